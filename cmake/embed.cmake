@@ -10,5 +10,5 @@ file(WRITE ${OUT}.txt "${text}")
 file(READ ${OUT}.txt bytes HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 string(REGEX REPLACE "(0x0a,)" "\\1\n" bytes "${bytes}")
-file(WRITE ${OUT} "/* Written by the build from headers of the CPU backend. */\n#include <stddef.h>\n
-extern const char ${NAME}[];\nextern const size_t ${NAME}_bytes;\nconst char ${NAME}[] = {\n${bytes}};\nconst size_t ${NAME}_bytes = sizeof ${NAME};\n")
+file(WRITE ${OUT} "/* Written by the build from headers of kernels. */\n#include <stddef.h>\n
+extern const char ${NAME}[];\nextern const size_t ${NAME}_bytes;\nconst char ${NAME}[] = {\n${bytes}0};\nconst size_t ${NAME}_bytes = sizeof ${NAME} - 1;\n")

@@ -21,6 +21,12 @@ typedef struct gd_device gd_device;
 GD_API gd_device *gd_device_get(const char *name);
 GD_API const char *gd_device_name(const gd_device *device);
 
+/* Ops for which a device has neither a kernel nor a body in other ops are refused there. With
+ * fallback on they run on the host instead: each such call waits for the device and copies its
+ * operands both ways. Off at first. The second function counts those calls. */
+GD_API void gd_set_host_fallback(bool on);
+GD_API int64_t gd_host_fallbacks(void);
+
 /* Where the creation ops of this thread put their results; "cpu" at first. NULL means "cpu". */
 GD_API void gd_set_default_device(gd_device *device);
 GD_API gd_device *gd_default_device(void);

@@ -103,10 +103,17 @@ typedef struct gd_kernel_call {
     int n_in, n_out;
     int each;   /* the library's own: of a call for a list, the number of its entries; else 0 */
     gd_rng rng; /* for random ops: the number this call has taken */
-    void *workspace; /* as many bytes as the kernel asked for, 64-byte aligned */
+    /* Asynchronous devices: the handle of a gd_rng that is combined with `rng` when the kernel runs
+     * (seed ^ seed, call + call); NULL: none. */
+    const void *noise;
+    void *workspace; /* as many bytes as the kernel asked for, aligned as the device's buffers */
     size_t workspace_bytes;
     gd_device *device;
-    void **made; /* the library's own: what gd_kernel_output made */
+    void *prepared;   /* what gd_kernel.prepare made; NULL without one */
+    uint64_t number;  /* of a call that may find bad data, for the device's error word; else 0 */
+    bool overwrites;  /* the library's own: the outputs are tensors that existed before the call */
+    const char *site; /* the library's own: where the program called */
+    void **made;      /* the library's own: what gd_kernel_output made */
 } gd_kernel_call;
 
 /* What a kernel entry may leave to the library: it then sees only the simple case. */
@@ -114,6 +121,11 @@ enum {
     GD_KERNEL_CONTIGUOUS = 1, /* inputs and outputs come row-major (copied if need be) */
     GD_KERNEL_WIDE = 2,       /* the same, and f16 and bf16 come, and go, as f32 */
     GD_KERNEL_DOUBLE = 4,     /* the same, and every float comes as f64, every integer as i64 */
+    GD_KERNEL_STAGED = 7,     /* any of these */
+    /* On asynchronous devices: the kernel writes nothing while the device's error word is set. Only
+     * such kernels write tensors that outlive the call; others write a buffer, which the device's
+     * copy kernel (op "clone", which must have this flag) copies. */
+    GD_KERNEL_CHECKED = 8,
 };
 
 /* One way to run an op on one kind of device. */
@@ -125,7 +137,15 @@ struct gd_kernel {
      * function of the call's metadata, never of data; NULL: always. */
     bool (*match)(const gd_kernel_call *call);
     size_t (*workspace)(const gd_kernel_call *call); /* NULL: none */
+    /* On the CPU: computes. On other devices: queues the work, and neither allocates nor waits nor
+     * leaves host memory to be read later. (The kernel of a dynamic op waits, and makes its outputs
+     * with gd_kernel_output.) */
     gd_status (*run)(gd_kernel_call *call);
+    /* Chooses the algorithm for a problem (options, shapes, strides, dtypes, alignment), compiles
+     * what it needs, and says the workspace; the library caches the result and passes it to run as
+     * call->prepared. NULL: nothing to prepare. */
+    gd_status (*prepare)(const gd_kernel_call *call, void **prepared, size_t *workspace_bytes);
+    void (*release)(gd_device *device, void *prepared);
     /* At most so many bytes each thread that runs it takes from the system and keeps; NULL: none. */
     size_t (*scratch)(const gd_kernel_call *call);
 };

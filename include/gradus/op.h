@@ -111,6 +111,17 @@ GD_API bool gd_op_differentiable(const gd_op *op);
 /* The kernels of an op on a kind of device, best first: "direct im2col reference". For logs. */
 GD_API const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, size_t size);
 
+/* How an op runs on a kind of device: by a "kernel" of its own, by its "expression" (the kind's
+ * elementwise kernel computes it), as its "body" in other ops, as a "view" that moves no data, on the
+ * "host" (control flow, functions of the program, writes, waiting, numbers of the generator), or not
+ * at all: "none". */
+GD_API const char *gd_op_runs_as(const gd_op *op, const char *device_kind);
+/* Whether a kind of device that runs elementwise ops needs a kernel for this op: there is no other way
+ * to run it. */
+GD_API bool gd_op_needs_kernel(const gd_op *op);
+/* The kinds of devices that kernels are registered for, from 0: "cpu" first; NULL where there are fewer. */
+GD_API const char *gd_kernel_kind_at(int index);
+
 /* --- other records ---------------------------------------------------------------------------- */
 
 /* Records of what else is made by name: "layer", "init", "optimizer", "schedule", "net", "dataset",

@@ -249,7 +249,9 @@ int gd_ir_slots(const gd_ir *ir, int16_t *slot) {
 
 /* --- evaluating ------------------------------------------------------------------------------- */
 
-void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out) {
+/* Evaluates the nodes in f64; `narrow`: and rounds the value of each to f32. */
+static void eval_nodes(const gd_ir *ir, const double *vars, const double *params, bool narrow,
+                       double *out) {
     double v[GD_IR_MAX_NODES];
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
@@ -261,8 +263,17 @@ void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, 
             v[i] = p->real(v[n->arg[0]], p->arity > 1 ? v[n->arg[1]] : 0,
                            p->arity > 2 ? v[n->arg[2]] : 0);
         }
+        if (narrow) v[i] = (float)v[i];
     }
     for (int i = 0; i < ir->n_outputs; i++) out[i] = v[ir->output[i]];
+}
+
+void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out) {
+    eval_nodes(ir, vars, params, false, out);
+}
+
+void gd_ir_eval_f32(const gd_ir *ir, const double *vars, const double *params, double *out) {
+    eval_nodes(ir, vars, params, true, out);
 }
 
 bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *params, int64_t *out) {

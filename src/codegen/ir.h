@@ -4,7 +4,7 @@
  * their users. Nodes are shared (the same operation on the same operands is one node), and the IR
  * is closed under differentiation, so gradients of any order are expressions like any other.
  * Everything that runs an elementwise op is made from it: the generated kernels, the tiled
- * evaluator, the plain reference, and later fused kernels for every device.
+ * evaluator, the reference kernel, and the fused kernels of every device.
  *
  * This file depends on the C library alone: the build's generator links it too.
  */
@@ -41,9 +41,9 @@ typedef struct gd_prim {
     int arity;
     unsigned types;                              /* for which compute types it exists */
     const char *derivative[3];                   /* by each operand, see prims.c; NULL: zero */
-    double (*real)(double, double, double);      /* the plain reference */
+    double (*real)(double, double, double);      /* the reference */
     int64_t (*whole)(int64_t, int64_t, int64_t); /* NULL where types has no INT */
-    bool is_long; /* its instructions wait for each other: see stages.h */
+    bool is_long; /* its instructions depend on each other: see stages.h */
 } gd_prim;
 
 extern const gd_prim gd_prims[];
@@ -64,7 +64,7 @@ typedef struct gd_ir_builder {
 int gd_ir_const(gd_ir_builder *b, double value);
 int gd_ir_var(gd_ir_builder *b, int number);
 int gd_ir_param(gd_ir_builder *b, int number);
-/* A primitive by name; simplifies what is plainly constant or neutral (x*1, x+0). */
+/* A primitive by name; simplifies constants and neutral operands (x*1, x+0). */
 int gd_ir_apply(gd_ir_builder *b, const char *name, int x, int y, int z);
 
 /* A name in an expression, looked up by the parser: returns a node, or -1 if unknown. */
@@ -88,21 +88,23 @@ gd_ir gd_ir_finish(const gd_ir_builder *b, const int *outputs, int n_outputs, gd
 /* --- using ------------------------------------------------------------------------------------ */
 
 bool gd_ir_uses_var(const gd_ir *ir, int number);
-/* Which of GD_PRIM_FLOAT and GD_PRIM_INT the whole expression exists for. */
+/* Which of GD_PRIM_FLOAT and GD_PRIM_INT all of the expression exists for. */
 unsigned gd_ir_types(const gd_ir *ir);
 /* Whether output is just variable `number` (a gradient that passes through), and the constant 0. */
 bool gd_ir_is_var(const gd_ir *ir, int number);
 bool gd_ir_is_zero(const gd_ir *ir);
 
-/* Where an evaluator that runs node after node keeps their values: the place of each node, of which
- * those whose last reader has run are used again; returns how many places there are. -1: a variable,
- * read where it lies. (One that is among several results has a place: another result may be written
- * over it.) */
+/* Assigns each node a slot for its value, for an evaluator that runs node after node; slots are
+ * reused once the last reader of a value has run. Returns the number of slots. -1: a variable that
+ * is read in place. (A variable among several results has a slot, since another result may
+ * overwrite it.) */
 int gd_ir_slots(const gd_ir *ir, int16_t *slot);
 
-/* One element, plainly. `out` has n_outputs entries. Returns false where a primitive has no such
- * form (whole numbers). */
+/* Evaluates one element, in f64 or i64. `out` has n_outputs entries. Returns false where a
+ * primitive has no integer form. */
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out);
+/* The same as a kernel that computes in f32: every value is rounded to f32. */
+void gd_ir_eval_f32(const gd_ir *ir, const double *vars, const double *params, double *out);
 bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *params, int64_t *out);
 
 #endif

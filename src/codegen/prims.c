@@ -1,8 +1,8 @@
-/* prims.c - the primitives of the scalar IR: for each its derivative rules and plain meaning.
+/* prims.c - the primitives of the scalar IR: derivative rules, and the reference in f64 and i64.
  *
  * A rule is an expression in the operands a, b, c and the result y: the factor on the adjoint g of
- * the result; one that begins with '=' is the whole product, in g. This table and the vector
- * functions of the same names are all that a new primitive needs.
+ * the result; one that begins with '=' is the entire product, in g. A new primitive needs a row
+ * here and functions of the same name in backend/cpu/vmath_*.h and in scalar_math.h.
  */
 #include <math.h>
 #include <string.h>
@@ -161,7 +161,7 @@ WHOLE(shr, a >> (b < 0 || b > 63 ? 63 : b))
     { #name, 1, GD_PRIM_FLOAT, {da }, real_##name, NULL, false }
 #define F2(name, da, db) \
     { #name, 2, GD_PRIM_FLOAT, {da, db }, real_##name, NULL, false }
-/* long: a polynomial and more, some twenty instructions that wait for each other */
+/* long: a polynomial and more, some twenty instructions that depend on each other */
 #define L1(name, da) \
     { #name, 1, GD_PRIM_FLOAT, {da }, real_##name, NULL, true }
 #define L2(name, da, db) \

@@ -30,6 +30,9 @@
  * calls, lowp, fullp (gradus/op.h).
  * Lines of attributes and expressions are indented by two or more; documentation is not.
  *
+ * The generator reads one text for several ops as well, conv{1,2,3}d(x, w): see opgen/variants.h. The
+ * parser sees the text of one.
+ *
  * What else is made by name (layers, optimizers, schedules, initializers) has a record of the same form,
  * in which inputs, outputs and the parentheses may be missing:
  *

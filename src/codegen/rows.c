@@ -1,4 +1,4 @@
-/* rows.c - an expression with reductions of rows in it, cut into passes. */
+/* rows.c - cuts an expression with reductions of rows into passes. */
 #include "codegen/rows.h"
 
 #include <string.h>
@@ -6,9 +6,9 @@
 #include "codegen/record.h"
 
 enum {
-    COSTLY = 8, /* what costs so much is kept from one pass to the next, and not computed again */
-    A_FUNCTION = 10, /* what exp and its like cost, in sums and products */
-    LIGHT = 8,       /* a pass of so little work has several sums side by side */
+    COSTLY = 8, /* a value of this cost is kept from one pass to the next, and not computed again */
+    A_FUNCTION = 10, /* the cost of exp and its like, in sums and products */
+    LIGHT = 8,       /* a pass of at most this cost has several accumulators side by side */
     WAYS = 4,
 };
 
@@ -20,13 +20,13 @@ static int cost_of(const gd_ir_node *n) {
     return (p->types == GD_PRIM_FLOAT && p->arity < 3) || p->is_long ? A_FUNCTION : 1;
 }
 
-/* What is known of the nodes of a request. */
+/* Properties of the nodes of a request. */
 typedef struct planning {
     const gd_rows_request *r;
     gd_rows *rows;
     bool each[GD_IR_MAX_NODES]; /* differs from element to element */
     int ready[GD_IR_MAX_NODES]; /* the pass in which it can be computed */
-    int cost[GD_IR_MAX_NODES];  /* with all that it is computed from */
+    int cost[GD_IR_MAX_NODES];  /* including its operands */
     int first[GD_IR_MAX_NODES]; /* the pass that computes it first; -1: none yet */
     int kept[GD_IR_MAX_NODES];  /* the row that it is kept in; -1: none */
     int value[GD_IR_MAX_NODES]; /* the row value that it becomes; -1: none */
@@ -35,7 +35,7 @@ typedef struct planning {
 
 static const gd_ir_node *node(const planning *p, int i) { return &p->r->b->nodes[i]; }
 
-/* A column, or what a reduction gives. */
+/* A column, or the result of a reduction. */
 static bool is_given(const planning *p, int i) {
     return node(p, i)->code == GD_IR_PARAM && node(p, i)->arg[0] >= p->r->n_params;
 }
@@ -71,8 +71,8 @@ static bool give_value(planning *p, int i) {
     return true;
 }
 
-/* Marks what a pass computes for node i, and what it reads of earlier passes. */
-static bool walk(planning *p, int i, int pass) {
+/* Marks the nodes that a pass computes for node i, and those that it reads from earlier passes. */
+static bool walk_node(planning *p, int i, int pass) {
     const gd_ir_node *n = node(p, i);
     if (p->used[i]) return true;
     p->used[i] = true;
@@ -84,20 +84,20 @@ static bool walk(planning *p, int i, int pass) {
     if (before && p->kept[i] >= 0) return true;
     if (!before) p->first[i] = pass;
     for (int k = 0; k < 3; k++)
-        if (n->arg[k] >= 0 && !walk(p, n->arg[k], pass)) return false;
+        if (n->arg[k] >= 0 && !walk_node(p, n->arg[k], pass)) return false;
     return true;
 }
 
-/* All results are stored in the last pass: they may lie where operands lie. */
+/* All results are stored in the last pass, so that they may alias operands. */
 static bool walk_pass(planning *p, int pass) {
     const gd_rows_request *r = p->r;
     memset(p->used, 0, sizeof p->used);
     for (int k = 0; k < r->n_reductions; k++)
-        if (p->ready[r->reduced[k]] == pass && !walk(p, r->reduced[k], pass)) return false;
+        if (p->ready[r->reduced[k]] == pass && !walk_node(p, r->reduced[k], pass)) return false;
     for (int k = 0; k < r->n_results; k++) {
         if (r->is_row[k]) {
             if (!give_value(p, r->result[k])) return false;
-        } else if (pass == p->rows->n_passes - 1 && !walk(p, r->result[k], pass)) return false;
+        } else if (pass == p->rows->n_passes - 1 && !walk_node(p, r->result[k], pass)) return false;
     }
     return true;
 }
@@ -105,7 +105,7 @@ static bool walk_pass(planning *p, int pass) {
 /* --- the expressions of the passes ------------------------------------------------------------ */
 
 /* Copies node i for a pass; -1: too long. In `once`, row values that are ready earlier are read. */
-static int copy(const planning *p, gd_ir_builder *b, int *map, int i, int pass, bool once) {
+static int copy_node(const planning *p, gd_ir_builder *b, int *map, int i, int pass, bool once) {
     const gd_ir_node *n = node(p, i);
     if (map[i] >= 0) return map[i];
     if (n->code == GD_IR_CONST) return map[i] = gd_ir_const(b, n->value);
@@ -117,11 +117,12 @@ static int copy(const planning *p, gd_ir_builder *b, int *map, int i, int pass, 
         return map[i] = gd_ir_var(b, p->r->n_tensors + p->kept[i]);
     int args[3] = {-1, -1, -1};
     for (int k = 0; k < 3; k++)
-        if (n->arg[k] >= 0 && (args[k] = copy(p, b, map, n->arg[k], pass, once)) < 0) return -1;
+        if (n->arg[k] >= 0 && (args[k] = copy_node(p, b, map, n->arg[k], pass, once)) < 0)
+            return -1;
     return map[i] = gd_ir_apply(b, gd_prims[n->code - GD_IR_PRIM].name, args[0], args[1], args[2]);
 }
 
-static bool finish(planning *p, const gd_ir_builder *b, const int *outputs, int n, gd_ir *ir) {
+static bool finish_ir(planning *p, const gd_ir_builder *b, const int *outputs, int n, gd_ir *ir) {
     gd_rows *rows = p->rows;
     if (b->error[0] || rows->n_nodes + b->count > GD_ROW_NODES) return false;
     gd_ir_node nodes[GD_IR_MAX_NODES];
@@ -147,9 +148,9 @@ static bool make_once(planning *p, int pass) {
         if (p->value[i] < 0 || is_given(p, i) || p->each[i] || p->ready[i] != pass) continue;
         if (n == GD_IR_MAX_OUTPUTS) return false;
         to->once_to[n] = p->value[i];
-        if ((outputs[n++] = copy(p, &b, map, i, pass, true)) < 0) return false;
+        if ((outputs[n++] = copy_node(p, &b, map, i, pass, true)) < 0) return false;
     }
-    return finish(p, &b, outputs, n, &to->once);
+    return finish_ir(p, &b, outputs, n, &to->once);
 }
 
 static bool add_output(gd_row_pass *to, int *outputs, int *n, int node, gd_row_use use,
@@ -169,19 +170,20 @@ static bool make_each(planning *p, int pass) {
     no_map(map);
     for (int k = 0; k < r->n_reductions; k++)
         if (p->ready[r->reduced[k]] == pass &&
-            !add_output(to, outputs, &n, copy(p, &b, map, r->reduced[k], pass, false), r->fold[k],
-                        r->n_columns + k))
+            !add_output(to, outputs, &n, copy_node(p, &b, map, r->reduced[k], pass, false),
+                        r->fold[k], r->n_columns + k))
             return false;
     for (int i = 0; i < r->b->count; i++)
         if (p->kept[i] >= 0 && p->first[i] == pass &&
-            !add_output(to, outputs, &n, copy(p, &b, map, i, pass, false), GD_ROW_KEEP, p->kept[i]))
+            !add_output(to, outputs, &n, copy_node(p, &b, map, i, pass, false), GD_ROW_KEEP,
+                        p->kept[i]))
             return false;
     for (int k = 0; k < r->n_results; k++)
         if (!r->is_row[k] && pass == p->rows->n_passes - 1 &&
-            !add_output(to, outputs, &n, copy(p, &b, map, r->result[k], pass, false), GD_ROW_STORE,
-                        k))
+            !add_output(to, outputs, &n, copy_node(p, &b, map, r->result[k], pass, false),
+                        GD_ROW_STORE, k))
             return false;
-    if (!finish(p, &b, outputs, n, &to->each)) return false;
+    if (!finish_ir(p, &b, outputs, n, &to->each)) return false;
     for (int i = 0; i < to->each.count; i++) cost += cost_of(&to->each.nodes[i]);
     to->ways = cost > LIGHT ? 1 : WAYS;
     return true;

@@ -1,9 +1,9 @@
-/* rows.h - what is done to the rows of a tensor: passes over each row, with reductions between.
+/* rows.h - passes over the rows of a tensor, with reductions of the row between them.
  *
  * softmax written by hand, exp(x - max) / sum, is three passes: one for the maximum, one for the
- * sum of the exponentials, one that writes the quotients. A number that belongs to the whole row
- * (the maximum, the sum, what is computed from them) is a row value; an expression reads it as a
- * parameter. What one pass has computed at some cost and another needs again is kept in a row of
+ * sum of the exponentials, one that writes the quotients. A number that belongs to the entire row
+ * (the maximum, the sum, and what is computed from them) is a row value; an expression reads it as
+ * a parameter. A value that is costly to compute and needed by several passes is kept in a row of
  * memory between them.
  *
  * Like ir.h it depends on the C library alone.
@@ -12,7 +12,6 @@
 #define GRADUS_CODEGEN_ROWS_H
 
 #include "codegen/ir.h"
-#include "codegen/print.h"
 
 enum {
     GD_ROW_REDUCTIONS = 8,
@@ -22,11 +21,11 @@ enum {
     GD_ROW_COLUMNS = 8,
     GD_ROW_VALUES = 32,
     GD_ROW_NODES = 512,
-    /* Sums are taken in stretches of so many elements, and those added up in f64. */
+    /* The vector dialect sums chunks of this many elements, and adds the sums in f64. */
     GD_ROW_CHUNK = 512,
 };
 
-/* What becomes of an output of a pass. */
+/* How an output of a pass is used. */
 typedef enum gd_row_use {
     GD_ROW_SUM,
     GD_ROW_MAX,
@@ -36,27 +35,27 @@ typedef enum gd_row_use {
 } gd_row_use;
 
 typedef struct gd_row_pass {
-    gd_ir
-        once; /* row values that are computed before the pass; output k becomes value once_to[k] */
+    /* Row values that are computed before the pass; output k becomes value once_to[k]. */
+    gd_ir once;
     gd_ir each; /* of each element. Variables: the tensors, then the rows that are kept */
     int once_to[GD_IR_MAX_OUTPUTS];
     gd_row_use use[GD_IR_MAX_OUTPUTS];
     int number[GD_IR_MAX_OUTPUTS]; /* the row value, kept row or result that output k goes to */
-    int ways; /* so many sums go on side by side: adding up must not wait for itself */
+    int ways; /* accumulators side by side, so that an addition does not wait for the last one */
 } gd_row_pass;
 
 typedef struct gd_rows {
     int n_tensors, n_params; /* parameters are followed by the row values: */
     int n_columns, n_values; /* first the columns, one number for each row, then what is computed */
     int n_kept, n_results, n_passes;
-    int value_of[GD_ROW_RESULTS]; /* a result of one number for each row: the value; -1: of each
-                                     element */
+    /* Of a result with one number for each row: the row value. -1: it has one for each element. */
+    int value_of[GD_ROW_RESULTS];
     gd_row_pass pass[GD_ROW_PASSES];
     gd_ir_node nodes[GD_ROW_NODES];
     int n_nodes;
 } gd_rows;
 
-/* --- making ----------------------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------------------- */
 
 /* One expression over elements and row values, in a builder. Variables are the tensors. Parameters:
  * n_params, then one for each column, then one for each reduction. */
@@ -78,8 +77,5 @@ void gd_rows_copy(gd_rows *to, const gd_rows *from);
 bool gd_rows_same(const gd_rows *a, const gd_rows *b);
 uint64_t gd_rows_hash(const gd_rows *rows);
 bool gd_row_folds(gd_row_use use);
-
-/* C: a function `name` that is a gd_row_fn (backend/cpu/rows.h). */
-void gd_print_rows(FILE *out, const gd_rows *rows, const char *type, const char *name);
 
 #endif

@@ -12,7 +12,7 @@ static bool is_output(const gd_ir *ir, int node) {
     return false;
 }
 
-/* How many long primitives are on the way to each node, itself included, on the longest way. */
+/* The number of long primitives on the longest path to each node, itself included. */
 static int count_long(const gd_ir *ir, int16_t *longs) {
     int most = 0;
     for (int i = 0; i < ir->count; i++) {
@@ -27,9 +27,9 @@ static int count_long(const gd_ir *ir, int16_t *longs) {
     return most;
 }
 
-/* What no long primitive comes before is computed in the first stage that reads it: variables are
- * loaded there, and it needs no buffer. */
-static void delay(const gd_ir *ir, const int16_t *longs, gd_stages *s) {
+/* A node that depends on no long primitive is computed in the first stage that reads it: its
+ * variables are loaded there, and it needs no buffer. */
+static void delay_nodes(const gd_ir *ir, const int16_t *longs, gd_stages *s) {
     for (int i = ir->count; i-- > 0;) {
         if (s->stage[i] < 0 || longs[i] > 0) continue;
         int first = is_output(ir, i) ? s->count - 1 : s->count;
@@ -68,13 +68,13 @@ void gd_find_stages(const gd_ir *ir, bool real, gd_stages *s) {
     s->count = most;
     for (int i = 0; i < ir->count; i++)
         if (s->stage[i] == 0 && longs[i] > 1) s->stage[i] = (int16_t)(longs[i] - 1);
-    delay(ir, longs, s);
+    delay_nodes(ir, longs, s);
     give_buffers(ir, s);
     if (s->n_buffers > GD_STAGE_BUFFERS) one_stage(ir, s);
 }
 
 /* Whether a primitive of the stage, or an output of the last one, is this node. */
-static bool reads(const gd_ir *ir, const gd_stages *s, int stage, int node) {
+static bool stage_reads(const gd_ir *ir, const gd_stages *s, int stage, int node) {
     if (stage == s->count - 1 && is_output(ir, node)) return true;
     for (int u = node + 1; u < ir->count; u++) {
         if (s->stage[u] != stage) continue;
@@ -85,13 +85,13 @@ static bool reads(const gd_ir *ir, const gd_stages *s, int stage, int node) {
 }
 
 bool gd_stage_reads_node(const gd_ir *ir, const gd_stages *s, int stage, int node) {
-    return s->stage[node] >= 0 && s->stage[node] < stage && reads(ir, s, stage, node);
+    return s->stage[node] >= 0 && s->stage[node] < stage && stage_reads(ir, s, stage, node);
 }
 
 bool gd_stage_reads_var(const gd_ir *ir, const gd_stages *s, int stage, int number) {
     for (int i = 0; i < ir->count; i++)
         if (ir->nodes[i].code == GD_IR_VAR && ir->nodes[i].arg[0] == number &&
-            reads(ir, s, stage, i))
+            stage_reads(ir, s, stage, i))
             return true;
     return false;
 }

@@ -1,10 +1,11 @@
-/* stages.h - an expression cut into stages, each a loop of its own over a small block.
+/* stages.h - an expression cut into stages, each a separate loop over a small block.
  *
- * exp, tanh, erf and the like are long: some twenty instructions, each of which waits for the one
- * before it. A processor hides that by working on several vectors at once, as far as its window of
- * instructions reaches. Where one long primitive waits for another, fewer vectors fit into the
- * window, and tanh(erf(x)) in one loop takes 1.3 to 1.5 times as long as two loops. So there are two
- * loops: a block of values goes from one to the next through a buffer in the first-level cache.
+ * exp, tanh, erf and the like are long: some twenty instructions, each of which depends on the one
+ * before it. A processor hides their latency by working on several vectors at once, as far as its
+ * instruction window reaches. Where one long primitive depends on another, fewer vectors fit into
+ * the window, and tanh(erf(x)) in one loop takes 1.3 to 1.5 times as long as in two. So there are
+ * two loops: a block of values passes from one to the next through a buffer in the first-level
+ * cache.
  */
 #ifndef GRADUS_CODEGEN_STAGES_H
 #define GRADUS_CODEGEN_STAGES_H
@@ -20,8 +21,9 @@ typedef struct gd_stages {
     int16_t buffer[GD_IR_MAX_NODES]; /* of those that a later stage reads; else -1 */
 } gd_stages;
 
-/* `real`: computed in floats. Integers have one stage, and so has what would need more buffers than
- * there are. Outputs are stored in the last stage, so that they may lie where variables lie. */
+/* `real`: computed in floats. Integers have one stage, and so has an expression that would need
+ * more than GD_STAGE_BUFFERS. Outputs are stored in the last stage, so that they may alias
+ * variables. */
 void gd_find_stages(const gd_ir *ir, bool real, gd_stages *stages);
 
 /* What a stage loads: a variable; a node of an earlier stage. */

@@ -14,45 +14,6 @@
 #include "core/tensor.h"
 #include "core/transpose.h"
 
-/* --- half precision --------------------------------------------------------------------------- */
-
-float gd_f16_to_f32(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, mantissa = h & 0x3ffu,
-             exponent = h >> 10 & 0x1fu;
-    union {
-        uint32_t u;
-        float f;
-    } bits;
-    if (exponent == 0x1fu) bits.u = sign | 0x7f800000u | mantissa << 13;
-    else if (exponent != 0) bits.u = sign | (exponent + 112u) << 23 | mantissa << 13;
-    else {
-        bits.f = (float)mantissa * 0x1p-24f; /* zero or denormal: exact in f32 */
-        bits.u |= sign;
-    }
-    return bits.f;
-}
-
-uint16_t gd_f32_to_f16(float f) {
-    union {
-        float f;
-        uint32_t u;
-    } bits = {f};
-    uint32_t sign = bits.u >> 16 & 0x8000u, magnitude = bits.u & 0x7fffffffu;
-    if (magnitude > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu)); /* NaN */
-    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);    /* rounds to infinity */
-    if (magnitude < 0x38800000u) { /* denormal in f16: let the adder round */
-        union {
-            float f;
-            uint32_t u;
-        } sum = {.u = magnitude};
-        sum.f += 0.5f; /* one unit in the last place of 0.5 is 2^-24 */
-        return (uint16_t)(sign | (sum.u - 0x3f000000u));
-    }
-    uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
-    return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
-}
-
 /* --- one element ------------------------------------------------------------------------------ */
 
 double gd_load_f64(gd_dtype dtype, const void *p) {

@@ -23,28 +23,59 @@ gd_status gd_device_register(gd_device *device) {
     return status == GD_OK ? GD_OK : gd_fail(status, "more than %d devices", MAX_DEVICES);
 }
 
-gd_device *gd_device_get(const char *name) {
+/* The registered device of that name; `known` gets the names of all. */
+static gd_device *find_device(const char *name, char *known, size_t size) {
     gd_device *found = NULL;
-    char known[256] = "";
+    known[0] = 0;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < device_count; i++) {
         const char *full = devices[i]->name;
         size_t kind = strcspn(full, ":");
         bool first = strcmp(full + kind, ":0") == 0; /* "cuda" means "cuda:0" */
-        if (name && (strcmp(name, full) == 0 ||
-                     (first && strlen(name) == kind && strncmp(name, full, kind) == 0)))
+        if (strcmp(name, full) == 0 ||
+            (first && strlen(name) == kind && strncmp(name, full, kind) == 0))
             found = devices[i];
         size_t used = strlen(known);
-        if (used + strlen(full) + 3 < sizeof known) {
+        if (used + strlen(full) + 3 < size) {
             if (used) strcat(known, ", ");
             strcat(known, full);
         }
     }
     pthread_mutex_unlock(&lock);
-    if (!found)
-        gd_report(NULL,
-                  gd_fail(GD_E_DEVICE, "no device '%s'; there is %s", name ? name : "", known));
     return found;
+}
+
+/* "cuda" of "cuda:1"; false: the name is none of a device. */
+static bool kind_of(const char *name, char *kind, size_t size) {
+    size_t length = strcspn(name, ":");
+    if (length == 0 || length >= size ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") < length)
+        return false;
+    memcpy(kind, name, length);
+    kind[length] = 0;
+    return true;
+}
+
+static gd_status get_device(const char *name, gd_device **device) {
+    char known[256], kind[32];
+    *device = find_device(name, known, sizeof known);
+    if (*device) return GD_OK;
+    bool is_known = false; /* a kind of which there are devices, but not this one */
+    for (int i = 0; i < device_count && kind_of(name, kind, sizeof kind); i++)
+        is_known |= strcmp(devices[i]->api->kind, kind) == 0;
+    if (!is_known && kind_of(name, kind, sizeof kind)) {
+        GD_TRY(gd_backend_load(kind));
+        *device = find_device(name, known, sizeof known);
+    }
+    return *device ? GD_OK
+                   : gd_fail(GD_E_DEVICE, "there is no device '%s'; there is %s", name, known);
+}
+
+gd_device *gd_device_get(const char *name) {
+    gd_device *device = NULL;
+    gd_status status = get_device(name ? name : "", &device);
+    if (status != GD_OK) gd_report(NULL, status);
+    return device;
 }
 
 const char *gd_device_name(const gd_device *device) { return device ? device->name : ""; }
@@ -58,7 +89,7 @@ gd_device *gd_default_device(void) {
 
 gd_status gd_synchronize(gd_device *device) {
     if (!device) device = gd_cpu();
-    return gd_report(NULL, device->api->synchronize(device));
+    return gd_report(NULL, gd_device_synchronize(device));
 }
 
 /* Without the small tensors of other threads: asking each of them would take longer than an op. */
@@ -93,6 +124,7 @@ int64_t gd_device_live(gd_device *d) {
 }
 
 gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle) {
+    if (!d->api->host_reads) return gd_device_alloc_for(d, bytes, GD_QUEUE_COMPUTE, handle);
     gd_status status = d->api->alloc(d, bytes, handle);
     if (status != GD_OK)
         return gd_fail(status, "no memory for %zu bytes on %s (%lld in use)", bytes, d->name,
@@ -101,9 +133,17 @@ gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle) {
     return GD_OK;
 }
 
+gd_status gd_device_alloc_for(gd_device *d, size_t bytes, gd_queue queue, void **handle) {
+    if (d->api->host_reads) return gd_device_alloc(d, bytes, handle);
+    GD_TRY(gd_queue_alloc(d, bytes, queue, handle));
+    count(d, (int64_t)bytes);
+    return GD_OK;
+}
+
 void gd_device_free(gd_device *d, void *handle, size_t bytes) {
     count(d, -(int64_t)bytes);
-    d->api->free(d, handle, bytes);
+    if (d->api->host_reads) d->api->free(d, handle, bytes);
+    else gd_queue_free(d, handle);
 }
 
 gd_memory gd_memory_stats(gd_device *device) {
@@ -123,5 +163,6 @@ void gd_memory_reset_peak(gd_device *device) {
 
 void gd_memory_trim(gd_device *device) {
     gd_device *d = device ? device : gd_cpu();
-    if (d->api->trim) d->api->trim(d);
+    if (d->api->host_reads) d->api->trim(d);
+    else gd_queue_trim(d);
 }

@@ -1,78 +1,32 @@
-/* device.h - the device vtable: all that the rest of the library knows of a device.
+/* device.h - devices as the library sees them; gradus/backend.h has the functions of a device.
  *
- * Buffers are handles: only the device's own kernels and copies look behind them. Kernels run in
- * the order they were queued; `free` is ordered with them, so that a buffer may be given up while
- * a kernel that reads it is still waiting. Errors in the data (an index out of range) are noted by
- * the kernel in the device's error word, and reported by the next synchronize or download.
+ * Two kinds of devices exist. On the CPU a kernel runs when it is called, and the host reads buffers
+ * directly (`api->host_reads`). Every other device is asynchronous: kernels are queued, the host
+ * waits only where it reads, and what a kernel finds wrong with its data is in the device's error
+ * word until then (device_queue.c). While the error word is set nothing changes state: kernels that
+ * write tensors which outlive a call check it, or write through a copy that does.
  */
 #ifndef GRADUS_CORE_DEVICE_H
 #define GRADUS_CORE_DEVICE_H
 
-#include "gradus/device.h"
+#include "gradus/backend.h"
 #include "gradus/random.h"
-#include "gradus/extend.h"
 #include "gradus/tensor.h"
-
-typedef struct gd_event gd_event;
-
-typedef struct gd_device_api {
-    const char *kind; /* whose kernels it runs: "cpu", "cuda", ... */
-    uint32_t dtypes;  /* bit 1 << dtype for each element type the device knows */
-    bool host_reads;  /* the host may read buffers directly (the CPU) */
-
-    gd_status (*alloc)(gd_device *d, size_t bytes, void **handle); /* 64-byte aligned */
-    void (*free)(gd_device *d, void *handle, size_t bytes);
-    gd_status (*upload)(gd_device *d, void *to, const void *from, size_t bytes);
-    gd_status (*download)(gd_device *d, void *to, const void *from, size_t bytes); /* waits */
-    gd_status (*copy)(gd_device *d, void *to, const void *from, size_t bytes);
-
-    /* The address a kernel of this device uses for a handle; NULL: the handle itself. */
-    void *(*kernel_address)(gd_device *d, void *handle);
-
-    /* Queues a kernel. The call struct is copied; what it points to is copied too. */
-    gd_status (*run)(gd_device *d, const gd_kernel_call *call);
-    /* Runs a kernel that allocates its own outputs (size depends on data) and waits for it. */
-    gd_status (*run_now)(gd_device *d, gd_kernel_call *call);
-
-    gd_status (*synchronize)(gd_device *d); /* waits, reports and clears the error word */
-    gd_status (*event_record)(gd_device *d, gd_event **event);
-    gd_status (*event_wait)(gd_device *d, gd_event *event); /* host waits; frees the event */
-    void (*trim)(gd_device *d);
-    /* From here on no kernel that is given its workspace fails for want of memory. NULL: none does. */
-    gd_status (*reserve)(gd_device *d);
-} gd_device_api;
 
 /* The CPU's `reserve`; set by its kernels, so that the device need not know them. */
 extern gd_status (*gd_cpu_reserve_hook)(void);
-
-struct gd_device {
-    const gd_device_api *api;
-    char name[32];
-    _Atomic int64_t live_bytes, peak_bytes, cached_bytes, allocations;
-    void *state; /* the backend's own */
-};
+/* Sets the CPU's `fusion`; called by the CPU backend when the library is loaded. */
+void gd_cpu_set_fusion(const struct gd_fusion_rules *rules);
 
 /* Makes a device known to gd_device_get. It must stay valid for the rest of the program. */
 gd_status gd_device_register(gd_device *device);
 
+/* Loads the backend of a kind ("cuda") and registers its kernels and devices, once. It is in src/ops,
+ * and no hook, so that programs which link the static library have it. */
+gd_status gd_backend_load(const char *kind);
+
 extern gd_device gd_cpu_device;
 static inline gd_device *gd_cpu(void) { return &gd_cpu_device; }
-
-/* Runs a kernel on host memory now, giving it the simple case its flags ask for. For the CPU, and
- * for devices that borrow its kernels. */
-gd_status gd_kernel_run_host(const gd_kernel_call *call);
-
-/* The same in parts, so that everything is there before it runs. */
-typedef struct gd_staging {
-    gd_view *views; /* what the kernel sees instead; NULL: its operands are simple */
-    size_t *bytes;  /* of each of them; 0: it is the operand itself */
-} gd_staging;
-gd_status gd_kernel_stage(const gd_kernel_call *call, gd_staging *staging);
-gd_status gd_kernel_run_staged(const gd_kernel_call *call, const gd_staging *staging);
-void gd_kernel_unstage(const gd_kernel_call *call, gd_staging *staging);
-
-/* The dtype in which a kernel with these flags wants an operand. */
-gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags);
 
 /* Counts a small storage on the CPU, which does not come through gd_device_alloc. */
 void gd_device_take_small(size_t bytes);
@@ -81,8 +35,53 @@ void gd_device_give_small(size_t bytes);
 /* Bytes in use now. */
 int64_t gd_device_live(gd_device *d);
 
-/* Memory of a device, counted; every buffer goes through these. */
+/* Memory of a device, counted; every buffer goes through these. A buffer for gd_device_upload_new
+ * comes from gd_device_alloc_for with GD_QUEUE_UPLOAD. */
 gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle);
+gd_status gd_device_alloc_for(gd_device *d, size_t bytes, gd_queue queue, void **handle);
 void gd_device_free(gd_device *d, void *handle, size_t bytes);
+
+/* Copies between host and device. The first is for a buffer of gd_device_alloc_for that nothing has
+ * used yet: it runs beside kernels. The second is ordered with kernels. The host memory may be
+ * changed at once afterwards. Downloads wait, and report what the error word says. */
+gd_status gd_device_upload_new(gd_device *d, void *to, const void *from, size_t bytes);
+gd_status gd_device_upload(gd_device *d, void *to, const void *from, size_t bytes);
+gd_status gd_device_download(gd_device *d, void *to, const void *from, size_t bytes);
+
+/* Waits for all that was queued, and reports and clears the error word. */
+gd_status gd_device_synchronize(gd_device *d);
+/* Waits alone. */
+gd_status gd_device_wait(gd_device *d);
+
+/* --- asynchronous devices (device_queue.c) ---------------------------------------------------- */
+
+/* GD_E_DEVICE where the device is lost, or the process is the child of a fork. */
+gd_status gd_device_check(const gd_device *d);
+
+/* Calls that queue work are made under this lock. */
+void gd_device_lock(gd_device *d);
+void gd_device_unlock(gd_device *d);
+
+/* Memory from the device's caching allocator; gd_device_alloc counts it. */
+gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **handle);
+void gd_queue_free(gd_device *d, void *handle);
+void gd_queue_trim(gd_device *d);
+
+/* The next number for a call that may fail, or for a run. Numbers grow. */
+uint64_t gd_device_number(gd_device *d);
+
+/* Copies elements between views of the same dims on an asynchronous device by its checked copy
+ * kernel; set by src/ops. */
+extern gd_status (*gd_copy_view_hook)(gd_device *d, const gd_view *to, const gd_view *from);
+
+/* Turns an error word into a status with the text of the CPU's own message; set by src/ops. */
+extern gd_status (*gd_data_error_hook)(gd_device *d, const gd_data_error *error);
+
+/* A counter of the host that a run has advanced (the runs of a session). If the run turns out to
+ * have failed, or to have been queued behind one that has, the counter is set back to `before`.
+ * Where there is no memory to remember it, it is not. */
+void gd_device_log_counter(gd_device *d, uint64_t run, _Atomic uint64_t *counter, uint64_t before);
+/* The counter is about to be freed. */
+void gd_device_forget_counter(gd_device *d, const _Atomic uint64_t *counter);
 
 #endif

@@ -73,9 +73,13 @@ gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
 }
 
 gd_storage *gd_storage_new(gd_device *device, size_t bytes) {
+    return gd_storage_new_for(device, bytes, GD_QUEUE_COMPUTE);
+}
+
+gd_storage *gd_storage_new_for(gd_device *device, size_t bytes, gd_queue queue) {
     if (bytes <= SMALL_BYTES && device == gd_cpu()) return small_new(bytes);
     gd_storage *s = gd_storage_wrap(device, NULL, bytes, NULL, NULL);
-    if (s && gd_device_alloc(device, bytes, &s->data) != GD_OK) {
+    if (s && gd_device_alloc_for(device, bytes, queue, &s->data) != GD_OK) {
         gd_free(s);
         return NULL;
     }

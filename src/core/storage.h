@@ -22,6 +22,8 @@ typedef struct gd_storage {
 
 /* Returns NULL, with the failure noted, when there is no memory. Uninitialized. */
 gd_storage *gd_storage_new(gd_device *device, size_t bytes);
+/* The same, to be written first by work of that queue. */
+gd_storage *gd_storage_new_for(gd_device *device, size_t bytes, gd_queue queue);
 gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
                             void (*deleter)(void *, void *), void *user);
 

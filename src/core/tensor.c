@@ -114,6 +114,21 @@ gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int6
     return t;
 }
 
+gd_tensor *gd_tensor_from_host(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims,
+                               const void *data) {
+    const size_t bytes = (size_t)gd_numel(rank, dims) * gd_dtype_bytes(dtype);
+    gd_storage *storage = gd_storage_new_for(device, bytes, GD_QUEUE_UPLOAD);
+    if (!storage) return NULL;
+    gd_tensor *t = gd_tensor_bare(GD_VALUE, device, dtype, rank, dims);
+    if (!t || (bytes > 0 && gd_device_upload_new(device, storage->data, data, bytes) != GD_OK)) {
+        gd_storage_release(storage);
+        if (t && gd_this_thread.depth == 0) gd_release(t);
+        return NULL;
+    }
+    t->storage = storage;
+    return t;
+}
+
 gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const int64_t *strides,
                           int64_t offset) {
     gd_tensor *t =
@@ -236,10 +251,8 @@ gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype, co
     if (status == GD_OK && !data && bytes > 0)
         status = gd_fail(GD_E_ARGUMENT, "gd_from_array: data is NULL");
     if (status != GD_OK) return gd_tensor_fail(status);
-    gd_tensor *t = gd_empty(shape, dtype);
-    if (t->kind == GD_FAILED || bytes == 0) return t;
-    status = t->device->api->upload(t->device, t->storage->data, data, bytes);
-    return status == GD_OK ? t : give_up(t, status);
+    gd_tensor *t = gd_tensor_from_host(gd_default_device(), dtype, shape.rank, shape.at, data);
+    return t ? t : gd_tensor_fail(gd_this_thread.noted);
 }
 
 gd_tensor *gd_scalar_of_at(const char *site, gd_number value, gd_dtype dtype) {
@@ -327,32 +340,33 @@ static size_t bytes_of(const gd_tensor *t) {
     return (size_t)gd_numel(t->rank, t->dims) * gd_dtype_size((gd_dtype)t->dtype);
 }
 
-/* How many elements a view reaches over, first to last, both included. */
-static int64_t span_of(const gd_tensor *t) {
-    int64_t span = 1;
-    for (int i = 0; i < t->rank; i++) {
-        if (t->dims[i] == 0) return 0;
-        span += (t->dims[i] - 1) * t->strides[i];
-    }
-    return span;
+gd_status (*gd_copy_view_hook)(gd_device *device, const gd_view *to, const gd_view *from);
+
+/* A row-major buffer on the tensor's device with room for its elements; gd_device_free it. */
+static gd_status make_image(const gd_tensor *t, gd_queue queue, gd_view *image) {
+    *image = gd_view_of(t);
+    gd_row_major(image->rank, image->dims, image->strides);
+    return gd_device_alloc_for(t->device, bytes_of(t), queue, &image->data);
 }
 
-/* Brings the stretch of storage under a strided device view to the host, and back. */
-typedef struct {
-    gd_view view; /* on the host, same strides */
-    char *handle; /* on the device */
-    size_t bytes;
-} host_image;
+/* Downloads a strided tensor through a row-major copy on its device. */
+static gd_status download_strided(const gd_tensor *t, void *data, size_t bytes) {
+    gd_view image, from = gd_view_of(t);
+    GD_TRY(make_image(t, GD_QUEUE_COMPUTE, &image));
+    gd_status status = gd_copy_view_hook(t->device, &image, &from);
+    if (status == GD_OK) status = gd_device_download(t->device, data, image.data, bytes);
+    gd_device_free(t->device, image.data, bytes);
+    return status;
+}
 
-static gd_status image_open(const gd_tensor *t, host_image *image) {
-    *image = (host_image){.view = gd_view_of(t)};
-    image->handle = image->view.data;
-    image->bytes = (size_t)span_of(t) * gd_dtype_size((gd_dtype)t->dtype);
-    image->view.data = gd_malloc(image->bytes);
-    if (!image->view.data) return gd_fail(GD_E_MEMORY, "no memory to copy %zu bytes", image->bytes);
-    gd_status status =
-        t->device->api->download(t->device, image->view.data, image->handle, image->bytes);
-    if (status != GD_OK) gd_free(image->view.data);
+/* The tensor may be written by queued kernels, and must not change while the error word is set: the
+ * elements go to a buffer first, and the checked copy kernel writes them. */
+static gd_status upload_checked(const gd_tensor *t, const void *data, size_t bytes) {
+    gd_view image, to = gd_view_of(t);
+    GD_TRY(make_image(t, GD_QUEUE_UPLOAD, &image));
+    gd_status status = gd_device_upload_new(t->device, image.data, data, bytes);
+    if (status == GD_OK) status = gd_copy_view_hook(t->device, &to, &image);
+    gd_device_free(t->device, image.data, bytes);
     return status;
 }
 
@@ -362,7 +376,7 @@ gd_status gd_copy_out(const gd_tensor *t, void *data, size_t bytes) {
     if (bytes != bytes_of(t))
         return gd_fail(GD_E_SHAPE, "gd_copy_to: %s has %zu bytes, not %zu",
                        gd_describe(t, text, sizeof text), bytes_of(t), bytes);
-    if (bytes == 0) return t->device->api->synchronize(t->device);
+    if (bytes == 0) return gd_device_synchronize(t->device);
     if (!data) return gd_fail(GD_E_ARGUMENT, "gd_copy_to: data is NULL");
     gd_view from = gd_view_of(t), to = from;
     to.data = data;
@@ -372,12 +386,8 @@ gd_status gd_copy_out(const gd_tensor *t, void *data, size_t bytes) {
         return GD_OK;
     }
     if (gd_is_row_major(t->rank, t->dims, t->strides))
-        return t->device->api->download(t->device, data, from.data, bytes);
-    host_image image;
-    GD_TRY(image_open(t, &image));
-    gd_copy_elements(&to, &image.view);
-    gd_free(image.view.data);
-    return GD_OK;
+        return gd_device_download(t->device, data, from.data, bytes);
+    return download_strided(t, data, bytes);
 }
 
 gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes) {
@@ -396,15 +406,7 @@ gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes) {
         gd_copy_elements(&to, &from);
         return GD_OK;
     }
-    if (gd_is_row_major(t->rank, t->dims, t->strides))
-        return t->device->api->upload(t->device, to.data, data, bytes);
-    host_image image;
-    GD_TRY(image_open(t, &image));
-    gd_copy_elements(&image.view, &from);
-    gd_status status =
-        t->device->api->upload(t->device, image.handle, image.view.data, image.bytes);
-    gd_free(image.view.data);
-    return status;
+    return upload_checked(t, data, bytes);
 }
 
 gd_status gd_copy_to_at(const char *site, const gd_tensor *t, void *data, size_t bytes) {

@@ -48,6 +48,10 @@ extern gd_tensor gd_error_tensor;
 
 /* A handle in the current scope. NULL, with the failure noted, when there is no memory. */
 gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims);
+/* A new tensor that holds row-major elements from host memory; on an asynchronous device the upload
+ * runs beside kernels. NULL, with the failure recorded, when it fails. */
+gd_tensor *gd_tensor_from_host(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims,
+                               const void *data);
 gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const int64_t *strides,
                           int64_t offset);
 /* A handle without storage (a symbol or a meta tensor). */

@@ -41,25 +41,30 @@ typedef struct gd_thread {
     size_t unrecorded; /* scopes opened when there was no memory to record their start */
     const char
         *closing; /* the site of the scope that is being closed, "" if it has none; NULL: none */
-    int keeping_freed; /* > 0: handles that are freed are kept until the trace ends (core/freed.h) */
-    struct gd_tensor *freed; /* those */
+    /* --- modes: everything that changes what a call of this thread means ---------------------- */
 
-    gd_device *device; /* default device; NULL means the CPU */
-    int no_grad;       /* > 0: the tape does not record */
-    int autocast;      /* the gd_dtype of GD_AUTOCAST; GD_DTYPE_NONE: off */
-    int rules; /* > 0: inside of gradient rules, whose nodes in a graph have gradients in any case */
-    int bodies;   /* > 0: inside of an op's body */
-    int attempts; /* > 0: inside a gd_attempt (error.h); ops do not run after a failure */
-    struct gd_postponed *postponed; /* kernel calls wait there (ops/call.h); NULL: they run */
-    struct gd_rng *noise; /* the number that the next random op takes; NULL: the next of all */
-    void *tracer;         /* the graph that ops are appended to; NULL: they run */
-    int settled; /* > 0: all sizes are known, and gradients through loops are not put off */
-    double
-        *macs; /* multiply-adds of ops that work out shapes are added here (ops/macs.h); or NULL */
-    int in_profiler;
-    const char
-        *site; /* of the public call or the op that is running: that of the library's calls in it */
+    gd_device *device; /* gd_set_default_device: where creation ops put results; NULL: the CPU */
+    int no_grad;       /* GD_NO_GRAD: > 0, the tape does not record */
+    int autocast;      /* GD_AUTOCAST: its gd_dtype; GD_DTYPE_NONE: off */
+    void *tracer;      /* GD_GRAPH, gd_jit: the graph that ops are appended to; NULL: they run */
+    int rules;  /* > 0: in a gradient rule; nodes that it adds to a graph always have gradients */
+    int bodies; /* > 0: in the body of an op */
+    const struct gd_invocation *body; /* the call of that op, the outermost of several; or NULL */
+    int attempts; /* > 0: in a gd_attempt (error.h); after a failure ops do not run */
+    struct gd_postponed
+        *postponed; /* kernel calls are collected there (ops/call.h); NULL: they run */
+    struct gd_rng
+        *noise;  /* random ops take their numbers from here (a replay); NULL: the generator */
+    int settled; /* > 0: all sizes are known; gradients of loops are computed, not deferred */
+    double *
+        macs; /* multiply-adds are added up here by calls that infer shapes (ops/macs.h); or NULL */
+    int keeping_freed; /* > 0: freed handles are kept until the trace ends (core/freed.h) */
+    int in_profiler;   /* > 0: calls are not recorded by the profiler */
+    const char *site;  /* the place of the public call that runs: that of the library's own calls */
 
+    /* --- caches and bookkeeping --------------------------------------------------------------- */
+
+    struct gd_tensor *freed;        /* handles that `keeping_freed` keeps */
     struct gd_tensor *free_tensors; /* handles for reuse */
     int free_tensor_count;
     struct gd_small_storage *free_small; /* storages of a few elements for reuse, buffer included */

@@ -179,6 +179,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "isnan", .when = "x:float"},
     {.op = "contiguous", .name = "Identity"},
     {.op = "stop_gradient", .name = "Identity"},
+    {.op = "check_range", .name = "Identity"},
 
     /* products */
     {.op = "matmul", .cast = "y"},
@@ -225,6 +226,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "movedim", .body = gd_onnx_movedim_body},
     {.op = "slice", .inputs = "x starts:start/first ends:stop/last axes:axis steps:step", .load = gd_onnx_load_slice},
     {.op = "narrow", .body = gd_onnx_narrow_body},
+    {.op = "windows", .body = gd_onnx_windows_body},
     {.op = "flip", .body = gd_onnx_flip_body},
     {.op = "cat", .attributes = "axis=axis", .cast = "y", .can_save = has_equal_ranks},
     {.op = "cat", .body = gd_onnx_cat_body},

@@ -13,6 +13,7 @@
 #include "core/number.h"
 #include "core/random.h"
 #include "ops/intern.h"
+#include "ops/launch.h"
 
 int gd_join_inputs(gd_tensor **in, int fixed, gd_tensors list) {
     if (list.count < 0 || list.count > GD_MAX_VARIADIC || (list.count > 0 && !list.at))
@@ -538,9 +539,17 @@ gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inputs, con
 }
 
 gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src) {
+    if (src->device != dst->device) {
+        gd_scope *scope = gd_scope_open();
+        gd_tensor *moved = gd_to_device(src, dst->device);
+        gd_status status = moved->kind == GD_FAILED ? gd_failure() : gd_copy_tensor(dst, moved);
+        gd_scope_close(&scope);
+        return status;
+    }
     gd_view in = gd_view_of(src), out = gd_view_of(dst);
     gd_kernel_call call = {.in = &in, .n_in = 1, .out = &out, .n_out = 1};
     if (gd_numel(dst->rank, dst->dims) == 0) return GD_OK;
+    call.overwrites = true;
     return gd_run_kernel(gd_op_find("clone"), &call, dst->device);
 }
 
@@ -603,6 +612,7 @@ static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *at
     for (int i = 0; i < op->n_outputs; i++) atomic_fetch_add(&outputs.at[i]->storage->version, 1);
     gd_kernel_call call;
     gd_kernel_call_set(&call, data, views, (int)inputs.count, views + inputs.count, op->n_outputs);
+    call.overwrites = true;
     if (op->flags & GD_OP_RANDOM) call.rng = gd_rng_take();
     return gd_run_kernel(op, &call, outputs.at[0]->device);
 }

@@ -56,9 +56,14 @@ static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, cons
     k->n_out = n_out;
     k->each = 0;
     k->rng.seed = k->rng.call = 0;
+    k->noise = NULL;
     k->workspace = NULL;
     k->workspace_bytes = 0;
     k->device = NULL;
+    k->prepared = NULL;
+    k->number = 0;
+    k->overwrites = false;
+    k->site = NULL;
     k->made = NULL;
 }
 

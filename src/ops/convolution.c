@@ -39,12 +39,7 @@ static gd_status read_options(const gd_op *op, const void *attrs, int n, options
         else if (strcmp(a->name, "dilation") == 0) to = o->dilation;
         else if (strcmp(a->name, "output_padding") == 0) to = o->output_padding;
         else if (strcmp(a->name, "dims") == 0) to = o->dims;
-        if (!to) continue;
-        /* gd_int1, gd_int2, gd_int3 and gd_shape all begin with their numbers */
-        int count = a->type == GD_ATTR_SHAPE ? ((const gd_shape *)field)->rank : a->count;
-        if (count != n)
-            return gd_op_fail(GD_E_ARGUMENT, "%s has %d numbers for %d axes", a->name, count, n);
-        memcpy(to + AXES - n, field, (size_t)n * sizeof *to);
+        if (to) GD_TRY(gd_spatial_read(a, attrs, n, to));
     }
     return GD_OK;
 }
@@ -101,16 +96,6 @@ gd_conv gd_conv_of(const gd_kernel_call *k, const gd_view *x, const gd_view *w, 
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-static gd_status need_image(const gd_tensor *x, const char *name, int n) {
-    if (x->dtype == GD_BOOL) return gd_op_fail(GD_E_DTYPE, "'%s' must be numbers, not bool", name);
-    if (x->rank == n + 1 || x->rank == n + 2) return GD_OK;
-    return gd_op_fail(
-        GD_E_SHAPE,
-        "'%s' must have %d dimensions (batch, channels and %d axes), or %d without the batch; "
-        "it has %d",
-        name, n + 2, n, n + 1, x->rank);
-}
-
 static gd_status need_weight(const gd_tensor *w, int n, int64_t groups) {
     GD_TRY(gd_need_rank(w, "w", n + 2));
     if (w->dims[0] % groups != 0)
@@ -125,9 +110,8 @@ static gd_status need_weight(const gd_tensor *w, int n, int64_t groups) {
 static gd_status need_channels(const gd_tensor *x, const char *name, int n, int64_t channels) {
     int axis = x->rank - n - 1;
     if (x->dims[axis] == channels) return GD_OK;
-    return gd_op_fail(GD_E_SHAPE,
-                      "'%s' has %lld channels (dimension %d); 'w' and groups ask for %lld", name,
-                      (long long)x->dims[axis], axis, (long long)channels);
+    return gd_op_fail(GD_E_SHAPE, "'%s' has %lld channels (dimension %d); 'w' and groups need %lld",
+                      name, (long long)x->dims[axis], axis, (long long)channels);
 }
 
 static gd_status need_bias(const gd_tensor *b, const gd_tensor *x, int64_t channels) {
@@ -183,7 +167,7 @@ static gd_status infer_forward(gd_infer *i, int n) {
     int64_t channels;
     GD_TRY(read_options(i->op, i->attrs, n, &o));
     GD_TRY(check_options(&o, n));
-    GD_TRY(need_image(x, "x", n));
+    GD_TRY(gd_need_spatial(x, "x", n));
     GD_TRY(gd_need_same_dtype(x, w, "x", "w"));
     GD_TRY(need_weight(w, n, o.groups));
     if (!gd_mul_i64(w->dims[1], o.groups, &channels)) return too_large();
@@ -204,7 +188,7 @@ static gd_status infer_transposed(gd_infer *i, int n) {
     int64_t channels;
     GD_TRY(read_options(i->op, i->attrs, n, &o));
     GD_TRY(check_options(&o, n));
-    GD_TRY(need_image(x, "x", n));
+    GD_TRY(gd_need_spatial(x, "x", n));
     GD_TRY(gd_need_same_dtype(x, w, "x", "w"));
     GD_TRY(need_weight(w, n, o.groups));
     GD_TRY(need_channels(x, "x", n, w->dims[0]));
@@ -247,7 +231,7 @@ static gd_status read_internal(gd_infer *i, options *o, int *n) {
     for (int d = 0; d < *n; d++)
         if (dims->at[d] < 0)
             return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)dims->at[d]);
-    GD_TRY(need_image(i->in[0], i->op->inputs[0].name, *n));
+    GD_TRY(gd_need_spatial(i->in[0], i->op->inputs[0].name, *n));
     return gd_need_same_dtype(i->in[0], i->in[1], i->op->inputs[0].name, i->op->inputs[1].name);
 }
 
@@ -258,105 +242,35 @@ static void set_result(gd_meta *y, const gd_tensor *like, int n, int64_t channel
     memcpy(y->dims + like->rank - n, o->dims + AXES - n, (size_t)n * sizeof *y->dims);
 }
 
-/* --- kernels ---------------------------------------------------------------------------------- */
-
-typedef enum { TO_OUTPUT, TO_INPUT, TO_WEIGHT } direction;
-
-/* Adds the products of the form to one of the three tensors, all row-major. Whole numbers wrap. */
-#define DEFINE_ADD_PRODUCTS(name, type)                                                         \
-    static void name(const gd_conv *c, direction to, type *x, type *w, type *y) {               \
-        const int64_t in = gd_conv_places(c->in), out = gd_conv_places(c->out),                 \
-                      taps = gd_conv_places(c->kernel);                                         \
-        for (int64_t n = 0; n < c->batch; n++)                                                  \
-            for (int64_t o = 0; o < c->groups * c->co; o++)                                     \
-                for (int64_t ci = 0; ci < c->ci; ci++)                                          \
-                    for (int64_t t = 0; t < taps; t++)                                          \
-                        for (int64_t p = 0; p < out; p++) {                                     \
-                            const int64_t at = element_under(c, t, p);                          \
-                            if (at < 0) continue;                                               \
-                            type *xe =                                                          \
-                                x + (n * c->groups * c->ci + o / c->co * c->ci + ci) * in + at; \
-                            type *we = w + (o * c->ci + ci) * taps + t;                         \
-                            type *ye = y + (n * c->groups * c->co + o) * out + p;               \
-                            if (to == TO_OUTPUT) *ye += *xe * *we;                              \
-                            else if (to == TO_INPUT) *xe += *ye * *we;                          \
-                            else *we += *xe * *ye;                                              \
-                        }                                                                       \
-    }
-
-/* The element of a channel of x that lies under tap t of window p; -1 in the padding. */
-static int64_t element_under(const gd_conv *c, int64_t t, int64_t p) {
-    int64_t at = 0, step = 1;
-    for (int a = AXES - 1; a >= 0; a--) {
-        int64_t i = p % c->out[a] * c->stride[a] - c->before[a] + t % c->kernel[a] * c->dilation[a];
-        if (i < 0 || i >= c->in[a]) return -1;
-        at += i * step;
-        step *= c->in[a];
-        p /= c->out[a];
-        t /= c->kernel[a];
-    }
-    return at;
-}
-
-DEFINE_ADD_PRODUCTS(add_products_f64, double)
-DEFINE_ADD_PRODUCTS(add_products_i64, uint64_t)
-
-/* The result before the products are added: the bias of its channel, or zero. The elements are
- * 8 bytes whatever their type. */
-static void begin_with(gd_view *y, const gd_view *bias, int64_t batch, int64_t channels,
-                       int64_t places) {
-    uint64_t *to = y->data;
-    for (int64_t i = 0; i < batch * channels; i++)
-        for (int64_t p = 0; p < places; p++)
-            to[i * places + p] = bias ? ((const uint64_t *)bias->data)[i % channels] : 0;
-}
-
-static gd_status run_reference(gd_kernel_call *k, direction to) {
-    gd_view *r = &k->out[0];
-    const gd_view *x = to == TO_INPUT ? r : &k->in[0], *w = to == TO_WEIGHT ? r : &k->in[1];
-    const gd_view *y = to == TO_OUTPUT ? r : to == TO_INPUT ? &k->in[0] : &k->in[1];
-    const gd_view *bias = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
-    const gd_conv c = gd_conv_of(k, x, w, y);
-    if (to == TO_OUTPUT) begin_with(r, bias, c.batch, c.groups * c.co, gd_conv_places(c.out));
-    else if (to == TO_INPUT) begin_with(r, bias, c.batch, c.groups * c.ci, gd_conv_places(c.in));
-    else begin_with(r, NULL, c.groups * c.co, c.ci, gd_conv_places(c.kernel));
-    if (r->dtype == GD_F64) add_products_f64(&c, to, x->data, w->data, y->data);
-    else add_products_i64(&c, to, x->data, w->data, y->data);
-    return GD_OK;
-}
-
 /* --- gradients -------------------------------------------------------------------------------- */
 
-static gd_shape list_of(const int64_t *numbers, int n) {
-    return gd_shape_of(n, numbers + AXES - n);
-}
-
-static gd_shape spatial(const gd_tensor *t, int n) { return gd_shape_of(n, t->dims + t->rank - n); }
-
 /* The options of a call, with the padding in numbers: all that is left to know is its beginning. */
-static options plain_options(const gd_vjp *v, int n) {
+static options plain_options(const gd_op *op, const void *attrs, const gd_tensor *w, int n) {
     options o;
-    read_options(v->op, v->attrs, n, &o);
+    read_options(op, attrs, n, &o);
     for (int d = 0; o.pad_mode == GD_SAME && d < n; d++)
-        o.padding[AXES - n + d] = zeros_before(&o, AXES - n + d, v->x[1]->dims[2 + d]);
+        o.padding[AXES - n + d] = zeros_before(&o, AXES - n + d, w->dims[2 + d]);
     return o;
 }
 
 /* The three directions, with the sizes of `like` for the result. */
 static gd_tensor *to_output(gd_tensor *x, gd_tensor *w, const gd_tensor *like, const options *o,
                             int n) {
-    return gd_conv_forward(x, w, spatial(like, n), list_of(o->stride, n), list_of(o->padding, n),
-                           list_of(o->dilation, n), o->groups);
+    return gd_conv_forward(x, w, gd_spatial_dims(like, n), gd_spatial_list(o->stride, n),
+                           gd_spatial_list(o->padding, n), gd_spatial_list(o->dilation, n),
+                           o->groups);
 }
 static gd_tensor *to_input(gd_tensor *y, gd_tensor *w, const gd_tensor *like, const options *o,
                            int n) {
-    return gd_conv_grad_input(y, w, spatial(like, n), list_of(o->stride, n), list_of(o->padding, n),
-                              list_of(o->dilation, n), o->groups);
+    return gd_conv_grad_input(y, w, gd_spatial_dims(like, n), gd_spatial_list(o->stride, n),
+                              gd_spatial_list(o->padding, n), gd_spatial_list(o->dilation, n),
+                              o->groups);
 }
 static gd_tensor *to_weight(gd_tensor *x, gd_tensor *y, const gd_tensor *like, const options *o,
                             int n) {
-    return gd_conv_grad_weight(x, y, spatial(like, n), list_of(o->stride, n),
-                               list_of(o->padding, n), list_of(o->dilation, n), o->groups);
+    return gd_conv_grad_weight(x, y, gd_spatial_dims(like, n), gd_spatial_list(o->stride, n),
+                               gd_spatial_list(o->padding, n), gd_spatial_list(o->dilation, n),
+                               o->groups);
 }
 
 /* The gradient of the bias: what each channel of gy adds up to. */
@@ -365,20 +279,6 @@ static gd_tensor *sum_of_channels(gd_tensor *gy, int n) {
     for (int d = 0; d < gy->rank; d++)
         if (d != gy->rank - n - 1) axes.at[axes.rank++] = d;
     return gd_sum(gy, .axis = axes);
-}
-
-static void forward_vjp(gd_vjp *v, int n) {
-    const options o = plain_options(v, n);
-    if (v->needs[0]) v->gx[0] = to_input(v->gy[0], v->x[1], v->x[0], &o, n);
-    if (v->needs[1]) v->gx[1] = to_weight(v->x[0], v->gy[0], v->x[1], &o, n);
-    if (v->n_in > 2 && v->needs[2]) v->gx[2] = sum_of_channels(v->gy[0], n);
-}
-
-static void transposed_vjp(gd_vjp *v, int n) {
-    const options o = plain_options(v, n);
-    if (v->needs[0]) v->gx[0] = to_output(v->gy[0], v->x[1], v->x[0], &o, n);
-    if (v->needs[1]) v->gx[1] = to_weight(v->gy[0], v->x[0], v->x[1], &o, n);
-    if (v->n_in > 2 && v->needs[2]) v->gx[2] = sum_of_channels(v->gy[0], n);
 }
 
 /* w (O, C/groups, K...): each element of the result is a sum over the channels of a group and a
@@ -392,108 +292,111 @@ static double transposed_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[0]) * gd_shape_elements_from(&s->in[1], 1);
 }
 
+/* --- bodies ----------------------------------------------------------------------------------- */
+
+/* The windows of x, as many as `out` says, with the sizes of w, or without w with the op's dims. */
+static gd_window_form window_form(const options *o, const gd_tensor *w, const int64_t *out, int n) {
+    gd_window_form f;
+    memcpy(f.before, o->padding, sizeof f.before);
+    memcpy(f.step, o->stride, sizeof f.step);
+    memcpy(f.dilation, o->dilation, sizeof f.dilation);
+    for (int a = AXES - n; a < AXES; a++) {
+        f.count[a] = out[a - AXES + n];
+        f.size[a] = w ? w->dims[2 + a - AXES + n] : o->dims[a];
+    }
+    return f;
+}
+
+/* y with the bias of its channels, in x's dtype. */
+static gd_tensor *with_bias(gd_tensor *y, gd_tensor *b, const gd_tensor *x, int n) {
+    gd_shape dims = {.rank = n + 1, .form = 1, .at = {b ? b->dims[0] : 0, 1, 1, 1}};
+    if (b) y = gd_add(y, gd_reshape(gd_widen(b), dims));
+    return gd_as(y, (gd_dtype)x->dtype);
+}
+
+static gd_tensor *forward_body(const gd_expand *e, int n) {
+    gd_tensor *x = e->x[0], *w = e->x[1];
+    const options o = plain_options(e->op, e->attrs, w, n);
+    int64_t out[AXES];
+    for (int d = 0; d < n; d++) /* the infer rule has checked that they fit */
+        output_size(&o, AXES - n + d, x->dims[x->rank - n + d], w->dims[2 + d], &out[d]);
+    const gd_window_form f = window_form(&o, w, out, n);
+    return with_bias(gd_conv_output_body(x, w, &f, o.groups), e->n_in > 2 ? e->x[2] : NULL, x, n);
+}
+
 /* --- convolution ------------------------------------------------------------------------------ */
 
-/*op conv1d(x, w, b?) -> y  heavy lowp
- * 1-d convolution: x (N,C,L), w (O,C/groups,K), b (O) give y (N,O,M). x may come without N.
- *   stride    int[1] = 1  step between windows
- *   padding   int[1] = 0  zeros on each side
+/*op conv{1,2,3}d(x, w, b?) -> y  heavy lowp
+ * {}-d convolution: x (N,C,{L|H,W|D,H,W}), w (O,C/groups,{K|KH,KW|KD,KH,KW}), b (O) give
+ * y (N,O,{M|OH,OW|OD,OH,OW}). x may come without N.
+ *   stride    int[{}] = 1  step between windows
+ *   padding   int[{}] = 0  zeros on each side
  *   pad_mode  {explicit, same, valid} = explicit  same: zeros that keep the size, for stride 1; valid: none
- *   dilation  int[1] = 1  step between the elements of a window
+ *   dilation  int[{}] = 1  step between the elements of a window
  *   groups    int = 1     groups of channels that do not mix
  *   saves x, w
- *   onnx Conv
+ *   onnx Conv   {|caffe Convolution|}
  */
-static gd_status conv1d_infer(gd_infer *i) { return infer_forward(i, 1); }
-static void conv1d_vjp(gd_vjp *v) { forward_vjp(v, 1); }
-static double conv1d_macs(const gd_op_shapes *s) { return forward_macs(s); }
-static gd_status conv1d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
-
-/*op conv2d(x, w, b?) -> y  heavy lowp
- * 2-d convolution: x (N,C,H,W), w (O,C/groups,KH,KW), b (O) give y (N,O,OH,OW). x may come without N.
- *   stride    int[2] = 1  step between windows
- *   padding   int[2] = 0  zeros on each side
- *   pad_mode  {explicit, same, valid} = explicit  same: zeros that keep the size, for stride 1; valid: none
- *   dilation  int[2] = 1  step between the elements of a window
- *   groups    int = 1     groups of channels that do not mix
- *   saves x, w
- *   onnx Conv   caffe Convolution
- */
-static gd_status conv2d_infer(gd_infer *i) { return infer_forward(i, 2); }
-static void conv2d_vjp(gd_vjp *v) { forward_vjp(v, 2); }
-static double conv2d_macs(const gd_op_shapes *s) { return forward_macs(s); }
-static gd_status conv2d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
-
-/*op conv3d(x, w, b?) -> y  heavy lowp
- * 3-d convolution: x (N,C,D,H,W), w (O,C/groups,KD,KH,KW), b (O) give y (N,O,OD,OH,OW). x may come
- * without N.
- *   stride    int[3] = 1  step between windows
- *   padding   int[3] = 0  zeros on each side
- *   pad_mode  {explicit, same, valid} = explicit  same: zeros that keep the size, for stride 1; valid: none
- *   dilation  int[3] = 1  step between the elements of a window
- *   groups    int = 1     groups of channels that do not mix
- *   saves x, w
- *   onnx Conv
- */
-static gd_status conv3d_infer(gd_infer *i) { return infer_forward(i, 3); }
-static void conv3d_vjp(gd_vjp *v) { forward_vjp(v, 3); }
-static double conv3d_macs(const gd_op_shapes *s) { return forward_macs(s); }
-static gd_status conv3d_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
+static gd_status convNd_infer(gd_infer *i) {
+    return infer_forward(i, gd_spatial_axes(i->op, i->attrs));
+}
+static void convNd_vjp(gd_vjp *v) {
+    const int n = gd_spatial_axes(v->op, v->attrs);
+    const options o = plain_options(v->op, v->attrs, v->x[1], n);
+    if (v->needs[0]) v->gx[0] = to_input(v->gy[0], v->x[1], v->x[0], &o, n);
+    if (v->needs[1]) v->gx[1] = to_weight(v->x[0], v->gy[0], v->x[1], &o, n);
+    if (v->n_in > 2 && v->needs[2]) v->gx[2] = sum_of_channels(v->gy[0], n);
+}
+static double convNd_macs(const gd_op_shapes *s) { return forward_macs(s); }
+static gd_status convNd_reference(gd_kernel_call *k) {
+    return gd_conv_reference(k, GD_CONV_TO_OUTPUT);
+}
+static void convNd_expand(gd_expand *e) {
+    e->y[0] = forward_body(e, gd_spatial_axes(e->op, e->attrs));
+}
 
 /* --- transposed convolution ------------------------------------------------------------------- */
 
-/*op conv_transpose1d(x, w, b?) -> y  heavy lowp
- * Transposed 1-d convolution, the gradient of conv1d as a layer: x (N,C,L), w (C,O/groups,K), b (O)
- * give y (N,O,M) with M = (L-1) stride - 2 padding + dilation (K-1) + output_padding + 1.
- *   stride          int[1] = 1  step between the windows of y
- *   padding         int[1] = 0  what is cut off each side of y
- *   output_padding  int[1] = 0  added to the size of y, at its end
- *   dilation        int[1] = 1  step between the elements of a window
+/*op conv_transpose{1,2,3}d(x, w, b?) -> y  heavy lowp
+ * Transposed {}-d convolution, the gradient of conv{}d as a layer: x (N,C,{L|H,W|D,H,W}),
+ * w (C,O/groups,{K|KH,KW|KD,KH,KW}), b (O) give y (N,O,{M|OH,OW|OD,OH,OW}) with
+ * {M|OH|OD} = ({L|H|D}-1) stride - 2 padding + dilation ({K|KH|KD}-1) + output_padding + 1.
+ *   stride          int[{}] = 1  step between the windows of y
+ *   padding         int[{}] = 0  what is cut off each side of y
+ *   output_padding  int[{}] = 0  added to the size of y, at its end
+ *   dilation        int[{}] = 1  step between the elements of a window
  *   groups          int = 1     groups of channels that do not mix
  *   saves x, w
- *   onnx ConvTranspose
+ *   onnx ConvTranspose   {|caffe Deconvolution|}
  */
-static gd_status conv_transpose1d_infer(gd_infer *i) { return infer_transposed(i, 1); }
-static void conv_transpose1d_vjp(gd_vjp *v) { transposed_vjp(v, 1); }
-static double conv_transpose1d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
-static gd_status conv_transpose1d_reference(gd_kernel_call *k) {
-    return run_reference(k, TO_INPUT);
+static gd_status conv_transposeNd_infer(gd_infer *i) {
+    return infer_transposed(i, gd_spatial_axes(i->op, i->attrs));
 }
-
-/*op conv_transpose2d(x, w, b?) -> y  heavy lowp
- * Transposed 2-d convolution, the gradient of conv2d as a layer: x (N,C,H,W), w (C,O/groups,KH,KW),
- * b (O) give y (N,O,OH,OW) with OH = (H-1) stride - 2 padding + dilation (KH-1) + output_padding + 1.
- *   stride          int[2] = 1  step between the windows of y
- *   padding         int[2] = 0  what is cut off each side of y
- *   output_padding  int[2] = 0  added to the size of y, at its end
- *   dilation        int[2] = 1  step between the elements of a window
- *   groups          int = 1     groups of channels that do not mix
- *   saves x, w
- *   onnx ConvTranspose   caffe Deconvolution
- */
-static gd_status conv_transpose2d_infer(gd_infer *i) { return infer_transposed(i, 2); }
-static void conv_transpose2d_vjp(gd_vjp *v) { transposed_vjp(v, 2); }
-static double conv_transpose2d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
-static gd_status conv_transpose2d_reference(gd_kernel_call *k) {
-    return run_reference(k, TO_INPUT);
+static void conv_transposeNd_vjp(gd_vjp *v) {
+    const int n = gd_spatial_axes(v->op, v->attrs);
+    const options o = plain_options(v->op, v->attrs, v->x[1], n);
+    if (v->needs[0]) v->gx[0] = to_output(v->gy[0], v->x[1], v->x[0], &o, n);
+    if (v->needs[1]) v->gx[1] = to_weight(v->gy[0], v->x[0], v->x[1], &o, n);
+    if (v->n_in > 2 && v->needs[2]) v->gx[2] = sum_of_channels(v->gy[0], n);
 }
-
-/*op conv_transpose3d(x, w, b?) -> y  heavy lowp
- * Transposed 3-d convolution, the gradient of conv3d as a layer: x (N,C,D,H,W),
- * w (C,O/groups,KD,KH,KW), b (O) give y (N,O,OD,OH,OW).
- *   stride          int[3] = 1  step between the windows of y
- *   padding         int[3] = 0  what is cut off each side of y
- *   output_padding  int[3] = 0  added to the size of y, at its end
- *   dilation        int[3] = 1  step between the elements of a window
- *   groups          int = 1     groups of channels that do not mix
- *   saves x, w
- *   onnx ConvTranspose
- */
-static gd_status conv_transpose3d_infer(gd_infer *i) { return infer_transposed(i, 3); }
-static void conv_transpose3d_vjp(gd_vjp *v) { transposed_vjp(v, 3); }
-static double conv_transpose3d_macs(const gd_op_shapes *s) { return transposed_macs(s); }
-static gd_status conv_transpose3d_reference(gd_kernel_call *k) {
-    return run_reference(k, TO_INPUT);
+static double conv_transposeNd_macs(const gd_op_shapes *s) { return transposed_macs(s); }
+static gd_status conv_transposeNd_reference(gd_kernel_call *k) {
+    return gd_conv_reference(k, GD_CONV_TO_INPUT);
+}
+static void conv_transposeNd_expand(gd_expand *e) {
+    const int n = gd_spatial_axes(e->op, e->attrs);
+    gd_tensor *x = e->x[0], *w = e->x[1];
+    const options o = plain_options(e->op, e->attrs, w, n);
+    const int64_t *in = x->dims + x->rank - n;
+    const gd_window_form f = window_form(&o, w, in, n);
+    gd_shape out = {.rank = n, .form = 1};
+    for (int d = 0; d < n; d++) {
+        const int a = AXES - n + d;
+        out.at[d] = (in[d] - 1) * o.stride[a] - 2 * o.padding[a] +
+                    o.dilation[a] * (w->dims[2 + d] - 1) + o.output_padding[a] + 1;
+    }
+    e->y[0] =
+        with_bias(gd_conv_input_body(x, w, &f, o.groups, out), e->n_in > 2 ? e->x[2] : NULL, x, n);
 }
 
 /* --- the three directions --------------------------------------------------------------------- */
@@ -517,12 +420,21 @@ static gd_status conv_forward_infer(gd_infer *i) {
 }
 static void conv_forward_vjp(gd_vjp *v) {
     int n = v->x[1]->rank - 2;
-    const options o = plain_options(v, n);
+    const options o = plain_options(v->op, v->attrs, v->x[1], n);
     if (v->needs[0]) v->gx[0] = to_input(v->gy[0], v->x[1], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = to_weight(v->x[0], v->gy[0], v->x[1], &o, n);
 }
 static double conv_forward_macs(const gd_op_shapes *s) { return forward_macs(s); }
-static gd_status conv_forward_reference(gd_kernel_call *k) { return run_reference(k, TO_OUTPUT); }
+static gd_status conv_forward_reference(gd_kernel_call *k) {
+    return gd_conv_reference(k, GD_CONV_TO_OUTPUT);
+}
+static void conv_forward_expand(gd_expand *e) {
+    const int n = gd_spatial_axes(e->op, e->attrs);
+    gd_tensor *x = e->x[0], *w = e->x[1];
+    const options o = plain_options(e->op, e->attrs, w, n);
+    const gd_window_form f = window_form(&o, w, o.dims + AXES - n, n);
+    e->y[0] = gd_as(gd_conv_output_body(x, w, &f, o.groups), (gd_dtype)x->dtype);
+}
 
 /*op conv_relu(x, w, b?, stride:int[], padding:int[], pad_mode:{explicit, same, valid}, dilation:int[], groups:int) -> y  nograd internal heavy
  * A convolution over as many axes as w has, and what is below 0 is 0: plans make it of the two.
@@ -536,20 +448,7 @@ static gd_status conv_relu_infer(gd_infer *i) {
 }
 static double conv_relu_macs(const gd_op_shapes *s) { return forward_macs(s); }
 static void conv_relu_expand(gd_expand *e) {
-    const gd_conv_relu_options *o = e->attrs;
-    gd_tensor *x = e->x[0], *w = e->x[1], *b = e->n_in > 2 ? e->x[2] : NULL, *y;
-    const int64_t *s = o->stride.at, *p = o->padding.at, *d = o->dilation.at;
-    if (o->stride.rank == 1)
-        y = gd_conv1d(x, w, b, .stride = {{s[0]}}, .padding = {{p[0]}}, .pad_mode = o->pad_mode,
-                      .dilation = {{d[0]}}, .groups = o->groups);
-    else if (o->stride.rank == 2)
-        y = gd_conv2d(x, w, b, .stride = {{s[0], s[1]}}, .padding = {{p[0], p[1]}},
-                      .pad_mode = o->pad_mode, .dilation = {{d[0], d[1]}}, .groups = o->groups);
-    else
-        y = gd_conv3d(x, w, b, .stride = {{s[0], s[1], s[2]}}, .padding = {{p[0], p[1], p[2]}},
-                      .pad_mode = o->pad_mode, .dilation = {{d[0], d[1], d[2]}},
-                      .groups = o->groups);
-    e->y[0] = gd_relu(y);
+    e->y[0] = gd_relu(forward_body(e, e->x[1]->rank - 2));
 }
 
 /*op conv_grad_input(gy, w, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gx  internal heavy
@@ -572,12 +471,22 @@ static gd_status conv_grad_input_infer(gd_infer *i) {
 }
 static void conv_grad_input_vjp(gd_vjp *v) {
     int n = v->x[1]->rank - 2;
-    const options o = plain_options(v, n);
+    const options o = plain_options(v->op, v->attrs, v->x[1], n);
     if (v->needs[0]) v->gx[0] = to_output(v->gy[0], v->x[1], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = to_weight(v->gy[0], v->x[0], v->x[1], &o, n);
 }
 static double conv_grad_input_macs(const gd_op_shapes *s) { return transposed_macs(s); }
-static gd_status conv_grad_input_reference(gd_kernel_call *k) { return run_reference(k, TO_INPUT); }
+static gd_status conv_grad_input_reference(gd_kernel_call *k) {
+    return gd_conv_reference(k, GD_CONV_TO_INPUT);
+}
+static void conv_grad_input_expand(gd_expand *e) {
+    const int n = gd_spatial_axes(e->op, e->attrs);
+    gd_tensor *gy = e->x[0], *w = e->x[1];
+    const options o = plain_options(e->op, e->attrs, w, n);
+    const gd_window_form f = window_form(&o, w, gy->dims + gy->rank - n, n);
+    e->y[0] = gd_as(gd_conv_input_body(gy, w, &f, o.groups, gd_spatial_list(o.dims, n)),
+                    (gd_dtype)gy->dtype);
+}
 
 /*op conv_grad_weight(x, gy, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gw  internal heavy
  * The gradient of a convolution by its weight, whose kernel has the sizes dims.
@@ -608,9 +517,8 @@ static gd_status conv_grad_weight_infer(gd_infer *i) {
     return GD_OK;
 }
 static void conv_grad_weight_vjp(gd_vjp *v) {
-    const gd_conv_grad_weight_options *a = v->attrs;
-    int n = a->dims.rank;
-    const options o = plain_options(v, n);
+    int n = gd_spatial_axes(v->op, v->attrs);
+    const options o = plain_options(v->op, v->attrs, NULL, n);
     if (v->needs[0]) v->gx[0] = to_input(v->x[1], v->gy[0], v->x[0], &o, n);
     if (v->needs[1]) v->gx[1] = to_output(v->x[0], v->gy[0], v->x[1], &o, n);
 }
@@ -618,7 +526,14 @@ static double conv_grad_weight_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->in[1]) * gd_shape_elements_from(&s->out[0], 1);
 }
 static gd_status conv_grad_weight_reference(gd_kernel_call *k) {
-    return run_reference(k, TO_WEIGHT);
+    return gd_conv_reference(k, GD_CONV_TO_WEIGHT);
+}
+static void conv_grad_weight_expand(gd_expand *e) {
+    const int n = gd_spatial_axes(e->op, e->attrs);
+    gd_tensor *x = e->x[0], *gy = e->x[1];
+    const options o = plain_options(e->op, e->attrs, NULL, n);
+    const gd_window_form f = window_form(&o, NULL, gy->dims + gy->rank - n, n);
+    e->y[0] = gd_as(gd_conv_weight_body(x, gy, &f, o.groups, n), (gd_dtype)x->dtype);
 }
 
 #include "convolution.gen.h"

@@ -13,8 +13,9 @@
 #define GRADUS_OPS_CONVOLUTION_H
 
 #include "gradus/extend.h"
+#include "ops/spatial.h"
 
-enum { GD_CONV_AXES = 3 };
+enum { GD_CONV_AXES = GD_SPATIAL_AXES };
 
 typedef struct gd_conv {
     int64_t batch, groups;
@@ -31,5 +32,17 @@ gd_conv gd_conv_of(const gd_kernel_call *k, const gd_view *x, const gd_view *w, 
 static inline int64_t gd_conv_places(const int64_t size[GD_CONV_AXES]) {
     return size[0] * size[1] * size[2];
 }
+
+/* The reference kernel: the tensor that is made, of the three. */
+typedef enum { GD_CONV_TO_OUTPUT, GD_CONV_TO_INPUT, GD_CONV_TO_WEIGHT } gd_conv_direction;
+gd_status gd_conv_reference(gd_kernel_call *k, gd_conv_direction to);
+
+/* The three directions as windows and products, for a form with the windows of x: f32 for f16 and
+ * bf16, without bias. dims are the spatial sizes of x. */
+gd_tensor *gd_conv_output_body(gd_tensor *x, gd_tensor *w, const gd_window_form *f, int64_t groups);
+gd_tensor *gd_conv_input_body(gd_tensor *gy, gd_tensor *w, const gd_window_form *f, int64_t groups,
+                              gd_shape dims);
+gd_tensor *gd_conv_weight_body(gd_tensor *x, gd_tensor *gy, const gd_window_form *f, int64_t groups,
+                               int n);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/integer.h"
 #include "core/pool.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 enum { PIECE = 32768, TILE = 1024 }; /* elements for one thread; and what it makes at a time */
@@ -120,6 +121,11 @@ static gd_status full_like_infer(gd_infer *i) {
         return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     return gd_need_fits(o->value, i->out[0].dtype);
 }
+static void full_like_expand(gd_expand *e) {
+    const gd_full_like_options *o = e->attrs;
+    e->y[0] = gd_constant_for(e->x[0], gd_tensor_shape(e->x[0]), o->value,
+                              o->dtype ? o->dtype : (gd_dtype)e->x[0]->dtype);
+}
 static gd_status full_like_raw(gd_kernel_call *k) {
     const gd_full_like_options *o = k->attrs;
     fill(&k->out[0], o->value);
@@ -158,6 +164,12 @@ static gd_status eye_infer(gd_infer *i) {
         return gd_op_fail(GD_E_ARGUMENT, "%lld rows and %lld columns; neither can be negative",
                           (long long)o->n, (long long)m);
     return given_shape(&i->out[0], gd_dims(o->n, m), o->dtype);
+}
+static void eye_expand(gd_expand *e) {
+    const gd_eye_options *o = e->attrs;
+    const int64_t m = o->m == GD_UNSET ? o->n : o->m;
+    e->y[0] =
+        gd_as_dtype(gd_eq(gd_positions(2, 0, 0, o->n, 1), gd_positions(2, 1, 0, m, 1)), o->dtype);
 }
 static gd_status eye_raw(gd_kernel_call *k) {
     const gd_view *y = &k->out[0];
@@ -286,6 +298,21 @@ static gd_status linspace_infer(gd_infer *i) {
         return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", o->start, o->end,
                           gd_dtype_name(o->dtype));
     return given_shape(&i->out[0], gd_dims(o->steps), o->dtype);
+}
+/*op spaced(x, start:float, end:float, step:float, last:float, middle:float) -> y  elementwise internal
+ * Number x of a linspace whose last number is `last`: counted from the end from the middle on, so that
+ * both ends are exact.
+ *   y = x < middle ? start + step * x : end - step * (last - x)
+ */
+static void linspace_expand(gd_expand *e) {
+    const gd_linspace_options *o = e->attrs;
+    const bool integers = gd_dtype_is_int(o->dtype);
+    const double start = integers ? trunc(o->start) : o->start,
+                 end = integers ? trunc(o->end) : o->end, last = (double)(o->steps - 1);
+    gd_tensor *numbers = gd_arange(0, o->steps, .dtype = GD_F64);
+    gd_tensor *y = gd_spaced(numbers, start, end, last > 0 ? (end - start) / last : 0, last,
+                             o->steps == 1 ? 1 : (double)(o->steps / 2));
+    e->y[0] = gd_as_dtype(y, o->dtype);
 }
 static gd_status linspace_raw(gd_kernel_call *k) {
     const gd_linspace_options *o = k->attrs;

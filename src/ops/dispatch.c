@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "ops/autocast.h"
 #include "ops/call.h"
+#include "ops/launch.h"
 #include "ops/macs.h"
 #include "ops/op.h"
 #include "ops/probe.h"
@@ -185,6 +186,8 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
     gd_scope *scope = gd_scope_open();
     thread->device = device;
     thread->site = call->site;
+    const gd_invocation *outer = thread->body;
+    if (!outer) thread->body = call;
     thread->bodies++;
     const int autocast =
         gd_autocast_pause(GD_DTYPE_NONE); /* the op itself has a class; its parts have none */
@@ -195,6 +198,7 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
     call->op->expand(&expand);
     gd_autocast_resume(&autocast);
     thread->bodies--;
+    thread->body = outer;
     thread->device = before;
     thread->site = site;
     gd_status status = keep_outputs(call);
@@ -210,63 +214,12 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
     if (!storage) return GD_E_MEMORY;
     gd_storage_release(call->made[i]);
     call->made[i] = storage;
-    const gd_device_api *api = call->device->api;
-    view->data =
-        api->kernel_address ? api->kernel_address(call->device, storage->data) : storage->data;
+    view->data = storage->data;
     view->rank = rank;
     for (int k = 0; k < rank; k++) view->dims[k] = dims[k];
     gd_row_major(rank, view->dims, view->strides);
     return GD_OK;
 }
-
-static inline gd_status make_ready(const gd_op *op, gd_kernel_call *call, gd_device *device) {
-    call->op = op;
-    call->device = device;
-    call->kernel = gd_kernel_select(op, call, device->api->kind);
-    if (!call->kernel) {
-        const gd_view *v = call->n_in > 0 ? &call->in[0] : call->n_out > 0 ? &call->out[0] : NULL;
-        return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", device->name,
-                       v ? gd_dtype_name(v->dtype) : "this call");
-    }
-    call->workspace = NULL;
-    call->workspace_bytes = call->kernel->workspace ? call->kernel->workspace(call) : 0;
-    if (!call->workspace_bytes) return GD_OK;
-    gd_status status = gd_device_alloc(device, call->workspace_bytes, &call->workspace);
-    if (status != GD_OK) call->workspace_bytes = 0;
-    return status;
-}
-
-static inline gd_status go(gd_kernel_call *call, const gd_staging *staging) {
-    gd_device *device = call->device;
-    void *workspace = call->workspace; /* a device may put in an address of its own */
-    int64_t started = gd_profile_start();
-    gd_status status = staging                           ? gd_kernel_run_staged(call, staging)
-                       : call->op->flags & GD_OP_DYNAMIC ? device->api->run_now(device, call)
-                                                         : device->api->run(device, call);
-    call->workspace = workspace;
-    return started ? gd_profile_end(call, started, status) : status;
-}
-
-static inline void finish(gd_kernel_call *call) {
-    if (call->workspace_bytes) gd_device_free(call->device, call->workspace, call->workspace_bytes);
-    call->workspace_bytes = 0;
-}
-
-gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
-    if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
-    GD_TRY(make_ready(op, call, device));
-    gd_status status = go(call, NULL);
-    finish(call);
-    return status;
-}
-
-gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *device) {
-    return make_ready(op, call, device);
-}
-gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging) {
-    return go(call, staging);
-}
-void gd_kernel_done(gd_kernel_call *call) { finish(call); }
 
 /* Makes the outputs and runs the kernel into them. */
 static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *device) {
@@ -280,6 +233,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
     gd_kernel_call_set(&k, call->attrs, views, call->n_in, views + call->n_in,
                        call->n_out + n_mutated);
     k.rng = call->rng;
+    k.site = call->site;
     if (op->flags & GD_OP_DYNAMIC) k.made = made;
     gd_status status = GD_OK;
     bool needed = n_mutated > 0 || (op->flags & GD_OP_DYNAMIC);
@@ -318,6 +272,11 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
             k.out[n++] = views[i];
             if (call->in[i]) atomic_fetch_add(&call->in[i]->storage->version, 1);
         }
+    if (op->ir &&
+        n_mutated > 0) { /* its outputs are the inputs that it mutates, under their names */
+        k.out += call->n_out;
+        k.n_out = n_mutated;
+    }
     if (status == GD_OK && needed) status = gd_run_kernel(op, &k, device);
     for (int i = 0; i < call->n_out && i < FEW && (op->flags & GD_OP_DYNAMIC); i++) {
         gd_tensor *y = status != GD_OK ? NULL
@@ -399,6 +358,8 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
     gd_kernel_call k;
     gd_kernel_call_set(&k, call->attrs, views, call->n_in, &views[call->n_in], 1);
     k.rng = call->rng;
+    k.site = call->site;
+    k.overwrites = true;
     if (status == GD_OK && gd_numel(x->rank, x->dims) > 0)
         status = gd_run_kernel(call->op->base, &k, device);
     if (status == GD_OK) atomic_fetch_add(&x->storage->version, 1);
@@ -567,7 +528,8 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
     if (status == GD_OK) status = gd_attrs_check(call->op, call->attrs);
     if (status == GD_OK) status = find_device(call, &device, &numbers);
     if (status != GD_OK) return failed(call, status);
-    if (!numbers) return dispatch_on(call, device, grow);
+    /* A graph reads numbers of the host in each run. */
+    if (!numbers || is_symbolic(call)) return dispatch_on(call, device, grow);
     gd_tensor *few[MANY], *const *given = call->in;
     gd_tensor **moved = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *moved);
     if (!moved) return failed(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));

@@ -5,6 +5,7 @@
 #include "core/map.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
+#include "ops/launch.h"
 
 static int width_of(const gd_each *e) { return e->op->n_inputs - e->n_numbers; }
 

@@ -1,4 +1,5 @@
 /* finite.c - a check of values in a plan: a run whose values fail it changes nothing. */
+#include <float.h>
 #include <math.h>
 
 #include "core/copy.h"
@@ -14,6 +15,9 @@ static gd_status check_finite_infer(gd_infer *i) {
     GD_TRY(gd_need_float(i->in[0], "x"));
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
+}
+static void check_finite_expand(gd_expand *e) {
+    e->y[0] = gd_check_range(e->x[0], -DBL_MAX, DBL_MAX, .what = "finite");
 }
 static gd_status check_finite_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *y = &k->out[0];

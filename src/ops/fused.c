@@ -30,14 +30,14 @@ static bool same_rows(const gd_rows *a, const gd_rows *b) {
     return a && b ? gd_rows_same(a, b) : a == b;
 }
 
-static bool same(const gd_fusion *a, const gd_fusion *b) {
+static bool same_fusion(const gd_fusion *a, const gd_fusion *b) {
     return a->type == b->type && a->n_tensors == b->n_tensors && a->n_scalars == b->n_scalars &&
            a->n_constants == b->n_constants && a->reduction == b->reduction &&
            strcmp(a->name, b->name) == 0 && same_rows(a->rows, b->rows) &&
            same_nodes(&a->ir, &b->ir);
 }
 
-static gd_fusion *make(const gd_fusion *model) {
+static gd_fusion *make_fusion(const gd_fusion *model) {
     gd_fusion *f = gd_calloc_until_exit(sizeof *f);
     if (!f) return NULL;
     *f = *model;
@@ -76,8 +76,8 @@ static gd_fusion *make(const gd_fusion *model) {
 const gd_op *gd_op_fused(const gd_fusion *model) {
     pthread_mutex_lock(&lock);
     gd_fusion *f = fusions;
-    while (f && !same(f, model)) f = f->next;
-    if (!f && (f = make(model))) {
+    while (f && !same_fusion(f, model)) f = f->next;
+    if (!f && (f = make_fusion(model))) {
         f->next = fusions;
         fusions = f;
     }
@@ -122,4 +122,9 @@ gd_dtype gd_compute_dtype(gd_dtype dtype) {
     case GD_I64: return GD_I64;
     default: return GD_I32;
     }
+}
+
+gd_dtype gd_op_compute_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out) {
+    if (op->fusion) return op->fusion->type;
+    return gd_compute_dtype(gd_elementwise_dtype(op, in, n_in, out));
 }

@@ -1,16 +1,16 @@
-/* fused.h - ops that stand for several elementwise ops, made for a plan.
+/* fused.h - ops that replace several elementwise ops of a plan.
  *
- * A fused op has one expression, composed from those of its parts, and up to GD_IR_MAX_OUTPUTS
+ * A fused op has one expression, composed from those of its parts, and up to GD_FUSED_OUTPUTS
  * results; the last one may be reduced (summed, say) instead of stored. Its name lists the parts:
- * "fused{mul, add, gelu, mul}". Equal ones are one op, kept until the program ends, like the ops
- * that derivatives make; what differs from plan to plan is in the options.
+ * "fused{mul, add, gelu, mul}". Equal fused ops are one op, which lives until the program ends,
+ * like derived ops. Shapes and constants, which differ from plan to plan, are in the options.
  *
- * Inputs: first `n_tensors` that are read element by element (broadcast where need be; the
- * variables of the expression), then `n_scalars` of one element, which are its parameters. The
- * options' constants are the parameters after them.
+ * Inputs: first `n_tensors` that are read element by element and broadcast (the variables of the
+ * expression), then `n_scalars` of one element, which are its parameters. The options' constants
+ * are the parameters after them.
  *
- * Or it is made of passes over rows (`rows`), with reductions of the row between them; then there
- * are also columns, behind the scalars: one number for each row, next to each other.
+ * Or it consists of passes over rows (`rows`), with reductions of the row between them; then
+ * columns follow the scalars: contiguous tensors with one number for each row.
  */
 #ifndef GRADUS_OPS_FUSED_H
 #define GRADUS_OPS_FUSED_H
@@ -19,7 +19,16 @@
 #include "core/whole.h"
 #include "ops/op.h"
 
-enum { GD_FUSED_TENSORS = 16, GD_FUSED_PARAMS = 32, GD_FUSED_NAME = 256 };
+/* The largest fused op; the rules of a device (codegen/fusion_rules.h) may set lower limits. */
+enum {
+    GD_FUSED_TENSORS = 16,
+    GD_FUSED_PARAMS = 32,
+    GD_FUSED_OUTPUTS = 4,
+    GD_FUSED_NODES = 96,
+    GD_FUSED_OPS = 64, /* ops that one stands for */
+    GD_FUSED_NAME = 256,
+    GD_FUSED_INPUTS = GD_FUSED_TENSORS + GD_FUSED_PARAMS + GD_ROW_COLUMNS,
+};
 
 struct gd_fusion {
     gd_ir ir;
@@ -32,17 +41,16 @@ struct gd_fusion {
     gd_ir_node nodes[GD_IR_MAX_NODES];
     int16_t slot[GD_IR_MAX_NODES]; /* of gd_ir_slots */
     int n_slots;
-    gd_op_param inputs[GD_FUSED_TENSORS + GD_FUSED_PARAMS + GD_ROW_COLUMNS],
-        outputs[GD_IR_MAX_OUTPUTS];
+    gd_op_param inputs[GD_FUSED_INPUTS], outputs[GD_IR_MAX_OUTPUTS];
     char name[GD_FUSED_NAME];
     struct gd_fusion *next;
 };
 typedef struct gd_fusion gd_fusion;
 
 typedef struct gd_fused_options {
-    int rank; /* the shape that is iterated over */
+    int rank; /* of the shape that the kernel runs over */
     int64_t dims[GD_MAX_RANK];
-    uint32_t axes; /* that are reduced, or make up a row; a bit for each */
+    uint32_t axes; /* a bit for each that is reduced, or part of a row */
     gd_param constants[GD_FUSED_PARAMS];
 } gd_fused_options;
 
@@ -60,5 +68,9 @@ gd_dtype gd_elementwise_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_
 
 /* The same as one of the four types that there are kernels for. */
 gd_dtype gd_compute_dtype(gd_dtype dtype);
+
+/* The type that a call of an elementwise or fused op computes in. `out` is the dtype of the first
+ * output. */
+gd_dtype gd_op_compute_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out);
 
 #endif

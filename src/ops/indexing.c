@@ -11,6 +11,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 /* --- shared ----------------------------------------------------------------------------------- */
@@ -154,6 +155,20 @@ static void index_select_vjp(gd_vjp *v) {
     const gd_index_select_options *o = v->attrs;
     if (v->needs[0]) v->gx[0] = gd_index_add(gd_zeros_as(v->x[0]), o->axis, v->x[1], v->gy[0]);
 }
+/* A list of indices for slices along an axis, checked, in the shape of gd_positions. */
+static gd_tensor *slice_index(gd_tensor *index, const gd_tensor *x, int axis) {
+    index = gd_checked_axis_index(index, gd_dim_1d(x, axis), axis);
+    gd_shape dims = {.rank = gd_rank_1d(x), .form = 1};
+    for (int d = 0; d < dims.rank; d++) dims.at[d] = d == axis ? gd_tensor_numel(index) : 1;
+    return gd_reshape(index, dims);
+}
+static void index_select_expand(gd_expand *e) {
+    const gd_index_select_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const int axis = axis_of(o->axis, gd_rank_1d(x));
+    gd_tensor *y = gd_take_positions(gd_as_list(x), axis, slice_index(e->x[1], x, axis));
+    e->y[0] = x->rank ? y : gd_reshape(y, gd_dims());
+}
 static gd_status index_select_raw(gd_kernel_call *k) {
     const gd_index_select_options *o = k->attrs;
     gd_view from = gd_at_least_1d(k->in[0]), to = gd_at_least_1d(k->out[0]),
@@ -207,6 +222,21 @@ static void index_add_vjp(gd_vjp *v) {
     v->gx[2] = gd_index_select(v->gy[0], o->axis, v->x[1]);
     if (o->alpha != 1)
         v->gx[2] = gd_mul(v->gx[2], gd_scalar_of(o->alpha, (gd_dtype)v->gy[0]->dtype));
+}
+static void index_add_expand(gd_expand *e) {
+    const gd_index_add_options *o = e->attrs;
+    gd_tensor *x = gd_as_list(e->x[0]), *src = gd_as_list(e->x[2]);
+    const gd_dtype dtype = (gd_dtype)x->dtype;
+    const int axis = axis_of(o->axis, x->rank);
+    gd_tensor *index = gd_expand(slice_index(e->x[1], x, axis), gd_tensor_shape(src));
+    if (o->alpha != 1 && gd_dtype_is_float(dtype)) { /* rounded once, as by the kernel */
+        x = gd_as_dtype(x, gd_wide_dtype(dtype));
+        src = gd_affine(gd_as_dtype(src, gd_wide_dtype(dtype)), o->alpha, 0);
+    } else if (o->alpha != 1) {
+        src = gd_cast(gd_mul(src, gd_scalar_int((int64_t)o->alpha)), dtype);
+    }
+    gd_tensor *y = gd_as_dtype(gd_scatter_add(x, axis, index, src), dtype);
+    e->y[0] = e->x[0]->rank ? y : gd_reshape(y, gd_dims());
 }
 static gd_status index_add_reference(gd_kernel_call *k) {
     const gd_index_add_options *o = k->attrs;
@@ -268,6 +298,21 @@ static void embedding_vjp(gd_vjp *v) {
         g = gd_masked_fill(g, gd_reshape(gd_eq(index, gd_scalar_int(row)), gd_dims(n, 1)), 0);
     }
     v->gx[1] = gd_index_add(gd_zeros_as(v->x[1]), 0, index, g);
+}
+static void embedding_expand(gd_expand *e) {
+    const gd_embedding_options *o = e->attrs;
+    gd_tensor *x = e->x[0], *weight = e->x[1];
+    const int64_t rows = weight->dims[0];
+    gd_shape dims = gd_tensor_shape(x);
+    gd_tensor *index = gd_checked_index(x, rows, "a table");
+    index = gd_reshape(index, gd_dims(gd_tensor_numel(x), 1));
+    gd_tensor *y = gd_take_positions(weight, 0, index);
+    if (o->padding_idx != GD_UNSET && gd_body_differentiates(e)) {
+        const int64_t row = o->padding_idx < 0 ? o->padding_idx + rows : o->padding_idx;
+        y = gd_where(gd_eq(index, gd_full_like(index, row)), gd_stop_gradient(y), y);
+    }
+    dims.at[dims.rank++] = weight->dims[1];
+    e->y[0] = gd_reshape(y, dims);
 }
 static gd_status embedding_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *weight = &k->in[1], *y = &k->out[0];
@@ -339,6 +384,12 @@ static gd_status one_hot_classes_infer(gd_infer *i) {
     i->out[0].dtype = o->dtype;
     i->out[0].dims[i->out[0].rank++] = o->classes;
     return GD_OK;
+}
+static void one_hot_classes_expand(gd_expand *e) {
+    const gd_one_hot_classes_options *o = e->attrs;
+    gd_tensor *x = gd_checked_index(e->x[0], o->classes, "a list of classes");
+    e->y[0] =
+        gd_as_dtype(gd_eq(gd_unsqueeze(x, -1), gd_positions(1, 0, 0, o->classes, 1)), o->dtype);
 }
 static gd_status one_hot_classes_raw(gd_kernel_call *k) {
     const gd_one_hot_classes_options *o = k->attrs;

@@ -3,6 +3,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 /* --- split and cat ---------------------------------------------------------------------------- */
@@ -132,6 +133,39 @@ static void cat_vjp(gd_vjp *v) {
         at += size;
     }
 }
+/* Two tensors joined: each position of the result is one of a's or of b's. */
+static gd_tensor *join_two(gd_tensor *a, gd_tensor *b, int axis) {
+    const int64_t n_a = gd_tensor_dim(a, axis), n_b = gd_tensor_dim(b, axis);
+    gd_tensor *in_a = gd_positions(a->rank, axis, 0, n_a + n_b, 1);
+    gd_tensor *in_b = gd_positions(a->rank, axis, -n_a, n_a + n_b, 1);
+    gd_tensor *at_a = gd_clamp(in_a, .max = gd_number_of(n_a - 1)), *at_b = gd_relu(in_b);
+    return gd_where(gd_eq(in_a, at_a), gd_take_positions(a, axis, at_a),
+                    gd_take_positions(b, axis, at_b));
+}
+/* By halves: each element is copied as often as the logarithm of their number. */
+static gd_tensor *join_list(gd_tensor **xs, int n, int axis) {
+    if (n == 1) return xs[0];
+    return join_two(join_list(xs, n / 2, axis), join_list(xs + n / 2, n - n / 2, axis), axis);
+}
+static void cat_expand(gd_expand *e) {
+    const gd_cat_options *o = e->attrs;
+    const gd_tensor *first = e->x[0];
+    for (int i = 0; i < e->n_in && cat_skips(first); i++) first = e->x[i];
+    const int axis = (int)(o->axis < 0 ? o->axis + first->rank : o->axis);
+    gd_dtype dtype = (gd_dtype)e->x[0]->dtype;
+    for (int i = 1; i < e->n_in; i++) dtype = gd_promote(dtype, (gd_dtype)e->x[i]->dtype);
+    gd_tensor **xs = gd_list_new(e->n_in), *y = NULL;
+    int n = 0;
+    for (int i = 0; i < e->n_in && xs; i++) {
+        gd_tensor *x = e->x[i];
+        if (x->rank != first->rank) continue;
+        y = gd_as_dtype(x, dtype);
+        if (x->dims[axis] > 0) xs[n++] = y;
+    }
+    if (!xs) e->y[0] = &gd_error_tensor;
+    else if (n > 1) e->y[0] = join_list(xs, n, axis);
+    else e->y[0] = gd_clone(n == 1 ? xs[0] : y); /* a new tensor, also for one alone */
+}
 static gd_status cat_raw(gd_kernel_call *k) {
     const gd_cat_options *o = k->attrs;
     gd_view part = k->out[0];
@@ -179,6 +213,13 @@ static void stack_vjp(gd_vjp *v) {
     const gd_stack_options *o = v->attrs;
     for (int i = 0; i < v->n_in; i++)
         if (v->needs[i]) v->gx[i] = gd_select(v->gy[0], o->axis, i);
+}
+static void stack_expand(gd_expand *e) {
+    const gd_stack_options *o = e->attrs;
+    gd_tensor **xs = gd_list_new(e->n_in);
+    const int64_t axis = o->axis < 0 ? o->axis + e->x[0]->rank + 1 : o->axis;
+    for (int i = 0; i < e->n_in && xs; i++) xs[i] = gd_unsqueeze(e->x[i], axis);
+    e->y[0] = xs ? gd_cat(((gd_tensors){xs, e->n_in}), .axis = axis) : &gd_error_tensor;
 }
 static gd_status stack_raw(gd_kernel_call *k) {
     const gd_stack_options *o = k->attrs;
@@ -240,6 +281,27 @@ static void repeat_vjp(gd_vjp *v) {
         g = gd_reshape(gd_sum(g, .axis = 1), dims);
     }
     v->gx[0] = extra > 0 ? gd_reshape(g, gd_tensor_shape(v->x[0])) : g;
+}
+static void repeat_expand(gd_expand *e) {
+    const gd_repeat_options *o = e->attrs;
+    const gd_tensor *x = e->x[0];
+    const int extra = o->repeats.rank - x->rank;
+    gd_shape dims = {.rank = o->repeats.rank, .form = 1};
+    bool same = true; /* all repeats are 1 */
+    for (int d = 0; d < dims.rank; d++) {
+        dims.at[d] = d < extra ? 1 : x->dims[d - extra];
+        same &= o->repeats.at[d] == 1;
+    }
+    gd_tensor *y = gd_reshape(e->x[0], dims);
+    for (int d = dims.rank; d-- > 0;) { /* (before, repeats, size and what is behind it) */
+        if (o->repeats.at[d] == 1) continue;
+        const int64_t before = gd_numel(d, dims.at), rest = gd_numel(dims.rank - d, dims.at + d);
+        dims.at[d] *= o->repeats.at[d];
+        y = gd_expand(gd_reshape(y, gd_dims(before, 1, rest)),
+                      gd_dims(before, o->repeats.at[d], rest));
+        y = gd_reshape(y, dims);
+    }
+    e->y[0] = same ? gd_clone(y) : gd_contiguous(y); /* no view of x */
 }
 static gd_status repeat_raw(gd_kernel_call *k) {
     const gd_repeat_options *o = k->attrs;

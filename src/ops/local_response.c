@@ -6,6 +6,7 @@
 #include "core/thread.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
+#include "ops/spatial.h"
 
 /*op response_norm(x, sum, scale:float, beta:float, k:float) -> y  elementwise internal
  * x / (k + scale * sum)^beta.
@@ -80,6 +81,29 @@ static gd_status window_sum_reference(gd_kernel_call *k) {
         gd_store_f64(k->out[0].dtype, (char *)k->out[0].data + 8 * e, sum);
     }
     return GD_OK;
+}
+/* Taps that lie outside x for every element are left out: few remain, however large the window. */
+static void window_sum_expand(gd_expand *e) {
+    const gd_window_sum_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
+    const int64_t n = x->rank ? x->dims[axis] : 1;
+    const int64_t first = o->before > n - 1 ? o->before - (n - 1) : 0;
+    const int64_t end = o->size < o->before + n ? o->size : o->before + n;
+    const gd_window_form f = {.before = {[2] = o->before - first},
+                              .count = {[2] = n},
+                              .size = {[2] = end - first},
+                              .step = {[2] = 1},
+                              .dilation = {[2] = 1}};
+    if (end <= first || n == 0) {
+        e->y[0] = gd_zeros_like(x);
+        return;
+    }
+    gd_tensor *y = x->rank ? gd_movedim(gd_widen(x), gd_dims(axis), gd_dims(-1))
+                           : gd_reshape(gd_widen(x), gd_dims(1));
+    y = gd_sum(gd_window_views(y, &f, 1), .axis = gd_dims(-1));
+    y = x->rank ? gd_movedim(y, gd_dims(-1), gd_dims(axis)) : gd_reshape(y, gd_dims());
+    e->y[0] = gd_as(y, (gd_dtype)x->dtype);
 }
 
 #include "local_response.gen.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 #include "ops/loss_class.h"
 
@@ -170,13 +171,19 @@ static void nll_loss_vjp(gd_vjp *v) {
                              .ignore_index = o->ignore_index, .weight = weight);
         return;
     }
-    /* all of it as a function of the weights too */
+    /* all of it as a function of the weights too, and sums over many positions: halves are widened */
+    const gd_dtype inside = gd_wide_dtype((gd_dtype)x->dtype);
+    x = gd_as_dtype(x, inside);
+    weight = gd_as_dtype(weight, inside);
+    gd_tensor *gy = gd_as_dtype(v->gy[0], inside), *y = v->y[0];
+    if (mean && y->dtype != inside) /* a loss rounded to a half is too coarse for differences */
+        y = gd_nll_loss(x, target, .ignore_index = o->ignore_index, .weight = weight);
     if (mean) total = weight_total(x, target, weight, o->ignore_index);
-    gd_tensor *g = position_gradient(v->gy[0], mean ? total : NULL, x, target, o->ignore_index);
+    gd_tensor *g = position_gradient(gy, mean ? total : NULL, x, target, o->ignore_index);
     if (v->needs[0])
         v->gx[0] = gd_where(named_classes(x, target), gd_neg(gd_mul(g, along_classes(weight, x))),
                             gd_zeros_like(x));
-    v->gx[2] = weight_gradient(gd_neg(x), g, mean ? v->y[0] : NULL, target, 0);
+    v->gx[2] = weight_gradient(gd_neg(x), g, mean ? y : NULL, target, 0);
 }
 
 /* One target after the other: `at` of x is where its class stands, `weight` its weight. */
@@ -261,22 +268,33 @@ static gd_status nll_loss_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* By gather, for devices that have no kernel: an index out of range is found there. */
+/* Targets that must name one of the classes or be ignored, checked. */
+static gd_tensor *checked_targets(gd_tensor *target, int64_t classes, int64_t ignore) {
+    return gd_check_range(target, 0, classes - 1, .but = ignore, .what = "target");
+}
+
+/* The loss of each position, from the elements of x at the targets' classes. */
 static void nll_loss_expand(gd_expand *e) {
     const gd_nll_loss_options *o = e->attrs;
-    gd_tensor *x = e->x[0], *target = e->x[1], *weight = optional(e->x, e->n_in, 2);
-    gd_tensor *zero = gd_zeros_like(target), *ignored = ignored_targets(target, o->ignore_index);
-    gd_tensor *class = gd_where(ignored, zero, target);
-    gd_tensor *picked = gd_neg(gd_squeeze(
-        gd_gather(x, class_axis(x), gd_unsqueeze(class, class_axis(x))), .axis = class_axis(x)));
-    gd_tensor *weights = weight ? gd_reshape(gd_gather(weight, 0, gd_reshape(class, gd_dims(-1))),
-                                             gd_tensor_shape(target))
-                                : gd_ones_like(picked);
-    weights = gd_where(ignored, gd_zeros_like(weights), weights);
-    gd_tensor *terms = gd_where(ignored, gd_zeros_like(picked), gd_mul(picked, weights));
-    e->y[0] = o->reduction == GD_NONE  ? terms
-              : o->reduction == GD_SUM ? gd_sum(terms)
-                                       : gd_div(gd_sum(terms), gd_sum(weights));
+    gd_tensor *x = e->x[0], *weight = optional(e->x, e->n_in, 2);
+    const int axis = class_axis(x);
+    const gd_dtype dtype = (gd_dtype)x->dtype, inside = gd_wide_dtype(dtype);
+    gd_tensor *target = checked_targets(e->x[1], gd_tensor_dim(x, axis), o->ignore_index);
+    gd_tensor *ignored = ignored_targets(target, o->ignore_index);
+    gd_tensor *class = gd_masked_fill(target, ignored, 0);
+    gd_tensor *picked = gd_squeeze(gd_gather(x, axis, gd_unsqueeze(class, axis)), .axis = axis);
+    picked = gd_neg(gd_as_dtype(picked, inside));
+    gd_tensor *weights = gd_ones_like(picked);
+    if (weight) {
+        gd_tensor *own = gd_gather(weight, 0, gd_reshape(class, gd_dims(-1)));
+        weights = gd_reshape(gd_as_dtype(own, inside), gd_tensor_shape(e->x[1]));
+    }
+    weights = gd_masked_fill(weights, ignored, 0);
+    gd_tensor *terms = gd_masked_fill(gd_mul(picked, weights), ignored, 0);
+    terms = o->reduction == GD_NONE  ? terms
+            : o->reduction == GD_SUM ? gd_sum(terms)
+                                     : gd_div(gd_sum(terms), gd_sum(weights));
+    e->y[0] = gd_as_dtype(terms, dtype);
 }
 
 /*op nll_loss_grad(gy, target, total, dims:int[]) -> gx  internal
@@ -309,6 +327,29 @@ static void nll_loss_grad_vjp(gd_vjp *v) { /* linear in gy: its transpose is the
     const gd_nll_loss_grad_options *o = v->attrs;
     v->gx[0] = gd_nll_loss(v->gy[0], v->x[1], .reduction = o->reduction,
                            .ignore_index = o->ignore_index, .weight = optional(v->x, v->n_in, 3));
+}
+/* Zeros, with -gy times the weight at the class that each position's target names. */
+static void nll_loss_grad_expand(gd_expand *e) {
+    const gd_nll_loss_grad_options *o = e->attrs;
+    const int rank = o->dims.rank, axis = rank > 1;
+    const int64_t classes = o->dims.at[axis];
+    const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, inside = gd_wide_dtype(dtype);
+    gd_tensor *weight = optional(e->x, e->n_in, 3), *g = gd_as_dtype(e->x[0], inside);
+    gd_tensor *target = checked_targets(e->x[1], classes, o->ignore_index);
+    gd_tensor *numbers = gd_positions(rank, axis, 0, classes, 1);
+    gd_tensor *named = gd_eq(gd_unsqueeze(target, axis), numbers);
+    if (o->ignore_index >= 0 && o->ignore_index < classes)
+        named = gd_logical_and(
+            named, gd_logical_not(gd_unsqueeze(ignored_targets(target, o->ignore_index), axis)));
+    if (o->reduction == GD_MEAN) g = gd_div(g, gd_as_dtype(e->x[2], inside));
+    if (o->reduction == GD_NONE) g = gd_unsqueeze(g, axis);
+    if (weight) {
+        gd_shape dims = {.rank = rank, .form = 1};
+        for (int d = 0; d < rank; d++) dims.at[d] = d == axis ? classes : 1;
+        g = gd_mul(g, gd_reshape(gd_as_dtype(weight, inside), dims));
+    }
+    g = gd_masked_fill(gd_expand(gd_neg(g), o->dims), gd_logical_not(named), 0);
+    e->y[0] = gd_as_dtype(g, dtype);
 }
 static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
     const gd_nll_loss_grad_options *o = k->attrs;
@@ -424,17 +465,25 @@ static void index_cross_entropy_vjp(gd_vjp *v) {
     gd_tensor *x = v->x[0], *target = v->x[1], *weight = optional(v->x, v->n_in, 2),
               *total = v->y[3];
     bool mean = o->reduction == GD_MEAN;
-    if (weight && v->needs[2] && mean)
-        total = weight_total(x, target, weight, o->ignore_index); /* of the weights too */
+    const gd_dtype inside = gd_wide_dtype((gd_dtype)x->dtype);
+    if (weight && v->needs[2] && mean) /* of the weights too */
+        total = weight_total(gd_as_dtype(x, inside), target, gd_as_dtype(weight, inside),
+                             o->ignore_index);
     if (v->needs[0])
         v->gx[0] =
             gd_index_cross_entropy_grad(v->gy[0], x, target, v->y[1], v->y[2], total,
                                         .reduction = o->reduction, .ignore_index = o->ignore_index,
                                         .label_smoothing = o->label_smoothing, .weight = weight);
-    if (weight && v->needs[2]) {
-        gd_tensor *g = position_gradient(v->gy[0], mean ? total : NULL, x, target, o->ignore_index);
+    if (weight && v->needs[2]) { /* sums over many positions: halves are widened */
+        x = gd_as_dtype(x, inside);
+        gd_tensor *gy = gd_as_dtype(v->gy[0], inside), *y = v->y[0];
+        if (mean && y->dtype != inside) /* a loss rounded to a half is too coarse for differences */
+            y = gd_index_cross_entropy(x, target, .ignore_index = o->ignore_index,
+                                       .label_smoothing = o->label_smoothing,
+                                       .weight = gd_as_dtype(weight, inside));
+        gd_tensor *g = position_gradient(gy, mean ? total : NULL, x, target, o->ignore_index);
         gd_tensor *losses = gd_neg(gd_log_softmax(x, .axis = class_axis(x)));
-        v->gx[2] = weight_gradient(losses, g, mean ? v->y[0] : NULL, target, o->label_smoothing);
+        v->gx[2] = weight_gradient(losses, g, mean ? y : NULL, target, o->label_smoothing);
     }
 }
 
@@ -452,15 +501,19 @@ static gd_tensor *even_loss(gd_tensor *x, gd_tensor *logp, gd_tensor *target, gd
 
 static void index_cross_entropy_expand(gd_expand *e) {
     const gd_index_cross_entropy_options *o = e->attrs;
-    gd_tensor *x = e->x[0], *target = e->x[1], *weight = optional(e->x, e->n_in, 2);
+    const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, inside = gd_wide_dtype(dtype);
+    gd_tensor *x = gd_as_dtype(e->x[0], inside), *weight = optional(e->x, e->n_in, 2);
+    gd_tensor *target = /* here, so that a failure does not name nll_loss */
+        checked_targets(e->x[1], gd_tensor_dim(x, class_axis(x)), o->ignore_index);
+    if (weight) weight = gd_as_dtype(weight, inside);
     double smoothing = o->label_smoothing, classes = (double)gd_tensor_dim(x, class_axis(x));
     gd_tensor *logp = gd_log_softmax(x, .axis = class_axis(x));
     gd_tensor *named = gd_nll_loss(logp, target, .reduction = o->reduction,
                                    .ignore_index = o->ignore_index, .weight = weight);
-    if (smoothing == 0) e->y[0] = named;
-    else
-        e->y[0] = gd_add(gd_affine(named, 1 - smoothing, 0),
-                         gd_affine(even_loss(x, logp, target, weight, o), smoothing / classes, 0));
+    if (smoothing != 0)
+        named = gd_add(gd_affine(named, 1 - smoothing, 0),
+                       gd_affine(even_loss(x, logp, target, weight, o), smoothing / classes, 0));
+    e->y[0] = gd_as_dtype(named, dtype);
 }
 
 /* The logits of one position: the largest, the sum of exp(x - largest), and of weight * x. */
@@ -551,13 +604,17 @@ static gd_status index_cross_entropy_grad_infer(gd_infer *i) {
  * x again, so that they flow into it. */
 static void index_cross_entropy_grad_expand(gd_expand *e) {
     const gd_index_cross_entropy_grad_options *o = e->attrs;
-    gd_tensor *x = e->x[1], *target = e->x[2], *weight = optional(e->x, e->n_in, 6);
-    int axis = class_axis(x);
+    const gd_dtype dtype = (gd_dtype)e->x[1]->dtype, inside = gd_wide_dtype(dtype);
+    gd_tensor *x = gd_as_dtype(e->x[1], inside), *weight = optional(e->x, e->n_in, 6);
+    const int axis = class_axis(x);
+    gd_tensor *target = checked_targets(e->x[2], gd_tensor_dim(x, axis), o->ignore_index);
+    if (weight) weight = gd_as_dtype(weight, inside);
     double even = o->label_smoothing / (double)gd_tensor_dim(x, axis);
-    gd_tensor *g = position_gradient(e->x[0], o->reduction == GD_MEAN ? e->x[5] : NULL, x, target,
-                                     o->ignore_index);
+    gd_tensor *g =
+        position_gradient(gd_as_dtype(e->x[0], inside), o->reduction == GD_MEAN ? e->x[5] : NULL, x,
+                          target, o->ignore_index);
     gd_tensor *own =
-        gd_affine(gd_cast(named_classes(x, target), (gd_dtype)x->dtype), 1 - o->label_smoothing, 0);
+        gd_affine(gd_cast(named_classes(x, target), inside), 1 - o->label_smoothing, 0);
     if (weight) own = gd_mul(own, weight = along_classes(weight, x));
     gd_tensor *mass = gd_sum(own, .axis = axis, .keepdim = true), *taken = own;
     if (even > 0 && weight) {
@@ -567,7 +624,8 @@ static void index_cross_entropy_grad_expand(gd_expand *e) {
         mass = gd_affine(mass, 1, o->label_smoothing);
         taken = gd_affine(own, 1, even);
     }
-    e->y[0] = gd_mul(g, gd_sub(gd_mul(mass, gd_softmax(x, .axis = axis)), taken));
+    g = gd_mul(g, gd_sub(gd_mul(mass, gd_softmax(x, .axis = axis)), taken));
+    e->y[0] = gd_as_dtype(g, dtype);
 }
 
 static gd_status index_cross_entropy_grad_reference(gd_kernel_call *k) {

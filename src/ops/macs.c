@@ -51,15 +51,35 @@ static gd_status count_body(const gd_op *op, const gd_op_shapes *s, double *macs
     return status;
 }
 
+enum { ANY_SIZE = 840 }; /* for a size that is not known: it has many divisors */
+
+/* A body that has none for one size has none for any; else their number depends on the unknown sizes. */
+static gd_status count_unknown(const gd_op *op, const gd_op_shapes *s, double *macs) {
+    gd_meta *in = gd_malloc((size_t)(s->n_in + 1) * sizeof *in);
+    if (!in) return gd_fail(GD_E_MEMORY, "no memory to count multiply-adds");
+    for (int i = 0; i < s->n_in; i++) {
+        in[i] = s->in[i];
+        for (int d = 0; d < in[i].rank; d++)
+            if (in[i].dims[d] == GD_UNKNOWN) in[i].dims[d] = ANY_SIZE;
+    }
+    gd_op_shapes known = *s;
+    known.in = in;
+    const gd_status status = count_body(op, &known, macs);
+    if (status != GD_OK || *macs != 0) *macs = NAN; /* a body may refuse the size */
+    gd_free(in);
+    return status == GD_E_MEMORY ? status : GD_OK;
+}
+
 gd_status gd_op_macs(const gd_op *op, const gd_op_shapes *s, double *macs) {
     if (op->base) op = op->base;
     *macs = 0;
     if (!op->macs && !op->expand) return GD_OK;
-    if (any_unknown(s->in, s->n_in) || any_unknown(s->out, s->n_out)) {
+    const bool unknown_in = any_unknown(s->in, s->n_in);
+    if (!op->macs) return unknown_in ? count_unknown(op, s, macs) : count_body(op, s, macs);
+    if (unknown_in || any_unknown(s->out, s->n_out)) {
         *macs = NAN;
         return GD_OK;
     }
-    if (!op->macs) return count_body(op, s, macs);
     *macs = op->macs(s);
     return GD_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/indexing.h"
 #include "ops/infer.h"
 
@@ -94,6 +95,16 @@ static void masked_select_vjp(gd_vjp *v) {
     v->gx[0] = gd_masked_scatter(gd_zeros_on(v->gy[0], (gd_dtype)v->gy[0]->dtype, dims), v->x[1],
                                  v->gy[0]);
 }
+/* x as it broadcasts with the mask, all elements in a row. */
+static gd_tensor *in_a_row(gd_tensor *x, gd_shape dims) {
+    return gd_reshape(gd_expand(x, dims), gd_dims(gd_numel(dims.rank, dims.at)));
+}
+static void masked_select_expand(gd_expand *e) {
+    gd_shape dims = {.form = 1};
+    if (gd_broadcast_dims(e->x, 2, &dims.rank, dims.at) != GD_OK) return;
+    gd_tensor *index = gd_squeeze(gd_nonzero(in_a_row(e->x[1], dims)), .axis = gd_dims(1));
+    e->y[0] = gd_gather(in_a_row(e->x[0], dims), 0, index);
+}
 static gd_status masked_select_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *mask = &k->in[1];
     int rank;
@@ -129,6 +140,30 @@ static gd_status masked_scatter_infer(gd_infer *i) {
 static void masked_scatter_vjp(gd_vjp *v) {
     if (v->needs[0]) v->gx[0] = gd_masked_fill(v->gy[0], v->x[1], 0);
     if (v->needs[2]) v->gx[2] = gd_masked_scatter_grad(v->gy[0], v->x[1], gd_tensor_shape(v->x[2]));
+}
+/* How many elements of the mask, which lie in a row, are true up to each one; and in all. */
+static gd_tensor *true_counts(gd_tensor *mask, gd_tensor **total) {
+    *total = gd_sum(mask);
+    return gd_cumsum(mask, 0);
+}
+/*op nth_element(count, total) -> y  elementwise integral internal
+ * The number of an element among total, as the count-th: from 0, also where there is none.
+ *   y = max(min(count, total) - 1, 0)
+ */
+static void masked_scatter_expand(gd_expand *e) {
+    gd_tensor *x = e->x[0], *mask = e->x[1], *total;
+    const int64_t given = gd_tensor_numel(e->x[2]);
+    gd_shape dims = {.form = 1};
+    if (gd_broadcast_dims(e->x, 2, &dims.rank, dims.at) != GD_OK) return;
+    gd_tensor *count = true_counts(in_a_row(mask, dims), &total);
+    total = gd_check_range(total, 0, given, .what = "mask");
+    if (given == 0) { /* the mask is false everywhere */
+        e->y[0] = gd_masked_fill(gd_expand(x, dims), gd_cast(total, GD_BOOL), 0);
+        return;
+    }
+    gd_tensor *src = gd_reshape(e->x[2], gd_dims(given));
+    gd_tensor *placed = gd_reshape(gd_gather(src, 0, gd_nth_element(count, total)), dims);
+    e->y[0] = gd_where(mask, placed, x);
 }
 static gd_status masked_scatter_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *mask = &k->in[1], *src = &k->in[2], *y = &k->out[0];
@@ -179,6 +214,20 @@ static gd_status masked_scatter_grad_infer(gd_infer *i) {
 static void masked_scatter_grad_vjp(gd_vjp *v) {
     gd_tensor *zeros = gd_zeros_on(v->gy[0], (gd_dtype)v->gy[0]->dtype, gd_tensor_shape(v->x[0]));
     v->gx[0] = gd_masked_scatter(zeros, v->x[1], v->gy[0]);
+}
+/*op nth_or_room(count, mask, room:int) -> y  elementwise integral internal
+ * The number of a true element, the count-th, as one of `room`; the room behind them for all others.
+ *   y = mask && count <= room ? count - 1 : room
+ */
+static void masked_scatter_grad_expand(gd_expand *e) {
+    const gd_masked_scatter_grad_options *o = e->attrs;
+    const int64_t room = gd_numel(o->dims.rank, o->dims.at);
+    gd_shape dims = gd_tensor_shape(e->x[0]);
+    gd_tensor *gy = in_a_row(e->x[0], dims), *mask = in_a_row(e->x[1], dims);
+    gd_tensor *place = gd_nth_or_room(gd_cumsum(mask, 0), mask, room);
+    gd_tensor *line = gd_full(gd_dims(room + 1), 0, .dtype = (gd_dtype)gy->dtype);
+    line = gd_scatter_add(line, 0, place, gd_masked_fill(gy, gd_logical_not(mask), 0));
+    e->y[0] = gd_reshape(gd_narrow(line, 0, 0, room), o->dims);
 }
 static gd_status masked_scatter_grad_raw(gd_kernel_call *k) {
     const gd_view *gy = &k->in[0], *mask = &k->in[1], *gsrc = &k->out[0];

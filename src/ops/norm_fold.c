@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ops/infer.h"
+#include "ops/spatial.h"
 #include "gradus/ops.h"
 
 /*op norm_fold(w, b?, weight?, bias?, mean, var, momentum:float, eps:float) -> w2, b2  nograd internal
@@ -49,6 +50,21 @@ static gd_status norm_fold_reference(gd_kernel_call *k) {
             (at(&k->in[1], c, 0) - at(&k->in[4], c, 0)) * s + at(&k->in[3], c, 0);
     }
     return GD_OK;
+}
+
+static void norm_fold_expand(gd_expand *e) {
+    const gd_norm_fold_options *o = e->attrs;
+    gd_tensor *in[6];
+    for (int i = 0; i < 6; i++) in[i] = i < e->n_in && e->x[i] ? gd_widen(e->x[i]) : NULL;
+    gd_tensor *w = in[0], *b = in[1], *weight = in[2], *bias = in[3], *mean = in[4], *var = in[5];
+    const gd_dtype wide = gd_tensor_dtype(w), dtype = (gd_dtype)e->x[0]->dtype;
+    gd_shape dims = {.rank = e->x[0]->rank, .form = 1, .at = {e->x[0]->dims[0]}};
+    for (int d = 1; d < dims.rank; d++) dims.at[d] = 1;
+    gd_tensor *root = gd_sqrt(gd_add(var, gd_scalar_of(o->eps, wide)));
+    gd_tensor *scale = weight ? gd_div(weight, root) : gd_reciprocal(root);
+    gd_tensor *b2 = gd_mul(b ? gd_sub(b, mean) : gd_neg(mean), scale);
+    e->y[0] = gd_as(gd_mul(w, gd_reshape(scale, dims)), dtype);
+    e->y[1] = gd_as(bias ? gd_add(b2, bias) : b2, dtype);
 }
 
 #include "norm_fold.gen.h"

@@ -11,6 +11,7 @@
 #include "core/copy.h"
 #include "core/thread.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 /* --- what the norms share --------------------------------------------------------------------- */
@@ -203,13 +204,29 @@ static void batch_norm_vjp(gd_vjp *v) {
     if (v->needs[2]) v->gx[2] = g.gbias;
 }
 
-/* running = (1 - momentum) running + momentum new, outside the tape. */
-static void follow(gd_tensor *running, gd_tensor *latest, double momentum) {
+/* running = (1 - momentum) running + momentum new, outside the tape. Returns what was written. */
+static gd_tensor *follow(gd_tensor *running, gd_tensor *latest, double momentum) {
     gd_this_thread.no_grad++;
-    gd_tensor *keep = gd_full(gd_dims(), 1 - momentum, .dtype = (gd_dtype)latest->dtype);
-    gd_tensor *share = gd_full(gd_dims(), momentum, .dtype = (gd_dtype)latest->dtype);
-    gd_add_(gd_mul_(running, keep), gd_mul(gd_reshape(latest, gd_tensor_shape(running)), share));
+    gd_tensor *old = widened(running, (gd_dtype)latest->dtype);
+    gd_tensor *share = gd_affine(gd_reshape(latest, gd_tensor_shape(running)), momentum, 0);
+    gd_tensor *now = gd_assign(running, gd_add(gd_affine(old, 1 - momentum, 0), share));
     gd_this_thread.no_grad--;
+    return now;
+}
+
+/*op after_write(x, written) -> y  elementwise internal
+ * x, for whoever needs it to wait until `written` is there.
+ *   y  = x
+ *   gx = gy
+ *   gwritten = 0
+ */
+
+/* y, for a graph to run the writes before it: nobody fetches them. A number of each is enough. */
+static gd_tensor *after_writes(gd_tensor *y, gd_tensor **written) {
+    if (!written[0] || written[0]->kind != GD_SYMBOL || gd_tensor_numel(written[0]) == 0) return y;
+    for (int i = 0; i < 2; i++)
+        y = gd_after_write(y, widened(gd_select(written[i], 0, 0), (gd_dtype)y->dtype));
+    return y;
 }
 
 static void batch_norm_expand(gd_expand *e) {
@@ -217,25 +234,27 @@ static void batch_norm_expand(gd_expand *e) {
     gd_dtype dtype = wide_dtype(e->x[0]);
     gd_shape dims = channels_of(e->x[0]), axes = gd_dims(0, 2);
     gd_tensor *x = gd_reshape(widened(e->x[0], dtype), dims), *mean, *var;
+    gd_tensor *written[2] = {NULL, NULL};
     int64_t n = dims.at[0] * dims.at[2];
     if (o->training && n > 0) {
         mean = mean_over(x, axes);
         var = gd_var(x, .axis = axes, .correction = 0, .keepdim = true);
         if (e->x[3]) {
-            follow(e->x[3], mean, o->momentum);
-            follow(e->x[4], gd_var(x, .axis = axes, .keepdim = true), o->momentum);
+            written[0] = follow(e->x[3], mean, o->momentum);
+            written[1] = follow(e->x[4], gd_var(x, .axis = axes, .keepdim = true), o->momentum);
         }
     } else if (o->training) {
         e->y[0] = gd_clone(e->x[0]);
         return;
     } else {
-        mean = as_channels(widened(e->x[3], dtype));
-        var = as_channels(widened(e->x[4], dtype));
+        mean = as_channels(widened(gd_stop_gradient(e->x[3]), dtype));
+        var = as_channels(widened(gd_stop_gradient(e->x[4]), dtype));
     }
     gd_tensor *y = gd_mul(gd_sub(x, mean), gd_rsqrt_plus(var, o->eps));
     if (e->x[1]) y = gd_mul(y, as_channels(widened(e->x[1], dtype)));
     if (e->x[2]) y = gd_add(y, as_channels(widened(e->x[2], dtype)));
-    e->y[0] = gd_reshape(widened(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
+    y = gd_reshape(widened(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
+    e->y[0] = after_writes(y, written);
 }
 
 static plain plain_channels(const gd_view *x, int64_t groups) {
@@ -309,6 +328,11 @@ static gd_status batch_norm_grad_infer(gd_infer *i) {
     meta_list(&i->out[2], wide_dtype(x), channels);
     return GD_OK;
 }
+/* A statistic that was computed before, with the gradient of one that is computed again: it is the
+ * same function of x. */
+static gd_tensor *as_function(gd_tensor *value, gd_tensor *again) {
+    return gd_add(value, gd_sub(again, gd_stop_gradient(again)));
+}
 static void batch_norm_grad_expand(gd_expand *e) {
     const gd_batch_norm_grad_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[1]);
@@ -316,9 +340,9 @@ static void batch_norm_grad_expand(gd_expand *e) {
     gd_tensor *gy = gd_reshape(widened(e->x[0], dtype), dims),
               *x = gd_reshape(widened(e->x[1], dtype), dims);
     gd_tensor *rstd = as_channels(e->x[4]), *from;
-    if (o->training) { /* in terms of x, so that gradients see what mean and rstd are made of */
-        from = gd_sub(x, mean_over(x, axes));
-        rstd = gd_rsqrt_plus(mean_over(gd_square(from), axes), o->eps);
+    if (o->training && gd_body_differentiates(e)) {
+        from = gd_sub(x, as_function(as_channels(e->x[3]), mean_over(x, axes)));
+        rstd = as_function(rstd, gd_rsqrt_plus(mean_over(gd_square(from), axes), o->eps));
     } else from = gd_sub(x, as_channels(e->x[3]));
     gd_tensor *hat = gd_mul(from, rstd), *sum = gd_sum(gy, .axis = axes),
               *dot = gd_sum(gd_mul(gy, hat), .axis = axes);
@@ -468,10 +492,16 @@ static void row_norm_grad_expand(gd_expand *e) {
     int64_t n = x->dims[0], c = x->dims[1], s = x->dims[2];
     gd_shape rows = gd_dims(n, o->groups, c / o->groups * s), axes = gd_dims(0, 2),
              last = gd_dims(2);
-    gd_tensor *from = gd_reshape(x, rows);
-    if (e->x[3]) from = gd_sub(from, mean_over(from, last));
-    gd_tensor *rstd = gd_rsqrt_plus(mean_over(gd_square(from), last), o->eps),
-              *hat = gd_mul(from, rstd);
+    const gd_shape groups = gd_dims(n, o->groups, 1);
+    const bool differentiates = gd_body_differentiates(e);
+    gd_tensor *from = gd_reshape(x, rows), *rstd = gd_reshape(e->x[4], groups);
+    if (e->x[3]) {
+        gd_tensor *mean = gd_reshape(e->x[3], groups);
+        from = gd_sub(from, differentiates ? as_function(mean, mean_over(from, last)) : mean);
+    }
+    if (differentiates)
+        rstd = as_function(rstd, gd_rsqrt_plus(mean_over(gd_square(from), last), o->eps));
+    gd_tensor *hat = gd_mul(from, rstd);
     if (e->x[2]) g = gd_mul(g, as_channels(widened(e->x[2], dtype)));
     g = gd_reshape(g, rows);
     gd_tensor *pull = gd_mul(hat, mean_over(gd_mul(g, hat), last));
@@ -679,8 +709,10 @@ static void instance_norm_train_expand(gd_expand *e) {
     e->y[0] = gd_group_norm(x, x->dims[1], e->x[1], e->x[2], .eps = o->eps);
     gd_tensor *flat = gd_reshape(widened(gd_stop_gradient(x), wide_dtype(x)), channels_of(x));
     gd_shape first = gd_dims(0);
-    follow(e->x[3], gd_mean(gd_mean(flat, .axis = 2), .axis = first), o->momentum);
-    follow(e->x[4], gd_mean(gd_var(flat, .axis = 2), .axis = first), o->momentum);
+    gd_tensor *written[2] = {
+        follow(e->x[3], gd_mean(gd_mean(flat, .axis = 2), .axis = first), o->momentum),
+        follow(e->x[4], gd_mean(gd_var(flat, .axis = 2), .axis = first), o->momentum)};
+    e->y[0] = after_writes(e->y[0], written);
 }
 static size_t instance_norm_train_workspace(const gd_kernel_call *k) {
     const plain p = plain_channels(&k->in[0], k->in[0].dims[1]);

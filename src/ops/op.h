@@ -91,6 +91,9 @@ extern const int gd_kernel_family_count;
 /* Reads the generated lists into the table; all public entries call it. */
 void gd_table_init(void);
 
+/* gd_kernel_register for library code: a failure is not recorded. */
+gd_status gd_kernel_add(const gd_kernel *kernel);
+
 /* The kernel that runs this call, or NULL. */
 const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device);
 bool gd_kernel_exists(const gd_op *op, const char *device);
@@ -157,13 +160,6 @@ bool gd_grad_wanted(const gd_op *op, gd_tensor *const *in, int n_in);
 gd_status gd_infer_elementwise(gd_infer *infer);
 gd_dtype gd_result_dtype(gd_tensor *const *in, int n_in);
 gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *dims);
-
-/* Runs a kernel call on a device: chooses the kernel, gets its workspace, queues it. */
-gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device);
-/* The same in parts. Where operands have been staged (gd_kernel_stage), it runs on the host. */
-gd_status gd_kernel_ready(const gd_op *op, gd_kernel_call *call, gd_device *device);
-gd_status gd_kernel_go(gd_kernel_call *call, const gd_staging *staging);
-void gd_kernel_done(gd_kernel_call *call);
 
 /* A scope-owned list of tensors. */
 gd_tensor **gd_list_new(int64_t count); /* NULL: no memory. Entries start as NULL */

@@ -5,6 +5,7 @@
 
 #include "core/copy.h"
 #include "ops/infer.h"
+#include "ops/spatial.h"
 
 /*op pad(x, padding:int[]) -> y
  * x with places put on both sides of its last axes: padding is (left, right) of the last axis,
@@ -97,6 +98,73 @@ static gd_status pad_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
+/* gd_pad_source of all places of a result's axis, for modes that show x everywhere. */
+static gd_tensor *pad_sources(const gd_pad_axis *a, gd_word mode) {
+    gd_tensor *i = gd_iota(a->out, 1), *last = gd_scalar_int(a->n - 1);
+    if (mode == GD_CIRCULAR) {
+        i = gd_remainder(gd_sub(i, gd_scalar_int(a->front)), gd_scalar_int(a->kept));
+        return gd_add(i, gd_scalar_int(a->first));
+    }
+    i = gd_sub(i, gd_scalar_int(a->left));
+    if (mode == GD_REPLICATE) return gd_minimum(gd_maximum(i, gd_scalar_int(0)), last);
+    return gd_sub(last, gd_abs(gd_sub(last, gd_abs(i)))); /* mirrored at both ends */
+}
+
+/* A list for axis d of tensors of this rank. */
+static gd_tensor *along_axis(gd_tensor *list, int d, int rank) {
+    gd_shape dims = {.rank = rank - d, .form = 1, .at = {gd_tensor_dim(list, 0)}};
+    for (int k = 1; k < dims.rank; k++) dims.at[k] = 1;
+    return gd_reshape(list, dims);
+}
+
+/* Shows the edge in the new places, then writes the value over them. */
+static gd_tensor *pad_constant(gd_tensor *x, const gd_pad_axis *axes, double value) {
+    const gd_dtype dtype = (gd_dtype)x->dtype;
+    const int rank = x->rank;
+    gd_tensor *inside = NULL, *number = gd_as(gd_scalar_of(value, GD_F64), dtype);
+    gd_shape dims = {.rank = rank, .form = 1};
+    int cut = -1; /* an axis of which nothing is left */
+    for (int d = 0; d < rank; d++) {
+        dims.at[d] = axes[d].out;
+        if (axes[d].kept == 0) cut = d;
+    }
+    if (cut >= 0) { /* an empty sum, so that the result depends on x for graphs and gradients */
+        gd_tensor *zero = gd_as(gd_sum(gd_narrow(x, cut, 0, 0)), dtype);
+        return gd_where(gd_scalar_of(0, GD_BOOL), gd_expand(zero, dims), number);
+    }
+    for (int d = 0; d < rank; d++) {
+        const gd_pad_axis *a = &axes[d];
+        if (a->kept != a->n) x = gd_narrow(x, d, a->first, a->kept);
+        if (a->kept == a->out) continue;
+        gd_tensor *i = gd_sub(gd_iota(a->out, 1), gd_scalar_int(a->front));
+        gd_tensor *low = gd_scalar_int(0), *high = gd_scalar_int(a->kept - 1);
+        gd_tensor *in = gd_logical_and(gd_ge(i, low), gd_le(i, high));
+        x = gd_index_select(x, d, gd_minimum(gd_maximum(i, low), high));
+        in = along_axis(in, d, rank);
+        inside = inside ? gd_logical_and(inside, in) : in;
+    }
+    return inside ? gd_where(inside, x, number) : gd_clone(x);
+}
+
+static void pad_expand(gd_expand *e) {
+    const gd_pad_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    gd_pad_axis axes[GD_MAX_RANK];
+    gd_pad_axes(x->rank, x->dims, &o->padding, axes);
+    const int rank = x->rank;
+    if (o->mode == GD_CONSTANT) {
+        e->y[0] = pad_constant(x, axes, o->value);
+        return;
+    }
+    bool same = true;
+    for (int d = 0; d < rank; d++) {
+        if (axes[d].left == 0 && axes[d].out == axes[d].n) continue;
+        x = gd_index_select(x, d, pad_sources(&axes[d], o->mode));
+        same = false;
+    }
+    e->y[0] = same ? gd_clone(x) : x;
+}
+
 /*op pad_grad(gy, dims:int[], padding:int[], mode:{reflect, replicate, circular}) -> gx  internal
  * The gradient of pad: each element of gy added where pad took it from, in a tensor of shape dims.
  *   saves nothing
@@ -140,6 +208,16 @@ static gd_status pad_grad_reference(gd_kernel_call *k) {
         ((double *)gx->data)[to] += ((const double *)gy->data)[e];
     }
     return GD_OK;
+}
+static void pad_grad_expand(gd_expand *e) {
+    const gd_pad_grad_options *o = e->attrs;
+    gd_tensor *gy = e->x[0], *g = gd_widen(gy);
+    gd_pad_axis axes[GD_MAX_RANK];
+    gd_pad_axes(gy->rank, o->dims.at, &o->padding, axes);
+    for (int d = 0; d < gy->rank; d++)
+        if (axes[d].left != 0 || axes[d].out != axes[d].n)
+            g = gd_scatter_sums(g, d, pad_sources(&axes[d], o->mode), axes[d].n);
+    e->y[0] = g == gy ? gd_clone(gy) : gd_as(g, (gd_dtype)gy->dtype);
 }
 
 #include "pad.gen.h"

@@ -5,8 +5,9 @@
 #include "gradus/ops.h"
 #include "ops/op.h"
 
-/* One axis of size n, with so many places put on its sides; negative ones cut. `kept` places of the
- * axis, from `first` on, stand at `front` and after; 0 where more is cut than there is. */
+/* One axis of size n with `left` places ahead of it, and `out` places in all; a negative number cuts.
+ * `kept` places of the axis, from `first` on, stand at `front` and after; 0 where more is cut than
+ * there is. */
 typedef struct gd_pad_axis {
     int64_t n, out;
     int64_t left;

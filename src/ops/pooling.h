@@ -5,8 +5,9 @@
 #define GRADUS_OPS_POOLING_H
 
 #include "gradus/extend.h"
+#include "ops/spatial.h"
 
-enum { GD_POOL_AXES = 3 };
+enum { GD_POOL_AXES = GD_SPATIAL_AXES };
 
 typedef struct gd_pool {
     int64_t planes;
@@ -41,10 +42,20 @@ static inline gd_pool_window gd_pool_window_at(const gd_pool *p, int axis, int64
     const int64_t reach = in - begin;               /* taps at less than this are inside */
     const int64_t taps = reach <= 0 ? 0 : (reach - 1) / step + 1;
     const int64_t end = taps < kernel ? taps : kernel;
-    const int64_t whole =
+    const int64_t padded =
         begin + kernel < in + p->padding[axis] ? kernel : in + p->padding[axis] - begin;
     const int64_t count = end > skip ? end - skip : 0;
-    return (gd_pool_window){begin + skip * step, count, step, p->count_padding ? whole : count};
+    return (gd_pool_window){begin + skip * step, count, step, p->count_padding ? padded : count};
 }
+
+/* The number of axes of the planes of an internal op, from its attribute `dims`; GD_OK if the sizes
+ * are right. */
+gd_status gd_pool_axes(const gd_shape *dims, int *n);
+
+/* Pooling over the last n axes of x, as other ops; planes of the form is not used. The places of
+ * maxima, as i64, where they are wanted (not NULL). */
+gd_tensor *gd_max_pool_body(gd_tensor *x, const gd_pool *p, int n, gd_tensor **places);
+gd_tensor *gd_avg_pool_body(gd_tensor *x, const gd_pool *p, int n);
+gd_tensor *gd_avg_pool_grad_body(gd_tensor *gy, const gd_pool *p, int n);
 
 #endif

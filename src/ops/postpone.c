@@ -4,12 +4,13 @@
 #include "core/alloc.h"
 #include "core/thread.h"
 #include "ops/call.h"
+#include "ops/launch.h"
 
 /* In one block with its views and options. */
 struct gd_postponed_call {
     gd_postponed_call *next;
     gd_kernel_call call;
-    gd_staging staging;
+    gd_launch launch;
     bool ready;
 };
 
@@ -40,30 +41,17 @@ gd_status gd_postpone_call(const gd_op *op, const gd_kernel_call *call, gd_devic
     return GD_OK;
 }
 
-static bool on_host(const gd_postponed_call *h) { return h->call.device->api->host_reads; }
-
-/* Gets all the memory that the call needs. */
-static gd_status make_ready(gd_postponed_call *h) {
-    GD_TRY(gd_kernel_ready(h->call.op, &h->call, h->call.device));
-    gd_status status = on_host(h) ? gd_kernel_stage(&h->call, &h->staging) : GD_OK;
-    if (status != GD_OK) gd_kernel_done(&h->call);
-    return status;
-}
-
 gd_status gd_postpone_end(gd_postponed *list, gd_status status) {
     gd_this_thread.postponed = list->before;
     for (gd_postponed_call *h = list->first; h && status == GD_OK; h = h->next) {
-        status = make_ready(h);
+        status = gd_launch_begin(&h->launch, h->call.op, &h->call, h->call.device);
         h->ready = status == GD_OK;
     }
     while (list->first) {
         gd_postponed_call *h = list->first;
         list->first = h->next;
-        if (status == GD_OK) status = gd_kernel_go(&h->call, on_host(h) ? &h->staging : NULL);
-        if (h->ready) {
-            gd_kernel_unstage(&h->call, &h->staging);
-            gd_kernel_done(&h->call);
-        }
+        if (status == GD_OK) status = gd_launch_run(&h->launch);
+        if (h->ready) gd_launch_end(&h->launch);
         gd_free(h);
     }
     return status;

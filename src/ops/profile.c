@@ -130,9 +130,7 @@ static void measure(const gd_kernel_call *call, int64_t started) {
                .device = call->device,
                .started = started,
                .thread = thread_number()};
-    gd_event *done = NULL;
-    if (call->device->api->event_record(call->device, &done) == GD_OK)
-        call->device->api->event_wait(call->device, done);
+    gd_device_wait(call->device);
     e.nanoseconds = gd_profile_now() - started;
     for (int i = 0; i < call->n_in; i++) e.bytes += view_bytes(&call->in[i]);
     for (int i = 0; i < call->n_out; i++) e.bytes += view_bytes(&call->out[i]);
@@ -165,7 +163,7 @@ static int64_t first_nan_on(gd_device *device, const gd_view *v) {
     gd_view host = *v;
     host.data = gd_malloc(bytes);
     int64_t at = -1;
-    if (host.data && device->api->download(device, host.data, v->data, bytes) == GD_OK)
+    if (host.data && gd_device_download(device, host.data, v->data, bytes) == GD_OK)
         at = first_nan(&host);
     gd_free(host.data);
     return at;

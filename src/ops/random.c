@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 #include "ops/random_dist.h"
 
@@ -108,6 +109,44 @@ static void fill_uniform(gd_rng rng, const gd_view *y, double low, double high) 
         gd_store_f64(y->dtype, element(y, i), v);
     }
 }
+/*op top_bits(word, drop:int) -> y  elementwise integral internal
+ * The upper bits of a random word.
+ *   y = shr(word, drop)
+ */
+
+/*op unit_bits(high, low) -> y  elementwise integral internal
+ * The 53 bits of two random words that a random f64 has.
+ *   y = shr(high, 5) * 67108864 + shr(low, 6)
+ */
+
+/* The words that a random call draws where `where` is, as gd_word_at has them. */
+static gd_tensor *drawn_words(gd_tensor *where, gd_shape dims) {
+    return gd_key_words(gd_random_key(where), dims);
+}
+/* A tensor for the place of a call that has no input. */
+static gd_tensor *any_place(void) { return gd_full(gd_dims(), 0); }
+
+/* [0, 1) as the dtype has it: every step is exact. An f64 takes the words 2 i and 2 i + 1. */
+static gd_tensor *units_of(gd_tensor *where, gd_shape dims, gd_dtype dtype) {
+    const int64_t n = gd_numel(dims.rank, dims.at);
+    if (dtype == GD_F64) {
+        gd_tensor *words = drawn_words(where, gd_dims(n, 2));
+        gd_tensor *bits = gd_unit_bits(gd_select(words, 1, 0), gd_select(words, 1, 1));
+        return gd_reshape(gd_affine(gd_cast(bits, GD_F64), 0x1p-53, 0), dims);
+    }
+    const gd_uniform_params p = gd_uniform_prepare(dtype, 0, 1);
+    gd_tensor *bits = gd_top_bits(drawn_words(where, dims), p.shift);
+    return gd_affine(gd_cast(bits, GD_F32), p.unit, 0);
+}
+/* Product and sum are rounded one after the other, as by the kernels: two ops, also where x * by + plus
+ * is one instruction. */
+static void uniform_expand(gd_expand *e) {
+    const gd_uniform_options *o = e->attrs;
+    const gd_uniform_params p = gd_uniform_prepare(o->dtype, o->low, o->high);
+    gd_tensor *y = units_of(any_place(), o->dims, o->dtype);
+    y = gd_affine(gd_affine(y, p.range, 0), 1, p.low);
+    e->y[0] = gd_as_dtype(gd_clamp(y, .max = gd_number_of(p.below)), o->dtype);
+}
 static gd_status uniform_raw(gd_kernel_call *k) {
     const gd_uniform_options *o = k->attrs;
     fill_uniform(k->rng, &k->out[0], o->low, o->high);
@@ -136,6 +175,12 @@ static void rand_expand(gd_expand *e) {
 static gd_status rand_like_infer(gd_infer *i) {
     const gd_rand_like_options *o = i->attrs;
     return like_shape(i, o->dtype);
+}
+static void rand_like_expand(gd_expand *e) {
+    const gd_rand_like_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
+    e->y[0] = gd_as_dtype(units_of(x, gd_tensor_shape(x), dtype), dtype);
 }
 static gd_status rand_like_raw(gd_kernel_call *k) {
     fill_uniform(k->rng, &k->out[0], 0, 1);
@@ -175,6 +220,12 @@ static void fill_normal(gd_rng rng, const gd_view *y, double mean, double std) {
         gd_store_f64(y->dtype, element(y, i), v);
     }
 }
+static void normal_expand(gd_expand *e) {
+    const gd_normal_options *o = e->attrs;
+    gd_tensor *y =
+        gd_key_normals(gd_random_key(any_place()), o->dims, .dtype = gd_wide_dtype(o->dtype));
+    e->y[0] = gd_as_dtype(gd_affine(gd_affine(y, o->std, 0), 1, o->mean), o->dtype);
+}
 static gd_status normal_raw(gd_kernel_call *k) {
     const gd_normal_options *o = k->attrs;
     fill_normal(k->rng, &k->out[0], o->mean, o->std);
@@ -204,6 +255,14 @@ static gd_status randn_like_infer(gd_infer *i) {
     const gd_randn_like_options *o = i->attrs;
     return like_shape(i, o->dtype);
 }
+static void randn_like_expand(gd_expand *e) {
+    const gd_randn_like_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
+    gd_tensor *y =
+        gd_key_normals(gd_random_key(x), gd_tensor_shape(x), .dtype = gd_wide_dtype(dtype));
+    e->y[0] = gd_as_dtype(y, dtype);
+}
 static gd_status randn_like_raw(gd_kernel_call *k) {
     fill_normal(k->rng, &k->out[0], 0, 1);
     return GD_OK;
@@ -220,6 +279,19 @@ static gd_status bernoulli_infer(gd_infer *i) {
     GD_TRY(gd_need_float(i->in[0], "p"));
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
+}
+/*op word_below(word, limit:int) -> y  elementwise truth internal
+ * Whether a random word is below a limit.
+ *   y = word < limit
+ */
+
+/* A word is below p 2^32 where it is below the next integer; both are exact. */
+static void bernoulli_expand(gd_expand *e) {
+    const gd_dtype dtype = (gd_dtype)e->x[0]->dtype;
+    gd_tensor *p = gd_check_range(e->x[0], 0, 1, .what = "probability");
+    gd_tensor *limit = gd_ceil(gd_affine(gd_as_dtype(p, gd_wide_dtype(dtype)), 0x1p32, 0));
+    gd_tensor *words = drawn_words(p, gd_tensor_shape(e->x[0]));
+    e->y[0] = gd_cast(gd_lt(words, gd_cast(limit, GD_I64)), dtype);
 }
 static gd_status bernoulli_raw(gd_kernel_call *k) {
     const gd_view *p = &k->in[0], *y = &k->out[0];
@@ -291,6 +363,12 @@ static void dropout_train_vjp(gd_vjp *v) {
     const gd_dropout_train_options *o = v->attrs;
     v->gx[0] = gd_masked_scale(v->gy[0], v->y[1], .scale = kept_scale(o->p));
 }
+static void dropout_train_expand(gd_expand *e) {
+    const gd_dropout_train_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    e->y[1] = gd_word_below(drawn_words(x, gd_tensor_shape(x)), (int64_t)gd_chance_limit(1 - o->p));
+    e->y[0] = gd_masked_scale(x, e->y[1], .scale = kept_scale(o->p));
+}
 static gd_status dropout_train_raw(gd_kernel_call *k) {
     const gd_dropout_train_options *o = k->attrs;
     const gd_view *x = &k->in[0], *y = &k->out[0], *mask = &k->out[1];
@@ -324,15 +402,59 @@ static gd_status random_key_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
+/*op key_words(key, dims:int[]) -> words  nograd internal
+ * Random words, from 0 to 2^32 - 1: those that a call with this number of the generator draws.
+ */
+static gd_status need_key(const gd_tensor *key) {
+    if (key->dtype == GD_I64 && key->rank == 1 && key->dims[0] == 2) return GD_OK;
+    return gd_op_fail(GD_E_SHAPE, "'key' must be two i64, as random_key gives them");
+}
+static gd_status key_words_infer(gd_infer *i) {
+    const gd_key_words_options *o = i->attrs;
+    size_t bytes;
+    GD_TRY(need_key(i->in[0]));
+    GD_TRY(gd_shape_bytes(o->dims, GD_I64, &bytes));
+    i->out[0].dtype = GD_I64;
+    i->out[0].rank = o->dims.rank;
+    memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
+    return GD_OK;
+}
+static gd_rng rng_of(const gd_view *key) {
+    const int64_t *at = key->data;
+    return (gd_rng){(uint64_t)at[0], (uint64_t)at[key->strides[0]]};
+}
+static gd_status key_words_raw(gd_kernel_call *k) {
+    const gd_view *words = &k->out[0];
+    const gd_rng rng = rng_of(&k->in[0]);
+    for (int64_t i = 0, n = count_of(words); i < n; i++)
+        *(int64_t *)(void *)element(words, i) = gd_word_at(rng, (uint64_t)i);
+    return GD_OK;
+}
+
+/*op key_normals(key, dims:int[]) -> y  nograd internal
+ * Random numbers of the normal distribution with mean 0 and standard deviation 1: those that a call with
+ * this number of the generator draws.
+ *   dtype dtype = f32  f32 or f64
+ */
+static gd_status key_normals_infer(gd_infer *i) {
+    const gd_key_normals_options *o = i->attrs;
+    GD_TRY(need_key(i->in[0]));
+    if (o->dtype != gd_wide_dtype(o->dtype))
+        return gd_op_fail(GD_E_DTYPE, "makes f32 or f64, not %s", gd_dtype_name(o->dtype));
+    return float_shape(&i->out[0], o->dims, o->dtype);
+}
+static gd_status key_normals_raw(gd_kernel_call *k) {
+    fill_normal(rng_of(&k->in[0]), &k->out[0], 0, 1);
+    return GD_OK;
+}
+
 /*op key_mask(key, dims:int[], p:float) -> mask  nograd internal
  * True with probability p, as dropout and bernoulli would have it with this number of the generator.
  */
 static gd_status key_mask_infer(gd_infer *i) {
     const gd_key_mask_options *o = i->attrs;
-    const gd_tensor *key = i->in[0];
     size_t bytes;
-    if (key->dtype != GD_I64 || key->rank != 1 || key->dims[0] != 2)
-        return gd_op_fail(GD_E_SHAPE, "'key' must be two i64, as random_key gives them");
+    GD_TRY(need_key(i->in[0]));
     GD_TRY(check_p(o->p));
     GD_TRY(gd_shape_bytes(o->dims, GD_BOOL, &bytes));
     i->out[0].dtype = GD_BOOL;
@@ -340,11 +462,14 @@ static gd_status key_mask_infer(gd_infer *i) {
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
     return GD_OK;
 }
+static void key_mask_expand(gd_expand *e) {
+    const gd_key_mask_options *o = e->attrs;
+    e->y[0] = gd_word_below(gd_key_words(e->x[0], o->dims), (int64_t)gd_chance_limit(o->p));
+}
 static gd_status key_mask_raw(gd_kernel_call *k) {
     const gd_key_mask_options *o = k->attrs;
-    const int64_t *key = k->in[0].data;
     const gd_view *mask = &k->out[0];
-    gd_rng rng = {(uint64_t)key[0], (uint64_t)key[k->in[0].strides[0]]};
+    const gd_rng rng = rng_of(&k->in[0]);
     for (int64_t i = 0, n = count_of(mask); i < n; i++)
         *(bool *)element(mask, i) = gd_chance(o->p, gd_word_at(rng, (uint64_t)i));
     return GD_OK;
@@ -388,6 +513,25 @@ static gd_status randint_infer(gd_infer *i) {
     i->out[0].rank = o->dims.rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof i->out[0].dims);
     return GD_OK;
+}
+/*op scaled_words(high, low, range_high:int, range_low:int, ones:int, first:int) -> y  elementwise integral internal
+ * first + the upper 64 bits of the product of two numbers of 64 bits: random bits, in two words, and a
+ * range, in two words. `ones` are the bits of a word. The products of words wrap and keep all their bits.
+ *   low_low = low * range_low
+ *   low_high = low * range_high
+ *   high_low = high * range_low
+ *   middle = bit_and(shr(low_low, 32), ones) + bit_and(low_high, ones) + bit_and(high_low, ones)
+ *   carried = bit_and(shr(low_high, 32), ones) + bit_and(shr(high_low, 32), ones) + shr(middle, 32)
+ *   y = first + high * range_high + carried
+ */
+static void randint_expand(gd_expand *e) {
+    const gd_randint_options *o = e->attrs;
+    const uint64_t range = (uint64_t)o->high - (uint64_t)o->low;
+    gd_tensor *words = drawn_words(any_place(), gd_dims(gd_numel(o->dims.rank, o->dims.at), 2));
+    gd_tensor *y =
+        gd_scaled_words(gd_select(words, 1, 0), gd_select(words, 1, 1), (int64_t)(range >> 32),
+                        (int64_t)(range & UINT32_MAX), UINT32_MAX, o->low);
+    e->y[0] = gd_reshape(gd_as_dtype(y, o->dtype), o->dims);
 }
 static gd_status randint_raw(gd_kernel_call *k) {
     const gd_randint_options *o = k->attrs;
@@ -459,6 +603,19 @@ static void draw_tickets(gd_rng rng, int64_t n, ticket *tickets) {
         for (; at > 0 && tickets[at - 1].bits > t.bits; at--) tickets[at] = tickets[at - 1];
         tickets[at] = t;
     }
+}
+
+/*op ticket_order(high, low, half:int, unit:int) -> y  elementwise integral internal
+ * 64 random bits, of two words, as an i64 that sorts as the unsigned number does: half is 2^31, unit 2^32.
+ *   y = (high - half) * unit + low
+ */
+/* The 64 bits of element i are the words 2 i and 2 i + 1. */
+static void randperm_expand(gd_expand *e) {
+    const gd_randperm_options *o = e->attrs;
+    gd_tensor *words = drawn_words(any_place(), gd_dims(o->n, 2));
+    gd_tensor *order = gd_ticket_order(gd_select(words, 1, 0), gd_select(words, 1, 1),
+                                       INT64_C(1) << 31, INT64_C(1) << 32);
+    e->y[0] = gd_as_dtype(gd_argsort(order), o->dtype);
 }
 
 /* Tickets, their bits (one more, for blocks of two), and where buckets begin. */

@@ -14,6 +14,7 @@
 
 #include "core/checked.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 #include "ops/macs.h"
 
@@ -131,7 +132,7 @@ static layer wide_layer_of(gd_tensor *const *in, int n, gd_word cell, bool rever
 }
 
 static gd_tensor *zeros(const layer *l, gd_shape dims) {
-    return gd_full(dims, 0, .dtype = l->dtype);
+    return gd_constant_for(l->in[X], dims, gd_number_of(0), l->dtype);
 }
 
 static gd_tensor *number(const layer *l, double value) { return gd_scalar_of(value, l->dtype); }

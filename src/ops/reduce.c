@@ -7,6 +7,8 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
+#include "ops/indexing.h"
 #include "ops/infer.h"
 
 /* --- what reductions share -------------------------------------------------------------------- */
@@ -238,6 +240,17 @@ static void mean_vjp(gd_vjp *v) {
     gd_tensor *each = gd_divide_by(gd_restore_dims(v->gy[0], v->x[0], mask), n > 0 ? (double)n : 1);
     v->gx[0] = gd_expand(each, gd_tensor_shape(v->x[0]));
 }
+static void mean_expand(gd_expand *e) {
+    const gd_mean_options *o = e->attrs;
+    const gd_tensor *x = e->x[0];
+    const uint32_t mask = axes_of(&o->axis, x->rank);
+    const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
+    gd_tensor *sum = gd_sum(e->x[0], .axis = gd_mask_axes(mask), .keepdim = o->keepdim,
+                            .dtype = gd_wide_dtype(dtype));
+    const int64_t n = gd_reduced_count(x, mask); /* of nothing it is NaN, and has a gradient */
+    sum = n > 0 ? gd_divide_by(sum, (double)n) : gd_affine(sum, 1, NAN);
+    e->y[0] = gd_as_dtype(sum, dtype);
+}
 static size_t mean_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status mean_reference(gd_kernel_call *k) {
     const gd_mean_options *o = k->attrs;
@@ -445,6 +458,24 @@ static gd_status argmax_infer(gd_infer *i) {
     const gd_argmax_options *o = i->attrs;
     return place_infer(i, o->axis, o->keepdim);
 }
+/* x for an extreme along one axis: all elements in a row where no axis is given. */
+static gd_tensor *searched(gd_tensor *x, int64_t *axis) {
+    if (*axis != GD_UNSET) return x;
+    *axis = 0;
+    return gd_reshape(x, gd_dims(gd_tensor_numel(x)));
+}
+/* The index of an extreme of all elements, with x's rank where its dimensions are kept. */
+static gd_tensor *found_index(gd_tensor *index, const gd_tensor *x, int64_t axis, bool keepdim) {
+    return keepdim && axis == GD_UNSET ? gd_restore_dims(index, x, one_axis(axis, x->rank)) : index;
+}
+static void argmax_expand(gd_expand *e) {
+    const gd_argmax_options *o = e->attrs;
+    int64_t axis = o->axis;
+    gd_tensor *x = searched(e->x[0], &axis);
+    e->y[0] = found_index(
+        gd_max_with_index(x, axis, .keepdim = o->keepdim && o->axis != GD_UNSET).indices, e->x[0],
+        o->axis, o->keepdim);
+}
 static size_t argmax_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status argmax_reference(gd_kernel_call *k) {
     const gd_argmax_options *o = k->attrs;
@@ -462,6 +493,14 @@ static gd_status argmax_reference(gd_kernel_call *k) {
 static gd_status argmin_infer(gd_infer *i) {
     const gd_argmin_options *o = i->attrs;
     return place_infer(i, o->axis, o->keepdim);
+}
+static void argmin_expand(gd_expand *e) {
+    const gd_argmin_options *o = e->attrs;
+    int64_t axis = o->axis;
+    gd_tensor *x = searched(e->x[0], &axis);
+    e->y[0] = found_index(
+        gd_min_with_index(x, axis, .keepdim = o->keepdim && o->axis != GD_UNSET).indices, e->x[0],
+        o->axis, o->keepdim);
 }
 static size_t argmin_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status argmin_reference(gd_kernel_call *k) {
@@ -568,8 +607,7 @@ static gd_status move_at(const gd_view *few, const gd_view *indices, const gd_vi
                           offset_at(e, few->rank, few->dims, indices->strides));
         int64_t at = offset_at(e, few->rank, few->dims, many->strides);
         if (index < 0 || index >= many->dims[k])
-            return gd_fail(GD_E_INDEX, "index %lld, axis %d has %lld", (long long)index, k,
-                           (long long)many->dims[k]);
+            return gd_check_axis_indices(indices, many->dims[k], k);
         at += index * many->strides[k];
         char *one =
             (char *)few->data + offset_at(e, few->rank, few->dims, few->strides) * (int64_t)size;
@@ -577,6 +615,15 @@ static gd_status move_at(const gd_view *few, const gd_view *indices, const gd_vi
         memcpy(place ? other : one, place ? one : other, size);
     }
     return GD_OK;
+}
+static void place_at_expand(gd_expand *e) {
+    const gd_place_at_options *o = e->attrs;
+    gd_tensor *g = e->x[0];
+    const int axis = (int)(o->axis < 0 ? o->axis + g->rank : o->axis);
+    gd_shape dims = gd_tensor_shape(g);
+    dims.at[axis] = o->size;
+    e->y[0] = gd_scatter_add(gd_full(dims, 0, .dtype = (gd_dtype)g->dtype), axis,
+                             gd_checked_axis_index(e->x[1], o->size, axis), g);
 }
 static gd_status place_at_raw(gd_kernel_call *k) {
     const gd_place_at_options *o = k->attrs;
@@ -605,6 +652,12 @@ static gd_status pick_at_infer(gd_infer *i) {
 static void pick_at_vjp(gd_vjp *v) {
     const gd_pick_at_options *o = v->attrs;
     v->gx[0] = gd_place_at(v->gy[0], v->x[1], o->axis, gd_tensor_dim(v->x[0], (int)o->axis));
+}
+static void pick_at_expand(gd_expand *e) {
+    const gd_pick_at_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
+    e->y[0] = gd_gather(x, axis, gd_checked_axis_index(e->x[1], x->dims[axis], axis));
 }
 static gd_status pick_at_raw(gd_kernel_call *k) {
     const gd_pick_at_options *o = k->attrs;
@@ -639,6 +692,12 @@ static gd_status any_infer(gd_infer *i) {
     i->out[0].dtype = GD_BOOL;
     return infer_axes(i, &o->axis, o->keepdim, &mask);
 }
+static void any_expand(gd_expand *e) {
+    const gd_any_options *o = e->attrs;
+    const gd_shape axes = gd_mask_axes(axes_of(&o->axis, e->x[0]->rank));
+    gd_tensor *count = gd_sum(gd_as_dtype(e->x[0], GD_BOOL), .axis = axes, .keepdim = o->keepdim);
+    e->y[0] = gd_cast(count, GD_BOOL);
+}
 static size_t any_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status any_reference(gd_kernel_call *k) {
     const gd_any_options *o = k->attrs;
@@ -656,6 +715,11 @@ static gd_status all_infer(gd_infer *i) {
     uint32_t mask;
     i->out[0].dtype = GD_BOOL;
     return infer_axes(i, &o->axis, o->keepdim, &mask);
+}
+static void all_expand(gd_expand *e) {
+    const gd_all_options *o = e->attrs;
+    const gd_shape axes = gd_mask_axes(axes_of(&o->axis, e->x[0]->rank));
+    e->y[0] = gd_logical_not(gd_sum(gd_logical_not(e->x[0]), .axis = axes, .keepdim = o->keepdim));
 }
 static size_t all_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status all_reference(gd_kernel_call *k) {

@@ -6,6 +6,7 @@
 #include "gradus/ops.h"
 #include "ops/infer.h"
 #include "ops/resize.h"
+#include "ops/spatial.h"
 
 enum { AXES = GD_RESIZE_AXES };
 
@@ -90,6 +91,91 @@ static void resize_grad_vjp(gd_vjp *v) {
     else
         v->gx[0] =
             gd_resize(v->gy[0], .scale = o->scale, .mode = mode, .align_corners = o->align_corners);
+}
+
+/* --- bodies ----------------------------------------------------------------------------------- */
+
+/* gd_resize_source_of for all elements of an axis of the result: lists of i64, and the part, for
+ * tensors whose last axes are this one and `behind` others. */
+typedef struct {
+    gd_tensor *low, *high, *part;
+} source_lists;
+
+static source_lists sources_of(const gd_resize_form *r, int a, int behind, gd_dtype dtype) {
+    const bool f64 = dtype == GD_F64;
+    const double in = (double)r->in[a], out = (double)r->out[a];
+    const double ratio = r->align_corners  ? (out > 1 ? (in - 1) / (out - 1) : 0)
+                         : isnan(r->scale) ? in / out
+                                           : 1 / r->scale;
+    gd_tensor *at = gd_arange(0, r->out[a], .dtype = f64 ? GD_F64 : GD_F32);
+    const bool centers = r->linear && !r->align_corners;
+    const gd_dtype wide = gd_tensor_dtype(at);
+    if (centers) at = gd_add(at, gd_scalar_of(0.5, wide));
+    at = gd_mul(at, gd_scalar_of(f64 ? ratio : (double)(float)ratio, wide));
+    if (centers) at = gd_maximum(gd_sub(at, gd_scalar_of(0.5, wide)), gd_scalar_of(0, wide));
+    gd_tensor *last = gd_scalar_int(r->in[a] - 1);
+    source_lists s = {.low = gd_cast(gd_floor(gd_as(at, GD_F32)), GD_I64)};
+    s.low = gd_minimum(s.low, last);
+    if (!r->linear) return s;
+    gd_shape dims = {.rank = behind + 1, .form = 1, .at = {r->out[a], 1, 1}};
+    s.high = gd_minimum(gd_add(s.low, gd_scalar_int(1)), last);
+    s.part = gd_clamp(gd_sub(at, gd_cast(s.low, wide)), .min = 0, .max = 1);
+    s.part = gd_reshape(s.part, dims);
+    return s;
+}
+
+/* Whether the elements stay where they are along the axis. */
+static bool axis_stays(const gd_resize_form *r, int a) {
+    return r->in[a] == r->out[a] && (r->linear || isnan(r->scale));
+}
+
+/* One axis after the other. An element that lies on another one is that one, whatever its
+ * neighbour is. */
+static void resize_expand(gd_expand *e) {
+    const gd_resize_options *o = e->attrs;
+    gd_tensor *x = e->x[0], *y = o->mode == GD_LINEAR ? gd_widen(x) : x;
+    const int n = x->rank - 2;
+    gd_resize_form r = {
+        .linear = o->mode == GD_LINEAR, .align_corners = o->align_corners, .scale = o->scale};
+    for (int d = 0; d < n; d++) {
+        const int a = AXES - n + d;
+        r.in[a] = x->dims[2 + d];
+        r.out[a] = !isnan(o->scale) ? (int64_t)((double)r.in[a] * o->scale)
+                                    : o->size.at[o->size.rank == 1 ? 0 : d];
+        if (axis_stays(&r, a)) continue;
+        const source_lists s = sources_of(&r, a, n - 1 - d, (gd_dtype)x->dtype);
+        gd_tensor *low = gd_index_select(y, 2 + d, s.low);
+        if (r.linear) {
+            gd_tensor *high = gd_index_select(y, 2 + d, s.high);
+            y = gd_where(gd_eq(s.part, gd_scalar_int(0)), low, gd_lerp(low, high, s.part));
+        } else y = low;
+    }
+    e->y[0] = y == x ? gd_clone(x) : gd_as(y, (gd_dtype)x->dtype);
+}
+
+static void resize_grad_expand(gd_expand *e) {
+    const gd_resize_grad_options *o = e->attrs;
+    gd_tensor *gy = e->x[0], *g = gd_widen(gy);
+    const int n = gy->rank - 2;
+    gd_resize_form r = {.linear = o->linear, .align_corners = o->align_corners, .scale = o->scale};
+    for (int d = 0; d < n; d++) {
+        const int a = AXES - n + d;
+        r.in[a] = o->dims.at[d];
+        r.out[a] = gy->dims[2 + d];
+        if (axis_stays(&r, a)) continue;
+        const source_lists s = sources_of(&r, a, n - 1 - d, (gd_dtype)gy->dtype);
+        if (!r.linear) {
+            g = gd_scatter_sums(g, 2 + d, s.low, r.in[a]);
+            continue;
+        }
+        gd_tensor *zero = gd_scalar_of(0, gd_tensor_dtype(g)),
+                  *on = gd_eq(s.part, gd_scalar_int(0));
+        gd_tensor *high = gd_where(on, zero, gd_mul(g, s.part));
+        gd_tensor *low = gd_where(on, g, gd_sub(g, gd_mul(g, s.part)));
+        g = gd_add(gd_scatter_sums(low, 2 + d, s.low, r.in[a]),
+                   gd_scatter_sums(high, 2 + d, s.high, r.in[a]));
+    }
+    e->y[0] = g == gy ? gd_clone(gy) : gd_as(g, (gd_dtype)gy->dtype);
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */

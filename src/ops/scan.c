@@ -8,6 +8,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 static gd_status scan_infer(gd_infer *i, int64_t axis, gd_dtype dtype) {
@@ -183,6 +184,14 @@ static gd_status shift_infer(gd_infer *i) {
 static void shift_vjp(gd_vjp *v) {
     const gd_shift_options *o = v->attrs;
     v->gx[0] = gd_shift(v->gy[0], o->axis, -o->by);
+}
+static void shift_expand(gd_expand *e) {
+    const gd_shift_options *o = e->attrs;
+    gd_tensor *x = gd_as_list(e->x[0]);
+    const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
+    const int64_t n = gd_tensor_dim(x, axis), by = o->by > n ? n : o->by < -n ? -n : o->by;
+    gd_tensor *y = gd_take_window(x, axis, -by, n);
+    e->y[0] = e->x[0]->rank ? y : gd_reshape(y, gd_dims());
 }
 static gd_status shift_raw(gd_kernel_call *k) {
     const gd_shift_options *o = k->attrs;

@@ -9,6 +9,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/indexing.h"
 #include "ops/infer.h"
 
@@ -152,6 +153,18 @@ static gd_status scatter_lost_infer(gd_infer *i) {
     gd_meta_like(&i->out[0], i->in[0]);
     i->out[0].dtype = GD_BOOL;
     return GD_OK;
+}
+/* Each element writes its own position; those that do not find it again are lost. */
+static void scatter_lost_expand(gd_expand *e) {
+    const gd_scatter_lost_options *o = e->attrs;
+    gd_tensor *index = gd_as_list(e->x[0]);
+    const int axis = axis_of(o->axis, index->rank);
+    gd_shape given = gd_tensor_shape(index), line = given;
+    line.at[axis] = o->size;
+    index = gd_checked_axis_index(index, o->size, axis);
+    gd_tensor *own = gd_expand(gd_positions(given.rank, axis, 0, given.at[axis], 1), given);
+    gd_tensor *last = gd_scatter(gd_full(line, 0, .dtype = GD_I64), axis, index, own);
+    e->y[0] = gd_reshape(gd_ne(gd_gather(last, axis, index), own), gd_tensor_shape(e->x[0]));
 }
 static size_t scatter_lost_workspace(const gd_kernel_call *k) {
     const int64_t size = ((const gd_scatter_lost_options *)k->attrs)->size;

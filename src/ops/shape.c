@@ -3,6 +3,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 /* --- reshape ---------------------------------------------------------------------------------- */
@@ -338,6 +339,18 @@ static void flip_vjp(gd_vjp *v) {
     const gd_flip_options *o = v->attrs;
     v->gx[0] = gd_flip(v->gy[0], o->axes);
 }
+static void flip_expand(gd_expand *e) {
+    const gd_flip_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    uint32_t mask = 0;
+    gd_axes_mask(&o->axes, x->rank, &mask);
+    e->y[0] = mask ? x : gd_clone(x);
+    for (int d = 0; d < x->rank; d++) {
+        const int64_t n = x->dims[d];
+        if (mask >> d & 1)
+            e->y[0] = gd_take_positions(e->y[0], d, gd_positions(x->rank, d, n - 1, n, -1));
+    }
+}
 static gd_status flip_raw(gd_kernel_call *k) {
     const gd_flip_options *o = k->attrs;
     gd_view x = k->in[0]; /* seen from its last element, stepping back */
@@ -419,6 +432,33 @@ static int64_t offset_of(int64_t number, const gd_view *v) {
         number /= v->dims[d];
     }
     return at;
+}
+
+/*op wrap_index(x, size:int) -> y  elementwise integral internal
+ * x, and x + size where it is negative.
+ *   y = x < 0 ? x + size : x
+ */
+
+/* x rolled by 0 <= shift < n along an axis of n elements. */
+static gd_tensor *rolled(gd_tensor *x, int axis, int64_t shift, int64_t n) {
+    if (shift == 0) return x;
+    return gd_take_positions(x, axis, gd_wrap_index(gd_positions(x->rank, axis, -shift, n, 1), n));
+}
+static void roll_expand(gd_expand *e) {
+    const gd_roll_options *o = e->attrs;
+    gd_tensor *x = e->x[0], *y = x;
+    if (!gd_shape_is_set(&o->axis)) {
+        const int64_t n = gd_tensor_numel(x);
+        const int64_t shift = roll_shift(o->shifts.at[0], n);
+        y = shift ? rolled(gd_reshape(x, gd_dims(n)), 0, shift, n) : gd_clone(x);
+        e->y[0] = gd_reshape(y, gd_tensor_shape(x));
+        return;
+    }
+    for (int i = 0; i < o->axis.rank; i++) {
+        const int axis = (int)(o->axis.at[i] < 0 ? o->axis.at[i] + x->rank : o->axis.at[i]);
+        y = rolled(y, axis, roll_shift(o->shifts.at[i], x->dims[axis]), x->dims[axis]);
+    }
+    e->y[0] = y == x ? gd_clone(x) : y;
 }
 
 static gd_status roll_raw(gd_kernel_call *k) {

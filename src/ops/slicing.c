@@ -3,6 +3,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/indexing.h"
 #include "ops/infer.h"
 
@@ -275,6 +276,19 @@ static void slice_grad_vjp(gd_vjp *v) {
         v->gx[0] =
             gd_slice(v->gy[0], .axis = o->axis, .start = o->start, .stop = stop, .step = o->step);
     }
+}
+static void slice_grad_expand(gd_expand *e) {
+    const gd_slice_grad_options *o = e->attrs;
+    gd_tensor *gy = e->x[0];
+    const int axis = (int)(o->axis < 0 ? o->axis + gy->rank : o->axis);
+    const int64_t n = gy->dims[axis];
+    if (o->step == 1) {
+        e->y[0] = gd_take_window(gy, axis, -o->start, o->dims.at[axis]);
+        return;
+    }
+    gd_tensor *places = gd_positions(gy->rank, axis, o->start, n, n > 1 ? o->step : 1);
+    e->y[0] = gd_scatter_add(gd_full(o->dims, 0, .dtype = (gd_dtype)gy->dtype), axis,
+                             gd_expand(places, gd_tensor_shape(gy)), gy);
 }
 static gd_status slice_grad_raw(gd_kernel_call *k) {
     const gd_slice_grad_options *o = k->attrs;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 #include "ops/reduce.h"
 
@@ -78,6 +79,11 @@ static void softmax_vjp(gd_vjp *v) {
     const gd_softmax_options *o = v->attrs;
     v->gx[0] = gd_softmax_grad(v->gy[0], v->y[0], o->axis);
 }
+/* x less its largest element along the axis, which the result does not depend on. */
+static gd_tensor *below_largest(gd_tensor *x, int64_t axis) {
+    x = gd_as_dtype(x, gd_wide_dtype((gd_dtype)x->dtype));
+    return gd_sub(x, gd_stop_gradient(gd_max(x, .axis = gd_dims(axis), .keepdim = true)));
+}
 static void softmax_expand(gd_expand *e) {
     const gd_softmax_options *o = e->attrs;
     gd_tensor *x = e->x[0];
@@ -85,8 +91,8 @@ static void softmax_expand(gd_expand *e) {
         e->y[0] = gd_clone(x);
         return;
     }
-    gd_tensor *p = gd_exp(gd_sub(x, gd_max(x, .axis = gd_dims(o->axis), .keepdim = true)));
-    e->y[0] = gd_div(p, sum_along(p, o->axis));
+    gd_tensor *p = gd_exp(below_largest(x, o->axis));
+    e->y[0] = gd_as_dtype(gd_div(p, sum_along(p, o->axis)), (gd_dtype)x->dtype);
 }
 static void plain_softmax(const double *x, const double *other, double *y, int64_t n,
                           int64_t step) {
@@ -118,8 +124,9 @@ static void softmax_grad_vjp(gd_vjp *v) {
 }
 static void softmax_grad_expand(gd_expand *e) {
     const gd_softmax_grad_options *o = e->attrs;
-    gd_tensor *gy = e->x[0], *y = e->x[1];
-    e->y[0] = gd_mul(y, gd_sub(gy, sum_along(gd_mul(gy, y), o->axis)));
+    const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, wide = gd_wide_dtype(dtype);
+    gd_tensor *gy = gd_as_dtype(e->x[0], wide), *y = gd_as_dtype(e->x[1], wide);
+    e->y[0] = gd_as_dtype(gd_mul(y, gd_sub(gy, sum_along(gd_mul(gy, y), o->axis))), dtype);
 }
 static void plain_softmax_grad(const double *gy, const double *y, double *gx, int64_t n,
                                int64_t step) {
@@ -155,8 +162,8 @@ static void log_softmax_expand(gd_expand *e) {
         e->y[0] = gd_clone(x);
         return;
     }
-    gd_tensor *d = gd_sub(x, gd_max(x, .axis = gd_dims(o->axis), .keepdim = true));
-    e->y[0] = gd_sub(d, gd_log(sum_along(gd_exp(d), o->axis)));
+    gd_tensor *d = below_largest(x, o->axis);
+    e->y[0] = gd_as_dtype(gd_sub(d, gd_log(sum_along(gd_exp(d), o->axis))), (gd_dtype)x->dtype);
 }
 static void plain_log_softmax(const double *x, const double *other, double *y, int64_t n,
                               int64_t step) {
@@ -184,8 +191,9 @@ static void log_softmax_grad_vjp(gd_vjp *v) {
 }
 static void log_softmax_grad_expand(gd_expand *e) {
     const gd_log_softmax_grad_options *o = e->attrs;
-    gd_tensor *gy = e->x[0], *y = e->x[1];
-    e->y[0] = gd_sub(gy, gd_mul(gd_exp(y), sum_along(gy, o->axis)));
+    const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, wide = gd_wide_dtype(dtype);
+    gd_tensor *gy = gd_as_dtype(e->x[0], wide), *y = gd_as_dtype(e->x[1], wide);
+    e->y[0] = gd_as_dtype(gd_sub(gy, gd_mul(gd_exp(y), sum_along(gy, o->axis))), dtype);
 }
 static void plain_log_softmax_grad(const double *gy, const double *y, double *gx, int64_t n,
                                    int64_t step) {

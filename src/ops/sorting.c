@@ -8,6 +8,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/indexing.h"
 #include "ops/infer.h"
 
@@ -164,6 +165,13 @@ static gd_status topk_infer(gd_infer *i) {
 }
 static void topk_vjp(gd_vjp *v) {
     v->gx[0] = put_back(v, ((const gd_topk_options *)v->attrs)->axis);
+}
+static void topk_expand(gd_expand *e) {
+    const gd_topk_options *o = e->attrs;
+    gd_sort_outputs sorted = gd_sort(e->x[0], .axis = o->axis, .descending = o->largest);
+    const bool single = e->x[0]->rank == 0;
+    e->y[0] = single ? sorted.values : gd_narrow(sorted.values, o->axis, 0, o->k);
+    e->y[1] = single ? sorted.indices : gd_narrow(sorted.indices, o->axis, 0, o->k);
 }
 static size_t topk_workspace(const gd_kernel_call *k) {
     return orders_bytes(&k->in[0], ((const gd_topk_options *)k->attrs)->axis);

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 #include "ops/reduce.h"
 
@@ -53,6 +54,41 @@ static void var_vjp(gd_vjp *v) {
     v->gx[0] = gd_var_grad(gd_restore_dims(v->gy[0], x, mask), x, mean, by);
 }
 
+/*op spread(squares, sum, n:float, freedom:float) -> y  elementwise internal
+ * The variance of n numbers, from the sum of their squared distances from some point near the mean,
+ * and the sum of these distances, which corrects for the point's own distance from the mean.
+ *   y  = isinf(squares) ? squares : max(squares - sum * sum / n, 0) / freedom
+ *   gsquares = gy / freedom
+ *   gsum = -2 * gy * (sum / n) / freedom
+ */
+
+/*op root_or_zero(x) -> y  elementwise internal
+ * The square root, whose gradient is 0 at 0.
+ *   y  = sqrt(x)
+ *   gx = y == 0 ? 0 : 0.5 * gy / y
+ */
+
+/* The variance in the dtype that kernels compute in. It does not depend on the point from which
+ * distances are measured, so no gradient flows through that. */
+static gd_tensor *variance_of(gd_tensor *x, const gd_shape *axis, double correction, bool keepdim) {
+    const uint32_t mask = axes_of(axis, x->rank);
+    const gd_shape axes = gd_mask_axes(mask);
+    const double n = (double)gd_reduced_count(x, mask), freedom = n - correction;
+    x = gd_as_dtype(x, gd_wide_dtype((gd_dtype)x->dtype));
+    if (n == 0)
+        return gd_affine(gd_sum(x, .axis = axes, .keepdim = keepdim), 1, freedom > 0 ? 0 : NAN);
+    gd_tensor *point = gd_stop_gradient(gd_mean(x, .axis = axes, .keepdim = true));
+    gd_tensor *distance = gd_sub(x, point);
+    return gd_spread(gd_sum(gd_square(distance), .axis = axes, .keepdim = keepdim),
+                     gd_sum(distance, .axis = axes, .keepdim = keepdim), n,
+                     freedom > 0 ? freedom : 0);
+}
+static void var_expand(gd_expand *e) {
+    const gd_var_options *o = e->attrs;
+    e->y[0] = gd_as_dtype(variance_of(e->x[0], &o->axis, o->correction, o->keepdim),
+                          (gd_dtype)e->x[0]->dtype);
+}
+
 static void plain_variance(void *context, const void *elements, int64_t n, int64_t result) {
     const plain *f = context;
     const double *x = elements;
@@ -96,6 +132,11 @@ static void std_vjp(gd_vjp *v) {
     v->gx[0] = gd_std_grad(gd_restore_dims(v->gy[0], x, mask), x, mean,
                            gd_restore_dims(v->y[0], x, mask), by);
 }
+static void std_expand(gd_expand *e) {
+    const gd_std_options *o = e->attrs;
+    gd_tensor *variance = variance_of(e->x[0], &o->axis, o->correction, o->keepdim);
+    e->y[0] = gd_as_dtype(gd_root_or_zero(variance), (gd_dtype)e->x[0]->dtype);
+}
 static size_t std_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status std_reference(gd_kernel_call *k) {
     const gd_std_options *o = k->attrs;
@@ -128,6 +169,36 @@ static void logsumexp_vjp(gd_vjp *v) {
     uint32_t mask = axes_of(&o->axis, x->rank);
     v->gx[0] =
         gd_logsumexp_grad(gd_restore_dims(v->gy[0], x, mask), x, gd_restore_dims(v->y[0], x, mask));
+}
+
+/*op zero_if_infinite(x) -> y  elementwise internal
+ * x, and 0 where it is infinite.
+ *   y = isinf(x) ? 0 : x
+ */
+
+/*op exp_below(x, most) -> y  elementwise internal
+ * exp(x - most) for x <= most; where most is infinite, exp(x), but 0 for finite x below infinity: beside
+ * it they count for nothing, and exp(x) may overflow.
+ *   y  = most == inf ? (x == most ? inf : 0) : exp(x - (isinf(most) ? 0 : most))
+ *   gx = gy * y
+ *   gmost = 0
+ */
+static void logsumexp_expand(gd_expand *e) {
+    const gd_logsumexp_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const gd_dtype dtype = (gd_dtype)x->dtype;
+    const uint32_t mask = axes_of(&o->axis, x->rank);
+    const gd_shape axes = gd_mask_axes(mask);
+    x = gd_as_dtype(x, gd_wide_dtype(dtype));
+    if (gd_tensor_numel(x) == 0) { /* there is no largest element */
+        gd_tensor *sum = gd_sum(x, .axis = axes, .keepdim = o->keepdim);
+        e->y[0] = gd_as_dtype(gd_affine(sum, 1, -INFINITY), dtype);
+        return;
+    }
+    gd_tensor *most = gd_max(gd_stop_gradient(x), .axis = axes, .keepdim = true);
+    gd_tensor *sum = gd_sum(gd_exp_below(x, most), .axis = axes, .keepdim = true);
+    gd_tensor *y = gd_as_dtype(gd_add(gd_zero_if_infinite(most), gd_log(sum)), dtype);
+    e->y[0] = o->keepdim ? y : gd_squeeze(y, .axis = axes);
 }
 
 static void plain_logsumexp(void *context, const void *elements, int64_t n, int64_t result) {
@@ -203,6 +274,57 @@ static void norm_vjp(gd_vjp *v) {
         gd_tensor *count = gd_sum(on, .axis = gd_mask_axes(mask), .keepdim = true);
         v->gx[0] = gd_norm_inf_grad(gy, x, on, count);
     } else v->gx[0] = gd_norm_grad(gy, x, y, o->p);
+}
+
+/*op abs_power(x, p:float) -> y  elementwise internal
+ * |x| to the power p, whose gradient is 0 at 0.
+ *   y  = pow(abs(x), p)
+ *   gx = x == 0 ? 0 : gy * p * sign(x) * pow(abs(x), p - 1)
+ */
+
+/*op power_root(x, p:float) -> y  elementwise internal
+ * The p-th root of x >= 0, whose gradient is 0 at 0.
+ *   y  = pow(x, 1 / p)
+ *   gx = x == 0 || y == 0 ? 0 : gy * (y / x) / p
+ */
+/*op norm_inf_share(x, on, count) -> y  elementwise internal
+ * 0, or NaN for NaN, with the gradient of the inf- and -inf-norm.
+ *   y  = min(abs(x), 0)
+ *   gx = on ? gy * sign(x) / count : 0
+ *   gon = 0
+ *   gcount = 0
+ */
+
+/* The largest or smallest absolute value. */
+static gd_tensor *extreme_norm(const gd_expand *e, gd_tensor *x, gd_shape axes) {
+    const gd_norm_options *o = e->attrs;
+    gd_tensor *size = gd_abs(gd_stop_gradient(x));
+    gd_tensor *y = o->p > 0 ? gd_max(size, .axis = axes, .keepdim = true)
+                            : gd_min(size, .axis = axes, .keepdim = true);
+    if (gd_body_differentiates(e)) {
+        gd_tensor *on = gd_norm_inf_place(gd_stop_gradient(x), y);
+        gd_tensor *count = gd_sum(on, .axis = axes, .keepdim = true);
+        gd_tensor *share = gd_norm_inf_share(x, on, count);
+        y = gd_add(y, gd_sum(share, .axis = axes, .keepdim = true));
+    }
+    return o->keepdim ? y : gd_squeeze(y, .axis = axes);
+}
+static void norm_expand(gd_expand *e) {
+    const gd_norm_options *o = e->attrs;
+    const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, wide = gd_wide_dtype(dtype);
+    const gd_shape axes = gd_mask_axes(axes_of(&o->axis, e->x[0]->rank));
+    gd_tensor *x = gd_as_dtype(e->x[0], wide), *y;
+    if (isinf(o->p)) y = extreme_norm(e, x, axes);
+    else {
+        gd_tensor *terms = o->p == 0   ? gd_cast(gd_cast(x, GD_BOOL), wide)
+                           : o->p == 1 ? gd_abs(x)
+                           : o->p == 2 ? gd_square(x)
+                                       : gd_abs_power(x, o->p);
+        y = gd_sum(terms, .axis = axes, .keepdim = o->keepdim);
+        if (o->p == 2) y = gd_root_or_zero(y);
+        else if (o->p != 0 && o->p != 1) y = gd_power_root(y, o->p);
+    }
+    e->y[0] = gd_as_dtype(y, dtype);
 }
 
 static void plain_norm(void *context, const void *elements, int64_t n, int64_t result) {

@@ -122,15 +122,18 @@ static void read_generated(void) {
 
 void gd_table_init(void) { pthread_once(&once, read_generated); }
 
-gd_status gd_kernel_register(const gd_kernel *kernel) {
+gd_status gd_kernel_add(const gd_kernel *kernel) {
     gd_table_init();
     if (!kernel || !kernel->op || !kernel->device || !kernel->run)
-        return gd_report(
-            NULL, gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set"));
+        return gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set");
     pthread_mutex_lock(&lock);
     gd_status status = add_kernel(kernel);
     pthread_mutex_unlock(&lock);
-    return gd_report(NULL, status);
+    return status;
+}
+
+gd_status gd_kernel_register(const gd_kernel *kernel) {
+    return gd_report(NULL, gd_kernel_add(kernel));
 }
 
 /* Kernels are registered before they are used, so reading takes no lock. */

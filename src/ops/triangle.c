@@ -3,6 +3,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 static gd_status triangle_infer(gd_infer *i) {
@@ -46,6 +47,15 @@ static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) 
     return GD_OK;
 }
 
+/* x, with zeros where its column is beyond the diagonal of its row: above it in a lower triangle. */
+static gd_tensor *triangle_of(gd_tensor *x, int64_t diagonal, bool lower) {
+    const int r = x->rank;
+    const int64_t rows = x->dims[r - 2], cols = x->dims[r - 1];
+    diagonal = diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
+    gd_tensor *edge = gd_positions(2, 0, diagonal, rows, 1), *col = gd_positions(2, 1, 0, cols, 1);
+    return gd_masked_fill(x, lower ? gd_gt(col, edge) : gd_lt(col, edge), 0);
+}
+
 /*op tril(x) -> y
  * The lower triangle of each matrix, zeros elsewhere.
  *   diagonal int = 0  the highest diagonal that is kept; 0 is the main one, 1 the one above
@@ -55,6 +65,9 @@ static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) 
 static gd_status tril_infer(gd_infer *i) { return triangle_infer(i); }
 static void tril_vjp(gd_vjp *v) {
     v->gx[0] = gd_tril(v->gy[0], .diagonal = ((const gd_tril_options *)v->attrs)->diagonal);
+}
+static void tril_expand(gd_expand *e) {
+    e->y[0] = triangle_of(e->x[0], ((const gd_tril_options *)e->attrs)->diagonal, true);
 }
 static gd_status tril_raw(gd_kernel_call *k) {
     return triangle_copy(k, ((const gd_tril_options *)k->attrs)->diagonal, true);
@@ -68,6 +81,9 @@ static gd_status tril_raw(gd_kernel_call *k) {
 static gd_status triu_infer(gd_infer *i) { return triangle_infer(i); }
 static void triu_vjp(gd_vjp *v) {
     v->gx[0] = gd_triu(v->gy[0], .diagonal = ((const gd_triu_options *)v->attrs)->diagonal);
+}
+static void triu_expand(gd_expand *e) {
+    e->y[0] = triangle_of(e->x[0], ((const gd_triu_options *)e->attrs)->diagonal, false);
 }
 static gd_status triu_raw(gd_kernel_call *k) {
     return triangle_copy(k, ((const gd_triu_options *)k->attrs)->diagonal, false);
@@ -151,6 +167,27 @@ static gd_status diagonal_grad_infer(gd_infer *i) {
 static void diagonal_grad_vjp(gd_vjp *v) {
     const gd_diagonal_grad_options *o = v->attrs;
     v->gx[0] = gd_diagonal(v->gy[0], .offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2);
+}
+/* gy's last dimension becomes that of the columns: its numbers stand at their own column, in the row
+ * where the diagonal meets it. */
+static void diagonal_grad_expand(gd_expand *e) {
+    const gd_diagonal_grad_options *o = e->attrs;
+    gd_diagonal_options place = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
+    gd_tensor *gy = e->x[0];
+    int a, b, rank = o->dims.rank;
+    int64_t length;
+    if (diagonal_place(&place, rank, o->dims.at, &a, &b, &length) != GD_OK) return;
+    if (length == 0) {
+        e->y[0] = gd_constant_for(gy, o->dims, gd_number_of(0), (gd_dtype)gy->dtype);
+        return;
+    }
+    const int64_t row = o->offset < 0 ? -o->offset : 0, col = o->offset > 0 ? o->offset : 0;
+    gd_tensor *line = gd_movedim(gy, gd_dims(-1), gd_dims(b < a ? b : b - 1));
+    line = gd_take_window(gd_unsqueeze(line, a), b, -col, o->dims.at[b]);
+    gd_tensor *rows = gd_positions(rank, a, col - row, o->dims.at[a], 1);
+    gd_tensor *cols = gd_positions(rank, b, 0, o->dims.at[b], 1);
+    gd_shape dims = o->dims;
+    e->y[0] = gd_masked_fill(gd_expand(line, dims), gd_ne(rows, cols), 0);
 }
 static gd_status diagonal_grad_raw(gd_kernel_call *k) {
     const gd_diagonal_grad_options *o = k->attrs;

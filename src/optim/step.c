@@ -77,7 +77,7 @@ static gd_tensor *gradient_mask(const gd_update *u) {
     for (int e = 0; e < u->n_entries; e++) mask[u->entries[e]] = 1;
     gd_tensor *t = gd_from_array(gd_dims(part->count), GD_F64, mask);
     gd_free(mask);
-    return part->steps->device == gd_cpu() ? t : gd_to_device(t, part->steps->device);
+    return t;
 }
 
 static gd_status count_step(gd_update *u) {
@@ -115,7 +115,10 @@ gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **don
         for (int k = 0; k < o->groups[g].n_parts && status == GD_OK; k++) {
             u.group = &o->groups[g];
             u.part = &o->groups[g].parts[k];
+            gd_device *before = gd_this_thread.device; /* numbers belong beside the parameters */
+            gd_this_thread.device = u.part->parameters[0]->device;
             status = step_part(&u);
+            gd_this_thread.device = before;
         }
     *n_done = u.n_done;
     gd_free(u.entries);

@@ -80,6 +80,18 @@ look)
     expect 0 '' ops --json
     is_json
     expect 2 "there is no op 'conv'" ops conv
+    expect 0 'on cpu: kernel .*reference' ops conv2d
+    expect 0 'on cpu: expression' ops sinc
+    expect 0 '^conv2d .*reference' ops --device cpu
+    grep -q '^sinc *expression$' out && grep -q '^sum *+ .*reference' out && grep -q '^zeros *body$' out &&
+        grep -q '^transpose *view$' out && grep -q '^assign *host$' out &&
+        grep -q '^cpu: [0-9]* ops, [1-9][0-9]* by kernels.*, 0 not at all$' out ||
+        { echo 'gradus ops --device cpu: a line is missing'; failures=$((failures + 1)); }
+    expect 0 '^op  *cpu' ops --kernels
+    expect 0 'A device needs kernels for [0-9]* ops' ops --kernels
+    expect 0 '' ops --kernels --json
+    is_json
+    expect 1 "no kernels for 'abacus'" ops --device abacus
     expect 0 'instruction set' info
     expect 0 '' info --json
     is_json

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "format/file.h"
+#include "gradus/testing.h"
 #include "suites.h"
 
 /* What else may be in the table: pieces of other ops, twins (tested with their base op), and what a
@@ -53,6 +54,44 @@ static void check_reference(void) {
     gd_free(page);
 }
 
+/* The most kernels that a device needs beside elementwise ones: bodies in other ops give the rest. */
+enum { MOST_KERNELS = 40 };
+
+static void check_kernel_count(void) {
+    char names[4096] = "";
+    int count = 0;
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = gd_op_at(i);
+        if (!gd_op_needs_kernel(op) || (gd_op_flags(op) & (GD_OP_INPLACE | GD_OP_USER))) continue;
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, " %s", gd_op_name(op));
+        count++;
+    }
+    if (count <= MOST_KERNELS) report_pass();
+    else
+        report_fail(NULL, GD_DTYPE_NONE,
+                    "%d ops have neither an expression nor a body, at most %d may:%s", count,
+                    MOST_KERNELS, names);
+    printf("  a device needs %d kernels beside elementwise ones:%s\n", count, names);
+}
+
+/* An op that has both gives its body a chance to call it again: its cases end where bodies have no
+ * cycle. */
+static void check_bodies_end(const test_cases *cases) {
+    gd_set_op_bodies(true);
+    for (int b = 0; b < cases->n_blocks; b++)
+        for (int k = 0; k < cases->blocks[b].n_cases; k++) {
+            GD_SCOPE;
+            const test_case *c = &cases->blocks[b].cases[k];
+            run_result result;
+            report_at(c, GD_F32);
+            run_case(&(run_setup){.c = c, .dtype = GD_F32}, &result);
+            gd_clear_error();
+            report_pass();
+        }
+    gd_set_op_bodies(false);
+}
+
 void suite_coverage(const test_cases *cases) {
     int ops = 0, covered = 0, differentiable = 0, with_torch = 0, n_cases = 0;
     if (only_op || only_family) {
@@ -90,6 +129,8 @@ void suite_coverage(const test_cases *cases) {
     }
     check_onnx_page();
     check_reference();
+    check_kernel_count();
+    check_bodies_end(cases);
     printf("  %d of %d ops have cases (%d in all); %d ops are compared with PyTorch, %d are "
            "differentiable\n",
            covered, ops, n_cases, with_torch, differentiable);

@@ -6,23 +6,23 @@
 
 #include "backend/cpu/elementwise_job.h"
 #include "backend/test/device.h"
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "graph/passes/fuse.h"
 #include "test.h"
 
 /* How plans run: by the evaluator, or by what the compiler makes. Both fuse all they can, also
  * where that is slower. */
 static void use_evaluator(void) {
-    setenv("GRADUS_JIT", "0", 1);
+    setenv("GRADUS_NATIVE", "0", 1);
     gd_ew_set_compiled(false);
     gd_fuse_set_always(true);
-    gd_jit_forget();
+    gd_native_forget();
 }
 static void use_compiler(void) {
-    setenv("GRADUS_JIT", "always", 1);
+    setenv("GRADUS_NATIVE", "always", 1);
     gd_ew_set_compiled(true);
     gd_fuse_set_always(true);
-    gd_jit_forget();
+    gd_native_forget();
 }
 
 /* All tests, with a cache of their own. */
@@ -34,7 +34,6 @@ static int run_with_cache(int argc, char **argv) {
     }
     use_evaluator();
     int failed = test_run_all(argc, argv);
-    gd_test_device_stop();
     if (strcmp(getenv("GRADUS_CACHE"), directory) == 0) {
         snprintf(command, sizeof command, "rm -rf %s", directory);
         if (system(command) != 0) failed = 1;

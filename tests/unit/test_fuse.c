@@ -256,7 +256,7 @@ TEST(every_op_in_chains_made_by_chance) {
         }
     }
     CHECK_SAYING(ops > 80, "%d ops", ops);
-    CHECK(gd_jit_count().compiled + gd_jit_count().loaded > 20);
+    CHECK(gd_native_count().compiled + gd_native_count().loaded > 20);
 }
 
 /* Each instruction set by its own evaluator and its own compiled kernels. */
@@ -510,13 +510,13 @@ TEST(limits_beyond_the_integers_limit_none) {
 TEST(a_kernel_is_made_once_for_all_sizes) {
     GD_SCOPE;
     use_compiler();
-    gd_jit_counts before = gd_jit_count();
+    gd_native_counts before = gd_native_count();
     for (int n = 1; n < 20; n++) {
         gd_tensor *x = gd_randn(gd_dims(n, 3));
         planned p = plan(half_body, NULL, (gd_tensor *[]){x, x, x}, 3, 2);
         CHECK(same_numbers(run(&p).at[0], half_body((gd_tensor *[]){x, x, x}, NULL).at[0], 0));
     }
-    gd_jit_counts after = gd_jit_count();
+    gd_native_counts after = gd_native_count();
     CHECK_SAYING(after.compiled + after.loaded + after.failed - before.compiled - before.loaded -
                          before.failed <=
                      2,

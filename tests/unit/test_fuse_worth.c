@@ -5,15 +5,15 @@
 
 /* As users have it. */
 static void use_default(void) {
-    unsetenv("GRADUS_JIT");
+    unsetenv("GRADUS_NATIVE");
     gd_ew_set_compiled(true);
     gd_fuse_set_always(false);
-    gd_jit_forget();
+    gd_native_forget();
 }
 
 static void use_no_compiler(void) {
     use_default();
-    setenv("GRADUS_JIT", "0", 1);
+    setenv("GRADUS_NATIVE", "0", 1);
 }
 
 /* The fused steps of a plan, "fused{a, b} fused{c, d}". */

@@ -5,7 +5,7 @@
 #include <locale.h>
 #include <unistd.h>
 
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "core/number.h"
 #include "fake_run.h"
 #include "gradus/gradus.h"
@@ -108,15 +108,15 @@ static gd_tensors chain(gd_tensors in, void *user) {
 TEST(kernels_are_compiled_and_give_the_same_bits) {
     GD_SCOPE;
     COMMA_OR_SKIP;
-    char compiler[GD_JIT_PATH];
+    char compiler[GD_NATIVE_PATH];
     struct stat identity;
     gd_tensor *x = gd_div(gd_reshape(gd_arange(0, 10000), gd_dims(100, 100)), gd_scalar(5000));
-    const gd_jit_counts before = gd_jit_count();
+    const gd_native_counts before = gd_native_count();
     gd_tensors comma = gd_jit_call(gd_jit_new(chain, NULL), gd_list(x));
-    const gd_jit_counts after = gd_jit_count();
+    const gd_native_counts after = gd_native_count();
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    const char *off = getenv("GRADUS_JIT");
-    if (gd_jit_find_compiler(compiler, sizeof compiler, &identity) &&
+    const char *off = getenv("GRADUS_NATIVE");
+    if (gd_native_find_compiler(compiler, sizeof compiler, &identity) &&
         !(off && strcmp(off, "0") == 0))
         CHECK_SAYING(after.failed == before.failed && after.compiled > before.compiled,
                      "%d failed, %d compiled", (int)(after.failed - before.failed),

@@ -211,7 +211,6 @@ static void check_row(const op_row *row) {
 TEST(seven_ops_are_the_same_in_every_mode_to_second_order) {
     int64_t objects = gd_live_objects();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_row(&rows[i]);
-    gd_test_device_stop();
     CHECK(gd_live_objects() == objects);
 }
 

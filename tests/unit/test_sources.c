@@ -157,6 +157,48 @@ TEST(no_source_reads_or_prints_numbers_as_the_locale_says) {
     CHECK(each_source(GRADUS_SOURCE "/src", look_for_locale, NULL) > 200);
 }
 
+/* --- devices ---------------------------------------------------------------------------------- */
+
+/* Whether the call at `at`, up to its closing parenthesis, has an argument api->kind. */
+static bool names_kind(const char *at, int line) {
+    token name = {.kind = END};
+    int depth = 0;
+    for (token t; (t = next_token(&at, &line)).kind != END;) {
+        depth += is(t, "(") ? 1 : is(t, ")") ? -1 : 0;
+        if (is(t, "kind") && is(name, "api")) return true;
+        if (t.kind == NAME) name = t;
+        if (depth == 0) break;
+    }
+    return false;
+}
+
+static void look_for_devices(const char *path, const char *text, void *user) {
+    static const char *const comparisons[] = {"strcmp", "strncmp", "memcmp", NULL};
+    static const char backend[] = "\"backend/";
+    (void)user;
+    token before = {.kind = END};
+    int line = 1;
+    for (token t; (t = next_token(&text, &line)).kind != END; before = t) {
+        if (t.kind == STRING && is(before, "include"))
+            CHECK_SAYING(strncmp(t.at, backend, strlen(backend)) != 0,
+                         "%s:%d: includes a backend's header: ask gd_device_api instead", path,
+                         t.line);
+        if (t.kind == NAME && is_one_of(t, comparisons))
+            CHECK_SAYING(!names_kind(text, line),
+                         "%s:%d: compares the kind of a device: ask gd_device_api instead", path,
+                         t.line);
+    }
+}
+
+TEST(graphs_and_ops_know_no_backend) {
+    static const char *const folders[] = {"codegen", "ops", "autograd", "graph", "nn", "optim"};
+    for (int i = 0; i < 6; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/src/%s", GRADUS_SOURCE, folders[i]);
+        CHECK(each_source(path, look_for_devices, NULL) > 5);
+    }
+}
+
 /* --- the environment -------------------------------------------------------------------------- */
 
 enum { VARIABLES = 64 };

@@ -1,6 +1,6 @@
 /* test_stages.c - expressions in which one long primitive waits for another run as several loops. */
 #include "backend/cpu/elementwise_job.h"
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "codegen/stages.h"
 #include "test.h"
 
@@ -55,8 +55,8 @@ static void check_kernel(const char *text, int64_t n, bool in_place) {
     expression e;
     gd_ew_program p;
     parse(&e, text);
-    const gd_jit_source source = {.ir = &e.ir, .type = "f32"};
-    gd_ew_fn fn = (gd_ew_fn)(void *)gd_jit_kernel(&source, gd_ew_target(gd_cpu_isa()));
+    const gd_kernel_source source = {.ir = &e.ir, .type = "f32"};
+    gd_ew_fn fn = (gd_ew_fn)(void *)gd_native_kernel(&source, gd_ew_target(gd_cpu_isa()));
     if (!fn) SKIP("there is no compiler");
     for (int k = 0; k < 3; k++)
         for (int i = 0; i < MOST; i++) x[k][i] = (float)((i * 37 + k * 101) % 211) / 100 - 1;

@@ -33,6 +33,7 @@ typedef struct command {
     const char *examples; /* lines for its help; or NULL */
     const option *options;
     int (*run)(int count, const char **words); /* what is no option, and how many */
+    bool any_device; /* --device may name a kind of which there is no device here */
 } command;
 
 /* Exit codes. */

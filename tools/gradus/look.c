@@ -215,10 +215,18 @@ static void print_op(const gd_op *op) {
         if (!gd_op_output(op, i)->hidden) printf("%s%s", i ? ", " : "", gd_op_output(op, i)->name);
     putchar('\n');
     print_record(op);
-    printf("kernels on %s: %s\n", kind_of_device(),
-           gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels));
+    const char *way = gd_op_runs_as(op, kind_of_device());
+    printf("on %s: %s %s\n", kind_of_device(), way,
+           strcmp(way, "kernel") == 0 ? gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels)
+                                      : "");
     if (*gd_op_onnx_name(op)) printf("ONNX: %s\n", gd_op_onnx_name(op));
 }
+
+static bool all_kinds;
+static const option ops_options[] = {
+    {"kernels", FLAG, &all_kinds, NULL,
+     "how each op runs on every kind of device; with --device, there"},
+    {0}};
 
 static int run_ops(int count, const char **words) {
     const gd_op *one = count ? gd_op_find(words[0]) : NULL;
@@ -227,15 +235,14 @@ static int run_ops(int count, const char **words) {
         print_op(one);
         return DONE;
     }
-    int total = 0, without = 0;
+    if (!one && (all_kinds || common.device))
+        return list_kernels(all_kinds ? NULL : kind_of_device());
+    int total = 0;
     if (common.json) json_begin_list(NULL);
     for (int i = 0; i < gd_op_count(); i++) {
         const gd_op *op = one ? one : gd_op_at(i);
-        char kernels[200];
         if (gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE)) continue;
-        const bool has = *gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels) != '\0';
         total++;
-        without += !has;
         if (common.json) json_record(op);
         else {
             printf("%-24s%s ", gd_op_name(op), gd_op_differentiable(op) ? " " : "*");
@@ -247,16 +254,16 @@ static int run_ops(int count, const char **words) {
         json_end_list();
         json_line();
     } else printf("\n%d ops. * has no gradient. Options of one: gradus ops NAME\n", total);
-    if (without && !common.json && common.device)
-        printf("%d of them have no kernel of their own on %s and run as other ops.\n", without,
-               kind_of_device());
     return DONE;
 }
 
 const command ops_command = {.name = "ops",
                              .usage = "gradus ops [NAME]",
-                             .summary = "the operations, and the options of one",
-                             .examples = "  gradus ops conv2d\n",
+                             .summary = "the operations, the options of one, and how they run",
+                             .options = ops_options,
+                             .examples = "  gradus ops conv2d\n  gradus ops --kernels\n"
+                                         "  gradus ops --device cpu\n",
+                             .any_device = true,
                              .run = run_ops};
 
 /* --- info ------------------------------------------------------------------------------------- */

@@ -79,6 +79,11 @@ void describe_data(about *a, const data *d, const char *transform, const char *l
 void free_about(about *a);
 bool ends_with(const char *text, const char *end);
 
+/* --- kernels (kernels.c) ---------------------------------------------------------------------- */
+
+/* Prints how each op runs on a kind of device; NULL: on all that have kernels. */
+int list_kernels(const char *kind);
+
 /* --- pictures in a terminal (show.c) ---------------------------------------------------------- */
 
 /* An image (1, H, W) or (H, W) of floats in [0, 1], in block characters, two rows of pixels in one of

@@ -9,8 +9,6 @@
 
 #include "ops/convolution.h"
 
-typedef enum { GD_CONV_TO_OUTPUT, GD_CONV_TO_INPUT, GD_CONV_TO_WEIGHT } gd_conv_direction;
-
 /* One call. The result is the tensor that is made; bias is added to the result's channels. */
 typedef struct gd_conv_call {
     gd_conv c;

@@ -3,6 +3,7 @@
 #define GRADUS_CPU_ELEMENTWISE_JOB_H
 
 #include "backend/cpu/elementwise.h"
+#include "codegen/fusion_rules.h"
 #include "ops/fused.h"
 
 /* --- programs: how an expression is run, by its own kernel or primitive by primitive ---------- */
@@ -29,7 +30,7 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
 gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p);
 
 /* What kernels that are compiled while the program runs are compiled for. */
-const struct gd_jit_target *gd_ew_target(gd_isa isa);
+const struct gd_native_target *gd_ew_target(gd_isa isa);
 
 /* Whether the build compiled a kernel of the op's expression. */
 bool gd_ew_is_compiled(const gd_op *op);
@@ -40,9 +41,14 @@ bool gd_ew_uses_compiled(void);
 
 bool gd_ew_is_worth_compiling(int64_t elements);
 
-/* Compiles what fused ops compute, as far as they have no kernel yet and their elements are worth
- * it: all of them by one run of the compiler. */
-void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n);
+/* What plans may fuse for the CPU (fused_rules.c). */
+extern const gd_fusion_rules gd_cpu_fusion_rules;
+
+/* Compiles the kernels of fused ops that have none yet and whose elements are worth it, by one run
+ * of the compiler. The dtypes of requests are not read: kernels see the type computed in alone. */
+void gd_fused_compile(const gd_fusion_request *requests, int n);
+/* The same for the op of one call that runs over this many elements. */
+void gd_fused_compile_call(const gd_kernel_call *call, int64_t elements);
 /* Whether a fused op has a compiled kernel, of its own or the build's. */
 bool gd_fused_has_kernel(const gd_op *op);
 /* The kernel of a fused op that goes by rows, in its type; NULL: none was compiled. */

@@ -323,10 +323,10 @@ static bool run_straight(const gd_kernel_call *call) {
 
 /* The type to compute in: halves as f32, small integers as i32 (results wrap when stored). */
 gd_dtype gd_ew_compute_dtype(const gd_kernel_call *call) {
-    if (call->op->fusion) return call->op->fusion->type;
+    if (call->op->fusion) return call->op->fusion->type; /* it may have more inputs than fit here */
     gd_dtype in[GD_EW_OPERANDS];
     for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].dtype;
-    return gd_compute_dtype(gd_elementwise_dtype(call->op, in, call->n_in, call->out[0].dtype));
+    return gd_op_compute_dtype(call->op, in, call->n_in, call->out[0].dtype);
 }
 
 /*kernel elementwise.compiled  rank 10  run elementwise_compiled_run  workspace elementwise_compiled_workspace
@@ -358,7 +358,7 @@ gd_status gd_ew_run(gd_kernel_call *call) {
 /* No bytes; a fused op that was not compiled with the others of its plan is compiled here. */
 static size_t elementwise_compiled_workspace(const gd_kernel_call *call) {
     if (call->op->fusion)
-        gd_fused_warm(&call->op, &(int64_t){gd_numel(call->out[0].rank, call->out[0].dims)}, 1);
+        gd_fused_compile_call(call, gd_numel(call->out[0].rank, call->out[0].dims));
     return 0;
 }
 

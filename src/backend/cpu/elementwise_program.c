@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backend/cpu/elementwise_job.h"
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "codegen/record.h"
 #include "core/whole.h"
 #include "core/alloc.h"
@@ -29,15 +29,15 @@ int gd_ew_type(gd_dtype compute) {
 
 /* --- compiled kernels ------------------------------------------------------------------------- */
 
-static const gd_ew_kernel *find(uint64_t hash) { return GD_ISA_CALL(gd_ew_find)(hash); }
+static const gd_ew_kernel *find_built(uint64_t hash) { return GD_ISA_CALL(gd_ew_find)(hash); }
 
 /* The kernels of an op, looked up once for each instruction set. */
-static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
+static const gd_ew_kernel *kernels_of(const gd_op *op, const gd_ir *ir) {
     static const gd_ew_kernel none = {0, {NULL, NULL, NULL, NULL}};
     const void **place = &op->state->compiled[gd_cpu_isa()];
     const gd_ew_kernel *kernel = __atomic_load_n(place, __ATOMIC_ACQUIRE);
     if (kernel) return kernel;
-    kernel = find(gd_ir_hash(ir));
+    kernel = find_built(gd_ir_hash(ir));
     if (!kernel) kernel = &none;
     const void *before = NULL; /* never over one that was compiled meanwhile */
     if (!__atomic_compare_exchange_n(place, &before, (const void *)kernel, false, __ATOMIC_ACQ_REL,
@@ -47,10 +47,10 @@ static const gd_ew_kernel *compiled(const gd_op *op, const gd_ir *ir) {
 }
 
 gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type) {
-    return compiled(op, ir)->fn[type];
+    return kernels_of(op, ir)->fn[type];
 }
 
-bool gd_ew_is_compiled(const gd_op *op) { return find(gd_ir_hash(op->ir)) != NULL; }
+bool gd_ew_is_compiled(const gd_op *op) { return find_built(gd_ir_hash(op->ir)) != NULL; }
 
 extern const char gd_kernel_headers[];
 extern const size_t gd_kernel_headers_bytes;
@@ -59,40 +59,40 @@ extern const size_t gd_kernel_headers_bytes;
 static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
                          *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq",
                                             "-mfma",     "-mf16c",     NULL};
-static gd_jit_target targets[GD_ISA_COUNT] = {
-    {"base", &gd_dialect_c, base, gd_kernel_headers, 0},
-    {"avx2", &gd_dialect_c, avx2, gd_kernel_headers, 0},
-    {"avx512", &gd_dialect_c, avx512, gd_kernel_headers, 0}};
+static gd_native_target targets[GD_ISA_COUNT] = {
+    {"base", &gd_dialect_vector, base, gd_kernel_headers, 0},
+    {"avx2", &gd_dialect_vector, avx2, gd_kernel_headers, 0},
+    {"avx512", &gd_dialect_vector, avx512, gd_kernel_headers, 0}};
 
 static void __attribute__((constructor)) set_sizes(void) {
     for (int i = 0; i < GD_ISA_COUNT; i++) targets[i].prelude_bytes = gd_kernel_headers_bytes;
 }
 
-const gd_jit_target *gd_ew_target(gd_isa isa) { return &targets[isa]; }
+const gd_native_target *gd_ew_target(gd_isa isa) { return &targets[isa]; }
 
 static bool evaluator_only;
 void gd_ew_set_compiled(bool on) { __atomic_store_n(&evaluator_only, !on, __ATOMIC_RELAXED); }
 bool gd_ew_uses_compiled(void) { return !__atomic_load_n(&evaluator_only, __ATOMIC_RELAXED); }
 
 bool gd_ew_is_worth_compiling(int64_t elements) {
-    const char *on = getenv("GRADUS_JIT");
+    const char *on = getenv("GRADUS_NATIVE");
     return elements >= WORTH_COMPILING || (on && strcmp(on, "always") == 0);
 }
 
-/* The kernels that an op has so far, if somebody has looked. */
-static const gd_ew_kernel *known(const gd_op *op) {
+/* The kernels that an op has so far; NULL: not looked up yet. */
+static const gd_ew_kernel *known_kernels(const gd_op *op) {
     return __atomic_load_n(&op->state->compiled[gd_cpu_isa()], __ATOMIC_ACQUIRE);
 }
 
 static bool needs_kernel(const gd_op *op, int64_t elements) {
     const gd_fusion *f = op->fusion;
     if (!f || !gd_ew_is_worth_compiling(elements)) return false;
-    const gd_ew_kernel *now = f->rows ? known(op) : compiled(op, &f->ir);
+    const gd_ew_kernel *now = f->rows ? known_kernels(op) : kernels_of(op, &f->ir);
     return !now || !now->fn[gd_ew_type(f->type)];
 }
 
 static void add_kernel(const gd_op *op, gd_compiled_fn fn) {
-    const gd_ew_kernel *now = known(op);
+    const gd_ew_kernel *now = known_kernels(op);
     gd_ew_kernel *kernel = gd_calloc_until_exit(sizeof *kernel);
     if (!kernel) return;
     if (now) *kernel = *now;
@@ -100,28 +100,32 @@ static void add_kernel(const gd_op *op, gd_compiled_fn fn) {
     __atomic_store_n(&op->state->compiled[gd_cpu_isa()], (const void *)kernel, __ATOMIC_RELEASE);
 }
 
-void gd_fused_warm(const gd_op *const *ops, const int64_t *elements, int n) {
+void gd_fused_compile(const gd_fusion_request *requests, int n) {
     static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
-    gd_jit_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
+    gd_kernel_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
     gd_compiled_fn *fns = gd_calloc((size_t)n + 1, sizeof *fns);
     int *which = gd_calloc((size_t)n + 1, sizeof *which), count = 0;
     for (int i = 0; i < n && sources && fns && which; i++) {
-        const gd_fusion *f = ops[i]->fusion;
-        if (!needs_kernel(ops[i], elements[i])) continue;
+        const gd_fusion *f = requests[i].op->fusion;
+        if (!needs_kernel(requests[i].op, requests[i].elements)) continue;
         which[count] = i;
-        sources[count++] = (gd_jit_source){
+        sources[count++] = (gd_kernel_source){
             .ir = f->rows ? NULL : &f->ir, .rows = f->rows, .type = types[gd_ew_type(f->type)]};
     }
-    if (count) gd_jit_kernels(sources, count, gd_ew_target(gd_cpu_isa()), fns);
+    if (count) gd_native_kernels(sources, count, gd_ew_target(gd_cpu_isa()), fns);
     for (int i = 0; i < count; i++)
-        if (fns[i]) add_kernel(ops[which[i]], fns[i]);
+        if (fns[i]) add_kernel(requests[which[i]].op, fns[i]);
     gd_free(sources);
     gd_free(fns);
     gd_free(which);
 }
 
+void gd_fused_compile_call(const gd_kernel_call *call, int64_t elements) {
+    gd_fused_compile(&(gd_fusion_request){.op = call->op, .elements = elements}, 1);
+}
+
 void *gd_fused_rows_kernel(const gd_op *op) {
-    const gd_ew_kernel *now = known(op);
+    const gd_ew_kernel *now = known_kernels(op);
     return now ? (void *)now->fn[gd_ew_type(op->fusion->type)] : NULL;
 }
 
@@ -146,7 +150,7 @@ static gd_ew_fn look_up_primitive(int prim, int type) {
                 .n_outputs = 1,
                 .output = {(int16_t)arity},
                 .nodes = nodes};
-    const gd_ew_kernel *k = find(gd_ir_hash(&ir));
+    const gd_ew_kernel *k = find_built(gd_ir_hash(&ir));
     return k ? k->fn[type] : NULL;
 }
 
@@ -173,7 +177,7 @@ static gd_status find_steps(const gd_ir *ir, int type, gd_ew_program *p) {
     return GD_OK;
 }
 
-static void begin(gd_ew_program *p, const gd_ir *ir, int type) {
+static void begin_program(gd_ew_program *p, const gd_ir *ir, int type) {
     p->ir = ir;
     p->whole = NULL;
     p->type = type;
@@ -182,7 +186,7 @@ static void begin(gd_ew_program *p, const gd_ir *ir, int type) {
 }
 
 gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p) {
-    begin(p, ir, type);
+    begin_program(p, ir, type);
     p->n_slots = gd_ir_slots(ir, p->own_slot);
     return find_steps(ir, type, p);
 }
@@ -195,10 +199,10 @@ void gd_ew_params(const gd_op *op, const void *attrs, int type, gd_param *params
 
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
     const gd_op *op = call->op;
-    begin(p, ir, type);
+    begin_program(p, ir, type);
     if (op->fusion) gd_fused_params(call, p->params);
     else gd_ew_params(op, call->attrs, type, p->params);
-    if (!op->fusion || gd_ew_uses_compiled()) p->whole = compiled(op, ir)->fn[type];
+    if (!op->fusion || gd_ew_uses_compiled()) p->whole = kernels_of(op, ir)->fn[type];
     if (p->whole) return GD_OK;
     GD_TRY(find_steps(ir, type, p));
     if (op->fusion) { /* worked out when it was made */
@@ -208,7 +212,7 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
     return GD_OK;
 }
 
-static void fill(void *tile, int type, gd_param value, int64_t n) {
+static void fill_tile(void *tile, int type, gd_param value, int64_t n) {
     switch (type) {
     case GD_EW_F32:
         for (int64_t i = 0; i < n; i++) ((float *)tile)[i] = (float)value.real;
@@ -239,7 +243,8 @@ void gd_ew_constants(const gd_ew_program *p, const gd_param *params, int64_t til
         if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;
         const gd_param value =
             node->code == GD_IR_CONST ? constant_of(node->value, p->type) : params[node->arg[0]];
-        fill(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value, n);
+        fill_tile(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value,
+                  n);
     }
 }
 

@@ -42,7 +42,7 @@ static gd_reduction request(const gd_kernel_call *k, const gd_ew_job *job) {
 static size_t fused_workspace(const gd_kernel_call *k) {
     const gd_view made = made_view(k);
     const gd_reduction r = request(k, NULL);
-    gd_fused_warm(&k->op, &(int64_t){gd_numel(made.rank, made.dims)}, 1);
+    gd_fused_compile_call(k, gd_numel(made.rank, made.dims));
     return gd_reduce_bytes(&made, &r);
 }
 
@@ -60,6 +60,11 @@ static gd_status fused_run(gd_kernel_call *k) {
     const gd_reduction r = request(k, &job);
     gd_reduce(&made, &r, k->workspace);
     return GD_OK;
+}
+
+/* Here and not beside the rules: a static library links this file for its kernel. */
+static void __attribute__((constructor)) set_rules(void) {
+    gd_cpu_set_fusion(&gd_cpu_fusion_rules);
 }
 
 #include "fused_kernels.gen.h"

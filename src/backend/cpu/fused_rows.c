@@ -351,7 +351,7 @@ static bool fused_reduction_rows_match(const gd_kernel_call *k) {
 static size_t fused_reduction_rows_workspace(const gd_kernel_call *k) {
     job j;
     set_job(&j, k);
-    gd_fused_warm(&k->op, &(int64_t){j.n_rows * j.n}, 1);
+    gd_fused_compile_call(k, j.n_rows * j.n);
     return j.task_bytes ? (size_t)j.tasks * j.task_bytes + 64 : 0;
 }
 

@@ -1,4 +1,4 @@
-/* rows.isa.c - chunks of rows put together, in the order in which print_rows.c has it. */
+/* rows.isa.c - chunks of rows put together, in the order of the vector dialect (codegen/dialect_vector.c). */
 #include "backend/cpu/rows.h"
 #include "backend/cpu/vmath.h"
 #include "backend/cpu/vmath_row.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/dialect.h"
 #include "codegen/opgen/opgen.h"
-#include "codegen/print.h"
 
 enum { SHARDS = 12, MAX_ENTRIES = 4000 };
 
@@ -89,7 +89,8 @@ static void print_kernel(FILE *out, const entry *e, int t) {
     char name[40];
     snprintf(name, sizeof name, "k_%016llx_%s", (unsigned long long)e->hash, types[t].type);
     fprintf(out, "/* %s */\nstatic ", e->label);
-    gd_print_kernel(out, &gd_dialect_c, &e->ir, types[t].type, name);
+    const gd_kernel_source expression = {.ir = &e->ir, .type = types[t].type};
+    gd_print_kernel(out, &gd_dialect_vector, &expression, name);
     fputs("\n", out);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
+#include "codegen/opgen/variants.h"
 #include "core/ascii.h"
 #include "core/number.h"
 
@@ -102,11 +103,12 @@ static int line_of(const source *s, const char *at) {
     return line;
 }
 
-static void add_op(source *s, const char *start, const char *end) {
+static void add_op(source *s, char *text, const char *rules, int line) {
     op *o = calloc(1, sizeof *o);
     o->source = s;
-    o->line = line_of(s, start);
-    if (!gd_record_parse(&o->record, block_text(start, end)))
+    o->line = line;
+    snprintf(o->rules, sizeof o->rules, "%s", rules);
+    if (!gd_record_parse(&o->record, text))
         die(s->path, o->line + o->record.error_line - 1, "%s", o->record.error);
     for (int i = 0; i < n_ops; i++)
         if (strcmp(ops[i]->record.name, o->record.name) == 0)
@@ -114,6 +116,23 @@ static void add_op(source *s, const char *start, const char *end) {
                 ops[i]->source->path);
     s->has_ops = true;
     ops[n_ops++] = o;
+}
+
+/* The ops of a block: one, or one for each of its variants. */
+static void add_ops(source *s, const char *start, const char *end) {
+    char *text = block_text(start, end), rules[64];
+    const int line = line_of(s, start);
+    variant_rules_name(text, rules, sizeof rules);
+    for (int k = 0; k < variant_count(text); k++) {
+        const char *at = text;
+        char *variant = variant_text(text, k, &at);
+        if (!variant)
+            die(s->path, line,
+                "expected '}', and one alternative for each of %d variants, at %.40s",
+                variant_count(text), at);
+        add_op(s, variant, rules, line);
+    }
+    free(text);
 }
 
 static unsigned kernel_flag(const char *word) {
@@ -192,7 +211,7 @@ static void scan(const char *path) {
         if (!is_op && !is_kernel && !is_maker) continue;
         const char *stop = strstr(at, "*/");
         if (!stop) die(path, line_of(s, at), "the block has no end");
-        if (is_op) add_op(s, at + 5, stop);
+        if (is_op) add_ops(s, at + 5, stop);
         else if (is_kernel) add_kernel(s, at + 9, stop);
         else add_maker(s, block_text(at + 2, stop), line_of(s, at));
     }
@@ -205,6 +224,7 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc; i++) scan(argv[i]);
     resolve_makers();
     write_header();
+    write_layout();
     write_calls();
     write_records();
     write_elementwise();

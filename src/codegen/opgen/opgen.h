@@ -2,13 +2,14 @@
  *
  *     opgen OUT-DIR SOURCE...
  *
- * A block is a comment that starts with "op", "kernel", or a kind of makers.c ("layer"), right after the
- * opening sign. The rules of
- * an op are the functions of the same file named after it: tanh_infer, tanh_vjp, tanh_expand,
- * tanh_reference (a plain kernel that sees row-major f64 and i64), tanh_raw (one that sees any
- * strides and types) and tanh_workspace (the bytes that this kernel gets). The generator writes:
+ * A block is a comment that starts with "op", "kernel", or a kind of makers.c ("layer"), right
+ * after the opening sign. A block can have the records of several ops (variants.h). The rules of an
+ * op are the functions of the same file named after it: tanh_infer, tanh_vjp, tanh_expand,
+ * tanh_reference (a kernel that sees row-major f64 and i64), tanh_raw (one that sees any strides
+ * and types) and tanh_workspace (the bytes that this kernel gets). The generator writes:
  *
  *     gradus/ops.h      the typed calls, with their options and documentation
+ *     gradus/layout.h   a hash of all option structs
  *     op_calls.c        their bodies
  *     STEM.gen.h        the records of one source file, which it includes at its end
  *     op_table.c        the list of all of these
@@ -37,6 +38,7 @@ typedef struct source {
 
 typedef struct op {
     gd_record record;
+    char rules[64]; /* its functions begin with this: its name, or that of all variants */
     source *source;
     int line;
 } op;
@@ -66,6 +68,7 @@ void finish(void);
 void die(const char *file, int line, const char *format, ...) GD_PRINTF(3, 4);
 
 void write_header(void);
+void write_layout(void);
 void write_calls(void);
 void write_records(void);
 void write_elementwise(void);

@@ -178,12 +178,12 @@ static void print_record(FILE *out, op *o, bool twin) {
                 r->name, r->n_attrs, r->name, r->name);
     fprintf(out, "    .saves_in = 0x%xu, .saves_out = 0x%xu,\n", saves_in, saves_out);
     if (!twin) print_facts(out, &r->facts);
-    if (defines(s, r->name, "infer")) fprintf(out, "    .infer = %s_infer,\n", r->name);
+    if (defines(s, o->rules, "infer")) fprintf(out, "    .infer = %s_infer,\n", o->rules);
     else if (elementwise) fputs("    .infer = gd_infer_elementwise,\n", out);
-    if (defines(s, r->name, "vjp")) fprintf(out, "    .vjp = %s_vjp,\n", r->name);
-    if (defines(s, r->name, "expand")) fprintf(out, "    .expand = %s_expand,\n", r->name);
-    if (defines(s, r->name, "macs")) fprintf(out, "    .macs = %s_macs,\n", r->name);
-    if (defines(s, r->name, "reference") || defines(s, r->name, "raw"))
+    if (defines(s, o->rules, "vjp")) fprintf(out, "    .vjp = %s_vjp,\n", o->rules);
+    if (defines(s, o->rules, "expand")) fprintf(out, "    .expand = %s_expand,\n", o->rules);
+    if (defines(s, o->rules, "macs")) fprintf(out, "    .macs = %s_macs,\n", o->rules);
+    if (defines(s, o->rules, "reference") || defines(s, o->rules, "raw"))
         fprintf(out, "    .reference = &%s_kernel_,\n", r->name);
     if (elementwise)
         fprintf(out, "    .ir = &%s_ir_, .gradient_ir = %s_gradients_,\n", r->name, r->name);
@@ -198,16 +198,16 @@ static void print_op(FILE *out, op *o) {
     print_params(out, r->name, "outputs", r->outputs, r->n_outputs);
     print_attrs(out, r);
     if (r->flags & GD_OP_ELEMENTWISE) print_expressions(out, o);
-    bool plain = defines(s, r->name, "reference"), raw = defines(s, r->name, "raw");
+    bool plain = defines(s, o->rules, "reference"), raw = defines(s, o->rules, "raw");
     if (plain || raw)
         fprintf(out,
                 "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", "
                 ".device = \"cpu\", "
                 ".flags = %s, .run = %s_%s",
-                r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", r->name,
+                r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", o->rules,
                 plain ? "reference" : "raw");
-    if ((plain || raw) && defines(s, r->name, "workspace"))
-        fprintf(out, ", .workspace = %s_workspace", r->name);
+    if ((plain || raw) && defines(s, o->rules, "workspace"))
+        fprintf(out, ", .workspace = %s_workspace", o->rules);
     if (plain || raw) fputs("};\n", out);
     print_record(out, o, false);
     if (r->inplace_too) print_record(out, o, true);

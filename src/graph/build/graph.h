@@ -183,7 +183,10 @@ typedef struct gd_run_noise {
     gd_rng at;    /* their seed is combined with that of random nodes, their call number is added */
     bool repeats; /* they do once more what a run has done: nothing is assigned */
 } gd_run_noise;
-/* NULL: each run has the noise of its own number. Returns what was said before. */
+/* Where a session without variables and plans runs from now on. */
+void gd_session_set_device(gd_session *session, gd_device *device);
+
+/* NULL: each run has the noise of its own number. Returns the setting from before. */
 const gd_run_noise *gd_session_noise(const gd_run_noise *noise);
 
 /* Frees an origin; for gd_node_release. */

@@ -12,6 +12,7 @@
 #include "core/grow.h"
 #include "core/copy.h"
 #include "graph/build/subgraph.h"
+#include "ops/launch.h"
 #include "gradus/ops.h"
 
 /* Options of a step; what the op's own are comes first. */
@@ -31,6 +32,7 @@ enum { MOST_INPUTS = 256 };
 typedef struct function {
     gd_plan *plan;
     gd_instance *instance;
+    gd_device *device;
     int n_in;
     gd_tensor *feeds; /* as the plan wants them: a place and no more */
     gd_storage *storages;
@@ -42,8 +44,8 @@ static size_t room_for(int n) {
     return (size_t)n * (sizeof(gd_tensor) + sizeof(gd_storage) + sizeof(gd_tensor *)) + 64;
 }
 
-static gd_status begin(function *f, gd_plan *plan, int n_in, void *room) {
-    *f = (function){.plan = plan, .n_in = n_in, .feeds = room};
+static gd_status begin(function *f, const gd_kernel_call *k, gd_plan *plan, int n_in, void *room) {
+    *f = (function){.plan = plan, .device = k->device, .n_in = n_in, .feeds = room};
     f->storages = (gd_storage *)(f->feeds + n_in);
     f->list = (gd_tensor **)(f->storages + n_in);
     memset(room, 0, room_for(n_in) - 64);
@@ -69,44 +71,61 @@ static gd_status call(function *f, gd_rng rng) {
 }
 
 /* Copies result k to its place. */
-static void fetch(const function *f, int k, const gd_view *like, void *data) {
+static gd_status fetch(const function *f, int k, const gd_view *like, void *data) {
     gd_view from = gd_plan_result_view(f->plan, f->instance, k), to = from;
-    if (!like->data) return; /* nobody wants it */
+    if (!like->data) return GD_OK; /* nobody reads it */
     to.data = data;
     gd_row_major(to.rank, to.dims, to.strides);
-    gd_copy_elements(&to, &from);
+    return gd_copy_view(f->device, &to, &from);
+}
+
+/* The value of a condition. On an asynchronous device the host waits for it. */
+static gd_status read_truth(gd_device *device, const gd_view *v, bool *truth) {
+    char element[8];
+    GD_TRY(gd_device_download(device, element, v->data, gd_dtype_size(v->dtype)));
+    *truth = gd_load_f64(v->dtype, element) != 0;
+    return GD_OK;
 }
 
 static size_t bytes_of(const gd_view *v) {
     return (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype);
 }
 
+/* The first values of a loop's state are those of its inputs. Both are row-major. */
+static gd_status copy_state(const gd_kernel_call *k, int i) {
+    const gd_view *from = &k->in[i], *to = &k->out[i];
+    if (!k->device->api->host_reads) return gd_copy_view(k->device, to, from);
+    memcpy(to->data, from->data, bytes_of(from));
+    return GD_OK;
+}
+
 /* --- the steps -------------------------------------------------------------------------------- */
 
-static gd_status run_cond(gd_kernel_call *k, const prepared *p) {
-    const bool yes = gd_load_f64(k->in[0].dtype, k->in[0].data) != 0;
+static gd_status run_cond(gd_kernel_call *k, const prepared *p, void *room) {
+    bool yes;
+    GD_TRY(read_truth(k->device, &k->in[0], &yes));
     function f;
-    gd_status status = begin(&f, p->plan[yes ? 0 : 1], k->n_in - 1, k->workspace);
+    gd_status status = begin(&f, k, p->plan[yes ? 0 : 1], k->n_in - 1, room);
     for (int i = 1; i < k->n_in; i++) feed(&f, i - 1, &k->in[i], k->in[i].data);
     if (status == GD_OK) status = call(&f, k->rng);
-    for (int i = 0; i < k->n_out && status == GD_OK; i++) fetch(&f, i, &k->out[i], k->out[i].data);
+    for (int i = 0; i < k->n_out && status == GD_OK; i++)
+        status = fetch(&f, i, &k->out[i], k->out[i].data);
     end(&f);
     return status;
 }
 
 /* The state lies in the outputs. */
-static gd_status run_while(gd_kernel_call *k, const prepared *p) {
+static gd_status run_while(gd_kernel_call *k, const prepared *p, char *room) {
     const int n = (int)p->options.loop.state;
     const int64_t most =
         p->options.loop.max_steps == GD_UNSET ? INT64_MAX : p->options.loop.max_steps;
-    char *room = k->workspace;
     function condition = {.plan = NULL}, body = {.plan = NULL};
-    gd_status status = begin(&condition, p->plan[0], k->n_in, room);
+    gd_status status = begin(&condition, k, p->plan[0], k->n_in, room);
     if (status == GD_OK)
-        status = begin(&body, p->plan[1], k->n_in, room + (room_for(k->n_in) + 63) / 64 * 64);
+        status = begin(&body, k, p->plan[1], k->n_in, room + (room_for(k->n_in) + 63) / 64 * 64);
     for (int i = 0; i < k->n_in && status == GD_OK; i++) {
         void *data = i < n ? k->out[i].data : k->in[i].data;
-        if (i < n) memcpy(data, k->in[i].data, bytes_of(&k->in[i]));
+        if (i < n) status = copy_state(k, i);
         feed(&condition, i, &k->in[i], data);
         feed(&body, i, &k->in[i], data);
     }
@@ -115,24 +134,27 @@ static gd_status run_while(gd_kernel_call *k, const prepared *p) {
         status = call(&condition, rng);
         if (status != GD_OK) break;
         const gd_view truth = gd_plan_result_view(condition.plan, condition.instance, 0);
-        if (gd_load_f64(truth.dtype, truth.data) == 0) break;
+        bool more;
+        status = read_truth(k->device, &truth, &more);
+        if (status != GD_OK || !more) break;
         status = call(&body, rng);
-        for (int i = 0; i < n && status == GD_OK; i++) fetch(&body, i, &k->out[i], k->out[i].data);
+        for (int i = 0; i < n && status == GD_OK; i++)
+            status = fetch(&body, i, &k->out[i], k->out[i].data);
     }
     end(&condition);
     end(&body);
     return status;
 }
 
-static gd_status run_scan(gd_kernel_call *k, const prepared *p) {
+static gd_status run_scan(gd_kernel_call *k, const prepared *p, void *room) {
     const gd_scan_graph_options *o = &p->options.scan;
     const int n = (int)o->state, outer = n + (int)o->xs;
     const int64_t steps = k->in[n].dims[0];
     function body;
-    gd_status status = begin(&body, p->plan[0], k->n_in, k->workspace);
+    gd_status status = begin(&body, k, p->plan[0], k->n_in, room);
     for (int i = 0; i < k->n_in && status == GD_OK; i++) {
         void *data = i < n ? k->out[i].data : k->in[i].data;
-        if (i < n) memcpy(data, k->in[i].data, bytes_of(&k->in[i]));
+        if (i < n) status = copy_state(k, i);
         feed(&body, i, &k->in[i], data);
     }
     for (int64_t i = 0; i < steps && status == GD_OK; i++) {
@@ -144,49 +166,59 @@ static gd_status run_scan(gd_kernel_call *k, const prepared *p) {
         status = call(&body, rng);
         for (int j = 0; j < k->n_out && status == GD_OK; j++) {
             const size_t at = j < n ? 0 : (size_t)t * (bytes_of(&k->out[j]) / (size_t)steps);
-            fetch(&body, j, &k->out[j], (char *)k->out[j].data + at);
+            status = fetch(&body, j, &k->out[j], (char *)k->out[j].data + at);
         }
     }
     end(&body);
     return status;
 }
 
-static gd_status run(gd_kernel_call *k) {
-    const prepared *p = k->attrs;
-    GD_TRY(gd_check_stack());
-    if (k->op->facts.control == GD_CONTROL_BRANCH) return run_cond(k, p);
-    return k->op->facts.control == GD_CONTROL_WHILE ? run_while(k, p) : run_scan(k, p);
-}
-
-static size_t workspace(const gd_kernel_call *k) {
+static size_t room_of_call(const gd_kernel_call *k) {
     return 2 * ((room_for(k->n_in) + 63) / 64 * 64);
 }
 
-static const gd_kernel kernels[] = {
-    {.op = "cond_graph",
-     .variant = "plan",
-     .device = "cpu",
-     .flags = GD_KERNEL_CONTIGUOUS,
-     .workspace = workspace,
-     .run = run},
-    {.op = "while_graph",
-     .variant = "plan",
-     .device = "cpu",
-     .flags = GD_KERNEL_CONTIGUOUS,
-     .workspace = workspace,
-     .run = run},
-    {.op = "scan_graph",
-     .variant = "plan",
-     .device = "cpu",
-     .flags = GD_KERNEL_CONTIGUOUS,
-     .workspace = workspace,
-     .run = run},
-};
+static gd_status run_control(gd_kernel_call *k) {
+    const prepared *p = k->attrs;
+    const bool on_host = k->device->api->host_reads;
+    GD_TRY(gd_check_stack());
+    void *room = on_host ? k->workspace : gd_malloc(room_of_call(k));
+    if (!room) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    gd_status status = k->op->facts.control == GD_CONTROL_BRANCH  ? run_cond(k, p, room)
+                       : k->op->facts.control == GD_CONTROL_WHILE ? run_while(k, p, room)
+                                                                  : run_scan(k, p, room);
+    if (!on_host) gd_free(room);
+    return status;
+}
 
-static gd_status registered = GD_OK;
-static void register_kernels(void) {
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels && registered == GD_OK; i++)
-        registered = gd_kernel_register(&kernels[i]);
+/* The host's structs are in the workspace, where that is host memory. */
+static size_t control_workspace(const gd_kernel_call *k) {
+    return k->device->api->host_reads ? room_of_call(k) : 0;
+}
+
+/* The same kernels for every kind of device, registered when a plan first needs them. */
+static gd_status register_kernels(const char *kind) {
+    static const char *const ops[] = {"cond_graph", "while_graph", "scan_graph"};
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const char *kinds[GD_DEVICE_KINDS];
+    static gd_kernel kernels[GD_DEVICE_KINDS][3];
+    gd_status status = GD_OK;
+    int at = 0;
+    pthread_mutex_lock(&lock);
+    while (at < GD_DEVICE_KINDS && kinds[at] && strcmp(kinds[at], kind) != 0) at++;
+    if (at < GD_DEVICE_KINDS && !kinds[at]) {
+        for (int i = 0; i < 3 && status == GD_OK; i++) {
+            kernels[at][i] = (gd_kernel){.op = ops[i],
+                                         .variant = "plan",
+                                         .device = kind,
+                                         .flags = GD_KERNEL_CONTIGUOUS,
+                                         .workspace = control_workspace,
+                                         .run = run_control};
+            status = gd_kernel_add(&kernels[at][i]);
+        }
+        if (status == GD_OK) kinds[at] = kind;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 /* --- preparing -------------------------------------------------------------------------------- */
@@ -238,15 +270,14 @@ static gd_status prepare(gd_program *program, gd_pstep *step, gd_device *device,
 }
 
 gd_status gd_control_prepare(gd_program *program, gd_device *device, int level) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     gd_status status = GD_OK;
     gd_scope *scope = NULL;
     for (int i = 0; i < program->n_steps && status == GD_OK; i++) {
         gd_pstep *s = &program->steps[i];
         if (s->removed || !(s->op->flags & GD_OP_WHOLE)) continue;
         if (!scope) scope = gd_scope_open();
-        pthread_once(&once, register_kernels);
-        status = registered == GD_OK ? prepare(program, s, device, level) : registered;
+        status = register_kernels(device->api->kind);
+        if (status == GD_OK) status = prepare(program, s, device, level);
     }
     if (scope) gd_scope_close(&scope);
     return status;

@@ -139,8 +139,9 @@ int gd_pass_epilogue(gd_program *program,
                      gd_device *device);   /* two steps for which there is one op */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
 int gd_pass_layout(gd_program *program,
-                   gd_device *device);  /* in which order elements lie in memory */
-int gd_pass_fuse(gd_program *program);  /* elementwise steps, and a reduction behind them, as one */
+                   gd_device *device); /* in which order elements lie in memory */
+int gd_pass_fuse(gd_program *program,
+                 gd_device *device);    /* elementwise steps, and a reduction behind them, as one */
 int gd_pass_early(gd_program *program); /* variables are updated as soon as they can be */
 
 /* Steps come a second time, so that what they compute need not be kept. Returns how many do; if any,

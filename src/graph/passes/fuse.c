@@ -1,13 +1,12 @@
-/* fuse.c - groups of elementwise steps, with the reduction behind them, become one step each.
+/* fuse.c - makes one step of each group of elementwise steps and the reduction that follows them.
  *
- * fuse_group.c decides which; here a group's expression is composed and compiled, the step is
- * written, and the program put in an order in which everything comes after what it needs.
+ * fuse_group.c chooses the groups. This file composes and compiles the expression of a group,
+ * writes its step, and sorts the program so that every step follows those it needs.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/elementwise_job.h"
 #include "core/alloc.h"
 #include "graph/passes/fuse.h"
 #include "ops/call.h"
@@ -42,7 +41,7 @@ static int place_of(int *list, int *count, int value) {
     return (*count)++;
 }
 
-static int constant(gd_fusing *g, gd_param number) {
+static int constant_number(gd_fusing *g, gd_param number) {
     for (int i = 0; i < g->model.n_constants; i++)
         if (memcmp(&g->options.constants[i], &number, sizeof number) == 0) return i;
     g->options.constants[g->model.n_constants] = number;
@@ -50,15 +49,15 @@ static int constant(gd_fusing *g, gd_param number) {
 }
 
 int gd_fusing_constant(gd_fusing *g, double number) {
-    return constant(g, (gd_param){.real = number});
+    return constant_number(g, (gd_param){.real = number});
 }
 
 /* An option of a step, as the group's type has it. */
 static int option_constant(gd_fusing *g, const gd_pstep *s, int k) {
-    return constant(g, gd_attr_param(&s->op->attrs[k], s->attrs, g->model.type));
+    return constant_number(g, gd_attr_param(&s->op->attrs[k], s->attrs, g->model.type));
 }
 
-/* What the expression reads: where it stands among tensors, scalars or constants. */
+/* What kind of operand the expression reads. */
 typedef enum { INSIDE, TENSOR, SCALAR, CONSTANT, COLUMN } source_kind;
 
 /* A number for each row. A member that has one itself reads no other tensors. */
@@ -71,7 +70,7 @@ static bool is_column(gd_fusing *g, int member, int value) {
     return gd_fuse_is_row_value(v, &g->row_shape) && g->n_columns < GD_ROW_COLUMNS;
 }
 
-static source_kind look_at(gd_fusing *g, int member, int value, int *number) {
+static source_kind find_source(gd_fusing *g, int member, int value, int *number) {
     const gd_fuse *f = g->f;
     double filled;
     const int writer = f->writer[f->p->values[value].root];
@@ -102,7 +101,7 @@ static void list_operands(gd_fusing *g) {
     int number;
     for (int i = 0; i < g->n_members; i++) {
         const gd_pstep *s = &g->f->p->steps[g->members[i]];
-        for (int k = 0; k < s->n_in; k++) look_at(g, g->members[i], s->in[k], &number);
+        for (int k = 0; k < s->n_in; k++) find_source(g, g->members[i], s->in[k], &number);
         if (g->f->steps[g->members[i]].kind == GD_FUSE_REDUCTION) /* for a mean */
             gd_fusing_constant(g, (double)g->row_shape.n);
         for (int k = 0; s->op->ir && k < s->op->n_attrs; k++)
@@ -115,7 +114,7 @@ static void list_operands(gd_fusing *g) {
 int gd_fusing_node(gd_fusing *g, int i, int value) {
     const int params = g->model.n_scalars + g->model.n_constants;
     int number = 0;
-    switch (look_at(g, g->members[i < 0 ? 0 : i], value, &number)) {
+    switch (find_source(g, g->members[i < 0 ? 0 : i], value, &number)) {
     case TENSOR: return gd_ir_var(&g->b, number);
     case SCALAR: return gd_ir_param(&g->b, number);
     case CONSTANT: return gd_ir_param(&g->b, g->model.n_scalars + number);
@@ -142,7 +141,7 @@ void gd_fusing_member(gd_fusing *g, int i) {
         g->made[i][k] = gd_ir_inline(&g->b, s->op->ir, k, vars, params);
 }
 
-static gd_status compose(gd_fusing *g) {
+static gd_status compose_expression(gd_fusing *g) {
     int results[GD_FUSED_OUTPUTS];
     const gd_program *p = g->f->p;
     for (int i = 0; i < g->n_members; i++) gd_fusing_member(g, i);
@@ -165,7 +164,7 @@ static gd_status compose(gd_fusing *g) {
 }
 
 /* "fused{sub, square, mean}", as far as there is room. */
-static void name_it(gd_fusing *g) {
+static void name_op(gd_fusing *g) {
     char *name = g->model.name;
     const size_t size = sizeof g->model.name, reserve = 24;
     size_t used = (size_t)snprintf(name, size, "fused{");
@@ -183,7 +182,7 @@ static void name_it(gd_fusing *g) {
 
 /* --- the step --------------------------------------------------------------------------------- */
 
-/* Writes the group's step in the place of its last member. */
+/* Replaces the last member by the group's step. */
 static gd_status write_step(gd_fusing *g) {
     gd_program *p = g->f->p;
     const int n_in = g->model.n_tensors + g->model.n_scalars + g->n_columns;
@@ -224,40 +223,69 @@ static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
         g->n_members = 0;
         return GD_OK;
     }
-    if (!g->by_rows) GD_TRY(compose(g));
+    if (!g->by_rows) GD_TRY(compose_expression(g));
     if (g->reduction >= 0) {
         g->model.reduction = f->p->steps[g->reduction].op;
         GD_TRY(gd_fuse_axes(f->p, &f->p->steps[g->reduction], &g->options.axes));
     }
-    name_it(g);
+    name_op(g);
     return GD_OK;
+}
+
+/* A request for the kernel of a group, with the dtypes that it points to. */
+typedef struct kernel_request {
+    gd_fusion_request request;
+    gd_dtype in[GD_FUSED_INPUTS], out[GD_FUSED_OUTPUTS];
+} kernel_request;
+
+static gd_dtype dtype_of(const gd_fusing *g, int value) {
+    return (gd_dtype)g->f->p->values[value].dtype;
+}
+
+static void fill_request(const gd_fusing *g, const gd_op *op, kernel_request *r) {
+    int n = 0;
+    for (int i = 0; i < g->model.n_tensors; i++) r->in[n++] = dtype_of(g, g->tensors[i]);
+    for (int i = 0; i < g->model.n_scalars; i++) r->in[n++] = dtype_of(g, g->scalars[i]);
+    for (int i = 0; i < g->n_columns; i++) r->in[n++] = dtype_of(g, g->columns[i]);
+    for (int i = 0; i < g->n_outputs; i++) r->out[i] = dtype_of(g, g->outputs[i]);
+    r->request = (gd_fusion_request){.op = op,
+                                     .elements = gd_numel(g->options.rank, g->options.dims),
+                                     .in = r->in,
+                                     .out = r->out};
 }
 
 /* Compiles the kernels of all groups at once: the compiler is started once. */
 static gd_status compile_all(gd_fuse *f, int groups, gd_fusing *g) {
-    const gd_op **ops = gd_malloc(((size_t)groups + 1) * sizeof *ops);
-    int64_t *elements = gd_malloc(((size_t)groups + 1) * sizeof *elements);
-    gd_status status = ops && elements ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    kernel_request *kernels = gd_malloc(((size_t)groups + 1) * sizeof *kernels);
+    gd_fusion_request *requests = gd_malloc(((size_t)groups + 1) * sizeof *requests);
+    gd_status status =
+        kernels && requests ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     int n = 0;
     for (int i = 0; i < f->p->n_steps && n < groups && status == GD_OK; i++) {
         if (!gd_fuse_is_group(f, i)) continue;
         status = compose_group(f, i, g);
         if (status != GD_OK || g->n_members == 0) continue;
-        if (!(ops[n] = gd_op_fused(&g->model))) status = GD_E_MEMORY;
-        elements[n++] = gd_numel(g->options.rank, g->options.dims);
+        const gd_op *op = gd_op_fused(&g->model);
+        if (!op) status = GD_E_MEMORY;
+        fill_request(g, op, &kernels[n]);
+        requests[n] = kernels[n].request;
+        n++;
     }
-    if (status == GD_OK) gd_fused_warm(ops, elements, n);
-    gd_free(ops);
-    gd_free(elements);
+    if (status == GD_OK) f->rules->compile(f->device, requests, n);
+    gd_free(kernels);
+    gd_free(requests);
     return status;
 }
 
 /* Writes the step of a group, unless it has no compiled kernel and is slower without one. */
 static gd_status write_group(gd_fuse *f, int group, gd_fusing *g) {
+    kernel_request kernel;
     GD_TRY(compose_group(f, group, g));
     const gd_op *op = g->n_members ? gd_op_fused(&g->model) : NULL;
     if (!op) return g->n_members ? GD_E_MEMORY : GD_OK;
-    if (gd_fused_has_kernel(op) || gd_fuse_is_worth_evaluating(f, group)) return write_step(g);
+    fill_request(g, op, &kernel);
+    if (f->rules->has_kernel(f->device, &kernel.request) || gd_fuse_is_worth_evaluating(f, group))
+        return write_step(g);
     gd_fuse_dissolve(f, group);
     return GD_OK;
 }
@@ -270,8 +298,8 @@ typedef struct ordering {
     bool *done; /* groups */
 } ordering;
 
-/* What the group needs, then its step. */
-static void put(ordering *o, int group) {
+/* Appends the groups that this one needs, then its own step. */
+static void put_group(ordering *o, int group) {
     int last = group;
     if (o->done[group]) return;
     o->done[group] = true;
@@ -279,7 +307,7 @@ static void put(ordering *o, int group) {
         if (m > last) last = m;
         for (int k = 0; k < o->f->steps[m].n_needs; k++) {
             const int need = o->f->needs[o->f->steps[m].first_need + k];
-            if (o->f->steps[need].group != group) put(o, o->f->steps[need].group);
+            if (o->f->steps[need].group != group) put_group(o, o->f->steps[need].group);
         }
     }
     o->order[o->count++] = last;
@@ -291,7 +319,7 @@ static bool is_last(const gd_fuse *f, int step) {
     return true;
 }
 
-static gd_status reorder(const gd_fuse *f) {
+static gd_status reorder_steps(const gd_fuse *f) {
     gd_program *p = f->p;
     const size_t n = (size_t)p->n_steps + 1;
     ordering o = {.f = f, .order = gd_malloc(n * sizeof(int)), .done = gd_calloc(n, sizeof(bool))};
@@ -300,7 +328,7 @@ static gd_status reorder(const gd_fuse *f) {
         o.order && o.done && steps ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
     if (status == GD_OK) {
         for (int i = 0; i < p->n_steps; i++)
-            if (is_last(f, i)) put(&o, f->steps[i].group);
+            if (is_last(f, i)) put_group(&o, f->steps[i].group);
         for (int i = 0; i < o.count; i++) steps[i] = p->steps[o.order[i]];
         memcpy(p->steps, steps, (size_t)o.count * sizeof *steps);
         p->n_steps = o.count;
@@ -311,16 +339,16 @@ static gd_status reorder(const gd_fuse *f) {
     return status;
 }
 
-int gd_pass_fuse(gd_program *p) {
+int gd_pass_fuse(gd_program *p, gd_device *device) {
     gd_fuse f;
-    gd_status status = gd_fuse_begin(&f, p);
+    gd_status status = gd_fuse_begin(&f, p, device);
     const int groups = status == GD_OK ? gd_fuse_group(&f) : 0;
     gd_fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
     if (groups && !g) status = gd_fail(GD_E_MEMORY, "no memory to plan a run");
     if (groups && status == GD_OK) status = compile_all(&f, groups, g);
     for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
         if (gd_fuse_is_group(&f, i)) status = write_group(&f, i, g);
-    if (groups && status == GD_OK) status = reorder(&f);
+    if (groups && status == GD_OK) status = reorder_steps(&f);
     gd_free(g);
     gd_fuse_end(&f);
     if (status != GD_OK) return -1;

@@ -1,26 +1,24 @@
-/* fuse.h - the inside of the fusion pass: which steps go together, and what becomes of them. */
+/* fuse.h - internals of the fusion pass: it puts steps into groups and makes one step of each. */
 #ifndef GRADUS_GRAPH_FUSE_H
 #define GRADUS_GRAPH_FUSE_H
 
+#include "codegen/fusion_rules.h"
 #include "graph/lower/program.h"
 #include "ops/fused.h"
-
-/* Limits of one kernel; with them the evaluator's tiles fit on the stack. */
-enum { GD_FUSED_MEMBERS = 64, GD_FUSED_NODES = 96, GD_FUSED_OUTPUTS = 4 };
 
 typedef enum gd_fuse_kind {
     GD_FUSE_NOT,       /* stays as it is */
     GD_FUSE_EACH,      /* elementwise */
-    GD_FUSE_REDUCTION, /* takes in the last result of a group, or rows of one that goes by rows */
+    GD_FUSE_REDUCTION, /* reduces the last result of a group, or rows in a group of rows */
 } gd_fuse_kind;
 
-/* What the pass knows of a step. */
+/* Properties of a step. */
 typedef struct gd_fuse_step {
     gd_fuse_kind kind;
-    gd_dtype type; /* EACH: computed in; NONE: a truth of truths, in any type */
-    int group;     /* its number; of one that stands alone, its own */
+    gd_dtype type; /* EACH: computed in; NONE: a bool of bools, in any type */
+    int group;     /* the group's number; of a single step, its own */
     int next;      /* member of the group; -1: the last */
-    int row_axes;  /* REDUCTION in a group that goes by rows: so many last axes are a row; else 0 */
+    int row_axes;  /* REDUCTION in a group of rows: how many last axes are a row; else 0 */
     int first_user, n_users, first_need, n_needs; /* in `users` and `needs` */
 } gd_fuse_step;
 
@@ -30,77 +28,79 @@ typedef struct gd_fuse_undo {
     gd_fuse_step was;
 } gd_fuse_undo;
 
-/* Groups have the number of one of their members. */
+/* The number of a group is that of one of its members. */
 typedef struct gd_fuse {
     gd_program *p;
+    gd_device *device;
+    const gd_fusion_rules *rules; /* the device's */
     gd_fuse_step *steps;
     int *users, *needs; /* steps that come after a step, before it */
     int *made_by;       /* of each value: the step whose output it is; -1: none */
     int *writer;        /* of each root: the step that writes it (the last one); -1: none */
-    bool *kept;         /* of each root: fetched, or committed */
+    bool *kept;         /* of each root: it is fetched or committed */
     int *seen, stamp;   /* marks of a search */
     int *stack;
     int *reach;         /* see gd_fuse_waits */
-    gd_fuse_undo *undo; /* what was changed since the last gd_fuse_save: each step once */
-    int n_undo, *changed,
-        saves;    /* of each step: the number of the save since which it is in `undo` */
-    int compiler; /* whether kernels can be compiled: 1 yes, -1 no, 0 not looked for yet */
+    gd_fuse_undo *undo; /* steps changed since the last gd_fuse_save, each once */
+    /* Of each step: the number of the save since which it is in `undo`. */
+    int n_undo, *changed, saves;
+    int compiler; /* whether kernels can be compiled: 1 yes, -1 no, 0 not checked yet */
 } gd_fuse;
 
-gd_status gd_fuse_begin(gd_fuse *f, gd_program *p);
+gd_status gd_fuse_begin(gd_fuse *f, gd_program *p, gd_device *device);
 void gd_fuse_end(gd_fuse *f);
 
-/* Puts steps into groups; returns how many are to become a fused step. */
+/* Puts steps into groups; returns how many groups become fused steps. */
 int gd_fuse_group(gd_fuse *f);
-/* Whether the step gives its number to a group that is to become a fused step. */
+/* Whether the step is the number of a group that becomes a fused step. */
 bool gd_fuse_is_group(const gd_fuse *f, int step);
 
 /* The axes that a reduction reduces, a bit for each. */
 gd_status gd_fuse_axes(const gd_program *p, const gd_pstep *s, uint32_t *axes);
 
 bool gd_fuse_same_dims(const gd_pvalue *a, const gd_pvalue *b);
-/* A constant that a value is filled with: a step that writes one number everywhere. */
+/* Whether a value is filled with one constant. */
 bool gd_fuse_constant(const gd_fuse *f, int value, double *number);
-/* A value of one element that is read once for all. */
+/* Whether a value of one element can be read once, as a parameter. */
 bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t elements);
 /* Whether anything outside the step's group reads a value. */
 bool gd_fuse_is_wanted(const gd_fuse *f, int value);
 
 /* --- groups (fuse_group.c) -------------------------------------------------------------------- */
 
-/* The type that a group computes in; NONE: truths alone. */
+/* The type that a group computes in; NONE: bools alone. */
 gd_dtype gd_fuse_type(const gd_fuse *f, int group);
-/* Whether the value of a member can go to another one without being stored in its dtype. */
+/* Whether a member may read the value of another one without it being rounded to its dtype. */
 bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type);
-/* Whether there is room for both in one kernel that runs over `count` elements. */
+/* Whether both fit into one kernel that runs over `count` elements. */
 bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count);
-/* Whether something outside both depends on one and is needed by one. */
+/* Whether a step outside both depends on one and is needed by one: they would form a cycle. */
 bool gd_fuse_waits(gd_fuse *f, int a, int b);
 void gd_fuse_unite(gd_fuse *f, int a, int b);
 
-/* Makes single steps of a group again. */
+/* Splits a group into single steps. */
 void gd_fuse_dissolve(gd_fuse *f, int group);
 
-/* From here on changes may be taken back. */
+/* Changes from here on can be undone. */
 void gd_fuse_save(gd_fuse *f);
 void gd_fuse_take_back(gd_fuse *f);
-/* Call before a step's group, next or row_axes are changed. */
+/* Call before changing a step's group, next or row_axes. */
 void gd_fuse_change(gd_fuse *f, int step);
 
-/* --- what groups are worth (fuse_worth.c) ----------------------------------------------------- */
+/* --- costs of groups (fuse_worth.c) ----------------------------------------------------------- */
 
 /* Whether a fused step is faster than the steps of the group one after the other. */
 bool gd_fuse_is_worth(gd_fuse *f, int group);
-/* The same, once it is known that the group's kernel could not be compiled. */
+/* The same where the group has no compiled kernel. */
 bool gd_fuse_is_worth_evaluating(gd_fuse *f, int group);
-/* For tests: fuse all that can be, even where it is slower. */
+/* For tests: fuse everything that can be fused, even where it is slower. */
 void gd_fuse_set_always(bool on);
 bool gd_fuse_always(void);
 
-/* --- groups that go by rows (fuse_rows.c) ------------------------------------------------------ */
+/* --- groups of rows (fuse_rows.c) ------------------------------------------------------------- */
 
-/* Their elementwise members run over all elements of a shape, or have one number for each row: the
- * row's reductions, and what is computed from those. */
+/* Their elementwise members run over all elements of a shape, or have one number for each row: its
+ * reductions, and what is computed from those. */
 
 typedef struct gd_row_shape {
     const gd_pvalue *shape; /* of all elements; its last `axes` axes are a row */
@@ -108,26 +108,26 @@ typedef struct gd_row_shape {
     int64_t rows, n; /* how many rows, and elements of one */
 } gd_row_shape;
 
-/* Makes such groups. */
+/* Builds such groups. */
 void gd_fuse_rows(gd_fuse *f);
-/* Whether a group goes by rows. */
+/* Whether a group is one of rows, and their shape. */
 bool gd_fuse_row_shape(const gd_fuse *f, int group, gd_row_shape *shape);
 /* Whether row r of the shape, read through this value, is number r of what it looks into. */
 bool gd_fuse_is_row_value(const gd_pvalue *v, const gd_row_shape *shape);
 /* Whether it has a number for each row, next to each other. */
 bool gd_fuse_is_column(const gd_pvalue *v, const gd_row_shape *shape);
 
-/* --- a group on its way to a step (passes/fuse.c) --------------------------------------------- */
+/* --- a group that becomes a step (passes/fuse.c) ---------------------------------------------- */
 
 typedef struct gd_fusing {
     gd_fuse *f;
-    int members[GD_FUSED_MEMBERS], n_members; /* in the order of the program */
-    int reduction;                            /* a step, or -1 */
-    bool by_rows;                             /* then reductions are among the members */
+    int members[GD_FUSED_OPS], n_members; /* in the order of the program */
+    int reduction;                        /* a step, or -1 */
+    bool by_rows;                         /* a group of rows: reductions are among its members */
     gd_row_shape row_shape;
     int tensors[GD_FUSED_TENSORS], scalars[GD_FUSED_PARAMS], columns[GD_ROW_COLUMNS], n_columns;
-    int outputs[GD_FUSED_OUTPUTS], n_outputs;      /* values */
-    int made[GD_FUSED_MEMBERS][GD_IR_MAX_OUTPUTS]; /* the nodes of the members' outputs */
+    int outputs[GD_FUSED_OUTPUTS], n_outputs;  /* values */
+    int made[GD_FUSED_OPS][GD_IR_MAX_OUTPUTS]; /* the nodes of the members' outputs */
     gd_fused_options options;
     gd_fusion model;
     gd_rows rows;
@@ -142,7 +142,7 @@ int gd_fusing_node(gd_fusing *g, int i, int value);
 /* The nodes of an elementwise member's outputs, in g->made. */
 void gd_fusing_member(gd_fusing *g, int i);
 
-/* The passes of a group that goes by rows (fuse_rows_step.c). False: it is too long. */
+/* The passes of a group of rows (fuse_rows_step.c). False: it is too long. */
 bool gd_fusing_rows(gd_fusing *g);
 
 #endif

@@ -1,16 +1,15 @@
-/* fuse_group.c - which steps are fused.
+/* fuse_group.c - puts steps into groups that become one kernel each.
  *
- * Two steps go together if one reads the other's result as it is, both run over the same shape and
- * compute in the same type, and nothing that lies between them in the order of the program is
- * outside: a group is one step afterwards, and must not wait for itself. Values between members of
- * a group are never in memory, unless somebody outside reads them.
+ * Two steps join if one reads the other's result as it is, both run over the same shape and compute
+ * in the same type, and no step outside depends on one and is needed by the other: a group becomes
+ * one step, so that would be a cycle. Values between members of a group are not in memory, unless a
+ * step outside reads them.
  *
  * Halves are computed as f32, as they are step by step, but rounded to a half only where they leave
- * the group. Truths are 1 and 0 of the type computed in. Smaller integers, which wrap around when
+ * the group. Bools are 1 and 0 of the type computed in. Smaller integers, which wrap around when
  * they are stored, are not passed on inside a group.
  */
 
-#include "backend/cpu/elementwise_job.h"
 #include "graph/passes/fuse.h"
 
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
@@ -57,7 +56,7 @@ static int reach_of(const gd_fuse *f, int i) {
     return most;
 }
 
-static void note_reach(gd_fuse *f, int group) {
+static void record_reach(gd_fuse *f, int group) {
     int first, last;
     bounds(f, group, &first, &last);
     for (int at = first + 1; at <= f->p->n_steps; at += at & -at)
@@ -100,7 +99,7 @@ bool gd_fuse_is_wanted(const gd_fuse *f, int value) {
     return is_read_outside(f, value, group, group);
 }
 
-/* What a group needs room for. */
+/* The operands and nodes of a group. */
 typedef struct needs_of {
     int nodes, members, outputs, tensors, params, reductions, columns;
     int distinct[GD_FUSED_TENSORS + GD_FUSED_PARAMS], n_distinct;
@@ -149,14 +148,22 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
     return true;
 }
 
+/* The device's limit, but never more than a fused op holds. */
+static bool is_within(int count, int limit, int largest) {
+    return count <= limit && count <= largest;
+}
+
 bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count) {
     needs_of n = {0};
     if (!add_needs(f, a, a, b, type, count, &n)) return false;
     if (a != b && !add_needs(f, b, a, b, type, count, &n)) return false;
-    return n.members <= GD_FUSED_MEMBERS && n.nodes + n.tensors + n.params <= GD_FUSED_NODES &&
-           n.outputs <= GD_FUSED_OUTPUTS && n.tensors <= GD_FUSED_TENSORS &&
-           n.params <= GD_FUSED_PARAMS && n.reductions <= GD_ROW_REDUCTIONS &&
-           n.columns <= GD_ROW_COLUMNS;
+    const gd_fusion_rules *r = f->rules;
+    return is_within(n.members, r->max_ops, GD_FUSED_OPS) &&
+           is_within(n.nodes + n.tensors + n.params, r->max_nodes, GD_FUSED_NODES) &&
+           is_within(n.outputs, r->max_outputs, GD_FUSED_OUTPUTS) &&
+           is_within(n.tensors, r->max_tensors, GD_FUSED_TENSORS) &&
+           is_within(n.params, r->max_params, GD_FUSED_PARAMS) &&
+           n.reductions <= GD_ROW_REDUCTIONS && n.columns <= GD_ROW_COLUMNS;
 }
 
 /* --- groups ----------------------------------------------------------------------------------- */
@@ -178,7 +185,7 @@ bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type) {
     return dtype == type;
 }
 
-/* All that goes from one of the groups to the other, or within them, in the type that they get. */
+/* Whether all values between or within the groups can be passed on in this type. */
 static bool all_pass(const gd_fuse *f, int g, int a, int b, gd_dtype type) {
     for (int m = g; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];
@@ -202,7 +209,7 @@ void gd_fuse_unite(gd_fuse *f, int a, int b) {
     while (f->steps[last].next >= 0) last = f->steps[last].next;
     gd_fuse_change(f, last);
     f->steps[last].next = b;
-    note_reach(f, a);
+    record_reach(f, a);
 }
 
 void gd_fuse_save(gd_fuse *f) {
@@ -248,22 +255,19 @@ static bool has_reduction(const gd_fuse *f, int g) {
     return false;
 }
 
-/* Rows of a few elements: a reduction that reads them from memory takes many rows side by side,
- * which one that makes its elements cannot. */
 static bool reduces_short_rows(const gd_fuse *f, int step) {
-    enum { SHORT = 16 };
     const gd_pvalue *x = &f->p->values[f->p->steps[step].in[0]],
                     *y = &f->p->values[f->p->steps[step].out[0]];
     uint32_t axes;
     int last = x->rank - 1;
     while (last > 0 && x->dims[last] == 1) last--;
     if (gd_fuse_axes(f->p, &f->p->steps[step], &axes) != GD_OK) return true;
-    return (axes >> last & 1) && elements(x) <= SHORT * elements(y);
+    return (axes >> last & 1) && elements(x) <= f->rules->short_row * elements(y);
 }
 
-/* A reduction takes in what a group makes, while it is made. Not where others read that too: then
- * it is in memory anyway, and to store it in the order in which it is reduced costs more than to
- * read it once more. */
+/* A reduction joins the group that computes its operand. Not where other steps read that, too: then
+ * it is in memory anyway, and storing it in the order of the reduction costs more than reading it
+ * once more. */
 static void try_to_reduce(gd_fuse *f, int step) {
     const int value = f->p->steps[step].in[0], maker = f->made_by[value];
     if (maker < 0 || f->steps[maker].kind != GD_FUSE_EACH) return;
@@ -295,7 +299,7 @@ static void dissolve_losers(gd_fuse *f) {
             gd_fuse_dissolve(f, i);
 }
 
-/* --- members in the wrong group --------------------------------------------------------------- */
+/* --- members that move to another group ------------------------------------------------------- */
 
 /* The one other group that reads all of a step's result; -1: there are none, or several. */
 static int only_reader(const gd_fuse *f, int step) {
@@ -382,7 +386,8 @@ static void try_to_move(gd_fuse *f, int step) {
 bool gd_fuse_is_group(const gd_fuse *f, int step) {
     const gd_fuse_step *s = &f->steps[step];
     if (s->group != step) return false;
-    return s->next >= 0 || (s->kind == GD_FUSE_EACH && !gd_ew_is_compiled(f->p->steps[step].op));
+    return s->next >= 0 ||
+           (s->kind == GD_FUSE_EACH && !f->rules->has_own_kernel(f->device, f->p->steps[step].op));
 }
 
 int gd_fuse_group(gd_fuse *f) {
@@ -397,8 +402,8 @@ int gd_fuse_group(gd_fuse *f) {
     }
     for (int i = p->n_steps; i-- > 0;)
         if (f->steps[i].kind == GD_FUSE_EACH) try_to_move(f, i);
-    gd_fuse_rows(f);
-    for (int i = 0; i < p->n_steps; i++)
+    if (f->rules->rows) gd_fuse_rows(f);
+    for (int i = 0; f->rules->reductions && i < p->n_steps; i++)
         if (f->steps[i].kind == GD_FUSE_REDUCTION && f->steps[i].group == i && f->steps[i].next < 0)
             try_to_reduce(f, i);
     dissolve_losers(f);

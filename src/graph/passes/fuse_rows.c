@@ -1,21 +1,19 @@
-/* fuse_rows.c - groups that go by rows: reductions of rows that are used element by element
- * afterwards.
+/* fuse_rows.c - groups of rows: reductions of rows that are used element by element afterwards.
  *
- * x - mean(x, -1), exp(x - max) / sum, layer norm written by hand: the reduction has to be done
- * before the rest begins, but only for one row at a time. Such steps are one group, whose kernel
- * does all of it to a row while the row is in the cache.
+ * x - mean(x, -1), exp(x - max) / sum, layer norm written by hand: the reduction must be complete
+ * before the rest begins, but only for one row at a time. Such steps form one group, whose kernel
+ * makes all passes over a row while the row is in the cache.
  *
- * A search begins where an element is computed from a row's value, and goes back to the reductions
- * behind it. The group is made, looked at as a whole, and taken back where it cannot be. Then it
- * takes in what its members read, and what reads them, as far as that goes.
+ * The search starts at a step that computes elements from a row's value, and walks back to the
+ * reductions. It builds the group, checks it, and undoes it where it is not valid. Then the group
+ * grows by the steps that its members read and by those that read them.
  */
 #include <string.h>
 
 #include "graph/passes/fuse.h"
 
 enum {
-    LONGEST = 1 << 16, /* longer rows are worth several threads each */
-    FAR = 16,          /* steps between a reduction and an element, at most */
+    FAR = 16, /* steps between a reduction and an element, at most */
 };
 
 static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
@@ -35,7 +33,7 @@ static bool reduces_rows(const gd_fuse *f, int step, gd_row_shape *r) {
         if (!(axes >> d & 1)) return false;
     *r = (gd_row_shape){.shape = x, .axes = x->rank - outer, .rows = gd_numel(outer, x->dims)};
     r->n = gd_numel(r->axes, x->dims + outer);
-    return r->n > 1 && r->n <= LONGEST;
+    return r->n > 1 && r->n <= f->rules->max_row;
 }
 
 bool gd_fuse_row_shape(const gd_fuse *f, int group, gd_row_shape *shape) {

@@ -1,4 +1,4 @@
-/* fuse_rows_step.c - the passes of a group that goes by rows. */
+/* fuse_rows_step.c - the passes of a group of rows. */
 #include "graph/passes/fuse.h"
 
 static gd_row_use fold_of(const gd_op *op) {

@@ -344,8 +344,8 @@ static gd_status free_constants(gd_program *p) {
     return GD_OK;
 }
 
-gd_status gd_fuse_begin(gd_fuse *f, gd_program *p) {
-    *f = (gd_fuse){.p = p};
+gd_status gd_fuse_begin(gd_fuse *f, gd_program *p, gd_device *device) {
+    *f = (gd_fuse){.p = p, .device = device, .rules = device->api->fusion};
     GD_TRY(free_constants(p));
     const size_t n = (size_t)p->n_steps + 1;
     f->steps = gd_calloc(n, sizeof *f->steps);

@@ -1,28 +1,21 @@
 /* fuse_worth.c - which groups are worth a fused step.
  *
  * A group whose kernel is compiled always is: its values stay in registers. Without a compiler, or
- * with too few elements to be worth one, the evaluator runs the group primitive by primitive on
- * tiles in the first-level cache. Each primitive costs it a pass over the tile, while the build has
- * compiled kernels of single ops, which take one pass over memory for all primitives of an op. So
- * passes are counted: gelu, a dozen primitives, is faster alone. The count follows from the program
- * alone; bench/fusion.c measures whether it is right.
+ * with too few elements to be worth one, a device may have an evaluator, which runs the group
+ * primitive by primitive on tiles in the first-level cache. Each primitive costs it a pass over the
+ * tile, while a device's own kernels of single ops take one pass over memory for all primitives of
+ * an op. So passes are counted: gelu, a dozen primitives, is faster alone. The count follows from
+ * the program and the device's costs (codegen/fusion_rules.h); bench/fusion.c measures whether it
+ * is right.
  */
-#include "backend/cpu/elementwise_job.h"
-#include "codegen/jit.h"
 #include "graph/passes/fuse.h"
-
-enum {
-    CONVERSION = 4,  /* passes that it costs to store a value in another dtype, or to load it */
-    SMALL = 1024,    /* elements: fewer are in the first-level cache anyway */
-    LONG_ROW = 2048, /* elements of a row that are worth what the evaluator does for each row */
-};
 
 static bool always;
 void gd_fuse_set_always(bool on) { __atomic_store_n(&always, on, __ATOMIC_RELAXED); }
 bool gd_fuse_always(void) { return __atomic_load_n(&always, __ATOMIC_RELAXED); }
 
 static bool has_compiler(gd_fuse *f) {
-    if (!f->compiler) f->compiler = gd_jit_is_ready() ? 1 : -1;
+    if (!f->compiler) f->compiler = f->rules->is_compiler_ready(f->device) ? 1 : -1;
     return f->compiler > 0;
 }
 
@@ -32,16 +25,20 @@ static int primitives(const gd_op *op) {
     return count;
 }
 
+static bool has_own_kernel(const gd_fuse *f, int step) {
+    return f->rules->has_own_kernel(f->device, f->p->steps[step].op);
+}
+
 /* Passes of an elementwise member as a step of its own, beyond what it costs in a group: over its
  * operands, and to convert those that the group would keep in registers. */
 static int passes_apart(const gd_fuse *f, int member, gd_dtype type) {
     const gd_pstep *s = &f->p->steps[member];
-    int passes = gd_ew_is_compiled(s->op) ? 1 : primitives(s->op) + 1;
+    int passes = has_own_kernel(f, member) ? 1 : primitives(s->op) + 1;
     for (int k = 0; k < s->n_in; k++) {
         const gd_pvalue *v = &f->p->values[s->in[k]];
         const int writer = f->writer[v->root];
         if (writer < 0 || f->steps[writer].group != f->steps[member].group) continue;
-        if (v->dtype != type) passes += 2 * CONVERSION;
+        if (v->dtype != type) passes += 2 * f->rules->evaluator->conversion;
     }
     return passes;
 }
@@ -55,7 +52,7 @@ static bool evaluator_wins(const gd_fuse *f, int group) {
         if (f->steps[m].kind == GD_FUSE_REDUCTION) {
             const gd_pvalue *x = &f->p->values[s->in[0]];
             count = gd_numel(x->rank, x->dims);
-            apart += count >= SMALL;
+            apart += count >= f->rules->evaluator->small;
             together++;
             continue;
         }
@@ -65,8 +62,8 @@ static bool evaluator_wins(const gd_fuse *f, int group) {
         for (int k = 0; k < s->n_out; k++) together += gd_fuse_is_wanted(f, s->out[k]);
     }
     /* the kernel of the one op, which the build has compiled, is the group's */
-    if (members == 1 && count > 0 && gd_ew_is_compiled(f->p->steps[group].op))
-        return count >= SMALL;
+    if (members == 1 && count > 0 && has_own_kernel(f, group))
+        return count >= f->rules->evaluator->small;
     return together <= apart;
 }
 
@@ -85,11 +82,13 @@ static int64_t elements_of(const gd_fuse *f, int group) {
 
 bool gd_fuse_is_worth_evaluating(gd_fuse *f, int group) {
     gd_row_shape rows;
+    if (!f->rules->evaluator) return false;
     if (gd_fuse_always() || f->steps[group].next < 0) return true;
-    return gd_fuse_row_shape(f, group, &rows) ? rows.n >= LONG_ROW : evaluator_wins(f, group);
+    return gd_fuse_row_shape(f, group, &rows) ? rows.n >= f->rules->evaluator->worthwhile_row
+                                              : evaluator_wins(f, group);
 }
 
 bool gd_fuse_is_worth(gd_fuse *f, int group) {
     if (gd_fuse_is_worth_evaluating(f, group)) return true;
-    return gd_ew_is_worth_compiling(elements_of(f, group)) && has_compiler(f);
+    return f->rules->is_worth_compiling(f->device, elements_of(f, group)) && has_compiler(f);
 }

@@ -9,6 +9,7 @@
 #include "graph/plan/memory.h"
 #include "ops/call.h"
 #include "ops/fused.h"
+#include "ops/launch.h"
 
 /* --- arrays ----------------------------------------------------------------------------------- */
 
@@ -51,34 +52,34 @@ static gd_status add_scratch(gd_plan *plan, gd_view view, size_t bytes, int *num
     return add_view(plan, view, (gd_binding){root, 0}, number);
 }
 
-/* Gives the kernel the simple case that its flags ask for (see gd_kernel_run_host): operands that are
- * not simple are copied to a buffer before, results from one after. */
-static gd_status stage(gd_plan *plan, gd_pcall *c) {
-    const unsigned flags = c->kernel->flags;
+/* Gives the kernel the simple case that its flags promise (see launch.h): operands that are not
+ * simple are copied to a buffer before the call, and results from one after it. */
+static gd_status stage_operands(gd_plan *plan, gd_pcall *c) {
+    const unsigned flags = c->kernel->flags & GD_KERNEL_STAGED;
     c->first_copy = plan->n_copies;
-    if (!flags || !plan->device->api->host_reads) return GD_OK;
+    if (!flags) return GD_OK;
     const int n = c->n_in + c->n_out;
     int *original = gd_malloc((size_t)(n + 1) * sizeof *original);
     if (!original) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     gd_status status = GD_OK;
     for (int i = 0; i < n && status == GD_OK; i++) {
         const gd_view v = plan->views[c->first + i];
-        const gd_dtype dtype = gd_staged_dtype(v.dtype, flags);
         original[i] = -1;
-        if (!v.data || (dtype == v.dtype && gd_is_row_major(v.rank, v.dims, v.strides))) continue;
+        if (gd_view_is_simple(&v, flags)) continue;
         gd_view simple = v;
         int buffer;
-        simple.dtype = dtype;
+        simple.dtype = gd_staged_dtype(v.dtype, flags);
         gd_row_major(v.rank, v.dims, simple.strides);
-        /* the operand as it is becomes a view of its own; the call's place gets the buffer */
+        /* the operand becomes a view of its own; its place in the call gets the buffer */
         status = add_view(plan, v, plan->bindings[c->first + i], &original[i]);
         if (status == GD_OK)
             status = add_scratch(plan, simple,
-                                 (size_t)gd_numel(v.rank, v.dims) * gd_dtype_size(dtype), &buffer);
+                                 (size_t)gd_numel(v.rank, v.dims) * gd_dtype_size(simple.dtype),
+                                 &buffer);
         if (status != GD_OK) break;
         plan->views[c->first + i] = simple;
         plan->bindings[c->first + i] = plan->bindings[buffer];
-        /* outputs are filled as well: an op that mutates them reads them first */
+        if (i >= c->n_in && !gd_output_is_read(c->step->op, i - c->n_in, c->n_out)) continue;
         status = add_copy(plan, c->first + i, original[i]);
         c->n_before++;
     }
@@ -92,15 +93,15 @@ static gd_status stage(gd_plan *plan, gd_pcall *c) {
 }
 
 static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
-    gd_pcall c = {.step = step,
-                  .first = plan->n_views,
-                  .n_in = step->n_in,
-                  .n_out = step->n_out,
-                  .workspace = -1};
+    gd_pcall c = {.step = step, .first = plan->n_views, .n_in = step->n_in, .workspace = -1};
+    /* outputs that are mutated inputs under their own names */
+    const int aliases =
+        step->op->ir && step->op->n_mutated > 0 ? step->n_out - step->op->n_mutated : 0;
     bool needed = false;
     int view;
+    c.n_out = step->n_out - aliases;
     for (int i = 0; i < step->n_in; i++) GD_TRY(add_value_view(plan, step->in[i], &view));
-    for (int i = 0; i < step->n_out; i++) {
+    for (int i = aliases; i < step->n_out; i++) {
         GD_TRY(add_value_view(plan, step->out[i], &view));
         const gd_view *v = &plan->views[view];
         if (v->data && gd_numel(v->rank, v->dims) > 0) needed = true;
@@ -118,10 +119,11 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
     if (!c.kernel)
         return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name,
                        step->op->name);
-    GD_TRY(stage(plan, &c));
+    GD_TRY(stage_operands(plan, &c));
     call.in = plan->views + c.first;
     call.out = plan->views + c.first + c.n_in;
-    c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : 0;
+    if (c.kernel->prepare) GD_TRY(gd_prepared_get(&call, &c.prepared));
+    c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : call.workspace_bytes;
     c.scratch = c.kernel->scratch ? c.kernel->scratch(&call) : 0;
     if (c.workspace_bytes) {
         const gd_view bytes = {.data = &gd_somewhere,
@@ -131,7 +133,10 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
                                .strides = {1}};
         GD_TRY(add_scratch(plan, bytes, c.workspace_bytes, &c.workspace));
     }
-    if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) return no_memory();
+    if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) {
+        gd_prepared_release(c.prepared);
+        return no_memory();
+    }
     plan->calls[plan->n_calls++] = c;
     return GD_OK;
 }
@@ -277,6 +282,9 @@ static bool can_write_through(const gd_plan *plan, const lives *l, const gd_comm
             if (writes) break;
         }
     if (written == plan->n_calls) return false; /* it is not: it has been turned, or so */
+    /* while the error word of a device is set, a kernel that does not look at it must not write */
+    if (!plan->device->api->host_reads && !(plan->calls[written].kernel->flags & GD_KERNEL_CHECKED))
+        return false;
     return risk <= written && l->end[c->root] <= written &&
            updates_straight(plan, &plan->calls[written], c->root, v);
 }
@@ -309,6 +317,12 @@ static int final_root(const lives *l, int root) {
     return root;
 }
 
+/* Offsets in a slab are sums of sizes. */
+static size_t align_bytes(const gd_device *device, size_t bytes) {
+    const size_t alignment = device->api->alignment;
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
 static gd_status place_roots(gd_plan *plan, lives *l) {
     const gd_program *p = plan->program;
     gd_span *spans = gd_malloc((size_t)(p->n_roots + 1) * sizeof *spans);
@@ -325,7 +339,9 @@ static gd_status place_roots(gd_plan *plan, lives *l) {
             l->begin[r] < 0)
             continue;
         span_of[r] = n;
-        spans[n++] = (gd_span){.bytes = p->roots[r].bytes, .begin = l->begin[r], .end = l->end[r]};
+        spans[n++] = (gd_span){.bytes = align_bytes(plan->device, p->roots[r].bytes),
+                               .begin = l->begin[r],
+                               .end = l->end[r]};
     }
     gd_status status = gd_place_spans(spans, n, &plan->slab, &plan->live);
     for (int r = 0; r < p->n_roots && status == GD_OK; r++)
@@ -365,6 +381,7 @@ static void drop_idle_copies(gd_plan *plan) {
         bool idle = gd_step_copies(plan->program, c.step) && from->root == to->root &&
                     from->offset == to->offset;
         if (!idle) plan->calls[kept++] = c;
+        else gd_prepared_release(c.prepared);
     }
     plan->n_calls = kept;
 }
@@ -449,6 +466,46 @@ static gd_status list_buffers(gd_plan *plan) {
     return GD_OK;
 }
 
+/* Cuts the calls where the host has to read a condition. The last segment may be empty. */
+static gd_status cut_segments(gd_plan *plan) {
+    plan->segments = gd_calloc(2 * (size_t)plan->n_calls + 1, sizeof *plan->segments);
+    if (!plan->segments) return no_memory();
+    int first = 0;
+    for (int i = 0; i <= plan->n_calls; i++) {
+        const bool ends = i == plan->n_calls;
+        if (!ends && !(plan->calls[i].step->op->flags & GD_OP_WHOLE)) continue;
+        if (i > first || ends) plan->segments[plan->n_segments++] = (gd_segment){first, i, false};
+        if (!ends) plan->segments[plan->n_segments++] = (gd_segment){i, i + 1, true};
+        first = i + 1;
+    }
+    return GD_OK;
+}
+
+/* Fixed places for what crosses the boundary of a run on an asynchronous device. */
+static gd_status place_boundary(gd_plan *plan) {
+    const gd_program *p = plan->program;
+    plan->noise_slot = GD_NO_SLOT;
+    if (plan->device->api->host_reads) return GD_OK;
+    plan->slots = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->slots);
+    if (!plan->slots) return no_memory();
+    for (int r = 0; r < p->n_roots; r++) {
+        const bool number = gd_root_is_number(plan, r);
+        plan->slots[r] = GD_NO_SLOT;
+        if (p->roots[r].kind != GD_ROOT_FEED && !p->roots[r].fetched && !number) continue;
+        plan->slots[r] = plan->boundary;
+        plan->boundary += align_bytes(plan->device, p->roots[r].bytes + 1);
+        if (number) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
+    }
+    for (int i = 0; i < plan->n_calls; i++)
+        if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) plan->noise_slot = 0;
+    if (plan->noise_slot == 0) {
+        plan->noise_slot = plan->boundary;
+        plan->boundary += align_bytes(plan->device, sizeof(gd_rng));
+    }
+    if (plan->boundary == 0) plan->boundary = plan->device->api->alignment;
+    return cut_segments(plan);
+}
+
 /* What has been folded further is not needed any more. */
 static gd_status drop_constants(gd_program *p) {
     bool *read = gd_calloc((size_t)p->n_roots + 1, sizeof *read);
@@ -483,9 +540,8 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
     if (level >= 2)
         done = done && gd_pass_norm(p, device) >= 0 && gd_pass_layout(p, device) >= 0 &&
                gd_pass_epilogue(p, device) >= 0;
-    /* fused kernels: the CPU's, so far */
-    const bool fuse = level >= 2 && strcmp(device->api->kind, "cpu") == 0 && !gd_reference_only();
-    done = done && (!fuse || gd_pass_fuse(p) >= 0);
+    const bool fuse = level >= 2 && device->api->fusion && !gd_reference_only();
+    done = done && (!fuse || gd_pass_fuse(p, device) >= 0);
     return done ? GD_OK : gd_this_thread.noted;
 }
 
@@ -517,6 +573,7 @@ static void unbuild(gd_plan *plan, const state *before) {
     gd_free(plan->views_of);
     plan->places = NULL;
     plan->first_view = plan->views_of = NULL;
+    for (int i = 0; i < plan->n_calls; i++) gd_prepared_release(plan->calls[i].prepared);
     plan->n_views = plan->n_calls = plan->n_copies = plan->n_commit_copies = 0;
     if (p->steps != before->steps) gd_free(p->steps);
     p->steps = before->steps;
@@ -591,12 +648,15 @@ static gd_status build_within(gd_plan *plan, size_t limit) {
     return status;
 }
 
-/* Tensors outside are read where they lie. */
+/* Captured tensors are read where they lie, but for scalars of the host. */
+enum { MOST_NUMBER_BYTES = 64 };
 static gd_status check_devices(const gd_program *p, const gd_device *device) {
     char text[160];
     for (int i = 0; i < p->n_values; i++) {
         const gd_root *root = &p->roots[p->values[i].root];
         if (root->kind != GD_ROOT_OUTSIDE || root->storage->device == device) continue;
+        if (root->storage->device->api->host_reads && root->bytes <= MOST_NUMBER_BYTES)
+            continue; /* a number, which each run reads anew */
         gd_tensor t;
         gd_program_describe(p, i, root->storage->device, &t);
         return gd_fail(GD_E_DEVICE,
@@ -632,6 +692,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
         status = device->api->reserve(device); /* see may_fail */
     if (status == GD_OK) status = build_within(plan, limit);
     if (status == GD_OK) status = list_buffers(plan);
+    if (status == GD_OK) status = place_boundary(plan);
     if (status != GD_OK) {
         gd_plan_free(plan);
         return status;

@@ -20,6 +20,7 @@ typedef struct gd_pcall {
     size_t workspace_bytes;
     size_t scratch;                    /* of each thread, at most */
     int first_copy, n_before, n_after; /* copies that give the kernel the simple case it asks for */
+    struct gd_prepared *prepared;      /* held */
 } gd_pcall;
 
 typedef struct gd_pcopy {
@@ -30,6 +31,12 @@ typedef struct gd_place {
     bool in_slab;
     size_t offset;
 } gd_place;
+
+/* Calls that are queued, or captured, together; between segments the host runs a branch or a loop. */
+typedef struct gd_segment {
+    int first, end; /* calls */
+    bool on_host;   /* a call of a control-flow op */
+} gd_segment;
 
 struct gd_plan {
     gd_program *program;
@@ -48,8 +55,25 @@ struct gd_plan {
     int n_buffers;
     size_t slab, live;
     int recomputed; /* steps that are there a second time */
+
+    /* Asynchronous devices (run/boundary.c): offsets of roots in the boundary block, or
+     * GD_NO_SLOT. */
+    size_t *slots, noise_slot, boundary;
+    int n_number_words; /* numbers that the host passes to a run */
+    gd_segment *segments;
+    int n_segments;
     gd_guard guard; /* of `idle` */
     gd_instance *idle;
 };
+
+#define GD_NO_SLOT SIZE_MAX
+
+/* A captured tensor of a few bytes in host memory that a plan of another device reads: its value at
+ * the time of each run counts. */
+static inline bool gd_root_is_number(const gd_plan *plan, int root) {
+    const gd_root *r = &plan->program->roots[root];
+    return r->kind == GD_ROOT_OUTSIDE && r->storage->device != plan->device &&
+           r->storage->device->api->host_reads;
+}
 
 #endif

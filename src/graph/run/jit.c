@@ -254,6 +254,17 @@ static gd_status trace_function(gd_jit *jit, traced *t, gd_tensors inputs) {
     return status;
 }
 
+/* A call runs where its tensors are. Scalars of the host count only where there is nothing else. */
+static gd_device *device_of_trace(const traced *t, gd_tensors inputs) {
+    for (int64_t i = 0; i < inputs.count; i++)
+        if (inputs.at[i]->rank > 0 || inputs.at[i]->device != gd_cpu()) return inputs.at[i]->device;
+    for (int i = 0; i < t->graph->n_captured; i++) {
+        const gd_tensor *x = t->graph->captured[i].tensor;
+        if (x->rank > 0 || x->device != gd_cpu()) return x->device;
+    }
+    return inputs.count > 0 ? inputs.at[0]->device : gd_default_device();
+}
+
 static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
     traced *t = gd_calloc(1, sizeof *t);
     *made = NULL;
@@ -279,6 +290,7 @@ static gd_status make_traced(gd_jit *jit, gd_tensors inputs, traced **made) {
         t->graph->traces_writes = false;
     }
     if (status == GD_OK) status = find_leaves(t);
+    if (status == GD_OK) gd_session_set_device(t->session, device_of_trace(t, inputs));
     gd_scope_close(&scope);
     if (status != GD_OK) {
         traced_release(t);

@@ -6,22 +6,14 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "graph/plan/memory.h"
-#include "graph/plan/build.h"
+#include "graph/run/instance.h"
+#include "ops/launch.h"
 #include "ops/call.h"
 #include "ops/profile.h"
 
-struct gd_instance {
-    gd_instance *next; /* of those that nobody uses */
-    void *slab;
-    void **base; /* where each root lies now */
-    gd_view *views;
-    gd_kernel_call *calls;
-    gd_storage **fetched; /* for each fetch buffer */
-};
-
 /* --- instances -------------------------------------------------------------------------------- */
 
-static void set_base(const gd_plan *plan, gd_instance *in, int root, void *base) {
+void gd_instance_bind(const gd_plan *plan, gd_instance *in, int root, void *base) {
     if (in->base[root] == base) return;
     in->base[root] = base;
     for (int i = plan->first_view[root]; i < plan->first_view[root + 1]; i++) {
@@ -32,6 +24,7 @@ static void set_base(const gd_plan *plan, gd_instance *in, int root, void *base)
 
 static void instance_free(gd_plan *plan, gd_instance *in) {
     if (!in) return;
+    if (!plan->device->api->host_reads) gd_boundary_free(plan, in);
     if (in->slab) gd_device_free(plan->device, in->slab, plan->slab);
     for (int i = 0; in->fetched && i < plan->n_buffers; i++) gd_storage_release(in->fetched[i]);
     gd_free(in->base);
@@ -52,9 +45,9 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
     if (plan->slab) GD_TRY(gd_device_alloc(plan->device, plan->slab, &in->slab));
     for (int r = 0; r < plan->program->n_roots; r++)
         if (plan->places[r].in_slab)
-            set_base(plan, in, r, (char *)in->slab + plan->places[r].offset);
+            gd_instance_bind(plan, in, r, (char *)in->slab + plan->places[r].offset);
         else if (plan->program->roots[r].kind == GD_ROOT_OUTSIDE)
-            set_base(plan, in, r, plan->program->roots[r].storage->data);
+            gd_instance_bind(plan, in, r, plan->program->roots[r].storage->data);
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
         gd_kernel_call *k = &in->calls[i];
@@ -65,7 +58,9 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
         k->device = plan->device;
         k->workspace = c->workspace < 0 ? NULL : in->views[c->workspace].data;
         k->workspace_bytes = c->workspace_bytes;
+        k->prepared = c->prepared ? gd_prepared_value(c->prepared) : NULL;
     }
+    if (!plan->device->api->host_reads) GD_TRY(gd_boundary_make(plan, in));
     return GD_OK;
 }
 
@@ -100,6 +95,7 @@ void gd_plan_free(gd_plan *plan) {
         plan->idle = in->next;
         instance_free(plan, in);
     }
+    for (int i = 0; i < plan->n_calls; i++) gd_prepared_release(plan->calls[i].prepared);
     gd_free(plan->views);
     gd_free(plan->bindings);
     gd_free(plan->calls);
@@ -108,6 +104,8 @@ void gd_plan_free(gd_plan *plan) {
     gd_free(plan->first_view);
     gd_free(plan->views_of);
     gd_free(plan->buffers);
+    gd_free(plan->slots);
+    gd_free(plan->segments);
     gd_program_free(plan->program);
     gd_free(plan);
 }
@@ -158,32 +156,18 @@ gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
             gd_storage_release(s);
             in->fetched[i] = s = fresh;
         }
-        set_base(plan, in, plan->buffers[i], s->data);
+        if (plan->device->api->host_reads) gd_instance_bind(plan, in, plan->buffers[i], s->data);
     }
     return GD_OK;
 }
 
-static gd_status copy_view(gd_plan *plan, gd_view *to, gd_view *from) {
-    if (plan->device->api->host_reads) {
-        gd_copy_elements(to, from);
-        return GD_OK;
-    }
-    gd_kernel_call call;
-    gd_kernel_call_set(&call, NULL, from, 1, to, 1);
-    return gd_run_kernel(gd_op_find("clone"), &call, plan->device);
-}
-
 static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_kernel_call *k) {
     for (int i = c->first_copy; i < c->first_copy + c->n_before; i++)
-        GD_TRY(copy_view(plan, &in->views[plan->copies[i].to], &in->views[plan->copies[i].from]));
+        GD_TRY(gd_copy_view(plan->device, &in->views[plan->copies[i].to],
+                            &in->views[plan->copies[i].from]));
     const int64_t started = gd_profile_start();
-    gd_status status;
-    if (plan->device->api->host_reads) {
-        gd_kernel_call copy = *k;
-        status = k->kernel->run(&copy);
-    } else {
-        status = plan->device->api->run(plan->device, k);
-    }
+    gd_kernel_call copy = *k;
+    gd_status status = gd_kernel_queue(&copy);
     if (started) status = gd_profile_end(k, started, status);
     if (status != GD_OK) {
         const gd_node *node = c->step->node;
@@ -192,37 +176,59 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
         return status;
     }
     for (int i = c->first_copy + c->n_before; i < c->first_copy + c->n_before + c->n_after; i++)
-        GD_TRY(copy_view(plan, &in->views[plan->copies[i].to], &in->views[plan->copies[i].from]));
+        GD_TRY(gd_copy_view(plan->device, &in->views[plan->copies[i].to],
+                            &in->views[plan->copies[i].from]));
     return GD_OK;
 }
 
-static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds,
-                           gd_tensor *const *variables, uint64_t run, uint64_t steps) {
-    gd_program *p = plan->program;
-    for (int r = 0; r < p->n_roots; r++) {
-        if (p->roots[r].kind == GD_ROOT_FEED) {
-            const gd_tensor *t = feeds.at[p->roots[r].number];
-            set_base(plan, in, r,
-                     (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype));
-        } else if (p->roots[r].kind == GD_ROOT_VARIABLE) {
-            set_base(plan, in, r, variables[p->roots[r].number]->storage->data);
-        }
-    }
-    for (int i = 0; i < plan->n_calls; i++) {
+gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, int first, int end, uint64_t run,
+                                uint64_t steps) {
+    for (int i = first; i < end; i++) {
         const gd_pcall *c = &plan->calls[i];
-        if (c->step->op->flags &
-            (GD_OP_RANDOM | GD_OP_WHOLE)) { /* WHOLE: the numbers are for its functions */
+        if ((c->step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) &&
+            (plan->device->api->host_reads ||
+             (c->step->op->flags & GD_OP_WHOLE))) { /* WHOLE: the numbers are for its functions */
             in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
             in->calls[i].rng.call += run;
             in->calls[i].rng.seed ^= steps;
         }
         GD_TRY(run_call(plan, in, c, &in->calls[i]));
     }
-    if (!plan->device->api->host_reads)
-        GD_TRY(plan->device->api->synchronize(plan->device)); /* errors in the data */
+    return GD_OK;
+}
+
+gd_status gd_instance_commit(gd_plan *plan, gd_instance *in) {
     for (int i = 0; i < plan->n_commit_copies; i++) {
         const gd_pcopy *c = &plan->copies[plan->first_commit_copy + i];
-        GD_TRY(copy_view(plan, &in->views[c->to], &in->views[c->from]));
+        GD_TRY(gd_copy_view(plan->device, &in->views[c->to], &in->views[c->from]));
+    }
+    return GD_OK;
+}
+
+/* Binds what lies elsewhere in each run, on the CPU. */
+static void bind_roots(const gd_plan *plan, gd_instance *in, gd_tensors feeds,
+                       gd_tensor *const *variables) {
+    const gd_program *p = plan->program;
+    for (int r = 0; r < p->n_roots; r++) {
+        if (p->roots[r].kind == GD_ROOT_FEED) {
+            const gd_tensor *t = feeds.at[p->roots[r].number];
+            const size_t offset = (size_t)t->offset * gd_dtype_bytes(t->dtype);
+            gd_instance_bind(plan, in, r, (char *)t->storage->data + offset);
+        } else if (p->roots[r].kind == GD_ROOT_VARIABLE) {
+            gd_instance_bind(plan, in, r, variables[p->roots[r].number]->storage->data);
+        }
+    }
+}
+
+static gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors feeds,
+                              gd_tensor *const *variables, uint64_t run, uint64_t steps) {
+    const gd_program *p = plan->program;
+    if (plan->device->api->host_reads) {
+        bind_roots(plan, in, feeds, variables);
+        GD_TRY(gd_instance_run_calls(plan, in, 0, plan->n_calls, run, steps));
+        GD_TRY(gd_instance_commit(plan, in));
+    } else {
+        GD_TRY(gd_boundary_run(plan, in, feeds, variables, run, steps));
     }
     for (int i = 0; i < p->n_commits; i++) { /* the tape may have saved what was there */
         const gd_root *root = &p->roots[p->commits[i].root];
@@ -233,14 +239,16 @@ static gd_status run_calls(gd_plan *plan, gd_instance *in, gd_tensors feeds,
 
 gd_status gd_plan_run(gd_plan *plan, gd_instance *in, gd_tensors feeds, gd_tensor *const *variables,
                       gd_rng noise) {
-    return run_calls(plan, in, feeds, variables, noise.call, noise.seed);
+    return run_instance(plan, in, feeds, variables, noise.call, noise.seed);
 }
 
 gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds,
                            gd_tensor *const *variables, uint64_t run, uint64_t steps) {
     GD_TRY(gd_plan_prepare(plan, in));
-    return run_calls(plan, in, feeds, variables, run, steps);
+    return run_instance(plan, in, feeds, variables, run, steps);
 }
+
+uint64_t gd_plan_run_number(const gd_instance *in) { return in->run; }
 
 gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *in, int fetch) {
     const gd_pvalue *v = &plan->program->values[plan->program->fetches[fetch]];

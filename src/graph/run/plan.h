@@ -42,6 +42,9 @@ gd_status gd_plan_prepare(gd_plan *plan, gd_instance *instance);
 gd_status gd_plan_run(gd_plan *plan, gd_instance *instance, gd_tensors feeds,
                       gd_tensor *const *variables, gd_rng noise);
 
+/* On an asynchronous device: the number of the instance's latest run (gd_device_log_counter). */
+uint64_t gd_plan_run_number(const gd_instance *instance);
+
 /* Both as a step of another plan: `steps` says in which steps of the loops around (gd_step_hash). */
 gd_status gd_plan_run_step(gd_plan *plan, gd_instance *instance, gd_tensors feeds,
                            gd_tensor *const *variables, uint64_t run, uint64_t steps);

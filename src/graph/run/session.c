@@ -81,6 +81,12 @@ static gd_rng next_noise(gd_session *s) {
     return (gd_rng){.call = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed) << 32};
 }
 
+/* On an asynchronous device the host does not know yet whether a run has failed. */
+static void log_run(gd_session *s, const gd_instance *instance, gd_rng noise) {
+    if (!said && !s->device->api->host_reads)
+        gd_device_log_counter(s->device, gd_plan_run_number(instance), &s->runs, noise.call >> 32);
+}
+
 /* A run that fails has not been: the next one has its number. */
 static void give_number_back(gd_session *s, gd_rng noise) {
     uint64_t run = noise.call >> 32, latest = run + 1;
@@ -147,7 +153,7 @@ static gd_status compile_with(const gd_session *s, cached *c, gd_tensors symbols
 
 static gd_status compile(const gd_session *s, cached *c, gd_tensors symbols, gd_tensors values,
                          gd_tensors fetches, size_t limit) {
-    const bool loops = s->level > 0 && s->device->api->host_reads; /* at level 0 no bit changes */
+    const bool loops = s->level > 0; /* at level 0 no bit changes */
     gd_status status = compile_with(s, c, symbols, values, fetches, limit, loops);
     /* a function that no plan can be made of, deep inside of loops */
     return loops && status == GD_E_UNSUPPORTED
@@ -268,6 +274,7 @@ static void session_in_child(gd_forked *forked) {
 static void session_destroy(gd_object *object) {
     gd_session *s = (gd_session *)object;
     gd_forked_remove(&s->forked);
+    gd_device_forget_counter(s->device, &s->runs);
     for (int i = 0; i < s->n_plans; i++) cached_free(s->plans[i]);
     for (int i = 0; i < s->n_variables; i++)
         if (s->variables[i]) gd_object_release(&s->variables[i]->object);
@@ -320,6 +327,8 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     gd_scope_adopt(&s->object);
     return s;
 }
+
+void gd_session_set_device(gd_session *s, gd_device *device) { s->device = device; }
 
 /* --- variables -------------------------------------------------------------------------------- */
 
@@ -491,6 +500,7 @@ static gd_status run_plan(gd_session *s, cached *c, gd_tensors symbols, gd_tenso
          i++) /* first: a run that fails changes nothing */
         if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
     if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, noise);
+    if (status == GD_OK) log_run(s, instance, noise);
     gd_plan_return(c->plan, instance);
     if (status != GD_OK) give_number_back(s, noise);
     return status;
@@ -776,6 +786,7 @@ static gd_status begin_hold(gd_session *s, bool writes, state_hold **out) {
 static gd_status give_state(gd_object *object, gd_state *state) {
     gd_session *s = (gd_session *)object;
     state_hold *hold;
+    GD_TRY(gd_device_synchronize(s->device)); /* a run that has failed sets `runs` back */
     GD_TRY(begin_hold(s, false, &hold));
     GD_TRY(gd_state_when_done(state, end_hold, hold));
     for (int i = 0; i < s->n_variables; i++)

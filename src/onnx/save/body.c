@@ -269,12 +269,16 @@ static bool is_itself(const gd_onnx_call *c, const body *b) {
 
 gd_status gd_onnx_save_body(gd_onnx_saver *s, const gd_onnx_call *c, void (*expand)(gd_expand *),
                             int depth, bool *done) {
-    body first = {0}, second = {0};
-    bool ok = false;
+    body first = {0}, second = {0}, odd = {0};
+    bool ok = false, traced = false;
     gd_status status = trace_body(c, expand, 840, &first, &ok);
     if (status == GD_OK && ok && has_unknown_size(c)) {
         status = trace_body(c, expand, 1680, &second, &ok);
         if (status == GD_OK && ok) status = same_bodies(&first, &second, c->n_out, &ok);
+        /* 840 and 1680 are multiples of all small numbers. A body that rounds a quotient of its
+         * sizes differs at 1681; a body that needs a multiple has no trace there. */
+        if (status == GD_OK && ok) status = trace_body(c, expand, 1681, &odd, &traced);
+        if (status == GD_OK && traced) status = same_bodies(&first, &odd, c->n_out, &ok);
     }
     if (status == GD_OK && ok && !is_itself(c, &first)) {
         status = save_nodes(s, c, &first, depth);
@@ -282,5 +286,6 @@ gd_status gd_onnx_save_body(gd_onnx_saver *s, const gd_onnx_call *c, void (*expa
     }
     body_free(&first);
     body_free(&second);
+    body_free(&odd);
     return status;
 }

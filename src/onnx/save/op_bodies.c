@@ -6,6 +6,7 @@
 #include "onnx/save/save.h"
 #include "ops/call.h"
 #include "ops/infer.h"
+#include "ops/spatial.h"
 
 void gd_onnx_transpose_body(gd_expand *e) {
     const gd_transpose_options *o = e->attrs;
@@ -43,6 +44,20 @@ void gd_onnx_narrow_body(gd_expand *e) {
     const gd_narrow_options *o = e->attrs;
     const int64_t stop = o->start < 0 && o->start + o->length == 0 ? GD_END : o->start + o->length;
     e->y[0] = gd_slice(e->x[0], .axis = o->axis, .start = o->start, .stop = stop);
+}
+
+/* Gathers all windows. */
+void gd_onnx_windows_body(gd_expand *e) {
+    const gd_windows_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const int axis = gd_onnx_nonnegative_axis(o->axis, x->rank);
+    const int64_t span = (o->size - 1) * o->dilation + 1;
+    const int64_t count = x->dims[axis] < span ? 0 : (x->dims[axis] - span) / o->step + 1;
+    gd_tensor *at = gd_add(gd_mul(gd_iota(count, 2), gd_scalar_int(o->step)),
+                           gd_mul(gd_iota(o->size, 1), gd_scalar_int(o->dilation)));
+    gd_tensor *y = gd_index_select(x, axis, gd_reshape(at, gd_dims(count * o->size)));
+    y = gd_split_axis(y, axis, count, o->size);
+    e->y[0] = gd_movedim(y, gd_dims(axis + 1), gd_dims(-1));
 }
 
 void gd_onnx_stack_body(gd_expand *e) {

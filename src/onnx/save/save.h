@@ -176,6 +176,7 @@ gd_status gd_onnx_save_late(gd_onnx_saver *saver, const gd_onnx_call *call, bool
 void gd_onnx_transpose_body(gd_expand *expand);
 void gd_onnx_movedim_body(gd_expand *expand);
 void gd_onnx_narrow_body(gd_expand *expand);
+void gd_onnx_windows_body(gd_expand *expand);
 void gd_onnx_stack_body(gd_expand *expand);
 void gd_onnx_flip_body(gd_expand *expand);
 void gd_onnx_flatten_body(gd_expand *expand);

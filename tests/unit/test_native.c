@@ -1,4 +1,4 @@
-/* test_jit.c - kernels compiled while a program runs, and the files they are kept in.
+/* test_native.c - kernels compiled while a program runs, and the files they are kept in.
  *
  * What a process has loaded stays loaded, so each part runs in a child of its own; what it returns
  * says what it saw.
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/elementwise_job.h"
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -39,8 +39,8 @@ static void parse(expression *e, const char *text) {
 static gd_ew_fn kernel_of(const char *text) {
     expression e;
     parse(&e, text);
-    return (gd_ew_fn)(void *)gd_jit_kernel(&(gd_jit_source){.ir = &e.ir, .type = "f32"},
-                                           gd_ew_target(gd_cpu_isa()));
+    return (gd_ew_fn)(void *)gd_native_kernel(&(gd_kernel_source){.ir = &e.ir, .type = "f32"},
+                                              gd_ew_target(gd_cpu_isa()));
 }
 
 /* Whether it is there and computes a*b + a, over a length that is no multiple of a vector. */
@@ -62,7 +62,7 @@ enum { WORKS = 1, COMPILED = 2, LOADED = 4, FAILED = 8 };
 
 static int make_product(void) {
     gd_ew_fn fn = kernel_of(PRODUCT);
-    gd_jit_counts c = gd_jit_count();
+    gd_native_counts c = gd_native_count();
     return (works(fn) ? WORKS : 0) | (c.compiled ? COMPILED : 0) | (c.loaded ? LOADED : 0) |
            (c.failed ? FAILED : 0);
 }
@@ -85,12 +85,12 @@ static int in_child(int (*body)(void)) { return finish(start(body)); }
 static char base[64], cache[256];
 
 static void fresh_cache(const char *name) {
-    snprintf(base, sizeof base, "/tmp/gradus-jit-XXXXXX");
+    snprintf(base, sizeof base, "/tmp/gradus-native-XXXXXX");
     CHECK(mkdtemp(base) != NULL);
     snprintf(cache, sizeof cache, "%s/%s", base, name);
     setenv("GRADUS_CACHE", cache, 1);
     unsetenv("GRADUS_CC");
-    unsetenv("GRADUS_JIT");
+    unsetenv("GRADUS_NATIVE");
 }
 
 /* Its files, and the name of the last one that ends so. */
@@ -176,7 +176,7 @@ static int make_in_threads(void) {
     for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < 6; i++)
         if (!right[i]) return 0;
-    return gd_jit_count().compiled == 1 && gd_jit_count().loaded == 0 ? WORKS : COMPILED;
+    return gd_native_count().compiled == 1 && gd_native_count().loaded == 0 ? WORKS : COMPILED;
 }
 
 TEST(threads_that_want_the_same_kernel_wait_for_one_compiler) {
@@ -292,7 +292,7 @@ TEST(without_a_compiler_there_is_no_kernel_and_no_rest) {
         remove_tree(base);
     }
     fresh_cache("c");
-    setenv("GRADUS_JIT", "0", 1);
+    setenv("GRADUS_NATIVE", "0", 1);
     CHECK(in_child(make_product) == FAILED && access(cache, F_OK) != 0);
     remove_tree(base);
 }
@@ -318,7 +318,7 @@ static int run_a_plan(void) {
     gd_session *s = gd_session_new(graph);
     gd_tensor *got = gd_session_run(s, gd_feed(x, value), gd_list(y)).at[0];
     const bool right = !gd_failed() && ((const float *)gd_data(got))[9999] == -0.25f;
-    gd_jit_counts c = gd_jit_count();
+    gd_native_counts c = gd_native_count();
     return (right ? WORKS : 0) | (c.compiled ? COMPILED : 0) |
            (c.failed && debug_messages == 1 ? FAILED : 0);
 }
@@ -329,10 +329,10 @@ TEST(a_plan_runs_with_a_compiler_and_without) {
     setenv("GRADUS_CC", "/bin/false", 1);
     CHECK(in_child(run_a_plan) == (WORKS | FAILED));
     unsetenv("GRADUS_CC");
-    setenv("GRADUS_JIT", "0",
+    setenv("GRADUS_NATIVE", "0",
            1); /* then there is nothing to compile: the ops have kernels of their own */
     CHECK(in_child(run_a_plan) == WORKS);
-    unsetenv("GRADUS_JIT");
+    unsetenv("GRADUS_NATIVE");
     remove_tree(base);
 }
 
@@ -353,7 +353,7 @@ static const char *wanted[2]; /* parts of the one warning; NULL: no warning */
 static int run_two_plans(void) {
     run_a_plan();
     gd_set_log(keep_warning, NULL);
-    gd_jit_forget(); /* the warning is due again */
+    gd_native_forget(); /* the warning is due again */
     for (int i = 0; i < 2; i++) {
         GD_SCOPE;
         gd_graph *graph = gd_graph_new();
@@ -389,10 +389,10 @@ TEST(what_stops_compiled_kernels_is_said_once_and_what_helps) {
     wanted[0] = "/bin/false failed";
     CHECK(in_child(run_two_plans) == WORKS);
     unsetenv("GRADUS_CC");
-    setenv("GRADUS_JIT", "0", 1); /* as it was asked for */
+    setenv("GRADUS_NATIVE", "0", 1); /* as it was asked for */
     wanted[0] = NULL;
     CHECK(in_child(run_two_plans) == WORKS);
-    unsetenv("GRADUS_JIT");
+    unsetenv("GRADUS_NATIVE");
     remove_tree(base);
 }
 
@@ -414,14 +414,14 @@ static int run_kernels(int count, bool *right) {
     gd_tensors got = gd_session_run(s, gd_feed(x, value), ((gd_tensors){y, count}));
     *right = !gd_failed() && ((const float *)gd_data(got.at[0]))[9999] == -0.25f;
     if (count > 2) *right = *right && ((const float *)gd_data(got.at[2]))[9999] == 0.005f;
-    return (int)gd_jit_count().runs;
+    return (int)gd_native_count().runs;
 }
 
 /* What a child returns: compiled, loaded and runs as digits; 0 where the numbers are wrong. */
 static int digits(int count) {
     bool right;
     const int runs = run_kernels(count, &right);
-    const gd_jit_counts c = gd_jit_count();
+    const gd_native_counts c = gd_native_count();
     return right ? (int)(c.compiled * 25 + c.loaded * 5) + runs + 1 : 0;
 }
 static int one_kernel(void) { return digits(1); }
@@ -429,7 +429,7 @@ static int three_kernels(void) { return digits(3); }
 static int three_in_reference(void) { /* by the evaluator, whatever the compiler does */
     bool right;
     run_kernels(3, &right);
-    return right && gd_jit_count().compiled == 0 ? WORKS : 0;
+    return right && gd_native_count().compiled == 0 ? WORKS : 0;
 }
 #define DIGITS(compiled, loaded, runs) ((compiled)*25 + (loaded)*5 + (runs) + 1)
 
@@ -459,9 +459,10 @@ static void use_script(const char *text) {
 TEST(a_kernel_that_cannot_be_compiled_does_not_spoil_the_others) {
     fresh_cache("c");
     /* refuses sources with a square in them, so also the three together */
-    use_script("for a in \"$@\"; do case $a in *.c) sed '1,/#define GD_JIT_KERNEL/d' $a | grep -q "
-               "'v_mul_f32(t' && exit 1;; esac; "
-               "done; exec cc \"$@\"");
+    use_script(
+        "for a in \"$@\"; do case $a in *.c) sed '1,/#define GD_NATIVE_KERNEL/d' $a | grep -q "
+        "'v_mul_f32(t' && exit 1;; esac; "
+        "done; exec cc \"$@\"");
     const int got = in_child(three_kernels);
     CHECK_SAYING(got == DIGITS(2, 0, 4), "%d", got);
     remove_tree(base);
@@ -551,7 +552,7 @@ static int many_kernels(void) {
         char text[40];
         snprintf(text, sizeof text, "a*%d + b", i + 2 + (int)(getpid() % 1000) * 100);
         if (!kernel_of(text) || !works(kernel_of(PRODUCT))) return 0;
-        gd_jit_forget();
+        gd_native_forget();
     }
     return WORKS;
 }

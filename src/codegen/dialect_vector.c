@@ -1,24 +1,111 @@
-/* print_rows.c - the passes over the rows of a tensor as C.
+/* dialect_vector.c - C with the vectors of the CPU backend (backend/cpu/vmath.h).
  *
- * The kernel sees rows of n elements next to each other, of the type computed in; `in` and `out`
- * are where the first row begins, `in_step` and `out_step` the bytes from one row to the next.
- * Names in the text: x0 a row of a tensor, k0 a kept row, y0 a row of a result, p0 a parameter or
- * row value.
+ * A loop computes n elements of operands that are contiguous and of the type computed in.
  */
 #include <string.h>
 
-#include "codegen/rows.h"
+#include "codegen/dialect.h"
+#include "codegen/stages.h"
+
+/* --- the loop --------------------------------------------------------------------------------- */
+
+/* Loads, statements and stores of a stage for one vector, or for the partial one at the end.
+ * Buffers hold the elements from `block` on. */
+static void loop_body(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *type,
+                      const gd_stages *s, int stage, bool part) {
+    const char *which = part ? "_part" : "", *count = part ? ", (int)(end - i)" : "";
+    const bool last = stage == s->count - 1;
+    for (int i = 0; i < ir->n_vars; i++)
+        if (gd_stage_reads_var(ir, s, stage, i))
+            fprintf(out, "        v%s v%d = v_load%s_%s(x%d + i%s);\n", type, i, which, type, i,
+                    count);
+    for (int i = 0; i < ir->count; i++) {
+        if (ir->nodes[i].code < GD_IR_PRIM) continue;
+        if (s->stage[i] == stage) gd_print_statement(out, d, ir, type, i);
+        else if (gd_stage_reads_node(ir, s, stage, i))
+            fprintf(out, "        v%s t%d = v_load_%s(b%d + (i - block));\n", type, i, type,
+                    s->buffer[i]);
+    }
+    for (int i = 0; i < ir->count; i++)
+        if (s->stage[i] == stage && s->buffer[i] >= 0)
+            fprintf(out, "        v_store_%s(b%d + (i - block), t%d);\n", type, s->buffer[i], i);
+    if (!last) return;
+    gd_print_outputs(out, d, ir, type);
+    for (int i = 0; i < ir->n_outputs; i++)
+        fprintf(out, "        v_store%s_%s(y%d + i, o%d%s);\n", which, type, i, i, count);
+}
+
+/* One pass over full vectors, then one partial vector. */
+static void print_loop(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *type,
+                       const gd_stages *s, int stage) {
+    const char upper[4] = {type[0] == 'f' ? 'F' : 'I', type[1], type[2], 0};
+    fprintf(out, "    for (; i + V%s_LANES <= end; i += V%s_LANES) {\n", upper, upper);
+    loop_body(out, d, ir, type, s, stage, false);
+    fputs("    }\n    if (i < end) {\n", out);
+    loop_body(out, d, ir, type, s, stage, true);
+    fputs("    }\n", out);
+}
+
+/* The loops of all stages over a block, then the next block. */
+static void print_blocks(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *type,
+                         const gd_stages *s) {
+    const int block = GD_STAGE_BYTES / (type[1] == '3' ? 4 : 8);
+    for (int i = 0; i < s->n_buffers; i++)
+        fprintf(out, "    _Alignas(64) %s b%d[%d];\n", gd_c_type(type), i, block);
+    fprintf(out, "    for (int64_t block = 0; block < n; block += %d) {\n", block);
+    fprintf(out, "    const int64_t end = n - block < %d ? n : block + %d;\n    int64_t i;\n",
+            block, block);
+    for (int stage = 0; stage < s->count; stage++) {
+        fputs("    i = block;\n", out);
+        print_loop(out, d, ir, type, s, stage);
+    }
+    fputs("    }\n", out);
+}
+
+static void vector_loop(FILE *out, const gd_dialect *d, const gd_kernel_source *source,
+                        const char *name) {
+    const gd_ir *ir = source->ir;
+    const char *type = source->type, *c = gd_c_type(type);
+    fprintf(
+        out,
+        "void %s(int64_t n, const void *const *in, void *const *out, const gd_param *params) {\n",
+        name);
+    fputs("    (void)in; (void)params;\n", out);
+    for (int i = 0; i < ir->n_vars; i++)
+        if (gd_ir_uses_var(ir, i)) fprintf(out, "    const %s *x%d = in[%d];\n", c, i, i);
+    for (int i = 0; i < ir->n_outputs; i++) fprintf(out, "    %s *y%d = out[%d];\n", c, i, i);
+    const char *kind = type[0] == 'i' ? "whole" : "real";
+    for (int i = 0; i < ir->n_params; i++)
+        fprintf(out, "    const v%s p%d = v_splat_%s((%s)params[%d].%s); (void)p%d;\n", type, i,
+                type, c, i, kind, i);
+    gd_stages stages;
+    gd_find_stages(ir, type[0] == 'f', &stages);
+    if (stages.count > 1) print_blocks(out, d, ir, type, &stages);
+    else {
+        fputs("    const int64_t end = n;\n    int64_t i = 0;\n", out);
+        print_loop(out, d, ir, type, &stages, 0);
+    }
+    fputs("}\n", out);
+}
+
+/* --- passes over rows -------------------------------------------------------------------------
+ *
+ * The kernel sees rows of n contiguous elements of the type computed in. `in` and `out` point to
+ * the first row, `in_step` and `out_step` are the bytes from one row to the next. Names in the
+ * text: x0 a row of a tensor, k0 a kept row, y0 a row of a result, p0 a parameter or row value.
+ */
 
 typedef struct printing {
     FILE *out;
+    const gd_dialect *dialect;
     const gd_rows *rows;
     const char *type, *c; /* "f32", "float" */
     const char *lanes;    /* "VF32_LANES" */
 } printing;
 
-/* Loads, statements and what becomes of the results, for the vector at i or the part that is left
- * of it. Sums go to a0[way], a1[way], ... */
-static void body(const printing *p, const gd_row_pass *pass, bool part, const char *way) {
+/* Loads, statements and stores for the vector at i, or for the partial one at the end. Reductions
+ * accumulate in a0[way], a1[way], ... */
+static void row_body(const printing *p, const gd_row_pass *pass, bool part, const char *way) {
     const char *which = part ? "_part" : "", *count = part ? ", left" : "";
     for (int i = 0; i < pass->each.n_vars; i++) {
         if (!gd_ir_uses_var(&pass->each, i)) continue;
@@ -26,7 +113,7 @@ static void body(const printing *p, const gd_row_pass *pass, bool part, const ch
         fprintf(p->out, "        v%s v%d = v_load%s_%s(%c%d + i%s);\n", p->type, i, which, p->type,
                 kept ? 'k' : 'x', kept ? i - p->rows->n_tensors : i, count);
     }
-    gd_print_statements(p->out, &gd_dialect_c, &pass->each, p->type);
+    gd_print_statements(p->out, p->dialect, &pass->each, p->type);
     for (int i = 0; i < pass->each.n_outputs; i++) {
         static const char *const folds[] = {"add", "max", "min"};
         static const char *const neutral[] = {"0", "-__builtin_inf()", "__builtin_inf()"};
@@ -46,13 +133,13 @@ static void body(const printing *p, const gd_row_pass *pass, bool part, const ch
 static void simple_pass(const printing *p, const gd_row_pass *pass) {
     fprintf(p->out, "    {\n    int64_t i = 0;\n    for (; i + %s <= n; i += %s) {\n", p->lanes,
             p->lanes);
-    body(p, pass, false, "0");
+    row_body(p, pass, false, "0");
     fputs("    }\n    if (i < n) {\n        const int left = (int)(n - i);\n", p->out);
-    body(p, pass, true, "0");
+    row_body(p, pass, true, "0");
     fputs("    }\n    }\n", p->out);
 }
 
-/* In chunks, `ways` vectors side by side in each; see v_put_together in vmath_row.h. */
+/* In chunks, each with `ways` accumulators side by side; see vmath_row.h. */
 static void folding_pass(const printing *p, const gd_row_pass *pass) {
     FILE *out = p->out;
     static const char *const names[] = {"add", "max", "min"};
@@ -75,16 +162,16 @@ static void folding_pass(const printing *p, const gd_row_pass *pass) {
         fprintf(out, "#pragma GCC unroll %d\n    for (int w = 0; w < %d; w++) {\n", pass->ways,
                 pass->ways);
         fprintf(out, "        const int64_t i = at + w * %s;\n", p->lanes);
-        body(p, pass, false, "w");
+        row_body(p, pass, false, "w");
         fputs("    }\n    }\n", out);
     }
     fprintf(out, "    for (; at + %s <= end; at += %s) {\n        const int64_t i = at;\n",
             p->lanes, p->lanes);
-    body(p, pass, false, "0");
+    row_body(p, pass, false, "0");
     fputs("    }\n    if (at < end) {\n        const int64_t i = at;\n        const int left = "
           "(int)(end - at);\n",
           out);
-    body(p, pass, true, "0");
+    row_body(p, pass, true, "0");
     fputs("    }\n", out);
     for (int i = 0; i < pass->each.n_outputs; i++) {
         if (!gd_row_folds(pass->use[i])) continue;
@@ -103,7 +190,7 @@ static void folding_pass(const printing *p, const gd_row_pass *pass) {
 static void print_pass(const printing *p, const gd_row_pass *pass) {
     if (pass->once.n_outputs) {
         fputs("    {\n", p->out);
-        gd_print_statements(p->out, &gd_dialect_c, &pass->once, p->type);
+        gd_print_statements(p->out, p->dialect, &pass->once, p->type);
         for (int i = 0; i < pass->once.n_outputs; i++)
             fprintf(p->out, "    p%d = o%d;\n", p->rows->n_params + pass->once_to[i], i);
         fputs("    }\n", p->out);
@@ -114,10 +201,13 @@ static void print_pass(const printing *p, const gd_row_pass *pass) {
     else if (pass->each.n_outputs) simple_pass(p, pass);
 }
 
-void gd_print_rows(FILE *out, const gd_rows *rows, const char *type, const char *name) {
+static void vector_rows(FILE *out, const gd_dialect *d, const gd_kernel_source *source,
+                        const char *name) {
+    const gd_rows *rows = source->rows;
+    const char *type = source->type;
     const bool wide = strcmp(type, "f64") == 0;
-    const printing p = {out, rows, type, wide ? "double" : "float",
-                        wide ? "VF64_LANES" : "VF32_LANES"};
+    const printing p = {
+        out, d, rows, type, wide ? "double" : "float", wide ? "VF64_LANES" : "VF32_LANES"};
     fprintf(out,
             "void %s(int64_t rows, int64_t n, char *const *in, const int64_t *in_step, char *const "
             "*out,\n"
@@ -148,3 +238,12 @@ void gd_print_rows(FILE *out, const gd_rows *rows, const char *type, const char 
             fprintf(out, "    *y%d = p%d[0];\n", i, rows->n_params + rows->value_of[i]);
     fputs("    }\n}\n", out);
 }
+
+const gd_dialect gd_dialect_vector = {.name = "vector",
+                                      .declare = "v%s ",
+                                      .primitive = "v_%s_%s",
+                                      .constant = "v_splat_%s(%s)",
+                                      .nan = {"__builtin_nanf(\"\")", "__builtin_nan(\"\")"},
+                                      .infinity = {"__builtin_inff()", "__builtin_inf()"},
+                                      .loop = vector_loop,
+                                      .rows = vector_rows};

@@ -1,4 +1,4 @@
-/* jit_cache.c - where compiled kernels are kept, and how a whole file is told from a broken one. */
+/* native_cache.c - the folder of compiled kernels, and checksums that show a file is complete. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,18 +9,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "core/grow.h"
 #include "core/number.h"
 
 /* --- hashes ----------------------------------------------------------------------------------- */
 
-void gd_jit_hash_start(gd_jit_hash *h) {
-    *h = (gd_jit_hash){1469598103934665603u, 0x6C62272E07BB0142u};
+void gd_native_hash_start(gd_native_hash *h) {
+    *h = (gd_native_hash){1469598103934665603u, 0x6C62272E07BB0142u};
 }
 
-/* FNV-1a twice, from different starts and the second over bytes turned over. */
-void gd_jit_hash_add(gd_jit_hash *h, const void *bytes, size_t count) {
+/* FNV-1a twice, from different starts the second over inverted bytes. */
+void gd_native_hash_add(gd_native_hash *h, const void *bytes, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const unsigned char byte = ((const unsigned char *)bytes)[i];
         h->a = (h->a ^ byte) * 1099511628211u;
@@ -28,14 +28,14 @@ void gd_jit_hash_add(gd_jit_hash *h, const void *bytes, size_t count) {
     }
 }
 
-void gd_jit_hash_text(const gd_jit_hash *h, char text[GD_JIT_KEY]) {
-    snprintf(text, GD_JIT_KEY, "%016llx%016llx", (unsigned long long)h->a,
+void gd_native_hash_text(const gd_native_hash *h, char text[GD_NATIVE_KEY]) {
+    snprintf(text, GD_NATIVE_KEY, "%016llx%016llx", (unsigned long long)h->a,
              (unsigned long long)h->b);
 }
 
 /* --- the directory ---------------------------------------------------------------------------- */
 
-/* Makes it and what is above it, closed to others. */
+/* Creates it and its parents, closed to others. */
 static bool make_directories(char *path) {
     for (char *at = path + 1; *at; at++) {
         if (*at != '/') continue;
@@ -46,7 +46,7 @@ static bool make_directories(char *path) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-static bool choose(char *path, size_t size) {
+static bool choose_directory(char *path, size_t size) {
     const char *given = secure_getenv("GRADUS_CACHE"), *base = secure_getenv("XDG_CACHE_HOME"),
                *home = secure_getenv("HOME");
     int length = -1;
@@ -56,40 +56,40 @@ static bool choose(char *path, size_t size) {
     return length > 0 && (size_t)length < size;
 }
 
-/* Whether a folder can be trusted; if not, what would help. */
-static bool is_own(const char *path, char why[GD_JIT_WHY]) {
+/* Whether a folder can be trusted; if not, `why` says what would help. */
+static bool is_own(const char *path, char why[GD_NATIVE_WHY]) {
     struct stat s;
     if (lstat(path, &s) != 0 || !S_ISDIR(s.st_mode))
-        snprintf(why, GD_JIT_WHY, "%.*s is not a folder; set GRADUS_CACHE to another", GD_JIT_SHOWN,
-                 path);
+        snprintf(why, GD_NATIVE_WHY, "%.*s is not a folder; set GRADUS_CACHE to another",
+                 GD_NATIVE_SHOWN, path);
     else if (s.st_uid != geteuid())
-        snprintf(why, GD_JIT_WHY,
+        snprintf(why, GD_NATIVE_WHY,
                  "the folder %.*s belongs to another user; set GRADUS_CACHE to one of your own",
-                 GD_JIT_SHOWN, path);
+                 GD_NATIVE_SHOWN, path);
     else if (s.st_mode & 077)
-        snprintf(why, GD_JIT_WHY,
+        snprintf(why, GD_NATIVE_WHY,
                  "the folder %.*s is open to others (mode %04o), who could put code there; run "
                  "\"chmod 700\" on it, or set "
                  "GRADUS_CACHE to another",
-                 GD_JIT_SHOWN, path, (unsigned)(s.st_mode & 07777));
+                 GD_NATIVE_SHOWN, path, (unsigned)(s.st_mode & 07777));
     else return true;
     return false;
 }
 
-bool gd_jit_directory(char *path, size_t size, char why[GD_JIT_WHY]) {
-    char chosen[GD_JIT_PATH];
-    snprintf(why, GD_JIT_WHY,
+bool gd_native_directory(char *path, size_t size, char why[GD_NATIVE_WHY]) {
+    char chosen[GD_NATIVE_PATH];
+    snprintf(why, GD_NATIVE_WHY,
              "there is no home folder to keep kernels in; set GRADUS_CACHE to a folder");
-    if (!choose(chosen, sizeof chosen)) return false;
+    if (!choose_directory(chosen, sizeof chosen)) return false;
     if (!make_directories(chosen)) {
-        snprintf(why, GD_JIT_WHY,
-                 "the folder %.*s cannot be made (%s); set GRADUS_CACHE to another", GD_JIT_SHOWN,
-                 chosen, strerror(errno));
+        snprintf(why, GD_NATIVE_WHY,
+                 "the folder %.*s cannot be made (%s); set GRADUS_CACHE to another",
+                 GD_NATIVE_SHOWN, chosen, strerror(errno));
         return false;
     }
     if (!is_own(chosen, why)) return false;
-    snprintf(why, GD_JIT_WHY, "the path %.*s is too long; set GRADUS_CACHE to another",
-             GD_JIT_SHOWN, chosen);
+    snprintf(why, GD_NATIVE_WHY, "the path %.*s is too long; set GRADUS_CACHE to another",
+             GD_NATIVE_SHOWN, chosen);
     char *real = realpath(chosen, NULL);
     const bool fits = real && strlen(real) + 64 < size; /* room for a file's name */
     if (fits) strcpy(path, real);
@@ -132,9 +132,9 @@ static char *read_all(const char *path, size_t *bytes) {
 
 static seal seal_of(const char *text, size_t bytes) {
     seal s;
-    gd_jit_hash h;
-    gd_jit_hash_start(&h);
-    gd_jit_hash_add(&h, text, bytes);
+    gd_native_hash h;
+    gd_native_hash_start(&h);
+    gd_native_hash_add(&h, text, bytes);
     memcpy(s.magic, magic, sizeof magic);
     s.bytes = bytes;
     s.a = h.a;
@@ -142,7 +142,7 @@ static seal seal_of(const char *text, size_t bytes) {
     return s;
 }
 
-bool gd_jit_seal(const char *path) {
+bool gd_native_seal(const char *path) {
     size_t bytes;
     char *text = read_all(path, &bytes);
     if (!text) return false;
@@ -154,7 +154,7 @@ bool gd_jit_seal(const char *path) {
     return close(fd) == 0 && whole;
 }
 
-bool gd_jit_is_sealed(const char *path) {
+bool gd_native_is_sealed(const char *path) {
     size_t bytes;
     char *text = read_all(path, &bytes);
     bool right = false;
@@ -178,9 +178,9 @@ static bool copy_file(const char *from, const char *to) {
     return done;
 }
 
-/* By way of a name of this process and file: rename() puts it in its place at once. */
-bool gd_jit_name(const char *path, const char *name) {
-    char fresh[GD_JIT_PATH + 96];
+/* Through a temporary name of this process: rename() replaces the old file atomically. */
+bool gd_native_name(const char *path, const char *name) {
+    char fresh[GD_NATIVE_PATH + 96];
     snprintf(fresh, sizeof fresh, "%s-%d", path, (int)getpid());
     unlink(fresh);
     const bool done =
@@ -189,16 +189,16 @@ bool gd_jit_name(const char *path, const char *name) {
     return done;
 }
 
-/* --- how much is kept ------------------------------------------------------------------------- */
+/* --- the size of the cache ------------------------------------------------------------------- */
 
 enum {
     MEGABYTES = 256,
     MOST_FILES = 8192,
-    ABANDONED = 3600, /* seconds after which a file that is being made belongs to nobody */
+    ABANDONED = 3600, /* seconds after which an unfinished file is removed */
 };
 
 typedef struct kept {
-    char name[GD_JIT_KEY + 8];
+    char name[GD_NATIVE_KEY + 8];
     struct timespec used;
     double bytes; /* its share of those of all its names */
 } kept;
@@ -212,7 +212,7 @@ static int by_use(const void *a, const void *b) {
 /* A kernel's name: 32 digits and ".so". */
 static bool is_kernel(const char *name) {
     const size_t digits = strspn(name, "0123456789abcdef");
-    return digits == GD_JIT_KEY - 1 && strcmp(name + digits, ".so") == 0;
+    return digits == GD_NATIVE_KEY - 1 && strcmp(name + digits, ".so") == 0;
 }
 
 static double most_bytes(void) {
@@ -222,12 +222,12 @@ static double most_bytes(void) {
     return (text && end != text && megabytes >= 0 ? megabytes : MEGABYTES) * 1e6;
 }
 
-void gd_jit_touch(const char *path) {
+void gd_native_touch(const char *path) {
     const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
     utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 }
 
-/* The kernels in a directory, and what was left behind there, which goes. NULL: no memory. */
+/* The kernels in a directory; removes unfinished files that are old. NULL: no memory. */
 static kept *list_kernels(DIR *d, int *count, double *bytes) {
     kept *list = NULL;
     int room = 0;
@@ -246,7 +246,7 @@ static kept *list_kernels(DIR *d, int *count, double *bytes) {
         }
         if (!gd_grow(list, *count, room)) break;
         kept *k = &list[(*count)++];
-        snprintf(k->name, sizeof k->name, "%.*s", GD_JIT_KEY + 4, e->d_name);
+        snprintf(k->name, sizeof k->name, "%.*s", GD_NATIVE_KEY + 4, e->d_name);
         k->used = s.st_atim;
         k->bytes = (double)s.st_size / (double)(s.st_nlink ? s.st_nlink : 1);
         *bytes += k->bytes;
@@ -254,9 +254,9 @@ static kept *list_kernels(DIR *d, int *count, double *bytes) {
     return list;
 }
 
-/* Down to three quarters of what is allowed, so that it need not be done each time. Other processes
- * may do the same at once: they remove the same files. Whoever has one open keeps it. */
-void gd_jit_trim(const char *directory) {
+/* Removes files down to three quarters of the limit, so that the next one does not exceed it again.
+ * Other processes may do the same at once: they remove the same files. Open files stay readable. */
+void gd_native_trim(const char *directory) {
     const double most = most_bytes();
     double bytes;
     int count;

@@ -1,4 +1,4 @@
-/* jit_compiler.c - the system's compiler: where it is, and one run of it. */
+/* native_compiler.c - finds and runs the system's compiler. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,12 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codegen/jit.h"
+#include "codegen/native.h"
 #include "core/number.h"
 
 extern char **environ;
 
-enum { PATIENCE = 60 /* seconds that a run may take */ };
+enum { DEFAULT_TIMEOUT = 60 /* seconds that a run may take */ };
 
 static bool is_program(const char *path, struct stat *s) {
     return stat(path, s) == 0 && S_ISREG(s->st_mode) && access(path, X_OK) == 0;
@@ -26,7 +26,7 @@ static const char *compiler_name(void) {
     return name && *name ? name : "cc";
 }
 
-bool gd_jit_find_compiler(char *path, size_t size, struct stat *s) {
+bool gd_native_find_compiler(char *path, size_t size, struct stat *s) {
     const char *name = compiler_name(), *list = secure_getenv("PATH");
     if (strchr(name, '/'))
         return (size_t)snprintf(path, size, "%s", name) < size && is_program(path, s);
@@ -42,16 +42,16 @@ bool gd_jit_find_compiler(char *path, size_t size, struct stat *s) {
     return false;
 }
 
-void gd_jit_no_compiler(char why[GD_JIT_WHY]) {
+void gd_native_no_compiler(char why[GD_NATIVE_WHY]) {
     snprintf(
-        why, GD_JIT_WHY,
+        why, GD_NATIVE_WHY,
         "there is no compiler \"%.*s\"; install one, or set GRADUS_CC to the path of a C compiler",
-        GD_JIT_SHOWN, compiler_name());
+        GD_NATIVE_SHOWN, compiler_name());
 }
 
-/* Starts it in a process group of its own, so that what it starts can be ended with it. Its
- * messages go nowhere: what it cannot compile is known by what is missing. */
-static pid_t start(char *const *argv) {
+/* Starts it in its own process group, so that its children can be ended with it. Its messages are
+ * dropped: a missing file shows what it could not compile. */
+static pid_t start_compiler(char *const *argv) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none, usual;
@@ -84,26 +84,26 @@ static double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double patience(void) {
+static double timeout_seconds(void) {
     const char *text = secure_getenv("GRADUS_CC_TIMEOUT");
     char *end;
     const double seconds = text ? gd_double_parse(text, &end) : 0;
-    return text && end != text && seconds > 0 ? seconds : PATIENCE;
+    return text && end != text && seconds > 0 ? seconds : DEFAULT_TIMEOUT;
 }
 
-gd_jit_run gd_jit_run_compiler(char *const *argv) {
-    const pid_t child = start(argv);
-    if (child < 0) return GD_JIT_FAILED;
-    const double end = seconds_now() + patience();
+gd_native_run gd_native_run_compiler(char *const *argv) {
+    const pid_t child = start_compiler(argv);
+    if (child < 0) return GD_NATIVE_FAILED;
+    const double end = seconds_now() + timeout_seconds();
     long pause = 500000; /* nanoseconds; a compiler takes a hundred times as long */
     for (;;) {
         int status = 0;
         const pid_t got = waitpid(child, &status, WNOHANG);
         if (got < 0 && errno == EINTR) continue;
-        /* a program that ignores SIGCHLD has no status to read: the file will tell */
-        if (got < 0) return GD_JIT_RAN;
+        /* a program that ignores SIGCHLD has no status to read: the caller checks the file */
+        if (got < 0) return GD_NATIVE_RAN;
         if (got == child)
-            return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? GD_JIT_RAN : GD_JIT_FAILED;
+            return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? GD_NATIVE_RAN : GD_NATIVE_FAILED;
         if (seconds_now() > end) break;
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 10000000) pause *= 2;
@@ -111,5 +111,5 @@ gd_jit_run gd_jit_run_compiler(char *const *argv) {
     kill(-child, SIGKILL);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
-    return GD_JIT_HUNG;
+    return GD_NATIVE_HUNG;
 }

@@ -1,10 +1,10 @@
-/* jit.c - from expressions to functions: print, compile, load.
+/* native.c - from expressions to functions: print, compile, load.
  *
- * Kernels that are asked for together are compiled together: reading the headers is most of what
- * the compiler does. Each has a file of its own name in the cache nevertheless, a link to the one
- * that it was compiled into, so that it is found whatever it is asked for with.
+ * Kernels that are requested together are compiled together: reading the headers takes most of the
+ * compiler's time. Each still has its own name in the cache, a link to the file that it was
+ * compiled into, so that it is found in any other combination.
  */
-#include "codegen/jit.h"
+#include "codegen/native.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 
-/* As the library's own kernels are compiled, so that the bits are the same. */
+/* The flags of the library's own kernels, so that the bits are the same. */
 static const char *const common_flags[] = {
     "-std=gnu11",        "-O2", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math"};
@@ -32,9 +32,8 @@ enum {
 
 typedef struct entry {
     struct entry *next;
-    uint64_t hash; /* of the expression */
-    char type[4];
-    const gd_jit_target *target;
+    uint64_t hash; /* of the source */
+    const gd_native_target *target;
     gd_compiled_fn fn;
     bool ready;
 } entry;
@@ -43,11 +42,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* of all that follo
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* held around the dynamic loader */
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;
 static entry *entries, *forgotten;
-static gd_jit_counts counts;
+static gd_native_counts counts;
 static bool warned;
 
-/* A fork() waits for the loader, but not for the compiler. What another thread was compiling is not
- * being made in the child, which asks for it anew. */
+/* A fork() waits for the loader, but not for the compiler. Kernels that another thread was
+ * compiling are not ready in the child, which compiles them again. */
 static void before_fork(void) {
     pthread_mutex_lock(&loading);
     pthread_mutex_lock(&lock);
@@ -77,60 +76,58 @@ __attribute__((constructor)) static void at_fork(void) {
 /* --- one kernel ------------------------------------------------------------------------------- */
 
 typedef struct kernel {
-    const gd_jit_source *source;
+    const gd_kernel_source *source;
     entry *entry;
     char *text; /* what follows the prelude; free() */
     size_t bytes;
-    char key[GD_JIT_KEY];
+    char key[GD_NATIVE_KEY];
     gd_compiled_fn fn;
     bool compiled;
 } kernel;
 
-/* Where kernels are made. */
-typedef struct workshop {
-    const gd_jit_target *target;
+/* What one request for kernels compiles with. */
+typedef struct toolchain {
+    const gd_native_target *target;
     struct stat identity; /* of the compiler */
-    char compiler[GD_JIT_PATH], directory[GD_JIT_PATH];
-} workshop;
+    char compiler[GD_NATIVE_PATH], directory[GD_NATIVE_PATH];
+} toolchain;
 
-static void file_of(const workshop *w, const kernel *k, char file[GD_JIT_PATH + 64]) {
-    snprintf(file, GD_JIT_PATH + 64, "%s/%s.so", w->directory, k->key);
+static void file_of(const toolchain *w, const kernel *k, char file[GD_NATIVE_PATH + 64]) {
+    snprintf(file, GD_NATIVE_PATH + 64, "%s/%s.so", w->directory, k->key);
 }
 
-static bool print_text(const workshop *w, kernel *k) {
-    const gd_jit_source *s = k->source;
+static bool print_text(const toolchain *w, kernel *k) {
     FILE *out = open_memstream(&k->text, &k->bytes);
     if (!out) return false;
-    if (s->rows) gd_print_rows(out, s->rows, s->type, "GD_JIT_KERNEL");
-    else gd_print_kernel(out, w->target->dialect, s->ir, s->type, "GD_JIT_KERNEL");
-    return fclose(out) == 0;
+    const bool printed = gd_print_kernel(out, w->target->dialect, k->source, "GD_NATIVE_KERNEL");
+    return fclose(out) == 0 && printed;
 }
 
-/* All that the compiled function depends on. */
-static void find_key(const workshop *w, kernel *k) {
-    gd_jit_hash h;
-    gd_jit_hash_start(&h);
-    gd_jit_hash_add(&h, w->target->prelude, w->target->prelude_bytes);
-    gd_jit_hash_add(&h, k->text, k->bytes);
-    gd_jit_hash_add(&h, w->target->name, strlen(w->target->name) + 1);
+/* A hash of everything that the compiled function depends on. */
+static void find_key(const toolchain *w, kernel *k) {
+    gd_native_hash h;
+    gd_native_hash_start(&h);
+    gd_native_hash_add(&h, w->target->prelude, w->target->prelude_bytes);
+    gd_native_hash_add(&h, k->text, k->bytes);
+    gd_native_hash_add(&h, w->target->name, strlen(w->target->name) + 1);
     for (int i = 0; i < N_COMMON; i++)
-        gd_jit_hash_add(&h, common_flags[i], strlen(common_flags[i]) + 1);
+        gd_native_hash_add(&h, common_flags[i], strlen(common_flags[i]) + 1);
     for (int i = 0; w->target->flags[i]; i++)
-        gd_jit_hash_add(&h, w->target->flags[i], strlen(w->target->flags[i]) + 1);
-    gd_jit_hash_add(&h, w->compiler, strlen(w->compiler) + 1);
+        gd_native_hash_add(&h, w->target->flags[i], strlen(w->target->flags[i]) + 1);
+    gd_native_hash_add(&h, w->compiler, strlen(w->compiler) + 1);
     const int64_t identity[4] = {w->identity.st_size, w->identity.st_mtim.tv_sec,
                                  w->identity.st_mtim.tv_nsec, (int64_t)w->identity.st_ino};
-    gd_jit_hash_add(&h, identity, sizeof identity);
-    gd_jit_hash_text(&h, k->key);
+    gd_native_hash_add(&h, identity, sizeof identity);
+    gd_native_hash_text(&h, k->key);
 }
 
-/* The function in a file of the cache; NULL where the file is missing, broken or another's: its
- * name has the key in it. */
-static gd_compiled_fn load(const workshop *w, const kernel *k) {
-    char file[GD_JIT_PATH + 64], name[GD_JIT_KEY + 16];
+/* The function in a file of the cache; NULL where the file is missing, broken or of another kernel:
+ * the name of the function contains the key. */
+static gd_compiled_fn load_kernel(const toolchain *w, const kernel *k) {
+    char file[GD_NATIVE_PATH + 64], name[GD_NATIVE_KEY + 16];
     file_of(w, k, file);
-    if (!gd_jit_is_sealed(file)) return NULL;
-    snprintf(name, sizeof name, "gd_jit_%s", k->key);
+    if (!gd_native_is_sealed(file)) return NULL;
+    snprintf(name, sizeof name, "gd_native_%s", k->key);
     pthread_mutex_lock(&loading);
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     void *found = library ? dlsym(library, name) : NULL;
@@ -139,13 +136,13 @@ static gd_compiled_fn load(const workshop *w, const kernel *k) {
     gd_compiled_fn fn = NULL;
     if (found) {
         memcpy(&fn, &found, sizeof fn); /* a data pointer that is one to a function */
-        gd_jit_touch(file);
+        gd_native_touch(file);
     }
     return fn;
 }
 
 /* Once in a process. */
-static void warn(const char *why) {
+static void warn_once(const char *why) {
     pthread_mutex_lock(&lock);
     const bool first = !warned;
     warned = true;
@@ -168,19 +165,19 @@ static bool write_all(int fd, const char *text, size_t bytes) {
     return true;
 }
 
-static bool write_source(const workshop *w, kernel *const *list, int n, int fd) {
+static bool write_source(const toolchain *w, kernel *const *list, int n, int fd) {
     char line[128];
     bool done = write_all(fd, w->target->prelude, w->target->prelude_bytes);
     for (int i = 0; i < n && done; i++) {
-        const int length =
-            snprintf(line, sizeof line, "\n#undef GD_JIT_KERNEL\n#define GD_JIT_KERNEL gd_jit_%s\n",
-                     list[i]->key);
+        const int length = snprintf(
+            line, sizeof line, "\n#undef GD_NATIVE_KERNEL\n#define GD_NATIVE_KERNEL gd_native_%s\n",
+            list[i]->key);
         done = write_all(fd, line, (size_t)length) && write_all(fd, list[i]->text, list[i]->bytes);
     }
     return done;
 }
 
-static gd_jit_run compile_file(workshop *w, char *source, char *object) {
+static gd_native_run compile_file(toolchain *w, char *source, char *object) {
     char *argv[N_COMMON + MAX_FLAGS + 8];
     int n = 0;
     argv[n++] = w->compiler;
@@ -192,25 +189,24 @@ static gd_jit_run compile_file(workshop *w, char *source, char *object) {
     argv[n++] = source;
     argv[n++] = "-lm";
     argv[n] = NULL;
-    const gd_jit_run run = gd_jit_run_compiler(argv);
-    return run == GD_JIT_RAN && !gd_jit_seal(object) ? GD_JIT_FAILED : run;
+    const gd_native_run run = gd_native_run_compiler(argv);
+    return run == GD_NATIVE_RAN && !gd_native_seal(object) ? GD_NATIVE_FAILED : run;
 }
 
-/* Compiles into a file of its own, which then takes the names of the kernels: nobody sees half of
- * it.
- */
-static gd_jit_run build(workshop *w, kernel *const *list, int n) {
-    char source[GD_JIT_PATH + 64], object[GD_JIT_PATH + 64], file[GD_JIT_PATH + 64];
+/* Compiles into a temporary file, which then gets the names of the kernels: no reader sees an
+ * incomplete file. */
+static gd_native_run build_kernels(toolchain *w, kernel *const *list, int n) {
+    char source[GD_NATIVE_PATH + 64], object[GD_NATIVE_PATH + 64], file[GD_NATIVE_PATH + 64];
     snprintf(source, sizeof source, "%s/new-XXXXXX.c", w->directory);
     const int fd = mkostemps(source, 2, O_CLOEXEC);
-    if (fd < 0) return GD_JIT_FAILED;
+    if (fd < 0) return GD_NATIVE_FAILED;
     const bool written = write_source(w, list, n, fd);
-    gd_jit_run run = close(fd) == 0 && written ? GD_JIT_RAN : GD_JIT_FAILED;
+    gd_native_run run = close(fd) == 0 && written ? GD_NATIVE_RAN : GD_NATIVE_FAILED;
     snprintf(object, sizeof object, "%.*s.so", (int)strlen(source) - 2, source);
-    if (run == GD_JIT_RAN) run = compile_file(w, source, object);
-    for (int i = 0; i < n && run == GD_JIT_RAN; i++) {
+    if (run == GD_NATIVE_RAN) run = compile_file(w, source, object);
+    for (int i = 0; i < n && run == GD_NATIVE_RAN; i++) {
         file_of(w, list[i], file);
-        if (!gd_jit_name(object, file)) run = GD_JIT_FAILED;
+        if (!gd_native_name(object, file)) run = GD_NATIVE_FAILED;
     }
     unlink(source);
     unlink(object);
@@ -220,16 +216,16 @@ static gd_jit_run build(workshop *w, kernel *const *list, int n) {
     return run;
 }
 
-static void load_compiled(const workshop *w, kernel *const *list, int n) {
+static void load_compiled(const toolchain *w, kernel *const *list, int n) {
     for (int i = 0; i < n; i++) {
-        list[i]->fn = load(w, list[i]);
+        list[i]->fn = load_kernel(w, list[i]);
         list[i]->compiled = list[i]->fn != NULL;
     }
 }
 
-/* Those that were not in the cache. One that the compiler does not like must not spoil the others;
- * but a compiler that hangs is not asked again. */
-static void build_missing(workshop *w, kernel *list, int n, char why[GD_JIT_WHY]) {
+/* Compiles what was not in the cache. A kernel that the compiler rejects must not spoil the others,
+ * so each is then compiled alone; a compiler that hangs is not started again. */
+static void build_missing(toolchain *w, kernel *list, int n, char why[GD_NATIVE_WHY]) {
     kernel *missing[TOGETHER];
     bool any = false;
     for (int first = 0; first < n;) {
@@ -237,79 +233,78 @@ static void build_missing(workshop *w, kernel *list, int n, char why[GD_JIT_WHY]
         for (; first < n && count < TOGETHER; first++)
             if (!list[first].fn) missing[count++] = &list[first];
         if (count == 0) break;
-        gd_jit_run run = build(w, missing, count);
-        snprintf(why, GD_JIT_WHY, "the compiler %.*s %s; GRADUS_CC sets another", GD_JIT_SHOWN,
-                 w->compiler, run == GD_JIT_HUNG ? "took too long" : "failed");
-        if (run != GD_JIT_RAN) warn(why);
-        if (run == GD_JIT_HUNG) break;
-        for (int i = 0; i < count && run == GD_JIT_FAILED && count > 1; i++) {
-            const gd_jit_run alone = build(w, &missing[i], 1);
-            if (alone == GD_JIT_HUNG) return;
+        gd_native_run run = build_kernels(w, missing, count);
+        snprintf(why, GD_NATIVE_WHY, "the compiler %.*s %s; GRADUS_CC sets another",
+                 GD_NATIVE_SHOWN, w->compiler, run == GD_NATIVE_HUNG ? "took too long" : "failed");
+        if (run != GD_NATIVE_RAN) warn_once(why);
+        if (run == GD_NATIVE_HUNG) break;
+        for (int i = 0; i < count && run == GD_NATIVE_FAILED && count > 1; i++) {
+            const gd_native_run alone = build_kernels(w, &missing[i], 1);
+            if (alone == GD_NATIVE_HUNG) return;
         }
         load_compiled(w, missing, count);
         any = true;
     }
-    if (any) gd_jit_trim(w->directory);
+    if (any) gd_native_trim(w->directory);
 }
 
 /* Finds the cache and the compiler; false with the reason in `why`. */
-static bool set_up(workshop *w, char why[GD_JIT_WHY]) {
-    const char *on = secure_getenv("GRADUS_JIT");
-    snprintf(why, GD_JIT_WHY, "GRADUS_JIT is 0");
-    if (on && strcmp(on, "0") == 0) return false; /* as it was asked for: nothing to warn of */
-    const bool directory = gd_jit_directory(w->directory, sizeof w->directory, why);
+static bool find_tools(toolchain *w, char why[GD_NATIVE_WHY]) {
+    const char *on = secure_getenv("GRADUS_NATIVE");
+    snprintf(why, GD_NATIVE_WHY, "GRADUS_NATIVE is 0");
+    if (on && strcmp(on, "0") == 0) return false; /* the user turned it off: no warning */
+    const bool directory = gd_native_directory(w->directory, sizeof w->directory, why);
     const bool compiler =
-        directory && gd_jit_find_compiler(w->compiler, sizeof w->compiler, &w->identity);
-    if (directory && !compiler) gd_jit_no_compiler(why);
-    if (!compiler) warn(why);
+        directory && gd_native_find_compiler(w->compiler, sizeof w->compiler, &w->identity);
+    if (directory && !compiler) gd_native_no_compiler(why);
+    if (!compiler) warn_once(why);
     return compiler;
 }
 
-bool gd_jit_is_ready(void) {
-    char why[GD_JIT_WHY];
-    workshop w = {.target = NULL};
-    return set_up(&w, why);
+bool gd_native_is_ready(void) {
+    char why[GD_NATIVE_WHY];
+    toolchain w = {.target = NULL};
+    return find_tools(&w, why);
 }
 
-static void make(kernel *list, int n, const gd_jit_target *target, char why[GD_JIT_WHY]) {
-    snprintf(why, GD_JIT_WHY, "there is no memory");
-    workshop *w = gd_calloc(1, sizeof *w);
+static void make_kernels(kernel *list, int n, const gd_native_target *target,
+                         char why[GD_NATIVE_WHY]) {
+    snprintf(why, GD_NATIVE_WHY, "there is no memory");
+    toolchain *w = gd_calloc(1, sizeof *w);
     if (!w) return;
     w->target = target;
-    bool there = set_up(w, why);
+    bool there = find_tools(w, why);
     for (int i = 0; i < n && there; i++) {
-        snprintf(why, GD_JIT_WHY, "there is no memory");
+        snprintf(why, GD_NATIVE_WHY, "there is no memory, or the dialect has no such kernel");
         there = print_text(w, &list[i]);
         if (!there) break;
         find_key(w, &list[i]);
-        list[i].fn = load(w, &list[i]);
+        list[i].fn = load_kernel(w, &list[i]);
     }
     if (there) build_missing(w, list, n, why);
     for (int i = 0; i < n; i++) free(list[i].text);
     gd_free(w);
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- requests -------------------------------------------------------------------------------- */
 
-static entry *find(uint64_t hash, const char *type, const gd_jit_target *target) {
+static entry *find_entry(uint64_t hash, const gd_native_target *target) {
     entry *e = entries;
-    while (e && !(e->hash == hash && e->target == target && strcmp(e->type, type) == 0))
-        e = e->next;
+    while (e && !(e->hash == hash && e->target == target)) e = e->next;
     return e;
 }
 
-/* The entry of a source; a new one is the caller's to make. NULL: no memory. */
-static entry *entry_of(const gd_jit_source *s, const gd_jit_target *target, bool *is_new) {
-    const uint64_t hash = s->rows ? gd_rows_hash(s->rows) : gd_ir_hash(s->ir);
-    entry *e = find(hash, s->type, target);
+/* The entry of a source; a new one is the caller's to compile. NULL: no memory. */
+static entry *entry_of(const gd_kernel_source *s, const gd_native_target *target, bool *is_new) {
+    const uint64_t hash = gd_kernel_source_hash(s);
+    entry *e = find_entry(hash, target);
     *is_new = !e;
     if (e || !(e = gd_calloc(1, sizeof *e))) return e;
     *e = (entry){.next = entries, .hash = hash, .target = target};
-    snprintf(e->type, sizeof e->type, "%s", s->type);
     return entries = e;
 }
 
-static void finish(kernel *list, int n) {
+static void publish_kernels(kernel *list, int n) {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n; i++) {
         const kernel *k = &list[i];
@@ -321,8 +316,8 @@ static void finish(kernel *list, int n) {
     pthread_mutex_unlock(&lock);
 }
 
-void gd_jit_kernels(const gd_jit_source *sources, int n, const gd_jit_target *target,
-                    gd_compiled_fn *fns) {
+void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_target *target,
+                       gd_compiled_fn *fns) {
     kernel *mine = gd_calloc((size_t)n + 1, sizeof *mine);
     entry **all = gd_calloc((size_t)n + 1, sizeof *all);
     int count = 0;
@@ -335,17 +330,17 @@ void gd_jit_kernels(const gd_jit_source *sources, int n, const gd_jit_target *ta
             if (all[i] && is_new) mine[count++] = (kernel){.source = &sources[i], .entry = all[i]};
         }
         pthread_mutex_unlock(&lock);
-        char why[GD_JIT_WHY] = "";
-        if (count) make(mine, count, target, why);
+        char why[GD_NATIVE_WHY] = "";
+        if (count) make_kernels(mine, count, target, why);
         for (int i = 0; i < count; i++)
             if (!mine[i].fn)
                 gd_notice(GD_LOG_DEBUG, "no compiled kernel for an expression of %d nodes: %s",
                           mine[i].source->rows ? mine[i].source->rows->n_nodes
                                                : mine[i].source->ir->count,
                           why);
-        finish(mine, count);
+        publish_kernels(mine, count);
         pthread_mutex_lock(
-            &lock); /* all of one's own are made before one waits for those of others */
+            &lock); /* this thread has compiled its own before it waits for those of others */
         for (int i = 0; i < n; i++) {
             while (all[i] && !all[i]->ready) pthread_cond_wait(&made, &lock);
             if (all[i]) fns[i] = all[i]->fn;
@@ -356,23 +351,23 @@ void gd_jit_kernels(const gd_jit_source *sources, int n, const gd_jit_target *ta
     gd_free(all);
 }
 
-gd_compiled_fn gd_jit_kernel(const gd_jit_source *source, const gd_jit_target *target) {
+gd_compiled_fn gd_native_kernel(const gd_kernel_source *source, const gd_native_target *target) {
     gd_compiled_fn fn;
-    gd_jit_kernels(source, 1, target, &fn);
+    gd_native_kernels(source, 1, target, &fn);
     return fn;
 }
 
-gd_jit_counts gd_jit_count(void) {
+gd_native_counts gd_native_count(void) {
     pthread_mutex_lock(&lock);
-    const gd_jit_counts now = counts;
+    const gd_native_counts now = counts;
     pthread_mutex_unlock(&lock);
     return now;
 }
 
-void gd_jit_forget(void) {
+void gd_native_forget(void) {
     pthread_mutex_lock(&lock);
     warned = false;
-    while (entries) { /* those that others wait for stay in memory */
+    while (entries) { /* other threads may wait for them, so they stay in memory */
         entry *e = entries;
         entries = e->next;
         e->next = forgotten;
@@ -381,9 +376,9 @@ void gd_jit_forget(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The functions stay until the process ends; this frees the notes about them. */
+/* The functions stay until the process ends; this frees the entries. */
 __attribute__((destructor)) static void free_entries(void) {
-    gd_jit_forget();
+    gd_native_forget();
     while (forgotten) {
         entry *e = forgotten;
         forgotten = e->next;

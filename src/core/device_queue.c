@@ -1,0 +1,368 @@
+/* device_queue.c - what every asynchronous device has in common: the order of its queues, memory for
+ * transfers, the error word, and the end of a device.
+ *
+ * One lock orders the compute queue for all threads. It is held while work is queued, never while
+ * the host waits.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/blocks.h"
+#include "core/device.h"
+#include "core/error.h"
+
+/* Pinned host memory through which a transfer goes. */
+typedef struct bounce {
+    struct bounce *next;
+    void *address;
+    size_t bytes;
+    gd_event *event; /* an upload that may still read it; NULL: free */
+} bounce;
+
+/* A counter that a run has advanced; newest first. */
+typedef struct logged_counter {
+    struct logged_counter *next;
+    uint64_t run;
+    _Atomic uint64_t *counter;
+    uint64_t before;
+} logged_counter;
+
+typedef struct gd_device_queue gd_device_queue;
+struct gd_device_queue {
+    pthread_mutex_t lock;
+    gd_blocks *blocks;
+    uint64_t numbers;
+    bounce *bounces; /* free ones, or in use by an upload */
+    logged_counter *counters;
+    int n_counters;
+};
+
+/* --- making and losing ------------------------------------------------------------------------ */
+
+static bool forked; /* this process is the child of a fork: no device but the CPU works in it */
+
+static void mark_forked(void) { forked = true; }
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, mark_forked);
+}
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+/* NULL: no memory. */
+static gd_device_queue *queue_of(gd_device *d) {
+    gd_device_queue *q = atomic_load_explicit(&d->queue, memory_order_acquire);
+    if (q) return q;
+    pthread_mutex_lock(&making);
+    q = d->queue;
+    if (!q && (q = gd_calloc(1, sizeof *q))) {
+        pthread_mutexattr_t recursive; /* a plan holds it around the calls that it captures */
+        pthread_mutexattr_init(&recursive);
+        pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+        pthread_mutex_init(&q->lock, &recursive);
+        pthread_mutexattr_destroy(&recursive);
+        q->blocks = gd_blocks_new(d);
+        if (q->blocks) atomic_store_explicit(&d->queue, q, memory_order_release);
+        else gd_free(q), q = NULL;
+    }
+    pthread_mutex_unlock(&making);
+    return q;
+}
+
+gd_status gd_device_check(const gd_device *d) {
+    if (!forked && !d->lost) return GD_OK;
+    if (forked)
+        return gd_fail(GD_E_DEVICE,
+                       "%s cannot be used in the child of a fork; start a new process, or use the "
+                       "CPU",
+                       d->name);
+    return gd_fail(GD_E_DEVICE,
+                   "%s is lost: it failed earlier, and what was on it is gone; tensors on the CPU "
+                   "are intact",
+                   d->name);
+}
+
+void gd_device_lock(gd_device *d) { pthread_mutex_lock(&d->queue->lock); }
+void gd_device_unlock(gd_device *d) { pthread_mutex_unlock(&d->queue->lock); }
+
+/* Checks the device and locks its queue. */
+static gd_status lock_queue(gd_device *d, gd_device_queue **q) {
+    GD_TRY(gd_device_check(d));
+    *q = queue_of(d);
+    if (!*q) return gd_fail(GD_E_MEMORY, "no memory for the queues of %s", d->name);
+    pthread_mutex_lock(&(*q)->lock);
+    return GD_OK;
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+/* Frees the bounce buffers that no upload reads any more. The lock is held. */
+static void trim_bounces(gd_device *d, gd_device_queue *q) {
+    for (bounce **at = &q->bounces, *b; (b = *at);) {
+        *at = b->next;
+        if (b->event) {
+            d->api->event_wait(d, b->event);
+            d->api->event_free(d, b->event);
+        }
+        if (d->api->pinned_free) d->api->pinned_free(d, b->address, b->bytes);
+        else gd_free(b->address);
+        gd_free(b);
+    }
+}
+
+/* The lock is held. */
+static void trim_memory(gd_device *d, gd_device_queue *q) {
+    gd_event *event;
+    if (d->api->event_record(d, GD_QUEUE_COMPUTE, &event) != GD_OK) return;
+    const bool idle = d->api->event_wait(d, event) == GD_OK;
+    d->api->event_free(d, event);
+    trim_bounces(d, q);
+    if (idle) gd_blocks_trim(q->blocks);
+}
+
+static gd_status describe_shortage(gd_device *d, const gd_device_queue *q, size_t bytes) {
+    size_t left = 0, total = 0;
+    const long long held = (long long)gd_blocks_held(q->blocks),
+                    live = (long long)atomic_load(&d->live_bytes);
+    if (d->api->memory_info && d->api->memory_info(d, &left, &total) == GD_OK)
+        return gd_fail(
+            GD_E_MEMORY,
+            "no memory for %zu bytes on %s: %zu of %zu bytes are free, and %lld are held "
+            "by this program, of which tensors use %lld",
+            bytes, d->name, left, total, held, live);
+    return gd_fail(GD_E_MEMORY,
+                   "no memory for %zu bytes on %s: %lld are held by this program, of which tensors "
+                   "use %lld",
+                   bytes, d->name, held, live);
+}
+
+gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **handle) {
+    gd_device_queue *q;
+    GD_TRY(lock_queue(d, &q));
+    gd_status status = gd_blocks_alloc(q->blocks, bytes, queue, handle);
+    if (status == GD_E_MEMORY) { /* free segments may be of the wrong size */
+        trim_memory(d, q);
+        status = gd_blocks_alloc(q->blocks, bytes, queue, handle);
+    }
+    if (status == GD_E_MEMORY) status = describe_shortage(d, q, bytes);
+    atomic_store(&d->cached_bytes, (int64_t)gd_blocks_unused(q->blocks));
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+void gd_queue_free(gd_device *d, void *handle) {
+    if (forked || d->lost) return; /* its memory is gone */
+    gd_device_queue *q = d->queue;
+    pthread_mutex_lock(&q->lock);
+    gd_blocks_free(q->blocks, handle);
+    atomic_store(&d->cached_bytes, (int64_t)gd_blocks_unused(q->blocks));
+    pthread_mutex_unlock(&q->lock);
+}
+
+void gd_queue_trim(gd_device *d) {
+    gd_device_queue *q;
+    if (forked || d->lost || !(q = d->queue)) return;
+    pthread_mutex_lock(&q->lock);
+    trim_memory(d, q);
+    atomic_store(&d->cached_bytes, (int64_t)gd_blocks_unused(q->blocks));
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* --- transfers -------------------------------------------------------------------------------- */
+
+enum { BOUNCE_BYTES = 64 << 10 };
+
+/* Takes a bounce buffer from the list, or a new one. One whose upload is not done is passed over,
+ * unless there are many. The lock is held. */
+static bounce *take_bounce(gd_device *d, gd_device_queue *q, size_t bytes) {
+    int waiting = 0;
+    for (bounce **at = &q->bounces, *b; (b = *at); at = &b->next) {
+        if (b->bytes < bytes || (b->event && ++waiting < 4)) continue;
+        if (b->event) {
+            if (d->api->event_wait(d, b->event) != GD_OK) return NULL;
+            d->api->event_free(d, b->event);
+            b->event = NULL;
+        }
+        *at = b->next;
+        return b;
+    }
+    bounce *b = gd_calloc(1, sizeof *b);
+    if (!b) return NULL;
+    b->bytes = bytes < BOUNCE_BYTES ? BOUNCE_BYTES : bytes;
+    if (d->api->pinned_alloc) {
+        if (d->api->pinned_alloc(d, b->bytes, &b->address) != GD_OK) b->address = NULL;
+    } else {
+        b->address = gd_malloc(b->bytes);
+    }
+    if (b->address) return b;
+    gd_free(b);
+    return NULL;
+}
+
+static void give_bounce(gd_device_queue *q, bounce *b) {
+    b->next = q->bounces;
+    q->bounces = b;
+}
+
+/* Kernels that are queued from here on run after `queue`'s work so far. The lock is held. */
+static gd_status order_queues(gd_device *d, gd_queue first, gd_queue second) {
+    gd_event *event;
+    GD_TRY(d->api->event_record(d, first, &event));
+    gd_status status = d->api->event_join(d, second, event);
+    d->api->event_free(d, event);
+    return status;
+}
+
+static gd_status upload_on(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes) {
+    gd_device_queue *q;
+    GD_TRY(lock_queue(d, &q));
+    bounce *b = take_bounce(d, q, bytes);
+    gd_status status =
+        b ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to upload %zu bytes to %s", bytes, d->name);
+    if (status == GD_OK) {
+        memcpy(b->address, from, bytes);
+        status = d->api->upload(d, queue, to, b->address, bytes);
+        if (status == GD_OK) status = d->api->event_record(d, queue, &b->event);
+        if (status == GD_OK && queue != GD_QUEUE_COMPUTE)
+            status = d->api->event_join(d, GD_QUEUE_COMPUTE, b->event);
+        give_bounce(q, b);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+gd_status gd_device_upload_new(gd_device *d, void *to, const void *from, size_t bytes) {
+    if (!d->api->host_reads) return upload_on(d, GD_QUEUE_UPLOAD, to, from, bytes);
+    memcpy(to, from, bytes);
+    return GD_OK;
+}
+
+gd_status gd_device_upload(gd_device *d, void *to, const void *from, size_t bytes) {
+    if (!d->api->host_reads) return upload_on(d, GD_QUEUE_COMPUTE, to, from, bytes);
+    memmove(to, from, bytes);
+    return GD_OK;
+}
+
+/* Drops what is known to have succeeded; or sets the counters of run `failed` and of later runs
+ * back. The lock is held. */
+static void settle_counters(gd_device_queue *q, uint64_t failed) {
+    while (q->counters) {
+        logged_counter *c = q->counters;
+        q->counters = c->next;
+        if (failed && c->run >= failed) atomic_store(c->counter, c->before);
+        gd_free(c);
+    }
+    q->n_counters = 0;
+}
+
+/* Reads the error word once everything queued is done. The lock is held. */
+static gd_status take_error(gd_device *d, gd_device_queue *q) {
+    gd_data_error error = {0};
+    GD_TRY(d->api->error_take(d, &error));
+    settle_counters(q, error.number ? (error.run ? error.run : error.number) : 0);
+    if (!error.number) return GD_OK;
+    return gd_data_error_hook ? gd_data_error_hook(d, &error)
+                              : gd_fail(GD_E_STATE, "a kernel on %s has found bad data", d->name);
+}
+
+/* Records an event, waits for it without the lock, and takes the lock again. */
+static gd_status wait_for_queue(gd_device *d, gd_device_queue *q, gd_queue queue) {
+    gd_event *event;
+    GD_TRY(d->api->event_record(d, queue, &event));
+    pthread_mutex_unlock(&q->lock);
+    gd_status status = d->api->event_wait(d, event);
+    pthread_mutex_lock(&q->lock);
+    d->api->event_free(d, event);
+    return status;
+}
+
+gd_status gd_device_download(gd_device *d, void *to, const void *from, size_t bytes) {
+    if (d->api->host_reads) {
+        memmove(to, from, bytes);
+        return GD_OK;
+    }
+    gd_device_queue *q;
+    GD_TRY(lock_queue(d, &q));
+    bounce *b = take_bounce(d, q, bytes);
+    gd_status status =
+        b ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to download %zu bytes from %s", bytes, d->name);
+    if (status == GD_OK) status = order_queues(d, GD_QUEUE_COMPUTE, GD_QUEUE_DOWNLOAD);
+    if (status == GD_OK) status = d->api->download(d, GD_QUEUE_DOWNLOAD, b->address, from, bytes);
+    if (status == GD_OK) status = wait_for_queue(d, q, GD_QUEUE_DOWNLOAD);
+    if (status == GD_OK) status = take_error(d, q);
+    if (status == GD_OK) memcpy(to, b->address, bytes);
+    if (b) give_bounce(q, b);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+gd_status gd_device_wait(gd_device *d) {
+    if (d->api->host_reads || !d->queue) return GD_OK;
+    gd_device_queue *q;
+    GD_TRY(lock_queue(d, &q));
+    gd_status status = wait_for_queue(d, q, GD_QUEUE_COMPUTE);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+gd_status gd_device_synchronize(gd_device *d) {
+    if (d->api->host_reads) return GD_OK;
+    if (!d->queue) return gd_device_check(d); /* nothing was ever queued */
+    gd_device_queue *q;
+    GD_TRY(lock_queue(d, &q));
+    gd_status status = wait_for_queue(d, q, GD_QUEUE_COMPUTE);
+    if (status == GD_OK) status = take_error(d, q);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+/* --- numbers and counters --------------------------------------------------------------------- */
+
+gd_status (*gd_data_error_hook)(gd_device *d, const gd_data_error *error);
+
+uint64_t gd_device_number(gd_device *d) {
+    return __atomic_add_fetch(&d->queue->numbers, 1, __ATOMIC_RELAXED);
+}
+
+/* A program that never reads from the device must not fill the memory with this. */
+enum { MOST_COUNTERS = 1 << 16 };
+
+static void drop_old_counters(gd_device_queue *q) {
+    logged_counter *c = q->counters;
+    for (int i = 1; i < MOST_COUNTERS / 2; i++) c = c->next;
+    while (c->next) {
+        logged_counter *old = c->next;
+        c->next = old->next;
+        gd_free(old);
+        q->n_counters--;
+    }
+}
+
+void gd_device_log_counter(gd_device *d, uint64_t run, _Atomic uint64_t *counter, uint64_t before) {
+    logged_counter *c = gd_malloc(sizeof *c);
+    if (!c) return;
+    gd_device_queue *q = d->queue;
+    pthread_mutex_lock(&q->lock);
+    *c = (logged_counter){q->counters, run, counter, before};
+    q->counters = c;
+    if (++q->n_counters == MOST_COUNTERS) drop_old_counters(q);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void gd_device_forget_counter(gd_device *d, const _Atomic uint64_t *counter) {
+    gd_device_queue *q = d->api->host_reads ? NULL : d->queue;
+    if (!q || forked) return;
+    pthread_mutex_lock(&q->lock);
+    for (logged_counter **at = &q->counters, *c; (c = *at);) {
+        if (c->counter == counter) {
+            *at = c->next;
+            gd_free(c);
+            q->n_counters--;
+        } else {
+            at = &c->next;
+        }
+    }
+    pthread_mutex_unlock(&q->lock);
+}

@@ -1,0 +1,203 @@
+/* boundary.c - runs of a plan on an asynchronous device.
+ *
+ * A captured plan is launched again and again with the addresses that it was captured with. So feeds
+ * are copied in by one entry kernel, fetches are copied out by one exit kernel, and their arguments
+ * are all that a launch sets: addresses outside, the numbers of the host (captured scalars), and the
+ * numbers of the run for random ops. In between everything has its place for good: temporaries in
+ * the instance's slab, feeds, numbers and fetches in its boundary block, variables and captured
+ * tensors where they are. If one of those gets other memory, the plan is captured again.
+ *
+ * The first run is not captured: kernels may load code then. Where a plan has branches or loops, the
+ * host reads their conditions between captured segments.
+ */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "graph/run/instance.h"
+#include "ops/launch.h"
+
+static void free_capture(gd_device *d, gd_capture **capture) {
+    if (*capture) {
+        gd_device_lock(d);
+        d->api->capture_free(d, *capture);
+        gd_device_unlock(d);
+    }
+    *capture = NULL;
+}
+
+gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
+    const gd_program *p = plan->program;
+    in->copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->copies);
+    in->numbers = gd_calloc((size_t)(plan->n_number_words + 2), sizeof *in->numbers);
+    in->captures = gd_calloc((size_t)plan->n_segments + 1, sizeof *in->captures);
+    if (!in->copies || !in->numbers || !in->captures)
+        return gd_fail(GD_E_MEMORY, "no memory for a run");
+    GD_TRY(gd_device_alloc(plan->device, plan->boundary, &in->boundary));
+    for (int r = 0; r < p->n_roots; r++)
+        if (plan->slots[r] != GD_NO_SLOT)
+            gd_instance_bind(plan, in, r, (char *)in->boundary + plan->slots[r]);
+    for (int i = 0; i < plan->n_calls; i++) {
+        gd_kernel_call *call = &in->calls[i];
+        const gd_pstep *step = plan->calls[i].step;
+        const gd_node *node = step->node;
+        if (step->op->flags & GD_OP_RANDOM) {
+            call->rng = node->rng;
+            call->noise = (char *)in->boundary + plan->noise_slot;
+        }
+        if (gd_op_is_fallible(step->op, call->in, call->n_in))
+            GD_TRY(gd_call_enroll_step(call,
+                                       node && node->origin ? node->origin->name : step->op->name,
+                                       node ? node->site : NULL));
+    }
+    return GD_OK;
+}
+
+void gd_boundary_free(gd_plan *plan, gd_instance *in) {
+    gd_device *d = plan->device;
+    if (in->captures && !d->lost) {
+        for (int i = 0; i < plan->n_segments; i++) free_capture(d, &in->captures[i]);
+        gd_free(in->captures);
+    }
+    for (int i = 0; in->calls && i < plan->n_calls; i++)
+        if (in->calls[i].number) gd_call_withdraw(d, in->calls[i].number);
+    if (in->boundary) gd_device_free(d, in->boundary, plan->boundary);
+    gd_free(in->copies);
+    gd_free(in->numbers);
+}
+
+/* --- arguments of a launch -------------------------------------------------------------------- */
+
+/* Up to 8 bytes of a captured scalar as they are now. */
+static int add_numbers(const gd_plan *plan, gd_instance *in, int root, int n) {
+    const gd_root *r = &plan->program->roots[root];
+    for (size_t at = 0; at < r->bytes; at += 8, n++) {
+        gd_boundary_number *number = &in->numbers[n];
+        *number = (gd_boundary_number){.to = (char *)in->boundary + plan->slots[root] + at,
+                                       .bytes = r->bytes - at < 8 ? r->bytes - at : 8};
+        memcpy(&number->bits, (const char *)r->storage->data + at, number->bytes);
+    }
+    return n;
+}
+
+static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors feeds, uint64_t run,
+                              uint64_t steps) {
+    const gd_program *p = plan->program;
+    gd_boundary b = {.copies = in->copies, .numbers = in->numbers};
+    for (int r = 0; r < p->n_roots; r++) {
+        const gd_root *root = &p->roots[r];
+        if (plan->slots[r] == GD_NO_SLOT) continue;
+        if (root->kind == GD_ROOT_FEED) {
+            const gd_tensor *t = feeds.at[root->number];
+            const size_t offset = (size_t)t->offset * gd_dtype_bytes(t->dtype);
+            in->copies[b.n_copies++] = (gd_boundary_copy){
+                .to = in->base[r], .from = (char *)t->storage->data + offset, .bytes = root->bytes};
+        } else if (gd_root_is_number(plan, r)) {
+            b.n_numbers = add_numbers(plan, in, r, b.n_numbers);
+        }
+    }
+    if (plan->noise_slot != GD_NO_SLOT) {
+        char *noise = (char *)in->boundary + plan->noise_slot; /* a gd_rng: seed, call */
+        in->numbers[b.n_numbers++] = (gd_boundary_number){noise, 8, steps};
+        in->numbers[b.n_numbers++] = (gd_boundary_number){noise + 8, 8, run};
+    }
+    return b;
+}
+
+/* Uses the room of the entry's copies: the entry has been queued. */
+static gd_boundary make_exit(const gd_plan *plan, gd_instance *in, gd_boundary_copy *copies) {
+    gd_boundary b = {.copies = copies};
+    for (int i = 0; i < plan->n_buffers; i++) {
+        const int root = plan->buffers[i];
+        copies[b.n_copies++] = (gd_boundary_copy){.to = in->fetched[i]->data,
+                                                  .from = in->base[root],
+                                                  .bytes = plan->program->roots[root].bytes};
+    }
+    return b;
+}
+
+/* --- runs ------------------------------------------------------------------------------------- */
+
+/* What a run does, from its entry to its exit. */
+typedef struct boundary_run {
+    gd_plan *plan;
+    gd_instance *in;
+    gd_boundary entry, exit;
+    uint64_t run, steps; /* the numbers of random ops */
+} boundary_run;
+
+/* The first segment begins with the entry, the last ends with the assigns and the exit. */
+static gd_status queue_segment(boundary_run *r, int number) {
+    gd_plan *plan = r->plan;
+    gd_device *d = plan->device;
+    const gd_segment *s = &plan->segments[number];
+    if (number == 0) GD_TRY(d->api->enter(d, &r->entry));
+    GD_TRY(gd_instance_run_calls(plan, r->in, s->first, s->end, r->run, r->steps));
+    if (number < plan->n_segments - 1) return GD_OK;
+    GD_TRY(gd_instance_commit(plan, r->in));
+    return d->api->leave(d, &r->exit);
+}
+
+static gd_status capture_segment(boundary_run *r, int number) {
+    gd_device *d = r->plan->device;
+    gd_capture **capture = &r->in->captures[number];
+    free_capture(d, capture);
+    GD_TRY(d->api->capture_begin(d));
+    gd_status status = queue_segment(r, number);
+    gd_status ended = d->api->capture_end(d, capture);
+    return status != GD_OK ? status : ended;
+}
+
+/* The lock is held. */
+static gd_status run_segment(boundary_run *r, int number) {
+    gd_instance *in = r->in;
+    gd_device *d = r->plan->device;
+    gd_capture **capture = &in->captures[number];
+    if (!d->api->capture_begin || !in->warmed) return queue_segment(r, number);
+    if (!*capture || in->moved) GD_TRY(capture_segment(r, number));
+    return d->api->capture_launch(d, *capture, number == 0 ? &r->entry : NULL,
+                                  number == r->plan->n_segments - 1 ? &r->exit : NULL);
+}
+
+/* A branch or a loop, whose condition the host reads: the functions are plans of their own. */
+static gd_status run_on_host(boundary_run *r, int number) {
+    const gd_segment *s = &r->plan->segments[number];
+    if (number == 0) GD_TRY(r->plan->device->api->enter(r->plan->device, &r->entry));
+    return gd_instance_run_calls(r->plan, r->in, s->first, s->end, r->run, r->steps);
+}
+
+/* Variables may have been given other memory since the last run. */
+static void bind_variables(const gd_plan *plan, gd_instance *in, gd_tensor *const *variables) {
+    const gd_program *p = plan->program;
+    for (int r = 0; r < p->n_roots; r++) {
+        const gd_root *root = &p->roots[r];
+        if (root->kind != GD_ROOT_VARIABLE) continue;
+        void *data = variables[root->number]->storage->data;
+        in->moved |= in->base[r] != data;
+        gd_instance_bind(plan, in, r, data);
+    }
+}
+
+gd_status gd_boundary_run(gd_plan *plan, gd_instance *in, gd_tensors feeds,
+                          gd_tensor *const *variables, uint64_t run, uint64_t steps) {
+    gd_device *d = plan->device;
+    boundary_run r = {.plan = plan, .in = in, .run = run, .steps = steps};
+    gd_status status = gd_device_check(d);
+    if (status != GD_OK) return status;
+    bind_variables(plan, in, variables);
+    r.entry = make_entry(plan, in, feeds, run, steps);
+    r.exit = make_exit(plan, in, in->copies + r.entry.n_copies);
+    r.entry.run = in->run = gd_device_number(d);
+    for (int i = 0; i < plan->n_segments && status == GD_OK; i++) {
+        if (plan->segments[i].on_host) {
+            status = run_on_host(&r, i);
+            continue;
+        }
+        gd_device_lock(d);
+        status = run_segment(&r, i);
+        gd_device_unlock(d);
+    }
+    if (status != GD_OK) return status;
+    if (in->warmed) in->moved = false;
+    in->warmed = true;
+    return GD_OK;
+}

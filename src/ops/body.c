@@ -1,0 +1,136 @@
+/* body.c - see body.h. */
+#include "ops/body.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/copy.h"
+#include "core/integer.h"
+#include "gradus/ops.h"
+#include "ops/indexing.h"
+#include "ops/infer.h"
+#include "ops/intern.h"
+#include "ops/loss_class.h"
+
+bool gd_body_differentiates(const gd_expand *body) {
+    for (int i = 0; i < body->n_in; i++)
+        if (body->x[i] && body->x[i]->kind == GD_SYMBOL) return true;
+    return gd_grad_wanted(body->op, body->x, body->n_in);
+}
+
+gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype) {
+    return x->dtype == dtype ? x : gd_cast(x, dtype);
+}
+
+gd_tensor *gd_as_list(gd_tensor *x) { return x->rank > 0 ? x : gd_reshape(x, gd_dims(1)); }
+
+gd_tensor *gd_constant_for(const gd_tensor *x, gd_shape dims, gd_number value, gd_dtype dtype) {
+    gd_thread *thread = &gd_this_thread;
+    void *before = thread->tracer;
+    if (x->kind == GD_SYMBOL && !before) thread->tracer = &gd_no_graph;
+    gd_tensor *y = gd_full(dims, value, .dtype = dtype);
+    thread->tracer = before;
+    return y;
+}
+
+/* --- positions -------------------------------------------------------------------------------- */
+
+gd_tensor *gd_positions(int rank, int axis, int64_t first, int64_t n, int64_t step) {
+    gd_tensor *line =
+        gd_arange(first, first + n * step, .step = gd_number_of(step), .dtype = GD_I64);
+    if (rank == 1) return line;
+    gd_shape dims = {.rank = rank, .form = 1};
+    for (int d = 0; d < rank; d++) dims.at[d] = d == axis ? n : 1;
+    return gd_reshape(line, dims);
+}
+
+gd_tensor *gd_take_positions(gd_tensor *x, int axis, gd_tensor *index) {
+    gd_shape dims = gd_tensor_shape(x);
+    dims.at[axis] = gd_tensor_dim(index, axis);
+    return gd_gather(x, axis, gd_expand(index, dims));
+}
+
+gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t n) {
+    const int64_t size = gd_tensor_dim(x, axis);
+    gd_shape dims = gd_tensor_shape(x);
+    dims.at[axis] = n;
+    if (size == 0) return gd_constant_for(x, dims, gd_number_of(0), (gd_dtype)x->dtype);
+    gd_tensor *wanted = gd_positions(x->rank, axis, first, n, 1);
+    gd_tensor *nearest = gd_clamp(wanted, .min = gd_number_of(0), .max = gd_number_of(size - 1));
+    return gd_masked_fill(gd_take_positions(x, axis, nearest), gd_ne(wanted, nearest), 0);
+}
+
+/* --- checks of data --------------------------------------------------------------------------- */
+
+/*op check_range(x, low:number, high:number) -> y  nograd refuses internal
+ * x itself. Fails where an element is not from low to high. The message depends on what the elements
+ * are: "finite" numbers, a "probability", the number of true elements of a "mask", a "target" class;
+ * else they are indices, and `what` names the thing that they index ("axis 0").
+ *   but int = none      an integer that is accepted too
+ *   what string = none
+ *   saves nothing
+ */
+static gd_status check_range_infer(gd_infer *i) {
+    const gd_check_range_options *o = i->attrs;
+    if (!o->what || !*o->what) return gd_op_fail(GD_E_ARGUMENT, "what is not given");
+    gd_meta_like(&i->out[0], i->in[0]);
+    return GD_OK;
+}
+
+/* Element `number`, counted row-major, is out of range: the failure of the op that it belongs to. */
+static gd_status refuse_element(const gd_check_range_options *o, const gd_view *x, int64_t number,
+                                const char *element) {
+    const int64_t high = gd_number_i64(o->high);
+    const double value = gd_load_f64(x->dtype, element);
+    if (strcmp(o->what, "finite") == 0)
+        return gd_op_fail(GD_E_STATE, "element %lld is %g", (long long)number, value);
+    if (strcmp(o->what, "probability") == 0)
+        return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
+                          (long long)number, value);
+    if (strcmp(o->what, "mask") == 0)
+        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld",
+                          (long long)gd_load_i64(x->dtype, element), (long long)high);
+    if (strcmp(o->what, "target") == 0) return gd_bad_class(x, number, high + 1, o->but);
+    return gd_check_indices(x, high + 1, o->what);
+}
+
+static bool in_range(const gd_check_range_options *o, gd_dtype dtype, const char *element) {
+    if (gd_dtype_is_float(dtype)) {
+        const double value = gd_load_f64(dtype, element);
+        return value >= o->low.value && value <= o->high.value;
+    }
+    const int64_t value = gd_load_i64(dtype, element);
+    if (value >= gd_number_i64(o->low) && value <= gd_number_i64(o->high)) return true;
+    return o->but != GD_UNSET && value == o->but;
+}
+
+static gd_status check_range_raw(gd_kernel_call *k) {
+    const gd_check_range_options *o = k->attrs;
+    const gd_view *x = &k->in[0];
+    const int64_t size = (int64_t)gd_dtype_size(x->dtype);
+    for (int64_t e = 0, n = gd_numel(x->rank, x->dims); e < n; e++) {
+        int64_t at = 0, rest = e;
+        for (int d = x->rank; d-- > 0;) {
+            at += rest % x->dims[d] * x->strides[d];
+            rest /= x->dims[d];
+        }
+        const char *element = (const char *)x->data + at * size;
+        if (!in_range(o, x->dtype, element)) return refuse_element(o, x, e, element);
+    }
+    gd_copy_elements(&k->out[0], x);
+    return GD_OK;
+}
+
+gd_tensor *gd_checked_index(gd_tensor *index, int64_t size, const char *what) {
+    return gd_check_range(index, 0, gd_number_of(size - 1), .what = what);
+}
+
+gd_tensor *gd_checked_axis_index(gd_tensor *index, int64_t size, int axis) {
+    char text[16];
+    snprintf(text, sizeof text, "axis %d", axis);
+    const char *what = gd_intern(text); /* a graph keeps the pointer */
+    return gd_checked_index(index, size, what ? what : "an axis");
+}
+
+#include "body.gen.h"

@@ -1,0 +1,237 @@
+/* launch.c - see launch.h. */
+#include "ops/launch.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/copy.h"
+#include "ops/call.h"
+#include "ops/profile.h"
+
+/* --- staging ---------------------------------------------------------------------------------- */
+
+gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags) {
+    if (flags & GD_KERNEL_DOUBLE) return gd_dtype_is_float(dtype) ? GD_F64 : GD_I64;
+    if ((flags & GD_KERNEL_WIDE) && (dtype == GD_F16 || dtype == GD_BF16)) return GD_F32;
+    return dtype;
+}
+
+/* The inputs that an op mutates come last among its outputs. */
+static bool is_mutated(const gd_op *op, int output, int n_out) {
+    return output >= n_out - op->n_mutated;
+}
+
+bool gd_output_needs_check(const gd_kernel_call *call, int i) {
+    return !call->device->api->host_reads && !(call->kernel->flags & GD_KERNEL_CHECKED) &&
+           (call->overwrites || call->each || is_mutated(call->op, i, call->n_out));
+}
+
+bool gd_output_is_read(const gd_op *op, int i, int n_out) { return is_mutated(op, i, n_out); }
+
+gd_status gd_copy_view(gd_device *device, const gd_view *to, const gd_view *from) {
+    if (device->api->host_reads) {
+        gd_copy_elements(to, from);
+        return GD_OK;
+    }
+    gd_view out = *to;
+    gd_kernel_call call;
+    gd_kernel_call_set(&call, NULL, from, 1, &out, 1);
+    call.op = gd_op_find("clone");
+    call.device = device;
+    call.kernel = gd_kernel_select(call.op, &call, device->api->kind);
+    if (!call.kernel || (call.kernel->flags & GD_KERNEL_STAGED) ||
+        !(call.kernel->flags & GD_KERNEL_CHECKED))
+        return gd_fail(GD_E_UNSUPPORTED, "%s has no checked copy kernel for %s to %s", device->name,
+                       gd_dtype_name(from->dtype), gd_dtype_name(to->dtype));
+    gd_launch launch;
+    GD_TRY(gd_launch_begin(&launch, call.op, &call, device));
+    gd_status status = gd_launch_run(&launch);
+    gd_launch_end(&launch);
+    return status;
+}
+
+/* Whether the kernel can take operand i (inputs first) as it is. */
+static inline bool operand_is_ready(const gd_kernel_call *call, int i) {
+    const unsigned flags = call->kernel->flags & GD_KERNEL_STAGED;
+    const gd_view *v = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
+    if (flags && !gd_view_is_simple(v, flags)) return false;
+    return i < call->n_in || !v->data || !gd_output_needs_check(call, i - call->n_in);
+}
+
+static inline bool operands_are_ready(const gd_kernel_call *call) {
+    if (!(call->kernel->flags & GD_KERNEL_STAGED) && call->device->api->host_reads) return true;
+    for (int i = 0; i < call->n_in + call->n_out; i++)
+        if (!operand_is_ready(call, i)) return false;
+    return true;
+}
+
+/* A row-major view of the staged type in a new buffer. */
+static gd_status stage_operand(gd_device *device, gd_view *v, unsigned flags, size_t *bytes) {
+    v->dtype = gd_staged_dtype(v->dtype, flags);
+    gd_row_major(v->rank, v->dims, v->strides);
+    *bytes = (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype);
+    if (*bytes == 0) *bytes = 1; /* 0 means "not staged"; an empty tensor has a buffer, too */
+    gd_status status = gd_device_alloc(device, *bytes, &v->data);
+    if (status != GD_OK) *bytes = 0;
+    return status;
+}
+
+static gd_status stage_operands(gd_launch *l) {
+    const gd_kernel_call *call = l->call;
+    const int n = call->n_in + call->n_out;
+    l->views = gd_malloc((size_t)n * (sizeof *l->views + sizeof *l->bytes));
+    if (!l->views) return gd_fail(GD_E_MEMORY, "no memory to stage %d tensors", n);
+    l->bytes = (size_t *)(l->views + n);
+    if (call->n_in) memcpy(l->views, call->in, (size_t)call->n_in * sizeof *l->views);
+    if (call->n_out)
+        memcpy(l->views + call->n_in, call->out, (size_t)call->n_out * sizeof *l->views);
+    memset(l->bytes, 0, (size_t)n * sizeof *l->bytes);
+    gd_status status = GD_OK;
+    for (int i = 0; i < n && status == GD_OK; i++)
+        if (!operand_is_ready(call, i))
+            status = stage_operand(call->device, &l->views[i],
+                                   call->kernel->flags & GD_KERNEL_STAGED, &l->bytes[i]);
+    return status;
+}
+
+static gd_status copy_staged_in(const gd_launch *l) {
+    const gd_kernel_call *call = l->call;
+    for (int i = 0; i < call->n_in; i++)
+        if (l->bytes[i]) GD_TRY(gd_copy_view(call->device, &l->views[i], &call->in[i]));
+    for (int i = 0; i < call->n_out; i++)
+        if (l->bytes[call->n_in + i] && gd_output_is_read(call->op, i, call->n_out))
+            GD_TRY(gd_copy_view(call->device, &l->views[call->n_in + i], &call->out[i]));
+    return GD_OK;
+}
+
+static gd_status copy_staged_out(const gd_launch *l) {
+    const gd_kernel_call *call = l->call;
+    for (int i = 0; i < call->n_out; i++)
+        if (l->bytes[call->n_in + i])
+            GD_TRY(gd_copy_view(call->device, &call->out[i], &l->views[call->n_in + i]));
+    return GD_OK;
+}
+
+/* --- the kernel ------------------------------------------------------------------------------- */
+
+static inline gd_status choose_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    call->op = op;
+    call->device = device;
+    call->workspace = NULL;
+    call->workspace_bytes = 0;
+    call->kernel = gd_kernel_select(op, call, device->api->kind);
+    if (call->kernel) return GD_OK;
+    const gd_view *v = call->n_in > 0 ? &call->in[0] : call->n_out > 0 ? &call->out[0] : NULL;
+    return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", device->name,
+                   v ? gd_dtype_name(v->dtype) : "this call");
+}
+
+static inline gd_status get_workspace(gd_kernel_call *call) {
+    if (call->kernel->workspace) call->workspace_bytes = call->kernel->workspace(call);
+    if (!call->workspace_bytes) return GD_OK;
+    gd_status status = gd_device_alloc(call->device, call->workspace_bytes, &call->workspace);
+    if (status != GD_OK) call->workspace_bytes = 0;
+    return status;
+}
+
+static inline void free_workspace(gd_kernel_call *call, void *workspace) {
+    if (call->workspace_bytes) gd_device_free(call->device, workspace, call->workspace_bytes);
+    call->workspace_bytes = 0;
+}
+
+gd_status gd_kernel_queue(gd_kernel_call *call) {
+    gd_device *device = call->device;
+    /* the kernel of a dynamic op waits, and allocates; that of a branch or a loop runs plans */
+    if (device->api->host_reads || (call->op->flags & (GD_OP_DYNAMIC | GD_OP_WHOLE)))
+        return call->kernel->run(call);
+    GD_TRY(gd_device_check(device));
+    gd_device_lock(device);
+    gd_status status = call->kernel->run(call);
+    gd_device_unlock(device);
+    return status;
+}
+
+/* --- launches --------------------------------------------------------------------------------- */
+
+/* The call as the kernel gets it. */
+static gd_kernel_call staged_call(const gd_launch *l) {
+    gd_kernel_call staged = *l->call;
+    if (l->views) {
+        staged.in = l->views;
+        staged.out = l->views + staged.n_in;
+    }
+    return staged;
+}
+
+gd_status gd_launch_begin(gd_launch *l, const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    *l = (gd_launch){.call = call};
+    GD_TRY(choose_kernel(op, call, device));
+    gd_status status = operands_are_ready(call) ? GD_OK : stage_operands(l);
+    if (status == GD_OK) {
+        gd_kernel_call staged = staged_call(l);
+        if (call->kernel->prepare) status = gd_prepared_get(&staged, &l->prepared);
+        if (status == GD_OK) status = get_workspace(&staged);
+        call->prepared = staged.prepared;
+        call->workspace = staged.workspace;
+        call->workspace_bytes = staged.workspace_bytes;
+    }
+    if (status != GD_OK) gd_launch_end(l);
+    else if (!device->api->host_reads && gd_op_is_fallible(op, call->in, call->n_in))
+        gd_call_enroll(call);
+    return status;
+}
+
+gd_status gd_launch_run(gd_launch *l) {
+    gd_kernel_call *call = l->call;
+    if (l->views) GD_TRY(copy_staged_in(l));
+    gd_kernel_call staged = staged_call(l);
+    const int64_t started = gd_profile_start();
+    gd_status status = gd_kernel_queue(&staged);
+    if (started) status = gd_profile_end(call, started, status);
+    if (status != GD_OK || !l->views) return status;
+    if (!(call->op->flags & GD_OP_DYNAMIC)) return copy_staged_out(l);
+    memcpy(call->out, staged.out, (size_t)call->n_out * sizeof *call->out); /* what it made */
+    return GD_OK;
+}
+
+void gd_launch_end(gd_launch *l) {
+    gd_kernel_call *call = l->call;
+    for (int i = 0; l->views && i < call->n_in + call->n_out; i++)
+        if (l->bytes[i]) gd_device_free(call->device, l->views[i].data, l->bytes[i]);
+    gd_free(l->views);
+    l->views = NULL;
+    free_workspace(call, call->workspace);
+    gd_prepared_release(l->prepared);
+    l->prepared = NULL;
+}
+
+static gd_status launch(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    gd_launch l;
+    GD_TRY(gd_launch_begin(&l, op, call, device));
+    gd_status status = gd_launch_run(&l);
+    gd_launch_end(&l);
+    return status;
+}
+
+gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
+    if (!device->api->host_reads) {
+        call->op = op;
+        call->device = device;
+        const bool has_kernel = gd_kernel_select(op, call, device->api->kind) != NULL;
+        return !has_kernel && gd_fallback_allowed(op) ? gd_run_fallback(op, call, device)
+                                                      : launch(op, call, device);
+    }
+    GD_TRY(choose_kernel(op, call, device));
+    /* the direct path: most calls of the CPU take it */
+    if (!operands_are_ready(call)) return launch(op, call, device);
+    GD_TRY(get_workspace(call));
+    void *workspace = call->workspace;
+    const int64_t started = gd_profile_start();
+    gd_status status = call->kernel->run(call);
+    if (started) status = gd_profile_end(call, started, status);
+    free_workspace(call, workspace);
+    return status;
+}
+
+__attribute__((constructor)) static void set_copy_hook(void) { gd_copy_view_hook = gd_copy_view; }

@@ -1,0 +1,89 @@
+/* launch.h - one kernel call, from the choice of its kernel to its end.
+ *
+ * All kernel calls of the library are made here: by the dispatcher, and step by step by plans. What
+ * a kernel promises to see (contiguous operands, wide types) is provided for every kind of device,
+ * by copies that the device's own copy kernel makes.
+ */
+#ifndef GRADUS_OPS_LAUNCH_H
+#define GRADUS_OPS_LAUNCH_H
+
+#include "ops/op.h"
+
+/* --- staging ---------------------------------------------------------------------------------- */
+
+/* The dtype in which a kernel with these flags gets an operand. */
+gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags);
+
+/* Whether a kernel with these flags takes an operand as it is. */
+static inline bool gd_view_is_simple(const gd_view *v, unsigned flags);
+
+/* Whether output i of a call must not be written by a kernel that does not check the error word. */
+bool gd_output_needs_check(const gd_kernel_call *call, int i);
+
+/* Whether an output that is staged has to hold the values from before the call: the op reads the
+ * inputs that it mutates through its outputs. */
+bool gd_output_is_read(const gd_op *op, int i, int n_out);
+
+/* Copies the elements of a view to another of the same dims; on an asynchronous device by its
+ * checked copy kernel. */
+gd_status gd_copy_view(gd_device *device, const gd_view *to, const gd_view *from);
+
+/* --- prepared kernels (prepared.c) ------------------------------------------------------------ */
+
+typedef struct gd_prepared gd_prepared;
+
+/* What the kernel of the call has prepared for a problem like this one, from the cache of its device
+ * or new: a reference. Sets call->prepared and call->workspace_bytes. */
+gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared);
+void gd_prepared_release(gd_prepared *prepared); /* NULL is fine */
+void *gd_prepared_value(const gd_prepared *prepared);
+void gd_prepared_trim(void); /* releases what nobody holds */
+
+/* --- calls that may fail (fallible.c) --------------------------------------------------------- */
+
+/* Whether a kernel of the op may find something wrong with the values of its inputs. */
+bool gd_op_is_fallible(const gd_op *op, const gd_view *in, int n_in);
+
+/* Gives a call of an asynchronous device its number, and remembers op, shapes and place for the
+ * message. */
+void gd_call_enroll(gd_kernel_call *call);
+/* The same for a call of a plan, until gd_call_withdraw: its message begins with `name`. */
+gd_status gd_call_enroll_step(gd_kernel_call *call, const char *name, const char *site);
+void gd_call_withdraw(gd_device *device, uint64_t number);
+
+/* The failure that a problem in the data is, on any device. Returns its status. */
+gd_status gd_data_fail(const gd_data_error *error);
+
+/* --- launching -------------------------------------------------------------------------------- */
+
+typedef struct gd_launch {
+    gd_kernel_call *call;
+    gd_view *views; /* what the kernel gets instead of the operands; NULL: the operands */
+    size_t *bytes;  /* of each buffer behind `views`; 0: the operand itself */
+    gd_prepared *prepared;
+} gd_launch;
+
+/* Chooses the kernel and gets all the memory that the call needs. */
+gd_status gd_launch_begin(gd_launch *launch, const gd_op *op, gd_kernel_call *call,
+                          gd_device *device);
+gd_status gd_launch_run(gd_launch *launch);
+void gd_launch_end(gd_launch *launch);
+
+/* Runs the kernel of a call whose operands are ready, on any device. */
+gd_status gd_kernel_queue(gd_kernel_call *call);
+
+/* All of it. */
+gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device);
+
+/* --- host kernels for other devices (fallback.c) ---------------------------------------------- */
+
+/* Runs a call by the CPU's kernel, where a program has allowed it (gd_set_host_fallback). */
+bool gd_fallback_allowed(const gd_op *op);
+gd_status gd_run_fallback(const gd_op *op, gd_kernel_call *call, gd_device *device);
+
+static inline bool gd_view_is_simple(const gd_view *v, unsigned flags) {
+    return !v->data || (gd_staged_dtype(v->dtype, flags) == v->dtype &&
+                        gd_is_row_major(v->rank, v->dims, v->strides));
+}
+
+#endif

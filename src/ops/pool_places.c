@@ -1,0 +1,158 @@
+/* pool_places.c - elements of planes by their places: the gradients of max pooling. */
+#include <string.h>
+
+#include "gradus/ops.h"
+#include "ops/indexing.h"
+#include "ops/infer.h"
+#include "ops/pooling.h"
+
+enum { AXES = GD_POOL_AXES };
+
+gd_status gd_pool_axes(const gd_shape *dims, int *n) {
+    *n = dims->rank;
+    if (*n < 1 || *n > AXES)
+        return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; one to three axes are known", *n);
+    for (int d = 0; d < *n; d++)
+        if (dims->at[d] < 1)
+            return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld; it must be at least 1",
+                              (long long)dims->at[d]);
+    return GD_OK;
+}
+
+/* The places must belong to the planes: the same leading dimensions on both sides. */
+static gd_status need_places(const gd_tensor *x, const gd_tensor *indices, int n) {
+    GD_TRY(gd_need_int(indices, "indices"));
+    bool fits = indices->rank == x->rank && x->rank > n;
+    for (int d = 0; fits && d < x->rank - n; d++) fits = indices->dims[d] == x->dims[d];
+    return fits
+               ? GD_OK
+               : gd_op_fail(GD_E_SHAPE, "'indices' must have the batch and channels of the planes");
+}
+
+static gd_status bad_place(int64_t at, int64_t plane) {
+    return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", (long long)at,
+                   (long long)plane);
+}
+
+static int64_t plane_size(const gd_view *x, int n) {
+    int64_t size = 1;
+    for (int d = x->rank - n; d < x->rank; d++) size *= x->dims[d];
+    return size;
+}
+
+/*op pool_scatter(gy, indices, dims:int[]) -> gx  internal
+ * Zeros with the spatial sizes dims, to which each element of gy is added at its place: the
+ * gradient of a maximum. Place -1 is nowhere.
+ *   saves indices
+ *   index indices < dims[0:] or -1
+ */
+static gd_status pool_scatter_infer(gd_infer *i) {
+    const gd_pool_scatter_options *a = i->attrs;
+    const gd_tensor *gy = i->in[0], *indices = i->in[1];
+    int n;
+    GD_TRY(gd_pool_axes(&a->dims, &n));
+    GD_TRY(need_places(gy, indices, 0));
+    if (gy->rank <= n)
+        return gd_op_fail(GD_E_SHAPE, "'gy' has %d dimensions, dims %d", gy->rank, n);
+    gd_meta_like(&i->out[0], gy);
+    memcpy(i->out[0].dims + gy->rank - n, a->dims.at, (size_t)n * sizeof *a->dims.at);
+    return GD_OK;
+}
+static void pool_scatter_vjp(gd_vjp *v) {
+    const gd_pool_scatter_options *a = v->attrs;
+    if (v->needs[0]) v->gx[0] = gd_pool_gather(v->gy[0], v->x[1], a->dims.rank);
+}
+static gd_status pool_scatter_reference(gd_kernel_call *k) {
+    const gd_pool_scatter_options *a = k->attrs;
+    const gd_view *gy = &k->in[0], *gx = &k->out[0];
+    const int64_t *at = k->in[1].data, n = gd_numel(gy->rank, gy->dims),
+                  total = gd_numel(gx->rank, gx->dims);
+    const int64_t from = plane_size(gy, a->dims.rank), to = plane_size(gx, a->dims.rank);
+    memset(gx->data, 0, (size_t)total * 8);
+    for (int64_t i = 0; i < n; i++) {
+        if (at[i] == -1) continue;
+        if (at[i] < 0 || at[i] >= to) return bad_place(at[i], to);
+        int64_t place = i / from * to + at[i];
+        if (gy->dtype == GD_F64) ((double *)gx->data)[place] += ((const double *)gy->data)[i];
+        else ((uint64_t *)gx->data)[place] += ((const uint64_t *)gy->data)[i];
+    }
+    return GD_OK;
+}
+
+/* The last n axes as one. */
+static gd_tensor *as_lines(gd_tensor *x, int n) {
+    return n > 1 ? gd_flatten(x, .start_axis = -n) : x;
+}
+
+/* Where there is no place, place 0; *none is then true. Other places outside fail further on. */
+static gd_tensor *known_places(gd_tensor *indices, int n, int64_t plane, gd_tensor **none) {
+    indices = as_lines(gd_as(indices, GD_I64), n);
+    *none = gd_eq(indices, gd_scalar_int(-1));
+    gd_tensor *outside = gd_lt(indices, gd_scalar_int(-1));
+    indices = gd_where(*none, gd_scalar_int(0), indices);
+    return gd_where(outside, gd_scalar_int(plane), indices);
+}
+
+static void pool_scatter_expand(gd_expand *e) {
+    const gd_pool_scatter_options *a = e->attrs;
+    gd_tensor *gy = e->x[0], *none;
+    gd_shape dims = {.form = 1};
+    int64_t plane = 1;
+    const int n = a->dims.rank;
+    for (int d = 0; d < n; d++) plane *= a->dims.at[d];
+    for (int d = 0; d < gy->rank - n; d++) dims.at[dims.rank++] = gy->dims[d];
+    dims.at[dims.rank++] = plane;
+    gd_tensor *g = gd_widen(gy), *places = known_places(e->x[1], n, plane, &none);
+    g = gd_where(none, gd_scalar_of(0, (gd_dtype)g->dtype), as_lines(g, n));
+    g = gd_scatter_add(gd_zeros_on(gy, (gd_dtype)g->dtype, dims), -1, places, g);
+    dims.rank--;
+    for (int d = 0; d < n; d++) dims.at[dims.rank++] = a->dims.at[d];
+    e->y[0] = gd_as(gd_reshape(g, dims), (gd_dtype)gy->dtype);
+}
+
+/*op pool_gather(x, indices, axes:int) -> y  internal
+ * The elements of x at their places in planes of that many axes: max pooling with known places.
+ * Place -1 gives 0.
+ *   saves indices
+ */
+static gd_status pool_gather_infer(gd_infer *i) {
+    const gd_pool_gather_options *a = i->attrs;
+    if (a->axes < 1 || a->axes > AXES)
+        return gd_op_fail(GD_E_ARGUMENT, "axes is %lld; one to three are known",
+                          (long long)a->axes);
+    GD_TRY(need_places(i->in[0], i->in[1], (int)a->axes));
+    for (int d = i->in[0]->rank - (int)a->axes; d < i->in[0]->rank; d++)
+        if (i->in[0]->dims[d] < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", d);
+    gd_meta_like(&i->out[0], i->in[1]);
+    i->out[0].dtype = (gd_dtype)i->in[0]->dtype;
+    return GD_OK;
+}
+static void pool_gather_vjp(gd_vjp *v) {
+    const gd_pool_gather_options *a = v->attrs;
+    if (v->needs[0])
+        v->gx[0] = gd_pool_scatter(v->gy[0], v->x[1], gd_spatial_dims(v->x[0], (int)a->axes));
+}
+static gd_status pool_gather_reference(gd_kernel_call *k) {
+    const gd_pool_gather_options *a = k->attrs;
+    const gd_view *x = &k->in[0], *y = &k->out[0];
+    const int64_t *at = k->in[1].data, n = gd_numel(y->rank, y->dims);
+    const int64_t from = plane_size(x, (int)a->axes), to = plane_size(y, (int)a->axes);
+    for (int64_t i = 0; i < n; i++) {
+        if (at[i] < -1 || at[i] >= from) return bad_place(at[i], from);
+        /* 8 bytes whatever the type */
+        ((uint64_t *)y->data)[i] =
+            at[i] < 0 ? 0 : ((const uint64_t *)x->data)[i / to * from + at[i]];
+    }
+    return GD_OK;
+}
+static void pool_gather_expand(gd_expand *e) {
+    const int n = (int)((const gd_pool_gather_options *)e->attrs)->axes;
+    gd_tensor *x = e->x[0], *none;
+    gd_tensor *lines = as_lines(x, n);
+    gd_tensor *places = known_places(e->x[1], n, gd_tensor_dim(lines, -1), &none);
+    gd_tensor *y = gd_gather(lines, -1, places);
+    y = gd_where(none, gd_scalar_of(0, (gd_dtype)x->dtype), y);
+    e->y[0] = gd_reshape(y, gd_tensor_shape(e->x[1]));
+}
+
+#include "pool_places.gen.h"

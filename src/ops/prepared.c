@@ -1,0 +1,189 @@
+/* prepared.c - a cache of what kernels have prepared, by problem.
+ *
+ * The key of a problem is everything that `prepare` may look at: kernel, device, options, and of each
+ * operand dtype, shape, strides and alignment. Entries that no plan holds and that were not used for
+ * longest are released once there are more than MOST_IDLE of them.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/fork.h"
+#include "ops/launch.h"
+
+enum { HASH_SIZE = 1024, MOST_IDLE = 512, VIEW_WORDS = 3 + 2 * GD_MAX_RANK };
+
+struct gd_prepared {
+    struct gd_prepared *chain;         /* of the hash table */
+    struct gd_prepared *newer, *older; /* of those that nobody holds */
+    gd_device *device;
+    const gd_kernel *kernel;
+    void *value;
+    size_t workspace_bytes;
+    int refs;
+    uint64_t hash;
+    size_t key_bytes;
+    char key[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(lock)
+static gd_prepared *table[HASH_SIZE], *newest, *oldest;
+static int n_idle;
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+/* The power of two, up to 256, that the address is a multiple of. */
+static int64_t alignment_of(const void *address) {
+    const uintptr_t low = (uintptr_t)address & 255;
+    return low ? (int64_t)(low & -low) : 256;
+}
+
+static int64_t *add_view_key(int64_t *at, const gd_view *v) {
+    *at++ = v->data ? alignment_of(v->data) : 0;
+    *at++ = v->dtype;
+    *at++ = v->rank;
+    for (int i = 0; i < v->rank; i++) *at++ = v->dims[i];
+    for (int i = 0; i < v->rank; i++) *at++ = v->strides[i];
+    return at;
+}
+
+static size_t most_key_bytes(const gd_kernel_call *call) {
+    const size_t options = (call->attrs ? call->op->attrs_size : 0) + 2 * sizeof(int64_t);
+    return (size_t)(call->n_in + call->n_out) * VIEW_WORDS * sizeof(int64_t) + options +
+           4 * sizeof(void *);
+}
+
+static size_t make_key(const gd_kernel_call *call, char *key) {
+    int64_t *at = (int64_t *)(void *)key;
+    *at++ = (int64_t)(uintptr_t)call->kernel;
+    *at++ = (int64_t)(uintptr_t)call->device;
+    *at++ = (int64_t)(uintptr_t)call->op;
+    *at++ = call->n_in;
+    *at++ = call->each;
+    for (int i = 0; i < call->n_in; i++) at = add_view_key(at, &call->in[i]);
+    for (int i = 0; i < call->n_out; i++) at = add_view_key(at, &call->out[i]);
+    const size_t bytes = (size_t)((char *)at - key),
+                 options = call->attrs ? call->op->attrs_size : 0;
+    if (options) memcpy(at, call->attrs, options);
+    return bytes + options;
+}
+
+static uint64_t hash_key(const char *key, size_t bytes) {
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ (unsigned char)key[i]) * 1099511628211u;
+    return h;
+}
+
+/* --- entries ---------------------------------------------------------------------------------- */
+
+static void remove_idle(gd_prepared *p) {
+    if (p->newer) p->newer->older = p->older;
+    else newest = p->older;
+    if (p->older) p->older->newer = p->newer;
+    else oldest = p->newer;
+    n_idle--;
+}
+
+static void add_idle(gd_prepared *p) {
+    p->newer = NULL;
+    p->older = newest;
+    if (newest) newest->newer = p;
+    else oldest = p;
+    newest = p;
+    n_idle++;
+}
+
+/* Takes the entry used longest ago out of the table. */
+static gd_prepared *take_oldest(void) {
+    gd_prepared *p = oldest, **at = &table[p->hash % HASH_SIZE];
+    remove_idle(p);
+    while (*at != p) at = &(*at)->chain;
+    *at = p->chain;
+    return p;
+}
+
+static void free_entry(gd_prepared *p) {
+    if (p->kernel->release) p->kernel->release(p->device, p->value);
+    gd_free(p);
+}
+
+static gd_prepared *find_entry(const char *key, size_t bytes, uint64_t hash) {
+    for (gd_prepared *p = table[hash % HASH_SIZE]; p; p = p->chain)
+        if (p->hash == hash && p->key_bytes == bytes && memcmp(p->key, key, bytes) == 0) {
+            if (p->refs++ == 0) remove_idle(p);
+            return p;
+        }
+    return NULL;
+}
+
+static gd_status make_entry(const gd_kernel_call *call, const char *key, size_t bytes,
+                            uint64_t hash, gd_prepared **made) {
+    gd_prepared *p = gd_calloc(1, sizeof *p + bytes);
+    if (!p) return gd_fail(GD_E_MEMORY, "no memory to prepare a kernel");
+    gd_status status = call->kernel->prepare(call, &p->value, &p->workspace_bytes);
+    if (status != GD_OK) {
+        gd_free(p);
+        return status;
+    }
+    p->device = call->device;
+    p->kernel = call->kernel;
+    p->refs = 1;
+    p->hash = hash;
+    p->key_bytes = bytes;
+    memcpy(p->key, key, bytes);
+    *made = p;
+    return GD_OK;
+}
+
+gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared) {
+    _Alignas(8) char few[2048];
+    const size_t most = most_key_bytes(call);
+    char *key = most <= sizeof few ? few : gd_malloc(most);
+    if (!key) return gd_fail(GD_E_MEMORY, "no memory to prepare a kernel");
+    const size_t bytes = make_key(call, key);
+    const uint64_t hash = hash_key(key, bytes);
+    pthread_mutex_lock(&lock);
+    gd_prepared *p = find_entry(key, bytes, hash);
+    pthread_mutex_unlock(&lock);
+    gd_status status = GD_OK;
+    if (!p) { /* it may compile: not under the lock, and perhaps twice by two threads */
+        status = make_entry(call, key, bytes, hash, &p);
+        if (status == GD_OK) {
+            pthread_mutex_lock(&lock);
+            p->chain = table[hash % HASH_SIZE];
+            table[hash % HASH_SIZE] = p;
+            pthread_mutex_unlock(&lock);
+        }
+    }
+    if (key != few) gd_free(key);
+    *prepared = p;
+    if (status != GD_OK) return status;
+    call->prepared = p->value;
+    call->workspace_bytes = p->workspace_bytes;
+    return GD_OK;
+}
+
+void gd_prepared_release(gd_prepared *p) {
+    if (!p) return;
+    gd_prepared *old = NULL;
+    pthread_mutex_lock(&lock);
+    if (--p->refs == 0) {
+        add_idle(p);
+        if (n_idle > MOST_IDLE) old = take_oldest();
+    }
+    pthread_mutex_unlock(&lock);
+    if (old) free_entry(old);
+}
+
+void *gd_prepared_value(const gd_prepared *p) { return p->value; }
+
+void gd_prepared_trim(void) {
+    while (true) {
+        pthread_mutex_lock(&lock);
+        gd_prepared *old = oldest ? take_oldest() : NULL;
+        pthread_mutex_unlock(&lock);
+        if (!old) return;
+        free_entry(old);
+    }
+}

@@ -1,0 +1,254 @@
+/* windows.c - windows of a tensor as a view, and what convolution and pooling share (spatial.h). */
+#include <string.h>
+
+#include "core/checked.h"
+#include "gradus/ops.h"
+#include "ops/indexing.h"
+#include "ops/infer.h"
+#include "ops/spatial.h"
+
+enum { AXES = GD_SPATIAL_AXES };
+
+/* --- options and shapes ----------------------------------------------------------------------- */
+
+/* The numbers of a list option. gd_int1, gd_int2, gd_int3 and gd_shape all begin with them. */
+static int list_length(const gd_op_attr *attr, const void *attrs) {
+    const void *field = (const char *)attrs + attr->offset;
+    return attr->type == GD_ATTR_INTS    ? attr->count
+           : attr->type == GD_ATTR_SHAPE ? ((const gd_shape *)field)->rank
+                                         : 0;
+}
+
+int gd_spatial_axes(const gd_op *op, const void *attrs) {
+    for (int i = 0; i < op->n_attrs; i++)
+        if (op->attrs[i].type == GD_ATTR_INTS || op->attrs[i].type == GD_ATTR_SHAPE)
+            return list_length(&op->attrs[i], attrs);
+    return 0;
+}
+
+gd_status gd_spatial_read(const gd_op_attr *attr, const void *attrs, int n, int64_t *to) {
+    const int count = list_length(attr, attrs);
+    if (count != n)
+        return gd_op_fail(GD_E_ARGUMENT, "%s has %d numbers for %d axes", attr->name, count, n);
+    memcpy(to + AXES - n, (const char *)attrs + attr->offset, (size_t)n * sizeof *to);
+    return GD_OK;
+}
+
+void gd_spatial_write(const gd_op_attr *attr, void *attrs, int n, const int64_t *from) {
+    memcpy((char *)attrs + attr->offset, from + AXES - n, (size_t)n * sizeof *from);
+}
+
+gd_status gd_need_spatial(const gd_tensor *x, const char *name, int n) {
+    if (x->dtype == GD_BOOL) return gd_op_fail(GD_E_DTYPE, "'%s' must be numbers, not bool", name);
+    if (x->rank == n + 1 || x->rank == n + 2) return GD_OK;
+    return gd_op_fail(
+        GD_E_SHAPE,
+        "'%s' must have %d dimensions (batch, channels and %d axes), or %d without the batch; "
+        "it has %d",
+        name, n + 2, n, n + 1, x->rank);
+}
+
+gd_shape gd_spatial_dims(const gd_tensor *t, int n) {
+    return gd_shape_of(n, t->dims + t->rank - n);
+}
+gd_shape gd_spatial_list(const int64_t *numbers, int n) {
+    return gd_shape_of(n, numbers + AXES - n);
+}
+
+/* --- pieces of bodies ------------------------------------------------------------------------- */
+
+gd_tensor *gd_as(gd_tensor *x, gd_dtype dtype) {
+    return (gd_dtype)x->dtype == dtype ? x : gd_cast(x, dtype);
+}
+
+gd_tensor *gd_widen(gd_tensor *x) {
+    return x->dtype == GD_F16 || x->dtype == GD_BF16 ? gd_cast(x, GD_F32) : x;
+}
+
+gd_tensor *gd_iota(int64_t n, int rank) {
+    gd_shape dims = {.rank = rank, .form = 1, .at = {n}};
+    for (int d = 1; d < rank; d++) dims.at[d] = 1;
+    return gd_reshape(gd_arange(0, n, .dtype = GD_I64), dims);
+}
+
+gd_tensor *gd_split_axis(gd_tensor *x, int axis, int64_t a, int64_t b) {
+    if (gd_tensor_is_error(x)) return x;
+    gd_shape dims = {.rank = x->rank + 1, .form = 1};
+    for (int d = 0; d < x->rank; d++) dims.at[d < axis ? d : d + 1] = x->dims[d];
+    dims.at[axis] = a;
+    dims.at[axis + 1] = b;
+    return gd_reshape(x, dims);
+}
+
+gd_tensor *gd_merge_axes(gd_tensor *x, int axis) {
+    if (gd_tensor_is_error(x)) return x;
+    gd_shape dims = {.rank = x->rank - 1, .form = 1};
+    for (int d = 0; d < x->rank; d++) dims.at[d <= axis ? d : d - 1] = x->dims[d];
+    dims.at[axis] = x->dims[axis] * x->dims[axis + 1];
+    return gd_reshape(x, dims);
+}
+
+gd_tensor *gd_scatter_sums(gd_tensor *x, int axis, gd_tensor *index, int64_t length) {
+    if (gd_tensor_is_error(x)) return x;
+    gd_shape dims = gd_tensor_shape(x), line = {.rank = x->rank, .form = 1};
+    for (int d = 0; d < x->rank; d++) line.at[d] = d == axis ? x->dims[d] : 1;
+    index = gd_expand(gd_reshape(index, line), dims);
+    dims.at[axis] = length;
+    return gd_scatter_add(gd_zeros_on(x, (gd_dtype)x->dtype, dims), axis, index, x);
+}
+
+gd_tensor *gd_region(gd_tensor *x, int n, const int64_t *begin, const int64_t *length) {
+    if (gd_tensor_is_error(x)) return x;
+    gd_shape padding = {.rank = 2 * n, .form = 1};
+    bool pads = false;
+    for (int d = 0; d < n; d++) {
+        const int axis = x->rank - n + d;
+        const int64_t in = x->dims[axis], end = begin[d] + length[d];
+        int64_t first = begin[d] > 0 ? begin[d] : 0, stop = end < in ? end : in;
+        if (first >= stop) first = stop = 0; /* x has none of these places: all are padding */
+        if (stop - first != in) x = gd_narrow(x, axis, first, stop - first);
+        if (gd_tensor_is_error(x)) return x;
+        int64_t *pair = padding.at + 2 * (n - 1 - d);
+        pair[0] = stop > first && begin[d] < 0 ? -begin[d] : 0;
+        pair[1] = length[d] - (stop - first) - pair[0];
+        pads |= pair[0] > 0 || pair[1] > 0;
+    }
+    return pads ? gd_pad(x, padding) : x;
+}
+
+/* --- ops -------------------------------------------------------------------------------------- */
+
+/*op windows(x, axis:int, size:int, step:int, dilation:int) -> y  view internal
+ * All windows of `size` elements along an axis, as a view: element k of window o, which is
+ * x[o * step + k * dilation] along the axis, is at o of the axis and at k of a new last axis.
+ *   saves nothing
+ */
+
+/* dilation * (size - 1) + 1, the elements that a window spans. */
+static gd_status window_span(int64_t size, int64_t step, int64_t dilation, int64_t *span) {
+    if (size < 1 || step < 1 || dilation < 1)
+        return gd_op_fail(GD_E_ARGUMENT, "size %lld, step %lld and dilation %lld; all at least 1",
+                          (long long)size, (long long)step, (long long)dilation);
+    if (!gd_mul_i64(dilation, size - 1, span) || !gd_add_i64(*span, 1, span))
+        return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+    return GD_OK;
+}
+
+static gd_status windows_infer(gd_infer *i) {
+    const gd_windows_options *o = i->attrs;
+    const gd_tensor *x = i->in[0];
+    gd_meta *y = &i->out[0];
+    int axis;
+    int64_t span = 0;
+    size_t bytes;
+    GD_TRY(gd_axis(o->axis, x->rank, &axis));
+    if (x->rank == 0 || x->rank == GD_MAX_RANK)
+        return gd_op_fail(GD_E_SHAPE, "'x' must have 1 to %d dimensions", GD_MAX_RANK - 1);
+    GD_TRY(window_span(o->size, o->step, o->dilation, &span));
+    gd_meta_view(y, x, 0);
+    y->rank = x->rank + 1;
+    y->dims[axis] = x->dims[axis] < span ? 0 : (x->dims[axis] - span) / o->step + 1;
+    y->dims[x->rank] = o->size;
+    if (y->dims[axis] > 1) y->strides[axis] = x->strides[axis] * o->step;
+    y->strides[x->rank] = o->size > 1 ? x->strides[axis] * o->dilation : 1;
+    return gd_shape_bytes(gd_shape_of(y->rank, y->dims), y->dtype, &bytes);
+}
+static void windows_vjp(gd_vjp *v) {
+    const gd_windows_options *o = v->attrs;
+    v->gx[0] = gd_windows_grad(v->gy[0], o->axis, gd_tensor_dim(v->x[0], (int)o->axis), o->step,
+                               o->dilation);
+}
+
+/*op windows_grad(gy, axis:int, length:int, step:int, dilation:int) -> gx  internal
+ * The gradient of windows by its input, which has `length` elements along the axis: each element of
+ * a window added to the place that it came from.
+ *   saves nothing
+ */
+
+/* How many of the elements along the axis lie under windows. */
+static gd_status windows_extent(const gd_windows_grad_options *o, int64_t count, int64_t size,
+                                int64_t *extent) {
+    int64_t span = 0;
+    GD_TRY(window_span(size, o->step, o->dilation, &span));
+    *extent = 0;
+    if (count < 1) return GD_OK;
+    if (!gd_mul_i64(count - 1, o->step, extent) || !gd_add_i64(*extent, span, extent))
+        return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
+    return GD_OK;
+}
+
+static gd_status windows_grad_infer(gd_infer *i) {
+    const gd_windows_grad_options *o = i->attrs;
+    const gd_tensor *gy = i->in[0];
+    gd_meta *gx = &i->out[0];
+    int axis;
+    int64_t extent;
+    if (gy->rank < 2) return gd_op_fail(GD_E_SHAPE, "'gy' must have 2 dimensions or more");
+    GD_TRY(gd_axis(o->axis, gy->rank - 1, &axis));
+    GD_TRY(windows_extent(o, gy->dims[axis], gy->dims[gy->rank - 1], &extent));
+    if (o->length < extent)
+        return gd_op_fail(GD_E_SHAPE, "the windows reach over %lld elements, and length is %lld",
+                          (long long)extent, (long long)o->length);
+    gd_meta_like(gx, gy);
+    gx->rank = gy->rank - 1;
+    gx->dims[axis] = o->length;
+    return GD_OK;
+}
+static void windows_grad_vjp(gd_vjp *v) {
+    const gd_windows_grad_options *o = v->attrs;
+    const gd_tensor *gy = v->x[0];
+    const int axis = (int)(o->axis < 0 ? o->axis + gy->rank - 1 : o->axis);
+    const int64_t size = gy->dims[gy->rank - 1];
+    int64_t extent;
+    if (windows_extent(o, gy->dims[axis], size, &extent) != GD_OK) return;
+    v->gx[0] = gd_windows(gd_narrow(v->gy[0], axis, 0, extent), axis, size, o->step, o->dilation);
+}
+static void windows_grad_expand(gd_expand *e) {
+    const gd_windows_grad_options *o = e->attrs;
+    gd_tensor *gy = e->x[0];
+    const int rank = gy->rank, axis = (int)(o->axis < 0 ? o->axis + rank - 1 : o->axis);
+    const int64_t count = gy->dims[axis], size = gy->dims[rank - 1];
+    gd_tensor *index = gd_add(gd_mul(gd_iota(count, 2), gd_scalar_int(o->step)),
+                              gd_mul(gd_iota(size, 1), gd_scalar_int(o->dilation)));
+    gd_tensor *g = gd_widen(gy);
+    g = gd_merge_axes(gd_movedim(g, gd_dims(rank - 1), gd_dims(axis + 1)), axis);
+    g = gd_scatter_sums(g, axis, gd_reshape(index, gd_dims(count * size)), o->length);
+    e->y[0] = gd_as(g, (gd_dtype)gy->dtype);
+}
+
+/* --- windows of all spatial axes -------------------------------------------------------------- */
+
+/* Elements along an axis that lie under its windows, with the zeros around it. */
+static int64_t window_reach(const gd_window_form *f, int a) {
+    return f->count[a] < 1 ? 0
+                           : (f->count[a] - 1) * f->step[a] + (f->size[a] - 1) * f->dilation[a] + 1;
+}
+
+gd_tensor *gd_window_views(gd_tensor *x, const gd_window_form *f, int n) {
+    if (gd_tensor_is_error(x)) return x;
+    const int first = x->rank - n;
+    int64_t begin[AXES] = {0}, reach[AXES] = {0};
+    for (int d = 0; d < n; d++) {
+        begin[d] = -f->before[AXES - n + d];
+        reach[d] = window_reach(f, AXES - n + d);
+    }
+    x = gd_region(x, n, begin, reach);
+    for (int d = 0; d < n; d++) {
+        const int a = AXES - n + d;
+        x = gd_windows(x, first + d, f->size[a], f->step[a], f->dilation[a]);
+    }
+    return x;
+}
+
+gd_tensor *gd_window_sums(gd_tensor *windows, const gd_window_form *f, gd_shape dims) {
+    if (gd_tensor_is_error(windows)) return windows;
+    const int n = dims.rank, first = windows->rank - 2 * n;
+    for (int d = n; d-- > 0;) {
+        const int a = AXES - n + d;
+        windows =
+            gd_windows_grad(windows, first + d, window_reach(f, a), f->step[a], f->dilation[a]);
+    }
+    return gd_region(windows, n, f->before + AXES - n, dims.at);
+}
+
+#include "windows.gen.h"

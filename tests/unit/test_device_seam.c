@@ -1,0 +1,246 @@
+/* test_device_seam.c - what an asynchronous device promises, on the test device: staging, live numbers,
+ * captured plans, failures in the data, lost devices and forks. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/test/device.h"
+#include "gradus/gradus.h"
+#include "test.h"
+
+static gd_device *device;
+
+/* Ops that have no kernel on the device yet run on the host. */
+__attribute__((constructor)) static void open_device(void) {
+    device = gd_test_device();
+    gd_set_host_fallback(true);
+}
+
+static gd_test_counts counts(void) { return gd_test_device_controls(device)->counts; }
+
+static gd_tensor *on_device(gd_shape shape, const float *data) {
+    return gd_to_device(gd_from_array(shape, GD_F32, data), device);
+}
+
+static gd_tensor *indices(int64_t a, int64_t b) {
+    return gd_to_device(gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){a, b})), device);
+}
+
+/* Whether the tensor, read back, has these values. */
+static bool holds(gd_tensor *t, int n, const float *values) {
+    float got[16];
+    if (gd_copy_to(t, got, (size_t)n * sizeof *got) != GD_OK) return false;
+    return memcmp(got, values, (size_t)n * sizeof *got) == 0;
+}
+
+/* --- staging ---------------------------------------------------------------------------------- */
+
+TEST(kernels_get_the_simple_case_they_were_promised) {
+    GD_SCOPE;
+    gd_tensor *x = on_device(gd_dims(2, 2), (float[]){1, 2, 3, 4});
+    gd_tensor *y = gd_matmul(gd_transpose(x, 0, 1), gd_cast(x, GD_BF16)); /* strided and narrow */
+    CHECK(holds(gd_cast(y, GD_F32), 4, (float[]){10, 14, 14, 20}));
+    gd_graph *g = gd_graph_new();
+    gd_tensor *p, *z;
+    {
+        GD_GRAPH(g);
+        p = gd_placeholder(gd_dims(2, 2));
+        z = gd_add(gd_matmul(gd_transpose(p, 0, 1), p), p);
+    }
+    gd_session *s = gd_session_new(g, .device = device);
+    gd_tensors r = gd_session_run(s, gd_feed(p, x), gd_list(z));
+    CHECK(holds(r.at[0], 4, (float[]){11, 16, 17, 24}));
+    CHECK(!gd_failed());
+}
+
+/* --- failures in the data --------------------------------------------------------------------- */
+
+TEST(an_eager_failure_keeps_op_shapes_and_line) {
+    GD_SCOPE;
+    gd_tensor *x = on_device(gd_dims(4, 2), (float[8]){0});
+    gd_tensor *y = gd_index_select(x, 0, indices(1, 9));
+    CHECK(!gd_failed()); /* nothing has been read yet */
+    gd_item(gd_sum(gd_exp(y)));
+    CHECK(gd_error_status() == GD_E_INDEX);
+    CHECK(strstr(gd_error_message(), "index_select(x f32[4,2], index i64[2]): "));
+    CHECK(strstr(gd_error_message(), "9"));
+    CHECK(strstr(gd_error_message(), "test_device_seam.c:"));
+    gd_clear_error();
+    CHECK(gd_synchronize(device) == GD_OK);
+}
+
+TEST(nothing_queued_behind_a_failure_changes_state) {
+    GD_SCOPE;
+    gd_tensor *x = on_device(gd_dims(4, 2), (float[8]){0}),
+              *w = on_device(gd_dims(2), (float[]){1, 2}),
+              *one = on_device(gd_dims(2), (float[]){1, 1}), *lr = gd_scalar(1);
+    gd_index_select(x, 0, indices(1, 9));
+    gd_add_(w, one);                                     /* in place */
+    gd_call("sgd_step", gd_list(w, one, lr), "");        /* an update */
+    gd_copy_from(w, (float[]){7, 7}, 2 * sizeof(float)); /* from the host */
+    CHECK(!gd_failed());
+    CHECK(gd_synchronize(device) == GD_E_INDEX);
+    gd_clear_error();
+    CHECK(holds(w, 2, (float[]){1, 2}));
+    gd_add_(w, one);
+    CHECK(holds(w, 2, (float[]){2, 3}));
+}
+
+/* A session that adds up what it is fed, after a look-up that may fail. */
+typedef struct sum_session {
+    gd_graph *g;
+    gd_session *s;
+    gd_tensor *table, *index, *variable, *fetch, *noise;
+} sum_session;
+
+static sum_session make_sum_session(void) {
+    sum_session m = {.g = gd_graph_new()};
+    GD_GRAPH(m.g);
+    m.index = gd_placeholder(gd_dims(2), .dtype = GD_I64);
+    m.table = gd_arange(10, 40, .step = 10);
+    m.variable = gd_variable(gd_zeros(gd_dims(2)));
+    m.noise = gd_rand(gd_dims(4));
+    m.fetch = gd_assign(m.variable, gd_add(m.variable, gd_index_select(m.table, 0, m.index)));
+    return m;
+}
+
+TEST(a_failed_run_and_those_behind_it_change_nothing) {
+    GD_SCOPE;
+    gd_set_default_device(device);
+    sum_session m = make_sum_session();
+    m.s = gd_session_new(m.g);
+    gd_set_default_device(NULL);
+    gd_session_run(m.s, gd_feed(m.index, indices(0, 1)), gd_list(m.fetch));
+    CHECK(holds(gd_session_get(m.s, m.variable), 2, (float[]){10, 20}));
+    gd_tensors before = gd_session_run(m.s, gd_feed(m.index, indices(0, 0)), gd_list(m.noise));
+    (void)before;
+    for (int bad = 0; bad < 3; bad++) { /* also when the plan is captured by then */
+        gd_session_run(m.s, gd_feed(m.index, indices(2, 7)), gd_list(m.fetch));
+        gd_session_run(m.s, gd_feed(m.index, indices(1, 1)), gd_list(m.fetch));
+        CHECK(!gd_failed());
+        CHECK(gd_synchronize(device) == GD_E_INDEX);
+        CHECK(strstr(gd_error_message(), "index_select"));
+        gd_clear_error();
+        CHECK(holds(gd_session_get(m.s, m.variable), 2, (float[]){10, 20}));
+    }
+    gd_session_run(m.s, gd_feed(m.index, indices(2, 2)), gd_list(m.fetch));
+    CHECK(holds(gd_session_get(m.s, m.variable), 2, (float[]){40, 50}));
+    CHECK(!gd_failed());
+}
+
+/* --- numbers of the host ---------------------------------------------------------------------- */
+
+static gd_tensors scale_by_captured(gd_tensors in, void *user) {
+    return gd_listed(gd_mul(in.at[0], user));
+}
+
+TEST(a_captured_scalar_of_the_host_stays_live) {
+    GD_SCOPE;
+    gd_tensor *x = on_device(gd_dims(2), (float[]){1, 2}), *factor = gd_scalar(3);
+    gd_jit *jit = gd_jit_new(scale_by_captured, factor);
+    for (int i = 0; i < 3; i++)
+        CHECK(holds(gd_jit_call(jit, gd_list(x)).at[0], 2, (float[]){3, 6}));
+    gd_copy_from(factor, &(float){5}, sizeof(float));
+    CHECK(holds(gd_jit_call(jit, gd_list(x)).at[0], 2, (float[]){5, 10}));
+    CHECK(gd_jit_traces(jit) == 1);
+}
+
+/* --- captured plans --------------------------------------------------------------------------- */
+
+typedef struct training {
+    gd_tensor *w1, *w2;
+    gd_optimizer *adam;
+} training;
+
+static gd_tensors train_step(gd_tensors in, void *user) {
+    training *t = user;
+    gd_tensor *h = gd_relu(gd_matmul(in.at[0], t->w1));
+    gd_tensor *loss = gd_mse_loss(gd_matmul(h, t->w2), in.at[1]);
+    gd_optimizer_zero_grad(t->adam);
+    gd_backward(loss);
+    gd_optimizer_step(t->adam);
+    return gd_listed(loss);
+}
+
+TEST(a_replayed_training_step_is_one_launch) {
+    GD_SCOPE;
+    gd_seed(1);
+    training t = {gd_requires_grad(gd_to_device(gd_randn(gd_dims(3, 4)), device)),
+                  gd_requires_grad(gd_to_device(gd_randn(gd_dims(4, 2)), device)), NULL};
+    t.adam = gd_optim_adam(gd_list(t.w1, t.w2), .lr = 0.05);
+    gd_tensor *x = gd_to_device(gd_randn(gd_dims(5, 3)), device),
+              *y = gd_to_device(gd_randn(gd_dims(5, 2)), device);
+    gd_jit *jit = gd_jit_new(train_step, &t);
+    double first = 0, last = 0;
+    for (int i = 0; i < 4; i++) {
+        GD_SCOPE;
+        last = gd_item(gd_jit_call(jit, gd_list(x, y)).at[0]);
+        if (i == 0) first = last;
+    }
+    CHECK(!gd_failed());
+    CHECK(last < first);
+    gd_synchronize(device);
+    const gd_test_counts before = counts();
+    for (int i = 0; i < 5; i++) {
+        GD_SCOPE;
+        gd_jit_call(jit, gd_list(x, y));
+    }
+    const gd_test_counts after = counts();
+    CHECK(!gd_failed());
+    CHECK(after.launches - before.launches == 5);
+    CHECK(after.kernels ==
+          before.kernels); /* the host queues nothing else, and waits for nothing */
+    CHECK(after.boundaries == before.boundaries);
+    CHECK(after.uploads == before.uploads && after.downloads == before.downloads);
+    CHECK(after.copies == before.copies && after.waits == before.waits);
+    CHECK(after.allocs == before.allocs);
+    CHECK(gd_item(gd_jit_call(jit, gd_list(x, y)).at[0]) < last);
+    CHECK(gd_jit_traces(jit) == 1);
+}
+
+/* --- the end of a device ---------------------------------------------------------------------- */
+
+TEST(the_child_of_a_fork_gets_a_status) {
+    GD_SCOPE;
+    gd_tensor *x = on_device(gd_dims(2), (float[]){1, 2}), *host = gd_ones(gd_dims(2));
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool refused = gd_failed() == false && gd_add(x, x) && gd_failed() &&
+                             gd_error_status() == GD_E_DEVICE && strstr(gd_error_message(), "fork");
+        gd_clear_error();
+        const bool host_works = gd_item(gd_sum(host)) == 2;
+        _exit(refused && host_works ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(holds(x, 2, (float[]){1, 2}));
+}
+
+TEST(out_of_memory_says_how_much_and_the_program_goes_on) {
+    GD_SCOPE;
+    gd_memory_trim(device);
+    gd_test_device_controls(device)->fail_alloc_after = 0;
+    gd_tensor *x = gd_to_device(gd_zeros(gd_dims(1 << 20)), device);
+    (void)x;
+    CHECK(gd_error_status() == GD_E_MEMORY);
+    CHECK(strstr(gd_error_message(), "no memory for 4194304 bytes on test:0"));
+    gd_clear_error();
+    gd_test_device_controls(device)->fail_alloc_after = -1;
+    CHECK(gd_item(gd_sum(gd_to_device(gd_ones(gd_dims(1 << 20)), device))) == 1 << 20);
+}
+
+/* Runs last: the device stays lost. */
+TEST(a_lost_device_stays_lost_and_host_tensors_live) {
+    GD_SCOPE;
+    gd_tensor *x = on_device(gd_dims(2), (float[]){1, 2}), *host = gd_ones(gd_dims(2));
+    gd_test_device_controls(device)->lose = true;
+    gd_item(gd_sum(x));
+    CHECK(gd_error_status() == GD_E_DEVICE);
+    gd_clear_error();
+    gd_add(x, x);
+    CHECK(gd_error_status() == GD_E_DEVICE && strstr(gd_error_message(), "lost"));
+    gd_clear_error();
+    CHECK(gd_item(gd_sum(host)) == 2);
+}
+
+TEST_MAIN

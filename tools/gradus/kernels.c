@@ -1,0 +1,118 @@
+/* kernels.c - gradus ops --device and --kernels: how each op runs on which kind of device. */
+#include <string.h>
+
+#include "tool.h"
+
+/* The ways to run an op, for the summary. */
+static const char *const ways[] = {"kernel", "expression", "body", "view", "host", "none"};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+/* Twins that write in place run as the ops that they belong to. */
+static bool is_listed(const gd_op *op) { return !(gd_op_flags(op) & GD_OP_INPLACE); }
+
+/* "direct im2col reference", or the way without a kernel. */
+static const char *how_it_runs(const gd_op *op, const char *kind, char *text, size_t size) {
+    const char *way = gd_op_runs_as(op, kind);
+    return strcmp(way, "kernel") == 0 ? gd_op_kernels(op, kind, text, size) : way;
+}
+
+static void print_summary(const char *kind) {
+    int counts[N_WAYS] = {0}, total = 0;
+    for (int i = 0; i < gd_op_count(); i++) {
+        if (!is_listed(gd_op_at(i))) continue;
+        const char *way = gd_op_runs_as(gd_op_at(i), kind);
+        for (int w = 0; w < N_WAYS; w++) counts[w] += strcmp(way, ways[w]) == 0;
+        total++;
+    }
+    printf(
+        "%s: %d ops, %d by kernels, %d by expressions, %d as bodies, %d as views, %d on the host, "
+        "%d not at all\n",
+        kind, total, counts[0], counts[1], counts[2], counts[3], counts[4], counts[5]);
+}
+
+static void print_needed(void) {
+    int needed = 0;
+    for (int i = 0; i < gd_op_count(); i++)
+        needed += is_listed(gd_op_at(i)) && gd_op_needs_kernel(gd_op_at(i));
+    printf(
+        "A device needs kernels for %d ops (+), beside one for expressions; others run without.\n",
+        needed);
+}
+
+static void json_kind(const gd_op *op, const char *kind) {
+    char text[400];
+    const char *way = gd_op_runs_as(op, kind);
+    json_begin(kind);
+    json_text("runs", way);
+    json_text("kernels",
+              strcmp(way, "kernel") == 0 ? gd_op_kernels(op, kind, text, sizeof text) : "");
+    json_end();
+}
+
+static void print_json(const char *const *kinds, int n) {
+    json_begin_list(NULL);
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = gd_op_at(i);
+        if (!is_listed(op)) continue;
+        json_begin(NULL);
+        json_text("name", gd_op_name(op));
+        json_bool("needs_kernel", gd_op_needs_kernel(op));
+        for (int k = 0; k < n; k++) json_kind(op, kinds[k]);
+        json_end();
+    }
+    json_end_list();
+    json_line();
+}
+
+static int column_width(const char *kind) {
+    int width = (int)strlen(kind);
+    for (int i = 0; i < gd_op_count(); i++) {
+        char text[400];
+        const int n = (int)strlen(how_it_runs(gd_op_at(i), kind, text, sizeof text));
+        if (is_listed(gd_op_at(i)) && n > width) width = n;
+    }
+    return width;
+}
+
+enum { MOST_KINDS = 16, NAME_WIDTH = 34 };
+
+int list_kernels(const char *only) {
+    const char *kinds[MOST_KINDS];
+    int widths[MOST_KINDS], n = 0;
+    for (const char *kind; n < MOST_KINDS && (kind = gd_kernel_kind_at(n)); n++) kinds[n] = kind;
+    for (int k = 0; only && k < n; k++)
+        if (strcmp(kinds[k], only) == 0) {
+            kinds[0] = kinds[k];
+            n = 1;
+            only = NULL;
+        }
+    if (only) {
+        fprintf(stderr, "gradus: there are no kernels for '%s'; there are for", only);
+        for (int k = 0; k < n; k++) fprintf(stderr, " %s", kinds[k]);
+        fputc('\n', stderr);
+        return FAILED;
+    }
+    if (common.json) {
+        print_json(kinds, n);
+        return DONE;
+    }
+    printf("%-*s", NAME_WIDTH, "op");
+    for (int k = 0; k < n; k++) {
+        widths[k] = k < n - 1 ? column_width(kinds[k]) : 0; /* the last one is not padded */
+        printf("  %-*s", widths[k], kinds[k]);
+    }
+    putchar('\n');
+    for (int i = 0; i < gd_op_count(); i++) {
+        const gd_op *op = gd_op_at(i);
+        char text[400];
+        if (!is_listed(op)) continue;
+        printf("%-*s%s", NAME_WIDTH - 1, gd_op_name(op), gd_op_needs_kernel(op) ? "+" : " ");
+        for (int k = 0; k < n; k++)
+            printf("  %-*s", widths[k], how_it_runs(op, kinds[k], text, sizeof text));
+        putchar('\n');
+    }
+    putchar('\n');
+    for (int k = 0; k < n; k++) print_summary(kinds[k]);
+    print_needed();
+    return DONE;
+}
