@@ -1,4 +1,5 @@
-/* function.c - functions of the program, with their own backward. */
+/* function.c - functions of the program with their own backward (gd_apply), and moves between
+ * devices, which are such a function. */
 #include "autograd/function.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 
 void gd_save(gd_context *context, gd_tensor *t) {
     gd_function_state *state = context->state;
-    if (context->gy || !state) return; /* in backward: too late */
+    if (context->gy || !state) return; /* backward cannot save */
     const bool fits = t && (t->kind == GD_VALUE || (t->kind == GD_META && state->shapes));
     if (!fits || state->n_saved == GD_MOST_SAVED)
         state->status =
@@ -23,15 +24,15 @@ gd_tensor *gd_saved(gd_context *context, int i) {
         return gd_tensor_fail(gd_fail(GD_E_INDEX, "gd_saved: there is no saved tensor %d", i));
     if (!node) return state->saved[i];
     const gd_slot *slot = &node->slots[node->n_in + node->n_out + i];
-    /* an output that was saved came from this very node */
+    /* a saved output belongs to this node */
     gd_tensor *t =
         gd_slot_get(slot, slot->node == node ? node : NULL, gd_function_name(node->function));
     return t ? t : gd_tensor_fail(gd_this_thread.noted);
 }
 
-/* Makes the outputs results of a node that remembers the function. */
-static gd_status record(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y,
-                        int n_out, const gd_function_state *state) {
+/* Records a node with the function on the tape, and makes y its outputs. */
+static gd_status record_function(const gd_function *function, gd_tensors inputs, void *user,
+                                 gd_tensor **y, int n_out, const gd_function_state *state) {
     gd_node *node = gd_node_new(NULL, NULL, (int)inputs.count, n_out, state->n_saved);
     if (!node) return GD_E_MEMORY;
     node->function = function;
@@ -51,7 +52,7 @@ static gd_status record(const gd_function *function, gd_tensors inputs, void *us
         for (int k = 0; k < n_out; k++)
             if (t == y[k]) output = k;
         gd_slot_set(slot, t, true);
-        if (output >= 0) { /* held by its own result: no counted link back */
+        if (output >= 0) { /* the output retains the node: no counted reference back */
             slot->node = NULL;
             slot->index = output;
             slot->requires_grad = true;
@@ -83,16 +84,16 @@ gd_status gd_function_forward(const gd_function *f, void (*half)(gd_context *), 
     return GD_OK;
 }
 
-/* Calls forward now, and remembers backward. */
-static gd_status run(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y,
-                     bool grad) {
+/* Calls forward, and records backward on the tape. */
+static gd_status run_function(const gd_function *function, gd_tensors inputs, void *user,
+                              gd_tensor **y, bool grad) {
     const int n_out = gd_function_results(function);
     gd_function_state state = {.n_saved = 0};
     GD_TRY(gd_function_forward(function, function->forward, inputs, user, y, &state));
     for (int i = 0; i < n_out; i++) {
         bool passed = y[i]->node != NULL || y[i]->requires_grad;
         for (int64_t k = 0; k < inputs.count; k++) passed |= y[i] == inputs.at[k];
-        if (passed) { /* an input handed through: a handle of its own */
+        if (passed) { /* forward returned an input: make another handle */
             gd_tensor *alias = gd_tensor_alias(y[i]);
             if (!alias) return GD_E_MEMORY;
             for (int s = 0; s < state.n_saved; s++)
@@ -101,15 +102,16 @@ static gd_status run(const gd_function *function, gd_tensors inputs, void *user,
             y[i] = alias;
         }
     }
-    return grad ? record(function, inputs, user, y, n_out, &state) : GD_OK;
+    return grad ? record_function(function, inputs, user, y, n_out, &state) : GD_OK;
 }
 
 static const gd_function move_function;
 
-static gd_status apply(const gd_function *function, gd_tensors inputs, void *user, gd_tensor **y) {
+static gd_status apply_function(const gd_function *function, gd_tensors inputs, void *user,
+                                gd_tensor **y) {
     gd_thread *thread = &gd_this_thread;
-    bool grad = false,
-         traced = thread->tracer && function != &move_function; /* which the library itself uses */
+    bool grad = false, traced = thread->tracer &&
+                                function != &move_function; /* the library itself uses that one */
     for (int64_t i = 0; i < inputs.count; i++) {
         const gd_tensor *x = inputs.at[i];
         if (!x) continue;
@@ -118,7 +120,7 @@ static gd_status apply(const gd_function *function, gd_tensors inputs, void *use
         grad |= x->requires_grad;
     }
     return traced ? gd_function_trace(function, inputs, user, y)
-                  : run(function, inputs, user, y, grad && thread->no_grad == 0);
+                  : run_function(function, inputs, user, y, grad && thread->no_grad == 0);
 }
 
 gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs,
@@ -135,7 +137,7 @@ gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors
             : GD_OK;
     if (status == GD_OK) {
         gd_scope *scope = gd_scope_open();
-        status = apply(function, inputs, user, y);
+        status = apply_function(function, inputs, user, y);
         for (int i = 0; i < n_out && status == GD_OK; i++) gd_scope_keep(&y[i]->object);
         gd_scope_close(&scope);
     }
@@ -147,7 +149,7 @@ gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors
 
 /* --- moving between devices: a function whose backward moves back ----------------------------- */
 
-static gd_tensor *moved(gd_tensor *t, gd_device *device) {
+static gd_tensor *move_tensor(gd_tensor *t, gd_device *device) {
     const size_t bytes = (size_t)gd_numel(t->rank, t->dims) * gd_dtype_size((gd_dtype)t->dtype);
     const bool direct = t->device->api->host_reads && gd_is_row_major(t->rank, t->dims, t->strides);
     void *host = direct ? NULL : gd_malloc(bytes);
@@ -164,7 +166,7 @@ static gd_tensor *moved(gd_tensor *t, gd_device *device) {
     return gd_tensor_fail(status == GD_OK ? gd_this_thread.noted : status);
 }
 
-static void move_forward(gd_context *c) { c->y[0] = moved(c->x[0], c->user); }
+static void move_forward(gd_context *c) { c->y[0] = move_tensor(c->x[0], c->user); }
 static void move_backward(gd_context *c) {
     c->gx[0] = gd_to_device(c->gy[0], gd_tensor_device(c->x[0]));
 }
@@ -187,7 +189,7 @@ gd_tensor *gd_to_device_at(const char *site, gd_tensor *t, gd_device *device) {
     gd_tensors y = gd_apply(&move_function, (gd_tensors){&t, 1}, device);
     gd_tensor *result = y.at[0];
     if (gd_this_thread.depth == 0 &&
-        result->kind != GD_FAILED) { /* no scope: the list is ours to free */
+        result->kind != GD_FAILED) { /* without a scope we free the list */
         gd_object_retain(&result->object);
         gd_release_list(y);
     }

@@ -1,4 +1,4 @@
-/* function.h - the inside of functions of the program (gd_apply). */
+/* function.h - the internals of functions of the program (gd_apply). */
 #ifndef GRADUS_AUTOGRAD_FUNCTION_H
 #define GRADUS_AUTOGRAD_FUNCTION_H
 
@@ -6,24 +6,25 @@
 
 enum { GD_MOST_SAVED = 32 };
 
-/* context->state. In forward it gathers what is saved; in backward it has it. */
+/* context->state: collects the saved tensors in forward, and holds them in backward. */
 typedef struct gd_function_state {
     gd_tensor *saved[GD_MOST_SAVED];
     int n_saved;
-    gd_status status;    /* of gd_save */
-    bool shapes;         /* tensors without data may be saved, too */
-    const gd_node *node; /* backward on the tape: this node has it instead */
+    gd_status status; /* of gd_save */
+    bool shapes;      /* tensors without data may be saved, too */
+    const gd_node
+        *node; /* in backward on the tape: the node that holds the saved tensors instead */
 } gd_function_state;
 
 static inline const char *gd_function_name(const gd_function *f) {
     return f->name ? f->name : "a function";
 }
 
-/* Calls forward, or infer, without the tape; checks that all results are there. */
+/* Calls forward or infer without the tape, and checks that all results are set. */
 gd_status gd_function_forward(const gd_function *f, void (*half)(gd_context *), gd_tensors x,
                               void *user, gd_tensor **y, gd_function_state *state);
 
-/* gd_apply where a graph is being built: adds a node. */
+/* gd_apply while a graph is being built: adds a node. */
 gd_status gd_function_trace(const gd_function *f, gd_tensors x, void *user, gd_tensor **y);
 
 static inline int gd_function_results(const gd_function *f) { return f->n_out > 0 ? f->n_out : 1; }

@@ -1,9 +1,11 @@
 /* function_op.c - functions of the program in graphs: the ops function_call and function_gradient
  * (ops/function.c).
  *
- * A node has the number of its function in a table, so that nothing but gd_apply makes one that
- * calls anything. What forward saves are results of the node, unless they are inputs or results
- * anyway: then the gradient is a node like any other, that reads them.
+ * A node has the number of its function in a table, so that only gd_apply can make a node that
+ * calls a function. Tensors that forward saves are further outputs of the node, unless they are its
+ * inputs or outputs. So the gradient is an ordinary node that reads them.
+ *
+ * Order: the table; shapes of results; tracing; the gradient; kernels that call the functions.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +31,8 @@ GD_MUTEX_AT_FORK(table)
 static applied *entries;
 static int n_entries, room;
 
-/* The number of a function, from 1; 0, noted: no memory. */
-static int number_of(const gd_function *function, void *user) {
+/* The number of a function, from 1; 0: no memory, the failure is recorded. */
+static int function_number(const gd_function *function, void *user) {
     int i = 0;
     pthread_mutex_lock(&table);
     while (i < n_entries && (entries[i].function != function || entries[i].user != user)) i++;
@@ -42,21 +44,21 @@ static int number_of(const gd_function *function, void *user) {
     return 0;
 }
 
-static gd_status look_up(int64_t number, applied *found) {
+static gd_status find_function(int64_t number, applied *found) {
     pthread_mutex_lock(&table);
     const bool there = number > 0 && number <= n_entries;
     if (there) *found = entries[number - 1];
     pthread_mutex_unlock(&table);
-    return there ? GD_OK : gd_fail(GD_E_ARGUMENT, "such nodes are made by gd_apply");
+    return there ? GD_OK : gd_fail(GD_E_ARGUMENT, "only gd_apply can add such a node");
 }
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
 enum { KEEPS = 6 * GD_MOST_SAVED };
 
-/* What a function gives for inputs of some shapes. */
+/* The shapes of the results of a function. */
 typedef struct shapes {
-    gd_meta *metas; /* of the results, then of what is saved besides */
+    gd_meta *metas; /* of the outputs, then of further saved tensors */
     int n_results, n_extra;
     char keeps[KEEPS];
 } shapes;
@@ -67,9 +69,9 @@ static gd_meta meta_of(const gd_tensor *t) {
     return m;
 }
 
-/* What is saved, in words, and those that are neither inputs nor results. */
-static int sort_saved(const gd_function_state *state, gd_tensors x, gd_tensor *const *y, int n_out,
-                      char keeps[KEEPS], gd_tensor **extra) {
+/* Describes the saved tensors as text, and lists those that are neither inputs nor outputs. */
+static int classify_saved(const gd_function_state *state, gd_tensors x, gd_tensor *const *y,
+                          int n_out, char keeps[KEEPS], gd_tensor **extra) {
     int n_extra = 0, at = 0;
     keeps[0] = 0;
     for (int s = 0; s < state->n_saved; s++) {
@@ -87,15 +89,15 @@ static int sort_saved(const gd_function_state *state, gd_tensors x, gd_tensor *c
     return n_extra;
 }
 
-static gd_tensor *made_up(const gd_tensor *like, const int64_t *dims) {
+static gd_tensor *placeholder_value(const gd_tensor *like, const int64_t *dims) {
     const double value = gd_dtype_is_float((gd_dtype)like->dtype) ? 1 : 0;
     return gd_full(gd_shape_of(like->rank, dims), value, .dtype = (gd_dtype)like->dtype);
 }
 
-/* Calls infer, or forward with made-up values; unknown sizes are `unknown`. In a scope of the
- * caller's. */
-static gd_status try_out(const applied *a, gd_tensor *const *in, int n_in, int64_t unknown,
-                         shapes *s) {
+/* Calls infer, or forward with placeholder values; `unknown` replaces unknown sizes. In a scope of
+ * the caller. */
+static gd_status call_for_shapes(const applied *a, gd_tensor *const *in, int n_in, int64_t unknown,
+                                 shapes *s) {
     const gd_function *f = a->function;
     gd_tensor **x = gd_list_new(n_in), **y = gd_list_new(s->n_results);
     if (!x || !y) return GD_E_MEMORY;
@@ -105,23 +107,22 @@ static gd_status try_out(const applied *a, gd_tensor *const *in, int n_in, int64
             dims[d] = in[i]->dims[d] == GD_UNKNOWN ? unknown : in[i]->dims[d];
         x[i] = f->infer ? gd_tensor_bare(GD_META, in[i]->device, (gd_dtype)in[i]->dtype,
                                          in[i]->rank, dims)
-                        : made_up(in[i], dims);
+                        : placeholder_value(in[i], dims);
         if (!x[i] || x[i]->kind == GD_FAILED) return gd_failure();
     }
     gd_function_state state = {.shapes = f->infer != NULL};
     gd_tensor *extra[GD_MOST_SAVED];
     GD_TRY(gd_function_forward(f, f->infer ? f->infer : f->forward, (gd_tensors){x, n_in}, a->user,
                                y, &state));
-    s->n_extra = sort_saved(&state, (gd_tensors){x, n_in}, y, s->n_results, s->keeps, extra);
+    s->n_extra = classify_saved(&state, (gd_tensors){x, n_in}, y, s->n_results, s->keeps, extra);
     for (int k = 0; k < s->n_results; k++) s->metas[k] = meta_of(y[k]);
     for (int k = 0; k < s->n_extra; k++) s->metas[s->n_results + k] = meta_of(extra[k]);
     return GD_OK;
 }
 
-/* The same apart from all that is going on: no graph, no tape, numbers of the generator of its own.
- */
-static gd_status try_apart(const applied *a, gd_tensor *const *in, int n_in, int64_t unknown,
-                           shapes *s) {
+/* The same in isolation: no graph, no tape, its own random generator. */
+static gd_status call_isolated(const applied *a, gd_tensor *const *in, int n_in, int64_t unknown,
+                               shapes *s) {
     gd_thread *thread = &gd_this_thread;
     gd_rng numbers = {0, 0}, *noise = thread->noise;
     void *tracer = thread->tracer;
@@ -132,22 +133,23 @@ static gd_status try_apart(const applied *a, gd_tensor *const *in, int n_in, int
     gd_as_of = 0;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = try_out(a, in, n_in, unknown, s);
+    gd_status status = call_for_shapes(a, in, n_in, unknown, s);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     thread->tracer = tracer;
     thread->noise = noise;
     gd_as_of = as_of;
     if (status != GD_OK && status != GD_E_MEMORY && !a->function->infer) {
-        gd_error_prefix("%s: forward, called with made-up inputs for the shapes of its results: ",
-                        gd_function_name(a->function));
+        gd_error_prefix(
+            "%s: forward, called with placeholder values for the shapes of its results: ",
+            gd_function_name(a->function));
         gd_error_suffix("; give the gd_function an infer");
     }
     return status;
 }
 
-/* Sizes that change with an unknown one are unknown. */
-static gd_status merge(const applied *a, shapes *s, const shapes *other) {
+/* Marks sizes as unknown that change with an unknown size. */
+static gd_status merge_shapes(const applied *a, shapes *s, const shapes *other) {
     bool same = s->n_extra == other->n_extra && strcmp(s->keeps, other->keeps) == 0;
     for (int k = 0; k < s->n_results + s->n_extra && same; k++) {
         gd_meta *m = &s->metas[k];
@@ -157,14 +159,14 @@ static gd_status merge(const applied *a, shapes *s, const shapes *other) {
     }
     return same ? GD_OK
                 : gd_fail(GD_E_UNSUPPORTED,
-                          "%s: how many tensors it gives or saves, or of which ranks, changes with "
+                          "%s: the number or the ranks of its outputs or saved tensors change with "
                           "a size that is not known yet",
                           gd_function_name(a->function));
 }
 
 static void shapes_free(shapes *s) { gd_free(s->metas); }
 
-static gd_status shapes_find(const applied *a, gd_tensor *const *in, int n_in, shapes *s) {
+static gd_status find_shapes(const applied *a, gd_tensor *const *in, int n_in, shapes *s) {
     const int n = gd_function_results(a->function);
     *s = (shapes){.n_results = n,
                   .metas = gd_calloc(2 * (size_t)(n + GD_MOST_SAVED), sizeof *s->metas)};
@@ -172,23 +174,23 @@ static gd_status shapes_find(const applied *a, gd_tensor *const *in, int n_in, s
     bool unknown = false;
     for (int i = 0; i < n_in; i++)
         for (int d = 0; d < in[i]->rank; d++) unknown |= in[i]->dims[d] == GD_UNKNOWN;
-    gd_status status = try_apart(a, in, n_in, 2, s);
+    gd_status status = call_isolated(a, in, n_in, 2, s);
     shapes other = {.n_results = n, .metas = s->metas + n + GD_MOST_SAVED};
-    if (status == GD_OK && unknown) status = try_apart(a, in, n_in, 3, &other);
-    if (status == GD_OK && unknown) status = merge(a, s, &other);
+    if (status == GD_OK && unknown) status = call_isolated(a, in, n_in, 3, &other);
+    if (status == GD_OK && unknown) status = merge_shapes(a, s, &other);
     if (status != GD_OK) shapes_free(s);
     return status;
 }
 
-static gd_status infer(gd_infer *i) {
+static gd_status infer_call(gd_infer *i) {
     const gd_function_call_options *o = i->attrs;
     applied a;
     shapes s;
-    GD_TRY(look_up(o->function, &a));
-    GD_TRY(shapes_find(&a, i->in, i->n_in, &s));
+    GD_TRY(find_function(o->function, &a));
+    GD_TRY(find_shapes(&a, i->in, i->n_in, &s));
     gd_status status = strcmp(s.keeps, o->keeps ? o->keeps : "") == 0 && s.n_results == o->results
                            ? gd_infer_outputs(i, s.n_results + s.n_extra)
-                           : gd_fail(GD_E_STATE, "%s: what it saves changes from call to call",
+                           : gd_fail(GD_E_STATE, "%s: its saved tensors differ between calls",
                                      gd_function_name(a.function));
     for (int k = 0; k < s.n_results + s.n_extra && status == GD_OK; k++) i->out[k] = s.metas[k];
     shapes_free(&s);
@@ -214,9 +216,9 @@ gd_status gd_function_trace(const gd_function *f, gd_tensors x, void *user, gd_t
                            gd_function_name(f), (long long)i);
     const applied a = {f, user};
     shapes s;
-    const int number = number_of(f, user);
+    const int number = function_number(f, user);
     if (number == 0) return GD_E_MEMORY;
-    GD_TRY(shapes_find(&a, x.at, (int)x.count, &s));
+    GD_TRY(find_shapes(&a, x.at, (int)x.count, &s));
     const gd_function_call_options o = {
         .name = gd_function_name(f), .function = number, .results = s.n_results, .keeps = s.keeps};
     gd_tensors made = gd_dispatch_list(gd_op_find("function_call"), NULL, x.at, (int)x.count, &o);
@@ -226,7 +228,7 @@ gd_status gd_function_trace(const gd_function *f, gd_tensors x, void *user, gd_t
     return status;
 }
 
-/* What was saved: inputs, results and others of the node. */
+/* Finds the saved tensors among inputs and outputs of the node. */
 static void find_saved(const gd_function_call_options *o, gd_tensor *const *x, gd_tensor *const *y,
                        gd_function_state *state) {
     int other = (int)o->results;
@@ -236,13 +238,13 @@ static void find_saved(const gd_function_call_options *o, gd_tensor *const *x, g
     }
 }
 
-/* backward as ops of the graph. */
-static void take_ops(const applied *a, gd_vjp *v, int n_out, gd_function_state *state) {
+/* Runs backward as ops of the graph. */
+static void trace_backward(const applied *a, gd_vjp *v, int n_out, gd_function_state *state) {
     gd_context context = {v->n_in, n_out, v->x, v->y, v->gy, v->needs, v->gx, a->user, state};
     a->function->backward(&context);
 }
 
-/* backward as a node. */
+/* Adds a node that calls backward. */
 static gd_status add_backward(const gd_function_call_options *o, gd_vjp *v,
                               const gd_function_state *state) {
     const int n = v->n_in, n_out = (int)o->results;
@@ -273,13 +275,14 @@ static gd_status add_backward(const gd_function_call_options *o, gd_vjp *v,
     return status;
 }
 
-static void vjp(gd_vjp *v) {
+static void call_vjp(gd_vjp *v) {
     const gd_function_call_options *o = v->attrs;
     applied a;
     gd_function_state state = {.n_saved = 0};
-    gd_status status = look_up(o->function, &a);
+    gd_status status = find_function(o->function, &a);
     if (status == GD_OK) find_saved(o, v->x, v->y, &state);
-    if (status == GD_OK && a.function->backward_of_ops) take_ops(&a, v, (int)o->results, &state);
+    if (status == GD_OK && a.function->backward_of_ops)
+        trace_backward(&a, v, (int)o->results, &state);
     else if (status == GD_OK) status = add_backward(o, v, &state);
     if (status != GD_OK) gd_error_stick(status);
 }
@@ -291,8 +294,8 @@ static void free_copy(void *data, void *user) {
     gd_free(data);
 }
 
-/* An operand of a call as a tensor in the current scope, which looks at it where it lies. */
-static gd_tensor *tensor_of(const gd_view *view, gd_device *device, gd_storage **storage) {
+/* An operand of a kernel call as a tensor in the current scope that aliases its memory. */
+static gd_tensor *alias_operand(const gd_view *view, gd_device *device, gd_storage **storage) {
     int64_t last = 0;
     for (int d = 0; d < view->rank; d++) last += (view->dims[d] - 1) * view->strides[d];
     const size_t bytes =
@@ -308,8 +311,8 @@ static gd_tensor *tensor_of(const gd_view *view, gd_device *device, gd_storage *
     return copy->kind == GD_FAILED ? NULL : copy;
 }
 
-/* After the call: whoever has kept an operand gets a copy of it. */
-static gd_status let_go(gd_storage *s) {
+/* After the call: a tensor that still aliases an operand gets a copy of it. */
+static gd_status detach_storage(gd_storage *s) {
     gd_status status = GD_OK;
     if (s && atomic_load(&s->refs) > 1) {
         void *copy = gd_malloc(s->bytes ? s->bytes : 1);
@@ -323,7 +326,8 @@ static gd_status let_go(gd_storage *s) {
     return status;
 }
 
-static gd_status put(const gd_function *f, const char *what, int i, gd_tensor *y, gd_view *out) {
+static gd_status write_output(const gd_function *f, const char *what, int i, gd_tensor *y,
+                              gd_view *out) {
     char text[160], dims[128];
     if (y->kind != GD_VALUE || y->dtype != out->dtype || y->rank != out->rank ||
         memcmp(y->dims, out->dims, sizeof(int64_t) * y->rank) != 0)
@@ -339,19 +343,19 @@ static gd_status put(const gd_function *f, const char *what, int i, gd_tensor *y
     return GD_OK;
 }
 
-/* Operands as tensors; the body of a call; and the end of them. */
-typedef struct calling {
+/* A kernel call with its operands as tensors. */
+typedef struct function_run {
     applied a;
     gd_tensor **in;
     gd_storage **storages;
-} calling;
+} function_run;
 
-static gd_status call(gd_kernel_call *k, int64_t number,
-                      gd_status (*body)(gd_kernel_call *, calling *)) {
-    calling c;
+static gd_status run_kernel(gd_kernel_call *k, int64_t number,
+                            gd_status (*body)(gd_kernel_call *, function_run *)) {
+    function_run c;
     gd_thread *thread = &gd_this_thread;
     void *tracer = thread->tracer;
-    GD_TRY(look_up(number, &c.a));
+    GD_TRY(find_function(number, &c.a));
     c.in = gd_calloc((size_t)k->n_in + 1, sizeof *c.in + sizeof *c.storages);
     if (!c.in) return gd_fail(GD_E_MEMORY, "no memory for a function");
     c.storages = (gd_storage **)(c.in + k->n_in + 1);
@@ -362,21 +366,21 @@ static gd_status call(gd_kernel_call *k, int64_t number,
     int grad = gd_no_grad_begin();
     gd_status status = GD_OK;
     for (int i = 0; i < k->n_in && status == GD_OK; i++)
-        if (!(c.in[i] = tensor_of(&k->in[i], k->device, &c.storages[i]))) status = gd_failure();
+        if (!(c.in[i] = alias_operand(&k->in[i], k->device, &c.storages[i]))) status = gd_failure();
     if (status == GD_OK) status = body(k, &c);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     thread->tracer = tracer;
     for (int i = 0; i < k->n_in; i++) {
-        const gd_status kept = let_go(c.storages[i]);
+        const gd_status kept = detach_storage(c.storages[i]);
         if (status == GD_OK) status = kept;
     }
     gd_free(c.in);
     return status;
 }
 
-static gd_status call_forward(gd_kernel_call *k, calling *c) {
+static gd_status call_forward(gd_kernel_call *k, function_run *c) {
     const gd_function_call_options *o = k->attrs;
     const gd_function *f = c->a.function;
     const int n_out = (int)o->results;
@@ -386,31 +390,32 @@ static gd_status call_forward(gd_kernel_call *k, calling *c) {
     if (!y) return GD_E_MEMORY;
     const gd_tensors x = {c->in, k->n_in};
     GD_TRY(gd_function_forward(f, f->forward, x, c->a.user, y, &state));
-    const int n_extra = sort_saved(&state, x, y, n_out, keeps, extra);
+    const int n_extra = classify_saved(&state, x, y, n_out, keeps, extra);
     if (strcmp(keeps, o->keeps ? o->keeps : "") != 0 || n_out + n_extra != k->n_out)
         return gd_fail(
             GD_E_STATE,
             "%s: forward saves other tensors than it did for other values of these shapes%s",
             gd_function_name(f), f->infer ? ", by its infer" : "");
-    for (int i = 0; i < n_out; i++) GD_TRY(put(f, "result", i, y[i], &k->out[i]));
+    for (int i = 0; i < n_out; i++) GD_TRY(write_output(f, "result", i, y[i], &k->out[i]));
     for (int i = 0; i < n_extra; i++)
-        GD_TRY(put(f, "saved tensor", i, extra[i], &k->out[n_out + i]));
+        GD_TRY(write_output(f, "saved tensor", i, extra[i], &k->out[n_out + i]));
     return GD_OK;
 }
 
-/* As the walk on the tape does: a gradient may be in the broadcast shape, in a wider dtype, or
- * missing. */
-static gd_status put_gradient(const gd_function *f, int i, gd_tensor *g, gd_view *out) {
+/* Writes a gradient, which may have the broadcast shape or a wider dtype, or be missing, as on the
+ * tape. */
+static gd_status write_gradient(const gd_function *f, int i, gd_tensor *g, gd_view *out) {
     const gd_shape shape = gd_shape_of(out->rank, out->dims);
     if (!g) g = gd_full(shape, 0, .dtype = out->dtype);
     if (g->kind != GD_FAILED &&
         (g->rank != out->rank || memcmp(g->dims, out->dims, sizeof(int64_t) * g->rank) != 0))
         g = gd_sum_to(g, shape);
     if (g->kind != GD_FAILED && g->dtype != out->dtype) g = gd_cast(g, out->dtype);
-    return g->kind == GD_FAILED ? gd_failure() : put(f, "the gradient of input", i, g, out);
+    return g->kind == GD_FAILED ? gd_failure()
+                                : write_output(f, "the gradient of input", i, g, out);
 }
 
-static gd_status call_backward(gd_kernel_call *k, calling *c) {
+static gd_status call_backward(gd_kernel_call *k, function_run *c) {
     const gd_function_gradient_options *o = k->attrs;
     const gd_function *f = c->a.function;
     const int n = (int)o->inputs, n_out = gd_function_results(f);
@@ -434,18 +439,18 @@ static gd_status call_backward(gd_kernel_call *k, calling *c) {
     if (status == GD_OK) f->backward(&context);
     if (status == GD_OK && gd_failed()) status = gd_failure();
     for (int i = 0; i < n && status == GD_OK; i++)
-        if (needs[i]) status = put_gradient(f, i, gx[i], &k->out[made++]);
+        if (needs[i]) status = write_gradient(f, i, gx[i], &k->out[made++]);
     gd_free(needs);
     return status;
 }
 
 static gd_status run_forward(gd_kernel_call *k) {
-    return call(k, ((const gd_function_call_options *)k->attrs)->function, call_forward);
+    return run_kernel(k, ((const gd_function_call_options *)k->attrs)->function, call_forward);
 }
 static gd_status run_backward(gd_kernel_call *k) {
-    return call(k, ((const gd_function_gradient_options *)k->attrs)->function, call_backward);
+    return run_kernel(k, ((const gd_function_gradient_options *)k->attrs)->function, call_backward);
 }
 
 static void __attribute__((constructor)) set_hooks(void) {
-    gd_function_hooks = (gd_function_rules){infer, run_forward, run_backward, vjp};
+    gd_function_hooks = (gd_function_rules){infer_call, run_forward, run_backward, call_vjp};
 }

@@ -1,4 +1,4 @@
-/* functional.c - transforms of functions: jvp, the Jacobian, Hessian times vectors, recomputation. */
+/* functional.c - transforms of functions: jvp, the Jacobian, Hessian-vector products. */
 #include <string.h>
 
 #include "autograd/node.h"
@@ -9,17 +9,17 @@
 
 /* --- what the transforms share ---------------------------------------------------------------- */
 
-/* The inputs as fn shall see them. An input that requires grad is used as it is, so that a
- * transform can be differentiated like any other call; another float input is seen again as a leaf
- * of our own. `float_at` has the numbers of the float inputs: those that have derivatives. */
+/* The inputs for fn. An input that requires grad is used directly, so that the transform itself can
+ * be differentiated; any other float input is replaced by a leaf that aliases it. `float_at` has
+ * the indices of the float inputs, those that have derivatives. */
 typedef struct {
     gd_tensors all;    /* in the order of the inputs */
     gd_tensors floats; /* the float ones among them */
     int64_t *float_at;
-    bool graph; /* results shall be differentiable themselves */
+    bool graph; /* the results are differentiable themselves */
 } prepared;
 
-static gd_status prepare(gd_tensors inputs, const char *what, prepared *p) {
+static gd_status prepare_inputs(gd_tensors inputs, const char *what, prepared *p) {
     *p = (prepared){.graph = false};
     if (inputs.count < 1 || !inputs.at)
         return gd_fail(GD_E_ARGUMENT, "%s: there are no inputs", what);
@@ -47,7 +47,7 @@ static gd_status prepare(gd_tensors inputs, const char *what, prepared *p) {
     return GD_OK;
 }
 
-/* fn with the tape on. */
+/* Calls fn with the tape on. */
 static gd_tensor *call_taped(gd_fn fn, gd_tensors inputs, void *user) {
     int before = gd_enable_grad_begin();
     gd_tensor *y = fn(inputs, user);
@@ -72,9 +72,9 @@ static gd_tensor *zeros_like(const gd_tensor *t) {
     return zeros;
 }
 
-/* A tensor that goes with input number i: its tangent or its vector. */
-static gd_status check_beside(const gd_tensor *v, const gd_tensor *x, int64_t i, const char *what,
-                              const char *name) {
+/* Checks the tangent or the vector of input i. */
+static gd_status check_tangent(const gd_tensor *v, const gd_tensor *x, int64_t i, const char *what,
+                               const char *name) {
     char a[160], b[160];
     if (v->kind == GD_FAILED) return gd_failure();
     if (v->rank != x->rank || memcmp(v->dims, x->dims, sizeof(int64_t) * x->rank) != 0)
@@ -83,9 +83,9 @@ static gd_status check_beside(const gd_tensor *v, const gd_tensor *x, int64_t i,
     return GD_OK;
 }
 
-/* Puts beside each float input its tangent: zeros where it is NULL. */
-static gd_status fit_beside(const prepared *p, gd_tensors given, const char *what, const char *name,
-                            gd_tensor **fitted) {
+/* Collects the tangents of the float inputs; zeros for NULL. */
+static gd_status collect_tangents(const prepared *p, gd_tensors given, const char *what,
+                                  const char *name, gd_tensor **fitted) {
     if (given.count != p->all.count || !given.at)
         return gd_fail(GD_E_ARGUMENT, "%s: %lld %ss for %lld inputs", what, (long long)given.count,
                        name, (long long)p->all.count);
@@ -93,7 +93,7 @@ static gd_status fit_beside(const prepared *p, gd_tensors given, const char *wha
         int64_t i = p->float_at[k];
         const gd_tensor *x = p->floats.at[k];
         gd_tensor *v = given.at[i];
-        if (v) GD_TRY(check_beside(v, x, i, what, name));
+        if (v) GD_TRY(check_tangent(v, x, i, what, name));
         else v = zeros_like(x);
         if (v->kind == GD_VALUE && v->dtype != x->dtype) v = gd_cast(v, (gd_dtype)x->dtype);
         if (v->kind == GD_FAILED) return gd_failure();
@@ -102,8 +102,8 @@ static gd_status fit_beside(const prepared *p, gd_tensors given, const char *wha
     return GD_OK;
 }
 
-/* Ends a transform: hands the result to the scope outside, or records the failure. */
-static gd_tensor *finish(gd_scope *scope, prepared *p, gd_status status, gd_tensor *y) {
+/* Ends a transform: passes the result to the outer scope, or records the failure. */
+static gd_tensor *finish_transform(gd_scope *scope, prepared *p, gd_status status, gd_tensor *y) {
     if (status == GD_OK && (!y || y->kind == GD_FAILED)) status = gd_failure();
     if (status == GD_OK) gd_keep(y);
     gd_scope_close(&scope);
@@ -111,21 +111,21 @@ static gd_tensor *finish(gd_scope *scope, prepared *p, gd_status status, gd_tens
     return status == GD_OK ? y : gd_tensor_fail(status);
 }
 
-/* A result that belongs to no input: when it is one of them, a handle of its own. */
-static gd_tensor *own(gd_tensor *y, bool graph) {
+/* A separate handle for a result that is one of the inputs. */
+static gd_tensor *separate_handle(gd_tensor *y, bool graph) {
     if (!y || y->kind == GD_FAILED) return y;
     return graph ? gd_clone(y) : gd_detach(y);
 }
 
 /* --- J v -------------------------------------------------------------------------------------- */
 
-/* The gradient g = J^T u is linear in u, so the gradient of <g, v> by u is J v. */
-static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *user,
-                     gd_tensor **result) {
+/* The gradient g = J^T u is linear in u, so the gradient of <g, v> with respect to u is J v. */
+static gd_status compute_jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *user,
+                             gd_tensor **result) {
     gd_tensor **v = gd_list_new(p->floats.count), **g_used = gd_list_new(p->floats.count),
               **v_used = gd_list_new(p->floats.count);
     if (!v || !g_used || !v_used) return gd_fail(GD_E_MEMORY, "gd_jvp: no memory for a list");
-    GD_TRY(fit_beside(p, tangents, "gd_jvp", "tangent", v));
+    GD_TRY(collect_tangents(p, tangents, "gd_jvp", "tangent", v));
     gd_tensor *y = call_taped(fn, p->all, user);
     GD_TRY(check_fn_result(y, "gd_jvp"));
     gd_tensor *u = zeros_like(y);
@@ -149,7 +149,7 @@ static gd_status jvp(gd_fn fn, const prepared *p, gd_tensors tangents, void *use
         gd_grad(((gd_tensors){g_used, n}), gd_list(u), .gradients = (gd_tensors){v_used, n},
                 .create_graph = graph, .retain_graph = true, .allow_unused = true);
     if (jv.count == 0) return gd_failure();
-    if (jv.at[0]) *result = own(jv.at[0], graph);
+    if (jv.at[0]) *result = separate_handle(jv.at[0], graph);
     return GD_OK;
 }
 
@@ -160,17 +160,17 @@ gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors t
     gd_scope *scope = gd_scope_open();
     prepared p;
     gd_tensor *y = NULL;
-    gd_status status = prepare(inputs, "gd_jvp", &p);
-    if (status == GD_OK) status = jvp(fn, &p, tangents, user, &y);
-    return finish(scope, &p, status, y);
+    gd_status status = prepare_inputs(inputs, "gd_jvp", &p);
+    if (status == GD_OK) status = compute_jvp(fn, &p, tangents, user, &y);
+    return finish_transform(scope, &p, status, y);
 }
 
 /* --- the Jacobian ----------------------------------------------------------------------------- */
 
-enum { ROWS_AT_ONCE = 128 }; /* rows joined at a time */
+enum { ROWS_AT_ONCE = 128 }; /* operands of one cat */
 
-/* Joins rows of shape (n_k, ...) into one tensor, level by level. */
-static gd_tensor *join(gd_tensor **rows, int64_t n) {
+/* Concatenates rows of shape (n_k, ...), at most ROWS_AT_ONCE at a time. */
+static gd_tensor *concatenate_rows(gd_tensor **rows, int64_t n) {
     while (n > 1) {
         int64_t joined = 0;
         for (int64_t i = 0; i < n; i += ROWS_AT_ONCE) {
@@ -182,7 +182,7 @@ static gd_tensor *join(gd_tensor **rows, int64_t n) {
     return rows[0];
 }
 
-/* The gradient of element `row` of y by x, as a row of shape (1, numel of x). */
+/* The gradient of element `row` of y with respect to x, of shape (1, numel of x). */
 static gd_tensor *jacobian_row(gd_tensor *y, gd_tensor *x, int64_t row, char *host, bool graph) {
     size_t size = gd_dtype_size((gd_dtype)y->dtype);
     int64_t numel = gd_numel(x->rank, x->dims);
@@ -199,8 +199,8 @@ static gd_tensor *jacobian_row(gd_tensor *y, gd_tensor *x, int64_t row, char *ho
     return gd_keep(gd_reshape(g.at[0] ? g.at[0] : zeros_like(x), gd_dims(1, numel)));
 }
 
-static gd_status jacobian(gd_fn fn, const prepared *p, gd_tensor *x, void *user,
-                          gd_tensor **result) {
+static gd_status compute_jacobian(gd_fn fn, const prepared *p, gd_tensor *x, void *user,
+                                  gd_tensor **result) {
     char a[160], b[160];
     gd_tensor *y = call_taped(fn, p->all, user);
     GD_TRY(check_fn_result(y, "gd_jacobian"));
@@ -227,7 +227,7 @@ static gd_status jacobian(gd_fn fn, const prepared *p, gd_tensor *x, void *user,
         list[i] = jacobian_row(y, x, i, host, p->graph);
         if (list[i]->kind == GD_FAILED) status = gd_failure();
     }
-    if (status == GD_OK) *result = gd_reshape(join(list, rows), shape);
+    if (status == GD_OK) *result = gd_reshape(concatenate_rows(list, rows), shape);
     gd_free(host);
     gd_free(list);
     return status;
@@ -239,25 +239,25 @@ gd_tensor *gd_jacobian_at(const char *site, gd_fn fn, gd_tensors inputs, int inp
     gd_scope *scope = gd_scope_open();
     prepared p;
     gd_tensor *y = NULL, *x = NULL;
-    gd_status status = prepare(inputs, "gd_jacobian", &p);
+    gd_status status = prepare_inputs(inputs, "gd_jacobian", &p);
     for (int64_t k = 0; k < p.floats.count; k++)
         if (p.float_at[k] == input) x = p.floats.at[k];
     if (status == GD_OK && !x)
         status = gd_fail(GD_E_INDEX, "gd_jacobian: there is no float input %d among %lld", input,
                          (long long)inputs.count);
-    if (status == GD_OK) status = jacobian(fn, &p, x, user, &y);
-    return finish(scope, &p, status, y);
+    if (status == GD_OK) status = compute_jacobian(fn, &p, x, user, &y);
+    return finish_transform(scope, &p, status, y);
 }
 
 /* --- Hessian times vectors -------------------------------------------------------------------- */
 
-static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user,
-                     gd_tensor **results) {
+static gd_status compute_hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user,
+                             gd_tensor **results) {
     gd_tensor **v = gd_list_new(p->floats.count), **g_used = gd_list_new(p->floats.count),
               **v_used = gd_list_new(p->floats.count);
     char text[160];
     if (!v || !g_used || !v_used) return gd_fail(GD_E_MEMORY, "gd_hvp: no memory for a list");
-    GD_TRY(fit_beside(p, vectors, "gd_hvp", "vector", v));
+    GD_TRY(collect_tangents(p, vectors, "gd_hvp", "vector", v));
     gd_tensor *y = call_taped(fn, p->all, user);
     GD_TRY(check_fn_result(y, "gd_hvp"));
     if (gd_numel(y->rank, y->dims) != 1)
@@ -280,7 +280,8 @@ static gd_status hvp(gd_fn fn, const prepared *p, gd_tensors vectors, void *user
         if (hv.count == 0 || gd_tensor_is_error(hv.at[0])) return gd_failure();
     }
     for (int64_t k = 0; k < p->floats.count; k++) {
-        gd_tensor *r = hv.count && hv.at[k] ? own(hv.at[k], p->graph) : zeros_like(p->floats.at[k]);
+        gd_tensor *r = hv.count && hv.at[k] ? separate_handle(hv.at[k], p->graph)
+                                            : zeros_like(p->floats.at[k]);
         if (r->kind == GD_FAILED) return gd_failure();
         results[p->float_at[k]] = r;
     }
@@ -296,8 +297,8 @@ gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors v
                                 : GD_OK;
     gd_scope *scope = gd_scope_open();
     prepared p = {.float_at = NULL};
-    if (status == GD_OK) status = prepare(inputs, "gd_hvp", &p);
-    if (status == GD_OK) status = hvp(fn, &p, vectors, user, results);
+    if (status == GD_OK) status = prepare_inputs(inputs, "gd_hvp", &p);
+    if (status == GD_OK) status = compute_hvp(fn, &p, vectors, user, results);
     for (int64_t i = 0; status == GD_OK && i < inputs.count; i++) gd_keep(results[i]);
     gd_scope_close(&scope);
     gd_free(p.float_at);

@@ -6,7 +6,7 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 
-/* Each input's gradient is one op derived from the expression. */
+/* The gradient of each input is one op that is derived from the expression. */
 void gd_elementwise_vjp(gd_vjp *v) {
     for (int i = 0; i < v->n_in; i++) {
         if (!v->needs[i]) continue;
@@ -31,14 +31,14 @@ void gd_elementwise_vjp(gd_vjp *v) {
     }
 }
 
-/* The gradient to start from: the one given, or ones. */
+/* The gradient of an output: the given one, or ones. */
 static gd_tensor *start_gradient(gd_tensor *y, gd_tensor *given, bool ones_fit, const char *what) {
     char a[160], b[160];
     if (!given) {
         if (!ones_fit && gd_numel(y->rank, y->dims) != 1)
             return gd_tensor_fail(
                 gd_fail(GD_E_SHAPE,
-                        "%s: the result is %s; give the gradient to start from, or "
+                        "%s: the result is %s; pass the gradient of the result, or "
                         "reduce it to one element first",
                         what, gd_describe(y, a, sizeof a)));
         if (y->kind == GD_SYMBOL) return gd_ones_like(y);
@@ -71,7 +71,7 @@ static gd_status check_result(const gd_tensor *y, const char *what) {
     return GD_OK;
 }
 
-static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
+static gd_status run_backward(gd_tensor *result, const gd_backward_options *o) {
     GD_TRY(check_result(result, "gd_backward"));
     const bool traced = gd_grads_are_traced();
     if (result->kind == GD_SYMBOL && !traced)
@@ -93,17 +93,17 @@ static gd_status backward(gd_tensor *result, const gd_backward_options *o) {
 
 gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_options *options) {
     static const gd_backward_options none;
-    if (gd_failed()) return gd_error_status(); /* a failed chain changes nothing */
+    if (gd_failed()) return gd_error_status(); /* after a failure nothing changes */
     GD_CALLED_FROM(site);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    gd_status status = backward(result, options ? options : &none);
+    gd_status status = run_backward(result, options ? options : &none);
     return gd_report(site, gd_attempt_end(&attempt, status));
 }
 
-/* The walk as a node of the graph, which waits until the sizes are known; for those inputs only that a
- * gradient gets to. */
-static gd_status defer(const char *site, const gd_walk *walk, const bool *reached) {
+/* Adds a node to the graph that stands for the walk until the sizes are known; for the inputs that
+ * a gradient reaches. */
+static gd_status defer_walk(const char *site, const gd_walk *walk, const bool *reached) {
     gd_tensor **all = gd_malloc((size_t)(2 * walk->n_outputs + walk->n_inputs) * sizeof *all);
     if (!all) return gd_fail(GD_E_MEMORY, "no memory for gradients");
     memcpy(all, walk->outputs, (size_t)walk->n_outputs * sizeof *all);
@@ -130,13 +130,13 @@ static gd_status walk_or_defer(const char *site, const gd_walk *walk) {
     reached = gd_calloc((size_t)walk->n_inputs, sizeof *reached);
     gd_status status = reached ? gd_walk_waits(walk, &waits, reached)
                                : gd_fail(GD_E_MEMORY, "no memory for gradients");
-    if (status == GD_OK) status = waits ? defer(site, walk, reached) : gd_walk_back(walk);
+    if (status == GD_OK) status = waits ? defer_walk(site, walk, reached) : gd_walk_back(walk);
     gd_free(reached);
     return status;
 }
 
-static gd_status grad(const char *site, gd_tensors outputs, gd_tensors inputs,
-                      const gd_grad_options *o, gd_tensor **results) {
+static gd_status compute_grad(const char *site, gd_tensors outputs, gd_tensors inputs,
+                              const gd_grad_options *o, gd_tensor **results) {
     if (outputs.count < 1 || !outputs.at || inputs.count < 1)
         return gd_fail(GD_E_ARGUMENT, "gd_grad: no outputs or no inputs");
     if (o->gradients.count != 0 && o->gradients.count != outputs.count)
@@ -172,8 +172,9 @@ static gd_status grad(const char *site, gd_tensors outputs, gd_tensors inputs,
     return status;
 }
 
-/* In a function that is traced gradients have gradients in any case; eager code asks for it. */
-static gd_status cut_off(gd_tensor **results, int64_t count) {
+/* Eager code gets gradients without history unless it requests it; traced code always gets
+ * history. */
+static gd_status detach_results(gd_tensor **results, int64_t count) {
     GD_NO_GRAD;
     for (int64_t i = 0; i < count; i++) {
         gd_tensor *own = results[i] ? gd_clone(results[i]) : NULL;
@@ -185,21 +186,21 @@ static gd_status cut_off(gd_tensor **results, int64_t count) {
     return GD_OK;
 }
 
-/* grad() in a scope and an attempt of its own. */
+/* compute_grad() in its own scope and attempt. */
 static gd_status attempt_grad(const char *site, gd_tensors outputs, gd_tensors inputs,
                               const gd_grad_options *o, gd_tensor **results) {
     if (gd_failed()) return gd_error_status();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = grad(site, outputs, inputs, o, results);
+    gd_status status = compute_grad(site, outputs, inputs, o, results);
     if (status == GD_OK && !o->create_graph && gd_grads_are_traced())
-        status = cut_off(results, inputs.count);
+        status = detach_results(results, inputs.count);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
 }
 
-static gd_status unused(const gd_tensor *x, int64_t i) {
+static gd_status fail_unused(const gd_tensor *x, int64_t i) {
     char text[200] = "";
     return gd_fail(GD_E_STATE,
                    "gd_grad: the outputs do not depend on input %lld%s%s (.allow_unused = true "
@@ -219,7 +220,7 @@ gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
         results ? attempt_grad(site, outputs, inputs, options, results) : GD_E_MEMORY;
     for (int64_t i = 0; i < inputs.count && results; i++) {
         if (!results[i]) {
-            if (status == GD_OK && !options->allow_unused) status = unused(inputs.at[i], i);
+            if (status == GD_OK && !options->allow_unused) status = fail_unused(inputs.at[i], i);
             continue;
         }
         gd_status taken = gd_scope_take(&results[i]->object);
@@ -232,7 +233,7 @@ gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
         if (results[i] && gd_this_thread.depth == 0) gd_release(results[i]);
         results[i] = &gd_error_tensor;
     }
-    /* the list is there, filled with error tensors, so that result.at[0] can be passed on */
+    /* a list of error tensors, so that the program can pass result.at[0] on */
     return results && inputs.count ? (gd_tensors){results, inputs.count}
                                    : gd_list_of_errors(inputs.count);
 }

@@ -1,8 +1,8 @@
-/* gradcheck.c - gradients compared with finite differences.
+/* gradcheck.c - compares gradients with finite differences.
  *
- * The result y of fn is projected on a fixed pseudo-random w, so that one walk back gives the whole
- * gradient of <w, y>; each element of it is compared with a central difference. The second order is
- * the same check of another function: of (x, v), the gradient of <v, fn(x)> by x, projected.
+ * The result y of fn is projected on a fixed pseudo-random w, so that one backward pass gives the
+ * gradient of <w, y>; each of its elements is compared with a central difference. The second order
+ * is the same check of another function: of (x, v), the gradient of <v, fn(x)> by x, projected.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,15 +19,15 @@
 typedef struct {
     gd_fn fn;
     void *user;
-    gd_tensors inputs; /* copies of our own of those that are checked */
+    gd_tensors inputs; /* copies of those that are checked */
     gd_rng rng;        /* every evaluation starts from the same random state */
     const gd_gradcheck_options *options;
     int64_t n_y;
-    double *y, *w; /* the latest result, and what it is projected on */
+    double *y, *w; /* the latest result, and its projection vector */
 } check;
 
-/* Numbers in +-(0.5, 1.5): none so small that an error would hide behind it. */
-static double weight(uint64_t stream, int64_t i) {
+/* Numbers in +-(0.5, 1.5): none is so small that it would hide an error. */
+static double projection_weight(uint64_t stream, int64_t i) {
     uint32_t word[4];
     gd_philox((gd_rng){0x6772616463686b00u, stream}, (uint64_t)i, word);
     double size = 0.5 + word[0] * 0x1p-32;
@@ -41,7 +41,7 @@ static gd_tensor *weights_like(const gd_tensor *t, uint64_t stream) {
     if (!data)
         return gd_tensor_fail(
             gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)n));
-    for (int64_t i = 0; i < n; i++) data[i] = weight(stream, i);
+    for (int64_t i = 0; i < n; i++) data[i] = projection_weight(stream, i);
     gd_tensor *w = gd_from_array(gd_shape_of(t->rank, t->dims), GD_F64, data);
     gd_free(data);
     if (w->kind != GD_FAILED && w->device != t->device) w = gd_to_device(w, t->device);
@@ -50,7 +50,7 @@ static gd_tensor *weights_like(const gd_tensor *t, uint64_t stream) {
 
 /* --- one evaluation --------------------------------------------------------------------------- */
 
-static gd_status evaluate(check *c, gd_tensor **result) {
+static gd_status evaluate_function(check *c, gd_tensor **result) {
     char text[160];
     gd_rng_restore(c->rng);
     gd_tensor *y = c->fn(c->inputs, c->user);
@@ -68,7 +68,7 @@ static gd_status evaluate_numbers(check *c) {
     gd_scope *scope = gd_scope_open();
     gd_tensor *y = NULL;
     int before = gd_no_grad_begin();
-    gd_status status = evaluate(c, &y);
+    gd_status status = evaluate_function(c, &y);
     gd_grad_mode_end(&before);
     if (status == GD_OK && gd_numel(y->rank, y->dims) != c->n_y)
         status = gd_fail(GD_E_SHAPE, "gd_gradcheck: the result has another shape the second time");
@@ -82,11 +82,11 @@ static gd_status set_element(gd_tensor *x, double *host, int64_t n, int64_t e, d
     return gd_copy_in(x, host, (size_t)n * sizeof *host);
 }
 
-/* <w, y> at element e of x, moved by a step either way. `above` has room for the result. */
-static gd_status difference(check *c, gd_tensor *x, double *host, int64_t n, int64_t e,
-                            double *above, double *slope) {
+/* The central difference of <w, y> at element e of x. `above` has room for the result. */
+static gd_status central_difference(check *c, gd_tensor *x, double *host, int64_t n, int64_t e,
+                                    double *above, double *slope) {
     double at = host[e], step = c->options->step * fmax(1.0, fabs(at));
-    double high = at + step, low = at - step; /* as they are after rounding */
+    double high = at + step, low = at - step; /* after rounding to the dtype */
     gd_status status = set_element(x, host, n, e, high);
     if (status == GD_OK) status = evaluate_numbers(c);
     if (status == GD_OK) memcpy(above, c->y, (size_t)c->n_y * sizeof *above);
@@ -107,7 +107,7 @@ static bool close_enough(double a, double b, const gd_gradcheck_options *o) {
     return fabs(a - b) <= o->tolerance_absolute + o->tolerance_relative * fmax(fabs(a), fabs(b));
 }
 
-/* Every element of one input, or as many as are wanted: one, drawn, of each of so many parts. */
+/* Checks every element of an input, or one random element of each of options->elements parts. */
 static gd_status check_input(check *c, int64_t input, gd_tensor *gradient) {
     gd_tensor *x = c->inputs.at[input];
     int64_t n = gd_numel(x->rank, x->dims);
@@ -122,14 +122,14 @@ static gd_status check_input(check *c, int64_t input, gd_tensor *gradient) {
     const int64_t most = c->options->elements, parts = most > 0 && most < n ? most : n;
     for (int64_t part = 0; part < parts && status == GD_OK; part++) {
         const int64_t from = part * n / parts, size = (part + 1) * n / parts - from;
-        const int64_t e = from + (int64_t)((fabs(weight(9, part)) - 0.5) * (double)size);
+        const int64_t e = from + (int64_t)((fabs(projection_weight(9, part)) - 0.5) * (double)size);
         double slope = 0;
-        status = difference(c, x, host, n, e, above, &slope);
+        status = central_difference(c, x, host, n, e, above, &slope);
         if (status == GD_OK && !close_enough(analytic[e], slope, c->options))
             status =
                 gd_fail(GD_E_ARGUMENT,
-                        "gd_gradcheck: input %lld (%s), element %lld%s: the gradient says %.10g, "
-                        "finite differences say %.10g",
+                        "gd_gradcheck: input %lld (%s), element %lld%s: the gradient is %.10g, "
+                        "finite differences give %.10g",
                         (long long)input, gd_describe(x, text, sizeof text), (long long)e,
                         c->options->twice ? ", second order" : "", analytic[e], slope);
     }
@@ -139,7 +139,7 @@ static gd_status check_input(check *c, int64_t input, gd_tensor *gradient) {
 
 /* --- the first order -------------------------------------------------------------------------- */
 
-/* Copies of the inputs that are checked, so that the caller's own are never written. */
+/* Copies the inputs that are checked, since their elements are changed. */
 static gd_status copy_inputs(gd_tensors inputs, gd_tensor **copies, gd_tensor **checked,
                              int64_t *n_checked) {
     char text[160];
@@ -162,10 +162,10 @@ static gd_status copy_inputs(gd_tensors inputs, gd_tensor **copies, gd_tensor **
     return GD_OK;
 }
 
-static gd_status first_order(check *c, gd_tensors checked) {
+static gd_status check_first_order(check *c, gd_tensors checked) {
     gd_tensor *y = NULL;
     int before = gd_enable_grad_begin();
-    gd_status status = evaluate(c, &y);
+    gd_status status = evaluate_function(c, &y);
     gd_grad_mode_end(&before);
     GD_TRY(status);
     gd_tensors g = {NULL, 0};
@@ -174,7 +174,7 @@ static gd_status first_order(check *c, gd_tensors checked) {
         if (w->kind == GD_FAILED) return gd_failure();
         g = gd_grad(gd_list(y), checked, .gradients = gd_list(w), .allow_unused = true);
         if (g.count != checked.count || gd_tensor_is_error(g.at[0])) return gd_failure();
-    } else if (!c->options->twice) { /* a gradient may well be constant */
+    } else if (!c->options->twice) { /* a gradient may be constant */
         return gd_fail(GD_E_STATE,
                        "gd_gradcheck: the result does not depend on an input that requires grad");
     }
@@ -183,7 +183,7 @@ static gd_status first_order(check *c, gd_tensors checked) {
     if (!c->y)
         return gd_fail(GD_E_MEMORY, "gd_gradcheck: no memory for %lld numbers", (long long)c->n_y);
     c->w = c->y + c->n_y;
-    for (int64_t i = 0; i < c->n_y; i++) c->w[i] = weight(0, i);
+    for (int64_t i = 0; i < c->n_y; i++) c->w[i] = projection_weight(0, i);
     for (int64_t i = 0, k = 0; i < c->inputs.count && status == GD_OK; i++)
         if (k < checked.count && c->inputs.at[i] == checked.at[k]) {
             status = check_input(c, i, g.count ? g.at[k] : NULL);
@@ -200,7 +200,7 @@ typedef struct {
     void *user;
 } inner;
 
-/* (x..., v) -> the sum of <u_i, gradient of <v, fn(x)> by x_i>. */
+/* (x..., v) -> the sum of <u_i, gradient of <v, fn(x)> with respect to x_i>. */
 static gd_tensor *gradient_function(gd_tensors inputs, void *user) {
     const inner *f = user;
     int64_t n = inputs.count - 1, n_checked = 0;
@@ -223,8 +223,8 @@ static gd_tensor *gradient_function(gd_tensors inputs, void *user) {
     return sum;
 }
 
-static gd_status second_order(gd_fn fn, gd_tensors copies, void *user,
-                              const gd_gradcheck_options *options, const gd_tensor *y) {
+static gd_status check_second_order(gd_fn fn, gd_tensors copies, void *user,
+                                    const gd_gradcheck_options *options, const gd_tensor *y) {
     gd_tensor **with_v = gd_list_new(copies.count + 1);
     if (!with_v) return GD_E_MEMORY;
     for (int64_t i = 0; i < copies.count; i++) with_v[i] = copies.at[i];
@@ -240,8 +240,8 @@ static gd_status second_order(gd_fn fn, gd_tensors copies, void *user,
 
 /* --- the call --------------------------------------------------------------------------------- */
 
-static gd_status gradcheck(gd_fn fn, gd_tensors inputs, void *user,
-                           const gd_gradcheck_options *options) {
+static gd_status check_gradients(gd_fn fn, gd_tensors inputs, void *user,
+                                 const gd_gradcheck_options *options) {
     if (!fn || inputs.count < 1 || !inputs.at)
         return gd_fail(GD_E_ARGUMENT,
                        "gd_gradcheck: the function or the list of inputs is missing");
@@ -256,11 +256,11 @@ static gd_status gradcheck(gd_fn fn, gd_tensors inputs, void *user,
                .inputs = {copies, inputs.count},
                .rng = gd_rng_state(),
                .options = options};
-    gd_status status = first_order(&c, (gd_tensors){checked, n_checked});
+    gd_status status = check_first_order(&c, (gd_tensors){checked, n_checked});
     if (status == GD_OK && options->second_order) {
         gd_tensor *y = NULL;
-        status = evaluate(&c, &y);
-        if (status == GD_OK) status = second_order(fn, c.inputs, user, options, y);
+        status = evaluate_function(&c, &y);
+        if (status == GD_OK) status = check_second_order(fn, c.inputs, user, options, y);
     }
     return status;
 }
@@ -274,7 +274,7 @@ gd_status gd_gradcheck_at(const char *site, gd_fn fn, gd_tensors inputs, void *u
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     gd_rng before = gd_rng_state();
-    gd_status status = gradcheck(fn, inputs, user, options ? options : &usual);
+    gd_status status = check_gradients(fn, inputs, user, options ? options : &usual);
     gd_rng_restore(before);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);

@@ -1,4 +1,4 @@
-/* node.c - nodes and their slots. */
+/* node.c - nodes and their slots: creation, release, and tensors from slots. */
 #include "autograd/node.h"
 
 #include <pthread.h>
@@ -43,13 +43,13 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
     node->n_saved = n_saved;
     node->slots = (gd_slot *)(node + 1);
     for (int i = 0; i < n_in + n_out + n_saved; i++) {
-        gd_slot *s = &node->slots[i]; /* dims and strides are written up to the rank */
+        gd_slot *s = &node->slots[i]; /* dims and strides are set only up to the rank */
         memset(s, 0, offsetof(gd_slot, dims));
     }
     if (attrs_size) {
         node->attrs = (char *)node->slots + slots;
         memcpy(node->attrs, attrs, attrs_size);
-        for (int i = 0; i < op->n_attrs; i++) { /* the caller's strings may go away */
+        for (int i = 0; i < op->n_attrs; i++) { /* strings of the caller may be freed */
             const char **text = (const char **)((char *)node->attrs + op->attrs[i].offset);
             if (op->attrs[i].type != GD_ATTR_STRING || !*text) continue;
             *text = gd_intern(*text);
@@ -97,8 +97,8 @@ static void node_free(gd_node *node) {
     gd_free(node);
 }
 
-/* Dead nodes wait in line: freeing one may kill the next, and a chain of a hundred thousand must
- * not become as many stack frames. */
+/* Released nodes wait in a list, since freeing one may release the next: recursion over a chain of
+ * a hundred thousand nodes would overflow the stack. */
 static _Thread_local gd_node *dead;
 static _Thread_local bool freeing;
 
@@ -190,7 +190,7 @@ gd_tensor *gd_slot_as_it_is(const gd_slot *slot) {
     t->offset = slot->offset;
     t->storage = slot->storage;
     gd_storage_retain(t->storage);
-    if (slot->node) { /* a result on the tape */
+    if (slot->node) { /* an output of a node on the tape */
         t->requires_grad = slot->requires_grad;
         t->node = slot->node;
         t->node_index = slot->index;
@@ -211,7 +211,7 @@ gd_tensor *gd_slot_get(const gd_slot *slot, gd_node *self, const char *what) {
         return NULL;
     }
     if (slot->leaf && kind == GD_VALUE && slot->leaf->storage == slot->storage) {
-        /* the leaf itself, so that a further gradient can be asked of it */
+        /* the leaf itself, so that it can be differentiated again */
         if (gd_scope_reserve(1) != GD_OK) return NULL;
         gd_object_retain(&slot->leaf->object);
         gd_scope_adopt(&slot->leaf->object);

@@ -1,9 +1,10 @@
-/* recompute.c - gd_recompute: a stretch of the tape that remembers its inputs alone.
+/* recompute.c - gd_recompute: a segment of the tape that saves only its inputs (gradient
+ * checkpointing).
  *
- * Forward runs with the tape on, to see what the stretch depends on: its inputs, and tensors that the
- * function has from elsewhere (a layer's weights). Then one node with these as inputs takes the place
- * of all the nodes inside, which are freed with what they saved. Backward runs the function again, with
- * the random numbers of the first time, and walks back to where the stretch began.
+ * Forward runs with the tape on, to find the sources of the segment: its inputs, and tensors that
+ * the function captures (the weights of a layer). Then one node with these inputs replaces all
+ * nodes of the segment, which are freed with their saved tensors. Backward runs the function again,
+ * with the same random numbers, and walks back to the start of the segment.
  */
 #include <string.h>
 
@@ -20,18 +21,17 @@
 typedef struct {
     gd_fn fn;
     void *user;
-    gd_rng rng;   /* as it was before the first run */
+    gd_rng rng;   /* before the first run */
     int autocast; /* the setting of the first run */
-} stretch;
+} segment;
 
-/* --- what a stretch depends on ---------------------------------------------------------------- */
+/* --- what a segment depends on ---------------------------------------------------------------- */
 
 typedef struct {
     gd_map seen;
     gd_node **todo;
     int n_todo, todo_room;
-    gd_slot *
-        *sources; /* slots of nodes inside that hold what comes from outside, each source once */
+    gd_slot **sources; /* slots of nodes of the segment that read a source, one for each source */
     int n_sources, sources_room;
 } search;
 
@@ -55,7 +55,7 @@ static bool is_source(const search *s, const gd_slot *slot) {
     return false;
 }
 
-/* What y depends on that was there before nodes of this number were made. */
+/* Finds the sources of y: tensors that are older than the nodes from `since` on. */
 static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
     bool fine = push_node(s, y->node);
     while (fine && s->n_todo > 0) {
@@ -70,7 +70,8 @@ static gd_status find_sources(search *s, const gd_tensor *y, uint64_t since) {
         }
     }
     return fine ? GD_OK
-                : gd_fail(GD_E_MEMORY, "gd_recompute: no memory to find what it depends on");
+                : gd_fail(GD_E_MEMORY,
+                          "gd_recompute: no memory to find the tensors on which it depends");
 }
 
 static void search_free(search *s) {
@@ -81,8 +82,8 @@ static void search_free(search *s) {
 
 /* --- backward --------------------------------------------------------------------------------- */
 
-/* Gradients of y, made by nodes of this number and later, by the needed sources. */
-static gd_status walk_stretch(gd_context *c, gd_tensor *y, uint64_t since, bool graph) {
+/* Computes the gradients of y with respect to the needed sources, through nodes from `since` on. */
+static gd_status walk_segment(gd_context *c, gd_tensor *y, uint64_t since, bool graph) {
     const gd_node *node = ((const gd_function_state *)c->state)->node;
     gd_tensor **by = gd_calloc(2 * (size_t)c->n_in + 1, sizeof *by), **result = by + c->n_in;
     if (!by) return gd_fail(GD_E_MEMORY, "gd_recompute: no memory for a list");
@@ -110,7 +111,7 @@ static gd_status walk_stretch(gd_context *c, gd_tensor *y, uint64_t since, bool 
 }
 
 static gd_status run_again(gd_context *c) {
-    const stretch *s = c->user;
+    const segment *s = c->user;
     const gd_node *node = ((const gd_function_state *)c->state)->node;
     const int n = node->n_saved;
     const bool graph = gd_grad_enabled();
@@ -136,8 +137,8 @@ static gd_status run_again(gd_context *c) {
         memcmp(y->dims, c->gy[0]->dims, sizeof(int64_t) * y->rank) != 0)
         return gd_fail(GD_E_STATE,
                        "gd_recompute: the function's result had another shape the second time");
-    if (!y->requires_grad) return GD_OK; /* nothing to give a gradient to */
-    return walk_stretch(c, y, since, graph);
+    if (!y->requires_grad) return GD_OK; /* it does not depend on a source */
+    return walk_segment(c, y, since, graph);
 }
 
 static void recompute_backward(gd_context *c) {
@@ -151,11 +152,12 @@ static const gd_function recompute_function = {.name = "recompute", .backward = 
 
 /* --- forward ---------------------------------------------------------------------------------- */
 
-/* Makes y the result of a node with these sources. */
-static gd_status record(const stretch *s, gd_tensors inputs, const search *found, gd_tensor *y) {
+/* Makes y the output of one node with these sources. */
+static gd_status record_segment(const segment *s, gd_tensors inputs, const search *found,
+                                gd_tensor *y) {
     const int n = (int)inputs.count, sources = found->n_sources;
     gd_node *node = gd_node_new(NULL, NULL, sources, 1, n);
-    stretch *kept = node ? gd_malloc(sizeof *kept) : NULL;
+    segment *kept = node ? gd_malloc(sizeof *kept) : NULL;
     if (!kept) {
         if (node) gd_node_release(node);
         return gd_fail(GD_E_MEMORY, "gd_recompute: no memory to record it");
@@ -174,19 +176,20 @@ static gd_status record(const stretch *s, gd_tensors inputs, const search *found
     return GD_OK;
 }
 
-static gd_status recompute(const stretch *s, gd_tensors inputs, gd_tensor **result) {
+static gd_status recompute_segment(const segment *s, gd_tensors inputs, gd_tensor **result) {
     for (int64_t i = 0; i < inputs.count; i++)
         if (inputs.at[i] && inputs.at[i]->kind == GD_FAILED) return gd_failure();
     const uint64_t since = gd_node_next_order();
     gd_tensor *y = *result = s->fn(inputs, s->user);
     if (!y) return gd_fail(GD_E_ARGUMENT, "gd_recompute: the function returned NULL");
     if (y->kind == GD_FAILED) return gd_failure();
-    if (!y->node || y->node->order < since) return GD_OK; /* no gradient, or handed through */
+    if (!y->node || y->node->order < since)
+        return GD_OK; /* no gradient, or an input that is returned */
     search found = {.n_todo = 0};
     gd_status status = find_sources(&found, y, since);
     if (status == GD_OK && !(*result = gd_tensor_alias(y)))
-        status = GD_E_MEMORY; /* without the history */
-    if (status == GD_OK) status = record(s, inputs, &found, *result);
+        status = GD_E_MEMORY; /* the nodes of the segment are freed */
+    if (status == GD_OK) status = record_segment(s, inputs, &found, *result);
     search_free(&found);
     return status;
 }
@@ -198,12 +201,12 @@ gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *
             gd_fail(GD_E_ARGUMENT, "gd_recompute: the function or the list of inputs is NULL"));
     bool symbols = gd_this_thread.tracer != NULL;
     for (int64_t i = 0; i < inputs.count; i++) symbols |= gd_tensor_is_symbol(inputs.at[i]);
-    /* without a tape there is nothing to save; a graph decides by itself what to keep */
+    /* without a tape nothing is saved; a graph plans its memory itself */
     if (symbols || !gd_grad_enabled()) return fn(inputs, user);
     gd_scope *scope = gd_scope_open();
-    stretch s = {fn, user, gd_rng_state(), gd_this_thread.autocast};
+    segment s = {fn, user, gd_rng_state(), gd_this_thread.autocast};
     gd_tensor *y = NULL;
-    gd_status status = recompute(&s, inputs, &y);
+    gd_status status = recompute_segment(&s, inputs, &y);
     if (status == GD_OK) gd_keep(y);
     gd_scope_close(&scope);
     return status == GD_OK ? y : gd_tensor_fail(status);

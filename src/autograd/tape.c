@@ -1,4 +1,4 @@
-/* tape.c - records ops as they run; leaves, hooks and the switch. */
+/* tape.c - records ops while they run; leaves, gradients and hooks of tensors; the grad mode. */
 #include <string.h>
 
 #include "autograd/node.h"
@@ -6,7 +6,7 @@
 #include "gradus/ops.h"
 #include "ops/call.h"
 
-/* Which input i of the op's declared ones this is: a variadic input covers the rest. */
+/* Whether the gradient needs input i: a variadic input of the record covers all further ones. */
 static bool saves_input(const gd_op *op, int i) {
     int declared = i < op->n_inputs ? i : op->n_inputs - 1;
     return op->saves_in >> declared & 1;
@@ -26,14 +26,14 @@ gd_node *gd_node_record(const gd_invocation *call) {
     for (int i = 0; i < call->n_in; i++) {
         gd_slot *slot = &node->slots[i];
         gd_slot_set(slot, call->in[i], saves_input(op, i));
-        /* an in-place op has overwritten its first input already */
+        /* an in-place op has already overwritten its first input */
         if (call->op->base && slot->storage && slot->storage == call->in[0]->storage)
             slot->version--;
     }
     return node;
 }
 
-static gd_status tape(gd_invocation *call) {
+static gd_status record_call(gd_invocation *call) {
     const gd_op *op = call->op->base ? call->op->base : call->op;
     bool any = false; /* integer results have no gradient */
     for (int i = 0; i < call->n_out; i++)
@@ -41,16 +41,16 @@ static gd_status tape(gd_invocation *call) {
     if (!any) return GD_OK;
     gd_node *node = gd_node_record(call);
     if (!node) return GD_E_MEMORY;
-    gd_tensor *held = NULL; /* an output that holds the node */
+    gd_tensor *held = NULL; /* an output that retains the node */
     for (int i = 0; i < call->n_out; i++) {
         gd_tensor *y = call->out[i];
         gd_slot *slot = &node->slots[call->n_in + i];
         if (!y) continue;
-        gd_node *before = y->node; /* of an in-place op: held by the input slot */
+        gd_node *before = y->node; /* of an in-place op: the input slot retains it */
         y->node = NULL;
         gd_slot_set(slot, y, saves_output(op, i));
         y->node = before;
-        if (slot->leaf) { /* cannot be: outputs are no leaves */
+        if (slot->leaf) { /* does not happen: outputs are no leaves */
             gd_object_release(&slot->leaf->object);
             slot->leaf = NULL;
         }
@@ -67,7 +67,7 @@ static gd_status tape(gd_invocation *call) {
     return GD_OK;
 }
 
-static void __attribute__((constructor)) register_tape(void) { gd_record_hooks.tape = tape; }
+static void __attribute__((constructor)) register_tape(void) { gd_record_hooks.tape = record_call; }
 
 /* --- leaves ----------------------------------------------------------------------------------- */
 
@@ -84,7 +84,7 @@ static gd_status set_requires_grad(gd_tensor *t, bool wanted) {
                        gd_describe(t, text, sizeof text));
     if (t->kind == GD_VALUE && t->requires_grad != wanted && gd_grads_are_traced()) {
         gd_status status = gd_traced_grads.freeze(t);
-        if (status != GD_OK) gd_error_stick(status); /* the function must not go on */
+        if (status != GD_OK) gd_error_stick(status); /* stops the traced function */
         GD_TRY(status);
     }
     t->requires_grad = wanted;
@@ -110,13 +110,13 @@ gd_tensor *gd_tensor_grad(const gd_tensor *t) {
     return status == GD_OK ? grad : gd_tensor_fail(status);
 }
 
-static bool is_any(const gd_tensor *t, bool traced) {
+static bool is_tensor(const gd_tensor *t, bool traced) {
     return t->kind == GD_VALUE || (traced && t->kind == GD_SYMBOL);
 }
 
 gd_status gd_replace_grad(gd_tensor *t, gd_tensor *grad) {
     const bool traced = gd_grads_are_traced();
-    if (!t || !is_any(t, traced) || (grad && !is_any(grad, traced)))
+    if (!t || !is_tensor(t, traced) || (grad && !is_tensor(grad, traced)))
         return gd_fail(GD_E_ARGUMENT, "gd_set_grad: no tensor");
     if (grad &&
         (grad->rank != t->rank || memcmp(grad->dims, t->dims, sizeof(int64_t) * t->rank) != 0)) {
@@ -144,7 +144,7 @@ gd_status gd_set_grad_at(const char *site, gd_tensor *t, gd_tensor *grad) {
 }
 
 void gd_zero_grad(gd_tensor *t) {
-    if (t && is_any(t, gd_grads_are_traced())) gd_report(NULL, gd_replace_grad(t, NULL));
+    if (t && is_tensor(t, gd_grads_are_traced())) gd_report(NULL, gd_replace_grad(t, NULL));
 }
 
 gd_tensor *gd_detach_at(const char *site, gd_tensor *t) {
@@ -167,7 +167,7 @@ static gd_status add_hook(const char *site, gd_tensor *t, gd_hook_fn fn, void *u
     if (!hook) return gd_fail(GD_E_MEMORY, "no memory for a hook");
     *hook = (gd_hook){.fn = fn, .user = user, .index = t->node_index, .site = site};
     gd_hook **list = t->node ? &t->node->hooks : &t->hooks;
-    while (*list) list = &(*list)->next; /* called in the order they were added */
+    while (*list) list = &(*list)->next; /* hooks are called in the order of their addition */
     *list = hook;
     return GD_OK;
 }

@@ -1,4 +1,4 @@
-/* walker.h - the one backward walk. */
+/* walker.h - the backward pass, for the tape and for graphs. */
 #ifndef GRADUS_AUTOGRAD_WALKER_H
 #define GRADUS_AUTOGRAD_WALKER_H
 
@@ -11,23 +11,23 @@ typedef struct gd_walk {
     gd_tensor *const *outputs;
     gd_tensor *const *gradients; /* of the outputs, none NULL */
     int64_t n_outputs;
-    gd_tensor *const *inputs; /* NULL: add to every leaf's own gradient instead */
+    gd_tensor *const *inputs; /* NULL: accumulate into the gradients of all leaves instead */
     int64_t n_inputs;
     gd_tensor **results; /* for each input a reference to its gradient, or NULL */
-    uint64_t since;      /* nodes with smaller numbers are where the walk ends; 0: none is */
+    uint64_t since;      /* the walk ends at nodes with smaller numbers; 0: at none */
     bool retain_graph, create_graph;
 } gd_walk;
 
 gd_status gd_walk_back(const gd_walk *walk);
 
-/* While it is set, walks through a graph end at tensors outside of it. Hooks of those are left to
- * the caller, or to the walk of the tape that goes on from there. */
+/* While it is set, walks through a graph end at captured tensors. The caller calls their hooks, or
+ * the walk of the tape that continues there. */
 extern _Thread_local bool gd_walks_stay_inside;
-/* Calls the hooks of output `index`; *grad is the gradient to go on with, a reference. */
+/* Calls the hooks of output `index`. *grad is the resulting gradient, a reference. */
 gd_status gd_call_hooks(const struct gd_hook *hooks, int index, gd_tensor **grad);
 
-/* Whether a size behind the outputs of a graph, or the way through it, is known only when it runs; and
- * which of the inputs a gradient can get to at all. */
+/* Whether a walk must wait for a run: it passes unknown sizes, or control flow that depends on
+ * data. Also which inputs a gradient reaches. */
 gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached);
 gd_status gd_walk_reaches(const gd_walk *walk, bool *reached);
 

@@ -53,8 +53,8 @@ static const char *text_of(unsigned dtype, int rank, const int64_t *dims, char *
     return text;
 }
 
-/* Why tensor k of sample `index` does not fit the row that the first sample has made: `rank` and `dims`
- * are those of the first. */
+/* Why tensor k of sample `index` does not fit the row that the first sample has made: `rank` and
+ * `dims` are those of the first. */
 static gd_status differs(const job *j, int64_t index, int k, unsigned dtype, int rank,
                          const int64_t *dims, const gd_tensor *t) {
     char names[2][300], texts[2][160];

@@ -1,7 +1,7 @@
 /* combine.c - datasets that are made of others.
  *
- * Range, subset, filter, random split and concat choose samples: number i of such a dataset is number j
- * of one inside. Each is a function from i to j. Map and zip make new samples.
+ * Range, subset, filter, random split and concat choose samples: number i of such a dataset is
+ * number j of one inside. Each is a function from i to j. Map and zip make new samples.
  */
 #include <math.h>
 #include <stdio.h>

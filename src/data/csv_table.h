@@ -1,8 +1,8 @@
 /* csv_table.h - a CSV file in memory: numbers as they are, categories as codes.
  *
- * A file is read twice: to find out what its columns hold and how many rows there are, and then into one
- * array of floats. A table can take columns, types, categories and statistics from another one, as that
- * of a test set has to.
+ * A file is read twice: to find out what its columns hold and how many rows there are, and then
+ * into one array of floats. A table can take columns, types, categories and statistics from another
+ * one, as that of a test set has to.
  */
 #ifndef GRADUS_DATA_CSV_TABLE_H
 #define GRADUS_DATA_CSV_TABLE_H
@@ -54,7 +54,8 @@ void gd_csv_table_free(gd_csv_table *table); /* one that is all zero is fine */
 gd_status gd_csv_choose_columns(gd_csv_table *table, const char *path,
                                 const gd_csv_options *options, const gd_csv_field *fields,
                                 int count);
-/* The columns of another table, found by their names, or by their places where there is no header. */
+/* The columns of another table, found by their names, or by their places where there is no
+ * header. */
 gd_status gd_csv_copy_columns(gd_csv_table *table, const char *path, const gd_csv_table *like,
                               const gd_csv_field *fields, int count);
 bool gd_csv_is_missing(const gd_csv_field *field);

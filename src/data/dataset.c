@@ -1,4 +1,4 @@
-/* dataset.c - datasets as objects: made from records or from functions, and their samples. */
+/* dataset.c - datasets: from records, from functions, and their samples. */
 #include "data/dataset.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 /* --- the object ------------------------------------------------------------------------------- */
 
-static void destroy(gd_object *object) {
+static void destroy_dataset(gd_object *object) {
     gd_dataset *d = (gd_dataset *)object;
     if (d->rules->close) d->rules->close(d);
     for (int i = 0; i < d->n_inner; i++) gd_release(d->inner[i]);
@@ -23,7 +23,7 @@ static void destroy(gd_object *object) {
     gd_free(d);
     gd_object_count(-1);
 }
-static const gd_class dataset_class = {.name = "dataset", .destroy = destroy};
+static const gd_class dataset_class = {.name = "dataset", .destroy = destroy_dataset};
 
 gd_dataset *gd_dataset_bare(const char *type, const gd_dataset_rules *rules,
                             gd_dataset *const *inner, int n_inner) {
@@ -72,8 +72,8 @@ gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_
 
 /* --- from records ----------------------------------------------------------------------------- */
 
-/* Takes `options`. */
-static gd_dataset *open(const char *site, const gd_maker *maker, void *options) {
+/* Owns `options`, also after a failure. */
+static gd_dataset *open_dataset(const char *site, const gd_maker *maker, void *options) {
     GD_CALLED_FROM(site);
     const gd_dataset_rules *rules = maker->rules;
     gd_status status = gd_check_ranges(maker, options, "gd_dataset_");
@@ -98,7 +98,7 @@ static gd_dataset *open(const char *site, const gd_maker *maker, void *options) 
 gd_dataset *gd_dataset_make(const char *site, const gd_maker *maker, const void *given) {
     void *options;
     const gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) return open(site, maker, options);
+    if (status == GD_OK) return open_dataset(site, maker, options);
     gd_error_prefix("gd_dataset_%s: ", maker->record.name);
     gd_report(site, status);
     return NULL;
@@ -108,7 +108,7 @@ gd_dataset *gd_dataset_new_at(const char *site, const char *name, const char *te
     const gd_maker *maker;
     void *options;
     const gd_status status = gd_maker_read("dataset", name, text, &maker, &options);
-    if (status == GD_OK) return open(site, maker, options);
+    if (status == GD_OK) return open_dataset(site, maker, options);
     gd_report(site, status);
     return NULL;
 }
@@ -165,7 +165,7 @@ gd_dataset *gd_dataset_from_at(const char *site, void *self, const gd_dataset_fu
     d->type = f->name;
     d->count = call->count(self);
     if (d->count >= 0) return gd_dataset_finish(site, d, GD_OK);
-    f->call.destroy = NULL; /* the program's own still */
+    f->call.destroy = NULL; /* the program still owns it */
     return gd_dataset_finish(
         site, d, gd_fail(GD_E_ARGUMENT, "gd_dataset_from: count is %lld", (long long)d->count));
 }
@@ -217,7 +217,7 @@ const char *gd_dataset_sample_name(gd_dataset *d, int64_t index, char *text, siz
     return text;
 }
 
-/* Seeds of two epochs have nothing in common, though Philox would do with less. */
+/* Two epochs have unrelated keys. */
 gd_random gd_sample_random(uint64_t seed, uint64_t epoch, int64_t index) {
     return gd_random_of(seed ^ (epoch + 1) * 0x9E3779B97F4A7C15u, (uint64_t)index);
 }
@@ -248,7 +248,7 @@ gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, d->rules->get(d, index, random, sample));
-    if (status == GD_OK || d->n_inner) return status; /* the one inside has named it */
+    if (status == GD_OK || d->n_inner) return status; /* the inner dataset has named it */
     char name[300];
     gd_dataset_sample_name((gd_dataset *)d, index, name, sizeof name);
     gd_error_prefix("%s: %s: ", d->type, name);

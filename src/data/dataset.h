@@ -1,4 +1,4 @@
-/* dataset.h - the inside of a dataset, and what records of the kind "dataset" are.
+/* dataset.h - the internals of datasets, and records of the kind "dataset".
  *
  *     dataset mnist(path:string, part:{train, test})
  *
@@ -37,9 +37,8 @@ typedef struct gd_dataset_rules {
                      gd_sample *sample);
     void (*name)(const gd_dataset *dataset, int64_t index, char *text, size_t size);
     void (*close)(gd_dataset *dataset);
-    /* Where it is faster than one by one: samples `indices` (in range) as one batch, stacked, in new
-     * tensors of the current scope. NULL: the loader does it. Only for datasets whose samples are never
-     * broken. */
+    /* Optional, for speed: stacks samples `indices` (in range) to a batch, in new tensors of the
+     * current scope. Only for datasets without broken samples. NULL: the loader stacks them. */
     gd_status (*gather)(const gd_dataset *dataset, const int64_t *indices, int64_t count,
                         gd_sample *batch);
     gd_dataset_type defined; /* of a user-defined record */
@@ -49,37 +48,38 @@ struct gd_dataset {
     gd_object object;
     const char *type; /* "mnist", for messages */
     const gd_dataset_rules *rules;
-    void *options; /* of a record, its own copy; or NULL */
+    void *options; /* of a record, owned; or NULL */
     void *self;
     int64_t count;
-    gd_dataset **inner; /* that it is made of, held */
+    gd_dataset **inner; /* the datasets that it combines, retained */
     int n_inner;
-    char **classes; /* their names; NULL: not known */
+    char **classes; /* names of classes; NULL: unknown */
     int64_t n_classes;
 };
 
 /* Behind the typed constructors. */
 gd_dataset *gd_dataset_make(const char *site, const gd_maker *maker, const void *options);
 
-/* One without a record, made of others: count 1, in no scope. NULL: no memory. `open` is not called. */
+/* A dataset without a record that combines others, owned by the caller. NULL: no memory. Does not
+ * call `open`. */
 gd_dataset *gd_dataset_bare(const char *type, const gd_dataset_rules *rules,
                             gd_dataset *const *inner, int n_inner);
-/* Hands one to the scope of the program, or drops it after a failure, which it records. */
+/* Passes a dataset to the scope of the program, or frees it after a failure, which it records. */
 gd_dataset *gd_dataset_finish(const char *site, gd_dataset *dataset, gd_status status);
 
 /* Names of classes: "0" to "9" for NULL, or copies of `names`. */
 gd_status gd_dataset_set_classes(gd_dataset *dataset, const char *const *names, int64_t count);
 
-/* A sample, without a record of the failure, whose message names it. */
+/* Fetches a sample. Does not record a failure; its message names the sample. */
 gd_status gd_dataset_fetch(const gd_dataset *dataset, int64_t index, gd_random *random,
                            gd_sample *sample);
-/* The numbers that a sample of an epoch draws. */
+/* The random numbers of a sample in an epoch. */
 gd_random gd_sample_random(uint64_t seed, uint64_t epoch, int64_t index);
 
-void gd_sample_release(gd_sample *sample); /* tensors that no scope owns */
+void gd_sample_release(gd_sample *sample); /* for tensors that no scope owns */
 gd_status gd_sample_from_list(gd_sample *sample, gd_tensors list);
-/* The same of what a function of the program has returned. `frame`: __builtin_frame_address(0) of the
- * function that called it. */
+/* Fills a sample from the result of a function of the program. `frame`: __builtin_frame_address(0)
+ * of its caller. */
 gd_status gd_sample_take(gd_sample *sample, gd_tensors list, const void *frame);
 
 #endif

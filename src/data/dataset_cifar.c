@@ -104,9 +104,9 @@ static void close_files(gd_dataset *d) {
 }
 
 /*dataset cifar10(path:string, part:{train, test})
- * CIFAR-10: `path` is a folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin ("binary
- * version"), gzipped or not, or with the folder cifar-10-batches-bin. Samples: the picture, f32 (3,32,32)
- * in [0,1], and its class, i64.
+ * CIFAR-10: `path` is a folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin
+ * ("binary version"), gzipped or not, or with the folder cifar-10-batches-bin. Samples: the
+ * picture, f32 (3,32,32) in [0,1], and its class, i64.
  *   bytes bool = false   pictures as u8, 0 to 255
  */
 static gd_status cifar10_check(const void *options) {
@@ -138,8 +138,9 @@ static gd_status cifar10_gather(const gd_dataset *d, const int64_t *indices, int
 static void cifar10_close(gd_dataset *d) { close_files(d); }
 
 /*dataset cifar100(path:string, part:{train, test})
- * CIFAR-100: `path` is a folder with train.bin and test.bin ("binary version"), gzipped or not, or with
- * the folder cifar-100-binary. Samples: the picture, f32 (3,32,32) in [0,1], and its class, i64.
+ * CIFAR-100: `path` is a folder with train.bin and test.bin ("binary version"), gzipped or not, or
+ * with the folder cifar-100-binary. Samples: the picture, f32 (3,32,32) in [0,1], and its class,
+ * i64.
  *   labels {fine, coarse} = fine   100 classes, or the 20 groups that they are in
  *   bytes bool = false             pictures as u8, 0 to 255
  */

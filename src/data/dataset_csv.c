@@ -7,9 +7,9 @@
 #include "gradus/datasets.h"
 
 /*dataset csv(path:string)
- * A table in a CSV file, gzipped or not, read into memory. A column with a text that is no number has
- * categories. Samples: the inputs, f32 (features), and the target: f32 (1), or where it has categories
- * its class, i64. Empty fields, ?, NA, N/A, NaN, NULL and None are missing values.
+ * A table in a CSV file, gzipped or not, read into memory. A column with a text that is no number
+ * has categories. Samples: the inputs, f32 (features), and the target: f32 (1), or where it has
+ * categories its class, i64. Empty fields, ?, NA, N/A, NaN, NULL and None are missing values.
  *   target string = none        the target column: its name or number; none: samples have no target
  *   columns string = none       inputs, as 'age income' or 'sepal length, sepal width'; none: all others
  *   types string = none         what columns hold: 'zip:category size:number'; none: found from the data

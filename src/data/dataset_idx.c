@@ -139,9 +139,10 @@ static gd_status number_classes(gd_dataset *d, int64_t least) {
 }
 
 /*dataset mnist(path:string, part:{train, test})
- * Handwritten digits, or any data in the same files (Fashion-MNIST, KMNIST): `path` is a folder with
- * train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte,
- * gzipped or not. Samples: the image, f32 (1,28,28) in [0,1], and its class, i64.
+ * Handwritten digits, or any data in the same files (Fashion-MNIST, KMNIST): `path` is a folder
+ * with train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
+ * t10k-labels-idx1-ubyte, gzipped or not. Samples: the image, f32 (1,28,28) in [0,1], and its
+ * class, i64.
  *   bytes bool = false   images as u8, 0 to 255
  */
 static gd_status mnist_check(const void *options) {

@@ -15,8 +15,8 @@ enum { DEEPEST = 32 }; /* of folders in folders: links may go round in circles *
 
 /*dataset image_folder(path:string)
  * Pictures (JPEG, PNG, PPM, PGM, PBM), whose class is the folder that they are in: cats/1.jpg,
- * cats/black/2.png. Classes are numbered by their sorted names. Samples: the picture, f32 (3,H,W) in
- * [0,1], and its class, i64.
+ * cats/black/2.png. Classes are numbered by their sorted names. Samples: the picture, f32 (3,H,W)
+ * in [0,1], and its class, i64.
  *   size int[2] = 0          height and width that every picture is resized to; 0: as it is
  *   channels int = 3         3 (RGB) or 1 (grey)
  *   bytes bool = false       pictures as u8, 0 to 255
@@ -99,9 +99,9 @@ static void image_folder_name(const gd_dataset *d, int64_t index, char *text, si
 static void image_folder_close(gd_dataset *d) { gd_picture_files_close(d); }
 
 /*dataset image_list(path:string)
- * Pictures that a text file lists, a line each: the path, a space, the label. Labels are numbers, or
- * names, which are numbered in sorted order. Samples: the picture, f32 (3,H,W) in [0,1], and its class,
- * i64.
+ * Pictures that a text file lists, a line each: the path, a space, the label. Labels are numbers,
+ * or names, which are numbered in sorted order. Samples: the picture, f32 (3,H,W) in [0,1], and its
+ * class, i64.
  *   root string = none   the folder that paths are relative to; none: that of the list
  *   size int[2] = 0      height and width that every picture is resized to; 0: as it is
  *   channels int = 3     3 (RGB) or 1 (grey)

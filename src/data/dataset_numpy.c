@@ -10,8 +10,8 @@
 #include "gradus/npy.h"
 
 /*dataset numpy(path:string)
- * Arrays of a .npz file, or the one of a .npy file (which may be gzipped). The first axis of each is the
- * samples: sample i has row i of each array.
+ * Arrays of a .npz file, or the one of a .npy file (which may be gzipped). The first axis of each
+ * is the samples: sample i has row i of each array.
  *   names string = none   arrays of a .npz file in the order of the sample: 'x y'; none: all of them
  */
 typedef struct arrays {

@@ -9,8 +9,9 @@
 
 /*dataset text(path:string, length:int)
  * A text file, gzipped or not, cut into stretches of `length` characters or bytes. Samples: their
- * numbers, i64 (length), and as target those one further on. Classes are the characters that occur, in
- * the order of their code points, or the 256 bytes; gd_dataset_class_name gives the text of each.
+ * numbers, i64 (length), and as target those one further on. Classes are the characters that occur,
+ * in the order of their code points, or the 256 bytes; gd_dataset_class_name gives the text of
+ * each.
  *   unit {character, byte} = character   characters of UTF-8, or bytes
  *   stride int = 0                       from the beginning of a sample to that of the next; 0: length
  */
@@ -27,7 +28,8 @@ static gd_status text_check(const void *options) {
     return gd_check_lengths(o->length, o->stride);
 }
 
-/* Names of classes: characters as they are; bytes that are no visible ASCII, and no space, as "\x0a". */
+/* Names of classes: characters as they are; bytes that are no visible ASCII, and no space, as
+ * "\x0a". */
 static gd_status name_units(gd_dataset *d, const gd_characters *c, bool bytes) {
     const int64_t count = bytes ? 256 : c->n_vocabulary;
     char(*texts)[5] = gd_calloc((size_t)count, sizeof *texts);

@@ -12,11 +12,11 @@
 #include "gradus/datasets.h"
 
 /*dataset tokens(path:string, length:int)
- * Files of token ids, cut into stretches of `length` tokens that may begin in one file and end in the
- * next. `path` is a file, a folder, or a pattern as 'data/train_*.bin'; several files are taken in the
- * order of their names. Files are memory-mapped, unless they are gzipped. .npy files know the type of
- * their numbers; others are raw, little-endian. Samples: ids, i64 (length), and as target those one
- * further on.
+ * Files of token ids, cut into stretches of `length` tokens that may begin in one file and end in
+ * the next. `path` is a file, a folder, or a pattern as 'data/train_*.bin'; several files are taken
+ * in the order of their names. Files are memory-mapped, unless they are gzipped. .npy files know
+ * the type of their numbers; others are raw, little-endian. Samples: ids, i64 (length), and as
+ * target those one further on.
  *   type {uint16, int32} = uint16   of files that are not .npy
  *   skip int = 0                    bytes at the beginning of each such file that are no tokens
  *   stride int = 0                  from the beginning of a sample to that of the next; 0: length

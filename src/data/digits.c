@@ -1,10 +1,10 @@
 /* digits.c - images of digits as if written by hand, made from strokes.
  *
  * A sample takes a style of its digit, moves the points of its strokes, draws splines through them,
- * slants, rotates and warps the polylines, fits them into a box and draws them with a pen of varying
- * width. As in MNIST the box is 20/28 of the image and the center of mass is in the middle.
+ * slants, rotates and warps the polylines, fits them into a box and draws them with a pen of
+ * varying width. As in MNIST the box is 20/28 of the image and the center of mass is in the middle.
  *
- * Nothing here calls the math library but sqrt, which is exact: the same seed and number give the same
+ * Only sqrt of the math library is used, which is exact: the same seed and number give the same
  * bits on every machine.
  */
 #include "data/digits.h"
@@ -22,7 +22,7 @@ enum { LINE_POINTS = 256, MOST_SIZE = 256 };
 
 typedef gd_dataset_digits_options knobs;
 
-/* How much each thing varies, at options of 1. */
+/* The amount of each variation, for options of 1. */
 static const struct hand {
     float each;                           /* points of a stroke, of the digit's height */
     float ends;                           /* the first and last piece of a stroke, of its length */
@@ -59,8 +59,8 @@ static const struct hand {
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-/* About normally distributed: the sum of four. Never beyond 3.5. */
-static float spread(gd_random *r) {
+/* Approximately normal: the sum of four uniform numbers. At most 3.5. */
+static float random_normal(gd_random *r) {
     const uint32_t a = gd_random_word(r), b = gd_random_word(r);
     const float sum = (float)((a & 0xffff) + (a >> 16)) + (float)((b & 0xffff) + (b >> 16));
     return (sum * (1 / 65536.0f) - 2) * 1.7320508f;
@@ -68,13 +68,13 @@ static float spread(gd_random *r) {
 static float unit(gd_random *r) { return gd_unit_f32(gd_random_word(r)); }
 
 /* exp for small x; always positive. */
-static float grow(float x) {
+static float small_exp(float x) {
     const float h = x / 4, e = 1 + h * (1 + h / 2 * (1 + h / 3 * (1 + h / 4)));
     return e * e * e * e;
 }
 
 /* sin(2 pi t). */
-static float wave(float t) {
+static float sine_wave(float t) {
     t -= (float)(int)t;
     if (t < 0) t += 1;
     t -= 0.5f; /* sin(2 pi t) = -sin(2 pi (t - 1/2)) */
@@ -117,25 +117,26 @@ static bool is_end(const gd_digit_style *s, int i) {
 /* Points of the style, moved at random: each for itself, and the upper and lower half together. */
 static void place_points(const gd_digit_style *s, const knobs *o, gd_random *r, pen *p) {
     const float jitter = (float)o->jitter;
-    const float wide = hand.top * jitter * spread(r), high = hand.high * jitter * spread(r),
-                lean = hand.lean * jitter * spread(r);
+    const float wide = hand.top * jitter * random_normal(r),
+                high = hand.high * jitter * random_normal(r),
+                lean = hand.lean * jitter * random_normal(r);
     for (int i = 0; i < s->count; i++) {
         const float x = (float)s->points[i].x / 100 - 0.5f, y = (float)s->points[i].y / 100 - 0.5f;
         const float from_ends = 1 - 4 * y * y;
-        p->x[i] =
-            (x * (1 - wide * y) + lean * from_ends + hand.each * jitter * spread(r)) * hand.width;
-        p->y[i] = y + high * from_ends / 2 + hand.each * jitter * spread(r);
+        p->x[i] = (x * (1 - wide * y) + lean * from_ends + hand.each * jitter * random_normal(r)) *
+                  hand.width;
+        p->y[i] = y + high * from_ends / 2 + hand.each * jitter * random_normal(r);
     }
     for (int i = 0; i < s->count; i++) {
         if (!is_end(s, i)) continue;
         const int next = s->points[i].kind == GD_PEN_DOWN ? i + 1 : i - 1;
-        const float more = hand.ends * jitter * spread(r);
+        const float more = hand.ends * jitter * random_normal(r);
         p->x[i] += more * (p->x[i] - p->x[next]);
         p->y[i] += more * (p->y[i] - p->y[next]);
     }
 }
 
-static void add(drawing *d, float x, float y, bool starts) {
+static void add_dot(drawing *d, float x, float y, bool starts) {
     if (d->count < LINE_POINTS) d->at[d->count++] = (dot){x, y, 0, starts};
 }
 
@@ -150,14 +151,14 @@ static void add_curve(drawing *d, const pen *p, int before, int i, int after) {
     for (int k = 1; k <= steps; k++) {
         const float t = (float)k / (float)steps, s = 1 - t;
         const float a = s * s * (1 + 2 * t), b = t * t * (3 - 2 * t), c = t * s * s, e = -t * t * s;
-        add(d, a * x0 + b * x1 + c * ux + e * vx, a * y0 + b * y1 + c * uy + e * vy, false);
+        add_dot(d, a * x0 + b * x1 + c * ux + e * vx, a * y0 + b * y1 + c * uy + e * vy, false);
     }
 }
 
 static void draw_strokes(const gd_digit_style *s, const pen *p, drawing *d) {
     d->count = 0;
     for (int i = 0; i < s->count; i++) {
-        if (s->points[i].kind == GD_PEN_DOWN) add(d, p->x[i], p->y[i], true);
+        if (s->points[i].kind == GD_PEN_DOWN) add_dot(d, p->x[i], p->y[i], true);
         if (i + 1 == s->count || s->points[i + 1].kind == GD_PEN_DOWN) continue;
         const bool last = i + 2 >= s->count || s->points[i + 2].kind == GD_PEN_DOWN;
         const int before = s->points[i].kind == GD_PEN_CURVE ? i - 1 : i;
@@ -168,16 +169,16 @@ static void draw_strokes(const gd_digit_style *s, const pen *p, drawing *d) {
 
 /* --- the hand --------------------------------------------------------------------------------- */
 
-static void bend(drawing *d, int digit, const knobs *o, gd_random *r) {
-    const float turn = hand.turn * (float)o->rotation * spread(r);
-    float slant = (hand.slant + hand.slant_spread * spread(r)) * (float)o->slant;
-    if (digit == 1) slant += hand.slant_one * (float)o->slant * spread(r);
-    const float wide = grow(hand.wide * (float)o->jitter * spread(r));
+static void bend_drawing(drawing *d, int digit, const knobs *o, gd_random *r) {
+    const float turn = hand.turn * (float)o->rotation * random_normal(r);
+    float slant = (hand.slant + hand.slant_spread * random_normal(r)) * (float)o->slant;
+    if (digit == 1) slant += hand.slant_one * (float)o->slant * random_normal(r);
+    const float wide = small_exp(hand.wide * (float)o->jitter * random_normal(r));
     const float c = 1 - turn * turn / 2, s = turn * (1 - turn * turn / 6);
     float push[2][4], amount = hand.push * (float)o->warp;
     for (int k = 0; k < 2; k++) {
-        push[k][0] = hand.tempo * spread(r);
-        push[k][1] = hand.tempo * spread(r);
+        push[k][0] = hand.tempo * random_normal(r);
+        push[k][1] = hand.tempo * random_normal(r);
         push[k][2] = unit(r);
         push[k][3] = amount * (0.5f + unit(r));
     }
@@ -185,18 +186,20 @@ static void bend(drawing *d, int digit, const knobs *o, gd_random *r) {
         dot *p = &d->at[i];
         const float x = p->x * wide - slant * p->y, y = p->y;
         const float u = c * x - s * y, v = s * x + c * y;
-        p->x = u + push[0][3] * wave(push[0][0] * u + push[0][1] * v + push[0][2]);
-        p->y = v + push[1][3] * wave(push[1][0] * u + push[1][1] * v + push[1][2]);
+        p->x = u + push[0][3] * sine_wave(push[0][0] * u + push[0][1] * v + push[0][2]);
+        p->y = v + push[1][3] * sine_wave(push[1][0] * u + push[1][1] * v + push[1][2]);
     }
 }
 
 /* Half widths along the strokes, in pixels of an image of 28. */
-static float press(drawing *d, const knobs *o, gd_random *r) {
-    const float width = hand.pen * grow(hand.pen_spread * spread(r)) * (float)o->thickness;
-    const float change = hand.pen_change * spread(r), tempo = 1 + 2 * unit(r), phase = unit(r);
+static float set_widths(drawing *d, const knobs *o, gd_random *r) {
+    const float width =
+        hand.pen * small_exp(hand.pen_spread * random_normal(r)) * (float)o->thickness;
+    const float change = hand.pen_change * random_normal(r), tempo = 1 + 2 * unit(r),
+                phase = unit(r);
     float most = 0;
     for (int i = 0; i < d->count; i++) {
-        float f = 1 + change * wave(tempo * (float)i / 64 + phase);
+        float f = 1 + change * sine_wave(tempo * (float)i / 64 + phase);
         d->at[i].r = width * f;
         if (d->at[i].r > most) most = d->at[i].r;
     }
@@ -204,7 +207,7 @@ static float press(drawing *d, const knobs *o, gd_random *r) {
 }
 
 /* Fits the drawing into the box: the longer side fills it. In pixels from its upper left corner. */
-static void fit(drawing *d, float box, float pixel) {
+static void fit_drawing(drawing *d, float box, float pixel) {
     float low_x = 1e9f, high_x = -1e9f, low_y = 1e9f, high_y = -1e9f, r = 0;
     for (int i = 0; i < d->count; i++) {
         const dot *p = &d->at[i];
@@ -229,7 +232,7 @@ static void fit(drawing *d, float box, float pixel) {
 /* --- pixels ----------------------------------------------------------------------------------- */
 
 /* One piece of a line from a to b, onto an image of n by n. `soft` is the width of its edge. */
-static void paint(float *image, int n, const dot *a, const dot *b, float soft) {
+static void paint_line(float *image, int n, const dot *a, const dot *b, float soft) {
     const float reach = (a->r > b->r ? a->r : b->r) + soft;
     const float dx = b->x - a->x, dy = b->y - a->y, length = dx * dx + dy * dy;
     const float per = length > 1e-9f ? 1 / length : 0, dr = b->r - a->r, sharp = 1 / soft;
@@ -255,7 +258,7 @@ static void paint(float *image, int n, const dot *a, const dot *b, float soft) {
 }
 
 /* Copies `from`, n by n, so that its center of mass is in the middle of `to`, size by size. */
-static void put_in_the_middle(const float *from, int n, float *to, int size) {
+static void center_image(const float *from, int n, float *to, int size) {
     float mass = 1e-9f, x = 0, y = 0;
     for (int i = 0; i < n; i++) {
         float row = 0, across = 0;
@@ -279,15 +282,15 @@ static void put_in_the_middle(const float *from, int n, float *to, int size) {
 static void add_noise(float *image, int count, float sigma, gd_random *r) {
     for (int i = 0; i < count; i++) {
         if (image[i] == 0) continue;
-        const float v = image[i] + sigma * spread(r);
+        const float v = image[i] + sigma * random_normal(r);
         image[i] = v < 0 ? 0 : v > 1 ? 1 : v;
     }
 }
 
 /* --- the dataset ------------------------------------------------------------------------------ */
 
-/* Ten samples in a row have each digit once, in an order of their own. */
-static int digit_of(const knobs *o, int64_t index) {
+/* Each ten samples have each digit once, in a random order. */
+static int choose_digit(const knobs *o, int64_t index) {
     gd_random r = gd_random_of((uint64_t)o->seed ^ 0x6469676974730000u, (uint64_t)(index / 10));
     int order[10];
     for (int i = 0; i < 10; i++) {
@@ -298,7 +301,7 @@ static int digit_of(const knobs *o, int64_t index) {
     return order[index % 10];
 }
 
-static void draw(const knobs *o, int digit, gd_random *r, float *scratch, float *image) {
+static void draw_digit(const knobs *o, int digit, gd_random *r, float *scratch, float *image) {
     const int size = (int)o->size;
     const float pixel = (float)size / 28, box = 20 * pixel;
     const int n = (int)(box + 0.999f) + 2; /* a pixel more at each side, for soft edges */
@@ -307,21 +310,21 @@ static void draw(const knobs *o, int digit, gd_random *r, float *scratch, float 
     const gd_digit_style *style = choose_style(digit, r);
     place_points(style, o, r, &p);
     draw_strokes(style, &p, &d);
-    bend(&d, digit, o, r);
-    press(&d, o, r);
-    fit(&d, box, pixel);
+    bend_drawing(&d, digit, o, r);
+    set_widths(&d, o, r);
+    fit_drawing(&d, box, pixel);
     const float soft = (hand.soft + hand.soft_spread * unit(r)) * (pixel > 1 ? pixel : 1);
     memset(scratch, 0, (size_t)n * (size_t)n * sizeof *scratch);
     for (int i = 0; i < d.count; i++) d.at[i].x += 1, d.at[i].y += 1;
     for (int i = 0; i + 1 < d.count; i++)
-        if (!d.at[i + 1].starts) paint(scratch, n, &d.at[i], &d.at[i + 1], soft);
+        if (!d.at[i + 1].starts) paint_line(scratch, n, &d.at[i], &d.at[i + 1], soft);
     if (o->noise > 0) add_noise(scratch, n * n, (float)o->noise, r);
-    put_in_the_middle(scratch, n, image, size);
+    center_image(scratch, n, image, size);
 }
 
 /*dataset digits
- * Images of digits as if written by hand, as many as you like: f32 (1, size, size) in [0, 1], white on
- * black as in MNIST, and the digit as i64. Sample i depends on the seed and i alone.
+ * Images of digits as if written by hand, as many as you like: f32 (1, size, size) in [0, 1], white
+ * on black as in MNIST, and the digit as i64. Sample i depends on the seed and i alone.
  *   count int = 10000       in [0, inf): samples
  *   seed int = 0            another seed gives other digits
  *   size int = 28           in [8, 256]: height and width
@@ -341,14 +344,14 @@ static gd_status digits_open(gd_dataset *d) {
 static gd_status digits_get(const gd_dataset *d, int64_t index, gd_random *unused,
                             gd_sample *sample) {
     const knobs *o = d->options;
-    const int digit = digit_of(o, index);
+    const int digit = choose_digit(o, index);
     gd_random r = gd_random_of((uint64_t)o->seed, (uint64_t)index);
     (void)unused;
     gd_tensor *image = gd_empty(gd_dims(1, o->size, o->size), GD_F32);
     gd_tensor *scratch = gd_empty(gd_dims(o->size + 4, o->size + 4), GD_F32);
     gd_tensor *target = gd_scalar_int(digit);
     if (!gd_data(image) || !gd_data(scratch) || !gd_data(target)) return gd_failure();
-    draw(o, digit, &r, gd_data(scratch), gd_data(image));
+    draw_digit(o, digit, &r, gd_data(scratch), gd_data(image));
     return gd_sample_from_list(sample, gd_list(image, target));
 }
 

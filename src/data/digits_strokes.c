@@ -41,7 +41,8 @@ const gd_digit_style gd_digit_styles[10][GD_DIGIT_STYLES] = {
         STYLE(5, D(28, 22), C(52, 2), P(51, 50), P(50, 97), D(22, 98), P(78, 97)),
     },
     {
-        /* with a corner; with a loop; swan; flat; large loop; like an L; wide; flatter; round head */
+        /* with a corner; with a loop; swan; flat; large loop; like an L; wide; flatter; round
+         * head */
         STYLE(22, D(14, 26), P(32, 5), P(64, 5), P(80, 26), P(66, 54), P(38, 80), C(10, 97),
               P(50, 95), P(92, 96)),
         STYLE(22, D(16, 24), P(38, 4), P(70, 8), P(80, 30), P(64, 60), P(38, 88), P(16, 94),

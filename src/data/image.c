@@ -1,4 +1,4 @@
-/* image.c - images as transforms see them, and what only moves their pixels. */
+/* image.c - images for transforms, and functions that only move pixels. */
 #include "data/image.h"
 
 #include <math.h>
@@ -99,8 +99,8 @@ gd_border gd_border_of(gd_word mode) {
                                   : GD_BORDER_CONSTANT;
 }
 
-/* Where pixel i of an axis with a border comes from; 0 <= result < n. */
-static int64_t source(int64_t i, int64_t n, gd_border border) {
+/* The source of pixel i of a padded axis; 0 <= result < n. */
+static int64_t source_index(int64_t i, int64_t n, gd_border border) {
     if (i >= 0 && i < n) return i;
     if (border == GD_BORDER_EDGE || n == 1) return i < 0 ? 0 : n - 1;
     const int64_t period = border == GD_BORDER_REFLECT ? 2 * n - 2 : 2 * n;
@@ -108,39 +108,39 @@ static int64_t source(int64_t i, int64_t n, gd_border border) {
     return i < n ? i : border == GD_BORDER_REFLECT ? period - i : period - 1 - i;
 }
 
-/* The number as an element of the dtype. */
-static void element(gd_dtype dtype, float value, void *to) {
+/* Writes a number as an element of the dtype. */
+static void write_element(gd_dtype dtype, float value, void *to) {
     gd_scope *scope = gd_scope_open();
     gd_tensor *t = gd_cast(gd_scalar(value), dtype);
     if (gd_data(t)) memcpy(to, gd_data(t), gd_dtype_bytes(dtype));
     gd_scope_close(&scope);
 }
 
-static void repeat(char *to, const char *one, size_t bytes, int64_t count) {
+static void repeat_element(char *to, const char *one, size_t bytes, int64_t count) {
     if (bytes == 1) memset(to, *one, (size_t)count);
     else
         for (int64_t i = 0; i < count; i++) memcpy(to + (size_t)i * bytes, one, bytes);
 }
 
-/* One row of the result. `row` NULL: all of it is outside. */
+/* Writes one row of the result. `row` NULL: it is outside. */
 static void window_row(char *to, const char *row, int64_t n, int64_t left, int64_t width,
                        size_t bytes, gd_border border, const char *fill) {
     const int64_t before = left < 0 ? (-left < width ? -left : width) : 0;
     int64_t end = n - left < width ? n - left : width; /* behind the last pixel inside */
     if (end < before) end = before;
     if (!row) {
-        repeat(to, fill, bytes, width);
+        repeat_element(to, fill, bytes, width);
         return;
     }
     if (border == GD_BORDER_CONSTANT) {
-        if (before) repeat(to, fill, bytes, before);
-        if (end < width) repeat(to + (size_t)end * bytes, fill, bytes, width - end);
+        if (before) repeat_element(to, fill, bytes, before);
+        if (end < width) repeat_element(to + (size_t)end * bytes, fill, bytes, width - end);
     } else {
         for (int64_t j = 0; j < width; j++) {
             if (j == before) j = end;
             if (j < width)
-                memcpy(to + (size_t)j * bytes, row + (size_t)source(left + j, n, border) * bytes,
-                       bytes);
+                memcpy(to + (size_t)j * bytes,
+                       row + (size_t)source_index(left + j, n, border) * bytes, bytes);
         }
     }
     if (end > before)
@@ -158,11 +158,11 @@ gd_status gd_image_window(const gd_image *x, int64_t top, int64_t left, int64_t 
         const float value = fill ? gd_fill_at(fill, c, colors) : 0;
         if (value != 0 || c == 0 || colors > 1) {
             if (value == 0) memset(one, 0, sizeof one);
-            else element(x->dtype, value, one);
+            else write_element(x->dtype, value, one);
         }
         for (int64_t i = 0; i < height; i++) {
             const bool outside = top + i < 0 || top + i >= x->height;
-            const int64_t from = source(top + i, x->height, border);
+            const int64_t from = source_index(top + i, x->height, border);
             const char *row =
                 border == GD_BORDER_CONSTANT && outside
                     ? NULL

@@ -1,7 +1,7 @@
-/* image.h - images as transforms see them: the last two axes of a tensor are (H, W), and the axes
- * before them are taken together as channels. So (H, W), (C, H, W) and (frames, C, H, W) all work.
+/* image.h - images for transforms: the last two axes of a tensor are (H, W), and all axes before
+ * them are channels. So (H, W), (C, H, W) and (frames, C, H, W) are images.
  *
- * The functions on images know nothing of options and draw no random numbers: transforms draw their
+ * The functions on images have no options and draw no random numbers: transforms draw their
  * parameters and then call them.
  */
 #ifndef GRADUS_DATA_IMAGE_H
@@ -17,7 +17,7 @@ typedef struct gd_image {
     void *data;
 } gd_image;
 
-/* How pixels outside of an image are made up. The words of the options, in this order. */
+/* The values of pixels outside of an image, in the order of the words of the option. */
 typedef enum gd_border {
     GD_BORDER_CONSTANT,
     GD_BORDER_EDGE,
@@ -34,12 +34,12 @@ typedef struct gd_margins {
 /* Sizes up to this can be added and multiplied by two of them without overflow. */
 enum { GD_IMAGE_SIDE = 1 << 24 };
 
-/* Refuses what is no image: fewer than two axes, no pixels, another device. */
+/* Fails if a tensor is no image: fewer than two axes, no pixels, another device. */
 gd_status gd_image_of(gd_tensor *x, gd_image *image);
 /* The same for functions that compute with values: u8 and f32 stay, other floats become f32, other
- * integers are refused. */
+ * integers fail. */
 gd_status gd_image_of_values(gd_tensor *x, gd_image *image);
-/* A new one with these sizes; its other axes are those of `like`. */
+/* A new image of this size; its other axes are those of `like`. */
 gd_status gd_image_new(const gd_image *like, int64_t height, int64_t width, gd_dtype dtype,
                        gd_image *image);
 /* The tensor of the result, in the dtype of `x`, which gd_image_of_values may have changed. */
@@ -48,8 +48,8 @@ gd_tensor *gd_image_result(gd_status status, const gd_image *image, const gd_ten
 /* The number of color channels, the third axis from the end: 1 for (H, W). */
 int64_t gd_image_colors(const gd_image *image);
 
-/* A list of one number or one for each channel as numbers of `channels` channels, in the dtype's own
- * scale. `what` is the option's name. */
+/* A list of one number or one for each channel as numbers of `channels` channels, in the dtype's
+ * own scale. `what` is the option's name. */
 gd_status gd_image_fill(const gd_floats *list, const gd_image *image, const char *what,
                         float value[GD_MAX_FLOATS]);
 /* Number of channel c of them. */
@@ -57,7 +57,7 @@ static inline float gd_fill_at(const float value[GD_MAX_FLOATS], int64_t c, int6
     return colors > GD_MAX_FLOATS ? value[0] : value[c % colors];
 }
 
-/* The height and width that the option "size" states: one number for both, or two. */
+/* Checks the option "size": one number for height and width, or two. */
 gd_status gd_image_check_size(const gd_shape *size);
 static inline int64_t gd_size_height(const gd_shape *size) { return size->at[0]; }
 static inline int64_t gd_size_width(const gd_shape *size) { return size->at[size->rank - 1]; }
@@ -85,8 +85,8 @@ typedef struct gd_box {
 gd_status gd_image_resize(const gd_image *x, gd_box part, int64_t height, int64_t width,
                           gd_filter filter, bool antialias, gd_image *y);
 
-/* Pixel (i, j) of the result is where row i, column j lies in the source: with x and y from the
- * centers, source = (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]). Outside is `fill`. */
+/* Pixel (x, y) of the result, relative to its center, is the source pixel (m[0] x + m[1] y + m[2],
+ * m[3] x + m[4] y + m[5]), relative to the source's center. Outside of the source it is `fill`. */
 gd_status gd_image_affine(const gd_image *x, const double m[6], int64_t height, int64_t width,
                           gd_filter filter, const float *fill, gd_image *y);
 
@@ -94,7 +94,7 @@ gd_status gd_image_affine(const gd_image *x, const double m[6], int64_t height, 
  * (degrees), as torchvision composes them. */
 void gd_affine_matrix(double angle, double tx, double ty, double scale, double shear_x,
                       double shear_y, double m[6]);
-/* The sizes of an image that has all of `x` after this. */
+/* The sizes of an image that contains all of `x` after the transform. */
 void gd_affine_sizes(const gd_image *x, const double m[6], int64_t *height, int64_t *width);
 
 /* --- colors: (..., 3, H, W), or 1 channel; in place ------------------------------------------- */
@@ -105,7 +105,7 @@ void gd_image_saturation(gd_image *x, double factor);
 void gd_image_hue(gd_image *x, double shift); /* in turns, -0.5 to 0.5 */
 gd_status gd_image_grayscale(const gd_image *x, int64_t channels, gd_image *y);
 
-/* Normally distributed numbers, drawn from as many words of `random` as there are. */
+/* Draws normally distributed numbers, one word of `random` each. */
 void gd_random_normals(gd_random *random, float *values, int64_t count);
 
 #endif

@@ -18,8 +18,8 @@ void gd_affine_matrix(double angle, double tx, double ty, double scale, double s
     m[5] = -m[3] * tx - m[4] * ty;
 }
 
-/* The number of pixels that the interval from middle - half to middle + half touches. Where its length is
- * an integer, as after a rotation by 90 degrees, it is that integer. */
+/* The number of pixels that the interval from middle - half to middle + half touches. Where its
+ * length is an integer, as after a rotation by 90 degrees, it is that integer. */
 static int64_t extent(double middle, double half) {
     if (fabs(2 * half - nearbyint(2 * half)) < 1e-4) return (int64_t)nearbyint(2 * half);
     const double low = trunc((middle - half) * 1e4) * 1e-4,
@@ -36,8 +36,9 @@ void gd_affine_sizes(const gd_image *x, const double m[6], int64_t *height, int6
 
 enum { TILE = 64 };
 
-/* Where the pixels of a part of a row lie: of each the four neighbors and their weights. Those outside
- * have a weight of 0 and the place of a pixel inside; `rest` is what they would have had. */
+/* Where the pixels of a part of a row lie: of each the four neighbors and their weights. Those
+ * outside have a weight of 0 and the place of a pixel inside; `rest` is what they would have
+ * had. */
 typedef struct places {
     int32_t at[4][TILE];
     float weight[4][TILE], rest[TILE];

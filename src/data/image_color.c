@@ -1,5 +1,5 @@
-/* image_color.c - brightness, contrast, saturation, hue: formulas and rounding are torchvision's. Bytes
- * are cut off, not rounded; floats are kept in [0, 1]. */
+/* image_color.c - brightness, contrast, saturation, hue: formulas and rounding are torchvision's.
+ * Bytes are cut off, not rounded; floats are kept in [0, 1]. */
 #include <math.h>
 #include <string.h>
 
@@ -101,8 +101,8 @@ static float lacks(float h, float from) {
     return clamp(lesser(d, 4 - d), 1);
 }
 
-/* n pixels in [0, 1]. The hue is in sixths of a turn; a channel is the greatest of the three less what the
- * distance from its own hue takes off. No branches, so that compilers use vectors. */
+/* n pixels in [0, 1]. The hue is in sixths of a turn; a channel is the greatest of the three less
+ * what the distance from its own hue takes off. No branches, so that compilers use vectors. */
 static void turn_hue(int n, float shift, float *restrict r, float *restrict g, float *restrict b) {
     for (int i = 0; i < n; i++) {
         const float red = r[i], green = g[i], blue = b[i];

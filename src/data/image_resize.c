@@ -146,7 +146,8 @@ static void across(const axis *a, const float *from, float *to) {
     }
 }
 
-/* Row i of the result from the rows of `wide`, of which number r is at wide + (r % keep) * width. */
+/* Row i of the result from the rows of `wide`, of which number r is at wide + (r % keep) *
+ * width. */
 static void down(const axis *a, int64_t i, const float *wide, int64_t keep, int64_t width,
                  float *restrict to) {
     memset(to, 0, (size_t)width * sizeof *to);

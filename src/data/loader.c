@@ -1,4 +1,4 @@
-/* loader.c - loaders as objects: their options, their position, their state. */
+/* loader.c - loaders: options, position, state. */
 #include "data/loader.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { MAX_WORKERS = 256, MAX_PREFETCH = 1024 };
 
 /* --- the object ------------------------------------------------------------------------------- */
 
-static void destroy(gd_object *object) {
+static void destroy_loader(gd_object *object) {
     gd_loader *l = (gd_loader *)object;
     gd_workers_end(l);
     gd_sample_release(&l->given.batch);
@@ -27,18 +27,18 @@ static void destroy(gd_object *object) {
 
 static const gd_state_rules loader_state_rules;
 static const gd_class loader_class = {
-    .name = "loader", .destroy = destroy, .state = &loader_state_rules};
+    .name = "loader", .destroy = destroy_loader, .state = &loader_state_rules};
 
 static gd_status check_number(const char *name, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return GD_OK;
     if (most == INT64_MAX)
         return gd_fail(GD_E_ARGUMENT, ".%s is %lld; it is %lld or more", name, (long long)value,
                        (long long)least);
-    return gd_fail(GD_E_ARGUMENT, ".%s is %lld; it goes from %lld to %lld", name, (long long)value,
-                   (long long)least, (long long)most);
+    return gd_fail(GD_E_ARGUMENT, ".%s is %lld; it must be from %lld to %lld", name,
+                   (long long)value, (long long)least, (long long)most);
 }
 
-static gd_status check(const gd_dataset *dataset, const gd_loader_options *o) {
+static gd_status check_options(const gd_dataset *dataset, const gd_loader_options *o) {
     if (!dataset) return gd_fail(GD_E_ARGUMENT, "the dataset is NULL");
     GD_TRY(check_number("batch", o->batch, 1, INT64_MAX));
     GD_TRY(check_number("workers", o->workers, 0, MAX_WORKERS));
@@ -66,8 +66,8 @@ static gd_status count_batches(gd_loader *l) {
     return GD_OK;
 }
 
-static gd_status make(gd_dataset *dataset, const gd_loader_options *o, gd_loader **made) {
-    GD_TRY(check(dataset, o));
+static gd_status make_loader(gd_dataset *dataset, const gd_loader_options *o, gd_loader **made) {
+    GD_TRY(check_options(dataset, o));
     GD_TRY(gd_scope_reserve(1));
     gd_loader *l = *made = gd_calloc(1, sizeof *l);
     if (!l) return gd_fail(GD_E_MEMORY, "no memory for a loader");
@@ -86,7 +86,7 @@ gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
     GD_CALLED_FROM(site);
     static const gd_loader_options defaults = {.batch = 32, .prefetch = 2, .targets = 1};
     gd_loader *l = NULL;
-    const gd_status status = make(dataset, options ? options : &defaults, &l);
+    const gd_status status = make_loader(dataset, options ? options : &defaults, &l);
     if (status == GD_OK) {
         gd_scope_adopt(&l->object);
         return l;
@@ -105,7 +105,7 @@ int64_t gd_loader_skipped(const gd_loader *l) { return l ? l->skipped : 0; }
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-static gd_status begin(gd_loader *l) {
+static gd_status begin_epoch(gd_loader *l) {
     if (l->begun) return GD_OK;
     GD_TRY(gd_order_begin(&l->order, (uint64_t)l->at.epoch));
     if (l->options.workers > 0) GD_TRY(gd_workers_begin(l));
@@ -113,31 +113,31 @@ static gd_status begin(gd_loader *l) {
     return GD_OK;
 }
 
-/* What has been prepared, or is being, does not count any more. */
-static void interrupt(gd_loader *l) {
+/* Discards prepared batches. */
+static void discard_batches(gd_loader *l) {
     gd_workers_end(l);
     l->begun = false;
 }
 
-/* Batch l->at.batch into l->given. */
-static gd_status take(gd_loader *l) {
+/* Prepares or takes batch l->at.batch, into l->given. */
+static gd_status take_batch(gd_loader *l) {
     static const _Atomic bool never;
-    GD_TRY(begin(l));
+    GD_TRY(begin_epoch(l));
     if (l->workers && gd_workers_take(l->workers, &l->given)) return GD_OK;
-    if (l->workers) { /* a fork, or the end of the process, has ended them */
-        interrupt(l);
-        GD_TRY(begin(l));
+    if (l->workers) { /* a fork or the end of the process has ended them */
+        discard_batches(l);
+        GD_TRY(begin_epoch(l));
         if (l->workers && gd_workers_take(l->workers, &l->given)) return GD_OK;
     }
     gd_loader_prepare(l, l->at.batch, &never, &l->given);
     return GD_OK;
 }
 
-/* The next batch that has samples; none at the end of an epoch. */
-static gd_status next(gd_loader *l) {
+/* The next batch that is not empty; none at the end of an epoch. */
+static gd_status next_batch(gd_loader *l) {
     gd_sample_release(&l->given.batch);
     while (l->at.batch < l->batches) {
-        GD_TRY(take(l));
+        GD_TRY(take_batch(l));
         l->at.batch++;
         l->skipped += l->given.skipped;
         if (l->given.status != GD_OK) {
@@ -158,7 +158,7 @@ bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
     gd_tensors unwanted;
     if (!batch) batch = &unwanted;
     *batch = gd_list_of_errors(0);
-    if (gd_failed()) return false; /* as everything that changes state */
+    if (gd_failed()) return false; /* after a failure no state changes */
     gd_status status;
     if (!l) status = gd_fail(GD_E_ARGUMENT, "gd_loader_next: the loader is NULL");
     else if (gd_this_thread.tracer)
@@ -166,14 +166,14 @@ bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
             gd_fail(GD_E_STATE,
                     "gd_loader_next: a function is being traced, and would have this batch in it "
                     "for ever; give it the batch as an argument");
-    else status = next(l);
+    else status = next_batch(l);
     if (gd_report(site, status) != GD_OK) return false;
     *batch = (gd_tensors){l->given.batch.at, l->given.batch.count};
     return batch->count > 0;
 }
 
 void gd_loader_stop(gd_loader *l) {
-    if (l) interrupt(l);
+    if (l) discard_batches(l);
 }
 
 /* --- position --------------------------------------------------------------------------------- */
@@ -195,7 +195,7 @@ gd_status gd_loader_seek_at(const char *site, gd_loader *l, gd_loader_position t
     gd_status status = l ? check_position(l, to) : gd_fail(GD_E_ARGUMENT, "the loader is NULL");
     if (status != GD_OK) gd_error_prefix("gd_loader_seek: ");
     else if (to.epoch != l->at.epoch || to.batch != l->at.batch) {
-        interrupt(l);
+        discard_batches(l);
         l->at = to;
     }
     return gd_report(site, status);
@@ -203,7 +203,7 @@ gd_status gd_loader_seek_at(const char *site, gd_loader *l, gd_loader_position t
 
 /* --- state ------------------------------------------------------------------------------------ */
 
-/* What a loader saves: where it is, and what the loader that goes on must be like. */
+/* The saved state: the position, and options that the loader which resumes must share. */
 typedef struct loader_state {
     gd_loader *loader;
     int64_t epoch, batch, skipped;
@@ -256,7 +256,7 @@ static void loaded_or_not(void *user, bool loaded) {
     loader_state *s = user;
     gd_loader *l = s->loader;
     if (loaded) {
-        interrupt(l);
+        discard_batches(l);
         l->at = (gd_loader_position){s->epoch, s->batch};
         l->skipped = s->skipped;
         l->order.seed = s->seed;

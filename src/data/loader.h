@@ -1,8 +1,8 @@
-/* loader.h - the inside of a loader.
+/* loader.h - the internals of a loader.
  *
- * gd_loader_prepare makes a batch: a function of the loader and the batch's number, which any thread
- * may call. gd_loader_next calls it, or takes what workers have prepared (loader_workers.c); the rest of
- * the loader does not know the difference.
+ * gd_loader_prepare makes a batch: a pure function of the loader and the number of the batch, which
+ * any thread may call. gd_loader_next calls it, or takes a batch that workers have prepared
+ * (loader_workers.c).
  */
 #ifndef GRADUS_DATA_LOADER_H
 #define GRADUS_DATA_LOADER_H
@@ -10,12 +10,12 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 
-/* A batch, or why there is none. */
+/* A batch, or a failure. */
 typedef struct gd_prepared {
-    gd_sample batch; /* held. No tensors, after success: all samples were broken and left out */
-    int64_t skipped; /* samples that were left out */
+    gd_sample batch; /* retained. Without tensors: all samples were broken and skipped */
+    int64_t skipped; /* broken samples */
     gd_status status;
-    bool placed; /* the message ends with the place of a call */
+    bool placed; /* the message ends with a site */
     char text[GD_MESSAGE_MAX];
 } gd_prepared;
 
@@ -23,27 +23,28 @@ typedef struct gd_workers gd_workers;
 
 struct gd_loader {
     gd_object object;
-    gd_dataset *dataset;       /* held */
-    gd_loader_options options; /* with the sampler held */
-    gd_order order;            /* of the epoch; workers read it */
-    bool begun; /* the order is that of the epoch at.epoch, and workers are at work */
+    gd_dataset *dataset;        /* retained */
+    gd_loader_options options;  /* the sampler is retained */
+    gd_order order;             /* of the epoch; workers read it */
+    bool begun;                 /* `order` is that of epoch at.epoch, and workers run */
     int64_t positions, batches; /* in an epoch */
     gd_loader_position at;
     int64_t skipped;
-    gd_prepared given;   /* what the latest gd_loader_next has given */
+    gd_prepared given;   /* the result of the last gd_loader_next */
     gd_workers *workers; /* NULL: none */
 };
 
-/* Batch `number` of the epoch whose order has begun. Gives up, with any status, once *stop is true. */
+/* Prepares batch `number` of the current epoch. Returns early, with any status, once *stop is
+ * true. */
 void gd_loader_prepare(const gd_loader *loader, int64_t number, const _Atomic bool *stop,
                        gd_prepared *prepared);
 
-/* Has workers prepare the batches from loader->at.batch on. They are started where there are none; where
- * the system refuses threads, loader->workers stays NULL. */
+/* Lets workers prepare the batches from loader->at.batch on, and starts them if necessary. If the
+ * system cannot create threads, loader->workers stays NULL. */
 gd_status gd_workers_begin(gd_loader *loader);
-/* The next batch, when it is ready. False: the workers have ended, with the process. */
+/* Waits for the next batch. False: the workers have ended with the process. */
 bool gd_workers_take(gd_workers *workers, gd_prepared *prepared);
-/* Ends the workers, and frees what they have prepared. */
+/* Ends the workers, and frees their batches. */
 void gd_workers_end(gd_loader *loader);
 
 #endif

@@ -1,12 +1,12 @@
 /* loader_workers.c - threads that prepare batches ahead.
  *
- * A worker takes the number of the next batch, prepares that batch alone, and puts it into its place in
- * a ring. gd_loader_next takes batches out in order. The ring has room for workers * prefetch batches:
- * no batch is begun before its place is free.
+ * A worker takes the number of the next batch, prepares that batch alone, and puts it into its
+ * place in a ring. gd_loader_next takes batches out in order. The ring has room for workers *
+ * prefetch batches: no batch is begun before its place is free.
  *
- * One lock serves all loaders; it is held to move a batch, never while one is made. A fork() waits for
- * it, so the child finds the rings in order. The workers are gone there: what they had prepared is
- * freed, and new ones are started.
+ * One lock serves all loaders; it is held to move a batch, never while one is made. A fork() waits
+ * for it, so the child finds the rings in order. The workers are gone there: what they had prepared
+ * is freed, and new ones are started.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -197,8 +197,8 @@ __attribute__((constructor)) static void workers_at_fork(void) {
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-/* Ends the workers of loaders that were not released before their code is unmapped, or the data that
- * they read is gone. */
+/* Ends the workers of loaders that were not released before their code is unmapped, or the data
+ * that they read is gone. */
 __attribute__((destructor)) static void workers_at_exit(void) {
     struct timespec limit;
     if (is_worker) return; /* exit() in a function of the program's dataset */

@@ -1,9 +1,9 @@
 /* permute.h - a shuffled order without a table.
  *
- * gd_shuffled(key, position, n) is a permutation of [0, n): a pure function of the key and n, which any
- * thread evaluates for any position. A Feistel network with Philox as its round function permutes the
- * smallest 2^bits >= n. A result beyond n goes through the network again until it is below n (cycle
- * walking): since 2^bits < 2n, twice on average at most.
+ * gd_shuffled(key, position, n) is a permutation of [0, n): a pure function of the key and n, which
+ * any thread evaluates for any position. A Feistel network with Philox as its round function
+ * permutes the smallest 2^bits >= n. A result beyond n goes through the network again until it is
+ * below n (cycle walking): since 2^bits < 2n, twice on average at most.
  */
 #ifndef GRADUS_DATA_PERMUTE_H
 #define GRADUS_DATA_PERMUTE_H

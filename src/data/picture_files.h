@@ -1,4 +1,4 @@
-/* picture_files.h - a list of picture files with classes: what image_folder and image_list share. */
+/* picture_files.h - a list of image files with classes, shared by image_folder and image_list. */
 #ifndef GRADUS_DATA_PICTURE_FILES_H
 #define GRADUS_DATA_PICTURE_FILES_H
 
@@ -6,7 +6,7 @@
 #include "format/image.h"
 
 typedef struct gd_picture_file {
-    size_t name; /* where its path begins in `names` */
+    size_t name; /* offset of its path in `names` */
     int32_t class;
 } gd_picture_file;
 
@@ -20,7 +20,7 @@ typedef struct gd_picture_files {
     bool bytes; /* samples are u8 */
 } gd_picture_files;
 
-/* dataset->self, with a copy of the folder. size: height, width, or 0. */
+/* Makes dataset->self with a copy of the folder. size: height, width, or 0. */
 gd_status gd_picture_files_new(gd_dataset *dataset, const char *folder, gd_int2 size,
                                int64_t channels, bool bytes);
 gd_status gd_picture_files_add(gd_picture_files *files, const char *name, int32_t class);

@@ -1,4 +1,4 @@
-/* sampler.c - samplers as objects; those of a program, and the distributed one. */
+/* sampler.c - samplers; those of a program, and the distributed one. */
 #include "data/sampler.h"
 
 #include <stdio.h>
@@ -10,14 +10,14 @@
 
 /* --- the object ------------------------------------------------------------------------------- */
 
-static void destroy(gd_object *object) {
+static void destroy_sampler(gd_object *object) {
     gd_sampler *s = (gd_sampler *)object;
     if (s->rules->close) s->rules->close(s);
     gd_free(s->self);
     gd_free(s);
     gd_object_count(-1);
 }
-static const gd_class sampler_class = {.name = "sampler", .destroy = destroy};
+static const gd_class sampler_class = {.name = "sampler", .destroy = destroy_sampler};
 
 gd_sampler *gd_sampler_bare(const gd_sampler_rules *rules, int64_t made_for, size_t size) {
     gd_sampler *s = gd_calloc(1, sizeof *s);
@@ -113,7 +113,7 @@ static int64_t distributed_count(const gd_sampler *s, int64_t samples) {
     return samples / d->world + (!d->drop_last && samples % d->world != 0);
 }
 
-/* Ranks take turns; the turns beyond the last sample begin again with the first. */
+/* Ranks take samples in turn; positions beyond the last sample wrap around. */
 static gd_status distributed_at(const gd_order *o, int64_t first, int64_t count, int64_t *indices) {
     const distributed *d = o->sampler->self;
     const gd_rng key = gd_draw_key(GD_DRAW_ORDER, o->seed, o->epoch);
@@ -168,10 +168,11 @@ static gd_status own_at(const gd_order *o, int64_t first, int64_t count, int64_t
     for (int64_t i = 0; i < count; i++) {
         indices[i] = f->call.at(first + i, o->seed, o->epoch, o->samples, f->self);
         if (indices[i] < 0 || indices[i] >= o->samples)
-            return gd_fail(GD_E_INDEX,
-                           "the sampler gives sample %lld at position %lld; the dataset has %lld "
-                           "samples, counted from 0",
-                           (long long)indices[i], (long long)(first + i), (long long)o->samples);
+            return gd_fail(
+                GD_E_INDEX,
+                "the sampler returned sample %lld at position %lld; the dataset has %lld "
+                "samples, counted from 0",
+                (long long)indices[i], (long long)(first + i), (long long)o->samples);
     }
     return GD_OK;
 }
@@ -192,8 +193,7 @@ static const gd_sampler_rules own_rules = {
 gd_sampler *gd_sampler_from_at(const char *site, void *self, const gd_sampler_functions *call) {
     GD_CALLED_FROM(site);
     gd_sampler *s = NULL;
-    gd_status status =
-        gd_scope_reserve(1); /* first: a sampler that was not made leaves self alone */
+    gd_status status = gd_scope_reserve(1); /* first, so that a failure does not own self */
     if (status == GD_OK && (!call || !call->at))
         status = gd_fail(GD_E_ARGUMENT, "it needs .at, the sample at a position");
     else if (status == GD_OK && (s = gd_sampler_bare(&own_rules, -1, sizeof(own))))

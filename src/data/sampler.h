@@ -1,4 +1,4 @@
-/* sampler.h - which samples an epoch has, and in which order.
+/* sampler.h - samplers: the samples of an epoch and their order.
  *
  * The order of an epoch is a function of the seed, the epoch and the position, which any thread can
  * evaluate. A sampler whose order needs a table makes it when an epoch begins.
@@ -15,17 +15,17 @@ typedef struct gd_order {
     bool shuffle;
     int64_t samples; /* of the dataset */
     uint64_t seed, epoch;
-    void *table; /* the sampler's own, for this epoch; NULL: none */
+    void *table; /* of the sampler, for this epoch; NULL: none */
 } gd_order;
 
 typedef struct gd_sampler_rules {
-    /* Positions in an epoch of a dataset of so many samples. */
+    /* The positions in an epoch of a dataset with `samples` samples. */
     int64_t (*count)(const gd_sampler *sampler, int64_t samples);
     /* The samples at positions first, first + 1, ... Thread-safe. */
     gd_status (*at)(const gd_order *order, int64_t first, int64_t count, int64_t *indices);
     /* Makes order->table for an epoch, freed with gd_free; NULL: it needs none. */
     gd_status (*begin)(gd_order *order);
-    /* In words, for states: loaders whose samplers say the same have the same order. */
+    /* A description for states: equal descriptions mean equal orders. */
     void (*describe)(const gd_sampler *sampler, char *text, size_t size);
     void (*close)(gd_sampler *sampler); /* NULL: nothing to free */
 } gd_sampler_rules;
@@ -37,23 +37,23 @@ struct gd_sampler {
     void *self;
 };
 
-/* A sampler with `size` zero bytes as its self, in no scope; NULL: no memory. */
+/* A sampler with `size` zero bytes as its self, owned by the caller; NULL: no memory. */
 gd_sampler *gd_sampler_bare(const gd_sampler_rules *rules, int64_t made_for, size_t size);
-/* Hands one to the scope of the program, or drops it after a failure, which it records. */
+/* Passes a sampler to the scope of the program, or frees it after a failure, which it records. */
 gd_sampler *gd_sampler_finish(const char *site, const char *function, gd_sampler *sampler,
                               gd_status status);
-/* That a tensor is one number a sample: of rank 1, and on the CPU, where it is copied if need be, in
- * the current scope. `what` is its name in messages. */
+/* Checks that a tensor has one number a sample (rank 1), and copies it to the CPU if necessary, in
+ * the current scope. Messages call it `what`. */
 gd_status gd_sampler_column(gd_tensor **column, const char *what);
 
-/* Whether the sampler fits a dataset of so many samples. */
+/* Checks that the sampler fits a dataset of this size. */
 gd_status gd_sampler_fits(const gd_sampler *sampler, int64_t samples);
 
-/* Positions in an epoch; negative: the program's own sampler says so. */
+/* The positions in an epoch; a sampler of the program may return a negative number. */
 int64_t gd_order_count(const gd_order *order);
 /* Begins an epoch. */
 gd_status gd_order_begin(gd_order *order, uint64_t epoch);
-/* All of them are samples of the dataset. */
+/* The samples at these positions, checked against the dataset. */
 gd_status gd_order_at(const gd_order *order, int64_t first, int64_t count, int64_t *indices);
 void gd_order_end(gd_order *order); /* frees the table */
 

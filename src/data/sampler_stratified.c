@@ -1,12 +1,13 @@
 /* sampler_stratified.c - every stretch of an epoch has the classes in the shares of the dataset.
  *
- * Classes of equal size form a group. Each class of the group comes once in a round, in an order that
- * is drawn for the round, so k classes of m samples are a sequence of k m samples. The sequences of the
- * groups are merged by time: sample i of a sequence of length n is due at (i + start) / n, where start,
- * in [0, 1), is drawn for the epoch. So each sequence is spread evenly over the epoch.
+ * Classes of equal size form a group. Each class of the group comes once in a round, in an order
+ * that is drawn for the round, so k classes of m samples are a sequence of k m samples. The
+ * sequences of the groups are merged by time: sample i of a sequence of length n is due at (i +
+ * start) / n, where start, in [0, 1), is drawn for the epoch. So each sequence is spread evenly
+ * over the epoch.
  *
- * There are at most sqrt(2 n) groups of n samples. Memory: 4 bytes a sample (8 beyond 2^31 of them), the
- * samples sorted by the size of their class, then by class.
+ * There are at most sqrt(2 n) groups of n samples. Memory: 4 bytes a sample (8 beyond 2^31 of
+ * them), the samples sorted by the size of their class, then by class.
  */
 #include <math.h>
 #include <stdio.h>
@@ -89,8 +90,8 @@ static void advance_to(stream *s, double time) {
     s->due = due(s, i);
 }
 
-/* The streams at a position of the epoch. A stream has within one of its share by any time, so by the
- * time (position - groups) / samples no more than `position` samples are due, and few less. */
+/* The streams at a position of the epoch. A stream has within one of its share by any time, so by
+ * the time (position - groups) / samples no more than `position` samples are due, and few less. */
 static void begin_streams(const gd_order *o, stream *heap, int64_t position) {
     const stratified *t = o->sampler->self;
     const gd_rng key = gd_draw_key(GD_DRAW_START, o->seed, o->epoch);

@@ -1,12 +1,13 @@
 /* sampler_weighted.c - samples drawn with given probabilities.
  *
- * With replacement, each position draws a number below the sum of weights: a binary search over sums of
- * blocks of 64 weights finds the block, a scan finds the sample. That is an eighth of a byte a sample.
+ * With replacement, each position draws a number below the sum of weights: a binary search over
+ * sums of blocks of 64 weights finds the block, a scan finds the sample. That is an eighth of a
+ * byte a sample.
  *
- * Without replacement, sample i has the key E / weight[i], where E is exponentially distributed, and an
- * epoch has the samples in the order of their keys (Efraimidis and Spirakis 2006). The table of an
- * epoch holds 4 bytes for each position (8 beyond 2^31 samples) and is made by a bucket sort that
- * computes keys when it needs them, so that they take no memory.
+ * Without replacement, sample i has the key E / weight[i], where E is exponentially distributed,
+ * and an epoch has the samples in the order of their keys (Efraimidis and Spirakis 2006). The table
+ * of an epoch holds 4 bytes for each position (8 beyond 2^31 samples) and is made by a bucket sort
+ * that computes keys when it needs them, so that they take no memory.
  */
 #include <float.h>
 #include <math.h>
@@ -101,8 +102,9 @@ static const gd_sampler_rules replacing_rules = {.count = weighted_count,
 
 /* --- without ---------------------------------------------------------------------------------- */
 
-/* Buckets are the upper bits of a key: 256 for each power of two. However the weights are distributed,
- * about one key in 400 at most is in the same bucket. Few samples are sorted as one. */
+/* Buckets are the upper bits of a key: 256 for each power of two. However the weights are
+ * distributed, about one key in 400 at most is in the same bucket. Few samples are sorted as
+ * one. */
 enum { BUCKET_SHIFT = 44, BUCKETS = 1 << 19, FEW = 1 << 16 };
 
 typedef struct keyed {
@@ -142,8 +144,8 @@ static void sort_bucket(const weighted *w, gd_rng rng, gd_indices *table, int64_
     for (int64_t i = begin; i < end; i++) gd_indices_set(table, i, room[i - begin].index);
 }
 
-/* In `next`, the place of each bucket's first sample. Returns how many buckets hold the first w->count
- * samples, and the number of samples in these and in the largest. */
+/* In `next`, the place of each bucket's first sample. Returns how many buckets hold the first
+ * w->count samples, and the number of samples in these and in the largest. */
 static int64_t lay_out(const weighted *w, gd_rng rng, int64_t *next, int64_t *placed,
                        int64_t *largest) {
     for (int64_t i = 0; i < w->samples; i++) {

@@ -26,7 +26,7 @@ gd_status gd_sample_add_classes(gd_sample *s, const int64_t *classes, const int6
     return GD_OK;
 }
 
-/* A table, since a division takes longer and a product with 1 / 255 has other last bits. */
+/* A table: faster than a division, and a product with 1 / 255 has other last bits. */
 #define U1(i)  (float)((i) / 255.0)
 #define U4(i)  U1(i), U1((i) + 1), U1((i) + 2), U1((i) + 3)
 #define U16(i) U4(i), U4((i) + 4), U4((i) + 8), U4((i) + 12)

@@ -1,4 +1,4 @@
-/* samples.h - what datasets that read files share: new tensors of a sample, and bytes as floats. */
+/* samples.h - helpers of datasets that read files: new tensors of a sample, and bytes as floats. */
 #ifndef GRADUS_DATA_SAMPLES_H
 #define GRADUS_DATA_SAMPLES_H
 
@@ -8,8 +8,8 @@
 gd_status gd_sample_add(gd_sample *sample, gd_dtype dtype, int rank, const int64_t *dims,
                         void **data);
 
-/* Adds classes of the samples `indices` of a batch: i64 (count); or for `indices` NULL the class of one
- * sample: i64 of rank 0, the first of `classes`. */
+/* Adds classes of the samples `indices` of a batch: i64 (count); or for `indices` NULL the class of
+ * one sample: i64 of rank 0, the first of `classes`. */
 gd_status gd_sample_add_classes(gd_sample *sample, const int64_t *classes, const int64_t *indices,
                                 int64_t count);
 
@@ -20,7 +20,7 @@ void gd_bytes_to_unit(float *to, const uint8_t *from, size_t count);
 void gd_pixels_to_bytes(uint8_t *to, const uint8_t *from, size_t plane, size_t channels);
 void gd_pixels_to_unit(float *to, const uint8_t *from, size_t plane, size_t channels);
 
-/* Fails where a path was not given. */
+/* Fails if a path is not given. */
 gd_status gd_check_path(const char *path, const char *option);
 /* "folder/name" from gd_malloc; NULL: no memory. */
 char *gd_folder_join(const char *folder, const char *name);

@@ -9,7 +9,7 @@
 
 typedef struct rows {
     int count;
-    gd_tensor *of[]; /* held */
+    gd_tensor *of[]; /* retained */
 } rows;
 
 static gd_status tensors_get(const gd_dataset *d, int64_t index, gd_random *random,
@@ -71,7 +71,7 @@ static void tensors_close(gd_dataset *d) {
 static const gd_dataset_rules tensors_rules = {
     .get = tensors_get, .gather = tensors_gather, .close = tensors_close};
 
-static gd_status check(gd_tensors list) {
+static gd_status check_tensors(gd_tensors list) {
     char text[2][160];
     if (!list.at || list.count < 1 || list.count > GD_SAMPLE_MAX)
         return gd_fail(GD_E_ARGUMENT, "%lld tensors; it takes 1 to %d", (long long)list.count,
@@ -104,7 +104,7 @@ static gd_status check(gd_tensors list) {
 
 gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors list) {
     GD_CALLED_FROM(site);
-    gd_status status = check(list);
+    gd_status status = check_tensors(list);
     rows *r = NULL;
     gd_dataset *d = NULL;
     if (status == GD_OK) {

@@ -1,7 +1,7 @@
 /* token_stretches.h - samples of a long sequence of tokens: what text and tokens share.
  *
- * Sample i is tokens first = i * stride to first + length - 1, and as target the same one further on.
- * The sequence may lie in several pieces, which samples span.
+ * Sample i is tokens first = i * stride to first + length - 1, and as target the same one further
+ * on. The sequence may lie in several pieces, which samples span.
  */
 #ifndef GRADUS_DATA_TOKEN_STRETCHES_H
 #define GRADUS_DATA_TOKEN_STRETCHES_H

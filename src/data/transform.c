@@ -1,4 +1,4 @@
-/* transform.c - transforms as objects, and datasets that apply them. */
+/* transform.c - transforms, and datasets that apply them. */
 #include "data/transform.h"
 
 #include "core/alloc.h"
@@ -9,16 +9,16 @@
 
 /* --- the object ------------------------------------------------------------------------------- */
 
-static void destroy(gd_object *object) {
+static void destroy_transform(gd_object *object) {
     gd_transform *t = (gd_transform *)object;
     gd_free(t->options);
     gd_free(t);
     gd_object_count(-1);
 }
-static const gd_class transform_class = {.name = "transform", .destroy = destroy};
+static const gd_class transform_class = {.name = "transform", .destroy = destroy_transform};
 
-/* Takes `options`. */
-static gd_status make(const gd_maker *maker, void *options, gd_transform **made) {
+/* Owns `options`, also after a failure. */
+static gd_status make_transform(const gd_maker *maker, void *options, gd_transform **made) {
     const gd_transform_rules *rules = maker->rules;
     gd_status status = gd_check_ranges(maker, options, "gd_transform_");
     if (status == GD_OK && rules->check) {
@@ -46,7 +46,7 @@ gd_transform *gd_transform_make(const char *site, const gd_maker *maker, const v
     void *options;
     gd_transform *t = NULL;
     gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) status = make(maker, options, &t);
+    if (status == GD_OK) status = make_transform(maker, options, &t);
     else gd_error_prefix("gd_transform_%s: ", maker->record.name);
     gd_report(site, status);
     return t;
@@ -57,7 +57,7 @@ gd_transform *gd_transform_new_at(const char *site, const char *name, const char
     void *options;
     gd_transform *t = NULL;
     gd_status status = gd_maker_read("transform", name, text, &maker, &options);
-    if (status == GD_OK) status = make(maker, options, &t);
+    if (status == GD_OK) status = make_transform(maker, options, &t);
     gd_report(site, status);
     return t;
 }
@@ -104,7 +104,7 @@ gd_tensor *gd_transform_apply_at(const char *site, gd_transform *t, gd_tensor *x
 
 typedef struct chain {
     int64_t count;
-    gd_transform *at[]; /* held */
+    gd_transform *at[]; /* retained */
 } chain;
 
 static gd_status chain_get(const gd_dataset *d, int64_t index, gd_random *random,

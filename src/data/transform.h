@@ -1,11 +1,12 @@
-/* transform.h - what is done to a tensor of a sample: records of the kind "transform".
+/* transform.h - transforms of a tensor of a sample: records of the kind "transform".
  *
  *     transform crop(size:int[2])
  *
- * Rules are functions of the record's file, named after it: NAME_check(options), whether options are
- * right (may be missing), and NAME_apply(options, x, random), the new tensor in the current scope, or
- * an error tensor. Every record has `field int = 0`: the tensor of the sample that it changes.
- * Options of ranges "in [0, 1]: ..." are checked by the words that their documentation begins with.
+ * Rules are functions of the record's file, named after it: NAME_check(options), whether options
+ * are right (may be missing), and NAME_apply(options, x, random), the new tensor in the current
+ * scope, or an error tensor. Every record has `field int = 0`: the tensor of the sample that it
+ * changes. Options of ranges "in [0, 1]: ..." are checked by the words that their documentation
+ * begins with.
  */
 #ifndef GRADUS_DATA_TRANSFORM_H
 #define GRADUS_DATA_TRANSFORM_H

@@ -27,8 +27,8 @@ static double draw_around(const gd_floats *r, gd_random *random) {
 }
 
 /*transform rotate(degrees:float[])
- * Rotates by a random angle, counterclockwise: from -degrees to degrees, or in a range of two numbers.
- * Draws the angle.
+ * Rotates by a random angle, counterclockwise: from -degrees to degrees, or in a range of two
+ * numbers. Draws the angle.
  *   interpolation {bilinear, nearest} = bilinear
  *   expand bool = false     makes the result large enough for all of the image
  *   fill float[] = 0        what comes in from outside: one number, or one for each channel
@@ -54,8 +54,8 @@ static gd_tensor *rotate_apply(const void *options, gd_tensor *x, gd_random *ran
 }
 
 /*transform affine(degrees:float[])
- * Rotates, moves, scales and shears at random, about the middle of the image. Draws the angle (clockwise),
- * then, of those that are given, the translations, the scale, the shears.
+ * Rotates, moves, scales and shears at random, about the middle of the image. Draws the angle
+ * (clockwise), then, of those that are given, the translations, the scale, the shears.
  *   translate float[] = 0   most, as a share of the width and of the height; one number for both
  *   scale float[] = 1       one number, or the least and the greatest
  *   shear float[] = 0       degrees along x, as degrees; four numbers: a range along x, and one along y

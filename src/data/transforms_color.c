@@ -34,9 +34,10 @@ static bool draw_factor(const gd_floats *f, gd_random *random, double *factor) {
 }
 
 /*transform color_jitter
- * Changes brightness, contrast, saturation and hue at random, in a random order. A number v of the first
- * three means a factor from 1 - v to 1 + v, two numbers are the least and the greatest factor. Draws the
- * order, then the factors of those that are given. Gray images have no saturation and no hue.
+ * Changes brightness, contrast, saturation and hue at random, in a random order. A number v of the
+ * first three means a factor from 1 - v to 1 + v, two numbers are the least and the greatest
+ * factor. Draws the order, then the factors of those that are given. Gray images have no saturation
+ * and no hue.
  *   brightness float[] = 0
  *   contrast float[] = 0
  *   saturation float[] = 0
@@ -85,8 +86,8 @@ static gd_tensor *color_jitter_apply(const void *options, gd_tensor *x, gd_rando
 }
 
 /*transform grayscale
- * Colors to gray: 0.2989 red + 0.587 green + 0.114 blue. With p below 1 at random; then channels stay as many
- * as there are. Draws one number if p is below 1.
+ * Colors to gray: 0.2989 red + 0.587 green + 0.114 blue. With p below 1 at random; then channels
+ * stay as many as there are. Draws one number if p is below 1.
  *   channels int = 1        in [1, 3]: of the result: 1, or 3 equal ones
  *   p float = 1             in [0, 1]: how often
  *   field int = 0           in [0, inf): the tensor of the sample

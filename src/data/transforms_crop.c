@@ -29,8 +29,8 @@ static gd_status check_padding(const gd_shape *p) {
 }
 
 /*transform pad(padding:int[])
- * Adds a border. One number for all sides; two for left and right, top and bottom; or four for left,
- * top, right, bottom.
+ * Adds a border. One number for all sides; two for left and right, top and bottom; or four for
+ * left, top, right, bottom.
  *   mode {constant, edge, reflect, symmetric} = constant   what is in it: a number, the nearest pixel, or the image mirrored without or with its edge
  *   fill float[] = 0        of constant borders: one number, or one for each channel
  *   field int = 0           in [0, inf): the tensor of the sample
@@ -97,7 +97,8 @@ static gd_tensor *crop_apply(const void *options, gd_tensor *x, gd_random *rando
 }
 
 /*transform center_crop(size:int[])
- * The middle of the image, of this size: one number, or height and width. A smaller image is padded with zeros.
+ * The middle of the image, of this size: one number, or height and width. A smaller image is padded
+ * with zeros.
  *   field int = 0           in [0, inf): the tensor of the sample
  */
 static gd_status center_crop_check(const void *options) {
@@ -148,8 +149,8 @@ static gd_status check_range(const gd_floats *r, const char *name, double least,
 }
 
 /*transform erase
- * Overwrites a random rectangle with probability p: random erasing. Draws one number; then, up to ten
- * times until a rectangle fits, its area and its ratio; then its top and left; then the noise.
+ * Overwrites a random rectangle with probability p: random erasing. Draws one number; then, up to
+ * ten times until a rectangle fits, its area and its ratio; then its top and left; then the noise.
  *   p float = 0.5           in [0, 1]: how often
  *   scale float[] = 0.02, 0.33   its area as a share of the image: least and greatest
  *   ratio float[] = 0.3, 3.3     its height to its width: least and greatest, drawn from their logarithms

@@ -7,8 +7,8 @@
 #include "gradus/transforms.h"
 
 /*transform resize(size:int[])
- * Resizes the image. One number: the shorter side gets it, and the sides keep their ratio. Two: height
- * and width.
+ * Resizes the image. One number: the shorter side gets it, and the sides keep their ratio. Two:
+ * height and width.
  *   interpolation {bilinear, nearest, bicubic} = bilinear
  *   antialias bool = true   averages over all pixels that an output pixel covers, as PIL does; not for nearest
  *   max_size int = none     with one number: the longer side gets at most this
@@ -63,8 +63,9 @@ static gd_tensor *resize_apply(const void *options, gd_tensor *x, gd_random *ran
 }
 
 /*transform random_resized_crop(size:int[])
- * A random part of the image, resized to this size: one number, or height and width. Draws, up to ten times until a part
- * fits, its area and its ratio; then its top and its left. The middle of the image where none fits.
+ * A random part of the image, resized to this size: one number, or height and width. Draws, up to
+ * ten times until a part fits, its area and its ratio; then its top and its left. The middle of the
+ * image where none fits.
  *   scale float[] = 0.08, 1  area of the part as a share of the image: least and greatest
  *   ratio float[] = 0.75, 1.3333333333333333   its width to its height: least and greatest, drawn from their logarithms
  *   interpolation {bilinear, nearest, bicubic} = bilinear

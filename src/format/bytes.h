@@ -14,7 +14,7 @@ static inline uint64_t gd_get_u64(const uint8_t *p) {
     return (uint64_t)gd_get_u32(p) | (uint64_t)gd_get_u32(p + 4) << 32;
 }
 
-/* Each returns the place behind what it wrote. */
+/* Each returns the position after the bytes that it wrote. */
 static inline uint8_t *gd_put_u16(uint8_t *p, uint16_t v) {
     p[0] = (uint8_t)v;
     p[1] = (uint8_t)(v >> 8);

@@ -4,9 +4,9 @@
 #include "core/alloc.h"
 #include "core/error.h"
 
-static gd_status grow(gd_cifar *c, gd_stream *s, int labels) {
+static gd_status grow_records(gd_cifar *c, gd_stream *s, int labels) {
     if (c->count < c->room) return GD_OK;
-    /* what can be in the file, but not more than doubled: a gzip file may hold much less */
+    /* at most twice the size, and no more than the file can hold: a gzip file may hold much less */
     const uint64_t most = gd_stream_most(s) / (uint64_t)(GD_CIFAR_PIXELS + labels) + 1;
     int64_t more = c->room < 1000 ? 1000 : c->room;
     if ((uint64_t)more > most) more = (int64_t)most;
@@ -16,7 +16,7 @@ static gd_status grow(gd_cifar *c, gd_stream *s, int labels) {
     uint8_t *pixels = gd_realloc(c->pixels, room * GD_CIFAR_PIXELS);
     if (pixels) c->pixels = pixels;
     uint8_t *names = pixels ? gd_realloc(c->labels, room * (size_t)labels) : NULL;
-    if (!names) return gd_fail(GD_E_MEMORY, "%s: no memory for its pictures", gd_stream_path(s));
+    if (!names) return gd_file_no_memory(gd_stream_path(s));
     c->labels = names;
     c->room = (int64_t)room;
     return GD_OK;
@@ -41,7 +41,7 @@ gd_status gd_cifar_read(gd_cifar *c, gd_stream *s, int labels, const int *limits
                     "%s: the label at byte %llu (record %lld) is %d; labels are below %d",
                     gd_stream_path(s), at + (unsigned)k, (long long)(c->count - before), label[k],
                     limits[k]);
-        GD_TRY(grow(c, s, labels));
+        GD_TRY(grow_records(c, s, labels));
         GD_TRY(gd_stream_take(s, c->pixels + (size_t)c->count * GD_CIFAR_PIXELS, GD_CIFAR_PIXELS,
                               "the pixels of a record"));
         for (int k = 0; k < labels; k++) c->labels[c->count * labels + k] = label[k];

@@ -14,8 +14,8 @@ typedef struct gd_cifar {
 } gd_cifar;
 
 /* Appends all records of a file, of which each has `labels` label bytes; byte k of them is below
- * limits[k]. GD_E_FORMAT: a label that cannot be, or a record that is cut off. */
+ * limits[k]. GD_E_FORMAT: a label out of range, or a truncated record. */
 gd_status gd_cifar_read(gd_cifar *cifar, gd_stream *stream, int labels, const int *limits);
-void gd_cifar_free(gd_cifar *cifar); /* one that is all zero is fine */
+void gd_cifar_free(gd_cifar *cifar); /* {0} is fine */
 
 #endif

@@ -1,7 +1,7 @@
 /* crc32.c - CRC-32 (polynomial 0xEDB88320, reflected) and CRC-32C (0x82F63B78), eight bytes a step.
  *
  * table[0][b] is the remainder of byte b; table[k][b] that of b followed by k zero bytes. The
- * remainder of eight bytes is the sum of those of each byte with what follows it set to zero.
+ * remainder of eight bytes is the sum (xor) of the remainders of each byte followed by zeros.
  */
 #include "format/crc32.h"
 
@@ -28,7 +28,7 @@ static void make_tables(void) {
     make_table(castagnoli_table, 0x82F63B78u);
 }
 
-static uint32_t extend(const crc_table table, uint32_t crc, const void *data, size_t bytes) {
+static uint32_t extend_crc(const crc_table table, uint32_t crc, const void *data, size_t bytes) {
     const uint8_t *p = data;
     crc = ~crc;
     for (; bytes >= 8; bytes -= 8, p += 8) {
@@ -45,10 +45,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 uint32_t gd_crc32(uint32_t crc, const void *data, size_t bytes) {
     pthread_once(&once, make_tables);
-    return extend(zip_table, crc, data, bytes);
+    return extend_crc(zip_table, crc, data, bytes);
 }
 
 uint32_t gd_crc32c(uint32_t crc, const void *data, size_t bytes) {
     pthread_once(&once, make_tables);
-    return extend(castagnoli_table, crc, data, bytes);
+    return extend_crc(castagnoli_table, crc, data, bytes);
 }

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of what `crc` stands for followed by these bytes; of nothing it is 0. */
+/* Extends the checksum `crc` of earlier bytes by these bytes; start with 0. */
 uint32_t gd_crc32(uint32_t crc, const void *data, size_t bytes);
 uint32_t gd_crc32c(uint32_t crc, const void *data, size_t bytes);
 

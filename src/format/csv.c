@@ -15,7 +15,7 @@ struct gd_csv {
     bool begun;
     int64_t line, column; /* of the next byte */
     size_t at, end;       /* in `input` */
-    char *text;           /* of the fields of a record, each with a zero byte behind it */
+    char *text;           /* of the fields of a record, each ends with a zero byte */
     size_t used, room;
     gd_csv_field *fields; /* text is an offset until the record is complete */
     int count, fields_room;
@@ -24,7 +24,7 @@ struct gd_csv {
 
 gd_status gd_csv_open(gd_csv **out, gd_stream *stream, char separator) {
     gd_csv *c = *out = gd_malloc(sizeof *c);
-    if (!c) return gd_fail(GD_E_MEMORY, "%s: no memory to read it", gd_stream_path(stream));
+    if (!c) return gd_file_no_memory(gd_stream_path(stream));
     memset(c, 0, offsetof(gd_csv, input));
     c->stream = stream;
     c->separator = separator;
@@ -39,14 +39,14 @@ void gd_csv_close(gd_csv *c) {
     gd_free(c);
 }
 
-static gd_status wrong(const gd_csv *c, int64_t line, int64_t column, const char *what) {
+static gd_status fail_at(const gd_csv *c, int64_t line, int64_t column, const char *what) {
     return gd_fail(GD_E_FORMAT, "%s: line %lld, column %lld: %s", gd_stream_path(c->stream),
                    (long long)line, (long long)column, what);
 }
 
 /* --- bytes ------------------------------------------------------------------------------------ */
 
-static gd_status fill(gd_csv *c) {
+static gd_status fill_input(gd_csv *c) {
     c->at = 0;
     GD_TRY(gd_stream_read(c->stream, c->input, INPUT, &c->end));
     if (!c->begun && c->end >= 3 && memcmp(c->input, "\xEF\xBB\xBF", 3) == 0) c->at = 3;
@@ -54,21 +54,21 @@ static gd_status fill(gd_csv *c) {
     return GD_OK;
 }
 
-/* The next byte, which stays; or END. */
-static inline gd_status peek(gd_csv *c, int *byte) {
+/* The next byte, without consuming it; or END. */
+static inline gd_status peek_byte(gd_csv *c, int *byte) {
     if (c->at == c->end) {
-        GD_TRY(fill(c));
+        GD_TRY(fill_input(c));
         if (c->at == c->end) {
             *byte = END;
             return GD_OK;
         }
     }
     *byte = c->input[c->at];
-    return *byte ? GD_OK : wrong(c, c->line, c->column, "a zero byte, which no text has");
+    return *byte ? GD_OK : fail_at(c, c->line, c->column, "a zero byte, which no text has");
 }
 
-/* Takes the byte that peek has shown; CR and CRLF count as one line end. */
-static inline void advance(gd_csv *c, int byte) {
+/* Consumes the byte that peek_byte returned, and counts lines and columns. */
+static inline void consume_byte(gd_csv *c, int byte) {
     c->at++;
     if (byte == '\n') {
         c->line++;
@@ -78,15 +78,14 @@ static inline void advance(gd_csv *c, int byte) {
     }
 }
 
-static gd_status keep(gd_csv *c, int byte) {
+static gd_status append_byte(gd_csv *c, int byte) {
     if (c->used == c->room) {
         if (c->room >= GD_CSV_MAX_RECORD)
-            return wrong(c, c->fields[0].line, c->fields[0].column,
-                         "a record of more than 64 MiB; is a quote not closed?");
+            return fail_at(c, c->fields[0].line, c->fields[0].column,
+                           "a record of more than 64 MiB; is a quote not closed?");
         const size_t room = c->room ? 2 * c->room : 4096;
         char *text = gd_realloc(c->text, room);
-        if (!text)
-            return gd_fail(GD_E_MEMORY, "%s: no memory for a record", gd_stream_path(c->stream));
+        if (!text) return gd_file_no_memory(gd_stream_path(c->stream));
         c->text = text;
         c->room = room;
     }
@@ -104,20 +103,20 @@ static bool ends_field(const gd_csv *c, int byte) {
 }
 
 static gd_status skip_blanks(gd_csv *c, int *byte) {
-    GD_TRY(peek(c, byte));
+    GD_TRY(peek_byte(c, byte));
     while (is_blank(c, *byte)) {
-        advance(c, *byte);
-        GD_TRY(peek(c, byte));
+        consume_byte(c, *byte);
+        GD_TRY(peek_byte(c, byte));
     }
     return GD_OK;
 }
 
-/* A line end, of which CRLF is one. */
+/* Consumes a line end: LF, CR or CRLF. */
 static gd_status take_line_end(gd_csv *c, int byte) {
     int next = 0;
-    advance(c, byte);
+    consume_byte(c, byte);
     if (byte != '\r') return GD_OK;
-    GD_TRY(peek(c, &next));
+    GD_TRY(peek_byte(c, &next));
     if (next == '\n') {
         c->at++;
         byte = '\n';
@@ -131,31 +130,31 @@ static gd_status take_line_end(gd_csv *c, int byte) {
 static gd_status read_quoted(gd_csv *c, gd_csv_field *f) {
     int byte;
     for (;;) {
-        GD_TRY(peek(c, &byte));
+        GD_TRY(peek_byte(c, &byte));
         if (byte == END)
-            return wrong(c, f->line, f->column, "the quote that begins here is not closed");
-        advance(c, byte);
+            return fail_at(c, f->line, f->column, "the quote that begins here is not closed");
+        consume_byte(c, byte);
         if (byte == '"') {
-            GD_TRY(peek(c, &byte));
+            GD_TRY(peek_byte(c, &byte));
             if (byte != '"') break;
-            advance(c, byte);
+            consume_byte(c, byte);
         }
-        GD_TRY(keep(c, byte));
+        GD_TRY(append_byte(c, byte));
     }
     GD_TRY(skip_blanks(c, &byte));
     return ends_field(c, byte)
                ? GD_OK
-               : wrong(c, c->line, c->column, "text behind the closing quote of a field");
+               : fail_at(c, c->line, c->column, "text after the closing quote of a field");
 }
 
-static gd_status read_plain(gd_csv *c) {
+static gd_status read_unquoted(gd_csv *c) {
     int byte;
     const size_t start = c->used;
     for (;;) {
-        GD_TRY(peek(c, &byte));
+        GD_TRY(peek_byte(c, &byte));
         if (ends_field(c, byte)) break;
-        GD_TRY(keep(c, byte));
-        advance(c, byte);
+        GD_TRY(append_byte(c, byte));
+        consume_byte(c, byte);
     }
     while (c->used > start && is_blank(c, c->text[c->used - 1])) c->used--;
     return GD_OK;
@@ -164,24 +163,24 @@ static gd_status read_plain(gd_csv *c) {
 static gd_status read_field(gd_csv *c) {
     int byte;
     if (c->count == GD_CSV_MAX_FIELDS)
-        return wrong(c, c->line, c->column, "too many fields in a record");
+        return fail_at(c, c->line, c->column, "too many fields in a record");
     if (!gd_grow(c->fields, c->count, c->fields_room))
-        return gd_fail(GD_E_MEMORY, "%s: no memory for a record", gd_stream_path(c->stream));
+        return gd_file_no_memory(gd_stream_path(c->stream));
     GD_TRY(skip_blanks(c, &byte));
     gd_csv_field *f = &c->fields[c->count++];
     const size_t start = c->used;
     *f = (gd_csv_field){.line = c->line, .column = c->column, .quoted = byte == '"'};
     if (f->quoted) {
-        advance(c, byte);
+        consume_byte(c, byte);
         GD_TRY(read_quoted(c, f));
     } else {
-        GD_TRY(read_plain(c));
+        GD_TRY(read_unquoted(c));
     }
     f->length = c->used - start;
-    return keep(c, 0);
+    return append_byte(c, 0);
 }
 
-/* Blank lines, of spaces alone, before a record. */
+/* Skips lines that are empty or have only spaces. */
 static gd_status skip_blank_lines(gd_csv *c, int *byte) {
     for (;;) {
         GD_TRY(skip_blanks(c, byte));
@@ -200,9 +199,9 @@ gd_status gd_csv_next(gd_csv *c, const gd_csv_field **fields, int *count) {
     if (byte == END) return GD_OK;
     for (;;) {
         GD_TRY(read_field(c));
-        GD_TRY(peek(c, &byte));
+        GD_TRY(peek_byte(c, &byte));
         if (byte != (unsigned char)c->separator) break;
-        advance(c, byte);
+        consume_byte(c, byte);
     }
     if (byte != END) GD_TRY(take_line_end(c, byte));
     const char *text = c->text;

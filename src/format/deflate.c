@@ -1,7 +1,7 @@
 /* deflate.c - see deflate.h.
  *
- * A match is looked for at one place: where the same three bytes were last seen. For pictures with
- * areas of one colour that finds most of what there is.
+ * Only one candidate for a match is compared: the last position with the same three bytes. In
+ * images with areas of one colour that finds most matches.
  */
 #include "format/deflate.h"
 
@@ -17,17 +17,17 @@ typedef struct writer {
     int count;
 } writer;
 
-static void put(writer *w, uint32_t value, int count) {
+static void put_bits(writer *w, uint32_t value, int count) {
     w->bits |= (uint64_t)value << w->count;
     for (w->count += count; w->count >= 8; w->count -= 8, w->bits >>= 8)
         *w->at++ = (uint8_t)w->bits;
 }
 
-/* Codes go highest bit first. */
+/* Codes are written with the highest bit first. */
 static void put_code(writer *w, uint32_t code, int count) {
     uint32_t reversed = 0;
     for (int i = 0; i < count; i++) reversed |= (code >> i & 1) << (count - 1 - i);
-    put(w, reversed, count);
+    put_bits(w, reversed, count);
 }
 
 static void put_symbol(writer *w, uint32_t symbol) {
@@ -37,8 +37,8 @@ static void put_symbol(writer *w, uint32_t symbol) {
     else put_code(w, 0xC0 + symbol - 280, 8);
 }
 
-/* Lengths 3 to 10 and distances 1 to 4 have a symbol each; then each power of two has so many symbols
- * of equal width, and bits that say which. */
+/* Lengths 3 to 10 and distances 1 to 4 have a symbol each; after that each power of two is divided
+ * into 4 (2) symbols of equal width, and extra bits select the value. */
 static void put_length(writer *w, uint32_t length) {
     uint32_t rest = length - MIN_MATCH, extra = 0;
     if (length == MAX_MATCH) {
@@ -47,30 +47,31 @@ static void put_length(writer *w, uint32_t length) {
     }
     while (rest >> extra >= 8) extra++;
     put_symbol(w, 257 + 4 * extra + (rest >> extra));
-    put(w, rest & ((1u << extra) - 1), (int)extra);
+    put_bits(w, rest & ((1u << extra) - 1), (int)extra);
 }
 
 static void put_distance(writer *w, uint32_t distance) {
     uint32_t rest = distance - 1, extra = 0;
     while (rest >> extra >= 4) extra++;
     put_code(w, 2 * extra + (rest >> extra), 5);
-    put(w, rest & ((1u << extra) - 1), (int)extra);
+    put_bits(w, rest & ((1u << extra) - 1), (int)extra);
 }
 
-static uint32_t hash(const uint8_t *p) {
+static uint32_t hash_bytes(const uint8_t *p) {
     return (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16) * 0x9E3779B1u >> (32 - HASH_BITS);
 }
 
 size_t gd_deflate(uint8_t *out, const uint8_t *data, size_t bytes) {
-    size_t *seen = gd_calloc(1 << HASH_BITS, sizeof *seen); /* the place of these bytes, plus 1 */
+    size_t *seen =
+        gd_calloc(1 << HASH_BITS, sizeof *seen); /* the last position of these bytes, plus 1 */
     if (!seen) return 0;
     writer w = {.at = out};
-    put(&w, 1 | 1 << 1, 3); /* the last block, with fixed codes */
+    put_bits(&w, 1 | 1 << 1, 3); /* the last block, with fixed codes */
     for (size_t i = 0; i < bytes;) {
         const size_t left = bytes - i, most = left < MAX_MATCH ? left : MAX_MATCH;
         size_t length = 0, from = 0;
         if (left >= MIN_MATCH) {
-            size_t *place = &seen[hash(data + i)];
+            size_t *place = &seen[hash_bytes(data + i)];
             from = *place;
             *place = i + 1;
             if (from && i + 1 - from <= WINDOW)
@@ -85,7 +86,7 @@ size_t gd_deflate(uint8_t *out, const uint8_t *data, size_t bytes) {
         }
     }
     put_symbol(&w, 256);
-    put(&w, 0, 7); /* fills up the last byte */
+    put_bits(&w, 0, 7); /* pads the last byte */
     gd_free(seen);
     return (size_t)(w.at - out);
 }

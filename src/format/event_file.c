@@ -108,7 +108,7 @@ uint32_t gd_masked_crc32c(const void *data, size_t bytes) {
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-static gd_status append(gd_event_file *f, const char *data, size_t bytes) {
+static gd_status append_record(gd_event_file *f, const char *data, size_t bytes) {
     uint8_t *record = gd_malloc(bytes + 16);
     if (!record) return gd_fail(GD_E_MEMORY, "no memory for an event");
     gd_put_u64(record, bytes);
@@ -136,8 +136,8 @@ gd_pb_doc *gd_event_new(int64_t step) {
 
 gd_pb *gd_event_add_value(gd_pb_doc *event, const char *tag) {
     gd_pb *root = gd_pb_root(event);
-    const gd_pb_list *there = gd_pb_get(root, "summary");
-    gd_pb *in = there ? there->messages[0] : gd_pb_put_message(root, "summary");
+    const gd_pb_list *existing = gd_pb_get(root, "summary");
+    gd_pb *in = existing ? existing->messages[0] : gd_pb_put_message(root, "summary");
     gd_pb *added = gd_pb_put_message(in, "value");
     gd_pb_put_string(added, "tag", tag);
     return added;
@@ -147,7 +147,7 @@ gd_status gd_event_file_write(gd_event_file *f, gd_pb_doc *event) {
     char *data = NULL;
     size_t bytes = 0;
     gd_status status = event ? gd_pb_print(event, &data, &bytes) : GD_E_MEMORY;
-    if (status == GD_OK) status = append(f, data, bytes);
+    if (status == GD_OK) status = append_record(f, data, bytes);
     gd_free(data);
     gd_pb_free(event);
     return status;
@@ -155,8 +155,9 @@ gd_status gd_event_file_write(gd_event_file *f, gd_pb_doc *event) {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* TensorBoard reads the files of a folder in the order of their names, which is that of their times. */
-static gd_status open_new(gd_event_file *f, const char *folder) {
+/* TensorBoard reads the files of a folder in the order of their names, so the name starts with the
+ * time. */
+static gd_status create_log(gd_event_file *f, const char *folder) {
     char host[65] = "", name[160];
     if (gethostname(host, sizeof host - 1) != 0) strcpy(host, "localhost");
     for (char *c = host; *c; c++)
@@ -179,7 +180,7 @@ gd_status gd_event_file_create(gd_event_file **out, const char *folder) {
     *out = NULL;
     gd_event_file *f = gd_calloc(1, sizeof *f);
     if (!f) return gd_fail(GD_E_MEMORY, "%s: no memory left to open a log there", folder);
-    gd_status status = open_new(f, folder);
+    gd_status status = create_log(f, folder);
     gd_pb_doc *first = status == GD_OK ? gd_event_new(0) : NULL;
     if (first) gd_pb_put_string(gd_pb_root(first), "file_version", "brain.Event:2");
     if (status == GD_OK) status = gd_event_file_write(f, first);

@@ -1,9 +1,10 @@
 /* event_file.h - TensorBoard's event files.
  *
  * A file is a TFRecord file: each record is its length (u64), the masked CRC-32C of the length, the
- * bytes, and their masked CRC-32C, all little-endian. A record is a message of the type Event: a time, a
- * step, and one of: the version of the file, which comes first; a summary (numbers, histograms); a
- * GraphDef; the start of a session, at which TensorBoard drops what it has of this and later steps.
+ * bytes, and their masked CRC-32C, all little-endian. A record is a message of the type Event: a
+ * time, a step, and one of: the version of the file, which comes first; a summary (numbers,
+ * histograms); a GraphDef; the start of a session, at which TensorBoard drops earlier data of this
+ * and later steps.
  *
  *     gd_pb_doc *doc = gd_event_new(step);
  *     gd_pb *value = gd_event_add_value(doc, "loss");
@@ -20,17 +21,17 @@ extern const gd_pb_schema gd_graph_def_schema; /* GraphDef, which an Event has a
 
 typedef struct gd_event_file gd_event_file;
 
-/* A new file "events.out.tfevents.TIME.HOST.PID.N" in a folder, which must be there, with the version as
- * its first record. */
+/* Creates a file "events.out.tfevents.TIME.HOST.PID.N" in a folder, which must exist. The first
+ * record is the version. */
 gd_status gd_event_file_create(gd_event_file **out, const char *folder);
 void gd_event_file_close(gd_event_file *file); /* NULL is fine */
 
-/* An event with the time and a step; NULL, noted: no memory. */
+/* An event with the time and a step; NULL: no memory, the failure is recorded. */
 gd_pb_doc *gd_event_new(int64_t step);
-/* Another value of its summary. */
+/* Adds a value to its summary. */
 gd_pb *gd_event_add_value(gd_pb_doc *event, const char *tag);
 
-/* Appends an event and frees it. NULL is the failure that was noted when it was made. */
+/* Appends an event and frees it. NULL: returns the failure of gd_event_new. */
 gd_status gd_event_file_write(gd_event_file *file, gd_pb_doc *event);
 
 /* The checksum of a TFRecord file. */

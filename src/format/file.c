@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* strerror_r for an error message: `errno` and this buffer as the text. */
+/* The text of errno for a message. */
 #define SYSTEM_TEXT strerror_r(errno, (char[128]){0}, 128)
 
 enum {
@@ -24,8 +24,8 @@ enum {
     PIECE_BYTES = 1 << 30, /* the system reads and writes a little under 2 GiB at a time */
 };
 
-static gd_status no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory left to open it", path);
+gd_status gd_file_no_memory(const char *path) {
+    return gd_fail(GD_E_MEMORY, "%s: no memory left to read or write it", path);
 }
 
 static char *copy_text(const char *text) {
@@ -50,7 +50,7 @@ static gd_status reader_new(gd_file_reader **out, const char *path) {
     if (reader == NULL || copy == NULL) {
         gd_free(reader);
         gd_free(copy);
-        return no_memory(path);
+        return gd_file_no_memory(path);
     }
     reader->path = copy;
     reader->fd = -1;
@@ -68,13 +68,13 @@ gd_status gd_file_reader_open_memory(gd_file_reader **out, const char *name, con
 
 gd_status gd_file_reader_open(gd_file_reader **out, const char *path) {
     *out = NULL;
-    /* Not blocking, so that the name of a pipe fails below instead of waiting for a writer. */
+    /* Nonblocking: a named pipe must fail below instead of waiting for a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return gd_fail(GD_E_IO, "%s: cannot be opened: %s", path, SYSTEM_TEXT);
     struct stat info;
     gd_status status = GD_OK;
     if (fstat(fd, &info) != 0)
-        status = gd_fail(GD_E_IO, "%s: cannot be asked for its size: %s", path, SYSTEM_TEXT);
+        status = gd_fail(GD_E_IO, "%s: its size cannot be read: %s", path, SYSTEM_TEXT);
     else if (!S_ISREG(info.st_mode)) status = gd_fail(GD_E_IO, "%s: is not a regular file", path);
     else status = reader_new(out, path);
     if (status != GD_OK) {
@@ -168,9 +168,9 @@ gd_status gd_file_read_all(const char *path, char **data, size_t *bytes) {
 /* --- writing ---------------------------------------------------------------------------------- */
 
 struct gd_file_writer {
-    char *path;       /* as the caller gave it, for messages */
-    char *target;     /* where it goes: `path` with symbolic links followed; NULL: not known yet */
-    char *temporary;  /* the file that is written; NULL: it is in place */
+    char *path;       /* for messages */
+    char *target;     /* the final name: `path` with symbolic links resolved; NULL: not known yet */
+    char *temporary;  /* the name of the file; NULL: it has its final name */
     int fd;           /* of `temporary`, or -1 */
     int lock;         /* holds the lock on `temporary` once `fd` is closed, or -1 */
     gd_status status; /* of the first failure */
@@ -185,7 +185,8 @@ static gd_status writer_fail(gd_file_writer *w, const char *what) {
 }
 
 static void writer_free(gd_file_writer *w) {
-    if (w->temporary && (w->fd >= 0 || w->lock >= 0)) unlink(w->temporary); /* still ours */
+    if (w->temporary && (w->fd >= 0 || w->lock >= 0))
+        unlink(w->temporary); /* we still hold its lock */
     if (w->fd >= 0) close(w->fd);
     if (w->lock >= 0) close(w->lock);
     gd_free(w->path);
@@ -194,29 +195,29 @@ static void writer_free(gd_file_writer *w) {
     gd_free(w);
 }
 
-/* The file behind a symbolic link, so that the link survives; else the path itself. */
+/* Resolves a symbolic link, so that the commit does not replace the link. */
 static gd_status find_target(gd_file_writer *w, struct stat *old, bool *replaces) {
     *replaces = stat(w->path, old) == 0;
     if (*replaces && !S_ISREG(old->st_mode))
-        return gd_fail(GD_E_IO, "%s: is there and is not a regular file", w->path);
+        return gd_fail(GD_E_IO, "%s: exists and is not a regular file", w->path);
     char *real = *replaces ? realpath(w->path, NULL) : NULL;
     w->target = copy_text(real ? real : w->path);
     free(real);
-    return w->target ? GD_OK : no_memory(w->path);
+    return w->target ? GD_OK : gd_file_no_memory(w->path);
 }
 
-/* Makes the temporary file, under a name that no other writer of this or another process has. */
-static gd_status make_temporary(gd_file_writer *w, const char *name, const char *suffix) {
+/* Creates the temporary file with a name that no other writer uses. */
+static gd_status create_temporary(gd_file_writer *w, const char *name, const char *suffix) {
     const size_t bytes = strlen(name) + strlen(suffix) + sizeof ".tmp-";
     char *stem = gd_malloc(bytes);
-    if (stem == NULL) return no_memory(w->path);
+    if (stem == NULL) return gd_file_no_memory(w->path);
     snprintf(stem, bytes, "%s%s.tmp-", name, suffix);
     w->fd = gd_file_claim(stem, &w->temporary);
     const int error = errno;
     gd_free(stem);
     errno = error;
     if (w->fd >= 0) return GD_OK;
-    return errno == ENOMEM ? no_memory(w->path) : writer_fail(w, "cannot be created");
+    return errno == ENOMEM ? gd_file_no_memory(w->path) : writer_fail(w, "cannot be created");
 }
 
 static gd_status writer_new(gd_file_writer **out, const char *path) {
@@ -226,7 +227,7 @@ static gd_status writer_new(gd_file_writer **out, const char *path) {
     if (w == NULL || copy == NULL) {
         gd_free(w);
         gd_free(copy);
-        return no_memory(path);
+        return gd_file_no_memory(path);
     }
     memset(w, 0, offsetof(gd_file_writer, buffer));
     w->fd = w->lock = -1;
@@ -235,15 +236,15 @@ static gd_status writer_new(gd_file_writer **out, const char *path) {
     return GD_OK;
 }
 
-static gd_status begin(gd_file_writer *w, const char *suffix) {
+static gd_status begin_writer(gd_file_writer *w, const char *suffix) {
     struct stat old;
     bool replaces = false;
     if (suffix == NULL) {
         GD_TRY(find_target(w, &old, &replaces));
-        GD_TRY(make_temporary(w, w->target, ""));
+        GD_TRY(create_temporary(w, w->target, ""));
     } else {
         replaces = stat(w->path, &old) == 0 && S_ISREG(old.st_mode);
-        GD_TRY(make_temporary(w, w->path, suffix));
+        GD_TRY(create_temporary(w, w->path, suffix));
     }
     if (replaces) (void)!fchmod(w->fd, old.st_mode & 0777);
     return GD_OK;
@@ -251,7 +252,7 @@ static gd_status begin(gd_file_writer *w, const char *suffix) {
 
 gd_status gd_file_writer_begin_beside(gd_file_writer **out, const char *path, const char *suffix) {
     GD_TRY(writer_new(out, path));
-    const gd_status status = begin(*out, suffix);
+    const gd_status status = begin_writer(*out, suffix);
     if (status == GD_OK) return GD_OK;
     writer_free(*out);
     *out = NULL;
@@ -282,14 +283,14 @@ static gd_status write_fully(gd_file_writer *w, uint64_t offset, const uint8_t *
     return GD_OK;
 }
 
-static gd_status flush(gd_file_writer *w) {
+static gd_status flush_buffer(gd_file_writer *w) {
     GD_TRY(write_fully(w, w->flushed, w->buffer, w->buffered));
     w->flushed += w->buffered;
     w->buffered = 0;
     return GD_OK;
 }
 
-/* A failure before is reported again: its message may have been replaced since. */
+/* Reports an earlier failure again, since its message may have been replaced. */
 static gd_status check_writer(const gd_file_writer *w) {
     if (w->status == GD_OK) return GD_OK;
     return gd_fail(w->status, "%s: an earlier write to it has failed", w->path);
@@ -298,8 +299,8 @@ static gd_status check_writer(const gd_file_writer *w) {
 gd_status gd_file_writer_write(gd_file_writer *w, const void *data, size_t bytes) {
     GD_TRY(check_writer(w));
     if (bytes == 0) return GD_OK;
-    if (bytes > BUFFER_BYTES - w->buffered) GD_TRY(flush(w));
-    if (bytes >= BUFFER_BYTES) { /* large pieces go past the buffer, which is empty now */
+    if (bytes > BUFFER_BYTES - w->buffered) GD_TRY(flush_buffer(w));
+    if (bytes >= BUFFER_BYTES) { /* large writes bypass the buffer, which is empty now */
         GD_TRY(write_fully(w, w->flushed, data, bytes));
         w->flushed += bytes;
         return GD_OK;
@@ -316,12 +317,12 @@ gd_status gd_file_writer_write_at(gd_file_writer *w, uint64_t offset, const void
     if (!gd_add_u64(offset, bytes, &end) || end > gd_file_writer_position(w))
         return gd_fail(GD_E_ARGUMENT, "%s: %zu bytes at %llu have not been written yet", w->path,
                        bytes, (unsigned long long)offset);
-    GD_TRY(flush(w));
+    GD_TRY(flush_buffer(w));
     return write_fully(w, offset, data, bytes);
 }
 
-/* Makes the rename itself last, which not every file system can. Who replaces a file by another name removes the old
- * one next, so a disk that fails here is a failure. */
+/* Makes the rename durable, which some file systems do not support. The caller may remove the old
+ * file next, so a disk error is a failure. */
 static gd_status sync_folder(gd_file_writer *w, const char *target) {
     const int fd = gd_file_open_folder(target);
     if (fd < 0) return GD_OK;
@@ -332,8 +333,8 @@ static gd_status sync_folder(gd_file_writer *w, const char *target) {
     return status;
 }
 
-/* Closes the file, since some network file systems report a full disk only then. The lock stays: it
- * belongs to every descriptor of the open file. */
+/* Closes the file, since some network file systems report a full disk only then. A duplicate
+ * descriptor keeps the lock. */
 static gd_status close_file(gd_file_writer *w) {
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
     const int closed = close(w->fd);
@@ -344,24 +345,23 @@ static gd_status close_file(gd_file_writer *w) {
     return status;
 }
 
-/* Moves the file to its name, once all of it is on the disk. The lock stays. */
-static gd_status put_in_place(gd_file_writer *w, const char *name) {
+/* Writes the file to the disk and renames it. Keeps the lock. */
+static gd_status rename_file(gd_file_writer *w, const char *name) {
     GD_TRY(check_writer(w));
-    GD_TRY(flush(w));
+    GD_TRY(flush_buffer(w));
     if (fsync(w->fd) != 0) return writer_fail(w, "cannot be written to the disk");
     GD_TRY(close_file(w));
-    if (rename(w->temporary, name) != 0) return writer_fail(w, "cannot be put in place");
+    if (rename(w->temporary, name) != 0)
+        return writer_fail(w, "cannot be renamed to its final name");
     gd_free(w->temporary);
     w->temporary = NULL;
     return sync_folder(w, name);
 }
 
-gd_status gd_file_writer_place(gd_file_writer *w, const char *name) {
-    return put_in_place(w, name);
-}
+gd_status gd_file_writer_place(gd_file_writer *w, const char *name) { return rename_file(w, name); }
 
 gd_status gd_file_writer_commit(gd_file_writer *w) {
-    gd_status status = w->target ? put_in_place(w, w->target) : check_writer(w);
+    gd_status status = w->target ? rename_file(w, w->target) : check_writer(w);
     writer_free(w);
     return status;
 }

@@ -17,26 +17,26 @@
 
 enum { NAMES = 16, DIGITS = 16, DAY = 24 * 60 * 60, NUMBER = 40 };
 
-/* Whether `name` still is the file that is open here. */
-static bool is_at(const char *name, int fd) {
-    struct stat open_one, there;
-    return fstat(fd, &open_one) == 0 && lstat(name, &there) == 0 && S_ISREG(there.st_mode) &&
-           open_one.st_dev == there.st_dev && open_one.st_ino == there.st_ino;
+/* Whether `name` is still the name of the open file. */
+static bool is_open_file(const char *name, int fd) {
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && lstat(name, &named) == 0 && S_ISREG(named.st_mode) &&
+           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 static bool has_owner(int fd) {
     struct stat info;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return false;
     if (errno == EWOULDBLOCK || errno == EINTR) return true;
-    return fstat(fd, &info) != 0 || time(NULL) - info.st_mtime < DAY; /* no locks here */
+    return fstat(fd, &info) != 0 || time(NULL) - info.st_mtime < DAY; /* without locks */
 }
 
-/* While the lock is held nobody else removes the file or takes its name, so nothing can happen
- * between the check and the removal. */
+/* No other process removes the file or reuses its name while it is locked, so the check stays valid
+ * until the removal. */
 void gd_file_sweep(const char *name, const gd_file_keep *keep) {
     const int fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
-    if (is_at(name, fd) && !has_owner(fd) && is_at(name, fd) &&
+    if (is_open_file(name, fd) && !has_owner(fd) && is_open_file(name, fd) &&
         !(keep && keep->needs(keep->user, name)))
         unlink(name);
     close(fd);
@@ -71,14 +71,14 @@ void gd_file_sweep_claims(const char *stem) {
     gd_free(name);
 }
 
-/* A new file, locked; -1 where there is one already. Between its creation and the lock another
- * process may take it for one without an owner: then it is lost, and another name has to do. */
-static int create(const char *name) {
-    /* 0666 less the umask, as fopen would: mkstemp's 0600 would surprise. */
+/* Creates and locks a file; -1: it exists. Between the creation and the lock another process may
+ * find no owner and remove it: then this fails, too, and the caller tries another name. */
+static int create_locked(const char *name) {
+    /* 0666 minus the umask, as fopen does (mkstemp uses 0600) */
     const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return -1;
     const bool lost = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (!lost && is_at(name, fd)) return fd;
+    if (!lost && is_open_file(name, fd)) return fd;
     close(fd);
     errno = EEXIST;
     return -1;
@@ -95,12 +95,12 @@ int gd_file_claim(const char *stem, char **name) {
     errno = EEXIST;
     for (int k = 1; k <= NAMES && fd < 0 && errno == EEXIST; k++) {
         snprintf(*name, bytes, "%s%d", stem, k);
-        fd = create(*name);
+        fd = create_locked(*name);
     }
     for (int attempt = 0; attempt < 1000 && fd < 0 && errno == EEXIST; attempt++) {
-        /* more writers than names: nobody sweeps this one should its owner die */
+        /* more writers than names: this one is not removed if its owner dies */
         snprintf(*name, bytes, "%s%ld-%u", stem, (long)getpid(), atomic_fetch_add(&counter, 1) + 1);
-        fd = create(*name);
+        fd = create_locked(*name);
     }
     if (fd >= 0) return fd;
     const int error = errno;

@@ -1,10 +1,10 @@
-/* file_claim.h - temporary files that one writer owns, and that are removed once it is dead.
+/* file_claim.h - temporary files that one writer owns, and that are removed after it died.
  *
  * A writer claims one of STEM1 ... STEM16: it creates the file and holds a lock (flock) on it while
  * it writes. The system drops the lock when the process dies, whatever its pid namespace. So a file
- * that can be locked has no owner: the next claim of the same stem removes it. Names are few and
- * fixed, so no folder is searched. Where a file system has no locks, a file that nobody has written
- * to for a day has no owner.
+ * that can be locked has no owner: the next claim of the same stem removes it. There are only
+ * 16 names, so no folder is searched. On a file system without locks, a file without writes for a
+ * day has no owner.
  */
 #ifndef GRADUS_FORMAT_FILE_CLAIM_H
 #define GRADUS_FORMAT_FILE_CLAIM_H
@@ -22,12 +22,12 @@ void gd_file_sweep_claims(const char *stem);
 /* Opens the folder that a path is in. A descriptor to close, or -1. */
 int gd_file_open_folder(const char *path);
 
-/* Locks the folder of a path (flock) against others that do so, for readers or for one writer: where
- * several files change together, and what is not used any more is removed. Waits its turn. Returns a
- * descriptor to close, or -1 where there are no locks. */
+/* Locks the folder of a path (flock), shared for readers or exclusive for a writer: for several
+ * files that change together. Blocks until it has the lock. Returns a descriptor to close, or -1
+ * without locks. */
 int gd_file_lock_folder(const char *path, bool writes);
 
-/* Whether a file that nobody writes to is still needed. Called with the file locked. */
+/* Whether a file without an owner is still needed. Called while the file is locked. */
 typedef struct gd_file_keep {
     bool (*needs)(void *user, const char *name);
     void *user;

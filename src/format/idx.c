@@ -7,7 +7,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 
-static int size_of(int type) {
+static int item_size(int type) {
     switch (type) {
     case GD_IDX_U8:
     case GD_IDX_I8: return 1;
@@ -19,8 +19,8 @@ static int size_of(int type) {
     }
 }
 
-/* Big-endian items to those of this machine. */
-static void to_native(uint8_t *p, size_t count, int itemsize) {
+/* Converts big-endian items to the byte order of this machine. */
+static void convert_byte_order(uint8_t *p, size_t count, int itemsize) {
     for (; count > 0; count--, p += itemsize) {
         uint64_t v = 0;
         for (int i = 0; i < itemsize; i++) v = v << 8 | p[i];
@@ -32,7 +32,7 @@ static void to_native(uint8_t *p, size_t count, int itemsize) {
     }
 }
 
-/* Sizes, and the bytes of all items. */
+/* Reads the sizes; *bytes is the size of all items. */
 static gd_status read_dims(gd_idx *idx, gd_stream *s, size_t *bytes) {
     *bytes = (size_t)idx->itemsize;
     idx->count = 1;
@@ -47,10 +47,11 @@ static gd_status read_dims(gd_idx *idx, gd_stream *s, size_t *bytes) {
                            gd_stream_path(s), k, 4 + 4 * k);
     }
     if (*bytes > gd_stream_most(s))
-        return gd_fail(GD_E_FORMAT,
-                       "%s: its header promises %zu bytes from byte %llu, which cannot be there; "
-                       "is it truncated?",
-                       gd_stream_path(s), *bytes, (unsigned long long)gd_stream_offset(s));
+        return gd_fail(
+            GD_E_FORMAT,
+            "%s: its header claims %zu bytes from byte %llu, more than the file can hold; "
+            "is it truncated?",
+            gd_stream_path(s), *bytes, (unsigned long long)gd_stream_offset(s));
     return GD_OK;
 }
 
@@ -58,7 +59,7 @@ static gd_status read_array(gd_idx *idx, gd_stream *s) {
     uint8_t magic[4];
     size_t bytes;
     GD_TRY(gd_stream_take(s, magic, 4, "the header of an IDX file"));
-    idx->itemsize = size_of(magic[2]);
+    idx->itemsize = item_size(magic[2]);
     if (magic[0] || magic[1] || idx->itemsize == 0)
         return gd_fail(GD_E_FORMAT, "%s: is not an IDX file: it begins with %02x %02x %02x %02x",
                        gd_stream_path(s), magic[0], magic[1], magic[2], magic[3]);
@@ -74,7 +75,7 @@ static gd_status read_array(gd_idx *idx, gd_stream *s) {
         return gd_fail(GD_E_MEMORY, "%s: no memory for its %zu bytes", gd_stream_path(s), bytes);
     GD_TRY(gd_stream_take(s, idx->items, bytes, "the items of an IDX file"));
     GD_TRY(gd_stream_finish(s));
-    to_native(idx->items, idx->itemsize > 1 ? idx->count : 0, idx->itemsize);
+    convert_byte_order(idx->items, idx->itemsize > 1 ? idx->count : 0, idx->itemsize);
     return GD_OK;
 }
 

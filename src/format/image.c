@@ -16,13 +16,12 @@ void gd_picture_free(gd_picture *image) {
 gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, uint64_t width,
                          uint64_t height, int channels) {
     if (width == 0 || height == 0)
-        return gd_fail(GD_E_FORMAT, "%s: a %s picture of %llu x %llu pixels", name, what,
+        return gd_fail(GD_E_FORMAT, "%s: a %s image of %llu x %llu pixels", name, what,
                        (unsigned long long)width, (unsigned long long)height);
     if (width > GD_PICTURE_MAX_PIXELS || height > GD_PICTURE_MAX_PIXELS / width)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "%s: its %s header says %llu x %llu pixels; at most %d are read", name, what,
-                       (unsigned long long)width, (unsigned long long)height,
-                       GD_PICTURE_MAX_PIXELS);
+        return gd_fail(
+            GD_E_UNSUPPORTED, "%s: its %s header has %llu x %llu pixels; at most %d are read", name,
+            what, (unsigned long long)width, (unsigned long long)height, GD_PICTURE_MAX_PIXELS);
     const size_t bytes = (size_t)width * (size_t)height * (size_t)channels;
     image->pixels = gd_malloc(bytes);
     if (!image->pixels)
@@ -36,26 +35,26 @@ gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, 
 /* --- channels --------------------------------------------------------------------------------- */
 
 /* v * a / 255, rounded. */
-static inline uint8_t blend(unsigned v, unsigned a) {
+static inline uint8_t blend_alpha(unsigned v, unsigned a) {
     const unsigned t = v * a + 128;
     return (uint8_t)((t + (t >> 8)) >> 8);
 }
 
 /* ITU-R 601-2, in 16 bits of fraction. */
-static inline uint8_t luma(const uint8_t *p) {
+static inline uint8_t pixel_luma(const uint8_t *p) {
     return (uint8_t)((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
 }
 
 /* One pixel of `from` channels to one of `to`. */
-static inline void convert(const uint8_t *p, int from, uint8_t *q, int to) {
+static inline void convert_pixel(const uint8_t *p, int from, uint8_t *q, int to) {
     uint8_t v[4] = {p[0], p[0], p[0], 255};
     if (from >= 3) v[1] = p[1], v[2] = p[2];
     if (from % 2 == 0) v[3] = p[from - 1];
     const bool alpha = to % 2 == 0;
     if (!alpha && v[3] != 255)
-        for (int k = 0; k < 3; k++) v[k] = blend(v[k], v[3]);
+        for (int k = 0; k < 3; k++) v[k] = blend_alpha(v[k], v[3]);
     if (to <= 2) {
-        q[0] = from >= 3 ? luma(v) : v[0];
+        q[0] = from >= 3 ? pixel_luma(v) : v[0];
         if (alpha) q[1] = v[3];
     } else {
         memcpy(q, v, (size_t)to);
@@ -66,12 +65,12 @@ static gd_status set_channels(gd_picture *image, const char *name, int to) {
     const int from = image->channels;
     if (from == to) return GD_OK;
     const size_t count = (size_t)image->width * (size_t)image->height;
-    uint8_t *old = image->pixels, *new = old; /* in place where it gets smaller */
+    uint8_t *old = image->pixels, *new = old; /* in place if it shrinks */
     if (to > from && !(new = gd_malloc(count * (size_t)to)))
         return gd_fail(GD_E_MEMORY, "%s: no memory for its pixels", name);
     for (size_t i = 0; i < count; i++) {
         uint8_t q[4];
-        convert(old + i * (size_t)from, from, q, to);
+        convert_pixel(old + i * (size_t)from, from, q, to);
         memcpy(new + i *(size_t)to, q, (size_t)to);
     }
     if (new != old) gd_free(old);
@@ -82,22 +81,22 @@ static gd_status set_channels(gd_picture *image, const char *name, int to) {
 
 /* --- decoding --------------------------------------------------------------------------------- */
 
-static gd_status unknown(const char *name, const uint8_t *p, size_t bytes) {
+static gd_status fail_unknown_format(const char *name, const uint8_t *p, size_t bytes) {
     if (bytes == 0) return gd_fail(GD_E_FORMAT, "%s: is empty", name);
     return gd_fail(GD_E_FORMAT,
-                   "%s: is not a JPEG, PNG, PPM, PGM or PBM picture: it begins with byte 0x%02x",
+                   "%s: is not a JPEG, PNG, PPM, PGM or PBM image: it begins with byte 0x%02x",
                    name, p[0]);
 }
 
-static gd_status decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
-                        const gd_picture_options *o) {
+static gd_status decode_format(gd_picture *image, const char *name, const uint8_t *data,
+                               size_t bytes, const gd_picture_options *o) {
     if (bytes >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF)
         GD_TRY(gd_jpeg_decode(image, name, data, bytes, o));
     else if (bytes >= 4 && memcmp(data, "\x89PNG", 4) == 0)
         GD_TRY(gd_png_decode(image, name, data, bytes));
     else if (bytes >= 2 && data[0] == 'P' && data[1] >= '1' && data[1] <= '6')
         GD_TRY(gd_pnm_decode(image, name, data, bytes));
-    else return unknown(name, data, bytes);
+    else return fail_unknown_format(name, data, bytes);
     const int colours = o->channels ? o->channels : image->channels >= 3 ? 3 : 1;
     GD_TRY(set_channels(image, name, colours + o->alpha));
     if (o->width == 0 && o->height == 0) return GD_OK;
@@ -108,14 +107,14 @@ static gd_status decode(gd_picture *image, const char *name, const uint8_t *data
 gd_status gd_picture_decode(gd_picture *image, const char *name, const void *data, size_t bytes,
                             const gd_picture_options *options) {
     *image = (gd_picture){.width = 0};
-    const gd_status status = decode(image, name, data, bytes, options);
+    const gd_status status = decode_format(image, name, data, bytes, options);
     if (status != GD_OK) gd_picture_free(image);
     return status;
 }
 
 enum { MAX_UNPACKED = 1 << 30 };
 
-static gd_status unpack(const char *path, char **data, size_t *bytes) {
+static gd_status read_file(const char *path, char **data, size_t *bytes) {
     gd_stream *s;
     char *out;
     size_t size;
@@ -135,7 +134,7 @@ gd_status gd_picture_read(gd_picture *image, const char *path, const gd_picture_
     *image = (gd_picture){.width = 0};
     GD_TRY(gd_file_read_all(path, &data, &bytes));
     gd_status status = GD_OK;
-    if (bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0) status = unpack(path, &data, &bytes);
+    if (bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0) status = read_file(path, &data, &bytes);
     if (status == GD_OK) status = gd_picture_decode(image, path, data, bytes, options);
     gd_free(data);
     return status;

@@ -1,11 +1,10 @@
-/* image.h - pictures as bytes: JPEG, PNG and the PNM family, told apart by their first bytes.
+/* image.h - images as bytes: JPEG, PNG and the PNM family, recognized by their first bytes.
  *
- * JPEG needs libjpeg (jpeg.c), PNG needs libpng (png.c); where the library was built without them,
- * such files are GD_E_UNSUPPORTED and the message says what to install.
+ * JPEG needs libjpeg (jpeg.c), PNG needs libpng (png.c); if Gradus was built without them, such
+ * files are GD_E_UNSUPPORTED and the message names the package to install.
  *
- * A picture is damaged or truncated: GD_E_FORMAT, with its name and the byte offset. Sizes are
- * checked before anything is allocated: at most GD_PICTURE_MAX_PIXELS, and no more than the bytes of
- * the file can hold.
+ * A damaged or truncated file is GD_E_FORMAT, with its name and the byte offset. Sizes are checked
+ * before memory is allocated: at most GD_PICTURE_MAX_PIXELS, and no more than the file can hold.
  */
 #ifndef GRADUS_FORMAT_IMAGE_H
 #define GRADUS_FORMAT_IMAGE_H
@@ -33,10 +32,11 @@ gd_status gd_picture_decode(gd_picture *image, const char *name, const void *dat
 gd_status gd_picture_read(gd_picture *image, const char *path, const gd_picture_options *options);
 void gd_picture_free(gd_picture *image);
 
-/* Whether a file's name ends as those of pictures do: .jpg, .jpeg, .png, .ppm, .pgm, .pbm, .pnm. */
+/* Whether the name of a file ends in .jpg, .jpeg, .png, .ppm, .pgm, .pbm or .pnm. */
 bool gd_picture_has_suffix(const char *name);
 
-/* Resizes by a triangle filter as wide as the scale (antialiased bilinear), with Pillow's rounding. */
+/* Resizes by a triangle filter as wide as the scale (antialiased bilinear), with Pillow's
+ * rounding. */
 gd_status gd_picture_resize(gd_picture *image, const char *name, int width, int height);
 
 /* Writes a PNG file of 8 bits, with 1 to 4 channels: pixels (height, width, channels). */
@@ -45,11 +45,11 @@ gd_status gd_picture_write_png(const char *path, int width, int height, int chan
 
 /* --- between the decoders --------------------------------------------------------------------- */
 
-/* Sizes from a header, checked, and memory for them. `what` is "JPEG". */
+/* Checks the sizes of a header and allocates the pixels. `what` is the format, "JPEG". */
 gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, uint64_t width,
                          uint64_t height, int channels);
 
-/* Each gives the channels that are cheapest for it; gd_picture_decode does the rest. */
+/* Each decodes to the channels that are cheapest for it; gd_picture_decode converts them. */
 gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
                          const gd_picture_options *options);
 gd_status gd_png_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes);

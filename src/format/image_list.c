@@ -17,8 +17,8 @@ static bool is_number(const char *s) {
     return v <= INT32_MAX;
 }
 
-/* Room for one more line; false: no memory. */
-static bool grow(gd_image_list *list, int64_t *room) {
+/* Makes room for one more line; false: no memory. */
+static bool grow_lines(gd_image_list *list, int64_t *room) {
     if (list->count < *room) return true;
     const int64_t larger = *room ? 2 * *room : 256;
     gd_image_line *lines = gd_realloc(list->lines, (size_t)larger * sizeof *lines);
@@ -28,7 +28,7 @@ static bool grow(gd_image_list *list, int64_t *room) {
     return true;
 }
 
-/* One line, which ends with a zero byte; both words do afterwards. */
+/* Parses one line, which ends with a zero byte, and ends both words with one. */
 static gd_status parse_line(gd_image_list *list, int64_t *room, char *s, char *end, int64_t line,
                             const char *name) {
     while (s < end && gd_is_space(*s)) s++;
@@ -43,7 +43,7 @@ static gd_status parse_line(gd_image_list *list, int64_t *room, char *s, char *e
         return gd_fail(GD_E_FORMAT, "%s: line %lld: a path and a label are expected, not '%.60s'",
                        name, (long long)line, s);
     *path_end = 0;
-    if (!grow(list, room)) return gd_fail(GD_E_MEMORY, "%s: no memory for its lines", name);
+    if (!grow_lines(list, room)) return gd_fail(GD_E_MEMORY, "%s: no memory for its lines", name);
     list->lines[list->count++] = (gd_image_line){s, label, line};
     list->numbers = list->numbers && is_number(label);
     return GD_OK;

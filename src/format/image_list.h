@@ -1,9 +1,9 @@
-/* image_list.h - text files that list pictures and their labels, as Caffe has them:
+/* image_list.h - text files that list images and their labels, as in Caffe:
  *
  *     cats/1.jpg 0
  *     my dogs/2.jpg 1
  *
- * The label is the last word of a line: a number or a name. Blank lines mean nothing.
+ * The label is the last word of a line: a number or a name. Blank lines are skipped.
  */
 #ifndef GRADUS_FORMAT_IMAGE_LIST_H
 #define GRADUS_FORMAT_IMAGE_LIST_H
@@ -23,6 +23,6 @@ typedef struct gd_image_list {
 } gd_image_list;
 
 gd_status gd_image_list_read(gd_image_list *list, gd_stream *stream);
-void gd_image_list_free(gd_image_list *list); /* one that is all zero is fine */
+void gd_image_list_free(gd_image_list *list); /* {0} is fine */
 
 #endif

@@ -1,9 +1,9 @@
-/* image_resize.c - resizing pictures; see image.h.
+/* image_resize.c - resizes images; see image.h.
  *
- * Each output pixel is a weighted mean of the input pixels under a triangle, first along rows and then
- * along columns. Weights have 22 bits of fraction, and what is between the passes is rounded to bytes:
- * each pass gives what Image.resize(size, BILINEAR) of Pillow gives. (Pillow 13 sometimes begins with
- * columns, which changes last bits.)
+ * Each output pixel is a weighted mean of the input pixels under a triangle, first along rows and
+ * then along columns. Weights have 22 bits of fraction, and the result of the first pass is rounded
+ * to bytes, as in Pillow's Image.resize(size, BILINEAR). (Pillow 13 sometimes starts with columns,
+ * which changes last bits.)
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 enum { FRACTION = 22 };
 
-/* For each output position the first input position, how many, and their weights. */
+/* The input positions of an output position: the first, and their count. */
 typedef struct window {
     int first, count;
 } window;
@@ -47,7 +47,7 @@ static void fill_position(filter *f, int i, int in, double scale) {
     f->windows[i] = (window){first, end - first};
 }
 
-static bool filter_make(filter *f, int in, int out) {
+static bool build_filter(filter *f, int in, int out) {
     const double scale = (double)in / out;
     f->taps = (int)ceil(scale > 1 ? scale : 1) * 2 + 1;
     f->windows = gd_malloc((size_t)out * sizeof *f->windows);
@@ -57,7 +57,7 @@ static bool filter_make(filter *f, int in, int out) {
     return true;
 }
 
-static inline uint8_t rounded(int32_t sum) {
+static inline uint8_t round_sum(int32_t sum) {
     const int32_t v = sum >> FRACTION;
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
@@ -74,7 +74,7 @@ static inline uint8_t rounded(int32_t sum) {
             for (int k = 0; k < w.count; k++)                                                 \
                 for (int c = 0; c < channels; c++) sum[c] += p[k * channels + c] * weight[k]; \
             for (int c = 0; c < channels; c++)                                                \
-                to[(size_t)x * channels + (size_t)c] = rounded(sum[c]);                       \
+                to[(size_t)x * channels + (size_t)c] = round_sum(sum[c]);                     \
         }                                                                                     \
     }
 ROW(1)
@@ -91,7 +91,8 @@ static void resize_rows(const gd_picture *from, gd_picture *to, const filter *f)
                       from->pixels + (size_t)y * (size_t)from->width * channels, f, to->width);
 }
 
-/* Rows of `n` bytes; a strip of them at a time, so that its sums stay in registers and cache. */
+/* Rows of `n` bytes; one strip of columns at a time, so that its sums stay in registers and
+ * cache. */
 static void resize_columns(const gd_picture *from, gd_picture *to, const filter *f) {
     enum { STRIP = 256 };
     const size_t n = (size_t)from->width * (size_t)from->channels;
@@ -108,7 +109,7 @@ static void resize_columns(const gd_picture *from, gd_picture *to, const filter 
                 for (size_t i = 0; i < count; i++) sum[i] += p[i] * by;
             }
             uint8_t *q = to->pixels + (size_t)y * n + x;
-            for (size_t i = 0; i < count; i++) q[i] = rounded(sum[i]);
+            for (size_t i = 0; i < count; i++) q[i] = round_sum(sum[i]);
         }
     }
 }
@@ -123,7 +124,7 @@ static gd_status resize_axis(gd_picture *image, const char *name, int width, int
         gd_picture_new(&to, name, "resized", (uint64_t)width, (uint64_t)height, image->channels);
     const bool wide = width != image->width;
     if (status == GD_OK &&
-        !filter_make(&f, wide ? image->width : image->height, wide ? width : height))
+        !build_filter(&f, wide ? image->width : image->height, wide ? width : height))
         status = gd_fail(GD_E_MEMORY, "%s: no memory to resize it", name);
     if (status == GD_OK) {
         pass(image, &to, &f);

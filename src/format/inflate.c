@@ -1,11 +1,11 @@
 /* inflate.c - see inflate.h.
  *
  * Deflated data are blocks: stored, or coded with two Huffman codes (literals and lengths,
- * distances) that are fixed or come at the block's start. A symbol is a literal byte, the end of
- * the block, or a length that goes with a distance: a copy of what came out before.
+ * distances) that are fixed or defined at the start of the block. A symbol is a literal byte, the
+ * end of the block, or a length, which a distance follows: a copy of earlier output.
  *
- * The decoder can stop anywhere between two output bytes: what is left of a copy or a stored block
- * is kept, and the last 32 KiB are in a window of its own.
+ * The decoder can stop between any two output bytes: it keeps the rest of a copy or of a stored
+ * block, and the last 32 KiB of output in a window.
  */
 #include "format/inflate.h"
 
@@ -18,7 +18,7 @@ enum {
     WINDOW = 32768,
     INPUT = 8192,
     MAX_BITS = 15,
-    FAST_BITS = 10, /* codes up to this length are looked up in one step */
+    FAST_BITS = 10, /* codes up to this length are decoded by one lookup */
     MAX_LITERALS = 288,
     MAX_DISTANCES = 32,
     END_OF_BLOCK = 256,
@@ -46,23 +46,23 @@ struct gd_inflate {
     bool last_block;
     uint32_t stored_left;
     uint32_t copy_left, copy_distance;
-    uint64_t total; /* bytes that came out */
+    uint64_t total; /* bytes of output */
 
     code literals, distances;
     uint8_t input[INPUT];
     uint8_t window[WINDOW];
 };
 
-static gd_status damaged(const gd_inflate *z, const char *what) {
+static gd_status fail_damaged(const gd_inflate *z, const char *what) {
     return gd_fail(GD_E_FORMAT, "%s: the deflated data are damaged after %llu bytes: %s", z->name,
                    (unsigned long long)z->total, what);
 }
 
 /* --- bits ------------------------------------------------------------------------------------- */
 
-/* Fills up to at least `want` bits if the input has them; decoding may look at bits beyond the
- * end (they are 0), but not use them: drop() is where cut-off data are noticed. */
-static gd_status fill(gd_inflate *z, int want) {
+/* Fetches until there are at least `want` bits, if the input has them. Decoding may look at bits
+ * beyond the end (they are 0), but not consume them: drop_bits() detects truncated data. */
+static gd_status fill_bits(gd_inflate *z, int want) {
     while (z->bit_count < want) {
         if (z->input_at == z->input_end) {
             z->input_at = z->input_end = 0;
@@ -77,38 +77,41 @@ static gd_status fill(gd_inflate *z, int want) {
     return GD_OK;
 }
 
-static gd_status drop(gd_inflate *z, int n) {
-    if (n > z->bit_count) return damaged(z, "they end too early");
+static gd_status drop_bits(gd_inflate *z, int n) {
+    if (n > z->bit_count) return fail_damaged(z, "they end too early");
     z->bits >>= n;
     z->bit_count -= n;
     return GD_OK;
 }
 
 static gd_status take_bits(gd_inflate *z, int n, uint32_t *value) {
-    if (z->bit_count < n) GD_TRY(fill(z, n));
+    if (z->bit_count < n) GD_TRY(fill_bits(z, n));
     *value = (uint32_t)(z->bits & ((1u << n) - 1));
-    return drop(z, n);
+    return drop_bits(z, n);
 }
 
 /* --- codes ------------------------------------------------------------------------------------ */
 
-static uint32_t reverse(uint32_t value, int bits) {
+static uint32_t reverse_bits(uint32_t value, int bits) {
     uint32_t reversed = 0;
     for (; bits > 0; bits--, value >>= 1) reversed = reversed << 1 | (value & 1);
     return reversed;
 }
 
-/* Builds a code from the length of each symbol's code (0: not used). False when the lengths make
- * no code: too many of them, or too few, unless it is one code of one bit (a block may use a
- * single distance). No code at all is a code too, for a block without copies. */
-static bool build(code *c, const uint8_t *lengths, int n) {
+/* Builds a code from the length of each symbol's code (0: not used). False if the lengths are no
+ * complete code, except for a single code of one bit (a block may use one distance). No codes at
+ * all are valid, too, for a block without copies. */
+static bool build_code(code *c, const uint8_t *lengths, int n) {
     memset(c->fast, 0, sizeof c->fast);
     memset(c->count, 0, sizeof c->count);
     for (int i = 0; i < n; i++) c->count[lengths[i]]++;
     int used = n - c->count[0];
     c->count[0] = 0;
     int left = 1;
-    uint16_t first[MAX_BITS + 2] = {0}, at[MAX_BITS + 2] = {0}; /* code and place, by length */
+    uint16_t
+        first[MAX_BITS + 2] = {0},
+                         at[MAX_BITS + 2] = {
+                             0}; /* the first code and the first index in `symbols`, by length */
     for (int bits = 1; bits <= MAX_BITS; bits++) {
         left = left * 2 - c->count[bits];
         if (left < 0) return false;
@@ -121,7 +124,7 @@ static bool build(code *c, const uint8_t *lengths, int n) {
         int bits = lengths[i];
         if (bits == 0) continue;
         c->symbols[at[bits]++] = (uint16_t)i;
-        uint32_t value = reverse(first[bits]++, bits); /* codes come highest bit first */
+        uint32_t value = reverse_bits(first[bits]++, bits); /* codes have their highest bit first */
         if (bits > FAST_BITS) continue;
         for (; value < 1 << FAST_BITS; value += 1u << bits)
             c->fast[value] = (uint16_t)(i << 4 | bits);
@@ -129,12 +132,12 @@ static bool build(code *c, const uint8_t *lengths, int n) {
     return true;
 }
 
-static gd_status decode(gd_inflate *z, const code *c, uint32_t *symbol) {
-    if (z->bit_count < MAX_BITS) GD_TRY(fill(z, MAX_BITS));
+static gd_status decode_symbol(gd_inflate *z, const code *c, uint32_t *symbol) {
+    if (z->bit_count < MAX_BITS) GD_TRY(fill_bits(z, MAX_BITS));
     uint32_t entry = c->fast[z->bits & ((1 << FAST_BITS) - 1)];
     if (entry != 0) {
         *symbol = entry >> 4;
-        return drop(z, (int)(entry & 15));
+        return drop_bits(z, (int)(entry & 15));
     }
     uint32_t value = 0, first = 0, index = 0;
     for (int bits = 1; bits <= MAX_BITS; bits++) {
@@ -142,13 +145,13 @@ static gd_status decode(gd_inflate *z, const code *c, uint32_t *symbol) {
         uint32_t count = c->count[bits];
         if (value - first < count) {
             *symbol = c->symbols[index + value - first];
-            return drop(z, bits);
+            return drop_bits(z, bits);
         }
         index += count;
         first = (first + count) << 1;
         value <<= 1;
     }
-    return damaged(z, "a code that stands for nothing");
+    return fail_damaged(z, "a code without a symbol");
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */
@@ -159,28 +162,28 @@ static void use_fixed_codes(gd_inflate *z) {
     memset(lengths + 144, 9, 112);
     memset(lengths + 256, 7, 24);
     memset(lengths + 280, 8, 8);
-    build(&z->literals, lengths, MAX_LITERALS);
+    build_code(&z->literals, lengths, MAX_LITERALS);
     memset(lengths, 5, MAX_DISTANCES);
-    build(&z->distances, lengths, MAX_DISTANCES);
+    build_code(&z->distances, lengths, MAX_DISTANCES);
 }
 
-/* The lengths of both codes' codes, themselves coded: 0..15 a length, 16 the one before 3..6
- * times, 17 and 18 zero 3..10 and 11..138 times. */
+/* Reads the lengths of both codes, which are coded themselves: 0..15 a length, 16 repeats the
+ * previous one 3..6 times, 17 and 18 repeat zero 3..10 and 11..138 times. */
 static gd_status read_lengths(gd_inflate *z, uint8_t *lengths, uint32_t n) {
     for (uint32_t i = 0; i < n;) {
         uint32_t symbol, times, value = 0;
-        GD_TRY(decode(z, &z->literals, &symbol));
+        GD_TRY(decode_symbol(z, &z->literals, &symbol));
         if (symbol < 16) {
             lengths[i++] = (uint8_t)symbol;
             continue;
         }
         if (symbol == 16) {
-            if (i == 0) return damaged(z, "a repeated length with none before it");
+            if (i == 0) return fail_damaged(z, "a repeated length with none before it");
             value = lengths[i - 1];
         }
         GD_TRY(take_bits(z, symbol == 16 ? 2 : symbol == 17 ? 3 : 7, &times));
         times += symbol == 18 ? 11 : 3;
-        if (times > n - i) return damaged(z, "more code lengths than codes");
+        if (times > n - i) return fail_damaged(z, "more code lengths than codes");
         memset(lengths + i, (int)value, times);
         i += times;
     }
@@ -197,18 +200,18 @@ static gd_status read_codes(gd_inflate *z) {
     literals += 257;
     distances += 1;
     lengths_coded += 4;
-    if (literals > 286 || distances > 30) return damaged(z, "too many codes");
+    if (literals > 286 || distances > 30) return fail_damaged(z, "too many codes");
     uint8_t lengths[286 + 30] = {0};
     for (uint32_t i = 0; i < lengths_coded; i++) {
         GD_TRY(take_bits(z, 3, &length));
         lengths[order[i]] = (uint8_t)length;
     }
-    if (!build(&z->literals, lengths, 19)) return damaged(z, "impossible code lengths");
+    if (!build_code(&z->literals, lengths, 19)) return fail_damaged(z, "impossible code lengths");
     GD_TRY(read_lengths(z, lengths, literals + distances));
-    if (lengths[END_OF_BLOCK] == 0) return damaged(z, "a block that cannot end");
-    if (!build(&z->literals, lengths, (int)literals) ||
-        !build(&z->distances, lengths + literals, (int)distances))
-        return damaged(z, "impossible code lengths");
+    if (lengths[END_OF_BLOCK] == 0) return fail_damaged(z, "a block that cannot end");
+    if (!build_code(&z->literals, lengths, (int)literals) ||
+        !build_code(&z->distances, lengths + literals, (int)distances))
+        return fail_damaged(z, "impossible code lengths");
     return GD_OK;
 }
 
@@ -227,11 +230,12 @@ static gd_status begin_block(gd_inflate *z) {
         return GD_OK;
     }
     if (type == 2) return read_codes(z);
-    if (type == 3) return damaged(z, "a block of no known kind");
-    GD_TRY(drop(z, z->bit_count & 7)); /* stored blocks start at a byte */
+    if (type == 3) return fail_damaged(z, "a block of no known kind");
+    GD_TRY(drop_bits(z, z->bit_count & 7)); /* stored blocks start at a byte */
     GD_TRY(take_bits(z, 16, &size));
     GD_TRY(take_bits(z, 16, &check));
-    if (size != (~check & 0xFFFF)) return damaged(z, "a stored block whose two lengths differ");
+    if (size != (~check & 0xFFFF))
+        return fail_damaged(z, "a stored block whose two lengths differ");
     z->stored_left = size;
     z->state = IN_STORED;
     return GD_OK;
@@ -239,13 +243,13 @@ static gd_status begin_block(gd_inflate *z) {
 
 /* --- output ----------------------------------------------------------------------------------- */
 
-static inline void emit(gd_inflate *z, uint8_t *out, uint8_t byte) {
+static inline void emit_byte(gd_inflate *z, uint8_t *out, uint8_t byte) {
     z->window[z->total++ & (WINDOW - 1)] = byte;
     *out = byte;
 }
 
-/* The length and distance of a copy; both have a base and extra bits that follow from the symbol.
- */
+/* Reads the length and the distance of a copy; the symbol determines a base and extra bits of
+ * each. */
 static gd_status begin_copy(gd_inflate *z, uint32_t symbol) {
     static const uint16_t length_base[29] = {3,  4,  5,  6,   7,   8,   9,   10,  11, 13,
                                              15, 17, 19, 23,  27,  31,  35,  43,  51, 59,
@@ -254,17 +258,17 @@ static gd_status begin_copy(gd_inflate *z, uint32_t symbol) {
                                              2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
     uint32_t extra;
     symbol -= END_OF_BLOCK + 1;
-    if (symbol >= 29) return damaged(z, "a length that stands for nothing");
+    if (symbol >= 29) return fail_damaged(z, "an undefined length symbol");
     GD_TRY(take_bits(z, length_extra[symbol], &extra));
     uint32_t length = length_base[symbol] + extra;
 
-    GD_TRY(decode(z, &z->distances, &symbol));
-    if (symbol >= 30) return damaged(z, "a distance that stands for nothing");
+    GD_TRY(decode_symbol(z, &z->distances, &symbol));
+    if (symbol >= 30) return fail_damaged(z, "an undefined distance symbol");
     int extra_bits = symbol < 4 ? 0 : (int)symbol / 2 - 1;
     uint32_t base = symbol < 4 ? symbol + 1 : ((2 + (symbol & 1)) << extra_bits) + 1;
     GD_TRY(take_bits(z, extra_bits, &extra));
     z->copy_distance = base + extra;
-    if (z->copy_distance > z->total) return damaged(z, "a copy from before the beginning");
+    if (z->copy_distance > z->total) return fail_damaged(z, "a copy from before the beginning");
     z->copy_left = length;
     return GD_OK;
 }
@@ -276,18 +280,18 @@ gd_status gd_inflate_read(gd_inflate *z, void *buffer, size_t bytes, size_t *got
         uint32_t value;
         if (z->copy_left > 0) {
             for (; z->copy_left > 0 && out < end; z->copy_left--)
-                emit(z, out++, z->window[(z->total - z->copy_distance) & (WINDOW - 1)]);
+                emit_byte(z, out++, z->window[(z->total - z->copy_distance) & (WINDOW - 1)]);
         } else if (z->state == BETWEEN_BLOCKS) {
             GD_TRY(begin_block(z));
         } else if (z->state == IN_STORED) {
             for (; z->stored_left > 0 && out < end; z->stored_left--) {
                 GD_TRY(take_bits(z, 8, &value));
-                emit(z, out++, (uint8_t)value);
+                emit_byte(z, out++, (uint8_t)value);
             }
             if (z->stored_left == 0) z->state = BETWEEN_BLOCKS;
         } else {
-            GD_TRY(decode(z, &z->literals, &value));
-            if (value < END_OF_BLOCK) emit(z, out++, (uint8_t)value);
+            GD_TRY(decode_symbol(z, &z->literals, &value));
+            if (value < END_OF_BLOCK) emit_byte(z, out++, (uint8_t)value);
             else if (value == END_OF_BLOCK) z->state = BETWEEN_BLOCKS;
             else GD_TRY(begin_copy(z, value));
         }

@@ -1,8 +1,5 @@
-/* inflate.h - reading deflated data (RFC 1951) piece by piece.
- *
- * The decoder fills the buffer it is given and no more, so what comes out is bounded by the
- * caller, whatever the data say.
- */
+/* inflate.h - decompresses deflated data (RFC 1951) in pieces. The caller's buffer bounds each
+ * piece. */
 #ifndef GRADUS_FORMAT_INFLATE_H
 #define GRADUS_FORMAT_INFLATE_H
 
@@ -17,12 +14,11 @@ typedef struct gd_inflate gd_inflate;
 gd_inflate *gd_inflate_new(const char *name, gd_inflate_fetch_fn fetch, void *source);
 void gd_inflate_free(gd_inflate *z); /* NULL is fine */
 
-/* Decodes the next `bytes` bytes; *got is less at the end of the data only. GD_E_FORMAT: the data
- * are damaged or cut off. */
+/* Decodes the next `bytes` bytes; *got is less only at the end of the data. GD_E_FORMAT: the data
+ * are damaged or truncated. */
 gd_status gd_inflate_read(gd_inflate *z, void *buffer, size_t bytes, size_t *got);
 
-/* How many of the bytes that were fetched it has not used: what follows the deflated data begins so
- * far before the end of what was fetched. */
+/* The number of fetched bytes that belong to what follows the deflated data. */
 size_t gd_inflate_unused(const gd_inflate *z);
 
 #endif

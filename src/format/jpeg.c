@@ -1,4 +1,4 @@
-/* jpeg.c - JPEG pictures by libjpeg (libjpeg-turbo); see image.h. */
+/* jpeg.c - decodes JPEG by libjpeg (libjpeg-turbo); see image.h. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
-enum { MAX_SCANS = 500 }; /* a progressive file of a few bytes may have millions, and take hours */
+enum { MAX_SCANS = 500 }; /* a small progressive file may have millions of scans, and take hours */
 
 typedef struct decoder {
     struct jpeg_decompress_struct info;
@@ -25,8 +25,8 @@ typedef struct decoder {
     gd_status status;
 } decoder;
 
-/* Called by libjpeg where it cannot go on. */
-static void fail(j_common_ptr common) {
+/* libjpeg calls this on a fatal error. */
+static void fail_decoder(j_common_ptr common) {
     decoder *d = common->client_data;
     char text[JMSG_LENGTH_MAX];
     common->err->format_message(common, text);
@@ -41,16 +41,16 @@ static void fail(j_common_ptr common) {
     longjmp(d->failed, 1);
 }
 
-/* Warnings: libjpeg goes on with grey pixels where data are missing; here that is a failure. Others are
- * about what does no harm to pixels. */
-static void warn(j_common_ptr common, int level) {
+/* libjpeg warns and continues with grey pixels if data are missing; here that is a failure. Other
+ * warnings do not affect pixels. */
+static void handle_warning(j_common_ptr common, int level) {
     if (level >= 0) return;
     switch (common->err->msg_code) {
     case JWRN_JPEG_EOF:
     case JWRN_HIT_MARKER:
     case JWRN_HUFF_BAD_CODE:
     case JWRN_ARITH_BAD_CODE:
-    case JWRN_MUST_RESYNC: fail(common);
+    case JWRN_MUST_RESYNC: fail_decoder(common);
     }
 }
 
@@ -95,7 +95,8 @@ static gd_status choose_colours(decoder *d, const gd_picture_options *o) {
     }
 }
 
-/* The least that still has all pixels of the result. Only halvings have fast code in libjpeg-turbo. */
+/* The smallest scale that is not below the size of the result. Only halving is fast in
+ * libjpeg-turbo. */
 static void choose_scale(struct jpeg_decompress_struct *info, const gd_picture_options *o) {
     info->scale_num = info->scale_denom = 1;
     if (o->width <= 0 || o->height <= 0) return;
@@ -107,7 +108,7 @@ static void choose_scale(struct jpeg_decompress_struct *info, const gd_picture_o
         }
 }
 
-static gd_status decode(decoder *d, gd_picture *image, const gd_picture_options *o) {
+static gd_status decode_pixels(decoder *d, gd_picture *image, const gd_picture_options *o) {
     struct jpeg_decompress_struct *info = &d->info;
     jpeg_create_decompress(info);
     info->client_data = d;
@@ -138,17 +139,17 @@ static gd_status decode(decoder *d, gd_picture *image, const gd_picture_options 
 
 gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
                          const gd_picture_options *o) {
-    decoder *d = gd_calloc(1, sizeof *d); /* on the heap: nothing of it is lost by longjmp */
+    decoder *d = gd_calloc(1, sizeof *d); /* on the heap, since longjmp may lose local variables */
     if (!d) return gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
     d->name = name;
     d->data = data;
     d->bytes = bytes;
     d->info.err = jpeg_std_error(&d->errors);
     d->info.client_data = d;
-    d->errors.error_exit = fail;
-    d->errors.emit_message = warn;
+    d->errors.error_exit = fail_decoder;
+    d->errors.emit_message = handle_warning;
     d->errors.output_message = no_output;
-    if (setjmp(d->failed) == 0) d->status = decode(d, image, o);
+    if (setjmp(d->failed) == 0) d->status = decode_pixels(d, image, o);
     const gd_status status = d->status;
     jpeg_destroy_decompress(&d->info);
     gd_free(d);

@@ -1,7 +1,7 @@
 /* json.c - the JSON reader: recursive descent over a text in memory. See json.h.
  *
  * Children are collected on a stack and moved into the document's memory when their list ends, so
- * that lists are plain arrays. The document's memory is a chain of blocks, freed as a whole.
+ * that lists are plain arrays. The document's memory is a chain of blocks, freed together.
  */
 #include "format/json.h"
 
@@ -72,7 +72,7 @@ typedef struct parser {
     int line;
     int depth;
     gd_json_doc *doc;
-    gd_json *stack; /* children of the lists that are open, outer before inner */
+    gd_json *stack; /* children of the open lists, outer lists first */
     size_t stacked, capacity;
 } parser;
 
@@ -85,11 +85,11 @@ static gd_status no_memory(const parser *p) {
     return gd_fail(GD_E_MEMORY, "%s:%d: no memory left for the document", p->name, p->line);
 }
 
-static gd_status wrong(const parser *p, const char *what) {
+static gd_status fail_parse(const parser *p, const char *what) {
     return gd_fail(GD_E_FORMAT, "%s:%d:%d: %s", p->name, p->line, column_of(p, p->at), what);
 }
 
-static gd_status expected(const parser *p, const char *what) {
+static gd_status fail_expected(const parser *p, const char *what) {
     char found[24] = "the end";
     if (p->at < p->end) {
         unsigned char c = (unsigned char)*p->at;
@@ -113,13 +113,13 @@ static void skip_space(parser *p) {
 
 static bool next_is(const parser *p, char c) { return p->at < p->end && *p->at == c; }
 
-static bool take(parser *p, char c) {
+static bool take_char(parser *p, char c) {
     if (!next_is(p, c)) return false;
     p->at++;
     return true;
 }
 
-static gd_status push(parser *p, const gd_json *child) {
+static gd_status push_child(parser *p, const gd_json *child) {
     if (p->stacked == p->capacity) {
         size_t capacity, bytes;
         if (!gd_mul_size(p->capacity, 2, &capacity)) return no_memory(p);
@@ -143,60 +143,41 @@ static int hex_digit(char c) {
     return -1;
 }
 
-/* The four digits behind "\u". */
+/* The four digits after "\u". */
 static gd_status parse_hex4(parser *p, uint32_t *code) {
     *code = 0;
     for (int i = 0; i < 4; i++, p->at++) {
         int digit = p->at < p->end ? hex_digit(*p->at) : -1;
-        if (digit < 0) return expected(p, "four hexadecimal digits");
+        if (digit < 0) return fail_expected(p, "four hexadecimal digits");
         *code = *code << 4 | (uint32_t)digit;
     }
     return GD_OK;
 }
 
-static char *put_utf8(char *to, uint32_t code) {
-    if (code < 0x80) {
-        *to++ = (char)code;
-    } else if (code < 0x800) {
-        *to++ = (char)(0xC0 | code >> 6);
-        *to++ = (char)(0x80 | (code & 0x3F));
-    } else if (code < 0x10000) {
-        *to++ = (char)(0xE0 | code >> 12);
-        *to++ = (char)(0x80 | (code >> 6 & 0x3F));
-        *to++ = (char)(0x80 | (code & 0x3F));
-    } else {
-        *to++ = (char)(0xF0 | code >> 18);
-        *to++ = (char)(0x80 | (code >> 12 & 0x3F));
-        *to++ = (char)(0x80 | (code >> 6 & 0x3F));
-        *to++ = (char)(0x80 | (code & 0x3F));
-    }
-    return to;
-}
-
-/* What follows a backslash. Never longer than it was written: at most 4 bytes for 6 or 12. */
+/* Parses an escape after its backslash. The result is never longer: at most 4 bytes for 6 or 12. */
 static gd_status parse_escape(parser *p, char **to) {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     if (p->at < p->end && *p->at != 'u') {
         const char *name = *p->at != '\0' ? strchr(names, *p->at) : NULL;
-        if (name == NULL) return expected(p, "one of \"\\/bfnrtu after a backslash");
+        if (name == NULL) return fail_expected(p, "one of \"\\/bfnrtu after a backslash");
         *(*to)++ = values[name - names];
         p->at++;
         return GD_OK;
     }
-    if (!take(p, 'u')) return expected(p, "one of \"\\/bfnrtu after a backslash");
+    if (!take_char(p, 'u')) return fail_expected(p, "one of \"\\/bfnrtu after a backslash");
     uint32_t code, low;
     GD_TRY(parse_hex4(p, &code));
     if (code >= 0xDC00 && code <= 0xDFFF)
-        return wrong(p, "the second half of a surrogate pair stands alone");
+        return fail_parse(p, "the second half of a surrogate pair has no first half");
     if (code >= 0xD800 && code <= 0xDBFF) {
-        if (!take(p, '\\') || !take(p, 'u'))
-            return expected(p, "\\u and the second half of a surrogate pair");
+        if (!take_char(p, '\\') || !take_char(p, 'u'))
+            return fail_expected(p, "\\u and the second half of a surrogate pair");
         GD_TRY(parse_hex4(p, &low));
         if (low < 0xDC00 || low > 0xDFFF)
-            return wrong(p, "this is not the second half of a surrogate pair");
+            return fail_parse(p, "this is not the second half of a surrogate pair");
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
-    *to = put_utf8(*to, code);
+    *to = gd_utf8_put(*to, code);
     return GD_OK;
 }
 
@@ -208,14 +189,15 @@ static gd_status parse_string(parser *p, const char **text, size_t *length) {
     char *start = doc_alloc(p->doc, room + 1), *to = start;
     if (start == NULL) return no_memory(p);
     while (!next_is(p, '"')) {
-        if (p->at == p->end) return expected(p, "a closing '\"'");
-        if (take(p, '\\')) {
+        if (p->at == p->end) return fail_expected(p, "a closing '\"'");
+        if (take_char(p, '\\')) {
             GD_TRY(parse_escape(p, &to));
             continue;
         }
-        if ((unsigned char)*p->at < 0x20) return expected(p, "an escape for a control character");
+        if ((unsigned char)*p->at < 0x20)
+            return fail_expected(p, "an escape for a control character");
         size_t bytes = gd_utf8_length(p->at, p->end);
-        if (bytes == 0) return expected(p, "UTF-8");
+        if (bytes == 0) return fail_expected(p, "UTF-8");
         for (size_t i = 0; i < bytes; i++) *to++ = *p->at++;
     }
     p->at++;
@@ -233,29 +215,31 @@ static bool skip_digits(parser *p) {
     return p->at > start;
 }
 
-/* Moves behind a number. JSON is stricter than strtod: no "01", ".5", "5.", "+1", hexadecimal. */
+/* Skips a number. JSON is stricter than strtod: no "01", ".5", "5.", "+1", hexadecimal. */
 static gd_status scan_number(parser *p, bool *plain) {
     *plain = true;
-    take(p, '-');
-    if (!take(p, '0') && !skip_digits(p)) return expected(p, "a digit");
-    if (take(p, '.')) {
+    take_char(p, '-');
+    if (!take_char(p, '0') && !skip_digits(p)) return fail_expected(p, "a digit");
+    if (take_char(p, '.')) {
         *plain = false;
-        if (!skip_digits(p)) return expected(p, "a digit after '.'");
+        if (!skip_digits(p)) return fail_expected(p, "a digit after '.'");
     }
-    if (take(p, 'e') || take(p, 'E')) {
+    if (take_char(p, 'e') || take_char(p, 'E')) {
         *plain = false;
-        if (!take(p, '-')) take(p, '+');
-        if (!skip_digits(p)) return expected(p, "a digit of the exponent");
+        if (!take_char(p, '-')) take_char(p, '+');
+        if (!skip_digits(p)) return fail_expected(p, "a digit of the exponent");
     }
     return GD_OK;
 }
 
-/* Reads an integer written in digits alone; false when it does not fit. */
+/* Parses an integer without fraction and exponent; false if it does not fit. */
 static bool parse_integer(const char *text, int64_t *value) {
     bool negative = *text == '-';
     *value = 0;
     for (text += negative; *text != '\0'; text++) {
-        int digit = *text - '0'; /* built up below zero, where there is room for one more */
+        int digit =
+            *text -
+            '0'; /* accumulated as a negative number: INT64_MIN has no positive counterpart */
         if (!gd_mul_i64(*value, 10, value) || !gd_add_i64(*value, -digit, value)) return false;
     }
     if (negative) return true;
@@ -268,7 +252,7 @@ static gd_status parse_number(parser *p, gd_json *out) {
     const char *start = p->at;
     bool plain;
     GD_TRY(scan_number(p, &plain));
-    char small[64], *copy = small; /* the text may go on with digits of something else */
+    char small[64], *copy = small; /* the number may not be followed by a zero byte */
     size_t length = (size_t)(p->at - start);
     if (length >= sizeof small && (copy = gd_malloc(length + 1)) == NULL) return no_memory(p);
     memcpy(copy, start, length);
@@ -284,7 +268,7 @@ static gd_status parse_number(parser *p, gd_json *out) {
     if (copy != small) gd_free(copy);
     if (isinf(out->number)) {
         p->at = start;
-        return wrong(p, "this number is beyond the range of a double");
+        return fail_parse(p, "this number is beyond the range of a double");
     }
     return GD_OK;
 }
@@ -300,13 +284,13 @@ static int compare_keys(const void *a, const void *b) {
     return order ? order : (x->key_length > y->key_length) - (x->key_length < y->key_length);
 }
 
-static gd_status duplicate(const parser *p, const gd_json *a, const gd_json *b) {
-    const gd_json *second = a > b ? a : b; /* both lie in one array, in the order of the text */
+static gd_status fail_duplicate(const parser *p, const gd_json *a, const gd_json *b) {
+    const gd_json *second = a > b ? a : b; /* both are in one array, in the order of the text */
     return gd_fail(GD_E_FORMAT, "%s:%d:%d: a second member with the key \"%.100s\"", p->name,
                    second->line, second->column, second->key);
 }
 
-/* Finds equal keys, and leaves a sorted index where there are too many to search one by one. */
+/* Finds equal keys, and keeps a sorted index if there are too many for a linear search. */
 enum { FEW_MEMBERS = 8 };
 static gd_status index_members(parser *p, gd_json *object) {
     const gd_json *items = object->items;
@@ -314,7 +298,7 @@ static gd_status index_members(parser *p, gd_json *object) {
         for (size_t i = 0; i < object->count; i++)
             for (size_t j = 0; j < i; j++)
                 if (compare_keys(&(const gd_json *){&items[i]}, &(const gd_json *){&items[j]}) == 0)
-                    return duplicate(p, &items[i], &items[j]);
+                    return fail_duplicate(p, &items[i], &items[j]);
         return GD_OK;
     }
     const gd_json **by_key = doc_alloc(p->doc, object->count * sizeof *by_key);
@@ -323,7 +307,7 @@ static gd_status index_members(parser *p, gd_json *object) {
     qsort(by_key, object->count, sizeof *by_key, compare_keys);
     for (size_t i = 1; i < object->count; i++)
         if (compare_keys(&by_key[i - 1], &by_key[i]) == 0)
-            return duplicate(p, by_key[i - 1], by_key[i]);
+            return fail_duplicate(p, by_key[i - 1], by_key[i]);
     object->by_key = by_key;
     return GD_OK;
 }
@@ -342,16 +326,16 @@ static gd_status end_list(parser *p, gd_json *list, size_t first_child) {
 
 static gd_status parse_key(parser *p, gd_json *member) {
     skip_space(p);
-    if (!next_is(p, '"')) return expected(p, "a key in double quotes");
+    if (!next_is(p, '"')) return fail_expected(p, "a key in double quotes");
     GD_TRY(parse_string(p, &member->key, &member->key_length));
     skip_space(p);
-    return take(p, ':') ? GD_OK : expected(p, "':' after the key");
+    return take_char(p, ':') ? GD_OK : fail_expected(p, "':' after the key");
 }
 
 static gd_status parse_list(parser *p, gd_json *out, gd_json_type type) {
     const bool object = type == GD_JSON_OBJECT;
     const char close = object ? '}' : ']';
-    if (++p->depth > GD_JSON_MAX_DEPTH) return wrong(p, "nested more than 256 levels deep");
+    if (++p->depth > GD_JSON_MAX_DEPTH) return fail_parse(p, "nested more than 256 levels deep");
     p->at++; /* the opening bracket */
     out->type = type;
     size_t first_child = p->stacked;
@@ -360,12 +344,13 @@ static gd_status parse_list(parser *p, gd_json *out, gd_json_type type) {
         gd_json child = {0};
         if (object) GD_TRY(parse_key(p, &child));
         GD_TRY(parse_value(p, &child));
-        GD_TRY(push(p, &child));
+        GD_TRY(push_child(p, &child));
         skip_space(p);
         if (next_is(p, close)) break;
-        if (!take(p, ',')) return expected(p, object ? "',' or '}'" : "',' or ']'");
+        if (!take_char(p, ',')) return fail_expected(p, object ? "',' or '}'" : "',' or ']'");
         skip_space(p);
-        if (next_is(p, close)) return expected(p, object ? "a key in double quotes" : "a value");
+        if (next_is(p, close))
+            return fail_expected(p, object ? "a key in double quotes" : "a value");
     }
     p->at++;
     p->depth--;
@@ -400,7 +385,7 @@ static gd_status parse_value(parser *p, gd_json *out) {
         out->type = GD_JSON_BOOL;
         out->boolean = false;
     } else {
-        return expected(p, "a value");
+        return fail_expected(p, "a value");
     }
     return GD_OK;
 }
@@ -415,7 +400,7 @@ gd_status gd_json_parse(gd_json_doc **out, const char *name, const char *text, s
     gd_status status = parse_value(&p, &p.doc->root);
     if (status == GD_OK) {
         skip_space(&p);
-        if (p.at < p.end) status = expected(&p, "nothing more");
+        if (p.at < p.end) status = fail_expected(&p, "nothing more");
     }
     gd_free(p.stack);
     if (status != GD_OK) {

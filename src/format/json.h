@@ -1,11 +1,11 @@
-/* json.h - JSON in and out (RFC 8259).
+/* json.h - reads and writes JSON (RFC 8259).
  *
- * Reading gives a tree that lives until gd_json_free(). Strings are checked UTF-8, with a zero byte
- * behind them; since "\u0000" is allowed inside, they have a length too. Refused, because readers
- * disagree on their meaning: two members of an object with the same key, numbers beyond the range
- * of a double, halves of surrogate pairs, a byte order mark. Nesting goes 256 levels deep.
- * Errors are GD_E_FORMAT and read "config.json:12:7: expected ',' or '}', found 'x'"; lines and
- * columns count from 1, columns in bytes.
+ * Reading returns a tree that lives until gd_json_free(). Strings are checked UTF-8, with a zero
+ * byte after them; since "\u0000" is allowed inside, they have a length too. Refused, because
+ * readers disagree on their meaning: two members of an object with the same key, numbers beyond the
+ * range of a double, halves of surrogate pairs, a byte order mark. Nesting is limited to 256
+ * levels. Errors are GD_E_FORMAT and read "config.json:12:7: expected ',' or '}', found 'x'"; lines
+ * and columns count from 1, columns in bytes.
  *
  *     gd_json_doc *doc;
  *     GD_TRY(gd_json_load(&doc, "config.json"));
@@ -13,8 +13,8 @@
  *     if (lr != NULL && lr->type == GD_JSON_NUMBER) use(lr->number);
  *     gd_json_free(doc);
  *
- * Writing appends to a growing text. A failure sticks and comes out at gd_json_writer_end(), so
- * that only this call needs a check:
+ * Writing appends to a growing text. The first failure is kept and returned by
+ * gd_json_writer_end(), so only this call needs a check:
  *
  *     gd_json_writer w;
  *     gd_json_writer_begin(&w, 0);
@@ -62,14 +62,14 @@ struct gd_json {
         struct { /* elements of an array, or members of an object in the order of the text */
             const gd_json *items;
             size_t count;
-            const gd_json *const *by_key; /* members sorted by key; NULL where there are few */
+            const gd_json *const *by_key; /* members sorted by key; NULL if there are few */
         };
     };
 };
 
 typedef struct gd_json_doc gd_json_doc;
 
-/* `name` is what messages call the text. */
+/* Messages call the text `name`. */
 gd_status gd_json_parse(gd_json_doc **out, const char *name, const char *text, size_t bytes);
 gd_status gd_json_load(gd_json_doc **out, const char *path);
 void gd_json_free(gd_json_doc *doc); /* NULL is fine */
@@ -100,12 +100,12 @@ typedef struct gd_json_writer {
 
 void gd_json_writer_begin(gd_json_writer *w, int indent);
 
-/* Hands out the text (from gd_malloc, with a zero byte behind it) or says what went wrong first:
+/* Returns the text (from gd_malloc, with a zero byte after it) or the first failure:
  * GD_E_ARGUMENT: NaN, infinity or a string that is not UTF-8; GD_E_STATE: calls in an order that
- * makes no JSON; GD_E_MEMORY. Either way the writer is finished. */
+ * is not JSON; GD_E_MEMORY. The writer is finished in any case. */
 gd_status gd_json_writer_end(gd_json_writer *w, char **text, size_t *bytes);
 
-/* Gives up. Not needed after gd_json_writer_end. */
+/* Frees the writer without a result. Not needed after gd_json_writer_end. */
 void gd_json_writer_cancel(gd_json_writer *w);
 
 void gd_json_put_begin_object(gd_json_writer *w);

@@ -21,7 +21,7 @@ void gd_json_writer_cancel(gd_json_writer *w) {
     *w = (gd_json_writer){.status = GD_E_STATE};
 }
 
-static void append(gd_json_writer *w, const char *text, size_t bytes) {
+static void append_bytes(gd_json_writer *w, const char *text, size_t bytes) {
     if (w->status != GD_OK) return;
     size_t needed, capacity = w->capacity;
     if (!gd_add_size(w->length, bytes, &needed) || !gd_add_size(needed, 1, &needed)) {
@@ -43,9 +43,11 @@ static void append(gd_json_writer *w, const char *text, size_t bytes) {
     w->length += bytes;
 }
 
-static void append_text(gd_json_writer *w, const char *text) { append(w, text, strlen(text)); }
+static void append_text(gd_json_writer *w, const char *text) {
+    append_bytes(w, text, strlen(text));
+}
 
-static void misuse(gd_json_writer *w, const char *what) {
+static void fail_misuse(gd_json_writer *w, const char *what) {
     if (w->status == GD_OK) w->status = gd_fail(GD_E_STATE, "JSON: %s", what);
 }
 
@@ -53,33 +55,33 @@ static bool inside_object(const gd_json_writer *w) {
     return w->depth > 0 && w->in_object[w->depth - 1];
 }
 
-static void new_line(gd_json_writer *w) {
+static void append_new_line(gd_json_writer *w) {
     if (w->indent == 0) return;
     append_text(w, "\n");
     for (int i = 0; i < w->indent * w->depth; i++) append_text(w, " ");
 }
 
-/* The comma and the line break before an item of the innermost list. */
+/* Writes the comma and the line break before an item of the innermost list. */
 static void begin_item(gd_json_writer *w) {
     if (w->has_items[w->depth]) append_text(w, ",");
     w->has_items[w->depth] = true;
-    if (w->depth > 0) new_line(w);
+    if (w->depth > 0) append_new_line(w);
 }
 
-/* What comes before every value. */
+/* Writes the separators before a value, and checks that one is allowed. */
 static void begin_value(gd_json_writer *w) {
     if (w->after_key) {
         w->after_key = false;
     } else if (inside_object(w)) {
-        misuse(w, "a value without a key inside an object");
+        fail_misuse(w, "a value without a key inside an object");
     } else if (w->depth == 0 && w->has_items[0]) {
-        misuse(w, "a second value behind the document's one");
+        fail_misuse(w, "a second value after that of the document");
     } else {
         begin_item(w);
     }
 }
 
-/* The bytes from 0x20 on that need no escape go out in runs. */
+/* Writes runs of bytes that need no escape at once. */
 static void append_string(gd_json_writer *w, const char *text, size_t length) {
     static const char hex[] = "0123456789abcdef";
     const char *end = text + length, *run = text;
@@ -96,7 +98,7 @@ static void append_string(gd_json_writer *w, const char *text, size_t length) {
             p += bytes;
             continue;
         }
-        append(w, run, (size_t)(p - run));
+        append_bytes(w, run, (size_t)(p - run));
         char escape[7] = {'\\', (char)c};
         switch (c) {
         case '"':
@@ -109,7 +111,7 @@ static void append_string(gd_json_writer *w, const char *text, size_t length) {
         append_text(w, escape);
         run = ++p;
     }
-    append(w, run, (size_t)(end - run));
+    append_bytes(w, run, (size_t)(end - run));
     append_text(w, "\"");
 }
 
@@ -117,7 +119,7 @@ static void begin_list(gd_json_writer *w, bool object) {
     begin_value(w);
     if (w->status != GD_OK) return;
     if (w->depth == GD_JSON_MAX_DEPTH) {
-        misuse(w, "nested more than 256 levels deep");
+        fail_misuse(w, "nested more than 256 levels deep");
         return;
     }
     append_text(w, object ? "{" : "[");
@@ -127,13 +129,13 @@ static void begin_list(gd_json_writer *w, bool object) {
 
 static void end_list(gd_json_writer *w, bool object) {
     if (w->depth == 0 || inside_object(w) != object || w->after_key) {
-        misuse(w, object ? "the end of an object where none can end"
-                         : "the end of an array where none can end");
+        fail_misuse(w, object ? "the end of an object that is not open"
+                              : "the end of an array that is not open");
         return;
     }
     bool empty = !w->has_items[w->depth];
     w->depth--;
-    if (!empty) new_line(w);
+    if (!empty) append_new_line(w);
     append_text(w, object ? "}" : "]");
 }
 
@@ -144,7 +146,7 @@ void gd_json_put_end_array(gd_json_writer *w) { end_list(w, false); }
 
 void gd_json_put_key(gd_json_writer *w, const char *key) {
     if (!inside_object(w) || w->after_key) {
-        misuse(w, "a key where none can be");
+        fail_misuse(w, "a key outside of an object, or after another key");
         return;
     }
     begin_item(w);
@@ -165,7 +167,7 @@ void gd_json_put_string(gd_json_writer *w, const char *text) {
 void gd_json_put_int(gd_json_writer *w, int64_t value) {
     char text[24];
     begin_value(w);
-    append(w, text, (size_t)snprintf(text, sizeof text, "%" PRId64, value));
+    append_bytes(w, text, (size_t)snprintf(text, sizeof text, "%" PRId64, value));
 }
 
 void gd_json_put_double(gd_json_writer *w, double value) {
@@ -177,7 +179,7 @@ void gd_json_put_double(gd_json_writer *w, double value) {
         return;
     }
     char text[GD_DOUBLE_TEXT];
-    append(w, text, (size_t)gd_double_print(text, value));
+    append_bytes(w, text, (size_t)gd_double_print(text, value));
 }
 
 void gd_json_put_bool(gd_json_writer *w, bool value) {
@@ -193,12 +195,12 @@ void gd_json_put_null(gd_json_writer *w) {
 gd_status gd_json_writer_end(gd_json_writer *w, char **text, size_t *bytes) {
     *text = NULL;
     *bytes = 0;
-    if (w->depth > 0) misuse(w, "the document ends inside a list");
-    if (w->depth == 0 && !w->has_items[0]) misuse(w, "the document has no value");
+    if (w->depth > 0) fail_misuse(w, "the document ends inside a list");
+    if (w->depth == 0 && !w->has_items[0]) fail_misuse(w, "the document has no value");
     if (w->indent) append_text(w, "\n");
     gd_status status = w->status;
     if (status == GD_OK) {
-        w->text[w->length] = '\0'; /* append() keeps room for it */
+        w->text[w->length] = '\0'; /* append_bytes() keeps room for it */
         *text = w->text;
         *bytes = w->length;
         w->text = NULL;

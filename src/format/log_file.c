@@ -10,21 +10,22 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "format/file.h"
 
 #define SYSTEM_TEXT strerror_r(errno, (char[128]){0}, 128)
 
 struct gd_log_file {
     int fd;
-    off_t size; /* of all whole pieces */
+    off_t size; /* of all complete records */
     char path[];
 };
 
 gd_status gd_log_file_open(gd_log_file **out, const char *path, bool create) {
     *out = NULL;
     gd_log_file *f = gd_calloc(1, sizeof *f + strlen(path) + 1);
-    if (!f) return gd_fail(GD_E_MEMORY, "%s: no memory left to open it", path);
+    if (!f) return gd_file_no_memory(path);
     strcpy(f->path, path);
-    /* Not blocking, so that the name of a pipe fails below instead of waiting for a reader. */
+    /* Nonblocking: a named pipe must fail below instead of waiting for a reader. */
     f->fd = open(
         path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | (create ? O_EXCL : 0), 0666);
     struct stat info;
@@ -33,7 +34,7 @@ gd_status gd_log_file_open(gd_log_file **out, const char *path, bool create) {
         status = gd_fail(errno == EEXIST ? GD_E_STATE : GD_E_IO, "%s: cannot be opened: %s", path,
                          SYSTEM_TEXT);
     else if (fstat(f->fd, &info) != 0)
-        status = gd_fail(GD_E_IO, "%s: cannot be asked for its size: %s", path, SYSTEM_TEXT);
+        status = gd_fail(GD_E_IO, "%s: its size cannot be read: %s", path, SYSTEM_TEXT);
     else if (!S_ISREG(info.st_mode)) status = gd_fail(GD_E_IO, "%s: is not a regular file", path);
     else f->size = info.st_size;
     if (status == GD_OK) *out = f;

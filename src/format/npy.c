@@ -17,8 +17,9 @@
 #include <string.h>
 
 enum {
-    MAGIC_BYTES = 8,          /* with the version */
-    LONGEST_HEADER = 1 << 16, /* to be read; what fits our ranks needs 1 KiB, the rest is padding */
+    MAGIC_BYTES = 8, /* with the version */
+    LONGEST_HEADER =
+        1 << 16, /* to be read; a header for our ranks needs 1 KiB, the rest is padding */
     ALIGNMENT = 64,
 };
 static const uint8_t magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
@@ -31,7 +32,7 @@ typedef struct scanner {
     const char *start, *at, *end;
 } scanner;
 
-static gd_status expected(const scanner *s, const char *what) {
+static gd_status fail_expected(const scanner *s, const char *what) {
     return gd_fail(GD_E_FORMAT, "%s: the .npy header is wrong at its byte %td: expected %s",
                    s->name, s->at - s->start, what);
 }
@@ -41,7 +42,7 @@ static void skip_space(scanner *s) {
         s->at++;
 }
 
-static bool take(scanner *s, char c) {
+static bool take_char(scanner *s, char c) {
     skip_space(s);
     if (s->at == s->end || *s->at != c) return false;
     s->at++;
@@ -56,16 +57,16 @@ static bool take_word(scanner *s, const char *word) {
     return true;
 }
 
-/* A string in single or double quotes, cut to the room there is: no key or type that matters is
- * longer. */
+/* A string in single or double quotes, truncated to `room`: all known keys and types are
+ * shorter. */
 static gd_status scan_string(scanner *s, char *text, size_t room) {
-    char quote = take(s, '\'') ? '\'' : '"';
-    if (quote == '"' && !take(s, '"')) return expected(s, "a string");
+    char quote = take_char(s, '\'') ? '\'' : '"';
+    if (quote == '"' && !take_char(s, '"')) return fail_expected(s, "a string");
     size_t length = 0;
     for (; s->at < s->end && *s->at != quote; s->at++)
         if (length + 1 < room) text[length++] = *s->at;
     text[length] = '\0';
-    if (s->at == s->end) return expected(s, "the end of a string");
+    if (s->at == s->end) return fail_expected(s, "the end of a string");
     s->at++;
     return GD_OK;
 }
@@ -76,24 +77,24 @@ static gd_status scan_dim(scanner *s, int64_t *dim) {
     *dim = 0;
     for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++)
         if (!gd_mul_i64(*dim, 10, dim) || !gd_add_i64(*dim, *s->at - '0', dim))
-            return expected(s, "a dimension below 2^63");
-    if (s->at == first) return expected(s, "a dimension");
-    take(s, 'L'); /* Python 2 wrote its long integers so */
+            return fail_expected(s, "a dimension below 2^63");
+    if (s->at == first) return fail_expected(s, "a dimension");
+    take_char(s, 'L'); /* long integers of Python 2 */
     return GD_OK;
 }
 
 static gd_status scan_shape(scanner *s, gd_npy_header *h) {
-    if (!take(s, '(')) return expected(s, "'(' before the shape");
+    if (!take_char(s, '(')) return fail_expected(s, "'(' before the shape");
     bool comma = true; /* (3) is a number in Python, (3,) a shape */
-    for (h->rank = 0; !take(s, ')');) {
-        if (!comma) return expected(s, "',' or ')' in the shape");
+    for (h->rank = 0; !take_char(s, ')');) {
+        if (!comma) return fail_expected(s, "',' or ')' in the shape");
         if (h->rank == GD_NPY_MAX_RANK)
             return gd_fail(GD_E_UNSUPPORTED, "%s: has more than %d dimensions", s->name,
                            GD_NPY_MAX_RANK);
         GD_TRY(scan_dim(s, &h->dims[h->rank++]));
-        comma = take(s, ',');
+        comma = take_char(s, ',');
     }
-    if (h->rank == 1 && !comma) return expected(s, "',' behind the only dimension");
+    if (h->rank == 1 && !comma) return fail_expected(s, "',' after the only dimension");
     return GD_OK;
 }
 
@@ -116,7 +117,7 @@ static gd_status scan_descr(scanner *s, gd_npy_header *h) {
     for (size_t i = 0; strlen(text) == 3 && i < sizeof known / sizeof *known; i++) {
         if (text[1] != known[i].letter || !strchr(known[i].sizes, text[2])) continue;
         if (!strchr("<>|=", text[0])) break;
-        /* '=' is the byte order of whoever wrote it, which can only be guessed: this one's. */
+        /* '=' is the byte order of the writer, which is assumed to be that of this machine */
         h->kind = known[i].kind;
         h->itemsize = text[2] - '0';
         h->swapped = h->itemsize > 1 && text[0] == (big_endian ? '<' : '>');
@@ -128,7 +129,7 @@ static gd_status scan_descr(scanner *s, gd_npy_header *h) {
 
 static gd_status scan_order(scanner *s, gd_npy_header *h) {
     h->fortran = take_word(s, "True");
-    if (!h->fortran && !take_word(s, "False")) return expected(s, "True or False");
+    if (!h->fortran && !take_word(s, "False")) return fail_expected(s, "True or False");
     return GD_OK;
 }
 
@@ -138,28 +139,28 @@ static gd_status scan_dictionary(scanner *s, gd_npy_header *h) {
         gd_status (*scan)(scanner *, gd_npy_header *);
     } members[3] = {{"descr", scan_descr}, {"fortran_order", scan_order}, {"shape", scan_shape}};
     bool seen[3] = {false};
-    if (!take(s, '{')) return expected(s, "'{'");
-    for (bool comma = true; !take(s, '}'); comma = take(s, ',')) {
-        if (!comma) return expected(s, "',' or '}'");
+    if (!take_char(s, '{')) return fail_expected(s, "'{'");
+    for (bool comma = true; !take_char(s, '}'); comma = take_char(s, ',')) {
+        if (!comma) return fail_expected(s, "',' or '}'");
         char key[20];
         GD_TRY(scan_string(s, key, sizeof key));
-        if (!take(s, ':')) return expected(s, "':'");
+        if (!take_char(s, ':')) return fail_expected(s, "':'");
         int which = 0;
         while (which < 3 && strcmp(key, members[which].key) != 0) which++;
         if (which == 3 || seen[which])
-            return expected(s, "each of 'descr', 'fortran_order' and 'shape' once");
+            return fail_expected(s, "each of 'descr', 'fortran_order' and 'shape' once");
         seen[which] = true;
         GD_TRY(members[which].scan(s, h));
     }
     if (!seen[0] || !seen[1] || !seen[2])
-        return expected(s, "'descr', 'fortran_order' and 'shape' before the end");
+        return fail_expected(s, "'descr', 'fortran_order' and 'shape' before the end");
     skip_space(s);
-    return s->at == s->end ? GD_OK : expected(s, "nothing more than padding");
+    return s->at == s->end ? GD_OK : fail_expected(s, "nothing more than padding");
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* False when there are more bytes than 63 bits can count. */
+/* False if the count of bytes does not fit 63 bits. */
 static bool count_bytes(const gd_npy_header *h, uint64_t *bytes) {
     for (int i = 0; i < h->rank; i++)
         if (h->dims[i] == 0) {
@@ -215,7 +216,7 @@ gd_status gd_npy_read_header(gd_npy_header *out, const char *name, uint64_t tota
     if (!count_bytes(out, &out->data_bytes) || out->data_bytes > total_bytes - out->data_offset)
         return gd_fail(GD_E_FORMAT,
                        "%s: its header claims more items than the %" PRIu64
-                       " bytes behind it can hold (truncated?)",
+                       " bytes after it can hold (truncated?)",
                        name, total_bytes - out->data_offset);
     return GD_OK;
 }

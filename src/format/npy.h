@@ -1,11 +1,10 @@
-/* npy.h - the header of NumPy's .npy files (versions 1.0, 2.0 and 3.0), in and out.
+/* npy.h - reads and writes the header of NumPy's .npy files (versions 1.0, 2.0 and 3.0).
  *
- * The data follow the header as they lie in memory, so that reading them is the caller's: read
- * data_bytes bytes from data_offset on, gd_npy_swap() them where `swapped` says so, and mind
- * `fortran`.
+ * The items follow the header as in memory. The caller reads data_bytes bytes from data_offset on,
+ * calls gd_npy_swap() if `swapped` is set, and transposes if `fortran` is set.
  *
  * NumPy has no bfloat16 of its own. Such arrays (ml_dtypes, JAX) are saved as '<V2', two bytes of
- * unknown meaning, and that is how they are read and written here: V2 is taken for bfloat16.
+ * unknown meaning, and they are read and written so here: V2 is bfloat16.
  * In Python: np.load(path).view(ml_dtypes.bfloat16).
  */
 #ifndef GRADUS_FORMAT_NPY_H
@@ -24,35 +23,35 @@ typedef enum gd_npy_kind {
 
 enum {
     GD_NPY_MAX_RANK = 32,    /* NumPy's own limit for long; 64 since version 2 */
-    GD_NPY_MAX_HEADER = 1024 /* the longest that gd_npy_make_header() makes */
+    GD_NPY_MAX_HEADER = 1024 /* of gd_npy_make_header() */
 };
 
 typedef struct gd_npy_header {
     gd_npy_kind kind;
     int itemsize;
-    bool swapped; /* the bytes of each item are in the other order than this machine's */
+    bool swapped; /* items have the other byte order than this machine */
     bool fortran; /* the first index runs fastest; else the last */
     int rank;
     int64_t dims[GD_NPY_MAX_RANK];
     uint64_t data_offset; /* from the beginning of the file */
-    uint64_t data_bytes;  /* of all items; checked to be there */
+    uint64_t data_bytes;  /* of all items; checked against the size of the source */
 } gd_npy_header;
 
-/* Reads the next `bytes` bytes of whatever a .npy file comes from: a file, an entry of a .npz. */
+/* Reads the next `bytes` bytes of a source: a file, or an entry of a .npz. */
 typedef gd_status (*gd_npy_read_fn)(void *source, void *buffer, size_t bytes);
 
 /* Reads the header and leaves the source at the first item. `name` is for messages; `total_bytes`
- * is how long the source is, and bounds what a header may claim. GD_E_FORMAT: not such a file;
- * GD_E_UNSUPPORTED: one with items (structures, strings, Python objects, complex numbers) or a
- * rank that have no place here. */
+ * is the length of the source, and bounds the sizes in the header. GD_E_FORMAT: no .npy file;
+ * GD_E_UNSUPPORTED: a rank or items (structures, strings, Python objects, complex numbers) that no
+ * tensor can have. */
 gd_status gd_npy_read_header(gd_npy_header *out, const char *name, uint64_t total_bytes,
                              gd_npy_read_fn read, void *source);
 
-/* The same for a file that is nothing else. */
+/* The same for a file. */
 gd_status gd_npy_read_file_header(gd_npy_header *out, const gd_file_reader *file);
 
-/* Makes the bytes that come before the items, padded so that the items are aligned to 64 bytes.
- * Sets data_offset and data_bytes. GD_E_ARGUMENT: a kind, size, rank or dimension that cannot be;
+/* Makes the bytes before the items, padded so that the items are aligned to 64 bytes.
+ * Sets data_offset and data_bytes. GD_E_ARGUMENT: an invalid kind, size, rank or dimension;
  * GD_E_OVERFLOW: too many bytes. */
 gd_status gd_npy_make_header(gd_npy_header *header, uint8_t out[GD_NPY_MAX_HEADER], size_t *bytes);
 

@@ -1,4 +1,4 @@
-/* png.c - PNG pictures by libpng; see image.h. */
+/* png.c - decodes PNG by libpng; see image.h. */
 #include <setjmp.h>
 #include <string.h>
 
@@ -12,9 +12,9 @@
 #include <png.h>
 
 enum {
-    MAX_CHUNK = 1 << 24, /* of what is beside the pixels */
+    MAX_CHUNK = 1 << 24, /* of chunks other than pixels */
     MAX_CHUNKS = 1000,
-    BEST_RATIO = 1032, /* a deflated byte gives no more */
+    BEST_RATIO = 1032, /* the best possible ratio of deflate */
 };
 
 typedef struct decoder {
@@ -27,7 +27,7 @@ typedef struct decoder {
     gd_status status;
 } decoder;
 
-static void PNGCBAPI fail(png_structp png, png_const_charp text) {
+static void PNGCBAPI fail_decoder(png_structp png, png_const_charp text) {
     decoder *d = png_get_error_ptr(png);
     d->status = gd_fail(strstr(text, "memory") ? GD_E_MEMORY : GD_E_FORMAT,
                         "%s: damaged PNG at byte %zu: %s", d->name, d->at, text);
@@ -36,7 +36,7 @@ static void PNGCBAPI fail(png_structp png, png_const_charp text) {
 
 static void PNGCBAPI warn(png_structp png, png_const_charp text) { (void)png, (void)text; }
 
-static void PNGCBAPI fetch(png_structp png, png_bytep to, size_t count) {
+static void PNGCBAPI fetch_bytes(png_structp png, png_bytep to, size_t count) {
     decoder *d = png_get_io_ptr(png);
     if (count > d->bytes - d->at) {
         d->at = d->bytes;
@@ -55,14 +55,14 @@ static void PNGCBAPI free_memory(png_structp png, png_voidp p) {
     gd_free(p);
 }
 
-/* Any depth and colour type to 8 bits and 1 to 4 channels. */
+/* Converts any depth and colour type to 8 bits and 1 to 4 channels. */
 static void set_transforms(decoder *d) {
     const int depth = png_get_bit_depth(d->png, d->info),
               type = png_get_color_type(d->png, d->info);
     if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(d->png);
     if (type == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(d->png);
     if (png_get_valid(d->png, d->info, PNG_INFO_tRNS)) png_set_tRNS_to_alpha(d->png);
-    if (depth == 16) png_set_strip_16(d->png); /* the upper byte, as Pillow has it */
+    if (depth == 16) png_set_strip_16(d->png); /* keeps the upper byte, as Pillow does */
     png_set_interlace_handling(d->png);
     png_read_update_info(d->png, d->info);
 }
@@ -74,12 +74,12 @@ static gd_status check_claim(const decoder *d, uint64_t width, uint64_t height) 
     if (!gd_mul_u64(d->bytes, BEST_RATIO, &most) || row == 0 || height <= most / row) return GD_OK;
     return gd_fail(
         GD_E_FORMAT,
-        "%s: damaged PNG: its header says %llu x %llu pixels, which its %zu bytes cannot hold",
+        "%s: damaged PNG: its header has %llu x %llu pixels, which its %zu bytes cannot hold",
         d->name, (unsigned long long)width, (unsigned long long)height, d->bytes);
 }
 
-static gd_status decode(decoder *d, gd_picture *image) {
-    png_set_read_fn(d->png, d, fetch);
+static gd_status decode_pixels(decoder *d, gd_picture *image) {
+    png_set_read_fn(d->png, d, fetch_bytes);
     png_set_user_limits(d->png, GD_PICTURE_MAX_PIXELS, GD_PICTURE_MAX_PIXELS);
     png_set_chunk_malloc_max(d->png, MAX_CHUNK);
     png_set_chunk_cache_max(d->png, MAX_CHUNKS);
@@ -101,17 +101,17 @@ static gd_status decode(decoder *d, gd_picture *image) {
 }
 
 gd_status gd_png_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes) {
-    decoder *d = gd_calloc(1, sizeof *d); /* on the heap: nothing of it is lost by longjmp */
+    decoder *d = gd_calloc(1, sizeof *d); /* on the heap, since longjmp may lose local variables */
     if (!d) return gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
     d->name = name;
     d->data = data;
     d->bytes = bytes;
     d->status = GD_E_MEMORY;
-    d->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, d, fail, warn, NULL, get_memory,
-                                      free_memory);
+    d->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, d, fail_decoder, warn, NULL,
+                                      get_memory, free_memory);
     if (d->png) d->info = png_create_info_struct(d->png);
     if (!d->info) gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
-    else if (setjmp(png_jmpbuf(d->png)) == 0) d->status = decode(d, image);
+    else if (setjmp(png_jmpbuf(d->png)) == 0) d->status = decode_pixels(d, image);
     const gd_status status = d->status;
     if (d->png) png_destroy_read_struct(&d->png, d->info ? &d->info : NULL, NULL);
     gd_free(d->rows);

@@ -1,4 +1,4 @@
-/* png_write.c - writing PNG files, which needs no libpng; see image.h. */
+/* png_write.c - writes PNG files without libpng; see image.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static void put_be32(uint8_t *p, uint32_t v) {
     for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (24 - 8 * i));
 }
 
-/* Length, type, data, and the checksum of the last two. */
+/* Writes length, type, data, and the checksum of type and data. */
 static gd_status write_chunk(gd_file_writer *file, const char *type, const uint8_t *data,
                              size_t bytes) {
     uint8_t head[8], tail[4];
@@ -25,15 +25,15 @@ static gd_status write_chunk(gd_file_writer *file, const char *type, const uint8
     return gd_file_writer_write(file, tail, 4);
 }
 
-/* Each row begins with the filter that gives the smallest bytes: none, what is left of a pixel, or what
- * is above it, subtracted. */
+/* Chooses the filter that gives the smallest bytes: none, minus the left pixel, or minus the pixel
+ * above. The row starts with its number. */
 static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, size_t bytes,
                        size_t channels) {
     uint64_t best = UINT64_MAX;
     uint8_t choice = 0;
     for (uint8_t type = 0; type < 4; type++) {
         uint64_t sum = 0;
-        const bool last = type == 3; /* the chosen one, for good */
+        const bool last = type == 3; /* writes the chosen one */
         const uint8_t by = last ? choice : type;
         for (size_t i = 0; i < bytes; i++) {
             const uint8_t left = i >= channels ? row[i - channels] : 0, up = above ? above[i] : 0;
@@ -55,9 +55,9 @@ static uint32_t adler32(const uint8_t *p, size_t bytes) {
     return b << 16 | a;
 }
 
-/* The pixels as a zlib stream, from gd_malloc. */
-static gd_status pack(const char *path, size_t width, size_t height, size_t channels,
-                      const uint8_t *pixels, uint8_t **packed, size_t *size) {
+/* Compresses the pixels to a zlib stream, from gd_malloc. */
+static gd_status compress_pixels(const char *path, size_t width, size_t height, size_t channels,
+                                 const uint8_t *pixels, uint8_t **packed, size_t *size) {
     const size_t row = width * channels, bytes = height * (row + 1);
     uint8_t *raw = gd_malloc(bytes), *out = gd_malloc(gd_deflate_bound(bytes) + 6);
     size_t n = 0;
@@ -95,12 +95,13 @@ gd_status gd_picture_write_png(const char *path, int width, int height, int chan
                                const uint8_t *pixels) {
     if (width < 1 || height < 1 || height > GD_PICTURE_MAX_PIXELS / width || channels < 1 ||
         channels > 4)
-        return gd_fail(GD_E_ARGUMENT, "%s: %d x %d pixels with %d channels are no picture", path,
+        return gd_fail(GD_E_ARGUMENT, "%s: %d x %d pixels with %d channels are no image", path,
                        width, height, channels);
     uint8_t *packed;
     size_t size;
     gd_file_writer *file;
-    GD_TRY(pack(path, (size_t)width, (size_t)height, (size_t)channels, pixels, &packed, &size));
+    GD_TRY(compress_pixels(path, (size_t)width, (size_t)height, (size_t)channels, pixels, &packed,
+                           &size));
     gd_status status = gd_file_writer_begin(&file, path);
     if (status == GD_OK) {
         status = write_file(file, width, height, channels, packed, size);

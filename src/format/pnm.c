@@ -1,4 +1,4 @@
-/* pnm.c - PBM, PGM and PPM pictures, as text (P1 to P3) and as bytes (P4 to P6); see image.h. */
+/* pnm.c - decodes PBM, PGM and PPM, as text (P1 to P3) and as bytes (P4 to P6); see image.h. */
 #include "core/error.h"
 #include "format/image.h"
 
@@ -10,11 +10,11 @@ typedef struct parser {
     size_t bytes, at;
 } parser;
 
-static gd_status damaged(const parser *p, const char *what) {
-    return gd_fail(GD_E_FORMAT, "%s: damaged PNM picture at byte %zu: %s", p->name, p->at, what);
+static gd_status fail_damaged(const parser *p, const char *what) {
+    return gd_fail(GD_E_FORMAT, "%s: damaged PNM image at byte %zu: %s", p->name, p->at, what);
 }
 
-/* Space and comments, which go from # to the end of the line. */
+/* Skips space and comments, from # to the end of the line. */
 static void skip_space(parser *p) {
     for (bool comment = false; p->at < p->bytes; p->at++) {
         const char c = (char)p->data[p->at];
@@ -24,28 +24,28 @@ static void skip_space(parser *p) {
     }
 }
 
-static gd_status number(parser *p, uint32_t most, uint32_t *value) {
+static gd_status read_number(parser *p, uint32_t most, uint32_t *value) {
     skip_space(p);
-    if (p->at == p->bytes) return damaged(p, "it ends too early");
-    if (!gd_is_digit((char)p->data[p->at])) return damaged(p, "a number was expected");
+    if (p->at == p->bytes) return fail_damaged(p, "it ends too early");
+    if (!gd_is_digit((char)p->data[p->at])) return fail_damaged(p, "a number was expected");
     for (*value = 0; p->at < p->bytes && gd_is_digit((char)p->data[p->at]); p->at++) {
         *value = *value * 10 + (uint32_t)(p->data[p->at] - '0');
-        if (*value > most) return damaged(p, "the number is too large");
+        if (*value > most) return fail_damaged(p, "the number is too large");
     }
     return GD_OK;
 }
 
-static uint8_t scaled(uint32_t v, uint32_t most) {
+static uint8_t scale_value(uint32_t v, uint32_t most) {
     if (v > most) v = most;
     return (uint8_t)(most == 255 ? v : (v * 255u + most / 2) / most);
 }
 
-/* Digits of P1 may stand without space between them. 1 is black. */
-static gd_status bit(parser *p, uint8_t *to) {
+/* P1 needs no space between its digits. 1 is black. */
+static gd_status read_bit(parser *p, uint8_t *to) {
     skip_space(p);
-    if (p->at == p->bytes) return damaged(p, "it ends too early");
+    if (p->at == p->bytes) return fail_damaged(p, "it ends too early");
     if (p->data[p->at] != '0' && p->data[p->at] != '1')
-        return damaged(p, "a 0 or a 1 was expected");
+        return fail_damaged(p, "a 0 or a 1 was expected");
     *to = p->data[p->at++] == '1' ? 0 : 255;
     return GD_OK;
 }
@@ -55,11 +55,11 @@ static gd_status read_text(parser *p, gd_picture *image, bool bits, uint32_t mos
     for (size_t i = 0; i < count; i++) {
         uint32_t v;
         if (bits) {
-            GD_TRY(bit(p, image->pixels + i));
+            GD_TRY(read_bit(p, image->pixels + i));
             continue;
         }
-        GD_TRY(number(p, most, &v));
-        image->pixels[i] = scaled(v, most);
+        GD_TRY(read_number(p, most, &v));
+        image->pixels[i] = scale_value(v, most);
     }
     return GD_OK;
 }
@@ -77,11 +77,12 @@ static void read_bytes(parser *p, gd_picture *image, uint32_t most) {
     const uint8_t *from = p->data + p->at;
     for (size_t i = 0; i < count; i++)
         image->pixels[i] = most < 256
-                               ? scaled(from[i], most)
-                               : scaled((uint32_t)(from[2 * i] << 8 | from[2 * i + 1]), most);
+                               ? scale_value(from[i], most)
+                               : scale_value((uint32_t)(from[2 * i] << 8 | from[2 * i + 1]), most);
 }
 
-/* The bytes that the pixels take at least. All sizes are below 2^29, and their product is checked first. */
+/* A lower bound of the bytes of the pixels. All sizes are below 2^29, and their product was
+ * checked. */
 static uint64_t least_bytes(char kind, uint64_t width, uint64_t height, uint32_t most) {
     switch (kind) {
     case '1': return width * height;
@@ -98,20 +99,20 @@ gd_status gd_pnm_decode(gd_picture *image, const char *name, const uint8_t *data
     const char kind = (char)data[1];
     const bool bits = kind == '1' || kind == '4', text = kind <= '3';
     uint32_t width, height, most = 1;
-    GD_TRY(number(&p, GD_PICTURE_MAX_PIXELS, &width));
-    GD_TRY(number(&p, GD_PICTURE_MAX_PIXELS, &height));
-    if (!bits) GD_TRY(number(&p, 65535, &most));
-    if (most == 0) return damaged(&p, "the largest value is 0");
-    if (!text) { /* one byte of space, and then the pixels */
+    GD_TRY(read_number(&p, GD_PICTURE_MAX_PIXELS, &width));
+    GD_TRY(read_number(&p, GD_PICTURE_MAX_PIXELS, &height));
+    if (!bits) GD_TRY(read_number(&p, 65535, &most));
+    if (most == 0) return fail_damaged(&p, "the largest value is 0");
+    if (!text) { /* one byte of space, then the pixels */
         if (p.at == bytes || !gd_is_space((char)data[p.at]))
-            return damaged(&p, "a space was expected");
+            return fail_damaged(&p, "a space was expected");
         p.at++;
     }
     if ((uint64_t)width * height <= GD_PICTURE_MAX_PIXELS && width && height &&
         least_bytes(kind, width, height, most) > bytes - p.at)
         return gd_fail(
             GD_E_FORMAT,
-            "%s: damaged PNM picture: %u x %u pixels do not fit into the %zu bytes from byte %zu",
+            "%s: damaged PNM image: %u x %u pixels do not fit into the %zu bytes from byte %zu",
             name, width, height, bytes - p.at, p.at);
     GD_TRY(gd_picture_new(image, name, "PNM", width, height, kind == '3' || kind == '6' ? 3 : 1));
     if (text) return read_text(&p, image, bits, most);

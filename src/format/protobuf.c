@@ -1,4 +1,4 @@
-/* protobuf.c - trees of messages: their memory, asking, and filling. See protobuf.h. */
+/* protobuf.c - trees of messages: memory, access, filling, and files. See protobuf.h. */
 #include "format/protobuf.h"
 
 #include <stdarg.h>
@@ -35,7 +35,7 @@ void *gd_pb_alloc(gd_pb_doc *doc, size_t bytes) {
     if (!gd_add_size(bytes, 15, &rounded)) return NULL;
     rounded &= ~(size_t)15;
     if (rounded > BLOCK_BYTES / 4)
-        return new_block(doc, rounded); /* the rest of the last one stays */
+        return new_block(doc, rounded); /* the rest of the last block stays */
     if (rounded > doc->free_bytes) {
         char *data = new_block(doc, BLOCK_BYTES);
         if (data == NULL) return NULL;
@@ -98,9 +98,9 @@ const gd_pb_field *gd_pb_field_numbered(const gd_pb_schema *schema, uint32_t num
     return NULL;
 }
 
-/* An array of twice the size, with the old one's contents. The old one stays in the document: all
- * of them together are no larger than the last. */
-static bool grow(gd_pb_doc *doc, void **items, size_t *capacity, size_t need, size_t item) {
+/* Doubles an array. The old one stays in the memory of the document: all old ones together are no
+ * larger than the new one. */
+static bool grow_array(gd_pb_doc *doc, void **items, size_t *capacity, size_t need, size_t item) {
     size_t larger = *capacity, bytes;
     while (larger < need)
         if (larger == 0) larger = need < 2 ? 1 : need;
@@ -119,7 +119,7 @@ gd_pb_list *gd_pb_list_for(gd_pb *m, const gd_pb_field *field) {
         if (m->lists[i].field == field) return &m->lists[i];
     size_t capacity = (size_t)m->capacity;
     void *lists = m->lists;
-    if (!grow(m->doc, &lists, &capacity, (size_t)m->count + 1, sizeof *m->lists)) return NULL;
+    if (!grow_array(m->doc, &lists, &capacity, (size_t)m->count + 1, sizeof *m->lists)) return NULL;
     m->lists = lists;
     m->capacity = (int)capacity;
     m->lists[m->count] = (gd_pb_list){.field = field};
@@ -131,7 +131,7 @@ void *gd_pb_room(gd_pb_doc *doc, gd_pb_list *list, size_t more) {
     const bool repeated = list->field->flags & GD_PB_REPEATED;
     size_t first = repeated ? list->count : 0, need;
     if (!gd_add_size(first, repeated ? more : 1, &need)) return NULL;
-    if (!grow(doc, &list->items, &list->capacity, need, item)) return NULL;
+    if (!grow_array(doc, &list->items, &list->capacity, need, item)) return NULL;
     list->count = need;
     return (char *)list->items + first * item;
 }
@@ -149,7 +149,7 @@ const char *gd_pb_path_text(const gd_pb_path *path, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < path->depth; i++) {
-        if (path->depth > 12 && i == 6) { /* deep nesting: both ends say enough */
+        if (path->depth > 12 && i == 6) { /* deep nesting: only both ends are printed */
             i = path->depth - 6;
             if (used < size) used += (size_t)snprintf(text + used, size - used, "...");
         }
@@ -206,7 +206,7 @@ const gd_pb *gd_pb_message(const gd_pb *m, const char *field) {
 
 /* --- filling ---------------------------------------------------------------------------------- */
 
-static void fail(gd_pb_doc *doc, gd_status status, const char *format, ...) {
+static void fail_document(gd_pb_doc *doc, gd_status status, const char *format, ...) {
     if (doc->status != GD_OK) return;
     doc->status = status;
     va_list args;
@@ -215,31 +215,32 @@ static void fail(gd_pb_doc *doc, gd_status status, const char *format, ...) {
     va_end(args);
 }
 
-/* The place for one more value of a field whose type lies between `first` and `last`; or NULL. */
-static void *place_for(gd_pb *m, const char *name, gd_pb_type first, gd_pb_type last,
+/* Makes room for one more value of a field whose type is from `first` to `last`; NULL: not
+ * possible. */
+static void *add_value(gd_pb *m, const char *name, gd_pb_type first, gd_pb_type last,
                        const gd_pb_field **field) {
     if (m->doc->status != GD_OK) return NULL;
     *field = gd_pb_field_named(m->schema, name, strlen(name));
     if (*field == NULL || (*field)->type < first || (*field)->type > last) {
-        fail(m->doc, GD_E_ARGUMENT, "%s has no field '%s' that such a value can be put into",
-             m->schema->name, name);
+        fail_document(m->doc, GD_E_ARGUMENT, "%s has no field '%s' for a value of this type",
+                      m->schema->name, name);
         return NULL;
     }
     gd_pb_list *list = gd_pb_list_for(m, *field);
     void *place = list ? gd_pb_room(m->doc, list, 1) : NULL;
-    if (place == NULL) fail(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+    if (place == NULL) fail_document(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
     return place;
 }
 
 void gd_pb_put_int(gd_pb *m, const char *name, int64_t value) {
     const gd_pb_field *field;
-    int64_t *place = place_for(m, name, GD_PB_INT32, GD_PB_ENUM, &field);
+    int64_t *place = add_value(m, name, GD_PB_INT32, GD_PB_ENUM, &field);
     if (place != NULL) *place = value;
 }
 
 void gd_pb_put_float(gd_pb *m, const char *name, double value) {
     const gd_pb_field *field;
-    void *place = place_for(m, name, GD_PB_FLOAT, GD_PB_DOUBLE, &field);
+    void *place = add_value(m, name, GD_PB_FLOAT, GD_PB_DOUBLE, &field);
     if (place == NULL) return;
     if (field->type == GD_PB_FLOAT) *(float *)place = (float)value;
     else *(double *)place = value;
@@ -247,7 +248,7 @@ void gd_pb_put_float(gd_pb *m, const char *name, double value) {
 
 void gd_pb_put_bytes(gd_pb *m, const char *name, const void *data, size_t bytes) {
     const gd_pb_field *field;
-    gd_pb_bytes *place = place_for(m, name, GD_PB_STRING, GD_PB_BYTES, &field);
+    gd_pb_bytes *place = add_value(m, name, GD_PB_STRING, GD_PB_BYTES, &field);
     if (place != NULL) *place = (gd_pb_bytes){data, bytes};
 }
 
@@ -255,7 +256,7 @@ void gd_pb_put_string(gd_pb *m, const char *name, const char *text) {
     const size_t length = strlen(text);
     char *copy = gd_pb_alloc(m->doc, length + 1);
     if (copy == NULL) {
-        fail(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+        fail_document(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
         return;
     }
     memcpy(copy, text, length + 1);
@@ -266,10 +267,10 @@ gd_pb *gd_pb_put_message(gd_pb *m, const char *name) {
     gd_pb_doc *doc = m->doc;
     const gd_pb_field *field = gd_pb_field_named(m->schema, name, strlen(name));
     if (doc->status == GD_OK && (field == NULL || field->type != GD_PB_MESSAGE))
-        fail(doc, GD_E_ARGUMENT, "%s has no message '%s'", m->schema->name, name);
+        fail_document(doc, GD_E_ARGUMENT, "%s has no message '%s'", m->schema->name, name);
     gd_pb_list *list = doc->status == GD_OK ? gd_pb_list_for(m, field) : NULL;
     gd_pb *child = list ? gd_pb_child(m, list) : NULL;
-    if (child == NULL) fail(doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+    if (child == NULL) fail_document(doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
     return child ? child : &doc->spare;
 }
 
@@ -283,7 +284,8 @@ static gd_status read_wire(gd_pb_doc **out, const gd_pb_schema *schema, const ch
     return gd_pb_read(out, schema, name, data, bytes);
 }
 
-static gd_status load(gd_pb_doc **out, const gd_pb_schema *schema, const char *path, read_fn read) {
+static gd_status load_file(gd_pb_doc **out, const gd_pb_schema *schema, const char *path,
+                           read_fn read) {
     char *data;
     size_t bytes;
     *out = NULL;
@@ -295,11 +297,11 @@ static gd_status load(gd_pb_doc **out, const gd_pb_schema *schema, const char *p
 }
 
 gd_status gd_pb_load(gd_pb_doc **out, const gd_pb_schema *schema, const char *path) {
-    return load(out, schema, path, read_wire);
+    return load_file(out, schema, path, read_wire);
 }
 
 gd_status gd_pb_load_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *path) {
-    return load(out, schema, path, gd_pb_read_text);
+    return load_file(out, schema, path, gd_pb_read_text);
 }
 
 typedef struct buffer {
@@ -307,7 +309,7 @@ typedef struct buffer {
     size_t length, capacity;
 } buffer;
 
-static gd_status append(void *to, const void *data, size_t bytes) {
+static gd_status append_bytes(void *to, const void *data, size_t bytes) {
     buffer *b = to;
     size_t need;
     if (!gd_add_size(b->length, bytes, &need) || !gd_add_size(need, 1, &need))
@@ -326,12 +328,12 @@ static gd_status append(void *to, const void *data, size_t bytes) {
     return GD_OK;
 }
 
-static gd_status print(gd_pb_doc *doc, gd_status (*write)(gd_pb_doc *, gd_pb_sink, void *),
-                       char **data, size_t *bytes) {
+static gd_status print_document(gd_pb_doc *doc, gd_status (*write)(gd_pb_doc *, gd_pb_sink, void *),
+                                char **data, size_t *bytes) {
     buffer b = {0};
     *data = NULL;
-    gd_status status = append(&b, "", 0);
-    if (status == GD_OK) status = write(doc, append, &b);
+    gd_status status = append_bytes(&b, "", 0);
+    if (status == GD_OK) status = write(doc, append_bytes, &b);
     if (status != GD_OK) {
         gd_free(b.data);
         return status;
@@ -342,9 +344,9 @@ static gd_status print(gd_pb_doc *doc, gd_status (*write)(gd_pb_doc *, gd_pb_sin
 }
 
 gd_status gd_pb_print(gd_pb_doc *doc, char **data, size_t *bytes) {
-    return print(doc, gd_pb_write, data, bytes);
+    return print_document(doc, gd_pb_write, data, bytes);
 }
 
 gd_status gd_pb_print_text(gd_pb_doc *doc, char **text, size_t *bytes) {
-    return print(doc, gd_pb_write_text, text, bytes);
+    return print_document(doc, gd_pb_write_text, text, bytes);
 }

@@ -1,8 +1,7 @@
-/* protobuf.h - protocol buffers in and out, in the wire format and as text (prototxt).
+/* protobuf.h - reads and writes protocol buffers, in the wire format and as text (prototxt).
  *
- * There is no generated code: a schema is a table that says which fields a message has, and one
- * reader and one writer serve all schemas. What is read, or is to be written, is a tree of messages
- * in a document; fields are asked for by name.
+ * There is no generated code: a schema is a table of the fields of a message, and one reader and
+ * one writer serve all schemas. A document is a tree of messages; fields are accessed by name.
  *
  *     static const gd_pb_field point_fields[] = {
  *         {1, "x", GD_PB_INT64, 0, NULL, NULL},
@@ -16,10 +15,10 @@
  *     gd_pb_free(doc);
  *
  * Reading the wire format: fields that the schema does not have are skipped, so that newer files
- * can be read. Strings are checked UTF-8 without zero bytes; they are copied, and a zero byte
- * stands behind them. Values of type BYTES are not copied: they point into the data that were read.
+ * can be read. Strings are checked UTF-8 without zero bytes; they are copied, with a zero byte
+ * after them. Values of type BYTES are not copied: they point into the data that were read.
  * Groups are refused. Reading text: a field that the schema does not have is an error. Messages
- * nest at most 100 levels deep, and take at most 2^31 - 1 bytes, as everywhere.
+ * nest at most 100 levels deep and have at most 2^31 - 1 bytes, as in other implementations.
  *
  * Errors are GD_E_FORMAT and read "model.onnx: byte 1234: graph.node[2].name: ..." or
  * "net.prototxt:12:7: layer[1].type: ...".
@@ -50,13 +49,13 @@ typedef enum gd_pb_type {
 
 enum {
     GD_PB_REPEATED = 1,
-    GD_PB_PACKED = 3, /* repeated, and written as one piece; both ways are read */
+    GD_PB_PACKED = 3, /* repeated, and written packed; both forms are read */
 };
 
 typedef struct gd_pb_schema gd_pb_schema;
 
 typedef struct gd_pb_enum {
-    const char *name; /* NULL behind the last one */
+    const char *name; /* NULL after the last one */
     int32_t number;
 } gd_pb_enum;
 
@@ -88,12 +87,12 @@ typedef struct gd_pb_bytes {
 
 typedef struct gd_pb gd_pb;
 
-/* The values of one field. One that is not repeated has one. */
+/* The values of a field; exactly one if it is not repeated. */
 typedef struct gd_pb_list {
     const gd_pb_field *field;
     size_t count, capacity;
     union {
-        int64_t *ints; /* all whole numbers, bools and enums; a UINT64 by its bits */
+        int64_t *ints; /* all integers, bools and enums; a UINT64 by its bits */
         float *floats;
         double *doubles;
         gd_pb_bytes *bytes; /* strings too */
@@ -105,44 +104,44 @@ typedef struct gd_pb_list {
 struct gd_pb {
     const gd_pb_schema *schema;
     gd_pb_doc *doc;
-    gd_pb_list *lists; /* of the fields that are there */
+    gd_pb_list *lists; /* of the fields that are set */
     int count, capacity;
-    size_t offset;    /* where it was read, for messages about its meaning: in the wire format, */
+    size_t offset;    /* where it was read, for error messages: in the wire format, */
     int line, column; /* or in text */
-    size_t size;      /* of its wire form; the writer's */
+    size_t size;      /* of its wire form; set by the writer */
 };
 
-/* An empty document, to be filled. NULL, noted, when there is no memory. */
+/* An empty document. NULL: no memory; the failure is recorded. */
 gd_pb_doc *gd_pb_new(const gd_pb_schema *schema);
 void gd_pb_free(gd_pb_doc *doc); /* NULL is fine */
 gd_pb *gd_pb_root(gd_pb_doc *doc);
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* `name` is what messages call the data, which must outlive the document. */
+/* Messages call the data `name`. They must outlive the document. */
 gd_status gd_pb_read(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
                      const void *data, size_t bytes);
 gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
                           const char *text, size_t bytes);
 
-/* A whole file; the document keeps its bytes. */
+/* Reads a file; the document keeps its bytes. */
 gd_status gd_pb_load(gd_pb_doc **out, const gd_pb_schema *schema, const char *path);
 gd_status gd_pb_load_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *path);
 
-/* What is asked of NULL is not there. */
-const gd_pb_list *gd_pb_get(const gd_pb *message, const char *field); /* NULL: not there */
+/* A NULL message has no fields. */
+const gd_pb_list *gd_pb_get(const gd_pb *message, const char *field); /* NULL: not set */
 size_t gd_pb_count(const gd_pb *message, const char *field);
 int64_t gd_pb_int(const gd_pb *message, const char *field, int64_t otherwise);
 double gd_pb_float(const gd_pb *message, const char *field, double otherwise);
-const char *gd_pb_string(const gd_pb *message, const char *field); /* "": not there */
+const char *gd_pb_string(const gd_pb *message, const char *field); /* "": not set */
 const char *gd_pb_string_at(const gd_pb *message, const char *field, size_t i);
-const gd_pb *gd_pb_message(const gd_pb *message, const char *field); /* NULL: not there */
+const gd_pb *gd_pb_message(const gd_pb *message, const char *field); /* NULL: not set */
 const gd_pb *gd_pb_message_at(const gd_pb *message, const char *field, size_t i);
 
 /* --- filling ---------------------------------------------------------------------------------- */
 
 /* Adds a value to a repeated field, or sets one that is not. A failure (no memory, no such field, a
- * value of another type) sticks to the document and comes out when it is written. */
+ * value of another type) is kept in the document and returned when it is written. */
 void gd_pb_put_int(gd_pb *message, const char *field, int64_t value); /* bools and enums too */
 void gd_pb_put_float(gd_pb *message, const char *field, double value);
 void gd_pb_put_string(gd_pb *message, const char *field, const char *text); /* copied; BYTES too */
@@ -155,11 +154,11 @@ gd_pb *gd_pb_put_message(gd_pb *message, const char *field);
 
 typedef gd_status (*gd_pb_sink)(void *to, const void *data, size_t bytes);
 
-/* Fields in the order of the schema. The same tree gives the same bytes. */
+/* Writes the fields in the order of the schema. The same tree gives the same bytes. */
 gd_status gd_pb_write(gd_pb_doc *doc, gd_pb_sink sink, void *to);
 gd_status gd_pb_write_text(gd_pb_doc *doc, gd_pb_sink sink, void *to);
 
-/* Into memory from gd_malloc, with a zero byte behind it. */
+/* The same into memory from gd_malloc, with a zero byte after it. */
 gd_status gd_pb_print(gd_pb_doc *doc, char **data, size_t *bytes);
 gd_status gd_pb_print_text(gd_pb_doc *doc, char **text, size_t *bytes);
 

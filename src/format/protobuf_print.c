@@ -1,5 +1,5 @@
-/* protobuf_print.c - the text format of protocol buffers, out: two spaces a level, a field a line.
- */
+/* protobuf_print.c - writes the text format of protocol buffers: two spaces a level, one field a
+ * line. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +17,12 @@ typedef struct printer {
 
 static gd_status put(printer *p, const char *text) { return p->sink(p->to, text, strlen(text)); }
 
-static gd_status indent(printer *p, int depth) {
+static gd_status put_indent(printer *p, int depth) {
     for (int i = 0; i < depth; i++) GD_TRY(put(p, "  "));
     return GD_OK;
 }
 
-static void print_real(char text[GD_DOUBLE_TEXT], const gd_pb_list *list, size_t i) {
+static void print_float(char text[GD_DOUBLE_TEXT], const gd_pb_list *list, size_t i) {
     const double value =
         list->field->type == GD_PB_FLOAT ? (double)list->floats[i] : list->doubles[i];
     if (isnan(value)) snprintf(text, GD_DOUBLE_TEXT, "nan");
@@ -32,7 +32,7 @@ static void print_real(char text[GD_DOUBLE_TEXT], const gd_pb_list *list, size_t
     else gd_double_print(text, value);
 }
 
-static void print_whole(char *text, size_t size, const gd_pb_list *list, size_t i) {
+static void print_integer(char *text, size_t size, const gd_pb_list *list, size_t i) {
     const int64_t value = list->ints[i];
     if (list->field->type == GD_PB_BOOL) snprintf(text, size, value ? "true" : "false");
     else if (list->field->type == GD_PB_UINT64)
@@ -40,7 +40,7 @@ static void print_whole(char *text, size_t size, const gd_pb_list *list, size_t 
     else snprintf(text, size, "%lld", (long long)value);
 }
 
-/* Bytes that are no UTF-8, and control characters, as three octal digits. */
+/* Writes bytes that are not UTF-8, and control characters, as three octal digits. */
 static gd_status put_quoted(printer *p, const gd_pb_bytes *bytes) {
     const char *end = bytes->data + bytes->length;
     GD_TRY(put(p, "\""));
@@ -73,12 +73,12 @@ static gd_status print_message(printer *p, const gd_pb *m, int depth);
 static gd_status print_value(printer *p, const gd_pb_list *list, size_t i, int depth) {
     const gd_pb_field *field = list->field;
     char text[64];
-    GD_TRY(indent(p, depth));
+    GD_TRY(put_indent(p, depth));
     GD_TRY(put(p, field->name));
     if (field->type == GD_PB_MESSAGE) {
         GD_TRY(put(p, " {\n"));
         GD_TRY(print_message(p, list->messages[i], depth + 1));
-        GD_TRY(indent(p, depth));
+        GD_TRY(put_indent(p, depth));
         return put(p, "}\n");
     }
     GD_TRY(put(p, ": "));
@@ -86,8 +86,8 @@ static gd_status print_value(printer *p, const gd_pb_list *list, size_t i, int d
         GD_TRY(put_quoted(p, &list->bytes[i]));
     } else {
         const char *name = field->type == GD_PB_ENUM ? enum_name(field, list->ints[i]) : NULL;
-        if (field->type == GD_PB_FLOAT || field->type == GD_PB_DOUBLE) print_real(text, list, i);
-        else print_whole(text, sizeof text, list, i);
+        if (field->type == GD_PB_FLOAT || field->type == GD_PB_DOUBLE) print_float(text, list, i);
+        else print_integer(text, sizeof text, list, i);
         GD_TRY(put(p, name ? name : text));
     }
     return put(p, "\n");

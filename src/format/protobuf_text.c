@@ -1,7 +1,7 @@
-/* protobuf_text.c - the text format of protocol buffers (prototxt), in.
+/* protobuf_text.c - reads the text format of protocol buffers (prototxt).
  *
  *     name: "net"                       # a field, and a comment
- *     layer { name: 'a' 'b' dim: [1, 2] }   # a message; strings in a row are one
+ *     layer { name: 'a' 'b' dim: [1, 2] }   # a message; adjacent strings are one
  */
 #include <errno.h>
 #include <math.h>
@@ -30,20 +30,20 @@ static int column_of(const parser *p, const char *place) {
     return column < INT32_MAX ? (int)column : INT32_MAX;
 }
 
-static gd_status wrong(const parser *p, const char *place, const char *what) {
+static gd_status fail_parse(const parser *p, const char *place, const char *what) {
     char path[300];
     return gd_fail(GD_E_FORMAT, "%s:%d:%d: %s%s", p->name, p->line, column_of(p, place),
                    gd_pb_path_text(&p->path, path, sizeof path), what);
 }
 
-static gd_status expected(const parser *p, const char *what) {
+static gd_status fail_expected(const parser *p, const char *what) {
     char found[24] = "the end", text[200];
     if (p->at < p->end) {
         unsigned char c = (unsigned char)*p->at;
         snprintf(found, sizeof found, c > ' ' && c < 0x7F ? "'%c'" : "byte 0x%02X", c);
     }
     snprintf(text, sizeof text, "expected %s, found %s", what, found);
-    return wrong(p, p->at, text);
+    return fail_parse(p, p->at, text);
 }
 
 static gd_status no_memory(const parser *p) {
@@ -67,7 +67,7 @@ static void skip_space(parser *p) {
 
 static bool next_is(const parser *p, char c) { return p->at < p->end && *p->at == c; }
 
-static bool take(parser *p, char c) {
+static bool take_char(parser *p, char c) {
     if (!next_is(p, c)) return false;
     p->at++;
     skip_space(p);
@@ -79,7 +79,7 @@ static bool is_letter(char c) {
 }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* A word or a number: letters, digits and what stands in numbers. Its length; 0: something else. */
+/* The length of a word or a number: letters, digits, and the signs in numbers. 0: another token. */
 static size_t token_length(const parser *p) {
     const char *s = p->at;
     if (s < p->end && *s == '-') s++;
@@ -91,12 +91,12 @@ static size_t token_length(const parser *p) {
     return s > first ? (size_t)(s - p->at) : 0;
 }
 
-/* The token as a string of its own; what is longer than a number can be is refused. */
+/* Copies a token. One that is longer than any number is an error. */
 enum { TOKEN_MAX = 400 };
 static gd_status copy_token(const parser *p, char token[TOKEN_MAX], size_t length,
                             const char *what) {
-    if (length == 0) return expected(p, what);
-    if (length >= TOKEN_MAX) return wrong(p, p->at, "a number or word is too long");
+    if (length == 0) return fail_expected(p, what);
+    if (length >= TOKEN_MAX) return fail_parse(p, p->at, "a number or word is too long");
     memcpy(token, p->at, length);
     token[length] = '\0';
     return GD_OK;
@@ -112,31 +112,19 @@ static int digit_of(char c, int base) {
     return digit < base ? digit : -1;
 }
 
-static char *put_utf8(char *to, uint32_t code) {
-    if (code < 0x80) {
-        *to++ = (char)code;
-        return to;
-    }
-    const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    static const uint8_t lead[] = {0, 0xC0, 0xE0, 0xF0};
-    *to++ = (char)(lead[more] | code >> (6 * more));
-    for (int i = more; i-- > 0;) *to++ = (char)(0x80 | (code >> (6 * i) & 0x3F));
-    return to;
-}
-
 /* A number of `least` to `most` digits. */
 static gd_status read_digits(parser *p, int base, int least, int most, uint32_t *value) {
     int n = 0;
     *value = 0;
     for (; n < most && p->at < p->end && digit_of(*p->at, base) >= 0; n++, p->at++)
         *value = *value * (uint32_t)base + (uint32_t)digit_of(*p->at, base);
-    return n < least ? expected(p, "a digit of an escape") : GD_OK;
+    return n < least ? fail_expected(p, "a digit of an escape") : GD_OK;
 }
 
-/* What follows a backslash. Never longer than it was written. */
+/* Reads an escape after its backslash. The result is never longer. */
 static gd_status read_escape(parser *p, char **to) {
     static const char names[] = "abfnrtv\\'\"?", values[] = "\a\b\f\n\r\t\v\\'\"?";
-    if (p->at == p->end) return expected(p, "an escape after the backslash");
+    if (p->at == p->end) return fail_expected(p, "an escape after the backslash");
     const char c = *p->at;
     const char *name = c ? strchr(names, c) : NULL;
     uint32_t code;
@@ -151,7 +139,7 @@ static gd_status read_escape(parser *p, char **to) {
         return GD_OK;
     }
     if (c != 'x' && c != 'X' && c != 'u' && c != 'U')
-        return expected(p, "an escape after the backslash");
+        return fail_expected(p, "an escape after the backslash");
     p->at++;
     if (c == 'x' || c == 'X') {
         GD_TRY(read_digits(p, 16, 1, 2, &code));
@@ -161,15 +149,15 @@ static gd_status read_escape(parser *p, char **to) {
     const int digits = c == 'u' ? 4 : 8;
     GD_TRY(read_digits(p, 16, digits, digits, &code));
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-        return wrong(p, p->at, "there is no such character");
-    *to = put_utf8(*to, code);
+        return fail_parse(p, p->at, "this code point does not exist");
+    *to = gd_utf8_put(*to, code);
     return GD_OK;
 }
 
 static gd_status read_quoted(parser *p, char **to) {
     const char quote = *p->at++;
     while (!next_is(p, quote)) {
-        if (p->at == p->end || *p->at == '\n') return expected(p, "a closing quote");
+        if (p->at == p->end || *p->at == '\n') return fail_expected(p, "a closing quote");
         if (*p->at == '\\') {
             p->at++;
             GD_TRY(read_escape(p, to));
@@ -182,7 +170,7 @@ static gd_status read_quoted(parser *p, char **to) {
     return GD_OK;
 }
 
-/* How many bytes the strings in a row take at most: as many as their text has. */
+/* An upper bound of the bytes of adjacent strings: the length of their text. */
 static size_t quoted_room(const parser *p) {
     const char *s = p->at;
     while (s < p->end && (*s == '"' || *s == '\'')) {
@@ -198,14 +186,14 @@ static size_t quoted_room(const parser *p) {
 
 static gd_status read_string(parser *p, gd_pb_list *list) {
     const char *place = p->at;
-    if (!next_is(p, '"') && !next_is(p, '\'')) return expected(p, "a string in quotes");
+    if (!next_is(p, '"') && !next_is(p, '\'')) return fail_expected(p, "a string in quotes");
     char *start = gd_pb_alloc(p->doc, quoted_room(p) + 1), *to = start;
     if (start == NULL) return no_memory(p);
     while (next_is(p, '"') || next_is(p, '\'')) GD_TRY(read_quoted(p, &to));
     *to = '\0';
     for (const char *s = start; list->field->type == GD_PB_STRING && s < to;) {
         const size_t step = *s == '\0' ? 0 : gd_utf8_length(s, to);
-        if (step == 0) return wrong(p, place, "a string is not UTF-8, or holds a zero byte");
+        if (step == 0) return fail_parse(p, place, "a string is not UTF-8, or holds a zero byte");
         s += step;
     }
     gd_pb_bytes *value = gd_pb_room(p->doc, list, 1);
@@ -220,8 +208,8 @@ static bool is_word(const char *token, const char *a, const char *b) {
     return strcmp(token, a) == 0 || strcmp(token, b) == 0;
 }
 
-/* Decimal, 0x... or 0...; false when it is something else, or does not fit the type. */
-static bool whole_number(gd_pb_type type, const char *token, int64_t *value) {
+/* Decimal, 0x... or 0...; false: no integer, or one that does not fit the type. */
+static bool parse_integer(gd_pb_type type, const char *token, int64_t *value) {
     const bool negative = *token == '-';
     const char *digits = token + negative;
     if (!is_digit(*digits)) return false;
@@ -242,7 +230,7 @@ static bool whole_number(gd_pb_type type, const char *token, int64_t *value) {
     return true;
 }
 
-static bool real_number(const char *token, double *value) {
+static bool parse_float(const char *token, double *value) {
     const char *digits = token + (*token == '-');
     if (is_word(digits, "inf", "infinity")) *value = *token == '-' ? -INFINITY : INFINITY;
     else if (strcmp(digits, "nan") == 0) *value = NAN;
@@ -257,47 +245,47 @@ static bool real_number(const char *token, double *value) {
     return true;
 }
 
-static bool enum_number(const gd_pb_field *field, const char *token, int64_t *value) {
+static bool parse_enum(const gd_pb_field *field, const char *token, int64_t *value) {
     for (const gd_pb_enum *e = field->values; e != NULL && e->name != NULL; e++)
         if (strcmp(e->name, token) == 0) {
             *value = e->number;
             return true;
         }
-    return whole_number(GD_PB_ENUM, token, value);
+    return parse_integer(GD_PB_ENUM, token, value);
 }
 
-static bool bool_number(const char *token, int64_t *value) {
+static bool parse_bool(const char *token, int64_t *value) {
     if (is_word(token, "true", "True") || strcmp(token, "t") == 0) *value = 1;
     else if (is_word(token, "false", "False") || strcmp(token, "f") == 0) *value = 0;
-    else return whole_number(GD_PB_BOOL, token, value);
+    else return parse_integer(GD_PB_BOOL, token, value);
     return true;
 }
 
 static gd_status read_number(parser *p, gd_pb_list *list) {
-    static const char *const wanted[] = {
-        [GD_PB_INT32] = "a whole number of 32 bits",
-        [GD_PB_INT64] = "a whole number of 64 bits",
-        [GD_PB_UINT32] = "a whole number, not negative, of 32 bits",
-        [GD_PB_UINT64] = "a whole number, not negative, of 64 bits",
+    static const char *const expected_types[] = {
+        [GD_PB_INT32] = "an integer of 32 bits",
+        [GD_PB_INT64] = "an integer of 64 bits",
+        [GD_PB_UINT32] = "a nonnegative integer of 32 bits",
+        [GD_PB_UINT64] = "a nonnegative integer of 64 bits",
         [GD_PB_BOOL] = "true or false",
-        [GD_PB_ENUM] = "a name that this field knows, or a number",
+        [GD_PB_ENUM] = "a name of this enum, or a number",
         [GD_PB_FLOAT] = "a number",
         [GD_PB_DOUBLE] = "a number",
     };
     const gd_pb_type type = list->field->type;
     const size_t length = token_length(p);
     char token[TOKEN_MAX];
-    GD_TRY(copy_token(p, token, length, wanted[type]));
+    GD_TRY(copy_token(p, token, length, expected_types[type]));
     int64_t whole = 0;
     double real = 0;
-    const bool ok = type == GD_PB_ENUM    ? enum_number(list->field, token, &whole)
-                    : type == GD_PB_BOOL  ? bool_number(token, &whole)
-                    : type >= GD_PB_FLOAT ? real_number(token, &real)
-                                          : whole_number(type, token, &whole);
+    const bool ok = type == GD_PB_ENUM    ? parse_enum(list->field, token, &whole)
+                    : type == GD_PB_BOOL  ? parse_bool(token, &whole)
+                    : type >= GD_PB_FLOAT ? parse_float(token, &real)
+                                          : parse_integer(type, token, &whole);
     if (!ok) {
         char text[200];
-        snprintf(text, sizeof text, "expected %s, found '%.60s'", wanted[type], token);
-        return wrong(p, p->at, text);
+        snprintf(text, sizeof text, "expected %s, found '%.60s'", expected_types[type], token);
+        return fail_parse(p, p->at, text);
     }
     void *to = gd_pb_room(p->doc, list, 1);
     if (to == NULL) return no_memory(p);
@@ -316,12 +304,12 @@ static gd_status read_fields(parser *p, gd_pb *message, char close);
 static gd_status read_child(parser *p, gd_pb *message, gd_pb_list *list) {
     const char close = next_is(p, '<') ? '>' : '}';
     if (p->path.depth >= GD_PB_MAX_DEPTH)
-        return wrong(p, p->at, "nested more than 100 levels deep");
+        return fail_parse(p, p->at, "nested more than 100 levels deep");
     gd_pb *child = gd_pb_child(message, list);
     if (child == NULL) return no_memory(p);
     child->line = p->line;
     child->column = column_of(p, p->at);
-    if (!take(p, '{') && !take(p, '<')) return expected(p, "'{'");
+    if (!take_char(p, '{') && !take_char(p, '<')) return fail_expected(p, "'{'");
     return read_fields(p, child, close);
 }
 
@@ -336,24 +324,25 @@ static gd_status read_value(parser *p, gd_pb *message, gd_pb_list *list) {
 }
 
 static gd_status read_list(parser *p, gd_pb *message, const gd_pb_field *field) {
-    if (!(field->flags & GD_PB_REPEATED)) return wrong(p, p->at, "takes one value, not a list");
+    if (!(field->flags & GD_PB_REPEATED))
+        return fail_parse(p, p->at, "takes one value, not a list");
     gd_pb_list *list = gd_pb_list_for(message, field);
     if (list == NULL) return no_memory(p);
-    take(p, '[');
+    take_char(p, '[');
     while (!next_is(p, ']')) {
         GD_TRY(read_value(p, message, list));
         if (next_is(p, ']')) break;
-        if (!take(p, ',')) return expected(p, "',' or ']'");
-        if (next_is(p, ']')) return expected(p, "a value");
+        if (!take_char(p, ',')) return fail_expected(p, "',' or ']'");
+        if (next_is(p, ']')) return fail_expected(p, "a value");
     }
-    take(p, ']');
+    take_char(p, ']');
     return GD_OK;
 }
 
 static gd_status unknown_field(const parser *p, const gd_pb *message, const char *name) {
     char text[200];
     snprintf(text, sizeof text, "a %s has no field '%.80s'", message->schema->name, name);
-    return wrong(p, p->at, text);
+    return fail_parse(p, p->at, text);
 }
 
 static gd_status read_field(parser *p, gd_pb *message) {
@@ -361,17 +350,18 @@ static gd_status read_field(parser *p, gd_pb *message) {
     size_t length = 0;
     while (p->at + length < p->end && (is_letter(p->at[length]) || is_digit(p->at[length])))
         length++;
-    if (length == 0 || is_digit(*p->at)) return expected(p, "the name of a field");
+    if (length == 0 || is_digit(*p->at)) return fail_expected(p, "the name of a field");
     GD_TRY(copy_token(p, name, length, "the name of a field"));
     const gd_pb_field *field = gd_pb_field_named(message->schema, name, length);
     if (field == NULL) return unknown_field(p, message, name);
     p->path.at[p->path.depth].field = field;
     p->path.at[p->path.depth++].index = 0;
     const gd_pb_list *had = gd_pb_get(message, field->name);
-    if (had != NULL && !(field->flags & GD_PB_REPEATED)) return wrong(p, p->at, "is given twice");
+    if (had != NULL && !(field->flags & GD_PB_REPEATED))
+        return fail_parse(p, p->at, "is given twice");
     p->at += length;
     skip_space(p);
-    if (!take(p, ':') && field->type != GD_PB_MESSAGE) return expected(p, "':'");
+    if (!take_char(p, ':') && field->type != GD_PB_MESSAGE) return fail_expected(p, "':'");
     if (next_is(p, '[')) {
         GD_TRY(read_list(p, message, field));
     } else {
@@ -380,15 +370,15 @@ static gd_status read_field(parser *p, gd_pb *message) {
         GD_TRY(read_value(p, message, list));
     }
     p->path.depth--;
-    if (!take(p, ',')) take(p, ';');
+    if (!take_char(p, ',')) take_char(p, ';');
     return GD_OK;
 }
 
-/* Up to the closing bracket, or, at the outside (close 0), to the end. */
+/* Reads fields up to the closing bracket; `close` 0: up to the end of the text. */
 static gd_status read_fields(parser *p, gd_pb *message, char close) {
     while (p->at < p->end && *p->at != close) GD_TRY(read_field(p, message));
     if (close == '\0') return GD_OK;
-    return take(p, close) ? GD_OK : expected(p, close == '}' ? "'}'" : "'>'");
+    return take_char(p, close) ? GD_OK : fail_expected(p, close == '}' ? "'}'" : "'>'");
 }
 
 gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
@@ -400,7 +390,7 @@ gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const cha
     p.doc->root.line = p.doc->root.column = 1;
     skip_space(&p);
     gd_status status = read_fields(&p, &p.doc->root, '\0');
-    if (status == GD_OK && p.at < p.end) status = expected(&p, "the name of a field");
+    if (status == GD_OK && p.at < p.end) status = fail_expected(&p, "the name of a field");
     if (status != GD_OK) {
         gd_pb_free(p.doc);
         return status;

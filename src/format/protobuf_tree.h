@@ -1,35 +1,36 @@
-/* protobuf_tree.h - the inside of a document: its memory, and how readers put values into it. */
+/* protobuf_tree.h - the internals of a document: its memory, and functions of readers that add
+ * values. */
 #ifndef GRADUS_FORMAT_PROTOBUF_TREE_H
 #define GRADUS_FORMAT_PROTOBUF_TREE_H
 
 #include "format/protobuf.h"
 
 struct gd_pb_doc {
-    gd_status status; /* of the first failure while it was filled */
+    gd_status status; /* of the first failure of a put */
     char failure[200];
     struct gd_pb_block *blocks; /* of memory */
     char *free_at;
     size_t free_bytes;
-    char *data; /* the file's, if the document owns it */
+    char *data; /* the bytes of the file, if the document owns them */
     gd_pb root;
-    gd_pb spare; /* what is put into it is dropped */
+    gd_pb spare; /* receives values after a failure */
 };
 
-/* Memory that lives as long as the document; NULL when there is none. */
+/* Memory that lives as long as the document; NULL: no memory. */
 void *gd_pb_alloc(gd_pb_doc *doc, size_t bytes);
 
 /* The field of this name or number, or NULL. */
 const gd_pb_field *gd_pb_field_named(const gd_pb_schema *schema, const char *name, size_t length);
 const gd_pb_field *gd_pb_field_numbered(const gd_pb_schema *schema, uint32_t number);
 
-/* The values of a field, made if it is not there; NULL: no memory. */
+/* The values of a field, which is added if necessary; NULL: no memory. */
 gd_pb_list *gd_pb_list_for(gd_pb *message, const gd_pb_field *field);
 
-/* Room for `more` further values of the field; NULL: no memory. The place of the first of them. For
- * a field that is not repeated it is the place of its one value. `count` covers them already. */
+/* Makes room for `more` values of the field and returns the address of the first; NULL: no memory.
+ * For a field that is not repeated that is its only value. `count` already includes them. */
 void *gd_pb_room(gd_pb_doc *doc, gd_pb_list *list, size_t more);
 
-/* A message in the field: a new one, or, where it is not repeated, the one that is there. */
+/* A message of the field: a new one, or the existing one if the field is not repeated. */
 gd_pb *gd_pb_child(gd_pb *message, gd_pb_list *list);
 
 /* Bytes of one value in a list. */
@@ -45,7 +46,7 @@ typedef struct gd_pb_path {
     int depth;
 } gd_pb_path;
 
-/* "graph.node[2].name: ", or "" at the outside; the middle of a long one is left out. */
+/* "graph.node[2].name: ", or "" for the root; a long one is printed without its middle. */
 const char *gd_pb_path_text(const gd_pb_path *path, char *text, size_t size);
 
 #endif

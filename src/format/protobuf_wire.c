@@ -1,7 +1,7 @@
-/* protobuf_wire.c - the wire format of protocol buffers, in and out.
+/* protobuf_wire.c - reads and writes the wire format of protocol buffers.
  *
- * A message is a row of fields. Each begins with a key, number << 3 | wire type, and goes on with a
- * varint (0), 8 bytes (1), a length and so many bytes (2), or 4 bytes (5).
+ * A message is a sequence of fields. Each has a key, number << 3 | wire type, and then a varint
+ * (0), 8 bytes (1), a length and that many bytes (2), or 4 bytes (5).
  */
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,7 @@ typedef struct reader {
     gd_pb_path path;
 } reader;
 
-static gd_status wrong(const reader *r, const uint8_t *place, const char *what) {
+static gd_status fail_at(const reader *r, const uint8_t *place, const char *what) {
     char path[300];
     return gd_fail(GD_E_FORMAT, "%s: byte %zu: %s%s", r->name, (size_t)(place - r->start),
                    gd_pb_path_text(&r->path, path, sizeof path), what);
@@ -49,16 +49,16 @@ static gd_status read_varint(reader *r, uint64_t *value) {
     const uint8_t *place = r->at;
     *value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
-        if (r->at == r->end) return wrong(r, place, "a number is cut off");
+        if (r->at == r->end) return fail_at(r, place, "a number is cut off");
         const uint8_t byte = *r->at++;
         if (shift == 63 && byte > 1) break;
         *value |= (uint64_t)(byte & 0x7F) << shift;
         if (byte < 0x80) return GD_OK;
     }
-    return wrong(r, place, "a number has more than 64 bits");
+    return fail_at(r, place, "a number has more than 64 bits");
 }
 
-/* The length of what follows, which is all there. */
+/* Reads a length and checks that the message has that many bytes. */
 static gd_status read_length(reader *r, size_t *length) {
     const uint8_t *place = r->at;
     uint64_t value;
@@ -66,12 +66,12 @@ static gd_status read_length(reader *r, size_t *length) {
     GD_TRY(read_varint(r, &value));
     *length = (size_t)value;
     if (value <= (uint64_t)(r->end - r->at)) return GD_OK;
-    snprintf(text, sizeof text, "needs %llu bytes where %zu are left (cut off?)",
+    snprintf(text, sizeof text, "needs %llu bytes where %zu are left (truncated?)",
              (unsigned long long)value, (size_t)(r->end - r->at));
-    return wrong(r, place, text);
+    return fail_at(r, place, text);
 }
 
-static gd_status skip(reader *r, unsigned wire_type) {
+static gd_status skip_value(reader *r, unsigned wire_type) {
     const uint8_t *place = r->at;
     uint64_t value;
     size_t length = wire_type == FIXED64 ? 8 : 4;
@@ -80,15 +80,15 @@ static gd_status skip(reader *r, unsigned wire_type) {
     case LENGTH: GD_TRY(read_length(r, &length)); break;
     case FIXED64:
     case FIXED32: break;
-    default: return wrong(r, place, "a group, or a wire type that does not exist");
+    default: return fail_at(r, place, "a group, or a wire type that does not exist");
     }
-    if (length > (size_t)(r->end - r->at)) return wrong(r, place, "a number is cut off");
+    if (length > (size_t)(r->end - r->at)) return fail_at(r, place, "a number is cut off");
     r->at += length;
     return GD_OK;
 }
 
-/* A varint as the field's type has it: too many bits are cut off, as everywhere. */
-static int64_t as_typed(gd_pb_type type, uint64_t value) {
+/* Converts a varint to the type of the field, and drops extra bits as other implementations do. */
+static int64_t convert_varint(gd_pb_type type, uint64_t value) {
     switch (type) {
     case GD_PB_INT32:
     case GD_PB_ENUM: return (int32_t)(uint32_t)value;
@@ -98,7 +98,7 @@ static int64_t as_typed(gd_pb_type type, uint64_t value) {
     }
 }
 
-/* `count` numbers from here on; those of fixed size are known to be there. */
+/* Reads `count` numbers. The caller has checked that those of fixed size are present. */
 static gd_status read_numbers(reader *r, gd_pb_list *list, size_t count) {
     const gd_pb_type type = list->field->type;
     void *to = gd_pb_room(r->doc, list, count);
@@ -114,9 +114,9 @@ static gd_status read_numbers(reader *r, gd_pb_list *list, size_t count) {
             r->at += 8;
         } else {
             uint64_t value;
-            ((int64_t *)to)[i] = 0; /* counted already, also if reading it fails */
+            ((int64_t *)to)[i] = 0; /* the count includes it, even if reading it fails */
             GD_TRY(read_varint(r, &value));
-            ((int64_t *)to)[i] = as_typed(type, value);
+            ((int64_t *)to)[i] = convert_varint(type, value);
         }
     }
     return GD_OK;
@@ -130,11 +130,11 @@ static gd_status read_packed(reader *r, gd_pb_list *list) {
     const size_t item = type == GD_PB_FLOAT ? 4 : 8;
     if (wire_type_of(type) == VARINT)
         for (size_t i = 0; i < length; i++) count += r->at[i] < 0x80; /* the last byte of each */
-    else if (length % item) return wrong(r, place, "packed numbers do not fill their bytes");
+    else if (length % item) return fail_at(r, place, "packed numbers do not fill their bytes");
     else count = length / item;
     r->end = r->at + length;
     gd_status status = count > 0 ? read_numbers(r, list, count) : GD_OK;
-    if (status == GD_OK && r->at != r->end) status = wrong(r, r->at, "a number is cut off");
+    if (status == GD_OK && r->at != r->end) status = fail_at(r, r->at, "a number is cut off");
     r->end = outer;
     return status;
 }
@@ -148,7 +148,7 @@ static gd_status read_bytes(reader *r, gd_pb_list *list) {
     if (list->field->type == GD_PB_STRING) {
         for (const char *p = data, *end = data + length; p < end;) {
             const size_t step = *p == '\0' ? 0 : gd_utf8_length(p, end);
-            if (step == 0) return wrong(r, place, "a string is not UTF-8, or holds a zero byte");
+            if (step == 0) return fail_at(r, place, "a string is not UTF-8, or holds a zero byte");
             p += step;
         }
         char *copy = gd_pb_alloc(r->doc, length + 1);
@@ -170,7 +170,7 @@ static gd_status read_child(reader *r, gd_pb *message, gd_pb_list *list) {
     size_t length;
     GD_TRY(read_length(r, &length));
     if (r->path.depth >= GD_PB_MAX_DEPTH)
-        return wrong(r, place, "nested more than 100 levels deep");
+        return fail_at(r, place, "nested more than 100 levels deep");
     gd_pb *child = gd_pb_child(message, list);
     if (child == NULL) return no_memory(r);
     child->offset = (size_t)(r->at - r->start);
@@ -188,7 +188,7 @@ static gd_status read_field(reader *r, gd_pb *message, const gd_pb_field *field,
         char text[100];
         snprintf(text, sizeof text, "has wire type %u; in a %s it has %u", wire_type,
                  message->schema->name, wanted);
-        return wrong(r, r->at, text);
+        return fail_at(r, r->at, text);
     }
     gd_pb_list *list = gd_pb_list_for(message, field);
     if (list == NULL) return no_memory(r);
@@ -197,7 +197,7 @@ static gd_status read_field(reader *r, gd_pb *message, const gd_pb_field *field,
     if (packed) return read_packed(r, list);
     if (wanted == LENGTH) return read_bytes(r, list);
     if (wanted != VARINT && r->end - r->at < (wanted == FIXED64 ? 8 : 4))
-        return wrong(r, r->at, "a number is cut off");
+        return fail_at(r, r->at, "a number is cut off");
     return read_numbers(r, list, 1);
 }
 
@@ -208,10 +208,10 @@ static gd_status read_message(reader *r, gd_pb *message) {
         GD_TRY(read_varint(r, &key));
         const uint64_t number = key >> 3;
         if (number == 0 || number > 0x1FFFFFFF)
-            return wrong(r, place, "a field has no such number");
+            return fail_at(r, place, "a field has no such number");
         const gd_pb_field *field = gd_pb_field_numbered(message->schema, (uint32_t)number);
         if (field == NULL) {
-            GD_TRY(skip(r, (unsigned)(key & 7)));
+            GD_TRY(skip_value(r, (unsigned)(key & 7)));
             continue;
         }
         r->path.at[r->path.depth].field = field;
@@ -252,7 +252,7 @@ static size_t key_size(const gd_pb_field *field) {
     return varint_size((uint64_t)field->number << 3);
 }
 
-/* Of one value, without its key and length. */
+/* The size of one value, without its key and length. */
 static size_t value_size(const gd_pb_list *list, size_t i) {
     switch (wire_type_of(list->field->type)) {
     case FIXED32: return 4;
@@ -273,10 +273,9 @@ static size_t packed_size(const gd_pb_list *list) {
     return size;
 }
 
-/* Works out the sizes of a message and of all in it, which the writing needs first. Messages are
- * made by programs here, so that the limits hold: the depth of a schema's tree is theirs to choose.
- */
-static gd_status measure(gd_pb *m, int depth) {
+/* Computes the sizes of a message and of all messages in it, which are written before their
+ * contents. Checks the limits of depth and size. */
+static gd_status measure_message(gd_pb *m, int depth) {
     size_t total = 0;
     bool fits = depth <= GD_PB_MAX_DEPTH;
     for (int k = 0; k < m->count && fits; k++) {
@@ -290,7 +289,8 @@ static gd_status measure(gd_pb *m, int depth) {
         }
         const bool has_length = wire_type_of(list->field->type) == LENGTH;
         for (size_t i = 0; i < list->count && fits; i++) {
-            if (list->field->type == GD_PB_MESSAGE) GD_TRY(measure(list->messages[i], depth + 1));
+            if (list->field->type == GD_PB_MESSAGE)
+                GD_TRY(measure_message(list->messages[i], depth + 1));
             const size_t size = value_size(list, i);
             fits = gd_add_size(total, key_size(list->field) + (has_length ? varint_size(size) : 0),
                                &total) &&
@@ -367,7 +367,7 @@ static gd_status write_message(writer *w, const gd_pb *m) {
 
 gd_status gd_pb_write(gd_pb_doc *doc, gd_pb_sink sink, void *to) {
     if (doc->status != GD_OK) return gd_fail(doc->status, "%s", doc->failure);
-    GD_TRY(measure(&doc->root, 0));
+    GD_TRY(measure_message(&doc->root, 0));
     writer w = {sink, to};
     return write_message(&w, &doc->root);
 }

@@ -34,20 +34,16 @@ int gd_safetensors_bits(const char *dtype) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-typedef struct reading {
+typedef struct header_reader {
     gd_safetensors *out;
     const char *path;
-    uint64_t data_bytes; /* behind the header */
+    uint64_t data_bytes; /* after the header */
     int64_t *next_dim;
-} reading;
+} header_reader;
 
-static gd_status no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory for its header", path);
-}
-
-/* Where a value of the header is, for messages: "net.safetensors: tensor 'fc1.weight'". */
+/* Fails with the place of a value in the header: "net.safetensors: tensor 'fc1.weight': ...". */
 static gd_status GD_PRINTF(3, 4)
-    refuse(const reading *r, const char *name, const char *format, ...) {
+    fail_header(const header_reader *r, const char *name, const char *format, ...) {
     char text[400];
     va_list args;
     va_start(args, format);
@@ -56,44 +52,45 @@ static gd_status GD_PRINTF(3, 4)
     return gd_fail(GD_E_FORMAT, "%s: tensor '%.200s': %s", r->path, name, text);
 }
 
-/* A member that is a list of `count` integers from 0 on (-1: any number of them). */
-static gd_status check_list(const reading *r, const gd_json *entry, const char *member, long count,
-                            const gd_json **list) {
+/* Checks a member that is a list of `count` nonnegative integers (-1: any count). */
+static gd_status check_list(const header_reader *r, const gd_json *entry, const char *member,
+                            long count, const gd_json **list) {
     const gd_json *found = gd_json_get(entry, member);
-    if (!found) return refuse(r, entry->key, "has no \"%s\"", member);
+    if (!found) return fail_header(r, entry->key, "has no \"%s\"", member);
     if (found->type != GD_JSON_ARRAY)
-        return refuse(r, entry->key, "\"%s\" is %s, not a list", member,
-                      gd_json_type_name(found->type));
+        return fail_header(r, entry->key, "\"%s\" is %s, not a list", member,
+                           gd_json_type_name(found->type));
     if (count >= 0 && found->count != (size_t)count)
-        return refuse(r, entry->key, "\"%s\" has %zu numbers, not %ld", member, found->count,
-                      count);
+        return fail_header(r, entry->key, "\"%s\" has %zu numbers, not %ld", member, found->count,
+                           count);
     for (size_t i = 0; i < found->count; i++) {
         const gd_json *number = gd_json_at(found, i);
         if (number->type != GD_JSON_NUMBER)
-            return refuse(r, entry->key, "\"%s\" has %s among its numbers", member,
-                          gd_json_type_name(number->type));
+            return fail_header(r, entry->key, "\"%s\" has %s among its numbers", member,
+                               gd_json_type_name(number->type));
         if (!number->is_integer || number->integer < 0)
-            return refuse(r, entry->key, "\"%s\" has a number that is %s", member,
-                          !number->is_integer ? "no integer, or too large" : "negative");
+            return fail_header(r, entry->key, "\"%s\" has a number that is %s", member,
+                               !number->is_integer ? "no integer, or too large" : "negative");
     }
     *list = found;
     return GD_OK;
 }
 
-static gd_status check_size(const reading *r, const gd_safetensors_entry *e) {
+static gd_status check_size(const header_reader *r, const gd_safetensors_entry *e) {
     const int bits = gd_safetensors_bits(e->dtype);
     uint64_t size = bits ? (uint64_t)bits : 1;
     for (int i = 0; i < e->rank; i++)
         if (!gd_mul_u64(size, (uint64_t)e->dims[i], &size))
-            return refuse(r, e->name, "its shape is too large");
+            return fail_header(r, e->name, "its shape is too large");
     if (!bits) return GD_OK;
-    if (size % 8 != 0) return refuse(r, e->name, "its elements do not fill whole bytes");
+    if (size % 8 != 0) return fail_header(r, e->name, "its elements do not fill complete bytes");
     if (size / 8 == e->bytes) return GD_OK;
-    return refuse(r, e->name, "has %" PRIu64 " bytes, but its shape and dtype %s need %" PRIu64,
-                  e->bytes, e->dtype, size / 8);
+    return fail_header(r, e->name,
+                       "has %" PRIu64 " bytes, but its shape and dtype %s need %" PRIu64, e->bytes,
+                       e->dtype, size / 8);
 }
 
-static gd_status read_entry(reading *r, const gd_json *json) {
+static gd_status read_entry(header_reader *r, const gd_json *json) {
     gd_safetensors_entry *e = &r->out->entries[r->out->count];
     const gd_json *dims, *offsets;
     if (strlen(json->key) != json->key_length)
@@ -101,23 +98,23 @@ static gd_status read_entry(reading *r, const gd_json *json) {
     if (json->key_length == 0)
         return gd_fail(GD_E_FORMAT, "%s: a tensor has an empty name", r->path);
     if (json->type != GD_JSON_OBJECT)
-        return refuse(r, json->key, "is described by %s, not an object",
-                      gd_json_type_name(json->type));
+        return fail_header(r, json->key, "is described by %s, not an object",
+                           gd_json_type_name(json->type));
     const gd_json *dtype = gd_json_get(json, "dtype");
     if (!dtype || dtype->type != GD_JSON_STRING)
-        return refuse(r, json->key, "has no \"dtype\" that is a string");
+        return fail_header(r, json->key, "has no \"dtype\" that is a string");
     GD_TRY(check_list(r, json, "shape", -1, &dims));
     GD_TRY(check_list(r, json, "data_offsets", 2, &offsets));
     const uint64_t begin = (uint64_t)gd_json_at(offsets, 0)->integer,
                    end = (uint64_t)gd_json_at(offsets, 1)->integer;
     if (begin > end)
-        return refuse(r, json->key, "ends (%" PRIu64 ") before it begins (%" PRIu64 ")", end,
-                      begin);
+        return fail_header(r, json->key, "ends (%" PRIu64 ") before it starts (%" PRIu64 ")", end,
+                           begin);
     if (end > r->data_bytes)
-        return refuse(r, json->key,
-                      "ends at %" PRIu64 ", but the file has %" PRIu64
-                      " bytes of data (truncated?)",
-                      end, r->data_bytes);
+        return fail_header(r, json->key,
+                           "ends at %" PRIu64 ", but the file has %" PRIu64
+                           " bytes of data (truncated?)",
+                           end, r->data_bytes);
     *e = (gd_safetensors_entry){.name = json->key,
                                 .dtype = dtype->text,
                                 .rank = (int)dims->count,
@@ -129,12 +126,12 @@ static gd_status read_entry(reading *r, const gd_json *json) {
     return check_size(r, e);
 }
 
-static gd_status read_metadata(reading *r, const gd_json *json) {
+static gd_status read_metadata(header_reader *r, const gd_json *json) {
     if (json->type != GD_JSON_OBJECT)
         return gd_fail(GD_E_FORMAT, "%s: __metadata__ is %s, not an object", r->path,
                        gd_json_type_name(json->type));
     r->out->values = gd_calloc(json->count + 1, sizeof *r->out->values);
-    if (!r->out->values) return no_memory(r->path);
+    if (!r->out->values) return gd_file_no_memory(r->path);
     for (size_t i = 0; i < json->count; i++) {
         const gd_json *value = gd_json_at(json, i);
         if (value->type != GD_JSON_STRING)
@@ -148,36 +145,37 @@ static gd_status read_metadata(reading *r, const gd_json *json) {
     return GD_OK;
 }
 
-static int by_begin(const void *a, const void *b) {
+static int compare_begin(const void *a, const void *b) {
     const gd_safetensors_entry *x = *(gd_safetensors_entry *const *)a,
                                *y = *(gd_safetensors_entry *const *)b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
 }
 
-/* Every byte of the data belongs to one tensor. */
-static gd_status check_cover(const reading *r, const gd_safetensors_entry **sorted) {
+/* Checks that every byte of the data belongs to one tensor. */
+static gd_status check_cover(const header_reader *r, const gd_safetensors_entry **sorted) {
     const gd_safetensors *h = r->out;
     uint64_t at = 0;
     for (size_t i = 0; i < h->count; i++) sorted[i] = &h->entries[i];
-    qsort(sorted, h->count, sizeof *sorted, by_begin);
+    qsort(sorted, h->count, sizeof *sorted, compare_begin);
     for (size_t i = 0; i < h->count; i++) {
         const gd_safetensors_entry *e = sorted[i];
         if (e->begin < at)
-            return refuse(r, e->name,
-                          "overlaps '%.100s': it begins at %" PRIu64 ", which ends at %" PRIu64,
-                          sorted[i - 1]->name, e->begin, at);
+            return fail_header(
+                r, e->name, "overlaps '%.100s': it begins at %" PRIu64 ", which ends at %" PRIu64,
+                sorted[i - 1]->name, e->begin, at);
         if (e->begin > at)
-            return refuse(r, e->name, "begins at %" PRIu64 ", after a hole from %" PRIu64 " on",
-                          e->begin, at);
+            return fail_header(r, e->name,
+                               "begins at %" PRIu64 ", after a hole from %" PRIu64 " on", e->begin,
+                               at);
         at += e->bytes;
     }
     if (at == r->data_bytes) return GD_OK;
-    return gd_fail(GD_E_FORMAT, "%s: has %" PRIu64 " bytes behind its last tensor", r->path,
+    return gd_fail(GD_E_FORMAT, "%s: has %" PRIu64 " bytes after its last tensor", r->path,
                    r->data_bytes - at);
 }
 
-static gd_status read_tensors(reading *r, const gd_json *root) {
+static gd_status read_tensors(header_reader *r, const gd_json *root) {
     gd_safetensors *h = r->out;
     size_t dims = 0;
     if (root->type != GD_JSON_OBJECT)
@@ -190,7 +188,7 @@ static gd_status read_tensors(reading *r, const gd_json *root) {
     h->entries = gd_calloc(root->count + 1, sizeof *h->entries);
     h->all_dims = gd_calloc(dims + 1, sizeof *h->all_dims);
     const gd_safetensors_entry **sorted = gd_calloc(root->count + 1, sizeof *sorted);
-    gd_status status = h->entries && h->all_dims && sorted ? GD_OK : no_memory(r->path);
+    gd_status status = h->entries && h->all_dims && sorted ? GD_OK : gd_file_no_memory(r->path);
     r->next_dim = h->all_dims;
     for (size_t i = 0; i < root->count && status == GD_OK; i++) {
         const gd_json *member = gd_json_at(root, i);
@@ -225,7 +223,7 @@ static gd_status read_header(gd_safetensors *out, const gd_file_reader *file, ch
                        path, bytes, size);
     out->data_begin = LENGTH_BYTES + bytes;
     *text = gd_malloc((size_t)bytes + 1);
-    if (!*text) return no_memory(path);
+    if (!*text) return gd_file_no_memory(path);
     GD_TRY(gd_file_reader_read_at(file, LENGTH_BYTES, *text, (size_t)bytes));
     if (bytes == 0 || (*text)[0] != '{')
         return gd_fail(GD_E_FORMAT,
@@ -253,9 +251,9 @@ gd_status gd_safetensors_read(gd_safetensors *out, const gd_file_reader *file) {
     char *text = NULL;
     *out = (gd_safetensors){0};
     gd_status status = read_header(out, file, &text);
-    reading r = {.out = out,
-                 .path = gd_file_reader_path(file),
-                 .data_bytes = gd_file_reader_size(file) - out->data_begin};
+    header_reader r = {.out = out,
+                       .path = gd_file_reader_path(file),
+                       .data_bytes = gd_file_reader_size(file) - out->data_begin};
     if (status == GD_OK) status = read_tensors(&r, gd_json_root(out->doc));
     if (status == GD_OK) status = find_checksum(out, r.path, text);
     gd_free(text);
@@ -298,7 +296,7 @@ static gd_status make_json(const char *path, const gd_safetensors_entry *entries
                            const gd_safetensors_value *values, size_t n_values, char **text,
                            size_t *bytes) {
     gd_json_writer *w = gd_malloc(sizeof *w);
-    if (!w) return no_memory(path);
+    if (!w) return gd_file_no_memory(path);
     gd_json_writer_begin(w, 0);
     gd_json_put_begin_object(w);
     if (n_values > 0) {
@@ -340,7 +338,7 @@ gd_status gd_safetensors_make_header(const char *path, gd_safetensors_entry *ent
             GD_E_UNSUPPORTED,
             "%s: the names and values need a header of %zu bytes, and at most %d are allowed", path,
             padded, GD_SAFETENSORS_MAX_HEADER);
-    else if (!(*header = gd_malloc(padded))) status = no_memory(path);
+    else if (!(*header = gd_malloc(padded))) status = gd_file_no_memory(path);
     if (status == GD_OK) {
         gd_put_u64((uint8_t *)*header, padded - LENGTH_BYTES);
         memcpy(*header + LENGTH_BYTES, json, length);

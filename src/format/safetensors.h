@@ -6,8 +6,8 @@
  *     the rest  the tensors' elements, row-major and little-endian; offsets count from here
  *
  * A header is refused, with the reason, unless the tensors cover the rest of the file exactly: no
- * overlap, no hole, nothing behind the last. Sizes are compared with shape and dtype. A dtype that
- * is not known is kept as a name: only who wants the tensor has to know it.
+ * overlap, no hole, no bytes after the last. Sizes are compared with shape and dtype. An unknown
+ * dtype is kept as a name: it is an error only for a program that loads the tensor.
  */
 #ifndef GRADUS_FORMAT_SAFETENSORS_H
 #define GRADUS_FORMAT_SAFETENSORS_H
@@ -35,7 +35,7 @@ typedef struct gd_safetensors {
     gd_safetensors_value *values; /* of __metadata__ */
     size_t n_values;
     uint64_t data_begin;
-    uint64_t checksum_at; /* where the digits of its checksum are (checksum.h); 0: it has none */
+    uint64_t checksum_at; /* the position of its checksum (checksum.h); 0: it has none */
     int64_t *all_dims;
     struct gd_json_doc *doc;
 } gd_safetensors;
@@ -46,12 +46,12 @@ void gd_safetensors_free(gd_safetensors *header); /* {0} is fine */
 /* Reads all of the file and compares its checksum, if it has one. */
 gd_status gd_safetensors_check(const gd_safetensors *header, const gd_file_reader *file);
 
-/* The bits of an element of a dtype; 0: not known. */
+/* The bits of an element of a dtype; 0: unknown. */
 int gd_safetensors_bits(const char *dtype);
 
-/* The beginning of a file whose data are these tensors in this order: the length and the header,
- * from gd_malloc, with a length that is a multiple of 64. `begin` of each entry is set. Elements
- * are aligned if those of larger dtypes come first. `path` is for messages. */
+/* Makes the length and the header of a file with these tensors in this order, from gd_malloc,
+ * padded to a multiple of 64 bytes. Sets `begin` of each entry. Elements are aligned if those of
+ * larger dtypes come first. `path` is for messages. */
 gd_status gd_safetensors_make_header(const char *path, gd_safetensors_entry *entries, size_t count,
                                      const gd_safetensors_value *values, size_t n_values,
                                      char **header, size_t *bytes);

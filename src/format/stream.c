@@ -11,19 +11,18 @@ enum { BUFFER = 1 << 16 };
 
 struct gd_stream {
     gd_file_reader *file;
-    gd_gzip *gzip;   /* NULL: a plain file */
+    gd_gzip *gzip;   /* NULL: not compressed */
     uint64_t offset; /* of the next byte for the caller */
-    size_t at, end;  /* in the buffer: decoded, and not read yet */
+    size_t at, end;  /* the bytes of the buffer that are not read yet */
     uint8_t buffer[BUFFER];
 };
 
-/* Takes the file. */
-static gd_status begin(gd_stream **out, gd_file_reader *file) {
+/* Makes a stream, which owns the file. */
+static gd_status open_stream(gd_stream **out, gd_file_reader *file) {
     gd_stream *s = gd_malloc(sizeof *s);
     *out = NULL;
     if (!s) {
-        const gd_status status =
-            gd_fail(GD_E_MEMORY, "%s: no memory to open it", gd_file_reader_path(file));
+        const gd_status status = gd_file_no_memory(gd_file_reader_path(file));
         gd_file_reader_close(file);
         return status;
     }
@@ -41,14 +40,14 @@ gd_status gd_stream_open(gd_stream **out, const char *path) {
     gd_file_reader *file;
     *out = NULL;
     GD_TRY(gd_file_reader_open(&file, path));
-    return begin(out, file);
+    return open_stream(out, file);
 }
 
 gd_status gd_stream_open_memory(gd_stream **out, const char *name, const void *data, size_t bytes) {
     gd_file_reader *file;
     *out = NULL;
     GD_TRY(gd_file_reader_open_memory(&file, name, data, bytes));
-    return begin(out, file);
+    return open_stream(out, file);
 }
 
 void gd_stream_close(gd_stream *s) {
@@ -69,8 +68,8 @@ uint64_t gd_stream_most(const gd_stream *s) {
     return most > UINT64_MAX - buffered ? UINT64_MAX : most + buffered;
 }
 
-/* Past the buffer, which is empty. */
-static gd_status pull(gd_stream *s, void *to, size_t bytes, size_t *got) {
+/* Reads without the buffer, which is empty. */
+static gd_status read_source(gd_stream *s, void *to, size_t bytes, size_t *got) {
     if (s->gzip) return gd_gzip_read(s->gzip, to, bytes, got);
     const uint64_t left = gd_file_reader_size(s->file) - s->offset;
     *got = left < bytes ? (size_t)left : bytes;
@@ -87,11 +86,11 @@ gd_status gd_stream_read(gd_stream *s, void *buffer, size_t bytes, size_t *got) 
             memcpy(to, s->buffer + s->at, part);
             s->at += part;
         } else if (bytes - *got >= BUFFER) {
-            GD_TRY(pull(s, to, bytes - *got, &part));
+            GD_TRY(read_source(s, to, bytes - *got, &part));
             if (part == 0) return GD_OK;
         } else {
             s->at = s->end = 0;
-            GD_TRY(pull(s, s->buffer, BUFFER, &s->end));
+            GD_TRY(read_source(s, s->buffer, BUFFER, &s->end));
             if (s->end == 0) return GD_OK;
             continue;
         }
@@ -118,12 +117,12 @@ gd_status gd_stream_finish(gd_stream *s) {
     const uint64_t end = s->offset;
     GD_TRY(gd_stream_read(s, &byte, 1, &got));
     if (got == 0) return GD_OK;
-    return gd_fail(GD_E_FORMAT, "%s: should end at byte %llu, but goes on", gd_stream_path(s),
-                   (unsigned long long)end);
+    return gd_fail(GD_E_FORMAT, "%s: should end at byte %llu, but has more bytes",
+                   gd_stream_path(s), (unsigned long long)end);
 }
 
 gd_status gd_stream_read_all(gd_stream *s, size_t limit, char **data, size_t *bytes) {
-    /* A plain file says how long it is; a gzip file does not, and grows from a guess. */
+    /* the length of a gzip file is not known: start with a guess */
     uint64_t expected = s->gzip ? 4 * gd_file_reader_size(s->file) : gd_stream_most(s);
     if (expected > limit) expected = limit;
     size_t room = (size_t)expected + 2, have = 0, got;

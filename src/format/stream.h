@@ -1,7 +1,7 @@
-/* stream.h - a file read from its first byte to its last, decompressed on the way where it is gzip.
+/* stream.h - reads a file sequentially, and decompresses gzip.
  *
- * Whether it is, the content says and not the name. Offsets, in messages and here, count the bytes
- * that come out.
+ * gzip is recognized by the content, not by the name. Offsets, in messages and here, count
+ * decompressed bytes.
  */
 #ifndef GRADUS_FORMAT_STREAM_H
 #define GRADUS_FORMAT_STREAM_H
@@ -11,7 +11,7 @@
 typedef struct gd_stream gd_stream;
 
 gd_status gd_stream_open(gd_stream **out, const char *path);
-/* Reads from memory, which is not copied; `name` is what messages call it. */
+/* Reads from memory, which is not copied; messages call it `name`. */
 gd_status gd_stream_open_memory(gd_stream **out, const char *name, const void *data, size_t bytes);
 void gd_stream_close(gd_stream *stream); /* NULL is fine */
 
@@ -19,17 +19,17 @@ const char *gd_stream_path(const gd_stream *stream);
 bool gd_stream_is_gzip(const gd_stream *stream);
 uint64_t gd_stream_offset(const gd_stream *stream); /* bytes read so far */
 
-/* No more bytes than this can follow: a file's header that claims more is wrong. */
+/* An upper bound of the bytes that follow: a header that claims more is wrong. */
 uint64_t gd_stream_most(const gd_stream *stream);
 
-/* The next `bytes` bytes; *got is less at the end only. */
+/* Reads the next `bytes` bytes; *got is less only at the end. */
 gd_status gd_stream_read(gd_stream *stream, void *buffer, size_t bytes, size_t *got);
-/* Exactly as many; `what` is for the message of a truncated file: "the pixels". */
+/* Reads exactly `bytes` bytes; `what` is for the message of a truncated file: "the pixels". */
 gd_status gd_stream_take(gd_stream *stream, void *buffer, size_t bytes, const char *what);
-/* Fails where bytes are left, and where the checksum of a gzip file is wrong. */
+/* Fails if bytes are left, or if the checksum of a gzip file is wrong. */
 gd_status gd_stream_finish(gd_stream *stream);
 
-/* All that is left, in memory from gd_malloc with a zero byte behind it; at most `limit` bytes. */
+/* Reads the rest into memory from gd_malloc, with a zero byte after it; at most `limit` bytes. */
 gd_status gd_stream_read_all(gd_stream *stream, size_t limit, char **data, size_t *bytes);
 
 #endif

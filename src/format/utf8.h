@@ -1,12 +1,12 @@
-/* utf8.h - one character of UTF-8, checked. */
+/* utf8.h - characters in UTF-8: checking, reading and writing one. */
 #ifndef GRADUS_FORMAT_UTF8_H
 #define GRADUS_FORMAT_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The length of the character at `p`, before `end`; 0 when these bytes are none: cut off, longer
- * than need be, half of a surrogate pair or beyond U+10FFFF. */
+/* The length of the character at `p`, before `end`; 0: not UTF-8 (truncated, overlong, a surrogate,
+ * or beyond U+10FFFF). */
 static inline size_t gd_utf8_length(const char *p, const char *end) {
     const uint8_t *s = (const uint8_t *)p;
     size_t left = (size_t)(end - p);
@@ -20,6 +20,15 @@ static inline size_t gd_utf8_length(const char *p, const char *end) {
         (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
         return 0;
     return length;
+}
+
+/* Writes a code point; returns the position after it. */
+static inline char *gd_utf8_put(char *to, uint32_t code) {
+    static const uint8_t lead[] = {0, 0xC0, 0xE0, 0xF0};
+    const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    *to++ = (char)(lead[more] | code >> (6 * more));
+    for (int i = more; i-- > 0;) *to++ = (char)(0x80 | (code >> (6 * i) & 0x3F));
+    return to;
 }
 
 #endif

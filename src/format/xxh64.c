@@ -1,7 +1,8 @@
 /* xxh64.c - see xxh64.h. The algorithm is that of the public specification of xxHash, with seed 0.
  *
- * Four lanes take eight bytes each of every 32, so that four multiplications run at a time. Each step of a
- * lane is a bijection of its eight bytes: bytes that differ in one lane alone never give the same sum.
+ * Each of four lanes hashes eight bytes of every 32, so that four multiplications run in parallel.
+ * A step of a lane is a bijection of its eight bytes: data that differ in only one lane never have
+ * the same hash.
  */
 #include "format/xxh64.h"
 
@@ -15,7 +16,7 @@ enum { STRIPE = 32 };
 
 static inline uint64_t rotate(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
 
-static inline uint64_t round_of(uint64_t lane, uint64_t input) {
+static inline uint64_t mix_lane(uint64_t lane, uint64_t input) {
     return rotate(lane + input * P2, 31) * P1;
 }
 
@@ -25,10 +26,10 @@ gd_xxh64 gd_xxh64_begin(void) { return (gd_xxh64){.lane = {P1 + P2, P2, 0, 0 - P
 static void add_stripes(gd_xxh64 *h, const uint8_t *p, size_t bytes) {
     uint64_t a = h->lane[0], b = h->lane[1], c = h->lane[2], d = h->lane[3];
     for (const uint8_t *end = p + bytes; p != end; p += STRIPE) {
-        a = round_of(a, gd_get_u64(p));
-        b = round_of(b, gd_get_u64(p + 8));
-        c = round_of(c, gd_get_u64(p + 16));
-        d = round_of(d, gd_get_u64(p + 24));
+        a = mix_lane(a, gd_get_u64(p));
+        b = mix_lane(b, gd_get_u64(p + 8));
+        c = mix_lane(c, gd_get_u64(p + 16));
+        d = mix_lane(d, gd_get_u64(p + 24));
     }
     h->lane[0] = a, h->lane[1] = b, h->lane[2] = c, h->lane[3] = d;
 }
@@ -55,7 +56,7 @@ static uint64_t merge_lanes(const gd_xxh64 *h) {
     if (h->bytes < STRIPE) return P5; /* the third lane is the seed, 0 */
     uint64_t sum = rotate(h->lane[0], 1) + rotate(h->lane[1], 7) + rotate(h->lane[2], 12) +
                    rotate(h->lane[3], 18);
-    for (int i = 0; i < 4; i++) sum = (sum ^ round_of(0, h->lane[i])) * P1 + P4;
+    for (int i = 0; i < 4; i++) sum = (sum ^ mix_lane(0, h->lane[i])) * P1 + P4;
     return sum;
 }
 
@@ -64,7 +65,7 @@ uint64_t gd_xxh64_value(const gd_xxh64 *h) {
     const uint8_t *p = h->waiting;
     size_t left = (size_t)(h->bytes % STRIPE);
     for (; left >= 8; left -= 8, p += 8)
-        sum = rotate(sum ^ round_of(0, gd_get_u64(p)), 27) * P1 + P4;
+        sum = rotate(sum ^ mix_lane(0, gd_get_u64(p)), 27) * P1 + P4;
     for (; left >= 4; left -= 4, p += 4) sum = rotate(sum ^ gd_get_u32(p) * P1, 23) * P2 + P3;
     for (; left > 0; left--, p++) sum = rotate(sum ^ *p * P5, 11) * P1;
     sum = (sum ^ sum >> 33) * P2;

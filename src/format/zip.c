@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum {
-    LONGEST_COMMENT = 0xFFFF, /* behind the end record */
-    DEFLATE_RATIO = 1032,     /* two bits can stand for 258 bytes, and no fewer bits for more */
+    LONGEST_COMMENT = 0xFFFF, /* after the end record */
+    DEFLATE_RATIO = 1032,     /* the best possible: 258 bytes from two bits */
 };
 
 struct gd_zip_reader {
@@ -23,29 +23,24 @@ struct gd_zip_reader {
     uint64_t directory_offset; /* and the end of the entries */
     size_t count;
     gd_zip_entry *entries;
-    char *names; /* each with a zero byte behind it */
+    char *names; /* each ends with a zero byte */
 };
 
-/* Where the directory is, as the end records say. */
+/* The position of the directory, from the end records. */
 typedef struct directory {
     uint64_t offset, bytes, count;
 } directory;
 
-static gd_status wrong(const gd_file_reader *file, uint64_t where, const char *what) {
+static gd_status fail_at(const gd_file_reader *file, uint64_t where, const char *what) {
     return gd_fail(GD_E_FORMAT, "%s: the ZIP archive is wrong at %" PRIu64 ": %s",
                    gd_file_reader_path(file), where, what);
 }
 
-static gd_status no_memory(const gd_file_reader *file) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory left to read the archive",
-                   gd_file_reader_path(file));
-}
-
 /* --- the end records -------------------------------------------------------------------------- */
 
-/* The place of the end record in the last bytes of the file, or -1. The comment behind it reaches
- * to the end of the file, which tells the record from a signature that is part of a comment. */
-static ptrdiff_t find_end(const uint8_t *tail, size_t bytes) {
+/* Finds the end record in the last bytes of the file; -1: there is none. Its comment must reach to
+ * the end of the file, which excludes a signature inside a comment. */
+static ptrdiff_t find_end_record(const uint8_t *tail, size_t bytes) {
     for (ptrdiff_t i = (ptrdiff_t)bytes - END_BYTES; i >= 0; i--)
         if (gd_get_u32(tail + i) == END_SIGNATURE &&
             gd_get_u16(tail + i + 20) == bytes - END_BYTES - (size_t)i)
@@ -55,20 +50,20 @@ static ptrdiff_t find_end(const uint8_t *tail, size_t bytes) {
 
 static gd_status read_end64(const gd_file_reader *file, uint64_t end_at, directory *d) {
     uint8_t locator[LOCATOR_BYTES], end[END64_BYTES];
-    if (end_at < LOCATOR_BYTES) return wrong(file, end_at, "no room for a Zip64 locator");
+    if (end_at < LOCATOR_BYTES) return fail_at(file, end_at, "no room for a Zip64 locator");
     uint64_t locator_at = end_at - LOCATOR_BYTES;
     GD_TRY(gd_file_reader_read_at(file, locator_at, locator, sizeof locator));
     if (gd_get_u32(locator) != LOCATOR_SIGNATURE)
-        return wrong(file, locator_at, "numbers need a Zip64 locator, and there is none");
+        return fail_at(file, locator_at, "numbers need a Zip64 locator, and there is none");
     uint64_t end64_at = gd_get_u64(locator + 8);
     if (end64_at > locator_at || locator_at - end64_at < END64_BYTES)
-        return wrong(file, locator_at, "the Zip64 end lies elsewhere than it should");
+        return fail_at(file, locator_at, "the Zip64 end is at the wrong position");
     GD_TRY(gd_file_reader_read_at(file, end64_at, end, sizeof end));
     if (gd_get_u32(end) != END64_SIGNATURE)
-        return wrong(file, end64_at, "there is no Zip64 end where the locator says");
+        return fail_at(file, end64_at, "there is no Zip64 end at the position of the locator");
     if (gd_get_u32(end + 16) != 0 || gd_get_u32(end + 20) != 0 ||
         gd_get_u64(end + 24) != gd_get_u64(end + 32))
-        return wrong(file, end64_at, "it is one of several parts");
+        return fail_at(file, end64_at, "it is one of several parts");
     d->count = gd_get_u64(end + 32);
     d->bytes = gd_get_u64(end + 40);
     d->offset = gd_get_u64(end + 48);
@@ -77,7 +72,7 @@ static gd_status read_end64(const gd_file_reader *file, uint64_t end_at, directo
 
 static gd_status parse_end(const gd_file_reader *file, const uint8_t *tail, size_t bytes,
                            directory *d) {
-    ptrdiff_t at = find_end(tail, bytes);
+    ptrdiff_t at = find_end_record(tail, bytes);
     if (at < 0)
         return gd_fail(GD_E_FORMAT, "%s: is no ZIP archive, or its end is missing",
                        gd_file_reader_path(file));
@@ -85,16 +80,16 @@ static gd_status parse_end(const gd_file_reader *file, const uint8_t *tail, size
     uint64_t end_at = gd_file_reader_size(file) - bytes + (uint64_t)at;
     if (gd_get_u16(end + 4) != 0 || gd_get_u16(end + 6) != 0 ||
         gd_get_u16(end + 8) != gd_get_u16(end + 10))
-        return wrong(file, end_at, "it is one of several parts");
+        return fail_at(file, end_at, "it is one of several parts");
     d->count = gd_get_u16(end + 10);
     d->bytes = gd_get_u32(end + 12);
     d->offset = gd_get_u32(end + 16);
     if (d->count == UINT16_MAX || d->bytes == UINT32_MAX || d->offset == UINT32_MAX)
         GD_TRY(read_end64(file, end_at, d));
     if (d->offset > end_at || d->bytes > end_at - d->offset)
-        return wrong(file, end_at, "the directory does not lie before the end");
+        return fail_at(file, end_at, "the directory is not before the end");
     if (d->count > d->bytes / DIRECTORY_BYTES)
-        return wrong(file, end_at, "more entries than the directory can hold");
+        return fail_at(file, end_at, "more entries than the directory can hold");
     return GD_OK;
 }
 
@@ -102,7 +97,7 @@ static gd_status find_directory(const gd_file_reader *file, directory *d) {
     uint64_t size = gd_file_reader_size(file);
     size_t bytes = size < END_BYTES + LONGEST_COMMENT ? (size_t)size : END_BYTES + LONGEST_COMMENT;
     uint8_t *tail = gd_malloc(bytes + 1);
-    if (tail == NULL) return no_memory(file);
+    if (tail == NULL) return gd_file_no_memory(gd_file_reader_path(file));
     gd_status status = gd_file_reader_read_at(file, size - bytes, tail, bytes);
     if (status == GD_OK) status = parse_end(file, tail, bytes, d);
     gd_free(tail);
@@ -111,7 +106,8 @@ static gd_status find_directory(const gd_file_reader *file, directory *d) {
 
 /* --- the directory ---------------------------------------------------------------------------- */
 
-/* Takes the numbers that did not fit from the Zip64 extra field: in this order, only those. */
+/* Reads the numbers that did not fit from the Zip64 extra field, which has only those, in this
+ * order. */
 static bool read_extra64(const uint8_t *extra, size_t bytes, gd_zip_entry *e) {
     uint64_t *wanted[3];
     size_t n = 0;
@@ -135,7 +131,7 @@ static bool read_extra64(const uint8_t *extra, size_t bytes, gd_zip_entry *e) {
     return false;
 }
 
-/* What an entry claims, against what can be: returns what is wrong, or NULL. */
+/* Checks the sizes of an entry; returns the error, or NULL. */
 static const char *check_entry(const gd_zip_entry *e, uint64_t directory_offset) {
     if (e->offset > directory_offset || directory_offset - e->offset < LOCAL_BYTES ||
         e->stored_bytes > directory_offset - e->offset - LOCAL_BYTES)
@@ -143,7 +139,7 @@ static const char *check_entry(const gd_zip_entry *e, uint64_t directory_offset)
     if (e->method == METHOD_STORED && e->bytes != e->stored_bytes)
         return "a stored entry with two sizes";
     if (e->method == METHOD_DEFLATED && e->bytes / DEFLATE_RATIO > e->stored_bytes)
-        return "an entry that claims more bytes than it can give";
+        return "an entry that claims more bytes than it can hold";
     return NULL;
 }
 
@@ -152,10 +148,10 @@ static gd_status parse_entry(gd_zip_reader *zip, const uint8_t *p, size_t left, 
                              char *name, gd_zip_entry *e, size_t *used) {
     const gd_file_reader *file = zip->file;
     if (left < DIRECTORY_BYTES || gd_get_u32(p) != DIRECTORY_SIGNATURE)
-        return wrong(file, where, "expected an entry of the directory");
+        return fail_at(file, where, "expected an entry of the directory");
     size_t name_bytes = gd_get_u16(p + 28), extra_bytes = gd_get_u16(p + 30);
     *used = DIRECTORY_BYTES + name_bytes + extra_bytes + gd_get_u16(p + 32);
-    if (*used > left) return wrong(file, where, "an entry runs out of the directory");
+    if (*used > left) return fail_at(file, where, "an entry runs out of the directory");
     *e = (gd_zip_entry){
         .name = name,
         .flags = gd_get_u16(p + 8),
@@ -166,15 +162,16 @@ static gd_status parse_entry(gd_zip_reader *zip, const uint8_t *p, size_t left, 
         .offset = gd_get_u32(p + 42),
     };
     const uint8_t *text = p + DIRECTORY_BYTES;
-    if (memchr(text, '\0', name_bytes) != NULL) return wrong(file, where, "a zero byte in a name");
+    if (memchr(text, '\0', name_bytes) != NULL)
+        return fail_at(file, where, "a zero byte in a name");
     memcpy(name, text, name_bytes);
     name[name_bytes] = '\0';
     if (gd_get_u16(p + 34) != 0 && gd_get_u16(p + 34) != UINT16_MAX)
-        return wrong(file, where, "an entry in another part");
+        return fail_at(file, where, "an entry in another part");
     if (!read_extra64(text + name_bytes, extra_bytes, e))
-        return wrong(file, where, "an entry lacks the Zip64 numbers that it needs");
+        return fail_at(file, where, "an entry lacks the Zip64 numbers that it needs");
     const char *problem = check_entry(e, zip->directory_offset);
-    return problem ? wrong(file, where, problem) : GD_OK;
+    return problem ? fail_at(file, where, problem) : GD_OK;
 }
 
 static gd_status parse_directory(gd_zip_reader *zip, const directory *d, const uint8_t *bytes) {
@@ -190,19 +187,21 @@ static gd_status parse_directory(gd_zip_reader *zip, const directory *d, const u
     return GD_OK;
 }
 
-/* An entry's record is longer than its name and a zero byte, so the directory's size is enough for
- * all names, and its count has been checked against its size: nothing here exceeds what the file
- * itself takes by more than a small factor. */
+/* The record of an entry is longer than its name and a zero byte, so the size of the directory is
+ * enough for all names. The count was checked against the size, so memory is at most a small
+ * multiple of the file. */
 static gd_status read_directory(gd_zip_reader *zip, const directory *d) {
     size_t bytes = (size_t)d->bytes, entry_bytes;
     if (bytes != d->bytes || !gd_mul_size((size_t)d->count, sizeof *zip->entries, &entry_bytes))
-        return no_memory(zip->file);
+        return gd_file_no_memory(gd_file_reader_path(zip->file));
     uint8_t *buffer = gd_malloc(bytes + 1);
     zip->names = gd_malloc(bytes + 1);
     zip->entries = gd_malloc(entry_bytes + 1);
     zip->count = (size_t)d->count;
     zip->directory_offset = d->offset;
-    gd_status status = buffer && zip->names && zip->entries ? GD_OK : no_memory(zip->file);
+    gd_status status = buffer && zip->names && zip->entries
+                           ? GD_OK
+                           : gd_file_no_memory(gd_file_reader_path(zip->file));
     if (status == GD_OK) status = gd_file_reader_read_at(zip->file, d->offset, buffer, bytes);
     if (status == GD_OK) status = parse_directory(zip, d, buffer);
     gd_free(buffer);
@@ -214,7 +213,7 @@ gd_status gd_zip_reader_open(gd_zip_reader **out, const gd_file_reader *file) {
     directory d = {0};
     GD_TRY(find_directory(file, &d));
     gd_zip_reader *zip = gd_calloc(1, sizeof *zip);
-    if (zip == NULL) return no_memory(file);
+    if (zip == NULL) return gd_file_no_memory(gd_file_reader_path(file));
     zip->file = file;
     gd_status status = read_directory(zip, &d);
     if (status != GD_OK) {
@@ -249,31 +248,32 @@ const gd_zip_entry *gd_zip_reader_find(const gd_zip_reader *zip, const char *nam
 struct gd_zip_stream {
     const gd_file_reader *file;
     const gd_zip_entry *entry;
-    uint64_t at, stored_left; /* the next byte in the file, and how many from there are ours */
+    uint64_t at, stored_left; /* the next byte in the file, and the bytes of the entry from there */
     uint64_t left;            /* bytes not yet read by the caller */
     uint32_t crc;
     gd_inflate *inflate; /* deflated entries only */
     char name[];
 };
 
-/* The local header must agree with the directory: archives where the two differ show different
- * contents to different readers. */
-static gd_status check_local(gd_zip_stream *s) {
+/* The local header must agree with the directory: otherwise readers may disagree about the
+ * contents. */
+static gd_status check_local_header(gd_zip_stream *s) {
     const gd_zip_entry *e = s->entry;
     uint8_t local[LOCAL_BYTES];
     GD_TRY(gd_file_reader_read_at(s->file, e->offset, local, sizeof local));
     if (gd_get_u32(local) != LOCAL_SIGNATURE)
-        return wrong(s->file, e->offset, "there is no entry where the directory says");
+        return fail_at(s->file, e->offset, "there is no entry at the position in the directory");
     size_t name_bytes = gd_get_u16(local + 26), extra_bytes = gd_get_u16(local + 28);
     if (gd_get_u16(local + 8) != e->method || name_bytes != strlen(e->name))
-        return wrong(s->file, e->offset, "an entry is not the one that the directory lists");
+        return fail_at(s->file, e->offset, "an entry is not the one that the directory lists");
     char *name = gd_malloc(name_bytes + 1);
-    if (name == NULL) return no_memory(s->file);
+    if (name == NULL) return gd_file_no_memory(gd_file_reader_path(s->file));
     gd_status status = gd_file_reader_read_at(s->file, e->offset + LOCAL_BYTES, name, name_bytes);
     bool same = status == GD_OK && memcmp(name, e->name, name_bytes) == 0;
     gd_free(name);
     GD_TRY(status);
-    if (!same) return wrong(s->file, e->offset, "an entry has another name than in the directory");
+    if (!same)
+        return fail_at(s->file, e->offset, "an entry has another name than in the directory");
     s->at = e->offset + LOCAL_BYTES + name_bytes + extra_bytes;
     return GD_OK;
 }
@@ -287,18 +287,18 @@ static gd_status fetch_stored(void *source, uint8_t *buffer, size_t room, size_t
     return GD_OK;
 }
 
-static gd_status stream_start(gd_zip_stream *s, uint64_t directory_offset) {
+static gd_status start_stream(gd_zip_stream *s, uint64_t directory_offset) {
     const gd_zip_entry *e = s->entry;
     if (e->flags & FLAG_ENCRYPTED) return gd_fail(GD_E_UNSUPPORTED, "%s: is encrypted", s->name);
     if (e->method != METHOD_STORED && e->method != METHOD_DEFLATED)
         return gd_fail(GD_E_UNSUPPORTED, "%s: is compressed by method %d; known is deflate",
                        s->name, e->method);
-    GD_TRY(check_local(s));
+    GD_TRY(check_local_header(s));
     if (s->at > directory_offset || e->stored_bytes > directory_offset - s->at)
-        return wrong(s->file, e->offset, "an entry reaches into the directory");
+        return fail_at(s->file, e->offset, "an entry reaches into the directory");
     if (e->method == METHOD_DEFLATED) {
         s->inflate = gd_inflate_new(s->name, fetch_stored, s);
-        if (s->inflate == NULL) return no_memory(s->file);
+        if (s->inflate == NULL) return gd_file_no_memory(gd_file_reader_path(s->file));
     }
     return GD_OK;
 }
@@ -309,13 +309,13 @@ gd_status gd_zip_stream_open(gd_zip_stream **out, const gd_zip_reader *zip,
     const char *path = gd_file_reader_path(zip->file);
     size_t name_bytes = strlen(path) + 2 + strlen(entry->name) + 1;
     gd_zip_stream *s = gd_calloc(1, sizeof *s + name_bytes);
-    if (s == NULL) return no_memory(zip->file);
+    if (s == NULL) return gd_file_no_memory(gd_file_reader_path(zip->file));
     snprintf(s->name, name_bytes, "%s: %s", path, entry->name);
     s->file = zip->file;
     s->entry = entry;
     s->left = entry->bytes;
     s->stored_left = entry->stored_bytes;
-    gd_status status = stream_start(s, zip->directory_offset);
+    gd_status status = start_stream(s, zip->directory_offset);
     if (status != GD_OK) {
         gd_zip_stream_close(s);
         return status;
@@ -336,12 +336,14 @@ static gd_status inflate_exactly(gd_zip_stream *s, void *buffer, size_t bytes) {
     size_t got;
     GD_TRY(gd_inflate_read(s->inflate, buffer, bytes, &got));
     if (got < bytes)
-        return gd_fail(GD_E_FORMAT, "%s: unpacks to fewer bytes than the directory says", s->name);
+        return gd_fail(GD_E_FORMAT, "%s: decompresses to fewer bytes than in the directory",
+                       s->name);
     if (bytes < s->left) return GD_OK;
     uint8_t beyond;
     GD_TRY(gd_inflate_read(s->inflate, &beyond, 1, &got));
     if (got != 0)
-        return gd_fail(GD_E_FORMAT, "%s: unpacks to more bytes than the directory says", s->name);
+        return gd_fail(GD_E_FORMAT, "%s: decompresses to more bytes than in the directory",
+                       s->name);
     return GD_OK;
 }
 

@@ -1,12 +1,12 @@
-/* zip.h - ZIP archives, as far as .npz files (and PyTorch's .pth) need them.
+/* zip.h - reads and writes ZIP archives, as .npz files (and PyTorch's .pth) need them.
  *
  * Reading: the central directory, Zip64, entries that are stored or deflated, with their checksum
- * verified when the last byte is read. Writing: stored entries, Zip64 where sizes ask for it, the
- * same bytes for the same contents (no dates). Not here: encryption, archives in several parts, or
- * with something put in front.
+ * verified when the last byte is read. Writing: stored entries, Zip64 if sizes need it, the same
+ * bytes for the same contents (no dates). Not supported: encryption, archives in several parts, or
+ * with data before the first entry.
  *
- * A damaged or lying archive is GD_E_FORMAT with what and where. Nothing is allocated on the word
- * of the archive alone: an entry's `bytes` is bounded by what its compressed bytes can give.
+ * A damaged archive is GD_E_FORMAT with the reason and the position. Sizes are checked before
+ * memory is allocated: `bytes` of an entry is at most what its compressed bytes can hold.
  */
 #ifndef GRADUS_FORMAT_ZIP_H
 #define GRADUS_FORMAT_ZIP_H
@@ -17,9 +17,9 @@
 /* --- reading ---------------------------------------------------------------------------------- */
 
 typedef struct gd_zip_entry {
-    const char *name;      /* no zero bytes inside; otherwise as it stands in the archive */
-    uint64_t bytes;        /* what reading it gives */
-    uint64_t stored_bytes; /* what it takes in the archive */
+    const char *name;      /* without zero bytes; otherwise as in the archive */
+    uint64_t bytes;        /* decompressed */
+    uint64_t stored_bytes; /* in the archive */
     uint64_t offset;       /* of its local header */
     uint32_t crc;
     uint16_t method; /* 0 stored, 8 deflated; others cannot be read */
@@ -35,7 +35,8 @@ void gd_zip_reader_close(gd_zip_reader *zip); /* NULL is fine */
 size_t gd_zip_reader_count(const gd_zip_reader *zip);
 const gd_zip_entry *gd_zip_reader_at(const gd_zip_reader *zip, size_t i); /* i < count */
 
-/* The entry of this name (the last one, as others have it, if there are several), or NULL. */
+/* The entry of this name, or NULL; if there are several, the last one, as in other
+ * implementations. */
 const gd_zip_entry *gd_zip_reader_find(const gd_zip_reader *zip, const char *name);
 
 /* An entry's contents, from the first byte to the last. Several may be open at once. */
@@ -56,7 +57,7 @@ gd_status gd_zip_stream_read(gd_zip_stream *stream, void *buffer, size_t bytes);
 
 typedef struct gd_zip_writer gd_zip_writer;
 
-/* Nothing is at `path` before the commit: see gd_file_writer. */
+/* The archive appears at `path` with the commit: see gd_file_writer. */
 gd_status gd_zip_writer_begin(gd_zip_writer **out, const char *path);
 
 /* Begins an entry (and ends the one before); its contents follow in any number of writes. Names
@@ -64,7 +65,7 @@ gd_status gd_zip_writer_begin(gd_zip_writer **out, const char *path);
 gd_status gd_zip_writer_entry(gd_zip_writer *zip, const char *name);
 gd_status gd_zip_writer_write(gd_zip_writer *zip, const void *data, size_t bytes);
 
-/* Ends the writing, successfully or not; the writer is gone either way. */
+/* Both free the writer, also if the commit fails. */
 gd_status gd_zip_writer_commit(gd_zip_writer *zip);
 void gd_zip_writer_cancel(gd_zip_writer *zip); /* NULL is fine */
 

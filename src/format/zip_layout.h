@@ -1,9 +1,9 @@
-/* zip_layout.h - the records of a ZIP archive, for zip.c and zip_write.c alone.
+/* zip_layout.h - the records of a ZIP archive, shared by zip.c and zip_write.c.
  *
  *     local header, contents       for each entry
  *     directory entry              for each entry
- *     Zip64 end, Zip64 locator     where a number below does not fit its field
- *     end                          counts the entries and says where the directory is
+ *     Zip64 end, Zip64 locator     if a number below does not fit its field
+ *     end                          the number of entries and the position of the directory
  *
  * A field that is too small for its number is all ones; the number is then in an extra field of
  * the entry, or in the Zip64 end.

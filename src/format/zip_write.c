@@ -17,30 +17,25 @@
 #include <string.h>
 
 enum {
-    DATE = 1 << 5 | 1,         /* 1 January 1980, the first there is */
+    DATE = 1 << 5 | 1,         /* 1 January 1980, the earliest date */
     LOCAL_EXTRA = 4 + 8 + 8,   /* both sizes */
     MAX_EXTRA = 4 + 8 + 8 + 8, /* in the directory, with the offset */
     LOCAL_CRC_AT = 14,
 };
 
-typedef struct written {
+typedef struct written_entry {
     char *name;
     uint64_t offset, bytes;
     uint32_t crc;
     uint16_t flags;
-} written;
+} written_entry;
 
 struct gd_zip_writer {
     gd_file_writer *file;
-    written *entries;
+    written_entry *entries;
     size_t count, capacity;
-    bool open; /* the last entry still grows */
+    bool open; /* the last entry is not finished */
 };
-
-static gd_status no_memory(const gd_zip_writer *zip) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory left to write the archive",
-                   gd_file_writer_path(zip->file));
-}
 
 gd_status gd_zip_writer_begin(gd_zip_writer **out, const char *path) {
     *out = NULL;
@@ -69,11 +64,11 @@ void gd_zip_writer_cancel(gd_zip_writer *zip) {
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
-/* Writes checksum and sizes of the open entry over the zeros that stand in its local header. */
+/* Overwrites the zeros in the local header of the open entry by its checksum and sizes. */
 static gd_status end_entry(gd_zip_writer *zip) {
     if (!zip->open) return GD_OK;
     zip->open = false;
-    const written *e = &zip->entries[zip->count - 1];
+    const written_entry *e = &zip->entries[zip->count - 1];
     uint8_t crc[4], sizes[16];
     gd_put_u32(crc, e->crc);
     gd_put_u64(gd_put_u64(sizes, e->bytes), e->bytes);
@@ -101,20 +96,22 @@ static gd_status check_name(const gd_zip_writer *zip, const char *name, uint16_t
 static gd_status add_entry(gd_zip_writer *zip, const char *name, uint16_t flags) {
     if (zip->count == zip->capacity) {
         size_t capacity, bytes;
-        if (!gd_mul_size(zip->capacity, 2, &capacity)) return no_memory(zip);
+        if (!gd_mul_size(zip->capacity, 2, &capacity))
+            return gd_file_no_memory(gd_file_writer_path(zip->file));
         if (capacity == 0) capacity = 16;
-        if (!gd_mul_size(capacity, sizeof *zip->entries, &bytes)) return no_memory(zip);
-        written *larger = gd_realloc(zip->entries, bytes);
-        if (larger == NULL) return no_memory(zip);
+        if (!gd_mul_size(capacity, sizeof *zip->entries, &bytes))
+            return gd_file_no_memory(gd_file_writer_path(zip->file));
+        written_entry *larger = gd_realloc(zip->entries, bytes);
+        if (larger == NULL) return gd_file_no_memory(gd_file_writer_path(zip->file));
         zip->entries = larger;
         zip->capacity = capacity;
     }
     size_t bytes = strlen(name) + 1;
     char *copy = gd_malloc(bytes);
-    if (copy == NULL) return no_memory(zip);
+    if (copy == NULL) return gd_file_no_memory(gd_file_writer_path(zip->file));
     memcpy(copy, name, bytes);
     zip->entries[zip->count++] =
-        (written){.name = copy, .offset = gd_file_writer_position(zip->file), .flags = flags};
+        (written_entry){.name = copy, .offset = gd_file_writer_position(zip->file), .flags = flags};
     return GD_OK;
 }
 
@@ -148,7 +145,7 @@ gd_status gd_zip_writer_write(gd_zip_writer *zip, const void *data, size_t bytes
     if (!zip->open)
         return gd_fail(GD_E_STATE, "%s: contents without an open entry",
                        gd_file_writer_path(zip->file));
-    written *e = &zip->entries[zip->count - 1];
+    written_entry *e = &zip->entries[zip->count - 1];
     GD_TRY(gd_file_writer_write(zip->file, data, bytes));
     e->crc = gd_crc32(e->crc, data, bytes);
     e->bytes += bytes;
@@ -161,7 +158,7 @@ static uint32_t low_or_ones(uint64_t value) {
     return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
-static gd_status write_directory_entry(gd_zip_writer *zip, const written *e) {
+static gd_status write_directory_entry(gd_zip_writer *zip, const written_entry *e) {
     uint8_t extra[MAX_EXTRA], *x = extra + 4;
     if (e->bytes >= UINT32_MAX) x = gd_put_u64(gd_put_u64(x, e->bytes), e->bytes);
     if (e->offset >= UINT32_MAX) x = gd_put_u64(x, e->offset);
@@ -197,7 +194,7 @@ static gd_status write_end64(gd_zip_writer *zip, uint64_t offset, uint64_t bytes
     uint64_t end64_at = gd_file_writer_position(zip->file);
     uint8_t record[END64_BYTES + LOCATOR_BYTES], *p = record;
     p = gd_put_u32(p, END64_SIGNATURE);
-    p = gd_put_u64(p, END64_BYTES - 12); /* what follows */
+    p = gd_put_u64(p, END64_BYTES - 12); /* the size of the rest */
     p = gd_put_u16(p, VERSION_ZIP64);
     p = gd_put_u16(p, VERSION_ZIP64);
     p = gd_put_u32(p, 0);
@@ -209,7 +206,7 @@ static gd_status write_end64(gd_zip_writer *zip, uint64_t offset, uint64_t bytes
     p = gd_put_u32(p, LOCATOR_SIGNATURE);
     p = gd_put_u32(p, 0);
     p = gd_put_u64(p, end64_at);
-    gd_put_u32(p, 1); /* part in all */
+    gd_put_u32(p, 1); /* the number of parts */
     return gd_file_writer_write(zip->file, record, sizeof record);
 }
 
@@ -217,11 +214,11 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Done for all at the end: sorting once is cheaper than a look at all names before each entry. */
+/* Checks all names at the end: sorting once is cheaper than a search before each entry. */
 static gd_status check_names_differ(const gd_zip_writer *zip) {
     if (zip->count < 2) return GD_OK;
     const char **names = gd_calloc(zip->count, sizeof *names);
-    if (names == NULL) return no_memory(zip);
+    if (names == NULL) return gd_file_no_memory(gd_file_writer_path(zip->file));
     for (size_t i = 0; i < zip->count; i++) names[i] = zip->entries[i].name;
     qsort(names, zip->count, sizeof *names, compare_names);
     gd_status status = GD_OK;

@@ -1,4 +1,4 @@
-/* image.c - pictures as tensors; see gradus/image.h. */
+/* image.c - loads images as tensors and saves tensors as PNG; see gradus/image.h. */
 #include "gradus/image.h"
 
 #include <math.h>
@@ -16,17 +16,18 @@
 
 static gd_status check_options(const gd_load_image_options *o) {
     if (o->channels != 0 && o->channels != 1 && o->channels != 3)
-        return gd_fail(GD_E_ARGUMENT, "channels is %lld; it is 1, 3, or 0 for those of the file",
+        return gd_fail(GD_E_ARGUMENT,
+                       "channels is %lld; it must be 1, 3, or 0 for those of the file",
                        (long long)o->channels);
     if (o->height < 0 || o->width < 0 || o->height > GD_PICTURE_MAX_PIXELS ||
         o->width > GD_PICTURE_MAX_PIXELS)
-        return gd_fail(GD_E_ARGUMENT, "the size %lld x %lld cannot be", (long long)o->height,
+        return gd_fail(GD_E_ARGUMENT, "the size %lld x %lld is out of range", (long long)o->height,
                        (long long)o->width);
     return GD_OK;
 }
 
-/* (H, W, C) to (C, H, W), in the current scope on the thread's device. */
-static gd_status to_tensor(const gd_picture *image, gd_tensor **out) {
+/* Converts (H, W, C) to (C, H, W), in the current scope and on the thread's device. */
+static gd_status make_tensor(const gd_picture *image, gd_tensor **out) {
     const int64_t dims[3] = {image->channels, image->height, image->width};
     const size_t plane = (size_t)image->height * (size_t)image->width,
                  channels = (size_t)image->channels;
@@ -34,7 +35,7 @@ static gd_status to_tensor(const gd_picture *image, gd_tensor **out) {
     if (t->kind == GD_FAILED) return gd_failure();
     uint8_t *to = gd_data(t), *staged = NULL;
     if (!to && !(to = staged = gd_malloc(plane * channels)))
-        return gd_fail(GD_E_MEMORY, "no memory for a picture");
+        return gd_fail(GD_E_MEMORY, "no memory for an image");
     for (size_t c = 0; c < channels; c++)
         for (size_t i = 0; i < plane; i++) to[c * plane + i] = image->pixels[i * channels + c];
     const gd_status status = staged ? gd_copy_in(t, staged, plane * channels) : GD_OK;
@@ -42,23 +43,23 @@ static gd_status to_tensor(const gd_picture *image, gd_tensor **out) {
     return status;
 }
 
-/* Of a file, or of the bytes of one. */
-static gd_tensor *load(const char *path, const void *bytes, size_t size,
-                       const gd_load_image_options *o) {
-    static const gd_load_image_options none;
+/* Loads a file, or decodes the bytes of one. */
+static gd_tensor *load_image(const char *path, const void *bytes, size_t size,
+                             const gd_load_image_options *o) {
+    static const gd_load_image_options defaults;
     gd_picture image = {.width = 0};
     gd_tensor *t = NULL;
-    if (!o) o = &none;
+    if (!o) o = &defaults;
     gd_status status = check_options(o);
-    const gd_picture_options wish = {.channels = (int)o->channels,
-                                     .alpha = o->alpha,
-                                     .width = (int)o->width,
-                                     .height = (int)o->height};
+    const gd_picture_options picture_options = {.channels = (int)o->channels,
+                                                .alpha = o->alpha,
+                                                .width = (int)o->width,
+                                                .height = (int)o->height};
     if (status == GD_OK)
-        status = bytes ? gd_picture_decode(&image, path, bytes, size, &wish)
-                       : gd_picture_read(&image, path, &wish);
+        status = bytes ? gd_picture_decode(&image, path, bytes, size, &picture_options)
+                       : gd_picture_read(&image, path, &picture_options);
     gd_scope *scope = gd_scope_open(); /* owns the tensor until it is complete */
-    if (status == GD_OK) status = to_tensor(&image, &t);
+    if (status == GD_OK) status = make_tensor(&image, &t);
     if (status == GD_OK) gd_keep(t);
     gd_scope_close(&scope);
     gd_picture_free(&image);
@@ -69,25 +70,25 @@ gd_tensor *gd_load_image_at(const char *site, const char *path,
                             const gd_load_image_options *options) {
     GD_CALLED_FROM(site);
     if (!path) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_load_image: path is NULL"));
-    return load(path, NULL, 0, options);
+    return load_image(path, NULL, 0, options);
 }
 
 gd_tensor *gd_decode_image_at(const char *site, const void *bytes, size_t size,
                               const gd_load_image_options *options) {
     GD_CALLED_FROM(site);
     if (!bytes) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_decode_image: bytes is NULL"));
-    return load("gd_decode_image", bytes, size, options);
+    return load_image("gd_decode_image", bytes, size, options);
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-static uint8_t to_byte(gd_dtype dtype, const uint8_t *p) {
+static uint8_t pixel_byte(gd_dtype dtype, const uint8_t *p) {
     double v = gd_load_f64(dtype, p);
     if (gd_is_float(dtype) || dtype == GD_BOOL) v = v * 255;
     return (uint8_t)(v >= 255 ? 255 : v > 0 ? v + 0.5 : 0); /* NaN is black */
 }
 
-static gd_status save(const char *path, const gd_tensor *x) {
+static gd_status save_png(const char *path, const gd_tensor *x) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_save_png: path is NULL");
     if (!x) return gd_fail(GD_E_ARGUMENT, "%s: the tensor is NULL", path);
     if (x->kind != GD_VALUE)
@@ -95,12 +96,12 @@ static gd_status save(const char *path, const gd_tensor *x) {
     const int64_t channels = x->rank == 3 ? x->dims[0] : 1;
     char text[200];
     if (x->rank < 2 || x->rank > 3 || channels < 1 || channels > 4)
-        return gd_fail(GD_E_SHAPE, "%s: a picture is (H,W) or (C,H,W) with 1 to 4 channels, not %s",
+        return gd_fail(GD_E_SHAPE, "%s: an image is (H,W) or (C,H,W) with 1 to 4 channels, not %s",
                        path, gd_describe(x, text, sizeof text));
     const int64_t height = x->dims[x->rank - 2], width = x->dims[x->rank - 1];
     if (height < 1 || width < 1 || height > GD_PICTURE_MAX_PIXELS / width)
         return gd_fail(GD_E_SHAPE,
-                       "%s: %s cannot be saved as a picture: sizes are from 1 to %d pixels in all",
+                       "%s: %s cannot be saved as an image: sizes are from 1 to %d pixels in all",
                        path, gd_describe(x, text, sizeof text), GD_PICTURE_MAX_PIXELS);
     const size_t plane = (size_t)(height * width), count = plane * (size_t)channels;
     const size_t item = gd_dtype_bytes(x->dtype);
@@ -110,7 +111,7 @@ static gd_status save(const char *path, const gd_tensor *x) {
                            : gd_fail(GD_E_MEMORY, "%s: no memory for its pixels", path);
     for (size_t i = 0; status == GD_OK && i < count; i++) {
         const size_t c = i / plane, at = i % plane;
-        pixels[at * (size_t)channels + c] = to_byte((gd_dtype)x->dtype, planes + i * item);
+        pixels[at * (size_t)channels + c] = pixel_byte((gd_dtype)x->dtype, planes + i * item);
     }
     if (status == GD_OK)
         status = gd_picture_write_png(path, (int)width, (int)height, (int)channels, pixels);
@@ -120,6 +121,6 @@ static gd_status save(const char *path, const gd_tensor *x) {
 }
 
 gd_status gd_save_png_at(const char *site, const char *path, const gd_tensor *x) {
-    if (gd_failed()) return gd_error_status(); /* half a program's results are none */
-    return gd_report(site, save(path, x));
+    if (gd_failed()) return gd_error_status(); /* results after a failure are not saved */
+    return gd_report(site, save_png(path, x));
 }

@@ -1,7 +1,7 @@
 /* state_files.c - opens a safetensors file, or the shards of an index as Hugging Face writes them:
  *
- *     {"metadata": {"total_size": 123}, "weight_map": {"fc1.weight":
- * "model-00001-of-00002.safetensors", ...}}
+ *     {"metadata": {"total_size": 123},
+ *      "weight_map": {"fc1.weight": "model-00001-of-00002.safetensors", ...}}
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,10 +10,6 @@
 #include "core/alloc.h"
 #include "core/names.h"
 #include "io/state_io.h"
-
-static gd_status no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory to open it", path);
-}
 
 static gd_status open_file(gd_state_file *file, const char *path) {
     GD_TRY(gd_file_reader_open(&file->reader, path));
@@ -24,8 +20,8 @@ static gd_status open_file(gd_state_file *file, const char *path) {
 
 /* --- an index --------------------------------------------------------------------------------- */
 
-/* A shard lies beside its index: an index from elsewhere must not name other files. */
-static gd_status check_shard(const char *path, const gd_json *where) {
+/* A shard must be in the folder of its index, so that an index cannot name other files. */
+static gd_status check_shard_name(const char *path, const gd_json *where) {
     if (where->type != GD_JSON_STRING)
         return gd_fail(GD_E_FORMAT, "%s: the file of '%.200s' is %s, not a string", path,
                        where->key, gd_json_type_name(where->type));
@@ -34,7 +30,7 @@ static gd_status check_shard(const char *path, const gd_json *where) {
     if (where->length == 0 || strchr(where->text, '/') || strcmp(where->text, ".") == 0 ||
         strcmp(where->text, "..") == 0)
         return gd_fail(GD_E_FORMAT,
-                       "%s: '%.200s' is in '%.200s', which is no file beside the index", path,
+                       "%s: '%.200s' is in '%.200s', which is not in the folder of the index", path,
                        where->key, where->text);
     return GD_OK;
 }
@@ -45,17 +41,17 @@ static gd_status list_shards(const char *path, const gd_json *map, const char **
     gd_status status = GD_OK;
     for (size_t i = 0; i < map->count && status == GD_OK; i++) {
         const gd_json *where = gd_json_at(map, i);
-        status = check_shard(path, where);
+        status = check_shard_name(path, where);
         if (status != GD_OK || gd_names_find(&seen, where->text)) continue;
         names[(*count)++] = where->text;
-        if (!gd_names_add(&seen, where->text, &seen)) status = no_memory(path);
+        if (!gd_names_add(&seen, where->text, &seen)) status = gd_state_file_no_memory(path);
     }
     gd_names_free(&seen);
     return status;
 }
 
 /* Compares the checksum of an index, if it has one. */
-static gd_status check_text(const char *path, const char *text, size_t bytes) {
+static gd_status check_index_checksum(const char *path, const char *text, size_t bytes) {
     gd_file_reader *file;
     size_t digits_at;
     if (!gd_checksum_find(text, bytes, &digits_at)) return GD_OK;
@@ -71,7 +67,7 @@ static gd_status load_index(const char *path, gd_json_doc **doc) {
     *doc = NULL;
     GD_TRY(gd_file_read_all(path, &text, &bytes));
     gd_status status = gd_json_parse(doc, path, text, bytes);
-    if (status == GD_OK) status = check_text(path, text, bytes);
+    if (status == GD_OK) status = check_index_checksum(path, text, bytes);
     gd_free(text);
     if (status == GD_OK) return GD_OK;
     gd_json_free(*doc);
@@ -88,7 +84,8 @@ gd_status gd_state_index_read(const char *path, gd_json_doc **doc, const char **
     gd_status status = GD_OK;
     if (!map || map->type != GD_JSON_OBJECT)
         status = gd_fail(GD_E_FORMAT, "%s: has no \"weight_map\" that is an object", path);
-    else if (!(*names = gd_malloc((map->count + 1) * sizeof **names))) status = no_memory(path);
+    else if (!(*names = gd_malloc((map->count + 1) * sizeof **names)))
+        status = gd_state_file_no_memory(path);
     else status = list_shards(path, map, *names, count);
     if (status == GD_OK) return GD_OK;
     gd_json_free(*doc);
@@ -102,7 +99,7 @@ static gd_status open_shard(gd_state_file *file, const char *path, const char *n
     const char *slash = strrchr(path, '/');
     const size_t folder = slash ? (size_t)(slash + 1 - path) : 0, bytes = folder + strlen(name) + 1;
     char *full = gd_malloc(bytes);
-    if (!full) return no_memory(path);
+    if (!full) return gd_state_file_no_memory(path);
     memcpy(full, path, folder);
     memcpy(full + folder, name, bytes - folder);
     file->name = name;
@@ -111,10 +108,10 @@ static gd_status open_shard(gd_state_file *file, const char *path, const char *n
     return status;
 }
 
-/* Every tensor that the index names is in its shard. */
-static gd_status check_index(const gd_state_files *files, const char *path) {
+/* Checks that every tensor of the index is in its shard. */
+static gd_status check_weight_map(const gd_state_files *files, const char *path) {
     const gd_json *map = gd_json_get(gd_json_root(files->index), "weight_map");
-    gd_names there = {0};
+    gd_names present = {0};
     gd_status status = GD_OK;
     size_t found = 0;
     for (size_t i = 0; i < files->count && status == GD_OK; i++)
@@ -123,16 +120,16 @@ static gd_status check_index(const gd_state_files *files, const char *path) {
             const gd_json *where = gd_json_get(map, name);
             if (!where || strcmp(where->text, files->at[i].name) != 0) continue;
             found++;
-            if (!gd_names_add(&there, name, &there)) status = no_memory(path);
+            if (!gd_names_add(&present, name, &present)) status = gd_state_file_no_memory(path);
         }
     for (size_t i = 0; i < map->count && status == GD_OK && found != map->count; i++) {
         const gd_json *where = gd_json_at(map, i);
-        if (!gd_names_find(&there, where->key))
+        if (!gd_names_find(&present, where->key))
             status =
-                gd_fail(GD_E_FORMAT, "%s: '%.200s' is not in %.200s, where the index says it is",
+                gd_fail(GD_E_FORMAT, "%s: '%.200s' is not in %.200s, although the index names it",
                         path, where->key, where->text);
     }
-    gd_names_free(&there);
+    gd_names_free(&present);
     return status;
 }
 
@@ -141,26 +138,26 @@ static gd_status open_index(gd_state_files *files, const char *path) {
     size_t count;
     GD_TRY(gd_state_index_read(path, &files->index, &names, &count));
     files->at = gd_calloc(count + 1, sizeof *files->at);
-    gd_status status = files->at ? GD_OK : no_memory(path);
+    gd_status status = files->at ? GD_OK : gd_state_file_no_memory(path);
     for (size_t i = 0; i < count && status == GD_OK; i++)
         status = open_shard(&files->at[files->count++], path, names[i]);
     gd_free(names);
-    return status == GD_OK ? check_index(files, path) : status;
+    return status == GD_OK ? check_weight_map(files, path) : status;
 }
 
-/* --- either ----------------------------------------------------------------------------------- */
+/* --- one file or shards ----------------------------------------------------------------------- */
 
 gd_status gd_state_files_open(gd_state_files *files, const char *path) {
     gd_status status;
     if (gd_is_state_index(path)) {
-        const int lock =
-            gd_file_lock_folder(path, false); /* a save removes the shards of the index before */
+        /* a save of another process removes the shards of the previous index */
+        const int lock = gd_file_lock_folder(path, false);
         status = open_index(files, path);
         if (lock >= 0) close(lock);
     } else {
         files->at = gd_calloc(1, sizeof *files->at);
         files->count = files->at != NULL;
-        status = files->at ? open_file(files->at, path) : no_memory(path);
+        status = files->at ? open_file(files->at, path) : gd_state_file_no_memory(path);
     }
     return status;
 }

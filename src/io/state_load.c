@@ -1,28 +1,28 @@
-/* state_load.c - objects from safetensors files; see gradus/state.h. */
+/* state_load.c - loads objects from safetensors files; see gradus/state.h.
+ *
+ * Order: the list of tensors and values in the files, under their final names; loading into
+ * objects; reading into a gd_state.
+ */
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/state_path.h"
 #include "io/state_io.h"
 
-static gd_status no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory to load it", path);
-}
+/* --- the list of tensors and values ----------------------------------------------------------- */
 
-/* --- names ------------------------------------------------------------------------------------ */
-
-/* What a load reads from, with the names that the options make of those in the file. */
-typedef struct opened {
+/* The open files of a load, with the names after the options prefix and rename. */
+typedef struct load_source {
     const char *path;
     const gd_load_state_options *options;
     gd_state_files files;
     gd_source source;
-    char **names; /* that were renamed */
+    char **names; /* the renamed ones, owned */
     size_t n_names;
-} opened;
+} load_source;
 
-/* The name here of a name in the file; NULL in *name: it is left out. */
-static gd_status final_name(opened *o, const char *from, const char **name) {
+/* The name after prefix and rename; NULL in *name: it is skipped. */
+static gd_status final_name(load_source *o, const char *from, const char **name) {
     const char *prefix = o->options && o->options->prefix ? o->options->prefix : "";
     const size_t length = strlen(prefix);
     *name = NULL;
@@ -36,13 +36,14 @@ static gd_status final_name(opened *o, const char *from, const char **name) {
     if (!renamed) return GD_OK;
     const size_t bytes = strlen(renamed) + 1;
     char *copy = gd_malloc(bytes);
-    if (!copy) return no_memory(o->path);
+    if (!copy) return gd_state_file_no_memory(o->path);
     o->names[o->n_names++] = copy;
     *name = memcpy(copy, renamed, bytes);
     return GD_OK;
 }
 
-static gd_status add_tensor(opened *o, const gd_state_file *file, const gd_safetensors_entry *e) {
+static gd_status add_tensor(load_source *o, const gd_state_file *file,
+                            const gd_safetensors_entry *e) {
     const char *name;
     GD_TRY(final_name(o, e->name, &name));
     if (!name) return GD_OK;
@@ -56,7 +57,7 @@ static gd_status add_tensor(opened *o, const gd_state_file *file, const gd_safet
     return GD_OK;
 }
 
-static gd_status add_value(opened *o, const char *key, const char *text) {
+static gd_status add_value(load_source *o, const char *key, const char *text) {
     const char *name;
     const bool renames = o->options && (o->options->prefix || o->options->rename);
     if (strcmp(key, GD_STATE_FORMAT) == 0 || strcmp(key, GD_CHECKSUM_KEY) == 0) return GD_OK;
@@ -70,8 +71,8 @@ static gd_status add_value(opened *o, const char *key, const char *text) {
     return GD_OK;
 }
 
-/* The values of one file are in its header, those of shards in the index. */
-static gd_status add_values(opened *o) {
+/* The values are in the header of the file, or in the index of shards. */
+static gd_status add_values(load_source *o) {
     const gd_safetensors *h = o->files.count ? &o->files.at[0].header : NULL;
     if (!o->files.index) {
         for (size_t i = 0; i < h->n_values; i++)
@@ -86,15 +87,15 @@ static gd_status add_values(opened *o) {
     return GD_OK;
 }
 
-/* Whether the index puts a tensor into this shard, or says nothing of it. */
-static bool is_in(const opened *o, const gd_state_file *file, const char *name) {
+/* Whether the index maps a tensor to this shard, or does not list it. */
+static bool is_in_shard(const load_source *o, const gd_state_file *file, const char *name) {
     if (!o->files.index) return true;
     const gd_json *map = gd_json_get(gd_json_root(o->files.index), "weight_map"),
                   *where = gd_json_get(map, name);
     return !where || strcmp(where->text, file->name) == 0;
 }
 
-static gd_status list_source(opened *o) {
+static gd_status list_source(load_source *o) {
     size_t tensors = 0, values = 0;
     const gd_json *metadata =
         o->files.index ? gd_json_get(gd_json_root(o->files.index), "metadata") : NULL;
@@ -107,22 +108,23 @@ static gd_status list_source(opened *o) {
     o->source.tensors = gd_calloc(tensors + 1, sizeof *o->source.tensors);
     o->source.values = gd_calloc(values + 1, sizeof *o->source.values);
     o->names = gd_calloc(tensors + values + 1, sizeof *o->names);
-    if (!o->source.tensors || !o->source.values || !o->names) return no_memory(o->path);
+    if (!o->source.tensors || !o->source.values || !o->names)
+        return gd_state_file_no_memory(o->path);
     for (size_t i = 0; i < o->files.count; i++) {
         const gd_state_file *file = &o->files.at[i];
         for (size_t k = 0; k < file->header.count; k++)
-            if (is_in(o, file, file->header.entries[k].name))
+            if (is_in_shard(o, file, file->header.entries[k].name))
                 GD_TRY(add_tensor(o, file, &file->header.entries[k]));
     }
     return add_values(o);
 }
 
-static gd_status open_source(opened *o) {
+static gd_status open_source(load_source *o) {
     GD_TRY(gd_state_files_open(&o->files, o->path));
     return list_source(o);
 }
 
-static void close_source(opened *o) {
+static void close_source(load_source *o) {
     for (size_t i = 0; i < o->n_names; i++) gd_free(o->names[i]);
     gd_free(o->names);
     gd_free(o->source.tensors);
@@ -130,14 +132,14 @@ static void close_source(opened *o) {
     gd_state_files_close(&o->files);
 }
 
-/* --- into objects ----------------------------------------------------------------------------- */
+/* --- loading into objects --------------------------------------------------------------------- */
 
 gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts parts,
                            const gd_load_state_options *options) {
     if (options && options->partial) *options->partial = (gd_load_report){0};
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
-    opened o = {.path = path, .options = options};
+    load_source o = {.path = path, .options = options};
     gd_status status = path ? gd_check_traced_access(NULL, "gd_load_state", true)
                             : gd_fail(GD_E_ARGUMENT, "the path is NULL");
     if (status == GD_OK) status = gd_check_parts(parts);
@@ -149,8 +151,8 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
     return gd_report(site, status);
 }
 
-/* Whether a list with a name in each line has this one. */
-static bool lists(const char *lines, const char *name) {
+/* Whether a list, one name a line, has this name. */
+static bool has_line(const char *lines, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = lines; at && *at; at += strcspn(at, "\n"), at += *at == '\n')
         if (strncmp(at, name, length) == 0 && (at[length] == '\n' || at[length] == '\0'))
@@ -158,7 +160,7 @@ static bool lists(const char *lines, const char *name) {
     return false;
 }
 
-/* The parts that the file must have, or has. */
+/* Loads the required parts, and the optional ones that the file has. */
 static gd_status load_parts(const gd_source *source, gd_state_parts parts, const char *optional) {
     gd_state_part *kept = gd_calloc((size_t)parts.count + 1, sizeof *kept);
     int64_t n = 0;
@@ -166,9 +168,11 @@ static gd_status load_parts(const gd_source *source, gd_state_parts parts, const
     for (int64_t i = 0; i < parts.count; i++) {
         const char *name = parts.at[i].name;
         if (!optional || strncmp(name, optional, strlen(optional)) != 0 ||
-            lists(source->parts, name))
+            has_line(source->parts, name))
             kept[n++] = parts.at[i];
-        else gd_notice(GD_LOG_INFO, "%s has no '%s', which begins anew", source->title, name);
+        else
+            gd_notice(GD_LOG_INFO, "%s has no '%s'; it keeps its initial state", source->title,
+                      name);
     }
     const gd_status status = gd_taking_load(source, (gd_state_parts){kept, n}, NULL);
     gd_free(kept);
@@ -177,7 +181,7 @@ static gd_status load_parts(const gd_source *source, gd_state_parts parts, const
 
 gd_status gd_state_load_checked(const char *path, gd_state_parts parts, const char *optional,
                                 bool *damaged) {
-    opened o = {.path = path};
+    load_source o = {.path = path};
     gd_status status = open_source(&o);
     if (status == GD_OK && !o.files.at[0].header.checksum_at)
         status = gd_fail(GD_E_FORMAT, "%s: has no checksum", path);
@@ -187,10 +191,10 @@ gd_status gd_state_load_checked(const char *path, gd_state_parts parts, const ch
     return status;
 }
 
-/* --- into a state ----------------------------------------------------------------------------- */
+/* --- reading into a state --------------------------------------------------------------------- */
 
-/* Tensors without values, which the load fills in. */
-static gd_status make_tensors(const gd_source *source, gd_state *state) {
+/* Adds empty tensors, which the load fills. */
+static gd_status add_empty_tensors(const gd_source *source, gd_state *state) {
     for (size_t i = 0; i < source->n_tensors; i++) {
         const gd_source_tensor *from = &source->tensors[i];
         if (from->dtype == GD_DTYPE_NONE)
@@ -209,19 +213,19 @@ static gd_status make_tensors(const gd_source *source, gd_state *state) {
     return GD_OK;
 }
 
-static gd_status read_state(opened *o, gd_state **state) {
+static gd_status read_state(load_source *o, gd_state **state) {
     GD_TRY(open_source(o));
     GD_TRY(gd_state_new(state));
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    GD_TRY(gd_attempt_end(&attempt, make_tensors(&o->source, *state)));
+    GD_TRY(gd_attempt_end(&attempt, add_empty_tensors(&o->source, *state)));
     const gd_state_part part = {"", *state};
     return gd_taking_load(&o->source, (gd_state_parts){&part, 1}, NULL);
 }
 
 gd_state *gd_read_state_at(const char *site, const char *path) {
     GD_CALLED_FROM(site);
-    opened o = {.path = path};
+    load_source o = {.path = path};
     gd_state *state = NULL;
     gd_status status = path ? gd_scope_reserve(1) : gd_fail(GD_E_ARGUMENT, "the path is NULL");
     if (status == GD_OK) status = gd_check_traced_access(NULL, "gd_read_state", false);

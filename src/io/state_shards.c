@@ -1,9 +1,11 @@
-/* state_shards.c - a state in several files and an index that names them.
+/* state_shards.c - saves a state in several files (shards) and an index that names them.
  *
- * At any moment the index and its shards belong together, also when the process is killed. Shards
- * are written under temporary names. Then, with the folder locked: they get their names, of which
- * the index that is there uses none (two series of names take turns), the new index replaces the
- * old one, and files of both series that it does not name are removed.
+ * The index and its shards always belong together, even if the process is killed. Shards are
+ * written under temporary names. Then, while the folder is locked, they are renamed to names that
+ * the old index does not use (two series of names alternate), the new index replaces the old one,
+ * and files of both series that it does not name are removed.
+ *
+ * Order: names; writing; the old index; removing unused files; the save.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -14,15 +16,15 @@
 #include "core/checked.h"
 #include "io/state_io.h"
 
-enum { MOST_SHARDS = 512, DIGITS = 5 };
+enum { MAX_SHARDS = 512, DIGITS = 5 };
 static const uint64_t DEFAULT_BYTES = 5000000000u;
 static const char *const series[] = {"", "-b"};
 
 typedef struct shard {
     size_t first, count; /* of the contents' tensors */
     gd_file_writer *writer;
-    char *path;       /* once it has a name */
-    const char *name; /* the end of it */
+    char *path;       /* once it has its final name */
+    const char *name; /* the last part of the path */
 } shard;
 
 typedef struct shards {
@@ -30,17 +32,13 @@ typedef struct shards {
     shard *at;
     size_t count;
     uint64_t total_bytes;
-    /* of the index that is there: */
-    gd_json_doc *old;
+    /* the index that is at the path, and its shards: */
+    gd_json_doc *old_index;
     const char **old_names;
     size_t n_old;
 } shards;
 
-static gd_status no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory to save a state", path);
-}
-
-static const char *last_part(const char *path) {
+static const char *file_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
@@ -57,19 +55,20 @@ static size_t stem_length(const char *path) {
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-static bool are_digits(const char *text) { return strspn(text, "0123456789") >= DIGITS; }
+static bool starts_with_digits(const char *text) { return strspn(text, "0123456789") >= DIGITS; }
 
-/* The series that a file name belongs to; -1: none. */
-static int series_of(const char *path, const char *name) {
-    const size_t stem = stem_length(path) - (size_t)(last_part(path) - path);
-    if (strncmp(name, last_part(path), stem) != 0) return -1;
+/* The series of a file name; -1: none. */
+static int name_series(const char *path, const char *name) {
+    const size_t stem = stem_length(path) - (size_t)(file_name(path) - path);
+    if (strncmp(name, file_name(path), stem) != 0) return -1;
     name += stem;
     for (int s = 1; s >= 0; s--) {
         const size_t length = strlen(series[s]);
         const char *rest = name + length;
         if (strncmp(name, series[s], length) != 0 || strlen(rest) < 2 * DIGITS + 5) continue;
-        if (rest[0] == '-' && are_digits(rest + 1) && strncmp(rest + 1 + DIGITS, "-of-", 4) == 0 &&
-            are_digits(rest + DIGITS + 5) && strcmp(rest + 2 * DIGITS + 5, ".safetensors") == 0)
+        if (rest[0] == '-' && starts_with_digits(rest + 1) &&
+            strncmp(rest + 1 + DIGITS, "-of-", 4) == 0 && starts_with_digits(rest + DIGITS + 5) &&
+            strcmp(rest + 2 * DIGITS + 5, ".safetensors") == 0)
             return s;
     }
     return -1;
@@ -80,31 +79,31 @@ static gd_status name_shards(shards *w) {
     const size_t stem = stem_length(path), bytes = stem + 64;
     int used = -1;
     for (size_t i = 0; i < w->n_old; i++)
-        if (series_of(path, w->old_names[i]) >= 0) used = series_of(path, w->old_names[i]);
+        if (name_series(path, w->old_names[i]) >= 0) used = name_series(path, w->old_names[i]);
     for (size_t i = 0; i < w->count; i++) {
         shard *s = &w->at[i];
         s->path = gd_malloc(bytes);
-        if (!s->path) return no_memory(path);
+        if (!s->path) return gd_state_file_no_memory(path);
         snprintf(s->path, bytes, "%.*s%s-%05zu-of-%05zu.safetensors", (int)stem, path,
                  series[used == 0], i + 1, w->count);
-        s->name = last_part(s->path);
+        s->name = file_name(s->path);
     }
     return GD_OK;
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Tensors in their order, as many to a shard as fit. */
-static gd_status cut(shards *w, uint64_t limit) {
+/* Assigns the tensors to shards in their order, as many to a shard as fit. */
+static gd_status assign_shards(shards *w, uint64_t limit) {
     const gd_state_contents *c = w->contents;
     uint64_t filled = 0;
     for (size_t i = 0; i < c->n_tensors; i++) {
         const uint64_t bytes = gd_state_bytes(c->tensors[i]->tensor);
         if (i == 0 || (filled > 0 && (filled >= limit || bytes > limit - filled))) {
-            if (w->count == MOST_SHARDS)
+            if (w->count == MAX_SHARDS)
                 return gd_fail(GD_E_ARGUMENT,
                                "%s: more than %d shards; choose a larger .shard_bytes", c->path,
-                               MOST_SHARDS);
+                               MAX_SHARDS);
             w->at[w->count++] = (shard){.first = i};
             filled = 0;
         }
@@ -130,10 +129,10 @@ static gd_status write_shards(shards *w) {
     return GD_OK;
 }
 
-static gd_status index_text(const shards *w, char **text, size_t *bytes) {
+static gd_status make_index_text(const shards *w, char **text, size_t *bytes) {
     const gd_state_contents *c = w->contents;
     gd_json_writer *j = gd_malloc(sizeof *j);
-    if (!j) return no_memory(c->path);
+    if (!j) return gd_state_file_no_memory(c->path);
     gd_json_writer_begin(j, 2);
     gd_json_put_begin_object(j);
     gd_json_put_key(j, "metadata");
@@ -171,7 +170,7 @@ static gd_status write_index(const shards *w) {
     char *text;
     size_t bytes;
     gd_file_writer *file;
-    GD_TRY(index_text(w, &text, &bytes));
+    GD_TRY(make_index_text(w, &text, &bytes));
     fill_checksum(text, bytes);
     gd_status status = gd_file_writer_begin(&file, w->contents->path);
     if (status == GD_OK) {
@@ -183,55 +182,56 @@ static gd_status write_index(const shards *w) {
     return status;
 }
 
-/* --- the index that is there ------------------------------------------------------------------ */
+/* --- the old index ---------------------------------------------------------------------------- */
 
-static void forget_old(shards *w) {
-    gd_json_free(w->old);
+static void free_old_index(shards *w) {
+    gd_json_free(w->old_index);
     gd_free(w->old_names);
-    w->old = NULL;
+    w->old_index = NULL;
     w->old_names = NULL;
     w->n_old = 0;
 }
 
-/* One that is no index, or is not there, names nothing. */
-static gd_status read_old(shards *w) {
-    forget_old(w);
+/* A file that is no index, or does not exist, names no shards. */
+static gd_status read_old_index(shards *w) {
+    free_old_index(w);
     if (access(w->contents->path, F_OK) != 0) return GD_OK;
     const gd_status status =
-        gd_state_index_read(w->contents->path, &w->old, &w->old_names, &w->n_old);
+        gd_state_index_read(w->contents->path, &w->old_index, &w->old_names, &w->n_old);
     return status == GD_E_FORMAT ? GD_OK : status;
 }
 
-/* --- removing what no index names ------------------------------------------------------------- */
+/* --- removing unused files -------------------------------------------------------------------- */
 
-/* "model.safetensors.index.json-00001.tmp-1": what a killed save has left. */
-static bool is_left_over(const char *path, const char *name) {
-    const char *base = last_part(path);
+/* Whether a killed save left this file: "model.safetensors.index.json-00001.tmp-1". */
+static bool is_temporary(const char *path, const char *name) {
+    const char *base = file_name(path);
     const size_t length = strlen(base);
     return strncmp(name, base, length) == 0 && name[length] == '-' &&
-           are_digits(name + length + 1) && strncmp(name + length + 1 + DIGITS, ".tmp-", 5) == 0;
+           starts_with_digits(name + length + 1) &&
+           strncmp(name + length + 1 + DIGITS, ".tmp-", 5) == 0;
 }
 
-static bool is_named(const shards *w, const char *name) {
+static bool is_in_index(const shards *w, const char *name) {
     for (size_t i = 0; i < w->n_old; i++)
         if (strcmp(w->old_names[i], name) == 0) return true;
     return false;
 }
 
-/* The folder is locked, and the index in it is `old`. Files that another save writes are locked,
- * too. */
-static void sweep(const shards *w) {
+/* Removes shards that the index does not name, and temporary files. The folder is locked; files
+ * that another save is writing are locked, too. */
+static void remove_unused_files(const shards *w) {
     const char *path = w->contents->path;
-    const size_t before = (size_t)(last_part(path) - path), room = before + 256 + 2;
+    const size_t before = (size_t)(file_name(path) - path), room = before + 256 + 2;
     char *name = gd_malloc(room);
     if (!name) return; /* the next save does it */
     memcpy(name, path, before);
     name[before] = 0;
     DIR *folder = opendir(before ? name : ".");
     for (struct dirent *e; folder && (e = readdir(folder)) != NULL;) {
-        const bool ours = series_of(path, e->d_name) >= 0 ? !is_named(w, e->d_name)
-                                                          : is_left_over(path, e->d_name);
-        if (!ours || strlen(e->d_name) > 256) continue;
+        const bool unused = name_series(path, e->d_name) >= 0 ? !is_in_index(w, e->d_name)
+                                                              : is_temporary(path, e->d_name);
+        if (!unused || strlen(e->d_name) > 256) continue;
         memcpy(name + before, e->d_name, strlen(e->d_name) + 1);
         gd_file_sweep(name, NULL);
     }
@@ -239,7 +239,7 @@ static void sweep(const shards *w) {
     gd_free(name);
 }
 
-/* Reads the index again, and removes files that it does not name. A failure's message stays. */
+/* Reads the index again and removes files that it does not name. Keeps the message of a failure. */
 static void clean_up(shards *w, gd_status failed) {
     char *message = NULL;
     if (failed != GD_OK) {
@@ -248,15 +248,15 @@ static void clean_up(shards *w, gd_status failed) {
         if (!message) return; /* the next save does it */
         memcpy(message, gd_latest_failure(), bytes);
     }
-    if (read_old(w) == GD_OK) sweep(w);
+    if (read_old_index(w) == GD_OK) remove_unused_files(w);
     if (message) gd_fail(failed, "%s", message);
     gd_free(message);
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- the save --------------------------------------------------------------------------------- */
 
-static gd_status put_in_place(shards *w) {
-    GD_TRY(read_old(w));
+static gd_status commit_files(shards *w) {
+    GD_TRY(read_old_index(w));
     GD_TRY(name_shards(w));
     for (size_t i = 0; i < w->count; i++)
         GD_TRY(gd_file_writer_place(w->at[i].writer, w->at[i].path));
@@ -265,17 +265,17 @@ static gd_status put_in_place(shards *w) {
 
 gd_status gd_state_save_shards(const gd_state_contents *c, uint64_t shard_bytes) {
     shards w = {.contents = c};
-    w.at = gd_calloc(MOST_SHARDS, sizeof *w.at);
-    gd_status status =
-        w.at ? cut(&w, shard_bytes ? shard_bytes : DEFAULT_BYTES) : no_memory(c->path);
+    w.at = gd_calloc(MAX_SHARDS, sizeof *w.at);
+    gd_status status = w.at ? assign_shards(&w, shard_bytes ? shard_bytes : DEFAULT_BYTES)
+                            : gd_state_file_no_memory(c->path);
     if (status == GD_OK) status = write_shards(&w);
     const int lock = gd_file_lock_folder(c->path, true);
-    if (status == GD_OK) status = put_in_place(&w);
+    if (status == GD_OK) status = commit_files(&w);
     for (size_t i = 0; i < w.count; i++)
-        gd_file_writer_cancel(w.at[i].writer); /* leaves those in place */
+        gd_file_writer_cancel(w.at[i].writer); /* keeps those in place */
     if (w.at) clean_up(&w, status);
     if (lock >= 0) close(lock);
-    forget_old(&w);
+    free_old_index(&w);
     for (size_t i = 0; i < w.count; i++) gd_free(w.at[i].path);
     gd_free(w.at);
     return status;

@@ -4,7 +4,7 @@
 #include "gradus/ops.h"
 #include "nn/module.h"
 
-static gd_tensors run_in_turn(gd_module *m, gd_tensors in) {
+static gd_tensors run_sequence(gd_module *m, gd_tensors in) {
     for (int i = 0; i < m->count; i++) {
         in = gd_module_run((gd_module *)m->entries[i].object, in);
         if (in.at[0]->kind == GD_FAILED) break;
@@ -19,12 +19,12 @@ static gd_tensors run_residual(gd_module *m, gd_tensors in) {
     return gd_listed(gd_add(y, x));
 }
 
-static gd_module *fail(const char *site, gd_status status) {
+static gd_module *fail_container(const char *site, gd_status status) {
     gd_report(site, status);
     return NULL;
 }
 
-static gd_status append(gd_module *m, gd_module *child) {
+static gd_status append_child(gd_module *m, gd_module *child) {
     char name[16];
     snprintf(name, sizeof name, "%d", m->count);
     if (!child)
@@ -33,32 +33,33 @@ static gd_status append(gd_module *m, gd_module *child) {
     return gd_module_put(m, GD_A_CHILD, name, child, NULL);
 }
 
-static gd_module *container(const char *site, const char *type, gd_modules list) {
+static gd_module *make_container(const char *site, const char *type, gd_modules list) {
     gd_scope *scope = gd_scope_open();
     gd_module *m = gd_module_bare(type);
     gd_status status = m ? GD_OK : GD_E_MEMORY;
     if (status == GD_OK && (list.count < 0 || (list.count > 0 && !list.at)))
         status = gd_fail(GD_E_ARGUMENT, "%s: the list of modules is none", type);
-    for (int64_t i = 0; status == GD_OK && i < list.count; i++) status = append(m, list.at[i]);
+    for (int64_t i = 0; status == GD_OK && i < list.count; i++)
+        status = append_child(m, list.at[i]);
     if (status == GD_OK) gd_keep(m);
     gd_scope_close(&scope);
-    return status == GD_OK ? m : fail(site, status);
+    return status == GD_OK ? m : fail_container(site, status);
 }
 
 gd_module *gd_nn_sequential_at(const char *site, gd_modules modules) {
-    gd_module *m = container(site, "sequential", modules);
-    if (m) m->contained = run_in_turn;
+    gd_module *m = make_container(site, "sequential", modules);
+    if (m) m->contained = run_sequence;
     return m;
 }
 
 gd_module *gd_nn_list_at(const char *site, gd_modules modules) {
-    return container(site, "list", modules);
+    return make_container(site, "list", modules);
 }
 
 gd_module *gd_nn_residual_at(const char *site, gd_module *inside, gd_module *shortcut) {
     if (!inside)
-        return fail(site, gd_failed()
-                              ? gd_failure()
+        return fail_container(
+            site, gd_failed() ? gd_failure()
                               : gd_fail(GD_E_ARGUMENT, "residual: the module inside is NULL"));
     gd_scope *scope = gd_scope_open();
     gd_module *m = gd_module_bare("residual");
@@ -67,7 +68,7 @@ gd_module *gd_nn_residual_at(const char *site, gd_module *inside, gd_module *sho
     if (status == GD_OK) m->contained = run_residual;
     if (status == GD_OK) gd_keep(m);
     gd_scope_close(&scope);
-    return status == GD_OK ? m : fail(site, status);
+    return status == GD_OK ? m : fail_container(site, status);
 }
 
 gd_status gd_module_append_at(const char *site, gd_module *m, gd_module *child) {
@@ -80,5 +81,5 @@ gd_status gd_module_append_at(const char *site, gd_module *m, gd_module *child) 
                                        "gd_module_append: %s is no sequential and no list; "
                                        "gd_module_add names what it adds",
                                        m->type));
-    return gd_report(site, append(m, child));
+    return gd_report(site, append_child(m, child));
 }

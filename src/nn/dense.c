@@ -1,4 +1,4 @@
-/* dense.c - layers that add their own variables to a graph. */
+/* dense.c - gd_dense: a layer that adds its variables to a graph. */
 #include "core/error.h"
 #include "core/tensor.h"
 #include "gradus/graph.h"
@@ -7,7 +7,7 @@
 #include "gradus/ops.h"
 #include "graph/build/graph.h"
 
-/* An op of one tensor, none of whose options must be given. */
+/* An activation is an op with one input, one output and no required options. */
 static gd_status check_activation(const char *name) {
     const gd_op *op = name ? gd_op_find(name) : NULL;
     if (!name) return GD_OK;
@@ -17,12 +17,13 @@ static gd_status check_activation(const char *name) {
     for (int i = 0; i < gd_op_attr_count(op); i++) fits &= !gd_op_attr_at(op, i)->required;
     return fits ? GD_OK
                 : gd_fail(GD_E_ARGUMENT,
-                          "gd_dense: %s is no activation: it takes or gives more than a tensor",
+                          "gd_dense: %s is no activation: it has more than one input or output, or "
+                          "required options",
                           name);
 }
 
-/* Everything is looked at before the first variable is made. */
-static gd_status check(const gd_tensor *x, int64_t units, const gd_dense_options *o) {
+/* Checks everything before the first variable is added. */
+static gd_status check_arguments(const gd_tensor *x, int64_t units, const gd_dense_options *o) {
     if (!gd_graph_building())
         return gd_fail(GD_E_STATE, "gd_dense makes variables of a graph, and none is being built; "
                                    "write GD_GRAPH(graph); first");
@@ -48,8 +49,8 @@ static gd_status check(const gd_tensor *x, int64_t units, const gd_dense_options
     return check_activation(o->activation);
 }
 
-static gd_tensor *variable(const char *site, gd_tensor *initial, const char *name,
-                           const gd_dense_options *o) {
+static gd_tensor *add_variable(const char *site, gd_tensor *initial, const char *name,
+                               const gd_dense_options *o) {
     return gd_variable_at(
         site, initial,
         &(gd_variable_options){.name = o->name ? name : NULL, .trainable = o->trainable});
@@ -58,7 +59,7 @@ static gd_tensor *variable(const char *site, gd_tensor *initial, const char *nam
 gd_tensor *gd_dense_at(const char *site, gd_tensor *x, int64_t units, const gd_dense_options *o) {
     if (x && x->kind == GD_FAILED) return x;
     if (o->weight && o->weight->kind == GD_FAILED) return o->weight;
-    gd_status status = check(x, units, o);
+    gd_status status = check_arguments(x, units, o);
     if (status != GD_OK) {
         gd_error_place(site);
         return gd_tensor_fail(status);
@@ -71,10 +72,11 @@ gd_tensor *gd_dense_at(const char *site, gd_tensor *x, int64_t units, const gd_d
         initial =
             gd_init_xavier_uniform_at(site, gd_dims(units, x->dims[x->rank - 1]),
                                       &(gd_init_xavier_uniform_options){.gain = 1, .dtype = dtype});
-    gd_tensor *w = variable(site, initial, "weight", o), *b = NULL;
+    gd_tensor *w = add_variable(site, initial, "weight", o), *b = NULL;
     if (o->bias)
-        b = variable(site, gd_zeros_at(site, gd_dims(units), &(gd_zeros_options){.dtype = dtype}),
-                     "bias", o);
+        b = add_variable(site,
+                         gd_zeros_at(site, gd_dims(units), &(gd_zeros_options){.dtype = dtype}),
+                         "bias", o);
     gd_tensor *y = gd_linear_at(site, x, w, b);
     if (o->activation) y = gd_call_at(site, o->activation, gd_list(y), NULL);
     if (o->name) gd_name_scope_end(&scope);

@@ -1,7 +1,8 @@
-/* init.c - what weights start as.
+/* init.c - initial values of weights.
  *
- * `dims` are those of a weight as gd_linear and gd_conv2d take it: (outputs, inputs, window...). Such a weight
- * has inputs * window numbers for each output (fan in), and outputs * window for each input (fan out).
+ * `dims` are those of a weight as gd_linear and gd_conv2d take it: (outputs, inputs, window...).
+ * Such a weight has inputs * window numbers for each output (fan in), and outputs * window for each
+ * input (fan out).
  */
 #include <math.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 
 /* --- the kind --------------------------------------------------------------------------------- */
 
-static gd_tensor *make(const gd_maker *maker, gd_shape dims, const void *options) {
+static gd_tensor *make_values(const gd_maker *maker, gd_shape dims, const void *options) {
     const gd_init_rules *rules = maker->rules;
     gd_status status = rules->check ? rules->check(dims, options) : GD_OK;
     if (status == GD_OK) return rules->make(dims, options);
@@ -32,13 +33,13 @@ gd_tensor *gd_init_make(const char *site, const gd_maker *maker, gd_shape dims, 
         gd_error_prefix("gd_init_%s: ", maker->record.name);
         return gd_tensor_fail(status);
     }
-    gd_tensor *t = make(maker, dims, options);
+    gd_tensor *t = make_values(maker, dims, options);
     gd_free(options);
     return t;
 }
 
 /* "NAME options" */
-static gd_status parse(const char *text, const gd_maker **maker, void **options) {
+static gd_status parse_initializer(const char *text, const gd_maker **maker, void **options) {
     char name[64];
     const size_t n = strcspn(text, " ");
     *options = NULL;
@@ -51,7 +52,7 @@ static gd_status parse(const char *text, const gd_maker **maker, void **options)
 gd_status gd_init_fill(gd_tensor *t, const char *text) {
     const gd_maker *maker;
     void *options;
-    GD_TRY(parse(text, &maker, &options));
+    GD_TRY(parse_initializer(text, &maker, &options));
     gd_dtype *dtype = gd_maker_option(maker, options, "dtype", NULL);
     if (dtype) *dtype = (gd_dtype)t->dtype;
     gd_attempt attempt;
@@ -59,7 +60,7 @@ gd_status gd_init_fill(gd_tensor *t, const char *text) {
     gd_scope *scope = gd_scope_open();
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = t->device;
-    gd_tensor *value = make(maker, gd_shape_of(t->rank, t->dims), options);
+    gd_tensor *value = make_values(maker, gd_shape_of(t->rank, t->dims), options);
     gd_this_thread.device = device;
     gd_status status = value->kind == GD_FAILED ? gd_failure() : gd_copy_tensor(t, value);
     gd_scope_close(&scope);
@@ -73,7 +74,7 @@ typedef struct fans {
     double in, out;
 } fans;
 
-static fans fans_of(gd_shape dims) {
+static fans weight_fans(gd_shape dims) {
     double window = 1;
     for (int i = 2; i < dims.rank; i++) window *= (double)dims.at[i];
     return (fans){(double)dims.at[1] * window, (double)dims.at[0] * window};
@@ -89,27 +90,27 @@ static gd_status check_std(double std) {
     return std >= 0 ? GD_OK : gd_fail(GD_E_ARGUMENT, "std is %g; it must be at least 0", std);
 }
 
-static gd_tensor *normal(gd_shape dims, gd_dtype dtype, double std) {
+static gd_tensor *make_normal(gd_shape dims, gd_dtype dtype, double std) {
     return gd_normal(dims, .std = std, .dtype = dtype);
 }
 
 /* The standard deviation of numbers spread over [-w, w) is w / sqrt(3). */
-static gd_tensor *uniform(gd_shape dims, gd_dtype dtype, double std) {
+static gd_tensor *make_uniform(gd_shape dims, gd_dtype dtype, double std) {
     const double bound = sqrt(3) * std;
     return gd_uniform(dims, .low = -bound, .high = bound, .dtype = dtype);
 }
 
 static double xavier_std(gd_shape dims, double gain) {
-    const fans f = fans_of(dims);
+    const fans f = weight_fans(dims);
     return f.in + f.out > 0 ? gain * sqrt(2 / (f.in + f.out)) : 0;
 }
 
 static double fan_in_std(gd_shape dims, double gain) {
-    const fans f = fans_of(dims);
+    const fans f = weight_fans(dims);
     return f.in > 0 ? gain / sqrt(f.in) : 0;
 }
 
-/* A tensor of numbers that were worked out here, in the dtype. */
+/* A tensor of these numbers, cast to the dtype. */
 static gd_tensor *from_numbers(gd_shape dims, gd_dtype dtype, const double *numbers) {
     gd_tensor *t = gd_from_array(dims, GD_F64, numbers);
     return dtype == GD_F64 ? t : gd_cast(t, dtype);
@@ -146,8 +147,8 @@ static gd_tensor *constant_make(gd_shape dims, const void *options) {
 }
 
 /*init identity
- * Ones where the first two positions are equal, in the middle of a window, and zeros elsewhere: a linear layer
- * or convolution that passes its input on.
+ * Ones where the first two positions are equal, in the middle of a window, and zeros elsewhere: a
+ * linear layer or convolution that passes its input on.
  *   gain float = 1
  *   dtype dtype = f32
  */
@@ -209,8 +210,8 @@ static gd_tensor *normal_make(gd_shape dims, const void *options) {
 }
 
 /*init truncated_normal
- * Normal random numbers between two bounds, as many standard deviations from the mean. It gives a value also
- * where a graph is built.
+ * Normal random numbers between two bounds, as many standard deviations from the mean. The result
+ * is eager, also while a graph is built.
  *   mean float = 0
  *   std float = 1
  *   low float = -2    in standard deviations
@@ -228,7 +229,7 @@ static gd_status truncated_normal_check(gd_shape dims, const void *options) {
 
 static double normal_cdf(double x) { return 0.5 * erfc(-x / sqrt(2)); }
 
-/* Where the distribution function of normal numbers is p: bisection, then Newton's steps. */
+/* The inverse of the normal distribution function at p: bisection, then Newton steps. */
 static double normal_quantile(double p, double low, double high) {
     double x = 0.5 * (low + high);
     for (int i = 0; i < 60 && high - low > 1e-3; i++) {
@@ -249,7 +250,7 @@ static double normal_quantile(double p, double low, double high) {
 static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
     const gd_init_truncated_normal_options *o = options;
     GD_EAGER;
-    /* far above the mean the distribution function is 1 - tiny, which has no digits: use the other side */
+    /* far above the mean the distribution function rounds to 1: use the symmetric lower tail */
     const double sign = o->low > 0 ? -1 : 1;
     const double low = fmax(sign > 0 ? o->low : -o->high, -38),
                  high = fmin(sign > 0 ? o->high : -o->low, 38);
@@ -271,8 +272,9 @@ static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
 }
 
 /*init xavier_uniform
- * Glorot and Bengio 2010: the variance is 2 / (fan in + fan out). For tanh, sigmoid, and layers with nothing behind.
- *   gain float = 1    weights are as many times as large
+ * Glorot and Bengio 2010: the variance is 2 / (fan in + fan out). For tanh, sigmoid, and layers
+ * without activation.
+ *   gain float = 1    factor of the weights
  *   dtype dtype = f32
  */
 static gd_status xavier_uniform_check(gd_shape dims, const void *options) {
@@ -280,7 +282,7 @@ static gd_status xavier_uniform_check(gd_shape dims, const void *options) {
 }
 static gd_tensor *xavier_uniform_make(gd_shape dims, const void *options) {
     const gd_init_xavier_uniform_options *o = options;
-    return uniform(dims, o->dtype, xavier_std(dims, o->gain));
+    return make_uniform(dims, o->dtype, xavier_std(dims, o->gain));
 }
 
 /*init xavier_normal
@@ -293,7 +295,7 @@ static gd_status xavier_normal_check(gd_shape dims, const void *options) {
 }
 static gd_tensor *xavier_normal_make(gd_shape dims, const void *options) {
     const gd_init_xavier_normal_options *o = options;
-    return normal(dims, o->dtype, xavier_std(dims, o->gain));
+    return make_normal(dims, o->dtype, xavier_std(dims, o->gain));
 }
 
 /*init kaiming_uniform
@@ -306,7 +308,7 @@ static gd_status kaiming_uniform_check(gd_shape dims, const void *options) {
 }
 static gd_tensor *kaiming_uniform_make(gd_shape dims, const void *options) {
     const gd_init_kaiming_uniform_options *o = options;
-    return uniform(dims, o->dtype, fan_in_std(dims, o->gain));
+    return make_uniform(dims, o->dtype, fan_in_std(dims, o->gain));
 }
 
 /*init kaiming_normal
@@ -319,7 +321,7 @@ static gd_status kaiming_normal_check(gd_shape dims, const void *options) {
 }
 static gd_tensor *kaiming_normal_make(gd_shape dims, const void *options) {
     const gd_init_kaiming_normal_options *o = options;
-    return normal(dims, o->dtype, fan_in_std(dims, o->gain));
+    return make_normal(dims, o->dtype, fan_in_std(dims, o->gain));
 }
 
 /*init lecun_uniform
@@ -330,8 +332,8 @@ static gd_status lecun_uniform_check(gd_shape dims, const void *options) {
     return (void)options, check_weight(dims);
 }
 static gd_tensor *lecun_uniform_make(gd_shape dims, const void *options) {
-    return uniform(dims, ((const gd_init_lecun_uniform_options *)options)->dtype,
-                   fan_in_std(dims, 1));
+    return make_uniform(dims, ((const gd_init_lecun_uniform_options *)options)->dtype,
+                        fan_in_std(dims, 1));
 }
 
 /*init lecun_normal
@@ -342,13 +344,14 @@ static gd_status lecun_normal_check(gd_shape dims, const void *options) {
     return (void)options, check_weight(dims);
 }
 static gd_tensor *lecun_normal_make(gd_shape dims, const void *options) {
-    return normal(dims, ((const gd_init_lecun_normal_options *)options)->dtype,
-                  fan_in_std(dims, 1));
+    return make_normal(dims, ((const gd_init_lecun_normal_options *)options)->dtype,
+                       fan_in_std(dims, 1));
 }
 
 /*init orthogonal
- * Saxe et al. 2013: a matrix (outputs, inputs * window) whose rows, or columns where there are fewer of them, are
- * orthogonal and of length `gain`. It gives a value also where a graph is built.
+ * Saxe et al. 2013: a matrix (outputs, inputs * window) whose rows, or columns where there are
+ * fewer of them, are orthogonal and of length `gain`. The result is eager, also while a graph is
+ * built.
  *   gain float = 1
  *   dtype dtype = f32
  */
@@ -356,8 +359,8 @@ static gd_status orthogonal_check(gd_shape dims, const void *options) {
     return (void)options, check_weight(dims);
 }
 
-/* Makes `count` vectors of `length` numbers, one after the other, orthogonal and of length 1. Each is
- * projected twice, so that rounding leaves nothing of the others in it. */
+/* Makes `count` vectors of `length` numbers, one after the other, orthogonal and of length 1. Each
+ * is projected twice, which removes rounding errors. */
 static void orthogonalize(double *v, int64_t count, int64_t length) {
     for (int64_t i = 0; i < count; i++) {
         double *a = v + i * length, norm = 0;
@@ -380,7 +383,7 @@ static gd_tensor *orthogonal_make(gd_shape dims, const void *options) {
     gd_tensor *t = gd_normal(dims, .dtype = GD_F64);
     if (t->kind == GD_FAILED) return t;
     const int64_t n = gd_numel(t->rank, t->dims), columns = rows > 0 ? n / rows : 0;
-    const bool wide = rows <= columns; /* else columns are the vectors */
+    const bool wide = rows <= columns; /* otherwise the columns are the vectors */
     double *numbers = gd_malloc(2 * (size_t)n * sizeof *numbers + 1), *v = numbers + n;
     if (!numbers)
         return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for %lld numbers", (long long)n));

@@ -1,7 +1,7 @@
-/* initializer.h - what weights start as: records of the kind "init".
+/* initializer.h - initial values of weights: records of the kind "init".
  *
- * Rules: NAME_check, whether options are right, and NAME_make, the tensor. Options are gd_init_NAME_options;
- * each initializer has `dtype`.
+ * Rules: NAME_check checks the options, NAME_make returns the tensor. Options are
+ * gd_init_NAME_options; each initializer has `dtype`.
  */
 #ifndef GRADUS_NN_INITIALIZER_H
 #define GRADUS_NN_INITIALIZER_H

@@ -1,4 +1,4 @@
-/* layer.c - modules from records: constructors, sizes that are found, options by name. */
+/* layer.c - layers from records: constructors, inferred sizes, parameters, options by name. */
 #include "nn/layer.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 
 /* --- making ----------------------------------------------------------------------------------- */
 
-/* The options of the op, with those of the layer that have the same names. */
+/* Makes the options of the op from the options of the layer with the same names. */
 static gd_status make_op_options(gd_module *m) {
     m->op = gd_op_find(m->maker->of);
     if (!m->op) return gd_fail(GD_E_STATE, "there is no op '%s'", m->maker->of);
@@ -44,7 +44,7 @@ static bool is_complete(const gd_module *m) {
 
 static gd_status make_parameters(gd_module *m) {
     const gd_layer_rules *rules = m->maker->rules;
-    GD_EAGER; /* a parameter that is made in a trace is a parameter */
+    GD_EAGER; /* parameters are eager, also in a trace */
     gd_device *device = gd_this_thread.device;
     if (m->device) gd_this_thread.device = m->device;
     gd_scope *scope = gd_scope_open();
@@ -55,7 +55,7 @@ static gd_status make_parameters(gd_module *m) {
     return status;
 }
 
-static gd_status finish(gd_module *m) {
+static gd_status build_layer(gd_module *m) {
     const gd_layer_rules *rules = m->maker->rules;
     if (!rules->forward && !m->maker->of)
         return gd_fail(GD_E_STATE,
@@ -67,8 +67,8 @@ static gd_status finish(gd_module *m) {
     return is_complete(m) ? make_parameters(m) : GD_OK;
 }
 
-/* Takes over `options`. */
-static gd_module *make(const char *site, const gd_maker *maker, void *options) {
+/* Owns `options`, also after a failure. */
+static gd_module *make_layer(const char *site, const gd_maker *maker, void *options) {
     GD_CALLED_FROM(site);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -78,7 +78,7 @@ static gd_module *make(const char *site, const gd_maker *maker, void *options) {
     if (m) {
         m->maker = maker;
         m->options = options;
-        status = finish(m);
+        status = build_layer(m);
         if (status == GD_OK) gd_keep(m);
     } else gd_free(options);
     gd_scope_close(&scope);
@@ -91,7 +91,7 @@ static gd_module *make(const char *site, const gd_maker *maker, void *options) {
 gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *given) {
     void *options;
     const gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) return make(site, maker, options);
+    if (status == GD_OK) return make_layer(site, maker, options);
     gd_error_prefix("%s: ", maker->record.name);
     gd_report(site, status);
     return NULL;
@@ -101,7 +101,7 @@ gd_module *gd_layer_new_at(const char *site, const char *name, const char *text)
     const gd_maker *maker;
     void *options;
     gd_status status = gd_maker_read("layer", name, text, &maker, &options);
-    if (status == GD_OK) return make(site, maker, options);
+    if (status == GD_OK) return make_layer(site, maker, options);
     gd_report(site, status);
     return NULL;
 }
@@ -118,7 +118,7 @@ static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in)
     const int axis = x ? (wanted < 0 ? x->rank + wanted : wanted) : -1;
     char text[160];
     if (!x || axis < 0 || axis >= x->rank)
-        return gd_fail(GD_E_SHAPE, "%s is GD_ANY, to be found as size %d of '%s', which is %s",
+        return gd_fail(GD_E_SHAPE, "%s is GD_ANY, to be inferred from size %d of '%s', which is %s",
                        f->option, f->axis, input, x ? gd_describe(x, text, sizeof text) : "absent");
     if (x->dims[axis] < 1)
         return gd_fail(
@@ -137,7 +137,7 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
         m->device = in.at[0]->device;
     for (int i = 0; i < m->maker->n_finds; i++) GD_TRY(find_size(m, &m->maker->finds[i], in));
     if (rules->check) GD_TRY(rules->check(m));
-    for (int i = 0; m->op && i < m->maker->n_finds; i++) { /* the op may have it, too */
+    for (int i = 0; m->op && i < m->maker->n_finds; i++) { /* the op may have the option, too */
         const gd_op_attr *a = NULL;
         for (int k = 0; k < m->op->n_attrs; k++)
             if (strcmp(m->op->attrs[k].name, m->maker->finds[i].option) == 0) a = &m->op->attrs[k];
@@ -147,7 +147,7 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
     }
     const int before = m->count, revision = m->revision;
     const gd_status status = make_parameters(m);
-    m->revision = revision; /* the trace that builds it holds for what it is now */
+    m->revision = revision; /* the trace that builds it stays valid */
     if (status == GD_OK) return GD_OK;
     while (m->count > before) gd_object_release(m->entries[--m->count].object);
     return status;
@@ -175,7 +175,7 @@ gd_status gd_layer_size(const gd_module *m, const char *option, int64_t value) {
     if (value == GD_ANY || value >= 1) return GD_OK;
     return gd_fail(
         GD_E_ARGUMENT,
-        "%s: %s is %lld; it must be at least 1, or GD_ANY to be found from the first input",
+        "%s: %s is %lld; it must be at least 1, or GD_ANY to be inferred from the first input",
         m->type, option, (long long)value);
 }
 
@@ -244,7 +244,7 @@ gd_tensor *gd_layer_write(gd_tensor *buffer, gd_tensor *value) {
     return gd_assign(buffer, value);
 }
 
-/* Only a graph leaves out what nobody fetches. */
+/* Only a graph skips nodes that are not fetched. */
 gd_block gd_layer_after_begin(gd_tensor *write) {
     return write && write->kind == GD_SYMBOL ? gd_after_begin(gd_list(write)) : (gd_block){NULL};
 }
@@ -252,7 +252,7 @@ void gd_layer_after_end(gd_block *block) {
     if (block->before) gd_after_end(block);
 }
 
-/* The inputs, then the layer's own tensors. */
+/* Passes the inputs, then the parameters of the layer. */
 gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options) {
     gd_tensor *operands[GD_RECORD_MAX];
     const gd_op *record = &m->maker->record;
@@ -279,13 +279,13 @@ gd_status gd_layer_define_at(const char *site, const char *record, gd_layer_func
     return gd_report(site, status);
 }
 
-static const void *option(gd_module *m, const char *name, const gd_op_attr **attr) {
+static const void *find_option(gd_module *m, const char *name, const gd_op_attr **attr) {
     return m && m->maker && name ? gd_maker_option(m->maker, m->options, name, attr) : NULL;
 }
 
 int64_t gd_layer_int(gd_module *m, const char *name) {
     const gd_op_attr *a;
-    const void *field = option(m, name, &a);
+    const void *field = find_option(m, name, &a);
     return !field                    ? 0
            : a->type == GD_ATTR_INTS ? *(const int64_t *)field
                                      : gd_number_i64(gd_attr_number(a, m->options));
@@ -293,18 +293,18 @@ int64_t gd_layer_int(gd_module *m, const char *name) {
 
 double gd_layer_float(gd_module *m, const char *name) {
     const gd_op_attr *a;
-    return option(m, name, &a) ? gd_attr_number(a, m->options).value : 0;
+    return find_option(m, name, &a) ? gd_attr_number(a, m->options).value : 0;
 }
 
 const char *gd_layer_string(gd_module *m, const char *name) {
     const gd_op_attr *a;
-    const void *field = option(m, name, &a);
+    const void *field = find_option(m, name, &a);
     return field && a->type == GD_ATTR_STRING ? *(const char *const *)field : NULL;
 }
 
 gd_shape gd_layer_dims(gd_module *m, const char *name) {
     const gd_op_attr *a;
-    const void *field = option(m, name, &a);
+    const void *field = find_option(m, name, &a);
     if (field && a->type == GD_ATTR_SHAPE) return *(const gd_shape *)field;
     return gd_shape_of(field && a->type == GD_ATTR_INTS ? a->count : 0, field);
 }

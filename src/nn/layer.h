@@ -1,12 +1,13 @@
-/* layer.h - layers: modules that are made from records.
+/* layer.h - layers: modules that have records.
  *
- * A record is a comment above the rules of its layer, functions of the same file that are named after it:
+ * A record is a comment above the rules of its layer, functions of the same file that are named
+ * after it:
  *
- *   NAME_check    whether its options are right; called by the constructor, and again when sizes that were left
- *                 out are known. GD_ANY is in those that `finds` names, as long as they are not.
- *   NAME_build    adds its parameters and buffers, when all options are known
- *   NAME_forward  outputs for inputs. Without it the op of the record is called with the inputs, and then
- *                 the layer's parameters in the order in which they were added.
+ *   NAME_check    checks the options, in the constructor and again after sizes were inferred.
+ *                 Until then the options that `finds` names may be GD_ANY.
+ *   NAME_build    adds parameters and buffers, once all options are known
+ *   NAME_forward  computes outputs from inputs. Without it the op of the record is called with the
+ *                 inputs and then the parameters, in the order in which they were added.
  *
  * Options are a struct, gd_nn_NAME_options: const gd_nn_linear_options *o = m->options.
  */
@@ -25,7 +26,7 @@ struct gd_layer_rules {
 /* Behind every typed constructor. */
 gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *options);
 
-/* Makes the parameters of a layer whose sizes were left out, from the inputs of a call. */
+/* Infers the GD_ANY sizes of a layer from the inputs of a call, and builds it. */
 gd_status gd_layer_build_for(gd_module *m, gd_tensors inputs);
 
 /* --- for checks ------------------------------------------------------------------------------- */
@@ -42,29 +43,29 @@ gd_status gd_layer_size(const gd_module *m, const char *option, int64_t value);
 
 /* --- for builds ------------------------------------------------------------------------------- */
 
-/* Adds a parameter of random numbers between -bound and bound, or normal ones; of one number. */
+/* Adds a parameter: uniform between -bound and bound, normal, or constant. */
 gd_status gd_layer_uniform(gd_module *m, const char *name, gd_shape dims, double bound);
 gd_status gd_layer_normal(gd_module *m, const char *name, gd_shape dims, double std);
 gd_status gd_layer_fill(gd_module *m, const char *name, gd_shape dims, double value);
-/* A parameter that this layer does not have: its place is kept for the op. */
+/* Adds an absent parameter: the op gets NULL for it. */
 gd_status gd_layer_absent(gd_module *m, const char *name);
-/* A buffer of one number. */
+/* Adds a constant buffer. */
 gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtype dtype,
                           double value);
-/* A child of its own. */
+/* Adds a child. */
 gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
 
 /* --- for forward ------------------------------------------------------------------------------ */
 
 /* Records a failure of NAME_forward: return gd_layer_fail(gd_fail(...)). */
 gd_tensors gd_layer_fail(gd_status status);
-/* Input `i`; NULL where it is absent. */
+/* Input `i`; NULL: absent. */
 static inline gd_tensor *gd_layer_input(gd_tensors in, int i) {
     return i < in.count ? in.at[i] : NULL;
 }
-/* A number to compute with x: an f64 with f64, else an f32. (gd_scalar is an f32.) */
+/* A number in the dtype for arithmetic with x: f64 if x is, otherwise f32. (gd_scalar is f32.) */
 gd_tensor *gd_layer_number(const gd_tensor *x, double value);
-/* The mode, recorded by a trace. */
+/* The mode; a trace records that it was read. */
 bool gd_layer_is_training(gd_module *m);
 /* The tensor, or child, that was added as number `index`. */
 static inline gd_tensor *gd_layer_tensor_at(const gd_module *m, int index) {
@@ -73,13 +74,14 @@ static inline gd_tensor *gd_layer_tensor_at(const gd_module *m, int index) {
 static inline gd_module *gd_layer_child_at(const gd_module *m, int index) {
     return (gd_module *)m->entries[index].object;
 }
-/* Writes a buffer; gives what the outputs come after. A run of a graph does what its fetches need, so a forward
- * function puts GD_LAYER_AFTER(write) before it computes its outputs. */
+/* Writes a buffer, and returns the write for GD_LAYER_AFTER. A run of a graph executes only what
+ * its fetches need, so a forward function has GD_LAYER_AFTER(write) before it computes its
+ * outputs. */
 gd_tensor *gd_layer_write(gd_tensor *buffer, gd_tensor *value);
-gd_block gd_layer_after_begin(gd_tensor *write); /* NULL: after nothing */
+gd_block gd_layer_after_begin(gd_tensor *write); /* NULL: no write */
 void gd_layer_after_end(gd_block *block);
 #define GD_LAYER_AFTER(write) GD_BLOCK_(gd_layer_after_end, gd_layer_after_begin(write))
-/* Calls the op of the record with these options in place of the layer's. */
+/* Calls the op of the record with these options instead of those of the layer. */
 gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options);
 
 #endif

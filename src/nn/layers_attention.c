@@ -96,8 +96,8 @@ typedef struct qkv {
     gd_tensor *q, *k, *v;
 } qkv;
 
-/* Self-attention is one product with (3E, E). Where key and value are the same, theirs is one with
- * the last 2E rows. */
+/* Self-attention is one product with (3E, E). If key and value are the same tensor, they are one
+ * product with the last 2E rows. */
 static qkv project_at_once(gd_module *m, qkv in, int64_t e) {
     gd_tensor *w = gd_layer_tensor_at(m, Q_WEIGHT), *b = gd_layer_tensor_at(m, IN_BIAS);
     if (in.k == in.q && in.v == in.q) {
@@ -114,7 +114,7 @@ static qkv project_at_once(gd_module *m, qkv in, int64_t e) {
     return (qkv){q, kv.at[0], kv.at[1]};
 }
 
-static qkv project(gd_module *m, qkv in, int64_t e) {
+static qkv project_inputs(gd_module *m, qkv in, int64_t e) {
     if (!gd_layer_tensor_at(m, K_WEIGHT)) return project_at_once(m, in, e);
     gd_tensor *b = gd_layer_tensor_at(m, IN_BIAS), *parts[3] = {NULL};
     for (int i = 0; b && i < 3; i++) parts[i] = gd_narrow(b, 0, i * e, e);
@@ -123,11 +123,11 @@ static qkv project(gd_module *m, qkv in, int64_t e) {
                  gd_linear(in.v, gd_layer_tensor_at(m, V_WEIGHT), parts[2])};
 }
 
-/* x (N, S, E), or (S, N, E), with one more place, which holds `place` (1, 1, E). */
-static gd_tensor *with_place(gd_tensor *x, gd_tensor *place, int axis) {
+/* Appends a position with the values `place` (1, 1, E) to x (N, S, E) or (S, N, E). */
+static gd_tensor *append_position(gd_tensor *x, gd_tensor *place, int axis) {
     return gd_cat(gd_list(x, gd_add(gd_zeros_like(gd_narrow(x, axis, 0, 1)), place)), .axis = axis);
 }
-static gd_tensor *with_zeros(gd_tensor *x, int axis) {
+static gd_tensor *append_zeros(gd_tensor *x, int axis) {
     return gd_pad(x, axis == 1 ? gd_dims(0, 0, 0, 1) : gd_dims(0, 0, 0, 0, 0, 1));
 }
 
@@ -147,59 +147,59 @@ static gd_tensor *join_heads(const gd_nn_multihead_attention_options *o, gd_tens
 
 /* --- masks: true hides, a float is added ------------------------------------------------------ */
 
-/* The mask as numbers that are added. */
-static gd_tensor *additive(gd_tensor *mask, gd_dtype dtype) {
+/* The mask as numbers to be added to the scores. */
+static gd_tensor *additive_mask(gd_tensor *mask, gd_dtype dtype) {
     if (gd_tensor_dtype(mask) != GD_BOOL) return gd_cast(mask, dtype);
     return gd_where(mask, gd_scalar_of(-INFINITY, dtype), gd_scalar_of(0, dtype));
 }
 
-/* Both masks as one that hides or is added, which broadcasts to (N, H, L, S); NULL: there is none.
- * Both masks as one that hides or is added, which broadcasts to (N, H, L, S); NULL: there is none. */
-static gd_tensor *both_masks(gd_tensor *a, gd_tensor *b, gd_dtype dtype) {
+/* Both masks as one that hides or is added, which broadcasts to (N, H, L, S); NULL: there is
+ * none. */
+static gd_tensor *combine_masks(gd_tensor *a, gd_tensor *b, gd_dtype dtype) {
     if (!a || !b) return a ? a : b;
     if (gd_tensor_dtype(a) == GD_BOOL && gd_tensor_dtype(b) == GD_BOOL) return gd_logical_or(a, b);
-    return gd_add(additive(a, dtype), additive(b, dtype));
+    return gd_add(additive_mask(a, dtype), additive_mask(b, dtype));
 }
 
-static gd_tensor *more_places(gd_tensor *mask, int64_t places) {
+static gd_tensor *extend_mask(gd_tensor *mask, int64_t places) {
     return mask && places ? gd_pad(mask, gd_dims(0, places)) : mask;
 }
 
-static gd_tensor *mask_of(const gd_nn_multihead_attention_options *o, gd_tensors in,
-                          gd_dtype dtype) {
+static gd_tensor *make_mask(const gd_nn_multihead_attention_options *o, gd_tensors in,
+                            gd_dtype dtype) {
     gd_tensor *padding = gd_layer_input(in, IN_PADDING), *mask = gd_layer_input(in, IN_MASK);
     const int64_t places = o->add_bias_kv + o->add_zero_attn;
     /* (N, S), or (S) of a single sequence, as (N, 1, 1, S) */
-    if (padding) padding = gd_unsqueeze(gd_unsqueeze(more_places(padding, places), -2), -2);
+    if (padding) padding = gd_unsqueeze(gd_unsqueeze(extend_mask(padding, places), -2), -2);
     if (mask) {
-        mask = more_places(mask, places);
+        mask = extend_mask(mask, places);
         if (gd_tensor_rank(mask) == 3)
             mask = gd_reshape(
                 mask, gd_dims(-1, o->num_heads, gd_tensor_dim(mask, 1), gd_tensor_dim(mask, 2)));
     }
-    return both_masks(padding, mask, dtype);
+    return combine_masks(padding, mask, dtype);
 }
 
 /* --- computing -------------------------------------------------------------------------------- */
 
-/* (L, S): true where place j of the key is behind place i of the query. */
-static gd_tensor *later(int64_t rows, int64_t columns) {
+/* (L, S): true where position j of the key is after position i of the query. */
+static gd_tensor *causal_mask(int64_t rows, int64_t columns) {
     return gd_lt(gd_reshape(gd_arange(0, (double)rows, .dtype = GD_I64), gd_dims(rows, 1)),
                  gd_arange(0, (double)columns, .dtype = GD_I64));
 }
 
 /* The weights (N, H, L, S) as a tensor. Rows that see nothing are zeros, as in the fused op. */
-static gd_tensor *weights_of(const gd_nn_multihead_attention_options *o, const qkv *heads,
-                             gd_tensor *mask) {
+static gd_tensor *compute_weights(const gd_nn_multihead_attention_options *o, const qkv *heads,
+                                  gd_tensor *mask) {
     const gd_dtype dtype = gd_tensor_dtype(heads->q);
     const double scale = 1 / sqrt((double)(o->embed_dim / o->num_heads));
     gd_tensor *scores =
         gd_matmul(gd_mul(heads->q, gd_scalar_of(scale, dtype)), gd_transpose(heads->k, -1, -2));
     if (o->causal)
-        mask =
-            both_masks(mask, later(gd_tensor_dim(heads->q, 2), gd_tensor_dim(heads->k, 2)), dtype);
+        mask = combine_masks(
+            mask, causal_mask(gd_tensor_dim(heads->q, 2), gd_tensor_dim(heads->k, 2)), dtype);
     if (!mask) return gd_softmax(scores, .axis = -1);
-    mask = additive(mask, dtype);
+    mask = additive_mask(mask, dtype);
     gd_tensor *hidden =
                   gd_eq(gd_max(mask, .axis = -1, .keepdim = true), gd_scalar_of(-INFINITY, dtype)),
               *zero = gd_scalar_of(0, dtype);
@@ -208,16 +208,17 @@ static gd_tensor *weights_of(const gd_nn_multihead_attention_options *o, const q
 }
 
 /* y (N, H, L, D); with need_weights also the weights. */
-static gd_tensor *attend(gd_module *m, const qkv *heads, gd_tensor *mask, gd_tensor **weights) {
+static gd_tensor *compute_attention(gd_module *m, const qkv *heads, gd_tensor *mask,
+                                    gd_tensor **weights) {
     const gd_nn_multihead_attention_options *o = m->options;
     const bool drops = o->dropout > 0 && gd_layer_is_training(m);
     if (o->need_weights) {
-        *weights = weights_of(o, heads, mask);
+        *weights = compute_weights(o, heads, mask);
         if (drops) *weights = gd_dropout(*weights, .p = o->dropout);
         return gd_matmul(*weights, heads->v);
     }
     if (mask && gd_tensor_dtype(mask) == GD_BOOL)
-        mask = gd_logical_not(mask); /* the op's is true where it sees */
+        mask = gd_logical_not(mask); /* in the op's mask true means visible */
     else if (mask) mask = gd_cast(mask, gd_tensor_dtype(heads->q));
     return gd_scaled_dot_product_attention(heads->q, heads->k, heads->v, .mask = mask,
                                            .causal = o->causal, .dropout = o->dropout,
@@ -246,7 +247,7 @@ static gd_status check_ranks(const gd_nn_multihead_attention_options *o, const q
 }
 
 /* The same tensor stays the same, so that self-attention is recognized. */
-static qkv as_batch_of_one(const qkv *in, int axis) {
+static qkv add_batch_axis(const qkv *in, int axis) {
     gd_tensor *q = gd_unsqueeze(in->q, axis), *k = in->k == in->q ? q : gd_unsqueeze(in->k, axis);
     return (qkv){q, k, in->v == in->k ? k : in->v == in->q ? q : gd_unsqueeze(in->v, axis)};
 }
@@ -260,16 +261,16 @@ static gd_tensors multihead_attention_forward(gd_module *m, gd_tensors in) {
     if (status != GD_OK) return gd_layer_fail(status);
     const bool single = gd_tensor_rank(x.q) == 2;
     const int batch = o->batch_first ? 0 : 1, length = 1 - batch;
-    if (single) x = as_batch_of_one(&x, batch);
-    qkv p = project(m, x, o->embed_dim);
+    if (single) x = add_batch_axis(&x, batch);
+    qkv p = project_inputs(m, x, o->embed_dim);
     if (o->add_bias_kv) {
-        p.k = with_place(p.k, gd_layer_tensor_at(m, BIAS_K), length);
-        p.v = with_place(p.v, gd_layer_tensor_at(m, BIAS_V), length);
+        p.k = append_position(p.k, gd_layer_tensor_at(m, BIAS_K), length);
+        p.v = append_position(p.v, gd_layer_tensor_at(m, BIAS_V), length);
     }
-    if (o->add_zero_attn) p.k = with_zeros(p.k, length), p.v = with_zeros(p.v, length);
+    if (o->add_zero_attn) p.k = append_zeros(p.k, length), p.v = append_zeros(p.v, length);
     const qkv heads = {split_heads(o, p.q), split_heads(o, p.k), split_heads(o, p.v)};
     gd_tensor *weights = NULL,
-              *y = attend(m, &heads, mask_of(o, in, gd_tensor_dtype(x.q)), &weights);
+              *y = compute_attention(m, &heads, make_mask(o, in, gd_tensor_dtype(x.q)), &weights);
     y = gd_module_run(gd_layer_child_at(m, OUT_PROJ), gd_list(join_heads(o, y, x.q))).at[0];
     if (single) y = gd_squeeze(y, .axis = batch);
     if (!weights) return gd_listed(y);

@@ -1,11 +1,11 @@
-/* layers_conv.c - convolutions, plain and transposed, over one, two and three dimensions. */
+/* layers_conv.c - convolutions and transposed convolutions over one, two and three dimensions. */
 #include <math.h>
 
 #include "gradus/layers.h"
 #include "gradus/ops.h"
 #include "nn/layer.h"
 
-/* What the layers of all ranks share. */
+/* The options that all ranks share. */
 typedef struct conv {
     int rank; /* of the window */
     int64_t in, out, groups;
@@ -14,7 +14,7 @@ typedef struct conv {
     bool bias, transposed;
 } conv;
 
-static gd_status check(const gd_module *m, const conv *c) {
+static gd_status check_conv(const gd_module *m, const conv *c) {
     GD_TRY(gd_layer_size(m, "in_channels", c->in));
     GD_TRY(gd_layer_at_least(m, "out_channels", c->out, 1));
     GD_TRY(gd_layer_at_least(m, "groups", c->groups, 1));
@@ -31,7 +31,7 @@ static gd_status check(const gd_module *m, const conv *c) {
 }
 
 /* weight (out, in / groups, window...), transposed (in, out / groups, window...). */
-static gd_status build(gd_module *m, const conv *c) {
+static gd_status build_conv(gd_module *m, const conv *c) {
     gd_shape dims = {.rank = c->rank + 2, .form = 1};
     dims.at[0] = c->transposed ? c->in : c->out;
     dims.at[1] = (c->transposed ? c->out : c->in) / c->groups;
@@ -46,8 +46,8 @@ static gd_status build(gd_module *m, const conv *c) {
                    : gd_layer_absent(m, "bias");
 }
 
-/* x (N, C, ...) with the borders that the op itself does not make: reflect, replicate, circular. */
-static gd_tensor *padded(const conv *c, gd_tensor *x) {
+/* Pads x (N, C, ...) in the modes that the op does not have: reflect, replicate, circular. */
+static gd_tensor *pad_input(const conv *c, gd_tensor *x) {
     gd_shape sides = {.rank = 2 * c->rank, .form = 1}; /* (before, after) of the last axis first */
     for (int i = 0; i < c->rank; i++) {
         const int k = c->rank - 1 - i;
@@ -61,19 +61,20 @@ static gd_tensor *padded(const conv *c, gd_tensor *x) {
 
 static bool pads(const conv *c) { return c->padding_mode != GD_ZEROS && c->pad_mode != GD_VALID; }
 
-/* The input as the op takes it: channels first, borders made. */
-static gd_tensor *prepared(const conv *c, gd_tensor *x) {
+/* Converts the input for the op: channels first, padded. */
+static gd_tensor *prepare_input(const conv *c, gd_tensor *x) {
     if (c->data_format == GD_CHANNELS_LAST) x = gd_movedim(x, gd_dims(-1), gd_dims(1));
-    return pads(c) ? padded(c, x) : x;
+    return pads(c) ? pad_input(c, x) : x;
 }
 
-static gd_tensors finished(const conv *c, gd_tensor *y) {
+static gd_tensors finish_output(const conv *c, gd_tensor *y) {
     return gd_listed(c->data_format == GD_CHANNELS_LAST ? gd_movedim(y, gd_dims(1), gd_dims(-1))
                                                         : y);
 }
 
-static gd_tensors call(gd_module *m, const conv *c, gd_tensors in) {
-    return finished(c, gd_layer_call_op(m, gd_list(prepared(c, in.at[0])), m->op_options).at[0]);
+static gd_tensors call_conv(gd_module *m, const conv *c, gd_tensors in) {
+    return finish_output(
+        c, gd_layer_call_op(m, gd_list(prepare_input(c, in.at[0])), m->op_options).at[0]);
 }
 
 /* --- convolutions ----------------------------------------------------------------------------- */
@@ -102,19 +103,19 @@ static gd_tensors call(gd_module *m, const conv *c, gd_tensors in) {
 static gd_status conv1d_check(const gd_module *m) {
     const gd_nn_conv1d_options *o = m->options;
     GD_TRY(gd_layer_all_at_least(m, "stride", 1, o->stride.at, 1));
-    return check(m, &CONV(1, o));
+    return check_conv(m, &CONV(1, o));
 }
 static gd_status conv1d_build(gd_module *m) {
     const gd_nn_conv1d_options *o = m->options;
-    return build(m, &CONV(1, o));
+    return build_conv(m, &CONV(1, o));
 }
 static gd_tensors conv1d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv1d_options *o = m->options;
     const conv c = CONV(1, o);
-    if (!pads(&c)) return call(m, &c, in);
-    return finished(&c, gd_conv1d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0),
-                                  gd_layer_tensor_at(m, 1), .stride = o->stride,
-                                  .dilation = o->dilation, .groups = o->groups));
+    if (!pads(&c)) return call_conv(m, &c, in);
+    return finish_output(&c, gd_conv1d(prepare_input(&c, in.at[0]), gd_layer_tensor_at(m, 0),
+                                       gd_layer_tensor_at(m, 1), .stride = o->stride,
+                                       .dilation = o->dilation, .groups = o->groups));
 }
 
 /*layer conv2d(x, in_channels:int, out_channels:int, kernel:int[2]) -> y  of conv2d
@@ -128,23 +129,24 @@ static gd_tensors conv1d_forward(gd_module *m, gd_tensors in) {
 static gd_status conv2d_check(const gd_module *m) {
     const gd_nn_conv2d_options *o = m->options;
     GD_TRY(gd_layer_all_at_least(m, "stride", 2, o->stride.at, 1));
-    return check(m, &CONV(2, o));
+    return check_conv(m, &CONV(2, o));
 }
 static gd_status conv2d_build(gd_module *m) {
     const gd_nn_conv2d_options *o = m->options;
-    return build(m, &CONV(2, o));
+    return build_conv(m, &CONV(2, o));
 }
 static gd_tensors conv2d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv2d_options *o = m->options;
     const conv c = CONV(2, o);
-    if (!pads(&c)) return call(m, &c, in);
-    return finished(&c, gd_conv2d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0),
-                                  gd_layer_tensor_at(m, 1), .stride = o->stride,
-                                  .dilation = o->dilation, .groups = o->groups));
+    if (!pads(&c)) return call_conv(m, &c, in);
+    return finish_output(&c, gd_conv2d(prepare_input(&c, in.at[0]), gd_layer_tensor_at(m, 0),
+                                       gd_layer_tensor_at(m, 1), .stride = o->stride,
+                                       .dilation = o->dilation, .groups = o->groups));
 }
 
 /*layer conv3d(x, in_channels:int, out_channels:int, kernel:int[3]) -> y  of conv3d
- * 3-d convolution of x (N, C, D, H, W). Weights are (out_channels, in_channels / groups, window...).
+ * 3-d convolution of x (N, C, D, H, W). Weights are (out_channels, in_channels / groups,
+ * window...).
  *   bias bool = true
  *   options of conv3d
  *   padding_mode {zeros, reflect, replicate, circular} = zeros   what the borders hold
@@ -154,19 +156,19 @@ static gd_tensors conv2d_forward(gd_module *m, gd_tensors in) {
 static gd_status conv3d_check(const gd_module *m) {
     const gd_nn_conv3d_options *o = m->options;
     GD_TRY(gd_layer_all_at_least(m, "stride", 3, o->stride.at, 1));
-    return check(m, &CONV(3, o));
+    return check_conv(m, &CONV(3, o));
 }
 static gd_status conv3d_build(gd_module *m) {
     const gd_nn_conv3d_options *o = m->options;
-    return build(m, &CONV(3, o));
+    return build_conv(m, &CONV(3, o));
 }
 static gd_tensors conv3d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv3d_options *o = m->options;
     const conv c = CONV(3, o);
-    if (!pads(&c)) return call(m, &c, in);
-    return finished(&c, gd_conv3d(prepared(&c, in.at[0]), gd_layer_tensor_at(m, 0),
-                                  gd_layer_tensor_at(m, 1), .stride = o->stride,
-                                  .dilation = o->dilation, .groups = o->groups));
+    if (!pads(&c)) return call_conv(m, &c, in);
+    return finish_output(&c, gd_conv3d(prepare_input(&c, in.at[0]), gd_layer_tensor_at(m, 0),
+                                       gd_layer_tensor_at(m, 1), .stride = o->stride,
+                                       .dilation = o->dilation, .groups = o->groups));
 }
 
 /* --- transposed convolutions ------------------------------------------------------------------ */
@@ -185,8 +187,8 @@ static gd_tensors conv3d_forward(gd_module *m, gd_tensors in) {
             .transposed = true})
 
 /*layer conv_transpose1d(x, in_channels:int, out_channels:int, kernel:int[1]) -> y  of conv_transpose1d
- * The gradient of a 1-d convolution with respect to its input, as a layer: x (N, C, L) grows by the stride. Weights
- * are (in_channels, out_channels / groups, window...).
+ * The gradient of a 1-d convolution with respect to its input, as a layer: x (N, C, L) grows by the
+ * stride. Weights are (in_channels, out_channels / groups, window...).
  *   bias bool = true
  *   options of conv_transpose1d
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as Keras has it
@@ -196,20 +198,20 @@ static gd_status conv_transpose1d_check(const gd_module *m) {
     const gd_nn_conv_transpose1d_options *o = m->options;
     GD_TRY(gd_layer_all_at_least(m, "stride", 1, o->stride.at, 1));
     GD_TRY(gd_layer_all_at_least(m, "output_padding", 1, o->output_padding.at, 0));
-    return check(m, &TRANSPOSED(1, o));
+    return check_conv(m, &TRANSPOSED(1, o));
 }
 static gd_status conv_transpose1d_build(gd_module *m) {
     const gd_nn_conv_transpose1d_options *o = m->options;
-    return build(m, &TRANSPOSED(1, o));
+    return build_conv(m, &TRANSPOSED(1, o));
 }
 static gd_tensors conv_transpose1d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv_transpose1d_options *o = m->options;
-    return call(m, &TRANSPOSED(1, o), in);
+    return call_conv(m, &TRANSPOSED(1, o), in);
 }
 
 /*layer conv_transpose2d(x, in_channels:int, out_channels:int, kernel:int[2]) -> y  of conv_transpose2d
- * The gradient of a 2-d convolution with respect to its input, as a layer: x (N, C, H, W) grows by the stride. Weights
- * are (in_channels, out_channels / groups, window...).
+ * The gradient of a 2-d convolution with respect to its input, as a layer: x (N, C, H, W) grows by
+ * the stride. Weights are (in_channels, out_channels / groups, window...).
  *   bias bool = true
  *   options of conv_transpose2d
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as Keras has it
@@ -219,20 +221,20 @@ static gd_status conv_transpose2d_check(const gd_module *m) {
     const gd_nn_conv_transpose2d_options *o = m->options;
     GD_TRY(gd_layer_all_at_least(m, "stride", 2, o->stride.at, 1));
     GD_TRY(gd_layer_all_at_least(m, "output_padding", 2, o->output_padding.at, 0));
-    return check(m, &TRANSPOSED(2, o));
+    return check_conv(m, &TRANSPOSED(2, o));
 }
 static gd_status conv_transpose2d_build(gd_module *m) {
     const gd_nn_conv_transpose2d_options *o = m->options;
-    return build(m, &TRANSPOSED(2, o));
+    return build_conv(m, &TRANSPOSED(2, o));
 }
 static gd_tensors conv_transpose2d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv_transpose2d_options *o = m->options;
-    return call(m, &TRANSPOSED(2, o), in);
+    return call_conv(m, &TRANSPOSED(2, o), in);
 }
 
 /*layer conv_transpose3d(x, in_channels:int, out_channels:int, kernel:int[3]) -> y  of conv_transpose3d
- * The gradient of a 3-d convolution with respect to its input, as a layer: x (N, C, D, H, W) grows by the stride. Weights
- * are (in_channels, out_channels / groups, window...).
+ * The gradient of a 3-d convolution with respect to its input, as a layer: x (N, C, D, H, W) grows
+ * by the stride. Weights are (in_channels, out_channels / groups, window...).
  *   bias bool = true
  *   options of conv_transpose3d
  *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as Keras has it
@@ -242,15 +244,15 @@ static gd_status conv_transpose3d_check(const gd_module *m) {
     const gd_nn_conv_transpose3d_options *o = m->options;
     GD_TRY(gd_layer_all_at_least(m, "stride", 3, o->stride.at, 1));
     GD_TRY(gd_layer_all_at_least(m, "output_padding", 3, o->output_padding.at, 0));
-    return check(m, &TRANSPOSED(3, o));
+    return check_conv(m, &TRANSPOSED(3, o));
 }
 static gd_status conv_transpose3d_build(gd_module *m) {
     const gd_nn_conv_transpose3d_options *o = m->options;
-    return build(m, &TRANSPOSED(3, o));
+    return build_conv(m, &TRANSPOSED(3, o));
 }
 static gd_tensors conv_transpose3d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_conv_transpose3d_options *o = m->options;
-    return call(m, &TRANSPOSED(3, o), in);
+    return call_conv(m, &TRANSPOSED(3, o), in);
 }
 
 #include "layers_conv.gen.h"

@@ -1,4 +1,4 @@
-/* layers_distance.c - how far two tensors are from each other. */
+/* layers_distance.c - distances and similarities of tensors. */
 #include <math.h>
 
 #include "gradus/layers.h"
@@ -15,14 +15,14 @@ static gd_status cosine_similarity_check(const gd_module *m) {
     return gd_layer_within(m, "eps", o->eps, 0, (double)INFINITY, false);
 }
 
-/* a divided by its norm, which is held at eps. */
-static gd_tensor *direction(gd_tensor *a, int64_t axis, double eps) {
+/* a divided by its norm, which is at least eps. */
+static gd_tensor *normalize_vector(gd_tensor *a, int64_t axis, double eps) {
     return gd_div(a, gd_clamp(gd_norm(a, .axis = gd_dims(axis), .keepdim = true), .min = eps));
 }
 static gd_tensors cosine_similarity_forward(gd_module *m, gd_tensors in) {
     const gd_nn_cosine_similarity_options *o = m->options;
-    gd_tensor *product =
-        gd_mul(direction(in.at[0], o->axis, o->eps), direction(in.at[1], o->axis, o->eps));
+    gd_tensor *product = gd_mul(normalize_vector(in.at[0], o->axis, o->eps),
+                                normalize_vector(in.at[1], o->axis, o->eps));
     return gd_listed(gd_sum(product, .axis = gd_dims(o->axis)));
 }
 

@@ -1,4 +1,4 @@
-/* layers_dropout.c - dropout and its variants: what they do depends on the mode. */
+/* layers_dropout.c - dropout and its variants, which depend on the mode. */
 #include <math.h>
 
 #include "gradus/layers.h"
@@ -10,8 +10,8 @@ static gd_status check_p(const gd_module *m, double p) {
 }
 
 /*layer dropout(x) -> y  of dropout
- * In train mode, sets elements to 0 with probability p and divides the others by 1 - p; in eval mode,
- * y = x.
+ * In train mode, sets elements to 0 with probability p and divides the others by 1 - p; in eval
+ * mode, y = x.
  *   p float = 0.5
  */
 static gd_status dropout_check(const gd_module *m) {
@@ -53,7 +53,7 @@ static gd_tensors drop_channels(gd_module *m, gd_tensors in, int rank, bool batc
 }
 
 /*layer dropout1d(x) -> y
- * dropout of channels as a whole: x is (N, C, L) or (C, L).
+ * dropout of entire channels: x is (N, C, L) or (C, L).
  *   p float = 0.5
  */
 static gd_status dropout1d_check(const gd_module *m) {
@@ -66,7 +66,7 @@ static gd_tensors dropout1d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer dropout2d(x) -> y
- * dropout of channels as a whole: x is (N, C, H, W) or (N, C, L).
+ * dropout of entire channels: x is (N, C, H, W) or (N, C, L).
  *   p float = 0.5
  */
 static gd_status dropout2d_check(const gd_module *m) {
@@ -79,7 +79,7 @@ static gd_tensors dropout2d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer dropout3d(x) -> y
- * dropout of channels as a whole: x is (N, C, D, H, W) or (C, D, H, W).
+ * dropout of entire channels: x is (N, C, D, H, W) or (C, D, H, W).
  *   p float = 0.5
  */
 static gd_status dropout3d_check(const gd_module *m) {
@@ -93,7 +93,7 @@ static gd_tensors dropout3d_forward(gd_module *m, gd_tensors in) {
 
 /* --- for selu --------------------------------------------------------------------------------- */
 
-/* What selu tends to for very negative numbers: -scale * alpha. */
+/* The limit of selu for very negative numbers: -scale * alpha. */
 static const double SELU_FLOOR = -1.7580993408473766;
 
 /* Dropped elements become SELU_FLOOR; then all are scaled and moved so that numbers of mean 0 and
@@ -123,7 +123,7 @@ static gd_tensors alpha_dropout_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer feature_alpha_dropout(x) -> y
- * alpha_dropout of channels as a whole: x is (N, C, ...).
+ * alpha_dropout of entire channels: x is (N, C, ...).
  *   p float = 0.5
  */
 static gd_status feature_alpha_dropout_check(const gd_module *m) {

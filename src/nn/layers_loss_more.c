@@ -55,8 +55,8 @@ static gd_tensors finish_classes(gd_tensor *loss, bool alone, gd_word reduction)
 }
 
 /*layer multi_margin_loss(x, target, weight?) -> loss
- * For class numbers, the mean over classes k other than the target t of max(0, margin - x[t] + x[k])^p,
- * times the weight of the class t.
+ * For class numbers, the mean over classes k other than the target t of max(0, margin - x[t] +
+ * x[k])^p, times the weight of the class t.
  *   p int = 1   1 or 2
  *   margin float = 1
  *   reduction {none, mean, sum} = mean
@@ -84,8 +84,8 @@ static gd_tensors multi_margin_loss_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer multi_label_margin_loss(x, target) -> loss
- * Several classes for each sample, as numbers up to the first -1: the sum over them, and over all others
- * k, of max(0, 1 - x[t] + x[k]), divided by the number of classes.
+ * Several classes for each sample, as numbers up to the first -1: the sum over them, and over all
+ * others k, of max(0, 1 - x[t] + x[k]), divided by the number of classes.
  *   reduction {none, mean, sum} = mean
  */
 static gd_tensors multi_label_margin_loss_forward(gd_module *m, gd_tensors in) {
@@ -113,8 +113,8 @@ static gd_tensors multi_label_margin_loss_forward(gd_module *m, gd_tensors in) {
 /* --- distances -------------------------------------------------------------------------------- */
 
 /*layer triplet_margin_loss(anchor, positive, negative) -> loss
- * The mean of max(0, d(anchor, positive) - d(anchor, negative) + margin), d being the p-norm along the
- * last axis.
+ * The mean of max(0, d(anchor, positive) - d(anchor, negative) + margin), d being the p-norm along
+ * the last axis.
  *   margin float = 1
  *   p float = 2
  *   eps float = 1e-6    added to differences
@@ -143,8 +143,8 @@ static gd_tensors triplet_margin_loss_forward(gd_module *m, gd_tensors in) {
 /* --- likelihoods ------------------------------------------------------------------------------ */
 
 /*layer poisson_nll_loss(x, target) -> loss
- * Negative log likelihood of a Poisson distribution: of exp(x) - target x, or, without log_input, of
- * x - target log(x + eps), the mean.
+ * Negative log likelihood of a Poisson distribution: of exp(x) - target x, or, without log_input,
+ * of x - target log(x + eps), the mean.
  *   log_input bool = true   x is the logarithm of the rate
  *   full bool = false       adds Stirling's approximation of log(target!), for targets above 1
  *   eps float = 1e-8

@@ -254,7 +254,8 @@ static gd_status check_normalized(const gd_module *m, const gd_shape *dims) {
 }
 
 /*layer layer_norm(x, normalized_dims:int[]) -> y  of layer_norm
- * Normalizes the last dimensions of x, whose sizes are normalized_dims; weight and bias have that shape.
+ * Normalizes the last dimensions of x, whose sizes are normalized_dims; weight and bias have that
+ * shape.
  *   eps float = 1e-5                 added to the variance
  *   elementwise_affine bool = true   has a weight and a bias
  *   bias bool = true                 false: has a weight alone
@@ -273,7 +274,8 @@ static gd_status layer_norm_build(gd_module *m) {
 }
 
 /*layer rms_norm(x, normalized_dims:int[]) -> y  of rms_norm
- * Divides the last dimensions of x by the root of the mean of their squares; the weight has their shape.
+ * Divides the last dimensions of x by the root of the mean of their squares; the weight has their
+ * shape.
  *   eps float = none                 added to the mean; none: the distance from 1 to the next f32 (f64)
  *   elementwise_affine bool = true   has a weight
  *   finds normalized_dims x[-1]

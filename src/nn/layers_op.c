@@ -7,7 +7,8 @@
 #include "ops/call.h"
 
 /*layer op(xs*, name:string) -> ys*
- * Any op as a layer, by its name: gd_nn_op("cat", .options = "axis=1"). Its inputs are the op's, its outputs, too.
+ * Any op as a layer, by its name: gd_nn_op("cat", .options = "axis=1"). Its inputs are the op's,
+ * its outputs, too.
  *   options string = none   of the op, as text
  */
 static gd_status op_build(gd_module *m) {

@@ -1,4 +1,5 @@
-/* layers_pool.c - pooling: windows, windows of a number that is given, all of a channel, and back. */
+/* layers_pool.c - pooling: windows, windows of a number that is given, all of a channel, and
+ * back. */
 #include <math.h>
 
 #include "gradus/layers.h"
@@ -175,7 +176,8 @@ static gd_tensors lp_finish(gd_tensor *average, double p, int rank, const int64_
 }
 
 /*layer lp_pool1d(x, norm_type:float, kernel:int[1]) -> y
- * (sum of x^p)^(1/p) over each window of x (N, C, L), p being norm_type: 1 is the sum, inf would be the largest.
+ * (sum of x^p)^(1/p) over each window of x (N, C, L), p being norm_type: 1 is the sum, inf would be
+ * the largest.
  *   stride    int[1] = none     step between windows; none: their size
  *   ceil_mode bool = false     also a last window that is not full
  */
@@ -194,7 +196,8 @@ static gd_tensors lp_pool1d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer lp_pool2d(x, norm_type:float, kernel:int[2]) -> y
- * (sum of x^p)^(1/p) over each window of x (N, C, H, W), p being norm_type: 1 is the sum, inf would be the largest.
+ * (sum of x^p)^(1/p) over each window of x (N, C, H, W), p being norm_type: 1 is the sum, inf would
+ * be the largest.
  *   stride    int[2] = none     step between windows; none: their size
  *   ceil_mode bool = false     also a last window that is not full
  */
@@ -213,7 +216,8 @@ static gd_tensors lp_pool2d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer lp_pool3d(x, norm_type:float, kernel:int[3]) -> y
- * (sum of x^p)^(1/p) over each window of x (N, C, D, H, W), p being norm_type: 1 is the sum, inf would be the largest.
+ * (sum of x^p)^(1/p) over each window of x (N, C, D, H, W), p being norm_type: 1 is the sum, inf
+ * would be the largest.
  *   stride    int[3] = none     step between windows; none: their size
  *   ceil_mode bool = false     also a last window that is not full
  */
@@ -260,7 +264,8 @@ static gd_status adaptive_avg_pool2d_check(const gd_module *m) {
 }
 
 /*layer adaptive_avg_pool3d(x, size:int[3]) -> y  of adaptive_avg_pool3d
- * Averages over as many windows of nearly equal size as the result shall have; x is (N, C, D, H, W).
+ * Averages over as many windows of nearly equal size as the result shall have; x is (N, C, D, H,
+ * W).
  */
 static gd_status adaptive_avg_pool3d_check(const gd_module *m) {
     const gd_nn_adaptive_avg_pool3d_options *o = m->options;
@@ -268,7 +273,8 @@ static gd_status adaptive_avg_pool3d_check(const gd_module *m) {
 }
 
 /*layer adaptive_max_pool1d(x, size:int[1]) -> y  of adaptive_max_pool1d
- * The largest elements of as many windows of nearly equal size as the result shall have; x is (N, C, L).
+ * The largest elements of as many windows of nearly equal size as the result shall have; x is (N,
+ * C, L).
  *   return_indices bool = false   a second output: where in its plane of x each result was found
  */
 static gd_status adaptive_max_pool1d_check(const gd_module *m) {
@@ -284,7 +290,8 @@ static gd_tensors adaptive_max_pool1d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer adaptive_max_pool2d(x, size:int[2]) -> y  of adaptive_max_pool2d
- * The largest elements of as many windows of nearly equal size as the result shall have; x is (N, C, H, W).
+ * The largest elements of as many windows of nearly equal size as the result shall have; x is (N,
+ * C, H, W).
  *   return_indices bool = false   a second output: where in its plane of x each result was found
  */
 static gd_status adaptive_max_pool2d_check(const gd_module *m) {
@@ -300,7 +307,8 @@ static gd_tensors adaptive_max_pool2d_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer adaptive_max_pool3d(x, size:int[3]) -> y  of adaptive_max_pool3d
- * The largest elements of as many windows of nearly equal size as the result shall have; x is (N, C, D, H, W).
+ * The largest elements of as many windows of nearly equal size as the result shall have; x is (N,
+ * C, D, H, W).
  *   return_indices bool = false   a second output: where in its plane of x each result was found
  */
 static gd_status adaptive_max_pool3d_check(const gd_module *m) {
@@ -354,8 +362,8 @@ static gd_tensors global_max_pool_forward(gd_module *m, gd_tensors in) {
 /* --- and back --------------------------------------------------------------------------------- */
 
 /* x (N, C, ...) put to its places in planes of `size`, zeros elsewhere. */
-static gd_tensors unpool(gd_module *m, gd_tensors in, int rank, const int64_t *kernel,
-                         const int64_t *stride, const int64_t *padding, gd_shape size) {
+static gd_tensors unpool_values(gd_module *m, gd_tensors in, int rank, const int64_t *kernel,
+                                const int64_t *stride, const int64_t *padding, gd_shape size) {
     gd_tensor *x = in.at[0], *indices = in.at[1];
     char text[160];
     if (x->rank < rank + 1 || x->rank > rank + 2 || (size.form == 1 && size.rank != rank))
@@ -384,7 +392,8 @@ static gd_tensors unpool(gd_module *m, gd_tensors in, int rank, const int64_t *k
 }
 
 /*layer max_unpool1d(x, indices, kernel:int[1]) -> y
- * Puts the results of max_pool1d with return_indices back to where they were found, zeros elsewhere.
+ * Puts the results of max_pool1d with return_indices back to where they were found, zeros
+ * elsewhere.
  *   stride  int[1] = none   step between windows; none: their size
  *   padding int[1] = 0      as that of the pooling
  *   size    int[] = none   of the last 1 dimension of y; none: the smallest that the windows fit in
@@ -398,11 +407,12 @@ static gd_status max_unpool1d_check(const gd_module *m) {
 }
 static gd_tensors max_unpool1d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_max_unpool1d_options *o = m->options;
-    return unpool(m, in, 1, o->kernel.at, o->stride.at, o->padding.at, o->size);
+    return unpool_values(m, in, 1, o->kernel.at, o->stride.at, o->padding.at, o->size);
 }
 
 /*layer max_unpool2d(x, indices, kernel:int[2]) -> y
- * Puts the results of max_pool2d with return_indices back to where they were found, zeros elsewhere.
+ * Puts the results of max_pool2d with return_indices back to where they were found, zeros
+ * elsewhere.
  *   stride  int[2] = none   step between windows; none: their size
  *   padding int[2] = 0      as that of the pooling
  *   size    int[] = none   of the last 2 dimensions of y; none: the smallest that the windows fit in
@@ -416,11 +426,12 @@ static gd_status max_unpool2d_check(const gd_module *m) {
 }
 static gd_tensors max_unpool2d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_max_unpool2d_options *o = m->options;
-    return unpool(m, in, 2, o->kernel.at, o->stride.at, o->padding.at, o->size);
+    return unpool_values(m, in, 2, o->kernel.at, o->stride.at, o->padding.at, o->size);
 }
 
 /*layer max_unpool3d(x, indices, kernel:int[3]) -> y
- * Puts the results of max_pool3d with return_indices back to where they were found, zeros elsewhere.
+ * Puts the results of max_pool3d with return_indices back to where they were found, zeros
+ * elsewhere.
  *   stride  int[3] = none   step between windows; none: their size
  *   padding int[3] = 0      as that of the pooling
  *   size    int[] = none   of the last 3 dimensions of y; none: the smallest that the windows fit in
@@ -434,7 +445,7 @@ static gd_status max_unpool3d_check(const gd_module *m) {
 }
 static gd_tensors max_unpool3d_forward(gd_module *m, gd_tensors in) {
     const gd_nn_max_unpool3d_options *o = m->options;
-    return unpool(m, in, 3, o->kernel.at, o->stride.at, o->padding.at, o->size);
+    return unpool_values(m, in, 3, o->kernel.at, o->stride.at, o->padding.at, o->size);
 }
 
 #include "layers_pool.gen.h"

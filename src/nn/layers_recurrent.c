@@ -15,7 +15,7 @@
 
 enum { MOST_LAYERS = 1024 };
 
-/* What rnn, lstm and gru share. */
+/* The options that rnn, lstm and gru share. */
 typedef struct recurrent {
     int64_t input, hidden, gates, layers;
     double dropout;
@@ -31,7 +31,7 @@ static gd_status check_sizes(const gd_module *m, int64_t input, int64_t hidden, 
                    (long long)hidden);
 }
 
-static gd_status check(const gd_module *m, const recurrent *r) {
+static gd_status check_recurrent(const gd_module *m, const recurrent *r) {
     GD_TRY(check_sizes(m, r->input, r->hidden, r->gates));
     GD_TRY(gd_layer_at_least(m, "layers", r->layers, 1));
     if (r->layers > MOST_LAYERS)
@@ -56,7 +56,7 @@ static gd_status add_weights(gd_module *m, const char *end, int64_t features, in
     return GD_OK;
 }
 
-static gd_status build(gd_module *m, const recurrent *r) {
+static gd_status build_recurrent(gd_module *m, const recurrent *r) {
     const int directions = r->bidirectional ? 2 : 1;
     int64_t features = r->input;
     for (int64_t layer = 0; layer < r->layers; layer++) {
@@ -72,8 +72,8 @@ static gd_status build(gd_module *m, const recurrent *r) {
     return GD_OK;
 }
 
-/* The layer's parameters as a list of the scope; error tensors where there is no memory. */
-static gd_tensors weights_of(gd_module *m) {
+/* The parameters as a list of the scope; error tensors without memory. */
+static gd_tensors list_weights(gd_module *m) {
     gd_tensor **list = gd_list_new(m->count);
     if (!list) {
         gd_error_stick(GD_E_MEMORY);
@@ -102,7 +102,7 @@ typedef struct batch {
     int axis; /* of the batch in x and y; -1: it has one */
 } batch;
 
-static batch batch_of(gd_tensors in, int states, bool batch_first) {
+static batch make_batch(gd_tensors in, int states, bool batch_first) {
     batch b = {.x = in.at[0], .axis = -1, .lengths = gd_layer_input(in, 1 + states)};
     for (int s = 0; s < states; s++) b.state[s] = gd_layer_input(in, 1 + s);
     if (gd_tensor_rank(b.x) != 2) return b;
@@ -118,7 +118,7 @@ static gd_tensor *without_batch(gd_tensor *t, int axis) {
     return gd_squeeze(t, .axis = gd_dims(axis));
 }
 
-static gd_tensors outputs(const batch *b, gd_tensor *y, gd_tensor *h, gd_tensor *c) {
+static gd_tensors list_outputs(const batch *b, gd_tensor *y, gd_tensor *h, gd_tensor *c) {
     if (b->axis >= 0) {
         y = without_batch(y, b->axis);
         h = without_batch(h, 1);
@@ -137,8 +137,8 @@ static gd_tensors outputs(const batch *b, gd_tensor *y, gd_tensor *h, gd_tensor 
                  .bias = (o)->bias,                   \
                  .batch_first = (o)->batch_first})
 
-/* The mode matters, and is recorded, only where there is something to drop. */
-static bool drops(gd_module *m, const recurrent *r) {
+/* The mode is read, and so recorded, only if there is dropout. */
+static bool has_dropout(gd_module *m, const recurrent *r) {
     return r->dropout > 0 && r->layers > 1 && gd_layer_is_training(m);
 }
 
@@ -155,23 +155,23 @@ static bool drops(gd_module *m, const recurrent *r) {
  */
 static gd_status rnn_check(const gd_module *m) {
     const gd_nn_rnn_options *o = m->options;
-    return check(m, &RECURRENT(1, o));
+    return check_recurrent(m, &RECURRENT(1, o));
 }
 static gd_status rnn_build(gd_module *m) {
     const gd_nn_rnn_options *o = m->options;
-    return build(m, &RECURRENT(1, o));
+    return build_recurrent(m, &RECURRENT(1, o));
 }
 static gd_tensors rnn_forward(gd_module *m, gd_tensors in) {
     const gd_nn_rnn_options *o = m->options;
     const recurrent r = RECURRENT(1, o);
     const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
     if (status != GD_OK) return gd_layer_fail(status);
-    const batch b = batch_of(in, 1, r.batch_first);
-    const gd_rnn_outputs y = gd_rnn(b.x, b.state[0], b.lengths, weights_of(m), .layers = r.layers,
+    const batch b = make_batch(in, 1, r.batch_first);
+    const gd_rnn_outputs y = gd_rnn(b.x, b.state[0], b.lengths, list_weights(m), .layers = r.layers,
                                     .activation = o->activation, .bidirectional = r.bidirectional,
                                     .batch_first = r.batch_first, .biases = r.bias,
-                                    .dropout = r.dropout, .training = drops(m, &r));
-    return outputs(&b, y.y, y.h, NULL);
+                                    .dropout = r.dropout, .training = has_dropout(m, &r));
+    return list_outputs(&b, y.y, y.h, NULL);
 }
 
 /*layer lstm(x, h0?, c0?, lengths?, input_size:int, hidden_size:int) -> y, h, c
@@ -185,23 +185,23 @@ static gd_tensors rnn_forward(gd_module *m, gd_tensors in) {
  */
 static gd_status lstm_check(const gd_module *m) {
     const gd_nn_lstm_options *o = m->options;
-    return check(m, &RECURRENT(4, o));
+    return check_recurrent(m, &RECURRENT(4, o));
 }
 static gd_status lstm_build(gd_module *m) {
     const gd_nn_lstm_options *o = m->options;
-    return build(m, &RECURRENT(4, o));
+    return build_recurrent(m, &RECURRENT(4, o));
 }
 static gd_tensors lstm_forward(gd_module *m, gd_tensors in) {
     const gd_nn_lstm_options *o = m->options;
     const recurrent r = RECURRENT(4, o);
     const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
     if (status != GD_OK) return gd_layer_fail(status);
-    const batch b = batch_of(in, 2, r.batch_first);
+    const batch b = make_batch(in, 2, r.batch_first);
     const gd_lstm_outputs y =
-        gd_lstm(b.x, b.state[0], b.state[1], b.lengths, weights_of(m), .layers = r.layers,
+        gd_lstm(b.x, b.state[0], b.state[1], b.lengths, list_weights(m), .layers = r.layers,
                 .bidirectional = r.bidirectional, .batch_first = r.batch_first, .biases = r.bias,
-                .dropout = r.dropout, .training = drops(m, &r));
-    return outputs(&b, y.y, y.h, y.c);
+                .dropout = r.dropout, .training = has_dropout(m, &r));
+    return list_outputs(&b, y.y, y.h, y.c);
 }
 
 /*layer gru(x, h0?, lengths?, input_size:int, hidden_size:int) -> y, h
@@ -215,23 +215,23 @@ static gd_tensors lstm_forward(gd_module *m, gd_tensors in) {
  */
 static gd_status gru_check(const gd_module *m) {
     const gd_nn_gru_options *o = m->options;
-    return check(m, &RECURRENT(3, o));
+    return check_recurrent(m, &RECURRENT(3, o));
 }
 static gd_status gru_build(gd_module *m) {
     const gd_nn_gru_options *o = m->options;
-    return build(m, &RECURRENT(3, o));
+    return build_recurrent(m, &RECURRENT(3, o));
 }
 static gd_tensors gru_forward(gd_module *m, gd_tensors in) {
     const gd_nn_gru_options *o = m->options;
     const recurrent r = RECURRENT(3, o);
     const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
     if (status != GD_OK) return gd_layer_fail(status);
-    const batch b = batch_of(in, 1, r.batch_first);
+    const batch b = make_batch(in, 1, r.batch_first);
     const gd_gru_outputs y =
-        gd_gru(b.x, b.state[0], b.lengths, weights_of(m), .layers = r.layers,
+        gd_gru(b.x, b.state[0], b.lengths, list_weights(m), .layers = r.layers,
                .bidirectional = r.bidirectional, .batch_first = r.batch_first, .biases = r.bias,
-               .dropout = r.dropout, .training = drops(m, &r));
-    return outputs(&b, y.y, y.h, NULL);
+               .dropout = r.dropout, .training = has_dropout(m, &r));
+    return list_outputs(&b, y.y, y.h, NULL);
 }
 
 /* --- cells ------------------------------------------------------------------------------------ */
@@ -267,8 +267,9 @@ static gd_tensors rnn_cell_forward(gd_module *m, gd_tensors in) {
     gd_tensor *x = in.at[0];
     const gd_status status = check_x(x, 2, false, o->input_size);
     if (status != GD_OK) return gd_layer_fail(status);
-    const gd_rnn_outputs y = gd_rnn(one_step(x), first_state(gd_layer_input(in, 1)), NULL,
-                                    weights_of(m), .activation = o->activation, .biases = o->bias);
+    const gd_rnn_outputs y =
+        gd_rnn(one_step(x), first_state(gd_layer_input(in, 1)), NULL, list_weights(m),
+               .activation = o->activation, .biases = o->bias);
     return gd_listed(next_state(x, y.h));
 }
 
@@ -293,7 +294,7 @@ static gd_tensors lstm_cell_forward(gd_module *m, gd_tensors in) {
     if (status != GD_OK) return gd_layer_fail(status);
     const gd_lstm_outputs y =
         gd_lstm(one_step(x), first_state(gd_layer_input(in, 1)), first_state(gd_layer_input(in, 2)),
-                NULL, weights_of(m), .biases = o->bias);
+                NULL, list_weights(m), .biases = o->bias);
     return gd_listed(next_state(x, y.h), next_state(x, y.c));
 }
 
@@ -317,7 +318,7 @@ static gd_tensors gru_cell_forward(gd_module *m, gd_tensors in) {
     const gd_status status = check_x(x, 2, false, o->input_size);
     if (status != GD_OK) return gd_layer_fail(status);
     const gd_gru_outputs y = gd_gru(one_step(x), first_state(gd_layer_input(in, 1)), NULL,
-                                    weights_of(m), .biases = o->bias);
+                                    list_weights(m), .biases = o->bias);
     return gd_listed(next_state(x, y.h));
 }
 

@@ -8,7 +8,7 @@
 
 enum { MOST_LAYERS = 1024 };
 
-/* What all of them share. */
+/* The options that all of them share. */
 typedef struct block {
     int64_t embed_dim, num_heads, feedforward;
     double dropout, eps;
@@ -28,7 +28,7 @@ typedef struct block {
              .bias = (o)->bias,                   \
              .causal = (o)->causal})
 
-static gd_status check(const gd_module *m, const block *b) {
+static gd_status check_block(const gd_module *m, const block *b) {
     GD_TRY(gd_layer_at_least(m, "embed_dim", b->embed_dim, 1));
     GD_TRY(gd_layer_at_least(m, "num_heads", b->num_heads, 1));
     if (b->embed_dim % b->num_heads != 0)
@@ -41,7 +41,7 @@ static gd_status check(const gd_module *m, const block *b) {
 
 static gd_status check_stack(const gd_module *m, const block *b, int64_t layers) {
     GD_TRY(gd_layer_at_least(m, "layers", layers, 1));
-    if (layers <= MOST_LAYERS) return check(m, b);
+    if (layers <= MOST_LAYERS) return check_block(m, b);
     return gd_fail(GD_E_ARGUMENT, "%s: layers is %lld; it must be at most %d", m->type,
                    (long long)layers, MOST_LAYERS);
 }
@@ -78,22 +78,22 @@ static gd_status add_norms(gd_module *m, const block *b, int count) {
     return GD_OK;
 }
 
-static gd_tensor *run(gd_module *m, int child, gd_tensor *x) {
+static gd_tensor *call_child(gd_module *m, int child, gd_tensor *x) {
     return gd_module_run(gd_layer_child_at(m, child), gd_list(x)).at[0];
 }
 
 /* Attention of x to memory, and to x itself where that is NULL. */
-static gd_tensor *attend(gd_module *m, int child, gd_tensor *x, gd_tensor *memory, gd_tensor *mask,
-                         gd_tensor *padding) {
+static gd_tensor *call_attention(gd_module *m, int child, gd_tensor *x, gd_tensor *memory,
+                                 gd_tensor *mask, gd_tensor *padding) {
     return gd_module_run(gd_layer_child_at(m, child), gd_list(x, memory, NULL, padding, mask))
         .at[0];
 }
 
 /* linear2(dropout(activation(linear1(x)))), children `first` to first + 2. */
 static gd_tensor *feed_forward(gd_module *m, int first, const block *b, gd_tensor *x) {
-    x = run(m, first, x);
+    x = call_child(m, first, x);
     x = b->activation == GD_GELU ? gd_gelu(x) : gd_relu(x);
-    return run(m, first + 2, run(m, first + 1, x));
+    return call_child(m, first + 2, call_child(m, first + 1, x));
 }
 
 /* --- the encoder's layer ---------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ enum { E_SELF, E_LINEAR, E_NORM1 = E_LINEAR + 3, E_NORM2, E_DROP1, E_DROP2 };
 
 static gd_status transformer_encoder_layer_check(const gd_module *m) {
     const gd_nn_transformer_encoder_layer_options *o = m->options;
-    return check(m, &BLOCK(o));
+    return check_block(m, &BLOCK(o));
 }
 static gd_status transformer_encoder_layer_build(gd_module *m) {
     const gd_nn_transformer_encoder_layer_options *o = m->options;
@@ -127,12 +127,13 @@ static gd_tensors transformer_encoder_layer_forward(gd_module *m, gd_tensors in)
     const gd_nn_transformer_encoder_layer_options *o = m->options;
     const block b = BLOCK(o);
     gd_tensor *x = in.at[0], *mask = gd_layer_input(in, 1), *padding = gd_layer_input(in, 2);
-    gd_tensor *y = attend(m, E_SELF, b.norm_first ? run(m, E_NORM1, x) : x, NULL, mask, padding);
-    x = gd_add(x, run(m, E_DROP1, y));
-    if (!b.norm_first) x = run(m, E_NORM1, x);
-    y = feed_forward(m, E_LINEAR, &b, b.norm_first ? run(m, E_NORM2, x) : x);
-    x = gd_add(x, run(m, E_DROP2, y));
-    return gd_listed(b.norm_first ? x : run(m, E_NORM2, x));
+    gd_tensor *y = call_attention(m, E_SELF, b.norm_first ? call_child(m, E_NORM1, x) : x, NULL,
+                                  mask, padding);
+    x = gd_add(x, call_child(m, E_DROP1, y));
+    if (!b.norm_first) x = call_child(m, E_NORM1, x);
+    y = feed_forward(m, E_LINEAR, &b, b.norm_first ? call_child(m, E_NORM2, x) : x);
+    x = gd_add(x, call_child(m, E_DROP2, y));
+    return gd_listed(b.norm_first ? x : call_child(m, E_NORM2, x));
 }
 
 /* --- the decoder's layer ---------------------------------------------------------------------- */
@@ -165,7 +166,7 @@ enum { IN_X, IN_MEMORY, IN_MASK, IN_MEMORY_MASK, IN_PADDING, IN_MEMORY_PADDING }
 
 static gd_status transformer_decoder_layer_check(const gd_module *m) {
     const gd_nn_transformer_decoder_layer_options *o = m->options;
-    return check(m, &BLOCK(o));
+    return check_block(m, &BLOCK(o));
 }
 static gd_status transformer_decoder_layer_build(gd_module *m) {
     const gd_nn_transformer_decoder_layer_options *o = m->options;
@@ -179,17 +180,17 @@ static gd_tensors transformer_decoder_layer_forward(gd_module *m, gd_tensors in)
     const gd_nn_transformer_decoder_layer_options *o = m->options;
     const block b = BLOCK(o);
     gd_tensor *x = in.at[IN_X], *memory = in.at[IN_MEMORY];
-    gd_tensor *y = attend(m, D_SELF, b.norm_first ? run(m, D_NORM1, x) : x, NULL,
-                          gd_layer_input(in, IN_MASK), gd_layer_input(in, IN_PADDING));
-    x = gd_add(x, run(m, D_DROP1, y));
-    if (!b.norm_first) x = run(m, D_NORM1, x);
-    y = attend(m, D_CROSS, b.norm_first ? run(m, D_NORM2, x) : x, memory,
-               gd_layer_input(in, IN_MEMORY_MASK), gd_layer_input(in, IN_MEMORY_PADDING));
-    x = gd_add(x, run(m, D_DROP2, y));
-    if (!b.norm_first) x = run(m, D_NORM2, x);
-    y = feed_forward(m, D_LINEAR, &b, b.norm_first ? run(m, D_NORM3, x) : x);
-    x = gd_add(x, run(m, D_DROP3, y));
-    return gd_listed(b.norm_first ? x : run(m, D_NORM3, x));
+    gd_tensor *y = call_attention(m, D_SELF, b.norm_first ? call_child(m, D_NORM1, x) : x, NULL,
+                                  gd_layer_input(in, IN_MASK), gd_layer_input(in, IN_PADDING));
+    x = gd_add(x, call_child(m, D_DROP1, y));
+    if (!b.norm_first) x = call_child(m, D_NORM1, x);
+    y = call_attention(m, D_CROSS, b.norm_first ? call_child(m, D_NORM2, x) : x, memory,
+                       gd_layer_input(in, IN_MEMORY_MASK), gd_layer_input(in, IN_MEMORY_PADDING));
+    x = gd_add(x, call_child(m, D_DROP2, y));
+    if (!b.norm_first) x = call_child(m, D_NORM2, x);
+    y = feed_forward(m, D_LINEAR, &b, b.norm_first ? call_child(m, D_NORM3, x) : x);
+    x = gd_add(x, call_child(m, D_DROP3, y));
+    return gd_listed(b.norm_first ? x : call_child(m, D_NORM3, x));
 }
 
 /* --- stacks ----------------------------------------------------------------------------------- */
@@ -209,7 +210,7 @@ static gd_tensors run_stack(gd_module *m, gd_tensors in) {
     for (int64_t i = 0; i < in.count; i++) inputs[i] = in.at[i];
     for (int i = 0; i < gd_module_count(layers); i++)
         inputs[0] = gd_module_run(gd_module_at(layers, i), (gd_tensors){inputs, in.count}).at[0];
-    return gd_listed(m->count > S_NORM ? run(m, S_NORM, inputs[0]) : inputs[0]);
+    return gd_listed(m->count > S_NORM ? call_child(m, S_NORM, inputs[0]) : inputs[0]);
 }
 
 /*layer transformer_encoder(x, mask?, key_padding_mask?, embed_dim:int, num_heads:int, layers:int) -> y

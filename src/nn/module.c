@@ -1,4 +1,4 @@
-/* module.c - modules as objects, and what they hold. */
+/* module.c - modules and their entries: parameters, buffers, children. */
 #include "nn/module.h"
 
 #include <stdio.h>
@@ -13,9 +13,9 @@
 
 /* --- the object ------------------------------------------------------------------------------- */
 
-static void destroy(gd_object *object) {
+static void destroy_module(gd_object *object) {
     gd_module *m = (gd_module *)object;
-    gd_object_release(m->attached); /* holds parameters, never modules of the tree */
+    gd_object_release(m->attached); /* retains parameters, never modules of the tree */
     if (m->destroy && m->self) m->destroy(m->self);
     for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
     gd_net_rows_free(m);
@@ -29,7 +29,7 @@ static void destroy(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class module_class = {
-    .name = "module", .destroy = destroy, .state = &gd_module_state};
+    .name = "module", .destroy = destroy_module, .state = &gd_module_state};
 
 gd_module *gd_module_bare(const char *type) {
     const char *kept = gd_intern(type);
@@ -50,7 +50,7 @@ gd_module *gd_module_bare(const char *type) {
 
 gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
                             const gd_module_options *options) {
-    gd_scope *scope = gd_scope_open(); /* frees it where its struct finds no memory */
+    gd_scope *scope = gd_scope_open(); /* frees the module if there is no memory for its struct */
     gd_module *m = gd_module_bare(options->type ? options->type : "module");
     if (m) {
         m->forward = forward;
@@ -66,7 +66,7 @@ gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
     return NULL;
 }
 
-/* Programs write their children into it, also where there is no module. */
+/* Programs write to the struct, also if the module is NULL. */
 void *gd_module_self(gd_module *m) {
     if (m) return m->self;
     gd_thread *thread = &gd_this_thread;
@@ -105,8 +105,8 @@ static gd_status check_name(const gd_module *m, const char *name) {
     if (gd_module_entry(m, name))
         return gd_fail(
             GD_E_STATE,
-            "%s has a part '%s' already; gd_module_replace puts another module in its place",
-            m->type, name);
+            "%s has a part '%s' already; gd_module_replace replaces it by another module", m->type,
+            name);
     return GD_OK;
 }
 
@@ -119,8 +119,8 @@ bool gd_module_contains(const gd_module *inside, const gd_module *module, int de
     return false;
 }
 
-/* Where in the module's struct `field` is, or -1. */
-static ptrdiff_t place_of(const gd_module *m, const void *field) {
+/* The offset of `field` in the module's struct, or -1. */
+static ptrdiff_t field_offset(const gd_module *m, const void *field) {
     const char *start = m->self, *at = field;
     return at && start && at >= start && at + sizeof(void *) <= start + m->self_size ? at - start
                                                                                      : -1;
@@ -136,7 +136,7 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
     if (!kept || !gd_grow(m->entries, m->count, m->room))
         return gd_fail(GD_E_MEMORY, "no memory for a part of a module");
     if (object) gd_object_retain(object);
-    m->entries[m->count++] = (gd_entry){kind, kept, object, place_of(m, field)};
+    m->entries[m->count++] = (gd_entry){kind, kept, object, field_offset(m, field)};
     m->revision++;
     return GD_OK;
 }
@@ -164,13 +164,13 @@ gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, 
     return GD_OK;
 }
 
-static gd_status added(const char *site, gd_module *m, const char *what, gd_status status) {
+static gd_status report_added(const char *site, gd_module *m, const char *what, gd_status status) {
     if (!m && status == GD_OK && !gd_failed())
         status = gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
     return gd_report(site, status);
 }
 
-/* NULL comes from a constructor that failed, and has recorded why. */
+/* NULL is the result of a failed constructor, which has recorded the failure. */
 static gd_status check_child(const gd_module *child) {
     if (child) return GD_OK;
     return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "gd_module_add: the child is NULL");
@@ -180,13 +180,13 @@ gd_status gd_module_add_at(const char *site, gd_module *m, const char *name, gd_
                            void *field) {
     gd_status status = check_child(child);
     if (m && status == GD_OK) status = gd_module_put(m, GD_A_CHILD, name, child, field);
-    return added(site, m, "gd_module_add", status);
+    return report_added(site, m, "gd_module_add", status);
 }
 
 gd_status gd_module_add_parameter_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
                                      void *field) {
-    return added(site, m, "gd_module_add_parameter",
-                 m ? gd_module_put_parameter(m, name, t, field) : GD_OK);
+    return report_added(site, m, "gd_module_add_parameter",
+                        m ? gd_module_put_parameter(m, name, t, field) : GD_OK);
 }
 
 gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *name, gd_tensor *t,
@@ -198,5 +198,5 @@ gd_status gd_module_add_buffer_at(const char *site, gd_module *m, const char *na
                          "gd_module_add_buffer: '%s' is a symbol; a buffer is an eager tensor",
                          field_name(name ? name : ""));
     if (m && status == GD_OK) status = gd_module_put(m, GD_A_BUFFER, name, t, field);
-    return added(site, m, "gd_module_add_buffer", status);
+    return report_added(site, m, "gd_module_add_buffer", status);
 }

@@ -1,4 +1,4 @@
-/* module_call.c - calling a module: its scope, its hooks, and messages with its path. */
+/* module_call.c - calls of modules: frames, hooks, checks, and the path in messages. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@
 
 /* --- paths ------------------------------------------------------------------------------------ */
 
-/* Writes the way from `from` down to `to`, "layer1.0", and returns its length; -1: there is none. */
+/* Writes the path from `from` down to `to`, "layer1.0", and returns its length; -1: there is
+ * none. */
 static int path_between(const gd_module *from, const gd_module *to, char *text, size_t size,
                         int depth) {
     for (int i = 0; depth < GD_MAX_DEPTH && i < from->count; i++) {
@@ -35,7 +36,7 @@ static size_t frames_path(const gd_module_frame *f, char *text, size_t size) {
     if (used + 2 >= size) return used;
     char step[GD_MAX_PATH];
     const int n = path_between(f->before->module, f->module, step, sizeof step, 0);
-    if (n < 0) return used; /* a module that the one around it does not hold */
+    if (n < 0) return used; /* the calling module does not contain it */
     const int more = snprintf(text + used, size - used, "%s%s", used ? "." : "", step);
     return more < 0 || (size_t)more >= size - used ? used : used + (size_t)more;
 }
@@ -91,7 +92,8 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
     for (int i = 0; i < m->n_hooks; i++) {
         const gd_hooked h = m->hooks[i];
         if (h.before != before) continue;
-        if (gd_is_shapes_only && !h.builds_ops) continue; /* it is a run that no one sees */
+        if (gd_is_shapes_only && !h.builds_ops)
+            continue; /* a hook must not see a shapes-only call */
         if (gd_this_thread.tracer && !h.builds_ops)
             return gd_fail(GD_E_STATE, "it has a hook, which would be called once, when the "
                                        "function is traced or the graph is "
@@ -128,7 +130,7 @@ static gd_status check_inputs(const gd_module *m, gd_tensors in) {
     return GD_OK;
 }
 
-static gd_tensors compute(gd_module *m, gd_tensors in) {
+static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
     const gd_layer_rules *rules = m->maker ? m->maker->rules : NULL;
     if (rules)
         return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in, m->op_options);
@@ -141,7 +143,7 @@ static gd_tensors compute(gd_module *m, gd_tensors in) {
     return gd_list_of_errors(1);
 }
 
-/* A list of the library is on the heap; one of the program must not be of a frame that is gone. */
+/* A list of the program must not be a local array of the function that returned. */
 static gd_status check_outputs(const gd_module *m, gd_tensors out, gd_status before) {
     if (gd_error_status() != before) return gd_failure();
     if (m->forward) GD_TRY(gd_check_returned(out, __builtin_frame_address(0)));
@@ -158,21 +160,22 @@ static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
     GD_TRY(check_inputs(m, in));
     if (m->n_hooks) GD_TRY(call_hooks(m, true, in, (gd_tensors){NULL, 0}, &in));
     if (!m->built) GD_TRY(gd_layer_build_for(m, in));
-    const gd_status failed = gd_error_status(); /* an earlier failure, which is not this call's */
-    *out = compute(m, in);
+    const gd_status failed = gd_error_status(); /* a failure before this call */
+    *out = compute_outputs(m, in);
     GD_TRY(check_outputs(m, *out, failed));
     if (m->n_hooks) GD_TRY(call_hooks(m, false, in, *out, out));
     return GD_OK;
 }
 
-/* Puts the path before the message, once: the innermost call knows it best. */
-static void report(gd_status status) {
+/* Adds the path to the message, only in the innermost call. */
+static void prefix_path(gd_status status) {
     char path[GD_MAX_PATH];
     gd_error_stick(status);
     gd_error_within(gd_module_call_path(path, sizeof path));
 }
 
-/* Without a scope the caller releases what a call returns: also an input, or a parameter, that is the output. */
+/* Without a scope the caller releases the outputs: retains outputs that are inputs or
+ * parameters. */
 static void own_outputs(const gd_module *m, gd_tensors in, gd_tensors out) {
     for (int64_t i = 0; i < out.count; i++) {
         bool borrowed = false;
@@ -193,7 +196,7 @@ gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
     const int row = watch ? watch->begin(watch, m) : 0;
     const bool failed = gd_failed();
     const gd_status status = run_in_frame(m, in, &out);
-    if (status != GD_OK && !failed) report(status);
+    if (status != GD_OK && !failed) prefix_path(status);
     if (watch) watch->end(watch, row, status == GD_OK ? out : (gd_tensors){NULL, 0});
     thread->module_frame = frame.before;
     if (status == GD_OK) gd_keep_list(out);
@@ -202,7 +205,7 @@ gd_tensors gd_module_run(gd_module *m, gd_tensors in) {
     return status == GD_OK ? out : gd_list_of_errors(0);
 }
 
-/* Errors among the inputs pass through, as they do through ops. */
+/* Error tensors among the inputs make the outputs error tensors, as in ops. */
 static bool passes_errors(gd_module *m, gd_tensors in, const char *what) {
     for (int64_t i = 0; in.at && i < in.count; i++)
         if (in.at[i] && in.at[i]->kind == GD_FAILED) {

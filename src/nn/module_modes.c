@@ -1,4 +1,4 @@
-/* module_modes.c - modes, freezing, moving and copying a tree of modules. */
+/* module_modes.c - changes of a tree of modules: modes, freezing, moving, cloning, initializing. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,8 +16,7 @@
 /* --- modes ------------------------------------------------------------------------------------ */
 
 static gd_status set_mode(gd_walk *w, gd_module *m) {
-    GD_TRY(
-        gd_trace_note_value(&m->object, &m->training)); /* a jit's plan begins in the mode before */
+    GD_TRY(gd_trace_note_value(&m->object, &m->training)); /* a jit depends on the mode before */
     m->training = *(const int *)w->user;
     return GD_OK;
 }
@@ -29,14 +28,14 @@ static void set_modes(gd_module *m, int training) {
 void gd_module_train(gd_module *m) { set_modes(m, 1); }
 void gd_module_eval(gd_module *m) { set_modes(m, 0); }
 
-static gd_status set_wanted(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status set_requires_grad(gd_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
     return e->kind == GD_A_PARAMETER
                ? gd_set_requires_grad_at(NULL, (gd_tensor *)e->object, *(const bool *)w->user)
                : GD_OK;
 }
 
-static gd_status set_later(gd_walk *w, gd_module *m) {
+static gd_status set_frozen_default(gd_walk *w, gd_module *m) {
     m->frozen = !*(const bool *)w->user;
     return GD_OK;
 }
@@ -47,9 +46,9 @@ static gd_status set_frozen(const char *site, gd_module *m, bool wanted, const c
         return gd_report(site, gd_failed()
                                    ? gd_failure()
                                    : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what));
-    return gd_report(
-        site,
-        gd_module_walk(m, &(gd_walk){.module = set_later, .tensor = set_wanted, .user = &wanted}));
+    return gd_report(site, gd_module_walk(m, &(gd_walk){.module = set_frozen_default,
+                                                        .tensor = set_requires_grad,
+                                                        .user = &wanted}));
 }
 gd_status gd_module_freeze_at(const char *site, gd_module *m) {
     return set_frozen(site, m, false, "gd_module_freeze");
@@ -58,31 +57,31 @@ gd_status gd_module_unfreeze_at(const char *site, gd_module *m) {
     return set_frozen(site, m, true, "gd_module_unfreeze");
 }
 
-static gd_status zero(gd_walk *w, gd_module *holder, gd_entry *e) {
+static gd_status zero_gradient(gd_walk *w, gd_module *holder, gd_entry *e) {
     (void)w, (void)holder;
     if (e->kind == GD_A_PARAMETER) gd_zero_grad((gd_tensor *)e->object);
     return GD_OK;
 }
-void gd_module_zero_grad(gd_module *m) { gd_module_walk(m, &(gd_walk){.tensor = zero}); }
+void gd_module_zero_grad(gd_module *m) { gd_module_walk(m, &(gd_walk){.tensor = zero_gradient}); }
 
 /* --- moving ----------------------------------------------------------------------------------- */
 
-typedef struct moving {
-    gd_device *device; /* NULL: they stay */
+typedef struct tree_move {
+    gd_device *device; /* NULL: unchanged */
     gd_dtype dtype;
-    gd_tensor **made; /* for each tensor in turn: what it becomes, or NULL */
+    gd_tensor **made; /* the new tensor of each visited tensor, or NULL */
     int64_t count, at;
-    bool done; /* the second walk: nothing can fail any more */
-} moving;
+    bool done; /* the second walk, which cannot fail */
+} tree_move;
 
 static gd_status count_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder, (void)e;
-    ((moving *)w->user)->count++;
+    ((tree_move *)w->user)->count++;
     return GD_OK;
 }
 
 static gd_status move_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
-    moving *v = w->user;
+    tree_move *v = w->user;
     gd_tensor *t = (gd_tensor *)e->object;
     (void)holder;
     const int64_t i = v->at++;
@@ -104,15 +103,15 @@ static gd_status move_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 }
 
 static gd_status set_defaults(gd_walk *w, gd_module *m) {
-    const moving *v = w->user;
+    const tree_move *v = w->user;
     if (!v->done) return GD_OK;
     if (v->device) m->device = v->device;
     if (v->dtype != GD_DTYPE_NONE) m->dtype = v->dtype;
     return GD_OK;
 }
 
-static gd_status move(gd_module *m, const char *device, gd_dtype dtype) {
-    moving v = {.dtype = dtype};
+static gd_status move_tree(gd_module *m, const char *device, gd_dtype dtype) {
+    tree_move v = {.dtype = dtype};
     if (!m)
         return gd_failed() ? gd_failure()
                            : gd_fail(GD_E_ARGUMENT, "gd_module_to: the module is NULL");
@@ -124,7 +123,7 @@ static gd_status move(gd_module *m, const char *device, gd_dtype dtype) {
         return gd_fail(GD_E_DTYPE, "gd_module_to: parameters are floats, and %s is none",
                        gd_dtype_name(dtype));
     if (device && !(v.device = gd_device_get(device))) {
-        const gd_status status = gd_failure(); /* which lists the devices that there are */
+        const gd_status status = gd_failure(); /* its message lists the devices */
         gd_error_prefix("gd_module_to: ");
         return status;
     }
@@ -146,7 +145,7 @@ gd_status gd_module_to_at(const char *site, gd_module *m, const char *device, gd
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin();
-    const gd_status status = move(m, device, dtype);
+    const gd_status status = move_tree(m, device, dtype);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     return gd_report(site, gd_attempt_end(&attempt, status));
@@ -154,20 +153,20 @@ gd_status gd_module_to_at(const char *site, gd_module *m, const char *device, gd
 
 /* --- copying ---------------------------------------------------------------------------------- */
 
-typedef struct cloning {
-    gd_map places; /* objects of the original, by their number in `made` */
+typedef struct tree_clone {
+    gd_map places; /* objects of the original: their index in `made` */
     gd_object **made;
     int count, room;
-} cloning;
+} tree_clone;
 
-static gd_status remember(cloning *c, const void *original, void *made) {
+static gd_status record_clone(tree_clone *c, const void *original, void *made) {
     if (!gd_grow(c->made, c->count, c->room) || !gd_map_put(&c->places, original, c->count))
         return gd_fail(GD_E_MEMORY, "no memory to copy a module");
     c->made[c->count++] = made;
     return GD_OK;
 }
 
-static void *made_of(const cloning *c, const void *original) {
+static void *find_clone(const tree_clone *c, const void *original) {
     const int at = gd_map_find(&c->places, original);
     return at >= 0 ? c->made[at] : NULL;
 }
@@ -180,26 +179,25 @@ static gd_status copy_bytes(const void *from, size_t size, void **to) {
     return GD_OK;
 }
 
-static gd_status clone_tensor(cloning *c, const gd_tensor *t, gd_tensor **made) {
-    if ((*made = made_of(c, t))) return GD_OK;
+static gd_status clone_tensor(tree_clone *c, const gd_tensor *t, gd_tensor **made) {
+    if ((*made = find_clone(c, t))) return GD_OK;
     gd_tensor *copy = gd_clone(gd_detach((gd_tensor *)t));
     if (copy->kind == GD_FAILED) return gd_failure();
     copy->requires_grad = t->requires_grad;
     *made = copy;
-    return remember(c, t, copy);
+    return record_clone(c, t, copy);
 }
 
-static gd_status clone_module(cloning *c, const gd_module *m, gd_module **made) {
-    if ((*made = made_of(c, m))) return GD_OK;
+static gd_status clone_module(tree_clone *c, const gd_module *m, gd_module **made) {
+    if ((*made = find_clone(c, m))) return GD_OK;
     GD_TRY(gd_check_stack());
     if (m->destroy)
-        return gd_fail(
-            GD_E_UNSUPPORTED,
-            "gd_module_clone: %s has a destroy function, so its struct holds what cannot be copied",
-            m->type);
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "gd_module_clone: %s has a destroy function, so its struct cannot be copied",
+                       m->type);
     gd_module *copy = gd_module_bare(m->type);
     if (!copy) return gd_failure();
-    GD_TRY(remember(c, m, copy));
+    GD_TRY(record_clone(c, m, copy));
     copy->maker = m->maker;
     copy->op = m->op;
     copy->built = m->built;
@@ -234,7 +232,7 @@ gd_module *gd_module_clone_at(const char *site, gd_module *m) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     GD_EAGER;
-    cloning c = {.count = 0};
+    tree_clone c = {.count = 0};
     gd_module *copy = NULL;
     gd_status status = m ? clone_module(&c, m, &copy)
                          : gd_fail(GD_E_ARGUMENT, "gd_module_clone: the module is NULL");
@@ -249,13 +247,13 @@ gd_module *gd_module_clone_at(const char *site, gd_module *m) {
 
 /* --- starting anew ---------------------------------------------------------------------------- */
 
-typedef struct starting {
+typedef struct initialization {
     const char *match, *text;
     int64_t count;
-} starting;
+} initialization;
 
-static gd_status start(gd_walk *w, gd_module *holder, gd_entry *e) {
-    starting *s = w->user;
+static gd_status initialize_parameter(gd_walk *w, gd_module *holder, gd_entry *e) {
+    initialization *s = w->user;
     (void)holder;
     if (e->kind != GD_A_PARAMETER || !gd_name_matches(w->path, s->match)) return GD_OK;
     s->count++;
@@ -266,11 +264,12 @@ static gd_status start(gd_walk *w, gd_module *holder, gd_entry *e) {
 
 gd_status gd_module_init_at(const char *site, gd_module *m, const char *match, const char *text) {
     GD_CALLED_FROM(site);
-    starting s = {match, text, 0};
+    initialization s = {match, text, 0};
     GD_EAGER;
-    gd_status status = m && text ? gd_module_walk(m, &(gd_walk){.tensor = start, .user = &s})
-                                 : gd_fail(GD_E_ARGUMENT, "gd_module_init: the %s is NULL",
-                                           m ? "initializer" : "module");
+    gd_status status =
+        m && text ? gd_module_walk(m, &(gd_walk){.tensor = initialize_parameter, .user = &s})
+                  : gd_fail(GD_E_ARGUMENT, "gd_module_init: the %s is NULL",
+                            m ? "initializer" : "module");
     if (status == GD_OK && s.count == 0)
         status = gd_fail(GD_E_ARGUMENT, "gd_module_init: no parameter of %s fits '%s'", m->type,
                          match ? match : "*");

@@ -1,4 +1,4 @@
-/* net.c - a net of named layers that read and give named tensors. */
+/* net.c - a net of named layers that read and write named tensors (gd_nn_net). */
 #include "nn/net.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { MAX_NAMES = 64 };
 
 /* --- names with spaces between ---------------------------------------------------------------- */
 
-/* The next name, into `name`; false: there is none. */
+/* Copies the next name of a list; false: there is none. */
 static bool next_name(const char **list, char *name, size_t size) {
     const char *s = *list + strspn(*list, " ");
     const size_t n = strcspn(s, " ");
@@ -40,7 +40,7 @@ static bool has_name(const char *list, const char *wanted) {
 
 static gd_status check_names(const char *list, const char *what) {
     if (!list || count_names(list) == 0)
-        return gd_fail(GD_E_ARGUMENT, "%s: there is no name", what);
+        return gd_fail(GD_E_ARGUMENT, "%s: the list has no names", what);
     if (count_names(list) > MAX_NAMES)
         return gd_fail(GD_E_ARGUMENT, "%s: more than %d names", what, MAX_NAMES);
     for (const char *s = list; *(s += strspn(s, " "));) {
@@ -53,21 +53,21 @@ static gd_status check_names(const char *list, const char *what) {
 
 /* --- computing -------------------------------------------------------------------------------- */
 
-/* Names and the tensors that they stand for now. */
+/* The tensors of a run by their names. */
 typedef struct blobs {
     const char **names; /* interned */
     gd_tensor **tensors;
     int count, room, tensor_room;
 } blobs;
 
-static gd_tensor **find(const blobs *b, const char *name) {
+static gd_tensor **find_blob(const blobs *b, const char *name) {
     for (int i = 0; i < b->count; i++)
         if (strcmp(b->names[i], name) == 0) return &b->tensors[i];
     return NULL;
 }
 
-static gd_status set(blobs *b, const char *name, gd_tensor *t) {
-    gd_tensor **place = find(b, name);
+static gd_status set_blob(blobs *b, const char *name, gd_tensor *t) {
+    gd_tensor **place = find_blob(b, name);
     const char *kept = place ? NULL : gd_intern(name);
     if (place) *place = t;
     if (place) return GD_OK;
@@ -83,9 +83,10 @@ static gd_status read_names(const blobs *b, const char *list, const char *layer,
                             int *n) {
     char name[128];
     for (*n = 0; next_name(&list, name, sizeof name); (*n)++) {
-        gd_tensor **t = strcmp(name, "-") == 0 ? &(gd_tensor *){NULL} : find(b, name);
+        gd_tensor **t = strcmp(name, "-") == 0 ? &(gd_tensor *){NULL} : find_blob(b, name);
         if (!t)
-            return gd_fail(GD_E_STATE, "%s reads '%s', which nothing before it gives", layer, name);
+            return gd_fail(GD_E_STATE, "%s reads '%s', which no layer before it writes", layer,
+                           name);
         in[*n] = *t;
     }
     return GD_OK;
@@ -102,10 +103,10 @@ static gd_status run_row(gd_module *m, const gd_net_row *row, blobs *b) {
     char name[128];
     for (int i = 0; next_name(&gives, name, sizeof name); i++) {
         if (i >= out.count)
-            return gd_fail(GD_E_STATE, "%s gives %lld output%s, and its row has %d names for them",
-                           e->name, (long long)out.count, out.count == 1 ? "" : "s",
+            return gd_fail(GD_E_STATE, "%s has %lld output%s, and %d names for them", e->name,
+                           (long long)out.count, out.count == 1 ? "" : "s",
                            count_names(row->gives));
-        if (strcmp(name, "-") != 0) GD_TRY(set(b, name, out.at[i]));
+        if (strcmp(name, "-") != 0) GD_TRY(set_blob(b, name, out.at[i]));
     }
     return GD_OK;
 }
@@ -116,7 +117,7 @@ static gd_status run_rows(gd_module *m, gd_tensors in, blobs *b, gd_tensors *out
     if (in.count != count_names(m->inputs))
         return gd_fail(GD_E_ARGUMENT, "it takes %d inputs (%s), not %lld", count_names(m->inputs),
                        m->inputs, (long long)in.count);
-    for (int i = 0; next_name(&list, name, sizeof name); i++) GD_TRY(set(b, name, in.at[i]));
+    for (int i = 0; next_name(&list, name, sizeof name); i++) GD_TRY(set_blob(b, name, in.at[i]));
     for (int i = 0; i < m->n_rows; i++) GD_TRY(run_row(m, &m->rows[i], b));
     gd_tensor *results[MAX_NAMES];
     int n;
@@ -154,8 +155,8 @@ gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *output
     return NULL;
 }
 
-/* What the rows before have given, or an input of the net. */
-static bool is_given(const gd_module *m, const char *name) {
+/* Whether a name is an input of the net, or an output of a layer before. */
+static bool is_defined(const gd_module *m, const char *name) {
     if (strcmp(name, "-") == 0 || has_name(m->inputs, name)) return true;
     for (int i = 0; i < m->n_rows; i++)
         if (has_name(m->rows[i].gives, name)) return true;
@@ -173,15 +174,15 @@ static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const
         return gd_failed()
                    ? gd_failure()
                    : gd_fail(GD_E_ARGUMENT, "gd_net_add: the layer '%s' is NULL", name ? name : "");
-    snprintf(what, sizeof what, "gd_net_add: what '%.80s' reads", name ? name : "");
+    snprintf(what, sizeof what, "gd_net_add: the inputs of '%.80s'", name ? name : "");
     GD_TRY(check_names(reads, what));
-    snprintf(what, sizeof what, "gd_net_add: what '%.80s' gives", name ? name : "");
+    snprintf(what, sizeof what, "gd_net_add: the outputs of '%.80s'", name ? name : "");
     GD_TRY(check_names(gives, what));
     for (const char *list = reads; next_name(&list, read, sizeof read);)
-        if (!is_given(m, read))
+        if (!is_defined(m, read))
             return gd_fail(GD_E_ARGUMENT,
                            "gd_net_add: '%s' reads '%s', which is no input of the net (%s), and "
-                           "which no layer before it gives",
+                           "which no layer before it writes",
                            name, read, m->inputs);
     const char *kept_reads = gd_intern(reads), *kept_gives = gd_intern(gives);
     if (!kept_reads || !kept_gives || !gd_grow(m->rows, m->n_rows, m->rows_room))

@@ -1,4 +1,4 @@
-/* net.h - the rows of a gd_nn_net, for the functions that copy and free modules. */
+/* net.h - the layers of a gd_nn_net, for the functions that clone and free modules. */
 #ifndef GRADUS_NN_NET_H
 #define GRADUS_NN_NET_H
 

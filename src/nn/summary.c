@@ -1,4 +1,4 @@
-/* summary.c - modules run on shapes alone: building them, and a table of what they do. */
+/* summary.c - runs modules on shapes only: to build them, and for a table of their layers. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static gd_status run_on_shapes(gd_module *m, gd_tensors in, double *macs) {
     return status;
 }
 
-static gd_status check(const gd_module *m, const char *what) {
+static gd_status check_module(const gd_module *m, const char *what) {
     if (m) return GD_OK;
     return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
 }
@@ -47,7 +47,7 @@ static gd_status check(const gd_module *m, const char *what) {
 gd_status gd_module_build_at(const char *site, gd_module *m, gd_tensors in) {
     GD_CALLED_FROM(site);
     double macs;
-    gd_status status = check(m, "gd_module_build");
+    gd_status status = check_module(m, "gd_module_build");
     if (status != GD_OK) return gd_report(site, status);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -62,7 +62,7 @@ typedef struct row {
     char name[CELL], shape[CELL];
     int64_t parameters; /* -1: counted in an earlier row */
     double macs;
-    bool inner; /* it has called others */
+    bool inner; /* it has called other modules */
 } row;
 
 typedef struct table {
@@ -99,7 +99,7 @@ static int begin_row(gd_module_watch *watch, gd_module *m) {
     *r = (row){.macs = gd_shapes_only_macs()};
     name_row(t, r->name);
     const bool again = gd_map_find(&t->seen, m) >= 0;
-    r->parameters = again ? -1 : 0; /* counted at the end: it may not be built yet */
+    r->parameters = again ? -1 : 0; /* counted at the end, since it may not be built yet */
     if (!again) gd_map_put(&t->seen, m, t->count);
     t->depth++;
     return t->count++;
@@ -125,7 +125,7 @@ static void end_row(gd_module_watch *watch, int at, gd_tensors out) {
 /* --- text ------------------------------------------------------------------------------------- */
 
 /* 11689512 as "11,689,512" */
-static const char *grouped(double number, char *text, size_t size) {
+static const char *format_grouped(double number, char *text, size_t size) {
     char digits[40];
     if (isnan(number)) {
         snprintf(text, size, "?");
@@ -147,7 +147,7 @@ static void print_line(FILE *out, int width) {
     fputc('\n', out);
 }
 
-static int widest(const table *t, bool shape, int least) {
+static int column_width(const table *t, bool shape, int least) {
     for (int i = 0; i < t->count; i++) {
         const int n = (int)strlen(shape ? t->rows[i].shape : t->rows[i].name);
         if (n > least) least = n;
@@ -175,7 +175,7 @@ static gd_status add_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 static gd_status print_table(FILE *out, gd_module *m, const table *t, double macs) {
     char a[48], b[48];
     totals sum = {0, 0, 0, 0};
-    const int name = widest(t, false, 12), shape = widest(t, true, 12),
+    const int name = column_width(t, false, 12), shape = column_width(t, true, 12),
               width = name + shape + 2 + 15 + 17;
     fprintf(out, "%-*s  %-*s%15s%17s\n", name, "layer", shape, "output", "parameters",
             "multiply-adds");
@@ -185,16 +185,16 @@ static gd_status print_table(FILE *out, gd_module *m, const table *t, double mac
         const bool counts = r->macs > 0 || isnan(r->macs);
         fprintf(out, "%-*s  %-*s%15s%17s\n", name, r->name, shape, r->shape,
                 r->parameters < 0   ? "shared"
-                : r->parameters > 0 ? grouped((double)r->parameters, a, sizeof a)
+                : r->parameters > 0 ? format_grouped((double)r->parameters, a, sizeof a)
                                     : "",
-                counts && !r->inner ? grouped(r->macs, b, sizeof b) : "");
+                counts && !r->inner ? format_grouped(r->macs, b, sizeof b) : "");
     }
     print_line(out, width);
     GD_TRY(gd_module_walk(m, &(gd_walk){.tensor = add_tensor, .user = &sum}));
-    fprintf(out, "%s parameters", grouped((double)sum.parameters, a, sizeof a));
-    if (sum.frozen) fprintf(out, " (%s frozen)", grouped((double)sum.frozen, a, sizeof a));
-    fprintf(out, ", %s bytes", grouped((double)(sum.bytes + sum.buffer_bytes), a, sizeof a));
-    fprintf(out, "; %s multiply-adds\n", grouped(macs, a, sizeof a));
+    fprintf(out, "%s parameters", format_grouped((double)sum.parameters, a, sizeof a));
+    if (sum.frozen) fprintf(out, " (%s frozen)", format_grouped((double)sum.frozen, a, sizeof a));
+    fprintf(out, ", %s bytes", format_grouped((double)(sum.bytes + sum.buffer_bytes), a, sizeof a));
+    fprintf(out, "; %s multiply-adds\n", format_grouped(macs, a, sizeof a));
     return GD_OK;
 }
 
@@ -225,7 +225,7 @@ static gd_status summarize(gd_module *m, gd_tensors in, char **text) {
 char *gd_module_summary_at(const char *site, gd_module *m, gd_tensors in) {
     GD_CALLED_FROM(site);
     char *text = NULL;
-    gd_status status = check(m, "gd_module_summary");
+    gd_status status = check_module(m, "gd_module_summary");
     if (status == GD_OK) {
         gd_attempt attempt;
         gd_attempt_begin(&attempt);

@@ -1,11 +1,11 @@
-/* watch.h - looking on while modules are called, for summaries. */
+/* watch.h - observes calls of modules, for summaries. */
 #ifndef GRADUS_NN_WATCH_H
 #define GRADUS_NN_WATCH_H
 
 #include "nn/module.h"
 
-/* Set in the thread: `begin` before each call, and `end` after it with what `begin` returned. Outputs of a
- * call that failed are an empty list. */
+/* Set for a thread: `begin` is called before each call, `end` after it with the result of `begin`.
+ * A call that failed has an empty list of outputs. */
 typedef struct gd_module_watch {
     int (*begin)(struct gd_module_watch *watch, gd_module *module);
     void (*end)(struct gd_module_watch *watch, int row, gd_tensors outputs);

@@ -1,7 +1,7 @@
-/* schema.c - the messages of an ONNX file, as far as they are read and written here.
+/* schema.c - the messages of an ONNX file, and its element types.
  *
- * Numbers and names are those of onnx.proto (IR version 10). What is left out is skipped when a
- * file is read: quantization, devices, functions, training.
+ * Field numbers and names are those of onnx.proto (IR version 10). The parser skips fields that are
+ * not listed: quantization, devices, functions, training.
  */
 #include "onnx/onnx.h"
 
@@ -110,26 +110,27 @@ const gd_pb_schema gd_onnx_model_schema = GD_PB_SCHEMA("ModelProto", model_field
 
 /* --- element types ---------------------------------------------------------------------------- */
 
-static const int numbers[GD_DTYPE_COUNT] = {
+/* TensorProto.DataType of each dtype. */
+static const int type_numbers[GD_DTYPE_COUNT] = {
     [GD_F32] = 1,  [GD_U8] = 2,   [GD_I8] = 3,   [GD_I32] = 6,  [GD_I64] = 7,
     [GD_BOOL] = 9, [GD_F16] = 10, [GD_F64] = 11, [GD_BF16] = 16};
 
 int gd_onnx_type_of(gd_dtype dtype) {
-    return (unsigned)dtype < GD_DTYPE_COUNT ? numbers[dtype] : 0;
+    return (unsigned)dtype < GD_DTYPE_COUNT ? type_numbers[dtype] : 0;
 }
 
-gd_dtype gd_onnx_dtype(int64_t number) {
+gd_dtype gd_onnx_dtype(int64_t data_type) {
     for (int dtype = 1; dtype < GD_DTYPE_COUNT; dtype++)
-        if (numbers[dtype] == number) return (gd_dtype)dtype;
+        if (type_numbers[dtype] == data_type) return (gd_dtype)dtype;
     return GD_DTYPE_NONE;
 }
 
-const char *gd_onnx_type_name(int64_t number) {
+const char *gd_onnx_type_name(int64_t data_type) {
     static const char *const names[] = {"undefined",  "FLOAT",   "UINT8",  "INT8",   "UINT16",
                                         "INT16",      "INT32",   "INT64",  "STRING", "BOOL",
                                         "FLOAT16",    "DOUBLE",  "UINT32", "UINT64", "COMPLEX64",
                                         "COMPLEX128", "BFLOAT16"};
-    return number >= 0 && number < (int64_t)(sizeof names / sizeof *names)
-               ? names[number]
+    return data_type >= 0 && data_type < (int64_t)(sizeof names / sizeof *names)
+               ? names[data_type]
                : "an element type that is not known here";
 }

@@ -7,9 +7,9 @@
  *   lr float = 0.01                in [0, inf): learning rate
  *   lr_decay float = 0             in [0, inf): in step t the rate is lr / (1 + (t - 1) lr_decay)
  *   weight_decay float = 0         in [0, inf): times the parameter, added to the gradient
- *   initial_accumulator float = 0  in [0, inf): what the sum starts as
+ *   initial_accumulator float = 0  in [0, inf): the initial value of the sum
  *   eps float = 1e-10              in [0, inf): added to the root that is divided by
- *   maximize bool = false          goes up instead
+ *   maximize bool = false          maximizes instead of minimizing
  *   caffe AdaGrad
  */
 static void adagrad_slots(const void *options, gd_slot_needs *needs) {
@@ -20,7 +20,7 @@ static void adagrad_slots(const void *options, gd_slot_needs *needs) {
 }
 
 /* lr / (1 + (t - 1) lr_decay) */
-static gd_tensor *rate(const gd_update *u, double lr_decay) {
+static gd_tensor *decayed_rate(const gd_update *u, double lr_decay) {
     if (lr_decay == 0) return gd_update_lr(u);
     gd_tensor *one = gd_scalar_of(1, GD_F64), *before = gd_sub(gd_update_count(u), one);
     return gd_div(gd_update_lr(u), gd_add(one, gd_mul(before, gd_scalar_of(lr_decay, GD_F64))));
@@ -30,7 +30,7 @@ static void adagrad_update(gd_update *u) {
     const gd_optim_adagrad_options *o = gd_update_options(u);
     const gd_adagrad_step_options with = {
         .eps = o->eps, .weight_decay = o->weight_decay, .maximize = o->maximize};
-    gd_update_each(u, "adagrad_step", &with, gd_list(rate(u, o->lr_decay)));
+    gd_update_each(u, "adagrad_step", &with, gd_list(decayed_rate(u, o->lr_decay)));
 }
 
 #include "adagrad.gen.h"

@@ -2,7 +2,7 @@
 #include "gradus/ops.h"
 #include "optim/optimizer.h"
 
-static void moments(bool amsgrad, gd_slot_needs *needs) {
+static void add_moments(bool amsgrad, gd_slot_needs *needs) {
     needs->slot[needs->count++].name = "exp_avg";
     needs->slot[needs->count++].name = "exp_avg_sq";
     if (amsgrad) needs->slot[needs->count++].name = "max_exp_avg_sq";
@@ -10,13 +10,13 @@ static void moments(bool amsgrad, gd_slot_needs *needs) {
 }
 
 /* 1 - beta^t */
-static gd_tensor *correction(const gd_update *u, double beta) {
+static gd_tensor *bias_correction(const gd_update *u, double beta) {
     return gd_sub(gd_scalar_of(1, GD_F64), gd_pow(gd_scalar_of(beta, GD_F64), gd_update_count(u)));
 }
 
-static void step(gd_update *u, const gd_adam_step_options *o, bool amsgrad, gd_tensor *keep) {
-    gd_tensor *by = gd_div(gd_update_lr(u), correction(u, o->beta1)),
-              *root = gd_sqrt(correction(u, o->beta2));
+static void adam_step(gd_update *u, const gd_adam_step_options *o, bool amsgrad, gd_tensor *keep) {
+    gd_tensor *by = gd_div(gd_update_lr(u), bias_correction(u, o->beta1)),
+              *root = gd_sqrt(bias_correction(u, o->beta2));
     const gd_amsgrad_step_options with = {.beta1 = o->beta1,
                                           .beta2 = o->beta2,
                                           .eps = o->eps,
@@ -34,11 +34,11 @@ static void step(gd_update *u, const gd_adam_step_options *o, bool amsgrad, gd_t
  *   eps float = 1e-8         in [0, inf): added to the root that is divided by
  *   weight_decay float = 0   in [0, inf): times the parameter, added to the gradient
  *   amsgrad bool = false     divides by the root of the largest mean so far
- *   maximize bool = false    goes up instead
+ *   maximize bool = false    maximizes instead of minimizing
  *   caffe Adam
  */
 static void adam_slots(const void *options, gd_slot_needs *needs) {
-    moments(((const gd_optim_adam_options *)options)->amsgrad, needs);
+    add_moments(((const gd_optim_adam_options *)options)->amsgrad, needs);
 }
 
 static void adam_update(gd_update *u) {
@@ -48,7 +48,7 @@ static void adam_update(gd_update *u) {
                                        .eps = o->eps,
                                        .weight_decay = o->weight_decay,
                                        .maximize = o->maximize};
-    step(u, &with, o->amsgrad, gd_scalar_of(1, GD_F64));
+    adam_step(u, &with, o->amsgrad, gd_scalar_of(1, GD_F64));
 }
 
 /*optimizer adamw
@@ -59,10 +59,10 @@ static void adam_update(gd_update *u) {
  *   eps float = 1e-8          in [0, inf): added to the root that is divided by
  *   weight_decay float = 0.01  in [0, inf): times lr and the parameter, subtracted from it
  *   amsgrad bool = false      divides by the root of the largest mean so far
- *   maximize bool = false     goes up instead
+ *   maximize bool = false     maximizes instead of minimizing
  */
 static void adamw_slots(const void *options, gd_slot_needs *needs) {
-    moments(((const gd_optim_adamw_options *)options)->amsgrad, needs);
+    add_moments(((const gd_optim_adamw_options *)options)->amsgrad, needs);
 }
 
 static void adamw_update(gd_update *u) {
@@ -70,7 +70,7 @@ static void adamw_update(gd_update *u) {
     const gd_adam_step_options with = {
         .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .maximize = o->maximize};
     gd_tensor *one = gd_scalar_of(1, GD_F64), *decay = gd_scalar_of(o->weight_decay, GD_F64);
-    step(u, &with, o->amsgrad, gd_sub(one, gd_mul(gd_update_lr(u), decay)));
+    adam_step(u, &with, o->amsgrad, gd_sub(one, gd_mul(gd_update_lr(u), decay)));
 }
 
 #include "adam.gen.h"

@@ -1,7 +1,7 @@
-/* clip.c - gradients that are made smaller.
+/* clip.c - clips gradients by norm and by value.
  *
- * Norms and factors are f64; each gradient is scaled in f32, or f64 where it is. In a function that a jit
- * traces gradients are symbols, and the same ops are recorded.
+ * Norms and factors are f64; a gradient is scaled in f32, or in f64 if it is f64. In a function
+ * that a jit traces gradients are symbols, and the same ops are recorded.
  */
 #include <math.h>
 
@@ -12,8 +12,8 @@
 
 /* --- norms ------------------------------------------------------------------------------------ */
 
-/* The p-norm of numbers, at most GD_MAX_VARIADIC at a time. They are overwritten. */
-static gd_tensor *norm_of_all(gd_tensor **numbers, int n, double p) {
+/* The p-norm of numbers, at most GD_MAX_VARIADIC in one op. Overwrites the list. */
+static gd_tensor *norm_of_numbers(gd_tensor **numbers, int n, double p) {
     do {
         int made = 0;
         for (int from = 0; from < n; from += GD_MAX_VARIADIC) {
@@ -32,13 +32,13 @@ gd_tensor *gd_gradients_norm(gd_tensor *const *gradients, int n, double p) {
         gd_tensor *norm = gd_norm(gradients[i], .p = p);
         norms[i] = norm->kind == GD_FAILED || norm->dtype == GD_F64 ? norm : gd_cast(norm, GD_F64);
     }
-    gd_tensor *total = norm_of_all(norms, n, p);
+    gd_tensor *total = norm_of_numbers(norms, n, p);
     gd_free(norms);
     return total;
 }
 
 /* max_norm / (norm + 1e-6), at most 1. */
-static gd_tensor *factor_of(gd_tensor *norm, double max_norm) {
+static gd_tensor *clip_factor(gd_tensor *norm, double max_norm) {
     return gd_minimum(
         gd_div(gd_scalar_of(max_norm, GD_F64), gd_add(norm, gd_scalar_of(1e-6, GD_F64))),
         gd_scalar_of(1, GD_F64));
@@ -46,7 +46,8 @@ static gd_tensor *factor_of(gd_tensor *norm, double max_norm) {
 
 /* --- the gradients of parameters -------------------------------------------------------------- */
 
-static gd_status find(gd_tensors parameters, const char *what, gd_tensor **gradients, int *n) {
+static gd_status find_gradients(gd_tensors parameters, const char *what, gd_tensor **gradients,
+                                int *n) {
     for (int64_t i = 0; i < parameters.count; i++) {
         const gd_tensor *p = parameters.at[i];
         if (!p || p->kind == GD_FAILED)
@@ -80,18 +81,18 @@ static gd_status list_gradients(gd_tensors parameters, const char *what, gd_tens
     *gradients = gd_calloc((size_t)parameters.count + 1, sizeof **gradients);
     if (!*gradients)
         return gd_fail(GD_E_MEMORY, "no memory for %lld gradients", (long long)parameters.count);
-    return find(parameters, what, *gradients, n);
+    return find_gradients(parameters, what, *gradients, n);
 }
 
 gd_tensor *gd_factor_for(gd_tensor *factor, gd_dtype dtype) {
     return dtype == GD_F64 ? factor : gd_cast(factor, GD_F32); /* f16 might not hold it */
 }
 
-/* All of one dtype in one call. */
+/* Scales all gradients of a dtype in one call. */
 gd_status gd_gradients_scale(gd_tensor **gradients, int n, gd_tensor *factor, gd_view *views) {
     while (n > 0) {
         const gd_dtype dtype = (gd_dtype)gradients[0]->dtype;
-        int same = 0; /* of this dtype, which come first then */
+        int same = 0; /* the count of this dtype, which come first */
         for (int i = 0; i < n; i++)
             if (gradients[i]->dtype == dtype) {
                 gd_tensor *g = gradients[i];
@@ -122,7 +123,7 @@ gd_view *gd_gradients_views(int n) {
     return views;
 }
 
-/* All gradients are changed, or none. */
+/* Changes all gradients or, after a failure, none. */
 static gd_status scale_all(gd_tensor **gradients, int n, gd_tensor *factor) {
     gd_view *views = gd_gradients_views(n);
     if (!views) return GD_E_MEMORY;
@@ -144,7 +145,7 @@ static gd_status check_norm(double max_norm, const gd_clip_options *o) {
     if (o->error_if_nonfinite && gd_this_thread.tracer)
         return gd_fail(
             GD_E_UNSUPPORTED,
-            "gd_clip_grad_norm: error_if_nonfinite looks at values, which a function that is "
+            "gd_clip_grad_norm: error_if_nonfinite reads values, which a function that is "
             "traced cannot; return the norm from it instead");
     return GD_OK;
 }
@@ -160,7 +161,7 @@ static gd_status clip_norm(gd_tensors parameters, double max_norm, const gd_clip
     if (status == GD_OK && (*norm)->kind == GD_FAILED) status = gd_failure();
     if (status == GD_OK && o->error_if_nonfinite && !isfinite(gd_item(*norm)))
         status = gd_fail(GD_E_STATE, "gd_clip_grad_norm: the norm of the gradients is not finite");
-    if (status == GD_OK && n) status = scale_all(gradients, n, factor_of(*norm, max_norm));
+    if (status == GD_OK && n) status = scale_all(gradients, n, clip_factor(*norm, max_norm));
     gd_free(gradients);
     return status;
 }
@@ -228,11 +229,11 @@ int gd_optimizer_gradients(const gd_optimizer *o, gd_tensor ***at) {
     return n;
 }
 
-static gd_status clip_places(gd_tensor ***at, gd_tensor **gradients, int n, double max_norm,
-                             double value) {
+static gd_status clip_gradients(gd_tensor ***at, gd_tensor **gradients, int n, double max_norm,
+                                double value) {
     for (int i = 0; i < n; i++) gradients[i] = *at[i];
     gd_tensor *factor =
-        max_norm > 0 ? factor_of(gd_gradients_norm(gradients, n, 2), max_norm) : NULL;
+        max_norm > 0 ? clip_factor(gd_gradients_norm(gradients, n, 2), max_norm) : NULL;
     for (int i = 0; i < n; i++) {
         gd_tensor *g = gradients[i];
         if (factor) g = gd_mul(g, gd_factor_for(factor, (gd_dtype)g->dtype));
@@ -249,7 +250,7 @@ gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value) {
     gd_tensor **gradients = gd_calloc((size_t)o->n_parameters, sizeof *gradients);
     const int n = at && gradients ? gd_optimizer_gradients(o, at) : 0;
     gd_status status = at && gradients ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a step");
-    if (n > 0) status = clip_places(at, gradients, n, max_norm, value);
+    if (n > 0) status = clip_gradients(at, gradients, n, max_norm, value);
     gd_free(at);
     gd_free(gradients);
     return status;

@@ -1,8 +1,9 @@
 /* loss_scale.c - loss scaling: see gradus/loss_scale.h.
  *
- * One number decides over a step: the largest absolute value of all gradients, which is infinite or NaN
- * where any of them is. What follows is computed from it by ordinary ops, so that a plan does the same:
- * the updates take it as their number `skip` (gd_op_unless), and the new scale is selected by it.
+ * One number decides whether a step is skipped: the largest absolute value of all gradients, which
+ * is infinite or NaN if any element is. Everything else is computed from it by ordinary ops, so
+ * that it works in plans, too: the updates have it as their number `skip` (gd_op_unless), and it
+ * selects the new scale.
  */
 #include "optim/loss_scale.h"
 
@@ -22,16 +23,16 @@ const char *const gd_loss_scale_names[GD_LOSS_SCALE_STATE] = {"scale", "good_ste
 
 /* --- the object ------------------------------------------------------------------------------- */
 
-static void destroy(gd_object *object) {
+static void destroy_loss_scale(gd_object *object) {
     gd_loss_scale *s = (gd_loss_scale *)object;
     for (int i = 0; i < GD_LOSS_SCALE_STATE; i++) gd_release(s->state[i]);
     gd_free(s);
     gd_object_count(-1);
 }
 static const gd_class loss_scale_class = {
-    .name = "loss_scale", .destroy = destroy, .state = &gd_loss_scale_state_rules};
+    .name = "loss_scale", .destroy = destroy_loss_scale, .state = &gd_loss_scale_state_rules};
 
-static gd_status check(const gd_loss_scale_options *o) {
+static gd_status check_options(const gd_loss_scale_options *o) {
     const char *range = !(o->start > 0 && o->start <= FLT_MAX)      ? "start must be in (0, 3.4e38]"
                         : !(o->growth >= 1 && o->growth < INFINITY) ? "growth must be in [1, inf)"
                         : !(o->backoff > 0 && o->backoff <= 1)      ? "backoff must be in (0, 1]"
@@ -55,8 +56,8 @@ static gd_status make_state(gd_loss_scale *s) {
     return GD_OK;
 }
 
-static gd_status make(const gd_loss_scale_options *options, gd_loss_scale **made) {
-    GD_TRY(check(options));
+static gd_status make_loss_scale(const gd_loss_scale_options *options, gd_loss_scale **made) {
+    GD_TRY(check_options(options));
     gd_loss_scale *s = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *s) : NULL;
     if (!s) return gd_fail(GD_E_MEMORY, "no memory for a loss scale");
     gd_object_init(&s->object, &loss_scale_class);
@@ -80,7 +81,7 @@ static gd_status make(const gd_loss_scale_options *options, gd_loss_scale **made
 gd_loss_scale *gd_loss_scale_new_at(const char *site, const gd_loss_scale_options *options) {
     GD_CALLED_FROM(site);
     gd_loss_scale *s = NULL;
-    gd_report(site, make(options, &s));
+    gd_report(site, make_loss_scale(options, &s));
     return s;
 }
 
@@ -102,8 +103,8 @@ gd_tensor *gd_loss_scale_skipped_at(const char *site, gd_loss_scale *s) {
 
 /* --- where it lives --------------------------------------------------------------------------- */
 
-/* Values on the device of the parameters. The handles stay: traces have them. */
-static gd_status live_on(gd_loss_scale *s, gd_device *device, const char *what) {
+/* Moves the state to the device of the parameters. The handles stay, since traces hold them. */
+static gd_status move_state(gd_loss_scale *s, gd_device *device, const char *what) {
     if (s->home == GD_LOSS_SCALE_GRAPH)
         return gd_fail(GD_E_STATE,
                        "%s: the loss scale belongs to the variables of a graph; it is part of "
@@ -122,7 +123,7 @@ static gd_status live_on(gd_loss_scale *s, gd_device *device, const char *what) 
 }
 
 /* Variables of the optimizer's graph: "loss_scale/scale". */
-static gd_status live_in_graph(gd_loss_scale *s, const gd_optimizer *o) {
+static gd_status make_variables(gd_loss_scale *s, const gd_optimizer *o) {
     if (s->home == GD_LOSS_SCALE_EAGER)
         return gd_fail(GD_E_STATE, "the loss scale has been used with parameters that are no "
                                    "variables of this graph; make one for this optimizer");
@@ -150,24 +151,24 @@ static gd_status live_in_graph(gd_loss_scale *s, const gd_optimizer *o) {
 
 /* --- the loss --------------------------------------------------------------------------------- */
 
-/* At least f32: a loss of f16 would overflow. */
-static gd_tensor *scaled(const gd_loss_scale *s, gd_tensor *loss) {
+/* In f32 at least: a loss in f16 would overflow. */
+static gd_tensor *scale_loss(const gd_loss_scale *s, gd_tensor *loss) {
     if (loss->dtype == GD_F16 || loss->dtype == GD_BF16) loss = gd_cast(loss, GD_F32);
     return gd_mul(loss, s->state[GD_LOSS_SCALE_SCALE]);
 }
 
-static gd_status apply(gd_loss_scale *s, gd_tensor *loss, gd_tensor **result) {
+static gd_status apply_scale(gd_loss_scale *s, gd_tensor *loss, gd_tensor **result) {
     if (!loss) return gd_fail(GD_E_ARGUMENT, "gd_loss_scale_apply: the loss is NULL");
     if (loss->kind != GD_FAILED && !gd_dtype_is_float((gd_dtype)loss->dtype))
         return gd_fail(GD_E_DTYPE, "gd_loss_scale_apply: the loss is %s; it must be float",
                        gd_dtype_name((gd_dtype)loss->dtype));
     if (!s || loss->kind == GD_FAILED) {
-        *result = gd_retain(loss); /* the caller gets a reference, as from any call */
+        *result = gd_retain(loss); /* the caller gets its own reference */
         return gd_scope_take(&loss->object);
     }
-    GD_TRY(live_on(s, loss->device, "gd_loss_scale_apply"));
+    GD_TRY(move_state(s, loss->device, "gd_loss_scale_apply"));
     s->unscaled = false;
-    *result = scaled(s, loss);
+    *result = scale_loss(s, loss);
     return (*result)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
@@ -177,7 +178,7 @@ gd_tensor *gd_loss_scale_apply_at(const char *site, gd_loss_scale *s, gd_tensor 
     GD_NO_AUTOCAST;
     gd_scope *scope = gd_scope_open();
     gd_tensor *y = NULL;
-    const gd_status status = apply(s, loss, &y);
+    const gd_status status = apply_scale(s, loss, &y);
     if (status == GD_OK) gd_keep(y);
     gd_scope_close(&scope);
     return status == GD_OK ? y : gd_tensor_fail(status);
@@ -185,8 +186,8 @@ gd_tensor *gd_loss_scale_apply_at(const char *site, gd_loss_scale *s, gd_tensor 
 
 gd_status gd_loss_scale_begin(gd_loss_scale *s, const gd_optimizer *o, gd_tensor **loss) {
     gd_status status =
-        o->in_graph ? live_in_graph(s, o) : live_on(s, (*loss)->device, "gd_minimize");
-    if (status == GD_OK) *loss = scaled(s, *loss);
+        o->in_graph ? make_variables(s, o) : move_state(s, (*loss)->device, "gd_minimize");
+    if (status == GD_OK) *loss = scale_loss(s, *loss);
     if (status == GD_OK && (*loss)->kind == GD_FAILED) status = gd_failure();
     if (status != GD_OK) gd_error_prefix("gd_minimize: ");
     return status;
@@ -197,7 +198,7 @@ gd_status gd_loss_scale_begin(gd_loss_scale *s, const gd_optimizer *o, gd_tensor
 static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
 
 /* 1 / scale, f64 */
-static gd_tensor *inverse(const gd_loss_scale *s) {
+static gd_tensor *inverse_scale(const gd_loss_scale *s) {
     return gd_div(number(1), gd_cast(s->state[GD_LOSS_SCALE_SCALE], GD_F64));
 }
 
@@ -210,7 +211,7 @@ static gd_status next_state(const gd_loss_scale *s, gd_tensor *fine, gd_verdict 
               *larger = gd_mul(scale, gd_scalar_of(o->growth, GD_F32)),
               *smaller = gd_mul(scale, gd_scalar_of(o->backoff, GD_F32));
     larger = gd_where(gd_isfinite(larger), larger, scale);
-    smaller = gd_maximum(smaller, gd_scalar_of(FLT_MIN, GD_F32)); /* it is divided by */
+    smaller = gd_maximum(smaller, gd_scalar_of(FLT_MIN, GD_F32)); /* avoids a division by 0 */
     v->next[GD_LOSS_SCALE_SCALE] = gd_where(fine, gd_where(grows, larger, scale), smaller);
     v->next[GD_LOSS_SCALE_GOOD] = gd_where(fine, gd_where(grows, zero, good), zero);
     v->next[GD_LOSS_SCALE_SKIPPED] = gd_add(s->state[GD_LOSS_SCALE_SKIPPED], v->skip);
@@ -219,10 +220,10 @@ static gd_status next_state(const gd_loss_scale *s, gd_tensor *fine, gd_verdict 
     return GD_OK;
 }
 
-/* `factor`: what the gradients have yet to be multiplied by; NULL: nothing. Gradients without elements
- * have no say. */
-static gd_status judge(const gd_loss_scale *s, gd_tensor *const *gradients, int n,
-                       gd_tensor *factor, gd_verdict *v) {
+/* Decides about a step. `factor`: of gradients that are not unscaled yet; or NULL. Empty gradients
+ * are ignored. */
+static gd_status judge_gradients(const gd_loss_scale *s, gd_tensor *const *gradients, int n,
+                                 gd_tensor *factor, gd_verdict *v) {
     gd_tensor **some = gd_malloc((size_t)n * sizeof *some);
     if (!some) return gd_fail(GD_E_MEMORY, "no memory for %d gradients", n);
     int count = 0;
@@ -248,16 +249,16 @@ gd_status gd_loss_scale_assign(const gd_loss_scale *s, const gd_verdict *v, gd_t
 
 /* --- gradients that are symbols of a graph ---------------------------------------------------- */
 
-static gd_status unscale_places(const gd_loss_scale *s, gd_tensor ***at, gd_tensor **gradients,
-                                int n, gd_verdict *v) {
-    gd_tensor *factor = inverse(s);
+static gd_status unscale_symbols(const gd_loss_scale *s, gd_tensor ***at, gd_tensor **gradients,
+                                 int n, gd_verdict *v) {
+    gd_tensor *factor = inverse_scale(s);
     for (int i = 0; i < n; i++) {
         gd_tensor *g = *at[i];
         g = gd_mul(g, gd_factor_for(factor, (gd_dtype)g->dtype));
         if (g->kind == GD_FAILED) return gd_failure();
         *at[i] = gradients[i] = g;
     }
-    return judge(s, gradients, n, NULL, v);
+    return judge_gradients(s, gradients, n, NULL, v);
 }
 
 gd_status gd_loss_scale_symbols(gd_loss_scale *s, const gd_optimizer *o, gd_verdict *v) {
@@ -265,7 +266,7 @@ gd_status gd_loss_scale_symbols(gd_loss_scale *s, const gd_optimizer *o, gd_verd
     gd_tensor **gradients = gd_calloc((size_t)o->n_parameters, sizeof *gradients);
     gd_status status = at && gradients ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a step");
     const int n = status == GD_OK ? gd_optimizer_gradients(o, at) : 0;
-    if (n > 0) status = unscale_places(s, at, gradients, n, v);
+    if (n > 0) status = unscale_symbols(s, at, gradients, n, v);
     gd_free(at);
     gd_free(gradients);
     return status;
@@ -273,7 +274,7 @@ gd_status gd_loss_scale_symbols(gd_loss_scale *s, const gd_optimizer *o, gd_verd
 
 /* --- gradients of leaves: eager, and in a trace ----------------------------------------------- */
 
-/* A list of the optimizer's gradients, to be freed. */
+/* Lists the gradients of the optimizer; the caller frees the list. */
 static gd_status list_gradients(const gd_optimizer *o, gd_tensor ***list, int *n) {
     GD_TRY(gd_optimizer_find_gradients(o));
     gd_tensor ***at = gd_calloc((size_t)o->n_parameters, sizeof *at);
@@ -285,17 +286,18 @@ static gd_status list_gradients(const gd_optimizer *o, gd_tensor ***list, int *n
     return status;
 }
 
-static gd_status unscale(gd_loss_scale *s, const gd_optimizer *o) {
+static gd_status unscale_gradients(gd_loss_scale *s, const gd_optimizer *o) {
     gd_tensor **gradients = NULL;
     int n = 0;
     gd_status status = list_gradients(o, &gradients, &n);
     if (status == GD_OK && n > 0)
-        status = live_on(s, gradients[0]->device, "gd_loss_scale_unscale");
+        status = move_state(s, gradients[0]->device, "gd_loss_scale_unscale");
     gd_view *views = status == GD_OK ? gd_gradients_views(n) : NULL;
     if (status == GD_OK && !views) status = GD_E_MEMORY;
-    gd_postponed updates; /* all gradients are changed, or none */
+    gd_postponed updates; /* changes all gradients or, after a failure, none */
     gd_postpone_begin(&updates);
-    if (status == GD_OK && n > 0) status = gd_gradients_scale(gradients, n, inverse(s), views);
+    if (status == GD_OK && n > 0)
+        status = gd_gradients_scale(gradients, n, inverse_scale(s), views);
     status = gd_postpone_end(&updates, status);
     gd_free(views);
     gd_free(gradients);
@@ -313,7 +315,7 @@ static gd_status unscale_now(gd_loss_scale *s, gd_optimizer *o) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin();
-    gd_status status = unscale(s, o);
+    gd_status status = unscale_gradients(s, o);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
@@ -331,48 +333,48 @@ gd_status gd_loss_scale_unscale_at(const char *site, gd_loss_scale *s, gd_optimi
 
 /* --- a step ----------------------------------------------------------------------------------- */
 
-/* What a step writes, computed before anything is written. */
-typedef struct writing {
+/* The new values of a step, which are computed before the first write. */
+typedef struct step_values {
     gd_loss_scale *scale;
     gd_optimizer *optimizer;
     gd_schedule *schedule;
     gd_tensor **gradients;
     int n;
     gd_view *views;
-    gd_tensor *factor; /* that gradients have yet to be multiplied by; NULL: none */
+    gd_tensor *factor; /* of gradients that are not unscaled yet; or NULL */
     gd_verdict verdict;
     gd_tensor *step, **rates; /* of the schedule */
     gd_tensor **done;
-} writing;
+} step_values;
 
-static gd_status prepare(writing *w) {
+static gd_status prepare_values(step_values *w) {
     gd_loss_scale *s = w->scale;
-    GD_TRY(live_on(s, w->gradients[0]->device, "gd_loss_scale_step"));
-    w->factor = s->unscaled ? NULL : inverse(s);
+    GD_TRY(move_state(s, w->gradients[0]->device, "gd_loss_scale_step"));
+    w->factor = s->unscaled ? NULL : inverse_scale(s);
     w->views = gd_gradients_views(w->n);
     w->done = gd_optimizer_room(w->optimizer);
     w->rates = gd_calloc((size_t)w->optimizer->n_groups + 1, sizeof *w->rates);
     if (!w->views || !w->done || !w->rates) return gd_fail(GD_E_MEMORY, "no memory for a step");
-    GD_TRY(judge(s, w->gradients, w->n, w->factor, &w->verdict));
+    GD_TRY(judge_gradients(s, w->gradients, w->n, w->factor, &w->verdict));
     GD_TRY(gd_optimizer_make_state(w->optimizer));
     if (!w->schedule) return GD_OK;
     return gd_schedule_next(w->schedule, w->verdict.skip, &w->step, w->rates);
 }
 
-static gd_status write(const writing *w) {
+static gd_status write_values(const step_values *w) {
     int n_done = 0;
     if (w->factor) GD_TRY(gd_gradients_scale(w->gradients, w->n, w->factor, w->views));
-    GD_TRY(gd_optimizer_find_gradients(w->optimizer)); /* in a trace they are other symbols now */
+    GD_TRY(gd_optimizer_find_gradients(w->optimizer)); /* in a trace they are new symbols */
     GD_TRY(gd_optimizer_advance(w->optimizer, w->verdict.skip, w->done, &n_done));
     if (w->schedule) GD_TRY(gd_schedule_assign(w->schedule, w->step, w->rates, w->done, &n_done));
     return gd_loss_scale_assign(w->scale, &w->verdict, w->done, &n_done);
 }
 
-static gd_status step_all(writing *w) {
-    GD_TRY(prepare(w));
-    gd_postponed updates; /* all is changed, or nothing */
+static gd_status step_all(step_values *w) {
+    GD_TRY(prepare_values(w));
+    gd_postponed updates; /* changes everything or, after a failure, nothing */
     gd_postpone_begin(&updates);
-    return gd_postpone_end(&updates, write(w));
+    return gd_postpone_end(&updates, write_values(w));
 }
 
 static gd_status check_step(const gd_loss_scale *s, const gd_optimizer *o,
@@ -394,7 +396,7 @@ static gd_status take_step(gd_loss_scale *s, gd_optimizer *o, gd_schedule *sched
         GD_TRY(gd_optimizer_step(o));
         return schedule ? gd_schedule_step(schedule) : GD_OK;
     }
-    writing w = {.scale = s, .optimizer = o, .schedule = schedule};
+    step_values w = {.scale = s, .optimizer = o, .schedule = schedule};
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -409,7 +411,7 @@ static gd_status take_step(gd_loss_scale *s, gd_optimizer *o, gd_schedule *sched
     gd_free(w.rates);
     status = gd_attempt_end(&attempt, status);
     if (status == GD_OK) s->unscaled = false;
-    /* no parameter has a gradient: there is nothing to skip */
+    /* without gradients there is nothing to skip */
     return status == GD_OK && w.n == 0 && schedule ? gd_schedule_step(schedule) : status;
 }
 

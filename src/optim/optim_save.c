@@ -1,9 +1,9 @@
-/* optim_save.c - the state of optimizers and schedules, to be saved and loaded (core/state.h).
+/* optim_save.c - saves and loads the state of optimizers, schedules and loss scales (core/state.h).
  *
  * Of each parameter: its slots under PyTorch's names and the number of its steps
  * ("fc1.weight.exp_avg", "fc1.weight.step"). Of each group: its rate, and the base rate if there is
  * a schedule ("groups.0.lr"). Of a schedule: "step". Of a loss scale: "scale", "good_steps",
- * "skipped_steps". Options are the program's, and are not saved.
+ * "skipped_steps". Options belong to the program, and are not saved.
  */
 #include <stdio.h>
 
@@ -21,13 +21,13 @@ static gd_status refuse_graph(const char *what) {
 
 /* --- optimizers ------------------------------------------------------------------------------- */
 
-/* Whether the parameter has been updated, or was prepared to be. */
+/* Whether the parameter has slots: it was updated, or is about to be. */
 static bool has_state(const gd_optim_group *g, const gd_optim_part *part, int i) {
     return g->needs.count > 0 ? part->slots[i * g->needs.count] != NULL : part->steps != NULL;
 }
 
-static gd_status put(gd_state *state, const gd_tensor *p, int64_t index, const char *suffix,
-                     gd_tensor *tensor) {
+static gd_status put_tensor(gd_state *state, const gd_tensor *p, int64_t index, const char *suffix,
+                            gd_tensor *tensor) {
     const char *name = gd_state_name_for(state, p, index, suffix);
     if (!name || tensor->kind == GD_FAILED) return gd_failure();
     return gd_state_put_tensor(state, name, tensor);
@@ -38,8 +38,9 @@ static gd_status give_parameter(gd_state *state, const gd_optim_group *g, const 
     const gd_tensor *p = part->parameters[i];
     if (!has_state(g, part, i)) return GD_OK;
     for (int k = 0; k < g->needs.count; k++)
-        GD_TRY(put(state, p, index, g->needs.slot[k].name, part->slots[i * g->needs.count + k]));
-    return part->steps ? put(state, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
+        GD_TRY(put_tensor(state, p, index, g->needs.slot[k].name,
+                          part->slots[i * g->needs.count + k]));
+    return part->steps ? put_tensor(state, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
 }
 
 static gd_status give_rates(gd_state *state, gd_optimizer *o, int group) {
@@ -69,9 +70,9 @@ static gd_status give_optimizer(gd_object *object, gd_state *state) {
     return GD_OK;
 }
 
-/* Whether there is something for the parameter. */
-static gd_status find(gd_taking *in, const gd_optim_group *g, const gd_tensor *p, int64_t index,
-                      bool *found) {
+/* Whether the file has state of the parameter. */
+static gd_status find_state(gd_taking *in, const gd_optim_group *g, const gd_tensor *p,
+                            int64_t index, bool *found) {
     const char *suffix = g->needs.count > 0 ? g->needs.slot[0].name : "step";
     const char *name = gd_taking_name_for(in, p, index, suffix);
     if (!name) return gd_failure();
@@ -79,14 +80,14 @@ static gd_status find(gd_taking *in, const gd_optim_group *g, const gd_tensor *p
     return GD_OK;
 }
 
-static gd_status take(gd_taking *in, const gd_tensor *p, int64_t index, const char *suffix,
-                      gd_tensor *tensor) {
+static gd_status take_tensor(gd_taking *in, const gd_tensor *p, int64_t index, const char *suffix,
+                             gd_tensor *tensor) {
     const char *name = gd_taking_name_for(in, p, index, suffix);
     if (!name || tensor->kind == GD_FAILED) return gd_failure();
     return gd_taking_tensor(in, name, tensor);
 }
 
-/* State that is made here is that of a parameter before its first step: it changes nothing if the
+/* Makes the state of a parameter before its first step if necessary. That changes nothing if the
  * load fails. */
 static gd_status take_parameter(gd_taking *in, gd_optimizer *o, int group, int number, int i,
                                 int64_t index) {
@@ -95,12 +96,13 @@ static gd_status take_parameter(gd_taking *in, gd_optimizer *o, int group, int n
     const gd_tensor *p = part->parameters[i];
     bool found = has_state(g, part, i);
     if (g->needs.count == 0 && !g->needs.counts) return GD_OK;
-    if (!found) GD_TRY(find(in, g, p, index, &found));
+    if (!found) GD_TRY(find_state(in, g, p, index, &found));
     if (!found) return GD_OK;
     GD_TRY(gd_optimizer_make_parameter(o, group, number, i));
     for (int k = 0; k < g->needs.count; k++)
-        GD_TRY(take(in, p, index, g->needs.slot[k].name, part->slots[i * g->needs.count + k]));
-    return part->steps ? take(in, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
+        GD_TRY(
+            take_tensor(in, p, index, g->needs.slot[k].name, part->slots[i * g->needs.count + k]));
+    return part->steps ? take_tensor(in, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
 }
 
 static gd_status take_rates(gd_taking *in, gd_optimizer *o, int group) {

@@ -1,7 +1,7 @@
-/* optim_state.c - the tensors that an optimizer keeps between steps.
+/* optim_state.c - the tensors of an optimizer that live between steps.
  *
- * Rates and counts are f64, whatever the parameters are. In a graph of variables all of them are
- * variables, under names that say what they are: "w1/exp_avg", "adam/lr", "adam/group1/lr",
+ * Rates and counts are f64 for parameters of any dtype. If the parameters are variables of a graph,
+ * all of them are variables, too, with these names: "w1/exp_avg", "adam/lr", "adam/group1/lr",
  * "adam/step".
  */
 #include <stdio.h>
@@ -18,15 +18,14 @@ gd_graph *gd_optimizer_graph(const gd_optimizer *o) {
     return p->kind == GD_SYMBOL && p->node->origin ? p->node->origin->graph : NULL;
 }
 
-/* A variable of this name, or, if it is taken, of this name and a number. */
-static gd_tensor *variable(const gd_optimizer *o, gd_tensor *value, const char *name) {
+/* Adds a variable of this name, with a number if the name is used. */
+static gd_tensor *add_variable(const gd_optimizer *o, gd_tensor *value, const char *name) {
     gd_graph *graph = gd_optimizer_graph(o);
     char own[MOST_NAME + 16];
     snprintf(own, sizeof own, "%.*s", MOST_NAME, name);
     for (int n = 2; graph && gd_names_find(&graph->names, own); n++)
         snprintf(own, sizeof own, "%.*s_%d", MOST_NAME, name, n);
-    const gd_building outside =
-        gd_this_building; /* the name is complete, and nothing runs before a variable */
+    const gd_building outside = gd_this_building; /* without a name prefix and GD_AFTER */
     gd_this_building = (gd_building){.n_after = 0};
     gd_block block = gd_graph_begin(graph);
     gd_tensor *v = gd_variable(value, .name = own, .trainable = false);
@@ -37,13 +36,13 @@ static gd_tensor *variable(const gd_optimizer *o, gd_tensor *value, const char *
 
 gd_tensor *gd_optimizer_keep(const gd_optimizer *o, gd_tensor *value, const char *name) {
     if (value->kind == GD_FAILED) return NULL;
-    gd_tensor *t = o->in_graph ? variable(o, value, name) : value;
+    gd_tensor *t = o->in_graph ? add_variable(o, value, name) : value;
     return t->kind == GD_FAILED ? NULL : gd_retain(t);
 }
 
-/* A tensor filled with a number, on the device of a parameter: eager, also while a graph is built.
- */
-static gd_tensor *filled(const gd_tensor *p, gd_shape shape, gd_dtype dtype, double value) {
+/* An eager tensor filled with a number, on the device of a parameter, also while a graph is
+ * built. */
+static gd_tensor *filled_tensor(const gd_tensor *p, gd_shape shape, gd_dtype dtype, double value) {
     GD_EAGER;
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = p->device;
@@ -53,7 +52,7 @@ static gd_tensor *filled(const gd_tensor *p, gd_shape shape, gd_dtype dtype, dou
 }
 
 /* "adam/lr", "adam/group1/lr" */
-static const char *name_of(const gd_optimizer *o, int group, const char *what, char *text) {
+static const char *state_name(const gd_optimizer *o, int group, const char *what, char *text) {
     if (group) snprintf(text, MOST_NAME, "%s/group%d/%s", o->maker->record.name, group, what);
     else snprintf(text, MOST_NAME, "%s/%s", o->maker->record.name, what);
     return text;
@@ -64,8 +63,8 @@ static gd_status make_rate(gd_optimizer *o, int group, const char *what, gd_tens
     const gd_optim_group *g = &o->groups[group];
     if (*rate) return GD_OK;
     gd_scope *scope = gd_scope_open();
-    gd_tensor *value = filled(g->parts[0].parameters[0], gd_dims(), GD_F64, g->lr_value);
-    *rate = gd_optimizer_keep(o, value, name_of(o, group, what, name));
+    gd_tensor *value = filled_tensor(g->parts[0].parameters[0], gd_dims(), GD_F64, g->lr_value);
+    *rate = gd_optimizer_keep(o, value, state_name(o, group, what, name));
     gd_scope_close(&scope);
     return *rate ? GD_OK : gd_failure();
 }
@@ -83,13 +82,14 @@ static gd_status make_steps(gd_optimizer *o, int group, int number) {
     if (part->steps) return GD_OK;
     if (number) snprintf(step, sizeof step, "part%d/step", number);
     gd_scope *scope = gd_scope_open();
-    part->steps = gd_optimizer_keep(o, filled(part->parameters[0], gd_dims(part->count), GD_F64, 0),
-                                    name_of(o, group, step, name));
+    part->steps =
+        gd_optimizer_keep(o, filled_tensor(part->parameters[0], gd_dims(part->count), GD_F64, 0),
+                          state_name(o, group, step, name));
     gd_scope_close(&scope);
     return part->steps ? GD_OK : gd_failure();
 }
 
-/* The slots of one parameter: all of them, or none. */
+/* Makes all slots of a parameter or, after a failure, none. */
 static gd_status make_slots(const gd_optimizer *o, const gd_optim_group *g, gd_optim_part *part,
                             int i) {
     const gd_tensor *p = part->parameters[i];
@@ -102,8 +102,8 @@ static gd_status make_slots(const gd_optimizer *o, const gd_optim_group *g, gd_o
         if (o->in_graph)
             snprintf(name, sizeof name, "%.200s/%.50s", p->node->origin->name,
                      g->needs.slot[k].name);
-        gd_tensor *value =
-            filled(p, gd_shape_of(p->rank, p->dims), (gd_dtype)p->dtype, g->needs.slot[k].start);
+        gd_tensor *value = filled_tensor(p, gd_shape_of(p->rank, p->dims), (gd_dtype)p->dtype,
+                                         g->needs.slot[k].start);
         if (!(made[k] = gd_optimizer_keep(o, value, name))) break;
     }
     gd_scope_close(&scope);

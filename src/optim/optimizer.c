@@ -1,4 +1,4 @@
-/* optimizer.c - the object: its groups, their options and their learning rates. */
+/* optimizer.c - optimizers: their groups, options and learning rates. */
 #include "optim/optimizer.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static void free_group(gd_optim_group *g) {
     gd_free(g->options);
 }
 
-static void destroy(gd_object *object) {
+static void destroy_optimizer(gd_object *object) {
     gd_optimizer *o = (gd_optimizer *)object;
     for (int i = 0; i < o->n_groups; i++) free_group(&o->groups[i]);
     gd_free(o->groups);
@@ -35,9 +35,9 @@ static void destroy(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class optimizer_class = {
-    .name = "optimizer", .destroy = destroy, .state = &gd_optimizer_state_rules};
+    .name = "optimizer", .destroy = destroy_optimizer, .state = &gd_optimizer_state_rules};
 
-static double *lr_of(const gd_maker *maker, void *options) {
+static double *lr_option(const gd_maker *maker, void *options) {
     const gd_op_attr *attr = NULL;
     double *lr = gd_maker_option(maker, options, "lr", &attr);
     return lr && attr->type == GD_ATTR_FLOAT ? lr : NULL;
@@ -49,14 +49,14 @@ static gd_status check_options(const gd_maker *maker, const void *options) {
     return rules->check ? rules->check(options) : GD_OK;
 }
 
-/* Adds a group, which takes `options`, also where it fails. */
+/* Adds a group, which owns `options`, also after a failure. */
 static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors parameters,
                            void *options) {
     const gd_optimizer_rules *rules = rules_of(o->maker);
     gd_optim_group g = {.options = options};
     gd_status status =
         gd_optimizer_check_parameters(o->n_groups ? o : NULL, what, parameters, &o->in_graph);
-    if (status == GD_OK && !lr_of(o->maker, options))
+    if (status == GD_OK && !lr_option(o->maker, options))
         status = gd_fail(GD_E_ARGUMENT, "%s: its record has no option 'lr' of type float", what);
     if (status == GD_OK) status = check_options(o->maker, options);
     if (status == GD_OK && rules->slots) rules->slots(options, &g.needs);
@@ -73,15 +73,15 @@ static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors paramet
         return status;
     }
     g.n_parts = 1;
-    g.lr_value = *lr_of(o->maker, options);
+    g.lr_value = *lr_option(o->maker, options);
     o->groups[o->n_groups++] = g;
     o->n_parameters += (int)parameters.count;
     return GD_OK;
 }
 
-/* Takes `options`. */
-static gd_status make(const gd_maker *maker, gd_tensors parameters, void *options,
-                      gd_optimizer **made) {
+/* Owns `options`, also after a failure. */
+static gd_status make_optimizer(const gd_maker *maker, gd_tensors parameters, void *options,
+                                gd_optimizer **made) {
     char what[80];
     snprintf(what, sizeof what, "gd_optim_%.60s", maker->record.name);
     gd_optimizer *o = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *o) : NULL;
@@ -104,7 +104,7 @@ gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tens
     void *own;
     gd_optimizer *o = NULL;
     gd_status status = gd_maker_take_options(maker, options, &own);
-    if (status == GD_OK) status = make(maker, parameters, own, &o);
+    if (status == GD_OK) status = make_optimizer(maker, parameters, own, &o);
     gd_report(site, status);
     return o;
 }
@@ -116,16 +116,16 @@ gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors
     void *own;
     gd_optimizer *o = NULL;
     gd_status status = gd_maker_read("optimizer", name, options, &maker, &own);
-    if (status == GD_OK) status = make(maker, parameters, own, &o);
+    if (status == GD_OK) status = make_optimizer(maker, parameters, own, &o);
     gd_report(site, status);
     return o;
 }
 
 /* --- groups ----------------------------------------------------------------------------------- */
 
-/* Puts an option that was given into the group's own. */
-static gd_status override(const gd_maker *maker, const gd_op_attr *a, const void *given,
-                          void *options) {
+/* Overrides an option of the group by a given one. */
+static gd_status override_option(const gd_maker *maker, const gd_op_attr *a, const void *given,
+                                 void *options) {
     const void *from = (const char *)given + a->offset;
     const bool is_float = a->type == GD_ATTR_FLOAT;
     if (is_float ? isnan(*(const double *)from) : *(const int64_t *)from == GD_UNSET) return GD_OK;
@@ -142,13 +142,14 @@ static gd_status override(const gd_maker *maker, const gd_op_attr *a, const void
     return GD_OK;
 }
 
-static gd_status add(gd_optimizer *o, gd_tensors parameters, const gd_group_options *given) {
+static gd_status add_options_group(gd_optimizer *o, gd_tensors parameters,
+                                   const gd_group_options *given) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add: the optimizer is NULL");
     void *options = NULL;
     GD_TRY(gd_maker_take_options(o->maker, o->groups[0].options, &options));
     gd_status status = GD_OK;
     for (int i = 0; i < gd_group_attr_count && status == GD_OK; i++)
-        status = override(o->maker, &gd_group_attrs[i], given, options);
+        status = override_option(o->maker, &gd_group_attrs[i], given, options);
     if (status != GD_OK) {
         gd_free(options);
         return status;
@@ -159,10 +160,10 @@ static gd_status add(gd_optimizer *o, gd_tensors parameters, const gd_group_opti
 gd_status gd_optimizer_add_at(const char *site, gd_optimizer *o, gd_tensors parameters,
                               const gd_group_options *options) {
     GD_CALLED_FROM(site);
-    return gd_report(site, add(o, parameters, options));
+    return gd_report(site, add_options_group(o, parameters, options));
 }
 
-static gd_status add_text(gd_optimizer *o, gd_tensors parameters, const char *text) {
+static gd_status add_text_group(gd_optimizer *o, gd_tensors parameters, const char *text) {
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_add_text: the optimizer is NULL");
     const gd_op *record = &o->maker->record;
     void *options = NULL;
@@ -182,7 +183,7 @@ static gd_status add_text(gd_optimizer *o, gd_tensors parameters, const char *te
 gd_status gd_optimizer_add_text_at(const char *site, gd_optimizer *o, gd_tensors parameters,
                                    const char *options) {
     GD_CALLED_FROM(site);
-    return gd_report(site, add_text(o, parameters, options));
+    return gd_report(site, add_text_group(o, parameters, options));
 }
 
 int gd_optimizer_group_count(const gd_optimizer *o) { return o ? o->n_groups : 0; }
@@ -261,7 +262,7 @@ gd_status gd_optimizer_define_at(const char *site, const char *record, gd_optimi
     GD_CALLED_FROM(site);
     const gd_status status = rules.update
                                  ? gd_maker_define("optimizer", record, &rules, sizeof rules)
-                                 : gd_fail(GD_E_ARGUMENT, "there is no rule for updates");
+                                 : gd_fail(GD_E_ARGUMENT, "it has no rule for updates");
     if (status != GD_OK) gd_error_prefix("gd_optimizer_define: ");
     return gd_report(site, status);
 }

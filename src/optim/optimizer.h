@@ -1,6 +1,6 @@
-/* optimizer.h - the inside of an optimizer.
+/* optimizer.h - the internals of an optimizer.
  *
- * An optimizer has groups, each with options and a learning rate of its own. The parameters of a
+ * An optimizer has groups, each with its own options and learning rate. The parameters of a
  * group that have the same factors are a part: one call updates them all. Optimizers are records
  * (ops/maker.h); the rules of one are functions of its file, named after it: adam_check,
  * adam_slots, adam_update.
@@ -15,23 +15,23 @@
 
 typedef struct gd_optim_part {
     gd_factors factors;
-    void *options; /* the group's, with the weight decay times the factor */
+    void *options; /* those of the group, with the weight decay times the factor */
     int count;
-    gd_tensor **parameters; /* held, as are the tensors below */
+    gd_tensor **parameters; /* retained, as are the tensors below */
     gd_tensor *
         *slots;       /* (count, needs.count); those of a parameter are NULL until its first step */
-    gd_tensor *steps; /* f64[count]: how many each has taken; NULL until the first, and where nobody
-                         counts */
+    gd_tensor *steps; /* f64[count]: the steps of each; NULL until the first, and if the rule does
+                         not count */
     struct gd_view *views;         /* room for a call, gd_each_views; NULL until the first */
     gd_tensor **gradients, **work; /* during a step: (count), (count, 2 + slots) */
 } gd_optim_part;
 
 typedef struct gd_optim_group {
     void *options;
-    double lr_value; /* at first */
+    double lr_value; /* initial */
     gd_slot_needs needs;
-    gd_tensor *lr;   /* f64, of rank 0; NULL until somebody asks */
-    gd_tensor *base; /* the rate that a schedule starts from, likewise */
+    gd_tensor *lr;   /* f64, of rank 0; NULL until it is read */
+    gd_tensor *base; /* the base rate of a schedule, likewise */
     gd_optim_part *parts;
     int n_parts;
 } gd_optim_group;
@@ -50,17 +50,16 @@ struct gd_update {
     const gd_optim_group *group;
     gd_optim_part *part;
     gd_tensor *lr, *count;
-    gd_tensor
-        *skip;    /* f64 of rank 0: where it is not 0, the step changes nothing; NULL: it counts */
-    int *entries; /* numbers in the part of those parameters that have a gradient */
+    gd_tensor *skip; /* f64 of rank 0: if it is not 0, the step is skipped; NULL: never */
+    int *entries;    /* indices in the part of the parameters that have a gradient */
     int n_entries;
-    gd_tensor **done; /* results, for a graph */
+    gd_tensor **done; /* symbols that a graph must fetch */
     int n_done;
     bool called;
     gd_status status;
 };
 
-/* What the generated constructors call. */
+/* Behind the generated constructors. */
 gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tensors parameters,
                                 const void *options);
 
@@ -68,58 +67,58 @@ gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tens
 gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
                                         gd_tensors parameters, bool *symbols);
 
-/* Parts of a group: one with all parameters, which nobody owns before. */
+/* Makes a part with all parameters of a group. */
 gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_factors factors,
                              gd_tensor *const *parameters, int count, gd_optim_part *part);
 void gd_optim_part_free(const gd_optim_group *g, gd_optim_part *part);
 
-/* The tensors that are kept between steps (state.c). The state of eager parameters is eager, also
+/* The tensors that live between steps (optim_state.c). The state of eager parameters is eager, also
  * while a function is traced or a graph is built. */
 gd_status gd_optimizer_make_lr(gd_optimizer *o, int group);
 gd_status gd_optimizer_make_base(gd_optimizer *o, int group);
 gd_status
 gd_optimizer_make_state(gd_optimizer *o); /* for the parameters that have a gradient now */
-/* A tensor that lasts, held: a value, or in a graph a variable of this name that begins as it.
- * NULL: failed. */
+/* A tensor of the state, retained: the value itself, or in a graph a variable with this initial
+ * value. NULL: failed. */
 gd_tensor *gd_optimizer_keep(const gd_optimizer *o, gd_tensor *value, const char *name);
-/* The graph of its variables; NULL: it has none, or the graph is gone. */
+/* The graph of its variables; NULL: it has none, or the graph is freed. */
 gd_graph *gd_optimizer_graph(const gd_optimizer *o);
 
 /* The same for one parameter: number `i` of a part of a group. */
 gd_status gd_optimizer_make_parameter(gd_optimizer *o, int group, int part, int i);
 
-/* How they are saved and loaded (optim_save.c). */
+/* Saving and loading (optim_save.c). */
 extern const struct gd_state_rules gd_optimizer_state_rules, gd_schedule_state_rules,
     gd_loss_scale_state_rules;
 
-/* Gradients in place of those of the parts: clipped (clip.c). */
+/* Clips the gradients of the parts (clip.c). */
 gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value);
 
-/* Where the gradient of each parameter stands that has one; `at` has room for n_parameters. */
+/* The addresses of all gradients in the parts; `at` has room for n_parameters. */
 int gd_optimizer_gradients(const gd_optimizer *o, gd_tensor ***at);
 /* The p-norm of all gradients as if they were one vector, f64. */
 gd_tensor *gd_gradients_norm(gd_tensor *const *gradients, int n, double p);
-/* Each times the factor, in place. The list is put into another order. `views` must live until the
+/* Multiplies each by the factor in place, and reorders the list. `views` must live until the
  * kernels have run. */
 gd_status gd_gradients_scale(gd_tensor **gradients, int n, gd_tensor *factor,
                              struct gd_view *views);
-struct gd_view *gd_gradients_views(int n); /* room for that, to be freed; NULL: failed */
-/* The factor as gradients of a dtype are multiplied by it. */
+struct gd_view *gd_gradients_views(int n); /* to be freed; NULL: failed */
+/* The factor in the dtype for gradients of a dtype. */
 gd_tensor *gd_factor_for(gd_tensor *factor, gd_dtype dtype);
 
-/* A step in parts (step.c). The gradients of all parameters are found first; then, with the state
- * there (gd_optimizer_make_state), gd_optimizer_advance writes. `done` gets what a graph has to fetch;
- * gd_optimizer_room makes it, large enough for a schedule and a loss scale, too. */
+/* A step in parts (step.c). First all gradients are found; then, after gd_optimizer_make_state,
+ * gd_optimizer_advance writes. `done` receives the symbols that a graph must fetch;
+ * gd_optimizer_room allocates it, with room for a schedule and a loss scale, too. */
 gd_status gd_optimizer_check_step(const gd_optimizer *o, const char *what);
 gd_status gd_optimizer_find_gradients(const gd_optimizer *o);
 gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **done, int *n_done);
 gd_tensor **gd_optimizer_room(const gd_optimizer *o);
 
-/* One step of a schedule; `done` gets what has to be fetched. At most 1 + groups. `skip` as in
+/* One step of a schedule; `done` receives the symbols to fetch, at most 1 + groups. `skip` as in
  * gd_update. */
 gd_status gd_schedule_advance(gd_schedule *schedule, gd_tensor *skip, gd_tensor **done,
                               int *n_done);
-/* The same in two parts: what it will write, `rates` for each group; and writing it. */
+/* The same in two parts: computes the new values, `rates` for each group; writes them. */
 gd_status gd_schedule_next(const gd_schedule *schedule, gd_tensor *skip, gd_tensor **step,
                            gd_tensor **rates);
 gd_status gd_schedule_assign(const gd_schedule *schedule, gd_tensor *step, gd_tensor *const *rates,

@@ -1,4 +1,4 @@
-/* parameters.c - which tensors an optimizer takes, and the parts of its groups. */
+/* parameters.c - the parameters of an optimizer: checks, parts of groups, factors. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -7,8 +7,8 @@
 
 /* --- checks ----------------------------------------------------------------------------------- */
 
-/* A result of an op: gradients go to the leaves that it was made from, and never to it. */
-static gd_status refuse_result(const gd_tensor *p, const char *what, int64_t i) {
+/* A parameter must not be the result of an op: only leaves get gradients. */
+static gd_status fail_result(const gd_tensor *p, const char *what, int64_t i) {
     const gd_node *node = p->node;
     const char *op = node->op ? node->op->name : "apply";
     const char *leaf = p->kind == GD_SYMBOL ? "gd_variable" : "gd_requires_grad";
@@ -33,33 +33,34 @@ static gd_status check_parameter(const gd_tensor *p, const char *what, int64_t i
             "%s: parameter %lld is the placeholder '%s', which is fed; use a gd_variable", what,
             (long long)i, p->node->origin->name);
     if (p->kind == GD_SYMBOL ? from != GD_FROM_VARIABLE : p->node != NULL)
-        return refuse_result(p, what, i);
+        return fail_result(p, what, i);
     if (!gd_dtype_is_float((gd_dtype)p->dtype))
         return gd_fail(GD_E_DTYPE, "%s: parameter %lld is %s; parameters are floats", what,
                        (long long)i, gd_describe(p, text, sizeof text));
     return GD_OK;
 }
 
-/* Variables may have several handles, and one node. */
-static const void *key_of(const gd_tensor *p) {
+/* Handles of one variable share its node. */
+static const void *identity_key(const gd_tensor *p) {
     return p->kind == GD_SYMBOL ? (const void *)p->node : p;
 }
 
-static gd_status note(gd_map *seen, const gd_tensor *p, int number) {
-    return gd_map_put(seen, key_of(p), number) ? GD_OK
-                                               : gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+static gd_status record_parameter(gd_map *seen, const gd_tensor *p, int number) {
+    return gd_map_put(seen, identity_key(p), number)
+               ? GD_OK
+               : gd_fail(GD_E_MEMORY, "no memory for an optimizer");
 }
 
-static gd_status note_all(const gd_optimizer *o, gd_map *seen) {
+static gd_status record_parameters(const gd_optimizer *o, gd_map *seen) {
     for (int g = 0; o && g < o->n_groups; g++)
         for (int k = 0; k < o->groups[g].n_parts; k++)
             for (int i = 0; i < o->groups[g].parts[k].count; i++)
-                GD_TRY(note(seen, o->groups[g].parts[k].parameters[i], -2 - g));
+                GD_TRY(record_parameter(seen, o->groups[g].parts[k].parameters[i], -2 - g));
     return GD_OK;
 }
 
 static gd_status check_new(const gd_tensor *p, const char *what, int64_t i, gd_map *seen) {
-    const int first = gd_map_find(seen, key_of(p));
+    const int first = gd_map_find(seen, identity_key(p));
     if (first >= 0)
         return gd_fail(GD_E_ARGUMENT,
                        "%s: parameter %lld is the same tensor as parameter %d and would be changed "
@@ -68,7 +69,7 @@ static gd_status check_new(const gd_tensor *p, const char *what, int64_t i, gd_m
     if (first < -1)
         return gd_fail(GD_E_ARGUMENT, "%s: parameter %lld is in group %d of the optimizer already",
                        what, (long long)i, -2 - first);
-    return note(seen, p, (int)i);
+    return record_parameter(seen, p, (int)i);
 }
 
 gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
@@ -76,7 +77,7 @@ gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
     if (parameters.count < 1 || !parameters.at)
         return gd_fail(GD_E_ARGUMENT, "%s: there are no parameters", what);
     gd_map seen = {NULL, 0, 0};
-    gd_status status = note_all(o, &seen);
+    gd_status status = record_parameters(o, &seen);
     if (o) *symbols = o->in_graph;
     for (int64_t i = 0; i < parameters.count && status == GD_OK; i++) {
         const gd_tensor *p = parameters.at[i];
@@ -109,8 +110,8 @@ gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_
     const size_t size = o->maker->record.attrs_size, n = (size_t)count,
                  slots = (size_t)g->needs.count;
     *part = (gd_optim_part){.factors = factors, .options = gd_malloc(size)};
-    part->parameters =
-        gd_calloc(n * (2 * slots + 4) + 1, sizeof *part->parameters); /* one block for all lists */
+    part->parameters = gd_calloc(n * (2 * slots + 4) + 1,
+                                 sizeof *part->parameters); /* one allocation for all lists */
     if (!part->options || !part->parameters) {
         gd_optim_part_free(g, part);
         return gd_fail(GD_E_MEMORY, "no memory for an optimizer");
@@ -127,17 +128,17 @@ gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_
 
 /* --- factors ---------------------------------------------------------------------------------- */
 
-typedef struct place {
+typedef struct parameter_index {
     gd_optim_group *group;
     int part, index;
-} place;
+} parameter_index;
 
-static bool find(gd_optimizer *o, const gd_tensor *p, place *at) {
+static bool find_parameter(gd_optimizer *o, const gd_tensor *p, parameter_index *at) {
     for (int g = 0; g < o->n_groups; g++)
         for (int k = 0; k < o->groups[g].n_parts; k++)
             for (int i = 0; i < o->groups[g].parts[k].count; i++)
-                if (key_of(o->groups[g].parts[k].parameters[i]) == key_of(p)) {
-                    *at = (place){&o->groups[g], k, i};
+                if (identity_key(o->groups[g].parts[k].parameters[i]) == identity_key(p)) {
+                    *at = (parameter_index){&o->groups[g], k, i};
                     return true;
                 }
     return false;
@@ -149,20 +150,20 @@ static bool has_state(const gd_optim_group *g, const gd_optim_part *part) {
     return part->steps != NULL;
 }
 
-static bool alike(gd_factors a, gd_factors b) {
+static bool has_equal_factors(gd_factors a, gd_factors b) {
     return a.lr == b.lr && a.weight_decay == b.weight_decay;
 }
 
-/* The parts of the group with parameter `at` in the one that has these factors: new ones for the
- * two that change. */
-static gd_status move(const gd_optimizer *o, const place *at, gd_factors factors) {
+/* Moves a parameter to the part that has these factors. The two parts that change are made anew. */
+static gd_status move_parameter(const gd_optimizer *o, const parameter_index *at,
+                                gd_factors factors) {
     gd_optim_group *g = at->group;
     gd_optim_part *parts = gd_calloc((size_t)g->n_parts + 1, sizeof *parts),
                   *from = &g->parts[at->part];
     gd_tensor **list = gd_calloc((size_t)o->n_parameters + 1, sizeof *list);
     gd_status status = parts && list ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for an optimizer");
     int n = 0, to = 0;
-    while (to < g->n_parts && !alike(g->parts[to].factors, factors)) to++;
+    while (to < g->n_parts && !has_equal_factors(g->parts[to].factors, factors)) to++;
     for (int k = 0; k <= g->n_parts && status == GD_OK; k++) {
         int count = 0;
         for (int i = 0; k < g->n_parts && i < g->parts[k].count; i++)
@@ -185,9 +186,9 @@ static gd_status move(const gd_optimizer *o, const place *at, gd_factors factors
 }
 
 static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors factors) {
-    place at;
+    parameter_index at;
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_factors: the optimizer is NULL");
-    if (!p || p->kind == GD_FAILED || !find(o, p, &at))
+    if (!p || p->kind == GD_FAILED || !find_parameter(o, p, &at))
         return gd_fail(GD_E_ARGUMENT,
                        "gd_optimizer_set_factors: the tensor is no parameter of the optimizer");
     if (!(factors.lr >= 0 && factors.weight_decay >= 0))
@@ -202,7 +203,9 @@ static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors fac
         if (has_state(at.group, &at.group->parts[k]))
             return gd_fail(GD_E_STATE, "gd_optimizer_set_factors: the optimizer has state already; "
                                        "call it before the first step");
-    return alike(at.group->parts[at.part].factors, factors) ? GD_OK : move(o, &at, factors);
+    return has_equal_factors(at.group->parts[at.part].factors, factors)
+               ? GD_OK
+               : move_parameter(o, &at, factors);
 }
 
 gd_status gd_optimizer_set_factors_at(const char *site, gd_optimizer *o, gd_tensor *parameter,

@@ -10,7 +10,7 @@
  *   weight_decay float = 0   in [0, inf): times the parameter, added to the gradient
  *   momentum float = 0       in [0, inf): of the running sum of steps; 0: there is none
  *   centered bool = false    divides by the root of the variance
- *   maximize bool = false    goes up instead
+ *   maximize bool = false    maximizes instead of minimizing
  *   caffe RMSProp
  */
 static void rmsprop_slots(const void *options, gd_slot_needs *needs) {

@@ -1,4 +1,4 @@
-/* schedule.c - schedules: the object, its steps, warm-up. */
+/* schedule.c - learning-rate schedules: creation, steps, warm-up. */
 #include "optim/schedule.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 static const gd_schedule_rules *rules_of(const gd_schedule *s) { return s->maker->rules; }
 
-static void destroy(gd_object *object) {
+static void destroy_schedule(gd_object *object) {
     gd_schedule *s = (gd_schedule *)object;
     gd_release(s->step);
     gd_release(s->optimizer);
@@ -19,7 +19,7 @@ static void destroy(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class schedule_class = {
-    .name = "schedule", .destroy = destroy, .state = &gd_schedule_state_rules};
+    .name = "schedule", .destroy = destroy_schedule, .state = &gd_schedule_state_rules};
 
 const gd_optimizer *gd_schedule_optimizer(const gd_schedule *s) { return s->optimizer; }
 
@@ -27,16 +27,16 @@ const gd_optimizer *gd_schedule_optimizer(const gd_schedule *s) { return s->opti
 
 static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
 
-static double option(const gd_schedule *s, const char *name, double otherwise) {
+static double option_value(const gd_schedule *s, const char *name, double by_default) {
     const gd_op_attr *attr = NULL;
     return gd_maker_option(s->maker, s->options, name, &attr)
                ? gd_attr_number(attr, s->options).value
-               : otherwise;
+               : by_default;
 }
 
 /* The rate of a group after `step` steps. */
-static gd_tensor *rate_of(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
-    const double warmup = option(s, "warmup", 0), start = option(s, "warmup_start", 0);
+static gd_tensor *group_rate(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
+    const double warmup = option_value(s, "warmup", 0), start = option_value(s, "warmup_start", 0);
     if (warmup == 0) return rules_of(s)->rate(s->options, step, base);
     gd_tensor *n = number(warmup), *after = gd_maximum(gd_sub(step, n), number(0)),
               *share = gd_add(number(start), gd_mul(number(1 - start), gd_div(step, n)));
@@ -48,8 +48,8 @@ static gd_tensor *rate_of(const gd_schedule *s, gd_tensor *step, gd_tensor *base
 static gd_status compute_rates(const gd_schedule *s, gd_tensor *step, gd_tensor **rates) {
     for (int g = 0; g < s->optimizer->n_groups; g++) {
         GD_TRY(gd_optimizer_make_lr(s->optimizer, g));
-        GD_TRY(gd_optimizer_make_base(s->optimizer, g)); /* of a group that was added later */
-        rates[g] = rate_of(s, step, s->optimizer->groups[g].base);
+        GD_TRY(gd_optimizer_make_base(s->optimizer, g)); /* for a group that was added later */
+        rates[g] = group_rate(s, step, s->optimizer->groups[g].base);
         if (rates[g]->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;
@@ -66,8 +66,8 @@ gd_status gd_schedule_assign(const gd_schedule *s, gd_tensor *step, gd_tensor *c
     return GD_OK;
 }
 
-/* What there is, where the step is skipped. */
-static gd_tensor *unless(gd_tensor *skip, gd_tensor *old, gd_tensor *next) {
+/* The old value if the step is skipped, by_default the next one. */
+static gd_tensor *select_unless(gd_tensor *skip, gd_tensor *old, gd_tensor *next) {
     if (skip && skip->device != old->device) skip = gd_to_device(skip, old->device);
     return skip ? gd_where(gd_cast(skip, GD_BOOL), old, next) : next;
 }
@@ -77,20 +77,21 @@ gd_status gd_schedule_next(const gd_schedule *s, gd_tensor *skip, gd_tensor **st
     *step = gd_add(s->step, number(1));
     if ((*step)->kind == GD_FAILED) return gd_failure();
     GD_TRY(compute_rates(s, *step, rates));
-    *step = unless(skip, s->step, *step);
+    *step = select_unless(skip, s->step, *step);
     for (int g = 0; g < s->optimizer->n_groups && skip; g++)
-        if ((rates[g] = unless(skip, s->optimizer->groups[g].lr, rates[g]))->kind == GD_FAILED)
+        if ((rates[g] = select_unless(skip, s->optimizer->groups[g].lr, rates[g]))->kind ==
+            GD_FAILED)
             return gd_failure();
     return (*step)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-/* Only the assigns are postponed: a rate may go to another device than the one it was computed on, and
- * must have its value then. */
+/* Postpones only the assigns: a rate may be copied to another device, so it must be computed
+ * before. */
 gd_status gd_schedule_advance(gd_schedule *s, gd_tensor *skip, gd_tensor **done, int *n_done) {
     gd_tensor **rates = gd_calloc((size_t)s->optimizer->n_groups + 1, sizeof *rates), *step = NULL;
     if (!rates) return gd_fail(GD_E_MEMORY, "no memory for a step");
     gd_status status = gd_schedule_next(s, skip, &step, rates);
-    gd_postponed updates; /* all are changed, or none */
+    gd_postponed updates; /* changes all or, after a failure, none */
     gd_postpone_begin(&updates);
     if (status == GD_OK) status = gd_schedule_assign(s, step, rates, done, n_done);
     status = gd_postpone_end(&updates, status);
@@ -100,7 +101,7 @@ gd_status gd_schedule_advance(gd_schedule *s, gd_tensor *skip, gd_tensor **done,
 
 /* --- making one ------------------------------------------------------------------------------- */
 
-/* The rate for step 0. In a graph it is what the variable of the rate starts as. */
+/* Sets the rate of step 0. In a graph it is the initial value of the variable. */
 static gd_status start_group(const gd_schedule *s, int group) {
     gd_optim_group *g = &s->optimizer->groups[group];
     if (s->optimizer->in_graph && g->lr)
@@ -109,13 +110,13 @@ static gd_status start_group(const gd_schedule *s, int group) {
     GD_TRY(gd_optimizer_make_base(s->optimizer, group));
     GD_EAGER;
     const double base = s->optimizer->in_graph ? g->lr_value : gd_item(g->base);
-    const double first = gd_item(rate_of(s, number(0), number(base)));
+    const double first = gd_item(group_rate(s, number(0), number(base)));
     if (gd_failed()) return gd_failure();
     g->lr_value = first;
     return g->lr ? gd_copy_tensor(g->lr, number(first)) : GD_OK;
 }
 
-static gd_status start(gd_schedule *s) {
+static gd_status start_groups(gd_schedule *s) {
     char name[80];
     GD_NO_GRAD;
     snprintf(name, sizeof name, "%.60s/step", s->maker->record.name);
@@ -129,14 +130,14 @@ static gd_status start(gd_schedule *s) {
     return GD_OK;
 }
 
-static gd_status check(const gd_schedule *s) {
+static gd_status check_options(const gd_schedule *s) {
     GD_TRY(gd_check_ranges(s->maker, s->options, "gd_lr_"));
     return rules_of(s)->check ? rules_of(s)->check(s->options) : GD_OK;
 }
 
-/* Takes `options`. */
-static gd_status make(const gd_maker *maker, gd_optimizer *optimizer, void *options,
-                      gd_schedule **made) {
+/* Owns `options`, also after a failure. */
+static gd_status make_schedule(const gd_maker *maker, gd_optimizer *optimizer, void *options,
+                               gd_schedule **made) {
     gd_schedule *s = optimizer && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *s) : NULL;
     *made = NULL;
     if (!s) {
@@ -150,12 +151,12 @@ static gd_status make(const gd_maker *maker, gd_optimizer *optimizer, void *opti
     s->maker = maker;
     s->options = options;
     s->optimizer = gd_retain(optimizer);
-    gd_status status = check(s);
+    gd_status status = check_options(s);
     if (status == GD_OK) {
         gd_attempt attempt;
         gd_attempt_begin(&attempt);
         gd_scope *scope = gd_scope_open();
-        status = start(s);
+        status = start_groups(s);
         gd_scope_close(&scope);
         status = gd_attempt_end(&attempt, status);
         if (status != GD_OK) gd_error_prefix("gd_lr_%s: ", maker->record.name);
@@ -172,7 +173,7 @@ gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimi
     void *own;
     gd_schedule *s = NULL;
     gd_status status = gd_maker_take_options(maker, options, &own);
-    if (status == GD_OK) status = make(maker, optimizer, own, &s);
+    if (status == GD_OK) status = make_schedule(maker, optimizer, own, &s);
     gd_report(site, status);
     return s;
 }
@@ -184,7 +185,7 @@ gd_schedule *gd_schedule_new_at(const char *site, const char *name, gd_optimizer
     void *own;
     gd_schedule *s = NULL;
     gd_status status = gd_maker_read("schedule", name, options, &maker, &own);
-    if (status == GD_OK) status = make(maker, optimizer, own, &s);
+    if (status == GD_OK) status = make_schedule(maker, optimizer, own, &s);
     gd_report(site, status);
     return s;
 }
@@ -220,7 +221,7 @@ gd_status gd_schedule_step_at(const char *site, gd_schedule *s) {
 gd_status gd_schedule_define_at(const char *site, const char *record, gd_schedule_rules rules) {
     GD_CALLED_FROM(site);
     const gd_status status = rules.rate ? gd_maker_define("schedule", record, &rules, sizeof rules)
-                                        : gd_fail(GD_E_ARGUMENT, "there is no rule for rates");
+                                        : gd_fail(GD_E_ARGUMENT, "it has no rule for rates");
     if (status != GD_OK) gd_error_prefix("gd_schedule_define: ");
     return gd_report(site, status);
 }

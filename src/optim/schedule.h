@@ -1,4 +1,4 @@
-/* schedule.h - the inside of a schedule. Schedules are records; see schedules.c. */
+/* schedule.h - the internals of a schedule. Schedules are records; see schedules.c. */
 #ifndef GRADUS_OPTIM_SCHEDULE_H
 #define GRADUS_OPTIM_SCHEDULE_H
 
@@ -9,11 +9,11 @@ struct gd_schedule {
     gd_object object;
     const gd_maker *maker;
     void *options;
-    gd_optimizer *optimizer; /* held */
-    gd_tensor *step;         /* how many it has taken: f64 of rank 0, held */
+    gd_optimizer *optimizer; /* retained */
+    gd_tensor *step;         /* the steps so far: f64 of rank 0, retained */
 };
 
-/* What the generated constructors call. */
+/* Behind the generated constructors. */
 gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimizer *optimizer,
                               const void *options);
 

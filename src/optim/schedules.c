@@ -1,6 +1,6 @@
 /* schedules.c - the formulas of schedules, in ordinary ops on f64 numbers of rank 0.
  *
- * `step` counts from 0, after the warm-up; `base` is the group's own rate.
+ * `step` counts from 0, after the warm-up; `base` is the base rate of the group.
  */
 #include <math.h>
 
@@ -10,12 +10,12 @@
 static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
 
 /* from + share * (to - from) */
-static gd_tensor *between(double from, double to, gd_tensor *share) {
+static gd_tensor *interpolate_rate(double from, double to, gd_tensor *share) {
     return gd_add(number(from), gd_mul(number(to - from), share));
 }
 
-/* How much of `steps` is over, at most 1. */
-static gd_tensor *share_of(gd_tensor *step, int64_t steps) {
+/* step / steps, at most 1. */
+static gd_tensor *elapsed_share(gd_tensor *step, int64_t steps) {
     return gd_div(gd_minimum(step, number((double)steps)), number((double)steps));
 }
 
@@ -93,7 +93,7 @@ static gd_tensor *exponential_rate(const void *options, gd_tensor *step, gd_tens
 }
 
 /*schedule linear
- * In `steps` steps the rate goes in a line from `start` to `end` times the base rate, and stays.
+ * In `steps` steps the rate changes linearly from `start` to `end` times the base rate, and stays.
  *   start float = 0.3333333333333333  in [0, inf): factor at first
  *   end float = 1           in [0, inf): factor at last
  *   steps int = 5           in [1, inf): how many steps
@@ -102,11 +102,11 @@ static gd_tensor *exponential_rate(const void *options, gd_tensor *step, gd_tens
  */
 static gd_tensor *linear_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_linear_options *o = options;
-    return gd_mul(base, between(o->start, o->end, share_of(step, o->steps)));
+    return gd_mul(base, interpolate_rate(o->start, o->end, elapsed_share(step, o->steps)));
 }
 
 /*schedule polynomial
- * In `steps` steps the rate goes down to 0: it is the base rate times (1 - step / steps)^power.
+ * In `steps` steps the rate decreases to 0: it is the base rate times (1 - step / steps)^power.
  *   steps int = 5           in [1, inf): how many steps
  *   power float = 1         in [0, inf): 1 is a line
  *   warmup int = 0          in [0, inf): steps of warm-up
@@ -115,7 +115,7 @@ static gd_tensor *linear_rate(const void *options, gd_tensor *step, gd_tensor *b
  */
 static gd_tensor *polynomial_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_polynomial_options *o = options;
-    return gd_mul(base, gd_pow(gd_sub(number(1), share_of(step, o->steps)), number(o->power)));
+    return gd_mul(base, gd_pow(gd_sub(number(1), elapsed_share(step, o->steps)), number(o->power)));
 }
 
 /* Half a cosine: from `from` at 0 to `to` at 1. */
@@ -144,8 +144,8 @@ static gd_tensor *cosine_rate(const void *options, gd_tensor *step, gd_tensor *b
 
 /*schedule one_cycle(steps:int)
  * In `steps` steps from a low rate up to the base rate, and down to a much lower one.
- *   rise float = 0.3              in (0, 1): the part of the steps in which it goes up
- *   anneal {cos, linear} = cos    the form of both ways
+ *   rise float = 0.3              in (0, 1): the part of the steps in which it rises
+ *   anneal {cos, linear} = cos    the form of both halves
  *   div_factor float = 25         in (0, inf): the first rate is the base rate divided by this
  *   final_div_factor float = 1e4  in (0, inf): the last rate is the first one divided by this
  *   warmup int = 0                in [0, inf): steps of warm-up

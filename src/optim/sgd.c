@@ -5,11 +5,11 @@
 /*optimizer sgd
  * Gradient descent, with or without momentum.
  *   lr float = 0.01          in [0, inf): learning rate
- *   momentum float = 0       in [0, inf): of the running sum of gradients; 0: there is none
+ *   momentum float = 0       in [0, inf): of the running sum of gradients; 0: no sum
  *   dampening float = 0      in (-inf, inf): of the gradient in the sum
- *   nesterov bool = false    looks one step ahead; needs momentum, and no dampening
+ *   nesterov bool = false    Nesterov momentum; needs momentum, and no dampening
  *   weight_decay float = 0   in [0, inf): times the parameter, added to the gradient
- *   maximize bool = false    goes up instead
+ *   maximize bool = false    maximizes instead of minimizing
  *   caffe SGD
  */
 static gd_status sgd_check(const void *options) {
@@ -25,19 +25,18 @@ static void sgd_slots(const void *options, gd_slot_needs *needs) {
     const gd_optim_sgd_options *o = options;
     if (o->momentum == 0) return;
     needs->slot[needs->count++].name = "momentum_buffer";
-    needs->counts = o->dampening != 0; /* which the first step has not */
+    needs->counts = o->dampening != 0; /* the first step has no dampening */
 }
 
 /* 1 in the first step, 1 - dampening later; times `sign`. */
-static gd_tensor *scale_of(const gd_update *u, double dampening, double sign) {
+static gd_tensor *gradient_scale(const gd_update *u, double dampening, double sign) {
     gd_tensor *first = gd_scalar_of(sign, GD_F64);
     if (dampening == 0) return first;
     gd_tensor *is_first = gd_le(gd_update_count(u), gd_scalar_of(1, GD_F64));
     return gd_where(is_first, first, gd_scalar_of(sign * (1 - dampening), GD_F64));
 }
 
-/* To go up is to go down by -(g - weight_decay p), which has the same bits as -g + weight_decay p.
- */
+/* Maximizing steps by -(g - weight_decay p), which has the same bits as -g + weight_decay p. */
 static void sgd_update(gd_update *u) {
     const gd_optim_sgd_options *o = gd_update_options(u);
     const double sign = o->maximize ? -1 : 1, decay = sign * o->weight_decay;
@@ -49,7 +48,7 @@ static void sgd_update(gd_update *u) {
     }
     gd_momentum_step_options with = {
         .momentum = o->momentum, .nesterov = o->nesterov, .weight_decay = decay};
-    gd_update_each(u, "momentum_step", &with, gd_list(lr, scale_of(u, o->dampening, sign)));
+    gd_update_each(u, "momentum_step", &with, gd_list(lr, gradient_scale(u, o->dampening, sign)));
 }
 
 #include "sgd.gen.h"

@@ -1,4 +1,4 @@
-/* step.c - one step of an optimizer: with eager ops, in a trace, and in a graph. */
+/* step.c - one step of an optimizer: eager, in a trace, and in a graph (gd_minimize). */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -68,8 +68,8 @@ void gd_update_each(gd_update *u, const char *op, const void *options, gd_tensor
 
 /* --- the step of a part ----------------------------------------------------------------------- */
 
-/* 1 for parameters that have a gradient, 0 for the others. */
-static gd_tensor *one_each(const gd_update *u) {
+/* 1 for parameters that have a gradient, 0 for others. */
+static gd_tensor *gradient_mask(const gd_update *u) {
     GD_EAGER;
     const gd_optim_part *part = u->part;
     double *mask = gd_calloc((size_t)part->count, sizeof *mask);
@@ -82,7 +82,7 @@ static gd_tensor *one_each(const gd_update *u) {
 
 static gd_status count_step(gd_update *u) {
     gd_tensor *steps = u->part->steps,
-              *more = u->n_entries == u->part->count ? gd_scalar_of(1, GD_F64) : one_each(u);
+              *more = u->n_entries == u->part->count ? gd_scalar_of(1, GD_F64) : gradient_mask(u);
     if (u->skip) more = gd_where(gd_cast(u->skip, GD_BOOL), gd_scalar_of(0, GD_F64), more);
     u->count = gd_assign(steps, gd_add(steps, more));
     if (u->count->kind == GD_FAILED) return gd_failure();
@@ -105,7 +105,7 @@ static gd_status step_part(gd_update *u) {
     return u->status;
 }
 
-/* One step with the gradients of the parts (NULL: none). */
+/* One step with the gradients of the parts. */
 gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **done, int *n_done) {
     gd_update u = {.optimizer = o, .skip = skip, .done = done, .n_done = *n_done};
     u.entries = gd_malloc((size_t)o->n_parameters * sizeof *u.entries);
@@ -131,7 +131,7 @@ static int part_count(const gd_optimizer *o) {
     return n;
 }
 
-/* Parameters, counts, those of a schedule and of a loss scale. */
+/* Room for parameters, counts, and the symbols of a schedule and of a loss scale. */
 gd_tensor **gd_optimizer_room(const gd_optimizer *o) {
     gd_tensor **done =
         gd_calloc((size_t)(o->n_parameters + part_count(o) + o->n_groups + 1 + GD_LOSS_SCALE_STATE),
@@ -148,7 +148,7 @@ static gd_status find_gradients(const gd_optim_part *part) {
         gd_tensor *p = part->parameters[i], *g = NULL;
         if (!p->requires_grad)
             GD_TRY(gd_graph_note_capture(gd_graph_building(),
-                                         p)); /* a jit traces anew when it is thawed */
+                                         p)); /* a jit traces again when it is unfrozen */
         else g = gd_tensor_grad(p);
         if (g && g->kind == GD_FAILED) return gd_failure();
         part->gradients[i] = g;
@@ -186,7 +186,7 @@ static gd_status take_step(gd_optimizer *o) {
     int grad = gd_no_grad_begin(), n_done = 0;
     gd_status status = gd_optimizer_find_gradients(o);
     if (status == GD_OK) status = gd_optimizer_make_state(o);
-    gd_postponed updates; /* all parameters are changed, or none */
+    gd_postponed updates; /* changes all parameters or, after a failure, none */
     gd_postpone_begin(&updates);
     if (status == GD_OK) status = gd_optimizer_advance(o, NULL, done, &n_done);
     status = gd_postpone_end(&updates, status);
@@ -205,7 +205,7 @@ gd_status gd_optimizer_step_at(const char *site, gd_optimizer *o) {
 
 /* --- in a graph ------------------------------------------------------------------------------- */
 
-/* The gradients of the loss by all parameters that are not frozen. */
+/* The gradients of the loss with respect to all parameters that are not frozen. */
 static gd_status find_symbols(gd_optimizer *o, gd_tensor *loss, gd_tensor **list) {
     int n = 0;
     for (int g = 0; g < o->n_groups; g++)
@@ -228,8 +228,8 @@ static gd_status find_symbols(gd_optimizer *o, gd_tensor *loss, gd_tensor **list
     return GD_OK;
 }
 
-static gd_status minimize(gd_optimizer *o, gd_tensor *loss, const gd_minimize_options *options,
-                          gd_tensor **done, int *n_done) {
+static gd_status minimize_loss(gd_optimizer *o, gd_tensor *loss, const gd_minimize_options *options,
+                               gd_tensor **done, int *n_done) {
     gd_loss_scale *scale = options->loss_scale;
     gd_verdict verdict = {.skip = NULL};
     if (scale) GD_TRY(gd_loss_scale_begin(scale, o, &loss));
@@ -248,7 +248,7 @@ static gd_status minimize(gd_optimizer *o, gd_tensor *loss, const gd_minimize_op
 }
 
 /* gd_group of any number of symbols. */
-static gd_tensor *group(gd_tensor **done, int n) {
+static gd_tensor *group_symbols(gd_tensor **done, int n) {
     while (n > GD_MAX_VARIADIC) {
         int groups = 0;
         for (int from = 0; from < n; from += GD_MAX_VARIADIC) {
@@ -262,8 +262,8 @@ static gd_tensor *group(gd_tensor **done, int n) {
     return gd_group(((gd_tensors){done, n}));
 }
 
-static const char *what_is_wrong(const gd_optimizer *o, const gd_tensor *loss,
-                                 const gd_minimize_options *options) {
+static const char *check_minimize(const gd_optimizer *o, const gd_tensor *loss,
+                                  const gd_minimize_options *options) {
     if (!o) return "the optimizer is NULL";
     if (!loss || loss->kind != GD_SYMBOL)
         return "the loss is no symbol; use gd_backward and gd_optimizer_step";
@@ -281,9 +281,9 @@ static const char *what_is_wrong(const gd_optimizer *o, const gd_tensor *loss,
 gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
                           const gd_minimize_options *options) {
     if (loss && loss->kind == GD_FAILED) return loss;
-    GD_CALLED_FROM(site); /* the nodes that it adds have this place, too */
+    GD_CALLED_FROM(site); /* also for the nodes that it adds */
     GD_NO_AUTOCAST;
-    const char *wrong = what_is_wrong(o, loss, options);
+    const char *wrong = check_minimize(o, loss, options);
     if (wrong) return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_minimize: %s", wrong));
     gd_tensor **done = gd_optimizer_room(o);
     if (!done) return gd_tensor_fail(GD_E_MEMORY);
@@ -291,8 +291,8 @@ gd_tensor *gd_minimize_at(const char *site, gd_optimizer *o, gd_tensor *loss,
         gd_graph_begin(o->in_graph ? gd_optimizer_graph(o) : loss->node->origin->graph);
     gd_scope *scope = gd_scope_open();
     int n_done = 0;
-    gd_status status = minimize(o, loss, options, done, &n_done);
-    gd_tensor *train = status == GD_OK ? group(done, n_done) : gd_tensor_fail(status);
+    gd_status status = minimize_loss(o, loss, options, done, &n_done);
+    gd_tensor *train = status == GD_OK ? group_symbols(done, n_done) : gd_tensor_fail(status);
     if (train->kind != GD_FAILED) gd_keep(train);
     gd_scope_close(&scope);
     gd_graph_end(&block);

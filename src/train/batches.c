@@ -27,7 +27,7 @@ static gd_status device_of_module(gd_walk *w, gd_module *m) {
     return GD_OK;
 }
 
-/* That of the first parameter, or the one where parameters will be; NULL: the default one. */
+/* The device of the first parameter, or of future parameters; NULL: the default device. */
 static gd_status find_device(gd_module *net, gd_device **device) {
     *device = NULL;
     GD_TRY(gd_module_walk(net, &(gd_walk){.tensor = device_of_tensor, .user = device}));
@@ -51,7 +51,7 @@ static gd_status take_metrics(gd_batches *b, const gd_training *t, bool own) {
     return GD_OK;
 }
 
-static gd_tensor *zero(gd_device *device) {
+static gd_tensor *scalar_zero(gd_device *device) {
     gd_scope *scope = gd_scope_open();
     gd_tensor *t = gd_metric_zeros(device, 0, NULL);
     if (t->kind == GD_FAILED) t = NULL;
@@ -70,8 +70,8 @@ gd_status gd_batches_begin(gd_batches *b, const char *what, gd_module *net, gd_t
     GD_TRY(take_metrics(b, training, own_metrics));
     gd_device *device;
     GD_TRY(find_device(net, &device));
-    b->loss_sum = zero(device);
-    b->weight_sum = b->loss_sum ? zero(device) : NULL;
+    b->loss_sum = scalar_zero(device);
+    b->weight_sum = b->loss_sum ? scalar_zero(device) : NULL;
     return b->weight_sum ? GD_OK : gd_failure();
 }
 
@@ -95,7 +95,7 @@ void gd_batches_drop_metrics(gd_batches *b) {
 }
 
 void gd_batches_end(gd_batches *b) {
-    gd_release(b->jit); /* its plans hold the others */
+    gd_release(b->jit); /* its plans retain the others */
     gd_batches_drop_metrics(b);
     gd_release(b->loss_sum);
     gd_release(b->weight_sum);
@@ -115,7 +115,7 @@ gd_status gd_batches_compile(gd_batches *b, gd_body fn, void *user) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-/* Runs it in a scope and an attempt of its own. */
+/* Calls the jit in its own scope and attempt. */
 static gd_status call_once(gd_jit *jit, const gd_batch_call *c, gd_tensors batch,
                            gd_tensors *results) {
     gd_attempt attempt;
@@ -134,8 +134,8 @@ static gd_status call_eager(const gd_batch_call *c, gd_tensors batch, gd_tensors
     return status;
 }
 
-/* A trace that fails has changed nothing, so the batch can be run again. A shape that does not fit
- * fails eagerly, too, and that message is the better one. */
+/* A trace that fails has changed nothing, so the batch can run again eagerly. A wrong shape fails
+ * then, too, with a better message. */
 gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batch,
                           gd_tensors *results) {
     if (!b->jit) return call_eager(c, batch, results);
@@ -145,7 +145,7 @@ gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batc
     char why[GD_MESSAGE_MAX];
     snprintf(why, sizeof why, "%s", gd_latest_failure());
     GD_TRY(call_eager(c, batch, results));
-    gd_notice(GD_LOG_INFO, "%s: this net cannot be a plan and runs eagerly: %s", b->what, why);
+    gd_notice(GD_LOG_INFO, "%s: this net cannot be traced and runs eagerly: %s", b->what, why);
     gd_release(b->jit);
     b->jit = NULL;
     return GD_OK;
@@ -168,8 +168,8 @@ gd_status gd_batch_inputs(const gd_batches *b, gd_tensors batch, gd_tensors *inp
     return GD_OK;
 }
 
-/* Batches come from the CPU. */
-static gd_status move(gd_device *device, gd_tensors *batch) {
+/* Moves a batch, which is on the CPU, to the device. */
+static gd_status move_batch(gd_device *device, gd_tensors *batch) {
     bool there = true;
     for (int64_t i = 0; i < batch->count; i++) there &= batch->at[i]->device == device;
     if (there) return GD_OK;
@@ -187,7 +187,7 @@ bool gd_batches_next(gd_batches *b, gd_tensors *batch, gd_status *status) {
     gd_attempt_begin(&attempt);
     const bool found = gd_loader_next(b->loader, batch);
     *status = GD_OK;
-    if (found) *status = move(b->loss_sum->device, batch);
+    if (found) *status = move_batch(b->loss_sum->device, batch);
     *status = gd_attempt_end(&attempt, *status);
     return found && *status == GD_OK;
 }

@@ -10,7 +10,7 @@
 
 /* --- the object ------------------------------------------------------------------------------- */
 
-static void destroy(gd_object *object) {
+static void destroy_callback(gd_object *object) {
     gd_callback *c = (gd_callback *)object;
     if (c->rules->close) c->rules->close(c);
     gd_free(c->options);
@@ -30,10 +30,10 @@ static gd_status take(gd_object *object, gd_taking *in) {
 
 static const gd_state_rules state_rules = {give, take};
 static const gd_class callback_class = {
-    .name = "callback", .destroy = destroy, .state = &state_rules};
+    .name = "callback", .destroy = destroy_callback, .state = &state_rules};
 
-/* One that no scope owns yet; NULL: no memory. */
-static gd_callback *bare(const char *type, const gd_callback_rules *rules) {
+/* A callback that no scope owns yet; NULL: no memory. */
+static gd_callback *new_callback(const char *type, const gd_callback_rules *rules) {
     gd_callback *c = gd_calloc(1, sizeof *c);
     if (!c) {
         gd_fail(GD_E_MEMORY, "no memory for a callback");
@@ -46,8 +46,8 @@ static gd_callback *bare(const char *type, const gd_callback_rules *rules) {
     return c;
 }
 
-/* Hands it to the scope of the program, or drops it after a failure, which is recorded. */
-static gd_callback *finish(const char *site, gd_callback *c, gd_status status) {
+/* Passes it to the scope of the program, or frees it after a failure, which is recorded. */
+static gd_callback *finish_callback(const char *site, gd_callback *c, gd_status status) {
     if (status == GD_OK && !c) status = GD_E_MEMORY;
     if (status == GD_OK) status = gd_scope_reserve(1);
     if (status == GD_OK) {
@@ -61,7 +61,7 @@ static gd_callback *finish(const char *site, gd_callback *c, gd_status status) {
 
 /* --- from records ----------------------------------------------------------------------------- */
 
-static gd_status open_it(gd_callback *c) {
+static gd_status open_callback(gd_callback *c) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -70,33 +70,33 @@ static gd_status open_it(gd_callback *c) {
     return gd_attempt_end(&attempt, status);
 }
 
-/* Takes `options`. */
-static gd_callback *make(const char *site, const gd_maker *maker, void *options) {
+/* Owns `options`, also after a failure. */
+static gd_callback *make_callback(const char *site, const gd_maker *maker, void *options) {
     const gd_callback_rules *rules = maker->rules;
     gd_status status = gd_check_ranges(maker, options, "gd_");
     if (status != GD_OK) {
         gd_free(options);
-        return finish(site, NULL, status);
+        return finish_callback(site, NULL, status);
     }
     if (rules->check) status = rules->check(options);
-    gd_callback *c = status == GD_OK ? bare(maker->record.name, rules) : NULL;
+    gd_callback *c = status == GD_OK ? new_callback(maker->record.name, rules) : NULL;
     if (c) {
         c->options = options;
-        if (rules->open) status = open_it(c);
+        if (rules->open) status = open_callback(c);
     } else {
         gd_free(options);
     }
     if (status != GD_OK) gd_error_prefix("gd_%s: ", maker->record.name);
-    return finish(site, c, status);
+    return finish_callback(site, c, status);
 }
 
 gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *given) {
     GD_CALLED_FROM(site);
     void *options;
     const gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) return make(site, maker, options);
+    if (status == GD_OK) return make_callback(site, maker, options);
     gd_error_prefix("gd_%s: ", maker->record.name);
-    return finish(site, NULL, status);
+    return finish_callback(site, NULL, status);
 }
 
 gd_callback *gd_callback_new_at(const char *site, const char *name, const char *text) {
@@ -104,7 +104,8 @@ gd_callback *gd_callback_new_at(const char *site, const char *name, const char *
     const gd_maker *maker;
     void *options;
     const gd_status status = gd_maker_read("callback", name, text, &maker, &options);
-    return status == GD_OK ? make(site, maker, options) : finish(site, NULL, status);
+    return status == GD_OK ? make_callback(site, maker, options)
+                           : finish_callback(site, NULL, status);
 }
 
 /* --- user-defined ----------------------------------------------------------------------------- */
@@ -127,7 +128,7 @@ static gd_status functions_on(gd_callback *c, gd_event *event) {
     return gd_fail(status, "it returned %s", gd_status_name(status)); /* of its own accord */
 }
 
-/* The bytes as they are now. */
+/* Saves the present bytes of the struct. */
 static gd_status functions_give(gd_callback *c, gd_state *state) {
     const functions *f = c->self;
     if (f->call.state_bytes == 0) return GD_OK;
@@ -189,15 +190,15 @@ static gd_status add_functions(gd_callback *c, void *self, const gd_callback_fun
 gd_callback *gd_callback_from_at(const char *site, void *self, const gd_callback_functions *call) {
     GD_CALLED_FROM(site);
     if (!call)
-        return finish(site, NULL,
-                      gd_fail(GD_E_ARGUMENT, "gd_callback_from: there are no functions"));
+        return finish_callback(site, NULL,
+                               gd_fail(GD_E_ARGUMENT, "gd_callback_from: there are no functions"));
     if (!self && call->state_bytes)
-        return finish(site, NULL,
-                      gd_fail(GD_E_ARGUMENT,
-                              "gd_callback_from: state_bytes is %zu, and self is NULL",
-                              call->state_bytes));
-    gd_callback *c = bare("callback", &functions_rules);
-    return finish(site, c, c ? add_functions(c, self, call) : GD_OK);
+        return finish_callback(site, NULL,
+                               gd_fail(GD_E_ARGUMENT,
+                                       "gd_callback_from: state_bytes is %zu, and self is NULL",
+                                       call->state_bytes));
+    gd_callback *c = new_callback("callback", &functions_rules);
+    return finish_callback(site, c, c ? add_functions(c, self, call) : GD_OK);
 }
 
 static gd_status defined_open(gd_callback *c) {
@@ -225,8 +226,8 @@ gd_status gd_callback_define_at(const char *site, const char *record, gd_callbac
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-static gd_status call(gd_callback *c, gd_status (*rule)(gd_callback *, gd_event *),
-                      gd_event *event) {
+static gd_status call_rule(gd_callback *c, gd_status (*rule)(gd_callback *, gd_event *),
+                           gd_event *event) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -238,11 +239,14 @@ static gd_status call(gd_callback *c, gd_status (*rule)(gd_callback *, gd_event 
     return status;
 }
 
-gd_status gd_callback_call(gd_callback *c, gd_event *event) { return call(c, c->rules->on, event); }
+gd_status gd_callback_call(gd_callback *c, gd_event *event) {
+    return call_rule(c, c->rules->on, event);
+}
 
 gd_status gd_callbacks_call(gd_callback_list list, gd_event *event) {
     for (int64_t i = 0; i < list.count; i++) GD_TRY(gd_callback_call(list.at[i], event));
     for (int64_t i = 0; i < list.count; i++)
-        if (list.at[i]->rules->after) GD_TRY(call(list.at[i], list.at[i]->rules->after, event));
+        if (list.at[i]->rules->after)
+            GD_TRY(call_rule(list.at[i], list.at[i]->rules->after, event));
     return GD_OK;
 }

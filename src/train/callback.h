@@ -1,4 +1,4 @@
-/* callback.h - the inside of a callback, and what records of the kind "callback" are.
+/* callback.h - the internals of callbacks, and records of the kind "callback".
  *
  * Rules are functions of the record's file, named after it; all but NAME_on may be missing:
  *
@@ -32,34 +32,34 @@ struct gd_callback {
     gd_object object;
     const char *type; /* "early_stopping" */
     const gd_callback_rules *rules;
-    void *options; /* of a record, its own copy; or NULL */
+    void *options; /* of a record, owned; or NULL */
     void *self;
 };
 
 /* Behind the typed constructors. */
 gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *options);
 
-/* A disk that fails costs a log and not the run: GD_E_IO is told once (`warned`), and is no failure then.
- * `what` is lost: "csv_log: rows". */
+/* A log that cannot be written does not end the run: warns once (`warned`) about GD_E_IO, and
+ * returns GD_OK. `what` is lost: "csv_log: rows". */
 gd_status gd_event_tell_lost(gd_event *event, gd_status status, const char *what, bool *warned);
 
-/* One event for a callback; a failure names it. */
+/* Calls a callback; a failure names it. */
 gd_status gd_callback_call(gd_callback *callback, gd_event *event);
-/* One event for all callbacks of a run, in their order; then what they do after it. Used by gd_fit. */
+/* Calls all callbacks of a run in their order, then their `after` rules. */
 gd_status gd_callbacks_call(gd_callback_list callbacks, gd_event *event);
 
-/* A value of the run. A name that is not there is a failure that lists those that are. */
+/* A value of the run. The failure for an unknown name lists the known ones. */
 gd_status gd_event_read(gd_event *event, const char *name, double *value);
 
-/* Inputs of the net in the batch that has just ended; an empty list: there are none. */
+/* The inputs of the net in the last batch; may be an empty list. */
 gd_tensors gd_event_inputs(gd_event *event);
 
-/* Whether a value is better than the best so far (NaN: there is none). The mode is GD_MIN or GD_MAX, or GD_AUTO: then
- * small values are good if the name is that of a loss or an error. */
+/* Whether a value is better than the best so far (NaN: there is none). The mode is GD_MIN or
+ * GD_MAX, or GD_AUTO: then small values are good if the name is that of a loss or an error. */
 bool gd_value_small_is_good(const char *name, gd_word mode);
 bool gd_value_improves(const char *name, gd_word mode, double value, double best);
 
-/* Tells the user of something that does not end the run, in the progress and in the log. */
+/* Warns the user in the progress and in the log. */
 void gd_event_warn(gd_event *event, const char *text);
 
 #endif

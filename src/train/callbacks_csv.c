@@ -1,8 +1,8 @@
 /* callbacks_csv.c - values of a run as a table of text.
  *
- * The head of the table has the names of the values; names that come later are added at its end, and
- * rows before them are shorter. A resumed run keeps as many rows as there were when the checkpoint was
- * made, and appends to those.
+ * The head of the table has the names of the values; names that come later are added at its end,
+ * and rows before them are shorter. A resumed run keeps as many rows as there were when the
+ * checkpoint was made, and appends to those.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,10 @@
 #include "train/checkpoint_files.h"
 
 /*callback csv_log(path:string)
- * Appends a row to a CSV file after each epoch: the epoch, counted from 1, the number of steps so far, and all values. A new run replaces the log of an earlier one; a resumed run drops the rows written after its checkpoint and appends. If the disk is full, rows are lost with a warning and training continues.
+ * Appends a row to a CSV file after each epoch: the epoch, counted from 1, the number of steps so
+ * far, and all values. A new run replaces the log of an earlier one; a resumed run drops the rows
+ * written after its checkpoint and appends. If the disk is full, rows are lost with a warning and
+ * training continues.
  *   every int = 0   in [0, inf): also append a row after every so many steps, without validation values; 0: off
  */
 
@@ -166,8 +169,8 @@ static gd_status replace(csv_log *l, const char *path, const char *rows, size_t 
     return status == GD_OK ? gd_log_file_open(&l->file, path, false) : status;
 }
 
-/* Where line number `lines` begins, or what follows the last whole line; *found is how many there are
- * before it. */
+/* Where line number `lines` begins, or what follows the last whole line; *found is how many there
+ * are before it. */
 static const char *line_at(const char *at, const char *end, int64_t lines, int64_t *found) {
     *found = 0;
     for (const char *next; *found < lines && (next = memchr(at, '\n', (size_t)(end - at)));

@@ -19,7 +19,8 @@ static gd_status need_optimizer(const gd_event *event) {
 }
 
 /*callback reduce_on_plateau
- * Multiplies the learning rates by a factor when a value has not improved for some epochs, as Keras's ReduceLROnPlateau. Do not combine it with a schedule, which overwrites the rates.
+ * Multiplies the learning rates by a factor when a value has not improved for some epochs, as
+ * Keras's ReduceLROnPlateau. Do not combine it with a schedule, which overwrites the rates.
  *   monitor string = val_loss      "loss" or a metric, with "val_" in front for validation
  *   factor float = 0.1             in (0, 1): what rates are multiplied by
  *   patience int = 10              in [0, inf): epochs in a row without an improvement; 0 means 1
@@ -101,7 +102,9 @@ static gd_status reduce_on_plateau_on(gd_callback *c, gd_event *event) {
 }
 
 /*callback scheduled(schedule:string)
- * Steps a schedule of the learning rate (schedules.h) after each epoch, or after each batch: gd_scheduled("cosine steps=10"). A schedule whose steps are the optimizer's is an option of gd_compile.
+ * Steps a schedule of the learning rate (schedules.h) after each epoch, or after each batch:
+ * gd_scheduled("cosine steps=10"). A schedule whose steps are the optimizer's is an option of
+ * gd_compile.
  *   every {epoch, step} = epoch
  */
 
@@ -149,8 +152,8 @@ static gd_status scheduled_take(gd_callback *c, gd_taking *in) {
     return gd_taking_integer(in, "steps", &((scheduled *)c->self)->steps);
 }
 
-/* A new schedule sets the rate of its first step. One of a resumed run then takes the last of its steps
- * again, which sets the rate that follows from it. */
+/* A new schedule sets the rate of its first step. One of a resumed run then takes the last of its
+ * steps again, which sets the rate that follows from it. */
 static gd_status start(const gd_scheduled_options *o, scheduled *s, gd_event *event) {
     char name[80];
     GD_TRY(need_optimizer(event));

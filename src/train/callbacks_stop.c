@@ -9,7 +9,10 @@
 #include "train/monitor.h"
 
 /*callback early_stopping
- * Ends the run when a value has not improved for some epochs, as in Keras. At the end of the run it restores the weights of the best epoch (in Keras this is off by default). They are kept in memory and in checkpoints; a run that is resumed from a checkpoint continues with its last weights. NaN is never an improvement.
+ * Ends the run when a value has not improved for some epochs, as in Keras. At the end of the run it
+ * restores the weights of the best epoch (in Keras this is off by default). They are kept in memory
+ * and in checkpoints; a run that is resumed from a checkpoint continues with its last weights. NaN
+ * is never an improvement.
  *   monitor string = val_loss      "loss" or a metric, with "val_" in front for validation
  *   patience int = 1               in [0, inf): epochs in a row without an improvement after which the run ends; 0 means 1
  *   min_delta float = 0            in [0, inf): the smallest change that counts as an improvement
@@ -115,7 +118,8 @@ static gd_status early_stopping_on(gd_callback *c, gd_event *event) {
 }
 
 /*callback stop_on_nan
- * Ends the run with a failure when the loss or a gradient is not finite: the step is not applied, the batch runs again eagerly, and the failure names the first layer that gave such a value.
+ * Ends the run with a failure when the loss or a gradient is not finite: the step is not applied,
+ * the batch runs again eagerly, and the failure names the first layer that gave such a value.
  */
 static gd_status stop_on_nan_on(gd_callback *c, gd_event *event) {
     (void)c;

@@ -1,4 +1,5 @@
-/* callbacks_tensorboard.c - values, histograms and the net as event files, which TensorBoard shows. */
+/* callbacks_tensorboard.c - values, histograms and the net as event files, which TensorBoard
+ * shows. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,11 @@
 #include "train/tensorboard.h"
 
 /*callback tensorboard(dir:string)
- * Writes event files for TensorBoard (tensorboard --logdir DIR): after each epoch all values against the number of steps, tagged "loss/train", "loss/validation" and so on; histograms of parameters, and of their gradients if the training step keeps them; and the net as a graph. A resumed run adds a file that makes TensorBoard drop events written after the checkpoint. If the disk is full, events are lost with a warning and training continues.
+ * Writes event files for TensorBoard (tensorboard --logdir DIR): after each epoch all values
+ * against the number of steps, tagged "loss/train", "loss/validation" and so on; histograms of
+ * parameters, and of their gradients if the training step keeps them; and the net as a graph. A
+ * resumed run adds a file that makes TensorBoard drop events written after the checkpoint. If the
+ * disk is full, events are lost with a warning and training continues.
  *   every int = 0        in [0, inf): also write values after every so many steps, tagged "step/loss"; 0: off
  *   histograms int = 0   in [0, inf): write histograms after every so many epochs; 0: off
  *   graph bool = true    write the graph of the net after the first batch
@@ -79,7 +84,8 @@ static gd_status begin(const gd_tensorboard_options *o, board *b, gd_event *even
     return write_start(b, b->last >= event->step ? event->step + 1 : event->step);
 }
 
-/* "loss" as "loss/train", "val_loss" as "loss/validation", "lr" as it is; after a step as "step/loss". */
+/* "loss" as "loss/train", "val_loss" as "loss/validation", "lr" as it is; after a step as
+ * "step/loss". */
 static void write_tag(char text[160], const char *name, bool of_step) {
     if (of_step) snprintf(text, 160, "step/%.140s", name);
     else if (strncmp(name, "val_", 4) == 0) snprintf(text, 160, "%.140s/validation", name + 4);

@@ -1,10 +1,11 @@
-/* checkpoint.c - the callback that saves a run, and resuming from what it has saved.
+/* checkpoint.c - the callback that saves a run, and the resume from its files.
  *
- * A checkpoint is one file with everything the run has (gd_fit_parts) and a checksum. It is written beside, brought
- * to the disk, and renamed; only then are older ones removed. So whenever the process dies, the newest file that is
- * complete is the state of the run at that step, and resuming from it gives the bits of a run that never stopped.
+ * A checkpoint is one file with all parts of the run (gd_fit_parts) and a checksum. It is written
+ * to a temporary file, synced and renamed; then older ones are removed. So if the process dies at
+ * any time, the newest complete file is the state of the run at that step, and a run that resumes
+ * from it has the same bits as one that was never interrupted.
  *
- * It is written when all other callbacks have seen the event: their state after the event belongs to it.
+ * It is saved after all other callbacks have handled the event, since it includes their state.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,10 +20,11 @@
 #include "train/fit.h"
 
 /*callback checkpoint(path:string)
- * Saves the run in a folder: weights, optimizer, schedule, random numbers, place in the data, history, callbacks. A run
- * with `.resume` of that folder goes on from the newest file that is good, with the same bits as if it had never
- * stopped. It saves at the end of the run, too, and when Ctrl-C or SIGTERM ends it. A save that fails (a full disk) is
- * told in the progress and the log; training goes on, and the checkpoint before stays.
+ * Saves the run in a folder: weights, optimizer, schedule, random numbers, place in the data,
+ * history, callbacks. A run with `.resume` of that folder goes on from the newest file that is
+ * good, with the same bits as if it had never stopped. It saves at the end of the run, too, and
+ * when Ctrl-C or SIGTERM ends it. A save that fails (a full disk) is told in the progress and the
+ * log; training goes on, and the checkpoint before stays.
  *   every_steps int = 0       in [0, inf): after so many batches; 0: not
  *   every_minutes float = 0   in [0, inf): after so many minutes; 0: not
  *   every_epochs int = 1      in [0, inf): after so many epochs; 0: not
@@ -32,9 +34,9 @@
  */
 
 typedef struct checkpoint {
-    double best;      /* the value of best.safetensors; NaN: there is none yet */
+    double best;      /* the value of best.safetensors; NaN: none yet */
     double last_time; /* of the latest attempt to save, in minutes */
-    bool unsaved;     /* something has happened since the latest save */
+    bool unsaved;     /* the run has changed since the last save */
 } checkpoint;
 
 static double minutes_now(void) {
@@ -78,8 +80,9 @@ static gd_status write_parts(gd_event *event, const char *path) {
     return gd_save_state_at(NULL, path, (gd_state_parts){parts, count}, &options);
 }
 
-/* A failure of the disk, or for want of memory, is told, and *saved is false; any other is one of the program. */
-static gd_status save(gd_event *event, char *path, bool *saved) {
+/* A disk error or missing memory is only a warning, and *saved is false; any other failure is
+ * returned. */
+static gd_status save_checkpoint(gd_event *event, char *path, bool *saved) {
     gd_status status = GD_E_MEMORY;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -102,14 +105,14 @@ static gd_status save_step(gd_callback *c, gd_event *event) {
     bool saved;
     self->last_time = minutes_now();
     gd_checkpoint_sweep(o->path);
-    GD_TRY(save(event, gd_checkpoint_path(o->path, event->step), &saved));
+    GD_TRY(save_checkpoint(event, gd_checkpoint_path(o->path, event->step), &saved));
     if (!saved) return GD_OK;
     self->unsaved = false;
     gd_checkpoint_prune(o->path, event->step, o->keep);
     return GD_OK;
 }
 
-/* After an epoch. The file holds its own value as the best. */
+/* After an epoch. The file has its own value as the best one. */
 static gd_status save_best(gd_callback *c, gd_event *event) {
     const gd_checkpoint_options *o = c->options;
     checkpoint *self = c->self;
@@ -120,15 +123,15 @@ static gd_status save_best(gd_callback *c, gd_event *event) {
     if (!gd_value_improves(o->best, o->mode, value, self->best)) return GD_OK;
     const double before = self->best;
     self->best = value;
-    GD_TRY(save(event, gd_checkpoint_best_path(o->path), &saved));
+    GD_TRY(save_checkpoint(event, gd_checkpoint_best_path(o->path), &saved));
     if (!saved) self->best = before;
     return GD_OK;
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-/* A run that was not resumed from this folder leaves what it finds there to the run before. */
-static gd_status begin(const gd_checkpoint_options *o, gd_event *event) {
+/* A run that was not resumed from this folder keeps the files of the previous run. */
+static gd_status begin_folder(const gd_checkpoint_options *o, gd_event *event) {
     int64_t *steps;
     int count, moved;
     GD_TRY(gd_checkpoint_make_folder(o->path));
@@ -151,7 +154,7 @@ static gd_status checkpoint_on(gd_callback *c, gd_event *event) {
     if (event->kind != GD_ON_FIT_BEGIN) return GD_OK;
     self->last_time = minutes_now();
     self->unsaved = false;
-    return begin(c->options, event);
+    return begin_folder(c->options, event);
 }
 
 static bool is_due(const gd_checkpoint_options *o, const checkpoint *self, const gd_event *event) {
@@ -172,7 +175,7 @@ static gd_status checkpoint_after(gd_callback *c, gd_event *event) {
     if (event->kind == GD_ON_EPOCH_END) GD_TRY(save_best(c, event));
     if (is_due(o, self, event)) return save_step(c, event);
     if (event->kind ==
-        GD_ON_FIT_END) { /* a process that was killed after its last save had no time for it */
+        GD_ON_FIT_END) { /* a process that was killed after its last save could not prune */
         gd_checkpoint_sweep(o->path);
         gd_checkpoint_prune(o->path, event->step, o->keep);
     }
@@ -181,7 +184,7 @@ static gd_status checkpoint_after(gd_callback *c, gd_event *event) {
 
 /* --- resuming --------------------------------------------------------------------------------- */
 
-static gd_status load(const char *path, gd_state_parts parts, bool *damaged) {
+static gd_status load_checkpoint(const char *path, gd_state_parts parts, bool *damaged) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -190,7 +193,7 @@ static gd_status load(const char *path, gd_state_parts parts, bool *damaged) {
     return gd_attempt_end(&attempt, status);
 }
 
-/* The newest that is good; the message of a failure names the newest. */
+/* Loads the newest undamaged checkpoint; the message of a failure names the newest one. */
 static gd_status load_newest(const char *folder, const int64_t *steps, int count,
                              gd_state_parts parts, gd_restored *restored) {
     char first[GD_MESSAGE_MAX] = "";
@@ -201,7 +204,7 @@ static gd_status load_newest(const char *folder, const int64_t *steps, int count
         if (!path) return gd_fail(GD_E_MEMORY, "%s: no memory to resume", folder);
         restored->step = steps[i];
         snprintf(restored->path, sizeof restored->path, "%s", path);
-        status = load(path, parts, &damaged);
+        status = load_checkpoint(path, parts, &damaged);
         gd_free(path);
         if (!damaged) break;
         restored->damaged++;

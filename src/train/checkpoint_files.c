@@ -42,7 +42,8 @@ char *gd_checkpoint_path(const char *folder, int64_t step) {
 
 char *gd_checkpoint_best_path(const char *folder) { return path_in(folder, best_name); }
 
-/* The length of "step-00001234.safetensors" at the beginning of a name; 0: it begins with something else. */
+/* The length of "step-00001234.safetensors" at the beginning of a name; 0: it begins with something
+ * else. */
 static size_t step_length(const char *name, int64_t *step) {
     if (strncmp(name, "step-", 5) != 0) return 0;
     const size_t digits = strspn(name + 5, "0123456789"), end = sizeof END - 1;

@@ -8,8 +8,8 @@
 #include "train/loss.h"
 #include "train/run.h"
 
-/* The function of the plan. */
-static gd_tensors evaluated(gd_tensors batch, void *user) {
+/* The traced function. */
+static gd_tensors evaluate_batch(gd_tensors batch, void *user) {
     gd_batches *b = user;
     gd_batch_result result;
     GD_NO_GRAD;
@@ -23,11 +23,11 @@ typedef struct pass {
     gd_batches *batches;
     gd_progress_writer *progress;
     gd_progress_numbers shown;
-    const gd_interrupt *interrupt; /* NULL: not looked at */
+    const gd_interrupt *interrupt; /* NULL: ignored */
     int64_t samples;
 } pass;
 
-static void show(pass *p, int64_t batch, double began) {
+static void show_progress(pass *p, int64_t batch, double began) {
     const double now = gd_progress_clock();
     if (p->progress->mode != GD_PROGRESS_BAR || !gd_progress_due(p->progress, now)) return;
     p->shown.batch = batch;
@@ -38,10 +38,10 @@ static void show(pass *p, int64_t batch, double began) {
     gd_progress_draw(p->progress, &p->shown, now);
 }
 
-/* All batches of an epoch of the loader. */
+/* Runs all batches of an epoch. */
 static gd_status run_batches(pass *p, bool *complete) {
     gd_batches *b = p->batches;
-    const gd_batch_call call = {.fn = evaluated, .user = b};
+    const gd_batch_call call = {.fn = evaluate_batch, .user = b};
     const double began = gd_progress_clock();
     gd_status status = gd_batches_reset(b);
     *complete = true;
@@ -58,7 +58,7 @@ static gd_status run_batches(pass *p, bool *complete) {
             *complete = false;
             break;
         }
-        show(p, n + 1, began);
+        show_progress(p, n + 1, began);
     }
     p->shown.seconds = gd_progress_clock() - began;
     return status;
@@ -79,14 +79,14 @@ static gd_status read_values(gd_fit_run *r) {
     return gd_attempt_end(&attempt, status);
 }
 
-/* A pass begins at the first batch of an epoch, also after one that was interrupted. */
+/* Starts at the first batch of an epoch, also after an interrupted pass. */
 static gd_status rewind_loader(gd_loader *loader) {
     const gd_loader_position at = gd_loader_tell(loader);
     return at.batch == 0 ? GD_OK : gd_loader_seek(loader, ((gd_loader_position){at.epoch, 0}));
 }
 
 gd_status gd_run_compile_validation(gd_fit_run *r) {
-    return gd_batches_compile(&r->validation, evaluated, &r->validation);
+    return gd_batches_compile(&r->validation, evaluate_batch, &r->validation);
 }
 
 gd_status gd_run_validate(gd_fit_run *r, bool *complete) {
@@ -135,7 +135,7 @@ static void finish_progress(pass *p, const gd_history *h) {
     gd_free(values);
 }
 
-static gd_status evaluate(gd_batches *b, const gd_evaluate_options *o, gd_history *h) {
+static gd_status evaluate_data(gd_batches *b, const gd_evaluate_options *o, gd_history *h) {
     gd_progress_writer writer;
     gd_modes modes = {.count = 0};
     gd_progress_begin(&writer, o->progress, STDERR_FILENO);
@@ -144,7 +144,7 @@ static gd_status evaluate(gd_batches *b, const gd_evaluate_options *o, gd_histor
         return gd_fail(GD_E_STATE,
                        "gd_evaluate: the net was compiled without a loss and without metrics");
     if (b->n_weights) GD_TRY(gd_check_weights(b->training, "gd_evaluate", NULL));
-    if (o->jit) GD_TRY(gd_batches_compile(b, evaluated, b));
+    if (o->jit) GD_TRY(gd_batches_compile(b, evaluate_batch, b));
     GD_TRY(rewind_loader(b->loader));
     GD_TRY(gd_modes_save(b->net, &modes));
     gd_modes_set(&modes, 0);
@@ -157,8 +157,8 @@ static gd_status evaluate(gd_batches *b, const gd_evaluate_options *o, gd_histor
     return status;
 }
 
-static gd_status begin(gd_module *net, gd_fit_data data, const gd_evaluate_options *o,
-                       gd_history **h) {
+static gd_status begin_evaluation(gd_module *net, gd_fit_data data, const gd_evaluate_options *o,
+                                  gd_history **h) {
     gd_training *t;
     gd_loader *loader;
     const gd_loading loading = {.batch = o->batch, .workers = o->workers, .targets = 1};
@@ -168,7 +168,7 @@ static gd_status begin(gd_module *net, gd_fit_data data, const gd_evaluate_optio
     gd_status status = gd_batches_begin(&b, "gd_evaluate", net, t, loader, false);
     gd_release(loader);
     if (status == GD_OK && !(*h = gd_history_bare())) status = GD_E_MEMORY;
-    if (status == GD_OK) status = evaluate(&b, o, *h);
+    if (status == GD_OK) status = evaluate_data(&b, o, *h);
     gd_batches_end(&b);
     return status;
 }
@@ -183,7 +183,7 @@ gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = begin(net, data, options ? options : &defaults, &h);
+    gd_status status = begin_evaluation(net, data, options ? options : &defaults, &h);
     gd_scope_close(&scope);
     return gd_history_finish(site, h, gd_attempt_end(&attempt, status));
 }

@@ -1,7 +1,7 @@
-/* finite.c - steps whose loss or gradient is not finite.
+/* finite.c - finds nonfinite losses and gradients.
  *
- * The check is a part of the plan: an op that fails. A run that fails changes nothing, so the batch
- * can run again eagerly, with the same random numbers and a hook on every module, to find the layer.
+ * The check is an op of the plan that fails. A run that fails changes nothing, so the batch can run
+ * again eagerly, with the same random numbers and a hook on every module, to find the layer.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,19 +18,19 @@ void gd_fit_check_finite(gd_event *event) { event->run->check_finite = true; }
 /* --- in the plan ------------------------------------------------------------------------------ */
 
 /* The largest absolute value of a gradient, f64 of rank 0. It is not finite if any value is not. */
-static gd_tensor *largest(gd_tensor *g) {
+static gd_tensor *largest_value(gd_tensor *g) {
     gd_tensor *most = gd_max(gd_abs(g));
     return most->kind == GD_FAILED || most->dtype == GD_F64 ? most : gd_cast(most, GD_F64);
 }
 
 enum { AT_ONCE = 200 };
 
-/* [loss, largest of each gradient] is checked, and the loss goes on from the checked list: so the plan
- * cannot leave it out. */
+/* Checks [loss, largest of each gradient], and takes the loss from the checked list, so that the
+ * plan cannot prune the check. */
 gd_status gd_run_check(gd_fit_run *r, gd_batch_result *result) {
     GD_NO_GRAD;
     gd_tensor *list[AT_ONCE], *sum = result->sum;
-    /* gradients of f16 overflow now and then: the loss scale skips such a step */
+    /* f16 gradients overflow sometimes: the loss scale skips such a step */
     const int64_t count = r->training->scale ? 0 : r->parameters.count;
     int64_t i = 0;
     do {
@@ -38,7 +38,7 @@ gd_status gd_run_check(gd_fit_run *r, gd_batch_result *result) {
         list[n++] = sum;
         for (; i < count && n < AT_ONCE; i++) {
             gd_tensor *g = gd_tensor_grad(r->parameters.at[i]);
-            if (g && gd_tensor_numel(g) > 0) list[n++] = largest(g);
+            if (g && gd_tensor_numel(g) > 0) list[n++] = largest_value(g);
         }
         sum = gd_select(gd_check_finite(gd_stack(((gd_tensors){list, n}))), 0, 0);
         if (sum->kind == GD_FAILED) return gd_failure();
@@ -55,10 +55,10 @@ typedef struct search {
     char text[GD_MESSAGE_MAX];
 } search;
 
-/* A module that is looked at. */
+/* A hooked module. */
 typedef struct watch {
     search *search;
-    gd_module *module; /* held */
+    gd_module *module; /* retained */
     int64_t hook;
     char path[GD_MAX_PATH];
     struct watch *next;
@@ -68,7 +68,7 @@ static bool is_finite(gd_tensor *t) {
     if (!t || t->kind != GD_VALUE || !gd_is_float(t->dtype) || gd_tensor_numel(t) == 0) return true;
     GD_NO_GRAD;
     GD_SCOPE;
-    return isfinite(gd_item(largest(gd_detach(t))));
+    return isfinite(gd_item(largest_value(gd_detach(t))));
 }
 
 static bool all_finite(gd_tensors list) {
@@ -77,20 +77,20 @@ static bool all_finite(gd_tensors list) {
     return true;
 }
 
-/* max |w| of the layer's own parameters; NaN: it has none. */
+/* max |w| of the parameters of a layer, without its children; NaN: none. */
 static double largest_parameter(const gd_module *m) {
     double most = (double)NAN;
     for (int i = 0; i < m->count; i++) {
         if (m->entries[i].kind != GD_A_PARAMETER || !m->entries[i].object) continue;
         GD_NO_GRAD;
         GD_SCOPE;
-        const double a = gd_item(largest(gd_detach((gd_tensor *)m->entries[i].object)));
+        const double a = gd_item(largest_value(gd_detach((gd_tensor *)m->entries[i].object)));
         if (!(a <= most)) most = a;
     }
     return most;
 }
 
-static void describe(watch *w, const gd_module *m, gd_tensors inputs) {
+static void describe_layer(watch *w, const gd_module *m, gd_tensors inputs) {
     search *s = w->search;
     const double most = largest_parameter(m);
     int n =
@@ -102,12 +102,12 @@ static void describe(watch *w, const gd_module *m, gd_tensors inputs) {
     s->found = true;
 }
 
-/* Called after each module, the inner ones first. What follows the first find is not run: ops and steps
- * do nothing while a failure is recorded. */
-static gd_tensors look(gd_module *m, gd_tensors inputs, gd_tensors outputs, void *user) {
+/* Called after each module, inner ones first. After the first match a failure is recorded, so that
+ * further ops do nothing. */
+static gd_tensors check_outputs(gd_module *m, gd_tensors inputs, gd_tensors outputs, void *user) {
     watch *w = user;
     if (w->search->found || all_finite(outputs)) return (gd_tensors){NULL, 0};
-    describe(w, m, inputs);
+    describe_layer(w, m, inputs);
     gd_report(NULL, gd_fail(GD_E_STATE, "%s", w->search->text));
     return (gd_tensors){NULL, 0};
 }
@@ -115,13 +115,13 @@ static gd_tensors look(gd_module *m, gd_tensors inputs, gd_tensors outputs, void
 static gd_status hook_module(gd_walk *walk, gd_module *m) {
     search *s = walk->user;
     watch *w = gd_calloc(1, sizeof *w);
-    if (!w) return gd_fail(GD_E_MEMORY, "no memory to look for a layer");
+    if (!w) return gd_fail(GD_E_MEMORY, "no memory to search for the layer");
     w->search = s;
     snprintf(w->path, sizeof w->path, "%s", walk->path);
     w->module = gd_retain(m);
     w->next = s->watches;
     s->watches = w;
-    w->hook = gd_module_on_forward(m, look, w);
+    w->hook = gd_module_on_forward(m, check_outputs, w);
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
@@ -134,9 +134,9 @@ static void unhook_all(search *s) {
     }
 }
 
-/* All outputs are finite: the loss, or else the gradient that the walk back came to first, which is
- * the last one in the order of the net. */
-static void look_behind(gd_fit_run *r, search *s, double loss) {
+/* All outputs are finite: reports the loss, or the first nonfinite gradient of the backward pass,
+ * which is the last one in the order of the net. */
+static void check_gradients(gd_fit_run *r, search *s, double loss) {
     if (s->found || gd_failed()) return;
     if (!isfinite(loss)) {
         s->found = true;
@@ -155,14 +155,14 @@ static void look_behind(gd_fit_run *r, search *s, double loss) {
     }
 }
 
-static void run_again(gd_fit_run *r, gd_tensors batch, search *s) {
+static void rerun_batch(gd_fit_run *r, gd_tensors batch, search *s) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     double loss = 0;
     gd_status status = gd_module_walk(r->net, &(gd_walk){.module = hook_module, .user = s});
     if (status == GD_OK) status = gd_run_forward_backward(r, batch, &loss);
-    if (status == GD_OK) look_behind(r, s, loss);
+    if (status == GD_OK) check_gradients(r, s, loss);
     gd_scope_close(&scope);
     gd_attempt_end(&attempt, status);
     unhook_all(s);
@@ -175,7 +175,7 @@ gd_status gd_run_explain(gd_fit_run *r, gd_tensors batch, gd_status status) {
         status == GD_E_STATE && strstr(before, "check_finite") ? gd_calloc(1, sizeof *s) : NULL;
     if (!s) return status;
     if (gd_run_save(r) == GD_OK) {
-        run_again(r, batch, s);
+        rerun_batch(r, batch, s);
         gd_run_restore(r);
     }
     gd_undo_free(&r->undo);

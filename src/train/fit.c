@@ -12,7 +12,7 @@
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-static gd_status call_all(gd_fit_run *r, gd_event_kind kind) {
+static gd_status call_callbacks(gd_fit_run *r, gd_event_kind kind) {
     gd_event *e = &r->event;
     e->kind = kind;
     e->optimizer = r->training->optimizer;
@@ -42,8 +42,8 @@ static void fill_progress(gd_fit_run *r, gd_progress_numbers *n, double now) {
         n->rate = (double)r->samples / (now - r->began);
 }
 
-/* Values for people: of training, and after an epoch those of validation. */
-static void show(gd_fit_run *r, bool done, double now) {
+/* Shows the values of training, and after an epoch those of validation. */
+static void show_values(gd_fit_run *r, bool done, double now) {
     gd_progress_numbers n;
     gd_progress_value values[64];
     const int most = done ? r->n_train + r->n_val : r->n_train;
@@ -58,30 +58,30 @@ static void show(gd_fit_run *r, bool done, double now) {
 
 static gd_status show_batch(gd_fit_run *r) {
     const double now = gd_progress_clock();
-    if (r->first_batch < 0) { /* the first batch makes the plan; rates begin behind it */
+    if (r->first_batch < 0) { /* the first batch is traced; rates are measured after it */
         r->first_batch = r->batch;
         r->first_samples = r->samples;
         r->first_done = now;
     }
     if (!gd_progress_due(&r->progress, now)) return GD_OK;
     GD_TRY(gd_run_read(r));
-    show(r, false, now);
+    show_values(r, false, now);
     return GD_OK;
 }
 
 /* --- an epoch --------------------------------------------------------------------------------- */
 
-static bool at_most_steps(const gd_fit_run *r) {
+static bool has_reached_max_steps(const gd_fit_run *r) {
     return r->options->max_steps > 0 && r->step >= r->options->max_steps;
 }
 
-/* Whether the run ends before the next batch. */
+/* Whether the run stops before the next batch. */
 static bool must_stop(gd_fit_run *r) {
     if (!r->interrupted) r->interrupted = gd_interrupted(&r->interrupt);
-    return r->interrupted || *r->stopped || at_most_steps(r);
+    return r->interrupted || *r->stopped || has_reached_max_steps(r);
 }
 
-static gd_status one_batch(gd_fit_run *r, bool *more) {
+static gd_status run_batch(gd_fit_run *r, bool *more) {
     gd_tensors batch;
     gd_status status;
     gd_scope *scope = gd_scope_open();
@@ -93,7 +93,7 @@ static gd_status one_batch(gd_fit_run *r, bool *more) {
         r->samples += gd_batch_samples(batch);
         r->fresh = false;
         r->current = batch;
-        status = call_all(r, GD_ON_BATCH_END);
+        status = call_callbacks(r, GD_ON_BATCH_END);
         r->current.count = 0;
     }
     gd_scope_close(&scope);
@@ -104,7 +104,7 @@ static gd_status run_batches(gd_fit_run *r) {
     const int64_t batches = gd_loader_batches(r->train.loader);
     for (bool more = true; !r->ended;) {
         if (!(batches > 0 && r->batch >= batches) && must_stop(r)) return GD_OK;
-        GD_TRY(one_batch(r, &more));
+        GD_TRY(run_batch(r, &more));
         if (!more) {
             r->ended = 1;
             break;
@@ -115,7 +115,7 @@ static gd_status run_batches(gd_fit_run *r) {
     return gd_run_finish_group(r);
 }
 
-/* The row, with the values of validation where there was one. */
+/* Adds a row to the history, with the values of validation if it ran. */
 static gd_status add_row(gd_fit_run *r, bool validated) {
     GD_TRY(gd_run_read(r));
     GD_TRY(gd_history_add_row(r->history));
@@ -127,13 +127,13 @@ static gd_status add_row(gd_fit_run *r, bool validated) {
     return GD_OK;
 }
 
-/* What follows the batches of an epoch. An epoch that was interrupted has a row without validation;
- * one that max_steps has ended is treated like a complete one. */
+/* Ends an epoch: validation, history, callbacks. An interrupted epoch has a row without validation;
+ * one that max_steps ended counts as complete. */
 static gd_status end_epoch(gd_fit_run *r) {
-    const bool planned = r->ended || (at_most_steps(r) && !r->interrupted && !*r->stopped);
+    const bool planned = r->ended || (has_reached_max_steps(r) && !r->interrupted && !*r->stopped);
     bool complete = false;
     if (r->batch == 0 && !r->ended) return GD_OK;
-    GD_TRY(gd_run_read(r)); /* before validation takes time */
+    GD_TRY(gd_run_read(r)); /* before validation, so that its time does not count */
     if (!r->interrupted) r->interrupted = gd_interrupted(&r->interrupt);
     if (planned && r->validates && !r->interrupted) {
         GD_TRY(gd_run_validate(r, &complete));
@@ -143,15 +143,15 @@ static gd_status end_epoch(gd_fit_run *r) {
     }
     for (int i = 0; !complete && i < r->n_val; i++) r->values[r->n_train + i].value = (double)NAN;
     GD_TRY(add_row(r, complete));
-    show(r, true, gd_progress_clock());
+    show_values(r, true, gd_progress_clock());
     r->partial = !(r->ended && complete);
-    if (!r->partial) { /* a checkpoint of this event goes on with the next epoch */
+    if (!r->partial) { /* a checkpoint of this event continues with the next epoch */
         r->epoch++;
         r->batch = r->ended = 0;
         r->seconds = 0;
         r->began = gd_progress_clock();
     }
-    return planned && complete ? call_all(r, GD_ON_EPOCH_END) : GD_OK;
+    return planned && complete ? call_callbacks(r, GD_ON_EPOCH_END) : GD_OK;
 }
 
 static gd_status begin_epoch(gd_fit_run *r) {
@@ -161,10 +161,10 @@ static gd_status begin_epoch(gd_fit_run *r) {
     r->samples = 0;
     r->first_batch = -1;
     r->fresh = false;
-    if (r->batch > 0 || r->ended) return GD_OK; /* resumed in the middle of it */
+    if (r->batch > 0 || r->ended) return GD_OK; /* resumed inside the epoch */
     r->seconds = 0;
     GD_TRY(gd_batches_reset(&r->train));
-    return call_all(r, GD_ON_EPOCH_BEGIN);
+    return call_callbacks(r, GD_ON_EPOCH_BEGIN);
 }
 
 static gd_status run_epochs(gd_fit_run *r) {
@@ -202,8 +202,8 @@ static gd_status check_options(const gd_fit_options *o) {
     return GD_OK;
 }
 
-/* Keeps back a share of the samples. */
-static gd_status split(gd_fit_data *data, const gd_fit_options *o, gd_fit_data *kept) {
+/* Holds out a share of the samples for validation. */
+static gd_status split_data(gd_fit_data *data, const gd_fit_options *o, gd_fit_data *kept) {
     gd_dataset *all = data->dataset, *train = NULL, *rest = NULL;
     if (data->loader)
         return gd_fail(
@@ -236,7 +236,7 @@ static gd_status open_loaders(gd_fit_run *r, gd_fit_data data, gd_loader **train
                           .workers = o->workers,
                           .seed = o->seed,
                           .targets = targets};
-    if (o->validation_split > 0) GD_TRY(split(&data, o, &kept));
+    if (o->validation_split > 0) GD_TRY(split_data(&data, o, &kept));
     GD_TRY(gd_loader_for(data, &loading, train));
     if (!kept.loader && !kept.dataset && kept.tensors.count == 0) return GD_OK;
     loading.shuffle = false;
@@ -265,25 +265,25 @@ static gd_status check_loss(gd_fit_run *r) {
     return GD_OK;
 }
 
-/* How many steps the optimizer takes, if nothing ends the run early. */
+/* The steps of the optimizer, if the run does not end early. */
 static int64_t planned_steps(const gd_fit_run *r) {
     const int64_t batches = gd_loader_batches(r->train.loader), group = r->training->accumulate;
     const int64_t of_epoch = (batches + group - 1) / group, most = r->options->max_steps;
     int64_t steps = r->epochs * of_epoch;
-    if (most > 0 && batches > 0) { /* complete epochs, and a part of one */
+    if (most > 0 && batches > 0) { /* complete epochs, and a partial one */
         const int64_t limit = most / batches * of_epoch + (most % batches + group - 1) / group;
         if (r->epochs == 0 || limit < steps) steps = limit;
     }
     return steps > 0 ? steps : 1;
 }
 
-/* The first batch's shapes build the net; the loader gives the batch again. */
-static gd_status prepare(gd_fit_run *r) {
+/* Builds the net from the first batch, which the loader returns again. */
+static gd_status prepare_net(gd_fit_run *r) {
     gd_tensors batch, inputs = {NULL, 0};
     gd_status status = GD_OK;
     gd_loader *loader = r->train.loader;
     gd_loader_position at = gd_loader_tell(loader);
-    if (at.batch != 0) { /* the program has read a part of this epoch */
+    if (at.batch != 0) { /* the program has read part of this epoch */
         at = (gd_loader_position){at.epoch + 1, 0};
         GD_TRY(gd_loader_seek(loader, at));
     }
@@ -305,7 +305,7 @@ static gd_status prepare(gd_fit_run *r) {
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
-static gd_status resume(gd_fit_run *r) {
+static gd_status resume_run(gd_fit_run *r) {
     gd_state_part parts[GD_FIT_PARTS];
     gd_restored *restored;
     int count = 0;
@@ -329,7 +329,7 @@ static gd_status resume(gd_fit_run *r) {
     return status;
 }
 
-static gd_status begin(gd_fit_run *r, gd_fit_data data) {
+static gd_status begin_run(gd_fit_run *r, gd_fit_data data) {
     gd_loader *train = NULL, *validation = NULL;
     const gd_fit_options *o = r->options;
     GD_TRY(check_options(o));
@@ -341,10 +341,10 @@ static gd_status begin(gd_fit_run *r, gd_fit_data data) {
     gd_release(train);
     gd_release(validation);
     GD_TRY(status);
-    if (o->step) gd_batches_drop_metrics(&r->train); /* nobody has outputs to measure */
+    if (o->step) gd_batches_drop_metrics(&r->train); /* a step function returns no outputs */
     GD_TRY(check_loss(r));
     GD_TRY(gd_batches_weigh_classes(&r->train, o->class_weights));
-    GD_TRY(prepare(r));
+    GD_TRY(prepare_net(r));
     GD_TRY(gd_modes_save(r->net, &r->modes));
     if (!r->net->training) gd_modes_set(&r->modes, 1);
     if (o->jit) GD_TRY(gd_batches_compile(&r->train, gd_run_traced, r));
@@ -355,7 +355,7 @@ static gd_status begin(gd_fit_run *r, gd_fit_data data) {
 
 /* --- gd_fit ----------------------------------------------------------------------------------- */
 
-static void say_why(gd_fit_run *r) {
+static void show_stop_reason(gd_fit_run *r) {
     char text[GD_MESSAGE_MAX];
     if (!r->interrupted && !*r->stopped) return;
     r->history->interrupted = r->interrupted != NULL;
@@ -367,18 +367,18 @@ static void say_why(gd_fit_run *r) {
     gd_progress_say(&r->progress, text);
 }
 
-static gd_status train(gd_fit_run *r, gd_fit_data data) {
-    GD_TRY(begin(r, data));
+static gd_status run_training(gd_fit_run *r, gd_fit_data data) {
+    GD_TRY(begin_run(r, data));
     r->began = gd_progress_clock();
-    GD_TRY(resume(r));
-    GD_TRY(call_all(r, GD_ON_FIT_BEGIN));
+    GD_TRY(resume_run(r));
+    GD_TRY(call_callbacks(r, GD_ON_FIT_BEGIN));
     GD_TRY(run_epochs(r));
-    say_why(r);
-    GD_TRY(call_all(r, GD_ON_FIT_END));
+    show_stop_reason(r);
+    GD_TRY(call_callbacks(r, GD_ON_FIT_END));
     return GD_OK;
 }
 
-static void end(gd_fit_run *r) {
+static void end_run(gd_fit_run *r) {
     gd_progress_end(&r->progress);
     if (r->train.net) gd_loader_stop(r->train.loader);
     if (r->validation.net) gd_loader_stop(r->validation.loader);
@@ -391,9 +391,9 @@ static void end(gd_fit_run *r) {
     gd_free(r->stopped);
 }
 
-/* The run and its callbacks' list are the call's own; what they hold is held until the end. */
-static gd_status fit(gd_module *net, gd_fit_data data, const gd_fit_options *o,
-                     gd_history **history) {
+/* Runs the training; the run retains its objects until the end. */
+static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options *o,
+                         gd_history **history) {
     gd_training *t;
     GD_TRY(gd_training_get(net, "gd_fit", &t));
     gd_fit_run *r = gd_calloc(1, sizeof *r);
@@ -411,9 +411,9 @@ static gd_status fit(gd_module *net, gd_fit_data data, const gd_fit_options *o,
     gd_run_state_init(r);
     gd_progress_begin(&r->progress, o->progress, STDERR_FILENO);
     gd_interrupt_begin(&r->interrupt, o->interrupt);
-    const gd_status status = train(r, data);
+    const gd_status status = run_training(r, data);
     gd_interrupt_end(&r->interrupt);
-    end(r);
+    end_run(r);
     *history = r->history;
     gd_free(r);
     gd_object_release(&t->object);
@@ -434,7 +434,7 @@ gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
     gd_status status =
         gd_this_thread.tracer
             ? gd_fail(GD_E_STATE, "gd_fit: a function is being traced, or a graph built")
-            : fit(net, data, options ? options : &defaults, &h);
+            : fit_net(net, data, options ? options : &defaults, &h);
     gd_scope_close(&scope);
     return gd_history_finish(site, h, gd_attempt_end(&attempt, status));
 }

@@ -1,9 +1,9 @@
 /* interrupt.c - see interrupt.h.
  *
- * The handler counts. A run compares the counts with those of its beginning, so that a request from
- * before does not end it, and one request ends all runs that are going on. A second signal, while
- * the runs end, is the old handler's: the handler puts the old one back and raises the signal again.
- * The handler calls nothing but sigaction and raise, which are safe in one.
+ * The handler counts signals. A run compares the counts with those at its start, so that an earlier
+ * request does not end it, and one request ends all active runs. For a second signal, while the
+ * runs end, the handler restores the old handler and raises the signal again. It calls only
+ * sigaction and raise, which are async-signal-safe.
  */
 #include "train/interrupt.h"
 
@@ -23,11 +23,11 @@ static _Atomic int fresh; /* signals since the handlers were installed */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
-static int runs;                        /* that catch signals */
+static int runs;                        /* runs that catch signals */
 static struct sigaction before[CAUGHT]; /* does not change while handlers are installed */
 static bool installed[CAUGHT];
 
-static void handle(int signal) {
+static void handle_signal(int signal) {
     if (atomic_fetch_add(&fresh, 1) > 0) {
         for (int i = 0; i < CAUGHT; i++)
             if (caught[i] == signal) sigaction(signal, &before[i], NULL);
@@ -41,10 +41,10 @@ static void handle(int signal) {
 void gd_fit_interrupt(void) { atomic_fetch_add(&requests, 1); }
 
 /* A signal that is ignored (nohup, a job in the background) stays ignored. */
-static void install(void) {
+static void install_handlers(void) {
     atomic_store(&fresh, 0);
     for (int i = 0; i < CAUGHT; i++) {
-        struct sigaction own = {.sa_handler = handle, .sa_flags = SA_RESTART};
+        struct sigaction own = {.sa_handler = handle_signal, .sa_flags = SA_RESTART};
         sigemptyset(&own.sa_mask);
         installed[i] = sigaction(caught[i], NULL, &before[i]) == 0 &&
                        ((before[i].sa_flags & SA_SIGINFO) || before[i].sa_handler != SIG_IGN) &&
@@ -52,12 +52,12 @@ static void install(void) {
     }
 }
 
-/* A handler that the program has installed meanwhile is left alone. */
-static void put_back(void) {
+/* Keeps a handler that the program has installed meanwhile. */
+static void restore_handlers(void) {
     for (int i = 0; i < CAUGHT; i++) {
         struct sigaction now;
         if (!installed[i] || sigaction(caught[i], NULL, &now) != 0) continue;
-        if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == handle)
+        if (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == handle_signal)
             sigaction(caught[i], &before[i], NULL);
         installed[i] = false;
     }
@@ -69,14 +69,14 @@ void gd_interrupt_begin(gd_interrupt *i, bool catches) {
     i->signals = atomic_load(&signals);
     if (!catches) return;
     pthread_mutex_lock(&lock);
-    if (runs++ == 0) install();
+    if (runs++ == 0) install_handlers();
     pthread_mutex_unlock(&lock);
 }
 
 void gd_interrupt_end(gd_interrupt *i) {
     if (!i->catches) return;
     pthread_mutex_lock(&lock);
-    if (--runs == 0) put_back();
+    if (--runs == 0) restore_handlers();
     pthread_mutex_unlock(&lock);
     i->catches = false;
 }

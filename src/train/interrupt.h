@@ -1,21 +1,21 @@
-/* interrupt.h - Ctrl-C and SIGTERM while runs are going on. */
+/* interrupt.h - Ctrl-C and SIGTERM during runs. */
 #ifndef GRADUS_TRAIN_INTERRUPT_H
 #define GRADUS_TRAIN_INTERRUPT_H
 
 #include "gradus/status.h"
 
-/* What a run has seen when it began. */
+/* The counts of requests at the start of a run. */
 typedef struct gd_interrupt {
-    bool catches; /* signals, too; else gd_fit_interrupt alone */
+    bool catches; /* signals, too; otherwise only gd_fit_interrupt */
     int requests, signals;
 } gd_interrupt;
 
-/* From here to the end SIGINT and SIGTERM are recorded, if `catches`. Runs nest, and go on in several
- * threads at once: the first one installs the handlers, the last one puts back those from before. */
+/* With `catches`, SIGINT and SIGTERM are counted until gd_interrupt_end. Runs may nest and run in
+ * several threads: the first one installs the handlers, the last one restores the old ones. */
 void gd_interrupt_begin(gd_interrupt *interrupt, bool catches);
 void gd_interrupt_end(gd_interrupt *interrupt);
 
-/* Why the run has to stop: "Ctrl-C", "SIGTERM", "gd_fit_interrupt"; NULL: it goes on. */
+/* The reason to stop: "Ctrl-C", "SIGTERM", "gd_fit_interrupt"; NULL: none. */
 const char *gd_interrupted(const gd_interrupt *interrupt);
 
 #endif

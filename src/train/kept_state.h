@@ -5,18 +5,18 @@
 #include "core/state.h"
 
 typedef struct gd_kept_state {
-    gd_tensor **at; /* held, in the order of gd_state_of; NULL: nothing is kept */
+    gd_tensor **at; /* retained, in the order of gd_state_of; NULL: empty */
     int64_t count;
 } gd_kept_state;
 
 void gd_kept_state_drop(gd_kept_state *kept);
-/* Copies the object's tensors, into those that are kept already where they fit. */
+/* Copies the tensors of an object, into existing copies if they fit. */
 gd_status gd_kept_state_copy(gd_kept_state *kept, void *object);
-/* Exchanges them with the object's: into the memory of its own tensors, and new copies are kept. */
+/* Exchanges the values of the copies and of the object; its tensors keep their memory. */
 gd_status gd_kept_state_exchange(gd_kept_state *kept, void *object);
 
-/* As part of another state: NAME.0, NAME.1 ..., and NAME_count. The kept tensors are replaced when the
- * load has succeeded. */
+/* Saves and loads them as part of another state: NAME.0, NAME.1 ..., and NAME_count. A successful
+ * load replaces the copies. */
 gd_status gd_kept_state_give(const gd_kept_state *kept, const char *name, gd_state *state);
 gd_status gd_kept_state_take(gd_kept_state *kept, const char *name, gd_taking *in);
 

@@ -1,9 +1,9 @@
 /* loss.c - see loss.h.
  *
  * With weights the loss is sum(w l) / sum(w) over the elements of l, the loss with reduction=none:
- * (N) for class numbers, (N, D) for mse of such outputs. w is the sample's weight times the weight of
- * the element's class, and 0 where the target is the loss's ignore_index. Weights that are all equal
- * give the loss without weights.
+ * (N) for class numbers, (N, D) for mse of such outputs. w is the sample's weight times the weight
+ * of the element's class, and 0 where the target is the loss's ignore_index. Weights that are all
+ * equal give the loss without weights.
  */
 #include "train/loss.h"
 

@@ -1,7 +1,7 @@
-/* metric.c - metrics as objects: updates, values, resets.
+/* metric.c - metrics: creation, updates, values, resets.
  *
  * An update computes the new value of every sum first and assigns all of them at the end, so a
- * failure leaves the sums as they were.
+ * failure leaves the sums unchanged.
  */
 #include "train/metric.h"
 
@@ -19,7 +19,7 @@
 
 static const gd_metric_rules *rules_of(const gd_metric *m) { return m->maker->rules; }
 
-static void destroy(gd_object *object) {
+static void destroy_metric(gd_object *object) {
     gd_metric *m = (gd_metric *)object;
     for (int i = 0; i < m->n_totals; i++) gd_release(m->totals[i].sum);
     gd_release(m->reset_mark);
@@ -29,11 +29,11 @@ static void destroy(gd_object *object) {
     gd_object_count(-1);
 }
 static const gd_class metric_class = {
-    .name = "metric", .destroy = destroy, .state = &gd_metric_state_rules};
+    .name = "metric", .destroy = destroy_metric, .state = &gd_metric_state_rules};
 
 /* --- making one ------------------------------------------------------------------------------- */
 
-/* "top_{k}" with the options put in. */
+/* Writes a label, "top_{k}" with the options inserted. */
 static void write_label(gd_metric *m, const char *form) {
     size_t n = 0;
     for (const char *c = form; *c && n + 1 < sizeof m->label; c++) {
@@ -62,8 +62,8 @@ static void set_label(gd_metric *m) {
     write_label(m, given ? *form : m->maker->record.name);
 }
 
-/* Takes `options`. */
-static gd_status make(const gd_maker *maker, void *options, gd_metric **made) {
+/* Owns `options`, also after a failure. */
+static gd_status make_metric(const gd_maker *maker, void *options, gd_metric **made) {
     const gd_metric_rules *rules = maker->rules;
     gd_status status = gd_check_ranges(maker, options, "gd_metric_");
     if (status == GD_OK && rules->check) {
@@ -91,7 +91,7 @@ gd_metric *gd_metric_make(const char *site, const gd_maker *maker, const void *g
     void *options;
     gd_metric *m = NULL;
     gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) status = make(maker, options, &m);
+    if (status == GD_OK) status = make_metric(maker, options, &m);
     else gd_error_prefix("gd_metric_%s: ", maker->record.name);
     gd_report(site, status);
     return m;
@@ -103,7 +103,7 @@ gd_metric *gd_metric_new_at(const char *site, const char *name, const char *text
     void *options;
     gd_metric *m = NULL;
     gd_status status = gd_maker_read("metric", name, text, &maker, &options);
-    if (status == GD_OK) status = make(maker, options, &m);
+    if (status == GD_OK) status = make_metric(maker, options, &m);
     gd_report(site, status);
     return m;
 }
@@ -141,13 +141,13 @@ gd_tensor *gd_metric_zeros(gd_device *device, int rank, const int64_t *dims) {
     return t;
 }
 
-static gd_metric_total *find(const gd_metric *m, const char *name) {
+static gd_metric_total *find_total(const gd_metric *m, const char *name) {
     for (int i = 0; i < m->n_totals; i++)
         if (strcmp(m->totals[i].name, name) == 0) return &m->totals[i];
     return NULL;
 }
 
-/* Whether the function that is traced has reset the metric when it had no sums. */
+/* Whether the traced function has reset the metric before it had sums. */
 static bool was_reset_here(const gd_metric *m) {
     gd_graph *graph = gd_graph_traced();
     return graph && m->reset_mark && gd_graph_find_write(graph, m->reset_mark);
@@ -184,12 +184,12 @@ static gd_status check_shape(const gd_metric_total *t, const gd_tensor *value) {
                    gd_shape_text(value->rank, value->dims, now, sizeof now));
 }
 
-static gd_status add(gd_metric *m, const char *name, gd_tensor *value) {
+static gd_status add_value(gd_metric *m, const char *name, gd_tensor *value) {
     if (!m->updating)
         return gd_fail(GD_E_STATE, "gd_metric_add is called outside of the metric's update");
     if (!name || !value) return gd_fail(GD_E_ARGUMENT, "gd_metric_add: an argument is NULL");
     if (value->kind == GD_FAILED) return gd_failure();
-    gd_metric_total *t = find(m, name);
+    gd_metric_total *t = find_total(m, name);
     if (t) {
         GD_TRY(check_shape(t, value));
     } else {
@@ -204,13 +204,13 @@ static gd_status add(gd_metric *m, const char *name, gd_tensor *value) {
 
 void gd_metric_add(gd_metric *m, const char *name, gd_tensor *value) {
     if (!m || m->added != GD_OK) return;
-    const gd_status status = add(m, name, value);
+    const gd_status status = add_value(m, name, value);
     if (m->updating) m->added = status;
     else gd_report(NULL, status);
 }
 
 gd_tensor *gd_metric_sum(gd_metric *m, const char *name) {
-    const gd_metric_total *t = m && name ? find(m, name) : NULL;
+    const gd_metric_total *t = m && name ? find_total(m, name) : NULL;
     if (t) return t->next ? t->next : t->sum;
     if (m) { /* a function that is traced now gets 0, and is traced again when there are sums */
         const gd_status status = gd_trace_note_value(&m->object, &m->n_totals);
@@ -243,7 +243,7 @@ static gd_status check_update(const gd_metric *m, const gd_tensor *output, const
     return GD_OK;
 }
 
-/* All sums, or, where there is no memory for one of them, none. */
+/* Assigns all sums or, without memory, none. */
 static gd_status assign_all(gd_metric *m) {
     gd_postponed updates;
     gd_postpone_begin(&updates);
@@ -270,7 +270,8 @@ static gd_status run_update(gd_metric *m, gd_tensor *output, gd_tensor *target, 
     return assign_all(m);
 }
 
-static gd_status update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
+static gd_status update_metric(gd_metric *m, gd_tensor *output, gd_tensor *target,
+                               gd_tensor *weight) {
     if (m && m->updating)
         return gd_fail(GD_E_STATE, "gd_metric_update is called in its own update");
     GD_TRY(check_update(m, output, target, weight));
@@ -291,12 +292,12 @@ gd_status gd_metric_update_at(const char *site, gd_metric *m, gd_tensor *output,
                               const gd_metric_update_options *options) {
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
-    return gd_report(site, update(m, output, target, options ? options->weight : NULL));
+    return gd_report(site, update_metric(m, output, target, options ? options->weight : NULL));
 }
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-static gd_status compute(gd_metric *m, gd_tensor **value) {
+static gd_status compute_value(gd_metric *m, gd_tensor **value) {
     if (!m) return gd_fail(GD_E_ARGUMENT, "gd_metric_value: the metric is NULL");
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -319,7 +320,7 @@ static gd_status compute(gd_metric *m, gd_tensor **value) {
 gd_tensor *gd_metric_value_at(const char *site, gd_metric *m) {
     GD_CALLED_FROM(site);
     gd_tensor *value;
-    const gd_status status = compute(m, &value);
+    const gd_status status = compute_value(m, &value);
     return status == GD_OK ? value : gd_tensor_fail(status);
 }
 
@@ -327,7 +328,7 @@ static gd_status read_number(gd_metric *m, double *number) {
     gd_tensor *value;
     char shape[128];
     GD_SCOPE;
-    GD_TRY(compute(m, &value));
+    GD_TRY(compute_value(m, &value));
     if (value->kind == GD_VALUE && value->rank == 0)
         return gd_copy_out(value, number, sizeof *number);
     if (value->kind == GD_VALUE)
@@ -360,7 +361,7 @@ static gd_status mark_reset(gd_metric *m) {
                                                                                 : GD_OK;
 }
 
-static gd_status reset(gd_metric *m) {
+static gd_status reset_metric(gd_metric *m) {
     if (!m) return gd_fail(GD_E_ARGUMENT, "gd_metric_reset: the metric is NULL");
     if (m->updating) return gd_fail(GD_E_STATE, "gd_metric_reset is called in its update");
     gd_attempt attempt;
@@ -386,5 +387,5 @@ static gd_status reset(gd_metric *m) {
 gd_status gd_metric_reset_at(const char *site, gd_metric *m) {
     if (gd_failed()) return gd_error_status();
     GD_CALLED_FROM(site);
-    return gd_report(site, reset(m));
+    return gd_report(site, reset_metric(m));
 }

@@ -38,7 +38,8 @@ typedef struct gd_number_batch {
 bool gd_number_batch_read(gd_number_batch *batch, gd_tensor *output, gd_tensor *target,
                           gd_tensor *weight);
 
-/* The sum of x * weight over axis 0 or over all elements; an x of NaN counts only if its weight is not 0. */
+/* The sum of x * weight over axis 0 or over all elements; an x of NaN counts only if its weight is
+ * not 0. */
 gd_tensor *gd_weighted_sum(gd_tensor *x, gd_tensor *weight, bool columns);
 
 /* a / b; `otherwise` where b is 0. */

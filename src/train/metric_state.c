@@ -1,5 +1,5 @@
-/* metric_state.c - the sums of a metric, to be saved and loaded (core/state.h): each under its name,
- * and "sums", the names of all, a space between. */
+/* metric_state.c - the sums of a metric, to be saved and loaded (core/state.h): each under its
+ * name, and "sums", the names of all, a space between. */
 #include <string.h>
 
 #include "core/alloc.h"

@@ -18,7 +18,9 @@ static gd_tensor *right_of_all(gd_metric *m) {
 }
 
 /*metric accuracy
- * The share of samples whose class is right. The predicted class is the first of those with the largest output; an output with one column, (N,1) or (N), is class 1 above the threshold, else class 0. Targets are class numbers, or one-hot vectors or probabilities of the output's shape.
+ * The share of samples whose class is right. The predicted class is the first of those with the
+ * largest output; an output with one column, (N,1) or (N), is class 1 above the threshold, else
+ * class 0. Targets are class numbers, or one-hot vectors or probabilities of the output's shape.
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
  *   logits bool = true          an output with one column is logits; false: probabilities
@@ -44,7 +46,8 @@ static bool read_columns(gd_class_batch *b, gd_tensor *output, gd_tensor *target
 }
 
 /*metric top_k
- * The share of samples whose class is among the k with the largest outputs. Of equal outputs the one with the lower class number comes first, so top_k with k = 1 is the accuracy.
+ * The share of samples whose class is among the k with the largest outputs. Of equal outputs the
+ * one with the lower class number comes first, so top_k with k = 1 is the accuracy.
  *   k int = 5                   in [1, inf): how many
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
@@ -68,7 +71,8 @@ static void top_k_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_
 static gd_tensor *top_k_value(gd_metric *m) { return right_of_all(m); }
 
 /*metric perplexity
- * exp of the mean cross-entropy: how many classes (tokens) a model wavers between. Outputs are logits.
+ * exp of the mean cross-entropy: how many classes (tokens) a model wavers between. Outputs are
+ * logits.
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
  *   label string = none         its name in histories; none: "perplexity"

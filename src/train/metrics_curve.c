@@ -1,7 +1,7 @@
 /* metrics_curve.c - areas under curves, from histograms of scores.
  *
- * A ROC curve needs the order of all scores. Only their histograms are kept, so memory does not grow
- * with the number of samples; the bins are those of
+ * A ROC curve needs the order of all scores. Only their histograms are kept, so memory does not
+ * grow with the number of samples; the bins are those of
  *
  *     asinh(logit) / asinh(RANGE),    cut evenly from -1 to 1
  *
@@ -17,8 +17,11 @@
 #define RANGE 1e4
 
 /*metric auc
- * The area under the ROC curve of a binary classifier: the probability that a sample of class 1 has a larger output than one of class 0; equal outputs count half. Outputs are (N) or (N,1), or (N,2), of which the difference of the columns counts.
- * Outputs in one bin count as equal. With 4000 bins two logits x and y are told apart where they differ by 0.005 sqrt(1 + x*x), up to 10000. NaN while one of the classes has no samples, or after an output of NaN.
+ * The area under the ROC curve of a binary classifier: the probability that a sample of class 1 has
+ * a larger output than one of class 0; equal outputs count half. Outputs are (N) or (N,1), or
+ * (N,2), of which the difference of the columns counts. Outputs in one bin count as equal. With
+ * 4000 bins two logits x and y are told apart where they differ by 0.005 sqrt(1 + x*x), up to
+ * 10000. NaN while one of the classes has no samples, or after an output of NaN.
  *   bins int = 4000             in [2, 10000000]: of the histograms of scores
  *   axis int = 1                the axis of the columns in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count

@@ -1,7 +1,7 @@
 /* metrics_score.c - precision, recall and F1, from the counts of each class; the confusion matrix.
  *
- * Of each class three sums of weights are kept: of samples that are of it, of samples that were taken
- * for it, and of those that are both.
+ * Of each class three sums of weights are kept: of samples that are of it, of samples that were
+ * taken for it, and of those that are both.
  */
 #include <math.h>
 
@@ -51,8 +51,11 @@ static gd_tensor *average_of(gd_metric *m, gd_tensor *part, gd_tensor *whole, gd
 }
 
 /*metric precision
- * Of the samples that were taken for a class, the share that is of it. 0 for a class that no sample was taken for.
- * `average` says what is made of the classes: binary is the value of class 1, of two; macro is the mean of the classes (without those that neither occur nor are predicted); weighted is the mean with the number of their samples as weights; micro counts all classes together, which is the accuracy; auto is binary for an output with one column, else macro.
+ * Of the samples that were taken for a class, the share that is of it. 0 for a class that no sample
+ * was taken for. `average` says what is made of the classes: binary is the value of class 1, of
+ * two; macro is the mean of the classes (without those that neither occur nor are predicted);
+ * weighted is the mean with the number of their samples as weights; micro counts all classes
+ * together, which is the accuracy; auto is binary for an output with one column, else macro.
  *   average {auto, binary, macro, micro, weighted} = auto
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
@@ -71,7 +74,8 @@ static gd_tensor *precision_value(gd_metric *m) {
 }
 
 /*metric recall
- * Of the samples of a class, the share that was taken for it. 0 for a class without samples. `average` is as of precision.
+ * Of the samples of a class, the share that was taken for it. 0 for a class without samples.
+ * `average` is as of precision.
  *   average {auto, binary, macro, micro, weighted} = auto
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
@@ -89,7 +93,8 @@ static gd_tensor *recall_value(gd_metric *m) {
 }
 
 /*metric f1
- * The harmonic mean of precision and recall, of each class: 2 right / (predicted + actual). 0 for a class without any of them. `average` is as of precision.
+ * The harmonic mean of precision and recall, of each class: 2 right / (predicted + actual). 0 for a
+ * class without any of them. `average` is as of precision.
  *   average {auto, binary, macro, micro, weighted} = auto
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
@@ -109,7 +114,9 @@ static gd_tensor *f1_value(gd_metric *m) {
 }
 
 /*metric confusion -> matrix
- * The confusion matrix, (C,C): element [i,j] is the number of samples of class i that were taken for class j. For an output with one column it is (2,2). It is no number, so histories do not have it: read it with gd_metric_value. NaN, of rank 0, before the first batch; zeros after a reset.
+ * The confusion matrix, (C,C): element [i,j] is the number of samples of class i that were taken
+ * for class j. For an output with one column it is (2,2). It is no number, so histories do not have
+ * it: read it with gd_metric_value. NaN, of rank 0, before the first batch; zeros after a reset.
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
  *   logits bool = true          an output with one column is logits; false: probabilities

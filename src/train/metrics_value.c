@@ -48,7 +48,10 @@ static void rmse_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_t
 static gd_tensor *rmse_value(gd_metric *m) { return gd_sqrt(mean_error(m)); }
 
 /*metric r2
- * Coefficient of determination: 1 - (sum of squared errors) / (sum of squared differences of the targets from their mean). Of each column of (N,...) on its own, then the mean of all columns, as scikit-learn has it. A column whose targets are all equal counts 1 where there is no error, else 0.
+ * Coefficient of determination: 1 - (sum of squared errors) / (sum of squared differences of the
+ * targets from their mean). Of each column of (N,...) on its own, then the mean of all columns, as
+ * scikit-learn has it. A column whose targets are all equal counts 1 where there is no error, else
+ * 0.
  *   label string = none   its name in histories; none: "r2"
  */
 static void r2_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {

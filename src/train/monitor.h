@@ -10,7 +10,8 @@ typedef struct gd_monitor {
     int64_t waited;     /* epochs since then */
 } gd_monitor;
 
-/* Reads the value after an epoch. *better: it is the best so far, by more than min_delta. NaN never is. */
+/* Reads the value after an epoch. *better: it is the best so far, by more than min_delta. NaN never
+ * is. */
 gd_status gd_monitor_look(gd_monitor *monitor, gd_event *event, const char *name, gd_word mode,
                           double min_delta, bool *better);
 

@@ -45,7 +45,8 @@ static int width_of(int fd) {
     return n > 0 ? n : 80;
 }
 
-/* As the locale's variables say; a program that never calls setlocale has a terminal all the same. */
+/* As the locale's variables say; a program that never calls setlocale has a terminal all the
+ * same. */
 static bool is_utf8(void) {
     const char *locale = getenv("LC_ALL");
     if (!locale || !*locale) locale = getenv("LC_CTYPE");

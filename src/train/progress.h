@@ -57,7 +57,8 @@ typedef struct gd_progress_writer {
 
 /* AUTO becomes a bar where `fd` is a terminal that can redraw a line, else lines. */
 void gd_progress_begin(gd_progress_writer *w, gd_progress mode, int fd);
-/* Whether it is time for gd_progress_draw: at most ten times a second; in lines, every 30 seconds. */
+/* Whether it is time for gd_progress_draw: at most ten times a second; in lines, every 30
+ * seconds. */
 bool gd_progress_due(const gd_progress_writer *w, double now);
 void gd_progress_draw(gd_progress_writer *w, const gd_progress_numbers *n, double now);
 /* The line that stays. */

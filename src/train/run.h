@@ -10,33 +10,34 @@
 #include "train/interrupt.h"
 #include "train/progress.h"
 
-/* A value that histories, callbacks and the progress know by its name. */
+/* A named value for histories, callbacks and the progress. */
 typedef struct gd_run_value {
     char name[GD_METRIC_UNIQUE + 8];
     double value;
 } gd_run_value;
 
-/* What an eager step may have changed when it fails. */
+/* Copies of everything that an eager step may change before it fails. */
 typedef struct gd_undo {
     gd_tensor **tensors,
-        **copies;      /* buffers and, where a step function steps itself, parameters; held */
-    gd_tensor **grads; /* of the parameters before the step, in their order; NULL: none; held */
+        **copies; /* of buffers and, with a step function, of parameters; retained */
+    gd_tensor **
+        grads; /* gradients before the step, in the order of the parameters; NULL: none; retained */
     int count, n_grads;
     gd_rng rng;
 } gd_undo;
 
 typedef struct gd_fit_run gd_fit_run;
 struct gd_fit_run {
-    const gd_event_source *source; /* first: event.c reads it */
+    const gd_event_source *source; /* must be first: event.c reads it */
     gd_object state;               /* the counters as a part of a checkpoint (run_state.c) */
-    gd_module *net;                /* held by `train` */
+    gd_module *net;                /* retained by `train` */
     gd_training *training;
     const gd_fit_options *options;
-    int64_t epochs; /* to do; 0: until max_steps */
+    int64_t epochs; /* of the run; 0: until max_steps */
     gd_batches train, validation;
     bool validates;
     gd_tensors
-        parameters;      /* of the net, held by its modules; the list is held by the run's scope */
+        parameters; /* of the net, retained by its modules; the list belongs to the run's scope */
     gd_history *history; /* held */
     gd_modes modes;
     gd_interrupt interrupt;
@@ -44,17 +45,17 @@ struct gd_fit_run {
     gd_event event;
     gd_undo undo;
 
-    /* where it is; saved in checkpoints */
-    int64_t epoch, batch, step; /* batches done in this epoch, and in all */
-    int64_t ended;              /* the loader has given the last batch of the epoch */
-    int64_t partial; /* the last row of the history is that of an epoch that is not complete */
-    int64_t group_done, group_size; /* batches whose gradients are added up, of so many */
-    double seconds;                 /* of this epoch, before it was resumed */
-    char *stopped;                  /* why a callback has ended the run; "": it has not */
+    /* the position; saved in checkpoints */
+    int64_t epoch, batch, step;     /* batches of this epoch, and of all */
+    int64_t ended;                  /* the loader has returned the last batch of the epoch */
+    int64_t partial;                /* the last row of the history is of an incomplete epoch */
+    int64_t group_done, group_size; /* batches of the current group so far, and in total */
+    double seconds;                 /* of this epoch before the resume */
+    char *stopped;                  /* the reason if a callback ended the run; or "" */
 
     gd_tensors current; /* the batch that has just ended; the list is empty outside of its event */
     bool check_finite;
-    const char *interrupted; /* why it has to stop; NULL: not */
+    const char *interrupted; /* the reason to stop; NULL: none */
 
     /* times of this epoch, for the progress */
     double began, first_done;
@@ -62,36 +63,37 @@ struct gd_fit_run {
 
     gd_run_value *values; /* loss, metrics, val_loss, val_ metrics, lr, seconds */
     int n_values, n_train, n_val, lr_at, seconds_at;
-    bool fresh; /* those of training are read since the last batch */
+    bool fresh; /* the values of training were read after the last batch */
     gd_state_part parts[GD_FIT_PARTS];
     char part_names[GD_FIT_PARTS][64];
 };
 
-/* step.c: one batch. Nothing has changed where it fails. */
+/* step.c: runs one batch. A failure changes nothing. */
 gd_status gd_run_step(gd_fit_run *r, gd_tensors batch);
-gd_status gd_run_finish_group(gd_fit_run *r); /* an epoch has ended in the middle of one */
-/* Before an eager step: keeps what it may change; after one that failed: puts it back. */
+gd_status gd_run_finish_group(gd_fit_run *r); /* for an epoch that ends inside a group */
+/* Before an eager step: copies everything that it may change; after a failure: restores it. */
 gd_status gd_run_save(void *run);
 void gd_run_restore(void *run);
 void gd_undo_free(gd_undo *undo);
-/* Forward, loss and backward alone, eagerly. */
+/* Only forward, loss and backward, eagerly. */
 gd_status gd_run_forward_backward(gd_fit_run *r, gd_tensors batch, double *loss);
-/* The function of the plan. */
+/* The traced function. */
 gd_tensors gd_run_traced(gd_tensors batch, void *run);
 
-/* evaluate.c: makes the plan of validation; a pass over its batches. `*complete` is false after an interrupt. */
+/* evaluate.c: makes the jit of validation; runs it over all batches. *complete is false after an
+ * interrupt. */
 gd_status gd_run_compile_validation(gd_fit_run *r);
 gd_status gd_run_validate(gd_fit_run *r, bool *complete);
 
-/* finite.c: which layer, if a step has failed for a value that is not finite. Gives the status to
- * end with, and its message. */
+/* finite.c: finds the layer if a step failed because of a nonfinite value. Returns the final
+ * status, with its message. */
 gd_status gd_run_explain(gd_fit_run *r, gd_tensors batch, gd_status status);
-/* In the function of the plan: fails where the loss or a gradient is not finite. */
+/* In the traced function: fails if the loss or a gradient is not finite. */
 gd_status gd_run_check(gd_fit_run *r, gd_batch_result *result);
 
 /* values.c */
 gd_status gd_run_name_values(gd_fit_run *r);
-gd_status gd_run_read(gd_fit_run *r); /* loss, metrics and lr, unless they are fresh */
+gd_status gd_run_read(gd_fit_run *r); /* reads loss, metrics and lr, unless they are fresh */
 int gd_run_find(const gd_fit_run *r, const char *name); /* -1: none */
 extern const gd_event_source gd_run_source;
 

@@ -126,7 +126,8 @@ static gd_status add(gd_fit_run *r, int *n, void *object, const char *format, in
     return GD_OK;
 }
 
-/* "callback.early_stopping", "callback.early_stopping_2": callbacks of other types may come and go. */
+/* "callback.early_stopping", "callback.early_stopping_2": callbacks of other types may come and
+ * go. */
 static gd_status add_callback(gd_fit_run *r, int *n, gd_callback_list list, int index) {
     const char *type = list.at[index]->type;
     int number = 1;

@@ -1,7 +1,8 @@
 /* tensorboard_graph.c - a net as TensorFlow's GraphDef; see tensorboard.h.
  *
- * The net runs on shapes alone (graph/build/shapes_only.h). Its ops are the nodes behind the outputs; which
- * module has called each of them follows from the numbers of nodes, which grow with time.
+ * The net runs on shapes alone (graph/build/shapes_only.h). Its ops are the nodes behind the
+ * outputs; which module has called each of them follows from the numbers of nodes, which grow with
+ * time.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,8 +205,8 @@ static int type_of(unsigned dtype) {
 
 /* --- edges ------------------------------------------------------------------------------------ */
 
-/* A tensor from outside: a parameter or buffer of the net, an input that has stayed a value, or another
- * value, each once. */
+/* A tensor from outside: a parameter or buffer of the net, an input that has stayed a value, or
+ * another value, each once. */
 static const char *captured_name(picture *p, const gd_slot *slot) {
     const int known = gd_map_find(&p->captured, slot->captured);
     char path[GD_MAX_PATH], wanted[MOST_NAME];

@@ -39,7 +39,8 @@ static void start(tally *t) {
     t->max = -INFINITY;
 }
 
-/* How many limits above 0 are less than a, or not more if `equal`: at most 8 steps from the power of 2 below a. */
+/* How many limits above 0 are less than a, or not more if `equal`: at most 8 steps from the power
+ * of 2 below a. */
 static int limits_below(const tally *t, double a, bool equal) {
     const double *above = t->limits + t->side + 1;
     const int exponent = a > 0 ? ilogb(a) - LEAST_EXPONENT : 0;

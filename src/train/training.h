@@ -1,6 +1,7 @@
-/* training.h - what gd_compile attaches to a net.
+/* training.h - the training that gd_compile attaches to a net.
  *
- * It holds no module of the net, and no jit, whose plans would: the net could never be freed.
+ * It retains no module of the net, and no jit, whose plans would: otherwise the net could never be
+ * freed.
  */
 #ifndef GRADUS_TRAIN_TRAINING_H
 #define GRADUS_TRAIN_TRAINING_H
@@ -11,17 +12,17 @@
 #include "nn/module.h"
 #include "train/metric.h"
 
-/* A record that was read from text, to be made into an object later. */
+/* A record and its options, parsed from text; the object is made later. */
 typedef struct gd_recipe {
     const gd_maker *maker; /* NULL: none */
     void *options;
 } gd_recipe;
 
-/* Everything but the makers is held. */
+/* All objects are retained. */
 typedef struct gd_training {
     gd_object object;
     gd_recipe optimizer_recipe, schedule_recipe;
-    bool schedule_is_open;   /* its number of steps is that of the first run */
+    bool schedule_is_open;   /* the first run sets its number of steps */
     gd_optimizer *optimizer; /* NULL: none, or not yet */
     gd_schedule *schedule;
     gd_loss_scale *scale; /* of f16; NULL: none */
@@ -39,25 +40,25 @@ typedef struct gd_training {
     double clip_norm, clip_value;
 } gd_training;
 
-/* What is attached to the net; NULL: nothing. */
+/* The training of a net; NULL: it is not compiled. */
 gd_training *gd_training_of(const gd_module *net);
-/* Fails where the net is NULL, or was not compiled. */
+/* Fails if the net is NULL or not compiled. */
 gd_status gd_training_get(gd_module *net, const char *what, gd_training **training);
 
-/* Finds sizes that were left out from a batch's inputs, and makes optimizer and schedule if they are
- * to be made by name and are not there. `steps`: how many the optimizer will take in the run. */
+/* Builds the net from the inputs of a batch, and makes optimizer and schedule from their names if
+ * necessary. `steps`: of the optimizer in the run. */
 gd_status gd_training_prepare(gd_training *training, gd_module *net, gd_tensors inputs,
                               int64_t steps);
 
-/* Whether all parameters of a net are there. */
+/* Whether a net has all its parameters. */
 gd_status gd_module_is_built(gd_module *net, bool *built);
 
-/* A metric like this one, with sums of its own: count 1, in no scope. NULL: failed. */
+/* A metric like this one with its own sums, owned by the caller. NULL: failed. */
 gd_metric *gd_metric_like(const gd_metric *metric);
 
 /* --- modes ------------------------------------------------------------------------------------ */
 
-/* The modes of all modules of a tree, which are held. */
+/* The modes of all modules of a tree, retained. */
 typedef struct gd_modes {
     gd_module **at;
     int *training;
@@ -66,6 +67,6 @@ typedef struct gd_modes {
 
 gd_status gd_modes_save(gd_module *net, gd_modes *modes); /* into zeros */
 void gd_modes_set(const gd_modes *modes, int training);
-void gd_modes_put_back(gd_modes *modes); /* and frees what it holds; once */
+void gd_modes_put_back(gd_modes *modes); /* and frees the list; once */
 
 #endif

@@ -13,8 +13,9 @@
 /* --- LeNet ------------------------------------------------------------------------------------ */
 
 /*net lenet
- * LeCun et al. 1998, as it is trained today: two convolutions with relu and max pooling, three linear layers. For x
- * (N, channels, 28, 28), or 32 by 32 without the padding of the first convolution.
+ * LeCun et al. 1998, as it is trained today: two convolutions with relu and max pooling, three
+ * linear layers. For x (N, channels, 28, 28), or 32 by 32 without the padding of the first
+ * convolution.
  *   channels int = 1
  *   classes int = 10
  *   size int = 28     28 or 32
@@ -67,8 +68,8 @@ static gd_tensors block_forward(gd_tensors in, void *self) {
     return gd_listed(gd_relu(gd_add(y, m->downsample ? gd_module_forward(m->downsample, x) : x)));
 }
 
-/* A weight of a convolution starts as He et al. say, by its fan out. */
-static gd_module *conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+/* The initialization of He et al., by fan out. */
+static gd_module *make_conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
     gd_module *m =
         gd_nn_conv2d(in, out, kernel, .stride = stride, .padding = kernel / 2, .bias = false);
     char init[64];
@@ -77,24 +78,24 @@ static gd_module *conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) 
     return m;
 }
 
-static gd_module *block(int64_t in, int64_t out, int64_t stride) {
+static gd_module *make_block(int64_t in, int64_t out, int64_t stride) {
     gd_module *net = gd_module_new(block_forward, sizeof(basic_block), .type = "basic_block");
     basic_block *m = gd_module_self(net);
     if (!net) return NULL;
-    GD_CHILD(net, m->conv1, conv(in, out, 3, stride));
+    GD_CHILD(net, m->conv1, make_conv(in, out, 3, stride));
     GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(out));
-    GD_CHILD(net, m->conv2, conv(out, out, 3, 1));
+    GD_CHILD(net, m->conv2, make_conv(out, out, 3, 1));
     GD_CHILD(net, m->bn2, gd_nn_batch_norm2d(out));
     if (stride != 1 || in != out)
         GD_CHILD(net, m->downsample,
-                 gd_nn_sequential(conv(in, out, 1, stride), gd_nn_batch_norm2d(out)));
+                 gd_nn_sequential(make_conv(in, out, 1, stride), gd_nn_batch_norm2d(out)));
     return net;
 }
 
-static gd_module *stage(int64_t in, int64_t out, int blocks, int64_t stride) {
+static gd_module *make_stage(int64_t in, int64_t out, int blocks, int64_t stride) {
     gd_module *list = gd_nn_sequential();
     for (int i = 0; i < blocks; i++)
-        gd_module_append(list, block(i ? out : in, out, i ? 1 : stride));
+        gd_module_append(list, make_block(i ? out : in, out, i ? 1 : stride));
     return list;
 }
 
@@ -126,18 +127,19 @@ static gd_module *resnet18_make(const void *options) {
     gd_module *net = gd_module_new(resnet_forward, sizeof(resnet), .type = "resnet18");
     resnet *m = gd_module_self(net);
     if (!net) return NULL;
-    GD_CHILD(net, m->conv1, conv(o->channels, 64, 7, 2));
+    GD_CHILD(net, m->conv1, make_conv(o->channels, 64, 7, 2));
     GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(64));
-    GD_CHILD(net, m->layer1, stage(64, 64, 2, 1));
-    GD_CHILD(net, m->layer2, stage(64, 128, 2, 2));
-    GD_CHILD(net, m->layer3, stage(128, 256, 2, 2));
-    GD_CHILD(net, m->layer4, stage(256, 512, 2, 2));
+    GD_CHILD(net, m->layer1, make_stage(64, 64, 2, 1));
+    GD_CHILD(net, m->layer2, make_stage(64, 128, 2, 2));
+    GD_CHILD(net, m->layer3, make_stage(128, 256, 2, 2));
+    GD_CHILD(net, m->layer4, make_stage(256, 512, 2, 2));
     GD_CHILD(net, m->fc, gd_nn_linear(512, o->classes));
     return net;
 }
 
 /*net resnet20
- * He et al. 2015 for CIFAR, 20 layers: three stages of three blocks, 16, 32 and 64 channels. For x (N, 3, 32, 32).
+ * He et al. 2015 for CIFAR, 20 layers: three stages of three blocks, 16, 32 and 64 channels. For x
+ * (N, 3, 32, 32).
  *   classes int = 10
  *   channels int = 3
  */
@@ -151,11 +153,11 @@ static gd_module *resnet20_make(const void *options) {
     gd_module *net = gd_module_new(resnet_forward, sizeof(resnet), .type = "resnet20");
     resnet *m = gd_module_self(net);
     if (!net) return NULL;
-    GD_CHILD(net, m->conv1, conv(o->channels, 16, 3, 1));
+    GD_CHILD(net, m->conv1, make_conv(o->channels, 16, 3, 1));
     GD_CHILD(net, m->bn1, gd_nn_batch_norm2d(16));
-    GD_CHILD(net, m->layer1, stage(16, 16, 3, 1));
-    GD_CHILD(net, m->layer2, stage(16, 32, 3, 2));
-    GD_CHILD(net, m->layer3, stage(32, 64, 3, 2));
+    GD_CHILD(net, m->layer1, make_stage(16, 16, 3, 1));
+    GD_CHILD(net, m->layer2, make_stage(16, 32, 3, 2));
+    GD_CHILD(net, m->layer3, make_stage(32, 64, 3, 2));
     GD_CHILD(net, m->fc, gd_nn_linear(64, o->classes));
     return net;
 }

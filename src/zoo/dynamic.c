@@ -1,8 +1,8 @@
-/* dynamic.c - networks whose graph is another one for each input: trees and programs, read by C code.
+/* dynamic.c - networks whose graph depends on the input: trees and programs that C code reads.
  *
- * Both take their structure as tokens in postfix order, operands before their operator: with ten digits as
- * leaves and the operators + (10) and * (11), "2 3 4 * +" is the tensor {2, 3, 4, 11, 10}. A stack holds the
- * states of the subtrees that are complete.
+ * Both take their structure as tokens in postfix order, operands before their operator: with ten
+ * digits as leaves and the operators + (10) and * (11), "2 3 4 * +" is the tensor {2, 3, 4, 11,
+ * 10}. A stack holds the states of the subtrees that are complete.
  */
 #include "core/alloc.h"
 #include "gradus/autograd.h"
@@ -14,7 +14,7 @@
 #include "ops/op.h"
 #include "zoo/zoo.h"
 
-static gd_tensors failed(gd_status status) {
+static gd_tensors fail_forward(gd_status status) {
     gd_report(NULL, status);
     return gd_list_of_errors(1);
 }
@@ -25,7 +25,7 @@ static gd_status check_range(const char *option, int64_t value, int64_t least, i
     return gd_fail(GD_E_ARGUMENT, "%s is %lld; it must be at most %lld", option, (long long)value,
                    (long long)most);
 }
-/* Each operator has weights of its own, so there are not many. */
+/* Each operator has its own weights, so their number is limited. */
 static gd_status check_operators(const char *option, int64_t value) {
     return check_range(option, value, 0, 1 << 16);
 }
@@ -33,23 +33,23 @@ static gd_status check_width(int64_t value) { return check_range("width", value,
 
 /* --- tokens in postfix order ------------------------------------------------------------------ */
 
-/* What tokens mean: first the leaves, then operators on one state, then those on two. */
+/* The tokens: first the leaves, then operators on one state, then those on two. */
 typedef struct vocabulary {
     int64_t leaves, unary, binary;
 } vocabulary;
 
 typedef struct postfix {
     int64_t *tokens, count;
-    int64_t leaves; /* how many tokens are leaves */
-    int64_t depth;  /* the most states on the stack */
+    int64_t leaves; /* the number of leaves */
+    int64_t depth;  /* the largest number of states on the stack */
 } postfix;
 
-static int64_t operands(const vocabulary *v, int64_t token) {
+static int64_t operand_count(const vocabulary *v, int64_t token) {
     return token < v->leaves ? 0 : token < v->leaves + v->unary ? 1 : 2;
 }
 
 static gd_status check_token(const vocabulary *v, int64_t token, int64_t place, int64_t states) {
-    const int64_t all = v->leaves + v->unary + v->binary, needs = operands(v, token);
+    const int64_t all = v->leaves + v->unary + v->binary, needs = operand_count(v, token);
     if (token < 0 || token >= all)
         return gd_fail(GD_E_ARGUMENT,
                        "token %lld is %lld; leaves are 0 to %lld, operators %lld to %lld",
@@ -70,7 +70,7 @@ static gd_status check_structure(const vocabulary *v, postfix *p) {
     for (int64_t i = 0; i < p->count; i++) {
         GD_TRY(check_token(v, p->tokens[i], i, states));
         p->leaves += p->tokens[i] < v->leaves;
-        states += 1 - operands(v, p->tokens[i]);
+        states += 1 - operand_count(v, p->tokens[i]);
         if (states > p->depth) p->depth = states;
     }
     if (states == 1) return GD_OK;
@@ -93,7 +93,7 @@ static gd_status check_tensor(const gd_tensor *t) {
                    gd_dtype_name(gd_tensor_dtype(t)), gd_tensor_rank(t));
 }
 
-/* Reads and checks them. gd_free(p->tokens), also after a failure. */
+/* Reads and checks the tokens. gd_free(p->tokens), also after a failure. */
 static gd_status read_postfix(const vocabulary *v, const gd_tensor *t, postfix *p) {
     GD_TRY(check_tensor(t));
     p->count = gd_tensor_numel(t);
@@ -104,11 +104,13 @@ static gd_status read_postfix(const vocabulary *v, const gd_tensor *t, postfix *
     return status == GD_OK ? check_structure(v, p) : status;
 }
 
-/* The state of a leaf (number `number` among the leaves of this input), or of an operator over `below`. */
+/* The state of a leaf (number `number` among the leaves of this input), or of an operator over
+ * `below`. */
 typedef gd_tensor *state_fn(void *self, int64_t token, int64_t number, gd_tensor *const *below);
 
-/* The root's state. */
-static gd_tensor *walk(const vocabulary *v, const postfix *p, state_fn *state, void *self) {
+/* Evaluates the tokens; returns the state of the root. */
+static gd_tensor *evaluate_tokens(const vocabulary *v, const postfix *p, state_fn *state,
+                                  void *self) {
     gd_tensor **stack = gd_malloc((size_t)p->depth * sizeof *stack);
     if (!stack)
         return gd_tensor_fail(
@@ -116,7 +118,7 @@ static gd_tensor *walk(const vocabulary *v, const postfix *p, state_fn *state, v
     int64_t height = 0, leaf = 0;
     for (int64_t i = 0; i < p->count; i++) {
         const int64_t token = p->tokens[i];
-        height -= operands(v, token);
+        height -= operand_count(v, token);
         stack[height] = state(self, token, leaf, &stack[height]);
         height++;
         leaf += token < v->leaves;
@@ -128,8 +130,8 @@ static gd_tensor *walk(const vocabulary *v, const postfix *p, state_fn *state, v
 
 /* --- trees ------------------------------------------------------------------------------------ */
 
-/* state = gate * tanh(candidate) + (1 - gate) * (left + right) / 2, where candidate and gate are linear in
- * [left, right] (1, 2 width). */
+/* state = gate * tanh(candidate) + (1 - gate) * (left + right) / 2, where candidate and gate are
+ * linear in [left, right] (1, 2 width). */
 typedef struct {
     gd_module *candidate, *gate;
 } tree_cell;
@@ -143,7 +145,7 @@ static gd_tensors cell_forward(gd_tensors in, void *self) {
     return gd_listed(gd_add(mean, gd_mul(gate, gd_sub(candidate, mean))));
 }
 
-static gd_module *cell(int64_t width) {
+static gd_module *make_cell(int64_t width) {
     gd_module *net = gd_module_new(cell_forward, sizeof(tree_cell), .type = "tree_cell");
     tree_cell *m = gd_module_self(net);
     if (!net) return NULL;
@@ -153,11 +155,11 @@ static gd_module *cell(int64_t width) {
 }
 
 /*net tree_net
- * A recursive network over binary trees, after Socher et al. 2013. The input is a tree as i64 tokens (T) in
- * postfix order: tokens below `leaves` are leaves, each a row of a table; the others are operators, each with a
- * gated cell of its own that makes one state of two. y (1, outputs) is linear in the root's state. C code reads
- * the tokens: in a jit or a graph they are a tensor from outside, read once, when the function is traced or the
- * graph is built.
+ * A recursive network over binary trees, after Socher et al. 2013. The input is a tree as i64
+ * tokens (T) in postfix order: tokens below `leaves` are leaves, each a row of a table; the others
+ * are operators, each with a gated cell of its own that makes one state of two. y (1, outputs) is
+ * linear in the root's state. C code reads the tokens: in a jit or a graph they are a captured
+ * tensor, read once, when the function is traced or the graph is built.
  *   leaves int = 10
  *   operators int = 3
  *   width int = 32      of a state
@@ -169,11 +171,13 @@ typedef struct {
     vocabulary words;
 } tree_net;
 
-/* Rows of the table for all leaves, (1, width) each. One look-up: the walk back adds to the table once. */
+/* The embeddings of all leaves, (1, width) each, by one lookup: its gradient is added to the table
+ * once. */
 static gd_tensors leaf_states(const tree_net *m, const postfix *p) {
     int64_t *leaves = gd_malloc((size_t)p->leaves * sizeof *leaves), n = 0;
     if (!leaves)
-        return failed(gd_fail(GD_E_MEMORY, "no memory for %lld leaves", (long long)p->leaves));
+        return fail_forward(
+            gd_fail(GD_E_MEMORY, "no memory for %lld leaves", (long long)p->leaves));
     for (int64_t i = 0; i < p->count; i++)
         if (p->tokens[i] < m->words.leaves) leaves[n++] = p->tokens[i];
     gd_tensor *index =
@@ -205,10 +209,10 @@ static gd_tensors tree_net_forward(gd_tensors in, void *self) {
     if (status == GD_OK) {
         tree_walk w = {m, leaf_states(m, &p)};
         if (!gd_tensor_is_error(w.leaves.at[0]))
-            y = gd_module_forward(m->head, walk(&m->words, &p, tree_state, &w));
+            y = gd_module_forward(m->head, evaluate_tokens(&m->words, &p, tree_state, &w));
     }
     gd_free(p.tokens);
-    return status != GD_OK ? failed(status) : y ? gd_listed(y) : gd_list_of_errors(1);
+    return status != GD_OK ? fail_forward(status) : y ? gd_listed(y) : gd_list_of_errors(1);
 }
 
 static gd_status tree_net_check(const void *options) {
@@ -228,7 +232,7 @@ static gd_module *tree_net_make(const void *options) {
     GD_CHILD(net, m->cells, gd_nn_list());
     gd_status status = GD_OK;
     for (int64_t i = 0; i < o->operators && status == GD_OK; i++)
-        status = gd_module_append(m->cells, cell(o->width));
+        status = gd_module_append(m->cells, make_cell(o->width));
     GD_CHILD(net, m->head, gd_nn_linear(o->width, o->outputs));
     return net;
 }
@@ -256,7 +260,7 @@ static gd_module *plain_block_new(int64_t width) {
     return net;
 }
 
-/* One state of two: relu(join([a, b])) through a residual block. */
+/* Combines two states: relu(join([a, b])) through a residual block. */
 typedef struct {
     gd_module *join, *block;
 } join_block;
@@ -277,12 +281,12 @@ static gd_module *join_block_new(int64_t width) {
 }
 
 /*net modular_net
- * A neural module network, Johnson et al. 2017: a program puts modules together. Inputs are the program, i64
- * tokens (T) in postfix order, and features x (N, channels, size, size) of images. Token 0 is the scene, the
- * features after the stem; the next `unary` tokens are modules on one state (N, width, size, size), the next
- * `binary` on two. y (N, classes) is the classifier's. Defaults are those for CLEVR's questions. C code reads the
- * tokens: in a jit or a graph they are a tensor from outside, read once, when the function is traced or the graph
- * is built.
+ * A neural module network, Johnson et al. 2017: a program puts modules together. Inputs are the
+ * program, i64 tokens (T) in postfix order, and features x (N, channels, size, size) of images.
+ * Token 0 is the scene, the features after the stem; the next `unary` tokens are modules on one
+ * state (N, width, size, size), the next `binary` on two. y (N, classes) is the classifier's.
+ * Defaults are those for CLEVR's questions. C code reads the tokens: in a jit or a graph they are a
+ * captured tensor, read once, when the function is traced or the graph is built.
  *   channels int = 1024
  *   size int = 14
  *   width int = 128
@@ -324,10 +328,10 @@ static gd_tensors modular_net_forward(gd_tensors in, void *self) {
                                            (long long)in.count);
     if (status == GD_OK) {
         program_walk w = {m, gd_module_forward(m->stem, in.at[1])};
-        y = gd_module_forward(m->classifier, walk(&m->words, &p, program_state, &w));
+        y = gd_module_forward(m->classifier, evaluate_tokens(&m->words, &p, program_state, &w));
     }
     gd_free(p.tokens);
-    return status == GD_OK ? gd_listed(y) : failed(status);
+    return status == GD_OK ? gd_listed(y) : fail_forward(status);
 }
 
 static gd_status modular_net_check(const void *options) {

@@ -37,7 +37,7 @@ typedef struct {
     gd_module *embedding, *lstm, *drop, *head;
 } char_lstm;
 
-/* Time comes first inside: it is cheapest to transpose integers and scores. */
+/* The LSTM has time first: transposing integers and scores is cheapest. */
 static gd_tensors char_lstm_forward(gd_tensors in, void *self) {
     char_lstm *m = self;
     char text[160];
@@ -87,8 +87,8 @@ static gd_module *char_lstm_make(const void *options) {
  */
 typedef gd_zoo_gpt_options gpt_options;
 
-/* A linear layer whose weight starts as normal numbers, and its bias as zeros. */
-static gd_module *linear(int64_t in, int64_t out, bool bias, double std) {
+/* A linear layer with a normal weight and a zero bias. */
+static gd_module *make_linear(int64_t in, int64_t out, bool bias, double std) {
     gd_module *m = gd_nn_linear(in, out, .bias = bias);
     char init[64];
     gd_snprintf(init, sizeof init, "normal std=%.17g", std);
@@ -96,13 +96,13 @@ static gd_module *linear(int64_t in, int64_t out, bool bias, double std) {
     if (m && bias) gd_module_init(m, "bias", "zeros");
     return m;
 }
-static gd_module *embedding(int64_t rows, int64_t width) {
+static gd_module *make_embedding(int64_t rows, int64_t width) {
     gd_module *m = gd_nn_embedding(rows, width);
     if (m) gd_module_init(m, "weight", "normal std=0.02");
     return m;
 }
-/* Residual projections start smaller, so that the sum over all layers does not grow with their
- * number. */
+/* Residual projections start smaller, so that the sum over all layers does not grow with the
+ * number of layers. */
 static double residual_std(const gpt_options *o) { return 0.02 / sqrt(2 * (double)o->layers); }
 
 /* Causal self-attention. */
@@ -132,8 +132,8 @@ static gd_module *new_attention(const gpt_options *o) {
     if (!net) return NULL;
     m->heads = o->heads;
     m->dropout = o->dropout;
-    GD_CHILD(net, m->c_attn, linear(o->width, 3 * o->width, o->bias, 0.02));
-    GD_CHILD(net, m->c_proj, linear(o->width, o->width, o->bias, residual_std(o)));
+    GD_CHILD(net, m->c_attn, make_linear(o->width, 3 * o->width, o->bias, 0.02));
+    GD_CHILD(net, m->c_proj, make_linear(o->width, o->width, o->bias, residual_std(o)));
     GD_CHILD(net, m->resid_dropout, gd_nn_dropout(.p = o->dropout));
     return net;
 }
@@ -151,8 +151,8 @@ static gd_module *new_mlp(const gpt_options *o) {
     gd_module *net = gd_module_new(mlp_forward, sizeof(mlp), .type = "gpt_mlp");
     mlp *m = gd_module_self(net);
     if (!net) return NULL;
-    GD_CHILD(net, m->c_fc, linear(o->width, 4 * o->width, o->bias, 0.02));
-    GD_CHILD(net, m->c_proj, linear(4 * o->width, o->width, o->bias, residual_std(o)));
+    GD_CHILD(net, m->c_fc, make_linear(o->width, 4 * o->width, o->bias, 0.02));
+    GD_CHILD(net, m->c_proj, make_linear(4 * o->width, o->width, o->bias, residual_std(o)));
     GD_CHILD(net, m->dropout, gd_nn_dropout(.p = o->dropout));
     return net;
 }
@@ -167,7 +167,7 @@ static gd_tensors gpt_block_forward(gd_tensors in, void *self) {
     x = gd_add(x, gd_module_forward(m->attn, gd_module_forward(m->ln_1, x)));
     return gd_listed(gd_add(x, gd_module_forward(m->mlp, gd_module_forward(m->ln_2, x))));
 }
-static gd_module *norm(const gpt_options *o) {
+static gd_module *make_norm(const gpt_options *o) {
     return gd_nn_layer_norm(gd_dims(o->width), .bias = o->bias);
 }
 
@@ -175,9 +175,9 @@ static gd_module *new_block(const gpt_options *o) {
     gd_module *net = gd_module_new(gpt_block_forward, sizeof(gpt_block), .type = "gpt_block");
     gpt_block *m = gd_module_self(net);
     if (!net) return NULL;
-    GD_CHILD(net, m->ln_1, norm(o));
+    GD_CHILD(net, m->ln_1, make_norm(o));
     GD_CHILD(net, m->attn, new_attention(o));
-    GD_CHILD(net, m->ln_2, norm(o));
+    GD_CHILD(net, m->ln_2, make_norm(o));
     GD_CHILD(net, m->mlp, new_mlp(o));
     return net;
 }
@@ -209,16 +209,16 @@ static gd_module *new_trunk(const gpt_options *o) {
     trunk *m = gd_module_self(net);
     if (!m || !blocks) return NULL;
     m->context = o->context;
-    GD_CHILD(net, m->wte, embedding(o->vocabulary, o->width));
-    GD_CHILD(net, m->wpe, embedding(o->context, o->width));
+    GD_CHILD(net, m->wte, make_embedding(o->vocabulary, o->width));
+    GD_CHILD(net, m->wpe, make_embedding(o->context, o->width));
     GD_CHILD(net, m->drop, gd_nn_dropout(.p = o->dropout));
     for (int64_t i = 0; i < o->layers; i++) gd_module_append(blocks, new_block(o));
     GD_CHILD(net, m->h, blocks);
-    GD_CHILD(net, m->ln_f, norm(o));
+    GD_CHILD(net, m->ln_f, make_norm(o));
     return net;
 }
 
-/* A linear layer without bias whose weight another module holds, too. */
+/* A linear layer without bias whose weight belongs to another module, too. */
 typedef struct {
     gd_tensor *weight;
 } tied_head;
@@ -264,7 +264,7 @@ static gd_module *gpt_make(const void *options) {
     if (!m->transformer) return NULL;
     gd_tensor *table = o->tied ? gd_module_tensor(m->transformer, "wte.weight") : NULL;
     GD_CHILD(net, m->lm_head,
-             o->tied ? new_tied_head(table) : linear(o->width, o->vocabulary, false, 0.02));
+             o->tied ? new_tied_head(table) : make_linear(o->width, o->vocabulary, false, 0.02));
     return net;
 }
 

@@ -1,4 +1,4 @@
-/* simple.c - small networks to begin with. */
+/* simple.c - small networks to start with. */
 #include <stdio.h>
 
 #include "gradus/layers.h"
@@ -7,8 +7,9 @@
 #include "zoo/zoo.h"
 
 /*net mlp
- * A multilayer perceptron: linear layers with relu between. x (N, ...) is flattened; its size is found from the
- * first batch. Without hidden layers (hidden = 0) it is a linear classifier, or linear regression.
+ * A multilayer perceptron: linear layers with relu between. x (N, ...) is flattened; its size is
+ * found from the first batch. Without hidden layers (hidden = 0) it is a linear classifier, or
+ * linear regression.
  *   outputs int = 1        in [1, inf): classes, or numbers
  *   hidden int[] = 64   in [0, inf): sizes of the hidden layers
  *   dropout float = 0      in [0, 1): after each of them
@@ -30,8 +31,8 @@ static gd_module *mlp_make(const void *options) {
 }
 
 /*net convnet
- * A small convolutional net for small images x (N, channels, H, W), H and W at least 12: two stages of a convolution
- * with batch norm, relu and pooling, then two linear layers.
+ * A small convolutional net for small images x (N, channels, H, W), H and W at least 12: two stages
+ * of a convolution with batch norm, relu and pooling, then two linear layers.
  *   channels int = 1   in [1, inf)
  *   classes int = 10   in [1, inf)
  *   width int = 16     in [1, inf): channels of the first stage; the second has twice as many

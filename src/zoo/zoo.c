@@ -1,4 +1,4 @@
-/* zoo.c - how networks are made from their records. */
+/* zoo.c - makes networks from their records. */
 #include "zoo/zoo.h"
 
 #include "core/alloc.h"
@@ -10,7 +10,7 @@ gd_status gd_net_at_least(const char *option, int64_t value, int64_t least) {
                    (long long)least);
 }
 
-static gd_status check(const gd_maker *maker, const void *options) {
+static gd_status check_options(const gd_maker *maker, const void *options) {
     const gd_net_rules *rules = maker->rules;
     GD_TRY(gd_check_ranges(maker, options, "gd_zoo_"));
     const gd_status status = rules->check ? rules->check(options) : GD_OK;
@@ -18,11 +18,11 @@ static gd_status check(const gd_maker *maker, const void *options) {
     return status;
 }
 
-/* Frees `options`. */
-static gd_module *make(const char *site, const gd_maker *maker, void *options) {
+/* Makes a network and frees `options`. */
+static gd_module *make_net(const char *site, const gd_maker *maker, void *options) {
     GD_CALLED_FROM(site);
     const gd_net_rules *rules = maker->rules;
-    gd_status status = check(maker, options);
+    gd_status status = check_options(maker, options);
     gd_module *net = NULL;
     if (status == GD_OK) {
         gd_attempt attempt;
@@ -42,7 +42,7 @@ static gd_module *make(const char *site, const gd_maker *maker, void *options) {
 gd_module *gd_net_make(const char *site, const gd_maker *maker, const void *given) {
     void *options;
     const gd_status status = gd_maker_take_options(maker, given, &options);
-    if (status == GD_OK) return make(site, maker, options);
+    if (status == GD_OK) return make_net(site, maker, options);
     gd_error_prefix("%s: ", maker->record.name);
     gd_report(site, status);
     return NULL;
@@ -52,7 +52,7 @@ gd_module *gd_net_new_at(const char *site, const char *name, const char *text) {
     const gd_maker *maker;
     void *options;
     gd_status status = gd_maker_read("net", name, text, &maker, &options);
-    if (status == GD_OK) return make(site, maker, options);
+    if (status == GD_OK) return make_net(site, maker, options);
     gd_report(site, status);
     return NULL;
 }

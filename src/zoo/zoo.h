@@ -1,7 +1,7 @@
 /* zoo.h - ready networks: records of the kind "net".
  *
- * Rules: NAME_check(options), whether options are right, and NAME_make(options), the module; NULL where a
- * constructor failed, which has recorded why.
+ * Rules: NAME_check(options) checks the options, NAME_make(options) returns the module, or NULL if
+ * a constructor failed and recorded the failure.
  */
 #ifndef GRADUS_ZOO_ZOO_H
 #define GRADUS_ZOO_ZOO_H

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "gradus/gradus.h"
-#include "onnx/onnx.h"
+#include "onnx/load/load.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

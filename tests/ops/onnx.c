@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "onnx/onnx.h"
+#include "onnx/operator_table.h"
 #include "suites.h"
 
 static bool unknown_sizes;
@@ -110,7 +110,7 @@ static bool has_row(const gd_op *op) {
         const gd_onnx_row *row = &gd_onnx_rows[i];
         if (row->op && !row->body && !row->save && strcmp(row->op, op->name) == 0) return true;
     }
-    return gd_onnx_own_row(op, &own);
+    return gd_onnx_implied_row(op, &own);
 }
 
 /* Whether the op is one node of the file, beside those that name its outputs. */
@@ -184,7 +184,7 @@ static char *table(void) {
         const gd_op *op = gd_op_at(i);
         gd_onnx_row own;
         if ((gd_op_flags(op) & GD_OP_INTERNAL) || op->base) continue;
-        if (gd_onnx_own_row(op, &own)) fprintf(out, "| `%s` | `%s` |\n", op->name, op->onnx);
+        if (gd_onnx_implied_row(op, &own)) fprintf(out, "| `%s` | `%s` |\n", op->name, op->onnx);
         for (int k = 0; k < gd_onnx_row_count; k++) {
             const gd_onnx_row *row = &gd_onnx_rows[k];
             char line[128];

@@ -8,7 +8,7 @@
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "gradus/gradus.h"
-#include "onnx/onnx.h"
+#include "onnx/load/load.h"
 
 static char folder[300];
 

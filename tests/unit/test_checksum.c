@@ -165,7 +165,7 @@ CLEAN_TEST(a_damaged_element_is_refused_with_the_file_and_the_reason) {
     spill(path, data, bytes);
     CHECK(gd_read_state(path) == NULL && gd_error_status() == GD_E_FORMAT);
     CHECK_SAYING(says("net.safetensors: is damaged: its checksum is ") &&
-                     says(", but its bytes give "),
+                     says(", but that of its bytes is "),
                  "%s", gd_error_message());
     gd_clear_error();
     free(data);

@@ -66,7 +66,7 @@ CLEAN_TEST(csv_records_are_those_of_the_rfc) {
 CLEAN_TEST(damaged_csv_is_refused_with_line_and_column) {
     CHECK(!fields_in("a,b\nc,\"d") &&
           strstr(gd_latest_failure(), "t.csv: line 2, column 3: the quote"));
-    CHECK(!fields_in("a,\"b\"c\n") && strstr(gd_latest_failure(), "line 1, column 6: text behind"));
+    CHECK(!fields_in("a,\"b\"c\n") && strstr(gd_latest_failure(), "line 1, column 6: text after"));
     CHECK(!fields_in("\"a\nb\",\"c\"d") && strstr(gd_latest_failure(), "line 2, column 7"));
     CHECK(!fields_of("a,\0b", 4, ',') &&
           strstr(gd_latest_failure(), "line 1, column 3: a zero byte"));

@@ -158,7 +158,8 @@ static void errors_say_where_and_what(void) {
     CHECK(refused("\"\n\"",
                   "t.json:1:2: expected an escape for a control character, found byte 0x0A"));
     CHECK(refused("\"\\u12G4\"", "t.json:1:6: expected four hexadecimal digits, found 'G'"));
-    CHECK(refused("\"\\udc00\"", "t.json:1:8: the second half of a surrogate pair stands alone"));
+    CHECK(refused("\"\\udc00\"",
+                  "t.json:1:8: the second half of a surrogate pair has no first half"));
     CHECK(refused("\"\\ud800x\"", "t.json:1:8: expected \\u and the second half of a surrogate "
                                   "pair, found 'x'"));
     CHECK(refused("\"\xC0\x80\"", "t.json:1:2: expected UTF-8, found byte 0xC0"));

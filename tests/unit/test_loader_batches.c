@@ -291,7 +291,7 @@ CLEAN_TEST(a_program_can_have_a_sampler_of_its_own) {
         gd_loader *bad =
             gd_loader_new(NUMBERS(&n), .batch = 3, .sampler = s, .workers = workers, .seed = 99);
         CHECK(gd_loader_next(bad, &batch) && !gd_loader_next(bad, &batch));
-        CHECK_SAYING(says("gives sample 4 at position 5; the dataset has 4"), "%s",
+        CHECK_SAYING(says("returned sample 4 at position 5; the dataset has 4"), "%s",
                      gd_error_message());
         gd_clear_error();
     }
@@ -312,10 +312,10 @@ CLEAN_TEST(options_that_do_not_fit_are_refused) {
     } while (0)
     REFUSES("the dataset is NULL", NULL);
     REFUSES(".batch is 0; it is 1 or more", d, .batch = 0);
-    REFUSES(".workers is -1; it goes from 0 to 256", d, .workers = -1);
+    REFUSES(".workers is -1; it must be from 0 to 256", d, .workers = -1);
     REFUSES(".prefetch is 0", d, .prefetch = 0);
     REFUSES(".targets is -1", d, .targets = -1);
-    REFUSES(".weights is 2; it goes from 0 to 1", d, .weights = 2);
+    REFUSES(".weights is 2; it must be from 0 to 1", d, .weights = 2);
     REFUSES(".shuffle and .sampler", d, .shuffle = true, .sampler = gd_sampler_distributed(0, 2));
     REFUSES(".pad is for stacking", d, .pad = true, .collate = lengths);
     REFUSES("the sampler was made for 5 samples, and the dataset has 6", d, .sampler = s);

@@ -130,7 +130,7 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
     gd_session *session = gd_session_new(graph);
     const char *path = in_folder("waits.onnx");
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g)) == GD_E_UNSUPPORTED);
-    CHECK_SAYING(says("'g' is deferred_gradients, which waits for sizes") &&
+    CHECK_SAYING(says("'g' is deferred_gradients, which depends on sizes") &&
                      says("whose placeholders have known sizes can be saved"),
                  "%s", gd_error_message());
     gd_clear_error();
@@ -377,17 +377,17 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
             "x",
             "") "node { name: 'n' op_type: 'nothing' domain: 'gradus' input: 'x' output: 'y' } }",
         GD_E_UNSUPPORTED, "there is no op 'nothing'");
-    refuses(
-        HEAD
-        "graph { " INPUT("x", "dim { dim_value: 3 }") "node { name: 'a' op_type: 'Add' input: 'x' "
-                                                      "input: 'z' output: 'y' } "
-                                                      "node { name: 'b' op_type: 'Relu' input: 'y' "
-                                                      "output: 'z' } " OUTPUT("z") "}",
-        GD_E_FORMAT,
-        "node 0 'a' (Add): its input 'z' is made by 'b', which comes later: the graph has a cycle");
+    refuses(HEAD "graph { " INPUT(
+                "x", "dim { dim_value: 3 }") "node { name: 'a' op_type: 'Add' input: 'x' "
+                                             "input: 'z' output: 'y' } "
+                                             "node { name: 'b' op_type: 'Relu' input: 'y' "
+                                             "output: 'z' } " OUTPUT("z") "}",
+            GD_E_FORMAT,
+            "node 0 'a' (Add): its input 'z' is an output of 'b', which comes later: the graph has "
+            "a cycle");
     refuses(HEAD
             "graph { " INPUT("x", "") "node { name: 'a' op_type: 'Relu' input: 'q' output: 'y' } }",
-            GD_E_FORMAT, "its input 'q' is made by no node");
+            GD_E_FORMAT, "its input 'q' is neither an output of a node nor an input");
     refuses(HEAD "graph { " INPUT("x", "dim { dim_value: 3 }")
                 INPUT("z", "dim { dim_value: 4 }") "node { name: 'a' op_type: 'Add' input: 'x' "
                                                    "input: 'z' output: 'y' } " OUTPUT("y") "}",
@@ -408,12 +408,12 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
     refuses(HEAD "graph { initializer { name: 'w' data_type: 8 dims: 1 string_data: 'a' } }",
             GD_E_UNSUPPORTED, "STRING");
     refuses(HEAD "graph { " INPUT("x", "") OUTPUT("y") "}", GD_E_FORMAT,
-            "output 'y': no node makes it");
+            "output 'y': no node computes it");
     refuses(HEAD "graph { " INPUT(
                 "x", "dim { dim_value: 3 }") "node { op_type: 'Relu' input: 'x' output: 'y' } "
                                              "output { name: 'y' type { tensor_type { elem_type: 7 "
                                              "shape { dim { dim_value: 4 } } } } } }",
-            GD_E_SHAPE, "it is f32[3], and the file says i64[4]");
+            GD_E_SHAPE, "it is f32[3], and the file declares i64[4]");
     refuses(
         HEAD "graph { " INPUT("x", "dim { dim_value: 6 }") INPUT(
             "s", "") "node { name: 'r' op_type: 'Reshape' input: 'x' input: 's' output: 'y' } }",

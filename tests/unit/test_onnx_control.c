@@ -221,7 +221,7 @@ CLEAN_TEST(the_number_of_steps_may_be_data) {
     IS(run_one(g, "x", x, "end"), 4, 6); /* at least once */
     g = gd_onnx_load(write_model(LOOP("input: 'p' input: 'yes'", ALWAYS)));
     CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("'l' (Loop)") &&
-          says("as many positions as it takes steps"));
+          says("one position for each step"));
     gd_clear_error();
 }
 
@@ -260,18 +260,19 @@ CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
             "'n' (If): its condition is missing");
     refuses(
         WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' output: 'z' " BRANCHES "}"),
-        GD_E_FORMAT, "it has 2 outputs, and its graph gives 1");
+        GD_E_FORMAT, "it has 2 outputs, and its graph has 1");
     refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
                 "then_branch", ANY_OF("output", "gone", "1"))
                       GRAPH("else_branch", ANY_OF("output", "x", "1")) "}"),
-            GD_E_FORMAT, "'n' (If): then_branch: no node makes its output 'gone'");
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
-                "then_branch", ANY_OF("output", "x", "1"))
-                      GRAPH("else_branch",
-                            "node { name: 'in' op_type: 'Neg' input: 'z' output: 'q' } " ANY_OF(
-                                "output", "q", "1")) "}"),
-            GD_E_FORMAT,
-            "'n' (If): else_branch: node 0 'in' (Neg): its input 'z' is made by no node");
+            GD_E_FORMAT, "'n' (If): then_branch: no node computes its output 'gone'");
+    refuses(
+        WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
+            "then_branch", ANY_OF("output", "x", "1"))
+                  GRAPH("else_branch",
+                        "node { name: 'in' op_type: 'Neg' input: 'z' output: 'q' } " ANY_OF(
+                            "output", "q", "1")) "}"),
+        GD_E_FORMAT,
+        "'n' (If): else_branch: node 0 'in' (Neg): its input 'z' is neither an output of a node");
     refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
                 "then_branch", ANY_OF("output", "x", "1"))
                       GRAPH("else_branch",
@@ -281,16 +282,17 @@ CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
                 "then_branch", ANY_OF("output", "x", "1"))
                       GRAPH("else_branch",
                             NODE("Neg", "input: 'y'", "q") ANY_OF("output", "q", "1")) "}"),
-            GD_E_FORMAT, "its input 'y' is made by 'n', which comes later: the graph has a cycle");
+            GD_E_FORMAT,
+            "its input 'y' is an output of 'n', which comes later: the graph has a cycle");
     refuses(
         WRONG("node { name: 'l' op_type: 'Loop' input: '' input: '' input: 'x' output: 'y' " GRAPH(
             "body", SCALAR("input", "t", "7")) "}"),
-        GD_E_FORMAT, "it has 3 inputs, and its body takes 1 and gives 0 values");
+        GD_E_FORMAT, "it has 3 inputs, and its body has 1 inputs and 0 outputs");
     refuses(
         WRONG("node { name: 'l' op_type: 'Loop' input: '' input: '' input: 'x' output: 'y' " GRAPH(
             "body", SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF("input", "s", "7")
                         ANY_OF("output", "c", "9") ANY_OF("output", "s", "1")) "}"),
-        GD_E_DTYPE, "body: its input 's' is to be INT64, and is given f32");
+        GD_E_DTYPE, "body: its input 's' must be INT64, and it gets f32");
     refuses(
         WRONG("node { name: 'l' op_type: 'Loop' input: '' input: 'p' input: 'x' output: 'y' " GRAPH(
             "body", SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF("input", "s", "1")
@@ -299,7 +301,7 @@ CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
         GD_E_SHAPE, "a loop's state keeps its shape");
     refuses(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' " GRAPH(
                 "body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
-            GD_E_FORMAT, "it has 1 inputs, 0 of them to go along");
+            GD_E_FORMAT, "it has 1 inputs, 0 of them scan inputs");
     refuses(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
                   "'num_scan_inputs' "
                   "type: INT i: 1 } " INTS("scan_input_axes", "[5]")
@@ -309,7 +311,7 @@ CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
                   "'num_scan_inputs' "
                   "type: INT i: 1 } " INTS("scan_input_directions", "[0, 1]")
                       GRAPH("body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
-            GD_E_FORMAT, "'scan_input_directions' has 2 numbers for 1 tensors");
+            GD_E_FORMAT, "'scan_input_directions' has 2 numbers, and should have 1");
 }
 
 /* If in If in If ... : with `levels` of them. */
@@ -338,7 +340,7 @@ CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
     char *fine = nested_text(20), *deep = nested_text(21), *parser = nested_text(40);
     gd_graph *g = gd_onnx_load(write_model(fine));
     IS(run_two(g, numbers(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1, 2);
-    refuses(deep, GD_E_UNSUPPORTED, "graphs lie in graphs more than 20 levels deep");
+    refuses(deep, GD_E_UNSUPPORTED, "subgraphs are nested more than 20 levels deep");
     gd_pb_doc *doc;
     CHECK(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", parser, strlen(parser)) ==
           GD_E_FORMAT);
@@ -369,8 +371,7 @@ CLEAN_TEST(a_loop_of_very_many_steps_is_loaded_and_does_not_begin) {
                                                                ANY_OF("output", "n",
                                                                       "1")) "} " OUTPUT("en"
                                                                                         "d") "}"));
-    CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED &&
-          says("as many positions as it takes steps"));
+    CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("one position for each step"));
     gd_clear_error();
 }
 

@@ -70,7 +70,7 @@ CLEAN_TEST(a_reduction_over_no_axes_is_saved_as_one) {
     gd_pb_doc *doc;
     CHECK(gd_pb_load(&doc, &gd_onnx_model_schema, path) == GD_OK);
     const gd_pb *node = gd_pb_message(gd_pb_message(gd_pb_root(doc), "graph"), "node");
-    CHECK(gd_pb_int(gd_onnx_attribute_of(node, "noop_with_empty_axes"), "i", 0) == 1);
+    CHECK(gd_pb_int(gd_onnx_find_attribute(node, "noop_with_empty_axes"), "i", 0) == 1);
     gd_pb_free(doc);
 }
 

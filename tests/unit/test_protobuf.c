@@ -270,12 +270,12 @@ static void refuses_text(const char *data, const char *message) {
 TEST(wrong_text_is_refused_with_line_column_and_field) {
     refuses_text("i32: 1\nthings {\n  wrong: 1\n}",
                  "thing.txt:3:3: things[0]: a Thing has no field 'wrong'");
-    refuses_text("i32: x", "thing.txt:1:6: i32: expected a whole number of 32 bits, found 'x'");
-    refuses_text("i32: 2147483648", "i32: expected a whole number of 32 bits, found '2147483648'");
-    refuses_text("u32: -1", "u32: expected a whole number, not negative");
+    refuses_text("i32: x", "thing.txt:1:6: i32: expected an integer of 32 bits, found 'x'");
+    refuses_text("i32: 2147483648", "i32: expected an integer of 32 bits, found '2147483648'");
+    refuses_text("u32: -1", "u32: expected a nonnegative integer");
     refuses_text("i32: 1 i32: 2", "thing.txt:1:8: i32: is given twice");
     refuses_text("i32: [1]", "i32: takes one value");
-    refuses_text("color: PINK", "color: expected a name that this field knows");
+    refuses_text("color: PINK", "color: expected a name of this enum");
     refuses_text("text: \"a\n\"", "text: expected a closing quote, found byte 0x0A");
     refuses_text("text: \"\\q\"", "expected an escape");
     refuses_text("text: \"\\xff\"", "text: a string is not UTF-8");
@@ -288,7 +288,7 @@ TEST(wrong_text_is_refused_with_line_column_and_field) {
     refuses_text("i32 1", "i32: expected ':'");
     refuses_text("[a.b]: 1", "expected the name of a field, found '['");
     refuses_text("f: 0x10", "f: expected a number");
-    refuses_text("i32: ", "i32: expected a whole number of 32 bits, found the end");
+    refuses_text("i32: ", "i32: expected an integer of 32 bits, found the end");
 }
 
 /* --- the short form of fuzz/fuzz_protobuf.c: damaged messages, always the same ones ----------- */

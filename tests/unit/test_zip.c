@@ -187,7 +187,7 @@ static void damaged_blocks_are_refused(void) {
          7, "they end too early"},
         {"\x03\x02", 2, "a copy from before the beginning"},
         {"\xfc\x00\x00", 3, "too many codes"},
-        {"\x04\x00\x00\x00\x00\x00", 6, "a code that stands for nothing"},
+        {"\x04\x00\x00\x00\x00\x00", 6, "a code without a symbol"},
         {"\x04\x00\xfe\xff", 4, "impossible code lengths"},
         {"\x04\x00\x92\x04", 4, "impossible code lengths"},
     };
@@ -318,7 +318,7 @@ static void lying_archives_are_refused(void) {
         memcpy(copy, compressed_npz, sizeof copy);
         gd_put_u32(entry + 24, (uint32_t)((int)gd_get_u32(entry + 24) + by));
         CHECK(read_everything(copy, sizeof copy) == GD_E_FORMAT);
-        CHECK(strstr(gd_latest_failure(), "bytes than the directory says") != NULL);
+        CHECK(strstr(gd_latest_failure(), "bytes than in the directory") != NULL);
     }
     memcpy(copy, compressed_npz, sizeof copy);
     entry[16] ^= 1;

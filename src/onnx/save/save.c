@@ -1,12 +1,13 @@
-/* save.c - a part of a session's graph as an ONNX file; see gradus/onnx.h. */
+/* save.c - saves a part of a session's graph as an ONNX file; see gradus/onnx.h.
+ *
+ * Order: inputs, outputs and metadata of the file; the save.
+ */
 #include "onnx/save/save.h"
 
 #include <string.h>
 
 #include "core/alloc.h"
 #include "gradus/ops.h"
-
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to save a graph"); }
 
 /* --- inputs and outputs ----------------------------------------------------------------------- */
 
@@ -34,26 +35,26 @@ static gd_status add_inputs(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs
     return GD_OK;
 }
 
-/* An output is a value that a node makes, under a name of its own: what is something else goes
- * through an Identity. */
+/* An output of the file must be an output of a node, and each has its own name. Others get an
+ * Identity. */
 static gd_status add_outputs(gd_onnx_saver *s, const gd_onnx_part *p, gd_tensors outputs) {
-    gd_names said = {0};
+    gd_names added = {0};
     gd_status status = GD_OK;
     for (int64_t i = 0; i < outputs.count && status == GD_OK; i++) {
         const gd_tensor *t = outputs.at[i];
         const gd_origin *o = t->node->origin;
         const char *name = p->names[o->number][t->node_index];
-        if (!p->wanted[o->number] || o->kind != GD_FROM_OP || gd_names_find(&said, name)) {
+        if (!p->needed[o->number] || o->kind != GD_FROM_OP || gd_names_find(&added, name)) {
             const char *copy = gd_onnx_unique_name(s, name, "/output");
             if (!copy) status = GD_E_MEMORY;
             if (!copy) break;
-            gd_onnx_put_simple(s, "Identity", name, copy);
+            gd_onnx_put_unary(s, "Identity", name, copy);
             name = copy;
         }
-        if (!gd_names_add(&said, name, (void *)name)) status = no_memory();
+        if (!gd_names_add(&added, name, (void *)name)) status = gd_onnx_save_no_memory();
         gd_onnx_put_value_info(s->file_graph, "output", name, (gd_dtype)t->dtype, t->rank, t->dims);
     }
-    gd_names_free(&said);
+    gd_names_free(&added);
     return status;
 }
 
@@ -63,14 +64,14 @@ static void put_metadata(gd_pb *model, const char *key, const char *value) {
     gd_pb_put_string(pair, "value", value);
 }
 
-static void put_head(gd_onnx_saver *s) {
+static void put_model_fields(gd_onnx_saver *s) {
     gd_pb *model = gd_pb_root(s->doc);
-    gd_pb_put_int(model, "ir_version", GD_ONNX_IR);
+    gd_pb_put_int(model, "ir_version", GD_ONNX_IR_VERSION);
     gd_pb_put_string(model, "producer_name", "gradus");
     gd_pb *opset = gd_pb_put_message(model, "opset_import");
     gd_pb_put_string(opset, "domain", "");
     gd_pb_put_int(opset, "version", GD_ONNX_OPSET);
-    if (s->own_domain) {
+    if (s->has_own_nodes) {
         opset = gd_pb_put_message(model, "opset_import");
         gd_pb_put_string(opset, "domain", "gradus");
         gd_pb_put_int(opset, "version", 1);
@@ -80,24 +81,25 @@ static void put_head(gd_onnx_saver *s) {
         put_metadata(model, m[0], m[1]);
 }
 
-static gd_status fill(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs, gd_tensors outputs) {
+static gd_status fill_file(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs,
+                           gd_tensors outputs) {
     GD_TRY(add_inputs(s, p, inputs));
     for (int64_t i = 0; i < outputs.count; i++) {
         GD_TRY(check_symbol(p, outputs.at[i], "output", i));
-        GD_TRY(gd_onnx_want(p, outputs.at[i]->node, outputs.at[i]->node_index, "the file"));
+        GD_TRY(gd_onnx_need_output(p, outputs.at[i]->node, outputs.at[i]->node_index, "the file"));
     }
-    GD_TRY(gd_onnx_want_all(p));
-    /* names that the user has given come first, so that they stay as they are */
+    GD_TRY(gd_onnx_need_inputs(p));
+    /* outputs get their names first, so that those stay unchanged */
     for (int64_t i = 0; i < outputs.count; i++)
-        if (p->wanted[outputs.at[i]->node->origin->number])
+        if (p->needed[outputs.at[i]->node->origin->number])
             GD_TRY(gd_onnx_name_outputs(s, p, outputs.at[i]->node));
     GD_TRY(gd_onnx_save_part(s, p));
     GD_TRY(add_outputs(s, p, outputs));
-    put_head(s);
+    put_model_fields(s);
     return GD_OK;
 }
 
-/* --- the call --------------------------------------------------------------------------------- */
+/* --- the save --------------------------------------------------------------------------------- */
 
 static void free_keys(gd_names *names) {
     for (size_t i = 0; i < names->size; i++) gd_free((void *)names->slots[i].name);
@@ -109,21 +111,23 @@ static void saver_free(gd_onnx_saver *s) {
     gd_free(s->variables);
     free_keys(&s->constants);
     free_keys(&s->captured);
-    free_keys(&s->taken);
+    free_keys(&s->used_names);
     gd_pb_free(s->doc);
 }
 
-static gd_status save(const char *path, gd_session *session, gd_graph *graph, gd_tensors inputs,
-                      gd_tensors outputs, const gd_onnx_save_options *o, gd_module *module) {
+static gd_status save_graph(const char *path, gd_session *session, gd_graph *graph,
+                            gd_tensors inputs, gd_tensors outputs, const gd_onnx_save_options *o,
+                            gd_module *module) {
     gd_onnx_saver s = {
         .session = session, .own_ops = o->own_ops, .module = module, .metadata = o->metadata};
     gd_onnx_part part;
     gd_status status = gd_onnx_part_begin(&part, graph);
-    if (status == GD_OK && !(s.doc = gd_pb_new(&gd_onnx_model_schema))) status = no_memory();
+    if (status == GD_OK && !(s.doc = gd_pb_new(&gd_onnx_model_schema)))
+        status = gd_onnx_save_no_memory();
     if (status == GD_OK) {
-        s.into = s.file_graph = gd_pb_put_message(gd_pb_root(s.doc), "graph");
+        s.current_graph = s.file_graph = gd_pb_put_message(gd_pb_root(s.doc), "graph");
         gd_pb_put_string(s.file_graph, "name", "graph");
-        status = fill(&s, &part, inputs, outputs);
+        status = fill_file(&s, &part, inputs, outputs);
     }
     if (status == GD_OK) status = gd_onnx_write_files(&s, path, o->external_above);
     gd_onnx_part_end(&part);
@@ -153,7 +157,7 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_status status = gd_graph_refresh(graph);
-    if (status == GD_OK) status = save(path, session, graph, inputs, outputs, o, module);
+    if (status == GD_OK) status = save_graph(path, session, graph, inputs, outputs, o, module);
     status = gd_attempt_end(&attempt, status);
     gd_grad_mode_end(&grad);
     gd_tracing_on(tracing);
@@ -165,7 +169,7 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
 
 gd_status gd_onnx_save_at(const char *site, const char *path, gd_session *session,
                           gd_tensors inputs, gd_tensors outputs, const gd_onnx_save_options *o) {
-    if (gd_failed()) return gd_error_status(); /* half a program's results are none */
+    if (gd_failed()) return gd_error_status(); /* results after a failure are not saved */
     GD_CALLED_FROM(site);
     return gd_report(site, gd_onnx_save_model(path, session, inputs, outputs, o, NULL));
 }

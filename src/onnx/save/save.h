@@ -1,13 +1,21 @@
-/* save.h - an ONNX file that is being made: shared by onnx_save*.c. */
-#ifndef GRADUS_IO_ONNX_SAVE_H
-#define GRADUS_IO_ONNX_SAVE_H
+/* save.h - an ONNX file that is being saved: shared by the files of save/.
+ *
+ * Order: the saver; names and tensors; messages of nodes; parts of graphs; calls; rows that have
+ * functions or bodies of their own; files.
+ */
+#ifndef GRADUS_ONNX_SAVE_H
+#define GRADUS_ONNX_SAVE_H
 
-#include "graph/build/subgraph.h"
 #include "core/names.h"
 #include "gradus/module.h"
-#include "onnx/onnx.h"
+#include "graph/build/subgraph.h"
+#include "onnx/operator_table.h"
 
-/* A tensor of the file, whose bytes are written at the end. */
+static inline gd_status gd_onnx_save_no_memory(void) {
+    return gd_fail(GD_E_MEMORY, "no memory to save a graph");
+}
+
+/* A tensor of the file. Its bytes are written at the end. */
 typedef struct gd_onnx_initializer {
     gd_pb *tensor;
     const void *data;
@@ -17,81 +25,154 @@ typedef struct gd_onnx_initializer {
 struct gd_onnx_saver {
     gd_session *session;
     gd_pb_doc *doc;
-    gd_pb *
-        file_graph; /* the graph of the file: all tensors are in it, seen from every graph inside */
-    gd_pb *into;    /* the graph that nodes are put into now */
-    gd_names taken; /* names of values, those of all graphs of the file */
-    gd_names constants; /* small tensors by their contents: their names */
-    gd_names captured;  /* tensors outside the graph, by where they lie: their names */
+    gd_pb *file_graph;    /* holds all initializers: subgraphs see them, too */
+    gd_pb *current_graph; /* receives the nodes: the file's graph or a subgraph */
+    gd_names used_names;  /* of values, in all graphs of the file */
+    gd_names constants;   /* small tensors by their contents: their names */
+    gd_names captured;    /* captured tensors by storage and view: their names */
     gd_onnx_initializer *initializers;
     size_t n_initializers, initializer_room;
     char *variables; /* their names, a line each, for the metadata */
     size_t variables_length;
-    int nested;                  /* how many graphs `into` lies in */
-    bool own_ops;                /* nodes of our own domain may be written */
-    bool own_domain;             /* and some are */
-    gd_module *module;           /* names tensors outside the graph; or NULL */
+    int depth;                   /* of subgraphs around current_graph */
+    bool own_ops;                /* nodes of the domain "gradus" are allowed */
+    bool has_own_nodes;          /* and there are some */
+    gd_module *module;           /* captured tensors get the names of its parameters; or NULL */
     const char *const *metadata; /* keys and values in turn, NULL at the end; or NULL */
 };
 
-/* A part of a graph on its way into the file: of the session's graph, or of the function of a
- * branch or a loop. A function may be written twice; each time its values have other names. */
+/* --- names and tensors (save/initializer.c) --------------------------------------------------- */
+
+/* Names belong to the saver. NULL: no memory; the failure is recorded. */
+const char *gd_onnx_unique_name(gd_onnx_saver *saver, const char *name, const char *suffix);
+/* Adds a small initializer; equal ones are added once. */
+const char *gd_onnx_add_constant(gd_onnx_saver *saver, const char *label, gd_dtype dtype, int rank,
+                                 const int64_t *dims, const void *data);
+/* The same for a number, rank 0; one that the dtype cannot hold is clamped. */
+const char *gd_onnx_add_number(gd_onnx_saver *saver, const char *label, gd_dtype dtype,
+                               gd_number value);
+gd_status gd_onnx_add_tensor(gd_onnx_saver *saver, const char *name, gd_tensor *value);
+/* Adds a line about a variable to the metadata. */
+gd_status gd_onnx_record_variable(gd_onnx_saver *saver, bool trainable, const char *name);
+
+/* A captured tensor that a node reads, with its present value, in the current scope; and its name
+ * in the file, to which it is added if necessary. NULL: the failure is recorded. */
+gd_tensor *gd_onnx_captured_tensor(const gd_slot *slot);
+const char *gd_onnx_captured_name(gd_onnx_saver *saver, const gd_slot *slot, const char *reader);
+
+/* --- messages of nodes (save/node.c, save/attribute.c) ---------------------------------------- */
+
+/* A node without inputs and outputs in the current graph. */
+gd_pb *gd_onnx_add_node(gd_onnx_saver *saver, const char *op_type, const char *domain,
+                        const char *label);
+/* A node of the standard domain with `n` inputs (NULL: absent) and one output, `to` or, if that is
+ * NULL, a new name that begins with `label`. Returns the output's name, NULL without memory. *node
+ * is the node, for attributes; `node` may be NULL. */
+const char *gd_onnx_put_node(gd_onnx_saver *saver, const char *label, const char *op_type, int n,
+                             const char *const *inputs, const char *to, gd_pb **node);
+/* The count and the array of inputs for gd_onnx_put_node. */
+#define GD_ONNX_INPUTS(...)                                                        \
+    (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *const)), \
+        (const char *const[]) {                                                    \
+        __VA_ARGS__                                                                \
+    }
+/* A Cast, as gd_onnx_put_node. */
+const char *gd_onnx_put_cast(gd_onnx_saver *saver, const char *label, const char *name,
+                             gd_dtype dtype, const char *to);
+/* A node of one input and one output, without attributes. */
+void gd_onnx_put_unary(gd_onnx_saver *saver, const char *op_type, const char *from, const char *to);
+/* A ValueInfoProto in `list`, "input" or "output", of a graph. */
+void gd_onnx_put_value_info(gd_pb *graph, const char *list, const char *name, gd_dtype dtype,
+                            int rank, const int64_t *dims);
+
+/* Attributes. */
+void gd_onnx_put_int(gd_pb *node, const char *name, int64_t value);
+void gd_onnx_put_float(gd_pb *node, const char *name, double value);
+/* A double that is no float, as a tensor of rank 0. */
+void gd_onnx_put_double(gd_pb *node, const char *name, double value);
+void gd_onnx_put_ints(gd_pb *node, const char *name, int count, const int64_t *values);
+void gd_onnx_put_string(gd_pb *node, const char *name, const char *value);
+void gd_onnx_put_strings(gd_pb *node, const char *name, int count, const char *const *values);
+gd_pb *gd_onnx_put_subgraph(gd_pb *node, const char *name); /* an empty one */
+
+/* --- parts of graphs (save/part.c) ------------------------------------------------------------ */
+
+/* The nodes of a graph that go into the file: of the session's graph, or of the function of a
+ * branch or a loop. A function may be saved twice; each time its values have other names. */
 typedef struct gd_onnx_part {
     gd_graph *graph;
     const char ***names; /* of each node's outputs; NULL: not needed */
-    uint64_t *used;      /* which of them are read */
-    bool *wanted;        /* nodes that must be computed */
+    uint64_t *used;      /* of each node: bit k if output k is read */
+    bool *needed;        /* of each node: it must be computed */
 } gd_onnx_part;
-
-/* Behind gd_onnx_save and gd_onnx_save_module. `module` names tensors outside the graph; or NULL. */
-gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors inputs,
-                             gd_tensors outputs, const gd_onnx_save_options *options,
-                             gd_module *module);
 
 gd_status gd_onnx_part_begin(gd_onnx_part *part, gd_graph *graph);
 void gd_onnx_part_end(gd_onnx_part *part);
-/* Gives a value a name that is there already: an input of the part. */
+/* Makes a value an input of the part, under a name that exists already. */
 gd_status gd_onnx_part_input(gd_onnx_part *part, const gd_node *node, int index, const char *name);
-/* Notes that output `index` of a node is read, by whom messages call `reader`. */
-gd_status gd_onnx_want(gd_onnx_part *part, const gd_node *node, int index, const char *reader);
-/* Whatever those need that are wanted; and the names of a node's outputs. */
-gd_status gd_onnx_want_all(gd_onnx_part *part);
+/* Records that output `index` of a node is read; messages call the reader `reader`. */
+gd_status gd_onnx_need_output(gd_onnx_part *part, const gd_node *node, int index,
+                              const char *reader);
+/* Marks everything that the needed nodes depend on. */
+gd_status gd_onnx_need_inputs(gd_onnx_part *part);
 gd_status gd_onnx_name_outputs(gd_onnx_saver *saver, gd_onnx_part *part, const gd_node *node);
-/* The nodes that are wanted, into the graph that is being filled. */
+/* Saves the needed nodes into the current graph. */
 gd_status gd_onnx_save_part(gd_onnx_saver *saver, gd_onnx_part *part);
 
-/* An input or an output of a graph of the file; `list` says which. */
-void gd_onnx_put_value_info(gd_pb *graph, const char *list, const char *name, gd_dtype dtype,
-                            int rank, const int64_t *dims);
-/* A node of one input and one output. */
-void gd_onnx_put_simple(gd_onnx_saver *saver, const char *op_type, const char *from,
-                        const char *to);
+/* --- calls (save/call.c) ---------------------------------------------------------------------- */
 
-/* The file, and the one beside it for tensors of more than `above` bytes (save/file.c). */
-gd_status gd_onnx_write_files(gd_onnx_saver *saver, const char *path, int64_t above);
+/* A call of an op that is being saved. */
+struct gd_onnx_call {
+    const gd_op *op;
+    const void *attrs;
+    const gd_slot *in, *out;
+    int n_in, n_out;
+    const char **in_names; /* NULL: absent */
+    const char **out_names;
+    uint64_t used;     /* bit k: output k is read */
+    const char *label; /* its name in messages, and the beginning of names of further values */
+};
 
-/* A branch or a loop (save/control.c); false: it is none. */
+/* Saves a call by a row, its expression, its body, or as a node of the domain "gradus". */
+gd_status gd_onnx_save_call(gd_onnx_saver *saver, const gd_onnx_call *call, int depth);
+
+/* Whether a row can save a call; and saves it. */
+gd_status gd_onnx_row_fits(const gd_onnx_call *call, const gd_onnx_row *row, bool *fits);
+gd_status gd_onnx_save_row(gd_onnx_saver *saver, const gd_onnx_call *call, const gd_onnx_row *row);
+/* The integers of the option `attr`, converted for ONNX (save/attribute.c has the conversions; "":
+ * none). Returns their count, -1 if the option is not given. */
+int gd_onnx_convert_list(const gd_onnx_call *call, const char *conversion, const gd_op_attr *attr,
+                         int64_t *numbers);
+/* The dtype that the inputs of a call promote to. */
+gd_dtype gd_onnx_promoted_dtype(const gd_onnx_call *call);
+
+/* By the op's expression, by a body. *done false: not possible. */
+gd_status gd_onnx_save_expression(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_body(gd_onnx_saver *saver, const gd_onnx_call *call,
+                            void (*body)(gd_expand *), int depth, bool *done);
+
+/* Branches and loops (save/control_flow.c). */
 bool gd_onnx_is_control(const gd_op *op);
 gd_status gd_onnx_save_control(gd_onnx_saver *saver, const gd_onnx_call *call);
 
-/* Ops that become several nodes (save/special.c). */
+/* --- functions that rows name ----------------------------------------------------------------- */
+
+/* save/multi_node.c */
 gd_status gd_onnx_save_full_like(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_floor_divide(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_sort(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_one_hot(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
-gd_status gd_onnx_save_adaptive(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
-gd_status gd_onnx_save_resize(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
-gd_status gd_onnx_save_recurrent(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
-gd_status gd_onnx_save_sizes_of(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
-gd_status gd_onnx_save_late(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_nonzero(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_max_pool_indices(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
-/* A call as the node that a row says. */
-gd_status gd_onnx_save_by_row(gd_onnx_saver *saver, const gd_onnx_call *call,
-                              const gd_onnx_row *row);
+gd_status gd_onnx_save_adaptive(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+/* save/recurrent.c */
+gd_status gd_onnx_save_recurrent(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+/* save/size_list.c */
+gd_status gd_onnx_save_resize(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_sizes_of(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_late(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 
-/* Ops said in others (bodies.c). */
-void gd_onnx_cat_body(gd_expand *expand);
+/* Bodies of ops (save/op_bodies.c). */
 void gd_onnx_transpose_body(gd_expand *expand);
 void gd_onnx_movedim_body(gd_expand *expand);
 void gd_onnx_narrow_body(gd_expand *expand);
@@ -102,11 +183,21 @@ void gd_onnx_flatten_body(gd_expand *expand);
 void gd_onnx_squeeze_body(gd_expand *expand);
 void gd_onnx_argmax_body(gd_expand *expand);
 void gd_onnx_argmin_body(gd_expand *expand);
+void gd_onnx_adaptive_body(gd_expand *expand);
 void gd_onnx_remainder_body(gd_expand *expand);
 void gd_onnx_floor_divide_body(gd_expand *expand);
-void gd_onnx_adaptive_body(gd_expand *expand);
+void gd_onnx_cat_body(gd_expand *expand);
 void gd_onnx_index_add_body(gd_expand *expand);
 void gd_onnx_diagonal_body(gd_expand *expand);
 void gd_onnx_masked_select_body(gd_expand *expand);
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+/* Behind gd_onnx_save and gd_onnx_save_module. `module` names captured tensors; or NULL. */
+gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors inputs,
+                             gd_tensors outputs, const gd_onnx_save_options *options,
+                             gd_module *module);
+/* Writes the file, and a second one for tensors of more than `above` bytes (save/files.c). */
+gd_status gd_onnx_write_files(gd_onnx_saver *saver, const char *path, int64_t above);
 
 #endif

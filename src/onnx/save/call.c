@@ -1,0 +1,140 @@
+/* call.c - saves a call of an op, by the first way that is possible (gd_onnx_save_call).
+ *
+ * Order: nodes of the domain "gradus"; the choice of the way.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "core/number.h"
+#include "onnx/save/save.h"
+#include "ops/call.h"
+
+/* --- nodes of the domain "gradus" ------------------------------------------------------------- */
+
+static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *attrs) {
+    const char *field = (const char *)attrs + option->offset;
+    char word[GD_ONNX_WORD];
+    int64_t numbers[GD_ONNX_MAX_NUMBERS];
+    int count;
+    switch (option->type) {
+    case GD_ATTR_NUMBER:
+    case GD_ATTR_FLOAT: {
+        const gd_number number = gd_attr_number(option, attrs);
+        const double value = number.value;
+        if (fabs(value) >= 0x1p53 &&
+            (double)number.whole == value) { /* an integer that a double may not hold */
+            gd_onnx_put_int(node, option->name, number.whole);
+            break;
+        }
+        if (isnan(value)) {
+            if (option->required) gd_onnx_put_string(node, option->name, "none");
+            break;
+        }
+        if (gd_float_shortest((float)value) == value) gd_onnx_put_float(node, option->name, value);
+        else gd_onnx_put_double(node, option->name, value);
+        break;
+    }
+    case GD_ATTR_BOOL: gd_onnx_put_int(node, option->name, *(const bool *)field); break;
+    case GD_ATTR_DTYPE:
+        if (*(const gd_dtype *)field)
+            gd_onnx_put_string(node, option->name, gd_dtype_name(*(const gd_dtype *)field));
+        break;
+    case GD_ATTR_WORD:
+        gd_onnx_put_string(node, option->name,
+                           gd_onnx_word_text(option, *(const gd_word *)field, word));
+        break;
+    case GD_ATTR_STRING:
+        if (*(const char *const *)field)
+            gd_onnx_put_string(node, option->name, *(const char *const *)field);
+        break;
+    default:
+        count = gd_onnx_option_numbers(option, attrs, numbers);
+        if (count >= 0) gd_onnx_put_ints(node, option->name, count, numbers);
+        else if (option->required) gd_onnx_put_string(node, option->name, "none");
+    }
+}
+
+/* The node has the op's name, its options, and all its outputs. */
+static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
+    if (gd_op_find(c->op->name) != c->op)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "%s: %s has no ONNX operator, and another program does not know its name",
+                       c->label, c->op->name);
+    if (c->op->flags & GD_OP_CALLS)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "'%s' calls a function of the program (gd_apply), which a file cannot hold; "
+                       "save a graph without it, or define an op (gd_op_define)",
+                       c->label);
+    if (!s->own_ops && (c->op->flags & GD_OP_WHOLE))
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "'%s' is %s, which depends on sizes that only a run knows, and ONNX has no operator "
+            "for "
+            "that. A graph whose placeholders have known sizes can be saved; with .own_ops = true "
+            "this one becomes a node of the domain \"gradus\", which only this library reads",
+            c->label, c->op->name);
+    if (!s->own_ops)
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "'%s' is %s, which ONNX has no operator for; with .own_ops = true it becomes "
+            "a node of the domain \"gradus\", which only this library reads",
+            c->label, c->op->name);
+    gd_pb *node = gd_onnx_add_node(s, c->op->name, "gradus", c->label);
+    for (int i = 0; i < c->n_in; i++)
+        gd_pb_put_string(node, "input", c->in_names[i] ? c->in_names[i] : "");
+    for (int k = 0; k < c->n_out; k++) gd_pb_put_string(node, "output", c->out_names[k]);
+    for (int i = 0; i < c->op->n_attrs && c->attrs; i++)
+        put_own_option(node, &c->op->attrs[i], c->attrs);
+    return GD_OK;
+}
+
+/* --- the choice ------------------------------------------------------------------------------- */
+
+/* A call without inputs that gives the same result each time: it is computed now. */
+static bool is_constant(const gd_onnx_call *c) {
+    return c->n_in == 0 && c->n_out == 1 &&
+           !(c->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC | GD_OP_WHOLE | GD_OP_CALLS));
+}
+
+static gd_status save_constant(gd_onnx_saver *s, const gd_onnx_call *c) {
+    gd_tensor *value = NULL;
+    GD_TRY(gd_dispatch(c->op, NULL, NULL, 0, c->attrs, &value, 1));
+    return gd_onnx_add_tensor(s, c->out_names[0], value);
+}
+
+enum { MAX_BODY_DEPTH = 16 };
+
+static bool writes_inputs(const gd_onnx_call *c) {
+    for (int i = 0; i < c->op->n_inputs && i < c->n_in; i++)
+        if (c->op->inputs[i].mutated && c->in[i].present) return true;
+    return false;
+}
+
+gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) {
+    /* the body of a random op that has a kernel draws from a key, which ONNX does not have */
+    const bool draws = (c->op->flags & GD_OP_RANDOM) && c->op->reference;
+    void (*body)(gd_expand *) = draws ? NULL : c->op->expand;
+    gd_onnx_row implied;
+    bool done = false, fits = false;
+    if (gd_onnx_is_control(c->op)) return gd_onnx_save_control(s, c);
+    if (is_constant(c)) return save_constant(s, c);
+    for (int i = 0; i < gd_onnx_row_count; i++) {
+        const gd_onnx_row *row = &gd_onnx_rows[i];
+        if (!row->op || strcmp(row->op, c->op->name) != 0) continue;
+        if (row->body) body = row->body;
+        GD_TRY(gd_onnx_row_fits(c, row, &fits));
+        if (!fits) continue;
+        if (!row->save) return gd_onnx_save_row(s, c, row);
+        GD_TRY(row->save(s, c, &done));
+        if (done) return GD_OK;
+    }
+    fits = false;
+    if (gd_onnx_implied_row(c->op, &implied)) GD_TRY(gd_onnx_row_fits(c, &implied, &fits));
+    if (fits) return gd_onnx_save_row(s, c, &implied);
+    if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
+    /* a body writes no variables, and that of a GD_OP_WHOLE op needs known values */
+    if (!done && body && depth < MAX_BODY_DEPTH && !writes_inputs(c) &&
+        !(c->op->flags & GD_OP_WHOLE))
+        GD_TRY(gd_onnx_save_body(s, c, body, depth, &done));
+    return done ? GD_OK : save_own_node(s, c);
+}

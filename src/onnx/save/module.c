@@ -1,0 +1,175 @@
+/* module.c - saves a module as an ONNX file; see gradus/onnx.h.
+ *
+ * The module is traced in eval mode with placeholders like the examples, and the graph is saved. If
+ * it cannot be traced with an unknown batch size, it is traced again with that of the examples.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "gradus/ops.h"
+#include "nn/module.h"
+#include "onnx/save/save.h"
+
+/* Word `index` of a list of names; if there are fewer, the last word and a number. */
+static void indexed_name(const char *names, int64_t index, char *text, size_t size) {
+    const char *word = names, *last = names;
+    int64_t at = 0;
+    for (;; at++) {
+        word += strspn(word, " ");
+        if (!*word) break;
+        last = word;
+        if (at == index) break;
+        word += strcspn(word, " ");
+    }
+    const int length = (int)strcspn(last, " ");
+    if (at == index && *word) snprintf(text, size, "%.*s", length, last);
+    else snprintf(text, size, "%.*s_%lld", length, last, (long long)index);
+}
+
+typedef struct module_save {
+    const char *path;
+    gd_module *net;
+    gd_tensors examples;
+    const gd_onnx_save_module_options *options;
+} module_save;
+
+/* Adds placeholders like the examples to the graph. */
+static gd_status add_placeholders(const module_save *s, bool any_batch, gd_tensor **inputs) {
+    char name[200];
+    for (int64_t i = 0; i < s->examples.count; i++) {
+        const gd_tensor *x = s->examples.at[i];
+        gd_shape dims = gd_shape_of(x->rank, x->dims);
+        if (any_batch && dims.rank > 0) dims.at[0] = GD_ANY;
+        indexed_name(s->options->inputs, i, name, sizeof name);
+        inputs[i] = gd_placeholder(dims, .name = name, .dtype = (gd_dtype)x->dtype);
+        if (inputs[i]->kind == GD_FAILED) return gd_failure();
+    }
+    return GD_OK;
+}
+
+static gd_status trace_outputs(const module_save *s, gd_tensor *const *inputs,
+                               gd_tensors *outputs) {
+    char name[200];
+    gd_tensors results = gd_module_call(s->net, (gd_tensors){inputs, s->examples.count});
+    if (results.count < 1 || gd_failed()) return gd_failure();
+    gd_tensor **named = gd_list_new(results.count);
+    if (!named) return GD_E_MEMORY;
+    for (int64_t i = 0; i < results.count; i++) {
+        indexed_name(s->options->outputs, i, name, sizeof name);
+        gd_tensor *y = results.at[i];
+        if (y->kind != GD_SYMBOL || y->node->origin->kind != GD_FROM_OP)
+            y = gd_clone(y); /* an input of the module */
+        named[i] = gd_named(y, name);
+        if (named[i]->kind == GD_FAILED) return gd_failure();
+    }
+    *outputs = (gd_tensors){named, results.count};
+    return GD_OK;
+}
+
+static gd_status save_traced(const module_save *s, bool any_batch) {
+    const gd_onnx_save_options options = {.external_above = s->options->external_above,
+                                          .metadata = s->options->metadata};
+    gd_graph *graph = gd_graph_new();
+    gd_tensor **inputs = gd_list_new(s->examples.count);
+    gd_tensors outputs;
+    if (!graph || !inputs) return GD_E_MEMORY;
+    gd_block block = gd_graph_begin(graph);
+    gd_status status = add_placeholders(s, any_batch, inputs);
+    if (status == GD_OK) status = trace_outputs(s, inputs, &outputs);
+    gd_graph_end(&block);
+    GD_TRY(status);
+    gd_session *session = gd_session_new(graph);
+    if (!session) return gd_failure();
+    return gd_onnx_save_model(s->path, session, (gd_tensors){inputs, s->examples.count}, outputs,
+                              &options, s->net);
+}
+
+/* Tries a save in a scope of its own. */
+static gd_status try_save(const module_save *s, bool any_batch) {
+    gd_attempt attempt;
+    gd_attempt_begin(&attempt);
+    gd_scope *scope = gd_scope_open();
+    int grad = gd_no_grad_begin();
+    gd_status status = save_traced(s, any_batch);
+    gd_grad_mode_end(&grad);
+    gd_scope_close(&scope);
+    return gd_attempt_end(&attempt, status);
+}
+
+static gd_status check_arguments(const module_save *s) {
+    const char *wrong = !s->path  ? "path is NULL"
+                        : !s->net ? "the module is NULL"
+                        : s->examples.count < 1 || !s->examples.at
+                            ? "there are no examples of inputs"
+                        : !s->options->inputs || !*s->options->inputs   ? "inputs have no name"
+                        : !s->options->outputs || !*s->options->outputs ? "outputs have no name"
+                                                                        : NULL;
+    if (wrong) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save_module: %s", wrong);
+    for (int64_t i = 0; i < s->examples.count; i++)
+        if (!s->examples.at[i])
+            return gd_fail(GD_E_ARGUMENT, "gd_onnx_save_module: example %lld is NULL",
+                           (long long)i);
+    return GD_OK;
+}
+
+/* The modes of all modules of a tree, to restore them. */
+typedef struct modes {
+    gd_module **at;
+    int *training;
+    int count, room;
+} modes;
+
+static void count_modes(gd_module *m, const char *path, void *user) {
+    (void)m, (void)path;
+    ((modes *)user)->room++;
+}
+
+static void record_mode(gd_module *m, const char *path, void *user) {
+    modes *all = user;
+    (void)path;
+    if (all->count == all->room) return;
+    all->at[all->count] = m;
+    all->training[all->count++] = m->training;
+}
+
+static gd_status record_modes(gd_module *net, modes *all) {
+    *all = (modes){.count = 0};
+    GD_TRY(gd_module_apply(net, count_modes, all));
+    all->at = gd_calloc((size_t)all->room, sizeof *all->at);
+    all->training = gd_calloc((size_t)all->room, sizeof *all->training);
+    if (!all->at || !all->training) return gd_fail(GD_E_MEMORY, "no memory to save a module");
+    return gd_module_apply(net, record_mode, all);
+}
+
+static void restore_modes(modes *all) {
+    for (int i = 0; i < all->count; i++) all->at[i]->training = all->training[i];
+    gd_free(all->at);
+    gd_free(all->training);
+}
+
+gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
+                                 gd_tensors examples, const gd_onnx_save_module_options *options) {
+    if (gd_failed()) return gd_error_status();
+    GD_CALLED_FROM(site);
+    const module_save s = {path, net, examples, options};
+    gd_status status = check_arguments(&s);
+    if (status != GD_OK) return gd_report(site, status);
+    modes before;
+    status = record_modes(net, &before);
+    if (status == GD_OK) {
+        gd_module_eval(net);
+        status = try_save(&s, options->any_batch);
+        if (status != GD_OK && options->any_batch && status != GD_E_MEMORY && status != GD_E_IO) {
+            /* it may need a known batch size; with another cause it fails again */
+            char why[GD_MESSAGE_MAX];
+            snprintf(why, sizeof why, "%s", gd_latest_failure());
+            status = try_save(&s, false);
+            if (status == GD_OK)
+                gd_notice(GD_LOG_WARNING, "%s is for batches of %lld only: %s", path,
+                          (long long)examples.at[0]->dims[0], why);
+        }
+    }
+    restore_modes(&before);
+    return gd_report(site, status);
+}
