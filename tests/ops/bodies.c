@@ -16,8 +16,7 @@ static void check(const test_case *c, gd_dtype dtype) {
     gd_set_op_bodies(true);
     run_case(&s, &body);
     gd_set_op_bodies(false);
-    if (body.status != GD_OK)
-        report_fail(c, dtype, "as its body: %s", gd_error_message());
+    if (body.status != GD_OK) report_fail(c, dtype, "as its body: %s", gd_error_message());
     else if (results_agree(&kernel, &body, c->block, why)) report_pass();
     else report_fail(c, dtype, "expected what the kernel gives: %s", why);
 }

@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "onnx/onnx.h"
 #include "suites.h"
+#include "temp.h"
 
 static bool unknown_sizes;
 
@@ -59,9 +60,8 @@ static net build(const run_setup *s) {
 }
 
 static void file_path(const test_case *c, gd_dtype dtype, char *path, size_t size) {
-    const char *folder = getenv("GRADUS_ONNX_DIR"), *temporary = getenv("TMPDIR");
-    if (!folder)
-        snprintf(path, size, "%s/gradus-onnx-%ld", temporary ? temporary : "/tmp", (long)getpid());
+    const char *folder = getenv("GRADUS_ONNX_DIR");
+    if (!folder) snprintf(path, size, "%s", temp_path("case"));
     else
         snprintf(path, size, "%s/%s_%s_%d_%s%s", folder, c->block->family, gd_op_name(c->block->op),
                  c->line, dtype ? gd_dtype_name(dtype) : "own", unknown_sizes ? "_any" : "");

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "gradus/gradus.h"
 
 enum { SAMPLES = 96, SIDE = 8, CLASSES = 4, BATCH = 8, EPOCHS = 8 };
@@ -144,7 +145,7 @@ int killed_run(const char *folder, const char *result, killed_page *page) {
     const gd_history *h = train(net, folder, &c);
     char path[4096];
     snprintf(path, sizeof path, "%s/best.safetensors", folder);
-    if (access(path, F_OK) == 0) gd_load_state(path, gd_part("net", best));
+    if (file_exists(path)) gd_load_state(path, gd_part("net", best));
     gd_save_state(result, gd_part("net", net), gd_part("best", best));
     if (h && !gd_failed()) write_history(result, h, &c);
     if (gd_failed()) fprintf(stderr, "%s\n", gd_error_message());

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "files.h"
 #include "io/state_io.h"
 
 typedef struct source {
@@ -62,11 +63,9 @@ static bool write_all(const char *path, gd_safetensors_entry *entries, const uin
         gd_xxh64_add(&hash, file, size);
         gd_checksum_print(gd_xxh64_value(&hash), file + 8 + at);
     }
-    FILE *f = fopen(path, "wb");
-    const bool done = f && fwrite(file, 1, size, f) == size;
-    if (f) fclose(f);
+    file_write(path, file, size);
     free(file);
-    return done;
+    return true;
 }
 
 static int mix(const source *a, const source *b, const char *path, const char *part) {

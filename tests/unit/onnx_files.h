@@ -3,44 +3,24 @@
 #ifndef ONNX_FILES_H
 #define ONNX_FILES_H
 
-#include <unistd.h>
-
 #include "clean_test.h"
 #include "core/alloc.h"
+#include "files.h"
 #include "gradus/gradus.h"
 #include "onnx/onnx.h"
-
-static char folder[300];
-
-static inline const char *in_folder(const char *name) {
-    static char paths[4][400];
-    static int next;
-    if (!folder[0]) {
-        snprintf(folder, sizeof folder, "%s/gradus-onnx-XXXXXX",
-                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-        if (!mkdtemp(folder)) abort();
-    }
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static inline void write_bytes(const char *path, const void *data, size_t bytes) {
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) abort();
-}
+#include "temp.h"
 
 /* A file from its text form. */
 static inline const char *write_model(const char *text) {
     gd_pb_doc *doc;
     char *data;
     size_t bytes;
-    const char *path = in_folder("text.onnx");
+    const char *path = temp_path("text.onnx");
     CHECK_SAYING(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", text, strlen(text)) == GD_OK,
                  "%s", gd_error_message());
     if (!doc) abort();
     CHECK(gd_pb_print(doc, &data, &bytes) == GD_OK);
-    write_bytes(path, data, bytes);
+    file_write(path, data, bytes);
     gd_free(data);
     gd_pb_free(doc);
     return path;
@@ -84,14 +64,5 @@ static inline void refuses(const char *text, gd_status status, const char *messa
                  gd_status_name(gd_error_status()), gd_error_message());
     gd_clear_error();
 }
-
-/* main, and the folder removed. */
-#define ONNX_TEST_MAIN                                            \
-    int main(int argc, char **argv) {                             \
-        const int status = test_run_all(argc, argv);              \
-        char command[400];                                        \
-        snprintf(command, sizeof command, "rm -rf '%s'", folder); \
-        return folder[0] && system(command) != 0 ? 1 : status;    \
-    }
 
 #endif

@@ -3,6 +3,7 @@
 #define ONNX_TEXT_H
 
 #include "onnx_files.h"
+#include "temp.h"
 
 #define ANY                 "dim { dim_param: 'n' } "
 #define SIZE(n)             "dim { dim_value: " #n " } "
@@ -22,7 +23,7 @@ static inline gd_tensor *result(const char *text, gd_tensor *x) {
     if (!g) return gd_full(gd_dims(), 0);
     gd_tensor *y = run_one(g, "x", x, "y");
     gd_session *session = gd_session_new(g);
-    const char *path = in_folder("again.onnx");
+    const char *path = temp_path("again.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(gd_graph_find(g, "x")),
                               gd_list(gd_graph_find(g, "y"))) == GD_OK,
                  "%s", gd_error_message());

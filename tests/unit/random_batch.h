@@ -2,6 +2,7 @@
 #ifndef GRADUS_TESTS_RANDOM_BATCH_H
 #define GRADUS_TESTS_RANDOM_BATCH_H
 
+#include "draw.h"
 #include "random_graphs.h"
 
 enum { COLUMNS = 6, PARAMETERS = 3, ALL = PARAMETERS + 2 };
@@ -37,10 +38,10 @@ static gd_tensor *normed(gd_tensor *x, gd_tensor *const *p, bool keeps) {
 
 /* batch_norm updates its statistics, each time that it comes, and counts in `kept`; NULL: it does
  * not. */
-static gd_tensor *made_of(chance *c, bool by_data, int *kept, gd_tensor *a, gd_tensor *b,
+static gd_tensor *made_of(draws *d, bool by_data, int *kept, gd_tensor *a, gd_tensor *b,
                           gd_tensor *const *p) {
-    const int axis = below(c, 2);
-    switch (below(c, by_data ? 43 : 42)) {
+    const int axis = draw_below(d, 2);
+    switch (draw_below(d, by_data ? 43 : 42)) {
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
     case 2: return gd_mul(a, gd_tanh(b));

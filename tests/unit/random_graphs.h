@@ -12,15 +12,6 @@
 
 enum { MOST_RESULTS = 48 };
 
-typedef struct chance {
-    uint64_t state;
-} chance;
-
-static int below(chance *c, int n) {
-    c->state = c->state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((c->state >> 33) % (uint64_t)n);
-}
-
 typedef struct results {
     gd_tensor *at[MOST_RESULTS];
     int count;

@@ -1,5 +1,6 @@
 /* test_arena.c - large buffers are used again in other sizes. */
 #include "core/arena.h"
+#include "draw.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -26,15 +27,14 @@ static bool is_whole(const buffer *b) {
 /* The arena of this process may be in use by the library: this test makes no tensors. */
 TEST(buffers_do_not_overlap_whatever_the_order) {
     static buffer list[BUFFERS];
-    unsigned state = 1;
+    draws d = {1};
     for (int i = 0; i < 3000; i++) {
-        state = state * 1103515245u + 12345u;
-        buffer *b = &list[(state >> 16) % BUFFERS];
+        buffer *b = &list[draw_below(&d, BUFFERS)];
         if (b->at) {
             CHECK(is_whole(b));
             gd_arena_free(b->at);
             b->at = NULL;
-        } else fill(b, MEGABYTE + (state >> 8) % (6 * MEGABYTE), (unsigned char)i);
+        } else fill(b, MEGABYTE + (size_t)draw_below(&d, 6 * MEGABYTE), (unsigned char)i);
     }
     for (int i = 0; i < BUFFERS; i++)
         if (list[i].at) {

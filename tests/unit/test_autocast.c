@@ -3,11 +3,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "gradus/extend.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
+#include "temp.h"
 #include "test.h"
 
 static gd_tensor *leaf(gd_shape dims) { return gd_requires_grad(gd_randn(dims)); }
@@ -306,10 +306,7 @@ TEST(a_graph_with_casts_is_saved_as_onnx) {
         }
         CHECK(gd_tensor_dtype(y) == GD_F32);
         gd_session *s = gd_session_new(g);
-        char path[] = "/tmp/gradus_autocast_XXXXXX";
-        const int file = mkstemp(path);
-        CHECK(file >= 0);
-        close(file);
+        const char *path = temp_path("autocast.onnx");
         CHECK(gd_onnx_save(path, s, gd_list(x), gd_list(y)) == GD_OK);
         gd_tensor *before = gd_session_run(s, gd_list(x, value), gd_list(y)).at[0], *after;
         {
@@ -318,7 +315,6 @@ TEST(a_graph_with_casts_is_saved_as_onnx) {
             gd_tensor *in = gd_graph_find(loaded, "x"), *out = gd_graph_find(loaded, "y");
             after = gd_session_run(gd_session_new(loaded), gd_list(in, value), gd_list(out)).at[0];
         }
-        unlink(path);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
         if (gd_failed()) return;
         CHECK(memcmp(gd_data(before), gd_data(after), 20 * sizeof(float)) == 0);

@@ -5,20 +5,21 @@
  */
 #include <dirent.h>
 #include <math.h>
-#include <unistd.h>
 
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "fake_run.h"
+#include "files.h"
 #include "format/bytes.h"
 #include "format/event_file.h"
 #include "format/file.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
+#include "temp.h"
 
 enum { MOST_ALLOCATIONS = 20000 };
 
-static char folder[64], path[100];
+static const char *folder, *path; /* of events, and of the log in it */
 
 typedef struct trial {
     gd_callback *callback;
@@ -97,12 +98,8 @@ static void make_csv(trial *t) {
     t->run.event.step = 4;
 }
 static bool has_row(trial *t) {
-    char text[200] = "";
-    FILE *file = fopen(path, "r");
-    if (file && fread(text, 1, sizeof text - 1, file) == 0) text[0] = 0;
-    if (file) fclose(file);
     (void)t;
-    return strcmp(text, "epoch,step,loss,lr\n1,4,1,0.5\n") == 0;
+    return file_has_text(path, "epoch,step,loss,lr\n1,4,1,0.5\n");
 }
 static void make_csv_row(trial *t) {
     make_csv(t);
@@ -160,12 +157,6 @@ static const work works[] = {
     {"tensorboard is resumed", make_board, fit_begin, can_be_read},
 };
 
-static void clean(void) {
-    char command[200];
-    snprintf(command, sizeof command, "rm -rf '%s'/*", folder);
-    CHECK(system(command) == 0);
-}
-
 static bool walk_one(const work *w, int64_t n) {
     const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
     bool fired;
@@ -189,16 +180,15 @@ static bool walk_one(const work *w, int64_t n) {
                          (long long)n);
         gd_clear_error();
     }
-    clean();
+    folder_clear(folder);
     CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
                  "%s, allocation %lld leaks", w->name, (long long)n);
     return fired;
 }
 
 TEST(callbacks_survive_any_failed_allocation) {
-    strcpy(folder, "/tmp/gradus_faults_XXXXXX");
-    CHECK(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/log.csv", folder);
+    folder = temp_new_folder("events");
+    path = temp_path("events/log.csv");
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         int64_t n = 0;
@@ -208,7 +198,6 @@ TEST(callbacks_survive_any_failed_allocation) {
                      (long long)n);
     }
     gd_set_num_threads(0);
-    CHECK(rmdir(folder) == 0);
 }
 
 static gd_status make_one(int i) {

@@ -1,47 +1,27 @@
 /* test_checkpoint_files.c - a folder of checkpoints: which one is resumed from, which ones stay. */
 #include <fcntl.h>
-#include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/error.h"
-#include "crash.h"
+#include "files.h"
 #include "format/file.h"
 #include "gradus/gradus.h"
+#include "capture.h"
+#include "temp.h"
 #include "train/checkpoint_files.h"
 #include "train/fit.h"
 
-static char folder[300], text[8000];
-static int warnings, infos;
-
-static void hear(gd_log_level level, const char *message, void *user) {
-    (void)user;
-    warnings += level == GD_LOG_WARNING;
-    infos += level == GD_LOG_INFO;
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", message);
-}
+static const char *folder;
 
 static void begin(void) {
-    crash_folder(folder, sizeof folder, "checkpoint-files");
-    gd_set_log(hear, NULL);
-    text[0] = 0;
-    warnings = infos = 0;
+    folder = temp_new_folder("checkpoints");
+    capture_log(GD_LOG_DEBUG);
 }
 
-static void end(void) {
-    gd_set_log(NULL, NULL);
-    crash_remove_folder(folder);
-}
-
-static const char *in_folder(const char *name) {
-    static char path[4][500];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, 500, "%s/%s", folder, name);
-    return p;
-}
+static const char *in_folder(const char *name) { return temp_path("checkpoints/%s", name); }
 
 static void save_file(const char *name, double value) {
     GD_SCOPE;
@@ -55,7 +35,7 @@ static void save_step(int64_t step) {
     gd_free(path);
 }
 
-static bool is_there(const char *name) { return access(in_folder(name), F_OK) == 0; }
+static bool is_there(const char *name) { return file_exists(in_folder(name)); }
 
 /* The step that is restored; -1: none, -2: a failure. */
 static int64_t restore(void) {
@@ -85,21 +65,20 @@ CLEAN_TEST(the_newest_checkpoint_is_restored_and_the_log_says_so) {
     save_file("best.safetensors", 5);
     save_file("step-3.safetensors", 5); /* none of ours */
     CHECK(restore() == 134217728);
-    CHECK_SAYING(infos == 1 && warnings == 0 && strstr(text, "resumed from step 134217728: ") &&
-                     strstr(text, "step-134217728.safetensors"),
-                 "%s", text);
-    end();
+    CHECK_SAYING(captured.infos == 1 && captured.warnings == 0 &&
+                     strstr(captured.text, "resumed from step 134217728: ") &&
+                     strstr(captured.text, "step-134217728.safetensors"),
+                 "%s", captured.text);
+    end_log_capture();
 }
 
 CLEAN_TEST(a_folder_that_is_not_there_has_no_checkpoint) {
     begin();
-    crash_remove_folder(folder);
-    CHECK(restore() == -1 && infos + warnings == 0);
-    FILE *f = fopen(folder, "w");
-    if (f) fclose(f);
+    folder_remove(folder);
+    CHECK(restore() == -1 && captured.infos + captured.warnings == 0);
+    file_write_text(folder, "");
     CHECK(restore() == -2); /* a file is no folder */
-    unlink(folder);
-    end();
+    end_log_capture();
 }
 
 static void flip(const char *path) {
@@ -137,11 +116,12 @@ CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_named_with_the_reason) {
         save_step(9);
         ways[i].damage(in_folder("step-00000009.safetensors"));
         CHECK(restore() == 6);
-        CHECK_SAYING(warnings == 1 && strstr(text, "step-00000009.safetensors") &&
-                         strstr(text, ways[i].reason) && strstr(text, "resumed from step 6"),
-                     "%s: %s", ways[i].reason, text);
+        CHECK_SAYING(captured.warnings == 1 && strstr(captured.text, "step-00000009.safetensors") &&
+                         strstr(captured.text, ways[i].reason) &&
+                         strstr(captured.text, "resumed from step 6"),
+                     "%s: %s", ways[i].reason, captured.text);
         ways[i].damage(in_folder("step-00000006.safetensors"));
-        CHECK(restore() == 3 && warnings == 3);
+        CHECK(restore() == 3 && captured.warnings == 3);
         ways[i].damage(in_folder("step-00000003.safetensors"));
         CHECK(restore() == -2);
         CHECK_SAYING(strstr(gd_latest_failure(),
@@ -149,7 +129,7 @@ CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_named_with_the_reason) {
                          strstr(gd_latest_failure(), "step-00000009.safetensors") &&
                          strstr(gd_latest_failure(), ways[i].reason),
                      "%s", gd_latest_failure());
-        end();
+        end_log_capture();
     }
 }
 
@@ -166,8 +146,8 @@ CLEAN_TEST(a_checkpoint_of_another_net_is_a_failure) {
                      strstr(gd_latest_failure(), "f32[4], f32[5] here"),
                  "%s", gd_latest_failure());
     CHECK(gd_checkpoint_restore(folder, (gd_state_parts){&name, 1}, &r) != GD_OK && !r.found);
-    CHECK(warnings == 0 && infos == 0);
-    end();
+    CHECK(captured.warnings == 0 && captured.infos == 0);
+    end_log_capture();
 }
 
 CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
@@ -185,11 +165,11 @@ CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
         gd_fault_after(-1, false);
         if (status == GD_OK) break;
         failed++;
-        CHECK_SAYING(status == GD_E_MEMORY && !r.found && warnings == 0, "%d: %s %s", n,
-                     gd_latest_failure(), text);
+        CHECK_SAYING(status == GD_E_MEMORY && !r.found && captured.warnings == 0, "%d: %s %s", n,
+                     gd_latest_failure(), captured.text);
     }
-    CHECK(failed > 5 && r.step == 6 && warnings == 0 && !gd_failed());
-    end();
+    CHECK(failed > 5 && r.step == 6 && captured.warnings == 0 && !gd_failed());
+    end_log_capture();
 }
 
 /* --- which ones stay -------------------------------------------------------------------------- */
@@ -200,13 +180,13 @@ TEST(the_newest_stay_and_later_ones_go) {
     save_file("best.safetensors", 1);
     save_file("step-00000001.safetensors.old", 1);
     gd_checkpoint_prune(folder, 6, 0);
-    CHECK(crash_count_files(folder) == 8 && !is_there("step-00000007.safetensors"));
+    CHECK(folder_count(folder) == 8 && !is_there("step-00000007.safetensors"));
     gd_checkpoint_prune(folder, 6, 3);
-    CHECK(crash_count_files(folder) == 5 && is_there("step-00000006.safetensors") &&
+    CHECK(folder_count(folder) == 5 && is_there("step-00000006.safetensors") &&
           is_there("step-00000005.safetensors") && is_there("step-00000004.safetensors"));
     gd_checkpoint_prune(folder, 6, 1);
-    CHECK(crash_count_files(folder) == 3 && is_there("step-00000006.safetensors"));
-    end();
+    CHECK(folder_count(folder) == 3 && is_there("step-00000006.safetensors"));
+    end_log_capture();
 }
 
 TEST(files_of_killed_writers_are_removed_and_those_of_others_stay) {
@@ -223,7 +203,7 @@ TEST(files_of_killed_writers_are_removed_and_those_of_others_stay) {
     for (int i = 0; i < 3; i++) CHECK(!is_there(left[i]) && is_there(others[i]));
     CHECK(is_there("step-00000008.safetensors.tmp-1"));
     gd_file_writer_cancel(writer);
-    end();
+    end_log_capture();
 }
 
 TEST(checkpoints_of_an_earlier_run_are_set_aside_once) {
@@ -233,12 +213,12 @@ TEST(checkpoints_of_an_earlier_run_are_set_aside_once) {
         for (int s = 1; s <= round + 1; s++) save_step(10 * round + s);
         if (round == 1) save_file("best.safetensors", 1);
         CHECK_SAYING(gd_checkpoint_set_aside(folder, &moved) == GD_OK, "%s", gd_latest_failure());
-        CHECK(moved == round + 1 && crash_count_files(folder) == 1);
-        CHECK_SAYING(crash_count_files(in_folder("previous")) == 3, "%d",
-                     crash_count_files(in_folder("previous")));
+        CHECK(moved == round + 1 && folder_count(folder) == 1);
+        CHECK_SAYING(folder_count(in_folder("previous")) == 3, "%d",
+                     folder_count(in_folder("previous")));
     }
     CHECK(is_there("previous/step-00000023.safetensors") && !is_there("previous/best.safetensors"));
-    end();
+    end_log_capture();
 }
 
 TEST(folders_are_made_with_those_above_them) {
@@ -251,9 +231,7 @@ TEST(folders_are_made_with_those_above_them) {
     CHECK_SAYING(strstr(gd_latest_failure(), "/file: the folder cannot be made: "), "%s",
                  gd_latest_failure());
     CHECK(gd_checkpoint_make_folder(in_folder("file/x")) == GD_E_IO);
-    crash_empty_folder(in_folder("a/b"));
-    crash_empty_folder(in_folder("a"));
-    end();
+    end_log_capture();
 }
 
 TEST_MAIN

@@ -2,12 +2,12 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "clean_test.h"
 #include "fit_things.h"
 #include "gradus/gradus.h"
 #include "stack.h"
+#include "temp.h"
 #include "train/fit.h"
 
 /* --- steps of the program's own --------------------------------------------------------------- */
@@ -357,8 +357,7 @@ static bool same_history(const gd_history *a, const gd_history *b) {
 static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x, gd_tensor *y,
                           ending end, int accumulate, bool jit) {
     GD_SCOPE;
-    char folder[] = "/tmp/gradus-fit-XXXXXX", command[100];
-    CHECK(mkdtemp(folder));
+    const char *folder = temp_new_folder("run");
     gd_module *first = make_dropout_net(), *again = make_dropout_net();
     gd_seed(21);
     train_one(first, x, y, folder, end, accumulate, jit);
@@ -367,8 +366,7 @@ static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x,
     gd_seed(99);
     const gd_history *rest = train_one(again, x, y, folder, (ending){NOT, 0}, accumulate, jit);
     CHECK_SAYING(rest, "%s", gd_error_message());
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK(system(command) == 0);
+
     CHECK_SAYING(largest_difference(again, whole) == 0,
                  "jit %d, accumulate %d, way %d, step %d: differs by %g", jit, accumulate, end.how,
                  end.step, largest_difference(again, whole));
@@ -401,8 +399,7 @@ CLEAN_TEST(a_run_that_was_ended_does_not_go_on) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
-    char folder[] = "/tmp/gradus-fit-XXXXXX", command[100];
-    CHECK(mkdtemp(folder));
+    const char *folder = temp_new_folder("run");
     gd_module *net = make_net(), *again = make_net();
     for (int i = 0; i < 2; i++) {
         gd_module *m = i ? again : net;
@@ -415,8 +412,6 @@ CLEAN_TEST(a_run_that_was_ended_does_not_go_on) {
                      gd_error_message());
     }
     CHECK(largest_difference(net, again) == 0);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK(system(command) == 0);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -473,14 +468,11 @@ static void train_whole(void *arg) {
 }
 
 TEST(a_small_stack_is_enough) {
-    char folder[] = "/tmp/gradus-fit-XXXXXX", command[100];
-    CHECK(mkdtemp(folder));
-    const size_t used = stack_used(train_whole, folder);
+    const char *folder = temp_new_folder("run");
+    const size_t used = stack_used(train_whole, (void *)folder);
 #ifndef __SANITIZE_THREAD__ /* whose frames are larger */
     CHECK_SAYING(used > 0 && used < STACK_ALLOWED, "%zu bytes of stack", used);
 #endif
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK(system(command) == 0);
 }
 
 /* A fit in a callback of another one. */

@@ -1,5 +1,4 @@
 /* test_fork.c - the child of a fork may use sessions and jits that other threads were using. */
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -8,8 +7,10 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "files.h"
 #include "gradus/gradus.h"
 #include "graph/run/turn.h"
+#include "temp.h"
 #include "test.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -320,8 +321,6 @@ TEST(a_thread_may_fork_while_it_writes) {
 
 /* --- kernels and the pool --------------------------------------------------------------------- */
 
-static char base[64];
-
 static bool compute_in_child(void *arg) {
     unsetenv("GRADUS_CC");
     return call_jit(arg);
@@ -347,36 +346,29 @@ static bool call_large_in_child(void *arg) {
 
 /* The compiler waits until a file is there. */
 TEST(a_kernel_that_is_being_compiled_is_compiled_anew_in_the_child) {
-    char script[100], mark[100], go[100];
-    snprintf(base, sizeof base, "/tmp/gradus-fork-XXXXXX");
-    if (!mkdtemp(base)) SKIP("no folder for files");
-    snprintf(script, sizeof script, "%s/cc", base);
-    snprintf(mark, sizeof mark, "%s/started", base);
-    snprintf(go, sizeof go, "%s/go", base);
-    FILE *f = fopen(script, "w");
-    fprintf(f, "#!/bin/sh\ntouch %s; while [ ! -e %s ]; do sleep 0.05; done; exec cc \"$@\"\n",
-            mark, go);
-    fclose(f);
+    const char *script = temp_path("cc"), *mark = temp_path("started"), *go = temp_path("go");
+    char text[1000];
+    snprintf(text, sizeof text,
+             "#!/bin/sh\ntouch %s; while [ ! -e %s ]; do sleep 0.05; done; exec cc \"$@\"\n", mark,
+             go);
+    file_write_text(script, text);
     chmod(script, 0700);
     setenv("GRADUS_CC", script, 1);
-    setenv("GRADUS_CACHE", base, 1);
+    setenv("GRADUS_CACHE", temp_folder(), 1);
     {
         GD_SCOPE;
         model m = {.jit = gd_jit_new(elementwise, NULL)};
         pthread_t thread;
         void *done;
         pthread_create(&thread, NULL, call_large, &m);
-        while (access(mark, F_OK) != 0) usleep(1000);
+        while (!file_exists(mark)) usleep(1000);
         CHECK(in_child(call_large_in_child, &m));
         CHECK(in_child(compute_in_child, &m));
-        close(open(go, O_CREAT | O_WRONLY, 0600));
+        file_write_text(go, "");
         pthread_join(thread, &done);
         CHECK(done != NULL);
     }
     unsetenv("GRADUS_CC");
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", base);
-    CHECK(system(command) == 0);
 }
 
 static bool multiply(void *arg) {

@@ -2,8 +2,9 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "gradus/gradus.h"
 #include "clean_test.h"
+#include "gradus/gradus.h"
+#include "temp.h"
 
 static double distance(gd_tensor *a, gd_tensor *b) {
     return gd_item(gd_max(gd_abs(gd_sub(gd_detach(a), gd_detach(b)))));
@@ -326,8 +327,8 @@ CLEAN_TEST(functions_that_do_not_fit_are_named) {
     CHECK_SAYING(gd_error_status() == GD_E_STATE && says("changing") && says("result 0 is f32[2]"),
                  "%s", gd_error_message());
     gd_clear_error();
-    CHECK(gd_onnx_save("/tmp/gradus-never-written.onnx", s, gd_list(x), gd_list(y),
-                       .own_ops = true) == GD_E_UNSUPPORTED);
+    CHECK(gd_onnx_save(temp_path("refused.onnx"), s, gd_list(x), gd_list(y), .own_ops = true) ==
+          GD_E_UNSUPPORTED);
     CHECK_SAYING(says("calls a function of the program (gd_apply)"), "%s", gd_error_message());
     gd_clear_error();
     if (kept) gd_release(kept);

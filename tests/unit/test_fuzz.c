@@ -2,12 +2,12 @@
  * and some thousand damaged copies, always the same ones. (fuzz_onnx and fuzz_protobuf:
  * test_onnx.c, test_onnx_control.c, test_protobuf.c.) `make fuzz` runs them all for longer, with
  * clang's libFuzzer. */
-#include <unistd.h>
 
 #include "../fuzz/damage.h"
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 #define LLVMFuzzerTestOneInput fuzz_json
 #include "../fuzz/fuzz_json.c"
@@ -26,15 +26,13 @@ static void run_cut_and_damaged(fuzz_target run, const char *whole, size_t bytes
 
 static char *file_of(const char *suffix, size_t *bytes) {
     GD_SCOPE;
-    char path[300], *data = NULL;
-    snprintf(path, sizeof path, "%s/gradus-fuzz-%ld%s",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid(), suffix);
+    char *data = NULL;
+    const char *path = temp_path("fuzz%s", suffix);
     gd_tensor *a = gd_full(gd_dims(2, 3), 0.5), *b = gd_full(gd_dims(4), 7, .dtype = GD_I32);
     const char *names[] = {"first", "second"};
     gd_status status = strcmp(suffix, ".npy") == 0 ? gd_save_npy(path, a)
                                                    : gd_save_npz(path, names, gd_list(a, b));
     if (status != GD_OK || gd_file_read_all(path, &data, bytes) != GD_OK) abort();
-    unlink(path);
     return data;
 }
 

@@ -6,9 +6,9 @@
  */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/isa.h"
+#include "draw.h"
 #include "gradus/testing.h"
 #include "gradus/threads.h"
-#include "random.h"
 
 #include <float.h>
 #include <math.h>
@@ -18,6 +18,7 @@
 #include <string.h>
 
 static int failures;
+static draws stream = {1};
 
 static void fail(const char *format, ...) {
     va_list args;
@@ -112,7 +113,7 @@ static void set_element(matrix *x, int64_t p, int64_t i, int64_t j, double value
 }
 
 static matrix make_matrix(int64_t m, int64_t n, int64_t count, enum layout layout, gd_dtype dtype) {
-    const int64_t gap = random_int(0, 1) ? random_int(0, 5) : 0;
+    const int64_t gap = draw_between(&stream, 0, 1) ? draw_between(&stream, 0, 5) : 0;
     matrix x = {.dtype = dtype};
     switch (layout) {
     case ROWS: x.col = 1, x.row = n + gap; break;
@@ -132,7 +133,7 @@ static matrix make_matrix(int64_t m, int64_t n, int64_t count, enum layout layou
     for (int64_t i = 0; i < total; i++) write_at(x.buffer, dtype, i, (double)NAN);
     for (int64_t p = 0; p < count; p++)
         for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++) set_element(&x, p, i, j, random_value());
+            for (int64_t j = 0; j < n; j++) set_element(&x, p, i, j, draw_real(&stream));
     return x;
 }
 
@@ -293,19 +294,21 @@ static void fill_case(test_case *t, enum layout a, enum layout b, enum layout c,
     t->a = make_matrix(t->m, t->k, t->share_a ? 1 : t->products, a, ta);
     t->b = make_matrix(t->k, t->n, t->share_b ? 1 : t->products, b, tb);
     t->c = make_matrix(t->m, t->n, t->products, c, tc);
-    if (t->masked) t->mask = make_matrix(t->m, t->n, 1, bias_layouts[random_int(0, 3)], tc);
+    if (t->masked)
+        t->mask = make_matrix(t->m, t->n, 1, bias_layouts[draw_between(&stream, 0, 3)], tc);
     if (t->biased)
-        t->bias = make_matrix(t->m, t->n, t->products, bias_layouts[random_int(0, 3)], tc);
+        t->bias =
+            make_matrix(t->m, t->n, t->products, bias_layouts[draw_between(&stream, 0, 3)], tc);
 }
 
 /* --- the tests -------------------------------------------------------------------------------- */
 
 static int64_t random_size(void) {
-    switch (random_int(0, 5)) {
-    case 0: return random_int(1, 4);
-    case 1: return random_int(1, 20);
-    case 2: return 16 * random_int(1, 8);
-    default: return random_int(1, 140);
+    switch (draw_between(&stream, 0, 5)) {
+    case 0: return draw_between(&stream, 1, 4);
+    case 1: return draw_between(&stream, 1, 20);
+    case 2: return 16 * draw_between(&stream, 1, 8);
+    default: return draw_between(&stream, 1, 140);
     }
 }
 
@@ -314,21 +317,23 @@ static void random_products_agree_with_a_triple_loop(int64_t cases) {
     for (int64_t i = 0; i < cases; i++) {
         test_case t = {.name = "random", .products = 1};
         t.m = random_size(), t.n = random_size(), t.k = random_size();
-        if (random_int(0, 3) == 0) t.products = random_int(1, 9);
-        if (random_int(0, 7) == 0) t.k = random_int(500, 2600);
-        t.share_a = t.products > 1 && random_int(0, 3) == 0;
-        t.share_b = t.products > 1 && random_int(0, 2) == 0;
-        t.accumulate = random_int(0, 1), t.biased = random_int(0, 1);
-        t.scaled = random_int(0, 3) == 0, t.scale = random_value();
-        t.act = random_int(0, 1) ? GD_GEMM_RELU : GD_GEMM_IDENTITY;
-        t.masked = t.products == 1 && random_int(0, 2) == 0;
+        if (draw_between(&stream, 0, 3) == 0) t.products = draw_between(&stream, 1, 9);
+        if (draw_between(&stream, 0, 7) == 0) t.k = draw_between(&stream, 500, 2600);
+        t.share_a = t.products > 1 && draw_between(&stream, 0, 3) == 0;
+        t.share_b = t.products > 1 && draw_between(&stream, 0, 2) == 0;
+        t.accumulate = draw_between(&stream, 0, 1), t.biased = draw_between(&stream, 0, 1);
+        t.scaled = draw_between(&stream, 0, 3) == 0, t.scale = draw_real(&stream);
+        t.act = draw_between(&stream, 0, 1) ? GD_GEMM_RELU : GD_GEMM_IDENTITY;
+        t.masked = t.products == 1 && draw_between(&stream, 0, 2) == 0;
         gd_dtype types[3] = {GD_F64, GD_F64, GD_F64};
-        if (random_int(0, 3) > 0) {
-            const bool plain = random_int(0, 1); /* all f32 */
-            for (int x = 0; x < 3; x++) types[x] = plain ? GD_F32 : narrow[random_int(0, 4)];
+        if (draw_between(&stream, 0, 3) > 0) {
+            const bool plain = draw_between(&stream, 0, 1); /* all f32 */
+            for (int x = 0; x < 3; x++)
+                types[x] = plain ? GD_F32 : narrow[draw_between(&stream, 0, 4)];
         }
-        const int a = (int)random_int(0, REPEAT_COLUMN), b = (int)random_int(0, REPEAT_COLUMN);
-        const int c = (int)random_int(0, BACKWARDS);
+        const int a = (int)draw_between(&stream, 0, REPEAT_COLUMN),
+                  b = (int)draw_between(&stream, 0, REPEAT_COLUMN);
+        const int c = (int)draw_between(&stream, 0, BACKWARDS);
         fill_case(&t, (enum layout)a, (enum layout)b, (enum layout)c, types[0], types[1], types[2]);
         check_case(&t);
         free_case(&t);

@@ -1,25 +1,14 @@
 /* test_json.c - what format/json.h and core/number.h promise. */
-#include "core/error.h"
-#include "core/alloc.h"
-#include "format/json.h"
-#include "core/number.h"
-#include "gradus/testing.h"
-
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static int failures;
-
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            failures++;                                                                           \
-        }                                                                                         \
-    } while (0)
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/number.h"
+#include "draw.h"
+#include "format/json.h"
+#include "gradus/testing.h"
+#include "test.h"
 
 /* Parses a copy of exactly the text's size, so that AddressSanitizer sees a read beyond it. */
 static gd_json_doc *parse_n(const char *text, size_t bytes, gd_status *status) {
@@ -28,7 +17,7 @@ static gd_json_doc *parse_n(const char *text, size_t bytes, gd_status *status) {
     gd_json_doc *doc;
     *status = gd_json_parse(&doc, "t.json", copy, bytes);
     free(copy);
-    if ((*status == GD_OK) != (doc != NULL)) failures++;
+    CHECK((*status == GD_OK) == (doc != NULL));
     return doc;
 }
 
@@ -57,7 +46,7 @@ static const char rich[] =
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static void values_of_every_type(void) {
+TEST(values_of_every_type) {
     gd_json_doc *doc = parse(rich);
     CHECK(doc != NULL);
     if (doc == NULL) return;
@@ -88,7 +77,7 @@ static void values_of_every_type(void) {
     gd_json_free(doc);
 }
 
-static void numbers_exact_and_as_double(void) {
+TEST(numbers_exact_and_as_double) {
     static const struct {
         const char *text;
         double number;
@@ -126,14 +115,14 @@ static void numbers_exact_and_as_double(void) {
     gd_json_free(doc);
 }
 
-static void zero_bytes_inside_strings(void) {
+TEST(zero_bytes_inside_strings) {
     gd_json_doc *doc = parse("\"a\\u0000b\"");
     CHECK(doc != NULL && gd_json_root(doc)->length == 3);
     CHECK(doc != NULL && memcmp(gd_json_root(doc)->text, "a\0b", 4) == 0);
     gd_json_free(doc);
 }
 
-static void errors_say_where_and_what(void) {
+TEST(errors_say_where_and_what) {
     CHECK(refused("", "t.json:1:1: expected a value, found the end"));
     CHECK(refused("{\"a\": 1,\n \"b\" 2}", "t.json:2:6: expected ':' after the key, found '2'"));
     CHECK(refused("[1 2]", "t.json:1:4: expected ',' or ']', found '2'"));
@@ -167,7 +156,7 @@ static void errors_say_where_and_what(void) {
     CHECK(refused("\xEF\xBB\xBF{}", "t.json:1:1: expected a value, found byte 0xEF"));
 }
 
-static void equal_keys_are_refused(void) {
+TEST(equal_keys_are_refused) {
     CHECK(refused("{\"a\":1,\n\"a\":2}", "t.json:2:5: a second member with the key \"a\""));
     CHECK(
         refused("{\"k1\":1,\"k2\":2,\"k3\":3,\"k4\":4,\"k5\":5,\"k6\":6,\"k7\":7,\"k8\":8,\"k9\":9,"
@@ -175,7 +164,7 @@ static void equal_keys_are_refused(void) {
                 "t.json:1:70: a second member with the key \"k3\""));
 }
 
-static void nesting_has_a_limit(void) {
+TEST(nesting_has_a_limit) {
     char text[2 * GD_JSON_MAX_DEPTH + 8];
     for (int depth = GD_JSON_MAX_DEPTH; depth <= GD_JSON_MAX_DEPTH + 1; depth++) {
         memset(text, '[', (size_t)depth);
@@ -192,7 +181,7 @@ static void nesting_has_a_limit(void) {
     free(deep);
 }
 
-static void cut_off_anywhere_is_refused(void) {
+TEST(cut_off_anywhere_is_refused) {
     for (size_t bytes = 0; bytes < strlen(rich); bytes++) {
         gd_status status;
         gd_json_doc *doc = parse_n(rich, bytes, &status);
@@ -201,7 +190,7 @@ static void cut_off_anywhere_is_refused(void) {
     }
 }
 
-static void any_changed_byte_is_survived(void) {
+TEST(any_changed_byte_is_survived) {
     char text[sizeof rich];
     for (size_t i = 0; i + 1 < sizeof rich; i++)
         for (int value = 0; value < 256; value++) {
@@ -213,7 +202,7 @@ static void any_changed_byte_is_survived(void) {
         }
 }
 
-static void no_memory_is_a_status(void) {
+TEST(no_memory_is_a_status) {
     for (int64_t n = 0;; n++) {
         gd_status status;
         gd_fault_after(n, false);
@@ -245,7 +234,7 @@ static void write_example(gd_json_writer *w, int indent) {
     gd_json_put_end_object(w);
 }
 
-static void written_text_is_json(void) {
+TEST(written_text_is_json) {
     gd_json_writer w;
     char *text;
     size_t bytes;
@@ -268,7 +257,7 @@ static void written_text_is_json(void) {
     gd_free(text);
 }
 
-static void what_is_no_json_cannot_be_written(void) {
+TEST(what_is_no_json_cannot_be_written) {
     gd_json_writer w;
     char *text;
     size_t bytes;
@@ -321,15 +310,15 @@ static void what_is_no_json_cannot_be_written(void) {
     }
 }
 
-static double random_double(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    uint64_t bits = *state ^ *state >> 31;
+/* Any finite number. */
+static double draw_double(draws *d) {
+    const uint64_t bits = draw_bits(d);
     double value;
     memcpy(&value, &bits, sizeof value);
     return isfinite(value) ? value : 0;
 }
 
-static void doubles_print_short_and_read_back(void) {
+TEST(doubles_print_short_and_read_back) {
     static const struct {
         double value;
         const char *text;
@@ -349,27 +338,12 @@ static void doubles_print_short_and_read_back(void) {
         int length = gd_double_print(text, known[i].value);
         CHECK(strcmp(text, known[i].text) == 0 && length == (int)strlen(text));
     }
-    uint64_t state = 1;
+    draws d = {1};
     for (int i = 0; i < 20000; i++) {
-        double value = random_double(&state);
+        double value = draw_double(&d);
         gd_double_print(text, value);
         CHECK(gd_double_parse(text, NULL) == value);
     }
 }
 
-int main(void) {
-    values_of_every_type();
-    numbers_exact_and_as_double();
-    zero_bytes_inside_strings();
-    errors_say_where_and_what();
-    equal_keys_are_refused();
-    nesting_has_a_limit();
-    cut_off_anywhere_is_refused();
-    any_changed_byte_is_survived();
-    no_memory_is_a_status();
-    written_text_is_json();
-    what_is_no_json_cannot_be_written();
-    doubles_print_short_and_read_back();
-    if (failures) fprintf(stderr, "%d failures\n", failures);
-    return failures != 0;
-}
+TEST_MAIN

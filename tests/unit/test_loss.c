@@ -3,6 +3,7 @@
  */
 #include <math.h>
 
+#include "capture.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
 #include "ops/call.h"
@@ -55,29 +56,19 @@ TEST(a_class_that_does_not_exist_is_named_with_its_place) {
         }
 }
 
-static char logged[4096];
-static int n_logged;
-static void take_log(gd_log_level level, const char *message, void *user) {
-    (void)user;
-    if (level != GD_LOG_WARNING) return;
-    snprintf(logged, sizeof logged, "%s", message);
-    n_logged++;
-}
-
 TEST(a_target_that_broadcasts_is_warned_of) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(8, 1))), *target = gd_rand(gd_dims(8));
-    gd_set_log(take_log, NULL);
     char line[40];
-#define WARNS(name, call)                                                                      \
-    do {                                                                                       \
-        logged[0] = 0, n_logged = 0;                                                           \
-        snprintf(line, sizeof line, "test_loss.c:%d)", __LINE__);                              \
-        gd_tensor *loss = call;                                                                \
-        CHECK(gd_backward(gd_sum(loss)) == GD_OK && n_logged == 1);                            \
-        CHECK_SAYING(strstr(logged, name ": x [8,1] and target [8] broadcast to [8,8]"), "%s", \
-                     logged);                                                                  \
-        CHECK_SAYING(strstr(logged, line), "%s", logged);                                      \
+#define WARNS(name, call)                                                                       \
+    do {                                                                                        \
+        capture_log(GD_LOG_WARNING);                                                            \
+        snprintf(line, sizeof line, "test_loss.c:%d)", __LINE__);                               \
+        gd_tensor *loss = call;                                                                 \
+        CHECK(gd_backward(gd_sum(loss)) == GD_OK && captured.warnings == 1);                    \
+        CHECK_SAYING(strstr(captured.text, name ": x [8,1] and target [8] broadcast to [8,8]"), \
+                     "%s", captured.text);                                                      \
+        CHECK_SAYING(strstr(captured.text, line), "%s", captured.text);                         \
     } while (0)
     WARNS("mse_loss", gd_mse_loss(x, target));
     WARNS("l1_loss", gd_l1_loss(x, target));
@@ -87,10 +78,10 @@ TEST(a_target_that_broadcasts_is_warned_of) {
     WARNS("hinge_loss", gd_hinge_loss(x, target));
     WARNS("hinge_embedding_loss", gd_hinge_embedding_loss(x, target));
 #undef WARNS
-    n_logged = 0;
+    capture_log(GD_LOG_WARNING);
     gd_mse_loss(x, gd_reshape(target, gd_dims(8, 1)));
     gd_mse_loss(x, gd_scalar(1));
-    CHECK(n_logged == 0);
+    CHECK(captured.warnings == 0);
     gd_graph *graph = gd_graph_new(); /* in a graph once, when it is built */
     {
         GD_GRAPH(graph);
@@ -98,10 +89,11 @@ TEST(a_target_that_broadcasts_is_warned_of) {
         gd_session *session = gd_session_new(graph);
         for (int i = 0; i < 3; i++) gd_session_run(session, gd_list(a, x), gd_list(loss));
     }
-    CHECK_SAYING(n_logged == 1 && strstr(logged, "test_loss.c"), "%d %s", n_logged, logged);
+    CHECK_SAYING(captured.warnings == 1 && strstr(captured.text, "test_loss.c"), "%d %s",
+                 captured.warnings, captured.text);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     gd_clear_error();
-    gd_set_log(NULL, NULL);
+    end_log_capture();
 }
 
 TEST(shapes_that_do_not_fit_are_refused) {

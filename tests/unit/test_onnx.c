@@ -1,10 +1,13 @@
 /* test_onnx.c - graphs saved as ONNX files and loaded again; files that are damaged or lie. */
 #include <glob.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "files.h"
 #include "onnx_files.h"
+#include "temp.h"
 
 /* --- nets ------------------------------------------------------------------------------------- */
 
@@ -35,7 +38,7 @@ CLEAN_TEST(a_net_that_was_saved_is_loaded_with_its_names_and_weights_and_gives_t
     gd_session_set(n.session, w1,
                    numbers(gd_dims(20, 10), 0.5, -0.003)); /* not what it was made with */
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
-    const char *path = in_folder("net.onnx");
+    const char *path = temp_path("net.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
@@ -73,7 +76,7 @@ CLEAN_TEST(a_convolutional_net_goes_through_a_file) {
     gd_session *session = gd_session_new(graph, .level = 0);
     gd_tensor *value = numbers(gd_dims(2, 3, 12, 12), -2, 0.004);
     gd_tensors expected = gd_session_run(session, gd_feed(x, value), gd_list(y, classes));
-    const char *path = in_folder("conv.onnx");
+    const char *path = temp_path("conv.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y, classes)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
@@ -100,7 +103,7 @@ CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a
         gd_named(parts.at[0], "part");
     }
     gd_session *session = gd_session_new(graph);
-    const char *path = in_folder("outputs.onnx");
+    const char *path = temp_path("outputs.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x),
                               gd_list(x, v, parts.at[0], parts.at[0], parts.at[1])) == GD_OK,
                  "%s", gd_error_message());
@@ -128,7 +131,7 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
         g = gd_named(gd_gradients(gd_list(loss), gd_list(w)).at[0], "g");
     }
     gd_session *session = gd_session_new(graph);
-    const char *path = in_folder("waits.onnx");
+    const char *path = temp_path("waits.onnx");
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g)) == GD_E_UNSUPPORTED);
     CHECK_SAYING(says("'g' is deferred_gradients, which waits for sizes") &&
                      says("whose placeholders have known sizes can be saved"),
@@ -156,7 +159,7 @@ CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
         train = gd_named(gd_assign(w, gd_sub(w, gd_mul(g, gd_scalar(0.01)))), "train");
     }
     gd_session *session = gd_session_new(graph, .level = 0);
-    const char *path = in_folder("train.onnx");
+    const char *path = temp_path("train.onnx");
     CHECK_SAYING(
         gd_onnx_save(path, session, gd_list(x, y), gd_list(loss, train), .own_ops = true) == GD_OK,
         "%s", gd_error_message());
@@ -189,7 +192,7 @@ CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
         y = gd_named(gd_batch_norm(x, NULL, NULL, mean, var, .training = true), "y");
     }
     gd_session *session = gd_session_new(graph, .level = 0);
-    const char *path = in_folder("statistics.onnx");
+    const char *path = temp_path("statistics.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y), .own_ops = true) == GD_OK,
                  "%s", gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
@@ -218,18 +221,18 @@ CLEAN_TEST(saving_takes_no_random_number) {
     gd_seed(5);
     gd_tensor *expected = gd_randn(gd_dims(4));
     gd_seed(5);
-    CHECK_SAYING(gd_onnx_save(in_folder("noise.onnx"), session, gd_list(x), gd_list(y),
+    CHECK_SAYING(gd_onnx_save(temp_path("noise.onnx"), session, gd_list(x), gd_list(y),
                               .own_ops = true) == GD_OK,
                  "%s", gd_error_message());
     CHECK(same_bits(gd_randn(gd_dims(4)), expected));
-    CHECK(gd_onnx_load(in_folder("noise.onnx")) != NULL);
+    CHECK(gd_onnx_load(temp_path("noise.onnx")) != NULL);
 }
 
 CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     GD_SCOPE;
     net n = two_layers();
     gd_tensor *value = gd_full(gd_dims(2), 0);
-    const char *path = in_folder("never.onnx");
+    const char *path = temp_path("never.onnx");
     CHECK(gd_onnx_save(path, n.session, gd_nothing, gd_list(n.y)) == GD_E_ARGUMENT &&
           says("'x' is needed and is not among the inputs"));
     gd_clear_error();
@@ -242,7 +245,7 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     CHECK(gd_onnx_save(NULL, n.session, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT &&
           gd_onnx_save(path, NULL, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK(gd_onnx_save(in_folder("no/folder.onnx"), n.session, gd_list(n.x), gd_list(n.y)) ==
+    CHECK(gd_onnx_save(temp_path("no/folder.onnx"), n.session, gd_list(n.x), gd_list(n.y)) ==
           GD_E_IO);
     gd_clear_error();
     gd_tensor *sorted;
@@ -254,7 +257,7 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
                      says("'shuffled' is randperm, which ONNX has no operator for"),
                  "%s", gd_error_message());
     gd_clear_error();
-    CHECK(access(path, F_OK) != 0 && !gd_failed());
+    CHECK(!file_exists(path) && !gd_failed());
 }
 
 /* What GD_AFTER puts before a node matters if something of it remains. */
@@ -262,7 +265,7 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
     GD_SCOPE;
     net n = two_layers();
     gd_tensor *v, *harmless, *counted, *far, *value = numbers(gd_dims(2, 20), -1, 0.1);
-    const char *path = in_folder("after.onnx");
+    const char *path = temp_path("after.onnx");
     {
         GD_GRAPH(n.graph);
         v = gd_variable(gd_full(gd_dims(), 0), .name = "count");
@@ -303,7 +306,7 @@ static const char *beside(const char *start) {
     char pattern[400];
     static char found[400];
     glob_t files;
-    snprintf(pattern, sizeof pattern, "%s*", in_folder(start));
+    snprintf(pattern, sizeof pattern, "%s*", temp_path("%s", start));
     if (glob(pattern, 0, NULL, &files) != 0 || files.gl_pathc != 1) return "";
     snprintf(found, sizeof found, "%s", files.gl_pathv[0]);
     globfree(&files);
@@ -315,7 +318,7 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     net n = two_layers();
     gd_tensor *value = numbers(gd_dims(3, 20), -1, 0.01);
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
-    const char *path = in_folder("external.onnx");
+    const char *path = temp_path("external.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y), .external_above = 100) ==
                      GD_OK,
                  "%s", gd_error_message());
@@ -426,7 +429,7 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
                 "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' output: 'y' } }",
             GD_E_FORMAT, "its input for 'x' is missing");
     GD_SCOPE;
-    CHECK(gd_onnx_load(in_folder("not there")) == NULL && gd_error_status() == GD_E_IO);
+    CHECK(gd_onnx_load(temp_path("not there")) == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
     CHECK(gd_onnx_load(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
@@ -477,7 +480,7 @@ static char *read_net(size_t *bytes) {
                            gd_full(gd_dims(3, 1), 2)),
                    .axis = 1));
     }
-    const char *path = in_folder("whole.onnx");
+    const char *path = temp_path("whole.onnx");
     char *data = NULL;
     if (gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y, more)) != GD_OK) abort();
     if (gd_file_read_all(path, &data, bytes) != GD_OK) abort();
@@ -504,7 +507,7 @@ CLEAN_TEST(any_allocation_may_fail) {
     n = two_layers();
     gd_session_run(n.session, gd_feed(n.x, gd_full(gd_dims(1, 20), 1)),
                    gd_list(n.y)); /* variables are there */
-    const char *path = in_folder("faults.onnx");
+    const char *path = temp_path("faults.onnx");
     bool saved = false, loaded = false;
     for (int i = 0; i < 5000 && !saved; i++) {
         gd_fault_after(i, true);
@@ -548,7 +551,7 @@ CLEAN_TEST(no_memory_while_saving_is_not_taken_for_an_op_without_an_operator) {
             y = gd_named(many_forms(x), "y");
         }
         gd_session *session = gd_session_new(g);
-        const char *path = in_folder("one_fault.onnx");
+        const char *path = temp_path("one_fault.onnx");
         CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
                      gd_error_message());
         bool done = false;
@@ -565,4 +568,4 @@ CLEAN_TEST(no_memory_while_saving_is_not_taken_for_an_op_without_an_operator) {
     }
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

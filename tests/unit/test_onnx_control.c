@@ -8,6 +8,7 @@
 #include "../fuzz/fuzz_onnx.c"
 #include "control_models.h"
 #include "onnx_files.h"
+#include "temp.h"
 
 /* --- models that are saved here --------------------------------------------------------------- */
 
@@ -60,7 +61,7 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
     make_inputs(dtype, values);
     net n = build(m, values, any, variable);
     gd_tensor *expected = run(n.graph, values, variable, 0);
-    snprintf(name, sizeof name, "%s/%.60s %s%s%s", into ? into : in_folder(""), m->name,
+    snprintf(name, sizeof name, "%s/%.60s %s%s%s", into ? into : temp_folder(), m->name,
              gd_dtype_name(dtype), any ? " any" : "", variable ? " variable" : "");
     snprintf(path, sizeof path, "%s.onnx", name);
     gd_session *session = gd_session_new(n.graph);
@@ -80,7 +81,7 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
     session = gd_session_new(loaded);
     gd_tensor *in[] = {gd_graph_find(loaded, "y0"), gd_graph_find(loaded, "x"),
                        gd_graph_find(loaded, "w")};
-    const char *again = in_folder("again.onnx");
+    const char *again = temp_path("again.onnx");
     CHECK_SAYING(gd_onnx_save(again, session, ((gd_tensors){in, variable ? 2 : 3}),
                               gd_list(gd_graph_find(loaded, "y"))) == GD_OK,
                  "%s: %s", name, gd_error_message());
@@ -384,7 +385,7 @@ static char *read_nested(size_t *bytes) {
     make_inputs(GD_F32, values);
     net n = build(&models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
-    const char *path = in_folder("whole.onnx");
+    const char *path = temp_path("whole.onnx");
     if (gd_onnx_save(path, session, ((gd_tensors){n.in, 2}), gd_list(n.y)) != GD_OK) abort();
     if (gd_file_read_all(path, &data, bytes) != GD_OK) abort();
     return data;
@@ -411,7 +412,7 @@ CLEAN_TEST(any_allocation_may_fail_while_loops_are_saved_and_loaded) {
     net n = build(&models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
     gd_session_run(session, gd_feed(n.in[0], values[0], n.in[1], values[1]), gd_list(n.y));
-    const char *path = in_folder("faults.onnx");
+    const char *path = temp_path("faults.onnx");
     bool saved = false, loaded = false;
     for (int i = 0; i < 20000 && !saved; i++) {
         gd_fault_after(i, true);
@@ -434,4 +435,4 @@ CLEAN_TEST(any_allocation_may_fail_while_loops_are_saved_and_loaded) {
     CHECK(saved && loaded);
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

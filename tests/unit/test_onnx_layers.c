@@ -1,6 +1,7 @@
 /* test_onnx_layers.c - operators of ONNX that say things in another way than our ops: recurrent
  * layers with their gates in another order, OneHot, Resize, TopK. */
 #include "onnx_files.h"
+#include "temp.h"
 
 #define SIZE(n)           "dim { dim_value: " #n " } "
 #define ANY               "dim { dim_param: 'n' } "
@@ -201,7 +202,7 @@ CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
             y[3] = gd_named(gd_clamp(x, .min = 20, .max = 1e30), "y3");
         }
         gd_session *before = gd_session_new(graph);
-        const char *path = in_folder("bytes.onnx");
+        const char *path = temp_path("bytes.onnx");
         CHECK_SAYING(gd_onnx_save(path, before, gd_list(x), ((gd_tensors){y, 4})) == GD_OK, "%s",
                      gd_error_message());
         gd_graph *again = gd_onnx_load(path);
@@ -228,7 +229,7 @@ CLEAN_TEST(a_sort_is_a_topk_of_all_and_comes_back_for_any_size) {
         x = gd_placeholder(gd_dims(GD_ANY, 2), .name = "x");
         y = gd_named(gd_sort(x, .axis = 0, .descending = true).values, "y");
     }
-    const char *path = in_folder("sort.onnx");
+    const char *path = temp_path("sort.onnx");
     gd_session *session = gd_session_new(graph);
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
                  gd_error_message());
@@ -239,4 +240,4 @@ CLEAN_TEST(a_sort_is_a_topk_of_all_and_comes_back_for_any_size) {
         "%s", gd_error_message());
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

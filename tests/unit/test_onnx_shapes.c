@@ -186,4 +186,4 @@ CLEAN_TEST(a_wrong_border_is_refused) {
             "its dilations must be 1");
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "onnx_text.h"
+#include "temp.h"
 
 #define EMPTY(name) "initializer { name: '" name "' data_type: 7 dims: 0 } "
 #define FLOATS(name, count, numbers) \
@@ -61,7 +62,7 @@ CLEAN_TEST(a_reduction_over_no_axes_is_saved_as_one) {
         y = gd_named(gd_sum(x, .axis = gd_dims()), "y");
     }
     gd_session *session = gd_session_new(g);
-    const char *path = in_folder("none.onnx");
+    const char *path = temp_path("none.onnx");
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK);
     gd_graph *loaded = gd_onnx_load(path);
     gd_tensor *value = numbers(gd_dims(2, 3), 1, 1);
@@ -264,4 +265,4 @@ CLEAN_TEST(an_axis_of_unknown_size_is_split) {
     CHECK(same_bits(result(SPLIT("", INT("num_outputs", 2)), x), wanted));
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "clean_test.h"
 #include "gradus/gradus.h"
 #include "gradus/state.h"
+#include "temp.h"
 
 enum { TENSORS = 3, STEPS = 100, SAVED = 50 };
 typedef enum mode { EAGER, JIT, SESSION, MODES } mode;
@@ -20,12 +20,6 @@ typedef struct net {
     gd_session *session;
     gd_tensor *x, *step;
 } net;
-
-static const char *path_of(char *text, size_t size) {
-    snprintf(text, size, "%s/gradus_optim_%ld.safetensors",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
-    return text;
-}
 
 static gd_tensor *loss_of(const net *n, gd_tensor *x) {
     gd_tensor *h = gd_tanh(gd_linear(x, n->w[0], n->w[1]));
@@ -101,8 +95,7 @@ static const char *const optimizers[][2] = {{"sgd", "lr=0.05 momentum=0.9 dampen
 
 /* 50 steps, saved; a new net loads them and takes 50 more: as 100 steps. */
 CLEAN_TEST(training_goes_on_in_the_same_bits) {
-    char path[300];
-    path_of(path, sizeof path);
+    const char *path = temp_path("optimizer.safetensors");
     for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
         for (mode m = EAGER; m < MODES; m++) {
             GD_SCOPE;
@@ -123,7 +116,6 @@ CLEAN_TEST(training_goes_on_in_the_same_bits) {
                          optimizers[k][0], m, gd_error_message());
             gd_clear_error();
         }
-    remove(path);
 }
 
 CLEAN_TEST(state_has_names_that_a_person_understands) {

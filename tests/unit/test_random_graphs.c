@@ -5,6 +5,7 @@
  * level 0 a plan has the bits of eager code. Above it sums are made in other orders: everything is
  * f64, so that what differs is far below the differences that a wrong step makes.
  */
+#include "draw.h"
 #include "random_graphs.h"
 
 enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160 };
@@ -20,9 +21,9 @@ static gd_tensor *tame(gd_tensor *x) {
 } /* values stay small */
 
 /* `p` are the parameters: (ROWS, COLUMNS), (COLUMNS), (COLUMNS, COLUMNS), (ROWS, ROWS, 3, 3). */
-static gd_tensor *made_of(chance *c, gd_tensor *a, gd_tensor *b, gd_tensor *const *p) {
-    const int axis = below(c, 2);
-    switch (below(c, 40)) {
+static gd_tensor *made_of(draws *d, gd_tensor *a, gd_tensor *b, gd_tensor *const *p) {
+    const int axis = draw_below(d, 2);
+    switch (draw_below(d, 40)) {
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
     case 2: return gd_mul(a, b);
@@ -73,15 +74,15 @@ static gd_tensor *made_of(chance *c, gd_tensor *a, gd_tensor *b, gd_tensor *cons
 
 /* Values of the pool that are wanted, then a loss. */
 static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
-    chance c = {seed * 7919 + 1};
+    draws d = {seed * 7919 + 1};
     gd_tensor *pool[MOST_VALUES] = {x, p[0]};
     results r = {.count = 0};
     int n = 2;
-    const int length = 4 + below(&c, below(&c, 4) ? 20 : MOST_VALUES - 10);
+    const int length = 4 + draw_below(&d, draw_below(&d, 4) ? 20 : MOST_VALUES - 10);
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
-        pool[n++] = made_of(&c, a, b, p);
-        if (below(&c, 10) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
+        pool[n++] = made_of(&d, a, b, p);
+        if (draw_below(&d, 10) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mean(tame(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)

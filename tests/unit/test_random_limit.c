@@ -1,5 +1,6 @@
 /* test_random_limit.c - training steps made by chance give the same bits within a limit of memory
  * as without one, and a run takes the memory that its plan says. */
+#include "draw.h"
 #include "random_batch.h"
 
 enum { MOST_VALUES = 60, ROWS = 24, STEPS = 2 };
@@ -12,18 +13,19 @@ typedef struct net {
 
 /* A loss behind a chain of values, some of which are wanted, and a step of training. */
 static net built(uint64_t seed, gd_tensor *const *first) {
-    chance c = {seed * 7919 + 9};
+    draws d = {seed * 7919 + 9};
     net m = {.graph = gd_graph_new()};
     GD_GRAPH(m.graph);
     m.fed = gd_placeholder(gd_dims(seed % 4 == 0 ? GD_ANY : ROWS, COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++) m.p[i] = gd_variable(first[i], .trainable = i < PARAMETERS);
     gd_tensor *pool[MOST_VALUES] = {m.fed, gd_mul(m.fed, m.p[0])};
     int n = 2, kept = 0;
-    const int length = 6 + below(&c, MOST_VALUES - 10);
+    const int length = 6 + draw_below(&d, MOST_VALUES - 10);
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 4 ? n : 4)];
-        pool[n++] = below(&c, 12) ? made_of(&c, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
-        if (below(&c, 12) == 0) m.fetches.at[m.fetches.count++] = pool[n - 1];
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 4 ? n : 4)];
+        pool[n++] =
+            draw_below(&d, 12) ? made_of(&d, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
+        if (draw_below(&d, 12) == 0) m.fetches.at[m.fetches.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mean(tame(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)

@@ -4,25 +4,26 @@
  * Every second file may have ops of this library's own; of the others those are refused that need
  * one.
  */
-#include <unistd.h>
 
+#include "draw.h"
 #include "random_batch.h"
+#include "temp.h"
 
 enum { MOST_VALUES = 40 };
 
-static char path[300];
+static const char *path;
 
 static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
-    chance c = {seed * 7919 + 8};
+    draws d = {seed * 7919 + 8};
     gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
     int n = 2;
-    const int length = 2 + below(&c, below(&c, 4) ? 8 : MOST_VALUES - 6);
-    const bool by_data = below(&c, 6) == 0;
+    const int length = 2 + draw_below(&d, draw_below(&d, 4) ? 8 : MOST_VALUES - 6);
+    const bool by_data = draw_below(&d, 6) == 0;
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
-        pool[n++] = made_of(&c, by_data, NULL, a, b, p);
-        if (below(&c, 4) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
+        pool[n++] = made_of(&d, by_data, NULL, a, b, p);
+        if (draw_below(&d, 4) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     r.at[r.count++] = pool[n - 1];
     if (seed % 4 < 2) {
@@ -107,10 +108,8 @@ static void check_graph(uint64_t seed) {
 }
 
 TEST(a_graph_that_was_saved_and_loaded_gives_the_same) {
-    snprintf(path, sizeof path, "%s/gradus-random-%ld.onnx",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
+    path = temp_path("random.onnx");
     for_each_seed(60, check_graph);
-    unlink(path);
 }
 
 TEST_MAIN

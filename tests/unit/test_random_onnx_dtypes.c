@@ -1,10 +1,10 @@
 /* test_random_onnx_dtypes.c - graphs of all dtypes made by chance, saved as ONNX and loaded, give
  * the numbers that they gave before. */
-#include <unistd.h>
 
 #include "random_dtypes.h"
+#include "temp.h"
 
-static char path[300];
+static const char *path;
 
 typedef struct model {
     gd_session *session;
@@ -93,12 +93,10 @@ static void check_graph(uint64_t seed) {
 }
 
 TEST(a_graph_of_all_dtypes_that_was_saved_and_loaded_gives_the_same) {
-    snprintf(path, sizeof path, "%s/gradus-random-%ld.onnx",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
+    path = temp_path("random.onnx");
     without_halves =
         true; /* a file casts integers to a half before a sum, a kernel the sum alone */
     for_each_seed(90, check_graph);
-    unlink(path);
 }
 
 TEST_MAIN

@@ -4,24 +4,25 @@
  *
  * Values are f64 (N, COLUMNS) where N is GD_ANY.
  */
+#include "draw.h"
 #include "random_batch.h"
 
 enum { MOST_VALUES = 60 };
 
 /* Values that are wanted, then a loss. */
 static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
-    chance c = {seed * 7919 + 2};
+    draws d = {seed * 7919 + 2};
     gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
     int n = 2;
-    const int length = 3 + below(&c, below(&c, 4) ? 12 : MOST_VALUES - 10);
-    const bool by_data = below(&c, 6) == 0;
+    const int length = 3 + draw_below(&d, draw_below(&d, 4) ? 12 : MOST_VALUES - 10);
+    const bool by_data = draw_below(&d, 6) == 0;
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
         const bool room = r.count < MOST_RESULTS - 20;
         int kept = 0; /* a graph updates statistics only where the result is fetched */
-        pool[n++] = made_of(&c, by_data, room ? &kept : NULL, a, b, p);
-        if (room && (kept || below(&c, 6) == 0)) r.at[r.count++] = pool[n - 1];
+        pool[n++] = made_of(&d, by_data, room ? &kept : NULL, a, b, p);
+        if (room && (kept || draw_below(&d, 6) == 0)) r.at[r.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mul(gd_sum(tame(pool[n - 1])), number(0.1));
     for (int i = 0; i < PARAMETERS; i++)

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "draw.h"
 #include "gradus/gradus.h"
 #include "graph/plan/memory.h"
 #include "ops/op.h"
@@ -348,18 +349,17 @@ TEST(a_process_grows_by_what_the_plan_lists) {
 /* --- placing ---------------------------------------------------------------------------------- */
 
 TEST(things_that_live_at_the_same_time_do_not_overlap) {
-    unsigned seed = 12345;
+    draws d = {12345};
     size_t worst = 0;
     for (int round = 0; round < 200; round++) {
         enum { MOST = 60 };
         gd_span spans[MOST];
-        const int n = 1 + (int)(seed >> 8) % MOST;
+        const int n = 1 + draw_below(&d, MOST);
         for (int i = 0; i < n; i++) {
-            seed = seed * 1103515245u + 12345u;
-            const int begin = (int)(seed >> 16) % 50;
-            seed = seed * 1103515245u + 12345u;
-            spans[i] = (gd_span){
-                .bytes = (seed >> 16) % 5000, .begin = begin, .end = begin + (int)(seed >> 8) % 20};
+            const int begin = draw_below(&d, 50);
+            spans[i] = (gd_span){.bytes = (size_t)draw_below(&d, 5000),
+                                 .begin = begin,
+                                 .end = begin + draw_below(&d, 20)};
         }
         size_t slab, live;
         CHECK(gd_place_spans(spans, n, &slab, &live) == GD_OK && slab >= live);

@@ -3,18 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "files.h"
 #include "gradus/extend.h"
 #include "gradus/gradus.h"
 #include "stack.h"
+#include "temp.h"
 #include "test.h"
 
-static char folder[] = "/tmp/gradus-stack-XXXXXX", path[64];
-static const char *in_folder(const char *name) {
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 static bool fine;
 static char message[400];
 
@@ -114,9 +110,9 @@ static void run_loops(void *unused) {
         gd_tensors r = gd_session_run(session, gd_feed(n, gd_scalar(1), xs, values),
                                       gd_list(count, scanned, g));
         finish(gd_item(r.at[0]) == 10);
-        gd_onnx_save(in_folder("loops.onnx"), session, gd_list(n, xs), gd_list(count, scanned));
+        gd_onnx_save(temp_path("loops.onnx"), session, gd_list(n, xs), gd_list(count, scanned));
     }
-    finish(gd_onnx_load(path) != NULL);
+    finish(gd_onnx_load(temp_path("loops.onnx")) != NULL);
 }
 
 /* --- branches in branches --------------------------------------------------------------------- */
@@ -225,10 +221,10 @@ static void use_files(void *unused) {
     (void)unused;
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(20, 30));
-    gd_save_npy(in_folder("x.npy"), x);
-    gd_load_npy(path);
-    gd_save_npz(in_folder("x.npz"), gd_names("x"), gd_list(x));
-    gd_load_npz(path, "x");
+    gd_save_npy(temp_path("x.npy"), x);
+    gd_load_npy(temp_path("x.npy"));
+    gd_save_npz(temp_path("x.npz"), gd_names("x"), gd_list(x));
+    gd_load_npz(temp_path("x.npz"), "x");
     finish(true);
 }
 
@@ -237,14 +233,15 @@ static void use_states(void *unused) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(20, 30)), *wide = gd_zeros(gd_dims(20, 30), .dtype = GD_F64);
     gd_load_report report;
-    gd_save_state(in_folder("x.safetensors"), gd_part("x", x), gd_part("rng", gd_generator()));
-    gd_load_state_with(path, gd_parts(gd_part("x", wide), gd_part("y", x)), .partial = &report);
-    gd_load_state(path, gd_part("x", gd_ones(gd_dims(3))), gd_part("y", x));
+    gd_save_state(temp_path("x.safetensors"), gd_part("x", x), gd_part("rng", gd_generator()));
+    gd_load_state_with(temp_path("x.safetensors"), gd_parts(gd_part("x", wide), gd_part("y", x)),
+                       .partial = &report);
+    gd_load_state(temp_path("x.safetensors"), gd_part("x", gd_ones(gd_dims(3))), gd_part("y", x));
     const bool failed = gd_failed();
     gd_clear_error();
-    gd_save_state_with(in_folder("x.index.json"), gd_parts(gd_part("x", x), gd_part("y", wide)),
+    gd_save_state_with(temp_path("x.index.json"), gd_parts(gd_part("x", x), gd_part("y", wide)),
                        .shard_bytes = 10);
-    finish(gd_read_state(path) != NULL && failed);
+    finish(gd_read_state(temp_path("x.index.json")) != NULL && failed);
 }
 
 static void fail_and_print(void *unused) {
@@ -260,7 +257,7 @@ static void fail_and_print(void *unused) {
     gd_profiler_start();
     gd_matmul(x, gd_transpose(x, 0, 1));
     gd_profiler_stop();
-    gd_profiler_save_trace(in_folder("trace.json"));
+    gd_profiler_save_trace(temp_path("trace.json"));
     gd_profiler_clear();
     finish(failed);
 }
@@ -279,7 +276,6 @@ static void define_an_op(void *unused) {
 }
 
 TEST(sixty_four_kib_of_stack_are_enough) {
-    if (!mkdtemp(folder)) SKIP("no folder for files");
 #ifdef GD_SANITIZED
     SKIP("frames are larger under a sanitizer");
 #endif
@@ -296,13 +292,7 @@ TEST(sixty_four_kib_of_stack_are_enough) {
     check("states", use_states);
     check("failures and printing", fail_and_print);
     check("an op from text", define_an_op);
-    for (const char *const *name =
-             (const char *const[]){"loops.onnx", "x.npy", "x.npz", "trace.json", "x.safetensors",
-                                   "x.index.json", "x-00001-of-00002.safetensors",
-                                   "x-00002-of-00002.safetensors", NULL};
-         *name; name++)
-        unlink(in_folder(*name));
-    CHECK(rmdir(folder) == 0);
+    CHECK(folder_count(temp_folder()) == 8); /* and no temporary file of the library */
 }
 
 /* The measure itself: a function that needs more is found. */

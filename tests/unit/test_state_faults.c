@@ -5,6 +5,7 @@
  */
 #include "core/error.h"
 #include "state_things.h"
+#include "temp.h"
 
 typedef struct world {
     net *a, *b;
@@ -131,16 +132,14 @@ static void walk_loads(const world *from_one, const world *to, bool lasting) {
 
 static void walk(bool sharded, bool lasting) {
     GD_SCOPE;
-    const char *path = test_path(sharded ? "faults.index.json" : "faults.safetensors");
+    const char *path = temp_path("faults.%s", sharded ? "index.json" : "safetensors");
     world one = make(1, path), two = make(2, path), to = make(3, path),
-          first = make(1, test_path("first.safetensors"));
+          first = make(1, temp_path("first.safetensors"));
     one.sharded = two.sharded = sharded;
     gd_seed(1);
     CHECK_SAYING(save_world(&first) == GD_OK, "%s", gd_error_message());
     walk_saves(&one, &two, &to, lasting);
     walk_loads(&first, &to, lasting);
-    unlink(first.path);
-    unlink(path);
     end(&one);
     end(&two);
     end(&to);
@@ -149,25 +148,14 @@ static void walk(bool sharded, bool lasting) {
 
 CLEAN_TEST(any_allocation_may_fail) { walk(false, false); }
 CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk(false, true); }
-CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) {
-    walk(true, false);
-    char name[500];
-    const char *path = test_path("faults");
-    for (int n = 1; n <= 40; n++)
-        for (int k = 1; k <= n; k++) {
-            snprintf(name, sizeof name, "%s-%05d-of-%05d.safetensors", path, k, n);
-            unlink(name);
-            snprintf(name, sizeof name, "%s-b-%05d-of-%05d.safetensors", path, k, n);
-            unlink(name);
-        }
-}
+CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) { walk(true, false); }
 
 /* Moments that the load has to make first. */
 CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {
     GD_SCOPE;
     net *n = small_net(2);
     moments *m = new_moments(n, 5);
-    const char *path = test_path("made.safetensors");
+    const char *path = temp_path("made.safetensors");
     m->steps = 9;
     CHECK(gd_save_state(path, gd_part("adam", (void *)m), gd_part("net", (void *)n)) == GD_OK);
     int64_t failed = 0, k = 0;
@@ -191,7 +179,6 @@ CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {
     CHECK_SAYING(failed > 30, "%lld loads failed", (long long)failed);
     end_moments(m);
     end_net(n);
-    unlink(path);
 }
 
 /* Moves the data of a file by a byte, so that each tensor needs memory to be converted. */
@@ -213,7 +200,7 @@ static void make_unaligned(const char *path) {
 CLEAN_TEST(any_allocation_of_a_load_that_converts_may_fail) {
     GD_SCOPE;
     net *from = small_net(2);
-    const char *path = test_path("odd.safetensors");
+    const char *path = temp_path("odd.safetensors");
     CHECK(gd_save_state(path, gd_part("", (void *)from)) == GD_OK);
     make_unaligned(path);
     int64_t failed = 0, k = 0;
@@ -236,14 +223,13 @@ CLEAN_TEST(any_allocation_of_a_load_that_converts_may_fail) {
     }
     CHECK_SAYING(failed > 15, "%lld loads failed", (long long)failed);
     end_net(from);
-    unlink(path);
 }
 
 /* A state by itself, and read from a file. */
 CLEAN_TEST(any_allocation_of_reading_a_state_may_fail) {
     GD_SCOPE;
     net *n = small_net(2), *to = small_net(1);
-    const char *path = test_path("read.safetensors");
+    const char *path = temp_path("read.safetensors");
     CHECK(gd_save_state(path, gd_part("", (void *)n)) == GD_OK);
     for (int64_t k = 0;; k++) {
         const int64_t objects = gd_live_objects(), asked = gd_fault_allocations();
@@ -274,7 +260,6 @@ CLEAN_TEST(any_allocation_of_reading_a_state_may_fail) {
     }
     end_net(n);
     end_net(to);
-    unlink(path);
 }
 
 TEST_MAIN

@@ -2,6 +2,7 @@
  * tools/to_safetensors.py turns a PyTorch checkpoint into a file that is loaded here. Needs a
  * Python with torch and safetensors: python3, or the one that GRADUS_PYTHON names. */
 #include "state_things.h"
+#include "temp.h"
 
 static const char *python(void) {
     static char command[500];
@@ -53,7 +54,7 @@ static net *make(bool zeros) {
 CLEAN_TEST(the_package_reads_our_files) {
     if (!python()) SKIP("no Python with torch and safetensors");
     net *n = make(false);
-    const char *path = test_path("ours.safetensors");
+    const char *path = temp_path("ours.safetensors");
     for (int checksum = 0; checksum < 2; checksum++) {
         CHECK_SAYING(gd_save_state_with(path, gd_parts(gd_part("net", (void *)n)),
                                         .checksum = checksum) == GD_OK,
@@ -61,14 +62,13 @@ CLEAN_TEST(the_package_reads_our_files) {
         CHECK(run("read", path));
     }
     end_net(n);
-    unlink(path);
 }
 
 CLEAN_TEST(we_read_files_of_the_package) {
     GD_SCOPE;
     if (!python()) SKIP("no Python with torch and safetensors");
     net *n = make(true), *expected = make(false);
-    const char *path = test_path("theirs.safetensors");
+    const char *path = temp_path("theirs.safetensors");
     CHECK(run("write", path));
     CHECK_SAYING(gd_load_state(path, gd_part("net", (void *)n)) == GD_OK, "%s", gd_error_message());
     for (int i = 0; i < n->count; i++) {
@@ -80,13 +80,12 @@ CLEAN_TEST(we_read_files_of_the_package) {
           strcmp(n->text, "x") == 0);
     end_net(n);
     end_net(expected);
-    unlink(path);
 }
 
 CLEAN_TEST(a_pytorch_checkpoint_is_converted) {
     GD_SCOPE;
     if (!python()) SKIP("no Python with torch and safetensors");
-    const char *from = test_path("net.pt"), *path = test_path("net.safetensors");
+    const char *from = temp_path("net.pt"), *path = temp_path("net.safetensors");
     char command[2000];
     snprintf(command, sizeof command,
              "%s '%s/../tools/to_safetensors.py' '%s' '%s' --strip module. >/dev/null 2>&1",
@@ -110,8 +109,6 @@ CLEAN_TEST(a_pytorch_checkpoint_is_converted) {
              python(), GRADUS_TESTS, from, path);
     CHECK(system(command) != 0); /* which is no state dict */
     end_net(n);
-    unlink(from);
-    unlink(path);
 }
 
 TEST_MAIN

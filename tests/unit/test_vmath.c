@@ -9,7 +9,7 @@
  * units of the last place of the exact result; the sign is compared too, that of zero as well.
  */
 #include "backend/cpu/isa.h"
-#include "random.h"
+#include "draw.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -29,6 +29,8 @@ GD_ISA_DECLARE(int, vmath_probe_lanes, (void));
 
 enum { CHUNK = 1 << 16 };
 
+static draws stream = {1};
+
 static int failures, print_table, full_mode;
 static gd_isa best; /* the highest set of this machine */
 
@@ -45,7 +47,7 @@ static void run(gd_isa isa, const char *name, int64_t n, const void *a, const vo
 /* ---- Inputs ---------------------------------------------------------------------------------- */
 
 static double uniform(double low, double high) {
-    return low + (high - low) * (double)(random_bits() >> 11) * 0x1p-53;
+    return low + (high - low) * (double)(draw_bits(&stream) >> 11) * 0x1p-53;
 }
 static float float_of(uint32_t bits) {
     float x;
@@ -233,7 +235,7 @@ static void all_unary_f32(const char *only) {
         uint64_t step = full_mode ? 1 : 1 << 12;
         for (uint64_t at = 0; at < 1ull << 32; at += CHUNK * step) {
             for (uint64_t i = 0; i < CHUNK; i++)
-                x[i] = float_of((uint32_t)(at + i * step + (random_bits() & (step - 1))));
+                x[i] = float_of((uint32_t)(at + i * step + (draw_bits(&stream) & (step - 1))));
             test_unary_f32(&unary[k], x, CHUNK, w);
         }
         for (gd_isa isa = 0; isa <= best; isa++)
@@ -250,7 +252,7 @@ static void all_unary_f64(void) {
         int n = special_f64(x);
         for (; n < CHUNK; n++) {
             int kind = n % 4;
-            x[n] = kind == 0   ? double_of(random_bits())
+            x[n] = kind == 0   ? double_of(draw_bits(&stream))
                    : kind == 1 ? uniform(-4, 4)
                    : kind == 2 ? uniform(-50, 50)
                                : copysign(exp2(uniform(-60, 12)), uniform(-1, 3));
@@ -347,12 +349,12 @@ static const struct binary {
 /* Random pairs of five kinds: any bits; ordinary sizes; bases near 1 with long exponents; close
  * together; whole numbers. */
 static void random_pair(int kind, double *a, double *b) {
-    *a = kind == 0   ? double_of(random_bits())
+    *a = kind == 0   ? double_of(draw_bits(&stream))
          : kind == 1 ? uniform(-10, 10)
          : kind == 2 ? 1 + uniform(-0.01, 0.01)
          : kind == 3 ? uniform(0, 20)
                      : floor(uniform(-30, 30));
-    *b = kind == 0   ? double_of(random_bits())
+    *b = kind == 0   ? double_of(draw_bits(&stream))
          : kind == 1 ? uniform(-10, 10)
          : kind == 2 ? uniform(-9000, 9000)
          : kind == 3 ? *a * (1 + uniform(-1e-6, 1e-6))
@@ -373,8 +375,8 @@ static void all_binary(void) {
     for (int k = 0; n < N; k++, n++) {
         double x, y;
         random_pair(k % 5, &x, &y);
-        a[n] = k % 5 ? (float)x : float_of((uint32_t)random_bits());
-        b[n] = k % 5 ? (float)y : float_of((uint32_t)random_bits());
+        a[n] = k % 5 ? (float)x : float_of((uint32_t)draw_bits(&stream));
+        b[n] = k % 5 ? (float)y : float_of((uint32_t)draw_bits(&stream));
     }
     for (int k = 0; nl < N; k++, nl++) random_pair(k % 5, &al[nl], &bl[nl]);
 
@@ -493,9 +495,9 @@ static void test_integers(void) {
     static int64_t a64[N], b64[N], c64[N], g64[N];
     static int32_t a32[N], b32[N], c32[N], g32[N];
     for (int i = 0; i < N; i++) {
-        int shift_a = (int)(random_bits() % 64), shift_b = (int)(random_bits() % 64);
-        a64[i] = i < EDGES * EDGES ? edges[i / EDGES] : (int64_t)random_bits() >> shift_a;
-        b64[i] = i < EDGES * EDGES ? edges[i % EDGES] : (int64_t)random_bits() >> shift_b;
+        int shift_a = (int)(draw_bits(&stream) % 64), shift_b = (int)(draw_bits(&stream) % 64);
+        a64[i] = i < EDGES * EDGES ? edges[i / EDGES] : (int64_t)draw_bits(&stream) >> shift_a;
+        b64[i] = i < EDGES * EDGES ? edges[i % EDGES] : (int64_t)draw_bits(&stream) >> shift_b;
         a32[i] = (int32_t)a64[i], b32[i] = (int32_t)b64[i];
         c64[i] = c32[i] = i;
     }
@@ -597,7 +599,7 @@ static void test_halves(void) {
             check_halves(isa, x, CHUNK);
             if (full_mode) continue;
             for (uint64_t i = 0; i < CHUNK; i++)
-                x[i] = float_of((uint32_t)(at + i * step + (random_bits() & (step - 1))));
+                x[i] = float_of((uint32_t)(at + i * step + (draw_bits(&stream) & (step - 1))));
             check_halves(isa, x, CHUNK);
         }
     }
@@ -610,8 +612,8 @@ static void test_conversions(void) {
     float f32[N];
     double f64[N];
     for (int i = 0; i < N; i++) {
-        i32[i] = (int32_t)random_bits() >> (i % 31);
-        i64[i] = (int64_t)random_bits() >> (i % 63);
+        i32[i] = (int32_t)draw_bits(&stream) >> (i % 31);
+        i64[i] = (int64_t)draw_bits(&stream) >> (i % 63);
     }
     for (gd_isa isa = 0; isa <= best; isa++) {
         run(isa, "f32_from_i32", N, i32, NULL, NULL, f32);
@@ -662,8 +664,9 @@ static void fill_lanes(lanes *a, lanes *b, const char *type) {
     double sl[SPECIALS];
     int count = special_f32(s), count_l = special_f64(sl);
     for (int i = 0; i < 2 * SPECIALS; i++) {
-        int j = i / 2, other = (int)(random_bits() % (unsigned)count);
-        if (type[0] == 'i') a->i64[i] = (int64_t)random_bits(), b->i64[i] = (int64_t)random_bits();
+        int j = i / 2, other = (int)(draw_bits(&stream) % (unsigned)count);
+        if (type[0] == 'i')
+            a->i64[i] = (int64_t)draw_bits(&stream), b->i64[i] = (int64_t)draw_bits(&stream);
         if (!strcmp(type, "f32")) {
             a->f32[i] = i % 2 ? (float)uniform(0, 2) : s[j % count];
             b->f32[i] = i % 2 ? 1.5f : s[other];
