@@ -5,6 +5,7 @@
 
 #include "clean_test.h"
 #include "core/alloc.h"
+#include "fault_walk.h"
 #include "files.h"
 #include "gradus/gradus.h"
 #include "onnx/onnx.h"
@@ -55,6 +56,18 @@ static inline gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *
 #define INPUT(name, dims) \
     "input { name: '" name "' type { tensor_type { elem_type: 1 shape { " dims " } } } } "
 #define OUTPUT(name) "output { name: '" name "' type { tensor_type { elem_type: 1 } } } "
+
+/* Loads a file while its allocations fail. */
+static inline void walk_load(const char *path, fault_walk w) {
+    while (fault_next(&w)) {
+        GD_SCOPE;
+        fault_begin(&w);
+        gd_graph *g = gd_onnx_load(path);
+        fault_end(&w);
+        CHECK_ROUND(&w, g || gd_failed());
+        CHECK_FAULT(&w, gd_error_status());
+    }
+}
 
 static inline void refuses(const char *text, gd_status status, const char *message) {
     GD_SCOPE;

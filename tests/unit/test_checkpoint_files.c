@@ -3,13 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/error.h"
+#include "fault_walk.h"
 #include "files.h"
 #include "format/file.h"
 #include "gradus/gradus.h"
-#include "capture.h"
 #include "temp.h"
 #include "train/checkpoint_files.h"
 #include "train/fit.h"
@@ -158,17 +159,16 @@ CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
     gd_tensor *w = gd_zeros(gd_dims(4));
     const gd_state_part part = {"w", w};
     gd_restored r;
-    int failed = 0;
-    for (int n = 0;; n++) {
-        gd_fault_after(n, false);
+    fault_walk faults = {.what = "restoring"};
+    while (fault_next(&faults)) {
+        fault_begin(&faults);
         const gd_status status = gd_checkpoint_restore(folder, (gd_state_parts){&part, 1}, &r);
-        gd_fault_after(-1, false);
-        if (status == GD_OK) break;
-        failed++;
-        CHECK_SAYING(status == GD_E_MEMORY && !r.found && captured.warnings == 0, "%d: %s %s", n,
-                     gd_latest_failure(), captured.text);
+        fault_end(&faults);
+        CHECK(!gd_failed());
+        CHECK_FAULT(&faults, status);
+        CHECK_ROUND(&faults, r.found == (status == GD_OK) && captured.warnings == 0);
     }
-    CHECK(failed > 5 && r.step == 6 && captured.warnings == 0 && !gd_failed());
+    CHECK(faults.failures > 5 && r.step == 6);
     end_log_capture();
 }
 

@@ -2,9 +2,10 @@
  */
 #include <math.h>
 
-#include "graph/build/subgraph.h"
-#include "gradus/gradus.h"
 #include "clean_test.h"
+#include "fault_walk.h"
+#include "gradus/gradus.h"
+#include "graph/build/subgraph.h"
 #include "unit/control_models.h"
 
 static bool same_bits(gd_tensor *a, gd_tensor *b) {
@@ -730,23 +731,21 @@ static double one_of_everything(const model *m) {
 
 static void fail_everywhere(void) {
     for (int k = 0; k < MODELS; k++) {
-        gd_fault_after(INT64_MAX / 2, false);
-        const int64_t before = gd_fault_allocations();
+        fault_walk none = {.what = models[k].name,
+                           .at = INT64_MAX / 2}; /* counts the allocations */
+        fault_begin(&none);
         const double right = one_of_everything(&models[k]);
-        const int64_t all = gd_fault_allocations() - before;
-        gd_fault_after(-1, false);
+        const int64_t all = gd_fault_allocations() - none.counted;
+        fault_end(&none);
         CHECK_SAYING(!gd_failed() && all > 100, "%s: %lld allocations: %s", models[k].name,
                      (long long)all, gd_error_message());
         const int64_t stride = getenv("GRADUS_TEST_FULL") ? 1 : all / 97 + 1;
-        for (int64_t n = k % stride; n < all; n += stride) {
-            int64_t objects = gd_live_objects();
-            gd_fault_after(n, false);
+        fault_walk w = {.what = models[k].name, .first = k % stride, .stride = stride};
+        while (fault_next(&w)) {
+            fault_begin(&w);
             const double got = one_of_everything(&models[k]);
-            gd_fault_after(-1, false);
-            CHECK_SAYING(gd_failed() || got == right, "%s: allocation %lld of %lld fails unnoticed",
-                         models[k].name, (long long)n, (long long)all);
-            CHECK_SAYING(gd_live_objects() == objects, "%s: allocation %lld leaks", models[k].name,
-                         (long long)n);
+            fault_end(&w);
+            CHECK_ROUND(&w, gd_failed() || got == right);
             gd_clear_error();
         }
     }

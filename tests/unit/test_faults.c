@@ -4,6 +4,7 @@
  * Promised each time: the status is GD_E_MEMORY (or the step did not need that memory), no parameter
  * is half written, nothing leaks, and the next step is the one that would have been.
  */
+#include "fault_walk.h"
 #include "gradus/gradus.h"
 
 #include "test.h"
@@ -66,48 +67,32 @@ static void forget_gradients(const model *m, gd_tensor *const *state) {
     gd_clear_error();
 }
 
-/* One step in which allocation n fails, and all after it if `lasting`; then one without a fault.
- * False: the step asked for less. */
-static bool walk_one(const model *m, gd_tensor *const *state, gd_tensor *x, gd_tensor *target,
-                     const snapshot *before, const snapshot *after, int64_t n, bool lasting) {
-    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-            asked = gd_fault_allocations();
+/* One step in which an allocation fails, then one without a fault. */
+static void run_round(fault_walk *w, const model *m, gd_tensor *const *state, gd_tensor *x,
+                      gd_tensor *target, const snapshot *before, const snapshot *after) {
     bool walked;
     gd_seed(3);
-    gd_fault_after(n, lasting);
+    fault_begin(w);
     gd_status status = train_step(m, state, x, target, &walked);
-    gd_fault_after(-1, false);
-    bool fired = gd_fault_allocations() - asked > n;
-    CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "%s, allocation %lld: %s: %s",
-                 m->name, (long long)n, gd_status_name(status), gd_error_message());
+    fault_end(w);
     for (int i = 0; i < m->n_state; i++) {
-        bool as_before = is_same(state[i], before->bytes[i]),
-             as_after = is_same(state[i], after->bytes[i]);
-        CHECK_SAYING(as_before || as_after, "%s, allocation %lld: state %d is neither old nor new",
-                     m->name, (long long)n, i);
-        if (status == GD_OK)
-            CHECK_SAYING(as_after, "%s, allocation %lld: state %d was not updated", m->name,
-                         (long long)n, i);
-        if (!walked && i < m->n_parameters)
-            CHECK_SAYING(as_before, "%s, allocation %lld: parameter %d changed without a gradient",
-                         m->name, (long long)n, i);
+        const bool as_before = is_same(state[i], before->bytes[i]),
+                   as_after = is_same(state[i], after->bytes[i]);
+        CHECK_ROUND(w, as_before || as_after);
+        CHECK_ROUND(w, status != GD_OK || as_after);
+        /* no parameter changes without a gradient */
+        CHECK_ROUND(w, walked || i >= m->n_parameters || as_before);
     }
+    CHECK_FAULT(w, status);
     forget_gradients(m, state);
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s, allocation %lld: leaks %lld objects, %lld bytes", m->name, (long long)n,
-                 (long long)(gd_live_objects() - objects),
-                 (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+    CHECK_ROUND(w, fault_is_clean(w));
     restore(m, state, before);
     gd_seed(3);
     status = train_step(m, state, x, target, &walked);
     CHECK_SAYING(status == GD_OK, "%s, the step after: %s", m->name, gd_error_message());
-    for (int i = 0; i < m->n_state; i++)
-        CHECK_SAYING(is_same(state[i], after->bytes[i]),
-                     "%s, allocation %lld: the next step differs in state %d", m->name,
-                     (long long)n, i);
+    for (int i = 0; i < m->n_state; i++) CHECK_ROUND(w, is_same(state[i], after->bytes[i]));
     forget_gradients(m, state);
     restore(m, state, before);
-    return fired;
 }
 
 static void walk(const model *m) {
@@ -127,13 +112,11 @@ static void walk(const model *m) {
         CHECK(memcmp(before.bytes[i], after.bytes[i], bytes_of(state[i])) != 0);
     forget_gradients(m, state);
     restore(m, state, &before);
-    int64_t n = 0;
-    while (n < 20000 && test_failures < 20 &&
-           walk_one(m, state, x, target, &before, &after, n, false))
-        n++;
-    CHECK_SAYING(n > 20 && n < 20000, "%s has %lld allocations", m->name, (long long)n);
-    for (int64_t k = 0; k < n && test_failures < 20; k += n / 30 + 1)
-        walk_one(m, state, x, target, &before, &after, k, true);
+    fault_walk one = {.what = m->name};
+    while (fault_next(&one)) run_round(&one, m, state, x, target, &before, &after);
+    CHECK_SAYING(one.rounds > 20, "%s: %lld rounds", m->name, (long long)one.rounds);
+    fault_walk all = {.what = m->name, .lasting = true, .stride = one.rounds / 30 + 1};
+    while (fault_next(&all)) run_round(&all, m, state, x, target, &before, &after);
     gd_set_num_threads(0);
 }
 

@@ -7,9 +7,9 @@
 #include "child.h"
 #include "core/alloc.h"
 #include "core/error.h"
+#include "fault_walk.h"
 #include "files.h"
 #include "format/file.h"
-#include "gradus/testing.h"
 #include "temp.h"
 #include "test.h"
 
@@ -216,23 +216,26 @@ TEST(reads_are_bounded) {
 
 TEST(no_memory_is_a_status) {
     CHECK(put(path, "old") == GD_OK);
-    for (int64_t n = 0;; n++) {
-        gd_fault_after(n, false);
+    for (fault_walk w = {.what = "writing"}; fault_next(&w);) {
+        fault_begin(&w);
         gd_status status = put(path, "new");
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
         /* without memory for the folder's name only its sync is left out */
-        CHECK(status == GD_E_MEMORY || file_has_text(path, "new"));
-        if (status == GD_E_MEMORY) CHECK(file_has_text(path, "old"));
-        if (done) break;
+        CHECK_ROUND(&w, file_has_text(path, status == GD_OK ? "new" : "old"));
     }
-    for (int64_t n = 0; n < 3; n++) {
+    fault_walk w = {.what = "reading"};
+    while (fault_next(&w)) {
         char *data;
         size_t bytes;
-        gd_fault_after(n, false);
-        CHECK(gd_file_read_all(path, &data, &bytes) == GD_E_MEMORY && data == NULL);
-        gd_fault_after(-1, false);
+        fault_begin(&w);
+        const gd_status status = gd_file_read_all(path, &data, &bytes);
+        fault_end(&w);
+        CHECK_ROUND(&w, (status == GD_OK) == (data != NULL));
+        CHECK_FAULT(&w, status);
+        gd_free(data);
     }
+    CHECK(w.failures >= 3);
     CHECK(folder_count(folder) == 1);
 }
 

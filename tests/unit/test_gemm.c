@@ -7,6 +7,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/isa.h"
 #include "draw.h"
+#include "fault_walk.h"
 #include "gradus/testing.h"
 #include "gradus/threads.h"
 
@@ -508,17 +509,15 @@ static void no_memory_is_a_status(void) {
             t.m = shapes[s][0], t.n = shapes[s][1], t.k = shapes[s][2];
             fill_case(&t, ROWS, COLUMNS, ROWS, GD_F32, GD_F32, GD_F32);
             gd_set_num_threads(3);
-            /* The n-th allocation fails, until none does. */
-            int failed = 0;
-            for (int64_t n = 0; n < 100; n++) {
-                gd_fault_after(n, true);
+            fault_walk w = {.what = "a product", .lasting = true, .most = 100};
+            while (fault_advance(&w)) {
+                fault_begin(&w);
                 const gd_status status = run_case(&t);
-                gd_fault_after(-1, false);
-                if (status == GD_OK) break;
-                if (status != GD_E_MEMORY) describe(&t, gd_isa_name((gd_isa)isa), "no GD_E_MEMORY");
-                failed++;
+                fault_end(&w);
+                if (status != (w.fired ? GD_E_MEMORY : GD_OK))
+                    describe(&t, gd_isa_name((gd_isa)isa), "no GD_E_MEMORY");
             }
-            if (failed == 0 || failed == 100)
+            if (w.rounds < 2 || w.fired)
                 describe(&t, gd_isa_name((gd_isa)isa), "does not fail as it should");
             check_case(&t);
             gd_cpu_set_isa((gd_isa)isa);

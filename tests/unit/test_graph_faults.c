@@ -6,11 +6,12 @@
  * time: the status is GD_E_MEMORY (or the work did not need that memory), what it changes is as it
  * was, nothing leaks, and the work after it gives what it would have given.
  */
+#include "fault_walk.h"
 #include "gradus/gradus.h"
 
 #include "test.h"
 
-enum { MOST_BYTES = 1 << 16, MOST_ALLOCATIONS = 30000 };
+enum { MOST_BYTES = 1 << 16 };
 
 /* What is there during one trial. */
 typedef struct trial {
@@ -41,14 +42,14 @@ static void add(gd_tensor *t, char *to, size_t *bytes) {
     *bytes += more;
 }
 
-static void take(const work *w, trial *t, snapshot *s) {
+static void take_snapshot(const work *w, trial *t, snapshot *s) {
     GD_SCOPE;
     s->bytes = 0;
     w->look(t, s->at, &s->bytes);
     CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
 }
 
-static bool same(const snapshot *a, const snapshot *b) {
+static bool same_snapshots(const snapshot *a, const snapshot *b) {
     return a->bytes == b->bytes && memcmp(a->at, b->at, a->bytes) == 0;
 }
 
@@ -67,7 +68,7 @@ static void act_twice(const work *w, trial *t, snapshot *s) {
     status = act(w, t, &second);
     CHECK_SAYING(status == GD_OK, "%s: %s", w->name, gd_error_message());
     s->result = first + 3 * second;
-    take(w, t, s);
+    take_snapshot(w, t, s);
 }
 
 /* In C, so that it needs no memory. */
@@ -80,47 +81,24 @@ static double sum(const gd_tensor *t) {
 
 static snapshot before, now;
 
-/* False: the work asks for less than n allocations. */
-static bool walk_one(const work *w, int level, const snapshot *after, int64_t n, bool lasting) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                  asked = gd_fault_allocations();
-    bool fired;
-    {
-        GD_SCOPE;
-        trial t = {.level = level};
-        double result;
-        gd_seed(3);
-        w->begin(&t);
-        CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
-        take(w, &t, &before);
-        gd_fault_after(n, lasting);
-        gd_status status = act(w, &t, &result);
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - asked > n;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY),
-                     "%s, level %d, allocation %lld: %s: %s", w->name, level, (long long)n,
-                     gd_status_name(status), gd_error_message());
-        gd_clear_error();
-        if (status != GD_OK) {
-            if (w->all_or_nothing) {
-                take(w, &t, &now);
-                CHECK_SAYING(same(&now, &before),
-                             "%s, level %d, allocation %lld: what failed has changed something",
-                             w->name, level, (long long)n);
-                act_twice(w, &t, &now);
-                CHECK_SAYING(
-                    same(&now, after) && now.result == after->result,
-                    "%s, level %d: what comes after allocation %lld is not the same: %g, %g",
-                    w->name, level, (long long)n, now.result, after->result);
-            }
-        }
-        gd_clear_error();
-    }
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s, level %d, allocation %lld: leaks %lld objects, %lld bytes", w->name, level,
-                 (long long)n, (long long)(gd_live_objects() - objects),
-                 (long long)(gd_memory_stats(NULL).live_bytes - bytes));
-    return fired;
+static void run_round(fault_walk *faults, const work *w, int level, const snapshot *after) {
+    GD_SCOPE;
+    trial t = {.level = level};
+    double result;
+    gd_seed(3);
+    w->begin(&t);
+    CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
+    take_snapshot(w, &t, &before);
+    fault_begin(faults);
+    gd_status status = act(w, &t, &result);
+    fault_end(faults);
+    CHECK_FAULT(faults, status);
+    if (status == GD_OK || !w->all_or_nothing) return;
+    take_snapshot(w, &t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, &before));
+    act_twice(w, &t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, after) && now.result == after->result);
+    gd_clear_error();
 }
 
 static void walk(const work *w, int level) {
@@ -133,14 +111,13 @@ static void walk(const work *w, int level) {
         w->begin(&t);
         act_twice(w, &t, &after);
     }
-    int64_t n = 0;
-    const int failures = test_failures;
-    while (n < MOST_ALLOCATIONS && test_failures < failures + 5 &&
-           walk_one(w, level, &after, n, false))
-        n++;
-    CHECK_SAYING(n > 5 && n < MOST_ALLOCATIONS, "%s has %lld allocations", w->name, (long long)n);
-    for (int64_t k = 0; k < n && test_failures < failures + 5; k += n / 30 + 1)
-        walk_one(w, level, &after, k, true);
+    char name[100];
+    snprintf(name, sizeof name, "%s, level %d", w->name, level);
+    fault_walk one = {.what = name};
+    while (fault_next(&one)) run_round(&one, w, level, &after);
+    CHECK_SAYING(one.rounds > 5, "%s: %lld rounds", name, (long long)one.rounds);
+    fault_walk all = {.what = name, .lasting = true, .stride = one.rounds / 30 + 1};
+    while (fault_next(&all)) run_round(&all, w, level, &after);
     gd_set_num_threads(0);
 }
 

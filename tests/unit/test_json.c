@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/number.h"
 #include "draw.h"
+#include "fault_walk.h"
 #include "format/json.h"
-#include "gradus/testing.h"
 #include "test.h"
 
 /* Parses a copy of exactly the text's size, so that AddressSanitizer sees a read beyond it. */
@@ -203,15 +203,13 @@ TEST(any_changed_byte_is_survived) {
 }
 
 TEST(no_memory_is_a_status) {
-    for (int64_t n = 0;; n++) {
+    for (fault_walk w = {.what = "parsing"}; fault_next(&w);) {
         gd_status status;
-        gd_fault_after(n, false);
+        fault_begin(&w);
         gd_json_doc *doc = parse_n(rich, strlen(rich), &status);
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
+        fault_end(&w);
         gd_json_free(doc);
-        CHECK(status == (done ? GD_OK : GD_E_MEMORY));
-        if (done) break;
+        CHECK_ROUND(&w, status == (w.fired ? GD_E_MEMORY : GD_OK));
     }
 }
 
@@ -298,15 +296,13 @@ TEST(what_is_no_json_cannot_be_written) {
     CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_STATE);
     write_example(&w, 2);
     gd_json_writer_cancel(&w);
-    for (int64_t n = 0;; n++) {
-        gd_fault_after(n, false);
+    for (fault_walk faults = {.what = "writing"}; fault_next(&faults);) {
+        fault_begin(&faults);
         write_example(&w, 2);
         gd_status status = gd_json_writer_end(&w, &text, &bytes);
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
-        CHECK(status == (done ? GD_OK : GD_E_MEMORY));
+        fault_end(&faults);
+        CHECK_ROUND(&faults, status == (faults.fired ? GD_E_MEMORY : GD_OK));
         gd_free(text);
-        if (done) break;
     }
 }
 

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "gradus/testing.h"
 #include "test.h"
 
 enum { IN = 6, OUT = 3, ROWS = 8 };
@@ -389,36 +389,29 @@ TEST(a_step_without_memory_changes_nothing) {
     run plain = make_run(2, gd_loss_scale_new()), r = make_run(2, gd_loss_scale_new());
     gd_tensor *zero = gd_scalar(0);
     step(gd_list(batch(0), zero), &plain);
-    int failures = 0;
-    bool done = false;
+    bool done = false; /* a step is taken once */
     gd_backward(gd_loss_scale_apply(r.scale, loss_of(&r, batch(0), zero)));
-    for (int64_t n = 0; !done && n < 5000; n++) {
-        gd_fault_after(n, false);
+    fault_walk w = {.what = "a step"};
+    while (!done && fault_advance(&w)) {
+        fault_begin(&w);
         done = gd_loss_scale_step(r.scale, r.optimizer, .schedule = r.schedule) == GD_OK;
-        gd_fault_after(-1, false);
-        if (!done) {
-            CHECK(gd_error_status() == GD_E_MEMORY);
-            failures++;
-            gd_clear_error();
-        }
+        fault_end(&w);
+        CHECK_FAULT(&w, gd_error_status());
     }
-    CHECK(done && failures > 20);
+    CHECK(done && w.failures > 20);
     CHECK(same_runs(&plain, &r));
     CHECK(value_of(r.scale) == 65536);
 }
 
 TEST(making_one_without_memory_fails_cleanly) {
-    const int64_t before = gd_live_objects();
-    bool done = false;
-    for (int64_t n = 0; !done && n < 100; n++) {
+    for (fault_walk w = {.what = "gd_loss_scale_new"}; fault_next(&w);) {
         GD_SCOPE;
-        gd_fault_after(n, false);
-        done = gd_loss_scale_new() != NULL;
-        gd_fault_after(-1, false);
-        CHECK(done || gd_error_status() == GD_E_MEMORY);
-        gd_clear_error();
+        fault_begin(&w);
+        gd_loss_scale *s = gd_loss_scale_new();
+        fault_end(&w);
+        CHECK_ROUND(&w, s || gd_failed());
+        CHECK_FAULT(&w, gd_error_status());
     }
-    CHECK(done && gd_live_objects() == before);
 }
 
 TEST_MAIN

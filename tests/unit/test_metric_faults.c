@@ -6,10 +6,10 @@
 #include <math.h>
 
 #include "clean_test.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "gradus/testing.h"
 
-enum { MOST_ALLOCATIONS = 20000, MOST_VALUES = 16 };
+enum { MOST_VALUES = 16 };
 
 typedef struct trial {
     const char *name, *options;
@@ -36,14 +36,14 @@ static void prepare(trial *t) {
     gd_metric_update(t->metric, gd_neg(t->output), t->target);
 }
 
-static void look(trial *t, snapshot *s) {
+static void take_snapshot(trial *t, snapshot *s) {
     GD_SCOPE;
     gd_tensor *value = gd_metric_value(t->metric);
     s->count = gd_tensor_numel(value);
     CHECK_SAYING(gd_copy_to(value, s->at, (size_t)s->count * 8) == GD_OK, "%s", gd_error_message());
 }
 
-static bool same(const snapshot *a, const snapshot *b) {
+static bool same_snapshots(const snapshot *a, const snapshot *b) {
     return a->count == b->count && memcmp(a->at, b->at, (size_t)a->count * 8) == 0;
 }
 
@@ -82,36 +82,22 @@ static gd_status call_jit(trial *t) {
 
 static snapshot after, before, now;
 
-static bool walk_one(const work *w, trial t, int64_t n) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                  asked = gd_fault_allocations();
-    bool fired;
-    {
-        GD_SCOPE;
-        prepare(&t);
-        look(&t, &before);
-        gd_fault_after(n, false);
-        const gd_status status = w->act(&t);
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - asked > n;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY),
-                     "%s of %s, allocation %lld: %s", w->name, t.name, (long long)n,
-                     gd_error_message());
-        gd_clear_error();
-        if (status != GD_OK) {
-            look(&t, &now);
-            CHECK_SAYING(same(&now, &before), "%s of %s, allocation %lld: it has changed something",
-                         w->name, t.name, (long long)n);
-            CHECK_SAYING(w->act(&t) == GD_OK, "%s of %s: %s", w->name, t.name, gd_error_message());
-        }
-        look(&t, &now);
-        CHECK_SAYING(same(&now, &after), "%s of %s, allocation %lld: what comes after it differs",
-                     w->name, t.name, (long long)n);
-        gd_clear_error();
+static void run_round(fault_walk *faults, const work *w, trial t) {
+    GD_SCOPE;
+    prepare(&t);
+    take_snapshot(&t, &before);
+    fault_begin(faults);
+    const gd_status status = w->act(&t);
+    fault_end(faults);
+    CHECK_FAULT(faults, status);
+    if (status != GD_OK) {
+        take_snapshot(&t, &now);
+        CHECK_ROUND(faults, same_snapshots(&now, &before));
+        CHECK_ROUND(faults, w->act(&t) == GD_OK);
     }
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s of %s, allocation %lld leaks", w->name, t.name, (long long)n);
-    return fired;
+    take_snapshot(&t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, &after));
+    gd_clear_error();
 }
 
 static void walk(const work *w, trial t) {
@@ -121,13 +107,13 @@ static void walk(const work *w, trial t) {
         trial first = t;
         prepare(&first);
         CHECK_SAYING(w->act(&first) == GD_OK, "%s of %s: %s", w->name, t.name, gd_error_message());
-        look(&first, &after);
+        take_snapshot(&first, &after);
     }
-    int64_t n = 0;
-    const int failures = test_failures;
-    while (n < MOST_ALLOCATIONS && test_failures < failures + 3 && walk_one(w, t, n)) n++;
-    CHECK_SAYING(n > 1 && n < MOST_ALLOCATIONS, "%s of %s has %lld allocations", w->name, t.name,
-                 (long long)n);
+    char name[100];
+    snprintf(name, sizeof name, "%s of %s", w->name, t.name);
+    fault_walk faults = {.what = name};
+    while (fault_next(&faults)) run_round(&faults, w, t);
+    CHECK_SAYING(faults.rounds > 2, "%s: %lld rounds", name, (long long)faults.rounds);
     gd_set_num_threads(0);
 }
 

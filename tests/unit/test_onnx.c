@@ -5,6 +5,7 @@
 
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "fault_walk.h"
 #include "files.h"
 #include "onnx_files.h"
 #include "temp.h"
@@ -508,26 +509,13 @@ CLEAN_TEST(any_allocation_may_fail) {
     gd_session_run(n.session, gd_feed(n.x, gd_full(gd_dims(1, 20), 1)),
                    gd_list(n.y)); /* variables are there */
     const char *path = temp_path("faults.onnx");
-    bool saved = false, loaded = false;
-    for (int i = 0; i < 5000 && !saved; i++) {
-        gd_fault_after(i, true);
+    for (fault_walk w = {.what = "saving", .lasting = true}; fault_next(&w);) {
+        fault_begin(&w);
         const gd_status status = gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y));
-        gd_fault_after(-1, false);
-        saved = status == GD_OK;
-        CHECK_SAYING(saved || status == GD_E_MEMORY, "allocation %d: %s", i, gd_error_message());
-        gd_clear_error();
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
     }
-    for (int i = 0; i < 5000 && !loaded; i++) {
-        GD_SCOPE;
-        gd_fault_after(i, true);
-        gd_graph *g = gd_onnx_load(path);
-        gd_fault_after(-1, false);
-        loaded = g != NULL;
-        CHECK_SAYING(loaded || gd_error_status() == GD_E_MEMORY, "allocation %d: %s", i,
-                     gd_error_message());
-        gd_clear_error();
-    }
-    CHECK(saved && loaded);
+    walk_load(path, (fault_walk){.what = path, .lasting = true});
 }
 
 /* Ops that are saved by rows with conditions, by expressions and by bodies, for known sizes and
@@ -554,17 +542,12 @@ CLEAN_TEST(no_memory_while_saving_is_not_taken_for_an_op_without_an_operator) {
         const char *path = temp_path("one_fault.onnx");
         CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
                      gd_error_message());
-        bool done = false;
-        for (int i = 0; i < 5000 && !done && !test_failures; i++) {
-            gd_fault_after(i, false); /* this one allocation, and none after it */
+        for (fault_walk w = {.what = "saving"}; fault_next(&w);) {
+            fault_begin(&w);
             const gd_status status = gd_onnx_save(path, session, gd_list(x), gd_list(y));
-            done = gd_faults_armed();
-            gd_fault_after(-1, false);
-            CHECK_SAYING(status == GD_OK || status == GD_E_MEMORY, "allocation %d: %s", i,
-                         gd_error_message());
-            gd_clear_error();
+            fault_end(&w);
+            CHECK_FAULT(&w, status);
         }
-        CHECK(done || test_failures);
     }
 }
 

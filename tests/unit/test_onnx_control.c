@@ -7,6 +7,7 @@
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
 #include "control_models.h"
+#include "fault_walk.h"
 #include "onnx_files.h"
 #include "temp.h"
 
@@ -413,26 +414,13 @@ CLEAN_TEST(any_allocation_may_fail_while_loops_are_saved_and_loaded) {
     gd_session *session = gd_session_new(n.graph);
     gd_session_run(session, gd_feed(n.in[0], values[0], n.in[1], values[1]), gd_list(n.y));
     const char *path = temp_path("faults.onnx");
-    bool saved = false, loaded = false;
-    for (int i = 0; i < 20000 && !saved; i++) {
-        gd_fault_after(i, true);
+    for (fault_walk w = {.what = "saving", .lasting = true}; fault_next(&w);) {
+        fault_begin(&w);
         const gd_status status = gd_onnx_save(path, session, ((gd_tensors){n.in, 2}), gd_list(n.y));
-        gd_fault_after(-1, false);
-        saved = status == GD_OK;
-        CHECK_SAYING(saved || status == GD_E_MEMORY, "allocation %d: %s", i, gd_error_message());
-        gd_clear_error();
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
     }
-    for (int i = 0; i < 20000 && !loaded; i++) {
-        GD_SCOPE;
-        gd_fault_after(i, true);
-        gd_graph *g = gd_onnx_load(path);
-        gd_fault_after(-1, false);
-        loaded = g != NULL;
-        CHECK_SAYING(loaded || gd_error_status() == GD_E_MEMORY, "allocation %d: %s", i,
-                     gd_error_message());
-        gd_clear_error();
-    }
-    CHECK(saved && loaded);
+    walk_load(path, (fault_walk){.what = path, .lasting = true});
 }
 
 TEST_MAIN

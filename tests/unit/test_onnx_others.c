@@ -14,6 +14,7 @@
 
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "fault_walk.h"
 #include "onnx_files.h"
 #include "temp.h"
 
@@ -194,20 +195,12 @@ CLEAN_TEST(damaged_files_of_others_are_refused_or_read_whole) {
 /* Each file with other allocations that fail, so that all of them together reach every place. */
 static void check_faults(const char *from, const char *file) {
     static int first;
-    const int step = getenv("GRADUS_ALL_FAULTS") ? 1 : 37;
+    const int stride = getenv("GRADUS_ALL_FAULTS") ? 1 : 37;
     char path[1000];
-    bool loaded = false;
     snprintf(path, sizeof path, "%s/%s", from, file);
-    for (int i = first++ % step; i < 100000 && !loaded; i += step) {
-        GD_SCOPE;
-        gd_fault_after(i, true);
-        loaded = gd_onnx_load(path) != NULL;
-        gd_fault_after(-1, false);
-        CHECK_SAYING(loaded || gd_error_status() == GD_E_MEMORY, "%s, allocation %d: %s", file, i,
-                     gd_error_message());
-        gd_clear_error();
-    }
-    CHECK_SAYING(loaded, "%s", file);
+    walk_load(
+        path,
+        (fault_walk){.what = file, .lasting = true, .first = first++ % stride, .stride = stride});
 }
 
 CLEAN_TEST(any_allocation_may_fail_while_files_of_others_are_read) {

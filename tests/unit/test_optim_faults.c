@@ -4,10 +4,10 @@
  * leaks; and the same work, done again, gives what it would have given.
  */
 #include "clean_test.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "gradus/testing.h"
 
-enum { TENSORS = 4, MOST_ALLOCATIONS = 20000, MOST_BYTES = 4096 };
+enum { TENSORS = 4, MOST_BYTES = 4096 };
 
 typedef struct trial {
     const char *name, *options;
@@ -93,14 +93,14 @@ static void add(snapshot *s, gd_tensor *t) {
     s->bytes += more;
 }
 
-static void look(const trial *t, snapshot *s) {
+static void take_snapshot(const trial *t, snapshot *s) {
     GD_SCOPE;
     s->bytes = 0;
     for (int i = 0; i < TENSORS; i++) add(s, t->w[i]), add(s, gd_tensor_grad(t->w[i]));
     for (int g = 0; g < 2 && t->optimizer; g++) add(s, gd_optimizer_lr(t->optimizer, .group = g));
 }
 
-static bool same(const snapshot *a, const snapshot *b) {
+static bool same_snapshots(const snapshot *a, const snapshot *b) {
     return a->bytes == b->bytes && memcmp(a->at, b->at, a->bytes) == 0;
 }
 
@@ -112,41 +112,25 @@ static void prepare(const work *w, trial *t) {
 static void act_twice(const work *w, trial *t, snapshot *s) {
     for (int i = 0; i < 2; i++)
         CHECK_SAYING(w->act(t) == GD_OK, "%s of %s: %s", w->name, t->name, gd_error_message());
-    look(t, s);
+    take_snapshot(t, s);
 }
 
 static snapshot after, before, now;
 
-static bool walk_one(const work *w, trial t, int64_t n) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                  asked = gd_fault_allocations();
-    bool fired;
-    {
-        GD_SCOPE;
-        prepare(w, &t);
-        look(&t, &before);
-        gd_fault_after(n, false);
-        gd_status status = w->act(&t);
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - asked > n;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY),
-                     "%s of %s, allocation %lld: %s", w->name, t.name, (long long)n,
-                     gd_error_message());
-        gd_clear_error();
-        look(&t, &now);
-        if (status != GD_OK) {
-            CHECK_SAYING(same(&now, &before), "%s of %s, allocation %lld: it has changed something",
-                         w->name, t.name, (long long)n);
-            act_twice(w, &t, &now);
-            CHECK_SAYING(same(&now, &after),
-                         "%s of %s, allocation %lld: what comes after it differs", w->name, t.name,
-                         (long long)n);
-        }
-        gd_clear_error();
-    }
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s of %s, allocation %lld leaks", w->name, t.name, (long long)n);
-    return fired;
+static void run_round(fault_walk *faults, const work *w, trial t) {
+    GD_SCOPE;
+    prepare(w, &t);
+    take_snapshot(&t, &before);
+    fault_begin(faults);
+    gd_status status = w->act(&t);
+    fault_end(faults);
+    CHECK_FAULT(faults, status);
+    if (status == GD_OK) return;
+    take_snapshot(&t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, &before));
+    act_twice(w, &t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, &after));
+    gd_clear_error();
 }
 
 static void walk(const work *w, const char *name, const char *options) {
@@ -158,10 +142,11 @@ static void walk(const work *w, const char *name, const char *options) {
         prepare(w, &first);
         act_twice(w, &first, &after);
     }
-    int64_t n = 0;
-    const int failures = test_failures;
-    while (n < MOST_ALLOCATIONS && test_failures < failures + 3 && walk_one(w, t, n)) n++;
-    CHECK_SAYING(n > 3 && n < MOST_ALLOCATIONS, "%s has %lld allocations", w->name, (long long)n);
+    char what[100];
+    snprintf(what, sizeof what, "%s of %s", w->name, name);
+    fault_walk faults = {.what = what};
+    while (fault_next(&faults)) run_round(&faults, w, t);
+    CHECK_SAYING(faults.rounds > 4, "%s: %lld rounds", what, (long long)faults.rounds);
     gd_set_num_threads(0);
 }
 

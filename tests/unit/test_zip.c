@@ -3,13 +3,13 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "fault_walk.h"
 #include "files.h"
 #include "format/bytes.h"
 #include "format/crc32.h"
 #include "format/inflate.h"
 #include "format/npy.h"
 #include "format/zip.h"
-#include "gradus/testing.h"
 #include "temp.h"
 #include "test.h"
 
@@ -348,13 +348,11 @@ TEST(cut_off_or_changed_is_survived) {
 }
 
 TEST(no_memory_to_read_is_a_status) {
-    for (int64_t n = 0;; n++) {
-        gd_fault_after(n, false);
+    for (fault_walk w = {.what = "reading"}; fault_next(&w);) {
+        fault_begin(&w);
         gd_status status = read_everything(compressed_npz, sizeof compressed_npz);
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
-        CHECK(status == (done ? GD_OK : GD_E_MEMORY));
-        if (done) break;
+        fault_end(&w);
+        CHECK_ROUND(&w, status == (w.fired ? GD_E_MEMORY : GD_OK));
     }
 }
 
@@ -444,15 +442,15 @@ TEST(misuse_is_refused) {
 }
 
 TEST(no_memory_to_write_is_a_status) {
-    for (int64_t n = 0;; n++) {
+    for (fault_walk w = {.what = "writing"}; fault_next(&w);) {
         unlink(path);
-        gd_fault_after(n, false);
+        fault_begin(&w);
         gd_status status = write_example();
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
-        CHECK(status == GD_E_MEMORY ? !file_exists(path) : status == GD_OK);
-        if (done) break;
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
+        CHECK_ROUND(&w, file_exists(path) == (status == GD_OK));
     }
+    CHECK(folder_count(temp_folder()) == 1); /* and no temporary file of the library */
 }
 
 int main(int argc, char **argv) {
