@@ -34,8 +34,12 @@ double scale_of(const double *numbers, int64_t n) {
     return fmax(fmin(largest, 1.0), 0.01);
 }
 
+size_t tensor_bytes(const gd_tensor *t) {
+    return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+}
+
 static char *read_elements(const gd_tensor *t) {
-    size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+    const size_t bytes = tensor_bytes(t);
     char *data = malloc(bytes + 1);
     if (gd_copy_to(t, data, bytes) == GD_OK) return data;
     free(data);
@@ -62,9 +66,8 @@ static bool same_form(const gd_tensor *a, const gd_tensor *b) {
 
 bool tensors_same_bits(const gd_tensor *a, const gd_tensor *b) {
     if (gd_failed() || !same_form(a, b)) return false;
-    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
     char *x = read_elements(a), *y = read_elements(b);
-    const bool same = x && y && memcmp(x, y, bytes) == 0;
+    const bool same = x && y && memcmp(x, y, tensor_bytes(a)) == 0;
     free(x);
     free(y);
     return same;
@@ -81,6 +84,14 @@ double tensors_distance(const gd_tensor *a, const gd_tensor *b) {
     free(x);
     free(y);
     return largest;
+}
+
+double tensors_relative_distance(const gd_tensor *actual, const gd_tensor *expected) {
+    double *x = tensor_numbers(expected), largest = 0;
+    for (int64_t i = 0; i < gd_tensor_numel(expected) && x; i++)
+        largest = fmax(largest, fabs(x[i]));
+    free(x);
+    return tensors_distance(actual, expected) / largest;
 }
 
 static bool floats_agree(gd_dtype dtype, const char *a, const char *b, int64_t n, double tolerance,

@@ -21,6 +21,12 @@ bool tensors_same_bits(const gd_tensor *a, const gd_tensor *b);
  * differ in their number of elements, and after a failure. */
 double tensors_distance(const gd_tensor *a, const gd_tensor *b);
 
+/* The same, divided by the largest |expected|. */
+double tensors_relative_distance(const gd_tensor *actual, const gd_tensor *expected);
+
+/* The bytes of all elements. */
+size_t tensor_bytes(const gd_tensor *t);
+
 /* All elements as double (i64 may lose digits); the caller frees. NULL on failure. */
 double *tensor_numbers(const gd_tensor *t);
 

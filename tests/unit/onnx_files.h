@@ -27,21 +27,6 @@ static inline const char *write_model(const char *text) {
     return path;
 }
 
-static inline gd_tensor *numbers(gd_shape dims, double first, double step) {
-    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims),
-                         gd_scalar(step)),
-                  gd_scalar(first));
-}
-
-static inline bool same_bits(gd_tensor *a, gd_tensor *b) {
-    if (gd_failed()) return false;
-    a = gd_contiguous(a);
-    b = gd_contiguous(b);
-    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) &&
-           gd_tensor_dtype(a) == gd_tensor_dtype(b) && memcmp(gd_data(a), gd_data(b), bytes) == 0;
-}
-
 static inline gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *value,
                                  const char *output) {
     gd_session *session = gd_session_new(graph, .level = 0);

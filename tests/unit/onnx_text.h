@@ -2,6 +2,7 @@
 #ifndef ONNX_TEXT_H
 #define ONNX_TEXT_H
 
+#include "compare.h"
 #include "onnx_files.h"
 #include "temp.h"
 
@@ -28,7 +29,8 @@ static inline gd_tensor *result(const char *text, gd_tensor *x) {
                               gd_list(gd_graph_find(g, "y"))) == GD_OK,
                  "%s", gd_error_message());
     gd_graph *again = gd_onnx_load(path);
-    CHECK_SAYING(again && same_bits(run_one(again, "x", x, "y"), y), "%s", gd_error_message());
+    CHECK_SAYING(again && tensors_same_bits(run_one(again, "x", x, "y"), y), "%s",
+                 gd_error_message());
     return y;
 }
 

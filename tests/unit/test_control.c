@@ -3,22 +3,11 @@
 #include <math.h>
 
 #include "clean_test.h"
+#include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "graph/build/subgraph.h"
 #include "unit/control_models.h"
-
-static bool same_bits(gd_tensor *a, gd_tensor *b) {
-    a = gd_contiguous(a);
-    b = gd_contiguous(b);
-    if (gd_failed()) return false;
-    size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return gd_tensor_rank(a) == gd_tensor_rank(b) && gd_tensor_numel(a) == gd_tensor_numel(b) &&
-           gd_tensor_dtype(a) == gd_tensor_dtype(b) &&
-           (bytes == 0 || memcmp(gd_data(a), gd_data(b), bytes) == 0);
-}
-
-static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
 
 /* A value, its gradients, and gradients of those. */
 enum { RESULTS = 1 + 2 * INPUTS };
@@ -57,7 +46,7 @@ static void graph_results(const model *m, gd_tensor *const *values, bool any, in
     for (int i = 0; i < RESULTS && i < r.count; i++) results[i] = gd_clone(r.at[i]);
     gd_tensors again =
         gd_session_run(s, ((gd_tensors){feeds, 2 * INPUTS}), ((gd_tensors){symbols, RESULTS}));
-    for (int i = 0; i < RESULTS; i++) CHECK(same_bits(again.at[i], results[i]));
+    for (int i = 0; i < RESULTS; i++) CHECK(tensors_same_bits(again.at[i], results[i]));
 }
 
 /* --- the promises ----------------------------------------------------------------------------- */
@@ -71,7 +60,7 @@ CLEAN_TEST(a_graph_gives_the_bits_of_eager_code_values_and_gradients_of_two_orde
             eager_results(&models[k], models[k].fn, in, eager);
             graph_results(&models[k], in, any, 0, graph);
             for (int i = 0; i < RESULTS; i++)
-                CHECK_SAYING(!gd_failed() && same_bits(eager[i], graph[i]),
+                CHECK_SAYING(!gd_failed() && tensors_same_bits(eager[i], graph[i]),
                              "%s, %s sizes, result %d: %s", models[k].name,
                              any ? "unknown" : "known", i, gd_error_message());
             gd_clear_error();
@@ -92,7 +81,7 @@ CLEAN_TEST(gradients_agree_with_finite_differences_and_with_code_by_hand) {
         graph_results(&models[k], in, false, 2, got);
         eager_results(&models[k], models[k].by_hand, in, by_hand);
         for (int i = 0; i < RESULTS; i++)
-            CHECK_SAYING(distance(got[i], by_hand[i]) <=
+            CHECK_SAYING(tensors_distance(got[i], by_hand[i]) <=
                              1e-9 * (1 + gd_item(gd_max(gd_abs(by_hand[i])))),
                          "%s: result %d", models[k].name, i);
     }
@@ -112,7 +101,7 @@ CLEAN_TEST(loops_as_steps_of_a_plan_agree_with_eager_code) {
                 graph_results(&models[k], in, any, level, graph);
                 for (int i = 0; i < RESULTS; i++)
                     CHECK_SAYING(!gd_failed() &&
-                                     distance(eager[i], graph[i]) <=
+                                     tensors_distance(eager[i], graph[i]) <=
                                          1e-10 * (1 + gd_item(gd_max(gd_abs(eager[i])))),
                                  "%s, %s sizes, level %d, result %d: %s", models[k].name,
                                  any ? "unknown" : "known", level, i, gd_error_message());
@@ -215,13 +204,13 @@ CLEAN_TEST(an_lstm_by_scan_equals_the_lstm_op) {
                                   ((gd_tensors){symbols, LSTM_RESULTS}));
     gd_short_scan = before;
     for (int i = 0; i < LSTM_RESULTS; i++)
-        CHECK_SAYING(!gd_failed() && distance(op[i], q.at[i]) < 1e-12, "a step, result %d: %s", i,
-                     gd_error_message());
+        CHECK_SAYING(!gd_failed() && tensors_distance(op[i], q.at[i]) < 1e-12,
+                     "a step, result %d: %s", i, gd_error_message());
     for (int i = 0; i < LSTM_RESULTS; i++) {
-        CHECK_SAYING(!gd_failed() && distance(op[i], scan[i]) < 1e-12, "eager result %d: %s", i,
-                     gd_error_message());
-        CHECK_SAYING(!gd_failed() && distance(op[i], r.at[i]) < 1e-12, "graph result %d: %s", i,
-                     gd_error_message());
+        CHECK_SAYING(!gd_failed() && tensors_distance(op[i], scan[i]) < 1e-12,
+                     "eager result %d: %s", i, gd_error_message());
+        CHECK_SAYING(!gd_failed() && tensors_distance(op[i], r.at[i]) < 1e-12,
+                     "graph result %d: %s", i, gd_error_message());
     }
 }
 
@@ -250,7 +239,8 @@ CLEAN_TEST(loops_of_no_steps_give_what_they_were_given) {
             for (int i = 0; i < 5 && i < got.count; i++) r[i] = got.at[i];
         }
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-        CHECK(same_bits(r[0], y0) && same_bits(r[1], y0) && same_bits(r[4], large));
+        CHECK(tensors_same_bits(r[0], y0) && tensors_same_bits(r[1], y0) &&
+              tensors_same_bits(r[4], large));
         CHECK(gd_tensor_rank(r[2]) == 2 && gd_tensor_dim(r[2], 0) == 0 &&
               gd_tensor_dim(r[2], 1) == 4 && gd_tensor_dim(r[3], 1) == 4);
     }
@@ -281,9 +271,10 @@ CLEAN_TEST(a_long_scan_is_run_step_by_step_and_has_the_same_bits) {
     gd_tensors r = gd_session_run(s, gd_feed(px, x, pw, w), gd_list(y, g));
     gd_tensor *leaf = gd_requires_grad(gd_detach(w)),
               *eager = gd_foldl(fold_step, y0, gd_list(x), leaf);
-    CHECK_SAYING(same_bits(r.at[0], eager) &&
-                     same_bits(r.at[1], gd_grad(gd_list(gd_sum(eager)), gd_list(leaf)).at[0]),
-                 "%s", gd_error_message());
+    CHECK_SAYING(
+        tensors_same_bits(r.at[0], eager) &&
+            tensors_same_bits(r.at[1], gd_grad(gd_list(gd_sum(eager)), gd_list(leaf)).at[0]),
+        "%s", gd_error_message());
 }
 
 CLEAN_TEST(a_loop_ends_after_max_steps) {
@@ -435,11 +426,12 @@ CLEAN_TEST(noise_is_new_in_each_step_and_each_run_and_follows_from_the_seed) {
             ends[k][run] = gd_session_run(s, gd_nothing, gd_list(end)).at[0];
         }
         for (int t = 1; t < 5; t++)
-            CHECK(!same_bits(gd_select(ys[k][0], 0, 0), gd_select(ys[k][0], 0, t)));
-        CHECK(!same_bits(ys[k][0], ys[k][1]) && !same_bits(ends[k][0], ends[k][1]));
+            CHECK(!tensors_same_bits(gd_select(ys[k][0], 0, 0), gd_select(ys[k][0], 0, t)));
+        CHECK(!tensors_same_bits(ys[k][0], ys[k][1]) && !tensors_same_bits(ends[k][0], ends[k][1]));
     }
     for (int run = 0; run < 2; run++)
-        CHECK(same_bits(ys[0][run], ys[1][run]) && same_bits(ends[0][run], ends[1][run]));
+        CHECK(tensors_same_bits(ys[0][run], ys[1][run]) &&
+              tensors_same_bits(ends[0][run], ends[1][run]));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -471,7 +463,7 @@ CLEAN_TEST(noise_is_the_same_whichever_way_a_loop_is_run) {
     gd_short_scan = before;
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     for (int way = 1; way < 3; way++)
-        CHECK(same_bits(ys[0], ys[way]) && same_bits(ends[0], ends[way]));
+        CHECK(tensors_same_bits(ys[0], ys[way]) && tensors_same_bits(ends[0], ends[way]));
 }
 
 CLEAN_TEST(gradients_reach_values_that_a_body_captures) {
@@ -518,7 +510,8 @@ CLEAN_TEST(a_jit_may_have_loops) {
         gd_tensor *x = gd_randn(gd_dims(3 + i, 2));
         gd_tensor *want = loops_in_a_jit(gd_list(x), &eager).at[0],
                   *got = gd_jit_call(fast, gd_list(x)).at[0];
-        CHECK_SAYING(!gd_failed() && same_bits(want, got) && same_bits(eager.count, planned.count),
+        CHECK_SAYING(!gd_failed() && tensors_same_bits(want, got) &&
+                         tensors_same_bits(eager.count, planned.count),
                      "call %d: %s", i, gd_error_message());
     }
 }
@@ -561,7 +554,7 @@ CLEAN_TEST(a_body_may_take_gradients_itself) {
         gd_item(gd_session_run(s, gd_feed(px, at, pw, gd_add(here, step)), gd_list(y)).at[0]);
     double down =
         gd_item(gd_session_run(s, gd_feed(px, at, pw, gd_sub(here, step)), gd_list(y)).at[0]);
-    CHECK_SAYING(!gd_failed() && distance(got, eager) < 1e-12, "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && tensors_distance(got, eager) < 1e-12, "%s", gd_error_message());
     CHECK(fabs((up - down) / 2e-6 - gd_item(gd_sum(got))) < 1e-6);
 }
 

@@ -10,6 +10,7 @@
 
 #include "backend/cpu/conv.h"
 #include "backend/cpu/isa.h"
+#include "compare.h"
 #include "draw.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
@@ -445,13 +446,10 @@ static results call_with_gradients(const char *op, gd_tensor *x, gd_tensor *w, g
 }
 
 /* The same, but for the last digits of Winograd's sums and of rounding to f16 and bf16. */
-static bool agree(gd_tensor *a, gd_tensor *b) {
+static bool results_close(gd_tensor *a, gd_tensor *b) {
+    char why[256];
     const gd_dtype dtype = gd_tensor_dtype(a);
-    const double tolerance = dtype == GD_F16 ? 2e-3 : dtype == GD_BF16 ? 1.6e-2 : 1e-4;
-    gd_tensor *off = gd_abs(gd_sub(gd_cast(a, GD_F64), gd_cast(b, GD_F64)));
-    gd_tensor *room =
-        gd_mul(gd_add(gd_abs(gd_cast(b, GD_F64)), gd_scalar(1)), gd_scalar(tolerance));
-    return gd_item(gd_all(gd_le(off, room))) == 1;
+    return tensors_agree(a, b, dtype == GD_F16 ? 2e-3 : dtype == GD_BF16 ? 1.6e-2 : 1e-4, why);
 }
 
 static void check_call(void) {
@@ -494,11 +492,11 @@ static void check_call(void) {
         gd_set_num_threads((int)draw_between(&stream, 1, 3));
         const results got = call_with_gradients(op, tx, tw, tb, options);
         if (gd_failed()) break;
-        const char *wrong = !agree(got.y, want.y)     ? "y"
-                            : !agree(got.gx, want.gx) ? "gradient of x"
-                            : !agree(got.gw, want.gw) ? "gradient of w"
-                            : !agree(got.gb, want.gb) ? "gradient of b"
-                                                      : NULL;
+        const char *wrong = !results_close(got.y, want.y)     ? "y"
+                            : !results_close(got.gx, want.gx) ? "gradient of x"
+                            : !results_close(got.gw, want.gw) ? "gradient of w"
+                            : !results_close(got.gb, want.gb) ? "gradient of b"
+                                                              : NULL;
         CHECK_SAYING(!wrong, "%s: %s %s, %s, %s", wrong, op, options, gd_dtype_name(dtype),
                      gd_isa_name((gd_isa)isa));
     }

@@ -3,12 +3,10 @@
 #include <pthread.h>
 
 #include "gradus/gradus.h"
-#include "test.h"
+#include "clean_test.h"
 
 static const float six[6] = {1, 2, 3, 4, 5, 6};
 static gd_tensor *matrix(void) { return gd_from_array(gd_dims(2, 3), GD_F32, six); }
-static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
-
 /* --- scopes ----------------------------------------------------------------------------------- */
 
 TEST(a_scope_frees_what_was_made_in_it) {

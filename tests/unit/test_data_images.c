@@ -1,5 +1,6 @@
 /* test_data_images.c - pictures: decoded as Pillow does, resized, saved, and refused where damaged. */
 #include "clean_test.h"
+#include "compare.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "data_files.h"
@@ -26,14 +27,6 @@ static bool built_for(const char *name) {
     return name != NULL;
 }
 
-static bool same(gd_tensor *a, gd_tensor *b) {
-    if (gd_tensor_rank(a) != 3 || gd_tensor_rank(b) != 3 || gd_tensor_dtype(a) != GD_U8)
-        return false;
-    for (int k = 0; k < 3; k++)
-        if (gd_tensor_dim(a, k) != gd_tensor_dim(b, k)) return false;
-    return memcmp(gd_data(a), gd_data(b), (size_t)gd_tensor_numel(a)) == 0;
-}
-
 /* Entries of pixels.npz: "rgb.png", and with what was asked for: "rgb.png grey", "rgb.png 8x9". */
 CLEAN_TEST(pictures_have_the_pixels_that_pillow_decodes) {
     gd_npz *golden = gd_npz_open(picture("pixels.npz"));
@@ -54,7 +47,7 @@ CLEAN_TEST(pictures_have_the_pixels_that_pillow_decodes) {
                                                                               : 0,
                                      .width = width, .height = height);
         CHECK_SAYING(!gd_tensor_is_error(x), "%s", gd_error_message());
-        CHECK_SAYING(same(x, gd_npz_load(golden, gd_npz_name(golden, i))), "%s",
+        CHECK_SAYING(tensors_same_bits(x, gd_npz_load(golden, gd_npz_name(golden, i))), "%s",
                      gd_npz_name(golden, i));
         checked++;
     }
@@ -118,7 +111,7 @@ CLEAN_TEST(a_gzipped_picture_is_read) {
             *zipped = test_gzip(data, bytes, &size);
     gd_tensor *x = gd_load_image(temp_write("x.ppm.gz", zipped, size)),
               *y = gd_decode_image(data, bytes);
-    CHECK_SAYING(same(x, y), "%s", gd_error_message());
+    CHECK_SAYING(tensors_same_bits(x, y), "%s", gd_error_message());
     free(data);
     free(zipped);
 }
@@ -206,14 +199,14 @@ CLEAN_TEST(a_saved_png_is_read_back) {
                 x = gd_mul(x, gd_cast(gd_lt(x, gd_full(gd_dims(1), 20, .dtype = GD_U8)), GD_U8));
             CHECK(gd_save_png(path, x) == GD_OK);
             gd_tensor *y = gd_load_image(path, .alpha = channels % 2 == 0);
-            CHECK_SAYING(same(x, y), "%lld %lld %s", (long long)channels, (long long)size,
-                         gd_error_message());
+            CHECK_SAYING(tensors_same_bits(x, y), "%lld %lld %s", (long long)channels,
+                         (long long)size, gd_error_message());
         }
     GD_SCOPE;
     gd_tensor *x = gd_load_image(picture("rgb420.jpg"));
     if (!built_for(".jpg")) x = gd_load_image(picture("rgb.png"));
     gd_clear_error();
-    CHECK(gd_save_png(path, x) == GD_OK && same(gd_load_image(path), x));
+    CHECK(gd_save_png(path, x) == GD_OK && tensors_same_bits(gd_load_image(path), x));
     size_t bytes = 0;
     CHECK(gd_save_png(path, gd_zeros(gd_dims(500, 500))) == GD_OK);
     free(file_read(path, &bytes));

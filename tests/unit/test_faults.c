@@ -4,6 +4,7 @@
  * Promised each time: the status is GD_E_MEMORY (or the step did not need that memory), no parameter
  * is half written, nothing leaks, and the next step is the one that would have been.
  */
+#include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 
@@ -27,25 +28,21 @@ static gd_tensor *weights(gd_shape dims) {
     return gd_requires_grad(gd_uniform(dims, .low = -0.5, .high = 0.5));
 }
 
-static size_t bytes_of(const gd_tensor *t) {
-    return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
-}
-
 static void save(const model *m, gd_tensor *const *state, snapshot *s) {
     for (int i = 0; i < m->n_state; i++) {
-        CHECK(bytes_of(state[i]) <= MOST_BYTES);
-        CHECK(gd_copy_to(state[i], s->bytes[i], bytes_of(state[i])) == GD_OK);
+        CHECK(tensor_bytes(state[i]) <= MOST_BYTES);
+        CHECK(gd_copy_to(state[i], s->bytes[i], tensor_bytes(state[i])) == GD_OK);
     }
 }
 
 static void restore(const model *m, gd_tensor *const *state, const snapshot *s) {
     for (int i = 0; i < m->n_state; i++)
-        CHECK(gd_copy_from(state[i], s->bytes[i], bytes_of(state[i])) == GD_OK);
+        CHECK(gd_copy_from(state[i], s->bytes[i], tensor_bytes(state[i])) == GD_OK);
 }
 
 static bool is_same(const gd_tensor *t, const char *bytes) {
     char now[MOST_BYTES];
-    return gd_copy_to(t, now, bytes_of(t)) == GD_OK && memcmp(now, bytes, bytes_of(t)) == 0;
+    return gd_copy_to(t, now, tensor_bytes(t)) == GD_OK && memcmp(now, bytes, tensor_bytes(t)) == 0;
 }
 
 /* `walked` tells the caller whether backward was through. */
@@ -109,7 +106,7 @@ static void walk(const model *m) {
                  gd_error_message());
     save(m, state, &after);
     for (int i = 0; i < m->n_state; i++)
-        CHECK(memcmp(before.bytes[i], after.bytes[i], bytes_of(state[i])) != 0);
+        CHECK(memcmp(before.bytes[i], after.bytes[i], tensor_bytes(state[i])) != 0);
     forget_gradients(m, state);
     restore(m, state, &before);
     fault_walk one = {.what = m->name};

@@ -5,12 +5,11 @@
 
 #include "core/freed.h"
 #include "gradus/gradus.h"
-#include "test.h"
+#include "clean_test.h"
 
 #define MUST_BE_CHECKED() \
     if (!gd_handles_checked) SKIP("needs GRADUS_DEBUG=handles")
 
-static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
 #define CHECK_SAYS(...)                                                                     \
     do {                                                                                    \
         const char *const parts[] = {__VA_ARGS__};                                          \

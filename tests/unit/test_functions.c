@@ -3,12 +3,9 @@
 #include <stdatomic.h>
 
 #include "clean_test.h"
+#include "compare.h"
 #include "gradus/gradus.h"
 #include "temp.h"
-
-static double distance(gd_tensor *a, gd_tensor *b) {
-    return gd_item(gd_max(gd_abs(gd_sub(gd_detach(a), gd_detach(b)))));
-}
 
 /* --- functions -------------------------------------------------------------------------------- */
 
@@ -136,7 +133,8 @@ CLEAN_TEST(a_training_step_with_functions_is_one_plan) {
                 CHECK_SAYING(!gd_failed(), "way %d: %s", way, gd_error_message());
                 if (gd_failed()) return;
                 const double most =
-                    fmax(distance(fast, slow), fmax(distance(a.w, b.w), distance(a.b, b.b)));
+                    fmax(tensors_distance(fast, slow),
+                         fmax(tensors_distance(a.w, b.w), tensors_distance(a.b, b.b)));
                 CHECK_SAYING(most <= (level == 0 ? 0 : 1e-5), "way %d, level %d, call %d: %g apart",
                              way, level, i, most);
                 if (i > 0 || way % 2)
@@ -160,7 +158,7 @@ CLEAN_TEST(calls_of_a_jit_with_functions_have_gradients) {
                 CHECK_SAYING(!gd_failed(), "way %d: %s", way, gd_error_message());
                 if (gd_failed()) return;
                 for (int k = 0; k < 3; k++)
-                    CHECK(distance(g.at[k], h.at[k]) <= (level == 0 ? 0 : 1e-5));
+                    CHECK(tensors_distance(g.at[k], h.at[k]) <= (level == 0 ? 0 : 1e-5));
             }
         }
 }
@@ -178,8 +176,8 @@ CLEAN_TEST(gradients_of_gradients_go_through_backwards_of_ops) {
     net a = make_net(2), b = make_net(2);
     for (int level = 0; level <= 2; level += 2) {
         gd_tensor *fast = gd_jit_call(gd_jit_new(penalty, &a, .level = level), gd_list(x)).at[0];
-        CHECK_SAYING(!gd_failed() && distance(fast, penalty(gd_list(x), &b).at[0]) <= 1e-4, "%s",
-                     gd_error_message());
+        CHECK_SAYING(!gd_failed() && tensors_distance(fast, penalty(gd_list(x), &b).at[0]) <= 1e-4,
+                     "%s", gd_error_message());
     }
     net c = make_net(0);
     gd_jit_call(gd_jit_new(penalty, &c), gd_list(x));
@@ -222,8 +220,8 @@ CLEAN_TEST(functions_are_nodes_of_graphs) {
                     CHECK_SAYING(!gd_failed(), "way %d, sizes %d: %s", way, sizes,
                                  gd_error_message());
                     if (gd_failed()) return;
-                    CHECK_SAYING(distance(r.at[0], want) <= (level == 0 ? 0 : 1e-5) &&
-                                     distance(r.at[1], grad) <= (level == 0 ? 0 : 1e-5),
+                    CHECK_SAYING(tensors_distance(r.at[0], want) <= (level == 0 ? 0 : 1e-5) &&
+                                     tensors_distance(r.at[1], grad) <= (level == 0 ? 0 : 1e-5),
                                  "way %d, sizes %d, level %d", way, sizes, level);
                 }
             }

@@ -6,6 +6,7 @@
  * time: the status is GD_E_MEMORY (or the work did not need that memory), what it changes is as it
  * was, nothing leaks, and the work after it gives what it would have given.
  */
+#include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 
@@ -37,7 +38,7 @@ typedef struct snapshot {
 } snapshot;
 
 static void add(gd_tensor *t, char *to, size_t *bytes) {
-    const size_t more = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+    const size_t more = tensor_bytes(t);
     CHECK(*bytes + more <= MOST_BYTES && gd_copy_to(t, to + *bytes, more) == GD_OK);
     *bytes += more;
 }

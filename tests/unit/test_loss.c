@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "capture.h"
+#include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "ops/call.h"
@@ -15,18 +16,6 @@ static gd_tensor *indices(int64_t n, const int64_t *values) {
 
 static bool close_to(double a, double b, double tolerance) {
     return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= tolerance * fmax(1, fabs(b));
-}
-
-static bool same_values(gd_tensor *a, gd_tensor *b, double tolerance) {
-    gd_tensor *x = gd_cast(a, GD_F64), *y = gd_cast(b, GD_F64);
-    int64_t n = gd_tensor_numel(x);
-    if (gd_tensor_numel(y) != n || gd_tensor_rank(x) != gd_tensor_rank(y)) return false;
-    double *p = malloc((size_t)(2 * n + 1) * sizeof *p);
-    size_t bytes = (size_t)n * sizeof *p;
-    bool same = p && gd_copy_to(x, p, bytes) == GD_OK && gd_copy_to(y, p + n, bytes) == GD_OK;
-    for (int64_t i = 0; i < n && same; i++) same = close_to(p[i], p[n + i], tolerance);
-    free(p);
-    return same;
 }
 
 /* --- wrong targets ---------------------------------------------------------------------------- */
@@ -200,7 +189,7 @@ TEST(bce_with_logits_is_finite_far_out_in_both_orders) {
 
 /* --- kernels and bodies ----------------------------------------------------------------------- */
 
-/* The op's body, said in other ops, against its kernel. */
+/* The op's body in other ops against its kernel. */
 static void check_body(const char *name, gd_tensors inputs, const char *options, double tolerance) {
     const gd_op *op = gd_op_find(name);
     gd_tensor *from_kernel = gd_call(name, inputs, options), *y[4] = {NULL};
@@ -209,8 +198,8 @@ static void check_body(const char *name, gd_tensors inputs, const char *options,
     gd_expand body = {
         op, gd_attrs_data(attrs), (int)inputs.count, op->n_outputs, (gd_tensor **)inputs.at, y};
     op->expand(&body);
-    CHECK_SAYING(!gd_failed() && same_values(y[0], from_kernel, tolerance), "%s %s: %s", name,
-                 options, gd_error_message());
+    char why[256];
+    CHECK_SAYING(tensors_agree(y[0], from_kernel, tolerance, why), "%s %s: %s", name, options, why);
     gd_clear_error();
 }
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "test.h"
@@ -67,21 +68,16 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-static bool same(gd_tensor *a, gd_tensor *b) {
-    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return memcmp(gd_data(a), gd_data(b), bytes) == 0;
-}
-
 static bool same_states(const gd_state *x, const gd_state *y) {
     bool all = gd_state_count(x) == gd_state_count(y) && gd_state_count(x) > 0;
     for (int64_t i = 0; all && i < gd_state_count(x); i++)
-        all = same(gd_state_tensor_at(x, i), gd_state_tensor_at(y, i));
+        all = tensors_same_bits(gd_state_tensor_at(x, i), gd_state_tensor_at(y, i));
     return all;
 }
 
 /* Parameters, rates and all that the optimizer keeps. */
 static bool same_runs(const run *a, const run *b) {
-    return same(a->w, b->w) && same(a->b, b->b) &&
+    return tensors_same_bits(a->w, b->w) && tensors_same_bits(a->b, b->b) &&
            same_states(gd_state_of(a->optimizer), gd_state_of(b->optimizer)) &&
            same_states(gd_state_of(a->schedule), gd_state_of(b->schedule));
 }
@@ -302,8 +298,8 @@ TEST(sessions_skip_steps_too) {
             if (gd_failed()) return;
             gd_tensor *u = variables ? gd_session_get(a, plain.w) : plain.w,
                       *v = variables ? gd_session_get(b, scaled.w) : scaled.w;
-            CHECK_SAYING(same(u, v), "%s %s, way %d", optimizers[which][0], optimizers[which][1],
-                         way);
+            CHECK_SAYING(tensors_same_bits(u, v), "%s %s, way %d", optimizers[which][0],
+                         optimizers[which][1], way);
             gd_tensor *scale = variables ? gd_session_get(b, scaled.scale) : scaled.scale;
             CHECK(gd_item(scale) == 65536.0 / 4);
         }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "clean_test.h"
+#include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "temp.h"
@@ -125,11 +126,6 @@ typedef struct held {
     gd_tensor *x, *y;
 } held;
 
-static double distance(gd_tensor *a, gd_tensor *b) {
-    GD_SCOPE;
-    return gd_item(gd_max(gd_abs(gd_sub(gd_cast(a, GD_F64), gd_cast(b, GD_F64)))));
-}
-
 static bool copy(void *user) {
     GD_SCOPE;
     held *h = user;
@@ -148,7 +144,7 @@ static void move_back(void *user, bool done) {
     for (int i = 0; i < parameters.count; i++)
         CHECK(gd_tensor_dtype(parameters.at[i]) == (done ? GD_F64 : GD_F32));
     CHECK(gd_module_to(h->net, NULL, GD_F32) == GD_OK);
-    CHECK(distance(gd_module_forward(h->net, h->x), h->y) == 0);
+    CHECK(tensors_distance(gd_module_forward(h->net, h->x), h->y) == 0);
 }
 
 /* What a failed load leaves is what was there. */
@@ -156,7 +152,7 @@ static void check_loaded(void *user, bool done) {
     GD_SCOPE;
     held *h = user;
     gd_clear_error();
-    CHECK((distance(gd_module_forward(h->other, h->x), h->y) == 0) == done);
+    CHECK((tensors_distance(gd_module_forward(h->other, h->x), h->y) == 0) == done);
     gd_module_init(h->other, "*", "normal");
 }
 

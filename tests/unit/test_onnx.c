@@ -5,10 +5,12 @@
 
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "compare.h"
 #include "fault_walk.h"
 #include "files.h"
 #include "onnx_files.h"
 #include "temp.h"
+#include "values.h"
 
 /* --- nets ------------------------------------------------------------------------------------- */
 
@@ -34,17 +36,17 @@ static net two_layers(void) {
 CLEAN_TEST(a_net_that_was_saved_is_loaded_with_its_names_and_weights_and_gives_the_same_bits) {
     GD_SCOPE;
     net n = two_layers();
-    gd_tensor *value = numbers(gd_dims(7, 20), -1, 0.01);
+    gd_tensor *value = ramp(gd_dims(7, 20), -1, 0.01);
     gd_tensor *w1 = gd_graph_find(n.graph, "w1");
     gd_session_set(n.session, w1,
-                   numbers(gd_dims(20, 10), 0.5, -0.003)); /* not what it was made with */
+                   ramp(gd_dims(20, 10), 0.5, -0.003)); /* not what it was made with */
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
     const char *path = temp_path("net.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
-    CHECK(same_bits(run_one(loaded, "x", value, "y"), expected));
+    CHECK(tensors_same_bits(run_one(loaded, "x", value, "y"), expected));
     CHECK(gd_tensor_shape(gd_graph_find(loaded, "x")).at[0] == GD_ANY &&
           gd_graph_find(loaded, "b2") != NULL);
     CHECK(gd_graph_variables(loaded).count == 2); /* w1 and w2 were trainable */
@@ -75,15 +77,15 @@ CLEAN_TEST(a_convolutional_net_goes_through_a_file) {
         classes = gd_named(gd_argmax(y, .axis = 1), "classes");
     }
     gd_session *session = gd_session_new(graph, .level = 0);
-    gd_tensor *value = numbers(gd_dims(2, 3, 12, 12), -2, 0.004);
+    gd_tensor *value = ramp(gd_dims(2, 3, 12, 12), -2, 0.004);
     gd_tensors expected = gd_session_run(session, gd_feed(x, value), gd_list(y, classes));
     const char *path = temp_path("conv.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y, classes)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
-    CHECK_SAYING(same_bits(run_one(loaded, "image", value, "scores"), expected.at[0]), "%s",
+    CHECK_SAYING(tensors_same_bits(run_one(loaded, "image", value, "scores"), expected.at[0]), "%s",
                  gd_error_message());
-    CHECK(same_bits(run_one(loaded, "image", value, "classes"), expected.at[1]));
+    CHECK(tensors_same_bits(run_one(loaded, "image", value, "classes"), expected.at[1]));
     char *text = gd_graph_text(loaded); /* the ops themselves, not their pieces */
     CHECK_SAYING(strstr(text, "= batch_norm(") && strstr(text, "= layer_norm(") &&
                      strstr(text, "= conv2d(") && strstr(text, "= linear("),
@@ -110,12 +112,13 @@ CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a
                  "%s", gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
-    gd_tensor *value = numbers(gd_dims(4, 6), 0, 1);
-    CHECK(same_bits(run_one(loaded, "x", value, "x/output"), value));
-    CHECK(same_bits(run_one(loaded, "x", value, "part"), gd_narrow(value, 1, 0, 2)));
-    CHECK(same_bits(run_one(loaded, "x", value, "part/output"), gd_narrow(value, 1, 0, 2)));
-    CHECK_SAYING(same_bits(run_one(loaded, "x", value, "part:1"), gd_narrow(value, 1, 2, 4)), "%s",
-                 gd_error_message());
+    gd_tensor *value = ramp(gd_dims(4, 6), 0, 1);
+    CHECK(tensors_same_bits(run_one(loaded, "x", value, "x/output"), value));
+    CHECK(tensors_same_bits(run_one(loaded, "x", value, "part"), gd_narrow(value, 1, 0, 2)));
+    CHECK(tensors_same_bits(run_one(loaded, "x", value, "part/output"), gd_narrow(value, 1, 0, 2)));
+    CHECK_SAYING(
+        tensors_same_bits(run_one(loaded, "x", value, "part:1"), gd_narrow(value, 1, 2, 4)), "%s",
+        gd_error_message());
     CHECK(gd_item(gd_sum(run_one(loaded, "x", value, "v/output"))) == 8);
 }
 
@@ -140,8 +143,9 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
     gd_clear_error();
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g), .own_ops = true) == GD_OK);
     gd_graph *loaded = gd_onnx_load(path);
-    gd_tensor *xs = numbers(gd_dims(3, 4), -1, 0.1);
-    CHECK_SAYING(loaded && same_bits(run_one(loaded, "x", xs, "g"), run_one(graph, "x", xs, "g")),
+    gd_tensor *xs = ramp(gd_dims(3, 4), -1, 0.1);
+    CHECK_SAYING(loaded &&
+                     tensors_same_bits(run_one(loaded, "x", xs, "g"), run_one(graph, "x", xs, "g")),
                  "%s", gd_error_message());
 }
 
@@ -167,7 +171,7 @@ CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
     gd_session *other = gd_session_new(loaded, .level = 0);
-    gd_tensor *xs = numbers(gd_dims(8, 4), -1, 0.1), *ys = numbers(gd_dims(8, 2), 0, 0.1);
+    gd_tensor *xs = ramp(gd_dims(8, 4), -1, 0.1), *ys = ramp(gd_dims(8, 2), 0, 0.1);
     double mine = 0, theirs = 0;
     for (int i = 0; i < 3 && loaded; i++) {
         gd_tensor *f = gd_graph_find(loaded, "x"), *g = gd_graph_find(loaded, "y");
@@ -199,14 +203,14 @@ CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
     gd_session *other = gd_session_new(loaded, .level = 0);
-    gd_tensor *value = numbers(gd_dims(6, 3), -3, 0.5), *before = gd_session_get(session, mean);
+    gd_tensor *value = ramp(gd_dims(6, 3), -3, 0.5), *before = gd_session_get(session, mean);
     gd_session_run(session, gd_feed(x, value), gd_list(y));
     gd_session_run(other, gd_feed(gd_graph_find(loaded, "x"), value),
                    gd_list(gd_graph_find(loaded, "y")));
     gd_tensor *mine = gd_session_get(session, mean);
-    CHECK(!same_bits(mine, before));
-    CHECK_SAYING(same_bits(mine, gd_session_get(other, gd_graph_find(loaded, "mean"))), "%s",
-                 gd_error_message());
+    CHECK(!tensors_same_bits(mine, before));
+    CHECK_SAYING(tensors_same_bits(mine, gd_session_get(other, gd_graph_find(loaded, "mean"))),
+                 "%s", gd_error_message());
 }
 
 CLEAN_TEST(saving_takes_no_random_number) {
@@ -225,7 +229,7 @@ CLEAN_TEST(saving_takes_no_random_number) {
     CHECK_SAYING(gd_onnx_save(temp_path("noise.onnx"), session, gd_list(x), gd_list(y),
                               .own_ops = true) == GD_OK,
                  "%s", gd_error_message());
-    CHECK(same_bits(gd_randn(gd_dims(4)), expected));
+    CHECK(tensors_same_bits(gd_randn(gd_dims(4)), expected));
     CHECK(gd_onnx_load(temp_path("noise.onnx")) != NULL);
 }
 
@@ -265,7 +269,7 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
 CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) {
     GD_SCOPE;
     net n = two_layers();
-    gd_tensor *v, *harmless, *counted, *far, *value = numbers(gd_dims(2, 20), -1, 0.1);
+    gd_tensor *v, *harmless, *counted, *far, *value = ramp(gd_dims(2, 20), -1, 0.1);
     const char *path = temp_path("after.onnx");
     {
         GD_GRAPH(n.graph);
@@ -287,8 +291,9 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(harmless)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
-    CHECK_SAYING(loaded && same_bits(run_one(loaded, "x", value, "harmless"), gd_relu(value)), "%s",
-                 gd_error_message());
+    CHECK_SAYING(loaded &&
+                     tensors_same_bits(run_one(loaded, "x", value, "harmless"), gd_relu(value)),
+                 "%s", gd_error_message());
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(counted)) ==
                          GD_E_UNSUPPORTED &&
                      says("'counted' runs after 'add_one' (GD_AFTER), which writes a variable"),
@@ -317,7 +322,7 @@ static const char *beside(const char *start) {
 CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     GD_SCOPE;
     net n = two_layers();
-    gd_tensor *value = numbers(gd_dims(3, 20), -1, 0.01);
+    gd_tensor *value = ramp(gd_dims(3, 20), -1, 0.01);
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
     const char *path = temp_path("external.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y), .external_above = 100) ==
@@ -327,7 +332,8 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     const char *data = beside("external.onnx.data-");
     CHECK(stat(data, &info) == 0 && info.st_size >= 800 + 200); /* w1 and w2, not b2 */
     gd_graph *loaded = gd_onnx_load(path);
-    CHECK_SAYING(same_bits(run_one(loaded, "x", value, "y"), expected), "%s", gd_error_message());
+    CHECK_SAYING(tensors_same_bits(run_one(loaded, "x", value, "y"), expected), "%s",
+                 gd_error_message());
     if (truncate(data, 500) != 0) abort();
     CHECK(gd_onnx_load(path) == NULL && gd_error_status() == GD_E_FORMAT && says("tensor 'w1'") &&
           says("external.onnx.data"));

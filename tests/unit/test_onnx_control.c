@@ -6,10 +6,12 @@
  */
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "compare.h"
 #include "control_models.h"
 #include "fault_walk.h"
 #include "onnx_files.h"
 #include "temp.h"
+#include "values.h"
 
 /* --- models that are saved here --------------------------------------------------------------- */
 
@@ -73,7 +75,7 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s: %s", name, gd_error_message());
     if (!loaded) return;
-    CHECK_SAYING(same_bits(run(loaded, values, variable, 0), expected), "%s: %s", name,
+    CHECK_SAYING(tensors_same_bits(run(loaded, values, variable, 0), expected), "%s: %s", name,
                  gd_error_message());
     gd_tensor *off = gd_max(gd_abs(gd_sub(run(loaded, values, variable, 2), expected)));
     CHECK_SAYING(gd_item(off) <= (dtype == GD_F32 ? 1e-4 : 1e-12) && !gd_failed(),
@@ -87,8 +89,8 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
                               gd_list(gd_graph_find(loaded, "y"))) == GD_OK,
                  "%s: %s", name, gd_error_message());
     gd_graph *twice = gd_onnx_load(again);
-    CHECK_SAYING(twice && same_bits(run(twice, values, variable, 0), expected), "%s: %s", name,
-                 gd_error_message());
+    CHECK_SAYING(twice && tensors_same_bits(run(twice, values, variable, 0), expected), "%s: %s",
+                 name, gd_error_message());
 }
 
 CLEAN_TEST(branches_and_loops_go_through_a_file_and_give_the_same_bits) {
@@ -144,7 +146,7 @@ CLEAN_TEST(a_branch_of_another_program_is_taken_as_the_data_say) {
                         WEIGHT "node { name: 'n' op_type: 'If' input: 'p' output: 'y' " BRANCHES
                                "} " OUTPUT("y") "}"),
         .trainable = true);
-    gd_tensor *x = numbers(gd_dims(2), 1, 1);
+    gd_tensor *x = ramp(gd_dims(2), 1, 1);
     IS(run_two(g, x, gd_scalar_of(1, GD_BOOL), "y"), 3, 8);
     IS(run_two(g, x, gd_scalar_of(0, GD_BOOL), "y"), -1, -2);
     CHECK(g && gd_graph_variables(g).count == 1 && gd_graph_find(g, "w") != NULL);
@@ -162,7 +164,7 @@ CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
     char *text = g ? gd_graph_text(g) : NULL;
     CHECK_SAYING(text && !strstr(text, "cond_graph"), "%s", text ? text : "");
     free(text);
-    IS(run_one(g, "x", numbers(gd_dims(2), 1, 1), "y"), 3, 8);
+    IS(run_one(g, "x", ramp(gd_dims(2), 1, 1), "y"), 3, 8);
 }
 
 /* s_0 = x; s_{t+1} = s_t + t, and z_t = s_t * w: w from outside, t the number of the step. */
@@ -189,14 +191,14 @@ CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
 
 CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(2), 1, 1), *p = gd_scalar_of(2, GD_I64);
+    gd_tensor *x = ramp(gd_dims(2), 1, 1), *p = gd_scalar_of(2, GD_I64);
     gd_graph *g = gd_onnx_load(write_model(LOOP("input: 'three' input: ''", ALWAYS)));
     IS(run_two(g, x, p, "end"), 4, 5);
     IS(run_two(g, x, p, "all"), 3, 8, 3, 8, 6, 12);
     g = gd_onnx_load(write_model(LOOP("input: 'three' input: 'yes'", WHILE_SMALL)));
     IS(run_two(g, x, p, "end"), 2, 3); /* 1 2, then 1 2, then 2 3 */
     IS(run_two(g, x, p, "all"), 3, 8, 3, 8);
-    IS(run_two(g, numbers(gd_dims(2), 9, 1), p, "all"), 27, 40);
+    IS(run_two(g, ramp(gd_dims(2), 9, 1), p, "all"), 27, 40);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -215,7 +217,7 @@ CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
 
 CLEAN_TEST(the_number_of_steps_may_be_data) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(2), 1, 1);
+    gd_tensor *x = ramp(gd_dims(2), 1, 1);
     gd_graph *g = gd_onnx_load(write_model(PLAIN_LOOP("input: 'p' input: ''", ALWAYS)));
     IS(run_two(g, x, gd_scalar_of(3, GD_I64), "end"), 10, 14);
     IS(run_two(g, x, gd_scalar_of(0, GD_I64), "end"), 1, 2);
@@ -243,7 +245,7 @@ CLEAN_TEST(a_scan_of_another_program_goes_along_any_axis_in_any_direction) {
                     NODE("Identity", "input: 'd'", "e") ANY_OF("output", "n", "1")
                         ANY_OF("output", "d", "1") ANY_OF("output", "e", "1")) "} " OUTPUT("end")
                 OUTPUT("all") OUTPUT("back") "}"));
-    gd_tensor *x = numbers(gd_dims(3, 2), 0, 10), *p = numbers(gd_dims(2, 3), 0, 1);
+    gd_tensor *x = ramp(gd_dims(3, 2), 0, 10), *p = ramp(gd_dims(2, 3), 0, 1);
     /* (0 10) - (2 5), (20 30) - (1 4), (40 50) - (0 3) */
     IS(run_two(g, x, p, "end"), 3 - 2 + 19 + 40, 4 + 5 + 26 + 47);
     IS(run_two(g, x, p, "all"), -2, 19, 40, 5, 26, 47);
@@ -339,7 +341,7 @@ CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
     GD_SCOPE;
     char *fine = nested_text(20), *deep = nested_text(21), *parser = nested_text(40);
     gd_graph *g = gd_onnx_load(write_model(fine));
-    IS(run_two(g, numbers(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1, 2);
+    IS(run_two(g, ramp(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1, 2);
     refuses(deep, GD_E_UNSUPPORTED, "graphs lie in graphs more than 20 levels deep");
     gd_pb_doc *doc;
     CHECK(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", parser, strlen(parser)) ==

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "compare.h"
 #include "onnx_files.h"
 #include "temp.h"
 
@@ -114,7 +115,7 @@ static void nests(kind of, int most) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(j.path);
     gd_tensor *x = gd_zeros(gd_dims(2));
-    CHECK_SAYING(g && same_bits(run_one(g, "x", x, "y"), gd_full(gd_dims(2), most)), "%s",
+    CHECK_SAYING(g && tensors_same_bits(run_one(g, "x", x, "y"), gd_full(gd_dims(2), most)), "%s",
                  gd_error_message());
     gd_clear_error();
 }

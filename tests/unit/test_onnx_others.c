@@ -14,6 +14,7 @@
 
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "compare.h"
 #include "fault_walk.h"
 #include "onnx_files.h"
 #include "temp.h"
@@ -52,16 +53,15 @@ static void read_sample(const char *path, sample *s) {
 
 /* --- running and comparing -------------------------------------------------------------------- */
 
-/* How far apart they are, as a part of the largest number; -1: shapes or dtypes differ. */
+/* The largest difference, relative to the largest number where that is above 1; -1: shapes or dtypes
+ * differ. */
 static double distance_of(gd_tensor *a, gd_tensor *b) {
     const gd_shape s = gd_tensor_shape(a), t = gd_tensor_shape(b);
     if (gd_tensor_dtype(a) != gd_tensor_dtype(b) || s.rank != t.rank ||
         memcmp(s.at, t.at, (size_t)s.rank * sizeof *s.at) != 0)
         return -1;
-    if (gd_tensor_numel(a) == 0 || same_bits(a, b)) return 0;
-    a = gd_cast(a, GD_F64), b = gd_cast(b, GD_F64);
-    const double off = gd_item(gd_max(gd_abs(gd_sub(a, b)))), size = gd_item(gd_max(gd_abs(b)));
-    return off / (size > 1 ? size : 1);
+    if (gd_tensor_numel(a) == 0 || tensors_same_bits(a, b)) return 0;
+    return fmin(tensors_distance(a, b), tensors_relative_distance(a, b));
 }
 
 static double tolerance_of(gd_dtype dtype) {

@@ -4,6 +4,7 @@
  * leaks; and the same work, done again, gives what it would have given.
  */
 #include "clean_test.h"
+#include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
 
@@ -88,7 +89,7 @@ typedef struct snapshot {
 } snapshot;
 
 static void add(snapshot *s, gd_tensor *t) {
-    const size_t more = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+    const size_t more = tensor_bytes(t);
     CHECK(s->bytes + more <= MOST_BYTES && gd_copy_to(t, s->at + s->bytes, more) == GD_OK);
     s->bytes += more;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "clean_test.h"
+#include "compare.h"
 #include "gradus/gradus.h"
 #include "gradus/state.h"
 #include "temp.h"
@@ -83,7 +84,7 @@ static bool same(const net *a, const net *b) {
     GD_SCOPE;
     GD_NO_GRAD;
     bool all = gd_item(gd_optimizer_lr(a->optimizer)) == gd_item(gd_optimizer_lr(b->optimizer));
-    for (int i = 0; i < TENSORS; i++) all &= gd_item(gd_max(gd_abs(gd_sub(a->w[i], b->w[i])))) == 0;
+    for (int i = 0; i < TENSORS; i++) all &= tensors_distance(a->w[i], b->w[i]) == 0;
     return all;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "draw.h"
 #include "random_graphs.h"
+#include "values.h"
 
 enum { ROWS = 3, COLUMNS = 4, INPUTS = 3, MOST_VALUES = 32, DEEPEST = 3 };
 
@@ -16,14 +17,12 @@ typedef struct around {
     gd_tensor *values[MOST_VALUES];
 } around;
 
-static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
-
 static gd_tensor *plain(draws *d, gd_tensor *a, gd_tensor *b) {
     switch (draw_below(d, 14)) {
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
     case 2: return gd_mul(a, gd_tanh(b));
-    case 3: return gd_tanh(gd_mul(b, number(1.5)));
+    case 3: return gd_tanh(gd_mul(b, scalar_f64(1.5)));
     case 4: return gd_sin(b);
     case 5: return gd_softmax(b, .axis = 1);
     case 6: return gd_tanh(gd_matmul(gd_matmul(a, gd_permute(b, gd_dims(1, 0))), a));
@@ -32,7 +31,7 @@ static gd_tensor *plain(draws *d, gd_tensor *a, gd_tensor *b) {
     case 9:
         return gd_reshape(gd_permute(gd_reshape(b, gd_dims(COLUMNS, ROWS)), gd_dims(1, 0)),
                           gd_dims(ROWS, COLUMNS));
-    case 10: return gd_where(gd_gt(a, b), b, gd_mul(a, number(0.5)));
+    case 10: return gd_where(gd_gt(a, b), b, gd_mul(a, scalar_f64(0.5)));
     case 11: return gd_clamp(b, .min = -0.8, .max = 0.9);
     case 12: return b;
     default: return gd_cat(gd_list(gd_narrow(b, 1, 2, 2), gd_narrow(a, 1, 0, 2)), .axis = 1);
@@ -85,17 +84,17 @@ static gd_tensors scan_body(gd_tensors in, void *user) { return body_of(in, user
 /* A loop's state: how often yet, then two values. */
 static gd_tensors goes_on(gd_tensors in, void *user) {
     const around *o = user;
-    return gd_listed(gd_lt(in.at[0], number(o->steps)));
+    return gd_listed(gd_lt(in.at[0], scalar_f64(o->steps)));
 }
 static gd_tensors goes_on_by_data(gd_tensors in, void *user) {
     const around *o = user;
-    gd_tensor *few = gd_lt(in.at[0], number(o->steps));
+    gd_tensor *few = gd_lt(in.at[0], scalar_f64(o->steps));
     return gd_listed(
         gd_logical_and(few, gd_lt(gd_mean(in.at[1]), gd_mean(o->values[o->count - 1]))));
 }
 static gd_tensors loop_body(gd_tensors in, void *user) {
     gd_tensors r = body_of(in, user, 5, 1, 2);
-    return gd_listed(gd_add(in.at[0], number(1)), r.at[0], r.at[1]);
+    return gd_listed(gd_add(in.at[0], scalar_f64(1)), r.at[0], r.at[1]);
 }
 
 static gd_tensor *sequence(draws *d, const around *o) {
@@ -112,14 +111,14 @@ static gd_tensor *made(draws *d, around *o) {
     switch (kind) {
     case 4: {
         gd_tensor *which = draw_below(d, 4)
-                               ? gd_gt(gd_mean(a), number(0))
-                               : gd_gt(gd_sum(gd_abs(b)), number(draw_below(d, 2) ? -1 : 1e9));
+                               ? gd_gt(gd_mean(a), scalar_f64(0))
+                               : gd_gt(gd_sum(gd_abs(b)), scalar_f64(draw_below(d, 2) ? -1 : 1e9));
         gd_tensors r = gd_cond(which, yes_body, no_body, gd_list(a, b), o);
-        return draw_below(d, 2) ? r.at[0] : gd_add(r.at[0], gd_mul(r.at[1], number(0.5)));
+        return draw_below(d, 2) ? r.at[0] : gd_add(r.at[0], gd_mul(r.at[1], scalar_f64(0.5)));
     }
     case 5: {
         o->steps = draw_below(d, 4);
-        const gd_tensors state = gd_list(number(0), a, b);
+        const gd_tensors state = gd_list(scalar_f64(0), a, b);
         gd_tensors r = draw_below(d, 2) ? gd_while_loop(goes_on, loop_body, state, o)
                                         : gd_while_loop(goes_on_by_data, loop_body, state, o,
                                                         .max_steps = draw_below(d, 4));
@@ -147,7 +146,7 @@ static results body(uint64_t seed, gd_tensor *const *in) {
     for (int i = 0; i < 4; i++) make(&d, &o, 2, r.at);
     gd_tensor *loss = gd_mean(gd_square(gd_add(r.at[0], gd_sin(r.at[1]))));
     for (int i = 0; i < INPUTS; i++)
-        loss = gd_add(loss, gd_mul(gd_mean(gd_square(in[i])), number(0.1)));
+        loss = gd_add(loss, gd_mul(gd_mean(gd_square(in[i])), scalar_f64(0.1)));
     r.at[2] = loss;
     return r;
 }

@@ -7,17 +7,17 @@
  */
 #include "draw.h"
 #include "random_graphs.h"
+#include "values.h"
 
 enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160 };
 
 /* --- how values are made of others ------------------------------------------------------------ */
 
-static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
 static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static gd_tensor *image(gd_tensor *x) { return gd_reshape(x, gd_dims(1, ROWS, 4, 4)); }
 static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(ROWS, COLUMNS)); }
 static gd_tensor *tame(gd_tensor *x) {
-    return gd_tanh(gd_mul(x, number(0.5)));
+    return gd_tanh(gd_mul(x, scalar_f64(0.5)));
 } /* values stay small */
 
 /* `p` are the parameters: (ROWS, COLUMNS), (COLUMNS), (COLUMNS, COLUMNS), (ROWS, ROWS, 3, 3). */
@@ -27,16 +27,16 @@ static gd_tensor *made_of(draws *d, gd_tensor *a, gd_tensor *b, gd_tensor *const
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
     case 2: return gd_mul(a, b);
-    case 3: return gd_div(a, gd_add(gd_abs(b), number(1)));
+    case 3: return gd_div(a, gd_add(gd_abs(b), scalar_f64(1)));
     case 4: return gd_maximum(a, b);
-    case 5: return gd_where(gd_gt(a, b), b, gd_mul(a, number(0.5)));
+    case 5: return gd_where(gd_gt(a, b), b, gd_mul(a, scalar_f64(0.5)));
     case 6: return gd_tanh(b);
     case 7: return gd_sigmoid(b);
     case 8: return gd_relu(b);
     case 9: return gd_gelu(a);
     case 10: return gd_exp(gd_neg(gd_abs(b)));
-    case 11: return gd_sqrt(gd_add(gd_mul(b, b), number(1)));
-    case 12: return gd_add(gd_mul(b, number(1)), number(0)); /* which is b */
+    case 11: return gd_sqrt(gd_add(gd_mul(b, b), scalar_f64(1)));
+    case 12: return gd_add(gd_mul(b, scalar_f64(1)), scalar_f64(0)); /* which is b */
     case 13: return gd_neg(gd_neg(b));
     case 14: return gd_sub(b, gd_mean(b, .axis = gd_dims(axis), .keepdim = true));
     case 15: return gd_mul(b, gd_sigmoid(gd_sum(a, .axis = gd_dims(axis), .keepdim = true)));
@@ -86,7 +86,7 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     }
     gd_tensor *loss = gd_mean(tame(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)
-        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), number(0.01)));
+        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), scalar_f64(0.01)));
     r.at[r.count++] = loss;
     return r;
 }
@@ -159,7 +159,7 @@ static void check_graph(uint64_t seed) {
     gd_seed(seed);
     gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64), *first[PARAMETERS];
     for (int i = 0; i < PARAMETERS; i++)
-        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.3));
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.3));
     const results want = eager(seed, x, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         const results got = planned(seed, x, first, level);

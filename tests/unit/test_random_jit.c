@@ -7,6 +7,7 @@
  */
 #include "draw.h"
 #include "random_batch.h"
+#include "values.h"
 
 enum { MOST_VALUES = 40, CALLS = 7 };
 
@@ -25,7 +26,7 @@ static void write(draws *d, gd_tensor *to, gd_tensor *by) {
     case 2: gd_sub_(to, by); break;
     case 3: gd_tanh_(to); break;
     case 4: gd_clamp_(to, .min = -0.6, .max = 0.5); break;
-    case 5: gd_mul_(gd_add_(to, by), number(0.5)); break;
+    case 5: gd_mul_(gd_add_(to, by), scalar_f64(0.5)); break;
     default: gd_sigmoid_(gd_neg_(to)); break;
     }
 }
@@ -38,10 +39,10 @@ static void update(draws *d, model *m, gd_tensor *by) {
     for (int i = draw_below(d, 3); i >= 0; i--) switch (draw_below(d, 6)) {
         case 0: gd_assign(to, gd_tanh(by)); break;
         case 1: gd_assign(to, gd_sin(to)); break;
-        case 2: gd_sgd_step(to, by, number(0.1)); break;
+        case 2: gd_sgd_step(to, by, scalar_f64(0.1)); break;
         case 3:
             gd_momentum_step(same[first], same[(first + 1) % 3], gd_cos(same[(first + 2) % 3]),
-                             number(0.1), number(1));
+                             scalar_f64(0.1), scalar_f64(1));
             break;
         case 4: normed(m->p[1], m->p, true); break;
         default: write(d, to, by); break;
@@ -50,7 +51,7 @@ static void update(draws *d, model *m, gd_tensor *by) {
 
 /* A temporary that is written after somebody read it. */
 static gd_tensor *rewritten(draws *d, gd_tensor *a, gd_tensor *b) {
-    gd_tensor *t = gd_mul(a, number(0.7)), *before = gd_sin(t);
+    gd_tensor *t = gd_mul(a, scalar_f64(0.7)), *before = gd_sin(t);
     write(d, t, gd_tanh(gd_sum(b)));
     return draw_below(d, 2) ? t : gd_add(t, before);
 }
@@ -63,7 +64,7 @@ static bool is_refused(void) {
 
 /* With the tape on, in-place ops take whole tensors whose value no gradient needs. */
 static gd_tensor *rewritten_on_tape(draws *d, gd_tensor *a, gd_tensor *b) {
-    gd_tensor *t = gd_add(a, number(0.1));
+    gd_tensor *t = gd_add(a, scalar_f64(0.1));
     switch (draw_below(d, 3)) {
     case 0: return gd_add_(t, b);
     case 1: return gd_tanh_(gd_sub_(t, b));
@@ -83,7 +84,7 @@ static gd_tensor *value(draws *d, model *m, gd_tensors in, gd_tensor *a, gd_tens
         if (m->kind != WRITES) break;
         write(d, in.at[draw_below(d, (int)in.count)], gd_tanh(gd_sum(b)));
         return gd_add(b, in.at[0]);
-    case 4: return gd_add(b, gd_mul(gd_randn_like(b), number(0.1)));
+    case 4: return gd_add(b, gd_mul(gd_randn_like(b), scalar_f64(0.1)));
     case 5:
         if (m->kind == LAYER) break; /* whose gradient would need what was there */
         return gd_add(b, tame(m->p[3 + draw_below(d, 2)]));
@@ -109,11 +110,11 @@ static gd_tensors function(gd_tensors in, void *user) {
                                  : gd_listed(other, last, gd_permute(last, gd_dims(1, 0)));
     gd_tensor *loss = gd_sum(gd_square(tame(last)));
     for (int i = 0; i < PARAMETERS; i++)
-        loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), number(0.01)));
+        loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), scalar_f64(0.01)));
     const gd_tensors g = gd_grad(gd_list(loss), ((gd_tensors){m->p, PARAMETERS}));
     if (gd_failed()) return gd_listed(loss);
     GD_NO_GRAD;
-    for (int i = 0; i < PARAMETERS; i++) gd_sub_(m->p[i], gd_mul(g.at[i], number(0.02)));
+    for (int i = 0; i < PARAMETERS; i++) gd_sub_(m->p[i], gd_mul(g.at[i], scalar_f64(0.02)));
     return gd_listed(loss, g.at[0], gd_detach(other));
 }
 
@@ -136,13 +137,14 @@ static results call(model *m, gd_jit *jit, gd_tensor *const *x, uint64_t noise) 
         gd_tensor *loss = gd_sum(gd_square(in[1]));
         for (int i = 0; i < y.count; i++) loss = gd_add(loss, gd_sum(gd_sin(y.at[i])));
         for (int i = 0; i < PARAMETERS; i++)
-            loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), number(0.01)));
+            loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), scalar_f64(0.01)));
         gd_tensor *by[] = {in[1], m->p[0], m->p[1], m->p[2]};
         const gd_tensors g = gd_grad(gd_list(loss), ((gd_tensors){by, 4}));
         if (gd_failed()) return r;
         for (int i = 0; i < g.count; i++) r.at[r.count++] = g.at[i];
         GD_NO_GRAD;
-        for (int i = 0; i < PARAMETERS; i++) gd_sub_(m->p[i], gd_mul(g.at[1 + i], number(0.02)));
+        for (int i = 0; i < PARAMETERS; i++)
+            gd_sub_(m->p[i], gd_mul(g.at[1 + i], scalar_f64(0.02)));
     }
     r.at[r.count++] = gd_detach(in[0]);
     r.at[r.count++] = gd_detach(in[1]);
@@ -165,7 +167,7 @@ static void check_function(uint64_t seed) {
     gd_tensor *x[CALLS][2];
     gd_seed(seed);
     for (int i = 0; i < ALL; i++)
-        first.p[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+        first.p[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     for (int k = 0; k < CALLS; k++)
         for (int i = 0; i < 2; i++)
             x[k][i] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);

@@ -2,6 +2,7 @@
  * as without one, and a run takes the memory that its plan says. */
 #include "draw.h"
 #include "random_batch.h"
+#include "values.h"
 
 enum { MOST_VALUES = 60, ROWS = 24, STEPS = 2 };
 
@@ -29,7 +30,7 @@ static net built(uint64_t seed, gd_tensor *const *first) {
     }
     gd_tensor *loss = gd_mean(tame(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)
-        loss = gd_add(loss, gd_mul(gd_mean(gd_square(m.p[i])), number(0.01)));
+        loss = gd_add(loss, gd_mul(gd_mean(gd_square(m.p[i])), scalar_f64(0.01)));
     m.fetches.at[m.fetches.count++] = loss;
     const gd_tensors list = {m.p, PARAMETERS};
     m.fetches.at[m.fetches.count++] = gd_minimize(
@@ -83,7 +84,7 @@ static void check_net(uint64_t seed) {
     gd_seed(seed);
     gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
-        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     net m = built(seed, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         gd_plan_memory free_memory, memory;

@@ -8,6 +8,7 @@
 #include "draw.h"
 #include "random_batch.h"
 #include "temp.h"
+#include "values.h"
 
 enum { MOST_VALUES = 40 };
 
@@ -62,7 +63,7 @@ static gd_session *saved(uint64_t seed, gd_tensor *const *first, gd_tensor **fed
     for (int i = 0; i < symbols->count && !gd_failed(); i++) {
         char name[20];
         name_of(i, name);
-        symbols->at[i] = gd_named(gd_mul(symbols->at[i], number(2)), name);
+        symbols->at[i] = gd_named(gd_mul(symbols->at[i], scalar_f64(2)), name);
     }
     gd_session *session = gd_session_new(graph, .level = (int)(seed % 2));
     *status = gd_onnx_save(path, session, gd_list(*fed),
@@ -77,7 +78,7 @@ static void check_graph(uint64_t seed) {
     gd_seed(seed);
     for (int k = 0; k < n; k++) x[k] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
-        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     gd_status status;
     gd_session *before = saved(seed, first, &fed, &symbols, &status);
     if (status != GD_OK && seed % 2 == 0 && is_refused()) {

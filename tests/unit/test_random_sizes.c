@@ -6,6 +6,7 @@
  */
 #include "draw.h"
 #include "random_batch.h"
+#include "values.h"
 
 enum { MOST_VALUES = 60 };
 
@@ -24,9 +25,9 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
         pool[n++] = made_of(&d, by_data, room ? &kept : NULL, a, b, p);
         if (room && (kept || draw_below(&d, 6) == 0)) r.at[r.count++] = pool[n - 1];
     }
-    gd_tensor *loss = gd_mul(gd_sum(tame(pool[n - 1])), number(0.1));
+    gd_tensor *loss = gd_mul(gd_sum(tame(pool[n - 1])), scalar_f64(0.1));
     for (int i = 0; i < PARAMETERS; i++)
-        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), number(0.01)));
+        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), scalar_f64(0.01)));
     r.at[r.count++] = loss;
     return r;
 }
@@ -93,7 +94,7 @@ static void check_graph(uint64_t seed) {
     for (int k = 0; k < BATCHES; k++)
         x[k] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
-        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     eager(seed, x, first, want);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         planned(seed, x, first, level, got);

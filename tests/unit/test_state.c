@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "backend/test/device.h"
+#include "compare.h"
 #include "files.h"
 #include "state_things.h"
 #include "temp.h"
@@ -34,8 +35,7 @@ CLEAN_TEST(every_dtype_and_rank_goes_through_a_file) {
                  gd_error_message());
     for (int i = 0; i < from->count; i++) {
         char a[256], b[256];
-        const size_t bytes = (size_t)gd_tensor_numel(from->tensors[i]) *
-                             gd_dtype_size(gd_tensor_dtype(from->tensors[i]));
+        const size_t bytes = tensor_bytes(from->tensors[i]);
         CHECK(bytes <= sizeof a && gd_copy_to(from->tensors[i], a, bytes) == GD_OK &&
               gd_copy_to(to->tensors[i], b, bytes) == GD_OK);
         CHECK_SAYING(memcmp(a, b, bytes) == 0, "%s", from->names[i]);
@@ -106,7 +106,7 @@ CLEAN_TEST(floats_are_converted_and_nothing_else_is) {
         for (int k = 0; k < 4; k++) {
             gd_tensor *to = gd_zeros(gd_dims(9), .dtype = floats[k]);
             CHECK(gd_load_state(path, gd_part("w", to)) == GD_OK);
-            CHECK(gd_item(gd_max(gd_abs(gd_sub(gd_cast(to, GD_F64), gd_cast(from, GD_F64))))) == 0);
+            CHECK(tensors_distance(gd_cast(to, GD_F64), gd_cast(from, GD_F64)) == 0);
         }
         gd_tensor *whole = gd_zeros(gd_dims(9), .dtype = GD_I64);
         CHECK(gd_load_state(path, gd_part("w", whole)) != GD_OK &&
@@ -125,7 +125,7 @@ CLEAN_TEST(a_device_that_the_host_cannot_read_is_saved_and_loaded) {
     CHECK_SAYING(gd_save_state(path, gd_part("w", there)) == GD_OK, "%s", gd_error_message());
     CHECK_SAYING(gd_load_state(path, gd_part("w", strided)) == GD_OK, "%s", gd_error_message());
     CHECK_SAYING(gd_load_state(path, gd_part("w", half)) == GD_OK, "%s", gd_error_message());
-    CHECK(gd_item(gd_max(gd_abs(gd_sub(gd_to_device(strided, gd_device_get("cpu")), here)))) == 0);
+    CHECK(tensors_distance(gd_to_device(strided, gd_device_get("cpu")), here) == 0);
     CHECK(gd_item(gd_max(gd_abs(
               gd_sub(gd_to_device(half, gd_device_get("cpu")), gd_cast(here, GD_F64))))) == 0);
     CHECK(gd_set_state(half, gd_state_of(there)) != GD_OK); /* a tensor has no name of its own */

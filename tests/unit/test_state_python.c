@@ -1,6 +1,7 @@
 /* test_state_python.c - the safetensors package reads our files and we read its, and
  * tools/to_safetensors.py turns a PyTorch checkpoint into a file that is loaded here. Needs a
  * Python with torch and safetensors: python3, or the one that GRADUS_PYTHON names. */
+#include "compare.h"
 #include "state_things.h"
 #include "temp.h"
 
@@ -73,8 +74,7 @@ CLEAN_TEST(we_read_files_of_the_package) {
     CHECK_SAYING(gd_load_state(path, gd_part("net", (void *)n)) == GD_OK, "%s", gd_error_message());
     for (int i = 0; i < n->count; i++) {
         gd_tensor *a = gd_cast(n->tensors[i], GD_F64), *b = gd_cast(expected->tensors[i], GD_F64);
-        if (gd_tensor_numel(a) > 0)
-            CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(a, b)))) == 0, "%s", n->names[i]);
+        if (gd_tensor_numel(a) > 0) CHECK_SAYING(tensors_distance(a, b) == 0, "%s", n->names[i]);
     }
     CHECK(n->number == 0.5 && n->integer == -7 && n->natural == 9 && n->text &&
           strcmp(n->text, "x") == 0);

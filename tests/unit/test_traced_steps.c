@@ -1,8 +1,9 @@
 /* test_traced_steps.c - training steps with gd_backward and an optimizer, in a gd_jit. */
 #include <math.h>
 
-#include "gradus/gradus.h"
 #include "clean_test.h"
+#include "compare.h"
+#include "gradus/gradus.h"
 
 enum { METHODS = 4, PARAMETERS = 6, STEPS = 7 };
 static const char *const names[METHODS] = {"sgd", "momentum", "nesterov", "adam"};
@@ -63,18 +64,16 @@ static gd_tensors train(gd_tensors in, void *user) {
     return gd_listed(loss, norm);
 }
 
-static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
-
 /* The greatest difference of anything that the steps have left behind, or -1 where one has a
  * gradient alone. */
 static double difference(const net *a, const net *b) {
     GD_NO_GRAD;
-    double most = fmax(distance(a->mean, b->mean), distance(a->var, b->var));
+    double most = fmax(tensors_distance(a->mean, b->mean), tensors_distance(a->var, b->var));
     for (int i = 0; i < PARAMETERS; i++) {
         gd_tensor *g = gd_tensor_grad(a->w[i]), *h = gd_tensor_grad(b->w[i]);
-        most = fmax(most, distance(a->w[i], b->w[i]));
+        most = fmax(most, tensors_distance(a->w[i], b->w[i]));
         if (!g != !h) return -1;
-        if (g) most = fmax(most, distance(g, h));
+        if (g) most = fmax(most, tensors_distance(g, h));
     }
     return most;
 }
@@ -94,8 +93,8 @@ static void compare(net *a, net *b, int level, int traces, const char *what) {
         gd_tensors slow = train(gd_list(x, y), b);
         CHECK_SAYING(!gd_failed(), "%s, level %d, step %d: %s", what, level, i, gd_error_message());
         if (gd_failed()) return;
-        const double apart = difference(a, b),
-                     loss = distance(fast.at[0], slow.at[0]) + distance(fast.at[1], slow.at[1]);
+        const double apart = difference(a, b), loss = tensors_distance(fast.at[0], slow.at[0]) +
+                                                      tensors_distance(fast.at[1], slow.at[1]);
         CHECK_SAYING(apart >= 0 && apart <= tolerance && loss <= tolerance,
                      "%s, level %d, step %d: %g apart, losses %g", what, level, i, apart, loss);
     }
@@ -292,7 +291,7 @@ CLEAN_TEST(a_gradient_has_no_gradient) {
               *v = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_full(gd_dims(2), 5);
     gd_jit_call(gd_jit_new(penalty, w, .level = 0), gd_list(x));
     penalty(gd_list(x), v);
-    CHECK_SAYING(!gd_failed() && distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
+    CHECK_SAYING(!gd_failed() && tensors_distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
                  "%g, not %g: %s", gd_item(gd_max(gd_tensor_grad(w))),
                  gd_item(gd_max(gd_tensor_grad(v))), gd_error_message());
 }
@@ -312,7 +311,7 @@ CLEAN_TEST(a_gradient_has_a_gradient_where_that_is_asked_for) {
                   *v = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_full(gd_dims(2), 5);
         gd_jit_call(gd_jit_new(penalty_by_grad, w, .level = level), gd_list(x));
         penalty_by_grad(gd_list(x), v);
-        CHECK_SAYING(!gd_failed() && distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
+        CHECK_SAYING(!gd_failed() && tensors_distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
                      "%g, not %g: %s", gd_item(gd_max(gd_tensor_grad(w))),
                      gd_item(gd_max(gd_tensor_grad(v))), gd_error_message());
     }
@@ -361,9 +360,10 @@ CLEAN_TEST(a_leaf_that_was_written_is_still_a_leaf) {
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             if (gd_failed()) return;
             GD_NO_GRAD;
-            CHECK(distance(p.a, q.a) <= tolerance && distance(p.b, q.b) <= tolerance);
-            CHECK(distance(gd_tensor_grad(p.a), gd_tensor_grad(q.a)) <= tolerance &&
-                  distance(gd_tensor_grad(p.b), gd_tensor_grad(q.b)) <= tolerance);
+            CHECK(tensors_distance(p.a, q.a) <= tolerance &&
+                  tensors_distance(p.b, q.b) <= tolerance);
+            CHECK(tensors_distance(gd_tensor_grad(p.a), gd_tensor_grad(q.a)) <= tolerance &&
+                  tensors_distance(gd_tensor_grad(p.b), gd_tensor_grad(q.b)) <= tolerance);
         }
         CHECK(gd_item(gd_optimizer_lr(p.of_a)) == gd_item(gd_optimizer_lr(q.of_a)));
     }

@@ -1,5 +1,6 @@
 /* test_zoo_golden.c - networks of the zoo against PyTorch's: golden/zoo, written by golden/zoo_make.py. */
 #include "clean_test.h"
+#include "compare.h"
 #include "ops/maker.h"
 #include "zoo_rule.h"
 
@@ -25,17 +26,6 @@ static gd_tensor *stored(const gd_state *golden, const char *kind, const char *n
     char text[300];
     snprintf(text, sizeof text, "%s.%s", kind, name);
     return gd_state_find(golden, text);
-}
-
-/* The largest difference, relative to the largest |expected|. Infinite where shapes differ. */
-static double distance(gd_tensor *actual, gd_tensor *expected) {
-    GD_SCOPE;
-    GD_NO_GRAD;
-    if (!actual || !expected || gd_tensor_numel(actual) != gd_tensor_numel(expected))
-        return INFINITY;
-    gd_tensor *a = gd_cast(gd_reshape(actual, gd_dims(-1)), GD_F64),
-              *e = gd_reshape(expected, gd_dims(-1));
-    return gd_item(gd_max(gd_abs(gd_sub(a, e)))) / gd_item(gd_max(gd_abs(e)));
 }
 
 CLEAN_TEST(every_network_of_the_zoo_is_compared) {
@@ -84,12 +74,12 @@ typedef struct seen {
 static seen look(const rule_case *c, const gd_state *golden, gd_tensor **loss) {
     seen s;
     gd_module_eval(c->module);
-    s.eval = distance(rule_output(c, c->x), gd_state_find(golden, "eval.output"));
+    s.eval = tensors_relative_distance(rule_output(c, c->x), gd_state_find(golden, "eval.output"));
     gd_module_train(c->module);
     gd_tensor *y = rule_output(c, c->x);
     *loss = rule_loss(c, y);
-    s.train = distance(y, gd_state_find(golden, "train.output"));
-    s.loss = distance(*loss, gd_state_find(golden, "train.loss"));
+    s.train = tensors_relative_distance(y, gd_state_find(golden, "train.output"));
+    s.loss = tensors_relative_distance(*loss, gd_state_find(golden, "train.loss"));
     return s;
 }
 
