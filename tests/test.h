@@ -22,7 +22,7 @@ typedef struct test_entry {
 } test_entry;
 
 static test_entry *test_first, **test_last = &test_first;
-static int test_failures;            /* of the running test */
+static _Atomic int test_failures;    /* of the running test, in any thread */
 static const char *test_skipped_for; /* why the running test was skipped */
 
 #define TEST(id)                                                        \

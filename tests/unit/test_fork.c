@@ -3,9 +3,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "core/error.h"
 #include "files.h"
 #include "gradus/gradus.h"
@@ -35,9 +35,7 @@ static bool in_child(bool (*works)(void *), void *arg) {
         alarm(HANGS);
         _exit(works(arg) ? 0 : 1);
     }
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
+    return child_wait(child) == 0;
 }
 
 /* --- a session that is read, and one that is written ------------------------------------------ */
@@ -313,8 +311,7 @@ TEST(a_thread_may_fork_while_it_writes) {
     right = right && gd_turn_take(&l.turn, false, &hold) == GD_OK;
     gd_turn_leave(&hold);
     if (child == 0) _exit(right ? 0 : 1);
-    int status = 1;
-    CHECK(right && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(right && child_wait(child) == 0);
     gd_forked_remove(&l.forked);
     gd_clear_error();
 }

@@ -1,24 +1,21 @@
 /* test_gemm.c - promises of backend/cpu/gemm.h: products of any shape, strides and types agree
- * with a plain triple loop in double, on every instruction set of this processor; they touch
+ * with a triple loop in double, on every instruction set of this processor; they touch
  * nothing but C; and they have the same bits for any number of threads.
  *
- * With a number as argument: that many random cases (default 300).
+ * GRADUS_GEMM_CASES is the number of random cases (default 300).
  */
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/isa.h"
 #include "draw.h"
 #include "fault_walk.h"
 #include "gradus/testing.h"
 #include "gradus/threads.h"
+#include "test.h"
 
-#include <float.h>
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int failures;
 static draws stream = {1};
 
 static void fail(const char *format, ...) {
@@ -27,7 +24,7 @@ static void fail(const char *format, ...) {
     vprintf(format, args);
     va_end(args);
     printf("\n");
-    failures++;
+    test_failures++;
 }
 
 static void *allocate(size_t bytes) {
@@ -313,7 +310,9 @@ static int64_t random_size(void) {
     }
 }
 
-static void random_products_agree_with_a_triple_loop(int64_t cases) {
+TEST(random_products_agree_with_a_triple_loop) {
+    const char *given = getenv("GRADUS_GEMM_CASES");
+    const int64_t cases = given ? atoll(given) : 300;
     static const gd_dtype narrow[] = {GD_F32, GD_F32, GD_F32, GD_F16, GD_BF16};
     for (int64_t i = 0; i < cases; i++) {
         test_case t = {.name = "random", .products = 1};
@@ -341,7 +340,7 @@ static void random_products_agree_with_a_triple_loop(int64_t cases) {
     }
 }
 
-static void every_transposition_and_type_of_chosen_shapes(void) {
+TEST(every_transposition_and_type_of_chosen_shapes) {
     static const int64_t shapes[][3] = {
         {1, 1, 1},     {1, 300, 70},  {300, 1, 70},  {1, 90, 5000}, {3, 200, 90},
         {200, 4, 90},  {2, 3, 9000},  {64, 64, 64},  {65, 49, 33},  {57, 97, 513},
@@ -362,7 +361,7 @@ static void every_transposition_and_type_of_chosen_shapes(void) {
             }
 }
 
-static void large_products_are_cut_and_agree(void) {
+TEST(large_products_are_cut_and_agree) {
     static const int64_t shapes[][3] = {{700, 500, 60}, {130, 900, 300}, {1000, 33, 40}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int layouts = 0; layouts < 4; layouts++) {
@@ -375,7 +374,7 @@ static void large_products_are_cut_and_agree(void) {
         }
 }
 
-static void many_small_products_are_grouped_and_agree(void) {
+TEST(many_small_products_are_grouped_and_agree) {
     test_case t = {.name = "batch", .products = 500, .m = 9, .n = 17, .k = 11, .biased = true};
     fill_case(&t, ROWS, COLUMNS, ROWS, GD_F32, GD_F32, GD_F32);
     check_case(&t);
@@ -386,7 +385,7 @@ static void many_small_products_are_grouped_and_agree(void) {
     free_case(&row);
 }
 
-static void empty_products_are_zero(void) {
+TEST(empty_products_are_zero) {
     for (int zero = 0; zero < 8; zero++)
         for (int type = 0; type < 2; type++) {
             test_case t = {.name = "empty", .products = 1, .biased = true};
@@ -407,7 +406,7 @@ static void empty_products_are_zero(void) {
     if (gd_gemm_run_batch(&g, &none) != GD_OK || c[0] != 1) fail("empty: a batch of none is not");
 }
 
-static void nan_and_infinity_go_through(void) {
+TEST(nan_and_infinity_go_through) {
     static const int64_t shapes[][3] = {{40, 50, 30}, {1, 200, 30}, {3, 60, 40}, {70, 1, 50}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int layouts = 0; layouts < 4; layouts++)
@@ -427,7 +426,7 @@ static void nan_and_infinity_go_through(void) {
 }
 
 /* All 65536 numbers of 16 bits, read and written: times one, they must come back. */
-static void halves_are_read_and_rounded_exactly(void) {
+TEST(halves_are_read_and_rounded_exactly) {
     static uint16_t in[65536], out[65536];
     static float wide[65536];
     static const gd_dtype types[] = {GD_F16, GD_BF16};
@@ -488,7 +487,7 @@ static void halves_are_read_and_rounded_exactly(void) {
     }
 }
 
-static void unknown_mixes_of_types_are_refused(void) {
+TEST(unknown_mixes_of_types_are_refused) {
     double x = 1, y = 1, z = 5;
     gd_gemm g = {.m = 1, .n = 1, .k = 1};
     g.a = (gd_gemm_in){&x, GD_F64, 1, 1};
@@ -500,7 +499,7 @@ static void unknown_mixes_of_types_are_refused(void) {
 }
 
 /* Without memory a product fails cleanly, and works again when there is some. */
-static void no_memory_is_a_status(void) {
+TEST(no_memory_is_a_status) {
     static const int64_t shapes[][3] = {{90, 90, 90}, {300, 400, 300}, {5, 40, 9000}};
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
@@ -527,11 +526,11 @@ static void no_memory_is_a_status(void) {
 }
 
 /* Once there is a reserve, products have the same bits without memory as with it. */
-static void a_reserve_is_enough(void) {
+TEST(a_reserve_is_enough) {
     static const int64_t shapes[][3] = {
         {90, 90, 90}, {300, 400, 300}, {5, 40, 9000}, {700, 600, 3000}};
     static const gd_dtype types[] = {GD_F32, GD_F64, GD_BF16};
-    if (gd_gemm_reserve() != GD_OK) printf("no reserve\n"), failures++;
+    CHECK(gd_gemm_reserve() == GD_OK);
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -558,17 +557,7 @@ static void a_reserve_is_enough(void) {
 }
 
 int main(int argc, char **argv) {
-    empty_products_are_zero();
-    unknown_mixes_of_types_are_refused();
-    halves_are_read_and_rounded_exactly();
-    nan_and_infinity_go_through();
-    no_memory_is_a_status();
-    many_small_products_are_grouped_and_agree();
-    every_transposition_and_type_of_chosen_shapes();
-    large_products_are_cut_and_agree();
-    a_reserve_is_enough();
-    random_products_agree_with_a_triple_loop(argc > 1 ? atoll(argv[1]) : 300);
+    const int status = test_run_all(argc, argv);
     gd_gemm_free_scratch();
-    if (failures) printf("%d failures\n", failures);
-    return failures ? 1 : 0;
+    return status;
 }

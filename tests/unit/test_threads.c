@@ -1,9 +1,9 @@
 /* test_threads.c - several threads of a program in the library at once, and fork() while they are. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "gradus/gradus.h"
 
 #include "test.h"
@@ -158,8 +158,7 @@ TEST(a_child_of_fork_computes_whatever_other_threads_were_doing) {
                    gd_op_define("child(x) -> y  elementwise\nx.\n  y = x\n", NULL) == GD_OK;
             _exit(fine ? 0 : 1);
         }
-        int status = -1;
-        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        CHECK(child_wait(child) == 0);
     }
     atomic_store(&stop, true);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
