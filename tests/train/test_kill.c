@@ -82,7 +82,7 @@ static bool copy_step(const char *from, const char *to, int step) {
 }
 
 /* Prepares a run that is killed; the first call also makes the run that is not. */
-static bool begin(void) {
+static bool begin_run(void) {
     if (!page) {
         folder = temp_path("run");
         result = temp_path("result.safetensors");
@@ -142,7 +142,7 @@ static void check_resumed(chain *c, const char *how) {
 }
 
 static void kill_often(int kills, ending end, const char *how) {
-    if (!begin()) return;
+    if (!begin_run()) return;
     chain c = {0};
     while (c.kills < kills && test_failures < 5) {
         int status = 0;
@@ -215,7 +215,7 @@ static bool kill_at_calls(int number, int *status) {
 /* Every stop of the run: killed there, and then let alone. */
 static void kill_at_every_call(void) {
     int status = 0, stop = 0;
-    for (; begin() && kill_at_calls(stop, &status) && !cannot_trace; stop++) {
+    for (; begin_run() && kill_at_calls(stop, &status) && !cannot_trace; stop++) {
         chain c = {0};
         check_resumed(&c, "at each call");
         CHECK(child_run(start_run, &(run){folder, result}) == 0);
@@ -317,7 +317,7 @@ TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
                                         "run.loss_sum",
                                         "run.0.weight.grad"};
     int status;
-    if (!begin()) return;
+    if (!begin_run()) return;
     save_two();
     run_mixed("", &status);
     CHECK(status == 0);

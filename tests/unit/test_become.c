@@ -112,7 +112,7 @@ typedef struct model {
     gd_tensor *x, *y, *gx, *in_branch;
 } model;
 
-static model build(layer *l) {
+static model build_model(layer *l) {
     model m = {.graph = gd_graph_new()};
     GD_GRAPH(m.graph);
     m.x = gd_placeholder(gd_dims(2, 3));
@@ -127,7 +127,7 @@ CLEAN_TEST(a_session_finds_new_memory) {
     GD_SCOPE;
     for (int level = 0; level < 3; level++) {
         layer l = {leaf(2), gd_full(gd_dims(2, 3), 10)};
-        const model m = build(&l);
+        const model m = build_model(&l);
         gd_session *a = gd_session_new(m.graph, .level = level),
                    *b = gd_session_new(m.graph, .level = level);
         gd_tensor *x = gd_ones(gd_dims(2, 3));
@@ -151,7 +151,7 @@ CLEAN_TEST(a_session_finds_new_memory) {
 CLEAN_TEST(a_session_refuses_another_dtype_and_another_device) {
     GD_SCOPE;
     layer l = {leaf(2), gd_full(gd_dims(2, 3), 10)};
-    const model m = build(&l);
+    const model m = build_model(&l);
     gd_session *s = gd_session_new(m.graph);
     gd_tensor *x = gd_ones(gd_dims(2, 3));
     gd_session_run(s, gd_feed(m.x, x), gd_list(m.y));

@@ -347,7 +347,7 @@ static gd_status count_call(gd_event *event, void *self) {
     ((mine *)self)->calls[event->kind]++;
     return GD_OK;
 }
-static gd_status look(gd_event *event, void *self) {
+static gd_status check_loss(gd_event *event, void *self) {
     mine *m = self;
     m->calls[event->kind]++;
     m->best = gd_event_value(event, "loss");
@@ -364,10 +364,10 @@ CLEAN_TEST(a_program_has_callbacks_of_its_own) {
         GD_SCOPE;
         fake_run r;
         fake_begin(&r, net_of(1), NULL);
-        gd_callback *c =
-            gd_callback_from(&m, .fit_begin = count_call, .epoch_begin = count_call,
-                             .batch_end = count_call, .epoch_end = look, .fit_end = count_call,
-                             .destroy = destroy_mine, .state_bytes = sizeof m, .name = "mine");
+        gd_callback *c = gd_callback_from(&m, .fit_begin = count_call, .epoch_begin = count_call,
+                                          .batch_end = count_call, .epoch_end = check_loss,
+                                          .fit_end = count_call, .destroy = destroy_mine,
+                                          .state_bytes = sizeof m, .name = "mine");
         CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
         CHECK_OK(fake_call(&r, c, GD_ON_EPOCH_BEGIN));
         CHECK_OK(fake_epoch(&r, c, 3, "loss", 2));
@@ -405,10 +405,10 @@ static void *open_mine(const void *options) {
 
 CLEAN_TEST(a_program_defines_callbacks) {
     GD_SCOPE;
-    CHECK(gd_callback_define(
-              "beep\nRings.\n  times int = 1   in [1, inf)\n",
-              (gd_callback_type){.open = open_mine,
-                                 .functions = {.epoch_end = look, .destroy = free}}) == GD_OK);
+    CHECK(gd_callback_define("beep\nRings.\n  times int = 1   in [1, inf)\n",
+                             (gd_callback_type){.open = open_mine,
+                                                .functions = {.epoch_end = check_loss,
+                                                              .destroy = free}}) == GD_OK);
     fake_run r;
     fake_begin(&r, net_of(1), NULL);
     gd_callback *c = gd_callback_new("beep", "times=4");
@@ -432,7 +432,7 @@ CLEAN_TEST(a_list_of_callbacks_is_called_in_its_order) {
     r.event.kind = GD_ON_EPOCH_END;
     fake_set(&r, "loss", 9);
     gd_callback_list list = gd_callbacks(gd_callback_from(&a, .epoch_end = count_call),
-                                         gd_callback_from(&b, .epoch_end = look),
+                                         gd_callback_from(&b, .epoch_end = check_loss),
                                          gd_callback_from(&a, .epoch_end = count_call));
     CHECK(gd_callbacks_call(list, &r.event) == GD_E_STATE);
     CHECK(a.calls[GD_ON_EPOCH_END] == 1 && b.calls[GD_ON_EPOCH_END] == 1); /* a failure ends it */

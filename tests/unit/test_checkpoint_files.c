@@ -17,7 +17,7 @@
 
 static const char *folder;
 
-static void begin(void) {
+static void begin_test(void) {
     folder = temp_new_folder("checkpoints");
     capture_log(GD_LOG_DEBUG);
 }
@@ -39,7 +39,7 @@ static void save_step(int64_t step) {
 static bool is_there(const char *name) { return file_exists(in_folder(name)); }
 
 /* The step that is restored; -1: none, -2: a failure. */
-static int64_t restore(void) {
+static int64_t restore_step(void) {
     GD_SCOPE;
     gd_tensor *w = gd_zeros(gd_dims(4));
     gd_restored r;
@@ -58,14 +58,14 @@ static int64_t restore(void) {
 /* --- resuming --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(the_newest_checkpoint_is_restored_and_the_log_says_so) {
-    begin();
-    CHECK(restore() == -1);
+    begin_test();
+    CHECK(restore_step() == -1);
     save_step(9);
     save_step(12);
     save_step(134217728);
     save_file("best.safetensors", 5);
     save_file("step-3.safetensors", 5); /* none of ours */
-    CHECK(restore() == 134217728);
+    CHECK(restore_step() == 134217728);
     CHECK_SAYING(captured.infos == 1 && captured.warnings == 0 &&
                      strstr(captured.text, "resumed from step 134217728: ") &&
                      strstr(captured.text, "step-134217728.safetensors"),
@@ -74,15 +74,15 @@ CLEAN_TEST(the_newest_checkpoint_is_restored_and_the_log_says_so) {
 }
 
 CLEAN_TEST(a_folder_that_is_not_there_has_no_checkpoint) {
-    begin();
+    begin_test();
     folder_remove(folder);
-    CHECK(restore() == -1 && captured.infos + captured.warnings == 0);
+    CHECK(restore_step() == -1 && captured.infos + captured.warnings == 0);
     file_write_text(folder, "");
-    CHECK(restore() == -2); /* a file is no folder */
+    CHECK(restore_step() == -2); /* a file is no folder */
     end_log_capture();
 }
 
-static void flip(const char *path) {
+static void flip_bit(const char *path) {
     const int fd = open(path, O_RDWR);
     char c;
     CHECK(pread(fd, &c, 1, lseek(fd, -3, SEEK_END)) == 1);
@@ -90,13 +90,13 @@ static void flip(const char *path) {
     CHECK(pwrite(fd, &c, 1, lseek(fd, -3, SEEK_END)) == 1);
     close(fd);
 }
-static void cut(const char *path) { CHECK(truncate(path, 200) == 0); }
-static void clear(const char *path) { CHECK(truncate(path, 0) == 0); }
-static void replace(const char *path) {
+static void cut_file(const char *path) { CHECK(truncate(path, 200) == 0); }
+static void clear_file(const char *path) { CHECK(truncate(path, 0) == 0); }
+static void replace_by_folder(const char *path) {
     unlink(path);
     mkdir(path, 0777);
 }
-static void plain(const char *path) {
+static void save_without_checksum(const char *path) {
     GD_SCOPE;
     CHECK(gd_save_state(path, gd_part("w", gd_full(gd_dims(4), 9))) == GD_OK);
 }
@@ -105,26 +105,26 @@ CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_named_with_the_reason) {
     static const struct {
         void (*damage)(const char *path);
         const char *reason;
-    } ways[] = {{flip, "is damaged: its checksum is"},
-                {cut, "truncated?"},
-                {clear, "it has 0 bytes"},
-                {replace, "is not a regular file"},
-                {plain, "has no checksum"}};
+    } ways[] = {{flip_bit, "is damaged: its checksum is"},
+                {cut_file, "truncated?"},
+                {clear_file, "it has 0 bytes"},
+                {replace_by_folder, "is not a regular file"},
+                {save_without_checksum, "has no checksum"}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        begin();
+        begin_test();
         save_step(3);
         save_step(6);
         save_step(9);
         ways[i].damage(in_folder("step-00000009.safetensors"));
-        CHECK(restore() == 6);
+        CHECK(restore_step() == 6);
         CHECK_SAYING(captured.warnings == 1 && strstr(captured.text, "step-00000009.safetensors") &&
                          strstr(captured.text, ways[i].reason) &&
                          strstr(captured.text, "resumed from step 6"),
                      "%s: %s", ways[i].reason, captured.text);
         ways[i].damage(in_folder("step-00000006.safetensors"));
-        CHECK(restore() == 3 && captured.warnings == 3);
+        CHECK(restore_step() == 3 && captured.warnings == 3);
         ways[i].damage(in_folder("step-00000003.safetensors"));
-        CHECK(restore() == -2);
+        CHECK(restore_step() == -2);
         CHECK_SAYING(strstr(gd_latest_failure(),
                             "no checkpoint there can be resumed from; of 3, the newest: ") &&
                          strstr(gd_latest_failure(), "step-00000009.safetensors") &&
@@ -136,7 +136,7 @@ CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_named_with_the_reason) {
 
 CLEAN_TEST(a_checkpoint_of_another_net_is_a_failure) {
     GD_SCOPE;
-    begin();
+    begin_test();
     save_step(3);
     save_step(6);
     gd_tensor *other = gd_zeros(gd_dims(5)), *w = gd_zeros(gd_dims(4));
@@ -153,7 +153,7 @@ CLEAN_TEST(a_checkpoint_of_another_net_is_a_failure) {
 
 CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
     GD_SCOPE;
-    begin();
+    begin_test();
     save_step(3);
     save_step(6);
     gd_tensor *w = gd_zeros(gd_dims(4));
@@ -175,7 +175,7 @@ CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
 /* --- which ones stay -------------------------------------------------------------------------- */
 
 TEST(the_newest_stay_and_later_ones_go) {
-    begin();
+    begin_test();
     for (int64_t s = 1; s <= 7; s++) save_step(s);
     save_file("best.safetensors", 1);
     save_file("step-00000001.safetensors.old", 1);
@@ -196,7 +196,7 @@ TEST(files_of_killed_writers_are_removed_and_those_of_others_stay) {
     static const char *const others[] = {"step-00000004.safetensors", "step-4.safetensors.tmp-1",
                                          "notes.tmp-1"};
     gd_file_writer *writer;
-    begin();
+    begin_test();
     for (int i = 0; i < 3; i++) save_file(left[i], 1), save_file(others[i], 1);
     CHECK(gd_file_writer_begin(&writer, in_folder("step-00000008.safetensors")) == GD_OK);
     gd_checkpoint_sweep(folder);
@@ -208,7 +208,7 @@ TEST(files_of_killed_writers_are_removed_and_those_of_others_stay) {
 
 TEST(checkpoints_of_an_earlier_run_are_set_aside_once) {
     int moved;
-    begin();
+    begin_test();
     for (int round = 1; round <= 2; round++) {
         for (int s = 1; s <= round + 1; s++) save_step(10 * round + s);
         if (round == 1) save_file("best.safetensors", 1);
@@ -222,7 +222,7 @@ TEST(checkpoints_of_an_earlier_run_are_set_aside_once) {
 }
 
 TEST(folders_are_made_with_those_above_them) {
-    begin();
+    begin_test();
     CHECK(gd_checkpoint_make_folder(in_folder("a//b/c/")) == GD_OK && is_there("a/b/c"));
     CHECK(gd_checkpoint_make_folder(in_folder("a/b/c")) == GD_OK);
     CHECK(gd_checkpoint_make_folder("") == GD_OK && gd_checkpoint_make_folder(".") == GD_OK);

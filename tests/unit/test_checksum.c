@@ -62,7 +62,7 @@ static void set_paths(void) {
     index_path = temp_path("net.safetensors.index.json");
 }
 
-static gd_status save(const char *to, bool checksum, double value) {
+static gd_status save_file(const char *to, bool checksum, double value) {
     gd_tensor *a = gd_full(gd_dims(5, 3), value), *b = gd_full(gd_dims(7), value, .dtype = GD_F64);
     gd_seed((uint64_t)value);
     return gd_save_state_with(
@@ -76,7 +76,7 @@ CLEAN_TEST(a_file_with_a_checksum_loads_and_hides_it) {
     for (int i = 0; i < 4; i++) {
         const bool checksum = i % 2, shards = i / 2;
         const char *name = shards ? index_path : path;
-        CHECK_SAYING(save(name, checksum, 2) == GD_OK, "%s", gd_error_message());
+        CHECK_SAYING(save_file(name, checksum, 2) == GD_OK, "%s", gd_error_message());
         gd_tensor *a = gd_zeros(gd_dims(5, 3));
         CHECK_SAYING(gd_load_state(name, gd_part("a", a)) == GD_OK, "%s", gd_error_message());
         CHECK(gd_item(gd_min(a)) == 2);
@@ -99,7 +99,7 @@ CLEAN_TEST(a_file_with_a_checksum_loads_and_hides_it) {
 }
 
 /* Loads what `save` has written, and checks that a failure has changed nothing. */
-static gd_status load(const char *name, bool checked) {
+static gd_status load_file(const char *name, bool checked) {
     GD_SCOPE;
     gd_tensor *a = gd_zeros(gd_dims(5, 3)), *b = gd_zeros(gd_dims(7), .dtype = GD_F64);
     gd_seed(99);
@@ -120,7 +120,7 @@ static gd_status load(const char *name, bool checked) {
 CLEAN_TEST(every_flipped_bit_of_a_checked_file_is_noticed) {
     GD_SCOPE;
     set_paths();
-    CHECK(save(path, true, 3) == GD_OK && load(path, true) == GD_OK);
+    CHECK(save_file(path, true, 3) == GD_OK && load_file(path, true) == GD_OK);
     size_t bytes;
     char *data = file_read(path, &bytes);
     for (size_t i = 0; i < bytes && test_failures < 10; i++) {
@@ -128,12 +128,12 @@ CLEAN_TEST(every_flipped_bit_of_a_checked_file_is_noticed) {
         data[i] ^= bit;
         file_write(path, data, bytes);
         data[i] ^= bit;
-        CHECK_SAYING(load(path, true) == GD_E_FORMAT, "byte %zu of %zu", i, bytes);
+        CHECK_SAYING(load_file(path, true) == GD_E_FORMAT, "byte %zu of %zu", i, bytes);
     }
     for (size_t n = 0; n < bytes && test_failures < 10; n++) { /* and every missing end */
         file_write(path, data, n);
-        CHECK_SAYING(load(path, true) == GD_E_FORMAT, "cut to %zu of %zu", n, bytes);
-        if (n % 8 == 0) CHECK(load(path, false) == GD_E_FORMAT);
+        CHECK_SAYING(load_file(path, true) == GD_E_FORMAT, "cut to %zu of %zu", n, bytes);
+        if (n % 8 == 0) CHECK(load_file(path, false) == GD_E_FORMAT);
     }
     free(data);
 }
@@ -141,7 +141,7 @@ CLEAN_TEST(every_flipped_bit_of_a_checked_file_is_noticed) {
 CLEAN_TEST(a_damaged_element_is_refused_with_the_file_and_the_reason) {
     GD_SCOPE;
     set_paths();
-    CHECK(save(path, true, 3) == GD_OK);
+    CHECK(save_file(path, true, 3) == GD_OK);
     size_t bytes;
     char *data = file_read(path, &bytes);
     data[bytes - 5] ^= 16;
@@ -158,7 +158,7 @@ CLEAN_TEST(damage_to_a_shard_or_to_the_values_of_the_index_is_noticed) {
     GD_SCOPE;
     set_paths();
     const char *shard = temp_path("net-00001-of-00002.safetensors");
-    CHECK(save(index_path, true, 3) == GD_OK && load(index_path, false) == GD_OK);
+    CHECK(save_file(index_path, true, 3) == GD_OK && load_file(index_path, false) == GD_OK);
     const char *const names[] = {shard, index_path};
     for (int i = 0; i < 2; i++) {
         size_t bytes;
@@ -167,10 +167,10 @@ CLEAN_TEST(damage_to_a_shard_or_to_the_values_of_the_index_is_noticed) {
         CHECK(i == 0 || seed);
         *byte ^= 1; /* the index is valid JSON still */
         file_write(names[i], data, bytes);
-        CHECK(load(index_path, false) == GD_E_FORMAT);
+        CHECK(load_file(index_path, false) == GD_E_FORMAT);
         *byte ^= 1;
         file_write(names[i], data, bytes);
-        CHECK(load(index_path, false) == GD_OK);
+        CHECK(load_file(index_path, false) == GD_OK);
         free(data);
     }
 }

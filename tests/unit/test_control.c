@@ -296,7 +296,7 @@ static gd_tensors divide(gd_tensors in, void *user) {
     (void)user;
     return gd_listed(gd_gather(in.at[0], 0, gd_full(gd_dims(1), 7, .dtype = GD_I64)));
 }
-static gd_tensors leave(gd_tensors in, void *user) {
+static gd_tensors leave_body(gd_tensors in, void *user) {
     (void)user;
     return gd_listed(gd_narrow(in.at[0], 0, 0, 1));
 }
@@ -308,7 +308,7 @@ CLEAN_TEST(only_the_branch_that_is_taken_runs) {
     {
         GD_GRAPH(graph);
         p = gd_placeholder(gd_dims(), .dtype = GD_BOOL);
-        y = gd_cond(p, divide, leave, gd_list(gd_ones(gd_dims(2))), NULL).at[0];
+        y = gd_cond(p, divide, leave_body, gd_list(gd_ones(gd_dims(2))), NULL).at[0];
     }
     gd_session *s = gd_session_new(graph);
     CHECK(gd_item(gd_session_run(s, gd_feed(p, gd_scalar_of(0, GD_BOOL)), gd_list(y)).at[0]) == 1 &&
@@ -592,7 +592,7 @@ static gd_tensors wider(gd_tensors in, void *u) {
     (void)u;
     return gd_listed(gd_cast(in.at[0], GD_F64));
 }
-static gd_tensors same(gd_tensors in, void *u) {
+static gd_tensors same_body(gd_tensors in, void *u) {
     (void)u;
     return gd_listed(in.at[0]);
 }
@@ -651,33 +651,35 @@ CLEAN_TEST(what_does_not_fit_is_refused_with_its_place) {
                 "f64[2]");
         REFUSED(gd_while_loop(true_once, both, gd_list(x), NULL), GD_E_ARGUMENT,
                 "2 tensors for a state of 1");
-        REFUSED(gd_while_loop(whole_state, same, gd_list(x), NULL), GD_E_SHAPE,
+        REFUSED(gd_while_loop(whole_state, same_body, gd_list(x), NULL), GD_E_SHAPE,
                 "condition must be one element");
         REFUSED(gd_scan(longer, gd_list(x), gd_list(xs), NULL), GD_E_SHAPE, "gd_scan", "state 0");
-        REFUSED(gd_scan(same, gd_list(x), gd_list(xs, gd_ones(gd_dims(4))), NULL), GD_E_SHAPE,
+        REFUSED(gd_scan(same_body, gd_list(x), gd_list(xs, gd_ones(gd_dims(4))), NULL), GD_E_SHAPE,
                 "4 positions");
-        REFUSED(gd_scan(same, gd_list(x), gd_list(gd_ones(gd_dims())), NULL), GD_E_SHAPE,
+        REFUSED(gd_scan(same_body, gd_list(x), gd_list(gd_ones(gd_dims())), NULL), GD_E_SHAPE,
                 "single number");
-        REFUSED(gd_cond(xs, same, same, gd_list(x), NULL), GD_E_SHAPE,
+        REFUSED(gd_cond(xs, same_body, same_body, gd_list(x), NULL), GD_E_SHAPE,
                 "predicate must be one element");
         REFUSED(gd_cond(gd_ones(gd_dims()), bad_product, bad_product, gd_list(x), NULL), GD_E_SHAPE,
                 "matmul");
         REFUSED(gd_scan(bad_product, gd_list(x), gd_list(xs), NULL), GD_E_SHAPE, "matmul");
-        REFUSED(gd_cond(gd_ones(gd_dims()), NULL, same, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
-        REFUSED(gd_cond(gd_ones(gd_dims()), same, same, gd_list((gd_tensor *)NULL), NULL),
+        REFUSED(gd_cond(gd_ones(gd_dims()), NULL, same_body, gd_list(x), NULL), GD_E_ARGUMENT,
+                "NULL");
+        REFUSED(gd_cond(gd_ones(gd_dims()), same_body, same_body, gd_list((gd_tensor *)NULL), NULL),
                 GD_E_ARGUMENT, "NULL");
         if (graphs) {
             gd_tensor *v = gd_variable(gd_zeros(gd_dims(2))), *leaked = NULL,
                       *p = gd_ones(gd_dims());
-            REFUSED(gd_cond(p, same, longer, gd_list(x), NULL), GD_E_SHAPE, "gd_cond",
+            REFUSED(gd_cond(p, same_body, longer, gd_list(x), NULL), GD_E_SHAPE, "gd_cond",
                     "result 0 is f32[2] from `yes` and f32[4] from `no`");
-            REFUSED(gd_cond(p, same, wider, gd_list(x), NULL), GD_E_DTYPE, "f64[2] from `no`");
-            REFUSED(gd_cond(p, same, both, gd_list(x), NULL), GD_E_ARGUMENT,
+            REFUSED(gd_cond(p, same_body, wider, gd_list(x), NULL), GD_E_DTYPE, "f64[2] from `no`");
+            REFUSED(gd_cond(p, same_body, both, gd_list(x), NULL), GD_E_ARGUMENT,
                     "`yes` gives 1 tensors, `no` 2");
-            REFUSED(gd_cond(p, same, assigns, gd_list(x), v), GD_E_STATE, "assign", "outside");
-            REFUSED(gd_cond(p, same, makes, gd_list(x), NULL), GD_E_STATE, "gd_variable", "before");
-            REFUSED(gd_cond(p, same, writes, gd_list(x), v), GD_E_STATE, "add_", "outside");
-            gd_cond(p, leaks, same, gd_list(x), &leaked);
+            REFUSED(gd_cond(p, same_body, assigns, gd_list(x), v), GD_E_STATE, "assign", "outside");
+            REFUSED(gd_cond(p, same_body, makes, gd_list(x), NULL), GD_E_STATE, "gd_variable",
+                    "before");
+            REFUSED(gd_cond(p, same_body, writes, gd_list(x), v), GD_E_STATE, "add_", "outside");
+            gd_cond(p, leaks, same_body, gd_list(x), &leaked);
             REFUSED(gd_sin(leaked), GD_E_STATE, "sin", "used outside");
             gd_release(leaked);
             gd_graph_end(&block);
@@ -690,7 +692,7 @@ CLEAN_TEST(errors_pass_through) {
     GD_SCOPE;
     gd_tensor *wrong = gd_matmul(gd_ones(gd_dims(2, 3)), gd_ones(gd_dims(2, 3)));
     gd_tensor *y = gd_foldl(fold_step, wrong, gd_list(gd_ones(gd_dims(3, 2))), gd_ones(gd_dims(2)));
-    gd_tensor *z = gd_cond(wrong, same, same, gd_list(y), NULL).at[0];
+    gd_tensor *z = gd_cond(wrong, same_body, same_body, gd_list(y), NULL).at[0];
     CHECK(gd_tensor_is_error(y) && gd_tensor_is_error(z) && says("matmul"));
 }
 

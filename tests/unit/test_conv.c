@@ -221,8 +221,9 @@ static const algorithm by_products = {"products", gemm_bytes, run_gemm, 0};
 static const algorithm by_winograd = {"Winograd", wino_bytes, gd_conv_winograd, 3e-5};
 
 /* Runs with so many threads; the result, which the caller frees. */
-static void *run(const algorithm *how, const gd_conv *c, gd_conv_direction to, gd_dtype dtype,
-                 int threads, const void *x, const void *w, const void *y, const void *bias) {
+static void *run_algorithm(const algorithm *how, const gd_conv *c, gd_conv_direction to,
+                           gd_dtype dtype, int threads, const void *x, const void *w, const void *y,
+                           const void *bias) {
     const int64_t size = dtype == GD_F64 ? 8 : 4;
     gd_set_num_threads(threads);
     const size_t bytes = how->bytes(c, to, dtype);
@@ -267,7 +268,8 @@ static void check_form(const algorithm *how, const gd_conv *c, gd_conv_direction
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
         void *first = NULL;
         for (int threads = 1; threads <= 3; threads++) {
-            void *got = run(how, c, to, dtype, threads, in_x, in_w, in_y, biased ? in_bias : NULL);
+            void *got = run_algorithm(how, c, to, dtype, threads, in_x, in_w, in_y,
+                                      biased ? in_bias : NULL);
             int64_t wrong = -1;
             for (int64_t i = 0; i < n && wrong < 0; i++)
                 if (!(fabs(number_at(got, i, dtype) - want[i]) <= tolerance)) wrong = i;

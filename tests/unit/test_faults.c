@@ -28,19 +28,19 @@ static gd_tensor *weights(gd_shape dims) {
     return gd_requires_grad(gd_uniform(dims, .low = -0.5, .high = 0.5));
 }
 
-static void save(const model *m, gd_tensor *const *state, snapshot *s) {
+static void save_state(const model *m, gd_tensor *const *state, snapshot *s) {
     for (int i = 0; i < m->n_state; i++) {
         CHECK(tensor_bytes(state[i]) <= MOST_BYTES);
         CHECK(gd_copy_to(state[i], s->bytes[i], tensor_bytes(state[i])) == GD_OK);
     }
 }
 
-static void restore(const model *m, gd_tensor *const *state, const snapshot *s) {
+static void restore_state(const model *m, gd_tensor *const *state, const snapshot *s) {
     for (int i = 0; i < m->n_state; i++)
         CHECK(gd_copy_from(state[i], s->bytes[i], tensor_bytes(state[i])) == GD_OK);
 }
 
-static bool is_same(const gd_tensor *t, const char *bytes) {
+static bool has_bytes(const gd_tensor *t, const char *bytes) {
     char now[MOST_BYTES];
     return gd_copy_to(t, now, tensor_bytes(t)) == GD_OK && memcmp(now, bytes, tensor_bytes(t)) == 0;
 }
@@ -73,8 +73,8 @@ static void run_round(fault_walk *w, const model *m, gd_tensor *const *state, gd
     gd_status status = train_step(m, state, x, target, &walked);
     fault_end(w);
     for (int i = 0; i < m->n_state; i++) {
-        const bool as_before = is_same(state[i], before->bytes[i]),
-                   as_after = is_same(state[i], after->bytes[i]);
+        const bool as_before = has_bytes(state[i], before->bytes[i]),
+                   as_after = has_bytes(state[i], after->bytes[i]);
         CHECK_ROUND(w, as_before || as_after);
         CHECK_ROUND(w, status != GD_OK || as_after);
         /* no parameter changes without a gradient */
@@ -83,16 +83,16 @@ static void run_round(fault_walk *w, const model *m, gd_tensor *const *state, gd
     CHECK_FAULT(w, status);
     forget_gradients(m, state);
     CHECK_ROUND(w, fault_is_clean(w));
-    restore(m, state, before);
+    restore_state(m, state, before);
     gd_seed(3);
     status = train_step(m, state, x, target, &walked);
     CHECK_SAYING(status == GD_OK, "%s, the step after: %s", m->name, gd_error_message());
-    for (int i = 0; i < m->n_state; i++) CHECK_ROUND(w, is_same(state[i], after->bytes[i]));
+    for (int i = 0; i < m->n_state; i++) CHECK_ROUND(w, has_bytes(state[i], after->bytes[i]));
     forget_gradients(m, state);
-    restore(m, state, before);
+    restore_state(m, state, before);
 }
 
-static void walk(const model *m) {
+static void walk_model(const model *m) {
     GD_SCOPE;
     gd_tensor *state[MOST_STATE], *x, *target;
     static snapshot before, after;
@@ -100,15 +100,15 @@ static void walk(const model *m) {
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     gd_seed(5);
     m->make(state, &x, &target);
-    save(m, state, &before);
+    save_state(m, state, &before);
     gd_seed(3);
     CHECK_SAYING(train_step(m, state, x, target, &walked) == GD_OK, "%s: %s", m->name,
                  gd_error_message());
-    save(m, state, &after);
+    save_state(m, state, &after);
     for (int i = 0; i < m->n_state; i++)
         CHECK(memcmp(before.bytes[i], after.bytes[i], tensor_bytes(state[i])) != 0);
     forget_gradients(m, state);
-    restore(m, state, &before);
+    restore_state(m, state, &before);
     fault_walk one = {.what = m->name};
     while (fault_next(&one)) run_round(&one, m, state, x, target, &before, &after);
     CHECK_SAYING(one.rounds > 20, "%s: %lld rounds", m->name, (long long)one.rounds);
@@ -134,7 +134,7 @@ static gd_tensor *layers_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *targ
 }
 
 TEST(two_layers_survive_any_failed_allocation) {
-    walk(&(model){"two layers", make_layers, layers_loss, 4, 4});
+    walk_model(&(model){"two layers", make_layers, layers_loss, 4, 4});
 }
 
 /* --- images ----------------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ static gd_tensor *images_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *targ
 }
 
 TEST(convolution_norm_and_dropout_survive_any_failed_allocation) {
-    walk(&(model){"images", make_images, images_loss, 5, 7});
+    walk_model(&(model){"images", make_images, images_loss, 5, 7});
 }
 
 /* --- sequences -------------------------------------------------------------------------------- */
@@ -183,7 +183,7 @@ static gd_tensor *sequences_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *t
 }
 
 TEST(a_recurrent_net_survives_any_failed_allocation) {
-    walk(&(model){"sequences", make_sequences, sequences_loss, 6, 6});
+    walk_model(&(model){"sequences", make_sequences, sequences_loss, 6, 6});
 }
 
 TEST_MAIN

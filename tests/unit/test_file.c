@@ -15,7 +15,7 @@
 
 static const char *folder, *path;
 
-static gd_status put(const char *file, const char *text) {
+static gd_status put_text(const char *file, const char *text) {
     gd_file_writer *w;
     gd_status status = gd_file_writer_begin(&w, file);
     if (status != GD_OK) return status;
@@ -26,7 +26,7 @@ static gd_status put(const char *file, const char *text) {
 }
 
 TEST(commit_replaces_and_cancel_does_not) {
-    CHECK(put(path, "old") == GD_OK && file_has_text(path, "old"));
+    CHECK(put_text(path, "old") == GD_OK && file_has_text(path, "old"));
     gd_file_writer *w;
     CHECK(gd_file_writer_begin(&w, path) == GD_OK);
     CHECK(gd_file_writer_write(w, "new", 3) == GD_OK);
@@ -34,8 +34,8 @@ TEST(commit_replaces_and_cancel_does_not) {
     CHECK(folder_count(folder) == 2);
     gd_file_writer_cancel(w);
     CHECK(file_has_text(path, "old"));
-    CHECK(put(path, "new") == GD_OK && file_has_text(path, "new"));
-    CHECK(put(path, "") == GD_OK && file_has_text(path, ""));
+    CHECK(put_text(path, "new") == GD_OK && file_has_text(path, "new"));
+    CHECK(put_text(path, "") == GD_OK && file_has_text(path, ""));
     gd_file_writer_cancel(NULL);
     CHECK(folder_count(folder) == 1);
 }
@@ -72,7 +72,7 @@ TEST(large_and_small_writes_keep_their_order) {
 
 /* A limit on the size of files stands for a full disk. */
 TEST(full_disk_leaves_the_old_file) {
-    CHECK(put(path, "precious") == GD_OK);
+    CHECK(put_text(path, "precious") == GD_OK);
     struct rlimit before, small;
     getrlimit(RLIMIT_FSIZE, &before);
     small = before;
@@ -105,7 +105,7 @@ static int write_half(void *user) {
 }
 
 TEST(files_of_dead_writers_are_removed_and_those_of_living_ones_are_not) {
-    CHECK(put(path, "old") == GD_OK);
+    CHECK(put_text(path, "old") == GD_OK);
     for (int i = 0; i < 3; i++) CHECK(child_run(write_half, NULL) == -1);
     CHECK(folder_count(folder) == 2); /* each removes that of the one before */
     gd_file_writer *a, *b;
@@ -116,7 +116,7 @@ TEST(files_of_dead_writers_are_removed_and_those_of_living_ones_are_not) {
     CHECK(gd_file_writer_write(a, "a", 1) == GD_OK && gd_file_writer_write(b, "b", 1) == GD_OK);
     CHECK(gd_file_writer_commit(a) == GD_OK && file_has_text(path, "a"));
     CHECK(gd_file_writer_commit(b) == GD_OK && file_has_text(path, "b"));
-    CHECK(put(path, "new") == GD_OK && file_has_text(path, "new"));
+    CHECK(put_text(path, "new") == GD_OK && file_has_text(path, "new"));
     CHECK(folder_count(folder) == 1);
 }
 
@@ -124,7 +124,7 @@ TEST(files_of_dead_writers_are_removed_and_those_of_living_ones_are_not) {
 TEST(many_writers_of_one_file_do_not_meet) {
     enum { MANY = 40 };
     gd_file_writer *w[MANY];
-    CHECK(put(path, "old") == GD_OK);
+    CHECK(put_text(path, "old") == GD_OK);
     for (int i = 0; i < MANY; i++) CHECK(gd_file_writer_begin(&w[i], path) == GD_OK);
     CHECK(folder_count(folder) == MANY + 1);
     for (int i = 0; i < MANY; i++) {
@@ -141,7 +141,7 @@ static bool is_kept(void *user, const char *name) { return strstr(name, user) !=
 TEST(a_second_file_is_owned_until_the_first_is_there) {
     const char *stem = temp_path("file.data-"), *name = temp_path("file.data-0123456789abcdef");
     gd_file_writer *w;
-    CHECK(put(path, "old") == GD_OK && chmod(path, 0600) == 0);
+    CHECK(put_text(path, "old") == GD_OK && chmod(path, 0600) == 0);
     CHECK(gd_file_writer_begin_beside(&w, path, ".data") == GD_OK);
     CHECK(gd_file_writer_write(w, "data", 4) == GD_OK && !file_exists(name));
     CHECK(gd_file_writer_place(w, name) == GD_OK && file_has_text(name, "data"));
@@ -152,7 +152,7 @@ TEST(a_second_file_is_owned_until_the_first_is_there) {
     CHECK(gd_file_writer_commit(w) == GD_OK && file_has_text(name, "data"));
     gd_file_sweep_folder(stem, &(gd_file_keep){is_kept, "0123456789abcdef"});
     CHECK(file_has_text(name, "data"));
-    CHECK(put(stem, "another name") == GD_OK);
+    CHECK(put_text(stem, "another name") == GD_OK);
     gd_file_sweep_folder(stem, NULL);
     CHECK(!file_exists(name) && file_has_text(stem, "another name"));
     unlink(stem);
@@ -162,15 +162,15 @@ TEST(a_second_file_is_owned_until_the_first_is_there) {
 }
 
 TEST(permissions_and_links_stay) {
-    CHECK(put(path, "old") == GD_OK);
+    CHECK(put_text(path, "old") == GD_OK);
     CHECK(chmod(path, 0640) == 0);
-    CHECK(put(path, "new") == GD_OK);
+    CHECK(put_text(path, "new") == GD_OK);
     struct stat info;
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
 
     const char *link = temp_path("link");
     CHECK(symlink(path, link) == 0);
-    CHECK(put(link, "through the link") == GD_OK);
+    CHECK(put_text(link, "through the link") == GD_OK);
     CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
     CHECK(file_has_text(path, "through the link"));
     unlink(link);
@@ -191,7 +191,7 @@ TEST(what_cannot_be_opened_is_named) {
 }
 
 TEST(reads_are_bounded) {
-    CHECK(put(path, "0123456789") == GD_OK);
+    CHECK(put_text(path, "0123456789") == GD_OK);
     gd_file_reader *r;
     char buffer[20] = "";
     for (int memory = 0; memory < 2; memory++) {
@@ -215,10 +215,10 @@ TEST(reads_are_bounded) {
 }
 
 TEST(no_memory_is_a_status) {
-    CHECK(put(path, "old") == GD_OK);
+    CHECK(put_text(path, "old") == GD_OK);
     for (fault_walk w = {.what = "writing"}; fault_next(&w);) {
         fault_begin(&w);
-        gd_status status = put(path, "new");
+        gd_status status = put_text(path, "new");
         fault_end(&w);
         CHECK_FAULT(&w, status);
         /* without memory for the folder's name only its sync is left out */

@@ -83,7 +83,7 @@ static void run_round(fault_walk *faults, const work *w, bool trains) {
     for (int64_t i = 0; i < parameters.count; i++) CHECK(!gd_tensor_grad(parameters.at[i]));
 }
 
-static void walk(const work *w, bool trains) {
+static void walk_work(const work *w, bool trains) {
     GD_SCOPE;
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     for (int steps = 0; steps <= (trains ? STEPS : 0); steps++) {
@@ -100,13 +100,15 @@ static void walk(const work *w, bool trains) {
     gd_set_num_threads(0);
 }
 
-TEST(fit_survives_any_failed_allocation) { walk(&(work){"gd_fit", fit, true}, true); }
+TEST(fit_survives_any_failed_allocation) { walk_work(&(work){"gd_fit", fit, true}, true); }
 TEST(eager_fit_survives_any_failed_allocation) {
-    walk(&(work){"gd_fit without a jit", fit_eager, false}, true);
+    walk_work(&(work){"gd_fit without a jit", fit_eager, false}, true);
 }
 TEST(evaluate_survives_any_failed_allocation) {
-    walk(&(work){"gd_evaluate", evaluate, true}, false);
+    walk_work(&(work){"gd_evaluate", evaluate, true}, false);
 }
-TEST(predict_survives_any_failed_allocation) { walk(&(work){"gd_predict", predict, true}, false); }
+TEST(predict_survives_any_failed_allocation) {
+    walk_work(&(work){"gd_predict", predict, true}, false);
+}
 
 TEST_MAIN

@@ -18,7 +18,7 @@
 
 static draws stream = {1};
 
-static void fail(const char *format, ...) {
+static void report_failure(const char *format, ...) {
     va_list args;
     va_start(args, format);
     vprintf(format, args);
@@ -147,15 +147,16 @@ typedef struct test_case {
     const char *name;
 } test_case;
 
-static void describe(const test_case *t, const char *isa, const char *what) {
-    fail("%s: %s: %lld products of (%lld, %lld, %lld), types %d %d %d, strides a %lld %lld b %lld "
-         "%lld c %lld %lld bias %lld %lld%s%s%s%s%s%s",
-         t->name, isa, (long long)t->products, (long long)t->m, (long long)t->n, (long long)t->k,
-         (int)t->a.dtype, (int)t->b.dtype, (int)t->c.dtype, (long long)t->a.row,
-         (long long)t->a.col, (long long)t->b.row, (long long)t->b.col, (long long)t->c.row,
-         (long long)t->c.col, (long long)t->bias.row, (long long)t->bias.col,
-         t->accumulate ? " accumulate" : "", t->biased ? " bias" : "", t->scaled ? " scale" : "",
-         t->masked ? " mask" : "", t->act == GD_GEMM_RELU ? " relu: " : ": ", what);
+static void report_case(const test_case *t, const char *isa, const char *what) {
+    report_failure(
+        "%s: %s: %lld products of (%lld, %lld, %lld), types %d %d %d, strides a %lld %lld b %lld "
+        "%lld c %lld %lld bias %lld %lld%s%s%s%s%s%s",
+        t->name, isa, (long long)t->products, (long long)t->m, (long long)t->n, (long long)t->k,
+        (int)t->a.dtype, (int)t->b.dtype, (int)t->c.dtype, (long long)t->a.row, (long long)t->a.col,
+        (long long)t->b.row, (long long)t->b.col, (long long)t->c.row, (long long)t->c.col,
+        (long long)t->bias.row, (long long)t->bias.col, t->accumulate ? " accumulate" : "",
+        t->biased ? " bias" : "", t->scaled ? " scale" : "", t->masked ? " mask" : "",
+        t->act == GD_GEMM_RELU ? " relu: " : ": ", what);
 }
 
 static gd_status run_case(const test_case *t) {
@@ -231,13 +232,13 @@ static void check_values(const test_case *t, const matrix *before, const double 
                     char what[128];
                     snprintf(what, sizeof what, "product %lld (%lld, %lld) is %.9g, not %.9g",
                              (long long)p, (long long)i, (long long)j, got, want[at]);
-                    describe(t, isa, what);
+                    report_case(t, isa, what);
                     free(rest.buffer);
                     return;
                 }
                 set_element(&rest, p, i, j, element(before, p, i, j));
             }
-    if (memcmp(rest.buffer, before->buffer, t->c.bytes) != 0) describe(t, isa, "wrote beside C");
+    if (memcmp(rest.buffer, before->buffer, t->c.bytes) != 0) report_case(t, isa, "wrote beside C");
     free(rest.buffer);
 }
 
@@ -261,12 +262,13 @@ static void check_case(test_case *t) {
             gd_set_num_threads(threads[x]);
             memcpy(t->c.buffer, before.buffer, t->c.bytes);
             if (run_case(t) != GD_OK) {
-                describe(t, gd_isa_name((gd_isa)isa), "failed");
+                report_case(t, gd_isa_name((gd_isa)isa), "failed");
             } else if (x == 0) {
                 check_values(t, &before, want, tolerance, gd_isa_name((gd_isa)isa));
                 memcpy(bits, t->c.buffer, t->c.bytes);
             } else if (memcmp(bits, t->c.buffer, t->c.bytes) != 0) {
-                describe(t, gd_isa_name((gd_isa)isa), "other bits with another number of threads");
+                report_case(t, gd_isa_name((gd_isa)isa),
+                            "other bits with another number of threads");
             }
         }
     }
@@ -400,10 +402,11 @@ TEST(empty_products_are_zero) {
     float c[4] = {1, 2, 3, 4};
     gd_gemm g = {.m = 2, .n = 2, .a.dtype = GD_F32, .b.dtype = GD_F32, .c = {c, GD_F32, 2, 1}};
     if (gd_gemm_run(&g) != GD_OK || c[0] != 0 || c[1] != 0 || c[2] != 0 || c[3] != 0)
-        fail("empty: k == 0 with no A and B does not give zeros");
+        report_failure("empty: k == 0 with no A and B does not give zeros");
     gd_gemm_batch none = {.rank = 1, .size = {0}};
     c[0] = 1;
-    if (gd_gemm_run_batch(&g, &none) != GD_OK || c[0] != 1) fail("empty: a batch of none is not");
+    if (gd_gemm_run_batch(&g, &none) != GD_OK || c[0] != 1)
+        report_failure("empty: a batch of none is not");
 }
 
 TEST(nan_and_infinity_go_through) {
@@ -449,8 +452,8 @@ TEST(halves_are_read_and_rounded_exactly) {
             for (int i = 0; i < 65536; i++) {
                 double want = read_at(in, t, i), got = (double)wide[i];
                 if (isnan(want) ? !isnan(got) : got != want)
-                    fail("halves: %s: type %d: 0x%04x is read as %g, not %g",
-                         gd_isa_name((gd_isa)isa), (int)t, (unsigned)i, got, want);
+                    report_failure("halves: %s: type %d: 0x%04x is read as %g, not %g",
+                                   gd_isa_name((gd_isa)isa), (int)t, (unsigned)i, got, want);
             }
             /* Written: the numbers themselves, and points between a number and the next. */
             const unsigned top = t == GD_F16 ? 0x7c00 : 0x7f80;
@@ -479,8 +482,9 @@ TEST(halves_are_read_and_rounded_exactly) {
                     bool good = nan ? (got & 0x7fff) > top : got == want;
                     if (want == 0x8000 && got == 0) good = true; /* 0 + -0 is 0 */
                     if (!good)
-                        fail("halves: %s: type %d: %g is written as 0x%04x, not 0x%04x",
-                             gd_isa_name((gd_isa)isa), (int)t, (double)wide[i], got, want);
+                        report_failure("halves: %s: type %d: %g is written as 0x%04x, not 0x%04x",
+                                       gd_isa_name((gd_isa)isa), (int)t, (double)wide[i], got,
+                                       want);
                 }
             }
         }
@@ -493,9 +497,9 @@ TEST(unknown_mixes_of_types_are_refused) {
     g.a = (gd_gemm_in){&x, GD_F64, 1, 1};
     g.b = (gd_gemm_in){&y, GD_F32, 1, 1};
     g.c = (gd_gemm_out){&z, GD_F64, 1, 1};
-    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) fail("f64 times f32 is not refused");
+    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) report_failure("f64 times f32 is not refused");
     g.a.dtype = g.b.dtype = g.c.dtype = GD_I32;
-    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) fail("i32 is not refused");
+    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) report_failure("i32 is not refused");
 }
 
 /* Without memory a product fails cleanly, and works again when there is some. */
@@ -514,10 +518,10 @@ TEST(no_memory_is_a_status) {
                 const gd_status status = run_case(&t);
                 fault_end(&w);
                 if (status != (w.fired ? GD_E_MEMORY : GD_OK))
-                    describe(&t, gd_isa_name((gd_isa)isa), "no GD_E_MEMORY");
+                    report_case(&t, gd_isa_name((gd_isa)isa), "no GD_E_MEMORY");
             }
             if (w.rounds < 2 || w.fired)
-                describe(&t, gd_isa_name((gd_isa)isa), "does not fail as it should");
+                report_case(&t, gd_isa_name((gd_isa)isa), "does not fail as it should");
             check_case(&t);
             gd_cpu_set_isa((gd_isa)isa);
             free_case(&t);
@@ -547,9 +551,9 @@ TEST(a_reserve_is_enough) {
                 if (status == GD_OK) status = run_case(&t);
                 gd_fault_after(-1, false);
                 if (status != GD_OK)
-                    describe(&t, gd_isa_name((gd_isa)isa), "fails in spite of the reserve");
+                    report_case(&t, gd_isa_name((gd_isa)isa), "fails in spite of the reserve");
                 if (memcmp(with, t.c.buffer, t.c.bytes) != 0)
-                    describe(&t, gd_isa_name((gd_isa)isa), "has other bits in the reserve");
+                    report_case(&t, gd_isa_name((gd_isa)isa), "has other bits in the reserve");
                 free(with);
                 free_case(&t);
             }

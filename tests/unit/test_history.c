@@ -8,7 +8,7 @@
 #include "temp.h"
 #include "train/history.h"
 
-static gd_history *make(int rows) {
+static gd_history *make_history(int rows) {
     static const char *const names[] = {"loss",       "accuracy", "val_loss", "val_accuracy",
                                         "perplexity", "lr",       "seconds"};
     gd_history *h = gd_history_bare();
@@ -25,7 +25,7 @@ static gd_history *make(int rows) {
 }
 
 CLEAN_TEST(histories_are_tables) {
-    gd_history *h = make(3);
+    gd_history *h = make_history(3);
     CHECK(gd_history_rows(h) == 3 && gd_history_columns(h) == 7);
     CHECK(strcmp(gd_history_name(h, 2), "val_loss") == 0 && !gd_history_name(h, 7) &&
           !gd_history_name(h, -1));
@@ -47,7 +47,7 @@ CLEAN_TEST(histories_are_saved_and_loaded) {
     for (int rows = 0; rows <= 40; rows += 20) {
         GD_SCOPE;
         const char *path = temp_path("history.safetensors");
-        gd_history *h = make(rows), *other = make(2), *empty = gd_history_bare();
+        gd_history *h = make_history(rows), *other = make_history(2), *empty = gd_history_bare();
         CHECK(gd_save_state(path, gd_part("history", h)) == GD_OK);
         for (int i = 0; i < 2; i++) {
             gd_history *to = i ? empty : other;
@@ -82,7 +82,7 @@ static int count_of(const char *text, const char *part) {
 CLEAN_TEST(pictures_have_a_panel_for_each_scale) {
     static const int rows[] = {1, 5, 200};
     for (int i = 0; i < 3; i++) {
-        gd_history *h = make(rows[i]);
+        gd_history *h = make_history(rows[i]);
         char *svg = gd_history_svg(h);
         CHECK(svg && strncmp(svg, "<svg ", 5) == 0 &&
               strcmp(svg + strlen(svg) - 7, "</svg>\n") == 0);
@@ -107,7 +107,7 @@ CLEAN_TEST(pictures_have_a_panel_for_each_scale) {
 }
 
 CLEAN_TEST(pictures_are_files) {
-    gd_history *h = make(4), *none = gd_history_bare();
+    gd_history *h = make_history(4), *none = gd_history_bare();
     const char *path = temp_path("curve.svg");
     CHECK_SAYING(gd_history_plot(h, path) == GD_OK, "%s", gd_error_message());
     char *text = file_read(path, NULL);

@@ -21,7 +21,7 @@ static gd_json_doc *parse_n(const char *text, size_t bytes, gd_status *status) {
     return doc;
 }
 
-static gd_json_doc *parse(const char *text) {
+static gd_json_doc *parse_text(const char *text) {
     gd_status status;
     gd_json_doc *doc = parse_n(text, strlen(text), &status);
     if (doc == NULL) fprintf(stderr, "refused: %s\n  %s\n", text, gd_latest_failure());
@@ -47,7 +47,7 @@ static const char rich[] =
 /* --- reading ---------------------------------------------------------------------------------- */
 
 TEST(values_of_every_type) {
-    gd_json_doc *doc = parse(rich);
+    gd_json_doc *doc = parse_text(rich);
     CHECK(doc != NULL);
     if (doc == NULL) return;
     const gd_json *root = gd_json_root(doc);
@@ -101,7 +101,7 @@ TEST(numbers_exact_and_as_double) {
          false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        gd_json_doc *doc = parse(cases[i].text);
+        gd_json_doc *doc = parse_text(cases[i].text);
         CHECK(doc != NULL);
         if (doc == NULL) continue;
         const gd_json *v = gd_json_root(doc);
@@ -110,13 +110,13 @@ TEST(numbers_exact_and_as_double) {
         CHECK(!v->is_integer || v->integer == cases[i].integer);
         gd_json_free(doc);
     }
-    gd_json_doc *doc = parse("-0");
+    gd_json_doc *doc = parse_text("-0");
     CHECK(doc != NULL && signbit(gd_json_root(doc)->number));
     gd_json_free(doc);
 }
 
 TEST(zero_bytes_inside_strings) {
-    gd_json_doc *doc = parse("\"a\\u0000b\"");
+    gd_json_doc *doc = parse_text("\"a\\u0000b\"");
     CHECK(doc != NULL && gd_json_root(doc)->length == 3);
     CHECK(doc != NULL && memcmp(gd_json_root(doc)->text, "a\0b", 4) == 0);
     gd_json_free(doc);
@@ -241,7 +241,7 @@ TEST(written_text_is_json) {
     CHECK(strcmp(text, "{\"a \\\"b\\\"\\n\":[-9223372036854775808,0.1,true,null,"
                        "\"\\u0000\\u001f\\t\\\\\xC3\xA9\"],\"empty\":{}}") == 0);
     CHECK(bytes == strlen(text));
-    gd_json_doc *doc = parse(text);
+    gd_json_doc *doc = parse_text(text);
     CHECK(doc != NULL && gd_json_at(gd_json_get(gd_json_root(doc), "a \"b\"\n"), 4)->length == 6);
     gd_json_free(doc);
     gd_free(text);

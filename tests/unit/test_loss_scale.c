@@ -30,14 +30,14 @@ typedef struct run {
     bool clips;
 } run;
 
-static gd_tensor *start(gd_shape dims) {
+static gd_tensor *start_value(gd_shape dims) {
     float data[IN * OUT];
     for (int i = 0; i < IN * OUT; i++) data[i] = sinf((float)i * 1.7f + 0.3f);
     return gd_requires_grad(gd_from_array(dims, GD_F32, data));
 }
 
 static run make_run(int which, gd_loss_scale *scale) {
-    run r = {.w = start(gd_dims(IN, OUT)), .b = start(gd_dims(OUT)), .scale = scale};
+    run r = {.w = start_value(gd_dims(IN, OUT)), .b = start_value(gd_dims(OUT)), .scale = scale};
     r.optimizer = gd_optimizer_new(optimizers[which][0], gd_list(r.w, r.b), optimizers[which][1]);
     r.schedule = gd_lr_exponential(r.optimizer, 0.9);
     return r;
@@ -254,9 +254,9 @@ typedef struct built {
 } built;
 
 /* The same training as a graph: of variables, or of eager parameters. */
-static built build(int which, bool variables, bool scales, bool clips) {
+static built build_step(int which, bool variables, bool scales, bool clips) {
     built g = {.graph = gd_graph_new()};
-    gd_tensor *w = start(gd_dims(IN, OUT)), *b = start(gd_dims(OUT));
+    gd_tensor *w = start_value(gd_dims(IN, OUT)), *b = start_value(gd_dims(OUT));
     GD_GRAPH(g.graph);
     if (variables) {
         w = gd_variable(gd_detach(w), .name = "w");
@@ -283,8 +283,8 @@ TEST(sessions_skip_steps_too) {
             GD_SCOPE;
             const bool variables = way & 1;
             const int level = way / 2 % 3;
-            built plain = build(which, variables, false, way >= 6),
-                  scaled = build(which, variables, true, way >= 6);
+            built plain = build_step(which, variables, false, way >= 6),
+                  scaled = build_step(which, variables, true, way >= 6);
             gd_session *a = gd_session_new(plain.graph, .level = level),
                        *b = gd_session_new(scaled.graph, .level = level);
             for (int i = 0; i < 6; i++) {

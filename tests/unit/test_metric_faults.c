@@ -28,7 +28,7 @@ typedef struct snapshot {
     int64_t count;
 } snapshot;
 
-static void prepare(trial *t) {
+static void prepare_trial(trial *t) {
     t->output = gd_reshape(gd_arange(0, 12), gd_dims(6, 2));
     t->target = t->numbers ? gd_ones(gd_dims(6, 2)) : gd_ones(gd_dims(6), .dtype = GD_I64);
     t->weight = gd_full(gd_dims(6), 0.5);
@@ -47,11 +47,11 @@ static bool same_snapshots(const snapshot *a, const snapshot *b) {
     return a->count == b->count && memcmp(a->at, b->at, (size_t)a->count * 8) == 0;
 }
 
-static gd_status update(trial *t) {
+static gd_status update_metric(trial *t) {
     return gd_metric_update(t->metric, t->output, t->target, .weight = t->weight);
 }
-static gd_status reset(trial *t) { return gd_metric_reset(t->metric); }
-static gd_status value(trial *t) {
+static gd_status reset_metric(trial *t) { return gd_metric_reset(t->metric); }
+static gd_status compute_value(trial *t) {
     GD_SCOPE;
     gd_metric_value(t->metric);
     return gd_error_status();
@@ -61,7 +61,7 @@ static gd_status first_update(trial *t) {
     gd_metric *m = gd_metric_new(t->name, t->options);
     return m ? gd_metric_update(m, t->output, t->target) : gd_error_status();
 }
-static gd_status load(trial *t) {
+static gd_status load_metric(trial *t) {
     GD_SCOPE;
     gd_metric *m = gd_metric_new(t->name, t->options);
     gd_state *state = m ? gd_state_of(t->metric) : NULL;
@@ -84,7 +84,7 @@ static snapshot after, before, now;
 
 static void run_round(fault_walk *faults, const work *w, trial t) {
     GD_SCOPE;
-    prepare(&t);
+    prepare_trial(&t);
     take_snapshot(&t, &before);
     fault_begin(faults);
     const gd_status status = w->act(&t);
@@ -100,12 +100,12 @@ static void run_round(fault_walk *faults, const work *w, trial t) {
     gd_clear_error();
 }
 
-static void walk(const work *w, trial t) {
+static void walk_work(const work *w, trial t) {
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     {
         GD_SCOPE;
         trial first = t;
-        prepare(&first);
+        prepare_trial(&first);
         CHECK_SAYING(w->act(&first) == GD_OK, "%s of %s: %s", w->name, t.name, gd_error_message());
         take_snapshot(&first, &after);
     }
@@ -130,16 +130,21 @@ static const trial metrics[] = {
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
 TEST(updates_survive_any_failed_allocation) {
-    for (int i = 0; i < METRICS; i++) walk(&(work){"an update", update}, metrics[i]);
+    for (int i = 0; i < METRICS; i++) walk_work(&(work){"an update", update_metric}, metrics[i]);
 }
 TEST(first_updates_survive_any_failed_allocation) {
-    for (int i = 0; i < METRICS; i += 3) walk(&(work){"a first update", first_update}, metrics[i]);
+    for (int i = 0; i < METRICS; i += 3)
+        walk_work(&(work){"a first update", first_update}, metrics[i]);
 }
-TEST(resets_survive_any_failed_allocation) { walk(&(work){"a reset", reset}, metrics[3]); }
+TEST(resets_survive_any_failed_allocation) {
+    walk_work(&(work){"a reset", reset_metric}, metrics[3]);
+}
 TEST(values_survive_any_failed_allocation) {
-    for (int i = 0; i < METRICS; i++) walk(&(work){"a value", value}, metrics[i]);
+    for (int i = 0; i < METRICS; i++) walk_work(&(work){"a value", compute_value}, metrics[i]);
 }
-TEST(loads_survive_any_failed_allocation) { walk(&(work){"a load", load}, metrics[3]); }
-TEST(jits_survive_any_failed_allocation) { walk(&(work){"a jit's call", call_jit}, metrics[0]); }
+TEST(loads_survive_any_failed_allocation) { walk_work(&(work){"a load", load_metric}, metrics[3]); }
+TEST(jits_survive_any_failed_allocation) {
+    walk_work(&(work){"a jit's call", call_jit}, metrics[0]);
+}
 
 TEST_MAIN

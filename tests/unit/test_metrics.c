@@ -44,7 +44,7 @@ typedef struct jitted {
     bool reset;
 } jitted;
 
-static gd_tensors measure(gd_tensors in, void *user) {
+static gd_tensors measure_batch(gd_tensors in, void *user) {
     const jitted *j = user;
     if (j->reset) gd_metric_reset(j->metric);
     gd_metric_update(j->metric, in.at[0], in.at[1]);
@@ -54,7 +54,7 @@ static gd_tensors measure(gd_tensors in, void *user) {
 CLEAN_TEST(a_jit_adds_to_the_same_sums_as_eager_updates) {
     GD_SCOPE;
     jitted j = {gd_metric_accuracy(), false};
-    gd_jit *jit = gd_jit_new(measure, &j);
+    gd_jit *jit = gd_jit_new(measure_batch, &j);
     gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0);
     CHECK(near(gd_item(gd_jit_call(jit, gd_list(x, t)).at[0]), 2.0 / 3));
     CHECK_NUMBER(j.metric, 2.0 / 3);
@@ -75,7 +75,7 @@ CLEAN_TEST(a_jit_that_resets_begins_each_call_at_zero) {
         jitted j = {gd_metric_accuracy(), true};
         gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0);
         if (before) gd_metric_update(j.metric, x, INTS(gd_dims(3), 1, 0, 2));
-        gd_jit *jit = gd_jit_new(measure, &j);
+        gd_jit *jit = gd_jit_new(measure_batch, &j);
         for (int i = 0; i < 3; i++) {
             gd_tensor *target = i == 1 ? INTS(gd_dims(3), 1, 0, 2) : t;
             const double right = i == 1 ? 1 : 2.0 / 3;
@@ -518,7 +518,7 @@ CLEAN_TEST(a_jit_goes_on_with_loaded_sums) {
     gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0),
               *all = INTS(gd_dims(3), 1, 0, 2);
     gd_metric_update(saved, x, all);
-    gd_jit *jit = gd_jit_new(measure, &j);
+    gd_jit *jit = gd_jit_new(measure_batch, &j);
     gd_jit_call(jit, gd_list(x, t));
     gd_set_state(j.metric, gd_state_of(saved)); /* the same tensors */
     CHECK(near(gd_item(gd_jit_call(jit, gd_list(x, t)).at[0]), 5.0 / 6));

@@ -33,7 +33,7 @@ static void walk_work(const char *what, bool (*work)(void *), void (*undo)(void 
     CHECK_SAYING(w.failures > 3, "%s: only %lld allocations failed", what, (long long)w.failures);
 }
 
-static bool build(void *user) {
+static bool build_net(void *user) {
     GD_SCOPE;
     (void)user;
     gd_module *net = make_net();
@@ -65,9 +65,9 @@ static bool build_own(void *user) {
 }
 TEST(building_a_module_of_ones_own) { walk_work("a module of one's own", build_own, NULL, NULL); }
 
-TEST(building) { walk_work("building", build, NULL, NULL); }
+TEST(building) { walk_work("building", build_net, NULL, NULL); }
 
-static bool train(void *user) {
+static bool train_net(void *user) {
     GD_SCOPE;
     (void)user;
     gd_module *net = make_net();
@@ -79,7 +79,7 @@ static bool train(void *user) {
     gd_optimizer_step(adam);
     return !gd_failed();
 }
-TEST(training) { walk_work("training", train, NULL, NULL); }
+TEST(training) { walk_work("training", train_net, NULL, NULL); }
 
 /* Networks of several inputs and outputs, of modules in modules, with a shared parameter. */
 static bool train_on_sequences(void *user) {
@@ -126,14 +126,16 @@ typedef struct held {
     gd_tensor *x, *y;
 } held;
 
-static bool copy(void *user) {
+static bool copy_net(void *user) {
     GD_SCOPE;
     held *h = user;
     gd_module *twin = gd_module_clone(h->net);
     return twin && !gd_failed();
 }
 
-static bool move(void *user) { return gd_module_to(((held *)user)->net, NULL, GD_F64) == GD_OK; }
+static bool move_net(void *user) {
+    return gd_module_to(((held *)user)->net, NULL, GD_F64) == GD_OK;
+}
 
 /* All of it has moved, or nothing. */
 static void move_back(void *user, bool done) {
@@ -156,12 +158,12 @@ static void check_loaded(void *user, bool done) {
     gd_module_init(h->other, "*", "normal");
 }
 
-static bool save(void *user) {
+static bool save_net(void *user) {
     held *h = user;
     return gd_save_state(temp_path("net.safetensors"), gd_part("net", h->net)) == GD_OK;
 }
 
-static bool load(void *user) {
+static bool load_net(void *user) {
     held *h = user;
     return gd_load_state(temp_path("net.safetensors"), gd_part("net", h->other)) == GD_OK;
 }
@@ -183,10 +185,10 @@ TEST(copying_moving_saving_loading) {
     GD_NO_GRAD; /* the tape would hold parameters from before they move */
     h.y = gd_module_forward(h.net, h.x);
     gd_module_forward(h.other, h.x);
-    walk_work("copying", copy, NULL, &h);
-    walk_work("moving", move, move_back, &h);
-    walk_work("saving", save, NULL, &h);
-    walk_work("loading", load, check_loaded, &h);
+    walk_work("copying", copy_net, NULL, &h);
+    walk_work("moving", move_net, move_back, &h);
+    walk_work("saving", save_net, NULL, &h);
+    walk_work("loading", load_net, check_loaded, &h);
     walk_work("summary", summarize, NULL, &h);
 }
 

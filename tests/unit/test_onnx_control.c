@@ -21,7 +21,7 @@ typedef struct net {
 } net;
 
 /* As placeholders, the first axis of x of any size; or with w as a variable. */
-static net build(const model *m, gd_tensor **values, bool any, bool variable) {
+static net build_net(const model *m, gd_tensor **values, bool any, bool variable) {
     static const char *const names[] = {"y0", "x", "w"};
     net n = {.graph = gd_graph_new()};
     GD_GRAPH(n.graph);
@@ -36,7 +36,7 @@ static net build(const model *m, gd_tensor **values, bool any, bool variable) {
     return n;
 }
 
-static gd_tensor *run(gd_graph *graph, gd_tensor **values, bool variable, int level) {
+static gd_tensor *run_graph(gd_graph *graph, gd_tensor **values, bool variable, int level) {
     gd_session *session = gd_session_new(graph, .level = level);
     gd_tensor *feeds[] = {gd_graph_find(graph, "y0"), values[0],
                           gd_graph_find(graph, "x"),  values[1],
@@ -46,7 +46,7 @@ static gd_tensor *run(gd_graph *graph, gd_tensor **values, bool variable, int le
         .at[0];
 }
 
-static void leave(const char *name, gd_tensor **values, bool variable, gd_tensor *y) {
+static void leave_numbers(const char *name, gd_tensor **values, bool variable, gd_tensor *y) {
     char npz[600];
     const char *names[] = {"i0", "i1", variable ? "o0" : "i2", "o0"};
     gd_tensor *list[] = {values[0], values[1], variable ? y : values[2], y};
@@ -62,8 +62,8 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
     const char *into = getenv("GRADUS_ONNX_DIR");
     gd_clear_error();
     make_inputs(dtype, values);
-    net n = build(m, values, any, variable);
-    gd_tensor *expected = run(n.graph, values, variable, 0);
+    net n = build_net(m, values, any, variable);
+    gd_tensor *expected = run_graph(n.graph, values, variable, 0);
     snprintf(name, sizeof name, "%s/%.60s %s%s%s", into ? into : temp_folder(), m->name,
              gd_dtype_name(dtype), any ? " any" : "", variable ? " variable" : "");
     snprintf(path, sizeof path, "%s.onnx", name);
@@ -71,13 +71,13 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
     CHECK_SAYING(
         gd_onnx_save(path, session, ((gd_tensors){n.in, variable ? 2 : 3}), gd_list(n.y)) == GD_OK,
         "%s: %s", m->name, gd_error_message());
-    leave(name, values, variable, expected);
+    leave_numbers(name, values, variable, expected);
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s: %s", name, gd_error_message());
     if (!loaded) return;
-    CHECK_SAYING(tensors_same_bits(run(loaded, values, variable, 0), expected), "%s: %s", name,
-                 gd_error_message());
-    gd_tensor *off = gd_max(gd_abs(gd_sub(run(loaded, values, variable, 2), expected)));
+    CHECK_SAYING(tensors_same_bits(run_graph(loaded, values, variable, 0), expected), "%s: %s",
+                 name, gd_error_message());
+    gd_tensor *off = gd_max(gd_abs(gd_sub(run_graph(loaded, values, variable, 2), expected)));
     CHECK_SAYING(gd_item(off) <= (dtype == GD_F32 ? 1e-4 : 1e-12) && !gd_failed(),
                  "%s: off by %g: %s", name, gd_item(off), gd_error_message());
     /* and once more: what was loaded can be saved */
@@ -89,8 +89,8 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
                               gd_list(gd_graph_find(loaded, "y"))) == GD_OK,
                  "%s: %s", name, gd_error_message());
     gd_graph *twice = gd_onnx_load(again);
-    CHECK_SAYING(twice && tensors_same_bits(run(twice, values, variable, 0), expected), "%s: %s",
-                 name, gd_error_message());
+    CHECK_SAYING(twice && tensors_same_bits(run_graph(twice, values, variable, 0), expected),
+                 "%s: %s", name, gd_error_message());
 }
 
 CLEAN_TEST(branches_and_loops_go_through_a_file_and_give_the_same_bits) {
@@ -124,14 +124,15 @@ static gd_tensor *run_two(gd_graph *graph, gd_tensor *x, gd_tensor *p, const cha
         .at[0];
 }
 
-static bool is(gd_tensor *t, int64_t count, const double *wanted) {
+static bool has_values(gd_tensor *t, int64_t count, const double *wanted) {
     if (gd_failed() || gd_tensor_numel(t) != count) return false;
     t = gd_contiguous(gd_cast(t, GD_F64));
     return memcmp(gd_data(t), wanted, (size_t)count * sizeof *wanted) == 0;
 }
-#define IS(t, ...)                                                                                 \
-    CHECK_SAYING(is(t, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}), \
-                 "%s", gd_error_message())
+#define IS(t, ...)                                                                                \
+    CHECK_SAYING(                                                                                 \
+        has_values(t, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}), \
+        "%s", gd_error_message())
 
 /* y = p ? x * w : -x, with w a weight of the file that only a branch reads. */
 #define BRANCHES                                                                               \
@@ -386,7 +387,7 @@ static char *read_nested(size_t *bytes) {
     gd_tensor *values[INPUTS];
     char *data = NULL;
     make_inputs(GD_F32, values);
-    net n = build(&models[6], values, true, true);
+    net n = build_net(&models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
     const char *path = temp_path("whole.onnx");
     if (gd_onnx_save(path, session, ((gd_tensors){n.in, 2}), gd_list(n.y)) != GD_OK) abort();
@@ -412,7 +413,7 @@ CLEAN_TEST(any_allocation_may_fail_while_loops_are_saved_and_loaded) {
     GD_SCOPE;
     gd_tensor *values[INPUTS];
     make_inputs(GD_F32, values);
-    net n = build(&models[6], values, true, true);
+    net n = build_net(&models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
     gd_session_run(session, gd_feed(n.in[0], values[0], n.in[1], values[1]), gd_list(n.y));
     const char *path = temp_path("faults.onnx");

@@ -69,7 +69,7 @@ static double tolerance_of(gd_dtype dtype) {
 }
 
 /* Whether the graph gives what the sample has. */
-static void gives(gd_graph *graph, const sample *s, int level, const char *what) {
+static void check_graph(gd_graph *graph, const sample *s, int level, const char *what) {
     gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES];
     char have[160], wanted[160];
     for (int i = 0; i < s->n_in; i++) {
@@ -92,7 +92,7 @@ static void gives(gd_graph *graph, const sample *s, int level, const char *what)
     gd_clear_error();
 }
 
-static void save(gd_graph *graph, const sample *s, const char *path) {
+static void save_graph(gd_graph *graph, const sample *s, const char *path) {
     gd_tensor *in[MOST_VALUES], *out[MOST_VALUES];
     for (int i = 0; i < s->n_in; i++) in[i] = gd_graph_find(graph, name_of('i', i));
     for (int k = 0; k < s->n_out; k++) out[k] = gd_graph_find(graph, name_of('o', k));
@@ -104,7 +104,7 @@ static void save(gd_graph *graph, const sample *s, const char *path) {
 }
 
 /* For others to look at. */
-static void leave(const sample *s, const char *path) {
+static void leave_sample(const sample *s, const char *path) {
     const char *names[2 * MOST_VALUES];
     gd_tensor *values[2 * MOST_VALUES];
     char npz[1100];
@@ -129,15 +129,15 @@ static void check_file(const char *from, const char *file) {
     gd_graph *graph = gd_onnx_load(path);
     CHECK_SAYING(graph != NULL, "%s: %s", s.name, gd_error_message());
     if (!graph || s.n_out == 0) return;
-    gives(graph, &s, 0, "loaded");
-    gives(graph, &s, 2, "loaded");
+    check_graph(graph, &s, 0, "loaded");
+    check_graph(graph, &s, 2, "loaded");
     snprintf(again, sizeof again, "%s/%s_%s.onnx", into ? into : temp_folder(),
              strrchr(from, '/') ? strrchr(from, '/') + 1 : from, s.name);
-    save(graph, &s, again);
-    if (into) leave(&s, again);
+    save_graph(graph, &s, again);
+    if (into) leave_sample(&s, again);
     gd_graph *saved = gd_onnx_load(again);
     CHECK_SAYING(saved != NULL, "%s, saved: %s", s.name, gd_error_message());
-    if (saved) gives(saved, &s, 0, "saved and loaded");
+    if (saved) check_graph(saved, &s, 0, "saved and loaded");
 }
 
 /* --- the files -------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 
 enum { METHODS = 3 };
 
-static gd_optimizer *make(int method, gd_tensors parameters) {
+static gd_optimizer *make_optimizer(int method, gd_tensors parameters) {
     if (method == 0) return gd_optim_sgd(parameters, .lr = 0.5);
     if (method == 1) return gd_optim_sgd(parameters, .lr = 0.5, .momentum = 0.9);
     return gd_optim_adam(parameters, .lr = 0.5);
@@ -13,7 +13,7 @@ static gd_optimizer *make(int method, gd_tensors parameters) {
 
 static void check_refused(gd_tensors parameters, gd_status status, const char *part) {
     for (int method = 0; method < METHODS; method++) {
-        const gd_optimizer *o = make(method, parameters);
+        const gd_optimizer *o = make_optimizer(method, parameters);
         CHECK_SAYING(!o && gd_error_status() == status && says(part), "method %d: %s", method,
                      gd_error_message());
         gd_clear_error();
@@ -26,7 +26,7 @@ CLEAN_TEST(results_of_ops_are_no_parameters) {
     check_refused(gd_list(w, gd_mul(w, half)), GD_E_STATE,
                   "write gd_requires_grad(gd_mul(...)) instead of gd_mul(gd_requires_grad(...))");
     check_refused(gd_list(gd_mul(w, half)), GD_E_STATE, "test_optim.c:");
-    CHECK(make(0, gd_list(gd_requires_grad(gd_mul(gd_detach(w), half)))) && !gd_failed());
+    CHECK(make_optimizer(0, gd_list(gd_requires_grad(gd_mul(gd_detach(w), half)))) && !gd_failed());
 }
 
 CLEAN_TEST(symbols_that_are_no_variables_are_no_parameters) {
@@ -66,7 +66,7 @@ CLEAN_TEST(frozen_leaves_are_skipped) {
         GD_SCOPE;
         gd_tensor *a = gd_requires_grad(gd_ones(gd_dims(2))), *b = gd_ones(gd_dims(2)),
                   *c = gd_ones(gd_dims(2));
-        gd_optimizer *both = make(method, gd_list(a, b));
+        gd_optimizer *both = make_optimizer(method, gd_list(a, b));
         CHECK_SAYING(both, "%s", gd_error_message());
         if (!both) return;
         gd_set_grad(a, gd_ones(gd_dims(2)));
@@ -75,7 +75,7 @@ CLEAN_TEST(frozen_leaves_are_skipped) {
         CHECK(gd_item(gd_max(a)) < 1 && gd_item(gd_max(b)) == 1 && gd_item(gd_min(b)) == 1);
         gd_requires_grad(b);
         gd_requires_grad(c);
-        gd_optimizer *alone = make(method, gd_list(c));
+        gd_optimizer *alone = make_optimizer(method, gd_list(c));
         gd_set_grad(c, gd_ones(gd_dims(2)));
         gd_optimizer_step(alone);
         gd_optimizer_step(both);

@@ -88,7 +88,7 @@ typedef struct snapshot {
     char at[MOST_BYTES];
 } snapshot;
 
-static void add(snapshot *s, gd_tensor *t) {
+static void add_tensor(snapshot *s, gd_tensor *t) {
     const size_t more = tensor_bytes(t);
     CHECK(s->bytes + more <= MOST_BYTES && gd_copy_to(t, s->at + s->bytes, more) == GD_OK);
     s->bytes += more;
@@ -97,15 +97,17 @@ static void add(snapshot *s, gd_tensor *t) {
 static void take_snapshot(const trial *t, snapshot *s) {
     GD_SCOPE;
     s->bytes = 0;
-    for (int i = 0; i < TENSORS; i++) add(s, t->w[i]), add(s, gd_tensor_grad(t->w[i]));
-    for (int g = 0; g < 2 && t->optimizer; g++) add(s, gd_optimizer_lr(t->optimizer, .group = g));
+    for (int i = 0; i < TENSORS; i++)
+        add_tensor(s, t->w[i]), add_tensor(s, gd_tensor_grad(t->w[i]));
+    for (int g = 0; g < 2 && t->optimizer; g++)
+        add_tensor(s, gd_optimizer_lr(t->optimizer, .group = g));
 }
 
 static bool same_snapshots(const snapshot *a, const snapshot *b) {
     return a->bytes == b->bytes && memcmp(a->at, b->at, a->bytes) == 0;
 }
 
-static void prepare(const work *w, trial *t) {
+static void prepare_trial(const work *w, trial *t) {
     make_tensors(t);
     if (w->begin) w->begin(t);
 }
@@ -120,7 +122,7 @@ static snapshot after, before, now;
 
 static void run_round(fault_walk *faults, const work *w, trial t) {
     GD_SCOPE;
-    prepare(w, &t);
+    prepare_trial(w, &t);
     take_snapshot(&t, &before);
     fault_begin(faults);
     gd_status status = w->act(&t);
@@ -134,13 +136,13 @@ static void run_round(fault_walk *faults, const work *w, trial t) {
     gd_clear_error();
 }
 
-static void walk(const work *w, const char *name, const char *options) {
+static void walk_work(const work *w, const char *name, const char *options) {
     const trial t = {.name = name, .options = options};
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     {
         GD_SCOPE;
         trial first = t;
-        prepare(w, &first);
+        prepare_trial(w, &first);
         act_twice(w, &first, &after);
     }
     char what[100];
@@ -158,23 +160,23 @@ static const char *const optimizers[][2] = {{"sgd", "momentum=0.9 dampening=0.5"
 
 TEST(steps_survive_any_failed_allocation) {
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
-        walk(&(work){"a step", begin, step}, optimizers[i][0], optimizers[i][1]);
+        walk_work(&(work){"a step", begin, step}, optimizers[i][0], optimizers[i][1]);
 }
 
 TEST(making_optimizers_survives_any_failed_allocation) {
-    walk(&(work){"making", NULL, make_and_drop}, "adam", NULL);
+    walk_work(&(work){"making", NULL, make_and_drop}, "adam", NULL);
 }
 TEST(steps_of_schedules_survive_any_failed_allocation) {
-    walk(&(work){"a step of the schedule", begin, schedule_step}, "sgd", NULL);
+    walk_work(&(work){"a step of the schedule", begin, schedule_step}, "sgd", NULL);
 }
 
 TEST(clipping_survives_any_failed_allocation) {
-    walk(&(work){"clipping", NULL, clip}, "sgd", NULL);
-    walk(&(work){"clipping by value", NULL, clip_value}, "sgd", NULL);
+    walk_work(&(work){"clipping", NULL, clip}, "sgd", NULL);
+    walk_work(&(work){"clipping by value", NULL, clip_value}, "sgd", NULL);
 }
 
 TEST(a_graph_with_leaves_survives_any_failed_allocation) {
-    walk(&(work){"gd_minimize", begin, minimize}, "adam", NULL);
+    walk_work(&(work){"gd_minimize", begin, minimize}, "adam", NULL);
 }
 
 TEST_MAIN

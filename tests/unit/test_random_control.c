@@ -41,7 +41,7 @@ static gd_tensor *plain(draws *d, gd_tensor *a, gd_tensor *b) {
 static gd_tensor *made(draws *d, around *o);
 
 /* Adds values to those around, then gives `n` of them. */
-static void make(draws *d, around *o, int n, gd_tensor **out) {
+static void make_values(draws *d, around *o, int n, gd_tensor **out) {
     const int length = 1 + draw_below(d, 4);
     for (int i = 0; i < length && o->count < MOST_VALUES; i++) {
         gd_tensor *value = made(d, o);
@@ -68,7 +68,7 @@ static gd_tensors body_of(gd_tensors in, const around *o, uint64_t which, int fi
     around mine = inside(o, which, (const gd_tensor *const *)in.at + first, in.count - first);
     draws d = {mine.seed};
     gd_tensor *out[4];
-    make(&d, &mine, count, out);
+    make_values(&d, &mine, count, out);
     switch (count) {
     case 1: return gd_listed(out[0]);
     case 2: return gd_listed(out[0], out[1]);
@@ -143,7 +143,7 @@ static results body(uint64_t seed, gd_tensor *const *in) {
     draws d = {seed * 104729 + 1};
     results r = {.count = 3};
     for (int i = 0; i < INPUTS; i++) o.values[i] = in[i];
-    for (int i = 0; i < 4; i++) make(&d, &o, 2, r.at);
+    for (int i = 0; i < 4; i++) make_values(&d, &o, 2, r.at);
     gd_tensor *loss = gd_mean(gd_square(gd_add(r.at[0], gd_sin(r.at[1]))));
     for (int i = 0; i < INPUTS; i++)
         loss = gd_add(loss, gd_mul(gd_mean(gd_square(in[i])), scalar_f64(0.1)));

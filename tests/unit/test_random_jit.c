@@ -19,7 +19,7 @@ typedef struct model {
     gd_tensor *p[ALL];
 } model;
 
-static void write(draws *d, gd_tensor *to, gd_tensor *by) {
+static void write_value(draws *d, gd_tensor *to, gd_tensor *by) {
     switch (draw_below(d, 7)) {
     case 0: gd_add_(to, by); break;
     case 1: gd_mul_(to, gd_cos(by)); break;
@@ -32,7 +32,7 @@ static void write(draws *d, gd_tensor *to, gd_tensor *by) {
 }
 
 /* Writes of all kinds to a parameter, one after the other. */
-static void update(draws *d, model *m, gd_tensor *by) {
+static void update_model(draws *d, model *m, gd_tensor *by) {
     gd_tensor *to = m->p[draw_below(d, ALL)],
               *same[] = {m->p[0], m->p[3], m->p[4]}; /* of one shape */
     const int first = draw_below(d, 3);
@@ -45,14 +45,14 @@ static void update(draws *d, model *m, gd_tensor *by) {
                              scalar_f64(0.1), scalar_f64(1));
             break;
         case 4: normed(m->p[1], m->p, true); break;
-        default: write(d, to, by); break;
+        default: write_value(d, to, by); break;
         }
 }
 
 /* A temporary that is written after somebody read it. */
 static gd_tensor *rewritten(draws *d, gd_tensor *a, gd_tensor *b) {
     gd_tensor *t = gd_mul(a, scalar_f64(0.7)), *before = gd_sin(t);
-    write(d, t, gd_tanh(gd_sum(b)));
+    write_value(d, t, gd_tanh(gd_sum(b)));
     return draw_below(d, 2) ? t : gd_add(t, before);
 }
 
@@ -78,11 +78,11 @@ static gd_tensor *value(draws *d, model *m, gd_tensors in, gd_tensor *a, gd_tens
     case 1: return m->kind == WRITES ? rewritten(d, a, b) : rewritten_on_tape(d, a, b);
     case 2:
         if (m->kind != WRITES) break;
-        update(d, m, gd_tanh(gd_sum(b)));
+        update_model(d, m, gd_tanh(gd_sum(b)));
         return gd_mul(b, draw_below(d, 2) ? m->p[0] : m->p[3]);
     case 3:
         if (m->kind != WRITES) break;
-        write(d, in.at[draw_below(d, (int)in.count)], gd_tanh(gd_sum(b)));
+        write_value(d, in.at[draw_below(d, (int)in.count)], gd_tanh(gd_sum(b)));
         return gd_add(b, in.at[0]);
     case 4: return gd_add(b, gd_mul(gd_randn_like(b), scalar_f64(0.1)));
     case 5:
@@ -119,7 +119,7 @@ static gd_tensors function(gd_tensors in, void *user) {
 }
 
 /* One call: results, gradients of them by inputs and parameters, inputs and parameters after it. */
-static results call(model *m, gd_jit *jit, gd_tensor *const *x, uint64_t noise) {
+static results call_model(model *m, gd_jit *jit, gd_tensor *const *x, uint64_t noise) {
     const bool taped = m->kind == LAYER;
     gd_tensor *in[2] = {gd_clone(x[0]), gd_clone(x[1])};
     results r = {.count = 0};
@@ -174,12 +174,12 @@ static void check_function(uint64_t seed) {
     model plain = copy_of(&first);
     results want[CALLS];
     for (int k = 0; k < CALLS && !gd_failed(); k++)
-        want[k] = call(&plain, NULL, x[k], seed + (uint64_t)k);
+        want[k] = call_model(&plain, NULL, x[k], seed + (uint64_t)k);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         model traced = copy_of(&first);
         gd_jit *jit = gd_jit_new(function, &traced, .level = level, .plans = 1 + (int)(seed % 5));
         for (int k = 0; k < CALLS && !gd_failed(); k++) {
-            const results got = call(&traced, jit, x[k], seed + (uint64_t)k);
+            const results got = call_model(&traced, jit, x[k], seed + (uint64_t)k);
             if (gd_failed() && first.kind == WRITES && is_refused()) {
                 gd_clear_error();
                 break;

@@ -38,8 +38,8 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
 
 static bool is_refused(void) { return strstr(gd_error_message(), "own_ops") != NULL; }
 
-static void run(gd_session *session, gd_tensor *fed, gd_tensor *x, const results *symbols,
-                results *r) {
+static void run_session(gd_session *session, gd_tensor *fed, gd_tensor *x, const results *symbols,
+                        results *r) {
     const gd_tensors got = gd_session_run(
         session, gd_feed(fed, x), ((gd_tensors){(gd_tensor **)symbols->at, symbols->count}));
     r->count = got.count;
@@ -102,8 +102,8 @@ static void check_graph(uint64_t seed) {
     for (int k = 0; k < n && !gd_failed(); k++) {
         char way[60];
         snprintf(way, sizeof way, "loaded, %d rows", batches[k]);
-        run(before, fed, x[k], &symbols, &want);
-        if (!gd_failed()) run(after, x_again, x[k], &loaded, &got);
+        run_session(before, fed, x[k], &symbols, &want);
+        if (!gd_failed()) run_session(after, x_again, x[k], &loaded, &got);
         if (!gd_failed()) check_same(seed, way, &want, &got, 1e-6);
     }
 }

@@ -56,7 +56,7 @@ static void make_inputs(layer *l) {
     }
 }
 
-static void call(layer *l) {
+static void call_layer(layer *l) {
     const gd_op *op = gd_op_find(l->op);
     gd_attrs *attrs = gd_attrs_new(op);
     gd_attrs_parse(attrs, l->options);
@@ -72,7 +72,7 @@ static void call_and_back(layer *l) {
     for (int i = 0; i < l->n_in; i++)
         if (l->in[i] && gd_dtype_is_float(gd_tensor_dtype(l->in[i])))
             by[n++] = gd_requires_grad(l->in[i]);
-    call(l);
+    call_layer(l);
     for (int k = 0; k < l->n_out; k++) {
         int64_t count = gd_tensor_numel(l->out[k]);
         gd_tensor *weight = gd_sin(gd_arange(0, (double)count, .dtype = GD_F64));
@@ -245,7 +245,7 @@ TEST(a_gradient_that_is_wanted_changes_no_bit) {
             layer taped = plain;
             make_inputs(&plain);
             make_inputs(&taped);
-            call(&plain);
+            call_layer(&plain);
             call_and_back(&taped);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             for (int k = 0; k < plain.n_out; k++)
@@ -260,7 +260,7 @@ TEST(nothing_is_kept_when_no_gradient_is_wanted) {
         l.lengths = false;
         make_inputs(&l);
         int64_t before = gd_memory_stats(NULL).live_bytes, outputs = 0;
-        call(&l);
+        call_layer(&l);
         for (int k = 0; k < l.n_out; k++) outputs += gd_tensor_numel(l.out[k]) * 4;
         CHECK_SAYING(gd_memory_stats(NULL).live_bytes - before < outputs + outputs / 4,
                      "%s keeps %lld bytes", ops[op],
@@ -274,20 +274,20 @@ TEST(dropout_is_between_layers_and_in_training_alone) {
         layer l = large(op, "layers=2");
         l.lengths = false;
         make_inputs(&l);
-        call(&l);
+        call_layer(&l);
         gd_tensor *y = l.out[0], *h = l.out[1];
         l.options = "layers=2 dropout=1";
-        call(&l);
+        call_layer(&l);
         CHECK(tensors_same_bits(y, l.out[0]));
         /* all of the first layer's results dropped: what went into it no longer matters */
         l.options = "layers=2 dropout=1 training=true";
-        call(&l);
+        call_layer(&l);
         gd_tensor *dropped = l.out[0];
         CHECK(!tensors_same_bits(y, dropped));
         CHECK(tensors_same_bits(gd_contiguous(gd_narrow(h, 0, 0, 1)),
                                 gd_contiguous(gd_narrow(l.out[1], 0, 0, 1))));
         l.in[0] = gd_neg(l.in[0]);
-        call(&l);
+        call_layer(&l);
         CHECK(tensors_same_bits(dropped, l.out[0]));
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     }
@@ -310,7 +310,7 @@ TEST(no_memory_is_a_status_in_every_order) {
             gd_tensor *w = gd_requires_grad(l.in[l.n_in - 3]);
             gd_set_num_threads(1);
             fault_begin(&faults);
-            call(&l);
+            call_layer(&l);
             gd_status status = gd_error_status();
             if (status == GD_OK) {
                 gd_tensors g = gd_grad(gd_list(gd_sum(l.out[0])), gd_list(w), .create_graph = true);

@@ -95,7 +95,7 @@ static gd_tensor *weights(gd_shape dims, double scale) {
     return gd_variable(gd_mul(gd_randn(dims), gd_scalar(scale)));
 }
 
-static void finish(net *n, gd_tensor *out, bool adam) {
+static void finish_net(net *n, gd_tensor *out, bool adam) {
     n->loss = gd_mse_loss(out, n->y);
     gd_tensors all = gd_graph_variables(n->graph);
     n->train =
@@ -116,7 +116,7 @@ static net dense_net(bool adam) {
         h = gd_tanh(gd_linear(h, w, b));
         if (i % 8 == 3) h = gd_dropout(h, .p = 0.1);
     }
-    finish(&n, h, adam);
+    finish_net(&n, h, adam);
     return n;
 }
 
@@ -139,7 +139,7 @@ static net image_net(bool adam) {
         n.statistics[n.n_statistics++] = mean;
         n.statistics[n.n_statistics++] = var;
     }
-    finish(&n, h, adam);
+    finish_net(&n, h, adam);
     return n;
 }
 

@@ -46,7 +46,7 @@ static void make_session(run *r) {
     r->session = gd_session_new(graph, .level = 0);
 }
 
-static void make(run *r, way how, uint64_t seed) {
+static void make_run(run *r, way how, uint64_t seed) {
     gd_seed(seed);
     *r = (run){.losses = gd_zeros(gd_dims(STEPS - SAVED))};
     r->net = gd_nn_sequential(gd_nn_linear(INPUTS, 32), gd_nn_batch_norm1d(32), gd_nn_relu(),
@@ -82,24 +82,24 @@ static gd_state_parts parts_of(const run *r, const char *left_out, gd_state_part
     return (gd_state_parts){parts, count};
 }
 
-static gd_status save(const run *r, const char *path) {
+static gd_status save_run(const run *r, const char *path) {
     gd_state_part parts[6];
     return gd_save_state_with(path, parts_of(r, "", parts));
 }
 
 /* --- the new process -------------------------------------------------------------------------- */
 
-static int resume(char **args) {
+static int resume_run(char **args) {
     GD_SCOPE;
     run r;
     gd_state_part parts[6];
     const way how = (way)atoi(args[0]);
-    make(&r, how, 99); /* other weights, and another place of the generator */
+    make_run(&r, how, 99); /* other weights, and another place of the generator */
     if (how == SESSION)
-        make(&r, SESSION, 1); /* a graph has the noise of the seed it was built with */
+        make_run(&r, SESSION, 1); /* a graph has the noise of the seed it was built with */
     gd_load_state_with(args[2], parts_of(&r, args[1], parts));
     take_steps(&r, SAVED, STEPS);
-    save(&r, args[3]);
+    save_run(&r, args[3]);
     if (gd_failed()) fprintf(stderr, "%s\n", gd_error_message());
     return gd_failed();
 }
@@ -139,12 +139,12 @@ static void check_resumed(way how) {
     const char *saved = temp_path("saved.safetensors"), *entire = temp_path("entire.safetensors"),
                *resumed = temp_path("resumed.safetensors");
     run r;
-    make(&r, how, 1);
+    make_run(&r, how, 1);
     take_steps(&r, 0, STEPS);
-    CHECK_SAYING(save(&r, entire) == GD_OK, "%s", gd_error_message());
-    make(&r, how, 1);
+    CHECK_SAYING(save_run(&r, entire) == GD_OK, "%s", gd_error_message());
+    make_run(&r, how, 1);
     take_steps(&r, 0, SAVED);
-    CHECK_SAYING(save(&r, saved) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(save_run(&r, saved) == GD_OK, "%s", gd_error_message());
     CHECK(difference(entire, saved) != NULL);
 
     CHECK(resume_in_child(how, "", saved, resumed) == 0);
@@ -164,6 +164,6 @@ CLEAN_TEST(a_traced_run_goes_on_in_a_new_process) { check_resumed(JIT); }
 CLEAN_TEST(a_sessions_run_goes_on_in_a_new_process) { check_resumed(SESSION); }
 
 int main(int argc, char **argv) {
-    if (argc == 6 && strcmp(argv[1], "--resume") == 0) return resume(argv + 2);
+    if (argc == 6 && strcmp(argv[1], "--resume") == 0) return resume_run(argv + 2);
     return test_run_all(argc, argv);
 }

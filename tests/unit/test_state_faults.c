@@ -17,7 +17,7 @@ typedef struct world {
     bool sharded;
 } world;
 
-static world make(double value, const char *path) {
+static world make_world(double value, const char *path) {
     world w = {.a = small_net(value), .b = small_net(value), .path = path};
     w.a->has_values = true;
     w.a->integer = (int64_t)value;
@@ -33,7 +33,7 @@ static world make(double value, const char *path) {
     return w;
 }
 
-static void end(world *w) {
+static void end_world(world *w) {
     end_moments(w->m);
     end_net(w->a);
     end_net(w->b);
@@ -109,25 +109,25 @@ static void walk_loads(const world *from_one, const world *to, bool lasting) {
     CHECK_SAYING(w.failures > 30, "%lld loads failed", (long long)w.failures);
 }
 
-static void walk(bool sharded, bool lasting) {
+static void walk_world(bool sharded, bool lasting) {
     GD_SCOPE;
     const char *path = temp_path("faults.%s", sharded ? "index.json" : "safetensors");
-    world one = make(1, path), two = make(2, path), to = make(3, path),
-          first = make(1, temp_path("first.safetensors"));
+    world one = make_world(1, path), two = make_world(2, path), to = make_world(3, path),
+          first = make_world(1, temp_path("first.safetensors"));
     one.sharded = two.sharded = sharded;
     gd_seed(1);
     CHECK_SAYING(save_world(&first) == GD_OK, "%s", gd_error_message());
     walk_saves(&one, &two, &to, lasting);
     walk_loads(&first, &to, lasting);
-    end(&one);
-    end(&two);
-    end(&to);
-    end(&first);
+    end_world(&one);
+    end_world(&two);
+    end_world(&to);
+    end_world(&first);
 }
 
-CLEAN_TEST(any_allocation_may_fail) { walk(false, false); }
-CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk(false, true); }
-CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) { walk(true, false); }
+CLEAN_TEST(any_allocation_may_fail) { walk_world(false, false); }
+CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk_world(false, true); }
+CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) { walk_world(true, false); }
 
 /* Moments that the load has to make first. */
 CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {

@@ -17,7 +17,7 @@ static const char *python(void) {
     return there ? name : NULL;
 }
 
-static bool run(const char *what, const char *path) {
+static bool run_python(const char *what, const char *path) {
     char command[1500];
     snprintf(command, sizeof command, "%s '%s/unit/state_python.py' %s '%s'", python(),
              GRADUS_TESTS, what, path);
@@ -34,7 +34,7 @@ static gd_tensor *values(gd_shape shape, gd_dtype dtype) {
 }
 
 /* With the values of state_python.py, or zeros. */
-static net *make(bool zeros) {
+static net *make_net(bool zeros) {
     GD_SCOPE;
     static const char *const ranks[] = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"};
     net *n = new_net();
@@ -54,13 +54,13 @@ static net *make(bool zeros) {
 
 CLEAN_TEST(the_package_reads_our_files) {
     if (!python()) SKIP("no Python with torch and safetensors");
-    net *n = make(false);
+    net *n = make_net(false);
     const char *path = temp_path("ours.safetensors");
     for (int checksum = 0; checksum < 2; checksum++) {
         CHECK_SAYING(gd_save_state_with(path, gd_parts(gd_part("net", (void *)n)),
                                         .checksum = checksum) == GD_OK,
                      "%s", gd_error_message());
-        CHECK(run("read", path));
+        CHECK(run_python("read", path));
     }
     end_net(n);
 }
@@ -68,9 +68,9 @@ CLEAN_TEST(the_package_reads_our_files) {
 CLEAN_TEST(we_read_files_of_the_package) {
     GD_SCOPE;
     if (!python()) SKIP("no Python with torch and safetensors");
-    net *n = make(true), *expected = make(false);
+    net *n = make_net(true), *expected = make_net(false);
     const char *path = temp_path("theirs.safetensors");
-    CHECK(run("write", path));
+    CHECK(run_python("write", path));
     CHECK_SAYING(gd_load_state(path, gd_part("net", (void *)n)) == GD_OK, "%s", gd_error_message());
     for (int i = 0; i < n->count; i++) {
         gd_tensor *a = gd_cast(n->tensors[i], GD_F64), *b = gd_cast(expected->tensors[i], GD_F64);
@@ -90,7 +90,7 @@ CLEAN_TEST(a_pytorch_checkpoint_is_converted) {
     snprintf(command, sizeof command,
              "%s '%s/../tools/to_safetensors.py' '%s' '%s' --strip module. >/dev/null 2>&1",
              python(), GRADUS_TESTS, from, path);
-    CHECK(run("checkpoint", from) && system(command) == 0);
+    CHECK(run_python("checkpoint", from) && system(command) == 0);
     net *n = new_net();
     gd_tensor *w = gd_zeros(gd_dims(4, 3)), *t = gd_zeros(gd_dims(3, 2));
     add(n, "a.weight", w);

@@ -8,7 +8,7 @@
 
 static const char *folder, *index_path;
 
-static void begin(void) {
+static void begin_test(void) {
     folder = temp_new_folder("shards");
     index_path = temp_path("shards/model.safetensors.index.json");
 }
@@ -29,7 +29,7 @@ static void write_text(const char *name, const char *text) {
 
 CLEAN_TEST(a_state_is_cut_into_shards_and_loaded_by_its_index) {
     GD_SCOPE;
-    begin();
+    begin_test();
     net *from = small_net(2), *to = small_net(0);
     from->has_values = to->has_values = true;
     from->integer = 77;
@@ -64,7 +64,7 @@ CLEAN_TEST(a_state_is_cut_into_shards_and_loaded_by_its_index) {
 
 CLEAN_TEST(other_files_of_the_folder_stay) {
     GD_SCOPE;
-    begin();
+    begin_test();
     net *n = small_net(1);
     static const char *const others[] = {"model.safetensors",
                                          "model-final.safetensors",
@@ -86,7 +86,7 @@ CLEAN_TEST(other_files_of_the_folder_stay) {
 
 CLEAN_TEST(an_index_that_is_wrong_is_refused_with_the_reason) {
     GD_SCOPE;
-    begin();
+    begin_test();
     net *n = small_net(1);
     CHECK(gd_save_state_with(index_path, gd_parts(gd_part("", (void *)n)), .shard_bytes = 36) ==
           GD_OK);
@@ -124,7 +124,7 @@ CLEAN_TEST(an_index_that_is_wrong_is_refused_with_the_reason) {
 
 CLEAN_TEST(too_many_shards_are_refused) {
     GD_SCOPE;
-    begin();
+    begin_test();
     static char names[600][8];
     gd_state_part parts[600];
     for (int i = 0; i < 600; i++) {
@@ -143,7 +143,7 @@ CLEAN_TEST(too_many_shards_are_refused) {
 
 CLEAN_TEST(a_state_without_tensors_is_an_index_alone) {
     GD_SCOPE;
-    begin();
+    begin_test();
     CHECK_SAYING(gd_save_state(index_path, gd_part("rng", gd_generator())) == GD_OK &&
                      count_files("") == 1,
                  "%d files: %s", count_files(""), gd_error_message());

@@ -79,7 +79,7 @@ static double difference(const net *a, const net *b) {
 }
 
 /* Both nets take the same steps, one of them in a jit; the rate changes on the way. */
-static void compare(net *a, net *b, int level, int traces, const char *what) {
+static void compare_nets(net *a, net *b, int level, int traces, const char *what) {
     const double tolerance = level == 0 ? 0 : 1e-4;
     gd_jit *jit = gd_jit_new(train, a, .level = level);
     for (int i = 0; i < STEPS; i++) {
@@ -107,7 +107,7 @@ CLEAN_TEST(a_step_leaves_behind_what_it_leaves_behind_without_a_jit) {
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;
             net a = make_net(method), b = make_net(method);
-            compare(&a, &b, level, 1, names[method]);
+            compare_nets(&a, &b, level, 1, names[method]);
         }
 }
 
@@ -117,7 +117,7 @@ CLEAN_TEST(gradients_that_are_not_forgotten_are_added_to) {
         GD_SCOPE;
         net a = make_net(3), b = make_net(3);
         a.adds = b.adds = true;
-        compare(&a, &b, level, 2, "adding");
+        compare_nets(&a, &b, level, 2, "adding");
     }
 }
 
@@ -126,7 +126,7 @@ CLEAN_TEST(gradients_may_be_read_and_written_between_backward_and_step) {
         GD_SCOPE;
         net a = make_net(1), b = make_net(1);
         a.clips = b.clips = true;
-        compare(&a, &b, level, 1, "clipping");
+        compare_nets(&a, &b, level, 1, "clipping");
     }
 }
 
@@ -148,7 +148,7 @@ CLEAN_TEST(steps_in_a_jit_and_without_take_turns) {
 
 /* --- gradients alone -------------------------------------------------------------------------- */
 
-static gd_tensors walk(gd_tensors in, void *user) {
+static gd_tensors walk_body(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *loss = loss_of(n, in.at[0], in.at[1]);
     gd_backward(loss);
@@ -160,13 +160,13 @@ CLEAN_TEST(gradients_of_several_calls_gather) {
     GD_SCOPE;
     net a = make_net(0), b = make_net(0);
     a.noisy = b.noisy = false;
-    gd_jit *jit = gd_jit_new(walk, &a, .level = 0);
+    gd_jit *jit = gd_jit_new(walk_body, &a, .level = 0);
     for (int i = 0; i < 9; i++) {
         GD_SCOPE;
         gd_tensor *x = gd_randn(gd_dims(6, 5)), *y = gd_randint(gd_dims(6), 0, 3),
                   *held = gd_tensor_grad(a.w[0]);
         gd_jit_call(jit, gd_list(x, y));
-        walk(gd_list(x, y), &b);
+        walk_body(gd_list(x, y), &b);
         CHECK(!held || gd_tensor_grad(a.w[0]) == held); /* added to in place */
         CHECK_SAYING(!gd_failed() && difference(&a, &b) == 0, "call %d: %g %s", i,
                      difference(&a, &b), gd_error_message());
@@ -237,7 +237,7 @@ CLEAN_TEST(gradients_may_be_set_and_forgotten) {
 }
 
 /* Adds to what is there, tells what that is, and leaves nothing. */
-static gd_tensors finish(gd_tensors in, void *user) {
+static gd_tensors finish_body(gd_tensors in, void *user) {
     const pair *p = user;
     gd_backward(gd_sum(gd_mul(p->a, in.at[0])));
     gd_tensor *sum = gd_sum(gd_tensor_grad(p->a));
@@ -248,7 +248,7 @@ static gd_tensors finish(gd_tensors in, void *user) {
 CLEAN_TEST(gradients_that_are_forgotten_last_are_gone) {
     GD_SCOPE;
     pair p = {gd_requires_grad(gd_ones(gd_dims(3))), NULL};
-    gd_jit *jit = gd_jit_new(finish, &p);
+    gd_jit *jit = gd_jit_new(finish_body, &p);
     for (int i = 0; i < 4; i++) {
         if (i % 2) gd_set_grad(p.a, gd_full(gd_dims(3), 10));
         const double sum = gd_item(gd_jit_call(jit, gd_list(gd_ones(gd_dims(3)))).at[0]);

@@ -186,7 +186,7 @@ CLEAN_TEST(looking_at_the_data_of_a_symbol_is_an_error) {
 
 /* --- gradients of gradients ------------------------------------------------------------------- */
 
-static bool near(gd_tensor *a, gd_tensor *b) {
+static bool tensors_near(gd_tensor *a, gd_tensor *b) {
     char why[256];
     return tensors_agree(b, a, 1e-4, why);
 }
@@ -242,12 +242,12 @@ CLEAN_TEST(gradients_of_gradients_go_through_it) {
             second_order(gd_jit_call(layer_jit, gd_jit_call(layer_jit, gd_list(x))), x, &d);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
         if (gd_failed()) return;
-        CHECK(near(eager.at[0], traced.at[0]) && near(eager.at[1], traced.at[1]));
+        CHECK(tensors_near(eager.at[0], traced.at[0]) && tensors_near(eager.at[1], traced.at[1]));
         eager = second_order(many_ops(gd_list(x), &d), x, &d);
         traced = second_order(gd_jit_call(many_jit, gd_list(x)), x, &d);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
         if (gd_failed()) return;
-        CHECK(near(eager.at[0], traced.at[0]) && near(eager.at[1], traced.at[1]));
+        CHECK(tensors_near(eager.at[0], traced.at[0]) && tensors_near(eager.at[1], traced.at[1]));
         CHECK(gd_jit_traces(many_jit) == 1);
     }
 }
@@ -267,7 +267,7 @@ CLEAN_TEST(with_the_tape_on_it_repeats_its_noise) {
         gd_tensors first = gd_grad(gd_list(loss), gd_list(x, d.w), .retain_graph = true);
         gd_tensors again = gd_grad(gd_list(loss), gd_list(x, d.w), .create_graph = true);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-        CHECK(near(first.at[0], again.at[0]) && near(first.at[1], again.at[1]));
+        CHECK(tensors_near(first.at[0], again.at[0]) && tensors_near(first.at[1], again.at[1]));
     }
 }
 

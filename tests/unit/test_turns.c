@@ -115,7 +115,7 @@ typedef struct party {
     _Atomic long crowd;
 } party;
 
-static void run(party *p, bool writes) {
+static void run_party(party *p, bool writes) {
     GD_SCOPE;
     if (writes) gd_session_run(p->session, gd_feed(), gd_list(p->train));
     else gd_session_run(p->session, gd_feed(p->x, gd_ones(gd_dims(1, 256))), gd_list(p->y));
@@ -123,13 +123,13 @@ static void run(party *p, bool writes) {
 
 static void *keep_reading(void *arg) {
     party *p = arg;
-    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run(p, false);
+    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run_party(p, false);
     return NULL;
 }
 
 static void *keep_writing(void *arg) {
     party *p = arg;
-    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run(p, true);
+    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run_party(p, true);
     return NULL;
 }
 
@@ -145,8 +145,8 @@ static void check_party(bool crowd_writes) {
         p.train = gd_assign(w, gd_add(w, gd_scalar(1)));
     }
     p.session = gd_session_new(graph);
-    run(&p, true);
-    run(&p, false);
+    run_party(&p, true);
+    run_party(&p, false);
     pthread_t threads[CROWD];
     for (int i = 0; i < CROWD; i++)
         pthread_create(&threads[i], NULL, crowd_writes ? keep_writing : keep_reading, &p);
@@ -154,7 +154,7 @@ static void check_party(bool crowd_writes) {
     const long before = atomic_load(&p.crowd);
     int runs = 0;
     while (runs < RUNS && atomic_load(&p.crowd) - before < MOST_RUNS)
-        run(&p, !crowd_writes), runs++;
+        run_party(&p, !crowd_writes), runs++;
     const long beside = atomic_load(&p.crowd) - before;
     atomic_store(&p.over, true);
     for (int i = 0; i < CROWD; i++) pthread_join(threads[i], NULL);

@@ -71,7 +71,7 @@ typedef struct seen {
 } seen; /* distances from the golden file */
 
 /* Computes outputs in both modes; the loss of train mode is left in *loss. */
-static seen look(const rule_case *c, const gd_state *golden, gd_tensor **loss) {
+static seen run_case(const rule_case *c, const gd_state *golden, gd_tensor **loss) {
     seen s;
     gd_module_eval(c->module);
     s.eval = tensors_relative_distance(rule_output(c, c->x), gd_state_find(golden, "eval.output"));
@@ -92,7 +92,7 @@ static void check_outputs(gd_dtype dtype, double tolerance) {
         GD_SCOPE;
         gd_tensor *loss;
         const rule_case c = rule_make(&rule_nets[n], dtype);
-        const seen s = look(&c, golden_of(c.of), &loss);
+        const seen s = run_case(&c, golden_of(c.of), &loss);
         CHECK_SAYING(agrees(s, tolerance), "%s: eval %.2g, train %.2g, loss %.2g", c.of->name,
                      s.eval, s.train, s.loss);
         if (getenv("GRADUS_TEST_SHOW"))
@@ -205,7 +205,7 @@ static void check_notices(const rule_net *of) {
         gd_tensor *p = gd_state_tensor_at(state, i), *loss;
         if (!gd_dtype_is_float(gd_tensor_dtype(p))) continue;
         gd_assign(p, noisy(of->name, name, p));
-        const seen s = look(&c, golden, &loss);
+        const seen s = run_case(&c, golden, &loss);
         CHECK_SAYING(!agrees(s, 1e-9), "%s: 1 %% noise in %s is not noticed: %.2g %.2g %.2g",
                      of->name, name, s.eval, s.train, s.loss);
         rule_fill(c.module, of->name); /* running statistics, too */
