@@ -1,4 +1,4 @@
-/* data_files.h - files for tests of datasets: gzip files, and real data where the machine has it. */
+/* data_files.h - gzip files for tests of datasets, and real data where the machine has it. */
 #ifndef GRADUS_TESTS_DATA_FILES_H
 #define GRADUS_TESTS_DATA_FILES_H
 
@@ -34,7 +34,8 @@ static inline uint8_t *test_gzip(const void *data, size_t bytes, size_t *size) {
     return out;
 }
 
-/* A folder of the real data: $GRADUS_DATA/NAME, or shared/data/NAME beside the sources; NULL: not here. */
+/* A folder of the real data: $GRADUS_DATA/NAME, or ../shared/data/NAME from the sources; NULL:
+ * there is none. */
 static inline const char *real_data(const char *name) {
     static char path[600];
     const char *from = getenv("GRADUS_DATA");

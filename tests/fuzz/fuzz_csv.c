@@ -1,5 +1,5 @@
-/* fuzz_csv.c - any bytes as a CSV file: its records, the same when they are written and read again; and
- * as a table, with options that follow from its size. */
+/* fuzz_csv.c - any bytes as a CSV file: its records, the same when they are written and read
+ * again; and as a table, with options that follow from its size. */
 #include "data/csv_table.h"
 #include "format/csv.h"
 #include "temp.h"

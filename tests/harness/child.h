@@ -12,10 +12,11 @@
 /* The main function of a child. It returns the exit status, 0 to 255, or executes a program. */
 typedef int (*child_main)(void *user);
 
-/* Starts a child. A test in which other threads run while it forks calls fork itself: the child here
- * uses stdio, whose locks they may hold. */
+/* Starts a child. A test in which other threads run while it forks calls fork itself: the child
+ * here uses stdio, whose locks they may hold. */
 pid_t child_start(child_main child, void *user);
-/* Waits for a child (-1: any) and returns its exit status; -1: a signal ended it, or there is none. */
+/* Waits for a child (-1: any) and returns its exit status; -1: a signal ended it, or there is
+ * none. */
 int child_wait(pid_t id);
 /* Starts a child and waits for it. */
 int child_run(child_main child, void *user);

@@ -4,21 +4,22 @@
 
 #include "gradus/gradus.h"
 
-/* True when both have the same dtype and shape and every element agrees: NaN with NaN, infinities of
- * the same sign, integers exactly, floats within tolerance * (|expected| + the largest finite
- * |expected|, at most 1 and at least 0.01). A tolerance of 0 requires the same bits, except for the
- * sign and payload of NaN. `why` (at least 256 bytes) names the first difference. NULL stands for
- * zeros. */
+/* True when both have the same dtype and shape and every element agrees: NaN with NaN,
+ * infinities of the same sign, integers exactly, floats within tolerance * (|expected| + the
+ * largest finite |expected|, at most 1 and at least 0.01). A tolerance of 0 requires the same
+ * bits, except for the sign and payload of NaN. `why` (at least 256 bytes) names the first
+ * difference. NULL stands for zeros. */
 bool tensors_agree(const gd_tensor *actual, const gd_tensor *expected, double tolerance, char *why);
 
 /* The same for one number; `scale` is that of all numbers of the tensor. */
 bool numbers_agree(double actual, double expected, double tolerance, double scale);
 
-/* True when both have the same dtype and shape and the same bits. Any strides; false after a failure. */
+/* True when both have the same dtype and shape and the same bits. Any strides; false after a
+ * failure. */
 bool tensors_same_bits(const gd_tensor *a, const gd_tensor *b);
 
-/* The largest |a - b| of all elements, computed in f64. NaN where an element is NaN, where the tensors
- * differ in their number of elements, and after a failure. */
+/* The largest |a - b| of all elements, computed in f64. NaN where an element is NaN, where the
+ * tensors differ in their number of elements, and after a failure. */
 double tensors_distance(const gd_tensor *a, const gd_tensor *b);
 
 /* The same, divided by the largest |expected|. */

@@ -141,8 +141,8 @@ const char *layout_name(layout kind) {
     return names[kind];
 }
 
-/* The dim that LAYOUT_EXPANDED repeats: the smallest one that can be, so that what is left still has
- * many values (the spread of a constant is only rounding); -1: none. */
+/* The dim that LAYOUT_EXPANDED repeats: the smallest one that can be, so that what is left still
+ * has many values (the spread of a constant is only rounding); -1: none. */
 static int expanded_axis(const gd_shape *dims) {
     int axis = -1;
     for (int k = dims->rank; k-- > 0;)

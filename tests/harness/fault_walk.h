@@ -86,8 +86,8 @@ static inline long long fault_leaked_bytes(const fault_walk *w) {
         more_;                                                                                 \
     })
 
-/* The round succeeded, or it failed because the allocation that it reached failed. Clears the recorded
- * failure. */
+/* The round succeeded, or it failed because the allocation that it reached failed. Clears the
+ * recorded failure. */
 #define CHECK_FAULT(w, status)                                                     \
     do {                                                                           \
         const gd_status status_ = (status);                                        \

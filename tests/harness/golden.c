@@ -86,9 +86,9 @@ golden *golden_open(const char *folder, const char *family) {
     g->size = (size_t)ftell(f);
     rewind(f);
     g->bytes = malloc(g->size + 1);
-    bool whole = fread(g->bytes, 1, g->size, f) == g->size;
+    bool complete = fread(g->bytes, 1, g->size, f) == g->size;
     fclose(f);
-    if (!whole || g->size < 16 || memcmp(g->bytes, "GDGOLD01", 8) != 0) {
+    if (!complete || g->size < 16 || memcmp(g->bytes, "GDGOLD01", 8) != 0) {
         golden_close(g);
         return NULL;
     }

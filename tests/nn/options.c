@@ -42,7 +42,7 @@ static void with_value(const test_case *c, const char *name, const char *value, 
     }
 }
 
-/* Whether a text has a name as a word of its own. */
+/* Whether a text contains a name as a word. */
 static bool has_word(const char *text, const char *name) {
     const size_t n = strlen(name);
     for (const char *at = text; (at = strstr(at, name)); at++) {

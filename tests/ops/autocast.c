@@ -1,6 +1,6 @@
-/* autocast.c - under GD_AUTOCAST every op gives what it gives for inputs that were cast by hand, in the
- * dtype that its class says and PyTorch's autocast has (golden/autocast.txt), and gradients in the dtypes
- * of its inputs. */
+/* autocast.c - under GD_AUTOCAST every op gives what it gives for inputs that were cast by hand,
+ * in the dtype that its class says and PyTorch's autocast has (golden/autocast.txt), and
+ * gradients in the dtypes of its inputs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +49,8 @@ static const char *same_as_by_hand(const test_case *c, gd_dtype dtype, gd_dtype 
     return NULL;
 }
 
-/* |a - b| / |b|, of all elements together: single ones may be off by more, behind a relu or many steps of
- * a recurrence. 0 where there is a number that f16 does not hold. */
+/* |a - b| / |b|, of all elements together: single ones may be off by more, behind a relu or many
+ * steps of a recurrence. 0 where there is a number that f16 does not hold. */
 static double relative_error(const gd_tensor *a, const gd_tensor *b) {
     double *x = tensor_numbers(a), *y = tensor_numbers(b), off = 0, all = 0;
     const int64_t n = gd_tensor_numel(b);

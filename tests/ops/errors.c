@@ -1,6 +1,7 @@
 /* errors.c - a wrong call never crashes: it gives a status and a message that names the op, and
- * leaks nothing. Each op of the table, internal ones too, is called with the inputs of the first case
- * of each of its blocks, one thing made wrong at a time. What is accepted must have a gradient, too.
+ * leaks nothing. Each op of the table, internal ones too, is called with the inputs of the first
+ * case of each of its blocks, one thing made wrong at a time. What is accepted must have a
+ * gradient, too.
  *
  * GRADUS_TEST_FULL=1 begins with every case.
  */

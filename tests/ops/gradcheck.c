@@ -5,7 +5,7 @@
 
 enum {
     LARGE = 1500,  /* elements; larger cases are left to GRADUS_TEST_FULL, */
-    SPREAD = 1000, /* and then so many elements of each input are moved */
+    SPREAD = 1000, /* number of elements of each input that are moved then */
 };
 
 /* The op as a function with one float result: its only one, or a weighted sum of all. */

@@ -17,7 +17,7 @@ static bool unknown_sizes;
 
 typedef struct net {
     gd_graph *graph;
-    gd_tensor *feeds[2 * MAX_TENSORS]; /* placeholders and values in turn */
+    gd_tensor *feeds[2 * MAX_TENSORS]; /* placeholder, value, placeholder, value, ... */
     gd_tensor *inputs[MAX_TENSORS];
     gd_tensor *outputs[MAX_TENSORS];
     int numbers[MAX_TENSORS]; /* of the inputs in the call */
@@ -113,7 +113,7 @@ static bool has_row(const gd_op *op) {
     return gd_onnx_own_row(op, &own);
 }
 
-/* Whether the op is one node of the file, beside those that name its outputs. */
+/* Whether the file has one node for the op, apart from those that name its outputs. */
 static bool is_one_node(const char *file, const gd_op *op) {
     gd_pb_doc *doc;
     int count = 0;

@@ -1,7 +1,9 @@
-/* test_kill.c - a training run that is killed again and again ends with the same bits as one that is not.
+/* test_kill.c - a training run that is killed again and again ends with the same bits as one
+ * that is not.
  *
- * `test_kill --train FOLDER RESULT PAGE` is the run (killed_run.h); the tests start it, kill it, and start it again
- * until it is done. GRADUS_TEST_FULL=1: a kill at every system call that writes, and more at random.
+ * `test_kill --train FOLDER RESULT PAGE` is the run (killed_run.h); the tests start it, kill it,
+ * and start it again until it is done. GRADUS_TEST_FULL=1: a kill at every system call that
+ * writes, and more at random.
  */
 #define _GNU_SOURCE 1
 #include <inttypes.h>
@@ -28,7 +30,8 @@ static double complete_seconds; /* of the run that nobody kills */
 static int64_t complete_steps;
 static draws stream = {20240501};
 
-/* Two checkpoints of the run in different epochs; the second one in the middle of one, and of an accumulation. */
+/* Two checkpoints of the run in different epochs; the second one in the middle of one, and of an
+ * accumulation. */
 enum { OLD = 15, NEW = 55 };
 
 static double seconds_now(void) {
@@ -37,7 +40,7 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* --- the run, in a process of its own --------------------------------------------------------- */
+/* --- the run, in a child process -------------------------------------------------------------- */
 
 typedef struct run {
     const char *folder, *result;
@@ -74,7 +77,7 @@ static bool copy_file(const char *from, const char *to, const char *name) {
     return data != NULL;
 }
 
-/* Copies a checkpoint, and the best one beside it, from a folder to another. */
+/* Copies a checkpoint and the best one from a folder to another. */
 static bool copy_step(const char *from, const char *to, int step) {
     char name[40];
     snprintf(name, sizeof name, "step-%08d.safetensors", step);
@@ -212,7 +215,7 @@ static bool kill_at_calls(int number, int *status) {
     return end.killed || cannot_trace;
 }
 
-/* Every stop of the run: killed there, and then let alone. */
+/* For each stop of the run: kills it there, then runs it to its end. */
 static void kill_at_every_call(void) {
     int status = 0, stop = 0;
     for (; begin_run() && kill_at_calls(stop, &status) && !cannot_trace; stop++) {
@@ -278,7 +281,8 @@ static int mix_child(void *part) {
     return mix_part(into, from, part) > 0 ? 0 : 1;
 }
 
-/* A run that is killed after the checkpoints OLD and NEW, which are copied to the folder of the whole run. */
+/* Kills a run after the checkpoints OLD and NEW and copies these to the folder of the complete
+ * run. */
 static void save_two(void) {
     static const int steps[] = {OLD, NEW};
     for (int i = 0; i < 2; i++) {

@@ -1,4 +1,4 @@
-/* random_batch.h - how tests make values (N, COLUMNS), f64, by chance of others: whatever N is. */
+/* random_batch.h - random ops on values (N, COLUMNS) of f64, for any N. */
 #ifndef GRADUS_TESTS_RANDOM_BATCH_H
 #define GRADUS_TESTS_RANDOM_BATCH_H
 
@@ -8,7 +8,7 @@
 
 enum { COLUMNS = 6, PARAMETERS = 3, ALL = PARAMETERS + 2 };
 
-static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(-1, COLUMNS)); }
 static gd_tensor *tame(gd_tensor *x) { return gd_tanh(gd_mul(x, scalar_f64(0.5))); }
 
@@ -59,11 +59,11 @@ static gd_tensor *made_of(draws *d, bool by_data, int *kept, gd_tensor *a, gd_te
     case 12: return gd_layer_norm(b, p[0], NULL);
     case 13: return tame(gd_matmul(b, p[1]));
     case 14: return gd_relu(gd_linear(tame(b), p[1], p[0]));
-    case 15: return tame(turned(gd_matmul(turned(p[1]), turned(b))));
-    case 16: return tame(gd_matmul(gd_matmul(a, turned(b)), a)); /* (N, N) between them */
-    case 17: return turned(gd_add(turned(a), turned(b)));
+    case 15: return tame(transposed(gd_matmul(transposed(p[1]), transposed(b))));
+    case 16: return tame(gd_matmul(gd_matmul(a, transposed(b)), a)); /* (N, N) between them */
+    case 17: return transposed(gd_add(transposed(a), transposed(b)));
     case 18: return flat(gd_sin(gd_reshape(b, gd_dims(-1))));
-    case 19: return flat(turned(gd_reshape(b, gd_dims(COLUMNS, -1))));
+    case 19: return flat(transposed(gd_reshape(b, gd_dims(COLUMNS, -1))));
     case 20:
         return gd_cat(
             gd_list(gd_slice(a, .axis = 1, .stop = 2), gd_slice(b, .axis = 1, .start = 2)),

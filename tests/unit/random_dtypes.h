@@ -1,4 +1,4 @@
-/* random_dtypes.h - how tests make values (rows, columns) of all dtypes by chance of others. */
+/* random_dtypes.h - random ops on values (rows, columns) of all dtypes. */
 #ifndef GRADUS_TESTS_RANDOM_DTYPES_H
 #define GRADUS_TESTS_RANDOM_DTYPES_H
 
@@ -26,7 +26,7 @@ static gd_dtype dtype_of_kind(draws *d, enum kind kind) {
 static gd_tensor *number(double x, gd_tensor *like) {
     return gd_full(gd_dims(), x, .dtype = gd_tensor_dtype(like));
 }
-static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static bool is_float(const gd_tensor *x) { return gd_dtype_is_float(gd_tensor_dtype(x)); }
 static bool is_bool(const gd_tensor *x) { return gd_tensor_dtype(x) == GD_BOOL; }
 
@@ -37,7 +37,7 @@ static gd_tensor *as(gd_tensor *x, gd_dtype dtype) {
     return gd_cast(x, dtype);
 }
 static gd_tensor *tame(gd_tensor *x) { return is_float(x) ? gd_tanh(x) : x; }
-static gd_tensor *whole(gd_tensor *x) { return is_float(x) ? as(x, GD_I32) : x; }
+static gd_tensor *as_integers(gd_tensor *x) { return is_float(x) ? as(x, GD_I32) : x; }
 static gd_tensor *number_of(gd_tensor *x) { return is_bool(x) ? gd_cast(x, GD_I32) : x; }
 
 /* A view of a view of x, as large as x, and another that is made of parts of it. */
@@ -54,7 +54,7 @@ static gd_tensor *viewed(draws *d, gd_tensor *x) {
         return gd_reshape(gd_slice(gd_expand(gd_unsqueeze(x, 0), gd_dims(3, rows, columns)),
                                    .axis = 0, .start = 1, .stop = 2),
                           gd_dims(rows, columns));
-    case 4: return turned(gd_reshape(turned(x), gd_dims(columns, rows)));
+    case 4: return transposed(gd_reshape(transposed(x), gd_dims(columns, rows)));
     default:
         return gd_reshape(
             gd_transpose(gd_expand(gd_select(t, 1, 1), gd_dims(2, rows, columns / 2)), 0, 1),
@@ -131,8 +131,8 @@ static gd_tensor *made_of_floats(draws *d, gd_tensor *a, gd_tensor *b) {
     case 1: return gd_softmax(b, .axis = axis);
     case 2: return gd_layer_norm(tame(b), NULL, NULL);
     case 3:
-        return tame(
-            gd_matmul(gd_matmul(tame(a), gd_cast(turned(tame(b)), gd_tensor_dtype(a))), tame(a)));
+        return tame(gd_matmul(gd_matmul(tame(a), gd_cast(transposed(tame(b)), gd_tensor_dtype(a))),
+                              tame(a)));
     case 4: return gd_div(a, gd_add(gd_abs(b), number(1, b)));
     case 5: return gd_gelu(b);
     case 6: return gd_sub(b, gd_mean(b, .axis = gd_dims(axis), .keepdim = true));
@@ -142,7 +142,7 @@ static gd_tensor *made_of_floats(draws *d, gd_tensor *a, gd_tensor *b) {
 
 static gd_tensor *made_by_deciding(draws *d, gd_tensor *a, gd_tensor *b) {
     const int axis = draw_below(d, 2);
-    gd_tensor *i = whole(a), *k = whole(b);
+    gd_tensor *i = as_integers(a), *k = as_integers(b);
     switch (draw_below(d, 14)) {
     case 0: return gd_gt(a, b);
     case 1: return gd_eq(a, b);

@@ -1,4 +1,5 @@
-/* test_autograd.c - the tape: accumulation, walks, hooks, functions, in-place checks, transforms. */
+/* test_autograd.c - the tape: accumulation, walks, hooks, functions, in-place checks,
+ * transforms. */
 #include <math.h>
 
 #include "clean_test.h"

@@ -15,10 +15,10 @@ static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(2
 
 CLEAN_TEST(a_leaf_takes_over_memory_dtype_device_and_strides) {
     GD_SCOPE;
-    gd_tensor *w = leaf(1), *turned = gd_transpose(gd_full(gd_dims(3, 2), 4), 0, 1);
+    gd_tensor *w = leaf(1), *transposed = gd_transpose(gd_full(gd_dims(3, 2), 4), 0, 1);
     gd_set_grad(w, gd_ones(gd_dims(2, 3)));
-    CHECK(gd_tensor_become(w, turned) == GD_OK && at(w, 5) == 4 && !gd_tensor_is_contiguous(w) &&
-          w->requires_grad);
+    CHECK(gd_tensor_become(w, transposed) == GD_OK && at(w, 5) == 4 &&
+          !gd_tensor_is_contiguous(w) && w->requires_grad);
     CHECK(gd_tensor_grad(w)); /* still fits */
     CHECK(gd_tensor_become(w, gd_cast(gd_full(gd_dims(2, 3), 5), GD_F64)) == GD_OK);
     CHECK(gd_tensor_dtype(w) == GD_F64 && !gd_tensor_grad(w));

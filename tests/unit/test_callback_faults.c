@@ -1,7 +1,7 @@
 /* test_callback_faults.c - callbacks in which any one allocation fails.
  *
- * Promised: the status is GD_E_MEMORY, or the memory was not needed; nothing leaks; logs stay readable;
- * and the same event, sent again, does what it would have done.
+ * Promises: the status is GD_E_MEMORY, or the memory was not needed; nothing leaks; logs stay
+ * readable; and the same event, sent again, has the effect that it would have had.
  */
 #include <dirent.h>
 #include <math.h>

@@ -171,7 +171,7 @@ CLEAN_TEST(reduce_on_plateau_follows_keras) {
     fake_begin(&r, net, o);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
     const double losses[] = {3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2};
-    /*           Keras: wait 0, 1, 2 -> lr; cooldown; 1, 2 -> lr; 2 is better while cooling; 1, 2 -> min_lr */
+    /* Keras: wait 0, 1, 2 -> lr; cooldown; 1, 2 -> lr; 2 is better while cooling; 1, 2 -> min_lr */
     const double rates[] = {1, 1, .5, .5, .5, .3, .3, .3, .3, .3, .3};
     for (int i = 0; i < 11; i++) {
         CHECK_OK(fake_epoch(&r, c, 1, "loss", losses[i]));
@@ -303,7 +303,7 @@ CLEAN_TEST(csv_log_writes_rows_for_steps) {
         file_has_text(path, "epoch,step,loss,val_loss\n1,2,2\n1,4,2\n1,5,2,3\n2,6,2,\n2,6,2,4\n"));
 }
 
-/* A limit of the size of files stands for a full disk: a write beyond it fails. */
+/* A limit on the size of files acts as a full disk: a write beyond it fails. */
 CLEAN_TEST(a_full_disk_loses_rows_and_no_run) {
     GD_SCOPE;
     fake_run r;
@@ -325,11 +325,11 @@ CLEAN_TEST(a_full_disk_loses_rows_and_no_run) {
                  "%s", r.said);
     *r.said = 0;
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.125));
-    CHECK(!*r.said); /* told once */
+    CHECK(!*r.said); /* reported once */
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.0625));
     CHECK(file_has_text(path, "epoch,step,loss\n1,1,0.5\n4,4,0.0625\n"));
-    gd_callback *nowhere = gd_csv_log("/proc/no/such/log.csv"); /* a wrong path is told at once */
+    gd_callback *nowhere = gd_csv_log("/proc/no/such/log.csv"); /* a wrong path fails at once */
     CHECK(fake_call(&r, nowhere, GD_ON_FIT_BEGIN) == GD_E_IO);
     CHECK(!gd_csv_log("") && says("gd_csv_log: the path is empty"));
     gd_clear_error();

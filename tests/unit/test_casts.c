@@ -78,7 +78,7 @@ static const double specials[] = {0.0,
                                   5e-324};
 enum { COUNT = sizeof specials / sizeof *specials };
 
-/* The rule in plain words, of a number that an f64 holds. */
+/* The rule for a number that an f64 can represent. */
 static int64_t as_integer(gd_dtype to, double x) {
     const double low = to == GD_U8    ? 0
                        : to == GD_I8  ? -128
@@ -116,7 +116,7 @@ static bool is_expected(gd_dtype to, const void *y, gd_dtype from, const void *x
            (isinf(got) && fabs(given) > 65000);
 }
 
-/* Enough elements for whole vectors and a rest, with every special number at every place of one. */
+/* Enough elements for full vectors and a remainder, with every special number in every lane. */
 enum { N = 67 * COUNT };
 
 static gd_tensor *numbers(gd_dtype dtype) {

@@ -350,7 +350,8 @@ static gd_status count_epochs(gd_event *event, void *self) {
     return GD_OK;
 }
 
-/* The checkpoint stands first in the list, and still has what those behind it know after the event. */
+/* The checkpoint stands first in the list, and still has what those behind it know after the
+ * event. */
 CLEAN_TEST(the_state_of_callbacks_behind_it_is_that_after_the_event) {
     GD_SCOPE;
     begin_test();

@@ -1,5 +1,5 @@
-/* test_checkpoint_faults.c - disks that are full or fail: training goes on, the checkpoint before stays, and the user is
- * told. */
+/* test_checkpoint_faults.c - full and failing disks: training continues, the previous checkpoint
+ * stays, and the user is warned. */
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +80,8 @@ static int good_files(void) {
     return good;
 }
 
-/* Calls begin to fail in the second epoch; a batch later there is a good checkpoint and no rest of a bad one. */
+/* Calls begin to fail in the second epoch; a batch later there is a good checkpoint and no rest
+ * of a bad one. */
 typedef struct plan {
     int call, error, count, keep, others, good; /* others: files that are no steps */
 } plan;
@@ -169,7 +170,8 @@ CLEAN_TEST(a_checkpoint_is_on_the_disk_before_it_has_its_name_and_before_the_old
     CHECK_SAYING(strncmp(calls, "owwfrfuowwfrfu", 14) == 0, "%s", calls);
 }
 
-/* The rate is highest after the second epoch, where nothing can be saved; then the third has the best file. */
+/* The rate is highest after the second epoch, where nothing can be saved; then the third has the
+ * best file. */
 CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
     GD_SCOPE;
     folder = temp_new_folder("checkpoints");
@@ -234,7 +236,7 @@ static void write_text(const char *path, const char *words) {
 
 enum { NO_NAMESPACE = 50, NO_MOUNT, NOT_FULL };
 
-/* In a small file system of its own, filled by another program after the first checkpoint. */
+/* In a small file system that another program fills after the first checkpoint. */
 static gd_status fill_up(gd_event *event, void *self) {
     (void)self;
     const char *path = temp_path("checkpoints/other");

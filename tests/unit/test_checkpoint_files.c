@@ -64,7 +64,7 @@ CLEAN_TEST(the_newest_checkpoint_is_restored_and_the_log_says_so) {
     save_step(12);
     save_step(134217728);
     save_file("best.safetensors", 5);
-    save_file("step-3.safetensors", 5); /* none of ours */
+    save_file("step-3.safetensors", 5); /* not a name of a checkpoint */
     CHECK(restore_step() == 134217728);
     CHECK_SAYING(captured.infos == 1 && captured.warnings == 0 &&
                      strstr(captured.text, "resumed from step 134217728: ") &&

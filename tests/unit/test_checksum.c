@@ -1,4 +1,4 @@
-/* test_checksum.c - files with a checksum: every damage to them is noticed. */
+/* test_checksum.c - files with a checksum: every damage to them is detected. */
 
 #include "clean_test.h"
 #include "core/error.h"

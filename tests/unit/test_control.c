@@ -385,8 +385,9 @@ CLEAN_TEST(variables_may_change_places) {
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             CHECK(gd_item(gd_select(gd_session_get(s, a), 0, 1)) == 6 &&
                   gd_item(gd_select(gd_session_get(s, b), 0, 1)) == 5);
-            const float *turned = gd_data(gd_session_get(s, m));
-            CHECK(turned[0] == 1 && turned[1] == 3 && turned[2] == 2 && turned[3] == 4);
+            const float *transposed = gd_data(gd_session_get(s, m));
+            CHECK(transposed[0] == 1 && transposed[1] == 3 && transposed[2] == 2 &&
+                  transposed[3] == 4);
         }
 }
 

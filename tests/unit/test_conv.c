@@ -1,5 +1,5 @@
 /* test_conv.c - promises of backend/cpu/conv.h: convolutions of any sizes, in all three directions,
- * agree with plain loops, on every instruction set of this processor; they touch nothing but their
+ * agree with simple loops, on every instruction set of this processor; they touch nothing but their
  * result; and they have the same bits for any number of threads.
  *
  * Shapes are drawn at random from a seed, awkward ones more often than not. The numbers are small
@@ -115,7 +115,7 @@ static gd_conv draw_form(void) {
     }
 }
 
-/* --- plain loops ------------------------------------------------------------------------------ */
+/* --- simple loops ----------------------------------------------------------------------------- */
 
 /* Of an axis: the element under a tap, or -1. */
 static int64_t under(const gd_conv *c, int a, int64_t window, int64_t tap) {
@@ -166,7 +166,7 @@ static double *draw_numbers(int64_t n) {
     return to;
 }
 
-/* An exact copy in memory of exactly its size, so that a sanitizer sees each step beside it. */
+/* A copy in memory of exactly its size, so that a sanitizer sees each access outside of it. */
 static void *copy_as(const double *from, int64_t n, gd_dtype dtype) {
     void *to = allocate(n * (dtype == GD_F64 ? 8 : 4));
     for (int64_t i = 0; i < n; i++) {
@@ -188,14 +188,14 @@ typedef struct {
     double tolerance; /* in units of typical sums */
 } algorithm;
 
-/* How large a sum of so many products as an element of the result has would be at random. */
+/* The expected size of a sum of as many random products as an element of the result has. */
 static double typical_sum(const gd_conv *c, gd_conv_direction to) {
     const double taps = (double)gd_conv_places(c->kernel);
     const double terms = to == GD_CONV_TO_OUTPUT ? (double)c->ci * taps
                          : to == GD_CONV_TO_INPUT
                              ? (double)c->co * taps
                              : (double)c->batch * (double)gd_conv_places(c->out);
-    return 6.7 * sqrt(terms); /* products of whole numbers from -4 to 4 have the deviation 6.7 */
+    return 6.7 * sqrt(terms); /* products of integers from -4 to 4 have a deviation of 6.7 */
 }
 
 static size_t gemm_bytes(const gd_conv *c, gd_conv_direction to, gd_dtype dtype) {
@@ -220,7 +220,7 @@ static const algorithm by_direct = {"direct", direct_bytes, gd_conv_direct, 0};
 static const algorithm by_products = {"products", gemm_bytes, run_gemm, 0};
 static const algorithm by_winograd = {"Winograd", wino_bytes, gd_conv_winograd, 3e-5};
 
-/* Runs with so many threads; the result, which the caller frees. */
+/* Runs on this number of threads and returns the result, which the caller frees. */
 static void *run_algorithm(const algorithm *how, const gd_conv *c, gd_conv_direction to,
                            gd_dtype dtype, int threads, const void *x, const void *w, const void *y,
                            const void *bias) {
@@ -401,14 +401,14 @@ TEST(convolution_by_winograd_agrees_for_random_shapes) {
     }
 }
 
-/* --- whole calls ------------------------------------------------------------------------------ */
+/* --- complete calls --------------------------------------------------------------------------- */
 
-/* A tensor of small whole numbers, which f16 and bf16 have too, in one of several layouts. */
+/* A tensor of small integers, exact in f16 and bf16, in one of several layouts. */
 static gd_tensor *draw_tensor(gd_shape dims, gd_dtype dtype) {
     gd_shape order = {.rank = dims.rank, .form = 1}, back = order, made = order;
     const int layout = (int)draw_between(&stream, 0, 3);
     for (int d = 0; d < dims.rank;
-         d++) { /* as it is, channels last, all axes turned, every second one */
+         d++) { /* contiguous, channels last, transposed, every second element */
         order.at[d] = layout == 1   ? (d == 0               ? 0
                                        : d == dims.rank - 1 ? 1
                                                             : d + 1)
@@ -437,7 +437,7 @@ static results call_with_gradients(const char *op, gd_tensor *x, gd_tensor *w, g
     gd_tensor *in[] = {gd_requires_grad(gd_detach(x)), gd_requires_grad(gd_detach(w)),
                        gd_requires_grad(gd_detach(b))};
     results r = {.y = gd_call(op, gd_list(in[0], in[1], in[2]), options)};
-    /* a loss whose gradient differs from place to place, in whole numbers */
+    /* a loss whose gradient has a different integer at each element */
     gd_tensor *scale = gd_sub(
         gd_remainder(gd_arange(0, (double)gd_tensor_numel(r.y)), gd_scalar(5)), gd_scalar(2));
     gd_tensors g = gd_grad(gd_list(gd_sum(gd_mul(r.y, gd_reshape(gd_cast(scale, gd_tensor_dtype(x)),

@@ -1,4 +1,5 @@
-/* test_core.c - scopes, errors, dtypes, shapes, data in and out, options, ops of one's own. */
+/* test_core.c - scopes, errors, dtypes, shapes, copies of data, options, ops defined by a
+ * program. */
 #include <math.h>
 #include <pthread.h>
 

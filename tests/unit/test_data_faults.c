@@ -1,5 +1,5 @@
-/* test_data_faults.c - datasets from files where there is no memory: each allocation fails once. The
- * call fails with GD_E_MEMORY or does what it should, and nothing is left behind. */
+/* test_data_faults.c - datasets from files where there is no memory: each allocation fails once.
+ * The call fails with GD_E_MEMORY or does what it should, and nothing is left behind. */
 #include "clean_test.h"
 #include "data_files.h"
 #include "fault_walk.h"

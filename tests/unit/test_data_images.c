@@ -1,4 +1,5 @@
-/* test_data_images.c - pictures: decoded as Pillow does, resized, saved, and refused where damaged. */
+/* test_data_images.c - pictures: decoded as Pillow does, resized, saved, and refused where
+ * damaged. */
 #include "clean_test.h"
 #include "compare.h"
 #include "core/alloc.h"
@@ -27,7 +28,7 @@ static bool built_for(const char *name) {
     return name != NULL;
 }
 
-/* Entries of pixels.npz: "rgb.png", and with what was asked for: "rgb.png grey", "rgb.png 8x9". */
+/* Entries of pixels.npz: "rgb.png", and with options "rgb.png grey", "rgb.png 8x9". */
 CLEAN_TEST(pictures_have_the_pixels_that_pillow_decodes) {
     gd_npz *golden = gd_npz_open(picture("pixels.npz"));
     CHECK_SAYING(golden, "%s", gd_error_message());
@@ -118,7 +119,7 @@ CLEAN_TEST(a_gzipped_picture_is_read) {
 
 /* --- damage ----------------------------------------------------------------------------------- */
 
-/* Cut at each byte, and with each bit turned around. */
+/* Cut at each byte, and with each bit flipped. */
 static void damage(const char *name) {
     size_t bytes = 0;
     uint8_t *data = file_read(picture(name), &bytes);
@@ -130,7 +131,8 @@ static void damage(const char *name) {
         uint8_t *part = malloc(n ? n : 1);
         memcpy(part, data, n);
         const gd_status status = gd_picture_decode(&image, name, part, n, &options);
-        /* the last byte of a text may be a space or a digit of a number; PNM says no more of its end */
+        /* the last byte of a text may be a space or a digit of a number; PNM says no more of its
+         * end */
         if (n + 2 < bytes || !strstr(name, "text"))
             CHECK_SAYING(status != GD_OK, "%s cut at %zu", name, n);
         if (status != GD_OK)
@@ -223,8 +225,8 @@ CLEAN_TEST(floats_are_saved_from_0_to_1) {
     gd_tensor *y = gd_load_image(temp_path("f.png"));
     CHECK_SAYING(gd_tensor_numel(y) == 6 && memcmp(gd_data(y), expected, 6) == 0, "%s",
                  gd_error_message());
-    gd_tensor *turned = gd_transpose(x, 0, 1); /* strides of its own */
-    CHECK(gd_save_png(temp_path("f.png"), turned) == GD_OK);
+    gd_tensor *transposed = gd_transpose(x, 0, 1); /* not contiguous */
+    CHECK(gd_save_png(temp_path("f.png"), transposed) == GD_OK);
     y = gd_load_image(temp_path("f.png"));
     CHECK(gd_tensor_dim(y, 1) == 3 && ((uint8_t *)gd_data(y))[3] == 255);
     CHECK(gd_save_png(temp_path("f.png"), gd_zeros(gd_dims(5, 2, 2))) == GD_E_SHAPE &&

@@ -155,7 +155,7 @@ CLEAN_TEST(tokens_have_several_types) {
 
 enum { PIXELS = 3072 };
 
-/* `count` records with so many label bytes, labels first + i, pixels of value i. */
+/* `count` records: labels first + i + 10 k, then pixels of value first + i. */
 static size_t records(uint8_t *to, int count, int labels, int first) {
     uint8_t *p = to;
     for (int i = 0; i < count; i++) {

@@ -151,7 +151,7 @@ CLEAN_TEST(missing_values_are_what_the_option_says) {
     d = gd_dataset_csv(path, .missing = GD_MEAN);
     CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 3, 0, 1, 0);
     CHECK_FLOATS(gd_dataset_get(d, 2).at[0], 3, 0, 0,
-                 1); /* missing is a category of its own, the last */
+                 1); /* missing values are one more category, the last */
     d = gd_dataset_csv(path, .missing = GD_ZERO, .categories = GD_INDEX);
     CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 0, 1);
 }

@@ -1,4 +1,5 @@
-/* test_dataset.c - datasets and transforms as objects: made from functions, from records, by name. */
+/* test_dataset.c - datasets and transforms as objects: made from functions, from records, by
+ * name. */
 #include <stdio.h>
 #include <string.h>
 

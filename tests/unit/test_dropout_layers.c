@@ -1,4 +1,5 @@
-/* test_dropout_layers.c - layers that draw random numbers in train mode: what is dropped, scaled and kept. */
+/* test_dropout_layers.c - layers that draw random numbers in train mode: what is dropped, scaled
+ * and kept. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ CLEAN_TEST(dropout_zeroes_a_share_and_scales_the_rest) {
     CHECK(!gd_failed());
 }
 
-/* Each channel is dropped as a whole: over the axes of a channel, least and largest are equal. */
+/* A channel is dropped as a unit: its smallest and largest values are equal. */
 static void check_channels(gd_module *m, gd_shape dims, int first, double p, double kept,
                            double dropped) {
     GD_SCOPE;

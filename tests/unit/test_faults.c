@@ -1,8 +1,9 @@
 /* test_faults.c - a step of training in which any one allocation fails.
  *
- * The walk lets the n-th allocation of a step fail, for n = 0, 1, 2, ... until the step is through.
- * Promised each time: the status is GD_E_MEMORY (or the step did not need that memory), no parameter
- * is half written, nothing leaks, and the next step is the one that would have been.
+ * The walk lets the n-th allocation of a step fail, for n = 0, 1, 2, ... until the step is
+ * through. Promised each time: the status is GD_E_MEMORY (or the step did not need that memory),
+ * no parameter is half written, nothing leaks, and the next step is the one that would have
+ * been.
  */
 #include "compare.h"
 #include "fault_walk.h"

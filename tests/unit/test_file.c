@@ -1,4 +1,4 @@
-/* test_file.c - what format/file.h promises: a file is replaced whole or not at all. */
+/* test_file.c - promises of format/file.h: a file is replaced completely or not at all. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -70,7 +70,7 @@ TEST(large_and_small_writes_keep_their_order) {
     free(expected);
 }
 
-/* A limit on the size of files stands for a full disk. */
+/* A limit on the size of files acts as a full disk. */
 TEST(full_disk_leaves_the_old_file) {
     CHECK(put_text(path, "precious") == GD_OK);
     struct rlimit before, small;

@@ -1,4 +1,5 @@
-/* test_fit_callbacks.c - the library's callbacks in runs of gd_fit: stopped, resumed, and with NaN. */
+/* test_fit_callbacks.c - the library's callbacks in runs of gd_fit: stopped, resumed, and with
+ * NaN. */
 
 #include "clean_test.h"
 #include "fit_things.h"
@@ -26,7 +27,7 @@ static const char *read_log(const char *path) {
     return text;
 }
 
-/* A run of 6 epochs of 7 batches, which is stopped after so many steps; 0: it is not. */
+/* A run of 6 epochs of 7 batches that stops after `steps` steps; 0: at its end. */
 static gd_module *train(const char *where, int64_t steps, const char *schedule, bool per_step) {
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -50,8 +51,8 @@ static gd_module *train(const char *where, int64_t steps, const char *schedule, 
     return net;
 }
 
-/* Stopped in the middle of an epoch, at its end, and twice; each time the run goes on as if it had never
- * stopped: the same weights and the same log. */
+/* Stopped in the middle of an epoch, at its end, and twice; each time the run goes on as if it
+ * had never stopped: the same weights and the same log. */
 CLEAN_TEST(a_resumed_run_has_the_same_weights_and_the_same_log) {
     static const struct {
         const char *schedule;

@@ -1,8 +1,8 @@
 /* test_fit_faults.c - training in which any one allocation fails.
  *
- * Promised: the status is GD_E_MEMORY, or the memory was not needed; nothing leaks; modes and signal
- * handlers are as before; the net is that of some whole number of steps; and the same training, done
- * again, gives what it would have given.
+ * Promises: the status is GD_E_MEMORY, or the memory was not needed; nothing leaks; modes and
+ * signal handlers are as before; the net is in the state after some step, never between two; and
+ * the same training, repeated, gives the result that it would have given.
  */
 #include <signal.h>
 

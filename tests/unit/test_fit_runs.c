@@ -12,7 +12,7 @@
 
 /* --- steps of the program's own --------------------------------------------------------------- */
 
-/* A GAN: the net holds both; each has an optimizer of its own. */
+/* A GAN: the net holds both networks; each has an optimizer. */
 typedef struct gan {
     gd_module *generator, *critic;
     gd_optimizer *generator_adam, *critic_adam;
@@ -76,7 +76,8 @@ CLEAN_TEST(a_gan_is_a_step_function) {
                  gd_item(gd_select(centre, 0, 1)));
 }
 
-/* A language model: batches of token windows, the loss over all positions; the compiled optimizer. */
+/* A language model: batches of token windows, the loss over all positions; the compiled
+ * optimizer. */
 enum { TOKENS = 11, WINDOW = 6 };
 
 static gd_tensor *next_token_loss(gd_module *net, gd_tensor *tokens) {
@@ -137,7 +138,7 @@ static int old_handler_calls;
 static void old_handler(int signal) { (void)signal, old_handler_calls++; }
 
 typedef struct stopper {
-    int at, signal; /* after so many batches; 0: gd_fit_interrupt */
+    int at, signal; /* the batch after which it ends; 0: gd_fit_interrupt */
     int seen, ends;
 } stopper;
 
@@ -354,7 +355,7 @@ static bool same_history(const gd_history *a, const gd_history *b) {
 }
 
 /* Trains to the end, in two parts. */
-static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x, gd_tensor *y,
+static void check_resumed(gd_module *complete, const gd_history *all, gd_tensor *x, gd_tensor *y,
                           ending end, int accumulate, bool jit) {
     GD_SCOPE;
     const char *folder = temp_new_folder("run");
@@ -367,9 +368,9 @@ static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x,
     const gd_history *rest = train_one(again, x, y, folder, (ending){NOT, 0}, accumulate, jit);
     CHECK_SAYING(rest, "%s", gd_error_message());
 
-    CHECK_SAYING(largest_difference(again, whole) == 0,
+    CHECK_SAYING(largest_difference(again, complete) == 0,
                  "jit %d, accumulate %d, way %d, step %d: differs by %g", jit, accumulate, end.how,
-                 end.step, largest_difference(again, whole));
+                 end.step, largest_difference(again, complete));
     CHECK_SAYING(same_history(all, rest), "jit %d, accumulate %d, way %d, step %d", jit, accumulate,
                  end.how, end.step);
 }
@@ -380,9 +381,10 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
     make_data(&x, &y);
     for (int jit = 0; jit < 2; jit++)
         for (int accumulate = 1; accumulate <= 4; accumulate += 3) {
-            gd_module *whole = make_dropout_net();
+            gd_module *complete = make_dropout_net();
             gd_seed(21);
-            const gd_history *all = train_one(whole, x, y, NULL, (ending){NOT, 0}, accumulate, jit);
+            const gd_history *all =
+                train_one(complete, x, y, NULL, (ending){NOT, 0}, accumulate, jit);
             CHECK_SAYING(all, "%s", gd_error_message());
             /* 60 samples, batches of 11: an epoch is 6 batches; 24 in all */
             static const int stops[] = {3, 6, 10, 23};
@@ -390,7 +392,8 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
                 for (int how = BY_MAX_STEPS; how <= BY_FAILURE; how++)
                     /* max_steps ends a group of gradients early, which is another step then */
                     if (how != BY_MAX_STEPS || accumulate == 1)
-                        check_resumed(whole, all, x, y, (ending){how, stops[i]}, accumulate, jit);
+                        check_resumed(complete, all, x, y, (ending){how, stops[i]}, accumulate,
+                                      jit);
         }
 }
 

@@ -16,8 +16,8 @@
 #if defined(__SANITIZE_THREAD__)
 #define WITH_TSAN 1
 #endif
-/* AddressSanitizer's allocator has locks that a fork does not wait for: a child hangs in malloc where another
- * thread was in it. */
+/* AddressSanitizer's allocator has locks that a fork does not wait for: a child hangs in malloc
+ * where another thread was in it. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SKIP_WITH_BUSY_ALLOCATOR \
     SKIP("AddressSanitizer's allocator does not survive a fork while others use it")
@@ -296,7 +296,7 @@ TEST(a_child_is_told_what_was_half_written) {
     gd_forked_remove(&l.forked);
 }
 
-/* A fork from within a run: its own turn goes on in both. */
+/* A fork while this thread holds the lock of a run: both processes continue to hold it. */
 TEST(a_thread_may_fork_while_it_writes) {
     lonely l;
     gd_turn_hold hold, inner;

@@ -1,5 +1,6 @@
-/* test_freed.c - a tensor that is used after its scope has ended. Runs twice: as programs run usually,
- * where only what is traced is checked, and with GRADUS_DEBUG=handles, where everything is. */
+/* test_freed.c - a tensor that is used after its scope has ended. Runs twice: as programs run
+ * usually, where only what is traced is checked, and with GRADUS_DEBUG=handles, where everything
+ * is. */
 #include <stdlib.h>
 #include <string.h>
 

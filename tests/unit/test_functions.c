@@ -14,7 +14,7 @@ typedef struct scale {
     _Atomic int forwards, backwards;
 } scale;
 
-/* In C: y = tanh(by x), and a second result, its sum. Saves a result and a tensor of its own. */
+/* In C: y = tanh(by x), and its sum as a second result. Saves a result and another tensor. */
 static void c_forward(gd_context *c) {
     scale *s = c->user;
     const int64_t n = gd_tensor_numel(c->x[0]);

@@ -19,9 +19,9 @@
 #include "../fuzz/fuzz_zip.c"
 #undef LLVMFuzzerTestOneInput
 
-static void run_cut_and_damaged(fuzz_target run, const char *whole, size_t bytes, int rounds) {
-    run_cut(run, whole, bytes);
-    run_damaged(run, whole, bytes, rounds);
+static void run_cut_and_damaged(fuzz_target run, const char *original, size_t bytes, int rounds) {
+    run_cut(run, original, bytes);
+    run_damaged(run, original, bytes, rounds);
 }
 
 static char *file_of(const char *suffix, size_t *bytes) {
@@ -45,16 +45,16 @@ CLEAN_TEST(damaged_json_is_refused_or_read_whole) {
 
 CLEAN_TEST(a_damaged_npy_file_is_refused_or_read_whole) {
     size_t bytes;
-    char *whole = file_of(".npy", &bytes);
-    run_cut_and_damaged(fuzz_npy, whole, bytes, 20000);
-    gd_free(whole);
+    char *original = file_of(".npy", &bytes);
+    run_cut_and_damaged(fuzz_npy, original, bytes, 20000);
+    gd_free(original);
 }
 
 CLEAN_TEST(a_damaged_zip_archive_is_refused_or_read_whole) {
     size_t bytes;
-    char *whole = file_of(".npz", &bytes);
-    run_cut_and_damaged(fuzz_zip, whole, bytes, 5000);
-    gd_free(whole);
+    char *original = file_of(".npz", &bytes);
+    run_cut_and_damaged(fuzz_zip, original, bytes, 5000);
+    gd_free(original);
 }
 
 TEST_MAIN

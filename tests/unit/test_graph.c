@@ -417,7 +417,8 @@ CLEAN_TEST(what_is_given_to_write_into_must_fit) {
     gd_clear_error();
 }
 
-/* Messages name places of the program, not of the library; and there is none where nothing failed. */
+/* Messages name places of the program, not of the library; and there is none where nothing
+ * failed. */
 CLEAN_TEST(messages_have_the_lines_of_the_program) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
@@ -483,7 +484,8 @@ static void *run_once(void *arg) {
     return gd_failed() ? "failed" : NULL;
 }
 
-/* Threads whose first runs are at the same time: each finds all variables with their first values. */
+/* Threads whose first runs are at the same time: each finds all variables with their first
+ * values. */
 CLEAN_TEST(several_threads_may_begin_at_once) {
     GD_SCOPE;
     for (int again = 0; again < 5; again++) {

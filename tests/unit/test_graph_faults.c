@@ -152,7 +152,7 @@ static void used_session(trial *t) {
     CHECK(run_rows(t, 5, &result) == GD_OK);
 }
 
-/* A session of its own each time: what a failed one leaves behind shows as a leak. */
+/* A new session each time, so that a failed one shows its leaks. */
 static gd_status new_session_and_run(trial *t, double *result) {
     gd_session *s = gd_session_new(g.graph, .level = t->level);
     trial own = {.session = s};

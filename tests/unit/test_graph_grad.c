@@ -126,7 +126,7 @@ CLEAN_TEST(walking_back_from_a_symbol_is_refused) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
-    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2))); /* noted: a symbol */
+    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2))); /* recorded: a symbol */
     CHECK(gd_backward(gd_sum(w)) == GD_E_STATE && says("gd_grad") && gd_failed());
     gd_clear_error();
     CHECK(!gd_tensor_grad(w));
@@ -143,7 +143,7 @@ CLEAN_TEST(gradients_are_of_values_as_they_are_when_the_graph_runs) {
         x = gd_placeholder(gd_dims(2));
         y = gd_sum(gd_mul(x, scale));
     }
-    gd_copy_from(scale, (float[]){5, 6}, 8); /* before the gradient is asked for */
+    gd_copy_from(scale, (float[]){5, 6}, 8); /* before the gradient is computed */
     g = gd_gradients(gd_list(y), gd_list(x)).at[0];
     gd_tensors r =
         gd_session_run(gd_session_new(graph), gd_feed(x, gd_ones(gd_dims(2))), gd_list(g));

@@ -1,5 +1,5 @@
-/* test_loader_faults.c - every allocation fails once while datasets, samplers and loaders are made and
- * used.
+/* test_loader_faults.c - every allocation fails once while datasets, samplers and loaders are
+ * made and used.
  *
  * A failure is reported, nothing leaks, and the same work succeeds afterwards. With workers the
  * allocation that fails is another one each time.
@@ -97,7 +97,7 @@ static gd_status read_all(void *user) {
     }
     CHECK(!l || (batches >= 2 && batches <= 3 && gd_loader_tell(l).epoch == 1));
     CHECK(status != GD_OK || batches == 3);
-    CHECK(gd_loader_skipped(l) == 0); /* want of memory breaks no sample */
+    CHECK(gd_loader_skipped(l) == 0); /* a failed allocation does not count as a broken sample */
     return status;
 }
 

@@ -165,7 +165,7 @@ TEST(a_program_may_exit_while_workers_are_at_work) {
     }
 }
 
-/* A user's thread takes what a loader gives while another one uses a loader of its own. */
+/* Two threads of a program use two loaders at the same time. */
 static void *another(void *arg) {
     GD_SCOPE;
     numbers n = {.count = 60};

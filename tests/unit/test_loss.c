@@ -1,5 +1,5 @@
-/* test_loss.c - losses over classes beyond what tables of cases can say: which target is wrong, what
- * all-ignored targets give, that bodies and kernels agree, and numbers far out.
+/* test_loss.c - losses over classes, beyond the cases of tests/cases: messages for wrong targets,
+ * all targets ignored, bodies against kernels, and extreme numbers.
  */
 #include <math.h>
 

@@ -49,7 +49,8 @@ static gd_tensor *batch(int step) {
     return gd_from_array(gd_dims(ROWS, IN), GD_F32, data);
 }
 
-/* `bad` of rank 0 is added to the loss times w's first number: NaN and infinity reach the gradient. */
+/* `bad` of rank 0 is added to the loss times w's first number: NaN and infinity reach the
+ * gradient. */
 static gd_tensor *loss_of(const run *r, gd_tensor *x, gd_tensor *bad) {
     gd_tensor *y = gd_linear(x, gd_transpose(r->w, 0, 1), r->b);
     return gd_add(gd_mean(gd_square(y)), gd_mul(bad, gd_sum(gd_narrow(r->w, 0, 0, 1))));
@@ -379,7 +380,8 @@ TEST(a_scale_stays_where_it_was_used_first) {
 
 /* --- no memory -------------------------------------------------------------------------------- */
 
-/* Whatever allocation fails, the step has been done or it has not, and the next one goes on from there. */
+/* Whichever allocation fails, the step is done completely or not at all, and the next one
+ * continues. */
 TEST(a_step_without_memory_changes_nothing) {
     GD_SCOPE;
     run plain = make_run(2, gd_loss_scale_new()), r = make_run(2, gd_loss_scale_new());

@@ -1,7 +1,7 @@
 /* test_metric_faults.c - metrics in which any one allocation fails.
  *
- * Promised: the status is GD_E_MEMORY, or the memory was not needed; the value is what it was before;
- * nothing leaks; and the same work, done again, gives what it would have given.
+ * Promises: the status is GD_E_MEMORY, or the memory was not needed; the value is as before;
+ * nothing leaks; and the same work, repeated, gives the result that it would have given.
  */
 #include <math.h>
 

@@ -317,7 +317,8 @@ CLEAN_TEST(classes_without_samples_count_nothing) {
     CHECK_NUMBER(m, 0.5);
 }
 
-/* Ones and zeros around their own centres: most of them far outside of where a sigmoid is not 0 or 1. */
+/* Ones and zeros around their own centres: most of them far outside of where a sigmoid is not 0
+ * or 1. */
 CLEAN_TEST(auc_tells_confident_outputs_apart) {
     GD_SCOPE;
     static float x[2000];

@@ -300,7 +300,8 @@ static gd_tensors __attribute__((noinline)) ended_list(gd_tensors in, void *self
     return (gd_tensors){at, 1};
 }
 
-/* The check knows the stack without opening a file at each call, as the system does for the main thread. */
+/* The check knows the stack without opening a file at each call, as the system does for the main
+ * thread. */
 CLEAN_TEST(a_list_that_ended_with_its_function_is_refused_also_without_files) {
     GD_SCOPE;
     struct rlimit files;

@@ -1,6 +1,8 @@
-/* test_module_faults.c - every allocation fails once while modules are built, trained, copied, moved, saved and loaded.
+/* test_module_faults.c - every allocation fails once while modules are built, trained, copied,
+ * moved, saved and loaded.
  *
- * A failure is reported, nothing leaks, what existed is as it was, and the same work succeeds afterwards.
+ * A failure is reported, nothing leaks, what existed is as it was, and the same work succeeds
+ * afterwards.
  */
 #include <stdio.h>
 #include <stdlib.h>

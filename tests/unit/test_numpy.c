@@ -1,5 +1,5 @@
-/* test_numpy.c - what gradus/npy.h promises: what NumPy writes is read, what is written NumPy reads
- * (its own bytes are compared), and files are replaced whole or not at all. */
+/* test_numpy.c - promises of gradus/npy.h: files of NumPy are read, files are written as NumPy
+ * writes them, byte by byte, and files are replaced completely or not at all. */
 #include <gradus/gradus.h>
 
 #include "fault_walk.h"

@@ -305,7 +305,7 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
     gd_clear_error();
 }
 
-/* --- data beside the file --------------------------------------------------------------------- */
+/* --- external data ---------------------------------------------------------------------------- */
 
 /* The file of the folder whose name begins so; there is one. */
 static const char *beside(const char *start) {
@@ -487,7 +487,7 @@ static char *read_net(size_t *bytes) {
                            gd_full(gd_dims(3, 1), 2)),
                    .axis = 1));
     }
-    const char *path = temp_path("whole.onnx");
+    const char *path = temp_path("original.onnx");
     char *data = NULL;
     if (gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y, more)) != GD_OK) abort();
     if (gd_file_read_all(path, &data, bytes) != GD_OK) abort();
@@ -496,16 +496,16 @@ static char *read_net(size_t *bytes) {
 
 CLEAN_TEST(a_file_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
     size_t bytes;
-    char *whole = read_net(&bytes);
-    run_cut(LLVMFuzzerTestOneInput, whole, bytes);
-    gd_free(whole);
+    char *original = read_net(&bytes);
+    run_cut(LLVMFuzzerTestOneInput, original, bytes);
+    gd_free(original);
 }
 
 CLEAN_TEST(damaged_files_never_crash) {
     size_t bytes;
-    char *whole = read_net(&bytes);
-    run_damaged(LLVMFuzzerTestOneInput, whole, bytes, 20000);
-    gd_free(whole);
+    char *original = read_net(&bytes);
+    run_damaged(LLVMFuzzerTestOneInput, original, bytes, 20000);
+    gd_free(original);
 }
 
 CLEAN_TEST(any_allocation_may_fail) {

@@ -46,7 +46,7 @@ static bool is_random(const model *m) {
 }
 
 /* Recorded results that contradict the specification: it defines align_corners by the length of the
- * resized tensor, a whole number, and so do PyTorch and ONNX Runtime. These were made with the
+ * resized tensor, an integer, and so do PyTorch and ONNX Runtime. These were made with the
  * length before rounding. */
 static bool is_disputed(const model *m) {
     return strstr(m->path, "test_resize_downsample_scales_linear_align_corners") ||

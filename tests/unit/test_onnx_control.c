@@ -389,7 +389,7 @@ static char *read_nested(size_t *bytes) {
     make_inputs(GD_F32, values);
     net n = build_net(&models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
-    const char *path = temp_path("whole.onnx");
+    const char *path = temp_path("original.onnx");
     if (gd_onnx_save(path, session, ((gd_tensors){n.in, 2}), gd_list(n.y)) != GD_OK) abort();
     if (gd_file_read_all(path, &data, bytes) != GD_OK) abort();
     return data;
@@ -397,16 +397,16 @@ static char *read_nested(size_t *bytes) {
 
 CLEAN_TEST(a_file_with_loops_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
     size_t bytes;
-    char *whole = read_nested(&bytes);
-    run_cut(LLVMFuzzerTestOneInput, whole, bytes);
-    gd_free(whole);
+    char *original = read_nested(&bytes);
+    run_cut(LLVMFuzzerTestOneInput, original, bytes);
+    gd_free(original);
 }
 
 CLEAN_TEST(damaged_files_with_loops_never_crash) {
     size_t bytes;
-    char *whole = read_nested(&bytes);
-    run_damaged(LLVMFuzzerTestOneInput, whole, bytes, 10000);
-    gd_free(whole);
+    char *original = read_nested(&bytes);
+    run_damaged(LLVMFuzzerTestOneInput, original, bytes, 10000);
+    gd_free(original);
 }
 
 CLEAN_TEST(any_allocation_may_fail_while_loops_are_saved_and_loaded) {

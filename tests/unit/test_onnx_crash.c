@@ -1,5 +1,5 @@
-/* test_onnx_crash.c - a model and the data beside it belong together at any moment: a process that
- * is killed while it saves, or a full disk, leaves the model before or the new one, whole.
+/* test_onnx_crash.c - a model and its external data fit together at any moment: a process that
+ * is killed while it saves, or a full disk, leaves the old model or the new one, complete.
  *
  * This process only forks: children save, children load.
  */
@@ -21,7 +21,7 @@ static void begin_test(void) {
     path = temp_path("models/net.onnx");
 }
 
-/* y = x * w + mean(large), all weights `value`: w lies in the model, large beside it. */
+/* y = x * w + mean(large), all weights `value`: w is in the model, large in the external data. */
 static gd_status save_model(double value, bool beside) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
@@ -143,7 +143,7 @@ TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
     CHECK(save_in_child(1, true) == GD_OK);
     pid_t children[4];
     for (int i = 0; i < 4; i++) children[i] = child_start(save_forty, &i);
-    for (int i = 0; i < 30; i++) { /* a reader beside them */
+    for (int i = 0; i < 30; i++) { /* a reader at the same time */
         const int value = load_in_child();
         CHECK_SAYING(value > 0, "%d", value);
     }
@@ -153,7 +153,7 @@ TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
 
 /* --- a full disk ------------------------------------------------------------------------------ */
 
-/* A limit on the size of files stands for a full disk. */
+/* A limit on the size of files acts as a full disk. */
 static int save_with_limit(void *limit) {
     const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     signal(SIGXFSZ, SIG_IGN);

@@ -39,7 +39,7 @@ static const char *numbered(char *name, const char *what, int i) {
     return name;
 }
 
-/* A chain of plain nodes: each reads the one before, and a tensor of its own. */
+/* A chain of nodes; each reads the one before and one more tensor. */
 static void chain(gd_pb *graph, int nodes) {
     char before[32] = "x", next[32], w[32];
     for (int i = 0; i < nodes; i++) {

@@ -27,7 +27,7 @@ static void put_weight(FILE *out, const char *name, gd_tensor *t) {
     fputs("] } ", out);
 }
 
-/* The gates of rows `at` and following, in the order that ours want. */
+/* The gates from row `at` on, in the order of this library. */
 static gd_tensor *gates(gd_tensor *t, int at, int n, const int *order) {
     gd_tensor *parts[4];
     for (int i = 0; i < n; i++) parts[i] = gd_narrow(t, 0, at + order[i] * H, H);

@@ -53,8 +53,8 @@ static void read_sample(const char *path, sample *s) {
 
 /* --- running and comparing -------------------------------------------------------------------- */
 
-/* The largest difference, relative to the largest number where that is above 1; -1: shapes or dtypes
- * differ. */
+/* The largest difference, relative to the largest number where that is above 1; -1: shapes or
+ * dtypes differ. */
 static double distance_of(gd_tensor *a, gd_tensor *b) {
     const gd_shape s = gd_tensor_shape(a), t = gd_tensor_shape(b);
     if (gd_tensor_dtype(a) != gd_tensor_dtype(b) || s.rank != t.rank ||
@@ -192,7 +192,7 @@ CLEAN_TEST(damaged_files_of_others_are_refused_or_read_whole) {
     each_file(GRADUS_GOLDEN "/onnx", check_damaged);
 }
 
-/* Each file with other allocations that fail, so that all of them together reach every place. */
+/* Other allocations fail for each file, so that all files together reach every allocation. */
 static void check_faults(const char *from, const char *file) {
     static int first;
     const int stride = getenv("GRADUS_ALL_FAULTS") ? 1 : 37;

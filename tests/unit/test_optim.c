@@ -105,7 +105,7 @@ static frozen make_frozen(void) {
     return f;
 }
 
-/* A jit follows: thawing makes a plan of its own, freezing again goes back to the first. */
+/* In a jit, thawing makes a second plan, and freezing again returns to the first. */
 CLEAN_TEST(leaves_are_frozen_and_thawed_between_the_calls_of_a_jit) {
     GD_SCOPE;
     frozen f = make_frozen(), g = make_frozen();

@@ -63,7 +63,7 @@ static gd_status clip_value(trial *t) {
     return gd_clip_grad_value(((gd_tensors){t->w, TENSORS}), 0.7);
 }
 
-/* A graph of its own, and one run. */
+/* A new graph and one run. */
 static gd_status minimize(trial *t) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();

@@ -100,20 +100,20 @@ CLEAN_TEST(training_goes_on_in_the_same_bits) {
     for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
         for (mode m = EAGER; m < MODES; m++) {
             GD_SCOPE;
-            net whole, begun, resumed;
+            net complete, begun, resumed;
             gd_state_part parts[5];
-            make_net(&whole, optimizers[k][0], optimizers[k][1], m);
+            make_net(&complete, optimizers[k][0], optimizers[k][1], m);
             make_net(&begun, optimizers[k][0], optimizers[k][1], m);
             make_net(&resumed, optimizers[k][0], optimizers[k][1], m);
-            run_steps(&whole, 0, STEPS);
+            run_steps(&complete, 0, STEPS);
             run_steps(&begun, 0, SAVED);
-            run_steps(&resumed, 0, (int)k * (int)m); /* it may have state of its own */
+            run_steps(&resumed, 0, (int)k * (int)m); /* it may have other state before */
             CHECK_SAYING(gd_save_state_with(path, parts_of(&begun, parts)) == GD_OK, "%s",
                          gd_error_message());
             CHECK_SAYING(gd_load_state_with(path, parts_of(&resumed, parts)) == GD_OK,
                          "%s, mode %d: %s", optimizers[k][0], m, gd_error_message());
             run_steps(&resumed, SAVED, STEPS);
-            CHECK_SAYING(!gd_failed() && same_nets(&whole, &resumed), "%s, mode %d: %s",
+            CHECK_SAYING(!gd_failed() && same_nets(&complete, &resumed), "%s, mode %d: %s",
                          optimizers[k][0], m, gd_error_message());
             gd_clear_error();
         }

@@ -1,5 +1,5 @@
-/* test_place.c - where buffers of a plan lie: no two at the same place at the same time, and the slab
- * hardly larger than what is alive at one time.
+/* test_place.c - the addresses of a plan's buffers: live buffers never overlap, and the slab is
+ * hardly larger than the buffers that are live at one time.
  */
 #include "draw.h"
 #include "graph/plan/memory.h"

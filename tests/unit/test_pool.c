@@ -1,4 +1,4 @@
-/* test_pool.c - what the thread pool promises: every piece once, whoever calls, from wherever.
+/* test_pool.c - promises of the thread pool: every piece runs once, for any caller in any thread.
  *
  * GRADUS_POOL_LIBRARY=LIBRARY also loads LIBRARY (a shared object that exports gd_parallel_for and
  * gd_set_num_threads), uses it and unloads it.
@@ -37,7 +37,7 @@
 
 enum { MANY = 1000 };
 
-/* How often each piece ran; plain ints, so that ThreadSanitizer sees a piece that runs twice at
+/* How often each piece ran; not atomic, so that ThreadSanitizer sees a piece that runs twice at
  * once, or a loop that returns before its pieces are done. */
 typedef struct tally {
     int ran[MANY];
@@ -235,7 +235,7 @@ TEST(refused_threads_mean_fewer_workers) {
     CHECK(m.arrived == 3);
 }
 
-/* In the child: loops work, with workers of its own. */
+/* In the child: loops work, with new workers. */
 static int child_works(void) {
     for (int i = 0; i < 20; i++)
         if (!loop_works(64)) return 1;

@@ -325,7 +325,7 @@ TEST(normals_agree_with_the_formula_in_higher_precision) {
         else if (i < 2000) w[0] = ~(uint32_t)(i - 1000); /* the very center */
         if (i % 5 == 0)
             w[1] = w[2] =
-                (w[1] & 7) * 0x20000000u + (w[3] & 3) - 2; /* near the eighths of a turn */
+                (w[1] & 7) * 0x20000000u + (w[3] & 3) - 2; /* near the multiples of pi / 4 */
         float x, y;
         gd_normals_f32(w[0], w[1], &x, &y);
         double u = ((float)(int32_t)(w[0] >> 1) + 0.5f) * 0x1p-31f,
@@ -358,7 +358,7 @@ TEST(mean_and_std_shift_and_scale) {
     free(v);
 }
 
-/* --- whole numbers ---------------------------------------------------------------------------- */
+/* --- integers --------------------------------------------------------------------------------- */
 
 TEST(randint_covers_its_range_evenly) {
     GD_SCOPE;
@@ -517,11 +517,11 @@ TEST(dropout_without_training_is_its_input) {
 
 TEST(dropout_works_on_strided_inputs) {
     GD_SCOPE;
-    gd_tensor *x = gd_randn(gd_dims(40, 30)), *turned = gd_permute(x, gd_dims(1, 0));
+    gd_tensor *x = gd_randn(gd_dims(40, 30)), *transposed = gd_permute(x, gd_dims(1, 0));
     gd_rng state = gd_rng_state();
-    gd_tensor *a = gd_dropout(turned);
+    gd_tensor *a = gd_dropout(transposed);
     gd_rng_set_state(state);
-    CHECK(tensors_same_bits(a, gd_dropout(gd_clone(turned))));
+    CHECK(tensors_same_bits(a, gd_dropout(gd_clone(transposed))));
 }
 
 static gd_tensor *cube_of_dropout(gd_tensors inputs, void *user) {

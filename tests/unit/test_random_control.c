@@ -1,8 +1,8 @@
-/* test_random_control.c - branches and loops made by chance, in one another, give in plans what
- * they give eagerly, where they are plain C: values, gradients and gradients of gradients.
+/* test_random_control.c - random nested branches and loops give the same results in plans as in
+ * eager code, where they are ordinary C: values, gradients and gradients of gradients.
  *
- * Every function has a seed of its own, because in a graph it is called once, and eagerly as often
- * as the data say. All values are f64 (ROWS, COLUMNS), but for the counters of loops.
+ * Every function has its own seed, because a graph calls it once, and eager code as often as the
+ * data require. All values are f64 (ROWS, COLUMNS), except for the counters of loops.
  */
 #include "draw.h"
 #include "random_graphs.h"
@@ -10,7 +10,7 @@
 
 enum { ROWS = 3, COLUMNS = 4, INPUTS = 3, MOST_VALUES = 32, DEEPEST = 3 };
 
-/* What a function sees beside its inputs: the values around it. */
+/* The values that a function captures. */
 typedef struct around {
     uint64_t seed;
     int depth, count, steps;

@@ -1,9 +1,9 @@
-/* test_random_graphs.c - graphs made by chance give what eager code gives: values, gradients, and
- * the parameters after a few steps of training, at every level.
+/* test_random_graphs.c - random graphs give the results of eager code at every level: values,
+ * gradients and the parameters after a few training steps.
  *
- * A graph is a pool of (ROWS, COLUMNS) values; each new one is made from one or two of the pool. At
- * level 0 a plan has the bits of eager code. Above it sums are made in other orders: everything is
- * f64, so that what differs is far below the differences that a wrong step makes.
+ * A graph is a pool of (ROWS, COLUMNS) values; each new one is made from one or two of the pool.
+ * At level 0 a plan has the bits of eager code. Higher levels sum in other orders: all values
+ * are f64, so that rounding differs far less than a wrong step would.
  */
 #include "draw.h"
 #include "random_graphs.h"
@@ -13,7 +13,7 @@ enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160 };
 
 /* --- how values are made of others ------------------------------------------------------------ */
 
-static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static gd_tensor *image(gd_tensor *x) { return gd_reshape(x, gd_dims(1, ROWS, 4, 4)); }
 static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(ROWS, COLUMNS)); }
 static gd_tensor *tame(gd_tensor *x) {
@@ -47,11 +47,11 @@ static gd_tensor *made_of(draws *d, gd_tensor *a, gd_tensor *b, gd_tensor *const
     case 20: return gd_layer_norm(b, p[1], NULL);
     case 21: return tame(gd_matmul(b, p[2]));
     case 22: return gd_relu(gd_linear(tame(b), p[2], p[1]));
-    case 23: return tame(turned(gd_matmul(gd_permute(p[2], gd_dims(1, 0)), turned(b))));
-    case 24: return tame(gd_matmul(gd_matmul(a, turned(b)), a));
-    case 25: return turned(turned(b));
-    case 26: return turned(gd_add(turned(a), turned(b)));
-    case 27: return flat(gd_sin(gd_reshape(turned(b), gd_dims(COLUMNS * ROWS))));
+    case 23: return tame(transposed(gd_matmul(gd_permute(p[2], gd_dims(1, 0)), transposed(b))));
+    case 24: return tame(gd_matmul(gd_matmul(a, transposed(b)), a));
+    case 25: return transposed(transposed(b));
+    case 26: return transposed(gd_add(transposed(a), transposed(b)));
+    case 27: return flat(gd_sin(gd_reshape(transposed(b), gd_dims(COLUMNS * ROWS))));
     case 28:
         return gd_cat(
             gd_list(gd_slice(a, .axis = 1, .stop = 5), gd_slice(b, .axis = 1, .start = 5)),

@@ -1,9 +1,9 @@
-/* test_random_jit.c - functions made by chance do as a jit what they do themselves, called with
- * changing shapes: their results, their gradients on the tape, what they write, once or several
- * times, the noise of dropout.
+/* test_random_jit.c - random functions give the same results traced and untraced, called with
+ * changing shapes: results, gradients on the tape, tensors that they write once or several
+ * times, dropout.
  *
- * Three kinds: functions that write what they read (without gradients), layers that the tape goes
- * through, and whole training steps. Values are f64 (N, COLUMNS).
+ * Three kinds: functions that write tensors which they read (without gradients), layers that the
+ * tape records, and complete training steps. Values are f64 (N, COLUMNS).
  */
 #include "draw.h"
 #include "random_batch.h"
@@ -62,7 +62,7 @@ static bool is_refused(void) {
     return strstr(gd_error_message(), "in a graph; use the op that makes a new tensor") != NULL;
 }
 
-/* With the tape on, in-place ops take whole tensors whose value no gradient needs. */
+/* With the tape on, in-place ops write only entire tensors whose values no gradient needs. */
 static gd_tensor *rewritten_on_tape(draws *d, gd_tensor *a, gd_tensor *b) {
     gd_tensor *t = gd_add(a, scalar_f64(0.1));
     switch (draw_below(d, 3)) {

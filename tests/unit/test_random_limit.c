@@ -1,5 +1,5 @@
-/* test_random_limit.c - training steps made by chance give the same bits within a limit of memory
- * as without one, and a run takes the memory that its plan says. */
+/* test_random_limit.c - random training steps give the same bits with a memory limit as without
+ * one, and a run uses the memory that its plan predicts. */
 #include "draw.h"
 #include "random_batch.h"
 #include "values.h"

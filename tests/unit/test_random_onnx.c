@@ -1,8 +1,8 @@
-/* test_random_onnx.c - graphs made by chance, saved as ONNX and loaded, give what they gave before:
- * for batches of several sizes, with their gradients, which are nodes as others are.
+/* test_random_onnx.c - random graphs give the same results after they were saved as ONNX and
+ * loaded, for batches of several sizes. Gradients are among the results.
  *
- * Every second file may have ops of this library's own; of the others those are refused that need
- * one.
+ * Every second file may contain the library's own ops; graphs that need such an op are refused
+ * in the other files.
  */
 
 #include "draw.h"

@@ -1,5 +1,5 @@
-/* test_random_onnx_dtypes.c - graphs of all dtypes made by chance, saved as ONNX and loaded, give
- * the numbers that they gave before. */
+/* test_random_onnx_dtypes.c - random graphs of all dtypes give the same numbers after they were
+ * saved as ONNX and loaded. */
 
 #include "random_dtypes.h"
 #include "temp.h"

@@ -1,6 +1,5 @@
-/* test_random_sizes.c - graphs made by chance whose batch is known only when they run give what
- * eager code gives, with their gradients and after training, for batches of several sizes in turn,
- * none and one among them.
+/* test_random_sizes.c - random graphs with an unknown batch size give the results of eager code,
+ * with gradients and after training, for batches of changing sizes, 0 and 1 among them.
  *
  * Values are f64 (N, COLUMNS) where N is GD_ANY.
  */

@@ -150,7 +150,8 @@ static void check_resumed(way how) {
     CHECK(resume_in_child(how, "", saved, resumed) == 0);
     const char *other = difference(entire, resumed);
     CHECK_SAYING(!other, "%s: %s differs", way_names[how], other);
-    /* Each part is needed. (Names in that of Adam are the net's, so that it is not loaded alone.) */
+    /* Each part is needed. (Names in that of Adam are the net's, so that it is not loaded
+     * alone.) */
     static const char *const parts[] = {"adam", "cosine", "rng", "session"};
     for (int i = 0; i < (how == SESSION ? 4 : 3); i++) {
         CHECK(resume_in_child(how, parts[i], saved, resumed) == 0);

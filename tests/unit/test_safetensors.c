@@ -144,8 +144,8 @@ CLEAN_TEST(data_that_are_not_aligned_are_loaded_and_converted) {
     if (f) fclose(f);
     gd_tensor *b = gd_zeros(gd_dims(3), .dtype = GD_BOOL), *w = gd_zeros(gd_dims(2, 2)),
               *wide = gd_zeros(gd_dims(2, 2), .dtype = GD_F64);
-    gd_tensor *turned = gd_transpose(gd_zeros(gd_dims(2, 2)), 0, 1);
-    gd_tensor *const targets[] = {w, wide, turned};
+    gd_tensor *transposed = gd_transpose(gd_zeros(gd_dims(2, 2)), 0, 1);
+    gd_tensor *const targets[] = {w, wide, transposed};
     for (int i = 0; i < 3; i++) {
         CHECK_SAYING(gd_load_state(path, gd_part("b", b), gd_part("w", targets[i])) == GD_OK, "%s",
                      gd_error_message());

@@ -1,4 +1,5 @@
-/* test_sequence_layers.c - recurrent layers, attention and transformers: what case files cannot say. */
+/* test_sequence_layers.c - recurrent layers, attention and transformers: what case files cannot
+ * say. */
 #include <math.h>
 
 #include "clean_test.h"

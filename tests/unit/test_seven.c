@@ -1,10 +1,11 @@
 /* test_seven.c - seven ops of very different kinds, end to end.
  *
- * What the table must carry without effort: an elementwise op (tanh), one with a window (conv2d), a
- * list of outputs that are views (split), noise (dropout), a recurrence with a list of inputs (lstm),
- * an output whose size depends on data (masked_select), and one that writes its input (add_). Each is
- * called as C calls it, by name, as symbols, and on a device whose memory the host cannot read; the
- * value and its gradients of first and second order have the same bits everywhere.
+ * What the table must carry without effort: an elementwise op (tanh), one with a window
+ * (conv2d), a list of outputs that are views (split), noise (dropout), a recurrence with a list
+ * of inputs (lstm), an output whose size depends on data (masked_select), and one that writes
+ * its input (add_). Each is called as C calls it, by name, as symbols, and on a device whose
+ * memory the host cannot read; the value and its gradients of first and second order have the
+ * same bits everywhere.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -115,8 +116,9 @@ static const op_row rows[] = {
 
 enum { RESULTS = 1 + 2 * MOST };
 
-/* The sum of squares (so that even a linear op has a second order), and its gradients by all inputs;
- * the second order is of the sum of squares of the first. Returns how many tensors it put in `out`. */
+/* The sum of squares (so that even a linear op has a second order), and its gradients by all
+ * inputs; the second order is of the sum of squares of the first. Returns how many tensors it
+ * put in `out`. */
 static int derive(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **x,
                   gd_tensor **out) {
     int n = 0;

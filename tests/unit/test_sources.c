@@ -141,7 +141,8 @@ static void look_for_locale(const char *path, const char *text, void *user) {
                          "%s:%d: %.*s follows the locale: use core/number.h or core/ascii.h", path,
                          t.line, (int)t.length, t.at);
         if (token_is(t, "(") &&
-            depth + 1 < DEEPEST) { /* in plain parentheses it is still the outer call */
+            depth + 1 <
+                DEEPEST) { /* inside parentheses without a name it is still the outer call */
             calls[depth + 1] = before.kind == NAME ? before : calls[depth];
             depth++;
         }

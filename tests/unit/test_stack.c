@@ -1,5 +1,6 @@
-/* test_stack.c - a thread with 64 KiB of stack can do everything (threads.h). Ops and their gradients are
- * measured by test_ops --suite stack; here is the rest: sessions, jits, files, loops, long tapes. */
+/* test_stack.c - a thread with 64 KiB of stack can do everything (threads.h). Ops and their
+ * gradients are measured by test_ops --suite stack; here is the rest: sessions, jits, files,
+ * loops, long tapes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* test_stages.c - expressions in which one long primitive waits for another run as several loops. */
+/* test_stages.c - expressions in which one long primitive waits for another run as several
+ * loops. */
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/jit.h"
 #include "codegen/stages.h"
@@ -48,7 +49,7 @@ TEST(a_long_primitive_that_waits_for_another_has_a_stage_of_its_own) {
 
 enum { MOST = 2000 };
 
-/* The kernel against the primitives one by one: the same bits, over a result of its own or over a. */
+/* The kernel against the primitives one by one: the same bits, into a new result or into a. */
 static void check_kernel(const char *text, int64_t n, bool in_place) {
     static float x[3][MOST], y[MOST], expected[MOST];
     _Alignas(64) static char tiles[16 * MOST * sizeof(float)];

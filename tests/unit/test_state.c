@@ -1,4 +1,4 @@
-/* test_state.c - what objects save is what they load, by name; and what does not fit is told. */
+/* test_state.c - objects load by name what they saved; messages name what does not fit. */
 #include <math.h>
 
 #include "backend/test/device.h"
@@ -128,7 +128,7 @@ CLEAN_TEST(a_device_that_the_host_cannot_read_is_saved_and_loaded) {
     CHECK(tensors_distance(gd_to_device(strided, gd_device_get("cpu")), here) == 0);
     CHECK(gd_item(gd_max(gd_abs(
               gd_sub(gd_to_device(half, gd_device_get("cpu")), gd_cast(here, GD_F64))))) == 0);
-    CHECK(gd_set_state(half, gd_state_of(there)) != GD_OK); /* a tensor has no name of its own */
+    CHECK(gd_set_state(half, gd_state_of(there)) != GD_OK); /* a tensor has no name */
     gd_clear_error();
 }
 
@@ -205,8 +205,7 @@ CLEAN_TEST(moments_have_the_names_of_their_parameters_whatever_the_order) {
     }
     CHECK(gd_save_state(alone, gd_part("adam", (void *)m)) == GD_OK &&
           gd_state_find(gd_read_state(alone), "adam.0.exp_avg"));
-    for (int way = 0; way < 4;
-         way++) { /* both forms of names, with the net beside it and without */
+    for (int way = 0; way < 4; way++) { /* both forms of names, with the net and without it */
         net *fresh = small_net(0);
         moments *loaded = new_moments(fresh, 0);
         const char *from = way % 2 ? alone : path;

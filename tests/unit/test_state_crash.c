@@ -136,7 +136,7 @@ static void several_at_once(bool with_shards) {
     CHECK(save_in_child(1) == GD_OK);
     pid_t children[4];
     for (int i = 0; i < 4; i++) children[i] = child_start(save_fifteen, &i);
-    for (int i = 0; i < 30; i++) { /* a reader beside them */
+    for (int i = 0; i < 30; i++) { /* a reader at the same time */
         const int value = load_in_child();
         CHECK_SAYING(value > 0, "%d", value);
     }
@@ -149,7 +149,7 @@ TEST(several_processes_that_save_shards_to_one_path_leave_one_set) { several_at_
 
 /* --- a full disk ------------------------------------------------------------------------------ */
 
-/* A limit on the size of files stands for a full disk. */
+/* A limit on the size of files acts as a full disk. */
 static int save_with_limit(void *limit) {
     const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     signal(SIGXFSZ, SIG_IGN);

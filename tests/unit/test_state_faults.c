@@ -75,7 +75,7 @@ static bool world_is(const world *w, double value) {
     return same && gd_item(gd_min(gd_session_get(w->session, w->variable))) == value;
 }
 
-/* Saves two over one; some allocations can be done without. */
+/* Saves `two` over `one`. Some allocations may fail without effect. */
 static void walk_saves(const world *one, const world *two, const world *to, bool lasting) {
     fault_walk w = {.what = "saving", .lasting = lasting};
     for (gd_status status = GD_OK; fault_next(&w);) {
@@ -93,7 +93,7 @@ static void walk_saves(const world *one, const world *two, const world *to, bool
     CHECK_SAYING(w.failures > 30, "%lld saves failed", (long long)w.failures);
 }
 
-/* Loads two into what is one; some allocations can be done without. */
+/* Loads the values 2 over the values 1. Some allocations may fail without effect. */
 static void walk_loads(const world *from_one, const world *to, bool lasting) {
     fault_walk w = {.what = "loading", .lasting = lasting};
     while (fault_next(&w)) {
@@ -129,7 +129,7 @@ CLEAN_TEST(any_allocation_may_fail) { walk_world(false, false); }
 CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk_world(false, true); }
 CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) { walk_world(true, false); }
 
-/* Moments that the load has to make first. */
+/* The load has to make the moments. */
 CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {
     GD_SCOPE;
     net *n = small_net(2);
@@ -195,7 +195,7 @@ CLEAN_TEST(any_allocation_of_a_load_that_converts_may_fail) {
     end_net(from);
 }
 
-/* A state by itself, and read from a file. */
+/* The state of an object, and a state read from a file. */
 CLEAN_TEST(any_allocation_of_reading_a_state_may_fail) {
     GD_SCOPE;
     net *n = small_net(2), *to = small_net(1);

@@ -1,5 +1,5 @@
-/* test_state_python.c - the safetensors package reads our files and we read its, and
- * tools/to_safetensors.py turns a PyTorch checkpoint into a file that is loaded here. Needs a
+/* test_state_python.c - the safetensors package reads our files, we read its files, and
+ * tools/to_safetensors.py converts a PyTorch checkpoint to a file that can be loaded. Needs a
  * Python with torch and safetensors: python3, or the one that GRADUS_PYTHON names. */
 #include "compare.h"
 #include "state_things.h"

@@ -1,7 +1,9 @@
-/* test_tensorboard.c - event files: their bytes, and what TensorBoard's own reader finds in them.
+/* test_tensorboard.c - event files: their bytes, and what TensorBoard's own reader finds in
+ * them.
  *
- * The reader is a Python package. The test takes it from python3 (or the Python that GRADUS_PYTHON names);
- * else it makes a virtual environment in the build folder, if packages can be had there. */
+ * The reader is a Python package. The test takes it from python3 (or the Python that
+ * GRADUS_PYTHON names); else it makes a virtual environment in the build folder, if packages can
+ * be had there. */
 #include <dirent.h>
 #include <float.h>
 #include <signal.h>

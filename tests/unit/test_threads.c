@@ -1,4 +1,5 @@
-/* test_threads.c - several threads of a program in the library at once, and fork() while they are. */
+/* test_threads.c - several threads of a program in the library at once, and fork() while they
+ * are. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 
 enum { THREADS = 4 };
 
-/* A net that all threads read: a layer, a norm with statistics of its own, a random mask. */
+/* The weights and the data that all threads read. */
 typedef struct {
     gd_tensor *x, *w, *target;
 } shared;
@@ -20,7 +21,7 @@ static shared make_shared(void) {
                     gd_zeros(gd_dims(16), .dtype = GD_I64)};
 }
 
-/* One step of training on weights of the thread's own, starting from the shared ones. */
+/* One training step on a copy of the shared weights. */
 static bool step(const shared *s, float *loss) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_clone(s->w));

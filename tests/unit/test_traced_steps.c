@@ -12,7 +12,7 @@ static const char *const names[METHODS] = {"sgd", "momentum", "nesterov", "adam"
 typedef struct net {
     gd_tensor *w[PARAMETERS], *mean, *var;
     gd_optimizer *optimizer;
-    bool clips, adds, noisy; /* what its steps do besides */
+    bool clips, adds, noisy; /* what its steps also do */
 } net;
 
 static gd_optimizer *optimizer_of(int method, gd_tensors parameters) {
@@ -472,8 +472,8 @@ CLEAN_TEST(an_input_that_the_function_writes_by_another_name_is_refused) {
  * is fed is as it was. */
 CLEAN_TEST(a_tensor_that_is_assigned_is_read_as_it_is_then) {
     GD_SCOPE;
-    gd_tensor *total = gd_full(gd_dims(2, 50), 1), *turned = gd_transpose(total, 0, 1), *x, *done,
-              *y, *z;
+    gd_tensor *total = gd_full(gd_dims(2, 50), 1), *transposed = gd_transpose(total, 0, 1), *x,
+              *done, *y, *z;
     gd_graph *graph = gd_graph_new();
     {
         GD_GRAPH(graph);
@@ -481,7 +481,7 @@ CLEAN_TEST(a_tensor_that_is_assigned_is_read_as_it_is_then) {
         done = gd_assign(total, gd_add(gd_add(total, x), gd_scalar(1)));
         GD_AFTER(gd_list(done));
         y = gd_exp(gd_sub(x, gd_scalar(1)));
-        z = gd_exp(gd_sub(turned, gd_scalar(3)));
+        z = gd_exp(gd_sub(transposed, gd_scalar(3)));
     }
     for (int level = 0; level <= 2; level++) {
         gd_session *session = gd_session_new(graph, .level = level);

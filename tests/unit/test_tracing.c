@@ -98,7 +98,7 @@ CLEAN_TEST(a_parameter_overwritten_before_backward_is_an_error) {
     gd_clear_error();
 }
 
-/* A whole training step, in which the parameters are written. */
+/* A complete training step that writes the parameters. */
 static gd_tensors training_step(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *loss = gd_mse_loss(layer(gd_list(in.at[0]), n).at[0], in.at[1]);
@@ -200,7 +200,7 @@ static gd_tensors square_layers(gd_tensors in, void *user) {
     return gd_listed(square_layer(in.at[0], user));
 }
 
-/* Convolution, norm with running statistics, attention, recurrence: ops whose gradients are ops of their own. */
+/* Convolution, norm with running statistics, attention, recurrence: ops with gradient ops. */
 static gd_tensors many_ops(gd_tensors in, void *user) {
     const deep *d = user;
     gd_tensor *x = gd_reshape(square_layer(in.at[0], d), gd_dims(1, 1, 6, 6));

@@ -1,5 +1,6 @@
-/* test_transforms.c - transforms: functions on images against torchvision (tests/golden/transforms_make.py),
- * what random ones draw, options, shapes and dtypes that do not fit. */
+/* test_transforms.c - transforms: functions on images against torchvision
+ * (tests/golden/transforms_make.py), what random ones draw, options, shapes and dtypes that do
+ * not fit. */
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -558,7 +559,7 @@ TEST(wrong_options_are_refused) {
     }
 }
 
-/* Odd sizes and options: an image of the size that was asked for, or a failure. */
+/* Odd sizes and options: an image of the requested size, or a failure. */
 TEST(random_sizes_never_break) {
     gd_random r = gd_random_of(11, 0);
     static const char *const modes[] = {"constant", "edge", "reflect", "symmetric"},
@@ -613,7 +614,7 @@ TEST(random_sizes_never_break) {
     }
 }
 
-/* Whichever allocation fails, the transform fails with a message, and nothing is left over. */
+/* Whichever allocation fails, the transform fails with a message and leaks nothing. */
 TEST(failed_allocations_are_reported) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (fault_walk w = {.what = all[i].name, .most = 200}; fault_next(&w);) {

@@ -1,5 +1,5 @@
-/* test_turns.c - who waits for a session gets its turn: readers and writers in the order they came.
- */
+/* test_turns.c - the lock of a session is fair: readers and writers get it in the order of
+ * arrival. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -16,8 +16,8 @@ enum { MOST = 8 };
 typedef struct visitor {
     gd_turn *turn;
     bool writes;
-    _Atomic bool stays; /* until it is told to go */
-    _Atomic int *came;  /* counts those who had their turn */
+    _Atomic bool stays; /* until it is released */
+    _Atomic int *came;  /* counts the threads that had the lock */
     int number;         /* its place among them */
     pthread_t thread;
 } visitor;
@@ -40,7 +40,7 @@ static int waiting(gd_turn *turn) {
     return n;
 }
 
-/* One after the other, each when those before it have their turn or wait for it. */
+/* One after the other, each when the threads before it hold the lock or wait for it. */
 static void send(visitor *v, int count, int at_once) {
     for (int i = 0; i < count; i++) {
         pthread_create(&v[i].thread, NULL, visit, &v[i]);
@@ -104,9 +104,9 @@ TEST(a_thread_may_read_inside_of_its_own_reading_and_nothing_else) {
 
 /* --- sessions --------------------------------------------------------------------------------- */
 
-/* A crowd that never pauses beside one thread. The processor's time is not the lock's to give, so
- * that the one need not get as many runs as each of the others: a starved thread gets one in a
- * hundred thousand. */
+/* Many threads that never pause compete with one. The lock does not schedule processor time, so
+ * the one need not get as many runs as each of the others; a starved thread would get one run in
+ * a hundred thousand. */
 enum { CROWD = 8, RUNS = 50, MOST_RUNS = RUNS * 10000 };
 typedef struct party {
     gd_session *session;

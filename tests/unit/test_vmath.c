@@ -306,9 +306,9 @@ static void all_unary_f64(void) {
         E r = fmod##F(a, b), q = (a - r) / b;                                             \
         if (r != 0 && (b < 0) != (r < 0)) q -= 1;                                         \
         if (q == 0) return copysign##F(0, a / b);                                         \
-        E whole = floor##F(q);                                                            \
-        if (q - whole > (E)0.5) whole += 1;                                               \
-        return whole;                                                                     \
+        E integer = floor##F(q);                                                          \
+        if (q - integer > (E)0.5) integer += 1;                                           \
+        return integer;                                                                   \
     }
 REFERENCES2(float, double, , f)
 REFERENCES2(double, long double, l, )
@@ -349,7 +349,7 @@ static const struct binary {
 };
 
 /* Random pairs of five kinds: any bits; ordinary sizes; bases near 1 with long exponents; close
- * together; whole numbers. */
+ * together; integers. */
 static void random_pair(int kind, double *a, double *b) {
     *a = kind == 0   ? double_of(draw_bits(&stream))
          : kind == 1 ? uniform(-10, 10)
@@ -663,7 +663,7 @@ typedef union lanes {
     char bytes[16 * SPECIALS];
 } lanes;
 
-/* Specials beside ordinary numbers for floats, any bits for integers. */
+/* Special and ordinary numbers for floats, any bits for integers. */
 static void fill_lanes(lanes *a, lanes *b, const char *type) {
     float s[SPECIALS];
     double sl[SPECIALS];
@@ -701,7 +701,7 @@ static int same_lane(const char *type, const char *a, const char *b) {
 /* A lane's result is the same alone in a part vector, and at any place among any neighbours. */
 static void test_lanes_are_independent(void) {
     enum { N = 2 * SPECIALS };
-    static lanes a, b, c, whole, moved;
+    static lanes a, b, c, all, moved;
     fill_lanes(&c, &c, "i64");
     for (gd_isa isa = 0; isa <= best; isa++) {
         const char *name;
@@ -711,17 +711,17 @@ static void test_lanes_are_independent(void) {
             const char *type = name + strlen(name) - 3;
             size_t size = type[1] == '3' ? 4 : 8;
             fill_lanes(&a, &b, type);
-            run_function(isa, name, N, &a, &b, &c, &whole);
+            run_function(isa, name, N, &a, &b, &c, &all);
             for (int at = 0, same = 1; same && at < N; at++) {
                 size_t skip = (size_t)at * size; /* first alone, then with all that follow */
                 run_function(isa, name, 1, a.bytes + skip, b.bytes + skip, c.bytes + skip, &moved);
-                same = same_lane(type, moved.bytes, whole.bytes + skip);
+                same = same_lane(type, moved.bytes, all.bytes + skip);
                 int follow = at < 20 ? N - at : 0;
                 run_function(isa, name, follow, a.bytes + skip, b.bytes + skip, c.bytes + skip,
                              &moved);
                 for (int i = 0; i < follow; i++) {
                     size_t place = (size_t)i * size;
-                    same &= same_lane(type, moved.bytes + place, whole.bytes + skip + place);
+                    same &= same_lane(type, moved.bytes + place, all.bytes + skip + place);
                 }
                 if (!same) report_failure(name, isa, "depends on the neighbours or on the place");
             }

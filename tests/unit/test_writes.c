@@ -297,7 +297,7 @@ CLEAN_TEST(gradients_in_a_graph_are_of_what_was_read) {
         }
 }
 
-/* Batch norm three times and two steps in one run of a graph, beside eager code. */
+/* Three batch norms and two steps in one run of a graph, compared with eager code. */
 CLEAN_TEST(a_graph_updates_as_often_as_eager_code) {
     for (int kind = 0; kind < 3; kind++)
         for (int level = 0; level <= 2; level++) {

@@ -101,7 +101,7 @@ TEST(checksum_of_known_text) {
 
 typedef struct bytes_source {
     const uint8_t *at;
-    size_t left, most; /* at most so many at a time */
+    size_t left, most; /* the most bytes at a time */
 } bytes_source;
 
 static gd_status fetch(void *source, uint8_t *buffer, size_t room, size_t *got) {

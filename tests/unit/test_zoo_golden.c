@@ -1,4 +1,5 @@
-/* test_zoo_golden.c - networks of the zoo against PyTorch's: golden/zoo, written by golden/zoo_make.py. */
+/* test_zoo_golden.c - networks of the zoo against PyTorch's: golden/zoo, written by
+ * golden/zoo_make.py. */
 #include "clean_test.h"
 #include "compare.h"
 #include "ops/maker.h"
@@ -103,7 +104,8 @@ static void check_outputs(gd_dtype dtype, double tolerance) {
 CLEAN_TEST(outputs_in_f32_are_pytorchs) { check_outputs(GD_F32, 1e-4); }
 CLEAN_TEST(outputs_in_f64_are_pytorchs) { check_outputs(GD_F64, 1e-9); }
 
-/* The norm of a gradient and the other numbers of the golden files; p is its parameter. NULL: zeros. */
+/* The norm of a gradient and the other numbers of the golden files; p is its parameter. NULL:
+ * zeros. */
 static void summarize(const char *net, const char *name, gd_tensor *p, gd_tensor *grad,
                       double out[SUMMARY]) {
     const int64_t n = gd_tensor_numel(p);
@@ -162,7 +164,8 @@ CLEAN_TEST(gradients_in_f64_are_pytorchs) {
 
 /* --- what the golden files notice ------------------------------------------------------------- */
 
-/* To first order, noise of 1 % in a parameter changes the loss by what is stored with its gradient. */
+/* To first order, noise of 1 % in a parameter changes the loss by what is stored with its
+ * gradient. */
 CLEAN_TEST(stored_gradients_tell_that_noise_in_any_parameter_is_noticed) {
     for (int n = 0; n < RULE_NETS; n++) {
         GD_SCOPE;

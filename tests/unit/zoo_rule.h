@@ -1,5 +1,6 @@
-/* zoo_rule.h - networks of the zoo with weights and inputs made by a rule, from names and element numbers.
- * tests/golden/zoo_make.py has the same rule, so that PyTorch computes with the same numbers.
+/* zoo_rule.h - networks of the zoo with weights and inputs made by a rule, from names and
+ * element numbers. tests/golden/zoo_make.py has the same rule, so that PyTorch computes with the
+ * same numbers.
  */
 #ifndef GRADUS_TESTS_ZOO_RULE_H
 #define GRADUS_TESTS_ZOO_RULE_H
