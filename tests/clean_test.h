@@ -1,4 +1,4 @@
-/* clean_test.h - tests of the library's objects: what they must leave behind is nothing. */
+/* clean_test.h - tests that must not leak objects or memory of the library. */
 #ifndef GRADUS_CLEAN_TEST_H
 #define GRADUS_CLEAN_TEST_H
 
@@ -7,7 +7,7 @@
 #include "gradus/status.h"
 #include "test.h"
 
-/* A TEST that also fails when objects or bytes are left over. */
+/* A TEST that also fails when it leaks objects or bytes. */
 #define CLEAN_TEST(id)                                                                           \
     static void id##_body(void);                                                                 \
     TEST(id) {                                                                                   \
@@ -20,7 +20,7 @@
     }                                                                                            \
     static void id##_body(void)
 
-/* Whether the message of the latest failure has these words. */
+/* Whether the recorded error message contains this text. */
 static inline bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
 
 #endif

@@ -1,4 +1,4 @@
-/* program.h - programs in tests: made from a small graph, seen as text. */
+/* program.h - programs of small graphs, compared as text. */
 #ifndef GRADUS_TESTS_PROGRAM_H
 #define GRADUS_TESTS_PROGRAM_H
 

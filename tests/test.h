@@ -1,12 +1,12 @@
-/* test.h - what a test program needs.
+/* test.h - tests, checks and the main function of a test program.
  *
  *     TEST(a_scope_frees_what_was_made_in_it) {
  *         CHECK(gd_live_objects() == 0);
  *     }
  *     TEST_MAIN
  *
- * Each TEST is a function that runs on its own; `program PART` runs those whose name has PART in
- * it. The program prints what failed, then "N passed, N failed", and returns nonzero when any did.
+ * `program PART` runs the tests whose names contain PART. The program prints each failure, then
+ * "N passed, N failed", and returns nonzero when a test failed.
  */
 #ifndef GRADUS_TEST_H
 #define GRADUS_TEST_H
@@ -22,7 +22,7 @@ typedef struct test_entry {
 } test_entry;
 
 static test_entry *test_first, **test_last = &test_first;
-static int test_failures;            /* of the running test */
+static _Atomic int test_failures;    /* of the running test, in any thread */
 static const char *test_skipped_for; /* why the running test was skipped */
 
 #define TEST(id)                                                        \
@@ -34,7 +34,7 @@ static const char *test_skipped_for; /* why the running test was skipped */
     }                                                                   \
     static void id(void)
 
-/* A condition that must hold; the test goes on after a failure. */
+/* A condition that must hold. The test continues after a failure. */
 #define CHECK(condition)                                                                          \
     do {                                                                                          \
         if (!(condition)) {                                                                       \
@@ -43,7 +43,7 @@ static const char *test_skipped_for; /* why the running test was skipped */
         }                                                                                         \
     } while (0)
 
-/* The same, with what was seen instead. */
+/* The same, with a message for the failure. */
 #define CHECK_SAYING(condition, ...)                                                              \
     do {                                                                                          \
         if (!(condition)) {                                                                       \
@@ -54,7 +54,7 @@ static const char *test_skipped_for; /* why the running test was skipped */
         }                                                                                         \
     } while (0)
 
-/* Leaves the test: it cannot run here. */
+/* Ends the test: it cannot run on this machine. */
 #define SKIP(reason)               \
     do {                           \
         test_skipped_for = reason; \

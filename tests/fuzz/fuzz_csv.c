@@ -1,12 +1,12 @@
-/* fuzz_csv.c - any bytes as a CSV file: its records, the same when they are written and read again; and
- * as a table, with options that follow from its size. */
+/* fuzz_csv.c - any bytes as a CSV file: its records, the same when they are written and read
+ * again; and as a table, with options that follow from its size. */
 #include "data/csv_table.h"
 #include "format/csv.h"
+#include "temp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct writing {
     char *at;
@@ -46,10 +46,7 @@ static gd_status write_records(const void *data, size_t size, writing *out) {
 }
 
 static void read_table(const uint8_t *data, size_t size) {
-    char path[100];
-    snprintf(path, sizeof path, "/tmp/gradus-fuzz-csv-%ld", (long)getpid());
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, size, f) != size || fclose(f) != 0) abort();
+    const char *path = temp_write("fuzz.csv", data, size);
     gd_csv_table table, again;
     const gd_csv_options options = {.separator = ',',
                                     .header = -1,
@@ -67,7 +64,6 @@ static void read_table(const uint8_t *data, size_t size) {
         }
         gd_csv_table_free(&table);
     }
-    unlink(path);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

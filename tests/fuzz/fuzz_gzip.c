@@ -1,4 +1,5 @@
-/* fuzz_gzip.c - any bytes as a gzip file, read in pieces; and compressed by us, which gives them back. */
+/* fuzz_gzip.c - any bytes as a gzip file, read in pieces; and compressed by us, which gives them
+ * back. */
 #include "format/deflate.h"
 #include "format/inflate.h"
 #include "format/stream.h"

@@ -1,4 +1,5 @@
-/* fuzz_image.c - any bytes as a picture (ours: PNM; JPEG and PNG go through their libraries), resized. */
+/* fuzz_image.c - any bytes as a picture (ours: PNM; JPEG and PNG go through their libraries),
+ * resized. */
 #include "format/image.h"
 
 static void read_picture(const uint8_t *data, size_t size) {

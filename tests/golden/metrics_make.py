@@ -1,6 +1,6 @@
 """Writes metrics.txt: values of metrics by scikit-learn and PyTorch, for test_metrics.c.
 
-Each line is: DATA METRIC OPTIONS... VALUE. The data are drawn by a generator that test_metrics.c has, too.
+Each line is: DATA METRIC OPTIONS... VALUE. test_metrics.c draws the same data.
 
     python3 tests/golden/metrics_make.py       (needs numpy, torch and scikit-learn)
 """
@@ -16,12 +16,17 @@ N, C, T = 300, 7, 9
 
 
 class Generator:
+    """The numbers of tests/harness/draw.h."""
+
     def __init__(self, seed):
         self.state = seed
 
     def next(self, below):
-        self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
-        return (self.state >> 33) % below
+        self.state = (self.state + 0x9E3779B97F4A7C15) % 2**64
+        z = self.state
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return (z ^ (z >> 31)) % below
 
     def numbers(self, *shape):  # with ties, and exact in f32
         return np.array([self.next(64) / 16 - 2 for _ in range(int(np.prod(shape)))]).reshape(shape)

@@ -50,7 +50,7 @@ typedef struct test_case {
     int n_inputs;
     bool nograd, nosecond, notorch;
     bool random; /* of a layer: train mode draws random numbers, so only eval mode equals PyTorch */
-    bool flexible; /* some input has no dtype of its own */
+    bool flexible; /* an input has the dtype of the variant */
 } test_case;
 
 struct test_block {

@@ -34,8 +34,12 @@ double scale_of(const double *numbers, int64_t n) {
     return fmax(fmin(largest, 1.0), 0.01);
 }
 
-static char *elements(const gd_tensor *t) {
-    size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+size_t tensor_bytes(const gd_tensor *t) {
+    return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+}
+
+static char *read_elements(const gd_tensor *t) {
+    const size_t bytes = tensor_bytes(t);
     char *data = malloc(bytes + 1);
     if (gd_copy_to(t, data, bytes) == GD_OK) return data;
     free(data);
@@ -43,7 +47,7 @@ static char *elements(const gd_tensor *t) {
 }
 
 double *tensor_numbers(const gd_tensor *t) {
-    char *data = elements(t);
+    char *data = read_elements(t);
     if (!data) return NULL;
     int64_t n = gd_tensor_numel(t);
     gd_dtype dtype = gd_tensor_dtype(t);
@@ -52,6 +56,42 @@ double *tensor_numbers(const gd_tensor *t) {
         numbers[i] = gd_load_f64(dtype, data + (size_t)i * gd_dtype_size(dtype));
     free(data);
     return numbers;
+}
+
+static bool same_form(const gd_tensor *a, const gd_tensor *b) {
+    bool same = gd_tensor_dtype(a) == gd_tensor_dtype(b) && a->rank == b->rank;
+    for (int k = 0; same && k < a->rank; k++) same = a->dims[k] == b->dims[k];
+    return same;
+}
+
+bool tensors_same_bits(const gd_tensor *a, const gd_tensor *b) {
+    if (gd_failed() || !same_form(a, b)) return false;
+    char *x = read_elements(a), *y = read_elements(b);
+    const bool same = x && y && memcmp(x, y, tensor_bytes(a)) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+double tensors_distance(const gd_tensor *a, const gd_tensor *b) {
+    const int64_t n = gd_tensor_numel(a);
+    double *x = tensor_numbers(a), *y = tensor_numbers(b), largest = 0;
+    if (!x || !y || gd_tensor_numel(b) != n || gd_failed()) largest = (double)NAN;
+    for (int64_t i = 0; i < n && !isnan(largest); i++) {
+        const double off = x[i] == y[i] ? 0 : fabs(x[i] - y[i]);
+        largest = off <= largest ? largest : off;
+    }
+    free(x);
+    free(y);
+    return largest;
+}
+
+double tensors_relative_distance(const gd_tensor *actual, const gd_tensor *expected) {
+    double *x = tensor_numbers(expected), largest = 0;
+    for (int64_t i = 0; i < gd_tensor_numel(expected) && x; i++)
+        largest = fmax(largest, fabs(x[i]));
+    free(x);
+    return tensors_distance(actual, expected) / largest;
 }
 
 static bool floats_agree(gd_dtype dtype, const char *a, const char *b, int64_t n, double tolerance,
@@ -96,14 +136,12 @@ bool tensors_agree(const gd_tensor *actual, const gd_tensor *expected, double to
     if (!actual && !expected) return true;
     if (!actual || !expected) return all_zero(actual ? actual : expected, why);
     gd_dtype dtype = gd_tensor_dtype(actual);
-    bool same = dtype == gd_tensor_dtype(expected) && actual->rank == expected->rank;
-    for (int k = 0; same && k < actual->rank; k++) same = actual->dims[k] == expected->dims[k];
-    if (!same) {
+    if (!same_form(actual, expected)) {
         snprintf(why, WHY, "is %s, expected %s", gd_describe(actual, a_text, 100),
                  gd_describe(expected, b_text, 100));
         return false;
     }
-    char *a = elements(actual), *b = elements(expected);
+    char *a = read_elements(actual), *b = read_elements(expected);
     int64_t n = gd_tensor_numel(actual);
     bool agree = a && b;
     if (agree && gd_dtype_is_float(dtype)) agree = floats_agree(dtype, a, b, n, tolerance, why);

@@ -6,19 +6,12 @@
 #include <string.h>
 
 #include "core/copy.h"
+#include "draw.h"
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-/* splitmix64 of a counter. */
-static uint64_t word_at(uint64_t seed, uint64_t i) {
-    uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 static double unit_at(uint64_t seed, uint64_t i) { /* in (0, 1), 24 bits */
-    return (double)(word_at(seed, i) >> 40) * 0x1p-24 + 0x1p-25;
+    return (double)(draw_at(seed, i) >> 40) * 0x1p-24 + 0x1p-25;
 }
 
 static const double special_floats[] = {NAN,  INFINITY, -INFINITY, 0.0,    -0.0,  0.5,  1.5,   2.5,
@@ -35,9 +28,9 @@ static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t 
     case KIND_UNIT: return -0.95 + 1.9 * u;
     case KIND_PROB: return 0.02 + 0.96 * u;
     case KIND_AWAY: /* one of eight stretches between halves, 0.1 from its ends */
-        return -2.0 + 0.5 * (double)(word_at(seed, (uint64_t)i) & 7) + 0.1 + 0.3 * u;
-    case KIND_ZEROS: return word_at(seed, (uint64_t)i) % 3 == 0 ? 0 : -2.0 + 4.0 * u;
-    case KIND_TIES: return -1.0 + 0.5 * (double)(word_at(seed, (uint64_t)i) % 5);
+        return -2.0 + 0.5 * (double)(draw_at(seed, (uint64_t)i) & 7) + 0.1 + 0.3 * u;
+    case KIND_ZEROS: return draw_at(seed, (uint64_t)i) % 3 == 0 ? 0 : -2.0 + 4.0 * u;
+    case KIND_TIES: return -1.0 + 0.5 * (double)(draw_at(seed, (uint64_t)i) % 5);
     case KIND_SIGN: return u < 0.5 ? -1 : 1;
     case KIND_SPECIAL: return special_floats[i % N_SPECIAL_FLOATS];
     case KIND_DISTINCT: /* nor are two of one size */
@@ -72,7 +65,7 @@ static int64_t special_whole(gd_dtype dtype, int64_t i) {
 
 static int64_t whole_at(uint64_t seed, const case_item *item, gd_dtype dtype, int64_t i,
                         const int64_t *order) {
-    uint64_t w = word_at(seed, (uint64_t)i) >> 16;
+    uint64_t w = draw_at(seed, (uint64_t)i) >> 16;
     bool is_unsigned = dtype == GD_U8 || dtype == GD_BOOL;
     switch (item->kind) {
     case KIND_POSITIVE: return 1 + (int64_t)(w % 9);
@@ -98,7 +91,7 @@ static int64_t *permutation(uint64_t seed, int64_t n) {
     int64_t *order = malloc((size_t)(n > 0 ? n : 1) * sizeof *order);
     for (int64_t i = 0; i < n; i++) order[i] = i;
     for (int64_t i = n; i-- > 1;) {
-        int64_t k = (int64_t)(word_at(~seed, (uint64_t)i) % (uint64_t)(i + 1)), swap = order[i];
+        int64_t k = (int64_t)(draw_at(~seed, (uint64_t)i) % (uint64_t)(i + 1)), swap = order[i];
         order[i] = order[k];
         order[k] = swap;
     }
@@ -148,8 +141,8 @@ const char *layout_name(layout kind) {
     return names[kind];
 }
 
-/* The dim that LAYOUT_EXPANDED repeats: the smallest one that can be, so that what is left still has
- * many values (the spread of a constant is only rounding); -1: none. */
+/* The dim that LAYOUT_EXPANDED repeats: the smallest one that can be, so that what is left still
+ * has many values (the spread of a constant is only rounding); -1: none. */
 static int expanded_axis(const gd_shape *dims) {
     int axis = -1;
     for (int k = dims->rank; k-- > 0;)

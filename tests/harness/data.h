@@ -18,8 +18,8 @@ const char *layout_name(layout kind);
 /* Whether the layout differs from row-major for this shape. */
 bool layout_applies(layout kind, const case_item *item);
 
-/* Input tensor i of the case in a dtype (for those without one of their own) and a layout. With
- * `like_expanded` a row-major tensor has the values of the expanded one. NULL where absent. */
+/* Input tensor i of the case in a dtype (unless the case gives one) and a layout. With
+ * `like_expanded` a row-major tensor has the values of the expanded one. NULL: absent. */
 gd_tensor *case_tensor(const test_case *c, int i, gd_dtype dtype, layout kind, bool like_expanded);
 
 /* The dtype input tensor i has in this variant; GD_DTYPE_NONE where absent. */

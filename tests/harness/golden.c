@@ -86,9 +86,9 @@ golden *golden_open(const char *folder, const char *family) {
     g->size = (size_t)ftell(f);
     rewind(f);
     g->bytes = malloc(g->size + 1);
-    bool whole = fread(g->bytes, 1, g->size, f) == g->size;
+    bool complete = fread(g->bytes, 1, g->size, f) == g->size;
     fclose(f);
-    if (!whole || g->size < 16 || memcmp(g->bytes, "GDGOLD01", 8) != 0) {
+    if (!complete || g->size < 16 || memcmp(g->bytes, "GDGOLD01", 8) != 0) {
         golden_close(g);
         return NULL;
     }
@@ -113,19 +113,19 @@ void golden_close(golden *g) {
     free(g);
 }
 
-static const entry *find(const golden *g, uint64_t key) {
+static const entry *find_entry(const golden *g, uint64_t key) {
     for (int i = 0; g && i < g->count; i++)
         if (g->entries[i].key == key) return &g->entries[i];
     return NULL;
 }
 
 golden_answer golden_look(const golden *g, uint64_t key) {
-    const entry *e = find(g, key);
+    const entry *e = find_entry(g, key);
     return !e ? GOLDEN_MISSING : e->data[0] ? GOLDEN_REFUSED : GOLDEN_SAME;
 }
 
 char *golden_text(const golden *g, uint64_t key) {
-    const entry *e = find(g, key);
+    const entry *e = find_entry(g, key);
     if (!e || e->data[0]) return NULL;
     stored t;
     read_tensor(e->data + 4, &t);
@@ -247,7 +247,7 @@ static bool check_tensor(const gd_tensor *t, const stored *s, double tolerance, 
 
 golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r,
                              const test_block *b, char *why) {
-    const entry *e = find(g, key);
+    const entry *e = find_entry(g, key);
     char what[256];
     if (!e) return GOLDEN_MISSING;
     if (e->data[0]) return GOLDEN_REFUSED;

@@ -8,8 +8,8 @@
  * stored result that no longer belongs to its case is not found. */
 uint64_t golden_key(const test_case *c, gd_dtype dtype);
 
-/* The dtypes in which a case is compared with PyTorch; GD_DTYPE_NONE for one whose inputs all have
- * a dtype of their own. Returns how many. */
+/* The dtypes in which a case is compared with PyTorch; GD_DTYPE_NONE for one that gives
+ * the dtypes of all inputs. Returns their number. */
 int golden_dtypes(const test_case *c, gd_dtype dtypes[GD_DTYPE_COUNT]);
 
 typedef struct golden golden;
@@ -30,12 +30,12 @@ golden_answer golden_look(const golden *g, uint64_t key);
 golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r,
                              const test_block *b, char *why);
 
-/* The text that is stored as bytes in an entry of one output (nn_make.py: names and shapes of a state); NULL:
- * there is none. The caller frees it. */
+/* The text that is stored as bytes in an entry of one output (nn_make.py: names and shapes of a
+ * state); NULL: there is none. The caller frees it. */
 char *golden_text(const golden *g, uint64_t key);
 
-/* JSON for make.py and nn_make.py: a string, a list, the options of a case with their defaults, the inputs of
- * a case by name and its tensors, which are returned in `t`. */
+/* JSON for make.py and nn_make.py: a string, a list, the options of a case with their defaults,
+ * the inputs of a case by name and its tensors, which are returned in `t`. */
 void dump_string(const char *s);
 void dump_ints(const int64_t *list, int n);
 void dump_options(const test_case *c);

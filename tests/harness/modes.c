@@ -19,7 +19,7 @@ typedef struct copies {
     char *data;
 } copies;
 
-static void take(copies *c, gd_tensor *t) {
+static void take_copy(copies *c, gd_tensor *t) {
     *c = (copies){.data = NULL};
     if (!t) return;
     c->shape = gd_tensor_shape(t);
@@ -59,7 +59,7 @@ static void *on_own_thread(void *arg) {
     gd_tensors y = gd_op_call(s->c->block->op, (gd_tensors){in, r->n_in}, attrs);
     r->status = gd_error_status();
     for (int64_t k = 0; k < y.count; k++) {
-        take(&outs[r->n_out++], y.at[k]);
+        take_copy(&outs[r->n_out++], y.at[k]);
         if (gd_tensor_requires_grad(y.at[k])) {
             weights[n_used] = loss_weights(y.at[k], (int)k);
             used[n_used++] = y.at[k];
@@ -74,12 +74,12 @@ static void *on_own_thread(void *arg) {
                                .gradients = (gd_tensors){weights, n_used}, .allow_unused = true);
         r->status = gd_error_status();
         for (int i = 0, k = 0; i < r->n_in; i++)
-            if (gd_tensor_requires_grad(in[i])) take(&grads[i], g.at[k++]);
+            if (gd_tensor_requires_grad(in[i])) take_copy(&grads[i], g.at[k++]);
         r->has_grad = r->status == GD_OK;
         gd_release_list(g);
     }
     for (int i = 0; i < r->n_in; i++)
-        if (in[i] && input_is_mutated(s->c->block->op, i)) take(&outs[r->n_out++], in[i]);
+        if (in[i] && input_is_mutated(s->c->block->op, i)) take_copy(&outs[r->n_out++], in[i]);
     for (int k = 0; k < n_used; k++) gd_release(weights[k]);
     gd_release_list(y);
     gd_release(attrs);

@@ -1,4 +1,4 @@
-/* modes.h - ways of running a case that have a file of their own. */
+/* modes.h - ways of running a case: as a graph, as a plan, on another device. */
 #ifndef GRADUS_TESTS_MODES_H
 #define GRADUS_TESTS_MODES_H
 

@@ -38,7 +38,8 @@ void report_at(const test_case *c, gd_dtype dtype) {
     current_dtype = dtype;
 }
 
-/* Not what a handler may do by the letter; the program is lost anyway, and the place is worth it. */
+/* Not what a handler may do by the letter; the program is lost anyway, and the place is worth
+ * it. */
 static void crashed(int signal_number) {
     printf("CRASH %s (signal %d): %s [%s]\n", running ? running->name : "", signal_number,
            current ? case_name(current) : "outside of a case", gd_dtype_name(current_dtype));

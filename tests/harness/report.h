@@ -1,4 +1,4 @@
-/* report.h - what a suite has seen: counts, failures with their place, skips by reason. */
+/* report.h - the results of a suite: counts, failures with their place, skips by reason. */
 #ifndef GRADUS_TESTS_REPORT_H
 #define GRADUS_TESTS_REPORT_H
 
@@ -8,7 +8,7 @@
 typedef struct suite {
     const char *name, *promise;
     void (*run)(const test_cases *cases);
-    bool whole; /* looks at the whole table: runs once, not for each family */
+    bool once; /* checks the entire table: runs once, not for each family */
 } suite;
 
 void report_begin(const suite *s);
@@ -20,12 +20,12 @@ void report_pass(void);
 void report_fail(const test_case *c, gd_dtype dtype, const char *format, ...) GD_PRINTF(3, 4);
 void report_skip(const char *reason);
 
-/* Notes where the suite is, so that a crash can be placed; NULL: nowhere. */
+/* Records the running case, so that a crash can name it; NULL: none. */
 void report_at(const test_case *c, gd_dtype dtype);
 /* Makes a crash print the case it happened in. */
 void report_crashes(void);
 
-/* The environment variable GRADUS_TEST_FULL=1: nothing is left to sampling. */
+/* Whether GRADUS_TEST_FULL=1 is set: nothing is sampled. */
 bool test_full(void);
 /* Whether a case is among the sample of one in n; always when everything runs. */
 bool test_sampled(const test_case *c, int n);

@@ -1,4 +1,4 @@
-/* run.h - one case, run: inputs, the call by name, outputs and gradients. */
+/* run.h - runs one case: inputs, the call by name, outputs and gradients. */
 #ifndef GRADUS_TESTS_RUN_H
 #define GRADUS_TESTS_RUN_H
 
@@ -9,7 +9,7 @@ enum { MAX_TENSORS = 64 };
 /* What to run. */
 typedef struct run_setup {
     const test_case *c;
-    gd_dtype dtype;           /* of inputs that have none of their own */
+    gd_dtype dtype;           /* of inputs without a dtype in the case */
     bool gradients;           /* also gradients, of the weighted sum of the float outputs */
     bool second;              /* and those of the weighted sum of these gradients */
     gd_tensor *const *shapes; /* tensors of the outputs' shapes, where symbols do not know them */
@@ -22,11 +22,11 @@ typedef struct run_result {
     gd_status status;            /* of the call, or of the gradients */
     gd_tensor *out[MAX_TENSORS]; /* the outputs, then copies of the inputs the op has written */
     int n_out;
-    gd_tensor *grad[MAX_TENSORS];  /* of each input; NULL: zero or not asked for */
+    gd_tensor *grad[MAX_TENSORS];  /* of each input; NULL: zero or not computed */
     gd_tensor *grad2[MAX_TENSORS]; /* second order, the same way */
     bool has_grad, has_second;     /* gradients were computed */
     int n_in;
-    int64_t leaked;    /* objects left over, where the mode can tell */
+    int64_t leaked;    /* leaked objects, where the mode can count them */
     char message[300]; /* of a failure in another thread; else gd_error_message() has it */
 } run_result;
 
@@ -56,7 +56,7 @@ bool input_is_mutated(const gd_op *op, int i);
 gd_status differentiate(const run_setup *s, gd_tensor *const *in, gd_tensor *const *y, int n_y,
                         run_result *r);
 
-/* Whether gradients of this case can be asked for at all, and why not. */
+/* Whether this case has gradients; if not, `why` is the reason. */
 bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why);
 
 /* Compares two results: within the block's tolerance, or, with NULL, bit by bit. False, with the

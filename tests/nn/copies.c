@@ -19,8 +19,8 @@ static bool runs_agree(const test_case *c, gd_dtype dtype, gd_module *a, gd_modu
 }
 
 /* The first weights, and then what both compute with the case's. */
-static void compare(const test_case *c, gd_dtype dtype, const char *what, gd_module *a,
-                    gd_module *b) {
+static void compare_outputs(const test_case *c, gd_dtype dtype, const char *what, gd_module *a,
+                            gd_module *b) {
     char why[512];
     layer_state x, y;
     if (!a || !b || gd_failed()) {
@@ -73,17 +73,17 @@ static void copies(const test_case *c, gd_dtype dtype) {
         gd_module *found = layer_from(c, text, GD_F32);
         const int n = layer_inputs(c, GD_F32, in);
         gd_module_build_at(GD_HERE, found, (gd_tensors){in, n});
-        compare(c, dtype, "sizes left out", m, found);
+        compare_outputs(c, dtype, "sizes left out", m, found);
         gd_clear_error();
     }
     if (m && dtype != GD_F32) gd_module_to(m, NULL, dtype);
-    compare(c, dtype, "a clone", m, m ? gd_module_clone(m) : NULL);
+    compare_outputs(c, dtype, "a clone", m, m ? gd_module_clone(m) : NULL);
     gd_clear_error();
     gd_module *moved = m ? gd_module_clone(m) : NULL;
     if (moved && dtype == GD_F32 &&
         (gd_module_to(moved, NULL, GD_F64) != GD_OK || gd_module_to(moved, NULL, GD_F32) != GD_OK))
         report_fail(c, dtype, "moved: %s", gd_error_message());
-    compare(c, dtype, "moved to f64 and back", m, moved);
+    compare_outputs(c, dtype, "moved to f64 and back", m, moved);
 }
 
 void suite_nn_copies(const test_cases *cases) { each_layer_case(cases, copies); }

@@ -53,7 +53,7 @@ static void compare_mode(const test_case *c, gd_module *m, gd_dtype dtype, bool 
     }
 }
 
-static void compare(const test_case *c, gd_dtype dtype) {
+static void compare_case(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     gd_clear_error();
     if (!c->block->torch || c->notorch) {
@@ -81,7 +81,7 @@ void suite_nn_golden(const test_cases *cases) {
     for (int b = 0; b < cases->n_blocks; b++) {
         const test_cases one = {.blocks = &cases->blocks[b], .n_blocks = 1};
         file = golden_open(golden_folder, cases->blocks[b].family);
-        each_layer_case(&one, compare);
+        each_layer_case(&one, compare_case);
         golden_close(file);
     }
 }

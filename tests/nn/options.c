@@ -42,7 +42,7 @@ static void with_value(const test_case *c, const char *name, const char *value, 
     }
 }
 
-/* Whether a text has a name as a word of its own. */
+/* Whether a text contains a name as a word. */
 static bool has_word(const char *text, const char *name) {
     const size_t n = strlen(name);
     for (const char *at = text; (at = strstr(at, name)); at++) {
@@ -52,7 +52,7 @@ static bool has_word(const char *text, const char *name) {
     return false;
 }
 
-static void try(const test_case *c, const gd_op_attr *a, const char *value) {
+static void try_option(const test_case *c, const gd_op_attr *a, const char *value) {
     char text[1024];
     GD_SCOPE;
     gd_clear_error();
@@ -80,7 +80,7 @@ void suite_nn_options(const test_cases *cases) {
         for (int i = 0; first && i < gd_op_attr_count(block->op); i++) {
             const gd_op_attr *a = gd_op_attr_at(block->op, i);
             for (const char *const *value = bad_values(a->type); *value; value++)
-                try(&block->cases[0], a, *value);
+                try_option(&block->cases[0], a, *value);
         }
     }
 }

@@ -21,8 +21,8 @@ typedef struct track {
 static gd_tensor *loss_of(gd_tensors y) { return gd_sum(gd_square(y.at[0])); }
 
 /* The update of SGD, p -= 0.001 g. Appends what a session has to fetch for it. */
-static void update(const gd_tensor *const *parameters, gd_tensor *const *gradients, int n,
-                   gd_tensor **updates, int *n_updates) {
+static void update_parameters(const gd_tensor *const *parameters, gd_tensor *const *gradients,
+                              int n, gd_tensor **updates, int *n_updates) {
     GD_NO_GRAD;
     for (int i = 0; i < n; i++) {
         if (!gradients[i]) continue;
@@ -68,12 +68,12 @@ static gd_tensors step(gd_tensors in, void *user) {
     for (int64_t k = 0; k < y.count; k++) results[n++] = y.at[k];
     for (int i = 0; i < n_by; i++)
         if (given[i]) results[n++] = given[i];
-    update((const gd_tensor *const *)parameters.at, given + n_in, (int)parameters.count, s->updates,
-           &s->n_updates);
+    update_parameters((const gd_tensor *const *)parameters.at, given + n_in, (int)parameters.count,
+                      s->updates, &s->n_updates);
     return gd_list_copy((gd_tensors){results, n});
 }
 
-static void note(track *t, gd_tensors results) {
+static void record_results(track *t, gd_tensors results) {
     for (int64_t i = 0; i < results.count && t->n < STEPS * MOST; i++)
         t->at[t->n++] = gd_clone(gd_detach(results.at[i]));
 }
@@ -98,7 +98,8 @@ static void run_eager(const test_case *c, gd_module *m, gd_dtype dtype, track *t
     stepping s = {.m = m};
     const int n = inputs_of(c, dtype, in, &s);
     gd_seed(7);
-    for (int i = 0; i < STEPS && !gd_failed(); i++) note(t, step((gd_tensors){in, n}, &s));
+    for (int i = 0; i < STEPS && !gd_failed(); i++)
+        record_results(t, step((gd_tensors){in, n}, &s));
     note_state(t, m);
 }
 
@@ -109,7 +110,7 @@ static void run_jit(const test_case *c, gd_module *m, gd_dtype dtype, int level,
     const int n = inputs_of(c, dtype, in, &s);
     gd_seed(7);
     for (int i = 0; i < STEPS && !gd_failed(); i++)
-        note(t, gd_jit_call(jit, ((gd_tensors){in, n})));
+        record_results(t, gd_jit_call(jit, ((gd_tensors){in, n})));
     note_state(t, m);
 }
 
@@ -137,7 +138,7 @@ static void run_session(const test_case *c, gd_module *m, gd_dtype dtype, int le
     for (int i = 0; i < STEPS && !gd_failed(); i++) {
         gd_tensors got = gd_session_run(session, ((gd_tensors){feeds, n_feeds}),
                                         ((gd_tensors){fetches, n_fetches}));
-        note(t, (gd_tensors){got.at, results.count});
+        record_results(t, (gd_tensors){got.at, results.count});
     }
     note_state(t, m);
 }
@@ -168,7 +169,7 @@ static const way ways[] = {{"a jit", 0, run_jit, true},
                            {"a session of level 1", 1, run_session, false},
                            {"a session of level 2", 2, run_session, false}};
 
-static void compare(const test_case *c, gd_dtype dtype) {
+static void compare_steps(const test_case *c, gd_dtype dtype) {
     static track expected, got;
     char why[512];
     GD_SCOPE;
@@ -203,4 +204,4 @@ static void compare(const test_case *c, gd_dtype dtype) {
     }
 }
 
-void suite_nn_steps(const test_cases *cases) { each_layer_case(cases, compare); }
+void suite_nn_steps(const test_cases *cases) { each_layer_case(cases, compare_steps); }

@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
     }
     bool known = !only_suite;
     for (const suite *s = suites; s->name; s++) {
-        if (only_suite ? strcmp(only_suite, s->name) != 0 : s->whole && (only_op || only_family))
+        if (only_suite ? strcmp(only_suite, s->name) != 0 : s->once && (only_op || only_family))
             continue;
         known = true;
         failed += run_suite(s, &cases);

@@ -1,6 +1,6 @@
-/* autocast.c - under GD_AUTOCAST every op gives what it gives for inputs that were cast by hand, in the
- * dtype that its class says and PyTorch's autocast has (golden/autocast.txt), and gradients in the dtypes
- * of its inputs. */
+/* autocast.c - under GD_AUTOCAST every op gives what it gives for inputs that were cast by hand,
+ * in the dtype that its class says and PyTorch's autocast has (golden/autocast.txt), and
+ * gradients in the dtypes of its inputs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +49,9 @@ static const char *same_as_by_hand(const test_case *c, gd_dtype dtype, gd_dtype 
     return NULL;
 }
 
-/* |a - b| / |b|, of all elements together: single ones may be off by more, behind a relu or many steps of
- * a recurrence. 0 where there is a number that f16 does not hold. */
-static double distance(const gd_tensor *a, const gd_tensor *b) {
+/* |a - b| / |b|, of all elements together: single ones may be off by more, behind a relu or many
+ * steps of a recurrence. 0 where there is a number that f16 does not hold. */
+static double relative_error(const gd_tensor *a, const gd_tensor *b) {
     double *x = tensor_numbers(a), *y = tensor_numbers(b), off = 0, all = 0;
     const int64_t n = gd_tensor_numel(b);
     for (int64_t i = 0; i < n && x && y; i++) {
@@ -73,12 +73,13 @@ static const char *near_f32(const test_case *c, gd_dtype low, const run_result *
     if (exact.status != GD_OK) return gd_error_message();
     const double most = low == GD_BF16 ? 0.1 : 0.03;
     for (int k = 0; k < exact.n_out; k++) {
-        const double off = distance(r->out[k], exact.out[k]);
+        const double off = relative_error(r->out[k], exact.out[k]);
         snprintf(why, sizeof why, "result %d is off by %.3g of what f32 gives", k, off);
         if (!(off < most)) return why;
     }
     for (int i = 0; i < exact.n_in; i++) {
-        const double off = exact.grad[i] && r->grad[i] ? distance(r->grad[i], exact.grad[i]) : 0;
+        const double off =
+            exact.grad[i] && r->grad[i] ? relative_error(r->grad[i], exact.grad[i]) : 0;
         snprintf(why, sizeof why, "the gradient of input %d is off by %.3g of what f32 gives", i,
                  off);
         if (!(off < most)) return why;
@@ -162,7 +163,7 @@ static const char *dtypes_as_torch(const test_case *c, gd_dtype dtype, const run
 
 /* --- the suite -------------------------------------------------------------------------------- */
 
-static void check(const test_case *c, gd_dtype dtype) {
+static void check_variant(const test_case *c, gd_dtype dtype) {
     static const gd_dtype lows[] = {GD_BF16, GD_F16};
     const gd_op *op = c->block->op;
     if (op->flags & (GD_OP_INTERNAL | GD_OP_DYNAMIC) || op->base) return;
@@ -179,6 +180,6 @@ static void check(const test_case *c, gd_dtype dtype) {
 
 void suite_autocast(const test_cases *cases) {
     read_rows();
-    each_variant(cases, 1u << GD_F32 | 1u << GD_BF16 | 1u << GD_F16 | 1u << GD_F64, check);
+    each_variant(cases, 1u << GD_F32 | 1u << GD_BF16 | 1u << GD_F16 | 1u << GD_F64, check_variant);
     free(golden_rows);
 }

@@ -2,7 +2,7 @@
 #include "gradus/testing.h"
 #include "suites.h"
 
-static void check(const test_case *c, gd_dtype dtype) {
+static void check_variant(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     const char *no_grad;
     char why[512] = "";
@@ -21,4 +21,4 @@ static void check(const test_case *c, gd_dtype dtype) {
     else report_fail(c, dtype, "expected what the kernel gives: %s", why);
 }
 
-void suite_bodies(const test_cases *cases) { each_variant(cases, ~0u, check); }
+void suite_bodies(const test_cases *cases) { each_variant(cases, ~0u, check_variant); }

@@ -1,6 +1,7 @@
 /* errors.c - a wrong call never crashes: it gives a status and a message that names the op, and
- * leaks nothing. Each op of the table, internal ones too, is called with the inputs of the first case
- * of each of its blocks, one thing made wrong at a time. What is accepted must have a gradient, too.
+ * leaks nothing. Each op of the table, internal ones too, is called with the inputs of the first
+ * case of each of its blocks, one thing made wrong at a time. What is accepted must have a
+ * gradient, too.
  *
  * GRADUS_TEST_FULL=1 begins with every case.
  */
@@ -50,7 +51,7 @@ static void guess_options(attempt *a) {
     }
 }
 
-static void start(attempt *a, const gd_op *op, const test_case *c) {
+static void start_attempt(attempt *a, const gd_op *op, const test_case *c) {
     *a = (attempt){.op = op, .c = c};
     gd_clear_error();
     gd_seed(7);
@@ -108,7 +109,7 @@ static void differentiate_call(const attempt *a, const char *what) {
 }
 
 /* Calls. Where `must_fail`, success is a failure of the test. */
-static void call(const attempt *a, const char *what, bool must_fail) {
+static void call_op(const attempt *a, const char *what, bool must_fail) {
     gd_tensors y = gd_op_call(a->op, (gd_tensors){a->in, a->n_in}, a->attrs);
     gd_status status = gd_error_status();
     if (status == GD_OK && must_fail) complain(a, what, "was accepted");
@@ -147,26 +148,26 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
     attempt a;
     for (int i = 0;; i++) { /* absent */
         GD_SCOPE;
-        start(&a, op, c);
+        start_attempt(&a, op, c);
         if (i >= a.n_in) break;
         int last = gd_op_input_count(op) - 1;
         const gd_op_param *p = gd_op_input(op, i < last ? i : last);
         a.in[i] = NULL;
         snprintf(what, sizeof what, "input %d is NULL", i);
-        call(&a, what, !p->optional || p->variadic);
+        call_op(&a, what, !p->optional || p->variadic);
     }
     {
         GD_SCOPE; /* too few, too many, none at all */
-        start(&a, op, c);
+        start_attempt(&a, op, c);
         int n = a.n_in, required = 0;
         for (int k = 0; k < gd_op_input_count(op); k++) required += !gd_op_input(op, k)->optional;
         bool variadic =
             gd_op_input_count(op) > 0 && gd_op_input(op, gd_op_input_count(op) - 1)->variadic;
         a.n_in = 0;
-        call(&a, "no inputs", required > 0);
+        call_op(&a, "no inputs", required > 0);
         a.n_in = n;
         while (a.n_in < 40) a.in[a.n_in] = n ? a.in[0] : gd_scalar(1), a.n_in++;
-        call(&a, "40 inputs", !variadic);
+        call_op(&a, "40 inputs", !variadic);
     }
     /* other shapes and dtypes: some are fine, none may crash */
     static const gd_shape shapes[] = {
@@ -174,7 +175,7 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         {{1, 1, 1, 1, 1, 1, 1, 1}, 8, 1}, {{3, 0, 5}, 3, 1}, {{2, 3, 4, 5, 6}, 5, 1}};
     for (int i = 0; i < MAX_TENSORS; i++) {
         GD_SCOPE;
-        start(&a, op, c);
+        start_attempt(&a, op, c);
         if (i >= a.n_in) break;
         if (!a.in[i]) continue;
         gd_dtype dtype = gd_tensor_dtype(a.in[i]);
@@ -182,18 +183,18 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
             a.in[i] = gd_full(shapes[k], 1.0, .dtype = dtype);
             snprintf(what, sizeof what, "input %d of shape number %zu", i, k);
-            call(&a, what, false);
+            call_op(&a, what, false);
         }
         for (int d = 1; d < GD_DTYPE_COUNT; d++) {
             a.in[i] = gd_cast(right, (gd_dtype)d);
             snprintf(what, sizeof what, "input %d as %s", i, gd_dtype_name((gd_dtype)d));
-            call(&a, what, false);
+            call_op(&a, what, false);
         }
         for (int k = 0; k < OTHER_SHAPES * gd_tensor_rank(right); k++) {
             a.in[i] = nearby(right, k);
             snprintf(what, sizeof what, "input %d with %s axis %d", i,
                      other_shapes[k % OTHER_SHAPES], k / OTHER_SHAPES);
-            call(&a, what, false);
+            call_op(&a, what, false);
         }
         a.in[i] = gd_reshape(right, gd_dims(-3)); /* an error tensor passes through */
         gd_tensors y = gd_op_call(a.op, (gd_tensors){a.in, a.n_in}, a.attrs);
@@ -240,7 +241,7 @@ static void wrong_options(const gd_op *op, const test_case *c) {
     attempt a;
     {
         GD_SCOPE;
-        start(&a, op, c);
+        start_attempt(&a, op, c);
         gd_status s = gd_attrs_parse(a.attrs, "no_such_option=1");
         if (s == GD_OK || !strstr(gd_error_message(), gd_op_name(op)))
             complain(&a, "an unknown option", "was not refused by name");
@@ -254,14 +255,14 @@ static void wrong_options(const gd_op *op, const test_case *c) {
         const gd_op_attr *at = gd_op_attr_at(op, k);
         if (at->required) {
             GD_SCOPE;
-            start(&a, op, c);
+            start_attempt(&a, op, c);
             a.attrs = gd_attrs_new(op);
             snprintf(what, sizeof what, "without %s", at->name);
-            call(&a, what, true);
+            call_op(&a, what, true);
         }
         for (size_t g = 0; g < sizeof garbage / sizeof *garbage; g++) {
             GD_SCOPE;
-            start(&a, op, c);
+            start_attempt(&a, op, c);
             gd_clear_error();
             gd_status s = gd_attrs_set_text(a.attrs, at->name, garbage[g]);
             snprintf(what, sizeof what, "%s=%s", at->name, garbage[g]);
@@ -283,9 +284,9 @@ static void wrong_options(const gd_op *op, const test_case *c) {
                                            : sizeof floats / sizeof *floats;
         for (size_t v = 0; values && v < n; v++) {
             GD_SCOPE;
-            start(&a, op, c);
+            start_attempt(&a, op, c);
             snprintf(what, sizeof what, "%s=%s", at->name, values[v]);
-            if (gd_attrs_set_text(a.attrs, at->name, values[v]) == GD_OK) call(&a, what, false);
+            if (gd_attrs_set_text(a.attrs, at->name, values[v]) == GD_OK) call_op(&a, what, false);
             gd_clear_error();
         }
     }

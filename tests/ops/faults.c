@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gradus/testing.h"
+#include "fault_walk.h"
 #include "suites.h"
 
 enum { MOST = 3000 }; /* allocations walked over for one op */
@@ -31,56 +31,57 @@ static gd_status forward_and_back(const run_setup *s, gd_tensor *const *in, int 
     return GD_OK;
 }
 
-/* Fails allocation n, and all after it if `lasting`. False when there was no such allocation. */
-static bool walk_one(const test_case *c, gd_dtype dtype, int64_t n, bool lasting) {
+/* Reports what a round of a walk has left behind. */
+static void report_leaks(const fault_walk *w, const test_case *c, gd_dtype dtype) {
+    if (!fault_is_clean(w))
+        report_fail(c, dtype, "%s, allocation %lld fails%s: leaks %lld objects, %lld bytes",
+                    w->what, (long long)w->at, w->lasting ? " and all after" : "",
+                    fault_leaked_objects(w), fault_leaked_bytes(w));
+}
+
+/* One round of the walk, with inputs that live in its scope. */
+static void run_round(fault_walk *w, const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     const char *no_grad;
     char why[512] = "";
     gd_tensor *in[MAX_TENSORS];
-    run_result broken, whole;
+    run_result broken, expected;
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
     gd_clear_error();
     int n_in = build_inputs(&s, in);
     gd_attrs *attrs = build_attrs(c);
-    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-            before = gd_fault_allocations();
-    bool fired;
-    {
-        GD_SCOPE;
-        gd_seed(7);
-        gd_fault_after(n, lasting);
-        gd_status status = forward_and_back(&s, in, n_in, attrs, &broken);
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - before > n;
-        if (status != GD_OK && status != GD_E_MEMORY)
-            report_fail(c, dtype, "allocation %lld fails: %s [%s]", (long long)n,
-                        gd_status_name(status), gd_error_message());
-        if (status != GD_OK && !fired)
-            report_fail(c, dtype, "fails without a fault: %s", gd_error_message());
-        gd_clear_error();
-        if (status == GD_OK &&
-            !input_is_mutated(c->block->op,
-                              0)) { /* a fault that was survived must not have changed a number */
-            gd_seed(7);
-            forward_and_back(&s, in, n_in, attrs, &whole);
-            if (!results_agree(&broken, &whole, NULL, why))
-                report_fail(c, dtype, "allocation %lld fails unnoticed: %s", (long long)n, why);
-        }
-    }
-    if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
-        report_fail(c, dtype, "allocation %lld fails%s: leaks %lld objects, %lld bytes",
-                    (long long)n, lasting ? " and all after" : "",
-                    (long long)(gd_live_objects() - objects),
-                    (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+    gd_seed(7);
+    fault_begin(w);
+    gd_status status = forward_and_back(&s, in, n_in, attrs, &broken);
+    fault_end(w);
+    if (status != GD_OK && status != GD_E_MEMORY)
+        report_fail(c, dtype, "allocation %lld fails: %s [%s]", (long long)w->at,
+                    gd_status_name(status), gd_error_message());
+    if (status != GD_OK && !w->fired)
+        report_fail(c, dtype, "fails without a fault: %s", gd_error_message());
     gd_clear_error();
-    return fired;
+    if (status != GD_OK || input_is_mutated(c->block->op, 0)) return;
+    gd_seed(7); /* a fault that was survived must not have changed a number */
+    forward_and_back(&s, in, n_in, attrs, &expected);
+    if (!results_agree(&broken, &expected, NULL, why))
+        report_fail(c, dtype, "allocation %lld fails unnoticed: %s", (long long)w->at, why);
 }
 
-static void check(const test_case *c, gd_dtype dtype) {
-    int64_t n = 0;
+static void walk_case(fault_walk *w, const test_case *c, gd_dtype dtype) {
+    while (fault_advance(w)) {
+        run_round(w, c, dtype);
+        gd_clear_error();
+        report_leaks(w, c, dtype);
+    }
+}
+
+static void check_case(const test_case *c, gd_dtype dtype) {
     report_at(c, dtype);
-    while (n < MOST && walk_one(c, dtype, n, false)) n++;
-    for (int64_t k = 0; k<n; k += n> 40 ? n / 40 : 1) walk_one(c, dtype, k, true);
+    fault_walk one = {.what = "the case", .most = MOST};
+    walk_case(&one, c, dtype);
+    fault_walk all = {
+        .what = "the case", .lasting = true, .most = MOST, .stride = one.rounds / 40 + 1};
+    walk_case(&all, c, dtype);
     report_pass();
 }
 
@@ -115,10 +116,7 @@ static void training_step(void) {
         report_skip("a training step: there is no matmul");
         return;
     }
-    bool fired = true;
-    for (int64_t n = 0; n < 20000 && fired; n += n < 200 ? 1 : 7) {
-        int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                before = gd_fault_allocations();
+    for (fault_walk w = {.what = "training step", .dense = 200}; fault_advance(&w);) {
         {
             GD_SCOPE;
             net m = {filled(gd_dims(8, 5), 1),
@@ -127,20 +125,15 @@ static void training_step(void) {
                      gd_requires_grad(filled(gd_dims(7), 1)),
                      gd_requires_grad(filled(gd_dims(7, 2), 1)),
                      gd_requires_grad(filled(gd_dims(2), 1))};
-            gd_fault_after(n, false);
+            fault_begin(&w);
             gd_status status = train_step(&m);
-            gd_fault_after(-1, false);
-            fired = gd_fault_allocations() - before > n;
-            if (status != (fired ? GD_E_MEMORY : GD_OK) && status != GD_OK)
+            fault_end(&w);
+            if (status != (w.fired ? GD_E_MEMORY : GD_OK) && status != GD_OK)
                 report_fail(NULL, GD_DTYPE_NONE, "training step, allocation %lld fails: %s [%s]",
-                            (long long)n, gd_status_name(status), gd_error_message());
+                            (long long)w.at, gd_status_name(status), gd_error_message());
             gd_clear_error();
         }
-        if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
-            report_fail(NULL, GD_DTYPE_NONE,
-                        "training step, allocation %lld fails: leaks %lld objects, %lld bytes",
-                        (long long)n, (long long)(gd_live_objects() - objects),
-                        (long long)(gd_memory_stats(NULL).live_bytes - bytes));
+        report_leaks(&w, NULL, GD_DTYPE_NONE);
     }
     report_pass();
 }
@@ -153,9 +146,9 @@ void suite_faults(const test_cases *cases) {
         if (block->n_cases == 0 || (block->op == last && !test_full())) continue;
         last = block->op;
         for (int k = 0; k < (test_full() ? block->n_cases : 1); k++)
-            check(&block->cases[k], !block->cases[k].flexible     ? GD_DTYPE_NONE
-                                    : block->dtypes >> GD_F32 & 1 ? GD_F32
-                                                                  : GD_I64);
+            check_case(&block->cases[k], !block->cases[k].flexible     ? GD_DTYPE_NONE
+                                         : block->dtypes >> GD_F32 & 1 ? GD_F32
+                                                                       : GD_I64);
     }
     if (!only_op && (!only_family || strcmp(only_family, "elementwise") == 0)) training_step();
     gd_set_num_threads(0);

@@ -16,7 +16,7 @@ static const golden *golden_for(const char *family) {
     return opened;
 }
 
-static void check(const test_case *c, gd_dtype dtype) {
+static void check_variant(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     const char *no_grad;
     char why[512] = "";
@@ -62,7 +62,7 @@ void suite_golden(const test_cases *cases) {
                 continue;
             }
             n_cases++;
-            for (int d = 0; d < n; d++) check(&block->cases[k], dtypes[d]);
+            for (int d = 0; d < n; d++) check_variant(&block->cases[k], dtypes[d]);
         }
     }
     printf("  %d ops, %d cases compared with PyTorch\n", ops, n_cases);

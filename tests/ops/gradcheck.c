@@ -5,7 +5,7 @@
 
 enum {
     LARGE = 1500,  /* elements; larger cases are left to GRADUS_TEST_FULL, */
-    SPREAD = 1000, /* and then so many elements of each input are moved */
+    SPREAD = 1000, /* number of elements of each input that are moved then */
 };
 
 /* The op as a function with one float result: its only one, or a weighted sum of all. */
@@ -55,7 +55,7 @@ static const char *unfit(const test_case *c) {
     return NULL;
 }
 
-static void check(const test_case *c) {
+static void check_case(const test_case *c) {
     GD_SCOPE;
     gd_tensor *in[MAX_TENSORS];
     run_setup s = {.c = c, .dtype = GD_F64};
@@ -103,6 +103,6 @@ void suite_gradcheck(const test_cases *cases) {
         for (int k = 0; k < cases->blocks[b].n_cases; k++) {
             const char *why = unfit(&cases->blocks[b].cases[k]);
             if (why) report_skip(why);
-            else check(&cases->blocks[b].cases[k]);
+            else check_case(&cases->blocks[b].cases[k]);
         }
 }

@@ -50,7 +50,7 @@ static void run_twin(const gd_op *twin, const run_setup *s, run_result *r, bool 
     r->has_grad = true;
 }
 
-static void check(const test_case *c, gd_dtype dtype) {
+static void check_variant(const test_case *c, gd_dtype dtype) {
     const gd_op *twin = twin_of(c->block->op);
     const char *no_grad;
     char why[512] = "";
@@ -80,5 +80,5 @@ static void check(const test_case *c, gd_dtype dtype) {
 }
 
 void suite_inplace(const test_cases *cases) {
-    each_variant(cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64, check);
+    each_variant(cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64, check_variant);
 }

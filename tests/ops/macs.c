@@ -10,8 +10,8 @@
 extern const char *only_op, *only_family;
 
 /* NULL: as many as there should be. */
-static const char *compare(const gd_op *op, const gd_attrs *attrs, gd_tensor *const *in, int n_in,
-                           gd_tensor *const *out, int n_out, double again) {
+static const char *compare_macs(const gd_op *op, const gd_attrs *attrs, gd_tensor *const *in,
+                                int n_in, gd_tensor *const *out, int n_out, double again) {
     static char why[300];
     double macs, of_body;
     if (gd_tensor_macs(op, gd_attrs_data(attrs), in, n_in, out, n_out, &macs) != GD_OK)
@@ -36,7 +36,7 @@ static void check_case(const test_case *c, gd_dtype dtype) {
     const int n_in = build_inputs(&setup, in);
     const char *why = r.status != GD_OK
                           ? gd_error_message()
-                          : compare(c->block->op, build_attrs(c), in, n_in, r.out, r.n_out, 0);
+                          : compare_macs(c->block->op, build_attrs(c), in, n_in, r.out, r.n_out, 0);
     if (why) report_fail(c, dtype, "%s", why);
     else report_pass();
 }
@@ -90,7 +90,7 @@ static void check_example(const struct example *x) {
     gd_attrs_parse(attrs, x->options);
     const gd_tensors y = gd_op_call(op, ((gd_tensors){in, n_in}), attrs);
     const char *why = gd_failed() ? gd_error_message()
-                                  : compare(op, attrs, in, n_in, y.at, (int)y.count, x->again);
+                                  : compare_macs(op, attrs, in, n_in, y.at, (int)y.count, x->again);
     if (why) report_fail(NULL, GD_F32, "%s %s: %s", x->op, x->options, why);
     else report_pass();
     gd_clear_error();

@@ -3,7 +3,7 @@
 
 static const run_mode *mode;
 
-static void check(const test_case *c, gd_dtype dtype) {
+static void check_variant(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     const char *why_not = NULL, *no_grad;
     char why[512] = "";
@@ -33,6 +33,6 @@ void suite_modes(const test_cases *cases) {
         mode = modes[m];
         each_variant(cases,
                      1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64 | 1u << GD_BOOL,
-                     check);
+                     check_variant);
     }
 }

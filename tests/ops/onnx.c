@@ -11,12 +11,13 @@
 #include "core/alloc.h"
 #include "onnx/operator_table.h"
 #include "suites.h"
+#include "temp.h"
 
 static bool unknown_sizes;
 
 typedef struct net {
     gd_graph *graph;
-    gd_tensor *feeds[2 * MAX_TENSORS]; /* placeholders and values in turn */
+    gd_tensor *feeds[2 * MAX_TENSORS]; /* placeholder, value, placeholder, value, ... */
     gd_tensor *inputs[MAX_TENSORS];
     gd_tensor *outputs[MAX_TENSORS];
     int numbers[MAX_TENSORS]; /* of the inputs in the call */
@@ -31,7 +32,7 @@ static gd_tensor *placeholder_for(gd_tensor *t, int number) {
     return gd_placeholder(shape, .name = name, .dtype = gd_tensor_dtype(t));
 }
 
-static net build(const run_setup *s) {
+static net build_net(const run_setup *s) {
     const gd_op *op = s->c->block->op;
     net n = {.graph = gd_graph_new()};
     gd_tensor *in[MAX_TENSORS], *symbols[MAX_TENSORS] = {NULL};
@@ -59,9 +60,8 @@ static net build(const run_setup *s) {
 }
 
 static void file_path(const test_case *c, gd_dtype dtype, char *path, size_t size) {
-    const char *folder = getenv("GRADUS_ONNX_DIR"), *temporary = getenv("TMPDIR");
-    if (!folder)
-        snprintf(path, size, "%s/gradus-onnx-%ld", temporary ? temporary : "/tmp", (long)getpid());
+    const char *folder = getenv("GRADUS_ONNX_DIR");
+    if (!folder) snprintf(path, size, "%s", temp_path("case"));
     else
         snprintf(path, size, "%s/%s_%s_%d_%s%s", folder, c->block->family, gd_op_name(c->block->op),
                  c->line, dtype ? gd_dtype_name(dtype) : "own", unknown_sizes ? "_any" : "");
@@ -87,7 +87,7 @@ static void leave_numbers(const char *path, const net *n, gd_tensors results) {
     gd_save_npz(npz, names, (gd_tensors){values, count});
 }
 
-static gd_tensors run(gd_graph *graph, const net *n) {
+static gd_tensors run_graph(gd_graph *graph, const net *n) {
     gd_session *session = gd_session_new(graph, .level = 0);
     gd_tensor *feeds[2 * MAX_TENSORS], *fetches[MAX_TENSORS];
     char name[16];
@@ -113,7 +113,7 @@ static bool has_row(const gd_op *op) {
     return gd_onnx_implied_row(op, &own);
 }
 
-/* Whether the op is one node of the file, beside those that name its outputs. */
+/* Whether the file has one node for the op, apart from those that name its outputs. */
 static bool is_one_node(const char *file, const gd_op *op) {
     gd_pb_doc *doc;
     int count = 0;
@@ -127,13 +127,13 @@ static bool is_one_node(const char *file, const gd_op *op) {
     return count == 1;
 }
 
-static void check(const test_case *c, gd_dtype dtype) {
+static void check_variant(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     char path[500], file[520], why[512] = "";
     run_setup s = {.c = c, .dtype = dtype};
     report_at(c, dtype);
     gd_clear_error();
-    net n = build(&s);
+    net n = build_net(&s);
     gd_session *session = gd_session_new(n.graph, .level = 0);
     gd_tensors expected = gd_session_run(session, ((gd_tensors){n.feeds, 2 * n.n}),
                                          ((gd_tensors){n.outputs, n.n_out}));
@@ -149,7 +149,7 @@ static void check(const test_case *c, gd_dtype dtype) {
                                     ((gd_tensors){n.outputs, n.n_out}), .own_ops = true);
     const bool direct = status == GD_OK && is_one_node(file, c->block->op);
     gd_graph *loaded = status == GD_OK ? gd_onnx_load(file) : NULL;
-    gd_tensors got = loaded ? run(loaded, &n) : (gd_tensors){NULL, 0};
+    gd_tensors got = loaded ? run_graph(loaded, &n) : (gd_tensors){NULL, 0};
     const unsigned flags = gd_op_flags(c->block->op);
     /* random ones give other numbers each time; the body of a gradient op may work out what the op
      * is given, and the cases give it anything */
@@ -216,6 +216,6 @@ void suite_onnx(const test_cases *cases) {
         each_variant(cases,
                      unknown ? 1u << GD_F32
                              : 1u << GD_F32 | 1u << GD_F64 | 1u << GD_I64 | 1u << GD_BOOL,
-                     check);
+                     check_variant);
     }
 }

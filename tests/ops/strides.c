@@ -4,7 +4,8 @@
 #include "suites.h"
 
 /* Input `which` in a layout (-1: all of them), against row-major ones with the same values. */
-static void compare(const test_case *c, gd_dtype dtype, int which, layout kind, bool gradients) {
+static void compare_layout(const test_case *c, gd_dtype dtype, int which, layout kind,
+                           bool gradients) {
     GD_SCOPE;
     char why[512] = "";
     run_result strided, rows;
@@ -34,15 +35,16 @@ static void compare(const test_case *c, gd_dtype dtype, int which, layout kind, 
     else report_fail(c, dtype, "%s input %d: %s", layout_name(kind), which, why);
 }
 
-static void check(const test_case *c, gd_dtype dtype) {
+static void check_variant(const test_case *c, gd_dtype dtype) {
     const char *no_grad;
     bool gradients = case_has_gradient(c, dtype, &no_grad);
     int n = case_tensor_count(c);
     for (int kind = LAYOUT_COLUMNS; kind < LAYOUT_COUNT; kind++)
-        for (int i = n > 1 ? -1 : 0; i < n; i++) compare(c, dtype, i, (layout)kind, gradients);
+        for (int i = n > 1 ? -1 : 0; i < n; i++)
+            compare_layout(c, dtype, i, (layout)kind, gradients);
 }
 
 void suite_strides(const test_cases *cases) {
     each_variant(cases, 1u << GD_F32 | 1u << GD_F16 | 1u << GD_I64 | 1u << GD_U8 | 1u << GD_BOOL,
-                 check);
+                 check_variant);
 }

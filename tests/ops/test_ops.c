@@ -1,12 +1,12 @@
 /* test_ops.c - every op, every case of tests/cases/, in every suite.
  *
  *     test_ops                                all suites, all cases
- *     test_ops --op conv2d                    one op: the loop of edit, build, test
+ *     test_ops --op conv2d                    one op in all suites
  *     test_ops --family reduce --suite golden
  *     test_ops --list                         the suites and what each promises
  *     test_ops --dump --family reduce         the cases and their data, for tests/golden/make.py
  *
- * GRADUS_TEST_FULL=1 runs what is otherwise sampled.
+ * GRADUS_TEST_FULL=1 runs all of what is otherwise sampled.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,9 +101,11 @@ int main(int argc, char **argv) {
         cases_free(&cases);
         return failed != 0;
     }
-    if (only_op && cases.n_blocks == 0) {
-        fprintf(stderr, "no case of op '%s' in %s\n", only_op, GRADUS_CASES_DIR);
-        failed++;
+    if ((only_op || only_family) && cases.n_blocks == 0) {
+        fprintf(stderr, "no case of %s '%s' in %s\n", only_op ? "op" : "family",
+                only_op ? only_op : only_family, GRADUS_CASES_DIR);
+        cases_free(&cases);
+        return 1;
     }
     bool known = !only_suite;
     for (const suite *s = suites; s->name; s++) {
@@ -111,7 +113,7 @@ int main(int argc, char **argv) {
         known = true;
         failed += run_suite(s, &cases);
     }
-    if (!known) fprintf(stderr, "there is no suite '%s'\n", only_suite);
+    if (!known) fprintf(stderr, "there is no suite '%s'; --list lists them\n", only_suite);
     cases_free(&cases);
     if (cases.errors) printf("%d bad lines in the case files\n", cases.errors);
     return failed != 0 || !known;

@@ -89,7 +89,7 @@ static bool affordable(const test_case *c, gd_dtype dtype) {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool large) {
+static void check_bits(const test_case *c, gd_dtype dtype, const char *what, bool large) {
     static const int few[] = {3, 0}, many_counts[] = {2, 3, 4, 7, 0};
     const int *counts = large || test_full() ? many_counts : few;
     GD_SCOPE;
@@ -117,7 +117,7 @@ static void same_bits(const test_case *c, gd_dtype dtype, const char *what, bool
 }
 
 static void check_threads(const test_case *c, gd_dtype dtype) {
-    same_bits(c, dtype, "", false);
+    check_bits(c, dtype, "", false);
     if (dtype == GD_F64 || dtype == GD_I64 || elements(c) == 0 || !test_sampled(c, 5)) return;
     const char *name;
     int item;
@@ -133,7 +133,7 @@ static void check_threads(const test_case *c, gd_dtype dtype) {
                 char what[64];
                 snprintf(what, sizeof what, "size %lld made %lld: ", (long long)sizes[i],
                          (long long)(sizes[i] * factor));
-                same_bits(&big, dtype, what, true);
+                check_bits(&big, dtype, what, true);
                 done = true;
             }
             enlarged_free(&big);

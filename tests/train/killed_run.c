@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "gradus/gradus.h"
 
 enum { SAMPLES = 96, SIDE = 8, CLASSES = 4, BATCH = 8, EPOCHS = 8 };
@@ -22,7 +23,7 @@ killed_page *killed_page_open(const char *path) {
     return page == MAP_FAILED ? NULL : page;
 }
 
-static void hear(gd_log_level level, const char *message, void *user) {
+static void record_message(gd_log_level level, const char *message, void *user) {
     killed_page *page = user;
     int64_t step;
     if (sscanf(message, "resumed from step %" SCNd64, &step) == 1) page->resumed = step;
@@ -39,7 +40,7 @@ static void hear(gd_log_level level, const char *message, void *user) {
 static int64_t count(void *self) { return *(int *)self; }
 
 /* A bright stripe in one of four places, with noise that depends on the sample alone. */
-static gd_tensors get(int64_t index, gd_random *random, void *self) {
+static gd_tensors get_sample(int64_t index, gd_random *random, void *self) {
     (void)random;
     float image[SIDE * SIDE];
     gd_random own = gd_random_of(5, (uint64_t)(index + 1000 * *(int *)self));
@@ -60,7 +61,8 @@ static gd_tensors jitter(gd_tensors sample, gd_random *random, void *user) {
 }
 
 static gd_loader *loader(int *samples, bool train) {
-    gd_dataset *data = gd_dataset_from(samples, .count = count, .get = get, .name = "stripes");
+    gd_dataset *data =
+        gd_dataset_from(samples, .count = count, .get = get_sample, .name = "stripes");
     if (train) {
         data = gd_dataset_transform(data, gd_transform_flip(),
                                     gd_transform_crop(SIDE, .padding = gd_dims(1, 0)),
@@ -136,7 +138,7 @@ int killed_run(const char *folder, const char *result, killed_page *page) {
     GD_SCOPE;
     page_of_run = page;
     page->resumed = -1;
-    gd_set_log(hear, page);
+    gd_set_log(record_message, page);
     gd_set_num_threads(2);
     gd_seed(11);
     counter c = {0};
@@ -144,7 +146,7 @@ int killed_run(const char *folder, const char *result, killed_page *page) {
     const gd_history *h = train(net, folder, &c);
     char path[4096];
     snprintf(path, sizeof path, "%s/best.safetensors", folder);
-    if (access(path, F_OK) == 0) gd_load_state(path, gd_part("net", best));
+    if (file_exists(path)) gd_load_state(path, gd_part("net", best));
     gd_save_state(result, gd_part("net", net), gd_part("best", best));
     if (h && !gd_failed()) write_history(result, h, &c);
     if (gd_failed()) fprintf(stderr, "%s\n", gd_error_message());

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "files.h"
 #include "io/state_io.h"
 
 typedef struct source {
@@ -31,7 +32,7 @@ static bool is_of(const char *name, const char *part) {
     return strncmp(name, part, length) == 0 && (name[length] == '.' || name[length] == 0);
 }
 
-static const gd_safetensors_entry *find(const source *s, const char *name) {
+static const gd_safetensors_entry *find_entry(const source *s, const char *name) {
     for (size_t i = 0; i < s->header.count; i++)
         if (strcmp(s->header.entries[i].name, name) == 0) return &s->header.entries[i];
     return NULL;
@@ -62,14 +63,12 @@ static bool write_all(const char *path, gd_safetensors_entry *entries, const uin
         gd_xxh64_add(&hash, file, size);
         gd_checksum_print(gd_xxh64_value(&hash), file + 8 + at);
     }
-    FILE *f = fopen(path, "wb");
-    const bool done = f && fwrite(file, 1, size, f) == size;
-    if (f) fclose(f);
+    file_write(path, file, size);
     free(file);
-    return done;
+    return true;
 }
 
-static int mix(const source *a, const source *b, const char *path, const char *part) {
+static int mix_files(const source *a, const source *b, const char *path, const char *part) {
     const size_t count = a->header.count, n_values = a->header.n_values;
     gd_safetensors_entry *entries = calloc(count + 1, sizeof *entries);
     gd_safetensors_value *values = calloc(n_values + 1, sizeof *values);
@@ -77,7 +76,7 @@ static int mix(const source *a, const source *b, const char *path, const char *p
     int differ = 0;
     for (size_t i = 0; i < count; i++) {
         const gd_safetensors_entry *e = &a->header.entries[i],
-                                   *other = is_of(e->name, part) ? find(b, e->name) : NULL;
+                                   *other = is_of(e->name, part) ? find_entry(b, e->name) : NULL;
         entries[i] = other ? *other : *e;
         data[i] = other ? b->data + other->begin : a->data + e->begin;
         differ += other &&
@@ -100,7 +99,7 @@ int mix_part(const char *into, const char *from, const char *part) {
     char path[4096];
     snprintf(path, sizeof path, "%s.mixed", into);
     int differ = -1;
-    if (open_source(&a, into) & open_source(&b, from)) differ = mix(&a, &b, path, part);
+    if (open_source(&a, into) & open_source(&b, from)) differ = mix_files(&a, &b, path, part);
     close_source(&a), close_source(&b);
     return differ >= 0 && rename(path, into) == 0 ? differ : -1;
 }

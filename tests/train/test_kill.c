@@ -1,7 +1,9 @@
-/* test_kill.c - a training run that is killed again and again ends with the same bits as one that is not.
+/* test_kill.c - a training run that is killed again and again ends with the same bits as one
+ * that is not.
  *
- * `test_kill --train FOLDER RESULT PAGE` is the run (killed_run.h); the tests start it, kill it, and start it again
- * until it is done. GRADUS_TEST_FULL=1: a kill at every system call that writes, and more at random.
+ * `test_kill --train FOLDER RESULT PAGE` is the run (killed_run.h); the tests start it, kill it,
+ * and start it again until it is done. GRADUS_TEST_FULL=1: a kill at every system call that
+ * writes, and more at random.
  */
 #define _GNU_SOURCE 1
 #include <inttypes.h>
@@ -12,24 +14,25 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "crash.h"
+#include "child.h"
+#include "draw.h"
+#include "files.h"
 #include "killed_run.h"
 #include "mix.h"
+#include "temp.h"
 #include "test.h"
 
-static char base[300], folder[400], result[400], expected[400], page_path[400], whole_folder[400];
+/* Of the runs that are killed and of the one that is not. */
+static const char *folder, *result, *complete_folder, *expected;
+static const char *page_path;
 static killed_page *page;
-static double whole_seconds; /* of the run that nobody kills */
-static int64_t whole_steps;
-static unsigned seed = 20240501;
+static double complete_seconds; /* of the run that nobody kills */
+static int64_t complete_steps;
+static draws stream = {20240501};
 
-/* Two checkpoints of the run in different epochs; the second one in the middle of one, and of an accumulation. */
+/* Two checkpoints of the run in different epochs; the second one in the middle of one, and of an
+ * accumulation. */
 enum { OLD = 15, NEW = 55 };
-
-static unsigned roll(unsigned below) {
-    seed = seed * 1103515245u + 12345u;
-    return (seed >> 8) % below;
-}
 
 static double seconds_now(void) {
     struct timespec now;
@@ -37,80 +40,78 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* --- the run, in a process of its own --------------------------------------------------------- */
+/* --- the run, in a child process -------------------------------------------------------------- */
 
 typedef struct run {
     const char *folder, *result;
 } run;
 
-static int start(void *user) {
+static int start_run(void *user) {
     const run *r = user;
     execl("/proc/self/exe", "test_kill", "--train", r->folder, r->result, page_path, (char *)NULL);
     return 127;
 }
 
-static bool same_file(const char *a, const char *b, const char *suffix) {
-    char names[2][500];
-    snprintf(names[0], sizeof names[0], "%s%s", a, suffix);
-    snprintf(names[1], sizeof names[1], "%s%s", b, suffix);
-    FILE *f = fopen(names[0], "rb"), *g = fopen(names[1], "rb");
-    bool same = f && g;
-    for (int c = 0; same && c != EOF;) {
-        c = fgetc(f);
-        same = c == fgetc(g);
-    }
-    if (f) fclose(f);
-    if (g) fclose(g);
+/* Whether both runs have left the same file RESULT or RESULT.txt. */
+static bool same_results(const char *suffix) {
+    char path[500];
+    size_t sizes[2] = {0, 0};
+    snprintf(path, sizeof path, "%s%s", expected, suffix);
+    char *a = file_read(path, &sizes[0]);
+    snprintf(path, sizeof path, "%s%s", result, suffix);
+    char *b = file_read(path, &sizes[1]);
+    const bool same = a && b && sizes[0] == sizes[1] && memcmp(a, b, sizes[0]) == 0;
+    free(a);
+    free(b);
     return same;
 }
 
 static bool copy_file(const char *from, const char *to, const char *name) {
-    char names[2][500];
-    snprintf(names[0], sizeof names[0], "%s/%s", from, name);
-    snprintf(names[1], sizeof names[1], "%s/%s", to, name);
-    FILE *f = fopen(names[0], "rb"), *g = fopen(names[1], "wb");
-    for (int c; f && g && (c = fgetc(f)) != EOF;) fputc(c, g);
-    if (f) fclose(f);
-    return (g && fclose(g) == 0) & (f != NULL);
+    char path[500];
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/%s", from, name);
+    char *data = file_read(path, &bytes);
+    snprintf(path, sizeof path, "%s/%s", to, name);
+    if (data) file_write(path, data, bytes);
+    free(data);
+    return data != NULL;
 }
 
-/* Copies a checkpoint, and the best one beside it, from a folder to another. */
+/* Copies a checkpoint and the best one from a folder to another. */
 static bool copy_step(const char *from, const char *to, int step) {
     char name[40];
     snprintf(name, sizeof name, "step-%08d.safetensors", step);
     return copy_file(from, to, name) & copy_file(from, to, "best.safetensors");
 }
 
-/* The run that is never killed, once. */
-static bool begin(void) {
-    if (!base[0]) {
-        crash_folder(base, sizeof base, "kill");
-        snprintf(folder, sizeof folder, "%s/run", base);
-        snprintf(whole_folder, sizeof whole_folder, "%s/whole", base);
-        snprintf(result, sizeof result, "%s/result.safetensors", base);
-        snprintf(expected, sizeof expected, "%s/expected.safetensors", base);
-        snprintf(page_path, sizeof page_path, "%s/page", base);
+/* Prepares a run that is killed; the first call also makes the run that is not. */
+static bool begin_run(void) {
+    if (!page) {
+        folder = temp_path("run");
+        result = temp_path("result.safetensors");
+        complete_folder = temp_path("complete");
+        expected = temp_path("expected.safetensors");
+        page_path = temp_path("page");
         page = killed_page_open(page_path);
         if (!page) abort();
         const double from = seconds_now();
-        CHECK(crash_apart(start, &(run){whole_folder, expected}) == 0);
-        whole_seconds = seconds_now() - from;
-        whole_steps = page->step;
-        CHECK_SAYING(page->resumed == -1 && page->warnings == 0 && whole_steps > 30,
-                     "%" PRId64 " steps, %s", whole_steps, page->warning);
+        CHECK(child_run(start_run, &(run){complete_folder, expected}) == 0);
+        complete_seconds = seconds_now() - from;
+        complete_steps = page->step;
+        CHECK_SAYING(page->resumed == -1 && page->warnings == 0 && complete_steps > 30,
+                     "%" PRId64 " steps, %s", complete_steps, page->warning);
     }
-    crash_remove_folder(folder);
+    folder_remove(folder);
     page->step = page->warnings = page->die_at = 0;
     page->resumed = page->stopped = -1;
     return test_failures == 0;
 }
 
 static void check_result(const char *how) {
-    CHECK_SAYING(same_file(expected, result, ""), "%s: the weights differ", how);
-    CHECK_SAYING(same_file(expected, result, ".txt"), "%s: the history differs", how);
-    CHECK_SAYING(page->step == whole_steps, "%s: %" PRId64 " steps", how, page->step);
-    CHECK_SAYING(crash_count_files(folder) <= 4, "%s: %d files pile up", how,
-                 crash_count_files(folder));
+    CHECK_SAYING(same_results(""), "%s: the weights differ", how);
+    CHECK_SAYING(same_results(".txt"), "%s: the history differs", how);
+    CHECK_SAYING(page->step == complete_steps, "%s: %" PRId64 " steps", how, page->step);
+    CHECK_SAYING(folder_count(folder) <= 4, "%s: %d files pile up", how, folder_count(folder));
 }
 
 /* --- a chain of kills ------------------------------------------------------------------------- */
@@ -144,7 +145,7 @@ static void check_resumed(chain *c, const char *how) {
 }
 
 static void kill_often(int kills, ending end, const char *how) {
-    if (!begin()) return;
+    if (!begin_run()) return;
     chain c = {0};
     while (c.kills < kills && test_failures < 5) {
         int status = 0;
@@ -156,10 +157,10 @@ static void kill_often(int kills, ending end, const char *how) {
         check_result(how);
         c.runs++;
         c = (chain){.kills = c.kills, .runs = c.runs, .longest = c.longest};
-        crash_remove_folder(folder);
+        folder_remove(folder);
         page->step = 0;
     }
-    CHECK(crash_apart(start, &(run){folder, result}) == 0);
+    CHECK(child_run(start_run, &(run){folder, result}) == 0);
     check_resumed(&c, how);
     check_result(how);
     printf("%s: %d kills, %d complete runs, at most %d steps lost\n", how, c.kills, c.runs + 1,
@@ -172,9 +173,9 @@ static int kills_of(int few, int many) { return getenv("GRADUS_TEST_FULL") ? man
 
 static bool kill_at_any_time(int number, int *status) {
     (void)number;
-    const long long longest = (long long)(1.1e9 * whole_seconds);
-    *status = crash_after((long long)roll((unsigned)(longest / 1000)) * 1000, SIGKILL, start,
-                          &(run){folder, result});
+    const long long longest = (long long)(1.1e9 * complete_seconds);
+    *status = child_signal_after(draw_between(&stream, 0, longest), SIGKILL, start_run,
+                                 &(run){folder, result});
     return *status == -1;
 }
 
@@ -206,21 +207,21 @@ static int seen[2][1000]; /* kills at each call: when it began, and when it ende
 
 /* In a chain a process goes on where the one before was killed. A checkpoint has 12 to 14 stops. */
 static bool kill_at_calls(int number, int *status) {
-    const crash_plan plan = {.stop = number + 1, .calls = calls, .n_calls = CALLS};
-    const crash_end end = crash_at(plan, start, &(run){folder, result});
+    const kill_plan plan = {.stop = number + 1, .calls = calls, .n_calls = CALLS};
+    const child_end end = child_kill_at(plan, start_run, &(run){folder, result});
     *status = end.status;
     cannot_trace |= !end.traced;
     if (end.killed && end.call >= 0 && end.call < 1000) seen[!end.before][end.call]++;
     return end.killed || cannot_trace;
 }
 
-/* Every stop of the run: killed there, and then let alone. */
+/* For each stop of the run: kills it there, then runs it to its end. */
 static void kill_at_every_call(void) {
     int status = 0, stop = 0;
-    for (; begin() && kill_at_calls(stop, &status) && !cannot_trace; stop++) {
+    for (; begin_run() && kill_at_calls(stop, &status) && !cannot_trace; stop++) {
         chain c = {0};
         check_resumed(&c, "at each call");
-        CHECK(crash_apart(start, &(run){folder, result}) == 0);
+        CHECK(child_run(start_run, &(run){folder, result}) == 0);
         check_resumed(&c, "at each call");
         check_result("at each call");
     }
@@ -252,9 +253,9 @@ static int stops;
 static bool stop_it(int number, int *status) {
     (void)number;
     page->stopped = -1;
-    const long long longest = (long long)(1.1e9 * whole_seconds);
-    *status = crash_after((long long)roll((unsigned)(longest / 1000)) * 1000, SIGTERM, start,
-                          &(run){folder, result});
+    const long long longest = (long long)(1.1e9 * complete_seconds);
+    *status = child_signal_after(draw_between(&stream, 0, longest), SIGTERM, start_run,
+                                 &(run){folder, result});
     if (stopped_at >= 0 && page->resumed >= 0) {
         CHECK_SAYING(page->resumed == stopped_at, "resumed from %" PRId64 ", stopped at %" PRId64,
                      page->resumed, stopped_at);
@@ -276,30 +277,31 @@ TEST(a_run_that_is_stopped_by_sigterm_goes_on_where_it_was) {
 static int mix_child(void *part) {
     char into[500], from[500];
     snprintf(into, sizeof into, "%s/step-%08d.safetensors", folder, NEW);
-    snprintf(from, sizeof from, "%s/step-%08d.safetensors", whole_folder, OLD);
+    snprintf(from, sizeof from, "%s/step-%08d.safetensors", complete_folder, OLD);
     return mix_part(into, from, part) > 0 ? 0 : 1;
 }
 
-/* A run that is killed after the checkpoints OLD and NEW, which are copied to the folder of the whole run. */
+/* Kills a run after the checkpoints OLD and NEW and copies these to the folder of the complete
+ * run. */
 static void save_two(void) {
     static const int steps[] = {OLD, NEW};
     for (int i = 0; i < 2; i++) {
         page->die_at = steps[i] + 1;
-        CHECK(crash_apart(start, &(run){folder, result}) == -1);
-        CHECK(copy_step(folder, whole_folder, steps[i]));
+        CHECK(child_run(start_run, &(run){folder, result}) == -1);
+        CHECK(copy_step(folder, complete_folder, steps[i]));
     }
     page->die_at = 0;
 }
 
 /* The run that goes on from NEW with one part of OLD. */
 static void run_mixed(const char *part, int *status) {
-    crash_remove_folder(folder);
+    folder_remove(folder);
     mkdir(folder, 0777);
-    CHECK(copy_step(whole_folder, folder, NEW));
+    CHECK(copy_step(complete_folder, folder, NEW));
     if (*part)
-        CHECK_SAYING(crash_apart(mix_child, (void *)part) == 0,
-                     "%s is the same in both checkpoints", part);
-    *status = crash_apart(start, &(run){folder, result});
+        CHECK_SAYING(child_run(mix_child, (void *)part) == 0, "%s is the same in both checkpoints",
+                     part);
+    *status = child_run(start_run, &(run){folder, result});
     CHECK(page->resumed == NEW);
 }
 
@@ -319,7 +321,7 @@ TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
                                         "run.loss_sum",
                                         "run.0.weight.grad"};
     int status;
-    if (!begin()) return;
+    if (!begin_run()) return;
     save_two();
     run_mixed("", &status);
     CHECK(status == 0);
@@ -327,16 +329,9 @@ TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         run_mixed(parts[i], &status);
         CHECK_SAYING(status == 0, "%s", parts[i]);
-        CHECK_SAYING(!same_file(expected, result, "") || !same_file(expected, result, ".txt"),
+        CHECK_SAYING(!same_results("") || !same_results(".txt"),
                      "with another %s the result is the same", parts[i]);
     }
-}
-
-TEST(nothing_is_left_behind) {
-    crash_remove_folder(folder);
-    crash_remove_folder(whole_folder);
-    crash_remove_folder(base);
-    CHECK(access(base, F_OK) != 0);
 }
 
 int main(int argc, char **argv) {

@@ -132,20 +132,20 @@ static gd_tensor *entangled(gd_tensors in, void *user) {
     return gd_mul(gd_add(r.at[0], r.at[1]), v);
 }
 
-/* Functions that give what is outside as it is: a view, turned, which is used before and after. */
+/* Functions that return a captured tensor: a transposed view that is used before and after, too. */
 static gd_tensors as_it_is(gd_tensors in, void *w) {
     (void)in;
     return gd_listed(w);
 }
 static gd_tensor *given_back(gd_tensors in, void *user) {
     gd_tensor *m = gd_matmul(gd_permute(in.at[1], gd_dims(1, 0)), gd_mul(in.at[1], in.at[2]));
-    gd_tensor *turned = gd_permute(m, gd_dims(1, 0));
-    gd_tensor *before = gd_mul(turned, in.at[0]);
+    gd_tensor *transposed = gd_permute(m, gd_dims(1, 0));
+    gd_tensor *before = gd_mul(transposed, in.at[0]);
     gd_tensor *yes = gd_lt(gd_sum(in.at[0]), gd_scalar_of(1e9, gd_tensor_dtype(in.at[0])));
-    gd_tensor *r = gd_cond(yes, as_it_is, as_it_is, gd_list(before), turned).at[0];
+    gd_tensor *r = gd_cond(yes, as_it_is, as_it_is, gd_list(before), transposed).at[0];
     gd_tensor *each = gd_mean(gd_sin(gd_mean(r, .axis = gd_dims(1), .keepdim = true)));
     (void)user;
-    return gd_add(gd_add(gd_mul(gd_tanh(r), each), before), gd_sin(turned));
+    return gd_add(gd_add(gd_mul(gd_tanh(r), each), before), gd_sin(transposed));
 }
 
 typedef struct model {

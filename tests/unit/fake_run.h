@@ -69,7 +69,7 @@ static inline gd_status fake_call(fake_run *r, gd_callback *c, gd_event_kind kin
     return gd_callback_call(c, &r->event);
 }
 
-/* The next batch of a run with so many in an epoch; and the end of the epoch, after the last one. */
+/* The end of the next batch, and the end of the epoch. */
 static inline gd_status fake_batch(fake_run *r, gd_callback *c) {
     r->event.step++;
     return fake_call(r, c, GD_ON_BATCH_END);
@@ -79,7 +79,7 @@ static inline gd_status fake_epoch_end(fake_run *r, gd_callback *c) {
     r->event.epoch++;
     return status;
 }
-/* A whole epoch, after which a value is what is said. */
+/* An entire epoch, after which `name` has this value. */
 static inline gd_status fake_epoch(fake_run *r, gd_callback *c, int batches, const char *name,
                                    double value) {
     gd_status status = GD_OK;

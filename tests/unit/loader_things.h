@@ -13,9 +13,9 @@
 /* Samples (x, y): x is f32[2] of the number and a random number, y the number. */
 typedef struct numbers {
     int64_t count;
-    int broken_every; /* every so many samples fail; 0: none */
+    int broken_every; /* every n-th sample fails; 0: none */
     int sleep_us;
-    bool records; /* a broken one records a failure of its own, and returns tensors */
+    bool records; /* a broken sample records a failure and returns tensors */
     _Atomic int calls;
 } numbers;
 

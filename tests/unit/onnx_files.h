@@ -3,62 +3,28 @@
 #ifndef ONNX_FILES_H
 #define ONNX_FILES_H
 
-#include <unistd.h>
-
 #include "clean_test.h"
 #include "core/alloc.h"
+#include "fault_walk.h"
+#include "files.h"
 #include "gradus/gradus.h"
 #include "onnx/load/load.h"
-
-static char folder[300];
-
-static inline const char *in_folder(const char *name) {
-    static char paths[4][400];
-    static int next;
-    if (!folder[0]) {
-        snprintf(folder, sizeof folder, "%s/gradus-onnx-XXXXXX",
-                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-        if (!mkdtemp(folder)) abort();
-    }
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static inline void write_bytes(const char *path, const void *data, size_t bytes) {
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0) abort();
-}
+#include "temp.h"
 
 /* A file from its text form. */
 static inline const char *write_model(const char *text) {
     gd_pb_doc *doc;
     char *data;
     size_t bytes;
-    const char *path = in_folder("text.onnx");
+    const char *path = temp_path("text.onnx");
     CHECK_SAYING(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", text, strlen(text)) == GD_OK,
                  "%s", gd_error_message());
     if (!doc) abort();
     CHECK(gd_pb_print(doc, &data, &bytes) == GD_OK);
-    write_bytes(path, data, bytes);
+    file_write(path, data, bytes);
     gd_free(data);
     gd_pb_free(doc);
     return path;
-}
-
-static inline gd_tensor *numbers(gd_shape dims, double first, double step) {
-    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims),
-                         gd_scalar(step)),
-                  gd_scalar(first));
-}
-
-static inline bool same_bits(gd_tensor *a, gd_tensor *b) {
-    if (gd_failed()) return false;
-    a = gd_contiguous(a);
-    b = gd_contiguous(b);
-    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) &&
-           gd_tensor_dtype(a) == gd_tensor_dtype(b) && memcmp(gd_data(a), gd_data(b), bytes) == 0;
 }
 
 static inline gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *value,
@@ -76,6 +42,18 @@ static inline gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *
     "input { name: '" name "' type { tensor_type { elem_type: 1 shape { " dims " } } } } "
 #define OUTPUT(name) "output { name: '" name "' type { tensor_type { elem_type: 1 } } } "
 
+/* Loads a file while its allocations fail. */
+static inline void walk_load(const char *path, fault_walk w) {
+    while (fault_next(&w)) {
+        GD_SCOPE;
+        fault_begin(&w);
+        gd_graph *g = gd_onnx_load(path);
+        fault_end(&w);
+        CHECK_ROUND(&w, g || gd_failed());
+        CHECK_FAULT(&w, gd_error_status());
+    }
+}
+
 static inline void refuses(const char *text, gd_status status, const char *message) {
     GD_SCOPE;
     const char *path = write_model(text);
@@ -84,14 +62,5 @@ static inline void refuses(const char *text, gd_status status, const char *messa
                  gd_status_name(gd_error_status()), gd_error_message());
     gd_clear_error();
 }
-
-/* main, and the folder removed. */
-#define ONNX_TEST_MAIN                                            \
-    int main(int argc, char **argv) {                             \
-        const int status = test_run_all(argc, argv);              \
-        char command[400];                                        \
-        snprintf(command, sizeof command, "rm -rf '%s'", folder); \
-        return folder[0] && system(command) != 0 ? 1 : status;    \
-    }
 
 #endif

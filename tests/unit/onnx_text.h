@@ -2,7 +2,9 @@
 #ifndef ONNX_TEXT_H
 #define ONNX_TEXT_H
 
+#include "compare.h"
 #include "onnx_files.h"
+#include "temp.h"
 
 #define ANY                 "dim { dim_param: 'n' } "
 #define SIZE(n)             "dim { dim_value: " #n " } "
@@ -22,12 +24,13 @@ static inline gd_tensor *result(const char *text, gd_tensor *x) {
     if (!g) return gd_full(gd_dims(), 0);
     gd_tensor *y = run_one(g, "x", x, "y");
     gd_session *session = gd_session_new(g);
-    const char *path = in_folder("again.onnx");
+    const char *path = temp_path("again.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(gd_graph_find(g, "x")),
                               gd_list(gd_graph_find(g, "y"))) == GD_OK,
                  "%s", gd_error_message());
     gd_graph *again = gd_onnx_load(path);
-    CHECK_SAYING(again && same_bits(run_one(again, "x", x, "y"), y), "%s", gd_error_message());
+    CHECK_SAYING(again && tensors_same_bits(run_one(again, "x", x, "y"), y), "%s",
+                 gd_error_message());
     return y;
 }
 

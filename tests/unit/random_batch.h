@@ -1,19 +1,22 @@
-/* random_batch.h - how tests make values (N, COLUMNS), f64, by chance of others: whatever N is. */
+/* random_batch.h - random ops on values (N, COLUMNS) of f64, for any N. */
 #ifndef GRADUS_TESTS_RANDOM_BATCH_H
 #define GRADUS_TESTS_RANDOM_BATCH_H
 
+#include "draw.h"
 #include "random_graphs.h"
+#include "values.h"
 
 enum { COLUMNS = 6, PARAMETERS = 3, ALL = PARAMETERS + 2 };
 
-static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
-static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(-1, COLUMNS)); }
-static gd_tensor *tame(gd_tensor *x) { return gd_tanh(gd_mul(x, number(0.5))); }
+static gd_tensor *tame(gd_tensor *x) { return gd_tanh(gd_mul(x, scalar_f64(0.5))); }
 
 /* Sums of x may be nothing but the error of a sum, x less its mean for one: what is decided by them
  * would be decided by that. Sums of this are not. */
-static gd_tensor *odd(gd_tensor *x) { return gd_sin(gd_add(gd_mul(x, number(3)), number(1))); }
+static gd_tensor *odd(gd_tensor *x) {
+    return gd_sin(gd_add(gd_mul(x, scalar_f64(3)), scalar_f64(1)));
+}
 
 static gd_tensors fold_step(gd_tensors in, void *user) {
     gd_tensor *next = gd_tanh(gd_add(gd_mul(in.at[0], user), in.at[1]));
@@ -37,17 +40,17 @@ static gd_tensor *normed(gd_tensor *x, gd_tensor *const *p, bool keeps) {
 
 /* batch_norm updates its statistics, each time that it comes, and counts in `kept`; NULL: it does
  * not. */
-static gd_tensor *made_of(chance *c, bool by_data, int *kept, gd_tensor *a, gd_tensor *b,
+static gd_tensor *made_of(draws *d, bool by_data, int *kept, gd_tensor *a, gd_tensor *b,
                           gd_tensor *const *p) {
-    const int axis = below(c, 2);
-    switch (below(c, by_data ? 43 : 42)) {
+    const int axis = draw_below(d, 2);
+    switch (draw_below(d, by_data ? 43 : 42)) {
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
     case 2: return gd_mul(a, gd_tanh(b));
-    case 3: return gd_div(a, gd_add(gd_abs(b), number(1)));
-    case 4: return gd_where(gd_gt(a, b), b, gd_mul(a, number(0.5)));
+    case 3: return gd_div(a, gd_add(gd_abs(b), scalar_f64(1)));
+    case 4: return gd_where(gd_gt(a, b), b, gd_mul(a, scalar_f64(0.5)));
     case 5: return gd_gelu(b);
-    case 6: return gd_add(gd_mul(b, number(1)), number(0)); /* which is b */
+    case 6: return gd_add(gd_mul(b, scalar_f64(1)), scalar_f64(0)); /* which is b */
     case 7: return gd_sub(b, gd_mean(b, .axis = gd_dims(1), .keepdim = true));
     case 8: return gd_mul(b, gd_sigmoid(gd_sum(a, .axis = gd_dims(axis), .keepdim = true)));
     case 9: return gd_sub(b, gd_max(b, .axis = gd_dims(1), .keepdim = true));
@@ -56,11 +59,11 @@ static gd_tensor *made_of(chance *c, bool by_data, int *kept, gd_tensor *a, gd_t
     case 12: return gd_layer_norm(b, p[0], NULL);
     case 13: return tame(gd_matmul(b, p[1]));
     case 14: return gd_relu(gd_linear(tame(b), p[1], p[0]));
-    case 15: return tame(turned(gd_matmul(turned(p[1]), turned(b))));
-    case 16: return tame(gd_matmul(gd_matmul(a, turned(b)), a)); /* (N, N) between them */
-    case 17: return turned(gd_add(turned(a), turned(b)));
+    case 15: return tame(transposed(gd_matmul(transposed(p[1]), transposed(b))));
+    case 16: return tame(gd_matmul(gd_matmul(a, transposed(b)), a)); /* (N, N) between them */
+    case 17: return transposed(gd_add(transposed(a), transposed(b)));
     case 18: return flat(gd_sin(gd_reshape(b, gd_dims(-1))));
-    case 19: return flat(turned(gd_reshape(b, gd_dims(COLUMNS, -1))));
+    case 19: return flat(transposed(gd_reshape(b, gd_dims(COLUMNS, -1))));
     case 20:
         return gd_cat(
             gd_list(gd_slice(a, .axis = 1, .stop = 2), gd_slice(b, .axis = 1, .start = 2)),
@@ -84,7 +87,8 @@ static gd_tensor *made_of(chance *c, bool by_data, int *kept, gd_tensor *a, gd_t
     case 32: return gd_scan(fold_step, gd_list(p[0]), gd_list(b), p[0]).ys.at[0];
     case 33: return gd_mul(b, gd_foldl(fold, p[0], gd_list(a), p[0]));
     case 34:
-        return gd_cond(gd_gt(gd_sum(odd(a)), number(0)), with_sine, times, gd_list(b), p[0]).at[0];
+        return gd_cond(gd_gt(gd_sum(odd(a)), scalar_f64(0)), with_sine, times, gd_list(b), p[0])
+            .at[0];
     case 35:
         if (kept) ++*kept;
         return normed(b, p, kept != NULL);

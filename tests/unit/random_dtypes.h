@@ -1,7 +1,8 @@
-/* random_dtypes.h - how tests make values (rows, columns) of all dtypes by chance of others. */
+/* random_dtypes.h - random ops on values (rows, columns) of all dtypes. */
 #ifndef GRADUS_TESTS_RANDOM_DTYPES_H
 #define GRADUS_TESTS_RANDOM_DTYPES_H
 
+#include "draw.h"
 #include "random_graphs.h"
 
 enum { MOST_VALUES = 64, INPUTS = 4 };
@@ -12,20 +13,20 @@ enum kind { ALL_DTYPES, INTEGERS, FLOATS, KINDS };
 
 static bool without_halves; /* among all dtypes */
 
-static gd_dtype dtype_of_kind(chance *c, enum kind kind) {
+static gd_dtype dtype_of_kind(draws *d, enum kind kind) {
     static const gd_dtype all[] = {GD_BOOL, GD_U8,  GD_I8,  GD_I32, GD_I64,
                                    GD_F64,  GD_F32, GD_F16, GD_BF16};
     switch (kind) {
-    case INTEGERS: return all[below(c, 5)];
-    case FLOATS: return all[5 + below(c, 2)];
-    default: return all[below(c, without_halves ? 7 : 9)];
+    case INTEGERS: return all[draw_below(d, 5)];
+    case FLOATS: return all[5 + draw_below(d, 2)];
+    default: return all[draw_below(d, without_halves ? 7 : 9)];
     }
 }
 
 static gd_tensor *number(double x, gd_tensor *like) {
     return gd_full(gd_dims(), x, .dtype = gd_tensor_dtype(like));
 }
-static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static bool is_float(const gd_tensor *x) { return gd_dtype_is_float(gd_tensor_dtype(x)); }
 static bool is_bool(const gd_tensor *x) { return gd_tensor_dtype(x) == GD_BOOL; }
 
@@ -36,13 +37,13 @@ static gd_tensor *as(gd_tensor *x, gd_dtype dtype) {
     return gd_cast(x, dtype);
 }
 static gd_tensor *tame(gd_tensor *x) { return is_float(x) ? gd_tanh(x) : x; }
-static gd_tensor *whole(gd_tensor *x) { return is_float(x) ? as(x, GD_I32) : x; }
+static gd_tensor *as_integers(gd_tensor *x) { return is_float(x) ? as(x, GD_I32) : x; }
 static gd_tensor *number_of(gd_tensor *x) { return is_bool(x) ? gd_cast(x, GD_I32) : x; }
 
 /* A view of a view of x, as large as x, and another that is made of parts of it. */
-static gd_tensor *viewed(chance *c, gd_tensor *x) {
+static gd_tensor *viewed(draws *d, gd_tensor *x) {
     gd_tensor *t = gd_reshape(x, gd_dims(rows, 2, columns / 2));
-    switch (below(c, 6)) {
+    switch (draw_below(d, 6)) {
     case 0: return gd_reshape(gd_permute(t, gd_dims(1, 0, 2)), gd_dims(rows, columns));
     case 1:
         return gd_expand(
@@ -53,7 +54,7 @@ static gd_tensor *viewed(chance *c, gd_tensor *x) {
         return gd_reshape(gd_slice(gd_expand(gd_unsqueeze(x, 0), gd_dims(3, rows, columns)),
                                    .axis = 0, .start = 1, .stop = 2),
                           gd_dims(rows, columns));
-    case 4: return turned(gd_reshape(turned(x), gd_dims(columns, rows)));
+    case 4: return transposed(gd_reshape(transposed(x), gd_dims(columns, rows)));
     default:
         return gd_reshape(
             gd_transpose(gd_expand(gd_select(t, 1, 1), gd_dims(2, rows, columns / 2)), 0, 1),
@@ -62,9 +63,9 @@ static gd_tensor *viewed(chance *c, gd_tensor *x) {
 }
 
 /* Parts without elements among others. */
-static gd_tensor *with_nothing(chance *c, gd_tensor *a, gd_tensor *b) {
-    gd_tensor *none = gd_narrow(b, 0, below(c, rows), 0);
-    switch (below(c, 4)) {
+static gd_tensor *with_nothing(draws *d, gd_tensor *a, gd_tensor *b) {
+    gd_tensor *none = gd_narrow(b, 0, draw_below(d, rows), 0);
+    switch (draw_below(d, 4)) {
     case 0: return gd_cat(gd_list(none, a));
     case 1:
         return gd_add(a,
@@ -80,39 +81,39 @@ static gd_tensor *with_nothing(chance *c, gd_tensor *a, gd_tensor *b) {
     }
 }
 
-static gd_tensor *rewritten(chance *c, gd_tensor *a, gd_tensor *b) {
+static gd_tensor *rewritten(draws *d, gd_tensor *a, gd_tensor *b) {
     gd_tensor *t = gd_add(number_of(a), number(1, number_of(a))), *before = gd_neg(t);
     b = gd_cast(gd_clamp(number_of(b), .min = -3, .max = 3), gd_tensor_dtype(t));
-    switch (below(c, 5)) {
+    switch (draw_below(d, 5)) {
     case 0: gd_add_(t, b); break;
     case 1: gd_mul_(t, b); break;
     case 2: gd_abs_(gd_sub_(t, b)); break;
     case 3: gd_masked_fill_(t, gd_gt(b, number(0.37, b)), 2); break;
     default: gd_clamp_(t, .min = -1, .max = 2); break;
     }
-    return below(c, 2) ? t : gd_sub(before, t);
+    return draw_below(d, 2) ? t : gd_sub(before, t);
 }
 
 /* What decides nothing: small differences of floats stay small. */
-static gd_tensor *made_smoothly(chance *c, gd_tensor *a, gd_tensor *b, enum kind kind) {
-    const int axis = below(c, 2);
-    switch (below(c, 22)) {
+static gd_tensor *made_smoothly(draws *d, gd_tensor *a, gd_tensor *b, enum kind kind) {
+    const int axis = draw_below(d, 2);
+    switch (draw_below(d, 22)) {
     case 0: return gd_add(a, b);
     case 1: return gd_mul(tame(a), tame(b));
     case 2: return gd_sub(number_of(a), number_of(b));
     case 3: return gd_maximum(a, b);
     case 4: return gd_minimum(a, gd_mul(b, b));
-    case 5: return gd_where(gd_full(gd_dims(), below(c, 2), .dtype = GD_BOOL), a, b);
+    case 5: return gd_where(gd_full(gd_dims(), draw_below(d, 2), .dtype = GD_BOOL), a, b);
     case 6: return gd_mul(tame(b), tame(gd_sum(a, .axis = gd_dims(axis), .keepdim = true)));
     case 7:
         return gd_sub(number_of(b), gd_max(number_of(a), .axis = gd_dims(axis), .keepdim = true));
     case 8: return gd_add(b, gd_sum(a, .axis = gd_dims(axis), .keepdim = true));
     case 9: return tame(gd_cumsum(b, axis));
-    case 10: return viewed(c, b);
-    case 11: return viewed(c, viewed(c, b));
-    case 12: return with_nothing(c, a, b);
-    case 13: return rewritten(c, a, b);
-    case 14: return as(b, dtype_of_kind(c, kind));
+    case 10: return viewed(d, b);
+    case 11: return viewed(d, viewed(d, b));
+    case 12: return with_nothing(d, a, b);
+    case 13: return rewritten(d, a, b);
+    case 14: return as(b, dtype_of_kind(d, kind));
     case 15: return gd_flip(gd_slice(b, .axis = axis, .step = -1), gd_dims(0));
     case 16: return gd_cat(gd_list(gd_narrow(b, 0, 3, rows - 3), gd_narrow(a, 0, 0, 3)));
     case 17: return gd_clamp(number_of(b), .min = -5, .max = 7);
@@ -123,15 +124,15 @@ static gd_tensor *made_smoothly(chance *c, gd_tensor *a, gd_tensor *b, enum kind
     }
 }
 
-static gd_tensor *made_of_floats(chance *c, gd_tensor *a, gd_tensor *b) {
-    const int axis = below(c, 2);
-    switch (below(c, 8)) {
+static gd_tensor *made_of_floats(draws *d, gd_tensor *a, gd_tensor *b) {
+    const int axis = draw_below(d, 2);
+    switch (draw_below(d, 8)) {
     case 0: return gd_exp(gd_neg(gd_abs(b)));
     case 1: return gd_softmax(b, .axis = axis);
     case 2: return gd_layer_norm(tame(b), NULL, NULL);
     case 3:
-        return tame(
-            gd_matmul(gd_matmul(tame(a), gd_cast(turned(tame(b)), gd_tensor_dtype(a))), tame(a)));
+        return tame(gd_matmul(gd_matmul(tame(a), gd_cast(transposed(tame(b)), gd_tensor_dtype(a))),
+                              tame(a)));
     case 4: return gd_div(a, gd_add(gd_abs(b), number(1, b)));
     case 5: return gd_gelu(b);
     case 6: return gd_sub(b, gd_mean(b, .axis = gd_dims(axis), .keepdim = true));
@@ -139,10 +140,10 @@ static gd_tensor *made_of_floats(chance *c, gd_tensor *a, gd_tensor *b) {
     }
 }
 
-static gd_tensor *made_by_deciding(chance *c, gd_tensor *a, gd_tensor *b) {
-    const int axis = below(c, 2);
-    gd_tensor *i = whole(a), *k = whole(b);
-    switch (below(c, 14)) {
+static gd_tensor *made_by_deciding(draws *d, gd_tensor *a, gd_tensor *b) {
+    const int axis = draw_below(d, 2);
+    gd_tensor *i = as_integers(a), *k = as_integers(b);
+    switch (draw_below(d, 14)) {
     case 0: return gd_gt(a, b);
     case 1: return gd_eq(a, b);
     case 2: return gd_where(gd_le(a, b), a, b);
@@ -163,19 +164,20 @@ static gd_tensor *made_by_deciding(chance *c, gd_tensor *a, gd_tensor *b) {
 }
 
 static results body(uint64_t seed, enum kind kind, gd_tensor *const *in) {
-    chance c = {seed * 7919 + 6};
+    draws d = {seed * 7919 + 6};
     gd_tensor *pool[MOST_VALUES] = {in[0], in[1], in[2], in[3]};
     results r = {.count = 0};
     int n = INPUTS;
-    const int length = 3 + below(&c, below(&c, 4) ? 12 : MOST_VALUES - 10);
+    const int length = 3 + draw_below(&d, draw_below(&d, 4) ? 12 : MOST_VALUES - 10);
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)], *y;
-        const int way = below(&c, 3);
-        if (way == 0 && is_float(b) && is_float(a)) y = made_of_floats(&c, a, b);
-        else if (way == 1 && kind != FLOATS) y = made_by_deciding(&c, a, b);
-        else y = made_smoothly(&c, a, b, kind);
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)],
+                  *y;
+        const int way = draw_below(&d, 3);
+        if (way == 0 && is_float(b) && is_float(a)) y = made_of_floats(&d, a, b);
+        else if (way == 1 && kind != FLOATS) y = made_by_deciding(&d, a, b);
+        else y = made_smoothly(&d, a, b, kind);
         pool[n++] = y;
-        if (below(&c, 5) == 0 && r.count < MOST_RESULTS - 1) r.at[r.count++] = y;
+        if (draw_below(&d, 5) == 0 && r.count < MOST_RESULTS - 1) r.at[r.count++] = y;
     }
     r.at[r.count++] = pool[n - 1];
     return r;
@@ -183,14 +185,14 @@ static results body(uint64_t seed, enum kind kind, gd_tensor *const *in) {
 
 static enum kind make_inputs(uint64_t seed, gd_tensor **x) {
     const enum kind kind = (enum kind)(seed % KINDS);
-    chance c = {seed * 31 + 7};
+    draws d = {seed * 31 + 7};
     static const int some_rows[] = {5, 9, 70}, some_columns[] = {8, 18, 130, 1030};
-    const bool large = below(&c, 8) == 0;
-    rows = some_rows[below(&c, large ? 3 : 2)];
-    columns = some_columns[below(&c, large ? 4 : 2)];
+    const bool large = draw_below(&d, 8) == 0;
+    rows = some_rows[draw_below(&d, large ? 3 : 2)];
+    columns = some_columns[draw_below(&d, large ? 4 : 2)];
     gd_seed(seed);
     for (int i = 0; i < INPUTS; i++)
-        x[i] = as(gd_randn(gd_dims(rows, columns)), dtype_of_kind(&c, kind));
+        x[i] = as(gd_randn(gd_dims(rows, columns)), dtype_of_kind(&d, kind));
     return kind;
 }
 

@@ -1,6 +1,7 @@
-/* random_graphs.h - what tests with graphs made by chance have in common: chance itself, lists of
- * results, and how they are compared. A long search: GRADUS_GRAPHS=10000
- * build/tests/test_random_NAME; one seed of it alone: GRADUS_GRAPH=4711. */
+/* random_graphs.h - shared by tests with random graphs: lists of results and their comparison.
+ *
+ * GRADUS_GRAPHS=10000 build/tests/test_random_NAME is a long search; GRADUS_GRAPH=4711 runs one
+ * seed. */
 #ifndef GRADUS_TESTS_RANDOM_GRAPHS_H
 #define GRADUS_TESTS_RANDOM_GRAPHS_H
 
@@ -11,15 +12,6 @@
 #include "test.h"
 
 enum { MOST_RESULTS = 48 };
-
-typedef struct chance {
-    uint64_t state;
-} chance;
-
-static int below(chance *c, int n) {
-    c->state = c->state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((c->state >> 33) % (uint64_t)n);
-}
 
 typedef struct results {
     gd_tensor *at[MOST_RESULTS];
@@ -69,7 +61,7 @@ static __attribute__((unused)) const char *level_name(int level) {
     return names[level];
 }
 
-/* Calls `check` with the seeds from 1 on, as many as the environment says, or `usual`. */
+/* Calls `check` with seeds 1, 2, ...: `usual` of them, or the number in GRADUS_GRAPHS. */
 static void for_each_seed(uint64_t usual, void (*check)(uint64_t seed)) {
     const char *asked = getenv("GRADUS_GRAPHS"), *one = getenv("GRADUS_GRAPH");
     const uint64_t count = asked ? strtoull(asked, NULL, 10) : usual;

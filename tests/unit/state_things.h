@@ -4,8 +4,6 @@
 #ifndef TESTS_STATE_THINGS_H
 #define TESTS_STATE_THINGS_H
 
-#include <unistd.h>
-
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/state.h"
@@ -182,16 +180,5 @@ static inline moments *new_moments(net *of, double value) {
     return m;
 }
 static inline void end_moments(moments *m) { gd_object_release(&m->object); }
-
-/* --- files ------------------------------------------------------------------------------------ */
-
-static inline const char *test_path(const char *name) {
-    static char path[4][400];
-    static int next;
-    char *to = path[next++ % 4];
-    snprintf(to, sizeof *path, "%s/gradus-state-%ld-%s",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid(), name);
-    return to;
-}
 
 #endif

@@ -1,5 +1,6 @@
 /* test_arena.c - large buffers are used again in other sizes. */
 #include "core/arena.h"
+#include "draw.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
@@ -11,7 +12,7 @@ typedef struct buffer {
     unsigned char mark;
 } buffer;
 
-static void fill(buffer *b, size_t bytes, unsigned char mark) {
+static void fill_buffer(buffer *b, size_t bytes, unsigned char mark) {
     *b = (buffer){gd_arena_alloc(bytes), bytes, mark};
     CHECK(b->at && (size_t)b->at % 64 == 0);
     if (b->at) memset(b->at, mark, bytes);
@@ -26,15 +27,14 @@ static bool is_whole(const buffer *b) {
 /* The arena of this process may be in use by the library: this test makes no tensors. */
 TEST(buffers_do_not_overlap_whatever_the_order) {
     static buffer list[BUFFERS];
-    unsigned state = 1;
+    draws d = {1};
     for (int i = 0; i < 3000; i++) {
-        state = state * 1103515245u + 12345u;
-        buffer *b = &list[(state >> 16) % BUFFERS];
+        buffer *b = &list[draw_below(&d, BUFFERS)];
         if (b->at) {
             CHECK(is_whole(b));
             gd_arena_free(b->at);
             b->at = NULL;
-        } else fill(b, MEGABYTE + (state >> 8) % (6 * MEGABYTE), (unsigned char)i);
+        } else fill_buffer(b, MEGABYTE + (size_t)draw_below(&d, 6 * MEGABYTE), (unsigned char)i);
     }
     for (int i = 0; i < BUFFERS; i++)
         if (list[i].at) {
@@ -48,12 +48,12 @@ TEST(buffers_do_not_overlap_whatever_the_order) {
 
 TEST(free_neighbours_become_one_buffer) {
     buffer a[4];
-    for (int i = 0; i < 4; i++) fill(&a[i], 5 * MEGABYTE, 1);
+    for (int i = 0; i < 4; i++) fill_buffer(&a[i], 5 * MEGABYTE, 1);
     for (int i = 0; i < 4; i++) gd_arena_free(a[i].at);
     const int64_t before = gd_arena_cached();
     CHECK(before >= 20 * MEGABYTE);
     buffer all;
-    fill(&all, 20 * MEGABYTE, 2);
+    fill_buffer(&all, 20 * MEGABYTE, 2);
     CHECK_SAYING(gd_arena_cached() <= before - 20 * MEGABYTE, "%lld", (long long)gd_arena_cached());
     gd_arena_free(all.at);
     gd_arena_trim();

@@ -3,8 +3,9 @@
  */
 #include <math.h>
 
+#include "compare.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "gradus/testing.h"
 #include "test.h"
 
 /* The first test, since a peak never comes down: other tests may need more. */
@@ -52,44 +53,28 @@ TEST(no_memory_is_a_status_in_every_order) {
     static const char *const forms[] = {"plain", "causal and grouped", "masked"};
     gd_set_num_threads(1);
     for (int form = 0; form < 3; form++) {
-        int64_t n = 0;
-        for (bool fired = true; fired && n < 20000; n += 1 + n / 60) {
-            int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                    before = gd_fault_allocations();
-            {
-                GD_SCOPE;
-                gd_tensor *q = gd_requires_grad(gd_randn(gd_dims(1, 4, 3, 2))),
-                          *k = gd_requires_grad(gd_randn(gd_dims(1, form == 1 ? 2 : 4, 3, 2)));
-                gd_tensor *v = gd_requires_grad(gd_randn(gd_dims(1, form == 1 ? 2 : 4, 3, 2)));
-                gd_tensor *mask = form == 2 ? gd_requires_grad(gd_randn(gd_dims(3, 3))) : NULL;
-                gd_fault_after(n, false);
-                gd_tensor *y = gd_scaled_dot_product_attention(
-                    q, k, v, .mask = mask, .causal = form == 1, .grouped = form == 1);
-                gd_status status = gd_error_status();
-                if (status == GD_OK) {
-                    gd_tensor *to[] = {q, k, v, mask};
-                    gd_tensors by = {to, 3 + (form == 2)};
-                    gd_tensors g = gd_grad(gd_list(gd_sum(gd_square(y))), by, .create_graph = true);
-                    if (!gd_failed()) gd_grad(gd_list(gd_sum(gd_square(g.at[0]))), by);
-                    status = gd_error_status();
-                }
-                gd_fault_after(-1, false);
-                fired = gd_fault_allocations() - before > n;
-                CHECK_SAYING(status == GD_OK || status == GD_E_MEMORY, "%s: allocation %lld: %s",
-                             forms[form], (long long)n, gd_error_message());
-                gd_clear_error();
+        for (fault_walk w = {.what = forms[form], .dense = 60}; fault_next(&w);) {
+            GD_SCOPE;
+            gd_tensor *q = gd_requires_grad(gd_randn(gd_dims(1, 4, 3, 2))),
+                      *k = gd_requires_grad(gd_randn(gd_dims(1, form == 1 ? 2 : 4, 3, 2)));
+            gd_tensor *v = gd_requires_grad(gd_randn(gd_dims(1, form == 1 ? 2 : 4, 3, 2)));
+            gd_tensor *mask = form == 2 ? gd_requires_grad(gd_randn(gd_dims(3, 3))) : NULL;
+            fault_begin(&w);
+            gd_tensor *y = gd_scaled_dot_product_attention(
+                q, k, v, .mask = mask, .causal = form == 1, .grouped = form == 1);
+            gd_status status = gd_error_status();
+            if (status == GD_OK) {
+                gd_tensor *to[] = {q, k, v, mask};
+                gd_tensors by = {to, 3 + (form == 2)};
+                gd_tensors g = gd_grad(gd_list(gd_sum(gd_square(y))), by, .create_graph = true);
+                if (!gd_failed()) gd_grad(gd_list(gd_sum(gd_square(g.at[0]))), by);
+                status = gd_error_status();
             }
-            CHECK(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes);
+            fault_end(&w);
+            CHECK_FAULT(&w, status);
         }
-        CHECK_SAYING(n < 20000, "%s", forms[form]);
     }
     gd_set_num_threads(0);
-}
-
-/* The largest difference of two tensors, over the largest element of the second. */
-static double apart(gd_tensor *a, gd_tensor *b) {
-    gd_tensor *x = gd_cast(a, GD_F64), *y = gd_cast(b, GD_F64);
-    return gd_item(gd_max(gd_abs(gd_sub(x, y)))) / gd_item(gd_max(gd_abs(y)));
 }
 
 /* Where one weight is nearly 1, the gradient of the scores is a small difference of large numbers:
@@ -126,7 +111,7 @@ TEST(gradients_in_half_precision_are_right_where_softmax_is_peaked) {
                 }
                 CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
                 for (int i = 0; i < 3 + masked; i++) {
-                    double error = apart(by[0].at[i], by[1].at[i]),
+                    double error = tensors_relative_distance(by[0].at[i], by[1].at[i]),
                            most = dtypes[d] == GD_BF16 ? 0.02 : 0.003;
                     CHECK_SAYING(error < most, "input %d, %s, %lld columns: %g", i,
                                  gd_dtype_name(dtypes[d]), (long long)S, error);
@@ -173,10 +158,10 @@ TEST(dropout_keeps_the_weights_that_dropout_of_the_weights_would_keep) {
                 CHECK(gd_rng_state().call == 1); /* and the gradient takes none */
             }
             double most = d ? 1e-12 : 1e-5;
-            CHECK(apart(y[0], y[1]) < most);
+            CHECK(tensors_relative_distance(y[0], y[1]) < most);
             for (int i = 0; i < 3; i++)
-                CHECK_SAYING(apart(g[0].at[i], g[1].at[i]) < most, "input %d: %g", i,
-                             apart(g[0].at[i], g[1].at[i]));
+                CHECK_SAYING(tensors_relative_distance(g[0].at[i], g[1].at[i]) < most,
+                             "input %d: %g", i, tensors_relative_distance(g[0].at[i], g[1].at[i]));
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
         }
 }
@@ -190,13 +175,13 @@ TEST(dropout_is_off_while_not_training_and_right_on_average) {
     gd_tensor *plain = gd_scaled_dot_product_attention(q, k, v);
     gd_tensor *off = gd_scaled_dot_product_attention(q, k, v, .dropout = 0.5, .training = false);
     CHECK(gd_rng_state().call == before.call);
-    CHECK(apart(off, plain) == 0);
+    CHECK(tensors_relative_distance(off, plain) == 0);
     gd_tensor *sum = gd_zeros(gd_dims(6, 3));
     enum { TIMES = 4000 };
     for (int i = 0; i < TIMES; i++)
         gd_add_(sum, gd_scaled_dot_product_attention(q, k, v, .dropout = 0.5));
-    CHECK_SAYING(apart(gd_div(sum, gd_scalar(TIMES)), plain) < 0.05, "%g",
-                 apart(gd_div(sum, gd_scalar(TIMES)), plain));
+    CHECK_SAYING(tensors_relative_distance(gd_div(sum, gd_scalar(TIMES)), plain) < 0.05, "%g",
+                 tensors_relative_distance(gd_div(sum, gd_scalar(TIMES)), plain));
     CHECK(gd_tensor_is_error(gd_scaled_dot_product_attention(q, k, v, .dropout = 1.5)));
     CHECK(strstr(gd_error_message(), "dropout is 1.5; it must lie between 0 and 1"));
     gd_clear_error();
@@ -239,9 +224,12 @@ TEST(each_run_of_a_graph_drops_other_weights) {
         if (gd_failed()) return;
         out[i] = gd_clone(r.at[0]), g[i] = gd_clone(r.at[1]);
     }
-    CHECK(apart(out[1], out[0]) > 0.01 && apart(g[1], g[0]) > 0.01);
-    CHECK(apart(out[2], out[0]) == 0 && apart(g[2], g[0]) == 0);
-    CHECK(apart(out[3], out[1]) == 0 && apart(g[3], g[1]) == 0);
+    CHECK(tensors_relative_distance(out[1], out[0]) > 0.01 &&
+          tensors_relative_distance(g[1], g[0]) > 0.01);
+    CHECK(tensors_relative_distance(out[2], out[0]) == 0 &&
+          tensors_relative_distance(g[2], g[0]) == 0);
+    CHECK(tensors_relative_distance(out[3], out[1]) == 0 &&
+          tensors_relative_distance(g[3], g[1]) == 0);
 }
 
 TEST_MAIN

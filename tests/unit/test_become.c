@@ -15,10 +15,10 @@ static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(2
 
 CLEAN_TEST(a_leaf_takes_over_memory_dtype_device_and_strides) {
     GD_SCOPE;
-    gd_tensor *w = leaf(1), *turned = gd_transpose(gd_full(gd_dims(3, 2), 4), 0, 1);
+    gd_tensor *w = leaf(1), *transposed = gd_transpose(gd_full(gd_dims(3, 2), 4), 0, 1);
     gd_set_grad(w, gd_ones(gd_dims(2, 3)));
-    CHECK(gd_tensor_become(w, turned) == GD_OK && at(w, 5) == 4 && !gd_tensor_is_contiguous(w) &&
-          w->requires_grad);
+    CHECK(gd_tensor_become(w, transposed) == GD_OK && at(w, 5) == 4 &&
+          !gd_tensor_is_contiguous(w) && w->requires_grad);
     CHECK(gd_tensor_grad(w)); /* still fits */
     CHECK(gd_tensor_become(w, gd_cast(gd_full(gd_dims(2, 3), 5), GD_F64)) == GD_OK);
     CHECK(gd_tensor_dtype(w) == GD_F64 && !gd_tensor_grad(w));
@@ -112,7 +112,7 @@ typedef struct model {
     gd_tensor *x, *y, *gx, *in_branch;
 } model;
 
-static model build(layer *l) {
+static model build_model(layer *l) {
     model m = {.graph = gd_graph_new()};
     GD_GRAPH(m.graph);
     m.x = gd_placeholder(gd_dims(2, 3));
@@ -127,7 +127,7 @@ CLEAN_TEST(a_session_finds_new_memory) {
     GD_SCOPE;
     for (int level = 0; level < 3; level++) {
         layer l = {leaf(2), gd_full(gd_dims(2, 3), 10)};
-        const model m = build(&l);
+        const model m = build_model(&l);
         gd_session *a = gd_session_new(m.graph, .level = level),
                    *b = gd_session_new(m.graph, .level = level);
         gd_tensor *x = gd_ones(gd_dims(2, 3));
@@ -151,7 +151,7 @@ CLEAN_TEST(a_session_finds_new_memory) {
 CLEAN_TEST(a_session_refuses_another_dtype_and_another_device) {
     GD_SCOPE;
     layer l = {leaf(2), gd_full(gd_dims(2, 3), 10)};
-    const model m = build(&l);
+    const model m = build_model(&l);
     gd_session *s = gd_session_new(m.graph);
     gd_tensor *x = gd_ones(gd_dims(2, 3));
     gd_session_run(s, gd_feed(m.x, x), gd_list(m.y));

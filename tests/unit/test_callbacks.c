@@ -1,14 +1,13 @@
 /* test_callbacks.c - callbacks, with events of a run that trains nothing (fake_run.h). */
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "clean_test.h"
 #include "fake_run.h"
+#include "files.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 static void set_weight(gd_module *net, double weight) {
     const float both[] = {(float)weight, (float)weight};
@@ -32,12 +31,9 @@ static double weight_of(gd_module *net) {
 
 /* Takes the state of a callback over into a new one, as a checkpoint does. */
 static void hand_over(gd_callback *from, gd_callback *to) {
-    char path[] = "/tmp/gradus_callback_XXXXXX";
-    const int file = mkstemp(path);
+    const char *path = temp_path("callback.safetensors");
     CHECK_OK(gd_save_state(path, gd_part("c", from)));
     CHECK_OK(gd_load_state(path, gd_part("c", to)));
-    if (file >= 0) close(file);
-    unlink(path);
 }
 
 /* --- early stopping --------------------------------------------------------------------------- */
@@ -175,7 +171,7 @@ CLEAN_TEST(reduce_on_plateau_follows_keras) {
     fake_begin(&r, net, o);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
     const double losses[] = {3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2};
-    /*           Keras: wait 0, 1, 2 -> lr; cooldown; 1, 2 -> lr; 2 is better while cooling; 1, 2 -> min_lr */
+    /* Keras: wait 0, 1, 2 -> lr; cooldown; 1, 2 -> lr; 2 is better while cooling; 1, 2 -> min_lr */
     const double rates[] = {1, 1, .5, .5, .5, .3, .3, .3, .3, .3, .3};
     for (int i = 0; i < 11; i++) {
         CHECK_OK(fake_epoch(&r, c, 1, "loss", losses[i]));
@@ -219,14 +215,12 @@ CLEAN_TEST(a_schedule_steps_after_epochs_or_batches) {
             if (!every) gd_schedule_step(schedule);
             if (epoch != 2) continue;
             /* a new process: another optimizer and another callback get the state */
-            char path[] = "/tmp/gradus_callback_XXXXXX";
-            close(mkstemp(path));
+            const char *path = temp_path("scheduled.safetensors");
             CHECK_OK(gd_save_state(path, gd_part("o", o), gd_part("c", c)));
             o = gd_optim_sgd(gd_module_parameters(net), .lr = 0.1);
             c = every ? gd_scheduled("cosine steps=10 warmup=2", .every = GD_STEP)
                       : gd_scheduled("cosine steps=10 warmup=2");
             CHECK_OK(gd_load_state(path, gd_part("o", o), gd_part("c", c)));
-            unlink(path);
             r.event.optimizer = o;
             CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
         }
@@ -241,72 +235,33 @@ CLEAN_TEST(a_schedule_steps_after_epochs_or_batches) {
 
 /* --- CSV -------------------------------------------------------------------------------------- */
 
-static char folder[300];
-
-static const char *in_folder(const char *name) {
-    static char path[400];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void make_folder(void) {
-    strcpy(folder, "/tmp/gradus_callbacks_XXXXXX");
-    CHECK(mkdtemp(folder) != NULL);
-}
-
-static void remove_folder(void) {
-    char command[400];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    CHECK(system(command) == 0);
-}
-
-static const char *read_text(const char *path) {
-    static char text[4000];
-    FILE *file = fopen(path, "r");
-    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file) fclose(file);
-    text[n] = 0;
-    return text;
-}
-
-static void write_text(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
-    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
-#define CHECK_TEXT(path, expected) \
-    CHECK_SAYING(strcmp(read_text(path), expected) == 0, "%s", read_text(path))
-
 CLEAN_TEST(csv_log_writes_a_row_for_each_epoch) {
     GD_SCOPE;
     fake_run r;
-    make_folder();
-    char path[400];
-    snprintf(path, sizeof path, "%s", in_folder("deep/er/log.csv"));
+
+    const char *path = temp_path("deep/er/log.csv");
     gd_module *net = net_of(1);
     gd_optimizer *o = gd_optim_sgd(gd_module_parameters(net), .lr = 0.25);
     gd_callback *c = gd_csv_log(path);
     fake_begin(&r, net, o);
     fake_set(&r, "loss", 1.5);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
-    CHECK_TEXT(path, "");
+    CHECK(file_has_text(path, ""));
     CHECK_OK(fake_epoch(&r, c, 3, "val_loss", 0.1));
-    CHECK_TEXT(path, "epoch,step,loss,val_loss,lr\n1,3,1.5,0.1,0.25\n"); /* at once */
+    CHECK(file_has_text(path, "epoch,step,loss,val_loss,lr\n1,3,1.5,0.1,0.25\n")); /* at once */
     fake_set(&r, "loss", INFINITY);
     CHECK_OK(fake_epoch(&r, c, 3, "val_loss", NAN));
     CHECK_OK(
         fake_epoch(&r, c, 3, "a \"b\", c", 1e-7)); /* a name that comes later, and needs quotes */
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_END));
-    CHECK_TEXT(
+    CHECK(file_has_text(
         path, "epoch,step,loss,val_loss,lr,\"a \"\"b\"\", c\"\n1,3,1.5,0.1,0.25\n2,6,inf,nan,0.25\n"
-              "3,9,inf,nan,0.25,1e-07\n");
+              "3,9,inf,nan,0.25,1e-07\n"));
     /* resumed after two epochs: the third row goes, the head stays */
     gd_callback *before = gd_csv_log(path), *after = gd_csv_log(path);
     fake_run two;
     fake_begin(&two, net, o);
-    char other[400];
-    snprintf(other, sizeof other, "%s", in_folder("other.csv"));
-    gd_callback *writer = gd_csv_log(other); /* has written two rows */
+    gd_callback *writer = gd_csv_log(temp_path("other.csv")); /* has written two rows */
     CHECK_OK(fake_call(&two, writer, GD_ON_FIT_BEGIN));
     for (int i = 0; i < 2; i++) CHECK_OK(fake_epoch(&two, writer, 3, "loss", 1));
     hand_over(writer, after);
@@ -314,47 +269,46 @@ CLEAN_TEST(csv_log_writes_a_row_for_each_epoch) {
     CHECK_OK(fake_call(&r, after, GD_ON_FIT_BEGIN));
     fake_set(&r, "loss", 9);
     CHECK_OK(fake_epoch(&r, after, 3, "val_loss", 8));
-    CHECK_TEXT(
+    CHECK(file_has_text(
         path, "epoch,step,loss,val_loss,lr,\"a \"\"b\"\", c\"\n1,3,1.5,0.1,0.25\n2,6,inf,nan,0.25\n"
-              "3,9,9,8,0.25,1e-07\n");
+              "3,9,9,8,0.25,1e-07\n"));
     /* a file that was cut off in the middle of a row */
-    write_text(path, "epoch,step,loss\n1,3,1.5\n2,6,0.");
+    file_write_text(path, "epoch,step,loss\n1,3,1.5\n2,6,0.");
     hand_over(writer, before);
     r.event.step = 6, r.event.epoch = 2;
     CHECK_OK(fake_call(&r, before, GD_ON_FIT_BEGIN));
-    CHECK_TEXT(path, "epoch,step,loss\n1,3,1.5\n");
+    CHECK(file_has_text(path, "epoch,step,loss\n1,3,1.5\n"));
     /* another run replaces the log, and nothing but a log */
     r.event.step = r.event.epoch = 0;
     CHECK_OK(fake_call(&r, before, GD_ON_FIT_BEGIN));
-    CHECK_TEXT(path, "");
-    write_text(path, "name,age\nAda,36\n");
+    CHECK(file_has_text(path, ""));
+    file_write_text(path, "name,age\nAda,36\n");
     CHECK(fake_call(&r, before, GD_ON_FIT_BEGIN) == GD_E_FORMAT);
     CHECK(strstr(gd_latest_failure(), "is no log of a run") && strstr(gd_latest_failure(), path));
-    CHECK_TEXT(path, "name,age\nAda,36\n");
-    remove_folder();
+    CHECK(file_has_text(path, "name,age\nAda,36\n"));
 }
 
 CLEAN_TEST(csv_log_writes_rows_for_steps) {
     GD_SCOPE;
     fake_run r;
-    make_folder();
-    const char *path = in_folder("log.csv");
+
+    const char *path = temp_path("log.csv");
     gd_callback *c = gd_csv_log(path, .every = 2);
     fake_begin(&r, net_of(1), NULL);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
     fake_set(&r, "loss", 2);
     CHECK_OK(fake_epoch(&r, c, 5, "val_loss", 3));
     CHECK_OK(fake_epoch(&r, c, 1, "val_loss", 4));
-    CHECK_TEXT(path, "epoch,step,loss,val_loss\n1,2,2\n1,4,2\n1,5,2,3\n2,6,2,\n2,6,2,4\n");
-    remove_folder();
+    CHECK(
+        file_has_text(path, "epoch,step,loss,val_loss\n1,2,2\n1,4,2\n1,5,2,3\n2,6,2,\n2,6,2,4\n"));
 }
 
-/* A limit of the size of files stands for a full disk: a write beyond it fails. */
+/* A limit on the size of files acts as a full disk: a write beyond it fails. */
 CLEAN_TEST(a_full_disk_loses_rows_and_no_run) {
     GD_SCOPE;
     fake_run r;
-    make_folder();
-    const char *path = in_folder("log.csv");
+
+    const char *path = temp_path("log.csv");
     gd_callback *c = gd_csv_log(path);
     fake_begin(&r, net_of(1), NULL);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
@@ -371,15 +325,14 @@ CLEAN_TEST(a_full_disk_loses_rows_and_no_run) {
                  "%s", r.said);
     *r.said = 0;
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.125));
-    CHECK(!*r.said); /* told once */
+    CHECK(!*r.said); /* reported once */
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.0625));
-    CHECK_TEXT(path, "epoch,step,loss\n1,1,0.5\n4,4,0.0625\n");
-    gd_callback *nowhere = gd_csv_log("/proc/no/such/log.csv"); /* a wrong path is told at once */
+    CHECK(file_has_text(path, "epoch,step,loss\n1,1,0.5\n4,4,0.0625\n"));
+    gd_callback *nowhere = gd_csv_log("/proc/no/such/log.csv"); /* a wrong path fails at once */
     CHECK(fake_call(&r, nowhere, GD_ON_FIT_BEGIN) == GD_E_IO);
     CHECK(!gd_csv_log("") && says("gd_csv_log: the path is empty"));
     gd_clear_error();
-    remove_folder();
 }
 
 /* --- of a program's own ----------------------------------------------------------------------- */
@@ -394,7 +347,7 @@ static gd_status count_call(gd_event *event, void *self) {
     ((mine *)self)->calls[event->kind]++;
     return GD_OK;
 }
-static gd_status look(gd_event *event, void *self) {
+static gd_status check_loss(gd_event *event, void *self) {
     mine *m = self;
     m->calls[event->kind]++;
     m->best = gd_event_value(event, "loss");
@@ -411,10 +364,10 @@ CLEAN_TEST(a_program_has_callbacks_of_its_own) {
         GD_SCOPE;
         fake_run r;
         fake_begin(&r, net_of(1), NULL);
-        gd_callback *c =
-            gd_callback_from(&m, .fit_begin = count_call, .epoch_begin = count_call,
-                             .batch_end = count_call, .epoch_end = look, .fit_end = count_call,
-                             .destroy = destroy_mine, .state_bytes = sizeof m, .name = "mine");
+        gd_callback *c = gd_callback_from(&m, .fit_begin = count_call, .epoch_begin = count_call,
+                                          .batch_end = count_call, .epoch_end = check_loss,
+                                          .fit_end = count_call, .destroy = destroy_mine,
+                                          .state_bytes = sizeof m, .name = "mine");
         CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
         CHECK_OK(fake_call(&r, c, GD_ON_EPOCH_BEGIN));
         CHECK_OK(fake_epoch(&r, c, 3, "loss", 2));
@@ -452,10 +405,10 @@ static void *open_mine(const void *options) {
 
 CLEAN_TEST(a_program_defines_callbacks) {
     GD_SCOPE;
-    CHECK(gd_callback_define(
-              "beep\nRings.\n  times int = 1   in [1, inf)\n",
-              (gd_callback_type){.open = open_mine,
-                                 .functions = {.epoch_end = look, .destroy = free}}) == GD_OK);
+    CHECK(gd_callback_define("beep\nRings.\n  times int = 1   in [1, inf)\n",
+                             (gd_callback_type){.open = open_mine,
+                                                .functions = {.epoch_end = check_loss,
+                                                              .destroy = free}}) == GD_OK);
     fake_run r;
     fake_begin(&r, net_of(1), NULL);
     gd_callback *c = gd_callback_new("beep", "times=4");
@@ -479,7 +432,7 @@ CLEAN_TEST(a_list_of_callbacks_is_called_in_its_order) {
     r.event.kind = GD_ON_EPOCH_END;
     fake_set(&r, "loss", 9);
     gd_callback_list list = gd_callbacks(gd_callback_from(&a, .epoch_end = count_call),
-                                         gd_callback_from(&b, .epoch_end = look),
+                                         gd_callback_from(&b, .epoch_end = check_loss),
                                          gd_callback_from(&a, .epoch_end = count_call));
     CHECK(gd_callbacks_call(list, &r.event) == GD_E_STATE);
     CHECK(a.calls[GD_ON_EPOCH_END] == 1 && b.calls[GD_ON_EPOCH_END] == 1); /* a failure ends it */

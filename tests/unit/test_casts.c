@@ -78,7 +78,7 @@ static const double specials[] = {0.0,
                                   5e-324};
 enum { COUNT = sizeof specials / sizeof *specials };
 
-/* The rule in plain words, of a number that an f64 holds. */
+/* The rule for a number that an f64 can represent. */
 static int64_t as_integer(gd_dtype to, double x) {
     const double low = to == GD_U8    ? 0
                        : to == GD_I8  ? -128
@@ -116,7 +116,7 @@ static bool is_expected(gd_dtype to, const void *y, gd_dtype from, const void *x
            (isinf(got) && fabs(given) > 65000);
 }
 
-/* Enough elements for whole vectors and a rest, with every special number at every place of one. */
+/* Enough elements for full vectors and a remainder, with every special number in every lane. */
 enum { N = 67 * COUNT };
 
 static gd_tensor *numbers(gd_dtype dtype) {
@@ -133,7 +133,7 @@ static gd_tensor *numbers(gd_dtype dtype) {
     return dtype == GD_I64 || dtype == GD_F64 ? x : gd_cast(x, dtype);
 }
 
-static void check(const char *way, gd_tensor *y, gd_tensor *x) {
+static void check_cast(const char *way, gd_tensor *y, gd_tensor *x) {
     const gd_dtype to = gd_tensor_dtype(y), from = gd_tensor_dtype(x);
     if (gd_failed()) {
         CHECK_SAYING(!gd_failed(), "%s: %s", way, gd_error_message());
@@ -162,7 +162,7 @@ TEST(eager_casts_follow_the_rule_on_every_instruction_set) {
         EACH_PAIR(from, to) {
             GD_SCOPE;
             gd_tensor *x = numbers(from);
-            check(gd_isa_name(isa), gd_cast(x, to), x);
+            check_cast(gd_isa_name(isa), gd_cast(x, to), x);
         }
     }
     gd_cpu_set_isa(before);
@@ -172,7 +172,7 @@ TEST(strided_casts_follow_the_rule) {
     EACH_PAIR(from, to) {
         GD_SCOPE;
         gd_tensor *x = gd_permute(gd_reshape(numbers(from), gd_dims(67, COUNT)), gd_dims(1, 0));
-        check("strided", gd_cast(x, to), x);
+        check_cast("strided", gd_cast(x, to), x);
     }
 }
 
@@ -183,7 +183,7 @@ TEST(reference_kernels_follow_the_rule) {
         gd_set_reference_kernels(true);
         gd_tensor *y = gd_cast(x, to);
         gd_set_reference_kernels(false);
-        check("reference", y, x);
+        check_cast("reference", y, x);
     }
 }
 
@@ -192,7 +192,7 @@ TEST(assignments_follow_the_rule) {
         GD_SCOPE;
         gd_tensor *x = numbers(from), *y = gd_zeros(gd_dims(N), .dtype = to);
         gd_assign(y, x);
-        check("assign", y, x);
+        check_cast("assign", y, x);
     }
 }
 
@@ -216,7 +216,7 @@ TEST(plans_follow_the_rule_by_the_evaluator_and_compiled) {
                 gd_tensor *x = numbers(from);
                 planned p = plan(cast_between, NULL, &x, 1, level);
                 gd_tensors got = run(&p);
-                check(compiled ? "compiled" : "plan", got.at[0], x);
+                check_cast(compiled ? "compiled" : "plan", got.at[0], x);
             }
         }
     use_evaluator();
@@ -248,7 +248,7 @@ TEST(sums_convert_to_an_integer_dtype_by_the_rule_first) {
                 gd_tensor *x = gd_reshape(numbers(from[f]), gd_dims(N, 1));
                 gd_tensor *y = product ? gd_prod(x, .axis = 1, .dtype = to)
                                        : gd_sum(x, .axis = 1, .dtype = to);
-                check(product ? "prod" : "sum", y, x);
+                check_cast(product ? "prod" : "sum", y, x);
             }
 }
 

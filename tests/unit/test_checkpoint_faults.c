@@ -1,5 +1,5 @@
-/* test_checkpoint_faults.c - disks that are full or fail: training goes on, the checkpoint before stays, and the user is
- * told. */
+/* test_checkpoint_faults.c - full and failing disks: training continues, the previous checkpoint
+ * stays, and the user is warned. */
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
@@ -7,15 +7,17 @@
 #include <stdarg.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "clean_test.h"
 #include "core/alloc.h"
-#include "crash.h"
+#include "child.h"
+#include "files.h"
 #include "gradus/gradus.h"
+#include "capture.h"
+#include "temp.h"
 #include "train/checkpoint_files.h"
 
 /* --- calls that fail -------------------------------------------------------------------------- */
@@ -61,15 +63,7 @@ int unlink(const char *path) {
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
-static char folder[300], text[20000];
-static int warnings;
-
-static void hear(gd_log_level level, const char *message, void *user) {
-    (void)user;
-    if (level < GD_LOG_WARNING) return;
-    warnings++;
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", message);
-}
+static const char *folder;
 
 static int good_files(void) {
     int64_t *steps;
@@ -86,7 +80,8 @@ static int good_files(void) {
     return good;
 }
 
-/* Calls begin to fail in the second epoch; a batch later there is a good checkpoint and no rest of a bad one. */
+/* Calls begin to fail in the second epoch; a batch later there is a good checkpoint and no rest
+ * of a bad one. */
 typedef struct plan {
     int call, error, count, keep, others, good; /* others: files that are no steps */
 } plan;
@@ -101,8 +96,8 @@ static gd_status batch_end(gd_event *event, void *self) {
     }
     if (event->step == 9) {
         p->good = good_files();
-        CHECK_SAYING(p->good + p->others == crash_count_files(folder),
-                     "%d good ones among %d files", p->good, crash_count_files(folder));
+        CHECK_SAYING(p->good + p->others == folder_count(folder), "%d good ones among %d files",
+                     p->good, folder_count(folder));
     }
     return GD_OK;
 }
@@ -110,9 +105,7 @@ static gd_status batch_end(gd_event *event, void *self) {
 /* Four batches in each of four epochs. The sum of the weights at the end; NaN: it failed. */
 static double train(plan *p, gd_progress progress) {
     GD_SCOPE;
-    warnings = 0;
-    text[0] = 0;
-    gd_set_log(hear, NULL);
+    capture_log(GD_LOG_WARNING);
     gd_seed(1);
     gd_module *net =
         gd_nn_sequential(gd_nn_linear(3, 4), gd_nn_dropout(.p = 0.2), gd_nn_linear(4, 1));
@@ -123,36 +116,35 @@ static double train(plan *p, gd_progress progress) {
                                                      gd_callback_from(p, .batch_end = batch_end)));
     calls_until_fault = -1;
     CHECK_SAYING(h && gd_history_rows(h) == 4, "%s", gd_error_message());
-    gd_set_log(NULL, NULL);
+    end_log_capture();
     return h ? gd_item(gd_sum(gd_module_parameters(net).at[0])) : 0.0 / 0.0;
 }
 
 static void fail_each_call(int error, int keep, const char *reason) {
-    crash_folder(folder, sizeof folder, "checkpoint-faults");
+    folder = temp_new_folder("checkpoints");
     plan p = {.call = -1, .keep = keep};
     const double expected = train(&p, GD_PROGRESS_NONE);
-    CHECK(warnings == 0 && p.good == keep);
+    CHECK(captured.warnings == 0 && p.good == keep);
     int failed = 0;
     for (int call = 0; call < 60 && test_failures < 5; call++) {
-        crash_empty_folder(folder);
+        folder_clear(folder);
         p = (plan){.call = call, .error = error, .count = 1, .keep = keep};
         CHECK(train(&p, GD_PROGRESS_NONE) == expected);
         CHECK_SAYING(p.good >= 1, "call %d: %d good checkpoints", call, p.good);
-        if (warnings == 0) { /* no call left to fail */
+        if (captured.warnings == 0) { /* no call left to fail */
             CHECK(p.good == keep);
             break;
         }
         failed++;
-        CHECK_SAYING(strstr(text, "is not saved, and training goes on: ") && strstr(text, folder) &&
-                         strstr(text, reason),
-                     "call %d: %s", call, text);
+        CHECK_SAYING(strstr(captured.text, "is not saved, and training goes on: ") &&
+                         strstr(captured.text, folder) && strstr(captured.text, reason),
+                     "call %d: %s", call, captured.text);
         /* once the disk is well again, the next interval saves */
         CHECK_SAYING(good_files() == keep, "call %d: %d good", call, good_files());
-        CHECK(crash_count_files(folder) == good_files());
+        CHECK(folder_count(folder) == good_files());
     }
     CHECK_SAYING(failed >= 6, "%d calls failed",
                  failed); /* open, write twice, sync, rename, sync */
-    crash_remove_folder(folder);
 }
 
 CLEAN_TEST(each_call_that_finds_the_disk_full_once_is_survived) {
@@ -163,30 +155,28 @@ CLEAN_TEST(each_call_that_the_disk_fails_once_is_survived) {
 }
 
 CLEAN_TEST(a_disk_that_stays_full_is_survived) {
-    crash_folder(folder, sizeof folder, "checkpoint-full");
+    folder = temp_new_folder("checkpoints");
     plan p = {.call = 0, .error = ENOSPC, .count = 1000000, .keep = 2};
     train(&p, GD_PROGRESS_NONE);
-    CHECK_SAYING(warnings == 4, "%d warnings", warnings); /* of three epochs, and at the end */
-    CHECK(good_files() == 1 && crash_count_files(folder) == 1);
-    crash_remove_folder(folder);
+    CHECK_SAYING(captured.warnings == 4, "%d warnings",
+                 captured.warnings); /* of three epochs, and at the end */
+    CHECK(good_files() == 1 && folder_count(folder) == 1);
 }
 
 CLEAN_TEST(a_checkpoint_is_on_the_disk_before_it_has_its_name_and_before_the_older_one_goes) {
-    crash_folder(folder, sizeof folder, "checkpoint-order");
+    folder = temp_new_folder("checkpoints");
     plan p = {.call = -1, .keep = 1};
     train(&p, GD_PROGRESS_NONE);
     CHECK_SAYING(strncmp(calls, "owwfrfuowwfrfu", 14) == 0, "%s", calls);
-    crash_remove_folder(folder);
 }
 
-/* The rate is highest after the second epoch, where nothing can be saved; then the third has the best file. */
+/* The rate is highest after the second epoch, where nothing can be saved; then the third has the
+ * best file. */
 CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
     GD_SCOPE;
-    char path[400];
-    crash_folder(folder, sizeof folder, "checkpoint-best");
+    folder = temp_new_folder("checkpoints");
     plan p = {.call = 0, .error = ENOSPC, .count = 2, .others = 1};
-    gd_set_log(hear, NULL);
-    warnings = 0;
+    capture_log(GD_LOG_WARNING);
     gd_module *net = gd_nn_linear(3, 1);
     gd_compile(net, .optimizer = "adam lr=0.01", .schedule = "cosine steps=30 warmup=6",
                .loss = "mse");
@@ -195,36 +185,28 @@ CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
         gd_fit(net, gd_list(x, y), .epochs = 4, .batch = 4, .progress = GD_PROGRESS_NONE,
                .callbacks = gd_callbacks(gd_checkpoint(folder, .best = "lr", .mode = GD_MAX),
                                          gd_callback_from(&p, .batch_end = batch_end)));
-    CHECK_SAYING(h && warnings == 2, "%d %s", warnings, gd_error_message());
+    CHECK_SAYING(h && captured.warnings == 2, "%d %s", captured.warnings, gd_error_message());
     const double lr[] = {gd_history_value(h, "lr", 0), gd_history_value(h, "lr", 1),
                          gd_history_value(h, "lr", 2)};
     CHECK_SAYING(lr[0] < lr[2] && lr[2] < lr[1], "%g %g %g", lr[0], lr[1], lr[2]);
-    snprintf(path, sizeof path, "%s/best.safetensors", folder);
-    gd_state *s = gd_read_state(path);
+    gd_state *s = gd_read_state(temp_path("checkpoints/best.safetensors"));
     const char *best = s ? gd_state_value(s, "callback.checkpoint.best") : NULL;
     CHECK_SAYING(best && strtod(best, NULL) == lr[2], "%s", best ? best : gd_error_message());
-    gd_set_log(NULL, NULL);
-    crash_remove_folder(folder);
+    end_log_capture();
 }
 
 /* --- what the user sees ----------------------------------------------------------------------- */
 
 CLEAN_TEST(the_progress_says_that_a_checkpoint_was_not_saved) {
-    char path[400], seen[20000] = "";
-    crash_folder(folder, sizeof folder, "checkpoint-said");
-    snprintf(path, sizeof path, "%s-err", folder);
-    fflush(stderr);
-    const int old = dup(2), file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT, 0600);
-    dup2(file, 2);
+    folder = temp_new_folder("checkpoints");
+    capture_stderr();
     plan p = {.call = 0, .error = ENOSPC, .count = 1, .keep = 2};
     train(&p, GD_PROGRESS_LINES);
-    dup2(old, 2);
-    CHECK(pread(file, seen, sizeof seen - 1, 0) > 0);
-    close(old), close(file), unlink(path);
+    char *seen = end_stderr_capture();
     CHECK_SAYING(strstr(seen, "the checkpoint of step 8 is not saved, and training goes on: ") &&
                      strstr(seen, "No space left on device"),
                  "%s", seen);
-    crash_remove_folder(folder);
+    free(seen);
 }
 
 /* --- disks that are full ---------------------------------------------------------------------- */
@@ -236,14 +218,13 @@ static int train_with_limit(void *limit) {
     const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     setrlimit(RLIMIT_FSIZE, &small);
     train(&p, GD_PROGRESS_NONE);
-    return test_failures || warnings != 5 || crash_count_files(folder) != 0;
+    return test_failures || captured.warnings != 5 || folder_count(folder) != 0;
 }
 
 TEST(files_that_may_not_grow_are_survived) {
-    crash_folder(folder, sizeof folder, "checkpoint-limit");
+    folder = temp_new_folder("checkpoints");
     rlim_t limits[] = {0, 100, 1000};
-    for (int i = 0; i < 3; i++) CHECK(crash_apart(train_with_limit, &limits[i]) == 0);
-    crash_remove_folder(folder);
+    for (int i = 0; i < 3; i++) CHECK(child_run(train_with_limit, &limits[i]) == 0);
 }
 
 static void write_text(const char *path, const char *words) {
@@ -255,11 +236,11 @@ static void write_text(const char *path, const char *words) {
 
 enum { NO_NAMESPACE = 50, NO_MOUNT, NOT_FULL };
 
-/* In a small file system of its own, filled by another program after the first checkpoint. */
+/* In a small file system that another program fills after the first checkpoint. */
 static gd_status fill_up(gd_event *event, void *self) {
     (void)self;
-    char path[400], block[4096] = {1};
-    snprintf(path, sizeof path, "%s/other", folder);
+    const char *path = temp_path("checkpoints/other");
+    char block[4096] = {1};
     if (event->step == 5) {
         const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT, 0600);
         while (write(fd, block, sizeof block) > 0) {
@@ -283,9 +264,7 @@ static int train_on_tmpfs(void *user) {
     mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     if (mount("none", folder, "tmpfs", 0, "size=64k") != 0) return NO_MOUNT;
     GD_SCOPE;
-    gd_set_log(hear, NULL);
-    warnings = 0;
-    text[0] = 0;
+    capture_log(GD_LOG_WARNING);
     gd_module *net = gd_nn_sequential(gd_nn_linear(3, 4), gd_nn_linear(4, 1));
     gd_compile(net, .optimizer = "adam lr=0.01", .loss = "mse");
     gd_tensor *x = gd_randn(gd_dims(16, 3)), *y = gd_randn(gd_dims(16, 1));
@@ -294,17 +273,16 @@ static int train_on_tmpfs(void *user) {
                .callbacks = gd_callbacks(gd_callback_from(NULL, .batch_end = fill_up),
                                          gd_checkpoint(folder, .keep = 0)));
     CHECK_SAYING(h && gd_history_rows(h) == 5, "%s", gd_error_message());
-    CHECK_SAYING(warnings == 2 && strstr(text, "No space left on device"), "%d: %s", warnings,
-                 text);
-    CHECK_SAYING(good_files() == 3 && crash_count_files(folder) == 3, "%d",
+    CHECK_SAYING(captured.warnings == 2 && strstr(captured.text, "No space left on device"),
+                 "%d: %s", captured.warnings, captured.text);
+    CHECK_SAYING(good_files() == 3 && folder_count(folder) == 3, "%d",
                  good_files()); /* epochs 1, 4, 5 */
     return test_failures != 0;
 }
 
 TEST(a_small_tmpfs_that_is_full_for_two_epochs_is_survived) {
-    crash_folder(folder, sizeof folder, "checkpoint-tmpfs");
-    const int status = crash_apart(train_on_tmpfs, NULL);
-    rmdir(folder);
+    folder = temp_new_folder("checkpoints");
+    const int status = child_run(train_on_tmpfs, NULL);
     if (status == NO_NAMESPACE) SKIP("no namespace of its own can be had here");
     if (status == NO_MOUNT) SKIP("no tmpfs can be mounted here");
     CHECK_SAYING(status == 0, "%d", status);

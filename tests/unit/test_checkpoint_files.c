@@ -1,47 +1,28 @@
 /* test_checkpoint_files.c - a folder of checkpoints: which one is resumed from, which ones stay. */
 #include <fcntl.h>
-#include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/error.h"
-#include "crash.h"
+#include "fault_walk.h"
+#include "files.h"
 #include "format/file.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 #include "train/checkpoint_files.h"
 #include "train/fit.h"
 
-static char folder[300], text[8000];
-static int warnings, infos;
+static const char *folder;
 
-static void hear(gd_log_level level, const char *message, void *user) {
-    (void)user;
-    warnings += level == GD_LOG_WARNING;
-    infos += level == GD_LOG_INFO;
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", message);
+static void begin_test(void) {
+    folder = temp_new_folder("checkpoints");
+    capture_log(GD_LOG_DEBUG);
 }
 
-static void begin(void) {
-    crash_folder(folder, sizeof folder, "checkpoint-files");
-    gd_set_log(hear, NULL);
-    text[0] = 0;
-    warnings = infos = 0;
-}
-
-static void end(void) {
-    gd_set_log(NULL, NULL);
-    crash_remove_folder(folder);
-}
-
-static const char *in_folder(const char *name) {
-    static char path[4][500];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, 500, "%s/%s", folder, name);
-    return p;
-}
+static const char *in_folder(const char *name) { return temp_path("checkpoints/%s", name); }
 
 static void save_file(const char *name, double value) {
     GD_SCOPE;
@@ -55,10 +36,10 @@ static void save_step(int64_t step) {
     gd_free(path);
 }
 
-static bool is_there(const char *name) { return access(in_folder(name), F_OK) == 0; }
+static bool is_there(const char *name) { return file_exists(in_folder(name)); }
 
 /* The step that is restored; -1: none, -2: a failure. */
-static int64_t restore(void) {
+static int64_t restore_step(void) {
     GD_SCOPE;
     gd_tensor *w = gd_zeros(gd_dims(4));
     gd_restored r;
@@ -77,32 +58,31 @@ static int64_t restore(void) {
 /* --- resuming --------------------------------------------------------------------------------- */
 
 CLEAN_TEST(the_newest_checkpoint_is_restored_and_the_log_says_so) {
-    begin();
-    CHECK(restore() == -1);
+    begin_test();
+    CHECK(restore_step() == -1);
     save_step(9);
     save_step(12);
     save_step(134217728);
     save_file("best.safetensors", 5);
-    save_file("step-3.safetensors", 5); /* none of ours */
-    CHECK(restore() == 134217728);
-    CHECK_SAYING(infos == 1 && warnings == 0 && strstr(text, "resumed from step 134217728: ") &&
-                     strstr(text, "step-134217728.safetensors"),
-                 "%s", text);
-    end();
+    save_file("step-3.safetensors", 5); /* not a name of a checkpoint */
+    CHECK(restore_step() == 134217728);
+    CHECK_SAYING(captured.infos == 1 && captured.warnings == 0 &&
+                     strstr(captured.text, "resumed from step 134217728: ") &&
+                     strstr(captured.text, "step-134217728.safetensors"),
+                 "%s", captured.text);
+    end_log_capture();
 }
 
 CLEAN_TEST(a_folder_that_is_not_there_has_no_checkpoint) {
-    begin();
-    crash_remove_folder(folder);
-    CHECK(restore() == -1 && infos + warnings == 0);
-    FILE *f = fopen(folder, "w");
-    if (f) fclose(f);
-    CHECK(restore() == -2); /* a file is no folder */
-    unlink(folder);
-    end();
+    begin_test();
+    folder_remove(folder);
+    CHECK(restore_step() == -1 && captured.infos + captured.warnings == 0);
+    file_write_text(folder, "");
+    CHECK(restore_step() == -2); /* a file is no folder */
+    end_log_capture();
 }
 
-static void flip(const char *path) {
+static void flip_bit(const char *path) {
     const int fd = open(path, O_RDWR);
     char c;
     CHECK(pread(fd, &c, 1, lseek(fd, -3, SEEK_END)) == 1);
@@ -110,13 +90,13 @@ static void flip(const char *path) {
     CHECK(pwrite(fd, &c, 1, lseek(fd, -3, SEEK_END)) == 1);
     close(fd);
 }
-static void cut(const char *path) { CHECK(truncate(path, 200) == 0); }
-static void clear(const char *path) { CHECK(truncate(path, 0) == 0); }
-static void replace(const char *path) {
+static void cut_file(const char *path) { CHECK(truncate(path, 200) == 0); }
+static void clear_file(const char *path) { CHECK(truncate(path, 0) == 0); }
+static void replace_by_folder(const char *path) {
     unlink(path);
     mkdir(path, 0777);
 }
-static void plain(const char *path) {
+static void save_without_checksum(const char *path) {
     GD_SCOPE;
     CHECK(gd_save_state(path, gd_part("w", gd_full(gd_dims(4), 9))) == GD_OK);
 }
@@ -125,37 +105,38 @@ CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_named_with_the_reason) {
     static const struct {
         void (*damage)(const char *path);
         const char *reason;
-    } ways[] = {{flip, "is damaged: its checksum is"},
-                {cut, "truncated?"},
-                {clear, "it has 0 bytes"},
-                {replace, "is not a regular file"},
-                {plain, "has no checksum"}};
+    } ways[] = {{flip_bit, "is damaged: its checksum is"},
+                {cut_file, "truncated?"},
+                {clear_file, "it has 0 bytes"},
+                {replace_by_folder, "is not a regular file"},
+                {save_without_checksum, "has no checksum"}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        begin();
+        begin_test();
         save_step(3);
         save_step(6);
         save_step(9);
         ways[i].damage(in_folder("step-00000009.safetensors"));
-        CHECK(restore() == 6);
-        CHECK_SAYING(warnings == 1 && strstr(text, "step-00000009.safetensors") &&
-                         strstr(text, ways[i].reason) && strstr(text, "resumed from step 6"),
-                     "%s: %s", ways[i].reason, text);
+        CHECK(restore_step() == 6);
+        CHECK_SAYING(captured.warnings == 1 && strstr(captured.text, "step-00000009.safetensors") &&
+                         strstr(captured.text, ways[i].reason) &&
+                         strstr(captured.text, "resumed from step 6"),
+                     "%s: %s", ways[i].reason, captured.text);
         ways[i].damage(in_folder("step-00000006.safetensors"));
-        CHECK(restore() == 3 && warnings == 3);
+        CHECK(restore_step() == 3 && captured.warnings == 3);
         ways[i].damage(in_folder("step-00000003.safetensors"));
-        CHECK(restore() == -2);
+        CHECK(restore_step() == -2);
         CHECK_SAYING(strstr(gd_latest_failure(),
                             "no checkpoint there can be resumed from; of 3, the newest: ") &&
                          strstr(gd_latest_failure(), "step-00000009.safetensors") &&
                          strstr(gd_latest_failure(), ways[i].reason),
                      "%s", gd_latest_failure());
-        end();
+        end_log_capture();
     }
 }
 
 CLEAN_TEST(a_checkpoint_of_another_net_is_a_failure) {
     GD_SCOPE;
-    begin();
+    begin_test();
     save_step(3);
     save_step(6);
     gd_tensor *other = gd_zeros(gd_dims(5)), *w = gd_zeros(gd_dims(4));
@@ -166,47 +147,46 @@ CLEAN_TEST(a_checkpoint_of_another_net_is_a_failure) {
                      strstr(gd_latest_failure(), "f32[4], f32[5] here"),
                  "%s", gd_latest_failure());
     CHECK(gd_checkpoint_restore(folder, (gd_state_parts){&name, 1}, &r) != GD_OK && !r.found);
-    CHECK(warnings == 0 && infos == 0);
-    end();
+    CHECK(captured.warnings == 0 && captured.infos == 0);
+    end_log_capture();
 }
 
 CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
     GD_SCOPE;
-    begin();
+    begin_test();
     save_step(3);
     save_step(6);
     gd_tensor *w = gd_zeros(gd_dims(4));
     const gd_state_part part = {"w", w};
     gd_restored r;
-    int failed = 0;
-    for (int n = 0;; n++) {
-        gd_fault_after(n, false);
+    fault_walk faults = {.what = "restoring"};
+    while (fault_next(&faults)) {
+        fault_begin(&faults);
         const gd_status status = gd_checkpoint_restore(folder, (gd_state_parts){&part, 1}, &r);
-        gd_fault_after(-1, false);
-        if (status == GD_OK) break;
-        failed++;
-        CHECK_SAYING(status == GD_E_MEMORY && !r.found && warnings == 0, "%d: %s %s", n,
-                     gd_latest_failure(), text);
+        fault_end(&faults);
+        CHECK(!gd_failed());
+        CHECK_FAULT(&faults, status);
+        CHECK_ROUND(&faults, r.found == (status == GD_OK) && captured.warnings == 0);
     }
-    CHECK(failed > 5 && r.step == 6 && warnings == 0 && !gd_failed());
-    end();
+    CHECK(faults.failures > 5 && r.step == 6);
+    end_log_capture();
 }
 
 /* --- which ones stay -------------------------------------------------------------------------- */
 
 TEST(the_newest_stay_and_later_ones_go) {
-    begin();
+    begin_test();
     for (int64_t s = 1; s <= 7; s++) save_step(s);
     save_file("best.safetensors", 1);
     save_file("step-00000001.safetensors.old", 1);
     gd_checkpoint_prune(folder, 6, 0);
-    CHECK(crash_count_files(folder) == 8 && !is_there("step-00000007.safetensors"));
+    CHECK(folder_count(folder) == 8 && !is_there("step-00000007.safetensors"));
     gd_checkpoint_prune(folder, 6, 3);
-    CHECK(crash_count_files(folder) == 5 && is_there("step-00000006.safetensors") &&
+    CHECK(folder_count(folder) == 5 && is_there("step-00000006.safetensors") &&
           is_there("step-00000005.safetensors") && is_there("step-00000004.safetensors"));
     gd_checkpoint_prune(folder, 6, 1);
-    CHECK(crash_count_files(folder) == 3 && is_there("step-00000006.safetensors"));
-    end();
+    CHECK(folder_count(folder) == 3 && is_there("step-00000006.safetensors"));
+    end_log_capture();
 }
 
 TEST(files_of_killed_writers_are_removed_and_those_of_others_stay) {
@@ -216,33 +196,33 @@ TEST(files_of_killed_writers_are_removed_and_those_of_others_stay) {
     static const char *const others[] = {"step-00000004.safetensors", "step-4.safetensors.tmp-1",
                                          "notes.tmp-1"};
     gd_file_writer *writer;
-    begin();
+    begin_test();
     for (int i = 0; i < 3; i++) save_file(left[i], 1), save_file(others[i], 1);
     CHECK(gd_file_writer_begin(&writer, in_folder("step-00000008.safetensors")) == GD_OK);
     gd_checkpoint_sweep(folder);
     for (int i = 0; i < 3; i++) CHECK(!is_there(left[i]) && is_there(others[i]));
     CHECK(is_there("step-00000008.safetensors.tmp-1"));
     gd_file_writer_cancel(writer);
-    end();
+    end_log_capture();
 }
 
 TEST(checkpoints_of_an_earlier_run_are_set_aside_once) {
     int moved;
-    begin();
+    begin_test();
     for (int round = 1; round <= 2; round++) {
         for (int s = 1; s <= round + 1; s++) save_step(10 * round + s);
         if (round == 1) save_file("best.safetensors", 1);
         CHECK_SAYING(gd_checkpoint_set_aside(folder, &moved) == GD_OK, "%s", gd_latest_failure());
-        CHECK(moved == round + 1 && crash_count_files(folder) == 1);
-        CHECK_SAYING(crash_count_files(in_folder("previous")) == 3, "%d",
-                     crash_count_files(in_folder("previous")));
+        CHECK(moved == round + 1 && folder_count(folder) == 1);
+        CHECK_SAYING(folder_count(in_folder("previous")) == 3, "%d",
+                     folder_count(in_folder("previous")));
     }
     CHECK(is_there("previous/step-00000023.safetensors") && !is_there("previous/best.safetensors"));
-    end();
+    end_log_capture();
 }
 
 TEST(folders_are_made_with_those_above_them) {
-    begin();
+    begin_test();
     CHECK(gd_checkpoint_make_folder(in_folder("a//b/c/")) == GD_OK && is_there("a/b/c"));
     CHECK(gd_checkpoint_make_folder(in_folder("a/b/c")) == GD_OK);
     CHECK(gd_checkpoint_make_folder("") == GD_OK && gd_checkpoint_make_folder(".") == GD_OK);
@@ -251,9 +231,7 @@ TEST(folders_are_made_with_those_above_them) {
     CHECK_SAYING(strstr(gd_latest_failure(), "/file: the folder cannot be made: "), "%s",
                  gd_latest_failure());
     CHECK(gd_checkpoint_make_folder(in_folder("file/x")) == GD_E_IO);
-    crash_empty_folder(in_folder("a/b"));
-    crash_empty_folder(in_folder("a"));
-    end();
+    end_log_capture();
 }
 
 TEST_MAIN

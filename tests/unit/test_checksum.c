@@ -1,9 +1,9 @@
-/* test_checksum.c - files with a checksum: every damage to them is noticed. */
-#include <unistd.h>
+/* test_checksum.c - files with a checksum: every damage to them is detected. */
 
 #include "clean_test.h"
 #include "core/error.h"
-#include "crash.h"
+#include "files.h"
+#include "temp.h"
 #include "format/checksum.h"
 #include "gradus/gradus.h"
 #include "io/state_io.h"
@@ -55,29 +55,14 @@ TEST(digits_are_found_in_the_member_with_the_key_alone) {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static char folder[300], path[400], index_path[400];
+static const char *path, *index_path;
 
-static void begin(void) {
-    crash_folder(folder, sizeof folder, "checksum");
-    snprintf(path, sizeof path, "%s/net.safetensors", folder);
-    snprintf(index_path, sizeof index_path, "%s/net.safetensors.index.json", folder);
+static void set_paths(void) {
+    path = temp_path("net.safetensors");
+    index_path = temp_path("net.safetensors.index.json");
 }
 
-static char *slurp(const char *name, size_t *bytes) {
-    FILE *f = fopen(name, "rb");
-    char *data = calloc(1, 1 << 16);
-    *bytes = f ? fread(data, 1, 1 << 16, f) : 0;
-    if (f) fclose(f);
-    return data;
-}
-
-static void spill(const char *name, const char *data, size_t bytes) {
-    FILE *f = fopen(name, "wb");
-    CHECK(f && fwrite(data, 1, bytes, f) == bytes);
-    if (f) fclose(f);
-}
-
-static gd_status save(const char *to, bool checksum, double value) {
+static gd_status save_file(const char *to, bool checksum, double value) {
     gd_tensor *a = gd_full(gd_dims(5, 3), value), *b = gd_full(gd_dims(7), value, .dtype = GD_F64);
     gd_seed((uint64_t)value);
     return gd_save_state_with(
@@ -87,18 +72,18 @@ static gd_status save(const char *to, bool checksum, double value) {
 
 CLEAN_TEST(a_file_with_a_checksum_loads_and_hides_it) {
     GD_SCOPE;
-    begin();
+    set_paths();
     for (int i = 0; i < 4; i++) {
         const bool checksum = i % 2, shards = i / 2;
         const char *name = shards ? index_path : path;
-        CHECK_SAYING(save(name, checksum, 2) == GD_OK, "%s", gd_error_message());
+        CHECK_SAYING(save_file(name, checksum, 2) == GD_OK, "%s", gd_error_message());
         gd_tensor *a = gd_zeros(gd_dims(5, 3));
         CHECK_SAYING(gd_load_state(name, gd_part("a", a)) == GD_OK, "%s", gd_error_message());
         CHECK(gd_item(gd_min(a)) == 2);
         gd_state *s = gd_read_state(name);
         CHECK(s && gd_state_count(s) == 2 && !gd_state_value(s, GD_CHECKSUM_KEY));
         size_t bytes;
-        char *text = slurp(name, &bytes);
+        char *text = file_read(name, &bytes);
         CHECK((memmem(text, bytes, "\"" GD_CHECKSUM_KEY "\"", sizeof GD_CHECKSUM_KEY + 1) !=
                NULL) == checksum);
         CHECK((memmem(text, bytes, GD_CHECKSUM_BLANK, sizeof GD_CHECKSUM_BLANK - 1) != NULL) ==
@@ -111,11 +96,10 @@ CLEAN_TEST(a_file_with_a_checksum_loads_and_hides_it) {
                       GD_E_FORMAT &&
                   damaged && strstr(gd_latest_failure(), "has no checksum"));
     }
-    crash_remove_folder(folder);
 }
 
 /* Loads what `save` has written, and checks that a failure has changed nothing. */
-static gd_status load(const char *name, bool checked) {
+static gd_status load_file(const char *name, bool checked) {
     GD_SCOPE;
     gd_tensor *a = gd_zeros(gd_dims(5, 3)), *b = gd_zeros(gd_dims(7), .dtype = GD_F64);
     gd_seed(99);
@@ -126,7 +110,7 @@ static gd_status load(const char *name, bool checked) {
                 : gd_load_state_with(name, ((gd_state_parts){parts, 3}));
     const char *message = checked ? gd_latest_failure() : gd_error_message();
     if (status == GD_OK) return GD_OK;
-    CHECK_SAYING(strstr(message, folder), "%s", message); /* names the file */
+    CHECK_SAYING(strstr(message, temp_folder()), "%s", message); /* names the file */
     CHECK(!checked || damaged);
     gd_clear_error();
     CHECK(gd_item(gd_max(a)) == 0 && gd_item(gd_max(b)) == 0 && gd_rng_state().seed == 99);
@@ -135,64 +119,60 @@ static gd_status load(const char *name, bool checked) {
 
 CLEAN_TEST(every_flipped_bit_of_a_checked_file_is_noticed) {
     GD_SCOPE;
-    begin();
-    CHECK(save(path, true, 3) == GD_OK && load(path, true) == GD_OK);
+    set_paths();
+    CHECK(save_file(path, true, 3) == GD_OK && load_file(path, true) == GD_OK);
     size_t bytes;
-    char *data = slurp(path, &bytes);
+    char *data = file_read(path, &bytes);
     for (size_t i = 0; i < bytes && test_failures < 10; i++) {
         const char bit = (char)(1 << i % 8);
         data[i] ^= bit;
-        spill(path, data, bytes);
+        file_write(path, data, bytes);
         data[i] ^= bit;
-        CHECK_SAYING(load(path, true) == GD_E_FORMAT, "byte %zu of %zu", i, bytes);
+        CHECK_SAYING(load_file(path, true) == GD_E_FORMAT, "byte %zu of %zu", i, bytes);
     }
     for (size_t n = 0; n < bytes && test_failures < 10; n++) { /* and every missing end */
-        spill(path, data, n);
-        CHECK_SAYING(load(path, true) == GD_E_FORMAT, "cut to %zu of %zu", n, bytes);
-        if (n % 8 == 0) CHECK(load(path, false) == GD_E_FORMAT);
+        file_write(path, data, n);
+        CHECK_SAYING(load_file(path, true) == GD_E_FORMAT, "cut to %zu of %zu", n, bytes);
+        if (n % 8 == 0) CHECK(load_file(path, false) == GD_E_FORMAT);
     }
     free(data);
-    crash_remove_folder(folder);
 }
 
 CLEAN_TEST(a_damaged_element_is_refused_with_the_file_and_the_reason) {
     GD_SCOPE;
-    begin();
-    CHECK(save(path, true, 3) == GD_OK);
+    set_paths();
+    CHECK(save_file(path, true, 3) == GD_OK);
     size_t bytes;
-    char *data = slurp(path, &bytes);
+    char *data = file_read(path, &bytes);
     data[bytes - 5] ^= 16;
-    spill(path, data, bytes);
+    file_write(path, data, bytes);
     CHECK(gd_read_state(path) == NULL && gd_error_status() == GD_E_FORMAT);
     CHECK_SAYING(says("net.safetensors: is damaged: its checksum is ") &&
                      says(", but that of its bytes is "),
                  "%s", gd_error_message());
     gd_clear_error();
     free(data);
-    crash_remove_folder(folder);
 }
 
 CLEAN_TEST(damage_to_a_shard_or_to_the_values_of_the_index_is_noticed) {
     GD_SCOPE;
-    begin();
-    char shard[500];
-    snprintf(shard, sizeof shard, "%s/net-00001-of-00002.safetensors", folder);
-    CHECK(save(index_path, true, 3) == GD_OK && load(index_path, false) == GD_OK);
+    set_paths();
+    const char *shard = temp_path("net-00001-of-00002.safetensors");
+    CHECK(save_file(index_path, true, 3) == GD_OK && load_file(index_path, false) == GD_OK);
     const char *const names[] = {shard, index_path};
     for (int i = 0; i < 2; i++) {
         size_t bytes;
-        char *data = slurp(names[i], &bytes), *seed = memmem(data, bytes, "\"3\"", 3);
+        char *data = file_read(names[i], &bytes), *seed = memmem(data, bytes, "\"3\"", 3);
         char *byte = i == 0 ? data + bytes - 1 : seed + 1;
         CHECK(i == 0 || seed);
         *byte ^= 1; /* the index is valid JSON still */
-        spill(names[i], data, bytes);
-        CHECK(load(index_path, false) == GD_E_FORMAT);
+        file_write(names[i], data, bytes);
+        CHECK(load_file(index_path, false) == GD_E_FORMAT);
         *byte ^= 1;
-        spill(names[i], data, bytes);
-        CHECK(load(index_path, false) == GD_OK);
+        file_write(names[i], data, bytes);
+        CHECK(load_file(index_path, false) == GD_OK);
         free(data);
     }
-    crash_remove_folder(folder);
 }
 
 TEST_MAIN

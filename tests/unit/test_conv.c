@@ -1,30 +1,33 @@
 /* test_conv.c - promises of backend/cpu/conv.h: convolutions of any sizes, in all three directions,
- * agree with plain loops, on every instruction set of this processor; they touch nothing but their
+ * agree with simple loops, on every instruction set of this processor; they touch nothing but their
  * result; and they have the same bits for any number of threads.
  *
  * Shapes are drawn at random from a seed, awkward ones more often than not. The numbers are small
- * and whole, so that matrix products have to be exact. GRADUS_TEST_FULL=1 draws more;
+ * integers, so that matrix products have to be exact. GRADUS_TEST_FULL=1 draws more;
  * GRADUS_TEST_SEED begins elsewhere.
  */
 #include <math.h>
 
 #include "backend/cpu/conv.h"
 #include "backend/cpu/isa.h"
+#include "compare.h"
+#include "draw.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
-#include "random.h"
 #include "test.h"
 
 enum { AXES = GD_CONV_AXES };
 
 /* --- random numbers --------------------------------------------------------------------------- */
 
-static void begin_random(void) {
+static draws stream;
+
+static void begin_stream(void) {
     const char *seed = getenv("GRADUS_TEST_SEED");
-    random_state = seed ? strtoull(seed, NULL, 10) : 20;
+    stream.state = seed ? strtoull(seed, NULL, 10) : 20;
 }
 
-static int draws(int few, int many) { return getenv("GRADUS_TEST_FULL") ? many : few; }
+static int draw_count(int few, int many) { return getenv("GRADUS_TEST_FULL") ? many : few; }
 
 /* --- forms ------------------------------------------------------------------------------------ */
 
@@ -66,44 +69,53 @@ static double work_of(const gd_conv *c) {
 
 /* The sizes of one axis. y may have more windows than fit, as the op conv_forward allows. */
 static void draw_axis(gd_conv *c, int a, int64_t largest) {
-    c->kernel[a] = one_in(3) ? random_int(1, 7) : random_int(1, 3);
-    c->stride[a] = one_in(2) ? 1 : one_in(8) ? random_int(3, 9) : random_int(1, 4);
-    c->dilation[a] = one_in(2) ? 1 : random_int(1, 4);
-    c->before[a] = one_in(4) ? 0 : one_in(4) ? random_int(0, 12) : random_int(0, c->kernel[a]);
-    c->in[a] = one_in(4) ? random_int(1, 3) : random_int(1, largest);
+    c->kernel[a] =
+        draw_one_in(&stream, 3) ? draw_between(&stream, 1, 7) : draw_between(&stream, 1, 3);
+    c->stride[a] = draw_one_in(&stream, 2)   ? 1
+                   : draw_one_in(&stream, 8) ? draw_between(&stream, 3, 9)
+                                             : draw_between(&stream, 1, 4);
+    c->dilation[a] = draw_one_in(&stream, 2) ? 1 : draw_between(&stream, 1, 4);
+    c->before[a] = draw_one_in(&stream, 4)   ? 0
+                   : draw_one_in(&stream, 4) ? draw_between(&stream, 0, 12)
+                                             : draw_between(&stream, 0, c->kernel[a]);
+    c->in[a] =
+        draw_one_in(&stream, 4) ? draw_between(&stream, 1, 3) : draw_between(&stream, 1, largest);
     const int64_t room = c->in[a] + 2 * c->before[a] - c->dilation[a] * (c->kernel[a] - 1) - 1;
     c->out[a] = room >= 0 ? room / c->stride[a] + 1 : 0;
-    if (c->out[a] == 0 || one_in(8)) c->out[a] += random_int(0, 3);
-    if (one_in(50)) c->in[a] = 0;
+    if (c->out[a] == 0 || draw_one_in(&stream, 8)) c->out[a] += draw_between(&stream, 0, 3);
+    if (draw_one_in(&stream, 50)) c->in[a] = 0;
 }
 
 static int64_t draw_channels(int64_t largest) {
-    return one_in(30)  ? 0
-           : one_in(3) ? random_int(1, 4)
-           : one_in(4) ? 16 * random_int(1, 3)
-                       : random_int(1, largest);
+    return draw_one_in(&stream, 30)  ? 0
+           : draw_one_in(&stream, 3) ? draw_between(&stream, 1, 4)
+           : draw_one_in(&stream, 4) ? 16 * draw_between(&stream, 1, 3)
+                                     : draw_between(&stream, 1, largest);
 }
 
 static gd_conv draw_form(void) {
     for (;;) {
-        const int axes = (int)random_int(1, AXES);
-        gd_conv c = {.batch = one_in(40) ? 0 : random_int(1, 3),
-                     .groups = one_in(3) ? random_int(1, 5) : 1};
-        const bool deep = one_in(6),
-                   wide = !deep && one_in(6); /* more rows than are summed at once; many columns */
+        const int axes = (int)draw_between(&stream, 1, AXES);
+        gd_conv c = {.batch = draw_one_in(&stream, 40) ? 0 : draw_between(&stream, 1, 3),
+                     .groups = draw_one_in(&stream, 3) ? draw_between(&stream, 1, 5) : 1};
+        const bool deep = draw_one_in(&stream, 6),
+                   wide = !deep &&
+                          draw_one_in(&stream,
+                                      6); /* more rows than are summed at once; many columns */
         for (int a = 0; a < AXES; a++) {
             c.in[a] = c.out[a] = c.kernel[a] = c.stride[a] = c.dilation[a] = 1;
             if (a >= AXES - axes)
                 draw_axis(&c, a, wide ? 60 : deep ? 6 : axes == 3 ? 8 : axes == 2 ? 20 : 90);
         }
-        if (one_in(8)) c.groups = random_int(1, 40), c.ci = c.co = 1; /* depthwise */
+        if (draw_one_in(&stream, 8))
+            c.groups = draw_between(&stream, 1, 40), c.ci = c.co = 1; /* depthwise */
         else c.ci = draw_channels(deep ? 300 : wide ? 4 : 40), c.co = draw_channels(wide ? 4 : 70);
-        if (deep && one_in(3)) c.co = random_int(500, 700);
-        if (work_of(&c) < 3e5 || (one_in(20) && work_of(&c) < 3e6)) return c;
+        if (deep && draw_one_in(&stream, 3)) c.co = draw_between(&stream, 500, 700);
+        if (work_of(&c) < 3e5 || (draw_one_in(&stream, 20) && work_of(&c) < 3e6)) return c;
     }
 }
 
-/* --- plain loops ------------------------------------------------------------------------------ */
+/* --- simple loops ----------------------------------------------------------------------------- */
 
 /* Of an axis: the element under a tap, or -1. */
 static int64_t under(const gd_conv *c, int a, int64_t window, int64_t tap) {
@@ -150,11 +162,11 @@ static void *allocate(int64_t bytes) {
 
 static double *draw_numbers(int64_t n) {
     double *to = allocate(n * 8);
-    for (int64_t i = 0; i < n; i++) to[i] = (double)random_int(-4, 4);
+    for (int64_t i = 0; i < n; i++) to[i] = (double)draw_between(&stream, -4, 4);
     return to;
 }
 
-/* An exact copy in memory of exactly its size, so that a sanitizer sees each step beside it. */
+/* A copy in memory of exactly its size, so that a sanitizer sees each access outside of it. */
 static void *copy_as(const double *from, int64_t n, gd_dtype dtype) {
     void *to = allocate(n * (dtype == GD_F64 ? 8 : 4));
     for (int64_t i = 0; i < n; i++) {
@@ -176,14 +188,14 @@ typedef struct {
     double tolerance; /* in units of typical sums */
 } algorithm;
 
-/* How large a sum of so many products as an element of the result has would be at random. */
+/* The expected size of a sum of as many random products as an element of the result has. */
 static double typical_sum(const gd_conv *c, gd_conv_direction to) {
     const double taps = (double)gd_conv_places(c->kernel);
     const double terms = to == GD_CONV_TO_OUTPUT ? (double)c->ci * taps
                          : to == GD_CONV_TO_INPUT
                              ? (double)c->co * taps
                              : (double)c->batch * (double)gd_conv_places(c->out);
-    return 6.7 * sqrt(terms); /* products of whole numbers from -4 to 4 have the deviation 6.7 */
+    return 6.7 * sqrt(terms); /* products of integers from -4 to 4 have a deviation of 6.7 */
 }
 
 static size_t gemm_bytes(const gd_conv *c, gd_conv_direction to, gd_dtype dtype) {
@@ -208,9 +220,10 @@ static const algorithm by_direct = {"direct", direct_bytes, gd_conv_direct, 0};
 static const algorithm by_products = {"products", gemm_bytes, run_gemm, 0};
 static const algorithm by_winograd = {"Winograd", wino_bytes, gd_conv_winograd, 3e-5};
 
-/* Runs with so many threads; the result, which the caller frees. */
-static void *run(const algorithm *how, const gd_conv *c, gd_conv_direction to, gd_dtype dtype,
-                 int threads, const void *x, const void *w, const void *y, const void *bias) {
+/* Runs on this number of threads and returns the result, which the caller frees. */
+static void *run_algorithm(const algorithm *how, const gd_conv *c, gd_conv_direction to,
+                           gd_dtype dtype, int threads, const void *x, const void *w, const void *y,
+                           const void *bias) {
     const int64_t size = dtype == GD_F64 ? 8 : 4;
     gd_set_num_threads(threads);
     const size_t bytes = how->bytes(c, to, dtype);
@@ -241,7 +254,7 @@ static void check_form(const algorithm *how, const gd_conv *c, gd_conv_direction
     double *x = draw_numbers(x_numbers(c)), *w = draw_numbers(w_numbers(c)),
            *y = draw_numbers(y_numbers(c));
     double *want = to == GD_CONV_TO_INPUT ? x : to == GD_CONV_TO_WEIGHT ? w : y;
-    const bool biased = to != GD_CONV_TO_WEIGHT && one_in(2);
+    const bool biased = to != GD_CONV_TO_WEIGHT && draw_one_in(&stream, 2);
     const int64_t channels = c->groups * (to == GD_CONV_TO_INPUT ? c->ci : c->co);
     const int64_t places = to == GD_CONV_TO_INPUT ? gd_conv_places(c->in) : gd_conv_places(c->out);
     double *bias = draw_numbers(channels);
@@ -255,7 +268,8 @@ static void check_form(const algorithm *how, const gd_conv *c, gd_conv_direction
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
         void *first = NULL;
         for (int threads = 1; threads <= 3; threads++) {
-            void *got = run(how, c, to, dtype, threads, in_x, in_w, in_y, biased ? in_bias : NULL);
+            void *got = run_algorithm(how, c, to, dtype, threads, in_x, in_w, in_y,
+                                      biased ? in_bias : NULL);
             int64_t wrong = -1;
             for (int64_t i = 0; i < n && wrong < 0; i++)
                 if (!(fabs(number_at(got, i, dtype) - want[i]) <= tolerance)) wrong = i;
@@ -288,17 +302,17 @@ static void check_all(const gd_conv *c, gd_dtype dtype) {
 /* --- the tests -------------------------------------------------------------------------------- */
 
 TEST(convolution_by_products_is_exact_for_random_shapes) {
-    begin_random();
-    for (int i = 0; i < draws(150, 3000) && test_failures < 10; i++) {
+    begin_stream();
+    for (int i = 0; i < draw_count(150, 3000) && test_failures < 10; i++) {
         const gd_conv c = draw_form();
-        check_all(&c, one_in(3) ? GD_F64 : GD_F32);
+        check_all(&c, draw_one_in(&stream, 3) ? GD_F64 : GD_F32);
     }
 }
 
 /* As many taps as a panel of patches has rows, and more. */
 TEST(convolution_by_products_is_exact_for_many_taps) {
-    begin_random();
-    for (int64_t taps = 45; taps < 70; taps += one_in(2) ? 1 : 3) {
+    begin_stream();
+    for (int64_t taps = 45; taps < 70; taps += draw_one_in(&stream, 2) ? 1 : 3) {
         const gd_conv line = {.batch = 2,
                               .groups = 1,
                               .ci = 3,
@@ -340,12 +354,13 @@ TEST(convolution_by_products_is_exact_for_many_taps) {
 }
 
 TEST(direct_convolution_is_exact_for_random_shapes) {
-    begin_random();
-    for (int i = 0; i < draws(150, 3000) && test_failures < 10; i++) {
+    begin_stream();
+    for (int i = 0; i < draw_count(150, 3000) && test_failures < 10; i++) {
         gd_conv c = draw_form();
-        c.groups = random_int(2, 5);
-        if (one_in(2)) c.ci = c.co = 1;
-        if (one_in(4)) c.kernel[2] = random_int(7, 20), c.out[2] = random_int(1, 40);
+        c.groups = draw_between(&stream, 2, 5);
+        if (draw_one_in(&stream, 2)) c.ci = c.co = 1;
+        if (draw_one_in(&stream, 4))
+            c.kernel[2] = draw_between(&stream, 7, 20), c.out[2] = draw_between(&stream, 1, 40);
         for (int to = GD_CONV_TO_OUTPUT; to <= GD_CONV_TO_WEIGHT; to++)
             if (gd_conv_direct_matches(&c, (gd_conv_direction)to) && work_of(&c) < 3e6)
                 check_form(&by_direct, &c, (gd_conv_direction)to, GD_F32);
@@ -353,29 +368,32 @@ TEST(direct_convolution_is_exact_for_random_shapes) {
 }
 
 static gd_conv draw_3x3(void) {
-    gd_conv c = {.batch = random_int(1, 3),
+    gd_conv c = {.batch = draw_between(&stream, 1, 3),
                  .groups = 1,
-                 .ci = random_int(4, 40),
-                 .co = random_int(4, 40),
+                 .ci = draw_between(&stream, 4, 40),
+                 .co = draw_between(&stream, 4, 40),
                  .in = {1, 1, 1},
                  .out = {1, 1, 1},
                  .kernel = {1, 3, 3},
                  .stride = {1, 1, 1},
                  .dilation = {1, 1, 1}};
     for (int a = 1; a < AXES; a++) {
-        c.in[a] = one_in(4) ? random_int(1, 3) : random_int(1, 23);
-        c.before[a] = one_in(5) ? random_int(0, 9) : random_int(0, 2);
+        c.in[a] =
+            draw_one_in(&stream, 4) ? draw_between(&stream, 1, 3) : draw_between(&stream, 1, 23);
+        c.before[a] =
+            draw_one_in(&stream, 5) ? draw_between(&stream, 0, 9) : draw_between(&stream, 0, 2);
         c.out[a] = c.in[a] + 2 * c.before[a] - 2;
-        if (c.out[a] < 1 || one_in(8)) c.out[a] = random_int(1, 5);
+        if (c.out[a] < 1 || draw_one_in(&stream, 8)) c.out[a] = draw_between(&stream, 1, 5);
     }
-    if (one_in(10))
-        c.ci = random_int(200, 300), c.co = random_int(120, 200); /* the threads share few tiles */
+    if (draw_one_in(&stream, 10))
+        c.ci = draw_between(&stream, 200, 300),
+        c.co = draw_between(&stream, 120, 200); /* the threads share few tiles */
     return c;
 }
 
 TEST(convolution_by_winograd_agrees_for_random_shapes) {
-    begin_random();
-    for (int i = 0; i < draws(60, 1000) && test_failures < 10; i++) {
+    begin_stream();
+    for (int i = 0; i < draw_count(60, 1000) && test_failures < 10; i++) {
         const gd_conv c = draw_3x3();
         if (work_of(&c) > 3e6) continue;
         for (int to = GD_CONV_TO_OUTPUT; to <= GD_CONV_TO_WEIGHT; to++)
@@ -383,14 +401,14 @@ TEST(convolution_by_winograd_agrees_for_random_shapes) {
     }
 }
 
-/* --- whole calls ------------------------------------------------------------------------------ */
+/* --- complete calls --------------------------------------------------------------------------- */
 
-/* A tensor of small whole numbers, which f16 and bf16 have too, in one of several layouts. */
+/* A tensor of small integers, exact in f16 and bf16, in one of several layouts. */
 static gd_tensor *draw_tensor(gd_shape dims, gd_dtype dtype) {
     gd_shape order = {.rank = dims.rank, .form = 1}, back = order, made = order;
-    const int layout = (int)random_int(0, 3);
+    const int layout = (int)draw_between(&stream, 0, 3);
     for (int d = 0; d < dims.rank;
-         d++) { /* as it is, channels last, all axes turned, every second one */
+         d++) { /* contiguous, channels last, transposed, every second element */
         order.at[d] = layout == 1   ? (d == 0               ? 0
                                        : d == dims.rank - 1 ? 1
                                                             : d + 1)
@@ -403,7 +421,7 @@ static gd_tensor *draw_tensor(gd_shape dims, gd_dtype dtype) {
     int64_t n = 1;
     for (int d = 0; d < made.rank; d++) n *= made.at[d];
     double *numbers = draw_numbers(n);
-    for (int64_t i = 0; i < n; i++) numbers[i] = (double)random_int(-2, 2);
+    for (int64_t i = 0; i < n; i++) numbers[i] = (double)draw_between(&stream, -2, 2);
     gd_tensor *t = gd_cast(gd_from_array(made, GD_F64, numbers), dtype);
     free(numbers);
     if (layout == 3) return gd_slice(t, .axis = dims.rank - 1, .step = 2);
@@ -419,7 +437,7 @@ static results call_with_gradients(const char *op, gd_tensor *x, gd_tensor *w, g
     gd_tensor *in[] = {gd_requires_grad(gd_detach(x)), gd_requires_grad(gd_detach(w)),
                        gd_requires_grad(gd_detach(b))};
     results r = {.y = gd_call(op, gd_list(in[0], in[1], in[2]), options)};
-    /* a loss whose gradient differs from place to place, in whole numbers */
+    /* a loss whose gradient has a different integer at each element */
     gd_tensor *scale = gd_sub(
         gd_remainder(gd_arange(0, (double)gd_tensor_numel(r.y)), gd_scalar(5)), gd_scalar(2));
     gd_tensors g = gd_grad(gd_list(gd_sum(gd_mul(r.y, gd_reshape(gd_cast(scale, gd_tensor_dtype(x)),
@@ -430,32 +448,31 @@ static results call_with_gradients(const char *op, gd_tensor *x, gd_tensor *w, g
 }
 
 /* The same, but for the last digits of Winograd's sums and of rounding to f16 and bf16. */
-static bool agree(gd_tensor *a, gd_tensor *b) {
+static bool results_close(gd_tensor *a, gd_tensor *b) {
+    char why[256];
     const gd_dtype dtype = gd_tensor_dtype(a);
-    const double tolerance = dtype == GD_F16 ? 2e-3 : dtype == GD_BF16 ? 1.6e-2 : 1e-4;
-    gd_tensor *off = gd_abs(gd_sub(gd_cast(a, GD_F64), gd_cast(b, GD_F64)));
-    gd_tensor *room =
-        gd_mul(gd_add(gd_abs(gd_cast(b, GD_F64)), gd_scalar(1)), gd_scalar(tolerance));
-    return gd_item(gd_all(gd_le(off, room))) == 1;
+    return tensors_agree(a, b, dtype == GD_F16 ? 2e-3 : dtype == GD_BF16 ? 1.6e-2 : 1e-4, why);
 }
 
 static void check_call(void) {
     GD_SCOPE;
     static const gd_dtype dtypes[] = {GD_F32, GD_F32, GD_F64, GD_F16, GD_BF16};
-    const gd_dtype dtype = dtypes[random_int(0, 4)];
-    const int axes = (int)random_int(1, 3);
-    const bool transposed = one_in(2);
-    const int64_t groups = one_in(2) ? 1 : random_int(1, 4), ci = random_int(1, 6),
-                  co = random_int(1, 6);
-    gd_shape x = {{random_int(1, 3), groups * ci}, 2, 1},
+    const gd_dtype dtype = dtypes[draw_between(&stream, 0, 4)];
+    const int axes = (int)draw_between(&stream, 1, 3);
+    const bool transposed = draw_one_in(&stream, 2);
+    const int64_t groups = draw_one_in(&stream, 2) ? 1 : draw_between(&stream, 1, 4),
+                  ci = draw_between(&stream, 1, 6), co = draw_between(&stream, 1, 6);
+    gd_shape x = {{draw_between(&stream, 1, 3), groups * ci}, 2, 1},
              w = {{groups * (transposed ? ci : co), transposed ? co : ci}, 2, 1};
     char op[32], options[200] = "", stride[32] = "", padding[32] = "", dilation[32] = "",
                  extra[32] = "";
     for (int d = 0; d < axes; d++) {
-        const int64_t k = random_int(1, 4), s = random_int(1, 3), step = random_int(1, 3),
-                      p = random_int(0, k);
-        const int64_t more = transposed && one_in(2) ? random_int(0, (s > step ? s : step) - 1) : 0;
-        x.at[x.rank++] = (k - 1) * step + 1 + random_int(0, axes == 3 ? 3 : 12);
+        const int64_t k = draw_between(&stream, 1, 4), s = draw_between(&stream, 1, 3),
+                      step = draw_between(&stream, 1, 3), p = draw_between(&stream, 0, k);
+        const int64_t more = transposed && draw_one_in(&stream, 2)
+                                 ? draw_between(&stream, 0, (s > step ? s : step) - 1)
+                                 : 0;
+        x.at[x.rank++] = (k - 1) * step + 1 + draw_between(&stream, 0, axes == 3 ? 3 : 12);
         w.at[w.rank++] = k;
         const char *comma = d ? "," : "";
         sprintf(stride + strlen(stride), "%s%d", comma, (int)s);
@@ -474,14 +491,14 @@ static void check_call(void) {
     gd_set_reference_kernels(false);
     for (int isa = 0; isa < GD_ISA_COUNT && !gd_failed(); isa++) {
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
-        gd_set_num_threads((int)random_int(1, 3));
+        gd_set_num_threads((int)draw_between(&stream, 1, 3));
         const results got = call_with_gradients(op, tx, tw, tb, options);
         if (gd_failed()) break;
-        const char *wrong = !agree(got.y, want.y)     ? "y"
-                            : !agree(got.gx, want.gx) ? "gradient of x"
-                            : !agree(got.gw, want.gw) ? "gradient of w"
-                            : !agree(got.gb, want.gb) ? "gradient of b"
-                                                      : NULL;
+        const char *wrong = !results_close(got.y, want.y)     ? "y"
+                            : !results_close(got.gx, want.gx) ? "gradient of x"
+                            : !results_close(got.gw, want.gw) ? "gradient of w"
+                            : !results_close(got.gb, want.gb) ? "gradient of b"
+                                                              : NULL;
         CHECK_SAYING(!wrong, "%s: %s %s, %s, %s", wrong, op, options, gd_dtype_name(dtype),
                      gd_isa_name((gd_isa)isa));
     }
@@ -492,8 +509,8 @@ static void check_call(void) {
 }
 
 TEST(calls_of_any_layout_and_dtype_agree_with_the_reference_kernels) {
-    begin_random();
-    for (int i = 0; i < draws(60, 2000) && test_failures < 10; i++) check_call();
+    begin_stream();
+    for (int i = 0; i < draw_count(60, 2000) && test_failures < 10; i++) check_call();
 }
 
 TEST_MAIN

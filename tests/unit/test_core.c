@@ -1,14 +1,13 @@
-/* test_core.c - scopes, errors, dtypes, shapes, data in and out, options, ops of one's own. */
+/* test_core.c - scopes, errors, dtypes, shapes, copies of data, options, ops defined by a
+ * program. */
 #include <math.h>
 #include <pthread.h>
 
 #include "gradus/gradus.h"
-#include "test.h"
+#include "clean_test.h"
 
 static const float six[6] = {1, 2, 3, 4, 5, 6};
 static gd_tensor *matrix(void) { return gd_from_array(gd_dims(2, 3), GD_F32, six); }
-static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
-
 /* --- scopes ----------------------------------------------------------------------------------- */
 
 TEST(a_scope_frees_what_was_made_in_it) {

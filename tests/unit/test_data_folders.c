@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "data_files.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 /* A PPM of one colour. */
 static const char *picture(const char *name, int width, int height, int red, int green, int blue) {
@@ -15,28 +16,21 @@ static const char *picture(const char *name, int width, int height, int red, int
         text[used++] = (char)green;
         text[used++] = (char)blue;
     }
-    return test_write(name, text, used);
-}
-
-static const char *make_folder(const char *name) {
-    const char *path = test_path(name);
-    if (mkdir(path, 0777) != 0 && errno != EEXIST) perror(path), abort();
-    return path;
+    return temp_write(name, text, used);
 }
 
 static const char *make_pictures(void) {
-    static char folder[400];
-    snprintf(folder, sizeof folder, "%s", make_folder("pets"));
-    make_folder("pets/dogs");
-    make_folder("pets/cats");
-    make_folder("pets/cats/black");
-    make_folder("pets/.hidden");
+    const char *folder = temp_new_folder("pets");
+    temp_new_folder("pets/dogs");
+    temp_new_folder("pets/cats");
+    temp_new_folder("pets/cats/black");
+    temp_new_folder("pets/.hidden");
     picture("pets/dogs/2.ppm", 4, 3, 10, 20, 30);
     picture("pets/dogs/1.PPM", 2, 2, 255, 0, 0);
     picture("pets/cats/black/a.ppm", 5, 5, 0, 0, 51);
     picture("pets/.hidden/x.ppm", 1, 1, 0, 0, 0);
     picture("pets/loose.ppm", 1, 1, 0, 0, 0);
-    test_write_text("pets/dogs/notes.txt", "not a picture");
+    temp_write_text("pets/dogs/notes.txt", "not a picture");
     return folder;
 }
 
@@ -76,20 +70,20 @@ CLEAN_TEST(folders_are_classes) {
 CLEAN_TEST(a_broken_picture_is_named) {
     GD_SCOPE;
     const char *folder = make_pictures();
-    test_write_text("pets/dogs/2.ppm", "P6 4 3 255\nshort");
+    temp_write_text("pets/dogs/2.ppm", "P6 4 3 255\nshort");
     gd_dataset *d = gd_dataset_image_folder(folder);
     CHECK(fails(d, 2));
     CHECK_SAYING(says("image_folder: dogs/2.ppm: ") && says("pets/dogs/2.ppm: damaged PNM"), "%s",
                  gd_error_message());
     gd_clear_error();
-    unlink(test_path("pets/dogs/2.ppm"));
+    unlink(temp_path("pets/dogs/2.ppm"));
     CHECK(fails(d, 2) && says("dogs/2.ppm: cannot be opened"));
     gd_clear_error();
     CHECK(!gd_dataset_image_folder(folder, .channels = 2) && says("channels is 2"));
     gd_clear_error();
     CHECK(!gd_dataset_image_folder(folder, .suffixes = ".gif") && says("no pictures in them"));
     gd_clear_error();
-    CHECK(!gd_dataset_image_folder(test_path("nowhere")) &&
+    CHECK(!gd_dataset_image_folder(temp_path("nowhere")) &&
           says("nowhere: cannot be opened as a folder"));
 }
 
@@ -97,7 +91,7 @@ CLEAN_TEST(a_list_has_paths_and_labels) {
     GD_SCOPE;
     make_pictures();
     picture("pets/two words.ppm", 1, 1, 255, 255, 255);
-    const char *list = test_write_text(
+    const char *list = temp_write_text(
         "pets/list.txt", "dogs/1.PPM 3\n\n  two words.ppm   0 \r\ncats/black/a.ppm\t3");
     gd_dataset *d = gd_dataset_image_list(list);
     CHECK_SAYING(gd_dataset_count(d) == 3 && gd_dataset_class_count(d) == 4, "%s",
@@ -106,18 +100,18 @@ CLEAN_TEST(a_list_has_paths_and_labels) {
           gd_item_int(gd_dataset_get(d, 1).at[1]) == 0);
     CHECK(((float *)gd_data(gd_dataset_get(d, 1).at[0]))[0] == 1 &&
           is_named(d, 1, "two words.ppm"));
-    list = test_write_text("list.txt", "1.PPM dog\n../cats/black/a.ppm cat\n2.ppm dog\n");
-    d = gd_dataset_image_list(list, .root = test_path("pets/dogs"));
+    list = temp_write_text("list.txt", "1.PPM dog\n../cats/black/a.ppm cat\n2.ppm dog\n");
+    d = gd_dataset_image_list(list, .root = temp_path("pets/dogs"));
     CHECK_SAYING(gd_dataset_class_count(d) == 2, "%s", gd_error_message());
     CHECK(gd_item_int(gd_dataset_get(d, 2).at[1]) == 1 &&
           gd_item_int(gd_dataset_get(d, 1).at[1]) == 0);
-    CHECK(!gd_dataset_image_list(test_write_text("list.txt", "a 1\nalone\n")) &&
+    CHECK(!gd_dataset_image_list(temp_write_text("list.txt", "a 1\nalone\n")) &&
           says("list.txt: line 2: a path and a label"));
     gd_clear_error();
-    CHECK(!gd_dataset_image_list(test_write("list.txt", "a\0b 1\n", 6)) &&
+    CHECK(!gd_dataset_image_list(temp_write("list.txt", "a\0b 1\n", 6)) &&
           says("line 1: a zero byte"));
     gd_clear_error();
-    CHECK(!gd_dataset_image_list(test_write_text("list.txt", "\n \n")) &&
+    CHECK(!gd_dataset_image_list(temp_write_text("list.txt", "\n \n")) &&
           says("lists no pictures"));
 }
 
@@ -139,7 +133,7 @@ static void *read_all(void *sum) {
 CLEAN_TEST(several_threads_read_at_once) {
     GD_SCOPE;
     make_pictures();
-    shared = gd_dataset_image_folder(test_path("pets"), .size = 4);
+    shared = gd_dataset_image_folder(temp_path("pets"), .size = 4);
     pthread_t threads[4];
     double sums[5] = {0};
     for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, read_all, &sums[i]);

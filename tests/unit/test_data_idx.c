@@ -4,9 +4,11 @@
 #include "core/error.h"
 #include "data_files.h"
 #include "data_gather.h"
+#include "files.h"
 #include "format/gzip.h"
 #include "format/idx.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 /* --- gzip ------------------------------------------------------------------------------------- */
 
@@ -106,7 +108,7 @@ CLEAN_TEST(a_stream_bounds_what_a_header_may_claim) {
     const uint8_t claim[] = {0, 0, 8, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 4};
     size_t size;
     uint8_t *file = test_gzip(claim, sizeof claim, &size);
-    const char *path = test_write("claim", file, size);
+    const char *path = temp_write("claim", file, size);
     free(file);
     CHECK(!gd_dataset_idx(path) && says("more than the file can hold") && says("claim"));
 }
@@ -120,7 +122,7 @@ static const char *write_idx(const char *name, int type, int rank, const int64_t
     for (int k = 0; k < rank; k++)
         for (int shift = 24; shift >= 0; shift -= 8) *p++ = (uint8_t)(dims[k] >> shift);
     memcpy(p, items, bytes);
-    const char *path = test_write(name, file, (size_t)(p - file) + bytes);
+    const char *path = temp_write(name, file, (size_t)(p - file) + bytes);
     free(file);
     return path;
 }
@@ -177,7 +179,7 @@ CLEAN_TEST(idx_samples_have_the_rest_of_the_shape) {
 /* Whatever is wrong with the bytes, the message names the file. */
 static void check_damaged(const uint8_t *data, size_t bytes, bool refused) {
     GD_SCOPE;
-    const char *path = test_write("damaged", data, bytes);
+    const char *path = temp_write("damaged", data, bytes);
     gd_dataset *d = gd_dataset_idx(path);
     if (refused) CHECK_SAYING(!d && says("damaged: "), "%zu bytes: %s", bytes, gd_error_message());
     if (!d)
@@ -189,7 +191,7 @@ static void check_damaged(const uint8_t *data, size_t bytes, bool refused) {
 CLEAN_TEST(a_damaged_idx_file_is_refused_with_its_name) {
     const uint8_t pixels[12] = {1, 2, 3};
     size_t bytes = 0, packed_bytes;
-    uint8_t *file = test_read(write_idx("sound", 8, DIMS(2, 2, 3), pixels, 12), &bytes);
+    uint8_t *file = file_read(write_idx("sound", 8, DIMS(2, 2, 3), pixels, 12), &bytes);
     uint8_t *zipped = test_gzip(file, bytes, &packed_bytes);
     for (size_t n = 0; n < bytes; n++) check_damaged(file, n, true);
     for (size_t n = 0; n < packed_bytes; n++) check_damaged(zipped, n, true);
@@ -211,14 +213,13 @@ CLEAN_TEST(mnist_takes_all_names_of_its_files) {
     GD_SCOPE;
     uint8_t pixels[2 * 28 * 28] = {[784] = 255};
     size_t bytes = 0, packed_bytes;
-    char folder[400];
-    snprintf(folder, sizeof folder, "%s", test_folder());
+    const char *folder = temp_folder();
     CHECK(!gd_dataset_mnist(folder, GD_TRAIN) && says("has no file train-images-idx3-ubyte"));
     gd_clear_error();
     write_idx("train-images.idx3-ubyte", 8, DIMS(2, 28, 28), pixels, sizeof pixels);
-    uint8_t *labels = test_read(write_idx("labels", 8, DIMS(2), "\x03\x09", 2), &bytes);
+    uint8_t *labels = file_read(write_idx("labels", 8, DIMS(2), "\x03\x09", 2), &bytes);
     uint8_t *zipped = test_gzip(labels, bytes, &packed_bytes);
-    test_write("train-labels-idx1-ubyte.gz", zipped, packed_bytes);
+    temp_write("train-labels-idx1-ubyte.gz", zipped, packed_bytes);
     gd_dataset *d = gd_dataset_mnist(folder, GD_TRAIN, .bytes = true);
     CHECK_SAYING(d && gd_dataset_count(d) == 2, "%s", gd_error_message());
     gd_tensors sample = gd_dataset_get(d, 1);
@@ -229,7 +230,7 @@ CLEAN_TEST(mnist_takes_all_names_of_its_files) {
     CHECK(!gd_dataset_mnist(folder, GD_TEST) && says("t10k-images"));
     gd_clear_error();
     labels[9] = 10;
-    test_write("train-labels-idx1-ubyte", labels, bytes);
+    temp_write("train-labels-idx1-ubyte", labels, bytes);
     CHECK(!gd_dataset_mnist(folder, GD_TRAIN) && says("label 1 (byte 9) is 10"));
     free(labels);
     free(zipped);

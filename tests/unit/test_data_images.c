@@ -1,10 +1,14 @@
-/* test_data_images.c - pictures: decoded as Pillow does, resized, saved, and refused where damaged. */
+/* test_data_images.c - pictures: decoded as Pillow does, resized, saved, and refused where
+ * damaged. */
 #include "clean_test.h"
+#include "compare.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "data_files.h"
+#include "files.h"
 #include "format/image.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 static const char *const folder = GRADUS_GOLDEN "/pictures";
 
@@ -24,15 +28,7 @@ static bool built_for(const char *name) {
     return name != NULL;
 }
 
-static bool same(gd_tensor *a, gd_tensor *b) {
-    if (gd_tensor_rank(a) != 3 || gd_tensor_rank(b) != 3 || gd_tensor_dtype(a) != GD_U8)
-        return false;
-    for (int k = 0; k < 3; k++)
-        if (gd_tensor_dim(a, k) != gd_tensor_dim(b, k)) return false;
-    return memcmp(gd_data(a), gd_data(b), (size_t)gd_tensor_numel(a)) == 0;
-}
-
-/* Entries of pixels.npz: "rgb.png", and with what was asked for: "rgb.png grey", "rgb.png 8x9". */
+/* Entries of pixels.npz: "rgb.png", and with options "rgb.png grey", "rgb.png 8x9". */
 CLEAN_TEST(pictures_have_the_pixels_that_pillow_decodes) {
     gd_npz *golden = gd_npz_open(picture("pixels.npz"));
     CHECK_SAYING(golden, "%s", gd_error_message());
@@ -52,7 +48,7 @@ CLEAN_TEST(pictures_have_the_pixels_that_pillow_decodes) {
                                                                               : 0,
                                      .width = width, .height = height);
         CHECK_SAYING(!gd_tensor_is_error(x), "%s", gd_error_message());
-        CHECK_SAYING(same(x, gd_npz_load(golden, gd_npz_name(golden, i))), "%s",
+        CHECK_SAYING(tensors_same_bits(x, gd_npz_load(golden, gd_npz_name(golden, i))), "%s",
                      gd_npz_name(golden, i));
         checked++;
     }
@@ -87,10 +83,10 @@ CLEAN_TEST(wrong_options_and_files_are_refused) {
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_image("/no/such.png")) && says("/no/such.png"));
     gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_load_image(test_write_text("a.png", "text"))) &&
+    CHECK(gd_tensor_is_error(gd_load_image(temp_write_text("a.png", "text"))) &&
           says("a.png: is not a JPEG"));
     gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_load_image(test_write_text("b.png", ""))) &&
+    CHECK(gd_tensor_is_error(gd_load_image(temp_write_text("b.png", ""))) &&
           says("b.png: is empty"));
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_decode_image(NULL, 3)));
@@ -113,21 +109,21 @@ CLEAN_TEST(wrong_options_and_files_are_refused) {
 CLEAN_TEST(a_gzipped_picture_is_read) {
     GD_SCOPE;
     size_t bytes = 0, size;
-    uint8_t *data = test_read(picture("bytes.ppm"), &bytes),
+    uint8_t *data = file_read(picture("bytes.ppm"), &bytes),
             *zipped = test_gzip(data, bytes, &size);
-    gd_tensor *x = gd_load_image(test_write("x.ppm.gz", zipped, size)),
+    gd_tensor *x = gd_load_image(temp_write("x.ppm.gz", zipped, size)),
               *y = gd_decode_image(data, bytes);
-    CHECK_SAYING(same(x, y), "%s", gd_error_message());
+    CHECK_SAYING(tensors_same_bits(x, y), "%s", gd_error_message());
     free(data);
     free(zipped);
 }
 
 /* --- damage ----------------------------------------------------------------------------------- */
 
-/* Cut at each byte, and with each bit turned around. */
+/* Cut at each byte, and with each bit flipped. */
 static void damage(const char *name) {
     size_t bytes = 0;
-    uint8_t *data = test_read(picture(name), &bytes);
+    uint8_t *data = file_read(picture(name), &bytes);
     const gd_picture_options options = {.channels = 3, .width = 5, .height = 4};
     gd_picture image;
     char prefix[100];
@@ -136,7 +132,8 @@ static void damage(const char *name) {
         uint8_t *part = malloc(n ? n : 1);
         memcpy(part, data, n);
         const gd_status status = gd_picture_decode(&image, name, part, n, &options);
-        /* the last byte of a text may be a space or a digit of a number; PNM says no more of its end */
+        /* the last byte of a text may be a space or a digit of a number; PNM says no more of its
+         * end */
         if (n + 2 < bytes || !strstr(name, "text"))
             CHECK_SAYING(status != GD_OK, "%s cut at %zu", name, n);
         if (status != GD_OK)
@@ -196,7 +193,7 @@ CLEAN_TEST(without_its_library_a_picture_is_refused_with_the_package) {
 
 CLEAN_TEST(a_saved_png_is_read_back) {
     if (!built_for(".png")) SKIP("built without libpng");
-    const char *path = test_path("saved.png");
+    const char *path = temp_path("saved.png");
     for (int64_t channels = 1; channels <= 4; channels++)
         for (int64_t size = 1; size < 300; size = size * 3 + 1) {
             GD_SCOPE;
@@ -205,17 +202,17 @@ CLEAN_TEST(a_saved_png_is_read_back) {
                 x = gd_mul(x, gd_cast(gd_lt(x, gd_full(gd_dims(1), 20, .dtype = GD_U8)), GD_U8));
             CHECK(gd_save_png(path, x) == GD_OK);
             gd_tensor *y = gd_load_image(path, .alpha = channels % 2 == 0);
-            CHECK_SAYING(same(x, y), "%lld %lld %s", (long long)channels, (long long)size,
-                         gd_error_message());
+            CHECK_SAYING(tensors_same_bits(x, y), "%lld %lld %s", (long long)channels,
+                         (long long)size, gd_error_message());
         }
     GD_SCOPE;
     gd_tensor *x = gd_load_image(picture("rgb420.jpg"));
     if (!built_for(".jpg")) x = gd_load_image(picture("rgb.png"));
     gd_clear_error();
-    CHECK(gd_save_png(path, x) == GD_OK && same(gd_load_image(path), x));
+    CHECK(gd_save_png(path, x) == GD_OK && tensors_same_bits(gd_load_image(path), x));
     size_t bytes = 0;
     CHECK(gd_save_png(path, gd_zeros(gd_dims(500, 500))) == GD_OK);
-    free(test_read(path, &bytes));
+    free(file_read(path, &bytes));
     CHECK_SAYING(bytes > 50 && bytes < 5000, "%zu bytes", bytes);
 }
 
@@ -225,20 +222,20 @@ CLEAN_TEST(floats_are_saved_from_0_to_1) {
     const float values[6] = {-1, 0, 0.5f, 1, 2, NAN};
     const uint8_t expected[6] = {0, 0, 128, 255, 255, 0};
     gd_tensor *x = gd_from_array(gd_dims(2, 3), GD_F32, values);
-    CHECK(gd_save_png(test_path("f.png"), x) == GD_OK);
-    gd_tensor *y = gd_load_image(test_path("f.png"));
+    CHECK(gd_save_png(temp_path("f.png"), x) == GD_OK);
+    gd_tensor *y = gd_load_image(temp_path("f.png"));
     CHECK_SAYING(gd_tensor_numel(y) == 6 && memcmp(gd_data(y), expected, 6) == 0, "%s",
                  gd_error_message());
-    gd_tensor *turned = gd_transpose(x, 0, 1); /* strides of its own */
-    CHECK(gd_save_png(test_path("f.png"), turned) == GD_OK);
-    y = gd_load_image(test_path("f.png"));
+    gd_tensor *transposed = gd_transpose(x, 0, 1); /* not contiguous */
+    CHECK(gd_save_png(temp_path("f.png"), transposed) == GD_OK);
+    y = gd_load_image(temp_path("f.png"));
     CHECK(gd_tensor_dim(y, 1) == 3 && ((uint8_t *)gd_data(y))[3] == 255);
-    CHECK(gd_save_png(test_path("f.png"), gd_zeros(gd_dims(5, 2, 2))) == GD_E_SHAPE &&
+    CHECK(gd_save_png(temp_path("f.png"), gd_zeros(gd_dims(5, 2, 2))) == GD_E_SHAPE &&
           says("1 to 4 channels"));
     gd_clear_error();
     CHECK(gd_save_png("/no/such/folder/x.png", x) == GD_E_IO);
     gd_clear_error();
-    CHECK(gd_save_png(test_path("f.png"), NULL) == GD_E_ARGUMENT);
+    CHECK(gd_save_png(temp_path("f.png"), NULL) == GD_E_ARGUMENT);
 }
 
 TEST_MAIN

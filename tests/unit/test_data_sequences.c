@@ -4,6 +4,7 @@
 #include "data_files.h"
 #include "data_gather.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 static void check_integers(gd_tensor *t, int64_t count, const int64_t *expected) {
     CHECK_SAYING(gd_tensor_dtype(t) == GD_I64 && gd_tensor_rank(t) == 1 &&
@@ -27,7 +28,7 @@ static bool fails(gd_dataset *d, int64_t index) {
 
 CLEAN_TEST(characters_are_numbered_by_their_code_points) {
     GD_SCOPE;
-    const char *path = test_write_text("t.txt", "ba\xC3\xA4 \xE2\x82\xAC\xF0\x9F\x98\x80"
+    const char *path = temp_write_text("t.txt", "ba\xC3\xA4 \xE2\x82\xAC\xF0\x9F\x98\x80"
                                                 "ab"); /* b a ä space € 😀 a b */
     gd_dataset *d = gd_dataset_text(path, 3);
     CHECK_SAYING(gd_dataset_count(d) == 2, "%s", gd_error_message());
@@ -46,7 +47,7 @@ CLEAN_TEST(characters_are_numbered_by_their_code_points) {
 
 CLEAN_TEST(bytes_are_their_own_numbers) {
     GD_SCOPE;
-    const char *path = test_write("b.txt", "\xff\0ab\n", 5);
+    const char *path = temp_write("b.txt", "\xff\0ab\n", 5);
     gd_dataset *d = gd_dataset_text(path, 2, .unit = GD_BYTE, .stride = 2);
     CHECK_SAYING(gd_dataset_count(d) == 2 && gd_dataset_class_count(d) == 256, "%s",
                  gd_error_message());
@@ -61,7 +62,7 @@ CLEAN_TEST(bytes_are_their_own_numbers) {
     CHECK(gd_dataset_count(gd_dataset_text(path, 4, .unit = GD_BYTE)) == 1);
     CHECK(!gd_dataset_text(path, 0) && says("length is 0"));
     gd_clear_error();
-    CHECK(!gd_dataset_text(test_write("c.txt", "ab\ncd\xC3", 6), 1) && says("byte 5 (line 2)"));
+    CHECK(!gd_dataset_text(temp_write("c.txt", "ab\ncd\xC3", 6), 1) && says("byte 5 (line 2)"));
 }
 
 CLEAN_TEST(many_characters_need_wider_numbers) {
@@ -69,7 +70,7 @@ CLEAN_TEST(many_characters_need_wider_numbers) {
     char text[3000], *p = text;
     for (int code = 0x100; code < 0x100 + 400; code++) /* two bytes each */
         *p++ = (char)(0xC0 | code >> 6), *p++ = (char)(0x80 | (code & 63));
-    gd_dataset *d = gd_dataset_text(test_write("w.txt", text, (size_t)(p - text)), 399);
+    gd_dataset *d = gd_dataset_text(temp_write("w.txt", text, (size_t)(p - text)), 399);
     CHECK_SAYING(gd_dataset_class_count(d) == 400, "%s", gd_error_message());
     gd_tensor *y = gd_dataset_get(d, 0).at[1];
     CHECK(((int64_t *)gd_data(y))[398] == 399 && ((int64_t *)gd_data(y))[0] == 1);
@@ -101,20 +102,20 @@ CLEAN_TEST(tokens_span_shards) {
         for (int i = 0; i < counts[shard]; i++)
             gd_put_u16(data + 2 * i, (uint16_t)(1000 + token++));
         snprintf(name, sizeof name, "shard_%d.bin", shard);
-        test_write(name, data, (size_t)(2 * counts[shard]));
+        temp_write(name, data, (size_t)(2 * counts[shard]));
     }
-    gd_dataset *d = gd_dataset_tokens(test_path("shard_*.bin"), 3, .stride = 2);
+    gd_dataset *d = gd_dataset_tokens(temp_path("shard_*.bin"), 3, .stride = 2);
     CHECK_SAYING(gd_dataset_count(d) == 4, "%s", gd_error_message());
     CHECK_INTEGERS(gd_dataset_get(d, 0).at[0], 1000, 1001, 1002);
     CHECK_INTEGERS(gd_dataset_get(d, 0).at[1], 1001, 1002, 1003);
     CHECK_INTEGERS(gd_dataset_get(d, 1).at[0], 1002, 1003, 1004);
     CHECK_INTEGERS(gd_dataset_get(d, 3).at[1], 1007, 1008, 1009);
-    CHECK(gd_dataset_count(gd_dataset_tokens(test_path("shard_*.bin"), 10)) == 1);
-    CHECK(!gd_dataset_tokens(test_path("shard_*.bin"), 11) && says("has 11 tokens"));
+    CHECK(gd_dataset_count(gd_dataset_tokens(temp_path("shard_*.bin"), 10)) == 1);
+    CHECK(!gd_dataset_tokens(temp_path("shard_*.bin"), 11) && says("has 11 tokens"));
     gd_clear_error();
-    CHECK(!gd_dataset_tokens(test_path("nothing_*"), 3) && says("no file fits it"));
+    CHECK(!gd_dataset_tokens(temp_path("nothing_*"), 3) && says("no file fits it"));
     gd_clear_error();
-    d = gd_dataset_tokens(test_path("shard_*.bin"), 3, .vocabulary = 1005);
+    d = gd_dataset_tokens(temp_path("shard_*.bin"), 3, .vocabulary = 1005);
     gd_dataset_get(d, 0);
     CHECK(!gd_failed());
     CHECK(fails(d, 1) && says("shard_3.bin: token 1 is 1005; the vocabulary has 1005"));
@@ -126,27 +127,27 @@ CLEAN_TEST(tokens_have_several_types) {
     memcpy(p, "head", 4);
     p += 4;
     for (int i = 0; i < 4; i++) p = gd_put_u32(p, (uint32_t)(100000 + i));
-    const char *path = test_write("wide.bin", data, 20);
+    const char *path = temp_write("wide.bin", data, 20);
     gd_dataset *d = gd_dataset_tokens(path, 3, .type = GD_INT32, .skip = 4);
     CHECK_SAYING(d, "%s", gd_error_message());
     CHECK_INTEGERS(gd_dataset_get(d, 0).at[1], 100001, 100002, 100003);
     size_t size;
     uint8_t *zipped = test_gzip(data, 20, &size);
-    d = gd_dataset_tokens(test_write("wide.bin.gz", zipped, size), 3, .type = GD_INT32, .skip = 4);
+    d = gd_dataset_tokens(temp_write("wide.bin.gz", zipped, size), 3, .type = GD_INT32, .skip = 4);
     CHECK_INTEGERS(gd_dataset_get(d, 0).at[0], 100000, 100001, 100002);
     free(zipped);
-    CHECK(gd_save_npy(test_path("t.npy"), gd_arange(7, 12, .dtype = GD_I64)) == GD_OK);
-    d = gd_dataset_tokens(test_path("t.npy"), 4);
+    CHECK(gd_save_npy(temp_path("t.npy"), gd_arange(7, 12, .dtype = GD_I64)) == GD_OK);
+    d = gd_dataset_tokens(temp_path("t.npy"), 4);
     CHECK_INTEGERS(gd_dataset_get(d, 0).at[1], 8, 9, 10, 11);
-    CHECK(gd_save_npy(test_path("t.npy"), gd_ones(gd_dims(5))) == GD_OK);
-    CHECK(!gd_dataset_tokens(test_path("t.npy"), 4) && says("tokens are little-endian"));
+    CHECK(gd_save_npy(temp_path("t.npy"), gd_ones(gd_dims(5))) == GD_OK);
+    CHECK(!gd_dataset_tokens(temp_path("t.npy"), 4) && says("tokens are little-endian"));
     gd_clear_error();
     CHECK(!gd_dataset_tokens(path, 3, .type = GD_INT32, .skip = 3) && says("no multiple of 4"));
     gd_clear_error();
     CHECK(!gd_dataset_tokens(path, 3, .skip = 30) && says("are to be skipped"));
     gd_clear_error();
     gd_put_u32(data + 8, (uint32_t)-5);
-    d = gd_dataset_tokens(test_write("wide.bin", data, 20), 3, .type = GD_INT32, .skip = 4);
+    d = gd_dataset_tokens(temp_write("wide.bin", data, 20), 3, .type = GD_INT32, .skip = 4);
     CHECK(fails(d, 0) && says("token 1 is -5, which is negative"));
 }
 
@@ -154,7 +155,7 @@ CLEAN_TEST(tokens_have_several_types) {
 
 enum { PIXELS = 3072 };
 
-/* `count` records with so many label bytes, labels first + i, pixels of value i. */
+/* `count` records: labels first + i + 10 k, then pixels of value first + i. */
 static size_t records(uint8_t *to, int count, int labels, int first) {
     uint8_t *p = to;
     for (int i = 0; i < count; i++) {
@@ -168,18 +169,18 @@ static size_t records(uint8_t *to, int count, int labels, int first) {
 CLEAN_TEST(cifar_pictures_have_their_classes) {
     GD_SCOPE;
     static uint8_t data[4 * (PIXELS + 2)];
-    char folder[400], name[40];
-    snprintf(folder, sizeof folder, "%s", test_folder());
+    char name[40];
+    const char *folder = temp_folder();
     CHECK(!gd_dataset_cifar10(folder, GD_TRAIN) &&
           says("has no file data_batch_1.bin or cifar-10-batches-bin/"));
     gd_clear_error();
     for (int i = 1; i <= 5; i++) {
         snprintf(name, sizeof name, "data_batch_%d.bin", i);
-        test_write(name, data, records(data, 2, 1, i));
+        temp_write(name, data, records(data, 2, 1, i));
     }
     size_t size, bytes = records(data, 3, 1, 4);
     uint8_t *zipped = test_gzip(data, bytes, &size);
-    test_write("test_batch.bin.gz", zipped, size);
+    temp_write("test_batch.bin.gz", zipped, size);
     free(zipped);
     gd_dataset *d = gd_dataset_cifar10(folder, GD_TRAIN);
     CHECK_SAYING(gd_dataset_count(d) == 10 && gd_dataset_class_count(d) == 10, "%s",
@@ -190,7 +191,7 @@ CLEAN_TEST(cifar_pictures_have_their_classes) {
     CHECK(gd_dataset_count(gd_dataset_cifar10(folder, GD_TEST)) == 3);
     check_gather(d);
 
-    test_write("train.bin", data, records(data, 4, 2, 3));
+    temp_write("train.bin", data, records(data, 4, 2, 3));
     d = gd_dataset_cifar100(folder, GD_TRAIN, .bytes = true);
     CHECK(gd_item_int(gd_dataset_get(d, 1).at[1]) == 14 && gd_dataset_class_count(d) == 100);
     CHECK(((uint8_t *)gd_data(gd_dataset_get(d, 1).at[0]))[0] == 4);
@@ -202,18 +203,17 @@ CLEAN_TEST(cifar_pictures_have_their_classes) {
 
 CLEAN_TEST(damaged_cifar_files_are_refused_with_their_place) {
     static uint8_t data[3 * (PIXELS + 1)];
-    char folder[400];
     const size_t bytes = records(data, 2, 1, 1);
-    snprintf(folder, sizeof folder, "%s", test_folder());
-    unlink(test_path("test_batch.bin.gz"));
+    const char *folder = temp_folder();
+    unlink(temp_path("test_batch.bin.gz"));
     for (size_t n = 0; n < bytes; n += n % 50 == 0 ? 1 : 49) {
-        test_write("test_batch.bin", data, n);
+        temp_write("test_batch.bin", data, n);
         if (n == PIXELS + 1) continue; /* one record */
         CHECK_SAYING(!gd_dataset_cifar10(folder, GD_TEST) && says("test_batch.bin: "), "%zu", n);
         gd_clear_error();
     }
     data[PIXELS + 1] = 10;
-    test_write("test_batch.bin", data, bytes);
+    temp_write("test_batch.bin", data, bytes);
     CHECK(!gd_dataset_cifar10(folder, GD_TEST) &&
           says("the label at byte 3073 (record 1) is 10; labels are below 10"));
 }

@@ -6,8 +6,10 @@
 #include "core/error.h"
 #include "data_files.h"
 #include "data_gather.h"
+#include "files.h"
 #include "format/csv.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 /* --- records ---------------------------------------------------------------------------------- */
 
@@ -95,7 +97,7 @@ static void check_floats(gd_tensor *t, int64_t count, const float *expected) {
 
 CLEAN_TEST(columns_are_numbers_and_categories) {
     GD_SCOPE;
-    const char *path = test_write_text("houses.csv", houses);
+    const char *path = temp_write_text("houses.csv", houses);
     gd_dataset *d = gd_dataset_csv(path, .target = "price");
     CHECK_SAYING(gd_dataset_count(d) == 3, "%s", gd_error_message());
     gd_tensors row = gd_dataset_get(d, 0);
@@ -123,7 +125,7 @@ CLEAN_TEST(columns_are_numbers_and_categories) {
 
 CLEAN_TEST(categories_that_are_numbers_are_sorted_as_numbers) {
     GD_SCOPE;
-    const char *path = test_write_text("n.csv", "1;10\n2;9\n3;2\n4;10\n");
+    const char *path = temp_write_text("n.csv", "1;10\n2;9\n3;2\n4;10\n");
     gd_dataset *d = gd_dataset_csv(path, .separator = ";", .target = "1:category");
     CHECK_SAYING(gd_dataset_class_count(d) == 3, "%s", gd_error_message());
     CHECK(strcmp(gd_dataset_class_name(d, 0), "2") == 0 &&
@@ -136,7 +138,7 @@ CLEAN_TEST(categories_that_are_numbers_are_sorted_as_numbers) {
 
 CLEAN_TEST(missing_values_are_what_the_option_says) {
     GD_SCOPE;
-    const char *path = test_write_text("m.csv", "a,b,y\n1,u,1\n,v,2\n3,,3\n5,u,\n");
+    const char *path = temp_write_text("m.csv", "a,b,y\n1,u,1\n,v,2\n3,,3\n5,u,\n");
     CHECK(!gd_dataset_csv(path, .target = "y") &&
           says("line 3, column 1 (a): '' is a missing value"));
     gd_clear_error();
@@ -145,19 +147,19 @@ CLEAN_TEST(missing_values_are_what_the_option_says) {
     gd_clear_error();
     gd_dataset *d = gd_dataset_csv(path, .target = "y", .missing = GD_DROP);
     CHECK(gd_dataset_count(d) == 1);
-    path = test_write_text("m.csv", "a,b\n1,u\nNA,v\n3,\n5,u\n");
+    path = temp_write_text("m.csv", "a,b\n1,u\nNA,v\n3,\n5,u\n");
     d = gd_dataset_csv(path, .missing = GD_MEAN);
     CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 3, 0, 1, 0);
     CHECK_FLOATS(gd_dataset_get(d, 2).at[0], 3, 0, 0,
-                 1); /* missing is a category of its own, the last */
+                 1); /* missing values are one more category, the last */
     d = gd_dataset_csv(path, .missing = GD_ZERO, .categories = GD_INDEX);
     CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 0, 1);
 }
 
 CLEAN_TEST(numbers_are_standardized_by_the_training_file) {
     GD_SCOPE;
-    const char *train = test_write_text("train.csv", "x,c,y\n1,b,0\n3,a,1\n5,b,0\n");
-    const char *test = test_write_text("test.csv", "y,c,x\n1,b,7\n");
+    const char *train = temp_write_text("train.csv", "x,c,y\n1,b,0\n3,a,1\n5,b,0\n");
+    const char *test = temp_write_text("test.csv", "y,c,x\n1,b,7\n");
     gd_dataset *d = gd_dataset_csv(train, .target = "y", .standardize = true);
     const float scale = sqrtf(8.0f / 3);
     CHECK_FLOATS(gd_dataset_get(d, 0).at[0], -2 / scale, 0, 1);
@@ -166,23 +168,23 @@ CLEAN_TEST(numbers_are_standardized_by_the_training_file) {
     CHECK_SAYING(d, "%s", gd_error_message());
     CHECK_FLOATS(gd_dataset_get(d, 0).at[0], 4 / scale, 0, 1);
     CHECK_FLOATS(gd_dataset_get(d, 0).at[1], 1);
-    const char *twice = test_write_text("twice.csv", "x,x\n1,2\n3,4\n");
+    const char *twice = temp_write_text("twice.csv", "x,x\n1,2\n3,4\n");
     CHECK_FLOATS(gd_dataset_get(gd_dataset_csv(twice, .like = twice), 1).at[0], 3, 4);
-    test_write_text("test.csv", "x,c,y\n1,z,1\n");
+    temp_write_text("test.csv", "x,c,y\n1,z,1\n");
     CHECK(!gd_dataset_csv(test, .target = "y", .like = train) &&
           says("line 2, column 3 (c): 'z' is a category"));
     gd_clear_error();
-    test_write_text("test.csv", "x,c,y\nno,b,1\n");
+    temp_write_text("test.csv", "x,c,y\nno,b,1\n");
     CHECK(!gd_dataset_csv(test, .target = "y", .like = train) && says("'no' is not a number"));
     gd_clear_error();
-    test_write_text("test.csv", "x,c\n1,b\n");
+    temp_write_text("test.csv", "x,c\n1,b\n");
     CHECK(!gd_dataset_csv(test, .target = "y", .like = train) &&
           says("has no column 'y'; it has x, c"));
 }
 
 CLEAN_TEST(wrong_options_of_csv_are_refused) {
     GD_SCOPE;
-    const char *path = test_write_text("houses.csv", houses);
+    const char *path = temp_write_text("houses.csv", houses);
     CHECK(!gd_dataset_csv(path, .target = "cost") &&
           says("has no column 'cost'; it has size, city, rooms, price"));
     gd_clear_error();
@@ -195,11 +197,11 @@ CLEAN_TEST(wrong_options_of_csv_are_refused) {
     gd_clear_error();
     CHECK(!gd_dataset_csv(NULL) && says("path is not given"));
     gd_clear_error();
-    CHECK(!gd_dataset_csv(test_write_text("e.csv", "")) && says("e.csv: is empty"));
+    CHECK(!gd_dataset_csv(temp_write_text("e.csv", "")) && says("e.csv: is empty"));
     gd_clear_error();
-    CHECK(!gd_dataset_csv(test_write_text("e.csv", "a,b\n")) && says("a header, and no rows"));
+    CHECK(!gd_dataset_csv(temp_write_text("e.csv", "a,b\n")) && says("a header, and no rows"));
     gd_clear_error();
-    CHECK(!gd_dataset_csv(test_write_text("e.csv", "1,2\n3\n")) &&
+    CHECK(!gd_dataset_csv(temp_write_text("e.csv", "1,2\n3\n")) &&
           says("line 2 has 1 fields; the first has 2"));
 }
 
@@ -207,7 +209,7 @@ CLEAN_TEST(a_batch_of_rows_is_the_rows) {
     GD_SCOPE;
     size_t size;
     uint8_t *zipped = test_gzip(houses, sizeof houses - 1, &size);
-    const char *path = test_write("houses.csv.gz", zipped, size);
+    const char *path = temp_write("houses.csv.gz", zipped, size);
     free(zipped);
     gd_dataset *d = gd_dataset_csv(path, .target = "city");
     CHECK_SAYING(d, "%s", gd_error_message());
@@ -219,7 +221,7 @@ CLEAN_TEST(a_batch_of_rows_is_the_rows) {
 
 static void check_damaged_csv(const void *data, size_t bytes) {
     GD_SCOPE;
-    const char *path = test_write("damaged.csv", data, bytes);
+    const char *path = temp_write("damaged.csv", data, bytes);
     gd_dataset *d = gd_dataset_csv(path, .target = "0", .missing = GD_ZERO);
     if (!d) CHECK_SAYING(says("damaged.csv"), "%s", gd_error_message());
     if (d) gd_dataset_get(d, 0);
@@ -242,7 +244,7 @@ CLEAN_TEST(rows_of_arrays_are_samples) {
     GD_SCOPE;
     gd_tensor *x = gd_reshape(gd_arange(0, 12, .dtype = GD_F32), gd_dims(3, 2, 2)),
               *y = gd_arange(5, 8, .dtype = GD_I64);
-    const char *path = test_path("a.npz");
+    const char *path = temp_path("a.npz");
     CHECK(gd_save_npz(path, gd_names("y", "x"), gd_list(y, x)) == GD_OK);
     gd_dataset *d = gd_dataset_numpy(path, .names = "x y");
     CHECK_SAYING(gd_dataset_count(d) == 3, "%s", gd_error_message());
@@ -258,15 +260,15 @@ CLEAN_TEST(rows_of_arrays_are_samples) {
     CHECK(gd_save_npz(path, gd_names("a", "b"), gd_list(x, gd_ones(gd_dims(2)))) == GD_OK);
     CHECK(!gd_dataset_numpy(path) && says("'b' is f32[2], but the first array has 3 samples"));
     gd_clear_error();
-    const char *single = test_path("a.npy");
+    const char *single = temp_path("a.npy");
     CHECK(gd_save_npy(single, x) == GD_OK);
     size_t bytes = 0, size;
-    uint8_t *data = test_read(single, &bytes), *zipped = test_gzip(data, bytes, &size);
+    uint8_t *data = file_read(single, &bytes), *zipped = test_gzip(data, bytes, &size);
     CHECK_FLOATS(gd_dataset_get(gd_dataset_numpy(single), 1).at[0], 4, 5, 6, 7);
-    const char *packed = test_write("a.npy.gz", zipped, size);
+    const char *packed = temp_write("a.npy.gz", zipped, size);
     CHECK_FLOATS(gd_dataset_get(gd_dataset_numpy(packed), 1).at[0], 4, 5, 6, 7);
     zipped[size / 2] ^= 1;
-    test_write("a.npy.gz", zipped, size);
+    temp_write("a.npy.gz", zipped, size);
     CHECK(!gd_dataset_numpy(packed) && says("a.npy.gz"));
     gd_clear_error();
     CHECK(!gd_dataset_numpy(single, .names = "x") && says("is no .npz file"));
@@ -279,16 +281,16 @@ CLEAN_TEST(rows_of_arrays_are_samples) {
 
 CLEAN_TEST(a_damaged_archive_is_refused_with_its_name) {
     size_t bytes = 0;
-    const char *path = test_path("d.npz");
+    const char *path = temp_path("d.npz");
     {
         GD_SCOPE;
         CHECK(gd_save_npz(path, gd_names("x", "y"),
                           gd_list(gd_ones(gd_dims(2, 3)), gd_ones(gd_dims(2)))) == GD_OK);
     }
-    uint8_t *data = test_read(path, &bytes);
+    uint8_t *data = file_read(path, &bytes);
     for (size_t n = 0; n < bytes; n++) {
         GD_SCOPE;
-        test_write("d.npz", data, n);
+        temp_write("d.npz", data, n);
         CHECK_SAYING(!gd_dataset_numpy(path) && says("d.npz"), "cut at %zu: %s", n,
                      gd_error_message());
         gd_clear_error();
@@ -296,7 +298,7 @@ CLEAN_TEST(a_damaged_archive_is_refused_with_its_name) {
     for (size_t bit = 0; bit < 8 * bytes; bit += 3) {
         GD_SCOPE;
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        test_write("d.npz", data, bytes);
+        temp_write("d.npz", data, bytes);
         if (!gd_dataset_numpy(path)) CHECK_SAYING(says("d.npz"), "%s", gd_error_message());
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
         gd_clear_error();

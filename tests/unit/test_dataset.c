@@ -1,4 +1,5 @@
-/* test_dataset.c - datasets and transforms as objects: made from functions, from records, by name. */
+/* test_dataset.c - datasets and transforms as objects: made from functions, from records, by
+ * name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ typedef struct squares {
 } squares;
 
 static int64_t count(void *self) { return ((squares *)self)->count; }
-static gd_tensors get(int64_t index, gd_random *random, void *self) {
+static gd_tensors get_sample(int64_t index, gd_random *random, void *self) {
     (void)self;
     if (index == 3) return gd_listed(gd_reshape(gd_ones(gd_dims(2)), gd_dims(3)));
     if (index == 4) return gd_listed((gd_tensor *)NULL);
@@ -26,8 +27,8 @@ CLEAN_TEST(a_dataset_is_two_functions) {
     squares s = {.count = 10};
     {
         GD_SCOPE;
-        gd_dataset *d =
-            gd_dataset_from(&s, .count = count, .get = get, .destroy = destroy, .name = "squares");
+        gd_dataset *d = gd_dataset_from(&s, .count = count, .get = get_sample, .destroy = destroy,
+                                        .name = "squares");
         CHECK(gd_dataset_count(d) == 10 && gd_dataset_count(NULL) == 0);
         gd_tensors sample = gd_dataset_get(d, 7);
         CHECK(sample.count == 2 && gd_item(sample.at[0]) == 49);
@@ -46,7 +47,7 @@ CLEAN_TEST(a_dataset_is_two_functions) {
 CLEAN_TEST(a_broken_sample_is_named) {
     squares s = {.count = 10};
     GD_SCOPE;
-    gd_dataset *d = gd_dataset_from(&s, .count = count, .get = get, .name = "squares");
+    gd_dataset *d = gd_dataset_from(&s, .count = count, .get = get_sample, .name = "squares");
     gd_tensors sample = gd_dataset_get(d, 3);
     CHECK(sample.count == GD_FAILED_COUNT && gd_tensor_is_error(sample.at[0]));
     CHECK(says("squares: sample 3: ") && says("reshape"));
@@ -61,7 +62,7 @@ CLEAN_TEST(a_broken_sample_is_named) {
     CHECK(says("squares has 10 samples; there is none with number 10"));
     gd_clear_error();
     s.count = -1;
-    CHECK(gd_dataset_from(&s, .count = count, .get = get, .destroy = destroy) == NULL &&
+    CHECK(gd_dataset_from(&s, .count = count, .get = get_sample, .destroy = destroy) == NULL &&
           s.destroyed == 0);
     gd_clear_error();
 }

@@ -1,5 +1,5 @@
-/* test_digits.c - the built-in digits: the same for ever, in range, balanced, neither too easy nor too
- * hard. */
+/* test_digits.c - the built-in digits: the same for ever, in range, balanced, neither too easy
+ * nor too hard. */
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -204,7 +204,8 @@ static int scores_of(float w[10][PIXELS + 1], const float *x, float *score) {
     return best;
 }
 
-/* Softmax regression by plain steps, one sample at a time. The share that is right on other digits. */
+/* Softmax regression by gradient descent, one sample at a time. Returns the accuracy on other
+ * digits. */
 static double linear_accuracy(int64_t count, int epochs) {
     const int64_t unseen = 2000;
     float(*w)[PIXELS + 1] = calloc(10, sizeof *w),

@@ -1,4 +1,5 @@
-/* test_dropout_layers.c - layers that draw random numbers in train mode: what is dropped, scaled and kept. */
+/* test_dropout_layers.c - layers that draw random numbers in train mode: what is dropped, scaled
+ * and kept. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 static double number(gd_tensor *t) { return gd_item(t); }
 static double mean(gd_tensor *t) { return number(gd_mean(t)); }
 static double variance(gd_tensor *t) { return number(gd_var(t)); }
-static bool near(double a, double b, double tolerance) {
+static bool number_near(double a, double b, double tolerance) {
     if (fabs(a - b) <= tolerance) return true;
     fprintf(stderr, "%g, expected %g\n", a, b);
     return false;
@@ -24,14 +25,14 @@ CLEAN_TEST(dropout_zeroes_a_share_and_scales_the_rest) {
     gd_seed(1);
     gd_module *m = gd_nn_dropout(.p = 0.3);
     gd_tensor *y = gd_module_forward(m, gd_ones(gd_dims(200, 200)));
-    CHECK(near(share(y, 0), 0.3, 0.02) && near(share(y, 1 / 0.7), 0.7, 0.02));
+    CHECK(number_near(share(y, 0), 0.3, 0.02) && number_near(share(y, 1 / 0.7), 0.7, 0.02));
     CHECK(share(gd_module_forward(gd_nn_dropout(.p = 1), gd_ones(gd_dims(9))), 0) == 1);
     gd_module_eval(m);
     CHECK(share(gd_module_forward(m, gd_ones(gd_dims(9))), 1) == 1);
     CHECK(!gd_failed());
 }
 
-/* Each channel is dropped as a whole: over the axes of a channel, least and largest are equal. */
+/* A channel is dropped as a unit: its smallest and largest values are equal. */
 static void check_channels(gd_module *m, gd_shape dims, int first, double p, double kept,
                            double dropped) {
     GD_SCOPE;
@@ -40,7 +41,7 @@ static void check_channels(gd_module *m, gd_shape dims, int first, double p, dou
     gd_tensor *y = gd_module_forward(m, gd_ones(dims));
     gd_tensor *low = gd_min(y, .axis = axes), *high = gd_max(y, .axis = axes);
     CHECK(number(gd_max(gd_sub(high, low))) == 0);
-    CHECK(near(share(low, dropped), p, 0.03) && near(share(low, kept), 1 - p, 0.03));
+    CHECK(number_near(share(low, dropped), p, 0.03) && number_near(share(low, kept), 1 - p, 0.03));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -67,7 +68,7 @@ CLEAN_TEST(alpha_dropout_keeps_mean_and_variance) {
     for (int i = 0; i < 2; i++) {
         gd_module *m = i ? gd_nn_alpha_dropout(.p = 0.1) : gd_nn_alpha_dropout(.p = 0.6);
         gd_tensor *y = gd_module_forward(m, x);
-        CHECK(near(mean(y), 0, 0.02) && near(variance(y), 1, 0.03));
+        CHECK(number_near(mean(y), 0, 0.02) && number_near(variance(y), 1, 0.03));
         CHECK(number(gd_max(gd_abs(gd_sub(x, y)))) > 0.1);
     }
     CHECK(share(gd_module_forward(gd_nn_alpha_dropout(.p = 1), x), 0) == 1);
@@ -80,7 +81,8 @@ CLEAN_TEST(rrelu_draws_slopes_between_its_bounds) {
     gd_module *m = gd_nn_rrelu(.lower = 0.1, .upper = 0.5);
     gd_tensor *slopes = gd_neg(gd_module_forward(m, gd_neg(gd_ones(gd_dims(200, 200)))));
     CHECK(number(gd_min(slopes)) >= 0.1f && number(gd_max(slopes)) <= 0.5f);
-    CHECK(near(mean(slopes), 0.3, 0.01) && near(variance(slopes), 0.4 * 0.4 / 12, 0.001));
+    CHECK(number_near(mean(slopes), 0.3, 0.01) &&
+          number_near(variance(slopes), 0.4 * 0.4 / 12, 0.001));
     CHECK(share(gd_module_forward(m, gd_full(gd_dims(9), 2.0)), 2) == 1);
     /* the gradient is the slope that was drawn */
     gd_tensor *x = gd_requires_grad(gd_neg(gd_ones(gd_dims(5)))), *y = gd_module_forward(m, x);

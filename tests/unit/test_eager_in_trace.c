@@ -1,6 +1,7 @@
 /* test_eager_in_trace.c - parameters that are made while a function is traced or a graph is built.
  */
 #include "clean_test.h"
+#include "compare.h"
 #include "gradus/gradus.h"
 #include "graph/build/graph.h"
 
@@ -26,12 +27,6 @@ static gd_tensors forward(gd_tensors in, void *user) {
     return gd_listed(gd_sum(y));
 }
 
-static bool same(gd_tensor *a, gd_tensor *b) {
-    const int64_t n = gd_tensor_numel(a);
-    return gd_tensor_numel(b) == n &&
-           memcmp(gd_data(a), gd_data(b), (size_t)n * sizeof(float)) == 0;
-}
-
 CLEAN_TEST(a_parameter_made_in_a_trace_is_a_leaf_with_a_gradient) {
     GD_SCOPE;
     lazy eager = {NULL, 0}, traced = {NULL, 0};
@@ -51,8 +46,9 @@ CLEAN_TEST(a_parameter_made_in_a_trace_is_a_leaf_with_a_gradient) {
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK(eager.made == 1 && traced.made == 1 && gd_jit_traces(jit) == 1);
-    CHECK(!gd_tensor_is_symbol(traced.w) && same(eager.w, traced.w));
-    CHECK(gd_tensor_grad(traced.w) && same(gd_tensor_grad(eager.w), gd_tensor_grad(traced.w)));
+    CHECK(!gd_tensor_is_symbol(traced.w) && tensors_same_bits(eager.w, traced.w));
+    CHECK(gd_tensor_grad(traced.w) &&
+          tensors_same_bits(gd_tensor_grad(eager.w), gd_tensor_grad(traced.w)));
     gd_release(eager.w);
     gd_release(traced.w);
 }
@@ -78,7 +74,7 @@ CLEAN_TEST(a_traced_step_trains_a_parameter_that_it_made) {
     gd_seed(7);
     for (int i = 0; i < 3; i++) gd_jit_call(jit, gd_list(x));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    CHECK(traced.made == 1 && same(eager.w, traced.w));
+    CHECK(traced.made == 1 && tensors_same_bits(eager.w, traced.w));
     gd_release(eager.w);
     gd_release(traced.w);
 }

@@ -1,9 +1,10 @@
-/* test_failures.c - the rule of status.h, for every public function: a call that fails records it.
+/* test_failures.c - the rule of status.h, for every public function: a call that fails records
+ * it.
  *
- * `rows` has a row for each function that the headers declare: a call that fails, or the reason why
- * there is none. A test reads the headers and complains of functions without a row, so the list cannot
- * fall behind. Typed calls of ops are one function (the dispatcher), which test_ops --suite errors
- * goes through op by op.
+ * `rows` has a row for each function that the headers declare: a call that fails, or the reason
+ * why there is none. A test reads the headers and complains of functions without a row, so the
+ * list cannot fall behind. Typed calls of ops are one function (the dispatcher), which test_ops
+ * --suite errors goes through op by op.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -501,7 +502,8 @@ static const row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* What returns nothing, a number, a word or a part of an object asks or releases, and cannot fail. */
+/* Functions that return nothing, a number, a word or a part of an object query or release, and
+ * cannot fail. */
 static bool cannot_fail(const char *type, const char *name) {
     static const char *const answers[] = {
         "void",      "bool",   "int",      "int64_t",         "size_t",
@@ -527,7 +529,8 @@ static const row *row_of(const char *name) {
     return NULL;
 }
 
-/* Each declaration "GD_API type *name(" of a header: calls `look` with the type's first word and name. */
+/* Each declaration "GD_API type *name(" of a header: calls `look` with the type's first word and
+ * name. */
 static int each_declaration(const char *path, void (*look)(const char *type, const char *name)) {
     FILE *file = fopen(path, "r");
     if (!file) return 0;

@@ -1,9 +1,12 @@
 /* test_faults.c - a step of training in which any one allocation fails.
  *
- * The walk lets the n-th allocation of a step fail, for n = 0, 1, 2, ... until the step is through.
- * Promised each time: the status is GD_E_MEMORY (or the step did not need that memory), no parameter
- * is half written, nothing leaks, and the next step is the one that would have been.
+ * The walk lets the n-th allocation of a step fail, for n = 0, 1, 2, ... until the step is
+ * through. Promised each time: the status is GD_E_MEMORY (or the step did not need that memory),
+ * no parameter is half written, nothing leaks, and the next step is the one that would have
+ * been.
  */
+#include "compare.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
 
 #include "test.h"
@@ -26,25 +29,21 @@ static gd_tensor *weights(gd_shape dims) {
     return gd_requires_grad(gd_uniform(dims, .low = -0.5, .high = 0.5));
 }
 
-static size_t bytes_of(const gd_tensor *t) {
-    return (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
-}
-
-static void save(const model *m, gd_tensor *const *state, snapshot *s) {
+static void save_state(const model *m, gd_tensor *const *state, snapshot *s) {
     for (int i = 0; i < m->n_state; i++) {
-        CHECK(bytes_of(state[i]) <= MOST_BYTES);
-        CHECK(gd_copy_to(state[i], s->bytes[i], bytes_of(state[i])) == GD_OK);
+        CHECK(tensor_bytes(state[i]) <= MOST_BYTES);
+        CHECK(gd_copy_to(state[i], s->bytes[i], tensor_bytes(state[i])) == GD_OK);
     }
 }
 
-static void restore(const model *m, gd_tensor *const *state, const snapshot *s) {
+static void restore_state(const model *m, gd_tensor *const *state, const snapshot *s) {
     for (int i = 0; i < m->n_state; i++)
-        CHECK(gd_copy_from(state[i], s->bytes[i], bytes_of(state[i])) == GD_OK);
+        CHECK(gd_copy_from(state[i], s->bytes[i], tensor_bytes(state[i])) == GD_OK);
 }
 
-static bool is_same(const gd_tensor *t, const char *bytes) {
+static bool has_bytes(const gd_tensor *t, const char *bytes) {
     char now[MOST_BYTES];
-    return gd_copy_to(t, now, bytes_of(t)) == GD_OK && memcmp(now, bytes, bytes_of(t)) == 0;
+    return gd_copy_to(t, now, tensor_bytes(t)) == GD_OK && memcmp(now, bytes, tensor_bytes(t)) == 0;
 }
 
 /* `walked` tells the caller whether backward was through. */
@@ -66,51 +65,35 @@ static void forget_gradients(const model *m, gd_tensor *const *state) {
     gd_clear_error();
 }
 
-/* One step in which allocation n fails, and all after it if `lasting`; then one without a fault.
- * False: the step asked for less. */
-static bool walk_one(const model *m, gd_tensor *const *state, gd_tensor *x, gd_tensor *target,
-                     const snapshot *before, const snapshot *after, int64_t n, bool lasting) {
-    int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-            asked = gd_fault_allocations();
+/* One step in which an allocation fails, then one without a fault. */
+static void run_round(fault_walk *w, const model *m, gd_tensor *const *state, gd_tensor *x,
+                      gd_tensor *target, const snapshot *before, const snapshot *after) {
     bool walked;
     gd_seed(3);
-    gd_fault_after(n, lasting);
+    fault_begin(w);
     gd_status status = train_step(m, state, x, target, &walked);
-    gd_fault_after(-1, false);
-    bool fired = gd_fault_allocations() - asked > n;
-    CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "%s, allocation %lld: %s: %s",
-                 m->name, (long long)n, gd_status_name(status), gd_error_message());
+    fault_end(w);
     for (int i = 0; i < m->n_state; i++) {
-        bool as_before = is_same(state[i], before->bytes[i]),
-             as_after = is_same(state[i], after->bytes[i]);
-        CHECK_SAYING(as_before || as_after, "%s, allocation %lld: state %d is neither old nor new",
-                     m->name, (long long)n, i);
-        if (status == GD_OK)
-            CHECK_SAYING(as_after, "%s, allocation %lld: state %d was not updated", m->name,
-                         (long long)n, i);
-        if (!walked && i < m->n_parameters)
-            CHECK_SAYING(as_before, "%s, allocation %lld: parameter %d changed without a gradient",
-                         m->name, (long long)n, i);
+        const bool as_before = has_bytes(state[i], before->bytes[i]),
+                   as_after = has_bytes(state[i], after->bytes[i]);
+        CHECK_ROUND(w, as_before || as_after);
+        CHECK_ROUND(w, status != GD_OK || as_after);
+        /* no parameter changes without a gradient */
+        CHECK_ROUND(w, walked || i >= m->n_parameters || as_before);
     }
+    CHECK_FAULT(w, status);
     forget_gradients(m, state);
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s, allocation %lld: leaks %lld objects, %lld bytes", m->name, (long long)n,
-                 (long long)(gd_live_objects() - objects),
-                 (long long)(gd_memory_stats(NULL).live_bytes - bytes));
-    restore(m, state, before);
+    CHECK_ROUND(w, fault_is_clean(w));
+    restore_state(m, state, before);
     gd_seed(3);
     status = train_step(m, state, x, target, &walked);
     CHECK_SAYING(status == GD_OK, "%s, the step after: %s", m->name, gd_error_message());
-    for (int i = 0; i < m->n_state; i++)
-        CHECK_SAYING(is_same(state[i], after->bytes[i]),
-                     "%s, allocation %lld: the next step differs in state %d", m->name,
-                     (long long)n, i);
+    for (int i = 0; i < m->n_state; i++) CHECK_ROUND(w, has_bytes(state[i], after->bytes[i]));
     forget_gradients(m, state);
-    restore(m, state, before);
-    return fired;
+    restore_state(m, state, before);
 }
 
-static void walk(const model *m) {
+static void walk_model(const model *m) {
     GD_SCOPE;
     gd_tensor *state[MOST_STATE], *x, *target;
     static snapshot before, after;
@@ -118,22 +101,20 @@ static void walk(const model *m) {
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     gd_seed(5);
     m->make(state, &x, &target);
-    save(m, state, &before);
+    save_state(m, state, &before);
     gd_seed(3);
     CHECK_SAYING(train_step(m, state, x, target, &walked) == GD_OK, "%s: %s", m->name,
                  gd_error_message());
-    save(m, state, &after);
+    save_state(m, state, &after);
     for (int i = 0; i < m->n_state; i++)
-        CHECK(memcmp(before.bytes[i], after.bytes[i], bytes_of(state[i])) != 0);
+        CHECK(memcmp(before.bytes[i], after.bytes[i], tensor_bytes(state[i])) != 0);
     forget_gradients(m, state);
-    restore(m, state, &before);
-    int64_t n = 0;
-    while (n < 20000 && test_failures < 20 &&
-           walk_one(m, state, x, target, &before, &after, n, false))
-        n++;
-    CHECK_SAYING(n > 20 && n < 20000, "%s has %lld allocations", m->name, (long long)n);
-    for (int64_t k = 0; k < n && test_failures < 20; k += n / 30 + 1)
-        walk_one(m, state, x, target, &before, &after, k, true);
+    restore_state(m, state, &before);
+    fault_walk one = {.what = m->name};
+    while (fault_next(&one)) run_round(&one, m, state, x, target, &before, &after);
+    CHECK_SAYING(one.rounds > 20, "%s: %lld rounds", m->name, (long long)one.rounds);
+    fault_walk all = {.what = m->name, .lasting = true, .stride = one.rounds / 30 + 1};
+    while (fault_next(&all)) run_round(&all, m, state, x, target, &before, &after);
     gd_set_num_threads(0);
 }
 
@@ -154,7 +135,7 @@ static gd_tensor *layers_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *targ
 }
 
 TEST(two_layers_survive_any_failed_allocation) {
-    walk(&(model){"two layers", make_layers, layers_loss, 4, 4});
+    walk_model(&(model){"two layers", make_layers, layers_loss, 4, 4});
 }
 
 /* --- images ----------------------------------------------------------------------------------- */
@@ -181,7 +162,7 @@ static gd_tensor *images_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *targ
 }
 
 TEST(convolution_norm_and_dropout_survive_any_failed_allocation) {
-    walk(&(model){"images", make_images, images_loss, 5, 7});
+    walk_model(&(model){"images", make_images, images_loss, 5, 7});
 }
 
 /* --- sequences -------------------------------------------------------------------------------- */
@@ -203,7 +184,7 @@ static gd_tensor *sequences_loss(gd_tensor *const *s, gd_tensor *x, gd_tensor *t
 }
 
 TEST(a_recurrent_net_survives_any_failed_allocation) {
-    walk(&(model){"sequences", make_sequences, sequences_loss, 6, 6});
+    walk_model(&(model){"sequences", make_sequences, sequences_loss, 6, 6});
 }
 
 TEST_MAIN

@@ -1,42 +1,21 @@
-/* test_file.c - what format/file.h promises: a file is replaced whole or not at all. */
-#define _GNU_SOURCE 1
-#include "core/error.h"
-#include "core/alloc.h"
-#include "format/file.h"
-#include "gradus/testing.h"
-
-#include <dirent.h>
+/* test_file.c - promises of format/file.h: a file is replaced completely or not at all. */
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-static int failures;
+#include "child.h"
+#include "core/alloc.h"
+#include "core/error.h"
+#include "fault_walk.h"
+#include "files.h"
+#include "format/file.h"
+#include "temp.h"
+#include "test.h"
 
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            failures++;                                                                           \
-        }                                                                                         \
-    } while (0)
+static const char *folder, *path;
 
-static char folder[500], path[600];
-
-static bool holds(const char *file, const char *text) {
-    char *data;
-    size_t bytes;
-    if (gd_file_read_all(file, &data, &bytes) != GD_OK) return false;
-    bool same = bytes == strlen(text) && strcmp(data, text) == 0;
-    gd_free(data);
-    return same;
-}
-
-static gd_status put(const char *file, const char *text) {
+static gd_status put_text(const char *file, const char *text) {
     gd_file_writer *w;
     gd_status status = gd_file_writer_begin(&w, file);
     if (status != GD_OK) return status;
@@ -46,30 +25,22 @@ static gd_status put(const char *file, const char *text) {
     return status;
 }
 
-static int files_in_folder(void) {
-    DIR *d = opendir(folder);
-    int count = 0;
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) count += e->d_name[0] != '.';
-    if (d != NULL) closedir(d);
-    return count;
-}
-
-static void commit_replaces_and_cancel_does_not(void) {
-    CHECK(put(path, "old") == GD_OK && holds(path, "old"));
+TEST(commit_replaces_and_cancel_does_not) {
+    CHECK(put_text(path, "old") == GD_OK && file_has_text(path, "old"));
     gd_file_writer *w;
     CHECK(gd_file_writer_begin(&w, path) == GD_OK);
     CHECK(gd_file_writer_write(w, "new", 3) == GD_OK);
-    CHECK(holds(path, "old"));
-    CHECK(files_in_folder() == 2);
+    CHECK(file_has_text(path, "old"));
+    CHECK(folder_count(folder) == 2);
     gd_file_writer_cancel(w);
-    CHECK(holds(path, "old"));
-    CHECK(put(path, "new") == GD_OK && holds(path, "new"));
-    CHECK(put(path, "") == GD_OK && holds(path, ""));
+    CHECK(file_has_text(path, "old"));
+    CHECK(put_text(path, "new") == GD_OK && file_has_text(path, "new"));
+    CHECK(put_text(path, "") == GD_OK && file_has_text(path, ""));
     gd_file_writer_cancel(NULL);
-    CHECK(files_in_folder() == 1);
+    CHECK(folder_count(folder) == 1);
 }
 
-static void large_and_small_writes_keep_their_order(void) {
+TEST(large_and_small_writes_keep_their_order) {
     enum { BIG = 200000 };
     uint8_t *data = malloc(BIG), *expected = malloc(4 * BIG);
     for (int i = 0; i < BIG; i++) data[i] = (uint8_t)(i * 7 + i / 256);
@@ -99,9 +70,9 @@ static void large_and_small_writes_keep_their_order(void) {
     free(expected);
 }
 
-/* A limit on the size of files stands for a full disk. */
-static void full_disk_leaves_the_old_file(void) {
-    CHECK(put(path, "precious") == GD_OK);
+/* A limit on the size of files acts as a full disk. */
+TEST(full_disk_leaves_the_old_file) {
+    CHECK(put_text(path, "precious") == GD_OK);
     struct rlimit before, small;
     getrlimit(RLIMIT_FSIZE, &before);
     small = before;
@@ -120,102 +91,95 @@ static void full_disk_leaves_the_old_file(void) {
     CHECK(gd_file_writer_commit(w) == GD_E_IO);
     setrlimit(RLIMIT_FSIZE, &before);
     free(data);
-    CHECK(holds(path, "precious"));
-    CHECK(files_in_folder() == 1);
+    CHECK(file_has_text(path, "precious"));
+    CHECK(folder_count(folder) == 1);
 }
 
-/* Begins to write and dies. */
-static void die_writing(void) {
-    const pid_t child = fork();
-    if (child == 0) {
-        gd_file_writer *w;
-        if (gd_file_writer_begin(&w, path) != GD_OK) _exit(1);
-        gd_file_writer_write(w, "half", 4);
-        raise(SIGKILL);
-    }
-    waitpid(child, NULL, 0);
+/* A child that begins to write and is killed. */
+static int write_half(void *user) {
+    gd_file_writer *w;
+    (void)user;
+    if (gd_file_writer_begin(&w, path) != GD_OK) return 1;
+    gd_file_writer_write(w, "half", 4);
+    return raise(SIGKILL);
 }
 
-static void files_of_dead_writers_are_removed_and_those_of_living_ones_are_not(void) {
-    CHECK(put(path, "old") == GD_OK);
-    for (int i = 0; i < 3; i++) die_writing();
-    CHECK(files_in_folder() == 2); /* each removes that of the one before */
+TEST(files_of_dead_writers_are_removed_and_those_of_living_ones_are_not) {
+    CHECK(put_text(path, "old") == GD_OK);
+    for (int i = 0; i < 3; i++) CHECK(child_run(write_half, NULL) == -1);
+    CHECK(folder_count(folder) == 2); /* each removes that of the one before */
     gd_file_writer *a, *b;
     CHECK(gd_file_writer_begin(&a, path) == GD_OK);
     CHECK(gd_file_writer_begin(&b, path) == GD_OK);
-    die_writing();
-    CHECK(files_in_folder() == 4); /* the target, two living and one dead */
+    CHECK(child_run(write_half, NULL) == -1);
+    CHECK(folder_count(folder) == 4); /* the target, two living and one dead */
     CHECK(gd_file_writer_write(a, "a", 1) == GD_OK && gd_file_writer_write(b, "b", 1) == GD_OK);
-    CHECK(gd_file_writer_commit(a) == GD_OK && holds(path, "a"));
-    CHECK(gd_file_writer_commit(b) == GD_OK && holds(path, "b"));
-    CHECK(put(path, "new") == GD_OK && holds(path, "new"));
-    CHECK(files_in_folder() == 1);
+    CHECK(gd_file_writer_commit(a) == GD_OK && file_has_text(path, "a"));
+    CHECK(gd_file_writer_commit(b) == GD_OK && file_has_text(path, "b"));
+    CHECK(put_text(path, "new") == GD_OK && file_has_text(path, "new"));
+    CHECK(folder_count(folder) == 1);
 }
 
 /* More writers of one file than there are numbered names. */
-static void many_writers_of_one_file_do_not_meet(void) {
+TEST(many_writers_of_one_file_do_not_meet) {
     enum { MANY = 40 };
     gd_file_writer *w[MANY];
-    CHECK(put(path, "old") == GD_OK);
+    CHECK(put_text(path, "old") == GD_OK);
     for (int i = 0; i < MANY; i++) CHECK(gd_file_writer_begin(&w[i], path) == GD_OK);
-    CHECK(files_in_folder() == MANY + 1);
+    CHECK(folder_count(folder) == MANY + 1);
     for (int i = 0; i < MANY; i++) {
         char text[20];
         snprintf(text, sizeof text, "%d", i);
         CHECK(gd_file_writer_write(w[i], text, strlen(text)) == GD_OK);
-        CHECK(gd_file_writer_commit(w[i]) == GD_OK && holds(path, text));
+        CHECK(gd_file_writer_commit(w[i]) == GD_OK && file_has_text(path, text));
     }
-    CHECK(files_in_folder() == 1);
+    CHECK(folder_count(folder) == 1);
 }
 
 static bool is_kept(void *user, const char *name) { return strstr(name, user) != NULL; }
 
-static void a_second_file_is_owned_until_the_first_is_there(void) {
-    char name[800], stem[700];
+TEST(a_second_file_is_owned_until_the_first_is_there) {
+    const char *stem = temp_path("file.data-"), *name = temp_path("file.data-0123456789abcdef");
     gd_file_writer *w;
-    snprintf(stem, sizeof stem, "%s.data-", path);
-    snprintf(name, sizeof name, "%s0123456789abcdef", stem);
-    CHECK(put(path, "old") == GD_OK && chmod(path, 0600) == 0);
+    CHECK(put_text(path, "old") == GD_OK && chmod(path, 0600) == 0);
     CHECK(gd_file_writer_begin_beside(&w, path, ".data") == GD_OK);
-    CHECK(gd_file_writer_write(w, "data", 4) == GD_OK && !holds(name, "data"));
-    CHECK(gd_file_writer_place(w, name) == GD_OK && holds(name, "data"));
+    CHECK(gd_file_writer_write(w, "data", 4) == GD_OK && !file_exists(name));
+    CHECK(gd_file_writer_place(w, name) == GD_OK && file_has_text(name, "data"));
     struct stat info;
     CHECK(stat(name, &info) == 0 && (info.st_mode & 0777) == 0600);
     gd_file_sweep_folder(stem, NULL);
-    CHECK(holds(name, "data"));
-    CHECK(gd_file_writer_commit(w) == GD_OK && holds(name, "data"));
+    CHECK(file_has_text(name, "data"));
+    CHECK(gd_file_writer_commit(w) == GD_OK && file_has_text(name, "data"));
     gd_file_sweep_folder(stem, &(gd_file_keep){is_kept, "0123456789abcdef"});
-    CHECK(holds(name, "data"));
-    CHECK(put(stem, "another name") == GD_OK);
+    CHECK(file_has_text(name, "data"));
+    CHECK(put_text(stem, "another name") == GD_OK);
     gd_file_sweep_folder(stem, NULL);
-    CHECK(!holds(name, "data") && holds(stem, "another name"));
+    CHECK(!file_exists(name) && file_has_text(stem, "another name"));
     unlink(stem);
     CHECK(gd_file_writer_begin_beside(&w, path, ".data") == GD_OK);
     gd_file_writer_cancel(w);
-    CHECK(files_in_folder() == 1 && chmod(path, 0644) == 0);
+    CHECK(folder_count(folder) == 1 && chmod(path, 0644) == 0);
 }
 
-static void permissions_and_links_stay(void) {
-    CHECK(put(path, "old") == GD_OK);
+TEST(permissions_and_links_stay) {
+    CHECK(put_text(path, "old") == GD_OK);
     CHECK(chmod(path, 0640) == 0);
-    CHECK(put(path, "new") == GD_OK);
+    CHECK(put_text(path, "new") == GD_OK);
     struct stat info;
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
 
-    char link[700];
-    snprintf(link, sizeof link, "%s/link", folder);
+    const char *link = temp_path("link");
     CHECK(symlink(path, link) == 0);
-    CHECK(put(link, "through the link") == GD_OK);
+    CHECK(put_text(link, "through the link") == GD_OK);
     CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
-    CHECK(holds(path, "through the link"));
+    CHECK(file_has_text(path, "through the link"));
     unlink(link);
 }
 
-static void what_cannot_be_opened_is_named(void) {
+TEST(what_cannot_be_opened_is_named) {
     gd_file_reader *r;
     gd_file_writer *w;
-    char missing[700];
-    snprintf(missing, sizeof missing, "%s/no/such", folder);
+    const char *missing = temp_path("no/such");
     CHECK(gd_file_reader_open(&r, missing) == GD_E_IO && r == NULL);
     CHECK(strstr(gd_latest_failure(), missing) != NULL);
     CHECK(gd_file_writer_begin(&w, missing) == GD_E_IO && w == NULL);
@@ -226,8 +190,8 @@ static void what_cannot_be_opened_is_named(void) {
     CHECK(gd_file_reader_open(&r, "/dev/zero") == GD_E_IO);
 }
 
-static void reads_are_bounded(void) {
-    CHECK(put(path, "0123456789") == GD_OK);
+TEST(reads_are_bounded) {
+    CHECK(put_text(path, "0123456789") == GD_OK);
     gd_file_reader *r;
     char buffer[20] = "";
     for (int memory = 0; memory < 2; memory++) {
@@ -250,48 +214,33 @@ static void reads_are_bounded(void) {
     gd_file_reader_close(NULL);
 }
 
-static void no_memory_is_a_status(void) {
-    CHECK(put(path, "old") == GD_OK);
-    for (int64_t n = 0;; n++) {
-        gd_fault_after(n, false);
-        gd_status status = put(path, "new");
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
+TEST(no_memory_is_a_status) {
+    CHECK(put_text(path, "old") == GD_OK);
+    for (fault_walk w = {.what = "writing"}; fault_next(&w);) {
+        fault_begin(&w);
+        gd_status status = put_text(path, "new");
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
         /* without memory for the folder's name only its sync is left out */
-        CHECK(status == GD_E_MEMORY || holds(path, "new"));
-        if (status == GD_E_MEMORY) CHECK(holds(path, "old"));
-        if (done) break;
+        CHECK_ROUND(&w, file_has_text(path, status == GD_OK ? "new" : "old"));
     }
-    for (int64_t n = 0; n < 3; n++) {
+    fault_walk w = {.what = "reading"};
+    while (fault_next(&w)) {
         char *data;
         size_t bytes;
-        gd_fault_after(n, false);
-        CHECK(gd_file_read_all(path, &data, &bytes) == GD_E_MEMORY && data == NULL);
-        gd_fault_after(-1, false);
+        fault_begin(&w);
+        const gd_status status = gd_file_read_all(path, &data, &bytes);
+        fault_end(&w);
+        CHECK_ROUND(&w, (status == GD_OK) == (data != NULL));
+        CHECK_FAULT(&w, status);
+        gd_free(data);
     }
-    CHECK(files_in_folder() == 1);
+    CHECK(w.failures >= 3);
+    CHECK(folder_count(folder) == 1);
 }
 
-int main(void) {
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/gradus-test-XXXXXX", base && *base ? base : "/tmp");
-    if (mkdtemp(folder) == NULL) {
-        perror(folder);
-        return 1;
-    }
-    snprintf(path, sizeof path, "%s/file", folder);
-    commit_replaces_and_cancel_does_not();
-    large_and_small_writes_keep_their_order();
-    full_disk_leaves_the_old_file();
-    files_of_dead_writers_are_removed_and_those_of_living_ones_are_not();
-    many_writers_of_one_file_do_not_meet();
-    a_second_file_is_owned_until_the_first_is_there();
-    permissions_and_links_stay();
-    what_cannot_be_opened_is_named();
-    reads_are_bounded();
-    no_memory_is_a_status();
-    unlink(path);
-    rmdir(folder);
-    if (failures) fprintf(stderr, "%d failures\n", failures);
-    return failures != 0;
+int main(int argc, char **argv) {
+    folder = temp_folder();
+    path = temp_path("file");
+    return test_run_all(argc, argv);
 }

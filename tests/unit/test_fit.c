@@ -1,9 +1,11 @@
 /* test_fit.c - gd_compile, gd_fit, gd_evaluate and gd_predict: what they compute. */
 #include <math.h>
 
-#include "clean_test.h"
-#include "fit_things.h"
 #include "backend/test/device.h"
+#include "capture.h"
+#include "clean_test.h"
+#include "compare.h"
+#include "fit_things.h"
 #include "gradus/gradus.h"
 
 /* --- compile ---------------------------------------------------------------------------------- */
@@ -327,8 +329,7 @@ CLEAN_TEST(predictions_are_those_of_the_net) {
         gd_tensor *b =
             gd_predict(net, gd_loader_new(gd_dataset_tensors(x, y), .batch = 16), .jit = jit);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-        CHECK(gd_item(gd_max(gd_abs(gd_sub(a, expected)))) < 1e-5 &&
-              gd_item(gd_max(gd_abs(gd_sub(b, expected)))) < 1e-5);
+        CHECK(tensors_distance(a, expected) < 1e-5 && tensors_distance(b, expected) < 1e-5);
         CHECK(gd_tensor_dim(a, 0) == SAMPLES && !gd_tensor_requires_grad(a));
     }
     CHECK(gd_module_is_training(net));
@@ -365,12 +366,6 @@ static gd_tensors reads_values(gd_tensors in, void *self) {
     return gd_listed(gd_item(gd_max(y)) > 1e9 ? gd_neg(y) : y);
 }
 
-static char logged[2000];
-static void log_line(gd_log_level level, const char *message, void *user) {
-    (void)level, (void)user;
-    snprintf(logged, sizeof logged, "%s", message);
-}
-
 CLEAN_TEST(a_net_that_reads_values_trains_eagerly) {
     GD_SCOPE;
     gd_tensor *x, *y;
@@ -382,15 +377,15 @@ CLEAN_TEST(a_net_that_reads_values_trains_eagerly) {
     for (int i = 0; i < 2; i++) {
         gd_module *m = i ? plain : net;
         gd_compile(m, .optimizer = "adam", .loss = "cross_entropy", .metrics = "accuracy");
-        gd_set_log(log_line, NULL);
-        logged[0] = '\0';
+        capture_log(GD_LOG_DEBUG);
         gd_seed(5);
         gd_history *h =
             gd_fit(m, gd_list(x, y), .epochs = 2, .shuffle = false, .jit = i == 0, QUIET);
-        gd_set_log(NULL, NULL);
+        end_log_capture();
         CHECK_SAYING(h, "%s", gd_error_message());
         if (i == 0)
-            CHECK_SAYING(strstr(logged, "eagerly") && strstr(logged, "gd_fit"), "%s", logged);
+            CHECK_SAYING(strstr(captured.text, "eagerly") && strstr(captured.text, "gd_fit"), "%s",
+                         captured.text);
     }
     CHECK_SAYING(largest_difference(inner, plain) == 0, "%g", largest_difference(inner, plain));
 }

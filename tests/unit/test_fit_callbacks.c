@@ -1,29 +1,9 @@
-/* test_fit_callbacks.c - the library's callbacks in runs of gd_fit: stopped, resumed, and with NaN. */
-#include <unistd.h>
+/* test_fit_callbacks.c - the library's callbacks in runs of gd_fit: stopped, resumed, and with
+ * NaN. */
 
 #include "clean_test.h"
 #include "fit_things.h"
-
-static char folder[64];
-
-static const char *in(const char *where, const char *name) {
-    static char paths[8][200];
-    static int next;
-    char *text = paths[next++ % 8];
-    snprintf(text, sizeof paths[0], "%s/%s%s%s", folder, where, *name ? "/" : "", name);
-    return text;
-}
-
-static void make_folder(void) {
-    strcpy(folder, "/tmp/gradus_fit_callbacks_XXXXXX");
-    CHECK(mkdtemp(folder) != NULL);
-}
-
-static void remove_folder(void) {
-    char command[200];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    CHECK(system(command) == 0);
-}
+#include "temp.h"
 
 /* Ends the run after a step, as Ctrl-C does. */
 static gd_status stop_at(gd_event *event, void *self) {
@@ -47,7 +27,7 @@ static const char *read_log(const char *path) {
     return text;
 }
 
-/* A run of 6 epochs of 7 batches, which is stopped after so many steps; 0: it is not. */
+/* A run of 6 epochs of 7 batches that stops after `steps` steps; 0: at its end. */
 static gd_module *train(const char *where, int64_t steps, const char *schedule, bool per_step) {
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -59,19 +39,20 @@ static gd_module *train(const char *where, int64_t steps, const char *schedule, 
                                  : gd_reduce_on_plateau(.patience = 1, .factor = 0.5);
     gd_history *h =
         gd_fit(net, gd_list(x, y), .epochs = 6, .batch = 7, .validation_split = 0.2,
-               .resume = in(where, "states"), .seed = 5,
+               .resume = temp_path("%s/states", where), .seed = 5,
                .callbacks = gd_callbacks(
                    gd_callback_from(&steps, .batch_end = stop_at), rate,
-                   gd_early_stopping(.patience = 100), gd_csv_log(in(where, "log.csv"), .every = 3),
-                   gd_checkpoint(in(where, "states"), .every_steps = 5),
-                   gd_tensorboard(in(where, "board"), .every = 4, .histograms = 2)),
+                   gd_early_stopping(.patience = 100),
+                   gd_csv_log(temp_path("%s/log.csv", where), .every = 3),
+                   gd_checkpoint(temp_path("%s/states", where), .every_steps = 5),
+                   gd_tensorboard(temp_path("%s/board", where), .every = 4, .histograms = 2)),
                QUIET);
     CHECK_SAYING(h != NULL, "%s", gd_error_message());
     return net;
 }
 
-/* Stopped in the middle of an epoch, at its end, and twice; each time the run goes on as if it had never
- * stopped: the same weights and the same log. */
+/* Stopped in the middle of an epoch, at its end, and twice; each time the run goes on as if it
+ * had never stopped: the same weights and the same log. */
 CLEAN_TEST(a_resumed_run_has_the_same_weights_and_the_same_log) {
     static const struct {
         const char *schedule;
@@ -86,18 +67,19 @@ CLEAN_TEST(a_resumed_run_has_the_same_weights_and_the_same_log) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         GD_SCOPE;
-        make_folder();
+        temp_new_folder("once");
+        temp_new_folder("parts");
         gd_module *once = train("once", 0, cases[i].schedule, cases[i].per_step), *parts = NULL;
         for (int k = 0; k < 3 && cases[i].ends[k]; k++)
             train("parts", cases[i].ends[k], cases[i].schedule, cases[i].per_step);
         parts = train("parts", 0, cases[i].schedule, cases[i].per_step);
         CHECK_SAYING(largest_difference(once, parts) == 0, "case %zu: %g", i,
                      largest_difference(once, parts));
-        const char *a = read_log(in("once", "log.csv")), *b = read_log(in("parts", "log.csv"));
+        const char *a = read_log(temp_path("once/log.csv")),
+                   *b = read_log(temp_path("parts/log.csv"));
         CHECK_SAYING(strcmp(a, b) == 0, "case %zu:\n%s\n%s", i, a, b);
         CHECK(strncmp(a, "epoch,step,loss,accuracy,f1,top_2,", 34) == 0 && strlen(a) > 500);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-        remove_folder();
     }
 }
 

@@ -2,17 +2,17 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "clean_test.h"
 #include "fit_things.h"
 #include "gradus/gradus.h"
 #include "stack.h"
+#include "temp.h"
 #include "train/fit.h"
 
 /* --- steps of the program's own --------------------------------------------------------------- */
 
-/* A GAN: the net holds both; each has an optimizer of its own. */
+/* A GAN: the net holds both networks; each has an optimizer. */
 typedef struct gan {
     gd_module *generator, *critic;
     gd_optimizer *generator_adam, *critic_adam;
@@ -76,7 +76,8 @@ CLEAN_TEST(a_gan_is_a_step_function) {
                  gd_item(gd_select(centre, 0, 1)));
 }
 
-/* A language model: batches of token windows, the loss over all positions; the compiled optimizer. */
+/* A language model: batches of token windows, the loss over all positions; the compiled
+ * optimizer. */
 enum { TOKENS = 11, WINDOW = 6 };
 
 static gd_tensor *next_token_loss(gd_module *net, gd_tensor *tokens) {
@@ -137,7 +138,7 @@ static int old_handler_calls;
 static void old_handler(int signal) { (void)signal, old_handler_calls++; }
 
 typedef struct stopper {
-    int at, signal; /* after so many batches; 0: gd_fit_interrupt */
+    int at, signal; /* the batch after which it ends; 0: gd_fit_interrupt */
     int seen, ends;
 } stopper;
 
@@ -354,11 +355,10 @@ static bool same_history(const gd_history *a, const gd_history *b) {
 }
 
 /* Trains to the end, in two parts. */
-static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x, gd_tensor *y,
+static void check_resumed(gd_module *complete, const gd_history *all, gd_tensor *x, gd_tensor *y,
                           ending end, int accumulate, bool jit) {
     GD_SCOPE;
-    char folder[] = "/tmp/gradus-fit-XXXXXX", command[100];
-    CHECK(mkdtemp(folder));
+    const char *folder = temp_new_folder("run");
     gd_module *first = make_dropout_net(), *again = make_dropout_net();
     gd_seed(21);
     train_one(first, x, y, folder, end, accumulate, jit);
@@ -367,11 +367,10 @@ static void check_resumed(gd_module *whole, const gd_history *all, gd_tensor *x,
     gd_seed(99);
     const gd_history *rest = train_one(again, x, y, folder, (ending){NOT, 0}, accumulate, jit);
     CHECK_SAYING(rest, "%s", gd_error_message());
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK(system(command) == 0);
-    CHECK_SAYING(largest_difference(again, whole) == 0,
+
+    CHECK_SAYING(largest_difference(again, complete) == 0,
                  "jit %d, accumulate %d, way %d, step %d: differs by %g", jit, accumulate, end.how,
-                 end.step, largest_difference(again, whole));
+                 end.step, largest_difference(again, complete));
     CHECK_SAYING(same_history(all, rest), "jit %d, accumulate %d, way %d, step %d", jit, accumulate,
                  end.how, end.step);
 }
@@ -382,9 +381,10 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
     make_data(&x, &y);
     for (int jit = 0; jit < 2; jit++)
         for (int accumulate = 1; accumulate <= 4; accumulate += 3) {
-            gd_module *whole = make_dropout_net();
+            gd_module *complete = make_dropout_net();
             gd_seed(21);
-            const gd_history *all = train_one(whole, x, y, NULL, (ending){NOT, 0}, accumulate, jit);
+            const gd_history *all =
+                train_one(complete, x, y, NULL, (ending){NOT, 0}, accumulate, jit);
             CHECK_SAYING(all, "%s", gd_error_message());
             /* 60 samples, batches of 11: an epoch is 6 batches; 24 in all */
             static const int stops[] = {3, 6, 10, 23};
@@ -392,7 +392,8 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
                 for (int how = BY_MAX_STEPS; how <= BY_FAILURE; how++)
                     /* max_steps ends a group of gradients early, which is another step then */
                     if (how != BY_MAX_STEPS || accumulate == 1)
-                        check_resumed(whole, all, x, y, (ending){how, stops[i]}, accumulate, jit);
+                        check_resumed(complete, all, x, y, (ending){how, stops[i]}, accumulate,
+                                      jit);
         }
 }
 
@@ -401,8 +402,7 @@ CLEAN_TEST(a_run_that_was_ended_does_not_go_on) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
-    char folder[] = "/tmp/gradus-fit-XXXXXX", command[100];
-    CHECK(mkdtemp(folder));
+    const char *folder = temp_new_folder("run");
     gd_module *net = make_net(), *again = make_net();
     for (int i = 0; i < 2; i++) {
         gd_module *m = i ? again : net;
@@ -415,8 +415,6 @@ CLEAN_TEST(a_run_that_was_ended_does_not_go_on) {
                      gd_error_message());
     }
     CHECK(largest_difference(net, again) == 0);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK(system(command) == 0);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -473,14 +471,11 @@ static void train_whole(void *arg) {
 }
 
 TEST(a_small_stack_is_enough) {
-    char folder[] = "/tmp/gradus-fit-XXXXXX", command[100];
-    CHECK(mkdtemp(folder));
-    const size_t used = stack_used(train_whole, folder);
+    const char *folder = temp_new_folder("run");
+    const size_t used = stack_used(train_whole, (void *)folder);
 #ifndef __SANITIZE_THREAD__ /* whose frames are larger */
     CHECK_SAYING(used > 0 && used < STACK_ALLOWED, "%zu bytes of stack", used);
 #endif
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK(system(command) == 0);
 }
 
 /* A fit in a callback of another one. */

@@ -1,22 +1,23 @@
 /* test_fork.c - the child of a fork may use sessions and jits that other threads were using. */
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "core/error.h"
+#include "files.h"
 #include "gradus/gradus.h"
 #include "graph/run/turn.h"
+#include "temp.h"
 #include "test.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define WITH_TSAN 1
 #endif
-/* AddressSanitizer's allocator has locks that a fork does not wait for: a child hangs in malloc where another
- * thread was in it. */
+/* AddressSanitizer's allocator has locks that a fork does not wait for: a child hangs in malloc
+ * where another thread was in it. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SKIP_WITH_BUSY_ALLOCATOR \
     SKIP("AddressSanitizer's allocator does not survive a fork while others use it")
@@ -34,9 +35,7 @@ static bool in_child(bool (*works)(void *), void *arg) {
         alarm(HANGS);
         _exit(works(arg) ? 0 : 1);
     }
-    int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
+    return child_wait(child) == 0;
 }
 
 /* --- a session that is read, and one that is written ------------------------------------------ */
@@ -297,7 +296,7 @@ TEST(a_child_is_told_what_was_half_written) {
     gd_forked_remove(&l.forked);
 }
 
-/* A fork from within a run: its own turn goes on in both. */
+/* A fork while this thread holds the lock of a run: both processes continue to hold it. */
 TEST(a_thread_may_fork_while_it_writes) {
     lonely l;
     gd_turn_hold hold, inner;
@@ -312,15 +311,12 @@ TEST(a_thread_may_fork_while_it_writes) {
     right = right && gd_turn_take(&l.turn, false, &hold) == GD_OK;
     gd_turn_leave(&hold);
     if (child == 0) _exit(right ? 0 : 1);
-    int status = 1;
-    CHECK(right && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(right && child_wait(child) == 0);
     gd_forked_remove(&l.forked);
     gd_clear_error();
 }
 
 /* --- kernels and the pool --------------------------------------------------------------------- */
-
-static char base[64];
 
 static bool compute_in_child(void *arg) {
     unsetenv("GRADUS_CC");
@@ -347,36 +343,29 @@ static bool call_large_in_child(void *arg) {
 
 /* The compiler waits until a file is there. */
 TEST(a_kernel_that_is_being_compiled_is_compiled_anew_in_the_child) {
-    char script[100], mark[100], go[100];
-    snprintf(base, sizeof base, "/tmp/gradus-fork-XXXXXX");
-    if (!mkdtemp(base)) SKIP("no folder for files");
-    snprintf(script, sizeof script, "%s/cc", base);
-    snprintf(mark, sizeof mark, "%s/started", base);
-    snprintf(go, sizeof go, "%s/go", base);
-    FILE *f = fopen(script, "w");
-    fprintf(f, "#!/bin/sh\ntouch %s; while [ ! -e %s ]; do sleep 0.05; done; exec cc \"$@\"\n",
-            mark, go);
-    fclose(f);
+    const char *script = temp_path("cc"), *mark = temp_path("started"), *go = temp_path("go");
+    char text[1000];
+    snprintf(text, sizeof text,
+             "#!/bin/sh\ntouch %s; while [ ! -e %s ]; do sleep 0.05; done; exec cc \"$@\"\n", mark,
+             go);
+    file_write_text(script, text);
     chmod(script, 0700);
     setenv("GRADUS_CC", script, 1);
-    setenv("GRADUS_CACHE", base, 1);
+    setenv("GRADUS_CACHE", temp_folder(), 1);
     {
         GD_SCOPE;
         model m = {.jit = gd_jit_new(elementwise, NULL)};
         pthread_t thread;
         void *done;
         pthread_create(&thread, NULL, call_large, &m);
-        while (access(mark, F_OK) != 0) usleep(1000);
+        while (!file_exists(mark)) usleep(1000);
         CHECK(in_child(call_large_in_child, &m));
         CHECK(in_child(compute_in_child, &m));
-        close(open(go, O_CREAT | O_WRONLY, 0600));
+        file_write_text(go, "");
         pthread_join(thread, &done);
         CHECK(done != NULL);
     }
     unsetenv("GRADUS_CC");
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", base);
-    CHECK(system(command) == 0);
 }
 
 static bool multiply(void *arg) {

@@ -1,16 +1,16 @@
-/* test_freed.c - a tensor that is used after its scope has ended. Runs twice: as programs run usually,
- * where only what is traced is checked, and with GRADUS_DEBUG=handles, where everything is. */
+/* test_freed.c - a tensor that is used after its scope has ended. Runs twice: as programs run
+ * usually, where only what is traced is checked, and with GRADUS_DEBUG=handles, where everything
+ * is. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/freed.h"
 #include "gradus/gradus.h"
-#include "test.h"
+#include "clean_test.h"
 
 #define MUST_BE_CHECKED() \
     if (!gd_handles_checked) SKIP("needs GRADUS_DEBUG=handles")
 
-static bool says(const char *part) { return strstr(gd_error_message(), part) != NULL; }
 #define CHECK_SAYS(...)                                                                     \
     do {                                                                                    \
         const char *const parts[] = {__VA_ARGS__};                                          \

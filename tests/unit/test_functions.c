@@ -2,12 +2,10 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "gradus/gradus.h"
 #include "clean_test.h"
-
-static double distance(gd_tensor *a, gd_tensor *b) {
-    return gd_item(gd_max(gd_abs(gd_sub(gd_detach(a), gd_detach(b)))));
-}
+#include "compare.h"
+#include "gradus/gradus.h"
+#include "temp.h"
 
 /* --- functions -------------------------------------------------------------------------------- */
 
@@ -16,7 +14,7 @@ typedef struct scale {
     _Atomic int forwards, backwards;
 } scale;
 
-/* In C: y = tanh(by x), and a second result, its sum. Saves a result and a tensor of its own. */
+/* In C: y = tanh(by x), and its sum as a second result. Saves a result and another tensor. */
 static void c_forward(gd_context *c) {
     scale *s = c->user;
     const int64_t n = gd_tensor_numel(c->x[0]);
@@ -135,7 +133,8 @@ CLEAN_TEST(a_training_step_with_functions_is_one_plan) {
                 CHECK_SAYING(!gd_failed(), "way %d: %s", way, gd_error_message());
                 if (gd_failed()) return;
                 const double most =
-                    fmax(distance(fast, slow), fmax(distance(a.w, b.w), distance(a.b, b.b)));
+                    fmax(tensors_distance(fast, slow),
+                         fmax(tensors_distance(a.w, b.w), tensors_distance(a.b, b.b)));
                 CHECK_SAYING(most <= (level == 0 ? 0 : 1e-5), "way %d, level %d, call %d: %g apart",
                              way, level, i, most);
                 if (i > 0 || way % 2)
@@ -159,7 +158,7 @@ CLEAN_TEST(calls_of_a_jit_with_functions_have_gradients) {
                 CHECK_SAYING(!gd_failed(), "way %d: %s", way, gd_error_message());
                 if (gd_failed()) return;
                 for (int k = 0; k < 3; k++)
-                    CHECK(distance(g.at[k], h.at[k]) <= (level == 0 ? 0 : 1e-5));
+                    CHECK(tensors_distance(g.at[k], h.at[k]) <= (level == 0 ? 0 : 1e-5));
             }
         }
 }
@@ -177,8 +176,8 @@ CLEAN_TEST(gradients_of_gradients_go_through_backwards_of_ops) {
     net a = make_net(2), b = make_net(2);
     for (int level = 0; level <= 2; level += 2) {
         gd_tensor *fast = gd_jit_call(gd_jit_new(penalty, &a, .level = level), gd_list(x)).at[0];
-        CHECK_SAYING(!gd_failed() && distance(fast, penalty(gd_list(x), &b).at[0]) <= 1e-4, "%s",
-                     gd_error_message());
+        CHECK_SAYING(!gd_failed() && tensors_distance(fast, penalty(gd_list(x), &b).at[0]) <= 1e-4,
+                     "%s", gd_error_message());
     }
     net c = make_net(0);
     gd_jit_call(gd_jit_new(penalty, &c), gd_list(x));
@@ -221,8 +220,8 @@ CLEAN_TEST(functions_are_nodes_of_graphs) {
                     CHECK_SAYING(!gd_failed(), "way %d, sizes %d: %s", way, sizes,
                                  gd_error_message());
                     if (gd_failed()) return;
-                    CHECK_SAYING(distance(r.at[0], want) <= (level == 0 ? 0 : 1e-5) &&
-                                     distance(r.at[1], grad) <= (level == 0 ? 0 : 1e-5),
+                    CHECK_SAYING(tensors_distance(r.at[0], want) <= (level == 0 ? 0 : 1e-5) &&
+                                     tensors_distance(r.at[1], grad) <= (level == 0 ? 0 : 1e-5),
                                  "way %d, sizes %d, level %d", way, sizes, level);
                 }
             }
@@ -326,8 +325,8 @@ CLEAN_TEST(functions_that_do_not_fit_are_named) {
     CHECK_SAYING(gd_error_status() == GD_E_STATE && says("changing") && says("result 0 is f32[2]"),
                  "%s", gd_error_message());
     gd_clear_error();
-    CHECK(gd_onnx_save("/tmp/gradus-never-written.onnx", s, gd_list(x), gd_list(y),
-                       .own_ops = true) == GD_E_UNSUPPORTED);
+    CHECK(gd_onnx_save(temp_path("refused.onnx"), s, gd_list(x), gd_list(y), .own_ops = true) ==
+          GD_E_UNSUPPORTED);
     CHECK_SAYING(says("calls a function of the program (gd_apply)"), "%s", gd_error_message());
     gd_clear_error();
     if (kept) gd_release(kept);

@@ -2,12 +2,12 @@
  * and some thousand damaged copies, always the same ones. (fuzz_onnx and fuzz_protobuf:
  * test_onnx.c, test_onnx_control.c, test_protobuf.c.) `make fuzz` runs them all for longer, with
  * clang's libFuzzer. */
-#include <unistd.h>
 
 #include "../fuzz/damage.h"
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 #define LLVMFuzzerTestOneInput fuzz_json
 #include "../fuzz/fuzz_json.c"
@@ -19,22 +19,20 @@
 #include "../fuzz/fuzz_zip.c"
 #undef LLVMFuzzerTestOneInput
 
-static void run_cut_and_damaged(fuzz_target run, const char *whole, size_t bytes, int rounds) {
-    run_cut(run, whole, bytes);
-    run_damaged(run, whole, bytes, rounds);
+static void run_cut_and_damaged(fuzz_target run, const char *original, size_t bytes, int rounds) {
+    run_cut(run, original, bytes);
+    run_damaged(run, original, bytes, rounds);
 }
 
 static char *file_of(const char *suffix, size_t *bytes) {
     GD_SCOPE;
-    char path[300], *data = NULL;
-    snprintf(path, sizeof path, "%s/gradus-fuzz-%ld%s",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid(), suffix);
+    char *data = NULL;
+    const char *path = temp_path("fuzz%s", suffix);
     gd_tensor *a = gd_full(gd_dims(2, 3), 0.5), *b = gd_full(gd_dims(4), 7, .dtype = GD_I32);
     const char *names[] = {"first", "second"};
     gd_status status = strcmp(suffix, ".npy") == 0 ? gd_save_npy(path, a)
                                                    : gd_save_npz(path, names, gd_list(a, b));
     if (status != GD_OK || gd_file_read_all(path, &data, bytes) != GD_OK) abort();
-    unlink(path);
     return data;
 }
 
@@ -47,16 +45,16 @@ CLEAN_TEST(damaged_json_is_refused_or_read_whole) {
 
 CLEAN_TEST(a_damaged_npy_file_is_refused_or_read_whole) {
     size_t bytes;
-    char *whole = file_of(".npy", &bytes);
-    run_cut_and_damaged(fuzz_npy, whole, bytes, 20000);
-    gd_free(whole);
+    char *original = file_of(".npy", &bytes);
+    run_cut_and_damaged(fuzz_npy, original, bytes, 20000);
+    gd_free(original);
 }
 
 CLEAN_TEST(a_damaged_zip_archive_is_refused_or_read_whole) {
     size_t bytes;
-    char *whole = file_of(".npz", &bytes);
-    run_cut_and_damaged(fuzz_zip, whole, bytes, 5000);
-    gd_free(whole);
+    char *original = file_of(".npz", &bytes);
+    run_cut_and_damaged(fuzz_zip, original, bytes, 5000);
+    gd_free(original);
 }
 
 TEST_MAIN

@@ -1,31 +1,30 @@
 /* test_gemm.c - promises of backend/cpu/gemm.h: products of any shape, strides and types agree
- * with a plain triple loop in double, on every instruction set of this processor; they touch
+ * with a triple loop in double, on every instruction set of this processor; they touch
  * nothing but C; and they have the same bits for any number of threads.
  *
- * With a number as argument: that many random cases (default 300).
+ * GRADUS_GEMM_CASES is the number of random cases (default 300).
  */
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/isa.h"
-#include "gradus/testing.h"
-#include "gradus/threads.h"
-#include "random.h"
-
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static int failures;
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/isa.h"
+#include "draw.h"
+#include "fault_walk.h"
+#include "gradus/testing.h"
+#include "gradus/threads.h"
+#include "test.h"
 
-static void fail(const char *format, ...) {
+static draws stream = {1};
+
+static void report_failure(const char *format, ...) {
     va_list args;
     va_start(args, format);
     vprintf(format, args);
     va_end(args);
     printf("\n");
-    failures++;
+    test_failures++;
 }
 
 static void *allocate(size_t bytes) {
@@ -112,7 +111,7 @@ static void set_element(matrix *x, int64_t p, int64_t i, int64_t j, double value
 }
 
 static matrix make_matrix(int64_t m, int64_t n, int64_t count, enum layout layout, gd_dtype dtype) {
-    const int64_t gap = random_int(0, 1) ? random_int(0, 5) : 0;
+    const int64_t gap = draw_between(&stream, 0, 1) ? draw_between(&stream, 0, 5) : 0;
     matrix x = {.dtype = dtype};
     switch (layout) {
     case ROWS: x.col = 1, x.row = n + gap; break;
@@ -132,7 +131,7 @@ static matrix make_matrix(int64_t m, int64_t n, int64_t count, enum layout layou
     for (int64_t i = 0; i < total; i++) write_at(x.buffer, dtype, i, (double)NAN);
     for (int64_t p = 0; p < count; p++)
         for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++) set_element(&x, p, i, j, random_value());
+            for (int64_t j = 0; j < n; j++) set_element(&x, p, i, j, draw_real(&stream));
     return x;
 }
 
@@ -148,15 +147,16 @@ typedef struct test_case {
     const char *name;
 } test_case;
 
-static void describe(const test_case *t, const char *isa, const char *what) {
-    fail("%s: %s: %lld products of (%lld, %lld, %lld), types %d %d %d, strides a %lld %lld b %lld "
-         "%lld c %lld %lld bias %lld %lld%s%s%s%s%s%s",
-         t->name, isa, (long long)t->products, (long long)t->m, (long long)t->n, (long long)t->k,
-         (int)t->a.dtype, (int)t->b.dtype, (int)t->c.dtype, (long long)t->a.row,
-         (long long)t->a.col, (long long)t->b.row, (long long)t->b.col, (long long)t->c.row,
-         (long long)t->c.col, (long long)t->bias.row, (long long)t->bias.col,
-         t->accumulate ? " accumulate" : "", t->biased ? " bias" : "", t->scaled ? " scale" : "",
-         t->masked ? " mask" : "", t->act == GD_GEMM_RELU ? " relu: " : ": ", what);
+static void report_case(const test_case *t, const char *isa, const char *what) {
+    report_failure(
+        "%s: %s: %lld products of (%lld, %lld, %lld), types %d %d %d, strides a %lld %lld b %lld "
+        "%lld c %lld %lld bias %lld %lld%s%s%s%s%s%s",
+        t->name, isa, (long long)t->products, (long long)t->m, (long long)t->n, (long long)t->k,
+        (int)t->a.dtype, (int)t->b.dtype, (int)t->c.dtype, (long long)t->a.row, (long long)t->a.col,
+        (long long)t->b.row, (long long)t->b.col, (long long)t->c.row, (long long)t->c.col,
+        (long long)t->bias.row, (long long)t->bias.col, t->accumulate ? " accumulate" : "",
+        t->biased ? " bias" : "", t->scaled ? " scale" : "", t->masked ? " mask" : "",
+        t->act == GD_GEMM_RELU ? " relu: " : ": ", what);
 }
 
 static gd_status run_case(const test_case *t) {
@@ -232,13 +232,13 @@ static void check_values(const test_case *t, const matrix *before, const double 
                     char what[128];
                     snprintf(what, sizeof what, "product %lld (%lld, %lld) is %.9g, not %.9g",
                              (long long)p, (long long)i, (long long)j, got, want[at]);
-                    describe(t, isa, what);
+                    report_case(t, isa, what);
                     free(rest.buffer);
                     return;
                 }
                 set_element(&rest, p, i, j, element(before, p, i, j));
             }
-    if (memcmp(rest.buffer, before->buffer, t->c.bytes) != 0) describe(t, isa, "wrote beside C");
+    if (memcmp(rest.buffer, before->buffer, t->c.bytes) != 0) report_case(t, isa, "wrote beside C");
     free(rest.buffer);
 }
 
@@ -262,12 +262,13 @@ static void check_case(test_case *t) {
             gd_set_num_threads(threads[x]);
             memcpy(t->c.buffer, before.buffer, t->c.bytes);
             if (run_case(t) != GD_OK) {
-                describe(t, gd_isa_name((gd_isa)isa), "failed");
+                report_case(t, gd_isa_name((gd_isa)isa), "failed");
             } else if (x == 0) {
                 check_values(t, &before, want, tolerance, gd_isa_name((gd_isa)isa));
                 memcpy(bits, t->c.buffer, t->c.bytes);
             } else if (memcmp(bits, t->c.buffer, t->c.bytes) != 0) {
-                describe(t, gd_isa_name((gd_isa)isa), "other bits with another number of threads");
+                report_case(t, gd_isa_name((gd_isa)isa),
+                            "other bits with another number of threads");
             }
         }
     }
@@ -293,49 +294,55 @@ static void fill_case(test_case *t, enum layout a, enum layout b, enum layout c,
     t->a = make_matrix(t->m, t->k, t->share_a ? 1 : t->products, a, ta);
     t->b = make_matrix(t->k, t->n, t->share_b ? 1 : t->products, b, tb);
     t->c = make_matrix(t->m, t->n, t->products, c, tc);
-    if (t->masked) t->mask = make_matrix(t->m, t->n, 1, bias_layouts[random_int(0, 3)], tc);
+    if (t->masked)
+        t->mask = make_matrix(t->m, t->n, 1, bias_layouts[draw_between(&stream, 0, 3)], tc);
     if (t->biased)
-        t->bias = make_matrix(t->m, t->n, t->products, bias_layouts[random_int(0, 3)], tc);
+        t->bias =
+            make_matrix(t->m, t->n, t->products, bias_layouts[draw_between(&stream, 0, 3)], tc);
 }
 
 /* --- the tests -------------------------------------------------------------------------------- */
 
 static int64_t random_size(void) {
-    switch (random_int(0, 5)) {
-    case 0: return random_int(1, 4);
-    case 1: return random_int(1, 20);
-    case 2: return 16 * random_int(1, 8);
-    default: return random_int(1, 140);
+    switch (draw_between(&stream, 0, 5)) {
+    case 0: return draw_between(&stream, 1, 4);
+    case 1: return draw_between(&stream, 1, 20);
+    case 2: return 16 * draw_between(&stream, 1, 8);
+    default: return draw_between(&stream, 1, 140);
     }
 }
 
-static void random_products_agree_with_a_triple_loop(int64_t cases) {
+TEST(random_products_agree_with_a_triple_loop) {
+    const char *given = getenv("GRADUS_GEMM_CASES");
+    const int64_t cases = given ? atoll(given) : 300;
     static const gd_dtype narrow[] = {GD_F32, GD_F32, GD_F32, GD_F16, GD_BF16};
     for (int64_t i = 0; i < cases; i++) {
         test_case t = {.name = "random", .products = 1};
         t.m = random_size(), t.n = random_size(), t.k = random_size();
-        if (random_int(0, 3) == 0) t.products = random_int(1, 9);
-        if (random_int(0, 7) == 0) t.k = random_int(500, 2600);
-        t.share_a = t.products > 1 && random_int(0, 3) == 0;
-        t.share_b = t.products > 1 && random_int(0, 2) == 0;
-        t.accumulate = random_int(0, 1), t.biased = random_int(0, 1);
-        t.scaled = random_int(0, 3) == 0, t.scale = random_value();
-        t.act = random_int(0, 1) ? GD_GEMM_RELU : GD_GEMM_IDENTITY;
-        t.masked = t.products == 1 && random_int(0, 2) == 0;
+        if (draw_between(&stream, 0, 3) == 0) t.products = draw_between(&stream, 1, 9);
+        if (draw_between(&stream, 0, 7) == 0) t.k = draw_between(&stream, 500, 2600);
+        t.share_a = t.products > 1 && draw_between(&stream, 0, 3) == 0;
+        t.share_b = t.products > 1 && draw_between(&stream, 0, 2) == 0;
+        t.accumulate = draw_between(&stream, 0, 1), t.biased = draw_between(&stream, 0, 1);
+        t.scaled = draw_between(&stream, 0, 3) == 0, t.scale = draw_real(&stream);
+        t.act = draw_between(&stream, 0, 1) ? GD_GEMM_RELU : GD_GEMM_IDENTITY;
+        t.masked = t.products == 1 && draw_between(&stream, 0, 2) == 0;
         gd_dtype types[3] = {GD_F64, GD_F64, GD_F64};
-        if (random_int(0, 3) > 0) {
-            const bool plain = random_int(0, 1); /* all f32 */
-            for (int x = 0; x < 3; x++) types[x] = plain ? GD_F32 : narrow[random_int(0, 4)];
+        if (draw_between(&stream, 0, 3) > 0) {
+            const bool plain = draw_between(&stream, 0, 1); /* all f32 */
+            for (int x = 0; x < 3; x++)
+                types[x] = plain ? GD_F32 : narrow[draw_between(&stream, 0, 4)];
         }
-        const int a = (int)random_int(0, REPEAT_COLUMN), b = (int)random_int(0, REPEAT_COLUMN);
-        const int c = (int)random_int(0, BACKWARDS);
+        const int a = (int)draw_between(&stream, 0, REPEAT_COLUMN),
+                  b = (int)draw_between(&stream, 0, REPEAT_COLUMN);
+        const int c = (int)draw_between(&stream, 0, BACKWARDS);
         fill_case(&t, (enum layout)a, (enum layout)b, (enum layout)c, types[0], types[1], types[2]);
         check_case(&t);
         free_case(&t);
     }
 }
 
-static void every_transposition_and_type_of_chosen_shapes(void) {
+TEST(every_transposition_and_type_of_chosen_shapes) {
     static const int64_t shapes[][3] = {
         {1, 1, 1},     {1, 300, 70},  {300, 1, 70},  {1, 90, 5000}, {3, 200, 90},
         {200, 4, 90},  {2, 3, 9000},  {64, 64, 64},  {65, 49, 33},  {57, 97, 513},
@@ -356,7 +363,7 @@ static void every_transposition_and_type_of_chosen_shapes(void) {
             }
 }
 
-static void large_products_are_cut_and_agree(void) {
+TEST(large_products_are_cut_and_agree) {
     static const int64_t shapes[][3] = {{700, 500, 60}, {130, 900, 300}, {1000, 33, 40}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int layouts = 0; layouts < 4; layouts++) {
@@ -369,7 +376,7 @@ static void large_products_are_cut_and_agree(void) {
         }
 }
 
-static void many_small_products_are_grouped_and_agree(void) {
+TEST(many_small_products_are_grouped_and_agree) {
     test_case t = {.name = "batch", .products = 500, .m = 9, .n = 17, .k = 11, .biased = true};
     fill_case(&t, ROWS, COLUMNS, ROWS, GD_F32, GD_F32, GD_F32);
     check_case(&t);
@@ -380,7 +387,7 @@ static void many_small_products_are_grouped_and_agree(void) {
     free_case(&row);
 }
 
-static void empty_products_are_zero(void) {
+TEST(empty_products_are_zero) {
     for (int zero = 0; zero < 8; zero++)
         for (int type = 0; type < 2; type++) {
             test_case t = {.name = "empty", .products = 1, .biased = true};
@@ -395,13 +402,14 @@ static void empty_products_are_zero(void) {
     float c[4] = {1, 2, 3, 4};
     gd_gemm g = {.m = 2, .n = 2, .a.dtype = GD_F32, .b.dtype = GD_F32, .c = {c, GD_F32, 2, 1}};
     if (gd_gemm_run(&g) != GD_OK || c[0] != 0 || c[1] != 0 || c[2] != 0 || c[3] != 0)
-        fail("empty: k == 0 with no A and B does not give zeros");
+        report_failure("empty: k == 0 with no A and B does not give zeros");
     gd_gemm_batch none = {.rank = 1, .size = {0}};
     c[0] = 1;
-    if (gd_gemm_run_batch(&g, &none) != GD_OK || c[0] != 1) fail("empty: a batch of none is not");
+    if (gd_gemm_run_batch(&g, &none) != GD_OK || c[0] != 1)
+        report_failure("empty: a batch of none is not");
 }
 
-static void nan_and_infinity_go_through(void) {
+TEST(nan_and_infinity_go_through) {
     static const int64_t shapes[][3] = {{40, 50, 30}, {1, 200, 30}, {3, 60, 40}, {70, 1, 50}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int layouts = 0; layouts < 4; layouts++)
@@ -421,7 +429,7 @@ static void nan_and_infinity_go_through(void) {
 }
 
 /* All 65536 numbers of 16 bits, read and written: times one, they must come back. */
-static void halves_are_read_and_rounded_exactly(void) {
+TEST(halves_are_read_and_rounded_exactly) {
     static uint16_t in[65536], out[65536];
     static float wide[65536];
     static const gd_dtype types[] = {GD_F16, GD_BF16};
@@ -444,8 +452,8 @@ static void halves_are_read_and_rounded_exactly(void) {
             for (int i = 0; i < 65536; i++) {
                 double want = read_at(in, t, i), got = (double)wide[i];
                 if (isnan(want) ? !isnan(got) : got != want)
-                    fail("halves: %s: type %d: 0x%04x is read as %g, not %g",
-                         gd_isa_name((gd_isa)isa), (int)t, (unsigned)i, got, want);
+                    report_failure("halves: %s: type %d: 0x%04x is read as %g, not %g",
+                                   gd_isa_name((gd_isa)isa), (int)t, (unsigned)i, got, want);
             }
             /* Written: the numbers themselves, and points between a number and the next. */
             const unsigned top = t == GD_F16 ? 0x7c00 : 0x7f80;
@@ -474,27 +482,28 @@ static void halves_are_read_and_rounded_exactly(void) {
                     bool good = nan ? (got & 0x7fff) > top : got == want;
                     if (want == 0x8000 && got == 0) good = true; /* 0 + -0 is 0 */
                     if (!good)
-                        fail("halves: %s: type %d: %g is written as 0x%04x, not 0x%04x",
-                             gd_isa_name((gd_isa)isa), (int)t, (double)wide[i], got, want);
+                        report_failure("halves: %s: type %d: %g is written as 0x%04x, not 0x%04x",
+                                       gd_isa_name((gd_isa)isa), (int)t, (double)wide[i], got,
+                                       want);
                 }
             }
         }
     }
 }
 
-static void unknown_mixes_of_types_are_refused(void) {
+TEST(unknown_mixes_of_types_are_refused) {
     double x = 1, y = 1, z = 5;
     gd_gemm g = {.m = 1, .n = 1, .k = 1};
     g.a = (gd_gemm_in){&x, GD_F64, 1, 1};
     g.b = (gd_gemm_in){&y, GD_F32, 1, 1};
     g.c = (gd_gemm_out){&z, GD_F64, 1, 1};
-    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) fail("f64 times f32 is not refused");
+    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) report_failure("f64 times f32 is not refused");
     g.a.dtype = g.b.dtype = g.c.dtype = GD_I32;
-    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) fail("i32 is not refused");
+    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) report_failure("i32 is not refused");
 }
 
 /* Without memory a product fails cleanly, and works again when there is some. */
-static void no_memory_is_a_status(void) {
+TEST(no_memory_is_a_status) {
     static const int64_t shapes[][3] = {{90, 90, 90}, {300, 400, 300}, {5, 40, 9000}};
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
@@ -503,18 +512,16 @@ static void no_memory_is_a_status(void) {
             t.m = shapes[s][0], t.n = shapes[s][1], t.k = shapes[s][2];
             fill_case(&t, ROWS, COLUMNS, ROWS, GD_F32, GD_F32, GD_F32);
             gd_set_num_threads(3);
-            /* The n-th allocation fails, until none does. */
-            int failed = 0;
-            for (int64_t n = 0; n < 100; n++) {
-                gd_fault_after(n, true);
+            fault_walk w = {.what = "a product", .lasting = true, .most = 100};
+            while (fault_advance(&w)) {
+                fault_begin(&w);
                 const gd_status status = run_case(&t);
-                gd_fault_after(-1, false);
-                if (status == GD_OK) break;
-                if (status != GD_E_MEMORY) describe(&t, gd_isa_name((gd_isa)isa), "no GD_E_MEMORY");
-                failed++;
+                fault_end(&w);
+                if (status != (w.fired ? GD_E_MEMORY : GD_OK))
+                    report_case(&t, gd_isa_name((gd_isa)isa), "no GD_E_MEMORY");
             }
-            if (failed == 0 || failed == 100)
-                describe(&t, gd_isa_name((gd_isa)isa), "does not fail as it should");
+            if (w.rounds < 2 || w.fired)
+                report_case(&t, gd_isa_name((gd_isa)isa), "does not fail as it should");
             check_case(&t);
             gd_cpu_set_isa((gd_isa)isa);
             free_case(&t);
@@ -523,11 +530,11 @@ static void no_memory_is_a_status(void) {
 }
 
 /* Once there is a reserve, products have the same bits without memory as with it. */
-static void a_reserve_is_enough(void) {
+TEST(a_reserve_is_enough) {
     static const int64_t shapes[][3] = {
         {90, 90, 90}, {300, 400, 300}, {5, 40, 9000}, {700, 600, 3000}};
     static const gd_dtype types[] = {GD_F32, GD_F64, GD_BF16};
-    if (gd_gemm_reserve() != GD_OK) printf("no reserve\n"), failures++;
+    CHECK(gd_gemm_reserve() == GD_OK);
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -544,9 +551,9 @@ static void a_reserve_is_enough(void) {
                 if (status == GD_OK) status = run_case(&t);
                 gd_fault_after(-1, false);
                 if (status != GD_OK)
-                    describe(&t, gd_isa_name((gd_isa)isa), "fails in spite of the reserve");
+                    report_case(&t, gd_isa_name((gd_isa)isa), "fails in spite of the reserve");
                 if (memcmp(with, t.c.buffer, t.c.bytes) != 0)
-                    describe(&t, gd_isa_name((gd_isa)isa), "has other bits in the reserve");
+                    report_case(&t, gd_isa_name((gd_isa)isa), "has other bits in the reserve");
                 free(with);
                 free_case(&t);
             }
@@ -554,17 +561,7 @@ static void a_reserve_is_enough(void) {
 }
 
 int main(int argc, char **argv) {
-    empty_products_are_zero();
-    unknown_mixes_of_types_are_refused();
-    halves_are_read_and_rounded_exactly();
-    nan_and_infinity_go_through();
-    no_memory_is_a_status();
-    many_small_products_are_grouped_and_agree();
-    every_transposition_and_type_of_chosen_shapes();
-    large_products_are_cut_and_agree();
-    a_reserve_is_enough();
-    random_products_agree_with_a_triple_loop(argc > 1 ? atoll(argv[1]) : 300);
+    const int status = test_run_all(argc, argv);
     gd_gemm_free_scratch();
-    if (failures) printf("%d failures\n", failures);
-    return failures ? 1 : 0;
+    return status;
 }

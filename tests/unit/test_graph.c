@@ -2,22 +2,10 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "gradus/gradus.h"
 #include "clean_test.h"
-
-static gd_tensor *numbers(gd_shape dims, double first, double step) {
-    return gd_add(gd_mul(gd_reshape(gd_arange(0, (double)gd_tensor_numel(gd_full(dims, 0))), dims),
-                         gd_scalar(step)),
-                  gd_scalar(first));
-}
-
-static bool same_bits(gd_tensor *a, gd_tensor *b) {
-    a = gd_contiguous(a);
-    b = gd_contiguous(b);
-    size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return !gd_failed() && gd_tensor_numel(a) == gd_tensor_numel(b) &&
-           gd_tensor_dtype(a) == gd_tensor_dtype(b) && memcmp(gd_data(a), gd_data(b), bytes) == 0;
-}
+#include "compare.h"
+#include "gradus/gradus.h"
+#include "values.h"
 
 /* --- a net that learns ------------------------------------------------------------------------ */
 
@@ -56,11 +44,11 @@ CLEAN_TEST(a_net_learns_and_fetching_the_loss_alone_changes_nothing) {
     gd_seed(1);
     net n = make_net(false);
     gd_session *s = gd_session_new(n.graph);
-    gd_tensor *x = numbers(gd_dims(8, 20), -1, 0.0125), *y = numbers(gd_dims(8, 5), 0, 0.1);
+    gd_tensor *x = ramp(gd_dims(8, 20), -1, 0.0125), *y = ramp(gd_dims(8, 5), 0, 0.1);
     gd_tensor *before = gd_session_get(s, n.w1);
     double first = gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss)).at[0]);
     double again = gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss)).at[0]);
-    CHECK(first == again && same_bits(before, gd_session_get(s, n.w1)));
+    CHECK(first == again && tensors_same_bits(before, gd_session_get(s, n.w1)));
     double loss = first;
     for (int i = 0; i < 50; i++) {
         GD_SCOPE;
@@ -68,7 +56,7 @@ CLEAN_TEST(a_net_learns_and_fetching_the_loss_alone_changes_nothing) {
     }
     CHECK_SAYING(loss < 0.2 * first && !gd_failed(), "%g to %g: %s", first, loss,
                  gd_error_message());
-    CHECK(!same_bits(before, gd_session_get(s, n.w1)));
+    CHECK(!tensors_same_bits(before, gd_session_get(s, n.w1)));
 }
 
 /* The same net with eager ops has the same bits after some steps, at level 0. */
@@ -78,7 +66,7 @@ CLEAN_TEST(a_session_trains_to_the_bits_of_eager_ops) {
         gd_seed(1);
         net n = make_net(any);
         gd_session *s = gd_session_new(n.graph, .level = 0);
-        gd_tensor *x = numbers(gd_dims(8, 20), -1, 0.0125), *y = numbers(gd_dims(8, 5), 0, 0.1);
+        gd_tensor *x = ramp(gd_dims(8, 20), -1, 0.0125), *y = ramp(gd_dims(8, 5), 0, 0.1);
         gd_tensor *w1 = gd_requires_grad(gd_session_get(s, n.w1)),
                   *w2 = gd_requires_grad(gd_session_get(s, n.w2));
         for (int i = 0; i < 5; i++) {
@@ -91,8 +79,8 @@ CLEAN_TEST(a_session_trains_to_the_bits_of_eager_ops) {
             gd_sub_(w1, gd_mul(g.at[0], gd_scalar_of(0.01, GD_F32)));
             gd_sub_(w2, gd_mul(g.at[1], gd_scalar_of(0.01, GD_F32)));
         }
-        CHECK_SAYING(same_bits(gd_detach(w1), gd_session_get(s, n.w1)) &&
-                         same_bits(gd_detach(w2), gd_session_get(s, n.w2)),
+        CHECK_SAYING(tensors_same_bits(gd_detach(w1), gd_session_get(s, n.w1)) &&
+                         tensors_same_bits(gd_detach(w2), gd_session_get(s, n.w2)),
                      "%s batch: %s", any ? "any" : "known", gd_error_message());
     }
 }
@@ -102,8 +90,7 @@ CLEAN_TEST(one_graph_takes_batches_of_any_size) {
     net n = make_net(true);
     gd_session *s = gd_session_new(n.graph);
     for (int64_t batch = 1; batch < 6; batch++) {
-        gd_tensor *x = numbers(gd_dims(batch, 20), 0, 0.01),
-                  *y = numbers(gd_dims(batch, 5), 1, 0.1);
+        gd_tensor *x = ramp(gd_dims(batch, 20), 0, 0.01), *y = ramp(gd_dims(batch, 5), 1, 0.1);
         double loss =
             gd_item(gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss, n.train)).at[0]);
         CHECK_SAYING(isfinite(loss) && !gd_failed(), "batch %d: %s", (int)batch,
@@ -178,10 +165,10 @@ CLEAN_TEST(noise_is_new_in_each_run_and_the_same_in_each_session) {
     gd_tensor *a1 = gd_session_run(a, gd_nothing, gd_list(noise)).at[0],
               *a2 = gd_session_run(a, gd_nothing, gd_list(noise)).at[0];
     gd_tensor *b1 = gd_session_run(b, gd_nothing, gd_list(noise)).at[0];
-    CHECK(same_bits(a1, b1) && !same_bits(a1, a2));
+    CHECK(tensors_same_bits(a1, b1) && !tensors_same_bits(a1, a2));
     gd_seed(5);
-    CHECK(same_bits(a1,
-                    gd_randn(gd_dims(4)))); /* and the first run is what an eager call would give */
+    CHECK(tensors_same_bits(
+        a1, gd_randn(gd_dims(4)))); /* and the first run is what an eager call would give */
 }
 
 CLEAN_TEST(what_must_run_before_is_run_too) {
@@ -430,7 +417,8 @@ CLEAN_TEST(what_is_given_to_write_into_must_fit) {
     gd_clear_error();
 }
 
-/* Messages name places of the program, not of the library; and there is none where nothing failed. */
+/* Messages name places of the program, not of the library; and there is none where nothing
+ * failed. */
 CLEAN_TEST(messages_have_the_lines_of_the_program) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
@@ -496,7 +484,8 @@ static void *run_once(void *arg) {
     return gd_failed() ? "failed" : NULL;
 }
 
-/* Threads whose first runs are at the same time: each finds all variables with their first values. */
+/* Threads whose first runs are at the same time: each finds all variables with their first
+ * values. */
 CLEAN_TEST(several_threads_may_begin_at_once) {
     GD_SCOPE;
     for (int again = 0; again < 5; again++) {

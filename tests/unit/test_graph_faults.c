@@ -6,11 +6,13 @@
  * time: the status is GD_E_MEMORY (or the work did not need that memory), what it changes is as it
  * was, nothing leaks, and the work after it gives what it would have given.
  */
+#include "compare.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
 
 #include "test.h"
 
-enum { MOST_BYTES = 1 << 16, MOST_ALLOCATIONS = 30000 };
+enum { MOST_BYTES = 1 << 16 };
 
 /* What is there during one trial. */
 typedef struct trial {
@@ -35,24 +37,24 @@ typedef struct snapshot {
     double result;
 } snapshot;
 
-static void add(gd_tensor *t, char *to, size_t *bytes) {
-    const size_t more = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+static void add_tensor(gd_tensor *t, char *to, size_t *bytes) {
+    const size_t more = tensor_bytes(t);
     CHECK(*bytes + more <= MOST_BYTES && gd_copy_to(t, to + *bytes, more) == GD_OK);
     *bytes += more;
 }
 
-static void take(const work *w, trial *t, snapshot *s) {
+static void take_snapshot(const work *w, trial *t, snapshot *s) {
     GD_SCOPE;
     s->bytes = 0;
     w->look(t, s->at, &s->bytes);
     CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
 }
 
-static bool same(const snapshot *a, const snapshot *b) {
+static bool same_snapshots(const snapshot *a, const snapshot *b) {
     return a->bytes == b->bytes && memcmp(a->at, b->at, a->bytes) == 0;
 }
 
-static gd_status act(const work *w, trial *t, double *result) {
+static gd_status do_work(const work *w, trial *t, double *result) {
     GD_SCOPE;
     gd_status status = w->act(t, result);
     return status != GD_OK ? status : gd_error_status();
@@ -60,14 +62,14 @@ static gd_status act(const work *w, trial *t, double *result) {
 
 /* Twice, so that what cannot be looked at (the state of an optimizer) shows in the second result.
  */
-static void act_twice(const work *w, trial *t, snapshot *s) {
+static void do_work_twice(const work *w, trial *t, snapshot *s) {
     double first = 0, second = 0;
-    gd_status status = act(w, t, &first);
+    gd_status status = do_work(w, t, &first);
     CHECK_SAYING(status == GD_OK, "%s: %s", w->name, gd_error_message());
-    status = act(w, t, &second);
+    status = do_work(w, t, &second);
     CHECK_SAYING(status == GD_OK, "%s: %s", w->name, gd_error_message());
     s->result = first + 3 * second;
-    take(w, t, s);
+    take_snapshot(w, t, s);
 }
 
 /* In C, so that it needs no memory. */
@@ -80,50 +82,27 @@ static double sum(const gd_tensor *t) {
 
 static snapshot before, now;
 
-/* False: the work asks for less than n allocations. */
-static bool walk_one(const work *w, int level, const snapshot *after, int64_t n, bool lasting) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                  asked = gd_fault_allocations();
-    bool fired;
-    {
-        GD_SCOPE;
-        trial t = {.level = level};
-        double result;
-        gd_seed(3);
-        w->begin(&t);
-        CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
-        take(w, &t, &before);
-        gd_fault_after(n, lasting);
-        gd_status status = act(w, &t, &result);
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - asked > n;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY),
-                     "%s, level %d, allocation %lld: %s: %s", w->name, level, (long long)n,
-                     gd_status_name(status), gd_error_message());
-        gd_clear_error();
-        if (status != GD_OK) {
-            if (w->all_or_nothing) {
-                take(w, &t, &now);
-                CHECK_SAYING(same(&now, &before),
-                             "%s, level %d, allocation %lld: what failed has changed something",
-                             w->name, level, (long long)n);
-                act_twice(w, &t, &now);
-                CHECK_SAYING(
-                    same(&now, after) && now.result == after->result,
-                    "%s, level %d: what comes after allocation %lld is not the same: %g, %g",
-                    w->name, level, (long long)n, now.result, after->result);
-            }
-        }
-        gd_clear_error();
-    }
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s, level %d, allocation %lld: leaks %lld objects, %lld bytes", w->name, level,
-                 (long long)n, (long long)(gd_live_objects() - objects),
-                 (long long)(gd_memory_stats(NULL).live_bytes - bytes));
-    return fired;
+static void run_round(fault_walk *faults, const work *w, int level, const snapshot *after) {
+    GD_SCOPE;
+    trial t = {.level = level};
+    double result;
+    gd_seed(3);
+    w->begin(&t);
+    CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
+    take_snapshot(w, &t, &before);
+    fault_begin(faults);
+    gd_status status = do_work(w, &t, &result);
+    fault_end(faults);
+    CHECK_FAULT(faults, status);
+    if (status == GD_OK || !w->all_or_nothing) return;
+    take_snapshot(w, &t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, &before));
+    do_work_twice(w, &t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, after) && now.result == after->result);
+    gd_clear_error();
 }
 
-static void walk(const work *w, int level) {
+static void walk_work(const work *w, int level) {
     static snapshot after;
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     {
@@ -131,16 +110,15 @@ static void walk(const work *w, int level) {
         trial t = {.level = level};
         gd_seed(3);
         w->begin(&t);
-        act_twice(w, &t, &after);
+        do_work_twice(w, &t, &after);
     }
-    int64_t n = 0;
-    const int failures = test_failures;
-    while (n < MOST_ALLOCATIONS && test_failures < failures + 5 &&
-           walk_one(w, level, &after, n, false))
-        n++;
-    CHECK_SAYING(n > 5 && n < MOST_ALLOCATIONS, "%s has %lld allocations", w->name, (long long)n);
-    for (int64_t k = 0; k < n && test_failures < failures + 5; k += n / 30 + 1)
-        walk_one(w, level, &after, k, true);
+    char name[100];
+    snprintf(name, sizeof name, "%s, level %d", w->name, level);
+    fault_walk one = {.what = name};
+    while (fault_next(&one)) run_round(&one, w, level, &after);
+    CHECK_SAYING(one.rounds > 5, "%s: %lld rounds", name, (long long)one.rounds);
+    fault_walk all = {.what = name, .lasting = true, .stride = one.rounds / 30 + 1};
+    while (fault_next(&all)) run_round(&all, w, level, &after);
     gd_set_num_threads(0);
 }
 
@@ -163,7 +141,8 @@ static gd_status run_rows(trial *t, int64_t rows, double *result) {
 
 static void look_at_session(trial *t, char *to, size_t *bytes) {
     gd_tensors all = gd_graph_variables(g.graph);
-    for (int64_t i = 0; i < all.count; i++) add(gd_session_get(t->session, all.at[i]), to, bytes);
+    for (int64_t i = 0; i < all.count; i++)
+        add_tensor(gd_session_get(t->session, all.at[i]), to, bytes);
 }
 
 static void new_session(trial *t) { t->session = gd_session_new(g.graph, .level = t->level); }
@@ -173,7 +152,7 @@ static void used_session(trial *t) {
     CHECK(run_rows(t, 5, &result) == GD_OK);
 }
 
-/* A session of its own each time: what a failed one leaves behind shows as a leak. */
+/* A new session each time, so that a failed one shows its leaks. */
 static gd_status new_session_and_run(trial *t, double *result) {
     gd_session *s = gd_session_new(g.graph, .level = t->level);
     trial own = {.session = s};
@@ -199,10 +178,10 @@ TEST(a_training_step_in_a_session_survives_any_failed_allocation) {
     gd_seed(1);
     make_net();
     for (int level = 0; level <= 2; level += 2) {
-        walk(&(work){"first run", new_session, run, look_at_session, true}, level);
-        walk(&(work){"new session", new_session, new_session_and_run, look_at_session, true},
-             level);
-        walk(&(work){"another signature", used_session, run, look_at_session, true}, level);
+        walk_work(&(work){"first run", new_session, run, look_at_session, true}, level);
+        walk_work(&(work){"new session", new_session, new_session_and_run, look_at_session, true},
+                  level);
+        walk_work(&(work){"another signature", used_session, run, look_at_session, true}, level);
     }
 }
 
@@ -252,9 +231,9 @@ TEST(branches_and_loops_survive_any_failed_allocation) {
             gd_seed(1);
             make_loops(with_while);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            walk(&(work){with_while ? "loops, with while" : "loops", new_session, run,
-                         look_at_session, true},
-                 level);
+            walk_work(&(work){with_while ? "loops, with while" : "loops", new_session, run,
+                              look_at_session, true},
+                      level);
         }
 }
 
@@ -276,11 +255,11 @@ static gd_status step(trial *t, double *result) {
     return status;
 }
 static void look_at_parameters(trial *t, char *to, size_t *bytes) {
-    for (int i = 0; i < 3; i++) add(t->w[i], to, bytes);
+    for (int i = 0; i < 3; i++) add_tensor(t->w[i], to, bytes);
 }
 
 TEST(a_step_of_an_optimizer_survives_any_failed_allocation) {
-    walk(&(work){"adam", new_optimizer, step, look_at_parameters, true}, 0);
+    walk_work(&(work){"adam", new_optimizer, step, look_at_parameters, true}, 0);
 }
 
 /* --- traced functions ------------------------------------------------------------------------- */
@@ -306,7 +285,7 @@ static void used_jit(trial *t) {
     GD_SCOPE;
     CHECK(gd_jit_call(t->jit, gd_list(t->x)).count == 1);
 }
-static gd_status call(trial *t, double *result) {
+static gd_status call_jit(trial *t, double *result) {
     gd_tensors y = gd_jit_call(t->jit, gd_list(t->x));
     if (gd_failed()) return gd_error_status();
     *result = sum(y.at[0]);
@@ -352,23 +331,25 @@ static void used_training(trial *t) {
 static void look_at_gradients(trial *t, char *to, size_t *bytes) {
     look_at_parameters(t, to, bytes);
     for (int i = 0; i < 3 && adds; i++)
-        if (gd_tensor_grad(t->w[i])) add(gd_tensor_grad(t->w[i]), to, bytes);
+        if (gd_tensor_grad(t->w[i])) add_tensor(gd_tensor_grad(t->w[i]), to, bytes);
 }
 
 TEST(traced_training_steps_survive_any_failed_allocation) {
     for (int level = 0; level <= 2; level += 2)
         for (int way = 0; way < 2; way++) {
             adds = way == 1;
-            walk(&(work){"first step", new_training, call, look_at_gradients, true}, level);
-            walk(&(work){"second step", used_training, call, look_at_gradients, true}, level);
+            walk_work(&(work){"first step", new_training, call_jit, look_at_gradients, true},
+                      level);
+            walk_work(&(work){"second step", used_training, call_jit, look_at_gradients, true},
+                      level);
         }
 }
 
 TEST(traced_functions_survive_any_failed_allocation) {
     for (int level = 0; level <= 2; level += 2) {
-        walk(&(work){"first call", new_jit, call, look_at_nothing, true}, level);
-        walk(&(work){"second call", used_jit, call, look_at_nothing, true}, level);
-        walk(&(work){"gradients", new_jit, walk_back, look_at_nothing, true}, level);
+        walk_work(&(work){"first call", new_jit, call_jit, look_at_nothing, true}, level);
+        walk_work(&(work){"second call", used_jit, call_jit, look_at_nothing, true}, level);
+        walk_work(&(work){"gradients", new_jit, walk_back, look_at_nothing, true}, level);
     }
 }
 

@@ -1,8 +1,7 @@
 /* test_graph_grad.c - where gradients go in a graph, and where they do not: as on the tape. */
-#include "gradus/gradus.h"
 #include "clean_test.h"
-
-static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
+#include "compare.h"
+#include "gradus/gradus.h"
 
 /* --- what stops a gradient -------------------------------------------------------------------- */
 
@@ -69,11 +68,11 @@ CLEAN_TEST(what_is_cut_off_from_its_history_has_no_gradient_in_a_graph_either) {
                 }
                 gd_tensors r = gd_session_run(gd_session_new(graph, .level = level), gd_feed(x, xs),
                                               gd_list(g, gg));
-                CHECK_SAYING(!gd_failed() && distance(r.at[0], first) < 1e-5 &&
-                                 distance(r.at[1], second) < 1e-4,
+                CHECK_SAYING(!gd_failed() && tensors_distance(r.at[0], first) < 1e-5 &&
+                                 tensors_distance(r.at[1], second) < 1e-4,
                              "formula %d, %s sizes, level %d: off by %g and %g %s", f,
-                             unknown ? "unknown" : "known", level, distance(r.at[0], first),
-                             distance(r.at[1], second), gd_error_message());
+                             unknown ? "unknown" : "known", level, tensors_distance(r.at[0], first),
+                             tensors_distance(r.at[1], second), gd_error_message());
                 gd_clear_error();
             }
 }
@@ -118,8 +117,8 @@ CLEAN_TEST(an_optimizer_leaves_variables_alone_that_the_loss_does_not_use) {
         }
         gd_session *s = gd_session_new(graph);
         gd_session_run(s, gd_feed(x, gd_ones(gd_dims(3, 2))), gd_list(train));
-        CHECK(!gd_failed() && distance(gd_session_get(s, other), gd_ones(gd_dims(2))) == 0);
-        CHECK(distance(gd_session_get(s, w), gd_ones(gd_dims(2))) > 0.1);
+        CHECK(!gd_failed() && tensors_distance(gd_session_get(s, other), gd_ones(gd_dims(2))) == 0);
+        CHECK(tensors_distance(gd_session_get(s, w), gd_ones(gd_dims(2))) > 0.1);
     }
 }
 
@@ -127,7 +126,7 @@ CLEAN_TEST(walking_back_from_a_symbol_is_refused) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
-    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2))); /* noted: a symbol */
+    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2))); /* recorded: a symbol */
     CHECK(gd_backward(gd_sum(w)) == GD_E_STATE && says("gd_grad") && gd_failed());
     gd_clear_error();
     CHECK(!gd_tensor_grad(w));
@@ -144,11 +143,11 @@ CLEAN_TEST(gradients_are_of_values_as_they_are_when_the_graph_runs) {
         x = gd_placeholder(gd_dims(2));
         y = gd_sum(gd_mul(x, scale));
     }
-    gd_copy_from(scale, (float[]){5, 6}, 8); /* before the gradient is asked for */
+    gd_copy_from(scale, (float[]){5, 6}, 8); /* before the gradient is computed */
     g = gd_gradients(gd_list(y), gd_list(x)).at[0];
     gd_tensors r =
         gd_session_run(gd_session_new(graph), gd_feed(x, gd_ones(gd_dims(2))), gd_list(g));
-    CHECK_SAYING(!gd_failed() && distance(r.at[0], scale) == 0, "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && tensors_distance(r.at[0], scale) == 0, "%s", gd_error_message());
 }
 
 /* --- ops that write --------------------------------------------------------------------------- */
@@ -178,9 +177,11 @@ CLEAN_TEST(gradients_go_through_ops_that_write_in_runs_without_a_plan) {
     gd_session *session = gd_session_new(graph);
     gd_tensor *got = gd_session_run(session, gd_feed(x, xs), gd_list(gw)).at[0];
     gd_tensor *want = gd_grad(gd_list(normed_and_masked(xs, w, mean, var)), gd_list(w)).at[0];
-    CHECK_SAYING(!gd_failed() && distance(got, want) == 0 && gd_item(gd_max(gd_abs(want))) > 0,
+    CHECK_SAYING(!gd_failed() && tensors_distance(got, want) == 0 &&
+                     gd_item(gd_max(gd_abs(want))) > 0,
                  "%s", gd_error_message());
-    CHECK(distance(gd_session_get(session, m), mean) == 0 && gd_item(gd_max(gd_abs(mean))) > 0);
+    CHECK(tensors_distance(gd_session_get(session, m), mean) == 0 &&
+          gd_item(gd_max(gd_abs(mean))) > 0);
 }
 
 /* --- names ------------------------------------------------------------------------------------ */

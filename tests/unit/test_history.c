@@ -1,13 +1,14 @@
 /* test_history.c - the table that gd_fit returns, and its picture. */
 #include <math.h>
-#include <unistd.h>
 
 #include "clean_test.h"
 #include "core/alloc.h"
+#include "files.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 #include "train/history.h"
 
-static gd_history *make(int rows) {
+static gd_history *make_history(int rows) {
     static const char *const names[] = {"loss",       "accuracy", "val_loss", "val_accuracy",
                                         "perplexity", "lr",       "seconds"};
     gd_history *h = gd_history_bare();
@@ -24,7 +25,7 @@ static gd_history *make(int rows) {
 }
 
 CLEAN_TEST(histories_are_tables) {
-    gd_history *h = make(3);
+    gd_history *h = make_history(3);
     CHECK(gd_history_rows(h) == 3 && gd_history_columns(h) == 7);
     CHECK(strcmp(gd_history_name(h, 2), "val_loss") == 0 && !gd_history_name(h, 7) &&
           !gd_history_name(h, -1));
@@ -45,9 +46,8 @@ CLEAN_TEST(histories_are_tables) {
 CLEAN_TEST(histories_are_saved_and_loaded) {
     for (int rows = 0; rows <= 40; rows += 20) {
         GD_SCOPE;
-        char path[] = "/tmp/gradus-history-XXXXXX";
-        close(mkstemp(path));
-        gd_history *h = make(rows), *other = make(2), *empty = gd_history_bare();
+        const char *path = temp_path("history.safetensors");
+        gd_history *h = make_history(rows), *other = make_history(2), *empty = gd_history_bare();
         CHECK(gd_save_state(path, gd_part("history", h)) == GD_OK);
         for (int i = 0; i < 2; i++) {
             gd_history *to = i ? empty : other;
@@ -70,7 +70,6 @@ CLEAN_TEST(histories_are_saved_and_loaded) {
         gd_release(h);
         gd_release(other);
         gd_release(empty);
-        unlink(path);
     }
 }
 
@@ -83,7 +82,7 @@ static int count_of(const char *text, const char *part) {
 CLEAN_TEST(pictures_have_a_panel_for_each_scale) {
     static const int rows[] = {1, 5, 200};
     for (int i = 0; i < 3; i++) {
-        gd_history *h = make(rows[i]);
+        gd_history *h = make_history(rows[i]);
         char *svg = gd_history_svg(h);
         CHECK(svg && strncmp(svg, "<svg ", 5) == 0 &&
               strcmp(svg + strlen(svg) - 7, "</svg>\n") == 0);
@@ -108,15 +107,12 @@ CLEAN_TEST(pictures_have_a_panel_for_each_scale) {
 }
 
 CLEAN_TEST(pictures_are_files) {
-    gd_history *h = make(4), *none = gd_history_bare();
-    char path[] = "/tmp/gradus-curve-XXXXXX";
-    close(mkstemp(path));
+    gd_history *h = make_history(4), *none = gd_history_bare();
+    const char *path = temp_path("curve.svg");
     CHECK_SAYING(gd_history_plot(h, path) == GD_OK, "%s", gd_error_message());
-    FILE *file = fopen(path, "r");
-    char first[6] = "";
-    CHECK(fread(first, 1, 5, file) == 5 && strcmp(first, "<svg ") == 0);
-    fclose(file);
-    unlink(path);
+    char *text = file_read(path, NULL);
+    CHECK(text && strncmp(text, "<svg ", 5) == 0);
+    free(text);
     CHECK(gd_history_plot(h, "/no/such/folder/curve.svg") == GD_E_IO && says("/no/such/folder"));
     gd_clear_error();
     CHECK(gd_history_plot(NULL, path) == GD_E_ARGUMENT);

@@ -19,7 +19,7 @@ static gd_tensor *bools(gd_shape dims, const bool *data) {
     ints(gd_dims((int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8)), (int64_t[]){__VA_ARGS__})
 
 /* The shape and all elements. */
-static bool is(gd_tensor *t, gd_shape dims, const double *expected) {
+static bool has_values(gd_tensor *t, gd_shape dims, const double *expected) {
     double got[64] = {0};
     gd_shape shape = gd_tensor_shape(t);
     int64_t n = gd_tensor_numel(t);
@@ -32,7 +32,7 @@ static bool is(gd_tensor *t, gd_shape dims, const double *expected) {
     return true;
 }
 #define IS(t, dims, ...) \
-    CHECK_SAYING(is(t, dims, (double[]){__VA_ARGS__}), "%s", gd_error_message())
+    CHECK_SAYING(has_values(t, dims, (double[]){__VA_ARGS__}), "%s", gd_error_message())
 
 TEST(numbers_ranges_and_new_axes_are_views) {
     GD_SCOPE;

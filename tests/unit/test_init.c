@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "clean_test.h"
+#include "compare.h"
 #include "gradus/gradus.h"
 #include "ops/maker.h"
 
@@ -128,7 +129,7 @@ static double not_orthogonal(gd_shape dims, double gain, gd_dtype dtype) {
     gd_tensor *product = wide ? gd_matmul(w, wt) : gd_matmul(wt, w);
     gd_tensor *eye =
         gd_mul(gd_eye(gd_tensor_dim(product, 0), .dtype = dtype), gd_scalar_of(gain * gain, dtype));
-    return gd_item(gd_max(gd_abs(gd_sub(product, eye))));
+    return tensors_distance(product, eye);
 }
 
 CLEAN_TEST(orthogonal_weights_have_orthogonal_rows_or_columns) {
@@ -149,10 +150,10 @@ CLEAN_TEST(identity_weights_pass_their_input_on) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(2, 4, 6, 5)), *w = gd_init_identity(gd_dims(4, 4, 3, 5));
     gd_tensor *y = gd_conv2d(x, w, NULL, .padding = {1, 2});
-    CHECK(gd_item(gd_max(gd_abs(gd_sub(x, y)))) == 0);
+    CHECK(tensors_distance(x, y) == 0);
     gd_tensor *line = gd_randn(gd_dims(3, 4)),
               *z = gd_linear(line, gd_init_identity(gd_dims(4, 4), .gain = 2), NULL);
-    CHECK(gd_item(gd_max(gd_abs(gd_sub(z, gd_mul(line, gd_scalar(2)))))) == 0);
+    CHECK(tensors_distance(z, gd_mul(line, gd_scalar(2))) == 0);
     CHECK(moments_of(gd_init_identity(gd_dims(2, 5))).mean ==
           0.2); /* what is not square: two ones of ten */
     CHECK(!gd_failed());
@@ -173,8 +174,8 @@ CLEAN_TEST(every_initializer_fills_parameters_by_name_from_text_in_their_dtype) 
         CHECK_SAYING(gd_tensor_dtype(w) == GD_F64 && gd_module_tensor(net, "weight") == w &&
                          gd_tensor_requires_grad(w),
                      "%s", m->record.name);
-        CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(gd_detach(w), before)))) > 0,
-                     "%s has changed nothing", m->record.name);
+        CHECK_SAYING(tensors_distance(gd_detach(w), before) > 0, "%s has changed nothing",
+                     m->record.name);
     }
     CHECK(count >= 14 && !gd_failed());
 }
@@ -192,7 +193,7 @@ CLEAN_TEST(text_has_options_and_patterns_choose_parameters) {
     gd_tensor *typed = gd_init_xavier_normal(gd_dims(40, 50), .gain = 2);
     gd_seed(5);
     CHECK(gd_module_init(net, "0.weight", "xavier_normal gain=2") == GD_OK);
-    CHECK(gd_item(gd_max(gd_abs(gd_sub(typed, gd_module_tensor(net, "0.weight"))))) == 0);
+    CHECK(tensors_distance(typed, gd_module_tensor(net, "0.weight")) == 0);
     CHECK(!gd_failed());
 }
 

@@ -1,25 +1,14 @@
 /* test_json.c - what format/json.h and core/number.h promise. */
-#include "core/error.h"
-#include "core/alloc.h"
-#include "format/json.h"
-#include "core/number.h"
-#include "gradus/testing.h"
-
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static int failures;
-
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            failures++;                                                                           \
-        }                                                                                         \
-    } while (0)
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/number.h"
+#include "draw.h"
+#include "fault_walk.h"
+#include "format/json.h"
+#include "test.h"
 
 /* Parses a copy of exactly the text's size, so that AddressSanitizer sees a read beyond it. */
 static gd_json_doc *parse_n(const char *text, size_t bytes, gd_status *status) {
@@ -28,11 +17,11 @@ static gd_json_doc *parse_n(const char *text, size_t bytes, gd_status *status) {
     gd_json_doc *doc;
     *status = gd_json_parse(&doc, "t.json", copy, bytes);
     free(copy);
-    if ((*status == GD_OK) != (doc != NULL)) failures++;
+    CHECK((*status == GD_OK) == (doc != NULL));
     return doc;
 }
 
-static gd_json_doc *parse(const char *text) {
+static gd_json_doc *parse_text(const char *text) {
     gd_status status;
     gd_json_doc *doc = parse_n(text, strlen(text), &status);
     if (doc == NULL) fprintf(stderr, "refused: %s\n  %s\n", text, gd_latest_failure());
@@ -57,8 +46,8 @@ static const char rich[] =
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static void values_of_every_type(void) {
-    gd_json_doc *doc = parse(rich);
+TEST(values_of_every_type) {
+    gd_json_doc *doc = parse_text(rich);
     CHECK(doc != NULL);
     if (doc == NULL) return;
     const gd_json *root = gd_json_root(doc);
@@ -88,7 +77,7 @@ static void values_of_every_type(void) {
     gd_json_free(doc);
 }
 
-static void numbers_exact_and_as_double(void) {
+TEST(numbers_exact_and_as_double) {
     static const struct {
         const char *text;
         double number;
@@ -112,7 +101,7 @@ static void numbers_exact_and_as_double(void) {
          false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        gd_json_doc *doc = parse(cases[i].text);
+        gd_json_doc *doc = parse_text(cases[i].text);
         CHECK(doc != NULL);
         if (doc == NULL) continue;
         const gd_json *v = gd_json_root(doc);
@@ -121,19 +110,19 @@ static void numbers_exact_and_as_double(void) {
         CHECK(!v->is_integer || v->integer == cases[i].integer);
         gd_json_free(doc);
     }
-    gd_json_doc *doc = parse("-0");
+    gd_json_doc *doc = parse_text("-0");
     CHECK(doc != NULL && signbit(gd_json_root(doc)->number));
     gd_json_free(doc);
 }
 
-static void zero_bytes_inside_strings(void) {
-    gd_json_doc *doc = parse("\"a\\u0000b\"");
+TEST(zero_bytes_inside_strings) {
+    gd_json_doc *doc = parse_text("\"a\\u0000b\"");
     CHECK(doc != NULL && gd_json_root(doc)->length == 3);
     CHECK(doc != NULL && memcmp(gd_json_root(doc)->text, "a\0b", 4) == 0);
     gd_json_free(doc);
 }
 
-static void errors_say_where_and_what(void) {
+TEST(errors_say_where_and_what) {
     CHECK(refused("", "t.json:1:1: expected a value, found the end"));
     CHECK(refused("{\"a\": 1,\n \"b\" 2}", "t.json:2:6: expected ':' after the key, found '2'"));
     CHECK(refused("[1 2]", "t.json:1:4: expected ',' or ']', found '2'"));
@@ -168,7 +157,7 @@ static void errors_say_where_and_what(void) {
     CHECK(refused("\xEF\xBB\xBF{}", "t.json:1:1: expected a value, found byte 0xEF"));
 }
 
-static void equal_keys_are_refused(void) {
+TEST(equal_keys_are_refused) {
     CHECK(refused("{\"a\":1,\n\"a\":2}", "t.json:2:5: a second member with the key \"a\""));
     CHECK(
         refused("{\"k1\":1,\"k2\":2,\"k3\":3,\"k4\":4,\"k5\":5,\"k6\":6,\"k7\":7,\"k8\":8,\"k9\":9,"
@@ -176,7 +165,7 @@ static void equal_keys_are_refused(void) {
                 "t.json:1:70: a second member with the key \"k3\""));
 }
 
-static void nesting_has_a_limit(void) {
+TEST(nesting_has_a_limit) {
     char text[2 * GD_JSON_MAX_DEPTH + 8];
     for (int depth = GD_JSON_MAX_DEPTH; depth <= GD_JSON_MAX_DEPTH + 1; depth++) {
         memset(text, '[', (size_t)depth);
@@ -193,7 +182,7 @@ static void nesting_has_a_limit(void) {
     free(deep);
 }
 
-static void cut_off_anywhere_is_refused(void) {
+TEST(cut_off_anywhere_is_refused) {
     for (size_t bytes = 0; bytes < strlen(rich); bytes++) {
         gd_status status;
         gd_json_doc *doc = parse_n(rich, bytes, &status);
@@ -202,7 +191,7 @@ static void cut_off_anywhere_is_refused(void) {
     }
 }
 
-static void any_changed_byte_is_survived(void) {
+TEST(any_changed_byte_is_survived) {
     char text[sizeof rich];
     for (size_t i = 0; i + 1 < sizeof rich; i++)
         for (int value = 0; value < 256; value++) {
@@ -214,16 +203,14 @@ static void any_changed_byte_is_survived(void) {
         }
 }
 
-static void no_memory_is_a_status(void) {
-    for (int64_t n = 0;; n++) {
+TEST(no_memory_is_a_status) {
+    for (fault_walk w = {.what = "parsing"}; fault_next(&w);) {
         gd_status status;
-        gd_fault_after(n, false);
+        fault_begin(&w);
         gd_json_doc *doc = parse_n(rich, strlen(rich), &status);
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
+        fault_end(&w);
         gd_json_free(doc);
-        CHECK(status == (done ? GD_OK : GD_E_MEMORY));
-        if (done) break;
+        CHECK_ROUND(&w, status == (w.fired ? GD_E_MEMORY : GD_OK));
     }
 }
 
@@ -246,7 +233,7 @@ static void write_example(gd_json_writer *w, int indent) {
     gd_json_put_end_object(w);
 }
 
-static void written_text_is_json(void) {
+TEST(written_text_is_json) {
     gd_json_writer w;
     char *text;
     size_t bytes;
@@ -255,7 +242,7 @@ static void written_text_is_json(void) {
     CHECK(strcmp(text, "{\"a \\\"b\\\"\\n\":[-9223372036854775808,0.1,true,null,"
                        "\"\\u0000\\u001f\\t\\\\\xC3\xA9\"],\"empty\":{}}") == 0);
     CHECK(bytes == strlen(text));
-    gd_json_doc *doc = parse(text);
+    gd_json_doc *doc = parse_text(text);
     CHECK(doc != NULL && gd_json_at(gd_json_get(gd_json_root(doc), "a \"b\"\n"), 4)->length == 6);
     gd_json_free(doc);
     gd_free(text);
@@ -269,7 +256,7 @@ static void written_text_is_json(void) {
     gd_free(text);
 }
 
-static void what_is_no_json_cannot_be_written(void) {
+TEST(what_is_no_json_cannot_be_written) {
     gd_json_writer w;
     char *text;
     size_t bytes;
@@ -310,27 +297,25 @@ static void what_is_no_json_cannot_be_written(void) {
     CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_STATE);
     write_example(&w, 2);
     gd_json_writer_cancel(&w);
-    for (int64_t n = 0;; n++) {
-        gd_fault_after(n, false);
+    for (fault_walk faults = {.what = "writing"}; fault_next(&faults);) {
+        fault_begin(&faults);
         write_example(&w, 2);
         gd_status status = gd_json_writer_end(&w, &text, &bytes);
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
-        CHECK(status == (done ? GD_OK : GD_E_MEMORY));
+        fault_end(&faults);
+        CHECK_ROUND(&faults, status == (faults.fired ? GD_E_MEMORY : GD_OK));
         gd_free(text);
-        if (done) break;
     }
 }
 
-static double random_double(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    uint64_t bits = *state ^ *state >> 31;
+/* Any finite number. */
+static double draw_double(draws *d) {
+    const uint64_t bits = draw_bits(d);
     double value;
     memcpy(&value, &bits, sizeof value);
     return isfinite(value) ? value : 0;
 }
 
-static void doubles_print_short_and_read_back(void) {
+TEST(doubles_print_short_and_read_back) {
     static const struct {
         double value;
         const char *text;
@@ -350,27 +335,12 @@ static void doubles_print_short_and_read_back(void) {
         int length = gd_double_print(text, known[i].value);
         CHECK(strcmp(text, known[i].text) == 0 && length == (int)strlen(text));
     }
-    uint64_t state = 1;
+    draws d = {1};
     for (int i = 0; i < 20000; i++) {
-        double value = random_double(&state);
+        double value = draw_double(&d);
         gd_double_print(text, value);
         CHECK(gd_double_parse(text, NULL) == value);
     }
 }
 
-int main(void) {
-    values_of_every_type();
-    numbers_exact_and_as_double();
-    zero_bytes_inside_strings();
-    errors_say_where_and_what();
-    equal_keys_are_refused();
-    nesting_has_a_limit();
-    cut_off_anywhere_is_refused();
-    any_changed_byte_is_survived();
-    no_memory_is_a_status();
-    written_text_is_json();
-    what_is_no_json_cannot_be_written();
-    doubles_print_short_and_read_back();
-    if (failures) fprintf(stderr, "%d failures\n", failures);
-    return failures != 0;
-}
+TEST_MAIN

@@ -11,7 +11,7 @@ static char *plan_text(body_fn body, gd_tensor *const *x, int n) {
 
 /* --- sinking ---------------------------------------------------------------------------------- */
 
-/* A chain over a transposed operand, with operands of every kind beside it. */
+/* A chain over a transposed operand and operands of every other kind. */
 static results chain_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *t = gd_permute(x[0], gd_dims(2, 0, 1)); /* (4,2,3) */

@@ -1,4 +1,5 @@
-/* test_loader_batches.c - how samples become a batch: stacked, padded, by a function; broken ones. */
+/* test_loader_batches.c - how samples become a batch: stacked, padded, by a function; broken
+ * ones. */
 #include "backend/test/device.h"
 #include "loader_things.h"
 
@@ -133,7 +134,7 @@ CLEAN_TEST(a_broken_sample_fails_its_batch_in_its_turn_and_the_next_goes_on) {
             int64_t y[4];
             for (int b = 0; b < 8; b++) {
                 const bool fails = b == 3 || b == 6;
-                if (workers) usleep(2000); /* it is prepared long before its turn */
+                if (workers) usleep(2000); /* it is prepared long before it is used */
                 CHECK_SAYING(gd_loader_next(l, &batch) == !fails, "batch %d: %s", b,
                              gd_error_message());
                 CHECK(gd_failed() == fails);

@@ -2,8 +2,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/wait.h>
 
+#include "child.h"
 #include "loader_things.h"
 
 static const char *const file = "test_loader_state.safetensors";
@@ -109,9 +109,7 @@ TEST(the_child_of_a_fork_can_use_and_free_a_loader) {
             alarm(HANGS);
             _exit(works_in_child(l, i + 1, i % 3 != 0) ? 0 : 1);
         }
-        int status = 0;
-        CHECK(waitpid(child, &status, 0) == child);
-        CHECK_SAYING(WIFEXITED(status) && WEXITSTATUS(status) == 0, "fork %d: %x", i, status);
+        CHECK_SAYING(child_wait(child) == 0, "fork %d", i);
     }
     CHECK(gd_loader_next(l, &batch) && !gd_failed());
     gd_release(l);
@@ -163,12 +161,11 @@ TEST(a_program_may_exit_while_workers_are_at_work) {
                 if (!gd_loader_next(l, &batch)) _exit(1);
             exit(0);
         }
-        int status = 0;
-        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        CHECK(child_wait(child) == 0);
     }
 }
 
-/* A user's thread takes what a loader gives while another one uses a loader of its own. */
+/* Two threads of a program use two loaders at the same time. */
 static void *another(void *arg) {
     GD_SCOPE;
     numbers n = {.count = 60};

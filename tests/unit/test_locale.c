@@ -3,21 +3,14 @@
  * Such a locale need not be installed: localedef makes one in a folder of this test.
  */
 #include <locale.h>
-#include <unistd.h>
 
 #include "codegen/native.h"
 #include "core/number.h"
 #include "fake_run.h"
+#include "files.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 #include "test.h"
-
-static char folder[64]; /* of the locale, and the kernels that are compiled here */
-
-static void remove_folder(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) != 0) perror(command);
-}
 
 static bool has_comma(void) { return strcmp(localeconv()->decimal_point, ",") == 0; }
 
@@ -31,14 +24,13 @@ static bool find_comma(void) {
 
 /* Sets a locale with a decimal comma. NULL, or why that cannot be done. */
 static const char *set_comma(void) {
-    if (!folder[0]) {
-        snprintf(folder, sizeof folder, "/tmp/gradus-locale-XXXXXX");
-        if (!mkdtemp(folder)) return "no folder for a locale";
-        atexit(remove_folder);
+    static const char *folder; /* of the locale and of the kernels that are compiled here */
+    if (!folder) {
+        folder = temp_folder();
         setenv("GRADUS_CACHE", folder, 1);
         if (find_comma()) return NULL;
-        char command[192];
-        snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/comma 2>/dev/null",
+        char command[400];
+        snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s/comma' 2>/dev/null",
                  folder);
         if (system(command) == 0) setenv("LOCPATH", folder, 1);
     }
@@ -159,8 +151,7 @@ TEST(tables_and_messages_have_a_point) {
 TEST(logs_have_a_point) {
     GD_SCOPE;
     COMMA_OR_SKIP;
-    char path[80], text[80] = "";
-    snprintf(path, sizeof path, "%s/log.csv", folder);
+    const char *path = temp_path("log.csv");
     fake_run r;
     fake_begin(&r, gd_nn_linear(1, 1), NULL);
     gd_callback *log = gd_csv_log(path), *stopping = gd_early_stopping(.monitor = "loss");
@@ -168,10 +159,7 @@ TEST(logs_have_a_point) {
     CHECK(fake_epoch(&r, log, 1, "loss", 0.5) == GD_OK);
     for (int i = 0; i < 2; i++) CHECK(fake_epoch(&r, stopping, 1, "loss", 0.5) == GD_OK);
     CHECK_SAYING(strstr(r.stopped, "the best was 0.5,"), "%s", r.stopped);
-    FILE *file = fopen(path, "r");
-    CHECK(file && fread(text, 1, sizeof text - 1, file) > 0);
-    if (file) fclose(file);
-    CHECK_SAYING(strcmp(text, "epoch,step,loss\n1,1,0.5\n") == 0, "%s", text);
+    CHECK(file_has_text(path, "epoch,step,loss\n1,1,0.5\n"));
     set_plain();
 }
 

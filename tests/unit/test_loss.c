@@ -1,10 +1,12 @@
-/* test_loss.c - losses over classes beyond what tables of cases can say: which target is wrong, what
- * all-ignored targets give, that bodies and kernels agree, and numbers far out.
+/* test_loss.c - losses over classes, beyond the cases of tests/cases: messages for wrong targets,
+ * all targets ignored, bodies against kernels, and extreme numbers.
  */
 #include <math.h>
 
+#include "capture.h"
+#include "compare.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "gradus/testing.h"
 #include "ops/call.h"
 #include "test.h"
 
@@ -14,18 +16,6 @@ static gd_tensor *indices(int64_t n, const int64_t *values) {
 
 static bool close_to(double a, double b, double tolerance) {
     return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= tolerance * fmax(1, fabs(b));
-}
-
-static bool same_values(gd_tensor *a, gd_tensor *b, double tolerance) {
-    gd_tensor *x = gd_cast(a, GD_F64), *y = gd_cast(b, GD_F64);
-    int64_t n = gd_tensor_numel(x);
-    if (gd_tensor_numel(y) != n || gd_tensor_rank(x) != gd_tensor_rank(y)) return false;
-    double *p = malloc((size_t)(2 * n + 1) * sizeof *p);
-    size_t bytes = (size_t)n * sizeof *p;
-    bool same = p && gd_copy_to(x, p, bytes) == GD_OK && gd_copy_to(y, p + n, bytes) == GD_OK;
-    for (int64_t i = 0; i < n && same; i++) same = close_to(p[i], p[n + i], tolerance);
-    free(p);
-    return same;
 }
 
 /* --- wrong targets ---------------------------------------------------------------------------- */
@@ -55,29 +45,19 @@ TEST(a_class_that_does_not_exist_is_named_with_its_place) {
         }
 }
 
-static char logged[4096];
-static int n_logged;
-static void take_log(gd_log_level level, const char *message, void *user) {
-    (void)user;
-    if (level != GD_LOG_WARNING) return;
-    snprintf(logged, sizeof logged, "%s", message);
-    n_logged++;
-}
-
 TEST(a_target_that_broadcasts_is_warned_of) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(8, 1))), *target = gd_rand(gd_dims(8));
-    gd_set_log(take_log, NULL);
     char line[40];
-#define WARNS(name, call)                                                                      \
-    do {                                                                                       \
-        logged[0] = 0, n_logged = 0;                                                           \
-        snprintf(line, sizeof line, "test_loss.c:%d)", __LINE__);                              \
-        gd_tensor *loss = call;                                                                \
-        CHECK(gd_backward(gd_sum(loss)) == GD_OK && n_logged == 1);                            \
-        CHECK_SAYING(strstr(logged, name ": x [8,1] and target [8] broadcast to [8,8]"), "%s", \
-                     logged);                                                                  \
-        CHECK_SAYING(strstr(logged, line), "%s", logged);                                      \
+#define WARNS(name, call)                                                                       \
+    do {                                                                                        \
+        capture_log(GD_LOG_WARNING);                                                            \
+        snprintf(line, sizeof line, "test_loss.c:%d)", __LINE__);                               \
+        gd_tensor *loss = call;                                                                 \
+        CHECK(gd_backward(gd_sum(loss)) == GD_OK && captured.warnings == 1);                    \
+        CHECK_SAYING(strstr(captured.text, name ": x [8,1] and target [8] broadcast to [8,8]"), \
+                     "%s", captured.text);                                                      \
+        CHECK_SAYING(strstr(captured.text, line), "%s", captured.text);                         \
     } while (0)
     WARNS("mse_loss", gd_mse_loss(x, target));
     WARNS("l1_loss", gd_l1_loss(x, target));
@@ -87,10 +67,10 @@ TEST(a_target_that_broadcasts_is_warned_of) {
     WARNS("hinge_loss", gd_hinge_loss(x, target));
     WARNS("hinge_embedding_loss", gd_hinge_embedding_loss(x, target));
 #undef WARNS
-    n_logged = 0;
+    capture_log(GD_LOG_WARNING);
     gd_mse_loss(x, gd_reshape(target, gd_dims(8, 1)));
     gd_mse_loss(x, gd_scalar(1));
-    CHECK(n_logged == 0);
+    CHECK(captured.warnings == 0);
     gd_graph *graph = gd_graph_new(); /* in a graph once, when it is built */
     {
         GD_GRAPH(graph);
@@ -98,10 +78,11 @@ TEST(a_target_that_broadcasts_is_warned_of) {
         gd_session *session = gd_session_new(graph);
         for (int i = 0; i < 3; i++) gd_session_run(session, gd_list(a, x), gd_list(loss));
     }
-    CHECK_SAYING(n_logged == 1 && strstr(logged, "test_loss.c"), "%d %s", n_logged, logged);
+    CHECK_SAYING(captured.warnings == 1 && strstr(captured.text, "test_loss.c"), "%d %s",
+                 captured.warnings, captured.text);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     gd_clear_error();
-    gd_set_log(NULL, NULL);
+    end_log_capture();
 }
 
 TEST(shapes_that_do_not_fit_are_refused) {
@@ -208,7 +189,7 @@ TEST(bce_with_logits_is_finite_far_out_in_both_orders) {
 
 /* --- kernels and bodies ----------------------------------------------------------------------- */
 
-/* The op's body, said in other ops, against its kernel. */
+/* The op's body in other ops against its kernel. */
 static void check_body(const char *name, gd_tensors inputs, const char *options, double tolerance) {
     const gd_op *op = gd_op_find(name);
     gd_tensor *from_kernel = gd_call(name, inputs, options), *y[4] = {NULL};
@@ -217,8 +198,8 @@ static void check_body(const char *name, gd_tensors inputs, const char *options,
     gd_expand body = {
         op, gd_attrs_data(attrs), (int)inputs.count, op->n_outputs, (gd_tensor **)inputs.at, y};
     op->expand(&body);
-    CHECK_SAYING(!gd_failed() && same_values(y[0], from_kernel, tolerance), "%s %s: %s", name,
-                 options, gd_error_message());
+    char why[256];
+    CHECK_SAYING(tensors_agree(y[0], from_kernel, tolerance, why), "%s %s: %s", name, options, why);
     gd_clear_error();
 }
 
@@ -250,16 +231,15 @@ TEST(bodies_give_what_kernels_give) {
 }
 
 TEST(no_memory_is_a_status) {
-    for (int n = 0; n < 40; n++) {
+    for (fault_walk w = {.what = "cross entropy", .lasting = true}; fault_next(&w);) {
         GD_SCOPE;
         gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(40, 7))),
                   *target = gd_randint(gd_dims(40), 0, 7);
-        gd_fault_after(n, true);
+        fault_begin(&w);
         gd_tensor *y = gd_cross_entropy(x, target, .label_smoothing = 0.1);
         gd_status status = gd_tensor_is_error(y) ? gd_error_status() : gd_backward(y);
-        gd_fault_after(-1, false);
-        CHECK(status == GD_OK || status == GD_E_MEMORY);
-        gd_clear_error();
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
     }
 }
 

@@ -2,8 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "compare.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "gradus/testing.h"
 #include "test.h"
 
 enum { IN = 6, OUT = 3, ROWS = 8 };
@@ -29,14 +30,14 @@ typedef struct run {
     bool clips;
 } run;
 
-static gd_tensor *start(gd_shape dims) {
+static gd_tensor *start_value(gd_shape dims) {
     float data[IN * OUT];
     for (int i = 0; i < IN * OUT; i++) data[i] = sinf((float)i * 1.7f + 0.3f);
     return gd_requires_grad(gd_from_array(dims, GD_F32, data));
 }
 
 static run make_run(int which, gd_loss_scale *scale) {
-    run r = {.w = start(gd_dims(IN, OUT)), .b = start(gd_dims(OUT)), .scale = scale};
+    run r = {.w = start_value(gd_dims(IN, OUT)), .b = start_value(gd_dims(OUT)), .scale = scale};
     r.optimizer = gd_optimizer_new(optimizers[which][0], gd_list(r.w, r.b), optimizers[which][1]);
     r.schedule = gd_lr_exponential(r.optimizer, 0.9);
     return r;
@@ -48,7 +49,8 @@ static gd_tensor *batch(int step) {
     return gd_from_array(gd_dims(ROWS, IN), GD_F32, data);
 }
 
-/* `bad` of rank 0 is added to the loss times w's first number: NaN and infinity reach the gradient. */
+/* `bad` of rank 0 is added to the loss times w's first number: NaN and infinity reach the
+ * gradient. */
 static gd_tensor *loss_of(const run *r, gd_tensor *x, gd_tensor *bad) {
     gd_tensor *y = gd_linear(x, gd_transpose(r->w, 0, 1), r->b);
     return gd_add(gd_mean(gd_square(y)), gd_mul(bad, gd_sum(gd_narrow(r->w, 0, 0, 1))));
@@ -67,21 +69,16 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-static bool same(gd_tensor *a, gd_tensor *b) {
-    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return memcmp(gd_data(a), gd_data(b), bytes) == 0;
-}
-
 static bool same_states(const gd_state *x, const gd_state *y) {
     bool all = gd_state_count(x) == gd_state_count(y) && gd_state_count(x) > 0;
     for (int64_t i = 0; all && i < gd_state_count(x); i++)
-        all = same(gd_state_tensor_at(x, i), gd_state_tensor_at(y, i));
+        all = tensors_same_bits(gd_state_tensor_at(x, i), gd_state_tensor_at(y, i));
     return all;
 }
 
 /* Parameters, rates and all that the optimizer keeps. */
 static bool same_runs(const run *a, const run *b) {
-    return same(a->w, b->w) && same(a->b, b->b) &&
+    return tensors_same_bits(a->w, b->w) && tensors_same_bits(a->b, b->b) &&
            same_states(gd_state_of(a->optimizer), gd_state_of(b->optimizer)) &&
            same_states(gd_state_of(a->schedule), gd_state_of(b->schedule));
 }
@@ -258,9 +255,9 @@ typedef struct built {
 } built;
 
 /* The same training as a graph: of variables, or of eager parameters. */
-static built build(int which, bool variables, bool scales, bool clips) {
+static built build_step(int which, bool variables, bool scales, bool clips) {
     built g = {.graph = gd_graph_new()};
-    gd_tensor *w = start(gd_dims(IN, OUT)), *b = start(gd_dims(OUT));
+    gd_tensor *w = start_value(gd_dims(IN, OUT)), *b = start_value(gd_dims(OUT));
     GD_GRAPH(g.graph);
     if (variables) {
         w = gd_variable(gd_detach(w), .name = "w");
@@ -287,8 +284,8 @@ TEST(sessions_skip_steps_too) {
             GD_SCOPE;
             const bool variables = way & 1;
             const int level = way / 2 % 3;
-            built plain = build(which, variables, false, way >= 6),
-                  scaled = build(which, variables, true, way >= 6);
+            built plain = build_step(which, variables, false, way >= 6),
+                  scaled = build_step(which, variables, true, way >= 6);
             gd_session *a = gd_session_new(plain.graph, .level = level),
                        *b = gd_session_new(scaled.graph, .level = level);
             for (int i = 0; i < 6; i++) {
@@ -302,8 +299,8 @@ TEST(sessions_skip_steps_too) {
             if (gd_failed()) return;
             gd_tensor *u = variables ? gd_session_get(a, plain.w) : plain.w,
                       *v = variables ? gd_session_get(b, scaled.w) : scaled.w;
-            CHECK_SAYING(same(u, v), "%s %s, way %d", optimizers[which][0], optimizers[which][1],
-                         way);
+            CHECK_SAYING(tensors_same_bits(u, v), "%s %s, way %d", optimizers[which][0],
+                         optimizers[which][1], way);
             gd_tensor *scale = variables ? gd_session_get(b, scaled.scale) : scaled.scale;
             CHECK(gd_item(scale) == 65536.0 / 4);
         }
@@ -383,42 +380,36 @@ TEST(a_scale_stays_where_it_was_used_first) {
 
 /* --- no memory -------------------------------------------------------------------------------- */
 
-/* Whatever allocation fails, the step has been done or it has not, and the next one goes on from there. */
+/* Whichever allocation fails, the step is done completely or not at all, and the next one
+ * continues. */
 TEST(a_step_without_memory_changes_nothing) {
     GD_SCOPE;
     run plain = make_run(2, gd_loss_scale_new()), r = make_run(2, gd_loss_scale_new());
     gd_tensor *zero = gd_scalar(0);
     step(gd_list(batch(0), zero), &plain);
-    int failures = 0;
-    bool done = false;
+    bool done = false; /* a step is taken once */
     gd_backward(gd_loss_scale_apply(r.scale, loss_of(&r, batch(0), zero)));
-    for (int64_t n = 0; !done && n < 5000; n++) {
-        gd_fault_after(n, false);
+    fault_walk w = {.what = "a step"};
+    while (!done && fault_advance(&w)) {
+        fault_begin(&w);
         done = gd_loss_scale_step(r.scale, r.optimizer, .schedule = r.schedule) == GD_OK;
-        gd_fault_after(-1, false);
-        if (!done) {
-            CHECK(gd_error_status() == GD_E_MEMORY);
-            failures++;
-            gd_clear_error();
-        }
+        fault_end(&w);
+        CHECK_FAULT(&w, gd_error_status());
     }
-    CHECK(done && failures > 20);
+    CHECK(done && w.failures > 20);
     CHECK(same_runs(&plain, &r));
     CHECK(value_of(r.scale) == 65536);
 }
 
 TEST(making_one_without_memory_fails_cleanly) {
-    const int64_t before = gd_live_objects();
-    bool done = false;
-    for (int64_t n = 0; !done && n < 100; n++) {
+    for (fault_walk w = {.what = "gd_loss_scale_new"}; fault_next(&w);) {
         GD_SCOPE;
-        gd_fault_after(n, false);
-        done = gd_loss_scale_new() != NULL;
-        gd_fault_after(-1, false);
-        CHECK(done || gd_error_status() == GD_E_MEMORY);
-        gd_clear_error();
+        fault_begin(&w);
+        gd_loss_scale *s = gd_loss_scale_new();
+        fault_end(&w);
+        CHECK_ROUND(&w, s || gd_failed());
+        CHECK_FAULT(&w, gd_error_status());
     }
-    CHECK(done && gd_live_objects() == before);
 }
 
 TEST_MAIN

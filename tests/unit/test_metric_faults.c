@@ -1,15 +1,15 @@
 /* test_metric_faults.c - metrics in which any one allocation fails.
  *
- * Promised: the status is GD_E_MEMORY, or the memory was not needed; the value is what it was before;
- * nothing leaks; and the same work, done again, gives what it would have given.
+ * Promises: the status is GD_E_MEMORY, or the memory was not needed; the value is as before;
+ * nothing leaks; and the same work, repeated, gives the result that it would have given.
  */
 #include <math.h>
 
 #include "clean_test.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "gradus/testing.h"
 
-enum { MOST_ALLOCATIONS = 20000, MOST_VALUES = 16 };
+enum { MOST_VALUES = 16 };
 
 typedef struct trial {
     const char *name, *options;
@@ -28,7 +28,7 @@ typedef struct snapshot {
     int64_t count;
 } snapshot;
 
-static void prepare(trial *t) {
+static void prepare_trial(trial *t) {
     t->output = gd_reshape(gd_arange(0, 12), gd_dims(6, 2));
     t->target = t->numbers ? gd_ones(gd_dims(6, 2)) : gd_ones(gd_dims(6), .dtype = GD_I64);
     t->weight = gd_full(gd_dims(6), 0.5);
@@ -36,22 +36,22 @@ static void prepare(trial *t) {
     gd_metric_update(t->metric, gd_neg(t->output), t->target);
 }
 
-static void look(trial *t, snapshot *s) {
+static void take_snapshot(trial *t, snapshot *s) {
     GD_SCOPE;
     gd_tensor *value = gd_metric_value(t->metric);
     s->count = gd_tensor_numel(value);
     CHECK_SAYING(gd_copy_to(value, s->at, (size_t)s->count * 8) == GD_OK, "%s", gd_error_message());
 }
 
-static bool same(const snapshot *a, const snapshot *b) {
+static bool same_snapshots(const snapshot *a, const snapshot *b) {
     return a->count == b->count && memcmp(a->at, b->at, (size_t)a->count * 8) == 0;
 }
 
-static gd_status update(trial *t) {
+static gd_status update_metric(trial *t) {
     return gd_metric_update(t->metric, t->output, t->target, .weight = t->weight);
 }
-static gd_status reset(trial *t) { return gd_metric_reset(t->metric); }
-static gd_status value(trial *t) {
+static gd_status reset_metric(trial *t) { return gd_metric_reset(t->metric); }
+static gd_status compute_value(trial *t) {
     GD_SCOPE;
     gd_metric_value(t->metric);
     return gd_error_status();
@@ -61,7 +61,7 @@ static gd_status first_update(trial *t) {
     gd_metric *m = gd_metric_new(t->name, t->options);
     return m ? gd_metric_update(m, t->output, t->target) : gd_error_status();
 }
-static gd_status load(trial *t) {
+static gd_status load_metric(trial *t) {
     GD_SCOPE;
     gd_metric *m = gd_metric_new(t->name, t->options);
     gd_state *state = m ? gd_state_of(t->metric) : NULL;
@@ -82,52 +82,38 @@ static gd_status call_jit(trial *t) {
 
 static snapshot after, before, now;
 
-static bool walk_one(const work *w, trial t, int64_t n) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                  asked = gd_fault_allocations();
-    bool fired;
-    {
-        GD_SCOPE;
-        prepare(&t);
-        look(&t, &before);
-        gd_fault_after(n, false);
-        const gd_status status = w->act(&t);
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - asked > n;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY),
-                     "%s of %s, allocation %lld: %s", w->name, t.name, (long long)n,
-                     gd_error_message());
-        gd_clear_error();
-        if (status != GD_OK) {
-            look(&t, &now);
-            CHECK_SAYING(same(&now, &before), "%s of %s, allocation %lld: it has changed something",
-                         w->name, t.name, (long long)n);
-            CHECK_SAYING(w->act(&t) == GD_OK, "%s of %s: %s", w->name, t.name, gd_error_message());
-        }
-        look(&t, &now);
-        CHECK_SAYING(same(&now, &after), "%s of %s, allocation %lld: what comes after it differs",
-                     w->name, t.name, (long long)n);
-        gd_clear_error();
+static void run_round(fault_walk *faults, const work *w, trial t) {
+    GD_SCOPE;
+    prepare_trial(&t);
+    take_snapshot(&t, &before);
+    fault_begin(faults);
+    const gd_status status = w->act(&t);
+    fault_end(faults);
+    CHECK_FAULT(faults, status);
+    if (status != GD_OK) {
+        take_snapshot(&t, &now);
+        CHECK_ROUND(faults, same_snapshots(&now, &before));
+        CHECK_ROUND(faults, w->act(&t) == GD_OK);
     }
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s of %s, allocation %lld leaks", w->name, t.name, (long long)n);
-    return fired;
+    take_snapshot(&t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, &after));
+    gd_clear_error();
 }
 
-static void walk(const work *w, trial t) {
+static void walk_work(const work *w, trial t) {
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     {
         GD_SCOPE;
         trial first = t;
-        prepare(&first);
+        prepare_trial(&first);
         CHECK_SAYING(w->act(&first) == GD_OK, "%s of %s: %s", w->name, t.name, gd_error_message());
-        look(&first, &after);
+        take_snapshot(&first, &after);
     }
-    int64_t n = 0;
-    const int failures = test_failures;
-    while (n < MOST_ALLOCATIONS && test_failures < failures + 3 && walk_one(w, t, n)) n++;
-    CHECK_SAYING(n > 1 && n < MOST_ALLOCATIONS, "%s of %s has %lld allocations", w->name, t.name,
-                 (long long)n);
+    char name[100];
+    snprintf(name, sizeof name, "%s of %s", w->name, t.name);
+    fault_walk faults = {.what = name};
+    while (fault_next(&faults)) run_round(&faults, w, t);
+    CHECK_SAYING(faults.rounds > 2, "%s: %lld rounds", name, (long long)faults.rounds);
     gd_set_num_threads(0);
 }
 
@@ -144,16 +130,21 @@ static const trial metrics[] = {
 enum { METRICS = sizeof metrics / sizeof *metrics };
 
 TEST(updates_survive_any_failed_allocation) {
-    for (int i = 0; i < METRICS; i++) walk(&(work){"an update", update}, metrics[i]);
+    for (int i = 0; i < METRICS; i++) walk_work(&(work){"an update", update_metric}, metrics[i]);
 }
 TEST(first_updates_survive_any_failed_allocation) {
-    for (int i = 0; i < METRICS; i += 3) walk(&(work){"a first update", first_update}, metrics[i]);
+    for (int i = 0; i < METRICS; i += 3)
+        walk_work(&(work){"a first update", first_update}, metrics[i]);
 }
-TEST(resets_survive_any_failed_allocation) { walk(&(work){"a reset", reset}, metrics[3]); }
+TEST(resets_survive_any_failed_allocation) {
+    walk_work(&(work){"a reset", reset_metric}, metrics[3]);
+}
 TEST(values_survive_any_failed_allocation) {
-    for (int i = 0; i < METRICS; i++) walk(&(work){"a value", value}, metrics[i]);
+    for (int i = 0; i < METRICS; i++) walk_work(&(work){"a value", compute_value}, metrics[i]);
 }
-TEST(loads_survive_any_failed_allocation) { walk(&(work){"a load", load}, metrics[3]); }
-TEST(jits_survive_any_failed_allocation) { walk(&(work){"a jit's call", call_jit}, metrics[0]); }
+TEST(loads_survive_any_failed_allocation) { walk_work(&(work){"a load", load_metric}, metrics[3]); }
+TEST(jits_survive_any_failed_allocation) {
+    walk_work(&(work){"a jit's call", call_jit}, metrics[0]);
+}
 
 TEST_MAIN

@@ -1,9 +1,10 @@
 /* test_metrics.c - metrics: values, weights, resets, jits, state, messages. */
 #include <math.h>
-#include <unistd.h>
 
 #include "clean_test.h"
+#include "draw.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 #define FLOATS(dims, ...) gd_from_array(dims, GD_F32, (float[]){__VA_ARGS__})
 #define INTS(dims, ...)   gd_from_array(dims, GD_I64, (int64_t[]){__VA_ARGS__})
@@ -43,7 +44,7 @@ typedef struct jitted {
     bool reset;
 } jitted;
 
-static gd_tensors measure(gd_tensors in, void *user) {
+static gd_tensors measure_batch(gd_tensors in, void *user) {
     const jitted *j = user;
     if (j->reset) gd_metric_reset(j->metric);
     gd_metric_update(j->metric, in.at[0], in.at[1]);
@@ -53,7 +54,7 @@ static gd_tensors measure(gd_tensors in, void *user) {
 CLEAN_TEST(a_jit_adds_to_the_same_sums_as_eager_updates) {
     GD_SCOPE;
     jitted j = {gd_metric_accuracy(), false};
-    gd_jit *jit = gd_jit_new(measure, &j);
+    gd_jit *jit = gd_jit_new(measure_batch, &j);
     gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0);
     CHECK(near(gd_item(gd_jit_call(jit, gd_list(x, t)).at[0]), 2.0 / 3));
     CHECK_NUMBER(j.metric, 2.0 / 3);
@@ -74,7 +75,7 @@ CLEAN_TEST(a_jit_that_resets_begins_each_call_at_zero) {
         jitted j = {gd_metric_accuracy(), true};
         gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0);
         if (before) gd_metric_update(j.metric, x, INTS(gd_dims(3), 1, 0, 2));
-        gd_jit *jit = gd_jit_new(measure, &j);
+        gd_jit *jit = gd_jit_new(measure_batch, &j);
         for (int i = 0; i < 3; i++) {
             gd_tensor *target = i == 1 ? INTS(gd_dims(3), 1, 0, 2) : t;
             const double right = i == 1 ? 1 : 2.0 / 3;
@@ -90,21 +91,12 @@ CLEAN_TEST(a_jit_that_resets_begins_each_call_at_zero) {
 
 enum { N = 300, C = 7, T = 9, BATCHES = 3 };
 
-typedef struct generator {
-    uint64_t state;
-} generator;
-
-static int64_t next(generator *g, int64_t below) {
-    g->state = g->state * 6364136223846793005u + 1442695040888963407u;
-    return (int64_t)(g->state >> 33) % below;
+static void draw_numbers(draws *d, float *to, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i] = (float)((double)draw_below(d, 64) / 16 - 2);
 }
 
-static void draw_numbers(generator *g, float *to, int64_t count) {
-    for (int64_t i = 0; i < count; i++) to[i] = (float)((double)next(g, 64) / 16 - 2);
-}
-
-static void draw_integers(generator *g, int64_t *to, int64_t below, int64_t count) {
-    for (int64_t i = 0; i < count; i++) to[i] = next(g, below);
+static void draw_integers(draws *d, int64_t *to, int below, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i] = draw_below(d, below);
 }
 
 /* Outputs, targets and weights of all samples. */
@@ -112,61 +104,61 @@ typedef struct data {
     gd_tensor *output, *target, *weight;
 } data;
 
-static gd_tensor *draw_weights(generator *g) {
+static gd_tensor *draw_weights(draws *d) {
     float weights[N];
-    for (int i = 0; i < N; i++) weights[i] = (float)((double)next(g, 9) / 4);
+    for (int i = 0; i < N; i++) weights[i] = (float)((double)draw_below(d, 9) / 4);
     return gd_from_array(gd_dims(N), GD_F32, weights);
 }
 
 static data draw_classes(uint64_t seed, bool weighted, bool missing) {
     static float scores[N * C];
     static int64_t target[N];
-    generator g = {seed};
+    draws stream = {seed};
     data d = {NULL, NULL, NULL};
-    draw_numbers(&g, scores, N * C);
-    draw_integers(&g, target, C, N);
+    draw_numbers(&stream, scores, N * C);
+    draw_integers(&stream, target, C, N);
     for (int i = 0; i < N && missing; i++) {
         scores[i * C + 5] = scores[i * C + 3] = -9;
         if (target[i] == 5) target[i] = 4;
     }
     if (!missing) {
-        gd_tensor *weight = draw_weights(&g);
+        gd_tensor *weight = draw_weights(&stream);
         if (weighted) d.weight = weight;
-        for (int i = 0; i < 20; i++) target[next(&g, N)] = -100;
+        for (int i = 0; i < 20; i++) target[draw_below(&stream, N)] = -100;
     }
     d.output = gd_from_array(gd_dims(N, C), GD_F32, scores);
     d.target = gd_from_array(gd_dims(N), GD_I64, target);
     return d;
 }
 
-static data draw(const char *name) {
+static data draw_data(const char *name) {
     static float output[N * T * C], other[N * 3];
     static int64_t target[N * T];
-    generator g = {4};
+    draws stream = {4};
     const bool weighted = strstr(name, "weighted") != NULL;
     data d = {NULL, NULL, NULL};
     if (strcmp(name, "many") == 0) return draw_classes(1, false, false);
     if (strcmp(name, "weighted") == 0) return draw_classes(2, true, false);
     if (strcmp(name, "missing") == 0) return draw_classes(3, false, true);
     if (strcmp(name, "sequence") == 0) {
-        draw_numbers(&g, output, N * T * C);
-        draw_integers(&g, target, C, N * T);
+        draw_numbers(&stream, output, N * T * C);
+        draw_integers(&stream, target, C, N * T);
         d.output = gd_from_array(gd_dims(N, T, C), GD_F32, output);
         d.target = gd_from_array(gd_dims(N, T), GD_I64, target);
     } else if (strncmp(name, "binary", 6) == 0) {
-        g.state = 5;
-        draw_numbers(&g, output, N);
-        draw_integers(&g, target, 2, N);
+        stream.state = 5;
+        draw_numbers(&stream, output, N);
+        draw_integers(&stream, target, 2, N);
         d.output = gd_from_array(gd_dims(N, 1), GD_F32, output);
         d.target = gd_from_array(gd_dims(N), GD_I64, target);
-        if (weighted) d.weight = draw_weights(&g);
+        if (weighted) d.weight = draw_weights(&stream);
     } else {
-        g.state = 6;
-        draw_numbers(&g, output, N * 3);
-        draw_numbers(&g, other, N * 3);
+        stream.state = 6;
+        draw_numbers(&stream, output, N * 3);
+        draw_numbers(&stream, other, N * 3);
         d.output = gd_from_array(gd_dims(N, 3), GD_F32, output);
         d.target = gd_from_array(gd_dims(N, 3), GD_F32, other);
-        if (weighted) d.weight = draw_weights(&g);
+        if (weighted) d.weight = draw_weights(&stream);
     }
     return d;
 }
@@ -207,7 +199,7 @@ static bool agrees(char *line, bool jitted_too) {
         snprintf(options, sizeof options, "%s", rest);
     }
     gd_metric *m = gd_metric_new(name, options);
-    update_all(m, draw(line), jitted_too);
+    update_all(m, draw_data(line), jitted_too);
     gd_tensor *got = gd_metric_value(m);
     if (at) got = gd_select(gd_select(got, 0, row), 0, column);
     const double is = gd_item(got), should = strtod(value, NULL);
@@ -325,15 +317,16 @@ CLEAN_TEST(classes_without_samples_count_nothing) {
     CHECK_NUMBER(m, 0.5);
 }
 
-/* Ones and zeros around their own centres: most of them far outside of where a sigmoid is not 0 or 1. */
+/* Ones and zeros around their own centres: most of them far outside of where a sigmoid is not 0
+ * or 1. */
 CLEAN_TEST(auc_tells_confident_outputs_apart) {
     GD_SCOPE;
     static float x[2000];
     static int64_t t[2000];
-    generator g = {7};
+    draws stream = {7};
     for (int i = 0; i < 2000; i++) {
         t[i] = i % 2;
-        x[i] = (float)(40 + 3 * (double)t[i] + (double)next(&g, 1000) / 100);
+        x[i] = (float)(40 + 3 * (double)t[i] + (double)draw_below(&stream, 1000) / 100);
     }
     int64_t twice = 0; /* pairs in order, times two */
     for (int i = 1; i < 2000; i += 2)
@@ -498,8 +491,7 @@ CLEAN_TEST(sums_are_saved_and_loaded) {
     gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0);
     gd_metric_update(from, x, t);
     const double before = gd_metric_number(from);
-    char path[] = "/tmp/gradus_metrics_XXXXXX";
-    const int file = mkstemp(path);
+    const char *path = temp_path("metrics.safetensors");
     CHECK(gd_save_state(path, gd_part("f1", from), gd_part("other", empty)) == GD_OK);
     CHECK(gd_load_state(path, gd_part("f1", to)) == GD_OK);
     CHECK_NUMBER(to, before);
@@ -518,8 +510,6 @@ CLEAN_TEST(sums_are_saved_and_loaded) {
     gd_clear_error();
     CHECK_NUMBER(other, 0);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    if (file >= 0) close(file);
-    unlink(path);
 }
 
 CLEAN_TEST(a_jit_goes_on_with_loaded_sums) {
@@ -529,7 +519,7 @@ CLEAN_TEST(a_jit_goes_on_with_loaded_sums) {
     gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0),
               *all = INTS(gd_dims(3), 1, 0, 2);
     gd_metric_update(saved, x, all);
-    gd_jit *jit = gd_jit_new(measure, &j);
+    gd_jit *jit = gd_jit_new(measure_batch, &j);
     gd_jit_call(jit, gd_list(x, t));
     gd_set_state(j.metric, gd_state_of(saved)); /* the same tensors */
     CHECK(near(gd_item(gd_jit_call(jit, gd_list(x, t)).at[0]), 5.0 / 6));

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gradus/gradus.h"
 #include "clean_test.h"
+#include "compare.h"
+#include "gradus/gradus.h"
 
 #define CHECK_MESSAGE(...)                                                              \
     do {                                                                                \
@@ -33,8 +34,6 @@ static gd_module *two_layer_new(int64_t in, int64_t hidden, int64_t out) {
     return net;
 }
 
-static bool same(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))) == 0; }
-
 TEST(a_module_of_ones_own_has_named_parameters_and_computes) {
     GD_SCOPE;
     gd_module *net = two_layer_new(4, 8, 3);
@@ -46,7 +45,8 @@ TEST(a_module_of_ones_own_has_named_parameters_and_computes) {
         CHECK(strcmp(gd_module_name_of(net, p.at[i], name, sizeof name), names[i]) == 0);
     CHECK(gd_module_parameter_count(net) == 4 * 8 + 8 + 8 * 3 + 3);
     gd_tensor *x = gd_randn(gd_dims(5, 4)), *y = gd_module_forward(net, x);
-    CHECK(same(y, gd_linear(gd_relu(gd_linear(x, p.at[0], p.at[1])), p.at[2], p.at[3])));
+    CHECK(
+        tensors_same_bits(y, gd_linear(gd_relu(gd_linear(x, p.at[0], p.at[1])), p.at[2], p.at[3])));
     CHECK(gd_module_parameters(net, .match = "*.weight").count == 2);
     CHECK(!gd_failed());
 }
@@ -92,13 +92,14 @@ TEST(a_jit_makes_a_plan_for_each_mode) {
     gd_jit *jit = gd_jit_new(in_net, net);
     gd_tensor *x = gd_randn(gd_dims(4, 8));
     gd_tensor *a = gd_jit_call(jit, gd_list(x)).at[0], *b = gd_jit_call(jit, gd_list(x)).at[0];
-    CHECK(!same(a, b));
+    CHECK(!tensors_same_bits(a, b));
     gd_module_eval(net);
     a = gd_jit_call(jit, gd_list(x)).at[0], b = gd_jit_call(jit, gd_list(x)).at[0];
-    CHECK(same(a, b));
-    CHECK(same(a, gd_module_forward(net, x)));
+    CHECK(tensors_same_bits(a, b));
+    CHECK(tensors_same_bits(a, gd_module_forward(net, x)));
     gd_module_train(net);
-    CHECK(!same(gd_jit_call(jit, gd_list(x)).at[0], gd_jit_call(jit, gd_list(x)).at[0]));
+    CHECK(
+        !tensors_same_bits(gd_jit_call(jit, gd_list(x)).at[0], gd_jit_call(jit, gd_list(x)).at[0]));
     CHECK(gd_jit_traces(jit) == 2);
     CHECK(!gd_failed());
 }
@@ -110,7 +111,7 @@ TEST(a_parameter_made_in_a_trace_is_a_parameter) {
     gd_tensor *x = gd_randn(gd_dims(4, 8));
     gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
     CHECK(gd_module_parameters(net).count == 2);
-    CHECK(same(y, gd_module_forward(net, x)));
+    CHECK(tensors_same_bits(y, gd_module_forward(net, x)));
     gd_backward(gd_sum(y));
     CHECK(gd_module_grad(net, "weight") != NULL);
     CHECK(gd_jit_traces(jit) == 1);
@@ -121,13 +122,13 @@ TEST(a_clone_has_its_own_values_and_its_own_fields) {
     GD_SCOPE;
     gd_module *net = two_layer_new(4, 8, 3), *copy = gd_module_clone(net);
     gd_tensor *x = gd_randn(gd_dims(5, 4)), *y = gd_module_forward(net, x);
-    CHECK(same(y, gd_module_forward(copy, x)));
+    CHECK(tensors_same_bits(y, gd_module_forward(copy, x)));
     {
         GD_NO_GRAD;
         gd_mul_(gd_module_tensor(net, "fc2.weight"), gd_scalar(2));
     }
-    CHECK(same(y, gd_module_forward(copy, x)));
-    CHECK(!same(y, gd_module_forward(net, x)));
+    CHECK(tensors_same_bits(y, gd_module_forward(copy, x)));
+    CHECK(!tensors_same_bits(y, gd_module_forward(net, x)));
     CHECK(((two_layer *)gd_module_self(copy))->fc1 == gd_module_find(copy, "fc1"));
     CHECK(!gd_failed());
 }
@@ -154,7 +155,7 @@ TEST(a_module_moves_to_another_dtype_with_the_same_handles) {
     CHECK(gd_module_tensor(net, "fc1.weight") == w && gd_tensor_dtype(w) == GD_F64);
     gd_tensor *z = gd_jit_call(jit, gd_list(gd_cast(x, GD_F64))).at[0];
     CHECK(gd_tensor_dtype(z) == GD_F64);
-    CHECK(gd_item(gd_max(gd_abs(gd_sub(z, y)))) < 1e-5);
+    CHECK(tensors_distance(z, y) < 1e-5);
     CHECK(!gd_failed());
 }
 
@@ -165,7 +166,7 @@ TEST(a_move_to_a_device_that_is_not_there_moves_nothing) {
     CHECK(gd_module_to(net, "abacus:0", GD_F64) != GD_OK);
     CHECK_MESSAGE("gd_module_to: ", "abacus:0", "cpu");
     CHECK(gd_tensor_dtype(gd_module_tensor(net, "fc1.weight")) == GD_F32);
-    CHECK(same(y, gd_module_forward(net, x)));
+    CHECK(tensors_same_bits(y, gd_module_forward(net, x)));
 }
 
 TEST(shared_modules_are_listed_once) {
@@ -238,13 +239,13 @@ TEST(hooks_are_called_and_a_jit_takes_those_that_build_ops_alone) {
     int calls = 0;
     int64_t hook = gd_module_on_forward(gd_module_at(net, 0), count_calls, &calls);
     gd_module_on_forward(net, twice, NULL, .builds_ops = true);
-    CHECK(same(gd_module_forward(net, x), gd_mul(y, gd_scalar(2))));
+    CHECK(tensors_same_bits(gd_module_forward(net, x), gd_mul(y, gd_scalar(2))));
     CHECK(calls == 1);
     gd_jit *jit = gd_jit_new(in_net, net);
     gd_jit_call(jit, gd_list(x));
     CHECK_MESSAGE("0 (linear): it has a hook", ".builds_ops = true");
     gd_module_unhook(gd_module_at(net, 0), hook);
-    CHECK(same(gd_jit_call(jit, gd_list(x)).at[0], gd_mul(y, gd_scalar(2))));
+    CHECK(tensors_same_bits(gd_jit_call(jit, gd_list(x)).at[0], gd_mul(y, gd_scalar(2))));
     CHECK(calls == 1 && !gd_failed());
 }
 
@@ -256,7 +257,7 @@ TEST(modules_are_saved_and_loaded) {
     CHECK(gd_save_state(path, gd_part("net", a)) == GD_OK);
     CHECK(gd_load_state(path, gd_part("net", b)) == GD_OK);
     gd_tensor *x = gd_randn(gd_dims(2, 4));
-    CHECK(same(gd_module_forward(a, x), gd_module_forward(b, x)));
+    CHECK(tensors_same_bits(gd_module_forward(a, x), gd_module_forward(b, x)));
     CHECK(gd_load_state(path, gd_part("net", other)) != GD_OK);
     CHECK_MESSAGE("fc1.weight", "[8,4]", "[9,4]");
     remove(path);
@@ -281,7 +282,7 @@ TEST(a_program_defines_a_layer) {
     CHECK(status == GD_OK);
     gd_module *m = gd_layer_new("scale", "features=-1 start=3");
     gd_tensor *x = gd_randn(gd_dims(2, 5));
-    CHECK(same(gd_module_forward(m, x), gd_mul(x, gd_scalar(3))));
+    CHECK(tensors_same_bits(gd_module_forward(m, x), gd_mul(x, gd_scalar(3))));
     CHECK(!gd_failed());
     CHECK(!gd_layer_new("scale", "start=3"));
     CHECK_MESSAGE("scale needs the option 'features'");
@@ -299,7 +300,8 @@ static gd_tensors __attribute__((noinline)) ended_list(gd_tensors in, void *self
     return (gd_tensors){at, 1};
 }
 
-/* The check knows the stack without opening a file at each call, as the system does for the main thread. */
+/* The check knows the stack without opening a file at each call, as the system does for the main
+ * thread. */
 CLEAN_TEST(a_list_that_ended_with_its_function_is_refused_also_without_files) {
     GD_SCOPE;
     struct rlimit files;

@@ -1,51 +1,41 @@
-/* test_module_faults.c - every allocation fails once while modules are built, trained, copied, moved, saved and loaded.
+/* test_module_faults.c - every allocation fails once while modules are built, trained, copied,
+ * moved, saved and loaded.
  *
- * A failure is reported, nothing leaks, what existed is as it was, and the same work succeeds afterwards.
+ * A failure is reported, nothing leaks, what existed is as it was, and the same work succeeds
+ * afterwards.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clean_test.h"
+#include "compare.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 static gd_module *make_net(void) {
     return gd_nn_sequential(gd_nn_conv2d(1, 2, 3), gd_nn_batch_norm2d(2), gd_nn_relu(),
                             gd_nn_flatten(), gd_nn_dropout(), gd_nn_linear(GD_ANY, 3));
 }
 
-/* Runs `work` with the n-th allocation failing, for n from 0 until it succeeds without. */
-static void walk(const char *what, bool (*work)(void *), void (*undo)(void *, bool done),
-                 void *user) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
-    int failures = 0;
-    for (int64_t n = 0;; n++) {
-        gd_clear_error();
-        const int64_t asked = gd_fault_allocations();
-        gd_fault_after(n, false);
+/* Runs `work` until none of its allocations fails. `undo` puts back what it has changed. */
+static void walk_work(const char *what, bool (*work)(void *), void (*undo)(void *, bool done),
+                      void *user) {
+    fault_walk w = {.what = what};
+    while (fault_next(&w)) {
+        fault_begin(&w);
         const bool done = work(user);
-        const bool fired = gd_fault_allocations() - asked > n;
-        gd_fault_after(-1, false);
-        CHECK_SAYING(fired || (done && !gd_failed()), "%s: %s", what, gd_error_message());
-        if (!done) {
-            failures++;
-            CHECK_SAYING(gd_failed(), "%s: allocation %lld failed, and no failure is recorded",
-                         what, (long long)n);
-            CHECK_SAYING(gd_error_status() == GD_E_MEMORY || gd_error_status() == GD_E_IO, "%s: %s",
-                         what, gd_error_message());
-        }
+        fault_end(&w);
+        CHECK_ROUND(&w, w.fired || (done && !gd_failed()));
+        CHECK_ROUND(&w, done || gd_failed());
+        CHECK_FAULT(&w, done ? GD_OK : gd_error_status());
         if (undo) undo(user, done);
-        CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                     "%s: allocation %lld leaks %lld objects, %lld bytes", what, (long long)n,
-                     (long long)(gd_live_objects() - objects),
-                     (long long)(gd_memory_stats(NULL).live_bytes - bytes));
-        if (!fired || test_failures > 5) break;
     }
-    gd_clear_error();
-    CHECK_SAYING(failures > 3, "%s: only %d allocations failed", what, failures);
+    CHECK_SAYING(w.failures > 3, "%s: only %lld allocations failed", what, (long long)w.failures);
 }
 
-static bool build(void *user) {
+static bool build_net(void *user) {
     GD_SCOPE;
     (void)user;
     gd_module *net = make_net();
@@ -75,11 +65,11 @@ static bool build_own(void *user) {
     gd_module_forward(net, gd_ones(gd_dims(2, 4)));
     return !gd_failed();
 }
-TEST(building_a_module_of_ones_own) { walk("a module of one's own", build_own, NULL, NULL); }
+TEST(building_a_module_of_ones_own) { walk_work("a module of one's own", build_own, NULL, NULL); }
 
-TEST(building) { walk("building", build, NULL, NULL); }
+TEST(building) { walk_work("building", build_net, NULL, NULL); }
 
-static bool train(void *user) {
+static bool train_net(void *user) {
     GD_SCOPE;
     (void)user;
     gd_module *net = make_net();
@@ -91,7 +81,7 @@ static bool train(void *user) {
     gd_optimizer_step(adam);
     return !gd_failed();
 }
-TEST(training) { walk("training", train, NULL, NULL); }
+TEST(training) { walk_work("training", train_net, NULL, NULL); }
 
 /* Networks of several inputs and outputs, of modules in modules, with a shared parameter. */
 static bool train_on_sequences(void *user) {
@@ -112,7 +102,7 @@ static bool train_on_sequences(void *user) {
     gd_backward(gd_sum(gd_module_forward(m, q, q, q, NULL, mask)));
     return !gd_failed();
 }
-TEST(training_on_sequences) { walk("training on sequences", train_on_sequences, NULL, NULL); }
+TEST(training_on_sequences) { walk_work("training on sequences", train_on_sequences, NULL, NULL); }
 
 /* Networks whose graph follows from tokens. */
 static bool train_dynamic(void *user) {
@@ -129,26 +119,25 @@ static bool train_dynamic(void *user) {
     gd_backward(gd_add(gd_sum(y), gd_sum(z)));
     return trees && programs && !gd_failed();
 }
-TEST(training_dynamic_networks) { walk("training dynamic networks", train_dynamic, NULL, NULL); }
+TEST(training_dynamic_networks) {
+    walk_work("training dynamic networks", train_dynamic, NULL, NULL);
+}
 
 typedef struct held {
     gd_module *net, *other;
     gd_tensor *x, *y;
 } held;
 
-static double distance(gd_tensor *a, gd_tensor *b) {
-    GD_SCOPE;
-    return gd_item(gd_max(gd_abs(gd_sub(gd_cast(a, GD_F64), gd_cast(b, GD_F64)))));
-}
-
-static bool copy(void *user) {
+static bool copy_net(void *user) {
     GD_SCOPE;
     held *h = user;
     gd_module *twin = gd_module_clone(h->net);
     return twin && !gd_failed();
 }
 
-static bool move(void *user) { return gd_module_to(((held *)user)->net, NULL, GD_F64) == GD_OK; }
+static bool move_net(void *user) {
+    return gd_module_to(((held *)user)->net, NULL, GD_F64) == GD_OK;
+}
 
 /* All of it has moved, or nothing. */
 static void move_back(void *user, bool done) {
@@ -159,7 +148,7 @@ static void move_back(void *user, bool done) {
     for (int i = 0; i < parameters.count; i++)
         CHECK(gd_tensor_dtype(parameters.at[i]) == (done ? GD_F64 : GD_F32));
     CHECK(gd_module_to(h->net, NULL, GD_F32) == GD_OK);
-    CHECK(distance(gd_module_forward(h->net, h->x), h->y) == 0);
+    CHECK(tensors_distance(gd_module_forward(h->net, h->x), h->y) == 0);
 }
 
 /* What a failed load leaves is what was there. */
@@ -167,18 +156,18 @@ static void check_loaded(void *user, bool done) {
     GD_SCOPE;
     held *h = user;
     gd_clear_error();
-    CHECK((distance(gd_module_forward(h->other, h->x), h->y) == 0) == done);
+    CHECK((tensors_distance(gd_module_forward(h->other, h->x), h->y) == 0) == done);
     gd_module_init(h->other, "*", "normal");
 }
 
-static bool save(void *user) {
+static bool save_net(void *user) {
     held *h = user;
-    return gd_save_state("test_module_faults.safetensors", gd_part("net", h->net)) == GD_OK;
+    return gd_save_state(temp_path("net.safetensors"), gd_part("net", h->net)) == GD_OK;
 }
 
-static bool load(void *user) {
+static bool load_net(void *user) {
     held *h = user;
-    return gd_load_state("test_module_faults.safetensors", gd_part("net", h->other)) == GD_OK;
+    return gd_load_state(temp_path("net.safetensors"), gd_part("net", h->other)) == GD_OK;
 }
 
 static bool summarize(void *user) {
@@ -198,12 +187,11 @@ TEST(copying_moving_saving_loading) {
     GD_NO_GRAD; /* the tape would hold parameters from before they move */
     h.y = gd_module_forward(h.net, h.x);
     gd_module_forward(h.other, h.x);
-    walk("copying", copy, NULL, &h);
-    walk("moving", move, move_back, &h);
-    walk("saving", save, NULL, &h);
-    walk("loading", load, check_loaded, &h);
-    walk("summary", summarize, NULL, &h);
-    remove("test_module_faults.safetensors");
+    walk_work("copying", copy_net, NULL, &h);
+    walk_work("moving", move_net, move_back, &h);
+    walk_work("saving", save_net, NULL, &h);
+    walk_work("loading", load_net, check_loaded, &h);
+    walk_work("summary", summarize, NULL, &h);
 }
 
 TEST_MAIN

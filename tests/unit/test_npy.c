@@ -1,23 +1,11 @@
 /* test_npy.c - what format/npy.h promises: headers as NumPy writes them are read, damaged ones are
  * refused, and what is written is read again. */
-#include "core/error.h"
 #include "core/alloc.h"
+#include "core/error.h"
+#include "fault_walk.h"
 #include "format/npy.h"
 #include "gradus/testing.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int failures;
-
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            failures++;                                                                           \
-        }                                                                                         \
-    } while (0)
+#include "test.h"
 
 /* A .npy file of the given version and dictionary, followed by `items` zero bytes. */
 typedef struct image {
@@ -56,7 +44,7 @@ static gd_status read_dictionary(int version, const char *dictionary, size_t ite
     return status;
 }
 
-static void headers_of_every_version(void) {
+TEST(headers_of_every_version) {
     const char *text = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }      \n";
     for (int version = 1; version <= 3; version++) {
         gd_npy_header h;
@@ -70,7 +58,7 @@ static void headers_of_every_version(void) {
     CHECK(read_dictionary(0, text, 48, &h) == GD_E_FORMAT);
 }
 
-static void every_item_type(void) {
+TEST(every_item_type) {
     static const struct {
         const char *descr;
         gd_npy_kind kind;
@@ -109,7 +97,7 @@ static void every_item_type(void) {
                           &h) == GD_E_UNSUPPORTED);
 }
 
-static void every_way_to_write_a_dictionary(void) {
+TEST(every_way_to_write_a_dictionary) {
     static const char *const good[] = {
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }",
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3,)}\n",
@@ -150,7 +138,7 @@ static void every_way_to_write_a_dictionary(void) {
     }
 }
 
-static void no_items_need_no_bytes(void) {
+TEST(no_items_need_no_bytes) {
     gd_npy_header h;
     CHECK(read_dictionary(1,
                           "{'descr': '<i4', 'fortran_order': False, 'shape': (4611686018427387904, "
@@ -159,7 +147,7 @@ static void no_items_need_no_bytes(void) {
     CHECK(h.data_bytes == 0 && h.rank == 3);
 }
 
-static void ranks_have_a_limit(void) {
+TEST(ranks_have_a_limit) {
     for (int rank = GD_NPY_MAX_RANK; rank <= GD_NPY_MAX_RANK + 1; rank++) {
         char text[400] = "{'descr': '|i1', 'fortran_order': False, 'shape': (";
         for (int i = 0; i < rank; i++) strcat(text, "1, ");
@@ -170,7 +158,7 @@ static void ranks_have_a_limit(void) {
     }
 }
 
-static void lying_lengths_allocate_nothing(void) {
+TEST(lying_lengths_allocate_nothing) {
     image m = make_image(2, "{'descr': '|i1', 'fortran_order': False, 'shape': (1,)}", 1);
     memset(m.bytes + 8, 0xFF, 4); /* a header of 4 GiB */
     gd_npy_header h;
@@ -180,7 +168,7 @@ static void lying_lengths_allocate_nothing(void) {
     free(m.bytes);
 }
 
-static void written_headers_read_back(void) {
+TEST(written_headers_read_back) {
     static const struct {
         gd_npy_header h;
         const char *text;
@@ -219,7 +207,7 @@ static void written_headers_read_back(void) {
     CHECK(size <= sizeof bytes && read_image(bytes, size, &again) == GD_OK);
 }
 
-static void impossible_headers_are_not_written(void) {
+TEST(impossible_headers_are_not_written) {
     uint8_t bytes[GD_NPY_MAX_HEADER];
     size_t size;
     gd_npy_header h = {.kind = GD_NPY_FLOAT, .itemsize = 3};
@@ -232,7 +220,7 @@ static void impossible_headers_are_not_written(void) {
     CHECK(gd_npy_make_header(&h, bytes, &size) == GD_E_OVERFLOW);
 }
 
-static void bytes_swap(void) {
+TEST(bytes_swap) {
     uint8_t bytes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     gd_npy_swap(bytes, 2, 4);
     CHECK(memcmp(bytes, (uint8_t[]){3, 2, 1, 0, 7, 6, 5, 4, 8, 9}, 10) == 0);
@@ -242,7 +230,7 @@ static void bytes_swap(void) {
     CHECK(bytes[0] == 3);
 }
 
-static void cut_off_or_changed_is_survived(void) {
+TEST(cut_off_or_changed_is_survived) {
     image m = make_image(2, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }   \n", 32);
     gd_npy_header h;
     CHECK(read_image(m.bytes, m.size, &h) == GD_OK);
@@ -258,25 +246,15 @@ static void cut_off_or_changed_is_survived(void) {
         }
         m.bytes[i] = before;
     }
-    for (int64_t n = 0; n < 3; n++) { /* reader, its name, the header's text */
-        gd_fault_after(n, false);
-        CHECK(read_image(m.bytes, m.size, &h) == GD_E_MEMORY);
-        gd_fault_after(-1, false);
+    fault_walk w = {.what = "reading"};
+    while (fault_next(&w)) {
+        fault_begin(&w);
+        const gd_status status = read_image(m.bytes, m.size, &h);
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
     }
+    CHECK(w.failures >= 3); /* reader, its name, the header's text */
     free(m.bytes);
 }
 
-int main(void) {
-    headers_of_every_version();
-    every_item_type();
-    every_way_to_write_a_dictionary();
-    no_items_need_no_bytes();
-    ranks_have_a_limit();
-    lying_lengths_allocate_nothing();
-    written_headers_read_back();
-    impossible_headers_are_not_written();
-    bytes_swap();
-    cut_off_or_changed_is_survived();
-    if (failures) fprintf(stderr, "%d failures\n", failures);
-    return failures != 0;
-}
+TEST_MAIN

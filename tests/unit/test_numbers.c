@@ -5,6 +5,7 @@
 
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
+#include "temp.h"
 #include "test.h"
 
 #include "fuse_ways.h"
@@ -109,11 +110,10 @@ TEST(an_op_of_the_program_has_exact_numbers_too) {
 /* y = threshold(min(x + BIG, BIG - 2)) + range, written and read as a file. */
 TEST(files_keep_integers) {
     GD_SCOPE;
-    char path[] = "/tmp/gradus-numbers-XXXXXX";
+    const char *path = temp_path("numbers.onnx");
     gd_tensor *feed = gd_zeros(gd_dims(4), .dtype = GD_I64);
     gd_graph *graph = gd_graph_new(), *again;
     gd_tensor *x, *y;
-    close(mkstemp(path));
     {
         GD_GRAPH(graph);
         x = gd_placeholder(gd_dims(4), .dtype = GD_I64, .name = "x");
@@ -130,7 +130,6 @@ TEST(files_keep_integers) {
         gd_tensors got = gd_session_run(gd_session_new(graphs[g]), gd_list(in, feed), gd_list(out));
         FINE(all_are(gd_add(got.at[0], gd_arange(0, 4, .dtype = GD_I64)), 2));
     }
-    unlink(path);
 }
 
 #define REFUSED(status, words, expression)                                               \

@@ -1,28 +1,12 @@
-/* test_numpy.c - what gradus/npy.h promises: what NumPy writes is read, what is written NumPy reads
- * (its own bytes are compared), and files are replaced whole or not at all. */
+/* test_numpy.c - promises of gradus/npy.h: files of NumPy are read, files are written as NumPy
+ * writes them, byte by byte, and files are replaced completely or not at all. */
 #include <gradus/gradus.h>
 
-#include <unistd.h>
-
+#include "fault_walk.h"
+#include "files.h"
 #include "numpy_sample.h"
+#include "temp.h"
 #include "test.h"
-
-static char folder[256], path[300];
-
-static const char *file(const char *name) {
-    if (!*folder) {
-        snprintf(folder, sizeof folder, "%s/gradus-numpy-XXXXXX",
-                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-        if (!mkdtemp(folder)) abort();
-    }
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *name, const void *bytes, size_t size) {
-    FILE *f = fopen(file(name), "wb");
-    if (!f || fwrite(bytes, 1, size, f) != size || fclose(f) != 0) abort();
-}
 
 static bool shows(const gd_tensor *t, const char *text) {
     char got[4096];
@@ -46,8 +30,8 @@ TEST(every_dtype_comes_back) {
         GD_SCOPE;
         double values[] = {0, 1, 2.5, 100, 1, 0};
         gd_tensor *t = gd_cast(gd_from_array(gd_dims(2, 3), GD_F64, values), (gd_dtype)d);
-        CHECK(gd_save_npy(file("d.npy"), t) == GD_OK);
-        gd_tensor *back = gd_load_npy(file("d.npy"));
+        CHECK(gd_save_npy(temp_path("d.npy"), t) == GD_OK);
+        gd_tensor *back = gd_load_npy(temp_path("d.npy"));
         CHECK(!gd_failed());
         CHECK(gd_tensor_dtype(back) == (gd_dtype)d);
         CHECK(gd_tensor_rank(back) == 2 && gd_tensor_dim(back, 0) == 2 &&
@@ -63,18 +47,18 @@ TEST(strided_tensors_are_saved_as_they_look) {
     GD_SCOPE;
     const int32_t values[] = {0, 1, 2, 3, 4, 5};
     gd_tensor *t = gd_from_array(gd_dims(2, 3), GD_I32, values);
-    CHECK(gd_save_npy(file("s.npy"), gd_permute(t, gd_dims(1, 0))) == GD_OK);
-    CHECK(shows(gd_load_npy(file("s.npy")), "[[0 3]\n [1 4]\n [2 5]]\ni32[3,2]"));
-    CHECK(gd_save_npy(file("s.npy"), gd_narrow(t, 1, 1, 2)) == GD_OK);
-    CHECK(shows(gd_load_npy(file("s.npy")), "[[1 2]\n [4 5]]\ni32[2,2]"));
-    CHECK(gd_save_npy(file("s.npy"), gd_expand(gd_scalar(7), gd_dims(3))) == GD_OK);
-    CHECK(shows(gd_load_npy(file("s.npy")), "[7. 7. 7.]\nf32[3]"));
+    CHECK(gd_save_npy(temp_path("s.npy"), gd_permute(t, gd_dims(1, 0))) == GD_OK);
+    CHECK(shows(gd_load_npy(temp_path("s.npy")), "[[0 3]\n [1 4]\n [2 5]]\ni32[3,2]"));
+    CHECK(gd_save_npy(temp_path("s.npy"), gd_narrow(t, 1, 1, 2)) == GD_OK);
+    CHECK(shows(gd_load_npy(temp_path("s.npy")), "[[1 2]\n [4 5]]\ni32[2,2]"));
+    CHECK(gd_save_npy(temp_path("s.npy"), gd_expand(gd_scalar(7), gd_dims(3))) == GD_OK);
+    CHECK(shows(gd_load_npy(temp_path("s.npy")), "[7. 7. 7.]\nf32[3]"));
 }
 
 TEST(the_bytes_are_numpys_own) {
     GD_SCOPE;
     const float values[] = {1, 2};
-    CHECK(gd_save_npy(file("b.npy"), gd_from_array(gd_dims(2), GD_F32, values)) == GD_OK);
+    CHECK(gd_save_npy(temp_path("b.npy"), gd_from_array(gd_dims(2), GD_F32, values)) == GD_OK);
     /* np.save(path, np.array([1, 2], "f4")) */
     char numpys[136];
     memcpy(numpys, "\x93NUMPY\1\0v\0", 10);
@@ -83,24 +67,23 @@ TEST(the_bytes_are_numpys_own) {
     memset(numpys + 10 + length, ' ', (size_t)(118 - length));
     numpys[127] = '\n';
     memcpy(numpys + 128, values, 8);
-    FILE *f = fopen(path, "rb");
-    char ours[200];
-    size_t size = f ? fread(ours, 1, sizeof ours, f) : 0;
+    size_t size = 0;
+    char *ours = file_read(temp_path("b.npy"), &size);
     CHECK(size == 136 && memcmp(ours, numpys, 136) == 0);
-    if (f) fclose(f);
+    free(ours);
 }
 
 TEST(empty_and_rank_0_tensors_come_back) {
     GD_SCOPE;
-    CHECK(gd_save_npy(file("e.npy"), gd_empty(gd_dims(2, 0, 3), GD_F64)) == GD_OK);
-    CHECK(shows(gd_load_npy(file("e.npy")), "[]\nf64[2,0,3]"));
-    CHECK(gd_save_npy(file("e.npy"), gd_scalar(0.5)) == GD_OK);
-    CHECK(shows(gd_load_npy(file("e.npy")), "0.5\nf32[]"));
+    CHECK(gd_save_npy(temp_path("e.npy"), gd_empty(gd_dims(2, 0, 3), GD_F64)) == GD_OK);
+    CHECK(shows(gd_load_npy(temp_path("e.npy")), "[]\nf64[2,0,3]"));
+    CHECK(gd_save_npy(temp_path("e.npy"), gd_scalar(0.5)) == GD_OK);
+    CHECK(shows(gd_load_npy(temp_path("e.npy")), "0.5\nf32[]"));
 }
 
 TEST(a_compressed_archive_of_numpys_is_read) {
     GD_SCOPE;
-    write_file("n.npz", numpy_sample, sizeof numpy_sample);
+    const char *path = temp_write("n.npz", numpy_sample, sizeof numpy_sample);
     gd_npz *npz = gd_npz_open(path);
     CHECK(gd_npz_count(npz) == 12);
     CHECK(strcmp(gd_npz_name(npz, 0), "fortran") == 0 && strcmp(gd_npz_name(npz, 11), "deep") == 0);
@@ -120,7 +103,7 @@ TEST(a_compressed_archive_of_numpys_is_read) {
 
 TEST(what_has_no_place_here_is_refused_with_the_reason) {
     GD_SCOPE;
-    write_file("n.npz", numpy_sample, sizeof numpy_sample);
+    const char *path = temp_write("n.npz", numpy_sample, sizeof numpy_sample);
     gd_npz *npz = gd_npz_open(path);
     CHECK(gd_tensor_is_error(gd_npz_load(npz, "too_large")));
     CHECK(failed_with(GD_E_UNSUPPORTED, "9223372036854775808"));
@@ -140,10 +123,10 @@ TEST(what_has_no_place_here_is_refused_with_the_reason) {
     CHECK(gd_tensor_is_error(gd_load_npy(path)));
     CHECK(failed_with(GD_E_FORMAT, "no .npy file"));
     gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_load_npy(file("absent.npy"))));
+    CHECK(gd_tensor_is_error(gd_load_npy(temp_path("absent.npy"))));
     CHECK(failed_with(GD_E_IO, "absent.npy"));
     gd_clear_error();
-    CHECK(gd_npz_open(file("absent.npz")) == NULL);
+    CHECK(gd_npz_open(temp_path("absent.npz")) == NULL);
     CHECK(failed_with(GD_E_IO, "absent.npz"));
     gd_clear_error();
 }
@@ -151,7 +134,8 @@ TEST(what_has_no_place_here_is_refused_with_the_reason) {
 TEST(archives_come_back_whole_and_by_name) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(2, 2), 0.5), *b = gd_scalar_int(7);
-    CHECK(gd_save_npz(file("a.npz"), gd_names("layer/w", "b"), gd_list(w, b)) == GD_OK);
+    const char *path = temp_path("a.npz");
+    CHECK(gd_save_npz(path, gd_names("layer/w", "b"), gd_list(w, b)) == GD_OK);
     CHECK(shows(gd_load_npz(path, "b"), "7\ni64[]"));
     gd_npz *npz = gd_npz_open(path);
     gd_tensors all = gd_npz_load_all(npz);
@@ -169,16 +153,16 @@ TEST(archives_come_back_whole_and_by_name) {
 TEST(a_failed_program_saves_nothing) {
     GD_SCOPE;
     gd_tensor *t = gd_scalar(1);
-    CHECK(gd_save_npy(file("k.npy"), t) == GD_OK);
+    CHECK(gd_save_npy(temp_path("k.npy"), t) == GD_OK);
     gd_add(gd_full(gd_dims(2), 0), gd_full(gd_dims(3), 0));
-    CHECK(gd_save_npy(file("k.npy"), gd_scalar(2)) == GD_E_SHAPE);
-    CHECK(gd_save_npz(file("k.npz"), gd_names("t"), gd_list(t)) == GD_E_SHAPE);
+    CHECK(gd_save_npy(temp_path("k.npy"), gd_scalar(2)) == GD_E_SHAPE);
+    CHECK(gd_save_npz(temp_path("k.npz"), gd_names("t"), gd_list(t)) == GD_E_SHAPE);
     gd_clear_error();
-    CHECK(gd_item(gd_load_npy(file("k.npy"))) == 1);
-    CHECK(access(file("k.npz"), F_OK) != 0);
-    CHECK(gd_save_npy(file("no/such/folder.npy"), t) == GD_E_IO);
+    CHECK(gd_item(gd_load_npy(temp_path("k.npy"))) == 1);
+    CHECK(!file_exists(temp_path("k.npz")));
+    CHECK(gd_save_npy(temp_path("no/such/folder.npy"), t) == GD_E_IO);
     gd_clear_error();
-    CHECK(gd_save_npy(file("k.npy"), NULL) == GD_E_ARGUMENT);
+    CHECK(gd_save_npy(temp_path("k.npy"), NULL) == GD_E_ARGUMENT);
     gd_clear_error();
 }
 
@@ -186,39 +170,31 @@ TEST(damage_is_noticed) {
     GD_SCOPE;
     unsigned char bytes[sizeof numpy_sample];
     memcpy(bytes, numpy_sample, sizeof bytes);
-    write_file("n.npz", numpy_sample, sizeof numpy_sample);
     int damaged = 0;
     for (size_t i = 0; i < sizeof bytes; i++) {
         GD_SCOPE;
         bytes[i] ^= 0x10;
-        write_file("x.npz", bytes, sizeof bytes);
-        gd_npz *npz = gd_npz_open(path);
+        gd_npz *npz = gd_npz_open(temp_write("x.npz", bytes, sizeof bytes));
         for (int64_t k = 0; k < gd_npz_count(npz); k++) gd_npz_load(npz, gd_npz_name(npz, k));
         damaged += gd_failed();
         gd_clear_error();
         bytes[i] ^= 0x10;
     }
     CHECK(damaged > (int)sizeof bytes / 2);
-    write_file("x.npz", bytes, sizeof bytes - 100);
-    CHECK(gd_npz_open(path) == NULL);
+    CHECK(gd_npz_open(temp_write("x.npz", bytes, sizeof bytes - 100)) == NULL);
     gd_clear_error();
 }
 
 TEST(nothing_leaks_and_no_memory_is_a_status) {
-    write_file("n.npz", numpy_sample, sizeof numpy_sample);
+    const char *path = temp_write("n.npz", numpy_sample, sizeof numpy_sample);
     int64_t before = gd_live_objects();
-    for (int64_t n = 0; n < 200; n++) {
-        gd_fault_after(n, true);
+    for (fault_walk w = {.what = "gd_load_npz", .lasting = true}; fault_next(&w);) {
+        fault_begin(&w);
         gd_tensor *t = gd_load_npz(path, "fortran"); /* no scope: it is ours */
-        gd_fault_after(-1, false);
-        bool failed = gd_failed();
-        CHECK(failed == gd_tensor_is_error(t));
-        if (failed) CHECK(gd_error_status() == GD_E_MEMORY);
-        gd_clear_error();
+        fault_end(&w);
+        CHECK_ROUND(&w, gd_failed() == gd_tensor_is_error(t));
+        CHECK_FAULT(&w, gd_error_status());
         gd_release(t);
-        CHECK(gd_live_objects() == before);
-        if (!failed) break;
-        CHECK(n < 199);
     }
     gd_npz *npz = gd_npz_open(path);
     gd_tensors all = gd_npz_load_all(npz); /* fails in the middle */
@@ -228,11 +204,9 @@ TEST(nothing_leaks_and_no_memory_is_a_status) {
     CHECK(gd_live_objects() == before);
 }
 
-TEST(zz_the_folder_is_removed) {
-    static const char *const names[] = {"d.npy", "s.npy", "b.npy", "e.npy",
-                                        "n.npz", "a.npz", "k.npy", "x.npz"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) unlink(file(names[i]));
-    CHECK(rmdir(folder) == 0); /* so no temporary file was left */
+/* Of all tests above. */
+TEST(zz_no_temporary_files_are_left) {
+    CHECK_SAYING(folder_count(temp_folder()) <= 8, "%d files", folder_count(temp_folder()));
 }
 
 TEST_MAIN

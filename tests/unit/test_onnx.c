@@ -1,10 +1,16 @@
 /* test_onnx.c - graphs saved as ONNX files and loaded again; files that are damaged or lie. */
 #include <glob.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "compare.h"
+#include "fault_walk.h"
+#include "files.h"
 #include "onnx_files.h"
+#include "temp.h"
+#include "values.h"
 
 /* --- nets ------------------------------------------------------------------------------------- */
 
@@ -30,17 +36,17 @@ static net two_layers(void) {
 CLEAN_TEST(a_net_that_was_saved_is_loaded_with_its_names_and_weights_and_gives_the_same_bits) {
     GD_SCOPE;
     net n = two_layers();
-    gd_tensor *value = numbers(gd_dims(7, 20), -1, 0.01);
+    gd_tensor *value = ramp(gd_dims(7, 20), -1, 0.01);
     gd_tensor *w1 = gd_graph_find(n.graph, "w1");
     gd_session_set(n.session, w1,
-                   numbers(gd_dims(20, 10), 0.5, -0.003)); /* not what it was made with */
+                   ramp(gd_dims(20, 10), 0.5, -0.003)); /* not what it was made with */
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
-    const char *path = in_folder("net.onnx");
+    const char *path = temp_path("net.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
-    CHECK(same_bits(run_one(loaded, "x", value, "y"), expected));
+    CHECK(tensors_same_bits(run_one(loaded, "x", value, "y"), expected));
     CHECK(gd_tensor_shape(gd_graph_find(loaded, "x")).at[0] == GD_ANY &&
           gd_graph_find(loaded, "b2") != NULL);
     CHECK(gd_graph_variables(loaded).count == 2); /* w1 and w2 were trainable */
@@ -71,15 +77,15 @@ CLEAN_TEST(a_convolutional_net_goes_through_a_file) {
         classes = gd_named(gd_argmax(y, .axis = 1), "classes");
     }
     gd_session *session = gd_session_new(graph, .level = 0);
-    gd_tensor *value = numbers(gd_dims(2, 3, 12, 12), -2, 0.004);
+    gd_tensor *value = ramp(gd_dims(2, 3, 12, 12), -2, 0.004);
     gd_tensors expected = gd_session_run(session, gd_feed(x, value), gd_list(y, classes));
-    const char *path = in_folder("conv.onnx");
+    const char *path = temp_path("conv.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y, classes)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
-    CHECK_SAYING(same_bits(run_one(loaded, "image", value, "scores"), expected.at[0]), "%s",
+    CHECK_SAYING(tensors_same_bits(run_one(loaded, "image", value, "scores"), expected.at[0]), "%s",
                  gd_error_message());
-    CHECK(same_bits(run_one(loaded, "image", value, "classes"), expected.at[1]));
+    CHECK(tensors_same_bits(run_one(loaded, "image", value, "classes"), expected.at[1]));
     char *text = gd_graph_text(loaded); /* the ops themselves, not their pieces */
     CHECK_SAYING(strstr(text, "= batch_norm(") && strstr(text, "= layer_norm(") &&
                      strstr(text, "= conv2d(") && strstr(text, "= linear("),
@@ -100,18 +106,19 @@ CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a
         gd_named(parts.at[0], "part");
     }
     gd_session *session = gd_session_new(graph);
-    const char *path = in_folder("outputs.onnx");
+    const char *path = temp_path("outputs.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x),
                               gd_list(x, v, parts.at[0], parts.at[0], parts.at[1])) == GD_OK,
                  "%s", gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
-    gd_tensor *value = numbers(gd_dims(4, 6), 0, 1);
-    CHECK(same_bits(run_one(loaded, "x", value, "x/output"), value));
-    CHECK(same_bits(run_one(loaded, "x", value, "part"), gd_narrow(value, 1, 0, 2)));
-    CHECK(same_bits(run_one(loaded, "x", value, "part/output"), gd_narrow(value, 1, 0, 2)));
-    CHECK_SAYING(same_bits(run_one(loaded, "x", value, "part:1"), gd_narrow(value, 1, 2, 4)), "%s",
-                 gd_error_message());
+    gd_tensor *value = ramp(gd_dims(4, 6), 0, 1);
+    CHECK(tensors_same_bits(run_one(loaded, "x", value, "x/output"), value));
+    CHECK(tensors_same_bits(run_one(loaded, "x", value, "part"), gd_narrow(value, 1, 0, 2)));
+    CHECK(tensors_same_bits(run_one(loaded, "x", value, "part/output"), gd_narrow(value, 1, 0, 2)));
+    CHECK_SAYING(
+        tensors_same_bits(run_one(loaded, "x", value, "part:1"), gd_narrow(value, 1, 2, 4)), "%s",
+        gd_error_message());
     CHECK(gd_item(gd_sum(run_one(loaded, "x", value, "v/output"))) == 8);
 }
 
@@ -128,7 +135,7 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
         g = gd_named(gd_gradients(gd_list(loss), gd_list(w)).at[0], "g");
     }
     gd_session *session = gd_session_new(graph);
-    const char *path = in_folder("waits.onnx");
+    const char *path = temp_path("waits.onnx");
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g)) == GD_E_UNSUPPORTED);
     CHECK_SAYING(says("'g' is deferred_gradients, which depends on sizes") &&
                      says("whose placeholders have known sizes can be saved"),
@@ -136,8 +143,9 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
     gd_clear_error();
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(g), .own_ops = true) == GD_OK);
     gd_graph *loaded = gd_onnx_load(path);
-    gd_tensor *xs = numbers(gd_dims(3, 4), -1, 0.1);
-    CHECK_SAYING(loaded && same_bits(run_one(loaded, "x", xs, "g"), run_one(graph, "x", xs, "g")),
+    gd_tensor *xs = ramp(gd_dims(3, 4), -1, 0.1);
+    CHECK_SAYING(loaded &&
+                     tensors_same_bits(run_one(loaded, "x", xs, "g"), run_one(graph, "x", xs, "g")),
                  "%s", gd_error_message());
 }
 
@@ -156,14 +164,14 @@ CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
         train = gd_named(gd_assign(w, gd_sub(w, gd_mul(g, gd_scalar(0.01)))), "train");
     }
     gd_session *session = gd_session_new(graph, .level = 0);
-    const char *path = in_folder("train.onnx");
+    const char *path = temp_path("train.onnx");
     CHECK_SAYING(
         gd_onnx_save(path, session, gd_list(x, y), gd_list(loss, train), .own_ops = true) == GD_OK,
         "%s", gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
     gd_session *other = gd_session_new(loaded, .level = 0);
-    gd_tensor *xs = numbers(gd_dims(8, 4), -1, 0.1), *ys = numbers(gd_dims(8, 2), 0, 0.1);
+    gd_tensor *xs = ramp(gd_dims(8, 4), -1, 0.1), *ys = ramp(gd_dims(8, 2), 0, 0.1);
     double mine = 0, theirs = 0;
     for (int i = 0; i < 3 && loaded; i++) {
         gd_tensor *f = gd_graph_find(loaded, "x"), *g = gd_graph_find(loaded, "y");
@@ -189,20 +197,20 @@ CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
         y = gd_named(gd_batch_norm(x, NULL, NULL, mean, var, .training = true), "y");
     }
     gd_session *session = gd_session_new(graph, .level = 0);
-    const char *path = in_folder("statistics.onnx");
+    const char *path = temp_path("statistics.onnx");
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y), .own_ops = true) == GD_OK,
                  "%s", gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s", gd_error_message());
     gd_session *other = gd_session_new(loaded, .level = 0);
-    gd_tensor *value = numbers(gd_dims(6, 3), -3, 0.5), *before = gd_session_get(session, mean);
+    gd_tensor *value = ramp(gd_dims(6, 3), -3, 0.5), *before = gd_session_get(session, mean);
     gd_session_run(session, gd_feed(x, value), gd_list(y));
     gd_session_run(other, gd_feed(gd_graph_find(loaded, "x"), value),
                    gd_list(gd_graph_find(loaded, "y")));
     gd_tensor *mine = gd_session_get(session, mean);
-    CHECK(!same_bits(mine, before));
-    CHECK_SAYING(same_bits(mine, gd_session_get(other, gd_graph_find(loaded, "mean"))), "%s",
-                 gd_error_message());
+    CHECK(!tensors_same_bits(mine, before));
+    CHECK_SAYING(tensors_same_bits(mine, gd_session_get(other, gd_graph_find(loaded, "mean"))),
+                 "%s", gd_error_message());
 }
 
 CLEAN_TEST(saving_takes_no_random_number) {
@@ -218,18 +226,18 @@ CLEAN_TEST(saving_takes_no_random_number) {
     gd_seed(5);
     gd_tensor *expected = gd_randn(gd_dims(4));
     gd_seed(5);
-    CHECK_SAYING(gd_onnx_save(in_folder("noise.onnx"), session, gd_list(x), gd_list(y),
+    CHECK_SAYING(gd_onnx_save(temp_path("noise.onnx"), session, gd_list(x), gd_list(y),
                               .own_ops = true) == GD_OK,
                  "%s", gd_error_message());
-    CHECK(same_bits(gd_randn(gd_dims(4)), expected));
-    CHECK(gd_onnx_load(in_folder("noise.onnx")) != NULL);
+    CHECK(tensors_same_bits(gd_randn(gd_dims(4)), expected));
+    CHECK(gd_onnx_load(temp_path("noise.onnx")) != NULL);
 }
 
 CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     GD_SCOPE;
     net n = two_layers();
     gd_tensor *value = gd_full(gd_dims(2), 0);
-    const char *path = in_folder("never.onnx");
+    const char *path = temp_path("never.onnx");
     CHECK(gd_onnx_save(path, n.session, gd_nothing, gd_list(n.y)) == GD_E_ARGUMENT &&
           says("'x' is needed and is not among the inputs"));
     gd_clear_error();
@@ -242,7 +250,7 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     CHECK(gd_onnx_save(NULL, n.session, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT &&
           gd_onnx_save(path, NULL, gd_list(n.x), gd_list(n.y)) == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK(gd_onnx_save(in_folder("no/folder.onnx"), n.session, gd_list(n.x), gd_list(n.y)) ==
+    CHECK(gd_onnx_save(temp_path("no/folder.onnx"), n.session, gd_list(n.x), gd_list(n.y)) ==
           GD_E_IO);
     gd_clear_error();
     gd_tensor *sorted;
@@ -254,15 +262,15 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
                      says("'shuffled' is randperm, which ONNX has no operator for"),
                  "%s", gd_error_message());
     gd_clear_error();
-    CHECK(access(path, F_OK) != 0 && !gd_failed());
+    CHECK(!file_exists(path) && !gd_failed());
 }
 
 /* What GD_AFTER puts before a node matters if something of it remains. */
 CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) {
     GD_SCOPE;
     net n = two_layers();
-    gd_tensor *v, *harmless, *counted, *far, *value = numbers(gd_dims(2, 20), -1, 0.1);
-    const char *path = in_folder("after.onnx");
+    gd_tensor *v, *harmless, *counted, *far, *value = ramp(gd_dims(2, 20), -1, 0.1);
+    const char *path = temp_path("after.onnx");
     {
         GD_GRAPH(n.graph);
         v = gd_variable(gd_full(gd_dims(), 0), .name = "count");
@@ -283,8 +291,9 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(harmless)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *loaded = gd_onnx_load(path);
-    CHECK_SAYING(loaded && same_bits(run_one(loaded, "x", value, "harmless"), gd_relu(value)), "%s",
-                 gd_error_message());
+    CHECK_SAYING(loaded &&
+                     tensors_same_bits(run_one(loaded, "x", value, "harmless"), gd_relu(value)),
+                 "%s", gd_error_message());
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(counted)) ==
                          GD_E_UNSUPPORTED &&
                      says("'counted' runs after 'add_one' (GD_AFTER), which writes a variable"),
@@ -296,14 +305,14 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
     gd_clear_error();
 }
 
-/* --- data beside the file --------------------------------------------------------------------- */
+/* --- external data ---------------------------------------------------------------------------- */
 
 /* The file of the folder whose name begins so; there is one. */
 static const char *beside(const char *start) {
     char pattern[400];
     static char found[400];
     glob_t files;
-    snprintf(pattern, sizeof pattern, "%s*", in_folder(start));
+    snprintf(pattern, sizeof pattern, "%s*", temp_path("%s", start));
     if (glob(pattern, 0, NULL, &files) != 0 || files.gl_pathc != 1) return "";
     snprintf(found, sizeof found, "%s", files.gl_pathv[0]);
     globfree(&files);
@@ -313,9 +322,9 @@ static const char *beside(const char *start) {
 CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     GD_SCOPE;
     net n = two_layers();
-    gd_tensor *value = numbers(gd_dims(3, 20), -1, 0.01);
+    gd_tensor *value = ramp(gd_dims(3, 20), -1, 0.01);
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
-    const char *path = in_folder("external.onnx");
+    const char *path = temp_path("external.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y), .external_above = 100) ==
                      GD_OK,
                  "%s", gd_error_message());
@@ -323,7 +332,8 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     const char *data = beside("external.onnx.data-");
     CHECK(stat(data, &info) == 0 && info.st_size >= 800 + 200); /* w1 and w2, not b2 */
     gd_graph *loaded = gd_onnx_load(path);
-    CHECK_SAYING(same_bits(run_one(loaded, "x", value, "y"), expected), "%s", gd_error_message());
+    CHECK_SAYING(tensors_same_bits(run_one(loaded, "x", value, "y"), expected), "%s",
+                 gd_error_message());
     if (truncate(data, 500) != 0) abort();
     CHECK(gd_onnx_load(path) == NULL && gd_error_status() == GD_E_FORMAT && says("tensor 'w1'") &&
           says("external.onnx.data"));
@@ -426,7 +436,7 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
                 "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' output: 'y' } }",
             GD_E_FORMAT, "its input for 'x' is missing");
     GD_SCOPE;
-    CHECK(gd_onnx_load(in_folder("not there")) == NULL && gd_error_status() == GD_E_IO);
+    CHECK(gd_onnx_load(temp_path("not there")) == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
     CHECK(gd_onnx_load(NULL) == NULL && gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
@@ -477,7 +487,7 @@ static char *read_net(size_t *bytes) {
                            gd_full(gd_dims(3, 1), 2)),
                    .axis = 1));
     }
-    const char *path = in_folder("whole.onnx");
+    const char *path = temp_path("original.onnx");
     char *data = NULL;
     if (gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y, more)) != GD_OK) abort();
     if (gd_file_read_all(path, &data, bytes) != GD_OK) abort();
@@ -486,16 +496,16 @@ static char *read_net(size_t *bytes) {
 
 CLEAN_TEST(a_file_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
     size_t bytes;
-    char *whole = read_net(&bytes);
-    run_cut(LLVMFuzzerTestOneInput, whole, bytes);
-    gd_free(whole);
+    char *original = read_net(&bytes);
+    run_cut(LLVMFuzzerTestOneInput, original, bytes);
+    gd_free(original);
 }
 
 CLEAN_TEST(damaged_files_never_crash) {
     size_t bytes;
-    char *whole = read_net(&bytes);
-    run_damaged(LLVMFuzzerTestOneInput, whole, bytes, 20000);
-    gd_free(whole);
+    char *original = read_net(&bytes);
+    run_damaged(LLVMFuzzerTestOneInput, original, bytes, 20000);
+    gd_free(original);
 }
 
 CLEAN_TEST(any_allocation_may_fail) {
@@ -504,27 +514,14 @@ CLEAN_TEST(any_allocation_may_fail) {
     n = two_layers();
     gd_session_run(n.session, gd_feed(n.x, gd_full(gd_dims(1, 20), 1)),
                    gd_list(n.y)); /* variables are there */
-    const char *path = in_folder("faults.onnx");
-    bool saved = false, loaded = false;
-    for (int i = 0; i < 5000 && !saved; i++) {
-        gd_fault_after(i, true);
+    const char *path = temp_path("faults.onnx");
+    for (fault_walk w = {.what = "saving", .lasting = true}; fault_next(&w);) {
+        fault_begin(&w);
         const gd_status status = gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y));
-        gd_fault_after(-1, false);
-        saved = status == GD_OK;
-        CHECK_SAYING(saved || status == GD_E_MEMORY, "allocation %d: %s", i, gd_error_message());
-        gd_clear_error();
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
     }
-    for (int i = 0; i < 5000 && !loaded; i++) {
-        GD_SCOPE;
-        gd_fault_after(i, true);
-        gd_graph *g = gd_onnx_load(path);
-        gd_fault_after(-1, false);
-        loaded = g != NULL;
-        CHECK_SAYING(loaded || gd_error_status() == GD_E_MEMORY, "allocation %d: %s", i,
-                     gd_error_message());
-        gd_clear_error();
-    }
-    CHECK(saved && loaded);
+    walk_load(path, (fault_walk){.what = path, .lasting = true});
 }
 
 /* Ops that are saved by rows with conditions, by expressions and by bodies, for known sizes and
@@ -548,21 +545,16 @@ CLEAN_TEST(no_memory_while_saving_is_not_taken_for_an_op_without_an_operator) {
             y = gd_named(many_forms(x), "y");
         }
         gd_session *session = gd_session_new(g);
-        const char *path = in_folder("one_fault.onnx");
+        const char *path = temp_path("one_fault.onnx");
         CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
                      gd_error_message());
-        bool done = false;
-        for (int i = 0; i < 5000 && !done && !test_failures; i++) {
-            gd_fault_after(i, false); /* this one allocation, and none after it */
+        for (fault_walk w = {.what = "saving"}; fault_next(&w);) {
+            fault_begin(&w);
             const gd_status status = gd_onnx_save(path, session, gd_list(x), gd_list(y));
-            done = gd_faults_armed();
-            gd_fault_after(-1, false);
-            CHECK_SAYING(status == GD_OK || status == GD_E_MEMORY, "allocation %d: %s", i,
-                         gd_error_message());
-            gd_clear_error();
+            fault_end(&w);
+            CHECK_FAULT(&w, status);
         }
-        CHECK(done || test_failures);
     }
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

@@ -46,7 +46,7 @@ static bool is_random(const model *m) {
 }
 
 /* Recorded results that contradict the specification: it defines align_corners by the length of the
- * resized tensor, a whole number, and so do PyTorch and ONNX Runtime. These were made with the
+ * resized tensor, an integer, and so do PyTorch and ONNX Runtime. These were made with the
  * length before rounding. */
 static bool is_disputed(const model *m) {
     return strstr(m->path, "test_resize_downsample_scales_linear_align_corners") ||
@@ -65,7 +65,7 @@ static bool read_value(const char *path, const char *kind, size_t i, gd_tensor *
     return read;
 }
 
-static bool close_to(gd_tensor *have, gd_tensor *wanted) {
+static bool within_tolerance(gd_tensor *have, gd_tensor *wanted) {
     const size_t n = (size_t)gd_tensor_numel(wanted);
     double *a = gd_malloc((n + 1) * sizeof *a), *b = gd_malloc((n + 1) * sizeof *b);
     bool close = a && b && gd_copy_to(gd_cast(have, GD_F64), a, n * sizeof *a) == GD_OK &&
@@ -80,12 +80,12 @@ static bool close_to(gd_tensor *have, gd_tensor *wanted) {
     return close;
 }
 
-static verdict compare(model *m, gd_tensor *have, gd_tensor *wanted, size_t k) {
+static verdict compare_output(model *m, gd_tensor *have, gd_tensor *wanted, size_t k) {
     char text[700], one[160], other[160];
     const gd_shape s = gd_tensor_shape(have), t = gd_tensor_shape(wanted);
     const bool alike = gd_tensor_dtype(have) == gd_tensor_dtype(wanted) && s.rank == t.rank &&
                        memcmp(s.at, t.at, (size_t)s.rank * sizeof *s.at) == 0;
-    if (alike && (is_random(m) || close_to(have, wanted))) return RIGHT;
+    if (alike && (is_random(m) || within_tolerance(have, wanted))) return RIGHT;
     if (alike && is_disputed(m)) return because(m, REFUSED, "the recorded result is disputed");
     snprintf(text, sizeof text, "output %zu is %s, wanted is %s%s", k,
              gd_describe(have, one, sizeof one), gd_describe(wanted, other, sizeof other),
@@ -118,7 +118,7 @@ static verdict run_set(model *m, const char *set, int level) {
                                   ((gd_tensors){fetches, (int64_t)n_out}));
     if (gd_failed()) return because(m, REFUSED, gd_error_message());
     verdict v = RIGHT;
-    for (size_t k = 0; k < n_out && v == RIGHT; k++) v = compare(m, r.at[k], wanted[k], k);
+    for (size_t k = 0; k < n_out && v == RIGHT; k++) v = compare_output(m, r.at[k], wanted[k], k);
     return v;
 }
 
@@ -180,7 +180,7 @@ static bool bake_inputs(const model *m, baking b) {
     return any || b == NO_INPUT;
 }
 
-static verdict judge(model *m, baking b, int level, bool sized) {
+static verdict judge_model(model *m, baking b, int level, bool sized) {
     char file[MOST_PATH + 32], folder_path[MOST_PATH];
     m->graph = NULL;
     snprintf(folder_path, sizeof folder_path, "%s", m->path);
@@ -215,7 +215,7 @@ static void run_folder(const char *path, tally *t) {
     model m = {.path = path};
     verdict v = REFUSED;
     for (baking b = NO_INPUT; b < BAKINGS && v != WRONG; b++) {
-        const verdict now = judge(&m, b, t->level, t->sized);
+        const verdict now = judge_model(&m, b, t->level, t->sized);
         if (now != REFUSED) v = now; /* right, if it is right in one way and wrong in none */
         t->ways += now == RIGHT;
     }
@@ -227,7 +227,7 @@ static void run_folder(const char *path, tally *t) {
 
 static int no_dots(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
-static void walk(const char *path, int depth, tally *t) {
+static void walk_folder(const char *path, int depth, tally *t) {
     char below[MOST_PATH];
     struct stat info;
     struct dirent **entries;
@@ -241,7 +241,7 @@ static void walk(const char *path, int depth, tally *t) {
     for (int i = 0; i < n; i++) {
         const int length = snprintf(below, sizeof below, "%s/%s", path, entries[i]->d_name);
         if (length < (int)sizeof below && stat(below, &info) == 0 && S_ISDIR(info.st_mode))
-            walk(below, depth - 1, t);
+            walk_folder(below, depth - 1, t);
         free(entries[i]);
     }
     if (n >= 0) free(entries);
@@ -251,7 +251,7 @@ static void run_all(int level, bool sized) {
     const char *path = getenv("GRADUS_ONNX_TESTS");
     tally t = {.level = level, .sized = sized};
     if (!path || !*path) SKIP("GRADUS_ONNX_TESTS does not name the folder of ONNX's backend tests");
-    walk(path, 4, &t);
+    walk_folder(path, 4, &t);
     printf("level %d, sizes %s: %d right (in %d ways), %d refused, %d wrong\n", level,
            sized ? "as in the file" : "unknown", t.count[RIGHT], t.ways, t.count[REFUSED],
            t.count[WRONG]);

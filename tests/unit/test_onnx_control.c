@@ -6,8 +6,12 @@
  */
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "compare.h"
 #include "control_models.h"
+#include "fault_walk.h"
 #include "onnx_files.h"
+#include "temp.h"
+#include "values.h"
 
 /* --- models that are saved here --------------------------------------------------------------- */
 
@@ -17,7 +21,7 @@ typedef struct net {
 } net;
 
 /* As placeholders, the first axis of x of any size; or with w as a variable. */
-static net build(const model *m, gd_tensor **values, bool any, bool variable) {
+static net build_net(const model *m, gd_tensor **values, bool any, bool variable) {
     static const char *const names[] = {"y0", "x", "w"};
     net n = {.graph = gd_graph_new()};
     GD_GRAPH(n.graph);
@@ -32,7 +36,7 @@ static net build(const model *m, gd_tensor **values, bool any, bool variable) {
     return n;
 }
 
-static gd_tensor *run(gd_graph *graph, gd_tensor **values, bool variable, int level) {
+static gd_tensor *run_graph(gd_graph *graph, gd_tensor **values, bool variable, int level) {
     gd_session *session = gd_session_new(graph, .level = level);
     gd_tensor *feeds[] = {gd_graph_find(graph, "y0"), values[0],
                           gd_graph_find(graph, "x"),  values[1],
@@ -42,7 +46,7 @@ static gd_tensor *run(gd_graph *graph, gd_tensor **values, bool variable, int le
         .at[0];
 }
 
-static void leave(const char *name, gd_tensor **values, bool variable, gd_tensor *y) {
+static void leave_numbers(const char *name, gd_tensor **values, bool variable, gd_tensor *y) {
     char npz[600];
     const char *names[] = {"i0", "i1", variable ? "o0" : "i2", "o0"};
     gd_tensor *list[] = {values[0], values[1], variable ? y : values[2], y};
@@ -58,35 +62,35 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
     const char *into = getenv("GRADUS_ONNX_DIR");
     gd_clear_error();
     make_inputs(dtype, values);
-    net n = build(m, values, any, variable);
-    gd_tensor *expected = run(n.graph, values, variable, 0);
-    snprintf(name, sizeof name, "%s/%.60s %s%s%s", into ? into : in_folder(""), m->name,
+    net n = build_net(m, values, any, variable);
+    gd_tensor *expected = run_graph(n.graph, values, variable, 0);
+    snprintf(name, sizeof name, "%s/%.60s %s%s%s", into ? into : temp_folder(), m->name,
              gd_dtype_name(dtype), any ? " any" : "", variable ? " variable" : "");
     snprintf(path, sizeof path, "%s.onnx", name);
     gd_session *session = gd_session_new(n.graph);
     CHECK_SAYING(
         gd_onnx_save(path, session, ((gd_tensors){n.in, variable ? 2 : 3}), gd_list(n.y)) == GD_OK,
         "%s: %s", m->name, gd_error_message());
-    leave(name, values, variable, expected);
+    leave_numbers(name, values, variable, expected);
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s: %s", name, gd_error_message());
     if (!loaded) return;
-    CHECK_SAYING(same_bits(run(loaded, values, variable, 0), expected), "%s: %s", name,
-                 gd_error_message());
-    gd_tensor *off = gd_max(gd_abs(gd_sub(run(loaded, values, variable, 2), expected)));
+    CHECK_SAYING(tensors_same_bits(run_graph(loaded, values, variable, 0), expected), "%s: %s",
+                 name, gd_error_message());
+    gd_tensor *off = gd_max(gd_abs(gd_sub(run_graph(loaded, values, variable, 2), expected)));
     CHECK_SAYING(gd_item(off) <= (dtype == GD_F32 ? 1e-4 : 1e-12) && !gd_failed(),
                  "%s: off by %g: %s", name, gd_item(off), gd_error_message());
     /* and once more: what was loaded can be saved */
     session = gd_session_new(loaded);
     gd_tensor *in[] = {gd_graph_find(loaded, "y0"), gd_graph_find(loaded, "x"),
                        gd_graph_find(loaded, "w")};
-    const char *again = in_folder("again.onnx");
+    const char *again = temp_path("again.onnx");
     CHECK_SAYING(gd_onnx_save(again, session, ((gd_tensors){in, variable ? 2 : 3}),
                               gd_list(gd_graph_find(loaded, "y"))) == GD_OK,
                  "%s: %s", name, gd_error_message());
     gd_graph *twice = gd_onnx_load(again);
-    CHECK_SAYING(twice && same_bits(run(twice, values, variable, 0), expected), "%s: %s", name,
-                 gd_error_message());
+    CHECK_SAYING(twice && tensors_same_bits(run_graph(twice, values, variable, 0), expected),
+                 "%s: %s", name, gd_error_message());
 }
 
 CLEAN_TEST(branches_and_loops_go_through_a_file_and_give_the_same_bits) {
@@ -120,14 +124,15 @@ static gd_tensor *run_two(gd_graph *graph, gd_tensor *x, gd_tensor *p, const cha
         .at[0];
 }
 
-static bool is(gd_tensor *t, int64_t count, const double *wanted) {
+static bool has_values(gd_tensor *t, int64_t count, const double *wanted) {
     if (gd_failed() || gd_tensor_numel(t) != count) return false;
     t = gd_contiguous(gd_cast(t, GD_F64));
     return memcmp(gd_data(t), wanted, (size_t)count * sizeof *wanted) == 0;
 }
-#define IS(t, ...)                                                                                 \
-    CHECK_SAYING(is(t, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}), \
-                 "%s", gd_error_message())
+#define IS(t, ...)                                                                                \
+    CHECK_SAYING(                                                                                 \
+        has_values(t, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}), \
+        "%s", gd_error_message())
 
 /* y = p ? x * w : -x, with w a weight of the file that only a branch reads. */
 #define BRANCHES                                                                               \
@@ -142,7 +147,7 @@ CLEAN_TEST(a_branch_of_another_program_is_taken_as_the_data_say) {
                         WEIGHT "node { name: 'n' op_type: 'If' input: 'p' output: 'y' " BRANCHES
                                "} " OUTPUT("y") "}"),
         .trainable = true);
-    gd_tensor *x = numbers(gd_dims(2), 1, 1);
+    gd_tensor *x = ramp(gd_dims(2), 1, 1);
     IS(run_two(g, x, gd_scalar_of(1, GD_BOOL), "y"), 3, 8);
     IS(run_two(g, x, gd_scalar_of(0, GD_BOOL), "y"), -1, -2);
     CHECK(g && gd_graph_variables(g).count == 1 && gd_graph_find(g, "w") != NULL);
@@ -160,7 +165,7 @@ CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
     char *text = g ? gd_graph_text(g) : NULL;
     CHECK_SAYING(text && !strstr(text, "cond_graph"), "%s", text ? text : "");
     free(text);
-    IS(run_one(g, "x", numbers(gd_dims(2), 1, 1), "y"), 3, 8);
+    IS(run_one(g, "x", ramp(gd_dims(2), 1, 1), "y"), 3, 8);
 }
 
 /* s_0 = x; s_{t+1} = s_t + t, and z_t = s_t * w: w from outside, t the number of the step. */
@@ -187,14 +192,14 @@ CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
 
 CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(2), 1, 1), *p = gd_scalar_of(2, GD_I64);
+    gd_tensor *x = ramp(gd_dims(2), 1, 1), *p = gd_scalar_of(2, GD_I64);
     gd_graph *g = gd_onnx_load(write_model(LOOP("input: 'three' input: ''", ALWAYS)));
     IS(run_two(g, x, p, "end"), 4, 5);
     IS(run_two(g, x, p, "all"), 3, 8, 3, 8, 6, 12);
     g = gd_onnx_load(write_model(LOOP("input: 'three' input: 'yes'", WHILE_SMALL)));
     IS(run_two(g, x, p, "end"), 2, 3); /* 1 2, then 1 2, then 2 3 */
     IS(run_two(g, x, p, "all"), 3, 8, 3, 8);
-    IS(run_two(g, numbers(gd_dims(2), 9, 1), p, "all"), 27, 40);
+    IS(run_two(g, ramp(gd_dims(2), 9, 1), p, "all"), 27, 40);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -213,7 +218,7 @@ CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
 
 CLEAN_TEST(the_number_of_steps_may_be_data) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(2), 1, 1);
+    gd_tensor *x = ramp(gd_dims(2), 1, 1);
     gd_graph *g = gd_onnx_load(write_model(PLAIN_LOOP("input: 'p' input: ''", ALWAYS)));
     IS(run_two(g, x, gd_scalar_of(3, GD_I64), "end"), 10, 14);
     IS(run_two(g, x, gd_scalar_of(0, GD_I64), "end"), 1, 2);
@@ -241,7 +246,7 @@ CLEAN_TEST(a_scan_of_another_program_goes_along_any_axis_in_any_direction) {
                     NODE("Identity", "input: 'd'", "e") ANY_OF("output", "n", "1")
                         ANY_OF("output", "d", "1") ANY_OF("output", "e", "1")) "} " OUTPUT("end")
                 OUTPUT("all") OUTPUT("back") "}"));
-    gd_tensor *x = numbers(gd_dims(3, 2), 0, 10), *p = numbers(gd_dims(2, 3), 0, 1);
+    gd_tensor *x = ramp(gd_dims(3, 2), 0, 10), *p = ramp(gd_dims(2, 3), 0, 1);
     /* (0 10) - (2 5), (20 30) - (1 4), (40 50) - (0 3) */
     IS(run_two(g, x, p, "end"), 3 - 2 + 19 + 40, 4 + 5 + 26 + 47);
     IS(run_two(g, x, p, "all"), -2, 19, 40, 5, 26, 47);
@@ -339,7 +344,7 @@ CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
     GD_SCOPE;
     char *fine = nested_text(20), *deep = nested_text(21), *parser = nested_text(40);
     gd_graph *g = gd_onnx_load(write_model(fine));
-    IS(run_two(g, numbers(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1, 2);
+    IS(run_two(g, ramp(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1, 2);
     refuses(deep, GD_E_UNSUPPORTED, "subgraphs are nested more than 20 levels deep");
     gd_pb_doc *doc;
     CHECK(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", parser, strlen(parser)) ==
@@ -383,9 +388,9 @@ static char *read_nested(size_t *bytes) {
     gd_tensor *values[INPUTS];
     char *data = NULL;
     make_inputs(GD_F32, values);
-    net n = build(&models[6], values, true, true);
+    net n = build_net(&models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
-    const char *path = in_folder("whole.onnx");
+    const char *path = temp_path("original.onnx");
     if (gd_onnx_save(path, session, ((gd_tensors){n.in, 2}), gd_list(n.y)) != GD_OK) abort();
     if (gd_file_read_all(path, &data, bytes) != GD_OK) abort();
     return data;
@@ -393,46 +398,33 @@ static char *read_nested(size_t *bytes) {
 
 CLEAN_TEST(a_file_with_loops_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
     size_t bytes;
-    char *whole = read_nested(&bytes);
-    run_cut(LLVMFuzzerTestOneInput, whole, bytes);
-    gd_free(whole);
+    char *original = read_nested(&bytes);
+    run_cut(LLVMFuzzerTestOneInput, original, bytes);
+    gd_free(original);
 }
 
 CLEAN_TEST(damaged_files_with_loops_never_crash) {
     size_t bytes;
-    char *whole = read_nested(&bytes);
-    run_damaged(LLVMFuzzerTestOneInput, whole, bytes, 10000);
-    gd_free(whole);
+    char *original = read_nested(&bytes);
+    run_damaged(LLVMFuzzerTestOneInput, original, bytes, 10000);
+    gd_free(original);
 }
 
 CLEAN_TEST(any_allocation_may_fail_while_loops_are_saved_and_loaded) {
     GD_SCOPE;
     gd_tensor *values[INPUTS];
     make_inputs(GD_F32, values);
-    net n = build(&models[6], values, true, true);
+    net n = build_net(&models[6], values, true, true);
     gd_session *session = gd_session_new(n.graph);
     gd_session_run(session, gd_feed(n.in[0], values[0], n.in[1], values[1]), gd_list(n.y));
-    const char *path = in_folder("faults.onnx");
-    bool saved = false, loaded = false;
-    for (int i = 0; i < 20000 && !saved; i++) {
-        gd_fault_after(i, true);
+    const char *path = temp_path("faults.onnx");
+    for (fault_walk w = {.what = "saving", .lasting = true}; fault_next(&w);) {
+        fault_begin(&w);
         const gd_status status = gd_onnx_save(path, session, ((gd_tensors){n.in, 2}), gd_list(n.y));
-        gd_fault_after(-1, false);
-        saved = status == GD_OK;
-        CHECK_SAYING(saved || status == GD_E_MEMORY, "allocation %d: %s", i, gd_error_message());
-        gd_clear_error();
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
     }
-    for (int i = 0; i < 20000 && !loaded; i++) {
-        GD_SCOPE;
-        gd_fault_after(i, true);
-        gd_graph *g = gd_onnx_load(path);
-        gd_fault_after(-1, false);
-        loaded = g != NULL;
-        CHECK_SAYING(loaded || gd_error_status() == GD_E_MEMORY, "allocation %d: %s", i,
-                     gd_error_message());
-        gd_clear_error();
-    }
-    CHECK(saved && loaded);
+    walk_load(path, (fault_walk){.what = path, .lasting = true});
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

@@ -1,28 +1,28 @@
-/* test_onnx_crash.c - a model and the data beside it belong together at any moment: a process that
- * is killed while it saves, or a full disk, leaves the model before or the new one, whole.
+/* test_onnx_crash.c - a model and its external data fit together at any moment: a process that
+ * is killed while it saves, or a full disk, leaves the old model or the new one, complete.
  *
  * This process only forks: children save, children load.
  */
 #define _GNU_SOURCE 1
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "crash.h"
+#include "child.h"
+#include "draw.h"
+#include "files.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 #include "test.h"
 
-static char folder[300], path[400];
+static const char *folder, *path;
 
-static void begin(void) {
-    if (!folder[0]) crash_folder(folder, sizeof folder, "crash");
-    snprintf(path, sizeof path, "%s/net.onnx", folder);
-    crash_empty_folder(folder);
+static void begin_test(void) {
+    folder = temp_new_folder("models");
+    path = temp_path("models/net.onnx");
 }
 
-/* y = x * w + mean(large), all weights `value`: w lies in the model, large beside it. */
-static gd_status save(double value, bool beside) {
+/* y = x * w + mean(large), all weights `value`: w is in the model, large in the external data. */
+static gd_status save_model(double value, bool beside) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *y;
@@ -38,7 +38,7 @@ static gd_status save(double value, bool beside) {
 }
 
 /* The value of all weights; -1: it cannot be loaded, -2: they differ. */
-static double load(void) {
+static double load_model(void) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(path);
     if (!g) {
@@ -59,41 +59,40 @@ typedef struct saving {
 } saving;
 static int save_child(void *user) {
     const saving *s = user;
-    return save(s->value, s->beside);
+    return save_model(s->value, s->beside);
 }
 static int save_forever(void *user) {
     (void)user;
     for (int v = 1;; v = v % 90 + 1)
-        if (save(v, v % 3 != 0) != GD_OK) return 1;
+        if (save_model(v, v % 3 != 0) != GD_OK) return 1;
 }
 static int load_child(void *user) {
     (void)user;
-    return (int)load() + 2;
+    return (int)load_model() + 2;
 }
-static int saved(double value, bool beside) {
-    return crash_apart(save_child, &(saving){value, beside});
+static int save_in_child(double value, bool beside) {
+    return child_run(save_child, &(saving){value, beside});
 }
-static int loaded(void) { return crash_apart(load_child, NULL) - 2; }
+static int load_in_child(void) { return child_run(load_child, NULL) - 2; }
 
 /* A last save leaves the model and its data, or the model alone, and nothing else. */
 static void leaves_no_garbage(bool beside) {
-    CHECK(saved(beside ? 9 : 8, beside) == GD_OK && loaded() == (beside ? 9 : 8));
-    CHECK_SAYING(crash_count_files(folder) == (beside ? 2 : 1), "%d files",
-                 crash_count_files(folder));
+    CHECK(save_in_child(beside ? 9 : 8, beside) == GD_OK && load_in_child() == (beside ? 9 : 8));
+    CHECK_SAYING(folder_count(folder) == (beside ? 2 : 1), "%d files", folder_count(folder));
 }
 
 /* --- killed at every system call -------------------------------------------------------------- */
 
 /* Twice as many stops as system calls: at its beginning and at its end. */
 static void kill_everywhere(bool beside) {
-    begin();
-    crash_end end = {.traced = true, .killed = true};
+    begin_test();
+    child_end end = {.traced = true, .killed = true};
     int old = 0, new = 0;
     for (int k = 0; end.killed && end.traced; k++) {
-        CHECK(saved(1, true) == GD_OK);
-        end = crash_at((crash_plan){.stop = k}, save_child, &(saving){2, beside});
+        CHECK(save_in_child(1, true) == GD_OK);
+        end = child_kill_at((kill_plan){.stop = k}, save_child, &(saving){2, beside});
         CHECK(end.killed || !end.traced || end.status == GD_OK);
-        const int value = loaded();
+        const int value = load_in_child();
         CHECK_SAYING(value == 1 || value == 2, "killed at stop %d: %d", k, value);
         CHECK(end.killed || !end.traced || value == 2);
         old += value == 1;
@@ -115,72 +114,66 @@ TEST(a_save_without_external_data_that_is_killed_keeps_or_replaces_a_model_with_
 /* --- killed at any time ----------------------------------------------------------------------- */
 
 TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no_garbage) {
-    begin();
-    unsigned seed = 12345;
-    CHECK(saved(1, true) == GD_OK);
+    begin_test();
+    draws d = {12345};
+    CHECK(save_in_child(1, true) == GD_OK);
     for (int i = 0; i < 80 && test_failures < 5; i++) {
-        seed = seed * 1103515245 + 12345;
-        CHECK(crash_after(500000 + (seed >> 8) % 12000000, SIGKILL, save_forever, NULL) == -1);
-        const int value = loaded();
+        const long long moment = 500000 + draw_below(&d, 12000000); /* ns */
+        CHECK(child_signal_after(moment, SIGKILL, save_forever, NULL) == -1);
+        const int value = load_in_child();
         CHECK_SAYING(value > 0, "after kill %d: %d", i, value);
-        CHECK_SAYING(crash_count_files(folder) <= 6, "%d files pile up", crash_count_files(folder));
+        CHECK_SAYING(folder_count(folder) <= 6, "%d files pile up", folder_count(folder));
     }
     leaves_no_garbage(false);
 }
 
 /* --- several at once -------------------------------------------------------------------------- */
 
+static int save_forty(void *number) {
+    for (int v = 1; v <= 40; v++)
+        if (save_model(v % 90 + 1 + *(int *)number, true) != GD_OK) {
+            fprintf(stderr, "%s\n", gd_error_message());
+            return 1;
+        }
+    return 0;
+}
+
 TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
-    begin();
-    CHECK(saved(1, true) == GD_OK);
+    begin_test();
+    CHECK(save_in_child(1, true) == GD_OK);
     pid_t children[4];
-    for (int i = 0; i < 4; i++) {
-        children[i] = fork();
-        if (children[i] != 0) continue;
-        for (int v = 1; v <= 40; v++)
-            if (save(v % 90 + 1 + i, true) != GD_OK) {
-                fprintf(stderr, "%s\n", gd_error_message());
-                _exit(1);
-            }
-        _exit(0);
-    }
-    for (int i = 0; i < 30; i++) { /* a reader beside them */
-        const int value = loaded();
+    for (int i = 0; i < 4; i++) children[i] = child_start(save_forty, &i);
+    for (int i = 0; i < 30; i++) { /* a reader at the same time */
+        const int value = load_in_child();
         CHECK_SAYING(value > 0, "%d", value);
     }
-    for (int i = 0; i < 4; i++) {
-        int state;
-        waitpid(children[i], &state, 0);
-        CHECK(WIFEXITED(state) && WEXITSTATUS(state) == 0);
-    }
+    for (int i = 0; i < 4; i++) CHECK(child_wait(children[i]) == 0);
     leaves_no_garbage(true);
 }
 
 /* --- a full disk ------------------------------------------------------------------------------ */
 
-/* A limit on the size of files stands for a full disk. */
+/* A limit on the size of files acts as a full disk. */
 static int save_with_limit(void *limit) {
     const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
-    return save(2, true) == GD_E_IO ? 1 : 0;
+    return save_model(2, true) == GD_E_IO ? 1 : 0;
 }
 
 TEST(a_full_disk_leaves_the_old_model_and_its_data) {
-    begin();
-    CHECK(saved(1, true) == GD_OK);
+    begin_test();
+    CHECK(save_in_child(1, true) == GD_OK);
     int failed = 0;
     for (rlim_t limit = 0; limit < 60000; limit += limit < 2000 ? 200 : 10000) {
-        const int full = crash_apart(save_with_limit, &limit), value = loaded();
+        const int full = child_run(save_with_limit, &limit), value = load_in_child();
         CHECK_SAYING(value == (full == 1 ? 1 : 2), "limit %ld: %d", (long)limit, value);
-        CHECK_SAYING(crash_count_files(folder) == 2, "%d files: the model and its data",
-                     crash_count_files(folder));
+        CHECK_SAYING(folder_count(folder) == 2, "%d files: the model and its data",
+                     folder_count(folder));
         failed += full == 1;
-        if (full != 1) CHECK(saved(1, true) == GD_OK);
+        if (full != 1) CHECK(save_in_child(1, true) == GD_OK);
     }
     CHECK_SAYING(failed > 5, "%d saves failed", failed);
-    crash_remove_folder(folder);
-    folder[0] = '\0';
 }
 
 TEST_MAIN

@@ -1,5 +1,7 @@
 /* test_onnx_large.c - files of many nodes are loaded, planned, run and saved. */
+#include "files.h"
 #include "onnx_files.h"
+#include "temp.h"
 
 /* --- models ----------------------------------------------------------------------------------- */
 
@@ -37,7 +39,7 @@ static const char *numbered(char *name, const char *what, int i) {
     return name;
 }
 
-/* A chain of plain nodes: each reads the one before, and a tensor of its own. */
+/* A chain of nodes; each reads the one before and one more tensor. */
 static void chain(gd_pb *graph, int nodes) {
     char before[32] = "x", next[32], w[32];
     for (int i = 0; i < nodes; i++) {
@@ -106,8 +108,8 @@ static void load_run_save(void (*fill)(gd_pb *, int)) {
     char *data;
     size_t bytes;
     CHECK(gd_pb_print(doc, &data, &bytes) == GD_OK);
-    const char *path = in_folder("large.onnx");
-    write_bytes(path, data, bytes);
+    const char *path = temp_path("large.onnx");
+    file_write(path, data, bytes);
     gd_free(data);
     gd_pb_free(doc);
     gd_graph *g = gd_onnx_load(path);
@@ -116,7 +118,7 @@ static void load_run_save(void (*fill)(gd_pb *, int)) {
     gd_session *session = gd_session_new(g);
     gd_tensor *x = gd_graph_find(g, "x"), *y = gd_graph_find(g, "y");
     gd_session_run(session, gd_feed(x, gd_ones(gd_dims(3, 2))), gd_list(y));
-    CHECK_SAYING(gd_onnx_save(in_folder("again.onnx"), session, gd_list(x), gd_list(y)) == GD_OK,
+    CHECK_SAYING(gd_onnx_save(temp_path("again.onnx"), session, gd_list(x), gd_list(y)) == GD_OK,
                  "%s", gd_error_message());
 }
 
@@ -124,4 +126,4 @@ CLEAN_TEST(a_long_chain_is_loaded_run_and_saved) { load_run_save(chain); }
 CLEAN_TEST(many_nodes_that_work_with_sizes_are_loaded_run_and_saved) { load_run_save(sizes); }
 CLEAN_TEST(many_outputs_are_loaded_run_and_saved) { load_run_save(outputs); }
 
-ONNX_TEST_MAIN
+TEST_MAIN

@@ -1,6 +1,9 @@
 /* test_onnx_layers.c - operators of ONNX that say things in another way than our ops: recurrent
  * layers with their gates in another order, OneHot, Resize, TopK. */
+#include "compare.h"
 #include "onnx_files.h"
+#include "temp.h"
+#include "values.h"
 
 #define SIZE(n)           "dim { dim_value: " #n " } "
 #define ANY               "dim { dim_param: 'n' } "
@@ -24,7 +27,7 @@ static void put_weight(FILE *out, const char *name, gd_tensor *t) {
     fputs("] } ", out);
 }
 
-/* The gates of rows `at` and following, in the order that ours want. */
+/* The gates from row `at` on, in the order of this library. */
 static gd_tensor *gates(gd_tensor *t, int at, int n, const int *order) {
     gd_tensor *parts[4];
     for (int i = 0; i < n; i++) parts[i] = gd_narrow(t, 0, at + order[i] * H, H);
@@ -86,7 +89,7 @@ static void recurrent(const char *op_type, int n, const int *order, int directio
         gd_lstm_outputs o = gd_lstm(x, h0, c0, limits, list, .bidirectional = two);
         wanted = o.y, last = o.h;
         gd_tensor *c = run_one(g, "x", fed, "c");
-        CHECK(same_bits(batch_first ? gd_permute(c, gd_dims(1, 0, 2)) : c, o.c));
+        CHECK(tensors_same_bits(batch_first ? gd_permute(c, gd_dims(1, 0, 2)) : c, o.c));
     } else if (n == 3) {
         gd_gru_outputs o = gd_gru(x, h0, limits, list, .bidirectional = two);
         wanted = o.y, last = o.h;
@@ -96,8 +99,8 @@ static void recurrent(const char *op_type, int n, const int *order, int directio
         wanted = o.y, last = o.h;
     }
     wanted = gd_permute(gd_reshape(wanted, gd_dims(T, N, directions, H)), gd_dims(0, 2, 1, 3));
-    CHECK_SAYING(same_bits(y, wanted) && same_bits(h, last), "%s %s: %s", op_type, direction,
-                 gd_error_message());
+    CHECK_SAYING(tensors_same_bits(y, wanted) && tensors_same_bits(h, last), "%s %s: %s", op_type,
+                 direction, gd_error_message());
 }
 
 CLEAN_TEST(recurrent_layers_of_others_have_their_gates_in_another_order) {
@@ -151,13 +154,13 @@ CLEAN_TEST(one_hot_counts_from_the_end_and_has_any_axis) {
                                       "'v' output: 'y' " INT("axis", 0) "} " OUTPUT("y") "}"));
     const float at[] = {2, -3}, wanted[] = {5, 7, 5, 5, 7, 5};
     gd_tensor *y = g ? run_one(g, "x", gd_from_array(gd_dims(2), GD_F32, at), "y") : NULL;
-    CHECK_SAYING(y && same_bits(y, gd_from_array(gd_dims(3, 2), GD_F32, wanted)), "%s",
+    CHECK_SAYING(y && tensors_same_bits(y, gd_from_array(gd_dims(3, 2), GD_F32, wanted)), "%s",
                  gd_error_message());
 }
 
 CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(1, 1, 2, 3), 0, 1);
+    gd_tensor *x = ramp(gd_dims(1, 1, 2, 3), 0, 1);
 #define RESIZE(numbers, inputs, attributes)                                                \
     HEAD "graph { " INPUT("x", ANY SIZE(1) SIZE(2) SIZE(3)) numbers                        \
         "node { name: 'r' op_type: 'Resize' input: 'x' " inputs " output: 'y' " attributes \
@@ -167,13 +170,13 @@ CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
     gd_graph *g = gd_onnx_load(write_model(
         RESIZE(LIST("s", 2, "6, 4"), "input: '' input: '' input: 's'",
                "attribute { name: 'axes' type: INTS ints: [3, 2] } " WORD("mode", "linear"))));
-    CHECK_SAYING(g && same_bits(run_one(g, "x", x, "y"),
-                                gd_resize(x, .size = gd_dims(4, 6), .mode = GD_LINEAR)),
+    CHECK_SAYING(g && tensors_same_bits(run_one(g, "x", x, "y"),
+                                        gd_resize(x, .size = gd_dims(4, 6), .mode = GD_LINEAR)),
                  "%s", gd_error_message());
     g = gd_onnx_load(write_model(
         RESIZE("initializer { name: 's' data_type: 1 dims: 4 float_data: [1, 1, 2, 2] } ",
                "input: '' input: 's'", ASYMMETRIC)));
-    CHECK_SAYING(g && same_bits(run_one(g, "x", x, "y"), gd_resize(x, .scale = 2)), "%s",
+    CHECK_SAYING(g && tensors_same_bits(run_one(g, "x", x, "y"), gd_resize(x, .scale = 2)), "%s",
                  gd_error_message());
     refuses(
         RESIZE(LIST("s", 4, "1, 1, 4, 6"), "input: '' input: '' input: 's'", WORD("mode", "cubic")),
@@ -201,7 +204,7 @@ CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
             y[3] = gd_named(gd_clamp(x, .min = 20, .max = 1e30), "y3");
         }
         gd_session *before = gd_session_new(graph);
-        const char *path = in_folder("bytes.onnx");
+        const char *path = temp_path("bytes.onnx");
         CHECK_SAYING(gd_onnx_save(path, before, gd_list(x), ((gd_tensors){y, 4})) == GD_OK, "%s",
                      gd_error_message());
         gd_graph *again = gd_onnx_load(path);
@@ -212,8 +215,8 @@ CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
             gd_tensor *got = gd_session_run(after, gd_feed(gd_graph_find(again, "x"), xs),
                                             gd_list(gd_graph_find(again, name)))
                                  .at[0];
-            CHECK_SAYING(same_bits(want, got) && (i == 3 || same_bits(want, xs)), "%s, %s",
-                         gd_dtype_name(dtypes[d]), name);
+            CHECK_SAYING(tensors_same_bits(want, got) && (i == 3 || tensors_same_bits(want, xs)),
+                         "%s, %s", gd_dtype_name(dtypes[d]), name);
         }
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     }
@@ -228,15 +231,15 @@ CLEAN_TEST(a_sort_is_a_topk_of_all_and_comes_back_for_any_size) {
         x = gd_placeholder(gd_dims(GD_ANY, 2), .name = "x");
         y = gd_named(gd_sort(x, .axis = 0, .descending = true).values, "y");
     }
-    const char *path = in_folder("sort.onnx");
+    const char *path = temp_path("sort.onnx");
     gd_session *session = gd_session_new(graph);
     CHECK_SAYING(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK, "%s",
                  gd_error_message());
     gd_graph *g = gd_onnx_load(path);
-    gd_tensor *value = numbers(gd_dims(5, 2), 0, 1);
-    CHECK_SAYING(
-        g && same_bits(run_one(g, "x", value, "y"), gd_contiguous(gd_flip(value, gd_dims(0)))),
-        "%s", gd_error_message());
+    gd_tensor *value = ramp(gd_dims(5, 2), 0, 1);
+    CHECK_SAYING(g && tensors_same_bits(run_one(g, "x", value, "y"),
+                                        gd_contiguous(gd_flip(value, gd_dims(0)))),
+                 "%s", gd_error_message());
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

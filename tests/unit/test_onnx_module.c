@@ -2,49 +2,42 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "clean_test.h"
+#include "compare.h"
+#include "files.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 #include "test.h"
-
-static char path[64];
-static const char *file(void) {
-    snprintf(path, sizeof path, "/tmp/gradus_module_%d.onnx", (int)getpid());
-    return path;
-}
-
-static bool same(gd_tensor *a, gd_tensor *b, double tolerance) {
-    return gd_item(gd_max(gd_abs(gd_sub(a, b)))) <= tolerance && !gd_failed();
-}
 
 CLEAN_TEST(a_net_comes_back_with_its_names_and_results) {
     GD_SCOPE;
     gd_seed(1);
     gd_module *net = gd_net_new("lenet", "");
     gd_tensor *x = gd_randn(gd_dims(3, 1, 28, 28));
-    CHECK(gd_onnx_save_module(file(), net, gd_list(x),
+    CHECK(gd_onnx_save_module(temp_path("module.onnx"), net, gd_list(x),
                               .metadata = gd_names("classes", "a,b", NULL)) == GD_OK);
-    gd_module *back = gd_onnx_module(file());
+    gd_module *back = gd_onnx_module(temp_path("module.onnx"));
     CHECK(back != NULL && !gd_failed());
     gd_module_eval(net);
     gd_tensor *y = gd_module_forward(net, x), *z = gd_module_forward(back, x);
-    CHECK(same(y, z, 1e-5));
+    CHECK(tensors_distance(y, z) <= 1e-5);
     gd_tensors p = gd_module_parameters(net);
     CHECK(gd_module_parameters(back).count == p.count);
     for (int64_t i = 0; i < p.count; i++) {
         char name[200];
         gd_module_name_of(net, p.at[i], name, sizeof name);
         gd_tensor *t = gd_module_tensor(back, name);
-        CHECK(t && same(t, p.at[i], 0));
+        CHECK(t && tensors_distance(t, p.at[i]) <= 0);
     }
     /* another batch size */
     gd_tensor *one = gd_randn(gd_dims(1, 1, 28, 28));
-    CHECK(same(gd_module_forward(net, one), gd_module_forward(back, one), 1e-5));
+    CHECK(tensors_distance(gd_module_forward(net, one), gd_module_forward(back, one)) <= 1e-5);
     char text[8];
-    CHECK(gd_onnx_metadata(file(), "classes", text, sizeof text) == 3 && strcmp(text, "a,b") == 0);
-    CHECK(gd_onnx_metadata(file(), "none", text, sizeof text) == -1 && !gd_failed());
-    unlink(file());
+    CHECK(gd_onnx_metadata(temp_path("module.onnx"), "classes", text, sizeof text) == 3 &&
+          strcmp(text, "a,b") == 0);
+    CHECK(gd_onnx_metadata(temp_path("module.onnx"), "none", text, sizeof text) == -1 &&
+          !gd_failed());
 }
 
 static gd_tensors step(gd_tensors in, void *user) {
@@ -62,10 +55,10 @@ CLEAN_TEST(a_loaded_net_trains_further_eagerly_and_as_a_plan) {
     gd_module *net = gd_net_new("lenet", "");
     gd_tensor *x = gd_randn(gd_dims(16, 1, 28, 28));
     gd_tensor *y = gd_cast(gd_mul(gd_rand(gd_dims(16)), gd_scalar(10)), GD_I64);
-    CHECK(gd_onnx_save_module(file(), net, gd_list(x)) == GD_OK);
+    CHECK(gd_onnx_save_module(temp_path("module.onnx"), net, gd_list(x)) == GD_OK);
     double last[2];
     for (int jit = 0; jit < 2; jit++) {
-        gd_module *m = gd_onnx_module(file());
+        gd_module *m = gd_onnx_module(temp_path("module.onnx"));
         void *user[] = {m, gd_optim_adam(gd_module_parameters(m), .lr = 1e-3)};
         gd_jit *fast = gd_jit_new(step, user);
         double first = 0;
@@ -79,7 +72,6 @@ CLEAN_TEST(a_loaded_net_trains_further_eagerly_and_as_a_plan) {
         CHECK(last[jit] < first / 2);
     }
     CHECK(last[0] - last[1] < 1e-3 && last[1] - last[0] < 1e-3);
-    unlink(file());
 }
 
 static gd_tensors forward(gd_tensors in, void *user) {
@@ -94,34 +86,34 @@ CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
     gd_tensor *x = gd_randn(gd_dims(8, 1, 8, 8));
     gd_module_forward(net, x); /* statistics */
     gd_module_eval(gd_module_at(net, 3));
-    CHECK(gd_onnx_save_module(file(), net, gd_list(x), .inputs = "image", .outputs = "scores") ==
-          GD_OK);
+    CHECK(gd_onnx_save_module(temp_path("module.onnx"), net, gd_list(x), .inputs = "image",
+                              .outputs = "scores") == GD_OK);
     CHECK(gd_module_is_training(net) && !gd_module_is_training(gd_module_at(net, 3)));
-    gd_module *back = gd_onnx_module(file()), *copy = gd_module_clone(back);
+    gd_module *back = gd_onnx_module(temp_path("module.onnx")), *copy = gd_module_clone(back);
     gd_module_eval(net);
     gd_tensor *y = gd_module_forward(net, x);
-    CHECK(same(y, gd_module_forward(back, x), 1e-5));
-    CHECK(same(y, gd_module_forward(copy, x), 1e-5));
+    CHECK(tensors_distance(y, gd_module_forward(back, x)) <= 1e-5);
+    CHECK(tensors_distance(y, gd_module_forward(copy, x)) <= 1e-5);
     CHECK(gd_module_buffers(back).count >= 2);
     gd_jit *jit = gd_jit_new(forward, back);
-    CHECK(same(y, gd_jit_call(jit, gd_list(x)).at[0], 1e-5));
+    CHECK(tensors_distance(y, gd_jit_call(jit, gd_list(x)).at[0]) <= 1e-5);
     char *text = gd_module_summary(back, x);
     CHECK(text && strstr(text, "parameters"));
     free(text);
-    gd_graph *graph = gd_onnx_load(file());
+    gd_graph *graph = gd_onnx_load(temp_path("module.onnx"));
     CHECK(gd_graph_find(graph, "image") && gd_graph_find(graph, "scores"));
-    unlink(file());
 }
 
 CLEAN_TEST(failures_say_what_is_missing) {
     GD_SCOPE;
     CHECK(gd_onnx_module("/no/such/file") == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
-    CHECK(gd_onnx_save_module(file(), NULL, gd_list(gd_ones(gd_dims(1)))) == GD_E_ARGUMENT);
+    CHECK(gd_onnx_save_module(temp_path("refused.onnx"), NULL, gd_list(gd_ones(gd_dims(1)))) ==
+          GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK(gd_onnx_save_module(file(), gd_nn_linear(3, 2), gd_list(gd_ones(gd_dims(2, 5)))) ==
-          GD_E_SHAPE);
-    CHECK(access(file(), F_OK) != 0);
+    CHECK(gd_onnx_save_module(temp_path("refused.onnx"), gd_nn_linear(3, 2),
+                              gd_list(gd_ones(gd_dims(2, 5)))) == GD_E_SHAPE);
+    CHECK(!file_exists(temp_path("refused.onnx")));
     gd_clear_error();
 }
 

@@ -2,8 +2,11 @@
  * stack. */
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "compare.h"
 #include "onnx_files.h"
+#include "temp.h"
 
 /* Frames are larger without optimization, and with a sanitizer. */
 #ifndef __has_feature
@@ -104,7 +107,7 @@ static void on_small_stack(job *j) {
 }
 
 static void nests(kind of, int most) {
-    job j = {.kind = of, .depth = most, .path = in_folder("nested.onnx")};
+    job j = {.kind = of, .depth = most, .path = temp_path("nested.onnx")};
     if (SMALL_FRAMES) on_small_stack(&j);
     else work(&j);
     CHECK_SAYING(j.saved == GD_OK && j.loaded == GD_OK, "%d levels: saved %s, loaded %s", most,
@@ -112,7 +115,7 @@ static void nests(kind of, int most) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(j.path);
     gd_tensor *x = gd_zeros(gd_dims(2));
-    CHECK_SAYING(g && same_bits(run_one(g, "x", x, "y"), gd_full(gd_dims(2), most)), "%s",
+    CHECK_SAYING(g && tensors_same_bits(run_one(g, "x", x, "y"), gd_full(gd_dims(2), most)), "%s",
                  gd_error_message());
     gd_clear_error();
 }
@@ -124,10 +127,10 @@ CLEAN_TEST(scans_in_scans_are_saved_and_loaded_on_a_small_stack) { nests(SCANS, 
 CLEAN_TEST(what_is_nested_deeper_than_files_are_loaded_is_not_saved) {
     for (kind k = CONDS; k <= SCANS; k++) {
         GD_SCOPE;
-        CHECK(save_nested(k, 21, in_folder("deep.onnx")) == GD_E_UNSUPPORTED);
+        CHECK(save_nested(k, 21, temp_path("deep.onnx")) == GD_E_UNSUPPORTED);
         CHECK_SAYING(says("nested more than 20 levels deep"), "%s", gd_error_message());
         gd_clear_error();
     }
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

@@ -14,7 +14,10 @@
 
 #include "../fuzz/damage.h"
 #include "../fuzz/fuzz_onnx.c"
+#include "compare.h"
+#include "fault_walk.h"
 #include "onnx_files.h"
+#include "temp.h"
 
 enum { MOST_FILES = 1024, MOST_VALUES = 32 };
 
@@ -50,16 +53,15 @@ static void read_sample(const char *path, sample *s) {
 
 /* --- running and comparing -------------------------------------------------------------------- */
 
-/* How far apart they are, as a part of the largest number; -1: shapes or dtypes differ. */
+/* The largest difference, relative to the largest number where that is above 1; -1: shapes or
+ * dtypes differ. */
 static double distance_of(gd_tensor *a, gd_tensor *b) {
     const gd_shape s = gd_tensor_shape(a), t = gd_tensor_shape(b);
     if (gd_tensor_dtype(a) != gd_tensor_dtype(b) || s.rank != t.rank ||
         memcmp(s.at, t.at, (size_t)s.rank * sizeof *s.at) != 0)
         return -1;
-    if (gd_tensor_numel(a) == 0 || same_bits(a, b)) return 0;
-    a = gd_cast(a, GD_F64), b = gd_cast(b, GD_F64);
-    const double off = gd_item(gd_max(gd_abs(gd_sub(a, b)))), size = gd_item(gd_max(gd_abs(b)));
-    return off / (size > 1 ? size : 1);
+    if (gd_tensor_numel(a) == 0 || tensors_same_bits(a, b)) return 0;
+    return fmin(tensors_distance(a, b), tensors_relative_distance(a, b));
 }
 
 static double tolerance_of(gd_dtype dtype) {
@@ -67,7 +69,7 @@ static double tolerance_of(gd_dtype dtype) {
 }
 
 /* Whether the graph gives what the sample has. */
-static void gives(gd_graph *graph, const sample *s, int level, const char *what) {
+static void check_graph(gd_graph *graph, const sample *s, int level, const char *what) {
     gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES];
     char have[160], wanted[160];
     for (int i = 0; i < s->n_in; i++) {
@@ -90,7 +92,7 @@ static void gives(gd_graph *graph, const sample *s, int level, const char *what)
     gd_clear_error();
 }
 
-static void save(gd_graph *graph, const sample *s, const char *path) {
+static void save_graph(gd_graph *graph, const sample *s, const char *path) {
     gd_tensor *in[MOST_VALUES], *out[MOST_VALUES];
     for (int i = 0; i < s->n_in; i++) in[i] = gd_graph_find(graph, name_of('i', i));
     for (int k = 0; k < s->n_out; k++) out[k] = gd_graph_find(graph, name_of('o', k));
@@ -102,7 +104,7 @@ static void save(gd_graph *graph, const sample *s, const char *path) {
 }
 
 /* For others to look at. */
-static void leave(const sample *s, const char *path) {
+static void leave_sample(const sample *s, const char *path) {
     const char *names[2 * MOST_VALUES];
     gd_tensor *values[2 * MOST_VALUES];
     char npz[1100];
@@ -127,15 +129,15 @@ static void check_file(const char *from, const char *file) {
     gd_graph *graph = gd_onnx_load(path);
     CHECK_SAYING(graph != NULL, "%s: %s", s.name, gd_error_message());
     if (!graph || s.n_out == 0) return;
-    gives(graph, &s, 0, "loaded");
-    gives(graph, &s, 2, "loaded");
-    snprintf(again, sizeof again, "%s/%s_%s.onnx", into ? into : in_folder(""),
+    check_graph(graph, &s, 0, "loaded");
+    check_graph(graph, &s, 2, "loaded");
+    snprintf(again, sizeof again, "%s/%s_%s.onnx", into ? into : temp_folder(),
              strrchr(from, '/') ? strrchr(from, '/') + 1 : from, s.name);
-    save(graph, &s, again);
-    if (into) leave(&s, again);
+    save_graph(graph, &s, again);
+    if (into) leave_sample(&s, again);
     gd_graph *saved = gd_onnx_load(again);
     CHECK_SAYING(saved != NULL, "%s, saved: %s", s.name, gd_error_message());
-    if (saved) gives(saved, &s, 0, "saved and loaded");
+    if (saved) check_graph(saved, &s, 0, "saved and loaded");
 }
 
 /* --- the files -------------------------------------------------------------------------------- */
@@ -190,23 +192,15 @@ CLEAN_TEST(damaged_files_of_others_are_refused_or_read_whole) {
     each_file(GRADUS_GOLDEN "/onnx", check_damaged);
 }
 
-/* Each file with other allocations that fail, so that all of them together reach every place. */
+/* Other allocations fail for each file, so that all files together reach every allocation. */
 static void check_faults(const char *from, const char *file) {
     static int first;
-    const int step = getenv("GRADUS_ALL_FAULTS") ? 1 : 37;
+    const int stride = getenv("GRADUS_ALL_FAULTS") ? 1 : 37;
     char path[1000];
-    bool loaded = false;
     snprintf(path, sizeof path, "%s/%s", from, file);
-    for (int i = first++ % step; i < 100000 && !loaded; i += step) {
-        GD_SCOPE;
-        gd_fault_after(i, true);
-        loaded = gd_onnx_load(path) != NULL;
-        gd_fault_after(-1, false);
-        CHECK_SAYING(loaded || gd_error_status() == GD_E_MEMORY, "%s, allocation %d: %s", file, i,
-                     gd_error_message());
-        gd_clear_error();
-    }
-    CHECK_SAYING(loaded, "%s", file);
+    walk_load(
+        path,
+        (fault_walk){.what = file, .lasting = true, .first = first++ % stride, .stride = stride});
 }
 
 CLEAN_TEST(any_allocation_may_fail_while_files_of_others_are_read) {
@@ -215,9 +209,6 @@ CLEAN_TEST(any_allocation_may_fail_while_files_of_others_are_read) {
 }
 
 int main(int argc, char **argv) {
-    char command[400];
     if (argc > 1) part = argv[1];
-    const int status = test_run_all(1, argv);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return folder[0] && system(command) != 0 ? 1 : status;
+    return test_run_all(1, argv);
 }

@@ -1,6 +1,8 @@
 /* test_onnx_shapes.c - ONNX files that work with sizes: shapes that follow from the sizes of
  * inputs, as exporters write them, and borders of windows that are not the same on both sides. */
+#include "compare.h"
 #include "onnx_text.h"
+#include "values.h"
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
@@ -15,7 +17,7 @@
 
 CLEAN_TEST(a_shape_that_follows_from_sizes_is_known_when_they_are) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(2, 6, 2), 0, 1);
+    gd_tensor *x = ramp(gd_dims(2, 6, 2), 0, 1);
     DIMS(result(VIEW(SIZE(2) SIZE(6) SIZE(2)), x), 2, 4, 3);
     DIMS(result(VIEW(ANY SIZE(6) SIZE(2)), x), 2, 4, 3);
     DIMS(result(VIEW(ANY ANY ANY), x), 2, 4, 3);
@@ -39,7 +41,7 @@ CLEAN_TEST(sizes_that_are_known_stay_known_behind_a_shape_that_is_not) {
 /* Heads of attention: (n, t, 6) to (n, t, 2, 3), by 0 0 2 3 and by sizes; n and t of any size. */
 CLEAN_TEST(two_sizes_may_be_kept_at_once) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(2, 5, 6), 0, 1);
+    gd_tensor *x = ramp(gd_dims(2, 5, 6), 0, 1);
     DIMS(result(HEAD "graph { " INPUT("x", ANY ANY SIZE(6)) LIST("s", 4, "0, 0, 2, 3")
                     NODE("Reshape", "input: 'x' input: 's'", "y") OUTPUT("y") "}",
                 x),
@@ -59,7 +61,7 @@ CLEAN_TEST(two_sizes_may_be_kept_at_once) {
 /* Half of a sequence, positions, a mask of its length, tiles, and the last step. */
 CLEAN_TEST(slices_ranges_tiles_and_positions_follow_from_sizes) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(6, 2), 0, 1);
+    gd_tensor *x = ramp(gd_dims(6, 2), 0, 1);
 #define WITH_N                                                                                  \
     HEAD "graph { " INPUT("x", ANY SIZE(2)) NUMBER("zero", 0) NUMBER("one", 1) NUMBER("two", 2) \
         LIST("zeros", 1, "0") LIST("ones", 1, "1") LIST("twos", 1, "2")                         \
@@ -71,19 +73,19 @@ CLEAN_TEST(slices_ranges_tiles_and_positions_follow_from_sizes) {
         result(WITH_N NODE("Slice", "input: 'x' input: 'zeros' input: 'hs' input: 'zeros'", "y")
                    OUTPUT("y") "}",
                x);
-    CHECK(same_bits(y, gd_narrow(x, 0, 0, 3)));
+    CHECK(tensors_same_bits(y, gd_narrow(x, 0, 0, 3)));
     y = result(
         WITH_N NODE(
             "Range", "input: 'zero' input: 'n' input: 'one'",
             "r") "node { op_type: 'Cast' input: 'r' output: 'y' " INT("to", 1) "} " OUTPUT("y") "}",
         x);
-    CHECK(same_bits(y, gd_arange(0, 6)));
+    CHECK(tensors_same_bits(y, gd_arange(0, 6)));
     y = result(WITH_N NODE("ConstantOfShape",
                            "input: 'sizes' attribute { name: 'value' type: TENSOR t { "
                            "data_type: 1 dims: 1 float_data: 2 } }",
                            "y") OUTPUT("y") "}",
                x);
-    CHECK(same_bits(y, gd_full(gd_dims(6, 2), 2)));
+    CHECK(tensors_same_bits(y, gd_full(gd_dims(6, 2), 2)));
     y = result(WITH_N NODE("Concat", "input: 'ones' input: 'hs' " INT("axis", 0), "times")
                    NODE("Tile", "input: 'x' input: 'times'", "y") OUTPUT("y") "}",
                x);
@@ -91,7 +93,7 @@ CLEAN_TEST(slices_ranges_tiles_and_positions_follow_from_sizes) {
     y = result(WITH_N NODE("Sub", "input: 'n' input: 'one'", "last")
                    NODE("Gather", "input: 'x' input: 'last'", "y") OUTPUT("y") "}",
                x);
-    CHECK(same_bits(y, gd_select(x, 0, 5)));
+    CHECK(tensors_same_bits(y, gd_select(x, 0, 5)));
     y = result(WITH_N NODE("ReduceSum", "input: 'x' input: 'ones' " INT("keepdims", 0), "s")
                    NODE("Concat", "input: 'hs' input: 'ones' " INT("axis", 0), "to")
                        NODE("Mul", "input: 'to' input: 'twos'", "twice") /* (6, 2) */
@@ -104,7 +106,7 @@ CLEAN_TEST(slices_ranges_tiles_and_positions_follow_from_sizes) {
 CLEAN_TEST(sizes_inside_of_a_loop_are_known_when_it_runs) {
     GD_SCOPE;
     /* each step: s = s + sum of x over its size */
-    gd_tensor *x = numbers(gd_dims(4, 3), 0, 1);
+    gd_tensor *x = ramp(gd_dims(4, 3), 0, 1);
     gd_tensor *y = result(
         HEAD "graph { " INPUT("x", ANY SIZE(3)) NUMBER("zero", 0)
             LIST("zeros", 1,
@@ -122,7 +124,7 @@ CLEAN_TEST(sizes_inside_of_a_loop_are_known_when_it_runs) {
                                                            "o") "output { name: 'o' } } } "
                                                                 "} " OUTPUT("y") "}",
         x);
-    CHECK(same_bits(y, gd_mul(gd_sum(x, .axis = 0), gd_scalar(4))));
+    CHECK(tensors_same_bits(y, gd_mul(gd_sum(x, .axis = 0), gd_scalar(4))));
 }
 
 CLEAN_TEST(a_shape_that_is_data_is_refused) {
@@ -151,30 +153,30 @@ static gd_tensor *bordered(gd_tensor *x, int64_t left, int64_t right, double val
 
 CLEAN_TEST(a_border_may_differ_between_the_sides_or_keep_the_size) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(2, 1, 6), -3, 0.7);
+    gd_tensor *x = ramp(gd_dims(2, 1, 6), -3, 0.7);
     const float weights[] = {1, -2, 3, 0.5f};
     gd_tensor *w = gd_from_array(gd_dims(1, 1, 4), GD_F32, weights);
-    CHECK(same_bits(result(CONV1(INTS("pads", "2, 1")), x),
-                    gd_conv1d(bordered(x, 2, 1, 0), w, NULL)));
-    CHECK(same_bits(result(CONV1(WORD("auto_pad", "SAME_UPPER")), x),
-                    gd_conv1d(bordered(x, 1, 2, 0), w, NULL)));
-    CHECK(same_bits(result(CONV1(WORD("auto_pad", "SAME_LOWER")), x),
-                    gd_conv1d(bordered(x, 2, 1, 0), w, NULL)));
-    CHECK(same_bits(result(CONV1(WORD("auto_pad", "SAME_UPPER") INTS("strides", "4")), x),
-                    gd_conv1d(bordered(x, 1, 1, 0), w, NULL, .stride = 4)));
-    CHECK(same_bits(result(CONV1(WORD("auto_pad", "SAME_LOWER") INTS("strides", "3")), x),
-                    gd_conv1d(bordered(x, 1, 0, 0), w, NULL, .stride = 3)));
-    CHECK(same_bits(result(CONV1(WORD("auto_pad", "SAME_UPPER") INTS("dilations", "2")), x),
-                    gd_conv1d(bordered(x, 3, 3, 0), w, NULL, .dilation = 2)));
-    CHECK(same_bits(result(CONV1(WORD("auto_pad", "VALID")), x), gd_conv1d(x, w, NULL)));
-    CHECK(same_bits(result(POOL1("MaxPool", INTS("pads", "0, 2")), x),
-                    gd_max_pool1d(bordered(x, 0, 2, -INFINITY), .kernel = 4, .stride = 1)));
-    CHECK(
-        same_bits(result(POOL1("MaxPool", WORD("auto_pad", "SAME_LOWER") INTS("strides", "2")), x),
-                  gd_max_pool1d(bordered(x, 1, 1, -INFINITY), .kernel = 4, .stride = 2)));
-    CHECK(
-        same_bits(result(POOL1("AveragePool", INTS("pads", "2, 0") INT("count_include_pad", 1)), x),
-                  gd_avg_pool1d(bordered(x, 2, 0, 0), .kernel = 4, .stride = 1)));
+    CHECK(tensors_same_bits(result(CONV1(INTS("pads", "2, 1")), x),
+                            gd_conv1d(bordered(x, 2, 1, 0), w, NULL)));
+    CHECK(tensors_same_bits(result(CONV1(WORD("auto_pad", "SAME_UPPER")), x),
+                            gd_conv1d(bordered(x, 1, 2, 0), w, NULL)));
+    CHECK(tensors_same_bits(result(CONV1(WORD("auto_pad", "SAME_LOWER")), x),
+                            gd_conv1d(bordered(x, 2, 1, 0), w, NULL)));
+    CHECK(tensors_same_bits(result(CONV1(WORD("auto_pad", "SAME_UPPER") INTS("strides", "4")), x),
+                            gd_conv1d(bordered(x, 1, 1, 0), w, NULL, .stride = 4)));
+    CHECK(tensors_same_bits(result(CONV1(WORD("auto_pad", "SAME_LOWER") INTS("strides", "3")), x),
+                            gd_conv1d(bordered(x, 1, 0, 0), w, NULL, .stride = 3)));
+    CHECK(tensors_same_bits(result(CONV1(WORD("auto_pad", "SAME_UPPER") INTS("dilations", "2")), x),
+                            gd_conv1d(bordered(x, 3, 3, 0), w, NULL, .dilation = 2)));
+    CHECK(tensors_same_bits(result(CONV1(WORD("auto_pad", "VALID")), x), gd_conv1d(x, w, NULL)));
+    CHECK(tensors_same_bits(result(POOL1("MaxPool", INTS("pads", "0, 2")), x),
+                            gd_max_pool1d(bordered(x, 0, 2, -INFINITY), .kernel = 4, .stride = 1)));
+    CHECK(tensors_same_bits(
+        result(POOL1("MaxPool", WORD("auto_pad", "SAME_LOWER") INTS("strides", "2")), x),
+        gd_max_pool1d(bordered(x, 1, 1, -INFINITY), .kernel = 4, .stride = 2)));
+    CHECK(tensors_same_bits(
+        result(POOL1("AveragePool", INTS("pads", "2, 0") INT("count_include_pad", 1)), x),
+        gd_avg_pool1d(bordered(x, 2, 0, 0), .kernel = 4, .stride = 1)));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -186,4 +188,4 @@ CLEAN_TEST(a_wrong_border_is_refused) {
             "its dilations must be 1");
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

@@ -2,7 +2,10 @@
  * from what the op of the same name does here. test_onnx_backend.c runs ONNX's own tests. */
 #include <math.h>
 
+#include "compare.h"
 #include "onnx_text.h"
+#include "temp.h"
+#include "values.h"
 
 #define EMPTY(name) "initializer { name: '" name "' data_type: 7 dims: 0 } "
 #define FLOATS(name, count, numbers) \
@@ -19,7 +22,7 @@ static gd_tensor *reduced(const char *op, const char *axes, const char *attribut
              HEAD "graph { " INPUT("x", SIZE(2) SIZE(3)) EMPTY(
                  "none") "node { op_type: '%s' input: 'x' %s output: 'y' %s } " OUTPUT("y") "}",
              op, axes, attributes);
-    return result(text, numbers(gd_dims(2, 3), 1, 1)); /* 1 to 6 */
+    return result(text, ramp(gd_dims(2, 3), 1, 1)); /* 1 to 6 */
 }
 
 CLEAN_TEST(a_reduction_with_empty_axes_is_over_all_of_them) {
@@ -33,7 +36,7 @@ CLEAN_TEST(a_reduction_with_empty_axes_is_over_all_of_them) {
         DIMS(given, 1, 1);
         CHECK_SAYING(fabs(gd_item(given) - expected[i]) < 1e-5 * expected[i], "%s: %g", ops[i],
                      gd_item(given));
-        CHECK(same_bits(given, absent));
+        CHECK(tensors_same_bits(given, absent));
         DIMS(reduced(ops[i], "input: 'none'", INT("keepdims", 0)));
     }
 }
@@ -42,11 +45,12 @@ CLEAN_TEST(a_reduction_with_empty_axes_does_nothing_if_the_node_says_so) {
     static const char *const ops[] = {"ReduceSum", "ReduceMean", "ReduceMax"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         GD_SCOPE;
-        gd_tensor *x = numbers(gd_dims(2, 3), 1, 1);
-        CHECK(same_bits(reduced(ops[i], "input: 'none'", INT("noop_with_empty_axes", 1)), x));
-        CHECK(same_bits(reduced(ops[i], "", INT("noop_with_empty_axes", 1)), x));
-        CHECK(same_bits(reduced("ReduceSumSquare", "", INT("noop_with_empty_axes", 1)),
-                        gd_square(x)));
+        gd_tensor *x = ramp(gd_dims(2, 3), 1, 1);
+        CHECK(
+            tensors_same_bits(reduced(ops[i], "input: 'none'", INT("noop_with_empty_axes", 1)), x));
+        CHECK(tensors_same_bits(reduced(ops[i], "", INT("noop_with_empty_axes", 1)), x));
+        CHECK(tensors_same_bits(reduced("ReduceSumSquare", "", INT("noop_with_empty_axes", 1)),
+                                gd_square(x)));
     }
 }
 
@@ -61,11 +65,11 @@ CLEAN_TEST(a_reduction_over_no_axes_is_saved_as_one) {
         y = gd_named(gd_sum(x, .axis = gd_dims()), "y");
     }
     gd_session *session = gd_session_new(g);
-    const char *path = in_folder("none.onnx");
+    const char *path = temp_path("none.onnx");
     CHECK(gd_onnx_save(path, session, gd_list(x), gd_list(y)) == GD_OK);
     gd_graph *loaded = gd_onnx_load(path);
-    gd_tensor *value = numbers(gd_dims(2, 3), 1, 1);
-    CHECK_SAYING(loaded && same_bits(run_one(loaded, "x", value, "y"), value), "%s",
+    gd_tensor *value = ramp(gd_dims(2, 3), 1, 1);
+    CHECK_SAYING(loaded && tensors_same_bits(run_one(loaded, "x", value, "y"), value), "%s",
                  gd_error_message());
     gd_pb_doc *doc;
     CHECK(gd_pb_load(&doc, &gd_onnx_model_schema, path) == GD_OK);
@@ -97,8 +101,9 @@ CLEAN_TEST(a_power_has_the_dtype_of_its_base) {
     gd_tensor *a = gd_from_array(gd_dims(4), GD_I64, base),
               *b = gd_from_array(gd_dims(4), GD_F64, exponents),
               *y = gd_from_array(gd_dims(4), GD_I64, wanted);
-    CHECK_SAYING(same_bits(power(POW(7, 11), a, b), y), "%s", gd_error_message());
-    CHECK_SAYING(same_bits(power(POW(7, 1), a, gd_cast(b, GD_F32)), y), "%s", gd_error_message());
+    CHECK_SAYING(tensors_same_bits(power(POW(7, 11), a, b), y), "%s", gd_error_message());
+    CHECK_SAYING(tensors_same_bits(power(POW(7, 1), a, gd_cast(b, GD_F32)), y), "%s",
+                 gd_error_message());
     gd_tensor *f = power(POW(1, 11), gd_cast(a, GD_F32), b);
     CHECK(gd_tensor_dtype(f) == GD_F32 && fabs(gd_item(gd_select(f, 0, 3)) - sqrt(7)) < 1e-6);
     CHECK(gd_tensor_dtype(power(POW(6, 7), gd_cast(a, GD_I32), gd_cast(b, GD_I64))) == GD_I32);
@@ -111,8 +116,8 @@ CLEAN_TEST(the_upper_bound_of_clip_counts_where_the_lower_one_is_above_it) {
             "x", SIZE(3)) "initializer { name: 'lo' data_type: 1 float_data: "
                           "2 } initializer { name: 'hi' data_type: 1 float_data: 1 } " NODE(
                               "Clip", "input: 'x' input: 'lo' input: 'hi'", "y") OUTPUT("y") "}",
-        numbers(gd_dims(3), 0, 3));
-    CHECK_SAYING(same_bits(y, gd_ones(gd_dims(3))), "%s", gd_error_message());
+        ramp(gd_dims(3), 0, 3));
+    CHECK_SAYING(tensors_same_bits(y, gd_ones(gd_dims(3))), "%s", gd_error_message());
 }
 
 /* --- layers ----------------------------------------------------------------------------------- */
@@ -134,7 +139,7 @@ CLEAN_TEST(the_third_input_of_gemm_broadcasts) {
                                                "input: 'x' input: 'w' input: 'c' " INT("transB", 1),
                                                "y") OUTPUT("y") "}",
                  dims[i], data[i]);
-        gd_tensor *y = result(text, numbers(gd_dims(2, 2), 1, 1)); /* 1 2 3 and 3 4 7, plus c */
+        gd_tensor *y = result(text, ramp(gd_dims(2, 2), 1, 1)); /* 1 2 3 and 3 4 7, plus c */
         const float last[] = {12, 9, 14, 11, 14};
         DIMS(y, 2, 3);
         CHECK_SAYING(gd_item(gd_select(gd_select(y, 0, 1), 0, 2)) == (double)last[i], "%d: %g", i,
@@ -151,11 +156,12 @@ CLEAN_TEST(the_last_of_several_largest_elements_is_found) {
     HEAD "graph { " INPUT("x", dims) NODE(                                                         \
         "ArgMax", "input: 'x' " INT("axis", 1) INT("keepdims", 0) INT("select_last_index", which), \
         "y") "output { name: 'y' type { tensor_type { elem_type: 7 } } } }"
-    CHECK(same_bits(result(ARGMAX(SIZE(2) SIZE(4), 0), value),
-                    gd_from_array(gd_dims(2), GD_I64, first)));
-    CHECK(same_bits(result(ARGMAX(SIZE(2) SIZE(4), 1), value),
-                    gd_from_array(gd_dims(2), GD_I64, last)));
-    CHECK(same_bits(result(ARGMAX(ANY ANY, 1), value), gd_from_array(gd_dims(2), GD_I64, last)));
+    CHECK(tensors_same_bits(result(ARGMAX(SIZE(2) SIZE(4), 0), value),
+                            gd_from_array(gd_dims(2), GD_I64, first)));
+    CHECK(tensors_same_bits(result(ARGMAX(SIZE(2) SIZE(4), 1), value),
+                            gd_from_array(gd_dims(2), GD_I64, last)));
+    CHECK(tensors_same_bits(result(ARGMAX(ANY ANY, 1), value),
+                            gd_from_array(gd_dims(2), GD_I64, last)));
 }
 
 /* y is the second output of the node. */
@@ -168,15 +174,17 @@ CLEAN_TEST(further_outputs_of_layers_are_there) {
     GD_SCOPE;
     const float values[] = {1, 3, 2, 6};
     gd_tensor *x = gd_from_array(gd_dims(2, 2), GD_F32, values);
-    CHECK(same_bits(result(SECOND("LayerNormalization", "input: 'x' input: 'one'", OUTPUT("y")), x),
-                    gd_mean(x, .axis = 1, .keepdim = true)));
-    CHECK(same_bits(
+    CHECK(tensors_same_bits(
+        result(SECOND("LayerNormalization", "input: 'x' input: 'one'", OUTPUT("y")), x),
+        gd_mean(x, .axis = 1, .keepdim = true)));
+    CHECK(tensors_same_bits(
         result(SECOND("SoftmaxCrossEntropyLoss", "input: 'x' input: 'class'", OUTPUT("y")), x),
         gd_log_softmax(x, .axis = 1)));
-    CHECK(same_bits(result(SECOND("Dropout", "input: 'x'",
-                                  "output { name: 'y' type { tensor_type { elem_type: 9 } } } "),
-                           x),
-                    gd_ones(gd_dims(2, 2), .dtype = GD_BOOL)));
+    CHECK(tensors_same_bits(
+        result(SECOND("Dropout", "input: 'x'",
+                      "output { name: 'y' type { tensor_type { elem_type: 9 } } } "),
+               x),
+        gd_ones(gd_dims(2, 2), .dtype = GD_BOOL)));
 }
 
 /* --- sequences -------------------------------------------------------------------------------- */
@@ -206,7 +214,7 @@ CLEAN_TEST(a_negative_position_of_an_insert_counts_from_the_end_of_the_sequence)
     for (int i = 0; i < 6; i++) {
         GD_SCOPE;
         CHECK_SAYING(
-            same_bits(inserted(positions[i]), gd_from_array(gd_dims(4), GD_F32, wanted[i])),
+            tensors_same_bits(inserted(positions[i]), gd_from_array(gd_dims(4), GD_F32, wanted[i])),
             "at %s: %s", positions[i], gd_error_message());
     }
 }
@@ -222,17 +230,17 @@ CLEAN_TEST(a_negative_position_of_an_insert_counts_from_the_end_of_the_sequence)
 
 CLEAN_TEST(one_element_that_is_resized_to_by_pytorch_half_pixel_is_the_first) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(1, 1, 2, 4), 0, 1); /* 0 1 2 3; 4 5 6 7 */
+    gd_tensor *x = ramp(gd_dims(1, 1, 2, 4), 0, 1); /* 0 1 2 3; 4 5 6 7 */
     const float first[] = {0, 4}, middle[] = {1.5f, 5.5f};
     gd_tensor *wanted = gd_from_array(gd_dims(1, 1, 2, 1), GD_F32, first),
               *other = gd_from_array(gd_dims(1, 1, 2, 1), GD_F32, middle);
-    CHECK(same_bits(
+    CHECK(tensors_same_bits(
         result(RESIZE(SIZE(1) SIZE(1) SIZE(2) SIZE(4), "1, 1, 2, 1", "pytorch_half_pixel"), x),
         wanted));
-    CHECK(same_bits(result(RESIZE(ANY SIZE(1) ANY ANY, "1, 1, 2, 1", "pytorch_half_pixel"), x),
-                    wanted));
-    CHECK(same_bits(result(RESIZE(SIZE(1) SIZE(1) SIZE(2) SIZE(4), "1, 1, 2, 1", "half_pixel"), x),
-                    other));
+    CHECK(tensors_same_bits(
+        result(RESIZE(ANY SIZE(1) ANY ANY, "1, 1, 2, 1", "pytorch_half_pixel"), x), wanted));
+    CHECK(tensors_same_bits(
+        result(RESIZE(SIZE(1) SIZE(1) SIZE(2) SIZE(4), "1, 1, 2, 1", "half_pixel"), x), other));
 }
 
 /* --- sizes that are not known ----------------------------------------------------------------- */
@@ -241,11 +249,11 @@ CLEAN_TEST(an_axis_of_unknown_size_is_cut_into_parts_of_known_sizes) {
     GD_SCOPE;
     DIMS(result(HEAD "graph { " INPUT("x", ANY SIZE(49) SIZE(4)) LIST("s", 5, "-1, 8, 8, 49, 4")
                     NODE("Reshape", "input: 'x' input: 's'", "y") OUTPUT("y") "}",
-                numbers(gd_dims(128, 49, 4), 0, 1)),
+                ramp(gd_dims(128, 49, 4), 0, 1)),
          2, 8, 8, 49, 4);
     DIMS(result(HEAD "graph { " INPUT("x", ANY SIZE(3)) LIST("s", 2, "6, 8")
                     NODE("Reshape", "input: 'x' input: 's'", "y") OUTPUT("y") "}",
-                numbers(gd_dims(16, 3), 0, 1)),
+                ramp(gd_dims(16, 3), 0, 1)),
          6, 8);
 }
 
@@ -257,11 +265,11 @@ CLEAN_TEST(an_axis_of_unknown_size_is_cut_into_parts_of_known_sizes) {
 
 CLEAN_TEST(an_axis_of_unknown_size_is_split) {
     GD_SCOPE;
-    gd_tensor *x = numbers(gd_dims(5, 2), 0, 1);
+    gd_tensor *x = ramp(gd_dims(5, 2), 0, 1);
     gd_tensor *wanted = gd_cat(gd_list(gd_narrow(x, 0, 2, 3), gd_narrow(x, 0, 0, 2)), .axis = 0);
-    CHECK(same_bits(result(SPLIT(LIST("s", 2, "2, 3"), "input: 's'"), x), wanted));
+    CHECK(tensors_same_bits(result(SPLIT(LIST("s", 2, "2, 3"), "input: 's'"), x), wanted));
     wanted = gd_cat(gd_list(gd_narrow(x, 0, 3, 2), gd_narrow(x, 0, 0, 3)), .axis = 0);
-    CHECK(same_bits(result(SPLIT("", INT("num_outputs", 2)), x), wanted));
+    CHECK(tensors_same_bits(result(SPLIT("", INT("num_outputs", 2)), x), wanted));
 }
 
-ONNX_TEST_MAIN
+TEST_MAIN

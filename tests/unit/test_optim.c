@@ -1,10 +1,11 @@
 /* test_optim.c - which tensors an optimizer takes as parameters. */
-#include "gradus/gradus.h"
 #include "clean_test.h"
+#include "compare.h"
+#include "gradus/gradus.h"
 
 enum { METHODS = 3 };
 
-static gd_optimizer *make(int method, gd_tensors parameters) {
+static gd_optimizer *make_optimizer(int method, gd_tensors parameters) {
     if (method == 0) return gd_optim_sgd(parameters, .lr = 0.5);
     if (method == 1) return gd_optim_sgd(parameters, .lr = 0.5, .momentum = 0.9);
     return gd_optim_adam(parameters, .lr = 0.5);
@@ -12,7 +13,7 @@ static gd_optimizer *make(int method, gd_tensors parameters) {
 
 static void check_refused(gd_tensors parameters, gd_status status, const char *part) {
     for (int method = 0; method < METHODS; method++) {
-        const gd_optimizer *o = make(method, parameters);
+        const gd_optimizer *o = make_optimizer(method, parameters);
         CHECK_SAYING(!o && gd_error_status() == status && says(part), "method %d: %s", method,
                      gd_error_message());
         gd_clear_error();
@@ -25,7 +26,7 @@ CLEAN_TEST(results_of_ops_are_no_parameters) {
     check_refused(gd_list(w, gd_mul(w, half)), GD_E_STATE,
                   "write gd_requires_grad(gd_mul(...)) instead of gd_mul(gd_requires_grad(...))");
     check_refused(gd_list(gd_mul(w, half)), GD_E_STATE, "test_optim.c:");
-    CHECK(make(0, gd_list(gd_requires_grad(gd_mul(gd_detach(w), half)))) && !gd_failed());
+    CHECK(make_optimizer(0, gd_list(gd_requires_grad(gd_mul(gd_detach(w), half)))) && !gd_failed());
 }
 
 CLEAN_TEST(symbols_that_are_no_variables_are_no_parameters) {
@@ -65,7 +66,7 @@ CLEAN_TEST(frozen_leaves_are_skipped) {
         GD_SCOPE;
         gd_tensor *a = gd_requires_grad(gd_ones(gd_dims(2))), *b = gd_ones(gd_dims(2)),
                   *c = gd_ones(gd_dims(2));
-        gd_optimizer *both = make(method, gd_list(a, b));
+        gd_optimizer *both = make_optimizer(method, gd_list(a, b));
         CHECK_SAYING(both, "%s", gd_error_message());
         if (!both) return;
         gd_set_grad(a, gd_ones(gd_dims(2)));
@@ -74,12 +75,12 @@ CLEAN_TEST(frozen_leaves_are_skipped) {
         CHECK(gd_item(gd_max(a)) < 1 && gd_item(gd_max(b)) == 1 && gd_item(gd_min(b)) == 1);
         gd_requires_grad(b);
         gd_requires_grad(c);
-        gd_optimizer *alone = make(method, gd_list(c));
+        gd_optimizer *alone = make_optimizer(method, gd_list(c));
         gd_set_grad(c, gd_ones(gd_dims(2)));
         gd_optimizer_step(alone);
         gd_optimizer_step(both);
         GD_NO_GRAD;
-        CHECK(gd_item(gd_max(gd_abs(gd_sub(b, c)))) == 0);
+        CHECK(tensors_distance(b, c) == 0);
         CHECK(gd_item(gd_max(b)) < 1);
     }
 }
@@ -104,7 +105,7 @@ static frozen make_frozen(void) {
     return f;
 }
 
-/* A jit follows: thawing makes a plan of its own, freezing again goes back to the first. */
+/* In a jit, thawing makes a second plan, and freezing again returns to the first. */
 CLEAN_TEST(leaves_are_frozen_and_thawed_between_the_calls_of_a_jit) {
     GD_SCOPE;
     frozen f = make_frozen(), g = make_frozen();
@@ -118,8 +119,8 @@ CLEAN_TEST(leaves_are_frozen_and_thawed_between_the_calls_of_a_jit) {
         gd_jit_call(jit, gd_list(x));
         train(gd_list(x), &g);
         GD_NO_GRAD;
-        CHECK_SAYING(!gd_failed() && gd_item(gd_max(gd_abs(gd_sub(f.a, g.a)))) == 0 &&
-                         gd_item(gd_max(gd_abs(gd_sub(f.b, g.b)))) == 0,
+        CHECK_SAYING(!gd_failed() && tensors_distance(f.a, g.a) == 0 &&
+                         tensors_distance(f.b, g.b) == 0,
                      "call %d: %s", i, gd_error_message());
     }
     CHECK_SAYING(gd_jit_traces(jit) == 2, "%d", gd_jit_traces(jit));
@@ -150,9 +151,8 @@ CLEAN_TEST(leaves_are_minimized_in_a_jit) {
     gd_tensor *x = gd_full(gd_dims(2), 2);
     for (int i = 0; i < 4; i++) gd_jit_call(jit, gd_list(x)), step(gd_list(x), &g);
     GD_NO_GRAD;
-    CHECK_SAYING(!gd_failed() && gd_item(gd_max(gd_abs(gd_sub(f.a, g.a)))) == 0 &&
-                     gd_item(gd_max(f.a)) < 1,
-                 "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && tensors_distance(f.a, g.a) == 0 && gd_item(gd_max(f.a)) < 1, "%s",
+                 gd_error_message());
     CHECK(gd_item(gd_min(f.b)) == 1 && gd_item(gd_max(f.b)) == 1 && !gd_tensor_grad(f.a));
 }
 

@@ -4,10 +4,11 @@
  * leaks; and the same work, done again, gives what it would have given.
  */
 #include "clean_test.h"
+#include "compare.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "gradus/testing.h"
 
-enum { TENSORS = 4, MOST_ALLOCATIONS = 20000, MOST_BYTES = 4096 };
+enum { TENSORS = 4, MOST_BYTES = 4096 };
 
 typedef struct trial {
     const char *name, *options;
@@ -62,7 +63,7 @@ static gd_status clip_value(trial *t) {
     return gd_clip_grad_value(((gd_tensors){t->w, TENSORS}), 0.7);
 }
 
-/* A graph of its own, and one run. */
+/* A new graph and one run. */
 static gd_status minimize(trial *t) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
@@ -87,24 +88,26 @@ typedef struct snapshot {
     char at[MOST_BYTES];
 } snapshot;
 
-static void add(snapshot *s, gd_tensor *t) {
-    const size_t more = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
+static void add_tensor(snapshot *s, gd_tensor *t) {
+    const size_t more = tensor_bytes(t);
     CHECK(s->bytes + more <= MOST_BYTES && gd_copy_to(t, s->at + s->bytes, more) == GD_OK);
     s->bytes += more;
 }
 
-static void look(const trial *t, snapshot *s) {
+static void take_snapshot(const trial *t, snapshot *s) {
     GD_SCOPE;
     s->bytes = 0;
-    for (int i = 0; i < TENSORS; i++) add(s, t->w[i]), add(s, gd_tensor_grad(t->w[i]));
-    for (int g = 0; g < 2 && t->optimizer; g++) add(s, gd_optimizer_lr(t->optimizer, .group = g));
+    for (int i = 0; i < TENSORS; i++)
+        add_tensor(s, t->w[i]), add_tensor(s, gd_tensor_grad(t->w[i]));
+    for (int g = 0; g < 2 && t->optimizer; g++)
+        add_tensor(s, gd_optimizer_lr(t->optimizer, .group = g));
 }
 
-static bool same(const snapshot *a, const snapshot *b) {
+static bool same_snapshots(const snapshot *a, const snapshot *b) {
     return a->bytes == b->bytes && memcmp(a->at, b->at, a->bytes) == 0;
 }
 
-static void prepare(const work *w, trial *t) {
+static void prepare_trial(const work *w, trial *t) {
     make_tensors(t);
     if (w->begin) w->begin(t);
 }
@@ -112,56 +115,41 @@ static void prepare(const work *w, trial *t) {
 static void act_twice(const work *w, trial *t, snapshot *s) {
     for (int i = 0; i < 2; i++)
         CHECK_SAYING(w->act(t) == GD_OK, "%s of %s: %s", w->name, t->name, gd_error_message());
-    look(t, s);
+    take_snapshot(t, s);
 }
 
 static snapshot after, before, now;
 
-static bool walk_one(const work *w, trial t, int64_t n) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                  asked = gd_fault_allocations();
-    bool fired;
-    {
-        GD_SCOPE;
-        prepare(w, &t);
-        look(&t, &before);
-        gd_fault_after(n, false);
-        gd_status status = w->act(&t);
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - asked > n;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY),
-                     "%s of %s, allocation %lld: %s", w->name, t.name, (long long)n,
-                     gd_error_message());
-        gd_clear_error();
-        look(&t, &now);
-        if (status != GD_OK) {
-            CHECK_SAYING(same(&now, &before), "%s of %s, allocation %lld: it has changed something",
-                         w->name, t.name, (long long)n);
-            act_twice(w, &t, &now);
-            CHECK_SAYING(same(&now, &after),
-                         "%s of %s, allocation %lld: what comes after it differs", w->name, t.name,
-                         (long long)n);
-        }
-        gd_clear_error();
-    }
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s of %s, allocation %lld leaks", w->name, t.name, (long long)n);
-    return fired;
+static void run_round(fault_walk *faults, const work *w, trial t) {
+    GD_SCOPE;
+    prepare_trial(w, &t);
+    take_snapshot(&t, &before);
+    fault_begin(faults);
+    gd_status status = w->act(&t);
+    fault_end(faults);
+    CHECK_FAULT(faults, status);
+    if (status == GD_OK) return;
+    take_snapshot(&t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, &before));
+    act_twice(w, &t, &now);
+    CHECK_ROUND(faults, same_snapshots(&now, &after));
+    gd_clear_error();
 }
 
-static void walk(const work *w, const char *name, const char *options) {
+static void walk_work(const work *w, const char *name, const char *options) {
     const trial t = {.name = name, .options = options};
     gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
     {
         GD_SCOPE;
         trial first = t;
-        prepare(w, &first);
+        prepare_trial(w, &first);
         act_twice(w, &first, &after);
     }
-    int64_t n = 0;
-    const int failures = test_failures;
-    while (n < MOST_ALLOCATIONS && test_failures < failures + 3 && walk_one(w, t, n)) n++;
-    CHECK_SAYING(n > 3 && n < MOST_ALLOCATIONS, "%s has %lld allocations", w->name, (long long)n);
+    char what[100];
+    snprintf(what, sizeof what, "%s of %s", w->name, name);
+    fault_walk faults = {.what = what};
+    while (fault_next(&faults)) run_round(&faults, w, t);
+    CHECK_SAYING(faults.rounds > 4, "%s: %lld rounds", what, (long long)faults.rounds);
     gd_set_num_threads(0);
 }
 
@@ -172,23 +160,23 @@ static const char *const optimizers[][2] = {{"sgd", "momentum=0.9 dampening=0.5"
 
 TEST(steps_survive_any_failed_allocation) {
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
-        walk(&(work){"a step", begin, step}, optimizers[i][0], optimizers[i][1]);
+        walk_work(&(work){"a step", begin, step}, optimizers[i][0], optimizers[i][1]);
 }
 
 TEST(making_optimizers_survives_any_failed_allocation) {
-    walk(&(work){"making", NULL, make_and_drop}, "adam", NULL);
+    walk_work(&(work){"making", NULL, make_and_drop}, "adam", NULL);
 }
 TEST(steps_of_schedules_survive_any_failed_allocation) {
-    walk(&(work){"a step of the schedule", begin, schedule_step}, "sgd", NULL);
+    walk_work(&(work){"a step of the schedule", begin, schedule_step}, "sgd", NULL);
 }
 
 TEST(clipping_survives_any_failed_allocation) {
-    walk(&(work){"clipping", NULL, clip}, "sgd", NULL);
-    walk(&(work){"clipping by value", NULL, clip_value}, "sgd", NULL);
+    walk_work(&(work){"clipping", NULL, clip}, "sgd", NULL);
+    walk_work(&(work){"clipping by value", NULL, clip_value}, "sgd", NULL);
 }
 
 TEST(a_graph_with_leaves_survives_any_failed_allocation) {
-    walk(&(work){"gd_minimize", begin, minimize}, "adam", NULL);
+    walk_work(&(work){"gd_minimize", begin, minimize}, "adam", NULL);
 }
 
 TEST_MAIN

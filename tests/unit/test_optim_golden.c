@@ -55,7 +55,7 @@ static double number_after(const char *text, const char *name) {
     return at ? strtod(at + strlen(name), NULL) : 0;
 }
 
-static void cut(test_case *c) {
+static void cut_words(test_case *c) {
     const char *from = c->line;
     for (int i = 0; i < 5; i++) {
         size_t n = strcspn(from, "|");
@@ -84,7 +84,7 @@ static bool read_cases(void) {
         if (*line == 0 || *line == '#') continue;
         test_case *c = &cases[n_cases];
         snprintf(c->line, LINE, "%s", line);
-        cut(c);
+        cut_words(c);
         fine = ++n_cases < MOST_CASES && fread(&key, 8, 1, golden) == 1 && key == key_of(c->line) &&
                fread(&c->want, sizeof c->want, 1, golden) == 1;
         CHECK_SAYING(fine, "optim.bin is not that of '%s'; run optim_make.py", line);
@@ -174,7 +174,7 @@ typedef struct runner {
 
 static int level_of(mode m) { return m == JIT_FUSED || m == SESSION_FUSED ? 2 : 0; }
 
-static void begin(runner *r, const test_case *c, mode m) {
+static void begin_run(runner *r, const test_case *c, mode m) {
     *r = (runner){.session = NULL};
     if (m < SESSION) {
         r->net = make_net(c, false);
@@ -205,7 +205,7 @@ static gd_tensor *value_of(const runner *r, gd_tensor *t, mode m) {
     return m == VARIABLES ? gd_session_get(r->session, t) : t;
 }
 
-static void look(runner *r, mode m, double *numbers, double *last) {
+static void read_numbers(runner *r, mode m, double *numbers, double *last) {
     GD_SCOPE;
     for (int k = 0; k < TENSORS; k++) {
         double values[64];
@@ -224,11 +224,11 @@ static void look(runner *r, mode m, double *numbers, double *last) {
 static bool follow(const test_case *c, mode m, trajectory *got) {
     GD_SCOPE;
     runner r;
-    begin(&r, c, m);
+    begin_run(&r, c, m);
     if (m == JIT || m == JIT_FUSED) r.jit = gd_jit_new(train, &r.net, .level = level_of(m));
     for (int i = 0; i < STEPS && !gd_failed(); i++) {
         step(&r, i);
-        look(&r, m, got->at[i], i == STEPS - 1 ? got->last : NULL);
+        read_numbers(&r, m, got->at[i], i == STEPS - 1 ? got->last : NULL);
     }
     if (r.jit)
         CHECK_SAYING(gd_jit_traces(r.jit) == 1 + (c->frozen > 0), "%s: %d traces", c->line,
@@ -239,21 +239,23 @@ static bool follow(const test_case *c, mode m, trajectory *got) {
     return fine;
 }
 
-static double apart(double got, double want) { return fabs(got - want) / fmax(1e-3, fabs(want)); }
+static double relative_error(double got, double want) {
+    return fabs(got - want) / fmax(1e-3, fabs(want));
+}
 
-static void compare(const test_case *c, mode m, const trajectory *got) {
+static void compare_trajectory(const test_case *c, mode m, const trajectory *got) {
     double most = 0;
     for (int i = 0; i < STEPS; i++)
         for (int k = 0; k < NUMBERS; k++) {
-            const double off = apart(got->at[i][k], c->want.at[i][k]);
+            const double off = relative_error(got->at[i][k], c->want.at[i][k]);
             if (!(off <= most)) most = off;
             CHECK_SAYING(off <= 1e-6, "%s, %s, step %d, number %d: %.12g, not %.12g", c->line,
                          mode_names[m], i, k, got->at[i][k], c->want.at[i][k]);
             if (!(off <= 1e-6)) return;
         }
     for (int i = 0; i < PARAMETERS; i++)
-        CHECK_SAYING(apart(got->last[i], c->want.last[i]) <= 1e-6, "%s, %s, element %d", c->line,
-                     mode_names[m], i);
+        CHECK_SAYING(relative_error(got->last[i], c->want.last[i]) <= 1e-6, "%s, %s, element %d",
+                     c->line, mode_names[m], i);
 }
 
 CLEAN_TEST(optimizers_and_schedules_follow_pytorch) {
@@ -262,12 +264,12 @@ CLEAN_TEST(optimizers_and_schedules_follow_pytorch) {
     for (int i = 0; i < n_cases; i++) {
         const test_case *c = &cases[i];
         if (!follow(c, EAGER, &eager)) continue;
-        compare(c, EAGER, &eager);
+        compare_trajectory(c, EAGER, &eager);
         for (mode m = JIT; m < MODES; m++) {
             if (c->frozen && m >= SESSION)
                 continue; /* a graph has the leaves as they were when it was built */
             if (!follow(c, m, &got)) continue;
-            compare(c, m, &got);
+            compare_trajectory(c, m, &got);
             if (level_of(m) == 0)
                 CHECK_SAYING(memcmp(&eager, &got, sizeof got) == 0, "%s: %s has other bits",
                              c->line, mode_names[m]);

@@ -3,11 +3,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "clean_test.h"
+#include "compare.h"
 #include "gradus/gradus.h"
 #include "gradus/state.h"
+#include "temp.h"
 
 enum { TENSORS = 3, STEPS = 100, SAVED = 50 };
 typedef enum mode { EAGER, JIT, SESSION, MODES } mode;
@@ -20,12 +21,6 @@ typedef struct net {
     gd_session *session;
     gd_tensor *x, *step;
 } net;
-
-static const char *path_of(char *text, size_t size) {
-    snprintf(text, size, "%s/gradus_optim_%ld.safetensors",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
-    return text;
-}
 
 static gd_tensor *loss_of(const net *n, gd_tensor *x) {
     gd_tensor *h = gd_tanh(gd_linear(x, n->w[0], n->w[1]));
@@ -50,7 +45,7 @@ static gd_tensor *data(gd_shape dims, double phase) {
     return gd_from_array(dims, GD_F32, values);
 }
 
-static void make(net *n, const char *optimizer, const char *options, mode m) {
+static void make_net(net *n, const char *optimizer, const char *options, mode m) {
     const gd_shape shapes[] = {gd_dims(6, 4), gd_dims(6), gd_dims(6, 2)};
     *n = (net){.jit = NULL};
     for (int i = 0; i < TENSORS; i++) n->w[i] = gd_requires_grad(data(shapes[i], i));
@@ -67,7 +62,7 @@ static void make(net *n, const char *optimizer, const char *options, mode m) {
     n->session = gd_session_new(graph, .level = 0);
 }
 
-static void run(net *n, int from, int to) {
+static void run_steps(net *n, int from, int to) {
     for (int i = from; i < to && !gd_failed(); i++) {
         GD_SCOPE;
         gd_tensor *x = data(gd_dims(5, 4), 10 + i % 5);
@@ -85,11 +80,11 @@ static gd_state_parts parts_of(net *n, gd_state_part *parts) {
     return (gd_state_parts){parts, 5};
 }
 
-static bool same(const net *a, const net *b) {
+static bool same_nets(const net *a, const net *b) {
     GD_SCOPE;
     GD_NO_GRAD;
     bool all = gd_item(gd_optimizer_lr(a->optimizer)) == gd_item(gd_optimizer_lr(b->optimizer));
-    for (int i = 0; i < TENSORS; i++) all &= gd_item(gd_max(gd_abs(gd_sub(a->w[i], b->w[i])))) == 0;
+    for (int i = 0; i < TENSORS; i++) all &= tensors_distance(a->w[i], b->w[i]) == 0;
     return all;
 }
 
@@ -101,38 +96,36 @@ static const char *const optimizers[][2] = {{"sgd", "lr=0.05 momentum=0.9 dampen
 
 /* 50 steps, saved; a new net loads them and takes 50 more: as 100 steps. */
 CLEAN_TEST(training_goes_on_in_the_same_bits) {
-    char path[300];
-    path_of(path, sizeof path);
+    const char *path = temp_path("optimizer.safetensors");
     for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
         for (mode m = EAGER; m < MODES; m++) {
             GD_SCOPE;
-            net whole, begun, resumed;
+            net complete, begun, resumed;
             gd_state_part parts[5];
-            make(&whole, optimizers[k][0], optimizers[k][1], m);
-            make(&begun, optimizers[k][0], optimizers[k][1], m);
-            make(&resumed, optimizers[k][0], optimizers[k][1], m);
-            run(&whole, 0, STEPS);
-            run(&begun, 0, SAVED);
-            run(&resumed, 0, (int)k * (int)m); /* it may have state of its own */
+            make_net(&complete, optimizers[k][0], optimizers[k][1], m);
+            make_net(&begun, optimizers[k][0], optimizers[k][1], m);
+            make_net(&resumed, optimizers[k][0], optimizers[k][1], m);
+            run_steps(&complete, 0, STEPS);
+            run_steps(&begun, 0, SAVED);
+            run_steps(&resumed, 0, (int)k * (int)m); /* it may have other state before */
             CHECK_SAYING(gd_save_state_with(path, parts_of(&begun, parts)) == GD_OK, "%s",
                          gd_error_message());
             CHECK_SAYING(gd_load_state_with(path, parts_of(&resumed, parts)) == GD_OK,
                          "%s, mode %d: %s", optimizers[k][0], m, gd_error_message());
-            run(&resumed, SAVED, STEPS);
-            CHECK_SAYING(!gd_failed() && same(&whole, &resumed), "%s, mode %d: %s",
+            run_steps(&resumed, SAVED, STEPS);
+            CHECK_SAYING(!gd_failed() && same_nets(&complete, &resumed), "%s, mode %d: %s",
                          optimizers[k][0], m, gd_error_message());
             gd_clear_error();
         }
-    remove(path);
 }
 
 CLEAN_TEST(state_has_names_that_a_person_understands) {
     GD_SCOPE;
     net n;
-    make(&n, "adam", "lr=0.05 amsgrad=true", EAGER);
+    make_net(&n, "adam", "lr=0.05 amsgrad=true", EAGER);
     gd_state *fresh = gd_state_of(n.optimizer);
     CHECK(fresh && gd_state_find(fresh, "groups.1.lr") && !gd_state_find(fresh, "0.exp_avg"));
-    run(&n, 0, 3);
+    run_steps(&n, 0, 3);
     gd_state *state = gd_state_of(n.optimizer);
     static const char *const names[] = {"groups.0.lr", "groups.0.base_lr", "groups.1.lr",
                                         "0.exp_avg",   "1.exp_avg_sq",     "2.max_exp_avg_sq",
@@ -149,18 +142,18 @@ CLEAN_TEST(state_has_names_that_a_person_understands) {
 CLEAN_TEST(state_of_another_optimizer_is_refused) {
     GD_SCOPE;
     net adam, sgd;
-    make(&adam, "adam", "lr=0.05", EAGER);
-    make(&sgd, "sgd", "lr=0.05 momentum=0.9", EAGER);
-    run(&adam, 0, 3);
-    run(&sgd, 0, 3);
+    make_net(&adam, "adam", "lr=0.05", EAGER);
+    make_net(&sgd, "sgd", "lr=0.05 momentum=0.9", EAGER);
+    run_steps(&adam, 0, 3);
+    run_steps(&sgd, 0, 3);
     CHECK(gd_set_state(sgd.optimizer, gd_state_of(adam.optimizer)) != GD_OK &&
           says("momentum_buffer") && says("exp_avg"));
     gd_clear_error();
     net other;
-    make(&other, "sgd", "lr=0.05 momentum=0.9", EAGER);
-    run(&other, 0, 4);
-    run(&sgd, 3, 4);
-    CHECK(same(&other, &sgd));
+    make_net(&other, "sgd", "lr=0.05 momentum=0.9", EAGER);
+    run_steps(&other, 0, 4);
+    run_steps(&sgd, 3, 4);
+    CHECK(same_nets(&other, &sgd));
 }
 
 CLEAN_TEST(state_of_variables_belongs_to_the_session) {

@@ -185,7 +185,8 @@ TEST(records_say_what_they_can_keep) {
     }
 }
 
-/* A product whose every element is squared, and divided by `by`: as linear_relu is for linear and relu. */
+/* A product whose every element is squared, and divided by `by`: as linear_relu is for linear
+ * and relu. */
 static gd_status product_squared_infer(gd_infer *i) {
     const gd_tensor *a = i->in[0], *b = i->in[1];
     if (a->rank != 2 || b->rank != 2 || a->dims[1] != b->dims[0])
@@ -206,7 +207,8 @@ static gd_status product_squared(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* Two steps become one of a program's own op, as its record says: with its options, and where it can be. */
+/* Two steps become one of a program's own op, as its record says: with its options, and where it
+ * can be. */
 TEST(epilogue_knows_what_a_program_says_of_its_ops) {
     const gd_op_rules rules = {.infer = product_squared_infer,
                                .reference = product_squared,
@@ -305,7 +307,8 @@ TEST(epilogue_masks_what_goes_back_through_relu) {
         CHECK(fabsf(one[i] - other[i]) < 1e-4f || (isnan(one[i]) && isnan(other[i])));
 }
 
-/* Shapes for each of the ways in which the CPU convolves: products, Winograd's, directly by groups. */
+/* Shapes for each of the ways in which the CPU convolves: products, Winograd's, directly by
+ * groups. */
 static const struct {
     int64_t x[4], w[4];
     const char *options;
@@ -528,8 +531,8 @@ TEST(layout_lets_a_product_write_what_would_be_copied) {
     gd_program_free(p);
 }
 
-/* A fetch is row-major as it was; linear would have to copy; a sum with what lies the other way would
- * be two kernels. */
+/* A fetch is row-major as it was; linear would have to copy; a sum with what lies the other way
+ * would be two kernels. */
 TEST(layout_makes_nobody_copy) {
     for (int i = 0; i < 3; i++) {
         IN_GRAPH(g, 2, 3);

@@ -1,39 +1,39 @@
-/* test_place.c - where buffers of a plan lie: no two at the same place at the same time, and the slab
- * hardly larger than what is alive at one time.
+/* test_place.c - the addresses of a plan's buffers: live buffers never overlap, and the slab is
+ * hardly larger than the buffers that are live at one time.
  */
+#include "draw.h"
 #include "graph/plan/memory.h"
-#include "random.h"
 #include "test.h"
-
-static int below(int n) { return (int)random_int(0, n - 1); }
 
 enum { MOST_LAYERS = 400, MOST_SPANS = 12 * MOST_LAYERS };
 
 /* A training step: activations live until the gradient comes by, some values for a few steps only.
  * Sizes change with every layer (`uneven`), or in every third. */
-static int training(gd_span *spans, int layers, bool uneven) {
+static int training(draws *d, gd_span *spans, int layers, bool uneven) {
     int begin[MOST_LAYERS], turn = 0, n = 0;
-    size_t bytes[MOST_LAYERS], size = 64 * (size_t)(1 + below(64));
+    size_t bytes[MOST_LAYERS], size = 64 * (size_t)(1 + draw_below(d, 64));
     for (int l = 0; l < layers; l++) {
-        if (uneven || below(3) == 0) size = 64 * (size_t)(1 + below(4096));
+        if (uneven || draw_below(d, 3) == 0) size = 64 * (size_t)(1 + draw_below(d, 4096));
         begin[l] = turn;
         bytes[l] = size;
-        turn += 2 + below(3);
+        turn += 2 + draw_below(d, 3);
     }
     const int end = 2 * turn + 2;
     for (int l = 0; l < layers; l++) {
         const int back = end - 1 - begin[l];
         spans[n++] = (gd_span){bytes[l], begin[l], back, 0};
-        for (int k = below(4); k > 0; k--) {
-            const int at = begin[l] + below(3);
-            spans[n++] =
-                (gd_span){bytes[l] * (size_t)(1 + below(3)) / 2 + 1, at, at + 1 + below(3), 0};
+        for (int k = draw_below(d, 4); k > 0; k--) {
+            const int at = begin[l] + draw_below(d, 3);
+            spans[n++] = (gd_span){bytes[l] * (size_t)(1 + draw_below(d, 3)) / 2 + 1, at,
+                                   at + 1 + draw_below(d, 3), 0};
         }
-        for (int k = 1 + below(3); k > 0; k--) {
-            const int at = back - below(3) > turn ? back - below(3) : turn;
-            spans[n++] = (gd_span){bytes[l] / (size_t)(1 + below(2)) + 1, at, at + 1 + below(4), 0};
+        for (int k = 1 + draw_below(d, 3); k > 0; k--) {
+            const int at = back - draw_below(d, 3) > turn ? back - draw_below(d, 3) : turn;
+            spans[n++] = (gd_span){bytes[l] / (size_t)(1 + draw_below(d, 2)) + 1, at,
+                                   at + 1 + draw_below(d, 4), 0};
         }
-        if (below(4) == 0) spans[n++] = (gd_span){4, begin[l], end, 0}; /* a number to be fetched */
+        if (draw_below(d, 4) == 0)
+            spans[n++] = (gd_span){4, begin[l], end, 0}; /* a number to be fetched */
     }
     return n;
 }
@@ -57,8 +57,8 @@ TEST(a_training_step_needs_what_is_alive) {
     static const int layers[] = {1, 2, 5, 20, 80, MOST_LAYERS};
     for (size_t x = 0; x < sizeof layers / sizeof *layers; x++)
         for (int seed = 0; seed < (layers[x] < 50 ? 100 : 3); seed++) {
-            random_state = (uint64_t)(seed + 1);
-            const int n = training(spans, layers[x], seed % 2);
+            draws d = {(uint64_t)(seed + 1)};
+            const int n = training(&d, spans, layers[x], seed % 2);
             size_t slab, live;
             CHECK(gd_place_spans(spans, n, &slab, &live) == GD_OK);
             CHECK(slab >= live);

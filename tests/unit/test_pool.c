@@ -1,12 +1,8 @@
-/* test_pool.c - what the thread pool promises: every piece once, whoever calls, from wherever.
+/* test_pool.c - promises of the thread pool: every piece runs once, for any caller in any thread.
  *
- * Without arguments runs everything but dlclose; `test_pool LIBRARY` also loads LIBRARY (a shared
- * object that exports gd_parallel_for and gd_set_num_threads), uses it and unloads it.
+ * GRADUS_POOL_LIBRARY=LIBRARY also loads LIBRARY (a shared object that exports gd_parallel_for and
+ * gd_set_num_threads), uses it and unloads it.
  */
-#define _GNU_SOURCE 1
-#include "core/pool.h"
-#include "gradus/threads.h"
-
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,11 +10,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+#include "child.h"
+#include "core/pool.h"
+#include "gradus/threads.h"
+#include "test.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -29,29 +26,18 @@
 #define WITH_TSAN 1
 #endif
 
-/* ThreadSanitizer cannot follow threads that the child of a threaded program makes, which is the
- * very thing that most fork tests do: with it they are left out. */
 #ifdef WITH_TSAN
-enum { child_may_make_threads = 0 };
+#define SKIP_WITHOUT_CHILD_THREADS \
+    SKIP("ThreadSanitizer cannot follow threads of the child of a threaded program")
 #else
-enum { child_may_make_threads = 1 };
+#define SKIP_WITHOUT_CHILD_THREADS
 #endif
-
-static _Atomic int failures;
-
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            failures++;                                                                           \
-        }                                                                                         \
-    } while (0)
 
 /* --- bodies ----------------------------------------------------------------------------------- */
 
 enum { MANY = 1000 };
 
-/* How often each piece ran; plain ints, so that ThreadSanitizer sees a piece that runs twice at
+/* How often each piece ran; not atomic, so that ThreadSanitizer sees a piece that runs twice at
  * once, or a loop that returns before its pieces are done. */
 typedef struct tally {
     int ran[MANY];
@@ -129,13 +115,13 @@ static bool workers_come_to(int n) {
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-static void environment_sets_the_number(void) {
+TEST(environment_sets_the_number) {
     /* main set GRADUS_NUM_THREADS before anybody asked. */
     CHECK(gd_num_threads() == 3);
     CHECK(count_workers() <= 0); /* nothing is made before the first loop */
 }
 
-static void every_piece_runs_once(void) {
+TEST(every_piece_runs_once) {
     gd_set_num_threads(4);
     for (int64_t n = 0; n <= 40; n++) CHECK(loop_works(n));
     CHECK(loop_works(MANY));
@@ -143,7 +129,7 @@ static void every_piece_runs_once(void) {
     for (int i = 0; i < 2000; i++) CHECK(loop_works(2 + i % 7));
 }
 
-static void workers_take_part_named_and_without_signals(void) {
+TEST(workers_take_part_named_and_without_signals) {
     gd_set_num_threads(2);
     meeting m = {.expected = 2, .caller = pthread_self()};
     gd_parallel_for(2, look_at_worker, &m);
@@ -151,7 +137,7 @@ static void workers_take_part_named_and_without_signals(void) {
     CHECK(m.signals_blocked);
 }
 
-static void sleeping_workers_wake(void) {
+TEST(sleeping_workers_wake) {
     gd_set_num_threads(4);
     for (int i = 0; i < 20; i++) {
         usleep(2000);
@@ -166,7 +152,7 @@ static void note_order(void *arg, int64_t i) {
     if (*next == i) (*next)++;
 }
 
-static void one_thread_runs_in_order(void) {
+TEST(one_thread_runs_in_order) {
     gd_set_num_threads(1);
     int64_t next = 0;
     gd_parallel_for(100, note_order, &next);
@@ -178,7 +164,7 @@ static void run_inner(void *arg, int64_t i) {
     gd_parallel_for(50, count_piece, &inner[i]);
 }
 
-static void nested_loops_run(void) {
+TEST(nested_loops_run) {
     gd_set_num_threads(3);
     tally *inner = calloc(20, sizeof *inner);
     gd_parallel_for(20, run_inner, inner);
@@ -186,7 +172,7 @@ static void nested_loops_run(void) {
     free(inner);
 }
 
-static void settings_are_checked_and_kept(void) {
+TEST(settings_are_checked_and_kept) {
     CHECK(gd_set_num_threads(257) == GD_E_ARGUMENT);
     CHECK(gd_set_num_threads(5) == GD_OK);
     CHECK(gd_num_threads() == 5);
@@ -196,7 +182,7 @@ static void settings_are_checked_and_kept(void) {
     CHECK(gd_num_threads() >= 1 && gd_num_threads() <= 256);
 }
 
-static void pool_grows_and_shrinks(void) {
+TEST(pool_grows_and_shrinks) {
     static const int sizes[] = {1, 8, 2, 3, 1, 16, 4, 256, 2};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         CHECK(gd_set_num_threads(sizes[k]) == GD_OK);
@@ -219,7 +205,7 @@ static void *host_thread(void *arg) {
     return NULL;
 }
 
-static void several_host_threads_call_and_set_at_once(void) {
+TEST(several_host_threads_call_and_set_at_once) {
     pthread_t threads[6];
     for (int i = 0; i < 6; i++) {
         int rc = pthread_create(&threads[i], NULL, host_thread, (void *)(intptr_t)i);
@@ -228,7 +214,7 @@ static void several_host_threads_call_and_set_at_once(void) {
     for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
 }
 
-static void refused_threads_mean_fewer_workers(void) {
+TEST(refused_threads_mean_fewer_workers) {
     /* Stacks that cannot be had: every pthread_create from here on fails. */
     gd_set_num_threads(1);
     pthread_attr_t normal, huge;
@@ -249,7 +235,7 @@ static void refused_threads_mean_fewer_workers(void) {
     CHECK(m.arrived == 3);
 }
 
-/* In the child: loops work, with workers of its own. */
+/* In the child: loops work, with new workers. */
 static int child_works(void) {
     for (int i = 0; i < 20; i++)
         if (!loop_works(64)) return 1;
@@ -261,13 +247,8 @@ static int child_works(void) {
     return loop_works(MANY) ? 0 : 3;
 }
 
-static bool child_succeeded(pid_t pid) {
-    int status = -1;
-    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0;
-}
-
-static void child_of_fork_makes_its_own_workers(void) {
+TEST(child_of_fork_makes_its_own_workers) {
+    SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(4);
     CHECK(loop_works(100));
     pid_t pid = fork();
@@ -277,10 +258,10 @@ static void child_of_fork_makes_its_own_workers(void) {
         /* and so does the child's child, leaving by exit() with its destructors */
         pid_t grandchild = fork();
         if (grandchild == 0) exit(child_works());
-        if (!child_succeeded(grandchild)) failed = 11;
+        if (child_wait(grandchild) != 0) failed = 11;
         exit(failed);
     }
-    CHECK(child_succeeded(pid));
+    CHECK(child_wait(pid) == 0);
     CHECK(loop_works(100)); /* the parent's pool is as before */
 }
 
@@ -292,7 +273,8 @@ static void *loop_until_stopped(void *arg) {
     return NULL;
 }
 
-static void fork_during_another_threads_loop(void) {
+TEST(fork_during_another_threads_loop) {
+    SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(4);
     stop_looping = false;
     pthread_t other;
@@ -300,7 +282,7 @@ static void fork_during_another_threads_loop(void) {
     for (int i = 0; i < 30; i++) {
         pid_t pid = fork();
         if (pid == 0) _exit(child_works());
-        CHECK(child_succeeded(pid));
+        CHECK(child_wait(pid) == 0);
     }
     stop_looping = true;
     pthread_join(other, NULL);
@@ -316,10 +298,10 @@ static void fork_here(void *arg, int64_t i) {
     if (i % 8 != 0) return;
     pid_t pid = fork();
     if (pid == 0) _exit(loop_works(20) ? 0 : 1); /* inline, and must not wait for anybody */
-    if (child_succeeded(pid)) f->good_children++;
+    if (child_wait(pid) == 0) f->good_children++;
 }
 
-static void fork_from_within_a_piece(void) {
+TEST(fork_from_within_a_piece) {
     gd_set_num_threads(3);
     fork_in_piece f = {.parent = getpid()};
     gd_parallel_for(32, fork_here, &f);
@@ -334,13 +316,13 @@ static void fork_and_return(void *arg, int64_t i) {
     if (i == 3) (void)!fork();
 }
 
-static void child_returns_from_a_piece(void) {
+TEST(child_returns_from_a_piece) {
+    SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(3);
     fork_in_piece f = {.parent = getpid()};
     gd_parallel_for(32, fork_and_return, &f);
     if (getpid() != f.parent) _exit(child_works());
-    int status = -1;
-    CHECK(waitpid(-1, &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(child_wait(-1) == 0);
 }
 
 static void exit_here(void *arg, int64_t i) {
@@ -354,15 +336,15 @@ static void loop_in_atexit(void) {
 }
 
 /* exit() at awkward moments neither hangs nor crashes. */
-static void exit_from_anywhere(void) {
-    int status = -1;
+TEST(exit_from_anywhere) {
+    SKIP_WITHOUT_CHILD_THREADS;
     pid_t pid = fork();
     if (pid == 0) {
         gd_set_num_threads(3);
         gd_parallel_for(10, exit_here, NULL);
         _exit(1);
     }
-    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CHECK(child_wait(pid) == 7);
 
     pid = fork();
     if (pid == 0) { /* while another thread loops */
@@ -375,10 +357,13 @@ static void exit_from_anywhere(void) {
         atexit(loop_in_atexit);
         exit(0);
     }
-    CHECK(child_succeeded(pid));
+    CHECK(child_wait(pid) == 0);
 }
 
-static void program_may_loop_in(const char *library) {
+TEST(the_library_may_be_unloaded) {
+    const char *library = getenv("GRADUS_POOL_LIBRARY");
+    if (!library) SKIP("GRADUS_POOL_LIBRARY names no library to load");
+    gd_set_num_threads(1); /* so that only the library's workers count */
     for (int i = 0; i < 20; i++) {
         void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
         if (handle == NULL) fprintf(stderr, "%s\n", dlerror());
@@ -398,36 +383,14 @@ static void program_may_loop_in(const char *library) {
         dlclose(handle);
         pid_t pid = fork(); /* the fork handler is gone with the library */
         if (pid == 0) _exit(0);
-        CHECK(child_succeeded(pid));
+        CHECK(child_wait(pid) == 0);
     }
+    CHECK(workers_come_to(0));
 }
 
 int main(int argc, char **argv) {
     setenv("GRADUS_NUM_THREADS", "3", 1);
-    environment_sets_the_number();
-    every_piece_runs_once();
-    workers_take_part_named_and_without_signals();
-    sleeping_workers_wake();
-    one_thread_runs_in_order();
-    nested_loops_run();
-    settings_are_checked_and_kept();
-    pool_grows_and_shrinks();
-    several_host_threads_call_and_set_at_once();
-    refused_threads_mean_fewer_workers();
-    fork_from_within_a_piece();
-    if (child_may_make_threads) {
-        child_of_fork_makes_its_own_workers();
-        fork_during_another_threads_loop();
-        child_returns_from_a_piece();
-        exit_from_anywhere();
-    }
-    if (argc > 1) {
-        gd_set_num_threads(1); /* so that only the library's workers count */
-        program_may_loop_in(argv[1]);
-        CHECK(workers_come_to(0));
-    }
+    const int status = test_run_all(argc, argv);
     gd_set_num_threads(4); /* leave with workers running */
-    CHECK(loop_works(100));
-    if (failures) fprintf(stderr, "%d failures\n", (int)failures);
-    return failures != 0;
+    return status || !loop_works(100);
 }

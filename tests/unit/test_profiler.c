@@ -3,9 +3,9 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "format/json.h"
+#include "temp.h"
 #include "test.h"
 
 static void work(void) {
@@ -84,10 +84,7 @@ TEST(the_trace_is_json_with_spans_calls_and_memory) {
         work();
     }
     gd_profiler_stop();
-    char path[] = "/tmp/gradus-trace-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK(fd >= 0);
-    if (fd >= 0) close(fd);
+    const char *path = temp_path("trace.json");
     CHECK(gd_profiler_save_trace(path) == GD_OK);
     gd_json_doc *doc = NULL;
     CHECK(gd_json_load(&doc, path) == GD_OK);
@@ -111,7 +108,6 @@ TEST(the_trace_is_json_with_spans_calls_and_memory) {
         CHECK(at >= begin && at <= end);
     }
     gd_json_free(doc);
-    unlink(path);
     CHECK(gd_profiler_save_trace("/no/such/folder/trace.json") == GD_E_IO);
     gd_clear_error();
     CHECK(!gd_failed());

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "clean_test.h"
 #include "fit_things.h"
 #include "gradus/gradus.h"
@@ -151,7 +151,7 @@ static void read_child(int theirs, int mine, gd_progress mode, char *text, size_
     for (ssize_t n; (n = read(mine, text + used, size - 1 - used)) > 0;) used += (size_t)n;
     text[used] = '\0';
     close(mine);
-    waitpid(child, NULL, 0);
+    child_wait(child);
 }
 
 static void read_terminal(int width, const char *term, gd_progress mode, char *text, size_t size) {

@@ -147,7 +147,7 @@ TEST(a_message_is_filled_and_written) {
 
 TEST(both_ways_of_repeated_numbers_are_read_and_unknown_fields_are_skipped) {
     gd_pb_doc *doc;
-    /* packed numbers one by one, plain ones packed; fields 16 (all wire types), 500 */
+    /* packed numbers one by one, unpacked ones packed; fields 16 (all wire types), 500 */
     static const char mixed[] =
         "\x70\x05\x70\x06\x6a\x02\x07\x08\x80\x01\x01\x85\x01\x01\x02\x03\x04\x82\x01\x02zz"
         "\x81\x01\x01\x02\x03\x04\x05\x06\x07\x08\x08\x09";
@@ -167,7 +167,7 @@ TEST(both_ways_of_repeated_numbers_are_read_and_unknown_fields_are_skipped) {
 
 TEST(every_cut_of_a_message_is_refused_or_a_message) {
     for (size_t n = 0; n < WIRE; n++) {
-        char *part = malloc(n + 1); /* of its own, so that a read behind it shows */
+        char *part = malloc(n + 1); /* of exactly its size, so that a read behind it shows */
         memcpy(part, wire, n);
         gd_pb_doc *doc;
         gd_status status = gd_pb_read(&doc, &thing_schema, "cut", part, n);

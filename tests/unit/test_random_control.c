@@ -1,62 +1,63 @@
-/* test_random_control.c - branches and loops made by chance, in one another, give in plans what
- * they give eagerly, where they are plain C: values, gradients and gradients of gradients.
+/* test_random_control.c - random nested branches and loops give the same results in plans as in
+ * eager code, where they are ordinary C: values, gradients and gradients of gradients.
  *
- * Every function has a seed of its own, because in a graph it is called once, and eagerly as often
- * as the data say. All values are f64 (ROWS, COLUMNS), but for the counters of loops.
+ * Every function has its own seed, because a graph calls it once, and eager code as often as the
+ * data require. All values are f64 (ROWS, COLUMNS), except for the counters of loops.
  */
+#include "draw.h"
 #include "random_graphs.h"
+#include "values.h"
 
 enum { ROWS = 3, COLUMNS = 4, INPUTS = 3, MOST_VALUES = 32, DEEPEST = 3 };
 
-/* What a function sees beside its inputs: the values around it. */
+/* The values that a function captures. */
 typedef struct around {
     uint64_t seed;
     int depth, count, steps;
     gd_tensor *values[MOST_VALUES];
 } around;
 
-static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
-
-static gd_tensor *plain(chance *c, gd_tensor *a, gd_tensor *b) {
-    switch (below(c, 14)) {
+static gd_tensor *plain(draws *d, gd_tensor *a, gd_tensor *b) {
+    switch (draw_below(d, 14)) {
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
     case 2: return gd_mul(a, gd_tanh(b));
-    case 3: return gd_tanh(gd_mul(b, number(1.5)));
+    case 3: return gd_tanh(gd_mul(b, scalar_f64(1.5)));
     case 4: return gd_sin(b);
     case 5: return gd_softmax(b, .axis = 1);
     case 6: return gd_tanh(gd_matmul(gd_matmul(a, gd_permute(b, gd_dims(1, 0))), a));
-    case 7: return gd_slice(b, .axis = below(c, 2), .step = -1);
-    case 8: return gd_sub(b, gd_mean(a, .axis = gd_dims(below(c, 2)), .keepdim = true));
+    case 7: return gd_slice(b, .axis = draw_below(d, 2), .step = -1);
+    case 8: return gd_sub(b, gd_mean(a, .axis = gd_dims(draw_below(d, 2)), .keepdim = true));
     case 9:
         return gd_reshape(gd_permute(gd_reshape(b, gd_dims(COLUMNS, ROWS)), gd_dims(1, 0)),
                           gd_dims(ROWS, COLUMNS));
-    case 10: return gd_where(gd_gt(a, b), b, gd_mul(a, number(0.5)));
+    case 10: return gd_where(gd_gt(a, b), b, gd_mul(a, scalar_f64(0.5)));
     case 11: return gd_clamp(b, .min = -0.8, .max = 0.9);
     case 12: return b;
     default: return gd_cat(gd_list(gd_narrow(b, 1, 2, 2), gd_narrow(a, 1, 0, 2)), .axis = 1);
     }
 }
 
-static gd_tensor *made(chance *c, around *o);
+static gd_tensor *made(draws *d, around *o);
 
 /* Adds values to those around, then gives `n` of them. */
-static void make(chance *c, around *o, int n, gd_tensor **out) {
-    const int length = 1 + below(c, 4);
+static void make_values(draws *d, around *o, int n, gd_tensor **out) {
+    const int length = 1 + draw_below(d, 4);
     for (int i = 0; i < length && o->count < MOST_VALUES; i++) {
-        gd_tensor *value = made(c, o);
+        gd_tensor *value = made(d, o);
         o->values[o->count++] = value;
     }
     for (int i = 0; i < n; i++)
-        out[i] = o->values[below(c, 3) ? o->count - 1 - below(c, o->count < 3 ? o->count : 3)
-                                       : below(c, o->count)];
+        out[i] =
+            o->values[draw_below(d, 3) ? o->count - 1 - draw_below(d, o->count < 3 ? o->count : 3)
+                                       : draw_below(d, o->count)];
 }
 
 /* Its own values: what is around, and the inputs. Those of odd seeds see inputs alone. */
 static around inside(const around *o, uint64_t which, const gd_tensor *const *in, int n) {
     around mine = {.seed = o->seed * 31 + which, .depth = o->depth + 1, .steps = o->steps};
-    chance c = {mine.seed * 977 + 5};
-    const int seen = below(&c, 3) ? o->count : 0;
+    draws d = {mine.seed * 977 + 5};
+    const int seen = draw_below(&d, 3) ? o->count : 0;
     for (int i = 0; i < seen && mine.count < MOST_VALUES / 2; i++)
         mine.values[mine.count++] = o->values[i];
     for (int i = 0; i < n; i++) mine.values[mine.count++] = (gd_tensor *)in[i];
@@ -65,9 +66,9 @@ static around inside(const around *o, uint64_t which, const gd_tensor *const *in
 
 static gd_tensors body_of(gd_tensors in, const around *o, uint64_t which, int first, int count) {
     around mine = inside(o, which, (const gd_tensor *const *)in.at + first, in.count - first);
-    chance c = {mine.seed};
+    draws d = {mine.seed};
     gd_tensor *out[4];
-    make(&c, &mine, count, out);
+    make_values(&d, &mine, count, out);
     switch (count) {
     case 1: return gd_listed(out[0]);
     case 2: return gd_listed(out[0], out[1]);
@@ -83,66 +84,69 @@ static gd_tensors scan_body(gd_tensors in, void *user) { return body_of(in, user
 /* A loop's state: how often yet, then two values. */
 static gd_tensors goes_on(gd_tensors in, void *user) {
     const around *o = user;
-    return gd_listed(gd_lt(in.at[0], number(o->steps)));
+    return gd_listed(gd_lt(in.at[0], scalar_f64(o->steps)));
 }
 static gd_tensors goes_on_by_data(gd_tensors in, void *user) {
     const around *o = user;
-    gd_tensor *few = gd_lt(in.at[0], number(o->steps));
+    gd_tensor *few = gd_lt(in.at[0], scalar_f64(o->steps));
     return gd_listed(
         gd_logical_and(few, gd_lt(gd_mean(in.at[1]), gd_mean(o->values[o->count - 1]))));
 }
 static gd_tensors loop_body(gd_tensors in, void *user) {
     gd_tensors r = body_of(in, user, 5, 1, 2);
-    return gd_listed(gd_add(in.at[0], number(1)), r.at[0], r.at[1]);
+    return gd_listed(gd_add(in.at[0], scalar_f64(1)), r.at[0], r.at[1]);
 }
 
-static gd_tensor *sequence(chance *c, const around *o) {
-    gd_tensor *a = o->values[below(c, o->count)], *b = o->values[o->count - 1];
+static gd_tensor *sequence(draws *d, const around *o) {
+    gd_tensor *a = o->values[draw_below(d, o->count)], *b = o->values[o->count - 1];
     gd_tensor *all = gd_stack(gd_list(a, b, gd_sin(b)));
-    return gd_narrow(all, 0, 0, below(c, 4));
+    return gd_narrow(all, 0, 0, draw_below(d, 4));
 }
 
-static gd_tensor *made(chance *c, around *o) {
-    gd_tensor *a = o->values[below(c, o->count)],
-              *b = o->values[o->count - 1 - below(c, o->count < 3 ? o->count : 3)];
-    const int kind = below(c, o->depth < DEEPEST ? 8 : 4);
-    o->seed = o->seed * 6364136223846793005u + 99;
+static gd_tensor *made(draws *d, around *o) {
+    gd_tensor *a = o->values[draw_below(d, o->count)],
+              *b = o->values[o->count - 1 - draw_below(d, o->count < 3 ? o->count : 3)];
+    const int kind = draw_below(d, o->depth < DEEPEST ? 8 : 4);
+    o->seed = draw_at(o->seed, 99);
     switch (kind) {
     case 4: {
-        gd_tensor *which = below(c, 4) ? gd_gt(gd_mean(a), number(0))
-                                       : gd_gt(gd_sum(gd_abs(b)), number(below(c, 2) ? -1 : 1e9));
+        gd_tensor *which = draw_below(d, 4)
+                               ? gd_gt(gd_mean(a), scalar_f64(0))
+                               : gd_gt(gd_sum(gd_abs(b)), scalar_f64(draw_below(d, 2) ? -1 : 1e9));
         gd_tensors r = gd_cond(which, yes_body, no_body, gd_list(a, b), o);
-        return below(c, 2) ? r.at[0] : gd_add(r.at[0], gd_mul(r.at[1], number(0.5)));
+        return draw_below(d, 2) ? r.at[0] : gd_add(r.at[0], gd_mul(r.at[1], scalar_f64(0.5)));
     }
     case 5: {
-        o->steps = below(c, 4);
-        const gd_tensors state = gd_list(number(0), a, b);
-        gd_tensors r = below(c, 2) ? gd_while_loop(goes_on, loop_body, state, o)
-                                   : gd_while_loop(goes_on_by_data, loop_body, state, o,
-                                                   .max_steps = below(c, 4));
-        return below(c, 2) ? r.at[1] : gd_sub(r.at[1], r.at[2]);
+        o->steps = draw_below(d, 4);
+        const gd_tensors state = gd_list(scalar_f64(0), a, b);
+        gd_tensors r = draw_below(d, 2) ? gd_while_loop(goes_on, loop_body, state, o)
+                                        : gd_while_loop(goes_on_by_data, loop_body, state, o,
+                                                        .max_steps = draw_below(d, 4));
+        return draw_below(d, 2) ? r.at[1] : gd_sub(r.at[1], r.at[2]);
     }
-    case 6: return gd_foldl(fold_body, a, gd_list(sequence(c, o)), o);
+    case 6: return gd_foldl(fold_body, a, gd_list(sequence(d, o)), o);
     case 7: {
-        gd_tensor *x = sequence(c, o);
-        gd_scanned s = gd_scan(scan_body, gd_list(a, b), gd_list(x), o, .reverse = below(c, 2));
+        gd_tensor *x = sequence(d, o);
+        gd_scanned s =
+            gd_scan(scan_body, gd_list(a, b), gd_list(x), o, .reverse = draw_below(d, 2));
         gd_tensor *ys = gd_sum(s.ys.at[0], .axis = gd_dims(0));
-        return below(c, 2) ? gd_add(s.state.at[0], gd_tanh(ys)) : gd_mul(s.state.at[1], gd_sin(ys));
+        return draw_below(d, 2) ? gd_add(s.state.at[0], gd_tanh(ys))
+                                : gd_mul(s.state.at[1], gd_sin(ys));
     }
-    default: return plain(c, a, b);
+    default: return plain(d, a, b);
     }
 }
 
 /* Two values and a loss. */
 static results body(uint64_t seed, gd_tensor *const *in) {
     around o = {.seed = seed * 7919 + 3, .count = INPUTS};
-    chance c = {seed * 104729 + 1};
+    draws d = {seed * 104729 + 1};
     results r = {.count = 3};
     for (int i = 0; i < INPUTS; i++) o.values[i] = in[i];
-    for (int i = 0; i < 4; i++) make(&c, &o, 2, r.at);
+    for (int i = 0; i < 4; i++) make_values(&d, &o, 2, r.at);
     gd_tensor *loss = gd_mean(gd_square(gd_add(r.at[0], gd_sin(r.at[1]))));
     for (int i = 0; i < INPUTS; i++)
-        loss = gd_add(loss, gd_mul(gd_mean(gd_square(in[i])), number(0.1)));
+        loss = gd_add(loss, gd_mul(gd_mean(gd_square(in[i])), scalar_f64(0.1)));
     r.at[2] = loss;
     return r;
 }

@@ -1,11 +1,11 @@
-/* test_random_dtypes.c - graphs made by chance of all dtypes, with views of views, tensors without
- * elements and ops in place: plans give what eager code gives, and fused kernels have the same bits
- * by the evaluator and by the compiler.
+/* test_random_dtypes.c - random graphs of all dtypes, with views of views, empty tensors and
+ * in-place ops: plans give the results of eager code, and fused kernels give the same bits in
+ * the evaluator and compiled.
  *
- * Values are (rows, columns), of any dtype. Levels 0 and 1 have the bits of eager code. At level 2
- * half floats are rounded elsewhere, and what decides (a comparison, a cast to integers) may decide
- * otherwise; so only graphs of integers, and graphs of wide floats that decide nothing, are
- * compared.
+ * Values are (rows, columns), of any dtype. Levels 0 and 1 have the bits of eager code. At level
+ * 2 half floats are rounded elsewhere, and what decides (a comparison, a cast to integers) may
+ * decide otherwise; so only graphs of integers, and graphs of wide floats that decide nothing,
+ * are compared.
  */
 #include "fuse_ways_knobs.h"
 #include "random_dtypes.h"

@@ -1,41 +1,42 @@
-/* test_random_graphs.c - graphs made by chance give what eager code gives: values, gradients, and
- * the parameters after a few steps of training, at every level.
+/* test_random_graphs.c - random graphs give the results of eager code at every level: values,
+ * gradients and the parameters after a few training steps.
  *
- * A graph is a pool of (ROWS, COLUMNS) values; each new one is made from one or two of the pool. At
- * level 0 a plan has the bits of eager code. Above it sums are made in other orders: everything is
- * f64, so that what differs is far below the differences that a wrong step makes.
+ * A graph is a pool of (ROWS, COLUMNS) values; each new one is made from one or two of the pool.
+ * At level 0 a plan has the bits of eager code. Higher levels sum in other orders: all values
+ * are f64, so that rounding differs far less than a wrong step would.
  */
+#include "draw.h"
 #include "random_graphs.h"
+#include "values.h"
 
 enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160 };
 
 /* --- how values are made of others ------------------------------------------------------------ */
 
-static gd_tensor *number(double x) { return gd_full(gd_dims(), x, .dtype = GD_F64); }
-static gd_tensor *turned(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
+static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static gd_tensor *image(gd_tensor *x) { return gd_reshape(x, gd_dims(1, ROWS, 4, 4)); }
 static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(ROWS, COLUMNS)); }
 static gd_tensor *tame(gd_tensor *x) {
-    return gd_tanh(gd_mul(x, number(0.5)));
+    return gd_tanh(gd_mul(x, scalar_f64(0.5)));
 } /* values stay small */
 
 /* `p` are the parameters: (ROWS, COLUMNS), (COLUMNS), (COLUMNS, COLUMNS), (ROWS, ROWS, 3, 3). */
-static gd_tensor *made_of(chance *c, gd_tensor *a, gd_tensor *b, gd_tensor *const *p) {
-    const int axis = below(c, 2);
-    switch (below(c, 40)) {
+static gd_tensor *made_of(draws *d, gd_tensor *a, gd_tensor *b, gd_tensor *const *p) {
+    const int axis = draw_below(d, 2);
+    switch (draw_below(d, 40)) {
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
     case 2: return gd_mul(a, b);
-    case 3: return gd_div(a, gd_add(gd_abs(b), number(1)));
+    case 3: return gd_div(a, gd_add(gd_abs(b), scalar_f64(1)));
     case 4: return gd_maximum(a, b);
-    case 5: return gd_where(gd_gt(a, b), b, gd_mul(a, number(0.5)));
+    case 5: return gd_where(gd_gt(a, b), b, gd_mul(a, scalar_f64(0.5)));
     case 6: return gd_tanh(b);
     case 7: return gd_sigmoid(b);
     case 8: return gd_relu(b);
     case 9: return gd_gelu(a);
     case 10: return gd_exp(gd_neg(gd_abs(b)));
-    case 11: return gd_sqrt(gd_add(gd_mul(b, b), number(1)));
-    case 12: return gd_add(gd_mul(b, number(1)), number(0)); /* which is b */
+    case 11: return gd_sqrt(gd_add(gd_mul(b, b), scalar_f64(1)));
+    case 12: return gd_add(gd_mul(b, scalar_f64(1)), scalar_f64(0)); /* which is b */
     case 13: return gd_neg(gd_neg(b));
     case 14: return gd_sub(b, gd_mean(b, .axis = gd_dims(axis), .keepdim = true));
     case 15: return gd_mul(b, gd_sigmoid(gd_sum(a, .axis = gd_dims(axis), .keepdim = true)));
@@ -46,11 +47,11 @@ static gd_tensor *made_of(chance *c, gd_tensor *a, gd_tensor *b, gd_tensor *cons
     case 20: return gd_layer_norm(b, p[1], NULL);
     case 21: return tame(gd_matmul(b, p[2]));
     case 22: return gd_relu(gd_linear(tame(b), p[2], p[1]));
-    case 23: return tame(turned(gd_matmul(gd_permute(p[2], gd_dims(1, 0)), turned(b))));
-    case 24: return tame(gd_matmul(gd_matmul(a, turned(b)), a));
-    case 25: return turned(turned(b));
-    case 26: return turned(gd_add(turned(a), turned(b)));
-    case 27: return flat(gd_sin(gd_reshape(turned(b), gd_dims(COLUMNS * ROWS))));
+    case 23: return tame(transposed(gd_matmul(gd_permute(p[2], gd_dims(1, 0)), transposed(b))));
+    case 24: return tame(gd_matmul(gd_matmul(a, transposed(b)), a));
+    case 25: return transposed(transposed(b));
+    case 26: return transposed(gd_add(transposed(a), transposed(b)));
+    case 27: return flat(gd_sin(gd_reshape(transposed(b), gd_dims(COLUMNS * ROWS))));
     case 28:
         return gd_cat(
             gd_list(gd_slice(a, .axis = 1, .stop = 5), gd_slice(b, .axis = 1, .start = 5)),
@@ -73,19 +74,19 @@ static gd_tensor *made_of(chance *c, gd_tensor *a, gd_tensor *b, gd_tensor *cons
 
 /* Values of the pool that are wanted, then a loss. */
 static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
-    chance c = {seed * 7919 + 1};
+    draws d = {seed * 7919 + 1};
     gd_tensor *pool[MOST_VALUES] = {x, p[0]};
     results r = {.count = 0};
     int n = 2;
-    const int length = 4 + below(&c, below(&c, 4) ? 20 : MOST_VALUES - 10);
+    const int length = 4 + draw_below(&d, draw_below(&d, 4) ? 20 : MOST_VALUES - 10);
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
-        pool[n++] = made_of(&c, a, b, p);
-        if (below(&c, 10) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
+        pool[n++] = made_of(&d, a, b, p);
+        if (draw_below(&d, 10) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mean(tame(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)
-        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), number(0.01)));
+        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), scalar_f64(0.01)));
     r.at[r.count++] = loss;
     return r;
 }
@@ -158,7 +159,7 @@ static void check_graph(uint64_t seed) {
     gd_seed(seed);
     gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64), *first[PARAMETERS];
     for (int i = 0; i < PARAMETERS; i++)
-        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.3));
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.3));
     const results want = eager(seed, x, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         const results got = planned(seed, x, first, level);

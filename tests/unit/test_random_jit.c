@@ -1,11 +1,13 @@
-/* test_random_jit.c - functions made by chance do as a jit what they do themselves, called with
- * changing shapes: their results, their gradients on the tape, what they write, once or several
- * times, the noise of dropout.
+/* test_random_jit.c - random functions give the same results traced and untraced, called with
+ * changing shapes: results, gradients on the tape, tensors that they write once or several
+ * times, dropout.
  *
- * Three kinds: functions that write what they read (without gradients), layers that the tape goes
- * through, and whole training steps. Values are f64 (N, COLUMNS).
+ * Three kinds: functions that write tensors which they read (without gradients), layers that the
+ * tape records, and complete training steps. Values are f64 (N, COLUMNS).
  */
+#include "draw.h"
 #include "random_batch.h"
+#include "values.h"
 
 enum { MOST_VALUES = 40, CALLS = 7 };
 
@@ -17,40 +19,41 @@ typedef struct model {
     gd_tensor *p[ALL];
 } model;
 
-static void write(chance *c, gd_tensor *to, gd_tensor *by) {
-    switch (below(c, 7)) {
+static void write_value(draws *d, gd_tensor *to, gd_tensor *by) {
+    switch (draw_below(d, 7)) {
     case 0: gd_add_(to, by); break;
     case 1: gd_mul_(to, gd_cos(by)); break;
     case 2: gd_sub_(to, by); break;
     case 3: gd_tanh_(to); break;
     case 4: gd_clamp_(to, .min = -0.6, .max = 0.5); break;
-    case 5: gd_mul_(gd_add_(to, by), number(0.5)); break;
+    case 5: gd_mul_(gd_add_(to, by), scalar_f64(0.5)); break;
     default: gd_sigmoid_(gd_neg_(to)); break;
     }
 }
 
 /* Writes of all kinds to a parameter, one after the other. */
-static void update(chance *c, model *m, gd_tensor *by) {
-    gd_tensor *to = m->p[below(c, ALL)], *same[] = {m->p[0], m->p[3], m->p[4]}; /* of one shape */
-    const int first = below(c, 3);
-    for (int i = below(c, 3); i >= 0; i--) switch (below(c, 6)) {
+static void update_model(draws *d, model *m, gd_tensor *by) {
+    gd_tensor *to = m->p[draw_below(d, ALL)],
+              *same[] = {m->p[0], m->p[3], m->p[4]}; /* of one shape */
+    const int first = draw_below(d, 3);
+    for (int i = draw_below(d, 3); i >= 0; i--) switch (draw_below(d, 6)) {
         case 0: gd_assign(to, gd_tanh(by)); break;
         case 1: gd_assign(to, gd_sin(to)); break;
-        case 2: gd_sgd_step(to, by, number(0.1)); break;
+        case 2: gd_sgd_step(to, by, scalar_f64(0.1)); break;
         case 3:
             gd_momentum_step(same[first], same[(first + 1) % 3], gd_cos(same[(first + 2) % 3]),
-                             number(0.1), number(1));
+                             scalar_f64(0.1), scalar_f64(1));
             break;
         case 4: normed(m->p[1], m->p, true); break;
-        default: write(c, to, by); break;
+        default: write_value(d, to, by); break;
         }
 }
 
 /* A temporary that is written after somebody read it. */
-static gd_tensor *rewritten(chance *c, gd_tensor *a, gd_tensor *b) {
-    gd_tensor *t = gd_mul(a, number(0.7)), *before = gd_sin(t);
-    write(c, t, gd_tanh(gd_sum(b)));
-    return below(c, 2) ? t : gd_add(t, before);
+static gd_tensor *rewritten(draws *d, gd_tensor *a, gd_tensor *b) {
+    gd_tensor *t = gd_mul(a, scalar_f64(0.7)), *before = gd_sin(t);
+    write_value(d, t, gd_tanh(gd_sum(b)));
+    return draw_below(d, 2) ? t : gd_add(t, before);
 }
 
 /* Eagerly views see what is written to what they look into. A graph says that it cannot have that.
@@ -59,64 +62,64 @@ static bool is_refused(void) {
     return strstr(gd_error_message(), "in a graph; use the op that makes a new tensor") != NULL;
 }
 
-/* With the tape on, in-place ops take whole tensors whose value no gradient needs. */
-static gd_tensor *rewritten_on_tape(chance *c, gd_tensor *a, gd_tensor *b) {
-    gd_tensor *t = gd_add(a, number(0.1));
-    switch (below(c, 3)) {
+/* With the tape on, in-place ops write only entire tensors whose values no gradient needs. */
+static gd_tensor *rewritten_on_tape(draws *d, gd_tensor *a, gd_tensor *b) {
+    gd_tensor *t = gd_add(a, scalar_f64(0.1));
+    switch (draw_below(d, 3)) {
     case 0: return gd_add_(t, b);
     case 1: return gd_tanh_(gd_sub_(t, b));
     default: return gd_relu_(t);
     }
 }
 
-static gd_tensor *value(chance *c, model *m, gd_tensors in, gd_tensor *a, gd_tensor *b) {
-    switch (below(c, 13)) {
+static gd_tensor *value(draws *d, model *m, gd_tensors in, gd_tensor *a, gd_tensor *b) {
+    switch (draw_below(d, 13)) {
     case 0: return gd_dropout(b, .p = 0.3);
-    case 1: return m->kind == WRITES ? rewritten(c, a, b) : rewritten_on_tape(c, a, b);
+    case 1: return m->kind == WRITES ? rewritten(d, a, b) : rewritten_on_tape(d, a, b);
     case 2:
         if (m->kind != WRITES) break;
-        update(c, m, gd_tanh(gd_sum(b)));
-        return gd_mul(b, below(c, 2) ? m->p[0] : m->p[3]);
+        update_model(d, m, gd_tanh(gd_sum(b)));
+        return gd_mul(b, draw_below(d, 2) ? m->p[0] : m->p[3]);
     case 3:
         if (m->kind != WRITES) break;
-        write(c, in.at[below(c, (int)in.count)], gd_tanh(gd_sum(b)));
+        write_value(d, in.at[draw_below(d, (int)in.count)], gd_tanh(gd_sum(b)));
         return gd_add(b, in.at[0]);
-    case 4: return gd_add(b, gd_mul(gd_randn_like(b), number(0.1)));
+    case 4: return gd_add(b, gd_mul(gd_randn_like(b), scalar_f64(0.1)));
     case 5:
         if (m->kind == LAYER) break; /* whose gradient would need what was there */
-        return gd_add(b, tame(m->p[3 + below(c, 2)]));
+        return gd_add(b, tame(m->p[3 + draw_below(d, 2)]));
     default: break;
     }
     int kept = 0;
-    return made_of(c, false, &kept, a, b, m->p);
+    return made_of(d, false, &kept, a, b, m->p);
 }
 
 static gd_tensors function(gd_tensors in, void *user) {
     model *m = user;
-    chance c = {m->seed * 7919 + 4};
+    draws d = {m->seed * 7919 + 4};
     gd_tensor *pool[MOST_VALUES] = {in.at[0], in.at[1], gd_mul(in.at[0], m->p[0])};
     int n = 3;
-    const int length = 2 + below(&c, below(&c, 3) ? 8 : MOST_VALUES - 6);
+    const int length = 2 + draw_below(&d, draw_below(&d, 3) ? 8 : MOST_VALUES - 6);
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
-        pool[n++] = value(&c, m, in, a, b);
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
+        pool[n++] = value(&d, m, in, a, b);
     }
-    gd_tensor *last = pool[n - 1], *other = pool[below(&c, n)];
+    gd_tensor *last = pool[n - 1], *other = pool[draw_below(&d, n)];
     if (m->kind != TRAINS)
-        return below(&c, 2) ? gd_listed(last, other, gd_sum(last))
-                            : gd_listed(other, last, gd_permute(last, gd_dims(1, 0)));
+        return draw_below(&d, 2) ? gd_listed(last, other, gd_sum(last))
+                                 : gd_listed(other, last, gd_permute(last, gd_dims(1, 0)));
     gd_tensor *loss = gd_sum(gd_square(tame(last)));
     for (int i = 0; i < PARAMETERS; i++)
-        loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), number(0.01)));
+        loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), scalar_f64(0.01)));
     const gd_tensors g = gd_grad(gd_list(loss), ((gd_tensors){m->p, PARAMETERS}));
     if (gd_failed()) return gd_listed(loss);
     GD_NO_GRAD;
-    for (int i = 0; i < PARAMETERS; i++) gd_sub_(m->p[i], gd_mul(g.at[i], number(0.02)));
+    for (int i = 0; i < PARAMETERS; i++) gd_sub_(m->p[i], gd_mul(g.at[i], scalar_f64(0.02)));
     return gd_listed(loss, g.at[0], gd_detach(other));
 }
 
 /* One call: results, gradients of them by inputs and parameters, inputs and parameters after it. */
-static results call(model *m, gd_jit *jit, gd_tensor *const *x, uint64_t noise) {
+static results call_model(model *m, gd_jit *jit, gd_tensor *const *x, uint64_t noise) {
     const bool taped = m->kind == LAYER;
     gd_tensor *in[2] = {gd_clone(x[0]), gd_clone(x[1])};
     results r = {.count = 0};
@@ -134,13 +137,14 @@ static results call(model *m, gd_jit *jit, gd_tensor *const *x, uint64_t noise) 
         gd_tensor *loss = gd_sum(gd_square(in[1]));
         for (int i = 0; i < y.count; i++) loss = gd_add(loss, gd_sum(gd_sin(y.at[i])));
         for (int i = 0; i < PARAMETERS; i++)
-            loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), number(0.01)));
+            loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), scalar_f64(0.01)));
         gd_tensor *by[] = {in[1], m->p[0], m->p[1], m->p[2]};
         const gd_tensors g = gd_grad(gd_list(loss), ((gd_tensors){by, 4}));
         if (gd_failed()) return r;
         for (int i = 0; i < g.count; i++) r.at[r.count++] = g.at[i];
         GD_NO_GRAD;
-        for (int i = 0; i < PARAMETERS; i++) gd_sub_(m->p[i], gd_mul(g.at[1 + i], number(0.02)));
+        for (int i = 0; i < PARAMETERS; i++)
+            gd_sub_(m->p[i], gd_mul(g.at[1 + i], scalar_f64(0.02)));
     }
     r.at[r.count++] = gd_detach(in[0]);
     r.at[r.count++] = gd_detach(in[1]);
@@ -163,19 +167,19 @@ static void check_function(uint64_t seed) {
     gd_tensor *x[CALLS][2];
     gd_seed(seed);
     for (int i = 0; i < ALL; i++)
-        first.p[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+        first.p[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     for (int k = 0; k < CALLS; k++)
         for (int i = 0; i < 2; i++)
             x[k][i] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     model plain = copy_of(&first);
     results want[CALLS];
     for (int k = 0; k < CALLS && !gd_failed(); k++)
-        want[k] = call(&plain, NULL, x[k], seed + (uint64_t)k);
+        want[k] = call_model(&plain, NULL, x[k], seed + (uint64_t)k);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         model traced = copy_of(&first);
         gd_jit *jit = gd_jit_new(function, &traced, .level = level, .plans = 1 + (int)(seed % 5));
         for (int k = 0; k < CALLS && !gd_failed(); k++) {
-            const results got = call(&traced, jit, x[k], seed + (uint64_t)k);
+            const results got = call_model(&traced, jit, x[k], seed + (uint64_t)k);
             if (gd_failed() && first.kind == WRITES && is_refused()) {
                 gd_clear_error();
                 break;

@@ -1,6 +1,8 @@
-/* test_random_limit.c - training steps made by chance give the same bits within a limit of memory
- * as without one, and a run takes the memory that its plan says. */
+/* test_random_limit.c - random training steps give the same bits with a memory limit as without
+ * one, and a run uses the memory that its plan predicts. */
+#include "draw.h"
 #include "random_batch.h"
+#include "values.h"
 
 enum { MOST_VALUES = 60, ROWS = 24, STEPS = 2 };
 
@@ -12,22 +14,23 @@ typedef struct net {
 
 /* A loss behind a chain of values, some of which are wanted, and a step of training. */
 static net built(uint64_t seed, gd_tensor *const *first) {
-    chance c = {seed * 7919 + 9};
+    draws d = {seed * 7919 + 9};
     net m = {.graph = gd_graph_new()};
     GD_GRAPH(m.graph);
     m.fed = gd_placeholder(gd_dims(seed % 4 == 0 ? GD_ANY : ROWS, COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++) m.p[i] = gd_variable(first[i], .trainable = i < PARAMETERS);
     gd_tensor *pool[MOST_VALUES] = {m.fed, gd_mul(m.fed, m.p[0])};
     int n = 2, kept = 0;
-    const int length = 6 + below(&c, MOST_VALUES - 10);
+    const int length = 6 + draw_below(&d, MOST_VALUES - 10);
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 4 ? n : 4)];
-        pool[n++] = below(&c, 12) ? made_of(&c, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
-        if (below(&c, 12) == 0) m.fetches.at[m.fetches.count++] = pool[n - 1];
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 4 ? n : 4)];
+        pool[n++] =
+            draw_below(&d, 12) ? made_of(&d, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
+        if (draw_below(&d, 12) == 0) m.fetches.at[m.fetches.count++] = pool[n - 1];
     }
     gd_tensor *loss = gd_mean(tame(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)
-        loss = gd_add(loss, gd_mul(gd_mean(gd_square(m.p[i])), number(0.01)));
+        loss = gd_add(loss, gd_mul(gd_mean(gd_square(m.p[i])), scalar_f64(0.01)));
     m.fetches.at[m.fetches.count++] = loss;
     const gd_tensors list = {m.p, PARAMETERS};
     m.fetches.at[m.fetches.count++] = gd_minimize(
@@ -81,7 +84,7 @@ static void check_net(uint64_t seed) {
     gd_seed(seed);
     gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
-        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     net m = built(seed, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         gd_plan_memory free_memory, memory;

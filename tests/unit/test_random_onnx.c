@@ -1,28 +1,30 @@
-/* test_random_onnx.c - graphs made by chance, saved as ONNX and loaded, give what they gave before:
- * for batches of several sizes, with their gradients, which are nodes as others are.
+/* test_random_onnx.c - random graphs give the same results after they were saved as ONNX and
+ * loaded, for batches of several sizes. Gradients are among the results.
  *
- * Every second file may have ops of this library's own; of the others those are refused that need
- * one.
+ * Every second file may contain the library's own ops; graphs that need such an op are refused
+ * in the other files.
  */
-#include <unistd.h>
 
+#include "draw.h"
 #include "random_batch.h"
+#include "temp.h"
+#include "values.h"
 
 enum { MOST_VALUES = 40 };
 
-static char path[300];
+static const char *path;
 
 static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
-    chance c = {seed * 7919 + 8};
+    draws d = {seed * 7919 + 8};
     gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
     int n = 2;
-    const int length = 2 + below(&c, below(&c, 4) ? 8 : MOST_VALUES - 6);
-    const bool by_data = below(&c, 6) == 0;
+    const int length = 2 + draw_below(&d, draw_below(&d, 4) ? 8 : MOST_VALUES - 6);
+    const bool by_data = draw_below(&d, 6) == 0;
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
-        pool[n++] = made_of(&c, by_data, NULL, a, b, p);
-        if (below(&c, 4) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
+        pool[n++] = made_of(&d, by_data, NULL, a, b, p);
+        if (draw_below(&d, 4) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     r.at[r.count++] = pool[n - 1];
     if (seed % 4 < 2) {
@@ -36,8 +38,8 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
 
 static bool is_refused(void) { return strstr(gd_error_message(), "own_ops") != NULL; }
 
-static void run(gd_session *session, gd_tensor *fed, gd_tensor *x, const results *symbols,
-                results *r) {
+static void run_session(gd_session *session, gd_tensor *fed, gd_tensor *x, const results *symbols,
+                        results *r) {
     const gd_tensors got = gd_session_run(
         session, gd_feed(fed, x), ((gd_tensors){(gd_tensor **)symbols->at, symbols->count}));
     r->count = got.count;
@@ -61,7 +63,7 @@ static gd_session *saved(uint64_t seed, gd_tensor *const *first, gd_tensor **fed
     for (int i = 0; i < symbols->count && !gd_failed(); i++) {
         char name[20];
         name_of(i, name);
-        symbols->at[i] = gd_named(gd_mul(symbols->at[i], number(2)), name);
+        symbols->at[i] = gd_named(gd_mul(symbols->at[i], scalar_f64(2)), name);
     }
     gd_session *session = gd_session_new(graph, .level = (int)(seed % 2));
     *status = gd_onnx_save(path, session, gd_list(*fed),
@@ -76,7 +78,7 @@ static void check_graph(uint64_t seed) {
     gd_seed(seed);
     for (int k = 0; k < n; k++) x[k] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
-        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     gd_status status;
     gd_session *before = saved(seed, first, &fed, &symbols, &status);
     if (status != GD_OK && seed % 2 == 0 && is_refused()) {
@@ -100,17 +102,15 @@ static void check_graph(uint64_t seed) {
     for (int k = 0; k < n && !gd_failed(); k++) {
         char way[60];
         snprintf(way, sizeof way, "loaded, %d rows", batches[k]);
-        run(before, fed, x[k], &symbols, &want);
-        if (!gd_failed()) run(after, x_again, x[k], &loaded, &got);
+        run_session(before, fed, x[k], &symbols, &want);
+        if (!gd_failed()) run_session(after, x_again, x[k], &loaded, &got);
         if (!gd_failed()) check_same(seed, way, &want, &got, 1e-6);
     }
 }
 
 TEST(a_graph_that_was_saved_and_loaded_gives_the_same) {
-    snprintf(path, sizeof path, "%s/gradus-random-%ld.onnx",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
+    path = temp_path("random.onnx");
     for_each_seed(60, check_graph);
-    unlink(path);
 }
 
 TEST_MAIN

@@ -1,10 +1,10 @@
-/* test_random_onnx_dtypes.c - graphs of all dtypes made by chance, saved as ONNX and loaded, give
- * the numbers that they gave before. */
-#include <unistd.h>
+/* test_random_onnx_dtypes.c - random graphs of all dtypes give the same numbers after they were
+ * saved as ONNX and loaded. */
 
 #include "random_dtypes.h"
+#include "temp.h"
 
-static char path[300];
+static const char *path;
 
 typedef struct model {
     gd_session *session;
@@ -37,7 +37,7 @@ static model built(uint64_t seed, enum kind kind, gd_tensor *const *x) {
     return m;
 }
 
-static gd_status save(const model *m, bool own_ops) {
+static gd_status save_model(const model *m, bool own_ops) {
     gd_tensor *in[INPUTS];
     for (int i = 0; i < INPUTS; i++) in[i] = m->feeds[2 * i];
     return gd_onnx_save(path, m->session, ((gd_tensors){in, INPUTS}),
@@ -45,7 +45,7 @@ static gd_status save(const model *m, bool own_ops) {
                         .own_ops = own_ops);
 }
 
-static bool load(model *m, gd_tensor *const *x, int n) {
+static bool load_model(model *m, gd_tensor *const *x, int n) {
     gd_graph *graph = gd_onnx_load(path);
     if (!graph) return false;
     char name[20];
@@ -65,7 +65,7 @@ static bool load(model *m, gd_tensor *const *x, int n) {
     return true;
 }
 
-static results run(model *m) {
+static results run_model(model *m) {
     results r = {.count = 0};
     const gd_tensors got = gd_session_run(m->session, ((gd_tensors){m->feeds, 2 * INPUTS}),
                                           ((gd_tensors){m->fetches.at, m->fetches.count}));
@@ -79,26 +79,24 @@ static void check_graph(uint64_t seed) {
     model before = built(seed, kind, x), after;
     if (gd_failed()) return;
     const bool own_ops = seed % 2;
-    if (save(&before, own_ops) != GD_OK) {
+    if (save_model(&before, own_ops) != GD_OK) {
         CHECK_SAYING(!own_ops && strstr(gd_error_message(), "own_ops"), "seed %llu: %s",
                      (unsigned long long)seed, gd_error_message());
         gd_clear_error();
         return;
     }
-    const bool loaded = load(&after, x, before.fetches.count);
+    const bool loaded = load_model(&after, x, before.fetches.count);
     CHECK_SAYING(loaded, "seed %llu: %s", (unsigned long long)seed, gd_error_message());
     if (!loaded) return;
-    const results want = run(&before), got = run(&after);
+    const results want = run_model(&before), got = run_model(&after);
     if (!gd_failed()) check_same(seed, "loaded", &want, &got, kind == FLOATS ? 1e-3 : 0);
 }
 
 TEST(a_graph_of_all_dtypes_that_was_saved_and_loaded_gives_the_same) {
-    snprintf(path, sizeof path, "%s/gradus-random-%ld.onnx",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
+    path = temp_path("random.onnx");
     without_halves =
         true; /* a file casts integers to a half before a sum, a kernel the sum alone */
     for_each_seed(90, check_graph);
-    unlink(path);
 }
 
 TEST_MAIN

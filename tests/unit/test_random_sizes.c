@@ -1,31 +1,32 @@
-/* test_random_sizes.c - graphs made by chance whose batch is known only when they run give what
- * eager code gives, with their gradients and after training, for batches of several sizes in turn,
- * none and one among them.
+/* test_random_sizes.c - random graphs with an unknown batch size give the results of eager code,
+ * with gradients and after training, for batches of changing sizes, 0 and 1 among them.
  *
  * Values are f64 (N, COLUMNS) where N is GD_ANY.
  */
+#include "draw.h"
 #include "random_batch.h"
+#include "values.h"
 
 enum { MOST_VALUES = 60 };
 
 /* Values that are wanted, then a loss. */
 static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
-    chance c = {seed * 7919 + 2};
+    draws d = {seed * 7919 + 2};
     gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
     int n = 2;
-    const int length = 3 + below(&c, below(&c, 4) ? 12 : MOST_VALUES - 10);
-    const bool by_data = below(&c, 6) == 0;
+    const int length = 3 + draw_below(&d, draw_below(&d, 4) ? 12 : MOST_VALUES - 10);
+    const bool by_data = draw_below(&d, 6) == 0;
     for (int i = 0; i < length; i++) {
-        gd_tensor *a = pool[below(&c, n)], *b = pool[n - 1 - below(&c, n < 5 ? n : 5)];
+        gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
         const bool room = r.count < MOST_RESULTS - 20;
         int kept = 0; /* a graph updates statistics only where the result is fetched */
-        pool[n++] = made_of(&c, by_data, room ? &kept : NULL, a, b, p);
-        if (room && (kept || below(&c, 6) == 0)) r.at[r.count++] = pool[n - 1];
+        pool[n++] = made_of(&d, by_data, room ? &kept : NULL, a, b, p);
+        if (room && (kept || draw_below(&d, 6) == 0)) r.at[r.count++] = pool[n - 1];
     }
-    gd_tensor *loss = gd_mul(gd_sum(tame(pool[n - 1])), number(0.1));
+    gd_tensor *loss = gd_mul(gd_sum(tame(pool[n - 1])), scalar_f64(0.1));
     for (int i = 0; i < PARAMETERS; i++)
-        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), number(0.01)));
+        loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), scalar_f64(0.01)));
     r.at[r.count++] = loss;
     return r;
 }
@@ -92,7 +93,7 @@ static void check_graph(uint64_t seed) {
     for (int k = 0; k < BATCHES; k++)
         x[k] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
-        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), number(0.4));
+        first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     eager(seed, x, first, want);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         planned(seed, x, first, level, got);

@@ -3,6 +3,8 @@
  */
 #include <math.h>
 
+#include "compare.h"
+#include "fault_walk.h"
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
 #include "ops/call.h"
@@ -54,7 +56,7 @@ static void make_inputs(layer *l) {
     }
 }
 
-static void call(layer *l) {
+static void call_layer(layer *l) {
     const gd_op *op = gd_op_find(l->op);
     gd_attrs *attrs = gd_attrs_new(op);
     gd_attrs_parse(attrs, l->options);
@@ -70,7 +72,7 @@ static void call_and_back(layer *l) {
     for (int i = 0; i < l->n_in; i++)
         if (l->in[i] && gd_dtype_is_float(gd_tensor_dtype(l->in[i])))
             by[n++] = gd_requires_grad(l->in[i]);
-    call(l);
+    call_layer(l);
     for (int k = 0; k < l->n_out; k++) {
         int64_t count = gd_tensor_numel(l->out[k]);
         gd_tensor *weight = gd_sin(gd_arange(0, (double)count, .dtype = GD_F64));
@@ -81,20 +83,6 @@ static void call_and_back(layer *l) {
     gd_tensors g = gd_grad(gd_list(loss), ((gd_tensors){by, n}));
     for (int i = 0, k = 0; i < l->n_in && k < g.count; i++)
         if (l->in[i] && gd_dtype_is_float(gd_tensor_dtype(l->in[i]))) l->grad[i] = g.at[k++];
-}
-
-static double largest_difference(gd_tensor *a, gd_tensor *b) {
-    gd_tensor *x = gd_cast(a, GD_F64), *y = gd_cast(b, GD_F64);
-    return gd_item(gd_max(gd_abs(gd_sub(x, y))));
-}
-
-static bool same_bits(gd_tensor *a, gd_tensor *b) {
-    size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    char *p = malloc(2 * bytes + 1);
-    bool same = gd_tensor_numel(a) == gd_tensor_numel(b) && gd_copy_to(a, p, bytes) == GD_OK &&
-                gd_copy_to(b, p + bytes, bytes) == GD_OK && memcmp(p, p + bytes, bytes) == 0;
-    free(p);
-    return same;
 }
 
 static const char *const ops[] = {"rnn", "lstm", "gru"};
@@ -132,11 +120,11 @@ TEST(any_number_of_threads_gives_the_same_bits) {
             make_inputs(&more);
             call_and_back(&more);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            for (int k = 0; k < one.n_out; k++) CHECK(same_bits(one.out[k], more.out[k]));
+            for (int k = 0; k < one.n_out; k++) CHECK(tensors_same_bits(one.out[k], more.out[k]));
             for (int i = 0; i < one.n_in; i++)
                 if (one.grad[i])
-                    CHECK_SAYING(same_bits(one.grad[i], more.grad[i]), "%s: gradient %d", one.op,
-                                 i);
+                    CHECK_SAYING(tensors_same_bits(one.grad[i], more.grad[i]), "%s: gradient %d",
+                                 one.op, i);
         }
         gd_set_num_threads(0);
     }
@@ -153,12 +141,12 @@ static void check_against_body(layer fast) {
     gd_set_reference_kernels(false);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     for (int k = 0; k < fast.n_out; k++)
-        CHECK_SAYING(largest_difference(fast.out[k], slow.out[k]) < 1e-12, "%s %s: output %d",
+        CHECK_SAYING(tensors_distance(fast.out[k], slow.out[k]) < 1e-12, "%s %s: output %d",
                      fast.op, fast.options, k);
     for (int i = 0; i < fast.n_in; i++)
         if (fast.grad[i])
-            CHECK_SAYING(largest_difference(fast.grad[i], slow.grad[i]) < 1e-11,
-                         "%s %s: gradient %d", fast.op, fast.options, i);
+            CHECK_SAYING(tensors_distance(fast.grad[i], slow.grad[i]) < 1e-11, "%s %s: gradient %d",
+                         fast.op, fast.options, i);
 }
 
 TEST(kernels_give_what_bodies_give) {
@@ -210,10 +198,10 @@ TEST(sequences_in_chunks_give_what_bodies_give) {
             square_back(y, (gd_tensors){w, 4}, &g[1]);
             CHECK_SAYING(!gd_failed(), "%s: %s", options, gd_error_message());
             for (int k = 0; k < (cell == 1 ? 3 : 2); k++)
-                CHECK_SAYING(largest_difference(fast.at[k], y[k]) < 1e-12, "%s: output %d", options,
+                CHECK_SAYING(tensors_distance(fast.at[k], y[k]) < 1e-12, "%s: output %d", options,
                              k);
             for (int i = 0; i < 4 && i < g[0].count; i++) /* sums of thousands */
-                CHECK_SAYING(largest_difference(g[0].at[i], g[1].at[i]) < 1e-9, "%s: gradient %d",
+                CHECK_SAYING(tensors_distance(g[0].at[i], g[1].at[i]) < 1e-9, "%s: gradient %d",
                              options, i);
         }
 }
@@ -238,10 +226,11 @@ TEST(what_stands_behind_the_end_of_a_sequence_counts_nowhere) {
             call_and_back(&dirty);
             gd_set_reference_kernels(false);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            for (int k = 0; k < clean.n_out; k++) CHECK(same_bits(clean.out[k], dirty.out[k]));
+            for (int k = 0; k < clean.n_out; k++)
+                CHECK(tensors_same_bits(clean.out[k], dirty.out[k]));
             for (int i = 0; i < clean.n_in; i++)
                 if (clean.grad[i])
-                    CHECK_SAYING(same_bits(clean.grad[i], dirty.grad[i]), "%s: gradient %d",
+                    CHECK_SAYING(tensors_same_bits(clean.grad[i], dirty.grad[i]), "%s: gradient %d",
                                  ops[op], i);
         }
 }
@@ -256,10 +245,11 @@ TEST(a_gradient_that_is_wanted_changes_no_bit) {
             layer taped = plain;
             make_inputs(&plain);
             make_inputs(&taped);
-            call(&plain);
+            call_layer(&plain);
             call_and_back(&taped);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            for (int k = 0; k < plain.n_out; k++) CHECK(same_bits(plain.out[k], taped.out[k]));
+            for (int k = 0; k < plain.n_out; k++)
+                CHECK(tensors_same_bits(plain.out[k], taped.out[k]));
         }
 }
 
@@ -270,7 +260,7 @@ TEST(nothing_is_kept_when_no_gradient_is_wanted) {
         l.lengths = false;
         make_inputs(&l);
         int64_t before = gd_memory_stats(NULL).live_bytes, outputs = 0;
-        call(&l);
+        call_layer(&l);
         for (int k = 0; k < l.n_out; k++) outputs += gd_tensor_numel(l.out[k]) * 4;
         CHECK_SAYING(gd_memory_stats(NULL).live_bytes - before < outputs + outputs / 4,
                      "%s keeps %lld bytes", ops[op],
@@ -284,63 +274,52 @@ TEST(dropout_is_between_layers_and_in_training_alone) {
         layer l = large(op, "layers=2");
         l.lengths = false;
         make_inputs(&l);
-        call(&l);
+        call_layer(&l);
         gd_tensor *y = l.out[0], *h = l.out[1];
         l.options = "layers=2 dropout=1";
-        call(&l);
-        CHECK(same_bits(y, l.out[0]));
+        call_layer(&l);
+        CHECK(tensors_same_bits(y, l.out[0]));
         /* all of the first layer's results dropped: what went into it no longer matters */
         l.options = "layers=2 dropout=1 training=true";
-        call(&l);
+        call_layer(&l);
         gd_tensor *dropped = l.out[0];
-        CHECK(!same_bits(y, dropped));
-        CHECK(same_bits(gd_contiguous(gd_narrow(h, 0, 0, 1)),
-                        gd_contiguous(gd_narrow(l.out[1], 0, 0, 1))));
+        CHECK(!tensors_same_bits(y, dropped));
+        CHECK(tensors_same_bits(gd_contiguous(gd_narrow(h, 0, 0, 1)),
+                                gd_contiguous(gd_narrow(l.out[1], 0, 0, 1))));
         l.in[0] = gd_neg(l.in[0]);
-        call(&l);
-        CHECK(same_bits(dropped, l.out[0]));
+        call_layer(&l);
+        CHECK(tensors_same_bits(dropped, l.out[0]));
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     }
 }
 
 TEST(no_memory_is_a_status_in_every_order) {
     for (int op = 0; op < 3; op++) {
-        int64_t n = 0;
-        for (bool fired = true; fired && n < 20000; n += 1 + n / 40) {
-            int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                    before = gd_fault_allocations();
-            {
-                GD_SCOPE;
-                layer l = {.op = ops[op],
-                           .options = "bidirectional=true",
-                           .steps = 3,
-                           .batch = 2,
-                           .inputs = 2,
-                           .hidden = 3,
-                           .lengths = true,
-                           .states = true,
-                           .dtype = GD_F32};
-                make_inputs(&l);
-                gd_tensor *w = gd_requires_grad(l.in[l.n_in - 3]);
-                gd_set_num_threads(1);
-                gd_fault_after(n, false);
-                call(&l);
-                gd_status status = gd_error_status();
-                if (status == GD_OK) {
-                    gd_tensors g =
-                        gd_grad(gd_list(gd_sum(l.out[0])), gd_list(w), .create_graph = true);
-                    if (!gd_failed()) gd_grad(gd_list(gd_sum(gd_square(g.at[0]))), gd_list(w));
-                    status = gd_error_status();
-                }
-                gd_fault_after(-1, false);
-                fired = gd_fault_allocations() - before > n;
-                CHECK_SAYING(status == GD_OK || status == GD_E_MEMORY, "%s: allocation %lld: %s",
-                             ops[op], (long long)n, gd_error_message());
-                gd_clear_error();
+        for (fault_walk faults = {.what = ops[op], .dense = 40}; fault_next(&faults);) {
+            GD_SCOPE;
+            layer l = {.op = ops[op],
+                       .options = "bidirectional=true",
+                       .steps = 3,
+                       .batch = 2,
+                       .inputs = 2,
+                       .hidden = 3,
+                       .lengths = true,
+                       .states = true,
+                       .dtype = GD_F32};
+            make_inputs(&l);
+            gd_tensor *w = gd_requires_grad(l.in[l.n_in - 3]);
+            gd_set_num_threads(1);
+            fault_begin(&faults);
+            call_layer(&l);
+            gd_status status = gd_error_status();
+            if (status == GD_OK) {
+                gd_tensors g = gd_grad(gd_list(gd_sum(l.out[0])), gd_list(w), .create_graph = true);
+                if (!gd_failed()) gd_grad(gd_list(gd_sum(gd_square(g.at[0]))), gd_list(w));
+                status = gd_error_status();
             }
-            CHECK(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes);
+            fault_end(&faults);
+            CHECK_FAULT(&faults, status);
         }
-        CHECK_SAYING(n < 20000, "%s", ops[op]);
     }
     gd_set_num_threads(0);
 }

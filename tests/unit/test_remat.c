@@ -95,7 +95,7 @@ static gd_tensor *weights(gd_shape dims, double scale) {
     return gd_variable(gd_mul(gd_randn(dims), gd_scalar(scale)));
 }
 
-static void finish(net *n, gd_tensor *out, bool adam) {
+static void finish_net(net *n, gd_tensor *out, bool adam) {
     n->loss = gd_mse_loss(out, n->y);
     gd_tensors all = gd_graph_variables(n->graph);
     n->train =
@@ -116,7 +116,7 @@ static net dense_net(bool adam) {
         h = gd_tanh(gd_linear(h, w, b));
         if (i % 8 == 3) h = gd_dropout(h, .p = 0.1);
     }
-    finish(&n, h, adam);
+    finish_net(&n, h, adam);
     return n;
 }
 
@@ -139,7 +139,7 @@ static net image_net(bool adam) {
         n.statistics[n.n_statistics++] = mean;
         n.statistics[n.n_statistics++] = var;
     }
-    finish(&n, h, adam);
+    finish_net(&n, h, adam);
     return n;
 }
 
@@ -169,21 +169,21 @@ static gd_plan_memory train(net n, int level, int64_t limit, int steps, char **s
 }
 
 static void check_limits(const char *name, net (*make)(bool), bool adam, const int *percents) {
-    const int steps = gd_reference_only() ? 2 : 5; /* plain kernels are slow */
+    const int steps = gd_reference_only() ? 2 : 5; /* reference kernels are slow */
     for (int level = 0; level <= 2; level++) {
         GD_SCOPE;
         gd_seed(1);
         net n = make(adam);
         char *expected, *got;
         size_t bytes, got_bytes;
-        const gd_plan_memory whole = train(n, level, 0, steps, &expected, &bytes);
-        CHECK(whole.recomputed_steps == 0);
+        const gd_plan_memory unlimited = train(n, level, 0, steps, &expected, &bytes);
+        CHECK(unlimited.recomputed_steps == 0);
         for (const int *percent = percents; *percent; percent++) {
-            const int64_t limit = whole.peak_bytes * *percent / 100;
+            const int64_t limit = unlimited.peak_bytes * *percent / 100;
             const gd_plan_memory m = train(n, level, limit, steps, &got, &got_bytes);
             CHECK_SAYING(m.peak_bytes <= limit && m.recomputed_steps > 0,
                          "%s, level %d: %lld bytes of %lld at %d %%, %d steps twice", name, level,
-                         (long long)m.peak_bytes, (long long)whole.peak_bytes, *percent,
+                         (long long)m.peak_bytes, (long long)unlimited.peak_bytes, *percent,
                          m.recomputed_steps);
             CHECK_SAYING(got_bytes == bytes && memcmp(got, expected, bytes) == 0,
                          "%s, level %d: other bits at %d %%", name, level, *percent);
@@ -199,12 +199,12 @@ TEST(a_deep_net_trains_in_less_memory_with_the_same_bits) {
 }
 
 TEST(a_convolution_net_trains_in_less_memory_with_the_same_bits) {
-    gd_set_num_threads(2); /* each has some memory of its own for convolutions */
+    gd_set_num_threads(2); /* each has some memory for convolutions */
     check_limits("12 blocks", image_net, true, (const int[]){80, 60, 50, 0});
 }
 
-/* With segments as long as there are segments, twice the square root of the layers is enough. Plain
- * kernels have f64 copies of their operands besides. */
+/* With segments as long as there are segments, twice the square root of the layers is enough.
+ * Reference kernels also have f64 copies of their operands. */
 TEST(the_least_is_about_the_square_root_of_the_layers) {
     GD_SCOPE;
     net n = dense_net(false);
@@ -294,7 +294,7 @@ TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
     }
 }
 
-/* Which ops may fail for other reasons than indices is said by their records. */
+/* Records name the ops that may fail for other reasons than indices. */
 TEST(a_variable_is_as_it_was_when_data_is_refused) {
     enum { BERNOULLI, MULTINOMIAL, MASKED, OPS };
     for (int op = 0; op < OPS; op++)
@@ -327,7 +327,7 @@ TEST(a_variable_is_as_it_was_when_data_is_refused) {
         }
 }
 
-/* A small language model: which token comes next, told from one token alone. */
+/* A small language model that predicts the next token from one token. */
 enum { TOKENS = 12, WORDS = 50, WIDE = 32 };
 typedef struct model {
     gd_graph *graph;
@@ -495,7 +495,7 @@ TEST(no_variable_is_updated_before_a_step_that_may_fail) {
         loss = gd_sum(gd_square(product));
         gd_tensor *trained = gd_minimize(gd_optim_adam(gd_list(table, w)), loss);
         GD_AFTER(gd_list(trained));
-        step = gd_sum(gd_embedding(j, table)); /* noted last */
+        step = gd_sum(gd_embedding(j, table)); /* recorded last */
     }
     const int64_t good[] = {1, 2, 3, 4}, bad[] = {1, 2, 3, 77};
     for (int level = 0; level <= 2; level++) {

@@ -3,11 +3,13 @@
  * The test runs itself again: `test_resume --resume WAY LEFT_OUT FROM TO` loads FROM, takes the
  * second half of the steps, and saves to TO.
  */
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "clean_test.h"
+#include "compare.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 enum { STEPS = 100, SAVED = 50, BATCH = 16, INPUTS = 8, CLASSES = 4 };
 
@@ -44,7 +46,7 @@ static void make_session(run *r) {
     r->session = gd_session_new(graph, .level = 0);
 }
 
-static void make(run *r, way how, uint64_t seed) {
+static void make_run(run *r, way how, uint64_t seed) {
     gd_seed(seed);
     *r = (run){.losses = gd_zeros(gd_dims(STEPS - SAVED))};
     r->net = gd_nn_sequential(gd_nn_linear(INPUTS, 32), gd_nn_batch_norm1d(32), gd_nn_relu(),
@@ -80,49 +82,42 @@ static gd_state_parts parts_of(const run *r, const char *left_out, gd_state_part
     return (gd_state_parts){parts, count};
 }
 
-static gd_status save(const run *r, const char *path) {
+static gd_status save_run(const run *r, const char *path) {
     gd_state_part parts[6];
     return gd_save_state_with(path, parts_of(r, "", parts));
 }
 
 /* --- the new process -------------------------------------------------------------------------- */
 
-static int resume(char **args) {
+static int resume_run(char **args) {
     GD_SCOPE;
     run r;
     gd_state_part parts[6];
     const way how = (way)atoi(args[0]);
-    make(&r, how, 99); /* other weights, and another place of the generator */
+    make_run(&r, how, 99); /* other weights, and another place of the generator */
     if (how == SESSION)
-        make(&r, SESSION, 1); /* a graph has the noise of the seed it was built with */
+        make_run(&r, SESSION, 1); /* a graph has the noise of the seed it was built with */
     gd_load_state_with(args[2], parts_of(&r, args[1], parts));
     take_steps(&r, SAVED, STEPS);
-    save(&r, args[3]);
+    save_run(&r, args[3]);
     if (gd_failed()) fprintf(stderr, "%s\n", gd_error_message());
     return gd_failed();
 }
 
-static int resume_apart(way how, const char *left_out, const char *from, const char *to) {
+static int run_resume(void *args) {
+    const char *const *a = args;
+    execl("/proc/self/exe", "test_resume", "--resume", a[0], a[1], a[2], a[3], (char *)NULL);
+    return 127;
+}
+
+static int resume_in_child(way how, const char *left_out, const char *from, const char *to) {
     char number[8];
     snprintf(number, sizeof number, "%d", how);
-    const pid_t child = fork();
-    if (child == 0) {
-        execl("/proc/self/exe", "test_resume", "--resume", number, left_out, from, to,
-              (char *)NULL);
-        _exit(127);
-    }
-    int status = -1;
-    if (child > 0) waitpid(child, &status, 0);
-    return status;
+    const char *const args[] = {number, left_out, from, to};
+    return child_run(run_resume, (void *)args);
 }
 
 /* --- the tests -------------------------------------------------------------------------------- */
-
-static const char *path_of(char *text, size_t size, const char *name) {
-    snprintf(text, size, "%s/gradus_resume_%ld_%s.safetensors",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid(), name);
-    return text;
-}
 
 /* The first tensor or value that differs; NULL: none does. */
 static const char *difference(const char *a_path, const char *b_path) {
@@ -130,10 +125,7 @@ static const char *difference(const char *a_path, const char *b_path) {
     if (!a || !b || gd_state_count(a) != gd_state_count(b)) return "the number of tensors";
     for (int64_t i = 0; i < gd_state_count(a); i++) {
         gd_tensor *t = gd_state_tensor_at(a, i), *u = gd_state_find(b, gd_state_name(a, i));
-        const size_t bytes = (size_t)gd_tensor_numel(t) * gd_dtype_size(gd_tensor_dtype(t));
-        if (!u || gd_tensor_numel(t) != gd_tensor_numel(u) ||
-            gd_tensor_dtype(t) != gd_tensor_dtype(u) || memcmp(gd_data(t), gd_data(u), bytes) != 0)
-            return gd_state_name(a, i);
+        if (!u || !tensors_same_bits(t, u)) return gd_state_name(a, i);
     }
     for (int64_t i = 0; i < gd_state_value_count(a); i++) {
         const char *name = gd_state_value_name(a, i), *v = gd_state_value(b, name);
@@ -144,36 +136,35 @@ static const char *difference(const char *a_path, const char *b_path) {
 
 static void check_resumed(way how) {
     GD_SCOPE;
-    char saved[300], whole[300], resumed[300];
+    const char *saved = temp_path("saved.safetensors"), *entire = temp_path("entire.safetensors"),
+               *resumed = temp_path("resumed.safetensors");
     run r;
-    path_of(saved, sizeof saved, "saved"), path_of(whole, sizeof whole, "whole");
-    path_of(resumed, sizeof resumed, "resumed");
-    make(&r, how, 1);
+    make_run(&r, how, 1);
     take_steps(&r, 0, STEPS);
-    CHECK_SAYING(save(&r, whole) == GD_OK, "%s", gd_error_message());
-    make(&r, how, 1);
+    CHECK_SAYING(save_run(&r, entire) == GD_OK, "%s", gd_error_message());
+    make_run(&r, how, 1);
     take_steps(&r, 0, SAVED);
-    CHECK_SAYING(save(&r, saved) == GD_OK, "%s", gd_error_message());
-    CHECK(difference(whole, saved) != NULL);
+    CHECK_SAYING(save_run(&r, saved) == GD_OK, "%s", gd_error_message());
+    CHECK(difference(entire, saved) != NULL);
 
-    CHECK(resume_apart(how, "", saved, resumed) == 0);
-    const char *other = difference(whole, resumed);
+    CHECK(resume_in_child(how, "", saved, resumed) == 0);
+    const char *other = difference(entire, resumed);
     CHECK_SAYING(!other, "%s: %s differs", way_names[how], other);
-    /* Each part is needed. (Names in that of Adam are the net's, so that it is not loaded alone.) */
+    /* Each part is needed. (Names in that of Adam are the net's, so that it is not loaded
+     * alone.) */
     static const char *const parts[] = {"adam", "cosine", "rng", "session"};
     for (int i = 0; i < (how == SESSION ? 4 : 3); i++) {
-        CHECK(resume_apart(how, parts[i], saved, resumed) == 0);
-        CHECK_SAYING(difference(whole, resumed), "%s without %s: the same", way_names[how],
+        CHECK(resume_in_child(how, parts[i], saved, resumed) == 0);
+        CHECK_SAYING(difference(entire, resumed), "%s without %s: the same", way_names[how],
                      parts[i]);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    remove(saved), remove(whole), remove(resumed);
 }
 CLEAN_TEST(an_eager_run_goes_on_in_a_new_process) { check_resumed(EAGER); }
 CLEAN_TEST(a_traced_run_goes_on_in_a_new_process) { check_resumed(JIT); }
 CLEAN_TEST(a_sessions_run_goes_on_in_a_new_process) { check_resumed(SESSION); }
 
 int main(int argc, char **argv) {
-    if (argc == 6 && strcmp(argv[1], "--resume") == 0) return resume(argv + 2);
+    if (argc == 6 && strcmp(argv[1], "--resume") == 0) return resume_run(argv + 2);
     return test_run_all(argc, argv);
 }

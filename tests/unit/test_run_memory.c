@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "draw.h"
 #include "gradus/gradus.h"
 #include "graph/plan/memory.h"
 #include "ops/op.h"
@@ -196,9 +197,10 @@ static net wide_image_net(void) {
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-/* A worker thread gets its working memory (GEMM_SCRATCHES blocks at most) when it first has something
- * to do, which may be in a later run if the machine is busy. So what is strict is the count on one
- * thread, from the second run on; with a worker it may allocate so many blocks, once. */
+/* A worker thread gets its working memory (GEMM_SCRATCHES blocks at most) when it first has
+ * something to do, which may be in a later run if the machine is busy. So what is strict is the
+ * count on one thread, from the second run on; with a worker it may allocate so many blocks,
+ * once. */
 enum { GEMM_SCRATCHES = 2 };
 static void check_net(const char *name, net n, int level, int threads) {
     gd_set_num_threads(threads);
@@ -308,8 +310,8 @@ static int64_t resident(void) {
     return kb * 1024;
 }
 
-/* What the process holds grows by what the plan lists. A plan's own description, and what the system's
- * allocator keeps, have to fit into the 5 %. */
+/* What the process holds grows by what the plan lists. A plan's own description, and what the
+ * system's allocator keeps, have to fit into the 5 %. */
 static void check_growth(const char *name, net (*make)(void), int level, int threads) {
     GD_SCOPE;
     gd_set_num_threads(threads);
@@ -336,7 +338,7 @@ static void check_growth(const char *name, net (*make)(void), int level, int thr
 }
 
 TEST(a_process_grows_by_what_the_plan_lists) {
-    if (!can_count) return; /* the sanitizers have memory of their own for each byte */
+    if (!can_count) return; /* sanitizers need more memory for each byte */
     if (gd_reference_only()) SKIP("plain kernels take minutes for nets of this size");
     for (int level = 0; level <= 2; level += 2)
         for (int threads = 1; threads <= 2; threads++) {
@@ -348,18 +350,17 @@ TEST(a_process_grows_by_what_the_plan_lists) {
 /* --- placing ---------------------------------------------------------------------------------- */
 
 TEST(things_that_live_at_the_same_time_do_not_overlap) {
-    unsigned seed = 12345;
+    draws d = {12345};
     size_t worst = 0;
     for (int round = 0; round < 200; round++) {
         enum { MOST = 60 };
         gd_span spans[MOST];
-        const int n = 1 + (int)(seed >> 8) % MOST;
+        const int n = 1 + draw_below(&d, MOST);
         for (int i = 0; i < n; i++) {
-            seed = seed * 1103515245u + 12345u;
-            const int begin = (int)(seed >> 16) % 50;
-            seed = seed * 1103515245u + 12345u;
-            spans[i] = (gd_span){
-                .bytes = (seed >> 16) % 5000, .begin = begin, .end = begin + (int)(seed >> 8) % 20};
+            const int begin = draw_below(&d, 50);
+            spans[i] = (gd_span){.bytes = (size_t)draw_below(&d, 5000),
+                                 .begin = begin,
+                                 .end = begin + draw_below(&d, 20)};
         }
         size_t slab, live;
         CHECK(gd_place_spans(spans, n, &slab, &live) == GD_OK && slab >= live);

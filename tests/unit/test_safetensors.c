@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "format/bytes.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 
 #include "../fuzz/fuzz_safetensors.c"
 
@@ -64,11 +65,9 @@ TEST(damaged_files_are_refused_or_read_whole) {
 
 TEST(damaged_files_with_a_checksum_are_refused_or_read_whole) {
     GD_SCOPE;
-    char path[300];
+    const char *path = temp_path("sum.safetensors");
     gd_file_reader *file;
     const uint8_t *data;
-    snprintf(path, sizeof path, "%s/gradus-sum-%ld.safetensors",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
     CHECK(gd_save_state_with(
               path, gd_parts(gd_part("w", gd_ones(gd_dims(3))), gd_part("rng", gd_generator())),
               .checksum = true) == GD_OK);
@@ -76,7 +75,6 @@ TEST(damaged_files_with_a_checksum_are_refused_or_read_whole) {
     run_cut(LLVMFuzzerTestOneInput, data, (size_t)gd_file_reader_size(file));
     run_damaged(LLVMFuzzerTestOneInput, data, (size_t)gd_file_reader_size(file), 3000);
     gd_file_reader_close(file);
-    unlink(path);
 }
 
 /* --- headers ---------------------------------------------------------------------------------- */
@@ -136,10 +134,8 @@ CLEAN_TEST(data_that_are_not_aligned_are_loaded_and_converted) {
     static const char text[] = "{\"b\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[0,3]},"
                                "\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[3,19]}}";
     static const float values[] = {1.5f, -2, 3, 4};
-    char path[300];
+    const char *path = temp_path("odd.safetensors");
     uint8_t length[8];
-    snprintf(path, sizeof path, "%s/gradus-odd-%ld.safetensors",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
     gd_put_u64(length, sizeof text - 1);
     FILE *f = fopen(path, "w");
     CHECK(f && fwrite(length, 1, 8, f) == 8 &&
@@ -148,8 +144,8 @@ CLEAN_TEST(data_that_are_not_aligned_are_loaded_and_converted) {
     if (f) fclose(f);
     gd_tensor *b = gd_zeros(gd_dims(3), .dtype = GD_BOOL), *w = gd_zeros(gd_dims(2, 2)),
               *wide = gd_zeros(gd_dims(2, 2), .dtype = GD_F64);
-    gd_tensor *turned = gd_transpose(gd_zeros(gd_dims(2, 2)), 0, 1);
-    gd_tensor *const targets[] = {w, wide, turned};
+    gd_tensor *transposed = gd_transpose(gd_zeros(gd_dims(2, 2)), 0, 1);
+    gd_tensor *const targets[] = {w, wide, transposed};
     for (int i = 0; i < 3; i++) {
         CHECK_SAYING(gd_load_state(path, gd_part("b", b), gd_part("w", targets[i])) == GD_OK, "%s",
                      gd_error_message());
@@ -158,7 +154,6 @@ CLEAN_TEST(data_that_are_not_aligned_are_loaded_and_converted) {
     }
     uint8_t bools[3];
     CHECK(gd_copy_to(b, bools, 3) == GD_OK && bools[0] == 0 && bools[1] == 1 && bools[2] == 1);
-    unlink(path);
 }
 
 /* --- more than 4 GB --------------------------------------------------------------------------- */
@@ -170,12 +165,11 @@ CLEAN_TEST(a_file_of_more_than_4_gb_is_read_through_a_map) {
     gd_safetensors_entry entries[] = {
         {.name = "large", .dtype = "U8", .rank = 1, .dims = dims, .bytes = large},
         {.name = "behind", .dtype = "F32", .rank = 1, .dims = two, .bytes = 8}};
-    char path[300], *header;
+    const char *path = temp_path("large.safetensors");
+    char *header;
     size_t bytes;
     const float values[] = {1.5f, -2.5f};
     float got[2] = {0};
-    snprintf(path, sizeof path, "%s/gradus-large-%ld.safetensors",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (long)getpid());
     CHECK(gd_safetensors_make_header(path, entries, 2, NULL, 0, &header, &bytes) == GD_OK);
     const int fd = open(path, O_CREAT | O_RDWR | O_TRUNC, 0600);
     const bool sparse = fd >= 0 && ftruncate(fd, (off_t)(entries[1].begin + 8)) == 0 &&

@@ -317,7 +317,7 @@ CLEAN_TEST(stratified_orders_are_shuffled_and_take_any_integers) {
     int same = 0, in_order = 0;
     for (int i = 0; i < N; i++) same += order[0][i] == order[1][i], in_order += order[0][i] == i;
     CHECK_SAYING(same < 20 && in_order < 20, "%d, %d", same, in_order);
-    /* all of one class, and each of a class of its own */
+    /* each of another class, and all of one class */
     for (int i = 0; i < N; i++) far[i] = i;
     epoch_of(gd_sampler_stratified(gd_from_array(gd_dims(N), GD_I64, far)), N, 1, 0, 50, order[0]);
     epoch_of(gd_sampler_stratified(gd_zeros(gd_dims(N), .dtype = GD_I32)), N, 1, 0, 50, order[1]);

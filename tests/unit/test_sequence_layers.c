@@ -1,10 +1,10 @@
-/* test_sequence_layers.c - recurrent layers, attention and transformers: what case files cannot say. */
+/* test_sequence_layers.c - recurrent layers, attention and transformers: what case files cannot
+ * say. */
 #include <math.h>
 
 #include "clean_test.h"
+#include "compare.h"
 #include "gradus/gradus.h"
-
-static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
 
 /* --- first weights ---------------------------------------------------------------------------- */
 
@@ -42,8 +42,8 @@ CLEAN_TEST(first_weights_are_pytorchs) {
                1) < 0.5);
     gd_module *stack = gd_nn_transformer_encoder(8, 2, 2, .dim_feedforward = 16);
     check_filled(stack, "layers.1.norm2.weight", 1);
-    CHECK(distance(gd_module_tensor(stack, "layers.0.linear1.weight"),
-                   gd_module_tensor(stack, "layers.1.linear1.weight")) > 0);
+    CHECK(tensors_distance(gd_module_tensor(stack, "layers.0.linear1.weight"),
+                           gd_module_tensor(stack, "layers.1.linear1.weight")) > 0);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -51,11 +51,11 @@ CLEAN_TEST(first_weights_are_pytorchs) {
 
 /* In train mode two calls differ; in eval mode they do not. */
 static void check_drops(gd_module *m, gd_tensors in) {
-    CHECK_SAYING(distance(gd_module_call(m, in).at[0], gd_module_call(m, in).at[0]) > 0, "%s",
-                 gd_module_type(m));
+    CHECK_SAYING(tensors_distance(gd_module_call(m, in).at[0], gd_module_call(m, in).at[0]) > 0,
+                 "%s", gd_module_type(m));
     gd_module_eval(m);
-    CHECK_SAYING(distance(gd_module_call(m, in).at[0], gd_module_call(m, in).at[0]) == 0, "%s",
-                 gd_module_type(m));
+    CHECK_SAYING(tensors_distance(gd_module_call(m, in).at[0], gd_module_call(m, in).at[0]) == 0,
+                 "%s", gd_module_type(m));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -74,7 +74,7 @@ CLEAN_TEST(dropout_is_for_train_mode_alone) {
     check_drops(gd_nn_transformer_decoder(8, 2, 2, .dropout = 0.5), both);
     /* between layers, so not where there is one */
     gd_module *one = gd_nn_lstm(8, 8, .dropout = 0.5);
-    CHECK(distance(gd_module_call(one, in).at[0], gd_module_call(one, in).at[0]) == 0);
+    CHECK(tensors_distance(gd_module_call(one, in).at[0], gd_module_call(one, in).at[0]) == 0);
 }
 
 /* --- attention -------------------------------------------------------------------------------- */
@@ -108,8 +108,8 @@ CLEAN_TEST(with_and_without_weights_it_is_the_same_attention) {
     for (int64_t i = 0; i < a.count; i++) gd_assign(b.at[i], a.at[i]);
     gd_tensor *x = gd_randn(gd_dims(2, 5, 8));
     gd_tensors y = gd_module_call(plain, gd_list(x));
-    CHECK(distance(gd_module_forward(fused, x), y.at[0]) < 1e-5);
-    CHECK(distance(gd_sum(y.at[1], .axis = -1), gd_ones(gd_dims(2, 5))) < 1e-5);
+    CHECK(tensors_distance(gd_module_forward(fused, x), y.at[0]) < 1e-5);
+    CHECK(tensors_distance(gd_sum(y.at[1], .axis = -1), gd_ones(gd_dims(2, 5))) < 1e-5);
     CHECK(gd_item(gd_index(y.at[1], 0, 1, 2)) == 0);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
@@ -134,8 +134,8 @@ CLEAN_TEST(a_graph_may_leave_the_batch_open) {
     for (int n = 1; n <= 3; n++) {
         gd_tensor *a = gd_randn(gd_dims(n, 5, 8)), *b = gd_randn(gd_dims(n, 8));
         gd_tensors got = gd_session_run(session, gd_list(x, a, s, b), gd_list(y, h));
-        CHECK(distance(got.at[0], gd_module_forward(attention, a)) == 0);
-        CHECK(distance(got.at[1], gd_module_forward(cell, b)) == 0);
+        CHECK(tensors_distance(got.at[0], gd_module_forward(attention, a)) == 0);
+        CHECK(tensors_distance(got.at[1], gd_module_forward(cell, b)) == 0);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
@@ -187,10 +187,10 @@ CLEAN_TEST(positions_are_encoded_as_sines_and_cosines) {
             CHECK(fabs(gd_item(gd_index(y, 1, t, i)) - (i % 2 ? cos(angle) : sin(angle))) < 1e-6);
         }
     gd_module *time_first = gd_nn_positional_encoding(5, .max_len = 7);
-    CHECK(distance(gd_module_forward(time_first, gd_transpose(x, 0, 1)), gd_transpose(y, 0, 1)) ==
-          0);
-    CHECK(distance(gd_module_forward(time_first, gd_zeros(gd_dims(6, 5))), gd_select(y, 0, 0)) ==
-          0);
+    CHECK(tensors_distance(gd_module_forward(time_first, gd_transpose(x, 0, 1)),
+                           gd_transpose(y, 0, 1)) == 0);
+    CHECK(tensors_distance(gd_module_forward(time_first, gd_zeros(gd_dims(6, 5))),
+                           gd_select(y, 0, 0)) == 0);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     gd_module_forward(m, gd_zeros(gd_dims(2, 8, 5)));
     CHECK_SAYING(says("positional_encoding") && says("max_len (7)"), "%s", gd_error_message());

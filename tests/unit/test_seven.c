@@ -1,10 +1,11 @@
 /* test_seven.c - seven ops of very different kinds, end to end.
  *
- * What the table must carry without effort: an elementwise op (tanh), one with a window (conv2d), a
- * list of outputs that are views (split), noise (dropout), a recurrence with a list of inputs (lstm),
- * an output whose size depends on data (masked_select), and one that writes its input (add_). Each is
- * called as C calls it, by name, as symbols, and on a device whose memory the host cannot read; the
- * value and its gradients of first and second order have the same bits everywhere.
+ * What the table must carry without effort: an elementwise op (tanh), one with a window
+ * (conv2d), a list of outputs that are views (split), noise (dropout), a recurrence with a list
+ * of inputs (lstm), an output whose size depends on data (masked_select), and one that writes
+ * its input (add_). Each is called as C calls it, by name, as symbols, and on a device whose
+ * memory the host cannot read; the value and its gradients of first and second order have the
+ * same bits everywhere.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -115,8 +116,9 @@ static const op_row rows[] = {
 
 enum { RESULTS = 1 + 2 * MOST };
 
-/* The sum of squares (so that even a linear op has a second order), and its gradients by all inputs;
- * the second order is of the sum of squares of the first. Returns how many tensors it put in `out`. */
+/* The sum of squares (so that even a linear op has a second order), and its gradients by all
+ * inputs; the second order is of the sum of squares of the first. Returns how many tensors it
+ * put in `out`. */
 static int derive(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_tensor **x,
                   gd_tensor **out) {
     int n = 0;
@@ -177,8 +179,8 @@ static int on_device(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_ten
 
 /* --- the comparison --------------------------------------------------------------------------- */
 
-static void compare(const op_row *row, const char *mode, gd_tensor **expected, int n,
-                    gd_tensor **got, int n_got) {
+static void compare_results(const op_row *row, const char *mode, gd_tensor **expected, int n,
+                            gd_tensor **got, int n_got) {
     CHECK_SAYING(!gd_failed() && n_got == n, "%s %s: %s", row->name, mode, gd_error_message());
     for (int i = 0; i < n && n_got == n && !gd_failed(); i++) {
         size_t bytes = (size_t)gd_tensor_numel(expected[i]) * sizeof(double);
@@ -202,10 +204,11 @@ static void check_row(const op_row *row) {
     int n = eager(row, row->typed, expected);
     CHECK_SAYING(n == 1 + 2 * row->n_mask && has_second_order(row, expected), "%s: %s", row->name,
                  gd_error_message());
-    compare(row, "by name", expected, n, got, eager(row, row->by_name, got));
-    compare(row, "as symbols", expected, n, got, as_symbols(row, row->typed, got));
-    compare(row, "as symbols, by name", expected, n, got, as_symbols(row, row->by_name, got));
-    compare(row, "on the test device", expected, n, got, on_device(row, row->typed, got));
+    compare_results(row, "by name", expected, n, got, eager(row, row->by_name, got));
+    compare_results(row, "as symbols", expected, n, got, as_symbols(row, row->typed, got));
+    compare_results(row, "as symbols, by name", expected, n, got,
+                    as_symbols(row, row->by_name, got));
+    compare_results(row, "on the test device", expected, n, got, on_device(row, row->typed, got));
 }
 
 TEST(seven_ops_are_the_same_in_every_mode_to_second_order) {

@@ -195,8 +195,7 @@ CLEAN_TEST(shapes_that_do_not_fit_fail_and_values_cannot_be_read) {
     gd_shapes_only_end(&only);
 }
 
-/* While a function is traced, too: a lazily sized layer asks for the shape of what comes before it.
- */
+/* Also while a function is traced: a layer of unknown size reads the shape of its input. */
 static gd_tensors asks(gd_tensors in, void *user) {
     gd_shapes_only only;
     gd_shapes_only_begin(&only);

@@ -88,13 +88,13 @@ static token next_token(const char **at, int *line) {
     return t;
 }
 
-static bool is(token t, const char *text) {
+static bool token_is(token t, const char *text) {
     return strlen(text) == t.length && memcmp(t.at, text, t.length) == 0;
 }
 
 static bool is_one_of(token t, const char *const *words) {
     for (; *words; words++)
-        if (is(t, *words)) return true;
+        if (token_is(t, *words)) return true;
     return false;
 }
 
@@ -140,12 +140,13 @@ static void look_for_locale(const char *path, const char *text, void *user) {
             CHECK_SAYING(!is_one_of(t, never),
                          "%s:%d: %.*s follows the locale: use core/number.h or core/ascii.h", path,
                          t.line, (int)t.length, t.at);
-        if (is(t, "(") &&
-            depth + 1 < DEEPEST) { /* in plain parentheses it is still the outer call */
+        if (token_is(t, "(") &&
+            depth + 1 <
+                DEEPEST) { /* inside parentheses without a name it is still the outer call */
             calls[depth + 1] = before.kind == NAME ? before : calls[depth];
             depth++;
         }
-        if (is(t, ")") && depth > 0) depth--;
+        if (token_is(t, ")") && depth > 0) depth--;
         if (t.kind == STRING && prints_float(t))
             CHECK_SAYING(calls[depth].kind == NAME && !is_one_of(calls[depth], printers),
                          "%s:%d: %.*s prints a float as the locale says: use core/number.h", path,
@@ -213,7 +214,7 @@ static bool has(const names *n, const char *name) {
     return false;
 }
 
-static void add(names *n, const char *name, size_t length) {
+static void add_name(names *n, const char *name, size_t length) {
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
     CHECK(n->count < VARIABLES);
@@ -223,19 +224,19 @@ static void add(names *n, const char *name, size_t length) {
 static void look_for_variables(const char *path, const char *text, void *user) {
     int line = 1;
     for (token t; (t = next_token(&text, &line)).kind != END;) {
-        if (t.kind != NAME || (!is(t, "getenv") && !is(t, "secure_getenv"))) continue;
+        if (t.kind != NAME || (!token_is(t, "getenv") && !token_is(t, "secure_getenv"))) continue;
         next_token(&text, &line);
         token name = next_token(&text, &line);
         CHECK_SAYING(name.kind == STRING,
                      "%s:%d: a variable without a literal name cannot be checked", path, name.line);
-        if (name.kind == STRING) add(user, name.at + 1, name.length - 2);
+        if (name.kind == STRING) add_name(user, name.at + 1, name.length - 2);
     }
 }
 
 /* A variable of the page has a line of the table: "| `GRADUS_CC` | ... |". */
 static void look_at_page(const char *text, names *n) {
     for (const char *at = text; (at = strstr(at, "\n| `")); at += 4)
-        add(n, at + 4, strcspn(at + 4, "`=\n"));
+        add_name(n, at + 4, strcspn(at + 4, "`=\n"));
 }
 
 TEST(every_environment_variable_is_on_its_page_and_every_one_there_is_read) {

@@ -1,30 +1,27 @@
-/* test_stack.c - a thread with 64 KiB of stack can do everything (threads.h). Ops and their gradients are
- * measured by test_ops --suite stack; here is the rest: sessions, jits, files, loops, long tapes. */
+/* test_stack.c - a thread with 64 KiB of stack can do everything (threads.h). Ops and their
+ * gradients are measured by test_ops --suite stack; here is the rest: sessions, jits, files,
+ * loops, long tapes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "files.h"
 #include "gradus/extend.h"
 #include "gradus/gradus.h"
 #include "stack.h"
+#include "temp.h"
 #include "test.h"
 
-static char folder[] = "/tmp/gradus-stack-XXXXXX", path[64];
-static const char *in_folder(const char *name) {
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 static bool fine;
 static char message[400];
 
 /* What the thread calls leaves here whether it worked. */
-static void finish(bool worked) {
+static void check_worked(bool worked) {
     fine = worked && !gd_failed();
     snprintf(message, sizeof message, "%s", gd_error_message());
 }
 
-static void check(const char *what, void (*fn)(void *arg)) {
+static void check_stack(const char *what, void (*fn)(void *arg)) {
 #ifdef GD_SANITIZED /* instrumented frames are larger */
     (void)what, (void)fn;
 #else
@@ -65,7 +62,7 @@ static void train_a_graph(void *unused) {
     gd_session *tight = gd_session_new(graph, .memory_limit = 40000);
     gd_session_run(tight, gd_feed(x, xs, y, ys), gd_list(loss, train));
     gd_clear_error(); /* it may be too tight */
-    finish(true);
+    check_worked(true);
 }
 
 static gd_tensors body(gd_tensors in, void *w) {
@@ -79,7 +76,7 @@ static void call_jits(void *unused) {
     gd_jit *jit = gd_jit_new(body, w);
     for (int i = 0; i < 2; i++)
         gd_backward(gd_sum(gd_jit_call(jit, gd_list(gd_randn(gd_dims(20, 40)))).at[0]));
-    finish(gd_tensor_grad(w) != NULL);
+    check_worked(gd_tensor_grad(w) != NULL);
 }
 
 static gd_tensors below_ten(gd_tensors in, void *user) {
@@ -113,10 +110,10 @@ static void run_loops(void *unused) {
         gd_session *session = gd_session_new(graph, .level = level);
         gd_tensors r = gd_session_run(session, gd_feed(n, gd_scalar(1), xs, values),
                                       gd_list(count, scanned, g));
-        finish(gd_item(r.at[0]) == 10);
-        gd_onnx_save(in_folder("loops.onnx"), session, gd_list(n, xs), gd_list(count, scanned));
+        check_worked(gd_item(r.at[0]) == 10);
+        gd_onnx_save(temp_path("loops.onnx"), session, gd_list(n, xs), gd_list(count, scanned));
     }
-    finish(gd_onnx_load(path) != NULL);
+    check_worked(gd_onnx_load(temp_path("loops.onnx")) != NULL);
 }
 
 /* --- branches in branches --------------------------------------------------------------------- */
@@ -151,7 +148,7 @@ static bool run_nested(int level) {
 static void nest_eight_deep(void *unused) {
     (void)unused;
     levels = 8;
-    finish(run_nested(0) && run_nested(1) && run_nested(2));
+    check_worked(run_nested(0) && run_nested(1) && run_nested(2));
 }
 
 static void *nest_too_deep(void *status) {
@@ -189,7 +186,7 @@ static void walk_a_long_tape(void *unused) {
         y = gd_keep(gd_add(y, x));
     }
     gd_backward(gd_sum(y));
-    finish(gd_item(gd_at(gd_tensor_grad(x), 0)) == LONG + 1);
+    check_worked(gd_item(gd_at(gd_tensor_grad(x), 0)) == LONG + 1);
 }
 
 static void free_a_long_tape(void *unused) {
@@ -200,7 +197,7 @@ static void free_a_long_tape(void *unused) {
         GD_SCOPE;
         y = gd_keep(gd_mul(y, x));
     }
-    finish(true);
+    check_worked(true);
 }
 
 static gd_tensor *wave(gd_tensors in, void *user) {
@@ -216,7 +213,7 @@ static void use_transforms(void *unused) {
     gd_jacobian(wave, gd_list(x), 0, NULL);
     gd_hvp(wave, gd_list(x), gd_list(v), NULL);
     gd_backward(gd_recompute(wave, gd_list(x), NULL));
-    finish(gd_gradcheck(wave, gd_list(x), NULL, .second_order = true) == GD_OK);
+    check_worked(gd_gradcheck(wave, gd_list(x), NULL, .second_order = true) == GD_OK);
 }
 
 /* --- files, text ------------------------------------------------------------------------------ */
@@ -225,11 +222,11 @@ static void use_files(void *unused) {
     (void)unused;
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(20, 30));
-    gd_save_npy(in_folder("x.npy"), x);
-    gd_load_npy(path);
-    gd_save_npz(in_folder("x.npz"), gd_names("x"), gd_list(x));
-    gd_load_npz(path, "x");
-    finish(true);
+    gd_save_npy(temp_path("x.npy"), x);
+    gd_load_npy(temp_path("x.npy"));
+    gd_save_npz(temp_path("x.npz"), gd_names("x"), gd_list(x));
+    gd_load_npz(temp_path("x.npz"), "x");
+    check_worked(true);
 }
 
 static void use_states(void *unused) {
@@ -237,14 +234,15 @@ static void use_states(void *unused) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(20, 30)), *wide = gd_zeros(gd_dims(20, 30), .dtype = GD_F64);
     gd_load_report report;
-    gd_save_state(in_folder("x.safetensors"), gd_part("x", x), gd_part("rng", gd_generator()));
-    gd_load_state_with(path, gd_parts(gd_part("x", wide), gd_part("y", x)), .partial = &report);
-    gd_load_state(path, gd_part("x", gd_ones(gd_dims(3))), gd_part("y", x));
+    gd_save_state(temp_path("x.safetensors"), gd_part("x", x), gd_part("rng", gd_generator()));
+    gd_load_state_with(temp_path("x.safetensors"), gd_parts(gd_part("x", wide), gd_part("y", x)),
+                       .partial = &report);
+    gd_load_state(temp_path("x.safetensors"), gd_part("x", gd_ones(gd_dims(3))), gd_part("y", x));
     const bool failed = gd_failed();
     gd_clear_error();
-    gd_save_state_with(in_folder("x.index.json"), gd_parts(gd_part("x", x), gd_part("y", wide)),
+    gd_save_state_with(temp_path("x.index.json"), gd_parts(gd_part("x", x), gd_part("y", wide)),
                        .shard_bytes = 10);
-    finish(gd_read_state(path) != NULL && failed);
+    check_worked(gd_read_state(temp_path("x.index.json")) != NULL && failed);
 }
 
 static void fail_and_print(void *unused) {
@@ -260,9 +258,9 @@ static void fail_and_print(void *unused) {
     gd_profiler_start();
     gd_matmul(x, gd_transpose(x, 0, 1));
     gd_profiler_stop();
-    gd_profiler_save_trace(in_folder("trace.json"));
+    gd_profiler_save_trace(temp_path("trace.json"));
     gd_profiler_clear();
-    finish(failed);
+    check_worked(failed);
 }
 
 static void define_an_op(void *unused) {
@@ -275,34 +273,27 @@ static void define_an_op(void *unused) {
     gd_tensor *y = gd_sum(gd_call("stack_swish", gd_list(x), "beta=2"));
     gd_tensor *g = gd_grad(gd_list(y), gd_list(x), .create_graph = true).at[0];
     gd_backward(gd_sum(g));
-    finish(gd_tensor_grad(x) != NULL);
+    check_worked(gd_tensor_grad(x) != NULL);
 }
 
 TEST(sixty_four_kib_of_stack_are_enough) {
-    if (!mkdtemp(folder)) SKIP("no folder for files");
 #ifdef GD_SANITIZED
     SKIP("frames are larger under a sanitizer");
 #endif
     gd_set_num_threads(1);
-    check("training a graph", train_a_graph);
-    check("a jit", call_jits);
-    check("loops", run_loops);
-    check("branches in branches", nest_eight_deep);
+    check_stack("training a graph", train_a_graph);
+    check_stack("a jit", call_jits);
+    check_stack("loops", run_loops);
+    check_stack("branches in branches", nest_eight_deep);
     fails_where_the_stack_ends();
-    check("walking a long tape", walk_a_long_tape);
-    check("freeing a long tape", free_a_long_tape);
-    check("transforms", use_transforms);
-    check("files", use_files);
-    check("states", use_states);
-    check("failures and printing", fail_and_print);
-    check("an op from text", define_an_op);
-    for (const char *const *name =
-             (const char *const[]){"loops.onnx", "x.npy", "x.npz", "trace.json", "x.safetensors",
-                                   "x.index.json", "x-00001-of-00002.safetensors",
-                                   "x-00002-of-00002.safetensors", NULL};
-         *name; name++)
-        unlink(in_folder(*name));
-    CHECK(rmdir(folder) == 0);
+    check_stack("walking a long tape", walk_a_long_tape);
+    check_stack("freeing a long tape", free_a_long_tape);
+    check_stack("transforms", use_transforms);
+    check_stack("files", use_files);
+    check_stack("states", use_states);
+    check_stack("failures and printing", fail_and_print);
+    check_stack("an op from text", define_an_op);
+    CHECK(folder_count(temp_folder()) == 8); /* and no temporary file of the library */
 }
 
 /* The measure itself: a function that needs more is found. */
@@ -310,7 +301,7 @@ static void needs_much(void *unused) {
     (void)unused;
     volatile char much[100 << 10];
     for (size_t i = 0; i < sizeof much; i++) much[i] = 1;
-    finish(much[5] == 1);
+    check_worked(much[5] == 1);
 }
 TEST(the_measure_sees_large_frames) { CHECK(stack_used(needs_much, NULL) > 100 << 10); }
 

@@ -1,4 +1,5 @@
-/* test_stages.c - expressions in which one long primitive waits for another run as several loops. */
+/* test_stages.c - expressions in which one long primitive waits for another run as several
+ * loops. */
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/native.h"
 #include "codegen/stages.h"
@@ -14,7 +15,7 @@ static int lookup(gd_ir_builder *b, void *context, const char *name, size_t leng
     return length == 1 && *name >= 'a' && *name <= 'c' ? gd_ir_var(b, *name - 'a') : -1;
 }
 
-static void parse(expression *e, const char *text) {
+static void parse_expression(expression *e, const char *text) {
     gd_ir_builder b = {.count = 0};
     memset(e, 0, sizeof *e);
     int node = gd_ir_parse(&b, text, lookup, NULL);
@@ -37,7 +38,7 @@ TEST(a_long_primitive_that_waits_for_another_has_a_stage_of_its_own) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expression e;
         gd_stages s;
-        parse(&e, cases[i].text);
+        parse_expression(&e, cases[i].text);
         gd_find_stages(&e.ir, true, &s);
         CHECK_SAYING(s.count == cases[i].stages && s.n_buffers == cases[i].buffers,
                      "%s: %d stages, %d buffers", cases[i].text, s.count, s.n_buffers);
@@ -48,13 +49,13 @@ TEST(a_long_primitive_that_waits_for_another_has_a_stage_of_its_own) {
 
 enum { MOST = 2000 };
 
-/* The kernel against the primitives one by one: the same bits, over a result of its own or over a. */
+/* The kernel against the primitives one by one: the same bits, into a new result or into a. */
 static void check_kernel(const char *text, int64_t n, bool in_place) {
     static float x[3][MOST], y[MOST], expected[MOST];
     _Alignas(64) static char tiles[16 * MOST * sizeof(float)];
     expression e;
     gd_ew_program p;
-    parse(&e, text);
+    parse_expression(&e, text);
     const gd_kernel_source source = {.ir = &e.ir, .type = "f32"};
     gd_ew_fn fn = (gd_ew_fn)(void *)gd_native_kernel(&source, gd_ew_target(gd_cpu_isa()));
     if (!fn) SKIP("there is no compiler");

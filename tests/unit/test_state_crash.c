@@ -7,24 +7,26 @@
 #define _GNU_SOURCE 1
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "crash.h"
+#include "child.h"
+#include "draw.h"
+#include "files.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 #include "test.h"
 
-static char folder[300], path[400];
+static const char *folder, *path;
 static bool sharded;
 
-static void begin(bool with_shards) {
+static void begin_test(bool with_shards) {
     sharded = with_shards;
-    crash_folder(folder, sizeof folder, "state-crash");
-    snprintf(path, sizeof path, "%s/net.safetensors%s", folder, with_shards ? ".index.json" : "");
+    folder = temp_new_folder("states");
+    path = temp_path("states/net.safetensors%s", with_shards ? ".index.json" : "");
 }
 
 /* Three tensors of `value`; in three shards if it is 1, 2 or even, else in two. */
-static gd_status save(double value) {
+static gd_status save_state(double value) {
     GD_SCOPE;
     gd_tensor *a = gd_full(gd_dims(20, 30), value), *b = gd_full(gd_dims(5000), value),
               *c = gd_full(gd_dims(500), value);
@@ -38,7 +40,7 @@ static gd_status save(double value) {
 }
 
 /* The value of everything; -1: it cannot be loaded, -2: a mixture. */
-static int load(void) {
+static int load_state(void) {
     GD_SCOPE;
     gd_tensor *a = gd_zeros(gd_dims(20, 30)), *b = gd_zeros(gd_dims(5000)),
               *c = gd_zeros(gd_dims(500));
@@ -54,48 +56,44 @@ static int load(void) {
     return same ? (int)value : -2;
 }
 
-static int save_value(void *value) { return save(*(double *)value); }
+static int save_value(void *value) { return save_state(*(double *)value); }
 static int save_forever(void *user) {
     (void)user;
     for (int v = 1;; v = v % 90 + 1)
-        if (save(v) != GD_OK) return 1;
+        if (save_state(v) != GD_OK) return 1;
 }
 static int load_value(void *user) {
     (void)user;
-    return load() + 2;
+    return load_state() + 2;
 }
-static int saved(double value) { return crash_apart(save_value, &value); }
-static int loaded(void) { return crash_apart(load_value, NULL) - 2; }
+static int save_in_child(double value) { return child_run(save_value, &value); }
+static int load_in_child(void) { return child_run(load_value, NULL) - 2; }
 
 static void leaves_no_garbage(void) {
-    CHECK(saved(9) == GD_OK && loaded() == 9);
-    CHECK_SAYING(crash_count_files(folder) == (sharded ? 3 : 1), "%d files",
-                 crash_count_files(folder));
-    crash_empty_folder(folder);
+    CHECK(save_in_child(9) == GD_OK && load_in_child() == 9);
+    CHECK_SAYING(folder_count(folder) == (sharded ? 3 : 1), "%d files", folder_count(folder));
+    folder_clear(folder);
     CHECK(rmdir(folder) == 0);
 }
 
 /* --- killed at every system call -------------------------------------------------------------- */
 
 static void kill_everywhere(bool with_shards) {
-    begin(with_shards);
-    crash_end end = {.traced = true, .killed = true};
+    begin_test(with_shards);
+    child_end end = {.traced = true, .killed = true};
     int old = 0, new = 0;
     for (int k = 0; end.killed && end.traced; k++) {
-        CHECK(saved(1) == GD_OK);
-        end = crash_at((crash_plan){.stop = k}, save_value, &(double){2});
+        CHECK(save_in_child(1) == GD_OK);
+        end = child_kill_at((kill_plan){.stop = k}, save_value, &(double){2});
         CHECK(end.killed || !end.traced || end.status == GD_OK);
-        const int value = loaded();
+        const int value = load_in_child();
         CHECK_SAYING(value == 1 || value == 2, "killed at stop %d: %d", k, value);
         CHECK(end.killed || !end.traced || value == 2);
         old += value == 1;
         new += value == 2;
         if (test_failures > 10) break;
     }
-    if (!end.traced) {
-        crash_remove_folder(folder);
-        SKIP("processes cannot be traced here");
-    }
+    if (!end.traced) SKIP("processes cannot be traced here");
     CHECK_SAYING(old > 10 && new > 3, "%d times the old state, %d times the new one", old, new);
     leaves_no_garbage();
 }
@@ -108,46 +106,41 @@ TEST(a_save_of_shards_that_is_killed_at_any_system_call_leaves_the_old_set_or_th
 }
 
 TEST(saves_of_shards_that_are_killed_at_any_time_leave_no_garbage) {
-    begin(true);
-    unsigned seed = 12345;
-    CHECK(saved(1) == GD_OK);
+    begin_test(true);
+    draws d = {12345};
+    CHECK(save_in_child(1) == GD_OK);
     for (int i = 0; i < 40 && test_failures < 5; i++) {
-        seed = seed * 1103515245 + 12345;
-        CHECK(crash_after(500000 + (seed >> 8) % 12000000, SIGKILL, save_forever, NULL) == -1);
-        const int value = loaded();
+        const long long moment = 500000 + draw_below(&d, 12000000); /* ns */
+        CHECK(child_signal_after(moment, SIGKILL, save_forever, NULL) == -1);
+        const int value = load_in_child();
         CHECK_SAYING(value > 0, "after kill %d: %d", i, value);
         /* on a busy machine several saves in a row are killed before they can sweep */
-        CHECK_SAYING(crash_count_files(folder) <= 60, "%d files pile up",
-                     crash_count_files(folder));
+        CHECK_SAYING(folder_count(folder) <= 60, "%d files pile up", folder_count(folder));
     }
     leaves_no_garbage();
 }
 
 /* --- several at once -------------------------------------------------------------------------- */
 
+static int save_fifteen(void *number) {
+    for (int v = 1; v <= 15; v++)
+        if (save_state(v % 90 + 1 + *(int *)number) != GD_OK) {
+            fprintf(stderr, "%s\n", gd_error_message());
+            return 1;
+        }
+    return 0;
+}
+
 static void several_at_once(bool with_shards) {
-    begin(with_shards);
-    CHECK(saved(1) == GD_OK);
+    begin_test(with_shards);
+    CHECK(save_in_child(1) == GD_OK);
     pid_t children[4];
-    for (int i = 0; i < 4; i++) {
-        children[i] = fork();
-        if (children[i] != 0) continue;
-        for (int v = 1; v <= 15; v++)
-            if (save(v % 90 + 1 + i) != GD_OK) {
-                fprintf(stderr, "%s\n", gd_error_message());
-                _exit(1);
-            }
-        _exit(0);
-    }
-    for (int i = 0; i < 30; i++) { /* a reader beside them */
-        const int value = loaded();
+    for (int i = 0; i < 4; i++) children[i] = child_start(save_fifteen, &i);
+    for (int i = 0; i < 30; i++) { /* a reader at the same time */
+        const int value = load_in_child();
         CHECK_SAYING(value > 0, "%d", value);
     }
-    for (int i = 0; i < 4; i++) {
-        int state;
-        waitpid(children[i], &state, 0);
-        CHECK(WIFEXITED(state) && WEXITSTATUS(state) == 0);
-    }
+    for (int i = 0; i < 4; i++) CHECK(child_wait(children[i]) == 0);
     leaves_no_garbage();
 }
 
@@ -156,25 +149,25 @@ TEST(several_processes_that_save_shards_to_one_path_leave_one_set) { several_at_
 
 /* --- a full disk ------------------------------------------------------------------------------ */
 
-/* A limit on the size of files stands for a full disk. */
+/* A limit on the size of files acts as a full disk. */
 static int save_with_limit(void *limit) {
     const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
-    return save(2) == GD_E_IO ? 1 : 0;
+    return save_state(2) == GD_E_IO ? 1 : 0;
 }
 
 static void fill_disk(bool with_shards) {
-    begin(with_shards);
-    CHECK(saved(1) == GD_OK);
+    begin_test(with_shards);
+    CHECK(save_in_child(1) == GD_OK);
     int failed = 0;
     for (rlim_t limit = 0; limit < 40000; limit += limit < 2000 ? 400 : 5000) {
-        const int full = crash_apart(save_with_limit, &limit), value = loaded();
+        const int full = child_run(save_with_limit, &limit), value = load_in_child();
         CHECK_SAYING(value == (full == 1 ? 1 : 2), "limit %ld: %d", (long)limit, value);
-        CHECK_SAYING(crash_count_files(folder) == (sharded ? 4 : 1), "limit %ld: %d files",
-                     (long)limit, crash_count_files(folder));
+        CHECK_SAYING(folder_count(folder) == (sharded ? 4 : 1), "limit %ld: %d files", (long)limit,
+                     folder_count(folder));
         failed += full == 1;
-        if (full != 1) CHECK(saved(1) == GD_OK);
+        if (full != 1) CHECK(save_in_child(1) == GD_OK);
     }
     CHECK_SAYING(failed > 5, "%d saves failed", failed);
     leaves_no_garbage();

@@ -4,7 +4,9 @@
  * the old values are as they were, nothing leaks, and the same call without a fault works.
  */
 #include "core/error.h"
+#include "fault_walk.h"
 #include "state_things.h"
+#include "temp.h"
 
 typedef struct world {
     net *a, *b;
@@ -15,7 +17,7 @@ typedef struct world {
     bool sharded;
 } world;
 
-static world make(double value, const char *path) {
+static world make_world(double value, const char *path) {
     world w = {.a = small_net(value), .b = small_net(value), .path = path};
     w.a->has_values = true;
     w.a->integer = (int64_t)value;
@@ -31,7 +33,7 @@ static world make(double value, const char *path) {
     return w;
 }
 
-static void end(world *w) {
+static void end_world(world *w) {
     end_moments(w->m);
     end_net(w->a);
     end_net(w->b);
@@ -63,8 +65,8 @@ static gd_status load_world(const world *w) {
     return gd_load_state_at(NULL, w->path, parts_of(w, at), &options);
 }
 
-/* Whether every value of it is `value`. */
-static bool is(const world *w, double value) {
+/* Whether all of its values are `value`. */
+static bool world_is(const world *w, double value) {
     GD_SCOPE;
     bool same = all_are(w->a, value) && all_are(w->b, value) && all_are(w->b->inner, value) &&
                 w->a->integer == value && w->m->steps == value &&
@@ -73,125 +75,85 @@ static bool is(const world *w, double value) {
     return same && gd_item(gd_min(gd_session_get(w->session, w->variable))) == value;
 }
 
-/* What one call did with allocation n failing. */
-typedef struct outcome {
-    gd_status status;
-    bool fired; /* it asked for so much */
-} outcome;
-
-static outcome call_with_fault(gd_status (*call)(const world *w), const world *w, int64_t n,
-                               bool lasting, const char *what) {
-    const int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes,
-                  asked = gd_fault_allocations();
-    gd_fault_after(n, lasting);
-    outcome o = {.status = call(w)};
-    gd_fault_after(-1, false);
-    o.fired = gd_fault_allocations() - asked > n;
-    CHECK_SAYING(o.status == GD_OK || (o.fired && o.status == GD_E_MEMORY),
-                 "%s, allocation %lld: %s: %s", what, (long long)n, gd_status_name(o.status),
-                 gd_error_message());
-    gd_clear_error();
-    CHECK_SAYING(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes,
-                 "%s, allocation %lld leaks", what, (long long)n);
-    return o;
-}
-
-/* Saves two over one; some allocations can be done without. */
+/* Saves `two` over `one`. Some allocations may fail without effect. */
 static void walk_saves(const world *one, const world *two, const world *to, bool lasting) {
-    int64_t failed = 0, n = 0;
-    for (outcome o = {.fired = true}; o.fired && test_failures < 10; n++) {
+    fault_walk w = {.what = "saving", .lasting = lasting};
+    for (gd_status status = GD_OK; fault_next(&w);) {
         gd_seed(1);
-        if (o.status == GD_OK) CHECK_SAYING(save_world(one) == GD_OK, "%s", gd_error_message());
+        if (status == GD_OK) CHECK_SAYING(save_world(one) == GD_OK, "%s", gd_error_message());
         gd_seed(2);
-        o = call_with_fault(save_world, two, n, lasting, "save");
-        CHECK_SAYING(load_world(to) == GD_OK, "after save %lld: %s", (long long)n,
-                     gd_error_message());
+        fault_begin(&w);
+        status = save_world(two);
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
+        CHECK_ROUND(&w, load_world(to) == GD_OK);
         gd_clear_error();
-        CHECK_SAYING(is(to, o.status == GD_OK ? 2 : 1), "save, allocation %lld left another state",
-                     (long long)n);
-        failed += o.status != GD_OK;
+        CHECK_ROUND(&w, world_is(to, status == GD_OK ? 2 : 1));
     }
-    CHECK_SAYING(failed > 30, "%lld saves failed", (long long)failed);
+    CHECK_SAYING(w.failures > 30, "%lld saves failed", (long long)w.failures);
 }
 
-/* Loads two into what is one; some allocations can be done without. */
+/* Loads the values 2 over the values 1. Some allocations may fail without effect. */
 static void walk_loads(const world *from_one, const world *to, bool lasting) {
-    int64_t failed = 0, n = 0;
-    for (outcome o = {.fired = true}; o.fired && test_failures < 10; n++) {
+    fault_walk w = {.what = "loading", .lasting = lasting};
+    while (fault_next(&w)) {
         world reset = *to;
         reset.path = from_one->path;
-        CHECK(load_world(&reset) == GD_OK && is(to, 1));
-        o = call_with_fault(load_world, to, n, lasting, "load");
-        CHECK_SAYING(is(to, o.status == GD_OK ? 2 : 1), "load, allocation %lld left a mixture",
-                     (long long)n);
-        failed += o.status != GD_OK;
+        CHECK(load_world(&reset) == GD_OK && world_is(to, 1));
+        fault_begin(&w);
+        const gd_status status = load_world(to);
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
+        CHECK_ROUND(&w, world_is(to, status == GD_OK ? 2 : 1));
     }
-    CHECK_SAYING(failed > 30, "%lld loads failed", (long long)failed);
+    CHECK_SAYING(w.failures > 30, "%lld loads failed", (long long)w.failures);
 }
 
-static void walk(bool sharded, bool lasting) {
+static void walk_world(bool sharded, bool lasting) {
     GD_SCOPE;
-    const char *path = test_path(sharded ? "faults.index.json" : "faults.safetensors");
-    world one = make(1, path), two = make(2, path), to = make(3, path),
-          first = make(1, test_path("first.safetensors"));
+    const char *path = temp_path("faults.%s", sharded ? "index.json" : "safetensors");
+    world one = make_world(1, path), two = make_world(2, path), to = make_world(3, path),
+          first = make_world(1, temp_path("first.safetensors"));
     one.sharded = two.sharded = sharded;
     gd_seed(1);
     CHECK_SAYING(save_world(&first) == GD_OK, "%s", gd_error_message());
     walk_saves(&one, &two, &to, lasting);
     walk_loads(&first, &to, lasting);
-    unlink(first.path);
-    unlink(path);
-    end(&one);
-    end(&two);
-    end(&to);
-    end(&first);
+    end_world(&one);
+    end_world(&two);
+    end_world(&to);
+    end_world(&first);
 }
 
-CLEAN_TEST(any_allocation_may_fail) { walk(false, false); }
-CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk(false, true); }
-CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) {
-    walk(true, false);
-    char name[500];
-    const char *path = test_path("faults");
-    for (int n = 1; n <= 40; n++)
-        for (int k = 1; k <= n; k++) {
-            snprintf(name, sizeof name, "%s-%05d-of-%05d.safetensors", path, k, n);
-            unlink(name);
-            snprintf(name, sizeof name, "%s-b-%05d-of-%05d.safetensors", path, k, n);
-            unlink(name);
-        }
-}
+CLEAN_TEST(any_allocation_may_fail) { walk_world(false, false); }
+CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk_world(false, true); }
+CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) { walk_world(true, false); }
 
-/* Moments that the load has to make first. */
+/* The load has to make the moments. */
 CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {
     GD_SCOPE;
     net *n = small_net(2);
     moments *m = new_moments(n, 5);
-    const char *path = test_path("made.safetensors");
+    const char *path = temp_path("made.safetensors");
     m->steps = 9;
     CHECK(gd_save_state(path, gd_part("adam", (void *)m), gd_part("net", (void *)n)) == GD_OK);
-    int64_t failed = 0, k = 0;
-    for (bool fired = true; fired && test_failures < 10; k++) {
+    fault_walk w = {.what = "loading moments"};
+    while (fault_next(&w)) {
+        GD_SCOPE;
         moments *to = new_moments(n, 0);
-        const int64_t asked = gd_fault_allocations();
-        gd_fault_after(k, false);
+        fault_begin(&w);
         const gd_status status =
             gd_load_state(path, gd_part("adam", (void *)to), gd_part("net", (void *)n));
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - asked > k;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "allocation %lld: %s",
-                     (long long)k, gd_error_message());
-        gd_clear_error();
-        for (int i = 0; i < 3; i++) CHECK(!to->moment[i] == (status != GD_OK));
-        CHECK(to->steps == (status == GD_OK ? 9 : 0));
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
+        for (int i = 0; i < 3; i++) CHECK_ROUND(&w, !to->moment[i] == (status != GD_OK));
+        CHECK_ROUND(&w, to->steps == (status == GD_OK ? 9 : 0));
         if (status == GD_OK) CHECK(gd_item(gd_min(to->moment[2])) == 5);
         end_moments(to);
-        failed += status != GD_OK;
     }
-    CHECK_SAYING(failed > 30, "%lld loads failed", (long long)failed);
+    CHECK_SAYING(w.failures > 30, "%lld loads failed", (long long)w.failures);
     end_moments(m);
     end_net(n);
-    unlink(path);
 }
 
 /* Moves the data of a file by a byte, so that each tensor needs memory to be converted. */
@@ -213,68 +175,47 @@ static void make_unaligned(const char *path) {
 CLEAN_TEST(any_allocation_of_a_load_that_converts_may_fail) {
     GD_SCOPE;
     net *from = small_net(2);
-    const char *path = test_path("odd.safetensors");
+    const char *path = temp_path("odd.safetensors");
     CHECK(gd_save_state(path, gd_part("", (void *)from)) == GD_OK);
     make_unaligned(path);
-    int64_t failed = 0, k = 0;
-    for (bool fired = true; fired && test_failures < 10; k++) {
+    fault_walk w = {.what = "loading with a conversion"};
+    while (fault_next(&w)) {
+        GD_SCOPE;
         net *to = new_net();
         for (int i = 0; i < from->count; i++)
             add(to, from->names[i], gd_ones(gd_tensor_shape(from->tensors[i]), .dtype = GD_F64));
-        const int64_t asked = gd_fault_allocations();
-        gd_fault_after(k, false);
+        fault_begin(&w);
         const gd_status status = gd_load_state(path, gd_part("", (void *)to));
-        gd_fault_after(-1, false);
-        fired = gd_fault_allocations() - asked > k;
-        CHECK_SAYING(status == GD_OK || (fired && status == GD_E_MEMORY), "allocation %lld: %s",
-                     (long long)k, gd_error_message());
-        gd_clear_error();
-        CHECK_SAYING(all_are(to, status == GD_OK ? 2 : 1), "allocation %lld left a mixture",
-                     (long long)k);
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
+        CHECK_ROUND(&w, all_are(to, status == GD_OK ? 2 : 1));
         end_net(to);
-        failed += status != GD_OK;
     }
-    CHECK_SAYING(failed > 15, "%lld loads failed", (long long)failed);
+    CHECK_SAYING(w.failures > 15, "%lld loads failed", (long long)w.failures);
     end_net(from);
-    unlink(path);
 }
 
-/* A state by itself, and read from a file. */
+/* The state of an object, and a state read from a file. */
 CLEAN_TEST(any_allocation_of_reading_a_state_may_fail) {
     GD_SCOPE;
     net *n = small_net(2), *to = small_net(1);
-    const char *path = test_path("read.safetensors");
+    const char *path = temp_path("read.safetensors");
     CHECK(gd_save_state(path, gd_part("", (void *)n)) == GD_OK);
-    for (int64_t k = 0;; k++) {
-        const int64_t objects = gd_live_objects(), asked = gd_fault_allocations();
-        bool fired;
-        gd_status status;
-        {
-            GD_SCOPE;
-            gd_fault_after(k, false);
-            gd_state *file = gd_read_state(path), *own = gd_state_of((void *)n);
-            status = gd_set_state((void *)to, file);
-            gd_fault_after(-1, false);
-            fired = gd_fault_allocations() - asked > k;
-            CHECK((file && own) || gd_failed());
-            CHECK_SAYING(!gd_failed() || gd_error_status() == GD_E_MEMORY, "allocation %lld: %s",
-                         (long long)k, gd_error_message());
-            gd_clear_error();
-        }
-        CHECK_SAYING(gd_live_objects() == objects, "allocation %lld leaks %lld", (long long)k,
-                     (long long)(gd_live_objects() - objects));
-        CHECK(all_are(to, status == GD_OK ? 2 : 1));
+    for (fault_walk w = {.what = "reading a state"}; fault_next(&w);) {
+        GD_SCOPE;
+        fault_begin(&w);
+        gd_state *file = gd_read_state(path), *own = gd_state_of((void *)n);
+        const gd_status status = gd_set_state((void *)to, file);
+        fault_end(&w);
+        CHECK_ROUND(&w, (file && own) || gd_failed());
+        CHECK_FAULT(&w, gd_error_status());
+        CHECK_ROUND(&w, all_are(to, status == GD_OK ? 2 : 1));
         net *one = small_net(1);
-        {
-            GD_SCOPE;
-            CHECK(gd_set_state((void *)to, gd_state_of((void *)one)) == GD_OK);
-        }
+        CHECK(gd_set_state((void *)to, gd_state_of((void *)one)) == GD_OK);
         end_net(one);
-        if (!fired || test_failures > 10) break;
     }
     end_net(n);
     end_net(to);
-    unlink(path);
 }
 
 TEST_MAIN

@@ -1,7 +1,9 @@
-/* test_state_python.c - the safetensors package reads our files and we read its, and
- * tools/to_safetensors.py turns a PyTorch checkpoint into a file that is loaded here. Needs a
+/* test_state_python.c - the safetensors package reads our files, we read its files, and
+ * tools/to_safetensors.py converts a PyTorch checkpoint to a file that can be loaded. Needs a
  * Python with torch and safetensors: python3, or the one that GRADUS_PYTHON names. */
+#include "compare.h"
 #include "state_things.h"
+#include "temp.h"
 
 static const char *python(void) {
     static char command[500];
@@ -15,7 +17,7 @@ static const char *python(void) {
     return there ? name : NULL;
 }
 
-static bool run(const char *what, const char *path) {
+static bool run_python(const char *what, const char *path) {
     char command[1500];
     snprintf(command, sizeof command, "%s '%s/unit/state_python.py' %s '%s'", python(),
              GRADUS_TESTS, what, path);
@@ -32,7 +34,7 @@ static gd_tensor *values(gd_shape shape, gd_dtype dtype) {
 }
 
 /* With the values of state_python.py, or zeros. */
-static net *make(bool zeros) {
+static net *make_net(bool zeros) {
     GD_SCOPE;
     static const char *const ranks[] = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"};
     net *n = new_net();
@@ -52,46 +54,43 @@ static net *make(bool zeros) {
 
 CLEAN_TEST(the_package_reads_our_files) {
     if (!python()) SKIP("no Python with torch and safetensors");
-    net *n = make(false);
-    const char *path = test_path("ours.safetensors");
+    net *n = make_net(false);
+    const char *path = temp_path("ours.safetensors");
     for (int checksum = 0; checksum < 2; checksum++) {
         CHECK_SAYING(gd_save_state_with(path, gd_parts(gd_part("net", (void *)n)),
                                         .checksum = checksum) == GD_OK,
                      "%s", gd_error_message());
-        CHECK(run("read", path));
+        CHECK(run_python("read", path));
     }
     end_net(n);
-    unlink(path);
 }
 
 CLEAN_TEST(we_read_files_of_the_package) {
     GD_SCOPE;
     if (!python()) SKIP("no Python with torch and safetensors");
-    net *n = make(true), *expected = make(false);
-    const char *path = test_path("theirs.safetensors");
-    CHECK(run("write", path));
+    net *n = make_net(true), *expected = make_net(false);
+    const char *path = temp_path("theirs.safetensors");
+    CHECK(run_python("write", path));
     CHECK_SAYING(gd_load_state(path, gd_part("net", (void *)n)) == GD_OK, "%s", gd_error_message());
     for (int i = 0; i < n->count; i++) {
         gd_tensor *a = gd_cast(n->tensors[i], GD_F64), *b = gd_cast(expected->tensors[i], GD_F64);
-        if (gd_tensor_numel(a) > 0)
-            CHECK_SAYING(gd_item(gd_max(gd_abs(gd_sub(a, b)))) == 0, "%s", n->names[i]);
+        if (gd_tensor_numel(a) > 0) CHECK_SAYING(tensors_distance(a, b) == 0, "%s", n->names[i]);
     }
     CHECK(n->number == 0.5 && n->integer == -7 && n->natural == 9 && n->text &&
           strcmp(n->text, "x") == 0);
     end_net(n);
     end_net(expected);
-    unlink(path);
 }
 
 CLEAN_TEST(a_pytorch_checkpoint_is_converted) {
     GD_SCOPE;
     if (!python()) SKIP("no Python with torch and safetensors");
-    const char *from = test_path("net.pt"), *path = test_path("net.safetensors");
+    const char *from = temp_path("net.pt"), *path = temp_path("net.safetensors");
     char command[2000];
     snprintf(command, sizeof command,
              "%s '%s/../tools/to_safetensors.py' '%s' '%s' --strip module. >/dev/null 2>&1",
              python(), GRADUS_TESTS, from, path);
-    CHECK(run("checkpoint", from) && system(command) == 0);
+    CHECK(run_python("checkpoint", from) && system(command) == 0);
     net *n = new_net();
     gd_tensor *w = gd_zeros(gd_dims(4, 3)), *t = gd_zeros(gd_dims(3, 2));
     add(n, "a.weight", w);
@@ -110,8 +109,6 @@ CLEAN_TEST(a_pytorch_checkpoint_is_converted) {
              python(), GRADUS_TESTS, from, path);
     CHECK(system(command) != 0); /* which is no state dict */
     end_net(n);
-    unlink(from);
-    unlink(path);
 }
 
 TEST_MAIN

@@ -1,50 +1,35 @@
 /* test_state_shards.c - states in shards with an index: cut by size, replaced together, and hostile
  * indexes refused. */
 #include <dirent.h>
-#include <sys/stat.h>
 
+#include "files.h"
 #include "state_things.h"
+#include "temp.h"
 
-static char folder[300], index_path[400];
+static const char *folder, *index_path;
 
-static void begin(void) {
-    snprintf(folder, sizeof folder, "%s/gradus-shards-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(folder)) abort();
-    snprintf(index_path, sizeof index_path, "%s/model.safetensors.index.json", folder);
+static void begin_test(void) {
+    folder = temp_new_folder("shards");
+    index_path = temp_path("shards/model.safetensors.index.json");
 }
 
-/* How many files have a name that begins so; removes them if it is told to. */
-static int files(const char *start, bool removed) {
+/* The number of files whose names begin with `start`. */
+static int count_files(const char *start) {
     DIR *d = opendir(folder);
     int count = 0;
-    for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
-        char name[800];
-        if (e->d_name[0] == '.' || strncmp(e->d_name, start, strlen(start)) != 0) continue;
-        count++;
-        snprintf(name, sizeof name, "%s/%s", folder, e->d_name);
-        if (removed) unlink(name);
-    }
+    for (struct dirent *e; d && (e = readdir(d)) != NULL;)
+        count += e->d_name[0] != '.' && strncmp(e->d_name, start, strlen(start)) == 0;
     if (d) closedir(d);
     return count;
 }
 
-static void end(void) {
-    files("", true);
-    CHECK(rmdir(folder) == 0);
-}
-
 static void write_text(const char *name, const char *text) {
-    char path[800];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    CHECK(f && fputs(text, f) >= 0);
-    if (f) fclose(f);
+    file_write_text(temp_path("shards/%s", name), text);
 }
 
 CLEAN_TEST(a_state_is_cut_into_shards_and_loaded_by_its_index) {
     GD_SCOPE;
-    begin();
+    begin_test();
     net *from = small_net(2), *to = small_net(0);
     from->has_values = to->has_values = true;
     from->integer = 77;
@@ -60,9 +45,9 @@ CLEAN_TEST(a_state_is_cut_into_shards_and_loaded_by_its_index) {
                                gd_parts(gd_part("net", (void *)from), gd_part("adam", (void *)m)),
                                .shard_bytes = sizes[i].bytes) == GD_OK,
             "%s", gd_error_message());
-        CHECK_SAYING(files("model-", false) == sizes[i].shards &&
-                         files("", false) == sizes[i].shards + 1,
-                     "%d shards of %lld bytes", files("model-", false), (long long)sizes[i].bytes);
+        CHECK_SAYING(count_files("model-") == sizes[i].shards &&
+                         count_files("") == sizes[i].shards + 1,
+                     "%d shards of %lld bytes", count_files("model-"), (long long)sizes[i].bytes);
         CHECK_SAYING(gd_load_state(index_path, gd_part("net", (void *)to),
                                    gd_part("adam", (void *)loaded)) == GD_OK,
                      "%s", gd_error_message());
@@ -75,12 +60,11 @@ CLEAN_TEST(a_state_is_cut_into_shards_and_loaded_by_its_index) {
     end_moments(loaded);
     end_net(from);
     end_net(to);
-    end();
 }
 
 CLEAN_TEST(other_files_of_the_folder_stay) {
     GD_SCOPE;
-    begin();
+    begin_test();
     net *n = small_net(1);
     static const char *const others[] = {"model.safetensors",
                                          "model-final.safetensors",
@@ -94,16 +78,15 @@ CLEAN_TEST(other_files_of_the_folder_stay) {
     for (int k = 0; k < 3; k++)
         CHECK(gd_save_state_with(index_path, gd_parts(gd_part("", (void *)n)), .shard_bytes = 24) ==
               GD_OK);
-    for (int i = 0; i < 6; i++) CHECK_SAYING(files(others[i], false) >= 1, "%s", others[i]);
-    CHECK_SAYING(files("", false) == 6 + 3 + 1, "%d files", files("", false));
+    for (int i = 0; i < 6; i++) CHECK_SAYING(count_files(others[i]) >= 1, "%s", others[i]);
+    CHECK_SAYING(count_files("") == 6 + 3 + 1, "%d files", count_files(""));
     CHECK(gd_load_state(index_path, gd_part("", (void *)n)) == GD_OK);
     end_net(n);
-    end();
 }
 
 CLEAN_TEST(an_index_that_is_wrong_is_refused_with_the_reason) {
     GD_SCOPE;
-    begin();
+    begin_test();
     net *n = small_net(1);
     CHECK(gd_save_state_with(index_path, gd_parts(gd_part("", (void *)n)), .shard_bytes = 36) ==
           GD_OK);
@@ -135,14 +118,13 @@ CLEAN_TEST(an_index_that_is_wrong_is_refused_with_the_reason) {
     }
     CHECK(gd_save_state_with(index_path, gd_parts(gd_part("", (void *)n)), .shard_bytes = 36) ==
           GD_OK); /* over a bad one */
-    CHECK(gd_load_state(index_path, gd_part("", (void *)n)) == GD_OK && files("", false) == 3);
+    CHECK(gd_load_state(index_path, gd_part("", (void *)n)) == GD_OK && count_files("") == 3);
     end_net(n);
-    end();
 }
 
 CLEAN_TEST(too_many_shards_are_refused) {
     GD_SCOPE;
-    begin();
+    begin_test();
     static char names[600][8];
     gd_state_part parts[600];
     for (int i = 0; i < 600; i++) {
@@ -153,21 +135,19 @@ CLEAN_TEST(too_many_shards_are_refused) {
     CHECK(gd_save_state_with(index_path, all, .shard_bytes = 1) == GD_E_ARGUMENT &&
           says("choose a larger .shard_bytes"));
     gd_clear_error();
-    CHECK(files("", false) == 0);
+    CHECK(count_files("") == 0);
     CHECK(gd_save_state_with(index_path, all, .shard_bytes = 16) == GD_OK &&
-          files("model-", false) == 300);
+          count_files("model-") == 300);
     CHECK_SAYING(gd_load_state_at(NULL, index_path, all, NULL) == GD_OK, "%s", gd_error_message());
-    end();
 }
 
 CLEAN_TEST(a_state_without_tensors_is_an_index_alone) {
     GD_SCOPE;
-    begin();
+    begin_test();
     CHECK_SAYING(gd_save_state(index_path, gd_part("rng", gd_generator())) == GD_OK &&
-                     files("", false) == 1,
-                 "%d files: %s", files("", false), gd_error_message());
+                     count_files("") == 1,
+                 "%d files: %s", count_files(""), gd_error_message());
     CHECK(gd_load_state(index_path, gd_part("rng", gd_generator())) == GD_OK);
-    end();
 }
 
 TEST_MAIN

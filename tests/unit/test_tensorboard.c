@@ -1,7 +1,9 @@
-/* test_tensorboard.c - event files: their bytes, and what TensorBoard's own reader finds in them.
+/* test_tensorboard.c - event files: their bytes, and what TensorBoard's own reader finds in
+ * them.
  *
- * The reader is a Python package. The test takes it from python3 (or the Python that GRADUS_PYTHON names);
- * else it makes a virtual environment in the build folder, if packages can be had there. */
+ * The reader is a Python package. The test takes it from python3 (or the Python that
+ * GRADUS_PYTHON names); else it makes a virtual environment in the build folder, if packages can
+ * be had there. */
 #include <dirent.h>
 #include <float.h>
 #include <signal.h>
@@ -11,25 +13,16 @@
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "fake_run.h"
+#include "files.h"
 #include "format/bytes.h"
 #include "format/crc32.h"
 #include "format/event_file.h"
 #include "format/file.h"
 #include "gradus/gradus.h"
+#include "temp.h"
 #include "train/tensorboard.h"
 
-static char folder[300];
-
-static void make_folder(void) {
-    strcpy(folder, "/tmp/gradus_tensorboard_XXXXXX");
-    CHECK(mkdtemp(folder) != NULL);
-}
-
-static void remove_folder(void) {
-    char command[400];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    CHECK(system(command) == 0);
-}
+static const char *folder;
 
 #define CHECK_OK(...)                                              \
     do {                                                           \
@@ -161,7 +154,7 @@ static void run_and_resume(gd_module *net, gd_tensor *x) {
 CLEAN_TEST(our_own_reader_finds_what_was_written) {
     GD_SCOPE;
     events e;
-    make_folder();
+    folder = temp_new_folder("events");
     gd_module *net = make_net();
     run_and_resume(net, gd_ones(gd_dims(2, 1, 4, 4)));
     CHECK(read_all(&e, folder) && e.files == 2);
@@ -186,7 +179,6 @@ CLEAN_TEST(our_own_reader_finds_what_was_written) {
     }
     CHECK(starts == 1 && graphs == 1);
     end_events(&e);
-    remove_folder();
 }
 
 CLEAN_TEST(histograms_count_every_finite_element_once) {
@@ -353,7 +345,7 @@ CLEAN_TEST(a_net_that_reads_values_has_no_graph_and_trains) {
     GD_SCOPE;
     fake_run r;
     events e;
-    make_folder();
+    folder = temp_new_folder("events");
     gd_module *net = gd_module_new(reads_values, 0);
     fake_begin(&r, net, NULL);
     r.inputs = gd_listed(gd_ones(gd_dims(3)));
@@ -363,7 +355,6 @@ CLEAN_TEST(a_net_that_reads_values_has_no_graph_and_trains) {
     CHECK(!gd_failed());
     CHECK(read_all(&e, folder) && scalar_of(&e, "loss/train", 2) == 1);
     end_events(&e);
-    remove_folder();
 }
 
 /* --- no room ---------------------------------------------------------------------------------- */
@@ -372,7 +363,7 @@ CLEAN_TEST(a_full_disk_loses_events_and_no_run) {
     GD_SCOPE;
     fake_run r;
     events e;
-    make_folder();
+    folder = temp_new_folder("events");
     fake_begin(&r, make_net(), NULL);
     gd_callback *c = gd_tensorboard(folder);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
@@ -395,7 +386,6 @@ CLEAN_TEST(a_full_disk_loses_events_and_no_run) {
     CHECK(fake_call(&r, gd_tensorboard("/proc/no/such"), GD_ON_FIT_BEGIN) == GD_E_IO);
     CHECK(!gd_tensorboard("") && says("gd_tensorboard: the folder's name is empty"));
     gd_clear_error();
-    remove_folder();
 }
 
 /* --- TensorBoard itself ----------------------------------------------------------------------- */
@@ -414,7 +404,7 @@ static const char *python(void) {
     if (has_package(name)) return name;
     snprintf(own, sizeof own, "'%s/bin/python'", GRADUS_VENV);
     if (has_package(own)) return own;
-    if (access(GRADUS_VENV, F_OK) == 0) return NULL; /* it was tried before */
+    if (file_exists(GRADUS_VENV)) return NULL; /* it was tried before */
     snprintf(command, sizeof command,
              "{ python3 -m venv '%s' && %s -m pip install -q --retries 0 --timeout 5 tensorboard; "
              "} >/dev/null 2>&1",
@@ -434,11 +424,11 @@ CLEAN_TEST(tensorboard_reads_our_files) {
     GD_SCOPE;
     const char *name = python();
     if (!name) SKIP("no Python with tensorboard, and pip installs none (in " GRADUS_VENV ")");
-    make_folder();
+    folder = temp_new_folder("events");
     gd_module *net = make_net();
     run_and_resume(net, gd_ones(gd_dims(2, 1, 4, 4)));
-    char expected[400], command[1500];
-    snprintf(expected, sizeof expected, "%s.txt", folder);
+    const char *expected = temp_path("expected.txt");
+    char command[1500];
     FILE *out = fopen(expected, "w");
     CHECK(out != NULL);
     if (!out) return;
@@ -458,8 +448,6 @@ CLEAN_TEST(tensorboard_reads_our_files) {
     snprintf(command, sizeof command, "%s '%s/unit/tensorboard_python.py' '%s' '%s'", name,
              GRADUS_TESTS, folder, expected);
     CHECK(system(command) == 0);
-    unlink(expected);
-    remove_folder();
 }
 
 TEST_MAIN

@@ -1,16 +1,17 @@
-/* test_threads.c - several threads of a program in the library at once, and fork() while they are. */
+/* test_threads.c - several threads of a program in the library at once, and fork() while they
+ * are. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "gradus/gradus.h"
 
 #include "test.h"
 
 enum { THREADS = 4 };
 
-/* A net that all threads read: a layer, a norm with statistics of its own, a random mask. */
+/* The weights and the data that all threads read. */
 typedef struct {
     gd_tensor *x, *w, *target;
 } shared;
@@ -20,7 +21,7 @@ static shared make_shared(void) {
                     gd_zeros(gd_dims(16), .dtype = GD_I64)};
 }
 
-/* One step of training on weights of the thread's own, starting from the shared ones. */
+/* One training step on a copy of the shared weights. */
 static bool step(const shared *s, float *loss) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_clone(s->w));
@@ -158,8 +159,7 @@ TEST(a_child_of_fork_computes_whatever_other_threads_were_doing) {
                    gd_op_define("child(x) -> y  elementwise\nx.\n  y = x\n", NULL) == GD_OK;
             _exit(fine ? 0 : 1);
         }
-        int status = -1;
-        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        CHECK(child_wait(child) == 0);
     }
     atomic_store(&stop, true);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);

@@ -35,7 +35,7 @@ static gd_tensors scale(gd_tensors in, void *user) {
     return gd_listed(gd_mul(in.at[0], gd_scalar(mode_of(user))));
 }
 
-static double call(gd_jit *jit, double x) {
+static double call_jit(gd_jit *jit, double x) {
     return gd_item(gd_jit_call(jit, gd_list(gd_scalar(x))).at[0]);
 }
 
@@ -44,13 +44,13 @@ CLEAN_TEST(a_jit_makes_a_plan_for_each_value_and_finds_it_again) {
     {
         GD_SCOPE;
         gd_jit *jit = gd_jit_new(scale, t);
-        CHECK(call(jit, 3) == 6 && gd_jit_traces(jit) == 1);
+        CHECK(call_jit(jit, 3) == 6 && gd_jit_traces(jit) == 1);
         t->mode = 5;
-        CHECK(call(jit, 3) == 15 && gd_jit_traces(jit) == 2);
+        CHECK(call_jit(jit, 3) == 15 && gd_jit_traces(jit) == 2);
         t->mode = 2;
-        CHECK(call(jit, 4) == 8 && call(jit, 5) == 10 && gd_jit_traces(jit) == 2);
+        CHECK(call_jit(jit, 4) == 8 && call_jit(jit, 5) == 10 && gd_jit_traces(jit) == 2);
         t->mode = 5;
-        CHECK(call(jit, 4) == 20 && gd_jit_traces(jit) == 2);
+        CHECK(call_jit(jit, 4) == 20 && gd_jit_traces(jit) == 2);
     }
     gd_object_release(&t->object);
 }
@@ -61,9 +61,9 @@ CLEAN_TEST(what_was_traced_holds_the_owner) {
     {
         GD_SCOPE;
         gd_jit *jit = gd_jit_new(scale, t);
-        CHECK(call(jit, 3) == 6);
+        CHECK(call_jit(jit, 3) == 6);
         gd_object_release(&t->object);
-        CHECK(destroyed == 0 && call(jit, 3) == 6);
+        CHECK(destroyed == 0 && call_jit(jit, 3) == 6);
     }
     CHECK(destroyed == 1);
 }
@@ -73,10 +73,10 @@ CLEAN_TEST(a_value_that_was_not_read_makes_no_plan) {
     {
         GD_SCOPE;
         gd_jit *jit = gd_jit_new(scale, t);
-        CHECK(call(jit, 3) == 6);
+        CHECK(call_jit(jit, 3) == 6);
         mode_of(other); /* outside of the function */
         other->mode = 7;
-        CHECK(call(jit, 3) == 6 && gd_jit_traces(jit) == 1);
+        CHECK(call_jit(jit, 3) == 6 && gd_jit_traces(jit) == 1);
     }
     gd_object_release(&t->object);
     gd_object_release(&other->object);
@@ -89,11 +89,11 @@ CLEAN_TEST(a_jit_that_another_calls_passes_its_values_on) {
     {
         GD_SCOPE;
         gd_jit *inner = gd_jit_new(scale, t), *outer = gd_jit_new(by_another_jit, inner);
-        CHECK(call(outer, 3) == 6);
+        CHECK(call_jit(outer, 3) == 6);
         t->mode = 4;
-        CHECK(call(outer, 3) == 12 && call(inner, 3) == 12);
+        CHECK(call_jit(outer, 3) == 12 && call_jit(inner, 3) == 12);
         t->mode = 2;
-        CHECK(call(outer, 3) == 6 && gd_jit_traces(outer) == 2 && gd_jit_traces(inner) == 1);
+        CHECK(call_jit(outer, 3) == 6 && gd_jit_traces(outer) == 2 && gd_jit_traces(inner) == 1);
     }
     gd_object_release(&t->object);
 }
@@ -117,11 +117,11 @@ CLEAN_TEST(values_are_recorded_in_branches_and_bodies) {
         GD_SCOPE;
         gd_jit *jit = gd_jit_new(in_branches, t), *loop = gd_jit_new(in_a_body, t);
         gd_tensor *x = gd_ones(gd_dims(3));
-        CHECK(call(jit, 3) == 6 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 6);
+        CHECK(call_jit(jit, 3) == 6 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 6);
         t->mode = 4;
-        CHECK(call(jit, 3) == 12 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 12);
+        CHECK(call_jit(jit, 3) == 12 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 12);
         t->mode = 2;
-        CHECK(call(jit, 3) == 6 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 6);
+        CHECK(call_jit(jit, 3) == 6 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 6);
         CHECK(gd_jit_traces(jit) == 2 && gd_jit_traces(loop) == 2);
     }
     gd_object_release(&t->object);
@@ -167,9 +167,9 @@ CLEAN_TEST(a_function_may_change_a_value_for_a_while) {
     {
         GD_SCOPE;
         gd_jit *jit = gd_jit_new(changes_back, t), *wrong = gd_jit_new(leaves_changed, t);
-        CHECK(call(jit, 3) == 32 && call(jit, 3) == 32 && gd_jit_traces(jit) == 1);
+        CHECK(call_jit(jit, 3) == 32 && call_jit(jit, 3) == 32 && gd_jit_traces(jit) == 1);
         t->mode = 3;
-        CHECK(call(jit, 3) == 33 && gd_jit_traces(jit) == 2);
+        CHECK(call_jit(jit, 3) == 33 && gd_jit_traces(jit) == 2);
         gd_jit_call(wrong, gd_list(gd_scalar(1)));
         CHECK_SAYING(gd_failed() && says("the mode of a thing") && says("test_trace_values.c"),
                      "%s", gd_error_message());

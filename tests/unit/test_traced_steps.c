@@ -1,8 +1,9 @@
 /* test_traced_steps.c - training steps with gd_backward and an optimizer, in a gd_jit. */
 #include <math.h>
 
-#include "gradus/gradus.h"
 #include "clean_test.h"
+#include "compare.h"
+#include "gradus/gradus.h"
 
 enum { METHODS = 4, PARAMETERS = 6, STEPS = 7 };
 static const char *const names[METHODS] = {"sgd", "momentum", "nesterov", "adam"};
@@ -11,7 +12,7 @@ static const char *const names[METHODS] = {"sgd", "momentum", "nesterov", "adam"
 typedef struct net {
     gd_tensor *w[PARAMETERS], *mean, *var;
     gd_optimizer *optimizer;
-    bool clips, adds, noisy; /* what its steps do besides */
+    bool clips, adds, noisy; /* what its steps also do */
 } net;
 
 static gd_optimizer *optimizer_of(int method, gd_tensors parameters) {
@@ -63,24 +64,22 @@ static gd_tensors train(gd_tensors in, void *user) {
     return gd_listed(loss, norm);
 }
 
-static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
-
 /* The greatest difference of anything that the steps have left behind, or -1 where one has a
  * gradient alone. */
 static double difference(const net *a, const net *b) {
     GD_NO_GRAD;
-    double most = fmax(distance(a->mean, b->mean), distance(a->var, b->var));
+    double most = fmax(tensors_distance(a->mean, b->mean), tensors_distance(a->var, b->var));
     for (int i = 0; i < PARAMETERS; i++) {
         gd_tensor *g = gd_tensor_grad(a->w[i]), *h = gd_tensor_grad(b->w[i]);
-        most = fmax(most, distance(a->w[i], b->w[i]));
+        most = fmax(most, tensors_distance(a->w[i], b->w[i]));
         if (!g != !h) return -1;
-        if (g) most = fmax(most, distance(g, h));
+        if (g) most = fmax(most, tensors_distance(g, h));
     }
     return most;
 }
 
 /* Both nets take the same steps, one of them in a jit; the rate changes on the way. */
-static void compare(net *a, net *b, int level, int traces, const char *what) {
+static void compare_nets(net *a, net *b, int level, int traces, const char *what) {
     const double tolerance = level == 0 ? 0 : 1e-4;
     gd_jit *jit = gd_jit_new(train, a, .level = level);
     for (int i = 0; i < STEPS; i++) {
@@ -94,8 +93,8 @@ static void compare(net *a, net *b, int level, int traces, const char *what) {
         gd_tensors slow = train(gd_list(x, y), b);
         CHECK_SAYING(!gd_failed(), "%s, level %d, step %d: %s", what, level, i, gd_error_message());
         if (gd_failed()) return;
-        const double apart = difference(a, b),
-                     loss = distance(fast.at[0], slow.at[0]) + distance(fast.at[1], slow.at[1]);
+        const double apart = difference(a, b), loss = tensors_distance(fast.at[0], slow.at[0]) +
+                                                      tensors_distance(fast.at[1], slow.at[1]);
         CHECK_SAYING(apart >= 0 && apart <= tolerance && loss <= tolerance,
                      "%s, level %d, step %d: %g apart, losses %g", what, level, i, apart, loss);
     }
@@ -108,7 +107,7 @@ CLEAN_TEST(a_step_leaves_behind_what_it_leaves_behind_without_a_jit) {
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;
             net a = make_net(method), b = make_net(method);
-            compare(&a, &b, level, 1, names[method]);
+            compare_nets(&a, &b, level, 1, names[method]);
         }
 }
 
@@ -118,7 +117,7 @@ CLEAN_TEST(gradients_that_are_not_forgotten_are_added_to) {
         GD_SCOPE;
         net a = make_net(3), b = make_net(3);
         a.adds = b.adds = true;
-        compare(&a, &b, level, 2, "adding");
+        compare_nets(&a, &b, level, 2, "adding");
     }
 }
 
@@ -127,7 +126,7 @@ CLEAN_TEST(gradients_may_be_read_and_written_between_backward_and_step) {
         GD_SCOPE;
         net a = make_net(1), b = make_net(1);
         a.clips = b.clips = true;
-        compare(&a, &b, level, 1, "clipping");
+        compare_nets(&a, &b, level, 1, "clipping");
     }
 }
 
@@ -149,7 +148,7 @@ CLEAN_TEST(steps_in_a_jit_and_without_take_turns) {
 
 /* --- gradients alone -------------------------------------------------------------------------- */
 
-static gd_tensors walk(gd_tensors in, void *user) {
+static gd_tensors walk_body(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *loss = loss_of(n, in.at[0], in.at[1]);
     gd_backward(loss);
@@ -161,13 +160,13 @@ CLEAN_TEST(gradients_of_several_calls_gather) {
     GD_SCOPE;
     net a = make_net(0), b = make_net(0);
     a.noisy = b.noisy = false;
-    gd_jit *jit = gd_jit_new(walk, &a, .level = 0);
+    gd_jit *jit = gd_jit_new(walk_body, &a, .level = 0);
     for (int i = 0; i < 9; i++) {
         GD_SCOPE;
         gd_tensor *x = gd_randn(gd_dims(6, 5)), *y = gd_randint(gd_dims(6), 0, 3),
                   *held = gd_tensor_grad(a.w[0]);
         gd_jit_call(jit, gd_list(x, y));
-        walk(gd_list(x, y), &b);
+        walk_body(gd_list(x, y), &b);
         CHECK(!held || gd_tensor_grad(a.w[0]) == held); /* added to in place */
         CHECK_SAYING(!gd_failed() && difference(&a, &b) == 0, "call %d: %g %s", i,
                      difference(&a, &b), gd_error_message());
@@ -238,7 +237,7 @@ CLEAN_TEST(gradients_may_be_set_and_forgotten) {
 }
 
 /* Adds to what is there, tells what that is, and leaves nothing. */
-static gd_tensors finish(gd_tensors in, void *user) {
+static gd_tensors finish_body(gd_tensors in, void *user) {
     const pair *p = user;
     gd_backward(gd_sum(gd_mul(p->a, in.at[0])));
     gd_tensor *sum = gd_sum(gd_tensor_grad(p->a));
@@ -249,7 +248,7 @@ static gd_tensors finish(gd_tensors in, void *user) {
 CLEAN_TEST(gradients_that_are_forgotten_last_are_gone) {
     GD_SCOPE;
     pair p = {gd_requires_grad(gd_ones(gd_dims(3))), NULL};
-    gd_jit *jit = gd_jit_new(finish, &p);
+    gd_jit *jit = gd_jit_new(finish_body, &p);
     for (int i = 0; i < 4; i++) {
         if (i % 2) gd_set_grad(p.a, gd_full(gd_dims(3), 10));
         const double sum = gd_item(gd_jit_call(jit, gd_list(gd_ones(gd_dims(3)))).at[0]);
@@ -292,7 +291,7 @@ CLEAN_TEST(a_gradient_has_no_gradient) {
               *v = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_full(gd_dims(2), 5);
     gd_jit_call(gd_jit_new(penalty, w, .level = 0), gd_list(x));
     penalty(gd_list(x), v);
-    CHECK_SAYING(!gd_failed() && distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
+    CHECK_SAYING(!gd_failed() && tensors_distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
                  "%g, not %g: %s", gd_item(gd_max(gd_tensor_grad(w))),
                  gd_item(gd_max(gd_tensor_grad(v))), gd_error_message());
 }
@@ -312,7 +311,7 @@ CLEAN_TEST(a_gradient_has_a_gradient_where_that_is_asked_for) {
                   *v = gd_requires_grad(gd_full(gd_dims(2), 3)), *x = gd_full(gd_dims(2), 5);
         gd_jit_call(gd_jit_new(penalty_by_grad, w, .level = level), gd_list(x));
         penalty_by_grad(gd_list(x), v);
-        CHECK_SAYING(!gd_failed() && distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
+        CHECK_SAYING(!gd_failed() && tensors_distance(gd_tensor_grad(w), gd_tensor_grad(v)) == 0,
                      "%g, not %g: %s", gd_item(gd_max(gd_tensor_grad(w))),
                      gd_item(gd_max(gd_tensor_grad(v))), gd_error_message());
     }
@@ -361,9 +360,10 @@ CLEAN_TEST(a_leaf_that_was_written_is_still_a_leaf) {
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             if (gd_failed()) return;
             GD_NO_GRAD;
-            CHECK(distance(p.a, q.a) <= tolerance && distance(p.b, q.b) <= tolerance);
-            CHECK(distance(gd_tensor_grad(p.a), gd_tensor_grad(q.a)) <= tolerance &&
-                  distance(gd_tensor_grad(p.b), gd_tensor_grad(q.b)) <= tolerance);
+            CHECK(tensors_distance(p.a, q.a) <= tolerance &&
+                  tensors_distance(p.b, q.b) <= tolerance);
+            CHECK(tensors_distance(gd_tensor_grad(p.a), gd_tensor_grad(q.a)) <= tolerance &&
+                  tensors_distance(gd_tensor_grad(p.b), gd_tensor_grad(q.b)) <= tolerance);
         }
         CHECK(gd_item(gd_optimizer_lr(p.of_a)) == gd_item(gd_optimizer_lr(q.of_a)));
     }
@@ -472,8 +472,8 @@ CLEAN_TEST(an_input_that_the_function_writes_by_another_name_is_refused) {
  * is fed is as it was. */
 CLEAN_TEST(a_tensor_that_is_assigned_is_read_as_it_is_then) {
     GD_SCOPE;
-    gd_tensor *total = gd_full(gd_dims(2, 50), 1), *turned = gd_transpose(total, 0, 1), *x, *done,
-              *y, *z;
+    gd_tensor *total = gd_full(gd_dims(2, 50), 1), *transposed = gd_transpose(total, 0, 1), *x,
+              *done, *y, *z;
     gd_graph *graph = gd_graph_new();
     {
         GD_GRAPH(graph);
@@ -481,7 +481,7 @@ CLEAN_TEST(a_tensor_that_is_assigned_is_read_as_it_is_then) {
         done = gd_assign(total, gd_add(gd_add(total, x), gd_scalar(1)));
         GD_AFTER(gd_list(done));
         y = gd_exp(gd_sub(x, gd_scalar(1)));
-        z = gd_exp(gd_sub(turned, gd_scalar(3)));
+        z = gd_exp(gd_sub(transposed, gd_scalar(3)));
     }
     for (int level = 0; level <= 2; level++) {
         gd_session *session = gd_session_new(graph, .level = level);

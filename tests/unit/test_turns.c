@@ -1,5 +1,5 @@
-/* test_turns.c - who waits for a session gets its turn: readers and writers in the order they came.
- */
+/* test_turns.c - the lock of a session is fair: readers and writers get it in the order of
+ * arrival. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -16,8 +16,8 @@ enum { MOST = 8 };
 typedef struct visitor {
     gd_turn *turn;
     bool writes;
-    _Atomic bool stays; /* until it is told to go */
-    _Atomic int *came;  /* counts those who had their turn */
+    _Atomic bool stays; /* until it is released */
+    _Atomic int *came;  /* counts the threads that had the lock */
     int number;         /* its place among them */
     pthread_t thread;
 } visitor;
@@ -40,7 +40,7 @@ static int waiting(gd_turn *turn) {
     return n;
 }
 
-/* One after the other, each when those before it have their turn or wait for it. */
+/* One after the other, each when the threads before it hold the lock or wait for it. */
 static void send(visitor *v, int count, int at_once) {
     for (int i = 0; i < count; i++) {
         pthread_create(&v[i].thread, NULL, visit, &v[i]);
@@ -104,9 +104,9 @@ TEST(a_thread_may_read_inside_of_its_own_reading_and_nothing_else) {
 
 /* --- sessions --------------------------------------------------------------------------------- */
 
-/* A crowd that never pauses beside one thread. The processor's time is not the lock's to give, so
- * that the one need not get as many runs as each of the others: a starved thread gets one in a
- * hundred thousand. */
+/* Many threads that never pause compete with one. The lock does not schedule processor time, so
+ * the one need not get as many runs as each of the others; a starved thread would get one run in
+ * a hundred thousand. */
 enum { CROWD = 8, RUNS = 50, MOST_RUNS = RUNS * 10000 };
 typedef struct party {
     gd_session *session;
@@ -115,7 +115,7 @@ typedef struct party {
     _Atomic long crowd;
 } party;
 
-static void run(party *p, bool writes) {
+static void run_party(party *p, bool writes) {
     GD_SCOPE;
     if (writes) gd_session_run(p->session, gd_feed(), gd_list(p->train));
     else gd_session_run(p->session, gd_feed(p->x, gd_ones(gd_dims(1, 256))), gd_list(p->y));
@@ -123,13 +123,13 @@ static void run(party *p, bool writes) {
 
 static void *keep_reading(void *arg) {
     party *p = arg;
-    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run(p, false);
+    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run_party(p, false);
     return NULL;
 }
 
 static void *keep_writing(void *arg) {
     party *p = arg;
-    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run(p, true);
+    for (; !atomic_load(&p->over); atomic_fetch_add(&p->crowd, 1)) run_party(p, true);
     return NULL;
 }
 
@@ -145,8 +145,8 @@ static void check_party(bool crowd_writes) {
         p.train = gd_assign(w, gd_add(w, gd_scalar(1)));
     }
     p.session = gd_session_new(graph);
-    run(&p, true);
-    run(&p, false);
+    run_party(&p, true);
+    run_party(&p, false);
     pthread_t threads[CROWD];
     for (int i = 0; i < CROWD; i++)
         pthread_create(&threads[i], NULL, crowd_writes ? keep_writing : keep_reading, &p);
@@ -154,7 +154,7 @@ static void check_party(bool crowd_writes) {
     const long before = atomic_load(&p.crowd);
     int runs = 0;
     while (runs < RUNS && atomic_load(&p.crowd) - before < MOST_RUNS)
-        run(&p, !crowd_writes), runs++;
+        run_party(&p, !crowd_writes), runs++;
     const long beside = atomic_load(&p.crowd) - before;
     atomic_store(&p.over, true);
     for (int i = 0; i < CROWD; i++) pthread_join(threads[i], NULL);

@@ -9,7 +9,7 @@
  * units of the last place of the exact result; the sign is compared too, that of zero as well.
  */
 #include "backend/cpu/isa.h"
-#include "random.h"
+#include "draw.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -29,23 +29,26 @@ GD_ISA_DECLARE(int, vmath_probe_lanes, (void));
 
 enum { CHUNK = 1 << 16 };
 
+static draws stream = {1};
+
 static int failures, print_table, full_mode;
 static gd_isa best; /* the highest set of this machine */
 
-static void fail(const char *name, gd_isa isa, const char *what) {
+static void report_failure(const char *name, gd_isa isa, const char *what) {
     if (failures++ < 50) printf("FAIL %s (%s): %s\n", name, gd_isa_name(isa), what);
 }
 
-static void run(gd_isa isa, const char *name, int64_t n, const void *a, const void *b,
-                const void *c, void *out) {
+static void run_function(gd_isa isa, const char *name, int64_t n, const void *a, const void *b,
+                         const void *c, void *out) {
     gd_cpu_set_isa(isa);
-    if (!GD_ISA_CALL(vmath_probe)(name, n, a, b, c, out)) fail(name, isa, "no such function");
+    if (!GD_ISA_CALL(vmath_probe)(name, n, a, b, c, out))
+        report_failure(name, isa, "no such function");
 }
 
 /* ---- Inputs ---------------------------------------------------------------------------------- */
 
 static double uniform(double low, double high) {
-    return low + (high - low) * (double)(random_bits() >> 11) * 0x1p-53;
+    return low + (high - low) * (double)(draw_bits(&stream) >> 11) * 0x1p-53;
 }
 static float float_of(uint32_t bits) {
     float x;
@@ -115,10 +118,11 @@ typedef struct worst {
     double ulps, a, b, got, want;
 } worst;
 
-static void note(worst *w, double ulps, double a, double b, double got, double want) {
+static void record_worst(worst *w, double ulps, double a, double b, double got, double want) {
     if (!(ulps <= w->ulps)) *w = (worst){ulps, a, b, got, want};
 }
-static void judge(const char *name, const char *type, gd_isa isa, const worst *w, double limit) {
+static void judge_worst(const char *name, const char *type, gd_isa isa, const worst *w,
+                        double limit) {
     if (print_table)
         printf("%-14s %s %-7s %8.3f ulp  at %a\n", name, type, gd_isa_name(isa), w->ulps, w->a);
     if (w->ulps <= limit) return;
@@ -127,7 +131,7 @@ static void judge(const char *name, const char *type, gd_isa isa, const worst *w
     snprintf(text, sizeof text,
              "%.3f ulp, at most %.2f promised, at (%.17g, %.17g): %.17g, not %.17g", w->ulps, limit,
              w->a, w->b, w->got, w->want);
-    fail(full, isa, text);
+    report_failure(full, isa, text);
 }
 
 /* ---- Unary functions ------------------------------------------------------------------------- */
@@ -211,12 +215,12 @@ static void test_unary_f32(const struct unary *u, const float *x, int n, worst *
     snprintf(name, sizeof name, "%s_f32", u->name);
     for (int i = 0; i < n; i++) want[i] = u->ref(x[i]);
     for (gd_isa isa = 0; isa <= best; isa++) {
-        run(isa, name, n, x, NULL, NULL, got);
+        run_function(isa, name, n, x, NULL, NULL, got);
         for (int i = 0; i < n; i++) {
             if (got[i] == (float)want[i] && got[i] != 0 && w[isa].ulps >= 0.5) continue;
             double ulps = ulps_f32(got[i], want[i]);
             if (u->ref == ref_digamma && fabs(want[i]) < 1) ulps = fabs(got[i] - want[i]) * 0x1p23;
-            note(&w[isa], ulps, x[i], 0, got[i], want[i]);
+            record_worst(&w[isa], ulps, x[i], 0, got[i], want[i]);
         }
     }
 }
@@ -233,12 +237,12 @@ static void all_unary_f32(const char *only) {
         uint64_t step = full_mode ? 1 : 1 << 12;
         for (uint64_t at = 0; at < 1ull << 32; at += CHUNK * step) {
             for (uint64_t i = 0; i < CHUNK; i++)
-                x[i] = float_of((uint32_t)(at + i * step + (random_bits() & (step - 1))));
+                x[i] = float_of((uint32_t)(at + i * step + (draw_bits(&stream) & (step - 1))));
             test_unary_f32(&unary[k], x, CHUNK, w);
         }
         for (gd_isa isa = 0; isa <= best; isa++)
-            judge(unary[k].name, "f32", isa, &w[isa],
-                  isa == GD_ISA_BASE ? unary[k].limit_base : unary[k].limit);
+            judge_worst(unary[k].name, "f32", isa, &w[isa],
+                        isa == GD_ISA_BASE ? unary[k].limit_base : unary[k].limit);
     }
 }
 
@@ -250,7 +254,7 @@ static void all_unary_f64(void) {
         int n = special_f64(x);
         for (; n < CHUNK; n++) {
             int kind = n % 4;
-            x[n] = kind == 0   ? double_of(random_bits())
+            x[n] = kind == 0   ? double_of(draw_bits(&stream))
                    : kind == 1 ? uniform(-4, 4)
                    : kind == 2 ? uniform(-50, 50)
                                : copysign(exp2(uniform(-60, 12)), uniform(-1, 3));
@@ -260,14 +264,14 @@ static void all_unary_f64(void) {
         snprintf(name, sizeof name, "%s_f64", unary[k].name);
         for (gd_isa isa = 0; isa <= best; isa++) {
             worst w = {0, 0, 0, 0, 0};
-            run(isa, name, n, x, NULL, NULL, got);
+            run_function(isa, name, n, x, NULL, NULL, got);
             for (int i = 0; i < n; i++) {
                 double ulps = ulps_f64(got[i], want[i]);
                 if (unary[k].ref == ref_digamma && fabsl(want[i]) < 1)
                     ulps = (double)fabsl(got[i] - want[i]) * 0x1p52;
-                note(&w, ulps, x[i], 0, got[i], (double)want[i]);
+                record_worst(&w, ulps, x[i], 0, got[i], (double)want[i]);
             }
-            judge(unary[k].name, "f64", isa, &w, unary[k].limit_f64);
+            judge_worst(unary[k].name, "f64", isa, &w, unary[k].limit_f64);
         }
     }
 }
@@ -302,9 +306,9 @@ static void all_unary_f64(void) {
         E r = fmod##F(a, b), q = (a - r) / b;                                             \
         if (r != 0 && (b < 0) != (r < 0)) q -= 1;                                         \
         if (q == 0) return copysign##F(0, a / b);                                         \
-        E whole = floor##F(q);                                                            \
-        if (q - whole > (E)0.5) whole += 1;                                               \
-        return whole;                                                                     \
+        E integer = floor##F(q);                                                          \
+        if (q - integer > (E)0.5) integer += 1;                                           \
+        return integer;                                                                   \
     }
 REFERENCES2(float, double, , f)
 REFERENCES2(double, long double, l, )
@@ -345,14 +349,14 @@ static const struct binary {
 };
 
 /* Random pairs of five kinds: any bits; ordinary sizes; bases near 1 with long exponents; close
- * together; whole numbers. */
+ * together; integers. */
 static void random_pair(int kind, double *a, double *b) {
-    *a = kind == 0   ? double_of(random_bits())
+    *a = kind == 0   ? double_of(draw_bits(&stream))
          : kind == 1 ? uniform(-10, 10)
          : kind == 2 ? 1 + uniform(-0.01, 0.01)
          : kind == 3 ? uniform(0, 20)
                      : floor(uniform(-30, 30));
-    *b = kind == 0   ? double_of(random_bits())
+    *b = kind == 0   ? double_of(draw_bits(&stream))
          : kind == 1 ? uniform(-10, 10)
          : kind == 2 ? uniform(-9000, 9000)
          : kind == 3 ? *a * (1 + uniform(-1e-6, 1e-6))
@@ -373,8 +377,8 @@ static void all_binary(void) {
     for (int k = 0; n < N; k++, n++) {
         double x, y;
         random_pair(k % 5, &x, &y);
-        a[n] = k % 5 ? (float)x : float_of((uint32_t)random_bits());
-        b[n] = k % 5 ? (float)y : float_of((uint32_t)random_bits());
+        a[n] = k % 5 ? (float)x : float_of((uint32_t)draw_bits(&stream));
+        b[n] = k % 5 ? (float)y : float_of((uint32_t)draw_bits(&stream));
     }
     for (int k = 0; nl < N; k++, nl++) random_pair(k % 5, &al[nl], &bl[nl]);
 
@@ -383,22 +387,22 @@ static void all_binary(void) {
         for (gd_isa isa = 0; isa <= best; isa++) {
             worst w = {0, 0, 0, 0, 0}, wl = {0, 0, 0, 0, 0};
             snprintf(name, sizeof name, "%s_f32", binary[k].name);
-            run(isa, name, n, a, b, NULL, got);
+            run_function(isa, name, n, a, b, NULL, got);
             snprintf(name, sizeof name, "%s_f64", binary[k].name);
-            run(isa, name, nl, al, bl, NULL, gl);
+            run_function(isa, name, nl, al, bl, NULL, gl);
             int either_zero = binary[k].ref == ref2_max || binary[k].ref == ref2_min;
             for (int i = 0; i < n; i++) {
                 double want = binary[k].ref(a[i], b[i]);
                 if (either_zero && a[i] == 0 && b[i] == 0) want = copysign(0, got[i]);
-                note(&w, ulps_f32(got[i], want), a[i], b[i], got[i], want);
+                record_worst(&w, ulps_f32(got[i], want), a[i], b[i], got[i], want);
             }
             for (int i = 0; i < nl; i++) {
                 long double want = binary[k].refl(al[i], bl[i]);
                 if (either_zero && al[i] == 0 && bl[i] == 0) want = copysign(0, gl[i]);
-                note(&wl, ulps_f64(gl[i], want), al[i], bl[i], gl[i], (double)want);
+                record_worst(&wl, ulps_f64(gl[i], want), al[i], bl[i], gl[i], (double)want);
             }
-            judge(binary[k].name, "f32", isa, &w, binary[k].limit);
-            judge(binary[k].name, "f64", isa, &wl, binary[k].limit);
+            judge_worst(binary[k].name, "f32", isa, &w, binary[k].limit);
+            judge_worst(binary[k].name, "f64", isa, &wl, binary[k].limit);
         }
     }
     free(a), free(b), free(got), free(al), free(bl), free(gl);
@@ -414,13 +418,13 @@ static void test_ternary(void) {
         c[i] = (float)(cl[i] = uniform(-3, 3));
     }
     for (gd_isa isa = 0; isa <= best; isa++) {
-        run(isa, "where_f32", N, a, b, c, got);
-        run(isa, "where_f64", N, al, bl, cl, gl);
+        run_function(isa, "where_f32", N, a, b, c, got);
+        run_function(isa, "where_f64", N, al, bl, cl, gl);
         for (int i = 0; i < N; i++)
             if (got[i] != (a[i] != 0 ? b[i] : c[i]) || gl[i] != (al[i] != 0 ? bl[i] : cl[i]))
-                fail("where", isa, "takes the wrong side");
-        run(isa, "fma_f32", N, a, b, c, got);
-        run(isa, "fma_f64", N, al, bl, cl, gl);
+                report_failure("where", isa, "takes the wrong side");
+        run_function(isa, "fma_f32", N, a, b, c, got);
+        run_function(isa, "fma_f64", N, al, bl, cl, gl);
         for (int i = 0; i < N; i++) {
             int fused = isa != GD_ISA_BASE;
 #if !defined(__x86_64__)
@@ -431,7 +435,7 @@ static void test_ternary(void) {
             volatile double product = al[i] * bl[i];
             double want_l = fused ? fma(al[i], bl[i], cl[i]) : product + cl[i];
             if (!(got[i] == want || isnan(want)) || !(gl[i] == want_l || isnan(want_l)))
-                fail("fma", isa, fused ? "rounds twice" : "is not a product and a sum");
+                report_failure("fma", isa, fused ? "rounds twice" : "is not a product and a sum");
         }
     }
 }
@@ -493,9 +497,9 @@ static void test_integers(void) {
     static int64_t a64[N], b64[N], c64[N], g64[N];
     static int32_t a32[N], b32[N], c32[N], g32[N];
     for (int i = 0; i < N; i++) {
-        int shift_a = (int)(random_bits() % 64), shift_b = (int)(random_bits() % 64);
-        a64[i] = i < EDGES * EDGES ? edges[i / EDGES] : (int64_t)random_bits() >> shift_a;
-        b64[i] = i < EDGES * EDGES ? edges[i % EDGES] : (int64_t)random_bits() >> shift_b;
+        int shift_a = (int)(draw_bits(&stream) % 64), shift_b = (int)(draw_bits(&stream) % 64);
+        a64[i] = i < EDGES * EDGES ? edges[i / EDGES] : (int64_t)draw_bits(&stream) >> shift_a;
+        b64[i] = i < EDGES * EDGES ? edges[i % EDGES] : (int64_t)draw_bits(&stream) >> shift_b;
         a32[i] = (int32_t)a64[i], b32[i] = (int32_t)b64[i];
         c64[i] = c32[i] = i;
     }
@@ -509,8 +513,8 @@ static void test_integers(void) {
             if ((!is32 && !is64) || strstr(name, "_from_") || strstr(name, "where")) continue;
             char op[64];
             snprintf(op, sizeof op, "%.*s", (int)length - 4, name);
-            if (is32) run(isa, name, N, a32, b32, NULL, g32);
-            if (is64) run(isa, name, N, a64, b64, NULL, g64);
+            if (is32) run_function(isa, name, N, a32, b32, NULL, g32);
+            if (is64) run_function(isa, name, N, a64, b64, NULL, g64);
             for (int i = 0; i < N; i++) {
                 wide x = is32 ? a32[i] : a64[i], y = is32 ? b32[i] : b64[i];
                 wide want = int_reference(op, x, y, is32 ? 32 : 64);
@@ -518,15 +522,15 @@ static void test_integers(void) {
                 char text[128];
                 snprintf(text, sizeof text, "(%lld, %lld) gives %lld, not %lld", (long long)x,
                          (long long)y, (long long)(is32 ? g32[i] : g64[i]), (long long)want);
-                fail(name, isa, text);
+                report_failure(name, isa, text);
                 break;
             }
         }
-        run(isa, "where_i32", N, a32, b32, c32, g32);
-        run(isa, "where_i64", N, a64, b64, c64, g64);
+        run_function(isa, "where_i32", N, a32, b32, c32, g32);
+        run_function(isa, "where_i64", N, a64, b64, c64, g64);
         for (int i = 0; i < N; i++)
             if (g32[i] != (a32[i] ? b32[i] : c32[i]) || g64[i] != (a64[i] ? b64[i] : c64[i]))
-                fail("where", isa, "takes the wrong side of integers");
+                report_failure("where", isa, "takes the wrong side of integers");
     }
 }
 
@@ -552,8 +556,8 @@ static double rounded(double x, int places, int least, double overflow) {
 
 static void check_halves(gd_isa isa, const float *x, int n) {
     static uint16_t f16[CHUNK], bf16[CHUNK];
-    run(isa, "f32_to_f16", n, x, NULL, NULL, f16);
-    run(isa, "f32_to_bf16", n, x, NULL, NULL, bf16);
+    run_function(isa, "f32_to_f16", n, x, NULL, NULL, f16);
+    run_function(isa, "f32_to_bf16", n, x, NULL, NULL, bf16);
     for (int i = 0; i < n; i++) {
         double want = rounded(x[i], 10, -24, 65536), got = half_value(f16[i]);
         double want_b = rounded(x[i], 7, -133, 0x1p128), got_b = float_of((uint32_t)bf16[i] << 16);
@@ -561,13 +565,14 @@ static void check_halves(gd_isa isa, const float *x, int n) {
         memcpy(&bits, &x[i], sizeof bits);
         if (isnan(x[i])) { /* quiet, with the leading bits of the payload, everywhere the same */
             if (f16[i] != ((bits >> 16 & 0x8000) | 0x7e00 | (bits >> 13 & 0x3ff)))
-                fail("f32_to_f16", isa, "loses a NaN");
-            if (bf16[i] != (bits >> 16 | 0x40)) fail("f32_to_bf16", isa, "loses a NaN");
+                report_failure("f32_to_f16", isa, "loses a NaN");
+            if (bf16[i] != (bits >> 16 | 0x40)) report_failure("f32_to_bf16", isa, "loses a NaN");
             continue;
         }
-        if (got != want || !signbit(got) != !signbit(want)) fail("f32_to_f16", isa, "wrong");
+        if (got != want || !signbit(got) != !signbit(want))
+            report_failure("f32_to_f16", isa, "wrong");
         if (got_b != want_b || !signbit(got_b) != !signbit(want_b))
-            fail("f32_to_bf16", isa, "wrong");
+            report_failure("f32_to_bf16", isa, "wrong");
     }
 }
 
@@ -576,19 +581,19 @@ static void test_halves(void) {
     static uint16_t h[CHUNK];
     for (gd_isa isa = 0; isa <= best; isa++) {
         for (int i = 0; i < CHUNK; i++) h[i] = (uint16_t)i;
-        run(isa, "f16_to_f32", CHUNK - 1, h, NULL, NULL, x);
+        run_function(isa, "f16_to_f32", CHUNK - 1, h, NULL, NULL, x);
         for (int i = 0; i < CHUNK - 1; i++) {
             double want = half_value(h[i]);
             uint32_t bits;
             memcpy(&bits, &x[i], sizeof bits);
             uint32_t nan = (uint32_t)(i & 0x8000) << 16 | 0x7fc00000 | (uint32_t)(i & 0x3ff) << 13;
             if (isnan(want) ? bits != nan : x[i] != want || !signbit(x[i]) != !signbit(want))
-                fail("f16_to_f32", isa, "wrong");
+                report_failure("f16_to_f32", isa, "wrong");
         }
-        run(isa, "bf16_to_f32", CHUNK - 1, h, NULL, NULL, x);
+        run_function(isa, "bf16_to_f32", CHUNK - 1, h, NULL, NULL, x);
         for (int i = 0; i < CHUNK - 1; i++) {
             float want = float_of((uint32_t)i << 16);
-            if (memcmp(&x[i], &want, sizeof want) != 0) fail("bf16_to_f32", isa, "wrong");
+            if (memcmp(&x[i], &want, sizeof want) != 0) report_failure("bf16_to_f32", isa, "wrong");
         }
         /* the sample keeps the ties, whose low bits are 0x1000 and 0x8000 */
         uint64_t step = full_mode ? 1 : 1 << 10;
@@ -597,7 +602,7 @@ static void test_halves(void) {
             check_halves(isa, x, CHUNK);
             if (full_mode) continue;
             for (uint64_t i = 0; i < CHUNK; i++)
-                x[i] = float_of((uint32_t)(at + i * step + (random_bits() & (step - 1))));
+                x[i] = float_of((uint32_t)(at + i * step + (draw_bits(&stream) & (step - 1))));
             check_halves(isa, x, CHUNK);
         }
     }
@@ -610,22 +615,22 @@ static void test_conversions(void) {
     float f32[N];
     double f64[N];
     for (int i = 0; i < N; i++) {
-        i32[i] = (int32_t)random_bits() >> (i % 31);
-        i64[i] = (int64_t)random_bits() >> (i % 63);
+        i32[i] = (int32_t)draw_bits(&stream) >> (i % 31);
+        i64[i] = (int64_t)draw_bits(&stream) >> (i % 63);
     }
     for (gd_isa isa = 0; isa <= best; isa++) {
-        run(isa, "f32_from_i32", N, i32, NULL, NULL, f32);
-        run(isa, "f64_from_i64", N, i64, NULL, NULL, f64);
+        run_function(isa, "f32_from_i32", N, i32, NULL, NULL, f32);
+        run_function(isa, "f64_from_i64", N, i64, NULL, NULL, f64);
         for (int i = 0; i < N; i++)
             if (f32[i] != (float)i32[i] || f64[i] != (double)i64[i])
-                fail("float from integer", isa, "wrong");
+                report_failure("float from integer", isa, "wrong");
         for (int i = 0; i < N; i++) f32[i] = (float)(f64[i] = uniform(-2e9, 2e9));
         for (int i = 0; i < N / 2; i++) f32[i] = (float)uniform(-3, 3), f64[i] *= 4e9;
-        run(isa, "i32_from_f32", N, f32, NULL, NULL, back32);
-        run(isa, "i64_from_f64", N, f64, NULL, NULL, back64);
+        run_function(isa, "i32_from_f32", N, f32, NULL, NULL, back32);
+        run_function(isa, "i64_from_f64", N, f64, NULL, NULL, back64);
         for (int i = 0; i < N; i++)
             if (back32[i] != (int32_t)f32[i] || back64[i] != (int64_t)f64[i])
-                fail("integer from float", isa, "wrong");
+                report_failure("integer from float", isa, "wrong");
     }
 }
 
@@ -641,8 +646,10 @@ static void test_hsum(void) {
             for (int i = 0; i < half; i++) t[i] += t[i + half];
         for (int half = lanes / 4; half; half /= 2)
             for (int i = 0; i < half; i++) tl[i] += tl[i + half];
-        if (GD_ISA_CALL(vmath_probe_hsum)("f32", x) != (double)t[0]) fail("hsum_f32", isa, "order");
-        if (GD_ISA_CALL(vmath_probe_hsum)("f64", xl) != tl[0]) fail("hsum_f64", isa, "order");
+        if (GD_ISA_CALL(vmath_probe_hsum)("f32", x) != (double)t[0])
+            report_failure("hsum_f32", isa, "order");
+        if (GD_ISA_CALL(vmath_probe_hsum)("f64", xl) != tl[0])
+            report_failure("hsum_f64", isa, "order");
     }
 }
 
@@ -656,14 +663,15 @@ typedef union lanes {
     char bytes[16 * SPECIALS];
 } lanes;
 
-/* Specials beside ordinary numbers for floats, any bits for integers. */
+/* Special and ordinary numbers for floats, any bits for integers. */
 static void fill_lanes(lanes *a, lanes *b, const char *type) {
     float s[SPECIALS];
     double sl[SPECIALS];
     int count = special_f32(s), count_l = special_f64(sl);
     for (int i = 0; i < 2 * SPECIALS; i++) {
-        int j = i / 2, other = (int)(random_bits() % (unsigned)count);
-        if (type[0] == 'i') a->i64[i] = (int64_t)random_bits(), b->i64[i] = (int64_t)random_bits();
+        int j = i / 2, other = (int)(draw_bits(&stream) % (unsigned)count);
+        if (type[0] == 'i')
+            a->i64[i] = (int64_t)draw_bits(&stream), b->i64[i] = (int64_t)draw_bits(&stream);
         if (!strcmp(type, "f32")) {
             a->f32[i] = i % 2 ? (float)uniform(0, 2) : s[j % count];
             b->f32[i] = i % 2 ? 1.5f : s[other];
@@ -693,7 +701,7 @@ static int same_lane(const char *type, const char *a, const char *b) {
 /* A lane's result is the same alone in a part vector, and at any place among any neighbours. */
 static void test_lanes_are_independent(void) {
     enum { N = 2 * SPECIALS };
-    static lanes a, b, c, whole, moved;
+    static lanes a, b, c, all, moved;
     fill_lanes(&c, &c, "i64");
     for (gd_isa isa = 0; isa <= best; isa++) {
         const char *name;
@@ -703,18 +711,19 @@ static void test_lanes_are_independent(void) {
             const char *type = name + strlen(name) - 3;
             size_t size = type[1] == '3' ? 4 : 8;
             fill_lanes(&a, &b, type);
-            run(isa, name, N, &a, &b, &c, &whole);
+            run_function(isa, name, N, &a, &b, &c, &all);
             for (int at = 0, same = 1; same && at < N; at++) {
                 size_t skip = (size_t)at * size; /* first alone, then with all that follow */
-                run(isa, name, 1, a.bytes + skip, b.bytes + skip, c.bytes + skip, &moved);
-                same = same_lane(type, moved.bytes, whole.bytes + skip);
+                run_function(isa, name, 1, a.bytes + skip, b.bytes + skip, c.bytes + skip, &moved);
+                same = same_lane(type, moved.bytes, all.bytes + skip);
                 int follow = at < 20 ? N - at : 0;
-                run(isa, name, follow, a.bytes + skip, b.bytes + skip, c.bytes + skip, &moved);
+                run_function(isa, name, follow, a.bytes + skip, b.bytes + skip, c.bytes + skip,
+                             &moved);
                 for (int i = 0; i < follow; i++) {
                     size_t place = (size_t)i * size;
-                    same &= same_lane(type, moved.bytes + place, whole.bytes + skip + place);
+                    same &= same_lane(type, moved.bytes + place, all.bytes + skip + place);
                 }
-                if (!same) fail(name, isa, "depends on the neighbours or on the place");
+                if (!same) report_failure(name, isa, "depends on the neighbours or on the place");
             }
         }
     }
@@ -725,7 +734,7 @@ static void test_parts_stay_inside(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *map = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED || mprotect(map + page, page, PROT_NONE) != 0) {
-        fail("parts", GD_ISA_BASE, "no memory for the test");
+        report_failure("parts", GD_ISA_BASE, "no memory for the test");
         return;
     }
     static const struct {
@@ -741,10 +750,13 @@ static void test_parts_stay_inside(void) {
                 memset(there, 0x55, sizeof there);
                 char *edge = map + page;
                 memset(edge - 512, 1, 512);
-                run(isa, kinds[k].name, n, edge - (size_t)n * kinds[k].in, NULL, NULL, there);
+                run_function(isa, kinds[k].name, n, edge - (size_t)n * kinds[k].in, NULL, NULL,
+                             there);
                 for (size_t i = (size_t)n * kinds[k].out; i < sizeof there; i++)
-                    if (there[i] != 0x55) fail(kinds[k].name, isa, "writes beyond its end");
-                run(isa, kinds[k].name, n, there, NULL, NULL, edge - (size_t)n * kinds[k].out);
+                    if (there[i] != 0x55)
+                        report_failure(kinds[k].name, isa, "writes beyond its end");
+                run_function(isa, kinds[k].name, n, there, NULL, NULL,
+                             edge - (size_t)n * kinds[k].out);
             }
     munmap(map, 2 * page);
 }
@@ -785,7 +797,7 @@ static void bench(const char *only) {
             double least = 1;
             for (int round = 0; round < 60; round++) {
                 double start = now();
-                run(isa, name, N, &a, &b, &b, &out);
+                run_function(isa, name, N, &a, &b, &b, &out);
                 double t = now() - start;
                 if (t < least) least = t;
             }

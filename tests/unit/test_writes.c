@@ -3,12 +3,9 @@
  */
 #include <math.h>
 
-#include "gradus/gradus.h"
 #include "clean_test.h"
-
-static double distance(gd_tensor *a, gd_tensor *b) {
-    return gd_item(gd_max(gd_abs(gd_sub(gd_detach(a), gd_detach(b)))));
-}
+#include "compare.h"
+#include "gradus/gradus.h"
 
 /* --- jits ------------------------------------------------------------------------------------- */
 
@@ -94,8 +91,9 @@ static void check_function(gd_body fn, const char *name) {
                 if (gd_failed()) return;
                 double most = 0;
                 for (int i = 0; i < slow.count; i++)
-                    most = fmax(most, distance(fast.at[i], slow.at[i]));
-                for (int i = 0; i < TENSORS; i++) most = fmax(most, distance(a.t[i], b.t[i]));
+                    most = fmax(most, tensors_distance(fast.at[i], slow.at[i]));
+                for (int i = 0; i < TENSORS; i++)
+                    most = fmax(most, tensors_distance(a.t[i], b.t[i]));
                 CHECK_SAYING(most <= (level == 0 ? 0 : 1e-12),
                              "%s, kind %d, level %d, call %d: %g apart", name, kind, level, call,
                              most);
@@ -132,7 +130,7 @@ CLEAN_TEST(gradients_are_of_what_was_read) {
         gd_tensor *got = NULL;
         GD_NO_GRAD;
         got = gd_jit_call(gd_jit_new(write_then_walk, &m, .level = level), gd_list(x)).at[0];
-        CHECK_SAYING(!gd_failed() && distance(got, want) < 1e-12, "level %d: %s", level,
+        CHECK_SAYING(!gd_failed() && tensors_distance(got, want) < 1e-12, "level %d: %s", level,
                      gd_error_message());
     }
 }
@@ -153,9 +151,9 @@ CLEAN_TEST(calls_on_the_tape_write_several_times_and_once_only) {
             gd_backward(gd_sum(gd_exp(twice_on_tape(gd_list(x), &b).at[0])));
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             if (gd_failed()) return;
-            for (int i = 0; i < 4; i++) CHECK(distance(a.t[i], b.t[i]) <= 1e-12);
+            for (int i = 0; i < 4; i++) CHECK(tensors_distance(a.t[i], b.t[i]) <= 1e-12);
             for (int i = 0; i < 2; i++)
-                CHECK(distance(gd_tensor_grad(a.t[i]), gd_tensor_grad(b.t[i])) <= 1e-9);
+                CHECK(tensors_distance(gd_tensor_grad(a.t[i]), gd_tensor_grad(b.t[i])) <= 1e-9);
         }
     }
 }
@@ -299,7 +297,7 @@ CLEAN_TEST(gradients_in_a_graph_are_of_what_was_read) {
         }
 }
 
-/* Batch norm three times and two steps in one run of a graph, beside eager code. */
+/* Three batch norms and two steps in one run of a graph, compared with eager code. */
 CLEAN_TEST(a_graph_updates_as_often_as_eager_code) {
     for (int kind = 0; kind < 3; kind++)
         for (int level = 0; level <= 2; level++) {
@@ -333,9 +331,9 @@ CLEAN_TEST(a_graph_updates_as_often_as_eager_code) {
                 gd_optimizer_step(n.optimizer);
                 CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
                 if (gd_failed()) return;
-                double most = distance(r.at[0], want);
+                double most = tensors_distance(r.at[0], want);
                 for (int i = 0; i < 4; i++)
-                    most = fmax(most, distance(gd_session_get(s, m.t[i]), n.t[i]));
+                    most = fmax(most, tensors_distance(gd_session_get(s, m.t[i]), n.t[i]));
                 CHECK_SAYING(most <= (level == 0 ? 0 : 1e-10),
                              "kind %d, level %d, run %d: %g apart", kind, level, run, most);
             }

@@ -1,28 +1,17 @@
 /* test_zip.c - what format/zip.h, inflate.h and crc32.h promise. */
-#define _GNU_SOURCE 1
-#include "core/error.h"
+#include <unistd.h>
+
 #include "core/alloc.h"
+#include "core/error.h"
+#include "fault_walk.h"
+#include "files.h"
 #include "format/bytes.h"
 #include "format/crc32.h"
 #include "format/inflate.h"
 #include "format/npy.h"
 #include "format/zip.h"
-#include "gradus/testing.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static int failures;
-
-#define CHECK(condition)                                                                          \
-    do {                                                                                          \
-        if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition); \
-            failures++;                                                                           \
-        }                                                                                         \
-    } while (0)
+#include "temp.h"
+#include "test.h"
 
 /* np.savez_compressed(f, a=(np.arange(400) * 7 % 23).astype('<i4').reshape(20, 20),
  *                     b=np.array([1.5, -2.0], dtype='>f8')) */
@@ -60,7 +49,7 @@ static const uint8_t compressed_npz[] = {
 };
 // clang-format on
 
-static char folder[500], path[600];
+static const char *path;
 
 static gd_status open_memory(const void *data, size_t bytes, gd_file_reader **file,
                              gd_zip_reader **zip) {
@@ -101,7 +90,7 @@ static gd_status read_everything(const void *data, size_t bytes) {
 
 /* --- checksums and inflate -------------------------------------------------------------------- */
 
-static void checksum_of_known_text(void) {
+TEST(checksum_of_known_text) {
     CHECK(gd_crc32(0, "", 0) == 0);
     CHECK(gd_crc32(0, "123456789", 9) == 0xCBF43926);
     const char *text = "The quick brown fox jumps over the lazy dog";
@@ -112,7 +101,7 @@ static void checksum_of_known_text(void) {
 
 typedef struct bytes_source {
     const uint8_t *at;
-    size_t left, most; /* at most so many at a time */
+    size_t left, most; /* the most bytes at a time */
 } bytes_source;
 
 static gd_status fetch(void *source, uint8_t *buffer, size_t room, size_t *got) {
@@ -140,7 +129,7 @@ static gd_status inflate_all(const uint8_t *data, size_t bytes, size_t most, siz
     return status;
 }
 
-static void blocks_of_every_kind(void) {
+TEST(blocks_of_every_kind) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -170,7 +159,7 @@ static void blocks_of_every_kind(void) {
         }
 }
 
-static void damaged_blocks_are_refused(void) {
+TEST(damaged_blocks_are_refused) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -205,7 +194,7 @@ static void damaged_blocks_are_refused(void) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static void compressed_archive_of_numpy(void) {
+TEST(compressed_archive_of_numpy) {
     gd_file_reader *file;
     gd_zip_reader *zip;
     CHECK(open_memory(compressed_npz, sizeof compressed_npz, &file, &zip) == GD_OK);
@@ -280,7 +269,7 @@ static size_t zip64_archive(builder *b, uint64_t bytes, uint64_t offset, uint64_
     return (size_t)(b->at - b->bytes);
 }
 
-static void zip64_archives_are_read(void) {
+TEST(zip64_archives_are_read) {
     builder b;
     size_t size = zip64_archive(&b, 5, 0, 1);
     CHECK(read_everything(b.bytes, size) == GD_OK);
@@ -297,7 +286,7 @@ static void zip64_archives_are_read(void) {
     gd_file_reader_close(file);
 }
 
-static void lying_archives_are_refused(void) {
+TEST(lying_archives_are_refused) {
     builder b;
     CHECK(read_everything(b.bytes, zip64_archive(&b, 6, 0, 1)) == GD_E_FORMAT);
     CHECK(read_everything(b.bytes, zip64_archive(&b, UINT64_MAX, 0, 1)) == GD_E_FORMAT);
@@ -329,7 +318,7 @@ static void lying_archives_are_refused(void) {
     CHECK(read_everything(copy, sizeof copy) == GD_E_UNSUPPORTED); /* encrypted */
 }
 
-static void cut_off_or_changed_is_survived(void) {
+TEST(cut_off_or_changed_is_survived) {
     CHECK(read_everything(compressed_npz, sizeof compressed_npz) == GD_OK);
     for (size_t size = 0; size < sizeof compressed_npz; size++)
         CHECK(read_everything(compressed_npz, size) == GD_E_FORMAT);
@@ -358,14 +347,12 @@ static void cut_off_or_changed_is_survived(void) {
         }
 }
 
-static void no_memory_to_read_is_a_status(void) {
-    for (int64_t n = 0;; n++) {
-        gd_fault_after(n, false);
+TEST(no_memory_to_read_is_a_status) {
+    for (fault_walk w = {.what = "reading"}; fault_next(&w);) {
+        fault_begin(&w);
         gd_status status = read_everything(compressed_npz, sizeof compressed_npz);
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
-        CHECK(status == (done ? GD_OK : GD_E_MEMORY));
-        if (done) break;
+        fault_end(&w);
+        CHECK_ROUND(&w, status == (w.fired ? GD_E_MEMORY : GD_OK));
     }
 }
 
@@ -386,7 +373,7 @@ static gd_status write_example(void) {
     return status;
 }
 
-static void written_archives_read_back(void) {
+TEST(written_archives_read_back) {
     CHECK(write_example() == GD_OK);
     char *data;
     size_t bytes;
@@ -413,14 +400,14 @@ static void written_archives_read_back(void) {
     gd_free(again);
 }
 
-static void more_entries_than_16_bits_count(void) {
+TEST(more_entries_than_16_bits_count) {
     enum { COUNT = 66000 };
     gd_zip_writer *w;
     CHECK(gd_zip_writer_begin(&w, path) == GD_OK);
     for (int i = 0; i < COUNT; i++) {
         char name[16];
         snprintf(name, sizeof name, "%d", i);
-        if (gd_zip_writer_entry(w, name) != GD_OK) failures++;
+        CHECK(gd_zip_writer_entry(w, name) == GD_OK);
     }
     CHECK(gd_zip_writer_commit(w) == GD_OK);
     gd_file_reader *file;
@@ -433,7 +420,7 @@ static void more_entries_than_16_bits_count(void) {
     gd_file_reader_close(file);
 }
 
-static void misuse_is_refused(void) {
+TEST(misuse_is_refused) {
     unlink(path);
     gd_zip_writer *zip;
     CHECK(gd_zip_writer_begin(&zip, path) == GD_OK);
@@ -443,7 +430,7 @@ static void misuse_is_refused(void) {
     CHECK(gd_zip_writer_entry(zip, "twice") == GD_OK);
     CHECK(gd_zip_writer_entry(zip, "twice") == GD_OK);
     CHECK(gd_zip_writer_commit(zip) == GD_E_ARGUMENT);
-    CHECK(access(path, F_OK) != 0); /* nothing was put there */
+    CHECK(!file_exists(path)); /* nothing was put there */
     CHECK(gd_zip_writer_begin(&zip, path) == GD_OK);
     CHECK(gd_zip_writer_commit(zip) == GD_OK); /* an empty archive is one */
     char *data;
@@ -454,40 +441,19 @@ static void misuse_is_refused(void) {
     gd_zip_writer_cancel(NULL);
 }
 
-static void no_memory_to_write_is_a_status(void) {
-    for (int64_t n = 0;; n++) {
+TEST(no_memory_to_write_is_a_status) {
+    for (fault_walk w = {.what = "writing"}; fault_next(&w);) {
         unlink(path);
-        gd_fault_after(n, false);
+        fault_begin(&w);
         gd_status status = write_example();
-        bool done = gd_faults_armed();
-        gd_fault_after(-1, false);
-        CHECK(status == GD_E_MEMORY ? access(path, F_OK) != 0 : status == GD_OK);
-        if (done) break;
+        fault_end(&w);
+        CHECK_FAULT(&w, status);
+        CHECK_ROUND(&w, file_exists(path) == (status == GD_OK));
     }
+    CHECK(folder_count(temp_folder()) == 1); /* and no temporary file of the library */
 }
 
-int main(void) {
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/gradus-test-XXXXXX", base && *base ? base : "/tmp");
-    if (mkdtemp(folder) == NULL) {
-        perror(folder);
-        return 1;
-    }
-    snprintf(path, sizeof path, "%s/archive.zip", folder);
-    checksum_of_known_text();
-    blocks_of_every_kind();
-    damaged_blocks_are_refused();
-    compressed_archive_of_numpy();
-    zip64_archives_are_read();
-    lying_archives_are_refused();
-    cut_off_or_changed_is_survived();
-    no_memory_to_read_is_a_status();
-    written_archives_read_back();
-    more_entries_than_16_bits_count();
-    misuse_is_refused();
-    no_memory_to_write_is_a_status();
-    unlink(path);
-    if (rmdir(folder) != 0) failures++; /* a temporary file was left */
-    if (failures) fprintf(stderr, "%d failures\n", failures);
-    return failures != 0;
+int main(int argc, char **argv) {
+    path = temp_path("archive.zip");
+    return test_run_all(argc, argv);
 }

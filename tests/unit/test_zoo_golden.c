@@ -1,5 +1,7 @@
-/* test_zoo_golden.c - networks of the zoo against PyTorch's: golden/zoo, written by golden/zoo_make.py. */
+/* test_zoo_golden.c - networks of the zoo against PyTorch's: golden/zoo, written by
+ * golden/zoo_make.py. */
 #include "clean_test.h"
+#include "compare.h"
 #include "ops/maker.h"
 #include "zoo_rule.h"
 
@@ -25,17 +27,6 @@ static gd_tensor *stored(const gd_state *golden, const char *kind, const char *n
     char text[300];
     snprintf(text, sizeof text, "%s.%s", kind, name);
     return gd_state_find(golden, text);
-}
-
-/* The largest difference, relative to the largest |expected|. Infinite where shapes differ. */
-static double distance(gd_tensor *actual, gd_tensor *expected) {
-    GD_SCOPE;
-    GD_NO_GRAD;
-    if (!actual || !expected || gd_tensor_numel(actual) != gd_tensor_numel(expected))
-        return INFINITY;
-    gd_tensor *a = gd_cast(gd_reshape(actual, gd_dims(-1)), GD_F64),
-              *e = gd_reshape(expected, gd_dims(-1));
-    return gd_item(gd_max(gd_abs(gd_sub(a, e)))) / gd_item(gd_max(gd_abs(e)));
 }
 
 CLEAN_TEST(every_network_of_the_zoo_is_compared) {
@@ -81,15 +72,15 @@ typedef struct seen {
 } seen; /* distances from the golden file */
 
 /* Computes outputs in both modes; the loss of train mode is left in *loss. */
-static seen look(const rule_case *c, const gd_state *golden, gd_tensor **loss) {
+static seen run_case(const rule_case *c, const gd_state *golden, gd_tensor **loss) {
     seen s;
     gd_module_eval(c->module);
-    s.eval = distance(rule_output(c, c->x), gd_state_find(golden, "eval.output"));
+    s.eval = tensors_relative_distance(rule_output(c, c->x), gd_state_find(golden, "eval.output"));
     gd_module_train(c->module);
     gd_tensor *y = rule_output(c, c->x);
     *loss = rule_loss(c, y);
-    s.train = distance(y, gd_state_find(golden, "train.output"));
-    s.loss = distance(*loss, gd_state_find(golden, "train.loss"));
+    s.train = tensors_relative_distance(y, gd_state_find(golden, "train.output"));
+    s.loss = tensors_relative_distance(*loss, gd_state_find(golden, "train.loss"));
     return s;
 }
 
@@ -102,7 +93,7 @@ static void check_outputs(gd_dtype dtype, double tolerance) {
         GD_SCOPE;
         gd_tensor *loss;
         const rule_case c = rule_make(&rule_nets[n], dtype);
-        const seen s = look(&c, golden_of(c.of), &loss);
+        const seen s = run_case(&c, golden_of(c.of), &loss);
         CHECK_SAYING(agrees(s, tolerance), "%s: eval %.2g, train %.2g, loss %.2g", c.of->name,
                      s.eval, s.train, s.loss);
         if (getenv("GRADUS_TEST_SHOW"))
@@ -113,7 +104,8 @@ static void check_outputs(gd_dtype dtype, double tolerance) {
 CLEAN_TEST(outputs_in_f32_are_pytorchs) { check_outputs(GD_F32, 1e-4); }
 CLEAN_TEST(outputs_in_f64_are_pytorchs) { check_outputs(GD_F64, 1e-9); }
 
-/* The norm of a gradient and the other numbers of the golden files; p is its parameter. NULL: zeros. */
+/* The norm of a gradient and the other numbers of the golden files; p is its parameter. NULL:
+ * zeros. */
 static void summarize(const char *net, const char *name, gd_tensor *p, gd_tensor *grad,
                       double out[SUMMARY]) {
     const int64_t n = gd_tensor_numel(p);
@@ -172,7 +164,8 @@ CLEAN_TEST(gradients_in_f64_are_pytorchs) {
 
 /* --- what the golden files notice ------------------------------------------------------------- */
 
-/* To first order, noise of 1 % in a parameter changes the loss by what is stored with its gradient. */
+/* To first order, noise of 1 % in a parameter changes the loss by what is stored with its
+ * gradient. */
 CLEAN_TEST(stored_gradients_tell_that_noise_in_any_parameter_is_noticed) {
     for (int n = 0; n < RULE_NETS; n++) {
         GD_SCOPE;
@@ -215,7 +208,7 @@ static void check_notices(const rule_net *of) {
         gd_tensor *p = gd_state_tensor_at(state, i), *loss;
         if (!gd_dtype_is_float(gd_tensor_dtype(p))) continue;
         gd_assign(p, noisy(of->name, name, p));
-        const seen s = look(&c, golden, &loss);
+        const seen s = run_case(&c, golden, &loss);
         CHECK_SAYING(!agrees(s, 1e-9), "%s: 1 %% noise in %s is not noticed: %.2g %.2g %.2g",
                      of->name, name, s.eval, s.train, s.loss);
         rule_fill(c.module, of->name); /* running statistics, too */

@@ -3,11 +3,10 @@
 #include <string.h>
 
 #include "clean_test.h"
+#include "compare.h"
 #include "gradus/gradus.h"
 
 enum { VOCABULARY = 65 };
-
-static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
 
 static gd_tensor *text(int64_t n, int64_t steps) {
     return gd_randint(gd_dims(n, steps), 0, VOCABULARY);
@@ -133,10 +132,10 @@ CLEAN_TEST(a_char_lstm_goes_on_where_its_states_stopped) {
     gd_tensor *h = NULL, *c = NULL;
     for (int64_t t = 0; t < 9; t++) {
         gd_tensors y = gd_module_call(net, gd_list(gd_narrow(x, 1, t, 1), h, c));
-        CHECK(distance(y.at[0], gd_narrow(whole.at[0], 1, t, 1)) < 1e-5);
+        CHECK(tensors_distance(y.at[0], gd_narrow(whole.at[0], 1, t, 1)) < 1e-5);
         h = y.at[1], c = y.at[2];
     }
-    CHECK(distance(h, whole.at[1]) < 1e-5 && distance(c, whole.at[2]) < 1e-5);
+    CHECK(tensors_distance(h, whole.at[1]) < 1e-5 && tensors_distance(c, whole.at[2]) < 1e-5);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -148,9 +147,9 @@ static void check_causal(gd_module *net) {
     gd_tensor *other =
         gd_where(later, gd_remainder(gd_add(x, gd_scalar_int(1)), gd_scalar_int(VOCABULARY)), x);
     gd_tensor *z = gd_module_forward(net, other);
-    CHECK(distance(gd_narrow(y, 1, 0, AT), gd_narrow(z, 1, 0, AT)) == 0);
+    CHECK(tensors_distance(gd_narrow(y, 1, 0, AT), gd_narrow(z, 1, 0, AT)) == 0);
     for (int t = AT; t < STEPS; t++)
-        CHECK(distance(gd_narrow(y, 1, t, 1), gd_narrow(z, 1, t, 1)) > 1e-4);
+        CHECK(tensors_distance(gd_narrow(y, 1, t, 1), gd_narrow(z, 1, t, 1)) > 1e-4);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -262,7 +261,7 @@ static void check_ways(gd_module *net) {
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
         CHECK(memcmp(losses[way], losses[0], sizeof losses[0]) == 0);
         gd_tensors p = gd_module_parameters(twins[way]), q = gd_module_parameters(twins[0]);
-        for (int64_t i = 0; i < p.count; i++) CHECK(distance(p.at[i], q.at[i]) == 0);
+        for (int64_t i = 0; i < p.count; i++) CHECK(tensors_distance(p.at[i], q.at[i]) == 0);
     }
     CHECK(losses[0][STEPS - 1] < losses[0][0]);
 }
@@ -284,9 +283,9 @@ CLEAN_TEST(dropout_of_both_depends_on_the_mode) {
         gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 1, .heads = 2, .width = 8, .dropout = 0.5)};
     gd_tensor *x = text(2, 8);
     for (int i = 0; i < 2; i++) {
-        CHECK(distance(gd_module_forward(nets[i], x), gd_module_forward(nets[i], x)) > 0);
+        CHECK(tensors_distance(gd_module_forward(nets[i], x), gd_module_forward(nets[i], x)) > 0);
         gd_module_eval(nets[i]);
-        CHECK(distance(gd_module_forward(nets[i], x), gd_module_forward(nets[i], x)) == 0);
+        CHECK(tensors_distance(gd_module_forward(nets[i], x), gd_module_forward(nets[i], x)) == 0);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }

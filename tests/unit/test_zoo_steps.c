@@ -1,6 +1,7 @@
 /* test_zoo_steps.c - training steps of the networks of the zoo: the same bits eagerly, by jit and
  * by session. */
 #include "clean_test.h"
+#include "compare.h"
 #include "zoo_rule.h"
 
 enum { STEPS = 5 };
@@ -52,12 +53,6 @@ static void train(training *t, way how, double losses[STEPS]) {
     CHECK_SAYING(!jit || gd_jit_traces(jit) == 1, "%d traces", gd_jit_traces(jit));
 }
 
-static bool same_bits(const gd_tensor *a, const gd_tensor *b) {
-    const size_t bytes = (size_t)gd_tensor_numel(a) * gd_dtype_size(gd_tensor_dtype(a));
-    return bytes == (size_t)gd_tensor_numel(b) * gd_dtype_size(gd_tensor_dtype(b)) &&
-           memcmp(gd_data(a), gd_data(b), bytes) == 0;
-}
-
 static void check_ways(const rule_net *of) {
     GD_SCOPE;
     training all[WAYS];
@@ -78,8 +73,9 @@ static void check_ways(const rule_net *of) {
                      losses[how][STEPS - 1], losses[EAGER][STEPS - 1]);
         gd_state *other = gd_state_of(all[how].of.module);
         for (int64_t i = 0; i < gd_state_count(eager); i++)
-            CHECK_SAYING(same_bits(gd_state_tensor_at(other, i), gd_state_tensor_at(eager, i)),
-                         "%s by %s: %s", of->name, way_names[how], gd_state_name(eager, i));
+            CHECK_SAYING(
+                tensors_same_bits(gd_state_tensor_at(other, i), gd_state_tensor_at(eager, i)),
+                "%s by %s: %s", of->name, way_names[how], gd_state_name(eager, i));
     }
 }
 CLEAN_TEST(five_steps_give_the_same_bits_eagerly_by_jit_and_by_session) {

@@ -12,7 +12,7 @@
 
 typedef void probe_fn(int64_t n, const void *a, const void *b, const void *c, void *out);
 
-/* A loop as generated kernels have it: whole vectors, then the rest as a part of one. */
+/* A loop as in generated kernels: full vectors, then a partial one. */
 #define LOOP(T, E, lanes, WHOLE, PART)                                 \
     (void)b;                                                           \
     (void)c;                                                           \
@@ -92,7 +92,7 @@ typedef void probe_fn(int64_t n, const void *a, const void *b, const void *c, vo
 
 EVERY(DEFINE1, DEFINE2, DEFINE3)
 
-/* Conversions change the type of the lanes, so they have loops of their own (whole vectors). */
+/* Conversions change the type of the lanes, so they have separate loops (full vectors). */
 #define DEFINE_CAST(to, from, TE, FE, lanes)                                                     \
     static void to##_from_##from(ARGS) {                                                         \
         (void)b;                                                                                 \

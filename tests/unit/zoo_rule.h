@@ -1,5 +1,6 @@
-/* zoo_rule.h - networks of the zoo with weights and inputs made by a rule, from names and element numbers.
- * tests/golden/zoo_make.py has the same rule, so that PyTorch computes with the same numbers.
+/* zoo_rule.h - networks of the zoo with weights and inputs made by a rule, from names and
+ * element numbers. tests/golden/zoo_make.py has the same rule, so that PyTorch computes with the
+ * same numbers.
  */
 #ifndef GRADUS_TESTS_ZOO_RULE_H
 #define GRADUS_TESTS_ZOO_RULE_H
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "core/copy.h"
+#include "draw.h"
 #include "gradus/gradus.h"
 
 /* FNV-1a of "NET:NAME" and more. */
@@ -20,17 +22,9 @@ static inline uint64_t rule_seed(const char *net, const char *name, const char *
     return h;
 }
 
-/* splitmix64 of a counter. */
-static inline uint64_t rule_word(uint64_t seed, int64_t i) {
-    uint64_t z = seed + ((uint64_t)i + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 /* In (-1, 1), 24 bits. */
 static inline double rule_signed(uint64_t seed, int64_t i) {
-    return (double)(rule_word(seed, i) >> 40) * 0x1p-23 + 0x1p-24 - 1;
+    return (double)(draw_at(seed, (uint64_t)i) >> 40) * 0x1p-23 + 0x1p-24 - 1;
 }
 
 static inline gd_tensor *rule_numbers(const char *net, const char *name, gd_shape dims,
@@ -49,7 +43,8 @@ static inline gd_tensor *rule_integers(const char *net, const char *name, int64_
     gd_tensor *t = gd_empty(gd_dims(n), GD_I64);
     const uint64_t seed = rule_seed(net, name, "");
     for (int64_t i = 0; i < n; i++)
-        ((int64_t *)gd_data(t))[i] = (int64_t)((rule_word(seed, i) >> 16) % (uint64_t)below);
+        ((int64_t *)gd_data(t))[i] =
+            (int64_t)((draw_at(seed, (uint64_t)i) >> 16) % (uint64_t)below);
     return t;
 }
 

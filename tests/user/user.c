@@ -1,5 +1,5 @@
-/* user.c - a program as a user writes it: all public headers, options, scopes, nested scopes, and not
- * a warning at -Wall -Wextra -Wshadow -Werror. */
+/* user.c - a program as a user writes it: all public headers, options, scopes, nested scopes,
+ * and not a warning at -Wall -Wextra -Wshadow -Werror. */
 #include <gradus/gradus.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,29 @@
+/* capture.h - what the library logs and what the process writes to stderr, for tests that check it.
+ *
+ *     capture_log(GD_LOG_WARNING);
+ *     ...
+ *     CHECK(captured.warnings == 1 && strstr(captured.text, "is not saved"));
+ *     end_log_capture();
+ */
+#ifndef GRADUS_TESTS_CAPTURE_H
+#define GRADUS_TESTS_CAPTURE_H
+
+#include "gradus/status.h"
+
+typedef struct log_capture {
+    gd_log_level least; /* messages below this level are dropped */
+    int infos, warnings;
+    char text[20000]; /* all messages, each with a line break behind it */
+} log_capture;
+
+extern log_capture captured;
+
+/* Forgets earlier messages and captures those of this level and above. */
+void capture_log(gd_log_level least);
+void end_log_capture(void);
+
+/* Redirects stderr to a file until end_stderr_capture, which returns the text. free() it. */
+void capture_stderr(void);
+char *end_stderr_capture(void);
+
+#endif
