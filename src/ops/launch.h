@@ -51,9 +51,6 @@ void gd_call_enroll(gd_kernel_call *call);
 gd_status gd_call_enroll_step(gd_kernel_call *call, const char *name, const char *site);
 void gd_call_withdraw(gd_device *device, uint64_t number);
 
-/* The failure that a problem in the data is, on any device. Returns its status. */
-gd_status gd_data_fail(const gd_data_error *error);
-
 /* --- launching -------------------------------------------------------------------------------- */
 
 typedef struct gd_launch {

@@ -11,6 +11,7 @@
 #include "gradus/ops.h"
 #include "ops/op.h"
 #include "ops/pooling.h"
+#include "ops/problem.h"
 
 enum { AXES = GD_POOL_AXES, PIECE = 16384 /* elements of a piece of work */ };
 
@@ -253,8 +254,8 @@ static void set_up_places(pooling *p, const gd_view *x, const gd_view *y, const 
 static gd_status finish_places(const pooling *p) {
     const int64_t bad = atomic_load(&p->bad_place);
     if (bad == -1) return GD_OK;
-    return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", (long long)bad,
-                   (long long)p->in);
+    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_PLACE, .values = {bad, p->in}},
+                        &(gd_data_operand){.rank = 0});
 }
 
 static bool has_places(const gd_kernel_call *k) {

@@ -8,6 +8,7 @@
 #include "core/pool.h"
 #include "gradus/ops.h"
 #include "ops/op.h"
+#include "ops/problem.h"
 
 enum {
     PIECE = 16384, /* elements of a piece of work for one thread */
@@ -147,9 +148,10 @@ static gd_status bernoulli_vector_run(gd_kernel_call *k) {
                        .bad = INT64_MAX};
     gd_parallel_for(pieces(j.n), bernoulli_piece, &j);
     if (j.bad == INT64_MAX) return GD_OK;
-    return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
-                      (long long)j.bad,
-                      gd_load_f64(j.dtype, j.p + j.bad * (int64_t)gd_dtype_size(j.dtype)));
+    const double value = gd_load_f64(j.dtype, j.p + j.bad * (int64_t)gd_dtype_size(j.dtype));
+    return gd_data_fail(
+        &(gd_data_error){.problem = GD_DATA_PROBABILITY, .element = j.bad, .real = value},
+        &(gd_data_operand){p->rank, p->dims, NULL});
 }
 
 typedef struct {
