@@ -260,7 +260,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
             m->view_of >= 0
                 ? gd_tensor_view(call->in[m->view_of], m->rank, m->dims, m->strides, m->offset)
                 : gd_tensor_new(m->device ? m->device : device, m->dtype, m->rank, m->dims);
-        if (!y) status = GD_E_MEMORY;
+        if (!y) status = gd_failure(); /* no memory, or no device */
         else {
             call->out[i] = y;
             gd_view_set(view, y);

@@ -238,6 +238,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                      .number = graph->count,
                      .name = text,
                      .named = name != NULL,
+                     .caller = gd_this_thread.body ? gd_this_thread.body->op : NULL,
                      .noise = -1,
                      .variable = -1,
                      .after = after,
