@@ -161,7 +161,8 @@ gd_status gd_data_fail(const gd_data_error *e, const gd_data_operand *o) {
     const long long a = e->values[0], b = e->values[1], c = e->values[2], element = e->element;
     char axis[32];
     switch ((gd_data_problem)e->problem) {
-    case GD_DATA_INDEX: return fail_index(e, o, o->what ? o->what : "an axis");
+    case GD_DATA_INDEX: /* the one op without an option `what` is one_hot_found */
+        return fail_index(e, o, o->what ? o->what : "a list of classes");
     case GD_DATA_AXIS_INDEX:
         snprintf(axis, sizeof axis, "axis %lld", c);
         return fail_index(e, o, axis);

@@ -14,7 +14,7 @@
 typedef struct gd_data_operand {
     int rank;
     const int64_t *dims;
-    const char *what; /* GD_DATA_INDEX: the thing that is indexed, "a table" */
+    const char *what; /* GD_DATA_INDEX: the thing that is indexed, "a table"; NULL: classes */
 } gd_data_operand;
 
 /* The failure that a problem in the data is, on any device. Returns its status. */
