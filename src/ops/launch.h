@@ -74,7 +74,8 @@ gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device
 
 /* --- host kernels for other devices (fallback.c) ---------------------------------------------- */
 
-/* Runs a call by the CPU's kernel, where a program has allowed it (gd_set_host_fallback). */
+/* Runs a call by the CPU's kernel: ops that call the program, and others where the program has allowed
+ * it (gd_set_host_fallback). */
 bool gd_fallback_allowed(const gd_op *op);
 gd_status gd_run_fallback(const gd_op *op, gd_kernel_call *call, gd_device *device);
 
