@@ -8,10 +8,9 @@
 #include "core/copy.h"
 #include "core/integer.h"
 #include "gradus/ops.h"
-#include "ops/indexing.h"
 #include "ops/infer.h"
 #include "ops/intern.h"
-#include "ops/loss_class.h"
+#include "ops/problem.h"
 
 bool gd_body_differentiates(const gd_expand *body) {
     for (int i = 0; i < body->n_in; i++)
@@ -65,8 +64,9 @@ gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t n) {
 
 /*op check_range(x, low:number, high:number) -> y  nograd refuses internal
  * x itself. Fails where an element is not from low to high. The message depends on what the elements
- * are: "finite" numbers, a "probability", the number of true elements of a "mask", a "target" class;
- * else they are indices, and `what` names the thing that they index ("axis 0").
+ * are: "finite" numbers, a "probability", the number of true elements of a "mask", a "target" class, a
+ * "place" in a plane; else they are indices, and `what` names the thing that they index ("axis 0";
+ * "signed axis 0" if negative ones count from the end).
  *   but int = none      an integer that is accepted too
  *   what string = none
  *   saves nothing
@@ -81,18 +81,10 @@ static gd_status check_range_infer(gd_infer *i) {
 /* Element `number`, counted row-major, is out of range: the failure of the op that it belongs to. */
 static gd_status refuse_element(const gd_check_range_options *o, const gd_view *x, int64_t number,
                                 const char *element) {
-    const int64_t high = gd_number_i64(o->high);
-    const double value = gd_load_f64(x->dtype, element);
-    if (strcmp(o->what, "finite") == 0)
-        return gd_op_fail(GD_E_STATE, "element %lld is %g", (long long)number, value);
-    if (strcmp(o->what, "probability") == 0)
-        return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
-                          (long long)number, value);
-    if (strcmp(o->what, "mask") == 0)
-        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld",
-                          (long long)gd_load_i64(x->dtype, element), (long long)high);
-    if (strcmp(o->what, "target") == 0) return gd_bad_class(x, number, high + 1, o->but);
-    return gd_check_indices(x, high + 1, o->what);
+    const int64_t integer = gd_dtype_is_float(x->dtype) ? 0 : gd_load_i64(x->dtype, element);
+    const gd_data_error error = gd_range_problem(o->what, gd_number_i64(o->high), o->but, number,
+                                                 integer, gd_load_f64(x->dtype, element));
+    return gd_data_fail(&error, &(gd_data_operand){x->rank, x->dims, o->what});
 }
 
 static bool in_range(const gd_check_range_options *o, gd_dtype dtype, const char *element) {

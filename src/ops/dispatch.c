@@ -437,6 +437,15 @@ static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor 
     return GD_OK;
 }
 
+/* Whether the shape rule of a view op gives a new tensor for this call. */
+static bool gives_copy(const gd_invocation *call) {
+    gd_meta meta;
+    gd_infer infer = {call->op, call->attrs, call->in, call->n_in, &meta, 1};
+    if (call->n_out != 1) return false;
+    gd_meta_clear(&meta, call->in, call->n_in);
+    return gd_infer_any(call->op, &infer) == GD_OK && meta.view_of < 0;
+}
+
 /* An op that has no kernel runs as its body. (One that has both runs its kernel, so that results do not
  * depend on whether a gradient is wanted; the walk back uses the body where it needs to.) */
 static bool expands(const gd_invocation *call, gd_device *device) {
@@ -445,7 +454,10 @@ static bool expands(const gd_invocation *call, gd_device *device) {
     /* bodies and gradients compute with sizes: they wait until these are known */
     if (is_symbolic(call) && ((op->flags & GD_OP_WHOLE) || gd_has_unknown(call->in, call->n_in)))
         return false;
-    return !op->infer || !gd_kernel_exists(op, device->api->kind);
+    if (!op->infer || !gd_kernel_exists(op, device->api->kind)) return true;
+    /* a view needs no kernel, but a copy instead of it does */
+    return (op->flags & GD_OP_VIEW) && strcmp(gd_op_runs_as(op, device->api->kind), "view") == 0 &&
+           gives_copy(call);
 }
 
 static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);

@@ -18,7 +18,8 @@ void gd_set_host_fallback(bool on) { allowed = on; }
 int64_t gd_host_fallbacks(void) { return fallbacks; }
 
 bool gd_fallback_allowed(const gd_op *op) {
-    return allowed && (op->reference || gd_kernel_exists(op, "cpu"));
+    /* functions of the program run on the host on every device */
+    return (op->flags & GD_OP_CALLS) || (allowed && (op->reference || gd_kernel_exists(op, "cpu")));
 }
 
 /* A row-major copy of a view in host memory. */

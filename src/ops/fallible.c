@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/fork.h"
 #include "ops/launch.h"
+#include "ops/problem.h"
 
 enum { RING = 4096, MOST_INPUTS = 6 };
 
@@ -19,9 +20,16 @@ typedef struct operand {
     int64_t dims[GD_MAX_RANK];
 } operand;
 
+/* What a kernel checks: the operand with its elements, and the name of what they index. */
+typedef struct checked_data {
+    operand operand;
+    const char *what; /* static or interned; NULL: the op has no such option */
+} checked_data;
+
 typedef struct eager_call {
     gd_device *device;
     uint64_t number;
+    checked_data checked;
     const gd_op *op;
     const char *site;
     int n_in;
@@ -32,6 +40,7 @@ typedef struct plan_call {
     struct plan_call *next;
     gd_device *device;
     uint64_t number;
+    checked_data checked;
     const char *name, *site;
 } plan_call;
 
@@ -62,6 +71,18 @@ static operand operand_of_tensor(const gd_tensor *t) {
     return o;
 }
 
+/* The first input, unless the record of the op names another. */
+static checked_data checked_by(const gd_kernel_call *call) {
+    const gd_op *op = call->op;
+    const int input = op->facts.checks ? op->facts.index.tensor : 0;
+    checked_data c = {.what = NULL};
+    if (input < call->n_in) c.operand = operand_of_view(&call->in[input]);
+    for (int i = 0; i < op->n_attrs && call->attrs; i++)
+        if (op->attrs[i].type == GD_ATTR_STRING && strcmp(op->attrs[i].name, "what") == 0)
+            memcpy(&c.what, (const char *)call->attrs + op->attrs[i].offset, sizeof c.what);
+    return c;
+}
+
 void gd_call_enroll(gd_kernel_call *call) {
     const uint64_t number = gd_device_number(call->device);
     const gd_invocation *outer = gd_this_thread.body; /* the program called that op */
@@ -71,6 +92,7 @@ void gd_call_enroll(gd_kernel_call *call) {
         eager_call *e = &ring[number % RING];
         e->device = call->device;
         e->number = number;
+        e->checked = checked_by(call);
         e->op = outer ? outer->op : call->op;
         e->site = outer ? outer->site : call->site;
         e->n_in = outer ? outer->n_in : call->n_in;
@@ -86,7 +108,7 @@ gd_status gd_call_enroll_step(gd_kernel_call *call, const char *name, const char
     if (!p) return gd_fail(GD_E_MEMORY, "no memory for a run");
     call->number = gd_device_number(call->device);
     pthread_mutex_lock(&lock);
-    *p = (plan_call){plan_calls, call->device, call->number, name, site};
+    *p = (plan_call){plan_calls, call->device, call->number, checked_by(call), name, site};
     plan_calls = p;
     pthread_mutex_unlock(&lock);
     return GD_OK;
@@ -105,32 +127,58 @@ void gd_call_withdraw(gd_device *device, uint64_t number) {
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-gd_status gd_data_fail(const gd_data_error *e) {
-    const long long a = e->values[0], b = e->values[1], c = e->values[2];
+/* "index 9 at position [1] is out of range for axis 0 of size 4 (0 to 3)" */
+static gd_status fail_index(const gd_data_error *e, const gd_data_operand *o, const char *what) {
+    int64_t position[GD_MAX_RANK], rest = e->element;
+    char text[128], range[64] = "it is empty";
+    const bool is_signed = strncmp(what, "signed ", 7) == 0;
+    for (int d = o->rank; d-- > 0; rest /= o->dims[d]) position[d] = rest % o->dims[d];
+    const long long size = e->values[1];
+    if (size > 0) snprintf(range, sizeof range, "%lld to %lld", is_signed ? -size : 0, size - 1);
+    return gd_fail(GD_E_INDEX,
+                   "index %lld at position %s%s is out of range for %s of size %lld (%s)",
+                   (long long)e->values[0], gd_shape_text(o->rank, position, text, sizeof text),
+                   is_signed ? " of the indices" : "", is_signed ? what + 7 : what, size, range);
+}
+
+/* The weights of multinomial: see gd_data_problem. */
+static gd_status fail_weights(const gd_data_error *e, const gd_data_operand *o) {
+    const int64_t classes = o->dims[o->rank - 1];
+    const long long row = e->element / classes, column = e->element % classes;
+    if (e->values[0] < 0)
+        return gd_fail(GD_E_ARGUMENT,
+                       "weight %lld of row %lld is %g; weights must be 0 or more, and finite",
+                       column, row, e->real);
+    if (e->values[1] == 0)
+        return gd_fail(GD_E_ARGUMENT, "the weights of row %lld add up to %g", row, e->real);
+    return gd_fail(GD_E_ARGUMENT,
+                   "row %lld has %lld classes with a weight above 0; %lld cannot be drawn without "
+                   "replacement",
+                   row, (long long)e->values[0], (long long)e->values[1]);
+}
+
+gd_status gd_data_fail(const gd_data_error *e, const gd_data_operand *o) {
+    const long long a = e->values[0], b = e->values[1], c = e->values[2], element = e->element;
+    char axis[32];
     switch ((gd_data_problem)e->problem) {
-    case GD_DATA_INDEX:
-        return gd_fail(GD_E_INDEX,
-                       "element %lld of the index is %lld; it must be at least 0 and below %lld",
-                       (long long)e->element, a, b);
+    case GD_DATA_INDEX: /* the one op without an option `what` is one_hot_found */
+        return fail_index(e, o, o->what ? o->what : "a list of classes");
     case GD_DATA_AXIS_INDEX:
-        return gd_fail(GD_E_INDEX, "index %lld is out of range for axis %lld of size %lld", a, c,
-                       b);
+        snprintf(axis, sizeof axis, "axis %lld", c);
+        return fail_index(e, o, axis);
     case GD_DATA_CLASS:
         return gd_fail(
             GD_E_INDEX,
-            "target %lld is class %lld, and there are classes 0 to %lld (%lld is ignored)",
-            (long long)e->element, a, b - 1, c);
+            "target %lld is class %lld, and there are classes 0 to %lld (%lld is ignored)", element,
+            a, b - 1, c);
     case GD_DATA_PLACE: return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", a, b);
     case GD_DATA_PROBABILITY:
-        return gd_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
-                       (long long)e->element, e->real);
-    case GD_DATA_NOT_FINITE:
-        return gd_fail(GD_E_STATE, "element %lld is %g", (long long)e->element, e->real);
+        return gd_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability", element,
+                       e->real);
+    case GD_DATA_NOT_FINITE: return gd_fail(GD_E_STATE, "element %lld is %g", element, e->real);
     case GD_DATA_TOO_FEW:
-        return gd_fail(GD_E_SHAPE, "the mask selects %lld elements, and there are %lld", a, b);
-    case GD_DATA_WEIGHTS:
-        return gd_fail(GD_E_ARGUMENT, "row %lld has %lld positive weights for %lld draws",
-                       (long long)e->element, a, b);
+        return gd_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld", a, b);
+    case GD_DATA_WEIGHTS: return fail_weights(e, o);
     case GD_DATA_OK: break;
     }
     return gd_fail(GD_E_STATE, "a kernel has found bad data");
@@ -155,6 +203,8 @@ static void describe_eager_call(const eager_call *e, char *text, size_t size) {
 static gd_status explain_error(gd_device *device, const gd_data_error *error) {
     char text[640] = "";
     const char *site = NULL;
+    /* of a call that is forgotten, elements have a number alone */
+    checked_data checked = {.operand = {.rank = 1, .dims = {INT64_MAX}}};
     pthread_mutex_lock(&lock);
     const eager_call *e = ring ? &ring[error->number % RING] : NULL;
     const plan_call *p = plan_calls;
@@ -162,14 +212,17 @@ static gd_status explain_error(gd_device *device, const gd_data_error *error) {
     if (p) {
         snprintf(text, sizeof text, "%s: ", p->name);
         site = p->site;
+        checked = p->checked;
     } else if (e && e->device == device && e->number == error->number) {
         describe_eager_call(e, text, sizeof text);
         site = e->site;
+        checked = e->checked;
     } else {
         snprintf(text, sizeof text, "a kernel on %s: ", device->name);
     }
     pthread_mutex_unlock(&lock);
-    gd_status status = gd_data_fail(error);
+    gd_status status = gd_data_fail(
+        error, &(gd_data_operand){checked.operand.rank, checked.operand.dims, checked.what});
     gd_error_prefix("%s", text);
     if (site) gd_error_place(site);
     return status;

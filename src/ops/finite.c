@@ -6,6 +6,7 @@
 #include "core/tensor.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
+#include "ops/problem.h"
 
 /*op check_finite(x) -> y  nograd refuses internal
  * x itself. Fails where an element is infinite or NaN.
@@ -27,7 +28,9 @@ static gd_status check_finite_raw(gd_kernel_call *k) {
     for (int64_t n = 0; n < count; n++) {
         const double value = gd_load_f64(x->dtype, (char *)x->data + from * size);
         if (!isfinite(value))
-            return gd_op_fail(GD_E_STATE, "element %lld is %g", (long long)n, value);
+            return gd_data_fail(
+                &(gd_data_error){.problem = GD_DATA_NOT_FINITE, .element = n, .real = value},
+                &(gd_data_operand){x->rank, x->dims, NULL});
         gd_store_f64(y->dtype, (char *)y->data + to * size, value);
         for (int a = x->rank; a-- > 0;) { /* the next element, row-major */
             from += x->strides[a];

@@ -10,6 +10,8 @@
 #include "gradus/ops.h"
 #include "ops/indexing.h"
 #include "ops/infer.h"
+#include "ops/intern.h"
+#include "ops/problem.h"
 
 /* --- shared ----------------------------------------------------------------------------------- */
 
@@ -77,6 +79,14 @@ int64_t gd_axes_places(const gd_axes_layout *l, const gd_view *indices, const in
     return last;
 }
 
+/* The axis that the k-th tensor of indices is for, as messages have it (fallible.c). */
+static const char *name_axis(const gd_axes_layout *l, const gd_shape *names, int k, char *text,
+                             size_t size) {
+    const long long axis = names->rank == l->n ? (long long)names->at[k] : l->axes[k];
+    snprintf(text, size, "signed axis %lld", axis);
+    return text;
+}
+
 gd_status gd_axes_wrong(const gd_axes_layout *l, const gd_view *indices, const int64_t *dims,
                         const gd_shape *names, int64_t element) {
     int64_t position[GD_MAX_RANK], index = 0, size = 0;
@@ -87,16 +97,11 @@ gd_status gd_axes_wrong(const gd_axes_layout *l, const gd_view *indices, const i
         size = dims[l->axes[k]];
         if (index < -size || index >= size) break;
     }
-    char text[128], range[80] = "it is empty";
-    long long axis =
-        names->rank == l->n && k < l->n ? (long long)names->at[k] : l->axes[k < l->n ? k : 0];
-    if (size > 0)
-        snprintf(range, sizeof range, "%lld to %lld", (long long)-size, (long long)size - 1);
-    return gd_op_fail(
-        GD_E_INDEX,
-        "index %lld at position %s of the indices is out of range for axis %lld of size %lld (%s)",
-        (long long)index, gd_shape_text(l->index_rank, position, text, sizeof text), axis,
-        (long long)size, range);
+    char what[32];
+    return gd_data_fail(
+        &(gd_data_error){.problem = GD_DATA_INDEX, .element = element, .values = {index, size}},
+        &(gd_data_operand){l->index_rank, l->index_dims,
+                           name_axis(l, names, k < l->n ? k : 0, what, sizeof what)});
 }
 
 /* All places; GD_E_INDEX names the first index that is out of range. */
@@ -164,11 +169,16 @@ static gd_tensor *as_table(gd_tensor *x, const gd_axes_layout *l) {
 
 /* The row of that table which each element of B names, as one dimension. */
 static gd_tensor *row_numbers(gd_tensor *const *indices, const gd_tensor *x,
-                              const gd_axes_layout *l) {
+                              const gd_axes_layout *l, const gd_shape *names) {
     gd_tensor *row = NULL;
+    gd_shape dims = {.rank = l->index_rank, .form = 1};
+    memcpy(dims.at, l->index_dims, sizeof dims.at);
     for (int k = 0; k < l->n; k++) {
+        char what[32];
         int64_t size = x->dims[l->axes[k]];
-        gd_tensor *i = gd_cast(indices[k], GD_I64);
+        gd_tensor *i = gd_expand(gd_cast(indices[k], GD_I64), dims);
+        i = gd_check_range(i, gd_number_of(-size), gd_number_of(size - 1),
+                           .what = gd_intern(name_axis(l, names, k, what, sizeof what)));
         i = gd_where(gd_lt(i, gd_scalar_int(0)), gd_add(i, gd_scalar_int(size)), i);
         row = row ? gd_add(gd_mul(row, gd_scalar_int(size)), i) : i;
     }
@@ -255,7 +265,7 @@ static void index_axes_expand(gd_expand *e) {
     gd_shape dims = {.rank = l.index_rank, .form = 1};
     memcpy(dims.at, l.index_dims, sizeof dims.at);
     for (int d = 0; d < l.rank - l.n; d++) dims.at[dims.rank++] = x->dims[l.kept[d]];
-    gd_tensor *rows = gd_index_select(as_table(x, &l), 0, row_numbers(e->x + 1, x, &l));
+    gd_tensor *rows = gd_index_select(as_table(x, &l), 0, row_numbers(e->x + 1, x, &l, &o->names));
     e->y[0] = move_indices(gd_reshape(rows, dims), &l, false);
 }
 
@@ -368,7 +378,8 @@ static void index_axes_put_expand(gd_expand *e) {
         columns.at[1] *= x->dims[l.kept[d]];
     }
     gd_tensor *src = gd_reshape(move_indices(e->x[1], &l, true), columns);
-    gd_tensor *row = gd_expand(gd_reshape(row_numbers(e->x + 2, x, &l), gd_dims(rows, 1)), columns);
+    gd_tensor *row =
+        gd_expand(gd_reshape(row_numbers(e->x + 2, x, &l, &o->names), gd_dims(rows, 1)), columns);
     gd_tensor *table = as_table(x, &l);
     table = o->accumulate ? gd_scatter_add(table, 0, row, src) : gd_scatter(table, 0, row, src);
     e->y[0] = gd_permute(gd_reshape(table, dims), order);

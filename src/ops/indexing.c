@@ -13,6 +13,7 @@
 #include "gradus/ops.h"
 #include "ops/body.h"
 #include "ops/infer.h"
+#include "ops/problem.h"
 
 /* --- shared ----------------------------------------------------------------------------------- */
 
@@ -20,20 +21,14 @@ gd_status gd_check_indices(const gd_view *index, int64_t size, const char *what)
     int64_t total = gd_numel(index->rank, index->dims),
             width = (int64_t)gd_dtype_size(index->dtype);
     for (int64_t e = 0; e < total; e++) {
-        int64_t position[GD_MAX_RANK], at = 0, rest = e;
-        for (int d = index->rank; d-- > 0;) {
-            position[d] = rest % index->dims[d];
-            rest /= index->dims[d];
-            at += position[d] * index->strides[d];
-        }
+        int64_t at = 0, rest = e;
+        for (int d = index->rank; d-- > 0; rest /= index->dims[d])
+            at += rest % index->dims[d] * index->strides[d];
         int64_t i = gd_load_i64(index->dtype, (const char *)index->data + at * width);
         if (i >= 0 && i < size) continue;
-        char text[128], range[64] = "it is empty";
-        if (size > 0) snprintf(range, sizeof range, "0 to %lld", (long long)size - 1);
-        return gd_op_fail(GD_E_INDEX,
-                          "index %lld at position %s is out of range for %s of size %lld (%s)",
-                          (long long)i, gd_shape_text(index->rank, position, text, sizeof text),
-                          what, (long long)size, range);
+        return gd_data_fail(
+            &(gd_data_error){.problem = GD_DATA_INDEX, .element = e, .values = {i, size}},
+            &(gd_data_operand){index->rank, index->dims, what});
     }
     return GD_OK;
 }

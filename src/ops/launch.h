@@ -51,9 +51,6 @@ void gd_call_enroll(gd_kernel_call *call);
 gd_status gd_call_enroll_step(gd_kernel_call *call, const char *name, const char *site);
 void gd_call_withdraw(gd_device *device, uint64_t number);
 
-/* The failure that a problem in the data is, on any device. Returns its status. */
-gd_status gd_data_fail(const gd_data_error *error);
-
 /* --- launching -------------------------------------------------------------------------------- */
 
 typedef struct gd_launch {
@@ -77,7 +74,8 @@ gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device
 
 /* --- host kernels for other devices (fallback.c) ---------------------------------------------- */
 
-/* Runs a call by the CPU's kernel, where a program has allowed it (gd_set_host_fallback). */
+/* Runs a call by the CPU's kernel: ops that call the program, and others where the program has allowed
+ * it (gd_set_host_fallback). */
 bool gd_fallback_allowed(const gd_op *op);
 gd_status gd_run_fallback(const gd_op *op, gd_kernel_call *call, gd_device *device);
 

@@ -8,6 +8,7 @@
 #include "ops/body.h"
 #include "ops/infer.h"
 #include "ops/loss_class.h"
+#include "ops/problem.h"
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
@@ -77,9 +78,10 @@ gd_status gd_bad_class(const gd_view *target, int64_t position, int64_t classes,
     }
     int64_t value = gd_load_i64(target->dtype, (const char *)target->data +
                                                    at * (int64_t)gd_dtype_size(target->dtype));
-    return gd_op_fail(
-        GD_E_INDEX, "target %lld is class %lld, and there are classes 0 to %lld (%lld is ignored)",
-        (long long)position, (long long)value, (long long)classes - 1, (long long)ignore);
+    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_CLASS,
+                                         .element = position,
+                                         .values = {value, classes, ignore}},
+                        &(gd_data_operand){target->rank, target->dims, NULL});
 }
 
 /* --- pieces of gradient rules ----------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "ops/body.h"
 #include "ops/indexing.h"
 #include "ops/infer.h"
+#include "ops/problem.h"
 
 static gd_status need_mask(const gd_tensor *mask) {
     if (mask->dtype == GD_BOOL) return GD_OK;
@@ -186,8 +187,8 @@ static gd_status masked_scatter_raw(gd_kernel_call *k) {
         }
     }
     if (taken > given)
-        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld",
-                          (long long)taken, (long long)given);
+        return gd_data_fail(&(gd_data_error){.problem = GD_DATA_TOO_FEW, .values = {taken, given}},
+                            &(gd_data_operand){mask->rank, mask->dims, NULL});
     return GD_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "ops/indexing.h"
 #include "ops/infer.h"
 #include "ops/pooling.h"
+#include "ops/problem.h"
 
 enum { AXES = GD_POOL_AXES };
 
@@ -30,8 +31,8 @@ static gd_status need_places(const gd_tensor *x, const gd_tensor *indices, int n
 }
 
 static gd_status bad_place(int64_t at, int64_t plane) {
-    return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", (long long)at,
-                   (long long)plane);
+    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_PLACE, .values = {at, plane}},
+                        &(gd_data_operand){.rank = 0});
 }
 
 static int64_t plane_size(const gd_view *x, int n) {
@@ -84,13 +85,13 @@ static gd_tensor *as_lines(gd_tensor *x, int n) {
     return n > 1 ? gd_flatten(x, .start_axis = -n) : x;
 }
 
-/* Where there is no place, place 0; *none is then true. Other places outside fail further on. */
+/* Where there is no place, place 0; *none is then true. Other places must be in the plane. */
 static gd_tensor *known_places(gd_tensor *indices, int n, int64_t plane, gd_tensor **none) {
-    indices = as_lines(gd_as(indices, GD_I64), n);
+    indices = gd_check_range(gd_as(indices, GD_I64), 0, gd_number_of(plane - 1), .but = -1,
+                             .what = "place");
+    indices = as_lines(indices, n);
     *none = gd_eq(indices, gd_scalar_int(-1));
-    gd_tensor *outside = gd_lt(indices, gd_scalar_int(-1));
-    indices = gd_where(*none, gd_scalar_int(0), indices);
-    return gd_where(outside, gd_scalar_int(plane), indices);
+    return gd_where(*none, gd_scalar_int(0), indices);
 }
 
 static void pool_scatter_expand(gd_expand *e) {

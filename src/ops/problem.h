@@ -1,11 +1,24 @@
-/* problem.h - which problem a value out of range is. The CPU's kernels and those of backends, which
- * link nothing of the library, share it. */
+/* problem.h - bad values in the data of a call: which problem it is, and its message.
+ *
+ * The CPU's kernels fail with gd_data_fail. Those of an asynchronous device write the same
+ * gd_data_error, and the host fails with it later. Backends link nothing of the library: of this
+ * header they may use the inline functions alone. */
 #ifndef GRADUS_OPS_PROBLEM_H
 #define GRADUS_OPS_PROBLEM_H
 
 #include <string.h>
 
 #include "gradus/backend.h"
+
+/* The operand with the bad element, for the message. */
+typedef struct gd_data_operand {
+    int rank;
+    const int64_t *dims;
+    const char *what; /* GD_DATA_INDEX: the thing that is indexed, "a table"; NULL: classes */
+} gd_data_operand;
+
+/* The failure that a problem in the data is, on any device. Returns its status. */
+gd_status gd_data_fail(const gd_data_error *error, const gd_data_operand *operand);
 
 /* The error of op check_range: element number `element` is `integer`, or `real`, and what it checks
  * is `what` up to `high`, or `but`. */
@@ -23,7 +36,7 @@ static inline gd_data_error gd_range_problem(const char *what, int64_t high, int
         e.values[1] = high + 1;
         e.values[2] = but;
     } else {
-        e.problem = GD_DATA_INDEX;
+        e.problem = strcmp(what, "place") == 0 ? GD_DATA_PLACE : GD_DATA_INDEX;
         e.values[1] = high + 1;
     }
     return e;

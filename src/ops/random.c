@@ -9,6 +9,7 @@
 #include "gradus/ops.h"
 #include "ops/body.h"
 #include "ops/infer.h"
+#include "ops/problem.h"
 #include "ops/random_dist.h"
 
 /* --- what the ops share ----------------------------------------------------------------------- */
@@ -298,8 +299,9 @@ static gd_status bernoulli_raw(gd_kernel_call *k) {
     for (int64_t i = 0, n = count_of(y); i < n; i++) {
         double chance = gd_load_f64(p->dtype, element(p, i));
         if (!(chance >= 0 && chance <= 1))
-            return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
-                              (long long)i, chance);
+            return gd_data_fail(
+                &(gd_data_error){.problem = GD_DATA_PROBABILITY, .element = i, .real = chance},
+                &(gd_data_operand){p->rank, p->dims, NULL});
         gd_store_f64(y->dtype, element(y, i), gd_chance(chance, gd_word_at(k->rng, (uint64_t)i)));
     }
     return GD_OK;
@@ -662,6 +664,16 @@ static gd_status multinomial_infer(gd_infer *i) {
     return GD_OK;
 }
 
+/* The failure of a weight, or of the row that begins with it: see GD_DATA_WEIGHTS. */
+static gd_status refuse_weights(const gd_view *w, int64_t element, int64_t positive, int64_t draws,
+                                double real) {
+    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_WEIGHTS,
+                                         .element = element,
+                                         .values = {positive, draws},
+                                         .real = real},
+                        &(gd_data_operand){w->rank, w->dims, NULL});
+}
+
 /* A row of weights as f64, checked, and how many are not 0. */
 static gd_status read_weights(const gd_view *w, int64_t row, double *weights, int64_t *positive) {
     int last = w->rank - 1;
@@ -672,15 +684,12 @@ static gd_status read_weights(const gd_view *w, int64_t row, double *weights, in
     for (int64_t c = 0; c < w->dims[last]; c++) {
         double weight = gd_load_f64(w->dtype, at + c * w->strides[last] * size);
         if (!(weight >= 0) || isinf(weight))
-            return gd_op_fail(
-                GD_E_ARGUMENT,
-                "weight %lld of row %lld is %g; weights must be 0 or more, and finite",
-                (long long)c, (long long)row, weight);
+            return refuse_weights(w, row * w->dims[last] + c, -1, 0, weight);
         *positive += weight > 0;
         total += weights[c] = weight;
     }
     if (total > 0 && isfinite(total)) return GD_OK;
-    return gd_op_fail(GD_E_ARGUMENT, "the weights of row %lld add up to %g", (long long)row, total);
+    return refuse_weights(w, row * w->dims[last], 0, 0, total);
 }
 
 /* The first class whose running sum is above x; that is never one of weight 0. */
@@ -751,11 +760,7 @@ static gd_status multinomial_row(const gd_kernel_call *k, int64_t row, double *w
     int64_t classes = w->dims[w->rank - 1], positive;
     GD_TRY(read_weights(w, row, weights, &positive));
     if (!o->replacement && positive < o->n)
-        return gd_op_fail(
-            GD_E_ARGUMENT,
-            "row %lld has %lld classes with a weight above 0; %lld cannot be drawn without "
-            "replacement",
-            (long long)row, (long long)positive, (long long)o->n);
+        return refuse_weights(w, row * classes, positive, o->n, 0);
     if (!o->replacement) first_arrivals(k->rng, row, classes, weights, heap, o->n);
     for (int64_t c = 1; c < classes && o->replacement; c++)
         weights[c] += weights[c - 1]; /* running sums */

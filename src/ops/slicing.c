@@ -150,6 +150,15 @@ static gd_view sliced(const gd_view *t, int axis, int64_t start, int64_t length,
     if (length > 1) part.strides[axis] *= step;
     return part;
 }
+static void slice_expand(gd_expand *e) {
+    const gd_slice_options *o = e->attrs;
+    gd_tensor *x = e->x[0];
+    const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
+    int64_t start, length;
+    if (slice_range(o, x->dims[axis], &start, &length) != GD_OK) return;
+    e->y[0] = gd_take_positions(
+        x, axis, gd_positions(x->rank, axis, start, length, length > 1 ? o->step : 1));
+}
 static gd_status slice_raw(gd_kernel_call *k) {
     const gd_slice_options *o = k->attrs;
     const gd_view *x = &k->in[0];

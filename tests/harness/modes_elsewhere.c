@@ -169,7 +169,6 @@ static void run_device(const run_setup *s, run_result *r) {
     const gd_op *op = s->c->block->op;
     gd_tensor *in[MAX_TENSORS], *there[MAX_TENSORS] = {NULL};
     gd_device *device = gd_test_device();
-    gd_set_host_fallback(false);
     *r = (run_result){.status = GD_OK};
     gd_clear_error();
     gd_seed(7);

@@ -1,5 +1,6 @@
 /* test_device_seam.c - what an asynchronous device promises, on the test device: staging, live numbers,
  * captured plans, failures in the data, lost devices and forks. */
+#include <math.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,11 +11,7 @@
 
 static gd_device *device;
 
-/* Ops that have no kernel on the device yet run on the host. */
-__attribute__((constructor)) static void open_device(void) {
-    device = gd_test_device();
-    gd_set_host_fallback(true);
-}
+__attribute__((constructor)) static void open_device(void) { device = gd_test_device(); }
 
 static gd_test_counts counts(void) { return gd_test_device_controls(device)->counts; }
 
@@ -69,6 +66,80 @@ TEST(an_eager_failure_keeps_op_shapes_and_line) {
     CHECK(gd_synchronize(device) == GD_OK);
 }
 
+/* Calls with bad data: op, options, inputs. */
+typedef struct bad_call {
+    const char *op, *options;
+    struct {
+        gd_dtype dtype;
+        gd_shape shape;
+        double values[8];
+    } in[3];
+} bad_call;
+
+#define IN(dtype, shape, ...)                                                           \
+    {                                                                                   \
+        GD_##dtype, {{UNWRAP shape}, sizeof((int[]){UNWRAP shape}) / sizeof(int), 1}, { \
+            __VA_ARGS__                                                                 \
+        }                                                                               \
+    }
+#define UNWRAP(...) __VA_ARGS__
+static const bad_call bad_calls[] = {
+    {"gather", "axis=1", {IN(F32, (2, 3), 0), IN(I64, (2, 2), 0, 1, 2, 3)}},
+    {"gather", "axis=0", {IN(F32, (2, 3), 0), IN(I32, (2, 2), 0, 1, -1, 3)}},
+    {"index_select", "axis=0", {IN(BF16, (4, 2), 0), IN(I64, (2), 1, 9)}},
+    {"index_add", "axis=0", {IN(F32, (4, 2), 0), IN(I64, (2), 1, 4), IN(F32, (2, 2), 0)}},
+    {"embedding", "", {IN(I64, (2, 2), 0, 1, 5, 2), IN(F32, (3, 2), 0)}},
+    {"one_hot", "classes=3", {IN(I64, (3), 0, 3, 1)}},
+    {"one_hot", "classes=-1", {IN(I64, (3), 0, -3, 1)}},
+    {"scatter", "axis=1", {IN(F32, (2, 3), 0), IN(I64, (1, 2), 0, 3), IN(F32, (1, 2), 0)}},
+    {"scatter_add", "axis=0", {IN(I64, (3), 0), IN(U8, (2), 0, 3), IN(I64, (2), 0)}},
+    {"scatter_reduce", "axis=0 reduce=amax", {IN(F64, (3), 0), IN(I64, (1), -1), IN(F64, (1), 0)}},
+    {"index_axes", "axes=0,1", {IN(F32, (2, 3), 0), IN(I64, (2), 1, -2), IN(I64, (2), -4, 0)}},
+    {"pool_gather", "axes=1", {IN(F32, (1, 3), 0), IN(I64, (1, 2), -1, 3)}},
+    {"pool_scatter", "dims=4", {IN(F32, (1, 2), 0), IN(I64, (1, 2), -2, 3)}},
+    {"nll_loss", "", {IN(F32, (2, 3), 0), IN(I64, (2), 2, 3)}},
+    {"nll_loss", "ignore_index=3", {IN(F32, (2, 3), 0), IN(I64, (2), 3, -1)}},
+    {"cross_entropy", "", {IN(F32, (2, 3), 0), IN(I64, (2), 7, 0)}},
+    {"bernoulli", "", {IN(F32, (2), 0.5, 1.25)}},
+    {"bernoulli", "", {IN(F64, (2), NAN, 0.5)}},
+    {"check_finite", "", {IN(F32, (3), 1, 2, -INFINITY)}},
+    {"masked_scatter", "", {IN(F32, (3), 0), IN(BOOL, (3), 1, 0, 1), IN(F32, (1), 0)}},
+    {"multinomial", "n=1", {IN(F32, (2, 3), 1, 1, 1, 1, -2, 1)}},
+    {"multinomial", "n=1", {IN(F32, (2, 3), 1, 1, 1, 0, 0, 0)}},
+    {"multinomial", "n=2", {IN(F32, (2, 3), 1, 1, 1, 0, 4, 0)}},
+};
+
+static gd_tensor *filled(gd_dtype dtype, gd_shape shape, const double *values) {
+    return gd_cast(gd_from_array(shape, GD_F64, values), dtype);
+}
+
+/* The failure of a call on a device. */
+static gd_status bad_status(const bad_call *c, gd_device *where, char *text, size_t size) {
+    GD_SCOPE;
+    gd_tensor *in[3];
+    int n = 0;
+    for (; n < 3 && c->in[n].dtype != GD_DTYPE_NONE; n++)
+        in[n] = gd_to_device(filled(c->in[n].dtype, c->in[n].shape, c->in[n].values), where);
+    gd_call(c->op, ((gd_tensors){in, n}), c->options);
+    gd_synchronize(where);
+    snprintf(text, size, "%s", gd_error_message());
+    const gd_status status = gd_error_status();
+    gd_clear_error();
+    return status;
+}
+
+TEST(bad_data_has_the_message_of_the_cpu) {
+    for (size_t i = 0; i < sizeof bad_calls / sizeof *bad_calls; i++) {
+        char here[512], there[512];
+        const bad_call *c = &bad_calls[i];
+        const gd_status status = bad_status(c, gd_device_get("cpu"), here, sizeof here);
+        CHECK_SAYING(status != GD_OK, "%s %s", c->op, c->options);
+        CHECK_SAYING(bad_status(c, device, there, sizeof there) == status &&
+                         strcmp(here, there) == 0,
+                     "%s\n  instead of %s", there, here);
+    }
+}
+
 TEST(nothing_queued_behind_a_failure_changes_state) {
     GD_SCOPE;
     gd_tensor *x = on_device(gd_dims(4, 2), (float[8]){0}),
@@ -119,7 +190,7 @@ TEST(a_failed_run_and_those_behind_it_change_nothing) {
         gd_session_run(m.s, gd_feed(m.index, indices(1, 1)), gd_list(m.fetch));
         CHECK(!gd_failed());
         CHECK(gd_synchronize(device) == GD_E_INDEX);
-        CHECK(strstr(gd_error_message(), "index_select"));
+        CHECK_SAYING(strstr(gd_error_message(), "index_select"), "%s", gd_error_message());
         gd_clear_error();
         CHECK(holds(gd_session_get(m.s, m.variable), 2, (float[]){10, 20}));
     }
@@ -139,7 +210,8 @@ TEST(a_captured_scalar_of_the_host_stays_live) {
     gd_tensor *x = on_device(gd_dims(2), (float[]){1, 2}), *factor = gd_scalar(3);
     gd_jit *jit = gd_jit_new(scale_by_captured, factor);
     for (int i = 0; i < 3; i++)
-        CHECK(holds(gd_jit_call(jit, gd_list(x)).at[0], 2, (float[]){3, 6}));
+        CHECK_SAYING(holds(gd_jit_call(jit, gd_list(x)).at[0], 2, (float[]){3, 6}), "%s",
+                     gd_error_message());
     gd_copy_from(factor, &(float){5}, sizeof(float));
     CHECK(holds(gd_jit_call(jit, gd_list(x)).at[0], 2, (float[]){5, 10}));
     CHECK(gd_jit_traces(jit) == 1);
@@ -177,7 +249,7 @@ TEST(a_replayed_training_step_is_one_launch) {
         last = gd_item(gd_jit_call(jit, gd_list(x, y)).at[0]);
         if (i == 0) first = last;
     }
-    CHECK(!gd_failed());
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK(last < first);
     gd_synchronize(device);
     const gd_test_counts before = counts();

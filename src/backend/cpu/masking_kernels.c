@@ -11,6 +11,7 @@
 #include "core/pool.h"
 #include "gradus/ops.h"
 #include "ops/op.h"
+#include "ops/problem.h"
 
 enum { BLOCK = 16384, CHUNK = 256 };
 
@@ -249,8 +250,8 @@ static gd_status masked_scatter_blocks_run(gd_kernel_call *k) {
                   .starts = k->workspace};
     int64_t n = count_set(&j), given = gd_numel(src->rank, src->dims);
     if (n > given)
-        return gd_op_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld",
-                          (long long)n, (long long)given);
+        return gd_data_fail(&(gd_data_error){.problem = GD_DATA_TOO_FEW, .values = {n, given}},
+                            &(gd_data_operand){mask->rank, mask->dims, NULL});
     gd_copy_elements(y, &k->in[0]);
     gd_parallel_for(j.blocks, scatter_block, &j);
     return GD_OK;

@@ -11,6 +11,7 @@
 #include "gradus/ops.h"
 #include "ops/op.h"
 #include "ops/pooling.h"
+#include "ops/problem.h"
 
 enum { AXES = GD_POOL_AXES, TASK_ELEMENTS = 16384 };
 
@@ -256,8 +257,8 @@ static void init_pool_indices(pool_job *p, const gd_view *x, const gd_view *y,
 static gd_status check_pool_indices(const pool_job *p) {
     const int64_t bad = atomic_load(&p->bad_index);
     if (bad == -1) return GD_OK;
-    return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", (long long)bad,
-                   (long long)p->in);
+    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_PLACE, .values = {bad, p->in}},
+                        &(gd_data_operand){.rank = 0});
 }
 
 static bool has_fast_indices(const gd_kernel_call *k) {

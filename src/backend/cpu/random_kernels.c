@@ -8,6 +8,7 @@
 #include "core/pool.h"
 #include "gradus/ops.h"
 #include "ops/op.h"
+#include "ops/problem.h"
 
 enum {
     TASK_ELEMENTS = 16384,
@@ -150,9 +151,10 @@ static gd_status bernoulli_vector_run(gd_kernel_call *k) {
                        .first_bad = INT64_MAX};
     gd_parallel_for(task_count(j.n), bernoulli_task, &j);
     if (j.first_bad == INT64_MAX) return GD_OK;
-    return gd_op_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability",
-                      (long long)j.first_bad,
-                      gd_load_f64(j.dtype, j.p + j.first_bad * (int64_t)gd_dtype_size(j.dtype)));
+    const double value = gd_load_f64(j.dtype, j.p + j.first_bad * (int64_t)gd_dtype_size(j.dtype));
+    return gd_data_fail(
+        &(gd_data_error){.problem = GD_DATA_PROBABILITY, .element = j.first_bad, .real = value},
+        &(gd_data_operand){p->rank, p->dims, NULL});
 }
 
 typedef struct {

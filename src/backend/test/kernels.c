@@ -16,9 +16,11 @@ enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
     X("assign", ANY, test_assign)                      \
     X("check_range", ANY, test_check_range)            \
     X("clone", ANY, test_copy)                         \
+    X("contiguous", ANY, test_reshape)                 \
     X("cumprod", DOUBLE, test_cumprod)                 \
     X("cumsum", DOUBLE, test_cumsum)                   \
     X("elementwise", ANY, test_elementwise)            \
+    X("flatten", ANY, test_reshape)                    \
     X("full", ANY, test_full)                          \
     X("gather", DOUBLE, test_gather)                   \
     X("group", ANY, test_group)                        \
@@ -33,6 +35,7 @@ enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
     X("multinomial", DOUBLE, test_multinomial)         \
     X("prod", DOUBLE, test_prod)                       \
     X("random_key", DOUBLE, test_random_key)           \
+    X("reshape", ANY, test_reshape)                    \
     X("scatter", DOUBLE, test_scatter)                 \
     X("scatter_add", DOUBLE, test_scatter_add)         \
     X("scatter_extreme", DOUBLE, test_scatter_extreme) \
@@ -149,6 +152,15 @@ void test_copy(gd_kernel_call *call) {
             store_real(to->dtype, q, (double)load_integer(from->dtype, p));
         else store_integer(to->dtype, q, load_integer(from->dtype, p));
     }
+}
+
+/* A view that would not be one: the same elements in row-major order. */
+void test_reshape(gd_kernel_call *call) {
+    const gd_view *from = &call->in[0], *to = &call->out[0];
+    const int64_t count = count_elements(to), size = element_size(to->dtype);
+    for (int64_t e = 0; e < count; e++)
+        memcpy(element_at(to, to->rank, to->dims, e), element_at(from, from->rank, from->dims, e),
+               (size_t)size);
 }
 
 enum { MOST_VARS = 32, MOST_OUTPUTS = 16, MOST_PARAMS = 64 };

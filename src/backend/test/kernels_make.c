@@ -96,8 +96,7 @@ static bool weights_fit(const gd_kernel_call *call, int64_t row, int64_t classes
         positive += weights[c] > 0;
         sum += weights[c];
     }
-    if (!(sum > 0) || isinf(sum))
-        test_report(call, GD_DATA_WEIGHTS, row * classes, 0, 0, 0, sum);
+    if (!(sum > 0) || isinf(sum)) test_report(call, GD_DATA_WEIGHTS, row * classes, 0, 0, 0, sum);
     else if (!o->replacement && positive < o->n)
         test_report(call, GD_DATA_WEIGHTS, row * classes, positive, o->n, 0, 0);
     else return true;

@@ -209,13 +209,6 @@ static char *copy_text(const char *prefix, const char *text, int number) {
     return copy;
 }
 
-/* A check of data in the body of an op is named after that op: its message reaches the user. */
-static const char *op_label(const gd_op *op) {
-    const gd_invocation *outer = gd_this_thread.body;
-    const unsigned check = GD_OP_INTERNAL | GD_OP_REFUSES;
-    return outer && (op->flags & check) == check ? outer->op->name : op->name;
-}
-
 gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, const char *name) {
     const gd_building *b = &gd_this_building;
     const char *prefix = b->prefix ? b->prefix : "";
@@ -224,7 +217,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     gd_node **after = b->n_after ? gd_malloc((size_t)b->n_after * sizeof *after) : NULL;
     char *text = name ? copy_text(prefix, name, -1)
                       : copy_text(prefix,
-                                  node->op                   ? op_label(node->op)
+                                  node->op                   ? node->op->name
                                   : kind == GD_FROM_VARIABLE ? "variable"
                                                              : "placeholder",
                                   graph->count);
@@ -245,6 +238,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
                      .number = graph->count,
                      .name = text,
                      .named = name != NULL,
+                     .caller = gd_this_thread.body ? gd_this_thread.body->op : NULL,
                      .noise = -1,
                      .variable = -1,
                      .after = after,

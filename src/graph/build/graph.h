@@ -20,9 +20,10 @@ typedef struct gd_origin {
     gd_origin_kind kind;
     int number; /* in the graph */
     char *name;
-    bool named;   /* by the program; else the name is its op and number */
-    int noise;    /* a random op: its number among them, from 0 */
-    int variable; /* a variable: its number among them */
+    bool named;          /* by the program; else the name is its op and number */
+    const gd_op *caller; /* a node of an op's body: the op that the program called; else NULL */
+    int noise;           /* a random op: its number among them, from 0 */
+    int variable;        /* a variable: its number among them */
     bool trainable;
     gd_tensor *initial; /* a variable's */
     bool graded; /* a jit's input: whose gradient, if it has one, the function would change or read

@@ -25,6 +25,13 @@ static void free_capture(gd_device *d, gd_capture **capture) {
     *capture = NULL;
 }
 
+/* What a message about the step calls it: a step of a body is part of the op that was called. */
+static const char *step_name(const gd_pstep *step) {
+    const gd_origin *origin = step->node ? step->node->origin : NULL;
+    if (!origin) return step->op->name;
+    return origin->caller ? origin->caller->name : origin->name;
+}
+
 gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
     const gd_program *p = plan->program;
     in->copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->copies);
@@ -45,9 +52,7 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
             call->noise = (char *)in->boundary + plan->noise_slot;
         }
         if (gd_op_is_fallible(step->op, call->in, call->n_in))
-            GD_TRY(gd_call_enroll_step(call,
-                                       node && node->origin ? node->origin->name : step->op->name,
-                                       node ? node->site : NULL));
+            GD_TRY(gd_call_enroll_step(call, step_name(step), node ? node->site : NULL));
     }
     return GD_OK;
 }
