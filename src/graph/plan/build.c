@@ -116,6 +116,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
     call.op = step->op;
     call.device = plan->device;
     call.kernel = c.kernel = gd_kernel_select(step->op, &call, plan->device->api->kind);
+    if (!c.kernel && gd_fallback_allowed(step->op)) call.kernel = c.kernel = &gd_host_kernel;
     if (!c.kernel)
         return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name,
                        step->op->name);
@@ -485,7 +486,8 @@ static gd_status place_boundary(gd_plan *plan) {
     for (int i = 0; i < plan->n_calls; i++) {
         const unsigned flags = plan->calls[i].step->op->flags;
         if (flags & GD_OP_RANDOM) plan->noise_slot = 0;
-        if (flags & (GD_OP_WHOLE | GD_OP_DYNAMIC)) plan->capturable = false;
+        if ((flags & (GD_OP_WHOLE | GD_OP_DYNAMIC)) || plan->calls[i].kernel == &gd_host_kernel)
+            plan->capturable = false;
     }
     if (plan->noise_slot == 0) {
         plan->noise_slot = plan->boundary;
