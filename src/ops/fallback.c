@@ -1,8 +1,8 @@
 /* fallback.c - calls of other devices that run on the host, where the device has no kernel.
  *
  * It is off by default: every such call waits for the device and copies its operands both ways. A
- * program that prefers slow to refused turns it on (gd_set_host_fallback). The calls are counted,
- * and the first of each op is logged.
+ * program that prefers slow to refused turns it on (gd_set_host_fallback). Ops that call functions
+ * of the program always run so. The calls are counted, and the first of each op is logged.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -103,3 +103,10 @@ gd_status gd_run_fallback(const gd_op *op, gd_kernel_call *call, gd_device *devi
     gd_notice(GD_LOG_DEBUG, "%s has no kernel on %s and ran on the host", op->name, device->name);
     return status;
 }
+
+static gd_status run_host_kernel(gd_kernel_call *call) {
+    return gd_run_fallback(call->op, call, call->device);
+}
+
+const gd_kernel gd_host_kernel = {
+    .op = "any", .variant = "host", .device = "any", .run = run_host_kernel};

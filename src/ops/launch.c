@@ -142,7 +142,8 @@ static inline void free_workspace(gd_kernel_call *call, void *workspace) {
 gd_status gd_kernel_queue(gd_kernel_call *call) {
     gd_device *device = call->device;
     /* the kernel of a dynamic op waits, and allocates; that of a branch or a loop runs plans */
-    if (device->api->host_reads || (call->op->flags & (GD_OP_DYNAMIC | GD_OP_WHOLE)))
+    if (device->api->host_reads || call->kernel == &gd_host_kernel ||
+        (call->op->flags & (GD_OP_DYNAMIC | GD_OP_WHOLE)))
         return call->kernel->run(call);
     GD_TRY(gd_device_check(device));
     gd_device_lock(device);

@@ -78,6 +78,8 @@ gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device
  * it (gd_set_host_fallback). */
 bool gd_fallback_allowed(const gd_op *op);
 gd_status gd_run_fallback(const gd_op *op, gd_kernel_call *call, gd_device *device);
+/* The same as a kernel, for plans. It waits, so it cannot be captured. */
+extern const gd_kernel gd_host_kernel;
 
 static inline bool gd_view_is_simple(const gd_view *v, unsigned flags) {
     return !v->data || (gd_staged_dtype(v->dtype, flags) == v->dtype &&

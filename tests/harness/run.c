@@ -104,13 +104,12 @@ double block_tolerance(const test_block *b, gd_dtype dtype) {
     }
 }
 
-/* `scale` multiplies the tolerance. */
 static bool gradients_agree(gd_tensor *const *a, gd_tensor *const *b, int n,
-                            const test_block *block, double scale, char *why) {
+                            const test_block *block, char *why) {
     char what[300];
     for (int i = 0; i < n; i++) {
         if (!a[i] && !b[i]) continue;
-        double t = block ? scale * block_tolerance(block, gd_tensor_dtype(b[i] ? b[i] : a[i])) : 0;
+        double t = block ? block_tolerance(block, gd_tensor_dtype(b[i] ? b[i] : a[i])) : 0;
         if (!tensors_agree(a[i], b[i], t, what)) {
             snprintf(why, 512, "gradient of input %d: %s", i, what);
             return false;
@@ -132,11 +131,10 @@ bool results_agree(const run_result *a, const run_result *b, const test_block *b
             return false;
         }
     }
-    if (a->has_grad && b->has_grad && !gradients_agree(a->grad, b->grad, a->n_in, block, 1, why))
+    if (a->has_grad && b->has_grad && !gradients_agree(a->grad, b->grad, a->n_in, block, why))
         return false;
     if (!a->has_second && !b->has_second) return true;
-    /* second derivatives amplify rounding errors, which differ from kernel to kernel */
-    if (gradients_agree(a->grad2, b->grad2, a->n_in, block, 4, why)) return true;
+    if (gradients_agree(a->grad2, b->grad2, a->n_in, block, why)) return true;
     snprintf(what, sizeof what, "%.*s", (int)sizeof what - 1, why);
     snprintf(why, 512, "second order: %s", what);
     return false;

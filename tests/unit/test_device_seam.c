@@ -217,6 +217,29 @@ TEST(a_captured_scalar_of_the_host_stays_live) {
     CHECK(gd_jit_traces(jit) == 1);
 }
 
+/* --- functions of the program ------------------------------------------------------------------ */
+
+static void twice_forward(gd_context *c) { c->y[0] = gd_mul(c->x[0], gd_scalar(2)); }
+static void twice_backward(gd_context *c) { c->gx[0] = gd_mul(c->gy[0], gd_scalar(2)); }
+static const gd_function twice = {
+    .name = "twice", .forward = twice_forward, .backward = twice_backward};
+
+static gd_tensors thrice(gd_tensors in, void *user) {
+    return gd_listed(gd_add(gd_apply(&twice, in, user).at[0], in.at[0]));
+}
+
+TEST(a_plan_of_the_device_calls_functions_of_the_program) {
+    GD_SCOPE;
+    gd_tensor *x = gd_requires_grad(on_device(gd_dims(2), (float[]){1, 2}));
+    gd_jit *jit = gd_jit_new(thrice, NULL);
+    for (int i = 0; i < 3; i++) {
+        gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
+        CHECK_SAYING(holds(y, 2, (float[]){3, 6}), "%s", gd_error_message());
+        gd_tensors g = gd_grad(gd_list(gd_sum(y)), gd_list(x));
+        CHECK_SAYING(holds(g.at[0], 2, (float[]){3, 3}), "%s", gd_error_message());
+    }
+}
+
 /* --- captured plans --------------------------------------------------------------------------- */
 
 typedef struct training {

@@ -116,6 +116,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
     call.op = step->op;
     call.device = plan->device;
     call.kernel = c.kernel = gd_kernel_select(step->op, &call, plan->device->api->kind);
+    if (!c.kernel && gd_fallback_allowed(step->op)) call.kernel = c.kernel = &gd_host_kernel;
     if (!c.kernel)
         return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name,
                        step->op->name);
@@ -466,6 +467,11 @@ static gd_status list_buffers(gd_plan *plan) {
     return GD_OK;
 }
 
+/* Branches and loops, and functions of the program. */
+static bool runs_on_host(const gd_pcall *c) {
+    return (c->step->op->flags & GD_OP_WHOLE) || c->kernel == &gd_host_kernel;
+}
+
 /* Cuts the calls where the host has to read a condition. The last segment may be empty. */
 static gd_status cut_segments(gd_plan *plan) {
     plan->segments = gd_calloc(2 * (size_t)plan->n_calls + 1, sizeof *plan->segments);
@@ -473,7 +479,7 @@ static gd_status cut_segments(gd_plan *plan) {
     int first = 0;
     for (int i = 0; i <= plan->n_calls; i++) {
         const bool ends = i == plan->n_calls;
-        if (!ends && !(plan->calls[i].step->op->flags & GD_OP_WHOLE)) continue;
+        if (!ends && !runs_on_host(&plan->calls[i])) continue;
         if (i > first || ends) plan->segments[plan->n_segments++] = (gd_segment){first, i, false};
         if (!ends) plan->segments[plan->n_segments++] = (gd_segment){i, i + 1, true};
         first = i + 1;

@@ -452,8 +452,11 @@ static gd_status make_feeds(traced *t) {
     for (int k = 0; k < t->n_out && status == GD_OK; k++) {
         const gd_tensor *y = t->out[k];
         if (!gd_dtype_is_float((gd_dtype)y->dtype)) continue;
+        gd_device *device = gd_this_thread.device;
+        gd_this_thread.device = y->device;
         gd_tensor *symbol =
             gd_placeholder(gd_shape_of(y->rank, y->dims), .dtype = (gd_dtype)y->dtype);
+        gd_this_thread.device = device;
         if (symbol->kind == GD_FAILED) status = gd_failure();
         else gy[k] = gd_retain(symbol);
     }
