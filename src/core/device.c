@@ -64,7 +64,11 @@ static gd_status get_device(const char *name, gd_device **device) {
     for (int i = 0; i < device_count && kind_of(name, kind, sizeof kind); i++)
         is_known |= strcmp(devices[i]->api->kind, kind) == 0;
     if (!is_known && kind_of(name, kind, sizeof kind)) {
-        GD_TRY(gd_backend_load(kind));
+        gd_status status = gd_backend_load(kind);
+        if (status != GD_OK) {
+            gd_error_prefix("there is no device '%s' (there is %s): ", name, known);
+            return status;
+        }
         *device = find_device(name, known, sizeof known);
     }
     return *device ? GD_OK

@@ -97,8 +97,7 @@ static gd_status find_library(const char *kind, void **library) {
     }
     if (*library) return GD_OK;
     return gd_fail(GD_E_DEVICE,
-                   "there is no device '%s': no backend was found (%s); GRADUS_BACKEND_PATH names "
-                   "folders to look in",
+                   "no backend '%s' was found (%s); GRADUS_BACKEND_PATH names folders to look in",
                    kind, searched);
 }
 

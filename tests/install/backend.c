@@ -21,7 +21,7 @@ static void expect_refusal(const char *name, const char *part) {
 
 int main(void) {
     GD_SCOPE;
-    expect_refusal("missing", "no backend was found");
+    expect_refusal("missing", "no backend 'missing' was found");
     expect_refusal("missing", "GRADUS_BACKEND_PATH");
     expect_refusal("text", "libgradus_text.so");
     expect_refusal("other", "is no backend of Gradus");

@@ -233,7 +233,9 @@ static results random_body(gd_tensor *const *x, const void *arg) {
                 gd_attrs_set_float(attrs, gd_op_attr_at(op, k)->name, 1.5);
         gd_tensors y = gd_op_call(op, ((gd_tensors){in, n_in}), attrs);
         if (y.count == 0) break;
-        pool[n++] = y.at[0];
+        pool[n++] = y.at[0]; /* not every op takes a bool */
+        if (gd_tensor_dtype(y.at[0]) == GD_BOOL && i + 1 < c->length)
+            pool[n - 1] = gd_cast(y.at[0], gd_tensor_dtype(x[0]));
     }
     return (results){{pool[n - 1]}, 1};
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/test/device.h"
+#include "compare.h"
 #include "gradus/gradus.h"
 #include "graph/build/trace.h"
 #include "test.h"
@@ -179,16 +180,16 @@ static int on_device(const op_row *row, gd_tensor *(*call)(gd_tensor **), gd_ten
 
 /* --- the comparison --------------------------------------------------------------------------- */
 
-static void compare_results(const op_row *row, const char *mode, gd_tensor **expected, int n,
-                            gd_tensor **got, int n_got) {
+/* Bits are equal, or, for another device's kernels, values up to `tolerance`. */
+static void compare_results(const op_row *row, const char *mode, double tolerance,
+                            gd_tensor **expected, int n, gd_tensor **got, int n_got) {
     CHECK_SAYING(!gd_failed() && n_got == n, "%s %s: %s", row->name, mode, gd_error_message());
     for (int i = 0; i < n && n_got == n && !gd_failed(); i++) {
-        size_t bytes = (size_t)gd_tensor_numel(expected[i]) * sizeof(double);
-        CHECK_SAYING(gd_tensor_numel(got[i]) == gd_tensor_numel(expected[i]) &&
-                         gd_tensor_dtype(got[i]) == GD_F64 &&
-                         memcmp(gd_data(gd_contiguous(got[i])), gd_data(gd_contiguous(expected[i])),
-                                bytes) == 0,
-                     "%s %s: result %d differs", row->name, mode, i);
+        const bool same = tolerance > 0
+                              ? tensors_relative_distance(got[i], expected[i]) <= tolerance
+                              : tensors_same_bits(got[i], expected[i]);
+        CHECK_SAYING(gd_tensor_dtype(got[i]) == GD_F64 && same, "%s %s: result %d differs",
+                     row->name, mode, i);
     }
     gd_clear_error();
 }
@@ -204,11 +205,12 @@ static void check_row(const op_row *row) {
     int n = eager(row, row->typed, expected);
     CHECK_SAYING(n == 1 + 2 * row->n_mask && has_second_order(row, expected), "%s: %s", row->name,
                  gd_error_message());
-    compare_results(row, "by name", expected, n, got, eager(row, row->by_name, got));
-    compare_results(row, "as symbols", expected, n, got, as_symbols(row, row->typed, got));
-    compare_results(row, "as symbols, by name", expected, n, got,
+    compare_results(row, "by name", 0, expected, n, got, eager(row, row->by_name, got));
+    compare_results(row, "as symbols", 0, expected, n, got, as_symbols(row, row->typed, got));
+    compare_results(row, "as symbols, by name", 0, expected, n, got,
                     as_symbols(row, row->by_name, got));
-    compare_results(row, "on the test device", expected, n, got, on_device(row, row->typed, got));
+    compare_results(row, "on the test device", 1e-12, expected, n, got,
+                    on_device(row, row->typed, got));
 }
 
 TEST(seven_ops_are_the_same_in_every_mode_to_second_order) {

@@ -165,8 +165,8 @@ static bool names_kind(const char *at, int line) {
     token name = {.kind = END};
     int depth = 0;
     for (token t; (t = next_token(&at, &line)).kind != END;) {
-        depth += is(t, "(") ? 1 : is(t, ")") ? -1 : 0;
-        if (is(t, "kind") && is(name, "api")) return true;
+        depth += token_is(t, "(") ? 1 : token_is(t, ")") ? -1 : 0;
+        if (token_is(t, "kind") && token_is(name, "api")) return true;
         if (t.kind == NAME) name = t;
         if (depth == 0) break;
     }
@@ -180,7 +180,7 @@ static void look_for_devices(const char *path, const char *text, void *user) {
     token before = {.kind = END};
     int line = 1;
     for (token t; (t = next_token(&text, &line)).kind != END; before = t) {
-        if (t.kind == STRING && is(before, "include"))
+        if (t.kind == STRING && token_is(before, "include"))
             CHECK_SAYING(strncmp(t.at, backend, strlen(backend)) != 0,
                          "%s:%d: includes a backend's header: ask gd_device_api instead", path,
                          t.line);
