@@ -32,14 +32,16 @@ extern "C" {
  * with it; `element` is always the row-major number of the element. */
 typedef enum gd_data_problem {
     GD_DATA_OK,
-    GD_DATA_INDEX,       /* values: index, size of the axis */
+    GD_DATA_INDEX,       /* values: index, size of what is indexed */
     GD_DATA_AXIS_INDEX,  /* values: index, size of the axis, the axis */
     GD_DATA_CLASS,       /* values: class, number of classes, the class that is ignored */
     GD_DATA_PLACE,       /* values: place, elements of the plane */
     GD_DATA_PROBABILITY, /* real: what is no probability */
     GD_DATA_NOT_FINITE,  /* real: infinity or NaN */
     GD_DATA_TOO_FEW,     /* values: elements that the mask selects, elements that there are */
-    GD_DATA_WEIGHTS,     /* values: positive weights in the row, draws; see multinomial */
+    /* Weights of multinomial. values -1, 0: the element is negative or not finite (real). values 0, 0:
+     * the sum of the row that begins with it (real). Else: positive weights in the row, draws. */
+    GD_DATA_WEIGHTS,
 } gd_data_problem;
 
 /* The error word of a device. A kernel that finds a problem writes it, if `number` is still 0, and

@@ -455,9 +455,10 @@ static bool expands(const gd_invocation *call, gd_device *device) {
     if (is_symbolic(call) && ((op->flags & GD_OP_WHOLE) || gd_has_unknown(call->in, call->n_in)))
         return false;
     if (!op->infer || !gd_kernel_exists(op, device->api->kind)) return true;
+    if (!(op->flags & GD_OP_VIEW)) return false;
     /* a view needs no kernel, but a copy instead of it does */
-    return (op->flags & GD_OP_VIEW) && strcmp(gd_op_runs_as(op, device->api->kind), "view") == 0 &&
-           gives_copy(call);
+    const char *way = gd_op_runs_as(op, device->api->kind);
+    return strcmp(way, "view") == 0 && gives_copy(call);
 }
 
 static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);
