@@ -139,7 +139,8 @@ struct gd_kernel {
     size_t (*workspace)(const gd_kernel_call *call); /* NULL: none */
     /* On the CPU: computes. On other devices: queues the work, and neither allocates nor waits nor
      * leaves host memory to be read later. (The kernel of a dynamic op waits, and makes its outputs
-     * with gd_kernel_output.) */
+     * with gd_kernel_output.) A plan makes the same call many times: the kernel does not change
+     * it. */
     gd_status (*run)(gd_kernel_call *call);
     /* Chooses the algorithm for a problem (options, shapes, strides, dtypes, alignment), compiles
      * what it needs, and says the workspace; the library caches the result and passes it to run as

@@ -73,6 +73,7 @@ gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
 }
 
 gd_storage *gd_storage_new(gd_device *device, size_t bytes) {
+    if (bytes <= SMALL_BYTES && device == gd_cpu()) return small_new(bytes);
     return gd_storage_new_for(device, bytes, GD_QUEUE_COMPUTE);
 }
 

@@ -214,25 +214,14 @@ static gd_status launch(const gd_op *op, gd_kernel_call *call, gd_device *device
     return status;
 }
 
-gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
-    if (!device->api->host_reads) {
-        call->op = op;
-        call->device = device;
-        const bool has_kernel = gd_kernel_select(op, call, device->api->kind) != NULL;
-        return !has_kernel && gd_fallback_allowed(op) ? gd_run_fallback(op, call, device)
-                                                      : launch(op, call, device);
-    }
-    GD_TRY(choose_kernel(op, call, device));
-    /* the direct path: most calls of the CPU take it */
-    if (!operands_are_ready(call)) return launch(op, call, device);
-    GD_TRY(get_workspace(call));
-    void *workspace = call->workspace;
-    const int64_t started = gd_profile_start();
-    gd_status status = call->kernel->run(call);
-    if (started) status = gd_profile_end(call, started, status);
-    free_workspace(call, workspace);
-    return status;
+    if (device->api->host_reads) return launch(op, call, device);
+    call->op = op;
+    call->device = device;
+    const bool has_kernel = gd_kernel_select(op, call, device->api->kind) != NULL;
+    return !has_kernel && gd_fallback_allowed(op) ? gd_run_fallback(op, call, device)
+                                                  : launch(op, call, device);
 }
 
 __attribute__((constructor)) static void set_copy_hook(void) { gd_copy_view_hook = gd_copy_view; }

@@ -8,6 +8,7 @@
 #define GRADUS_OPS_LAUNCH_H
 
 #include "ops/op.h"
+#include "ops/profile.h"
 
 /* --- staging ---------------------------------------------------------------------------------- */
 
@@ -70,7 +71,8 @@ void gd_launch_end(gd_launch *launch);
 gd_status gd_kernel_queue(gd_kernel_call *call);
 
 /* All of it. */
-gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device);
+static inline gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device);
+gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_device *device);
 
 /* --- host kernels for other devices (fallback.c) ---------------------------------------------- */
 
@@ -84,6 +86,23 @@ extern const gd_kernel gd_host_kernel;
 static inline bool gd_view_is_simple(const gd_view *v, unsigned flags) {
     return !v->data || (gd_staged_dtype(v->dtype, flags) == v->dtype &&
                         gd_is_row_major(v->rank, v->dims, v->strides));
+}
+
+/* The direct path: most calls of the CPU need no copies and no workspace, and are made at once. */
+static inline gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    if (!device->api->host_reads || gd_this_thread.postponed)
+        return gd_run_kernel_indirect(op, call, device);
+    call->op = op;
+    call->device = device;
+    call->kernel = gd_kernel_select(op, call, device->api->kind);
+    call->workspace = NULL;
+    call->workspace_bytes = 0;
+    if (!call->kernel || (call->kernel->flags & GD_KERNEL_STAGED) || call->kernel->prepare ||
+        (call->kernel->workspace && call->kernel->workspace(call) > 0))
+        return gd_run_kernel_indirect(op, call, device);
+    const int64_t started = gd_profile_start();
+    const gd_status status = call->kernel->run(call);
+    return started ? gd_profile_end(call, started, status) : status;
 }
 
 #endif

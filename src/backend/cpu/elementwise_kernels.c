@@ -279,14 +279,6 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
 
 /* --- the kernel ------------------------------------------------------------------------------- */
 
-/* Outputs that are a written input under its own name come first, and are nothing to compute. */
-static void skip_views(gd_kernel_call *call) {
-    const int views = call->n_out - call->op->ir->n_outputs;
-    if (views <= 0) return;
-    call->out += views;
-    call->n_out -= views;
-}
-
 /* The number of elements, if all operands are row-major, of one shape and of one type that is computed
  * in: the kernel can walk straight through them. Else 0. */
 static int64_t straight(const gd_kernel_call *call) {
@@ -335,7 +327,6 @@ gd_dtype gd_ew_compute_dtype(const gd_kernel_call *call) {
 static gd_status elementwise_compiled_run(gd_kernel_call *call) { return gd_ew_run(call); }
 
 gd_status gd_ew_run(gd_kernel_call *call) {
-    skip_views(call);
     if (call->n_in + call->n_out <= GD_EW_OPERANDS && run_straight(call)) return GD_OK;
     job j;
     if (gd_numel(call->out[0].rank, call->out[0].dims) == 0)
@@ -367,7 +358,6 @@ static size_t elementwise_compiled_workspace(const gd_kernel_call *call) {
  */
 static gd_status elementwise_reference_run(gd_kernel_call *call) {
     const gd_op *op = call->op;
-    skip_views(call);
     double params[GD_RECORD_MAX] = {0};
     int64_t whole_params[GD_RECORD_MAX] = {0};
     for (int i = 0; i < op->n_attrs && call->attrs; i++) {

@@ -166,8 +166,7 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
         GD_TRY(gd_copy_view(plan->device, &in->views[plan->copies[i].to],
                             &in->views[plan->copies[i].from]));
     const int64_t started = gd_profile_start();
-    gd_kernel_call copy = *k;
-    gd_status status = gd_kernel_queue(&copy);
+    gd_status status = plan->device->api->host_reads ? k->kernel->run(k) : gd_kernel_queue(k);
     if (started) status = gd_profile_end(k, started, status);
     if (status != GD_OK) {
         const gd_node *node = c->step->node;
@@ -206,7 +205,7 @@ gd_status gd_instance_commit(gd_plan *plan, gd_instance *in) {
 }
 
 /* Binds what lies elsewhere in each run, on the CPU. */
-static void bind_roots(const gd_plan *plan, gd_instance *in, gd_tensors feeds,
+static inline void bind_roots(const gd_plan *plan, gd_instance *in, gd_tensors feeds,
                        gd_tensor *const *variables) {
     const gd_program *p = plan->program;
     for (int r = 0; r < p->n_roots; r++) {
@@ -220,13 +219,14 @@ static void bind_roots(const gd_plan *plan, gd_instance *in, gd_tensors feeds,
     }
 }
 
-static gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors feeds,
+static inline gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors feeds,
                               gd_tensor *const *variables, uint64_t run, uint64_t steps) {
     const gd_program *p = plan->program;
     if (plan->device->api->host_reads) {
         bind_roots(plan, in, feeds, variables);
-        GD_TRY(gd_instance_run_calls(plan, in, 0, plan->n_calls, run, steps));
-        GD_TRY(gd_instance_commit(plan, in));
+        if (plan->n_calls > 0)
+            GD_TRY(gd_instance_run_calls(plan, in, 0, plan->n_calls, run, steps));
+        if (plan->n_commit_copies > 0) GD_TRY(gd_instance_commit(plan, in));
     } else {
         GD_TRY(gd_boundary_run(plan, in, feeds, variables, run, steps));
     }

@@ -82,8 +82,8 @@ static gd_rng next_noise(gd_session *s) {
 }
 
 /* On an asynchronous device the host does not know yet whether a run has failed. */
-static void log_run(gd_session *s, const gd_instance *instance, gd_rng noise) {
-    if (!said && !s->device->api->host_reads)
+static inline void log_run(gd_session *s, const gd_instance *instance, gd_rng noise) {
+    if (!s->device->api->host_reads && !said)
         gd_device_log_counter(s->device, gd_plan_run_number(instance), &s->runs, noise.call >> 32);
 }
 
