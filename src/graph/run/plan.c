@@ -206,7 +206,7 @@ gd_status gd_instance_commit(gd_plan *plan, gd_instance *in) {
 
 /* Binds what lies elsewhere in each run, on the CPU. */
 static inline void bind_roots(const gd_plan *plan, gd_instance *in, gd_tensors feeds,
-                       gd_tensor *const *variables) {
+                              gd_tensor *const *variables) {
     const gd_program *p = plan->program;
     for (int r = 0; r < p->n_roots; r++) {
         if (p->roots[r].kind == GD_ROOT_FEED) {
@@ -220,7 +220,7 @@ static inline void bind_roots(const gd_plan *plan, gd_instance *in, gd_tensors f
 }
 
 static inline gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors feeds,
-                              gd_tensor *const *variables, uint64_t run, uint64_t steps) {
+                                     gd_tensor *const *variables, uint64_t run, uint64_t steps) {
     const gd_program *p = plan->program;
     if (plan->device->api->host_reads) {
         bind_roots(plan, in, feeds, variables);
