@@ -221,7 +221,10 @@ static gd_tensor *mean_of(gd_tensor *x) { return gd_mean(x, .axis = -1, .keepdim
 static results chain_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *h = gd_mul(gd_add(x[0], x[1]), gd_scalar(0.5));
-    return two(gd_tanh(h), gd_where(gd_gt(h, gd_scalar(0)), h, gd_exp(h)));
+    gd_tensor *e = gd_exp(h),
+              *positive = gd_gt(h, gd_scalar(0)); /* the order of the nodes counts */
+    gd_tensor *chosen = gd_where(positive, h, e);
+    return two(gd_tanh(h), chosen);
 }
 
 static results softmax_body(gd_tensor *const *x, const void *arg) {
