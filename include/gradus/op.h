@@ -37,7 +37,7 @@ enum {
     GD_OP_FLOAT = 1 << 8,       /* integers are computed as f32 */
     GD_OP_TRUTH = 1 << 9,       /* the result is bool */
     GD_OP_INTEGRAL = 1 << 10,   /* takes integers and bools only */
-    GD_OP_WHOLE = 1 << 11, /* one node in a graph, whose body is run when its values are known */
+    GD_OP_OPAQUE = 1 << 11, /* one node in a graph, whose body is run when its values are known */
     GD_OP_IDEMPOTENT =
         1 << 12, /* of one input: done again, with the same options, it changes nothing */
     GD_OP_INVOLUTION = 1 << 13, /* of one input: done again it undoes itself */

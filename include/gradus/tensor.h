@@ -105,10 +105,10 @@ typedef struct gd_floats {
 #ifdef __cplusplus
 } /* made from numbers of any type in C++ */
 #define GD_FROM_(type, exact) \
-    gd_number(type x) : value(static_cast<double>(x)), whole(exact) {}
+    gd_number(type x) : value(static_cast<double>(x)), integer(exact) {}
 struct gd_number {
     double value;
-    int64_t whole;
+    int64_t integer;
     GD_FROM_(float, 0)
     GD_FROM_(double, 0)
     GD_FROM_(long double, 0)
@@ -126,7 +126,7 @@ extern "C" {
 #else
 typedef struct gd_number {
     double value;
-    int64_t whole;
+    int64_t integer;
 } gd_number;
 static inline gd_number gd_number_real_(double x) { return (gd_number){x, 0}; }
 static inline gd_number gd_number_int_(int64_t x) { return (gd_number){(double)x, x}; }

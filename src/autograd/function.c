@@ -27,7 +27,7 @@ gd_tensor *gd_saved(gd_context *context, int i) {
     /* a saved output belongs to this node */
     gd_tensor *t =
         gd_slot_get(slot, slot->node == node ? node : NULL, gd_function_name(node->function));
-    return t ? t : gd_tensor_fail(gd_this_thread.noted);
+    return t ? t : gd_tensor_fail(gd_this_thread.latest);
 }
 
 /* Records a node with the function on the tape, and makes y its outputs. */
@@ -163,7 +163,7 @@ static gd_tensor *move_tensor(gd_tensor *t, gd_device *device) {
                                    direct ? gd_view_of(t).data : host);
     gd_free(host);
     if (copy) return copy;
-    return gd_tensor_fail(status == GD_OK ? gd_this_thread.noted : status);
+    return gd_tensor_fail(status == GD_OK ? gd_this_thread.latest : status);
 }
 
 static void move_forward(gd_context *c) { c->y[0] = move_tensor(c->x[0], c->user); }

@@ -118,7 +118,7 @@ static gd_status defer_walk(const char *site, const gd_walk *walk, const bool *r
                                      &(gd_deferred_gradients_options){.outputs = walk->n_outputs});
     gd_free(all);
     if (g.count != wanted)
-        return gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.noted;
+        return gd_this_thread.recorded ? gd_this_thread.recorded : gd_this_thread.latest;
     for (int64_t i = 0, k = 0; i < walk->n_inputs; i++)
         if (reached[i]) walk->results[i] = gd_retain(g.at[k++]);
     return GD_OK;

@@ -59,7 +59,7 @@ gd_node *gd_node_new(const gd_op *op, const void *attrs, int n_in, int n_out, in
                 return NULL;
             }
         }
-        if (op->flags & GD_OP_WHOLE) retain_graphs(node);
+        if (op->flags & GD_OP_OPAQUE) retain_graphs(node);
     }
     return node;
 }
@@ -92,7 +92,7 @@ static void node_free(gd_node *node) {
         gd_free(hook);
     }
     if (node->user_free) node->user_free(node->user);
-    if (node->op && (node->op->flags & GD_OP_WHOLE)) release_graphs(node);
+    if (node->op && (node->op->flags & GD_OP_OPAQUE)) release_graphs(node);
     if (node->origin) gd_origin_free_hook(node->origin);
     gd_free(node);
 }

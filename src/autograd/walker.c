@@ -510,7 +510,7 @@ gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached) {
     *waits = false;
     for (int i = 0; i < w.count && !*waits; i++) {
         const gd_node *node = w.accumulators[i].node;
-        if (node && node->op && (node->op->flags & GD_OP_WHOLE))
+        if (node && node->op && (node->op->flags & GD_OP_OPAQUE))
             *waits |= !gd_this_thread.settled || !node->op->vjp;
         for (int k = 0; node && k < node->n_in + node->n_out; k++)
             for (int d = 0; d < node->slots[k].rank; d++)

@@ -25,7 +25,7 @@ static const char *dtype_or(const char *dtype, const char *type) { return dtype 
 
 /* Parameters: scalars are read from memory, the others are arguments. */
 static void print_params(const printing *p) {
-    const char *type = p->type, *kind = type[0] == 'i' ? "whole" : "real";
+    const char *type = p->type, *kind = type[0] == 'i' ? "integer" : "real";
     for (int i = 0; i < p->n_params; i++) {
         fputs("    const ", p->out);
         fprintf(p->out, p->dialect->declare, type);

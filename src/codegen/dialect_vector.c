@@ -74,7 +74,7 @@ static void vector_loop(FILE *out, const gd_dialect *d, const gd_kernel_source *
     for (int i = 0; i < ir->n_vars; i++)
         if (gd_ir_uses_var(ir, i)) fprintf(out, "    const %s *x%d = in[%d];\n", c, i, i);
     for (int i = 0; i < ir->n_outputs; i++) fprintf(out, "    %s *y%d = out[%d];\n", c, i, i);
-    const char *kind = type[0] == 'i' ? "whole" : "real";
+    const char *kind = type[0] == 'i' ? "integer" : "real";
     for (int i = 0; i < ir->n_params; i++)
         fprintf(out, "    const v%s p%d = v_splat_%s((%s)params[%d].%s); (void)p%d;\n", type, i,
                 type, c, i, kind, i);

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* "control branch": which of the ops that hold graphs it is (ops/control.c, ops/deferred.c). */
+/* "control branch": which of the ops that hold graphs it is (ops/control.c, ops/deferred_gradients.c). */
 typedef enum gd_op_control {
     GD_CONTROL_NONE,
     GD_CONTROL_BRANCH,    /* one of two functions, as a value says */

@@ -276,7 +276,7 @@ void gd_ir_eval_f32(const gd_ir *ir, const double *vars, const double *params, d
     eval_nodes(ir, vars, params, true, out);
 }
 
-bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *params, int64_t *out) {
+bool gd_ir_eval_integer(const gd_ir *ir, const int64_t *vars, const int64_t *params, int64_t *out) {
     int64_t v[GD_IR_MAX_NODES];
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *n = &ir->nodes[i];
@@ -285,9 +285,9 @@ bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *param
         else if (n->code == GD_IR_PARAM) v[i] = params[n->arg[0]];
         else {
             const gd_prim *p = &gd_prims[n->code - GD_IR_PRIM];
-            if (!p->whole) return false;
-            v[i] = p->whole(v[n->arg[0]], p->arity > 1 ? v[n->arg[1]] : 0,
-                            p->arity > 2 ? v[n->arg[2]] : 0);
+            if (!p->integer) return false;
+            v[i] = p->integer(v[n->arg[0]], p->arity > 1 ? v[n->arg[1]] : 0,
+                              p->arity > 2 ? v[n->arg[2]] : 0);
         }
     }
     for (int i = 0; i < ir->n_outputs; i++) out[i] = v[ir->output[i]];

@@ -39,10 +39,10 @@ enum { GD_PRIM_FLOAT = 1, GD_PRIM_INT = 2, GD_PRIM_BOTH = 3 };
 typedef struct gd_prim {
     const char *name;
     int arity;
-    unsigned types;                              /* for which compute types it exists */
-    const char *derivative[3];                   /* by each operand, see prims.c; NULL: zero */
-    double (*real)(double, double, double);      /* the reference */
-    int64_t (*whole)(int64_t, int64_t, int64_t); /* NULL where types has no INT */
+    unsigned types;                                /* for which compute types it exists */
+    const char *derivative[3];                     /* by each operand, see prims.c; NULL: zero */
+    double (*real)(double, double, double);        /* the reference */
+    int64_t (*integer)(int64_t, int64_t, int64_t); /* NULL where types has no INT */
     bool is_long; /* its instructions depend on each other: see stages.h */
 } gd_prim;
 
@@ -105,6 +105,6 @@ int gd_ir_slots(const gd_ir *ir, int16_t *slot);
 void gd_ir_eval_real(const gd_ir *ir, const double *vars, const double *params, double *out);
 /* The same as a kernel that computes in f32: every value is rounded to f32. */
 void gd_ir_eval_f32(const gd_ir *ir, const double *vars, const double *params, double *out);
-bool gd_ir_eval_whole(const gd_ir *ir, const int64_t *vars, const int64_t *params, int64_t *out);
+bool gd_ir_eval_integer(const gd_ir *ir, const int64_t *vars, const int64_t *params, int64_t *out);
 
 #endif

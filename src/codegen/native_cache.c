@@ -150,8 +150,8 @@ bool gd_native_seal(const char *path) {
     gd_free(text);
     const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0) return false;
-    const bool whole = write(fd, &s, sizeof s) == (ssize_t)sizeof s;
-    return close(fd) == 0 && whole;
+    const bool integer = write(fd, &s, sizeof s) == (ssize_t)sizeof s;
+    return close(fd) == 0 && integer;
 }
 
 bool gd_native_is_sealed(const char *path) {

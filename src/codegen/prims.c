@@ -45,8 +45,8 @@ static double real_floor_divide(double a, double b, double c) {
     double r = fmod(a, b), quotient = (a - r) / b;
     if (r != 0 && (b < 0) != (r < 0)) quotient -= 1;
     if (quotient == 0) return copysign(0.0, a / b);
-    double whole = floor(quotient);
-    return quotient - whole > 0.5 ? whole + 1 : whole;
+    double integer = floor(quotient);
+    return quotient - integer > 0.5 ? integer + 1 : integer;
 }
 REAL(copysign, copysign(a, b))
 REAL(fma, fma(a, b, c))

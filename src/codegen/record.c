@@ -154,7 +154,7 @@ static bool parse_flags(gd_record *r, char *s) {
         {"float", GD_OP_FLOAT},
         {"truth", GD_OP_TRUTH},
         {"integral", GD_OP_INTEGRAL},
-        {"whole", GD_OP_WHOLE},
+        {"opaque", GD_OP_OPAQUE},
         {"idempotent", GD_OP_IDEMPOTENT},
         {"involution", GD_OP_INVOLUTION},
         {"shapeonly", GD_OP_SHAPE_ONLY},

@@ -16,8 +16,8 @@ static bool parse_control(gd_record *r, char *s) {
     static const char *const words[] = {"branch", "while", "scan", "gradients"};
     const int which = one_of(words, 4, s);
     if (which < 0) return gd_record_fail(r, "control is branch, while, scan or gradients, not", s);
-    if (!(r->flags & GD_OP_WHOLE))
-        return gd_record_fail(r, "control is for ops that are 'whole', not", r->name);
+    if (!(r->flags & GD_OP_OPAQUE))
+        return gd_record_fail(r, "control is for ops that are 'opaque', not", r->name);
     r->facts.control = (gd_op_control)(GD_CONTROL_BRANCH + which);
     return true;
 }

@@ -35,9 +35,9 @@ gd_status gd_fail(gd_status status, const char *format, ...) {
     va_start(args, format);
     gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    memcpy(thread->noted_text, text, sizeof text);
-    thread->noted = status;
-    thread->noted_placed = thread->noted_within = false;
+    memcpy(thread->latest_text, text, sizeof text);
+    thread->latest = status;
+    thread->latest_placed = thread->latest_within = false;
     return status;
 }
 
@@ -49,28 +49,28 @@ void gd_error_prefix(const char *format, ...) {
     int n = gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n < 0 || n >= GD_MESSAGE_MAX) return;
-    size_t rest = strnlen(thread->noted_text, sizeof text - 1 - (size_t)n);
-    memcpy(text + n, thread->noted_text, rest);
+    size_t rest = strnlen(thread->latest_text, sizeof text - 1 - (size_t)n);
+    memcpy(text + n, thread->latest_text, rest);
     text[(size_t)n + rest] = 0;
-    memcpy(thread->noted_text, text, sizeof text);
+    memcpy(thread->latest_text, text, sizeof text);
 }
 
 void gd_error_suffix(const char *format, ...) {
     gd_thread *thread = &gd_this_thread;
-    size_t used = strlen(thread->noted_text);
+    size_t used = strlen(thread->latest_text);
     char text[GD_MESSAGE_MAX];
     va_list args;
     va_start(args, format);
     gd_vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snprintf(thread->noted_text + used, GD_MESSAGE_MAX - used, "%s", text);
+    snprintf(thread->latest_text + used, GD_MESSAGE_MAX - used, "%s", text);
 }
 
 void gd_error_place(const char *site) {
     gd_thread *thread = &gd_this_thread;
-    if (!site || thread->noted_placed) return;
+    if (!site || thread->latest_placed) return;
     gd_error_suffix(" (%s)", site);
-    thread->noted_placed = true;
+    thread->latest_placed = true;
 }
 
 void gd_error_stick(gd_status status) {
@@ -78,9 +78,9 @@ void gd_error_stick(gd_status status) {
     if (thread->recorded != GD_OK) return;
     gd_error_place(thread->site);
     thread->recorded = status;
-    thread->recorded_placed = thread->noted_placed;
-    thread->recorded_within = thread->noted_within;
-    memcpy(thread->recorded_text, thread->noted_text, GD_MESSAGE_MAX);
+    thread->recorded_placed = thread->latest_placed;
+    thread->recorded_within = thread->latest_within;
+    memcpy(thread->recorded_text, thread->latest_text, GD_MESSAGE_MAX);
 }
 
 void gd_error_within(const char *path) {
@@ -104,13 +104,14 @@ gd_status gd_report(const char *site, gd_status status) {
 gd_status gd_failure(void) {
     gd_thread *thread = &gd_this_thread;
     if (thread->recorded != GD_OK) {
-        thread->noted = thread->recorded;
-        thread->noted_placed = thread->recorded_placed;
-        thread->noted_within = thread->recorded_within;
-        memcpy(thread->noted_text, thread->recorded_text, GD_MESSAGE_MAX);
+        thread->latest = thread->recorded;
+        thread->latest_placed = thread->recorded_placed;
+        thread->latest_within = thread->recorded_within;
+        memcpy(thread->latest_text, thread->recorded_text, GD_MESSAGE_MAX);
     }
-    return thread->noted != GD_OK ? thread->noted
-                                  : gd_fail(GD_E_STATE, "the result of a call that failed earlier");
+    return thread->latest != GD_OK
+               ? thread->latest
+               : gd_fail(GD_E_STATE, "the result of a call that failed earlier");
 }
 
 void gd_attempt_begin(gd_attempt *attempt) {
@@ -146,13 +147,13 @@ const char *gd_error_message(void) {
     return thread->recorded != GD_OK ? thread->recorded_text : "";
 }
 
-const char *gd_latest_failure(void) { return gd_this_thread.noted_text; }
+const char *gd_latest_failure(void) { return gd_this_thread.latest_text; }
 
 void gd_clear_error(void) {
     gd_thread *thread = &gd_this_thread;
-    thread->recorded = thread->noted = GD_OK;
-    thread->recorded_text[0] = thread->noted_text[0] = 0;
-    thread->noted_placed = false;
+    thread->recorded = thread->latest = GD_OK;
+    thread->recorded_text[0] = thread->latest_text[0] = 0;
+    thread->latest_placed = false;
 }
 
 /* --- log -------------------------------------------------------------------------------------- */

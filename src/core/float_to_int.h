@@ -52,7 +52,7 @@ static inline int32_t gd_f32_to_i32(float x) {
 /* A parameter of an expression; `whole` if the expression is computed in integers. */
 typedef union gd_param {
     double real;
-    int64_t whole;
+    int64_t integer;
 } gd_param;
 
 #endif

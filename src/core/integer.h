@@ -7,7 +7,7 @@
 #include "gradus/tensor.h"
 
 static inline int64_t gd_number_i64(gd_number n) {
-    return (double)n.whole == n.value ? n.whole : gd_f64_to_i64(n.value);
+    return (double)n.integer == n.value ? n.integer : gd_f64_to_i64(n.value);
 }
 
 static inline bool gd_number_equal(gd_number a, gd_number b) {
@@ -16,6 +16,6 @@ static inline bool gd_number_equal(gd_number a, gd_number b) {
 }
 
 /* Whether the number has no fraction; true for infinities. */
-static inline bool gd_number_is_whole(gd_number n) { return n.value == __builtin_trunc(n.value); }
+static inline bool gd_number_is_integer(gd_number n) { return n.value == __builtin_trunc(n.value); }
 
 #endif

@@ -380,7 +380,7 @@ static void put_value(text *out, const gd_tensor *t, const gd_print_options *opt
     void *copy;
     if (host_view(t, &p.view, &copy) != GD_OK) {
         put_text(out, "<");
-        put_text(out, gd_this_thread.noted_text);
+        put_text(out, gd_this_thread.latest_text);
         put_text(out, ">");
     } else if (numel == 0) {
         put_text(out, "[]");

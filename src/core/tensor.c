@@ -235,7 +235,7 @@ gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype) {
     gd_status status = gd_shape_bytes(shape, dtype, &bytes);
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensor *t = gd_tensor_new(gd_default_device(), dtype, shape.rank, shape.at);
-    return t ? t : gd_tensor_fail(gd_this_thread.noted);
+    return t ? t : gd_tensor_fail(gd_this_thread.latest);
 }
 
 /* A tensor that is made but not returned: the scope frees it, where there is one. */
@@ -252,12 +252,12 @@ gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype, co
         status = gd_fail(GD_E_ARGUMENT, "gd_from_array: data is NULL");
     if (status != GD_OK) return gd_tensor_fail(status);
     gd_tensor *t = gd_tensor_from_host(gd_default_device(), dtype, shape.rank, shape.at, data);
-    return t ? t : gd_tensor_fail(gd_this_thread.noted);
+    return t ? t : gd_tensor_fail(gd_this_thread.latest);
 }
 
 gd_tensor *gd_scalar_of_at(const char *site, gd_number value, gd_dtype dtype) {
     char bytes[8];
-    if (gd_dtype_is_int(dtype) && gd_number_is_whole(value))
+    if (gd_dtype_is_int(dtype) && gd_number_is_integer(value))
         gd_store_i64(dtype, bytes, gd_number_i64(value));
     else gd_store_f64(dtype, bytes, value.value);
     return gd_from_array_at(site, gd_shape_of(0, NULL), dtype, bytes);
@@ -448,7 +448,7 @@ int64_t gd_item_int_at(const char *site, const gd_tensor *t) {
 void *gd_data(const gd_tensor *t) {
     if (!t || t->kind != GD_VALUE || !t->device->api->host_reads) return NULL;
     if (gd_check_traced_access(t, "gd_data", false) != GD_OK) {
-        gd_error_stick(gd_this_thread.noted);
+        gd_error_stick(gd_this_thread.latest);
         return NULL;
     }
     return gd_view_of(t).data;

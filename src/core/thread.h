@@ -27,11 +27,11 @@ typedef struct gd_scope_start {
 } gd_scope_start;
 
 typedef struct gd_thread {
-    /* errors: `noted` is the latest gd_fail, `recorded` the first that stuck */
-    gd_status noted, recorded;
-    bool noted_placed, recorded_placed; /* the text ends with the place of a call */
-    bool noted_within, recorded_within; /* it begins with the path of a module */
-    char noted_text[GD_MESSAGE_MAX], recorded_text[GD_MESSAGE_MAX];
+    /* errors: `latest` is that of the latest gd_fail, `recorded` the first that stuck */
+    gd_status latest, recorded;
+    bool latest_placed, recorded_placed; /* the text ends with the place of a call */
+    bool latest_within, recorded_within; /* it begins with the path of a module */
+    char latest_text[GD_MESSAGE_MAX], recorded_text[GD_MESSAGE_MAX];
 
     /* scopes: objects of all open scopes on one stack, and where each scope begins */
     gd_object **objects;
@@ -51,8 +51,8 @@ typedef struct gd_thread {
     int bodies; /* > 0: in the body of an op */
     const struct gd_invocation *body; /* the call of that op, the outermost of several; or NULL */
     int attempts; /* > 0: in a gd_attempt (error.h); after a failure ops do not run */
-    struct gd_postponed
-        *postponed; /* kernel calls are collected there (ops/call.h); NULL: they run */
+    struct gd_transaction
+        *transaction; /* kernel calls are collected there (ops/call.h); NULL: they run */
     struct gd_rng
         *noise;  /* random ops take their numbers from here (a replay); NULL: the generator */
     int settled; /* > 0: all sizes are known; gradients of loops are computed, not deferred */

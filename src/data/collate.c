@@ -270,7 +270,7 @@ void gd_loader_prepare(const gd_loader *l, int64_t number, const _Atomic bool *s
         p->batch = j.batch;
         for (int k = 0; k < p->batch.count; k++) gd_object_retain(&p->batch.at[k]->object);
     } else {
-        p->placed = thread->noted_placed;
+        p->placed = thread->latest_placed;
         snprintf(p->text, sizeof p->text, "%s", gd_latest_failure());
     }
     gd_scope_close(&scope);

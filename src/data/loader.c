@@ -142,7 +142,7 @@ static gd_status next_batch(gd_loader *l) {
         l->skipped += l->given.skipped;
         if (l->given.status != GD_OK) {
             gd_fail(l->given.status, "%s", l->given.text);
-            gd_this_thread.noted_placed = l->given.placed;
+            gd_this_thread.latest_placed = l->given.placed;
             return l->given.status;
         }
         if (l->given.batch.count > 0) return GD_OK;

@@ -10,7 +10,7 @@ gd_status gd_sample_add(gd_sample *s, gd_dtype dtype, int rank, const int64_t *d
     if (s->count == GD_SAMPLE_MAX)
         return gd_fail(GD_E_ARGUMENT, "a sample has at most %d tensors", GD_SAMPLE_MAX);
     gd_tensor *t = gd_tensor_new(gd_cpu(), dtype, rank, dims);
-    if (!t) return gd_this_thread.noted;
+    if (!t) return gd_this_thread.latest;
     s->at[s->count++] = t;
     *data = t->storage->data;
     return GD_OK;

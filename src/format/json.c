@@ -41,9 +41,9 @@ static void *doc_alloc(gd_json_doc *doc, size_t bytes) {
         size_t size = b == NULL ? FIRST_BLOCK : b->size * 2;
         if (size > LARGEST_BLOCK) size = LARGEST_BLOCK;
         if (size < rounded) size = rounded;
-        size_t whole;
-        if (!gd_add_size(sizeof *b, size, &whole)) return NULL;
-        b = gd_malloc(whole);
+        size_t integer;
+        if (!gd_add_size(sizeof *b, size, &integer)) return NULL;
+        b = gd_malloc(integer);
         if (b == NULL) return NULL;
         *b = (block){.before = doc->blocks, .size = size};
         doc->blocks = b;

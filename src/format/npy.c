@@ -281,14 +281,14 @@ gd_status gd_npy_make_header(gd_npy_header *h, uint8_t out[GD_NPY_MAX_HEADER], s
                            h->dims[i]);
     length += snprintf(text + length, (size_t)(room - length), "%s), }", h->rank == 1 ? "," : "");
 
-    int whole = (start + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    memset(text + length, ' ', (size_t)(whole - start - length - 1));
-    out[whole - 1] = '\n';
+    int integer = (start + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    memset(text + length, ' ', (size_t)(integer - start - length - 1));
+    out[integer - 1] = '\n';
     memcpy(out, magic, sizeof magic);
     out[6] = 1; /* version 1.0: all that is needed for headers this short */
     out[7] = 0;
-    gd_put_u16(out + MAGIC_BYTES, (uint16_t)(whole - start));
-    h->data_offset = (uint64_t)whole;
-    *bytes = (size_t)whole;
+    gd_put_u16(out + MAGIC_BYTES, (uint16_t)(integer - start));
+    h->data_offset = (uint64_t)integer;
+    *bytes = (size_t)integer;
     return GD_OK;
 }

@@ -22,8 +22,8 @@ typedef struct gd_pb_block {
 enum { BLOCK_BYTES = 1 << 14 };
 
 static void *new_block(gd_pb_doc *doc, size_t bytes) {
-    size_t whole;
-    gd_pb_block *block = gd_add_size(sizeof *block, bytes, &whole) ? gd_malloc(whole) : NULL;
+    size_t integer;
+    gd_pb_block *block = gd_add_size(sizeof *block, bytes, &integer) ? gd_malloc(integer) : NULL;
     if (block == NULL) return NULL;
     block->next = doc->blocks;
     doc->blocks = block;

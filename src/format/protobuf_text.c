@@ -276,12 +276,12 @@ static gd_status read_number(parser *p, gd_pb_list *list) {
     const size_t length = token_length(p);
     char token[TOKEN_MAX];
     GD_TRY(copy_token(p, token, length, expected_types[type]));
-    int64_t whole = 0;
+    int64_t integer = 0;
     double real = 0;
-    const bool ok = type == GD_PB_ENUM    ? parse_enum(list->field, token, &whole)
-                    : type == GD_PB_BOOL  ? parse_bool(token, &whole)
+    const bool ok = type == GD_PB_ENUM    ? parse_enum(list->field, token, &integer)
+                    : type == GD_PB_BOOL  ? parse_bool(token, &integer)
                     : type >= GD_PB_FLOAT ? parse_float(token, &real)
-                                          : parse_integer(type, token, &whole);
+                                          : parse_integer(type, token, &integer);
     if (!ok) {
         char text[200];
         snprintf(text, sizeof text, "expected %s, found '%.60s'", expected_types[type], token);
@@ -291,7 +291,7 @@ static gd_status read_number(parser *p, gd_pb_list *list) {
     if (to == NULL) return no_memory(p);
     if (type == GD_PB_FLOAT) *(float *)to = (float)real;
     else if (type == GD_PB_DOUBLE) *(double *)to = real;
-    else *(int64_t *)to = whole;
+    else *(int64_t *)to = integer;
     p->at += length;
     skip_space(p);
     return GD_OK;

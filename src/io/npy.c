@@ -133,7 +133,7 @@ static gd_status load_array(source *s, gd_tensor **out) {
         return gd_fail(GD_E_UNSUPPORTED, "%s: has %d dimensions; at most %d are possible here",
                        s->name, h.rank, GD_MAX_RANK);
     gd_tensor *t = gd_empty(gd_shape_of(h.rank, h.dims), dtype_for(&h));
-    if (gd_tensor_is_error(t)) return gd_this_thread.noted;
+    if (gd_tensor_is_error(t)) return gd_this_thread.latest;
     *out = t;
     return load_into(s, &h, t);
 }

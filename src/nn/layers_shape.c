@@ -174,11 +174,11 @@ static gd_tensors channel_shuffle_forward(gd_module *m, gd_tensors in) {
         return gd_layer_fail(gd_fail(GD_E_SHAPE,
                                      "x must be (N, C, ...), and groups (%lld) divide C; x is %s",
                                      (long long)o->groups, gd_describe(x, text, sizeof text)));
-    gd_shape split = {.rank = x->rank + 1, .form = 1}, whole = gd_tensor_shape(x);
+    gd_shape split = {.rank = x->rank + 1, .form = 1}, integer = gd_tensor_shape(x);
     for (int i = 0; i < x->rank; i++) split.at[i < 2 ? i : i + 1] = x->dims[i];
     split.at[1] = o->groups;
     split.at[2] = x->dims[1] / o->groups;
-    return gd_listed(gd_reshape(gd_transpose(gd_reshape(x, split), 1, 2), whole));
+    return gd_listed(gd_reshape(gd_transpose(gd_reshape(x, split), 1, 2), integer));
 }
 
 /*layer upsample(x) -> y  of resize

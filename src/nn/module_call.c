@@ -156,7 +156,7 @@ static gd_status check_outputs(const gd_module *m, gd_tensors out, gd_status bef
 
 static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
     GD_TRY(gd_check_stack());
-    GD_TRY(gd_trace_note_value(&m->object, &m->revision));
+    GD_TRY(gd_trace_record_value(&m->object, &m->revision));
     GD_TRY(check_inputs(m, in));
     if (m->n_hooks) GD_TRY(call_hooks(m, true, in, (gd_tensors){NULL, 0}, &in));
     if (!m->built) GD_TRY(gd_layer_build_for(m, in));

@@ -16,7 +16,7 @@
 /* --- modes ------------------------------------------------------------------------------------ */
 
 static gd_status set_mode(gd_walk *w, gd_module *m) {
-    GD_TRY(gd_trace_note_value(&m->object, &m->training)); /* a jit depends on the mode before */
+    GD_TRY(gd_trace_record_value(&m->object, &m->training)); /* a jit depends on the mode before */
     m->training = *(const int *)w->user;
     return GD_OK;
 }

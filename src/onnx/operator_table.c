@@ -317,7 +317,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     /* constants */
     {.op = "full_like", .name = "Expand", .save = gd_onnx_save_full_like},
     {.op = "sizes_of", .name = "Shape", .save = gd_onnx_save_sizes_of},
-    {.op = "late", .name = "Reshape", .save = gd_onnx_save_late},
+    {.op = "deferred_call", .name = "Reshape", .save = gd_onnx_save_deferred},
 
     /* operators that only other programs write */
     {.name = "Constant", .load = gd_onnx_load_constant},

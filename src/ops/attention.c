@@ -368,12 +368,12 @@ static void attention_forward_expand(gd_expand *e) {
 /* q, k or v with all leading dimensions of y, so that each matrix has a gradient of its own; those of
  * a matrix that was used several times are summed afterwards. */
 static gd_tensor *whole_batch(gd_tensor *t, const gd_tensor *y, bool shared_heads) {
-    gd_shape own = gd_tensor_shape(t), whole = gd_tensor_shape(y);
+    gd_shape own = gd_tensor_shape(t), integer = gd_tensor_shape(y);
     for (int back = 1; back <= 2 + shared_heads && back <= y->rank; back++)
-        whole.at[y->rank - back] = back <= t->rank ? t->dims[t->rank - back] : 1;
-    bool same =
-        own.rank == whole.rank && memcmp(own.at, whole.at, sizeof *own.at * (size_t)own.rank) == 0;
-    return same ? t : gd_expand(t, whole);
+        integer.at[y->rank - back] = back <= t->rank ? t->dims[t->rank - back] : 1;
+    bool same = own.rank == integer.rank &&
+                memcmp(own.at, integer.at, sizeof *own.at * (size_t)own.rank) == 0;
+    return same ? t : gd_expand(t, integer);
 }
 
 /* The gradient of an additive mask is that of the scores: p (gp - sum of gp p). In f32 at least, since

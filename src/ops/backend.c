@@ -22,7 +22,7 @@ static const gd_ir *expression_of(const gd_op *op) { return op->ir; }
 static void fill_params(const gd_op *op, const void *attrs, double *reals, int64_t *integers) {
     for (int i = 0; i < op->n_attrs && attrs; i++) {
         reals[i] = gd_attr_number(&op->attrs[i], attrs).value;
-        integers[i] = gd_attr_param(&op->attrs[i], attrs, GD_I64).whole;
+        integers[i] = gd_attr_param(&op->attrs[i], attrs, GD_I64).integer;
     }
 }
 
@@ -46,7 +46,7 @@ static const gd_host *make_host(void) {
                      .expression_types = gd_ir_types,
                      .evaluate_f64 = gd_ir_eval_real,
                      .evaluate_f32 = gd_ir_eval_f32,
-                     .evaluate_integer = gd_ir_eval_whole,
+                     .evaluate_integer = gd_ir_eval_integer,
                      .codegen = &gd_codegen};
     return &host;
 }

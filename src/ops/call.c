@@ -134,9 +134,9 @@ gd_number gd_attr_number(const gd_op_attr *attr, const void *attrs) {
 gd_param gd_attr_param(const gd_op_attr *attr, const void *attrs, gd_dtype type) {
     const gd_number n = gd_attr_number(attr, attrs);
     if (gd_dtype_is_float(type)) return (gd_param){.real = n.value};
-    const int64_t whole = gd_number_i64(n), low = type == GD_I32 ? INT32_MIN : INT64_MIN,
+    const int64_t integer = gd_number_i64(n), low = type == GD_I32 ? INT32_MIN : INT64_MIN,
                   high = type == GD_I32 ? INT32_MAX : INT64_MAX;
-    return (gd_param){.whole = whole < low ? low : whole > high ? high : whole};
+    return (gd_param){.integer = integer < low ? low : integer > high ? high : integer};
 }
 
 /* --- options by name -------------------------------------------------------------------------- */

@@ -76,19 +76,19 @@ static inline void gd_meta_clear(gd_meta *m, gd_tensor *const *in, int n_in) {
     m->device = NULL;
 }
 
-/* From gd_postpone_begin on, ops of this thread make their results, but their kernels wait for
- * gd_postpone_end: which runs them in order, or, if something has failed or there is no memory for one
+/* From gd_transaction_begin on, ops of this thread make their results, but their kernels wait for
+ * gd_transaction_end: which runs them in order, or, if something has failed or there is no memory for one
  * of them, none. So several tensors are written or none is, where the kernels themselves do not fail.
  * Nothing may look at data in between, and tensors that are written must live. */
-typedef struct gd_postponed_call gd_postponed_call;
-typedef struct gd_postponed {
-    struct gd_postponed *before;
-    gd_postponed_call *first, **end;
-} gd_postponed;
-void gd_postpone_begin(gd_postponed *list);
-gd_status gd_postpone_end(gd_postponed *list, gd_status status);
+typedef struct gd_transaction_call gd_transaction_call;
+typedef struct gd_transaction {
+    struct gd_transaction *before;
+    gd_transaction_call *first, **end;
+} gd_transaction;
+void gd_transaction_begin(gd_transaction *list);
+gd_status gd_transaction_end(gd_transaction *list, gd_status status);
 /* One more of them. */
-gd_status gd_postpone_call(const gd_op *op, const gd_kernel_call *call, gd_device *device);
+gd_status gd_transaction_add(const gd_op *op, const gd_kernel_call *call, gd_device *device);
 
 /* Calls an op with an options struct; absent inputs at the end may be left out. The outputs that are not hidden. */
 gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *options);

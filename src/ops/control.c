@@ -23,7 +23,7 @@ static void set_meta(gd_meta *m, const gd_meta *from) {
     for (int d = 0; d < from->rank; d++) m->dims[d] = from->dims[d];
 }
 
-/*op cond_graph(tensors*) -> ys*  internal whole dynamic
+/*op cond_graph(tensors*) -> ys*  internal opaque dynamic
  * What `yes` or `no` gives for the tensors behind the first, which says which one it is.
  *   yes graph = none
  *   no  graph = none
@@ -54,7 +54,7 @@ static double cond_graph_macs(const gd_op_shapes *s) {
 
 static void cond_graph_vjp(gd_vjp *v) { gd_control_hooks.cond(v); }
 
-/*op while_graph(tensors*) -> state*  internal whole dynamic
+/*op while_graph(tensors*) -> state*  internal opaque dynamic
  * The first `state` tensors, replaced by what `body` gives for them and the rest as long as
  * `condition` of the same is true.
  *   condition graph = none
@@ -82,7 +82,7 @@ static double while_graph_macs(const gd_op_shapes *s) {
     return o->condition->macs + o->body->macs == 0 ? 0 : NAN;
 }
 
-/*op scan_graph(tensors*) -> ys*  internal whole
+/*op scan_graph(tensors*) -> ys*  internal opaque
  * The first `state` tensors go through `body` together with one position after the other of the
  * next `xs` ones, and the rest as it is. Gives the last state, and the other results side by side.
  *   body    graph = none

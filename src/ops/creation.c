@@ -189,26 +189,26 @@ typedef struct {
     double start, end, step;
     int64_t first, stride;
     int64_t n, middle;
-    bool whole;
+    bool integer;
 } sequence;
 
 static void sequence_piece(void *arg, int64_t piece) {
     const sequence *s = arg;
     union {
         double real[TILE];
-        int64_t whole[TILE];
+        int64_t integer[TILE];
     } tile;
     int64_t size = (int64_t)gd_dtype_size(s->y->dtype), step = s->y->strides[0] * size;
     int64_t from = piece * TILE, count = s->n - from < TILE ? s->n - from : TILE;
     for (int64_t k = 0; k < count; k++) {
         int64_t i = from + k;
-        if (s->whole)
-            tile.whole[k] = (int64_t)((uint64_t)s->first + (uint64_t)i * (uint64_t)s->stride);
+        if (s->integer)
+            tile.integer[k] = (int64_t)((uint64_t)s->first + (uint64_t)i * (uint64_t)s->stride);
         else if (i < s->middle) tile.real[k] = s->start + s->step * (double)i;
         else tile.real[k] = s->end - s->step * (double)(s->n - 1 - i);
     }
-    gd_convert_row(s->y->dtype, (char *)s->y->data + from * step, step, s->whole ? GD_I64 : GD_F64,
-                   &tile, 8, count);
+    gd_convert_row(s->y->dtype, (char *)s->y->data + from * step, step,
+                   s->integer ? GD_I64 : GD_F64, &tile, 8, count);
 }
 
 static gd_status sequence_run(sequence *s) {
@@ -224,7 +224,9 @@ static gd_status sequence_dtype(gd_dtype dtype) {
 
 /* A number that an element of the dtype can stand for before its fraction is dropped. */
 static bool fits_i64(double v) { return v >= -0x1p63 && v < 0x1p63; }
-static bool number_fits_i64(gd_number n) { return fits_i64(n.value) || (double)n.whole == n.value; }
+static bool number_fits_i64(gd_number n) {
+    return fits_i64(n.value) || (double)n.integer == n.value;
+}
 
 /* How many of start, start + step, ... come before end: in integers, where all three are. */
 static gd_status count_of(gd_number start, gd_number end, gd_number step, int64_t *count) {
@@ -264,9 +266,9 @@ static gd_status arange_infer(gd_infer *i) {
     if ((step > 0) != (end >= start) && end != start)
         return gd_op_fail(GD_E_ARGUMENT, "a step of %g does not lead from %g to %g", step, start,
                           end);
-    bool whole =
-        gd_number_is_whole(o->start) && gd_number_is_whole(o->end) && gd_number_is_whole(o->step);
-    if (gd_dtype_is_int(o->dtype) && (whole || o->dtype == GD_I64)) {
+    bool integer = gd_number_is_integer(o->start) && gd_number_is_integer(o->end) &&
+                   gd_number_is_integer(o->step);
+    if (gd_dtype_is_int(o->dtype) && (integer || o->dtype == GD_I64)) {
         int64_t n;
         GD_TRY(count_of(o->start, o->end, o->step, &n));
         return given_shape(&i->out[0], gd_dims(n), o->dtype);
@@ -279,8 +281,8 @@ static gd_status arange_raw(gd_kernel_call *k) {
     const gd_arange_options *o = k->attrs;
     sequence s = {
         .y = &k->out[0], .start = o->start.value, .step = o->step.value, .middle = INT64_MAX};
-    s.whole = gd_dtype_is_int(o->dtype);
-    if (s.whole) s.first = gd_number_i64(o->start), s.stride = gd_number_i64(o->step);
+    s.integer = gd_dtype_is_int(o->dtype);
+    if (s.integer) s.first = gd_number_i64(o->start), s.stride = gd_number_i64(o->step);
     return sequence_run(&s);
 }
 

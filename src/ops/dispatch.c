@@ -211,7 +211,7 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
     size_t bytes;
     GD_TRY(gd_dims_bytes(rank, dims, view->dtype, &bytes));
     gd_storage *storage = gd_storage_new(call->device, bytes);
-    if (!storage) return gd_this_thread.noted;
+    if (!storage) return gd_this_thread.latest;
     gd_storage_release(call->made[i]);
     call->made[i] = storage;
     view->data = storage->data;
@@ -260,7 +260,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
             m->view_of >= 0
                 ? gd_tensor_view(call->in[m->view_of], m->rank, m->dims, m->strides, m->offset)
                 : gd_tensor_new(m->device ? m->device : device, m->dtype, m->rank, m->dims);
-        if (!y) status = gd_this_thread.noted;
+        if (!y) status = gd_this_thread.latest;
         else {
             call->out[i] = y;
             gd_view_set(view, y);
@@ -346,7 +346,7 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
         }
         if (i > 0 && t->storage == x->storage && !same_memory(t, x)) { /* overlaps: read it first */
             gd_tensor *copy = gd_tensor_new(t->device, (gd_dtype)t->dtype, t->rank, t->dims);
-            if (!copy) status = gd_this_thread.noted;
+            if (!copy) status = gd_this_thread.latest;
             else {
                 status = gd_copy_tensor(copy, t);
                 t = copy;
@@ -452,7 +452,7 @@ static bool expands(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
     if (!op->expand) return false;
     /* bodies and gradients compute with sizes: they wait until these are known */
-    if (is_symbolic(call) && ((op->flags & GD_OP_WHOLE) || gd_has_unknown(call->in, call->n_in)))
+    if (is_symbolic(call) && ((op->flags & GD_OP_OPAQUE) || gd_has_unknown(call->in, call->n_in)))
         return false;
     if (!op->infer || !gd_kernel_exists(op, device->api->kind)) return true;
     if (!(op->flags & GD_OP_VIEW)) return false;

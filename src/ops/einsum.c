@@ -237,7 +237,7 @@ static void einsum_expand(gd_expand *e) {
     const gd_einsum_options *o = e->attrs;
     equation q;
     if (parse_equation(o->equation, e->n_in, e->x, &q) != GD_OK) {
-        e->y[0] = gd_tensor_fail(gd_this_thread.noted);
+        e->y[0] = gd_tensor_fail(gd_this_thread.latest);
         return;
     }
     const gd_dtype dtype = einsum_dtype(e->x, e->n_in, o->dtype);

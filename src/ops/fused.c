@@ -92,7 +92,7 @@ void gd_fused_params(const gd_kernel_call *call, gd_param *params) {
     for (int i = 0; i < f->n_scalars; i++) {
         const gd_view *v = &call->in[f->n_tensors + i];
         if (gd_dtype_is_float(f->type)) params[i].real = gd_load_f64(v->dtype, v->data);
-        else params[i].whole = gd_load_i64(v->dtype, v->data);
+        else params[i].integer = gd_load_i64(v->dtype, v->data);
     }
     memcpy(params + f->n_scalars, o->constants, sizeof *params * (size_t)f->n_constants);
 }

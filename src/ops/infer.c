@@ -146,8 +146,9 @@ gd_status gd_need_fits(gd_number value, gd_dtype dtype) {
     if (!gd_dtype_is_int(dtype)) return GD_OK;
     gd_dtype_range(dtype, &low, &high);
     if (dtype == GD_U8) low = -255; /* wraps, as in PyTorch */
-    const double whole = trunc(value.value);
-    if (whole >= low && (whole <= high || (dtype == GD_I64 && (double)value.whole == value.value)))
+    const double integer = trunc(value.value);
+    if (integer >= low &&
+        (integer <= high || (dtype == GD_I64 && (double)value.integer == value.value)))
         return GD_OK;
     return gd_op_fail(GD_E_ARGUMENT, "the value %g does not fit %s", value.value,
                       gd_dtype_name(dtype));

@@ -39,12 +39,12 @@ static gd_status split_infer(gd_infer *i) {
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
     if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number cannot be split");
-    int64_t whole = x->dims[axis], n = o->sizes.rank, sum = 0;
+    int64_t integer = x->dims[axis], n = o->sizes.rank, sum = 0;
     if (n == 1) {
         int64_t size = o->sizes.at[0];
-        if (size < 0 || (size == 0 && whole > 0))
+        if (size < 0 || (size == 0 && integer > 0))
             return gd_op_fail(GD_E_ARGUMENT, "pieces of size %lld", (long long)size);
-        return cut(i, axis, whole == 0 ? 1 : (whole - 1) / size + 1, size, NULL);
+        return cut(i, axis, integer == 0 ? 1 : (integer - 1) / size + 1, size, NULL);
     }
     for (int k = 0; k < n; k++) {
         if (o->sizes.at[k] < 0)
@@ -52,9 +52,9 @@ static gd_status split_infer(gd_infer *i) {
         if (__builtin_add_overflow(sum, o->sizes.at[k], &sum))
             return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
     }
-    if (sum != whole || n == 0)
+    if (sum != integer || n == 0)
         return gd_op_fail(GD_E_SHAPE, "the sizes add up to %lld, axis %d has %lld", (long long)sum,
-                          axis, (long long)whole);
+                          axis, (long long)integer);
     return cut(i, axis, n, 0, o->sizes.at);
 }
 static void split_vjp(gd_vjp *v) {
@@ -76,10 +76,10 @@ static gd_status chunk_infer(gd_infer *i) {
     if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number cannot be cut");
     if (o->chunks < 1)
         return gd_op_fail(GD_E_ARGUMENT, "%lld pieces; at least 1", (long long)o->chunks);
-    int64_t whole = x->dims[axis];
-    if (whole == 0) return cut(i, axis, o->chunks, 0, NULL);
-    int64_t size = (whole - 1) / o->chunks + 1;
-    return cut(i, axis, (whole - 1) / size + 1, size, NULL);
+    int64_t integer = x->dims[axis];
+    if (integer == 0) return cut(i, axis, o->chunks, 0, NULL);
+    int64_t size = (integer - 1) / o->chunks + 1;
+    return cut(i, axis, (integer - 1) / size + 1, size, NULL);
 }
 static void chunk_vjp(gd_vjp *v) {
     const gd_chunk_options *o = v->attrs;
@@ -317,10 +317,11 @@ static gd_status repeat_raw(gd_kernel_call *k) {
     x.rank = y->rank;
     gd_copy_elements(&done, &x);
     for (int d = y->rank; d-- > 0;)
-        for (int64_t n = done.dims[d], whole = n * o->repeats.at[d]; n < whole; n = done.dims[d]) {
+        for (int64_t n = done.dims[d], integer = n * o->repeats.at[d]; n < integer;
+             n = done.dims[d]) {
             gd_view next = done; /* what is there already, as far as it fits */
             next.data = (char *)done.data + n * done.strides[d] * (int64_t)gd_dtype_size(y->dtype);
-            next.dims[d] = whole - n < n ? whole - n : n;
+            next.dims[d] = integer - n < n ? integer - n : n;
             gd_copy_elements(&next, &done);
             done.dims[d] += next.dims[d];
         }

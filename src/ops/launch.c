@@ -143,7 +143,7 @@ gd_status gd_kernel_queue(gd_kernel_call *call) {
     gd_device *device = call->device;
     /* the kernel of a dynamic op waits, and allocates; that of a branch or a loop runs plans */
     if (device->api->host_reads || call->kernel == &gd_host_kernel ||
-        (call->op->flags & (GD_OP_DYNAMIC | GD_OP_WHOLE)))
+        (call->op->flags & (GD_OP_DYNAMIC | GD_OP_OPAQUE)))
         return call->kernel->run(call);
     GD_TRY(gd_device_check(device));
     gd_device_lock(device);
@@ -215,7 +215,7 @@ static gd_status launch(const gd_op *op, gd_kernel_call *call, gd_device *device
 }
 
 gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_device *device) {
-    if (gd_this_thread.postponed) return gd_postpone_call(op, call, device);
+    if (gd_this_thread.transaction) return gd_transaction_add(op, call, device);
     if (device->api->host_reads) return launch(op, call, device);
     call->op = op;
     call->device = device;

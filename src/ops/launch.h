@@ -90,7 +90,7 @@ static inline bool gd_view_is_simple(const gd_view *v, unsigned flags) {
 
 /* The direct path: most calls of the CPU need no copies and no workspace, and are made at once. */
 static inline gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
-    if (!device->api->host_reads || gd_this_thread.postponed)
+    if (!device->api->host_reads || gd_this_thread.transaction)
         return gd_run_kernel_indirect(op, call, device);
     call->op = op;
     call->device = device;

@@ -138,16 +138,16 @@ static gd_status matmul_reference(gd_kernel_call *c) {
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
                 double real = 0;
-                uint64_t whole = 0;
+                uint64_t integer = 0;
                 for (int64_t t = 0; t < k; t++) {
                     const char *x = (const char *)a->data + 8 * (pa + i * k + t);
                     const char *z = (const char *)b->data + 8 * (pb + t * n + j);
                     if (reals) real += gd_load_f64(a->dtype, x) * gd_load_f64(b->dtype, z);
-                    else whole += *(const uint64_t *)x * *(const uint64_t *)z;
+                    else integer += *(const uint64_t *)x * *(const uint64_t *)z;
                 }
                 char *to = (char *)y->data + 8 * ((e * m + i) * n + j);
                 if (reals) *(double *)to = real;
-                else *(int64_t *)to = (int64_t)whole;
+                else *(int64_t *)to = (int64_t)integer;
             }
     }
     return GD_OK;
@@ -203,16 +203,16 @@ static gd_status linear_reference(gd_kernel_call *k) {
     for (int64_t i = 0; i < rows * out; i++) {
         const int64_t row = i / out * in, column = i % out * in, bias = i % out;
         double real = reals && b ? ((const double *)b->data)[bias] : 0;
-        uint64_t whole = !reals && b ? ((const uint64_t *)b->data)[bias] : 0; /* wraps */
+        uint64_t integer = !reals && b ? ((const uint64_t *)b->data)[bias] : 0; /* wraps */
         for (int64_t t = 0; t < in; t++) {
             if (reals)
                 real += ((const double *)x->data)[row + t] * ((const double *)w->data)[column + t];
             else
-                whole +=
+                integer +=
                     ((const uint64_t *)x->data)[row + t] * ((const uint64_t *)w->data)[column + t];
         }
         if (reals) ((double *)k->out[0].data)[i] = real;
-        else ((uint64_t *)k->out[0].data)[i] = whole;
+        else ((uint64_t *)k->out[0].data)[i] = integer;
     }
     return GD_OK;
 }

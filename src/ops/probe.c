@@ -208,8 +208,8 @@ static gd_status search(probing *p) {
         bind(p, 0, &none, goal);
     if (p->found &&
         !p->hopeless) { /* what did not fit was an answer, and is no message to anybody */
-        gd_this_thread.noted = GD_OK;
-        gd_this_thread.noted_text[0] = 0;
+        gd_this_thread.latest = GD_OK;
+        gd_this_thread.latest_text[0] = 0;
         p->infer->out = p->answer.out;
         p->infer->n_out = p->answer.n_out;
         return GD_OK;

@@ -123,7 +123,7 @@ static int64_t as_stored(gd_dtype dtype, gd_dtype from, const void *element) {
 static void fold(void *context, const void *elements, int64_t n, int64_t result) {
     const folding *f = context;
     double real = f->product ? 1 : 0;
-    uint64_t whole = f->product ? 1 : 0; /* wraps */
+    uint64_t integer = f->product ? 1 : 0; /* wraps */
     bool is_real = f->y->dtype == GD_F64;
     for (int64_t i = 0; i < n; i++) {
         const void *e = (const char *)elements + 8 * i;
@@ -132,12 +132,12 @@ static void fold(void *context, const void *elements, int64_t n, int64_t result)
         if (f->asked == GD_BOOL) r = w = r != 0;
         else if (f->asked && !is_real) w = (uint64_t)as_stored(f->asked, f->x->dtype, e);
         real = f->product ? real * r : real + r;
-        whole = f->product ? whole * w : f->asked == GD_BOOL ? whole | w : whole + w;
+        integer = f->product ? integer * w : f->asked == GD_BOOL ? integer | w : integer + w;
     }
     if (f->mean) real /= (double)n;
     void *to = (char *)f->y->data + 8 * result;
     if (is_real) gd_store_f64(GD_F64, to, real);
-    else gd_store_i64(f->y->dtype, to, (int64_t)whole);
+    else gd_store_i64(f->y->dtype, to, (int64_t)integer);
 }
 
 static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype asked, bool product,
@@ -367,16 +367,16 @@ typedef struct {
 static void find_extreme(void *context, const void *elements, int64_t n, int64_t result) {
     const extreme *e = context;
     const double *real = elements;
-    const int64_t *whole = elements;
+    const int64_t *integer = elements;
     int64_t at = 0;
     for (int64_t i = 1; i < n; i++) {
         bool over;
         if (e->dtype == GD_F64 && isnan(real[i])) over = !isnan(real[at]);
         else if (e->dtype == GD_F64) over = e->largest ? real[i] > real[at] : real[i] < real[at];
-        else over = e->largest ? whole[i] > whole[at] : whole[i] < whole[at];
+        else over = e->largest ? integer[i] > integer[at] : integer[i] < integer[at];
         if (over) at = i;
     }
-    if (e->value) memcpy((char *)e->value->data + 8 * result, &whole[at], 8);
+    if (e->value) memcpy((char *)e->value->data + 8 * result, &integer[at], 8);
     if (e->index) ((int64_t *)e->index->data)[result] = at;
 }
 

@@ -290,10 +290,10 @@ static gd_tensor *group_others(gd_tensor *factors, gd_tensor *places, int64_t ax
         gd_add(places, gd_scalar_int(1)); /* shift brings in zeros, which are no place then */
     gd_tensor *first = gd_ne(p, gd_shift(p, axis, 1)), *last = gd_ne(p, gd_shift(p, axis, -1));
     gd_dtype dtype = gd_tensor_dtype(factors);
-    gd_tensor *before = gd_linear_scan(gd_masked_fill(factors, last, 0), gd_cast(first, dtype),
-                                       axis, .neighbour = true);
-    gd_tensor *after = gd_linear_scan(gd_masked_fill(factors, first, 0), gd_cast(last, dtype), axis,
-                                      .reverse = true, .neighbour = true);
+    gd_tensor *before = gd_linear_recurrence(gd_masked_fill(factors, last, 0),
+                                             gd_cast(first, dtype), axis, .neighbour = true);
+    gd_tensor *after = gd_linear_recurrence(gd_masked_fill(factors, first, 0), gd_cast(last, dtype),
+                                            axis, .reverse = true, .neighbour = true);
     return gd_mul(before, after);
 }
 
@@ -392,11 +392,11 @@ static gd_status scatter_extreme_reference(gd_kernel_call *k) {
     const gd_scatter_extreme_options *o = k->attrs;
     gd_view index = gd_at_least_1d(k->in[1]), y = gd_at_least_1d(k->out[0]), none = index;
     double real = o->largest ? -INFINITY : INFINITY;
-    int64_t whole = o->largest ? INT64_MIN : INT64_MAX;
+    int64_t integer = o->largest ? INT64_MIN : INT64_MAX;
     GD_TRY(scatter_plain(k, o->axis, o->largest ? LARGEST : SMALLEST));
     if (o->include_self) return GD_OK;
     /* again, from a value that is no larger, or no smaller, than any */
-    none.data = y.dtype == GD_F64 ? (void *)&real : (void *)&whole;
+    none.data = y.dtype == GD_F64 ? (void *)&real : (void *)&integer;
     memset(none.strides, 0, sizeof none.strides);
     scatter_into(y, index, none, axis_of(o->axis, y.rank), SET);
     scatter_into(y, index, gd_at_least_1d(k->in[2]), axis_of(o->axis, y.rank),

@@ -389,7 +389,7 @@ static void matrix_norm_expand(gd_expand *e) {
     gd_tensor *x = e->x[0];
     int rows = 0, cols = 1;
     if (matrix_axes(o, x->rank, &rows, &cols) != GD_OK) {
-        e->y[0] = gd_tensor_fail(gd_this_thread.noted);
+        e->y[0] = gd_tensor_fail(gd_this_thread.latest);
         return;
     }
     gd_shape both = gd_dims(rows < cols ? rows : cols, rows < cols ? cols : rows);

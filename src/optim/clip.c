@@ -127,10 +127,10 @@ gd_view *gd_gradients_views(int n) {
 static gd_status scale_all(gd_tensor **gradients, int n, gd_tensor *factor) {
     gd_view *views = gd_gradients_views(n);
     if (!views) return GD_E_MEMORY;
-    gd_postponed updates;
-    gd_postpone_begin(&updates);
+    gd_transaction updates;
+    gd_transaction_begin(&updates);
     const gd_status status =
-        gd_postpone_end(&updates, gd_gradients_scale(gradients, n, factor, views));
+        gd_transaction_end(&updates, gd_gradients_scale(gradients, n, factor, views));
     gd_free(views);
     return status;
 }
@@ -196,10 +196,10 @@ static gd_status clip_value(gd_tensors parameters, double value) {
     if (!views && status == GD_OK) status = gd_fail(GD_E_MEMORY, "no memory for %d gradients", n);
     const gd_each each = {
         .op = gd_op_find("clamp_"), .attrs = &bounds, .in = gradients, .count = n, .views = views};
-    gd_postponed updates;
-    gd_postpone_begin(&updates);
+    gd_transaction updates;
+    gd_transaction_begin(&updates);
     if (status == GD_OK) status = gd_dispatch_each(&each, NULL, NULL);
-    status = gd_postpone_end(&updates, status);
+    status = gd_transaction_end(&updates, status);
     gd_free(views);
     gd_free(gradients);
     return status;

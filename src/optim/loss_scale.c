@@ -294,11 +294,11 @@ static gd_status unscale_gradients(gd_loss_scale *s, const gd_optimizer *o) {
         status = move_state(s, gradients[0]->device, "gd_loss_scale_unscale");
     gd_view *views = status == GD_OK ? gd_gradients_views(n) : NULL;
     if (status == GD_OK && !views) status = GD_E_MEMORY;
-    gd_postponed updates; /* changes all gradients or, after a failure, none */
-    gd_postpone_begin(&updates);
+    gd_transaction updates; /* changes all gradients or, after a failure, none */
+    gd_transaction_begin(&updates);
     if (status == GD_OK && n > 0)
         status = gd_gradients_scale(gradients, n, inverse_scale(s), views);
-    status = gd_postpone_end(&updates, status);
+    status = gd_transaction_end(&updates, status);
     gd_free(views);
     gd_free(gradients);
     return status;
@@ -372,9 +372,9 @@ static gd_status write_values(const step_values *w) {
 
 static gd_status step_all(step_values *w) {
     GD_TRY(prepare_values(w));
-    gd_postponed updates; /* changes everything or, after a failure, nothing */
-    gd_postpone_begin(&updates);
-    return gd_postpone_end(&updates, write_values(w));
+    gd_transaction updates; /* changes everything or, after a failure, nothing */
+    gd_transaction_begin(&updates);
+    return gd_transaction_end(&updates, write_values(w));
 }
 
 static gd_status check_step(const gd_loss_scale *s, const gd_optimizer *o,

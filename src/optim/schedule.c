@@ -91,10 +91,10 @@ gd_status gd_schedule_advance(gd_schedule *s, gd_tensor *skip, gd_tensor **done,
     gd_tensor **rates = gd_calloc((size_t)s->optimizer->n_groups + 1, sizeof *rates), *step = NULL;
     if (!rates) return gd_fail(GD_E_MEMORY, "no memory for a step");
     gd_status status = gd_schedule_next(s, skip, &step, rates);
-    gd_postponed updates; /* changes all or, after a failure, none */
-    gd_postpone_begin(&updates);
+    gd_transaction updates; /* changes all or, after a failure, none */
+    gd_transaction_begin(&updates);
     if (status == GD_OK) status = gd_schedule_assign(s, step, rates, done, n_done);
-    status = gd_postpone_end(&updates, status);
+    status = gd_transaction_end(&updates, status);
     gd_free(rates);
     return status;
 }

@@ -147,8 +147,8 @@ static gd_status find_gradients(const gd_optim_part *part) {
     for (int i = 0; i < part->count; i++) {
         gd_tensor *p = part->parameters[i], *g = NULL;
         if (!p->requires_grad)
-            GD_TRY(gd_graph_note_capture(gd_graph_building(),
-                                         p)); /* a jit traces again when it is unfrozen */
+            GD_TRY(gd_graph_record_capture(gd_graph_building(),
+                                           p)); /* a jit traces again when it is unfrozen */
         else g = gd_tensor_grad(p);
         if (g && g->kind == GD_FAILED) return gd_failure();
         part->gradients[i] = g;
@@ -186,10 +186,10 @@ static gd_status take_step(gd_optimizer *o) {
     int grad = gd_no_grad_begin(), n_done = 0;
     gd_status status = gd_optimizer_find_gradients(o);
     if (status == GD_OK) status = gd_optimizer_make_state(o);
-    gd_postponed updates; /* changes all parameters or, after a failure, none */
-    gd_postpone_begin(&updates);
+    gd_transaction updates; /* changes all parameters or, after a failure, none */
+    gd_transaction_begin(&updates);
     if (status == GD_OK) status = gd_optimizer_advance(o, NULL, done, &n_done);
-    status = gd_postpone_end(&updates, status);
+    status = gd_transaction_end(&updates, status);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     gd_free(done);
@@ -212,7 +212,7 @@ static gd_status find_symbols(gd_optimizer *o, gd_tensor *loss, gd_tensor **list
         for (int k = 0; k < o->groups[g].n_parts; k++)
             for (int i = 0; i < o->groups[g].parts[k].count; i++) {
                 gd_tensor *p = o->groups[g].parts[k].parameters[i];
-                if (!p->requires_grad) GD_TRY(gd_graph_note_capture(gd_graph_building(), p));
+                if (!p->requires_grad) GD_TRY(gd_graph_record_capture(gd_graph_building(), p));
                 else list[n++] = p;
             }
     if (n == 0) return gd_fail(GD_E_STATE, "gd_minimize: all parameters are frozen");

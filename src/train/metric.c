@@ -213,7 +213,7 @@ gd_tensor *gd_metric_sum(gd_metric *m, const char *name) {
     const gd_metric_total *t = m && name ? find_total(m, name) : NULL;
     if (t) return t->next ? t->next : t->sum;
     if (m) { /* a function that is traced now gets 0, and is traced again when there are sums */
-        const gd_status status = gd_trace_note_value(&m->object, &m->n_totals);
+        const gd_status status = gd_trace_record_value(&m->object, &m->n_totals);
         if (status != GD_OK) return gd_tensor_fail(status);
     }
     return gd_scalar_of(0, GD_F64);
@@ -245,17 +245,17 @@ static gd_status check_update(const gd_metric *m, const gd_tensor *output, const
 
 /* Assigns all sums or, without memory, none. */
 static gd_status assign_all(gd_metric *m) {
-    gd_postponed updates;
-    gd_postpone_begin(&updates);
+    gd_transaction updates;
+    gd_transaction_begin(&updates);
     gd_status status = GD_OK;
     for (int i = 0; i < m->n_totals && status == GD_OK; i++)
         if (m->totals[i].next && gd_assign(m->totals[i].sum, m->totals[i].next)->kind == GD_FAILED)
             status = gd_failure();
-    return gd_postpone_end(&updates, status);
+    return gd_transaction_end(&updates, status);
 }
 
 static gd_status run_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
-    GD_TRY(gd_trace_note_value(&m->object, &m->replaced));
+    GD_TRY(gd_trace_record_value(&m->object, &m->replaced));
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = output->device;
     m->updating = true;
@@ -303,7 +303,7 @@ static gd_status compute_value(gd_metric *m, gd_tensor **value) {
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin();
-    gd_status status = gd_trace_note_value(&m->object, &m->replaced);
+    gd_status status = gd_trace_record_value(&m->object, &m->replaced);
     *value = status == GD_OK ? rules_of(m)->value(m) : NULL;
     if (*value && (*value)->kind != GD_FAILED && (*value)->dtype != GD_F64)
         *value = gd_cast(*value, GD_F64);
@@ -356,7 +356,7 @@ static gd_status mark_reset(gd_metric *m) {
         if (mark->kind == GD_FAILED) return gd_failure();
         m->reset_mark = gd_retain(mark);
     }
-    GD_TRY(gd_trace_note_value(&m->object, &m->replaced));
+    GD_TRY(gd_trace_record_value(&m->object, &m->replaced));
     return gd_assign(m->reset_mark, gd_scalar_of(0, GD_F64))->kind == GD_FAILED ? gd_failure()
                                                                                 : GD_OK;
 }
@@ -374,7 +374,7 @@ static gd_status reset_metric(gd_metric *m) {
         m->totals[i].next = gd_metric_zeros(sum->device, sum->rank, sum->dims);
         if (m->totals[i].next->kind == GD_FAILED) status = gd_failure();
     }
-    if (status == GD_OK) status = gd_trace_note_value(&m->object, &m->replaced);
+    if (status == GD_OK) status = gd_trace_record_value(&m->object, &m->replaced);
     if (status == GD_OK) status = assign_all(m);
     gd_grad_mode_end(&grad);
     for (int i = 0; i < m->n_totals; i++) m->totals[i].next = NULL;

@@ -36,13 +36,13 @@ static gd_tensor *mean_of_present(gd_tensor *each, gd_tensor *actual, gd_tensor 
 }
 
 /* Of `part` and `whole`, (classes) each. */
-static gd_tensor *average_of(gd_metric *m, gd_tensor *part, gd_tensor *whole, gd_word average) {
+static gd_tensor *average_of(gd_metric *m, gd_tensor *part, gd_tensor *integer, gd_word average) {
     gd_tensor *actual = gd_metric_sum(m, "actual"), *predicted = gd_metric_sum(m, "predicted");
     if (actual->rank == 0) return number(NAN); /* before the first batch */
-    gd_tensor *each = gd_divide_or(part, whole, 0), *all = gd_sum(actual), *value;
+    gd_tensor *each = gd_divide_or(part, integer, 0), *all = gd_sum(actual), *value;
     gd_tensor *binary = gd_select(each, 0, 1);
     if (average == GD_BINARY) value = binary;
-    else if (average == GD_MICRO) value = gd_divide_or(gd_sum(part), gd_sum(whole), 0);
+    else if (average == GD_MICRO) value = gd_divide_or(gd_sum(part), gd_sum(integer), 0);
     else if (average == GD_WEIGHTED) value = gd_div(gd_sum(gd_mul(each, actual)), all);
     else value = mean_of_present(each, actual, predicted);
     if (average == GD_AUTO)

@@ -55,7 +55,8 @@ static void put_option(const gd_op_attr *a, const char *data) {
     case GD_ATTR_FLOAT: put_number(*(const double *)field); break;
     case GD_ATTR_NUMBER: {
         const gd_number *n = field;
-        if ((double)n->whole == n->value && fabs(n->value) >= 0x1p53) printf("%" PRId64, n->whole);
+        if ((double)n->integer == n->value && fabs(n->value) >= 0x1p53)
+            printf("%" PRId64, n->integer);
         else put_number(n->value);
         break;
     }

@@ -169,10 +169,10 @@ CLEAN_TEST(detach_cuts_the_history_and_shares_memory) {
 
 CLEAN_TEST(only_float_leaves_can_require_grad) {
     GD_SCOPE;
-    gd_tensor *whole = gd_full(gd_dims(2), 1, .dtype = GD_I64), *x = leaf(2, 1, 1);
-    CHECK(gd_set_requires_grad(whole, true) == GD_E_DTYPE);
+    gd_tensor *integer = gd_full(gd_dims(2), 1, .dtype = GD_I64), *x = leaf(2, 1, 1);
+    CHECK(gd_set_requires_grad(integer, true) == GD_E_DTYPE);
     gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_requires_grad(whole)));
+    CHECK(gd_tensor_is_error(gd_requires_grad(integer)));
     gd_clear_error();
     CHECK(gd_set_requires_grad(gd_exp(x), false) == GD_E_STATE &&
           gd_set_requires_grad(NULL, true) == GD_E_ARGUMENT);

@@ -125,8 +125,8 @@ static gd_tensor *numbers(gd_dtype dtype) {
     gd_tensor *x = gd_from_array(gd_dims(N), GD_F64, values);
     if (dtype == GD_I64) /* what no double holds */
         for (int i = 0; i < N; i++) {
-            int64_t whole = as_integer(GD_I64, values[i]);
-            memcpy(&values[i], &whole, sizeof whole);
+            int64_t integer = as_integer(GD_I64, values[i]);
+            memcpy(&values[i], &integer, sizeof integer);
         }
     if (dtype == GD_I64) x = gd_from_array(gd_dims(N), GD_I64, values);
     free(values);

@@ -119,9 +119,9 @@ CLEAN_TEST(it_saves_by_the_clock) {
 CLEAN_TEST(a_run_that_is_stopped_saves_where_it_is_and_goes_on_there) {
     GD_SCOPE;
     begin_test();
-    gd_module *whole = make_net();
-    CHECK(fit_net(whole, (run){.epochs = 3, .checkpoint = gd_checkpoint(folder)}));
-    const double expected = sum_of(whole);
+    gd_module *integer = make_net();
+    CHECK(fit_net(integer, (run){.epochs = 3, .checkpoint = gd_checkpoint(folder)}));
+    const double expected = sum_of(integer);
     folder_clear(folder);
     CHECK(
         fit_net(make_net(), (run){.epochs = 3, .stop_at = 6, .checkpoint = gd_checkpoint(folder)}));

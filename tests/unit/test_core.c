@@ -259,11 +259,11 @@ TEST(promotion_is_the_table_of_the_header) {
 TEST(a_number_of_rank_0_does_not_widen) {
     GD_SCOPE;
     gd_tensor *half = gd_full(gd_dims(2), 1, .dtype = GD_F16),
-              *whole = gd_full(gd_dims(2), 1, .dtype = GD_I32);
+              *integer = gd_full(gd_dims(2), 1, .dtype = GD_I32);
     CHECK(gd_tensor_dtype(gd_mul(half, gd_scalar(2))) == GD_F16);
     CHECK(gd_tensor_dtype(gd_mul(half, gd_scalar_of(2, GD_F64))) == GD_F16);
-    CHECK(gd_tensor_dtype(gd_mul(whole, gd_scalar_int(2))) == GD_I32);
-    CHECK(gd_tensor_dtype(gd_mul(whole, gd_scalar(2))) == GD_F32);
+    CHECK(gd_tensor_dtype(gd_mul(integer, gd_scalar_int(2))) == GD_I32);
+    CHECK(gd_tensor_dtype(gd_mul(integer, gd_scalar(2))) == GD_F32);
     CHECK(gd_tensor_dtype(gd_add(gd_scalar(1), gd_scalar_of(1, GD_F64))) == GD_F64);
 }
 

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "files.h"
 #include "gradus/gradus.h"
-#include "graph/run/turn.h"
+#include "graph/run/rwlock.h"
 #include "temp.h"
 #include "test.h"
 
@@ -257,31 +257,31 @@ TEST(a_gradient_that_is_being_made_is_made_anew_in_the_child) {
 /* --- a run that does not end ------------------------------------------------------------------ */
 
 typedef struct lonely {
-    gd_turn turn;
+    gd_rwlock turn;
     gd_forked forked;
 } lonely;
 
-static void lonely_in_child(gd_forked *f) { gd_turn_in_child(f->turn); }
+static void lonely_in_child(gd_forked *f) { gd_rwlock_in_child(f->turn); }
 
 static void *write_long(void *arg) {
     lonely *l = arg;
-    gd_turn_hold hold;
-    if (gd_turn_take(&l->turn, true, &hold) != GD_OK) return NULL;
+    gd_rwlock_hold hold;
+    if (gd_rwlock_take(&l->turn, true, &hold) != GD_OK) return NULL;
     wait_in_the_middle();
-    gd_turn_leave(&hold);
+    gd_rwlock_release(&hold);
     return arg;
 }
 
 static bool is_refused(void *arg) {
-    gd_turn_hold hold;
-    return gd_turn_take(&((lonely *)arg)->turn, false, &hold) == GD_E_STATE &&
+    gd_rwlock_hold hold;
+    return gd_rwlock_take(&((lonely *)arg)->turn, false, &hold) == GD_E_STATE &&
            strstr(gd_latest_failure(), "was forked while") != NULL;
 }
 
 TEST(a_child_is_told_what_was_half_written) {
     pthread_t thread;
     lonely l;
-    gd_turn_init(&l.turn);
+    gd_rwlock_init(&l.turn);
     l.forked = (gd_forked){.in_child = lonely_in_child, .turn = &l.turn};
     gd_forked_add(&l.forked);
     atomic_store(&stage, 0);
@@ -290,26 +290,26 @@ TEST(a_child_is_told_what_was_half_written) {
     CHECK(in_child(is_refused, &l));
     atomic_store(&stage, 2);
     pthread_join(thread, NULL);
-    gd_turn_hold hold;
-    CHECK(gd_turn_take(&l.turn, true, &hold) == GD_OK);
-    gd_turn_leave(&hold);
+    gd_rwlock_hold hold;
+    CHECK(gd_rwlock_take(&l.turn, true, &hold) == GD_OK);
+    gd_rwlock_release(&hold);
     gd_forked_remove(&l.forked);
 }
 
 /* A fork while this thread holds the lock of a run: both processes continue to hold it. */
 TEST(a_thread_may_fork_while_it_writes) {
     lonely l;
-    gd_turn_hold hold, inner;
-    gd_turn_init(&l.turn);
+    gd_rwlock_hold hold, inner;
+    gd_rwlock_init(&l.turn);
     l.forked = (gd_forked){.in_child = lonely_in_child, .turn = &l.turn};
     gd_forked_add(&l.forked);
-    CHECK(gd_turn_take(&l.turn, true, &hold) == GD_OK);
+    CHECK(gd_rwlock_take(&l.turn, true, &hold) == GD_OK);
     fflush(NULL);
     const pid_t child = fork();
-    bool right = gd_turn_take(&l.turn, false, &inner) == GD_E_STATE; /* inside of itself */
-    gd_turn_leave(&hold);
-    right = right && gd_turn_take(&l.turn, false, &hold) == GD_OK;
-    gd_turn_leave(&hold);
+    bool right = gd_rwlock_take(&l.turn, false, &inner) == GD_E_STATE; /* inside of itself */
+    gd_rwlock_release(&hold);
+    right = right && gd_rwlock_take(&l.turn, false, &hold) == GD_OK;
+    gd_rwlock_release(&hold);
     if (child == 0) _exit(right ? 0 : 1);
     CHECK(right && child_wait(child) == 0);
     gd_forked_remove(&l.forked);

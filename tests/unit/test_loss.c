@@ -87,7 +87,7 @@ TEST(a_target_that_broadcasts_is_warned_of) {
 
 TEST(shapes_that_do_not_fit_are_refused) {
     GD_SCOPE;
-    gd_tensor *x = gd_randn(gd_dims(4, 3)), *whole = gd_zeros(gd_dims(4), .dtype = GD_I64);
+    gd_tensor *x = gd_randn(gd_dims(4, 3)), *integer = gd_zeros(gd_dims(4), .dtype = GD_I64);
 #define REFUSED(status, expression)                                                            \
     do {                                                                                       \
         CHECK(gd_tensor_is_error(expression));                                                 \
@@ -100,14 +100,15 @@ TEST(shapes_that_do_not_fit_are_refused) {
     REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 1), .dtype = GD_I64)));
     REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 4))));
     REFUSED(GD_E_DTYPE, gd_cross_entropy(x, gd_zeros(gd_dims(4), .dtype = GD_BOOL)));
-    REFUSED(GD_E_DTYPE, gd_cross_entropy(gd_zeros(gd_dims(4, 3), .dtype = GD_I32), whole));
+    REFUSED(GD_E_DTYPE, gd_cross_entropy(gd_zeros(gd_dims(4, 3), .dtype = GD_I32), integer));
     REFUSED(GD_E_SHAPE, gd_cross_entropy(gd_scalar(1), gd_scalar_int(0)));
-    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, whole, .weight = gd_ones(gd_dims(4))));
-    REFUSED(GD_E_DTYPE, gd_cross_entropy(x, whole, .weight = gd_ones(gd_dims(3), .dtype = GD_F64)));
-    REFUSED(GD_E_ARGUMENT, gd_cross_entropy(x, whole, .label_smoothing = 1.5));
+    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, integer, .weight = gd_ones(gd_dims(4))));
+    REFUSED(GD_E_DTYPE,
+            gd_cross_entropy(x, integer, .weight = gd_ones(gd_dims(3), .dtype = GD_F64)));
+    REFUSED(GD_E_ARGUMENT, gd_cross_entropy(x, integer, .label_smoothing = 1.5));
     REFUSED(GD_E_DTYPE, gd_nll_loss(x, gd_zeros(gd_dims(4))));
     REFUSED(GD_E_SHAPE, gd_mse_loss(x, gd_zeros(gd_dims(4))));
-    REFUSED(GD_E_DTYPE, gd_mse_loss(whole, whole));
+    REFUSED(GD_E_DTYPE, gd_mse_loss(integer, integer));
     REFUSED(GD_E_SHAPE, gd_bce_loss(x, gd_zeros(gd_dims(3))));
     REFUSED(GD_E_SHAPE, gd_bce_with_logits(x, gd_zeros(gd_dims(3))));
     REFUSED(GD_E_ARGUMENT, gd_huber_loss(x, x, .delta = 0));

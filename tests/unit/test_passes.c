@@ -26,7 +26,7 @@ TEST(share_computes_the_same_thing_once) {
     IN_GRAPH(g, 2, 3);
     y = gd_add(gd_sin(gd_mul(x, x)), gd_sin(gd_mul(x, x)));
     FETCH(y);
-    CHECK(gd_pass_share(p) == 2);
+    CHECK(gd_pass_cse(p) == 2);
     check_text(p, "%1 f32[2,3] = mul(%0 (feed 0) f32[2,3], %0 (feed 0) f32[2,3])\n"
                   "%2 f32[2,3] = sin(%1)\n"
                   "%5 f32[2,3] = add(%2, %2)\n"
@@ -43,7 +43,7 @@ TEST(share_makes_what_either_of_two_is_wanted_for) {
     CHECK(gd_pass_prune(p) > 0); /* the first keeps nothing for a gradient */
     CHECK(p->steps[0].out[1] < 0 && p->steps[1].out[1] >= 0);
     const int mean = p->steps[1].out[1];
-    CHECK(gd_pass_share(p) == 1);
+    CHECK(gd_pass_cse(p) == 1);
     CHECK(!p->steps[0].removed && p->steps[1].removed && p->steps[0].out[1] == mean);
     gd_program_free(p);
 }
@@ -53,7 +53,7 @@ TEST(share_leaves_noise_and_different_options_alone) {
     y = gd_add(gd_add(gd_dropout(x), gd_dropout(x)),
                gd_add(gd_leaky_relu(x, .slope = 0.1), gd_leaky_relu(x, .slope = 0.2)));
     FETCH(y);
-    CHECK(gd_pass_share(p) == 0);
+    CHECK(gd_pass_cse(p) == 0);
     gd_program_free(p);
 }
 
@@ -392,7 +392,7 @@ TEST(norms_become_part_of_the_weights_before_them) {
                   "variable 1 <- %7\n"
                   "variable 2 <- %8\n"
                   "fetch %12\n");
-    CHECK(gd_pass_norm(p, gd_cpu()) == 1 && gd_pass_epilogue(p, gd_cpu()) == 1);
+    CHECK(gd_pass_fold_norm(p, gd_cpu()) == 1 && gd_pass_epilogue(p, gd_cpu()) == 1);
     check_text(p, "%13 f32[4,3,3,3], %14 f32[4] = norm_fold(%1 (variable 0) f32[4,3,3,3], -, %4 "
                   "(variable 3) f32[4], "
                   "%6 (outside 6) f32[4], %2 (variable 1) f32[4], %3 (variable 2) f32[4]) "
@@ -448,7 +448,7 @@ TEST(norms_that_are_no_part_of_the_weights_stay) {
                         i == 2 ? gd_dims(8, 3, 1, 1) : gd_dims(4, 3, 3, 3), "", true, i == 0);
         gd_program *p = program_of(gd_list(n.x), gd_list(n.value),
                                    i == 1 ? gd_list(n.y, n.between) : gd_list(n.y));
-        CHECK(gd_pass_prune(p) >= 0 && gd_pass_norm(p, gd_cpu()) == 0);
+        CHECK(gd_pass_prune(p) >= 0 && gd_pass_fold_norm(p, gd_cpu()) == 0);
         gd_program_free(p);
     }
 }

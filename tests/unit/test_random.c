@@ -373,10 +373,10 @@ TEST(randint_covers_its_range_evenly) {
     for (int k = 0; k < HIGH - LOW; k++) chi += pow((double)count[k] - N / 7.0, 2) / (N / 7.0);
     CHECK_SAYING(chi < 22.5, "%g", chi); /* 6 degrees of freedom */
     free(v);
-    const int64_t *whole = gd_data(gd_randint(gd_dims(1000), INT64_MIN, INT64_MAX)),
+    const int64_t *integer = gd_data(gd_randint(gd_dims(1000), INT64_MIN, INT64_MAX)),
                   *one = gd_data(gd_randint(gd_dims(50), 8, 9));
     int negative = 0;
-    for (int i = 0; i < 1000; i++) negative += whole[i] < 0;
+    for (int i = 0; i < 1000; i++) negative += integer[i] < 0;
     CHECK(abs(negative - 500) < 60);
     for (int i = 0; i < 50; i++) CHECK(one[i] == 8);
 }
@@ -543,7 +543,7 @@ TEST(dropout_has_gradients_of_both_orders) {
 TEST(what_makes_no_sense_is_refused) {
     GD_SCOPE;
     float bad[3] = {0.5f, 1.5f, 0}, nan[2] = {NAN, 1}, none[2] = {0, 0}, negative[2] = {1, -1};
-    gd_tensor *whole = gd_full(gd_dims(3), 1, .dtype = GD_I64), *x = gd_ones(gd_dims(3));
+    gd_tensor *integer = gd_full(gd_dims(3), 1, .dtype = GD_I64), *x = gd_ones(gd_dims(3));
 #define REFUSED(status, expression)                                                            \
     do {                                                                                       \
         CHECK(gd_tensor_is_error(expression));                                                 \
@@ -552,7 +552,7 @@ TEST(what_makes_no_sense_is_refused) {
         gd_clear_error();                                                                      \
     } while (0)
     REFUSED(GD_E_DTYPE, gd_rand(gd_dims(3), .dtype = GD_I32));
-    REFUSED(GD_E_DTYPE, gd_randn_like(whole));
+    REFUSED(GD_E_DTYPE, gd_randn_like(integer));
     REFUSED(GD_E_SHAPE, gd_rand(gd_dims(3, -1)));
     REFUSED(GD_E_OVERFLOW, gd_randn(gd_dims(INT64_C(1) << 40, INT64_C(1) << 40)));
     REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = 2, .high = 1));
@@ -568,7 +568,7 @@ TEST(what_makes_no_sense_is_refused) {
     REFUSED(GD_E_DTYPE, gd_randperm(3, .dtype = GD_F32));
     REFUSED(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(3), GD_F32, bad)));
     REFUSED(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(2), GD_F32, nan)));
-    REFUSED(GD_E_DTYPE, gd_bernoulli(whole));
+    REFUSED(GD_E_DTYPE, gd_bernoulli(integer));
     REFUSED(GD_E_ARGUMENT, gd_multinomial(x, 4));
     REFUSED(GD_E_ARGUMENT, gd_multinomial(x, 0));
     REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(3), GD_F32, bad), 3));
@@ -578,7 +578,7 @@ TEST(what_makes_no_sense_is_refused) {
     REFUSED(GD_E_SHAPE, gd_multinomial(gd_ones(gd_dims(2, 2, 2)), 1));
     REFUSED(GD_E_ARGUMENT, gd_dropout(x, .p = 1.5));
     REFUSED(GD_E_ARGUMENT, gd_dropout(x, .p = -0.1));
-    REFUSED(GD_E_DTYPE, gd_dropout(whole));
+    REFUSED(GD_E_DTYPE, gd_dropout(integer));
 }
 
 TEST(a_bad_probability_is_named_with_its_place) {

@@ -123,7 +123,7 @@ static void check_primitive(const gd_prim *p, int t, gd_scalar_fn fn, const int 
         right = (isnan(y) && isnan(z)) || (y == z && signbit(y) == signbit(z)) ||
                 (isfinite(z) && fabs(y - z) <= close);
     } else {
-        gd_store_i64(type_dtypes[t], expected, p->whole(n[0], n[1], n[2]));
+        gd_store_i64(type_dtypes[t], expected, p->integer(n[0], n[1], n[2]));
         right = memcmp(out, expected, type_sizes[t]) == 0;
     }
     CHECK_SAYING(right, "%s %s of %g, %g, %g is %.9g, expected %.9g", p->name, types[t], x[0], x[1],

@@ -108,8 +108,8 @@ CLEAN_TEST(floats_are_converted_and_nothing_else_is) {
             CHECK(gd_load_state(path, gd_part("w", to)) == GD_OK);
             CHECK(tensors_distance(gd_cast(to, GD_F64), gd_cast(from, GD_F64)) == 0);
         }
-        gd_tensor *whole = gd_zeros(gd_dims(9), .dtype = GD_I64);
-        CHECK(gd_load_state(path, gd_part("w", whole)) != GD_OK &&
+        gd_tensor *integer = gd_zeros(gd_dims(9), .dtype = GD_I64);
+        CHECK(gd_load_state(path, gd_part("w", integer)) != GD_OK &&
               says("of a dtype that cannot be converted w"));
         gd_clear_error();
     }
@@ -499,19 +499,19 @@ CLEAN_TEST(a_session_goes_on_with_the_same_bits) {
     GD_SCOPE;
     const char *path = temp_path("session.safetensors");
     training a = make_training();
-    const double whole = run_steps(a, 20);
+    const double integer = run_steps(a, 20);
     training b = make_training();
     run_steps(b, 10);
     CHECK_SAYING(gd_save_state(path, gd_part("train", b.session)) == GD_OK, "%s",
                  gd_error_message());
-    CHECK(run_steps(b, 10) == whole);
+    CHECK(run_steps(b, 10) == integer);
     training c = make_training();
     CHECK_SAYING(gd_load_state(path, gd_part("train", c.session)) == GD_OK, "%s",
                  gd_error_message());
-    CHECK(run_steps(c, 10) == whole);
+    CHECK(run_steps(c, 10) == integer);
     training d = make_training(); /* also one that has run already */
     run_steps(d, 7);
-    CHECK(gd_load_state(path, gd_part("train", d.session)) == GD_OK && run_steps(d, 10) == whole);
+    CHECK(gd_load_state(path, gd_part("train", d.session)) == GD_OK && run_steps(d, 10) == integer);
     gd_state *s = gd_read_state(path);
     CHECK(gd_state_find(s, "train.w") && gd_state_value(s, "train.runs"));
 }
@@ -520,14 +520,14 @@ CLEAN_TEST(a_failed_load_leaves_a_session_as_it_was) {
     GD_SCOPE;
     const char *path = temp_path("session2.safetensors");
     training a = make_training(), b = make_training();
-    const double whole = run_steps(a, 5);
+    const double integer = run_steps(a, 5);
     gd_tensor *other = gd_ones(gd_dims(3));
     CHECK(gd_save_state(path, gd_part("train", a.session)) == GD_OK);
     run_steps(b, 3);
     CHECK(gd_load_state(path, gd_part("train", b.session), gd_part("other", other)) != GD_OK &&
           says("missing other"));
     gd_clear_error();
-    CHECK(run_steps(b, 2) == whole); /* and the variables can be written again */
+    CHECK(run_steps(b, 2) == integer); /* and the variables can be written again */
 }
 
 static gd_tensors saves(gd_tensors in, void *user) {

@@ -26,7 +26,7 @@ static thing *thing_new(int mode) {
 }
 
 static int mode_of(thing *t) {
-    CHECK(gd_trace_note_value(&t->object, &t->mode) == GD_OK);
+    CHECK(gd_trace_record_value(&t->object, &t->mode) == GD_OK);
     return t->mode;
 }
 

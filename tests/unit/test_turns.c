@@ -8,13 +8,13 @@
 #include "core/error.h"
 #include "clean_test.h"
 #include "gradus/gradus.h"
-#include "graph/run/turn.h"
+#include "graph/run/rwlock.h"
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
 enum { MOST = 8 };
 typedef struct visitor {
-    gd_turn *turn;
+    gd_rwlock *turn;
     bool writes;
     _Atomic bool stays; /* until it is released */
     _Atomic int *came;  /* counts the threads that had the lock */
@@ -24,15 +24,15 @@ typedef struct visitor {
 
 static void *visit(void *arg) {
     visitor *v = arg;
-    gd_turn_hold hold;
-    if (gd_turn_take(v->turn, v->writes, &hold) != GD_OK) return NULL;
+    gd_rwlock_hold hold;
+    if (gd_rwlock_take(v->turn, v->writes, &hold) != GD_OK) return NULL;
     v->number = atomic_fetch_add(v->came, 1);
     while (atomic_load(&v->stays)) sched_yield();
-    gd_turn_leave(&hold);
+    gd_rwlock_release(&hold);
     return NULL;
 }
 
-static int waiting(gd_turn *turn) {
+static int waiting(gd_rwlock *turn) {
     int n = 0;
     gd_guard_lock(turn->guard);
     for (const gd_sleeper *s = turn->queue.first; s; s = s->next) n++;
@@ -57,8 +57,8 @@ TEST(whoever_came_first_goes_first) {
      */
     static const bool writes[MOST] = {false, false, true, false, false, true, true, false};
     static const int round[MOST] = {0, 0, 1, 2, 2, 3, 4, 5};
-    gd_turn turn;
-    gd_turn_init(&turn);
+    gd_rwlock turn;
+    gd_rwlock_init(&turn);
     _Atomic int came = 0;
     visitor v[MOST];
     for (int i = 0; i < MOST; i++)
@@ -72,8 +72,8 @@ TEST(whoever_came_first_goes_first) {
 }
 
 TEST(readers_wait_behind_a_writer) {
-    gd_turn turn;
-    gd_turn_init(&turn);
+    gd_rwlock turn;
+    gd_rwlock_init(&turn);
     _Atomic int came = 0;
     visitor v[4];
     for (int i = 0; i < 4; i++)
@@ -82,23 +82,23 @@ TEST(readers_wait_behind_a_writer) {
 }
 
 TEST(a_thread_may_read_inside_of_its_own_reading_and_nothing_else) {
-    gd_turn turn;
-    gd_turn_init(&turn);
+    gd_rwlock turn;
+    gd_rwlock_init(&turn);
     _Atomic int came = 0;
-    gd_turn_hold outer, inner;
+    gd_rwlock_hold outer, inner;
     visitor writer = {.turn = &turn, .writes = true, .came = &came};
-    CHECK(gd_turn_take(&turn, false, &outer) == GD_OK);
+    CHECK(gd_rwlock_take(&turn, false, &outer) == GD_OK);
     pthread_create(&writer.thread, NULL, visit, &writer);
     while (waiting(&turn) == 0) sched_yield();
-    CHECK(gd_turn_take(&turn, false, &inner) == GD_OK); /* though a writer waits */
-    gd_turn_leave(&inner);
-    CHECK(gd_turn_take(&turn, true, &inner) == GD_E_STATE &&
+    CHECK(gd_rwlock_take(&turn, false, &inner) == GD_OK); /* though a writer waits */
+    gd_rwlock_release(&inner);
+    CHECK(gd_rwlock_take(&turn, true, &inner) == GD_E_STATE &&
           strstr(gd_latest_failure(), "after that run"));
-    gd_turn_leave(&outer);
+    gd_rwlock_release(&outer);
     pthread_join(writer.thread, NULL);
-    CHECK(gd_turn_take(&turn, true, &outer) == GD_OK);
-    CHECK(gd_turn_take(&turn, false, &inner) == GD_E_STATE);
-    gd_turn_leave(&outer);
+    CHECK(gd_rwlock_take(&turn, true, &outer) == GD_OK);
+    CHECK(gd_rwlock_take(&turn, false, &inner) == GD_E_STATE);
+    gd_rwlock_release(&outer);
     gd_clear_error();
 }
 

@@ -128,14 +128,14 @@ CLEAN_TEST(a_char_lstm_goes_on_where_its_states_stopped) {
     gd_module *net = gd_zoo_char_lstm(VOCABULARY, .embedding = 16, .hidden = 24, .dropout = 0.5);
     gd_module_eval(net);
     gd_tensor *x = text(2, 9);
-    gd_tensors whole = gd_module_call(net, gd_list(x));
+    gd_tensors integer = gd_module_call(net, gd_list(x));
     gd_tensor *h = NULL, *c = NULL;
     for (int64_t t = 0; t < 9; t++) {
         gd_tensors y = gd_module_call(net, gd_list(gd_narrow(x, 1, t, 1), h, c));
-        CHECK(tensors_distance(y.at[0], gd_narrow(whole.at[0], 1, t, 1)) < 1e-5);
+        CHECK(tensors_distance(y.at[0], gd_narrow(integer.at[0], 1, t, 1)) < 1e-5);
         h = y.at[1], c = y.at[2];
     }
-    CHECK(tensors_distance(h, whole.at[1]) < 1e-5 && tensors_distance(c, whole.at[2]) < 1e-5);
+    CHECK(tensors_distance(h, integer.at[1]) < 1e-5 && tensors_distance(c, integer.at[2]) < 1e-5);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 

@@ -184,11 +184,11 @@ static gd_status cumprod_lines_run(gd_kernel_call *k) {
     return cumulate(k, o->axis, GD_CUMULATIVE_PROD, o->exclusive, o->reverse);
 }
 
-/*kernel linear_scan.lines  rank 10  wide
+/*kernel linear_recurrence.lines  rank 10  wide
  * All floats.
  */
-static gd_status linear_scan_lines_run(gd_kernel_call *k) {
-    const gd_linear_scan_options *o = k->attrs;
+static gd_status linear_recurrence_lines_run(gd_kernel_call *k) {
+    const gd_linear_recurrence_options *o = k->attrs;
     cumulative_job j;
     init_cumulative(&j, k, o->axis);
     j.spec.kind = GD_CUMULATIVE_LINEAR;

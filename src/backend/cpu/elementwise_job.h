@@ -10,8 +10,8 @@
 
 typedef struct gd_ew_program {
     const gd_ir *ir;
-    gd_ew_fn whole; /* NULL: the evaluator */
-    int type;       /* GD_EW_... */
+    gd_ew_fn integer; /* NULL: the evaluator */
+    int type;         /* GD_EW_... */
     gd_param params[GD_FUSED_PARAMS];
     /* the evaluator's */
     int n_slots;         /* tiles that it needs */

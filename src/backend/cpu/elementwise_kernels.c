@@ -146,7 +146,7 @@ static void run_tile(const job *j, char *const *base, int64_t first, int64_t n, 
         else if (o->repeated) in[i] = buffer + (size_t)(first % j->period) * type_size[type];
         else load_tile(o, at, o->step[last], type, buffer, n), in[i] = buffer;
     }
-    if (j->program.whole) j->program.whole(n, in, out, j->program.params);
+    if (j->program.integer) j->program.integer(n, in, out, j->program.params);
     else
         gd_ew_evaluate(&j->program, j->tile, n, in, out,
                        buffers + (size_t)(j->n_in + j->n_out) * tile);
@@ -223,11 +223,11 @@ static void run_direct_piece(void *arg, int64_t piece) {
     int64_t n = j->row - from < PIECE ? j->row - from : PIECE;
     for (int i = 0; i < j->n_in; i++) in[i] = j->operands[i].data + from * size;
     for (int i = 0; i < j->n_out; i++) out[i] = j->operands[j->n_in + i].data + from * size;
-    j->program.whole(n, in, out, j->program.params);
+    j->program.integer(n, in, out, j->program.params);
 }
 
 static gd_status run_job(job *j) {
-    j->bare = j->program.whole != NULL;
+    j->bare = j->program.integer != NULL;
     for (int i = 0; i < j->n_in + j->n_out; i++) j->bare &= j->operands[i].direct;
     if (j->bare && j->rank == 1) {
         gd_parallel_for((j->row + PIECE - 1) / PIECE, run_direct_piece, j);
@@ -250,7 +250,7 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
     const int64_t size = (int64_t)type_size[j->program.type];
     const int last = j->n_in + j->n_out - 1;
     /* a compiled kernel with nothing to convert needs no tiles */
-    bool direct = j->program.whole;
+    bool direct = j->program.integer;
     for (int i = 0; i < last; i++) direct &= j->operands[i].direct;
     if (direct && j->rank == 1) { /* one line of elements */
         const void *in[GD_EW_OPERANDS];
@@ -259,7 +259,7 @@ void gd_ew_some(const job *j, int64_t first, int64_t n, void *to) {
         for (int i = 0; i < j->n_out - 1; i++)
             out[i] = j->operands[j->n_in + i].data + first * size;
         out[j->n_out - 1] = to;
-        j->program.whole(n, in, out, j->program.params);
+        j->program.integer(n, in, out, j->program.params);
         return;
     }
     const int64_t most = direct ? n : j->tile;
@@ -301,15 +301,15 @@ static bool run_straight(const gd_kernel_call *call) {
     const int64_t count = straight(call);
     if (count == 0 || count > PIECE) return false;
     const gd_op *op = call->op;
-    const gd_ew_fn whole = gd_ew_whole(op, op->ir, gd_ew_type(call->out[0].dtype));
-    if (!whole) return false;
+    const gd_ew_fn integer = gd_ew_whole(op, op->ir, gd_ew_type(call->out[0].dtype));
+    if (!integer) return false;
     gd_param params[GD_RECORD_MAX];
     const void *in[GD_EW_OPERANDS];
     void *out[GD_EW_OPERANDS];
     gd_ew_params(op, call->attrs, gd_ew_type(call->out[0].dtype), params);
     for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].data;
     for (int i = 0; i < call->n_out; i++) out[i] = call->out[i].data;
-    whole(count, in, out, params);
+    integer(count, in, out, params);
     return true;
 }
 
@@ -362,7 +362,7 @@ static gd_status elementwise_reference_run(gd_kernel_call *call) {
     int64_t whole_params[GD_RECORD_MAX] = {0};
     for (int i = 0; i < op->n_attrs && call->attrs; i++) {
         params[i] = gd_attr_number(&op->attrs[i], call->attrs).value;
-        whole_params[i] = gd_attr_param(&op->attrs[i], call->attrs, GD_I64).whole;
+        whole_params[i] = gd_attr_param(&op->attrs[i], call->attrs, GD_I64).integer;
     }
     const gd_view *shape = &call->out[0];
     bool real = op->flags & GD_OP_FLOAT || !(gd_ir_types(op->ir) & GD_PRIM_INT) ||
@@ -387,7 +387,7 @@ static gd_status elementwise_reference_run(gd_kernel_call *call) {
             if (!real) wholes[i] = gd_load_i64(v->dtype, p);
         }
         if (real) gd_ir_eval_real(op->ir, reals, params, real_out);
-        else gd_ir_eval_whole(op->ir, wholes, whole_params, whole_out);
+        else gd_ir_eval_integer(op->ir, wholes, whole_params, whole_out);
         for (int i = 0; i < call->n_out; i++) {
             char *p = (char *)call->out[i].data + e * 8;
             if (real) gd_store_f64(call->out[i].dtype, p, real_out[i]);

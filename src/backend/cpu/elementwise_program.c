@@ -179,7 +179,7 @@ static gd_status find_steps(const gd_ir *ir, int type, gd_ew_program *p) {
 
 static void begin_program(gd_ew_program *p, const gd_ir *ir, int type) {
     p->ir = ir;
-    p->whole = NULL;
+    p->integer = NULL;
     p->type = type;
     p->n_slots = 0;
     p->slot = p->own_slot;
@@ -202,8 +202,8 @@ gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, g
     begin_program(p, ir, type);
     if (op->fusion) gd_fused_params(call, p->params);
     else gd_ew_params(op, call->attrs, type, p->params);
-    if (!op->fusion || gd_ew_uses_compiled()) p->whole = kernels_of(op, ir)->fn[type];
-    if (p->whole) return GD_OK;
+    if (!op->fusion || gd_ew_uses_compiled()) p->integer = kernels_of(op, ir)->fn[type];
+    if (p->integer) return GD_OK;
     GD_TRY(find_steps(ir, type, p));
     if (op->fusion) { /* worked out when it was made */
         p->n_slots = op->fusion->n_slots;
@@ -221,10 +221,10 @@ static void fill_tile(void *tile, int type, gd_param value, int64_t n) {
         for (int64_t i = 0; i < n; i++) ((double *)tile)[i] = value.real;
         break;
     case GD_EW_I32:
-        for (int64_t i = 0; i < n; i++) ((int32_t *)tile)[i] = (int32_t)value.whole;
+        for (int64_t i = 0; i < n; i++) ((int32_t *)tile)[i] = (int32_t)value.integer;
         break;
     default:
-        for (int64_t i = 0; i < n; i++) ((int64_t *)tile)[i] = value.whole;
+        for (int64_t i = 0; i < n; i++) ((int64_t *)tile)[i] = value.integer;
         break;
     }
 }
@@ -232,12 +232,12 @@ static void fill_tile(void *tile, int type, gd_param value, int64_t n) {
 /* A constant of the expression. */
 static gd_param constant_of(double value, int type) {
     if (type == GD_EW_F32 || type == GD_EW_F64) return (gd_param){.real = value};
-    return (gd_param){.whole = type == GD_EW_I32 ? gd_f64_to_i32(value) : gd_f64_to_i64(value)};
+    return (gd_param){.integer = type == GD_EW_I32 ? gd_f64_to_i32(value) : gd_f64_to_i64(value)};
 }
 
 void gd_ew_constants(const gd_ew_program *p, const gd_param *params, int64_t tile, int64_t n,
                      char *tiles) {
-    if (p->whole) return;
+    if (p->integer) return;
     for (int i = 0; i < p->ir->count; i++) {
         const gd_ir_node *node = &p->ir->nodes[i];
         if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;

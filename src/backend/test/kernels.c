@@ -26,7 +26,7 @@ enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
     X("group", ANY, test_group)                        \
     X("key_normals", DOUBLE, test_key_normals)         \
     X("key_words", DOUBLE, test_key_words)             \
-    X("linear_scan", DOUBLE, test_linear_scan)         \
+    X("linear_recurrence", DOUBLE, test_linear_scan)   \
     X("matmul", DOUBLE, test_matmul)                   \
     X("max", DOUBLE, test_max)                         \
     X("max_with_index", DOUBLE, test_max_with_index)   \

@@ -62,7 +62,7 @@ void test_cumprod(gd_kernel_call *call) {
 
 /* y[k] = c[k] y[k-1] + b[k]. */
 void test_linear_scan(gd_kernel_call *call) {
-    const gd_linear_scan_options *o = call->attrs;
+    const gd_linear_recurrence_options *o = call->attrs;
     const double *a = call->in[0].data, *b = call->in[1].data;
     double *y = call->out[0].data;
     const lines l = lines_along(&call->in[0], o->axis);

@@ -333,7 +333,7 @@ static gd_status note_version(gd_graph *graph, const gd_written *w) {
     return GD_OK;
 }
 
-gd_status gd_graph_note_write(gd_graph *graph, gd_written written) {
+gd_status gd_graph_record_write(gd_graph *graph, gd_written written) {
     if (!gd_graph_find_write(graph, written.tensor)) GD_TRY(check_overlap(graph, written.tensor));
     GD_TRY(note_version(graph, &written));
     if (!gd_grow(graph->written, graph->n_written, graph->written_room))
@@ -356,7 +356,7 @@ gd_status gd_graph_run_after(gd_node *node, gd_node *before) {
     return GD_OK;
 }
 
-gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
+gd_status gd_graph_record_capture(gd_graph *graph, gd_tensor *tensor) {
     while (graph && graph->outer) graph = graph->outer;
     if (!graph || !graph->traces_writes || !tensor || tensor->kind != GD_VALUE) return GD_OK;
     for (int i = 0; i < graph->n_captured; i++)
@@ -373,7 +373,7 @@ gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor) {
 
 /* --- C values that a function reads ----------------------------------------------------------- */
 
-gd_status gd_trace_note_value(gd_object *owner, const int *where) {
+gd_status gd_trace_record_value(gd_object *owner, const int *where) {
     gd_graph *graph = gd_graph_traced();
     for (int i = 0; graph && i < graph->n_values; i++)
         if (graph->values[i].where == where) return GD_OK;
@@ -440,15 +440,15 @@ static gd_status new_name(const gd_graph *graph, const char *what, const char *n
                           const gd_node *self, char **text) {
     *text = NULL;
     if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
-    char *whole = copy_text(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
-    if (!whole) return gd_fail(GD_E_MEMORY, "no memory for a name");
-    const gd_node *other = gd_names_find(&graph->names, whole);
+    char *integer = copy_text(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
+    if (!integer) return gd_fail(GD_E_MEMORY, "no memory for a name");
+    const gd_node *other = gd_names_find(&graph->names, integer);
     gd_status status = GD_OK;
     if (other && other != self)
         status = gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what,
-                         whole, other->site ? ", of " : "", other->site ? other->site : "");
-    if (status == GD_OK) *text = whole;
-    else gd_free(whole);
+                         integer, other->site ? ", of " : "", other->site ? other->site : "");
+    if (status == GD_OK) *text = integer;
+    else gd_free(integer);
     return status;
 }
 

@@ -147,7 +147,7 @@ gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);
 
 /* In a jit's graph: notes that `tensor` is `symbol` from now on. */
-gd_status gd_graph_note_write(gd_graph *graph, gd_written written);
+gd_status gd_graph_record_write(gd_graph *graph, gd_written written);
 /* The latest write of a tensor that counts (gd_as_of); NULL: there was none. */
 gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor);
 /* What a tensor is now: itself, or the symbol for what was written to it. A tensor that shares
@@ -161,14 +161,14 @@ gd_status gd_graph_show_write(gd_graph *graph, int index);
 /* From now on `node` runs after `before`, and brings it along. */
 gd_status gd_graph_run_after(gd_node *node, gd_node *before);
 /* Notes that a node of this graph, or of a body in it, uses a tensor from outside: if it is a jit's. */
-gd_status gd_graph_note_capture(gd_graph *graph, gd_tensor *tensor);
+gd_status gd_graph_record_capture(gd_graph *graph, gd_tensor *tensor);
 
 /* Records that the function of a jit depends on a C value. Call it before the value is read, and
  * also before it is changed: the jit uses what was traced for calls that begin with *where as it is
  * now, and traces again for others. A function that returns with another value in *where is
  * refused. Holds `owner`, which `where` is part of. Does nothing where no jit traces: a graph that
  * is built by hand stays in the mode in which it was built. */
-gd_status gd_trace_note_value(gd_object *owner, const int *where);
+gd_status gd_trace_record_value(gd_object *owner, const int *where);
 /* Whether all values that were recorded are the same now. */
 bool gd_traced_values_fit(const gd_graph *graph);
 /* After the function was traced: GD_E_UNSUPPORTED if it leaves one of them changed. */

@@ -28,7 +28,7 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
         case GD_ATTR_NUMBER: {
             const gd_number n = *(const gd_number *)field;
             if (gd_same_option(a, field, default_field)) break;
-            if (gd_number_is_whole(n) && (double)gd_number_i64(n) == n.value)
+            if (gd_number_is_integer(n) && (double)gd_number_i64(n) == n.value)
                 fprintf(out, " %s=%lld", a->name, (long long)gd_number_i64(n));
             else gd_fprintf(out, " %s=%.9g", a->name, n.value);
             break;

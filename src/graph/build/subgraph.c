@@ -48,7 +48,7 @@ static GD_OWN_FRAME gd_status add_input(gd_subgraph *sub, const gd_meta *meta, g
 
 /* A node for a tensor of the world outside. It gives it as it is: a copy would lie in memory in
  * another way, and a sum over it could have other last bits. */
-static gd_tensor *noted(gd_tensor *t) {
+static gd_tensor *traced_copy(gd_tensor *t) {
     gd_shape axes = {.rank = t->rank, .form = 1};
     for (int d = 0; d < t->rank; d++) axes.at[d] = d;
     return gd_permute(t, axes);
@@ -57,7 +57,7 @@ static gd_tensor *noted(gd_tensor *t) {
 static gd_status take_output(gd_subgraph *sub, gd_tensor *y, int k) {
     if (!y) return gd_fail(GD_E_ARGUMENT, "result %d is NULL", k);
     if (y->kind == GD_FAILED) return gd_failure();
-    if (y->kind != GD_SYMBOL || !is_inside(sub, y->node)) y = noted(y);
+    if (y->kind != GD_SYMBOL || !is_inside(sub, y->node)) y = traced_copy(y);
     if (y->kind == GD_FAILED) return gd_failure();
     sub->out[k] = y->node;
     sub->out_index[k] = y->node_index;
@@ -237,7 +237,7 @@ unsigned gd_node_traits(const gd_node *node) {
                                           [GD_CONTROL_GRADIENTS] = GD_HAS_GRADIENTS};
     const gd_op *op = node->op;
     if (!op) return 0;
-    if (!(op->flags & GD_OP_WHOLE)) return op->flags & GD_OP_DYNAMIC ? GD_HAS_SIZES : 0;
+    if (!(op->flags & GD_OP_OPAQUE)) return op->flags & GD_OP_DYNAMIC ? GD_HAS_SIZES : 0;
     unsigned traits = of_control[op->facts.control];
     const gd_subgraph *sub;
     for (int i = 0; (sub = gd_node_subgraph(node, i)) != NULL; i++) traits |= sub->traits;
@@ -307,7 +307,7 @@ static gd_status run_whole(const gd_node *node, gd_tensor *const *in, gd_tensor 
 static gd_status run_any(gd_node *node, gd_tensor *const *in, gd_tensor **out,
                          const gd_running *r) {
     if (gd_node_subgraph(node, 0)) return gd_control_run(node, in, out, r);
-    if (node->op->flags & GD_OP_WHOLE) return run_whole(node, in, out);
+    if (node->op->flags & GD_OP_OPAQUE) return run_whole(node, in, out);
     gd_rng noise = noise_of(node, r), *before = gd_this_thread.noise;
     if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
     gd_status status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, noise,

@@ -72,8 +72,8 @@ gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **
 extern int64_t gd_short_scan;
 
 /* Notes such a node once more, its functions with the shapes of these inputs. */
-gd_status gd_control_note(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
-                          const gd_running *running);
+gd_status gd_control_trace(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                           const gd_running *running);
 
 /* The value as a leaf of the tape. */
 gd_tensor *gd_on_tape(gd_tensor *value);

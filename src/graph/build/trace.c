@@ -162,7 +162,7 @@ static gd_status note_writes(gd_graph *graph, const gd_invocation *call, gd_node
             if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0)
                 w.symbol = call->out[k], w.opaque = false;
         if (op->flags & GD_OP_ASSIGNS) w.opaque = false; /* gives what it has written */
-        GD_TRY(gd_graph_note_write(graph, w));
+        GD_TRY(gd_graph_record_write(graph, w));
     }
     return GD_OK;
 }
@@ -200,7 +200,7 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
     gd_device *device = gd_default_device();
     gd_status status = GD_OK;
     for (int i = 0; i < call->n_in && status == GD_OK; i++) {
-        status = gd_graph_note_capture(gd_graph_building(), inputs[i].now);
+        status = gd_graph_record_capture(gd_graph_building(), inputs[i].now);
         gd_slot_set(&node->slots[i], inputs[i].now, true); /* a value is captured, not copied */
         gd_slot_capture(&node->slots[i], inputs[i].now);
         if (graph && i < op->n_inputs && op->inputs[i].mutated && node->slots[i].storage)
@@ -213,7 +213,7 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
     if (status == GD_OK && call->op->base) { /* in place: the handle now means the new value */
         gd_tensor *x = call->in[0], *y = call->out[0];
         if (x->kind == GD_VALUE && writing)
-            status = gd_graph_note_write(
+            status = gd_graph_record_write(
                 writing, (gd_written){.tensor = x, .symbol = y, .order = node->order});
         else if (x->kind != GD_SYMBOL && gd_is_shapes_only)
             call->out[0] = x; /* nothing is written */

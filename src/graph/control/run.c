@@ -362,7 +362,7 @@ static bool stays(const gd_node *node, gd_tensor *const *in, const gd_running *r
 gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
                          const gd_running *r) {
     gd_held results = {NULL, 0};
-    if (gd_this_thread.tracer && stays(node, in, r)) return gd_control_note(node, in, out, r);
+    if (gd_this_thread.tracer && stays(node, in, r)) return gd_control_trace(node, in, out, r);
     gd_attempt
         attempt; /* a failure inside is this node's: the place is added before it is recorded */
     gd_attempt_begin(&attempt);

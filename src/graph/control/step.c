@@ -274,7 +274,7 @@ gd_status gd_control_prepare(gd_program *program, gd_device *device, int level) 
     gd_scope *scope = NULL;
     for (int i = 0; i < program->n_steps && status == GD_OK; i++) {
         gd_pstep *s = &program->steps[i];
-        if (s->removed || !(s->op->flags & GD_OP_WHOLE)) continue;
+        if (s->removed || !(s->op->flags & GD_OP_OPAQUE)) continue;
         if (!scope) scope = gd_scope_open();
         status = register_kernels(device->api->kind);
         if (status == GD_OK) status = prepare(program, s, device, level);

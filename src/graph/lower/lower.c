@@ -131,7 +131,7 @@ static bool is_variable(const gd_node *node) {
 static bool has_unknown(const lowering *l) {
     for (int i = 0; i < l->count; i++) {
         const gd_node *node = l->entries[i].node;
-        if (node->op && (node->op->flags & GD_OP_WHOLE)) return true;
+        if (node->op && (node->op->flags & GD_OP_OPAQUE)) return true;
         for (int k = node->n_in; k < node->n_in + node->n_out; k++)
             for (int d = 0; d < node->slots[k].rank; d++)
                 if (node->slots[k].dims[d] == GD_UNKNOWN) return true;
@@ -270,9 +270,9 @@ static int temporary(gd_program *p, gd_dtype dtype, int rank, const int64_t *dim
 static int source(gd_program *p, gd_root root, const gd_tensor *like) {
     gd_pvalue v = {.dtype = like->dtype,
                    .rank = like->rank,
-                   .offset = root.kind == GD_ROOT_OUTSIDE ? like->offset : 0};
+                   .offset = root.kind == GD_ROOT_CAPTURED ? like->offset : 0};
     for (int i = 0; i < like->rank; i++) v.dims[i] = like->dims[i];
-    if (root.kind == GD_ROOT_OUTSIDE)
+    if (root.kind == GD_ROOT_CAPTURED)
         for (int i = 0; i < like->rank; i++) v.strides[i] = like->strides[i];
     else gd_row_major(like->rank, like->dims, v.strides);
     v.root = gd_program_root(p, root);
@@ -284,8 +284,8 @@ static bool is_view(const gd_program *p, int value, const gd_storage *storage,
                     const gd_tensor *like) {
     const gd_pvalue *v = &p->values[value];
     const gd_root *root = &p->roots[v->root];
-    return root->kind == GD_ROOT_OUTSIDE && root->storage == storage && v->offset == like->offset &&
-           v->dtype == like->dtype && v->rank == like->rank &&
+    return root->kind == GD_ROOT_CAPTURED && root->storage == storage &&
+           v->offset == like->offset && v->dtype == like->dtype && v->rank == like->rank &&
            memcmp(v->dims, like->dims, sizeof(int64_t) * v->rank) == 0 &&
            memcmp(v->strides, like->strides, sizeof(int64_t) * v->rank) == 0;
 }
@@ -319,7 +319,7 @@ static int outside(gd_program *p, const gd_slot *slot) {
     const int n_roots = p->n_roots;
     gd_storage_retain(storage);
     int value = source(p,
-                       (gd_root){.kind = GD_ROOT_OUTSIDE,
+                       (gd_root){.kind = GD_ROOT_CAPTURED,
                                  .number = p->n_roots,
                                  .storage = storage,
                                  .bytes = storage->bytes},
@@ -494,7 +494,7 @@ static gd_status lower_outputs(lowering *l, entry *e, int *in, int *out, const g
         } else {
             out[k] = temporary(p, m->dtype, m->rank, m->dims);
         }
-        if (out[k] < 0) return gd_this_thread.noted;
+        if (out[k] < 0) return gd_this_thread.latest;
         e->values[k] = out[k];
     }
     return GD_OK;
@@ -554,7 +554,7 @@ static gd_status lower_op(lowering *l, entry *e) {
         const gd_slot *slot = &node->slots[i];
         in[i] = slot->present ? input_value(l, node, i) : -1;
         if (slot->present && in[i] < 0)
-            status = gd_this_thread.noted != GD_OK ? gd_this_thread.noted : GD_E_STATE;
+            status = gd_this_thread.latest != GD_OK ? gd_this_thread.latest : GD_E_STATE;
     }
     if (status == GD_OK && (op->flags & GD_OP_ASSIGNS)) {
         gd_free(metas);
@@ -638,8 +638,8 @@ static gd_status or_dynamic(lowering *l, unsigned traits, gd_status status) {
     if (status == GD_OK || status == GD_E_MEMORY || (l->left >= 0 && !(traits & control)))
         return status;
     l->p->dynamic = true;
-    gd_this_thread.noted = GD_OK;
-    gd_this_thread.noted_text[0] = 0;
+    gd_this_thread.latest = GD_OK;
+    gd_this_thread.latest_text[0] = 0;
     return GD_OK;
 }
 

@@ -125,10 +125,10 @@ int gd_program_maker(const gd_program *p, int value, int before) {
     return -1;
 }
 
-char gd_somewhere;
+char gd_unbound_address;
 
 gd_view gd_program_view(const gd_pvalue *v) {
-    gd_view view = {.data = &gd_somewhere, .dtype = (gd_dtype)v->dtype, .rank = v->rank};
+    gd_view view = {.data = &gd_unbound_address, .dtype = (gd_dtype)v->dtype, .rank = v->rank};
     for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];
     return view;
 }
@@ -137,7 +137,7 @@ const gd_kernel *gd_step_kernel(const gd_program *p, const gd_pstep *s, gd_devic
     enum { MOST = 32 };
     const int n = s->n_in + s->n_out;
     gd_view views[MOST];
-    if ((s->op->flags & GD_OP_WHOLE) || n > MOST) return NULL;
+    if ((s->op->flags & GD_OP_OPAQUE) || n > MOST) return NULL;
     for (int i = 0; i < n; i++) {
         const int value = i < s->n_in ? s->in[i] : s->out[i - s->n_in];
         if (value == -1) views[i] = (gd_view){.data = NULL};
@@ -260,11 +260,11 @@ bool gd_commit_fills_alone(const gd_program *p, const gd_commit *c) {
     const gd_root *root = &p->roots[c->root];
     const gd_pvalue *to = &p->values[c->to];
     if (root->kind == GD_ROOT_VARIABLE) return true;
-    if (root->kind != GD_ROOT_OUTSIDE || root->constant || to->offset != 0 ||
+    if (root->kind != GD_ROOT_CAPTURED || root->constant || to->offset != 0 ||
         !gd_is_row_major(to->rank, to->dims, to->strides))
         return false;
     for (int r = 0; r < p->n_roots; r++)
-        if (r != c->root && p->roots[r].kind == GD_ROOT_OUTSIDE &&
+        if (r != c->root && p->roots[r].kind == GD_ROOT_CAPTURED &&
             p->roots[r].storage == root->storage)
             return false;
     return true;

@@ -14,7 +14,7 @@ typedef enum gd_root_kind {
     GD_ROOT_TEMPORARY, /* of this run */
     GD_ROOT_FEED,      /* `number` of the feeds */
     GD_ROOT_VARIABLE,  /* `number` of the graph's variables, as it was before the run */
-    GD_ROOT_OUTSIDE,   /* a tensor's storage */
+    GD_ROOT_CAPTURED,  /* a tensor's storage */
 } gd_root_kind;
 
 /* Memory that values look into. */
@@ -115,7 +115,7 @@ int *gd_program_writes(const gd_program *program);
 /* The step before step `before` that has the value as a result; -1: none. */
 int gd_program_maker(const gd_program *program, int value, int before);
 /* Kernels are chosen before addresses are known: what is there has this one meanwhile. */
-extern char gd_somewhere;
+extern char gd_unbound_address;
 gd_view gd_program_view(const gd_pvalue *value);
 /* The kernel that runs a step; NULL: none. */
 const gd_kernel *gd_step_kernel(const gd_program *program, const gd_pstep *step, gd_device *device);
@@ -131,18 +131,18 @@ char *gd_program_text(const gd_program *program);
 
 /* --- passes: each returns how many changes it made, or -1 with the failure noted -------------- */
 int gd_pass_prune(gd_program *program); /* steps whose results nobody reads */
-int gd_pass_share(gd_program *program); /* steps that compute what another has computed */
+int gd_pass_cse(gd_program *program);   /* steps that compute what another has computed */
 int gd_pass_fold(gd_program *program, gd_device *device); /* what is the same in every run */
-int gd_pass_norm(gd_program *program,
-                 gd_device *device); /* batch norms that become part of weights */
+int gd_pass_fold_norm(gd_program *program,
+                      gd_device *device); /* batch norms that become part of weights */
 int gd_pass_epilogue(gd_program *program,
                      gd_device *device);   /* two steps for which there is one op */
 int gd_pass_simplify(gd_program *program); /* x * 1, x + 0, transposes of transposes, ... */
 int gd_pass_layout(gd_program *program,
                    gd_device *device); /* in which order elements lie in memory */
 int gd_pass_fuse(gd_program *program,
-                 gd_device *device);    /* elementwise steps, and a reduction behind them, as one */
-int gd_pass_early(gd_program *program); /* variables are updated as soon as they can be */
+                 gd_device *device); /* elementwise steps, and a reduction behind them, as one */
+int gd_pass_early_updates(gd_program *program); /* variables are updated as soon as they can be */
 
 /* Steps come a second time, so that what they compute need not be kept. Returns how many do; if any,
  * `steps` is a new array, and the old one is the caller's to free. */

@@ -112,7 +112,7 @@ static bool may_fail(known *k, const gd_pstep *s) {
     const gd_program *p = k->p;
     check c;
     if (s->op->ir) return false;
-    if (s->op->flags & (GD_OP_WHOLE | GD_OP_REFUSES)) return true; /* a function may do anything */
+    if (s->op->flags & (GD_OP_OPAQUE | GD_OP_REFUSES)) return true; /* a function may do anything */
     const bool checks = checks_input(p, s, &c), checked = checks && is_checked(k, &c);
     if (checks && !checked && runs(p, s)) k->checks[k->n_checks++] = c;
     if (makes_output(p, s, &c) && runs(p, s)) k->checks[k->n_checks++] = c;

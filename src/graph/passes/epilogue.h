@@ -1,4 +1,4 @@
-/* epilogue.h - what passes share that make one step of two (passes/epilogue.c, passes/norm.c). */
+/* epilogue.h - what passes share that make one step of two (passes/epilogue.c, passes/fold_norm.c). */
 #ifndef GRADUS_GRAPH_EPILOGUE_H
 #define GRADUS_GRAPH_EPILOGUE_H
 

@@ -18,7 +18,7 @@ enum { LARGEST = 1 << 20 };
 static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *constant,
                         const int *writes) {
     if (s->removed || s->view ||
-        (s->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE | GD_OP_DYNAMIC | GD_OP_CALLS)))
+        (s->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE | GD_OP_DYNAMIC | GD_OP_CALLS)))
         return false;
     for (int i = 0; i < s->op->n_inputs; i++)
         if (s->op->inputs[i].mutated) return false;
@@ -36,7 +36,7 @@ static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *cons
 static gd_tensor *tensor_of(const gd_program *p, int value, gd_device *device) {
     const gd_pvalue *v = &p->values[value];
     const gd_root *root = &p->roots[v->root];
-    if (root->kind != GD_ROOT_OUTSIDE) { /* only the shape counts, and views cost nothing */
+    if (root->kind != GD_ROOT_CAPTURED) { /* only the shape counts, and views cost nothing */
         int64_t ones[GD_MAX_RANK];
         for (int i = 0; i < v->rank; i++) ones[i] = 1;
         gd_tensor *one = gd_full(gd_shape_of(v->rank, ones), 0, .dtype = (gd_dtype)v->dtype);
@@ -68,7 +68,7 @@ static gd_status compute(gd_program *p, gd_pstep *s, gd_device *device, bool *co
     for (int k = 0; k < s->n_out && status == GD_OK; k++) {
         gd_tensor *y = out[k];
         gd_root *root = &p->roots[p->values[s->out[k]].root];
-        root->kind = GD_ROOT_OUTSIDE;
+        root->kind = GD_ROOT_CAPTURED;
         root->constant = true;
         root->number = p->values[s->out[k]].root;
         root->storage = y->storage;

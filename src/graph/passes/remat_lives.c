@@ -48,7 +48,7 @@ static double cost_of(const gd_program *p, const gd_pstep *s, bool heavy) {
  * input does, if that was copied from a variable: it gets a copy of its own. */
 static bool can_repeat(const gd_remat_model *m, const gd_pstep *s) {
     const gd_program *p = m->p;
-    if (s->removed || s->view || (s->op->flags & GD_OP_WHOLE) || m->risks[s - p->steps])
+    if (s->removed || s->view || (s->op->flags & GD_OP_OPAQUE) || m->risks[s - p->steps])
         return false;
     for (int k = 0; k < s->n_out; k++) {
         const int root = root_of(p, s->out[k]);

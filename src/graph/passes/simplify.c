@@ -127,7 +127,8 @@ static int unite_views(simplify *f) {
 static bool is_number(const gd_program *p, int value, double number) {
     const gd_pvalue *v = &p->values[value];
     const gd_root *root = &p->roots[v->root];
-    if (root->kind != GD_ROOT_OUTSIDE || !root->constant || !root->storage->device->api->host_reads)
+    if (root->kind != GD_ROOT_CAPTURED || !root->constant ||
+        !root->storage->device->api->host_reads)
         return false;
     /* the whole root, which is at most as large as folding allows: any view of it is then the same
      */

@@ -127,7 +127,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
     c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : call.workspace_bytes;
     c.scratch = c.kernel->scratch ? c.kernel->scratch(&call) : 0;
     if (c.workspace_bytes) {
-        const gd_view bytes = {.data = &gd_somewhere,
+        const gd_view bytes = {.data = &gd_unbound_address,
                                .dtype = GD_U8,
                                .rank = 1,
                                .dims = {(int64_t)c.workspace_bytes},
@@ -451,7 +451,7 @@ static gd_status copy_fetches(gd_program *p) {
 static gd_status copy_assigned(gd_program *p) {
     for (int i = 0; i < p->n_commits; i++) {
         const gd_root_kind kind = p->roots[p->values[p->commits[i].value].root].kind;
-        if (kind != GD_ROOT_VARIABLE && kind != GD_ROOT_OUTSIDE) continue;
+        if (kind != GD_ROOT_VARIABLE && kind != GD_ROOT_CAPTURED) continue;
         if ((p->commits[i].value = copy_first(p, p->commits[i].value, false)) < 0)
             return gd_failure();
     }
@@ -469,7 +469,7 @@ static gd_status list_buffers(gd_plan *plan) {
 
 /* Branches and loops, and functions of the program. */
 static bool runs_on_host(const gd_pcall *c) {
-    return (c->step->op->flags & GD_OP_WHOLE) || c->kernel == &gd_host_kernel;
+    return (c->step->op->flags & GD_OP_OPAQUE) || c->kernel == &gd_host_kernel;
 }
 
 /* Cuts the calls where the host has to read a condition. The last segment may be empty. */
@@ -503,7 +503,7 @@ static gd_status place_boundary(gd_plan *plan) {
         if (number) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
     }
     for (int i = 0; i < plan->n_calls; i++)
-        if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) plan->noise_slot = 0;
+        if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE)) plan->noise_slot = 0;
     if (plan->noise_slot == 0) {
         plan->noise_slot = plan->boundary;
         plan->boundary += align_bytes(plan->device, sizeof(gd_rng));
@@ -533,22 +533,22 @@ static gd_status drop_constants(gd_program *p) {
 
 /* See session.h for what the levels promise. */
 static gd_status run_passes(gd_program *p, gd_device *device, int level) {
-    bool done = gd_pass_prune(p) >= 0 && gd_pass_share(p) >= 0;
+    bool done = gd_pass_prune(p) >= 0 && gd_pass_cse(p) >= 0;
     if (level >= 1) {
         done = done && gd_pass_fold(p, device) >= 0;
         for (int changes = 1; done && changes > 0;) { /* one change may make another possible */
             changes = gd_pass_simplify(p);
-            const int shared = changes > 0 ? gd_pass_share(p) : 0;
+            const int shared = changes > 0 ? gd_pass_cse(p) : 0;
             done = changes >= 0 && shared >= 0;
         }
     }
     done = done && gd_pass_prune(p) >= 0;
     if (level >= 2)
-        done = done && gd_pass_norm(p, device) >= 0 && gd_pass_layout(p, device) >= 0 &&
+        done = done && gd_pass_fold_norm(p, device) >= 0 && gd_pass_layout(p, device) >= 0 &&
                gd_pass_epilogue(p, device) >= 0;
     const bool fuse = level >= 2 && device->api->fusion && !gd_reference_only();
     done = done && (!fuse || gd_pass_fuse(p, device) >= 0);
-    return done ? GD_OK : gd_this_thread.noted;
+    return done ? GD_OK : gd_this_thread.latest;
 }
 
 /* Chooses kernels for the steps as they are, and places everything. */
@@ -613,17 +613,17 @@ static gd_status rebuild(gd_plan *plan, const state *before, size_t target) {
         .target = target, .scratch = before->scratch, .elsewhere = before->elsewhere};
     unbuild(plan, before);
     plan->recomputed = gd_pass_remat(plan->program, &how);
-    return plan->recomputed < 0 ? gd_this_thread.noted : build(plan);
+    return plan->recomputed < 0 ? gd_this_thread.latest : build(plan);
 }
 
 /* Where the block is larger than the limit, values are computed twice. What is alive in a program is
  * not quite what its block needs, so that it may take a second try. */
 static gd_status fit(gd_plan *plan, state *before, size_t limit) {
     enum { TRIES = 6 };
-    const size_t whole = gd_plan_slab(plan), inner = whole - plan->slab;
-    if (limit == 0 || whole <= limit) return GD_OK;
+    const size_t integer = gd_plan_slab(plan), inner = integer - plan->slab;
+    if (limit == 0 || integer <= limit) return GD_OK;
     GD_TRY(note_needs(plan, before));
-    size_t least = whole, target = limit > inner ? limit - inner : 0;
+    size_t least = integer, target = limit > inner ? limit - inner : 0;
     for (int i = 0; i < TRIES && target > 0; i++) {
         GD_TRY(rebuild(plan, before, target));
         const size_t reached = gd_plan_slab(plan);
@@ -636,7 +636,7 @@ static gd_status fit(gd_plan *plan, state *before, size_t limit) {
                    "a run needs a block of %zu bytes, and of %zu where values are computed twice, "
                    "but the memory limit is %zu; "
                    "smaller batches need less, or allow as much with .memory_limit",
-                   whole, least, limit);
+                   integer, least, limit);
 }
 
 static gd_status build_within(gd_plan *plan, size_t limit) {
@@ -660,7 +660,7 @@ static gd_status check_devices(const gd_program *p, const gd_device *device) {
     char text[160];
     for (int i = 0; i < p->n_values; i++) {
         const gd_root *root = &p->roots[p->values[i].root];
-        if (root->kind != GD_ROOT_OUTSIDE || root->storage->device == device) continue;
+        if (root->kind != GD_ROOT_CAPTURED || root->storage->device == device) continue;
         if (root->storage->device->api->host_reads && root->bytes <= MOST_NUMBER_BYTES)
             continue; /* a number, which each run reads anew */
         gd_tensor t;
@@ -692,7 +692,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK) status = drop_constants(program);
     if (status == GD_OK) status = copy_fetches(program);
     if (status == GD_OK) status = copy_assigned(program);
-    if (status == GD_OK && gd_pass_early(program) < 0) status = gd_this_thread.noted;
+    if (status == GD_OK && gd_pass_early_updates(program) < 0) status = gd_this_thread.latest;
     if (status == GD_OK) status = gd_control_prepare(program, device, level);
     if (status == GD_OK && program->n_commits > 0 && device->api->reserve)
         status = device->api->reserve(device); /* see may_fail */

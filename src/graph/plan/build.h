@@ -72,7 +72,7 @@ struct gd_plan {
  * the time of each run counts. */
 static inline bool gd_root_is_number(const gd_plan *plan, int root) {
     const gd_root *r = &plan->program->roots[root];
-    return r->kind == GD_ROOT_OUTSIDE && r->storage->device != plan->device &&
+    return r->kind == GD_ROOT_CAPTURED && r->storage->device != plan->device &&
            r->storage->device->api->host_reads;
 }
 

@@ -10,7 +10,7 @@
 #include "gradus/ops.h"
 #include "ops/autocast.h"
 #include "ops/call.h"
-#include "ops/late.h"
+#include "ops/deferred_call.h"
 
 typedef struct {
     gd_node *node;
@@ -166,11 +166,11 @@ static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
 /* All of them, or none. */
 static gd_status do_commits(const run *r) {
     gd_status status = GD_OK;
-    gd_postponed copies;
-    gd_postpone_begin(&copies);
+    gd_transaction copies;
+    gd_transaction_begin(&copies);
     for (int i = 0; i < r->n_commits && status == GD_OK; i++)
         if (is_last(r, i)) status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
-    GD_TRY(gd_postpone_end(&copies, status));
+    GD_TRY(gd_transaction_end(&copies, status));
     for (int i = 0; i < r->n_commits; i++) atomic_fetch_add(&r->commits[i].to->storage->version, 1);
     return GD_OK;
 }
@@ -307,11 +307,11 @@ gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors va
     return gd_evaluate_run(fetches, feeds, values, (gd_rng){0, 0}, true);
 }
 
-/* --- numbers that follow from sizes (ops/late.h) ---------------------------------------------- */
+/* --- numbers that follow from sizes (ops/deferred_call.h) ---------------------------------------------- */
 
 static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
     const int64_t count = gd_numel(t->rank, t->dims);
-    if (gd_dtype_is_float((gd_dtype)t->dtype) || t->rank > 1 || count > GD_LATE_NUMBERS)
+    if (gd_dtype_is_float((gd_dtype)t->dtype) || t->rank > 1 || count > GD_DEFERRED_NUMBERS)
         return gd_fail(GD_E_UNSUPPORTED,
                        "%lld numbers of dtype %s in %d dimensions are no list of whole numbers",
                        (long long)count, gd_dtype_name((gd_dtype)t->dtype), t->rank);
@@ -319,7 +319,7 @@ static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
     return count ? gd_copy_out(gd_cast(t, GD_I64), n->at, (size_t)count * sizeof *n->at) : GD_OK;
 }
 
-static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
+static gd_status deferred_numbers(gd_tensor *t, gd_numbers *n) {
     gd_scope *scope = gd_scope_open();
     const gd_tracing tracing = gd_tracing_off();
     gd_tensor *value = t;
@@ -334,4 +334,4 @@ static gd_status late_numbers(gd_tensor *t, gd_numbers *n) {
     return status;
 }
 
-static void __attribute__((constructor)) set_hook(void) { gd_late_numbers = late_numbers; }
+static void __attribute__((constructor)) set_hook(void) { gd_deferred_numbers = deferred_numbers; }

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "graph/run/turn.h"
+#include "graph/run/rwlock.h"
 
 enum { GUARDS = 16 };
 
@@ -79,7 +79,7 @@ static bool any_writes(void) {
     bool any = false;
     pthread_mutex_lock(&registry);
     for (const gd_forked *f = objects; f && !any; f = f->next)
-        any = f->turn && gd_turn_is_written(f->turn);
+        any = f->turn && gd_rwlock_is_written(f->turn);
     pthread_mutex_unlock(&registry);
     return any;
 }
@@ -100,7 +100,7 @@ static void in_parent(void) {
     gd_turns_hold_writers(false);
     unlock_guards();
     for (const gd_forked *f = objects; f; f = f->next)
-        if (f->turn) gd_turn_go_on(f->turn);
+        if (f->turn) gd_rwlock_go_on(f->turn);
     pthread_mutex_unlock(&registry);
 }
 

@@ -60,7 +60,7 @@ bool gd_work_in_child(gd_work *w);
 typedef struct gd_forked {
     struct gd_forked *next, **link;
     void (*in_child)(struct gd_forked *self); /* all guards are held */
-    struct gd_turn *turn;                     /* its turn (turn.h), or NULL */
+    struct gd_rwlock *turn;                   /* its turn (turn.h), or NULL */
 } gd_forked;
 
 void gd_forked_add(gd_forked *f); /* no guard is held */

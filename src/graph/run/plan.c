@@ -46,7 +46,7 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
     for (int r = 0; r < plan->program->n_roots; r++)
         if (plan->places[r].in_slab)
             gd_instance_bind(plan, in, r, (char *)in->slab + plan->places[r].offset);
-        else if (plan->program->roots[r].kind == GD_ROOT_OUTSIDE)
+        else if (plan->program->roots[r].kind == GD_ROOT_CAPTURED)
             gd_instance_bind(plan, in, r, plan->program->roots[r].storage->data);
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
@@ -152,7 +152,7 @@ gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
         if (!s || atomic_load(&s->refs) > 1) {
             gd_storage *fresh =
                 gd_storage_new(plan->device, plan->program->roots[plan->buffers[i]].bytes);
-            if (!fresh) return gd_this_thread.noted;
+            if (!fresh) return gd_this_thread.latest;
             gd_storage_release(s);
             in->fetched[i] = s = fresh;
         }
@@ -184,9 +184,9 @@ gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, int first, int e
                                 uint64_t steps) {
     for (int i = first; i < end; i++) {
         const gd_pcall *c = &plan->calls[i];
-        if ((c->step->op->flags & (GD_OP_RANDOM | GD_OP_WHOLE)) &&
+        if ((c->step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE)) &&
             (plan->device->api->host_reads ||
-             (c->step->op->flags & GD_OP_WHOLE))) { /* WHOLE: the numbers are for its functions */
+             (c->step->op->flags & GD_OP_OPAQUE))) { /* WHOLE: the numbers are for its functions */
             in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
             in->calls[i].rng.call += run;
             in->calls[i].rng.seed ^= steps;
@@ -232,7 +232,7 @@ static inline gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors 
     }
     for (int i = 0; i < p->n_commits; i++) { /* the tape may have saved what was there */
         const gd_root *root = &p->roots[p->commits[i].root];
-        if (root->kind == GD_ROOT_OUTSIDE) atomic_fetch_add(&root->storage->version, 1);
+        if (root->kind == GD_ROOT_CAPTURED) atomic_fetch_add(&root->storage->version, 1);
     }
     return GD_OK;
 }

@@ -11,7 +11,7 @@
 #include "graph/run/plan.h"
 #include "graph/build/subgraph.h"
 #include "graph/build/trace.h"
-#include "graph/run/turn.h"
+#include "graph/run/rwlock.h"
 #include "gradus/ops.h"
 #include "ops/call.h"
 
@@ -46,7 +46,7 @@ struct gd_session {
     _Atomic int
         n_ready; /* so many variables have values, for runs that ask before it is their turn */
     _Atomic uint64_t runs;
-    gd_turn turn; /* at the variables */
+    gd_rwlock turn; /* at the variables */
 };
 
 /* --- plans ------------------------------------------------------------------------------------ */
@@ -263,7 +263,7 @@ static void leave_plan(using *use) {
 static void session_in_child(gd_forked *forked) {
     gd_session *s = (gd_session *)((char *)forked - offsetof(gd_session, forked));
     gd_work_in_child(&s->making);
-    gd_turn_in_child(&s->turn);
+    gd_rwlock_in_child(&s->turn);
     for (int i = 0; i < s->n_plans; i++) s->plans[i]->users = 0;
     for (const using *u = in_use; u; u = u->before)
         if (u->session == s) u->plan->users++;
@@ -320,7 +320,7 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     s->plans = plans;
     s->guard = gd_guard_new();
     gd_work_init(&s->making);
-    gd_turn_init(&s->turn);
+    gd_rwlock_init(&s->turn);
     s->forked = (gd_forked){.in_child = session_in_child, .turn = &s->turn};
     gd_forked_add(&s->forked);
     gd_object_count(1);
@@ -542,12 +542,12 @@ static bool writes(const cached *c) { return c->dynamic ? !c->repeats : gd_plan_
 
 /* Gives variables their first values, if some have none. */
 static gd_status initialize_once(gd_session *s) {
-    gd_turn_hold hold;
+    gd_rwlock_hold hold;
     GD_TRY(gd_graph_refresh(s->graph));
     if (all_initialized(s)) return GD_OK;
-    GD_TRY(gd_turn_take(&s->turn, true, &hold));
+    GD_TRY(gd_rwlock_take(&s->turn, true, &hold));
     gd_status status = initialize(s);
-    gd_turn_leave(&hold);
+    gd_rwlock_release(&hold);
     return status;
 }
 
@@ -575,11 +575,11 @@ static gd_status run(gd_session *s, gd_tensors feeds, gd_tensors fetches, gd_ten
             values[i] = gd_clone(values[i]);
             if (values[i]->kind == GD_FAILED) status = gd_failure();
         }
-        gd_turn_hold hold;
-        if (status == GD_OK) status = gd_turn_take(&s->turn, writes(c), &hold);
+        gd_rwlock_hold hold;
+        if (status == GD_OK) status = gd_rwlock_take(&s->turn, writes(c), &hold);
         if (status == GD_OK) {
             status = run_plan(s, c, fed, with, fetches, results);
-            gd_turn_leave(&hold);
+            gd_rwlock_release(&hold);
         }
         leave_plan(&use);
     }
@@ -707,12 +707,12 @@ gd_tensor *gd_session_get_at(const char *site, gd_session *s, gd_tensor *variabl
     if (status != GD_OK) return gd_tensor_fail(status);
     const gd_tracing tracing = gd_tracing_off();
     gd_tensor *copy = &gd_error_tensor;
-    gd_turn_hold hold;
+    gd_rwlock_hold hold;
     status = initialize_once(s);
-    if (status == GD_OK) status = gd_turn_take(&s->turn, false, &hold);
+    if (status == GD_OK) status = gd_rwlock_take(&s->turn, false, &hold);
     if (status == GD_OK) {
         copy = gd_clone(s->variables[variable->node->origin->variable]);
-        gd_turn_leave(&hold);
+        gd_rwlock_release(&hold);
     }
     gd_tracing_on(tracing);
     return status == GD_OK ? copy : gd_tensor_fail(status);
@@ -734,13 +734,13 @@ static gd_status set_variable(gd_session *s, gd_tensor *variable, gd_tensor *val
     const gd_tracing tracing = gd_tracing_off();
     gd_scope *scope = gd_scope_open();
     gd_tensor *here = value;
-    gd_turn_hold hold;
+    gd_rwlock_hold hold;
     gd_status status = initialize_once(s);
     if (status == GD_OK) status = bring(s, value, &here);
-    if (status == GD_OK) status = gd_turn_take(&s->turn, true, &hold);
+    if (status == GD_OK) status = gd_rwlock_take(&s->turn, true, &hold);
     if (status == GD_OK) {
         status = gd_copy_tensor(s->variables[variable->node->origin->variable], here);
-        gd_turn_leave(&hold);
+        gd_rwlock_release(&hold);
     }
     gd_scope_close(&scope);
     gd_tracing_on(tracing);
@@ -757,7 +757,7 @@ gd_status gd_session_set_at(const char *site, gd_session *s, gd_tensor *variable
 
 /* A turn at the variables, from the call of give or take to the end of the save or load. */
 typedef struct state_hold {
-    gd_turn_hold turn;
+    gd_rwlock_hold turn;
     gd_session *session;
     uint64_t runs; /* that a load has found */
 } state_hold;
@@ -765,7 +765,7 @@ typedef struct state_hold {
 static void end_hold(void *user, bool loaded) {
     state_hold *hold = user;
     if (loaded && hold->turn.writes) atomic_store(&hold->session->runs, hold->runs);
-    gd_turn_leave(&hold->turn);
+    gd_rwlock_release(&hold->turn);
     gd_free(hold);
 }
 
@@ -778,7 +778,7 @@ static gd_status begin_hold(gd_session *s, bool writes, state_hold **out) {
     if (!*out) return gd_fail(GD_E_MEMORY, "no memory for the state of a session");
     (*out)->session = s;
     (*out)->runs = atomic_load(&s->runs);
-    status = gd_turn_take(&s->turn, writes, &(*out)->turn);
+    status = gd_rwlock_take(&s->turn, writes, &(*out)->turn);
     if (status != GD_OK) gd_free(*out);
     return status;
 }

@@ -9,7 +9,7 @@
 #include "core/map.h"
 #include "core/names.h"
 #include "onnx/operator_table.h"
-#include "ops/late.h"
+#include "ops/deferred_call.h"
 
 static inline gd_status gd_onnx_load_no_memory(void) {
     return gd_fail(GD_E_MEMORY, "no memory to load a graph");
@@ -163,13 +163,14 @@ gd_status gd_onnx_get_list(gd_onnx_loader *loader, const gd_pb *node, size_t i, 
 static inline bool gd_onnx_is_symbolic(const gd_tensor *list) {
     return list && list->kind == GD_SYMBOL;
 }
-/* The op `late` (ops/late.h): a call with such lists, which a run makes when it knows the sizes. */
-gd_status gd_onnx_add_late_node(gd_onnx_loader *loader, gd_late_options options, gd_tensor *x,
-                                gd_tensor *const *lists, int n_lists, gd_tensor **y);
+/* The op `late` (ops/deferred_call.h): a call with such lists, which a run makes when it knows the sizes. */
+gd_status gd_onnx_add_deferred_node(gd_onnx_loader *loader, gd_deferred_call_options options,
+                                    gd_tensor *x, gd_tensor *const *lists, int n_lists,
+                                    gd_tensor **y);
 /* The same, as output 0 of a node. */
-gd_status gd_onnx_set_late_output(gd_onnx_loader *loader, const gd_pb *node,
-                                  gd_late_options options, gd_tensor *x, gd_tensor *const *lists,
-                                  int n_lists);
+gd_status gd_onnx_set_deferred_output(gd_onnx_loader *loader, const gd_pb *node,
+                                      gd_deferred_call_options options, gd_tensor *x,
+                                      gd_tensor *const *lists, int n_lists);
 /* The sizes of x as a symbol, i64 (rank). */
 gd_status gd_onnx_sizes_of(gd_tensor *x, gd_tensor **sizes);
 

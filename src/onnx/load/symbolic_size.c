@@ -1,7 +1,7 @@
 /* symbolic_size.c - sizes, and lists of integers computed from sizes, that only a run knows.
  *
  * ONNX passes shapes, axes and counts as tensors; ops take them as options. Where such a list
- * depends on an unknown size, the node `late` (ops/late.h) stands for the call until a run knows
+ * depends on an unknown size, the node `late` (ops/deferred_call.h) stands for the call until a run knows
  * the sizes. Order: lists; arithmetic with sizes; the node `late` and the shape of its result.
  */
 #include <string.h>
@@ -97,9 +97,11 @@ gd_status gd_onnx_reshape_to(gd_onnx_loader *l, gd_tensor *x, int rank, const gd
     for (int k = 0; k < rank; k++) list[k] = gd_reshape(gd_onnx_size_tensor(sizes[k]), gd_dims(1));
     gd_tensor *all = gd_cat(((gd_tensors){list, rank}), .axis = 0);
     if (all->kind == GD_FAILED) return gd_failure();
-    return gd_onnx_add_late_node(
-        l, (gd_late_options){.kind = GD_LATE_RESHAPE, .zero = true, .dtype = (gd_dtype)x->dtype}, x,
-        &all, 1, y);
+    return gd_onnx_add_deferred_node(l,
+                                     (gd_deferred_call_options){.kind = GD_DEFERRED_RESHAPE,
+                                                                .zero = true,
+                                                                .dtype = (gd_dtype)x->dtype},
+                                     x, &all, 1, y);
 }
 
 /* --- the node `late` -------------------------------------------------------------------------- */
@@ -108,14 +110,14 @@ gd_status gd_onnx_reshape_to(gd_onnx_loader *l, gd_tensor *x, int rank, const gd
 static gd_status evaluate_list(gd_onnx_loader *l, gd_tensor *list, int64_t size, gd_numbers *n) {
     gd_tensor *value = list;
     if (list->kind == GD_SYMBOL) GD_TRY(gd_onnx_evaluate(l, list, size, &value));
-    return gd_late_numbers(value, n);
+    return gd_deferred_numbers(value, n);
 }
 
 /* The shape of the result, with `size` for each unknown size. */
-static gd_status evaluate_shape(gd_onnx_loader *l, const gd_late_options *o, const gd_tensor *x,
-                                gd_tensor *const *lists, int n_lists, int64_t size,
-                                gd_shape *shape) {
-    gd_numbers numbers[GD_LATE_LISTS];
+static gd_status evaluate_shape(gd_onnx_loader *l, const gd_deferred_call_options *o,
+                                const gd_tensor *x, gd_tensor *const *lists, int n_lists,
+                                int64_t size, gd_shape *shape) {
+    gd_numbers numbers[GD_DEFERRED_LISTS];
     int64_t dims[GD_MAX_RANK];
     gd_tensor *stand_in = NULL;
     for (int k = 0; k < n_lists; k++) GD_TRY(evaluate_list(l, lists[k], size, &numbers[k]));
@@ -125,7 +127,7 @@ static gd_status evaluate_shape(gd_onnx_loader *l, const gd_late_options *o, con
         for (int i = 0; i < x->rank; i++) dims[i] = x->dims[i] == GD_UNKNOWN ? size : x->dims[i];
         stand_in = gd_symbol(gd_shape_of(x->rank, dims), (gd_dtype)x->dtype, x->device);
     }
-    const gd_tensor *y = gd_late_now(o, stand_in, numbers, n_lists);
+    const gd_tensor *y = gd_deferred_now(o, stand_in, numbers, n_lists);
     gd_this_thread.tracer = before;
     if (y->kind == GD_FAILED) return gd_failure();
     *shape = gd_shape_of(y->rank, y->dims);
@@ -133,20 +135,21 @@ static gd_status evaluate_shape(gd_onnx_loader *l, const gd_late_options *o, con
 }
 
 /* The rank of the result. It does not depend on the sizes. */
-static int result_rank(const gd_late_options *o, const gd_tensor *x, gd_tensor *const *lists) {
+static int result_rank(const gd_deferred_call_options *o, const gd_tensor *x,
+                       gd_tensor *const *lists) {
     const int count = (int)gd_numel(lists[0]->rank, lists[0]->dims);
     switch (o->kind) {
-    case GD_LATE_RESHAPE: return count;
-    case GD_LATE_EXPAND: return count > x->rank ? count : x->rank;
-    case GD_LATE_SELECT: return x->rank - 1;
-    case GD_LATE_RANGE: return 1;
+    case GD_DEFERRED_RESHAPE: return count;
+    case GD_DEFERRED_EXPAND: return count > x->rank ? count : x->rank;
+    case GD_DEFERRED_SELECT: return x->rank - 1;
+    case GD_DEFERRED_RANGE: return 1;
     default: return x->rank;
     }
 }
 
 /* Infers the shape by probing: a size of the result that is the same for several values of the
  * unknown sizes is known. */
-static gd_status infer_shape(gd_onnx_loader *l, gd_late_options *o, const gd_tensor *x,
+static gd_status infer_shape(gd_onnx_loader *l, gd_deferred_call_options *o, const gd_tensor *x,
                              gd_tensor *const *lists, int n_lists) {
     static const int64_t probes[] = {120, 240, 7, 1};
     const int rank = result_rank(o, x, lists);
@@ -176,29 +179,30 @@ static gd_status infer_shape(gd_onnx_loader *l, gd_late_options *o, const gd_ten
     return GD_OK;
 }
 
-gd_status gd_onnx_add_late_node(gd_onnx_loader *l, gd_late_options o, gd_tensor *x,
-                                gd_tensor *const *lists, int n_lists, gd_tensor **y) {
-    gd_tensor *in[1 + GD_LATE_LISTS];
+gd_status gd_onnx_add_deferred_node(gd_onnx_loader *l, gd_deferred_call_options o, gd_tensor *x,
+                                    gd_tensor *const *lists, int n_lists, gd_tensor **y) {
+    gd_tensor *in[1 + GD_DEFERRED_LISTS];
     int n = 0;
-    if (n_lists < 1 || n_lists > GD_LATE_LISTS)
+    if (n_lists < 1 || n_lists > GD_DEFERRED_LISTS)
         return gd_fail(GD_E_FORMAT, "it has %d lists of numbers", n_lists);
     for (int k = 0; k < n_lists; k++)
-        if (lists[k]->rank > 1 || gd_numel(lists[k]->rank, lists[k]->dims) > GD_LATE_NUMBERS)
+        if (lists[k]->rank > 1 || gd_numel(lists[k]->rank, lists[k]->dims) > GD_DEFERRED_NUMBERS)
             return gd_fail(GD_E_FORMAT,
                            "its list %d must have one dimension and at most %d numbers", k,
-                           GD_LATE_NUMBERS);
+                           GD_DEFERRED_NUMBERS);
     if (!o.mode) o.mode = GD_CONSTANT; /* for kinds without a mode */
     GD_TRY(infer_shape(l, &o, x, lists, n_lists));
     if (x) in[n++] = x;
     memcpy(in + n, lists, (size_t)n_lists * sizeof *lists);
-    *y = gd_late_at(NULL, (gd_tensors){in, n + n_lists}, &o);
+    *y = gd_deferred_call_at(NULL, (gd_tensors){in, n + n_lists}, &o);
     return (*y)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-gd_status gd_onnx_set_late_output(gd_onnx_loader *l, const gd_pb *node, gd_late_options o,
-                                  gd_tensor *x, gd_tensor *const *lists, int n_lists) {
+gd_status gd_onnx_set_deferred_output(gd_onnx_loader *l, const gd_pb *node,
+                                      gd_deferred_call_options o, gd_tensor *x,
+                                      gd_tensor *const *lists, int n_lists) {
     gd_tensor *y;
     if (x) o.dtype = (gd_dtype)x->dtype;
-    GD_TRY(gd_onnx_add_late_node(l, o, x, lists, n_lists, &y));
+    GD_TRY(gd_onnx_add_deferred_node(l, o, x, lists, n_lists, &y));
     return gd_onnx_set_output(l, node, 0, y);
 }

@@ -22,8 +22,8 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
         const gd_number number = gd_attr_number(option, attrs);
         const double value = number.value;
         if (fabs(value) >= 0x1p53 &&
-            (double)number.whole == value) { /* an integer that a double may not hold */
-            gd_onnx_put_int(node, option->name, number.whole);
+            (double)number.integer == value) { /* an integer that a double may not hold */
+            gd_onnx_put_int(node, option->name, number.integer);
             break;
         }
         if (isnan(value)) {
@@ -65,7 +65,7 @@ static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
                        "'%s' calls a function of the program (gd_apply), which a file cannot hold; "
                        "save a graph without it, or define an op (gd_op_define)",
                        c->label);
-    if (!s->own_ops && (c->op->flags & GD_OP_WHOLE))
+    if (!s->own_ops && (c->op->flags & GD_OP_OPAQUE))
         return gd_fail(
             GD_E_UNSUPPORTED,
             "'%s' is %s, which depends on sizes that only a run knows, and ONNX has no operator "
@@ -93,7 +93,7 @@ static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
 /* A call without inputs that gives the same result each time: it is computed now. */
 static bool is_constant(const gd_onnx_call *c) {
     return c->n_in == 0 && c->n_out == 1 &&
-           !(c->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC | GD_OP_WHOLE | GD_OP_CALLS));
+           !(c->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC | GD_OP_OPAQUE | GD_OP_CALLS));
 }
 
 static gd_status save_constant(gd_onnx_saver *s, const gd_onnx_call *c) {
@@ -132,9 +132,9 @@ gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) 
     if (gd_onnx_implied_row(c->op, &implied)) GD_TRY(gd_onnx_row_fits(c, &implied, &fits));
     if (fits) return gd_onnx_save_row(s, c, &implied);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
-    /* a body writes no variables, and that of a GD_OP_WHOLE op needs known values */
+    /* a body writes no variables, and that of a GD_OP_OPAQUE op needs known values */
     if (!done && body && depth < MAX_BODY_DEPTH && !writes_inputs(c) &&
-        !(c->op->flags & GD_OP_WHOLE))
+        !(c->op->flags & GD_OP_OPAQUE))
         GD_TRY(gd_onnx_save_body(s, c, body, depth, &done));
     return done ? GD_OK : save_own_node(s, c);
 }

@@ -202,10 +202,10 @@ static gd_status find_other_data(files *f) {
 
 /* The same after a failure; keeps its message. */
 static void clean_up_failure(const files *f, gd_status status) {
-    const size_t bytes = strlen(gd_this_thread.noted_text) + 1;
+    const size_t bytes = strlen(gd_this_thread.latest_text) + 1;
     char *message = gd_malloc(bytes);
     if (!message) return; /* the next save does it */
-    memcpy(message, gd_this_thread.noted_text, bytes);
+    memcpy(message, gd_this_thread.latest_text, bytes);
     remove_unused_data(f, false);
     gd_fail(status, "%s", message);
     gd_free(message);

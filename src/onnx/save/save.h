@@ -170,7 +170,7 @@ gd_status gd_onnx_save_recurrent(gd_onnx_saver *saver, const gd_onnx_call *call,
 /* save/size_list.c */
 gd_status gd_onnx_save_resize(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_sizes_of(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
-gd_status gd_onnx_save_late(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
+gd_status gd_onnx_save_deferred(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 
 /* Bodies of ops (save/op_bodies.c). */
 void gd_onnx_transpose_body(gd_expand *expand);

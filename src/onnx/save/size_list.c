@@ -1,11 +1,11 @@
-/* size_list.c - Resize, and ops whose lists of integers depend on sizes (ops/late.h), which ONNX
+/* size_list.c - Resize, and ops whose lists of integers depend on sizes (ops/deferred_call.h), which ONNX
  * has as tensors. */
 #include <math.h>
 
 #include "core/number.h"
 #include "gradus/ops.h"
 #include "onnx/save/save.h"
-#include "ops/late.h"
+#include "ops/deferred_call.h"
 
 /* --- Resize ----------------------------------------------------------------------------------- */
 
@@ -68,8 +68,8 @@ gd_status gd_onnx_save_sizes_of(gd_onnx_saver *s, const gd_onnx_call *c, bool *d
 }
 
 /* The sizes are the fourth input of Resize. */
-static gd_status save_late_resize(gd_onnx_saver *s, const gd_onnx_call *c) {
-    const gd_late_options *o = c->attrs;
+static gd_status save_deferred_resize(gd_onnx_saver *s, const gd_onnx_call *c) {
+    const gd_deferred_call_options *o = c->attrs;
     const bool linear = o->mode == GD_LINEAR;
     gd_pb *node = gd_onnx_add_node(s, "Resize", "", c->label);
     const char *const in[] = {c->in_names[0], "", "", c->in_names[1]};
@@ -79,8 +79,8 @@ static gd_status save_late_resize(gd_onnx_saver *s, const gd_onnx_call *c) {
     return GD_OK;
 }
 
-static gd_status save_late_pad(gd_onnx_saver *s, const gd_onnx_call *c) {
-    const gd_late_options *o = c->attrs;
+static gd_status save_deferred_pad(gd_onnx_saver *s, const gd_onnx_call *c) {
+    const gd_deferred_call_options *o = c->attrs;
     const char *value =
         gd_onnx_add_number(s, c->label, (gd_dtype)c->in[0].dtype, gd_number_of(o->value));
     if (!value) return GD_E_MEMORY;
@@ -97,18 +97,19 @@ static gd_status save_late_pad(gd_onnx_saver *s, const gd_onnx_call *c) {
 }
 
 /* The node has the same inputs as the op `late`. */
-gd_status gd_onnx_save_late(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
-    static const char *const operators[GD_LATE_KINDS] = {
-        [GD_LATE_RESHAPE] = "Reshape", [GD_LATE_EXPAND] = "Expand", [GD_LATE_SLICE] = "Slice",
-        [GD_LATE_REPEAT] = "Tile",     [GD_LATE_SELECT] = "Gather", [GD_LATE_RANGE] = "Range"};
-    const gd_late_options *o = c->attrs;
+gd_status gd_onnx_save_deferred(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
+    static const char *const operators[GD_DEFERRED_KINDS] = {
+        [GD_DEFERRED_RESHAPE] = "Reshape", [GD_DEFERRED_EXPAND] = "Expand",
+        [GD_DEFERRED_SLICE] = "Slice",     [GD_DEFERRED_REPEAT] = "Tile",
+        [GD_DEFERRED_SELECT] = "Gather",   [GD_DEFERRED_RANGE] = "Range"};
+    const gd_deferred_call_options *o = c->attrs;
     *done = true;
-    if (o->kind == GD_LATE_PAD) return save_late_pad(s, c);
-    if (o->kind == GD_LATE_RESIZE) return save_late_resize(s, c);
+    if (o->kind == GD_DEFERRED_PAD) return save_deferred_pad(s, c);
+    if (o->kind == GD_DEFERRED_RESIZE) return save_deferred_resize(s, c);
     gd_pb *node = gd_onnx_add_node(s, operators[o->kind], "", c->label);
     for (int i = 0; i < c->n_in; i++) gd_pb_put_string(node, "input", c->in_names[i]);
     gd_pb_put_string(node, "output", c->out_names[0]);
-    if (o->kind == GD_LATE_RESHAPE && o->zero) gd_onnx_put_int(node, "allowzero", 1);
-    if (o->kind == GD_LATE_SELECT) gd_onnx_put_int(node, "axis", o->axis);
+    if (o->kind == GD_DEFERRED_RESHAPE && o->zero) gd_onnx_put_int(node, "allowzero", 1);
+    if (o->kind == GD_DEFERRED_SELECT) gd_onnx_put_int(node, "axis", o->axis);
     return GD_OK;
 }

@@ -39,8 +39,9 @@ gd_status gd_onnx_load_constant_of_shape(gd_onnx_loader *l, const gd_pb *node) {
     if (gd_tensor_numel(one) != 1) return gd_fail(GD_E_FORMAT, "its value must have one element");
     GD_TRY(gd_onnx_get_list(l, node, 0, &list));
     if (gd_onnx_is_symbolic(list))
-        return gd_onnx_set_late_output(l, node, (gd_late_options){.kind = GD_LATE_EXPAND},
-                                       gd_reshape(one, gd_dims()), &list, 1);
+        return gd_onnx_set_deferred_output(l, node,
+                                           (gd_deferred_call_options){.kind = GD_DEFERRED_EXPAND},
+                                           gd_reshape(one, gd_dims()), &list, 1);
     GD_TRY(gd_onnx_get_numbers(l, node, 0, "", &rank, dims));
     if (rank < 0 || rank > GD_MAX_RANK) return gd_onnx_fail_too_long("its shape", rank);
     for (int i = 0; i < rank; i++)
@@ -84,8 +85,9 @@ gd_status gd_onnx_load_range(gd_onnx_loader *l, const gd_pb *node) {
     }
     const gd_dtype dtype = (gd_dtype)lists[0]->dtype;
     if (symbolic)
-        return gd_onnx_set_late_output(
-            l, node, (gd_late_options){.kind = GD_LATE_RANGE, .dtype = dtype}, NULL, lists, 3);
+        return gd_onnx_set_deferred_output(
+            l, node, (gd_deferred_call_options){.kind = GD_DEFERRED_RANGE, .dtype = dtype}, NULL,
+            lists, 3);
     gd_number numbers[3];
     for (int k = 0; k < 3; k++)
         numbers[k] = gd_dtype_is_float(dtype) ? gd_number_of(gd_item(lists[k]))

@@ -55,11 +55,12 @@ static gd_status get_index(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_te
 static gd_status load_select(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, int64_t axis) {
     gd_tensor *list;
     gd_numbers number;
-    const gd_late_options o = {.kind = GD_LATE_SELECT, .axis = axis, .dtype = (gd_dtype)x->dtype};
+    const gd_deferred_call_options o = {
+        .kind = GD_DEFERRED_SELECT, .axis = axis, .dtype = (gd_dtype)x->dtype};
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
-    if (gd_onnx_is_symbolic(list)) return gd_onnx_set_late_output(l, node, o, x, &list, 1);
-    GD_TRY(gd_late_numbers(list, &number));
-    return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, &number, 1));
+    if (gd_onnx_is_symbolic(list)) return gd_onnx_set_deferred_output(l, node, o, x, &list, 1);
+    GD_TRY(gd_deferred_numbers(list, &number));
+    return gd_onnx_set_output(l, node, 0, gd_deferred_now(&o, x, &number, 1));
 }
 
 /* The axes of the indices replace the axis of x. */

@@ -121,7 +121,7 @@ gd_status gd_onnx_load_topk(gd_onnx_loader *l, const gd_pb *node) {
         gd_sort_outputs s = gd_sort(x, .axis = axis, .descending = largest != 0);
         values = s.values, indices = s.indices;
     } else {
-        GD_TRY(gd_late_numbers(k, &count));
+        GD_TRY(gd_deferred_numbers(k, &count));
         if (count.count != 1) return gd_fail(GD_E_FORMAT, "its k must be one number");
         gd_topk_outputs t = gd_topk(x, count.at[0], .axis = axis, .largest = largest != 0);
         values = t.values, indices = t.indices;

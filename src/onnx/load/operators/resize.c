@@ -86,13 +86,14 @@ static gd_status resize_symbolic(gd_onnx_loader *l, const gd_pb *node, gd_tensor
     for (int i = 0; i < count; i++) parts[axes[i]] = gd_narrow(gd_cast(sizes, GD_I64), 0, i, 1);
     all = gd_cat(((gd_tensors){parts, x->rank}), .axis = 0);
     if (all->kind == GD_FAILED) return gd_failure();
-    GD_TRY(gd_onnx_add_late_node(l,
-                                 (gd_late_options){.kind = GD_LATE_RESIZE,
-                                                   .mode = m->linear ? GD_LINEAR : GD_NEAREST,
-                                                   .align_corners = m->corners,
-                                                   .first = m->first,
-                                                   .dtype = (gd_dtype)x->dtype},
-                                 x, &all, 1, &y));
+    GD_TRY(gd_onnx_add_deferred_node(
+        l,
+        (gd_deferred_call_options){.kind = GD_DEFERRED_RESIZE,
+                                   .mode = m->linear ? GD_LINEAR : GD_NEAREST,
+                                   .align_corners = m->corners,
+                                   .first = m->first,
+                                   .dtype = (gd_dtype)x->dtype},
+        x, &all, 1, &y));
     return gd_onnx_set_output(l, node, 0, y);
 }
 

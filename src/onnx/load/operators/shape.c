@@ -32,8 +32,8 @@ gd_status gd_onnx_load_reshape(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_REQUIRE_INPUT(x, 0);
     GD_TRY(gd_onnx_int_attribute(node, "allowzero", 0, &zero));
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
-    const gd_late_options late = {.kind = GD_LATE_RESHAPE, .zero = zero != 0};
-    if (gd_onnx_is_symbolic(list)) return gd_onnx_set_late_output(l, node, late, x, &list, 1);
+    const gd_deferred_call_options late = {.kind = GD_DEFERRED_RESHAPE, .zero = zero != 0};
+    if (gd_onnx_is_symbolic(list)) return gd_onnx_set_deferred_output(l, node, late, x, &list, 1);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "shape", &rank, dims));
     if (rank < 0 || rank > GD_MAX_RANK) return gd_onnx_fail_too_long("its shape", rank);
     for (int i = 0; i < rank; i++) { /* 0: the size of x */
@@ -48,7 +48,7 @@ gd_status gd_onnx_load_reshape(gd_onnx_loader *l, const gd_pb *node) {
         n_inferred += dims[i] == -1;
     }
     if (kept >= 0 && n_inferred > 1 && !infer_size(x, rank, dims, kept))
-        return list ? gd_onnx_set_late_output(l, node, late, x, &list, 1)
+        return list ? gd_onnx_set_deferred_output(l, node, late, x, &list, 1)
                     : gd_fail(GD_E_UNSUPPORTED, "two of its sizes are not known");
     return gd_onnx_set_output(l, node, 0, gd_reshape(x, gd_shape_of(rank, dims)));
 }
@@ -99,8 +99,8 @@ gd_status gd_onnx_load_expand(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_REQUIRE_INPUT(x, 0);
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
     if (gd_onnx_is_symbolic(list))
-        return gd_onnx_set_late_output(l, node, (gd_late_options){.kind = GD_LATE_EXPAND}, x, &list,
-                                       1);
+        return gd_onnx_set_deferred_output(
+            l, node, (gd_deferred_call_options){.kind = GD_DEFERRED_EXPAND}, x, &list, 1);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "shape", &count, dims));
     if (count < 0 || count > GD_MAX_RANK) return gd_onnx_fail_too_long("its shape", count);
     gd_shape result = {.rank = count > x->rank ? count : x->rank, .form = 1};
@@ -129,10 +129,10 @@ gd_status gd_onnx_load_tile(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_REQUIRE_INPUT(x, 0);
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
     if (!list) return gd_fail(GD_E_FORMAT, "its repeats are missing");
-    const gd_late_options o = {.kind = GD_LATE_REPEAT};
-    if (gd_onnx_is_symbolic(list)) return gd_onnx_set_late_output(l, node, o, x, &list, 1);
-    GD_TRY(gd_late_numbers(list, &numbers));
-    return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, &numbers, 1));
+    const gd_deferred_call_options o = {.kind = GD_DEFERRED_REPEAT};
+    if (gd_onnx_is_symbolic(list)) return gd_onnx_set_deferred_output(l, node, o, x, &list, 1);
+    GD_TRY(gd_deferred_numbers(list, &numbers));
+    return gd_onnx_set_output(l, node, 0, gd_deferred_now(&o, x, &numbers, 1));
 }
 
 /* x (N, C, H, W): moves b*b channels into blocks of b*b elements, or blocks into channels. */

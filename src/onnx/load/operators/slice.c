@@ -27,10 +27,10 @@ gd_status gd_onnx_load_slice(gd_onnx_loader *l, const gd_pb *node) {
         return gd_onnx_fail_too_long("the list of its starts", (int)count);
     if (!lists[2]) lists[2] = default_list((int)count, false);
     if (!lists[3]) lists[3] = default_list((int)count, true);
-    const gd_late_options o = {.kind = GD_LATE_SLICE};
-    if (symbolic) return gd_onnx_set_late_output(l, node, o, x, lists, 4);
-    for (int k = 0; k < 4; k++) GD_TRY(gd_late_numbers(lists[k], &numbers[k]));
-    return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, numbers, 4));
+    const gd_deferred_call_options o = {.kind = GD_DEFERRED_SLICE};
+    if (symbolic) return gd_onnx_set_deferred_output(l, node, o, x, lists, 4);
+    for (int k = 0; k < 4; k++) GD_TRY(gd_deferred_numbers(lists[k], &numbers[k]));
+    return gd_onnx_set_output(l, node, 0, gd_deferred_now(&o, x, numbers, 4));
 }
 
 /* Splits by sizes that only a run knows: each piece is a slice, and starts at the sum of the sizes
@@ -48,9 +48,9 @@ static gd_status split_symbolic(gd_onnx_loader *l, const gd_pb *node, gd_tensor 
     for (int64_t k = 0; k < pieces; k++) {
         gd_tensor *lists[4] = {gd_narrow(starts, 0, k, 1), gd_narrow(ends, 0, k, 1), axes, steps};
         if (lists[1]->kind == GD_FAILED || lists[0]->kind == GD_FAILED) return gd_failure();
-        GD_TRY(gd_onnx_add_late_node(
-            l, (gd_late_options){.kind = GD_LATE_SLICE, .dtype = (gd_dtype)x->dtype}, x, lists, 4,
-            &y));
+        GD_TRY(gd_onnx_add_deferred_node(
+            l, (gd_deferred_call_options){.kind = GD_DEFERRED_SLICE, .dtype = (gd_dtype)x->dtype},
+            x, lists, 4, &y));
         GD_TRY(gd_onnx_set_output(l, node, (size_t)k, y));
     }
     return GD_OK;
@@ -137,7 +137,8 @@ static gd_status extend_pads(gd_tensor *pads, const int64_t *axes, int n_axes, i
 }
 
 /* Reads the mode and the value of a Pad. */
-static gd_status read_pad_options(gd_onnx_loader *l, const gd_pb *node, gd_late_options *o) {
+static gd_status read_pad_options(gd_onnx_loader *l, const gd_pb *node,
+                                  gd_deferred_call_options *o) {
     gd_attrs *attrs = gd_attrs_new(gd_op_find("pad"));
     if (!attrs) return GD_E_MEMORY;
     if (*gd_pb_string_at(node, "input", 2)) GD_TRY(gd_onnx_set_number(l, node, 2, attrs, "value"));
@@ -153,7 +154,7 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
     int n_axes;
     gd_tensor *pads, *all;
     gd_numbers numbers;
-    gd_late_options o = {.kind = GD_LATE_PAD};
+    gd_deferred_call_options o = {.kind = GD_DEFERRED_PAD};
     GD_ONNX_REQUIRE_INPUT(x, 0);
     GD_TRY(read_pad_options(l, node, &o));
     GD_TRY(gd_onnx_get_numbers(l, node, 3, "", &n_axes, axes));
@@ -164,12 +165,12 @@ gd_status gd_onnx_load_pad(gd_onnx_loader *l, const gd_pb *node) {
     if (!pads) return gd_fail(GD_E_FORMAT, "its pads are missing");
     if (gd_onnx_is_symbolic(pads)) {
         GD_TRY(extend_pads(pads, axes, n_axes, x->rank, &all));
-        return gd_onnx_set_late_output(l, node, o, x, &all, 1);
+        return gd_onnx_set_deferred_output(l, node, o, x, &all, 1);
     }
     const gd_tracing tracing = gd_tracing_off();
     gd_status status = extend_pads(pads, axes, n_axes, x->rank, &all);
-    if (status == GD_OK) status = gd_late_numbers(all, &numbers);
+    if (status == GD_OK) status = gd_deferred_numbers(all, &numbers);
     gd_tracing_on(tracing);
     GD_TRY(status);
-    return gd_onnx_set_output(l, node, 0, gd_late_now(&o, x, &numbers, 1));
+    return gd_onnx_set_output(l, node, 0, gd_deferred_now(&o, x, &numbers, 1));
 }

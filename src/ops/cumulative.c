@@ -1,4 +1,4 @@
-/* scan.c - running sums and products along an axis.
+/* cumulative.c - running sums and products along an axis.
  *
  * The gradient of a running product is a linear recurrence, y[k] = a[k] y[k-1] + b[k]. That
  * recurrence is an op of its own whose gradient is the same recurrence run backwards: so zeros
@@ -11,7 +11,7 @@
 #include "ops/body.h"
 #include "ops/infer.h"
 
-static gd_status scan_infer(gd_infer *i, int64_t axis, gd_dtype dtype) {
+static gd_status cumulative_infer(gd_infer *i, int64_t axis, gd_dtype dtype) {
     const gd_tensor *x = i->in[0];
     int k;
     GD_TRY(gd_axis(axis, x->rank, &k));
@@ -39,14 +39,14 @@ static lines lines_along(const gd_view *x, int64_t axis) {
     return l;
 }
 
-/* Plain scans: f64 or i64, as the result is. */
-static void plain_scan(const gd_kernel_call *k, int64_t axis, bool product, bool exclusive,
-                       bool reverse, gd_dtype asked) {
+/* The reference kernel: f64 or i64, as the result is. */
+static void reference_cumulative(const gd_kernel_call *k, int64_t axis, bool product,
+                                 bool exclusive, bool reverse, gd_dtype asked) {
     lines l = lines_along(&k->in[0], axis);
     for (int64_t o = 0; o < l.outer; o++)
         for (int64_t i = 0; i < l.inner; i++) {
             double real = product;
-            uint64_t whole = product;
+            uint64_t integer = product;
             for (int64_t t = 0; t < l.n; t++) {
                 int64_t at = (o * l.n + (reverse ? l.n - 1 - t : t)) * l.inner + i;
                 const char *x = (const char *)k->in[0].data + 8 * at;
@@ -55,11 +55,12 @@ static void plain_scan(const gd_kernel_call *k, int64_t axis, bool product, bool
                 uint64_t w = (uint64_t)gd_load_i64(k->in[0].dtype, x);
                 if (asked == GD_BOOL) r = w = r != 0;
                 double before = real;
-                uint64_t whole_before = whole;
+                uint64_t whole_before = integer;
                 real = product ? real * r : real + r;
-                whole = product ? whole * w : asked == GD_BOOL ? whole | w : whole + w;
+                integer = product ? integer * w : asked == GD_BOOL ? integer | w : integer + w;
                 if (k->out[0].dtype == GD_F64) gd_store_f64(GD_F64, y, exclusive ? before : real);
-                else gd_store_i64(k->out[0].dtype, y, (int64_t)(exclusive ? whole_before : whole));
+                else
+                    gd_store_i64(k->out[0].dtype, y, (int64_t)(exclusive ? whole_before : integer));
             }
         }
 }
@@ -74,7 +75,7 @@ static void plain_scan(const gd_kernel_call *k, int64_t axis, bool product, bool
  */
 static gd_status cumsum_infer(gd_infer *i) {
     const gd_cumsum_options *o = i->attrs;
-    return scan_infer(i, o->axis, o->dtype);
+    return cumulative_infer(i, o->axis, o->dtype);
 }
 static void cumsum_vjp(gd_vjp *v) {
     const gd_cumsum_options *o = v->attrs;
@@ -82,7 +83,7 @@ static void cumsum_vjp(gd_vjp *v) {
 }
 static gd_status cumsum_reference(gd_kernel_call *k) {
     const gd_cumsum_options *o = k->attrs;
-    plain_scan(k, o->axis, false, o->exclusive, o->reverse, o->dtype);
+    reference_cumulative(k, o->axis, false, o->exclusive, o->reverse, o->dtype);
     return GD_OK;
 }
 
@@ -95,7 +96,7 @@ static gd_status cumsum_reference(gd_kernel_call *k) {
  */
 static gd_status cumprod_infer(gd_infer *i) {
     const gd_cumprod_options *o = i->attrs;
-    return scan_infer(i, o->axis, o->dtype);
+    return cumulative_infer(i, o->axis, o->dtype);
 }
 
 /* With P[k] the product of what comes before k: gx[k] = P[k] R[k], where R gathers the gradients of
@@ -107,27 +108,27 @@ static void cumprod_vjp(gd_vjp *v) {
     if (x->dtype != gy->dtype) x = gd_cast(x, (gd_dtype)gy->dtype);
     gd_tensor *before = gd_cumprod(x, o->axis, .exclusive = true, .reverse = o->reverse);
     gd_tensor *after =
-        gd_linear_scan(x, gy, o->axis, .reverse = !o->reverse, .neighbour = !o->exclusive);
+        gd_linear_recurrence(x, gy, o->axis, .reverse = !o->reverse, .neighbour = !o->exclusive);
     if (o->exclusive) after = gd_shift(after, o->axis, o->reverse ? 1 : -1);
     v->gx[0] = gd_mul(before, after);
 }
 static gd_status cumprod_reference(gd_kernel_call *k) {
     const gd_cumprod_options *o = k->attrs;
-    plain_scan(k, o->axis, true, o->exclusive, o->reverse, o->dtype);
+    reference_cumulative(k, o->axis, true, o->exclusive, o->reverse, o->dtype);
     return GD_OK;
 }
 
 /* --- the linear recurrence -------------------------------------------------------------------- */
 
-/*op linear_scan(a, b, axis:int) -> y  internal heavy
+/*op linear_recurrence(a, b, axis:int) -> y  internal heavy
  * y[k] = c[k] y[k-1] + b[k] along an axis, with y[-1] = 0; c is a, or a[k-1] for `neighbour`. In
  * reverse, y[k] = c[k] y[k+1] + b[k], and the neighbour is a[k+1].
  *   reverse bool = false    from the end
  *   neighbour bool = false  take the coefficient of the element before
  *   saves a, y
  */
-static gd_status linear_scan_infer(gd_infer *i) {
-    const gd_linear_scan_options *o = i->attrs;
+static gd_status linear_recurrence_infer(gd_infer *i) {
+    const gd_linear_recurrence_options *o = i->attrs;
     const gd_tensor *a = i->in[0], *b = i->in[1];
     int k;
     GD_TRY(gd_need_float(a, "a"));
@@ -140,19 +141,19 @@ static gd_status linear_scan_infer(gd_infer *i) {
 }
 
 /* The adjoint runs the other way with the same coefficients, seen from the other side. */
-static void linear_scan_vjp(gd_vjp *v) {
-    const gd_linear_scan_options *o = v->attrs;
+static void linear_recurrence_vjp(gd_vjp *v) {
+    const gd_linear_recurrence_options *o = v->attrs;
     gd_tensor *a = v->x[0], *y = v->y[0];
-    gd_tensor *gb =
-        gd_linear_scan(a, v->gy[0], o->axis, .reverse = !o->reverse, .neighbour = !o->neighbour);
+    gd_tensor *gb = gd_linear_recurrence(a, v->gy[0], o->axis, .reverse = !o->reverse,
+                                         .neighbour = !o->neighbour);
     int64_t back = o->reverse ? -1 : 1;
     v->gx[1] = gb;
     if (v->needs[0])
         v->gx[0] = o->neighbour ? gd_mul(gd_shift(gb, o->axis, -back), y)
                                 : gd_mul(gb, gd_shift(y, o->axis, back));
 }
-static gd_status linear_scan_reference(gd_kernel_call *k) {
-    const gd_linear_scan_options *o = k->attrs;
+static gd_status linear_recurrence_reference(gd_kernel_call *k) {
+    const gd_linear_recurrence_options *o = k->attrs;
     lines l = lines_along(&k->in[0], o->axis);
     const double *a = k->in[0].data, *b = k->in[1].data;
     double *y = k->out[0].data;
@@ -222,4 +223,4 @@ static gd_status shift_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "scan.gen.h"
+#include "cumulative.gen.h"

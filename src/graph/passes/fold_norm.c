@@ -1,4 +1,4 @@
-/* norm.c - a batch norm behind a convolution or a linear layer becomes part of its weights.
+/* fold_norm.c - a batch norm behind a convolution or a linear layer becomes part of its weights.
  *
  * Without training, batch norm multiplies each channel by a number and adds one. So does a convolution
  * whose weights and bias were multiplied and moved accordingly. Records say which op computes those
@@ -141,7 +141,7 @@ static bool fold(gd_program *p, const gd_op *op, int at, const int *readers, con
     return true;
 }
 
-int gd_pass_norm(gd_program *p, gd_device *device) {
+int gd_pass_fold_norm(gd_program *p, gd_device *device) {
     int *readers = gd_program_readers(p), *writes = gd_program_writes(p), changes = 0;
     const int known = p->n_roots;
     for (int o = 0; readers && writes && o < gd_op_count(); o++) {

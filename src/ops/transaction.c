@@ -1,4 +1,4 @@
-/* postpone.c - kernel calls that wait until all of them are there: see call.h. */
+/* transaction.c - kernel calls that wait until all of them are there: see call.h. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -7,26 +7,26 @@
 #include "ops/launch.h"
 
 /* In one block with its views and options. */
-struct gd_postponed_call {
-    gd_postponed_call *next;
+struct gd_transaction_call {
+    gd_transaction_call *next;
     gd_kernel_call call;
     gd_launch launch;
     bool ready;
 };
 
-void gd_postpone_begin(gd_postponed *list) {
-    *list = (gd_postponed){.before = gd_this_thread.postponed, .end = &list->first};
-    gd_this_thread.postponed = list;
+void gd_transaction_begin(gd_transaction *list) {
+    *list = (gd_transaction){.before = gd_this_thread.transaction, .end = &list->first};
+    gd_this_thread.transaction = list;
 }
 
-gd_status gd_postpone_call(const gd_op *op, const gd_kernel_call *call, gd_device *device) {
-    gd_postponed *list = gd_this_thread.postponed;
+gd_status gd_transaction_add(const gd_op *op, const gd_kernel_call *call, gd_device *device) {
+    gd_transaction *list = gd_this_thread.transaction;
     const int n =
         call->each ? 0 : call->n_in + call->n_out; /* those of a list live until it has run */
-    gd_postponed_call *h = gd_malloc(sizeof *h + (size_t)n * sizeof(gd_view) + op->attrs_size);
+    gd_transaction_call *h = gd_malloc(sizeof *h + (size_t)n * sizeof(gd_view) + op->attrs_size);
     if (!h) return gd_fail(GD_E_MEMORY, "no memory to hold a call");
     gd_view *views = (gd_view *)(h + 1);
-    *h = (gd_postponed_call){.call = *call};
+    *h = (gd_transaction_call){.call = *call};
     if (n > 0) {
         memcpy(views, call->in, (size_t)call->n_in * sizeof *views);
         memcpy(views + call->n_in, call->out, (size_t)call->n_out * sizeof *views);
@@ -41,14 +41,14 @@ gd_status gd_postpone_call(const gd_op *op, const gd_kernel_call *call, gd_devic
     return GD_OK;
 }
 
-gd_status gd_postpone_end(gd_postponed *list, gd_status status) {
-    gd_this_thread.postponed = list->before;
-    for (gd_postponed_call *h = list->first; h && status == GD_OK; h = h->next) {
+gd_status gd_transaction_end(gd_transaction *list, gd_status status) {
+    gd_this_thread.transaction = list->before;
+    for (gd_transaction_call *h = list->first; h && status == GD_OK; h = h->next) {
         status = gd_launch_begin(&h->launch, h->call.op, &h->call, h->call.device);
         h->ready = status == GD_OK;
     }
     while (list->first) {
-        gd_postponed_call *h = list->first;
+        gd_transaction_call *h = list->first;
         list->first = h->next;
         if (status == GD_OK) status = gd_launch_run(&h->launch);
         if (h->ready) gd_launch_end(&h->launch);

@@ -1,10 +1,10 @@
-/* deferred.c - gradients as an op: for graphs whose sizes are known only when they run. */
+/* deferred_gradients.c - gradients as an op: for graphs whose sizes are known only when they run. */
 #include "core/alloc.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
-/*op deferred_gradients(tensors*) -> gx*  internal whole
+/*op deferred_gradients(tensors*) -> gx*  internal opaque
  * Gradients of the first `outputs` tensors, starting from as many that follow, by the rest. gd_grad
  * makes such a node of a graph when a shape behind it is not known yet: gradient rules are run with
  * values, or with symbols whose shapes are known, and never see an unknown size.
@@ -32,4 +32,4 @@ static void deferred_gradients_expand(gd_expand *e) {
         e->y[k] = g.at[k] ? g.at[k] : gd_zeros_like(x.at[k]);
 }
 
-#include "deferred.gen.h"
+#include "deferred_gradients.gen.h"

@@ -1,13 +1,13 @@
-/* late.c - see late.h. */
-#include "ops/late.h"
+/* deferred_call.c - see late.h. */
+#include "ops/deferred_call.h"
 
 #include <string.h>
 
 #include "ops/infer.h"
 
-gd_status (*gd_late_numbers)(gd_tensor *tensor, gd_numbers *numbers);
+gd_status (*gd_deferred_numbers)(gd_tensor *tensor, gd_numbers *numbers);
 
-/*op sizes_of(x) -> y  internal whole nograd
+/*op sizes_of(x) -> y  internal opaque nograd
  * The sizes of x, i64: a value as soon as they are known.
  *   onnx Shape
  */
@@ -22,9 +22,9 @@ static void sizes_of_expand(gd_expand *e) {
     e->y[0] = gd_from_array(gd_dims(x->rank), GD_I64, x->dims);
 }
 
-/*op late(tensors*) -> y  internal whole
+/*op deferred_call(tensors*) -> y  internal opaque
  * A call whose lists of numbers are the tensors behind the first.
- *   kind  int = 0       gd_late_kind
+ *   kind  int = 0       gd_deferred_kind
  *   axis  int = 0       of select
  *   zero  bool = false  of reshape: a 0 is a size
  *   dims  int[] = none  the sizes of the result, -1 where they are not known
@@ -34,24 +34,24 @@ static void sizes_of_expand(gd_expand *e) {
  *   align_corners bool = false      of resize
  *   first bool = false              of resize: an axis that becomes one element becomes its first
  */
-static gd_status late_infer(gd_infer *i) {
-    const gd_late_options *o = i->attrs;
+static gd_status deferred_call_infer(gd_infer *i) {
+    const gd_deferred_call_options *o = i->attrs;
     i->out[0].dtype = o->dtype;
     i->out[0].rank = o->dims.rank;
     for (int d = 0; d < o->dims.rank; d++)
         i->out[0].dims[d] = o->dims.at[d] < 0 ? GD_UNKNOWN : o->dims.at[d];
     return GD_OK;
 }
-static void late_expand(gd_expand *e) {
-    const gd_late_options *o = e->attrs;
-    const int own = o->kind == GD_LATE_RANGE ? 0 : 1, n = e->n_in - own;
-    gd_numbers lists[GD_LATE_LISTS];
+static void deferred_call_expand(gd_expand *e) {
+    const gd_deferred_call_options *o = e->attrs;
+    const int own = o->kind == GD_DEFERRED_RANGE ? 0 : 1, n = e->n_in - own;
+    gd_numbers lists[GD_DEFERRED_LISTS];
     gd_status status =
-        n >= 1 && n <= GD_LATE_LISTS ? GD_OK : gd_fail(GD_E_ARGUMENT, "%d lists of numbers", n);
+        n >= 1 && n <= GD_DEFERRED_LISTS ? GD_OK : gd_fail(GD_E_ARGUMENT, "%d lists of numbers", n);
     for (int k = 0; k < n && status == GD_OK; k++)
-        status = gd_late_numbers(e->x[own + k], &lists[k]);
-    e->y[0] =
-        status == GD_OK ? gd_late_now(o, own ? e->x[0] : NULL, lists, n) : gd_tensor_fail(status);
+        status = gd_deferred_numbers(e->x[own + k], &lists[k]);
+    e->y[0] = status == GD_OK ? gd_deferred_now(o, own ? e->x[0] : NULL, lists, n)
+                              : gd_tensor_fail(status);
 }
 
 /* --- the calls -------------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static gd_tensor *range_now(const gd_numbers *lists, int n_lists, gd_dtype dtype
 }
 
 /* Ours begin with the last axis, and may leave out the first ones. */
-static gd_tensor *pad_now(gd_tensor *x, const gd_numbers *pads, const gd_late_options *o) {
+static gd_tensor *pad_now(gd_tensor *x, const gd_numbers *pads, const gd_deferred_call_options *o) {
     gd_shape sides = {.rank = 0, .form = 1};
     int first = 0;
     if (pads->count != 2 * x->rank)
@@ -134,7 +134,8 @@ static gd_tensor *pad_now(gd_tensor *x, const gd_numbers *pads, const gd_late_op
     return gd_pad(x, sides, .mode = o->mode, .value = o->value);
 }
 
-static gd_tensor *resize_now(gd_tensor *x, const gd_numbers *sizes, const gd_late_options *o) {
+static gd_tensor *resize_now(gd_tensor *x, const gd_numbers *sizes,
+                             const gd_deferred_call_options *o) {
     gd_shape size = {.rank = x->rank - 2, .form = 1};
     if (sizes->count != x->rank || x->rank < 3)
         return gd_tensor_fail(
@@ -150,22 +151,22 @@ static gd_tensor *resize_now(gd_tensor *x, const gd_numbers *sizes, const gd_lat
     return gd_resize(x, .size = size, .mode = o->mode, .align_corners = o->align_corners);
 }
 
-gd_tensor *gd_late_now(const gd_late_options *o, gd_tensor *x, const gd_numbers *lists,
-                       int n_lists) {
+gd_tensor *gd_deferred_now(const gd_deferred_call_options *o, gd_tensor *x, const gd_numbers *lists,
+                           int n_lists) {
     switch (o->kind) {
-    case GD_LATE_RANGE: return range_now(lists, n_lists, o->dtype);
-    case GD_LATE_EXPAND: return expand_now(x, &lists[0]);
-    case GD_LATE_SLICE: return slice_now(x, lists, n_lists);
-    case GD_LATE_REPEAT:
+    case GD_DEFERRED_RANGE: return range_now(lists, n_lists, o->dtype);
+    case GD_DEFERRED_EXPAND: return expand_now(x, &lists[0]);
+    case GD_DEFERRED_SLICE: return slice_now(x, lists, n_lists);
+    case GD_DEFERRED_REPEAT:
         return lists[0].count > GD_MAX_RANK
                    ? too_many(&lists[0])
                    : gd_repeat(x, gd_shape_of(lists[0].count, lists[0].at));
-    case GD_LATE_PAD: return pad_now(x, &lists[0], o);
-    case GD_LATE_RESIZE: return resize_now(x, &lists[0], o);
-    case GD_LATE_SELECT:
+    case GD_DEFERRED_PAD: return pad_now(x, &lists[0], o);
+    case GD_DEFERRED_RESIZE: return resize_now(x, &lists[0], o);
+    case GD_DEFERRED_SELECT:
         return lists[0].count == 1 ? gd_select(x, o->axis, lists[0].at[0]) : too_many(&lists[0]);
     default: return reshape_now(x, &lists[0], o->zero);
     }
 }
 
-#include "late.gen.h"
+#include "deferred_call.gen.h"

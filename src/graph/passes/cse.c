@@ -1,4 +1,4 @@
-/* share.c - what is computed twice is computed once.
+/* cse.c - what is computed twice is computed once.
  *
  * Two steps are the same if they have the same op, options and inputs. Random ops are not, nor ops
  * that write their inputs or call functions of the program. The later one goes, and what looked
@@ -65,7 +65,7 @@ static bool begin(step_set *s, int n_steps) {
     return true;
 }
 
-int gd_pass_share(gd_program *p) {
+int gd_pass_cse(gd_program *p) {
     int *writes = gd_program_writes(p),
         changes = 0; /* contents of roots written twice change meanwhile */
     step_set seen;

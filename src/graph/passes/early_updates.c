@@ -1,4 +1,4 @@
-/* early.c - a variable's new value is computed as soon as it can be.
+/* early_updates.c - a variable's new value is computed as soon as it can be.
  *
  * Variables here are also tensors outside that a plan assigns to, such as parameters that are leaves.
  * A graph holds all gradients first, then all updates, so every gradient would live to the end.
@@ -272,7 +272,7 @@ static gd_status reorder(early *e) {
     return GD_OK;
 }
 
-int gd_pass_early(gd_program *p) {
+int gd_pass_early_updates(gd_program *p) {
     if (p->n_commits == 0) return 0;
     early e;
     gd_status status = begin(&e, p);

@@ -1,4 +1,4 @@
-/* note.c - branches and loops as nodes whose sizes are known: noting them once more, and
+/* trace.c - branches and loops as nodes whose sizes are known: noting them once more, and
  * their gradient rules, which are branches and loops again. */
 #include <string.h>
 
@@ -39,13 +39,13 @@ static gd_tensors rerun_body(gd_tensors in, void *user) {
 
 /* A subgraph with the shapes of these inputs, those from `sliced` to `whole` one position at a
  * time. */
-static gd_status settle(const gd_subgraph *sub, gd_tensor *const *in, int sliced, int whole,
+static gd_status settle(const gd_subgraph *sub, gd_tensor *const *in, int sliced, int integer,
                         const gd_running *r, int stacked, gd_subgraph **made) {
     gd_meta *metas = gd_malloc((size_t)(sub->n_in + 1) * sizeof *metas);
     if (!metas) return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
     for (int i = 0; i < sub->n_in; i++) {
         gd_meta m = metas[i] = gd_meta_of(in[i]);
-        if (i < sliced || i >= whole) continue;
+        if (i < sliced || i >= integer) continue;
         metas[i].rank--;
         memcpy(metas[i].dims, m.dims + 1, sizeof(int64_t) * (GD_MAX_RANK - 1));
     }
@@ -68,8 +68,8 @@ static gd_status note(const gd_node *node, gd_tensor *const *in, const void *att
     return GD_OK;
 }
 
-gd_status gd_control_note(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
-                          const gd_running *r) {
+gd_status gd_control_trace(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                           const gd_running *r) {
     gd_subgraph *a = NULL, *b = NULL;
     gd_status status;
     if (node->op->facts.control == GD_CONTROL_BRANCH) {

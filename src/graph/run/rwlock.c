@@ -1,29 +1,29 @@
-/* turn.c - see turn.h. */
-#include "graph/run/turn.h"
+/* rwlock.c - see turn.h. */
+#include "graph/run/rwlock.h"
 
 #include <stdatomic.h>
 
-static _Thread_local gd_turn_hold *holds; /* of this thread, the latest first */
-static _Atomic int held;                  /* forks that are on their way */
+static _Thread_local gd_rwlock_hold *holds; /* of this thread, the latest first */
+static _Atomic int held;                    /* forks that are on their way */
 
-void gd_turn_init(gd_turn *turn) {
-    *turn = (gd_turn){.guard = gd_guard_new()};
+void gd_rwlock_init(gd_rwlock *turn) {
+    *turn = (gd_rwlock){.guard = gd_guard_new()};
     gd_sleepers_init(&turn->queue);
 }
 
-static bool can_go(const gd_turn *turn, bool writes, bool bound) {
+static bool can_go(const gd_rwlock *turn, bool writes, bool bound) {
     if (turn->written) return false;
     return !writes || (turn->readers == 0 && (bound || atomic_load(&held) == 0));
 }
 
-static void give(gd_turn *turn, bool writes, pthread_t thread) {
+static void give(gd_rwlock *turn, bool writes, pthread_t thread) {
     turn->written = writes;
     turn->writer = thread;
     turn->readers += !writes;
 }
 
 /* Wakes those at the head of the queue who can go now. */
-static void go_on(gd_turn *turn) {
+static void go_on(gd_rwlock *turn) {
     for (gd_sleeper *s; (s = turn->queue.first) && can_go(turn, s->writes, s->bound);) {
         give(turn, s->writes, s->thread);
         gd_wake_first(&turn->queue);
@@ -31,8 +31,8 @@ static void go_on(gd_turn *turn) {
 }
 
 /* A run inside of a run of the same thread: the one around it would wait for it for ever. */
-static gd_status check_inside(const gd_turn *turn, bool writes, bool *inside) {
-    for (const gd_turn_hold *h = holds; h; h = h->before) {
+static gd_status check_inside(const gd_rwlock *turn, bool writes, bool *inside) {
+    for (const gd_rwlock_hold *h = holds; h; h = h->before) {
         if (h->turn != turn) continue;
         *inside = true;
         if (writes || h->writes)
@@ -44,7 +44,7 @@ static gd_status check_inside(const gd_turn *turn, bool writes, bool *inside) {
     return GD_OK;
 }
 
-gd_status gd_turn_take(gd_turn *turn, bool writes, gd_turn_hold *hold) {
+gd_status gd_rwlock_take(gd_rwlock *turn, bool writes, gd_rwlock_hold *hold) {
     bool inside = false;
     GD_TRY(check_inside(turn, writes, &inside));
     gd_guard_lock(turn->guard);
@@ -60,13 +60,13 @@ gd_status gd_turn_take(gd_turn *turn, bool writes, gd_turn_hold *hold) {
             "the process was forked while another thread was in a run that writes; what it wrote "
             "may be half done in this child: fork between such runs, or make a new session or "
             "jit here");
-    *hold = (gd_turn_hold){holds, turn, writes};
+    *hold = (gd_rwlock_hold){holds, turn, writes};
     holds = hold;
     return GD_OK;
 }
 
-void gd_turn_leave(gd_turn_hold *hold) {
-    gd_turn *turn = hold->turn;
+void gd_rwlock_release(gd_rwlock_hold *hold) {
+    gd_rwlock *turn = hold->turn;
     holds = hold->before;
     gd_guard_lock(turn->guard);
     if (hold->writes) turn->written = false;
@@ -79,14 +79,14 @@ void gd_turn_leave(gd_turn_hold *hold) {
 
 void gd_turns_hold_writers(bool hold) { atomic_fetch_add(&held, hold ? 1 : -1); }
 
-bool gd_turn_is_written(gd_turn *turn) {
+bool gd_rwlock_is_written(gd_rwlock *turn) {
     gd_guard_lock(turn->guard);
     const bool written = turn->written && !pthread_equal(turn->writer, pthread_self());
     gd_guard_unlock(turn->guard);
     return written;
 }
 
-void gd_turn_go_on(gd_turn *turn) {
+void gd_rwlock_go_on(gd_rwlock *turn) {
     gd_guard_lock(turn->guard);
     go_on(turn);
     gd_guard_unlock(turn->guard);
@@ -94,12 +94,12 @@ void gd_turn_go_on(gd_turn *turn) {
 
 void gd_turns_in_child(void) { atomic_store(&held, 0); }
 
-void gd_turn_in_child(gd_turn *turn) {
+void gd_rwlock_in_child(gd_rwlock *turn) {
     const bool written = turn->written;
     turn->readers = 0;
     turn->written = false;
     gd_sleepers_init(&turn->queue);
-    for (const gd_turn_hold *h = holds; h; h = h->before)
+    for (const gd_rwlock_hold *h = holds; h; h = h->before)
         if (h->turn == turn) give(turn, h->writes, pthread_self());
     turn->torn |= written && !turn->written;
 }
