@@ -600,12 +600,15 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
                          (long long)o->into.count, (long long)fetches.count);
     if (status == GD_OK) {
         const gd_tracing tracing = gd_tracing_off();
+        gd_device *device = thread->device; /* what a replay creates belongs to the session's */
+        thread->device = s->device;
         int grad = gd_no_grad_begin();
         gd_attempt attempt;
         gd_attempt_begin(&attempt);
         status = run(s, feeds, fetches, o->into, results);
         status = gd_attempt_end(&attempt, status);
         gd_grad_mode_end(&grad);
+        thread->device = device;
         gd_tracing_on(tracing);
     }
     if (status == GD_OK) return (gd_tensors){results, fetches.count};
@@ -631,9 +634,12 @@ static gd_status with_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches,
     for (int64_t i = 0; i < n && symbols; i++)
         symbols[i] = feeds.at[2 * i], values[i] = feeds.at[2 * i + 1];
     using use;
+    gd_device *device = gd_this_thread.device;
+    gd_this_thread.device = s->device;
     if (status == GD_OK) status = gd_graph_refresh(s->graph);
     if (status == GD_OK)
         status = find_plan(s, (gd_tensors){symbols, n}, (gd_tensors){values, n}, fetches, &use);
+    gd_this_thread.device = device;
     if (status == GD_OK) {
         look(use.plan, arg);
         leave_plan(&use);
