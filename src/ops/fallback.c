@@ -76,7 +76,10 @@ static gd_status run_on_host(const gd_op *op, gd_kernel_call *call, gd_kernel_ca
     host->in = views;
     host->out = views + call->n_in;
     if (dynamic) host->made = made;
+    gd_device *before = gd_this_thread.device; /* a function of the program works on host tensors */
+    gd_this_thread.device = gd_cpu();
     gd_status status = gd_run_kernel(op, host, gd_cpu());
+    gd_this_thread.device = before;
     if (dynamic) {
         if (status == GD_OK) status = move_made(call, host);
         for (int i = 0; i < GD_MAX_OUTPUTS; i++) gd_storage_release(made[i]);
