@@ -41,11 +41,10 @@ gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle);
 gd_status gd_device_alloc_for(gd_device *d, size_t bytes, gd_queue queue, void **handle);
 void gd_device_free(gd_device *d, void *handle, size_t bytes);
 
-/* Copies between host and device. The first is for a buffer of gd_device_alloc_for that nothing has
- * used yet: it runs beside kernels. The second is ordered with kernels. The host memory may be
- * changed at once afterwards. Downloads wait, and report what the error word says. */
+/* Copies between host and device. An upload goes to a buffer of gd_device_alloc_for that nothing has
+ * used yet and runs beside kernels; the host memory may be changed at once afterwards. A download
+ * waits, and reports what the error word says. */
 gd_status gd_device_upload_new(gd_device *d, void *to, const void *from, size_t bytes);
-gd_status gd_device_upload(gd_device *d, void *to, const void *from, size_t bytes);
 gd_status gd_device_download(gd_device *d, void *to, const void *from, size_t bytes);
 
 /* Waits for all that was queued, and reports and clears the error word. */
@@ -57,6 +56,8 @@ gd_status gd_device_wait(gd_device *d);
 
 /* GD_E_DEVICE where the device is lost, or the process is the child of a fork. */
 gd_status gd_device_check(const gd_device *d);
+
+bool gd_device_is_usable(const gd_device *d); /* the same as a question */
 
 /* Calls that queue work are made under this lock. */
 void gd_device_lock(gd_device *d);

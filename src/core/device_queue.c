@@ -71,8 +71,10 @@ static gd_device_queue *queue_of(gd_device *d) {
     return q;
 }
 
+bool gd_device_is_usable(const gd_device *d) { return !forked && !d->lost; }
+
 gd_status gd_device_check(const gd_device *d) {
-    if (!forked && !d->lost) return GD_OK;
+    if (gd_device_is_usable(d)) return GD_OK;
     if (forked)
         return gd_fail(GD_E_DEVICE,
                        "%s cannot be used in the child of a fork; start a new process, or use the "
@@ -239,12 +241,6 @@ gd_status gd_device_upload_new(gd_device *d, void *to, const void *from, size_t 
     return GD_OK;
 }
 
-gd_status gd_device_upload(gd_device *d, void *to, const void *from, size_t bytes) {
-    if (!d->api->host_reads) return upload_on(d, GD_QUEUE_COMPUTE, to, from, bytes);
-    memmove(to, from, bytes);
-    return GD_OK;
-}
-
 /* Drops what is known to have succeeded; or sets the counters of run `failed` and of later runs
  * back. The lock is held. */
 static void settle_counters(gd_device_queue *q, uint64_t failed) {
@@ -257,11 +253,18 @@ static void settle_counters(gd_device_queue *q, uint64_t failed) {
     q->n_counters = 0;
 }
 
+/* Runs from this number on have not happened; 0: all have. The calls of a plan have their numbers from
+ * before its runs, so a larger number is that of an eager call, and `run` that of an earlier run. */
+static uint64_t first_failed_run(const gd_data_error *error) {
+    const bool is_eager = error->number > error->run && error->number != UINT64_MAX;
+    return is_eager || error->run == 0 ? error->number : error->run;
+}
+
 /* Reads the error word once everything queued is done. The lock is held. */
 static gd_status take_error(gd_device *d, gd_device_queue *q) {
     gd_data_error error = {0};
     GD_TRY(d->api->error_take(d, &error));
-    settle_counters(q, error.number ? (error.run ? error.run : error.number) : 0);
+    settle_counters(q, first_failed_run(&error));
     if (!error.number) return GD_OK;
     return gd_data_error_hook ? gd_data_error_hook(d, &error)
                               : gd_fail(GD_E_STATE, "a kernel on %s has found bad data", d->name);

@@ -199,6 +199,34 @@ TEST(a_failed_run_and_those_behind_it_change_nothing) {
     CHECK(!gd_failed());
 }
 
+/* The numbers that a session draws in its next run, read back. */
+static bool draws(sum_session *m, float *numbers) {
+    gd_tensor *r = gd_session_run(m->s, gd_feed(m->index, indices(0, 0)), gd_list(m->noise)).at[0];
+    return gd_copy_to(r, numbers, 4 * sizeof *numbers) == GD_OK;
+}
+
+TEST(a_failure_sets_back_the_counters_of_its_own_run_and_no_other) {
+    GD_SCOPE;
+    gd_set_default_device(device);
+    sum_session m = make_sum_session();
+    float expected[3][4], got[4];
+    m.s = gd_session_new(m.g);
+    for (int i = 0; i < 3; i++) CHECK(draws(&m, expected[i]));
+    CHECK(memcmp(expected[0], expected[1], sizeof got) != 0);
+    m.s = gd_session_new(m.g);
+    gd_set_default_device(NULL);
+    gd_session_run(m.s, gd_feed(m.index, indices(0, 0)), gd_list(m.noise));
+    gd_index_select(on_device(gd_dims(4, 2), (float[8]){0}), 0, indices(1, 9)); /* an eager call */
+    CHECK(gd_synchronize(device) == GD_E_INDEX);
+    gd_clear_error();
+    CHECK(draws(&m, got) && memcmp(got, expected[1], sizeof got) == 0);
+    gd_session_run(m.s, gd_feed(m.index, indices(2, 7)), gd_list(m.fetch)); /* a run */
+    gd_session_run(m.s, gd_feed(m.index, indices(1, 1)), gd_list(m.fetch));
+    CHECK(gd_synchronize(device) == GD_E_INDEX);
+    gd_clear_error();
+    CHECK(draws(&m, got) && memcmp(got, expected[2], sizeof got) == 0);
+}
+
 /* --- numbers of the host ---------------------------------------------------------------------- */
 
 static gd_tensors scale_by_captured(gd_tensors in, void *user) {

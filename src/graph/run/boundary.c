@@ -17,7 +17,7 @@
 #include "ops/launch.h"
 
 static void free_capture(gd_device *d, gd_capture **capture) {
-    if (*capture) {
+    if (*capture && gd_device_is_usable(d)) { /* the captures of a lost device are gone */
         gd_device_lock(d);
         d->api->capture_free(d, *capture);
         gd_device_unlock(d);
@@ -59,10 +59,8 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
 
 void gd_boundary_free(gd_plan *plan, gd_instance *in) {
     gd_device *d = plan->device;
-    if (in->captures && !d->lost) {
-        for (int i = 0; i < plan->n_segments; i++) free_capture(d, &in->captures[i]);
-        gd_free(in->captures);
-    }
+    for (int i = 0; in->captures && i < plan->n_segments; i++) free_capture(d, &in->captures[i]);
+    gd_free(in->captures);
     for (int i = 0; in->calls && i < plan->n_calls; i++)
         if (in->calls[i].number) gd_call_withdraw(d, in->calls[i].number);
     if (in->boundary) gd_device_free(d, in->boundary, plan->boundary);
@@ -108,7 +106,7 @@ static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors f
     return b;
 }
 
-/* Uses the room of the entry's copies: the entry has been queued. */
+/* A root is fed or fetched, never both: `copies` has room behind those of the entry. */
 static gd_boundary make_exit(const gd_plan *plan, gd_instance *in, gd_boundary_copy *copies) {
     gd_boundary b = {.copies = copies};
     for (int i = 0; i < plan->n_buffers; i++) {
@@ -149,7 +147,9 @@ static gd_status capture_segment(boundary_run *r, int number) {
     GD_TRY(d->api->capture_begin(d));
     gd_status status = queue_segment(r, number);
     gd_status ended = d->api->capture_end(d, capture);
-    return status != GD_OK ? status : ended;
+    if (status == GD_OK) status = ended;
+    if (status != GD_OK) free_capture(d, capture); /* a part of the calls must never be launched */
+    return status;
 }
 
 /* The lock is held. */
