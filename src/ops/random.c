@@ -477,9 +477,9 @@ static gd_status key_mask_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- whole numbers ---------------------------------------------------------------------------- */
+/* --- integers --------------------------------------------------------------------------------- */
 
-/* The smallest and largest whole numbers that a dtype counts without gaps. */
+/* The smallest and largest integers that a dtype counts without gaps. */
 static void whole_limits(gd_dtype dtype, int64_t *least, int64_t *most) {
     switch (dtype) {
     case GD_BOOL: *least = 0, *most = 1; break;
@@ -495,7 +495,7 @@ static void whole_limits(gd_dtype dtype, int64_t *least, int64_t *most) {
 }
 
 /*op randint(dims:int[], low:int, high:int) -> y  nograd random
- * Random whole numbers from low to high - 1, all equally likely.
+ * Random integers from low to high - 1, all equally likely.
  *   dtype dtype = i64
  */
 static gd_status randint_infer(gd_infer *i) {
@@ -503,8 +503,7 @@ static gd_status randint_infer(gd_infer *i) {
     size_t bytes;
     int64_t least, most;
     if (o->low >= o->high)
-        return gd_op_fail(GD_E_ARGUMENT,
-                          "there is no whole number from %lld up to and without %lld",
+        return gd_op_fail(GD_E_ARGUMENT, "there is no integer from %lld up to and without %lld",
                           (long long)o->low, (long long)o->high);
     GD_TRY(gd_shape_bytes(o->dims, o->dtype, &bytes));
     whole_limits(o->dtype, &least, &most);

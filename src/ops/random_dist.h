@@ -184,7 +184,7 @@ static inline void gd_normals_f64(const uint32_t w[4], double *x, double *y) {
     *y = radius * sine;
 }
 
-/* --- whole numbers ---------------------------------------------------------------------------- */
+/* --- integers --------------------------------------------------------------------------------- */
 
 /* 0 to range - 1 (range 0 stands for 2^64), uneven by no more than range / 2^64. */
 static inline uint64_t gd_below(uint64_t bits, uint64_t range) {

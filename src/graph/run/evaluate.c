@@ -313,7 +313,7 @@ static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
     const int64_t count = gd_numel(t->rank, t->dims);
     if (gd_dtype_is_float((gd_dtype)t->dtype) || t->rank > 1 || count > GD_DEFERRED_NUMBERS)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "%lld numbers of dtype %s in %d dimensions are no list of whole numbers",
+                       "%lld numbers of dtype %s in %d dimensions are no list of integers",
                        (long long)count, gd_dtype_name((gd_dtype)t->dtype), t->rank);
     n->count = (int)count;
     return count ? gd_copy_out(gd_cast(t, GD_I64), n->at, (size_t)count * sizeof *n->at) : GD_OK;
