@@ -36,16 +36,14 @@ gd_status gd_copy_view(gd_device *device, const gd_view *to, const gd_view *from
     gd_view out = *to;
     gd_kernel_call call;
     gd_kernel_call_set(&call, NULL, from, 1, &out, 1);
-    call.op = gd_op_find("clone");
-    call.device = device;
-    call.kernel = gd_kernel_select(call.op, &call, device->api->kind);
-    if (!call.kernel || (call.kernel->flags & GD_KERNEL_STAGED) ||
-        !(call.kernel->flags & GD_KERNEL_CHECKED))
-        return gd_fail(GD_E_UNSUPPORTED, "%s has no checked copy kernel for %s to %s", device->name,
-                       gd_dtype_name(from->dtype), gd_dtype_name(to->dtype));
     gd_launch launch;
-    GD_TRY(gd_launch_begin(&launch, call.op, &call, device));
-    gd_status status = gd_launch_run(&launch);
+    GD_TRY(gd_launch_begin(&launch, gd_op_find("clone"), &call, device));
+    const unsigned flags = call.kernel->flags;
+    gd_status status =
+        !(flags & GD_KERNEL_STAGED) && (flags & GD_KERNEL_CHECKED)
+            ? gd_launch_run(&launch)
+            : gd_fail(GD_E_UNSUPPORTED, "%s has no checked copy kernel for %s to %s", device->name,
+                      gd_dtype_name(from->dtype), gd_dtype_name(to->dtype));
     gd_launch_end(&launch);
     return status;
 }
@@ -134,8 +132,8 @@ static inline gd_status get_workspace(gd_kernel_call *call) {
     return status;
 }
 
-static inline void free_workspace(gd_kernel_call *call, void *workspace) {
-    if (call->workspace_bytes) gd_device_free(call->device, workspace, call->workspace_bytes);
+static inline void free_workspace(gd_kernel_call *call) {
+    if (call->workspace_bytes) gd_device_free(call->device, call->workspace, call->workspace_bytes);
     call->workspace_bytes = 0;
 }
 
@@ -201,7 +199,7 @@ void gd_launch_end(gd_launch *l) {
         if (l->bytes[i]) gd_device_free(call->device, l->views[i].data, l->bytes[i]);
     gd_free(l->views);
     l->views = NULL;
-    free_workspace(call, call->workspace);
+    free_workspace(call);
     gd_prepared_release(l->prepared);
     l->prepared = NULL;
 }

@@ -38,7 +38,6 @@ typedef struct gd_prepared gd_prepared;
 gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared);
 void gd_prepared_release(gd_prepared *prepared); /* NULL is fine */
 void *gd_prepared_value(const gd_prepared *prepared);
-void gd_prepared_trim(void); /* releases what nobody holds */
 
 /* --- calls that may fail (fallible.c) --------------------------------------------------------- */
 

@@ -177,13 +177,3 @@ void gd_prepared_release(gd_prepared *p) {
 }
 
 void *gd_prepared_value(const gd_prepared *p) { return p->value; }
-
-void gd_prepared_trim(void) {
-    while (true) {
-        pthread_mutex_lock(&lock);
-        gd_prepared *old = oldest ? take_oldest() : NULL;
-        pthread_mutex_unlock(&lock);
-        if (!old) return;
-        free_entry(old);
-    }
-}
