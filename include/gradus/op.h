@@ -43,8 +43,9 @@ enum {
     GD_OP_INVOLUTION = 1 << 13, /* of one input: done again it undoes itself */
     GD_OP_SHAPE_ONLY = 1 << 14, /* reads the shapes of its inputs, and no data */
     GD_OP_HEAVY =
-        1 << 15,          /* costs far more than to read and write its tensors: a product, a sort */
-    GD_OP_ROWS = 1 << 16, /* makes its result row by row, and loses nothing if rows lie elsewhere */
+        1 << 15, /* costs far more than to read and write its tensors: a product, a sort */
+    GD_OP_STRIDED_ROWS =
+        1 << 16, /* writes its result row by row; the stride of rows costs it nothing */
     GD_OP_ASSIGNS =
         1 << 17,            /* its first input becomes what its second one is, broadcast and cast */
     GD_OP_AWAITS = 1 << 18, /* its inputs must be there, but it looks at none of them */

@@ -18,16 +18,16 @@
 
 #include "codegen/facts.h"
 #include "codegen/ir.h"
-#include "codegen/rows.h"
+#include "codegen/row_program.h"
 
 /* Operands of one kernel. Inputs are in the order of the op: tensors, scalars, columns. */
 enum { GD_SOURCE_INPUTS = 56, GD_SOURCE_OUTPUTS = GD_IR_MAX_OUTPUTS };
 
 /* One kernel: what it computes, and the dtypes of its operands in memory. */
 typedef struct gd_kernel_source {
-    const char *type;    /* computed in: "f32", "f64", "i32" or "i64" */
-    const gd_ir *ir;     /* the expression of an element; NULL: `rows` */
-    const gd_rows *rows; /* passes over rows; NULL: `ir` */
+    const char *type;           /* computed in: "f32", "f64", "i32" or "i64" */
+    const gd_ir *ir;            /* the expression of an element; NULL: `rows` */
+    const gd_row_program *rows; /* passes over rows; NULL: `ir` */
     /* The last output of `ir` is reduced this way and not stored; GD_REDUCES_NOTHING: all outputs
      * are stored. */
     gd_op_reduces reduces;

@@ -152,7 +152,7 @@ static void print_kept_rows(const printing *p) {
 
 /* Row values: columns are read, the others are computed by the passes. */
 static void print_row_values(const printing *p) {
-    const gd_rows *rows = p->source->rows;
+    const gd_row_program *rows = p->source->rows;
     for (int i = 0; i < rows->n_values; i++) {
         fputs("    ", p->out);
         fprintf(p->out, p->dialect->declare, p->type);
@@ -204,7 +204,7 @@ static void print_each(const printing *p, const gd_row_pass *pass) {
 
 void gd_scalar_rows(FILE *out, const gd_dialect *d, const gd_kernel_source *s, const char *name) {
     const printing p = begin_printing(out, d, s);
-    const gd_rows *rows = s->rows;
+    const gd_row_program *rows = s->rows;
     print_head(&p, name);
     print_kept_rows(&p);
     print_row_values(&p);

@@ -98,7 +98,7 @@ static void vector_loop(FILE *out, const gd_dialect *d, const gd_kernel_source *
 typedef struct printing {
     FILE *out;
     const gd_dialect *dialect;
-    const gd_rows *rows;
+    const gd_row_program *rows;
     const char *type, *c; /* "f32", "float" */
     const char *lanes;    /* "VF32_LANES" */
 } printing;
@@ -203,7 +203,7 @@ static void print_pass(const printing *p, const gd_row_pass *pass) {
 
 static void vector_rows(FILE *out, const gd_dialect *d, const gd_kernel_source *source,
                         const char *name) {
-    const gd_rows *rows = source->rows;
+    const gd_row_program *rows = source->rows;
     const char *type = source->type;
     const bool wide = strcmp(type, "f64") == 0;
     const printing p = {

@@ -79,7 +79,7 @@ static uint64_t hash_text(uint64_t h, const char *text) {
 }
 
 uint64_t gd_kernel_source_hash(const gd_kernel_source *s) {
-    uint64_t h = s->rows ? gd_rows_hash(s->rows) : gd_ir_hash(s->ir);
+    uint64_t h = s->rows ? gd_row_program_hash(s->rows) : gd_ir_hash(s->ir);
     h = hash_text(h, s->type);
     h = (h ^ (uint64_t)s->reduces) * 1099511628211u;
     h = (h ^ (uint64_t)s->n_scalars) * 1099511628211u;

@@ -159,7 +159,7 @@ static bool parse_flags(gd_record *r, char *s) {
         {"involution", GD_OP_INVOLUTION},
         {"shapeonly", GD_OP_SHAPE_ONLY},
         {"heavy", GD_OP_HEAVY},
-        {"rows", GD_OP_ROWS},
+        {"strided_rows", GD_OP_STRIDED_ROWS},
         {"assigns", GD_OP_ASSIGNS},
         {"awaits", GD_OP_AWAITS},
         {"refuses", GD_OP_REFUSES},

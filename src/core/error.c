@@ -41,6 +41,11 @@ gd_status gd_fail(gd_status status, const char *format, ...) {
     return status;
 }
 
+gd_status gd_no_memory(const char *place, const char *purpose) {
+    return place ? gd_fail(GD_E_MEMORY, "%s: no memory %s", place, purpose)
+                 : gd_fail(GD_E_MEMORY, "no memory %s", purpose);
+}
+
 void gd_error_prefix(const char *format, ...) {
     gd_thread *thread = &gd_this_thread;
     char text[GD_MESSAGE_MAX];

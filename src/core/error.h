@@ -16,17 +16,20 @@
         if (try_status_ != GD_OK) return try_status_; \
     } while (0)
 
-/* Notes a failure. The first GD_MESSAGE_MAX bytes of the message are kept. Returns `status`. */
+/* Records a failure. The first GD_MESSAGE_MAX bytes of the message are kept. Returns `status`. */
 enum { GD_MESSAGE_MAX = 1024 };
 gd_status gd_fail(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
+
+/* gd_fail(GD_E_MEMORY, "PLACE: no memory PURPOSE"). `place` is a file or folder, or NULL. */
+gd_status gd_no_memory(const char *place, const char *purpose);
 
 /* The latest message, recorded or not. */
 const char *gd_latest_failure(void);
 
-/* Prefixes the noted message, e.g. with the op's name and the caller's place. */
+/* Prefixes the latest message, e.g. with the op's name and the caller's place. */
 void gd_error_prefix(const char *format, ...) GD_PRINTF(1, 2);
 
-/* Appends to the noted message. */
+/* Appends to the latest message. */
 void gd_error_suffix(const char *format, ...) GD_PRINTF(1, 2);
 
 /* Appends " (train.c:42)", unless the latest message has such a place already. site may be NULL. */

@@ -56,7 +56,7 @@ static const gd_class state_class = {
 
 gd_status gd_state_new(gd_state **out) {
     *out = gd_calloc(1, sizeof **out);
-    if (!*out) return gd_state_no_memory();
+    if (!*out) return gd_no_memory(NULL, "for a state");
     gd_object_init(&(*out)->object, &state_class);
     gd_object_count(1);
     return GD_OK;
@@ -107,16 +107,17 @@ static bool note_local(gd_state *s, int i) {
 static gd_status add_tensor(gd_state *s, char *name, gd_tensor *t) {
     const int i = s->n_tensors, same = find_same(s, t);
     const size_t length = strlen(name);
-    if (!gd_grow(s->tensors, s->n_tensors, s->tensors_room)) return gd_state_no_memory();
+    if (!gd_grow(s->tensors, s->n_tensors, s->tensors_room))
+        return gd_no_memory(NULL, "for a state");
     s->tensors[i] = (gd_state_tensor){.name = name,
                                       .part = s->path.part < length ? s->path.part : length,
                                       .tensor = t,
                                       .tied = same,
                                       .same_storage = gd_map_find(&s->by_storage, t->storage)};
-    if (!set_number(&s->by_name, name, i)) return gd_state_no_memory();
+    if (!set_number(&s->by_name, name, i)) return gd_no_memory(NULL, "for a state");
     if (!gd_map_put(&s->by_storage, t->storage, i) || !note_local(s, i)) {
         gd_names_remove(&s->by_name, name); /* the rest is not looked at after a failure */
-        return gd_state_no_memory();
+        return gd_no_memory(NULL, "for a state");
     }
     gd_object_retain(&t->object);
     s->n_tensors++;
@@ -125,7 +126,7 @@ static gd_status add_tensor(gd_state *s, char *name, gd_tensor *t) {
 
 gd_status gd_state_put_tensor(gd_state *s, const char *name, gd_tensor *t) {
     char *full = gd_path_join(&s->path, name);
-    if (!full) return gd_state_no_memory();
+    if (!full) return gd_no_memory(NULL, "for a state");
     gd_status status = GD_OK;
     const int there = number_of(&s->by_name, full);
     if (!t || t->kind != GD_VALUE)
@@ -149,10 +150,11 @@ gd_status gd_state_put_text(gd_state *s, const char *name, const char *value) {
     char *full = gd_path_join(&s->path, name), *text = gd_malloc(bytes);
     gd_status status = GD_OK;
     if (!full || !text || !gd_grow(s->values, s->n_values, s->values_room))
-        status = gd_state_no_memory();
+        status = gd_no_memory(NULL, "for a state");
     else if (number_of(&s->values_by_name, full) >= 0)
         status = gd_fail(GD_E_ARGUMENT, "two values have the name '%s'", full);
-    else if (!set_number(&s->values_by_name, full, s->n_values)) status = gd_state_no_memory();
+    else if (!set_number(&s->values_by_name, full, s->n_values))
+        status = gd_no_memory(NULL, "for a state");
     if (status != GD_OK) {
         gd_free(full);
         gd_free(text);
@@ -304,7 +306,7 @@ gd_status gd_set_state_at(const char *site, void *object, const gd_state *state)
         source.n_values = (size_t)state->n_values;
         source.tensors = gd_calloc(source.n_tensors + 1, sizeof *source.tensors);
         source.values = gd_calloc(source.n_values + 1, sizeof *source.values);
-        if (!source.tensors || !source.values) status = gd_state_no_memory();
+        if (!source.tensors || !source.values) status = gd_no_memory(NULL, "for a state");
     }
     for (size_t i = 0; i < source.n_tensors && status == GD_OK; i++) {
         gd_tensor *t = state->tensors[i].tensor;

@@ -8,8 +8,6 @@
 #include "core/grow.h"
 #include "core/number.h"
 
-gd_status gd_state_no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory for a state"); }
-
 /* --- prefixes --------------------------------------------------------------------------------- */
 
 gd_status gd_path_begin(gd_state_path *path, const char *name, size_t *before) {
@@ -19,7 +17,7 @@ gd_status gd_path_begin(gd_state_path *path, const char *name, size_t *before) {
     if (path->length + length + 2 > path->room) {
         const size_t room = 2 * (path->length + length + 2);
         char *grown = gd_realloc(path->prefix, room);
-        if (!grown) return gd_state_no_memory();
+        if (!grown) return gd_no_memory(NULL, "for a state");
         path->prefix = grown;
         path->room = room;
     }
@@ -59,7 +57,7 @@ const char *gd_path_text(gd_state_path *path, const char *first, const char *sec
     char *text = gd_malloc(a + b + 2);
     if (!text || !gd_grow(path->texts, path->n_texts, path->texts_room)) {
         gd_free(text);
-        gd_state_no_memory();
+        gd_no_memory(NULL, "for a state");
         return NULL;
     }
     memcpy(text, first, a);
@@ -73,7 +71,7 @@ const char *gd_path_text(gd_state_path *path, const char *first, const char *sec
 gd_status gd_path_when_done(gd_state_path *path, gd_state_done done, void *user) {
     if (!gd_grow(path->ends, path->n_ends, path->ends_room)) {
         done(user, false);
-        return gd_state_no_memory();
+        return gd_no_memory(NULL, "for a state");
     }
     path->ends[path->n_ends++] = (struct gd_state_end){done, user};
     return GD_OK;

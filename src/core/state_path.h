@@ -4,8 +4,6 @@
 
 #include "core/state.h"
 
-gd_status gd_state_no_memory(void);
-
 /* An empty state that no scope owns. */
 gd_status gd_state_new(gd_state **out);
 

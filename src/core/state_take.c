@@ -89,20 +89,21 @@ static gd_status add_want(gd_taking *in, gd_want w) {
     const void *place = w.tensor ? (const void *)w.tensor->storage : w.to;
     const int there = w.name ? number_of(&in->wanted, w.name) : -1;
     gd_status status = GD_OK;
-    if (!w.name) status = gd_state_no_memory();
+    if (!w.name) status = gd_no_memory(NULL, "for a state");
     else if (there >= 0 && !same_place(&in->wants[there], &w))
         status = gd_fail(GD_E_ARGUMENT, "two %s have the name '%s'",
                          w.tensor ? "tensors" : "values", w.name);
     else if (!gd_grow(in->wants, in->n_wants, in->wants_room) ||
              !set_number(&in->wanted, w.name, in->n_wants))
-        status = gd_state_no_memory();
+        status = gd_no_memory(NULL, "for a state");
     if (status != GD_OK) {
         want_free(&w);
         return status;
     }
     w.same = gd_map_find(&in->by_place, place);
     in->wants[in->n_wants++] = w;
-    if (!gd_map_put(&in->by_place, place, in->n_wants - 1)) return gd_state_no_memory();
+    if (!gd_map_put(&in->by_place, place, in->n_wants - 1))
+        return gd_no_memory(NULL, "for a state");
     for (int i = w.same; i >= 0 && w.fit == GD_FITS; i = in->wants[i].same)
         if (in->wants[i].fit == GD_FITS && same_place(&in->wants[i], &w))
             in->wants[in->n_wants - 1].again = true;
@@ -147,7 +148,7 @@ static gd_status take_value(gd_taking *in, const char *name, gd_value_kind kind,
             w.text = gd_malloc(bytes);
             if (!w.text) {
                 want_free(&w);
-                return gd_state_no_memory();
+                return gd_no_memory(NULL, "for a state");
             }
             memcpy(w.text, v->text, bytes);
             break;
@@ -219,10 +220,12 @@ static gd_status index_source(gd_taking *in) {
         if (number_of(&in->tensors, s->tensors[i].name) >= 0)
             return gd_fail(GD_E_ARGUMENT, "%s: two tensors have the name '%s' (renamed?)", s->title,
                            s->tensors[i].name);
-        if (!set_number(&in->tensors, s->tensors[i].name, (int)i)) return gd_state_no_memory();
+        if (!set_number(&in->tensors, s->tensors[i].name, (int)i))
+            return gd_no_memory(NULL, "for a state");
     }
     for (size_t i = 0; i < s->n_values; i++)
-        if (!set_number(&in->values, s->values[i].name, (int)i)) return gd_state_no_memory();
+        if (!set_number(&in->values, s->values[i].name, (int)i))
+            return gd_no_memory(NULL, "for a state");
     return GD_OK;
 }
 
@@ -256,7 +259,7 @@ static gd_status check_and_write(gd_taking *in, gd_load_report *partial) {
     GD_TRY(index_source(in));
     GD_TRY(gd_state_collect_names(in->parts, &in->naming));
     GD_TRY(take_parts(in));
-    if (in->no_memory) return gd_state_no_memory();
+    if (in->no_memory) return gd_no_memory(NULL, "for a state");
     gd_taking_report(in, &report);
     if (!partial && report.text[0])
         return gd_fail(report.unfit > 0 ? GD_E_SHAPE : GD_E_FORMAT, "%s", report.text);

@@ -68,15 +68,13 @@ static const gd_dataset_rules choice_rules = {
 static const gd_dataset_rules gathering_choice_rules = {
     .get = choice_get, .name = choice_name, .close = choice_close, .gather = choice_gather};
 
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory for a dataset"); }
-
 /* One with the classes of `dataset`, and `size` zero bytes as its self. NULL: no memory. */
 static gd_dataset *made_of(const gd_dataset_rules *rules, gd_dataset *dataset, size_t size) {
     void *self = gd_calloc(1, size);
     gd_dataset *d = self ? gd_dataset_bare(dataset->type, rules, &dataset, 1) : NULL;
     if (!d) {
         gd_free(self);
-        no_memory();
+        gd_no_memory(NULL, "for a dataset");
         return NULL;
     }
     d->self = self;
@@ -265,7 +263,7 @@ static gd_status sift_one(sieve *s, int64_t index) {
 
 static gd_status sift(sieve *s, gd_dataset **made) {
     s->kept = gd_calloc((size_t)s->dataset->count / 64 + 1, sizeof *s->kept);
-    if (!s->kept) return no_memory();
+    if (!s->kept) return gd_no_memory(NULL, "for a dataset");
     for (int64_t i = 0; i < s->dataset->count; i++) GD_TRY(sift_one(s, i));
     gd_dataset *d = chosen_from(s->dataset, s->count, find_in_list);
     *made = d;
@@ -325,7 +323,8 @@ static const gd_dataset *find_in_concat(const gd_dataset *d, const choice *c, in
 
 static gd_status fill_concat(gd_dataset *d) {
     choice *c = d->self = gd_calloc(1, sizeof *c);
-    if (!c || !(c->ends = gd_calloc((size_t)d->n_inner, sizeof *c->ends))) return no_memory();
+    if (!c || !(c->ends = gd_calloc((size_t)d->n_inner, sizeof *c->ends)))
+        return gd_no_memory(NULL, "for a dataset");
     c->find = find_in_concat;
     bool same = true;
     for (int i = 0; i < d->n_inner; i++) {

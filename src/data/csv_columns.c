@@ -21,10 +21,6 @@ bool gd_csv_number(const gd_csv_field *f, double *value) {
     return end != f->text && *end == 0;
 }
 
-static gd_status no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory for its columns", path);
-}
-
 /* A first record that has no number in it is a header. */
 static bool is_header(const gd_csv_options *o, const gd_csv_field *fields, int count) {
     double value;
@@ -110,7 +106,7 @@ static gd_status add_column(gd_csv_table *t, const char *path, const gd_csv_fiel
     gd_csv_column *c = &t->columns[t->n_columns];
     *c = (gd_csv_column){.field = field, .kind = kind, .scale = 1};
     c->name = gd_malloc(strlen(name) + 1);
-    if (!c->name) return no_memory(path);
+    if (!c->name) return gd_no_memory(path, "for its columns");
     strcpy(c->name, name);
     t->n_columns++;
     return GD_OK;
@@ -156,8 +152,8 @@ gd_status gd_csv_choose_columns(gd_csv_table *t, const char *path, const gd_csv_
     t->n_fields = count;
     t->columns = gd_calloc((size_t)count + 1, sizeof *t->columns);
     gd_csv_kind *kinds = gd_calloc((size_t)count, sizeof *kinds);
-    const gd_status status =
-        t->columns && kinds ? choose(t, path, o, fields, count, kinds) : no_memory(path);
+    const gd_status status = t->columns && kinds ? choose(t, path, o, fields, count, kinds)
+                                                 : gd_no_memory(path, "for its columns");
     gd_free(kinds);
     return status;
 }
@@ -166,14 +162,14 @@ gd_status gd_csv_choose_columns(gd_csv_table *t, const char *path, const gd_csv_
 
 static gd_status copy_categories(gd_csv_column *c, const gd_csv_column *from, const char *path) {
     c->categories = gd_calloc((size_t)from->n_categories + 1, sizeof *c->categories);
-    if (!c->categories) return no_memory(path);
+    if (!c->categories) return gd_no_memory(path, "for its columns");
     c->room = from->n_categories;
     for (int i = 0; i < from->n_categories; i++) {
         char *name = gd_malloc(strlen(from->categories[i]) + 1);
-        if (!name) return no_memory(path);
+        if (!name) return gd_no_memory(path, "for its columns");
         c->categories[c->n_categories++] = strcpy(name, from->categories[i]);
         if (!gd_names_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
-            return no_memory(path);
+            return gd_no_memory(path, "for its columns");
     }
     return GD_OK;
 }
@@ -184,7 +180,7 @@ gd_status gd_csv_copy_columns(gd_csv_table *t, const char *path, const gd_csv_ta
     t->n_fields = count;
     t->has_target = like->has_target;
     t->columns = gd_calloc((size_t)like->n_columns, sizeof *t->columns);
-    if (!t->columns) return no_memory(path);
+    if (!t->columns) return gd_no_memory(path, "for its columns");
     for (int i = 0; i < like->n_columns; i++) {
         const gd_csv_column *from = &like->columns[i];
         const list_item item = {.at = from->name, .length = strlen(from->name)};

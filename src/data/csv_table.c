@@ -21,10 +21,6 @@ typedef struct reading {
     int64_t row; /* of the table */
 } reading;
 
-static gd_status no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory for its table", path);
-}
-
 static gd_status wrong(const reading *r, const gd_csv_column *c, const gd_csv_field *f,
                        const char *what) {
     return gd_fail(GD_E_FORMAT, "%s: line %lld, column %lld (%s): '%.40s' %s", r->path,
@@ -91,11 +87,11 @@ static gd_status code_of(const reading *r, gd_csv_column *c, const gd_csv_field 
         char *name = gd_malloc(f->length + 1);
         if (!name || !gd_grow(c->categories, c->n_categories, c->room)) {
             gd_free(name);
-            return no_memory(r->path);
+            return gd_no_memory(r->path, "for its table");
         }
         c->categories[c->n_categories++] = strcpy(name, text);
         if (!gd_names_add(&c->codes, name, (void *)(uintptr_t)c->n_categories))
-            return no_memory(r->path);
+            return gd_no_memory(r->path, "for its table");
         code = (uintptr_t)c->n_categories;
     }
     *value = (float)(code - 1);
@@ -186,7 +182,7 @@ static gd_status sort_categories(gd_csv_table *t, gd_csv_column *c, int column, 
     gd_free(order);
     gd_free(codes);
     gd_free(names);
-    return enough ? GD_OK : no_memory(path);
+    return enough ? GD_OK : gd_no_memory(path, "for its table");
 }
 
 /* Mean and deviation of the numbers that are there. */
@@ -237,7 +233,7 @@ static gd_status read_table(reading *r) {
     t->rows = r->row;
     if (!gd_mul_size((size_t)t->rows, (size_t)t->n_columns * sizeof *t->values, &bytes) ||
         !(t->values = gd_malloc(bytes)))
-        return no_memory(r->path);
+        return gd_no_memory(r->path, "for its table");
     GD_TRY(pass(r, fill));
     return finish(r);
 }

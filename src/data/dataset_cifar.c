@@ -32,7 +32,7 @@ _Static_assert(sizeof names_coarse / sizeof *names_coarse == 20, "in 20 groups")
 
 typedef struct cifar {
     gd_cifar read;
-    gd_rows rows;
+    gd_row_program rows;
     int64_t *classes;
 } cifar;
 
@@ -64,12 +64,12 @@ static gd_status read_file(gd_cifar *to, const char *folder, const char *inside,
 static gd_status finish(gd_dataset *d, int labels, int label, bool bytes, const char *const *names,
                         int count) {
     cifar *c = d->self;
-    c->rows = (gd_rows){.data = c->read.pixels,
-                        .bytes = GD_CIFAR_PIXELS,
-                        .dtype = GD_U8,
-                        .unit = !bytes,
-                        .rank = 3,
-                        .dims = {3, 32, 32}};
+    c->rows = (gd_row_program){.data = c->read.pixels,
+                               .bytes = GD_CIFAR_PIXELS,
+                               .dtype = GD_U8,
+                               .unit = !bytes,
+                               .rank = 3,
+                               .dims = {3, 32, 32}};
     c->classes = gd_malloc((size_t)c->read.count * sizeof *c->classes);
     if (!c->classes) return gd_fail(GD_E_MEMORY, "no memory for labels");
     for (int64_t i = 0; i < c->read.count; i++) c->classes[i] = c->read.labels[i * labels + label];

@@ -11,7 +11,7 @@
 
 typedef struct idx_pair {
     gd_idx images;
-    gd_rows rows;
+    gd_row_program rows;
     int64_t *classes; /* NULL: no labels */
     int64_t count;
 } idx_pair;
@@ -61,8 +61,8 @@ static gd_status read_images(idx_pair *p, const char *path, bool bytes) {
         return gd_fail(GD_E_SHAPE, "%s: its array has rank %d; samples need 1 to %d", path, x->rank,
                        GD_MAX_RANK - 1);
     p->count = x->dims[0];
-    gd_rows *r = &p->rows;
-    *r = (gd_rows){
+    gd_row_program *r = &p->rows;
+    *r = (gd_row_program){
         .data = x->items, .dtype = dtype_of(x->type), .unit = x->type == GD_IDX_U8 && !bytes};
     r->bytes = (size_t)x->itemsize;
     if (x->rank == 3) r->dims[r->rank++] = 1; /* images without channels: one channel */

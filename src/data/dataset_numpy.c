@@ -16,7 +16,7 @@
  */
 typedef struct arrays {
     gd_tensor *tensors[GD_SAMPLE_MAX];
-    gd_rows rows[GD_SAMPLE_MAX];
+    gd_row_program rows[GD_SAMPLE_MAX];
     int count;
 } arrays;
 
@@ -36,8 +36,8 @@ static gd_status add_array(arrays *a, const char *path, const char *name, gd_ten
     if (a->count && t->dims[0] != a->tensors[0]->dims[0])
         return gd_fail(GD_E_SHAPE, "%s: '%s' is %s, but the first array has %lld samples", path,
                        name, gd_describe(t, text, sizeof text), (long long)a->tensors[0]->dims[0]);
-    gd_rows *r = &a->rows[a->count];
-    *r = (gd_rows){.data = gd_data(t), .dtype = (gd_dtype)t->dtype, .rank = t->rank - 1};
+    gd_row_program *r = &a->rows[a->count];
+    *r = (gd_row_program){.data = gd_data(t), .dtype = (gd_dtype)t->dtype, .rank = t->rank - 1};
     memcpy(r->dims, t->dims + 1, sizeof *r->dims * (size_t)r->rank);
     r->bytes = (size_t)gd_numel(r->rank, r->dims) * gd_dtype_bytes(t->dtype);
     a->tensors[a->count++] = gd_retain(t);

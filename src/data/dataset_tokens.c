@@ -41,11 +41,9 @@ static gd_status tokens_check(const void *options) {
     return gd_check_lengths(o->length, o->stride);
 }
 
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory for a dataset"); }
-
 static gd_status take_name(shards *s, const char *folder, const char *name) {
     char *path = folder ? gd_folder_join(folder, name) : gd_malloc(strlen(name) + 1);
-    if (!path) return no_memory();
+    if (!path) return gd_no_memory(NULL, "for a dataset");
     s->names[s->count++] = folder ? path : strcpy(path, name);
     return GD_OK;
 }
@@ -55,7 +53,9 @@ static gd_status make_room(shards *s, size_t count) {
     s->files = gd_calloc(count + 1, sizeof *s->files);
     s->unpacked = gd_calloc(count + 1, sizeof *s->unpacked);
     s->stretches.pieces = gd_calloc(count + 1, sizeof *s->stretches.pieces);
-    return s->names && s->files && s->unpacked && s->stretches.pieces ? GD_OK : no_memory();
+    return s->names && s->files && s->unpacked && s->stretches.pieces
+               ? GD_OK
+               : gd_no_memory(NULL, "for a dataset");
 }
 
 static gd_status list_folder(shards *s, const char *path) {
@@ -75,7 +75,7 @@ static gd_status list_pattern(shards *s, const char *pattern) {
     gd_status status =
         result == 0 && found.gl_pathc < INT_MAX ? make_room(s, found.gl_pathc)
         : result == GLOB_NOSPACE
-            ? no_memory()
+            ? gd_no_memory(NULL, "for a dataset")
             : gd_fail(GD_E_IO, "%s: there is no such file, and no file fits it as a pattern",
                       pattern);
     for (size_t i = 0; status == GD_OK && i < found.gl_pathc; i++)
@@ -161,7 +161,7 @@ static gd_status open_shard(shards *s, int i, const gd_dataset_tokens_options *o
 static gd_status tokens_open(gd_dataset *d) {
     const gd_dataset_tokens_options *o = d->options;
     shards *s = d->self = gd_calloc(1, sizeof *s);
-    if (!s) return no_memory();
+    if (!s) return gd_no_memory(NULL, "for a dataset");
     GD_TRY(list_files(s, o->path));
     s->stretches.length = o->length;
     s->stretches.stride = o->stride ? o->stride : o->length;

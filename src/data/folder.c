@@ -16,15 +16,11 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static gd_status no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory for the names in it", path);
-}
-
 static gd_status add(gd_folder *f, const char *path, const char *name) {
     char *copy = gd_malloc(strlen(name) + 1);
     if (!copy || !gd_grow(f->names, f->count, f->room)) {
         gd_free(copy);
-        return no_memory(path);
+        return gd_no_memory(path, "for the names in it");
     }
     f->names[f->count++] = strcpy(copy, name);
     return GD_OK;
@@ -33,7 +29,7 @@ static gd_status add(gd_folder *f, const char *path, const char *name) {
 /* Which of them are folders; a file that has gone meanwhile is none. */
 static gd_status find_kinds(gd_folder *f, const char *path, int fd) {
     f->is_folder = gd_calloc((size_t)f->count + 1, sizeof *f->is_folder);
-    if (!f->is_folder) return no_memory(path);
+    if (!f->is_folder) return gd_no_memory(path, "for the names in it");
     for (int i = 0; i < f->count; i++) {
         struct stat info;
         f->is_folder[i] = fstatat(fd, f->names[i], &info, 0) == 0 && S_ISDIR(info.st_mode);

@@ -16,14 +16,11 @@ gd_status gd_picture_files_check(gd_int2 size, int64_t channels) {
     return GD_OK;
 }
 
-static gd_status no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory for a list of pictures");
-}
-
 gd_status gd_picture_files_new(gd_dataset *d, const char *folder, gd_int2 size, int64_t channels,
                                bool bytes) {
     gd_picture_files *f = d->self = gd_calloc(1, sizeof *f);
-    if (!f || !(f->folder = gd_malloc(strlen(folder) + 1))) return no_memory();
+    if (!f || !(f->folder = gd_malloc(strlen(folder) + 1)))
+        return gd_no_memory(NULL, "for a list of pictures");
     strcpy(f->folder, folder);
     f->options = (gd_picture_options){
         .channels = (int)channels, .height = (int)size.at[0], .width = (int)size.at[1]};
@@ -36,14 +33,14 @@ gd_status gd_picture_files_add(gd_picture_files *f, const char *name, int32_t cl
     if (f->names_room - f->names_used < bytes) {
         const size_t room = 2 * f->names_room + bytes + 4096;
         char *names = gd_realloc(f->names, room);
-        if (!names) return no_memory();
+        if (!names) return gd_no_memory(NULL, "for a list of pictures");
         f->names = names;
         f->names_room = room;
     }
     if (f->count == f->room) {
         const int64_t room = f->room ? 2 * f->room : 256;
         gd_picture_file *files = gd_realloc(f->files, (size_t)room * sizeof *files);
-        if (!files) return no_memory();
+        if (!files) return gd_no_memory(NULL, "for a list of pictures");
         f->files = files;
         f->room = room;
     }
@@ -67,7 +64,7 @@ gd_status gd_picture_files_get(const gd_dataset *d, int64_t index, gd_sample *sa
     const gd_picture_files *f = d->self;
     const char *name = f->names + f->files[index].name;
     char *path = gd_folder_join(f->folder, name);
-    if (!path) return no_memory();
+    if (!path) return gd_no_memory(NULL, "for a list of pictures");
     gd_picture image;
     gd_status status = gd_picture_read(&image, *name == '/' ? name : path, &f->options);
     if (status == GD_OK) status = add_pixels(f, &image, sample);

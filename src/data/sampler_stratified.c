@@ -178,10 +178,6 @@ static int64_t class_at(const labels *l, int64_t i) {
     return found - l->values;
 }
 
-static gd_status no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory for a stratified sampler");
-}
-
 static gd_status find_classes(labels *l) {
     int64_t least = value_at(l, 0), most = least;
     for (int64_t i = 1; i < l->samples; i++) {
@@ -195,7 +191,7 @@ static gd_status find_classes(labels *l) {
         return GD_OK;
     }
     l->values = gd_malloc((size_t)l->samples * sizeof *l->values);
-    if (!l->values) return no_memory();
+    if (!l->values) return gd_no_memory(NULL, "for a stratified sampler");
     for (int64_t i = 0; i < l->samples; i++) l->values[i] = value_at(l, i);
     qsort(l->values, (size_t)l->samples, sizeof *l->values, by_value);
     for (int64_t i = 0; i < l->samples; i++)
@@ -216,7 +212,7 @@ static group *group_of(const stratified *t, int64_t size) {
 /* The sizes there are, and how many classes have each. */
 static gd_status find_groups(stratified *t, const labels *l) {
     int64_t *sizes = gd_malloc((size_t)l->classes * sizeof *sizes), kinds = 0;
-    if (!sizes) return no_memory();
+    if (!sizes) return gd_no_memory(NULL, "for a stratified sampler");
     memcpy(sizes, l->sizes, (size_t)l->classes * sizeof *sizes);
     qsort(sizes, (size_t)l->classes, sizeof *sizes, by_value);
     for (int64_t i = 0; i < l->classes; i++)
@@ -229,7 +225,7 @@ static gd_status find_groups(stratified *t, const labels *l) {
         t->groups[t->n_groups - 1].classes++;
     }
     gd_free(sizes);
-    if (!t->groups) return no_memory();
+    if (!t->groups) return gd_no_memory(NULL, "for a stratified sampler");
     for (int64_t g = 1; g < t->n_groups; g++) {
         const group *last = &t->groups[g - 1];
         t->groups[g].first = last->first + last->size * last->classes;
@@ -240,13 +236,13 @@ static gd_status find_groups(stratified *t, const labels *l) {
 static gd_status sort_samples(stratified *t, labels *l) {
     GD_TRY(find_classes(l));
     l->sizes = gd_calloc((size_t)l->classes, sizeof *l->sizes);
-    if (!l->sizes) return no_memory();
+    if (!l->sizes) return gd_no_memory(NULL, "for a stratified sampler");
     for (int64_t i = 0; i < l->samples; i++) l->sizes[class_at(l, i)]++;
     GD_TRY(find_groups(t, l));
     GD_TRY(gd_indices_make(&t->list, l->samples, l->samples));
     int64_t *next =
         gd_malloc((size_t)t->n_groups * sizeof *next); /* place of a group's next class */
-    if (!next) return no_memory();
+    if (!next) return gd_no_memory(NULL, "for a stratified sampler");
     for (int64_t g = 0; g < t->n_groups; g++) next[g] = t->groups[g].first;
     for (int64_t c = 0; c < l->classes; c++) {
         const int64_t size = l->sizes[c];

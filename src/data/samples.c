@@ -63,20 +63,20 @@ char *gd_folder_join(const char *folder, const char *name) {
 
 /* --- arrays of rows --------------------------------------------------------------------------- */
 
-static void copy_row(const gd_rows *r, int64_t index, void *to, int64_t at) {
+static void copy_row(const gd_row_program *r, int64_t index, void *to, int64_t at) {
     const uint8_t *from = (const uint8_t *)r->data + (size_t)index * r->bytes;
     if (r->unit) gd_bytes_to_unit((float *)to + (size_t)at * r->bytes, from, r->bytes);
     else memcpy((uint8_t *)to + (size_t)at * r->bytes, from, r->bytes);
 }
 
-gd_status gd_rows_get(const gd_rows *r, int64_t index, gd_sample *sample) {
+gd_status gd_rows_get(const gd_row_program *r, int64_t index, gd_sample *sample) {
     void *to = NULL;
     GD_TRY(gd_sample_add(sample, r->unit ? GD_F32 : r->dtype, r->rank, r->dims, &to));
     if (r->bytes) copy_row(r, index, to, 0);
     return GD_OK;
 }
 
-gd_status gd_rows_gather(const gd_rows *r, const int64_t *indices, int64_t count,
+gd_status gd_rows_gather(const gd_row_program *r, const int64_t *indices, int64_t count,
                          gd_sample *batch) {
     int64_t dims[GD_MAX_RANK] = {count};
     void *to = NULL;

@@ -28,18 +28,18 @@ char *gd_folder_join(const char *folder, const char *name);
 /* --- arrays of rows --------------------------------------------------------------------------- */
 
 /* One tensor of each sample, as a row of an array that is in memory. */
-typedef struct gd_rows {
+typedef struct gd_row_program {
     const void *data; /* (count, dims...), row-major */
     size_t bytes;     /* of a row */
     gd_dtype dtype;   /* of the array */
     bool unit;        /* bytes that samples have as floats in [0, 1] */
     int rank;         /* of a sample, at most GD_MAX_RANK - 1 */
     int64_t dims[GD_MAX_RANK];
-} gd_rows;
+} gd_row_program;
 
 /* Sample `index`, or a batch of samples. */
-gd_status gd_rows_get(const gd_rows *rows, int64_t index, gd_sample *sample);
-gd_status gd_rows_gather(const gd_rows *rows, const int64_t *indices, int64_t count,
+gd_status gd_rows_get(const gd_row_program *rows, int64_t index, gd_sample *sample);
+gd_status gd_rows_gather(const gd_row_program *rows, const int64_t *indices, int64_t count,
                          gd_sample *batch);
 
 #endif

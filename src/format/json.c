@@ -81,7 +81,7 @@ static int column_of(const parser *p, const char *place) {
     return column < INT32_MAX ? (int)column : INT32_MAX;
 }
 
-static gd_status no_memory(const parser *p) {
+static gd_status parser_no_memory(const parser *p) {
     return gd_fail(GD_E_MEMORY, "%s:%d: no memory left for the document", p->name, p->line);
 }
 
@@ -122,11 +122,11 @@ static bool take_char(parser *p, char c) {
 static gd_status push_child(parser *p, const gd_json *child) {
     if (p->stacked == p->capacity) {
         size_t capacity, bytes;
-        if (!gd_mul_size(p->capacity, 2, &capacity)) return no_memory(p);
+        if (!gd_mul_size(p->capacity, 2, &capacity)) return parser_no_memory(p);
         if (capacity == 0) capacity = 32;
-        if (!gd_mul_size(capacity, sizeof *child, &bytes)) return no_memory(p);
+        if (!gd_mul_size(capacity, sizeof *child, &bytes)) return parser_no_memory(p);
         gd_json *larger = gd_realloc(p->stack, bytes);
-        if (larger == NULL) return no_memory(p);
+        if (larger == NULL) return parser_no_memory(p);
         p->stack = larger;
         p->capacity = capacity;
     }
@@ -187,7 +187,7 @@ static gd_status parse_string(parser *p, const char **text, size_t *length) {
     while (close < p->end && *close != '"') close += *close == '\\' && p->end - close > 1 ? 2 : 1;
     size_t room = (size_t)(close - p->at); /* the text only gets shorter */
     char *start = doc_alloc(p->doc, room + 1), *to = start;
-    if (start == NULL) return no_memory(p);
+    if (start == NULL) return parser_no_memory(p);
     while (!next_is(p, '"')) {
         if (p->at == p->end) return fail_expected(p, "a closing '\"'");
         if (take_char(p, '\\')) {
@@ -254,7 +254,8 @@ static gd_status parse_number(parser *p, gd_json *out) {
     GD_TRY(scan_number(p, &plain));
     char small[64], *copy = small; /* the number may not be followed by a zero byte */
     size_t length = (size_t)(p->at - start);
-    if (length >= sizeof small && (copy = gd_malloc(length + 1)) == NULL) return no_memory(p);
+    if (length >= sizeof small && (copy = gd_malloc(length + 1)) == NULL)
+        return parser_no_memory(p);
     memcpy(copy, start, length);
     copy[length] = '\0';
     out->type = GD_JSON_NUMBER;
@@ -302,7 +303,7 @@ static gd_status index_members(parser *p, gd_json *object) {
         return GD_OK;
     }
     const gd_json **by_key = doc_alloc(p->doc, object->count * sizeof *by_key);
-    if (by_key == NULL) return no_memory(p);
+    if (by_key == NULL) return parser_no_memory(p);
     for (size_t i = 0; i < object->count; i++) by_key[i] = &items[i];
     qsort(by_key, object->count, sizeof *by_key, compare_keys);
     for (size_t i = 1; i < object->count; i++)
@@ -318,7 +319,7 @@ static gd_status end_list(parser *p, gd_json *list, size_t first_child) {
     p->stacked = first_child;
     if (list->count == 0) return GD_OK;
     gd_json *items = doc_alloc(p->doc, list->count * sizeof *items);
-    if (items == NULL) return no_memory(p);
+    if (items == NULL) return parser_no_memory(p);
     memcpy(items, p->stack + first_child, list->count * sizeof *items);
     list->items = items;
     return list->type == GD_JSON_OBJECT ? index_members(p, list) : GD_OK;
@@ -396,7 +397,7 @@ gd_status gd_json_parse(gd_json_doc **out, const char *name, const char *text, s
     *out = NULL;
     parser p = {.name = name, .at = text, .end = text + bytes, .line_start = text, .line = 1};
     p.doc = gd_calloc(1, sizeof *p.doc);
-    if (p.doc == NULL) return no_memory(&p);
+    if (p.doc == NULL) return parser_no_memory(&p);
     gd_status status = parse_value(&p, &p.doc->root);
     if (status == GD_OK) {
         skip_space(&p);

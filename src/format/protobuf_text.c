@@ -46,7 +46,7 @@ static gd_status fail_expected(const parser *p, const char *what) {
     return fail_parse(p, p->at, text);
 }
 
-static gd_status no_memory(const parser *p) {
+static gd_status parser_no_memory(const parser *p) {
     return gd_fail(GD_E_MEMORY, "%s:%d: no memory left for the message", p->name, p->line);
 }
 
@@ -188,7 +188,7 @@ static gd_status read_string(parser *p, gd_pb_list *list) {
     const char *place = p->at;
     if (!next_is(p, '"') && !next_is(p, '\'')) return fail_expected(p, "a string in quotes");
     char *start = gd_pb_alloc(p->doc, quoted_room(p) + 1), *to = start;
-    if (start == NULL) return no_memory(p);
+    if (start == NULL) return parser_no_memory(p);
     while (next_is(p, '"') || next_is(p, '\'')) GD_TRY(read_quoted(p, &to));
     *to = '\0';
     for (const char *s = start; list->field->type == GD_PB_STRING && s < to;) {
@@ -197,7 +197,7 @@ static gd_status read_string(parser *p, gd_pb_list *list) {
         s += step;
     }
     gd_pb_bytes *value = gd_pb_room(p->doc, list, 1);
-    if (value == NULL) return no_memory(p);
+    if (value == NULL) return parser_no_memory(p);
     *value = (gd_pb_bytes){start, (size_t)(to - start)};
     return GD_OK;
 }
@@ -288,7 +288,7 @@ static gd_status read_number(parser *p, gd_pb_list *list) {
         return fail_parse(p, p->at, text);
     }
     void *to = gd_pb_room(p->doc, list, 1);
-    if (to == NULL) return no_memory(p);
+    if (to == NULL) return parser_no_memory(p);
     if (type == GD_PB_FLOAT) *(float *)to = (float)real;
     else if (type == GD_PB_DOUBLE) *(double *)to = real;
     else *(int64_t *)to = integer;
@@ -306,7 +306,7 @@ static gd_status read_child(parser *p, gd_pb *message, gd_pb_list *list) {
     if (p->path.depth >= GD_PB_MAX_DEPTH)
         return fail_parse(p, p->at, "nested more than 100 levels deep");
     gd_pb *child = gd_pb_child(message, list);
-    if (child == NULL) return no_memory(p);
+    if (child == NULL) return parser_no_memory(p);
     child->line = p->line;
     child->column = column_of(p, p->at);
     if (!take_char(p, '{') && !take_char(p, '<')) return fail_expected(p, "'{'");
@@ -327,7 +327,7 @@ static gd_status read_list(parser *p, gd_pb *message, const gd_pb_field *field) 
     if (!(field->flags & GD_PB_REPEATED))
         return fail_parse(p, p->at, "takes one value, not a list");
     gd_pb_list *list = gd_pb_list_for(message, field);
-    if (list == NULL) return no_memory(p);
+    if (list == NULL) return parser_no_memory(p);
     take_char(p, '[');
     while (!next_is(p, ']')) {
         GD_TRY(read_value(p, message, list));
@@ -366,7 +366,7 @@ static gd_status read_field(parser *p, gd_pb *message) {
         GD_TRY(read_list(p, message, field));
     } else {
         gd_pb_list *list = gd_pb_list_for(message, field);
-        if (list == NULL) return no_memory(p);
+        if (list == NULL) return parser_no_memory(p);
         GD_TRY(read_value(p, message, list));
     }
     p->path.depth--;

@@ -40,7 +40,7 @@ static gd_status fail_at(const reader *r, const uint8_t *place, const char *what
                    gd_pb_path_text(&r->path, path, sizeof path), what);
 }
 
-static gd_status no_memory(const reader *r) {
+static gd_status reader_no_memory(const reader *r) {
     return gd_fail(GD_E_MEMORY, "%s: byte %zu: no memory left for the message", r->name,
                    (size_t)(r->at - r->start));
 }
@@ -102,7 +102,7 @@ static int64_t convert_varint(gd_pb_type type, uint64_t value) {
 static gd_status read_numbers(reader *r, gd_pb_list *list, size_t count) {
     const gd_pb_type type = list->field->type;
     void *to = gd_pb_room(r->doc, list, count);
-    if (to == NULL) return no_memory(r);
+    if (to == NULL) return reader_no_memory(r);
     for (size_t i = 0; i < count; i++) {
         if (type == GD_PB_FLOAT) {
             const uint32_t bits = gd_get_u32(r->at);
@@ -152,13 +152,13 @@ static gd_status read_bytes(reader *r, gd_pb_list *list) {
             p += step;
         }
         char *copy = gd_pb_alloc(r->doc, length + 1);
-        if (copy == NULL) return no_memory(r);
+        if (copy == NULL) return reader_no_memory(r);
         memcpy(copy, data, length);
         copy[length] = '\0';
         data = copy;
     }
     gd_pb_bytes *to = gd_pb_room(r->doc, list, 1);
-    if (to == NULL) return no_memory(r);
+    if (to == NULL) return reader_no_memory(r);
     *to = (gd_pb_bytes){data, length};
     return GD_OK;
 }
@@ -172,7 +172,7 @@ static gd_status read_child(reader *r, gd_pb *message, gd_pb_list *list) {
     if (r->path.depth >= GD_PB_MAX_DEPTH)
         return fail_at(r, place, "nested more than 100 levels deep");
     gd_pb *child = gd_pb_child(message, list);
-    if (child == NULL) return no_memory(r);
+    if (child == NULL) return reader_no_memory(r);
     child->offset = (size_t)(r->at - r->start);
     r->end = r->at + length;
     GD_TRY(read_message(r, child));
@@ -191,7 +191,7 @@ static gd_status read_field(reader *r, gd_pb *message, const gd_pb_field *field,
         return fail_at(r, r->at, text);
     }
     gd_pb_list *list = gd_pb_list_for(message, field);
-    if (list == NULL) return no_memory(r);
+    if (list == NULL) return reader_no_memory(r);
     r->path.at[r->path.depth - 1].index = list->count;
     if (field->type == GD_PB_MESSAGE) return read_child(r, message, list);
     if (packed) return read_packed(r, list);

@@ -44,7 +44,8 @@ static gd_status list_shards(const char *path, const gd_json *map, const char **
         status = check_shard_name(path, where);
         if (status != GD_OK || gd_names_find(&seen, where->text)) continue;
         names[(*count)++] = where->text;
-        if (!gd_names_add(&seen, where->text, &seen)) status = gd_state_file_no_memory(path);
+        if (!gd_names_add(&seen, where->text, &seen))
+            status = gd_no_memory(path, "to save or load a state");
     }
     gd_names_free(&seen);
     return status;
@@ -85,7 +86,7 @@ gd_status gd_state_index_read(const char *path, gd_json_doc **doc, const char **
     if (!map || map->type != GD_JSON_OBJECT)
         status = gd_fail(GD_E_FORMAT, "%s: has no \"weight_map\" that is an object", path);
     else if (!(*names = gd_malloc((map->count + 1) * sizeof **names)))
-        status = gd_state_file_no_memory(path);
+        status = gd_no_memory(path, "to save or load a state");
     else status = list_shards(path, map, *names, count);
     if (status == GD_OK) return GD_OK;
     gd_json_free(*doc);
@@ -99,7 +100,7 @@ static gd_status open_shard(gd_state_file *file, const char *path, const char *n
     const char *slash = strrchr(path, '/');
     const size_t folder = slash ? (size_t)(slash + 1 - path) : 0, bytes = folder + strlen(name) + 1;
     char *full = gd_malloc(bytes);
-    if (!full) return gd_state_file_no_memory(path);
+    if (!full) return gd_no_memory(path, "to save or load a state");
     memcpy(full, path, folder);
     memcpy(full + folder, name, bytes - folder);
     file->name = name;
@@ -120,7 +121,8 @@ static gd_status check_weight_map(const gd_state_files *files, const char *path)
             const gd_json *where = gd_json_get(map, name);
             if (!where || strcmp(where->text, files->at[i].name) != 0) continue;
             found++;
-            if (!gd_names_add(&present, name, &present)) status = gd_state_file_no_memory(path);
+            if (!gd_names_add(&present, name, &present))
+                status = gd_no_memory(path, "to save or load a state");
         }
     for (size_t i = 0; i < map->count && status == GD_OK && found != map->count; i++) {
         const gd_json *where = gd_json_at(map, i);
@@ -138,7 +140,7 @@ static gd_status open_index(gd_state_files *files, const char *path) {
     size_t count;
     GD_TRY(gd_state_index_read(path, &files->index, &names, &count));
     files->at = gd_calloc(count + 1, sizeof *files->at);
-    gd_status status = files->at ? GD_OK : gd_state_file_no_memory(path);
+    gd_status status = files->at ? GD_OK : gd_no_memory(path, "to save or load a state");
     for (size_t i = 0; i < count && status == GD_OK; i++)
         status = open_shard(&files->at[files->count++], path, names[i]);
     gd_free(names);
@@ -157,7 +159,8 @@ gd_status gd_state_files_open(gd_state_files *files, const char *path) {
     } else {
         files->at = gd_calloc(1, sizeof *files->at);
         files->count = files->at != NULL;
-        status = files->at ? open_file(files->at, path) : gd_state_file_no_memory(path);
+        status =
+            files->at ? open_file(files->at, path) : gd_no_memory(path, "to save or load a state");
     }
     return status;
 }

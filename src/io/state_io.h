@@ -11,10 +11,6 @@
 #include "format/json.h"
 #include "format/safetensors.h"
 
-static inline gd_status gd_state_file_no_memory(const char *path) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory to save or load a state", path);
-}
-
 /* Keys of the metadata that belong to the format: these, and GD_CHECKSUM_KEY. */
 #define GD_STATE_FORMAT "format"       /* "pt": Hugging Face's loaders require it */
 #define GD_STATE_PARTS  "gradus.parts" /* the names of the parts, a line each */

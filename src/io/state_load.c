@@ -36,7 +36,7 @@ static gd_status final_name(load_source *o, const char *from, const char **name)
     if (!renamed) return GD_OK;
     const size_t bytes = strlen(renamed) + 1;
     char *copy = gd_malloc(bytes);
-    if (!copy) return gd_state_file_no_memory(o->path);
+    if (!copy) return gd_no_memory(o->path, "to save or load a state");
     o->names[o->n_names++] = copy;
     *name = memcpy(copy, renamed, bytes);
     return GD_OK;
@@ -109,7 +109,7 @@ static gd_status list_source(load_source *o) {
     o->source.values = gd_calloc(values + 1, sizeof *o->source.values);
     o->names = gd_calloc(tensors + values + 1, sizeof *o->names);
     if (!o->source.tensors || !o->source.values || !o->names)
-        return gd_state_file_no_memory(o->path);
+        return gd_no_memory(o->path, "to save or load a state");
     for (size_t i = 0; i < o->files.count; i++) {
         const gd_state_file *file = &o->files.at[i];
         for (size_t k = 0; k < file->header.count; k++)

@@ -120,7 +120,7 @@ gd_status gd_state_write(gd_file_writer *file, const char *path, const gd_state_
                          size_t count, const gd_safetensors_value *values, size_t n_values) {
     const gd_state_tensor **ordered = gd_malloc((count + 1) * sizeof *ordered);
     gd_safetensors_entry *entries = gd_malloc((count + 1) * sizeof *entries);
-    gd_status status = ordered && entries ? GD_OK : gd_state_file_no_memory(path);
+    gd_status status = ordered && entries ? GD_OK : gd_no_memory(path, "to save or load a state");
     if (status == GD_OK) {
         order_by_size(tensors, count, ordered);
         status = write_ordered(file, path, ordered, count, values, n_values, entries);
@@ -161,7 +161,8 @@ static char *list_part_names(gd_state_parts parts) {
 static gd_status list_contents(gd_state_contents *c, const gd_state *s, const char *lines) {
     c->tensors = gd_malloc(((size_t)s->n_tensors + 1) * sizeof *c->tensors);
     c->values = gd_malloc(((size_t)s->n_values + 3) * sizeof *c->values);
-    if (!c->tensors || !c->values || !lines) return gd_state_file_no_memory(c->path);
+    if (!c->tensors || !c->values || !lines)
+        return gd_no_memory(c->path, "to save or load a state");
     for (int i = 0; i < s->n_tensors; i++)
         if (s->tensors[i].tied < 0) c->tensors[c->n_tensors++] = &s->tensors[i];
     c->values[c->n_values++] = (gd_safetensors_value){GD_STATE_FORMAT, "pt"};

@@ -83,7 +83,7 @@ static gd_status name_shards(shards *w) {
     for (size_t i = 0; i < w->count; i++) {
         shard *s = &w->at[i];
         s->path = gd_malloc(bytes);
-        if (!s->path) return gd_state_file_no_memory(path);
+        if (!s->path) return gd_no_memory(path, "to save or load a state");
         snprintf(s->path, bytes, "%.*s%s-%05zu-of-%05zu.safetensors", (int)stem, path,
                  series[used == 0], i + 1, w->count);
         s->name = file_name(s->path);
@@ -132,7 +132,7 @@ static gd_status write_shards(shards *w) {
 static gd_status make_index_text(const shards *w, char **text, size_t *bytes) {
     const gd_state_contents *c = w->contents;
     gd_json_writer *j = gd_malloc(sizeof *j);
-    if (!j) return gd_state_file_no_memory(c->path);
+    if (!j) return gd_no_memory(c->path, "to save or load a state");
     gd_json_writer_begin(j, 2);
     gd_json_put_begin_object(j);
     gd_json_put_key(j, "metadata");
@@ -267,7 +267,7 @@ gd_status gd_state_save_shards(const gd_state_contents *c, uint64_t shard_bytes)
     shards w = {.contents = c};
     w.at = gd_calloc(MAX_SHARDS, sizeof *w.at);
     gd_status status = w.at ? assign_shards(&w, shard_bytes ? shard_bytes : DEFAULT_BYTES)
-                            : gd_state_file_no_memory(c->path);
+                            : gd_no_memory(c->path, "to save or load a state");
     if (status == GD_OK) status = write_shards(&w);
     const int lock = gd_file_lock_folder(c->path, true);
     if (status == GD_OK) status = commit_files(&w);

@@ -26,8 +26,8 @@ static bool same_nodes(const gd_ir *a, const gd_ir *b) {
     return true;
 }
 
-static bool same_rows(const gd_rows *a, const gd_rows *b) {
-    return a && b ? gd_rows_same(a, b) : a == b;
+static bool same_rows(const gd_row_program *a, const gd_row_program *b) {
+    return a && b ? gd_row_program_same(a, b) : a == b;
 }
 
 static bool same_fusion(const gd_fusion *a, const gd_fusion *b) {
@@ -42,9 +42,9 @@ static gd_fusion *make_fusion(const gd_fusion *model) {
     if (!f) return NULL;
     *f = *model;
     if (model->rows) {
-        gd_rows *rows = gd_calloc_until_exit(sizeof *rows);
+        gd_row_program *rows = gd_calloc_until_exit(sizeof *rows);
         if (!rows) return NULL;
-        gd_rows_copy(rows, model->rows);
+        gd_row_program_copy(rows, model->rows);
         f->rows = rows;
     }
     memcpy(f->nodes, model->ir.nodes, sizeof f->nodes[0] * (size_t)model->ir.count);

@@ -15,7 +15,7 @@
 #ifndef GRADUS_OPS_FUSED_H
 #define GRADUS_OPS_FUSED_H
 
-#include "codegen/rows.h"
+#include "codegen/row_program.h"
 #include "core/float_to_int.h"
 #include "ops/op.h"
 
@@ -34,8 +34,8 @@ struct gd_fusion {
     gd_ir ir;
     gd_dtype type; /* computed in: f32, f64, i32 or i64 */
     int n_tensors, n_scalars, n_constants;
-    const gd_op *reduction; /* sum, mean, max or min of the last result; NULL: none */
-    const gd_rows *rows;    /* NULL: no passes over rows; else there is no `ir` */
+    const gd_op *reduction;     /* sum, mean, max or min of the last result; NULL: none */
+    const gd_row_program *rows; /* NULL: no passes over rows; else there is no `ir` */
     gd_op op;
     gd_op_state state;
     gd_ir_node nodes[GD_IR_MAX_NODES];

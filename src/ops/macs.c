@@ -94,10 +94,6 @@ static gd_meta of_tensor(const gd_tensor *t) {
     return t ? meta_of(t->rank, t->dims, (gd_dtype)t->dtype) : (gd_meta){.rank = -1};
 }
 
-static gd_status no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory to count multiply-adds");
-}
-
 static bool has_any(const gd_op *op) {
     if (op->base) op = op->base;
     return op->macs || op->expand;
@@ -108,7 +104,7 @@ gd_status gd_tensor_macs(const gd_op *op, const void *attrs, gd_tensor *const *i
     *macs = 0;
     if (!has_any(op)) return GD_OK;
     gd_meta *shapes = gd_malloc((size_t)(n_in + n_out + 1) * sizeof *shapes);
-    if (!shapes) return no_memory();
+    if (!shapes) return gd_no_memory(NULL, "to count multiply-adds");
     for (int i = 0; i < n_in; i++) shapes[i] = of_tensor(in[i]);
     for (int i = 0; i < n_out; i++) shapes[n_in + i] = of_tensor(out[i]);
     gd_status status =
@@ -121,7 +117,7 @@ gd_status gd_kernel_macs(const gd_kernel_call *k, double *macs) {
     *macs = 0;
     if (!has_any(k->op)) return GD_OK;
     gd_meta *shapes = gd_malloc((size_t)(k->n_in + k->n_out + 1) * sizeof *shapes);
-    if (!shapes) return no_memory();
+    if (!shapes) return gd_no_memory(NULL, "to count multiply-adds");
     for (int i = 0; i < k->n_in + k->n_out; i++) {
         const gd_view *v = i < k->n_in ? &k->in[i] : &k->out[i - k->n_in];
         shapes[i] =
@@ -137,7 +133,7 @@ gd_status gd_count_macs(const gd_invocation *call, const gd_meta *out) {
     if (!has_any(call->op)) return GD_OK;
     double macs;
     gd_meta *in = gd_malloc((size_t)(call->n_in + 1) * sizeof *in);
-    if (!in) return no_memory();
+    if (!in) return gd_no_memory(NULL, "to count multiply-adds");
     for (int i = 0; i < call->n_in; i++) in[i] = of_tensor(call->in[i]);
     gd_status status =
         gd_op_macs(call->op, &(gd_op_shapes){call->attrs, in, out, call->n_in, call->n_out}, &macs);

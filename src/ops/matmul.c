@@ -27,7 +27,7 @@ static gd_tensor *as_matrix(gd_tensor *t) {
 
 /* --- matmul ----------------------------------------------------------------------------------- */
 
-/*op matmul(a, b) -> y  heavy rows lowp
+/*op matmul(a, b) -> y  heavy strided_rows lowp
  * The matrix product a (..., m, k) times b (..., k, n); leading dimensions broadcast. A vector is a
  * row on the left and a column on the right, and its dimension is gone in the result.
  *   onnx MatMul

@@ -48,8 +48,6 @@ typedef struct csv_log {
     bool warned;
 } csv_log;
 
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory for the log"); }
-
 static void drop_columns(csv_log *l) {
     while (l->n_columns > 0) gd_free(l->columns[--l->n_columns]);
 }
@@ -58,7 +56,7 @@ static gd_status add_column(csv_log *l, const char *name, size_t length) {
     char *copy = gd_calloc(1, length + 1);
     if (!copy || !gd_grow(l->columns, l->n_columns, l->columns_room)) {
         gd_free(copy);
-        return no_memory();
+        return gd_no_memory(NULL, "for the log");
     }
     l->columns[l->n_columns++] = memcpy(copy, name, length);
     return GD_OK;
@@ -77,7 +75,7 @@ static gd_status csv_log_check(const void *options) {
 
 static gd_status csv_log_open(gd_callback *c) {
     c->self = gd_calloc(1, sizeof(csv_log));
-    return c->self ? GD_OK : no_memory();
+    return c->self ? GD_OK : gd_no_memory(NULL, "for the log");
 }
 
 static void csv_log_close(gd_callback *c) {
@@ -140,7 +138,7 @@ static gd_status read_head(csv_log *l, const char *at, const char *end) {
     for (int i = 0; at <= end && status == GD_OK; i++) {
         text name = {0};
         at = read_name(at, end, &name) + 1;
-        if (name.failed) status = no_memory();
+        if (name.failed) status = gd_no_memory(NULL, "for the log");
         else if (i >= 2) status = add_column(l, name.at ? name.at : "", (size_t)name.count);
         gd_free(name.at);
     }
@@ -160,7 +158,8 @@ static gd_status replace(csv_log *l, const char *path, const char *rows, size_t 
     text head = {0};
     add_head(&head, l);
     gd_file_writer *writer = NULL;
-    gd_status status = head.failed ? no_memory() : gd_file_writer_begin(&writer, path);
+    gd_status status =
+        head.failed ? gd_no_memory(NULL, "for the log") : gd_file_writer_begin(&writer, path);
     if (status == GD_OK) status = gd_file_writer_write(writer, head.at, (size_t)head.count);
     if (status == GD_OK && bytes) status = gd_file_writer_write(writer, rows, bytes);
     if (status == GD_OK) status = gd_file_writer_commit(writer);
@@ -206,7 +205,7 @@ static gd_status make_folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash || slash == path) return GD_OK;
     char *folder = gd_calloc(1, (size_t)(slash - path) + 1);
-    if (!folder) return no_memory();
+    if (!folder) return gd_no_memory(NULL, "for the log");
     memcpy(folder, path, (size_t)(slash - path));
     const gd_status status = gd_checkpoint_make_folder(folder);
     gd_free(folder);
@@ -288,8 +287,8 @@ static gd_status write_row(csv_log *l, gd_event *event, bool of_step) {
             add_number(&row, gd_event_value(event, l->columns[i]));
     }
     add_text(&row, "\n", 1);
-    const gd_status status =
-        row.failed ? no_memory() : gd_log_file_append(l->file, row.at, (size_t)row.count);
+    const gd_status status = row.failed ? gd_no_memory(NULL, "for the log")
+                                        : gd_log_file_append(l->file, row.at, (size_t)row.count);
     gd_free(row.at);
     if (status == GD_OK) l->rows++;
     return status;

@@ -18,10 +18,6 @@
 static const char best_name[] = "best" END, previous_name[] = "previous";
 enum { DIGITS = 8, MOST_DIGITS = 18 };
 
-static gd_status no_memory(const char *folder) {
-    return gd_fail(GD_E_MEMORY, "%s: no memory for the names of its checkpoints", folder);
-}
-
 /* --- names ------------------------------------------------------------------------------------ */
 
 /* "" is the current folder, as ".". */
@@ -82,7 +78,7 @@ static gd_status read_steps(DIR *d, const char *folder, int64_t **steps, int *co
         if (*count == room) {
             room = room ? 2 * room : 16;
             int64_t *more = gd_realloc(*steps, (size_t)room * sizeof *more);
-            if (!more) return no_memory(folder);
+            if (!more) return gd_no_memory(folder, "for the names of its checkpoints");
             *steps = more;
         }
         (*steps)[(*count)++] = step;
@@ -135,7 +131,7 @@ static gd_status make_one(const char *path) {
 gd_status gd_checkpoint_make_folder(const char *folder) {
     if (!*folder || is_folder(folder)) return GD_OK;
     char *path = path_in("", folder);
-    if (!path) return no_memory(folder);
+    if (!path) return gd_no_memory(folder, "for the names of its checkpoints");
     gd_status status = GD_OK;
     for (size_t length = strlen(path); length > 1 && path[length - 1] == '/';) path[--length] = 0;
     for (char *at = path + 1; *at && status == GD_OK; at++) {
@@ -185,7 +181,8 @@ void gd_checkpoint_prune(const char *folder, int64_t step, int64_t keep) {
 
 static gd_status move(const char *folder, const char *to, const char *name) {
     char *from_path = path_in(folder, name), *to_path = path_in(to, name);
-    gd_status status = from_path && to_path ? GD_OK : no_memory(folder);
+    gd_status status =
+        from_path && to_path ? GD_OK : gd_no_memory(folder, "for the names of its checkpoints");
     if (status == GD_OK && rename(from_path, to_path) != 0)
         status = gd_fail(GD_E_IO, "%s: cannot be moved to %s: %s", from_path, to, SYSTEM_TEXT);
     gd_free(from_path);
@@ -200,7 +197,8 @@ static gd_status move_all(const char *folder, const char *to, int *moved) {
     gd_status status = GD_OK;
     for (int i = count - 1; i >= 0 && status == GD_OK; i--) { /* the oldest first */
         char *path = gd_checkpoint_path("", steps[i]);
-        status = path ? move(folder, to, path) : no_memory(folder);
+        status = path ? move(folder, to, path)
+                      : gd_no_memory(folder, "for the names of its checkpoints");
         gd_free(path);
         *moved += status == GD_OK;
     }
@@ -214,7 +212,8 @@ static gd_status move_all(const char *folder, const char *to, int *moved) {
 gd_status gd_checkpoint_set_aside(const char *folder, int *moved) {
     *moved = 0;
     char *to = path_in(folder, previous_name);
-    gd_status status = to ? gd_checkpoint_make_folder(to) : no_memory(folder);
+    gd_status status = to ? gd_checkpoint_make_folder(to)
+                          : gd_no_memory(folder, "for the names of its checkpoints");
     if (status == GD_OK) {
         gd_checkpoint_prune(to, -1, 0);
         char *best = gd_checkpoint_best_path(to);

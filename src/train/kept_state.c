@@ -13,10 +13,6 @@
 
 enum { MOST_NAME = 80 };
 
-static gd_status no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory for a copy of the weights");
-}
-
 void gd_kept_state_drop(gd_kept_state *k) {
     for (int64_t i = 0; i < k->count; i++) gd_release(k->at[i]);
     gd_free(k->at);
@@ -38,7 +34,8 @@ static bool fits(const gd_kept_state *k, const gd_state *state) {
 static gd_status clone_all(gd_kept_state *k, const gd_state *state) {
     gd_kept_state_drop(k);
     const int64_t count = gd_state_count(state);
-    if (!(k->at = gd_calloc((size_t)count + 1, sizeof *k->at))) return no_memory();
+    if (!(k->at = gd_calloc((size_t)count + 1, sizeof *k->at)))
+        return gd_no_memory(NULL, "for a copy of the weights");
     while (k->count < count) {
         gd_tensor *copy = gd_clone(gd_state_tensor_at(state, k->count));
         if (copy->kind == GD_FAILED) {
@@ -153,7 +150,7 @@ gd_status gd_kept_state_take(gd_kept_state *k, const char *name, gd_taking *in) 
     char text[MOST_NAME];
     int64_t count = 0;
     arrival *a = gd_calloc(1, sizeof *a);
-    if (!a) return no_memory();
+    if (!a) return gd_no_memory(NULL, "for a copy of the weights");
     a->to = k;
     GD_TRY(gd_taking_when_done(in, done, a));
     snprintf(text, sizeof text, "%s_count", name);
@@ -161,7 +158,8 @@ gd_status gd_kept_state_take(gd_kept_state *k, const char *name, gd_taking *in) 
     GD_TRY(gd_taking_integer(in, text, &a->count));
     if (count < 0 || count > 1 << 24)
         return gd_fail(GD_E_FORMAT, "%s is %lld", text, (long long)count);
-    if (count && !(a->kept.at = gd_calloc((size_t)count, sizeof *a->kept.at))) return no_memory();
+    if (count && !(a->kept.at = gd_calloc((size_t)count, sizeof *a->kept.at)))
+        return gd_no_memory(NULL, "for a copy of the weights");
     for (int64_t i = 0; i < count; i++) GD_TRY(take_one(in, part_name(text, name, i), &a->kept));
     return GD_OK;
 }

@@ -6,10 +6,6 @@
 #include "gradus/ops.h"
 #include "train/metric.h"
 
-static gd_status no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory for the sums of a metric");
-}
-
 /* Names may have any characters but a space; a sum's name in the file is "sum.NAME". */
 static gd_status full_name(char text[GD_METRIC_NAME + 8], const char *name, size_t length) {
     if (length == 0 || length >= GD_METRIC_NAME)
@@ -25,7 +21,7 @@ static gd_status give(gd_object *object, gd_state *state) {
     gd_metric *m = (gd_metric *)object;
     char name[GD_METRIC_NAME + 8];
     char *names = gd_calloc((size_t)m->n_totals + 1, GD_METRIC_NAME + 1);
-    if (!names) return no_memory();
+    if (!names) return gd_no_memory(NULL, "for the sums of a metric");
     gd_status status = GD_OK;
     for (int i = 0; i < m->n_totals && status == GD_OK; i++) {
         if (i) strcat(names, " ");
@@ -102,7 +98,7 @@ static gd_status take_sums(gd_taking *in, arrival *a) {
     a->most = 1;
     for (const char *c = names; c && *c; c++) a->most += *c == ' ';
     a->totals = gd_calloc((size_t)a->most, sizeof *a->totals);
-    if (!a->totals) return no_memory();
+    if (!a->totals) return gd_no_memory(NULL, "for the sums of a metric");
     for (const char *at = names; at && *at; at += *at == ' ') {
         const size_t length = strcspn(at, " ");
         GD_TRY(take_sum(in, a, at, length));
@@ -116,7 +112,7 @@ static gd_status take_sums(gd_taking *in, arrival *a) {
 
 static gd_status take(gd_object *object, gd_taking *in) {
     arrival *a = gd_calloc(1, sizeof *a);
-    if (!a) return no_memory();
+    if (!a) return gd_no_memory(NULL, "for the sums of a metric");
     a->metric = (gd_metric *)object;
     GD_TRY(gd_taking_when_done(in, done, a));
     GD_SCOPE;

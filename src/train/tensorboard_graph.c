@@ -47,10 +47,6 @@ typedef struct picture {
     bool failed; /* no memory */
 } picture;
 
-static gd_status no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory for a picture of the net");
-}
-
 /* --- the pass --------------------------------------------------------------------------------- */
 
 /* "layer1.0 (conv2d)" as "layer1/0"; the net itself, which is its type alone, as "". */
@@ -108,7 +104,7 @@ static gd_status run(picture *p, gd_tensors in, bool integers_stay, gd_tensors *
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, run_once(p, in, integers_stay, out));
-    return p->failed ? no_memory() : status;
+    return p->failed ? gd_no_memory(NULL, "for a picture of the net") : status;
 }
 
 /* --- nodes ------------------------------------------------------------------------------------ */
@@ -134,11 +130,11 @@ static gd_status gather(picture *p, gd_tensors out) {
     for (int n = 0; n < p->n_nodes && good; n++)
         for (int i = 0; i < p->nodes[n]->n_in && good; i++)
             good = add_node(p, p->nodes[n]->slots[i].node);
-    if (!good) return no_memory();
+    if (!good) return gd_no_memory(NULL, "for a picture of the net");
     if (p->n_nodes) qsort(p->nodes, (size_t)p->n_nodes, sizeof *p->nodes, by_order);
     for (int n = 0; n < p->n_nodes && good; n++) good = gd_map_put(&p->at, p->nodes[n], n);
     p->name_of = gd_calloc((size_t)p->n_nodes + 1, sizeof *p->name_of);
-    return good && p->name_of ? GD_OK : no_memory();
+    return good && p->name_of ? GD_OK : gd_no_memory(NULL, "for a picture of the net");
 }
 
 /* The path of the innermost module that has made the node. */
@@ -302,7 +298,7 @@ static void put_outputs(picture *p, gd_tensors out) {
 static gd_status draw(picture *p, gd_tensors in, gd_pb_doc *doc) {
     gd_tensors out;
     p->n_inputs = in.count;
-    if (!(p->inputs = gd_list_new(in.count))) return no_memory();
+    if (!(p->inputs = gd_list_new(in.count))) return gd_no_memory(NULL, "for a picture of the net");
     gd_status status = run(p, in, false, &out);
     if (status != GD_OK && status != GD_E_MEMORY)
         status = run(p, in, true, &out); /* a net that reads integers */
@@ -312,7 +308,7 @@ static gd_status draw(picture *p, gd_tensors in, gd_pb_doc *doc) {
     for (int n = 0; n < p->n_nodes; n++) put_node(p, n);
     put_outputs(p, out);
     gd_pb_put_int(gd_pb_put_message(p->graph, "versions"), "producer", 22);
-    return p->failed ? no_memory() : GD_OK;
+    return p->failed ? gd_no_memory(NULL, "for a picture of the net") : GD_OK;
 }
 
 static void clear(picture *p) {

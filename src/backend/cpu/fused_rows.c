@@ -1,4 +1,4 @@
-/* fused_rows.c - passes over the rows of a tensor, with reductions between them (codegen/rows.h).
+/* fused_rows.c - passes over the rows of a tensor, with reductions between them (codegen/row_program.h).
  *
  * Rows go one after the other, each through all of its passes while it is in the cache, by a kernel
  * compiled for the expression or by the evaluator, tile by tile; both give the same bits. A row
@@ -38,7 +38,7 @@ typedef struct pass_programs {
 } pass_programs;
 
 typedef struct job {
-    const gd_rows *rows;
+    const gd_row_program *rows;
     gd_row_fn fn;            /* NULL: the evaluator */
     pass_programs *programs; /* the evaluator's */
     int type;                /* GD_EW_F32 or GD_EW_F64 */
@@ -108,7 +108,7 @@ static void merge_dims(job *j, const gd_fused_options *s, int outer) {
 static void set_job(job *j, const gd_kernel_call *k) {
     const gd_fusion *f = k->op->fusion;
     const gd_fused_options *s = k->attrs;
-    const gd_rows *rows = f->rows;
+    const gd_row_program *rows = f->rows;
     memset(j, 0, sizeof *j);
     j->rows = rows;
     j->type = gd_ew_type(f->type);
@@ -245,7 +245,7 @@ static void evaluate_once(const job *j, const gd_row_pass *pass, const gd_ew_pro
 
 static void evaluate_row(const job *j, char *const *in, char *const *out, char *const *kept,
                          gd_param *params, char *tiles) {
-    const gd_rows *rows = j->rows;
+    const gd_row_program *rows = j->rows;
     for (int i = 0; i < rows->n_columns; i++)
         params[rows->n_params + i].real = load_one(j, in[rows->n_tensors + i]);
     for (int p = 0; p < rows->n_passes; p++) {

@@ -1,4 +1,4 @@
-/* rows.h - kernels that go over rows in several passes (codegen/rows.h), on the CPU. */
+/* rows.h - kernels that go over rows in several passes (codegen/row_program.h), on the CPU. */
 #ifndef GRADUS_CPU_ROWS_H
 #define GRADUS_CPU_ROWS_H
 
@@ -6,7 +6,7 @@
 
 #include "backend/cpu/isa.h"
 #include "core/float_to_int.h"
-#include "codegen/rows.h"
+#include "codegen/row_program.h"
 
 /* `rows` rows of n elements, all of the type computed in: in[i] and out[i] are where operand i has
  * its first row, the steps bytes to the next one. `in` are the tensors, then the columns. kept[i]

@@ -27,10 +27,6 @@ static void subgraph_destroy(gd_subgraph *sub) {
 
 /* --- tracing ---------------------------------------------------------------------------------- */
 
-static gd_status no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
-}
-
 static bool is_inside(const gd_subgraph *sub, const gd_node *node) {
     return node && node->origin && node->origin->graph == sub->graph;
 }
@@ -38,7 +34,7 @@ static bool is_inside(const gd_subgraph *sub, const gd_node *node) {
 static GD_OWN_FRAME gd_status add_input(gd_subgraph *sub, const gd_meta *meta, gd_tensor **symbol) {
     char name[32];
     gd_node **grown = gd_realloc(sub->in, (size_t)(sub->n_in + 1) * sizeof *grown);
-    if (!grown) return no_memory();
+    if (!grown) return gd_no_memory(NULL, "for the graph of a function");
     sub->in = grown;
     snprintf(name, sizeof name, "in_%d", sub->n_in);
     GD_TRY(gd_graph_source(sub->graph, GD_FROM_PLACEHOLDER, NULL, name, meta, symbol));
@@ -71,7 +67,8 @@ static GD_OWN_FRAME gd_status take_outputs(gd_subgraph *sub, gd_tensors y) {
     sub->out = gd_calloc((size_t)y.count + 1, sizeof *sub->out);
     sub->out_index = gd_calloc((size_t)y.count + 1, sizeof *sub->out_index);
     sub->metas = gd_calloc((size_t)y.count + 1, sizeof *sub->metas);
-    if (!sub->out || !sub->out_index || !sub->metas) return no_memory();
+    if (!sub->out || !sub->out_index || !sub->metas)
+        return gd_no_memory(NULL, "for the graph of a function");
     sub->n_made = sub->graph->count;
     for (int64_t k = 0; k < y.count; k++) GD_TRY(take_output(sub, y.at[k], (int)k));
     sub->n_out = (int)y.count;
@@ -98,7 +95,7 @@ gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int
     *made = NULL;
     GD_TRY(gd_check_stack());
     gd_subgraph *sub = gd_calloc(1, sizeof *sub);
-    if (!sub) return no_memory();
+    if (!sub) return gd_no_memory(NULL, "for the graph of a function");
     atomic_init(&sub->refs, 1);
     sub->destroy = subgraph_destroy;
     gd_scope *scope = gd_scope_open();
@@ -166,7 +163,8 @@ static bool is_same(const gd_tensor *t, const gd_slot *slot) {
 static gd_status capture(gd_capturing *c, const gd_slot *slot, int *index) {
     for (*index = 0; *index < c->count; ++*index)
         if (is_same(c->captured[*index], slot)) return GD_OK;
-    if (!gd_grow(c->captured, c->count, c->capacity)) return no_memory();
+    if (!gd_grow(c->captured, c->count, c->capacity))
+        return gd_no_memory(NULL, "for the graph of a function");
     gd_tensor *t = slot->symbol ? gd_slot_get(slot, NULL, "a graph") : gd_slot_as_it_is(slot);
     if (!t) return GD_E_MEMORY;
     c->captured[c->count++] = gd_retain(t);
@@ -186,7 +184,7 @@ static gd_status capture_all(gd_capturing *c, const gd_subgraph *sub) {
 static gd_status use_captured(gd_capturing *c, gd_subgraph *sub) {
     const int before = sub->graph->count;
     gd_tensor **symbols = gd_malloc((size_t)(c->count + 1) * sizeof *symbols);
-    gd_status status = symbols ? GD_OK : no_memory();
+    gd_status status = symbols ? GD_OK : gd_no_memory(NULL, "for the graph of a function");
     for (int i = 0; i < c->count && status == GD_OK; i++) {
         gd_meta m = gd_meta_of(c->captured[i]);
         status = add_input(sub, &m, &symbols[i]);
@@ -248,7 +246,7 @@ unsigned gd_node_traits(const gd_node *node) {
 static gd_status number_values(gd_subgraph *sub) {
     gd_graph *g = sub->graph;
     sub->first_value = gd_malloc((size_t)(g->count + 1) * sizeof *sub->first_value);
-    if (!sub->first_value) return no_memory();
+    if (!sub->first_value) return gd_no_memory(NULL, "for the graph of a function");
     for (int n = 0; n < g->count; n++) sub->first_value[n] = -1;
     for (int k = 0; k < sub->n_out; k++) sub->first_value[sub->out[k]->origin->number] = 0;
     for (int k = 0; k < sub->n_in; k++) sub->first_value[sub->in[k]->origin->number] = 0;

@@ -47,28 +47,30 @@ void gd_program_free(gd_program *program) {
     gd_free(program);
 }
 
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to plan a run"); }
-
 int gd_program_root(gd_program *p, gd_root root) {
-    if (!gd_grow(p->roots, p->n_roots, p->roots_room)) return no_memory(), -1;
+    if (!gd_grow(p->roots, p->n_roots, p->roots_room))
+        return gd_no_memory(NULL, "to plan a run"), -1;
     p->roots[p->n_roots] = root;
     return p->n_roots++;
 }
 
 int gd_program_value(gd_program *p, gd_pvalue value) {
-    if (!gd_grow(p->values, p->n_values, p->values_room)) return no_memory(), -1;
+    if (!gd_grow(p->values, p->n_values, p->values_room))
+        return gd_no_memory(NULL, "to plan a run"), -1;
     p->values[p->n_values] = value;
     return p->n_values++;
 }
 
 gd_pstep *gd_program_step(gd_program *p) {
-    if (!gd_grow(p->steps, p->n_steps, p->steps_room)) return no_memory(), NULL;
+    if (!gd_grow(p->steps, p->n_steps, p->steps_room))
+        return gd_no_memory(NULL, "to plan a run"), NULL;
     memset(&p->steps[p->n_steps], 0, sizeof *p->steps);
     return &p->steps[p->n_steps++];
 }
 
 gd_status gd_program_commit(gd_program *p, gd_commit commit) {
-    if (!gd_grow(p->commits, p->n_commits, p->commits_room)) return no_memory();
+    if (!gd_grow(p->commits, p->n_commits, p->commits_room))
+        return gd_no_memory(NULL, "to plan a run");
     p->commits[p->n_commits++] = commit;
     return GD_OK;
 }
@@ -95,7 +97,7 @@ bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
 
 static int *one_for_each_root(const gd_program *p) {
     int *counts = gd_calloc((size_t)p->n_roots + 1, sizeof *counts);
-    if (!counts) no_memory();
+    if (!counts) gd_no_memory(NULL, "to plan a run");
     return counts;
 }
 

@@ -130,7 +130,7 @@ typedef struct gd_fusing {
     int made[GD_FUSED_OPS][GD_IR_MAX_OUTPUTS]; /* the nodes of the members' outputs */
     gd_fused_options options;
     gd_fusion model;
-    gd_rows rows;
+    gd_row_program rows;
     gd_ir_builder b;
     gd_ir_node nodes[GD_IR_MAX_NODES];
 } gd_fusing;

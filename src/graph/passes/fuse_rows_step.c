@@ -7,7 +7,7 @@ static gd_row_use fold_of(const gd_op *op) {
 }
 
 /* A reduction's value is a parameter behind the columns; that of a mean is divided by the count. */
-static bool add_reduction(gd_fusing *g, int i, gd_rows_request *r) {
+static bool add_reduction(gd_fusing *g, int i, gd_row_program_request *r) {
     const gd_pstep *s = &g->f->p->steps[g->members[i]];
     if (r->n_reductions == GD_ROW_REDUCTIONS) return false;
     const int number = r->n_reductions++;
@@ -24,10 +24,10 @@ static bool add_reduction(gd_fusing *g, int i, gd_rows_request *r) {
 
 bool gd_fusing_rows(gd_fusing *g) {
     const gd_fuse *f = g->f;
-    gd_rows_request r = {.b = &g->b,
-                         .n_tensors = g->model.n_tensors,
-                         .n_params = g->model.n_scalars + g->model.n_constants,
-                         .n_columns = g->n_columns};
+    gd_row_program_request r = {.b = &g->b,
+                                .n_tensors = g->model.n_tensors,
+                                .n_params = g->model.n_scalars + g->model.n_constants,
+                                .n_columns = g->n_columns};
     for (int i = 0; i < g->n_members; i++) {
         if (f->steps[g->members[i]].kind == GD_FUSE_EACH) gd_fusing_member(g, i);
         else if (!add_reduction(g, i, &r)) return false;
@@ -43,7 +43,7 @@ bool gd_fusing_rows(gd_fusing *g) {
             g->outputs[g->n_outputs++] = s->out[k];
         }
     }
-    if (g->b.error[0] || !gd_rows_make(&r, &g->rows)) return false;
+    if (g->b.error[0] || !gd_row_program_make(&r, &g->rows)) return false;
     for (int d = 0; d < g->row_shape.axes; d++) g->options.axes |= 1u << (g->options.rank - 1 - d);
     g->model.rows = &g->rows;
     g->model.ir.nodes = g->nodes;

@@ -446,7 +446,7 @@ static bool write_as_copied(layout *l, int at) {
     const gd_pvalue x = p->values[s->in[0]];
     if (!is_copy(l, s) || is_row_major(&x) || !is_free(l, x.root)) return false;
     const int maker = maker_of(p, x.root);
-    if (maker < 0 || !(p->steps[maker].op->flags & GD_OP_ROWS) ||
+    if (maker < 0 || !(p->steps[maker].op->flags & GD_OP_STRIDED_ROWS) ||
         !takes_strides(l, &p->steps[maker]))
         return false;
     const gd_pvalue made = p->values[p->steps[maker].out[0]];

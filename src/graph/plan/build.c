@@ -13,12 +13,12 @@
 
 /* --- arrays ----------------------------------------------------------------------------------- */
 
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to plan a run"); }
-
 static gd_status add_view(gd_plan *plan, gd_view view, gd_binding binding, int *number) {
     int views_room = plan->views_room;
-    if (!gd_grow(plan->views, plan->n_views, views_room)) return no_memory();
-    if (!gd_grow(plan->bindings, plan->n_views, plan->views_room)) return no_memory();
+    if (!gd_grow(plan->views, plan->n_views, views_room))
+        return gd_no_memory(NULL, "to plan a run");
+    if (!gd_grow(plan->bindings, plan->n_views, plan->views_room))
+        return gd_no_memory(NULL, "to plan a run");
     plan->views[plan->n_views] = view;
     plan->bindings[plan->n_views] = binding;
     *number = plan->n_views++;
@@ -26,7 +26,8 @@ static gd_status add_view(gd_plan *plan, gd_view view, gd_binding binding, int *
 }
 
 static gd_status add_copy(gd_plan *plan, int to, int from) {
-    if (!gd_grow(plan->copies, plan->n_copies, plan->copies_room)) return no_memory();
+    if (!gd_grow(plan->copies, plan->n_copies, plan->copies_room))
+        return gd_no_memory(NULL, "to plan a run");
     plan->copies[plan->n_copies++] = (gd_pcopy){to, from};
     return GD_OK;
 }
@@ -136,7 +137,7 @@ static gd_status add_call(gd_plan *plan, const gd_pstep *step) {
     }
     if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) {
         gd_prepared_release(c.prepared);
-        return no_memory();
+        return gd_no_memory(NULL, "to plan a run");
     }
     plan->calls[plan->n_calls++] = c;
     return GD_OK;
@@ -475,7 +476,7 @@ static bool runs_on_host(const gd_pcall *c) {
 /* Cuts the calls where the host has to read a condition. The last segment may be empty. */
 static gd_status cut_segments(gd_plan *plan) {
     plan->segments = gd_calloc(2 * (size_t)plan->n_calls + 1, sizeof *plan->segments);
-    if (!plan->segments) return no_memory();
+    if (!plan->segments) return gd_no_memory(NULL, "to plan a run");
     int first = 0;
     for (int i = 0; i <= plan->n_calls; i++) {
         const bool ends = i == plan->n_calls;
@@ -493,7 +494,7 @@ static gd_status place_boundary(gd_plan *plan) {
     plan->noise_slot = GD_NO_SLOT;
     if (plan->device->api->host_reads) return GD_OK;
     plan->slots = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->slots);
-    if (!plan->slots) return no_memory();
+    if (!plan->slots) return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++) {
         const bool number = gd_root_is_number(plan, r);
         plan->slots[r] = GD_NO_SLOT;

@@ -38,14 +38,12 @@ typedef struct {
     bool as_ops;  /* the program's own mode counts */
 } run;
 
-static gd_status no_memory(void) { return gd_fail(GD_E_MEMORY, "no memory to run a graph"); }
-
 /* --- what is needed --------------------------------------------------------------------------- */
 
 static gd_status add(run *r, gd_node *node) {
     if (gd_map_find(&r->seen, node) >= 0) return GD_OK;
     if (!gd_grow(r->entries, r->count, r->capacity) || !gd_map_put(&r->seen, node, r->count))
-        return no_memory();
+        return gd_no_memory(NULL, "to run a graph");
     gd_tensor **values = gd_list_new(node->n_out);
     if (!values) return GD_E_MEMORY;
     entry *e = &r->entries[r->count++];
@@ -102,7 +100,8 @@ static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const gd_no
                            "it writes a tensor that shares its memory with one that was written "
                            "before in the run, at %s",
                            r->commits[i].site ? r->commits[i].site : "(unknown place)");
-    if (!gd_grow(r->commits, r->n_commits, r->commit_capacity)) return no_memory();
+    if (!gd_grow(r->commits, r->n_commits, r->commit_capacity))
+        return gd_no_memory(NULL, "to run a graph");
     r->commits[r->n_commits++] = (commit){to, value, node->order, node->site};
     return GD_OK;
 }
@@ -193,7 +192,7 @@ static gd_status run_node(run *r, entry *e) {
         return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed",
                        node->origin ? node->origin->name : "a symbol");
     gd_tensor **in = gd_calloc((size_t)node->n_in + 1, sizeof *in);
-    if (!in) return no_memory();
+    if (!in) return gd_no_memory(NULL, "to run a graph");
     gd_status status = GD_OK;
     for (int i = 0; i < node->n_in && status == GD_OK; i++) {
         const gd_slot *slot = &node->slots[i];

@@ -26,7 +26,7 @@ typedef struct evaluation {
 static gd_status push_node(evaluation *e, gd_node *node) {
     if (gd_map_find(&e->visited, node) >= 0) return GD_OK;
     if (!gd_map_put(&e->visited, node, 0) || !gd_grow(e->nodes, e->n_nodes, e->nodes_room))
-        return gd_onnx_load_no_memory();
+        return gd_no_memory(NULL, "to load a graph");
     e->nodes[e->n_nodes++] = node;
     return GD_OK;
 }
@@ -35,7 +35,7 @@ static gd_status add_feed(evaluation *e, gd_tensor *symbol, gd_tensor *value) {
     if (!symbol || symbol->kind == GD_FAILED || value->kind == GD_FAILED) return gd_failure();
     if (!gd_grow(e->symbols, e->n_feeds, e->symbols_room) ||
         !gd_grow(e->values, e->n_feeds, e->values_room))
-        return gd_onnx_load_no_memory();
+        return gd_no_memory(NULL, "to load a graph");
     e->symbols[e->n_feeds] = symbol;
     e->values[e->n_feeds++] = value;
     return GD_OK;
@@ -95,7 +95,7 @@ gd_status gd_onnx_constant_value(gd_onnx_loader *l, const char *name, gd_tensor 
         GD_TRY(gd_onnx_evaluate(l, v->tensor, 1, &v->constant));
         if (v->tensor->node->n_out == 1 &&
             !gd_map_put(&l->evaluated, v->tensor->node, (int)v->number))
-            return gd_onnx_load_no_memory();
+            return gd_no_memory(NULL, "to load a graph");
     }
     *out = v->constant;
     return GD_OK;

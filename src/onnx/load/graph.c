@@ -57,7 +57,7 @@ static gd_status find_operator(gd_onnx_loader *l, const char *type, const gd_onn
     o = gd_calloc(1, sizeof *o);
     if (!o || !add_rows(o, type) || !gd_names_add(&l->operators, type, o)) {
         operator_free(o);
-        return gd_onnx_load_no_memory();
+        return gd_no_memory(NULL, "to load a graph");
     }
     *out = o;
     return GD_OK;
@@ -97,7 +97,7 @@ gd_status gd_onnx_load_nodes(gd_onnx_loader *l) {
             if (*gd_pb_string_at(node, "output", k) &&
                 !gd_names_add(&l->frame->producers, gd_pb_string_at(node, "output", k),
                               (void *)node))
-                return gd_onnx_load_no_memory();
+                return gd_no_memory(NULL, "to load a graph");
     }
     for (size_t i = 0; i < count; i++) {
         const gd_pb *node = gd_pb_message_at(l->frame->graph, "node", i);

@@ -183,7 +183,7 @@ static gd_status load_graph(gd_onnx_loader *l) {
     for (size_t i = 0; i < gd_pb_count(l->frame->graph, "output"); i++) {
         const gd_pb *info = gd_pb_message_at(l->frame->graph, "output", i);
         if (!gd_names_add(&l->frame->outputs, gd_pb_string(info, "name"), (void *)info))
-            return gd_onnx_load_no_memory();
+            return gd_no_memory(NULL, "to load a graph");
     }
     GD_TRY(load_initializers(l));
     GD_TRY(load_inputs(l));
@@ -251,7 +251,7 @@ gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
     GD_TRY(gd_scope_reserve(1));
     char *folder = folder_of(path);
-    if (!folder) return gd_onnx_load_no_memory();
+    if (!folder) return gd_no_memory(NULL, "to load a graph");
     gd_status status = load_once(path, folder, trainable, out);
     if (status == GD_E_IO && access(path, R_OK) == 0) {
         const int lock = gd_file_lock_folder(path, false);

@@ -11,10 +11,6 @@
 #include "onnx/operator_table.h"
 #include "ops/deferred_call.h"
 
-static inline gd_status gd_onnx_load_no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory to load a graph");
-}
-
 /* --- the loader (load/load.c, load/value.c) --------------------------------------------------- */
 
 /* A value of the file: an input, an initializer, or an output of a node. */

@@ -231,7 +231,7 @@ static gd_status call_op(row_load *x) {
 gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_row *row,
                            gd_tensor *padded, bool *fits) {
     row_load *x = gd_calloc(1, sizeof *x);
-    if (!x) return gd_onnx_load_no_memory();
+    if (!x) return gd_no_memory(NULL, "to load a graph");
     *x = (row_load){.l = l, .node = node, .row = row, .op = gd_op_find(row->op), .padded = padded};
     x->attrs = gd_attrs_new(x->op);
     *fits = true;

@@ -90,7 +90,7 @@ static gd_status read_external_file(const gd_pb *t, const char *folder, void *da
                        tensor_name(t), p.length, p.location, bytes);
     const size_t size = strlen(folder) + strlen(p.location) + 2;
     char *path = gd_malloc(size);
-    if (!path) return gd_onnx_load_no_memory();
+    if (!path) return gd_no_memory(NULL, "to load a graph");
     snprintf(path, size, "%s/%s", folder, p.location);
     gd_file_reader *file = NULL;
     gd_status status = GD_OK;

@@ -12,14 +12,14 @@ gd_status gd_onnx_add_value(gd_onnx_loader *l, const char *name, gd_onnx_value *
     if (l->count == l->room) {
         const size_t room = l->room ? 2 * l->room : 64;
         gd_onnx_value **grown = gd_realloc(l->values, room * sizeof *grown);
-        if (!grown) return gd_onnx_load_no_memory();
+        if (!grown) return gd_no_memory(NULL, "to load a graph");
         l->values = grown;
         l->room = room;
     }
     gd_onnx_value *v = gd_calloc(1, sizeof *v);
     if (!v || !gd_names_add(&l->frame->by_name, name, v)) {
         gd_free(v);
-        return gd_onnx_load_no_memory();
+        return gd_no_memory(NULL, "to load a graph");
     }
     v->name = name;
     v->number = l->count;

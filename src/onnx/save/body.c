@@ -47,7 +47,7 @@ static gd_status add_node(body *b, gd_node *node) {
     if (b->count == b->room) {
         const int room = b->room ? 2 * b->room : 32;
         gd_node **grown = gd_realloc(b->nodes, (size_t)room * sizeof *grown);
-        if (!grown) return gd_onnx_save_no_memory();
+        if (!grown) return gd_no_memory(NULL, "to save a graph");
         b->nodes = grown;
         b->room = room;
     }
@@ -65,7 +65,7 @@ static int compare_order(const void *a, const void *b) {
 static gd_status trace_body(const gd_onnx_call *c, void (*expand)(gd_expand *), int64_t size,
                             body *b, bool *ok) {
     b->x = gd_calloc((size_t)(c->n_in + c->n_out) + 1, sizeof *b->x);
-    if (!b->x) return gd_onnx_save_no_memory();
+    if (!b->x) return gd_no_memory(NULL, "to save a graph");
     b->y = b->x + c->n_in;
     *ok = true;
     gd_status status = GD_OK;
@@ -188,10 +188,10 @@ static bool has_unknown_size(const gd_onnx_call *c) {
 static gd_status name_values(gd_onnx_saver *s, const gd_onnx_call *c, body *b) {
     b->names = gd_calloc((size_t)b->count + 1, sizeof *b->names);
     b->used = gd_calloc((size_t)b->count + 1, sizeof *b->used);
-    if (!b->names || !b->used) return gd_onnx_save_no_memory();
+    if (!b->names || !b->used) return gd_no_memory(NULL, "to save a graph");
     for (int i = 0; i < b->count; i++) {
         b->names[i] = gd_calloc((size_t)b->nodes[i]->n_out + 1, sizeof **b->names);
-        if (!b->names[i]) return gd_onnx_save_no_memory();
+        if (!b->names[i]) return gd_no_memory(NULL, "to save a graph");
     }
     for (int i = 0; i < c->n_in; i++) {
         const int at = b->x[i] ? find_node(b, b->x[i]->node) : -1;
@@ -241,7 +241,7 @@ static gd_status save_nodes(gd_onnx_saver *s, const gd_onnx_call *c, body *b, in
     for (int i = 0; i < b->count; i++) {
         if (!b->nodes[i]->op) continue;
         const char **in = gd_calloc((size_t)b->nodes[i]->n_in + 1, sizeof *in);
-        if (!in) return gd_onnx_save_no_memory();
+        if (!in) return gd_no_memory(NULL, "to save a graph");
         gd_status status = save_body_node(s, c, b, i, in, depth);
         gd_free(in);
         GD_TRY(status);

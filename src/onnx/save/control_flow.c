@@ -109,7 +109,7 @@ static gd_status save_branch(gd_onnx_saver *s, const gd_onnx_call *c, gd_pb *nod
     const char **names = gd_calloc((size_t)sub->n_out + 1, sizeof *names);
     gd_pb *outer = s->current_graph;
     gd_status status =
-        names ? enter_subgraph(s, node, attribute, &outer) : gd_onnx_save_no_memory();
+        names ? enter_subgraph(s, node, attribute, &outer) : gd_no_memory(NULL, "to save a graph");
     if (status == GD_OK) status = save_function(s, sub, c->in_names + 1, names);
     if (status == GD_OK) status = add_outputs(s, sub, names);
     s->current_graph = outer;
@@ -173,7 +173,8 @@ static gd_status save_while(gd_onnx_saver *s, const gd_onnx_call *c) {
     for (int k = 0; k < o->state; k++) gd_pb_put_string(node, "input", c->in_names[k]);
     put_outputs(node, c);
     const char **in = gd_calloc((size_t)(c->n_in + o->body->n_out) + 1, sizeof *in);
-    gd_status status = in ? enter_subgraph(s, node, "body", &outer) : gd_onnx_save_no_memory();
+    gd_status status =
+        in ? enter_subgraph(s, node, "body", &outer) : gd_no_memory(NULL, "to save a graph");
     if (status == GD_OK) {
         memcpy(in, c->in_names, (size_t)c->n_in * sizeof *in);
         status = save_while_body(s, c, in, in + c->n_in);
@@ -217,7 +218,8 @@ static gd_status save_scan(gd_onnx_saver *s, const gd_onnx_call *c) {
         put_directions(node, "scan_output_directions", c->n_out - o->state);
     }
     const char **in = gd_calloc((size_t)(c->n_in + o->body->n_out) + 1, sizeof *in);
-    gd_status status = in ? enter_subgraph(s, node, "body", &outer) : gd_onnx_save_no_memory();
+    gd_status status =
+        in ? enter_subgraph(s, node, "body", &outer) : gd_no_memory(NULL, "to save a graph");
     if (status == GD_OK) {
         memcpy(in, c->in_names, (size_t)c->n_in * sizeof *in);
         status = save_scan_body(s, c, in, in + c->n_in);

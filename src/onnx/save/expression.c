@@ -121,7 +121,7 @@ static gd_status evaluate_expansion(const expression *x, const char *text, const
                                     term *out, evaluation how) {
     gd_ir_builder *b = gd_calloc(1, sizeof *b);
     gd_ir_node *nodes = gd_malloc(GD_IR_MAX_NODES * sizeof *nodes);
-    gd_status status = b && nodes ? GD_OK : gd_onnx_save_no_memory();
+    gd_status status = b && nodes ? GD_OK : gd_no_memory(NULL, "to save a graph");
     const int root = status == GD_OK ? gd_ir_parse(b, text, find_letter, NULL) : -1;
     if (status == GD_OK && root < 0) status = GD_E_UNSUPPORTED;
     if (status == GD_OK) {
@@ -158,7 +158,7 @@ static gd_status evaluate_prim(const expression *x, int prim, const term *in, te
 static gd_status evaluate(const expression *x, const gd_ir *ir, const term *vars,
                           const gd_number *params, term *result, evaluation how) {
     term *terms = gd_calloc((size_t)ir->count + 1, sizeof *terms);
-    gd_status status = terms ? GD_OK : gd_onnx_save_no_memory();
+    gd_status status = terms ? GD_OK : gd_no_memory(NULL, "to save a graph");
     for (int i = 0; i < ir->count && status == GD_OK; i++) {
         const gd_ir_node *node = &ir->nodes[i];
         if (node->code == GD_IR_VAR) {

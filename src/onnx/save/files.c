@@ -110,7 +110,7 @@ static gd_status write_external(data_file *f, const gd_onnx_initializer *i) {
 static gd_status name_data_file(data_file *f, const char *path) {
     const size_t bytes = strlen(path) + sizeof SUFFIX + 16;
     f->name = gd_malloc(bytes);
-    if (!f->name) return gd_onnx_save_no_memory();
+    if (!f->name) return gd_no_memory(NULL, "to save a graph");
     snprintf(f->name, bytes, "%s%s%016llx", path, SUFFIX, (unsigned long long)f->hash);
     return GD_OK;
 }
@@ -190,7 +190,7 @@ static void remove_unused_data(const files *f, bool saved) {
 static gd_status find_other_data(files *f) {
     const size_t bytes = strlen(f->path) + sizeof OTHER_SUFFIX;
     f->other_data = gd_malloc(bytes);
-    if (!f->other_data) return gd_onnx_save_no_memory();
+    if (!f->other_data) return gd_no_memory(NULL, "to save a graph");
     snprintf(f->other_data, bytes, "%s%s", f->path, OTHER_SUFFIX);
     if (access(f->other_data, F_OK) == 0 &&
         model_needs(&(model_file){f->path, NULL}, f->other_data))

@@ -26,7 +26,7 @@ const char *gd_onnx_unique_name(gd_onnx_saver *s, const char *name, const char *
         snprintf(text, size, "%s%s_%d", *name ? name : "value", suffix, i);
     if (gd_names_add(&s->used_names, text, text)) return text;
     gd_free(text);
-    gd_onnx_save_no_memory();
+    gd_no_memory(NULL, "to save a graph");
     return NULL;
 }
 
@@ -37,7 +37,7 @@ static gd_status add_initializer(gd_onnx_saver *s, const char *name, gd_dtype dt
     if (s->n_initializers == s->initializer_room) {
         const size_t room = s->initializer_room ? 2 * s->initializer_room : 64;
         gd_onnx_initializer *grown = gd_realloc(s->initializers, room * sizeof *grown);
-        if (!grown) return gd_onnx_save_no_memory();
+        if (!grown) return gd_no_memory(NULL, "to save a graph");
         s->initializers = grown;
         s->initializer_room = room;
     }
@@ -78,7 +78,7 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
     const char *known = key ? gd_names_find(&s->constants, key) : NULL;
     if (known || !key) {
         gd_free(key);
-        if (!known) gd_onnx_save_no_memory();
+        if (!known) gd_no_memory(NULL, "to save a graph");
         return known;
     }
     const char *name = gd_onnx_unique_name(s, label, "/constant");
@@ -86,7 +86,7 @@ const char *gd_onnx_add_constant(gd_onnx_saver *s, const char *label, gd_dtype d
     if (!t || t->kind != GD_VALUE || gd_onnx_add_tensor(s, name, t) != GD_OK ||
         !gd_names_add(&s->constants, key, (void *)name)) {
         gd_free(key);
-        gd_onnx_save_no_memory();
+        gd_no_memory(NULL, "to save a graph");
         return NULL;
     }
     return name;
@@ -119,7 +119,7 @@ gd_tensor *gd_onnx_captured_tensor(const gd_slot *slot) {
 gd_status gd_onnx_record_variable(gd_onnx_saver *s, bool trainable, const char *name) {
     const size_t more = strlen(name) + 8;
     char *grown = gd_realloc(s->variables, s->variables_length + more + 1);
-    if (!grown) return gd_onnx_save_no_memory();
+    if (!grown) return gd_no_memory(NULL, "to save a graph");
     s->variables = grown;
     s->variables_length += (size_t)snprintf(grown + s->variables_length, more + 1, "%s %s\n",
                                             trainable ? "train" : "keep", name);
@@ -156,7 +156,7 @@ const char *gd_onnx_captured_name(gd_onnx_saver *s, const gd_slot *slot, const c
     char *key = name ? copy_text(text) : NULL;
     if (!key || !gd_names_add(&s->captured, key, (void *)name)) {
         gd_free(key);
-        gd_onnx_save_no_memory();
+        gd_no_memory(NULL, "to save a graph");
         return NULL;
     }
     if (parameter && gd_onnx_record_variable(s, slot->leaf && gd_tensor_requires_grad(slot->leaf),

@@ -16,7 +16,7 @@ gd_status gd_onnx_part_begin(gd_onnx_part *p, gd_graph *graph) {
     p->names = gd_calloc(count, sizeof *p->names);
     p->used = gd_calloc(count, sizeof *p->used);
     p->needed = gd_calloc(count, sizeof *p->needed);
-    return p->names && p->used && p->needed ? GD_OK : gd_onnx_save_no_memory();
+    return p->names && p->used && p->needed ? GD_OK : gd_no_memory(NULL, "to save a graph");
 }
 
 void gd_onnx_part_end(gd_onnx_part *p) {
@@ -30,7 +30,7 @@ static gd_status output_names(gd_onnx_part *p, const gd_node *node, const char *
     const int number = node->origin->number;
     if (!p->names[number]) p->names[number] = gd_calloc((size_t)node->n_out + 1, sizeof **p->names);
     *names = p->names[number];
-    return *names ? GD_OK : gd_onnx_save_no_memory();
+    return *names ? GD_OK : gd_no_memory(NULL, "to save a graph");
 }
 
 gd_status gd_onnx_part_input(gd_onnx_part *p, const gd_node *node, int index, const char *name) {
@@ -67,7 +67,7 @@ static gd_status check_dependencies(const gd_onnx_part *p, const gd_node *node) 
     gd_status status = GD_OK;
     if (o->n_after == 0) return GD_OK;
     bool *runs = gd_calloc((size_t)p->graph->count + 1, sizeof *runs);
-    if (!runs) return gd_onnx_save_no_memory();
+    if (!runs) return gd_no_memory(NULL, "to save a graph");
     for (int i = 0; i < o->n_after; i++) runs[o->after[i]->origin->number] = true;
     for (int i = o->number; i-- > 0 && status == GD_OK;) {
         const gd_node *before = p->graph->nodes[i];
@@ -155,7 +155,7 @@ static gd_status save_node(gd_onnx_saver *s, const gd_onnx_part *p, gd_node *nod
         return gd_fail(GD_E_UNSUPPORTED,
                        "'%s' is a function of the program, which a file cannot hold", o->name);
     const char **in = gd_calloc((size_t)node->n_in + 1, sizeof *in);
-    if (!in) return gd_onnx_save_no_memory();
+    if (!in) return gd_no_memory(NULL, "to save a graph");
     gd_status status = save_op(s, p, node, in);
     gd_free(in);
     if (status != GD_OK && node->site) gd_error_suffix(" (%s)", node->site);

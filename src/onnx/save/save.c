@@ -51,7 +51,8 @@ static gd_status add_outputs(gd_onnx_saver *s, const gd_onnx_part *p, gd_tensors
             gd_onnx_put_unary(s, "Identity", name, copy);
             name = copy;
         }
-        if (!gd_names_add(&added, name, (void *)name)) status = gd_onnx_save_no_memory();
+        if (!gd_names_add(&added, name, (void *)name))
+            status = gd_no_memory(NULL, "to save a graph");
         gd_onnx_put_value_info(s->file_graph, "output", name, (gd_dtype)t->dtype, t->rank, t->dims);
     }
     gd_names_free(&added);
@@ -123,7 +124,7 @@ static gd_status save_graph(const char *path, gd_session *session, gd_graph *gra
     gd_onnx_part part;
     gd_status status = gd_onnx_part_begin(&part, graph);
     if (status == GD_OK && !(s.doc = gd_pb_new(&gd_onnx_model_schema)))
-        status = gd_onnx_save_no_memory();
+        status = gd_no_memory(NULL, "to save a graph");
     if (status == GD_OK) {
         s.current_graph = s.file_graph = gd_pb_put_message(gd_pb_root(s.doc), "graph");
         gd_pb_put_string(s.file_graph, "name", "graph");

@@ -11,10 +11,6 @@
 #include "graph/build/subgraph.h"
 #include "onnx/operator_table.h"
 
-static inline gd_status gd_onnx_save_no_memory(void) {
-    return gd_fail(GD_E_MEMORY, "no memory to save a graph");
-}
-
 /* A tensor of the file. Its bytes are written at the end. */
 typedef struct gd_onnx_initializer {
     gd_pb *tensor;

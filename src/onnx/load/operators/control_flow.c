@@ -44,7 +44,7 @@ static gd_tensors call_function(const function *f, gd_tensor *const *in, size_t 
     gd_tensor **out = gd_list_new((int64_t)count);
     if (r) gd_attempt_begin(&r->attempt);
     gd_status status = r && out ? gd_onnx_load_subgraph(f->l, f->graph, in, n, r->values)
-                                : gd_onnx_load_no_memory();
+                                : gd_no_memory(NULL, "to load a graph");
     for (size_t k = 0; k < count && status == GD_OK; k++) out[k] = r->values[k]->tensor;
     if (r) status = gd_attempt_end(&r->attempt, status);
     gd_free(r);
@@ -83,7 +83,7 @@ static gd_status check_outputs(const gd_pb *node, int64_t possible) {
 /* With a constant condition, the nodes of one branch replace the If. */
 static gd_status load_branch(gd_onnx_loader *l, const gd_pb *node, const function *f) {
     gd_onnx_value **values = gd_calloc(output_count(f->graph) + 1, sizeof *values), *v;
-    if (!values) return gd_onnx_load_no_memory();
+    if (!values) return gd_no_memory(NULL, "to load a graph");
     gd_status status = gd_onnx_load_subgraph(l, f->graph, NULL, 0, values);
     if (status != GD_OK) gd_error_prefix("%s: ", f->attribute);
     for (size_t k = 0; k < gd_pb_count(node, "output") && status == GD_OK; k++) {
@@ -337,7 +337,7 @@ static gd_status fail_scan_outputs(const char *why) {
 static gd_status trace_shapes(loop *x, gd_tensor *const *state, gd_subgraph **sub) {
     gd_onnx_loader *l = x->f.l;
     gd_meta *metas = gd_calloc((size_t)x->n_state + 2, sizeof *metas);
-    if (!metas) return gd_onnx_load_no_memory();
+    if (!metas) return gd_no_memory(NULL, "to load a graph");
     for (int i = 0; i < x->n_state + 2; i++) metas[i] = gd_meta_of(state[i]);
     l->trials++;
     const gd_status status = gd_subgraph_trace(trial_body, x, metas, x->n_state + 2, sub);
@@ -434,7 +434,7 @@ static gd_status load_loop(gd_onnx_loader *l, const gd_pb *node, loop *x) {
 
 gd_status gd_onnx_load_loop(gd_onnx_loader *l, const gd_pb *node) {
     loop *x = gd_calloc(1, sizeof *x);
-    if (!x) return gd_onnx_load_no_memory();
+    if (!x) return gd_no_memory(NULL, "to load a graph");
     x->f = (function){.l = l, .attribute = "body"};
     const gd_status status = load_loop(l, node, x);
     gd_free(x);

@@ -149,7 +149,7 @@ gd_status gd_onnx_load_affine_grid(gd_onnx_loader *l, const gd_pb *node) {
         count *= size[2 + d];
     }
     double *rows = gd_calloc((size_t)(count * (n + 1)), sizeof *rows);
-    if (!rows) return gd_onnx_load_no_memory();
+    if (!rows) return gd_no_memory(NULL, "to load a graph");
     for (int64_t p = 0; p < count; p++)
         base_coordinates(p, n, size + 2, corners != 0, rows + p * (n + 1));
     const gd_tracing tracing = gd_tracing_off();
@@ -208,7 +208,7 @@ static gd_status read_blocks(gd_onnx_loader *l, const gd_pb *node, blocks *b) {
 static gd_tensor *block_indices(const blocks *b) {
     const int64_t each = b->block[0] * b->block[1], n = b->steps[0] * b->steps[1];
     int64_t *indices = gd_calloc((size_t)(each * n), sizeof *indices);
-    if (!indices) return gd_tensor_fail(gd_onnx_load_no_memory());
+    if (!indices) return gd_tensor_fail(gd_no_memory(NULL, "to load a graph"));
     for (int64_t k = 0; k < each; k++)
         for (int64_t i = 0; i < n; i++) {
             const int64_t row = i / b->steps[1] * b->stride[0] + k / b->block[1] * b->dilation[0],

@@ -104,7 +104,7 @@ static gd_tensor *select_nearest(const resize_mode *w, gd_tensor *x, int axis, i
                                  double scale) {
     const int64_t n = x->dims[axis];
     int64_t *index = gd_calloc((size_t)m + 1, sizeof *index);
-    if (!index) return gd_tensor_fail(gd_onnx_load_no_memory());
+    if (!index) return gd_tensor_fail(gd_no_memory(NULL, "to load a graph"));
     for (int64_t i = 0; i < m; i++)
         index[i] = nearest_index(w, source_position(w, i, n, m, scale), n);
     gd_tensor *y = gd_index_select(x, axis, gd_from_array(gd_dims(m), GD_I64, index));
@@ -118,7 +118,7 @@ static gd_tensor *multiply_weights(const resize_mode *w, gd_tensor *x, int axis,
     const int64_t n = x->dims[axis];
     const gd_dtype wide = x->dtype == GD_F64 ? GD_F64 : GD_F32;
     double *rows = gd_calloc((size_t)(n * m) + 1, sizeof *rows);
-    if (!rows) return gd_tensor_fail(gd_onnx_load_no_memory());
+    if (!rows) return gd_tensor_fail(gd_no_memory(NULL, "to load a graph"));
     for (int64_t i = 0; i < m; i++)
         fill_row(w, source_position(w, i, n, m, scale), scale, n, rows + i * n);
     const gd_tracing tracing = gd_tracing_off();

@@ -29,7 +29,7 @@ static gd_status add_sequence(gd_onnx_loader *l, const gd_pb *node, int64_t coun
     GD_TRY(gd_onnx_add_value(l, gd_pb_string_at(node, "output", 0), v));
     (*v)->items = gd_calloc((size_t)count + 1, sizeof *(*v)->items);
     (*v)->n_items = count;
-    return (*v)->items ? GD_OK : gd_onnx_load_no_memory();
+    return (*v)->items ? GD_OK : gd_no_memory(NULL, "to load a graph");
 }
 
 /* The position in input i, from 0 to `last`. A negative one counts from the end of `count`
@@ -140,7 +140,7 @@ static gd_status read_piece_sizes(gd_onnx_loader *l, const gd_pb *node, int64_t 
         return gd_fail(GD_E_UNSUPPORTED, "it makes %lld pieces; at most %d are possible here",
                        (long long)*count, MAX_ITEMS);
     *sizes = gd_calloc((size_t)*count + 1, sizeof **sizes);
-    if (!*sizes) return gd_onnx_load_no_memory();
+    if (!*sizes) return gd_no_memory(NULL, "to load a graph");
     int64_t rest = total;
     for (int64_t k = 0; k < *count; k++) {
         if (n >= 0 && list->rank == 1) (*sizes)[k] = numbers[k];

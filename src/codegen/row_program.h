@@ -1,4 +1,4 @@
-/* rows.h - passes over the rows of a tensor, with reductions of the row between them.
+/* row_program.h - passes over the rows of a tensor, with reductions of the row between them.
  *
  * softmax written by hand, exp(x - max) / sum, is three passes: one for the maximum, one for the
  * sum of the exponentials, one that writes the quotients. A number that belongs to the entire row
@@ -8,8 +8,8 @@
  *
  * Like ir.h it depends on the C library alone.
  */
-#ifndef GRADUS_CODEGEN_ROWS_H
-#define GRADUS_CODEGEN_ROWS_H
+#ifndef GRADUS_CODEGEN_ROW_PROGRAM_H
+#define GRADUS_CODEGEN_ROW_PROGRAM_H
 
 #include "codegen/ir.h"
 
@@ -44,7 +44,7 @@ typedef struct gd_row_pass {
     int ways; /* accumulators side by side, so that an addition does not wait for the last one */
 } gd_row_pass;
 
-typedef struct gd_rows {
+typedef struct gd_row_program {
     int n_tensors, n_params; /* parameters are followed by the row values: */
     int n_columns, n_values; /* first the columns, one number for each row, then what is computed */
     int n_kept, n_results, n_passes;
@@ -53,29 +53,29 @@ typedef struct gd_rows {
     gd_row_pass pass[GD_ROW_PASSES];
     gd_ir_node nodes[GD_ROW_NODES];
     int n_nodes;
-} gd_rows;
+} gd_row_program;
 
 /* --- building --------------------------------------------------------------------------------- */
 
 /* One expression over elements and row values, in a builder. Variables are the tensors. Parameters:
  * n_params, then one for each column, then one for each reduction. */
-typedef struct gd_rows_request {
+typedef struct gd_row_program_request {
     const gd_ir_builder *b;
     int n_tensors, n_params, n_columns, n_reductions, n_results;
     gd_row_use fold[GD_ROW_REDUCTIONS];
     int reduced[GD_ROW_REDUCTIONS]; /* the node whose values are reduced */
     int result[GD_ROW_RESULTS];
     bool is_row[GD_ROW_RESULTS]; /* one number for each row */
-} gd_rows_request;
+} gd_row_program_request;
 
 /* Cuts it into passes. False where it is too long. */
-bool gd_rows_make(const gd_rows_request *request, gd_rows *rows);
+bool gd_row_program_make(const gd_row_program_request *request, gd_row_program *rows);
 
 /* --- using ------------------------------------------------------------------------------------ */
 
-void gd_rows_copy(gd_rows *to, const gd_rows *from);
-bool gd_rows_same(const gd_rows *a, const gd_rows *b);
-uint64_t gd_rows_hash(const gd_rows *rows);
+void gd_row_program_copy(gd_row_program *to, const gd_row_program *from);
+bool gd_row_program_same(const gd_row_program *a, const gd_row_program *b);
+uint64_t gd_row_program_hash(const gd_row_program *rows);
 bool gd_row_folds(gd_row_use use);
 
 #endif

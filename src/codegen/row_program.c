@@ -1,5 +1,5 @@
-/* rows.c - cuts an expression with reductions of rows into passes. */
-#include "codegen/rows.h"
+/* row_program.c - cuts an expression with reductions of rows into passes. */
+#include "codegen/row_program.h"
 
 #include <string.h>
 
@@ -22,8 +22,8 @@ static int cost_of(const gd_ir_node *n) {
 
 /* Properties of the nodes of a request. */
 typedef struct planning {
-    const gd_rows_request *r;
-    gd_rows *rows;
+    const gd_row_program_request *r;
+    gd_row_program *rows;
     bool each[GD_IR_MAX_NODES]; /* differs from element to element */
     int ready[GD_IR_MAX_NODES]; /* the pass in which it can be computed */
     int cost[GD_IR_MAX_NODES];  /* including its operands */
@@ -41,7 +41,7 @@ static bool is_given(const planning *p, int i) {
 }
 
 static void look_at_nodes(planning *p) {
-    const gd_rows_request *r = p->r;
+    const gd_row_program_request *r = p->r;
     for (int i = 0; i < r->b->count; i++) {
         const gd_ir_node *n = node(p, i);
         p->first[i] = p->kept[i] = p->value[i] = -1;
@@ -90,7 +90,7 @@ static bool walk_node(planning *p, int i, int pass) {
 
 /* All results are stored in the last pass, so that they may alias operands. */
 static bool walk_pass(planning *p, int pass) {
-    const gd_rows_request *r = p->r;
+    const gd_row_program_request *r = p->r;
     memset(p->used, 0, sizeof p->used);
     for (int k = 0; k < r->n_reductions; k++)
         if (p->ready[r->reduced[k]] == pass && !walk_node(p, r->reduced[k], pass)) return false;
@@ -123,7 +123,7 @@ static int copy_node(const planning *p, gd_ir_builder *b, int *map, int i, int p
 }
 
 static bool finish_ir(planning *p, const gd_ir_builder *b, const int *outputs, int n, gd_ir *ir) {
-    gd_rows *rows = p->rows;
+    gd_row_program *rows = p->rows;
     if (b->error[0] || rows->n_nodes + b->count > GD_ROW_NODES) return false;
     gd_ir_node nodes[GD_IR_MAX_NODES];
     *ir = gd_ir_finish(b, outputs, n, nodes);
@@ -163,7 +163,7 @@ static bool add_output(gd_row_pass *to, int *outputs, int *n, int node, gd_row_u
 }
 
 static bool make_each(planning *p, int pass) {
-    const gd_rows_request *r = p->r;
+    const gd_row_program_request *r = p->r;
     gd_row_pass *to = &p->rows->pass[pass];
     gd_ir_builder b = {.count = 0};
     int map[GD_IR_MAX_NODES], outputs[GD_IR_MAX_OUTPUTS], n = 0, cost = 0;
@@ -189,7 +189,7 @@ static bool make_each(planning *p, int pass) {
     return true;
 }
 
-bool gd_rows_make(const gd_rows_request *r, gd_rows *rows) {
+bool gd_row_program_make(const gd_row_program_request *r, gd_row_program *rows) {
     planning p = {.r = r, .rows = rows};
     memset(rows, 0, sizeof *rows);
     rows->n_tensors = r->n_tensors;
@@ -213,7 +213,7 @@ bool gd_rows_make(const gd_rows_request *r, gd_rows *rows) {
 
 /* --- using ------------------------------------------------------------------------------------ */
 
-void gd_rows_copy(gd_rows *to, const gd_rows *from) {
+void gd_row_program_copy(gd_row_program *to, const gd_row_program *from) {
     *to = *from;
     for (int i = 0; i < to->n_passes; i++) {
         to->pass[i].once.nodes = to->nodes + (from->pass[i].once.nodes - from->nodes);
@@ -227,7 +227,7 @@ static bool same_ir(const gd_ir *a, const gd_ir *b) {
            memcmp(a->output, b->output, sizeof a->output[0] * (size_t)a->n_outputs) == 0;
 }
 
-bool gd_rows_same(const gd_rows *a, const gd_rows *b) {
+bool gd_row_program_same(const gd_row_program *a, const gd_row_program *b) {
     if (a->n_tensors != b->n_tensors || a->n_params != b->n_params ||
         a->n_columns != b->n_columns || a->n_values != b->n_values || a->n_kept != b->n_kept ||
         a->n_results != b->n_results || a->n_passes != b->n_passes || a->n_nodes != b->n_nodes ||
@@ -245,7 +245,7 @@ bool gd_rows_same(const gd_rows *a, const gd_rows *b) {
     return true;
 }
 
-uint64_t gd_rows_hash(const gd_rows *rows) {
+uint64_t gd_row_program_hash(const gd_row_program *rows) {
     uint64_t h = 0x9E3779B97F4A7C15u;
 #define MIX(x) h = (h ^ (uint64_t)(x)) * 1099511628211u
     MIX(rows->n_tensors), MIX(rows->n_params), MIX(rows->n_columns), MIX(rows->n_values),
