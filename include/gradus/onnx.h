@@ -61,7 +61,7 @@ typedef struct gd_onnx_load_options {
     bool trainable GD_DEFAULT_(false);
 } gd_onnx_load_options;
 
-/* Reads a file into a new graph, in the current scope. Inputs and outputs are found by their names
+/* Reads a file into a new graph, in the current scope, for the default device. Inputs and outputs are found by their names
  * (gd_graph_find), and so are the first results of the nodes between them.
  *
  * In a file that was saved here, variables are variables again, trainable if they were. In others, the

@@ -7,6 +7,7 @@
 
 #include "core/copy.h"
 #include "draw.h"
+#include "report.h"
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
@@ -209,6 +210,40 @@ static gd_tensor *place(const gd_shape *dims, const int64_t *strides, gd_dtype d
     return t;
 }
 
+/* The same as views of a tensor on the default device, which has no host memory to wrap. */
+static gd_tensor *place_on_device(layout kind, const gd_shape *dims, gd_dtype dtype,
+                                  const char *rows, int64_t n) {
+    const int64_t step = kind == LAYOUT_STEPPED ? 2 : 1;
+    const size_t size = gd_dtype_size(dtype);
+    const int expanded = kind == LAYOUT_EXPANDED ? expanded_axis(dims) : -1;
+    gd_shape outer = *dims, order = *dims; /* of the tensor that is viewed */
+    int64_t strides[GD_MAX_RANK], total = 1;
+    for (int j = dims->rank; j-- > 0;) {
+        const int k = kind == LAYOUT_COLUMNS ? dims->rank - 1 - j : j;
+        order.at[j] = dims->rank - 1 - j;
+        outer.at[j] = k == expanded ? 1 : dims->at[k] * step;
+        strides[k] = k == expanded ? 0 : total * step;
+        total *= outer.at[j];
+    }
+    char *buffer = malloc((size_t)total * size + 1);
+    memset(buffer, 0x7f, (size_t)total * size);
+    const int64_t offset = kind == LAYOUT_STEPPED && total > 0;
+    for (int64_t e = 0; e < n; e++) {
+        int64_t rest = e, at = 0;
+        for (int k = dims->rank; k-- > 0;) {
+            at += (rest % dims->at[k]) * strides[k] + (offset ? strides[k] / step : 0);
+            rest /= dims->at[k];
+        }
+        memcpy(buffer + (size_t)at * size, rows + (size_t)e * size, size);
+    }
+    gd_tensor *t = gd_from_array(outer, dtype, buffer);
+    free(buffer);
+    if (kind == LAYOUT_COLUMNS) t = gd_permute(t, order);
+    for (int k = 0; k < dims->rank && kind == LAYOUT_STEPPED; k++)
+        t = gd_slice(t, .axis = k, .start = 1, .step = 2);
+    return kind == LAYOUT_EXPANDED ? gd_expand(t, *dims) : t;
+}
+
 /* Along the expanded axis every value becomes that of index 0. */
 static void repeat_first(const gd_shape *dims, size_t size, char *rows, int64_t n) {
     int axis = expanded_axis(dims);
@@ -243,6 +278,7 @@ gd_tensor *case_tensor(const test_case *c, int i, gd_dtype dtype, layout kind, b
     if (kind == LAYOUT_EXPANDED || like_expanded) repeat_first(&item->dims, size, rows, n);
     strides_of(layout_applies(kind, item) ? kind : LAYOUT_ROWS, &item->dims, strides);
     gd_tensor *t = kind == LAYOUT_ROWS ? gd_from_array(item->dims, dtype, rows)
+                   : test_on_device()  ? place_on_device(kind, &item->dims, dtype, rows, n)
                                        : place(&item->dims, strides, dtype, rows, n);
     free(rows);
     return t;

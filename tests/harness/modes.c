@@ -40,6 +40,7 @@ static gd_tensor *give(copies *c) {
 typedef struct unscoped_run {
     const run_setup *s;
     run_result *r;
+    gd_device *device; /* the default one of the thread that starts the run */
     copies outs[MAX_TENSORS], grads[MAX_TENSORS];
 } unscoped_run;
 
@@ -49,6 +50,7 @@ static void *on_own_thread(void *arg) {
     run_result *r = run->r;
     copies *outs = run->outs, *grads = run->grads;
     int64_t objects = gd_live_objects();
+    gd_set_default_device(run->device);
     gd_tensor *in[MAX_TENSORS], *weights[MAX_TENSORS], *used[MAX_TENSORS], *by[MAX_TENSORS];
     int n_used = 0, n_by = 0;
     *r = (run_result){.status = GD_OK};
@@ -95,6 +97,7 @@ static void run_unscoped(const run_setup *s, run_result *r) {
     unscoped_run *run = calloc(1, sizeof *run);
     run->s = s;
     run->r = r;
+    run->device = gd_default_device();
     pthread_create(&thread, NULL, on_own_thread, run);
     pthread_join(thread, NULL);
     for (int k = 0; k < r->n_out; k++) r->out[k] = give(&run->outs[k]);

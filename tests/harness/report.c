@@ -90,6 +90,8 @@ bool test_full(void) {
     return full && *full && strcmp(full, "0") != 0;
 }
 
+bool test_on_device(void) { return gd_default_device() != gd_device_get("cpu"); }
+
 bool test_sampled(const test_case *c, int n) {
     return only_op || test_full() ||
            text_hash(text_hash(0, gd_op_name(c->block->op)), c->text) % (uint64_t)n == 0;

@@ -29,6 +29,8 @@ void report_crashes(void);
 bool test_full(void);
 /* Whether a case is among the sample of one in n; always when everything runs. */
 bool test_sampled(const test_case *c, int n);
+/* Whether the default device is not the CPU. Suites of many small calls take a sample there. */
+bool test_on_device(void);
 
 extern const char *const golden_folder; /* where the golden files are */
 extern const char *only_op;             /* --op, or NULL */

@@ -5,7 +5,8 @@
 
 enum {
     LARGE = 1500,  /* elements; larger cases are left to GRADUS_TEST_FULL, */
-    SPREAD = 1000, /* number of elements of each input that are moved then */
+    SPREAD = 1000, /* number of elements of each input that are moved then, */
+    FEW = 6,       /* and on a device, where each of a thousand small calls is queued */
 };
 
 /* The op as a function with one float result: its only one, or a weighted sum of all. */
@@ -55,6 +56,8 @@ static const char *unfit(const test_case *c) {
     return NULL;
 }
 
+static int64_t moved_elements(void) { return test_full() || !test_on_device() ? SPREAD : FEW; }
+
 static void check_case(const test_case *c) {
     GD_SCOPE;
     gd_tensor *in[MAX_TENSORS];
@@ -87,13 +90,13 @@ static void check_case(const test_case *c) {
                             : c->nosecond      ? "second order: marked nosecond"
                                                : NULL;
     gd_status status = gd_gradcheck(call_op, ((gd_tensors){in, n}), (void *)c,
-                                    .second_order = false, .elements = SPREAD);
+                                    .second_order = false, .elements = moved_elements());
     if (status == GD_OK) report_pass();
     else report_fail(c, GD_F64, "%s", gd_error_message());
     if (no_second) report_skip(no_second);
     if (no_second || status != GD_OK) return;
     status = gd_gradcheck(call_op, ((gd_tensors){in, n}), (void *)c, .second_order = true,
-                          .elements = SPREAD);
+                          .elements = moved_elements());
     if (status == GD_OK) report_pass();
     else report_fail(c, GD_F64, "%s", gd_error_message());
 }

@@ -11,6 +11,7 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
     s.second = s.gradients && !mode->first_only && (dtype == GD_F32 || dtype == GD_F64) &&
                !c->block->nosecond && !c->nosecond;
+    if (test_on_device() && !test_sampled(c, 5)) return;
     if (mode->available && !mode->available(c, &why_not)) {
         report_skip(why_not);
         return;

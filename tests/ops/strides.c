@@ -39,6 +39,7 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     const char *no_grad;
     bool gradients = case_has_gradient(c, dtype, &no_grad);
     int n = case_tensor_count(c);
+    if (test_on_device() && !test_sampled(c, 5)) return;
     for (int kind = LAYOUT_COLUMNS; kind < LAYOUT_COUNT; kind++)
         for (int i = n > 1 ? -1 : 0; i < n; i++)
             compare_layout(c, dtype, i, (layout)kind, gradients);

@@ -3,6 +3,7 @@
  *     test_ops                                all suites, all cases
  *     test_ops --op conv2d                    one op in all suites
  *     test_ops --family reduce --suite golden
+ *     test_ops --device test --suite golden   on another device
  *     test_ops --list                         the suites and what each promises
  *     test_ops --dump --family reduce         the cases and their data, for tests/golden/make.py
  *
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backend/test/device.h"
 #include "suites.h"
 
 const char *const golden_folder = GRADUS_GOLDEN_DIR;
@@ -73,13 +75,23 @@ static int run_suite(const suite *s, const test_cases *cases) {
     return failed;
 }
 
+/* Makes a device the default one, so that the cases' inputs, and all that follows, are there. */
+static bool use_device(const char *kind) {
+    gd_test_device(); /* sets the folder of backends */
+    gd_device *device = gd_device_get(kind);
+    if (!device) fprintf(stderr, "%s\n", gd_error_message());
+    gd_set_default_device(device);
+    return device != NULL;
+}
+
 int main(int argc, char **argv) {
-    const char *only_suite = NULL;
+    const char *only_suite = NULL, *kind = NULL;
     bool dump = false;
     for (int i = 1; i < argc; i++) {
         const char **value = strcmp(argv[i], "--op") == 0       ? &only_op
                              : strcmp(argv[i], "--family") == 0 ? &only_family
                              : strcmp(argv[i], "--suite") == 0  ? &only_suite
+                             : strcmp(argv[i], "--device") == 0 ? &kind
                                                                 : NULL;
         if (value && i + 1 < argc) *value = argv[++i];
         else if (strcmp(argv[i], "--dump") == 0) dump = true;
@@ -88,12 +100,14 @@ int main(int argc, char **argv) {
             return 0;
         } else {
             fprintf(stderr,
-                    "usage: %s [--op NAME] [--family NAME] [--suite NAME] [--list] [--dump]\n",
+                    "usage: %s [--op NAME] [--family NAME] [--suite NAME] [--device KIND] [--list] "
+                    "[--dump]\n",
                     argv[0]);
             return 2;
         }
     }
     report_crashes();
+    if (kind && !use_device(kind)) return 1;
     test_cases cases = cases_read(GRADUS_CASES_DIR, only_family, only_op);
     int failed = cases.errors;
     if (dump) {

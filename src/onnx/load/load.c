@@ -199,7 +199,6 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
     const gd_building building = gd_this_building;
     gd_this_building = (gd_building){NULL, NULL, 0};
     const gd_tracing tracing = gd_tracing_off();
-    gd_block device = gd_device_begin(gd_device_get("cpu"));
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_graph *graph = gd_graph_new();
@@ -211,7 +210,6 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
     }
     status = gd_attempt_end(&attempt, status);
     if (status == GD_OK) *out = gd_retain(graph);
-    gd_device_end(&device);
     gd_tracing_on(tracing);
     gd_this_building = building;
     gd_onnx_frame_free(&frame);

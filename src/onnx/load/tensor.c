@@ -195,9 +195,12 @@ gd_status gd_onnx_read_tensor(const gd_pb *t, const char *folder, gd_tensor **ou
         return fits;
     }
     GD_TRY(check_size(t, folder, dtype, bytes));
+    gd_block device = gd_device_begin(gd_device_get("cpu"));
     gd_tensor *value = gd_empty(gd_shape_of(rank, dims ? dims->ints : NULL), dtype);
+    gd_device_end(&device);
     if (value->kind != GD_VALUE) return gd_failure();
-    *out = value;
     const int64_t count = gd_numel(rank, value->dims);
-    return bytes ? read_data(t, folder, dtype, gd_data(value), count, bytes) : GD_OK;
+    if (bytes) GD_TRY(read_data(t, folder, dtype, gd_data(value), count, bytes));
+    *out = gd_to_device(value, gd_default_device());
+    return (*out)->kind == GD_VALUE ? GD_OK : gd_failure();
 }

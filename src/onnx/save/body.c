@@ -127,9 +127,8 @@ static gd_status same_value(const gd_slot *a, const gd_slot *b, bool *same) {
         return GD_OK;
     gd_tensor *x = gd_onnx_captured_tensor(a), *y = gd_onnx_captured_tensor(b);
     if (!x || !y) return gd_failure();
-    if (!gd_data(x) || !gd_data(y)) return GD_OK;
-    x = gd_contiguous(x);
-    y = gd_contiguous(y);
+    x = gd_contiguous(gd_to_device(x, gd_device_get("cpu")));
+    y = gd_contiguous(gd_to_device(y, gd_device_get("cpu")));
     if (x->kind != GD_VALUE || y->kind != GD_VALUE) return gd_failure();
     const size_t bytes = (size_t)gd_numel(x->rank, x->dims) * gd_dtype_bytes(x->dtype);
     *same = bytes == 0 || memcmp(gd_data(x), gd_data(y), bytes) == 0;

@@ -154,11 +154,13 @@ static gd_status fill_input(gd_onnx_saver *s, const gd_onnx_call *c, double valu
         return gd_fail(GD_E_STATE, "%s: the number of its channels is not known", c->label);
     *name = gd_onnx_unique_name(s, c->label, value ? "/ones" : "/zeros");
     if (!*name) return GD_E_MEMORY;
+    gd_block device = gd_device_begin(gd_device_get("cpu"));
     gd_tensor *t = gd_empty(dims, (gd_dtype)x->dtype);
+    gd_device_end(&device);
     if (gd_tensor_is_error(t)) return gd_failure();
     const int64_t n = gd_numel(t->rank, t->dims);
     char *data = gd_data(t);
-    for (int64_t i = 0; i < n && data; i++)
+    for (int64_t i = 0; i < n; i++)
         gd_store_f64((gd_dtype)t->dtype, data + (size_t)i * gd_dtype_bytes(t->dtype), value);
     return gd_onnx_add_tensor(s, *name, t);
 }
