@@ -467,7 +467,7 @@ CLEAN_TEST(a_symbol_stays_in_its_graph) {
     }
     gd_relu(orphan);
     CHECK_SAYING(gd_error_status() == GD_E_STATE &&
-                     says("'orphan', is a symbol of a graph that is gone"),
+                     says("'orphan', is a symbol of a graph that was freed"),
                  "%s", gd_error_message());
     gd_clear_error();
 }

@@ -154,7 +154,7 @@ static gd_status find_leaves(traced *t) {
     t->leaves = gd_calloc((size_t)g->n_captured + 1, sizeof *t->leaves);
     if (!t->leaves) return gd_fail(GD_E_MEMORY, "no memory for a jit");
     for (int i = 0; i < g->n_captured; i++)
-        if (g->captured[i].wants) t->leaves[t->n_leaves++] = gd_retain(g->captured[i].tensor);
+        if (g->captured[i].requires_grad) t->leaves[t->n_leaves++] = gd_retain(g->captured[i].tensor);
     return GD_OK;
 }
 
@@ -316,7 +316,7 @@ static bool is_for(const traced *t, gd_tensors inputs, int64_t key) {
         return false;
     for (int i = 0; i < t->graph->n_captured;
          i++) /* parameters may have been frozen since, or the other way */
-        if (t->graph->captured[i].wants != t->graph->captured[i].tensor->requires_grad)
+        if (t->graph->captured[i].requires_grad != t->graph->captured[i].tensor->requires_grad)
             return false;
     if (!gd_traced_values_fit(t->graph) || !gd_leaf_grads_fit(t->graph)) return false;
     for (int i = 0; i < t->n_in; i++) {
