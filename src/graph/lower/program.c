@@ -1,4 +1,4 @@
-/* program.c - the arrays of a program, and its text. */
+/* program.c - the arrays of a program, queries of them, and the program as text. */
 #include "graph/lower/program.h"
 
 #include <stdio.h>
@@ -93,16 +93,16 @@ bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
            memcmp(x->dims, y->dims, sizeof(int64_t) * x->rank) == 0;
 }
 
-/* --- who reads and writes --------------------------------------------------------------------- */
+/* --- readers and writers ---------------------------------------------------------------------- */
 
-static int *one_for_each_root(const gd_program *p) {
+static int *alloc_root_counts(const gd_program *p) {
     int *counts = gd_calloc((size_t)p->n_roots + 1, sizeof *counts);
     if (!counts) gd_no_memory(NULL, "to plan a run");
     return counts;
 }
 
 int *gd_program_readers(const gd_program *p) {
-    int *readers = one_for_each_root(p);
+    int *readers = alloc_root_counts(p);
     if (!readers) return NULL;
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < p->steps[i].n_in && !p->steps[i].removed; k++)
@@ -113,7 +113,7 @@ int *gd_program_readers(const gd_program *p) {
 }
 
 int *gd_program_writes(const gd_program *p) {
-    int *writes = one_for_each_root(p);
+    int *writes = alloc_root_counts(p);
     for (int i = 0; writes && i < p->n_steps; i++)
         for (int k = 0; k < p->steps[i].n_out && !p->steps[i].view && !p->steps[i].removed; k++)
             if (p->steps[i].out[k] >= 0) writes[p->values[p->steps[i].out[k]].root]++;
@@ -206,7 +206,7 @@ bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-static const char *const root_names[] = {"", "feed ", "variable ", "outside "};
+static const char *const root_names[] = {"", "feed ", "variable ", "captured "};
 
 static void print_value(FILE *out, const gd_program *p, int v) {
     char shape[128];
