@@ -38,7 +38,7 @@ void gd_program_free(gd_program *program) {
     for (int i = 0; i < program->n_inner; i++) gd_plan_free(program->inner[i]);
     gd_free(program->inner);
     gd_free(program->held);
-    gd_map_free(&program->views);
+    gd_index_set_free(&program->views);
     while (program->memory) {
         struct gd_block_list *block = program->memory;
         program->memory = block->next;

@@ -7,7 +7,7 @@
 #ifndef GRADUS_GRAPH_PROGRAM_H
 #define GRADUS_GRAPH_PROGRAM_H
 
-#include "core/map.h"
+#include "core/index_set.h"
 #include "graph/build/graph.h"
 
 typedef enum gd_root_kind {
@@ -70,7 +70,7 @@ typedef struct gd_program {
     bool dynamic; /* sizes or control flow depend on data: it has no steps, and runs node by node */
     struct gd_plan **inner; /* the plans of loop bodies and branches */
     int n_inner, inner_room;
-    gd_map views; /* the values that are views of captured tensors, by hash */
+    gd_index_set views; /* the values that are captured tensors */
     struct gd_block_list *memory;
 } gd_program;
 

@@ -44,17 +44,17 @@ static bool is_view_of(const gd_program *p, int value, const gd_storage *storage
            memcmp(v->strides, like->strides, sizeof(int64_t) * v->rank) == 0;
 }
 
-/* A key for a view of a storage. Different views have the same key only by chance. */
-static const void *hash_view(const gd_storage *storage, const gd_tensor *like) {
-    uint64_t hash = (uint64_t)(uintptr_t)storage ^ (uint64_t)like->offset << 32 ^
-                    (uint64_t)like->dtype << 8 ^ like->rank;
+static uint64_t hash_view(const gd_storage *storage, const gd_tensor *like) {
+    uint64_t hash = gd_hash_mix((uintptr_t)storage, (uint64_t)like->offset);
+    hash = gd_hash_mix(hash, (uint64_t)like->dtype << 8 ^ like->rank);
     for (int i = 0; i < like->rank; i++) {
-        hash = (hash ^ (uint64_t)like->dims[i]) * 0x9E3779B97F4A7C15u;
-        hash = (hash ^ hash >> 29 ^ (uint64_t)like->strides[i]) * 0x9E3779B97F4A7C15u;
+        hash = gd_hash_mix(hash, (uint64_t)like->dims[i]);
+        hash = gd_hash_mix(hash, (uint64_t)like->strides[i]);
     }
-    return (const void *)(uintptr_t)(hash | 1);
+    return hash;
 }
 
+/* The value of a captured tensor. Equal views of a storage are one value. -1: failed. */
 static int add_captured(gd_program *p, const gd_slot *slot) {
     gd_tensor like = {.dtype = slot->dtype, .rank = slot->rank, .offset = slot->offset};
     for (int i = 0; i < slot->rank; i++)
@@ -64,12 +64,10 @@ static int add_captured(gd_program *p, const gd_slot *slot) {
         gd_fail(GD_E_STATE, "a captured tensor has no data");
         return -1;
     }
-    /* equal views of a storage are one value */
-    const void *key = hash_view(storage, &like);
-    const int known = gd_map_find(&p->views, key);
-    if (known >= 0 && is_view_of(p, known, storage, &like)) return known;
-    for (int i = 0; i < p->n_values && known >= 0; i++)
-        if (is_view_of(p, i, storage, &like)) return i;
+    const uint64_t hash = hash_view(storage, &like);
+    int known;
+    for (size_t probe = 0; (known = gd_index_set_next(&p->views, hash, &probe)) >= 0;)
+        if (is_view_of(p, known, storage, &like)) return known;
     const int n_roots = p->n_roots;
     gd_storage_retain(storage);
     int value = add_source(p,
@@ -79,8 +77,8 @@ static int add_captured(gd_program *p, const gd_slot *slot) {
                                      .bytes = storage->bytes},
                            &like);
     if (p->n_roots == n_roots) gd_storage_release(storage); /* else the root owns it */
-    if (value >= 0 && known < 0 && !gd_map_put(&p->views, key, value)) {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (value >= 0 && !gd_index_set_add(&p->views, hash, value)) {
+        gd_no_memory(NULL, "to plan a run");
         return -1;
     }
     return value;

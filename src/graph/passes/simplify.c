@@ -10,6 +10,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/index_set.h"
 #include "graph/lower/program.h"
 
 typedef struct simplify {
@@ -65,43 +66,40 @@ static bool same_shape(const gd_pvalue *a, const gd_pvalue *b) {
            memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
 }
 
-static bool same_view(const gd_pvalue *a, const gd_pvalue *b) {
+static bool is_same_view(const gd_pvalue *a, const gd_pvalue *b) {
     return a->root == b->root && a->offset == b->offset && same_shape(a, b) &&
            memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0;
 }
 
-static uint64_t hash(const gd_pvalue *v) {
-    uint64_t h = (uint64_t)v->root * 0x9e3779b97f4a7c15u + (uint64_t)v->offset;
+static uint64_t hash_value(const gd_pvalue *v) {
+    uint64_t hash = gd_hash_mix((uint64_t)v->root, (uint64_t)v->offset);
     for (int d = 0; d < v->rank; d++)
-        h = (h ^ (uint64_t)v->dims[d] ^ ((uint64_t)v->strides[d] << 32)) * 0x9e3779b97f4a7c15u;
-    return h >> 32;
+        hash = gd_hash_mix(hash, (uint64_t)v->dims[d] ^ (uint64_t)v->strides[d] << 32);
+    return hash;
 }
 
-/* Of each value the first that looks so; NULL, noted, when there is no memory. */
-static int *first_alike(const gd_program *p) {
-    size_t slots = 1;
-    while (slots < (size_t)p->n_values) slots *= 2;
-    int *first = gd_malloc((2 * (size_t)p->n_values + slots) * sizeof *first);
-    if (!first) {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        return NULL;
+/* Per value: the first value that is the same view. gd_free it; NULL: no memory. */
+static int *find_first_views(const gd_program *p) {
+    int *first = gd_malloc(((size_t)p->n_values + 1) * sizeof *first);
+    gd_index_set seen = {0};
+    for (int v = 0; v < p->n_values && first; v++) {
+        const uint64_t hash = hash_value(&p->values[v]);
+        int same;
+        for (size_t probe = 0; (same = gd_index_set_next(&seen, hash, &probe)) >= 0;)
+            if (is_same_view(&p->values[same], &p->values[v])) break;
+        first[v] = same >= 0 ? same : v;
+        if (same >= 0 || gd_index_set_add(&seen, hash, v)) continue;
+        gd_free(first);
+        first = NULL;
     }
-    int *next = first + p->n_values, *slot = next + p->n_values;
-    for (size_t i = 0; i < slots; i++) slot[i] = -1;
-    for (int v = 0; v < p->n_values; v++) {
-        int *at = &slot[hash(&p->values[v]) & (slots - 1)], u = *at;
-        while (u >= 0 && !same_view(&p->values[u], &p->values[v])) u = next[u];
-        first[v] = u >= 0 ? u : v;
-        if (u >= 0) continue;
-        next[v] = *at;
-        *at = v;
-    }
+    gd_index_set_free(&seen);
+    if (!first) gd_no_memory(NULL, "to plan a run");
     return first;
 }
 
 static int unite_views(simplify *f) {
     gd_program *p = f->p;
-    int *first = first_alike(p), changes = 0;
+    int *first = find_first_views(p), changes = 0;
     if (!first) return -1;
     for (int i = 0; i < p->n_steps; i++) {
         gd_pstep *s = &p->steps[i];
