@@ -381,7 +381,7 @@ CLEAN_TEST(results_of_one_node_are_fed_all_or_none) {
         CHECK(!gd_failed() && gd_item(r.at[0]) == 20 && gd_item(r.at[1]) == 40);
         gd_session_run(s, gd_feed(parts.at[0], tens, x, ones), gd_list(first, second));
         CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT &&
-                         says("'parts' has several results; number 1 is needed"),
+                         says("'parts' has several results; result 1 is needed"),
                      "%s", gd_error_message());
         gd_clear_error();
         gd_session_run(s, gd_feed(x, ones, x, ones), gd_list(first));
