@@ -231,7 +231,8 @@ static gd_status check_placeholder(gd_shape dims, gd_dtype dtype) {
                            "gd_placeholder: dimension %d is %lld; expected a size or GD_ANY", i,
                            (long long)dims.at[i]);
     if (gd_dtype_size(dtype) == 0)
-        return gd_fail(GD_E_DTYPE, "gd_placeholder: there is no element type number %d", (int)dtype);
+        return gd_fail(GD_E_DTYPE, "gd_placeholder: there is no element type number %d",
+                       (int)dtype);
     return GD_OK;
 }
 

@@ -120,7 +120,7 @@ int *gd_program_writes(const gd_program *p) {
     return writes;
 }
 
-int gd_program_maker(const gd_program *p, int value, int before) {
+int gd_program_producer(const gd_program *p, int value, int before) {
     for (int i = before; i-- > 0;)
         for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
             if (p->steps[i].out[k] == value) return i;

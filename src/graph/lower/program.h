@@ -114,7 +114,7 @@ bool *gd_program_risks(const gd_program *program);
 int *gd_program_readers(const gd_program *program);
 int *gd_program_writes(const gd_program *program);
 /* The step before step `before` that has the value as a result; -1: none. */
-int gd_program_maker(const gd_program *program, int value, int before);
+int gd_program_producer(const gd_program *program, int value, int before);
 /* Kernels are chosen before addresses are known: present operands have this address meanwhile. */
 extern char gd_unbound_address;
 gd_view gd_program_view(const gd_pvalue *value);

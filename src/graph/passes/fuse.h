@@ -1,4 +1,5 @@
-/* fuse.h - internals of the fusion pass: it puts steps into groups and makes one step of each. */
+/* fuse.h - internals of the fusion pass, which puts steps into groups and turns each group into one
+ * step. */
 #ifndef GRADUS_GRAPH_FUSE_H
 #define GRADUS_GRAPH_FUSE_H
 
@@ -15,9 +16,9 @@ typedef enum gd_fuse_kind {
 /* Properties of a step. */
 typedef struct gd_fuse_step {
     gd_fuse_kind kind;
-    gd_dtype type; /* EACH: computed in; NONE: a bool of bools, in any type */
-    int group;     /* the group's number; of a single step, its own */
-    int next;      /* member of the group; -1: the last */
+    gd_dtype type; /* EACH: the type it computes in; NONE: a bool of bools, in any type */
+    int group;     /* the number of its group; of a single step, its own number */
+    int next;      /* the next member of the group; -1: the last */
     int row_axes;  /* REDUCTION in a group of rows: how many last axes are a row; else 0 */
     int first_user, n_users, first_need, n_needs; /* in `users` and `needs` */
 } gd_fuse_step;
@@ -35,15 +36,14 @@ typedef struct gd_fuse {
     const gd_fusion_rules *rules; /* the device's */
     gd_fuse_step *steps;
     int *users, *needs; /* steps that come after a step, before it */
-    int *made_by;       /* of each value: the step whose output it is; -1: none */
-    int *writer;        /* of each root: the step that writes it (the last one); -1: none */
-    bool *kept;         /* of each root: it is fetched or committed */
+    int *producer;      /* per value: the step whose output it is; -1: none */
+    int *writer;        /* per root: the last step that writes it; -1: none */
+    bool *kept;         /* per root: it is fetched or committed */
     int *seen, stamp;   /* marks of a search */
     int *stack;
-    int *reach;         /* see gd_fuse_waits */
-    gd_fuse_undo *undo; /* steps changed since the last gd_fuse_save, each once */
-    /* Of each step: the number of the save since which it is in `undo`. */
-    int n_undo, *changed, saves;
+    int *reach;                  /* see gd_fuse_waits */
+    gd_fuse_undo *undo;          /* steps changed since the last gd_fuse_save, each once */
+    int n_undo, *changed, saves; /* changed: per step, the save since which it is in `undo` */
     int compiler; /* whether kernels can be compiled: 1 yes, -1 no, 0 not checked yet */
 } gd_fuse;
 
@@ -99,8 +99,8 @@ bool gd_fuse_always(void);
 
 /* --- groups of rows (fuse_rows.c) ------------------------------------------------------------- */
 
-/* Their elementwise members run over all elements of a shape, or have one number for each row: its
- * reductions, and what is computed from those. */
+/* The elementwise members of such a group run over all elements of a shape, or have one number for
+ * each row: the reductions, and what is computed from those. */
 
 typedef struct gd_row_shape {
     const gd_pvalue *shape; /* of all elements; its last `axes` axes are a row */
@@ -112,9 +112,10 @@ typedef struct gd_row_shape {
 void gd_fuse_rows(gd_fuse *f);
 /* Whether a group is one of rows, and their shape. */
 bool gd_fuse_row_shape(const gd_fuse *f, int group, gd_row_shape *shape);
-/* Whether row r of the shape, read through this value, is number r of what it looks into. */
+/* Whether the value, broadcast to the shape, has one number for each row, contiguous in its
+ * root. */
 bool gd_fuse_is_row_value(const gd_pvalue *v, const gd_row_shape *shape);
-/* Whether it has a number for each row, next to each other. */
+/* Whether the value is contiguous and has one element for each row. */
 bool gd_fuse_is_column(const gd_pvalue *v, const gd_row_shape *shape);
 
 /* --- a group that becomes a step (passes/fuse.c) ---------------------------------------------- */
@@ -135,14 +136,14 @@ typedef struct gd_fusing {
     gd_ir_node nodes[GD_IR_MAX_NODES];
 } gd_fusing;
 
-/* Constants of the same bits are one parameter; params are numbered behind the scalars. */
+/* Constants with the same bits are one parameter; they are numbered after the scalars. */
 int gd_fusing_constant(gd_fusing *g, double number);
 /* The node of a value that member i reads. */
 int gd_fusing_node(gd_fusing *g, int i, int value);
-/* The nodes of an elementwise member's outputs, in g->made. */
+/* Adds the nodes of an elementwise member's outputs to g->made. */
 void gd_fusing_member(gd_fusing *g, int i);
 
-/* The passes of a group of rows (fuse_rows_step.c). False: it is too long. */
+/* Composes the row program of a group of rows (fuse_rows_step.c). False: it is too long. */
 bool gd_fusing_rows(gd_fusing *g);
 
 #endif

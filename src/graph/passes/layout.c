@@ -46,11 +46,11 @@ typedef struct permuted {
 typedef struct layout {
     gd_program *p;
     gd_device *device;
-    int *writes; /* of each root: how many steps write it */
-    bool *fixed; /* of each root: fetched or committed, so it stays as it is */
-    int *chain;  /* of each step: the first step of its chain of elementwise steps; -1: none */
-    int *next;   /* of each step: the next of its chain; n_steps: none */
-    int *maker;  /* of each root: the step of a chain that writes it; -1: none */
+    int *writes;   /* of each root: how many steps write it */
+    bool *fixed;   /* of each root: fetched or committed, so it stays as it is */
+    int *chain;    /* of each step: the first step of its chain of elementwise steps; -1: none */
+    int *next;     /* of each step: the next of its chain; n_steps: none */
+    int *producer; /* of each root: the step of a chain that writes it; -1: none */
     permuted *permuted;
     int n_permuted, changes;
 } layout;
@@ -219,7 +219,7 @@ static int first_of_chain(const layout *l, int step) {
 /* The chain that a step's operand is made in; -1: in none. */
 static int chain_of_operand(const layout *l, const gd_pstep *s, int k) {
     const gd_pvalue *v = &l->p->values[s->in[k]];
-    const int from = l->maker[v->root];
+    const int from = l->producer[v->root];
     return from >= 0 && same_dims(v, &l->p->values[s->out[0]]) && is_row_major(v)
                ? first_of_chain(l, from)
                : -1;
@@ -240,7 +240,7 @@ static void list_chains(layout *l) {
  * they can be one kernel later. */
 static void find_chains(layout *l) {
     const gd_program *p = l->p;
-    for (int r = 0; r < p->n_roots; r++) l->maker[r] = -1;
+    for (int r = 0; r < p->n_roots; r++) l->producer[r] = -1;
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
         l->chain[i] = -1;
@@ -252,7 +252,7 @@ static void find_chains(layout *l) {
             l->chain[other < mine ? mine : other] = other < mine ? other : mine;
         }
         l->chain[i] = first_of_chain(l, i);
-        for (int k = 0; k < s->n_out; k++) l->maker[p->values[s->out[k]].root] = i;
+        for (int k = 0; k < s->n_out; k++) l->producer[p->values[s->out[k]].root] = i;
     }
     for (int i = 0; i < p->n_steps; i++) /* an earlier one is right already */
         if (l->chain[i] >= 0) l->chain[i] = l->chain[l->chain[i]];
@@ -382,9 +382,9 @@ static gd_status write_permutes(layout *l) {
         int at = p->n_steps - 1;
         for (; at > 0; at--) {
             const gd_pstep *before = &p->steps[at - 1];
-            bool maker = false;
-            for (int k = 0; k < before->n_out; k++) maker |= before->out[k] == n->made;
-            if (maker) break;
+            bool producer = false;
+            for (int k = 0; k < before->n_out; k++) producer |= before->out[k] == n->made;
+            if (producer) break;
             p->steps[at] = p->steps[at - 1];
         }
         ids[0] = n->made;
@@ -431,7 +431,7 @@ static bool is_copy(const layout *l, const gd_pstep *s) {
            l->writes[x->root] == (p->roots[x->root].kind == GD_ROOT_TEMPORARY);
 }
 
-static int maker_of(const gd_program *p, int root) {
+static int producer_of(const gd_program *p, int root) {
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed && !p->steps[i].view; k++)
             if (p->steps[i].out[k] >= 0 && p->values[p->steps[i].out[k]].root == root) return i;
@@ -445,11 +445,11 @@ static bool write_as_copied(layout *l, int at) {
     gd_pstep *s = &p->steps[at];
     const gd_pvalue x = p->values[s->in[0]];
     if (!is_copy(l, s) || is_row_major(&x) || !is_free(l, x.root)) return false;
-    const int maker = maker_of(p, x.root);
-    if (maker < 0 || !(p->steps[maker].op->flags & GD_OP_STRIDED_ROWS) ||
-        !takes_strides(l, &p->steps[maker]))
+    const int producer = producer_of(p, x.root);
+    if (producer < 0 || !(p->steps[producer].op->flags & GD_OP_STRIDED_ROWS) ||
+        !takes_strides(l, &p->steps[producer]))
         return false;
-    const gd_pvalue made = p->values[p->steps[maker].out[0]];
+    const gd_pvalue made = p->values[p->steps[producer].out[0]];
     const int64_t count = gd_numel(made.rank, made.dims);
     if (!is_whole(p, &made) || count == 0 || count != gd_numel(x.rank, x.dims) || made.rank < 2)
         return false;
@@ -503,9 +503,9 @@ static gd_status begin(layout *l) {
     l->fixed = gd_calloc((size_t)p->n_roots + 1, sizeof *l->fixed);
     l->chain = gd_malloc(((size_t)p->n_steps + 1) * sizeof *l->chain);
     l->next = gd_malloc((2 * (size_t)p->n_steps + 1) * sizeof *l->next);
-    l->maker = gd_malloc(((size_t)p->n_roots + 1) * sizeof *l->maker);
+    l->producer = gd_malloc(((size_t)p->n_roots + 1) * sizeof *l->producer);
     l->permuted = gd_malloc(((size_t)operands + 1) * sizeof *l->permuted);
-    if (!l->writes || !l->fixed || !l->chain || !l->next || !l->maker || !l->permuted)
+    if (!l->writes || !l->fixed || !l->chain || !l->next || !l->producer || !l->permuted)
         return gd_fail(GD_E_MEMORY, "no memory to plan a run");
     for (int i = 0; i < p->n_fetches; i++) l->fixed[p->values[p->fetches[i]].root] = true;
     for (int i = 0; i < p->n_commits; i++) l->fixed[p->values[p->commits[i].value].root] = true;
@@ -528,7 +528,7 @@ int gd_pass_layout(gd_program *p, gd_device *device) {
     gd_free(l.fixed);
     gd_free(l.chain);
     gd_free(l.next);
-    gd_free(l.maker);
+    gd_free(l.producer);
     gd_free(l.permuted);
     if (status != GD_OK) return -1;
     return l.changes && gd_pass_prune(p) < 0 ? -1 : l.changes;

@@ -138,9 +138,10 @@ static bool can_write_through(const gd_plan *plan, const liveness *l, const gd_c
         return false;
     const int made = l->begin[v->root];
     if (made < 0 || made >= plan->n_calls) return false;
-    const gd_pcall *maker = &plan->calls[made]; /* perhaps a copy of the variable, updated later */
+    const gd_pcall *producer =
+        &plan->calls[made]; /* perhaps a copy of the variable, updated later */
     const bool copied =
-        gd_step_copies(p, maker->step) && plan->bindings[maker->first].root == c->root;
+        gd_step_copies(p, producer->step) && plan->bindings[producer->first].root == c->root;
     int written = made;
     if (copied)
         for (written = made + 1; written < plan->n_calls; written++) {
