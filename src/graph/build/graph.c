@@ -264,10 +264,6 @@ gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variabl
 
 /* --- lookup ----------------------------------------------------------------------------------- */
 
-static gd_tensor *symbol_of(gd_node *node, int index) {
-    return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
-}
-
 gd_tensors gd_graph_variables(gd_graph *graph) {
     int n = 0;
     for (int i = 0; graph && i < graph->n_variables; i++)
@@ -277,7 +273,7 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
     n = 0;
     for (int i = 0; graph && i < graph->n_variables; i++)
         if (graph->variables[i]->origin->trainable) {
-            gd_tensor *t = symbol_of(graph->variables[i], 0);
+            gd_tensor *t = gd_node_symbol(graph->variables[i], 0);
             list[n++] = t ? t : gd_tensor_fail(GD_E_MEMORY);
         }
     return (gd_tensors){list, n};
@@ -289,7 +285,7 @@ gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
     for (int i = 0; i < graph->count && !found; i++)
         if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
     if (!found) return NULL;
-    gd_tensor *t = symbol_of(found, 0);
+    gd_tensor *t = gd_node_symbol(found, 0);
     return t ? t : gd_tensor_fail(GD_E_MEMORY);
 }
 

@@ -140,6 +140,11 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
 gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site, const char *name,
                           const gd_meta *meta, gd_tensor **symbol);
 
+/* A new handle for output `index` of a node. NULL, and the failure is recorded: no memory. */
+static inline gd_tensor *gd_node_symbol(gd_node *node, int index) {
+    return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
+}
+
 /* The graph that an op with these inputs belongs to. */
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in);
 

@@ -67,9 +67,7 @@ static gd_status feed_previous_grad(gd_leaf_grad *g) {
     gd_tensor *symbol =
         gd_placeholder(gd_shape_of(before->rank, before->dims), .dtype = (gd_dtype)before->dtype);
     gd_this_thread.device = device;
-    gd_tensor *handle = symbol->kind == GD_FAILED
-                            ? NULL
-                            : gd_slot_get(&symbol->node->slots[0], symbol->node, "a graph");
+    gd_tensor *handle = symbol->kind == GD_FAILED ? NULL : gd_node_symbol(symbol->node, 0);
     if (!handle) return gd_failure();
     g->fed = gd_retain(symbol);
     g->now = gd_retain(handle);
@@ -150,7 +148,7 @@ static gd_status find_ends(gd_graph *graph, walk_ends *e) {
         if (node->origin->kind != GD_FROM_PLACEHOLDER ||
             !gd_dtype_is_float((gd_dtype)node->slots[0].dtype))
             continue;
-        gd_tensor *symbol = gd_slot_get(&node->slots[0], node, "a graph");
+        gd_tensor *symbol = gd_node_symbol(node, 0);
         if (!symbol) return gd_failure();
         add_end(e, symbol, NULL);
     }

@@ -225,17 +225,13 @@ static gd_status register_kernels(const char *kind) {
 
 /* --- preparing -------------------------------------------------------------------------------- */
 
-static gd_tensor *symbol_of(gd_node *node, int index) {
-    return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
-}
-
 static gd_status build_plan(const gd_subgraph *sub, gd_device *device, int level, gd_plan **plan) {
     gd_tensor **in = gd_list_new(sub->n_in), **out = gd_list_new(sub->n_out);
     if (!in || !out) return GD_E_MEMORY;
     for (int i = 0; i < sub->n_in; i++)
-        if (!(in[i] = symbol_of(sub->in[i], 0))) return GD_E_MEMORY;
+        if (!(in[i] = gd_node_symbol(sub->in[i], 0))) return GD_E_MEMORY;
     for (int k = 0; k < sub->n_out; k++)
-        if (!(out[k] = symbol_of(sub->out[k], sub->out_index[k]))) return GD_E_MEMORY;
+        if (!(out[k] = gd_node_symbol(sub->out[k], sub->out_index[k]))) return GD_E_MEMORY;
     gd_program *program;
     const gd_tensors feeds = {in, sub->n_in}; /* only the shapes matter */
     GD_TRY(gd_program_make_loops((gd_tensors){out, sub->n_out}, feeds, feeds, &program));

@@ -89,8 +89,7 @@ bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
     if (!gd_op_copies(s->op) || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0)
         return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
-    return x->dtype == y->dtype && x->rank == y->rank &&
-           memcmp(x->dims, y->dims, sizeof(int64_t) * x->rank) == 0;
+    return x->dtype == y->dtype && gd_values_have_same_dims(x, y);
 }
 
 /* --- readers and writers ---------------------------------------------------------------------- */

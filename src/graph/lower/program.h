@@ -7,6 +7,8 @@
 #ifndef GRADUS_GRAPH_PROGRAM_H
 #define GRADUS_GRAPH_PROGRAM_H
 
+#include <string.h>
+
 #include "core/index_set.h"
 #include "graph/build/graph.h"
 
@@ -33,6 +35,16 @@ typedef struct gd_pvalue {
     int64_t offset; /* of its first element in the root, in elements of its dtype */
     int64_t dims[GD_MAX_RANK], strides[GD_MAX_RANK];
 } gd_pvalue;
+
+static inline bool gd_value_is_row_major(const gd_pvalue *v) {
+    return gd_is_row_major(v->rank, v->dims, v->strides);
+}
+
+static inline bool gd_values_have_same_dims(const gd_pvalue *a, const gd_pvalue *b) {
+    return a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
+}
+
+static inline int64_t gd_value_elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
 #define GD_UNWANTED(value) (-2 - (value)) /* its own inverse */
 
@@ -73,6 +85,21 @@ typedef struct gd_program {
     gd_index_set views; /* the values that are captured tensors */
     struct gd_block_list *memory;
 } gd_program;
+
+/* The root of a value; -1: the value is absent. */
+static inline int gd_value_root(const gd_program *program, int value) {
+    return value < 0 ? -1 : program->values[value].root;
+}
+
+static inline bool gd_root_is_temporary(const gd_program *program, int root) {
+    return root >= 0 && program->roots[root].kind == GD_ROOT_TEMPORARY;
+}
+
+/* Whether the value is all of its root, row-major. */
+static inline bool gd_value_fills_root(const gd_program *program, const gd_pvalue *v) {
+    return v->offset == 0 && gd_value_is_row_major(v) &&
+           (size_t)gd_value_elements(v) * gd_dtype_bytes(v->dtype) == program->roots[v->root].bytes;
+}
 
 /* Lowers the graph for a run in which the symbols `feeds` have the shapes of `values`. */
 gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values,

@@ -30,7 +30,7 @@ static gd_status replay_node(gd_lowering *l, gd_lowered_node *e) {
     if (!node->op) {
         if (!gd_node_is_variable(node))
             return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", gd_node_name(node));
-        e->symbols[0] = gd_slot_get(&node->slots[0], node, "a graph");
+        e->symbols[0] = gd_node_symbol(node, 0);
         return e->symbols[0] ? GD_OK : GD_E_MEMORY;
     }
     gd_tensor **in = gd_program_alloc(l->p, (size_t)(node->n_in + 1) * sizeof *in);

@@ -135,17 +135,12 @@ static gd_tensor as_tensor(const gd_program *p, int value) {
     return t;
 }
 
-static bool fills_root(const gd_program *p, int value) {
-    const gd_pvalue *v = &p->values[value];
-    return v->offset == 0 && gd_is_row_major(v->rank, v->dims, v->strides) &&
-           (size_t)gd_numel(v->rank, v->dims) * gd_dtype_bytes(v->dtype) == p->roots[v->root].bytes;
-}
-
 /* A view of a tensor whose root was written becomes the same view of the new value. That works if
  * the old and the new value are all of their roots; else it fails. */
 static int view_new_value(gd_program *p, const gd_value_version *v, int value) {
     gd_pvalue seen = p->values[value];
-    if (!fills_root(p, v->of) || !fills_root(p, v->value) || p->values[v->of].dtype != seen.dtype) {
+    if (!gd_value_fills_root(p, &p->values[v->of]) ||
+        !gd_value_fills_root(p, &p->values[v->value]) || p->values[v->of].dtype != seen.dtype) {
         gd_fail(GD_E_UNSUPPORTED,
                 "it reads a tensor that shares its memory with one that was written before in the "
                 "run; use that one, and make views of it in the graph");

@@ -47,15 +47,11 @@ static void free_mover(update_mover *e) {
     gd_free(e->risks);
 }
 
-static int root_of(const gd_program *p, int value) {
-    return value < 0 ? -1 : p->values[value].root;
-}
-
 static bool is_idle(const gd_pstep *s) { return s->removed || s->view; }
 
 static bool reads_root(const gd_program *p, const gd_pstep *s, int root) {
     for (int k = 0; k < s->n_in; k++)
-        if (root_of(p, s->in[k]) == root) return true;
+        if (gd_value_root(p, s->in[k]) == root) return true;
     return false;
 }
 
@@ -97,7 +93,7 @@ static void each_use(const update_mover *e, void (*what)(key_lists *, int, int),
     for (int i = p->n_steps; i-- > 0;) {
         const gd_pstep *s = &p->steps[i];
         for (int k = only_writes ? s->n_in : 0; k < s->n_in + s->n_out && !is_idle(s); k++) {
-            const int root = root_of(p, value_at(s, k));
+            const int root = gd_value_root(p, value_at(s, k));
             if (root >= 0) what(l, root, i);
         }
     }
@@ -115,7 +111,7 @@ static void each_writing(const update_mover *e, void (*what)(key_lists *, int, i
 static void each_commit(const update_mover *e, void (*what)(key_lists *, int, int), key_lists *l) {
     const key_lists *w = &e->writing;
     for (int i = e->p->n_commits; i-- > 0;) {
-        const int fresh = root_of(e->p, e->p->commits[i].value);
+        const int fresh = gd_value_root(e->p, e->p->commits[i].value);
         for (int u = w->first[fresh]; u < w->first[fresh + 1]; u++)
             if (u == w->first[fresh] || w->at[u] != w->at[u - 1]) what(l, w->at[u], i);
     }
@@ -154,7 +150,7 @@ static bool is_update(const update_mover *e, int at) {
     const gd_program *p = e->p;
     for (int c = e->commits.first[at]; c < e->commits.first[at + 1]; c++) {
         const gd_commit *commit = &p->commits[e->commits.at[c]];
-        const int fresh = root_of(p, commit->value), old = commit->root;
+        const int fresh = gd_value_root(p, commit->value), old = commit->root;
         if (!gd_commit_fills_alone(p, commit) || p->roots[old].bytes != p->roots[fresh].bytes ||
             p->roots[fresh].fetched)
             return false;
@@ -173,7 +169,7 @@ static bool is_tail(const update_mover *e, int at) {
     int readers = 0;
     bool small = true;
     for (int k = 0; k < s->n_out; k++) {
-        const int root = root_of(p, s->out[k]);
+        const int root = gd_value_root(p, s->out[k]);
         if (root < 0) continue;
         if (p->roots[root].fetched || p->roots[root].kind != GD_ROOT_TEMPORARY) return false;
         small &= p->roots[root].bytes <= SMALL;
@@ -196,7 +192,7 @@ static void for_dependencies(update_mover *e, int at,
     const gd_program *p = e->p;
     const gd_pstep *s = &p->steps[at];
     for (int k = 0; k < s->n_in + s->n_out; k++) {
-        const int root = root_of(p, value_at(s, k));
+        const int root = gd_value_root(p, value_at(s, k));
         const key_lists *l = k < s->n_in ? &e->writing : &e->touching;
         if (root < 0) continue;
         for (int u = l->first[root]; u < l->first[root + 1] && l->at[u] < at; u++)

@@ -15,10 +15,6 @@
 
 enum { LEAST_RESULTS_PER_WEIGHT = 2 };
 
-static int64_t count_elements(const gd_program *p, int value) {
-    return gd_numel(p->values[value].rank, p->values[value].dims);
-}
-
 /* --- copies of variables ---------------------------------------------------------------------- */
 
 static bool is_written(const gd_program *p, int root, int but, int but_too) {
@@ -86,8 +82,8 @@ static bool make_fold_step(gd_program *p, const gd_op *op, const gd_pstep *inner
         !gd_take_options(p, op, NULL, outer, &made->attrs) || made->in[0] < 0)
         return false;
     const gd_pvalue *w = &p->values[made->in[0]], *y = &p->values[outer->out[0]];
-    if (w->rank != y->rank || LEAST_RESULTS_PER_WEIGHT * count_elements(p, made->in[0]) >
-                                  count_elements(p, outer->out[0]))
+    if (w->rank != y->rank ||
+        LEAST_RESULTS_PER_WEIGHT * gd_value_elements(w) > gd_value_elements(y))
         return false;
     made->out[0] = add_value_like(p, made->in[0]);
     made->out[1] = add_value_like(p, outer->in[f->n_outer - 1]); /* one number per channel */

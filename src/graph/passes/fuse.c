@@ -67,7 +67,8 @@ static bool is_column(gd_fusing *g, int member, int value) {
     const gd_pvalue *v = &g->f->p->values[value],
                     *y = &g->f->p->values[g->f->p->steps[member].out[0]];
     if (!g->by_rows || !gd_fuse_is_column(v, &g->row_shape)) return false;
-    if (g->f->steps[member].kind == GD_FUSE_EACH && !gd_fuse_same_dims(y, g->row_shape.shape))
+    if (g->f->steps[member].kind == GD_FUSE_EACH &&
+        !gd_values_have_same_dims(y, g->row_shape.shape))
         return true;
     return gd_fuse_is_row_value(v, &g->row_shape) && g->n_columns < GD_ROW_COLUMNS;
 }

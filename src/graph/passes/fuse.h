@@ -58,7 +58,6 @@ bool gd_fuse_is_group(const gd_fuse *f, int step);
 /* The axes that a reduction reduces, a bit for each. */
 gd_status gd_fuse_axes(const gd_program *p, const gd_pstep *s, uint32_t *axes);
 
-bool gd_fuse_same_dims(const gd_pvalue *a, const gd_pvalue *b);
 /* Whether a value is filled with one constant. */
 bool gd_fuse_constant(const gd_fuse *f, int value, double *number);
 /* Whether a value of one element can be read once, as a parameter. */

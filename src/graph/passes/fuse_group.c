@@ -12,8 +12,6 @@
 
 #include "graph/passes/fuse.h"
 
-static int64_t count_elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
-
 /* --- whether two groups can be one ------------------------------------------------------------ */
 
 static bool in_either(const gd_fuse *f, int step, int a, int b) {
@@ -138,7 +136,7 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
                             s->op->ir->nodes[i].code >= GD_IR_PRIM;
         }
         for (int k = 0; k < s->n_out; k++) n->outputs += is_read_outside(f, s->out[k], a, b);
-        const bool of_rows = count_elements(&f->p->values[s->out[0]]) != count;
+        const bool of_rows = gd_value_elements(&f->p->values[s->out[0]]) != count;
         for (int k = 0; k < s->n_in; k++) {
             const int writer = f->writer[f->p->values[s->in[k]].root];
             if (writer >= 0 && in_either(f, writer, a, b)) continue;
@@ -235,7 +233,7 @@ void gd_fuse_take_back(gd_fuse *f) {
 
 static int64_t get_shape(const gd_fuse *f, int step, const gd_pvalue **shape) {
     *shape = &f->p->values[f->p->steps[step].out[0]];
-    return count_elements(*shape);
+    return gd_value_elements(*shape);
 }
 
 static void try_to_join(gd_fuse *f, int producer, int consumer) {
@@ -245,7 +243,7 @@ static void try_to_join(gd_fuse *f, int producer, int consumer) {
     const int64_t count = get_shape(f, producer, &x);
     get_shape(f, consumer, &y);
     const gd_dtype s = gd_fuse_type(f, a), t = gd_fuse_type(f, b), type = s ? s : t;
-    if (!gd_fuse_same_dims(x, y) || (s && t && s != t)) return;
+    if (!gd_values_have_same_dims(x, y) || (s && t && s != t)) return;
     if (!can_pass_values(f, a, a, b, type) || !can_pass_values(f, b, a, b, type)) return;
     if (!gd_fuse_fits(f, a, b, type, count) || gd_fuse_waits(f, a, b)) return;
     gd_fuse_unite(f, a, b);
@@ -264,7 +262,7 @@ static bool reduces_short_rows(const gd_fuse *f, int step) {
     int last = x->rank - 1;
     while (last > 0 && x->dims[last] == 1) last--;
     if (gd_fuse_axes(f->p, &f->p->steps[step], &axes) != GD_OK) return true;
-    return (axes >> last & 1) && count_elements(x) <= f->rules->short_row * count_elements(y);
+    return (axes >> last & 1) && gd_value_elements(x) <= f->rules->short_row * gd_value_elements(y);
 }
 
 /* A reduction joins the group that computes its operand, unless other steps read the operand, too:
@@ -280,7 +278,7 @@ static void try_to_reduce(gd_fuse *f, int step) {
     if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) ||
         !gd_fuse_passes(f, value, type))
         return;
-    if (!gd_fuse_fits(f, a, step, type, count_elements(&f->p->values[value])) ||
+    if (!gd_fuse_fits(f, a, step, type, gd_value_elements(&f->p->values[value])) ||
         gd_fuse_waits(f, a, step))
         return;
     gd_fuse_unite(f, a, step);
@@ -329,7 +327,7 @@ static bool is_read_by(const gd_fuse *f, int value, int group) {
  * result. */
 static bool is_cheaper_there(const gd_fuse *f, int step, int group) {
     const gd_pstep *s = &f->p->steps[step];
-    const int64_t count = count_elements(&f->p->values[s->out[0]]);
+    const int64_t count = gd_value_elements(&f->p->values[s->out[0]]);
     int more = 0;
     double number;
     for (int k = 0; k < s->n_in; k++) {
@@ -377,7 +375,7 @@ static void try_to_move(gd_fuse *f, int step) {
     const int64_t count = get_shape(f, step, &x);
     get_shape(f, to, &y);
     const gd_dtype type = gd_fuse_type(f, to);
-    if (!gd_fuse_same_dims(x, y) || !type || type != f->steps[step].type) return;
+    if (!gd_values_have_same_dims(x, y) || !type || type != f->steps[step].type) return;
     detach_member(f, step);
     if (can_pass_values(f, to, to, step, type) && gd_fuse_fits(f, to, step, type, count))
         gd_fuse_unite(f, to, step);

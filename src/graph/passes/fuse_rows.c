@@ -16,8 +16,6 @@ enum {
     MOST_STEPS = 16, /* between a reduction and the elementwise step that uses it */
 };
 
-static int64_t count_elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
-
 /* --- rows ------------------------------------------------------------------------------------- */
 
 /* Whether a step reduces rows: over the last axes, with rows of a length that the device allows. */
@@ -58,7 +56,7 @@ bool gd_fuse_is_row_value(const gd_pvalue *v, const gd_row_shape *r) {
 }
 
 bool gd_fuse_is_column(const gd_pvalue *v, const gd_row_shape *r) {
-    return count_elements(v) == r->rows && gd_is_row_major(v->rank, v->dims, v->strides);
+    return gd_value_elements(v) == r->rows && gd_is_row_major(v->rank, v->dims, v->strides);
 }
 
 /* --- members ---------------------------------------------------------------------------------- */
@@ -77,7 +75,8 @@ static const gd_pvalue *get_result(const gd_fuse *f, int step) {
 }
 
 static bool runs_over_elements(const gd_fuse *f, int step, const gd_row_shape *r) {
-    return f->steps[step].kind == GD_FUSE_EACH && gd_fuse_same_dims(get_result(f, step), r->shape);
+    return f->steps[step].kind == GD_FUSE_EACH &&
+           gd_values_have_same_dims(get_result(f, step), r->shape);
 }
 
 /* The step that writes a value's root, if it is in the group; else -1. */
@@ -118,7 +117,8 @@ static bool row_reads_are_valid(const gd_fuse *f, int member, int group, const g
         if (producer < 0 && (gd_fuse_constant(f, s->in[k], &number) ||
                              gd_fuse_is_scalar(f, s->in[k], type, r->rows * r->n)))
             continue;
-        if (!gd_fuse_is_column(v, r) || !gd_fuse_same_dims(v, get_result(f, member))) return false;
+        if (!gd_fuse_is_column(v, r) || !gd_values_have_same_dims(v, get_result(f, member)))
+            return false;
         if (producer >= 0 && (v->offset != 0 || runs_over_elements(f, producer, r) ||
                               !gd_fuse_passes(f, get_written_value(f, s->in[k]), type)))
             return false;
@@ -131,7 +131,7 @@ static bool reduction_is_valid(const gd_fuse *f, int member, int group, const gd
     const int value = f->p->steps[member].in[0], producer = find_producer_in_group(f, value, group);
     gd_row_shape own;
     if (!reduces_rows(f, member, &own) || own.axes != r->axes ||
-        !gd_fuse_same_dims(own.shape, r->shape))
+        !gd_values_have_same_dims(own.shape, r->shape))
         return false;
     if (gd_compute_dtype((gd_dtype)own.shape->dtype) != type) return false;
     if (!gd_fuse_is_column(get_result(f, member), r)) return false;
@@ -181,7 +181,7 @@ static bool try_to_add_member(gd_fuse *f, int into, int step) {
 
 static bool has_equal_count(const gd_fuse *f, int step, int as) {
     return step >= 0 && f->steps[step].kind != GD_FUSE_NOT &&
-           count_elements(get_result(f, step)) == count_elements(get_result(f, as));
+           gd_value_elements(get_result(f, step)) == gd_value_elements(get_result(f, as));
 }
 
 /* A reduction of rows from which the step's result, one number per row, is computed; -1: none. */
@@ -222,7 +222,7 @@ static bool begin_group_at(gd_fuse *f, int step) {
         const int reduction = writer < 0 ? -1 : find_reduction(f, writer, MOST_STEPS);
         gd_row_shape r;
         if (reduction < 0 || !reduces_rows(f, reduction, &r) ||
-            !gd_fuse_same_dims(r.shape, get_result(f, step)) ||
+            !gd_values_have_same_dims(r.shape, get_result(f, step)) ||
             !gd_fuse_is_row_value(&f->p->values[s->in[k]], &r))
             continue;
         add_path_to_reduction(f, step, writer, MOST_STEPS);
@@ -236,7 +236,7 @@ static bool begin_group_at(gd_fuse *f, int step) {
 static bool may_be_member(const gd_fuse *f, int step, const gd_row_shape *r) {
     gd_row_shape own;
     if (f->steps[step].kind == GD_FUSE_EACH)
-        return runs_over_elements(f, step, r) || count_elements(get_result(f, step)) == r->rows;
+        return runs_over_elements(f, step, r) || gd_value_elements(get_result(f, step)) == r->rows;
     return reduces_rows(f, step, &own);
 }
 

@@ -39,7 +39,7 @@ bool gd_fusing_rows(gd_fusing *g) {
             if (!gd_fuse_is_wanted(f, s->out[k])) continue;
             if (r.n_results == GD_FUSED_OUTPUTS || r.n_results == GD_ROW_RESULTS) return false;
             r.is_row[r.n_results] =
-                !gd_fuse_same_dims(&f->p->values[s->out[k]], g->row_shape.shape);
+                !gd_values_have_same_dims(&f->p->values[s->out[k]], g->row_shape.shape);
             r.result[r.n_results++] = g->made[i][k];
             g->outputs[g->n_outputs++] = s->out[k];
         }

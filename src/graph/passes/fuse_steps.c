@@ -12,12 +12,6 @@
 
 /* --- classification --------------------------------------------------------------------------- */
 
-static int64_t count_elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
-
-bool gd_fuse_same_dims(const gd_pvalue *a, const gd_pvalue *b) {
-    return a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
-}
-
 /* Whether the type represents all numbers of the dtype exactly. */
 static bool reads_exactly(gd_dtype type, gd_dtype dtype) {
     switch (dtype) {
@@ -69,12 +63,12 @@ static bool is_member(const gd_program *p, const gd_pstep *s, const bool *rewrit
         if (s->out[k] < 0) return false;
         const gd_pvalue *v = &p->values[s->out[k]];
         if (rewritten[v->root] || p->roots[v->root].kind != GD_ROOT_TEMPORARY ||
-            !gd_fuse_same_dims(v, y) || v->offset != 0 ||
+            !gd_values_have_same_dims(v, y) || v->offset != 0 ||
             !gd_is_row_major(v->rank, v->dims, v->strides) ||
             !writes_exactly(op, *type, (gd_dtype)v->dtype))
             return false;
     }
-    if (count_elements(y) == 0 || !has_primitives_for(op, *type)) return false;
+    if (gd_value_elements(y) == 0 || !has_primitives_for(op, *type)) return false;
     if (truths && s->n_in > 0 && has_primitives_for(op, GD_F32) && has_primitives_for(op, GD_I32))
         *type = GD_DTYPE_NONE;
     return true;
@@ -85,8 +79,9 @@ static bool is_reduction(const gd_program *p, const gd_pstep *s, const bool *rew
         return false;
     if (s->op->facts.reduces == GD_REDUCES_NOTHING) return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
-    return x->dtype == y->dtype && gd_dtype_is_float((gd_dtype)x->dtype) && count_elements(x) > 1 &&
-           count_elements(y) > 0 && !rewritten[x->root] && !rewritten[y->root];
+    return x->dtype == y->dtype && gd_dtype_is_float((gd_dtype)x->dtype) &&
+           gd_value_elements(x) > 1 && gd_value_elements(y) > 0 && !rewritten[x->root] &&
+           !rewritten[y->root];
 }
 
 gd_status gd_fuse_axes(const gd_program *p, const gd_pstep *s, uint32_t *axes) {
@@ -268,7 +263,7 @@ static void find_aliases(gd_fuse *f) {
         for (int k = 0; s && k < s->n_out; k++) {
             const gd_pvalue *y = s->out[k] < 0 ? NULL : &p->values[s->out[k]];
             if (y && y->root == x->root && y->dtype == x->dtype && y->offset == x->offset &&
-                gd_fuse_same_dims(x, y) &&
+                gd_values_have_same_dims(x, y) &&
                 memcmp(x->strides, y->strides, sizeof(int64_t) * x->rank) == 0)
                 f->producer[v] = f->writer[x->root];
         }

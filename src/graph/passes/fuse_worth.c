@@ -68,7 +68,7 @@ static bool evaluator_wins(const gd_fuse *f, int group) {
 }
 
 /* The number of elements that the group's kernel runs over. */
-static int64_t count_elements(const gd_fuse *f, int group) {
+static int64_t count_group_elements(const gd_fuse *f, int group) {
     int64_t most = 0;
     for (int m = group; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];
@@ -90,5 +90,6 @@ bool gd_fuse_is_worth_evaluating(gd_fuse *f, int group) {
 
 bool gd_fuse_is_worth(gd_fuse *f, int group) {
     if (gd_fuse_is_worth_evaluating(f, group)) return true;
-    return f->rules->is_worth_compiling(f->device, count_elements(f, group)) && has_compiler(f);
+    return f->rules->is_worth_compiling(f->device, count_group_elements(f, group)) &&
+           has_compiler(f);
 }

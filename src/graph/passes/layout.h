@@ -2,8 +2,6 @@
 #ifndef GRADUS_GRAPH_LAYOUT_H
 #define GRADUS_GRAPH_LAYOUT_H
 
-#include <string.h>
-
 #include "graph/lower/program.h"
 #include "gradus/ops.h"
 
@@ -26,23 +24,9 @@ typedef struct gd_layout {
     int n_permuted, changes;
 } gd_layout;
 
-static inline bool gd_value_is_row_major(const gd_pvalue *v) {
-    return gd_is_row_major(v->rank, v->dims, v->strides);
-}
-
-static inline bool gd_values_have_same_dims(const gd_pvalue *a, const gd_pvalue *b) {
-    return a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
-}
-
 /* Whether the root is a temporary, written once, and not fetched or committed. */
 static inline bool gd_layout_can_change(const gd_layout *l, int root) {
     return l->p->roots[root].kind == GD_ROOT_TEMPORARY && l->writes[root] == 1 && !l->fixed[root];
-}
-
-/* Whether the value is all of its root, row-major. */
-static inline bool gd_value_fills_root(const gd_program *p, const gd_pvalue *v) {
-    return v->offset == 0 && gd_value_is_row_major(v) &&
-           (size_t)gd_numel(v->rank, v->dims) * gd_dtype_bytes(v->dtype) == p->roots[v->root].bytes;
 }
 
 /* --- layout.c --------------------------------------------------------------------------------- */

@@ -40,13 +40,6 @@ typedef struct remat_search {
     bool no_memory;
 } remat_search;
 
-static int root_of(const gd_program *p, int value) {
-    return value < 0 ? -1 : p->values[value].root;
-}
-static bool is_temporary(const gd_program *p, int root) {
-    return root >= 0 && p->roots[root].kind == GD_ROOT_TEMPORARY;
-}
-
 static bool append_step(gd_schedule *s, int step) {
     if (s->count == s->room) {
         const int larger = s->room ? 2 * s->room : 256;
@@ -76,8 +69,8 @@ static int can_recompute(remat_search *f, int root) {
     int how = m->heavy[producer] ? HEAVY : CHEAP;
     const gd_pstep *s = &m->p->steps[producer];
     for (int k = 0; k < s->n_in; k++) {
-        const int in = root_of(m->p, s->in[k]);
-        if (!is_temporary(m->p, in)) continue;
+        const int in = gd_value_root(m->p, s->in[k]);
+        if (!gd_root_is_temporary(m->p, in)) continue;
         const bool copied = gd_remat_is_written(m, s, in);
         if (f->through[in] && !copied) continue;
         const int need = can_recompute(f, in);
@@ -122,7 +115,8 @@ static gd_status init_search(remat_search *f) {
     for (int j = 0; j < f->s->count; j++) {
         const gd_pstep *s = &p->steps[f->s->steps[j]];
         for (int k = 0; k < s->n_in && !s->view; k++)
-            if (is_temporary(p, root_of(p, s->in[k]))) f->last_use[root_of(p, s->in[k])] = j;
+            if (gd_root_is_temporary(p, gd_value_root(p, s->in[k])))
+                f->last_use[gd_value_root(p, s->in[k])] = j;
     }
     return GD_OK;
 }
@@ -191,7 +185,7 @@ static void choose_dropped(remat_search *f, int64_t length, int most) {
 static void repeat_step(remat_search *f, int step);
 
 static void ensure_root(remat_search *f, int root) {
-    if (is_temporary(f->m->p, root) && !f->there[root] && f->m->producer[root] >= 0)
+    if (gd_root_is_temporary(f->m->p, root) && !f->there[root] && f->m->producer[root] >= 0)
         repeat_step(f, f->m->producer[root]);
 }
 
@@ -201,15 +195,15 @@ static void repeat_step(remat_search *f, int step) {
     const gd_pstep *s = &p->steps[step];
     if (f->no_memory) return;
     for (int k = 0; k < s->n_in; k++) {
-        const int root = root_of(p, s->in[k]);
-        if (is_temporary(p, root) && gd_remat_is_written(f->m, s, root))
+        const int root = gd_value_root(p, s->in[k]);
+        if (gd_root_is_temporary(p, root) && gd_remat_is_written(f->m, s, root))
             repeat_step(f, f->m->producer[root]); /* it needs a new copy */
         else ensure_root(f, root);
     }
     if (!append_step(&f->built, step)) f->no_memory = true;
     for (int k = 0; k < s->n_out; k++) {
-        const int root = root_of(p, s->out[k]);
-        if (!is_temporary(p, root) || f->there[root]) continue;
+        const int root = gd_value_root(p, s->out[k]);
+        if (!gd_root_is_temporary(p, root) || f->there[root]) continue;
         f->there[root] = true;
         f->burst[f->n_burst++] = root;
     }
@@ -228,12 +222,13 @@ static bool build_schedule(remat_search *f) {
     for (int j = f->lives.at + 1; j < f->s->count && !f->no_memory; j++) {
         const gd_pstep *s = &p->steps[f->s->steps[j]];
         f->n_burst = 0;
-        for (int k = 0; k < s->n_in && !s->view; k++) ensure_root(f, root_of(p, s->in[k]));
+        for (int k = 0; k < s->n_in && !s->view; k++) ensure_root(f, gd_value_root(p, s->in[k]));
         if (!append_step(&f->built, f->s->steps[j])) f->no_memory = true;
         for (int i = 0; i < f->n_burst; i++) /* drop what no later step reads */
             if (f->last_use[f->burst[i]] <= j) f->there[f->burst[i]] = false;
         for (int k = 0; k < s->n_out && !s->view; k++)
-            if (is_temporary(p, root_of(p, s->out[k]))) f->there[root_of(p, s->out[k])] = true;
+            if (gd_root_is_temporary(p, gd_value_root(p, s->out[k])))
+                f->there[gd_value_root(p, s->out[k])] = true;
     }
     return !f->no_memory;
 }

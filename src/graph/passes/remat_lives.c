@@ -7,14 +7,6 @@
 #include "graph/passes/remat.h"
 #include "ops/fused.h"
 
-static int root_of(const gd_program *p, int value) {
-    return value < 0 ? -1 : p->values[value].root;
-}
-
-static bool is_temporary(const gd_program *p, int root) {
-    return root >= 0 && p->roots[root].kind == GD_ROOT_TEMPORARY;
-}
-
 size_t gd_remat_bytes(const gd_remat_model *m, int root) {
     return (m->p->roots[root].bytes + GD_SLAB_ALIGNMENT - 1) / GD_SLAB_ALIGNMENT *
            GD_SLAB_ALIGNMENT;
@@ -22,8 +14,8 @@ size_t gd_remat_bytes(const gd_remat_model *m, int root) {
 
 bool gd_remat_is_written(const gd_remat_model *m, const gd_pstep *s, int root) {
     bool in = false, out = false;
-    for (int k = 0; k < s->n_in; k++) in |= root_of(m->p, s->in[k]) == root;
-    for (int k = 0; k < s->n_out; k++) out |= root_of(m->p, s->out[k]) == root;
+    for (int k = 0; k < s->n_in; k++) in |= gd_value_root(m->p, s->in[k]) == root;
+    for (int k = 0; k < s->n_out; k++) out |= gd_value_root(m->p, s->out[k]) == root;
     return in && out;
 }
 
@@ -52,17 +44,17 @@ static bool can_repeat(const gd_remat_model *m, const gd_pstep *s) {
     if (s->removed || s->view || (s->op->flags & GD_OP_OPAQUE) || m->risks[s - p->steps])
         return false;
     for (int k = 0; k < s->n_out; k++) {
-        const int root = root_of(p, s->out[k]);
+        const int root = gd_value_root(p, s->out[k]);
         if (root < 0 || gd_remat_is_written(m, s, root)) continue;
-        if (!is_temporary(p, root) || m->writers[root] != 1) {
+        if (!gd_root_is_temporary(p, root) || m->writers[root] != 1) {
             const bool copy =
-                is_temporary(p, root) && m->writers[root] == 2 && gd_step_copies(p, s);
-            if (!copy || is_temporary(p, root_of(p, s->in[0]))) return false;
+                gd_root_is_temporary(p, root) && m->writers[root] == 2 && gd_step_copies(p, s);
+            if (!copy || gd_root_is_temporary(p, gd_value_root(p, s->in[0]))) return false;
         }
     }
     for (int k = 0; k < s->n_in; k++) {
-        const int root = root_of(p, s->in[k]);
-        if (!is_temporary(p, root)) continue;
+        const int root = gd_value_root(p, s->in[k]);
+        if (!gd_root_is_temporary(p, root)) continue;
         if (!gd_remat_is_written(m, s, root)) {
             if (m->writers[root] != 1) return false;
         } else if (m->writers[root] != 2 || m->producer[root] < 0 || !m->can[m->producer[root]]) {
@@ -90,14 +82,15 @@ gd_status gd_remat_begin(gd_remat_model *m, gd_program *p, const gd_remat *given
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
         for (int k = 0; k < s->n_out && !s->view && !s->removed; k++) {
-            const int root = root_of(p, s->out[k]);
+            const int root = gd_value_root(p, s->out[k]);
             bool again = root < 0;
-            for (int l = 0; l < k; l++) again |= root_of(p, s->out[l]) == root;
+            for (int l = 0; l < k; l++) again |= gd_value_root(p, s->out[l]) == root;
             if (again) continue;
             if (m->writers[root]++ == 0) m->producer[root] = i;
         }
     }
-    for (int i = 0; i < p->n_commits; i++) m->assigned[root_of(p, p->commits[i].value)] = true;
+    for (int i = 0; i < p->n_commits; i++)
+        m->assigned[gd_value_root(p, p->commits[i].value)] = true;
     for (int i = 0; i < p->n_steps; i++) {
         m->can[i] = can_repeat(m, &p->steps[i]);
         m->heavy[i] = p->steps[i].op->flags & GD_OP_HEAVY;
@@ -128,7 +121,7 @@ typedef struct schedule_walk {
 } schedule_walk;
 
 static void extend_life(schedule_walk *w, int root, int at) {
-    if (!is_temporary(w->m->p, root) || w->now[root] < 0) return;
+    if (!gd_root_is_temporary(w->m->p, root) || w->now[root] < 0) return;
     gd_life *l = &w->r->lives[w->now[root]];
     if (at > l->end) l->end = at; /* a committed value is live to the end anyway */
 }
@@ -151,10 +144,10 @@ static void find_lives(schedule_walk *w) {
         const int number = w->s->steps[j];
         const gd_pstep *s = &p->steps[number];
         if (s->view) continue;
-        for (int k = 0; k < s->n_in; k++) extend_life(w, root_of(p, s->in[k]), j);
+        for (int k = 0; k < s->n_in; k++) extend_life(w, gd_value_root(p, s->in[k]), j);
         for (int k = 0; k < s->n_out; k++) {
-            const int root = root_of(p, s->out[k]);
-            if (!is_temporary(p, root)) continue;
+            const int root = gd_value_root(p, s->out[k]);
+            if (!gd_root_is_temporary(p, root)) continue;
             const bool known = w->now[root] >= 0 && (w->m->producer[root] != number ||
                                                      w->r->lives[w->now[root]].begin == j);
             if (known) extend_life(w, root, j);
@@ -166,19 +159,12 @@ static void find_lives(schedule_walk *w) {
     for (int r = 0; r < p->n_roots; r++) w->now[r] = -1;
 }
 
-/* Whether a value covers all of its root in row-major order. */
-static bool fills_root(const gd_program *p, const gd_pvalue *v) {
-    return v->offset == 0 && gd_is_row_major(v->rank, v->dims, v->strides) &&
-           (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size((gd_dtype)v->dtype) ==
-               p->roots[v->root].bytes;
-}
-
 static bool can_share_memory(const gd_program *p, const gd_pstep *s, const gd_pvalue *out,
                              int root) {
     for (int k = 0; k < s->n_in; k++) {
-        if (root_of(p, s->in[k]) != root) continue;
+        if (gd_value_root(p, s->in[k]) != root) continue;
         const gd_pvalue *in = &p->values[s->in[k]];
-        if (!fills_root(p, in) || in->rank != out->rank ||
+        if (!gd_value_fills_root(p, in) || in->rank != out->rank ||
             memcmp(in->dims, out->dims, sizeof(int64_t) * out->rank) != 0 ||
             gd_dtype_size((gd_dtype)in->dtype) != gd_dtype_size((gd_dtype)out->dtype))
             return false;
@@ -197,13 +183,14 @@ static void share_in_place(schedule_walk *w, int j, const int *lives_now) {
         return;
     int taken[4], n_taken = 0;
     for (int k = 0; k < s->n_out - reduces && n_taken < 4; k++) {
-        const int out = root_of(p, s->out[k]);
-        if (!is_temporary(p, out) || lives_now[out] < 0) continue;
+        const int out = gd_value_root(p, s->out[k]);
+        if (!gd_root_is_temporary(p, out) || lives_now[out] < 0) continue;
         const gd_life *o = &w->r->lives[lives_now[out]];
-        if (!o->counted || o->begin != j || !fills_root(p, &p->values[s->out[k]])) continue;
+        if (!o->counted || o->begin != j || !gd_value_fills_root(p, &p->values[s->out[k]]))
+            continue;
         for (int i = 0; i < s->n_in; i++) {
-            const int in = root_of(p, s->in[i]);
-            if (!is_temporary(p, in) || lives_now[in] < 0 || in == out) continue;
+            const int in = gd_value_root(p, s->in[i]);
+            if (!gd_root_is_temporary(p, in) || lives_now[in] < 0 || in == out) continue;
             const gd_life *l = &w->r->lives[lives_now[in]];
             bool free = l->counted && l->end == j && l->begin != j &&
                         can_share_memory(p, s, &p->values[s->out[k]], in);
@@ -248,8 +235,8 @@ static void find_uses_around_peak(schedule_walk *w) {
     for (int j = 0, at = 0; j < w->s->count; j++) {
         const gd_pstep *s = &p->steps[w->s->steps[j]];
         for (int k = 0; k < s->n_in && !s->view; k++) {
-            const int root = root_of(p, s->in[k]);
-            if (!is_temporary(p, root) || w->now[root] < 0) continue;
+            const int root = gd_value_root(p, s->in[k]);
+            if (!gd_root_is_temporary(p, root) || w->now[root] < 0) continue;
             gd_life *l = &w->r->lives[w->now[root]];
             if (j <= w->r->at) l->before = j;
             else if (l->after < 0) l->after = j;

@@ -60,8 +60,7 @@ static void replace_fetches(const simplifier *f) {
 }
 
 static bool same_shape(const gd_pvalue *a, const gd_pvalue *b) {
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
+    return a->dtype == b->dtype && gd_values_have_same_dims(a, b);
 }
 
 static bool is_same_view(const gd_pvalue *a, const gd_pvalue *b) {

@@ -87,7 +87,7 @@ static gd_status make_inputs(gd_jit_trace *t, gd_tensors inputs, gd_tensor **giv
         gd_this_thread.device = device;
         if (symbol->kind == GD_FAILED) return gd_failure();
         t->in[t->n_in++] = gd_retain(symbol);
-        given[i] = gd_slot_get(&symbol->node->slots[0], symbol->node, "a graph");
+        given[i] = gd_node_symbol(symbol->node, 0);
         if (!given[i]) return GD_E_MEMORY;
     }
     return GD_OK;

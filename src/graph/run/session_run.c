@@ -108,7 +108,7 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
     for (int i = 0; i < s->n_variables && status == GD_OK; i++) {
         gd_node *node = s->graph->variables[i];
         if (!s->variables[i]) continue; /* this run computes an initial value of a variable */
-        all[n] = gd_slot_get(&node->slots[0], node, "a graph");
+        all[n] = gd_node_symbol(node, 0);
         given[n] = s->variables[i];
         if (!all[n++]) status = GD_E_MEMORY;
     }
