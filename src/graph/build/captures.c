@@ -75,7 +75,7 @@ gd_status gd_graph_read(gd_graph *graph, gd_tensor *tensor, gd_tensor **now) {
 static gd_status record_version(gd_graph *graph, const gd_written *w) {
     if (!w->tensor->requires_grad || w->tensor->node || w->opaque) return GD_OK;
     if (!gd_grow(graph->versions, graph->n_versions, graph->version_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        return gd_no_memory(NULL, "for a graph");
     graph->versions[graph->n_versions++] =
         (gd_leaf_version){gd_retain(w->tensor), gd_retain(w->symbol)};
     return GD_OK;
@@ -85,7 +85,7 @@ gd_status gd_graph_record_write(gd_graph *graph, gd_written written) {
     if (!gd_graph_find_write(graph, written.tensor)) GD_TRY(check_overlap(graph, written.tensor));
     GD_TRY(record_version(graph, &written));
     if (!gd_grow(graph->written, graph->n_written, graph->written_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        return gd_no_memory(NULL, "for a graph");
     gd_retain(written.tensor);
     gd_retain(written.symbol);
     if (written.node) gd_node_retain(written.node);
@@ -97,7 +97,7 @@ gd_status gd_graph_run_after(gd_node *node, gd_node *before) {
     gd_origin *o = node->origin;
     if (!o) return GD_OK;
     gd_node **after = gd_realloc(o->after, (size_t)(o->n_after + 1) * sizeof *after);
-    if (!after) return gd_fail(GD_E_MEMORY, "no memory for a graph");
+    if (!after) return gd_no_memory(NULL, "for a graph");
     gd_node_retain(before);
     o->after = after;
     o->after[o->n_after++] = before;
@@ -110,7 +110,7 @@ gd_status gd_graph_record_capture(gd_graph *graph, gd_tensor *tensor) {
     for (int i = 0; i < graph->n_captured; i++)
         if (graph->captured[i].tensor == tensor) return GD_OK;
     if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        return gd_no_memory(NULL, "for a graph");
     bool requires_grad = tensor->requires_grad; /* when the call began */
     for (int i = 0; i < graph->n_frozen; i++)
         if (graph->frozen[i].tensor == tensor) requires_grad = graph->frozen[i].before;
@@ -128,7 +128,7 @@ gd_status gd_trace_record_value(gd_object *owner, const int *where) {
         if (graph->values[i].where == where) return GD_OK;
     if (!graph) return GD_OK;
     if (!gd_grow(graph->values, graph->n_values, graph->value_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        return gd_no_memory(NULL, "for a graph");
     gd_object_retain(owner);
     graph->values[graph->n_values++] = (gd_traced_value){owner, where, *where};
     return GD_OK;

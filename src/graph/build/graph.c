@@ -49,7 +49,7 @@ static const gd_class graph_class = {.name = "graph", .destroy = graph_destroy};
 gd_graph *gd_graph_new(void) {
     gd_graph *graph = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *graph) : NULL;
     if (!graph) {
-        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for a graph"));
+        gd_error_stick(gd_no_memory(NULL, "for a graph"));
         return NULL;
     }
     gd_object_init(&graph->object, &graph_class);
@@ -125,7 +125,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         gd_free(o);
         gd_free(text);
         gd_free(after);
-        return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
+        return gd_no_memory(NULL, "for a node of the graph");
     }
     *o = (gd_origin){.graph = graph,
                      .kind = kind,
@@ -188,7 +188,7 @@ static gd_status make_full_name(const gd_graph *graph, const char *what, const c
     *text = NULL;
     if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
     char *full = format_name(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
-    if (!full) return gd_fail(GD_E_MEMORY, "no memory for a name");
+    if (!full) return gd_no_memory(NULL, "for a name");
     const gd_node *other = gd_names_find(&graph->names, full);
     gd_status status = GD_OK;
     if (other && other != self)
@@ -303,7 +303,7 @@ gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
     if (status != GD_OK) return gd_tensor_fail(status);
     if (!gd_names_add(names, text, symbol->node)) {
         gd_free(text);
-        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a name"));
+        return gd_tensor_fail(gd_no_memory(NULL, "for a name"));
     }
     const bool other = !o->named || strcmp(o->name, text) != 0;
     if (other && o->named && gd_names_find(names, o->name) == symbol->node)

@@ -35,8 +35,7 @@ static gd_status refresh_slot(const gd_node *node, gd_slot *slot, unbound_storag
     const gd_tensor *t = slot->captured;
     if (!t || t->storage == slot->storage) return GD_OK;
     if (!has_same_shape(slot, t)) return fail_replaced(node, slot, t);
-    if (!gd_grow(old->list, old->count, old->room))
-        return gd_fail(GD_E_MEMORY, "no memory to update a graph");
+    if (!gd_grow(old->list, old->count, old->room)) return gd_no_memory(NULL, "to update a graph");
     old->list[old->count++] = slot->storage;
     gd_storage_retain(t->storage);
     slot->storage = t->storage;

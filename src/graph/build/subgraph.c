@@ -340,7 +340,7 @@ gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out, cons
 static gd_status run_subgraph_node(const gd_subgraph *sub, gd_node *node, gd_tensor **values,
                                    const gd_running *r) {
     gd_tensor *few[16], **in = node->n_in > 16 ? gd_malloc((size_t)node->n_in * sizeof *in) : few;
-    if (!in) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
+    if (!in) return gd_no_memory(NULL, "to run a graph");
     gd_status status = GD_OK;
     for (int i = 0; i < node->n_in && status == GD_OK; i++) {
         const gd_slot *slot = &node->slots[i];
@@ -358,7 +358,7 @@ static gd_status run_subgraph_node(const gd_subgraph *sub, gd_node *node, gd_ten
 gd_status gd_subgraph_run(const gd_subgraph *sub, gd_tensor *const *in, gd_tensor **out,
                           const gd_running *r) {
     gd_tensor **values = gd_calloc((size_t)sub->n_values + 1, sizeof *values);
-    if (!values) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
+    if (!values) return gd_no_memory(NULL, "to run a graph");
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     for (int i = 0; i < sub->n_in; i++)

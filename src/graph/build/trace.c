@@ -255,7 +255,7 @@ static gd_status trace_call(gd_invocation *call, const gd_meta *metas) {
     GD_TRY(check_written(call, graph));
     traced_input few[FEW_INPUTS],
         *inputs = call->n_in <= FEW_INPUTS ? few : gd_malloc((size_t)call->n_in * sizeof *inputs);
-    if (!inputs) return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
+    if (!inputs) return gd_no_memory(NULL, "for a node of the graph");
     gd_status status = find_inputs(call, writing, inputs); /* before add_node: it may add nodes */
     if (status == GD_OK) status = add_node(call, metas, inputs, writing, graph);
     if (inputs != few) gd_free(inputs);

@@ -43,7 +43,7 @@ static gd_leaf_grad *find_leaf_grad(const gd_graph *graph, const gd_tensor *leaf
 
 static gd_status add_leaf_grad(gd_graph *graph, gd_tensor *leaf, gd_leaf_grad **added) {
     if (!gd_grow(graph->grads, graph->n_grads, graph->grad_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        return gd_no_memory(NULL, "for a graph");
     *added = &graph->grads[graph->n_grads++];
     **added = (gd_leaf_grad){.leaf = gd_retain(leaf)};
     return GD_OK;
@@ -134,7 +134,7 @@ static void add_end(walk_ends *e, gd_tensor *symbol, gd_tensor *leaf) {
 static gd_status find_ends(gd_graph *graph, walk_ends *e) {
     const size_t most = (size_t)(graph->n_captured + graph->n_versions + graph->count) + 1;
     e->symbols = gd_calloc(most, 2 * sizeof *e->symbols + sizeof *e->reached);
-    if (!e->symbols) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    if (!e->symbols) return gd_no_memory(NULL, "for gradients");
     e->leaves = e->symbols + most;
     e->reached = (bool *)(e->leaves + most);
     for (int i = 0; i < graph->n_captured; i++) {
@@ -248,7 +248,7 @@ static gd_status record_frozen(gd_tensor *leaf) {
     for (int i = 0; i < graph->n_frozen; i++)
         if (graph->frozen[i].tensor == leaf) return GD_OK;
     if (!gd_grow(graph->frozen, graph->n_frozen, graph->frozen_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        return gd_no_memory(NULL, "for a graph");
     graph->frozen[graph->n_frozen++] = (gd_frozen){gd_retain(leaf), leaf->requires_grad};
     return GD_OK;
 }

@@ -52,7 +52,7 @@ static gd_status add_node(const gd_op *op, const char *site, gd_tensors first, g
                           const gd_capturing *c, const void *attrs, gd_held *out) {
     const int64_t n = first.count + second.count + c->count;
     gd_tensor **in = gd_malloc((size_t)n * sizeof *in + 1);
-    if (!in) return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
+    if (!in) return gd_no_memory(NULL, "for a node of the graph");
     if (first.count) memcpy(in, first.at, (size_t)first.count * sizeof *in);
     if (second.count) memcpy(in + first.count, second.at, (size_t)second.count * sizeof *in);
     if (c->count)
@@ -80,7 +80,7 @@ static gd_status trace_body(gd_body body, void *user, gd_tensors first, gd_tenso
                             const char *what, gd_subgraph **made) {
     const int64_t n = first.count + sliced.count;
     gd_meta *metas = gd_malloc((size_t)(n + 1) * sizeof *metas);
-    if (!metas) return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
+    if (!metas) return gd_no_memory(NULL, "for the graph of a function");
     fill_metas(first, sliced, metas);
     gd_status status = gd_subgraph_trace(body, user, metas, (int)n, made);
     gd_free(metas);

@@ -51,8 +51,7 @@ static gd_status call_body(const gd_callee *c, gd_tensor *const *in, int n_in, g
     if (!c->sub) return call_c_function(c, in, n_in, out);
     const int n_captured = c->sub->n_in - n_in;
     gd_tensor **all = gd_malloc((size_t)c->sub->n_in * sizeof *all + 1);
-    gd_status status =
-        all ? init_held(out, c->sub->n_out) : gd_fail(GD_E_MEMORY, "no memory to run a graph");
+    gd_status status = all ? init_held(out, c->sub->n_out) : gd_no_memory(NULL, "to run a graph");
     if (status == GD_OK) {
         memcpy(all, in, (size_t)n_in * sizeof *all);
         if (n_captured) memcpy(all + n_in, c->captured, (size_t)n_captured * sizeof *all);

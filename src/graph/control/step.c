@@ -184,7 +184,7 @@ static gd_status run_control(gd_kernel_call *k) {
     const bool on_host = k->device->api->host_reads;
     GD_TRY(gd_check_stack());
     void *room = on_host ? k->workspace : gd_malloc(control_bytes(k));
-    if (!room) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    if (!room) return gd_no_memory(NULL, "for a run");
     gd_status status = k->op->facts.control == GD_CONTROL_BRANCH  ? run_cond(k, p, room)
                        : k->op->facts.control == GD_CONTROL_WHILE ? run_while(k, p, room)
                                                                   : run_scan(k, p, room);
@@ -245,7 +245,7 @@ static gd_status build_plan(const gd_subgraph *sub, gd_device *device, int level
 static gd_status keep_plan(gd_program *p, gd_plan *plan) {
     if (!gd_grow(p->inner, p->n_inner, p->inner_room)) {
         gd_plan_free(plan);
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     }
     p->inner[p->n_inner++] = plan;
     return GD_OK;

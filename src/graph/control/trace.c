@@ -44,7 +44,7 @@ static gd_status retrace_subgraph(const gd_subgraph *sub, gd_tensor *const *in, 
                                   int unsliced, const gd_running *r, int stacked,
                                   gd_subgraph **made) {
     gd_meta *metas = gd_malloc((size_t)(sub->n_in + 1) * sizeof *metas);
-    if (!metas) return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
+    if (!metas) return gd_no_memory(NULL, "for the graph of a function");
     for (int i = 0; i < sub->n_in; i++) {
         gd_meta m = metas[i] = gd_meta_of(in[i]);
         if (i < sliced || i >= unsliced) continue;

@@ -25,7 +25,7 @@ static int find_feed(const gd_lowering *l, const gd_node *node) {
 static gd_status collect_node(gd_lowering *l, gd_map *seen, gd_node *node) {
     if (gd_map_find(seen, node) >= 0) return GD_OK;
     if (!gd_map_put(seen, node, 0) || !gd_grow(l->entries, l->count, l->capacity))
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     l->entries[l->count++] = (gd_lowered_node){.node = node, .feed = find_feed(l, node)};
     return GD_OK;
 }
@@ -134,7 +134,7 @@ static gd_status fall_back_to_dynamic(gd_lowering *l, unsigned traits, gd_status
 static gd_status make_program(gd_tensors fetches, gd_tensors feeds, gd_tensors values, bool loops,
                               gd_program **program) {
     gd_program *p = gd_calloc(1, sizeof *p);
-    if (!p) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!p) return gd_no_memory(NULL, "to plan a run");
     gd_lowering l = {.p = p, .feeds = feeds, .fed = values, .left = MOST_UNROLLED},
                 replayed = {.p = p};
     gd_scope *scope = gd_scope_open();

@@ -19,7 +19,7 @@ struct gd_block_list {
 void *gd_program_alloc(gd_program *program, size_t bytes) {
     struct gd_block_list *block = gd_calloc(1, sizeof *block + (bytes + 15) / 16 * 16 + 16);
     if (!block) {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        gd_no_memory(NULL, "to plan a run");
         return NULL;
     }
     block->next = program->memory;

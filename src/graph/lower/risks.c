@@ -130,7 +130,7 @@ bool *gd_program_risks(const gd_program *p) {
     known_ranges k = {
         .p = p, .writes = gd_program_writes(p), .checks = gd_malloc(2 * steps * sizeof *k.checks)};
     bool *risks = k.writes && k.checks ? gd_calloc(steps, sizeof *risks) : NULL;
-    if (!risks) gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!risks) gd_no_memory(NULL, "to plan a run");
     for (int i = 0; risks && i < p->n_steps; i++)
         risks[i] = !p->steps[i].removed && !p->steps[i].view && may_fail(&k, &p->steps[i]);
     gd_free(k.writes);

@@ -88,7 +88,7 @@ static gd_status infer_outputs(gd_lowering *l, const gd_node *node, const int *i
                                gd_meta *metas) {
     gd_tensor *described =
         gd_malloc((size_t)(node->n_in + 1) * (sizeof *described + sizeof(gd_tensor *)));
-    if (!described) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!described) return gd_no_memory(NULL, "to plan a run");
     gd_tensor **at = (gd_tensor **)(described + node->n_in + 1);
     for (int i = 0; i < node->n_in; i++) {
         at[i] = NULL;
@@ -169,7 +169,7 @@ static int find_visible_value(gd_lowering *l, int value, uint64_t as_of) {
 static gd_status record_write(gd_lowering *l, int of, int value, const gd_node *node) {
     gd_program *p = l->p;
     if (!gd_grow(l->versions, l->n_versions, l->versions_room))
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     l->versions[l->n_versions++] = (gd_value_version){of, value, node->order};
     const gd_tensor t = as_tensor(p, of);
     for (int i = 0; i < p->n_commits; i++) {
@@ -255,8 +255,7 @@ static bool are_all_views(const gd_infer *infer, int n) {
 }
 
 static gd_status retain_node(gd_program *p, gd_node *node) {
-    if (!gd_grow(p->held, p->n_held, p->held_room))
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!gd_grow(p->held, p->n_held, p->held_room)) return gd_no_memory(NULL, "to plan a run");
     gd_node_retain(node);
     p->held[p->n_held++] = node;
     return GD_OK;
@@ -296,7 +295,7 @@ static gd_status lower_op(gd_lowering *l, gd_lowered_node *e) {
     gd_meta *metas = gd_malloc((size_t)(node->n_out + 1) * sizeof *metas);
     if (!in || !metas) {
         gd_free(metas);
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     }
     gd_status status = retain_node(p, node);
     for (int i = 0; i < node->n_in && status == GD_OK; i++) {

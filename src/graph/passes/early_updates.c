@@ -71,13 +71,13 @@ static void store_pair(key_lists *l, int key, int number) { l->at[--l->first[key
 
 static gd_status fill_lists(const update_mover *e, key_lists *l, int n_keys, pair_source *pairs) {
     l->first = gd_calloc((size_t)n_keys + 1, sizeof *l->first);
-    if (!l->first) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!l->first) return gd_no_memory(NULL, "to plan a run");
     pairs(e, count_pair, l);
     for (int i = 0; i < n_keys; i++)
         l->first[i + 1] +=
             l->first[i]; /* where the list of key i ends; store_pair moves it to the start */
     l->at = gd_malloc(((size_t)l->first[n_keys] + 1) * sizeof *l->at);
-    if (!l->at) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!l->at) return gd_no_memory(NULL, "to plan a run");
     pairs(e, store_pair, l);
     return GD_OK;
 }
@@ -131,7 +131,7 @@ static gd_status init_mover(update_mover *e, gd_program *p) {
                         .order = gd_malloc(steps * sizeof *e->order),
                         .risks = gd_program_risks(p)};
     if (!e->risks || !e->tail || !e->ready || !e->view || !e->order)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     for (int v = 0; v < p->n_values; v++) e->view[v] = -1;
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < p->steps[i].n_out && p->steps[i].view && !p->steps[i].removed; k++)
@@ -256,7 +256,7 @@ static gd_status reorder_steps(update_mover *e) {
     gd_program *p = e->p;
     int *bucket = gd_malloc((2 * (size_t)p->n_steps + 2) * sizeof *bucket),
         *next = bucket + p->n_steps + 1;
-    if (!bucket) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!bucket) return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i <= p->n_steps; i++) bucket[i] = -1;
     for (int i = p->n_steps; i-- > 0;) {
         if (!e->update[i]) continue;

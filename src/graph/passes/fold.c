@@ -52,7 +52,7 @@ static gd_tensor *make_operand(const gd_program *p, int value, gd_device *device
 
 static gd_status fold_step(gd_program *p, gd_pstep *s, gd_device *device, bool *constant) {
     gd_tensor **in = gd_calloc((size_t)(s->n_in + s->n_out) + 1, sizeof *in), **out = in + s->n_in;
-    if (!in) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!in) return gd_no_memory(NULL, "to plan a run");
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     for (int i = 0; i < s->n_in && status == GD_OK; i++)
@@ -85,7 +85,7 @@ int gd_pass_fold(gd_program *p, gd_device *device) {
     int changes = 0, *writes = constant ? gd_program_writes(p) : NULL;
     if (!writes) {
         gd_free(constant);
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        gd_no_memory(NULL, "to plan a run");
         return -1;
     }
     gd_thread *thread = &gd_this_thread;

@@ -261,8 +261,7 @@ static void fill_request(const gd_fusing *g, const gd_op *op, kernel_request *r)
 static gd_status compile_all(gd_fuse *f, int groups, gd_fusing *g) {
     kernel_request *kernels = gd_malloc(((size_t)groups + 1) * sizeof *kernels);
     gd_fusion_request *requests = gd_malloc(((size_t)groups + 1) * sizeof *requests);
-    gd_status status =
-        kernels && requests ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status = kernels && requests ? GD_OK : gd_no_memory(NULL, "to plan a run");
     int n = 0;
     for (int i = 0; i < f->p->n_steps && n < groups && status == GD_OK; i++) {
         if (!gd_fuse_is_group(f, i)) continue;
@@ -327,8 +326,7 @@ static gd_status reorder_steps(const gd_fuse *f) {
     const size_t n = (size_t)p->n_steps + 1;
     ordering o = {.f = f, .order = gd_malloc(n * sizeof(int)), .done = gd_calloc(n, sizeof(bool))};
     gd_pstep *steps = gd_malloc(n * sizeof *steps);
-    gd_status status =
-        o.order && o.done && steps ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status = o.order && o.done && steps ? GD_OK : gd_no_memory(NULL, "to plan a run");
     if (status == GD_OK) {
         for (int i = 0; i < p->n_steps; i++)
             if (is_last_member(f, i)) put_group(&o, f->steps[i].group);
@@ -347,7 +345,7 @@ int gd_pass_fuse(gd_program *p, gd_device *device) {
     gd_status status = gd_fuse_begin(&f, p, device);
     const int groups = status == GD_OK ? gd_fuse_group(&f) : 0;
     gd_fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
-    if (groups && !g) status = gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (groups && !g) status = gd_no_memory(NULL, "to plan a run");
     if (groups && status == GD_OK) status = compile_all(&f, groups, g);
     for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
         if (gd_fuse_is_group(&f, i)) status = write_group(&f, i, g);

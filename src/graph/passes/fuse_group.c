@@ -9,7 +9,6 @@
  * the group. Bools are 1 and 0 of the type computed in. Smaller integers, which wrap around when
  * they are stored, are not passed on inside a group.
  */
-
 #include "graph/passes/fuse.h"
 
 /* --- whether two groups can be one ------------------------------------------------------------ */

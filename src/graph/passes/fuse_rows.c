@@ -8,8 +8,6 @@
  * reductions. It builds the group, checks it, and undoes it where it is not valid. Then the group
  * grows by the steps that its members read and by those that read them.
  */
-#include <string.h>
-
 #include "graph/passes/fuse.h"
 
 enum {

@@ -189,7 +189,7 @@ static gd_status add_edge(edge_list *e, int from, int to) {
         int *a = gd_realloc(e->from, (size_t)larger * sizeof *a);
         if (a) e->from = a;
         int *b = a ? gd_realloc(e->to, (size_t)larger * sizeof *b) : NULL;
-        if (!b) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        if (!b) return gd_no_memory(NULL, "to plan a run");
         e->to = b;
         e->room = larger;
     }
@@ -199,8 +199,7 @@ static gd_status add_edge(edge_list *e, int from, int to) {
 }
 
 static gd_status record_read(edge_list *e, int root, int step) {
-    if (!gd_grow(e->reads, e->n_reads, e->reads_room))
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!gd_grow(e->reads, e->n_reads, e->reads_room)) return gd_no_memory(NULL, "to plan a run");
     e->reads[e->n_reads] = (root_read){step, e->last_read[root]};
     e->last_read[root] = e->n_reads++;
     return GD_OK;
@@ -240,7 +239,7 @@ static gd_status add_writes(gd_fuse *f, edge_list *e, int i) {
 static gd_status find_edges(gd_fuse *f, edge_list *e) {
     const gd_program *p = f->p;
     e->last_read = gd_malloc(((size_t)p->n_roots + 1) * sizeof *e->last_read);
-    if (!e->last_read) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!e->last_read) return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++) e->last_read[r] = -1;
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
@@ -273,7 +272,7 @@ static void find_aliases(gd_fuse *f) {
 static gd_status index_edges(gd_fuse *f, const edge_list *e) {
     f->users = gd_malloc(((size_t)e->count + 1) * sizeof *f->users);
     f->needs = gd_malloc(((size_t)e->count + 1) * sizeof *f->needs);
-    if (!f->users || !f->needs) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!f->users || !f->needs) return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i < e->count; i++) {
         f->steps[e->from[i]].n_users++;
         f->steps[e->to[i]].n_needs++;
@@ -307,7 +306,7 @@ static bool *find_rewritten_roots(const gd_program *p) {
 static gd_status classify_steps(gd_fuse *f) {
     const gd_program *p = f->p;
     bool *rewritten = find_rewritten_roots(p);
-    if (!rewritten) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!rewritten) return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i < p->n_steps; i++) {
         gd_fuse_step *s = &f->steps[i];
         s->group = i;
@@ -355,7 +354,7 @@ gd_status gd_fuse_begin(gd_fuse *f, gd_program *p, gd_device *device) {
     f->changed = gd_calloc(n, sizeof *f->changed);
     if (!f->steps || !f->reach || !f->undo || !f->changed || !f->producer || !f->writer ||
         !f->kept || !f->seen || !f->stack)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     for (size_t i = 0; i < n; i++) f->reach[i] = -1;
     for (int v = 0; v < p->n_values; v++) f->producer[v] = -1;
     for (int r = 0; r < p->n_roots; r++) f->writer[r] = -1;

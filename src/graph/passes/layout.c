@@ -212,7 +212,7 @@ static gd_status init_layout(gd_layout *l) {
     l->producer = gd_malloc(((size_t)p->n_roots + 1) * sizeof *l->producer);
     l->permuted = gd_malloc(((size_t)operands + 1) * sizeof *l->permuted);
     if (!l->writes || !l->fixed || !l->chain || !l->next || !l->producer || !l->permuted)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i < p->n_fetches; i++) l->fixed[p->values[p->fetches[i]].root] = true;
     for (int i = 0; i < p->n_commits; i++) l->fixed[p->values[p->commits[i].value].root] = true;
     return GD_OK;

@@ -35,7 +35,7 @@ int gd_pass_prune(gd_program *p) {
     if (!m.value || !m.root) {
         gd_free(m.value);
         gd_free(m.root);
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        gd_no_memory(NULL, "to plan a run");
         return -1;
     }
     for (int i = 0; i < p->n_fetches; i++) mark_value(p, &m, p->fetches[i]);

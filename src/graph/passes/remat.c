@@ -45,7 +45,7 @@ static bool append_step(gd_schedule *s, int step) {
         const int larger = s->room ? 2 * s->room : 256;
         int *grown = gd_realloc(s->steps, (size_t)larger * sizeof *grown);
         if (!grown) {
-            gd_fail(GD_E_MEMORY, "no memory to plan a run");
+            gd_no_memory(NULL, "to plan a run");
             return false;
         }
         s->steps = grown;
@@ -104,7 +104,7 @@ static gd_status init_search(remat_search *f) {
     f->cut = gd_calloc(positions, sizeof(int64_t));
     if (!f->through || !f->there || !f->known || !f->life_of || !f->last_use || !f->burst ||
         !f->dropped || !f->cut)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++) f->life_of[r] = -1;
     for (int i = 0; i < f->lives.count; i++) {
         const gd_life *l = &f->lives.lives[i];

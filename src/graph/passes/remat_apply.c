@@ -22,7 +22,7 @@ static gd_pstep *add_new_step(schedule_writer *a) {
         const int larger = a->room ? 2 * a->room : 64;
         gd_pstep *grown = gd_realloc(a->steps, (size_t)larger * sizeof *grown);
         if (!grown) {
-            gd_fail(GD_E_MEMORY, "no memory to plan a run");
+            gd_no_memory(NULL, "to plan a run");
             return NULL;
         }
         a->steps = grown;
@@ -113,9 +113,8 @@ gd_status gd_remat_apply(const gd_remat_model *m, const gd_schedule *s) {
     a.value = gd_malloc(((size_t)p->n_values + 1) * sizeof(int));
     a.view_of = gd_malloc(((size_t)p->n_values + 1) * sizeof(int));
     bool *seen = gd_calloc((size_t)p->n_steps + 1, sizeof(bool));
-    gd_status status = a.root && a.value && a.view_of && seen
-                           ? GD_OK
-                           : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status =
+        a.root && a.value && a.view_of && seen ? GD_OK : gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots && status == GD_OK; r++) a.root[r] = r;
     for (int v = 0; v < p->n_values && status == GD_OK; v++) a.value[v] = v, a.view_of[v] = -1;
     for (int i = 0; i < p->n_steps && status == GD_OK; i++)

@@ -77,7 +77,7 @@ gd_status gd_remat_begin(gd_remat_model *m, gd_program *p, const gd_remat *given
                           .assigned = gd_calloc(roots, sizeof(bool))};
     if (!m->producer || !m->writers || !m->risks || !m->can || !m->heavy || !m->cost ||
         !m->assigned)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++) m->producer[r] = -1;
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
@@ -264,7 +264,7 @@ bool gd_remat_lives(const gd_remat_model *m, const gd_schedule *s, gd_lives *r) 
         find_peak(&w);
         find_uses_around_peak(&w);
     } else {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        gd_no_memory(NULL, "to plan a run");
         gd_free(r->lives);
         r->lives = NULL;
     }

@@ -175,8 +175,7 @@ static gd_status init_simplifier(simplifier *f, gd_program *p) {
                       .instead = gd_malloc(3 * values * sizeof(int)),
                       .first = gd_malloc(roots * sizeof(int)),
                       .written = gd_calloc(roots, sizeof(bool))};
-    if (!f->instead || !f->first || !f->written)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!f->instead || !f->first || !f->written) return gd_no_memory(NULL, "to plan a run");
     f->producer = f->instead + values;
     f->next = f->producer + values;
     for (int r = 0; r < p->n_roots; r++) f->first[r] = -1;

@@ -34,7 +34,7 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
 /* Frees constants that were folded into others. */
 static gd_status drop_unread_constants(gd_program *p) {
     bool *read = gd_calloc((size_t)p->n_roots + 1, sizeof *read);
-    if (!read) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!read) return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < p->steps[i].n_in && !p->steps[i].removed; k++)
             if (p->steps[i].in[k] >= 0) read[p->values[p->steps[i].in[k]].root] = true;
@@ -97,7 +97,7 @@ static gd_status copy_committed(gd_program *p) {
 static gd_status list_buffers(gd_plan *plan) {
     const gd_program *p = plan->program;
     plan->buffers = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->buffers);
-    if (!plan->buffers) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!plan->buffers) return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++)
         if (p->roots[r].fetched) plan->buffers[plan->n_buffers++] = r;
     return GD_OK;
@@ -177,7 +177,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     *made = NULL;
     if (!plan) {
         gd_program_free(program);
-        return room != GD_OK ? room : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return room != GD_OK ? room : gd_no_memory(NULL, "to plan a run");
     }
     plan->program = program;
     plan->device = device;

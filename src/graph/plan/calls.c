@@ -56,7 +56,7 @@ static gd_status stage_operands(gd_plan *plan, gd_pcall *c) {
     if (!flags) return GD_OK;
     const int n = c->n_in + c->n_out;
     int *original = gd_malloc((size_t)(n + 1) * sizeof *original);
-    if (!original) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!original) return gd_no_memory(NULL, "to plan a run");
     gd_status status = GD_OK;
     for (int i = 0; i < n && status == GD_OK; i++) {
         const gd_view v = plan->views[c->first + i];

@@ -43,7 +43,7 @@ static gd_status record_needs(const gd_plan *plan, unbuilt_program *s) {
     const gd_program *p = plan->program;
     s->scratch = gd_calloc((size_t)s->n_steps + 1, sizeof *s->scratch);
     s->elsewhere = gd_calloc((size_t)s->n_roots + 1, sizeof *s->elsewhere);
-    if (!s->scratch || !s->elsewhere) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!s->scratch || !s->elsewhere) return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
         size_t *bytes = &s->scratch[c->step - p->steps];

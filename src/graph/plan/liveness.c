@@ -195,7 +195,7 @@ static gd_status place_roots(gd_plan *plan, liveness *l) {
     if (!spans || !span_of || !plan->places) {
         gd_free(spans);
         gd_free(span_of);
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     }
     for (int r = 0; r < p->n_roots; r++) {
         span_of[r] = -1;
@@ -220,15 +220,14 @@ static gd_status index_views(gd_plan *plan, const liveness *l) {
     const int n = plan->program->n_roots;
     plan->first_view = gd_calloc((size_t)n + 2, sizeof *plan->first_view);
     plan->views_of = gd_malloc((size_t)(plan->n_views + 1) * sizeof *plan->views_of);
-    if (!plan->first_view || !plan->views_of)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!plan->first_view || !plan->views_of) return gd_no_memory(NULL, "to plan a run");
     for (int v = 0; v < plan->n_views; v++) {
         plan->bindings[v].root = final_root(l, plan->bindings[v].root);
         if (plan->bindings[v].root >= 0) plan->first_view[plan->bindings[v].root + 1]++;
     }
     for (int r = 0; r < n; r++) plan->first_view[r + 1] += plan->first_view[r];
     int *at = gd_malloc((size_t)(n + 1) * sizeof *at);
-    if (!at) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!at) return gd_no_memory(NULL, "to plan a run");
     memcpy(at, plan->first_view, (size_t)n * sizeof *at);
     for (int v = 0; v < plan->n_views; v++)
         if (plan->bindings[v].root >= 0) plan->views_of[at[plan->bindings[v].root]++] = v;
@@ -255,9 +254,8 @@ gd_status gd_plan_assign_memory(gd_plan *plan) {
     liveness l = {gd_malloc((size_t)(n + 1) * sizeof(int)),
                   gd_malloc((size_t)(n + 1) * sizeof(int)),
                   gd_malloc((size_t)(n + 1) * sizeof(int)), gd_program_risks(plan->program)};
-    gd_status status = l.begin && l.end && l.same && l.risks
-                           ? GD_OK
-                           : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status =
+        l.begin && l.end && l.same && l.risks ? GD_OK : gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < n && status == GD_OK; r++) {
         l.begin[r] = l.end[r] = -1;
         l.same[r] = r;

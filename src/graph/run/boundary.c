@@ -37,8 +37,7 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
     in->copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->copies);
     in->numbers = gd_calloc((size_t)(plan->n_number_words + 2), sizeof *in->numbers);
     in->captures = gd_calloc((size_t)plan->n_segments + 1, sizeof *in->captures);
-    if (!in->copies || !in->numbers || !in->captures)
-        return gd_fail(GD_E_MEMORY, "no memory for a run");
+    if (!in->copies || !in->numbers || !in->captures) return gd_no_memory(NULL, "for a run");
     GD_TRY(gd_device_alloc(plan->device, plan->boundary, &in->boundary));
     for (int r = 0; r < p->n_roots; r++)
         if (plan->slots[r] != GD_NO_SLOT)

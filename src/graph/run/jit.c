@@ -39,7 +39,7 @@ gd_jit *gd_jit_new_at(const char *site, gd_body fn, void *user, const gd_jit_opt
     gd_jit *jit =
         status == GD_OK && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *jit) : NULL;
     if (!jit) {
-        gd_report(site, status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a jit"));
+        gd_report(site, status != GD_OK ? status : gd_no_memory(NULL, "for a jit"));
         return NULL;
     }
     gd_object_init(&jit->object, &jit_class);
@@ -193,7 +193,7 @@ static gd_status needs_tape(const gd_jit_trace *t, gd_tensors inputs, bool *want
 /* Calls it as one node of the tape, which depends on inputs and leaves. */
 static gd_status call_on_tape(gd_jit_trace *t, gd_tensors inputs, gd_tensors *results) {
     gd_tensor **all = gd_malloc((size_t)(t->n_in + t->n_leaves + 1) * sizeof *all);
-    if (!all) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!all) return gd_no_memory(NULL, "for a jit");
     for (int i = 0; i < t->n_in; i++) all[i] = inputs.at[i];
     for (int i = 0; i < t->n_leaves; i++) all[t->n_in + i] = t->leaves[i];
     *results = gd_apply(&t->function, (gd_tensors){all, t->n_in + t->n_leaves}, t);

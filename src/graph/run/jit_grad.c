@@ -14,7 +14,7 @@ static gd_tensor *differentiated_tensor(const gd_jit_trace *t, int i) {
 static gd_status add_gradient_feeds(gd_jit_trace *t) {
     if (t->gy) return GD_OK;
     gd_tensor **gy = gd_calloc((size_t)t->n_out + 1, sizeof *gy);
-    gd_status status = gy ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
+    gd_status status = gy ? GD_OK : gd_no_memory(NULL, "for a jit");
     for (int k = 0; k < t->n_out && status == GD_OK; k++) {
         const gd_tensor *y = t->out[k];
         if (!gd_dtype_is_float((gd_dtype)y->dtype)) continue;
@@ -40,8 +40,7 @@ static gd_status add_gradients(gd_jit_trace *t, bool create_graph) {
               **outputs = inputs + n_inputs, **gy = outputs + t->n_out;
     gd_scope *scope = gd_scope_open();
     gd_block block = gd_graph_begin(t->graph);
-    gd_status status =
-        gx && inputs ? add_gradient_feeds(t) : gd_fail(GD_E_MEMORY, "no memory for a jit");
+    gd_status status = gx && inputs ? add_gradient_feeds(t) : gd_no_memory(NULL, "for a jit");
     int n_float_inputs = 0, n_outputs = 0;
     for (int i = 0; i < n_inputs && status == GD_OK; i++)
         if (gd_dtype_is_float((gd_dtype)differentiated_tensor(t, i)->dtype))
@@ -93,7 +92,7 @@ static gd_status find_captured_reads(gd_jit_trace *t, gd_tensor *const *gx) {
     if (!t->read) t->read = gd_calloc((size_t)g->n_captured + 1, sizeof *t->read);
     if (!needed || !t->read) {
         gd_free(needed);
-        return gd_fail(GD_E_MEMORY, "no memory for a jit");
+        return gd_no_memory(NULL, "for a jit");
     }
     for (int i = 0; i < t->n_in + t->n_leaves; i++)
         if (gx[i] && gx[i]->kind == GD_SYMBOL && gx[i]->node->origin)
@@ -171,7 +170,7 @@ static gd_status run_on_tape(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *co
                              gd_tensors wanted, gd_rng noise, gd_tensor **results) {
     const int n = t->n_in + t->n_out;
     gd_tensor **feeds = gd_malloc((2 * (size_t)n + 1) * sizeof *feeds), **values = feeds + n;
-    if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!feeds) return gd_no_memory(NULL, "for a jit");
     int fed = 0;
     for (int i = 0; i < t->n_in; i++) feeds[fed] = t->in[i], values[fed++] = x[i];
     for (int k = 0; k < t->n_out; k++)
@@ -197,7 +196,7 @@ static gd_status run_backward(gd_jit_trace *t, gd_context *c) {
     GD_TRY(check_captured(t, state + 2));
     gd_tensor **lists = gd_calloc((size_t)(t->n_in + 2 * n_inputs) + 1, sizeof *lists),
               **wanted = lists + t->n_in, **results = wanted + n_inputs;
-    if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!lists) return gd_no_memory(NULL, "for a jit");
     gd_status status = GD_OK;
     int n = 0;
     for (int i = 0; i < t->n_in && status == GD_OK; i++)

@@ -9,7 +9,7 @@ gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy,
                      gd_rng noise, gd_tensor **results) {
     gd_tensor **feeds =
         gd_calloc((size_t)(2 * (t->n_in + t->n_out + t->graph->n_grads)) + 1, sizeof *feeds);
-    if (!feeds) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!feeds) return gd_no_memory(NULL, "for a jit");
     int n = 0;
     for (int i = 0; i < t->n_in; i++) feeds[n++] = t->in[i], feeds[n++] = x[i];
     for (int k = 0; gy && k < t->n_out; k++)
@@ -37,7 +37,7 @@ gd_rng gd_jit_take_noise(const gd_jit_trace *t) {
 static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
     const int most = t->n_out + 1 + t->n_written + t->graph->n_grads;
     gd_tensor **lists = gd_calloc(2 * (size_t)most, sizeof *lists), **results = lists + most;
-    if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!lists) return gd_no_memory(NULL, "for a jit");
     int n = 0;
     for (int k = 0; k < t->n_out; k++) lists[n++] = t->out[k];
     for (int i = 0; i < t->n_in; i++)
@@ -73,7 +73,7 @@ gd_status gd_jit_run_forward(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise,
 static gd_tensor *save_call_state(const gd_jit_trace *t, gd_rng noise) {
     const int n = t->graph->n_captured;
     int64_t *data = gd_malloc((size_t)(2 + n) * sizeof *data);
-    if (!data) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a jit"));
+    if (!data) return gd_tensor_fail(gd_no_memory(NULL, "for a jit"));
     data[0] = (int64_t)noise.seed;
     data[1] = (int64_t)noise.call;
     for (int i = 0; i < n; i++)
@@ -100,7 +100,7 @@ void gd_jit_forward(gd_context *c) {
     gd_jit_trace *t = c->user;
     gd_tensor **before = gd_calloc((size_t)t->n_in + 1, sizeof *before);
     gd_status status =
-        before ? copy_written_inputs(t, c->x, before) : gd_fail(GD_E_MEMORY, "no memory for a jit");
+        before ? copy_written_inputs(t, c->x, before) : gd_no_memory(NULL, "for a jit");
     const gd_rng noise = gd_jit_take_noise(t);
     gd_tensor *saved_state = status == GD_OK ? save_call_state(t, noise) : &gd_error_tensor;
     if (status == GD_OK && saved_state->kind == GD_FAILED) status = gd_failure();

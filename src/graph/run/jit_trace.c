@@ -46,7 +46,7 @@ void gd_jit_trace_release(void *arg) {
 static gd_status find_leaves(gd_jit_trace *t) {
     const gd_graph *g = t->graph;
     t->leaves = gd_calloc((size_t)g->n_captured + 1, sizeof *t->leaves);
-    if (!t->leaves) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!t->leaves) return gd_no_memory(NULL, "for a jit");
     for (int i = 0; i < g->n_captured; i++)
         if (g->captured[i].requires_grad)
             t->leaves[t->n_leaves++] = gd_retain(g->captured[i].tensor);
@@ -58,7 +58,7 @@ static gd_status add_effects(gd_jit_trace *t) {
     gd_graph *g = t->graph;
     if (g->n_written == 0) return GD_OK;
     gd_tensor **done = gd_calloc((size_t)g->n_written + 1, sizeof *done);
-    if (!done) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!done) return gd_no_memory(NULL, "for a jit");
     g->traces_writes = false; /* gd_assign now gets the captured tensor itself */
     int n = 0;
     for (int i = 0; i < g->n_written; i++) {
@@ -98,7 +98,7 @@ static gd_status record_results(gd_jit_trace *t, gd_tensors y) {
         return gd_fail(GD_E_STATE, "the function returned a list of %lld results at NULL",
                        (long long)y.count);
     t->out = gd_calloc((size_t)y.count + 1, sizeof *t->out);
-    if (!t->out) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!t->out) return gd_no_memory(NULL, "for a jit");
     for (int64_t k = 0; k < y.count; k++) {
         if (!y.at[k])
             return gd_fail(GD_E_STATE, "result %lld of the function is NULL", (long long)k);
@@ -113,13 +113,12 @@ static gd_status record_results(gd_jit_trace *t, gd_tensors y) {
 }
 
 /* Records the new values of inputs that the function has written in place. */
-static gd_status record_written_inputs(gd_jit_trace *t, gd_tensor *const *given) {
+static void record_written_inputs(gd_jit_trace *t, gd_tensor *const *given) {
     for (int i = 0; i < t->n_in; i++) {
         if (given[i]->node == t->in[i]->node) continue;
         t->written[i] = gd_retain(given[i]);
         t->n_written++;
     }
-    return GD_OK;
 }
 
 static gd_status trace_function(gd_jit *jit, gd_jit_trace *t, gd_tensors inputs) {
@@ -136,7 +135,7 @@ static gd_status trace_function(gd_jit *jit, gd_jit_trace *t, gd_tensors inputs)
         if (status == GD_OK) status = record_results(t, y);
     }
     gd_keep_freed_end();
-    if (status == GD_OK) status = record_written_inputs(t, given);
+    if (status == GD_OK) record_written_inputs(t, given);
     if (status == GD_OK) status = add_effects(t);
     status = gd_frozen_leaves_end(t->graph, status);
     if (status == GD_OK) status = gd_traced_values_check(t->graph);
@@ -160,7 +159,7 @@ static gd_device *find_device(const gd_jit_trace *t, gd_tensors inputs) {
 gd_status gd_jit_trace_make(gd_jit *jit, gd_tensors inputs, gd_jit_trace **made) {
     gd_jit_trace *t = gd_calloc(1, sizeof *t);
     *made = NULL;
-    if (!t) return gd_fail(GD_E_MEMORY, "no memory for a jit");
+    if (!t) return gd_no_memory(NULL, "for a jit");
     atomic_init(&t->refs, 1);
     t->autocast = gd_this_thread.autocast;
     t->guard = gd_guard_new();
@@ -175,7 +174,7 @@ gd_status gd_jit_trace_make(gd_jit *jit, gd_tensors inputs, gd_jit_trace **made)
     t->session = t->graph
                      ? gd_retain(gd_session_new(t->graph, .device = device, .level = jit->level))
                      : NULL;
-    gd_status status = t->session ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a jit");
+    gd_status status = t->session ? GD_OK : gd_no_memory(NULL, "for a jit");
     if (status == GD_OK) {
         t->graph->jit = t->graph->traces_writes = true;
         status = trace_function(jit, t, inputs);

@@ -40,7 +40,7 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
     in->calls = gd_calloc((size_t)plan->n_calls + 1, sizeof *in->calls);
     in->fetched = gd_calloc((size_t)plan->n_buffers + 1, sizeof *in->fetched);
     if (!in->base || !in->views || !in->calls || !in->fetched)
-        return gd_fail(GD_E_MEMORY, "no memory for a run");
+        return gd_no_memory(NULL, "for a run");
     if (plan->n_views) memcpy(in->views, plan->views, (size_t)plan->n_views * sizeof *in->views);
     if (plan->slab) GD_TRY(gd_device_alloc(plan->device, plan->slab, &in->slab));
     for (int r = 0; r < plan->program->n_roots; r++)
@@ -72,7 +72,7 @@ gd_status gd_plan_borrow(gd_plan *plan, gd_instance **instance) {
     *instance = in;
     if (in) return GD_OK;
     in = gd_calloc(1, sizeof *in);
-    gd_status status = in ? fill_instance(plan, in) : gd_fail(GD_E_MEMORY, "no memory for a run");
+    gd_status status = in ? fill_instance(plan, in) : gd_no_memory(NULL, "for a run");
     if (status != GD_OK) {
         instance_free(plan, in);
         in = NULL;

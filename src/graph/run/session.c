@@ -57,7 +57,7 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     gd_cached_plan **plans = s ? gd_calloc((size_t)o->plans, sizeof *plans) : NULL;
     if (!plans) {
         gd_free(s);
-        return fail_session(gd_fail(GD_E_MEMORY, "no memory for a session"));
+        return fail_session(gd_no_memory(NULL, "for a session"));
     }
     gd_object_init(&s->object, &session_class);
     s->graph = gd_retain(graph);
@@ -98,7 +98,7 @@ static gd_status initialize_variables(gd_session *s) {
     gd_graph *g = s->graph;
     if (s->n_variables < g->n_variables) {
         gd_tensor **grown = gd_realloc(s->variables, (size_t)g->n_variables * sizeof *grown);
-        if (!grown) return gd_fail(GD_E_MEMORY, "no memory for variables");
+        if (!grown) return gd_no_memory(NULL, "for variables");
         for (int i = s->n_variables; i < g->n_variables; i++) grown[i] = NULL;
         s->variables = grown;
         s->n_variables = g->n_variables;

@@ -157,7 +157,7 @@ gd_status gd_session_find_plan(gd_session *s, gd_tensors symbols, gd_tensors val
         c = make_cached_plan(symbols, values, fetches);
         if (c) c->refreshed = atomic_load(&s->graph->refreshed);
         status = c ? gd_session_compile(s, c, symbols, values, fetches, s->memory_limit)
-                   : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+                   : gd_no_memory(NULL, "to plan a run");
         gd_guard_lock(s->guard);
         gd_work_end(&s->planning);
         if (status == GD_OK) status = add_to_cache(s, c, &unused);
@@ -196,7 +196,7 @@ static gd_status query_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches,
     const gd_tracing tracing = gd_tracing_off();
     const int64_t n = feeds.count / 2;
     gd_tensor **symbols = gd_malloc((size_t)(2 * n + 1) * sizeof *symbols), **values = symbols + n;
-    gd_status status = symbols ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status = symbols ? GD_OK : gd_no_memory(NULL, "to plan a run");
     for (int64_t i = 0; i < n && symbols; i++)
         symbols[i] = feeds.at[2 * i], values[i] = feeds.at[2 * i + 1];
     gd_plan_use use;

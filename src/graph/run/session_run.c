@@ -101,7 +101,7 @@ static gd_status run_dynamic(gd_session *s, gd_tensors symbols, gd_tensors value
                              gd_tensors fetches, gd_tensor **results) {
     const int64_t most = symbols.count + s->n_variables;
     gd_tensor **all = gd_malloc((size_t)(2 * most + 1) * sizeof *all), **given = all + most;
-    if (!all) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    if (!all) return gd_no_memory(NULL, "for a run");
     int64_t n = 0;
     for (; n < symbols.count; n++) all[n] = symbols.at[n], given[n] = values.at[n];
     gd_status status = GD_OK;
@@ -185,7 +185,7 @@ static gd_status run_session(gd_session *s, gd_tensors feeds, gd_tensors fetches
     gd_tensor *few[2 * FEW_FEEDS], **symbols = few;
     const int64_t n = feeds.count / 2;
     if (n > FEW_FEEDS && !(symbols = gd_malloc((size_t)(2 * n) * sizeof *symbols)))
-        return gd_fail(GD_E_MEMORY, "no memory for a run");
+        return gd_no_memory(NULL, "for a run");
     gd_tensor **values = symbols + n;
     gd_status status = GD_OK;
     for (int64_t i = 0; i < n && status == GD_OK; i++) {

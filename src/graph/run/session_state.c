@@ -23,7 +23,7 @@ static gd_status lock_variables(gd_session *s, bool writes, state_lock **out) {
     gd_tracing_on(tracing);
     GD_TRY(status);
     *out = gd_calloc(1, sizeof **out);
-    if (!*out) return gd_fail(GD_E_MEMORY, "no memory for the state of a session");
+    if (!*out) return gd_no_memory(NULL, "for the state of a session");
     (*out)->session = s;
     (*out)->runs = atomic_load(&s->runs);
     status = gd_rwlock_take(&s->lock, writes, &(*out)->lock);
