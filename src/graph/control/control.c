@@ -59,7 +59,7 @@ static gd_status add_node(const gd_op *op, const char *site, gd_tensors first, g
         memcpy(in + first.count + second.count, c->captured, (size_t)c->count * sizeof *in);
     gd_scope *scope = gd_scope_open();
     gd_tensors y = gd_dispatch_list(op, site, in, (int)n, attrs);
-    gd_status status = y.at ? gd_hold(out, y.at, y.count) : gd_failure();
+    gd_status status = y.at ? gd_held_init(out, y.at, y.count) : gd_failure();
     gd_scope_close(&scope);
     gd_free(in);
     return status;
@@ -149,7 +149,7 @@ gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes, gd_bo
     gd_scope_close(&scope);
     if (status == GD_OK) status = make_result_list(&out, 0, out.count, &list);
     if (status != GD_OK) fail_call("gd_cond", site, status);
-    gd_let_go(&out);
+    gd_held_release(&out);
     return status == GD_OK ? list : gd_list_of_errors(inputs.count);
 }
 
@@ -205,7 +205,7 @@ gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body, g
     if (status == GD_OK && is_traced_call(state))
         status = trace_while(site, condition, body, state, user, max_steps, &out);
     else if (status == GD_OK) {
-        status = gd_hold(&out, state.at, state.count);
+        status = gd_held_init(&out, state.at, state.count);
         if (status == GD_OK)
             status =
                 gd_run_while(&(gd_callee){.body = condition, .user = user},
@@ -214,7 +214,7 @@ gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body, g
     gd_scope_close(&scope);
     if (status == GD_OK) status = make_result_list(&out, 0, out.count, &list);
     if (status != GD_OK) fail_call("gd_while_loop", site, status);
-    gd_let_go(&out);
+    gd_held_release(&out);
     return status == GD_OK ? list : gd_list_of_errors(state.count);
 }
 
@@ -266,10 +266,10 @@ static gd_status trace_scan(const char *site, gd_body body, gd_tensors state, gd
 static gd_status run_scan_eagerly(gd_body body, gd_tensors state, gd_tensors xs, void *user,
                                   bool reverse, gd_held *out) {
     gd_held now = {NULL, 0};
-    GD_TRY(gd_hold(&now, state.at, state.count));
+    GD_TRY(gd_held_init(&now, state.at, state.count));
     gd_status status =
         gd_run_scan(&(gd_callee){.body = body, .user = user}, &now, xs, reverse, out, &eager);
-    gd_let_go(&now);
+    gd_held_release(&now);
     return status;
 }
 
@@ -296,7 +296,7 @@ gd_scanned gd_scan_at(const char *site, gd_body body, gd_tensors state, gd_tenso
     if (status == GD_OK) status = make_result_list(&out, 0, n, &result.state);
     if (status == GD_OK) status = make_result_list(&out, n, out.count - n, &result.ys);
     if (status != GD_OK) fail_call("gd_scan", site, status);
-    gd_let_go(&out);
+    gd_held_release(&out);
     return status == GD_OK ? result
                            : (gd_scanned){gd_list_of_errors(state.count), gd_list_of_errors(1)};
 }
@@ -322,6 +322,6 @@ gd_tensor *gd_foldl_at(const char *site, gd_fn step, gd_tensor *initial, gd_tens
     if (status != GD_OK) fail_call("gd_foldl", site, status);
     gd_tensor *y = status == GD_OK ? gd_retain(out.at[0]) : &gd_error_tensor;
     if (status == GD_OK) gd_scope_adopt(&y->object);
-    gd_let_go(&out);
+    gd_held_release(&out);
     return y;
 }

@@ -10,19 +10,19 @@
 
 /* --- calls of bodies -------------------------------------------------------------------------- */
 
-void gd_let_go(gd_held *h) {
+void gd_held_release(gd_held *h) {
     for (int i = 0; i < h->count; i++) gd_release(h->at[i]);
     gd_free(h->at);
     *h = (gd_held){NULL, 0};
 }
 
-static gd_status init_held(gd_held *h, int64_t count) {
+static gd_status alloc_held(gd_held *h, int64_t count) {
     *h = (gd_held){gd_calloc((size_t)count + 1, sizeof *h->at), 0};
     return h->at ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for %lld tensors", (long long)count);
 }
 
-gd_status gd_hold(gd_held *h, gd_tensor *const *tensors, int64_t count) {
-    GD_TRY(init_held(h, count));
+gd_status gd_held_init(gd_held *h, gd_tensor *const *tensors, int64_t count) {
+    GD_TRY(alloc_held(h, count));
     for (int64_t i = 0; i < count; i++) h->at[h->count++] = gd_retain(tensors[i]);
     return GD_OK;
 }
@@ -40,7 +40,7 @@ static gd_status call_c_function(const gd_callee *c, gd_tensor *const *in, int n
         if (!y.at[i])
             status = gd_fail(GD_E_ARGUMENT, "result %lld of the function is NULL", (long long)i);
         else if (y.at[i]->kind == GD_FAILED) status = gd_failure();
-    if (status == GD_OK) status = gd_hold(out, y.at, y.count);
+    if (status == GD_OK) status = gd_held_init(out, y.at, y.count);
     gd_scope_close(&scope);
     return status;
 }
@@ -51,7 +51,7 @@ static gd_status call_body(const gd_callee *c, gd_tensor *const *in, int n_in, g
     if (!c->sub) return call_c_function(c, in, n_in, out);
     const int n_captured = c->sub->n_in - n_in;
     gd_tensor **all = gd_malloc((size_t)c->sub->n_in * sizeof *all + 1);
-    gd_status status = all ? init_held(out, c->sub->n_out) : gd_no_memory(NULL, "to run a graph");
+    gd_status status = all ? alloc_held(out, c->sub->n_out) : gd_no_memory(NULL, "to run a graph");
     if (status == GD_OK) {
         memcpy(all, in, (size_t)n_in * sizeof *all);
         if (n_captured) memcpy(all + n_in, c->captured, (size_t)n_captured * sizeof *all);
@@ -145,7 +145,7 @@ static gd_status eval_condition(const gd_callee *condition, const gd_held *state
         answer.count == 1
             ? read_truth(answer.at[0], "condition", truth)
             : gd_fail(GD_E_ARGUMENT, "the condition returns %d tensors, not 1", answer.count);
-    gd_let_go(&answer);
+    gd_held_release(&answer);
     return status;
 }
 
@@ -162,7 +162,7 @@ gd_status gd_run_while(const gd_callee *condition, const gd_callee *body, gd_hel
         if (status == GD_OK && next.count != state->count)
             status = gd_fail(GD_E_ARGUMENT, "the body returns %d tensors for a state of %d",
                              next.count, state->count);
-        gd_let_go(status == GD_OK ? state : &next);
+        gd_held_release(status == GD_OK ? state : &next);
         if (status != GD_OK) {
             gd_error_suffix("; in step %lld", (long long)step);
             return status;
@@ -212,7 +212,7 @@ static gd_status make_empty_results(const gd_callee *body, const gd_held *state,
     if (status == GD_OK) status = call_body(body, in, n_in, &shapes, r);
     thread->tracer = tracer;
     if (status == GD_OK) status = check_next_state(state, &shapes, state->count);
-    if (status == GD_OK) status = init_held(out, shapes.count);
+    if (status == GD_OK) status = alloc_held(out, shapes.count);
     for (int k = 0; k < shapes.count && status == GD_OK; k++) {
         gd_tensor *y = k < state->count ? state->at[k] : NULL;
         if (!y) {
@@ -227,20 +227,20 @@ static gd_status make_empty_results(const gd_callee *body, const gd_held *state,
         if (y->kind == GD_FAILED) status = gd_failure();
         else out->at[out->count++] = gd_retain(y);
     }
-    gd_let_go(&shapes);
-    if (status != GD_OK) gd_let_go(out);
+    gd_held_release(&shapes);
+    if (status != GD_OK) gd_held_release(out);
     return status;
 }
 
 /* Results of a scan: the final state, and the y_t of all steps (`ys`, T of each result) stacked. */
 static gd_status stack_results(const gd_held *state, gd_tensor *const *ys, int64_t steps, int n_ys,
                                gd_held *out) {
-    GD_TRY(init_held(out, state->count + n_ys));
+    GD_TRY(alloc_held(out, state->count + n_ys));
     for (int k = 0; k < state->count; k++) out->at[out->count++] = gd_retain(state->at[k]);
     for (int k = 0; k < n_ys; k++) {
         gd_tensor *y = gd_stack(((gd_tensors){ys + k * steps, steps}));
         if (y->kind == GD_FAILED) {
-            gd_let_go(out);
+            gd_held_release(out);
             return gd_failure();
         }
         out->at[out->count++] = gd_retain(y);
@@ -303,7 +303,7 @@ gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool
                 state->at[k] = next.at[k];
                 next.at[k] = NULL;
             }
-        gd_let_go(&next);
+        gd_held_release(&next);
         if (status != GD_OK) gd_error_suffix("; in step %lld", (long long)t);
     }
     if (status == GD_OK) status = stack_results(state, ys, steps, n_ys, out);
@@ -328,7 +328,7 @@ static gd_status run_control_node(const gd_node *node, gd_tensor *const *in, gd_
         const gd_while_graph_options *o = node->attrs;
         const gd_callee condition = {.sub = o->condition, .captured = in + o->state},
                         body = {.sub = o->body, .captured = in + o->state};
-        GD_TRY(gd_hold(out, in, o->state));
+        GD_TRY(gd_held_init(out, in, o->state));
         return gd_run_while(&condition, &body, out,
                             o->max_steps == GD_UNSET ? INT64_MAX : o->max_steps, r);
     }
@@ -340,10 +340,10 @@ static gd_status run_control_node(const gd_node *node, gd_tensor *const *in, gd_
             return gd_fail(GD_E_SHAPE, "input %lld has %lld positions, the first one %lld",
                            (long long)k, (long long)in[o->state + k]->dims[0],
                            (long long)in[o->state]->dims[0]);
-    GD_TRY(gd_hold(&state, in, o->state));
+    GD_TRY(gd_held_init(&state, in, o->state));
     gd_status status =
         gd_run_scan(&body, &state, (gd_tensors){in + o->state, o->xs}, o->reverse, out, r);
-    gd_let_go(&state);
+    gd_held_release(&state);
     return status;
 }
 
@@ -379,7 +379,7 @@ gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **
         out[k] = gd_retain(results.at[k]);
         gd_scope_adopt(&out[k]->object);
     }
-    gd_let_go(&results);
+    gd_held_release(&results);
     if (status != GD_OK)
         gd_error_suffix("; in %s%s%s", node->op->name, node->site ? " at " : "",
                         node->site ? node->site : "");

@@ -19,8 +19,8 @@ typedef struct gd_held {
     int count;
 } gd_held;
 
-gd_status gd_hold(gd_held *h, gd_tensor *const *tensors, int64_t count);
-void gd_let_go(gd_held *h); /* releases the tensors and frees the list */
+gd_status gd_held_init(gd_held *h, gd_tensor *const *tensors, int64_t count);
+void gd_held_release(gd_held *h); /* releases the tensors and frees the list */
 
 /* Results go into `out`, which is empty before; the caller releases it. */
 gd_status gd_run_cond(gd_tensor *predicate, const gd_callee *yes, const gd_callee *no,

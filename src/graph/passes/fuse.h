@@ -41,7 +41,7 @@ typedef struct gd_fuse {
     bool *kept;         /* per root: it is fetched or committed */
     int *seen, stamp;   /* marks of a search */
     int *stack;
-    int *reach;                  /* see gd_fuse_waits */
+    int *reach;                  /* see gd_fuse_forms_cycle */
     gd_fuse_undo *undo;          /* steps changed since the last gd_fuse_save, each once */
     int n_undo, *changed, saves; /* changed: per step, the save since which it is in `undo` */
     int compiler; /* whether kernels can be compiled: 1 yes, -1 no, 0 not checked yet */
@@ -70,11 +70,11 @@ bool gd_fuse_is_wanted(const gd_fuse *f, int value);
 /* The type that a group computes in; NONE: bools alone. */
 gd_dtype gd_fuse_type(const gd_fuse *f, int group);
 /* Whether a member may read the value of another one without it being rounded to its dtype. */
-bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type);
+bool gd_fuse_can_pass(const gd_fuse *f, int value, gd_dtype type);
 /* Whether both fit into one kernel that runs over `count` elements. */
 bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count);
 /* Whether a step outside both depends on one and is needed by one: they would form a cycle. */
-bool gd_fuse_waits(gd_fuse *f, int a, int b);
+bool gd_fuse_forms_cycle(gd_fuse *f, int a, int b);
 void gd_fuse_unite(gd_fuse *f, int a, int b);
 
 /* Splits a group into single steps. */
@@ -82,7 +82,7 @@ void gd_fuse_dissolve(gd_fuse *f, int group);
 
 /* Changes from here on can be undone. */
 void gd_fuse_save(gd_fuse *f);
-void gd_fuse_take_back(gd_fuse *f);
+void gd_fuse_restore(gd_fuse *f);
 /* Call before changing a step's group, next or row_axes. */
 void gd_fuse_change(gd_fuse *f, int step);
 

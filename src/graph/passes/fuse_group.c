@@ -62,7 +62,7 @@ static void record_reach(gd_fuse *f, int group) {
 
 /* Steps depend on earlier ones only, so the search ends at the last member of both groups, or at
  * the last member of a group that begins before and reaches beyond it. */
-bool gd_fuse_waits(gd_fuse *f, int a, int b) {
+bool gd_fuse_forms_cycle(gd_fuse *f, int a, int b) {
     int depth = 0, first, last, other;
     find_bounds(f, a, &first, &last);
     find_bounds(f, b, &first, &other);
@@ -172,7 +172,7 @@ gd_dtype gd_fuse_type(const gd_fuse *f, int g) {
     return GD_DTYPE_NONE;
 }
 
-bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type) {
+bool gd_fuse_can_pass(const gd_fuse *f, int value, gd_dtype type) {
     const gd_pstep *producer = &f->p->steps[f->producer[value]];
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
     if (dtype == GD_BOOL) return producer->op->flags & GD_OP_TRUTH;
@@ -192,7 +192,7 @@ static bool can_pass_values(const gd_fuse *f, int g, int a, int b, gd_dtype type
             const int writer = f->writer[f->p->values[s->in[k]].root];
             if (writer < 0 || !in_either(f, writer, a, b)) continue;
             if (f->producer[s->in[k]] != writer ||
-                !gd_fuse_passes(f, s->in[k], type ? type : GD_I32))
+                !gd_fuse_can_pass(f, s->in[k], type ? type : GD_I32))
                 return false;
         }
     }
@@ -222,7 +222,7 @@ void gd_fuse_change(gd_fuse *f, int step) {
     f->undo[f->n_undo++] = (gd_fuse_undo){step, f->steps[step]};
 }
 
-void gd_fuse_take_back(gd_fuse *f) {
+void gd_fuse_restore(gd_fuse *f) {
     while (f->n_undo > 0) {
         const gd_fuse_undo *u = &f->undo[--f->n_undo];
         f->steps[u->step] = u->was;
@@ -244,7 +244,7 @@ static void try_to_join(gd_fuse *f, int producer, int consumer) {
     const gd_dtype s = gd_fuse_type(f, a), t = gd_fuse_type(f, b), type = s ? s : t;
     if (!gd_values_have_same_dims(x, y) || (s && t && s != t)) return;
     if (!can_pass_values(f, a, a, b, type) || !can_pass_values(f, b, a, b, type)) return;
-    if (!gd_fuse_fits(f, a, b, type, count) || gd_fuse_waits(f, a, b)) return;
+    if (!gd_fuse_fits(f, a, b, type, count) || gd_fuse_forms_cycle(f, a, b)) return;
     gd_fuse_unite(f, a, b);
 }
 
@@ -275,10 +275,10 @@ static void try_to_reduce(gd_fuse *f, int step) {
         return;
     const gd_dtype type = gd_fuse_type(f, a);
     if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) ||
-        !gd_fuse_passes(f, value, type))
+        !gd_fuse_can_pass(f, value, type))
         return;
     if (!gd_fuse_fits(f, a, step, type, gd_value_elements(&f->p->values[value])) ||
-        gd_fuse_waits(f, a, step))
+        gd_fuse_forms_cycle(f, a, step))
         return;
     gd_fuse_unite(f, a, step);
 }

@@ -84,7 +84,7 @@ static int find_producer_in_group(const gd_fuse *f, int value, int group) {
 }
 
 static bool is_direct_result(const gd_fuse *f, int value, int producer, gd_dtype type) {
-    return f->producer[value] == producer && gd_fuse_passes(f, value, type);
+    return f->producer[value] == producer && gd_fuse_can_pass(f, value, type);
 }
 
 /* A member that runs over all elements may read results of other such members, and row values. */
@@ -97,7 +97,7 @@ static bool element_reads_are_valid(const gd_fuse *f, int member, int group, con
         if (runs_over_elements(f, producer, r)
                 ? !is_direct_result(f, s->in[k], producer, type)
                 : !gd_fuse_is_row_value(&f->p->values[s->in[k]], r) ||
-                      !gd_fuse_passes(f, get_written_value(f, s->in[k]), type))
+                      !gd_fuse_can_pass(f, get_written_value(f, s->in[k]), type))
             return false;
     }
     return true;
@@ -118,7 +118,7 @@ static bool row_reads_are_valid(const gd_fuse *f, int member, int group, const g
         if (!gd_fuse_is_column(v, r) || !gd_values_have_same_dims(v, get_result(f, member)))
             return false;
         if (producer >= 0 && (v->offset != 0 || runs_over_elements(f, producer, r) ||
-                              !gd_fuse_passes(f, get_written_value(f, s->in[k]), type)))
+                              !gd_fuse_can_pass(f, get_written_value(f, s->in[k]), type)))
             return false;
     }
     return true;
@@ -153,7 +153,8 @@ static bool group_is_valid(gd_fuse *f, int group) {
                                                !row_reads_are_valid(f, m, group, &r, type))
             return false;
     }
-    return gd_fuse_fits(f, group, group, type, r.rows * r.n) && !gd_fuse_waits(f, group, group);
+    return gd_fuse_fits(f, group, group, type, r.rows * r.n) &&
+           !gd_fuse_forms_cycle(f, group, group);
 }
 
 /* --- building groups -------------------------------------------------------------------------- */
@@ -173,7 +174,7 @@ static bool try_to_add_member(gd_fuse *f, int into, int step) {
     gd_fuse_save(f);
     add_member(f, into, step);
     if (group_is_valid(f, f->steps[into].group)) return true;
-    gd_fuse_take_back(f);
+    gd_fuse_restore(f);
     return false;
 }
 
@@ -227,7 +228,7 @@ static bool begin_group_at(gd_fuse *f, int step) {
         found = true;
     }
     if (found && group_is_valid(f, f->steps[step].group)) return true;
-    gd_fuse_take_back(f);
+    gd_fuse_restore(f);
     return false;
 }
 
