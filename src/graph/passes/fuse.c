@@ -215,7 +215,7 @@ static gd_status write_step(gd_fusing *g) {
 }
 
 /* Composes a group: its expression, operands and name. A group of rows that is too long is
- * dissolved, and has no members then. */
+ * dissolved: n_members is 0 then. */
 static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
     memset(g, 0, sizeof *g);
     g->f = f;

@@ -23,7 +23,7 @@ typedef struct gd_fuse_step {
     int first_user, n_users, first_need, n_needs; /* in `users` and `needs` */
 } gd_fuse_step;
 
-/* A step as it was before it was changed. */
+/* The state of a step before it was changed. */
 typedef struct gd_fuse_undo {
     int step;
     gd_fuse_step was;
@@ -35,7 +35,7 @@ typedef struct gd_fuse {
     gd_device *device;
     const gd_fusion_rules *rules; /* the device's */
     gd_fuse_step *steps;
-    int *users, *needs; /* steps that come after a step, before it */
+    int *users, *needs; /* the steps that depend on a step, and those that it depends on */
     int *producer;      /* per value: the step whose output it is; -1: none */
     int *writer;        /* per root: the last step that writes it; -1: none */
     bool *kept;         /* per root: it is fetched or committed */
@@ -52,7 +52,7 @@ void gd_fuse_end(gd_fuse *f);
 
 /* Puts steps into groups; returns how many groups become fused steps. */
 int gd_fuse_group(gd_fuse *f);
-/* Whether the step is the number of a group that becomes a fused step. */
+/* Whether the step's number is that of a group that becomes a fused step. */
 bool gd_fuse_is_group(const gd_fuse *f, int step);
 
 /* The axes that a reduction reduces, a bit for each. */
@@ -60,7 +60,7 @@ gd_status gd_fuse_axes(const gd_program *p, const gd_pstep *s, uint32_t *axes);
 
 /* Whether a value is filled with one constant. */
 bool gd_fuse_constant(const gd_fuse *f, int value, double *number);
-/* Whether a value of one element can be read once, as a parameter. */
+/* Whether the value is one element, which the kernel can read once as a parameter. */
 bool gd_fuse_is_scalar(const gd_fuse *f, int value, gd_dtype type, int64_t elements);
 /* Whether anything outside the step's group reads a value. */
 bool gd_fuse_is_wanted(const gd_fuse *f, int value);
@@ -69,18 +69,19 @@ bool gd_fuse_is_wanted(const gd_fuse *f, int value);
 
 /* The type that a group computes in; NONE: bools alone. */
 gd_dtype gd_fuse_type(const gd_fuse *f, int group);
-/* Whether a member may read the value of another one without it being rounded to its dtype. */
+/* Whether a member may read another member's value before it is rounded to its dtype. */
 bool gd_fuse_can_pass(const gd_fuse *f, int value, gd_dtype type);
 /* Whether both fit into one kernel that runs over `count` elements. */
 bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count);
-/* Whether a step outside both depends on one and is needed by one: they would form a cycle. */
+/* Whether a step outside the groups depends on a member, and a member on it: one step of both
+ * groups would form a cycle with it. */
 bool gd_fuse_forms_cycle(gd_fuse *f, int a, int b);
 void gd_fuse_unite(gd_fuse *f, int a, int b);
 
 /* Splits a group into single steps. */
 void gd_fuse_dissolve(gd_fuse *f, int group);
 
-/* Changes from here on can be undone. */
+/* gd_fuse_restore undoes the changes since the last gd_fuse_save. */
 void gd_fuse_save(gd_fuse *f);
 void gd_fuse_restore(gd_fuse *f);
 /* Call before changing a step's group, next or row_axes. */
@@ -109,7 +110,7 @@ typedef struct gd_row_shape {
 
 /* Builds such groups. */
 void gd_fuse_rows(gd_fuse *f);
-/* Whether a group is one of rows, and their shape. */
+/* Whether a group is a group of rows; `shape` is theirs. */
 bool gd_fuse_row_shape(const gd_fuse *f, int group, gd_row_shape *shape);
 /* Whether the value, broadcast to the shape, has one number for each row, contiguous in its
  * root. */
@@ -127,7 +128,7 @@ typedef struct gd_fusing {
     gd_row_shape row_shape;
     int tensors[GD_FUSED_TENSORS], scalars[GD_FUSED_PARAMS], columns[GD_ROW_COLUMNS], n_columns;
     int outputs[GD_FUSED_OUTPUTS], n_outputs;  /* values */
-    int made[GD_FUSED_OPS][GD_IR_MAX_OUTPUTS]; /* the nodes of the members' outputs */
+    int made[GD_FUSED_OPS][GD_IR_MAX_OUTPUTS]; /* IR nodes of the members' outputs */
     gd_fused_options options;
     gd_fusion model;
     gd_row_program rows;
@@ -137,9 +138,9 @@ typedef struct gd_fusing {
 
 /* Constants with the same bits are one parameter; they are numbered after the scalars. */
 int gd_fusing_constant(gd_fusing *g, double number);
-/* The node of a value that member i reads. */
+/* The IR node of a value that member i reads. */
 int gd_fusing_node(gd_fusing *g, int i, int value);
-/* Adds the nodes of an elementwise member's outputs to g->made. */
+/* Stores the IR nodes of an elementwise member's outputs in g->made. */
 void gd_fusing_member(gd_fusing *g, int i);
 
 /* Composes the row program of a group of rows (fuse_rows_step.c). False: it is too long. */

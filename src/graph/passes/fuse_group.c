@@ -184,7 +184,8 @@ bool gd_fuse_can_pass(const gd_fuse *f, int value, gd_dtype type) {
     return dtype == type;
 }
 
-/* Whether all values between or within the groups can be passed on in this type. */
+/* Whether all values that members of the groups a and b pass to members of `g` can stay in this
+ * type. */
 static bool can_pass_values(const gd_fuse *f, int g, int a, int b, gd_dtype type) {
     for (int m = g; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];

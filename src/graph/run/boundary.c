@@ -128,7 +128,7 @@ typedef struct boundary_run {
     uint64_t run, steps; /* the numbers of random ops */
 } boundary_run;
 
-/* The first segment begins with the entry, the last ends with the assigns and the exit. */
+/* The first segment begins with the entry, the last ends with the commits and the exit. */
 static gd_status queue_segment(boundary_run *r, int number) {
     gd_plan *plan = r->plan;
     gd_device *d = plan->device;
