@@ -675,7 +675,7 @@ CLEAN_TEST(what_does_not_fit_is_refused_with_its_place) {
                     "result 0 is f32[2] from `yes` and f32[4] from `no`");
             REFUSED(gd_cond(p, same_body, wider, gd_list(x), NULL), GD_E_DTYPE, "f64[2] from `no`");
             REFUSED(gd_cond(p, same_body, both, gd_list(x), NULL), GD_E_ARGUMENT,
-                    "`yes` gives 1 tensors, `no` 2");
+                    "`yes` returns 1 tensors, `no` 2");
             REFUSED(gd_cond(p, same_body, assigns, gd_list(x), v), GD_E_STATE, "assign", "outside");
             REFUSED(gd_cond(p, same_body, makes, gd_list(x), NULL), GD_E_STATE, "gd_variable",
                     "before");

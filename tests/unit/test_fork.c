@@ -261,7 +261,7 @@ typedef struct lonely {
     gd_forked forked;
 } lonely;
 
-static void lonely_in_child(gd_forked *f) { gd_rwlock_in_child(f->turn); }
+static void lonely_in_child(gd_forked *f) { gd_rwlock_in_child(f->lock); }
 
 static void *write_long(void *arg) {
     lonely *l = arg;
@@ -282,7 +282,7 @@ TEST(a_child_is_told_what_was_half_written) {
     pthread_t thread;
     lonely l;
     gd_rwlock_init(&l.turn);
-    l.forked = (gd_forked){.in_child = lonely_in_child, .turn = &l.turn};
+    l.forked = (gd_forked){.in_child = lonely_in_child, .lock = &l.turn};
     gd_forked_add(&l.forked);
     atomic_store(&stage, 0);
     pthread_create(&thread, NULL, write_long, &l);
@@ -301,7 +301,7 @@ TEST(a_thread_may_fork_while_it_writes) {
     lonely l;
     gd_rwlock_hold hold, inner;
     gd_rwlock_init(&l.turn);
-    l.forked = (gd_forked){.in_child = lonely_in_child, .turn = &l.turn};
+    l.forked = (gd_forked){.in_child = lonely_in_child, .lock = &l.turn};
     gd_forked_add(&l.forked);
     CHECK(gd_rwlock_take(&l.turn, true, &hold) == GD_OK);
     fflush(NULL);

@@ -381,11 +381,11 @@ CLEAN_TEST(results_of_one_node_are_fed_all_or_none) {
         CHECK(!gd_failed() && gd_item(r.at[0]) == 20 && gd_item(r.at[1]) == 40);
         gd_session_run(s, gd_feed(parts.at[0], tens, x, ones), gd_list(first, second));
         CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT &&
-                         says("'parts' has several results; number 1 is needed"),
+                         says("'parts' has several results; result 1 is needed"),
                      "%s", gd_error_message());
         gd_clear_error();
         gd_session_run(s, gd_feed(x, ones, x, ones), gd_list(first));
-        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("feed 'x': it is fed twice"), "%s",
+        CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("feed 'x' is fed twice"), "%s",
                      gd_error_message());
         gd_clear_error();
     }
@@ -404,14 +404,15 @@ CLEAN_TEST(what_is_given_to_write_into_must_fit) {
                  gd_error_message());
     gd_clear_error();
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(into, into));
-    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says("2 tensors to write 1 fetches into"),
+    CHECK_SAYING(gd_error_status() == GD_E_ARGUMENT && says(".into has 2 tensors for 1 fetches"),
                  "%s", gd_error_message());
     gd_clear_error();
     CHECK(gd_session_plan(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), NULL) == GD_OK);
     CHECK(gd_session_plan(s, gd_feed(n.x, x), gd_list(n.loss), NULL) == GD_E_ARGUMENT &&
           says("gd_session_plan: 'y' is needed"));
     gd_clear_error();
-    CHECK(gd_session_set(s, n.x, x) == GD_E_ARGUMENT && says("gd_session_set: 'x' is no variable"));
+    CHECK(gd_session_set(s, n.x, x) == GD_E_ARGUMENT &&
+          says("gd_session_set: 'x' is not a variable"));
     gd_clear_error();
     CHECK(gd_session_set(s, n.w1, n.w1) == GD_E_ARGUMENT && says("the value for 'w1' is a symbol"));
     gd_clear_error();
@@ -467,7 +468,7 @@ CLEAN_TEST(a_symbol_stays_in_its_graph) {
     }
     gd_relu(orphan);
     CHECK_SAYING(gd_error_status() == GD_E_STATE &&
-                     says("'orphan', is a symbol of a graph that is gone"),
+                     says("'orphan', is a symbol of a graph that was freed"),
                  "%s", gd_error_message());
     gd_clear_error();
 }

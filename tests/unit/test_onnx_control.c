@@ -282,7 +282,7 @@ CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
                 "then_branch", ANY_OF("output", "x", "1"))
                       GRAPH("else_branch",
                             NODE("ReduceSum", "input: 'x'", "q") ANY_OF("output", "q", "1")) "}"),
-            GD_E_SHAPE, "both branches give the same shapes");
+            GD_E_SHAPE, "both branches must return the same shapes");
     refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
                 "then_branch", ANY_OF("output", "x", "1"))
                       GRAPH("else_branch",

@@ -62,7 +62,7 @@ TEST(fold_computes_what_is_the_same_in_every_run) {
     y = gd_mul(x, gd_sqrt(gd_add(gd_full(gd_dims(3), 7), gd_ones(gd_dims(3)))));
     FETCH(y);
     CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 4);
-    check_text(p, "%5 f32[2,3] = mul(%0 (feed 0) f32[2,3], %4 (outside 4) f32[3])\n"
+    check_text(p, "%5 f32[2,3] = mul(%0 (feed 0) f32[2,3], %4 (captured 4) f32[3])\n"
                   "fetch %5\n");
     CHECK(((float *)p->roots[4].storage->data)[0] > 2.82f &&
           ((float *)p->roots[4].storage->data)[2] < 2.83f);
@@ -387,7 +387,7 @@ TEST(norms_become_part_of_the_weights_before_them) {
                   "%7 f32[4] = clone(%2 (variable 1) f32[4])\n"
                   "%8 f32[4] = clone(%3 (variable 2) f32[4])\n"
                   "%9 f32[2,4,8,8], %7 f32[4], %8 f32[4] = batch_norm(%5, %4 (variable 3) f32[4], "
-                  "%6 (outside 6) f32[4], %7, %8) eps=0.001\n"
+                  "%6 (captured 6) f32[4], %7, %8) eps=0.001\n"
                   "%12 f32[2,4,8,8] = relu(%9)\n"
                   "variable 1 <- %7\n"
                   "variable 2 <- %8\n"
@@ -395,7 +395,7 @@ TEST(norms_become_part_of_the_weights_before_them) {
     CHECK(gd_pass_fold_norm(p, gd_cpu()) == 1 && gd_pass_epilogue(p, gd_cpu()) == 1);
     check_text(p, "%13 f32[4,3,3,3], %14 f32[4] = norm_fold(%1 (variable 0) f32[4,3,3,3], -, %4 "
                   "(variable 3) f32[4], "
-                  "%6 (outside 6) f32[4], %2 (variable 1) f32[4], %3 (variable 2) f32[4]) "
+                  "%6 (captured 6) f32[4], %2 (variable 1) f32[4], %3 (variable 2) f32[4]) "
                   "momentum=0.1 eps=0.001\n"
                   "%12 f32[2,4,8,8] = conv_relu(%0 (feed 0) f32[2,3,8,8], %13, %14) stride=[1,1] "
                   "padding=[1,1] dilation=[1,1] groups=1\n"

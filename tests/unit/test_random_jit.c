@@ -59,7 +59,7 @@ static gd_tensor *rewritten(draws *d, gd_tensor *a, gd_tensor *b) {
 /* Eagerly views see what is written to what they look into. A graph says that it cannot have that.
  */
 static bool is_refused(void) {
-    return strstr(gd_error_message(), "in a graph; use the op that makes a new tensor") != NULL;
+    return strstr(gd_error_message(), "in a graph; use the op that returns a new tensor") != NULL;
 }
 
 /* With the tape on, in-place ops write only entire tensors whose values no gradient needs. */

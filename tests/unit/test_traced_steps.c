@@ -405,7 +405,7 @@ CLEAN_TEST(what_cannot_be_traced_is_refused_and_changes_nothing) {
         const char *says;
     } cases[] = {
         {CREATE, GD_E_UNSUPPORTED, "gd_grad with .create_graph"},
-        {OUTSIDE, GD_E_UNSUPPORTED, "not made by the function"},
+        {OUTSIDE, GD_E_UNSUPPORTED, "not computed by the function"},
         {HISTORY, GD_E_UNSUPPORTED, "computed outside"},
         {BRANCH, GD_E_UNSUPPORTED, "in a branch"},
         {OF_RESULT, GD_E_UNSUPPORTED, "gd_grad"},

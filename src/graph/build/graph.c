@@ -1,12 +1,10 @@
-/* graph.c - graphs, and the blocks in which they are built. */
+/* graph.c - graphs: their nodes, placeholders, variables, and names. */
 #include "graph/build/graph.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "core/grow.h"
-
-_Thread_local gd_building gd_this_building;
 
 /* --- the object ------------------------------------------------------------------------------- */
 
@@ -51,7 +49,7 @@ static const gd_class graph_class = {.name = "graph", .destroy = graph_destroy};
 gd_graph *gd_graph_new(void) {
     gd_graph *graph = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *graph) : NULL;
     if (!graph) {
-        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for a graph"));
+        gd_error_stick(gd_no_memory(NULL, "for a graph"));
         return NULL;
     }
     gd_object_init(&graph->object, &graph_class);
@@ -80,128 +78,24 @@ static const char *symbol_text(const gd_tensor *t, char *text, size_t size) {
     return text;
 }
 
-static void __attribute__((constructor)) set_hook(void) {
+static void __attribute__((constructor)) set_graph_hooks(void) {
     gd_origin_free_hook = gd_origin_free;
     gd_symbol_text_hook = symbol_text;
 }
-
-/* --- blocks ----------------------------------------------------------------------------------- */
-
-gd_block gd_graph_begin(gd_graph *graph) {
-    gd_thread *thread = &gd_this_thread;
-    gd_block block = {thread->tracer};
-    if (graph) thread->tracer = graph;
-    return block;
-}
-
-void gd_graph_end(gd_block *block) { gd_this_thread.tracer = block->before; }
-
-gd_tracing gd_tracing_off(void) {
-    gd_thread *thread = &gd_this_thread;
-    const gd_tracing before = {thread->tracer, thread->autocast};
-    thread->tracer = NULL;
-    thread->autocast = GD_DTYPE_NONE;
-    return before;
-}
-
-void gd_tracing_on(gd_tracing before) {
-    gd_this_thread.tracer = before.tracer;
-    gd_this_thread.autocast = before.autocast;
-}
-
-gd_eager gd_eager_begin(void) {
-    gd_eager before = {gd_tracing_off(), gd_this_thread.noise};
-    gd_this_thread.noise = NULL; /* a trace's own numbers begin at 0 */
-    return before;
-}
-
-void gd_eager_end(gd_eager *before) {
-    gd_tracing_on(before->tracing);
-    gd_this_thread.noise = before->noise;
-}
-
-/* The list as it was, so that the end of the block can put it back. */
-typedef struct after_list {
-    gd_node **after;
-    int n_after;
-} after_list;
-
-gd_block gd_after_begin(gd_tensors symbols) {
-    gd_building *b = &gd_this_building;
-    after_list *before = gd_malloc(sizeof *before);
-    gd_node **all = gd_malloc((size_t)(b->n_after + symbols.count + 1) * sizeof *all);
-    if (!before || !all) {
-        gd_free(before);
-        gd_free(all);
-        gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for GD_AFTER"));
-        return (gd_block){NULL};
-    }
-    *before = (after_list){b->after, b->n_after};
-    int n = 0;
-    for (int i = 0; i < b->n_after; i++) all[n++] = b->after[i];
-    for (int64_t i = 0; i < symbols.count; i++) {
-        const gd_tensor *t = symbols.at[i];
-        if (t && t->kind == GD_SYMBOL) all[n++] = t->node;
-        else if (!t || t->kind != GD_FAILED)
-            gd_error_stick(
-                gd_fail(GD_E_ARGUMENT, "GD_AFTER: item %lld is no symbol", (long long)i));
-    }
-    for (int i = before->n_after; i < n; i++) gd_node_retain(all[i]);
-    b->after = all;
-    b->n_after = n;
-    return (gd_block){before};
-}
-
-void gd_after_end(gd_block *block) {
-    gd_building *b = &gd_this_building;
-    after_list *before = block->before;
-    if (!before) return;
-    for (int i = before->n_after; i < b->n_after; i++) gd_node_release(b->after[i]);
-    gd_free(b->after);
-    b->after = before->after;
-    b->n_after = before->n_after;
-    gd_free(before);
-}
-
-gd_block gd_name_scope_begin(const char *name) {
-    gd_building *b = &gd_this_building;
-    gd_block block = {b->prefix};
-    const char *outer = b->prefix ? b->prefix : "";
-    size_t size = strlen(outer) + strlen(name ? name : "") + 2;
-    char *prefix = gd_malloc(size);
-    if (prefix) snprintf(prefix, size, "%s%s/", outer, name ? name : "");
-    else gd_error_stick(gd_fail(GD_E_MEMORY, "no memory for a name scope"));
-    b->prefix = prefix ? prefix : b->prefix;
-    return block;
-}
-
-void gd_name_scope_end(gd_block *block) {
-    gd_building *b = &gd_this_building;
-    if (b->prefix != block->before) gd_free(b->prefix);
-    b->prefix = block->before;
-}
-
-gd_block gd_device_begin(gd_device *device) {
-    gd_block block = {gd_this_thread.device};
-    if (device) gd_this_thread.device = device;
-    return block;
-}
-
-void gd_device_end(gd_block *block) { gd_this_thread.device = block->before; }
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
 gd_graph *gd_graph_of(gd_tensor *const *in, int n_in) {
     gd_graph *building = gd_graph_building();
     if (gd_this_thread.tracer == &gd_no_graph) return NULL;
-    if (building && building->body) return building; /* what it takes from outside is captured */
+    if (building && building->body) return building; /* inputs from outside are captured */
     for (int i = 0; i < n_in; i++)
         if (in[i] && in[i]->kind == GD_SYMBOL && in[i]->node && in[i]->node->origin)
             return in[i]->node->origin->graph;
     return building;
 }
 
-static char *copy_text(const char *prefix, const char *text, int number) {
+static char *format_name(const char *prefix, const char *text, int number) {
     size_t size = strlen(prefix) + strlen(text) + 16;
     char *copy = gd_malloc(size);
     if (copy && number >= 0) snprintf(copy, size, "%s%s_%d", prefix, text, number);
@@ -215,12 +109,12 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     if (!graph) return GD_OK;
     gd_origin *o = gd_calloc(1, sizeof *o);
     gd_node **after = b->n_after ? gd_malloc((size_t)b->n_after * sizeof *after) : NULL;
-    char *text = name ? copy_text(prefix, name, -1)
-                      : copy_text(prefix,
-                                  node->op                   ? node->op->name
-                                  : kind == GD_FROM_VARIABLE ? "variable"
-                                                             : "placeholder",
-                                  graph->count);
+    char *text = name ? format_name(prefix, name, -1)
+                      : format_name(prefix,
+                                    node->op                   ? node->op->name
+                                    : kind == GD_FROM_VARIABLE ? "variable"
+                                                               : "placeholder",
+                                    graph->count);
     bool room = gd_grow(graph->nodes, graph->count, graph->capacity) &&
                 gd_grow(graph->variables, graph->n_variables, graph->variable_capacity);
     if (room && name && text && !gd_names_find(&graph->names, text))
@@ -231,7 +125,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
         gd_free(o);
         gd_free(text);
         gd_free(after);
-        return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
+        return gd_no_memory(NULL, "for a node of the graph");
     }
     *o = (gd_origin){.graph = graph,
                      .kind = kind,
@@ -255,153 +149,6 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
     node->origin = o;
     gd_node_retain(node);
     graph->nodes[graph->count++] = node;
-    return GD_OK;
-}
-
-/* --- tensors outside that are written --------------------------------------------------------- */
-
-bool gd_same_view(const gd_tensor *a, const gd_tensor *b) {
-    return a == b || (a->storage && a->storage == b->storage && a->offset == b->offset &&
-                      a->rank == b->rank && a->dtype == b->dtype &&
-                      memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
-                      memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0);
-}
-
-/* The last element that it looks at. */
-static int64_t last_of(const gd_tensor *t) {
-    int64_t last = t->offset;
-    for (int d = 0; d < t->rank; d++) last += (t->dims[d] - 1) * t->strides[d];
-    return last;
-}
-
-bool gd_overlap(const gd_tensor *a, const gd_tensor *b) {
-    if (!a->storage || a->storage != b->storage || gd_numel(a->rank, a->dims) == 0 ||
-        gd_numel(b->rank, b->dims) == 0)
-        return false;
-    return a->dtype != b->dtype || (a->offset <= last_of(b) && b->offset <= last_of(a));
-}
-
-static bool counts(const gd_written *w) { return gd_as_of == 0 || w->order < gd_as_of; }
-
-gd_written *gd_graph_find_write(const gd_graph *graph, const gd_tensor *tensor) {
-    for (int i = graph->n_written; i-- > 0;)
-        if (counts(&graph->written[i]) && gd_same_view(graph->written[i].tensor, tensor))
-            return &graph->written[i];
-    return NULL;
-}
-
-static gd_status check_overlap(const gd_graph *graph, const gd_tensor *tensor) {
-    char shape[128];
-    for (int i = graph->n_written; i-- > 0;) {
-        const gd_written *w = &graph->written[i];
-        if (!counts(w) || !gd_overlap(w->tensor, tensor)) continue;
-        const gd_node *node = w->symbol->node;
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "a tensor of shape %s shares its memory with one that %s (%s) has written "
-                       "in the function that is "
-                       "being traced; use that one, and make views of it in the function",
-                       gd_shape_text(tensor->rank, tensor->dims, shape, sizeof shape),
-                       node->op ? node->op->name : "it", node->site ? node->site : "?");
-    }
-    return GD_OK;
-}
-
-gd_status gd_graph_read(gd_graph *graph, gd_tensor *tensor, gd_tensor **now) {
-    *now = tensor;
-    if (!tensor || tensor->kind != GD_VALUE) return GD_OK;
-    for (; graph; graph = graph->outer) {
-        if (!graph->traces_writes && !gd_as_of) continue;
-        gd_written *w = gd_graph_find_write(graph, tensor);
-        if (!w) {
-            GD_TRY(check_overlap(graph, tensor));
-            continue;
-        }
-        if (w->opaque) GD_TRY(gd_graph_show_write(graph, (int)(w - graph->written)));
-        *now = w->symbol;
-        return GD_OK;
-    }
-    return GD_OK;
-}
-
-/* A leaf that is written stays a leaf: what it has become is remembered for gd_backward. */
-static gd_status note_version(gd_graph *graph, const gd_written *w) {
-    if (!w->tensor->requires_grad || w->tensor->node || w->opaque) return GD_OK;
-    if (!gd_grow(graph->versions, graph->n_versions, graph->version_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    graph->versions[graph->n_versions++] =
-        (gd_leaf_version){gd_retain(w->tensor), gd_retain(w->symbol)};
-    return GD_OK;
-}
-
-gd_status gd_graph_record_write(gd_graph *graph, gd_written written) {
-    if (!gd_graph_find_write(graph, written.tensor)) GD_TRY(check_overlap(graph, written.tensor));
-    GD_TRY(note_version(graph, &written));
-    if (!gd_grow(graph->written, graph->n_written, graph->written_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    gd_retain(written.tensor);
-    gd_retain(written.symbol);
-    if (written.node) gd_node_retain(written.node);
-    graph->written[graph->n_written++] = written;
-    return GD_OK;
-}
-
-gd_status gd_graph_run_after(gd_node *node, gd_node *before) {
-    gd_origin *o = node->origin;
-    if (!o) return GD_OK;
-    gd_node **after = gd_realloc(o->after, (size_t)(o->n_after + 1) * sizeof *after);
-    if (!after) return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    gd_node_retain(before);
-    o->after = after;
-    o->after[o->n_after++] = before;
-    return GD_OK;
-}
-
-gd_status gd_graph_record_capture(gd_graph *graph, gd_tensor *tensor) {
-    while (graph && graph->outer) graph = graph->outer;
-    if (!graph || !graph->traces_writes || !tensor || tensor->kind != GD_VALUE) return GD_OK;
-    for (int i = 0; i < graph->n_captured; i++)
-        if (graph->captured[i].tensor == tensor) return GD_OK;
-    if (!gd_grow(graph->captured, graph->n_captured, graph->captured_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    bool wants = tensor->requires_grad; /* when the call began */
-    for (int i = 0; i < graph->n_frozen; i++)
-        if (graph->frozen[i].tensor == tensor) wants = graph->frozen[i].before;
-    gd_storage_retain(tensor->storage);
-    graph->captured[graph->n_captured++] = (gd_captured){gd_retain(tensor), tensor->storage, wants};
-    return GD_OK;
-}
-
-/* --- C values that a function reads ----------------------------------------------------------- */
-
-gd_status gd_trace_record_value(gd_object *owner, const int *where) {
-    gd_graph *graph = gd_graph_traced();
-    for (int i = 0; graph && i < graph->n_values; i++)
-        if (graph->values[i].where == where) return GD_OK;
-    if (!graph) return GD_OK;
-    if (!gd_grow(graph->values, graph->n_values, graph->value_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
-    gd_object_retain(owner);
-    graph->values[graph->n_values++] = (gd_traced_value){owner, where, *where};
-    return GD_OK;
-}
-
-bool gd_traced_values_fit(const gd_graph *graph) {
-    for (int i = 0; i < graph->n_values; i++)
-        if (*graph->values[i].where != graph->values[i].value) return false;
-    return true;
-}
-
-gd_status gd_traced_values_check(const gd_graph *graph) {
-    for (int i = 0; i < graph->n_values; i++) {
-        const gd_traced_value *v = &graph->values[i];
-        if (*v->where == v->value) continue;
-        return gd_fail(
-            GD_E_UNSUPPORTED,
-            "the function leaves the mode of a %s changed (it was %d, and is %d), which a later "
-            "call of its "
-            "jit would not do; change it back before the function returns, or change it outside",
-            v->owner->class->name, v->value, *v->where);
-    }
     return GD_OK;
 }
 
@@ -434,21 +181,21 @@ gd_status gd_graph_source(gd_graph *graph, gd_origin_kind kind, const char *site
     return status;
 }
 
-/* The name as it counts: inside of GD_NAME_SCOPE, with what stands before it. A name is of one
- * node. */
-static gd_status new_name(const gd_graph *graph, const char *what, const char *name,
-                          const gd_node *self, char **text) {
+/* The full name, with the prefix of the open GD_NAME_SCOPE blocks; the caller frees it. Fails if
+ * another node than `self` has it. */
+static gd_status make_full_name(const gd_graph *graph, const char *what, const char *name,
+                                const gd_node *self, char **text) {
     *text = NULL;
     if (!*name) return gd_fail(GD_E_ARGUMENT, "%s: the name is empty", what);
-    char *integer = copy_text(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
-    if (!integer) return gd_fail(GD_E_MEMORY, "no memory for a name");
-    const gd_node *other = gd_names_find(&graph->names, integer);
+    char *full = format_name(gd_this_building.prefix ? gd_this_building.prefix : "", name, -1);
+    if (!full) return gd_no_memory(NULL, "for a name");
+    const gd_node *other = gd_names_find(&graph->names, full);
     gd_status status = GD_OK;
     if (other && other != self)
         status = gd_fail(GD_E_ARGUMENT, "%s: the graph has another node named \"%s\"%s%s", what,
-                         integer, other->site ? ", of " : "", other->site ? other->site : "");
-    if (status == GD_OK) *text = integer;
-    else gd_free(integer);
+                         full, other->site ? ", of " : "", other->site ? other->site : "");
+    if (status == GD_OK) *text = full;
+    else gd_free(full);
     return status;
 }
 
@@ -460,13 +207,13 @@ static gd_status add_source(gd_origin_kind kind, const char *site, const char *n
         return gd_fail(GD_E_STATE, "%s: no graph is being built; write GD_GRAPH(graph); first",
                        what);
     if (graph->body)
-        return gd_fail(
-            GD_E_STATE,
-            "%s: a branch or the body of a loop cannot make one; make it before, and use it there",
-            what);
+        return gd_fail(GD_E_STATE,
+                       "%s: a branch or the body of a loop cannot create one; create it before, "
+                       "and use it there",
+                       what);
     if (name) {
         char *text;
-        GD_TRY(new_name(graph, what, name, NULL, &text));
+        GD_TRY(make_full_name(graph, what, name, NULL, &text));
         gd_free(text);
     }
     gd_meta meta = {.dtype = dtype, .rank = rank};
@@ -480,7 +227,8 @@ static gd_status check_placeholder(gd_shape dims, gd_dtype dtype) {
                        GD_MAX_RANK, dims.rank);
     for (int i = 0; i < dims.rank; i++)
         if (dims.at[i] < 0 && dims.at[i] != GD_ANY)
-            return gd_fail(GD_E_SHAPE, "gd_placeholder: dimension %d is %lld; a size, or GD_ANY", i,
+            return gd_fail(GD_E_SHAPE,
+                           "gd_placeholder: dimension %d is %lld; expected a size or GD_ANY", i,
                            (long long)dims.at[i]);
     if (gd_dtype_size(dtype) == 0)
         return gd_fail(GD_E_DTYPE, "gd_placeholder: there is no element type number %d",
@@ -514,11 +262,7 @@ gd_tensor *gd_variable_at(const char *site, gd_tensor *initial, const gd_variabl
     return y;
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
-
-static gd_tensor *symbol_of(gd_node *node, int index) {
-    return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
-}
+/* --- lookup ----------------------------------------------------------------------------------- */
 
 gd_tensors gd_graph_variables(gd_graph *graph) {
     int n = 0;
@@ -529,7 +273,7 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
     n = 0;
     for (int i = 0; graph && i < graph->n_variables; i++)
         if (graph->variables[i]->origin->trainable) {
-            gd_tensor *t = symbol_of(graph->variables[i], 0);
+            gd_tensor *t = gd_node_symbol(graph->variables[i], 0);
             list[n++] = t ? t : gd_tensor_fail(GD_E_MEMORY);
         }
     return (gd_tensors){list, n};
@@ -537,11 +281,11 @@ gd_tensors gd_graph_variables(gd_graph *graph) {
 
 gd_tensor *gd_graph_find(gd_graph *graph, const char *name) {
     if (!graph || !name) return NULL;
-    gd_node *found = gd_names_find(&graph->names, name); /* names of the program go first */
+    gd_node *found = gd_names_find(&graph->names, name); /* names given by the program first */
     for (int i = 0; i < graph->count && !found; i++)
         if (strcmp(graph->nodes[i]->origin->name, name) == 0) found = graph->nodes[i];
     if (!found) return NULL;
-    gd_tensor *t = symbol_of(found, 0);
+    gd_tensor *t = gd_node_symbol(found, 0);
     return t ? t : gd_tensor_fail(GD_E_MEMORY);
 }
 
@@ -555,11 +299,11 @@ gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name) {
     gd_origin *o = symbol->node->origin;
     gd_names *names = &o->graph->names;
     char *text;
-    gd_status status = new_name(o->graph, "gd_named", name, symbol->node, &text);
+    gd_status status = make_full_name(o->graph, "gd_named", name, symbol->node, &text);
     if (status != GD_OK) return gd_tensor_fail(status);
     if (!gd_names_add(names, text, symbol->node)) {
         gd_free(text);
-        return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a name"));
+        return gd_tensor_fail(gd_no_memory(NULL, "for a name"));
     }
     const bool other = !o->named || strcmp(o->name, text) != 0;
     if (other && o->named && gd_names_find(names, o->name) == symbol->node)

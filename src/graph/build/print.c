@@ -57,8 +57,8 @@ void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
     }
 }
 
-/* "f32[?,10]" of output k. */
-static const char *shape_of(const gd_node *node, int k, char *text, size_t size) {
+/* Dtype and shape of output k, as "f32[?,10]". */
+static const char *output_text(const gd_node *node, int k, char *text, size_t size) {
     const gd_slot *slot = &node->slots[node->n_in + k];
     char dims[128];
     snprintf(text, size, "%s%s", gd_dtype_name((gd_dtype)slot->dtype),
@@ -66,7 +66,7 @@ static const char *shape_of(const gd_node *node, int k, char *text, size_t size)
     return text;
 }
 
-static const char *kind_of(const gd_node *node) {
+static const char *node_kind_text(const gd_node *node) {
     switch (node->origin->kind) {
     case GD_FROM_PLACEHOLDER: return "placeholder";
     case GD_FROM_VARIABLE: return "variable";
@@ -74,7 +74,7 @@ static const char *kind_of(const gd_node *node) {
     }
 }
 
-/* The input as the text names it: "matmul_2", "split_3:1", or a value of the program. */
+/* Prints an input as "matmul_2", "split_3:1", or "value f32[2,3]" for a captured tensor. */
 static void print_input(FILE *out, const gd_slot *slot) {
     char dims[128];
     if (!slot->present) fputs("-", out);
@@ -88,7 +88,7 @@ static void print_input(FILE *out, const gd_slot *slot) {
 
 static void print_nodes(FILE *out, const gd_graph *graph, int indent);
 
-/* A branch or the body of a loop: what it takes, its nodes, what it gives. */
+/* Prints a branch or the body of a loop: its inputs, nodes and results. */
 static void print_subgraph(FILE *out, const char *name, const gd_subgraph *sub, int indent) {
     fprintf(out, "%*s%s(", indent, "", name);
     for (int i = 0; i < sub->n_in; i++)
@@ -105,7 +105,7 @@ static void print_subgraph(FILE *out, const char *name, const gd_subgraph *sub, 
 
 static void print_node(FILE *out, const gd_node *node, int indent) {
     char text[192];
-    fprintf(out, "%*s%s = %s", indent, "", node->origin->name, kind_of(node));
+    fprintf(out, "%*s%s = %s", indent, "", node->origin->name, node_kind_text(node));
     if (node->op) {
         fputs("(", out);
         for (int i = 0; i < node->n_in; i++) {
@@ -116,7 +116,7 @@ static void print_node(FILE *out, const gd_node *node, int indent) {
         gd_print_options(out, node->op, node->attrs);
     }
     for (int k = 0; k < node->n_out; k++)
-        fprintf(out, "%s %s", k ? "," : " ->", shape_of(node, k, text, sizeof text));
+        fprintf(out, "%s %s", k ? "," : " ->", output_text(node, k, text, sizeof text));
     for (int i = 0; i < node->origin->n_after; i++)
         if (node->origin->after[i]->origin)
             fprintf(out, "%s %s", i ? "," : "  after", node->origin->after[i]->origin->name);
@@ -135,7 +135,7 @@ static void print_nodes(FILE *out, const gd_graph *graph, int indent) {
 
 static void print_top(FILE *out, const gd_node *node) { print_node(out, node, 0); }
 
-/* Names come from the program: quotes and backslashes in them must not end the string. */
+/* Escapes quotes and backslashes, which names from the program may contain. */
 static void print_quoted(FILE *out, const char *text) {
     fputc('"', out);
     for (; *text; text++) {
@@ -150,15 +150,15 @@ static void print_dot_node(FILE *out, const gd_node *node) {
     char text[192];
     fprintf(out, "  n%d [shape=%s label=", node->origin->number, shapes[node->origin->kind]);
     char label[512];
-    snprintf(label, sizeof label, "%.300s: %s", node->origin->name, kind_of(node));
+    snprintf(label, sizeof label, "%.300s: %s", node->origin->name, node_kind_text(node));
     print_quoted(out, label);
     fprintf(out, " tooltip=\"%s\"];\n",
-            node->n_out > 0 ? shape_of(node, 0, text, sizeof text) : "");
+            node->n_out > 0 ? output_text(node, 0, text, sizeof text) : "");
     for (int i = 0; i < node->n_in; i++) {
         const gd_slot *slot = &node->slots[i];
         if (slot->symbol && slot->node && slot->node->origin)
             fprintf(out, "  n%d -> n%d [label=\"%s\"];\n", slot->node->origin->number,
-                    node->origin->number, shape_of(slot->node, slot->index, text, sizeof text));
+                    node->origin->number, output_text(slot->node, slot->index, text, sizeof text));
     }
     for (int i = 0; i < node->origin->n_after; i++)
         if (node->origin->after[i]->origin)

@@ -1,4 +1,4 @@
-/* print.h - pieces of the text of graphs and plans. */
+/* print.h - functions that the text forms of graphs and plans share. */
 #ifndef GRADUS_GRAPH_PRINT_H
 #define GRADUS_GRAPH_PRINT_H
 
@@ -6,7 +6,7 @@
 
 #include "ops/op.h"
 
-/* " stride=[2,2] groups=4": the options that are not the default. */
+/* Prints the options that differ from their defaults, as " stride=[2,2] groups=4". */
 void gd_print_options(FILE *out, const gd_op *op, const void *attrs);
 
 #endif

@@ -1,4 +1,4 @@
-/* shapes_only.c - see shapes_only.h. */
+/* shapes_only.c - blocks in which ops infer shapes and compute nothing; see shapes_only.h. */
 #include "graph/build/shapes_only.h"
 
 #include "ops/op.h"

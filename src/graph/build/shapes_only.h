@@ -6,11 +6,11 @@
  *     ... y's shape, gd_shapes_only_macs() ...
  *     gd_shapes_only_end(&only);
  *
- * In the block ops of this thread work out shapes and dtypes, and give symbols. They compute
+ * In the block, ops of this thread infer shapes and dtypes and return symbols. They compute
  * nothing, allocate no data and write nothing; values, such as parameters, may be mixed with
- * symbols. Random ops leave the generator alone. GD_EAGER inside of it runs ops again, for
- * parameters that are made on the way. What is made belongs to the block and is gone after it,
- * unless it is held.
+ * symbols. Random ops do not advance the generator. GD_EAGER inside the block runs ops as usual,
+ * for parameters that are created there. Objects created in the block are freed at its end, unless
+ * they are retained.
  */
 #ifndef GRADUS_GRAPH_SHAPES_ONLY_H
 #define GRADUS_GRAPH_SHAPES_ONLY_H
@@ -27,7 +27,7 @@ typedef struct gd_shapes_only {
     gd_scope *scope;
 } gd_shapes_only;
 
-void gd_shapes_only_begin(gd_shapes_only *block); /* which must stay where it is */
+void gd_shapes_only_begin(gd_shapes_only *block); /* the struct must not move until the end */
 void gd_shapes_only_end(gd_shapes_only *block);
 
 /* The multiply-adds of the ops that were called in the innermost block so far (ops/macs.h). NAN

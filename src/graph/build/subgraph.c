@@ -1,4 +1,4 @@
-/* subgraph.c - see subgraph.h. */
+/* subgraph.c - traces functions to subgraphs, finds what they capture, and runs them. */
 #include "graph/build/subgraph.h"
 
 #include <stdio.h>
@@ -38,13 +38,13 @@ static GD_OWN_FRAME gd_status add_input(gd_subgraph *sub, const gd_meta *meta, g
     sub->in = grown;
     snprintf(name, sizeof name, "in_%d", sub->n_in);
     GD_TRY(gd_graph_source(sub->graph, GD_FROM_PLACEHOLDER, NULL, name, meta, symbol));
-    sub->in[sub->n_in++] = (*symbol)->node; /* held by the graph */
+    sub->in[sub->n_in++] = (*symbol)->node; /* the graph retains it */
     return GD_OK;
 }
 
-/* A node for a tensor of the world outside. It gives it as it is: a copy would lie in memory in
- * another way, and a sum over it could have other last bits. */
-static gd_tensor *traced_copy(gd_tensor *t) {
+/* A node for a captured tensor: a view with the same strides. A copy could have other strides, and
+ * a sum over it other last bits. */
+static gd_tensor *trace_identity(gd_tensor *t) {
     gd_shape axes = {.rank = t->rank, .form = 1};
     for (int d = 0; d < t->rank; d++) axes.at[d] = d;
     return gd_permute(t, axes);
@@ -53,7 +53,7 @@ static gd_tensor *traced_copy(gd_tensor *t) {
 static gd_status take_output(gd_subgraph *sub, gd_tensor *y, int k) {
     if (!y) return gd_fail(GD_E_ARGUMENT, "result %d is NULL", k);
     if (y->kind == GD_FAILED) return gd_failure();
-    if (y->kind != GD_SYMBOL || !is_inside(sub, y->node)) y = traced_copy(y);
+    if (y->kind != GD_SYMBOL || !is_inside(sub, y->node)) y = trace_identity(y);
     if (y->kind == GD_FAILED) return gd_failure();
     sub->out[k] = y->node;
     sub->out_index[k] = y->node_index;
@@ -102,7 +102,7 @@ gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int
     sub->graph = gd_retain(gd_graph_new());
     gd_status status = sub->graph ? GD_OK : GD_E_MEMORY;
     if (status == GD_OK) {
-        /* what blocks around the call say holds for its node, not for the nodes inside */
+        /* blocks around the call (names, GD_AFTER) hold for its node, not for the nodes inside */
         const gd_building outside = gd_this_building;
         gd_this_building = (gd_building){.prefix = NULL};
         sub->graph->body = GD_BODY_OPEN;
@@ -127,8 +127,8 @@ gd_status gd_subgraph_trace(gd_body body, void *user, const gd_meta *inputs, int
 
 /* --- capturing -------------------------------------------------------------------------------- */
 
-/* Whether a graph around the function writes this value: the function then reads what was written
- * before it, and that is known outside alone. */
+/* Whether a graph around the function writes this value. The function then reads what was written
+ * before the call, which only the graph outside knows. */
 static bool is_written(const gd_slot *slot) {
     for (const gd_graph *g = gd_graph_building(); g; g = g->outer)
         for (int n = 0; g->writes_values && n < g->count; n++) {
@@ -141,9 +141,8 @@ static bool is_written(const gd_slot *slot) {
     return false;
 }
 
-/* Symbols from outside, values through which a gradient may have to go, and values that the graph
- * outside writes. Other values stay where they are: they are read when the graph runs, as everywhere in
- * graphs. */
+/* Captured are symbols from outside, values that may need a gradient, and values that the graph
+ * outside writes. Other values stay constants of the node, and are read when the graph runs. */
 static bool is_captured(const gd_subgraph *sub, const gd_slot *slot) {
     if (!slot->present) return false;
     if (slot->symbol) return !is_inside(sub, slot->node);
@@ -151,7 +150,7 @@ static bool is_captured(const gd_subgraph *sub, const gd_slot *slot) {
            (slot->storage && is_written(slot));
 }
 
-static bool is_same(const gd_tensor *t, const gd_slot *slot) {
+static bool is_same_value(const gd_tensor *t, const gd_slot *slot) {
     if (slot->leaf) return t == slot->leaf;
     if (slot->node || t->node) return t->node == slot->node && t->node_index == slot->index;
     return t->kind == GD_VALUE && t->storage == slot->storage && t->offset == slot->offset &&
@@ -160,9 +159,9 @@ static bool is_same(const gd_tensor *t, const gd_slot *slot) {
            memcmp(t->strides, slot->strides, sizeof *t->strides * t->rank) == 0;
 }
 
-static gd_status capture(gd_capturing *c, const gd_slot *slot, int *index) {
+static gd_status find_or_add_capture(gd_capturing *c, const gd_slot *slot, int *index) {
     for (*index = 0; *index < c->count; ++*index)
-        if (is_same(c->captured[*index], slot)) return GD_OK;
+        if (is_same_value(c->captured[*index], slot)) return GD_OK;
     if (!gd_grow(c->captured, c->count, c->capacity))
         return gd_no_memory(NULL, "for the graph of a function");
     gd_tensor *t = slot->symbol ? gd_slot_get(slot, NULL, "a graph") : gd_slot_as_it_is(slot);
@@ -176,12 +175,12 @@ static gd_status capture_all(gd_capturing *c, const gd_subgraph *sub) {
     for (int n = 0; n < sub->graph->count; n++)
         for (int i = 0; i < sub->graph->nodes[n]->n_in; i++)
             if (is_captured(sub, &sub->graph->nodes[n]->slots[i]))
-                GD_TRY(capture(c, &sub->graph->nodes[n]->slots[i], &index));
+                GD_TRY(find_or_add_capture(c, &sub->graph->nodes[n]->slots[i], &index));
     return GD_OK;
 }
 
-/* Every function gets all that is captured, so that one list of inputs serves them. */
-static gd_status use_captured(gd_capturing *c, gd_subgraph *sub) {
+/* Every subgraph takes all captured tensors, so that one list of inputs serves them all. */
+static gd_status replace_captured(gd_capturing *c, gd_subgraph *sub) {
     const int before = sub->graph->count;
     gd_tensor **symbols = gd_malloc((size_t)(c->count + 1) * sizeof *symbols);
     gd_status status = symbols ? GD_OK : gd_no_memory(NULL, "for the graph of a function");
@@ -194,16 +193,16 @@ static gd_status use_captured(gd_capturing *c, gd_subgraph *sub) {
             gd_slot *slot = &sub->graph->nodes[n]->slots[i];
             int index;
             if (!is_captured(sub, slot)) continue;
-            status = capture(c, slot, &index); /* it is there */
+            status = find_or_add_capture(c, slot, &index); /* finds it */
             if (status == GD_OK) gd_slot_replace(slot, symbols[index]);
         }
     gd_free(symbols);
     return status;
 }
 
-/* A result that was captured needs no node of its own any more: it is an input now. (Gradients are
- * then added up in the order in which eager code does it.) */
-static void pass_through(gd_subgraph *sub) {
+/* A captured result is an input now, and needs no identity node. (Without it gradients are summed
+ * in the order of eager code.) */
+static void skip_identities(gd_subgraph *sub) {
     for (int k = 0; k < sub->n_out; k++) {
         if (sub->out[k]->origin->number < sub->n_made) continue;
         const gd_slot *slot = &sub->out[k]->slots[0];
@@ -219,7 +218,7 @@ void gd_capturing_free(gd_capturing *c) {
     *c = (gd_capturing){NULL, 0, 0};
 }
 
-/* --- what there is to do ---------------------------------------------------------------------- */
+/* --- traits and value numbers ----------------------------------------------------------------- */
 
 gd_subgraph *gd_node_subgraph(const gd_node *node, int index) {
     for (int i = 0; node->op && i < node->op->n_attrs && node->attrs; i++)
@@ -242,7 +241,7 @@ unsigned gd_node_traits(const gd_node *node) {
     return traits;
 }
 
-/* Numbers the results of all nodes that the outputs need. Nodes come after those they use. */
+/* Numbers the results of all nodes that the outputs need. Nodes come after their inputs. */
 static gd_status number_values(gd_subgraph *sub) {
     gd_graph *g = sub->graph;
     sub->first_value = gd_malloc((size_t)(g->count + 1) * sizeof *sub->first_value);
@@ -270,9 +269,9 @@ gd_status gd_subgraph_close(gd_capturing *c, gd_subgraph *const *subs, int n_sub
     gd_status status = GD_OK;
     gd_scope *scope = gd_scope_open();
     for (int i = 0; i < n_subs && status == GD_OK; i++) status = capture_all(c, subs[i]);
-    for (int i = 0; i < n_subs && status == GD_OK; i++) status = use_captured(c, subs[i]);
+    for (int i = 0; i < n_subs && status == GD_OK; i++) status = replace_captured(c, subs[i]);
     for (int i = 0; i < n_subs && status == GD_OK; i++) {
-        pass_through(subs[i]);
+        skip_identities(subs[i]);
         status = number_values(subs[i]);
     }
     gd_scope_close(&scope);
@@ -285,7 +284,7 @@ gd_tensor *gd_on_tape(gd_tensor *value) {
     return gd_dtype_is_float((gd_dtype)value->dtype) ? gd_requires_grad(gd_detach(value)) : value;
 }
 
-/* The number of a random node in this run and this step of the loops around it. */
+/* The random numbers of a node in this run and in this step of the loops around it. */
 static gd_rng noise_of(const gd_node *node, const gd_running *r) {
     gd_rng rng = node->rng;
     rng.call += r->run;
@@ -293,7 +292,7 @@ static gd_rng noise_of(const gd_node *node, const gd_running *r) {
     return rng;
 }
 
-static gd_status run_whole(const gd_node *node, gd_tensor *const *in, gd_tensor **out) {
+static gd_status run_opaque(const gd_node *node, gd_tensor *const *in, gd_tensor **out) {
     gd_expand expand = {node->op, node->attrs, node->n_in, node->n_out, (gd_tensor **)(uintptr_t)in,
                         out};
     node->op->expand(&expand);
@@ -302,10 +301,10 @@ static gd_status run_whole(const gd_node *node, gd_tensor *const *in, gd_tensor 
     return GD_OK;
 }
 
-static gd_status run_any(gd_node *node, gd_tensor *const *in, gd_tensor **out,
-                         const gd_running *r) {
+static gd_status run_node_as_op(gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                                const gd_running *r) {
     if (gd_node_subgraph(node, 0)) return gd_control_run(node, in, out, r);
-    if (node->op->flags & GD_OP_OPAQUE) return run_whole(node, in, out);
+    if (node->op->flags & GD_OP_OPAQUE) return run_opaque(node, in, out);
     gd_rng noise = noise_of(node, r), *before = gd_this_thread.noise;
     if (node->op->flags & GD_OP_RANDOM) gd_this_thread.noise = &noise; /* for its body */
     gd_status status = gd_dispatch_again(node->op, node->site, in, node->n_in, node->attrs, noise,
@@ -314,13 +313,13 @@ static gd_status run_any(gd_node *node, gd_tensor *const *in, gd_tensor **out,
     return status;
 }
 
-/* As it was noted: under GD_NO_GRAD. */
+/* Runs a node that was traced under GD_NO_GRAD in the same mode. */
 static gd_status run_without_grad(gd_node *node, gd_tensor *const *in, gd_tensor **out,
                                   const gd_running *r) {
     const int rules = gd_this_thread.rules;
     int grad = gd_no_grad_begin();
     gd_this_thread.rules = 0;
-    gd_status status = run_any(node, in, out, r);
+    gd_status status = run_node_as_op(node, in, out, r);
     gd_this_thread.rules = rules;
     gd_grad_mode_end(&grad);
     return status;
@@ -329,7 +328,7 @@ static gd_status run_without_grad(gd_node *node, gd_tensor *const *in, gd_tensor
 gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out, const gd_running *r) {
     if (r->left && --*r->left < 0)
         return gd_fail(GD_E_STATE, "the loops of the graph are too long to be unrolled");
-    gd_status status = (node->stops ? run_without_grad : run_any)(node, in, out, r);
+    gd_status status = (node->stops ? run_without_grad : run_node_as_op)(node, in, out, r);
     for (int k = 0; k < node->n_out && status == GD_OK && r->tape; k++) {
         if (!out[k] || out[k]->requires_grad || out[k]->kind != GD_VALUE) continue;
         out[k] = gd_on_tape(out[k]);
@@ -338,10 +337,10 @@ gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out, cons
     return status;
 }
 
-static gd_status run_inside(const gd_subgraph *sub, gd_node *node, gd_tensor **values,
-                            const gd_running *r) {
+static gd_status run_subgraph_node(const gd_subgraph *sub, gd_node *node, gd_tensor **values,
+                                   const gd_running *r) {
     gd_tensor *few[16], **in = node->n_in > 16 ? gd_malloc((size_t)node->n_in * sizeof *in) : few;
-    if (!in) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
+    if (!in) return gd_no_memory(NULL, "to run a graph");
     gd_status status = GD_OK;
     for (int i = 0; i < node->n_in && status == GD_OK; i++) {
         const gd_slot *slot = &node->slots[i];
@@ -359,14 +358,14 @@ static gd_status run_inside(const gd_subgraph *sub, gd_node *node, gd_tensor **v
 gd_status gd_subgraph_run(const gd_subgraph *sub, gd_tensor *const *in, gd_tensor **out,
                           const gd_running *r) {
     gd_tensor **values = gd_calloc((size_t)sub->n_values + 1, sizeof *values);
-    if (!values) return gd_fail(GD_E_MEMORY, "no memory to run a graph");
+    if (!values) return gd_no_memory(NULL, "to run a graph");
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     for (int i = 0; i < sub->n_in; i++)
         values[sub->first_value[sub->in[i]->origin->number]] = in[i];
     for (int n = 0; n < sub->graph->count && status == GD_OK; n++)
         if (sub->first_value[n] >= 0 && sub->graph->nodes[n]->op)
-            status = run_inside(sub, sub->graph->nodes[n], values, r);
+            status = run_subgraph_node(sub, sub->graph->nodes[n], values, r);
     for (int k = 0; k < sub->n_out && status == GD_OK; k++)
         out[k] =
             gd_retain(values[sub->first_value[sub->out[k]->origin->number] + sub->out_index[k]]);

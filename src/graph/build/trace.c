@@ -1,4 +1,4 @@
-/* trace.c - see trace.h. */
+/* trace.c - appends a node for each op call that is traced; the public side is in trace.h. */
 #include "graph/build/trace.h"
 
 #include "graph/build/graph.h"
@@ -14,8 +14,6 @@
 #include "gradus/ops.h"
 
 enum { FEW_INPUTS = 16 };
-
-/* --- building --------------------------------------------------------------------------------- */
 
 static gd_status make_symbol(gd_node *node, int index, gd_device *device, const gd_meta *m,
                              gd_tensor **out) {
@@ -36,21 +34,22 @@ static gd_graph *graph_of(const gd_tensor *t) {
 
 static bool is_view(const gd_node *node) { return node->op && (node->op->flags & GD_OP_VIEW); }
 
-/* In place, the symbol's handle will mean the new value. That is all that changes: so nobody may have
- * another handle for the memory that eager code would write. */
+/* After an op in place, the symbol's handle means the new value, and no memory is written. So there
+ * must be no other handle, such as a view, that would see the write in eager code. */
 static gd_status check_in_place(const gd_invocation *call, const gd_graph *graph) {
     const gd_tensor *x = call->in[0];
     const char *name = call->op->inputs[0].name;
     if (x->kind != GD_SYMBOL || !x->node)
-        return GD_OK; /* a bare one: shapes are being worked out */
+        return GD_OK; /* it has no node: only shapes are inferred */
     if (x->node->origin && x->node->origin->kind == GD_FROM_VARIABLE)
-        return gd_fail(GD_E_STATE,
-                       "'%s' is the variable '%s', which changes by gd_assign(variable, value)",
-                       name, x->node->origin->name);
+        return gd_fail(
+            GD_E_STATE,
+            "'%s' is the variable '%s', which is changed with gd_assign(variable, value)", name,
+            x->node->origin->name);
     if (is_view(x->node))
         return gd_fail(
             GD_E_UNSUPPORTED,
-            "'%s' is a view (%s), and cannot be written in a graph; use the op that makes "
+            "'%s' is a view (%s) and cannot be written in a graph; use the op that returns "
             "a new tensor",
             name, x->node->op->name);
     for (int i = 0; graph && i < graph->count; i++) {
@@ -59,14 +58,13 @@ static gd_status check_in_place(const gd_invocation *call, const gd_graph *graph
             node->slots[0].index == x->node_index)
             return gd_fail(GD_E_UNSUPPORTED,
                            "'%s' has a view (%s of %s), which would not see what is written in a "
-                           "graph; use the op that "
-                           "makes a new tensor",
+                           "graph; use the op that returns a new tensor",
                            name, node->op->name, node->site ? node->site : "?");
     }
     return GD_OK;
 }
 
-/* What an op writes must be able to keep it: a variable, or a tensor outside the graph. */
+/* An op may write only tensors that keep their value: variables and captured tensors. */
 static gd_status check_written(const gd_invocation *call, const gd_graph *graph) {
     const gd_op *op = call->op;
     const bool in_body = graph && graph->body;
@@ -83,11 +81,10 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
         if (in_body)
             return gd_fail(GD_E_STATE,
                            "'%s' would be written in a branch or in the body of a loop; let the "
-                           "body give the new "
-                           "value back, and assign it outside",
+                           "body return the new value, and assign it outside",
                            op->inputs[i].name);
         if (t->kind != GD_SYMBOL || !t->node)
-            continue; /* a bare one: shapes are being worked out */
+            continue; /* it has no node: only shapes are inferred */
         if (!t->node->origin || t->node->origin->kind != GD_FROM_VARIABLE)
             return gd_fail(GD_E_ARGUMENT, "'%s' is written and must be a variable",
                            op->inputs[i].name);
@@ -95,24 +92,24 @@ static gd_status check_written(const gd_invocation *call, const gd_graph *graph)
     return GD_OK;
 }
 
-/* While it is set, tensors outside that were written are themselves. */
-static _Thread_local bool as_themselves;
+/* While it is set, inputs are used as they are: recorded writes to them are not looked up. */
+static _Thread_local bool ignores_writes;
 
 static bool is_mutated(const gd_op *op, int i) {
     return !op->base && i < op->n_inputs && op->inputs[i].mutated;
 }
 
-/* The symbol of a view that is all of the tensor, behind the node that has written it. */
-static gd_tensor *view_behind(gd_graph *graph, gd_tensor *t, gd_node *writer) {
+/* A view of all of the tensor, as a node that runs after the node that writes the tensor. */
+static gd_tensor *view_after_write(gd_graph *graph, gd_tensor *t, gd_node *writer) {
     gd_shape axes = {.rank = t->rank, .form = 1};
     for (int d = 0; d < t->rank; d++) axes.at[d] = d;
     gd_node *after[] = {writer};
     const gd_building outside = gd_this_building;
     gd_this_building = (gd_building){.after = after, .n_after = 1};
     gd_block block = gd_graph_begin(graph);
-    as_themselves = true;
+    ignores_writes = true;
     gd_tensor *y = gd_permute(t, axes);
-    as_themselves = false;
+    ignores_writes = false;
     gd_graph_end(&block);
     gd_this_building = outside;
     return y;
@@ -120,7 +117,7 @@ static gd_tensor *view_behind(gd_graph *graph, gd_tensor *t, gd_node *writer) {
 
 gd_status gd_graph_show_write(gd_graph *graph, int index) {
     const gd_written w = graph->written[index];
-    gd_tensor *y = view_behind(graph, w.tensor, w.node);
+    gd_tensor *y = view_after_write(graph, w.tensor, w.node);
     if (y->kind == GD_FAILED) return gd_failure();
     gd_retain(y);
     gd_release(w.symbol);
@@ -129,17 +126,18 @@ gd_status gd_graph_show_write(gd_graph *graph, int index) {
     return GD_OK;
 }
 
-/* An op that writes what it reads takes the tensor itself. What was written to it before must be
- * there when it runs: by a node, which it then runs after. */
-static gd_status follow_write(gd_graph *graph, const gd_invocation *call, int i, gd_node **writer) {
+/* An op that updates input i takes the captured tensor itself, so earlier writes must have reached
+ * the tensor's memory. `writer` is the node that does so, after which the op must run; NULL:
+ * none. */
+static gd_status find_writer(gd_graph *graph, const gd_invocation *call, int i, gd_node **writer) {
     gd_tensor *t = call->in[i];
     const gd_written *w = gd_graph_find_write(graph, t);
     *writer = NULL;
-    if (!w || (call->op->flags & GD_OP_ASSIGNS)) return GD_OK; /* an assign reads nothing of it */
+    if (!w || (call->op->flags & GD_OP_ASSIGNS)) return GD_OK; /* an assign does not read it */
     if (!w->node) {
-        as_themselves = true;
+        ignores_writes = true;
         const gd_tensor *done = gd_assign(t, w->symbol);
-        as_themselves = false;
+        ignores_writes = false;
         if (done->kind == GD_FAILED) return gd_failure();
         w = gd_graph_find_write(graph, t);
     }
@@ -147,8 +145,8 @@ static gd_status follow_write(gd_graph *graph, const gd_invocation *call, int i,
     return GD_OK;
 }
 
-/* In a jit's graph: what the op has written to tensors outside. */
-static gd_status note_writes(gd_graph *graph, const gd_invocation *call, gd_node *node) {
+/* In a jit's graph: records what the op writes to captured tensors. */
+static gd_status record_writes(gd_graph *graph, const gd_invocation *call, gd_node *node) {
     const gd_op *op = call->op;
     for (int i = 0; i < op->n_inputs && i < call->n_in && !op->base; i++) {
         gd_tensor *x = call->in[i];
@@ -161,33 +159,32 @@ static gd_status note_writes(gd_graph *graph, const gd_invocation *call, gd_node
         for (int k = 0; k < op->n_outputs && k < call->n_out; k++)
             if (strcmp(op->outputs[k].name, op->inputs[i].name) == 0)
                 w.symbol = call->out[k], w.opaque = false;
-        if (op->flags & GD_OP_ASSIGNS) w.opaque = false; /* gives what it has written */
+        if (op->flags & GD_OP_ASSIGNS) w.opaque = false; /* its result is the new value */
         GD_TRY(gd_graph_record_write(graph, w));
     }
     return GD_OK;
 }
 
-/* An input as it is now, and the node that must have run before. */
-typedef struct input {
+/* What an input of a call means now, and the node that must run before the call; NULL: none. */
+typedef struct traced_input {
     gd_tensor *now;
     gd_node *writer;
-} input;
+} traced_input;
 
-static gd_status find_inputs(const gd_invocation *call, gd_graph *writing, input *inputs) {
+static gd_status find_inputs(const gd_invocation *call, gd_graph *writing, traced_input *inputs) {
     for (int i = 0; i < call->n_in; i++) {
         gd_tensor *x = call->in[i];
         const bool mutated = is_mutated(call->op, i);
-        inputs[i] = (input){x, NULL};
-        if (as_themselves) continue;
+        inputs[i] = (traced_input){x, NULL};
+        if (ignores_writes) continue;
         if (!mutated) GD_TRY(gd_graph_read(gd_graph_building(), x, &inputs[i].now));
         else if (x && x->kind == GD_VALUE && writing)
-            GD_TRY(follow_write(writing, call, i, &inputs[i].writer));
+            GD_TRY(find_writer(writing, call, i, &inputs[i].writer));
     }
     return GD_OK;
 }
 
-/* Adds the node of a call whose inputs are known. */
-static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input *inputs,
+static gd_status add_node(gd_invocation *call, const gd_meta *metas, const traced_input *inputs,
                           gd_graph *writing, gd_graph *graph) {
     const gd_op *op = call->op->base ? call->op->base : call->op;
     gd_node *node = gd_node_new(op, call->attrs, call->n_in, call->n_out, 0);
@@ -227,7 +224,7 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
             call->out[0] = x;
         }
     }
-    if (status == GD_OK && writing) status = note_writes(writing, call, node);
+    if (status == GD_OK && writing) status = record_writes(writing, call, node);
     if (status == GD_OK) status = gd_graph_add(graph, node, GD_FROM_OP, NULL);
     for (int i = 0; i < call->n_in && status == GD_OK; i++)
         if (inputs[i].writer) status = gd_graph_run_after(node, inputs[i].writer);
@@ -235,7 +232,7 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const input
     return status;
 }
 
-static gd_status trace(gd_invocation *call, const gd_meta *metas) {
+static gd_status trace_call(gd_invocation *call, const gd_meta *metas) {
     gd_graph *writing = gd_graph_building();
     if (writing && !writing->traces_writes) writing = NULL;
     gd_graph *graph = gd_graph_of(call->in, call->n_in);
@@ -248,7 +245,7 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
                 i);
         const gd_tensor *t = call->in[i];
         if (t && t->kind == GD_SYMBOL && t->node && t->node->origin && !t->node->origin->graph)
-            return gd_fail(GD_E_STATE, "input %d, '%s', is a symbol of a graph that is gone", i,
+            return gd_fail(GD_E_STATE, "input %d, '%s', is a symbol of a graph that was freed", i,
                            t->node->origin->name);
         if (of && graph && of != graph && !of->body && !graph->body)
             return gd_fail(GD_E_ARGUMENT,
@@ -256,16 +253,18 @@ static gd_status trace(gd_invocation *call, const gd_meta *metas) {
                            i, t->node->origin->name);
     }
     GD_TRY(check_written(call, graph));
-    input few[FEW_INPUTS],
+    traced_input few[FEW_INPUTS],
         *inputs = call->n_in <= FEW_INPUTS ? few : gd_malloc((size_t)call->n_in * sizeof *inputs);
-    if (!inputs) return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
-    gd_status status = find_inputs(call, writing, inputs); /* first: it may add nodes */
+    if (!inputs) return gd_no_memory(NULL, "for a node of the graph");
+    gd_status status = find_inputs(call, writing, inputs); /* before add_node: it may add nodes */
     if (status == GD_OK) status = add_node(call, metas, inputs, writing, graph);
     if (inputs != few) gd_free(inputs);
     return status;
 }
 
-static void __attribute__((constructor)) register_tracer(void) { gd_record_hooks.trace = trace; }
+static void __attribute__((constructor)) register_tracer(void) {
+    gd_record_hooks.trace = trace_call;
+}
 
 gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device) {
     size_t bytes;

@@ -1,8 +1,8 @@
-/* trace.h - symbols, and a plain executor for them.
+/* trace.h - symbols, and an interpreter for them.
  *
  * An op with a symbol among its inputs, or any op while a trace is open, appends a node. The node
- * is the tape's own struct, so one backward walk serves both. The executor (evaluate.c) runs nodes one
- * after the other as eager ops; plans replace it where they can.
+ * is the tape's struct, so one backward walk serves both. The interpreter (run/evaluate.c) runs
+ * nodes one after the other as eager ops; sessions use plans instead where they can.
  */
 #ifndef GRADUS_GRAPH_TRACE_H
 #define GRADUS_GRAPH_TRACE_H
@@ -10,24 +10,25 @@
 #include "gradus/random.h"
 #include "gradus/tensor.h"
 
-/* A symbol to be fed: a shape, in which sizes may be GD_ANY, and a dtype, no data. Of no graph. */
+/* A placeholder that belongs to no graph. Sizes in `shape` may be GD_ANY. */
 gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device);
 
-/* From here on, every op of this thread appends a node, those without inputs too. */
+/* Between the two calls every op of this thread appends a node, also one without inputs. */
 void gd_trace_begin(void);
 void gd_trace_end(void);
 
-/* The values of `fetches` when each symbol in `feeds` has the value beside it; fed tensors that are
- * assigned are written at the end, if `assigns`. `noise` is added to the numbers of random ops. */
+/* The values of `fetches`, where symbol feeds[i] has the value values[i]. If `assigns`, fed tensors
+ * that the nodes assign are written at the end. `noise` is added to the call numbers of random
+ * ops. */
 gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
                            bool assigns);
 gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors values); /* noise 0 */
 
-/* The same, but the tape remembers how the results came to be, and nothing is assigned. They are in the
- * current scope. */
-/* The same as ordinary ops of the program: on the tape if it is on, noted if `values` are symbols. */
+/* The same as ordinary ops of the program: they are on the tape if grad mode is on, and traced if
+ * `values` are symbols. */
 gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
                              gd_tensor **results);
+/* The same, always on the tape; nothing is assigned. The results belong to the current scope. */
 gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
                               gd_tensor **results);
 

@@ -1,4 +1,4 @@
-/* trace_grad.c - see trace_grad.h. */
+/* trace_grad.c - gradients of captured leaves in a jit: while tracing, and in a run. */
 #include "graph/build/trace_grad.h"
 
 #include "autograd/walker.h"
@@ -8,22 +8,21 @@
 #include "gradus/ops.h"
 #include "ops/call.h"
 
-/* --- tracing: what a leaf's gradient is now --------------------------------------------------- */
+/* --- tracing: reading and replacing a leaf's gradient ----------------------------------------- */
 
-static bool tracing(void) { return gd_graph_traced() != NULL; }
+static bool is_tracing(void) { return gd_graph_traced() != NULL; }
 
-static gd_status check_place(const gd_graph *graph, const char *what) {
+static gd_status check_not_in_body(const gd_graph *graph, const char *what) {
     if (gd_graph_building() == graph) return GD_OK;
     return gd_fail(GD_E_UNSUPPORTED,
                    "%s in a branch or in the body of a loop: gradients of leaves belong to the "
-                   "function around it; "
-                   "call it there, or take gradients with gd_grad",
+                   "function around it; call it there, or compute gradients with gd_grad",
                    what);
 }
 
-/* A symbol has no gradient of its own. One that stands for an input of the jit may, when it is
- * called. */
-static gd_status note_symbol(const gd_tensor *t, const char *what) {
+/* A symbol has no .grad. But a placeholder may stand for a leaf when the jit is called: it is
+ * marked, and the call then fails if its input has a gradient. */
+static gd_status mark_graded_input(const gd_tensor *t, const char *what) {
     char text[200];
     gd_origin *o = t->node->origin;
     if (o && o->kind == GD_FROM_PLACEHOLDER) {
@@ -31,21 +30,20 @@ static gd_status note_symbol(const gd_tensor *t, const char *what) {
         return GD_OK;
     }
     return gd_fail(GD_E_UNSUPPORTED,
-                   "%s: %s is a result in the function that is being traced, which gets no "
-                   "gradient of its own; "
-                   "gd_grad(results, gd_list(it)) gives it",
+                   "%s: %s is a result in the function that is being traced, and gets no "
+                   "gradient; gd_grad(results, gd_list(it)) computes one",
                    what, gd_symbol_text_hook(t, text, sizeof text));
 }
 
-static gd_leaf_grad *find(const gd_graph *graph, const gd_tensor *leaf) {
+static gd_leaf_grad *find_leaf_grad(const gd_graph *graph, const gd_tensor *leaf) {
     for (int i = 0; i < graph->n_grads; i++)
         if (graph->grads[i].leaf == leaf) return &graph->grads[i];
     return NULL;
 }
 
-static gd_status add(gd_graph *graph, gd_tensor *leaf, gd_leaf_grad **added) {
+static gd_status add_leaf_grad(gd_graph *graph, gd_tensor *leaf, gd_leaf_grad **added) {
     if (!gd_grow(graph->grads, graph->n_grads, graph->grad_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        return gd_no_memory(NULL, "for a graph");
     *added = &graph->grads[graph->n_grads++];
     **added = (gd_leaf_grad){.leaf = gd_retain(leaf)};
     return GD_OK;
@@ -53,25 +51,23 @@ static gd_status add(gd_graph *graph, gd_tensor *leaf, gd_leaf_grad **added) {
 
 static bool has_history(const gd_tensor *grad) { return grad->node || grad->requires_grad; }
 
-/* The gradient that a leaf has before the call, as an input of the graph; and a second handle for
- * it, which will mean something else after it was written in place. */
-static gd_status look(gd_leaf_grad *g) {
+/* Makes the gradient that a leaf has before the call an input of the graph. `fed` stays the
+ * placeholder; `now` is a second handle, which ops in place change. */
+static gd_status feed_previous_grad(gd_leaf_grad *g) {
     const gd_tensor *before = g->leaf->grad;
     g->looked = true;
     if (!before) return GD_OK;
     if (has_history(before))
-        return gd_fail(GD_E_UNSUPPORTED, "the gradient that a leaf has before the call was made "
-                                         "with .create_graph, and has a history of "
-                                         "its own; forget it before (gd_zero_grad), or give the "
-                                         "leaf a gd_detach of it (gd_set_grad)");
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "the gradient that a leaf has before the call was computed with "
+                       ".create_graph and has a history of its own; clear it before the call "
+                       "(gd_zero_grad), or give the leaf a gd_detach of it (gd_set_grad)");
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = before->device;
     gd_tensor *symbol =
         gd_placeholder(gd_shape_of(before->rank, before->dims), .dtype = (gd_dtype)before->dtype);
     gd_this_thread.device = device;
-    gd_tensor *handle = symbol->kind == GD_FAILED
-                            ? NULL
-                            : gd_slot_get(&symbol->node->slots[0], symbol->node, "a graph");
+    gd_tensor *handle = symbol->kind == GD_FAILED ? NULL : gd_node_symbol(symbol->node, 0);
     if (!handle) return gd_failure();
     g->fed = gd_retain(symbol);
     g->now = gd_retain(handle);
@@ -79,29 +75,30 @@ static gd_status look(gd_leaf_grad *g) {
     return GD_OK;
 }
 
-static gd_status get(const gd_tensor *leaf, gd_tensor **grad) {
+static gd_status get_leaf_grad(const gd_tensor *leaf, gd_tensor **grad) {
     gd_graph *graph = gd_graph_traced();
-    GD_TRY(check_place(graph, "gd_tensor_grad"));
+    GD_TRY(check_not_in_body(graph, "gd_tensor_grad"));
     *grad = NULL;
-    if (leaf->kind != GD_VALUE) return note_symbol(leaf, "gd_tensor_grad");
-    gd_leaf_grad *g = find(graph, leaf);
+    if (leaf->kind != GD_VALUE) return mark_graded_input(leaf, "gd_tensor_grad");
+    gd_leaf_grad *g = find_leaf_grad(graph, leaf);
     if (!g) {
-        GD_TRY(add(graph, (gd_tensor *)leaf, &g)); /* held, not changed */
-        GD_TRY(look(g));
+        GD_TRY(add_leaf_grad(graph, (gd_tensor *)leaf, &g)); /* retained, not changed */
+        GD_TRY(feed_previous_grad(g));
     }
     *grad = g->now;
     return GD_OK;
 }
 
-static gd_status set(gd_tensor *leaf, gd_tensor *grad) {
+static gd_status set_leaf_grad(gd_tensor *leaf, gd_tensor *grad) {
     gd_graph *graph = gd_graph_traced();
-    GD_TRY(check_place(graph, "gd_set_grad"));
-    if (leaf->kind != GD_VALUE) return note_symbol(leaf, grad ? "gd_set_grad" : "gd_zero_grad");
+    GD_TRY(check_not_in_body(graph, "gd_set_grad"));
+    if (leaf->kind != GD_VALUE)
+        return mark_graded_input(leaf, grad ? "gd_set_grad" : "gd_zero_grad");
     GD_TRY(gd_graph_read(graph, grad, &grad));
-    if (grad && grad->kind != GD_SYMBOL) grad = gd_clone(grad); /* noted as a copy */
+    if (grad && grad->kind != GD_SYMBOL) grad = gd_clone(grad); /* traced as a copy */
     if (grad && grad->kind != GD_SYMBOL) return gd_failure();
-    gd_leaf_grad *g = find(graph, leaf);
-    if (!g) GD_TRY(add(graph, leaf, &g));
+    gd_leaf_grad *g = find_leaf_grad(graph, leaf);
+    if (!g) GD_TRY(add_leaf_grad(graph, leaf, &g));
     gd_retain(grad);
     gd_release(g->now);
     g->now = grad;
@@ -111,54 +108,55 @@ static gd_status set(gd_tensor *leaf, gd_tensor *grad) {
 
 /* --- tracing: gd_backward --------------------------------------------------------------------- */
 
-/* Adds to what is there, in place, as eager code does; else it is a copy that nobody else has. */
-static gd_status accumulate(gd_tensor *leaf, gd_tensor *g) {
+/* Accumulates in place, as eager code does. A leaf without a gradient gets a copy of its own. */
+static gd_status accumulate_grad(gd_tensor *leaf, gd_tensor *g) {
     gd_tensor *now;
-    GD_TRY(get(leaf, &now));
+    GD_TRY(get_leaf_grad(leaf, &now));
     if (now) return gd_add_(now, g)->kind == GD_FAILED ? gd_failure() : GD_OK;
     gd_tensor *own = gd_clone(g);
-    return own->kind == GD_FAILED ? gd_failure() : set(leaf, own);
+    return own->kind == GD_FAILED ? gd_failure() : set_leaf_grad(leaf, own);
 }
 
-/* Where gradients may end: what the function takes from outside, what it has made of leaves, its
- * inputs. */
-typedef struct ends {
-    gd_tensor **symbols, **leaves; /* a leaf's own, or a symbol for it; leaves[i] NULL: no leaf */
+/* The tensors where a backward walk may end: captured tensors, later versions of captured leaves,
+ * and inputs of the function. */
+typedef struct walk_ends {
+    gd_tensor **symbols; /* the captured tensor itself, or a symbol */
+    gd_tensor **leaves;  /* the leaf that symbols[i] stands for; NULL: none */
     bool *reached;
     int count;
-} ends;
+} walk_ends;
 
-static void put(ends *e, gd_tensor *symbol, gd_tensor *leaf) {
+static void add_end(walk_ends *e, gd_tensor *symbol, gd_tensor *leaf) {
     e->symbols[e->count] = symbol;
     e->leaves[e->count++] = leaf;
 }
 
-static gd_status find_ends(gd_graph *graph, ends *e) {
+static gd_status find_ends(gd_graph *graph, walk_ends *e) {
     const size_t most = (size_t)(graph->n_captured + graph->n_versions + graph->count) + 1;
     e->symbols = gd_calloc(most, 2 * sizeof *e->symbols + sizeof *e->reached);
-    if (!e->symbols) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    if (!e->symbols) return gd_no_memory(NULL, "for gradients");
     e->leaves = e->symbols + most;
     e->reached = (bool *)(e->leaves + most);
     for (int i = 0; i < graph->n_captured; i++) {
         gd_tensor *t = graph->captured[i].tensor;
-        if (t->requires_grad) put(e, t, t->node ? NULL : t);
+        if (t->requires_grad) add_end(e, t, t->node ? NULL : t);
     }
     for (int i = 0; i < graph->n_versions; i++)
-        put(e, graph->versions[i].symbol, graph->versions[i].leaf);
+        add_end(e, graph->versions[i].symbol, graph->versions[i].leaf);
     for (int i = 0; i < graph->count; i++) {
         gd_node *node = graph->nodes[i];
         if (node->origin->kind != GD_FROM_PLACEHOLDER ||
             !gd_dtype_is_float((gd_dtype)node->slots[0].dtype))
             continue;
-        gd_tensor *symbol = gd_slot_get(&node->slots[0], node, "a graph");
+        gd_tensor *symbol = gd_node_symbol(node, 0);
         if (!symbol) return gd_failure();
-        put(e, symbol, NULL);
+        add_end(e, symbol, NULL);
     }
     return GD_OK;
 }
 
-/* Only leaves stay; an input may turn out to be one when the jit is called. */
-static gd_status keep_leaves(ends *e) {
+/* Keeps the leaves that the walk reaches. Inputs are marked: they may be leaves in a call. */
+static gd_status keep_leaves(walk_ends *e) {
     char shape[128];
     int n = 0;
     for (int i = 0; i < e->count; i++) {
@@ -171,37 +169,36 @@ static gd_status keep_leaves(ends *e) {
         else
             return gd_fail(GD_E_UNSUPPORTED,
                            "gd_backward: the result depends on a tensor of shape %s that was "
-                           "computed outside of the "
-                           "function that is being traced, and would walk on from there; compute "
-                           "it in the function, or gd_detach it",
+                           "computed outside of the function that is being traced, and would walk "
+                           "on from there; compute it in the function, or gd_detach it",
                            gd_shape_text(t->rank, t->dims, shape, sizeof shape));
     }
     e->count = n;
     return n > 0 ? GD_OK
                  : gd_fail(GD_E_STATE, "gd_backward: the result does not depend on a leaf outside "
-                                       "that requires grad");
+                                       "of the function that requires grad");
 }
 
-/* The gradient of a leaf is the sum over all that it has been in the function; then its hooks are
- * called. */
-static gd_status hand_over(const ends *e, gd_tensor *const *g, int i) {
+/* Sums the gradients of all versions of a leaf, calls its hooks, and accumulates the sum into its
+ * gradient. */
+static gd_status accumulate_versions(const walk_ends *e, gd_tensor *const *g, int i) {
     gd_tensor *sum = g[i];
     for (int k = 0; k < e->count && sum; k++) {
         if (e->leaves[k] != e->leaves[i] || !g[k] || k == i) continue;
-        if (k < i) return GD_OK; /* is done */
+        if (k < i) return GD_OK; /* done at k */
         sum = gd_add(sum, g[k]);
         if (sum->kind == GD_FAILED) return gd_failure();
     }
     if (!sum) return GD_OK;
     gd_tensor *final = gd_retain(sum);
     gd_status status = gd_call_hooks(e->leaves[i]->hooks, 0, &final);
-    if (status == GD_OK) status = accumulate(e->leaves[i], final);
+    if (status == GD_OK) status = accumulate_grad(e->leaves[i], final);
     gd_release(final);
     return status;
 }
 
-static gd_status walk(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
-    ends e = {.count = 0};
+static gd_status walk_to_leaves(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
+    walk_ends e = {.count = 0};
     gd_status status = find_ends(graph, &e);
     if (status == GD_OK)
         status = gd_walk_reaches(&(gd_walk){.outputs = &result,
@@ -219,37 +216,39 @@ static gd_status walk(gd_graph *graph, gd_tensor *result, gd_tensor *gradient) {
         gd_walks_stay_inside = false;
         if (gd_failed() || g.count != e.count) status = gd_failure();
         int before = gd_no_grad_begin(); /* gradients have no gradient here */
-        for (int i = 0; i < e.count && status == GD_OK; i++) status = hand_over(&e, g.at, i);
+        for (int i = 0; i < e.count && status == GD_OK; i++)
+            status = accumulate_versions(&e, g.at, i);
         gd_grad_mode_end(&before);
     }
     gd_free(e.symbols);
     return status;
 }
 
-static gd_status backward(gd_tensor *result, gd_tensor *gradient, const gd_backward_options *o) {
+static gd_status trace_backward(gd_tensor *result, gd_tensor *gradient,
+                                const gd_backward_options *o) {
     gd_graph *graph = gd_graph_traced();
-    GD_TRY(check_place(graph, "gd_backward"));
+    GD_TRY(check_not_in_body(graph, "gd_backward"));
     GD_TRY(gd_graph_read(graph, result, &result));
     if (o->create_graph)
-        return gd_fail(GD_E_UNSUPPORTED, "gd_backward: .create_graph in a function that is being "
-                                         "traced; gd_grad with .create_graph gives "
-                                         "gradients that have gradients there");
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "gd_backward: .create_graph in a function that is being traced; there, "
+                       "gd_grad with .create_graph gives gradients that have gradients");
     if (result->kind != GD_SYMBOL)
-        return gd_fail(GD_E_UNSUPPORTED, "gd_backward: the result is not made by the function that "
-                                         "is being traced; walk back from it "
-                                         "outside, or compute it in the function");
-    return walk(graph, result, gradient);
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "gd_backward: the result is not computed by the function that is being "
+                       "traced; call gd_backward outside, or compute it in the function");
+    return walk_to_leaves(graph, result, gradient);
 }
 
-/* --- tracing: what is done at once ------------------------------------------------------------ */
+/* --- tracing: effects that happen during the trace -------------------------------------------- */
 
-/* Remembers what the flag was when the call began. */
-static gd_status freeze(gd_tensor *leaf) {
+/* Records requires_grad of a leaf as it was when the call began. */
+static gd_status record_frozen(gd_tensor *leaf) {
     gd_graph *graph = gd_graph_traced();
     for (int i = 0; i < graph->n_frozen; i++)
         if (graph->frozen[i].tensor == leaf) return GD_OK;
     if (!gd_grow(graph->frozen, graph->n_frozen, graph->frozen_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a graph");
+        return gd_no_memory(NULL, "for a graph");
     graph->frozen[graph->n_frozen++] = (gd_frozen){gd_retain(leaf), leaf->requires_grad};
     return GD_OK;
 }
@@ -271,8 +270,8 @@ gd_status gd_frozen_leaves_end(gd_graph *graph, gd_status status) {
     return status;
 }
 
-/* What C code writes is written once, when the function is traced; what it reads of a tensor that
- * the function has written is not there before the call runs. */
+/* C code would write a tensor only once, during the trace. And a tensor that the function has
+ * written has its new value only after the call has run, so C code cannot read it. */
 static gd_status check_access(const gd_tensor *t, const char *what, bool writes) {
     char shape[128];
     const gd_graph *graph = gd_graph_traced();
@@ -291,15 +290,14 @@ static gd_status check_access(const gd_tensor *t, const char *what, bool writes)
     const gd_node *node = w->symbol->node;
     return gd_fail(GD_E_STATE,
                    "%s: the tensor of shape %s was written by %s (%s) in the function that is "
-                   "being traced, and has "
-                   "its new value when the call has run; read it then",
+                   "being traced, and has its new value when the call has run; read it then",
                    what, gd_shape_text(t->rank, t->dims, shape, sizeof shape),
                    node->op ? node->op->name : "it", node->site ? node->site : "?");
 }
 
-static void __attribute__((constructor)) set_hooks(void) {
-    gd_traced_grads =
-        (gd_grad_hooks){tracing, get, set, backward, freeze, gd_traced_hook, gd_check_hook};
+static void __attribute__((constructor)) set_trace_hooks(void) {
+    gd_traced_grads = (gd_grad_hooks){is_tracing,    get_leaf_grad,  set_leaf_grad, trace_backward,
+                                      record_frozen, gd_traced_hook, gd_check_hook};
     gd_traced_access_hook = check_access;
 }
 
@@ -317,12 +315,12 @@ bool gd_leaf_grads_fit(const gd_graph *graph) {
     return true;
 }
 
-/* What was there before is still the leaf's, and as it was. */
+/* The gradient from before the call stays the leaf's, and is not written. */
 static bool is_unchanged(const gd_leaf_grad *g) { return g->kept && g->now->node == g->fed->node; }
 static bool is_fetched(const gd_leaf_grad *g) { return g->now && !is_unchanged(g); }
 
-static gd_status check_apart(const gd_graph *graph, const gd_leaf_grad *g, gd_tensor *const *inputs,
-                             int n_inputs) {
+static gd_status check_grad_not_shared(const gd_graph *graph, const gd_leaf_grad *g,
+                                       gd_tensor *const *inputs, int n_inputs) {
     const gd_storage *storage = g->leaf->grad->storage;
     const char *what = NULL;
     for (int i = 0; i < n_inputs && !what; i++)
@@ -331,18 +329,17 @@ static gd_status check_apart(const gd_graph *graph, const gd_leaf_grad *g, gd_te
         if (graph->captured[i].tensor->storage == storage) what = "is used by it directly as well";
     if (!what) return GD_OK;
     return gd_fail(GD_E_UNSUPPORTED,
-                   "the function adds to a leaf's gradient that %s; let it ask for the gradient "
-                   "(gd_tensor_grad), or "
-                   "give it a gd_clone",
+                   "the function accumulates into a leaf's gradient that %s; read the gradient "
+                   "in the function (gd_tensor_grad), or pass a gd_clone of it",
                    what);
 }
 
 gd_status gd_leaf_grads_begin(const gd_graph *graph, gd_tensor *const *inputs, int n_inputs) {
     for (int i = 0; i < graph->n_grads; i++) {
         const gd_leaf_grad *g = &graph->grads[i];
-        if (g->kept && is_fetched(g)) GD_TRY(check_apart(graph, g, inputs, n_inputs));
+        if (g->kept && is_fetched(g)) GD_TRY(check_grad_not_shared(graph, g, inputs, n_inputs));
     }
-    for (int i = 0; i < graph->n_grads; i++) /* so that their memory is there for the new ones */
+    for (int i = 0; i < graph->n_grads; i++) /* so that new gradients can use their memory */
         if (!graph->grads[i].kept && !graph->grads[i].fed)
             GD_TRY(gd_replace_grad(graph->grads[i].leaf, NULL));
     return GD_OK;
@@ -363,17 +360,16 @@ int gd_leaf_grads_fetch(const gd_graph *graph, gd_tensor **fetches) {
     return n;
 }
 
-/* A plan may give several results the same memory. */
-static bool is_alone(gd_tensor *const *results, int n_results, int k) {
+/* Whether result k is contiguous and shares its memory with no other result. */
+static bool is_unshared(gd_tensor *const *results, int n_results, int k) {
     const gd_tensor *t = results[k];
     for (int i = 0; i < n_results; i++)
         if (i != k && results[i]->storage == t->storage) return false;
     return gd_is_row_major(t->rank, t->dims, t->strides);
 }
 
-/* On the CPU without asking for memory: parameters are written by now, and nothing may fail any
- * more. */
-static gd_status overwrite(gd_tensor *grad, gd_tensor *result) {
+/* On the CPU it allocates nothing: the run has written parameters, so nothing may fail any more. */
+static gd_status overwrite_grad(gd_tensor *grad, gd_tensor *result) {
     const gd_view to = gd_view_of(grad), from = gd_view_of(result);
     atomic_fetch_add(&grad->storage->version, 1);
     if (!grad->device->api->host_reads) return gd_copy_tensor(grad, result);
@@ -391,10 +387,10 @@ gd_status gd_leaf_grads_end(const gd_graph *graph, gd_tensor *const *results, in
         if (!is_fetched(g)) continue;
         gd_tensor *result = results[k++];
         if (g->kept) {
-            GD_TRY(overwrite(leaf->grad, result));
+            GD_TRY(overwrite_grad(leaf->grad, result));
             continue;
         }
-        if (!is_alone(results, n_results, k - 1)) result = gd_clone(result);
+        if (!is_unshared(results, n_results, k - 1)) result = gd_clone(result);
         if (result->kind == GD_FAILED) return gd_failure();
         GD_TRY(gd_replace_grad(leaf, result));
     }

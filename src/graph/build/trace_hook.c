@@ -1,14 +1,15 @@
-/* trace_hook.c - hooks that are called with symbols: in graphs, and in the functions of jits.
+/* trace_hook.c - hooks on gradients that are symbols, in graphs and in functions of jits.
  *
  * Such a hook runs once, when the gradient is added to the graph. The ops that it calls become part
- * of the graph; anything else would be done once and not in later calls, and is refused in a jit.
+ * of the graph. Anything else would happen only in the trace and not in later calls, so in a jit it
+ * fails.
  */
 #include "graph/build/trace_grad.h"
 
-/* Where the hook of a jit was added that is being called; NULL: none is. */
+/* The place in the program that added the hook that is being traced for a jit; NULL: none is. */
 static _Thread_local const char *hooked_at;
 
-static const char *place(const gd_hook *h) { return h->site ? h->site : "(unknown place)"; }
+static const char *hook_site(const gd_hook *h) { return h->site ? h->site : "(unknown place)"; }
 
 gd_status gd_traced_hook(const gd_hook *h, gd_tensor *gradient, gd_tensor **other) {
     const gd_graph *graph = gradient->node->origin ? gradient->node->origin->graph : NULL;
@@ -18,7 +19,7 @@ gd_status gd_traced_hook(const gd_hook *h, gd_tensor *gradient, gd_tensor **othe
     }
     const char *before = hooked_at;
     const int count = graph->count;
-    hooked_at = place(h);
+    hooked_at = hook_site(h);
     *other = h->fn(gradient, h->user);
     hooked_at = before;
     if (gd_failed()) return gd_failure();
@@ -26,9 +27,9 @@ gd_status gd_traced_hook(const gd_hook *h, gd_tensor *gradient, gd_tensor **othe
     return gd_fail(
         GD_E_UNSUPPORTED,
         "the hook of %s calls no ops. In a gd_jit it would run when the function is traced, and "
-        "not in later "
-        "calls; give its gradient back from the function, or call the function without its jit",
-        place(h));
+        "not in later calls; return its gradient from the function, or call the function without "
+        "its jit",
+        hook_site(h));
 }
 
 gd_status gd_check_hook(const gd_tensor *symbol) {
@@ -36,8 +37,7 @@ gd_status gd_check_hook(const gd_tensor *symbol) {
     if (!o || !o->graph || !o->graph->body) return GD_OK;
     return gd_fail(GD_E_UNSUPPORTED,
                    "gd_tensor_hook: '%s' is in a branch or in the body of a loop, where hooks "
-                   "cannot be called; hook what "
-                   "goes into it or comes out of it",
+                   "cannot be called; hook its inputs or its results",
                    o->name);
 }
 
@@ -45,8 +45,7 @@ gd_status gd_check_hook_access(const char *what) {
     if (!hooked_at) return GD_OK;
     return gd_fail(GD_E_UNSUPPORTED,
                    "%s in the hook of %s, which is traced for a gd_jit: it would be done once, and "
-                   "not in later calls; a "
-                   "hook can call ops",
+                   "not in later calls; a hook can call ops",
                    what, hooked_at);
 }
 
@@ -54,7 +53,6 @@ gd_status gd_check_hook_writes(const gd_graph *graph, const char *input) {
     if (!hooked_at || !graph || graph->traces_writes) return GD_OK;
     return gd_fail(GD_E_UNSUPPORTED,
                    "'%s' is written in the hook of %s, which is part of the gradient of a gd_jit; "
-                   "call gd_backward in the "
-                   "jit's function, or write it outside",
+                   "call gd_backward in the jit's function, or write it outside",
                    input, hooked_at);
 }

@@ -1,4 +1,5 @@
-/* control.c - cond, while_loop, scan and foldl: run at once with values, noted with symbols. */
+/* control.c - gd_cond, gd_while_loop, gd_scan and gd_foldl: they run eagerly with values, and are
+ * traced with symbols. */
 #include "gradus/control.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "graph/control/run.h"
 #include "gradus/ops.h"
 
-/* Notes where and sticks; an error inside of a function has been recorded with its own place. */
+/* Records a failure, unless an error inside a body was recorded with its own place. */
 static void fail_call(const char *name, const char *site, gd_status status) {
     if (gd_this_thread.recorded != GD_OK) return;
     gd_error_prefix("%s: ", name);
@@ -16,8 +17,8 @@ static void fail_call(const char *name, const char *site, gd_status status) {
     gd_error_stick(status);
 }
 
-/* Moves what is gd_held into a list of the current scope. */
-static gd_status hand_over(gd_held *h, int from, int count, gd_tensors *list) {
+/* Makes a list of the current scope from part of `h`. */
+static gd_status make_result_list(gd_held *h, int from, int count, gd_tensors *list) {
     gd_tensor **at = gd_list_new(count);
     if (!at || gd_scope_reserve((size_t)count) != GD_OK) return GD_E_MEMORY;
     for (int i = 0; i < count; i++) {
@@ -38,7 +39,7 @@ static gd_status check_inputs(gd_tensors list, const char *what) {
     return GD_OK;
 }
 
-static bool any_symbol(gd_tensors list) {
+static bool is_traced_call(gd_tensors list) {
     for (int64_t i = 0; i < list.count; i++)
         if (list.at[i]->kind == GD_SYMBOL) return true;
     return gd_this_thread.tracer != NULL;
@@ -46,25 +47,25 @@ static bool any_symbol(gd_tensors list) {
 
 static const gd_running eager = {.run = 0};
 
-/* Adds the node: `own` inputs, then what was captured. */
+/* Adds the node. Its inputs are both lists, then the captured tensors. */
 static gd_status add_node(const gd_op *op, const char *site, gd_tensors first, gd_tensors second,
                           const gd_capturing *c, const void *attrs, gd_held *out) {
     const int64_t n = first.count + second.count + c->count;
     gd_tensor **in = gd_malloc((size_t)n * sizeof *in + 1);
-    if (!in) return gd_fail(GD_E_MEMORY, "no memory for a node of the graph");
+    if (!in) return gd_no_memory(NULL, "for a node of the graph");
     if (first.count) memcpy(in, first.at, (size_t)first.count * sizeof *in);
     if (second.count) memcpy(in + first.count, second.at, (size_t)second.count * sizeof *in);
     if (c->count)
         memcpy(in + first.count + second.count, c->captured, (size_t)c->count * sizeof *in);
     gd_scope *scope = gd_scope_open();
     gd_tensors y = gd_dispatch_list(op, site, in, (int)n, attrs);
-    gd_status status = y.at ? gd_hold(out, y.at, y.count) : gd_failure();
+    gd_status status = y.at ? gd_held_init(out, y.at, y.count) : gd_failure();
     gd_scope_close(&scope);
     gd_free(in);
     return status;
 }
 
-/* Of `first` as they are, then of what each step gets of `sliced`. */
+/* The shapes of `first`, then those of `sliced` without the first axis, as each step gets them. */
 static GD_OWN_FRAME void fill_metas(gd_tensors first, gd_tensors sliced, gd_meta *metas) {
     for (int64_t i = 0; i < first.count; i++) metas[i] = gd_meta_of(first.at[i]);
     for (int64_t i = 0; i < sliced.count; i++) {
@@ -75,11 +76,11 @@ static GD_OWN_FRAME void fill_metas(gd_tensors first, gd_tensors sliced, gd_meta
     }
 }
 
-static gd_status trace_list(gd_body body, void *user, gd_tensors first, gd_tensors sliced,
+static gd_status trace_body(gd_body body, void *user, gd_tensors first, gd_tensors sliced,
                             const char *what, gd_subgraph **made) {
     const int64_t n = first.count + sliced.count;
     gd_meta *metas = gd_malloc((size_t)(n + 1) * sizeof *metas);
-    if (!metas) return gd_fail(GD_E_MEMORY, "no memory for the graph of a function");
+    if (!metas) return gd_no_memory(NULL, "for the graph of a function");
     fill_metas(first, sliced, metas);
     gd_status status = gd_subgraph_trace(body, user, metas, (int)n, made);
     gd_free(metas);
@@ -87,7 +88,7 @@ static gd_status trace_list(gd_body body, void *user, gd_tensors first, gd_tenso
     return status;
 }
 
-static void release_both(gd_subgraph *a, gd_subgraph *b) {
+static void release_subgraphs(gd_subgraph *a, gd_subgraph *b) {
     gd_subgraph_release(a);
     gd_subgraph_release(b);
 }
@@ -97,12 +98,12 @@ static void release_both(gd_subgraph *a, gd_subgraph *b) {
 static GD_OWN_FRAME gd_status check_branches(const gd_subgraph *yes, const gd_subgraph *no) {
     char a[160], b[160];
     if (yes->n_out != no->n_out)
-        return gd_fail(GD_E_ARGUMENT, "`yes` gives %d tensors, `no` %d", yes->n_out, no->n_out);
+        return gd_fail(GD_E_ARGUMENT, "`yes` returns %d tensors, `no` %d", yes->n_out, no->n_out);
     for (int k = 0; k < yes->n_out; k++)
         if (!gd_metas_alike(&yes->metas[k], &no->metas[k]))
             return gd_fail(yes->metas[k].dtype != no->metas[k].dtype ? GD_E_DTYPE : GD_E_SHAPE,
-                           "result %d is %s from `yes` and %s from `no`; both branches give the "
-                           "same shapes and dtypes",
+                           "result %d is %s from `yes` and %s from `no`; both branches must return "
+                           "the same shapes and dtypes",
                            k, gd_meta_text(&yes->metas[k], a, sizeof a),
                            gd_meta_text(&no->metas[k], b, sizeof b));
     return GD_OK;
@@ -113,20 +114,20 @@ static GD_OWN_FRAME gd_status check_predicate(const gd_tensor *predicate) {
     return gd_check_truth(&m, "predicate");
 }
 
-static gd_status note_cond(const char *site, gd_tensor *predicate, gd_body yes, gd_body no,
-                           gd_tensors inputs, void *user, gd_held *out) {
+static gd_status trace_cond(const char *site, gd_tensor *predicate, gd_body yes, gd_body no,
+                            gd_tensors inputs, void *user, gd_held *out) {
     gd_capturing c = {NULL, 0, 0};
     gd_subgraph *subs[2] = {NULL, NULL};
     GD_TRY(check_predicate(predicate));
-    gd_status status = trace_list(yes, user, inputs, (gd_tensors){NULL, 0}, "`yes`", &subs[0]);
+    gd_status status = trace_body(yes, user, inputs, (gd_tensors){NULL, 0}, "`yes`", &subs[0]);
     if (status == GD_OK)
-        status = trace_list(no, user, inputs, (gd_tensors){NULL, 0}, "`no`", &subs[1]);
+        status = trace_body(no, user, inputs, (gd_tensors){NULL, 0}, "`no`", &subs[1]);
     if (status == GD_OK) status = check_branches(subs[0], subs[1]);
     if (status == GD_OK) status = gd_subgraph_close(&c, subs, 2);
     if (status == GD_OK)
         status = add_node(gd_op_find("cond_graph"), site, (gd_tensors){&predicate, 1}, inputs, &c,
                           &(gd_cond_graph_options){.yes = subs[0], .no = subs[1]}, out);
-    release_both(subs[0], subs[1]);
+    release_subgraphs(subs[0], subs[1]);
     gd_capturing_free(&c);
     return status;
 }
@@ -139,44 +140,45 @@ gd_tensors gd_cond_at(const char *site, gd_tensor *predicate, gd_body yes, gd_bo
     gd_status status = yes && no ? check_inputs((gd_tensors){&predicate, 1}, "predicate")
                                  : gd_fail(GD_E_ARGUMENT, "a branch is NULL");
     if (status == GD_OK) status = check_inputs(inputs, "input");
-    if (status == GD_OK && (any_symbol(inputs) || predicate->kind == GD_SYMBOL))
-        status = note_cond(site, predicate, yes, no, inputs, user, &out);
+    if (status == GD_OK && (is_traced_call(inputs) || predicate->kind == GD_SYMBOL))
+        status = trace_cond(site, predicate, yes, no, inputs, user, &out);
     else if (status == GD_OK)
         status = gd_run_cond(predicate, &(gd_callee){.body = yes, .user = user},
                              &(gd_callee){.body = no, .user = user}, inputs.at, (int)inputs.count,
                              &out, &eager);
     gd_scope_close(&scope);
-    if (status == GD_OK) status = hand_over(&out, 0, out.count, &list);
+    if (status == GD_OK) status = make_result_list(&out, 0, out.count, &list);
     if (status != GD_OK) fail_call("gd_cond", site, status);
-    gd_let_go(&out);
+    gd_held_release(&out);
     return status == GD_OK ? list : gd_list_of_errors(inputs.count);
 }
 
 /* --- while ------------------------------------------------------------------------------------ */
 
-/* What the body gives for state k is as it was before; it is checked again in each step. */
-static GD_OWN_FRAME gd_status keep_state(const gd_tensor *state, gd_meta *given, int k) {
+/* Checks the shape that the body returns for state k, and sets it to the initial one. Each step
+ * checks it again. */
+static GD_OWN_FRAME gd_status check_and_keep_state(const gd_tensor *state, gd_meta *given, int k) {
     const gd_meta before = gd_meta_of(state);
     GD_TRY(gd_check_state(&before, given, k));
     *given = before;
     return GD_OK;
 }
 
-static gd_status note_while(const char *site, gd_body condition, gd_body body, gd_tensors state,
-                            void *user, int64_t max_steps, gd_held *out) {
+static gd_status trace_while(const char *site, gd_body condition, gd_body body, gd_tensors state,
+                             void *user, int64_t max_steps, gd_held *out) {
     gd_capturing c = {NULL, 0, 0};
     gd_subgraph *subs[2] = {NULL, NULL};
     const gd_tensors none = {NULL, 0};
-    gd_status status = trace_list(condition, user, state, none, "the condition", &subs[0]);
+    gd_status status = trace_body(condition, user, state, none, "the condition", &subs[0]);
     if (status == GD_OK && subs[0]->n_out != 1)
-        status = gd_fail(GD_E_ARGUMENT, "the condition gives %d tensors, not 1", subs[0]->n_out);
+        status = gd_fail(GD_E_ARGUMENT, "the condition returns %d tensors, not 1", subs[0]->n_out);
     if (status == GD_OK) status = gd_check_truth(&subs[0]->metas[0], "condition");
-    if (status == GD_OK) status = trace_list(body, user, state, none, "the body", &subs[1]);
+    if (status == GD_OK) status = trace_body(body, user, state, none, "the body", &subs[1]);
     if (status == GD_OK && subs[1]->n_out != state.count)
-        status = gd_fail(GD_E_ARGUMENT, "the body gives %d tensors for a state of %lld",
+        status = gd_fail(GD_E_ARGUMENT, "the body returns %d tensors for a state of %lld",
                          subs[1]->n_out, (long long)state.count);
     for (int k = 0; k < state.count && status == GD_OK; k++)
-        status = keep_state(state.at[k], &subs[1]->metas[k], k);
+        status = check_and_keep_state(state.at[k], &subs[1]->metas[k], k);
     if (status == GD_OK) status = gd_subgraph_close(&c, subs, 2);
     if (status == GD_OK)
         status = add_node(
@@ -186,7 +188,7 @@ static gd_status note_while(const char *site, gd_body condition, gd_body body, g
                                       .state = state.count,
                                       .max_steps = max_steps == INT64_MAX ? GD_UNSET : max_steps},
             out);
-    release_both(subs[0], subs[1]);
+    release_subgraphs(subs[0], subs[1]);
     gd_capturing_free(&c);
     return status;
 }
@@ -200,19 +202,19 @@ gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body, g
     gd_status status = condition && body ? check_inputs(state, "state")
                                          : gd_fail(GD_E_ARGUMENT, "a function is NULL");
     if (status == GD_OK && state.count < 1) status = gd_fail(GD_E_ARGUMENT, "the state is empty");
-    if (status == GD_OK && any_symbol(state))
-        status = note_while(site, condition, body, state, user, max_steps, &out);
+    if (status == GD_OK && is_traced_call(state))
+        status = trace_while(site, condition, body, state, user, max_steps, &out);
     else if (status == GD_OK) {
-        status = gd_hold(&out, state.at, state.count);
+        status = gd_held_init(&out, state.at, state.count);
         if (status == GD_OK)
             status =
                 gd_run_while(&(gd_callee){.body = condition, .user = user},
                              &(gd_callee){.body = body, .user = user}, &out, max_steps, &eager);
     }
     gd_scope_close(&scope);
-    if (status == GD_OK) status = hand_over(&out, 0, out.count, &list);
+    if (status == GD_OK) status = make_result_list(&out, 0, out.count, &list);
     if (status != GD_OK) fail_call("gd_while_loop", site, status);
-    gd_let_go(&out);
+    gd_held_release(&out);
     return status == GD_OK ? list : gd_list_of_errors(state.count);
 }
 
@@ -220,11 +222,12 @@ gd_tensors gd_while_loop_at(const char *site, gd_body condition, gd_body body, g
 
 static gd_status check_xs(gd_tensors xs) {
     GD_TRY(check_inputs(xs, "input"));
-    if (xs.count < 1) return gd_fail(GD_E_ARGUMENT, "there is nothing to go along");
+    if (xs.count < 1) return gd_fail(GD_E_ARGUMENT, "the list of inputs is empty");
     for (int64_t i = 0; i < xs.count; i++) {
         const gd_tensor *x = xs.at[i], *first = xs.at[0];
         if (x->rank < 1)
-            return gd_fail(GD_E_SHAPE, "input %lld is a single number and has no axis to go along",
+            return gd_fail(GD_E_SHAPE,
+                           "input %lld has no axis to scan along: it is a single number",
                            (long long)i);
         if (x->dims[0] != first->dims[0] && x->dims[0] != GD_UNKNOWN &&
             first->dims[0] != GD_UNKNOWN)
@@ -234,17 +237,17 @@ static gd_status check_xs(gd_tensors xs) {
     return GD_OK;
 }
 
-static gd_status note_scan(const char *site, gd_body body, gd_tensors state, gd_tensors xs,
-                           void *user, bool reverse, gd_held *out) {
+static gd_status trace_scan(const char *site, gd_body body, gd_tensors state, gd_tensors xs,
+                            void *user, bool reverse, gd_held *out) {
     gd_capturing c = {NULL, 0, 0};
     gd_subgraph *sub = NULL;
-    gd_status status = trace_list(body, user, state, xs, "the body", &sub);
+    gd_status status = trace_body(body, user, state, xs, "the body", &sub);
     if (status == GD_OK && sub->n_out < state.count)
-        status = gd_fail(GD_E_ARGUMENT, "the body gives %d tensors for a state of %lld", sub->n_out,
-                         (long long)state.count);
+        status = gd_fail(GD_E_ARGUMENT, "the body returns %d tensors for a state of %lld",
+                         sub->n_out, (long long)state.count);
     for (int k = 0; status == GD_OK && k < sub->n_out; k++) {
         gd_meta *m = &sub->metas[k];
-        if (k < state.count) status = keep_state(state.at[k], m, k);
+        if (k < state.count) status = check_and_keep_state(state.at[k], m, k);
         else if (m->rank == GD_MAX_RANK)
             status = gd_fail(GD_E_SHAPE, "result %d has too many dimensions", k);
     }
@@ -260,26 +263,26 @@ static gd_status note_scan(const char *site, gd_body body, gd_tensors state, gd_
     return status;
 }
 
-static gd_status scan_now(gd_body body, gd_tensors state, gd_tensors xs, void *user, bool reverse,
-                          gd_held *out) {
+static gd_status run_scan_eagerly(gd_body body, gd_tensors state, gd_tensors xs, void *user,
+                                  bool reverse, gd_held *out) {
     gd_held now = {NULL, 0};
-    GD_TRY(gd_hold(&now, state.at, state.count));
+    GD_TRY(gd_held_init(&now, state.at, state.count));
     gd_status status =
         gd_run_scan(&(gd_callee){.body = body, .user = user}, &now, xs, reverse, out, &eager);
-    gd_let_go(&now);
+    gd_held_release(&now);
     return status;
 }
 
-static gd_status scan(const char *site, gd_body body, gd_tensors state, gd_tensors xs, void *user,
-                      bool reverse, gd_held *out) {
+static gd_status run_or_trace_scan(const char *site, gd_body body, gd_tensors state, gd_tensors xs,
+                                   void *user, bool reverse, gd_held *out) {
     gd_scope *scope = gd_scope_open();
     gd_status status =
         body ? check_inputs(state, "state") : gd_fail(GD_E_ARGUMENT, "the body is NULL");
     if (status == GD_OK) status = check_xs(xs);
     if (status == GD_OK)
-        status = any_symbol(state) || any_symbol(xs)
-                     ? note_scan(site, body, state, xs, user, reverse, out)
-                     : scan_now(body, state, xs, user, reverse, out);
+        status = is_traced_call(state) || is_traced_call(xs)
+                     ? trace_scan(site, body, state, xs, user, reverse, out)
+                     : run_scan_eagerly(body, state, xs, user, reverse, out);
     gd_scope_close(&scope);
     return status;
 }
@@ -288,36 +291,37 @@ gd_scanned gd_scan_at(const char *site, gd_body body, gd_tensors state, gd_tenso
                       const gd_scan_options *o) {
     gd_held out = {NULL, 0};
     gd_scanned result = {{NULL, 0}, {NULL, 0}};
-    gd_status status = scan(site, body, state, xs, user, o && o->reverse, &out);
+    gd_status status = run_or_trace_scan(site, body, state, xs, user, o && o->reverse, &out);
     const int n = (int)state.count;
-    if (status == GD_OK) status = hand_over(&out, 0, n, &result.state);
-    if (status == GD_OK) status = hand_over(&out, n, out.count - n, &result.ys);
+    if (status == GD_OK) status = make_result_list(&out, 0, n, &result.state);
+    if (status == GD_OK) status = make_result_list(&out, n, out.count - n, &result.ys);
     if (status != GD_OK) fail_call("gd_scan", site, status);
-    gd_let_go(&out);
+    gd_held_release(&out);
     return status == GD_OK ? result
                            : (gd_scanned){gd_list_of_errors(state.count), gd_list_of_errors(1)};
 }
 
-typedef struct fold {
+typedef struct fold_function {
     gd_fn step;
     void *user;
-} fold;
+} fold_function;
 
 static gd_tensors fold_step(gd_tensors in, void *user) {
-    const fold *f = user;
+    const fold_function *f = user;
     return gd_listed(f->step(in, f->user));
 }
 
 gd_tensor *gd_foldl_at(const char *site, gd_fn step, gd_tensor *initial, gd_tensors xs,
                        void *user) {
     gd_held out = {NULL, 0};
-    fold f = {step, user};
-    gd_status status = step ? scan(site, fold_step, (gd_tensors){&initial, 1}, xs, &f, false, &out)
-                            : gd_fail(GD_E_ARGUMENT, "the step is NULL");
+    fold_function f = {step, user};
+    gd_status status =
+        step ? run_or_trace_scan(site, fold_step, (gd_tensors){&initial, 1}, xs, &f, false, &out)
+             : gd_fail(GD_E_ARGUMENT, "the step is NULL");
     if (status == GD_OK) status = gd_scope_reserve(1);
     if (status != GD_OK) fail_call("gd_foldl", site, status);
     gd_tensor *y = status == GD_OK ? gd_retain(out.at[0]) : &gd_error_tensor;
     if (status == GD_OK) gd_scope_adopt(&y->object);
-    gd_let_go(&out);
+    gd_held_release(&out);
     return y;
 }

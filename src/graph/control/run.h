@@ -1,11 +1,11 @@
-/* run.h - the loops themselves. They serve eager calls, where the functions are the program's,
- * and nodes of graphs, where they are subgraphs. */
+/* run.h - runs branches and loops: for eager calls, whose bodies are C functions, and for nodes of
+ * graphs, whose bodies are subgraphs. */
 #ifndef GRADUS_GRAPH_CONTROL_RUN_H
 #define GRADUS_GRAPH_CONTROL_RUN_H
 
 #include "graph/build/subgraph.h"
 
-/* A function of the program's, or a subgraph with what it captured. */
+/* A C function of the program, or a subgraph with its captured tensors. */
 typedef struct gd_callee {
     gd_body body;
     void *user;
@@ -13,29 +13,31 @@ typedef struct gd_callee {
     gd_tensor *const *captured;
 } gd_callee;
 
-/* Tensors that are held. */
+/* A list of retained tensors. */
 typedef struct gd_held {
     gd_tensor **at;
     int count;
 } gd_held;
 
-gd_status gd_hold(gd_held *h, gd_tensor *const *tensors, int64_t count);
-void gd_let_go(gd_held *h);
+gd_status gd_held_init(gd_held *h, gd_tensor *const *tensors, int64_t count);
+void gd_held_release(gd_held *h); /* releases the tensors and frees the list */
 
-/* Results go into `out`, which is empty; the caller lets them go. */
+/* Results go into `out`, which is empty before; the caller releases it. */
 gd_status gd_run_cond(gd_tensor *predicate, const gd_callee *yes, const gd_callee *no,
                       gd_tensor *const *in, int n_in, gd_held *out, const gd_running *r);
-/* The state is replaced; it is the caller's to let go also after a failure. */
+/* The state is replaced. The caller releases it, also after a failure. */
 gd_status gd_run_while(const gd_callee *condition, const gd_callee *body, gd_held *state,
                        int64_t max_steps, const gd_running *r);
 gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool reverse,
                       gd_held *out, const gd_running *r);
 
-/* --- checks, when a node is made and in each step --------------------------------------------- */
+/* --- checks, when a node is traced and in each step ------------------------------------------- */
 
+/* Fails if state k changes its shape or dtype in a step. */
 gd_status gd_check_state(const gd_meta *before, const gd_meta *after, int k);
+/* Fails if it has more than one element. */
 gd_status gd_check_truth(const gd_meta *m, const char *what);
-bool gd_metas_alike(const gd_meta *a, const gd_meta *b); /* as far as they are known */
+bool gd_metas_alike(const gd_meta *a, const gd_meta *b); /* unknown sizes are equal to any */
 const char *gd_meta_text(const gd_meta *m, char *text, size_t size);
 
 #endif

@@ -1,8 +1,8 @@
-/* step.c - see control/step.h.
+/* step.c - branches and loops as steps of a plan.
  *
- * The step is a kernel call like any other, with the plans of its functions behind its options.
- * Each run borrows an instance of them; nothing is allocated once there is one. A function reads
- * what it is fed where it lies, and what it gives is copied to where it belongs.
+ * The step is a kernel call like any other, with the plans of its subgraphs after its options. Each
+ * run borrows an instance of them; nothing is allocated once there is one. A subgraph reads its
+ * feeds in place, and its results are copied to the outputs.
  */
 #include "graph/control/step.h"
 
@@ -15,40 +15,41 @@
 #include "ops/launch.h"
 #include "gradus/ops.h"
 
-/* Options of a step; what the op's own are comes first. */
-typedef struct prepared {
+/* The options of a step: those of its op, then the plans. */
+typedef struct control_options {
     union {
         gd_cond_graph_options cond;
         gd_while_graph_options loop;
         gd_scan_graph_options scan;
     } options;
-    gd_plan *plan[2]; /* of the subgraphs among the options, in their order */
-} prepared;
+    gd_plan *plan[2]; /* of the subgraphs, in the order of the options */
+} control_options;
 
-/* --- one call of a function ------------------------------------------------------------------- */
+/* --- one call of a subgraph ------------------------------------------------------------------- */
 
 enum { MOST_INPUTS = 256 };
 
-typedef struct function {
+typedef struct planned_body {
     gd_plan *plan;
     gd_instance *instance;
     gd_device *device;
     int n_in;
-    gd_tensor *feeds; /* as the plan wants them: a place and no more */
+    gd_tensor *feeds; /* with a dtype and an address only */
     gd_storage *storages;
     gd_tensor **list;
-} function;
+} planned_body;
 
-/* Room for the feeds of a function with n inputs, in the step's workspace. */
-static size_t room_for(int n) {
+/* Bytes for the feeds of a subgraph with n inputs, in the step's workspace. */
+static size_t feed_bytes(int n) {
     return (size_t)n * (sizeof(gd_tensor) + sizeof(gd_storage) + sizeof(gd_tensor *)) + 64;
 }
 
-static gd_status begin(function *f, const gd_kernel_call *k, gd_plan *plan, int n_in, void *room) {
-    *f = (function){.plan = plan, .device = k->device, .n_in = n_in, .feeds = room};
+static gd_status begin_body(planned_body *f, const gd_kernel_call *k, gd_plan *plan, int n_in,
+                            void *room) {
+    *f = (planned_body){.plan = plan, .device = k->device, .n_in = n_in, .feeds = room};
     f->storages = (gd_storage *)(f->feeds + n_in);
     f->list = (gd_tensor **)(f->storages + n_in);
-    memset(room, 0, room_for(n_in) - 64);
+    memset(room, 0, feed_bytes(n_in) - 64);
     for (int i = 0; i < n_in; i++) {
         f->feeds[i].storage = &f->storages[i];
         f->list[i] = &f->feeds[i];
@@ -56,24 +57,24 @@ static gd_status begin(function *f, const gd_kernel_call *k, gd_plan *plan, int 
     return gd_plan_borrow(plan, &f->instance);
 }
 
-static void end(function *f) {
+static void end_body(planned_body *f) {
     if (f->instance) gd_plan_return(f->plan, f->instance);
 }
 
-static void feed(function *f, int i, const gd_view *view, void *data) {
+static void feed_body(planned_body *f, int i, const gd_view *view, void *data) {
     f->feeds[i].dtype = (uint8_t)view->dtype;
     f->storages[i].data = data;
 }
 
-static gd_status call(function *f, gd_rng rng) {
+static gd_status call_body(planned_body *f, gd_rng rng) {
     return gd_plan_run_step(f->plan, f->instance, (gd_tensors){f->list, f->n_in}, NULL, rng.call,
                             rng.seed);
 }
 
-/* Copies result k to its place. */
-static gd_status fetch(const function *f, int k, const gd_view *like, void *data) {
+/* Copies result k to `data`. */
+static gd_status copy_result(const planned_body *f, int k, const gd_view *like, void *data) {
     gd_view from = gd_plan_result_view(f->plan, f->instance, k), to = from;
-    if (!like->data) return GD_OK; /* nobody reads it */
+    if (!like->data) return GD_OK; /* the output is unused */
     to.data = data;
     gd_row_major(to.rank, to.dims, to.strides);
     return gd_copy_view(f->device, &to, &from);
@@ -87,102 +88,103 @@ static gd_status read_truth(gd_device *device, const gd_view *v, bool *truth) {
     return GD_OK;
 }
 
-static size_t bytes_of(const gd_view *v) {
+static size_t view_bytes(const gd_view *v) {
     return (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype);
 }
 
-/* The first values of a loop's state are those of its inputs. Both are row-major. */
+/* Copies input i to output i, the initial state of a loop. Both are row-major. */
 static gd_status copy_state(const gd_kernel_call *k, int i) {
     const gd_view *from = &k->in[i], *to = &k->out[i];
     if (!k->device->api->host_reads) return gd_copy_view(k->device, to, from);
-    memcpy(to->data, from->data, bytes_of(from));
+    memcpy(to->data, from->data, view_bytes(from));
     return GD_OK;
 }
 
 /* --- the steps -------------------------------------------------------------------------------- */
 
-static gd_status run_cond(gd_kernel_call *k, const prepared *p, void *room) {
+static gd_status run_cond(gd_kernel_call *k, const control_options *p, void *room) {
     bool yes;
     GD_TRY(read_truth(k->device, &k->in[0], &yes));
-    function f;
-    gd_status status = begin(&f, k, p->plan[yes ? 0 : 1], k->n_in - 1, room);
-    for (int i = 1; i < k->n_in; i++) feed(&f, i - 1, &k->in[i], k->in[i].data);
-    if (status == GD_OK) status = call(&f, k->rng);
+    planned_body f;
+    gd_status status = begin_body(&f, k, p->plan[yes ? 0 : 1], k->n_in - 1, room);
+    for (int i = 1; i < k->n_in; i++) feed_body(&f, i - 1, &k->in[i], k->in[i].data);
+    if (status == GD_OK) status = call_body(&f, k->rng);
     for (int i = 0; i < k->n_out && status == GD_OK; i++)
-        status = fetch(&f, i, &k->out[i], k->out[i].data);
-    end(&f);
+        status = copy_result(&f, i, &k->out[i], k->out[i].data);
+    end_body(&f);
     return status;
 }
 
-/* The state lies in the outputs. */
-static gd_status run_while(gd_kernel_call *k, const prepared *p, char *room) {
+/* The outputs hold the state. */
+static gd_status run_while(gd_kernel_call *k, const control_options *p, char *room) {
     const int n = (int)p->options.loop.state;
     const int64_t most =
         p->options.loop.max_steps == GD_UNSET ? INT64_MAX : p->options.loop.max_steps;
-    function condition = {.plan = NULL}, body = {.plan = NULL};
-    gd_status status = begin(&condition, k, p->plan[0], k->n_in, room);
+    planned_body condition = {.plan = NULL}, body = {.plan = NULL};
+    gd_status status = begin_body(&condition, k, p->plan[0], k->n_in, room);
     if (status == GD_OK)
-        status = begin(&body, k, p->plan[1], k->n_in, room + (room_for(k->n_in) + 63) / 64 * 64);
+        status =
+            begin_body(&body, k, p->plan[1], k->n_in, room + (feed_bytes(k->n_in) + 63) / 64 * 64);
     for (int i = 0; i < k->n_in && status == GD_OK; i++) {
         void *data = i < n ? k->out[i].data : k->in[i].data;
         if (i < n) status = copy_state(k, i);
-        feed(&condition, i, &k->in[i], data);
-        feed(&body, i, &k->in[i], data);
+        feed_body(&condition, i, &k->in[i], data);
+        feed_body(&body, i, &k->in[i], data);
     }
     for (int64_t step = 0; step < most && status == GD_OK; step++) {
         const gd_rng rng = {.seed = gd_step_hash(k->rng.seed, step), .call = k->rng.call};
-        status = call(&condition, rng);
+        status = call_body(&condition, rng);
         if (status != GD_OK) break;
         const gd_view truth = gd_plan_result_view(condition.plan, condition.instance, 0);
         bool more;
         status = read_truth(k->device, &truth, &more);
         if (status != GD_OK || !more) break;
-        status = call(&body, rng);
+        status = call_body(&body, rng);
         for (int i = 0; i < n && status == GD_OK; i++)
-            status = fetch(&body, i, &k->out[i], k->out[i].data);
+            status = copy_result(&body, i, &k->out[i], k->out[i].data);
     }
-    end(&condition);
-    end(&body);
+    end_body(&condition);
+    end_body(&body);
     return status;
 }
 
-static gd_status run_scan(gd_kernel_call *k, const prepared *p, void *room) {
+static gd_status run_scan(gd_kernel_call *k, const control_options *p, void *room) {
     const gd_scan_graph_options *o = &p->options.scan;
     const int n = (int)o->state, outer = n + (int)o->xs;
     const int64_t steps = k->in[n].dims[0];
-    function body;
-    gd_status status = begin(&body, k, p->plan[0], k->n_in, room);
+    planned_body body;
+    gd_status status = begin_body(&body, k, p->plan[0], k->n_in, room);
     for (int i = 0; i < k->n_in && status == GD_OK; i++) {
         void *data = i < n ? k->out[i].data : k->in[i].data;
         if (i < n) status = copy_state(k, i);
-        feed(&body, i, &k->in[i], data);
+        feed_body(&body, i, &k->in[i], data);
     }
     for (int64_t i = 0; i < steps && status == GD_OK; i++) {
         const int64_t t = o->reverse ? steps - 1 - i : i;
         const gd_rng rng = {.seed = gd_step_hash(k->rng.seed, i), .call = k->rng.call};
         for (int j = n; j < outer; j++)
-            feed(&body, j, &k->in[j],
-                 (char *)k->in[j].data + (size_t)t * (bytes_of(&k->in[j]) / (size_t)steps));
-        status = call(&body, rng);
+            feed_body(&body, j, &k->in[j],
+                      (char *)k->in[j].data + (size_t)t * (view_bytes(&k->in[j]) / (size_t)steps));
+        status = call_body(&body, rng);
         for (int j = 0; j < k->n_out && status == GD_OK; j++) {
-            const size_t at = j < n ? 0 : (size_t)t * (bytes_of(&k->out[j]) / (size_t)steps);
-            status = fetch(&body, j, &k->out[j], (char *)k->out[j].data + at);
+            const size_t at = j < n ? 0 : (size_t)t * (view_bytes(&k->out[j]) / (size_t)steps);
+            status = copy_result(&body, j, &k->out[j], (char *)k->out[j].data + at);
         }
     }
-    end(&body);
+    end_body(&body);
     return status;
 }
 
-static size_t room_of_call(const gd_kernel_call *k) {
-    return 2 * ((room_for(k->n_in) + 63) / 64 * 64);
+static size_t control_bytes(const gd_kernel_call *k) {
+    return 2 * ((feed_bytes(k->n_in) + 63) / 64 * 64);
 }
 
 static gd_status run_control(gd_kernel_call *k) {
-    const prepared *p = k->attrs;
+    const control_options *p = k->attrs;
     const bool on_host = k->device->api->host_reads;
     GD_TRY(gd_check_stack());
-    void *room = on_host ? k->workspace : gd_malloc(room_of_call(k));
-    if (!room) return gd_fail(GD_E_MEMORY, "no memory for a run");
+    void *room = on_host ? k->workspace : gd_malloc(control_bytes(k));
+    if (!room) return gd_no_memory(NULL, "for a run");
     gd_status status = k->op->facts.control == GD_CONTROL_BRANCH  ? run_cond(k, p, room)
                        : k->op->facts.control == GD_CONTROL_WHILE ? run_while(k, p, room)
                                                                   : run_scan(k, p, room);
@@ -190,12 +192,12 @@ static gd_status run_control(gd_kernel_call *k) {
     return status;
 }
 
-/* The host's structs are in the workspace, where that is host memory. */
+/* The structs for feeds are in the workspace if that is host memory. */
 static size_t control_workspace(const gd_kernel_call *k) {
-    return k->device->api->host_reads ? room_of_call(k) : 0;
+    return k->device->api->host_reads ? control_bytes(k) : 0;
 }
 
-/* The same kernels for every kind of device, registered when a plan first needs them. */
+/* Registers these kernels for a kind of device, when a plan first needs them. */
 static gd_status register_kernels(const char *kind) {
     static const char *const ops[] = {"cond_graph", "while_graph", "scan_graph"};
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -223,47 +225,43 @@ static gd_status register_kernels(const char *kind) {
 
 /* --- preparing -------------------------------------------------------------------------------- */
 
-static gd_tensor *symbol_of(gd_node *node, int index) {
-    return gd_slot_get(&node->slots[node->n_in + index], node, "a graph");
-}
-
-static gd_status plan_of(const gd_subgraph *sub, gd_device *device, int level, gd_plan **plan) {
+static gd_status build_plan(const gd_subgraph *sub, gd_device *device, int level, gd_plan **plan) {
     gd_tensor **in = gd_list_new(sub->n_in), **out = gd_list_new(sub->n_out);
     if (!in || !out) return GD_E_MEMORY;
     for (int i = 0; i < sub->n_in; i++)
-        if (!(in[i] = symbol_of(sub->in[i], 0))) return GD_E_MEMORY;
+        if (!(in[i] = gd_node_symbol(sub->in[i], 0))) return GD_E_MEMORY;
     for (int k = 0; k < sub->n_out; k++)
-        if (!(out[k] = symbol_of(sub->out[k], sub->out_index[k]))) return GD_E_MEMORY;
+        if (!(out[k] = gd_node_symbol(sub->out[k], sub->out_index[k]))) return GD_E_MEMORY;
     gd_program *program;
-    const gd_tensors feeds = {in, sub->n_in}; /* they have the shapes of what will be fed */
+    const gd_tensors feeds = {in, sub->n_in}; /* only the shapes matter */
     GD_TRY(gd_program_make_loops((gd_tensors){out, sub->n_out}, feeds, feeds, &program));
     if (program->dynamic) {
         gd_program_free(program);
-        return gd_fail(GD_E_UNSUPPORTED, "a function of a loop cannot be planned");
+        return gd_fail(GD_E_UNSUPPORTED, "the body of a loop cannot be planned");
     }
     return gd_plan_make(program, device, level, 0, plan);
 }
 
-static gd_status keep(gd_program *p, gd_plan *plan) {
+static gd_status keep_plan(gd_program *p, gd_plan *plan) {
     if (!gd_grow(p->inner, p->n_inner, p->inner_room)) {
         gd_plan_free(plan);
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     }
     p->inner[p->n_inner++] = plan;
     return GD_OK;
 }
 
-static gd_status prepare(gd_program *program, gd_pstep *step, gd_device *device, int level) {
-    prepared *p = gd_program_alloc(program, sizeof *p);
+static gd_status prepare_step(gd_program *program, gd_pstep *step, gd_device *device, int level) {
+    control_options *p = gd_program_alloc(program, sizeof *p);
     if (!p) return GD_E_MEMORY;
     memcpy(&p->options, step->attrs,
            step->op->attrs_size < sizeof p->options ? step->op->attrs_size : sizeof p->options);
     for (int i = 0, n = 0; i < step->op->n_attrs; i++) {
         const gd_op_attr *a = &step->op->attrs[i];
         if (a->type != GD_ATTR_GRAPH) continue;
-        GD_TRY(plan_of(*(gd_subgraph *const *)((const char *)step->attrs + a->offset), device,
-                       level, &p->plan[n]));
-        GD_TRY(keep(program, p->plan[n++]));
+        GD_TRY(build_plan(*(gd_subgraph *const *)((const char *)step->attrs + a->offset), device,
+                          level, &p->plan[n]));
+        GD_TRY(keep_plan(program, p->plan[n++]));
     }
     step->attrs = p;
     return GD_OK;
@@ -277,7 +275,7 @@ gd_status gd_control_prepare(gd_program *program, gd_device *device, int level) 
         if (s->removed || !(s->op->flags & GD_OP_OPAQUE)) continue;
         if (!scope) scope = gd_scope_open();
         status = register_kernels(device->api->kind);
-        if (status == GD_OK) status = prepare(program, s, device, level);
+        if (status == GD_OK) status = prepare_step(program, s, device, level);
     }
     if (scope) gd_scope_close(&scope);
     return status;

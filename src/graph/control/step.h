@@ -1,10 +1,10 @@
-/* step.h - branches and loops as steps of a plan: their functions are plans of their own. */
+/* step.h - branches and loops as steps of a plan. Their subgraphs have plans of their own. */
 #ifndef GRADUS_GRAPH_CONTROL_STEP_H
 #define GRADUS_GRAPH_CONTROL_STEP_H
 
 #include "graph/run/plan.h"
 
-/* Makes the plans of all such steps; the program keeps them. */
+/* Builds the plans of the subgraphs of all such steps. The program owns them. */
 gd_status gd_control_prepare(gd_program *program, gd_device *device, int level);
 
 #endif

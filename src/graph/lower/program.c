@@ -1,4 +1,4 @@
-/* program.c - the arrays of a program, and its text. */
+/* program.c - the arrays of a program, queries of them, and the program as text. */
 #include "graph/lower/program.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct gd_block_list {
 void *gd_program_alloc(gd_program *program, size_t bytes) {
     struct gd_block_list *block = gd_calloc(1, sizeof *block + (bytes + 15) / 16 * 16 + 16);
     if (!block) {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        gd_no_memory(NULL, "to plan a run");
         return NULL;
     }
     block->next = program->memory;
@@ -38,7 +38,7 @@ void gd_program_free(gd_program *program) {
     for (int i = 0; i < program->n_inner; i++) gd_plan_free(program->inner[i]);
     gd_free(program->inner);
     gd_free(program->held);
-    gd_map_free(&program->views);
+    gd_index_set_free(&program->views);
     while (program->memory) {
         struct gd_block_list *block = program->memory;
         program->memory = block->next;
@@ -89,20 +89,19 @@ bool gd_step_copies(const gd_program *p, const gd_pstep *s) {
     if (!gd_op_copies(s->op) || s->n_in != 1 || s->n_out != 1 || s->in[0] < 0 || s->out[0] < 0)
         return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
-    return x->dtype == y->dtype && x->rank == y->rank &&
-           memcmp(x->dims, y->dims, sizeof(int64_t) * x->rank) == 0;
+    return x->dtype == y->dtype && gd_values_have_same_dims(x, y);
 }
 
-/* --- who reads and writes --------------------------------------------------------------------- */
+/* --- readers and writers ---------------------------------------------------------------------- */
 
-static int *one_for_each_root(const gd_program *p) {
+static int *alloc_root_counts(const gd_program *p) {
     int *counts = gd_calloc((size_t)p->n_roots + 1, sizeof *counts);
     if (!counts) gd_no_memory(NULL, "to plan a run");
     return counts;
 }
 
 int *gd_program_readers(const gd_program *p) {
-    int *readers = one_for_each_root(p);
+    int *readers = alloc_root_counts(p);
     if (!readers) return NULL;
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < p->steps[i].n_in && !p->steps[i].removed; k++)
@@ -113,14 +112,14 @@ int *gd_program_readers(const gd_program *p) {
 }
 
 int *gd_program_writes(const gd_program *p) {
-    int *writes = one_for_each_root(p);
+    int *writes = alloc_root_counts(p);
     for (int i = 0; writes && i < p->n_steps; i++)
         for (int k = 0; k < p->steps[i].n_out && !p->steps[i].view && !p->steps[i].removed; k++)
             if (p->steps[i].out[k] >= 0) writes[p->values[p->steps[i].out[k]].root]++;
     return writes;
 }
 
-int gd_program_maker(const gd_program *p, int value, int before) {
+int gd_program_producer(const gd_program *p, int value, int before) {
     for (int i = before; i-- > 0;)
         for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
             if (p->steps[i].out[k] == value) return i;
@@ -206,7 +205,7 @@ bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-static const char *const root_names[] = {"", "feed ", "variable ", "outside "};
+static const char *const root_names[] = {"", "feed ", "variable ", "captured "};
 
 static void print_value(FILE *out, const gd_program *p, int v) {
     char shape[128];

@@ -1,21 +1,23 @@
-/* cse.c - what is computed twice is computed once.
+/* cse.c - common subexpression elimination.
  *
- * Two steps are the same if they have the same op, options and inputs. Random ops are not, nor ops
- * that write their inputs or call functions of the program. The later one goes, and what looked
- * into its results looks into those of the earlier one.
+ * Two steps are the same if they have the same op, options and inputs. Random ops are never the
+ * same, nor ops that write their inputs or call functions of the program. The later step is removed,
+ * and its readers and views use the results of the earlier one.
  */
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/index_set.h"
 #include "graph/lower/program.h"
 
-static bool same_work(const gd_pstep *a, const gd_pstep *b) {
+static bool is_same_step(const gd_pstep *a, const gd_pstep *b) {
     if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out) return false;
     if (memcmp(a->in, b->in, (size_t)a->n_in * sizeof *a->in) != 0) return false;
     return gd_same_options(a, b);
 }
 
-static bool is_plain(const gd_program *p, const gd_pstep *s, const int *writes) {
+/* Roots that are written twice change their contents, so their readers are not shared either. */
+static bool can_be_shared(const gd_program *p, const gd_pstep *s, const int *writes) {
     if (s->removed || (s->op->flags & (GD_OP_RANDOM | GD_OP_CALLS))) return false;
     for (int i = 0; i < s->op->n_inputs; i++)
         if (s->op->inputs[i].mutated) return false;
@@ -26,10 +28,11 @@ static bool is_plain(const gd_program *p, const gd_pstep *s, const int *writes) 
     return true;
 }
 
-static void unite(gd_program *p, gd_pstep *gone, gd_pstep *kept) {
+/* Removes `gone`, which computes the same as the earlier step `kept`. */
+static void replace_step(gd_program *p, gd_pstep *gone, gd_pstep *kept) {
     for (int k = 0; k < gone->n_out; k++) {
         if (gone->out[k] < 0) continue;
-        if (kept->out[k] < 0) { /* nobody wanted it there */
+        if (kept->out[k] < 0) { /* it is unused there */
             kept->out[k] = gone->out[k];
             continue;
         }
@@ -41,50 +44,39 @@ static void unite(gd_program *p, gd_pstep *gone, gd_pstep *kept) {
     gone->removed = true;
 }
 
-static uint32_t hash_of(const gd_pstep *s) {
-    uint64_t hash = (uintptr_t)s->op;
-    for (int k = 0; k < s->n_in; k++)
-        hash = (hash ^ (uint64_t)(uint32_t)s->in[k]) * 0x9e3779b97f4a7c15u;
-    return (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32);
+static uint64_t hash_step(const gd_pstep *s) {
+    uint64_t hash = gd_hash_mix(0, (uintptr_t)s->op);
+    for (int k = 0; k < s->n_in; k++) hash = gd_hash_mix(hash, (uint64_t)s->in[k]);
+    return hash;
 }
 
-/* Steps that have been seen, by what they compute. */
-typedef struct step_set {
-    int *first; /* of each hash modulo `size`, a power of two: a step, or -1 */
-    int *next;  /* of each step: the one seen before it with the same; -1: none */
-    uint32_t size;
-} step_set;
-
-static bool begin(step_set *s, int n_steps) {
-    s->size = 64;
-    while (s->size < (uint32_t)n_steps) s->size *= 2;
-    s->first = gd_malloc((s->size + (size_t)n_steps) * sizeof *s->first);
-    if (!s->first) return gd_fail(GD_E_MEMORY, "no memory to plan a run"), false;
-    s->next = s->first + s->size;
-    memset(s->first, -1, s->size * sizeof *s->first);
-    return true;
+/* An earlier step that computes the same; -1: none. */
+static int find_same_step(const gd_program *p, const gd_index_set *seen, uint64_t hash,
+                          const gd_pstep *s) {
+    int same;
+    for (size_t probe = 0; (same = gd_index_set_next(seen, hash, &probe)) >= 0;)
+        if (is_same_step(&p->steps[same], s)) break;
+    return same;
 }
 
 int gd_pass_cse(gd_program *p) {
-    int *writes = gd_program_writes(p),
-        changes = 0; /* contents of roots written twice change meanwhile */
-    step_set seen;
+    int *writes = gd_program_writes(p), changes = 0;
+    gd_index_set seen = {0};
     if (!writes) return -1;
-    if (!begin(&seen, p->n_steps)) return gd_free(writes), -1;
-    for (int i = 0; i < p->n_steps; i++) {
+    for (int i = 0; i < p->n_steps && changes >= 0; i++) {
         gd_pstep *s = &p->steps[i];
-        if (!is_plain(p, s, writes)) continue;
-        int *first = &seen.first[hash_of(s) & (seen.size - 1)], same = *first;
-        while (same >= 0 && !same_work(&p->steps[same], s)) same = seen.next[same];
+        if (!can_be_shared(p, s, writes)) continue;
+        const uint64_t hash = hash_step(s);
+        const int same = find_same_step(p, &seen, hash, s);
         if (same >= 0) {
-            unite(p, s, &p->steps[same]);
+            replace_step(p, s, &p->steps[same]);
             changes++;
-        } else {
-            seen.next[i] = *first;
-            *first = i;
+        } else if (!gd_index_set_add(&seen, hash, i)) {
+            gd_no_memory(NULL, "to plan a run");
+            changes = -1;
         }
     }
-    gd_free(seen.first);
+    gd_index_set_free(&seen);
     gd_free(writes);
     return changes;
 }

@@ -1,9 +1,9 @@
-/* epilogue.c - what is done to each element of a product is done as the product is stored.
+/* epilogue.c - replaces a product and the elementwise step after it by one op with an epilogue.
  *
- * Records say which ops are there for that (`fuses`): linear and relu become linear_relu, a
- * convolution and relu conv_relu; a product whose result goes back through relu is masked; one that
- * is only used to take a step of gradient descent becomes part of that step, and is never in memory
- * as a whole.
+ * Records with `fuses` name such ops: linear and relu become linear_relu, a convolution and relu
+ * become conv_relu; a product whose result goes through the gradient of relu is masked; a product
+ * that is only used by a step of gradient descent becomes part of that step, and is never
+ * materialized.
  */
 #include <string.h>
 
@@ -20,23 +20,23 @@ static const gd_op_attr *find_option(const gd_op *op, const char *name) {
     return NULL;
 }
 
-static const void *option_of(const gd_pstep *s, const gd_op_attr *a) {
+static const void *get_option(const gd_pstep *s, const gd_op_attr *a) {
     return (const char *)(s->attrs ? s->attrs : s->op->defaults) + a->offset;
 }
 
-/* An option that the op does not have must be as if it were not there: at its default. */
-static bool loses_nothing(const gd_op *op, const gd_pstep *s) {
+/* Whether `op` has all options of the step that are not at their defaults. */
+static bool has_all_options(const gd_op *op, const gd_pstep *s) {
     for (int i = 0; i < s->op->n_attrs; i++) {
         const gd_op_attr *a = &s->op->attrs[i];
         if (find_option(op, a->name)) continue;
         if (a->required ||
-            !gd_same_option(a, option_of(s, a), (const char *)s->op->defaults + a->offset))
+            !gd_same_option(a, get_option(s, a), (const char *)s->op->defaults + a->offset))
             return false;
     }
     return true;
 }
 
-/* A list of any length may stand where the other op has two numbers. */
+/* A fixed number of integers may become a list of any length. */
 static bool copy_option(const gd_op_attr *to, void *field, const gd_op_attr *from,
                         const void *value) {
     if (to->type == GD_ATTR_SHAPE && from->type == GD_ATTR_INTS) {
@@ -53,7 +53,7 @@ static bool copy_option(const gd_op_attr *to, void *field, const gd_op_attr *fro
 bool gd_take_options(gd_program *p, const gd_op *op, const gd_pstep *inner, const gd_pstep *outer,
                      const void **options) {
     *options = NULL;
-    if ((inner && !loses_nothing(op, inner)) || !loses_nothing(op, outer)) return false;
+    if ((inner && !has_all_options(op, inner)) || !has_all_options(op, outer)) return false;
     if (op->n_attrs == 0) return true;
     char *made = gd_program_alloc(p, op->attrs_size);
     if (!made) return false;
@@ -62,7 +62,7 @@ bool gd_take_options(gd_program *p, const gd_op *op, const gd_pstep *inner, cons
         const gd_op_attr *a = &op->attrs[i], *from = inner ? find_option(inner->op, a->name) : NULL;
         const gd_pstep *s = from ? inner : outer;
         if (!from) from = find_option(outer->op, a->name);
-        if (from ? !copy_option(a, made + a->offset, from, option_of(s, from)) : a->required)
+        if (from ? !copy_option(a, made + a->offset, from, get_option(s, from)) : a->required)
             return false;
     }
     *options = made;
@@ -84,24 +84,25 @@ int gd_inner_step(const gd_program *p, const gd_op_fuses *f, int at, const int *
     while (f->outer_in[k] != GD_FUSES_INNER) k++;
     if (k >= outer->n_in || outer->in[k] < 0 || readers[p->values[outer->in[k]].root] != 1)
         return -1;
-    const int from = gd_program_maker(p, outer->in[k], at);
+    const int from = gd_program_producer(p, outer->in[k], at);
     return from >= 0 && is_one_of(p->steps[from].op->name, f->inner) && p->steps[from].n_out == 1
                ? from
                : -1;
 }
 
-bool gd_take_operands(const gd_pstep *s, const int8_t *places, int n_places, int *in, int *n_in) {
+bool gd_take_operands(const gd_pstep *s, const int8_t *positions, int n_positions, int *in,
+                      int *n_in) {
     for (int k = 0; k < s->n_in; k++) {
-        if (k >= n_places) return false;
-        if (places[k] < 0) continue;
-        in[places[k]] = s->in[k];
-        if (places[k] >= *n_in) *n_in = places[k] + 1;
+        if (k >= n_positions) return false;
+        if (positions[k] < 0) continue;
+        in[positions[k]] = s->in[k];
+        if (positions[k] >= *n_in) *n_in = positions[k] + 1;
     }
     return true;
 }
 
-/* Whether the op's rule takes these operands and gives what the outer step gave. */
-static bool rule_agrees(const gd_program *p, const gd_pstep *s, gd_device *device) {
+/* Whether the op's shape rule accepts the operands and infers the shapes of the outputs. */
+static bool accepts_operands(const gd_program *p, const gd_pstep *s, gd_device *device) {
     gd_tensor described[GD_RECORD_MAX], *at[GD_RECORD_MAX];
     gd_meta metas[GD_MAX_OUTPUTS];
     const int n_out = s->op->n_outputs;
@@ -111,7 +112,7 @@ static bool rule_agrees(const gd_program *p, const gd_pstep *s, gd_device *devic
     }
     for (int k = 0; k < n_out; k++) gd_meta_clear(&metas[k], at, s->n_in);
     gd_infer infer = {s->op, s->attrs, at, s->n_in, metas, n_out};
-    gd_attempt attempt; /* what it says is nobody's failure */
+    gd_attempt attempt; /* a failure only means that the op does not fit */
     gd_attempt_begin(&attempt);
     bool agrees = gd_attempt_end(&attempt, s->op->infer(&infer)) == GD_OK;
     for (int k = 0; k < n_out && agrees; k++) {
@@ -123,12 +124,13 @@ static bool rule_agrees(const gd_program *p, const gd_pstep *s, gd_device *devic
 }
 
 bool gd_step_can_run(const gd_program *p, const gd_pstep *s, gd_device *device) {
-    return rule_agrees(p, s, device) && gd_kernel_exists(s->op, device->api->kind) &&
+    return accepts_operands(p, s, device) && gd_kernel_exists(s->op, device->api->kind) &&
            gd_step_kernel(p, s, device);
 }
 
-/* Makes one step of step `at` and the one before it that the op says, if it can. */
-static bool fuse(gd_program *p, const gd_op *op, int at, const int *readers, gd_device *device) {
+/* Replaces step `at` and the step whose result it reads by a step of `op`, if possible. */
+static bool fuse_two_steps(gd_program *p, const gd_op *op, int at, const int *readers,
+                           gd_device *device) {
     const gd_op_fuses *f = &op->facts.fuses;
     gd_pstep *outer = &p->steps[at];
     const int from = gd_inner_step(p, f, at, readers);
@@ -145,7 +147,8 @@ static bool fuse(gd_program *p, const gd_op *op, int at, const int *readers, gd_
         !gd_take_options(p, op, inner, outer, &made.attrs) || made.n_in < op->n_required ||
         !gd_step_can_run(p, &made, device))
         return false;
-    if (f->n_outer == 1) made.node = inner->node; /* it needs nothing that comes later */
+    if (f->n_outer == 1)
+        made.node = inner->node; /* it replaces the inner step: no other operands */
     *(f->n_outer == 1 ? inner : outer) = made;
     (f->n_outer == 1 ? outer : inner)->removed = true;
     return true;
@@ -154,19 +157,19 @@ static bool fuse(gd_program *p, const gd_op *op, int at, const int *readers, gd_
 /* --- the pass --------------------------------------------------------------------------------- */
 
 int gd_pass_epilogue(gd_program *p, gd_device *device) {
-    enum { MOST = 64 };
-    const gd_op *ops[MOST];
+    enum { MOST_OPS = 64 };
+    const gd_op *ops[MOST_OPS];
     int *readers = gd_program_readers(p), n_ops = 0, changes = 0;
     if (!readers) return -1;
     for (int i = gd_op_count(); i-- > 0;) {
         const gd_op *op = gd_op_at(i);
-        if (op->facts.fuses.outer && n_ops < MOST) ops[n_ops++] = op;
+        if (op->facts.fuses.outer && n_ops < MOST_OPS) ops[n_ops++] = op;
     }
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < n_ops; k++) {
             const gd_pstep *s = &p->steps[i];
             if (s->removed || strcmp(s->op->name, ops[k]->facts.fuses.outer) != 0) continue;
-            changes += fuse(p, ops[k], i, readers, device);
+            changes += fuse_two_steps(p, ops[k], i, readers, device);
         }
     gd_free(readers);
     return changes;

@@ -1,19 +1,23 @@
-/* epilogue.h - what passes share that make one step of two (passes/epilogue.c, passes/fold_norm.c). */
+/* epilogue.h - functions of the passes that combine two steps (epilogue.c, fold_norm.c). `inner` is
+ * the step whose result `outer` reads. */
 #ifndef GRADUS_GRAPH_EPILOGUE_H
 #define GRADUS_GRAPH_EPILOGUE_H
 
 #include "graph/lower/program.h"
 
-/* The options of `op`, from those of the same names of both steps; `inner` may be NULL. False: a step
- * has an option that `op` lacks, and not at its default, or there is no memory. */
+/* Makes the options of `op` from the options with the same names of both steps; `inner` may be
+ * NULL. False: a step has an option that `op` lacks, at another value than its default; or no
+ * memory. */
 bool gd_take_options(gd_program *p, const gd_op *op, const gd_pstep *inner, const gd_pstep *outer,
                      const void **options);
-/* The step of `f->inner` whose result step `at`, of `f->outer`, reads at its place; -1: it is another
- * one, or somebody else reads that, too. `readers` is that of gd_program_readers. */
+/* The step of op `f->inner` whose result step `at`, of op `f->outer`, reads as its inner operand;
+ * -1: it is another op, or the result has other readers. `readers` is from gd_program_readers. */
 int gd_inner_step(const gd_program *p, const gd_op_fuses *f, int at, const int *readers);
-/* Takes a step's operands to where an op has them, of which n_in grows. */
-bool gd_take_operands(const gd_pstep *s, const int8_t *places, int n_places, int *in, int *n_in);
-/* Whether the step's op takes its operands and gives its results, and has a kernel on the device. */
+/* Copies operand k of a step to in[positions[k]], and increases *n_in to include it. */
+bool gd_take_operands(const gd_pstep *s, const int8_t *positions, int n_positions, int *in,
+                      int *n_in);
+/* Whether the shape rule of the step's op accepts its operands and results, and the device has a
+ * kernel. */
 bool gd_step_can_run(const gd_program *p, const gd_pstep *s, gd_device *device);
 
 #endif

@@ -1,8 +1,7 @@
-/* fold.c - what is the same in every run is computed once, when the plan is made.
+/* fold.c - constant folding: steps with constant operands are computed while the plan is built.
  *
- * A step is folded if all it reads is constant: nothing, or results of folded steps. Tensors
- * outside the graph are not constant: the program may write to them between runs. Nor is a copy
- * that a later step writes.
+ * A step is folded if it reads nothing, or only results of folded steps. Captured tensors are not
+ * constant: the program may write them between runs. Nor is a copy that a later step writes.
  */
 #include <string.h>
 
@@ -12,8 +11,8 @@
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 
-/* Larger constants are made anew in each run: that costs little, and holding them costs memory. */
-enum { LARGEST = 1 << 20 };
+/* Larger constants are computed in each run, which is cheap; keeping them would cost memory. */
+enum { MOST_CONSTANT_BYTES = 1 << 20 };
 
 static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *constant,
                         const int *writes) {
@@ -29,14 +28,14 @@ static bool is_constant(const gd_program *p, const gd_pstep *s, const bool *cons
         if (s->out[k] < 0 || writes[p->values[s->out[k]].root] > 1) return false;
         bytes += p->roots[p->values[s->out[k]].root].bytes;
     }
-    return bytes <= LARGEST && s->n_out > 0;
+    return bytes <= MOST_CONSTANT_BYTES && s->n_out > 0;
 }
 
-/* The value as a tensor. One whose data do not matter gets some. */
-static gd_tensor *tensor_of(const gd_program *p, int value, gd_device *device) {
+/* The value as a tensor. If it is not a constant, only its shape matters: it is filled with 0. */
+static gd_tensor *make_operand(const gd_program *p, int value, gd_device *device) {
     const gd_pvalue *v = &p->values[value];
     const gd_root *root = &p->roots[v->root];
-    if (root->kind != GD_ROOT_CAPTURED) { /* only the shape counts, and views cost nothing */
+    if (root->kind != GD_ROOT_CAPTURED) { /* an expanded view, which needs memory for one element */
         int64_t ones[GD_MAX_RANK];
         for (int i = 0; i < v->rank; i++) ones[i] = 1;
         gd_tensor *one = gd_full(gd_shape_of(v->rank, ones), 0, .dtype = (gd_dtype)v->dtype);
@@ -51,17 +50,17 @@ static gd_tensor *tensor_of(const gd_program *p, int value, gd_device *device) {
     return t;
 }
 
-static gd_status compute(gd_program *p, gd_pstep *s, gd_device *device, bool *constant) {
+static gd_status fold_step(gd_program *p, gd_pstep *s, gd_device *device, bool *constant) {
     gd_tensor **in = gd_calloc((size_t)(s->n_in + s->n_out) + 1, sizeof *in), **out = in + s->n_in;
-    if (!in) return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (!in) return gd_no_memory(NULL, "to plan a run");
     gd_scope *scope = gd_scope_open();
     gd_status status = GD_OK;
     for (int i = 0; i < s->n_in && status == GD_OK; i++)
-        if (s->in[i] >= 0 && !(in[i] = tensor_of(p, s->in[i], device))) status = GD_E_MEMORY;
+        if (s->in[i] >= 0 && !(in[i] = make_operand(p, s->in[i], device))) status = GD_E_MEMORY;
     if (status == GD_OK)
         status = gd_dispatch_again(s->op, s->node ? s->node->site : NULL, in, s->n_in, s->attrs,
                                    (gd_rng){0, 0}, out, s->n_out);
-    for (int k = 0; k < s->n_out && status == GD_OK; k++) { /* all of them, or none */
+    for (int k = 0; k < s->n_out && status == GD_OK; k++) { /* fold all outputs, or none */
         out[k] = out[k] ? gd_contiguous(out[k]) : NULL;
         if (!out[k] || out[k]->kind != GD_VALUE || out[k]->offset != 0) status = GD_E_UNSUPPORTED;
     }
@@ -86,7 +85,7 @@ int gd_pass_fold(gd_program *p, gd_device *device) {
     int changes = 0, *writes = constant ? gd_program_writes(p) : NULL;
     if (!writes) {
         gd_free(constant);
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        gd_no_memory(NULL, "to plan a run");
         return -1;
     }
     gd_thread *thread = &gd_this_thread;
@@ -96,10 +95,10 @@ int gd_pass_fold(gd_program *p, gd_device *device) {
     thread->device = device;
     for (int i = 0; i < p->n_steps; i++) {
         if (!is_constant(p, &p->steps[i], constant, writes)) continue;
-        gd_attempt
-            attempt; /* what cannot be computed now is left for the run, which will say why */
+        /* if the step fails it is not folded, and the run reports the failure */
+        gd_attempt attempt;
         gd_attempt_begin(&attempt);
-        gd_status status = compute(p, &p->steps[i], device, constant);
+        gd_status status = fold_step(p, &p->steps[i], device, constant);
         changes += gd_attempt_end(&attempt, status) == GD_OK;
     }
     thread->device = before;

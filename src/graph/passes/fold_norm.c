@@ -1,10 +1,10 @@
-/* fold_norm.c - a batch norm behind a convolution or a linear layer becomes part of its weights.
+/* fold_norm.c - folds a batch norm into the weights of the convolution or linear layer before it.
  *
- * Without training, batch norm multiplies each channel by a number and adds one. So does a convolution
- * whose weights and bias were multiplied and moved accordingly. Records say which op computes those
- * (`folds`). Weights may change from run to run, so that they are computed in each run, which pays
- * where there are fewer weights than results. What is left is a convolution, and relu behind it
- * becomes part of it, too (passes/epilogue.c).
+ * Outside of training, batch norm multiplies each channel by a number and adds another. A
+ * convolution with scaled weights and a shifted bias does the same. A record with `folds` names the
+ * op that computes those weights. Weights may change between runs, so they are computed in each
+ * run, which pays if there are fewer weights than results. The convolution that remains can take a
+ * relu as its epilogue (passes/epilogue.c).
  */
 #include <string.h>
 
@@ -13,13 +13,9 @@
 #include "core/tensor.h"
 #include "graph/passes/epilogue.h"
 
-enum { GAIN = 2 /* results for each weight, at least */ };
+enum { LEAST_RESULTS_PER_WEIGHT = 2 };
 
-static int64_t elements(const gd_program *p, int value) {
-    return gd_numel(p->values[value].rank, p->values[value].dims);
-}
-
-/* --- what an op without training writes ------------------------------------------------------- */
+/* --- copies of variables ---------------------------------------------------------------------- */
 
 static bool is_written(const gd_program *p, int root, int but, int but_too) {
     for (int i = 0; i < p->n_steps; i++) {
@@ -31,13 +27,15 @@ static bool is_written(const gd_program *p, int root, int but, int but_too) {
     return false;
 }
 
-/* A variable that an op may write is copied first, and the copy becomes its value at the end. Where the
- * op at `at` does not write it, and nobody else does, the copy is the variable. */
-static int read_directly(gd_program *p, int value, int at) {
-    const int root = p->values[value].root, maker = gd_program_maker(p, value, at);
-    if (maker < 0 || !gd_step_copies(p, &p->steps[maker]) || is_written(p, root, maker, at))
+/* A variable that an op may write is copied first, and the copy is committed at the end. If neither
+ * the op at `at` nor another step writes the copy, returns the variable instead of the copy, and
+ * removes the commit. */
+static int skip_variable_copy(gd_program *p, int value, int at) {
+    const int root = p->values[value].root, producer = gd_program_producer(p, value, at);
+    if (producer < 0 || !gd_step_copies(p, &p->steps[producer]) ||
+        is_written(p, root, producer, at))
         return value;
-    const int from = p->steps[maker].in[0];
+    const int from = p->steps[producer].in[0];
     int kept = 0;
     for (int i = 0; i < p->n_commits; i++) {
         const gd_commit *c = &p->commits[i];
@@ -50,8 +48,8 @@ static int read_directly(gd_program *p, int value, int at) {
 
 /* --- the steps -------------------------------------------------------------------------------- */
 
-/* A value like another, in memory of its own; -1: no memory. */
-static int value_like(gd_program *p, int value) {
+/* Adds a value of the same shape in a new root; -1: no memory. */
+static int add_value_like(gd_program *p, int value) {
     gd_pvalue v = p->values[value];
     size_t bytes;
     if (gd_dims_bytes(v.rank, v.dims, (gd_dtype)v.dtype, &bytes) != GD_OK) return -1;
@@ -61,18 +59,17 @@ static int value_like(gd_program *p, int value) {
     return v.root < 0 ? -1 : gd_program_value(p, v);
 }
 
-/* Only y is wanted of the outer step, and what it has in place of variables. */
-static bool gives_one(const gd_program *p, const gd_pstep *outer) {
+/* Whether only the first output of the step is used. */
+static bool has_one_result(const gd_pstep *outer) {
     for (int k = 1; k < outer->op->n_outputs; k++)
         if (outer->out[k] >= 0) return false;
-    (void)p;
     return outer->out[0] >= 0;
 }
 
-/* The step that computes other weights; of the two inputs that `inner` reads the second may be absent,
- * the bias, and its result is there all the same. False: it cannot be. */
-static bool fold_step(gd_program *p, const gd_op *op, const gd_pstep *inner, const gd_pstep *outer,
-                      gd_device *device, gd_pstep *made) {
+/* Makes the step that computes the folded weight and bias. The bias of `inner` may be absent; the
+ * folded bias is always there. False: the fold is not possible, or does not pay. */
+static bool make_fold_step(gd_program *p, const gd_op *op, const gd_pstep *inner,
+                           const gd_pstep *outer, gd_device *device, gd_pstep *made) {
     const gd_op_fuses *f = &op->facts.folds;
     *made = (gd_pstep){.op = op, .node = outer->node, .n_out = op->n_outputs};
     made->in =
@@ -85,17 +82,18 @@ static bool fold_step(gd_program *p, const gd_op *op, const gd_pstep *inner, con
         !gd_take_options(p, op, NULL, outer, &made->attrs) || made->in[0] < 0)
         return false;
     const gd_pvalue *w = &p->values[made->in[0]], *y = &p->values[outer->out[0]];
-    if (w->rank != y->rank || GAIN * elements(p, made->in[0]) > elements(p, outer->out[0]))
+    if (w->rank != y->rank ||
+        LEAST_RESULTS_PER_WEIGHT * gd_value_elements(w) > gd_value_elements(y))
         return false;
-    made->out[0] = value_like(p, made->in[0]);
-    made->out[1] = value_like(p, outer->in[f->n_outer - 1]); /* a number for each channel */
+    made->out[0] = add_value_like(p, made->in[0]);
+    made->out[1] = add_value_like(p, outer->in[f->n_outer - 1]); /* one number per channel */
     return made->out[0] >= 0 && made->out[1] >= 0 && gd_step_can_run(p, made, device);
 }
 
-/* The inner step with these weights, which gives what the outer one gave. */
-static bool inner_step(gd_program *p, const gd_op_fuses *f, const gd_pstep *inner,
-                       const gd_pstep *outer, const gd_pstep *folded, gd_device *device,
-                       gd_pstep *made) {
+/* Makes the inner step with the folded weights; its result is that of the outer step. */
+static bool make_inner_step(gd_program *p, const gd_op_fuses *f, const gd_pstep *inner,
+                            const gd_pstep *outer, const gd_pstep *folded, gd_device *device,
+                            gd_pstep *made) {
     *made = *inner;
     made->n_in = f->n_inner;
     made->in = gd_program_alloc(p, ((size_t)f->n_inner + 1) * sizeof *made->in);
@@ -107,8 +105,8 @@ static bool inner_step(gd_program *p, const gd_op_fuses *f, const gd_pstep *inne
     return gd_step_can_run(p, made, device);
 }
 
-/* Inputs of the inner step are read later than they were: nobody may write them. */
-static bool stays(const gd_program *p, const gd_pstep *inner, const int *writes) {
+/* The inner step moves to a later position, so no step may write its inputs. */
+static bool inputs_are_constant(const gd_program *p, const gd_pstep *inner, const int *writes) {
     for (int k = 0; k < inner->n_in; k++)
         if (inner->in[k] >= 0 &&
             writes[p->values[inner->in[k]].root] >
@@ -117,25 +115,26 @@ static bool stays(const gd_program *p, const gd_pstep *inner, const int *writes)
     return true;
 }
 
-static bool fold(gd_program *p, const gd_op *op, int at, const int *readers, const int *writes,
-                 gd_device *device) {
+static bool fold_into_weights(gd_program *p, const gd_op *op, int at, const int *readers,
+                              const int *writes, gd_device *device) {
     const gd_op_fuses *f = &op->facts.folds;
     const int from = gd_inner_step(p, f, at, readers);
-    if (from < 0 || !gives_one(p, &p->steps[at]) || !stays(p, &p->steps[from], writes))
+    if (from < 0 || !has_one_result(&p->steps[at]) ||
+        !inputs_are_constant(p, &p->steps[from], writes))
         return false;
     gd_pstep folded, made;
     const gd_pstep *inner = &p->steps[from], *outer = &p->steps[at];
-    if (!fold_step(p, op, inner, outer, device, &folded) ||
-        !inner_step(p, f, inner, outer, &folded, device, &made))
+    if (!make_fold_step(p, op, inner, outer, device, &folded) ||
+        !make_inner_step(p, f, inner, outer, &folded, device, &made))
         return false;
     for (int k = 0; k < f->n_outer; k++) {
-        const int place = f->outer_in[k];
-        if (place >= 0 && folded.in[place] >= 0 && outer->op->inputs[k].mutated)
-            folded.in[place] = read_directly(p, folded.in[place], at);
+        const int to = f->outer_in[k];
+        if (to >= 0 && folded.in[to] >= 0 && outer->op->inputs[k].mutated)
+            folded.in[to] = skip_variable_copy(p, folded.in[to], at);
     }
     p->steps[from].removed = true;
     p->steps[at] = made;
-    if (!gd_program_step(p)) return false; /* at the end: the others move */
+    if (!gd_program_step(p)) return false; /* appended; the next line makes room at `at` */
     memmove(p->steps + at + 1, p->steps + at, (size_t)(p->n_steps - 1 - at) * sizeof *p->steps);
     p->steps[at] = folded;
     return true;
@@ -152,9 +151,9 @@ int gd_pass_fold_norm(gd_program *p, gd_device *device) {
             if (s->removed || strcmp(s->op->name, op->facts.folds.outer) != 0 ||
                 p->values[s->in[0]].root >= known)
                 continue;
-            const bool done = fold(p, op, i, readers, writes, device);
+            const bool done = fold_into_weights(p, op, i, readers, writes, device);
             changes += done;
-            i += done; /* its step is one further on */
+            i += done; /* skip the inserted step */
         }
     }
     const bool room = readers && writes;

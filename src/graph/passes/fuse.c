@@ -1,4 +1,5 @@
-/* fuse.c - makes one step of each group of elementwise steps and the reduction that follows them.
+/* fuse.c - fuses each group of elementwise steps, and the reduction that follows them, into one
+ * step.
  *
  * fuse_group.c chooses the groups. This file composes and compiles the expression of a group,
  * writes its step, and sorts the program so that every step follows those it needs.
@@ -24,7 +25,7 @@ static void list_members(gd_fusing *g, int group) {
         else g->members[g->n_members++] = m;
         if (f->steps[m].type) g->model.type = f->steps[m].type;
     }
-    if (!g->model.type) g->model.type = GD_I32; /* truths alone */
+    if (!g->model.type) g->model.type = GD_I32; /* bools only */
     qsort(g->members, (size_t)g->n_members, sizeof g->members[0], ascending);
     const gd_pvalue *shape =
         g->by_rows ? g->row_shape.shape : &f->p->values[f->p->steps[g->members[0]].out[0]];
@@ -34,14 +35,14 @@ static void list_members(gd_fusing *g, int group) {
 
 /* --- operands --------------------------------------------------------------------------------- */
 
-static int place_of(int *list, int *count, int value) {
+static int find_or_add(int *list, int *count, int value) {
     for (int i = 0; i < *count; i++)
         if (list[i] == value) return i;
     list[*count] = value;
     return (*count)++;
 }
 
-static int constant_number(gd_fusing *g, gd_param number) {
+static int find_or_add_constant(gd_fusing *g, gd_param number) {
     for (int i = 0; i < g->model.n_constants; i++)
         if (memcmp(&g->options.constants[i], &number, sizeof number) == 0) return i;
     g->options.constants[g->model.n_constants] = number;
@@ -49,23 +50,25 @@ static int constant_number(gd_fusing *g, gd_param number) {
 }
 
 int gd_fusing_constant(gd_fusing *g, double number) {
-    return constant_number(g, (gd_param){.real = number});
+    return find_or_add_constant(g, (gd_param){.real = number});
 }
 
-/* An option of a step, as the group's type has it. */
+/* An option of a step as a constant in the group's type. */
 static int option_constant(gd_fusing *g, const gd_pstep *s, int k) {
-    return constant_number(g, gd_attr_param(&s->op->attrs[k], s->attrs, g->model.type));
+    return find_or_add_constant(g, gd_attr_param(&s->op->attrs[k], s->attrs, g->model.type));
 }
 
-/* What kind of operand the expression reads. */
+/* The kinds of operands that the expression reads. */
 typedef enum { INSIDE, TENSOR, SCALAR, CONSTANT, COLUMN } source_kind;
 
-/* A number for each row. A member that has one itself reads no other tensors. */
+/* Whether the value is read as one number per row. Members that compute such numbers read no other
+ * tensors. */
 static bool is_column(gd_fusing *g, int member, int value) {
     const gd_pvalue *v = &g->f->p->values[value],
                     *y = &g->f->p->values[g->f->p->steps[member].out[0]];
     if (!g->by_rows || !gd_fuse_is_column(v, &g->row_shape)) return false;
-    if (g->f->steps[member].kind == GD_FUSE_EACH && !gd_fuse_same_dims(y, g->row_shape.shape))
+    if (g->f->steps[member].kind == GD_FUSE_EACH &&
+        !gd_values_have_same_dims(y, g->row_shape.shape))
         return true;
     return gd_fuse_is_row_value(v, &g->row_shape) && g->n_columns < GD_ROW_COLUMNS;
 }
@@ -80,14 +83,14 @@ static source_kind find_source(gd_fusing *g, int member, int value, int *number)
         return CONSTANT;
     }
     if (gd_fuse_is_scalar(f, value, g->model.type, gd_numel(g->options.rank, g->options.dims))) {
-        *number = place_of(g->scalars, &g->model.n_scalars, value);
+        *number = find_or_add(g->scalars, &g->model.n_scalars, value);
         return SCALAR;
     }
     if (is_column(g, member, value)) {
-        *number = place_of(g->columns, &g->n_columns, value);
+        *number = find_or_add(g->columns, &g->n_columns, value);
         return COLUMN;
     }
-    *number = place_of(g->tensors, &g->model.n_tensors, value);
+    *number = find_or_add(g->tensors, &g->model.n_tensors, value);
     return TENSOR;
 }
 
@@ -102,7 +105,7 @@ static void list_operands(gd_fusing *g) {
     for (int i = 0; i < g->n_members; i++) {
         const gd_pstep *s = &g->f->p->steps[g->members[i]];
         for (int k = 0; k < s->n_in; k++) find_source(g, g->members[i], s->in[k], &number);
-        if (g->f->steps[g->members[i]].kind == GD_FUSE_REDUCTION) /* for a mean */
+        if (g->f->steps[g->members[i]].kind == GD_FUSE_REDUCTION) /* the divisor of a mean */
             gd_fusing_constant(g, (double)g->row_shape.n);
         for (int k = 0; s->op->ir && k < s->op->n_attrs; k++)
             if (uses_param(s->op->ir, k)) option_constant(g, s, k);
@@ -163,8 +166,8 @@ static gd_status compose_expression(gd_fusing *g) {
     return GD_OK;
 }
 
-/* "fused{sub, square, mean}", as far as there is room. */
-static void name_op(gd_fusing *g) {
+/* Writes a name such as "fused{sub, square, mean}", shortened if it is too long. */
+static void name_fused_op(gd_fusing *g) {
     char *name = g->model.name;
     const size_t size = sizeof g->model.name, reserve = 24;
     size_t used = (size_t)snprintf(name, size, "fused{");
@@ -212,7 +215,7 @@ static gd_status write_step(gd_fusing *g) {
 }
 
 /* Composes a group: its expression, operands and name. A group of rows that is too long is
- * dissolved, and has no members then. */
+ * dissolved: n_members is 0 then. */
 static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
     memset(g, 0, sizeof *g);
     g->f = f;
@@ -228,7 +231,7 @@ static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
         g->model.reduction = f->p->steps[g->reduction].op;
         GD_TRY(gd_fuse_axes(f->p, &f->p->steps[g->reduction], &g->options.axes));
     }
-    name_op(g);
+    name_fused_op(g);
     return GD_OK;
 }
 
@@ -238,28 +241,27 @@ typedef struct kernel_request {
     gd_dtype in[GD_FUSED_INPUTS], out[GD_FUSED_OUTPUTS];
 } kernel_request;
 
-static gd_dtype dtype_of(const gd_fusing *g, int value) {
+static gd_dtype get_dtype(const gd_fusing *g, int value) {
     return (gd_dtype)g->f->p->values[value].dtype;
 }
 
 static void fill_request(const gd_fusing *g, const gd_op *op, kernel_request *r) {
     int n = 0;
-    for (int i = 0; i < g->model.n_tensors; i++) r->in[n++] = dtype_of(g, g->tensors[i]);
-    for (int i = 0; i < g->model.n_scalars; i++) r->in[n++] = dtype_of(g, g->scalars[i]);
-    for (int i = 0; i < g->n_columns; i++) r->in[n++] = dtype_of(g, g->columns[i]);
-    for (int i = 0; i < g->n_outputs; i++) r->out[i] = dtype_of(g, g->outputs[i]);
+    for (int i = 0; i < g->model.n_tensors; i++) r->in[n++] = get_dtype(g, g->tensors[i]);
+    for (int i = 0; i < g->model.n_scalars; i++) r->in[n++] = get_dtype(g, g->scalars[i]);
+    for (int i = 0; i < g->n_columns; i++) r->in[n++] = get_dtype(g, g->columns[i]);
+    for (int i = 0; i < g->n_outputs; i++) r->out[i] = get_dtype(g, g->outputs[i]);
     r->request = (gd_fusion_request){.op = op,
                                      .elements = gd_numel(g->options.rank, g->options.dims),
                                      .in = r->in,
                                      .out = r->out};
 }
 
-/* Compiles the kernels of all groups at once: the compiler is started once. */
+/* Compiles the kernels of all groups together, so that the compiler is started once. */
 static gd_status compile_all(gd_fuse *f, int groups, gd_fusing *g) {
     kernel_request *kernels = gd_malloc(((size_t)groups + 1) * sizeof *kernels);
     gd_fusion_request *requests = gd_malloc(((size_t)groups + 1) * sizeof *requests);
-    gd_status status =
-        kernels && requests ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status = kernels && requests ? GD_OK : gd_no_memory(NULL, "to plan a run");
     int n = 0;
     for (int i = 0; i < f->p->n_steps && n < groups && status == GD_OK; i++) {
         if (!gd_fuse_is_group(f, i)) continue;
@@ -295,7 +297,7 @@ static gd_status write_group(gd_fuse *f, int group, gd_fusing *g) {
 typedef struct ordering {
     const gd_fuse *f;
     int *order, count;
-    bool *done; /* groups */
+    bool *done; /* per group */
 } ordering;
 
 /* Appends the groups that this one needs, then its own step. */
@@ -313,7 +315,7 @@ static void put_group(ordering *o, int group) {
     o->order[o->count++] = last;
 }
 
-static bool is_last(const gd_fuse *f, int step) {
+static bool is_last_member(const gd_fuse *f, int step) {
     for (int m = f->steps[step].group; m >= 0; m = f->steps[m].next)
         if (m > step) return false;
     return true;
@@ -324,11 +326,10 @@ static gd_status reorder_steps(const gd_fuse *f) {
     const size_t n = (size_t)p->n_steps + 1;
     ordering o = {.f = f, .order = gd_malloc(n * sizeof(int)), .done = gd_calloc(n, sizeof(bool))};
     gd_pstep *steps = gd_malloc(n * sizeof *steps);
-    gd_status status =
-        o.order && o.done && steps ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    gd_status status = o.order && o.done && steps ? GD_OK : gd_no_memory(NULL, "to plan a run");
     if (status == GD_OK) {
         for (int i = 0; i < p->n_steps; i++)
-            if (is_last(f, i)) put_group(&o, f->steps[i].group);
+            if (is_last_member(f, i)) put_group(&o, f->steps[i].group);
         for (int i = 0; i < o.count; i++) steps[i] = p->steps[o.order[i]];
         memcpy(p->steps, steps, (size_t)o.count * sizeof *steps);
         p->n_steps = o.count;
@@ -344,7 +345,7 @@ int gd_pass_fuse(gd_program *p, gd_device *device) {
     gd_status status = gd_fuse_begin(&f, p, device);
     const int groups = status == GD_OK ? gd_fuse_group(&f) : 0;
     gd_fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
-    if (groups && !g) status = gd_fail(GD_E_MEMORY, "no memory to plan a run");
+    if (groups && !g) status = gd_no_memory(NULL, "to plan a run");
     if (groups && status == GD_OK) status = compile_all(&f, groups, g);
     for (int i = 0; groups && i < p->n_steps && status == GD_OK; i++)
         if (gd_fuse_is_group(&f, i)) status = write_group(&f, i, g);
@@ -352,5 +353,5 @@ int gd_pass_fuse(gd_program *p, gd_device *device) {
     gd_free(g);
     gd_fuse_end(&f);
     if (status != GD_OK) return -1;
-    return groups && gd_pass_prune(p) < 0 ? -1 : groups; /* constants that nobody reads any more */
+    return groups && gd_pass_prune(p) < 0 ? -1 : groups; /* constants may be unused now */
 }

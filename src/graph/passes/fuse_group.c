@@ -9,10 +9,7 @@
  * the group. Bools are 1 and 0 of the type computed in. Smaller integers, which wrap around when
  * they are stored, are not passed on inside a group.
  */
-
 #include "graph/passes/fuse.h"
-
-static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
 /* --- whether two groups can be one ------------------------------------------------------------ */
 
@@ -20,9 +17,9 @@ static bool in_either(const gd_fuse *f, int step, int a, int b) {
     return f->steps[step].group == a || f->steps[step].group == b;
 }
 
-/* Marks and stacks the groups that come right after group `g`, as far as step `last`; true if one
- * outside comes back to a or b. */
-static bool spread(gd_fuse *f, int g, bool inside, int a, int b, int last, int *depth) {
+/* Pushes the groups of the steps up to `last` that depend directly on group `g`. True if `g` is
+ * outside of a and b, and one of those is a or b: a path leads back. */
+static bool push_users(gd_fuse *f, int g, bool inside, int a, int b, int last, int *depth) {
     for (int m = g; m >= 0; m = f->steps[m].next)
         for (int u = 0; u < f->steps[m].n_users; u++) {
             const int to = f->users[f->steps[m].first_user + u];
@@ -39,7 +36,7 @@ static bool spread(gd_fuse *f, int g, bool inside, int a, int b, int last, int *
     return false;
 }
 
-static void bounds(const gd_fuse *f, int group, int *first, int *last) {
+static void find_bounds(const gd_fuse *f, int group, int *first, int *last) {
     *first = *last = group;
     for (int m = group; m >= 0; m = f->steps[m].next) {
         if (m < *first) *first = m;
@@ -48,8 +45,8 @@ static void bounds(const gd_fuse *f, int group, int *first, int *last) {
 }
 
 /* The last step of all groups that begin at step `i` or before; `reach` is a Fenwick tree of that
- * maximum. Where groups were taken apart again it may be too much, which does no harm. */
-static int reach_of(const gd_fuse *f, int i) {
+ * maximum. After groups were dissolved it may be too large, which is harmless. */
+static int get_reach(const gd_fuse *f, int i) {
     int most = i;
     for (int at = i + 1; at > 0; at -= at & -at)
         if (f->reach[at] > most) most = f->reach[at];
@@ -58,54 +55,55 @@ static int reach_of(const gd_fuse *f, int i) {
 
 static void record_reach(gd_fuse *f, int group) {
     int first, last;
-    bounds(f, group, &first, &last);
+    find_bounds(f, group, &first, &last);
     for (int at = first + 1; at <= f->p->n_steps; at += at & -at)
         if (last > f->reach[at]) f->reach[at] = last;
 }
 
-/* Steps need earlier ones only, so that the search ends at the last member, or at the last one of a
- * group that reaches beyond it: no group on the far side of that has a member on this one. */
-bool gd_fuse_waits(gd_fuse *f, int a, int b) {
+/* Steps depend on earlier ones only, so the search ends at the last member of both groups, or at
+ * the last member of a group that begins before and reaches beyond it. */
+bool gd_fuse_forms_cycle(gd_fuse *f, int a, int b) {
     int depth = 0, first, last, other;
-    bounds(f, a, &first, &last);
-    bounds(f, b, &first, &other);
+    find_bounds(f, a, &first, &last);
+    find_bounds(f, b, &first, &other);
     if (other > last) last = other;
-    for (int further = reach_of(f, last); further > last; further = reach_of(f, last))
+    for (int further = get_reach(f, last); further > last; further = get_reach(f, last))
         last = further;
     f->stamp++;
-    spread(f, a, true, a, b, last, &depth);
-    spread(f, b, true, a, b, last, &depth);
+    push_users(f, a, true, a, b, last, &depth);
+    push_users(f, b, true, a, b, last, &depth);
     while (depth > 0)
-        if (spread(f, f->stack[--depth], false, a, b, last, &depth)) return true;
+        if (push_users(f, f->stack[--depth], false, a, b, last, &depth)) return true;
     return false;
 }
 
 static bool is_read_outside(const gd_fuse *f, int value, int a, int b) {
-    const gd_fuse_step *maker = &f->steps[f->made_by[value]];
+    const gd_fuse_step *producer = &f->steps[f->producer[value]];
     const int root = f->p->values[value].root;
     if (f->kept[root]) return true;
-    for (int u = 0; u < maker->n_users; u++) {
-        const int to = f->users[maker->first_user + u];
+    for (int u = 0; u < producer->n_users; u++) {
+        const int to = f->users[producer->first_user + u];
         if (in_either(f, to, a, b)) continue;
         const gd_pstep *s = &f->p->steps[to];
-        for (int k = 0; k < s->n_in && !s->view; k++) /* who reads a view is a user, too */
+        for (int k = 0; k < s->n_in && !s->view; k++) /* readers of a view are users, too */
             if (s->in[k] >= 0 && f->p->values[s->in[k]].root == root) return true;
     }
     return false;
 }
 
 bool gd_fuse_is_wanted(const gd_fuse *f, int value) {
-    const int group = f->steps[f->made_by[value]].group;
+    const int group = f->steps[f->producer[value]].group;
     return is_read_outside(f, value, group, group);
 }
 
-/* The operands and nodes of a group. */
-typedef struct needs_of {
+/* What the kernel of a group needs. */
+typedef struct kernel_needs {
     int nodes, members, outputs, tensors, params, reductions, columns;
-    int distinct[GD_FUSED_TENSORS + GD_FUSED_PARAMS], n_distinct;
-} needs_of;
+    int distinct[GD_FUSED_TENSORS + GD_FUSED_PARAMS], n_distinct; /* operands */
+} kernel_needs;
 
-static bool add_operand(const gd_fuse *f, needs_of *n, int value, gd_dtype type, int64_t count) {
+static bool add_operand(const gd_fuse *f, kernel_needs *n, int value, gd_dtype type,
+                        int64_t count) {
     double number;
     for (int i = 0; i < n->n_distinct; i++)
         if (n->distinct[i] == value) return true;
@@ -118,7 +116,7 @@ static bool add_operand(const gd_fuse *f, needs_of *n, int value, gd_dtype type,
 }
 
 static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int64_t count,
-                      needs_of *n) {
+                      kernel_needs *n) {
     for (int m = g; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];
         n->members++;
@@ -126,7 +124,7 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
             n->outputs++;
             continue;
         }
-        if (f->steps[m].kind == GD_FUSE_REDUCTION) { /* a mean has the count as a parameter */
+        if (f->steps[m].kind == GD_FUSE_REDUCTION) { /* the count of a mean is a parameter */
             n->reductions++;
             n->params++;
             n->nodes++;
@@ -137,7 +135,7 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
                             s->op->ir->nodes[i].code >= GD_IR_PRIM;
         }
         for (int k = 0; k < s->n_out; k++) n->outputs += is_read_outside(f, s->out[k], a, b);
-        const bool of_rows = elements(&f->p->values[s->out[0]]) != count;
+        const bool of_rows = gd_value_elements(&f->p->values[s->out[0]]) != count;
         for (int k = 0; k < s->n_in; k++) {
             const int writer = f->writer[f->p->values[s->in[k]].root];
             if (writer >= 0 && in_either(f, writer, a, b)) continue;
@@ -148,13 +146,13 @@ static bool add_needs(const gd_fuse *f, int g, int a, int b, gd_dtype type, int6
     return true;
 }
 
-/* The device's limit, but never more than a fused op holds. */
+/* Whether a count is within the device's limit and the size of a fused op. */
 static bool is_within(int count, int limit, int largest) {
     return count <= limit && count <= largest;
 }
 
 bool gd_fuse_fits(const gd_fuse *f, int a, int b, gd_dtype type, int64_t count) {
-    needs_of n = {0};
+    kernel_needs n = {0};
     if (!add_needs(f, a, a, b, type, count, &n)) return false;
     if (a != b && !add_needs(f, b, a, b, type, count, &n)) return false;
     const gd_fusion_rules *r = f->rules;
@@ -174,26 +172,28 @@ gd_dtype gd_fuse_type(const gd_fuse *f, int g) {
     return GD_DTYPE_NONE;
 }
 
-bool gd_fuse_passes(const gd_fuse *f, int value, gd_dtype type) {
-    const gd_pstep *maker = &f->p->steps[f->made_by[value]];
+bool gd_fuse_can_pass(const gd_fuse *f, int value, gd_dtype type) {
+    const gd_pstep *producer = &f->p->steps[f->producer[value]];
     const gd_dtype dtype = (gd_dtype)f->p->values[value].dtype;
-    if (dtype == GD_BOOL) return maker->op->flags & GD_OP_TRUTH;
+    if (dtype == GD_BOOL) return producer->op->flags & GD_OP_TRUTH;
     if (dtype == GD_F16 || dtype == GD_BF16) {
-        const bool rounds = gd_op_copies(maker->op) && f->p->values[maker->in[0]].dtype != dtype;
-        return type == GD_F32 && !rounds; /* a cast is there to round */
+        const bool rounds =
+            gd_op_copies(producer->op) && f->p->values[producer->in[0]].dtype != dtype;
+        return type == GD_F32 && !rounds; /* the purpose of a cast is to round */
     }
     return dtype == type;
 }
 
-/* Whether all values between or within the groups can be passed on in this type. */
-static bool all_pass(const gd_fuse *f, int g, int a, int b, gd_dtype type) {
+/* Whether all values that members of the groups a and b pass to members of `g` can stay in this
+ * type. */
+static bool can_pass_values(const gd_fuse *f, int g, int a, int b, gd_dtype type) {
     for (int m = g; m >= 0; m = f->steps[m].next) {
         const gd_pstep *s = &f->p->steps[m];
         for (int k = 0; k < s->n_in; k++) {
             const int writer = f->writer[f->p->values[s->in[k]].root];
             if (writer < 0 || !in_either(f, writer, a, b)) continue;
-            if (f->made_by[s->in[k]] != writer ||
-                !gd_fuse_passes(f, s->in[k], type ? type : GD_I32))
+            if (f->producer[s->in[k]] != writer ||
+                !gd_fuse_can_pass(f, s->in[k], type ? type : GD_I32))
                 return false;
         }
     }
@@ -223,7 +223,7 @@ void gd_fuse_change(gd_fuse *f, int step) {
     f->undo[f->n_undo++] = (gd_fuse_undo){step, f->steps[step]};
 }
 
-void gd_fuse_take_back(gd_fuse *f) {
+void gd_fuse_restore(gd_fuse *f) {
     while (f->n_undo > 0) {
         const gd_fuse_undo *u = &f->undo[--f->n_undo];
         f->steps[u->step] = u->was;
@@ -231,21 +231,21 @@ void gd_fuse_take_back(gd_fuse *f) {
     }
 }
 
-static int64_t shape_of(const gd_fuse *f, int step, const gd_pvalue **shape) {
+static int64_t get_shape(const gd_fuse *f, int step, const gd_pvalue **shape) {
     *shape = &f->p->values[f->p->steps[step].out[0]];
-    return elements(*shape);
+    return gd_value_elements(*shape);
 }
 
 static void try_to_join(gd_fuse *f, int producer, int consumer) {
     const int a = f->steps[producer].group, b = f->steps[consumer].group;
     if (a == b) return;
     const gd_pvalue *x, *y;
-    const int64_t count = shape_of(f, producer, &x);
-    shape_of(f, consumer, &y);
+    const int64_t count = get_shape(f, producer, &x);
+    get_shape(f, consumer, &y);
     const gd_dtype s = gd_fuse_type(f, a), t = gd_fuse_type(f, b), type = s ? s : t;
-    if (!gd_fuse_same_dims(x, y) || (s && t && s != t)) return;
-    if (!all_pass(f, a, a, b, type) || !all_pass(f, b, a, b, type)) return;
-    if (!gd_fuse_fits(f, a, b, type, count) || gd_fuse_waits(f, a, b)) return;
+    if (!gd_values_have_same_dims(x, y) || (s && t && s != t)) return;
+    if (!can_pass_values(f, a, a, b, type) || !can_pass_values(f, b, a, b, type)) return;
+    if (!gd_fuse_fits(f, a, b, type, count) || gd_fuse_forms_cycle(f, a, b)) return;
     gd_fuse_unite(f, a, b);
 }
 
@@ -262,24 +262,24 @@ static bool reduces_short_rows(const gd_fuse *f, int step) {
     int last = x->rank - 1;
     while (last > 0 && x->dims[last] == 1) last--;
     if (gd_fuse_axes(f->p, &f->p->steps[step], &axes) != GD_OK) return true;
-    return (axes >> last & 1) && elements(x) <= f->rules->short_row * elements(y);
+    return (axes >> last & 1) && gd_value_elements(x) <= f->rules->short_row * gd_value_elements(y);
 }
 
-/* A reduction joins the group that computes its operand. Not where other steps read that, too: then
- * it is in memory anyway, and storing it in the order of the reduction costs more than reading it
- * once more. */
+/* A reduction joins the group that computes its operand, unless other steps read the operand, too:
+ * it is in memory then, and storing it in the order of the reduction costs more than reading it
+ * again. */
 static void try_to_reduce(gd_fuse *f, int step) {
-    const int value = f->p->steps[step].in[0], maker = f->made_by[value];
-    if (maker < 0 || f->steps[maker].kind != GD_FUSE_EACH) return;
-    const int a = f->steps[maker].group;
+    const int value = f->p->steps[step].in[0], producer = f->producer[value];
+    if (producer < 0 || f->steps[producer].kind != GD_FUSE_EACH) return;
+    const int a = f->steps[producer].group;
     if (!gd_fuse_always() && (is_read_outside(f, value, a, step) || reduces_short_rows(f, step)))
         return;
     const gd_dtype type = gd_fuse_type(f, a);
     if ((type != GD_F32 && type != GD_F64) || has_reduction(f, a) ||
-        !gd_fuse_passes(f, value, type))
+        !gd_fuse_can_pass(f, value, type))
         return;
-    if (!gd_fuse_fits(f, a, step, type, elements(&f->p->values[value])) ||
-        gd_fuse_waits(f, a, step))
+    if (!gd_fuse_fits(f, a, step, type, gd_value_elements(&f->p->values[value])) ||
+        gd_fuse_forms_cycle(f, a, step))
         return;
     gd_fuse_unite(f, a, step);
 }
@@ -293,7 +293,7 @@ void gd_fuse_dissolve(gd_fuse *f, int group) {
     }
 }
 
-static void dissolve_losers(gd_fuse *f) {
+static void dissolve_slow_groups(gd_fuse *f) {
     for (int i = 0; i < f->p->n_steps; i++)
         if (f->steps[i].group == i && f->steps[i].next >= 0 && !gd_fuse_is_worth(f, i))
             gd_fuse_dissolve(f, i);
@@ -301,8 +301,8 @@ static void dissolve_losers(gd_fuse *f) {
 
 /* --- members that move to another group ------------------------------------------------------- */
 
-/* The one other group that reads all of a step's result; -1: there are none, or several. */
-static int only_reader(const gd_fuse *f, int step) {
+/* The only other group that reads a step's result; -1: there is none, or several. */
+static int find_only_reader(const gd_fuse *f, int step) {
     int reader = -1;
     const gd_fuse_step *s = &f->steps[step];
     if (f->kept[f->p->values[f->p->steps[step].out[0]].root]) return -1;
@@ -323,25 +323,26 @@ static bool is_read_by(const gd_fuse *f, int value, int group) {
     return false;
 }
 
-/* Whether a step's operands are there for another group too, and no more than its result is. */
+/* Whether moving a step to another group adds at most one operand to it, in place of the step's
+ * result. */
 static bool is_cheaper_there(const gd_fuse *f, int step, int group) {
     const gd_pstep *s = &f->p->steps[step];
-    const int64_t count = elements(&f->p->values[s->out[0]]);
+    const int64_t count = gd_value_elements(&f->p->values[s->out[0]]);
     int more = 0;
     double number;
     for (int k = 0; k < s->n_in; k++) {
-        const int value = s->in[k], maker = f->made_by[value];
+        const int value = s->in[k], producer = f->producer[value];
         if (gd_fuse_constant(f, value, &number) ||
             gd_fuse_is_scalar(f, value, f->steps[step].type, count))
             continue;
         bool repeated = is_read_by(f, value, group);
         for (int b = 0; b < k; b++) repeated |= s->in[b] == value;
         more += !repeated;
-        if (maker < 0 || f->steps[maker].group != f->steps[step].group) continue;
-        /* made in the group that the step leaves: somebody else must want it there */
+        if (producer < 0 || f->steps[producer].group != f->steps[step].group) continue;
+        /* computed in the group that the step leaves: another group must read it from memory */
         bool wanted = f->kept[f->p->values[value].root];
-        for (int u = 0; u < f->steps[maker].n_users; u++) {
-            const int to = f->users[f->steps[maker].first_user + u];
+        for (int u = 0; u < f->steps[producer].n_users; u++) {
+            const int to = f->users[f->steps[producer].first_user + u];
             wanted |= f->steps[to].group != f->steps[step].group && is_read_by(f, value, to);
         }
         if (!wanted) return false;
@@ -349,9 +350,9 @@ static bool is_cheaper_there(const gd_fuse *f, int step, int group) {
     return more <= 1;
 }
 
-static void detach(gd_fuse *f, int step) {
+static void detach_member(gd_fuse *f, int step) {
     int group = f->steps[step].group;
-    if (group == step) { /* the next member gives its number */
+    if (group == step) { /* the group gets the number of its next member */
         const int head = f->steps[step].next;
         for (int m = head; m >= 0; m = f->steps[m].next) f->steps[m].group = head;
     } else {
@@ -362,27 +363,27 @@ static void detach(gd_fuse *f, int step) {
     f->steps[step].next = -1;
 }
 
-/* A member whose result another group alone reads goes over to it where that saves a store. That
- * group comes later anyway, so that nothing waits for itself. */
+/* Moves a member whose result only another group reads to that group, if that saves a store. The
+ * other group comes later anyway, so no cycle can form. */
 static void try_to_move(gd_fuse *f, int step) {
     const gd_pstep *s = &f->p->steps[step];
     const int from = f->steps[step].group, mate = from == step ? f->steps[step].next : from;
     if (mate < 0 || s->n_out != 1) return;
-    const int to = only_reader(f, step);
+    const int to = find_only_reader(f, step);
     if (to < 0 || !is_cheaper_there(f, step, to)) return;
     const gd_pvalue *x, *y;
-    const int64_t count = shape_of(f, step, &x);
-    shape_of(f, to, &y);
+    const int64_t count = get_shape(f, step, &x);
+    get_shape(f, to, &y);
     const gd_dtype type = gd_fuse_type(f, to);
-    if (!gd_fuse_same_dims(x, y) || !type || type != f->steps[step].type) return;
-    detach(f, step);
-    if (all_pass(f, to, to, step, type) && gd_fuse_fits(f, to, step, type, count))
+    if (!gd_values_have_same_dims(x, y) || !type || type != f->steps[step].type) return;
+    detach_member(f, step);
+    if (can_pass_values(f, to, to, step, type) && gd_fuse_fits(f, to, step, type, count))
         gd_fuse_unite(f, to, step);
     else gd_fuse_unite(f, f->steps[mate].group, step);
 }
 
-/* One step alone is worth a kernel where it has none: derivatives of derivatives, a program's own
- * ops. */
+/* A single step becomes a fused step if the device has no kernel for it, such as derivatives of
+ * derivatives and ops that a program defines. */
 bool gd_fuse_is_group(const gd_fuse *f, int step) {
     const gd_fuse_step *s = &f->steps[step];
     if (s->group != step) return false;
@@ -396,8 +397,9 @@ int gd_fuse_group(gd_fuse *f) {
     for (int i = 0; i < p->n_steps; i++) {
         if (f->steps[i].kind != GD_FUSE_EACH) continue;
         for (int k = 0; k < p->steps[i].n_in; k++) {
-            const int maker = f->made_by[p->steps[i].in[k]];
-            if (maker >= 0 && f->steps[maker].kind == GD_FUSE_EACH) try_to_join(f, maker, i);
+            const int producer = f->producer[p->steps[i].in[k]];
+            if (producer >= 0 && f->steps[producer].kind == GD_FUSE_EACH)
+                try_to_join(f, producer, i);
         }
     }
     for (int i = p->n_steps; i-- > 0;)
@@ -406,7 +408,7 @@ int gd_fuse_group(gd_fuse *f) {
     for (int i = 0; f->rules->reductions && i < p->n_steps; i++)
         if (f->steps[i].kind == GD_FUSE_REDUCTION && f->steps[i].group == i && f->steps[i].next < 0)
             try_to_reduce(f, i);
-    dissolve_losers(f);
+    dissolve_slow_groups(f);
     for (int i = 0; i < p->n_steps; i++) groups += gd_fuse_is_group(f, i);
     return groups;
 }

@@ -1,26 +1,22 @@
-/* fuse_rows.c - groups of rows: reductions of rows that are used element by element afterwards.
+/* fuse_rows.c - groups of rows: reductions over rows whose results are then used elementwise.
  *
- * x - mean(x, -1), exp(x - max) / sum, layer norm written by hand: the reduction must be complete
- * before the rest begins, but only for one row at a time. Such steps form one group, whose kernel
- * makes all passes over a row while the row is in the cache.
+ * Examples are x - mean(x, -1), exp(x - max) / sum, and a layer norm composed of single ops. The
+ * reduction must be complete before the rest begins, but only for one row at a time. Such steps
+ * form one group, whose kernel makes all passes over a row while the row is in the cache.
  *
  * The search starts at a step that computes elements from a row's value, and walks back to the
  * reductions. It builds the group, checks it, and undoes it where it is not valid. Then the group
  * grows by the steps that its members read and by those that read them.
  */
-#include <string.h>
-
 #include "graph/passes/fuse.h"
 
 enum {
-    FAR = 16, /* steps between a reduction and an element, at most */
+    MOST_STEPS = 16, /* between a reduction and the elementwise step that uses it */
 };
-
-static int64_t elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-/* Whether a reduction is one of rows: over the last axes, of a shape that is worth it. */
+/* Whether a step reduces rows: over the last axes, with rows of a length that the device allows. */
 static bool reduces_rows(const gd_fuse *f, int step, gd_row_shape *r) {
     const gd_pstep *s = &f->p->steps[step];
     uint32_t axes;
@@ -58,13 +54,13 @@ bool gd_fuse_is_row_value(const gd_pvalue *v, const gd_row_shape *r) {
 }
 
 bool gd_fuse_is_column(const gd_pvalue *v, const gd_row_shape *r) {
-    return elements(v) == r->rows && gd_is_row_major(v->rank, v->dims, v->strides);
+    return gd_value_elements(v) == r->rows && gd_is_row_major(v->rank, v->dims, v->strides);
 }
 
 /* --- members ---------------------------------------------------------------------------------- */
 
-/* The value that the writer of v's memory gave it. */
-static int made_value(const gd_fuse *f, int v) {
+/* The output of the step that writes v's root. */
+static int get_written_value(const gd_fuse *f, int v) {
     const int root = f->p->values[v].root;
     const gd_pstep *s = &f->p->steps[f->writer[root]];
     for (int k = 0; k < s->n_out; k++)
@@ -72,94 +68,99 @@ static int made_value(const gd_fuse *f, int v) {
     return v;
 }
 
-static const gd_pvalue *result_of(const gd_fuse *f, int step) {
+static const gd_pvalue *get_result(const gd_fuse *f, int step) {
     return &f->p->values[f->p->steps[step].out[0]];
 }
 
-static bool is_of_elements(const gd_fuse *f, int step, const gd_row_shape *r) {
-    return f->steps[step].kind == GD_FUSE_EACH && gd_fuse_same_dims(result_of(f, step), r->shape);
+static bool runs_over_elements(const gd_fuse *f, int step, const gd_row_shape *r) {
+    return f->steps[step].kind == GD_FUSE_EACH &&
+           gd_values_have_same_dims(get_result(f, step), r->shape);
 }
 
-/* The step that writes what a value looks into, if it is in the group; -1: none. */
-static int maker_inside(const gd_fuse *f, int value, int group) {
+/* The step that writes a value's root, if it is in the group; else -1. */
+static int find_producer_in_group(const gd_fuse *f, int value, int group) {
     const int writer = f->writer[f->p->values[value].root];
     return writer >= 0 && f->steps[writer].group == group ? writer : -1;
 }
 
-static bool is_made_whole(const gd_fuse *f, int value, int maker, gd_dtype type) {
-    return f->made_by[value] == maker && gd_fuse_passes(f, value, type);
+static bool is_direct_result(const gd_fuse *f, int value, int producer, gd_dtype type) {
+    return f->producer[value] == producer && gd_fuse_can_pass(f, value, type);
 }
 
-/* A member that runs over all elements: what is made inside comes from one like it, or is of the
- * row. */
-static bool reads_elements_right(const gd_fuse *f, int member, int group, const gd_row_shape *r,
-                                 gd_dtype type) {
+/* A member that runs over all elements may read results of other such members, and row values. */
+static bool element_reads_are_valid(const gd_fuse *f, int member, int group, const gd_row_shape *r,
+                                    gd_dtype type) {
     const gd_pstep *s = &f->p->steps[member];
     for (int k = 0; k < s->n_in; k++) {
-        const int maker = maker_inside(f, s->in[k], group);
-        if (maker < 0) continue;
-        if (is_of_elements(f, maker, r) ? !is_made_whole(f, s->in[k], maker, type)
-                                        : !gd_fuse_is_row_value(&f->p->values[s->in[k]], r) ||
-                                              !gd_fuse_passes(f, made_value(f, s->in[k]), type))
+        const int producer = find_producer_in_group(f, s->in[k], group);
+        if (producer < 0) continue;
+        if (runs_over_elements(f, producer, r)
+                ? !is_direct_result(f, s->in[k], producer, type)
+                : !gd_fuse_is_row_value(&f->p->values[s->in[k]], r) ||
+                      !gd_fuse_can_pass(f, get_written_value(f, s->in[k]), type))
             return false;
     }
     return true;
 }
 
-/* A member with a number for each row: all it reads is as its result is, or one number for all. */
-static bool reads_rows_right(const gd_fuse *f, int member, int group, const gd_row_shape *r,
-                             gd_dtype type) {
+/* A member with one number per row may read values of the shape of its result, and single
+ * numbers. */
+static bool row_reads_are_valid(const gd_fuse *f, int member, int group, const gd_row_shape *r,
+                                gd_dtype type) {
     const gd_pstep *s = &f->p->steps[member];
     for (int k = 0; k < s->n_in; k++) {
         const gd_pvalue *v = &f->p->values[s->in[k]];
-        const int maker = maker_inside(f, s->in[k], group);
+        const int producer = find_producer_in_group(f, s->in[k], group);
         double number;
-        if (maker < 0 && (gd_fuse_constant(f, s->in[k], &number) ||
-                          gd_fuse_is_scalar(f, s->in[k], type, r->rows * r->n)))
+        if (producer < 0 && (gd_fuse_constant(f, s->in[k], &number) ||
+                             gd_fuse_is_scalar(f, s->in[k], type, r->rows * r->n)))
             continue;
-        if (!gd_fuse_is_column(v, r) || !gd_fuse_same_dims(v, result_of(f, member))) return false;
-        if (maker >= 0 && (v->offset != 0 || is_of_elements(f, maker, r) ||
-                           !gd_fuse_passes(f, made_value(f, s->in[k]), type)))
+        if (!gd_fuse_is_column(v, r) || !gd_values_have_same_dims(v, get_result(f, member)))
+            return false;
+        if (producer >= 0 && (v->offset != 0 || runs_over_elements(f, producer, r) ||
+                              !gd_fuse_can_pass(f, get_written_value(f, s->in[k]), type)))
             return false;
     }
     return true;
 }
 
-static bool reduces_right(const gd_fuse *f, int member, int group, const gd_row_shape *r,
-                          gd_dtype type) {
-    const int value = f->p->steps[member].in[0], maker = maker_inside(f, value, group);
+static bool reduction_is_valid(const gd_fuse *f, int member, int group, const gd_row_shape *r,
+                               gd_dtype type) {
+    const int value = f->p->steps[member].in[0], producer = find_producer_in_group(f, value, group);
     gd_row_shape own;
     if (!reduces_rows(f, member, &own) || own.axes != r->axes ||
-        !gd_fuse_same_dims(own.shape, r->shape))
+        !gd_values_have_same_dims(own.shape, r->shape))
         return false;
     if (gd_compute_dtype((gd_dtype)own.shape->dtype) != type) return false;
-    if (!gd_fuse_is_column(result_of(f, member), r)) return false;
-    return maker < 0 || (is_of_elements(f, maker, r) && is_made_whole(f, value, maker, type));
+    if (!gd_fuse_is_column(get_result(f, member), r)) return false;
+    return producer < 0 ||
+           (runs_over_elements(f, producer, r) && is_direct_result(f, value, producer, type));
 }
 
-/* Whether a group can be one kernel. */
-static bool is_right(gd_fuse *f, int group) {
+/* Whether a group can become one kernel. */
+static bool group_is_valid(gd_fuse *f, int group) {
     gd_row_shape r;
     const gd_dtype type = gd_fuse_type(f, group);
     if (!gd_fuse_row_shape(f, group, &r) || (type != GD_F32 && type != GD_F64)) return false;
     for (int m = group; m >= 0; m = f->steps[m].next) {
         if (f->steps[m].kind == GD_FUSE_REDUCTION) {
-            if (!reduces_right(f, m, group, &r, type)) return false;
+            if (!reduction_is_valid(f, m, group, &r, type)) return false;
             continue;
         }
         if (f->steps[m].type && f->steps[m].type != type) return false;
-        if (is_of_elements(f, m, &r) ? !reads_elements_right(f, m, group, &r, type)
-                                     : !gd_fuse_is_column(result_of(f, m), &r) ||
-                                           !reads_rows_right(f, m, group, &r, type))
+        if (runs_over_elements(f, m, &r) ? !element_reads_are_valid(f, m, group, &r, type)
+                                         : !gd_fuse_is_column(get_result(f, m), &r) ||
+                                               !row_reads_are_valid(f, m, group, &r, type))
             return false;
     }
-    return gd_fuse_fits(f, group, group, type, r.rows * r.n) && !gd_fuse_waits(f, group, group);
+    return gd_fuse_fits(f, group, group, type, r.rows * r.n) &&
+           !gd_fuse_forms_cycle(f, group, group);
 }
 
-/* --- trying ----------------------------------------------------------------------------------- */
+/* --- building groups -------------------------------------------------------------------------- */
 
-/* Puts a step, with its group, into the group of another. */
-static void take_in(gd_fuse *f, int into, int step) {
+/* Adds a step, with its group, to the group of another. */
+static void add_member(gd_fuse *f, int into, int step) {
     gd_row_shape r;
     if (reduces_rows(f, step, &r)) {
         gd_fuse_change(f, step);
@@ -169,77 +170,77 @@ static void take_in(gd_fuse *f, int into, int step) {
         gd_fuse_unite(f, f->steps[into].group, f->steps[step].group);
 }
 
-static bool try_to_take_in(gd_fuse *f, int into, int step) {
+static bool try_to_add_member(gd_fuse *f, int into, int step) {
     gd_fuse_save(f);
-    take_in(f, into, step);
-    if (is_right(f, f->steps[into].group)) return true;
-    gd_fuse_take_back(f);
+    add_member(f, into, step);
+    if (group_is_valid(f, f->steps[into].group)) return true;
+    gd_fuse_restore(f);
     return false;
 }
 
-static bool is_as_long(const gd_fuse *f, int step, int as) {
+static bool has_equal_count(const gd_fuse *f, int step, int as) {
     return step >= 0 && f->steps[step].kind != GD_FUSE_NOT &&
-           elements(result_of(f, step)) == elements(result_of(f, as));
+           gd_value_elements(get_result(f, step)) == gd_value_elements(get_result(f, as));
 }
 
-/* A reduction of rows from which the step's result, a number for each row, is computed; -1: none.
- */
-static int reduction_behind(const gd_fuse *f, int step, int far) {
+/* A reduction of rows from which the step's result, one number per row, is computed; -1: none. */
+static int find_reduction(const gd_fuse *f, int step, int steps_left) {
     gd_row_shape r;
     if (reduces_rows(f, step, &r)) return step;
-    if (f->steps[step].kind != GD_FUSE_EACH || far == 0) return -1;
+    if (f->steps[step].kind != GD_FUSE_EACH || steps_left == 0) return -1;
     const gd_pstep *s = &f->p->steps[step];
     for (int k = 0; k < s->n_in; k++) {
         const int writer = f->writer[f->p->values[s->in[k]].root];
-        if (!is_as_long(f, writer, step)) continue;
-        const int found = reduction_behind(f, writer, far - 1);
+        if (!has_equal_count(f, writer, step)) continue;
+        const int found = find_reduction(f, writer, steps_left - 1);
         if (found >= 0) return found;
     }
     return -1;
 }
 
-/* The step, and what is between it and its reductions. */
-static void take_in_path(gd_fuse *f, int into, int step, int far) {
-    take_in(f, into, step);
-    if (f->steps[step].kind != GD_FUSE_EACH || far == 0) return;
+/* Adds a step, and the steps between it and its reductions. */
+static void add_path_to_reduction(gd_fuse *f, int into, int step, int steps_left) {
+    add_member(f, into, step);
+    if (f->steps[step].kind != GD_FUSE_EACH || steps_left == 0) return;
     const gd_pstep *s = &f->p->steps[step];
     for (int k = 0; k < s->n_in; k++) {
         const int writer = f->writer[f->p->values[s->in[k]].root];
-        if (!is_as_long(f, writer, step)) continue;
-        if (reduction_behind(f, writer, far - 1) >= 0) take_in_path(f, into, writer, far - 1);
+        if (!has_equal_count(f, writer, step)) continue;
+        if (find_reduction(f, writer, steps_left - 1) >= 0)
+            add_path_to_reduction(f, into, writer, steps_left - 1);
     }
 }
 
-/* An elementwise step that reads a value of the row. */
-static bool begin_at(gd_fuse *f, int step) {
+/* Starts a group at an elementwise step that reads a row value. */
+static bool begin_group_at(gd_fuse *f, int step) {
     const gd_pstep *s = &f->p->steps[step];
     bool found = false;
     gd_fuse_save(f);
     for (int k = 0; k < s->n_in; k++) {
         const int writer = f->writer[f->p->values[s->in[k]].root];
-        const int reduction = writer < 0 ? -1 : reduction_behind(f, writer, FAR);
+        const int reduction = writer < 0 ? -1 : find_reduction(f, writer, MOST_STEPS);
         gd_row_shape r;
         if (reduction < 0 || !reduces_rows(f, reduction, &r) ||
-            !gd_fuse_same_dims(r.shape, result_of(f, step)) ||
+            !gd_values_have_same_dims(r.shape, get_result(f, step)) ||
             !gd_fuse_is_row_value(&f->p->values[s->in[k]], &r))
             continue;
-        take_in_path(f, step, writer, FAR);
+        add_path_to_reduction(f, step, writer, MOST_STEPS);
         found = true;
     }
-    if (found && is_right(f, f->steps[step].group)) return true;
-    gd_fuse_take_back(f);
+    if (found && group_is_valid(f, f->steps[step].group)) return true;
+    gd_fuse_restore(f);
     return false;
 }
 
 static bool may_be_member(const gd_fuse *f, int step, const gd_row_shape *r) {
     gd_row_shape own;
     if (f->steps[step].kind == GD_FUSE_EACH)
-        return is_of_elements(f, step, r) || elements(result_of(f, step)) == r->rows;
+        return runs_over_elements(f, step, r) || gd_value_elements(get_result(f, step)) == r->rows;
     return reduces_rows(f, step, &own);
 }
 
-/* What its members read. */
-static void take_in_makers(gd_fuse *f, int step) {
+/* Adds steps whose results members read, as long as the group stays valid. */
+static void add_producers(gd_fuse *f, int step) {
     gd_row_shape r;
     for (bool more = true; more;) {
         more = false;
@@ -250,13 +251,13 @@ static void take_in_makers(gd_fuse *f, int step) {
                 if (!gd_fuse_row_shape(f, f->steps[step].group, &r) ||
                     !may_be_member(f, writer, &r))
                     continue;
-                more = try_to_take_in(f, step, writer);
+                more = try_to_add_member(f, step, writer);
             }
     }
 }
 
-/* A step that reads what a group makes which goes by rows. */
-static void join_makers(gd_fuse *f, int step) {
+/* Adds a step to the groups of rows whose results it reads, where that is valid. */
+static void join_groups_of_producers(gd_fuse *f, int step) {
     gd_row_shape r;
     for (int k = 0; k < f->p->steps[step].n_in; k++) {
         const int value = f->p->steps[step].in[k],
@@ -264,8 +265,8 @@ static void join_makers(gd_fuse *f, int step) {
         if (writer < 0 || f->steps[writer].group == f->steps[step].group) continue;
         if (!gd_fuse_row_shape(f, f->steps[writer].group, &r) || !may_be_member(f, step, &r))
             continue;
-        if (f->steps[step].kind == GD_FUSE_EACH && !is_of_elements(f, step, &r)) continue;
-        try_to_take_in(f, writer, step);
+        if (f->steps[step].kind == GD_FUSE_EACH && !runs_over_elements(f, step, &r)) continue;
+        try_to_add_member(f, writer, step);
     }
 }
 
@@ -273,10 +274,10 @@ void gd_fuse_rows(gd_fuse *f) {
     const int n = f->p->n_steps;
     bool any = false;
     for (int i = 0; i < n; i++)
-        if (f->steps[i].kind == GD_FUSE_EACH && begin_at(f, i)) {
-            take_in_makers(f, i);
+        if (f->steps[i].kind == GD_FUSE_EACH && begin_group_at(f, i)) {
+            add_producers(f, i);
             any = true;
         }
     for (int i = 0; i < n && any; i++)
-        if (f->steps[i].kind != GD_FUSE_NOT) join_makers(f, i);
+        if (f->steps[i].kind != GD_FUSE_NOT) join_groups_of_producers(f, i);
 }

@@ -1,17 +1,18 @@
-/* fuse_rows_step.c - the passes of a group of rows. */
+/* fuse_rows_step.c - the row program of a fused group that reduces rows. */
 #include "graph/passes/fuse.h"
 
-static gd_row_use fold_of(const gd_op *op) {
+static gd_row_use get_row_fold(const gd_op *op) {
     if (op->facts.reduces == GD_REDUCES_MAX) return GD_ROW_MAX;
     return op->facts.reduces == GD_REDUCES_MIN ? GD_ROW_MIN : GD_ROW_SUM;
 }
 
-/* A reduction's value is a parameter behind the columns; that of a mean is divided by the count. */
+/* The value of a reduction is a parameter after the columns. A mean is the sum divided by the
+ * count. */
 static bool add_reduction(gd_fusing *g, int i, gd_row_program_request *r) {
     const gd_pstep *s = &g->f->p->steps[g->members[i]];
     if (r->n_reductions == GD_ROW_REDUCTIONS) return false;
     const int number = r->n_reductions++;
-    r->fold[number] = fold_of(s->op);
+    r->fold[number] = get_row_fold(s->op);
     r->reduced[number] = gd_fusing_node(g, i, s->in[0]);
     int value = gd_ir_param(&g->b, r->n_params + r->n_columns + number);
     if (s->op->facts.reduces == GD_REDUCES_MEAN) {
@@ -38,7 +39,7 @@ bool gd_fusing_rows(gd_fusing *g) {
             if (!gd_fuse_is_wanted(f, s->out[k])) continue;
             if (r.n_results == GD_FUSED_OUTPUTS || r.n_results == GD_ROW_RESULTS) return false;
             r.is_row[r.n_results] =
-                !gd_fuse_same_dims(&f->p->values[s->out[k]], g->row_shape.shape);
+                !gd_values_have_same_dims(&f->p->values[s->out[k]], g->row_shape.shape);
             r.result[r.n_results++] = g->made[i][k];
             g->outputs[g->n_outputs++] = s->out[k];
         }

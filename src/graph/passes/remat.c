@@ -1,12 +1,13 @@
-/* remat.c - values are computed a second time instead of being kept over the peak.
+/* remat.c - rematerialization: recomputes values instead of keeping them across the peak of memory.
  *
- * What lives across the peak, and can be computed again, may be dropped there: whoever needs it
- * later has the steps that made it run once more right before, and the steps before those, back to
- * what has been kept. Which to keep decides: the first part of the program is cut in segments, and
- * what goes from one segment to the next is kept. Then one segment at a time is there again (with n
- * layers and segments of sqrt(n), 2 sqrt(n) instead of n). Several lengths of segments are tried,
- * with cheap steps alone and with all, and each try is judged by what is alive then (remat_lives.c)
- * and what it costs. If that is not enough, the same is done around the new peak.
+ * A value that is live across the peak and can be computed again may be dropped there. Before a
+ * later use, the step that computes it is repeated, and the steps before that one, back to values
+ * that were kept. The choice of kept values decides about the result: the part of the program
+ * before the peak is cut into segments, and the values that pass from one segment to the next are
+ * kept. Then one segment at a time is recomputed (n layers in segments of sqrt(n) need memory for 2
+ * sqrt(n) layers instead of n). Several segment lengths are tried, with cheap steps only and with
+ * all, and each try is judged by its peak (remat_lives.c) and its cost. If the peak is still too
+ * high, the same is done around the new peak.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,42 +16,36 @@
 #include "graph/passes/remat.h"
 
 enum {
-    ROUNDS = 6,   /* peaks that are looked at */
-    LENGTHS = 28, /* of segments that are tried, each 0.7 of the one before */
-    RETURNS = 64, /* values that are looked at once more, whether they can be kept */
-    NOTHING = 4,  /* how much worse a cut is through what nobody keeps */
+    ROUNDS = 6,        /* how many peaks are lowered */
+    LENGTHS = 28,      /* how many segment lengths are tried, each 0.7 of the one before */
+    RETURNS = 64,      /* how many dropped values are tried again, whether they can be kept */
+    EXTRA_PENALTY = 4, /* the weight of bytes that a cut keeps live only for the next segment */
 };
 
-typedef struct search {
+/* The search for a better schedule around one peak. */
+typedef struct remat_search {
     const gd_remat_model *m;
-    const gd_schedule *s; /* as it is */
-    gd_lives lives;       /* of it */
-    bool *through;        /* of each root: its latest life goes across the peak */
-    int *life_of;         /* of each root: its latest life up to the peak; -1: none */
-    char *known;          /* of each root, for can_return: not looked at, no, cheap, yes */
-    bool *dropped;        /* of each life */
-    int *last_use;        /* of each root, in the schedule */
-    int64_t *cut;         /* at each position: bytes that a segment hands to the next */
-    /* building */
-    bool *there;         /* of each root */
-    int *burst, n_burst; /* roots that were computed again right now */
+    const gd_schedule *s; /* the current schedule */
+    gd_lives lives;       /* its lifetimes */
+    bool *through;        /* per root: its latest life crosses the peak */
+    int *life_of;         /* per root: its latest life up to the peak; -1: none */
+    char *known;          /* per root: the result of can_recompute, or UNKNOWN */
+    bool *dropped;        /* per life: it is dropped at the peak */
+    int *last_use;        /* per root: a position in the schedule */
+    int64_t *cut;         /* per position: bytes that would pass between segments cut there */
+    /* The schedule that is being built. */
+    bool *there;         /* per root: it is in memory */
+    int *burst, n_burst; /* roots that were recomputed for the current step */
     gd_schedule built;
     bool no_memory;
-} search;
+} remat_search;
 
-static int root_of(const gd_program *p, int value) {
-    return value < 0 ? -1 : p->values[value].root;
-}
-static bool is_temporary(const gd_program *p, int root) {
-    return root >= 0 && p->roots[root].kind == GD_ROOT_TEMPORARY;
-}
-
-static bool append(gd_schedule *s, int step) {
+static bool append_step(gd_schedule *s, int step) {
     if (s->count == s->room) {
         const int larger = s->room ? 2 * s->room : 256;
         int *grown = gd_realloc(s->steps, (size_t)larger * sizeof *grown);
         if (!grown) {
-            gd_fail(GD_E_MEMORY, "no memory to plan a run");
+            gd_no_memory(NULL, "to plan a run");
             return false;
         }
         s->steps = grown;
@@ -60,25 +55,25 @@ static bool append(gd_schedule *s, int step) {
     return true;
 }
 
-/* --- what can come again ---------------------------------------------------------------------- */
+/* --- what can be recomputed ------------------------------------------------------------------- */
 
 enum { UNKNOWN, NEVER, CHEAP, HEAVY };
 
-/* Whether a root that is gone can be had again, and whether cheap steps do it. */
-static int can_return(search *f, int root) {
+/* Whether a dropped root can be recomputed, and whether cheap steps suffice. */
+static int can_recompute(remat_search *f, int root) {
     const gd_remat_model *m = f->m;
-    const int maker = m->maker[root];
+    const int producer = m->producer[root];
     if (f->known[root] != UNKNOWN) return f->known[root];
     f->known[root] = NEVER;
-    if (maker < 0 || !m->can[maker]) return NEVER;
-    int how = m->heavy[maker] ? HEAVY : CHEAP;
-    const gd_pstep *s = &m->p->steps[maker];
+    if (producer < 0 || !m->can[producer]) return NEVER;
+    int how = m->heavy[producer] ? HEAVY : CHEAP;
+    const gd_pstep *s = &m->p->steps[producer];
     for (int k = 0; k < s->n_in; k++) {
-        const int in = root_of(m->p, s->in[k]);
-        if (!is_temporary(m->p, in)) continue;
+        const int in = gd_value_root(m->p, s->in[k]);
+        if (!gd_root_is_temporary(m->p, in)) continue;
         const bool copied = gd_remat_is_written(m, s, in);
         if (f->through[in] && !copied) continue;
-        const int need = can_return(f, in);
+        const int need = can_recompute(f, in);
         if (need == NEVER) return NEVER;
         if (need == HEAVY) how = HEAVY;
     }
@@ -86,16 +81,16 @@ static int can_return(search *f, int root) {
     return how;
 }
 
-static bool is_candidate(search *f, const gd_life *l, int most) {
+static bool is_candidate(remat_search *f, const gd_life *l, int most) {
     if (!l->counted || l->begin >= f->lives.at || l->before == f->lives.at || l->after < 0 ||
         f->m->assigned[l->root])
         return false;
-    if (f->m->writers[l->root] > 1) return false; /* its maker alone does not give it again */
-    const int how = can_return(f, l->root);
+    if (f->m->writers[l->root] > 1) return false; /* repeating its first writer is not enough */
+    const int how = can_recompute(f, l->root);
     return how == CHEAP || (how == HEAVY && most == HEAVY);
 }
 
-static gd_status look(search *f) {
+static gd_status init_search(remat_search *f) {
     const gd_program *p = f->m->p;
     const size_t roots = (size_t)p->n_roots + 1, positions = (size_t)f->s->count + 2;
     if (!gd_remat_lives(f->m, f->s, &f->lives)) return GD_E_MEMORY;
@@ -109,7 +104,7 @@ static gd_status look(search *f) {
     f->cut = gd_calloc(positions, sizeof(int64_t));
     if (!f->through || !f->there || !f->known || !f->life_of || !f->last_use || !f->burst ||
         !f->dropped || !f->cut)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++) f->life_of[r] = -1;
     for (int i = 0; i < f->lives.count; i++) {
         const gd_life *l = &f->lives.lives[i];
@@ -120,12 +115,13 @@ static gd_status look(search *f) {
     for (int j = 0; j < f->s->count; j++) {
         const gd_pstep *s = &p->steps[f->s->steps[j]];
         for (int k = 0; k < s->n_in && !s->view; k++)
-            if (is_temporary(p, root_of(p, s->in[k]))) f->last_use[root_of(p, s->in[k])] = j;
+            if (gd_root_is_temporary(p, gd_value_root(p, s->in[k])))
+                f->last_use[gd_value_root(p, s->in[k])] = j;
     }
     return GD_OK;
 }
 
-static void forget(search *f) {
+static void free_search(remat_search *f) {
     gd_free(f->lives.lives);
     gd_free(f->through);
     gd_free(f->there);
@@ -138,18 +134,18 @@ static void forget(search *f) {
     gd_free(f->built.steps);
 }
 
-/* --- which to drop ---------------------------------------------------------------------------- */
+/* --- choosing what to drop -------------------------------------------------------------------- */
 
-/* At each position up to the peak, what steps behind it read from before it. */
-static void weigh_cuts(search *f, int most) {
+/* At each position up to the peak: the bytes that later steps read from earlier ones. */
+static void weigh_cuts(remat_search *f, int most) {
     memset(f->cut, 0, ((size_t)f->s->count + 2) * sizeof *f->cut);
     for (int i = 0; i < f->lives.count; i++) {
         const gd_life *l = &f->lives.lives[i];
         if (!l->counted || l->before <= l->begin) continue;
         int64_t bytes = (int64_t)gd_remat_bytes(f->m, l->root);
         if (!is_candidate(f, l, most)) {
-            if (l->after >= 0) continue; /* it is there anyway */
-            bytes *= NOTHING;
+            if (l->after >= 0) continue; /* it stays in memory anyway */
+            bytes *= EXTRA_PENALTY;
         }
         f->cut[l->begin] += bytes;
         f->cut[l->before] -= bytes;
@@ -157,14 +153,14 @@ static void weigh_cuts(search *f, int most) {
     for (int j = 1; j <= f->lives.at; j++) f->cut[j] += f->cut[j - 1];
 }
 
-/* What the segment that ends at `boundary` hands on is kept. */
-static void keep_across(search *f, int boundary) {
+/* Keeps what the segment that ends at `boundary` passes to the next. */
+static void keep_across(remat_search *f, int boundary) {
     for (int i = 0; i < f->lives.count && f->lives.lives[i].begin <= boundary; i++)
         if (f->lives.lives[i].before > boundary) f->dropped[i] = false;
 }
 
-/* Drops all candidates but what goes from one segment of about so many bytes to the next. */
-static void choose(search *f, int64_t length, int most) {
+/* Drops all candidates except those that pass between segments of about `length` bytes. */
+static void choose_dropped(remat_search *f, int64_t length, int most) {
     int64_t bytes = 0;
     int best = -1;
     for (int i = 0; i < f->lives.count; i++)
@@ -186,101 +182,102 @@ static void choose(search *f, int64_t length, int most) {
 
 /* --- the schedule ----------------------------------------------------------------------------- */
 
-static void again(search *f, int step);
+static void repeat_step(remat_search *f, int step);
 
-static void have(search *f, int root) {
-    if (is_temporary(f->m->p, root) && !f->there[root] && f->m->maker[root] >= 0)
-        again(f, f->m->maker[root]);
+static void ensure_root(remat_search *f, int root) {
+    if (gd_root_is_temporary(f->m->p, root) && !f->there[root] && f->m->producer[root] >= 0)
+        repeat_step(f, f->m->producer[root]);
 }
 
-/* The step once more, behind what it needs. */
-static void again(search *f, int step) {
+/* Appends the step again, after steps that recompute what it needs. */
+static void repeat_step(remat_search *f, int step) {
     const gd_program *p = f->m->p;
     const gd_pstep *s = &p->steps[step];
     if (f->no_memory) return;
     for (int k = 0; k < s->n_in; k++) {
-        const int root = root_of(p, s->in[k]);
-        if (is_temporary(p, root) && gd_remat_is_written(f->m, s, root))
-            again(f, f->m->maker[root]); /* a copy of its own */
-        else have(f, root);
+        const int root = gd_value_root(p, s->in[k]);
+        if (gd_root_is_temporary(p, root) && gd_remat_is_written(f->m, s, root))
+            repeat_step(f, f->m->producer[root]); /* it needs a new copy */
+        else ensure_root(f, root);
     }
-    if (!append(&f->built, step)) f->no_memory = true;
+    if (!append_step(&f->built, step)) f->no_memory = true;
     for (int k = 0; k < s->n_out; k++) {
-        const int root = root_of(p, s->out[k]);
-        if (!is_temporary(p, root) || f->there[root]) continue;
+        const int root = gd_value_root(p, s->out[k]);
+        if (!gd_root_is_temporary(p, root) || f->there[root]) continue;
         f->there[root] = true;
         f->burst[f->n_burst++] = root;
     }
 }
 
-/* The schedule with what is dropped at the peak computed again where it is needed. */
-static bool build(search *f) {
+/* Builds the schedule in which values that are dropped at the peak are recomputed for later
+ * uses. */
+static bool build_schedule(remat_search *f) {
     const gd_program *p = f->m->p;
     f->built.count = 0;
     f->no_memory = false;
     for (int j = 0; j <= f->lives.at && !f->no_memory; j++)
-        f->no_memory = !append(&f->built, f->s->steps[j]);
+        f->no_memory = !append_step(&f->built, f->s->steps[j]);
     for (int r = 0; r < p->n_roots; r++)
         f->there[r] = f->through[r] && f->life_of[r] >= 0 && !f->dropped[f->life_of[r]];
     for (int j = f->lives.at + 1; j < f->s->count && !f->no_memory; j++) {
         const gd_pstep *s = &p->steps[f->s->steps[j]];
         f->n_burst = 0;
-        for (int k = 0; k < s->n_in && !s->view; k++) have(f, root_of(p, s->in[k]));
-        if (!append(&f->built, f->s->steps[j])) f->no_memory = true;
-        for (int i = 0; i < f->n_burst; i++) /* what was needed on the way alone is gone again */
+        for (int k = 0; k < s->n_in && !s->view; k++) ensure_root(f, gd_value_root(p, s->in[k]));
+        if (!append_step(&f->built, f->s->steps[j])) f->no_memory = true;
+        for (int i = 0; i < f->n_burst; i++) /* drop what no later step reads */
             if (f->last_use[f->burst[i]] <= j) f->there[f->burst[i]] = false;
         for (int k = 0; k < s->n_out && !s->view; k++)
-            if (is_temporary(p, root_of(p, s->out[k]))) f->there[root_of(p, s->out[k])] = true;
+            if (gd_root_is_temporary(p, gd_value_root(p, s->out[k])))
+                f->there[gd_value_root(p, s->out[k])] = true;
     }
     return !f->no_memory;
 }
 
 /* --- the search ------------------------------------------------------------------------------- */
 
-typedef struct outcome {
+typedef struct remat_outcome {
     size_t peak;
     double cost;
-} outcome;
+} remat_outcome;
 
-static bool judge(search *f, outcome *o) {
+static bool judge_schedule(remat_search *f, remat_outcome *o) {
     gd_lives lives;
-    if (!build(f) || !gd_remat_lives(f->m, &f->built, &lives)) return false;
-    *o = (outcome){lives.peak, lives.cost};
+    if (!build_schedule(f) || !gd_remat_lives(f->m, &f->built, &lives)) return false;
+    *o = (remat_outcome){lives.peak, lives.cost};
     gd_free(lives.lives);
     return true;
 }
 
-static bool is_better(const outcome *a, const outcome *b, size_t target) {
+static bool is_better(const remat_outcome *a, const remat_outcome *b, size_t target) {
     if ((a->peak <= target) != (b->peak <= target)) return a->peak <= target;
     if (a->peak <= target) return a->cost < b->cost;
     return a->peak < b->peak || (a->peak == b->peak && a->cost < b->cost);
 }
 
-/* Values that can be kept after all, dear ones first. */
-static bool give_back(search *f, outcome *best, size_t target) {
+/* Keeps dropped values again where the target allows it, the most expensive first. */
+static bool keep_after_all(remat_search *f, remat_outcome *best, size_t target) {
     for (int n = 0; n < RETURNS; n++) {
-        int dearest = -1;
+        int costliest = -1;
         for (int i = 0; i < f->lives.count; i++)
             if (f->dropped[i] &&
-                (dearest < 0 || f->m->cost[f->m->maker[f->lives.lives[i].root]] >
-                                    f->m->cost[f->m->maker[f->lives.lives[dearest].root]]) &&
+                (costliest < 0 || f->m->cost[f->m->producer[f->lives.lives[i].root]] >
+                                      f->m->cost[f->m->producer[f->lives.lives[costliest].root]]) &&
                 f->known[f->lives.lives[i].root] != NEVER)
-                dearest = i;
-        if (dearest < 0) return true;
-        outcome o;
-        f->dropped[dearest] = false;
-        if (!judge(f, &o)) return false;
+                costliest = i;
+        if (costliest < 0) return true;
+        remat_outcome o;
+        f->dropped[costliest] = false;
+        if (!judge_schedule(f, &o)) return false;
         if (is_better(&o, best, target)) *best = o;
-        else f->dropped[dearest] = true;
-        f->known[f->lives.lives[dearest].root] =
-            NEVER; /* looked at; can_return is not asked any more */
+        else f->dropped[costliest] = true;
+        f->known[f->lives.lives[costliest].root] = NEVER; /* tried; can_recompute is done by now */
     }
     return true;
 }
 
-/* One peak: the best schedule found is left in `built`. 0: there is none better; -1: no memory. */
-static int lower_peak(search *f, size_t target, outcome *reached) {
-    outcome best = {f->lives.peak, f->lives.cost}, o;
+/* Lowers one peak. 1: `built` is the best schedule found; 0: none is better; -1: no memory. */
+static int lower_peak(remat_search *f, size_t target, remat_outcome *reached) {
+    remat_outcome best = {f->lives.peak, f->lives.cost}, o;
     int best_most = 0;
     int64_t best_length = -1, total = 0;
     for (int i = 0; i < f->lives.count; i++)
@@ -291,8 +288,8 @@ static int lower_peak(search *f, size_t target, outcome *reached) {
         weigh_cuts(f, most);
         int64_t length = total;
         for (int n = 0; n < LENGTHS && length > 0; n++, length -= length * 3 / 10 + 1) {
-            choose(f, n == 0 ? 0 : length, most); /* first all candidates */
-            if (!judge(f, &o)) return -1;
+            choose_dropped(f, n == 0 ? 0 : length, most); /* first drop all candidates */
+            if (!judge_schedule(f, &o)) return -1;
             if (!is_better(&o, &best, target)) continue;
             best = o;
             best_most = most;
@@ -301,9 +298,9 @@ static int lower_peak(search *f, size_t target, outcome *reached) {
     }
     if (best_length < 0) return 0;
     weigh_cuts(f, best_most);
-    choose(f, best_length, best_most);
-    if (best.peak <= target && !give_back(f, &best, target)) return -1;
-    if (!judge(f, reached)) return -1;
+    choose_dropped(f, best_length, best_most);
+    if (best.peak <= target && !keep_after_all(f, &best, target)) return -1;
+    if (!judge_schedule(f, reached)) return -1;
     return 1;
 }
 
@@ -313,19 +310,19 @@ static int count_repeated(const gd_remat_model *m, const gd_schedule *s) {
     return s->count - steps;
 }
 
-/* Lowers peak after peak. */
+/* Lowers one peak after the other until the target is reached. */
 static gd_status find_schedule(const gd_remat_model *m, gd_schedule *s, size_t target) {
     for (int round = 0; round < ROUNDS; round++) {
-        search f = {.m = m, .s = s};
-        outcome reached = {0, 0};
-        gd_status status = look(&f);
+        remat_search f = {.m = m, .s = s};
+        remat_outcome reached = {0, 0};
+        gd_status status = init_search(&f);
         int lower = status == GD_OK && f.lives.peak > target ? lower_peak(&f, target, &reached) : 0;
         if (lower > 0) {
             const gd_schedule old = *s;
             *s = f.built;
             f.built = old;
         }
-        forget(&f);
+        free_search(&f);
         if (status != GD_OK || lower < 0) return GD_E_MEMORY;
         if (lower == 0 || reached.peak <= target) break;
     }
@@ -337,7 +334,7 @@ int gd_pass_remat(gd_program *p, const gd_remat *given) {
     gd_schedule s = {NULL, 0, 0};
     gd_status status = gd_remat_begin(&m, p, given);
     for (int i = 0; i < p->n_steps && status == GD_OK; i++)
-        if (!p->steps[i].removed && !append(&s, i)) status = GD_E_MEMORY;
+        if (!p->steps[i].removed && !append_step(&s, i)) status = GD_E_MEMORY;
     if (status == GD_OK) status = find_schedule(&m, &s, given->target);
     const int repeated = status == GD_OK ? count_repeated(&m, &s) : 0;
     if (repeated > 0) status = gd_remat_apply(&m, &s);

@@ -1,4 +1,4 @@
-/* remat_lives.c - what is alive when in a schedule: see remat.h. */
+/* remat_lives.c - lifetimes and peak memory of a schedule (remat.h), and what steps cost. */
 #include <math.h>
 #include <string.h>
 
@@ -7,14 +7,6 @@
 #include "graph/passes/remat.h"
 #include "ops/fused.h"
 
-static int root_of(const gd_program *p, int value) {
-    return value < 0 ? -1 : p->values[value].root;
-}
-
-static bool is_temporary(const gd_program *p, int root) {
-    return root >= 0 && p->roots[root].kind == GD_ROOT_TEMPORARY;
-}
-
 size_t gd_remat_bytes(const gd_remat_model *m, int root) {
     return (m->p->roots[root].bytes + GD_SLAB_ALIGNMENT - 1) / GD_SLAB_ALIGNMENT *
            GD_SLAB_ALIGNMENT;
@@ -22,16 +14,16 @@ size_t gd_remat_bytes(const gd_remat_model *m, int root) {
 
 bool gd_remat_is_written(const gd_remat_model *m, const gd_pstep *s, int root) {
     bool in = false, out = false;
-    for (int k = 0; k < s->n_in; k++) in |= root_of(m->p, s->in[k]) == root;
-    for (int k = 0; k < s->n_out; k++) out |= root_of(m->p, s->out[k]) == root;
+    for (int k = 0; k < s->n_in; k++) in |= gd_value_root(m->p, s->in[k]) == root;
+    for (int k = 0; k < s->n_out; k++) out |= gd_value_root(m->p, s->out[k]) == root;
     return in && out;
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-/* What is read and written, in bytes; of products, the multiplications: with (m,k), (k,n) and (m,n)
- * elements there are mkn. */
-static double cost_of(const gd_program *p, const gd_pstep *s, bool heavy) {
+/* An estimate of a step's time: the bytes that it reads and writes; for a product also its
+ * multiply-adds: with operands of (m,k), (k,n) and (m,n) elements there are mkn. */
+static double estimate_cost(const gd_program *p, const gd_pstep *s, bool heavy) {
     double bytes = 0, product = 1;
     int large = 0;
     for (int k = 0; k < s->n_in + s->n_out; k++) {
@@ -44,27 +36,28 @@ static double cost_of(const gd_program *p, const gd_pstep *s, bool heavy) {
     return heavy ? bytes + sqrt(product) : bytes;
 }
 
-/* Whether a step gives the same again. A random one does, with its own number. One that writes an
- * input does, if that was copied from a variable: it gets a copy of its own. */
+/* Whether a step can be repeated with the same results. A random step can: its call number is
+ * fixed. A step that updates an input can if the input is a copy of a variable: it gets a new
+ * copy. */
 static bool can_repeat(const gd_remat_model *m, const gd_pstep *s) {
     const gd_program *p = m->p;
     if (s->removed || s->view || (s->op->flags & GD_OP_OPAQUE) || m->risks[s - p->steps])
         return false;
     for (int k = 0; k < s->n_out; k++) {
-        const int root = root_of(p, s->out[k]);
+        const int root = gd_value_root(p, s->out[k]);
         if (root < 0 || gd_remat_is_written(m, s, root)) continue;
-        if (!is_temporary(p, root) || m->writers[root] != 1) {
+        if (!gd_root_is_temporary(p, root) || m->writers[root] != 1) {
             const bool copy =
-                is_temporary(p, root) && m->writers[root] == 2 && gd_step_copies(p, s);
-            if (!copy || is_temporary(p, root_of(p, s->in[0]))) return false;
+                gd_root_is_temporary(p, root) && m->writers[root] == 2 && gd_step_copies(p, s);
+            if (!copy || gd_root_is_temporary(p, gd_value_root(p, s->in[0]))) return false;
         }
     }
     for (int k = 0; k < s->n_in; k++) {
-        const int root = root_of(p, s->in[k]);
-        if (!is_temporary(p, root)) continue;
+        const int root = gd_value_root(p, s->in[k]);
+        if (!gd_root_is_temporary(p, root)) continue;
         if (!gd_remat_is_written(m, s, root)) {
             if (m->writers[root] != 1) return false;
-        } else if (m->writers[root] != 2 || m->maker[root] < 0 || !m->can[m->maker[root]]) {
+        } else if (m->writers[root] != 2 || m->producer[root] < 0 || !m->can[m->producer[root]]) {
             return false;
         }
     }
@@ -75,37 +68,39 @@ gd_status gd_remat_begin(gd_remat_model *m, gd_program *p, const gd_remat *given
     const size_t roots = (size_t)p->n_roots + 1, steps = (size_t)p->n_steps + 1;
     *m = (gd_remat_model){.p = p,
                           .given = given,
-                          .maker = gd_malloc(roots * sizeof(int)),
+                          .producer = gd_malloc(roots * sizeof(int)),
                           .writers = gd_calloc(roots, sizeof(int)),
                           .risks = gd_program_risks(p),
                           .can = gd_calloc(steps, sizeof(bool)),
                           .heavy = gd_calloc(steps, sizeof(bool)),
                           .cost = gd_calloc(steps, sizeof(double)),
                           .assigned = gd_calloc(roots, sizeof(bool))};
-    if (!m->maker || !m->writers || !m->risks || !m->can || !m->heavy || !m->cost || !m->assigned)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    for (int r = 0; r < p->n_roots; r++) m->maker[r] = -1;
+    if (!m->producer || !m->writers || !m->risks || !m->can || !m->heavy || !m->cost ||
+        !m->assigned)
+        return gd_no_memory(NULL, "to plan a run");
+    for (int r = 0; r < p->n_roots; r++) m->producer[r] = -1;
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
         for (int k = 0; k < s->n_out && !s->view && !s->removed; k++) {
-            const int root = root_of(p, s->out[k]);
+            const int root = gd_value_root(p, s->out[k]);
             bool again = root < 0;
-            for (int l = 0; l < k; l++) again |= root_of(p, s->out[l]) == root;
+            for (int l = 0; l < k; l++) again |= gd_value_root(p, s->out[l]) == root;
             if (again) continue;
-            if (m->writers[root]++ == 0) m->maker[root] = i;
+            if (m->writers[root]++ == 0) m->producer[root] = i;
         }
     }
-    for (int i = 0; i < p->n_commits; i++) m->assigned[root_of(p, p->commits[i].value)] = true;
+    for (int i = 0; i < p->n_commits; i++)
+        m->assigned[gd_value_root(p, p->commits[i].value)] = true;
     for (int i = 0; i < p->n_steps; i++) {
         m->can[i] = can_repeat(m, &p->steps[i]);
         m->heavy[i] = p->steps[i].op->flags & GD_OP_HEAVY;
-        m->cost[i] = cost_of(p, &p->steps[i], m->heavy[i]);
+        m->cost[i] = estimate_cost(p, &p->steps[i], m->heavy[i]);
     }
     return GD_OK;
 }
 
 void gd_remat_end(gd_remat_model *m) {
-    gd_free(m->maker);
+    gd_free(m->producer);
     gd_free(m->writers);
     gd_free(m->risks);
     gd_free(m->can);
@@ -116,22 +111,22 @@ void gd_remat_end(gd_remat_model *m) {
 
 /* --- lives ------------------------------------------------------------------------------------ */
 
-typedef struct walk {
+typedef struct schedule_walk {
     const gd_remat_model *m;
     const gd_schedule *s;
     gd_lives *r;
-    int *now;      /* of each root: its latest life; -1: none */
-    int64_t *live; /* at each position: bytes that come minus bytes that go, then the sum */
-    bool *seen;    /* of each step */
-} walk;
+    int *now;      /* per root: its latest life; -1: none */
+    int64_t *live; /* per position: the change of live bytes there */
+    bool *seen;    /* per step: it has occurred */
+} schedule_walk;
 
-static void use(walk *w, int root, int at) {
-    if (!is_temporary(w->m->p, root) || w->now[root] < 0) return;
+static void extend_life(schedule_walk *w, int root, int at) {
+    if (!gd_root_is_temporary(w->m->p, root) || w->now[root] < 0) return;
     gd_life *l = &w->r->lives[w->now[root]];
-    if (at > l->end) l->end = at; /* what is assigned lives to the end anyway */
+    if (at > l->end) l->end = at; /* a committed value is live to the end anyway */
 }
 
-static void make(walk *w, int root, int at, bool first) {
+static void begin_life(schedule_walk *w, int root, int at, bool first) {
     const gd_root *r = &w->m->p->roots[root];
     const bool elsewhere = first && w->m->given->elsewhere && w->m->given->elsewhere[root];
     w->now[root] = w->r->count;
@@ -143,20 +138,20 @@ static void make(walk *w, int root, int at, bool first) {
                                            .counted = !r->fetched && !elsewhere};
 }
 
-static void follow(walk *w) {
+static void find_lives(schedule_walk *w) {
     const gd_program *p = w->m->p;
     for (int j = 0; j < w->s->count; j++) {
         const int number = w->s->steps[j];
         const gd_pstep *s = &p->steps[number];
         if (s->view) continue;
-        for (int k = 0; k < s->n_in; k++) use(w, root_of(p, s->in[k]), j);
+        for (int k = 0; k < s->n_in; k++) extend_life(w, gd_value_root(p, s->in[k]), j);
         for (int k = 0; k < s->n_out; k++) {
-            const int root = root_of(p, s->out[k]);
-            if (!is_temporary(p, root)) continue;
-            const bool known = w->now[root] >= 0 && (w->m->maker[root] != number ||
+            const int root = gd_value_root(p, s->out[k]);
+            if (!gd_root_is_temporary(p, root)) continue;
+            const bool known = w->now[root] >= 0 && (w->m->producer[root] != number ||
                                                      w->r->lives[w->now[root]].begin == j);
-            if (known) use(w, root, j);
-            else make(w, root, j, !w->seen[number]);
+            if (known) extend_life(w, root, j);
+            else begin_life(w, root, j, !w->seen[number]);
         }
         if (w->seen[number]) w->r->cost += w->m->cost[number];
         w->seen[number] = true;
@@ -164,18 +159,12 @@ static void follow(walk *w) {
     for (int r = 0; r < p->n_roots; r++) w->now[r] = -1;
 }
 
-/* A value that fills its root, in order: what takes its place is written where it was read. */
-static bool fills(const gd_program *p, const gd_pvalue *v) {
-    return v->offset == 0 && gd_is_row_major(v->rank, v->dims, v->strides) &&
-           (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size((gd_dtype)v->dtype) ==
-               p->roots[v->root].bytes;
-}
-
-static bool can_take(const gd_program *p, const gd_pstep *s, const gd_pvalue *out, int root) {
+static bool can_share_memory(const gd_program *p, const gd_pstep *s, const gd_pvalue *out,
+                             int root) {
     for (int k = 0; k < s->n_in; k++) {
-        if (root_of(p, s->in[k]) != root) continue;
+        if (gd_value_root(p, s->in[k]) != root) continue;
         const gd_pvalue *in = &p->values[s->in[k]];
-        if (!fills(p, in) || in->rank != out->rank ||
+        if (!gd_value_fills_root(p, in) || in->rank != out->rank ||
             memcmp(in->dims, out->dims, sizeof(int64_t) * out->rank) != 0 ||
             gd_dtype_size((gd_dtype)in->dtype) != gd_dtype_size((gd_dtype)out->dtype))
             return false;
@@ -183,8 +172,9 @@ static bool can_take(const gd_program *p, const gd_pstep *s, const gd_pvalue *ou
     return true;
 }
 
-/* Results that take the place of operands which end here: see share_in_place in plan/build.c. */
-static void share(walk *w, int j, const int *made) {
+/* Results that share the memory of operands that are dead after position j: see share_in_place in
+ * plan/liveness.c. */
+static void share_in_place(schedule_walk *w, int j, const int *lives_now) {
     const gd_program *p = w->m->p;
     const gd_pstep *s = &p->steps[w->s->steps[j]];
     const bool reduces = s->op->fusion && s->op->fusion->reduction;
@@ -193,16 +183,17 @@ static void share(walk *w, int j, const int *made) {
         return;
     int taken[4], n_taken = 0;
     for (int k = 0; k < s->n_out - reduces && n_taken < 4; k++) {
-        const int out = root_of(p, s->out[k]);
-        if (!is_temporary(p, out) || made[out] < 0) continue;
-        const gd_life *o = &w->r->lives[made[out]];
-        if (!o->counted || o->begin != j || !fills(p, &p->values[s->out[k]])) continue;
+        const int out = gd_value_root(p, s->out[k]);
+        if (!gd_root_is_temporary(p, out) || lives_now[out] < 0) continue;
+        const gd_life *o = &w->r->lives[lives_now[out]];
+        if (!o->counted || o->begin != j || !gd_value_fills_root(p, &p->values[s->out[k]]))
+            continue;
         for (int i = 0; i < s->n_in; i++) {
-            const int in = root_of(p, s->in[i]);
-            if (!is_temporary(p, in) || made[in] < 0 || in == out) continue;
-            const gd_life *l = &w->r->lives[made[in]];
+            const int in = gd_value_root(p, s->in[i]);
+            if (!gd_root_is_temporary(p, in) || lives_now[in] < 0 || in == out) continue;
+            const gd_life *l = &w->r->lives[lives_now[in]];
             bool free = l->counted && l->end == j && l->begin != j &&
-                        can_take(p, s, &p->values[s->out[k]], in);
+                        can_share_memory(p, s, &p->values[s->out[k]], in);
             for (int t = 0; t < n_taken; t++) free &= taken[t] != in;
             if (!free) continue;
             taken[n_taken++] = in;
@@ -212,7 +203,7 @@ static void share(walk *w, int j, const int *made) {
     }
 }
 
-static void find_peak(walk *w) {
+static void find_peak(schedule_walk *w) {
     gd_lives *r = w->r;
     const gd_program *p = w->m->p;
     int64_t alive = 0;
@@ -225,9 +216,9 @@ static void find_peak(walk *w) {
             alive += (int64_t)gd_remat_bytes(w->m, l->root);
             if (l->end < w->s->count) w->live[l->end + 1] -= (int64_t)gd_remat_bytes(w->m, l->root);
         }
-        alive += w->live[j]; /* what has ended before */
+        alive += w->live[j]; /* lives that ended before j */
         w->live[j] = 0;
-        if (!p->steps[number].view) share(w, j, w->now);
+        if (!p->steps[number].view) share_in_place(w, j, w->now);
         int64_t here = alive + w->live[j];
         if (w->m->given->scratch) here += (int64_t)w->m->given->scratch[number];
         if (here > (int64_t)r->peak) {
@@ -237,15 +228,15 @@ static void find_peak(walk *w) {
     }
 }
 
-/* The uses around the peak. */
-static void look_around(walk *w) {
+/* Finds the last use of each life before the peak, and the first after it. */
+static void find_uses_around_peak(schedule_walk *w) {
     const gd_program *p = w->m->p;
     for (int r = 0; r < p->n_roots; r++) w->now[r] = -1;
     for (int j = 0, at = 0; j < w->s->count; j++) {
         const gd_pstep *s = &p->steps[w->s->steps[j]];
         for (int k = 0; k < s->n_in && !s->view; k++) {
-            const int root = root_of(p, s->in[k]);
-            if (!is_temporary(p, root) || w->now[root] < 0) continue;
+            const int root = gd_value_root(p, s->in[k]);
+            if (!gd_root_is_temporary(p, root) || w->now[root] < 0) continue;
             gd_life *l = &w->r->lives[w->now[root]];
             if (j <= w->r->at) l->before = j;
             else if (l->after < 0) l->after = j;
@@ -260,20 +251,20 @@ bool gd_remat_lives(const gd_remat_model *m, const gd_schedule *s, gd_lives *r) 
     size_t outputs = 1;
     for (int j = 0; j < s->count; j++) outputs += (size_t)p->steps[s->steps[j]].n_out;
     *r = (gd_lives){.lives = gd_malloc(outputs * sizeof *r->lives)};
-    walk w = {.m = m,
-              .s = s,
-              .r = r,
-              .now = gd_malloc(((size_t)p->n_roots + 1) * sizeof(int)),
-              .live = gd_calloc((size_t)s->count + 2, sizeof(int64_t)),
-              .seen = gd_calloc((size_t)p->n_steps + 1, sizeof(bool))};
+    schedule_walk w = {.m = m,
+                       .s = s,
+                       .r = r,
+                       .now = gd_malloc(((size_t)p->n_roots + 1) * sizeof(int)),
+                       .live = gd_calloc((size_t)s->count + 2, sizeof(int64_t)),
+                       .seen = gd_calloc((size_t)p->n_steps + 1, sizeof(bool))};
     const bool fine = r->lives && w.now && w.live && w.seen;
     if (fine) {
         for (int i = 0; i < p->n_roots; i++) w.now[i] = -1;
-        follow(&w);
+        find_lives(&w);
         find_peak(&w);
-        look_around(&w);
+        find_uses_around_peak(&w);
     } else {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
+        gd_no_memory(NULL, "to plan a run");
         gd_free(r->lives);
         r->lives = NULL;
     }

@@ -1,28 +1,27 @@
-/* simplify.c - steps that change nothing.
+/* simplify.c - algebraic simplification: removes steps that change nothing.
  *
- * Views of the same memory that look the same are one value: that is what a transpose of a
- * transpose and a reshape of a reshape come to. Beyond that, what the records of ops say: x * 1, x
- * + 0 and their like (`neutral`), ops that do nothing the second time (`idempotent`), and those
- * that undo themselves
- * (`involution`).
+ * Equal views of a root are one value, which removes a transpose of a transpose and a reshape of a
+ * reshape. The records of ops allow the rest: x * 1, x + 0 and the like (`neutral`), ops that do
+ * nothing the second time (`idempotent`), and ops that undo themselves (`involution`).
  */
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/copy.h"
+#include "core/index_set.h"
 #include "graph/lower/program.h"
 
-typedef struct simplify {
+typedef struct simplifier {
     gd_program *p;
-    int *instead;      /* of each value: what is read in its place; itself */
-    int *made;         /* of each value: the last step so far that has it as a result; -1: none */
-    int *first, *next; /* of each root: the values that look into it; -1: no more */
-    bool *written;     /* of each root: it is written after it was made, so that its copies stay */
-} simplify;
+    int *instead;      /* per value: the value that replaces it; itself if none */
+    int *producer;     /* per value: the last step so far that has it as a result; -1: none */
+    int *first, *next; /* per root: a linked list of its values; -1: the end */
+    bool *written;     /* per root: some op updates it, so that its copies are needed */
+} simplifier;
 
-/* Everything that looks into the result of step s, which only has a copy of `to`, looks into `to`.
- * Only later steps do. */
-static bool forward(simplify *f, gd_pstep *s, int to) {
+/* Replaces the result of step s, which equals `to`, and all views of it by `to` and views of `to`.
+ * Removes s. False if that needs other views. */
+static bool replace_result(simplifier *f, gd_pstep *s, int to) {
     gd_program *p = f->p;
     const gd_pvalue from = p->values[s->out[0]], target = p->values[to];
     const bool same_layout = target.offset == from.offset &&
@@ -43,17 +42,17 @@ static bool forward(simplify *f, gd_pstep *s, int to) {
     return true;
 }
 
-/* What is read in the place of a value: a view may be one with a copy that is gone. */
-static int final_value(const simplify *f, int value) {
+/* The value that finally replaces a value. */
+static int final_value(const simplifier *f, int value) {
     while (value >= 0 && f->instead[value] != value) value = f->instead[value];
     return value;
 }
 
-static void read_instead(const simplify *f, gd_pstep *s) {
+static void replace_inputs(const simplifier *f, gd_pstep *s) {
     for (int k = 0; k < s->n_in; k++) s->in[k] = final_value(f, s->in[k]);
 }
 
-static void fetch_instead(const simplify *f) {
+static void replace_fetches(const simplifier *f) {
     gd_program *p = f->p;
     for (int i = 0; i < p->n_fetches; i++) p->fetches[i] = final_value(f, p->fetches[i]);
     for (int i = 0; i < p->n_commits; i++)
@@ -61,47 +60,43 @@ static void fetch_instead(const simplify *f) {
 }
 
 static bool same_shape(const gd_pvalue *a, const gd_pvalue *b) {
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
+    return a->dtype == b->dtype && gd_values_have_same_dims(a, b);
 }
 
-static bool same_view(const gd_pvalue *a, const gd_pvalue *b) {
+static bool is_same_view(const gd_pvalue *a, const gd_pvalue *b) {
     return a->root == b->root && a->offset == b->offset && same_shape(a, b) &&
            memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0;
 }
 
-static uint64_t hash(const gd_pvalue *v) {
-    uint64_t h = (uint64_t)v->root * 0x9e3779b97f4a7c15u + (uint64_t)v->offset;
+static uint64_t hash_value(const gd_pvalue *v) {
+    uint64_t hash = gd_hash_mix((uint64_t)v->root, (uint64_t)v->offset);
     for (int d = 0; d < v->rank; d++)
-        h = (h ^ (uint64_t)v->dims[d] ^ ((uint64_t)v->strides[d] << 32)) * 0x9e3779b97f4a7c15u;
-    return h >> 32;
+        hash = gd_hash_mix(hash, (uint64_t)v->dims[d] ^ (uint64_t)v->strides[d] << 32);
+    return hash;
 }
 
-/* Of each value the first that looks so; NULL, noted, when there is no memory. */
-static int *first_alike(const gd_program *p) {
-    size_t slots = 1;
-    while (slots < (size_t)p->n_values) slots *= 2;
-    int *first = gd_malloc((2 * (size_t)p->n_values + slots) * sizeof *first);
-    if (!first) {
-        gd_fail(GD_E_MEMORY, "no memory to plan a run");
-        return NULL;
+/* Per value: the first value that is the same view. gd_free it; NULL: no memory. */
+static int *find_first_views(const gd_program *p) {
+    int *first = gd_malloc(((size_t)p->n_values + 1) * sizeof *first);
+    gd_index_set seen = {0};
+    for (int v = 0; v < p->n_values && first; v++) {
+        const uint64_t hash = hash_value(&p->values[v]);
+        int same;
+        for (size_t probe = 0; (same = gd_index_set_next(&seen, hash, &probe)) >= 0;)
+            if (is_same_view(&p->values[same], &p->values[v])) break;
+        first[v] = same >= 0 ? same : v;
+        if (same >= 0 || gd_index_set_add(&seen, hash, v)) continue;
+        gd_free(first);
+        first = NULL;
     }
-    int *next = first + p->n_values, *slot = next + p->n_values;
-    for (size_t i = 0; i < slots; i++) slot[i] = -1;
-    for (int v = 0; v < p->n_values; v++) {
-        int *at = &slot[hash(&p->values[v]) & (slots - 1)], u = *at;
-        while (u >= 0 && !same_view(&p->values[u], &p->values[v])) u = next[u];
-        first[v] = u >= 0 ? u : v;
-        if (u >= 0) continue;
-        next[v] = *at;
-        *at = v;
-    }
+    gd_index_set_free(&seen);
+    if (!first) gd_no_memory(NULL, "to plan a run");
     return first;
 }
 
-static int unite_views(simplify *f) {
+static int unite_views(simplifier *f) {
     gd_program *p = f->p;
-    int *first = first_alike(p), changes = 0;
+    int *first = find_first_views(p), changes = 0;
     if (!first) return -1;
     for (int i = 0; i < p->n_steps; i++) {
         gd_pstep *s = &p->steps[i];
@@ -124,14 +119,14 @@ static int unite_views(simplify *f) {
 /* --- rules ------------------------------------------------------------------------------------ */
 
 /* Whether the value is a folded constant, `number` everywhere. */
-static bool is_number(const gd_program *p, int value, double number) {
+static bool is_constant_number(const gd_program *p, int value, double number) {
     const gd_pvalue *v = &p->values[value];
     const gd_root *root = &p->roots[v->root];
     if (root->kind != GD_ROOT_CAPTURED || !root->constant ||
         !root->storage->device->api->host_reads)
         return false;
-    /* the whole root, which is at most as large as folding allows: any view of it is then the same
-     */
+    /* compare the entire root, which is small (fold.c), so that the strides of the view do not
+     * matter */
     const size_t size = gd_dtype_bytes(v->dtype);
     for (size_t at = 0; at + size <= root->bytes; at += size)
         if (gd_load_f64((gd_dtype)v->dtype, (const char *)root->storage->data + at) != number)
@@ -139,26 +134,27 @@ static bool is_number(const gd_program *p, int value, double number) {
     return root->bytes > 0;
 }
 
-/* op(x, neutral) is x, and op(neutral, x). */
-static int other_operand(const gd_program *p, const gd_pstep *s) {
+/* op(x, neutral) is x, and so is op(neutral, x): returns x; -1: no operand is neutral. */
+static int find_other_operand(const gd_program *p, const gd_pstep *s) {
     if (s->n_in != 2 || s->op->n_inputs != 2 || s->in[1] < 0) return -1;
     for (int k = 2; k-- > 0;)
-        if (s->op->inputs[k].has_neutral && is_number(p, s->in[k], s->op->inputs[k].neutral))
+        if (s->op->inputs[k].has_neutral &&
+            is_constant_number(p, s->in[k], s->op->inputs[k].neutral))
             return s->in[1 - k];
     return -1;
 }
 
-/* The value that the result of step `at` equals, as far as its op's record says; or -1. */
-static int same_as(const simplify *f, const gd_pstep *s) {
+/* The value that the step's result equals by its op's record; -1: none. */
+static int find_equal_value(const simplifier *f, const gd_pstep *s) {
     const gd_program *p = f->p;
     if (s->n_out != 1 || s->out[0] < 0 || s->n_in < 1 || s->in[0] < 0) return -1;
-    const int other = other_operand(p, s);
+    const int other = find_other_operand(p, s);
     if (other >= 0) return other;
     if (s->n_in != 1) return -1;
     if (gd_op_copies(s->op)) return s->in[0]; /* a copy */
     if (!(s->op->flags & (GD_OP_IDEMPOTENT | GD_OP_INVOLUTION))) return -1;
-    const int maker = f->made[s->in[0]];
-    const gd_pstep *before = maker < 0 ? NULL : &p->steps[maker];
+    const int producer = f->producer[s->in[0]];
+    const gd_pstep *before = producer < 0 ? NULL : &p->steps[producer];
     if (!before || before->op != s->op || before->view || before->n_in != 1 ||
         !gd_same_options(before, s))
         return -1;
@@ -167,30 +163,30 @@ static int same_as(const simplify *f, const gd_pstep *s) {
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-static void end(simplify *f) {
+static void free_simplifier(simplifier *f) {
     gd_free(f->instead);
     gd_free(f->first);
     gd_free(f->written);
 }
 
-static gd_status begin(simplify *f, gd_program *p) {
+static gd_status init_simplifier(simplifier *f, gd_program *p) {
     const size_t values = (size_t)p->n_values + 1, roots = (size_t)p->n_roots + 1;
-    *f = (simplify){.p = p,
-                    .instead = gd_malloc(3 * values * sizeof(int)),
-                    .first = gd_malloc(roots * sizeof(int)),
-                    .written = gd_calloc(roots, sizeof(bool))};
-    if (!f->instead || !f->first || !f->written)
-        return gd_fail(GD_E_MEMORY, "no memory to plan a run");
-    f->made = f->instead + values;
-    f->next = f->made + values;
+    *f = (simplifier){.p = p,
+                      .instead = gd_malloc(3 * values * sizeof(int)),
+                      .first = gd_malloc(roots * sizeof(int)),
+                      .written = gd_calloc(roots, sizeof(bool))};
+    if (!f->instead || !f->first || !f->written) return gd_no_memory(NULL, "to plan a run");
+    f->producer = f->instead + values;
+    f->next = f->producer + values;
     for (int r = 0; r < p->n_roots; r++) f->first[r] = -1;
     for (int v = 0; v < p->n_values; v++) {
         f->instead[v] = v;
-        f->made[v] = -1;
+        f->producer[v] = -1;
         f->next[v] = f->first[p->values[v].root];
         f->first[p->values[v].root] = v;
     }
-    for (int i = 0; i < p->n_steps; i++) { /* ops that write their inputs */
+    for (int i = 0; i < p->n_steps;
+         i++) { /* the outputs after those of the op are its updated inputs */
         const gd_pstep *s = &p->steps[i];
         for (int k = s->op->n_outputs; k < s->n_out && !s->removed; k++)
             if (s->out[k] >= 0) f->written[p->values[s->out[k]].root] = true;
@@ -198,28 +194,28 @@ static gd_status begin(simplify *f, gd_program *p) {
     return GD_OK;
 }
 
-/* Whether the step has been found to change nothing, and is gone. */
-static bool drop(simplify *f, gd_pstep *s) {
+/* Removes the step if its result equals another value. */
+static bool drop_if_unneeded(simplifier *f, gd_pstep *s) {
     const gd_program *p = f->p;
     if (s->removed || s->view) return false;
-    const int to = same_as(f, s);
+    const int to = find_equal_value(f, s);
     return to >= 0 && same_shape(&p->values[to], &p->values[s->out[0]]) &&
            !f->written[p->values[s->out[0]].root] && !f->written[p->values[to].root] &&
-           forward(f, s, to);
+           replace_result(f, s, to);
 }
 
 int gd_pass_simplify(gd_program *p) {
-    simplify f;
-    const gd_status status = begin(&f, p);
+    simplifier f;
+    const gd_status status = init_simplifier(&f, p);
     int changes = status == GD_OK ? unite_views(&f) : -1;
     for (int i = 0; i < p->n_steps && changes >= 0; i++) {
         gd_pstep *s = &p->steps[i];
-        read_instead(&f, s);
-        changes += drop(&f, s);
+        replace_inputs(&f, s);
+        changes += drop_if_unneeded(&f, s);
         for (int k = 0; k < s->n_out && !s->removed; k++)
-            if (s->out[k] >= 0) f.made[s->out[k]] = i;
+            if (s->out[k] >= 0) f.producer[s->out[k]] = i;
     }
-    if (changes >= 0) fetch_instead(&f);
-    end(&f);
+    if (changes >= 0) replace_fetches(&f);
+    free_simplifier(&f);
     return changes;
 }

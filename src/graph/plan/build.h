@@ -1,26 +1,26 @@
-/* build.h - the inside of a plan. */
+/* build.h - the internals of a plan, shared by the files that build and run it. */
 #ifndef GRADUS_GRAPH_PLAN_BUILD_H
 #define GRADUS_GRAPH_PLAN_BUILD_H
 
 #include "graph/run/guard.h"
 #include "graph/run/plan.h"
 
-/* Where a view's data is: so many bytes into a root. */
+/* Where a view's data is: at an offset in a root. */
 typedef struct gd_binding {
     int root;
-    size_t offset;
+    size_t offset; /* bytes */
 } gd_binding;
 
-/* One kernel call: its views are `first`, inputs before outputs. */
+/* One kernel call. Its views start at `first`, inputs before outputs. */
 typedef struct gd_pcall {
     const gd_pstep *step;
     const gd_kernel *kernel;
     int first, n_in, n_out;
     int workspace; /* a view, or -1 */
     size_t workspace_bytes;
-    size_t scratch;                    /* of each thread, at most */
-    int first_copy, n_before, n_after; /* copies that give the kernel the simple case it asks for */
-    struct gd_prepared *prepared;      /* held */
+    size_t scratch;                    /* bytes of a thread's buffers, at most */
+    int first_copy, n_before, n_after; /* staging copies before and after the call */
+    struct gd_prepared *prepared;      /* retained */
 } gd_pcall;
 
 typedef struct gd_pcopy {
@@ -32,7 +32,8 @@ typedef struct gd_place {
     size_t offset;
 } gd_place;
 
-/* Calls that are queued, or captured, together; between segments the host runs a branch or a loop. */
+/* Calls that are queued, or captured, together; between segments the host runs a branch or a
+ * loop. */
 typedef struct gd_segment {
     int first, end; /* calls */
     bool on_host;   /* a call of a control-flow op */
@@ -49,31 +50,51 @@ struct gd_plan {
     gd_pcopy *copies;
     int n_copies, copies_room;
     int first_commit_copy, n_commit_copies;
-    gd_place *places;           /* of each root */
-    int *first_view, *views_of; /* the views of root r: views_of[first_view[r]] ... */
+    gd_place *places;           /* per root */
+    int *first_view, *views_of; /* the views of root r are views_of[first_view[r]], ..., before
+                                 * views_of[first_view[r + 1]] */
     int *buffers;               /* roots that are fetched */
     int n_buffers;
-    size_t slab, live;
-    int recomputed; /* steps that are there a second time */
+    size_t slab, live; /* bytes of the slab, and the most that are live at a time */
+    int recomputed;    /* number of steps that run a second time */
 
-    /* Asynchronous devices (run/boundary.c): offsets of roots in the boundary block, or
-     * GD_NO_SLOT. */
-    size_t *slots, noise_slot, boundary;
-    int n_number_words; /* numbers that the host passes to a run */
+    /* Asynchronous devices (run/boundary.c). */
+    size_t *slots;      /* per root: its offset in the boundary block, or GD_NO_SLOT */
+    size_t noise_slot;  /* the offset of the run's random numbers, or GD_NO_SLOT */
+    size_t boundary;    /* bytes of the boundary block */
+    int n_number_words; /* 8-byte words of captured scalars that the host passes to a run */
     gd_segment *segments;
     int n_segments;
-    gd_guard guard; /* of `idle` */
-    gd_instance *idle;
+    gd_guard guard;    /* protects `idle` */
+    gd_instance *idle; /* instances that no run uses */
 };
 
 #define GD_NO_SLOT SIZE_MAX
 
-/* A captured tensor of a few bytes in host memory that a plan of another device reads: its value at
- * the time of each run counts. */
+/* Whether the root is a captured scalar in host memory that a plan on another device reads. Each
+ * run passes its current value. */
 static inline bool gd_root_is_number(const gd_plan *plan, int root) {
     const gd_root *r = &plan->program->roots[root];
     return r->kind == GD_ROOT_CAPTURED && r->storage->device != plan->device &&
            r->storage->device->api->host_reads;
 }
+
+/* Offsets in a slab are sums of sizes, so that sizes are multiples of the device's alignment. */
+static inline size_t gd_plan_align(const gd_device *device, size_t bytes) {
+    const size_t alignment = device->api->alignment;
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* --- building (calls.c, liveness.c, limit.c) -------------------------------------------------- */
+
+/* Adds the view of a value of the program; -1 is an absent operand. */
+gd_status gd_plan_add_value_view(gd_plan *plan, int value, int *view);
+gd_status gd_plan_add_copy(gd_plan *plan, int to, int from); /* views */
+/* Adds the kernel call of a step, with its staging copies and its workspace. */
+gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step);
+/* Decides where all roots lie. */
+gd_status gd_plan_assign_memory(gd_plan *plan);
+/* Adds all calls and assigns memory, at most `limit` bytes; 0: no limit. */
+gd_status gd_plan_build_within(gd_plan *plan, size_t limit);
 
 #endif

@@ -1,9 +1,9 @@
-/* memory.c - see memory.h.
+/* memory.c - places buffers in a slab.
  *
  * Finding the smallest slab is hard in theory and easy in practice: spans are placed one after the
- * other, each into the tightest gap that its contemporaries leave. The order decides how good that
- * is, so several are tried, and some are improved where that is cheap; if one needs no more than is
- * alive at one time, none can be better.
+ * other, each into the tightest gap between the spans that are live at the same time. The order of
+ * the spans decides how good the result is, so several orders are tried, and improved if there are
+ * few spans. The search ends when the slab is no larger than the bytes that are live at a time.
  */
 #include "graph/plan/memory.h"
 
@@ -13,11 +13,11 @@
 #include "core/alloc.h"
 #include "core/error.h"
 
-static size_t rounded(size_t bytes) {
+static size_t round_up(size_t bytes) {
     return (bytes + GD_SLAB_ALIGNMENT - 1) / GD_SLAB_ALIGNMENT * GD_SLAB_ALIGNMENT;
 }
 
-/* --- how much is alive ------------------------------------------------------------------------ */
+/* --- live bytes ------------------------------------------------------------------------------- */
 
 static int by_begin(const void *a, const void *b) {
     const int x = (*(gd_span *const *)a)->begin, y = (*(gd_span *const *)b)->begin;
@@ -28,39 +28,40 @@ static int by_end(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* `begins` and `ends` have room for pointers to all spans. */
-static size_t peak_of(gd_span *spans, int count, gd_span **begins, gd_span **ends) {
+/* The most bytes that are live at a time. `begins` and `ends` have room for pointers to all
+ * spans. */
+static size_t find_peak(gd_span *spans, int count, gd_span **begins, gd_span **ends) {
     size_t peak = 0, alive = 0;
     for (int i = 0; i < count; i++) begins[i] = ends[i] = &spans[i];
     qsort(begins, (size_t)count, sizeof *begins, by_begin);
     qsort(ends, (size_t)count, sizeof *ends, by_end);
     for (int i = 0, over = 0; i < count; i++) { /* a peak begins where some span begins */
-        while (ends[over]->end < begins[i]->begin) alive -= rounded(ends[over++]->bytes);
-        alive += rounded(begins[i]->bytes);
+        while (ends[over]->end < begins[i]->begin) alive -= round_up(ends[over++]->bytes);
+        alive += round_up(begins[i]->bytes);
         if (alive > peak) peak = alive;
     }
     return peak;
 }
 
-/* --- one way of placing ----------------------------------------------------------------------- */
+/* --- placing in one order --------------------------------------------------------------------- */
 
-static bool meet(const gd_span *a, const gd_span *b) {
+static bool lives_overlap(const gd_span *a, const gd_span *b) {
     return a->begin <= b->end && a->end >= b->begin;
 }
 
-/* The start of the tightest gap for `s` that its contemporaries among the placed leave, which are
- * sorted by offset. */
+/* The offset of the tightest gap for `s` between the placed spans (sorted by offset) that are live
+ * at the same time. */
 static size_t tightest_gap(gd_span *const *placed, int count, const gd_span *s) {
-    const size_t bytes = rounded(s->bytes);
+    const size_t bytes = round_up(s->bytes);
     size_t end = 0, best = SIZE_MAX, best_at = SIZE_MAX;
     for (int i = 0; i < count; i++) {
-        if (!meet(placed[i], s)) continue;
+        if (!lives_overlap(placed[i], s)) continue;
         const size_t begin = placed[i]->offset;
         if (begin > end && begin - end >= bytes && begin - end < best) {
             best = begin - end;
             best_at = end;
         }
-        const size_t other_end = begin + rounded(placed[i]->bytes);
+        const size_t other_end = begin + round_up(placed[i]->bytes);
         if (other_end > end) end = other_end;
     }
     return best_at != SIZE_MAX ? best_at : end;
@@ -77,13 +78,13 @@ static void insert_by_offset(gd_span **placed, int count, gd_span *s) {
     placed[low] = s;
 }
 
-/* Returns the bytes needed; `*highest` is the first in the order that reaches up to there. */
-static size_t place(gd_span **order, int count, gd_span **placed, int *highest) {
+/* Returns the bytes needed; `*highest` is the first span in the order that ends there. */
+static size_t place_in_order(gd_span **order, int count, gd_span **placed, int *highest) {
     size_t slab = 0;
     for (int i = 0; i < count; i++) {
         order[i]->offset = tightest_gap(placed, i, order[i]);
         insert_by_offset(placed, i, order[i]);
-        const size_t end = order[i]->offset + rounded(order[i]->bytes);
+        const size_t end = order[i]->offset + round_up(order[i]->bytes);
         if (end > slab) slab = end, *highest = i;
     }
     return slab;
@@ -91,49 +92,50 @@ static size_t place(gd_span **order, int count, gd_span **placed, int *highest) 
 
 /* --- orders to try ---------------------------------------------------------------------------- */
 
-static int compare(size_t x, size_t y) { return x > y ? -1 : x < y; }
-static size_t life(const gd_span *s) { return (size_t)(s->end - s->begin + 1); }
+static int compare_descending(size_t x, size_t y) { return x > y ? -1 : x < y; }
+static size_t life_length(const gd_span *s) { return (size_t)(s->end - s->begin + 1); }
 
 static int largest_first(const void *a, const void *b) {
     const gd_span *x = *(const gd_span *const *)a, *y = *(const gd_span *const *)b;
-    int c = compare(x->bytes, y->bytes);
-    return c ? c : compare((size_t)y->begin, (size_t)x->begin);
+    int c = compare_descending(x->bytes, y->bytes);
+    return c ? c : compare_descending((size_t)y->begin, (size_t)x->begin);
 }
 static int longest_first(const void *a, const void *b) {
     const gd_span *x = *(const gd_span *const *)a, *y = *(const gd_span *const *)b;
-    int c = compare(life(x), life(y));
+    int c = compare_descending(life_length(x), life_length(y));
     return c ? c : largest_first(a, b);
 }
 static int area_first(const void *a, const void *b) {
     const gd_span *x = *(const gd_span *const *)a, *y = *(const gd_span *const *)b;
-    int c = compare(life(x) * rounded(x->bytes), life(y) * rounded(y->bytes));
+    int c = compare_descending(life_length(x) * round_up(x->bytes),
+                               life_length(y) * round_up(y->bytes));
     return c ? c : largest_first(a, b);
 }
 static int earliest_first(const void *a, const void *b) {
     const gd_span *x = *(const gd_span *const *)a, *y = *(const gd_span *const *)b;
-    int c = compare((size_t)y->begin, (size_t)x->begin);
+    int c = compare_descending((size_t)y->begin, (size_t)x->begin);
     return c ? c : largest_first(a, b);
 }
 
-/* Better orders are looked for until no more than one part in GOOD of what is alive is lost, as
- * long as that takes some milliseconds at most: a try takes about count * count units. An unlucky
- * order costs most where there are few spans; for thousands nothing is looked for. */
+/* The search for better orders ends when at most 1/GOOD of the live bytes are wasted, or after some
+ * milliseconds: a try takes about count * count units. A bad order wastes most where there are few
+ * spans; with thousands of spans nothing is improved. */
 enum { GOOD = 64, UNITS = 10 * 1000 * 1000 };
 
-/* Of more spans than this, not even all the orders above are tried once one is good. */
+/* With more spans than this, the search ends at the first good order. */
 enum { MANY = 1000 };
 
-typedef struct search {
+typedef struct placement_search {
     gd_span *spans, **order, **placed;
     size_t *best; /* offsets */
     int count;
     size_t slab, live;
-} search;
+} placement_search;
 
-/* Places all in the present order, and keeps what comes out if it is better than all before. */
-static int try_order(search *s) {
+/* Places all spans in the current order, and keeps the offsets if they are the best so far. */
+static int try_order(placement_search *s) {
     int highest = 0;
-    const size_t bytes = place(s->order, s->count, s->placed, &highest);
+    const size_t bytes = place_in_order(s->order, s->count, s->placed, &highest);
     if (bytes < s->slab) {
         s->slab = bytes;
         for (int i = 0; i < s->count; i++) s->best[i] = s->spans[i].offset;
@@ -141,12 +143,13 @@ static int try_order(search *s) {
     return highest;
 }
 
-static bool is_good(const search *s) {
+static bool is_good(const placement_search *s) {
     return s->slab <= s->live || s->slab - s->live <= s->live / GOOD;
 }
 
-/* From the present order on: what came to lie highest is placed earlier, again and again. */
-static void improve(search *s, int tries) {
+/* Starts with the current order, and moves the span that ends highest to an earlier position, again
+ * and again. */
+static void improve_order(placement_search *s, int tries) {
     unsigned random = 1;
     for (int t = 0; t < tries && !is_good(s); t++) {
         const int highest = try_order(s);
@@ -171,15 +174,15 @@ gd_status gd_place_spans(gd_span *spans, int count, size_t *slab, size_t *live) 
         gd_free(best);
         return gd_fail(GD_E_MEMORY, "no memory to place %d buffers", count);
     }
-    *live = peak_of(spans, count, order, order + count);
-    search s = {spans, order, order + count, best, count, SIZE_MAX, *live};
+    *live = find_peak(spans, count, order, order + count);
+    placement_search s = {spans, order, order + count, best, count, SIZE_MAX, *live};
     const int tries = (int)(UNITS / ORDERS / ((double)count * count));
-    for (int turn = 0; turn < 2; turn++)
+    for (int round = 0; round < 2; round++)
         for (int o = 0; o < ORDERS && s.slab > s.live && !(count > MANY && is_good(&s)); o++) {
             for (int i = 0; i < count; i++) order[i] = &spans[i];
             qsort(order, (size_t)count, sizeof *order, orders[o]);
-            if (turn == 0) try_order(&s);
-            else improve(&s, tries);
+            if (round == 0) try_order(&s);
+            else improve_order(&s, tries);
         }
     for (int i = 0; i < count; i++) spans[i].offset = best[i];
     *slab = s.slab;

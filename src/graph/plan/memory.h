@@ -1,4 +1,4 @@
-/* memory.h - where in one slab things lie that live at different times. */
+/* memory.h - places buffers with known lifetimes in one slab. */
 #ifndef GRADUS_GRAPH_MEMORY_H
 #define GRADUS_GRAPH_MEMORY_H
 
@@ -8,16 +8,16 @@
 
 enum { GD_SLAB_ALIGNMENT = 64 };
 
-/* Something that is in memory from step `begin` to step `end`, both included. */
+/* A buffer that is live from call `begin` to call `end`, both included. */
 typedef struct gd_span {
     size_t bytes;
     int begin, end;
-    size_t offset; /* the answer */
+    size_t offset; /* the result */
 } gd_span;
 
-/* Places all spans so that no two that live at the same time overlap. Sizes are rounded up to the
- * alignment. `*slab` is the bytes needed, `*live` the most that is alive at one time: no placing
- * can need less. */
+/* Places all spans so that no two with overlapping lifetimes overlap in memory. Sizes are rounded
+ * up to the alignment. `*slab` is the number of bytes needed, `*live` the most that are live at a
+ * time, which is a lower bound. */
 gd_status gd_place_spans(gd_span *spans, int count, size_t *slab, size_t *live);
 
 #endif

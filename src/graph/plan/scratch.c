@@ -1,5 +1,4 @@
-/* scratch.c - what memory a plan needs besides its block: constants, and what kernels have the
- * threads keep. */
+/* scratch.c - memory of a plan outside its slab: constants, and the buffers of kernels' threads. */
 #include "graph/plan/build.h"
 #include "gradus/threads.h"
 
@@ -16,7 +15,7 @@ size_t gd_plan_constant_bytes(const gd_plan *plan) {
     return bytes;
 }
 
-/* The most that a kernel of the plan has each thread keep. */
+/* The most bytes that a kernel of the plan uses in each thread. */
 static size_t most_scratch(const gd_plan *plan) {
     size_t most = 0;
     for (int i = 0; i < plan->n_calls; i++)

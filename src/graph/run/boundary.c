@@ -1,14 +1,14 @@
 /* boundary.c - runs of a plan on an asynchronous device.
  *
- * A captured plan is launched again and again with the addresses that it was captured with. So feeds
- * are copied in by one entry kernel, fetches are copied out by one exit kernel, and their arguments
- * are all that a launch sets: addresses outside, the numbers of the host (captured scalars), and the
- * numbers of the run for random ops. In between everything has its place for good: temporaries in
- * the instance's slab, feeds, numbers and fetches in its boundary block, variables and captured
- * tensors where they are. If one of those gets other memory, the plan is captured again.
+ * A captured plan is launched many times with the addresses of its capture. So one entry kernel
+ * copies feeds in, one exit kernel copies fetches out, and a launch sets only their arguments: the
+ * addresses of feeds and fetches, numbers from the host (captured scalars), and the numbers of the
+ * run for random ops. All other addresses are fixed: temporaries are in the instance's slab; feeds,
+ * numbers and fetches in its boundary block; variables and captured tensors keep their storage. If
+ * one of those gets another storage, the plan is captured again.
  *
- * The first run is not captured: kernels may load code then. Where a plan has branches or loops, the
- * host reads their conditions between captured segments.
+ * The first run is not captured, since kernels may load code in it. Where a plan has branches or
+ * loops, the host reads their conditions between captured segments.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@
 #include "ops/launch.h"
 
 static void free_capture(gd_device *d, gd_capture **capture) {
-    if (*capture && gd_device_is_usable(d)) { /* the captures of a lost device are gone */
+    if (*capture && gd_device_is_usable(d)) { /* a lost device has no captures */
         gd_device_lock(d);
         d->api->capture_free(d, *capture);
         gd_device_unlock(d);
@@ -25,7 +25,7 @@ static void free_capture(gd_device *d, gd_capture **capture) {
     *capture = NULL;
 }
 
-/* What a message about the step calls it: a step of a body is part of the op that was called. */
+/* The name of a step in messages. For a step of an op's body it is the op that was called. */
 static const char *step_name(const gd_pstep *step) {
     const gd_origin *origin = step->node ? step->node->origin : NULL;
     if (!origin) return step->op->name;
@@ -37,8 +37,7 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
     in->copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->copies);
     in->numbers = gd_calloc((size_t)(plan->n_number_words + 2), sizeof *in->numbers);
     in->captures = gd_calloc((size_t)plan->n_segments + 1, sizeof *in->captures);
-    if (!in->copies || !in->numbers || !in->captures)
-        return gd_fail(GD_E_MEMORY, "no memory for a run");
+    if (!in->copies || !in->numbers || !in->captures) return gd_no_memory(NULL, "for a run");
     GD_TRY(gd_device_alloc(plan->device, plan->boundary, &in->boundary));
     for (int r = 0; r < p->n_roots; r++)
         if (plan->slots[r] != GD_NO_SLOT)
@@ -70,7 +69,7 @@ void gd_boundary_free(gd_plan *plan, gd_instance *in) {
 
 /* --- arguments of a launch -------------------------------------------------------------------- */
 
-/* Up to 8 bytes of a captured scalar as they are now. */
+/* Adds the current value of a captured scalar, in pieces of up to 8 bytes. */
 static int add_numbers(const gd_plan *plan, gd_instance *in, int root, int n) {
     const gd_root *r = &plan->program->roots[root];
     for (size_t at = 0; at < r->bytes; at += 8, n++) {
@@ -106,7 +105,8 @@ static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors f
     return b;
 }
 
-/* A root is fed or fetched, never both: `copies` has room behind those of the entry. */
+/* `copies` is the rest of in->copies after those of the entry: a root is fed or fetched, never
+ * both. */
 static gd_boundary make_exit(const gd_plan *plan, gd_instance *in, gd_boundary_copy *copies) {
     gd_boundary b = {.copies = copies};
     for (int i = 0; i < plan->n_buffers; i++) {
@@ -120,7 +120,7 @@ static gd_boundary make_exit(const gd_plan *plan, gd_instance *in, gd_boundary_c
 
 /* --- runs ------------------------------------------------------------------------------------- */
 
-/* What a run does, from its entry to its exit. */
+/* One run, with the arguments of its entry and its exit. */
 typedef struct boundary_run {
     gd_plan *plan;
     gd_instance *in;
@@ -128,7 +128,7 @@ typedef struct boundary_run {
     uint64_t run, steps; /* the numbers of random ops */
 } boundary_run;
 
-/* The first segment begins with the entry, the last ends with the assigns and the exit. */
+/* The first segment begins with the entry, the last ends with the commits and the exit. */
 static gd_status queue_segment(boundary_run *r, int number) {
     gd_plan *plan = r->plan;
     gd_device *d = plan->device;
@@ -148,11 +148,11 @@ static gd_status capture_segment(boundary_run *r, int number) {
     gd_status status = queue_segment(r, number);
     gd_status ended = d->api->capture_end(d, capture);
     if (status == GD_OK) status = ended;
-    if (status != GD_OK) free_capture(d, capture); /* a part of the calls must never be launched */
+    if (status != GD_OK) free_capture(d, capture); /* never launch a partial capture */
     return status;
 }
 
-/* The lock is held. */
+/* The device's lock is held. */
 static gd_status run_segment(boundary_run *r, int number) {
     gd_instance *in = r->in;
     gd_device *d = r->plan->device;
@@ -163,14 +163,14 @@ static gd_status run_segment(boundary_run *r, int number) {
                                   number == r->plan->n_segments - 1 ? &r->exit : NULL);
 }
 
-/* A branch or a loop, whose condition the host reads: the functions are plans of their own. */
+/* Runs a branch or a loop, whose condition the host reads; its bodies are plans of their own. */
 static gd_status run_on_host(boundary_run *r, int number) {
     const gd_segment *s = &r->plan->segments[number];
     if (number == 0) GD_TRY(r->plan->device->api->enter(r->plan->device, &r->entry));
     return gd_instance_run_calls(r->plan, r->in, s->first, s->end, r->run, r->steps);
 }
 
-/* Variables may have been given other memory since the last run. */
+/* Variables may have got another storage since the last run. */
 static void bind_variables(const gd_plan *plan, gd_instance *in, gd_tensor *const *variables) {
     const gd_program *p = plan->program;
     for (int r = 0; r < p->n_roots; r++) {

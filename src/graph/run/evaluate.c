@@ -1,5 +1,6 @@
-/* evaluate.c - nodes one after the other, as eager ops: for runs that no plan can be made of, and
- * for tests. Variables get what was written to them last at the end; until then readers are given it. */
+/* evaluate.c - the interpreter: runs nodes one after the other as eager ops, where no plan can be
+ * built, and for tests. Variables are assigned at the end of a run; until then, nodes that read a
+ * written variable get its new value from the list of commits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +15,12 @@
 
 typedef struct {
     gd_node *node;
-    gd_tensor **values; /* of its outputs; NULL before it has run */
+    gd_tensor **values; /* its outputs; NULL before it has run */
     bool fed;
-} entry;
+} node_entry;
 
-/* `to`, a variable or a tensor outside, is `value` from node number `order` on; the last such is
- * copied to it at the end. */
+/* From node number `order` on, `to` (a variable or a captured tensor) has the value `value`. The
+ * last commit to each tensor is copied to it at the end. */
 typedef struct {
     gd_tensor *to, *value;
     uint64_t order;
@@ -27,27 +28,27 @@ typedef struct {
 } commit;
 
 typedef struct {
-    entry *entries;
+    node_entry *entries;
     int count, capacity;
-    gd_map seen; /* nodes that have an entry, while they are gathered */
+    gd_map seen; /* nodes that have an entry, while nodes are collected */
     commit *commits;
     int n_commits, commit_capacity;
     gd_tensors feeds, fed;
     gd_running running;
     bool on_tape; /* results keep their history */
-    bool as_ops;  /* the program's own mode counts */
-} run;
+    bool as_ops;  /* nodes run in the program's grad mode and autocast setting */
+} evaluation;
 
-/* --- what is needed --------------------------------------------------------------------------- */
+/* --- collecting nodes ------------------------------------------------------------------------- */
 
-static gd_status add(run *r, gd_node *node) {
+static gd_status add_node_entry(evaluation *r, gd_node *node) {
     if (gd_map_find(&r->seen, node) >= 0) return GD_OK;
     if (!gd_grow(r->entries, r->count, r->capacity) || !gd_map_put(&r->seen, node, r->count))
         return gd_no_memory(NULL, "to run a graph");
     gd_tensor **values = gd_list_new(node->n_out);
     if (!values) return GD_E_MEMORY;
-    entry *e = &r->entries[r->count++];
-    *e = (entry){.node = node, .values = values};
+    node_entry *e = &r->entries[r->count++];
+    *e = (node_entry){.node = node, .values = values};
     for (int64_t i = 0; i < r->feeds.count; i++) {
         if (r->feeds.at[i]->node != node) continue;
         values[r->feeds.at[i]->node_index] = r->fed.at[i];
@@ -57,12 +58,12 @@ static gd_status add(run *r, gd_node *node) {
 }
 
 static int by_order(const void *a, const void *b) {
-    uint64_t x = ((const entry *)a)->node->order, y = ((const entry *)b)->node->order;
+    uint64_t x = ((const node_entry *)a)->node->order, y = ((const node_entry *)b)->node->order;
     return x < y ? -1 : x > y;
 }
 
-/* Once they are in order. */
-static entry *find(const run *r, const gd_node *node) {
+/* By binary search, after collect_nodes has sorted the entries. */
+static node_entry *find_entry(const evaluation *r, const gd_node *node) {
     int low = 0, high = r->count - 1;
     while (low <= high) {
         int middle = (low + high) / 2;
@@ -73,19 +74,19 @@ static entry *find(const run *r, const gd_node *node) {
     return NULL;
 }
 
-static gd_status gather(run *r, gd_tensors fetches) {
+static gd_status collect_nodes(evaluation *r, gd_tensors fetches) {
     for (int64_t i = 0; i < fetches.count; i++) {
         if (!gd_tensor_is_symbol(fetches.at[i]))
-            return gd_fail(GD_E_ARGUMENT, "fetch %lld is no symbol", (long long)i);
-        GD_TRY(add(r, fetches.at[i]->node));
+            return gd_fail(GD_E_ARGUMENT, "fetch %lld is not a symbol", (long long)i);
+        GD_TRY(add_node_entry(r, fetches.at[i]->node));
     }
-    for (int at = 0; at < r->count; at++) { /* grows while we go */
+    for (int at = 0; at < r->count; at++) { /* the list grows meanwhile */
         const gd_node *node = r->entries[at].node;
         if (r->entries[at].fed) continue;
         for (int i = 0; i < node->n_in; i++)
-            if (node->slots[i].symbol) GD_TRY(add(r, node->slots[i].node));
+            if (node->slots[i].symbol) GD_TRY(add_node_entry(r, node->slots[i].node));
         for (int i = 0; node->origin && i < node->origin->n_after; i++)
-            GD_TRY(add(r, node->origin->after[i]));
+            GD_TRY(add_node_entry(r, node->origin->after[i]));
     }
     if (r->count) qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_order);
     return GD_OK;
@@ -93,7 +94,7 @@ static gd_status gather(run *r, gd_tensors fetches) {
 
 /* --- assigns ---------------------------------------------------------------------------------- */
 
-static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const gd_node *node) {
+static gd_status add_commit(evaluation *r, gd_tensor *to, gd_tensor *value, const gd_node *node) {
     for (int i = 0; i < r->n_commits; i++)
         if (gd_overlap(r->commits[i].to, to) && !gd_same_view(r->commits[i].to, to))
             return gd_fail(GD_E_UNSUPPORTED,
@@ -106,8 +107,8 @@ static gd_status add_commit(run *r, gd_tensor *to, gd_tensor *value, const gd_no
     return GD_OK;
 }
 
-/* The value of a variable, or of a tensor outside, as the node sees it. */
-static gd_status as_seen(const run *r, const gd_node *node, gd_tensor **t) {
+/* Replaces a variable or captured tensor by the value that the node sees. */
+static gd_status find_visible_value(const evaluation *r, const gd_node *node, gd_tensor **t) {
     for (int i = r->n_commits; i-- > 0;) {
         const commit *c = &r->commits[i];
         if (c->order >= node->as_of) continue;
@@ -121,15 +122,15 @@ static gd_status as_seen(const run *r, const gd_node *node, gd_tensor **t) {
     return GD_OK;
 }
 
-static bool is_last(const run *r, int at) {
+static bool is_last_commit(const evaluation *r, int at) {
     for (int i = at + 1; i < r->n_commits; i++)
         if (gd_same_view(r->commits[i].to, r->commits[at].to)) return false;
     return true;
 }
 
-/* Whether it is memory of a feed, a variable or a value outside: what looks into it is copied
- * before it is given away. */
-static bool is_foreign(const run *r, const gd_storage *storage) {
+/* Whether it is the storage of a feed, a variable or a captured tensor. Results that are views of
+ * such a storage are copied. */
+static bool is_outside_storage(const evaluation *r, const gd_storage *storage) {
     for (int64_t i = 0; i < r->fed.count; i++)
         if (r->fed.at[i]->storage == storage) return true;
     for (int i = 0; i < r->count; i++)
@@ -139,21 +140,23 @@ static bool is_foreign(const run *r, const gd_storage *storage) {
 }
 
 /* gd_assign: the result is the new value; the variable gets it at the end. */
-static gd_status run_assign(run *r, entry *e, gd_tensor *const *in) {
+static gd_status run_assign(evaluation *r, node_entry *e, gd_tensor *const *in) {
     gd_tensor *y = gd_expand(in[1], gd_shape_of(in[0]->rank, in[0]->dims));
     if (y->kind != GD_FAILED && y->dtype != in[0]->dtype) y = gd_cast(y, (gd_dtype)in[0]->dtype);
     if (y->kind == GD_FAILED) return gd_failure();
     e->values[0] = y;
-    if (is_foreign(r, y->storage)) y = gd_clone(gd_detach(y)); /* two variables may change places */
+    if (is_outside_storage(r, y->storage))
+        y = gd_clone(gd_detach(y)); /* two variables may be swapped */
     return y->kind == GD_FAILED ? gd_failure() : add_commit(r, in[0], y, e->node);
 }
 
-/* An input that the op writes is a copy of it, which becomes the variable's value at the end. */
-static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
+/* Replaces each input that the op writes by a copy, which becomes the variable's value at the
+ * end. */
+static gd_status copy_written(evaluation *r, const gd_node *node, gd_tensor **in) {
     for (int i = 0; i < node->op->n_inputs && i < node->n_in; i++) {
         if (!node->op->inputs[i].mutated || !in[i]) continue;
         gd_tensor *to = in[i], *now = to;
-        GD_TRY(as_seen(r, node, &now));
+        GD_TRY(find_visible_value(r, node, &now));
         gd_tensor *copy = gd_clone(gd_detach(now));
         if (copy->kind == GD_FAILED) return gd_failure();
         GD_TRY(add_commit(r, to, copy, node));
@@ -162,13 +165,13 @@ static gd_status copy_written(run *r, const gd_node *node, gd_tensor **in) {
     return GD_OK;
 }
 
-/* All of them, or none. */
-static gd_status do_commits(const run *r) {
+/* Copies all commits to their tensors, or none. */
+static gd_status do_commits(const evaluation *r) {
     gd_status status = GD_OK;
     gd_transaction copies;
     gd_transaction_begin(&copies);
     for (int i = 0; i < r->n_commits && status == GD_OK; i++)
-        if (is_last(r, i)) status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
+        if (is_last_commit(r, i)) status = gd_copy_tensor(r->commits[i].to, r->commits[i].value);
     GD_TRY(gd_transaction_end(&copies, status));
     for (int i = 0; i < r->n_commits; i++) atomic_fetch_add(&r->commits[i].to->storage->version, 1);
     return GD_OK;
@@ -176,16 +179,16 @@ static gd_status do_commits(const run *r) {
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-static gd_status run_with(run *r, entry *e, gd_tensor **in) {
+static gd_status run_node_with(evaluation *r, node_entry *e, gd_tensor **in) {
     gd_node *node = e->node;
     if (r->as_ops)
-        return gd_node_run(node, in, e->values, &r->running); /* they write for themselves */
+        return gd_node_run(node, in, e->values, &r->running); /* ops write their inputs directly */
     if (node->op->flags & GD_OP_ASSIGNS) return run_assign(r, e, in);
     GD_TRY(copy_written(r, node, in));
     return gd_node_run(node, in, e->values, &r->running);
 }
 
-static gd_status run_node(run *r, entry *e) {
+static gd_status run_node(evaluation *r, node_entry *e) {
     gd_node *node = e->node;
     if (e->fed) return GD_OK;
     if (!node->op)
@@ -197,25 +200,26 @@ static gd_status run_node(run *r, entry *e) {
     for (int i = 0; i < node->n_in && status == GD_OK; i++) {
         const gd_slot *slot = &node->slots[i];
         if (!slot->present) continue;
-        in[i] = slot->symbol ? find(r, slot->node)->values[slot->index] : gd_slot_as_it_is(slot);
+        in[i] =
+            slot->symbol ? find_entry(r, slot->node)->values[slot->index] : gd_slot_as_it_is(slot);
         if (!in[i]) status = gd_failure();
         const bool written =
-            i < node->op->n_inputs && node->op->inputs[i].mutated; /* copy_written looks */
+            i < node->op->n_inputs && node->op->inputs[i].mutated; /* copy_written handles it */
         const bool outside =
             !slot->symbol || (slot->node->origin && slot->node->origin->kind == GD_FROM_VARIABLE);
-        if (status == GD_OK && outside && !written) status = as_seen(r, node, &in[i]);
+        if (status == GD_OK && outside && !written) status = find_visible_value(r, node, &in[i]);
     }
-    if (status == GD_OK) status = run_with(r, e, in);
+    if (status == GD_OK) status = run_node_with(r, e, in);
     gd_free(in);
     return status;
 }
 
-static gd_status evaluate(run *r, gd_tensors fetches) {
-    GD_TRY(gather(r, fetches));
+static gd_status evaluate(evaluation *r, gd_tensors fetches) {
+    GD_TRY(collect_nodes(r, fetches));
     for (int i = 0; i < r->count && !r->running.tape; i++)
         r->running.tape = gd_node_traits(r->entries[i].node) & GD_HAS_GRADIENTS;
     for (int i = 0; i < r->count && r->running.tape && !r->on_tape; i++) {
-        entry *e = &r->entries[i];
+        node_entry *e = &r->entries[i];
         for (int k = 0; k < e->node->n_out && e->fed; k++) {
             if (!e->values[k]) continue;
             e->values[k] = gd_on_tape(e->values[k]);
@@ -229,7 +233,7 @@ static gd_status evaluate(run *r, gd_tensors fetches) {
     int before = 0, autocast = gd_this_thread.autocast;
     if (!r->as_ops) {
         before = r->running.tape || r->on_tape ? gd_enable_grad_begin() : gd_no_grad_begin();
-        gd_autocast_pause(GD_DTYPE_NONE); /* the nodes have been cast as they should be */
+        gd_autocast_pause(GD_DTYPE_NONE); /* the trace has added the casts already */
     }
     for (int i = 0; i < r->count && status == GD_OK; i++) status = run_node(r, &r->entries[i]);
     if (!r->as_ops) gd_grad_mode_end(&before);
@@ -237,10 +241,11 @@ static gd_status evaluate(run *r, gd_tensors fetches) {
     return status;
 }
 
-static gd_status take_results(const run *r, gd_tensors fetches, gd_tensor **results) {
+static gd_status take_results(const evaluation *r, gd_tensors fetches, gd_tensor **results) {
     for (int64_t i = 0; i < fetches.count; i++) {
-        gd_tensor *y = gd_detach(find(r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
-        if (y->kind != GD_FAILED && is_foreign(r, y->storage)) y = gd_clone(y);
+        gd_tensor *y =
+            gd_detach(find_entry(r, fetches.at[i]->node)->values[fetches.at[i]->node_index]);
+        if (y->kind != GD_FAILED && is_outside_storage(r, y->storage)) y = gd_clone(y);
         if (y->kind == GD_FAILED) return gd_failure();
         results[i] = gd_retain(y);
     }
@@ -256,7 +261,8 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     }
     gd_status status = gd_scope_reserve((size_t)fetches.count);
     gd_scope *scope = gd_scope_open();
-    run r = {.feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}};
+    evaluation r = {
+        .feeds = feeds, .fed = values, .running = {.run = noise.call, .steps = noise.seed}};
     if (status == GD_OK) status = evaluate(&r, fetches);
     if (status == GD_OK) status = take_results(&r, fetches, results);
     if (status == GD_OK && assigns) status = do_commits(&r);
@@ -276,16 +282,16 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
     return (gd_tensors){results, fetches.count};
 }
 
-static gd_status evaluate_kept(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
-                               gd_rng noise, bool as_ops, gd_tensor **results) {
-    run r = {.feeds = feeds,
-             .fed = values,
-             .running = {.run = noise.call, .steps = noise.seed},
-             .on_tape = true,
-             .as_ops = as_ops};
+static gd_status evaluate_and_keep(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
+                                   gd_rng noise, bool as_ops, gd_tensor **results) {
+    evaluation r = {.feeds = feeds,
+                    .fed = values,
+                    .running = {.run = noise.call, .steps = noise.seed},
+                    .on_tape = true,
+                    .as_ops = as_ops};
     gd_status status = evaluate(&r, fetches);
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
-        results[i] = find(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
+        results[i] = find_entry(&r, fetches.at[i]->node)->values[fetches.at[i]->node_index];
     gd_free(r.entries);
     gd_map_free(&r.seen);
     gd_free(r.commits);
@@ -294,25 +300,25 @@ static gd_status evaluate_kept(gd_tensors fetches, gd_tensors feeds, gd_tensors 
 
 gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
                               gd_tensor **results) {
-    return evaluate_kept(fetches, feeds, values, noise, false, results);
+    return evaluate_and_keep(fetches, feeds, values, noise, false, results);
 }
 
 gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
                              gd_tensor **results) {
-    return evaluate_kept(fetches, feeds, values, noise, true, results);
+    return evaluate_and_keep(fetches, feeds, values, noise, true, results);
 }
 
 gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors values) {
     return gd_evaluate_run(fetches, feeds, values, (gd_rng){0, 0}, true);
 }
 
-/* --- numbers that follow from sizes (ops/deferred_call.h) ---------------------------------------------- */
+/* --- integers that are computed from sizes (ops/deferred_call.h) ------------------------------ */
 
 static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
     const int64_t count = gd_numel(t->rank, t->dims);
     if (gd_dtype_is_float((gd_dtype)t->dtype) || t->rank > 1 || count > GD_DEFERRED_NUMBERS)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "%lld numbers of dtype %s in %d dimensions are no list of integers",
+                       "%lld numbers of dtype %s in %d dimensions are not a list of integers",
                        (long long)count, gd_dtype_name((gd_dtype)t->dtype), t->rank);
     n->count = (int)count;
     return count ? gd_copy_out(gd_cast(t, GD_I64), n->at, (size_t)count * sizeof *n->at) : GD_OK;
@@ -333,4 +339,6 @@ static gd_status deferred_numbers(gd_tensor *t, gd_numbers *n) {
     return status;
 }
 
-static void __attribute__((constructor)) set_hook(void) { gd_deferred_numbers = deferred_numbers; }
+static void __attribute__((constructor)) set_deferred_hook(void) {
+    gd_deferred_numbers = deferred_numbers;
+}

@@ -1,4 +1,4 @@
-/* guard.c - see guard.h. */
+/* guard.c - shared mutexes, queues of sleeping threads, and the handlers of fork(). */
 #include "graph/run/guard.h"
 
 #include <stdatomic.h>
@@ -13,7 +13,8 @@ static struct {
     _Alignas(64) pthread_mutex_t mutex;
 } guards[GUARDS] = {[0 ... GUARDS - 1] = {PTHREAD_MUTEX_INITIALIZER}};
 
-static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER; /* of `objects`; taken before guards */
+/* Protects `objects`. It is locked before guards. */
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static gd_forked *objects;
 
 void gd_guard_lock(gd_guard guard) { pthread_mutex_lock(&guards[guard].mutex); }
@@ -72,20 +73,21 @@ bool gd_work_in_child(gd_work *w) {
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
-/* How long a fork waits for runs that write, so that the child finds whole variables. */
+/* How long a fork waits for runs that write, so that the child finds variables completely
+ * written. */
 enum { MOST_WAIT_MS = 2000 };
 
 static bool any_writes(void) {
     bool any = false;
     pthread_mutex_lock(&registry);
     for (const gd_forked *f = objects; f && !any; f = f->next)
-        any = f->turn && gd_rwlock_is_written(f->turn);
+        any = f->lock && gd_rwlock_is_written(f->lock);
     pthread_mutex_unlock(&registry);
     return any;
 }
 
 static void before_fork(void) {
-    gd_turns_hold_writers(true);
+    gd_rwlocks_hold_writers(true);
     for (int ms = 0; ms < MOST_WAIT_MS && any_writes(); ms++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     pthread_mutex_lock(&registry);
@@ -97,28 +99,29 @@ static void unlock_guards(void) {
 }
 
 static void in_parent(void) {
-    gd_turns_hold_writers(false);
+    gd_rwlocks_hold_writers(false);
     unlock_guards();
     for (const gd_forked *f = objects; f; f = f->next)
-        if (f->turn) gd_rwlock_go_on(f->turn);
+        if (f->lock) gd_rwlock_wake(f->lock);
     pthread_mutex_unlock(&registry);
 }
 
 static void in_child(void) {
-    gd_turns_in_child();
+    gd_rwlocks_in_child();
     for (gd_forked *f = objects; f; f = f->next) f->in_child(f);
     unlock_guards();
     pthread_mutex_unlock(&registry);
 }
 
-/* Handlers that are registered last run first, so that a fork takes these locks before those that
- * are taken while one of them is held: hence not a constructor. */
-static void at_fork(void) { pthread_atfork(before_fork, in_parent, in_child); }
+/* Before a fork, handlers run in the reverse order of their registration. These are registered
+ * late, not in a constructor, so that a fork takes these locks before the locks that code takes
+ * while it holds one of them. */
+static void register_fork_handlers(void) { pthread_atfork(before_fork, in_parent, in_child); }
 
 gd_guard gd_guard_new(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static _Atomic unsigned next;
-    pthread_once(&once, at_fork);
+    pthread_once(&once, register_fork_handlers);
     return (gd_guard)(atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % GUARDS);
 }
 

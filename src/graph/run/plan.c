@@ -1,4 +1,4 @@
-/* plan.c - choosing kernels, deciding where values lie, and running. */
+/* plan.c - instances of plans, and running them. */
 #include "graph/run/plan.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
     in->calls = gd_calloc((size_t)plan->n_calls + 1, sizeof *in->calls);
     in->fetched = gd_calloc((size_t)plan->n_buffers + 1, sizeof *in->fetched);
     if (!in->base || !in->views || !in->calls || !in->fetched)
-        return gd_fail(GD_E_MEMORY, "no memory for a run");
+        return gd_no_memory(NULL, "for a run");
     if (plan->n_views) memcpy(in->views, plan->views, (size_t)plan->n_views * sizeof *in->views);
     if (plan->slab) GD_TRY(gd_device_alloc(plan->device, plan->slab, &in->slab));
     for (int r = 0; r < plan->program->n_roots; r++)
@@ -72,7 +72,7 @@ gd_status gd_plan_borrow(gd_plan *plan, gd_instance **instance) {
     *instance = in;
     if (in) return GD_OK;
     in = gd_calloc(1, sizeof *in);
-    gd_status status = in ? fill_instance(plan, in) : gd_fail(GD_E_MEMORY, "no memory for a run");
+    gd_status status = in ? fill_instance(plan, in) : gd_no_memory(NULL, "for a run");
     if (status != GD_OK) {
         instance_free(plan, in);
         in = NULL;
@@ -110,12 +110,12 @@ void gd_plan_free(gd_plan *plan) {
     gd_free(plan);
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- properties ------------------------------------------------------------------------------- */
 
 const gd_program *gd_plan_program(const gd_plan *plan) { return plan->program; }
 size_t gd_plan_slab(const gd_plan *plan) {
     size_t bytes = plan->slab;
-    for (int i = 0; i < plan->program->n_inner; i++) /* an instance of each function of its loops */
+    for (int i = 0; i < plan->program->n_inner; i++) /* plans of loop bodies and branches */
         bytes +=
             gd_plan_slab(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
     return bytes;
@@ -145,7 +145,7 @@ size_t gd_plan_fetch_bytes(const gd_plan *plan) {
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
-/* Buffers of fetches that the caller of an earlier run still holds are left to him. */
+/* A fetch buffer that the caller of an earlier run still uses is replaced by a new one. */
 gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
     for (int i = 0; i < plan->n_buffers; i++) {
         gd_storage *s = in->fetched[i];
@@ -186,7 +186,7 @@ gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, int first, int e
         const gd_pcall *c = &plan->calls[i];
         if ((c->step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE)) &&
             (plan->device->api->host_reads ||
-             (c->step->op->flags & GD_OP_OPAQUE))) { /* WHOLE: the numbers are for its functions */
+             (c->step->op->flags & GD_OP_OPAQUE))) { /* the numbers are for its subgraphs */
             in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
             in->calls[i].rng.call += run;
             in->calls[i].rng.seed ^= steps;
@@ -204,7 +204,7 @@ gd_status gd_instance_commit(gd_plan *plan, gd_instance *in) {
     return GD_OK;
 }
 
-/* Binds what lies elsewhere in each run, on the CPU. */
+/* On the CPU: binds feeds and variables, whose addresses may change with each run. */
 static inline void bind_roots(const gd_plan *plan, gd_instance *in, gd_tensors feeds,
                               gd_tensor *const *variables) {
     const gd_program *p = plan->program;
@@ -230,7 +230,7 @@ static inline gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors 
     } else {
         GD_TRY(gd_boundary_run(plan, in, feeds, variables, run, steps));
     }
-    for (int i = 0; i < p->n_commits; i++) { /* the tape may have saved what was there */
+    for (int i = 0; i < p->n_commits; i++) { /* the tape may have saved the old contents */
         const gd_root *root = &p->roots[p->commits[i].root];
         if (root->kind == GD_ROOT_CAPTURED) atomic_fetch_add(&root->storage->version, 1);
     }

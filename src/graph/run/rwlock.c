@@ -1,39 +1,40 @@
-/* rwlock.c - see turn.h. */
+/* rwlock.c - a fair reader-writer lock that survives fork(). */
 #include "graph/run/rwlock.h"
 
 #include <stdatomic.h>
 
-static _Thread_local gd_rwlock_hold *holds; /* of this thread, the latest first */
-static _Atomic int held;                    /* forks that are on their way */
+static _Thread_local gd_rwlock_hold *holds; /* the locks of this thread, the latest first */
+static _Atomic int pending_forks;           /* while it is not 0, writers are held back */
 
-void gd_rwlock_init(gd_rwlock *turn) {
-    *turn = (gd_rwlock){.guard = gd_guard_new()};
-    gd_sleepers_init(&turn->queue);
+void gd_rwlock_init(gd_rwlock *lock) {
+    *lock = (gd_rwlock){.guard = gd_guard_new()};
+    gd_sleepers_init(&lock->queue);
 }
 
-static bool can_go(const gd_rwlock *turn, bool writes, bool bound) {
-    if (turn->written) return false;
-    return !writes || (turn->readers == 0 && (bound || atomic_load(&held) == 0));
+static bool can_take(const gd_rwlock *lock, bool writes, bool bound) {
+    if (lock->written) return false;
+    return !writes || (lock->readers == 0 && (bound || atomic_load(&pending_forks) == 0));
 }
 
-static void give(gd_rwlock *turn, bool writes, pthread_t thread) {
-    turn->written = writes;
-    turn->writer = thread;
-    turn->readers += !writes;
+static void grant_lock(gd_rwlock *lock, bool writes, pthread_t thread) {
+    lock->written = writes;
+    lock->writer = thread;
+    lock->readers += !writes;
 }
 
-/* Wakes those at the head of the queue who can go now. */
-static void go_on(gd_rwlock *turn) {
-    for (gd_sleeper *s; (s = turn->queue.first) && can_go(turn, s->writes, s->bound);) {
-        give(turn, s->writes, s->thread);
-        gd_wake_first(&turn->queue);
+/* Grants the lock to the threads at the head of the queue that can take it, and wakes them. */
+static void wake_waiters(gd_rwlock *lock) {
+    for (gd_sleeper *s; (s = lock->queue.first) && can_take(lock, s->writes, s->bound);) {
+        grant_lock(lock, s->writes, s->thread);
+        gd_wake_first(&lock->queue);
     }
 }
 
-/* A run inside of a run of the same thread: the one around it would wait for it for ever. */
-static gd_status check_inside(const gd_rwlock *turn, bool writes, bool *inside) {
+/* A run inside a run of the same thread would wait for the outer one forever, if one of them
+ * writes. */
+static gd_status check_recursion(const gd_rwlock *lock, bool writes, bool *inside) {
     for (const gd_rwlock_hold *h = holds; h; h = h->before) {
-        if (h->turn != turn) continue;
+        if (h->lock != lock) continue;
         *inside = true;
         if (writes || h->writes)
             return gd_fail(
@@ -44,62 +45,62 @@ static gd_status check_inside(const gd_rwlock *turn, bool writes, bool *inside) 
     return GD_OK;
 }
 
-gd_status gd_rwlock_take(gd_rwlock *turn, bool writes, gd_rwlock_hold *hold) {
+gd_status gd_rwlock_take(gd_rwlock *lock, bool writes, gd_rwlock_hold *hold) {
     bool inside = false;
-    GD_TRY(check_inside(turn, writes, &inside));
-    gd_guard_lock(turn->guard);
-    const bool torn = turn->torn, bound = holds != NULL;
-    if (!torn && (inside || (!turn->queue.first && can_go(turn, writes, bound))))
-        give(turn, writes, pthread_self());
+    GD_TRY(check_recursion(lock, writes, &inside));
+    gd_guard_lock(lock->guard);
+    const bool torn = lock->torn, bound = holds != NULL;
+    if (!torn && (inside || (!lock->queue.first && can_take(lock, writes, bound))))
+        grant_lock(lock, writes, pthread_self());
     else if (!torn)
-        gd_sleep(&turn->queue, turn->guard, &(gd_sleeper){.writes = writes, .bound = bound});
-    gd_guard_unlock(turn->guard);
+        gd_sleep(&lock->queue, lock->guard, &(gd_sleeper){.writes = writes, .bound = bound});
+    gd_guard_unlock(lock->guard);
     if (torn)
         return gd_fail(
             GD_E_STATE,
-            "the process was forked while another thread was in a run that writes; what it wrote "
-            "may be half done in this child: fork between such runs, or make a new session or "
-            "jit here");
-    *hold = (gd_rwlock_hold){holds, turn, writes};
+            "the process was forked while another thread was in a run that writes variables, "
+            "which may be incomplete in this child; fork between such runs, or create a new "
+            "session or jit here");
+    *hold = (gd_rwlock_hold){holds, lock, writes};
     holds = hold;
     return GD_OK;
 }
 
 void gd_rwlock_release(gd_rwlock_hold *hold) {
-    gd_rwlock *turn = hold->turn;
+    gd_rwlock *lock = hold->lock;
     holds = hold->before;
-    gd_guard_lock(turn->guard);
-    if (hold->writes) turn->written = false;
-    else turn->readers--;
-    go_on(turn);
-    gd_guard_unlock(turn->guard);
+    gd_guard_lock(lock->guard);
+    if (hold->writes) lock->written = false;
+    else lock->readers--;
+    wake_waiters(lock);
+    gd_guard_unlock(lock->guard);
 }
 
 /* --- forks ------------------------------------------------------------------------------------ */
 
-void gd_turns_hold_writers(bool hold) { atomic_fetch_add(&held, hold ? 1 : -1); }
+void gd_rwlocks_hold_writers(bool hold) { atomic_fetch_add(&pending_forks, hold ? 1 : -1); }
 
-bool gd_rwlock_is_written(gd_rwlock *turn) {
-    gd_guard_lock(turn->guard);
-    const bool written = turn->written && !pthread_equal(turn->writer, pthread_self());
-    gd_guard_unlock(turn->guard);
+bool gd_rwlock_is_written(gd_rwlock *lock) {
+    gd_guard_lock(lock->guard);
+    const bool written = lock->written && !pthread_equal(lock->writer, pthread_self());
+    gd_guard_unlock(lock->guard);
     return written;
 }
 
-void gd_rwlock_go_on(gd_rwlock *turn) {
-    gd_guard_lock(turn->guard);
-    go_on(turn);
-    gd_guard_unlock(turn->guard);
+void gd_rwlock_wake(gd_rwlock *lock) {
+    gd_guard_lock(lock->guard);
+    wake_waiters(lock);
+    gd_guard_unlock(lock->guard);
 }
 
-void gd_turns_in_child(void) { atomic_store(&held, 0); }
+void gd_rwlocks_in_child(void) { atomic_store(&pending_forks, 0); }
 
-void gd_rwlock_in_child(gd_rwlock *turn) {
-    const bool written = turn->written;
-    turn->readers = 0;
-    turn->written = false;
-    gd_sleepers_init(&turn->queue);
+void gd_rwlock_in_child(gd_rwlock *lock) {
+    const bool written = lock->written;
+    lock->readers = 0;
+    lock->written = false;
+    gd_sleepers_init(&lock->queue);
     for (const gd_rwlock_hold *h = holds; h; h = h->before)
-        if (h->turn == turn) give(turn, h->writes, pthread_self());
-    turn->torn |= written && !turn->written;
+        if (h->lock == lock) grant_lock(lock, h->writes, pthread_self());
+    lock->torn |= written && !lock->written;
 }
