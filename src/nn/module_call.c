@@ -132,8 +132,7 @@ static gd_status check_inputs(const gd_module *m, gd_tensors in) {
 
 static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
     const gd_layer_rules *rules = m->maker ? m->maker->rules : NULL;
-    if (rules)
-        return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in, m->op_options);
+    if (rules) return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in);
     if (m->contained) return m->contained(m, in);
     if (m->forward) return m->forward(in, m->self);
     gd_report(
