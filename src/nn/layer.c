@@ -23,7 +23,7 @@ gd_status gd_layer_set_op(gd_module *m, const char *name) {
     m->op_options = NULL;
     if (m->op->attrs_size == 0) return GD_OK;
     m->op_options = gd_calloc(1, m->op->attrs_size);
-    if (!m->op_options) return gd_fail(GD_E_MEMORY, "no memory for a layer");
+    if (!m->op_options) return gd_no_memory(NULL, "for a layer");
     memcpy(m->op_options, m->op->defaults, m->op->attrs_size);
     for (int i = 0; i < m->op->n_attrs; i++) {
         const gd_op_attr *to = &m->op->attrs[i], *from = NULL;

@@ -106,7 +106,8 @@ void gd_layer_after_end(gd_block *block);
 #define GD_LAYER_AFTER(write) GD_BLOCK_(gd_layer_after_end, gd_layer_after_begin(write))
 /* Calls the op with the inputs, then the parameters of the layer. */
 gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in);
-/* With data_format channels_last: x (N, ..., C) as (N, C, ...), and y (N, C, ...) as (N, ..., C). */
+/* With data_format channels_last: x (N, ..., C) as (N, C, ...), and y (N, C, ...) as (N, ...,
+ * C). */
 gd_tensor *gd_layer_channels_first(gd_tensor *x, gd_word data_format);
 gd_tensor *gd_layer_channels_restored(gd_tensor *y, gd_word data_format);
 

@@ -26,8 +26,8 @@ static gd_tensors dropout_forward(gd_module *m, gd_tensors in) {
 
 /* --- entire channels -------------------------------------------------------------------------- */
 
-/* Ones (N, C, 1, ...) for x (N, C, ...): one for each channel. `spatial` is the first axis after the
- * channels. */
+/* Ones (N, C, 1, ...) for x (N, C, ...): one for each channel. `spatial` is the first axis after
+ * the channels. */
 static gd_tensor *channel_ones(gd_tensor *x, int spatial) {
     gd_tensor *one = x;
     for (int axis = spatial; axis < x->rank; axis++) one = gd_narrow(one, axis, 0, 1);

@@ -28,7 +28,7 @@ static gd_status op_build(gd_module *m) {
     m->op = op;
     if (op->attrs_size == 0) return GD_OK;
     m->op_options = gd_malloc(op->attrs_size);
-    if (!m->op_options) return gd_fail(GD_E_MEMORY, "no memory for a layer");
+    if (!m->op_options) return gd_no_memory(NULL, "for a layer");
     memcpy(m->op_options, gd_attrs_data(attrs), op->attrs_size);
     return GD_OK;
 }

@@ -35,7 +35,7 @@ gd_module *gd_module_bare(const char *type) {
     const char *kept = gd_intern(type);
     gd_module *m = kept && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *m) : NULL;
     if (!m) {
-        gd_fail(GD_E_MEMORY, "no memory for a module");
+        gd_no_memory(NULL, "for a module");
         return NULL;
     }
     gd_object_init(&m->object, &module_class);
@@ -134,7 +134,7 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
         return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or holds it", m->type, name);
     const char *kept = gd_intern(name);
     if (!kept || !gd_grow(m->entries, m->count, m->room))
-        return gd_fail(GD_E_MEMORY, "no memory for a part of a module");
+        return gd_no_memory(NULL, "for a part of a module");
     if (object) gd_object_retain(object);
     m->entries[m->count++] = (gd_entry){kind, kept, object, field_offset(m, field)};
     m->revision++;

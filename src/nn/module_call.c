@@ -67,7 +67,7 @@ int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook f
                                : gd_fail(GD_E_ARGUMENT, "gd_module_on_forward: the %s is NULL",
                                          m ? "hook" : "module");
     if (status == GD_OK && !gd_grow(m->hooks, m->n_hooks, m->hooks_room))
-        status = gd_fail(GD_E_MEMORY, "no memory for a hook");
+        status = gd_no_memory(NULL, "for a hook");
     if (status != GD_OK) {
         gd_report(site, status);
         return 0;

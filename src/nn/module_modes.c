@@ -129,7 +129,7 @@ static gd_status move_tree(gd_module *m, const char *device, gd_dtype dtype) {
     }
     GD_TRY(gd_module_walk(m, &(gd_walk){.tensor = count_tensor, .user = &v}));
     v.made = gd_calloc((size_t)v.count + 1, sizeof *v.made);
-    if (!v.made) return gd_fail(GD_E_MEMORY, "no memory to move a module");
+    if (!v.made) return gd_no_memory(NULL, "to move a module");
     gd_walk w = {.module = set_defaults, .tensor = move_tensor, .user = &v};
     gd_status status = gd_module_walk(m, &w);
     v.done = true;
@@ -161,7 +161,7 @@ typedef struct tree_clone {
 
 static gd_status record_clone(tree_clone *c, const void *original, void *made) {
     if (!gd_grow(c->made, c->count, c->room) || !gd_map_put(&c->places, original, c->count))
-        return gd_fail(GD_E_MEMORY, "no memory to copy a module");
+        return gd_no_memory(NULL, "to copy a module");
     c->made[c->count++] = made;
     return GD_OK;
 }
@@ -174,7 +174,7 @@ static void *find_clone(const tree_clone *c, const void *original) {
 static gd_status copy_bytes(const void *from, size_t size, void **to) {
     *to = NULL;
     if (!from || size == 0) return GD_OK;
-    if (!(*to = gd_malloc(size))) return gd_fail(GD_E_MEMORY, "no memory to copy a module");
+    if (!(*to = gd_malloc(size))) return gd_no_memory(NULL, "to copy a module");
     memcpy(*to, from, size);
     return GD_OK;
 }

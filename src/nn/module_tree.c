@@ -12,8 +12,7 @@
 static gd_status see(gd_walk *w, const void *object, bool *skip) {
     gd_map *seen = w->seen;
     *skip = gd_map_find(seen, object) >= 0;
-    if (!*skip && !gd_map_put(seen, object, 1))
-        return gd_fail(GD_E_MEMORY, "no memory for a list of modules");
+    if (!*skip && !gd_map_put(seen, object, 1)) return gd_no_memory(NULL, "for a list of modules");
     *skip = *skip && !w->again;
     return GD_OK;
 }

@@ -73,7 +73,7 @@ static gd_status set_blob(blobs *b, const char *name, gd_tensor *t) {
     if (place) return GD_OK;
     if (!kept || !gd_grow(b->names, b->count, b->room) ||
         !gd_grow(b->tensors, b->count, b->tensor_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a net");
+        return gd_no_memory(NULL, "for a net");
     b->names[b->count] = kept;
     b->tensors[b->count++] = t;
     return GD_OK;
@@ -151,7 +151,7 @@ gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *output
         m->contained = run_net;
         return m;
     }
-    gd_report(site, status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a net"));
+    gd_report(site, status != GD_OK ? status : gd_no_memory(NULL, "for a net"));
     return NULL;
 }
 
@@ -186,7 +186,7 @@ static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const
                            name, read, m->inputs);
     const char *kept_reads = gd_intern(reads), *kept_gives = gd_intern(gives);
     if (!kept_reads || !kept_gives || !gd_grow(m->rows, m->n_rows, m->rows_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a net");
+        return gd_no_memory(NULL, "for a net");
     GD_TRY(gd_module_put(m, GD_A_CHILD, name, layer, NULL));
     m->rows[m->n_rows++] = (gd_net_row){m->count - 1, kept_reads, kept_gives};
     return GD_OK;
@@ -204,7 +204,7 @@ gd_status gd_net_rows_copy(gd_module *copy, const gd_module *m) {
     copy->outputs = m->outputs;
     if (m->n_rows == 0) return GD_OK;
     copy->rows = gd_malloc((size_t)m->n_rows * sizeof *m->rows);
-    if (!copy->rows) return gd_fail(GD_E_MEMORY, "no memory to copy a net");
+    if (!copy->rows) return gd_no_memory(NULL, "to copy a net");
     memcpy(copy->rows, m->rows, (size_t)m->n_rows * sizeof *m->rows);
     copy->n_rows = copy->rows_room = m->n_rows;
     return GD_OK;

@@ -22,7 +22,7 @@ static gd_status run_on_shapes(gd_module *m, gd_tensors in, double *macs) {
         return gd_fail(GD_E_ARGUMENT, "the list of inputs is none");
     gd_shapes_only_begin(&only);
     gd_tensor **symbols = gd_list_new(in.count);
-    if (!symbols) status = gd_fail(GD_E_MEMORY, "no memory for a list");
+    if (!symbols) status = gd_no_memory(NULL, "for a list");
     for (int64_t i = 0; i < in.count && status == GD_OK; i++) {
         const gd_tensor *x = in.at[i];
         if (x && x->kind == GD_FAILED) status = gd_failure();
@@ -92,7 +92,7 @@ static void name_row(const table *t, char *text) {
 static int begin_row(gd_module_watch *watch, gd_module *m) {
     table *t = (table *)watch;
     if (!gd_grow(t->rows, t->count, t->room)) {
-        t->status = gd_fail(GD_E_MEMORY, "no memory for a summary");
+        t->status = gd_no_memory(NULL, "for a summary");
         return -1;
     }
     row *r = &t->rows[t->count];
@@ -213,7 +213,7 @@ static gd_status summarize(gd_module *m, gd_tensors in, char **text) {
         if (fclose(out) != 0 && status == GD_OK) status = GD_E_MEMORY;
     }
     if ((!out && status == GD_OK) || status == GD_E_MEMORY)
-        status = gd_fail(GD_E_MEMORY, "no memory for a summary");
+        status = gd_no_memory(NULL, "for a summary");
     gd_map_free(&t.seen);
     gd_free(t.rows);
     if (status == GD_OK) return GD_OK;
