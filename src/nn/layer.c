@@ -14,7 +14,7 @@
 #include "ops/call.h"
 #include "ops/intern.h"
 
-/* --- making ----------------------------------------------------------------------------------- */
+/* --- construction ----------------------------------------------------------------------------- */
 
 gd_status gd_layer_set_op(gd_module *m, const char *name) {
     m->op = gd_op_find(name);
@@ -77,7 +77,7 @@ static gd_status build_layer(gd_module *m) {
     return is_complete(m) ? make_parameters(m) : GD_OK;
 }
 
-/* Owns `options`, also after a failure. */
+/* Takes ownership of `options`, also on failure. */
 static gd_module *make_layer(const char *site, const gd_maker *maker, void *options) {
     GD_CALLED_FROM(site);
     gd_attempt attempt;
@@ -116,7 +116,7 @@ gd_module *gd_layer_new_at(const char *site, const char *name, const char *text)
     return NULL;
 }
 
-/* --- sizes that were left out ----------------------------------------------------------------- */
+/* --- inferred sizes --------------------------------------------------------------------------- */
 
 static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in) {
     int64_t *size = gd_maker_option(m->maker, m->options, f->option, NULL);
@@ -124,8 +124,8 @@ static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in)
     const gd_tensor *x = gd_layer_input(in, f->input);
     const char *input = m->maker->record.inputs[f->input].name;
     const gd_word *format = gd_maker_option(m->maker, m->options, "data_format", NULL);
-    const int wanted = format && *format == GD_CHANNELS_LAST && f->axis == 1 ? -1 : f->axis;
-    const int axis = x ? (wanted < 0 ? x->rank + wanted : wanted) : -1;
+    const int record_axis = format && *format == GD_CHANNELS_LAST && f->axis == 1 ? -1 : f->axis;
+    const int axis = x ? (record_axis < 0 ? x->rank + record_axis : record_axis) : -1;
     char text[160];
     if (!x || axis < 0 || axis >= x->rank)
         return gd_fail(GD_E_SHAPE, "%s is GD_ANY, to be inferred from size %d of '%s', which is %s",
@@ -147,7 +147,8 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
         m->device = in.at[0]->device;
     for (int i = 0; i < m->maker->n_finds; i++) GD_TRY(find_size(m, &m->maker->finds[i], in));
     if (rules->check) GD_TRY(rules->check(m));
-    for (int i = 0; m->op && i < m->maker->n_finds; i++) { /* the op may have the option, too */
+    for (int i = 0; m->op && i < m->maker->n_finds;
+         i++) { /* an option of the op may have the same name */
         const gd_op_attr *a = NULL;
         for (int k = 0; k < m->op->n_attrs; k++)
             if (strcmp(m->op->attrs[k].name, m->maker->finds[i].option) == 0) a = &m->op->attrs[k];
@@ -247,7 +248,7 @@ gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child) {
     return child ? gd_module_put(m, GD_A_CHILD, name, child, NULL) : gd_failure();
 }
 
-/* --- computing -------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 bool gd_layer_is_training(gd_module *m) {
     if (gd_trace_record_value(&m->object, &m->training) != GD_OK) gd_report(NULL, gd_failure());

@@ -26,7 +26,7 @@ struct gd_layer_rules {
     gd_tensors (*forward)(gd_module *m, gd_tensors in);
 };
 
-/* Behind every typed constructor. */
+/* Called by the typed constructors. */
 gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *options);
 
 /* Infers the GD_ANY sizes of a layer from the inputs of a call, and builds it. */
@@ -53,10 +53,10 @@ void gd_layer_read_options(const gd_module *m, void *options, size_t size);
 gd_status gd_layer_at_least(const gd_module *m, const char *option, int64_t value, int64_t least);
 gd_status gd_layer_all_at_least(const gd_module *m, const char *option, int count,
                                 const int64_t *values, int64_t least);
-/* low <= value < high, or <= high */
+/* low <= value < high; with `closed`, value <= high. */
 gd_status gd_layer_within(const gd_module *m, const char *option, double value, double low,
                           double high, bool closed);
-/* The same for a size that may be GD_ANY. */
+/* At least 1, or GD_ANY. */
 gd_status gd_layer_size(const gd_module *m, const char *option, int64_t value);
 
 /* --- for builds ------------------------------------------------------------------------------- */

@@ -93,8 +93,8 @@ static conv_options read_conv_options(const gd_module *m) {
  * window...).
  *   bias bool = true
  *   options of conv{}d
- *   padding_mode {zeros, reflect, replicate, circular} = zeros   what the borders hold
- *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as Keras has it
+ *   padding_mode {zeros, reflect, replicate, circular} = zeros   values of the padding
+ *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as in Keras
  *   finds in_channels x[1]
  */
 static gd_status convNd_check(const gd_module *m) {
@@ -138,7 +138,7 @@ static conv_options read_transposed_options(const gd_module *m) {
  * window...).
  *   bias bool = true
  *   options of conv_transpose{}d
- *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as Keras has it
+ *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C), as in Keras
  *   finds in_channels x[1]
  */
 static gd_status conv_transposeNd_check(const gd_module *m) {

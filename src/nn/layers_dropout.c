@@ -1,4 +1,4 @@
-/* layers_dropout.c - dropout and its variants, which depend on the mode. */
+/* layers_dropout.c - dropout layers, which depend on the mode. */
 #include <math.h>
 
 #include "gradus/layers.h"
@@ -57,13 +57,13 @@ static gd_tensors dropoutNd_forward(gd_module *m, gd_tensors in) {
     return gd_listed(gd_mul(x, gd_dropout(channel_ones(x, batched ? 2 : 1), .p = o.p)));
 }
 
-/* --- for selu --------------------------------------------------------------------------------- */
+/* --- alpha dropout, for selu ------------------------------------------------------------------ */
 
 /* The limit of selu for very negative numbers: -scale * alpha. */
 static const double SELU_FLOOR = -1.7580993408473766;
 
-/* Dropped elements become SELU_FLOOR; then all are scaled and moved so that numbers of mean 0 and
- * variance 1 keep these. `noise` is uniform in [0, 1) and broadcasts against x. */
+/* Dropped elements become SELU_FLOOR. Then all are scaled and shifted so that mean 0 and variance 1
+ * are preserved. `noise` is uniform in [0, 1) and broadcasts against x. */
 static gd_tensor *drop_to_floor(gd_tensor *x, gd_tensor *noise, double p) {
     if (p == 1) return gd_mul(x, gd_scalar(0));
     const double scale = 1 / sqrt((1 - p) * (1 + p * SELU_FLOOR * SELU_FLOOR));
@@ -74,8 +74,8 @@ static gd_tensor *drop_to_floor(gd_tensor *x, gd_tensor *noise, double p) {
 }
 
 /*layer alpha_dropout(x) -> y
- * dropout for nets of selu: in train mode, elements become its lowest value with probability p, and
- * all are scaled and moved so that mean 0 and variance 1 stay.
+ * dropout for networks with selu: in train mode, elements become the lowest value of selu with
+ * probability p, and all are scaled and shifted so that mean 0 and variance 1 are preserved.
  *   p float = 0.5
  */
 static gd_status alpha_dropout_check(const gd_module *m) {

@@ -1,4 +1,4 @@
-/* layers_norm.c - normalization. */
+/* layers_norm.c - normalization layers: batch, instance, layer, RMS, group, local response. */
 #include <math.h>
 
 #include "gradus/autograd.h"
@@ -88,12 +88,12 @@ static gd_tensors forward_batch_norm(gd_module *m, gd_tensors in, const norm_opt
 
 /*layer batch_norm{1,2,3}d(x, num_features:int) -> y
  * Normalizes each channel of x {(N, C) or (N, C, L)|(N, C, H, W)|(N, C, D, H, W)}: in train mode
- * with the mean and variance of the batch, which running_mean and running_var follow; in eval mode
- * with these.
- *   momentum float = 0.1   how fast the running statistics follow; NAN: they average all batches
+ * with the mean and variance of the batch, by which it updates running_mean and running_var; in
+ * eval mode with these.
+ *   momentum float = 0.1   weight of a new batch in the running statistics; NAN: they average all batches
  *   eps float = 1e-5       added to the variance
  *   affine bool = true     has a weight and a bias
- *   track_running_stats bool = true   else every mode uses those of the batch
+ *   track_running_stats bool = true   false: every mode uses the statistics of the batch
  *   finds num_features x[1]
  */
 static gd_status batch_normNd_check(const gd_module *m) {
@@ -144,10 +144,10 @@ static gd_tensors forward_instance_norm(gd_module *m, gd_tensors in, const norm_
 
 /*layer instance_norm{1,2,3}d(x, num_features:int) -> y
  * Normalizes each channel of each sample of x (N, C, {L|H, W|D, H, W}), with or without N.
- *   momentum float = 0.1   how fast the running statistics follow
+ *   momentum float = 0.1   weight of a new batch in the running statistics
  *   eps float = 1e-5       added to the variance
  *   affine bool = false    has a weight and a bias
- *   track_running_stats bool = false   keeps running statistics, which eval mode normalizes with
+ *   track_running_stats bool = false   keeps running statistics for eval mode
  *   finds num_features x[1]
  */
 static gd_status instance_normNd_check(const gd_module *m) {
@@ -165,17 +165,17 @@ static gd_tensors instance_normNd_forward(gd_module *m, gd_tensors in) {
     return forward_instance_norm(m, in, &o);
 }
 
-/* --- of the last dimensions, of groups -------------------------------------------------------- */
+/* --- layer, RMS, group and local response norms ----------------------------------------------- */
 
-/* Sizes of the last dimensions; the only one may be GD_ANY. */
+/* Sizes of the last dimensions. If there is only one, it may be GD_ANY. */
 static gd_status check_normalized(const gd_module *m, const gd_shape *dims) {
     if (dims->form != 1 || dims->rank < 1)
         return gd_fail(GD_E_ARGUMENT, "%s: normalized_dims has no numbers", m->type);
     for (int i = 0; i < dims->rank; i++)
         if (dims->at[i] < 1 && !(dims->rank == 1 && dims->at[0] == GD_ANY))
             return gd_fail(GD_E_ARGUMENT,
-                           "%s: normalized_dims has %lld; sizes must be at least 1, or GD_ANY "
-                           "where there is one",
+                           "%s: normalized_dims has %lld; sizes must be at least 1; a single "
+                           "size may be GD_ANY",
                            m->type, (long long)dims->at[i]);
     return GD_OK;
 }
@@ -185,7 +185,7 @@ static gd_status check_normalized(const gd_module *m, const gd_shape *dims) {
  * shape.
  *   eps float = 1e-5                 added to the variance
  *   elementwise_affine bool = true   has a weight and a bias
- *   bias bool = true                 false: has a weight alone
+ *   bias bool = true                 false: has only a weight
  *   finds normalized_dims x[-1]
  */
 static gd_status layer_norm_check(const gd_module *m) {
@@ -203,7 +203,7 @@ static gd_status layer_norm_build(gd_module *m) {
 /*layer rms_norm(x, normalized_dims:int[]) -> y  of rms_norm
  * Divides the last dimensions of x by the root of the mean of their squares; the weight has their
  * shape.
- *   eps float = none                 added to the mean; none: the distance from 1 to the next f32 (f64)
+ *   eps float = none                 added to the mean; none: machine epsilon of f32 (f64)
  *   elementwise_affine bool = true   has a weight
  *   finds normalized_dims x[-1]
  */
@@ -241,8 +241,8 @@ static gd_status group_norm_build(gd_module *m) {
 }
 
 /*layer local_response_norm(x, size:int) -> y  of local_response_norm
- * Divides each element of x (N, C, ...) by (k + alpha m)^beta, m the mean of the squares of `size`
- * neighbours.
+ * Divides each element of x (N, C, ...) by (k + alpha m)^beta, m being the mean of the squares of
+ * `size` neighboring channels.
  *   options of local_response_norm
  */
 static gd_status local_response_norm_check(const gd_module *m) {

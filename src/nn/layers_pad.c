@@ -40,7 +40,7 @@ static gd_tensors zero_padNd_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer constant_pad{1,2,3}d(x, padding:int[], value:float) -> y
- * x (N, C, {L|H, W|D, H, W}), or without N, with a border of one number.
+ * x (N, C, {L|H, W|D, H, W}), or without N, with a border of the number `value`.
  */
 static gd_status constant_padNd_check(const gd_module *m) { return check_padding(m); }
 static gd_tensors constant_padNd_forward(gd_module *m, gd_tensors in) {
@@ -49,8 +49,8 @@ static gd_tensors constant_padNd_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer reflection_pad{1,2,3}d(x, padding:int[]) -> y
- * x (N, C, {L|H, W|D, H, W}), or without N, with a border of x mirrored at its edge, which is not
- * repeated.
+ * x (N, C, {L|H, W|D, H, W}), or without N, with a border of x mirrored at its edge; the edge
+ * itself is not repeated.
  */
 static gd_status reflection_padNd_check(const gd_module *m) { return check_padding(m); }
 static gd_tensors reflection_padNd_forward(gd_module *m, gd_tensors in) {
@@ -58,7 +58,7 @@ static gd_tensors reflection_padNd_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer replication_pad{1,2,3}d(x, padding:int[]) -> y
- * x (N, C, {L|H, W|D, H, W}), or without N, with a border of its edge.
+ * x (N, C, {L|H, W|D, H, W}), or without N, with a border that repeats its edge.
  */
 static gd_status replication_padNd_check(const gd_module *m) { return check_padding(m); }
 static gd_tensors replication_padNd_forward(gd_module *m, gd_tensors in) {
@@ -66,7 +66,7 @@ static gd_tensors replication_padNd_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer circular_pad{1,2,3}d(x, padding:int[]) -> y
- * x (N, C, {L|H, W|D, H, W}), or without N, with a border of its other end.
+ * x (N, C, {L|H, W|D, H, W}), or without N, with a border of values from its opposite side.
  */
 static gd_status circular_padNd_check(const gd_module *m) { return check_padding(m); }
 static gd_tensors circular_padNd_forward(gd_module *m, gd_tensors in) {

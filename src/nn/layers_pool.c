@@ -48,8 +48,8 @@ static gd_status select_op_with_indices(gd_module *m) {
 /*layer max_pool{1,2,3}d(x, kernel:int[{}]) -> y  of max_pool{}d
  * The largest element of each window of x (N, C, {L|H, W|D, H, W}).
  *   options of max_pool{}d
- *   return_indices bool = false   a second output: where in its plane of x each result was found
- *   data_format {channels_first, channels_last} = channels_first   where the channels of x are
+ *   return_indices bool = false   a second output: the position in its plane of x of each result
+ *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C)
  */
 static gd_status max_poolNd_check(const gd_module *m) {
     const gd_nn_max_pool3d_options o = GD_LAYER_OPTIONS(gd_nn_max_pool3d_options, m);
@@ -73,7 +73,7 @@ static gd_tensors max_poolNd_forward(gd_module *m, gd_tensors in) {
 /*layer avg_pool{1,2,3}d(x, kernel:int[{}]) -> y  of avg_pool{}d
  * The average of each window of x (N, C, {L|H, W|D, H, W}).
  *   options of avg_pool{}d
- *   data_format {channels_first, channels_last} = channels_first   where the channels of x are
+ *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C)
  */
 static gd_status avg_poolNd_check(const gd_module *m) {
     const gd_nn_avg_pool3d_options o = GD_LAYER_OPTIONS(gd_nn_avg_pool3d_options, m);
@@ -89,10 +89,10 @@ static gd_tensors avg_poolNd_forward(gd_module *m, gd_tensors in) {
 /* --- p-norms of windows ----------------------------------------------------------------------- */
 
 /*layer lp_pool{1,2,3}d(x, norm_type:float, kernel:int[{}]) -> y  of avg_pool{}d
- * (sum of x^p)^(1/p) over each window of x (N, C, {L|H, W|D, H, W}), p being norm_type: 1 is the
- * sum, inf would be the largest.
- *   stride    int[{}] = none     step between windows; none: their size
- *   ceil_mode bool = false     also a last window that is not full
+ * (sum of x^p)^(1/p) over each window of x (N, C, {L|H, W|D, H, W}), p being norm_type, which
+ * must be finite; p = 1 gives the sum.
+ *   stride    int[{}] = none     step between windows; none: the kernel size
+ *   ceil_mode bool = false     adds a last window that is not full
  */
 static gd_status lp_poolNd_check(const gd_module *m) {
     const gd_nn_lp_pool3d_options o = GD_LAYER_OPTIONS(gd_nn_lp_pool3d_options, m);
@@ -126,8 +126,8 @@ static gd_status check_sizes(const gd_module *m, const int64_t *size) {
 }
 
 /*layer adaptive_avg_pool{1,2,3}d(x, size:int[{}]) -> y  of adaptive_avg_pool{}d
- * Averages over as many windows of nearly equal size as the result shall have; x is (N, C,
- * {L|H, W|D, H, W}).
+ * Averages over windows of nearly equal size of x (N, C, {L|H, W|D, H, W}); `size` is their number
+ * along each axis, and so the size of y.
  */
 static gd_status adaptive_avg_poolNd_check(const gd_module *m) {
     const gd_nn_adaptive_avg_pool3d_options o =
@@ -136,9 +136,9 @@ static gd_status adaptive_avg_poolNd_check(const gd_module *m) {
 }
 
 /*layer adaptive_max_pool{1,2,3}d(x, size:int[{}]) -> y  of adaptive_max_pool{}d
- * The largest elements of as many windows of nearly equal size as the result shall have; x is (N,
- * C, {L|H, W|D, H, W}).
- *   return_indices bool = false   a second output: where in its plane of x each result was found
+ * The largest elements of windows of nearly equal size of x (N, C, {L|H, W|D, H, W}); `size` is
+ * their number along each axis, and so the size of y.
+ *   return_indices bool = false   a second output: the position in its plane of x of each result
  */
 static gd_status adaptive_max_poolNd_check(const gd_module *m) {
     const gd_nn_adaptive_max_pool3d_options o =
@@ -169,8 +169,8 @@ static gd_tensors call_global(gd_module *m, gd_tensors in, bool keepdim, gd_word
 
 /*layer global_avg_pool(x) -> y  of global_avg_pool
  * The average of each channel of x (N, C, ...).
- *   keepdim bool = true   y is (N, C, 1, ...); false: (N, C), as Keras has it
- *   data_format {channels_first, channels_last} = channels_first   where the channels of x are
+ *   keepdim bool = true   y is (N, C, 1, ...); false: (N, C), as in Keras
+ *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C)
  */
 static gd_tensors global_avg_pool_forward(gd_module *m, gd_tensors in) {
     const gd_nn_global_avg_pool_options *o = m->options;
@@ -179,8 +179,8 @@ static gd_tensors global_avg_pool_forward(gd_module *m, gd_tensors in) {
 
 /*layer global_max_pool(x) -> y  of global_max_pool
  * The largest element of each channel of x (N, C, ...).
- *   keepdim bool = true   y is (N, C, 1, ...); false: (N, C), as Keras has it
- *   data_format {channels_first, channels_last} = channels_first   where the channels of x are
+ *   keepdim bool = true   y is (N, C, 1, ...); false: (N, C), as in Keras
+ *   data_format {channels_first, channels_last} = channels_first   channels_last: x is (N, ..., C)
  */
 static gd_tensors global_max_pool_forward(gd_module *m, gd_tensors in) {
     const gd_nn_global_max_pool_options *o = m->options;
@@ -211,10 +211,9 @@ static gd_status unpooled_shape(const gd_module *m, const gd_tensor *x,
 }
 
 /*layer max_unpool{1,2,3}d(x, indices, kernel:int[{}]) -> y
- * Puts the results of max_pool{}d with return_indices back to where they were found, zeros
- * elsewhere.
- *   stride  int[{}] = none   step between windows; none: their size
- *   padding int[{}] = 0      as that of the pooling
+ * Writes the results of max_pool{}d with return_indices back to their positions, zeros elsewhere.
+ *   stride  int[{}] = none   step between windows; none: the kernel size
+ *   padding int[{}] = 0      that of the pooling
  *   size    int[] = none   of the last {} dimension{|s|s} of y; none: the smallest that the windows fit in
  */
 static gd_status max_unpoolNd_check(const gd_module *m) {
