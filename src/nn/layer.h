@@ -72,8 +72,8 @@ gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtyp
                           double value);
 /* Adds a child. */
 gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
-/* Selects the op that gd_layer_call_op calls, instead of the record's. It takes the options of the
- * layer that have the names of its own. */
+/* Selects the op that gd_layer_call_op calls, instead of that of the record. Its options take the
+ * values of the options of the layer that have the same names. */
 gd_status gd_layer_set_op(gd_module *m, const char *name);
 /* Sets an option of this op to its default. */
 void gd_layer_reset_op_option(gd_module *m, const char *name);

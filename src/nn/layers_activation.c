@@ -167,7 +167,7 @@ static gd_tensors hardshrink_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer softshrink(x) -> y
- * 0 where |x| is at most lambd; elsewhere x, moved towards 0 by lambd.
+ * 0 where |x| is at most lambd; elsewhere x, shifted toward 0 by lambd.
  *   lambd float = 0.5
  */
 static gd_status softshrink_check(const gd_module *m) {

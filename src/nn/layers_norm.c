@@ -64,28 +64,6 @@ static gd_tensor *average_all_batches(gd_module *m, gd_tensor *x, gd_tensor *cou
     return first->kind == GD_SYMBOL ? gd_group(gd_list(first, second)) : second;
 }
 
-static gd_tensors forward_batch_norm(gd_module *m, gd_tensors in, const norm_options *o) {
-    gd_tensor *x = in.at[0];
-    const gd_status status = check_rank(x, o->least_rank, o->most_rank);
-    if (status != GD_OK) return gd_layer_fail(status);
-    const bool training = gd_layer_is_training(m), updates = training && o->track;
-    const bool averages_all = updates && isnan(o->momentum);
-    gd_tensor *write = NULL;
-    if (updates) {
-        gd_tensor *count = gd_layer_tensor_at(m, NUM_BATCHES);
-        write = gd_layer_write(count, gd_add(count, gd_scalar_int(1)));
-        if (averages_all) write = average_all_batches(m, x, write);
-    }
-    GD_LAYER_AFTER(write);
-    const bool passes_statistics = o->track && !averages_all; /* the op reads or updates them */
-    gd_tensor *mean = passes_statistics ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
-              *var = passes_statistics ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
-    return gd_listed(gd_batch_norm(x, gd_layer_tensor_at(m, WEIGHT), gd_layer_tensor_at(m, BIAS),
-                                   mean, var, .training = training || !o->track,
-                                   .momentum = isnan(o->momentum) ? 0.1 : o->momentum,
-                                   .eps = o->eps));
-}
-
 /*layer batch_norm{1,2,3}d(x, num_features:int) -> y
  * Normalizes each channel of x {(N, C) or (N, C, L)|(N, C, H, W)|(N, C, D, H, W)}: in train mode
  * with the mean and variance of the batch, by which it updates running_mean and running_var; in
@@ -108,7 +86,24 @@ static gd_status batch_normNd_build(gd_module *m) {
 }
 static gd_tensors batch_normNd_forward(gd_module *m, gd_tensors in) {
     const norm_options o = read_batch_norm_options(m);
-    return forward_batch_norm(m, in, &o);
+    gd_tensor *x = in.at[0];
+    const gd_status status = check_rank(x, o.least_rank, o.most_rank);
+    if (status != GD_OK) return gd_layer_fail(status);
+    const bool training = gd_layer_is_training(m), updates = training && o.track;
+    const bool averages_all = updates && isnan(o.momentum);
+    gd_tensor *write = NULL;
+    if (updates) {
+        gd_tensor *count = gd_layer_tensor_at(m, NUM_BATCHES);
+        write = gd_layer_write(count, gd_add(count, gd_scalar_int(1)));
+        if (averages_all) write = average_all_batches(m, x, write);
+    }
+    GD_LAYER_AFTER(write);
+    const bool passes_statistics = o.track && !averages_all; /* the op reads or updates them */
+    gd_tensor *mean = passes_statistics ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
+              *var = passes_statistics ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
+    return gd_listed(gd_batch_norm(x, gd_layer_tensor_at(m, WEIGHT), gd_layer_tensor_at(m, BIAS),
+                                   mean, var, .training = training || !o.track,
+                                   .momentum = isnan(o.momentum) ? 0.1 : o.momentum, .eps = o.eps));
 }
 
 /* --- instance norms --------------------------------------------------------------------------- */
@@ -123,23 +118,6 @@ static norm_options read_instance_norm_options(const gd_module *m) {
                           .eps = o.eps,
                           .affine = o.affine,
                           .track = o.track_running_stats};
-}
-
-/* In train mode: uses the statistics of x and updates the running ones. In eval mode: uses the
- * running statistics if the layer tracks them, otherwise those of x. */
-static gd_tensors forward_instance_norm(gd_module *m, gd_tensors in, const norm_options *o) {
-    gd_tensor *x = in.at[0];
-    const gd_status status = check_rank(x, o->least_rank, o->most_rank);
-    if (status != GD_OK) return gd_layer_fail(status);
-    const bool training = gd_layer_is_training(m), unbatched = x->rank == o->least_rank;
-    if (unbatched) x = gd_unsqueeze(x, 0);
-    gd_tensor *mean = o->track ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
-              *var = o->track ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
-    gd_tensor *y = gd_instance_norm(x, gd_layer_tensor_at(m, WEIGHT), gd_layer_tensor_at(m, BIAS),
-                                    .running_mean = mean, .running_var = var,
-                                    .use_input_stats = training || !o->track,
-                                    .momentum = o->momentum, .eps = o->eps);
-    return gd_listed(unbatched ? gd_squeeze(y, .axis = gd_dims(0)) : y);
 }
 
 /*layer instance_norm{1,2,3}d(x, num_features:int) -> y
@@ -160,9 +138,22 @@ static gd_status instance_normNd_build(gd_module *m) {
     const norm_options o = read_instance_norm_options(m);
     return build_norm(m, &o);
 }
+/* In train mode: uses the statistics of x and updates the running ones. In eval mode: uses the
+ * running statistics if the layer tracks them, otherwise those of x. */
 static gd_tensors instance_normNd_forward(gd_module *m, gd_tensors in) {
     const norm_options o = read_instance_norm_options(m);
-    return forward_instance_norm(m, in, &o);
+    gd_tensor *x = in.at[0];
+    const gd_status status = check_rank(x, o.least_rank, o.most_rank);
+    if (status != GD_OK) return gd_layer_fail(status);
+    const bool training = gd_layer_is_training(m), unbatched = x->rank == o.least_rank;
+    if (unbatched) x = gd_unsqueeze(x, 0);
+    gd_tensor *mean = o.track ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
+              *var = o.track ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
+    gd_tensor *y = gd_instance_norm(x, gd_layer_tensor_at(m, WEIGHT), gd_layer_tensor_at(m, BIAS),
+                                    .running_mean = mean, .running_var = var,
+                                    .use_input_stats = training || !o.track, .momentum = o.momentum,
+                                    .eps = o.eps);
+    return gd_listed(unbatched ? gd_squeeze(y, .axis = gd_dims(0)) : y);
 }
 
 /* --- layer, RMS, group and local response norms ----------------------------------------------- */
