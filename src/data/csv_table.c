@@ -1,4 +1,4 @@
-/* csv_table.c - see csv_table.h. */
+/* csv_table.c - reads a CSV file into an array of floats; see csv_table.h. */
 #include "data/csv_table.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* folder.c - see folder.h. */
+/* folder.c - lists the contents of a folder; see folder.h. */
 #include "data/folder.h"
 
 #include <dirent.h>

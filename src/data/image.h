@@ -31,7 +31,7 @@ typedef struct gd_margins {
     int64_t left, top, right, bottom;
 } gd_margins;
 
-/* The largest height and width: sums and products of three of them do not overflow. */
+/* The largest height and width: sums and products of two of them do not overflow. */
 enum { GD_IMAGE_SIDE = 1 << 24 };
 
 /* Fails if a tensor is not an image: fewer than two axes, no pixels, another device. */

@@ -1,4 +1,4 @@
-/* image_files.c - see image_files.h. */
+/* image_files.c - lists image files and reads them as samples; see image_files.h. */
 #include "data/image_files.h"
 
 #include <stdio.h>

@@ -39,7 +39,7 @@ struct gd_workers {
     pthread_cond_t work,
         ready;   /* signal that there is a batch to prepare; that batch `given` is ready */
     int process; /* `forks` when it was created */
-    int running; /* threads that have not worker_ended */
+    int running; /* threads that have not ended */
     gd_workers *following; /* the next in the list of live workers */
     int count;
     pthread_t threads[];

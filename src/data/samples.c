@@ -1,4 +1,4 @@
-/* samples.c - see samples.h. */
+/* samples.c - adds tensors to samples and converts bytes; see samples.h. */
 #include "data/samples.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* token_windows.c - see token_windows.h. */
+/* token_windows.c - copies windows of tokens to samples; see token_windows.h. */
 #include "data/token_windows.h"
 
 #include <inttypes.h>
