@@ -1,4 +1,5 @@
-/* collate.c - a batch from samples: each tensor of a sample is copied once, into its row. */
+/* collate.c - builds a batch from samples. Each tensor of a sample is copied once, into its row of
+ * the batch. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,20 +11,21 @@
 #include "core/thread.h"
 #include "data/loader.h"
 
-/* A batch in the making. */
-typedef struct job {
+/* A batch under construction. */
+typedef struct batch_job {
     const gd_loader *loader;
     const _Atomic bool *stop;
     int64_t *indices; /* of its samples */
     int64_t count;
-    int64_t rows;    /* samples that are in place */
-    int64_t first;   /* the number of the first of these, for messages */
-    int64_t skipped; /* samples that were left out */
+    int64_t rows;    /* samples that are in the batch */
+    int64_t first;   /* the index of the first of these, for messages */
+    int64_t skipped; /* broken samples */
     gd_sample batch;
-} job;
+} batch_job;
 
-/* Sample i of the batch, in the current scope. *there is false if it is broken and left out. */
-static gd_status fetch(job *j, int64_t i, gd_sample *sample, bool *there) {
+/* Fetches sample i of the batch into the current scope. *there is false if it is broken and is
+ * skipped. */
+static gd_status fetch_sample(batch_job *j, int64_t i, gd_sample *sample, bool *there) {
     const gd_loader *l = j->loader;
     *there = false;
     if (atomic_load_explicit(j->stop, memory_order_relaxed))
@@ -39,7 +41,7 @@ static gd_status fetch(job *j, int64_t i, gd_sample *sample, bool *there) {
         *there = true;
         return GD_OK;
     }
-    /* want of memory says nothing about the sample */
+    /* running out of memory is not the fault of the sample */
     if (!l->options.skip_broken || status == GD_E_MEMORY) return status;
     j->skipped++;
     return GD_OK;
@@ -47,16 +49,17 @@ static gd_status fetch(job *j, int64_t i, gd_sample *sample, bool *there) {
 
 /* --- stacking --------------------------------------------------------------------------------- */
 
-static const char *text_of(unsigned dtype, int rank, const int64_t *dims, char *text, size_t size) {
+static const char *describe_tensor(unsigned dtype, int rank, const int64_t *dims, char *text,
+                                   size_t size) {
     const int used = snprintf(text, size, "%s", gd_dtype_name((gd_dtype)dtype));
     gd_shape_text(rank, dims, text + used, size - (size_t)used);
     return text;
 }
 
-/* Why tensor k of sample `index` does not fit the row that the first sample has made: `rank` and
- * `dims` are those of the first. */
-static gd_status differs(const job *j, int64_t index, int k, unsigned dtype, int rank,
-                         const int64_t *dims, const gd_tensor *t) {
+/* Fails because tensor k of sample `index` differs from that of the first sample, whose dtype, rank
+ * and dims are given. */
+static gd_status fail_mismatch(const batch_job *j, int64_t index, int k, unsigned dtype, int rank,
+                               const int64_t *dims, const gd_tensor *t) {
     char names[2][300], texts[2][160];
     gd_dataset *d = j->loader->dataset;
     const bool dtypes = dtype != t->dtype;
@@ -64,14 +67,14 @@ static gd_status differs(const job *j, int64_t index, int k, unsigned dtype, int
                    "%s and %s do not fit in one batch: tensor %d is %s and %s%s",
                    gd_dataset_sample_name(d, j->first, names[0], sizeof *names),
                    gd_dataset_sample_name(d, index, names[1], sizeof *names), k,
-                   text_of(dtype, rank, dims, texts[0], sizeof *texts),
+                   describe_tensor(dtype, rank, dims, texts[0], sizeof *texts),
                    gd_describe(t, texts[1], sizeof *texts),
                    dtypes            ? ""
                    : rank == t->rank ? ". Crop or resize them, or set .pad"
                                      : "");
 }
 
-static gd_status count_differs(const job *j, int64_t index, int count) {
+static gd_status fail_count_mismatch(const batch_job *j, int64_t index, int count) {
     char names[2][300];
     gd_dataset *d = j->loader->dataset;
     return gd_fail(GD_E_ARGUMENT, "%s has %d tensors and %s has %d",
@@ -79,9 +82,9 @@ static gd_status count_differs(const job *j, int64_t index, int count) {
                    gd_dataset_sample_name(d, index, names[1], sizeof *names), count);
 }
 
-/* A tensor for `rows` samples of this dtype and shape. */
-static gd_status make_rows(int64_t rows, unsigned dtype, int rank, const int64_t *dims,
-                           gd_tensor **made) {
+/* Allocates a tensor (rows, dims...). */
+static gd_status allocate_rows(int64_t rows, unsigned dtype, int rank, const int64_t *dims,
+                               gd_tensor **made) {
     int64_t all[GD_MAX_RANK + 1] = {rows};
     size_t bytes;
     if (rank == GD_MAX_RANK)
@@ -96,7 +99,7 @@ static gd_status make_rows(int64_t rows, unsigned dtype, int rank, const int64_t
     return *made ? GD_OK : GD_E_MEMORY;
 }
 
-/* Copies a sample's tensor to the start of a row, which is at least as large. */
+/* Copies a tensor of a sample to the start of a row, which may be larger. */
 static void copy_to_row(gd_tensor *batch, int64_t row, const gd_tensor *from) {
     const gd_view source = gd_view_of(from);
     gd_view target = source;
@@ -112,62 +115,62 @@ static void copy_to_row(gd_tensor *batch, int64_t row, const gd_tensor *from) {
     else gd_copy_elements(&target, &source);
 }
 
-/* Tensors like those of the first sample, in the scope outside. */
-static gd_status begin_rows(job *j, int64_t index, const gd_sample *sample) {
+/* Allocates a batch for samples like the first one, in the outer scope. */
+static gd_status allocate_batch(batch_job *j, int64_t index, const gd_sample *sample) {
     j->first = index;
     for (j->batch.count = 0; j->batch.count < sample->count; j->batch.count++) {
         const gd_tensor *t = sample->at[j->batch.count];
         gd_tensor **made = &j->batch.at[j->batch.count];
-        GD_TRY(make_rows(j->count, t->dtype, t->rank, t->dims, made));
+        GD_TRY(allocate_rows(j->count, t->dtype, t->rank, t->dims, made));
         gd_keep(*made);
     }
     return GD_OK;
 }
 
-static gd_status add_row(job *j, int64_t index, const gd_sample *sample) {
-    if (j->rows == 0) GD_TRY(begin_rows(j, index, sample));
-    if (sample->count != j->batch.count) return count_differs(j, index, sample->count);
+static gd_status add_row(batch_job *j, int64_t index, const gd_sample *sample) {
+    if (j->rows == 0) GD_TRY(allocate_batch(j, index, sample));
+    if (sample->count != j->batch.count) return fail_count_mismatch(j, index, sample->count);
     for (int k = 0; k < sample->count; k++) {
         const gd_tensor *t = sample->at[k], *b = j->batch.at[k];
         if (t->dtype != b->dtype || t->rank + 1 != b->rank ||
             memcmp(t->dims, b->dims + 1, sizeof *t->dims * t->rank) != 0)
-            return differs(j, index, k, b->dtype, b->rank - 1, b->dims + 1, t);
+            return fail_mismatch(j, index, k, b->dtype, b->rank - 1, b->dims + 1, t);
         copy_to_row(j->batch.at[k], j->rows, t);
     }
     j->rows++;
     return GD_OK;
 }
 
-/* One sample at a time: its tensors are freed when they are in place. */
-static gd_status stack(job *j) {
+/* Fetches one sample at a time and frees its tensors once they are copied. */
+static gd_status stack_samples(batch_job *j) {
     gd_status status = GD_OK;
     for (int64_t i = 0; i < j->count && status == GD_OK; i++) {
         gd_scope *scope = gd_scope_open();
         gd_sample sample;
         bool there;
-        status = fetch(j, i, &sample, &there);
+        status = fetch_sample(j, i, &sample, &there);
         if (there) status = add_row(j, j->indices[i], &sample);
         gd_scope_close(&scope);
     }
     if (j->rows == 0) j->batch.count = 0;
-    /* a new tensor, which nobody else has seen */
+    /* skipped samples leave rows unused; nobody else has seen these tensors */
     for (int k = 0; k < j->batch.count; k++) j->batch.at[k]->dims[0] = j->rows;
     return status;
 }
 
-/* --- all samples at once ---------------------------------------------------------------------- */
+/* --- padding and user functions: all samples at once ------------------------------------------ */
 
-/* The samples that are there; their numbers move to the front of j->indices. */
-static gd_status fetch_all(job *j, gd_sample *samples) {
+/* Fetches all samples. Indices of those that are not skipped move to the front of j->indices. */
+static gd_status fetch_all_samples(batch_job *j, gd_sample *samples) {
     for (int64_t i = 0; i < j->count; i++) {
         bool there;
-        GD_TRY(fetch(j, i, &samples[j->rows], &there));
+        GD_TRY(fetch_sample(j, i, &samples[j->rows], &there));
         if (there) j->indices[j->rows++] = j->indices[i];
     }
     return GD_OK;
 }
 
-static void fill(gd_tensor *t, double value) {
+static void fill_tensor(gd_tensor *t, double value) {
     const size_t size = gd_dtype_bytes(t->dtype);
     const int64_t numel = gd_numel(t->rank, t->dims);
     char one[8], *to = t->storage->data;
@@ -175,8 +178,8 @@ static void fill(gd_tensor *t, double value) {
     for (int64_t i = 0; i < numel; i++) memcpy(to + (size_t)i * size, one, size);
 }
 
-/* Tensor k of all samples, each at the start of a row of the largest sizes. */
-static gd_status pad_one(job *j, const gd_sample *samples, int k) {
+/* Copies tensor k of each sample to the start of a row that has the largest sizes. */
+static gd_status pad_tensor(batch_job *j, const gd_sample *samples, int k) {
     const gd_tensor *first = samples[0].at[k];
     int64_t largest[GD_MAX_RANK];
     bool equal = true;
@@ -184,34 +187,34 @@ static gd_status pad_one(job *j, const gd_sample *samples, int k) {
     for (int64_t i = 1; i < j->rows; i++) {
         const gd_tensor *t = samples[i].at[k];
         if (t->dtype != first->dtype || t->rank != first->rank)
-            return differs(j, j->indices[i], k, first->dtype, first->rank, first->dims, t);
+            return fail_mismatch(j, j->indices[i], k, first->dtype, first->rank, first->dims, t);
         for (int a = 0; a < t->rank; a++) {
             equal = equal && t->dims[a] == first->dims[a];
             if (t->dims[a] > largest[a]) largest[a] = t->dims[a];
         }
     }
     gd_tensor **made = &j->batch.at[k];
-    GD_TRY(make_rows(j->rows, first->dtype, first->rank, largest, made));
-    if (!equal) fill(*made, j->loader->options.pad_value);
+    GD_TRY(allocate_rows(j->rows, first->dtype, first->rank, largest, made));
+    if (!equal) fill_tensor(*made, j->loader->options.pad_value);
     for (int64_t i = 0; i < j->rows; i++) copy_to_row(*made, i, samples[i].at[k]);
     return GD_OK;
 }
 
-static gd_status pad(job *j, const gd_sample *samples) {
+static gd_status pad_samples(batch_job *j, const gd_sample *samples) {
     j->first = j->indices[0];
     j->batch.count = samples[0].count;
     for (int64_t i = 1; i < j->rows; i++)
         if (samples[i].count != j->batch.count)
-            return count_differs(j, j->indices[i], samples[i].count);
-    for (int k = 0; k < j->batch.count; k++) GD_TRY(pad_one(j, samples, k));
+            return fail_count_mismatch(j, j->indices[i], samples[i].count);
+    for (int k = 0; k < j->batch.count; k++) GD_TRY(pad_tensor(j, samples, k));
     return GD_OK;
 }
 
-/* By the program's function. */
-static gd_status collate(job *j, const gd_sample *samples) {
+/* Calls the collate function of the program. */
+static gd_status call_collate(batch_job *j, const gd_sample *samples) {
     const gd_loader_options *o = &j->loader->options;
     gd_tensors *lists = gd_malloc((size_t)j->rows * sizeof *lists);
-    if (!lists) return gd_fail(GD_E_MEMORY, "no memory for a batch");
+    if (!lists) return gd_no_memory(NULL, "for a batch");
     for (int64_t i = 0; i < j->rows; i++)
         lists[i] = (gd_tensors){(gd_tensor **)samples[i].at, samples[i].count};
     const gd_tensors made = o->collate(lists, j->rows, o->user);
@@ -222,48 +225,48 @@ static gd_status collate(job *j, const gd_sample *samples) {
     return status;
 }
 
-static gd_status collect(job *j) {
+static gd_status collect_samples(batch_job *j) {
     gd_sample *samples = gd_malloc((size_t)j->count * sizeof *samples);
-    if (!samples) return gd_fail(GD_E_MEMORY, "no memory for a batch");
-    gd_status status = fetch_all(j, samples);
+    if (!samples) return gd_no_memory(NULL, "for a batch");
+    gd_status status = fetch_all_samples(j, samples);
     if (status == GD_OK && j->rows > 0)
-        status = j->loader->options.collate ? collate(j, samples) : pad(j, samples);
+        status = j->loader->options.collate ? call_collate(j, samples) : pad_samples(j, samples);
     gd_free(samples);
     return status;
 }
 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
-static gd_status make(job *j, int64_t number) {
+static gd_status make_batch(batch_job *j, int64_t number) {
     const gd_loader *l = j->loader;
     const gd_loader_options *o = &l->options;
     const int64_t first = number * o->batch;
     j->count = l->positions - first < o->batch ? l->positions - first : o->batch;
     j->indices = gd_malloc((size_t)j->count * sizeof *j->indices);
-    if (!j->indices) return gd_fail(GD_E_MEMORY, "no memory for a batch");
+    if (!j->indices) return gd_no_memory(NULL, "for a batch");
     GD_TRY(gd_order_at(&l->order, first, j->count, j->indices));
-    if (o->collate || o->pad) GD_TRY(collect(j));
+    if (o->collate || o->pad) GD_TRY(collect_samples(j));
     else if (l->dataset->rules->gather)
         GD_TRY(l->dataset->rules->gather(l->dataset, j->indices, j->count, &j->batch));
-    else GD_TRY(stack(j));
+    else GD_TRY(stack_samples(j));
     if (j->batch.count == 0 || o->targets + o->weights <= j->batch.count) return GD_OK;
     return gd_fail(GD_E_ARGUMENT,
                    "batches have %d tensors; .targets = %d and .weights = %d would be %d of them",
                    j->batch.count, o->targets, o->weights, o->targets + o->weights);
 }
 
-/* What samples are made with does not depend on the thread: the CPU, and no tape. */
+/* Samples are computed on the CPU and without a tape, whatever the settings of the thread. */
 void gd_loader_prepare(const gd_loader *l, int64_t number, const _Atomic bool *stop,
                        gd_prepared *p) {
     gd_thread *thread = &gd_this_thread;
     gd_device *device = thread->device;
-    job j = {.loader = l, .stop = stop};
+    batch_job j = {.loader = l, .stop = stop};
     thread->device = NULL;
     thread->no_grad++;
     gd_scope *scope = gd_scope_open();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    p->status = gd_attempt_end(&attempt, make(&j, number));
+    p->status = gd_attempt_end(&attempt, make_batch(&j, number));
     p->batch.count = 0;
     p->skipped = p->status == GD_OK ? j.skipped : 0;
     if (p->status == GD_OK) {

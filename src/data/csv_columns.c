@@ -1,4 +1,4 @@
-/* csv_columns.c - which columns of a CSV file are used, by its first record; see csv_table.h. */
+/* csv_columns.c - selects the columns of a CSV file by its first record; see csv_table.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ bool gd_csv_number(const gd_csv_field *f, double *value) {
     return end != f->text && *end == 0;
 }
 
-/* A first record that has no number in it is a header. */
+/* Without an option, a first record without numbers is a header. */
 static bool is_header(const gd_csv_options *o, const gd_csv_field *fields, int count) {
     double value;
     if (o->header >= 0) return o->header;
@@ -32,7 +32,8 @@ static bool is_header(const gd_csv_options *o, const gd_csv_field *fields, int c
 
 /* --- lists of columns ------------------------------------------------------------------------- */
 
-/* "a b:category", or with commas where names have spaces: "sepal length, sepal width". */
+/* An item of a list: "a b:category", or with commas where names have spaces: "sepal length, sepal
+ * width". */
 typedef struct list_item {
     const char *at;
     size_t length;
@@ -47,7 +48,7 @@ static bool cut_suffix(list_item *item, const char *suffix, gd_csv_kind kind) {
     return true;
 }
 
-/* The next item of a list, and *at behind it; false: there is none. */
+/* Reads the next item of a list and advances *at. False: the list has no more. */
 static bool next_item(const char *list, const char **at, list_item *item) {
     const char *separators = strchr(list, ',') ? "," : " ";
     for (;;) {
@@ -65,7 +66,7 @@ static bool next_item(const char *list, const char **at, list_item *item) {
 }
 
 /* "a, b, c" for a message. */
-static const char *listed(const gd_csv_field *fields, int count, char *text, size_t size) {
+static const char *list_names(const gd_csv_field *fields, int count, char *text, size_t size) {
     size_t used = 0;
     text[0] = 0;
     for (int i = 0; i < count && used + 1 < size; i++)
@@ -74,7 +75,7 @@ static const char *listed(const gd_csv_field *fields, int count, char *text, siz
     return text;
 }
 
-/* The field of a column: by its name, or by its number from 0. */
+/* Finds the field of a column by its name, or by its number from 0. */
 static gd_status find_field(const gd_csv_table *t, const char *path, const gd_csv_field *fields,
                             int count, const list_item *item, int *field) {
     char text[300], *end;
@@ -91,12 +92,12 @@ static gd_status find_field(const gd_csv_table *t, const char *path, const gd_cs
     }
     if (t->header)
         return gd_fail(GD_E_ARGUMENT, "%s: has no column '%.*s'; it has %s", path,
-                       (int)item->length, item->at, listed(fields, count, text, sizeof text));
+                       (int)item->length, item->at, list_names(fields, count, text, sizeof text));
     return gd_fail(GD_E_ARGUMENT, "%s: has no header, and columns 0 to %d; '%.*s' is none of them",
                    path, count - 1, (int)item->length, item->at);
 }
 
-/* --- choosing --------------------------------------------------------------------------------- */
+/* --- selecting -------------------------------------------------------------------------------- */
 
 static gd_status add_column(gd_csv_table *t, const char *path, const gd_csv_field *fields,
                             int field, gd_csv_kind kind) {
@@ -112,9 +113,9 @@ static gd_status add_column(gd_csv_table *t, const char *path, const gd_csv_fiel
     return GD_OK;
 }
 
-/* `kinds` has what options say of each field. */
-static gd_status choose(gd_csv_table *t, const char *path, const gd_csv_options *o,
-                        const gd_csv_field *fields, int count, gd_csv_kind *kinds) {
+/* kinds[i] becomes the kind that the options give to field i. */
+static gd_status select_columns(gd_csv_table *t, const char *path, const gd_csv_options *o,
+                                const gd_csv_field *fields, int count, gd_csv_kind *kinds) {
     list_item item;
     int field, target = -1;
     for (const char *at = o->types; at && next_item(o->types, &at, &item);) {
@@ -141,7 +142,7 @@ static gd_status choose(gd_csv_table *t, const char *path, const gd_csv_options 
     for (field = 0; !o->columns && field < count; field++)
         if (field != target) GD_TRY(add_column(t, path, fields, field, kinds[field]));
     if (t->n_columns == 0)
-        return gd_fail(GD_E_ARGUMENT, "%s: no column is left for the input", path);
+        return gd_fail(GD_E_ARGUMENT, "%s: there is no column left for the input", path);
     t->has_target = target >= 0;
     return target >= 0 ? add_column(t, path, fields, target, kinds[target]) : GD_OK;
 }
@@ -152,7 +153,7 @@ gd_status gd_csv_choose_columns(gd_csv_table *t, const char *path, const gd_csv_
     t->n_fields = count;
     t->columns = gd_calloc((size_t)count + 1, sizeof *t->columns);
     gd_csv_kind *kinds = gd_calloc((size_t)count, sizeof *kinds);
-    const gd_status status = t->columns && kinds ? choose(t, path, o, fields, count, kinds)
+    const gd_status status = t->columns && kinds ? select_columns(t, path, o, fields, count, kinds)
                                                  : gd_no_memory(path, "for its columns");
     gd_free(kinds);
     return status;

@@ -1,4 +1,4 @@
-/* csv_table.c - see csv_table.h. */
+/* csv_table.c - reads a CSV file into an array of floats; see csv_table.h. */
 #include "data/csv_table.h"
 
 #include <math.h>
@@ -13,26 +13,26 @@
 
 enum { MAX_CATEGORIES = 1 << 24 }; /* codes are kept as floats */
 
-typedef struct reading {
+typedef struct table_reader {
     gd_csv_table *table;
     const char *path;
     const gd_csv_options *options;
     const gd_csv_table *like;
     int64_t row; /* of the table */
-} reading;
+} table_reader;
 
-static gd_status wrong(const reading *r, const gd_csv_column *c, const gd_csv_field *f,
-                       const char *what) {
+static gd_status fail_at_field(const table_reader *r, const gd_csv_column *c, const gd_csv_field *f,
+                               const char *what) {
     return gd_fail(GD_E_FORMAT, "%s: line %lld, column %lld (%s): '%.40s' %s", r->path,
                    (long long)f->line, (long long)f->column, c->name, f->text, what);
 }
 
 /* --- one pass over the file ------------------------------------------------------------------- */
 
-typedef gd_status (*row_fn)(reading *r, const gd_csv_field *fields);
+typedef gd_status (*row_fn)(table_reader *r, const gd_csv_field *fields);
 
-/* Calls `take` with each record behind the header. */
-static gd_status each_record(reading *r, gd_csv *csv, row_fn take) {
+/* Calls `take` with each record after the header. */
+static gd_status for_each_record(table_reader *r, gd_csv *csv, row_fn take) {
     gd_csv_table *t = r->table;
     const gd_csv_field *fields;
     int count;
@@ -49,22 +49,22 @@ static gd_status each_record(reading *r, gd_csv *csv, row_fn take) {
     }
 }
 
-static gd_status pass(reading *r, row_fn take) {
+static gd_status read_pass(table_reader *r, row_fn take) {
     gd_stream *stream;
     gd_csv *csv;
     r->row = 0;
     GD_TRY(gd_stream_open(&stream, r->path));
     gd_status status = gd_csv_open(&csv, stream, r->options->separator);
     if (status == GD_OK) {
-        status = each_record(r, csv, take);
+        status = for_each_record(r, csv, take);
         gd_csv_close(csv);
     }
     gd_stream_close(stream);
     return status;
 }
 
-/* The first pass: a column with a text that is no number has categories. */
-static gd_status look(reading *r, const gd_csv_field *fields) {
+/* The first pass: a column with a text that is not a number has categories. */
+static gd_status infer_column_kinds(table_reader *r, const gd_csv_field *fields) {
     double value;
     for (int i = 0; i < r->table->n_columns; i++) {
         gd_csv_column *c = &r->table->columns[i];
@@ -78,12 +78,15 @@ static gd_status look(reading *r, const gd_csv_field *fields) {
 
 /* --- the second pass: values ------------------------------------------------------------------ */
 
-static gd_status code_of(const reading *r, gd_csv_column *c, const gd_csv_field *f, float *value) {
+static gd_status category_code(const table_reader *r, gd_csv_column *c, const gd_csv_field *f,
+                               float *value) {
     const char *text = gd_csv_is_missing(f) ? "" : f->text;
     uintptr_t code = (uintptr_t)gd_names_find(&c->codes, text);
-    if (!code && r->like) return wrong(r, c, f, "is a category that the other table does not have");
+    if (!code && r->like)
+        return fail_at_field(r, c, f, "is a category that the other table does not have");
     if (!code) {
-        if (c->n_categories == MAX_CATEGORIES) return wrong(r, c, f, "is one category too many");
+        if (c->n_categories == MAX_CATEGORIES)
+            return fail_at_field(r, c, f, "is one category too many");
         char *name = gd_malloc(f->length + 1);
         if (!name || !gd_grow(c->categories, c->n_categories, c->room)) {
             gd_free(name);
@@ -98,24 +101,26 @@ static gd_status code_of(const reading *r, gd_csv_column *c, const gd_csv_field 
     return GD_OK;
 }
 
-static gd_status value_of(const reading *r, gd_csv_column *c, const gd_csv_field *f, float *value) {
-    if (c->kind == GD_CSV_CATEGORY) return code_of(r, c, f, value);
+static gd_status field_value(const table_reader *r, gd_csv_column *c, const gd_csv_field *f,
+                             float *value) {
+    if (c->kind == GD_CSV_CATEGORY) return category_code(r, c, f, value);
     double number = NAN;
     if (!gd_csv_is_missing(f) && !gd_csv_number(f, &number))
-        return wrong(r, c, f, "is not a number");
+        return fail_at_field(r, c, f, "is not a number");
     *value = (float)number;
     return GD_OK;
 }
 
-static gd_status refuse_missing(const reading *r, const gd_csv_column *c, const gd_csv_field *f,
-                                bool target) {
+static gd_status fail_missing(const table_reader *r, const gd_csv_column *c, const gd_csv_field *f,
+                              bool target) {
     if (target)
-        return wrong(r, c, f,
-                     "is a missing value of the target; missing=drop leaves such rows out");
-    return wrong(r, c, f, "is a missing value; missing=mean, zero or drop says what to do with it");
+        return fail_at_field(r, c, f,
+                             "is a missing value of the target; missing=drop leaves such rows out");
+    return fail_at_field(r, c, f,
+                         "is a missing value; missing=mean, zero or drop says what to do with it");
 }
 
-static gd_status fill(reading *r, const gd_csv_field *fields) {
+static gd_status fill_row(table_reader *r, const gd_csv_field *fields) {
     gd_csv_table *t = r->table;
     const gd_csv_missing missing = r->options->missing;
     if (r->row == t->rows) return gd_fail(GD_E_IO, "%s: has changed while it was read", r->path);
@@ -125,15 +130,15 @@ static gd_status fill(reading *r, const gd_csv_field *fields) {
         if (!gd_csv_is_missing(f)) continue;
         if (missing == GD_CSV_DROP) return GD_OK;
         const bool target = t->has_target && i == t->n_columns - 1;
-        if (target || missing == GD_CSV_REFUSE) return refuse_missing(r, &t->columns[i], f, target);
+        if (target || missing == GD_CSV_ERROR) return fail_missing(r, &t->columns[i], f, target);
     }
     for (int i = 0; i < t->n_columns; i++)
-        GD_TRY(value_of(r, &t->columns[i], &fields[t->columns[i].field], &row[i]));
+        GD_TRY(field_value(r, &t->columns[i], &fields[t->columns[i].field], &row[i]));
     r->row++;
     return GD_OK;
 }
 
-/* --- when all values are there ---------------------------------------------------------------- */
+/* --- categories, means and missing values ----------------------------------------------------- */
 
 typedef struct ranked {
     const char *name;
@@ -141,7 +146,7 @@ typedef struct ranked {
     int old;
 } ranked;
 
-/* Missing last. */
+/* A missing value ("") comes last. */
 static int by_number(const void *a, const void *b) {
     const ranked *x = a, *y = b;
     if (!*x->name != !*y->name) return !*x->name ? 1 : -1;
@@ -154,7 +159,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* Categories were numbered as they came; now by their order. */
+/* Codes were assigned in the order of occurrence. Renumbers them in sorted order. */
 static gd_status sort_categories(gd_csv_table *t, gd_csv_column *c, int column, const char *path) {
     const int n = c->n_categories;
     ranked *order = gd_calloc((size_t)n + 1, sizeof *order);
@@ -185,8 +190,8 @@ static gd_status sort_categories(gd_csv_table *t, gd_csv_column *c, int column, 
     return enough ? GD_OK : gd_no_memory(path, "for its table");
 }
 
-/* Mean and deviation of the numbers that are there. */
-static void measure(const gd_csv_table *t, gd_csv_column *c, int column) {
+/* Computes mean and standard deviation of the numbers that are not missing. */
+static void measure_column(const gd_csv_table *t, gd_csv_column *c, int column) {
     int64_t count = 0;
     double sum = 0, squares = 0;
     for (int64_t row = 0; row < t->rows; row++) {
@@ -202,7 +207,7 @@ static void measure(const gd_csv_table *t, gd_csv_column *c, int column) {
     c->scale = deviation > 0 && isfinite(deviation) ? deviation : 1;
 }
 
-static gd_status finish(reading *r) {
+static gd_status finish_table(table_reader *r) {
     gd_csv_table *t = r->table;
     t->rows = r->row;
     if (t->rows == 0) return gd_fail(GD_E_FORMAT, "%s: no row is left", r->path);
@@ -212,7 +217,7 @@ static gd_status finish(reading *r) {
             if (!r->like) GD_TRY(sort_categories(t, c, i, r->path));
             continue;
         }
-        if (!r->like) measure(t, c, i);
+        if (!r->like) measure_column(t, c, i);
         const float instead = r->options->missing == GD_CSV_MEAN ? (float)c->mean : 0;
         for (int64_t row = 0; row < t->rows; row++) {
             float *value = &t->values[row * t->n_columns + i];
@@ -222,10 +227,10 @@ static gd_status finish(reading *r) {
     return GD_OK;
 }
 
-static gd_status read_table(reading *r) {
+static gd_status read_table(table_reader *r) {
     gd_csv_table *t = r->table;
     size_t bytes;
-    GD_TRY(pass(r, look));
+    GD_TRY(read_pass(r, infer_column_kinds));
     if (!t->columns) return gd_fail(GD_E_FORMAT, "%s: is empty", r->path);
     if (r->row == 0) return gd_fail(GD_E_FORMAT, "%s: has a header, and no rows", r->path);
     for (int i = 0; i < t->n_columns; i++)
@@ -234,14 +239,14 @@ static gd_status read_table(reading *r) {
     if (!gd_mul_size((size_t)t->rows, (size_t)t->n_columns * sizeof *t->values, &bytes) ||
         !(t->values = gd_malloc(bytes)))
         return gd_no_memory(r->path, "for its table");
-    GD_TRY(pass(r, fill));
-    return finish(r);
+    GD_TRY(read_pass(r, fill_row));
+    return finish_table(r);
 }
 
 gd_status gd_csv_table_read(gd_csv_table *t, const char *path, const gd_csv_options *options,
                             const gd_csv_table *like) {
     *t = (gd_csv_table){.rows = 0};
-    reading r = {.table = t, .path = path, .options = options, .like = like};
+    table_reader r = {.table = t, .path = path, .options = options, .like = like};
     const gd_status status = read_table(&r);
     if (status != GD_OK) gd_csv_table_free(t);
     return status;

@@ -1,8 +1,8 @@
-/* csv_table.h - a CSV file in memory: numbers as they are, categories as codes.
+/* csv_table.h - a CSV file in memory, as one array of floats: numbers, and codes of categories.
  *
- * A file is read twice: to find out what its columns hold and how many rows there are, and then
- * into one array of floats. A table can take columns, types, categories and statistics from another
- * one, as that of a test set has to.
+ * A file is read twice: first to find the kinds of its columns and the number of its rows, then to
+ * fill the array. A table can take columns, kinds, categories and statistics from another one, as a
+ * test set takes those of the training set.
  */
 #ifndef GRADUS_DATA_CSV_TABLE_H
 #define GRADUS_DATA_CSV_TABLE_H
@@ -12,50 +12,51 @@
 #include "gradus/dataset.h"
 
 typedef enum gd_csv_kind { GD_CSV_AUTO, GD_CSV_NUMBER, GD_CSV_CATEGORY } gd_csv_kind;
-typedef enum gd_csv_missing { GD_CSV_REFUSE, GD_CSV_MEAN, GD_CSV_ZERO, GD_CSV_DROP } gd_csv_missing;
+typedef enum gd_csv_missing { GD_CSV_ERROR, GD_CSV_MEAN, GD_CSV_ZERO, GD_CSV_DROP } gd_csv_missing;
 
 typedef struct gd_csv_column {
     char *name; /* "3" where the file has no header */
-    int field;  /* its place in a record */
+    int field;  /* its index in a record */
     gd_csv_kind kind;
-    double mean, scale; /* of a number: of the values that are there; their deviation, or 1 */
-    char **
-        categories; /* sorted: as numbers if all are numbers, else by their bytes; "" missing, last */
+    double mean,
+        scale; /* of numbers, without missing ones; scale: their deviation, or 1 if that is 0 */
+    /* Sorted: as numbers if all are numbers, otherwise by bytes. "" (missing) is the last. */
+    char **categories;
     int n_categories, room;
-    gd_names codes; /* of each category: its code plus 1 */
+    gd_names codes; /* from the name of a category to its code plus 1 */
 } gd_csv_column;
 
 typedef struct gd_csv_options {
-    const char *columns, *target,
-        *types; /* lists of names or numbers, "a b:category"; NULL: none */
-    int header; /* 1, 0; -1: a first line without numbers is one */
+    /* Lists of names or numbers of columns, "a b:category"; NULL: not given. */
+    const char *columns, *target, *types;
+    int header; /* 1: the first line is one; 0: it is not; -1: it is if it has no numbers */
     char separator;
     gd_csv_missing missing;
 } gd_csv_options;
 
 typedef struct gd_csv_table {
-    gd_csv_column *columns; /* of the input, and then the target if there is one */
+    gd_csv_column *columns; /* those of the input, then the target if there is one */
     int n_columns;
     bool has_target;
-    bool header; /* the first record has names */
+    bool header; /* the first record holds names */
     int n_fields;
-    float *values; /* (rows, columns); a missing number has become what the options say */
+    float *values; /* (rows, columns); missing numbers are replaced as the options say */
     int64_t rows;
 } gd_csv_table;
 
-/* `like`: a table whose columns this one has; or NULL. On failure the table is empty. */
+/* `like`: a table to take columns, kinds, categories and statistics from; or NULL. On failure the
+ * table is empty. */
 gd_status gd_csv_table_read(gd_csv_table *table, const char *path, const gd_csv_options *options,
                             const gd_csv_table *like);
-void gd_csv_table_free(gd_csv_table *table); /* one that is all zero is fine */
+void gd_csv_table_free(gd_csv_table *table); /* a table of zero bytes is fine */
 
-/* --- between its files ------------------------------------------------------------------------ */
+/* --- shared by csv_table.c and csv_columns.c -------------------------------------------------- */
 
-/* Chooses columns by the first record (csv_columns.c). */
+/* Selects columns by the first record. */
 gd_status gd_csv_choose_columns(gd_csv_table *table, const char *path,
                                 const gd_csv_options *options, const gd_csv_field *fields,
                                 int count);
-/* The columns of another table, found by their names, or by their places where there is no
- * header. */
+/* Selects the columns of another table, by their names, or by their indices without a header. */
 gd_status gd_csv_copy_columns(gd_csv_table *table, const char *path, const gd_csv_table *like,
                               const gd_csv_field *fields, int count);
 bool gd_csv_is_missing(const gd_csv_field *field);

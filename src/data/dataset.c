@@ -32,7 +32,7 @@ gd_dataset *gd_dataset_bare(const char *type, const gd_dataset_rules *rules,
     if (!d || (n_inner && !held)) {
         gd_free(d);
         gd_free(held);
-        gd_fail(GD_E_MEMORY, "no memory for a dataset");
+        gd_no_memory(NULL, "for a dataset");
         return NULL;
     }
     gd_object_init(&d->object, &dataset_class);
@@ -59,12 +59,12 @@ gd_dataset *gd_dataset_finish(const char *site, gd_dataset *d, gd_status status)
 gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_t count) {
     char digits[24];
     d->classes = gd_calloc((size_t)count, sizeof *d->classes);
-    if (!d->classes) return gd_fail(GD_E_MEMORY, "no memory for names of classes");
+    if (!d->classes) return gd_no_memory(NULL, "for names of classes");
     for (; d->n_classes < count; d->n_classes++) {
         snprintf(digits, sizeof digits, "%lld", (long long)d->n_classes);
         const char *name = names ? names[d->n_classes] : digits;
         char *copy = gd_malloc(strlen(name) + 1);
-        if (!copy) return gd_fail(GD_E_MEMORY, "no memory for names of classes");
+        if (!copy) return gd_no_memory(NULL, "for names of classes");
         d->classes[d->n_classes] = strcpy(copy, name);
     }
     return GD_OK;
@@ -72,7 +72,7 @@ gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_
 
 /* --- from records ----------------------------------------------------------------------------- */
 
-/* Owns `options`, also after a failure. */
+/* Takes ownership of `options`, also on failure. */
 static gd_dataset *open_dataset(const char *site, const gd_maker *maker, void *options) {
     GD_CALLED_FROM(site);
     const gd_dataset_rules *rules = maker->rules;
@@ -126,12 +126,12 @@ gd_status gd_sample_take(gd_sample *sample, gd_tensors list, const void *frame) 
         GD_TRY(gd_check_returned(list, frame));
         for (int64_t i = 0; i < list.count; i++) {
             if (!list.at[i])
-                return gd_fail(GD_E_ARGUMENT, "tensor %lld of it is NULL", (long long)i);
+                return gd_fail(GD_E_ARGUMENT, "tensor %lld of the result is NULL", (long long)i);
             if (list.at[i]->kind == GD_FAILED) return gd_failure();
         }
         return gd_sample_from_list(sample, list);
     }
-    return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it has no tensors");
+    return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "the result has no tensors");
 }
 
 static gd_status functions_get(const gd_dataset *d, int64_t index, gd_random *random,
@@ -157,7 +157,7 @@ gd_dataset *gd_dataset_from_at(const char *site, void *self, const gd_dataset_fu
     gd_dataset *d = f ? gd_dataset_bare("dataset", &functions_rules, NULL, 0) : NULL;
     if (!d) {
         gd_free(f);
-        return gd_dataset_finish(site, NULL, gd_fail(GD_E_MEMORY, "no memory for a dataset"));
+        return gd_dataset_finish(site, NULL, gd_no_memory(NULL, "for a dataset"));
     }
     *f = (functions){.self = self, .call = *call};
     snprintf(f->name, sizeof f->name, "%.79s", call->name ? call->name : "dataset");
@@ -170,24 +170,26 @@ gd_dataset *gd_dataset_from_at(const char *site, void *self, const gd_dataset_fu
         site, d, gd_fail(GD_E_ARGUMENT, "gd_dataset_from: count is %lld", (long long)d->count));
 }
 
-static const gd_dataset_type *type_of(const gd_dataset *d) { return &d->rules->defined; }
+static const gd_dataset_type *user_type(const gd_dataset *d) { return &d->rules->defined; }
 
 static gd_status defined_open(gd_dataset *d) {
-    d->self = type_of(d)->open(d->options);
-    if (!d->self) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it cannot be opened");
-    d->count = type_of(d)->count(d->self);
+    d->self = user_type(d)->open(d->options);
+    if (!d->self)
+        return gd_failed() ? gd_failure()
+                           : gd_fail(GD_E_ARGUMENT, "the function open returned NULL");
+    d->count = user_type(d)->count(d->self);
     if (d->count < 0) return gd_fail(GD_E_ARGUMENT, "count is %lld", (long long)d->count);
     return GD_OK;
 }
 
 static gd_status defined_get(const gd_dataset *d, int64_t index, gd_random *random,
                              gd_sample *sample) {
-    return gd_sample_take(sample, type_of(d)->get(index, random, d->self),
+    return gd_sample_take(sample, user_type(d)->get(index, random, d->self),
                           __builtin_frame_address(0));
 }
 
 static void defined_close(gd_dataset *d) {
-    if (d->self && type_of(d)->destroy) type_of(d)->destroy(d->self);
+    if (d->self && user_type(d)->destroy) user_type(d)->destroy(d->self);
 }
 
 gd_status gd_dataset_define_at(const char *site, const char *record, gd_dataset_type type) {
@@ -217,7 +219,7 @@ const char *gd_dataset_sample_name(gd_dataset *d, int64_t index, char *text, siz
     return text;
 }
 
-/* Two epochs have unrelated keys. */
+/* The factor makes keys of two epochs unrelated. */
 gd_random gd_sample_random(uint64_t seed, uint64_t epoch, int64_t index) {
     return gd_random_of(seed ^ (epoch + 1) * 0x9E3779B97F4A7C15u, (uint64_t)index);
 }
@@ -229,8 +231,8 @@ void gd_sample_release(gd_sample *s) {
 
 gd_status gd_sample_from_list(gd_sample *s, gd_tensors list) {
     if (list.count > GD_SAMPLE_MAX)
-        return gd_fail(GD_E_ARGUMENT, "it has %lld tensors; at most %d fit", (long long)list.count,
-                       GD_SAMPLE_MAX);
+        return gd_fail(GD_E_ARGUMENT, "the result has %lld tensors; at most %d are allowed",
+                       (long long)list.count, GD_SAMPLE_MAX);
     s->count = 0;
     while (s->count < list.count) {
         s->at[s->count] = list.at[s->count];
@@ -243,12 +245,13 @@ gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random
                            gd_sample *sample) {
     sample->count = 0;
     if (index < 0 || index >= d->count)
-        return gd_fail(GD_E_INDEX, "%s has %lld samples; there is none with number %lld", d->type,
-                       (long long)d->count, (long long)index);
+        return gd_fail(GD_E_INDEX, "sample %lld does not exist; %s has %lld samples",
+                       (long long)index, d->type, (long long)d->count);
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, d->rules->get(d, index, random, sample));
-    if (status == GD_OK || d->n_inner) return status; /* the inner dataset has named it */
+    if (status == GD_OK || d->n_inner)
+        return status; /* the message of the inner dataset names the sample */
     char name[300];
     gd_dataset_sample_name((gd_dataset *)d, index, name, sizeof name);
     gd_error_prefix("%s: %s: ", d->type, name);

@@ -4,16 +4,16 @@
  *
  * Rules are functions of the record's file, named after it:
  *
- *   NAME_check(options)       whether options are right; may be missing
+ *   NAME_check(options)       checks the options; optional
  *   NAME_open(dataset)        reads dataset->options; sets dataset->self and dataset->count, and the
- *                             classes if it knows them. After a failure NAME_close is called, too.
+ *                             classes if there are any. After a failure NAME_close is called, too.
  *   NAME_get(dataset, index, random, sample)    fills `sample`, of at most GD_SAMPLE_MAX tensors, with
  *                             new tensors of the current scope. 0 <= index < count. Thread-safe.
- *   NAME_name(dataset, index, text, size)       what messages call it, "cats/3.jpg"; may be missing
- *   NAME_close(dataset)       frees dataset->self; may be missing
- *   NAME_gather(dataset, indices, count, batch)  several samples as one batch; may be missing
+ *   NAME_name(dataset, index, text, size)       the name of a sample in messages, "cats/3.jpg"; optional
+ *   NAME_close(dataset)       frees dataset->self; optional
+ *   NAME_gather(dataset, indices, count, batch)  stacks several samples to one batch; optional
  *
- * Datasets that are made of others (src/data/combine.c) use the same rules without a record.
+ * Datasets that combine others (src/data/combine.c) use the same rules without a record.
  */
 #ifndef GRADUS_DATA_DATASET_H
 #define GRADUS_DATA_DATASET_H
@@ -57,17 +57,17 @@ struct gd_dataset {
     int64_t n_classes;
 };
 
-/* Behind the typed constructors. */
+/* Called by the typed constructors. */
 gd_dataset *gd_dataset_make(const char *site, const gd_maker *maker, const void *options);
 
-/* A dataset without a record that combines others, owned by the caller. NULL: no memory. Does not
- * call `open`. */
+/* Creates a dataset without a record that combines others. The caller owns it. NULL: no memory.
+ * Does not call `open`. */
 gd_dataset *gd_dataset_bare(const char *type, const gd_dataset_rules *rules,
                             gd_dataset *const *inner, int n_inner);
-/* Passes a dataset to the scope of the program, or frees it after a failure, which it records. */
+/* Adds a dataset to the scope of the program; on failure frees it and records the failure. */
 gd_dataset *gd_dataset_finish(const char *site, gd_dataset *dataset, gd_status status);
 
-/* Names of classes: "0" to "9" for NULL, or copies of `names`. */
+/* Sets the names of classes: copies of `names`, or for NULL "0", "1", ... */
 gd_status gd_dataset_set_classes(gd_dataset *dataset, const char *const *names, int64_t count);
 
 /* Fetches a sample. Does not record a failure; its message names the sample. */

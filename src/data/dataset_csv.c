@@ -27,12 +27,14 @@ typedef struct csv {
     int64_t features; /* of a sample */
 } csv;
 
-static gd_status separator_of(const char *text, char *separator) {
+static gd_status parse_separator(const char *text, char *separator) {
     *separator = ',';
     if (!text) return GD_OK;
     if (strcmp(text, "tab") == 0) *separator = '\t';
     else if (strlen(text) == 1 && !strchr("\"\r\n", *text)) *separator = *text;
-    else return gd_fail(GD_E_ARGUMENT, "separator is '%.20s'; it is one character, or tab", text);
+    else
+        return gd_fail(GD_E_ARGUMENT, "separator is '%.20s'; it must be one character, or tab",
+                       text);
     return GD_OK;
 }
 
@@ -40,7 +42,7 @@ static gd_status csv_check(const void *options) {
     const gd_dataset_csv_options *o = options;
     char separator;
     GD_TRY(gd_check_path(o->path, "path"));
-    return separator_of(o->separator, &separator);
+    return parse_separator(o->separator, &separator);
 }
 
 enum { MAX_FEATURES = 1 << 20 };
@@ -59,7 +61,9 @@ static gd_status count_features(csv *c, const char *path) {
     return GD_OK;
 }
 
-static gd_status read_both(csv *c, const gd_dataset_csv_options *o, const gd_csv_options *options) {
+/* Reads the table of `like` first, if there is one. */
+static gd_status read_tables(csv *c, const gd_dataset_csv_options *o,
+                             const gd_csv_options *options) {
     gd_csv_table like = {.rows = 0};
     if (!o->like) return gd_csv_table_read(&c->table, o->path, options, NULL);
     gd_status status = gd_csv_table_read(&like, o->like, options, NULL);
@@ -71,17 +75,17 @@ static gd_status read_both(csv *c, const gd_dataset_csv_options *o, const gd_csv
 static gd_status csv_open(gd_dataset *d) {
     const gd_dataset_csv_options *o = d->options;
     csv *c = d->self = gd_calloc(1, sizeof *c);
-    if (!c) return gd_fail(GD_E_MEMORY, "no memory for a dataset");
+    if (!c) return gd_no_memory(NULL, "for a dataset");
     gd_csv_options options = {.columns = o->columns, .target = o->target, .types = o->types};
     options.header = o->header == GD_YES ? 1 : o->header == GD_NO ? 0 : -1;
     options.missing = o->missing == GD_MEAN   ? GD_CSV_MEAN
                       : o->missing == GD_ZERO ? GD_CSV_ZERO
                       : o->missing == GD_DROP ? GD_CSV_DROP
-                                              : GD_CSV_REFUSE;
-    GD_TRY(separator_of(o->separator, &options.separator));
+                                              : GD_CSV_ERROR;
+    GD_TRY(parse_separator(o->separator, &options.separator));
     c->one_hot = o->categories == GD_ONE_HOT;
     c->standardize = o->standardize;
-    GD_TRY(read_both(c, o, &options));
+    GD_TRY(read_tables(c, o, &options));
     GD_TRY(count_features(c, o->path));
     d->count = c->table.rows;
     const gd_csv_column *target = &c->table.columns[c->table.n_columns - 1];
@@ -104,7 +108,7 @@ static void put_features(const csv *c, int64_t row, float *to) {
     }
 }
 
-/* Rows `indices` of the table: as one sample, or as a batch with an axis in front. */
+/* Adds rows `indices` of the table: as one sample, or as a batch with an axis in front. */
 static gd_status add_rows(const csv *c, const int64_t *indices, int64_t count, bool batch,
                           gd_sample *sample) {
     const gd_csv_table *t = &c->table;

@@ -1,4 +1,5 @@
-/* dataset_idx.c - images and classes in IDX files: MNIST, its relatives, and any pair of files. */
+/* dataset_idx.c - images and classes in IDX files: MNIST and datasets of its form, and any pair of
+ * IDX files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 typedef struct idx_pair {
     gd_idx images;
-    gd_row_program rows;
+    gd_sample_array samples;
     int64_t *classes; /* NULL: no labels */
     int64_t count;
 } idx_pair;
@@ -24,9 +25,9 @@ static gd_status read_idx(const char *path, gd_idx *idx) {
     return status;
 }
 
-/* --- what both have in common ----------------------------------------------------------------- */
+/* --- shared by mnist and idx ------------------------------------------------------------------ */
 
-static gd_dtype dtype_of(gd_idx_type type) {
+static gd_dtype idx_dtype(gd_idx_type type) {
     switch (type) {
     case GD_IDX_U8: return GD_U8;
     case GD_IDX_I8: return GD_I8;
@@ -38,12 +39,12 @@ static gd_dtype dtype_of(gd_idx_type type) {
     return GD_DTYPE_NONE;
 }
 
-/* There is no i16: its items become i32. */
-static gd_status widen(gd_idx *idx, const char *path) {
+/* The library has no i16: such items become i32. */
+static gd_status widen_i16(gd_idx *idx, const char *path) {
     if (idx->type != GD_IDX_I16) return GD_OK;
-    if (idx->count > SIZE_MAX / 4) return gd_fail(GD_E_MEMORY, "%s: no memory for its items", path);
+    if (idx->count > SIZE_MAX / 4) return gd_no_memory(path, "for its items");
     int32_t *wide = gd_malloc(idx->count ? 4 * idx->count : 1);
-    if (!wide) return gd_fail(GD_E_MEMORY, "%s: no memory for its items", path);
+    if (!wide) return gd_no_memory(path, "for its items");
     const int16_t *narrow = idx->items;
     for (size_t i = 0; i < idx->count; i++) wide[i] = narrow[i];
     gd_free(idx->items);
@@ -55,15 +56,15 @@ static gd_status widen(gd_idx *idx, const char *path) {
 
 static gd_status read_images(idx_pair *p, const char *path, bool bytes) {
     GD_TRY(read_idx(path, &p->images));
-    GD_TRY(widen(&p->images, path));
+    GD_TRY(widen_i16(&p->images, path));
     const gd_idx *x = &p->images;
     if (x->rank < 1 || x->rank > GD_MAX_RANK - 1)
         return gd_fail(GD_E_SHAPE, "%s: its array has rank %d; samples need 1 to %d", path, x->rank,
                        GD_MAX_RANK - 1);
     p->count = x->dims[0];
-    gd_row_program *r = &p->rows;
-    *r = (gd_row_program){
-        .data = x->items, .dtype = dtype_of(x->type), .unit = x->type == GD_IDX_U8 && !bytes};
+    gd_sample_array *r = &p->samples;
+    *r = (gd_sample_array){
+        .data = x->items, .dtype = idx_dtype(x->type), .unit = x->type == GD_IDX_U8 && !bytes};
     r->bytes = (size_t)x->itemsize;
     if (x->rank == 3) r->dims[r->rank++] = 1; /* images without channels: one channel */
     for (int k = 1; k < x->rank; k++) {
@@ -80,7 +81,7 @@ static int64_t integer_at(const gd_idx *x, size_t i) {
 }
 
 static gd_status take_labels(idx_pair *p, gd_idx *labels, const char *path, const char *images) {
-    GD_TRY(widen(labels, path));
+    GD_TRY(widen_i16(labels, path));
     if (labels->rank != 1 || labels->type == GD_IDX_F32 || labels->type == GD_IDX_F64)
         return gd_fail(GD_E_SHAPE, "%s: labels are integers of rank 1; these are %s of rank %d",
                        path, labels->type >= GD_IDX_F32 ? "floats" : "integers", labels->rank);
@@ -88,14 +89,14 @@ static gd_status take_labels(idx_pair *p, gd_idx *labels, const char *path, cons
         return gd_fail(GD_E_SHAPE, "%s: has %lld labels, but %s has %lld samples", path,
                        (long long)labels->dims[0], images, (long long)p->count);
     p->classes = gd_calloc(labels->count + 1, sizeof *p->classes);
-    if (!p->classes) return gd_fail(GD_E_MEMORY, "%s: no memory for its labels", path);
+    if (!p->classes) return gd_no_memory(path, "for its labels");
     for (size_t i = 0; i < labels->count; i++) p->classes[i] = integer_at(labels, i);
     return GD_OK;
 }
 
 static gd_status open_pair(gd_dataset *d, const char *images, const char *labels, bool bytes) {
     idx_pair *p = d->self = gd_calloc(1, sizeof *p);
-    if (!p) return gd_fail(GD_E_MEMORY, "no memory for a dataset");
+    if (!p) return gd_no_memory(NULL, "for a dataset");
     GD_TRY(read_images(p, images, bytes));
     d->count = p->count;
     if (!labels) return GD_OK;
@@ -108,14 +109,14 @@ static gd_status open_pair(gd_dataset *d, const char *images, const char *labels
 
 static gd_status get_pair(const gd_dataset *d, int64_t index, gd_sample *sample) {
     const idx_pair *p = d->self;
-    GD_TRY(gd_rows_get(&p->rows, index, sample));
+    GD_TRY(gd_sample_array_get(&p->samples, index, sample));
     return p->classes ? gd_sample_add_classes(sample, p->classes + index, NULL, 1) : GD_OK;
 }
 
 static gd_status gather_pair(const gd_dataset *d, const int64_t *indices, int64_t count,
                              gd_sample *batch) {
     const idx_pair *p = d->self;
-    GD_TRY(gd_rows_gather(&p->rows, indices, count, batch));
+    GD_TRY(gd_sample_array_gather(&p->samples, indices, count, batch));
     return p->classes ? gd_sample_add_classes(batch, p->classes, indices, count) : GD_OK;
 }
 
@@ -127,7 +128,7 @@ static void close_pair(gd_dataset *d) {
     gd_free(p);
 }
 
-/* Classes "0" to the largest label, if labels can be classes. */
+/* Names classes "0" to the largest label, unless a label is too large or negative. */
 static gd_status number_classes(gd_dataset *d, int64_t least) {
     const idx_pair *p = d->self;
     int64_t classes = least;
@@ -149,15 +150,15 @@ static gd_status mnist_check(const void *options) {
     return gd_check_path(((const gd_dataset_mnist_options *)options)->path, "path");
 }
 
-/* The path of a file of MNIST under one of the names that it has; from gd_malloc. */
+/* Finds a file of MNIST under one of its usual names. The path is from gd_malloc. */
 static gd_status find_file(const char *folder, const char *part, const char *what, char **path) {
     char name[64];
-    for (int form = 0; form < 4;
-         form++) { /* "-idx3-ubyte" or ".idx3-ubyte", with or without ".gz" */
+    /* "-idx3-ubyte" or ".idx3-ubyte", with or without ".gz" */
+    for (int form = 0; form < 4; form++) {
         snprintf(name, sizeof name, "%s-%s%cidx%d-ubyte%s", part, what, form & 1 ? '.' : '-',
                  strcmp(what, "images") == 0 ? 3 : 1, form & 2 ? ".gz" : "");
         *path = gd_folder_join(folder, name);
-        if (!*path) return gd_fail(GD_E_MEMORY, "no memory for a path");
+        if (!*path) return gd_no_memory(NULL, "for a path");
         if (access(*path, F_OK) == 0) return GD_OK;
         gd_free(*path);
         *path = NULL;
@@ -185,7 +186,7 @@ static gd_status mnist_open(gd_dataset *d) {
     if (status == GD_OK) status = find_file(o->path, part, "labels", &labels);
     if (status == GD_OK) status = open_pair(d, images, labels, o->bytes);
     const idx_pair *p = d->self;
-    if (status == GD_OK && (p->rows.rank != 3 || p->rows.dtype != GD_U8))
+    if (status == GD_OK && (p->samples.rank != 3 || p->samples.dtype != GD_U8))
         status = gd_fail(GD_E_FORMAT, "%s: its array has rank %d; images are bytes of rank 3",
                          images, p->images.rank);
     if (status == GD_OK) status = check_classes(p, labels);

@@ -16,7 +16,7 @@
  */
 typedef struct arrays {
     gd_tensor *tensors[GD_SAMPLE_MAX];
-    gd_row_program rows[GD_SAMPLE_MAX];
+    gd_sample_array rows[GD_SAMPLE_MAX];
     int count;
 } arrays;
 
@@ -28,23 +28,23 @@ static gd_status add_array(arrays *a, const char *path, const char *name, gd_ten
     char text[200];
     if (t->kind == GD_FAILED) return gd_failure();
     if (a->count == GD_SAMPLE_MAX)
-        return gd_fail(GD_E_ARGUMENT,
-                       "%s: a sample has at most %d arrays; name those that it has with .names",
+        return gd_fail(GD_E_ARGUMENT, "%s: a sample has at most %d arrays; select them with .names",
                        path, GD_SAMPLE_MAX);
     if (t->rank == 0)
         return gd_fail(GD_E_SHAPE, "%s: '%s' is one number, not an array of samples", path, name);
     if (a->count && t->dims[0] != a->tensors[0]->dims[0])
         return gd_fail(GD_E_SHAPE, "%s: '%s' is %s, but the first array has %lld samples", path,
                        name, gd_describe(t, text, sizeof text), (long long)a->tensors[0]->dims[0]);
-    gd_row_program *r = &a->rows[a->count];
-    *r = (gd_row_program){.data = gd_data(t), .dtype = (gd_dtype)t->dtype, .rank = t->rank - 1};
+    gd_sample_array *r = &a->rows[a->count];
+    *r = (gd_sample_array){.data = gd_data(t), .dtype = (gd_dtype)t->dtype, .rank = t->rank - 1};
     memcpy(r->dims, t->dims + 1, sizeof *r->dims * (size_t)r->rank);
     r->bytes = (size_t)gd_numel(r->rank, r->dims) * gd_dtype_bytes(t->dtype);
     a->tensors[a->count++] = gd_retain(t);
     return GD_OK;
 }
 
-static gd_status add_named(arrays *a, const char *path, const char *names, const gd_npz *npz) {
+static gd_status add_named_arrays(arrays *a, const char *path, const char *names,
+                                  const gd_npz *npz) {
     if (!names) {
         for (int64_t i = 0; i < gd_npz_count(npz); i++)
             GD_TRY(add_array(a, path, gd_npz_name(npz, i), gd_npz_load(npz, gd_npz_name(npz, i))));
@@ -73,22 +73,22 @@ static gd_status is_archive(const char *path, bool *is) {
     return status;
 }
 
-static gd_status open_file(arrays *a, const gd_dataset_numpy_options *o) {
+static gd_status open_arrays(arrays *a, const gd_dataset_numpy_options *o) {
     bool archive;
     GD_TRY(is_archive(o->path, &archive));
     if (!archive && o->names)
-        return gd_fail(GD_E_ARGUMENT, "%s: is no .npz file; names are for those alone", o->path);
+        return gd_fail(GD_E_ARGUMENT, "%s: is no .npz file; only .npz files have names", o->path);
     if (!archive) return add_array(a, o->path, "the array", gd_load_npy(o->path));
     gd_npz *npz = gd_npz_open(o->path);
-    return npz ? add_named(a, o->path, o->names, npz) : gd_failure();
+    return npz ? add_named_arrays(a, o->path, o->names, npz) : gd_failure();
 }
 
 static gd_status numpy_open(gd_dataset *d) {
     arrays *a = d->self = gd_calloc(1, sizeof *a);
-    if (!a) return gd_fail(GD_E_MEMORY, "no memory for a dataset");
+    if (!a) return gd_no_memory(NULL, "for a dataset");
     gd_device *before = gd_this_thread.device;
-    gd_this_thread.device = gd_cpu(); /* where samples are, whatever the program's default */
-    const gd_status status = open_file(a, d->options);
+    gd_this_thread.device = gd_cpu(); /* samples are on the CPU, whatever the default device */
+    const gd_status status = open_arrays(a, d->options);
     gd_this_thread.device = before;
     if (status == GD_OK) d->count = a->tensors[0]->dims[0];
     return status;
@@ -98,14 +98,15 @@ static gd_status numpy_get(const gd_dataset *d, int64_t index, gd_random *random
                            gd_sample *sample) {
     const arrays *a = d->self;
     (void)random;
-    for (int i = 0; i < a->count; i++) GD_TRY(gd_rows_get(&a->rows[i], index, sample));
+    for (int i = 0; i < a->count; i++) GD_TRY(gd_sample_array_get(&a->rows[i], index, sample));
     return GD_OK;
 }
 
 static gd_status numpy_gather(const gd_dataset *d, const int64_t *indices, int64_t count,
                               gd_sample *batch) {
     const arrays *a = d->self;
-    for (int i = 0; i < a->count; i++) GD_TRY(gd_rows_gather(&a->rows[i], indices, count, batch));
+    for (int i = 0; i < a->count; i++)
+        GD_TRY(gd_sample_array_gather(&a->rows[i], indices, count, batch));
     return GD_OK;
 }
 

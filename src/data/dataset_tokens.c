@@ -1,4 +1,4 @@
-/* dataset_tokens.c - stretches of token ids in files, which are memory-mapped. */
+/* dataset_tokens.c - windows of token ids in files, which are memory-mapped. */
 #include <glob.h>
 #include <limits.h>
 #include <string.h>
@@ -6,26 +6,26 @@
 
 #include "core/alloc.h"
 #include "data/folder.h"
-#include "data/token_stretches.h"
+#include "data/token_windows.h"
 #include "format/npy.h"
 #include "format/stream.h"
 #include "gradus/datasets.h"
 
 /*dataset tokens(path:string, length:int)
- * Files of token ids, cut into stretches of `length` tokens that may begin in one file and end in
- * the next. `path` is a file, a folder, or a pattern as 'data/train_*.bin'; several files are taken
- * in the order of their names. Files are memory-mapped, unless they are gzipped. .npy files know
- * the type of their numbers; others are raw, little-endian. Samples: ids, i64 (length), and as
- * target those one further on.
+ * Files of token ids, cut into windows of `length` tokens that may begin in one file and end in
+ * the next. `path` is a file, a folder, or a pattern such as 'data/train_*.bin'; several files are
+ * read in the order of their names. Files are memory-mapped, unless they are gzipped. .npy files
+ * have a type; others are raw and little-endian. Samples: ids, i64 (length), and as target the same
+ * shifted by one token.
  *   type {uint16, int32} = uint16   of files that are not .npy
- *   skip int = 0                    bytes at the beginning of each such file that are no tokens
- *   stride int = 0                  from the beginning of a sample to that of the next; 0: length
+ *   skip int = 0                    bytes of a header at the start of each such file
+ *   stride int = 0                  distance between the starts of two samples; 0: length
  *   vocabulary int = 0              ids must be below this; 0: not checked
  */
 typedef struct shards {
-    gd_token_stretches stretches;
+    gd_token_windows windows;
     gd_file_reader **files; /* one for each piece */
-    char **unpacked;        /* the contents of one that is gzipped; else NULL */
+    char **unpacked;        /* the contents of a gzipped file; otherwise NULL */
     char **names;
     int count;
 } shards;
@@ -34,26 +34,26 @@ static gd_status tokens_check(const void *options) {
     const gd_dataset_tokens_options *o = options;
     GD_TRY(gd_check_path(o->path, "path"));
     if (o->skip < 0)
-        return gd_fail(GD_E_ARGUMENT, "skip is %lld; it is 0 or more", (long long)o->skip);
+        return gd_fail(GD_E_ARGUMENT, "skip is %lld; it must be at least 0", (long long)o->skip);
     if (o->vocabulary < 0)
-        return gd_fail(GD_E_ARGUMENT, "vocabulary is %lld; it is 0 or more",
+        return gd_fail(GD_E_ARGUMENT, "vocabulary is %lld; it must be at least 0",
                        (long long)o->vocabulary);
     return gd_check_lengths(o->length, o->stride);
 }
 
-static gd_status take_name(shards *s, const char *folder, const char *name) {
+static gd_status add_name(shards *s, const char *folder, const char *name) {
     char *path = folder ? gd_folder_join(folder, name) : gd_malloc(strlen(name) + 1);
     if (!path) return gd_no_memory(NULL, "for a dataset");
     s->names[s->count++] = folder ? path : strcpy(path, name);
     return GD_OK;
 }
 
-static gd_status make_room(shards *s, size_t count) {
+static gd_status allocate_shards(shards *s, size_t count) {
     s->names = gd_calloc(count + 1, sizeof *s->names);
     s->files = gd_calloc(count + 1, sizeof *s->files);
     s->unpacked = gd_calloc(count + 1, sizeof *s->unpacked);
-    s->stretches.pieces = gd_calloc(count + 1, sizeof *s->stretches.pieces);
-    return s->names && s->files && s->unpacked && s->stretches.pieces
+    s->windows.pieces = gd_calloc(count + 1, sizeof *s->windows.pieces);
+    return s->names && s->files && s->unpacked && s->windows.pieces
                ? GD_OK
                : gd_no_memory(NULL, "for a dataset");
 }
@@ -61,9 +61,9 @@ static gd_status make_room(shards *s, size_t count) {
 static gd_status list_folder(shards *s, const char *path) {
     gd_folder in;
     GD_TRY(gd_folder_read(&in, path));
-    gd_status status = make_room(s, (size_t)in.count);
+    gd_status status = allocate_shards(s, (size_t)in.count);
     for (int i = 0; i < in.count && status == GD_OK; i++)
-        if (!in.is_folder[i]) status = take_name(s, path, in.names[i]);
+        if (!in.is_folder[i]) status = add_name(s, path, in.names[i]);
     gd_folder_free(&in);
     if (status == GD_OK && s->count == 0) status = gd_fail(GD_E_IO, "%s: has no files", path);
     return status;
@@ -73,13 +73,13 @@ static gd_status list_pattern(shards *s, const char *pattern) {
     glob_t found = {0};
     const int result = glob(pattern, 0, NULL, &found);
     gd_status status =
-        result == 0 && found.gl_pathc < INT_MAX ? make_room(s, found.gl_pathc)
+        result == 0 && found.gl_pathc < INT_MAX ? allocate_shards(s, found.gl_pathc)
         : result == GLOB_NOSPACE
             ? gd_no_memory(NULL, "for a dataset")
-            : gd_fail(GD_E_IO, "%s: there is no such file, and no file fits it as a pattern",
+            : gd_fail(GD_E_IO, "%s: there is no such file, and no file matches it as a pattern",
                       pattern);
     for (size_t i = 0; status == GD_OK && i < found.gl_pathc; i++)
-        status = take_name(s, NULL, found.gl_pathv[i]);
+        status = add_name(s, NULL, found.gl_pathv[i]);
     globfree(&found);
     return status;
 }
@@ -88,11 +88,11 @@ static gd_status list_files(shards *s, const char *path) {
     struct stat info;
     if (stat(path, &info) != 0) return list_pattern(s, path);
     if (S_ISDIR(info.st_mode)) return list_folder(s, path);
-    GD_TRY(make_room(s, 1));
-    return take_name(s, NULL, path);
+    GD_TRY(allocate_shards(s, 1));
+    return add_name(s, NULL, path);
 }
 
-/* The bytes of file `i`: mapped, or decompressed. */
+/* Maps or decompresses file `i`. */
 static gd_status open_bytes(shards *s, int i, const uint8_t **data, size_t *bytes) {
     gd_stream *stream;
     GD_TRY(gd_stream_open(&stream, s->names[i]));
@@ -108,7 +108,7 @@ static gd_status open_bytes(shards *s, int i, const uint8_t **data, size_t *byte
     return status;
 }
 
-static gd_status take_npy(shards *s, int i, gd_token_piece *p) {
+static gd_status read_npy_shard(shards *s, int i, gd_token_piece *p) {
     gd_npy_header h;
     GD_TRY(gd_npy_read_file_header(&h, s->files[i]));
     const bool uint = h.kind == GD_NPY_UINT, integer = h.kind == GD_NPY_INT;
@@ -128,33 +128,34 @@ static gd_status take_npy(shards *s, int i, gd_token_piece *p) {
     return GD_OK;
 }
 
-static gd_status take_raw(const char *name, const gd_dataset_tokens_options *o, size_t bytes,
-                          gd_token_piece *p) {
+static gd_status read_raw_shard(const char *name, const gd_dataset_tokens_options *o, size_t bytes,
+                                gd_token_piece *p) {
     p->kind = o->type == GD_UINT16 ? GD_TOKEN_U16 : GD_TOKEN_I32;
     const size_t item = (size_t)gd_token_bytes(p->kind);
     if (bytes < (size_t)o->skip)
-        return gd_fail(GD_E_FORMAT, "%s: has %zu bytes, of which %lld are to be skipped", name,
-                       bytes, (long long)o->skip);
+        return gd_fail(GD_E_FORMAT, "%s: has %zu bytes, and skip is %lld", name, bytes,
+                       (long long)o->skip);
     bytes -= (size_t)o->skip;
     if (bytes % item)
-        return gd_fail(GD_E_FORMAT,
-                       "%s: its %zu bytes of tokens are no multiple of %zu; is it truncated, or of "
-                       "another type?",
-                       name, bytes, item);
+        return gd_fail(
+            GD_E_FORMAT,
+            "%s: its %zu bytes of tokens are not a multiple of %zu; is it truncated, or of "
+            "another type?",
+            name, bytes, item);
     p->data = p->data ? p->data + o->skip : NULL; /* an empty file has no memory */
     p->count = (int64_t)(bytes / item);
     return GD_OK;
 }
 
 static gd_status open_shard(shards *s, int i, const gd_dataset_tokens_options *o) {
-    gd_token_piece *p = &s->stretches.pieces[s->stretches.n_pieces];
+    gd_token_piece *p = &s->windows.pieces[s->windows.n_pieces];
     size_t bytes;
-    *p = (gd_token_piece){.first = s->stretches.total, .name = s->names[i]};
+    *p = (gd_token_piece){.first = s->windows.total, .name = s->names[i]};
     GD_TRY(open_bytes(s, i, &p->data, &bytes));
-    if (bytes >= 6 && memcmp(p->data, "\x93NUMPY", 6) == 0) GD_TRY(take_npy(s, i, p));
-    else GD_TRY(take_raw(s->names[i], o, bytes, p));
-    s->stretches.total += p->count; /* bytes of files: far from 2^63 */
-    s->stretches.n_pieces += p->count > 0;
+    if (bytes >= 6 && memcmp(p->data, "\x93NUMPY", 6) == 0) GD_TRY(read_npy_shard(s, i, p));
+    else GD_TRY(read_raw_shard(s->names[i], o, bytes, p));
+    s->windows.total += p->count; /* sizes of files cannot overflow it */
+    s->windows.n_pieces += p->count > 0;
     return GD_OK;
 }
 
@@ -163,17 +164,17 @@ static gd_status tokens_open(gd_dataset *d) {
     shards *s = d->self = gd_calloc(1, sizeof *s);
     if (!s) return gd_no_memory(NULL, "for a dataset");
     GD_TRY(list_files(s, o->path));
-    s->stretches.length = o->length;
-    s->stretches.stride = o->stride ? o->stride : o->length;
-    s->stretches.limit = o->vocabulary;
+    s->windows.length = o->length;
+    s->windows.stride = o->stride ? o->stride : o->length;
+    s->windows.limit = o->vocabulary;
     for (int i = 0; i < s->count; i++) GD_TRY(open_shard(s, i, o));
-    return gd_token_stretches_count(&s->stretches, o->path, "tokens", &d->count);
+    return gd_token_windows_count(&s->windows, o->path, "tokens", &d->count);
 }
 
 static gd_status tokens_get(const gd_dataset *d, int64_t index, gd_random *random,
                             gd_sample *sample) {
     (void)random;
-    return gd_token_stretches_get(&((const shards *)d->self)->stretches, index, sample);
+    return gd_token_windows_get(&((const shards *)d->self)->windows, index, sample);
 }
 
 static void tokens_close(gd_dataset *d) {
@@ -187,7 +188,7 @@ static void tokens_close(gd_dataset *d) {
     gd_free(s->files);
     gd_free(s->unpacked);
     gd_free(s->names);
-    gd_free(s->stretches.pieces);
+    gd_free(s->windows.pieces);
     gd_free(s);
 }
 

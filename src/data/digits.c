@@ -1,11 +1,11 @@
-/* digits.c - images of digits as if written by hand, made from strokes.
+/* digits.c - the dataset of synthetic handwritten digits, drawn from strokes.
  *
- * A sample takes a style of its digit, moves the points of its strokes, draws splines through them,
- * slants, rotates and warps the polylines, fits them into a box and draws them with a pen of
+ * A sample chooses a style of its digit, moves the points of its strokes, draws splines through
+ * them, slants, rotates and warps the polylines, fits them into a box and draws them with a pen of
  * varying width. As in MNIST the box is 20/28 of the image and the center of mass is in the middle.
  *
- * Only sqrt of the math library is used, which is exact: the same seed and number give the same
- * bits on every machine.
+ * The code uses no function of the math library but sqrt, which is correctly rounded: the same seed
+ * and index give the same bits on every machine.
  */
 #include "data/digits.h"
 
@@ -20,22 +20,22 @@
 
 enum { LINE_POINTS = 256, MOST_SIZE = 256 };
 
-typedef gd_dataset_digits_options knobs;
+typedef gd_dataset_digits_options digit_options;
 
-/* The amount of each variation, for options of 1. */
+/* The amount of each variation if the options are 1. */
 static const struct hand {
-    float each;                           /* points of a stroke, of the digit's height */
-    float ends;                           /* the first and last piece of a stroke, of its length */
-    float width;                          /* of a digit, at first */
-    float top, high;                      /* its top against its bottom: width, height */
-    float lean;                           /* its middle, to the side */
-    float wide;                           /* logarithm of its width */
-    float turn;                           /* radians */
-    float slant, slant_spread, slant_one; /* mean, spread, and more of it for 1 */
-    float push, tempo;                    /* the warp and its frequency */
-    float pen, pen_spread,
-        pen_change;          /* half width in pixels of 28, its logarithm, along a stroke */
-    float soft, soft_spread; /* edges, in pixels */
+    float each;      /* of each point of a stroke, as a share of the height */
+    float ends;      /* of the first and last segment of a stroke, as a share of its length */
+    float width;     /* of a digit, before variations */
+    float top, high; /* upper half against lower half: width, height */
+    float lean;      /* of the middle, to the side */
+    float wide;      /* logarithm of the width */
+    float rotation;  /* radians */
+    float slant, slant_spread, slant_one; /* mean, spread, additional spread for the digit 1 */
+    float push, tempo;                    /* amplitude and frequency of the warp */
+    /* Half width for images of 28 pixels; spread of its logarithm; change along a stroke. */
+    float pen, pen_spread, pen_change;
+    float soft, soft_spread; /* width of the soft edge in pixels */
 } hand = {
     .each = 0.031f,
     .ends = 0.12f,
@@ -44,7 +44,7 @@ static const struct hand {
     .high = 0.14f,
     .lean = 0.06f,
     .wide = 0.24f,
-    .turn = 0.15f,
+    .rotation = 0.15f,
     .slant = 0.10f,
     .slant_spread = 0.27f,
     .slant_one = 0.10f,
@@ -59,13 +59,13 @@ static const struct hand {
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-/* Approximately normal: the sum of four uniform numbers. At most 3.5. */
+/* Approximately normal: the scaled sum of four uniform numbers, at most 3.5. */
 static float random_normal(gd_random *r) {
     const uint32_t a = gd_random_word(r), b = gd_random_word(r);
     const float sum = (float)((a & 0xffff) + (a >> 16)) + (float)((b & 0xffff) + (b >> 16));
     return (sum * (1 / 65536.0f) - 2) * 1.7320508f;
 }
-static float unit(gd_random *r) { return gd_unit_f32(gd_random_word(r)); }
+static float random_unit(gd_random *r) { return gd_unit_f32(gd_random_word(r)); }
 
 /* exp for small x; always positive. */
 static float small_exp(float x) {
@@ -88,7 +88,7 @@ static float sine_wave(float t) {
 
 typedef struct dot {
     float x, y, r;
-    bool starts; /* no line leads here */
+    bool starts; /* the first of a stroke: no line leads here */
 } dot;
 typedef struct drawing {
     dot at[LINE_POINTS];
@@ -99,7 +99,7 @@ static const gd_digit_style *choose_style(int digit, gd_random *r) {
     const gd_digit_style *styles = gd_digit_styles[digit];
     int total = 0;
     for (int i = 0; i < GD_DIGIT_STYLES; i++) total += styles[i].weight;
-    int64_t at = (int64_t)(unit(r) * (float)total);
+    int64_t at = (int64_t)(random_unit(r) * (float)total);
     int i = 0;
     while (at >= styles[i].weight) at -= styles[i++].weight;
     return &styles[i];
@@ -114,8 +114,9 @@ static bool is_end(const gd_digit_style *s, int i) {
            s->points[i + 1].kind == GD_PEN_DOWN;
 }
 
-/* Points of the style, moved at random: each for itself, and the upper and lower half together. */
-static void place_points(const gd_digit_style *s, const knobs *o, gd_random *r, pen *p) {
+/* Moves the points of the style at random: each on its own, and the upper and lower half
+ * together. */
+static void place_points(const gd_digit_style *s, const digit_options *o, gd_random *r, pen *p) {
     const float jitter = (float)o->jitter;
     const float wide = hand.top * jitter * random_normal(r),
                 high = hand.high * jitter * random_normal(r),
@@ -140,7 +141,7 @@ static void add_dot(drawing *d, float x, float y, bool starts) {
     if (d->count < LINE_POINTS) d->at[d->count++] = (dot){x, y, 0, starts};
 }
 
-/* A curve from point i to i + 1 through both, whose directions follow from their neighbors. */
+/* Adds a cubic curve from point i to i + 1 whose directions follow from the neighbors. */
 static void add_curve(drawing *d, const pen *p, int before, int i, int after) {
     const float x0 = p->x[i], y0 = p->y[i], x1 = p->x[i + 1], y1 = p->y[i + 1];
     const float ux = (x1 - p->x[before]) / 2, uy = (y1 - p->y[before]) / 2;
@@ -167,20 +168,20 @@ static void draw_strokes(const gd_digit_style *s, const pen *p, drawing *d) {
     }
 }
 
-/* --- the hand --------------------------------------------------------------------------------- */
+/* --- handwriting ------------------------------------------------------------------------------ */
 
-static void bend_drawing(drawing *d, int digit, const knobs *o, gd_random *r) {
-    const float turn = hand.turn * (float)o->rotation * random_normal(r);
+static void bend_drawing(drawing *d, int digit, const digit_options *o, gd_random *r) {
+    const float angle = hand.rotation * (float)o->rotation * random_normal(r);
     float slant = (hand.slant + hand.slant_spread * random_normal(r)) * (float)o->slant;
     if (digit == 1) slant += hand.slant_one * (float)o->slant * random_normal(r);
     const float wide = small_exp(hand.wide * (float)o->jitter * random_normal(r));
-    const float c = 1 - turn * turn / 2, s = turn * (1 - turn * turn / 6);
+    const float c = 1 - angle * angle / 2, s = angle * (1 - angle * angle / 6);
     float push[2][4], amount = hand.push * (float)o->warp;
     for (int k = 0; k < 2; k++) {
         push[k][0] = hand.tempo * random_normal(r);
         push[k][1] = hand.tempo * random_normal(r);
-        push[k][2] = unit(r);
-        push[k][3] = amount * (0.5f + unit(r));
+        push[k][2] = random_unit(r);
+        push[k][3] = amount * (0.5f + random_unit(r));
     }
     for (int i = 0; i < d->count; i++) {
         dot *p = &d->at[i];
@@ -191,12 +192,12 @@ static void bend_drawing(drawing *d, int digit, const knobs *o, gd_random *r) {
     }
 }
 
-/* Half widths along the strokes, in pixels of an image of 28. */
-static float set_widths(drawing *d, const knobs *o, gd_random *r) {
+/* Sets half widths along the strokes, in pixels of an image of size 28. */
+static float set_widths(drawing *d, const digit_options *o, gd_random *r) {
     const float width =
         hand.pen * small_exp(hand.pen_spread * random_normal(r)) * (float)o->thickness;
-    const float change = hand.pen_change * random_normal(r), tempo = 1 + 2 * unit(r),
-                phase = unit(r);
+    const float change = hand.pen_change * random_normal(r), tempo = 1 + 2 * random_unit(r),
+                phase = random_unit(r);
     float most = 0;
     for (int i = 0; i < d->count; i++) {
         float f = 1 + change * sine_wave(tempo * (float)i / 64 + phase);
@@ -206,7 +207,8 @@ static float set_widths(drawing *d, const knobs *o, gd_random *r) {
     return most;
 }
 
-/* Fits the drawing into the box: the longer side fills it. In pixels from its upper left corner. */
+/* Scales the drawing so that its longer side fills the box, to pixels from the upper left
+ * corner. */
 static void fit_drawing(drawing *d, float box, float pixel) {
     float low_x = 1e9f, high_x = -1e9f, low_y = 1e9f, high_y = -1e9f, r = 0;
     for (int i = 0; i < d->count; i++) {
@@ -231,7 +233,7 @@ static void fit_drawing(drawing *d, float box, float pixel) {
 
 /* --- pixels ----------------------------------------------------------------------------------- */
 
-/* One piece of a line from a to b, onto an image of n by n. `soft` is the width of its edge. */
+/* Draws a line segment from a to b on an image of n by n. `soft` is the width of its edge. */
 static void paint_line(float *image, int n, const dot *a, const dot *b, float soft) {
     const float reach = (a->r > b->r ? a->r : b->r) + soft;
     const float dx = b->x - a->x, dy = b->y - a->y, length = dx * dx + dy * dy;
@@ -290,7 +292,7 @@ static void add_noise(float *image, int count, float sigma, gd_random *r) {
 /* --- the dataset ------------------------------------------------------------------------------ */
 
 /* Each ten samples have each digit once, in a random order. */
-static int choose_digit(const knobs *o, int64_t index) {
+static int choose_digit(const digit_options *o, int64_t index) {
     gd_random r = gd_random_of((uint64_t)o->seed ^ 0x6469676974730000u, (uint64_t)(index / 10));
     int order[10];
     for (int i = 0; i < 10; i++) {
@@ -301,7 +303,8 @@ static int choose_digit(const knobs *o, int64_t index) {
     return order[index % 10];
 }
 
-static void draw_digit(const knobs *o, int digit, gd_random *r, float *scratch, float *image) {
+static void draw_digit(const digit_options *o, int digit, gd_random *r, float *scratch,
+                       float *image) {
     const int size = (int)o->size;
     const float pixel = (float)size / 28, box = 20 * pixel;
     const int n = (int)(box + 0.999f) + 2; /* a pixel more at each side, for soft edges */
@@ -313,7 +316,7 @@ static void draw_digit(const knobs *o, int digit, gd_random *r, float *scratch, 
     bend_drawing(&d, digit, o, r);
     set_widths(&d, o, r);
     fit_drawing(&d, box, pixel);
-    const float soft = (hand.soft + hand.soft_spread * unit(r)) * (pixel > 1 ? pixel : 1);
+    const float soft = (hand.soft + hand.soft_spread * random_unit(r)) * (pixel > 1 ? pixel : 1);
     memset(scratch, 0, (size_t)n * (size_t)n * sizeof *scratch);
     for (int i = 0; i < d.count; i++) d.at[i].x += 1, d.at[i].y += 1;
     for (int i = 0; i + 1 < d.count; i++)
@@ -323,27 +326,27 @@ static void draw_digit(const knobs *o, int digit, gd_random *r, float *scratch, 
 }
 
 /*dataset digits
- * Images of digits as if written by hand, as many as you like: f32 (1, size, size) in [0, 1], white
- * on black as in MNIST, and the digit as i64. Sample i depends on the seed and i alone.
+ * Synthetic handwritten digits, any number of them: f32 (1, size, size) in [0, 1], white on black
+ * as in MNIST, and the digit as i64. Sample i depends only on the seed and i.
  *   count int = 10000       in [0, inf): samples
  *   seed int = 0            another seed gives other digits
  *   size int = 28           in [8, 256]: height and width
  *   jitter float = 1        in [0, 4]: how much shapes differ; 0: not at all, within a style
  *   slant float = 1         in [0, 4]: how much digits lean
  *   rotation float = 1      in [0, 4]: how much they are rotated
- *   warp float = 1          in [0, 4]: how much strokes wave
+ *   warp float = 1          in [0, 4]: how much strokes are warped
  *   thickness float = 1     in [0.25, 4]: of strokes
- *   noise float = 0.03      in [0, 1]: standard deviation of what is added to strokes
+ *   noise float = 0.03      in [0, 1]: standard deviation of noise that is added to strokes
  */
 static gd_status digits_open(gd_dataset *d) {
-    const knobs *o = d->options;
+    const digit_options *o = d->options;
     d->count = o->count;
     return gd_dataset_set_classes(d, NULL, 10);
 }
 
 static gd_status digits_get(const gd_dataset *d, int64_t index, gd_random *unused,
                             gd_sample *sample) {
-    const knobs *o = d->options;
+    const digit_options *o = d->options;
     const int digit = choose_digit(o, index);
     gd_random r = gd_random_of((uint64_t)o->seed, (uint64_t)index);
     (void)unused;

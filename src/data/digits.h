@@ -1,14 +1,14 @@
-/* digits.h - the shapes of digits as pens draw them. */
+/* digits.h - the shapes of digits: strokes of a pen through points. */
 #ifndef GRADUS_DATA_DIGITS_H
 #define GRADUS_DATA_DIGITS_H
 
 #include <stdint.h>
 
-/* A point that a pen goes through, in hundredths of the digit's box, y down. */
+/* A point of a stroke, in hundredths of the box of the digit; y points down. */
 typedef enum gd_pen {
-    GD_PEN_CURVE,  /* smoothly */
-    GD_PEN_CORNER, /* and changes its direction */
-    GD_PEN_DOWN,   /* here it starts a stroke */
+    GD_PEN_CURVE,  /* a smooth point */
+    GD_PEN_CORNER, /* the direction changes abruptly */
+    GD_PEN_DOWN,   /* the first point of a stroke */
 } gd_pen;
 typedef struct gd_pen_point {
     int8_t x, y, kind;
@@ -18,7 +18,7 @@ typedef struct gd_pen_point {
 typedef struct gd_digit_style {
     const gd_pen_point *points;
     int8_t count;
-    int8_t weight; /* how often, compared to the digit's other styles */
+    int8_t weight; /* relative frequency among the styles of the digit */
 } gd_digit_style;
 
 enum { GD_DIGIT_STYLES = 12, GD_DIGIT_POINTS = 32 };

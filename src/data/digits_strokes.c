@@ -1,4 +1,4 @@
-/* digits_strokes.c - how people write digits: for each of them several styles, each a few strokes
+/* digits_strokes.c - the strokes of digits: several styles for each digit, each a few strokes
  * through points. D starts a stroke, C is a corner, P a smooth point. */
 #include "data/digits.h"
 

@@ -1,4 +1,4 @@
-/* folder.c - see folder.h. */
+/* folder.c - lists the contents of a folder; see folder.h. */
 #include "data/folder.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static gd_status add(gd_folder *f, const char *path, const char *name) {
+static gd_status add_name(gd_folder *f, const char *path, const char *name) {
     char *copy = gd_malloc(strlen(name) + 1);
     if (!copy || !gd_grow(f->names, f->count, f->room)) {
         gd_free(copy);
@@ -26,8 +26,8 @@ static gd_status add(gd_folder *f, const char *path, const char *name) {
     return GD_OK;
 }
 
-/* Which of them are folders; a file that has gone meanwhile is none. */
-static gd_status find_kinds(gd_folder *f, const char *path, int fd) {
+/* Finds which names are folders. A file that was removed meanwhile is none. */
+static gd_status find_subfolders(gd_folder *f, const char *path, int fd) {
     f->is_folder = gd_calloc((size_t)f->count + 1, sizeof *f->is_folder);
     if (!f->is_folder) return gd_no_memory(path, "for the names in it");
     for (int i = 0; i < f->count; i++) {
@@ -45,9 +45,9 @@ gd_status gd_folder_read(gd_folder *f, const char *path) {
                        strerror_r(errno, (char[128]){0}, 128));
     gd_status status = GD_OK;
     for (struct dirent *e; status == GD_OK && (e = readdir(d));)
-        if (e->d_name[0] != '.') status = add(f, path, e->d_name);
+        if (e->d_name[0] != '.') status = add_name(f, path, e->d_name);
     if (status == GD_OK && f->count) qsort(f->names, (size_t)f->count, sizeof *f->names, by_name);
-    if (status == GD_OK) status = find_kinds(f, path, dirfd(d));
+    if (status == GD_OK) status = find_subfolders(f, path, dirfd(d));
     closedir(d);
     if (status != GD_OK) gd_folder_free(f);
     return status;

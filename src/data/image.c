@@ -99,7 +99,7 @@ gd_border gd_border_of(gd_word mode) {
                                   : GD_BORDER_CONSTANT;
 }
 
-/* The source of pixel i of a padded axis; 0 <= result < n. */
+/* The index of the source pixel for pixel i of a padded axis; 0 <= result < n. */
 static int64_t source_index(int64_t i, int64_t n, gd_border border) {
     if (i >= 0 && i < n) return i;
     if (border == GD_BORDER_EDGE || n == 1) return i < 0 ? 0 : n - 1;
@@ -122,11 +122,11 @@ static void repeat_element(char *to, const char *one, size_t bytes, int64_t coun
         for (int64_t i = 0; i < count; i++) memcpy(to + (size_t)i * bytes, one, bytes);
 }
 
-/* Writes one row of the result. `row` NULL: it is outside. */
-static void window_row(char *to, const char *row, int64_t n, int64_t left, int64_t width,
-                       size_t bytes, gd_border border, const char *fill) {
+/* Writes one row of the result. `row` NULL: the row lies outside of the source. */
+static void copy_window_row(char *to, const char *row, int64_t n, int64_t left, int64_t width,
+                            size_t bytes, gd_border border, const char *fill) {
     const int64_t before = left < 0 ? (-left < width ? -left : width) : 0;
-    int64_t end = n - left < width ? n - left : width; /* behind the last pixel inside */
+    int64_t end = n - left < width ? n - left : width; /* after the last pixel inside */
     if (end < before) end = before;
     if (!row) {
         repeat_element(to, fill, bytes, width);
@@ -167,14 +167,14 @@ gd_status gd_image_window(const gd_image *x, int64_t top, int64_t left, int64_t 
                 border == GD_BORDER_CONSTANT && outside
                     ? NULL
                     : (char *)x->data + (size_t)((c * x->height + from) * x->width) * bytes;
-            window_row((char *)y->data + (size_t)((c * height + i) * width) * bytes, row, x->width,
-                       left, width, bytes, border, one);
+            copy_window_row((char *)y->data + (size_t)((c * height + i) * width) * bytes, row,
+                            x->width, left, width, bytes, border, one);
         }
     }
     return GD_OK;
 }
 
-/* Eight bytes at a time. */
+/* Reverses eight bytes at a time. */
 static void reverse_uint8_t(const void *from, void *to, int64_t n) {
     const uint8_t *x = from;
     uint8_t *y = to;

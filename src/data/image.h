@@ -26,20 +26,20 @@ typedef enum gd_border {
 } gd_border;
 gd_border gd_border_of(gd_word mode);
 
-/* Numbers of pixels at the four sides. */
+/* Pixels to add at the four sides. */
 typedef struct gd_margins {
     int64_t left, top, right, bottom;
 } gd_margins;
 
-/* Sizes up to this can be added and multiplied by two of them without overflow. */
+/* The largest height and width: sums and products of two of them do not overflow. */
 enum { GD_IMAGE_SIDE = 1 << 24 };
 
-/* Fails if a tensor is no image: fewer than two axes, no pixels, another device. */
+/* Fails if a tensor is not an image: fewer than two axes, no pixels, another device. */
 gd_status gd_image_of(gd_tensor *x, gd_image *image);
 /* The same for functions that compute with values: u8 and f32 stay, other floats become f32, other
  * integers fail. */
 gd_status gd_image_of_values(gd_tensor *x, gd_image *image);
-/* A new image of this size; its other axes are those of `like`. */
+/* Creates an image of this size; its other axes are those of `like`. */
 gd_status gd_image_new(const gd_image *like, int64_t height, int64_t width, gd_dtype dtype,
                        gd_image *image);
 /* The tensor of the result, in the dtype of `x`, which gd_image_of_values may have changed. */
@@ -48,11 +48,11 @@ gd_tensor *gd_image_result(gd_status status, const gd_image *image, const gd_ten
 /* The number of color channels, the third axis from the end: 1 for (H, W). */
 int64_t gd_image_colors(const gd_image *image);
 
-/* A list of one number or one for each channel as numbers of `channels` channels, in the dtype's
- * own scale. `what` is the option's name. */
+/* Expands an option, a list of one number or of one for each channel, to a number for each channel,
+ * in the scale of the dtype. `what` is the name of the option. */
 gd_status gd_image_fill(const gd_floats *list, const gd_image *image, const char *what,
                         float value[GD_MAX_FLOATS]);
-/* Number of channel c of them. */
+/* The number for channel c. */
 static inline float gd_fill_at(const float value[GD_MAX_FLOATS], int64_t c, int64_t colors) {
     return colors > GD_MAX_FLOATS ? value[0] : value[c % colors];
 }
@@ -65,11 +65,12 @@ static inline int64_t gd_size_width(const gd_shape *size) { return size->at[size
 /* --- moving pixels ---------------------------------------------------------------------------- */
 
 /* The window of `height` by `width` at (top, left) of the image with a border around it. Any dtype;
- * constant borders have the channel's number of `fill`. */
+ * constant borders have the number of the channel in `fill`. */
 gd_status gd_image_window(const gd_image *x, int64_t top, int64_t left, int64_t height,
                           int64_t width, gd_border border, const float *fill, gd_image *y);
 gd_status gd_image_flip(const gd_image *x, bool horizontal, gd_image *y);
-/* Sets a rectangle to numbers, in place: fill of each channel, or `values` (C, height, width). */
+/* Overwrites a rectangle in place: with the `fill` of each channel, or `values` (C, height,
+ * width). */
 void gd_image_set(gd_image *x, int64_t top, int64_t left, int64_t height, int64_t width,
                   const float *fill, const float *values);
 
@@ -102,10 +103,11 @@ void gd_affine_sizes(const gd_image *x, const double m[6], int64_t *height, int6
 void gd_image_brightness(gd_image *x, double factor);
 void gd_image_contrast(gd_image *x, double factor);
 void gd_image_saturation(gd_image *x, double factor);
-void gd_image_hue(gd_image *x, double shift); /* in turns, -0.5 to 0.5 */
+void gd_image_hue(gd_image *x,
+                  double shift); /* in full rotations of the color wheel, -0.5 to 0.5 */
 gd_status gd_image_grayscale(const gd_image *x, int64_t channels, gd_image *y);
 
-/* Draws normally distributed numbers, one word of `random` each. */
+/* Draws normally distributed numbers. */
 void gd_random_normals(gd_random *random, float *values, int64_t count);
 
 #endif

@@ -5,11 +5,12 @@
 
 void gd_affine_matrix(double angle, double tx, double ty, double scale, double shear_x,
                       double shear_y, double m[6]) {
-    const double degree = 3.14159265358979323846 / 180, turn = angle * degree;
+    const double degree = 3.14159265358979323846 / 180, rotation = angle * degree;
     const double sx = shear_x * degree, sy = shear_y * degree;
-    /* rotation after the shears, its determinant 1; the inverse is what a result's pixel needs */
-    const double a = cos(turn - sy) / cos(sy), b = -a * tan(sx) - sin(turn);
-    const double c = sin(turn - sy) / cos(sy), d = -c * tan(sx) + cos(turn);
+    /* a rotation after the shears, with determinant 1. m is its inverse, which maps pixels of the
+     * result to the source. */
+    const double a = cos(rotation - sy) / cos(sy), b = -a * tan(sx) - sin(rotation);
+    const double c = sin(rotation - sy) / cos(sy), d = -c * tan(sx) + cos(rotation);
     m[0] = d / scale;
     m[1] = -b / scale;
     m[3] = -c / scale;
@@ -20,7 +21,7 @@ void gd_affine_matrix(double angle, double tx, double ty, double scale, double s
 
 /* The number of pixels that the interval from middle - half to middle + half touches. Where its
  * length is an integer, as after a rotation by 90 degrees, it is that integer. */
-static int64_t extent(double middle, double half) {
+static int64_t pixel_extent(double middle, double half) {
     if (fabs(2 * half - nearbyint(2 * half)) < 1e-4) return (int64_t)nearbyint(2 * half);
     const double low = trunc((middle - half) * 1e4) * 1e-4,
                  high = trunc((middle + half) * 1e4) * 1e-4;
@@ -30,26 +31,26 @@ static int64_t extent(double middle, double half) {
 void gd_affine_sizes(const gd_image *x, const double m[6], int64_t *height, int64_t *width) {
     const double w = (double)x->width / 2, h = (double)x->height / 2;
     const double across = fabs(m[0]) * w + fabs(m[1]) * h, down = fabs(m[3]) * w + fabs(m[4]) * h;
-    *width = extent(w + m[2], across);
-    *height = extent(h + m[5], down);
+    *width = pixel_extent(w + m[2], across);
+    *height = pixel_extent(h + m[5], down);
 }
 
 enum { TILE = 64 };
 
-/* Where the pixels of a part of a row lie: of each the four neighbors and their weights. Those
- * outside have a weight of 0 and the place of a pixel inside; `rest` is what they would have
- * had. */
-typedef struct places {
+/* The source pixels of a tile of a row: for each output pixel four neighbors and their weights. A
+ * neighbor outside of the image has weight 0 and the index of a pixel inside; `rest` is the sum of
+ * the weights outside, which `fill` gets. */
+typedef struct sample_taps {
     int32_t at[4][TILE];
     float weight[4][TILE], rest[TILE];
-} places;
+} sample_taps;
 
-static void find_linear(const gd_image *x, double px, double py, double dx, double dy, int n,
-                        places *p) {
+static void find_linear_taps(const gd_image *x, double px, double py, double dx, double dy, int n,
+                             sample_taps *p) {
     const int32_t w = (int32_t)x->width, h = (int32_t)x->height;
     for (int j = 0; j < n; j++) {
         double u = px + dx * j, v = py + dy * j;
-        /* far outside is as good as just outside, and fits an integer */
+        /* clamping far coordinates to just outside changes nothing, and they fit an integer */
         u = u < -2 ? -2 : u > w + 1 ? w + 1 : u;
         v = v < -2 ? -2 : v > h + 1 ? h + 1 : v;
         const int32_t left = (int32_t)(u + 2) - 2, top = (int32_t)(v + 2) - 2;
@@ -68,9 +69,9 @@ static void find_linear(const gd_image *x, double px, double py, double dx, doub
     }
 }
 
-/* One neighbor only, halves to the even one. */
-static void find_nearest(const gd_image *x, double px, double py, double dx, double dy, int n,
-                         places *p) {
+/* One neighbor; halves round to even. */
+static void find_nearest_taps(const gd_image *x, double px, double py, double dx, double dy, int n,
+                              sample_taps *p) {
     for (int j = 0; j < n; j++) {
         const double u = nearbyint(px + dx * j), v = nearbyint(py + dy * j);
         const bool inside = u >= 0 && v >= 0 && u < (double)x->width && v < (double)x->height;
@@ -80,19 +81,19 @@ static void find_nearest(const gd_image *x, double px, double py, double dx, dou
     }
 }
 
-#define SAMPLE(name, type)                                                                         \
-    static void sample_##name(const type *from, const places *p, int n, int neighbors, float fill, \
-                              float *to) {                                                         \
-        if (neighbors == 1) {                                                                      \
-            for (int j = 0; j < n; j++)                                                            \
-                to[j] = p->weight[0][j] * (float)from[p->at[0][j]] + p->rest[j] * fill;            \
-            return;                                                                                \
-        }                                                                                          \
-        for (int j = 0; j < n; j++)                                                                \
-            to[j] = p->weight[0][j] * (float)from[p->at[0][j]] +                                   \
-                    p->weight[1][j] * (float)from[p->at[1][j]] +                                   \
-                    p->weight[2][j] * (float)from[p->at[2][j]] +                                   \
-                    p->weight[3][j] * (float)from[p->at[3][j]] + p->rest[j] * fill;                \
+#define SAMPLE(name, type)                                                                  \
+    static void sample_##name(const type *from, const sample_taps *p, int n, int neighbors, \
+                              float fill, float *to) {                                      \
+        if (neighbors == 1) {                                                               \
+            for (int j = 0; j < n; j++)                                                     \
+                to[j] = p->weight[0][j] * (float)from[p->at[0][j]] + p->rest[j] * fill;     \
+            return;                                                                         \
+        }                                                                                   \
+        for (int j = 0; j < n; j++)                                                         \
+            to[j] = p->weight[0][j] * (float)from[p->at[0][j]] +                            \
+                    p->weight[1][j] * (float)from[p->at[1][j]] +                            \
+                    p->weight[2][j] * (float)from[p->at[2][j]] +                            \
+                    p->weight[3][j] * (float)from[p->at[3][j]] + p->rest[j] * fill;         \
     }
 SAMPLE(u8, uint8_t)
 SAMPLE(f32, float)
@@ -104,7 +105,7 @@ gd_status gd_image_affine(const gd_image *x, const double m[6], int64_t height, 
     const int neighbors = filter == GD_FILTER_NEAREST ? 1 : 4;
     if (plane > INT32_MAX) return gd_fail(GD_E_SHAPE, "images are too large");
     GD_TRY(gd_image_new(x, height, width, x->dtype, y));
-    places p;
+    sample_taps p;
     float row[TILE];
     for (int64_t i = 0; i < height; i++) {
         const double v = (double)i - (double)(height - 1) / 2;
@@ -112,7 +113,7 @@ gd_status gd_image_affine(const gd_image *x, const double m[6], int64_t height, 
             const int n = width - first < TILE ? (int)(width - first) : TILE;
             const double u = (double)first - (double)(width - 1) / 2;
             const double px = m[0] * u + m[1] * v + m[2] + cx, py = m[3] * u + m[4] * v + m[5] + cy;
-            (neighbors == 1 ? find_nearest : find_linear)(x, px, py, m[0], m[3], n, &p);
+            (neighbors == 1 ? find_nearest_taps : find_linear_taps)(x, px, py, m[0], m[3], n, &p);
             for (int64_t c = 0; c < x->channels; c++) {
                 const float outside = gd_fill_at(fill, c, colors);
                 const int64_t to = (c * height + i) * width + first;

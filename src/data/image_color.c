@@ -1,5 +1,5 @@
 /* image_color.c - brightness, contrast, saturation, hue: formulas and rounding are torchvision's.
- * Bytes are cut off, not rounded; floats are kept in [0, 1]. */
+ * Bytes are truncated, not rounded; floats are clamped to [0, 1]. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { TILE = 256 };
 static float clamp(float v, float most) { return v < 0 ? 0 : v > most ? most : v; }
 
 /* y = x * factor + offset for all elements. */
-static void scale_all(gd_image *x, int64_t first, int64_t n, float factor, float offset) {
+static void scale_values(gd_image *x, int64_t first, int64_t n, float factor, float offset) {
     if (x->dtype == GD_F32) {
         float *at = (float *)x->data + first;
         for (int64_t i = 0; i < n; i++) at[i] = clamp(at[i] * factor + offset, 1);
@@ -22,28 +22,30 @@ static void scale_all(gd_image *x, int64_t first, int64_t n, float factor, float
 }
 
 void gd_image_brightness(gd_image *x, double factor) {
-    scale_all(x, 0, x->channels * x->height * x->width, (float)factor, 0);
+    scale_values(x, 0, x->channels * x->height * x->width, (float)factor, 0);
 }
 
-/* Up to TILE elements as f32, bytes as 0 to 255. */
-static const float *load(const gd_image *x, int64_t at, int n, float *buffer) {
+/* Loads up to TILE elements as f32, bytes as 0 to 255. */
+static const float *load_pixels(const gd_image *x, int64_t at, int n, float *buffer) {
     if (x->dtype == GD_F32) return (const float *)x->data + at;
     const uint8_t *from = (const uint8_t *)x->data + at;
     for (int i = 0; i < n; i++) buffer[i] = from[i];
     return buffer;
 }
 
-/* The gray of n pixels at `at` of a plane of `plane`; rounded to an integer for bytes. */
-static void gray_of(const gd_image *x, int64_t at, int64_t plane, int n, float *gray) {
+/* Computes the gray of n pixels at `at` of planes of `plane` elements; truncated to integers for
+ * bytes. */
+static void compute_gray(const gd_image *x, int64_t at, int64_t plane, int n, float *gray) {
     float buffer[3][TILE];
-    const float *r = load(x, at, n, buffer[0]), *g = load(x, at + plane, n, buffer[1]),
-                *b = load(x, at + 2 * plane, n, buffer[2]);
+    const float *r = load_pixels(x, at, n, buffer[0]),
+                *g = load_pixels(x, at + plane, n, buffer[1]),
+                *b = load_pixels(x, at + 2 * plane, n, buffer[2]);
     for (int i = 0; i < n; i++) gray[i] = r[i] * 0.2989f + g[i] * 0.587f + b[i] * 0.114f;
     if (x->dtype == GD_U8)
         for (int i = 0; i < n; i++) gray[i] = (float)(int)gray[i];
 }
 
-/* Toward the mean of its gray. */
+/* Mixes the image with the mean of its gray. */
 void gd_image_contrast(gd_image *x, double factor) {
     const int64_t colors = gd_image_colors(x), plane = x->height * x->width;
     const float ratio = (float)factor;
@@ -53,18 +55,18 @@ void gd_image_contrast(gd_image *x, double factor) {
         for (int64_t first = 0; first < plane; first += TILE) {
             const int n = plane - first < TILE ? (int)(plane - first) : TILE;
             const float *v = gray;
-            if (colors == 3) gray_of(x, c * plane + first, plane, n, gray);
-            else v = load(x, c * plane + first, n, gray);
+            if (colors == 3) compute_gray(x, c * plane + first, plane, n, gray);
+            else v = load_pixels(x, c * plane + first, n, gray);
             float part = 0; /* of at most 256 numbers */
             for (int i = 0; i < n; i++) part += v[i];
             sum += part;
         }
         const float mean = (float)(sum / (double)plane);
-        scale_all(x, c * plane, colors * plane, ratio, mean * (float)(1 - factor));
+        scale_values(x, c * plane, colors * plane, ratio, mean * (float)(1 - factor));
     }
 }
 
-static void store(gd_image *x, int64_t at, int n, const float *v) {
+static void store_pixels(gd_image *x, int64_t at, int n, const float *v) {
     if (x->dtype == GD_F32) {
         float *to = (float *)x->data + at;
         for (int i = 0; i < n; i++) to[i] = clamp(v[i], 1);
@@ -82,34 +84,37 @@ void gd_image_saturation(gd_image *x, double factor) {
     for (int64_t c = 0; c < x->channels; c += 3)
         for (int64_t first = 0; first < plane; first += TILE) {
             const int n = plane - first < TILE ? (int)(plane - first) : TILE;
-            gray_of(x, c * plane + first, plane, n, gray);
+            compute_gray(x, c * plane + first, plane, n, gray);
             for (int k = 0; k < 3; k++) {
-                const float *v = load(x, (c + k) * plane + first, n, buffer);
+                const float *v = load_pixels(x, (c + k) * plane + first, n, buffer);
                 for (int i = 0; i < n; i++) mixed[i] = v[i] * ratio + gray[i] * other;
-                store(x, (c + k) * plane + first, n, mixed);
+                store_pixels(x, (c + k) * plane + first, n, mixed);
             }
         }
 }
 
-static float greater(float a, float b) { return a > b ? a : b; }
-static float lesser(float a, float b) { return a < b ? a : b; }
+static float max_f32(float a, float b) { return a > b ? a : b; }
+static float min_f32(float a, float b) { return a < b ? a : b; }
 
-/* How much of the range a channel lacks, whose own hue is `from` sixths behind h. */
-static float lacks(float h, float from) {
+/* How far a channel is below the greatest one, as a share of the range. h is the hue in sixths of a
+ * rotation, and h + from its distance from the hue of the channel. */
+static float channel_deficit(float h, float from) {
     float d = h + from;
     d = d >= 6 ? d - 6 : d;
-    return clamp(lesser(d, 4 - d), 1);
+    return clamp(min_f32(d, 4 - d), 1);
 }
 
-/* n pixels in [0, 1]. The hue is in sixths of a turn; a channel is the greatest of the three less
- * what the distance from its own hue takes off. No branches, so that compilers use vectors. */
-static void turn_hue(int n, float shift, float *restrict r, float *restrict g, float *restrict b) {
+/* Rotates the hue of n pixels in [0, 1] by `shift`, in sixths of a rotation. A channel of the
+ * result is the greatest channel minus the deficit by its distance from the hue. There are no
+ * branches, so that compilers vectorize the loop. */
+static void rotate_hue(int n, float shift, float *restrict r, float *restrict g,
+                       float *restrict b) {
     for (int i = 0; i < n; i++) {
         const float red = r[i], green = g[i], blue = b[i];
-        const float high = greater(red, greater(green, blue)),
-                    low = lesser(red, lesser(green, blue));
+        const float high = max_f32(red, max_f32(green, blue)),
+                    low = min_f32(red, min_f32(green, blue));
         const float range = high - low, divisor = range > 0 ? range : 1;
-        /* differences and the hue at which they are 0, of the greatest channel */
+        /* of the greatest channel: its hue, and the difference of the other two, which shifts it */
         float over = red - green, hue = 4;
         over = high == green ? blue - red : over;
         hue = high == green ? 2 : hue;
@@ -118,9 +123,9 @@ static void turn_hue(int n, float shift, float *restrict r, float *restrict g, f
         float h = hue + over / divisor + shift; /* in [-1, 11) */
         h = h < 0 ? h + 6 : h;
         h = h >= 6 ? h - 6 : h;
-        r[i] = high - range * lacks(h, 5);
-        g[i] = high - range * lacks(h, 3);
-        b[i] = high - range * lacks(h, 1);
+        r[i] = high - range * channel_deficit(h, 5);
+        g[i] = high - range * channel_deficit(h, 3);
+        b[i] = high - range * channel_deficit(h, 1);
     }
 }
 
@@ -134,14 +139,14 @@ void gd_image_hue(gd_image *x, double shift) {
         for (int64_t first = 0; first < plane; first += TILE) {
             const int n = plane - first < TILE ? (int)(plane - first) : TILE;
             for (int k = 0; k < 3; k++) {
-                const float *v = load(x, (c + k) * plane + first, n, rgb[k]);
+                const float *v = load_pixels(x, (c + k) * plane + first, n, rgb[k]);
                 const float unit = u8 ? 1 / 255.0f : 1;
                 for (int i = 0; i < n; i++) rgb[k][i] = v[i] * unit;
             }
-            turn_hue(n, sixths, rgb[0], rgb[1], rgb[2]);
+            rotate_hue(n, sixths, rgb[0], rgb[1], rgb[2]);
             for (int k = 0; k < 3; k++) {
                 for (int i = 0; u8 && i < n; i++) rgb[k][i] *= 255.999f;
-                store(x, (c + k) * plane + first, n, rgb[k]);
+                store_pixels(x, (c + k) * plane + first, n, rgb[k]);
             }
         }
 }
@@ -160,10 +165,10 @@ gd_status gd_image_grayscale(const gd_image *x, int64_t channels, gd_image *y) {
         const int64_t to = c * channels * plane;
         for (int64_t first = 0; colors == 3 && first < plane; first += TILE) {
             const int n = plane - first < TILE ? (int)(plane - first) : TILE;
-            gray_of(x, c * 3 * plane + first, plane, n, gray);
+            compute_gray(x, c * 3 * plane + first, plane, n, gray);
             if (x->dtype == GD_F32)
                 memcpy((float *)y->data + to + first, gray, (size_t)n * sizeof *gray);
-            else store(y, to + first, n, gray);
+            else store_pixels(y, to + first, n, gray);
         }
         if (colors == 1)
             memcpy((char *)y->data + (size_t)to * bytes,

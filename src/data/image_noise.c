@@ -1,9 +1,9 @@
-/* image_noise.c - many normally distributed numbers at once. */
+/* image_noise.c - draws many normally distributed numbers. */
 #include <math.h>
 
 #include "data/image.h"
 
-/* Two words give two numbers (Box and Muller). */
+/* The Box-Muller transform: two random words give two numbers. */
 void gd_random_normals(gd_random *random, float *values, int64_t count) {
     for (int64_t i = 0; i < count; i += 2) {
         const float u = ((float)(gd_random_word(random) >> 8) + 0.5f) * 0x1p-24f;

@@ -1,4 +1,4 @@
-/* indices.h - long lists of sample numbers: 4 bytes each where the samples are below 2^31. */
+/* indices.h - long lists of sample indices, of 4 bytes each if all are below 2^31. */
 #ifndef GRADUS_DATA_INDICES_H
 #define GRADUS_DATA_INDICES_H
 
@@ -8,10 +8,10 @@
 
 typedef struct gd_indices {
     void *at;
-    bool wide; /* int64_t; else int32_t */
+    bool wide; /* int64_t, otherwise int32_t */
 } gd_indices;
 
-/* Room for `count` numbers below `limit`. */
+/* Allocates `count` indices below `limit`. */
 static inline gd_status gd_indices_make(gd_indices *list, int64_t count, int64_t limit) {
     size_t bytes;
     list->wide = limit > INT32_MAX;

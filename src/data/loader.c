@@ -32,8 +32,8 @@ static const gd_class loader_class = {
 static gd_status check_number(const char *name, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return GD_OK;
     if (most == INT64_MAX)
-        return gd_fail(GD_E_ARGUMENT, ".%s is %lld; it is %lld or more", name, (long long)value,
-                       (long long)least);
+        return gd_fail(GD_E_ARGUMENT, ".%s is %lld; it must be at least %lld", name,
+                       (long long)value, (long long)least);
     return gd_fail(GD_E_ARGUMENT, ".%s is %lld; it must be from %lld to %lld", name,
                    (long long)value, (long long)least, (long long)most);
 }
@@ -70,7 +70,7 @@ static gd_status make_loader(gd_dataset *dataset, const gd_loader_options *o, gd
     GD_TRY(check_options(dataset, o));
     GD_TRY(gd_scope_reserve(1));
     gd_loader *l = *made = gd_calloc(1, sizeof *l);
-    if (!l) return gd_fail(GD_E_MEMORY, "no memory for a loader");
+    if (!l) return gd_no_memory(NULL, "for a loader");
     gd_object_init(&l->object, &loader_class);
     gd_object_count(1);
     l->dataset = gd_retain(dataset);
@@ -119,7 +119,7 @@ static void discard_batches(gd_loader *l) {
     l->begun = false;
 }
 
-/* Prepares or takes batch l->at.batch, into l->given. */
+/* Sets l->given to batch l->at.batch, which workers or this thread prepare. */
 static gd_status take_batch(gd_loader *l) {
     static const _Atomic bool never;
     GD_TRY(begin_epoch(l));
@@ -133,7 +133,7 @@ static gd_status take_batch(gd_loader *l) {
     return GD_OK;
 }
 
-/* The next batch that is not empty; none at the end of an epoch. */
+/* Sets l->given to the next batch that is not empty; to none at the end of an epoch. */
 static gd_status next_batch(gd_loader *l) {
     gd_sample_release(&l->given.batch);
     while (l->at.batch < l->batches) {
@@ -162,10 +162,9 @@ bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
     gd_status status;
     if (!l) status = gd_fail(GD_E_ARGUMENT, "gd_loader_next: the loader is NULL");
     else if (gd_this_thread.tracer)
-        status =
-            gd_fail(GD_E_STATE,
-                    "gd_loader_next: a function is being traced, and would have this batch in it "
-                    "for ever; give it the batch as an argument");
+        status = gd_fail(GD_E_STATE,
+                         "gd_loader_next: a function is being traced, and the batch would become a "
+                         "constant of the trace; pass the batch as an argument");
     else status = next_batch(l);
     if (gd_report(site, status) != GD_OK) return false;
     *batch = (gd_tensors){l->given.batch.at, l->given.batch.count};
@@ -184,9 +183,9 @@ gd_loader_position gd_loader_tell(const gd_loader *l) {
 
 static gd_status check_position(const gd_loader *l, gd_loader_position to) {
     if (to.epoch < 0)
-        return gd_fail(GD_E_INDEX, "epoch %lld; they count from 0", (long long)to.epoch);
+        return gd_fail(GD_E_INDEX, "epoch is %lld; epochs count from 0", (long long)to.epoch);
     if (to.batch >= 0 && to.batch <= l->batches) return GD_OK;
-    return gd_fail(GD_E_INDEX, "batch %lld; an epoch has %lld batches, counted from 0",
+    return gd_fail(GD_E_INDEX, "batch is %lld; an epoch has %lld batches, counted from 0",
                    (long long)to.batch, (long long)l->batches);
 }
 
@@ -203,7 +202,7 @@ gd_status gd_loader_seek_at(const char *site, gd_loader *l, gd_loader_position t
 
 /* --- state ------------------------------------------------------------------------------------ */
 
-/* The saved state: the position, and options that the loader which resumes must share. */
+/* The saved state: the position, and options that must be equal in a loader that resumes. */
 typedef struct loader_state {
     gd_loader *loader;
     int64_t epoch, batch, skipped;
@@ -212,7 +211,7 @@ typedef struct loader_state {
     char *order;
 } loader_state;
 
-static gd_status give(gd_object *object, gd_state *out) {
+static gd_status give_state(gd_object *object, gd_state *out) {
     const gd_loader *l = (gd_loader *)object;
     char order[120];
     gd_order_describe(&l->order, order, sizeof order);
@@ -252,7 +251,7 @@ static gd_status check_same(const gd_loader *l, gd_taking *in) {
     return check_position(l, to);
 }
 
-static void loaded_or_not(void *user, bool loaded) {
+static void finish_taking_state(void *user, bool loaded) {
     loader_state *s = user;
     gd_loader *l = s->loader;
     if (loaded) {
@@ -269,13 +268,13 @@ static gd_status take_state(gd_object *object, gd_taking *in) {
     gd_loader *l = (gd_loader *)object;
     GD_TRY(check_same(l, in));
     loader_state *s = gd_calloc(1, sizeof *s);
-    if (!s) return gd_fail(GD_E_MEMORY, "no memory to load a loader");
+    if (!s) return gd_no_memory(NULL, "to load a loader");
     *s = (loader_state){.loader = l,
                         .epoch = l->at.epoch,
                         .batch = l->at.batch,
                         .skipped = l->skipped,
                         .seed = l->order.seed};
-    GD_TRY(gd_taking_when_done(in, loaded_or_not, s));
+    GD_TRY(gd_taking_when_done(in, finish_taking_state, s));
     GD_TRY(gd_taking_integer(in, "epoch", &s->epoch));
     GD_TRY(gd_taking_integer(in, "batch", &s->batch));
     GD_TRY(gd_taking_integer(in, "skipped", &s->skipped));
@@ -286,4 +285,4 @@ static gd_status take_state(gd_object *object, gd_taking *in) {
     return gd_taking_text(in, "order", &s->order);
 }
 
-static const gd_state_rules loader_state_rules = {give, take_state};
+static const gd_state_rules loader_state_rules = {give_state, take_state};

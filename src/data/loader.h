@@ -1,7 +1,7 @@
 /* loader.h - the internals of a loader.
  *
- * gd_loader_prepare makes a batch: a pure function of the loader and the number of the batch, which
- * any thread may call. gd_loader_next calls it, or takes a batch that workers have prepared
+ * gd_loader_prepare builds a batch: a pure function of the loader and the number of the batch,
+ * which any thread may call. gd_loader_next calls it, or takes a batch that workers have prepared
  * (loader_workers.c).
  */
 #ifndef GRADUS_DATA_LOADER_H
@@ -12,10 +12,10 @@
 
 /* A batch, or a failure. */
 typedef struct gd_prepared {
-    gd_sample batch; /* retained. Without tensors: all samples were broken and skipped */
+    gd_sample batch; /* retained; empty if all samples were broken and skipped */
     int64_t skipped; /* broken samples */
     gd_status status;
-    bool placed; /* the message ends with a site */
+    bool placed; /* the message ends with the place of the call */
     char text[GD_MESSAGE_MAX];
 } gd_prepared;
 
@@ -26,7 +26,7 @@ struct gd_loader {
     gd_dataset *dataset;        /* retained */
     gd_loader_options options;  /* the sampler is retained */
     gd_order order;             /* of the epoch; workers read it */
-    bool begun;                 /* `order` is that of epoch at.epoch, and workers run */
+    bool begun;                 /* `order` is that of epoch at.epoch, and the workers run */
     int64_t positions, batches; /* in an epoch */
     gd_loader_position at;
     int64_t skipped;
@@ -39,12 +39,13 @@ struct gd_loader {
 void gd_loader_prepare(const gd_loader *loader, int64_t number, const _Atomic bool *stop,
                        gd_prepared *prepared);
 
-/* Lets workers prepare the batches from loader->at.batch on, and starts them if necessary. If the
+/* Makes workers prepare the batches from loader->at.batch on, and starts them if necessary. If the
  * system cannot create threads, loader->workers stays NULL. */
 gd_status gd_workers_begin(gd_loader *loader);
-/* Waits for the next batch. False: the workers have ended with the process. */
+/* Waits for the next batch. False: the workers have ended, by a fork or at the end of the
+ * process. */
 bool gd_workers_take(gd_workers *workers, gd_prepared *prepared);
-/* Ends the workers, and frees their batches. */
+/* Ends the workers and frees their batches. */
 void gd_workers_end(gd_loader *loader);
 
 #endif

@@ -1,7 +1,7 @@
-/* permute.h - a shuffled order without a table.
+/* permute.h - a pseudorandom permutation that needs no table.
  *
  * gd_shuffled(key, position, n) is a permutation of [0, n): a pure function of the key and n, which
- * any thread evaluates for any position. A Feistel network with Philox as its round function
+ * any thread can evaluate for any position. A Feistel network with Philox as its round function
  * permutes the smallest 2^bits >= n. A result beyond n goes through the network again until it is
  * below n (cycle walking): since 2^bits < 2n, twice on average at most.
  */
@@ -10,22 +10,22 @@
 
 #include "core/random.h"
 
-/* What a number is drawn for. Uses of one seed have nothing in common. */
+/* The purpose of a random number. Different purposes give unrelated numbers for one seed. */
 typedef enum gd_draw {
     GD_DRAW_ORDER = 1, /* of samples in an epoch */
     GD_DRAW_SPLIT,     /* gd_dataset_random_split */
     GD_DRAW_SAMPLE,    /* weighted, with replacement */
-    GD_DRAW_KEY,       /* weighted, without */
+    GD_DRAW_KEY,       /* weighted, without replacement */
     GD_DRAW_CLASS,     /* the order of classes in a round of the stratified sampler */
     GD_DRAW_MEMBER,    /* the order of the samples of a class */
-    GD_DRAW_START,     /* where a class begins */
+    GD_DRAW_START,     /* the first due time of a group */
 } gd_draw;
 
 static inline gd_rng gd_draw_key(gd_draw what, uint64_t seed, uint64_t epoch) {
     return (gd_rng){.seed = seed ^ (uint64_t)what * 0xD1342543DE82EF95u, .call = epoch};
 }
 
-/* More rounds for few bits, where a round mixes little. */
+/* Few bits need more rounds, as a round mixes little. */
 static inline int gd_shuffle_rounds(int bits) { return bits < 16 ? 16 : 8; }
 
 /* position < n. */

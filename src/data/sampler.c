@@ -1,4 +1,4 @@
-/* sampler.c - samplers; those of a program, and the distributed one. */
+/* sampler.c - samplers: the object, orders, the distributed sampler and user-defined ones. */
 #include "data/sampler.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ gd_sampler *gd_sampler_bare(const gd_sampler_rules *rules, int64_t made_for, siz
     void *self = s ? gd_calloc(1, size) : NULL;
     if (!self) {
         gd_free(s);
-        gd_fail(GD_E_MEMORY, "no memory for a sampler");
+        gd_no_memory(NULL, "for a sampler");
         return NULL;
     }
     gd_object_init(&s->object, &sampler_class);
@@ -67,7 +67,7 @@ gd_status gd_sampler_column(gd_tensor **column, const char *what) {
 
 gd_status gd_sampler_fits(const gd_sampler *s, int64_t samples) {
     if (!s || s->made_for < 0 || s->made_for == samples) return GD_OK;
-    return gd_fail(GD_E_ARGUMENT, "the sampler was made for %lld samples, and the dataset has %lld",
+    return gd_fail(GD_E_ARGUMENT, "the sampler is for %lld samples, and the dataset has %lld",
                    (long long)s->made_for, (long long)samples);
 }
 
@@ -113,13 +113,13 @@ static int64_t distributed_count(const gd_sampler *s, int64_t samples) {
     return samples / d->world + (!d->drop_last && samples % d->world != 0);
 }
 
-/* Ranks take samples in turn; positions beyond the last sample wrap around. */
+/* Rank r takes positions r, r + world, ...; positions beyond the last sample wrap around. */
 static gd_status distributed_at(const gd_order *o, int64_t first, int64_t count, int64_t *indices) {
     const distributed *d = o->sampler->self;
     const gd_rng key = gd_draw_key(GD_DRAW_ORDER, o->seed, o->epoch);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t turn = ((first + i) * d->world + d->rank) % o->samples;
-        indices[i] = d->shuffle ? gd_shuffled(key, turn, o->samples) : turn;
+        const int64_t position = ((first + i) * d->world + d->rank) % o->samples;
+        indices[i] = d->shuffle ? gd_shuffled(key, position, o->samples) : position;
     }
     return GD_OK;
 }
@@ -141,30 +141,29 @@ gd_sampler *gd_sampler_distributed_at(const char *site, int rank, int world,
         given ? *given : (gd_sampler_distributed_options){true, false};
     gd_sampler *s = NULL;
     gd_status status = GD_OK;
-    if (world < 1)
-        status = gd_fail(GD_E_ARGUMENT, "a world of %d processes; it has one or more", world);
+    if (world < 1) status = gd_fail(GD_E_ARGUMENT, "world is %d; it must be at least 1", world);
     else if (rank < 0 || rank >= world)
-        status = gd_fail(GD_E_ARGUMENT, "rank %d of %d processes; ranks go from 0 to %d", rank,
-                         world, world - 1);
+        status = gd_fail(GD_E_ARGUMENT, "rank is %d; with a world of %d it must be from 0 to %d",
+                         rank, world, world - 1);
     else if ((s = gd_sampler_bare(&distributed_rules, -1, sizeof(distributed))))
         *(distributed *)s->self = (distributed){rank, world, o.shuffle, o.drop_last};
     return gd_sampler_finish(site, "gd_sampler_distributed", s, status);
 }
 
-/* --- a program's own -------------------------------------------------------------------------- */
+/* --- user-defined ----------------------------------------------------------------------------- */
 
-typedef struct own {
+typedef struct user_sampler {
     void *self;
     gd_sampler_functions call;
-} own;
+} user_sampler;
 
-static int64_t own_count(const gd_sampler *s, int64_t samples) {
-    const own *f = s->self;
+static int64_t user_count(const gd_sampler *s, int64_t samples) {
+    const user_sampler *f = s->self;
     return f->call.count ? f->call.count(samples, f->self) : samples;
 }
 
-static gd_status own_at(const gd_order *o, int64_t first, int64_t count, int64_t *indices) {
-    const own *f = o->sampler->self;
+static gd_status user_at(const gd_order *o, int64_t first, int64_t count, int64_t *indices) {
+    const user_sampler *f = o->sampler->self;
     for (int64_t i = 0; i < count; i++) {
         indices[i] = f->call.at(first + i, o->seed, o->epoch, o->samples, f->self);
         if (indices[i] < 0 || indices[i] >= o->samples)
@@ -177,26 +176,26 @@ static gd_status own_at(const gd_order *o, int64_t first, int64_t count, int64_t
     return GD_OK;
 }
 
-static void own_describe(const gd_sampler *s, char *text, size_t size) {
+static void user_describe(const gd_sampler *s, char *text, size_t size) {
     (void)s;
     snprintf(text, size, "the program's own");
 }
 
-static void own_close(gd_sampler *s) {
-    const own *f = s->self;
+static void user_close(gd_sampler *s) {
+    const user_sampler *f = s->self;
     if (f->call.destroy) f->call.destroy(f->self);
 }
 
-static const gd_sampler_rules own_rules = {
-    .count = own_count, .at = own_at, .describe = own_describe, .close = own_close};
+static const gd_sampler_rules user_rules = {
+    .count = user_count, .at = user_at, .describe = user_describe, .close = user_close};
 
 gd_sampler *gd_sampler_from_at(const char *site, void *self, const gd_sampler_functions *call) {
     GD_CALLED_FROM(site);
     gd_sampler *s = NULL;
-    gd_status status = gd_scope_reserve(1); /* first, so that a failure does not own self */
+    gd_status status = gd_scope_reserve(1); /* first: on failure the program keeps `self` */
     if (status == GD_OK && (!call || !call->at))
         status = gd_fail(GD_E_ARGUMENT, "it needs .at, the sample at a position");
-    else if (status == GD_OK && (s = gd_sampler_bare(&own_rules, -1, sizeof(own))))
-        *(own *)s->self = (own){self, *call};
+    else if (status == GD_OK && (s = gd_sampler_bare(&user_rules, -1, sizeof(user_sampler))))
+        *(user_sampler *)s->self = (user_sampler){self, *call};
     return gd_sampler_finish(site, "gd_sampler_from", s, status);
 }

@@ -1,7 +1,7 @@
 /* sampler.h - samplers: the samples of an epoch and their order.
  *
  * The order of an epoch is a function of the seed, the epoch and the position, which any thread can
- * evaluate. A sampler whose order needs a table makes it when an epoch begins.
+ * evaluate. A sampler whose order needs a table builds it when an epoch begins.
  */
 #ifndef GRADUS_DATA_SAMPLER_H
 #define GRADUS_DATA_SAMPLER_H
@@ -23,7 +23,7 @@ typedef struct gd_sampler_rules {
     int64_t (*count)(const gd_sampler *sampler, int64_t samples);
     /* The samples at positions first, first + 1, ... Thread-safe. */
     gd_status (*at)(const gd_order *order, int64_t first, int64_t count, int64_t *indices);
-    /* Makes order->table for an epoch, freed with gd_free; NULL: it needs none. */
+    /* Builds order->table for an epoch, which gd_free frees. NULL: it needs none. */
     gd_status (*begin)(gd_order *order);
     /* A description for states: equal descriptions mean equal orders. */
     void (*describe)(const gd_sampler *sampler, char *text, size_t size);
@@ -37,13 +37,13 @@ struct gd_sampler {
     void *self;
 };
 
-/* A sampler with `size` zero bytes as its self, owned by the caller; NULL: no memory. */
+/* Creates a sampler with `size` zero bytes as its self. The caller owns it. NULL: no memory. */
 gd_sampler *gd_sampler_bare(const gd_sampler_rules *rules, int64_t made_for, size_t size);
-/* Passes a sampler to the scope of the program, or frees it after a failure, which it records. */
+/* Adds a sampler to the scope of the program; on failure frees it and records the failure. */
 gd_sampler *gd_sampler_finish(const char *site, const char *function, gd_sampler *sampler,
                               gd_status status);
-/* Checks that a tensor has one number a sample (rank 1), and copies it to the CPU if necessary, in
- * the current scope. Messages call it `what`. */
+/* Checks that a tensor has one number for each sample (rank 1), and copies it to the CPU if
+ * necessary, in the current scope. Messages call it `what`. */
 gd_status gd_sampler_column(gd_tensor **column, const char *what);
 
 /* Checks that the sampler fits a dataset of this size. */

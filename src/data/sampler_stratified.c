@@ -1,13 +1,13 @@
-/* sampler_stratified.c - every stretch of an epoch has the classes in the shares of the dataset.
+/* sampler_stratified.c - the stratified sampler: every part of an epoch has about the same shares
+ * of classes as the dataset.
  *
- * Classes of equal size form a group. Each class of the group comes once in a round, in an order
- * that is drawn for the round, so k classes of m samples are a sequence of k m samples. The
- * sequences of the groups are merged by time: sample i of a sequence of length n is due at (i +
- * start) / n, where start, in [0, 1), is drawn for the epoch. So each sequence is spread evenly
- * over the epoch.
+ * Classes of equal size form a group. Each class of the group occurs once in a round, in a random
+ * order of the round, so k classes of m samples are a sequence of k m samples. The sequences of the
+ * groups are merged by time: sample i of a sequence of length n is due at (i + start) / n, where
+ * start, in [0, 1), is random for the epoch. So each sequence is spread evenly over the epoch.
  *
- * There are at most sqrt(2 n) groups of n samples. Memory: 4 bytes a sample (8 beyond 2^31 of
- * them), the samples sorted by the size of their class, then by class.
+ * n samples have at most sqrt(2 n) groups. The sampler holds the indices of all samples, sorted by
+ * the size of their class, then by class: 4 bytes each (8 beyond 2^31 samples).
  */
 #include <math.h>
 #include <stdio.h>
@@ -53,46 +53,47 @@ static void stratified_close(gd_sampler *s) {
 
 /* --- the order -------------------------------------------------------------------------------- */
 
-/* A group on the way through an epoch. */
-typedef struct stream {
-    int64_t group, next, length; /* the sample that comes next */
-    double start, due;           /* of that sample */
-} stream;
+/* A group at some position of an epoch. */
+typedef struct group_stream {
+    int64_t group, next, length; /* next: the index of its next sample */
+    double start, due;           /* due: the time of its next sample */
+} group_stream;
 
-/* Never, once all have come. */
-static double due(const stream *s, int64_t i) {
+/* Infinite after the last sample. */
+static double due_time(const group_stream *s, int64_t i) {
     return i < s->length ? ((double)i + s->start) / (double)s->length : INFINITY;
 }
 
-static bool before(const stream *a, const stream *b) {
+static bool is_due_before(const group_stream *a, const group_stream *b) {
     return a->due != b->due ? a->due < b->due : a->group < b->group;
 }
 
-/* Heap order: a stream is due before those below it. */
-static void sift_down(stream *heap, int64_t count, int64_t i) {
-    const stream moved = heap[i];
+/* Restores heap order: a stream is due before those below it. */
+static void sift_down(group_stream *heap, int64_t count, int64_t i) {
+    const group_stream moved = heap[i];
     for (int64_t child; (child = 2 * i + 1) < count; i = child) {
-        if (child + 1 < count && before(&heap[child + 1], &heap[child])) child++;
-        if (!before(&heap[child], &moved)) break;
+        if (child + 1 < count && is_due_before(&heap[child + 1], &heap[child])) child++;
+        if (!is_due_before(&heap[child], &moved)) break;
         heap[i] = heap[child];
     }
     heap[i] = moved;
 }
 
 /* Moves a stream to its first sample that is due at `time` or later. */
-static void advance_to(stream *s, double time) {
+static void advance_to(group_stream *s, double time) {
     int64_t i = (int64_t)(time * (double)s->length - s->start);
     if (i < 0) i = 0;
     if (i > s->length) i = s->length;
-    while (i > 0 && due(s, i - 1) >= time) i--;
-    while (i < s->length && due(s, i) < time) i++;
+    while (i > 0 && due_time(s, i - 1) >= time) i--;
+    while (i < s->length && due_time(s, i) < time) i++;
     s->next = i;
-    s->due = due(s, i);
+    s->due = due_time(s, i);
 }
 
-/* The streams at a position of the epoch. A stream has within one of its share by any time, so by
- * the time (position - groups) / samples no more than `position` samples are due, and few less. */
-static void begin_streams(const gd_order *o, stream *heap, int64_t position) {
+/* Sets the streams to a position of the epoch. At any time t, t * length samples of a stream are
+ * due, within one. So at the time (position - groups) / samples at most `position` samples are due,
+ * and only a few less; the heap steps through these. */
+static void begin_streams(const gd_order *o, group_stream *heap, int64_t position) {
     const stratified *t = o->sampler->self;
     const gd_rng key = gd_draw_key(GD_DRAW_START, o->seed, o->epoch);
     const double time = (double)(position - t->n_groups) / (double)t->samples;
@@ -100,44 +101,44 @@ static void begin_streams(const gd_order *o, stream *heap, int64_t position) {
     for (int64_t g = 0; g < t->n_groups; g++) {
         uint32_t words[4];
         gd_philox(key, (uint64_t)g, words);
-        stream *s = &heap[g];
-        *s = (stream){.group = g,
-                      .length = t->groups[g].size * t->groups[g].classes,
-                      .start = (double)words[0] * 0x1p-32};
+        group_stream *s = &heap[g];
+        *s = (group_stream){.group = g,
+                            .length = t->groups[g].size * t->groups[g].classes,
+                            .start = (double)words[0] * 0x1p-32};
         advance_to(s, time);
         passed += s->next;
     }
     for (int64_t i = t->n_groups / 2; i-- > 0;) sift_down(heap, t->n_groups, i);
     for (; passed < position; passed++) {
-        heap[0].due = due(&heap[0], ++heap[0].next);
+        heap[0].due = due_time(&heap[0], ++heap[0].next);
         sift_down(heap, t->n_groups, 0);
     }
 }
 
-/* Sample i of a group's sequence. */
-static int64_t member(const gd_order *o, const group *g, int64_t i) {
+/* Sample i of the sequence of a group. */
+static int64_t group_member(const gd_order *o, const group *g, int64_t i) {
     const stratified *t = o->sampler->self;
     const int64_t round = i / g->classes;
-    /* a round of its own seed; a class, too */
+    /* each round and each class has its own seed */
     const uint64_t of_round = o->seed ^ (uint64_t)(g->first + round + 1) * 0x9E3779B97F4A7C15u;
     const int64_t class =
         gd_shuffled(gd_draw_key(GD_DRAW_CLASS, of_round, o->epoch), i % g->classes, g->classes);
     const int64_t first = g->first + class * g->size;
     const uint64_t of_class = o->seed ^ (uint64_t)(first + 1) * 0x9E3779B97F4A7C15u;
-    const int64_t place =
+    const int64_t position =
         gd_shuffled(gd_draw_key(GD_DRAW_MEMBER, of_class, o->epoch), round, g->size);
-    return gd_indices_get(&t->list, first + place);
+    return gd_indices_get(&t->list, first + position);
 }
 
 static gd_status stratified_at(const gd_order *o, int64_t first, int64_t count, int64_t *indices) {
     const stratified *t = o->sampler->self;
-    stream *heap = gd_malloc((size_t)t->n_groups * sizeof *heap);
-    if (!heap) return gd_fail(GD_E_MEMORY, "no memory for a stratified order");
+    group_stream *heap = gd_malloc((size_t)t->n_groups * sizeof *heap);
+    if (!heap) return gd_no_memory(NULL, "for a stratified order");
     begin_streams(o, heap, first);
     for (int64_t i = 0; i < count; i++) {
-        stream *s = &heap[0];
-        indices[i] = member(o, &t->groups[s->group], s->next);
-        s->due = due(s, ++s->next);
+        group_stream *s = &heap[0];
+        indices[i] = group_member(o, &t->groups[s->group], s->next);
+        s->due = due_time(s, ++s->next);
         sift_down(heap, t->n_groups, 0);
     }
     gd_free(heap);
@@ -149,15 +150,15 @@ static const gd_sampler_rules stratified_rules = {.count = stratified_count,
                                                   .describe = stratified_describe,
                                                   .close = stratified_close};
 
-/* --- making one ------------------------------------------------------------------------------- */
+/* --- construction ----------------------------------------------------------------------------- */
 
-/* Classes by number: `values` are the classes there are, sorted, or NULL where they are least,
- * least + 1, ... */
+/* The classes of all samples. Class c is values[c], where `values` are the distinct labels, sorted;
+ * with `values` NULL it is least + c. */
 typedef struct labels {
     gd_view column;
     int64_t samples, least, classes;
     int64_t *values;
-    int64_t *sizes; /* of each class; then where its next sample goes */
+    int64_t *sizes; /* of each class; later the position of its next sample */
 } labels;
 
 static int64_t value_at(const labels *l, int64_t i) {
@@ -209,7 +210,7 @@ static group *group_of(const stratified *t, int64_t size) {
     return bsearch(&(group){.size = size}, t->groups, (size_t)t->n_groups, sizeof(group), by_size);
 }
 
-/* The sizes there are, and how many classes have each. */
+/* Finds the distinct sizes of classes and counts the classes of each. */
 static gd_status find_groups(stratified *t, const labels *l) {
     int64_t *sizes = gd_malloc((size_t)l->classes * sizeof *sizes), kinds = 0;
     if (!sizes) return gd_no_memory(NULL, "for a stratified sampler");
@@ -241,15 +242,15 @@ static gd_status sort_samples(stratified *t, labels *l) {
     GD_TRY(find_groups(t, l));
     GD_TRY(gd_indices_make(&t->list, l->samples, l->samples));
     int64_t *next =
-        gd_malloc((size_t)t->n_groups * sizeof *next); /* place of a group's next class */
+        gd_malloc((size_t)t->n_groups * sizeof *next); /* position of the next class of a group */
     if (!next) return gd_no_memory(NULL, "for a stratified sampler");
     for (int64_t g = 0; g < t->n_groups; g++) next[g] = t->groups[g].first;
     for (int64_t c = 0; c < l->classes; c++) {
         const int64_t size = l->sizes[c];
         if (size == 0) continue;
-        int64_t *place = &next[group_of(t, size) - t->groups];
-        l->sizes[c] = *place;
-        *place += size;
+        int64_t *position = &next[group_of(t, size) - t->groups];
+        l->sizes[c] = *position;
+        *position += size;
     }
     gd_free(next);
     for (int64_t i = 0; i < l->samples; i++)
@@ -257,7 +258,7 @@ static gd_status sort_samples(stratified *t, labels *l) {
     return GD_OK;
 }
 
-static gd_status check(gd_tensor **classes) {
+static gd_status check_classes(gd_tensor **classes) {
     char text[160];
     GD_TRY(gd_sampler_column(classes, "classes"));
     if (gd_is_float((*classes)->dtype))
@@ -271,7 +272,7 @@ gd_sampler *gd_sampler_stratified_at(const char *site, gd_tensor *classes) {
     GD_CALLED_FROM(site);
     gd_sampler *s = NULL;
     gd_scope *scope = gd_scope_open();
-    gd_status status = check(&classes);
+    gd_status status = check_classes(&classes);
     if (status == GD_OK &&
         (s = gd_sampler_bare(&stratified_rules, classes->dims[0], sizeof(stratified)))) {
         stratified *t = s->self;

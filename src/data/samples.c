@@ -1,4 +1,4 @@
-/* samples.c - see samples.h. */
+/* samples.c - adds tensors to samples and converts bytes; see samples.h. */
 #include "data/samples.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ gd_status gd_sample_add_classes(gd_sample *s, const int64_t *classes, const int6
     return GD_OK;
 }
 
-/* A table: faster than a division, and a product with 1 / 255 has other last bits. */
+/* A table is faster than a division, and a product with 1 / 255 rounds differently. */
 #define U1(i)  (float)((i) / 255.0)
 #define U4(i)  U1(i), U1((i) + 1), U1((i) + 2), U1((i) + 3)
 #define U16(i) U4(i), U4((i) + 4), U4((i) + 8), U4((i) + 12)
@@ -61,23 +61,23 @@ char *gd_folder_join(const char *folder, const char *name) {
     return path;
 }
 
-/* --- arrays of rows --------------------------------------------------------------------------- */
+/* --- samples as rows of an array -------------------------------------------------------------- */
 
-static void copy_row(const gd_row_program *r, int64_t index, void *to, int64_t at) {
+static void copy_row(const gd_sample_array *r, int64_t index, void *to, int64_t at) {
     const uint8_t *from = (const uint8_t *)r->data + (size_t)index * r->bytes;
     if (r->unit) gd_bytes_to_unit((float *)to + (size_t)at * r->bytes, from, r->bytes);
     else memcpy((uint8_t *)to + (size_t)at * r->bytes, from, r->bytes);
 }
 
-gd_status gd_rows_get(const gd_row_program *r, int64_t index, gd_sample *sample) {
+gd_status gd_sample_array_get(const gd_sample_array *r, int64_t index, gd_sample *sample) {
     void *to = NULL;
     GD_TRY(gd_sample_add(sample, r->unit ? GD_F32 : r->dtype, r->rank, r->dims, &to));
     if (r->bytes) copy_row(r, index, to, 0);
     return GD_OK;
 }
 
-gd_status gd_rows_gather(const gd_row_program *r, const int64_t *indices, int64_t count,
-                         gd_sample *batch) {
+gd_status gd_sample_array_gather(const gd_sample_array *r, const int64_t *indices, int64_t count,
+                                 gd_sample *batch) {
     int64_t dims[GD_MAX_RANK] = {count};
     void *to = NULL;
     for (int k = 0; k < r->rank; k++) dims[k + 1] = r->dims[k];

@@ -1,4 +1,4 @@
-/* samples.h - helpers of datasets that read files: new tensors of a sample, and bytes as floats. */
+/* samples.h - helpers for datasets that read files: adding tensors to a sample, bytes as floats. */
 #ifndef GRADUS_DATA_SAMPLES_H
 #define GRADUS_DATA_SAMPLES_H
 
@@ -8,8 +8,8 @@
 gd_status gd_sample_add(gd_sample *sample, gd_dtype dtype, int rank, const int64_t *dims,
                         void **data);
 
-/* Adds classes of the samples `indices` of a batch: i64 (count); or for `indices` NULL the class of
- * one sample: i64 of rank 0, the first of `classes`. */
+/* Adds classes[indices[i]] for a batch: i64 (count). With `indices` NULL: classes[0] for one
+ * sample, i64 of rank 0. */
 gd_status gd_sample_add_classes(gd_sample *sample, const int64_t *classes, const int64_t *indices,
                                 int64_t count);
 
@@ -25,21 +25,21 @@ gd_status gd_check_path(const char *path, const char *option);
 /* "folder/name" from gd_malloc; NULL: no memory. */
 char *gd_folder_join(const char *folder, const char *name);
 
-/* --- arrays of rows --------------------------------------------------------------------------- */
+/* --- samples as rows of an array -------------------------------------------------------------- */
 
-/* One tensor of each sample, as a row of an array that is in memory. */
-typedef struct gd_row_program {
+/* An array in memory. Row i is a tensor of sample i. */
+typedef struct gd_sample_array {
     const void *data; /* (count, dims...), row-major */
     size_t bytes;     /* of a row */
     gd_dtype dtype;   /* of the array */
-    bool unit;        /* bytes that samples have as floats in [0, 1] */
+    bool unit;        /* samples have the bytes as floats in [0, 1] */
     int rank;         /* of a sample, at most GD_MAX_RANK - 1 */
     int64_t dims[GD_MAX_RANK];
-} gd_row_program;
+} gd_sample_array;
 
-/* Sample `index`, or a batch of samples. */
-gd_status gd_rows_get(const gd_row_program *rows, int64_t index, gd_sample *sample);
-gd_status gd_rows_gather(const gd_row_program *rows, const int64_t *indices, int64_t count,
-                         gd_sample *batch);
+/* Adds the row of sample `index`, or those of a batch of samples. */
+gd_status gd_sample_array_get(const gd_sample_array *array, int64_t index, gd_sample *sample);
+gd_status gd_sample_array_gather(const gd_sample_array *array, const int64_t *indices,
+                                 int64_t count, gd_sample *batch);
 
 #endif

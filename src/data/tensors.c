@@ -7,17 +7,17 @@
 #include "core/thread.h"
 #include "data/dataset.h"
 
-typedef struct rows {
+typedef struct tensor_rows {
     int count;
-    gd_tensor *of[]; /* retained */
-} rows;
+    gd_tensor *at[]; /* retained; row i of each belongs to sample i */
+} tensor_rows;
 
 static gd_status tensors_get(const gd_dataset *d, int64_t index, gd_random *random,
                              gd_sample *sample) {
-    const rows *r = d->self;
+    const tensor_rows *r = d->self;
     (void)random;
     for (sample->count = 0; sample->count < r->count; sample->count++) {
-        gd_tensor *t = r->of[sample->count];
+        gd_tensor *t = r->at[sample->count];
         gd_tensor *row = gd_tensor_view(t, t->rank - 1, t->dims + 1, t->strides + 1,
                                         t->offset + index * t->strides[0]);
         if (!row) return GD_E_MEMORY;
@@ -26,6 +26,7 @@ static gd_status tensors_get(const gd_dataset *d, int64_t index, gd_random *rand
     return GD_OK;
 }
 
+/* Copies rows `indices` of `from` to `to` (count, ...). */
 static void copy_rows(gd_tensor *to, const gd_tensor *from, const int64_t *indices, int64_t count) {
     const size_t size = gd_dtype_bytes(from->dtype);
     gd_view source = gd_view_of(from), target = gd_view_of(to);
@@ -34,26 +35,27 @@ static void copy_rows(gd_tensor *to, const gd_tensor *from, const int64_t *indic
     memmove(source.strides, source.strides + 1, sizeof(int64_t) * (size_t)source.rank);
     memmove(target.dims, target.dims + 1, sizeof(int64_t) * (size_t)target.rank);
     memmove(target.strides, target.strides + 1, sizeof(int64_t) * (size_t)target.rank);
-    const bool plain = gd_is_row_major(source.rank, source.dims, source.strides);
+    const bool contiguous = gd_is_row_major(source.rank, source.dims, source.strides);
     const size_t row = (size_t)gd_numel(source.rank, source.dims) * size;
     char *first = source.data;
     for (int64_t i = 0; i < count && row; i++, target.data = (char *)target.data + row) {
         source.data = first + (ptrdiff_t)(indices[i] * from->strides[0]) * (ptrdiff_t)size;
-        if (plain) memcpy(target.data, source.data, row);
+        if (contiguous) memcpy(target.data, source.data, row);
         else gd_copy_elements(&target, &source);
     }
 }
 
 static gd_status tensors_gather(const gd_dataset *d, const int64_t *indices, int64_t count,
                                 gd_sample *batch) {
-    const rows *r = d->self;
+    const tensor_rows *r = d->self;
     for (batch->count = 0; batch->count < r->count; batch->count++) {
-        const gd_tensor *t = r->of[batch->count];
+        const gd_tensor *t = r->at[batch->count];
         int64_t dims[GD_MAX_RANK];
         size_t bytes;
         memcpy(dims, t->dims, sizeof dims);
         dims[0] = count;
-        GD_TRY(gd_dims_bytes(t->rank, dims, (gd_dtype)t->dtype, &bytes)); /* samples may repeat */
+        GD_TRY(gd_dims_bytes(t->rank, dims, (gd_dtype)t->dtype,
+                             &bytes)); /* indices may repeat, so the batch can exceed t */
         gd_tensor *made = gd_tensor_new(gd_cpu(), (gd_dtype)t->dtype, t->rank, dims);
         if (!made) return GD_E_MEMORY;
         copy_rows(made, t, indices, count);
@@ -63,8 +65,8 @@ static gd_status tensors_gather(const gd_dataset *d, const int64_t *indices, int
 }
 
 static void tensors_close(gd_dataset *d) {
-    rows *r = d->self;
-    for (int i = 0; r && i < r->count; i++) gd_release(r->of[i]);
+    tensor_rows *r = d->self;
+    for (int i = 0; r && i < r->count; i++) gd_release(r->at[i]);
     gd_free(r);
 }
 
@@ -87,11 +89,10 @@ static gd_status check_tensors(gd_tensors list) {
                            "tensor %lld is a single number; its first axis should be the samples",
                            (long long)i);
         if (t->device != gd_cpu())
-            return gd_fail(
-                GD_E_DEVICE,
-                "tensor %lld is on %s; samples are made on the CPU, so copy it there with "
-                "gd_to_device",
-                (long long)i, t->device->name);
+            return gd_fail(GD_E_DEVICE,
+                           "tensor %lld is on %s; samples are on the CPU, so copy it there with "
+                           "gd_to_device",
+                           (long long)i, t->device->name);
         if (t->dims[0] != first->dims[0])
             return gd_fail(GD_E_SHAPE,
                            "tensor %lld is %s and tensor 0 is %s; the first sizes, the numbers of "
@@ -105,19 +106,19 @@ static gd_status check_tensors(gd_tensors list) {
 gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors list) {
     GD_CALLED_FROM(site);
     gd_status status = check_tensors(list);
-    rows *r = NULL;
+    tensor_rows *r = NULL;
     gd_dataset *d = NULL;
     if (status == GD_OK) {
-        r = gd_calloc(1, sizeof *r + (size_t)list.count * sizeof *r->of);
+        r = gd_calloc(1, sizeof *r + (size_t)list.count * sizeof *r->at);
         d = r ? gd_dataset_bare("tensors", &tensors_rules, NULL, 0) : NULL;
-        if (!d) status = gd_fail(GD_E_MEMORY, "no memory for a dataset");
+        if (!d) status = gd_no_memory(NULL, "for a dataset");
     }
     if (status != GD_OK) {
         gd_free(r);
         gd_error_prefix("gd_dataset_tensors: ");
         return gd_dataset_finish(site, NULL, status);
     }
-    for (; r->count < list.count; r->count++) r->of[r->count] = gd_retain(list.at[r->count]);
+    for (; r->count < list.count; r->count++) r->at[r->count] = gd_retain(list.at[r->count]);
     d->self = r;
     d->count = list.at[0]->dims[0];
     return gd_dataset_finish(site, d, GD_OK);

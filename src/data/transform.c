@@ -17,7 +17,7 @@ static void destroy_transform(gd_object *object) {
 }
 static const gd_class transform_class = {.name = "transform", .destroy = destroy_transform};
 
-/* Owns `options`, also after a failure. */
+/* Takes ownership of `options`, also on failure. */
 static gd_status make_transform(const gd_maker *maker, void *options, gd_transform **made) {
     const gd_transform_rules *rules = maker->rules;
     gd_status status = gd_check_ranges(maker, options, "gd_transform_");
@@ -29,7 +29,7 @@ static gd_status make_transform(const gd_maker *maker, void *options, gd_transfo
     gd_transform *t = status == GD_OK ? gd_calloc(1, sizeof *t) : NULL;
     if (!t) {
         gd_free(options);
-        return status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a transform");
+        return status != GD_OK ? status : gd_no_memory(NULL, "for a transform");
     }
     gd_object_init(&t->object, &transform_class);
     gd_object_count(1);
@@ -70,7 +70,7 @@ gd_status gd_transform_define_at(const char *site, const char *record, gd_transf
     return gd_report(site, status);
 }
 
-/* --- applying it ------------------------------------------------------------------------------ */
+/* --- application ------------------------------------------------------------------------------ */
 
 gd_status gd_transform_run(const gd_transform *t, gd_tensor *x, gd_random *random, gd_tensor **y) {
     const gd_transform_rules *rules = t->maker->rules;
@@ -79,7 +79,7 @@ gd_status gd_transform_run(const gd_transform *t, gd_tensor *x, gd_random *rando
     *y = rules->apply(t->options, x, random);
     gd_status status = GD_OK;
     if (!*y || (*y)->kind == GD_FAILED)
-        status = gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it gave no tensor");
+        status = gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it returned no tensor");
     status = gd_attempt_end(&attempt, status);
     if (status != GD_OK) gd_error_prefix("transform %s: ", t->maker->record.name);
     return status;
@@ -102,21 +102,22 @@ gd_tensor *gd_transform_apply_at(const char *site, gd_transform *t, gd_tensor *x
 
 /* --- datasets with transforms ----------------------------------------------------------------- */
 
-typedef struct chain {
+typedef struct transform_chain {
     int64_t count;
     gd_transform *at[]; /* retained */
-} chain;
+} transform_chain;
 
 static gd_status chain_get(const gd_dataset *d, int64_t index, gd_random *random,
                            gd_sample *sample) {
-    const chain *c = d->self;
+    const transform_chain *c = d->self;
     GD_TRY(gd_dataset_fetch(d->inner[0], index, random, sample));
     gd_status status = GD_OK;
     for (int64_t i = 0; i < c->count && status == GD_OK; i++) {
         const int64_t field = c->at[i]->field;
         if (field < 0 || field >= sample->count)
-            status = gd_fail(GD_E_INDEX, "transform %s: it has %d tensors; there is no field %lld",
-                             c->at[i]->maker->record.name, sample->count, (long long)field);
+            status =
+                gd_fail(GD_E_INDEX, "transform %s: field is %lld, but the sample has %d tensors",
+                        c->at[i]->maker->record.name, (long long)field, sample->count);
         else status = gd_transform_run(c->at[i], sample->at[field], random, &sample->at[field]);
     }
     if (status == GD_OK) return GD_OK;
@@ -131,7 +132,7 @@ static void chain_name(const gd_dataset *d, int64_t index, char *text, size_t si
 }
 
 static void chain_close(gd_dataset *d) {
-    chain *c = d->self;
+    transform_chain *c = d->self;
     for (int64_t i = 0; c && i < c->count; i++) gd_release(c->at[i]);
     gd_free(c);
 }
@@ -150,11 +151,11 @@ gd_dataset *gd_dataset_transform_at(const char *site, gd_dataset *dataset, gd_tr
                                      gd_fail(GD_E_ARGUMENT,
                                              "gd_dataset_transform: transform %lld is NULL",
                                              (long long)i));
-    chain *c = gd_calloc(1, sizeof *c + (size_t)list.count * sizeof *c->at);
+    transform_chain *c = gd_calloc(1, sizeof *c + (size_t)list.count * sizeof *c->at);
     gd_dataset *d = c ? gd_dataset_bare(dataset->type, &chain_rules, &dataset, 1) : NULL;
     if (!d) {
         gd_free(c);
-        return gd_dataset_finish(site, NULL, gd_fail(GD_E_MEMORY, "no memory for a dataset"));
+        return gd_dataset_finish(site, NULL, gd_no_memory(NULL, "for a dataset"));
     }
     for (; c->count < list.count; c->count++) c->at[c->count] = gd_retain(list.at[c->count]);
     d->self = c;

@@ -2,11 +2,10 @@
  *
  *     transform crop(size:int[2])
  *
- * Rules are functions of the record's file, named after it: NAME_check(options), whether options
- * are right (may be missing), and NAME_apply(options, x, random), the new tensor in the current
- * scope, or an error tensor. Every record has `field int = 0`: the tensor of the sample that it
- * changes. Options of ranges "in [0, 1]: ..." are checked by the words that their documentation
- * begins with.
+ * Rules are functions of the record's file, named after it: NAME_check(options) checks the options
+ * (optional), and NAME_apply(options, x, random) returns the new tensor in the current scope, or an
+ * error tensor. Every record has `field int = 0`: the tensor of the sample that it changes. An
+ * option whose documentation begins with a range, "in [0, 1]: ...", is checked against it.
  */
 #ifndef GRADUS_DATA_TRANSFORM_H
 #define GRADUS_DATA_TRANSFORM_H
@@ -28,10 +27,10 @@ struct gd_transform {
     int64_t field;
 };
 
-/* Behind the typed constructors. */
+/* Called by the typed constructors. */
 gd_transform *gd_transform_make(const char *site, const gd_maker *maker, const void *options);
 
-/* Without a record of the failure, whose message names the transform. */
+/* Applies a transform. Does not record a failure; its message names the transform. */
 gd_status gd_transform_run(const gd_transform *transform, gd_tensor *x, gd_random *random,
                            gd_tensor **y);
 

@@ -6,7 +6,7 @@
 #include "gradus/ops.h"
 #include "gradus/transforms.h"
 
-static gd_status color_image(gd_tensor *x, gd_image *image) {
+static gd_status read_color_image(gd_tensor *x, gd_image *image) {
     char text[160];
     GD_TRY(gd_image_of_values(x, image));
     const int64_t colors = gd_image_colors(image);
@@ -15,14 +15,15 @@ static gd_status color_image(gd_tensor *x, gd_image *image) {
                    gd_describe(x, text, sizeof text));
 }
 
-/* One number v: from 1 - v, 0 at least, to 1 + v. Two: a range. */
+/* One number v is the range from max(0, 1 - v) to 1 + v; two numbers are a range. */
 static gd_status check_factor(const gd_floats *f, const char *name) {
     if (f->count < 1 || f->count > 2)
         return gd_fail(GD_E_ARGUMENT,
                        "%s has %d numbers; give one, or the least and the greatest factor", name,
                        f->count);
     if (!(f->at[0] >= 0 && f->at[f->count - 1] >= f->at[0] && f->at[f->count - 1] <= 1e6))
-        return gd_fail(GD_E_ARGUMENT, "%s must be one number, or two that go up, at least 0", name);
+        return gd_fail(GD_E_ARGUMENT,
+                       "%s must be one number of at least 0, or an increasing range of two", name);
     return GD_OK;
 }
 
@@ -34,14 +35,14 @@ static bool draw_factor(const gd_floats *f, gd_random *random, double *factor) {
 }
 
 /*transform color_jitter
- * Changes brightness, contrast, saturation and hue at random, in a random order. A number v of the
- * first three means a factor from 1 - v to 1 + v, two numbers are the least and the greatest
- * factor. Draws the order, then the factors of those that are given. Gray images have no saturation
- * and no hue.
+ * Changes brightness, contrast, saturation and hue at random, in a random order. One number v for
+ * one of the first three means a factor from 1 - v to 1 + v; two numbers are the least and the
+ * greatest factor. Draws the order, then the factors of the given options. Gray images have no
+ * saturation and no hue.
  *   brightness float[] = 0
  *   contrast float[] = 0
  *   saturation float[] = 0
- *   hue float[] = 0         in [-0.5, 0.5]: turns of the color wheel, from -hue to hue, or two numbers
+ *   hue float[] = 0         in [-0.5, 0.5]: rotation of the color wheel, from -hue to hue, or two numbers
  *   field int = 0           in [0, inf): the tensor of the sample
  */
 static gd_status color_jitter_check(const void *options) {
@@ -51,7 +52,8 @@ static gd_status color_jitter_check(const void *options) {
     GD_TRY(check_factor(&o->saturation, "saturation"));
     if (o->hue.count < 1 || o->hue.count > 2 || (o->hue.count == 1 && o->hue.at[0] < 0) ||
         (o->hue.count == 2 && o->hue.at[0] > o->hue.at[1]))
-        return gd_fail(GD_E_ARGUMENT, "hue must be one number, at least 0, or two that go up");
+        return gd_fail(GD_E_ARGUMENT,
+                       "hue must be one number of at least 0, or an increasing range of two");
     return GD_OK;
 }
 
@@ -60,7 +62,7 @@ static gd_tensor *color_jitter_apply(const void *options, gd_tensor *x, gd_rando
     double factor[4];
     int order[4];
     gd_image image, y;
-    gd_status status = color_image(x, &image);
+    gd_status status = read_color_image(x, &image);
     if (status == GD_OK)
         status =
             gd_image_window(&image, 0, 0, image.height, image.width, GD_BORDER_CONSTANT, NULL, &y);
@@ -86,8 +88,8 @@ static gd_tensor *color_jitter_apply(const void *options, gd_tensor *x, gd_rando
 }
 
 /*transform grayscale
- * Colors to gray: 0.2989 red + 0.587 green + 0.114 blue. With p below 1 at random; then channels
- * stay as many as there are. Draws one number if p is below 1.
+ * Converts colors to gray: 0.2989 red + 0.587 green + 0.114 blue. With p below 1 it does so at
+ * random, keeps the number of channels, and draws one number.
  *   channels int = 1        in [1, 3]: of the result: 1, or 3 equal ones
  *   p float = 1             in [0, 1]: how often
  *   field int = 0           in [0, inf): the tensor of the sample
@@ -99,7 +101,7 @@ static gd_status grayscale_check(const void *options) {
 static gd_tensor *grayscale_apply(const void *options, gd_tensor *x, gd_random *random) {
     const gd_transform_grayscale_options *o = options;
     gd_image image, y;
-    gd_status status = color_image(x, &image);
+    gd_status status = read_color_image(x, &image);
     if (status != GD_OK) return gd_tensor_fail(status);
     if (o->p < 1 && gd_random_uniform(random) >= o->p) return x;
     status = gd_image_grayscale(&image, o->p < 1 ? gd_image_colors(&image) : o->channels, &y);

@@ -7,7 +7,7 @@
 #include "gradus/transforms.h"
 
 /* One number for all sides; two for left and right, top and bottom; or left, top, right, bottom. */
-static gd_margins margins(const gd_shape *p) {
+static gd_margins read_margins(const gd_shape *p) {
     const int64_t *at = p->at;
     if (p->form != 1 || p->rank == 0) return (gd_margins){0, 0, 0, 0};
     if (p->rank == 1) return (gd_margins){at[0], at[0], at[0], at[0]};
@@ -31,7 +31,7 @@ static gd_status check_padding(const gd_shape *p) {
 /*transform pad(padding:int[])
  * Adds a border. One number for all sides; two for left and right, top and bottom; or four for
  * left, top, right, bottom.
- *   mode {constant, edge, reflect, symmetric} = constant   what is in it: a number, the nearest pixel, or the image mirrored without or with its edge
+ *   mode {constant, edge, reflect, symmetric} = constant   its values: a constant, the nearest pixel, or the image mirrored without or with its edge
  *   fill float[] = 0        of constant borders: one number, or one for each channel
  *   field int = 0           in [0, inf): the tensor of the sample
  */
@@ -41,7 +41,7 @@ static gd_status pad_check(const void *options) {
 }
 static gd_tensor *pad_apply(const void *options, gd_tensor *x, gd_random *random) {
     const gd_transform_pad_options *o = options;
-    const gd_margins m = margins(&o->padding);
+    const gd_margins m = read_margins(&o->padding);
     float fill[GD_MAX_FLOATS];
     gd_image image, y;
     (void)random;
@@ -54,10 +54,11 @@ static gd_tensor *pad_apply(const void *options, gd_tensor *x, gd_random *random
 }
 
 /*transform crop(size:int[])
- * A part of this size, at random: one number, or height and width. Draws its top, then its left.
- *   padding int[] = 0       pixels around the image first: one number; two for left and right, top and bottom; or left, top, right, bottom
+ * A random part of the image of this size: one number, or height and width. Draws its top, then its
+ * left.
+ *   padding int[] = 0       pixels to add around the image first: one number; two for left and right, top and bottom; or left, top, right, bottom
  *   pad_if_needed bool = false   also pads a smaller image to the size
- *   mode {constant, edge, reflect, symmetric} = constant   what padding holds, as in pad
+ *   mode {constant, edge, reflect, symmetric} = constant   values of the padding, as in pad
  *   fill float[] = 0        of constant padding: one number, or one for each channel
  *   field int = 0           in [0, inf): the tensor of the sample
  */
@@ -69,7 +70,7 @@ static gd_status crop_check(const void *options) {
 static gd_tensor *crop_apply(const void *options, gd_tensor *x, gd_random *random) {
     const gd_transform_crop_options *o = options;
     const int64_t h = gd_size_height(&o->size), w = gd_size_width(&o->size);
-    gd_margins m = margins(&o->padding);
+    gd_margins m = read_margins(&o->padding);
     float fill[GD_MAX_FLOATS];
     gd_image image, y;
     gd_status status = gd_image_of(x, &image);
@@ -85,10 +86,10 @@ static gd_tensor *crop_apply(const void *options, gd_tensor *x, gd_random *rando
         width += 2 * (w - width);
     }
     if (height < h || width < w)
-        return gd_tensor_fail(
-            gd_fail(GD_E_SHAPE,
-                    "the image is %lldx%lld with its padding; no %lldx%lld can be cut out of it",
-                    (long long)height, (long long)width, (long long)h, (long long)w));
+        return gd_tensor_fail(gd_fail(
+            GD_E_SHAPE,
+            "the image is %lldx%lld with its padding; it is too small for a crop of %lldx%lld",
+            (long long)height, (long long)width, (long long)h, (long long)w));
     const int64_t top = gd_random_below(random, height - h + 1);
     const int64_t left = gd_random_below(random, width - w + 1);
     status =
@@ -105,8 +106,9 @@ static gd_status center_crop_check(const void *options) {
     const gd_transform_center_crop_options *o = options;
     return gd_image_check_size(&o->size);
 }
-/* Where the part begins, as torchvision rounds it: padding first, then half to even. */
-static int64_t center(int64_t have, int64_t want) {
+/* The first pixel of the part, rounded as torchvision does: down for padding, half to even
+ * otherwise. */
+static int64_t center_offset(int64_t have, int64_t want) {
     return have < want ? -((want - have) / 2) : (int64_t)nearbyint((double)(have - want) / 2);
 }
 static gd_tensor *center_crop_apply(const void *options, gd_tensor *x, gd_random *random) {
@@ -116,8 +118,8 @@ static gd_tensor *center_crop_apply(const void *options, gd_tensor *x, gd_random
     (void)random;
     gd_status status = gd_image_of(x, &image);
     if (status == GD_OK)
-        status = gd_image_window(&image, center(image.height, h), center(image.width, w), h, w,
-                                 GD_BORDER_CONSTANT, NULL, &y);
+        status = gd_image_window(&image, center_offset(image.height, h),
+                                 center_offset(image.width, w), h, w, GD_BORDER_CONSTANT, NULL, &y);
     return gd_image_result(status, &y, x);
 }
 
@@ -136,20 +138,20 @@ static gd_tensor *flip_apply(const void *options, gd_tensor *x, gd_random *rando
     return gd_image_result(status, &y, x);
 }
 
-/* A range of a random number: low <= high, none below `least`. */
+/* Checks a range for a random number: increasing, from `least` on. */
 static gd_status check_range(const gd_floats *r, const char *name, double least, bool with_least) {
     if (r->count != 2)
         return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; give the least and the greatest", name,
                        r->count);
     if (!(r->at[0] <= r->at[1]) || r->at[0] < least || (!with_least && r->at[0] <= least) ||
         !isfinite(r->at[1]))
-        return gd_fail(GD_E_ARGUMENT, "%s is %g to %g; it must go up, from %s %g", name, r->at[0],
-                       r->at[1], with_least ? "at least" : "more than", least);
+        return gd_fail(GD_E_ARGUMENT, "%s is %g to %g; it must be an increasing range, from %s %g",
+                       name, r->at[0], r->at[1], with_least ? "at least" : "more than", least);
     return GD_OK;
 }
 
 /*transform erase
- * Overwrites a random rectangle with probability p: random erasing. Draws one number; then, up to
+ * Overwrites a random rectangle with probability p (random erasing). Draws one number; then, up to
  * ten times until a rectangle fits, its area and its ratio; then its top and left; then the noise.
  *   p float = 0.5           in [0, 1]: how often
  *   scale float[] = 0.02, 0.33   its area as a share of the image: least and greatest
@@ -162,7 +164,8 @@ static gd_status erase_check(const void *options) {
     const gd_transform_erase_options *o = options;
     GD_TRY(check_range(&o->scale, "scale", 0, true));
     if (o->scale.at[1] > 1)
-        return gd_fail(GD_E_ARGUMENT, "scale goes up to %g; an area is at most 1", o->scale.at[1]);
+        return gd_fail(GD_E_ARGUMENT, "scale is up to %g; a share of the area is at most 1",
+                       o->scale.at[1]);
     return check_range(&o->ratio, "ratio", 0, false);
 }
 

@@ -7,18 +7,18 @@
 #include "gradus/transforms.h"
 
 /*transform resize(size:int[])
- * Resizes the image. One number: the shorter side gets it, and the sides keep their ratio. Two:
- * height and width.
+ * Resizes the image. One number is the new size of the shorter side, and the ratio of the sides is
+ * kept; two numbers are height and width.
  *   interpolation {bilinear, nearest, bicubic} = bilinear
- *   antialias bool = true   averages over all pixels that an output pixel covers, as PIL does; not for nearest
- *   max_size int = none     with one number: the longer side gets at most this
+ *   antialias bool = true   averages all pixels that an output pixel covers, as PIL does; not for nearest
+ *   max_size int = none     with one number: the largest size of the longer side
  *   field int = 0           in [0, inf): the tensor of the sample
  */
 static gd_status resize_check(const void *options) {
     const gd_transform_resize_options *o = options;
     GD_TRY(gd_image_check_size(&o->size));
     if (o->max_size == GD_UNSET) return GD_OK;
-    if (o->size.rank == 2) return gd_fail(GD_E_ARGUMENT, "max_size goes with a size of one number");
+    if (o->size.rank == 2) return gd_fail(GD_E_ARGUMENT, "max_size requires a size of one number");
     if (o->max_size <= o->size.at[0])
         return gd_fail(GD_E_ARGUMENT, "max_size is %lld; it must be more than size, %lld",
                        (long long)o->max_size, (long long)o->size.at[0]);
@@ -42,7 +42,7 @@ static gd_status resize_sizes(const gd_transform_resize_options *o, const gd_ima
     }
     if (a < 1) a = 1;
     if (b > GD_IMAGE_SIDE)
-        return gd_fail(GD_E_SHAPE, "the longer side would get %lld pixels", (long long)b);
+        return gd_fail(GD_E_SHAPE, "the longer side would have %lld pixels", (long long)b);
     *height = high ? b : a;
     *width = high ? a : b;
     return GD_OK;
@@ -64,8 +64,8 @@ static gd_tensor *resize_apply(const void *options, gd_tensor *x, gd_random *ran
 
 /*transform random_resized_crop(size:int[])
  * A random part of the image, resized to this size: one number, or height and width. Draws, up to
- * ten times until a part fits, its area and its ratio; then its top and its left. The middle of the
- * image where none fits.
+ * ten times until a part fits, its area and its ratio; then its top and its left. If none fits, the
+ * part is the center of the image.
  *   scale float[] = 0.08, 1  area of the part as a share of the image: least and greatest
  *   ratio float[] = 0.75, 1.3333333333333333   its width to its height: least and greatest, drawn from their logarithms
  *   interpolation {bilinear, nearest, bicubic} = bilinear
@@ -83,9 +83,10 @@ static gd_status random_resized_crop_check(const void *options) {
                            name, ranges[i]->count);
         const double low = ranges[i]->at[0], high = ranges[i]->at[1];
         if (!(low > 0 && low <= high && high <= (i ? 1e6 : 1)))
-            return gd_fail(GD_E_ARGUMENT,
-                           "%s is %g to %g; it must go up, from more than 0 to at most %g", name,
-                           low, high, i ? 1e6 : 1.0);
+            return gd_fail(
+                GD_E_ARGUMENT,
+                "%s is %g to %g; it must be an increasing range, from more than 0 to at most %g",
+                name, low, high, i ? 1e6 : 1.0);
     }
     return GD_OK;
 }

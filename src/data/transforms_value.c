@@ -1,4 +1,4 @@
-/* transforms_value.c - transforms that change values and no shapes of images. */
+/* transforms_value.c - transforms that change values, and not the shape of images. */
 #include <math.h>
 
 #include "data/image.h"
@@ -15,7 +15,7 @@ static void scale_u8(const uint8_t *x, float *y, int64_t n, float factor, float 
 }
 
 /*transform scale
- * Floats: x * factor + offset. The defaults bring bytes to [0, 1].
+ * x * factor + offset, as floats. The defaults scale bytes to [0, 1].
  *   factor float = 0.00392156862745098   1 / 255
  *   offset float = 0
  *   field int = 0                        in [0, inf): the tensor of the sample
@@ -39,7 +39,7 @@ static gd_tensor *scale_apply(const void *options, gd_tensor *x, gd_random *rand
 }
 
 /*transform normalize(mean:float[], std:float[])
- * (x - mean) / std, as floats: one number, or one for each channel of (C, H, W). Bytes are brought
+ * (x - mean) / std, as floats: one number, or one for each channel of (C, H, W). Bytes are scaled
  * to [0, 1] first.
  *   field int = 0           in [0, inf): the tensor of the sample
  */
@@ -92,10 +92,10 @@ static gd_tensor *cast_apply(const void *options, gd_tensor *x, gd_random *rando
 }
 
 /*transform one_hot(classes:int)
- * The number of a class, or a tensor of them, as a vector with a 1 in its place: (...) gives (...,
- * classes). A number that is no class is a failure.
+ * One-hot vectors of classes: x (...) of integers gives y (..., classes), with 1 at the index of
+ * the class and 0 elsewhere. Fails for a number that is not a class.
  *   dtype dtype = f32
- *   smoothing float = 0     in [0, 1): this much of the 1 is spread evenly over all classes
+ *   smoothing float = 0     in [0, 1): the share of the 1 that is spread evenly over all classes
  *   field int = 1           in [0, inf): the tensor of the sample
  */
 static gd_status one_hot_check(const void *options) {
@@ -127,7 +127,8 @@ static gd_tensor *one_hot_apply(const void *options, gd_tensor *x, gd_random *ra
     for (int64_t i = 0; i < n * o->classes; i++) to[i] = off;
     for (int64_t i = 0; i < n; i++) {
         if (at[i] < 0 || at[i] >= o->classes)
-            return gd_tensor_fail(gd_fail(GD_E_INDEX, "class %lld of %lld classes",
+            return gd_tensor_fail(gd_fail(GD_E_INDEX,
+                                          "class is %lld; it must be from 0 to below %lld",
                                           (long long)at[i], (long long)o->classes));
         to[i * o->classes + at[i]] = on;
     }
@@ -135,7 +136,8 @@ static gd_tensor *one_hot_apply(const void *options, gd_tensor *x, gd_random *ra
 }
 
 /*transform noise
- * Adds normally distributed numbers, one for each element. Bytes count as 0 to 1 and are rounded.
+ * Adds normally distributed numbers, one for each element. Bytes are taken as 0 to 1, and the
+ * result is rounded.
  *   mean float = 0
  *   sigma float = 0.1       in [0, inf): standard deviation
  *   clip bool = true        keeps results in [0, 1]

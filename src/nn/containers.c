@@ -1,4 +1,4 @@
-/* containers.c - sequential, list and residual. */
+/* containers.c - modules that contain others: sequential, list and residual. */
 #include <stdio.h>
 
 #include "gradus/ops.h"
@@ -38,7 +38,8 @@ static gd_module *make_container(const char *site, const char *type, gd_modules 
     gd_module *m = gd_module_bare(type);
     gd_status status = m ? GD_OK : GD_E_MEMORY;
     if (status == GD_OK && (list.count < 0 || (list.count > 0 && !list.at)))
-        status = gd_fail(GD_E_ARGUMENT, "%s: the list of modules is none", type);
+        status =
+            gd_fail(GD_E_ARGUMENT, "%s: the list of modules is NULL or has a negative count", type);
     for (int64_t i = 0; status == GD_OK && i < list.count; i++)
         status = append_child(m, list.at[i]);
     if (status == GD_OK) gd_keep(m);
@@ -78,8 +79,8 @@ gd_status gd_module_append_at(const char *site, gd_module *m, gd_module *child) 
                               : gd_fail(GD_E_ARGUMENT, "gd_module_append: the module is NULL"));
     if (m->maker || m->self || m->n_rows || m->inputs)
         return gd_report(site, gd_fail(GD_E_ARGUMENT,
-                                       "gd_module_append: %s is no sequential and no list; "
-                                       "gd_module_add names what it adds",
+                                       "gd_module_append: %s is neither a sequential nor a list; "
+                                       "use gd_module_add with a name",
                                        m->type));
     return gd_report(site, append_child(m, child));
 }

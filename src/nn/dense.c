@@ -16,16 +16,17 @@ static gd_status check_activation(const char *name) {
     bool fits = gd_op_input_count(op) == 1 && gd_op_output_count(op) == 1;
     for (int i = 0; i < gd_op_attr_count(op); i++) fits &= !gd_op_attr_at(op, i)->required;
     return fits ? GD_OK
-                : gd_fail(GD_E_ARGUMENT,
-                          "gd_dense: %s is no activation: it has more than one input or output, or "
-                          "required options",
-                          name);
+                : gd_fail(
+                      GD_E_ARGUMENT,
+                      "gd_dense: %s is not an activation: it has more than one input or output, or "
+                      "required options",
+                      name);
 }
 
 /* Checks everything before the first variable is added. */
 static gd_status check_arguments(const gd_tensor *x, int64_t units, const gd_dense_options *o) {
     if (!gd_graph_building())
-        return gd_fail(GD_E_STATE, "gd_dense makes variables of a graph, and none is being built; "
+        return gd_fail(GD_E_STATE, "gd_dense adds variables to a graph, and none is being built; "
                                    "write GD_GRAPH(graph); first");
     if (!x) return gd_fail(GD_E_ARGUMENT, "gd_dense: x is NULL");
     if (!gd_dtype_is_float((gd_dtype)x->dtype))
@@ -37,8 +38,9 @@ static gd_status check_arguments(const gd_tensor *x, int64_t units, const gd_den
     if (x->rank < 1) return gd_fail(GD_E_SHAPE, "gd_dense: x is a scalar; it takes (..., n)");
     const int64_t n = x->dims[x->rank - 1];
     if (n == GD_UNKNOWN)
-        return gd_fail(GD_E_SHAPE, "gd_dense: the last size of x is not known before a run, and "
-                                   "the weight has it; give it to the placeholder");
+        return gd_fail(GD_E_SHAPE,
+                       "gd_dense: the last size of x, which is a size of the weight, is not "
+                       "known before a run; give it to the placeholder");
     const gd_tensor *w = o->weight;
     if (w && (w->rank != 2 || w->dims[0] != units || w->dims[1] != n))
         return gd_fail(GD_E_SHAPE, "gd_dense: weight must be (units, n), here (%lld, %lld)",

@@ -1,4 +1,4 @@
-/* init.c - initial values of weights.
+/* init.c - initializers: initial values of weights.
  *
  * `dims` are those of a weight as gd_linear and gd_conv2d take it: (outputs, inputs, window...).
  * Such a weight has inputs * window numbers for each output (fan in), and outputs * window for each
@@ -15,7 +15,7 @@
 #include "nn/initializer.h"
 #include "ops/call.h"
 
-/* --- the kind --------------------------------------------------------------------------------- */
+/* --- construction ----------------------------------------------------------------------------- */
 
 static gd_tensor *make_values(const gd_maker *maker, gd_shape dims, const void *options) {
     const gd_init_rules *rules = maker->rules;
@@ -116,7 +116,7 @@ static gd_tensor *from_numbers(gd_shape dims, gd_dtype dtype, const double *numb
     return dtype == GD_F64 ? t : gd_cast(t, dtype);
 }
 
-/* --- plain numbers ---------------------------------------------------------------------------- */
+/* --- constants -------------------------------------------------------------------------------- */
 
 /*init zeros
  * Zeros.
@@ -147,8 +147,8 @@ static gd_tensor *constant_make(gd_shape dims, const void *options) {
 }
 
 /*init identity
- * Ones where the first two positions are equal, in the middle of a window, and zeros elsewhere: a
- * linear layer or convolution that passes its input on.
+ * Ones where the indices of output and input are equal, at the center of a window, and zeros
+ * elsewhere: a linear layer or convolution that returns its input.
  *   gain float = 1
  *   dtype dtype = f32
  */
@@ -163,7 +163,7 @@ static gd_tensor *identity_make(gd_shape dims, const void *options) {
                             gd_full(gd_dims(1), o->gain, .dtype = o->dtype));
     if (dims.rank == 2) return eye;
     gd_shape ones = gd_shape_of(dims.rank, dims.at);
-    gd_tensor *window = NULL; /* 1 in its middle */
+    gd_tensor *window = NULL; /* 1 at its center, 0 elsewhere */
     for (int i = 2; i < dims.rank; i++) {
         for (int k = 0; k < dims.rank; k++) ones.at[k] = k == i ? dims.at[i] : 1;
         gd_tensor *at = gd_reshape(gd_arange(0, dims.at[i], .dtype = GD_I64), ones);
@@ -186,8 +186,10 @@ static gd_tensor *identity_make(gd_shape dims, const void *options) {
 static gd_status uniform_check(gd_shape dims, const void *options) {
     const gd_init_uniform_options *o = options;
     (void)dims;
-    return o->low <= o->high ? GD_OK
-                             : gd_fail(GD_E_ARGUMENT, "low is %g, and high %g", o->low, o->high);
+    return o->low <= o->high
+               ? GD_OK
+               : gd_fail(GD_E_ARGUMENT, "low is %g, and high %g; low must not be greater", o->low,
+                         o->high);
 }
 static gd_tensor *uniform_make(gd_shape dims, const void *options) {
     const gd_init_uniform_options *o = options;
@@ -210,8 +212,8 @@ static gd_tensor *normal_make(gd_shape dims, const void *options) {
 }
 
 /*init truncated_normal
- * Normal random numbers between two bounds, as many standard deviations from the mean. The result
- * is eager, also while a graph is built.
+ * Normal random numbers between two bounds, which are given in standard deviations from the mean.
+ * The result is eager, also while a graph is built.
  *   mean float = 0
  *   std float = 1
  *   low float = -2    in standard deviations
@@ -274,7 +276,7 @@ static gd_tensor *truncated_normal_make(gd_shape dims, const void *options) {
 /*init xavier_uniform
  * Glorot and Bengio 2010: the variance is 2 / (fan in + fan out). For tanh, sigmoid, and layers
  * without activation.
- *   gain float = 1    factor of the weights
+ *   gain float = 1    factor of the standard deviation
  *   dtype dtype = f32
  */
 static gd_status xavier_uniform_check(gd_shape dims, const void *options) {
@@ -286,7 +288,7 @@ static gd_tensor *xavier_uniform_make(gd_shape dims, const void *options) {
 }
 
 /*init xavier_normal
- * The same with normal numbers.
+ * Like xavier_uniform, with normal numbers.
  *   gain float = 1
  *   dtype dtype = f32
  */
@@ -299,7 +301,7 @@ static gd_tensor *xavier_normal_make(gd_shape dims, const void *options) {
 }
 
 /*init kaiming_uniform
- * He et al. 2015: the variance is gain^2 / fan in. The gain is that of relu.
+ * He et al. 2015: the variance is gain^2 / fan in. The default gain is that of relu.
  *   gain float = 1.4142135623730951
  *   dtype dtype = f32
  */
@@ -312,7 +314,7 @@ static gd_tensor *kaiming_uniform_make(gd_shape dims, const void *options) {
 }
 
 /*init kaiming_normal
- * The same with normal numbers.
+ * Like kaiming_uniform, with normal numbers.
  *   gain float = 1.4142135623730951
  *   dtype dtype = f32
  */
@@ -337,7 +339,7 @@ static gd_tensor *lecun_uniform_make(gd_shape dims, const void *options) {
 }
 
 /*init lecun_normal
- * The same with normal numbers.
+ * Like lecun_uniform, with normal numbers.
  *   dtype dtype = f32
  */
 static gd_status lecun_normal_check(gd_shape dims, const void *options) {
@@ -349,8 +351,8 @@ static gd_tensor *lecun_normal_make(gd_shape dims, const void *options) {
 }
 
 /*init orthogonal
- * Saxe et al. 2013: a matrix (outputs, inputs * window) whose rows, or columns where there are
- * fewer of them, are orthogonal and of length `gain`. The result is eager, also while a graph is
+ * Saxe et al. 2013: a matrix (outputs, inputs * window) whose rows, or columns if these are fewer,
+ * are orthogonal and have the norm `gain`. The result is eager, also while a graph is
  * built.
  *   gain float = 1
  *   dtype dtype = f32
@@ -359,8 +361,8 @@ static gd_status orthogonal_check(gd_shape dims, const void *options) {
     return (void)options, check_weight(dims);
 }
 
-/* Makes `count` vectors of `length` numbers, one after the other, orthogonal and of length 1. Each
- * is projected twice, which removes rounding errors. */
+/* Gram-Schmidt: makes `count` vectors of `length` numbers orthonormal, in place. Each is projected
+ * twice, which removes rounding errors. */
 static void orthogonalize(double *v, int64_t count, int64_t length) {
     for (int64_t i = 0; i < count; i++) {
         double *a = v + i * length, norm = 0;

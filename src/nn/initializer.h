@@ -15,11 +15,12 @@ typedef struct gd_init_rules {
     gd_tensor *(*make)(gd_shape dims, const void *options);
 } gd_init_rules;
 
-/* Behind the typed constructors. */
+/* Called by the typed constructors. */
 gd_tensor *gd_init_make(const char *site, const gd_maker *maker, gd_shape dims,
                         const void *options);
 
-/* Fills a tensor by "xavier_uniform gain=2". A failure is not recorded. */
+/* Fills a tensor by an initializer with options, "xavier_uniform gain=2". Does not record a
+ * failure. */
 gd_status gd_init_fill(gd_tensor *t, const char *text);
 
 #endif

@@ -14,15 +14,16 @@
 #include "ops/call.h"
 #include "ops/intern.h"
 
-/* --- making ----------------------------------------------------------------------------------- */
+/* --- construction ----------------------------------------------------------------------------- */
 
-/* Makes the options of the op from the options of the layer with the same names. */
-static gd_status make_op_options(gd_module *m) {
-    m->op = gd_op_find(m->maker->of);
-    if (!m->op) return gd_fail(GD_E_STATE, "there is no op '%s'", m->maker->of);
+gd_status gd_layer_set_op(gd_module *m, const char *name) {
+    m->op = gd_op_find(name);
+    if (!m->op) return gd_fail(GD_E_STATE, "there is no op '%s'", name);
+    gd_free(m->op_options);
+    m->op_options = NULL;
     if (m->op->attrs_size == 0) return GD_OK;
     m->op_options = gd_calloc(1, m->op->attrs_size);
-    if (!m->op_options) return gd_fail(GD_E_MEMORY, "no memory for a layer");
+    if (!m->op_options) return gd_no_memory(NULL, "for a layer");
     memcpy(m->op_options, m->op->defaults, m->op->attrs_size);
     for (int i = 0; i < m->op->n_attrs; i++) {
         const gd_op_attr *to = &m->op->attrs[i], *from = NULL;
@@ -31,6 +32,15 @@ static gd_status make_op_options(gd_module *m) {
             memcpy((char *)m->op_options + to->offset, value, gd_attr_size(to));
     }
     return GD_OK;
+}
+
+void gd_layer_reset_op_option(gd_module *m, const char *name) {
+    for (int i = 0; i < m->op->n_attrs; i++) {
+        const gd_op_attr *a = &m->op->attrs[i];
+        if (strcmp(a->name, name) == 0)
+            memcpy((char *)m->op_options + a->offset, (const char *)m->op->defaults + a->offset,
+                   gd_attr_size(a));
+    }
 }
 
 static bool is_complete(const gd_module *m) {
@@ -62,12 +72,12 @@ static gd_status build_layer(gd_module *m) {
                        "the layer '%s' has no forward function, and its record names no op",
                        m->type);
     if (rules->check) GD_TRY(rules->check(m));
-    if (m->maker->of && !m->op) GD_TRY(make_op_options(m));
+    if (m->maker->of && !m->op) GD_TRY(gd_layer_set_op(m, m->maker->of));
     m->built = false;
     return is_complete(m) ? make_parameters(m) : GD_OK;
 }
 
-/* Owns `options`, also after a failure. */
+/* Takes ownership of `options`, also on failure. */
 static gd_module *make_layer(const char *site, const gd_maker *maker, void *options) {
     GD_CALLED_FROM(site);
     gd_attempt attempt;
@@ -106,7 +116,7 @@ gd_module *gd_layer_new_at(const char *site, const char *name, const char *text)
     return NULL;
 }
 
-/* --- sizes that were left out ----------------------------------------------------------------- */
+/* --- inferred sizes --------------------------------------------------------------------------- */
 
 static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in) {
     int64_t *size = gd_maker_option(m->maker, m->options, f->option, NULL);
@@ -114,8 +124,8 @@ static gd_status find_size(gd_module *m, const gd_record_find *f, gd_tensors in)
     const gd_tensor *x = gd_layer_input(in, f->input);
     const char *input = m->maker->record.inputs[f->input].name;
     const gd_word *format = gd_maker_option(m->maker, m->options, "data_format", NULL);
-    const int wanted = format && *format == GD_CHANNELS_LAST && f->axis == 1 ? -1 : f->axis;
-    const int axis = x ? (wanted < 0 ? x->rank + wanted : wanted) : -1;
+    const int record_axis = format && *format == GD_CHANNELS_LAST && f->axis == 1 ? -1 : f->axis;
+    const int axis = x ? (record_axis < 0 ? x->rank + record_axis : record_axis) : -1;
     char text[160];
     if (!x || axis < 0 || axis >= x->rank)
         return gd_fail(GD_E_SHAPE, "%s is GD_ANY, to be inferred from size %d of '%s', which is %s",
@@ -137,7 +147,8 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
         m->device = in.at[0]->device;
     for (int i = 0; i < m->maker->n_finds; i++) GD_TRY(find_size(m, &m->maker->finds[i], in));
     if (rules->check) GD_TRY(rules->check(m));
-    for (int i = 0; m->op && i < m->maker->n_finds; i++) { /* the op may have the option, too */
+    for (int i = 0; m->op && i < m->maker->n_finds;
+         i++) { /* an option of the op may have the same name */
         const gd_op_attr *a = NULL;
         for (int k = 0; k < m->op->n_attrs; k++)
             if (strcmp(m->op->attrs[k].name, m->maker->finds[i].option) == 0) a = &m->op->attrs[k];
@@ -151,6 +162,20 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors in) {
     if (status == GD_OK) return GD_OK;
     while (m->count > before) gd_object_release(m->entries[--m->count].object);
     return status;
+}
+
+/* --- variants --------------------------------------------------------------------------------- */
+
+void gd_layer_read_options(const gd_module *m, void *options, size_t size) {
+    const gd_op *from = &m->maker->record, *to = &m->maker->last_variant->record;
+    if (from->attrs_size == size) {
+        memcpy(options, m->options, size);
+        return;
+    }
+    memset(options, 0, size);
+    for (int i = 0; i < to->n_attrs; i++) /* one text: the same options in the same order */
+        memcpy((char *)options + to->attrs[i].offset,
+               (const char *)m->options + from->attrs[i].offset, gd_attr_size(&from->attrs[i]));
 }
 
 /* --- checks ----------------------------------------------------------------------------------- */
@@ -223,7 +248,7 @@ gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child) {
     return child ? gd_module_put(m, GD_A_CHILD, name, child, NULL) : gd_failure();
 }
 
-/* --- computing -------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 bool gd_layer_is_training(gd_module *m) {
     if (gd_trace_record_value(&m->object, &m->training) != GD_OK) gd_report(NULL, gd_failure());
@@ -252,12 +277,11 @@ void gd_layer_after_end(gd_block *block) {
     if (block->before) gd_after_end(block);
 }
 
-/* Passes the inputs, then the parameters of the layer. */
-gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options) {
+gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in) {
     gd_tensor *operands[GD_RECORD_MAX];
     const gd_op *record = &m->maker->record;
     const bool list = record->n_inputs > 0 && record->inputs[record->n_inputs - 1].variadic;
-    if (list) return gd_call_with(m->op, NULL, in, op_options);
+    if (list) return gd_call_with(m->op, NULL, in, m->op_options);
     int n = 0;
     while (n < record->n_inputs) {
         operands[n] = gd_layer_input(in, n);
@@ -267,7 +291,15 @@ gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options)
         operands[n++] = gd_layer_tensor_at(m, i);
     while (n > record->n_inputs && !operands[n - 1]) n--;
     while (n < m->op->n_inputs) operands[n++] = NULL;
-    return gd_call_with(m->op, NULL, (gd_tensors){operands, n}, op_options);
+    return gd_call_with(m->op, NULL, (gd_tensors){operands, n}, m->op_options);
+}
+
+gd_tensor *gd_layer_channels_first(gd_tensor *x, gd_word data_format) {
+    return data_format == GD_CHANNELS_LAST ? gd_movedim(x, gd_dims(-1), gd_dims(1)) : x;
+}
+
+gd_tensor *gd_layer_channels_restored(gd_tensor *y, gd_word data_format) {
+    return data_format == GD_CHANNELS_LAST ? gd_movedim(y, gd_dims(1), gd_dims(-1)) : y;
 }
 
 /* --- user-defined layers ---------------------------------------------------------------------- */

@@ -10,6 +10,9 @@
  *                 inputs and then the parameters, in the order in which they were added.
  *
  * Options are a struct, gd_nn_NAME_options: const gd_nn_linear_options *o = m->options.
+ *
+ * The text of a record can yield several layers, such as conv{1,2,3}d. Their rules are written once
+ * and have N in place of the number: convNd_check. They read the options by GD_LAYER_OPTIONS.
  */
 #ifndef GRADUS_NN_LAYER_H
 #define GRADUS_NN_LAYER_H
@@ -23,11 +26,26 @@ struct gd_layer_rules {
     gd_tensors (*forward)(gd_module *m, gd_tensors in);
 };
 
-/* Behind every typed constructor. */
+/* Called by the typed constructors. */
 gd_module *gd_layer_make(const char *site, const gd_maker *maker, const void *options);
 
 /* Infers the GD_ANY sizes of a layer from the inputs of a call, and builds it. */
 gd_status gd_layer_build_for(gd_module *m, gd_tensors inputs);
+
+/* --- for layers with variants ----------------------------------------------------------------- */
+
+/* N of a record such as conv{1,2,3}d: 2 of conv2d. */
+static inline int gd_layer_variant(const gd_module *m) { return m->maker->variant; }
+
+/* The options of any variant as those of the last one: GD_LAYER_OPTIONS(gd_nn_conv3d_options, m).
+ * Of a list that has N numbers, the first N entries are set. */
+#define GD_LAYER_OPTIONS(type, m)                             \
+    ({                                                        \
+        type options_;                                        \
+        gd_layer_read_options(m, &options_, sizeof options_); \
+        options_;                                             \
+    })
+void gd_layer_read_options(const gd_module *m, void *options, size_t size);
 
 /* --- for checks ------------------------------------------------------------------------------- */
 
@@ -35,10 +53,10 @@ gd_status gd_layer_build_for(gd_module *m, gd_tensors inputs);
 gd_status gd_layer_at_least(const gd_module *m, const char *option, int64_t value, int64_t least);
 gd_status gd_layer_all_at_least(const gd_module *m, const char *option, int count,
                                 const int64_t *values, int64_t least);
-/* low <= value < high, or <= high */
+/* low <= value < high; with `closed`, value <= high. */
 gd_status gd_layer_within(const gd_module *m, const char *option, double value, double low,
                           double high, bool closed);
-/* The same for a size that may be GD_ANY. */
+/* At least 1, or GD_ANY. */
 gd_status gd_layer_size(const gd_module *m, const char *option, int64_t value);
 
 /* --- for builds ------------------------------------------------------------------------------- */
@@ -54,6 +72,11 @@ gd_status gd_layer_buffer(gd_module *m, const char *name, gd_shape dims, gd_dtyp
                           double value);
 /* Adds a child. */
 gd_status gd_layer_child(gd_module *m, const char *name, gd_module *child);
+/* Selects the op that gd_layer_call_op calls, instead of that of the record. Its options take the
+ * values of the options of the layer that have the same names. */
+gd_status gd_layer_set_op(gd_module *m, const char *name);
+/* Sets an option of this op to its default. */
+void gd_layer_reset_op_option(gd_module *m, const char *name);
 
 /* --- for forward ------------------------------------------------------------------------------ */
 
@@ -81,7 +104,11 @@ gd_tensor *gd_layer_write(gd_tensor *buffer, gd_tensor *value);
 gd_block gd_layer_after_begin(gd_tensor *write); /* NULL: no write */
 void gd_layer_after_end(gd_block *block);
 #define GD_LAYER_AFTER(write) GD_BLOCK_(gd_layer_after_end, gd_layer_after_begin(write))
-/* Calls the op of the record with these options instead of those of the layer. */
-gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in, const void *op_options);
+/* Calls the op with the inputs, then the parameters of the layer. */
+gd_tensors gd_layer_call_op(gd_module *m, gd_tensors in);
+/* With data_format channels_last: x (N, ..., C) as (N, C, ...), and y (N, C, ...) as (N, ...,
+ * C). */
+gd_tensor *gd_layer_channels_first(gd_tensor *x, gd_word data_format);
+gd_tensor *gd_layer_channels_restored(gd_tensor *y, gd_word data_format);
 
 #endif

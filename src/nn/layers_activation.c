@@ -6,7 +6,7 @@
 #include "gradus/ops.h"
 #include "nn/layer.h"
 
-/* --- ops -------------------------------------------------------------------------------------- */
+/* --- single ops ------------------------------------------------------------------------------- */
 
 /*layer relu(x) -> y  of relu
  * max(x, 0).
@@ -26,7 +26,7 @@
  */
 
 /*layer hardtanh(x) -> y  of hardtanh
- * x held between min and max.
+ * x clamped to [min, max].
  *   options of hardtanh
  */
 
@@ -69,7 +69,7 @@ static gd_status celu_check(const gd_module *m) {
  */
 
 /*layer softplus(x) -> y  of softplus
- * log(1 + exp(beta * x)) / beta; the line x where beta * x is above the threshold.
+ * log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
  *   options of softplus
  */
 
@@ -78,7 +78,7 @@ static gd_status celu_check(const gd_module *m) {
  */
 
 /*layer hardsigmoid(x) -> y  of hardsigmoid
- * x / 6 + 1/2, held between 0 and 1.
+ * x / 6 + 1/2, clamped to [0, 1].
  */
 
 /*layer hardswish(x) -> y  of hardswish
@@ -87,7 +87,7 @@ static gd_status celu_check(const gd_module *m) {
 
 /*layer gelu(x) -> y
  * x times the normal distribution function of x.
- *   approximate {none, tanh} = none   tanh: by its approximation
+ *   approximate {none, tanh} = none   tanh: an approximation by tanh
  */
 static gd_tensors gelu_forward(gd_module *m, gd_tensors in) {
     const gd_nn_gelu_options *o = m->options;
@@ -104,7 +104,7 @@ static gd_tensors gelu_forward(gd_module *m, gd_tensors in) {
  *   options of log_softmax
  */
 
-/* --- of several ops --------------------------------------------------------------------------- */
+/* --- several ops ------------------------------------------------------------------------------ */
 
 /*layer softmin(x) -> y
  * softmax(-x).
@@ -167,7 +167,7 @@ static gd_tensors hardshrink_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer softshrink(x) -> y
- * 0 where |x| is at most lambd; elsewhere x, moved towards 0 by lambd.
+ * 0 where |x| is at most lambd; elsewhere x, shifted toward 0 by lambd.
  *   lambd float = 0.5
  */
 static gd_status softshrink_check(const gd_module *m) {
@@ -180,7 +180,7 @@ static gd_tensors softshrink_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer rrelu(x) -> y
- * x where positive; elsewhere x times a slope, which in train mode is drawn for each element
+ * x where positive; elsewhere x times a slope, which in train mode is random for each element,
  * between lower and upper, and in eval mode is their mean.
  *   lower float = 0.125
  *   upper float = 0.3333333333333333
@@ -206,7 +206,7 @@ static gd_tensors rrelu_forward(gd_module *m, gd_tensors in) {
 /*layer prelu(x) -> y
  * x where positive, weight * x elsewhere: one weight, or one for each channel of x (N, C, ...).
  *   num_parameters int = 1     1, or the number of channels
- *   init float = 0.25          what the weights start as
+ *   init float = 0.25          initial value of the weights
  *   finds num_parameters x[1]
  */
 static gd_status prelu_check(const gd_module *m) {
@@ -224,12 +224,13 @@ static gd_tensors prelu_forward(gd_module *m, gd_tensors in) {
         (x->rank < 2 || (x->dims[1] >= 0 && x->dims[1] != o->num_parameters))) {
         char text[160];
         return gd_layer_fail(
-            gd_fail(GD_E_SHAPE, "num_parameters is %lld, the channels of x (N, C, ...); x is %s",
+            gd_fail(GD_E_SHAPE,
+                    "num_parameters is %lld; x must be (N, C, ...) with as many channels; it is %s",
                     (long long)o->num_parameters, gd_describe(x, text, sizeof text)));
     }
     if (o->num_parameters == 1 || x->rank < 2) return gd_listed(gd_prelu(x, weight));
-    gd_shape dims = {.rank = x->rank - 1,
-                     .form = 1}; /* (C, 1, ...) broadcasts against (N, C, ...) */
+    /* (C, 1, ...) broadcasts against (N, C, ...) */
+    gd_shape dims = {.rank = x->rank - 1, .form = 1};
     for (int i = 0; i < dims.rank; i++) dims.at[i] = i ? 1 : o->num_parameters;
     return gd_listed(gd_prelu(x, gd_reshape(weight, dims)));
 }

@@ -1,7 +1,7 @@
-/* layers_attention.c - multi-head attention, and the encoding of positions.
+/* layers_attention.c - multi-head attention and positional encoding.
  *
- * N is the batch, L the length of the query, S that of key and value, E embed_dim, H num_heads,
- * D = E / H. Heads are views: (N, L, E) is shown as (N, L, H, D) and permuted to (N, H, L, D), and
+ * N is the batch, L the length of the query, S that of key and value, E embed_dim, H num_heads, D =
+ * E / H. Heads are views: (N, L, E) is reshaped to (N, L, H, D) and permuted to (N, H, L, D), and
  * (L, N, E) likewise, so neither layout is transposed in memory before the fused op reads it.
  */
 #include <math.h>
@@ -18,24 +18,25 @@
 /*layer multihead_attention(query, key?, value?, key_padding_mask?, attn_mask?, embed_dim:int, num_heads:int) -> y, weights
  * Attention with several heads: query (L, N, embed_dim), key (S, N, kdim) and value (S, N, vdim)
  * give y (L, N, embed_dim); a single sequence has no N. Without key it is self-attention; without
- * value, the key is the value. Masks are as PyTorch's: true hides a place, a float is added to the
- * score. key_padding_mask is (N, S), attn_mask (L, S) or (N * num_heads, L, S). A query that sees
- * no place gives zeros. With need_weights there is a second output, the weights (N, L, S).
+ * value, the key is the value. Masks are as in PyTorch: true masks a position, a float is added to
+ * the score. key_padding_mask is (N, S), attn_mask (L, S) or (N * num_heads, L, S). A query whose
+ * positions are all masked gives zeros. With need_weights there is a second output, the weights
+ * (N, L, S).
  *   dropout float = 0           of the weights, in train mode
  *   bias bool = true            of the projections
- *   add_bias_kv bool = false    one more place, whose key and value are parameters
- *   add_zero_attn bool = false  one more place of zeros
+ *   add_bias_kv bool = false    appends a position whose key and value are parameters
+ *   add_zero_attn bool = false  appends a position of zeros
  *   kdim int = none             features of key; none: embed_dim
  *   vdim int = none             features of value; none: embed_dim
- *   batch_first bool = false    (N, L, E) in place of (L, N, E)
- *   causal bool = false         place i of the query sees places up to i only
- *   need_weights bool = false   also gives the weights, which the fused op never holds
+ *   batch_first bool = false    (N, L, E) instead of (L, N, E)
+ *   causal bool = false         position i of the query attends to positions up to i only
+ *   need_weights bool = false   also returns the weights, which the fused op does not materialize
  *   average_attn_weights bool = true   false: the weights of each head, (N, num_heads, L, S)
  */
 enum { IN_Q, IN_K, IN_V, IN_PADDING, IN_MASK };
 
-/* Entries, in PyTorch's order. With one projection for all, its weight stands where that of the
- * query would. */
+/* Entries, in the order of PyTorch. If one projection serves all three, its weight is at
+ * Q_WEIGHT. */
 enum { Q_WEIGHT, K_WEIGHT, V_WEIGHT, IN_BIAS, BIAS_K, BIAS_V, OUT_PROJ };
 
 static bool same_widths(const gd_nn_multihead_attention_options *o) {
@@ -123,9 +124,9 @@ static qkv project_inputs(gd_module *m, qkv in, int64_t e) {
                  gd_linear(in.v, gd_layer_tensor_at(m, V_WEIGHT), parts[2])};
 }
 
-/* Appends a position with the values `place` (1, 1, E) to x (N, S, E) or (S, N, E). */
-static gd_tensor *append_position(gd_tensor *x, gd_tensor *place, int axis) {
-    return gd_cat(gd_list(x, gd_add(gd_zeros_like(gd_narrow(x, axis, 0, 1)), place)), .axis = axis);
+/* Appends a position with the values `row` (1, 1, E) to x (N, S, E) or (S, N, E). */
+static gd_tensor *append_position(gd_tensor *x, gd_tensor *row, int axis) {
+    return gd_cat(gd_list(x, gd_add(gd_zeros_like(gd_narrow(x, axis, 0, 1)), row)), .axis = axis);
 }
 static gd_tensor *append_zeros(gd_tensor *x, int axis) {
     return gd_pad(x, axis == 1 ? gd_dims(0, 0, 0, 1) : gd_dims(0, 0, 0, 0, 0, 1));
@@ -145,7 +146,7 @@ static gd_tensor *join_heads(const gd_nn_multihead_attention_options *o, gd_tens
     return gd_reshape(y, gd_dims(gd_tensor_dim(query, 0), gd_tensor_dim(query, 1), o->embed_dim));
 }
 
-/* --- masks: true hides, a float is added ------------------------------------------------------ */
+/* --- masks: true masks, a float is added ------------------------------------------------------ */
 
 /* The mask as numbers to be added to the scores. */
 static gd_tensor *additive_mask(gd_tensor *mask, gd_dtype dtype) {
@@ -153,26 +154,26 @@ static gd_tensor *additive_mask(gd_tensor *mask, gd_dtype dtype) {
     return gd_where(mask, gd_scalar_of(-INFINITY, dtype), gd_scalar_of(0, dtype));
 }
 
-/* Both masks as one that hides or is added, which broadcasts to (N, H, L, S); NULL: there is
- * none. */
+/* Combines two masks, either of which may be NULL, to one that broadcasts to (N, H, L, S). */
 static gd_tensor *combine_masks(gd_tensor *a, gd_tensor *b, gd_dtype dtype) {
     if (!a || !b) return a ? a : b;
     if (gd_tensor_dtype(a) == GD_BOOL && gd_tensor_dtype(b) == GD_BOOL) return gd_logical_or(a, b);
     return gd_add(additive_mask(a, dtype), additive_mask(b, dtype));
 }
 
-static gd_tensor *extend_mask(gd_tensor *mask, int64_t places) {
-    return mask && places ? gd_pad(mask, gd_dims(0, places)) : mask;
+/* Extends the mask to appended positions, which are visible. */
+static gd_tensor *extend_mask(gd_tensor *mask, int64_t positions) {
+    return mask && positions ? gd_pad(mask, gd_dims(0, positions)) : mask;
 }
 
 static gd_tensor *make_mask(const gd_nn_multihead_attention_options *o, gd_tensors in,
                             gd_dtype dtype) {
     gd_tensor *padding = gd_layer_input(in, IN_PADDING), *mask = gd_layer_input(in, IN_MASK);
-    const int64_t places = o->add_bias_kv + o->add_zero_attn;
+    const int64_t appended = o->add_bias_kv + o->add_zero_attn;
     /* (N, S), or (S) of a single sequence, as (N, 1, 1, S) */
-    if (padding) padding = gd_unsqueeze(gd_unsqueeze(extend_mask(padding, places), -2), -2);
+    if (padding) padding = gd_unsqueeze(gd_unsqueeze(extend_mask(padding, appended), -2), -2);
     if (mask) {
-        mask = extend_mask(mask, places);
+        mask = extend_mask(mask, appended);
         if (gd_tensor_rank(mask) == 3)
             mask = gd_reshape(
                 mask, gd_dims(-1, o->num_heads, gd_tensor_dim(mask, 1), gd_tensor_dim(mask, 2)));
@@ -180,7 +181,7 @@ static gd_tensor *make_mask(const gd_nn_multihead_attention_options *o, gd_tenso
     return combine_masks(padding, mask, dtype);
 }
 
-/* --- computing -------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
 /* (L, S): true where position j of the key is after position i of the query. */
 static gd_tensor *causal_mask(int64_t rows, int64_t columns) {
@@ -188,7 +189,8 @@ static gd_tensor *causal_mask(int64_t rows, int64_t columns) {
                  gd_arange(0, (double)columns, .dtype = GD_I64));
 }
 
-/* The weights (N, H, L, S) as a tensor. Rows that see nothing are zeros, as in the fused op. */
+/* Materializes the weights (N, H, L, S). Rows that are masked entirely are zeros, as in the fused
+ * op. */
 static gd_tensor *compute_weights(const gd_nn_multihead_attention_options *o, const qkv *heads,
                                   gd_tensor *mask) {
     const gd_dtype dtype = gd_tensor_dtype(heads->q);
@@ -200,11 +202,11 @@ static gd_tensor *compute_weights(const gd_nn_multihead_attention_options *o, co
             mask, causal_mask(gd_tensor_dim(heads->q, 2), gd_tensor_dim(heads->k, 2)), dtype);
     if (!mask) return gd_softmax(scores, .axis = -1);
     mask = additive_mask(mask, dtype);
-    gd_tensor *hidden =
+    gd_tensor *masked =
                   gd_eq(gd_max(mask, .axis = -1, .keepdim = true), gd_scalar_of(-INFINITY, dtype)),
               *zero = gd_scalar_of(0, dtype);
-    return gd_where(hidden, zero,
-                    gd_softmax(gd_where(hidden, zero, gd_add(scores, mask)), .axis = -1));
+    return gd_where(masked, zero,
+                    gd_softmax(gd_where(masked, zero, gd_add(scores, mask)), .axis = -1));
 }
 
 /* y (N, H, L, D); with need_weights also the weights. */
@@ -218,7 +220,7 @@ static gd_tensor *compute_attention(gd_module *m, const qkv *heads, gd_tensor *m
         return gd_matmul(*weights, heads->v);
     }
     if (mask && gd_tensor_dtype(mask) == GD_BOOL)
-        mask = gd_logical_not(mask); /* in the op's mask true means visible */
+        mask = gd_logical_not(mask); /* in the mask of the op, true means visible */
     else if (mask) mask = gd_cast(mask, gd_tensor_dtype(heads->q));
     return gd_scaled_dot_product_attention(heads->q, heads->k, heads->v, .mask = mask,
                                            .causal = o->causal, .dropout = o->dropout,
@@ -240,13 +242,12 @@ static gd_status check_ranks(const gd_nn_multihead_attention_options *o, const q
     const int length = o->batch_first ? 1 : 0;
     if (o->causal && o->need_weights && rank == 3 &&
         (gd_tensor_dim(in->q, length) < 0 || gd_tensor_dim(in->k, length) < 0))
-        return gd_fail(
-            GD_E_SHAPE,
-            "causal with need_weights has to know the lengths of query and key before a run");
+        return gd_fail(GD_E_SHAPE, "causal with need_weights requires lengths of query and key "
+                                   "that are known before a run");
     return GD_OK;
 }
 
-/* The same tensor stays the same, so that self-attention is recognized. */
+/* Inputs that are one tensor stay one tensor, so that self-attention is recognized. */
 static qkv add_batch_axis(const qkv *in, int axis) {
     gd_tensor *q = gd_unsqueeze(in->q, axis), *k = in->k == in->q ? q : gd_unsqueeze(in->k, axis);
     return (qkv){q, k, in->v == in->k ? k : in->v == in->q ? q : gd_unsqueeze(in->v, axis)};
@@ -278,11 +279,11 @@ static gd_tensors multihead_attention_forward(gd_module *m, gd_tensors in) {
     return gd_listed(y, single ? gd_squeeze(weights, .axis = 0) : weights);
 }
 
-/* --- positions -------------------------------------------------------------------------------- */
+/* --- positional encoding ---------------------------------------------------------------------- */
 
 /*layer positional_encoding(x, embed_dim:int) -> y
- * Adds to each place of x (T, N, embed_dim) sines and cosines of its position, of wavelengths from
- * 2 pi to 10000 * 2 pi (Vaswani et al. 2017): feature 2i is sin(t / 10000^(2i / embed_dim)),
+ * Adds sines and cosines of the position to x (T, N, embed_dim), with wavelengths from 2 pi to
+ * 10000 * 2 pi (Vaswani et al. 2017): feature 2i is sin(t / 10000^(2i / embed_dim)),
  * feature 2i + 1 the cosine. A single sequence has no N.
  *   max_len int = 5000         the longest sequence
  *   dropout float = 0          of the sum, in train mode
@@ -329,9 +330,8 @@ static gd_tensors positional_encoding_forward(gd_module *m, gd_tensors in) {
     const int64_t steps = gd_tensor_dim(x, axis);
     if (steps < 0 || steps > o->max_len)
         return gd_layer_fail(gd_fail(GD_E_SHAPE,
-                                     "a sequence of %s; it must have at most max_len (%lld) "
-                                     "places, in a number that is known "
-                                     "before a run",
+                                     "x is %s; its length must be known before a run and at most "
+                                     "max_len (%lld)",
                                      gd_describe(x, text, sizeof text), (long long)o->max_len));
     gd_tensor *pe = gd_narrow(gd_layer_tensor_at(m, 0), 0, 0, steps);
     gd_tensor *y = gd_add(x, rank == 3 && !o->batch_first ? gd_unsqueeze(pe, 1) : pe);

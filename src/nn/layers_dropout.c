@@ -1,4 +1,4 @@
-/* layers_dropout.c - dropout and its variants, which depend on the mode. */
+/* layers_dropout.c - dropout layers, which depend on the mode. */
 #include <math.h>
 
 #include "gradus/layers.h"
@@ -24,80 +24,46 @@ static gd_tensors dropout_forward(gd_module *m, gd_tensors in) {
     return gd_listed(gd_dropout(in.at[0], .p = o->p));
 }
 
-/* --- whole channels --------------------------------------------------------------------------- */
+/* --- entire channels -------------------------------------------------------------------------- */
 
-/* Ones, (N, C, 1, ...) for x (N, C, ...): one for each channel. `first` is the first axis that is
- * not counted. */
-static gd_tensor *channel_ones(gd_tensor *x, int first) {
+/* Ones (N, C, 1, ...) for x (N, C, ...): one for each channel. `spatial` is the first axis after
+ * the channels. */
+static gd_tensor *channel_ones(gd_tensor *x, int spatial) {
     gd_tensor *one = x;
-    for (int axis = first; axis < x->rank; axis++) one = gd_narrow(one, axis, 0, 1);
+    for (int axis = spatial; axis < x->rank; axis++) one = gd_narrow(one, axis, 0, 1);
     return gd_ones_like(one);
 }
 
-/* The first axis behind the channels, or a failure: x has rank + 2 dimensions, or one fewer. With
- * `batched` that is (N, C, L), else (C, ...). */
-static gd_status find_channels(const gd_tensor *x, int rank, bool batched, int *first) {
+/*layer dropout{1,2,3}d(x) -> y
+ * dropout of entire channels: x is
+ * {(N, C, L) or (C, L)|(N, C, H, W) or (N, C, L)|(N, C, D, H, W) or (C, D, H, W)}.
+ *   p float = 0.5
+ */
+static gd_status dropoutNd_check(const gd_module *m) {
+    const gd_nn_dropout3d_options o = GD_LAYER_OPTIONS(gd_nn_dropout3d_options, m);
+    return check_p(m, o.p);
+}
+static gd_tensors dropoutNd_forward(gd_module *m, gd_tensors in) {
+    const gd_nn_dropout3d_options o = GD_LAYER_OPTIONS(gd_nn_dropout3d_options, m);
+    const int axes = gd_layer_variant(m);
+    gd_tensor *x = in.at[0];
     char text[160];
-    *first = x->rank == rank + 2 || batched ? 2 : 1;
-    if (x->rank == rank + 2 || x->rank == rank + 1) return GD_OK;
-    return gd_fail(GD_E_SHAPE, "x must have %d or %d dimensions; it is %s", rank + 1, rank + 2,
-                   gd_describe(x, text, sizeof text));
+    if (x->rank != axes + 2 && x->rank != axes + 1)
+        return gd_layer_fail(gd_fail(GD_E_SHAPE, "x must have %d or %d dimensions; it is %s",
+                                     axes + 1, axes + 2, gd_describe(x, text, sizeof text)));
+    if (!gd_layer_is_training(m) || o.p == 0) return gd_listed(x);
+    /* As in PyTorch, x of three dimensions is (N, C, L) for dropout2d, not (C, H, W). */
+    const bool batched = x->rank == axes + 2 || axes == 2;
+    return gd_listed(gd_mul(x, gd_dropout(channel_ones(x, batched ? 2 : 1), .p = o.p)));
 }
 
-static gd_tensors drop_channels(gd_module *m, gd_tensors in, int rank, bool batched, double p) {
-    int first;
-    const gd_status fits = find_channels(in.at[0], rank, batched, &first);
-    if (fits != GD_OK) return gd_layer_fail(fits);
-    if (!gd_layer_is_training(m) || p == 0) return gd_listed(in.at[0]);
-    return gd_listed(gd_mul(in.at[0], gd_dropout(channel_ones(in.at[0], first), .p = p)));
-}
-
-/*layer dropout1d(x) -> y
- * dropout of entire channels: x is (N, C, L) or (C, L).
- *   p float = 0.5
- */
-static gd_status dropout1d_check(const gd_module *m) {
-    const gd_nn_dropout1d_options *o = m->options;
-    return check_p(m, o->p);
-}
-static gd_tensors dropout1d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_dropout1d_options *o = m->options;
-    return drop_channels(m, in, 1, false, o->p);
-}
-
-/*layer dropout2d(x) -> y
- * dropout of entire channels: x is (N, C, H, W) or (N, C, L).
- *   p float = 0.5
- */
-static gd_status dropout2d_check(const gd_module *m) {
-    const gd_nn_dropout2d_options *o = m->options;
-    return check_p(m, o->p);
-}
-static gd_tensors dropout2d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_dropout2d_options *o = m->options;
-    return drop_channels(m, in, 2, true, o->p);
-}
-
-/*layer dropout3d(x) -> y
- * dropout of entire channels: x is (N, C, D, H, W) or (C, D, H, W).
- *   p float = 0.5
- */
-static gd_status dropout3d_check(const gd_module *m) {
-    const gd_nn_dropout3d_options *o = m->options;
-    return check_p(m, o->p);
-}
-static gd_tensors dropout3d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_dropout3d_options *o = m->options;
-    return drop_channels(m, in, 3, false, o->p);
-}
-
-/* --- for selu --------------------------------------------------------------------------------- */
+/* --- alpha dropout, for selu ------------------------------------------------------------------ */
 
 /* The limit of selu for very negative numbers: -scale * alpha. */
 static const double SELU_FLOOR = -1.7580993408473766;
 
-/* Dropped elements become SELU_FLOOR; then all are scaled and moved so that numbers of mean 0 and
- * variance 1 keep these. `noise` is uniform in [0, 1) and broadcasts against x. */
+/* Dropped elements become SELU_FLOOR. Then all are scaled and shifted so that mean 0 and variance 1
+ * are preserved. `noise` is uniform in [0, 1) and broadcasts against x. */
 static gd_tensor *drop_to_floor(gd_tensor *x, gd_tensor *noise, double p) {
     if (p == 1) return gd_mul(x, gd_scalar(0));
     const double scale = 1 / sqrt((1 - p) * (1 + p * SELU_FLOOR * SELU_FLOOR));
@@ -108,8 +74,8 @@ static gd_tensor *drop_to_floor(gd_tensor *x, gd_tensor *noise, double p) {
 }
 
 /*layer alpha_dropout(x) -> y
- * dropout for nets of selu: in train mode, elements become its lowest value with probability p, and
- * all are scaled and moved so that mean 0 and variance 1 stay.
+ * dropout for networks with selu: in train mode, elements become the lowest value of selu with
+ * probability p, and all are scaled and shifted so that mean 0 and variance 1 are preserved.
  *   p float = 0.5
  */
 static gd_status alpha_dropout_check(const gd_module *m) {

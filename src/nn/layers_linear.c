@@ -1,4 +1,4 @@
-/* layers_linear.c - matrix products and tables: linear, bilinear, embedding. */
+/* layers_linear.c - linear and bilinear layers, and embeddings. */
 #include <math.h>
 
 #include "gradus/autograd.h"
@@ -52,9 +52,9 @@ static gd_tensors bilinear_forward(gd_module *m, gd_tensors in) {
     return gd_listed(bias ? gd_add(y, bias) : y);
 }
 
-/* --- tables ----------------------------------------------------------------------------------- */
+/* --- embeddings ------------------------------------------------------------------------------- */
 
-/* Normal numbers, and zeros in the row of the padding. */
+/* The table (rows, width): normal numbers, and zeros in the row padding_idx. */
 static gd_status build_table(gd_module *m, int64_t rows, int64_t width, int64_t padding_idx) {
     GD_TRY(gd_layer_normal(m, "weight", gd_dims(rows, width), 1));
     if (padding_idx == GD_UNSET) return GD_OK;
@@ -72,7 +72,7 @@ static gd_status check_table(const gd_module *m, int64_t rows, int64_t width, in
 }
 
 /*layer embedding(x, num_embeddings:int, embedding_dim:int) -> y  of embedding
- * The rows of a table by number: indices x of any shape give y (..., embedding_dim).
+ * Rows of a table: indices x of any shape give y (..., embedding_dim).
  *   options of embedding
  */
 static gd_status embedding_check(const gd_module *m) {
@@ -88,7 +88,7 @@ static gd_status embedding_build(gd_module *m) {
  * The mean, the sum or the maximum of the rows of each bag: indices x (bags, n) give
  * y (bags, embedding_dim). Weights, for mode sum, have the shape of x.
  *   mode {sum, mean, max} = mean
- *   padding_idx int = none   the row that does not count and gets no gradient
+ *   padding_idx int = none   the row that is ignored and gets no gradient
  */
 static gd_status embedding_bag_check(const gd_module *m) {
     const gd_nn_embedding_bag_options *o = m->options;
@@ -99,8 +99,8 @@ static gd_status embedding_bag_build(gd_module *m) {
     return build_table(m, o->num_embeddings, o->embedding_dim, o->padding_idx);
 }
 
-/* What each index counts: (bags, n), 1, or 0 for the padding. */
-static gd_tensor *counted(gd_tensor *x, int64_t rows, int64_t padding_idx, gd_dtype dtype) {
+/* (bags, n): 1 for each index, and 0 for the padding. */
+static gd_tensor *padding_weights(gd_tensor *x, int64_t rows, int64_t padding_idx, gd_dtype dtype) {
     const int64_t row = padding_idx < 0 ? padding_idx + rows : padding_idx;
     return gd_cast(gd_ne(x, gd_scalar_int(row)), dtype);
 }
@@ -115,15 +115,15 @@ static gd_tensors embedding_bag_forward(gd_module *m, gd_tensors in) {
                                      gd_describe(x, text, sizeof text)));
     if (weights && o->mode != GD_SUM)
         return gd_layer_fail(
-            gd_fail(GD_E_ARGUMENT, "per_sample_weights are for mode sum, not for mean and max"));
+            gd_fail(GD_E_ARGUMENT, "per_sample_weights require mode sum, not mean or max"));
     gd_tensor *rows = gd_embedding(x, table, .padding_idx = o->padding_idx),
               *counts = NULL; /* (bags, n, width) */
     if (padded)
-        counts =
-            gd_unsqueeze(counted(x, o->num_embeddings, o->padding_idx, (gd_dtype)table->dtype), 2);
+        counts = gd_unsqueeze(
+            padding_weights(x, o->num_embeddings, o->padding_idx, (gd_dtype)table->dtype), 2);
     if (o->mode == GD_MAX) {
         if (!padded) return gd_listed(gd_max_with_index(rows, 1).values);
-        /* a bag of padding alone gives 0 */
+        /* a bag that holds only padding gives 0 */
         gd_tensor *y =
             gd_max_with_index(
                 gd_where(gd_ne(counts, gd_scalar(0)), rows, gd_scalar(-(double)INFINITY)), 1)

@@ -1,5 +1,4 @@
-/* layers_loss.c - losses that are ops, as layers. Those of several ops are in layers_loss_more.c.
- */
+/* layers_loss.c - losses that are single ops. Losses of several ops are in layers_loss_more.c. */
 #include <math.h>
 
 #include "gradus/layers.h"
@@ -76,7 +75,7 @@ static gd_status huber_loss_check(const gd_module *m) {
  */
 
 /*layer nll_loss(x, target, weight?) -> loss  of nll_loss
- * Negative log likelihood: the mean of -x at the class that the target names, x being logarithms of
+ * Negative log likelihood: the mean of -x at the target class, x being logarithms of
  * probabilities (N, C) or (N, C, ...). weight (C) is that of each class.
  *   options of nll_loss
  */

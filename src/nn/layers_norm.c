@@ -1,4 +1,4 @@
-/* layers_norm.c - normalization. */
+/* layers_norm.c - normalization layers: batch, instance, layer, RMS, group, local response. */
 #include <math.h>
 
 #include "gradus/autograd.h"
@@ -8,26 +8,33 @@
 
 /* --- batch norms ------------------------------------------------------------------------------ */
 
-typedef struct batch_norm {
-    int least, most; /* ranks of x */
-    int64_t features;
+/* The options of batch norms and instance norms. */
+typedef struct norm_options {
+    int least_rank, most_rank; /* of x */
+    int64_t num_features;
     double momentum, eps; /* momentum NaN: the average of all batches */
     bool affine, track;
-} batch_norm;
+} norm_options;
 enum { WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, NUM_BATCHES };
 
-static gd_status check_batch(const gd_module *m, const batch_norm *b) {
-    GD_TRY(gd_layer_size(m, "num_features", b->features));
-    if (!isnan(b->momentum)) GD_TRY(gd_layer_within(m, "momentum", b->momentum, 0, 1, true));
-    return gd_layer_within(m, "eps", b->eps, 0, (double)INFINITY, false);
+static norm_options read_batch_norm_options(const gd_module *m) {
+    const gd_nn_batch_norm3d_options o = GD_LAYER_OPTIONS(gd_nn_batch_norm3d_options, m);
+    const int axes = gd_layer_variant(m);
+    return (norm_options){.least_rank = axes == 1 ? 2 : axes + 2, /* (N, C), (N, C, ...) */
+                          .most_rank = axes + 2,
+                          .num_features = o.num_features,
+                          .momentum = o.momentum,
+                          .eps = o.eps,
+                          .affine = o.affine,
+                          .track = o.track_running_stats};
 }
 
-/* weight and bias (features); running_mean and running_var (features), num_batches_tracked. */
-static gd_status build_batch(gd_module *m, const batch_norm *b) {
-    const gd_shape dims = gd_dims(b->features);
-    GD_TRY(b->affine ? gd_layer_fill(m, "weight", dims, 1) : gd_layer_absent(m, "weight"));
-    GD_TRY(b->affine ? gd_layer_fill(m, "bias", dims, 0) : gd_layer_absent(m, "bias"));
-    if (!b->track) return GD_OK;
+/* weight, bias, running_mean and running_var (num_features); num_batches_tracked (). */
+static gd_status build_norm(gd_module *m, const norm_options *o) {
+    const gd_shape dims = gd_dims(o->num_features);
+    GD_TRY(o->affine ? gd_layer_fill(m, "weight", dims, 1) : gd_layer_absent(m, "weight"));
+    GD_TRY(o->affine ? gd_layer_fill(m, "bias", dims, 0) : gd_layer_absent(m, "bias"));
+    if (!o->track) return GD_OK;
     GD_TRY(gd_layer_buffer(m, "running_mean", dims, GD_DTYPE_NONE, 0));
     GD_TRY(gd_layer_buffer(m, "running_var", dims, GD_DTYPE_NONE, 1));
     return gd_layer_buffer(m, "num_batches_tracked", gd_dims(), GD_I64, 0);
@@ -43,9 +50,9 @@ static gd_status check_rank(const gd_tensor *x, int least, int most) {
                    gd_describe(x, text, sizeof text));
 }
 
-/* The running statistics as the average of all batches so far: with the n-th, they move by 1/n of
- * the difference. n is a tensor, so that a plan stays valid. */
-static gd_tensor *follow_all(gd_module *m, gd_tensor *x, gd_tensor *count) {
+/* Updates the running statistics to the average of all batches so far: the n-th batch moves them by
+ * 1/n of the difference. n is a tensor, so that a plan stays valid. */
+static gd_tensor *average_all_batches(gd_module *m, gd_tensor *x, gd_tensor *count) {
     GD_NO_GRAD;
     gd_shape axes = {.rank = x->rank - 1, .form = 1}; /* all but the channels */
     for (int i = 0; i < axes.rank; i++) axes.at[i] = i ? i + 1 : 0;
@@ -57,198 +64,109 @@ static gd_tensor *follow_all(gd_module *m, gd_tensor *x, gd_tensor *count) {
     return first->kind == GD_SYMBOL ? gd_group(gd_list(first, second)) : second;
 }
 
-static gd_tensors forward_batch(gd_module *m, gd_tensors in, const batch_norm *b) {
+/*layer batch_norm{1,2,3}d(x, num_features:int) -> y
+ * Normalizes each channel of x {(N, C) or (N, C, L)|(N, C, H, W)|(N, C, D, H, W)}: in train mode
+ * with the mean and variance of the batch, by which it updates running_mean and running_var; in
+ * eval mode with these.
+ *   momentum float = 0.1   weight of a new batch in the running statistics; NAN: they average all batches
+ *   eps float = 1e-5       added to the variance
+ *   affine bool = true     has a weight and a bias
+ *   track_running_stats bool = true   false: every mode uses the statistics of the batch
+ *   finds num_features x[1]
+ */
+static gd_status batch_normNd_check(const gd_module *m) {
+    const norm_options o = read_batch_norm_options(m);
+    GD_TRY(gd_layer_size(m, "num_features", o.num_features));
+    if (!isnan(o.momentum)) GD_TRY(gd_layer_within(m, "momentum", o.momentum, 0, 1, true));
+    return gd_layer_within(m, "eps", o.eps, 0, (double)INFINITY, false);
+}
+static gd_status batch_normNd_build(gd_module *m) {
+    const norm_options o = read_batch_norm_options(m);
+    return build_norm(m, &o);
+}
+static gd_tensors batch_normNd_forward(gd_module *m, gd_tensors in) {
+    const norm_options o = read_batch_norm_options(m);
     gd_tensor *x = in.at[0];
-    const gd_status fits = check_rank(x, b->least, b->most);
-    if (fits != GD_OK) return gd_layer_fail(fits);
-    const bool training = gd_layer_is_training(m), follows = training && b->track;
-    gd_tensor *after = NULL;
-    if (follows) {
+    const gd_status status = check_rank(x, o.least_rank, o.most_rank);
+    if (status != GD_OK) return gd_layer_fail(status);
+    const bool training = gd_layer_is_training(m), updates = training && o.track;
+    const bool averages_all = updates && isnan(o.momentum);
+    gd_tensor *write = NULL;
+    if (updates) {
         gd_tensor *count = gd_layer_tensor_at(m, NUM_BATCHES);
-        after = gd_layer_write(count, gd_add(count, gd_scalar_int(1)));
-        if (isnan(b->momentum)) after = follow_all(m, x, after);
+        write = gd_layer_write(count, gd_add(count, gd_scalar_int(1)));
+        if (averages_all) write = average_all_batches(m, x, write);
     }
-    GD_LAYER_AFTER(after);
-    const bool passes =
-        b->track && !(follows && isnan(b->momentum)); /* the op reads or writes them itself */
-    gd_tensor *mean = passes ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
-              *var = passes ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
+    GD_LAYER_AFTER(write);
+    const bool passes_statistics = o.track && !averages_all; /* the op reads or updates them */
+    gd_tensor *mean = passes_statistics ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
+              *var = passes_statistics ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
     return gd_listed(gd_batch_norm(x, gd_layer_tensor_at(m, WEIGHT), gd_layer_tensor_at(m, BIAS),
-                                   mean, var, .training = training || !b->track,
-                                   .momentum = isnan(b->momentum) ? 0.1 : b->momentum,
-                                   .eps = b->eps));
-}
-
-#define BATCH(LEAST, MOST, o)                                                               \
-    ((batch_norm){(LEAST), (MOST), (o)->num_features, (o)->momentum, (o)->eps, (o)->affine, \
-                  (o)->track_running_stats})
-
-/*layer batch_norm1d(x, num_features:int) -> y
- * Normalizes each channel of x (N, C) or (N, C, L): in train mode with the mean and variance of the
- * batch, which running_mean and running_var follow; in eval mode with these.
- *   momentum float = 0.1   how fast the running statistics follow; NAN: they average all batches
- *   eps float = 1e-5       added to the variance
- *   affine bool = true     has a weight and a bias
- *   track_running_stats bool = true   else every mode uses those of the batch
- *   finds num_features x[1]
- */
-static gd_status batch_norm1d_check(const gd_module *m) {
-    const gd_nn_batch_norm1d_options *o = m->options;
-    return check_batch(m, &BATCH(2, 3, o));
-}
-static gd_status batch_norm1d_build(gd_module *m) {
-    const gd_nn_batch_norm1d_options *o = m->options;
-    return build_batch(m, &BATCH(2, 3, o));
-}
-static gd_tensors batch_norm1d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_batch_norm1d_options *o = m->options;
-    return forward_batch(m, in, &BATCH(2, 3, o));
-}
-
-/*layer batch_norm2d(x, num_features:int) -> y
- * Normalizes each channel of x (N, C, H, W): in train mode with the mean and variance of the
- * batch, which running_mean and running_var follow; in eval mode with these.
- *   momentum float = 0.1   how fast the running statistics follow; NAN: they average all batches
- *   eps float = 1e-5       added to the variance
- *   affine bool = true     has a weight and a bias
- *   track_running_stats bool = true   else every mode uses those of the batch
- *   finds num_features x[1]
- */
-static gd_status batch_norm2d_check(const gd_module *m) {
-    const gd_nn_batch_norm2d_options *o = m->options;
-    return check_batch(m, &BATCH(4, 4, o));
-}
-static gd_status batch_norm2d_build(gd_module *m) {
-    const gd_nn_batch_norm2d_options *o = m->options;
-    return build_batch(m, &BATCH(4, 4, o));
-}
-static gd_tensors batch_norm2d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_batch_norm2d_options *o = m->options;
-    return forward_batch(m, in, &BATCH(4, 4, o));
-}
-
-/*layer batch_norm3d(x, num_features:int) -> y
- * Normalizes each channel of x (N, C, D, H, W): in train mode with the mean and variance of the
- * batch, which running_mean and running_var follow; in eval mode with these.
- *   momentum float = 0.1   how fast the running statistics follow; NAN: they average all batches
- *   eps float = 1e-5       added to the variance
- *   affine bool = true     has a weight and a bias
- *   track_running_stats bool = true   else every mode uses those of the batch
- *   finds num_features x[1]
- */
-static gd_status batch_norm3d_check(const gd_module *m) {
-    const gd_nn_batch_norm3d_options *o = m->options;
-    return check_batch(m, &BATCH(5, 5, o));
-}
-static gd_status batch_norm3d_build(gd_module *m) {
-    const gd_nn_batch_norm3d_options *o = m->options;
-    return build_batch(m, &BATCH(5, 5, o));
-}
-static gd_tensors batch_norm3d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_batch_norm3d_options *o = m->options;
-    return forward_batch(m, in, &BATCH(5, 5, o));
+                                   mean, var, .training = training || !o.track,
+                                   .momentum = isnan(o.momentum) ? 0.1 : o.momentum, .eps = o.eps));
 }
 
 /* --- instance norms --------------------------------------------------------------------------- */
 
-static gd_status check_instance(const gd_module *m, const batch_norm *b) {
-    GD_TRY(gd_layer_size(m, "num_features", b->features));
-    GD_TRY(gd_layer_within(m, "momentum", b->momentum, 0, 1, true));
-    return gd_layer_within(m, "eps", b->eps, 0, (double)INFINITY, false);
+static norm_options read_instance_norm_options(const gd_module *m) {
+    const gd_nn_instance_norm3d_options o = GD_LAYER_OPTIONS(gd_nn_instance_norm3d_options, m);
+    const int axes = gd_layer_variant(m);
+    return (norm_options){.least_rank = axes + 1, /* (C, ...) */
+                          .most_rank = axes + 2,
+                          .num_features = o.num_features,
+                          .momentum = o.momentum,
+                          .eps = o.eps,
+                          .affine = o.affine,
+                          .track = o.track_running_stats};
 }
 
-/* By the statistics of x, which the running ones follow in train mode; with those that are tracked
- * in eval mode. */
-static gd_tensors forward_instance(gd_module *m, gd_tensors in, const batch_norm *b) {
+/*layer instance_norm{1,2,3}d(x, num_features:int) -> y
+ * Normalizes each channel of each sample of x (N, C, {L|H, W|D, H, W}), with or without N.
+ *   momentum float = 0.1   weight of a new batch in the running statistics
+ *   eps float = 1e-5       added to the variance
+ *   affine bool = false    has a weight and a bias
+ *   track_running_stats bool = false   keeps running statistics for eval mode
+ *   finds num_features x[1]
+ */
+static gd_status instance_normNd_check(const gd_module *m) {
+    const norm_options o = read_instance_norm_options(m);
+    GD_TRY(gd_layer_size(m, "num_features", o.num_features));
+    GD_TRY(gd_layer_within(m, "momentum", o.momentum, 0, 1, true));
+    return gd_layer_within(m, "eps", o.eps, 0, (double)INFINITY, false);
+}
+static gd_status instance_normNd_build(gd_module *m) {
+    const norm_options o = read_instance_norm_options(m);
+    return build_norm(m, &o);
+}
+/* In train mode: uses the statistics of x and updates the running ones. In eval mode: uses the
+ * running statistics if the layer tracks them, otherwise those of x. */
+static gd_tensors instance_normNd_forward(gd_module *m, gd_tensors in) {
+    const norm_options o = read_instance_norm_options(m);
     gd_tensor *x = in.at[0];
-    const gd_status fits = check_rank(x, b->least, b->most);
-    if (fits != GD_OK) return gd_layer_fail(fits);
-    const bool training = gd_layer_is_training(m),
-               alone = x->rank == b->least; /* (C, ...), without a batch */
-    if (alone) x = gd_unsqueeze(x, 0);
-    gd_tensor *mean = b->track ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
-              *var = b->track ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
+    const gd_status status = check_rank(x, o.least_rank, o.most_rank);
+    if (status != GD_OK) return gd_layer_fail(status);
+    const bool training = gd_layer_is_training(m), unbatched = x->rank == o.least_rank;
+    if (unbatched) x = gd_unsqueeze(x, 0);
+    gd_tensor *mean = o.track ? gd_layer_tensor_at(m, RUNNING_MEAN) : NULL,
+              *var = o.track ? gd_layer_tensor_at(m, RUNNING_VAR) : NULL;
     gd_tensor *y = gd_instance_norm(x, gd_layer_tensor_at(m, WEIGHT), gd_layer_tensor_at(m, BIAS),
                                     .running_mean = mean, .running_var = var,
-                                    .use_input_stats = training || !b->track,
-                                    .momentum = b->momentum, .eps = b->eps);
-    return gd_listed(alone ? gd_squeeze(y, .axis = gd_dims(0)) : y);
+                                    .use_input_stats = training || !o.track, .momentum = o.momentum,
+                                    .eps = o.eps);
+    return gd_listed(unbatched ? gd_squeeze(y, .axis = gd_dims(0)) : y);
 }
 
-/*layer instance_norm1d(x, num_features:int) -> y
- * Normalizes each channel of each sample of x (N, C, L), with or without N.
- *   momentum float = 0.1   how fast the running statistics follow
- *   eps float = 1e-5       added to the variance
- *   affine bool = false    has a weight and a bias
- *   track_running_stats bool = false   keeps running statistics, which eval mode normalizes with
- *   finds num_features x[1]
- */
-static gd_status instance_norm1d_check(const gd_module *m) {
-    const gd_nn_instance_norm1d_options *o = m->options;
-    return check_instance(m, &BATCH(2, 3, o));
-}
-static gd_status instance_norm1d_build(gd_module *m) {
-    const gd_nn_instance_norm1d_options *o = m->options;
-    return build_batch(m, &BATCH(2, 3, o));
-}
-static gd_tensors instance_norm1d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_instance_norm1d_options *o = m->options;
-    return forward_instance(m, in, &BATCH(2, 3, o));
-}
+/* --- layer, RMS, group and local response norms ----------------------------------------------- */
 
-/*layer instance_norm2d(x, num_features:int) -> y
- * Normalizes each channel of each sample of x (N, C, H, W), with or without N.
- *   momentum float = 0.1   how fast the running statistics follow
- *   eps float = 1e-5       added to the variance
- *   affine bool = false    has a weight and a bias
- *   track_running_stats bool = false   keeps running statistics, which eval mode normalizes with
- *   finds num_features x[1]
- */
-static gd_status instance_norm2d_check(const gd_module *m) {
-    const gd_nn_instance_norm2d_options *o = m->options;
-    return check_instance(m, &BATCH(3, 4, o));
-}
-static gd_status instance_norm2d_build(gd_module *m) {
-    const gd_nn_instance_norm2d_options *o = m->options;
-    return build_batch(m, &BATCH(3, 4, o));
-}
-static gd_tensors instance_norm2d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_instance_norm2d_options *o = m->options;
-    return forward_instance(m, in, &BATCH(3, 4, o));
-}
-
-/*layer instance_norm3d(x, num_features:int) -> y
- * Normalizes each channel of each sample of x (N, C, D, H, W), with or without N.
- *   momentum float = 0.1   how fast the running statistics follow
- *   eps float = 1e-5       added to the variance
- *   affine bool = false    has a weight and a bias
- *   track_running_stats bool = false   keeps running statistics, which eval mode normalizes with
- *   finds num_features x[1]
- */
-static gd_status instance_norm3d_check(const gd_module *m) {
-    const gd_nn_instance_norm3d_options *o = m->options;
-    return check_instance(m, &BATCH(4, 5, o));
-}
-static gd_status instance_norm3d_build(gd_module *m) {
-    const gd_nn_instance_norm3d_options *o = m->options;
-    return build_batch(m, &BATCH(4, 5, o));
-}
-static gd_tensors instance_norm3d_forward(gd_module *m, gd_tensors in) {
-    const gd_nn_instance_norm3d_options *o = m->options;
-    return forward_instance(m, in, &BATCH(4, 5, o));
-}
-
-/* --- of the last dimensions, of groups -------------------------------------------------------- */
-
-/* Sizes of the last dimensions; the only one may be GD_ANY. */
+/* Sizes of the last dimensions. If there is only one, it may be GD_ANY. */
 static gd_status check_normalized(const gd_module *m, const gd_shape *dims) {
     if (dims->form != 1 || dims->rank < 1)
         return gd_fail(GD_E_ARGUMENT, "%s: normalized_dims has no numbers", m->type);
     for (int i = 0; i < dims->rank; i++)
         if (dims->at[i] < 1 && !(dims->rank == 1 && dims->at[0] == GD_ANY))
             return gd_fail(GD_E_ARGUMENT,
-                           "%s: normalized_dims has %lld; sizes must be at least 1, or GD_ANY "
-                           "where there is one",
+                           "%s: normalized_dims has %lld; sizes must be at least 1; a single "
+                           "size may be GD_ANY",
                            m->type, (long long)dims->at[i]);
     return GD_OK;
 }
@@ -258,7 +176,7 @@ static gd_status check_normalized(const gd_module *m, const gd_shape *dims) {
  * shape.
  *   eps float = 1e-5                 added to the variance
  *   elementwise_affine bool = true   has a weight and a bias
- *   bias bool = true                 false: has a weight alone
+ *   bias bool = true                 false: has only a weight
  *   finds normalized_dims x[-1]
  */
 static gd_status layer_norm_check(const gd_module *m) {
@@ -276,7 +194,7 @@ static gd_status layer_norm_build(gd_module *m) {
 /*layer rms_norm(x, normalized_dims:int[]) -> y  of rms_norm
  * Divides the last dimensions of x by the root of the mean of their squares; the weight has their
  * shape.
- *   eps float = none                 added to the mean; none: the distance from 1 to the next f32 (f64)
+ *   eps float = none                 added to the mean; none: machine epsilon of f32 (f64)
  *   elementwise_affine bool = true   has a weight
  *   finds normalized_dims x[-1]
  */
@@ -314,8 +232,8 @@ static gd_status group_norm_build(gd_module *m) {
 }
 
 /*layer local_response_norm(x, size:int) -> y  of local_response_norm
- * Divides each element of x (N, C, ...) by (k + alpha m)^beta, m the mean of the squares of `size`
- * neighbours.
+ * Divides each element of x (N, C, ...) by (k + alpha m)^beta, m being the mean of the squares of
+ * `size` neighboring channels.
  *   options of local_response_norm
  */
 static gd_status local_response_norm_check(const gd_module *m) {

@@ -7,15 +7,15 @@
 #include "ops/call.h"
 
 /*layer op(xs*, name:string) -> ys*
- * Any op as a layer, by its name: gd_nn_op("cat", .options = "axis=1"). Its inputs are the op's,
- * its outputs, too.
- *   options string = none   of the op, as text
+ * Any op as a layer, by its name: gd_nn_op("cat", .options = "axis=1"). It has the inputs and
+ * outputs of the op.
+ *   options string = none   options of the op, as text
  */
 static gd_status op_build(gd_module *m) {
     const gd_nn_op_options *o = m->options;
     const gd_op *op = o->name ? gd_op_find(o->name) : NULL;
     if (!op)
-        return gd_fail(GD_E_ARGUMENT, "op: name is '%.60s', and there is no such op",
+        return gd_fail(GD_E_ARGUMENT, "op: name is '%.60s'; there is no such op",
                        o->name ? o->name : "NULL");
     gd_attrs *attrs = gd_attrs_new(op);
     if (!attrs) return gd_failure();
@@ -28,7 +28,7 @@ static gd_status op_build(gd_module *m) {
     m->op = op;
     if (op->attrs_size == 0) return GD_OK;
     m->op_options = gd_malloc(op->attrs_size);
-    if (!m->op_options) return gd_fail(GD_E_MEMORY, "no memory for a layer");
+    if (!m->op_options) return gd_no_memory(NULL, "for a layer");
     memcpy(m->op_options, gd_attrs_data(attrs), op->attrs_size);
     return GD_OK;
 }

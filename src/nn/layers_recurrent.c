@@ -2,7 +2,7 @@
  *
  * Parameters are PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, the same with
  * _reverse for the backward direction, then those of layer 1. They are the list of weights that the
- * ops take (docs/recurrent.md).
+ * ops take (docs/recurrent_options.md).
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,14 +13,14 @@
 #include "nn/layer.h"
 #include "ops/op.h"
 
-enum { MOST_LAYERS = 1024 };
+enum { MAX_LAYERS = 1024 };
 
 /* The options that rnn, lstm and gru share. */
-typedef struct recurrent {
+typedef struct recurrent_options {
     int64_t input, hidden, gates, layers;
     double dropout;
     bool bidirectional, bias, batch_first;
-} recurrent;
+} recurrent_options;
 
 static gd_status check_sizes(const gd_module *m, int64_t input, int64_t hidden, int64_t gates) {
     int64_t rows;
@@ -31,17 +31,17 @@ static gd_status check_sizes(const gd_module *m, int64_t input, int64_t hidden, 
                    (long long)hidden);
 }
 
-static gd_status check_recurrent(const gd_module *m, const recurrent *r) {
+static gd_status check_recurrent(const gd_module *m, const recurrent_options *r) {
     GD_TRY(check_sizes(m, r->input, r->hidden, r->gates));
     GD_TRY(gd_layer_at_least(m, "layers", r->layers, 1));
-    if (r->layers > MOST_LAYERS)
+    if (r->layers > MAX_LAYERS)
         return gd_fail(GD_E_ARGUMENT, "%s: layers is %lld; it must be at most %d", m->type,
-                       (long long)r->layers, MOST_LAYERS);
+                       (long long)r->layers, MAX_LAYERS);
     return gd_layer_within(m, "dropout", r->dropout, 0, 1, true);
 }
 
-/* weight_ih (gates * hidden, features), weight_hh (gates * hidden, hidden), and two biases, with
- * the end of their names. */
+/* Adds weight_ih (gates * hidden, features), weight_hh (gates * hidden, hidden) and two biases.
+ * `end` is the end of their names. */
 static gd_status add_weights(gd_module *m, const char *end, int64_t features, int64_t hidden,
                              int64_t gates, bool bias) {
     static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
@@ -56,7 +56,7 @@ static gd_status add_weights(gd_module *m, const char *end, int64_t features, in
     return GD_OK;
 }
 
-static gd_status build_recurrent(gd_module *m, const recurrent *r) {
+static gd_status build_recurrent(gd_module *m, const recurrent_options *r) {
     const int directions = r->bidirectional ? 2 : 1;
     int64_t features = r->input;
     for (int64_t layer = 0; layer < r->layers; layer++) {
@@ -72,7 +72,7 @@ static gd_status build_recurrent(gd_module *m, const recurrent *r) {
     return GD_OK;
 }
 
-/* The parameters as a list of the scope; error tensors without memory. */
+/* The parameters as a list of the current scope; a list of error tensors if there is no memory. */
 static gd_tensors list_weights(gd_module *m) {
     gd_tensor **list = gd_list_new(m->count);
     if (!list) {
@@ -83,8 +83,8 @@ static gd_tensors list_weights(gd_module *m) {
     return (gd_tensors){list, m->count};
 }
 
-/* x has `rank` dimensions, or one less without a batch, and the features that the layer takes. */
-static gd_status check_x(const gd_tensor *x, int rank, bool batch_first, int64_t input) {
+/* Checks that x has `rank` dimensions, or one less without a batch, and `input` features. */
+static gd_status check_input(const gd_tensor *x, int rank, bool batch_first, int64_t input) {
     char text[160];
     const char *with = rank == 2 ? "(N, I)" : batch_first ? "(N, T, I)" : "(T, N, I)";
     if (gd_tensor_rank(x) != rank && gd_tensor_rank(x) != rank - 1)
@@ -96,10 +96,10 @@ static gd_status check_x(const gd_tensor *x, int rank, bool batch_first, int64_t
                    gd_describe(x, text, sizeof text), (long long)features, (long long)input);
 }
 
-/* A single sequence, x (T, I), is a batch of one. */
+/* The inputs with a batch axis: a single sequence, x (T, I), becomes a batch of one. */
 typedef struct batch {
     gd_tensor *x, *state[2], *lengths;
-    int axis; /* of the batch in x and y; -1: it has one */
+    int axis; /* the axis that was added to x; -1: x has a batch */
 } batch;
 
 static batch make_batch(gd_tensors in, int states, bool batch_first) {
@@ -127,26 +127,26 @@ static gd_tensors list_outputs(const batch *b, gd_tensor *y, gd_tensor *h, gd_te
     return c ? gd_listed(y, h, c) : gd_listed(y, h);
 }
 
-#define RECURRENT(GATES, o)                           \
-    ((recurrent){.input = (o)->input_size,            \
-                 .hidden = (o)->hidden_size,          \
-                 .gates = (GATES),                    \
-                 .layers = (o)->layers,               \
-                 .dropout = (o)->dropout,             \
-                 .bidirectional = (o)->bidirectional, \
-                 .bias = (o)->bias,                   \
-                 .batch_first = (o)->batch_first})
+#define RECURRENT(GATES, o)                                   \
+    ((recurrent_options){.input = (o)->input_size,            \
+                         .hidden = (o)->hidden_size,          \
+                         .gates = (GATES),                    \
+                         .layers = (o)->layers,               \
+                         .dropout = (o)->dropout,             \
+                         .bidirectional = (o)->bidirectional, \
+                         .bias = (o)->bias,                   \
+                         .batch_first = (o)->batch_first})
 
 /* The mode is read, and so recorded, only if there is dropout. */
-static bool has_dropout(gd_module *m, const recurrent *r) {
+static bool has_dropout(gd_module *m, const recurrent_options *r) {
     return r->dropout > 0 && r->layers > 1 && gd_layer_is_training(m);
 }
 
 /* --- layers over time ------------------------------------------------------------------------- */
 
 /*layer rnn(x, h0?, lengths?, input_size:int, hidden_size:int) -> y, h
- * Plain recurrent layers over all steps: h = tanh(w_ih x + b_ih + w_hh h + b_hh), or relu of it. x
- * (T, N, input_size) gives y (T, N, D * hidden_size) and the last state h (layers * D, N,
+ * Elman recurrent layers over all steps: h = tanh(w_ih x + b_ih + w_hh h + b_hh), or relu
+ * of it. x (T, N, input_size) gives y (T, N, D * hidden_size) and the last state h (layers * D, N,
  * hidden_size), for D directions. A single sequence has no N. h0 is the first state, shaped as h;
  * absent: zeros. lengths (N) are the numbers of real steps of each sequence (gd_rnn); absent: all.
  *   bias bool = true
@@ -163,8 +163,8 @@ static gd_status rnn_build(gd_module *m) {
 }
 static gd_tensors rnn_forward(gd_module *m, gd_tensors in) {
     const gd_nn_rnn_options *o = m->options;
-    const recurrent r = RECURRENT(1, o);
-    const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
+    const recurrent_options r = RECURRENT(1, o);
+    const gd_status status = check_input(in.at[0], 3, r.batch_first, r.input);
     if (status != GD_OK) return gd_layer_fail(status);
     const batch b = make_batch(in, 1, r.batch_first);
     const gd_rnn_outputs y = gd_rnn(b.x, b.state[0], b.lengths, list_weights(m), .layers = r.layers,
@@ -193,8 +193,8 @@ static gd_status lstm_build(gd_module *m) {
 }
 static gd_tensors lstm_forward(gd_module *m, gd_tensors in) {
     const gd_nn_lstm_options *o = m->options;
-    const recurrent r = RECURRENT(4, o);
-    const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
+    const recurrent_options r = RECURRENT(4, o);
+    const gd_status status = check_input(in.at[0], 3, r.batch_first, r.input);
     if (status != GD_OK) return gd_layer_fail(status);
     const batch b = make_batch(in, 2, r.batch_first);
     const gd_lstm_outputs y =
@@ -205,10 +205,10 @@ static gd_tensors lstm_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer gru(x, h0?, lengths?, input_size:int, hidden_size:int) -> y, h
- * Gated recurrent units over all steps, as gd_gru computes them. x (T, N, input_size) gives y (T,
- * N, D * hidden_size) and the last state h (layers * D, N, hidden_size), for D directions. A single
- * sequence has no N. h0 is the first state, shaped as h; absent: zeros. lengths (N) are the numbers
- * of real steps of each sequence; absent: all.
+ * Gated recurrent units over all steps, as gd_gru computes them. x (T, N, input_size) gives
+ * y (T, N, D * hidden_size) and the last state h (layers * D, N, hidden_size), for D directions. A
+ * single sequence has no N. h0 is the first state, shaped as h; absent: zeros. lengths (N) are the
+ * numbers of real steps of each sequence; absent: all.
  *   bias bool = true
  *   options of gru but biases, training
  *   finds input_size x[-1]
@@ -223,8 +223,8 @@ static gd_status gru_build(gd_module *m) {
 }
 static gd_tensors gru_forward(gd_module *m, gd_tensors in) {
     const gd_nn_gru_options *o = m->options;
-    const recurrent r = RECURRENT(3, o);
-    const gd_status status = check_x(in.at[0], 3, r.batch_first, r.input);
+    const recurrent_options r = RECURRENT(3, o);
+    const gd_status status = check_input(in.at[0], 3, r.batch_first, r.input);
     if (status != GD_OK) return gd_layer_fail(status);
     const batch b = make_batch(in, 1, r.batch_first);
     const gd_gru_outputs y =
@@ -265,7 +265,7 @@ static gd_status rnn_cell_build(gd_module *m) {
 static gd_tensors rnn_cell_forward(gd_module *m, gd_tensors in) {
     const gd_nn_rnn_cell_options *o = m->options;
     gd_tensor *x = in.at[0];
-    const gd_status status = check_x(x, 2, false, o->input_size);
+    const gd_status status = check_input(x, 2, false, o->input_size);
     if (status != GD_OK) return gd_layer_fail(status);
     const gd_rnn_outputs y =
         gd_rnn(one_step(x), first_state(gd_layer_input(in, 1)), NULL, list_weights(m),
@@ -290,7 +290,7 @@ static gd_status lstm_cell_build(gd_module *m) {
 static gd_tensors lstm_cell_forward(gd_module *m, gd_tensors in) {
     const gd_nn_lstm_cell_options *o = m->options;
     gd_tensor *x = in.at[0];
-    const gd_status status = check_x(x, 2, false, o->input_size);
+    const gd_status status = check_input(x, 2, false, o->input_size);
     if (status != GD_OK) return gd_layer_fail(status);
     const gd_lstm_outputs y =
         gd_lstm(one_step(x), first_state(gd_layer_input(in, 1)), first_state(gd_layer_input(in, 2)),
@@ -315,7 +315,7 @@ static gd_status gru_cell_build(gd_module *m) {
 static gd_tensors gru_cell_forward(gd_module *m, gd_tensors in) {
     const gd_nn_gru_cell_options *o = m->options;
     gd_tensor *x = in.at[0];
-    const gd_status status = check_x(x, 2, false, o->input_size);
+    const gd_status status = check_input(x, 2, false, o->input_size);
     if (status != GD_OK) return gd_layer_fail(status);
     const gd_gru_outputs y = gd_gru(one_step(x), first_state(gd_layer_input(in, 1)), NULL,
                                     list_weights(m), .biases = o->bias);

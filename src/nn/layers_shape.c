@@ -1,4 +1,4 @@
-/* layers_shape.c - layers that move elements: other shapes, other sizes. Borders are in
+/* layers_shape.c - layers that change shapes: reshaping, shuffling, resizing. Padding is in
  * layers_pad.c. */
 #include <math.h>
 
@@ -24,14 +24,14 @@ static gd_tensors identity_forward(gd_module *m, gd_tensors in) {
 static gd_status check_axis(const gd_tensor *x, const char *option, int64_t axis) {
     char text[160];
     if (axis >= -x->rank && axis < x->rank) return GD_OK;
-    return gd_fail(GD_E_SHAPE, "%s is %lld; x is %s", option, (long long)axis,
-                   gd_describe(x, text, sizeof text));
+    return gd_fail(GD_E_SHAPE, "%s is %lld, which is out of range; x is %s", option,
+                   (long long)axis, gd_describe(x, text, sizeof text));
 }
 static gd_tensors flatten_forward(gd_module *m, gd_tensors in) {
     const gd_nn_flatten_options *o = m->options;
-    gd_status fits = check_axis(in.at[0], "start_axis", o->start_axis);
-    if (fits == GD_OK) fits = check_axis(in.at[0], "end_axis", o->end_axis);
-    if (fits != GD_OK) return gd_layer_fail(fits);
+    gd_status status = check_axis(in.at[0], "start_axis", o->start_axis);
+    if (status == GD_OK) status = check_axis(in.at[0], "end_axis", o->end_axis);
+    if (status != GD_OK) return gd_layer_fail(status);
     return gd_listed(gd_flatten(in.at[0], .start_axis = o->start_axis, .end_axis = o->end_axis));
 }
 
@@ -49,15 +49,15 @@ static gd_status unflatten_check(const gd_module *m) {
 static gd_tensors unflatten_forward(gd_module *m, gd_tensors in) {
     const gd_nn_unflatten_options *o = m->options;
     const gd_tensor *x = in.at[0];
-    gd_status fits = check_axis(x, "axis", o->axis);
-    if (fits == GD_OK && x->rank - 1 + o->dims.rank > GD_MAX_RANK)
-        fits = gd_fail(GD_E_SHAPE, "dims has %d numbers: y would have more than %d dimensions",
-                       o->dims.rank, GD_MAX_RANK);
-    if (fits != GD_OK) return gd_layer_fail(fits);
+    gd_status status = check_axis(x, "axis", o->axis);
+    if (status == GD_OK && x->rank - 1 + o->dims.rank > GD_MAX_RANK)
+        status = gd_fail(GD_E_SHAPE, "dims has %d numbers: y would have more than %d dimensions",
+                         o->dims.rank, GD_MAX_RANK);
+    if (status != GD_OK) return gd_layer_fail(status);
     const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
     gd_shape all = {.form = 1};
     int64_t product = 1;
-    bool open = false; /* one of dims is to be found */
+    bool open = false; /* one of dims is -1 */
     for (int i = 0; i < o->dims.rank; i++) open |= o->dims.at[i] == -1, product *= o->dims.at[i];
     if (x->dims[axis] >= 0 &&
         (open ? product == 0 || x->dims[axis] % -product : x->dims[axis] != product))
@@ -75,7 +75,7 @@ static gd_tensors unflatten_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer reshape(x, dims:int[]) -> y  of reshape
- * x with other dims; one of them may be -1. Begin with -1 for batches of any size.
+ * x with other dims, one of which may be -1. Let the first be -1 for batches of any size.
  */
 
 /*layer permute(x, axes:int[]) -> y  of permute
@@ -84,7 +84,7 @@ static gd_tensors unflatten_forward(gd_module *m, gd_tensors in) {
 
 /* --- pixels and channels ---------------------------------------------------------------------- */
 
-/* x (..., C, H, W): the axis of its channels, or a failure. */
+/* Checks that x is (..., C, H, W) and has room for two more axes. */
 static gd_status check_image(const gd_tensor *x) {
     char text[160];
     if (x->rank >= 3 && x->rank <= GD_MAX_RANK - 2) return GD_OK;
@@ -92,7 +92,7 @@ static gd_status check_image(const gd_tensor *x) {
                    gd_describe(x, text, sizeof text));
 }
 
-/* A reshape to (..., sizes), where what comes before is that of x. */
+/* Reshapes x to (..., sizes): the first `before` axes stay. */
 static gd_tensor *reshape_last(gd_tensor *x, int before, gd_shape sizes) {
     gd_shape dims = gd_tensor_shape(x);
     dims.rank = before;
@@ -100,7 +100,7 @@ static gd_tensor *reshape_last(gd_tensor *x, int before, gd_shape sizes) {
     return gd_reshape(x, dims);
 }
 
-/* Swaps and moves the last axes: `order` are axes behind the first `before`. */
+/* Permutes the axes after the first `before` ones; `order` counts from there. */
 static gd_tensor *permute_last(gd_tensor *x, int before, gd_shape order) {
     gd_shape axes = {.rank = before + order.rank, .form = 1};
     for (int i = 0; i < before; i++) axes.at[i] = i;
@@ -109,7 +109,7 @@ static gd_tensor *permute_last(gd_tensor *x, int before, gd_shape order) {
 }
 
 /*layer pixel_shuffle(x, upscale_factor:int) -> y
- * Makes pixels of channels: x (..., C*r*r, H, W) gives y (..., C, H*r, W*r), r being
+ * Moves channels to pixels: x (..., C*r*r, H, W) gives y (..., C, H*r, W*r), r being
  * upscale_factor.
  */
 static gd_status pixel_shuffle_check(const gd_module *m) {
@@ -120,8 +120,8 @@ static gd_tensors pixel_shuffle_forward(gd_module *m, gd_tensors in) {
     const gd_nn_pixel_shuffle_options *o = m->options;
     const int64_t r = o->upscale_factor;
     gd_tensor *x = in.at[0];
-    const gd_status fits = check_image(x);
-    if (fits != GD_OK) return gd_layer_fail(fits);
+    const gd_status status = check_image(x);
+    if (status != GD_OK) return gd_layer_fail(status);
     const int before = x->rank - 3;
     const int64_t c = x->dims[before], h = x->dims[before + 1], w = x->dims[before + 2];
     if (c % (r * r))
@@ -134,7 +134,7 @@ static gd_tensors pixel_shuffle_forward(gd_module *m, gd_tensors in) {
 }
 
 /*layer pixel_unshuffle(x, downscale_factor:int) -> y
- * Makes channels of pixels: x (..., C, H*r, W*r) gives y (..., C*r*r, H, W), r being
+ * Moves pixels to channels: x (..., C, H*r, W*r) gives y (..., C*r*r, H, W), r being
  * downscale_factor.
  */
 static gd_status pixel_unshuffle_check(const gd_module *m) {
@@ -145,8 +145,8 @@ static gd_tensors pixel_unshuffle_forward(gd_module *m, gd_tensors in) {
     const gd_nn_pixel_unshuffle_options *o = m->options;
     const int64_t r = o->downscale_factor;
     gd_tensor *x = in.at[0];
-    const gd_status fits = check_image(x);
-    if (fits != GD_OK) return gd_layer_fail(fits);
+    const gd_status status = check_image(x);
+    if (status != GD_OK) return gd_layer_fail(status);
     const int before = x->rank - 3;
     const int64_t c = x->dims[before], h = x->dims[before + 1], w = x->dims[before + 2];
     if (h % r || w % r)
@@ -174,15 +174,15 @@ static gd_tensors channel_shuffle_forward(gd_module *m, gd_tensors in) {
         return gd_layer_fail(gd_fail(GD_E_SHAPE,
                                      "x must be (N, C, ...), and groups (%lld) divide C; x is %s",
                                      (long long)o->groups, gd_describe(x, text, sizeof text)));
-    gd_shape split = {.rank = x->rank + 1, .form = 1}, integer = gd_tensor_shape(x);
+    gd_shape split = {.rank = x->rank + 1, .form = 1}, dims = gd_tensor_shape(x);
     for (int i = 0; i < x->rank; i++) split.at[i < 2 ? i : i + 1] = x->dims[i];
     split.at[1] = o->groups;
     split.at[2] = x->dims[1] / o->groups;
-    return gd_listed(gd_reshape(gd_transpose(gd_reshape(x, split), 1, 2), integer));
+    return gd_listed(gd_reshape(gd_transpose(gd_reshape(x, split), 1, 2), dims));
 }
 
 /*layer upsample(x) -> y  of resize
- * x (N, C, L), (N, C, H, W) or (N, C, D, H, W) with other sizes behind N and C.
+ * Resizes the spatial axes of x (N, C, L), (N, C, H, W) or (N, C, D, H, W).
  *   options of resize
  */
 static gd_status upsample_check(const gd_module *m) {

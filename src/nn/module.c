@@ -15,7 +15,7 @@
 
 static void destroy_module(gd_object *object) {
     gd_module *m = (gd_module *)object;
-    gd_object_release(m->attached); /* retains parameters, never modules of the tree */
+    gd_object_release(m->attached); /* it retains parameters, never modules of the tree */
     if (m->destroy && m->self) m->destroy(m->self);
     for (int i = 0; i < m->count; i++) gd_object_release(m->entries[i].object);
     gd_net_rows_free(m);
@@ -35,7 +35,7 @@ gd_module *gd_module_bare(const char *type) {
     const char *kept = gd_intern(type);
     gd_module *m = kept && gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *m) : NULL;
     if (!m) {
-        gd_fail(GD_E_MEMORY, "no memory for a module");
+        gd_no_memory(NULL, "for a module");
         return NULL;
     }
     gd_object_init(&m->object, &module_class);
@@ -66,7 +66,7 @@ gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
     return NULL;
 }
 
-/* Programs write to the struct, also if the module is NULL. */
+/* Programs write to the struct even if the module is NULL: they get scratch memory then. */
 void *gd_module_self(gd_module *m) {
     if (m) return m->self;
     gd_thread *thread = &gd_this_thread;
@@ -92,20 +92,20 @@ static const char *field_name(const char *text) {
 
 static gd_status check_name(const gd_module *m, const char *name) {
     if (!name || !*name)
-        return gd_fail(GD_E_ARGUMENT, "%s: the name of something added is %s", m->type,
+        return gd_fail(GD_E_ARGUMENT, "%s: the name of a part is %s", m->type,
                        name ? "empty" : "NULL");
     if (strpbrk(name, ".[]() \t\n"))
         return gd_fail(GD_E_ARGUMENT,
-                       "%s: '%.80s' is no name for a part of a module: names have no dots, "
+                       "%s: '%.80s' cannot be the name of a part: names have no dots, "
                        "brackets or spaces; "
-                       "for several parts use gd_nn_list, or gd_module_add with names of their own",
+                       "for several parts use gd_nn_list, or gd_module_add with other names",
                        m->type, name);
     if (strlen(name) > 120)
         return gd_fail(GD_E_ARGUMENT, "%s: the name '%.40s...' is too long", m->type, name);
     if (gd_module_entry(m, name))
         return gd_fail(
             GD_E_STATE,
-            "%s has a part '%s' already; gd_module_replace replaces it by another module", m->type,
+            "%s already has a part '%s'; gd_module_replace replaces it by another module", m->type,
             name);
     return GD_OK;
 }
@@ -131,10 +131,10 @@ gd_status gd_module_put(gd_module *m, gd_entry_kind kind, const char *name, void
     name = name && field ? field_name(name) : name;
     GD_TRY(check_name(m, name));
     if (kind == GD_A_CHILD && object && gd_module_contains(object, m, 0))
-        return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or holds it", m->type, name);
+        return gd_fail(GD_E_STATE, "%s: '%s' is the module itself, or contains it", m->type, name);
     const char *kept = gd_intern(name);
     if (!kept || !gd_grow(m->entries, m->count, m->room))
-        return gd_fail(GD_E_MEMORY, "no memory for a part of a module");
+        return gd_no_memory(NULL, "for a part of a module");
     if (object) gd_object_retain(object);
     m->entries[m->count++] = (gd_entry){kind, kept, object, field_offset(m, field)};
     m->revision++;
@@ -147,17 +147,17 @@ gd_status gd_module_put_parameter(gd_module *m, const char *name, gd_tensor *t, 
     if (t && t->kind != GD_VALUE)
         return gd_fail(GD_E_STATE,
                        "%s: the parameter '%s' is a symbol; a parameter is an eager tensor, which "
-                       "graphs and jits use as it is",
+                       "graphs and jits capture",
                        m->type, field_name(name ? name : ""));
     if (t && !gd_is_float(t->dtype))
         return gd_fail(
             GD_E_DTYPE,
-            "%s: the parameter '%s' is %s; parameters are floats, and other tensors buffers",
+            "%s: the parameter '%s' is %s; parameters are floats; add other tensors as buffers",
             m->type, field_name(name ? name : ""), gd_describe(t, text, sizeof text));
     if (t && t->node)
         return gd_fail(GD_E_STATE,
-                       "%s: the parameter '%s' is the result of ops that the tape has recorded, no "
-                       "leaf; write gd_detach(...)",
+                       "%s: the parameter '%s' is the result of recorded ops, not a leaf; "
+                       "write gd_detach(...)",
                        m->type, field_name(name ? name : ""));
     GD_TRY(gd_module_put(m, GD_A_PARAMETER, name, t, field));
     if (t) t->requires_grad = !m->frozen;

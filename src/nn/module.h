@@ -1,4 +1,4 @@
-/* module.h - the internals of modules, and walks over their trees. */
+/* module.h - the internals of modules, and walks over trees of modules. */
 #ifndef GRADUS_NN_MODULE_H
 #define GRADUS_NN_MODULE_H
 
@@ -17,7 +17,7 @@ typedef struct gd_entry {
     ptrdiff_t field;   /* offset of the pointer to it in the module's struct; -1: none */
 } gd_entry;
 
-/* A layer of a gd_nn_net (net.c), a hook (module_call.c). */
+/* A layer of a gd_nn_net (net.c); a hook (module_call.c). */
 typedef struct gd_net_row gd_net_row;
 typedef struct gd_hooked {
     gd_module_hook fn;
@@ -28,8 +28,8 @@ typedef struct gd_hooked {
 
 typedef struct gd_layer_rules gd_layer_rules;
 
-/* Layers have a record (layer.h), modules of the program a function and a struct, containers a
- * function of the library. */
+/* A layer has a record (layer.h), a user-defined module a function and a struct of the program, a
+ * container a function of the library. */
 struct gd_module {
     gd_object object;
     const char *type; /* interned */
@@ -37,7 +37,7 @@ struct gd_module {
     /* a layer */
     const gd_maker *maker;
     void *options;   /* owned */
-    const gd_op *op; /* of the record; or NULL */
+    const gd_op *op; /* that of the record, or another one (gd_layer_set_op); NULL: none */
     void *op_options;
     bool built; /* it has its parameters */
 
@@ -46,7 +46,7 @@ struct gd_module {
     void *self;
     size_t self_size;
     void (*destroy)(void *self);
-    /* a container: forward, and the copy of its data for a clone */
+    /* a container: its forward function */
     gd_tensors (*contained)(gd_module *module, gd_tensors in);
     gd_net_row *rows; /* of a gd_nn_net */
     int n_rows, rows_room;
@@ -61,7 +61,7 @@ struct gd_module {
 
     int training;        /* 1 or 0; traces record it */
     bool frozen;         /* parameters that are added later require no gradient */
-    int revision;        /* changes with entries and hooks, which traces depend on, too */
+    int revision;        /* changes with entries and hooks; traces depend on it */
     gd_dtype dtype;      /* of float parameters that are added later; GD_DTYPE_NONE: their own */
     gd_device *device;   /* of parameters that are added later; NULL: the default device */
     gd_object *attached; /* by gd_compile (train/training.h), retained; a clone has none */
@@ -76,12 +76,12 @@ gd_status gd_module_put(gd_module *module, gd_entry_kind kind, const char *name,
                         void *field);
 gd_entry *gd_module_entry(const gd_module *module, const char *name);
 
-/* Whether `module` is, or is below, `inside`. `depth` is 0. */
+/* Whether `module` is `inside` or a part of it. Callers pass depth 0. */
 bool gd_module_contains(const gd_module *inside, const gd_module *module, int depth);
 
 extern const struct gd_state_rules gd_module_state;
 
-/* A tensor becomes a parameter: a float leaf that requires a gradient. */
+/* Adds a tensor as a parameter: a float leaf that requires a gradient. */
 gd_status gd_module_put_parameter(gd_module *module, const char *name, gd_tensor *tensor,
                                   void *field);
 

@@ -44,9 +44,9 @@ static size_t frames_path(const gd_module_frame *f, char *text, size_t size) {
 char *gd_module_call_name(char *text, size_t size) {
     const gd_module_frame *f = gd_this_thread.module_frame;
     char step[GD_MAX_PATH];
-    const bool held =
+    const bool contained =
         f->before && path_between(f->before->module, f->module, step, sizeof step, 0) >= 0;
-    snprintf(text, size, held ? "%s (%s)" : "%.0s%s", held ? step : "", f->module->type);
+    snprintf(text, size, contained ? "%s (%s)" : "%.0s%s", contained ? step : "", f->module->type);
     return text;
 }
 
@@ -67,7 +67,7 @@ int64_t gd_module_on_forward_at(const char *site, gd_module *m, gd_module_hook f
                                : gd_fail(GD_E_ARGUMENT, "gd_module_on_forward: the %s is NULL",
                                          m ? "hook" : "module");
     if (status == GD_OK && !gd_grow(m->hooks, m->n_hooks, m->hooks_room))
-        status = gd_fail(GD_E_MEMORY, "no memory for a hook");
+        status = gd_no_memory(NULL, "for a hook");
     if (status != GD_OK) {
         gd_report(site, status);
         return 0;
@@ -95,10 +95,10 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
         if (gd_is_shapes_only && !h.builds_ops)
             continue; /* a hook must not see a shapes-only call */
         if (gd_this_thread.tracer && !h.builds_ops)
-            return gd_fail(GD_E_STATE, "it has a hook, which would be called once, when the "
-                                       "function is traced or the graph is "
-                                       "built, and in no run; a hook that does nothing but build "
-                                       "ops is added with .builds_ops = true");
+            return gd_fail(GD_E_STATE, "it has a hook, which would be called only once, when the "
+                                       "function is traced or the graph is built, and not in "
+                                       "runs; add a hook that only builds ops with "
+                                       ".builds_ops = true");
         const gd_tensors y = h.fn(m, before ? *subject : in, before ? out : *subject, h.user);
         if (gd_error_status() != failed) return gd_failure();
         GD_TRY(gd_check_returned(y, __builtin_frame_address(0)));
@@ -111,7 +111,7 @@ static gd_status call_hooks(gd_module *m, bool before, gd_tensors in, gd_tensors
 
 static gd_status check_inputs(const gd_module *m, gd_tensors in) {
     if (in.count < 0 || (in.count > 0 && !in.at))
-        return gd_fail(GD_E_ARGUMENT, "the list of inputs is none");
+        return gd_fail(GD_E_ARGUMENT, "the list of inputs is NULL");
     if (!m->maker) return GD_OK;
     const gd_op *r = &m->maker->record;
     const bool list = r->n_inputs > 0 && r->inputs[r->n_inputs - 1].variadic;
@@ -132,26 +132,25 @@ static gd_status check_inputs(const gd_module *m, gd_tensors in) {
 
 static gd_tensors compute_outputs(gd_module *m, gd_tensors in) {
     const gd_layer_rules *rules = m->maker ? m->maker->rules : NULL;
-    if (rules)
-        return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in, m->op_options);
+    if (rules) return rules->forward ? rules->forward(m, in) : gd_layer_call_op(m, in);
     if (m->contained) return m->contained(m, in);
     if (m->forward) return m->forward(in, m->self);
-    gd_report(
-        NULL,
-        gd_fail(GD_E_STATE,
-                "it only holds modules and has no function of its own; call those that it holds"));
+    gd_report(NULL,
+              gd_fail(GD_E_STATE,
+                      "it only contains modules and has no forward function; call its parts"));
     return gd_list_of_errors(1);
 }
 
-/* A list of the program must not be a local array of the function that returned. */
+/* The returned list must not be a local array of the forward function. */
 static gd_status check_outputs(const gd_module *m, gd_tensors out, gd_status before) {
     if (gd_error_status() != before) return gd_failure();
     if (m->forward) GD_TRY(gd_check_returned(out, __builtin_frame_address(0)));
     if (out.count < 1 || !out.at)
-        return gd_fail(GD_E_STATE, "its function returned no tensor; return gd_listed(y)");
+        return gd_fail(GD_E_STATE, "its forward function returned no tensor; return gd_listed(y)");
     for (int64_t i = 0; i < out.count; i++)
         if (out.at[i] && out.at[i]->kind == GD_FAILED) return gd_failure();
-    return out.at[0] ? GD_OK : gd_fail(GD_E_STATE, "the first output of its function is NULL");
+    return out.at[0] ? GD_OK
+                     : gd_fail(GD_E_STATE, "the first output of its forward function is NULL");
 }
 
 static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
@@ -167,15 +166,15 @@ static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
     return GD_OK;
 }
 
-/* Adds the path to the message, only in the innermost call. */
+/* Adds the path of the module to the message. Only the innermost call does. */
 static void prefix_path(gd_status status) {
     char path[GD_MAX_PATH];
     gd_error_stick(status);
     gd_error_within(gd_module_call_path(path, sizeof path));
 }
 
-/* Without a scope the caller releases the outputs: retains outputs that are inputs or
- * parameters. */
+/* Without a scope the caller releases the outputs, so outputs that are inputs or parameters must be
+ * retained. */
 static void own_outputs(const gd_module *m, gd_tensors in, gd_tensors out) {
     for (int64_t i = 0; i < out.count; i++) {
         bool borrowed = false;

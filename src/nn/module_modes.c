@@ -1,4 +1,5 @@
-/* module_modes.c - changes of a tree of modules: modes, freezing, moving, cloning, initializing. */
+/* module_modes.c - changes to a tree of modules: modes, freezing, moving, cloning,
+ * initialization. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,8 @@
 /* --- modes ------------------------------------------------------------------------------------ */
 
 static gd_status set_mode(gd_walk *w, gd_module *m) {
-    GD_TRY(gd_trace_record_value(&m->object, &m->training)); /* a jit depends on the mode before */
+    GD_TRY(
+        gd_trace_record_value(&m->object, &m->training)); /* a jit depends on the previous mode */
     m->training = *(const int *)w->user;
     return GD_OK;
 }
@@ -69,9 +71,9 @@ void gd_module_zero_grad(gd_module *m) { gd_module_walk(m, &(gd_walk){.tensor = 
 typedef struct tree_move {
     gd_device *device; /* NULL: unchanged */
     gd_dtype dtype;
-    gd_tensor **made; /* the new tensor of each visited tensor, or NULL */
+    gd_tensor **made; /* the moved copy of each visited tensor; NULL: it stays */
     int64_t count, at;
-    bool done; /* the second walk, which cannot fail */
+    bool done; /* the second walk, which installs the copies */
 } tree_move;
 
 static gd_status count_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
@@ -116,11 +118,10 @@ static gd_status move_tree(gd_module *m, const char *device, gd_dtype dtype) {
         return gd_failed() ? gd_failure()
                            : gd_fail(GD_E_ARGUMENT, "gd_module_to: the module is NULL");
     if (gd_this_thread.tracer)
-        return gd_fail(
-            GD_E_STATE,
-            "gd_module_to: a function is being traced, or a graph built; move the module before");
+        return gd_fail(GD_E_STATE, "gd_module_to: a function is being traced, or a graph built; "
+                                   "move the module before that");
     if (dtype != GD_DTYPE_NONE && !gd_is_float(dtype))
-        return gd_fail(GD_E_DTYPE, "gd_module_to: parameters are floats, and %s is none",
+        return gd_fail(GD_E_DTYPE, "gd_module_to: dtype is %s; parameters are floats",
                        gd_dtype_name(dtype));
     if (device && !(v.device = gd_device_get(device))) {
         const gd_status status = gd_failure(); /* its message lists the devices */
@@ -129,7 +130,7 @@ static gd_status move_tree(gd_module *m, const char *device, gd_dtype dtype) {
     }
     GD_TRY(gd_module_walk(m, &(gd_walk){.tensor = count_tensor, .user = &v}));
     v.made = gd_calloc((size_t)v.count + 1, sizeof *v.made);
-    if (!v.made) return gd_fail(GD_E_MEMORY, "no memory to move a module");
+    if (!v.made) return gd_no_memory(NULL, "to move a module");
     gd_walk w = {.module = set_defaults, .tensor = move_tensor, .user = &v};
     gd_status status = gd_module_walk(m, &w);
     v.done = true;
@@ -154,27 +155,27 @@ gd_status gd_module_to_at(const char *site, gd_module *m, const char *device, gd
 /* --- copying ---------------------------------------------------------------------------------- */
 
 typedef struct tree_clone {
-    gd_map places; /* objects of the original: their index in `made` */
+    gd_map indices; /* from objects of the original to indices in `made` */
     gd_object **made;
     int count, room;
 } tree_clone;
 
 static gd_status record_clone(tree_clone *c, const void *original, void *made) {
-    if (!gd_grow(c->made, c->count, c->room) || !gd_map_put(&c->places, original, c->count))
-        return gd_fail(GD_E_MEMORY, "no memory to copy a module");
+    if (!gd_grow(c->made, c->count, c->room) || !gd_map_put(&c->indices, original, c->count))
+        return gd_no_memory(NULL, "to copy a module");
     c->made[c->count++] = made;
     return GD_OK;
 }
 
 static void *find_clone(const tree_clone *c, const void *original) {
-    const int at = gd_map_find(&c->places, original);
+    const int at = gd_map_find(&c->indices, original);
     return at >= 0 ? c->made[at] : NULL;
 }
 
 static gd_status copy_bytes(const void *from, size_t size, void **to) {
     *to = NULL;
     if (!from || size == 0) return GD_OK;
-    if (!(*to = gd_malloc(size))) return gd_fail(GD_E_MEMORY, "no memory to copy a module");
+    if (!(*to = gd_malloc(size))) return gd_no_memory(NULL, "to copy a module");
     memcpy(*to, from, size);
     return GD_OK;
 }
@@ -237,7 +238,7 @@ gd_module *gd_module_clone_at(const char *site, gd_module *m) {
     gd_status status = m ? clone_module(&c, m, &copy)
                          : gd_fail(GD_E_ARGUMENT, "gd_module_clone: the module is NULL");
     if (status == GD_OK) gd_keep(copy);
-    gd_map_free(&c.places);
+    gd_map_free(&c.indices);
     gd_free(c.made);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
@@ -245,7 +246,7 @@ gd_module *gd_module_clone_at(const char *site, gd_module *m) {
     return status == GD_OK ? copy : NULL;
 }
 
-/* --- starting anew ---------------------------------------------------------------------------- */
+/* --- initialization --------------------------------------------------------------------------- */
 
 typedef struct initialization {
     const char *match, *text;
@@ -271,7 +272,7 @@ gd_status gd_module_init_at(const char *site, gd_module *m, const char *match, c
                   : gd_fail(GD_E_ARGUMENT, "gd_module_init: the %s is NULL",
                             m ? "initializer" : "module");
     if (status == GD_OK && s.count == 0)
-        status = gd_fail(GD_E_ARGUMENT, "gd_module_init: no parameter of %s fits '%s'", m->type,
+        status = gd_fail(GD_E_ARGUMENT, "gd_module_init: no parameter of %s matches '%s'", m->type,
                          match ? match : "*");
     return gd_report(site, status);
 }

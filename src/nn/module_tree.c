@@ -1,4 +1,4 @@
-/* module_tree.c - walking over a tree of modules: parameters, names, paths. */
+/* module_tree.c - walks over a tree of modules: parameters, names, paths. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,19 +8,18 @@
 
 /* --- walking ---------------------------------------------------------------------------------- */
 
-/* True for what was seen before, and `again` is not set. */
-static gd_status see(gd_walk *w, const void *object, bool *skip) {
+/* Marks an object as seen. *skip: it was seen before, and `again` is not set. */
+static gd_status mark_seen(gd_walk *w, const void *object, bool *skip) {
     gd_map *seen = w->seen;
     *skip = gd_map_find(seen, object) >= 0;
-    if (!*skip && !gd_map_put(seen, object, 1))
-        return gd_fail(GD_E_MEMORY, "no memory for a list of modules");
+    if (!*skip && !gd_map_put(seen, object, 1)) return gd_no_memory(NULL, "for a list of modules");
     *skip = *skip && !w->again;
     return GD_OK;
 }
 
-static gd_status walk_on(gd_walk *w, gd_module *m, size_t used) {
+static gd_status walk_module(gd_walk *w, gd_module *m, size_t used) {
     bool skip;
-    GD_TRY(see(w, m, &skip));
+    GD_TRY(mark_seen(w, m, &skip));
     if (skip) return GD_OK;
     if (++w->depth > GD_MAX_DEPTH)
         return gd_fail(GD_E_UNSUPPORTED, "modules are nested more than %d deep", GD_MAX_DEPTH);
@@ -32,9 +31,9 @@ static gd_status walk_on(gd_walk *w, gd_module *m, size_t used) {
             snprintf(w->path + used, GD_MAX_PATH - used, "%s%s", used ? "." : "", e->name);
         if (n < 0 || (size_t)n >= GD_MAX_PATH - used)
             return gd_fail(GD_E_UNSUPPORTED, "the name '%.60s...' is too long", w->path);
-        if (e->kind == GD_A_CHILD) GD_TRY(walk_on(w, (gd_module *)e->object, used + (size_t)n));
+        if (e->kind == GD_A_CHILD) GD_TRY(walk_module(w, (gd_module *)e->object, used + (size_t)n));
         else if (w->tensor) {
-            GD_TRY(see(w, e->object, &skip));
+            GD_TRY(mark_seen(w, e->object, &skip));
             if (!skip) GD_TRY(w->tensor(w, m, e));
         }
         w->path[used] = 0;
@@ -48,7 +47,7 @@ gd_status gd_module_walk(gd_module *m, gd_walk *w) {
     w->seen = &seen;
     w->path[0] = 0;
     w->depth = 0;
-    const gd_status status = m ? walk_on(w, m, 0) : GD_OK;
+    const gd_status status = m ? walk_module(w, m, 0) : GD_OK;
     gd_map_free(&seen);
     return status;
 }
@@ -68,15 +67,15 @@ bool gd_name_matches(const char *name, const char *pattern) {
 
 /* --- lists of tensors ------------------------------------------------------------------------- */
 
-typedef struct gathering {
+typedef struct tensor_gathering {
     gd_entry_kind kind;
     const gd_parameters_options *options;
-    gd_tensor **list; /* NULL: they are counted */
+    gd_tensor **list; /* NULL: only counts */
     int64_t count;
-} gathering;
+} tensor_gathering;
 
-static gd_status gather(gd_walk *w, gd_module *holder, gd_entry *e) {
-    gathering *g = w->user;
+static gd_status gather_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+    tensor_gathering *g = w->user;
     gd_tensor *t = (gd_tensor *)e->object;
     (void)holder;
     if (e->kind != g->kind) return GD_OK;
@@ -88,9 +87,10 @@ static gd_status gather(gd_walk *w, gd_module *holder, gd_entry *e) {
     return GD_OK;
 }
 
-/* Twice over the tree: to count, and to fill. */
-static gd_tensors list_of(const char *site, gd_module *m, const char *what, gathering g) {
-    gd_walk w = {.tensor = gather, .user = &g};
+/* Walks over the tree twice: to count the tensors, and to fill the list. */
+static gd_tensors list_tensors(const char *site, gd_module *m, const char *what,
+                               tensor_gathering g) {
+    gd_walk w = {.tensor = gather_tensor, .user = &g};
     gd_status status = m             ? GD_OK
                        : gd_failed() ? gd_failure()
                                      : gd_fail(GD_E_ARGUMENT, "%s: the module is NULL", what);
@@ -105,12 +105,12 @@ static gd_tensors list_of(const char *site, gd_module *m, const char *what, gath
 }
 
 gd_tensors gd_module_parameters_at(const char *site, gd_module *m, const gd_parameters_options *o) {
-    return list_of(site, m, "gd_module_parameters",
-                   (gathering){.kind = GD_A_PARAMETER, .options = o});
+    return list_tensors(site, m, "gd_module_parameters",
+                        (tensor_gathering){.kind = GD_A_PARAMETER, .options = o});
 }
 
 gd_tensors gd_module_buffers_at(const char *site, gd_module *m) {
-    return list_of(site, m, "gd_module_buffers", (gathering){.kind = GD_A_BUFFER});
+    return list_tensors(site, m, "gd_module_buffers", (tensor_gathering){.kind = GD_A_BUFFER});
 }
 
 static gd_status add_count(gd_walk *w, gd_module *holder, gd_entry *e) {
@@ -128,8 +128,8 @@ int64_t gd_module_parameter_count(gd_module *m) {
 
 /* --- paths ------------------------------------------------------------------------------------ */
 
-/* The entry at a path, "layer1.0.conv1"; NULL: there is none. */
-static gd_entry *entry_at(gd_module *m, const char *path) {
+/* Finds the entry at a path, "layer1.0.conv1"; NULL: there is none. */
+static gd_entry *find_entry(gd_module *m, const char *path) {
     for (gd_entry *e;; m = (gd_module *)e->object) {
         char name[128];
         const size_t n = strcspn(path, ".");
@@ -143,12 +143,12 @@ static gd_entry *entry_at(gd_module *m, const char *path) {
     }
 }
 
-typedef struct similar {
+typedef struct name_list {
     bool modules;
     char text[400];
-} similar;
+} name_list;
 
-static gd_status list_name(similar *s, const char *path) {
+static gd_status list_name(name_list *s, const char *path) {
     if (strlen(s->text) + strlen(path) + 8 > sizeof s->text) return GD_OK;
     if (*s->text) strcat(s->text, ", ");
     strcat(s->text, path);
@@ -163,8 +163,8 @@ static gd_status list_module(gd_walk *w, gd_module *module) {
     return *w->path ? list_name(w->user, w->path) : GD_OK;
 }
 
-static gd_status no_such(gd_module *m, const char *what, const char *path, bool modules) {
-    similar s = {.modules = modules};
+static gd_status fail_no_such(gd_module *m, const char *what, const char *path, bool modules) {
+    name_list s = {.modules = modules};
     gd_module_walk(m, &(gd_walk){.module = modules ? list_module : NULL,
                                  .tensor = modules ? NULL : list_tensor,
                                  .user = &s});
@@ -180,8 +180,8 @@ static gd_status check_path(const gd_module *m, const char *path, const char *wh
 
 static gd_status find_tensor(gd_module *m, const char *path, const char *what, gd_tensor **t) {
     GD_TRY(check_path(m, path, what));
-    const gd_entry *e = entry_at(m, path);
-    if (!e || e->kind == GD_A_CHILD || !e->object) return no_such(m, what, path, false);
+    const gd_entry *e = find_entry(m, path);
+    if (!e || e->kind == GD_A_CHILD || !e->object) return fail_no_such(m, what, path, false);
     *t = (gd_tensor *)e->object;
     return GD_OK;
 }
@@ -200,10 +200,10 @@ gd_tensor *gd_module_grad_at(const char *site, gd_module *m, const char *path) {
 
 static gd_status find_module(gd_module *m, const char *path, gd_module **found) {
     GD_TRY(check_path(m, path, "gd_module_find"));
-    const gd_entry *e = *path ? entry_at(m, path) : NULL;
+    const gd_entry *e = *path ? find_entry(m, path) : NULL;
     *found = *path ? NULL : m;
     if (e && e->kind == GD_A_CHILD) *found = (gd_module *)e->object;
-    return *found ? GD_OK : no_such(m, "gd_module_find", path, true);
+    return *found ? GD_OK : fail_no_such(m, "gd_module_find", path, true);
 }
 
 gd_module *gd_module_find_at(const char *site, gd_module *m, const char *path) {
@@ -212,13 +212,13 @@ gd_module *gd_module_find_at(const char *site, gd_module *m, const char *path) {
     return found;
 }
 
-static gd_status replace(gd_module *m, const char *path, gd_module *child) {
+static gd_status replace_child(gd_module *m, const char *path, gd_module *child) {
     GD_TRY(check_path(m, path, "gd_module_replace"));
     if (!child)
         return gd_failed() ? gd_failure()
                            : gd_fail(GD_E_ARGUMENT, "gd_module_replace: the child is NULL");
-    gd_entry *e = entry_at(m, path);
-    if (!e || e->kind != GD_A_CHILD) return no_such(m, "gd_module_replace", path, true);
+    gd_entry *e = find_entry(m, path);
+    if (!e || e->kind != GD_A_CHILD) return fail_no_such(m, "gd_module_replace", path, true);
     const char *dot = strrchr(path, '.');
     char above[GD_MAX_PATH];
     gd_module *parent = m;
@@ -226,7 +226,8 @@ static gd_status replace(gd_module *m, const char *path, gd_module *child) {
     GD_TRY(find_module(m, above, &parent));
     if (gd_module_contains(child, parent, 0))
         return gd_fail(GD_E_STATE,
-                       "gd_module_replace: the new '%s' is the module itself, or holds it", path);
+                       "gd_module_replace: the new '%s' is the module itself, or contains it",
+                       path);
     gd_retain(child);
     gd_object_release(e->object);
     e->object = (gd_object *)child;
@@ -237,7 +238,7 @@ static gd_status replace(gd_module *m, const char *path, gd_module *child) {
 }
 
 gd_status gd_module_replace_at(const char *site, gd_module *m, const char *path, gd_module *child) {
-    return gd_report(site, replace(m, path, child));
+    return gd_report(site, replace_child(m, path, child));
 }
 
 int gd_module_count(const gd_module *m) {
@@ -253,15 +254,15 @@ gd_module *gd_module_at(gd_module *m, int index) {
     return NULL;
 }
 
-typedef struct naming {
+typedef struct name_search {
     const gd_tensor *tensor;
     char *text;
     size_t size;
     bool found;
-} naming;
+} name_search;
 
-static gd_status compare(gd_walk *w, gd_module *holder, gd_entry *e) {
-    naming *n = w->user;
+static gd_status compare_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
+    name_search *n = w->user;
     (void)holder;
     if ((const gd_tensor *)e->object != n->tensor || n->found) return GD_OK;
     n->found = true;
@@ -270,21 +271,21 @@ static gd_status compare(gd_walk *w, gd_module *holder, gd_entry *e) {
 }
 
 const char *gd_module_name_of(gd_module *m, const gd_tensor *t, char *text, size_t size) {
-    naming n = {t, text, size, false};
+    name_search n = {t, text, size, false};
     if (!text || size == 0 || !t || !m) return NULL;
-    gd_module_walk(m, &(gd_walk){.tensor = compare, .user = &n});
+    gd_module_walk(m, &(gd_walk){.tensor = compare_tensor, .user = &n});
     return n.found ? text : NULL;
 }
 
 /* --- apply ------------------------------------------------------------------------------------ */
 
-typedef struct applying {
+typedef struct apply_call {
     gd_module_fn fn;
     void *user;
-} applying;
+} apply_call;
 
 static gd_status apply_one(gd_walk *w, gd_module *m) {
-    const applying *a = w->user;
+    const apply_call *a = w->user;
     a->fn(m, w->path, a->user);
     return GD_OK;
 }
@@ -296,5 +297,5 @@ gd_status gd_module_apply_at(const char *site, gd_module *m, gd_module_fn fn, vo
                                    : gd_fail(GD_E_ARGUMENT, "gd_module_apply: the %s is NULL",
                                              m ? "function" : "module"));
     return gd_report(
-        site, gd_module_walk(m, &(gd_walk){.module = apply_one, .user = &(applying){fn, user}}));
+        site, gd_module_walk(m, &(gd_walk){.module = apply_one, .user = &(apply_call){fn, user}}));
 }

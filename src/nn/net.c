@@ -12,9 +12,9 @@
 
 enum { MAX_NAMES = 64 };
 
-/* --- names with spaces between ---------------------------------------------------------------- */
+/* --- lists of names, separated by spaces ------------------------------------------------------ */
 
-/* Copies the next name of a list; false: there is none. */
+/* Copies the next name of a list. False: the list has no more. */
 static bool next_name(const char **list, char *name, size_t size) {
     const char *s = *list + strspn(*list, " ");
     const size_t n = strcspn(s, " ");
@@ -51,9 +51,9 @@ static gd_status check_names(const char *list, const char *what) {
     return GD_OK;
 }
 
-/* --- computing -------------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------------------- */
 
-/* The tensors of a run by their names. */
+/* The tensors of a call by their names. */
 typedef struct blobs {
     const char **names; /* interned */
     gd_tensor **tensors;
@@ -67,13 +67,13 @@ static gd_tensor **find_blob(const blobs *b, const char *name) {
 }
 
 static gd_status set_blob(blobs *b, const char *name, gd_tensor *t) {
-    gd_tensor **place = find_blob(b, name);
-    const char *kept = place ? NULL : gd_intern(name);
-    if (place) *place = t;
-    if (place) return GD_OK;
+    gd_tensor **slot = find_blob(b, name);
+    const char *kept = slot ? NULL : gd_intern(name);
+    if (slot) *slot = t;
+    if (slot) return GD_OK;
     if (!kept || !gd_grow(b->names, b->count, b->room) ||
         !gd_grow(b->tensors, b->count, b->tensor_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a net");
+        return gd_no_memory(NULL, "for a net");
     b->names[b->count] = kept;
     b->tensors[b->count++] = t;
     return GD_OK;
@@ -85,8 +85,7 @@ static gd_status read_names(const blobs *b, const char *list, const char *layer,
     for (*n = 0; next_name(&list, name, sizeof name); (*n)++) {
         gd_tensor **t = strcmp(name, "-") == 0 ? &(gd_tensor *){NULL} : find_blob(b, name);
         if (!t)
-            return gd_fail(GD_E_STATE, "%s reads '%s', which no layer before it writes", layer,
-                           name);
+            return gd_fail(GD_E_STATE, "%s reads '%s', which no earlier layer writes", layer, name);
         in[*n] = *t;
     }
     return GD_OK;
@@ -103,7 +102,7 @@ static gd_status run_row(gd_module *m, const gd_net_row *row, blobs *b) {
     char name[128];
     for (int i = 0; next_name(&gives, name, sizeof name); i++) {
         if (i >= out.count)
-            return gd_fail(GD_E_STATE, "%s has %lld output%s, and %d names for them", e->name,
+            return gd_fail(GD_E_STATE, "%s has %lld output%s, but %d names for them", e->name,
                            (long long)out.count, out.count == 1 ? "" : "s",
                            count_names(row->gives));
         if (strcmp(name, "-") != 0) GD_TRY(set_blob(b, name, out.at[i]));
@@ -151,11 +150,11 @@ gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *output
         m->contained = run_net;
         return m;
     }
-    gd_report(site, status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a net"));
+    gd_report(site, status != GD_OK ? status : gd_no_memory(NULL, "for a net"));
     return NULL;
 }
 
-/* Whether a name is an input of the net, or an output of a layer before. */
+/* Whether a name is an input of the net or an output of an earlier layer. */
 static bool is_defined(const gd_module *m, const char *name) {
     if (strcmp(name, "-") == 0 || has_name(m->inputs, name)) return true;
     for (int i = 0; i < m->n_rows; i++)
@@ -169,7 +168,7 @@ static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const
     if (!m || !m->inputs)
         return !m && gd_failed() ? gd_failure()
                                  : gd_fail(GD_E_ARGUMENT, "gd_net_add: the module is %s",
-                                           m ? "no gd_nn_net" : "NULL");
+                                           m ? "not a gd_nn_net" : "NULL");
     if (!layer)
         return gd_failed()
                    ? gd_failure()
@@ -181,12 +180,12 @@ static gd_status add_row(gd_module *m, const char *name, gd_module *layer, const
     for (const char *list = reads; next_name(&list, read, sizeof read);)
         if (!is_defined(m, read))
             return gd_fail(GD_E_ARGUMENT,
-                           "gd_net_add: '%s' reads '%s', which is no input of the net (%s), and "
-                           "which no layer before it writes",
+                           "gd_net_add: '%s' reads '%s', which is neither an input of the net (%s) "
+                           "nor an output of an earlier layer",
                            name, read, m->inputs);
     const char *kept_reads = gd_intern(reads), *kept_gives = gd_intern(gives);
     if (!kept_reads || !kept_gives || !gd_grow(m->rows, m->n_rows, m->rows_room))
-        return gd_fail(GD_E_MEMORY, "no memory for a net");
+        return gd_no_memory(NULL, "for a net");
     GD_TRY(gd_module_put(m, GD_A_CHILD, name, layer, NULL));
     m->rows[m->n_rows++] = (gd_net_row){m->count - 1, kept_reads, kept_gives};
     return GD_OK;
@@ -204,7 +203,7 @@ gd_status gd_net_rows_copy(gd_module *copy, const gd_module *m) {
     copy->outputs = m->outputs;
     if (m->n_rows == 0) return GD_OK;
     copy->rows = gd_malloc((size_t)m->n_rows * sizeof *m->rows);
-    if (!copy->rows) return gd_fail(GD_E_MEMORY, "no memory to copy a net");
+    if (!copy->rows) return gd_no_memory(NULL, "to copy a net");
     memcpy(copy->rows, m->rows, (size_t)m->n_rows * sizeof *m->rows);
     copy->n_rows = copy->rows_room = m->n_rows;
     return GD_OK;

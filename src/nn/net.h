@@ -5,8 +5,8 @@
 #include "nn/module.h"
 
 struct gd_net_row {
-    int entry;                 /* of the layer, among the entries of the net */
-    const char *reads, *gives; /* names with spaces between, interned */
+    int entry;                 /* index of the layer among the entries of the net */
+    const char *reads, *gives; /* names, separated by spaces; interned */
 };
 
 void gd_net_rows_free(gd_module *net);

@@ -1,4 +1,4 @@
-/* summary.c - runs modules on shapes only: to build them, and for a table of their layers. */
+/* summary.c - runs modules on shapes only: to build them, and to print a table of their layers. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,18 +11,18 @@
 #include "nn/module.h"
 #include "nn/watch.h"
 
-/* --- shapes alone ----------------------------------------------------------------------------- */
+/* --- runs on shapes only ---------------------------------------------------------------------- */
 
-/* Calls a module with symbols of the inputs' shapes. Integers stay values: a network may read its
- * structure from them. */
+/* Calls a module with symbols that have the shapes of the inputs. Integers stay values, as a
+ * network may read its structure from them. */
 static gd_status run_on_shapes(gd_module *m, gd_tensors in, double *macs) {
     gd_shapes_only only;
     gd_status status = GD_OK;
     if (in.count < 0 || (in.count > 0 && !in.at))
-        return gd_fail(GD_E_ARGUMENT, "the list of inputs is none");
+        return gd_fail(GD_E_ARGUMENT, "the list of inputs is NULL");
     gd_shapes_only_begin(&only);
     gd_tensor **symbols = gd_list_new(in.count);
-    if (!symbols) status = gd_fail(GD_E_MEMORY, "no memory for a list");
+    if (!symbols) status = gd_no_memory(NULL, "for a list");
     for (int64_t i = 0; i < in.count && status == GD_OK; i++) {
         const gd_tensor *x = in.at[i];
         if (x && x->kind == GD_FAILED) status = gd_failure();
@@ -62,7 +62,7 @@ typedef struct row {
     char name[CELL], shape[CELL];
     int64_t parameters; /* -1: counted in an earlier row */
     double macs;
-    bool inner; /* it has called other modules */
+    bool inner; /* it called other modules */
 } row;
 
 typedef struct table {
@@ -82,7 +82,7 @@ static int64_t own_parameters(const gd_module *m) {
     return n;
 }
 
-/* "    conv1 (conv2d)" below the module that calls it. */
+/* "    conv1 (conv2d)", indented below the calling module. */
 static void name_row(const table *t, char *text) {
     char name[100];
     snprintf(text, CELL, "%*s%s", 2 * (t->depth > 8 ? 8 : t->depth), "",
@@ -92,14 +92,14 @@ static void name_row(const table *t, char *text) {
 static int begin_row(gd_module_watch *watch, gd_module *m) {
     table *t = (table *)watch;
     if (!gd_grow(t->rows, t->count, t->room)) {
-        t->status = gd_fail(GD_E_MEMORY, "no memory for a summary");
+        t->status = gd_no_memory(NULL, "for a summary");
         return -1;
     }
     row *r = &t->rows[t->count];
     *r = (row){.macs = gd_shapes_only_macs()};
     name_row(t, r->name);
     const bool again = gd_map_find(&t->seen, m) >= 0;
-    r->parameters = again ? -1 : 0; /* counted at the end, since it may not be built yet */
+    r->parameters = again ? -1 : 0; /* counted in end_row, since the module may not be built yet */
     if (!again) gd_map_put(&t->seen, m, t->count);
     t->depth++;
     return t->count++;
@@ -213,7 +213,7 @@ static gd_status summarize(gd_module *m, gd_tensors in, char **text) {
         if (fclose(out) != 0 && status == GD_OK) status = GD_E_MEMORY;
     }
     if ((!out && status == GD_OK) || status == GD_E_MEMORY)
-        status = gd_fail(GD_E_MEMORY, "no memory for a summary");
+        status = gd_no_memory(NULL, "for a summary");
     gd_map_free(&t.seen);
     gd_free(t.rows);
     if (status == GD_OK) return GD_OK;

@@ -23,6 +23,9 @@ typedef struct gd_maker {
     const gd_record_find *finds; /* options that may be GD_ANY, and the sizes that they are then */
     int n_finds;
     const void *rules; /* the kind's own struct of functions */
+    /* Of a record whose text has several, such as conv{1,2,3}d: */
+    int variant;                         /* N: 2 of conv2d; 0: the text has one record */
+    const struct gd_maker *last_variant; /* conv3d, whose options have room for those of all */
 } gd_maker;
 
 /* The generated list. */

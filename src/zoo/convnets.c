@@ -13,9 +13,8 @@
 /* --- LeNet ------------------------------------------------------------------------------------ */
 
 /*net lenet
- * LeCun et al. 1998, as it is trained today: two convolutions with relu and max pooling, three
- * linear layers. For x (N, channels, 28, 28), or 32 by 32 without the padding of the first
- * convolution.
+ * LeCun et al. 1998 in today's form: two convolutions with relu and max pooling, then three linear
+ * layers. For x (N, channels, 28, 28), or 32 by 32 without the padding of the first convolution.
  *   channels int = 1
  *   classes int = 10
  *   size int = 28     28 or 32
@@ -113,7 +112,7 @@ static gd_tensors resnet_forward(gd_tensors in, void *self) {
 }
 
 /*net resnet18
- * He et al. 2015, 18 layers, as torchvision has it: for x (N, 3, H, W), H and W at least 32.
+ * He et al. 2015, 18 layers, as in torchvision: for x (N, 3, H, W), H and W at least 32.
  *   classes int = 1000
  *   channels int = 3
  */

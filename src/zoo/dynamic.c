@@ -1,4 +1,4 @@
-/* dynamic.c - networks whose graph depends on the input: trees and programs that C code reads.
+/* dynamic.c - networks whose structure depends on the input: trees and programs that C code reads.
  *
  * Both take their structure as tokens in postfix order, operands before their operator: with ten
  * digits as leaves and the operators + (10) and * (11), "2 3 4 * +" is the tensor {2, 3, 4, 11,
@@ -48,20 +48,20 @@ static int64_t operand_count(const vocabulary *v, int64_t token) {
     return token < v->leaves ? 0 : token < v->leaves + v->unary ? 1 : 2;
 }
 
-static gd_status check_token(const vocabulary *v, int64_t token, int64_t place, int64_t states) {
+static gd_status check_token(const vocabulary *v, int64_t token, int64_t position, int64_t states) {
     const int64_t all = v->leaves + v->unary + v->binary, needs = operand_count(v, token);
     if (token < 0 || token >= all)
         return gd_fail(GD_E_ARGUMENT,
                        "token %lld is %lld; leaves are 0 to %lld, operators %lld to %lld",
-                       (long long)place, (long long)token, (long long)v->leaves - 1,
+                       (long long)position, (long long)token, (long long)v->leaves - 1,
                        (long long)v->leaves, (long long)all - 1);
     if (states < needs)
         return gd_fail(GD_E_ARGUMENT,
                        "token %lld is the operator %lld on %lld state%s, but there %s %lld before "
                        "it; tokens are in postfix "
                        "order, operands before their operator",
-                       (long long)place, (long long)token, (long long)needs, needs == 1 ? "" : "s",
-                       states == 1 ? "is" : "are", (long long)states);
+                       (long long)position, (long long)token, (long long)needs,
+                       needs == 1 ? "" : "s", states == 1 ? "is" : "are", (long long)states);
     return GD_OK;
 }
 
@@ -86,14 +86,13 @@ static gd_status check_tensor(const gd_tensor *t) {
         return gd_fail(
             GD_E_STATE,
             "the tokens are a symbol, which has no values yet, and the network is built from them; "
-            "in a jit or a "
-            "graph use a tensor with values from outside, not an input or a placeholder");
+            "in a jit or a graph use a captured tensor, not an input or a placeholder");
     if (gd_tensor_rank(t) == 1 && gd_tensor_dtype(t) == GD_I64) return GD_OK;
     return gd_fail(GD_E_ARGUMENT, "the tokens are %s of rank %d; they must be i64 of rank 1",
                    gd_dtype_name(gd_tensor_dtype(t)), gd_tensor_rank(t));
 }
 
-/* Reads and checks the tokens. gd_free(p->tokens), also after a failure. */
+/* Reads and checks the tokens. The caller frees p->tokens with gd_free, also after a failure. */
 static gd_status read_postfix(const vocabulary *v, const gd_tensor *t, postfix *p) {
     GD_TRY(check_tensor(t));
     p->count = gd_tensor_numel(t);
@@ -104,8 +103,8 @@ static gd_status read_postfix(const vocabulary *v, const gd_tensor *t, postfix *
     return status == GD_OK ? check_structure(v, p) : status;
 }
 
-/* The state of a leaf (number `number` among the leaves of this input), or of an operator over
- * `below`. */
+/* Computes the state of a leaf, which is number `number` among the leaves of this input, or of an
+ * operator on the states `below`. */
 typedef gd_tensor *state_fn(void *self, int64_t token, int64_t number, gd_tensor *const *below);
 
 /* Evaluates the tokens; returns the state of the root. */
@@ -157,9 +156,9 @@ static gd_module *make_cell(int64_t width) {
 /*net tree_net
  * A recursive network over binary trees, after Socher et al. 2013. The input is a tree as i64
  * tokens (T) in postfix order: tokens below `leaves` are leaves, each a row of a table; the others
- * are operators, each with a gated cell of its own that makes one state of two. y (1, outputs) is
- * linear in the root's state. C code reads the tokens: in a jit or a graph they are a captured
- * tensor, read once, when the function is traced or the graph is built.
+ * are operators, each with its own gated cell that combines two states to one. y (1, outputs) is a
+ * linear function of the state of the root. C code reads the tokens: in a jit or a graph they are a
+ * captured tensor, read once, when the function is traced or the graph is built.
  *   leaves int = 10
  *   operators int = 3
  *   width int = 32      of a state
@@ -171,8 +170,8 @@ typedef struct {
     vocabulary words;
 } tree_net;
 
-/* The embeddings of all leaves, (1, width) each, by one lookup: its gradient is added to the table
- * once. */
+/* Looks up the embeddings of all leaves, (1, width) each, at once, so that the gradient is added to
+ * the table once. */
 static gd_tensors leaf_states(const tree_net *m, const postfix *p) {
     int64_t *leaves = gd_malloc((size_t)p->leaves * sizeof *leaves), n = 0;
     if (!leaves)
@@ -242,18 +241,18 @@ static gd_module *tree_net_make(const void *options) {
 /* y = relu(x + conv2(relu(conv1(x)))). */
 typedef struct {
     gd_module *conv1, *conv2;
-} plain_block;
+} residual_block;
 
-static gd_tensors plain_block_forward(gd_tensors in, void *self) {
-    plain_block *m = self;
+static gd_tensors residual_block_forward(gd_tensors in, void *self) {
+    residual_block *m = self;
     gd_tensor *y = gd_module_forward(m->conv2, gd_relu(gd_module_forward(m->conv1, in.at[0])));
     return gd_listed(gd_relu(gd_add(in.at[0], y)));
 }
 
-static gd_module *plain_block_new(int64_t width) {
+static gd_module *make_residual_block(int64_t width) {
     gd_module *net =
-        gd_module_new(plain_block_forward, sizeof(plain_block), .type = "residual_block");
-    plain_block *m = gd_module_self(net);
+        gd_module_new(residual_block_forward, sizeof(residual_block), .type = "residual_block");
+    residual_block *m = gd_module_self(net);
     if (!net) return NULL;
     GD_CHILD(net, m->conv1, gd_nn_conv2d(width, width, 3, .padding = 1));
     GD_CHILD(net, m->conv2, gd_nn_conv2d(width, width, 3, .padding = 1));
@@ -271,30 +270,30 @@ static gd_tensors join_block_forward(gd_tensors in, void *self) {
         gd_module_forward(m->block, gd_relu(gd_module_forward(m->join, gd_cat(in, .axis = 1)))));
 }
 
-static gd_module *join_block_new(int64_t width) {
+static gd_module *make_join_block(int64_t width) {
     gd_module *net = gd_module_new(join_block_forward, sizeof(join_block), .type = "join_block");
     join_block *m = gd_module_self(net);
     if (!net) return NULL;
     GD_CHILD(net, m->join, gd_nn_conv2d(2 * width, width, 1));
-    GD_CHILD(net, m->block, plain_block_new(width));
+    GD_CHILD(net, m->block, make_residual_block(width));
     return net;
 }
 
 /*net modular_net
- * A neural module network, Johnson et al. 2017: a program puts modules together. Inputs are the
- * program, i64 tokens (T) in postfix order, and features x (N, channels, size, size) of images.
+ * A neural module network, Johnson et al. 2017: a program selects and connects modules. Inputs are
+ * the program, i64 tokens (T) in postfix order, and features x (N, channels, size, size) of images.
  * Token 0 is the scene, the features after the stem; the next `unary` tokens are modules on one
- * state (N, width, size, size), the next `binary` on two. y (N, classes) is the classifier's.
- * Defaults are those for CLEVR's questions. C code reads the tokens: in a jit or a graph they are a
- * captured tensor, read once, when the function is traced or the graph is built.
+ * state (N, width, size, size), the next `binary` on two. y (N, classes) is the output of the
+ * classifier. The defaults are those for the CLEVR dataset. C code reads the tokens: in a jit or a
+ * graph they are a captured tensor, read once, when the function is traced or the graph is built.
  *   channels int = 1024
  *   size int = 14
  *   width int = 128
  *   unary int = 30
  *   binary int = 9
  *   classes int = 28
- *   projection int = 512   channels before the classifier pools
- *   hidden int = 1024      outputs of its first linear layer
+ *   projection int = 512   channels before the pooling of the classifier
+ *   hidden int = 1024      outputs of the first linear layer of the classifier
  */
 typedef struct {
     gd_module *stem, *unary, *binary, *classifier;
@@ -359,9 +358,9 @@ static gd_module *modular_net_make(const void *options) {
     GD_CHILD(net, m->binary, gd_nn_list());
     gd_status status = GD_OK;
     for (int64_t i = 0; i < o->unary && status == GD_OK; i++)
-        status = gd_module_append(m->unary, plain_block_new(o->width));
+        status = gd_module_append(m->unary, make_residual_block(o->width));
     for (int64_t i = 0; i < o->binary && status == GD_OK; i++)
-        status = gd_module_append(m->binary, join_block_new(o->width));
+        status = gd_module_append(m->binary, make_join_block(o->width));
     GD_CHILD(net, m->classifier,
              gd_nn_sequential(gd_nn_conv2d(o->width, o->projection, 1), gd_nn_relu(),
                               gd_nn_max_pool2d(2), gd_nn_flatten(),

@@ -1,4 +1,4 @@
-/* sequence.c - networks for sequences of characters or words: predict the next one. */
+/* sequence.c - networks for sequences, which predict the next character or word. */
 #include <math.h>
 
 #include "core/number.h"
@@ -8,13 +8,13 @@
 #include "nn/layer.h"
 #include "zoo/zoo.h"
 
-enum { MOST_LAYERS = 1024 };
+enum { MAX_LAYERS = 1024 };
 
 static gd_status check_layers(int64_t layers) {
     GD_TRY(gd_net_at_least("layers", layers, 1));
-    return layers <= MOST_LAYERS ? GD_OK
-                                 : gd_fail(GD_E_ARGUMENT, "layers is %lld; it must be at most %d",
-                                           (long long)layers, MOST_LAYERS);
+    return layers <= MAX_LAYERS ? GD_OK
+                                : gd_fail(GD_E_ARGUMENT, "layers is %lld; it must be at most %d",
+                                          (long long)layers, MAX_LAYERS);
 }
 
 static gd_status check_dropout(double p) {
@@ -26,8 +26,8 @@ static gd_status check_dropout(double p) {
 
 /*net char_lstm(vocabulary:int)
  * An LSTM that predicts the next character: x (N, T) of integers, and optionally the states h0 and
- * c0 (layers, N, hidden), give scores (N, T, vocabulary) and the last states h and c. Give them to
- * the next call, and the text goes on.
+ * c0 (layers, N, hidden), give scores (N, T, vocabulary) and the last states h and c. Pass these
+ * to the next call to continue the text.
  *   embedding int = 256
  *   hidden int = 256
  *   layers int = 2
@@ -37,7 +37,7 @@ typedef struct {
     gd_module *embedding, *lstm, *drop, *head;
 } char_lstm;
 
-/* The LSTM has time first: transposing integers and scores is cheapest. */
+/* The LSTM takes time first. Transposing the integers and the scores is cheapest. */
 static gd_tensors char_lstm_forward(gd_tensors in, void *self) {
     char_lstm *m = self;
     char text[160];
@@ -75,8 +75,9 @@ static gd_module *char_lstm_make(const void *options) {
 /* --- GPT -------------------------------------------------------------------------------------- */
 
 /*net gpt(vocabulary:int)
- * A GPT (Radford et al. 2019) with the names and first weights of nanoGPT: x (N, T) of integers, T
- * up to context, gives scores (N, T, vocabulary). A place sees those up to itself only.
+ * A GPT (Radford et al. 2019) with the names and initial weights of nanoGPT: x (N, T) of integers,
+ * T up to context, gives scores (N, T, vocabulary). A position attends to positions up to itself
+ * only.
  *   context int = 128    the longest sequence
  *   layers int = 6
  *   heads int = 6        must divide width
@@ -126,7 +127,7 @@ static gd_tensors attention_forward(gd_tensors in, void *self) {
     y = gd_reshape(gd_permute(y, gd_dims(0, 2, 1, 3)), gd_dims(n, t, c));
     return gd_listed(gd_module_forward(m->resid_dropout, gd_module_forward(m->c_proj, y)));
 }
-static gd_module *new_attention(const gpt_options *o) {
+static gd_module *make_attention(const gpt_options *o) {
     gd_module *net = gd_module_new(attention_forward, sizeof(attention), .type = "gpt_attention");
     attention *m = gd_module_self(net);
     if (!net) return NULL;
@@ -147,7 +148,7 @@ static gd_tensors mlp_forward(gd_tensors in, void *self) {
     gd_tensor *x = gd_gelu(gd_module_forward(m->c_fc, in.at[0]));
     return gd_listed(gd_module_forward(m->dropout, gd_module_forward(m->c_proj, x)));
 }
-static gd_module *new_mlp(const gpt_options *o) {
+static gd_module *make_mlp(const gpt_options *o) {
     gd_module *net = gd_module_new(mlp_forward, sizeof(mlp), .type = "gpt_mlp");
     mlp *m = gd_module_self(net);
     if (!net) return NULL;
@@ -171,18 +172,18 @@ static gd_module *make_norm(const gpt_options *o) {
     return gd_nn_layer_norm(gd_dims(o->width), .bias = o->bias);
 }
 
-static gd_module *new_block(const gpt_options *o) {
+static gd_module *make_gpt_block(const gpt_options *o) {
     gd_module *net = gd_module_new(gpt_block_forward, sizeof(gpt_block), .type = "gpt_block");
     gpt_block *m = gd_module_self(net);
     if (!net) return NULL;
     GD_CHILD(net, m->ln_1, make_norm(o));
-    GD_CHILD(net, m->attn, new_attention(o));
+    GD_CHILD(net, m->attn, make_attention(o));
     GD_CHILD(net, m->ln_2, make_norm(o));
-    GD_CHILD(net, m->mlp, new_mlp(o));
+    GD_CHILD(net, m->mlp, make_mlp(o));
     return net;
 }
 
-/* x (N, T) of integers to features (N, T, C). */
+/* Maps x (N, T) of integers to features (N, T, C). */
 typedef struct {
     gd_module *wte, *wpe, *drop, *h, *ln_f;
     int64_t context;
@@ -198,12 +199,13 @@ static gd_tensors trunk_forward(gd_tensors in, void *self) {
             GD_E_SHAPE, "it takes x (N, T), T at most %lld and known before a run, not %s",
             (long long)m->context,
             in.count > 0 && in.at[0] ? gd_describe(in.at[0], text, sizeof text) : "nothing"));
-    gd_tensor *places = gd_module_forward(m->wpe, gd_arange(0, (double)steps, .dtype = GD_I64));
-    gd_tensor *x = gd_module_forward(m->drop, gd_add(gd_module_forward(m->wte, in.at[0]), places));
+    gd_tensor *positions = gd_module_forward(m->wpe, gd_arange(0, (double)steps, .dtype = GD_I64));
+    gd_tensor *x =
+        gd_module_forward(m->drop, gd_add(gd_module_forward(m->wte, in.at[0]), positions));
     for (int i = 0; i < gd_module_count(m->h); i++) x = gd_module_forward(gd_module_at(m->h, i), x);
     return gd_listed(gd_module_forward(m->ln_f, x));
 }
-static gd_module *new_trunk(const gpt_options *o) {
+static gd_module *make_trunk(const gpt_options *o) {
     gd_module *net = gd_module_new(trunk_forward, sizeof(trunk), .type = "gpt_transformer"),
               *blocks = gd_nn_list();
     trunk *m = gd_module_self(net);
@@ -212,13 +214,13 @@ static gd_module *new_trunk(const gpt_options *o) {
     GD_CHILD(net, m->wte, make_embedding(o->vocabulary, o->width));
     GD_CHILD(net, m->wpe, make_embedding(o->context, o->width));
     GD_CHILD(net, m->drop, gd_nn_dropout(.p = o->dropout));
-    for (int64_t i = 0; i < o->layers; i++) gd_module_append(blocks, new_block(o));
+    for (int64_t i = 0; i < o->layers; i++) gd_module_append(blocks, make_gpt_block(o));
     GD_CHILD(net, m->h, blocks);
     GD_CHILD(net, m->ln_f, make_norm(o));
     return net;
 }
 
-/* A linear layer without bias whose weight belongs to another module, too. */
+/* A linear layer without bias that shares its weight with another module. */
 typedef struct {
     gd_tensor *weight;
 } tied_head;
@@ -226,7 +228,7 @@ typedef struct {
 static gd_tensors tied_head_forward(gd_tensors in, void *self) {
     return gd_listed(gd_linear(in.at[0], ((tied_head *)self)->weight, NULL));
 }
-static gd_module *new_tied_head(gd_tensor *weight) {
+static gd_module *make_tied_head(gd_tensor *weight) {
     gd_module *net = gd_module_new(tied_head_forward, sizeof(tied_head), .type = "tied_linear");
     tied_head *m = gd_module_self(net);
     if (m && weight) GD_PARAMETER(net, m->weight, weight);
@@ -260,11 +262,11 @@ static gd_module *gpt_make(const void *options) {
     gd_module *net = gd_module_new(gpt_forward, sizeof(gpt), .type = "gpt");
     gpt *m = gd_module_self(net);
     if (!net) return NULL;
-    GD_CHILD(net, m->transformer, new_trunk(o));
+    GD_CHILD(net, m->transformer, make_trunk(o));
     if (!m->transformer) return NULL;
     gd_tensor *table = o->tied ? gd_module_tensor(m->transformer, "wte.weight") : NULL;
     GD_CHILD(net, m->lm_head,
-             o->tied ? new_tied_head(table) : make_linear(o->width, o->vocabulary, false, 0.02));
+             o->tied ? make_tied_head(table) : make_linear(o->width, o->vocabulary, false, 0.02));
     return net;
 }
 

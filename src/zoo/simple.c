@@ -1,4 +1,4 @@
-/* simple.c - small networks to start with. */
+/* simple.c - small networks: a multilayer perceptron and a convolutional network. */
 #include <stdio.h>
 
 #include "gradus/layers.h"
@@ -7,12 +7,12 @@
 #include "zoo/zoo.h"
 
 /*net mlp
- * A multilayer perceptron: linear layers with relu between. x (N, ...) is flattened; its size is
- * found from the first batch. Without hidden layers (hidden = 0) it is a linear classifier, or
- * linear regression.
+ * A multilayer perceptron: linear layers with relu between them. x (N, ...) is flattened; its size
+ * is inferred from the first batch. Without hidden layers (hidden = 0) it is a linear classifier,
+ * or linear regression.
  *   outputs int = 1        in [1, inf): classes, or numbers
  *   hidden int[] = 64   in [0, inf): sizes of the hidden layers
- *   dropout float = 0      in [0, 1): after each of them
+ *   dropout float = 0      in [0, 1): after each hidden layer
  */
 static gd_module *mlp_make(const void *options) {
     const gd_zoo_mlp_options *o = options;
@@ -36,8 +36,8 @@ static gd_module *mlp_make(const void *options) {
  *   channels int = 1   in [1, inf)
  *   classes int = 10   in [1, inf)
  *   width int = 16     in [1, inf): channels of the first stage; the second has twice as many
- *   hidden int = 64    in [1, inf): of the linear layers
- *   dropout float = 0.2  in [0, 1): before the last one
+ *   hidden int = 64    in [1, inf): size of the hidden linear layer
+ *   dropout float = 0.2  in [0, 1): before the last linear layer
  */
 static gd_module *convnet_make(const void *options) {
     const gd_zoo_convnet_options *o = options;

@@ -1,4 +1,4 @@
-/* zoo.c - makes networks from their records. */
+/* zoo.c - builds networks from their records. */
 #include "zoo/zoo.h"
 
 #include "core/alloc.h"
@@ -18,7 +18,7 @@ static gd_status check_options(const gd_maker *maker, const void *options) {
     return status;
 }
 
-/* Makes a network and frees `options`. */
+/* Builds a network and frees `options`. */
 static gd_module *make_net(const char *site, const gd_maker *maker, void *options) {
     GD_CALLED_FROM(site);
     const gd_net_rules *rules = maker->rules;

@@ -15,7 +15,7 @@ typedef struct gd_net_rules {
     gd_module *(*make)(const void *options);
 } gd_net_rules;
 
-/* Behind the typed constructors. */
+/* Called by the typed constructors. */
 gd_module *gd_net_make(const char *site, const gd_maker *maker, const void *options);
 
 /* "classes is 0; it must be at least 1" */

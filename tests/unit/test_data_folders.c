@@ -1,4 +1,4 @@
-/* test_data_folders.c - pictures in folders and lists as datasets, from several threads too. */
+/* test_data_folders.c - images in folders and lists as datasets, from several threads too. */
 #include <pthread.h>
 
 #include "clean_test.h"
@@ -8,7 +8,8 @@
 #include "temp.h"
 
 /* A PPM of one colour. */
-static const char *picture(const char *name, int width, int height, int red, int green, int blue) {
+static const char *make_image(const char *name, int width, int height, int red, int green,
+                              int blue) {
     char text[2000];
     size_t used = (size_t)snprintf(text, sizeof text, "P6 %d %d 255\n", width, height);
     for (int i = 0; i < width * height; i++) {
@@ -19,18 +20,18 @@ static const char *picture(const char *name, int width, int height, int red, int
     return temp_write(name, text, used);
 }
 
-static const char *make_pictures(void) {
+static const char *make_images(void) {
     const char *folder = temp_new_folder("pets");
     temp_new_folder("pets/dogs");
     temp_new_folder("pets/cats");
     temp_new_folder("pets/cats/black");
     temp_new_folder("pets/.hidden");
-    picture("pets/dogs/2.ppm", 4, 3, 10, 20, 30);
-    picture("pets/dogs/1.PPM", 2, 2, 255, 0, 0);
-    picture("pets/cats/black/a.ppm", 5, 5, 0, 0, 51);
-    picture("pets/.hidden/x.ppm", 1, 1, 0, 0, 0);
-    picture("pets/loose.ppm", 1, 1, 0, 0, 0);
-    temp_write_text("pets/dogs/notes.txt", "not a picture");
+    make_image("pets/dogs/2.ppm", 4, 3, 10, 20, 30);
+    make_image("pets/dogs/1.PPM", 2, 2, 255, 0, 0);
+    make_image("pets/cats/black/a.ppm", 5, 5, 0, 0, 51);
+    make_image("pets/.hidden/x.ppm", 1, 1, 0, 0, 0);
+    make_image("pets/loose.ppm", 1, 1, 0, 0, 0);
+    temp_write_text("pets/dogs/notes.txt", "not a image");
     return folder;
 }
 
@@ -46,7 +47,7 @@ static bool is_named(gd_dataset *d, int64_t index, const char *name) {
 
 CLEAN_TEST(folders_are_classes) {
     GD_SCOPE;
-    gd_dataset *d = gd_dataset_image_folder(make_pictures());
+    gd_dataset *d = gd_dataset_image_folder(make_images());
     CHECK_SAYING(gd_dataset_count(d) == 3, "%s", gd_error_message());
     CHECK(gd_dataset_class_count(d) == 2 && strcmp(gd_dataset_class_name(d, 0), "cats") == 0);
     CHECK(is_named(d, 0, "cats/black/a.ppm") && is_named(d, 1, "dogs/1.PPM") &&
@@ -55,21 +56,19 @@ CLEAN_TEST(folders_are_classes) {
     CHECK(gd_tensor_dim(s.at[0], 0) == 3 && gd_tensor_dim(s.at[0], 1) == 3 &&
           gd_tensor_dim(s.at[0], 2) == 4);
     CHECK(((float *)gd_data(s.at[0]))[12] == 20 / 255.0f && gd_item_int(s.at[1]) == 1);
-    d = gd_dataset_image_folder(make_pictures(), .size = {6, 8}, .channels = 1, .bytes = true);
+    d = gd_dataset_image_folder(make_images(), .size = {6, 8}, .channels = 1, .bytes = true);
     s = gd_dataset_get(d, 0);
     CHECK(gd_tensor_dtype(s.at[0]) == GD_U8 && gd_tensor_dim(s.at[0], 0) == 1);
     CHECK(gd_tensor_dim(s.at[0], 1) == 6 && gd_tensor_dim(s.at[0], 2) == 8);
     CHECK(((uint8_t *)gd_data(s.at[0]))[47] == 6); /* 51 * 0.114 */
-    CHECK(
-        gd_tensor_dim(gd_dataset_get(gd_dataset_image_folder(make_pictures(), .size = 7), 0).at[0],
-                      2) == 7);
-    CHECK(gd_dataset_count(gd_dataset_image_folder(make_pictures(), .suffixes = ".png a.ppm")) ==
-          1);
+    CHECK(gd_tensor_dim(gd_dataset_get(gd_dataset_image_folder(make_images(), .size = 7), 0).at[0],
+                        2) == 7);
+    CHECK(gd_dataset_count(gd_dataset_image_folder(make_images(), .suffixes = ".png a.ppm")) == 1);
 }
 
 CLEAN_TEST(a_broken_picture_is_named) {
     GD_SCOPE;
-    const char *folder = make_pictures();
+    const char *folder = make_images();
     temp_write_text("pets/dogs/2.ppm", "P6 4 3 255\nshort");
     gd_dataset *d = gd_dataset_image_folder(folder);
     CHECK(fails(d, 2));
@@ -81,7 +80,7 @@ CLEAN_TEST(a_broken_picture_is_named) {
     gd_clear_error();
     CHECK(!gd_dataset_image_folder(folder, .channels = 2) && says("channels is 2"));
     gd_clear_error();
-    CHECK(!gd_dataset_image_folder(folder, .suffixes = ".gif") && says("no pictures in them"));
+    CHECK(!gd_dataset_image_folder(folder, .suffixes = ".gif") && says("no images in them"));
     gd_clear_error();
     CHECK(!gd_dataset_image_folder(temp_path("nowhere")) &&
           says("nowhere: cannot be opened as a folder"));
@@ -89,8 +88,8 @@ CLEAN_TEST(a_broken_picture_is_named) {
 
 CLEAN_TEST(a_list_has_paths_and_labels) {
     GD_SCOPE;
-    make_pictures();
-    picture("pets/two words.ppm", 1, 1, 255, 255, 255);
+    make_images();
+    make_image("pets/two words.ppm", 1, 1, 255, 255, 255);
     const char *list = temp_write_text(
         "pets/list.txt", "dogs/1.PPM 3\n\n  two words.ppm   0 \r\ncats/black/a.ppm\t3");
     gd_dataset *d = gd_dataset_image_list(list);
@@ -111,8 +110,7 @@ CLEAN_TEST(a_list_has_paths_and_labels) {
     CHECK(!gd_dataset_image_list(temp_write("list.txt", "a\0b 1\n", 6)) &&
           says("line 1: a zero byte"));
     gd_clear_error();
-    CHECK(!gd_dataset_image_list(temp_write_text("list.txt", "\n \n")) &&
-          says("lists no pictures"));
+    CHECK(!gd_dataset_image_list(temp_write_text("list.txt", "\n \n")) && says("lists no images"));
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -132,7 +130,7 @@ static void *read_all(void *sum) {
 
 CLEAN_TEST(several_threads_read_at_once) {
     GD_SCOPE;
-    make_pictures();
+    make_images();
     shared = gd_dataset_image_folder(temp_path("pets"), .size = 4);
     pthread_t threads[4];
     double sums[5] = {0};

@@ -113,7 +113,7 @@ CLEAN_TEST(tokens_span_shards) {
     CHECK(gd_dataset_count(gd_dataset_tokens(temp_path("shard_*.bin"), 10)) == 1);
     CHECK(!gd_dataset_tokens(temp_path("shard_*.bin"), 11) && says("has 11 tokens"));
     gd_clear_error();
-    CHECK(!gd_dataset_tokens(temp_path("nothing_*"), 3) && says("no file fits it"));
+    CHECK(!gd_dataset_tokens(temp_path("nothing_*"), 3) && says("no file matches it"));
     gd_clear_error();
     d = gd_dataset_tokens(temp_path("shard_*.bin"), 3, .vocabulary = 1005);
     gd_dataset_get(d, 0);
@@ -142,9 +142,9 @@ CLEAN_TEST(tokens_have_several_types) {
     CHECK(gd_save_npy(temp_path("t.npy"), gd_ones(gd_dims(5))) == GD_OK);
     CHECK(!gd_dataset_tokens(temp_path("t.npy"), 4) && says("tokens are little-endian"));
     gd_clear_error();
-    CHECK(!gd_dataset_tokens(path, 3, .type = GD_INT32, .skip = 3) && says("no multiple of 4"));
+    CHECK(!gd_dataset_tokens(path, 3, .type = GD_INT32, .skip = 3) && says("not a multiple of 4"));
     gd_clear_error();
-    CHECK(!gd_dataset_tokens(path, 3, .skip = 30) && says("are to be skipped"));
+    CHECK(!gd_dataset_tokens(path, 3, .skip = 30) && says("and skip is 30"));
     gd_clear_error();
     gd_put_u32(data + 8, (uint32_t)-5);
     d = gd_dataset_tokens(temp_write("wide.bin", data, 20), 3, .type = GD_INT32, .skip = 4);

@@ -53,13 +53,13 @@ CLEAN_TEST(a_broken_sample_is_named) {
     CHECK(says("squares: sample 3: ") && says("reshape"));
     gd_clear_error();
     gd_dataset_get(d, 4);
-    CHECK(says("sample 4: tensor 0 of it is NULL"));
+    CHECK(says("sample 4: tensor 0 of the result is NULL"));
     gd_clear_error();
     gd_dataset_get(d, 5);
-    CHECK(says("sample 5: it has no tensors"));
+    CHECK(says("sample 5: the result has no tensors"));
     gd_clear_error();
     gd_dataset_get(d, 10);
-    CHECK(says("squares has 10 samples; there is none with number 10"));
+    CHECK(says("sample 10 does not exist; squares has 10 samples"));
     gd_clear_error();
     s.count = -1;
     CHECK(gd_dataset_from(&s, .count = count, .get = get_sample, .destroy = destroy) == NULL &&
@@ -106,7 +106,7 @@ CLEAN_TEST(datasets_and_transforms_are_made_by_name) {
     gd_clear_error();
     gd_dataset *wrong = gd_dataset_transform(d, gd_transform_new("plus", "field=1"));
     gd_dataset_get(wrong, 2);
-    CHECK(says("sample 2: ") && says("there is no field 1"));
+    CHECK(says("sample 2: ") && says("field is 1, but the sample has 1 tensors"));
     gd_clear_error();
     gd_random r = gd_random_of(1, 2);
     CHECK(gd_item(gd_transform_apply(gd_transform_scale(.factor = 3), gd_scalar(2), &r)) == 6);

@@ -141,15 +141,16 @@ CLEAN_TEST(a_random_split_is_a_partition_that_follows_from_the_seed) {
         CHECK(gd_dataset_count(parts[0]) == 101 * k && gd_dataset_count(parts[1]) == 101 * (1 - k));
     }
     CHECK(gd_dataset_random_split(d, 1.5, &parts[0], &parts[1]) == GD_E_ARGUMENT);
-    CHECK(says("a share of 1.5") && !parts[0] && !parts[1]);
+    CHECK(says("share is 1.5") && !parts[0] && !parts[1]);
 }
 
 CLEAN_TEST(choices_that_do_not_fit_are_refused) {
     GD_SCOPE;
     numbers n = {.count = 20}, broken = {.count = 20, .broken_every = 6};
     gd_dataset *d = NUMBERS(&n);
-    REFUSES(gd_dataset_range(d, 15, 6), "6 samples from number 15 on; numbers has 20 samples");
-    REFUSES(gd_dataset_range(d, -1, 2), "number -1");
+    REFUSES(gd_dataset_range(d, 15, 6),
+            "a range of 6 samples from sample 15 on; numbers has 20 samples");
+    REFUSES(gd_dataset_range(d, -1, 2), "sample -1");
     REFUSES(gd_dataset_range(d, INT64_MAX, INT64_MAX), "numbers has 20");
     REFUSES(gd_dataset_range(NULL, 0, 0), "the dataset is NULL");
     const int64_t some[] = {0, 20};

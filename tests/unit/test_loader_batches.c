@@ -312,14 +312,14 @@ CLEAN_TEST(options_that_do_not_fit_are_refused) {
         gd_clear_error();                                                              \
     } while (0)
     REFUSES("the dataset is NULL", NULL);
-    REFUSES(".batch is 0; it is 1 or more", d, .batch = 0);
+    REFUSES(".batch is 0; it must be at least 1", d, .batch = 0);
     REFUSES(".workers is -1; it must be from 0 to 256", d, .workers = -1);
     REFUSES(".prefetch is 0", d, .prefetch = 0);
     REFUSES(".targets is -1", d, .targets = -1);
     REFUSES(".weights is 2; it must be from 0 to 1", d, .weights = 2);
     REFUSES(".shuffle and .sampler", d, .shuffle = true, .sampler = gd_sampler_distributed(0, 2));
     REFUSES(".pad is for stacking", d, .pad = true, .collate = lengths);
-    REFUSES("the sampler was made for 5 samples, and the dataset has 6", d, .sampler = s);
+    REFUSES("the sampler is for 5 samples, and the dataset has 6", d, .sampler = s);
     gd_loader *l = gd_loader_new(d, .targets = 2, .weights = 1);
     gd_tensors batch;
     CHECK(!gd_loader_next(l, &batch));
@@ -329,7 +329,7 @@ CLEAN_TEST(options_that_do_not_fit_are_refused) {
     CHECK(gd_loader_seek(l, ((gd_loader_position){0, 2})) != GD_OK &&
           says("an epoch has 1 batches"));
     gd_clear_error();
-    CHECK(gd_loader_seek(l, ((gd_loader_position){-1, 0})) != GD_OK && says("epoch -1"));
+    CHECK(gd_loader_seek(l, ((gd_loader_position){-1, 0})) != GD_OK && says("epoch is -1"));
     gd_clear_error();
     CHECK(gd_loader_targets(l) == 2 && gd_loader_weights(l) == 1 && gd_loader_dataset(l) == d);
     CHECK(gd_loader_batches(NULL) == 0 && !gd_loader_dataset(NULL) &&

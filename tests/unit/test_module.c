@@ -176,7 +176,7 @@ TEST(shared_modules_are_listed_once) {
     gd_module *copy = gd_module_clone(net);
     CHECK(gd_module_find(copy, "0") == gd_module_find(copy, "2"));
     CHECK(gd_module_add(one, "back", net) != GD_OK);
-    CHECK_MESSAGE("itself, or holds it");
+    CHECK_MESSAGE("itself, or contains it");
 }
 
 TEST(nets_of_named_layers_run_in_order) {

@@ -117,8 +117,8 @@ TEST(what_a_dense_layer_cannot_do_it_says) {
         REFUSES(gd_dense(gd_placeholder(gd_dims(2, GD_ANY)), 3), "not known");
         REFUSES(gd_dense(gd_placeholder(gd_dims(2, 3), .dtype = GD_I64), 3), "i64");
         REFUSES(gd_dense(x, 4, .activation = "rellu"), "no op 'rellu'");
-        REFUSES(gd_dense(x, 4, .activation = "add"), "add is no activation");
-        REFUSES(gd_dense(x, 4, .activation = "reshape"), "reshape is no activation");
+        REFUSES(gd_dense(x, 4, .activation = "add"), "add is not an activation");
+        REFUSES(gd_dense(x, 4, .activation = "reshape"), "reshape is not an activation");
         REFUSES(gd_dense(x, 4, .weight = gd_zeros(gd_dims(3, 4))), "(units, n), here (4, 3)");
         REFUSES(gd_dense(x, 4, .weight = gd_zeros(gd_dims(4, 3), .dtype = GD_F64)),
                 "weight is f64, x f32");

@@ -422,8 +422,8 @@ CLEAN_TEST(messages_of_samplers_say_what_would_fit) {
             "only 1 of the 3 weights are above 0");
     REFUSES(gd_sampler_stratified(gd_ones(gd_dims(3))), "should be integers");
     REFUSES(gd_sampler_stratified(NULL), "the classes are NULL");
-    REFUSES(gd_sampler_distributed(0, 0), "a world of 0");
-    REFUSES(gd_sampler_distributed(4, 4), "ranks go from 0 to 3");
+    REFUSES(gd_sampler_distributed(0, 0), "world is 0");
+    REFUSES(gd_sampler_distributed(4, 4), "it must be from 0 to 3");
     REFUSES(gd_sampler_from(NULL), ".at");
 }
 

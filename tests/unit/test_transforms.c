@@ -14,7 +14,7 @@
 #include "test.h"
 
 /* The input of transforms_make.py. */
-static gd_tensor *picture(gd_dtype dtype, int64_t c, int64_t h, int64_t w) {
+static gd_tensor *make_image(gd_dtype dtype, int64_t c, int64_t h, int64_t w) {
     gd_tensor *x = gd_empty(gd_dims(c, h, w), dtype);
     for (int64_t k = 0; k < c; k++)
         for (int64_t i = 0; i < h; i++)
@@ -103,7 +103,8 @@ static void check_case(const char *line, FILE *golden) {
     if (!read || head[1] * head[2] * head[3] > 1 << 20) return;
     const gd_dtype dtype = !strcmp(words[1], "u8") ? GD_U8 : GD_F32;
     gd_image x, y;
-    CHECK(gd_image_of(picture(dtype, atoi(words[2]), atoi(words[3]), atoi(words[4])), &x) == GD_OK);
+    CHECK(gd_image_of(make_image(dtype, atoi(words[2]), atoi(words[3]), atoi(words[4])), &x) ==
+          GD_OK);
     const gd_status status = compute(words + 5, n - 5, &x, &y);
     CHECK_SAYING(status == GD_OK, "%s: %s", line, gd_error_message());
     const bool normal = !strcmp(words[0], "normalize"); /* floats of bytes, too */
@@ -152,7 +153,7 @@ TEST(functions_on_images_give_what_torchvision_gives) {
 
 TEST(crop_draws_its_top_then_its_left) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_U8, 3, 12, 15);
+    gd_tensor *x = make_image(GD_U8, 3, 12, 15);
     gd_transform *crop =
         gd_transform_crop(gd_dims(5, 6), .padding = gd_dims(1, 2), .mode = GD_REFLECT);
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -171,7 +172,7 @@ TEST(crop_draws_its_top_then_its_left) {
 
 TEST(crop_pads_a_small_image_where_it_may) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_F32, 1, 4, 4);
+    gd_tensor *x = make_image(GD_F32, 1, 4, 4);
     gd_tensor *y =
         gd_transform_apply(gd_transform_crop(6, .pad_if_needed = true, .fill = 2), x, NULL);
     CHECK(gd_tensor_dim(y, 1) == 6 && gd_tensor_dim(y, 2) == 6);
@@ -187,7 +188,7 @@ TEST(crop_pads_a_small_image_where_it_may) {
 
 TEST(flip_happens_as_often_as_it_should) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_U8, 1, 3, 4);
+    gd_tensor *x = make_image(GD_U8, 1, 3, 4);
     gd_transform *some = gd_transform_flip(.p = 0.25), *always = gd_transform_flip(.p = 1),
                  *never = gd_transform_flip(.p = 0);
     gd_transform *down = gd_transform_flip(.p = 1, .axis = GD_VERTICAL);
@@ -217,7 +218,7 @@ TEST(noise_has_its_mean_and_deviation) {
                  deviation);
     y = gd_transform_apply(gd_transform_noise(.sigma = 2), x, NULL);
     for (int i = 0; i < 200 * 201; i++) CHECK(at(y, i) >= 0 && at(y, i) <= 1);
-    y = gd_transform_apply(gd_transform_noise(.sigma = 0.1), picture(GD_U8, 3, 8, 8), NULL);
+    y = gd_transform_apply(gd_transform_noise(.sigma = 0.1), make_image(GD_U8, 3, 8, 8), NULL);
     CHECK(gd_tensor_dtype(y) == GD_U8);
 }
 
@@ -276,7 +277,7 @@ TEST(random_resized_crop_takes_parts_of_all_sizes) {
 
 TEST(color_jitter_applies_its_factors_in_its_order) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_U8, 3, 7, 9);
+    gd_tensor *x = make_image(GD_U8, 3, 7, 9);
     gd_transform *t = gd_transform_color_jitter(.brightness = 0.4, .contrast = gd_floats(0.5, 0.9),
                                                 .saturation = 0.3, .hue = 0.1);
     for (uint64_t seed = 0; seed < 24; seed++) {
@@ -293,7 +294,7 @@ TEST(color_jitter_applies_its_factors_in_its_order) {
                              gd_random_between(&copy, 0.7, 1.3),
                              gd_random_between(&copy, -0.1, 0.1)};
         gd_image want;
-        CHECK(gd_image_of(picture(GD_U8, 3, 7, 9), &want) == GD_OK);
+        CHECK(gd_image_of(make_image(GD_U8, 3, 7, 9), &want) == GD_OK);
         for (int i = 0; i < 4; i++) {
             if (order[i] == 0) gd_image_brightness(&want, f[0]);
             if (order[i] == 1) gd_image_contrast(&want, f[1]);
@@ -307,7 +308,7 @@ TEST(color_jitter_applies_its_factors_in_its_order) {
 
 TEST(rotate_and_affine_draw_in_their_ranges) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_F32, 1, 11, 11);
+    gd_tensor *x = make_image(GD_F32, 1, 11, 11);
     gd_random r = gd_random_of(5, 0), copy = r;
     gd_tensor *y = gd_transform_apply(gd_transform_rotate(gd_floats(10, 80)), x, &r);
     double m[6];
@@ -335,7 +336,7 @@ TEST(rotate_and_affine_draw_in_their_ranges) {
 
 TEST(resize_keeps_the_ratio_for_one_number) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_U8, 3, 30, 40);
+    gd_tensor *x = make_image(GD_U8, 3, 30, 40);
     gd_tensor *y = gd_transform_apply(gd_transform_resize(15), x, NULL);
     CHECK(gd_tensor_dim(y, 1) == 15 && gd_tensor_dim(y, 2) == 20);
     y = gd_transform_apply(gd_transform_resize(15, .max_size = 18), x, NULL);
@@ -356,15 +357,15 @@ TEST(one_hot_and_cast) {
     CHECK(gd_tensor_rank(y) == 2 && gd_tensor_dtype(y) == GD_I64 &&
           ((int64_t *)gd_data(y))[5] == 1);
     CHECK(gd_tensor_is_error(gd_transform_apply(gd_transform_one_hot(4), gd_scalar_int(4), NULL)));
-    CHECK(strstr(gd_error_message(), "class 4 of 4"));
+    CHECK(strstr(gd_error_message(), "class is 4; it must be from 0 to below 4"));
     gd_clear_error();
-    CHECK(gd_tensor_dtype(gd_transform_apply(gd_transform_cast(GD_F16), picture(GD_U8, 1, 2, 2),
+    CHECK(gd_tensor_dtype(gd_transform_apply(gd_transform_cast(GD_F16), make_image(GD_U8, 1, 2, 2),
                                              NULL)) == GD_F16);
 }
 
 TEST(lists_of_floats_are_options) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_F32, 3, 2, 2);
+    gd_tensor *x = make_image(GD_F32, 3, 2, 2);
     gd_tensor *y = gd_transform_apply(gd_transform_normalize(gd_floats(0.1, 0.2, 0.3), 2), x, NULL);
     CHECK(fabsf(at(y, 5) - (at(x, 5) - 0.2f) / 2) < 1e-6f);
     gd_tensor *z =
@@ -444,7 +445,7 @@ TEST(other_floats_work_as_f32) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t k = 0; k < 3; k++) {
             GD_SCOPE;
-            gd_tensor *x = picture(GD_F32, 3, 7, 6);
+            gd_tensor *x = make_image(GD_F32, 3, 7, 6);
             gd_transform *t = gd_transform_new(all[i].name, all[i].options);
             gd_tensor *want = gd_transform_apply(t, x, NULL),
                       *y = gd_transform_apply(t, gd_cast(x, dtypes[k]), NULL);
@@ -464,16 +465,16 @@ TEST(other_floats_work_as_f32) {
 TEST(views_and_other_ranks_work) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         GD_SCOPE;
-        gd_tensor *x = picture(GD_F32, 3, 7, 6);
+        gd_tensor *x = make_image(GD_F32, 3, 7, 6);
         gd_transform *t = gd_transform_new(all[i].name, all[i].options);
         gd_tensor *want = gd_transform_apply(t, x, NULL);
         gd_tensor *view = gd_transpose(gd_contiguous(gd_transpose(x, 1, 2)), 1, 2);
         CHECK(!gd_tensor_is_contiguous(view));
         CHECK_SAYING(tensors_same_bits(gd_contiguous(gd_transform_apply(t, view, NULL)), want),
                      "%s of a view", all[i].name);
-        gd_tensor *plain = gd_transform_apply(t, picture(GD_F32, 1, 7, 6), NULL);
+        gd_tensor *plain = gd_transform_apply(t, make_image(GD_F32, 1, 7, 6), NULL);
         gd_tensor *flat =
-            gd_transform_apply(t, gd_reshape(picture(GD_F32, 1, 7, 6), gd_dims(7, 6)), NULL);
+            gd_transform_apply(t, gd_reshape(make_image(GD_F32, 1, 7, 6), gd_dims(7, 6)), NULL);
         CHECK_SAYING(!gd_tensor_is_error(flat), "%s: %s", all[i].name, gd_error_message());
         CHECK_SAYING(tensors_same_bits(gd_reshape(flat, gd_tensor_shape(plain)), plain),
                      "%s of (H, W)", all[i].name);
@@ -487,7 +488,7 @@ TEST(views_and_other_ranks_work) {
 
 TEST(many_channels_take_one_number) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_F32, 20, 4, 4);
+    gd_tensor *x = make_image(GD_F32, 20, 4, 4);
     gd_tensor *y = gd_transform_apply(gd_transform_pad(1, .fill = 3), x, NULL);
     CHECK(gd_tensor_dim(y, 0) == 20 && at(y, 36 * 19) == 3 && at(y, 36 * 19 + 7) == at(x, 16 * 19));
     y = gd_transform_apply(gd_transform_normalize(1, 2), x, NULL);
@@ -505,7 +506,7 @@ TEST(many_channels_take_one_number) {
 
 TEST(what_does_not_fit_is_refused) {
     GD_SCOPE;
-    gd_tensor *x = picture(GD_F32, 3, 4, 4);
+    gd_tensor *x = make_image(GD_F32, 3, 4, 4);
     REFUSED("this is f32[3]",
             gd_transform_apply(gd_transform_flip(.p = 1), gd_ones(gd_dims(3)), NULL));
     REFUSED("has no pixels",
@@ -605,7 +606,7 @@ TEST(random_sizes_never_break) {
         }
         gd_tensor *y =
             gd_transform_apply(gd_transform_new(name, text),
-                               picture(gd_random_below(&r, 2) ? GD_U8 : GD_F32, c, h, w), &r);
+                               make_image(gd_random_below(&r, 2) ? GD_U8 : GD_F32, c, h, w), &r);
         CHECK_SAYING(!gd_tensor_is_error(y), "%s %s: %s", name, text, gd_error_message());
         if (strstr(text, "size=")) CHECK(gd_tensor_dim(y, 1) == oh && gd_tensor_dim(y, 2) == ow);
         for (int64_t e = 0; gd_tensor_dtype(y) == GD_F32 && e < gd_tensor_numel(y); e++)
@@ -619,7 +620,7 @@ TEST(failed_allocations_are_reported) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (fault_walk w = {.what = all[i].name, .most = 200}; fault_next(&w);) {
             GD_SCOPE;
-            gd_tensor *x = picture(GD_U8, 3, 9, 8);
+            gd_tensor *x = make_image(GD_U8, 3, 9, 8);
             gd_transform *t = gd_transform_new(all[i].name, all[i].options);
             const int64_t before = gd_live_objects();
             fault_begin(&w);
@@ -638,7 +639,7 @@ static void *hash_all(void *out) {
         GD_SCOPE;
         gd_random r = gd_random_of(9, i);
         gd_tensor *y = gd_transform_apply(gd_transform_new(all[i].name, all[i].options),
-                                          picture(GD_U8, 3, 31, 33), &r);
+                                          make_image(GD_U8, 3, 31, 33), &r);
         const unsigned char *bytes = gd_data(y);
         const size_t n = tensor_bytes(y);
         for (size_t k = 0; bytes && k < n; k++) h = (h ^ bytes[k]) * 1099511628211u;

@@ -116,8 +116,8 @@ CLEAN_TEST(a_jit_reads_tokens_from_outside_and_no_symbols) {
                          gd_jit_call(jit, gd_nothing, .key = 1).at[0])) == 0);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     gd_jit_call(jit, gd_list(c.tokens));
-    CHECK_SAYING(says("tree_net: the tokens are a symbol") &&
-                     says("use a tensor with values from outside") && says("test_zoo.c:"),
+    CHECK_SAYING(says("tree_net: the tokens are a symbol") && says("use a captured tensor") &&
+                     says("test_zoo.c:"),
                  "%s", gd_error_message());
 }
 

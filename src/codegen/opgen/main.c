@@ -118,9 +118,10 @@ static void add_op(source *s, char *text, const char *rules, int line) {
     ops[n_ops++] = o;
 }
 
-/* The ops of a block: one, or one for each of its variants. */
-static void add_ops(source *s, const char *start, const char *end) {
-    char *text = block_text(start, end), rules[64];
+/* Adds the records of a block, whose text begins with their kind: one, or one for each variant. */
+static void add_records(source *s, const char *start, const char *end) {
+    char *block = block_text(start, end), rules[64];
+    const char *text = block + strcspn(block, " ") + 1;
     const int line = line_of(s, start);
     variant_rules_name(text, rules, sizeof rules);
     for (int k = 0; k < variant_count(text); k++) {
@@ -130,9 +131,10 @@ static void add_ops(source *s, const char *start, const char *end) {
             die(s->path, line,
                 "expected '}', and one alternative for each of %d variants, at %.40s",
                 variant_count(text), at);
-        add_op(s, variant, rules, line);
+        if (strncmp(block, "op ", 3) == 0) add_op(s, variant, rules, line);
+        else add_maker(s, block, variant, rules, variant_number(text, k), line);
     }
-    free(text);
+    free(block);
 }
 
 static unsigned kernel_flag(const char *word) {
@@ -211,9 +213,8 @@ static void scan(const char *path) {
         if (!is_op && !is_kernel && !is_maker) continue;
         const char *stop = strstr(at, "*/");
         if (!stop) die(path, line_of(s, at), "the block has no end");
-        if (is_op) add_ops(s, at + 5, stop);
-        else if (is_kernel) add_kernel(s, at + 9, stop);
-        else add_maker(s, block_text(at + 2, stop), line_of(s, at));
+        if (is_kernel) add_kernel(s, at + 9, stop);
+        else add_records(s, at + 2, stop);
     }
 }
 

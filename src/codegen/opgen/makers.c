@@ -129,8 +129,9 @@ typedef struct maker {
     gd_record record;
     const kind *kind;
     source *source;
-    int line;
-    char full[80]; /* "nn_linear" */
+    int line, variant; /* N of a record such as conv{1,2,3}d; 0: it has no variants */
+    char rules[64];    /* its functions begin with this: its name, or that of all variants */
+    char full[80];     /* "nn_linear" */
 } maker;
 static maker *makers[MAX_MAKERS];
 static int n_makers;
@@ -143,14 +144,16 @@ bool is_maker_block(const char *at) {
     return false;
 }
 
-void add_maker(source *s, char *text, int line) {
+void add_maker(source *s, const char *word, char *text, const char *rules, int variant, int line) {
     maker *m = calloc(1, sizeof *m);
-    size_t n = strcspn(text, " ");
+    size_t n = strcspn(word, " ");
     for (int k = 0; k < N_KINDS; k++)
-        if (strlen(kinds[k].word) == n && strncmp(text, kinds[k].word, n) == 0) m->kind = &kinds[k];
+        if (strlen(kinds[k].word) == n && strncmp(word, kinds[k].word, n) == 0) m->kind = &kinds[k];
     m->source = s;
     m->line = line;
-    if (!gd_record_parse_maker(&m->record, text + n + 1))
+    m->variant = variant;
+    snprintf(m->rules, sizeof m->rules, "%s", rules);
+    if (!gd_record_parse_maker(&m->record, text))
         die(s->path, line + m->record.error_line - 1, "%s", m->record.error);
     snprintf(m->full, sizeof m->full, "%s%s%s", m->kind->prefix, *m->kind->prefix ? "_" : "",
              m->record.name);
@@ -375,6 +378,13 @@ static void write_kind(const kind *k) {
 
 /* --- the records as data ---------------------------------------------------------------------- */
 
+/* The last record with the same rules: conv3d for conv1d, conv2d and conv3d. */
+static const maker *last_variant(const maker *m) {
+    for (int i = 0; i < n_makers; i++)
+        if (makers[i]->kind == m->kind && strcmp(makers[i]->rules, m->rules) == 0) m = makers[i];
+    return m;
+}
+
 void print_makers(FILE *out, const source *s) {
     for (int i = 0; i < n_makers; i++) {
         maker *m = makers[i];
@@ -386,9 +396,10 @@ void print_makers(FILE *out, const source *s) {
         print_attrs(out, &r);
         fprintf(out, "static const gd_%s_rules %s_rules_ = {", m->kind->word, m->full);
         for (const char *const *rule = m->kind->rules; *rule; rule++)
-            if (defines(s, m->record.name, *rule))
-                fprintf(out, ".%s = %s_%s, ", *rule, m->record.name, *rule);
+            if (defines(s, m->rules, *rule)) fprintf(out, ".%s = %s_%s, ", *rule, m->rules, *rule);
         fprintf(out, "};\n");
+        const maker *last = last_variant(m);
+        if (last != m) fprintf(out, "extern const gd_maker gd_maker_%s;\n", last->full);
         if (r.n_finds) {
             fprintf(out, "static const gd_record_find %s_finds_[] = {", m->full);
             for (int k = 0; k < r.n_finds; k++)
@@ -400,6 +411,8 @@ void print_makers(FILE *out, const source *s) {
                 "extern const gd_maker gd_maker_%s;\nconst gd_maker gd_maker_%s = {.kind = \"%s\", "
                 ".rules = &%s_rules_",
                 m->full, m->full, m->kind->word, m->full);
+        if (m->variant)
+            fprintf(out, ", .variant = %d, .last_variant = &gd_maker_%s", m->variant, last->full);
         if (r.of) fprintf(out, ", .of = \"%s\"", r.of);
         if (r.n_finds) fprintf(out, ", .finds = %s_finds_, .n_finds = %d", m->full, r.n_finds);
         fprintf(out, ",\n    .record = {.name = \"%s\", .doc = ", m->record.name);

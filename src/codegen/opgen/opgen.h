@@ -76,7 +76,9 @@ void write_page(void);
 
 /* Blocks of what is no op and no kernel: layers, optimizers ... (makers.c). */
 bool is_maker_block(const char *at);
-void add_maker(source *s, char *text, int line);
+/* `word` begins with the word of its kind; the names of its functions begin with `rules`; `variant`
+ * is N of a record such as conv{1,2,3}d, or 0. */
+void add_maker(source *s, const char *word, char *text, const char *rules, int variant, int line);
 void resolve_makers(void);
 void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int line));
 void print_makers(FILE *out, const source *s);

@@ -63,6 +63,12 @@ char *variant_text(const char *text, int k, const char **at) {
     return result;
 }
 
+int variant_number(const char *text, int k) {
+    const char *open = list_begin(text), *close = open ? strchr(open, '}') : NULL;
+    size_t length;
+    return close ? atoi(list_entry(open + 1, close, ',', k, &length)) : 0;
+}
+
 void variant_rules_name(const char *text, char *name, size_t size) {
     const char *open = list_begin(text), *close = open ? strchr(open, '}') : NULL;
     size_t n = 0;

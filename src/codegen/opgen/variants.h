@@ -21,6 +21,9 @@ int variant_count(const char *text);
  * variants; *at is then where in the text. */
 char *variant_text(const char *text, int k, const char **at);
 
+/* Entry k of the list, as a number: 2 for variant 1 of conv{1,2,3}d. 0: there is no list. */
+int variant_number(const char *text, int k);
+
 /* The name that the rules of all variants begin with: "convNd" for conv{1,2,3}d. */
 void variant_rules_name(const char *text, char *name, size_t size);
 
