@@ -12,9 +12,9 @@
 #include "train/monitor.h"
 
 static gd_status need_optimizer(const gd_event *event) {
-    return event->optimizer ? GD_OK
-                            : gd_fail(GD_E_STATE, "gd_compile has given the net no optimizer, so "
-                                                  "there is no learning rate to change");
+    if (event->optimizer) return GD_OK;
+    return gd_fail(GD_E_STATE, "the net was compiled without an optimizer, so there is no learning "
+                               "rate to change");
 }
 
 /*callback reduce_on_plateau

@@ -465,7 +465,7 @@ CLEAN_TEST(messages_say_what_would_fit) {
     CHECK(isnan(gd_metric_number(matrix)) && !gd_failed());
     gd_metric_update(matrix, x, class);
     CHECK(isnan(gd_metric_number(matrix)) &&
-          says("metric confusion: the value is f64[5,5], no number"));
+          says("metric confusion: the value is f64[5,5], not a number"));
     gd_clear_error();
     CHECK_REFUSED(matrix, gd_zeros(gd_dims(4, 6)), class,
                   "the sum 'matrix' has shape [5,5], and the value of this batch [6,6]");
