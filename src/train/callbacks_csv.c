@@ -156,16 +156,16 @@ static gd_status warn_lost(csv_log *l, gd_event *event, gd_status status) {
 static gd_status replace_log(csv_log *l, const char *path, const char *rows, size_t bytes) {
     gd_log_file_close(l->file);
     l->file = NULL;
-    text head = {0};
-    add_header(&head, l);
+    text header = {0};
+    add_header(&header, l);
     gd_file_writer *writer = NULL;
     gd_status status =
-        head.failed ? gd_no_memory(NULL, "for the log") : gd_file_writer_begin(&writer, path);
-    if (status == GD_OK) status = gd_file_writer_write(writer, head.at, (size_t)head.count);
+        header.failed ? gd_no_memory(NULL, "for the log") : gd_file_writer_begin(&writer, path);
+    if (status == GD_OK) status = gd_file_writer_write(writer, header.at, (size_t)header.count);
     if (status == GD_OK && bytes) status = gd_file_writer_write(writer, rows, bytes);
     if (status == GD_OK) status = gd_file_writer_commit(writer);
     else gd_file_writer_cancel(writer);
-    gd_free(head.at);
+    gd_free(header.at);
     return status == GD_OK ? gd_log_file_open(&l->file, path, false) : status;
 }
 

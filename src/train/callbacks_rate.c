@@ -1,7 +1,5 @@
 /* callbacks_rate.c - callbacks that change learning rates: reduce_on_plateau and scheduled. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "core/number.h"
@@ -10,6 +8,7 @@
 #include "ops/call.h"
 #include "optim/schedule.h"
 #include "train/monitor.h"
+#include "train/training.h"
 
 static gd_status need_optimizer(const gd_event *event) {
     if (event->optimizer) return GD_OK;
@@ -113,23 +112,16 @@ typedef struct scheduled {
     int64_t steps;         /* taken so far */
 } scheduled;
 
-/* Splits "cosine steps=10": copies the name and returns the options. */
-static const char *split_name(const char *text, char name[80]) {
-    text += strspn(text, " ");
-    const size_t length = strcspn(text, " ");
-    snprintf(name, 80, "%.*s", (int)(length < 79 ? length : 79), text);
-    return text + length;
-}
-
 static gd_status scheduled_check(const void *options) {
     const gd_scheduled_options *o = options;
-    char name[80];
+    char name[GD_SPLIT_NAME];
+    const char *rest;
     const gd_maker *maker;
-    void *own;
-    const char *rest = split_name(o->schedule ? o->schedule : "", name);
-    GD_TRY(gd_maker_read("schedule", name, rest, &maker, &own));
-    const gd_status status = gd_check_ranges(maker, own, "gd_lr_");
-    gd_free(own);
+    void *schedule_options;
+    GD_TRY(gd_split_name(o->schedule ? o->schedule : "", name, &rest));
+    GD_TRY(gd_maker_read("schedule", name, rest, &maker, &schedule_options));
+    const gd_status status = gd_check_ranges(maker, schedule_options, "gd_lr_");
+    gd_free(schedule_options);
     return status;
 }
 
@@ -155,7 +147,8 @@ static gd_status scheduled_take(gd_callback *c, gd_taking *in) {
 /* Creates the schedule, which sets the rate of its first step. In a resumed run it then repeats the
  * last step before the checkpoint, which sets the rate again. */
 static gd_status begin_schedule(const gd_scheduled_options *o, scheduled *s, gd_event *event) {
-    char name[80];
+    char name[GD_SPLIT_NAME];
+    const char *rest;
     GD_TRY(need_optimizer(event));
     if (s->schedule && s->schedule->optimizer != event->optimizer) {
         gd_release(s->schedule);
@@ -164,7 +157,7 @@ static gd_status begin_schedule(const gd_scheduled_options *o, scheduled *s, gd_
     if (event->step == 0) s->steps = 0;
     if (s->schedule && s->steps > 0) return GD_OK; /* another run of the same process continues */
     gd_release(s->schedule);
-    const char *rest = split_name(o->schedule, name);
+    GD_TRY(gd_split_name(o->schedule, name, &rest));
     s->schedule = gd_retain(gd_schedule_new(name, event->optimizer, rest));
     if (!s->schedule) return gd_failure();
     if (s->steps == 0) return GD_OK;

@@ -64,12 +64,12 @@ gd_status gd_training_get(gd_module *net, const char *what, gd_training **traini
 
 /* --- names with options ----------------------------------------------------------------------- */
 
-/* Splits "NAME option=value ...": copies the name; `options` points to the rest. */
-static gd_status split_name(const char *text, char name[80], const char **options) {
+gd_status gd_split_name(const char *text, char name[GD_SPLIT_NAME], const char **options) {
     while (gd_is_space(*text)) text++;
     size_t length = 0;
     while (text[length] && !gd_is_space(text[length])) length++;
-    if (length >= 80) return gd_fail(GD_E_ARGUMENT, "'%.40s...' is longer than any name", text);
+    if (length >= GD_SPLIT_NAME)
+        return gd_fail(GD_E_ARGUMENT, "'%.40s...' is longer than any name", text);
     memcpy(name, text, length);
     name[length] = '\0';
     *options = text + length;
@@ -82,9 +82,9 @@ typedef gd_status (*check_fn)(const void *options);
 /* `kind` is "optimizer" or "schedule"; `prefix` that of its constructors, for messages. */
 static gd_status read_recipe(const char *kind, const char *prefix, const char *text,
                              gd_recipe *recipe) {
-    char name[80];
+    char name[GD_SPLIT_NAME];
     const char *options;
-    GD_TRY(split_name(text, name, &options));
+    GD_TRY(gd_split_name(text, name, &options));
     GD_TRY(gd_maker_read(kind, name, options, &recipe->maker, &recipe->options));
     GD_TRY(gd_check_ranges(recipe->maker, recipe->options, prefix));
     const bool schedule = strcmp(kind, "schedule") == 0;
@@ -96,9 +96,9 @@ static gd_status read_recipe(const char *kind, const char *prefix, const char *t
 /* If the record of the schedule requires a number of steps and the text has none, the first run
  * sets it: the schedule is open. */
 static gd_status read_schedule(gd_training *t, const char *text) {
-    char name[80];
+    char name[GD_SPLIT_NAME];
     const char *options;
-    GD_TRY(split_name(text, name, &options));
+    GD_TRY(gd_split_name(text, name, &options));
     const gd_maker *maker = gd_maker_find("schedule", name);
     const gd_op_attr *attr = NULL;
     if (maker && maker->record.attrs_size)
@@ -173,11 +173,11 @@ static gd_status make_losses(gd_training *t, const gd_maker *maker, void *option
 }
 
 static gd_status make_loss(gd_training *t, const char *text) {
-    char name[80];
+    char name[GD_SPLIT_NAME];
     const char *given;
     const gd_maker *maker;
     void *options = NULL;
-    GD_TRY(split_name(text, name, &given));
+    GD_TRY(gd_split_name(text, name, &given));
     GD_TRY(find_loss(name, &maker));
     gd_status status = gd_maker_parse_options(maker, given, &options);
     if (status == GD_OK) status = make_losses(t, maker, options);
@@ -215,9 +215,9 @@ static const char *metric_end(const char *text) {
 }
 
 static gd_status make_metric(gd_training *t, char *text) {
-    char name[80];
+    char name[GD_SPLIT_NAME];
     const char *options;
-    GD_TRY(split_name(text, name, &options));
+    GD_TRY(gd_split_name(text, name, &options));
     if (!*name) return gd_fail(GD_E_ARGUMENT, "there is a comma without a metric");
     gd_scope *scope = gd_scope_open();
     gd_metric *metric = gd_metric_new_at(NULL, name, options);

@@ -50,6 +50,10 @@ gd_status gd_training_get(gd_module *net, const char *what, gd_training **traini
 gd_status gd_training_prepare(gd_training *training, gd_module *net, gd_tensors inputs,
                               int64_t steps);
 
+/* Splits "NAME option=value ...": copies the name; *options points to the rest. */
+enum { GD_SPLIT_NAME = 80 };
+gd_status gd_split_name(const char *text, char name[GD_SPLIT_NAME], const char **options);
+
 /* Whether a net has all its parameters. */
 gd_status gd_module_is_built(gd_module *net, bool *built);
 
