@@ -61,7 +61,8 @@ static gd_status save_digit(gd_dataset *test, const char *path) {
     return gd_save_png(path, gd_cast(gd_round(gd_mul(x, gd_scalar(255))), GD_U8));
 }
 
-static int save_results(gd_module *net, gd_history *h, const data *d, about *a, double seconds) {
+static int save_results(gd_module *net, gd_history *h, const data *d, model_info *a,
+                        double seconds) {
     char model[600], curve[600], digit[600];
     in_dir("digits.onnx", model, sizeof model);
     in_dir("curve.svg", curve, sizeof curve);
@@ -105,7 +106,7 @@ static int run_demo(int count, const char **words) {
              (long long)common.seed + 1000003);
     d.test = gd_dataset_new("digits", text);
     d.sample = gd_dataset_get(d.train, 0);
-    about a;
+    model_info a;
     gd_module *net = make_model("convnet", &d, &a);
     gd_metric *confusion = gd_metric_confusion();
     if (gd_failed()) return failed();
@@ -133,7 +134,7 @@ static int run_demo(int count, const char **words) {
     const int code = save_results(net, h, &d, &a,
                                   (double)(end.tv_sec - begin.tv_sec) +
                                       1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
-    free_about(&a);
+    free_model_info(&a);
     return code == DONE && gd_history_interrupted(h) ? INTERRUPTED : code;
 }
 

@@ -40,7 +40,7 @@ static void print_results(const gd_history *h, const char *path, int64_t samples
 }
 
 static int run_eval(int count, const char **words) {
-    about a;
+    model_info a;
     if (count != 1)
         return usage_error(&eval_command, "it needs one model; there are %d arguments", count);
     if (!o.data) return usage_error(&eval_command, "--data is missing; for example --data digits");
@@ -68,7 +68,7 @@ static int run_eval(int count, const char **words) {
         putchar('\n');
         show_confusion(gd_metric_value(confusion), a.classes);
     }
-    free_about(&a);
+    free_model_info(&a);
     return gd_failed() ? failed() : DONE;
 }
 

@@ -36,7 +36,7 @@ static int64_t model_option(const char *model, const char *name, int64_t otherwi
 }
 
 /* The usual input of a net of the zoo, or that of a saved model. */
-static gd_tensor *usual_input(const char *model, const about *a) {
+static gd_tensor *usual_input(const char *model, const model_info *a) {
     if (a->channels) return gd_zeros(gd_dims(1, a->channels, a->height, a->width));
     if (strncmp(model, "resnet18", 8) == 0)
         return gd_zeros(gd_dims(1, model_option(model, "channels", 3), 224, 224));
@@ -50,7 +50,7 @@ static gd_tensor *usual_input(const char *model, const about *a) {
 }
 
 static int run_summary(int count, const char **words) {
-    about a;
+    model_info a;
     if (count != 1)
         return usage_error(&summary_command, "it needs one net; there are %d arguments", count);
     gd_module *net = make_model(words[0], NULL, &a);
@@ -71,7 +71,7 @@ static int run_summary(int count, const char **words) {
         json_line();
     } else fputs(text, stdout);
     free(text);
-    free_about(&a);
+    free_model_info(&a);
     return DONE;
 }
 
@@ -268,7 +268,7 @@ const command ops_command = {.name = "ops",
 /* --- info ------------------------------------------------------------------------------------- */
 
 static int print_model_info(const char *path) {
-    about a;
+    model_info a;
     gd_module *net = load_model(path, &a);
     if (!net) return failed();
     const int64_t n = gd_module_parameter_count(net);
@@ -295,7 +295,7 @@ static int print_model_info(const char *path) {
             printf(" %s", strcmp(a.classes[i], "\n") == 0 ? "\\n" : a.classes[i]);
         if (a.n_classes) puts(a.n_classes > 12 ? " ..." : "");
     }
-    free_about(&a);
+    free_model_info(&a);
     return DONE;
 }
 

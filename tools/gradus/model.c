@@ -11,7 +11,7 @@ bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-void free_about(about *a) {
+void free_model_info(model_info *a) {
     for (int64_t i = 0; i < a->n_classes && a->classes; i++) free(a->classes[i]);
     free(a->classes);
     a->classes = NULL;
@@ -45,7 +45,7 @@ static void unescape(char *text) {
 }
 
 /* Reads names of classes, one on each line. */
-static void split_classes(about *a, char *text) {
+static void split_classes(model_info *a, char *text) {
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
@@ -59,7 +59,7 @@ static void split_classes(about *a, char *text) {
     }
 }
 
-static void read_about(const char *path, about *a) {
+static void read_model_info(const char *path, model_info *a) {
     char text[128], *classes = read_metadata(path, "gradus.classes");
     memset(a, 0, sizeof *a);
     copy_metadata(path, "gradus.model", a->model, sizeof a->model);
@@ -97,8 +97,8 @@ static double border_mean(gd_dataset *dataset) {
     return count ? sum / count : NAN;
 }
 
-void describe_data(about *a, const data *d, const char *transform, const char *loss) {
-    free_about(a);
+void describe_data(model_info *a, const data *d, const char *transform, const char *loss) {
+    free_model_info(a);
     snprintf(a->transform, sizeof a->transform, "%s", transform ? transform : "");
     snprintf(a->loss, sizeof a->loss, "%s", loss ? loss : "");
     const int64_t n = gd_dataset_class_count(d->train);
@@ -117,16 +117,16 @@ void describe_data(about *a, const data *d, const char *transform, const char *l
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-gd_module *load_model(const char *path, about *a) {
+gd_module *load_model(const char *path, model_info *a) {
     memset(a, 0, sizeof *a);
     a->background = NAN;
     gd_module *net = gd_onnx_module(path);
-    if (net) read_about(path, a);
+    if (net) read_model_info(path, a);
     if (net) gd_module_eval(net);
     return net;
 }
 
-static char *join_classes(const about *a) {
+static char *join_classes(const model_info *a) {
     size_t size = 1;
     for (int64_t i = 0; i < a->n_classes; i++) size += 2 * strlen(a->classes[i]) + 1;
     char *text = calloc(size, 1), *at = text;
@@ -141,7 +141,7 @@ static char *join_classes(const about *a) {
 }
 
 gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_t targets,
-                     const about *a) {
+                     const model_info *a) {
     if (ends_with(path, ".safetensors")) return gd_save_state(path, gd_part("", net));
     char *classes = join_classes(a), image[80] = "", background[32] = "";
     if (a->channels)
@@ -196,7 +196,7 @@ static bool copy_weights(gd_module *net, gd_module *file) {
 
 /* A saved net of the zoo is created again with the weights of the file, so that its batch norms and
  * dropouts train as before. Other files are trained as graphs. */
-static gd_module *load_to_train(const char *path, const data *d, about *a) {
+static gd_module *load_to_train(const char *path, const data *d, model_info *a) {
     gd_module *file = load_model(path, a);
     if (!file || !*a->model || !d) return file;
     char name[64];
@@ -210,7 +210,7 @@ static gd_module *load_to_train(const char *path, const data *d, about *a) {
     return file;
 }
 
-gd_module *make_model(const char *spec, const data *d, about *a) {
+gd_module *make_model(const char *spec, const data *d, model_info *a) {
     if (ends_with(spec, ".onnx")) return load_to_train(spec, d, a);
     char name[64], text[180];
     memset(a, 0, sizeof *a);

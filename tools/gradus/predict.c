@@ -29,7 +29,7 @@ static double image_border_mean(gd_tensor *x) {
 }
 
 /* Reads an image as the input of the model, (1, C, H, W). */
-static gd_tensor *read_input(const char *path, const about *a, bool *inverted) {
+static gd_tensor *read_input(const char *path, const model_info *a, bool *inverted) {
     gd_tensor *x = gd_load_image(path, .channels = (int)a->channels);
     char size[64];
     snprintf(size, sizeof size, "size=%lld,%lld", (long long)a->height, (long long)a->width);
@@ -44,14 +44,14 @@ static gd_tensor *read_input(const char *path, const about *a, bool *inverted) {
     return one ? gd_unsqueeze(gd_dataset_get(one, 0).at[0], 0) : NULL;
 }
 
-static const char *class_name(const about *a, int64_t i, char *text, size_t size) {
+static const char *class_name(const model_info *a, int64_t i, char *text, size_t size) {
     if (i < a->n_classes) return a->classes[i];
     snprintf(text, size, "class %lld", (long long)i);
     return text;
 }
 
-static void print_top_classes(const char *path, gd_tensor *scores, const about *a, bool inverted,
-                              bool several) {
+static void print_top_classes(const char *path, gd_tensor *scores, const model_info *a,
+                              bool inverted, bool several) {
     const int64_t classes = gd_tensor_numel(scores);
     const int64_t n = o.top < classes ? o.top : classes;
     gd_topk_outputs best = gd_topk(gd_softmax(gd_flatten(scores), .axis = 0), n);
@@ -83,7 +83,7 @@ static void print_top_classes(const char *path, gd_tensor *scores, const about *
 }
 
 static int run_predict(int count, const char **words) {
-    about a;
+    model_info a;
     if (count < 2) return usage_error(&predict_command, "it needs a model and at least one image");
     if (o.top < 1) return usage_error(&predict_command, "--top must be at least 1");
     if (strcmp(o.invert, "auto") && strcmp(o.invert, "yes") && strcmp(o.invert, "no"))
@@ -110,7 +110,7 @@ static int run_predict(int count, const char **words) {
             gd_clear_error();
         }
     }
-    free_about(&a);
+    free_model_info(&a);
     return code;
 }
 

@@ -62,23 +62,26 @@ gd_dataset *apply_transforms(gd_dataset *dataset, const char *text);
 /* --- models (model.c) ------------------------------------------------------------------------- */
 
 /* The metadata that a saved model has in its file. */
-typedef struct about {
+typedef struct model_info {
     char model[256], transform[512], loss[128];
     char **classes; /* names; NULL: unknown */
     int64_t n_classes;
     int64_t channels, height, width; /* of images; 0: its inputs are not images */
     double background;               /* mean of the border of training images; NaN: unknown */
-} about;
+} model_info;
 
 /* Creates or loads a net: "lenet", "resnet20 classes=10", "FILE.onnx". Options that are not given
  * follow from the data; NULL: none. */
-gd_module *make_model(const char *spec, const data *d, about *a);
+gd_module *make_model(const char *spec, const data *d, model_info *a);
 /* Loads FILE.onnx. */
-gd_module *load_model(const char *path, about *a);
+gd_module *load_model(const char *path, model_info *a);
+/* Saves .onnx with metadata, or .safetensors with the weights only. The last `targets` tensors of
+ * the sample are no inputs. */
 gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_t targets,
-                     const about *a);
-void describe_data(about *a, const data *d, const char *transform, const char *loss);
-void free_about(about *a);
+                     const model_info *a);
+/* Fills in the metadata that depend on the data: classes, transform, loss, size of images. */
+void describe_data(model_info *a, const data *d, const char *transform, const char *loss);
+void free_model_info(model_info *a);
 bool ends_with(const char *text, const char *end);
 
 /* --- kernels (kernels.c) ---------------------------------------------------------------------- */

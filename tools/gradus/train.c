@@ -125,7 +125,7 @@ static gd_history *fit_net(gd_module *net, const data *d, gd_loader *train, gd_l
                   .progress = common.quiet ? GD_PROGRESS_NONE : GD_PROGRESS_AUTO);
 }
 
-static void print_json(const gd_history *h, const about *a, gd_module *net) {
+static void print_json(const gd_history *h, const model_info *a, gd_module *net) {
     json_begin(NULL);
     json_text("model", a->model);
     json_integer("parameters", gd_module_parameter_count(net));
@@ -167,7 +167,7 @@ static int run_train(int count, const char **words) {
     const int wrong = check_options();
     if (wrong) return wrong;
     data d;
-    about a;
+    model_info a;
     const uint64_t seed = (uint64_t)common.seed;
     if (open_data(o.data, o.validation, o.split, o.augment, o.transform, seed, &d) != GD_OK ||
         !d.train)
@@ -198,7 +198,7 @@ static int run_train(int count, const char **words) {
         if (ends_with(o.out, ".onnx") && a.channels)
             printf("Try: %s predict %s IMAGE\n", program, o.out);
     }
-    free_about(&a);
+    free_model_info(&a);
     return gd_history_interrupted(h) ? INTERRUPTED : DONE;
 }
 
