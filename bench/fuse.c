@@ -1,6 +1,5 @@
 /* fuse.c - the speedup of fusion: chains of elementwise ops as one kernel, compared with one kernel
- * per op.
- */
+ * for each op. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,7 +145,8 @@ static void row_reduction(bool softmax, int64_t rows, int64_t n, const char *nam
     bench_report(row, p.ratio, p.spread, "times", text);
     p = bench_versus(run_other, run_fused, &c, 0);
     snprintf(row, sizeof row, "%s_vs_op", name);
-    bench_report(row, p.ratio, p.spread, "times", "the same, fused / the op that does it");
+    bench_report(row, p.ratio, p.spread, "times",
+                 "the same, fused / the op that computes the same");
 }
 
 static void rms_chain(void) {
@@ -176,10 +176,10 @@ static void transposed_chain(void) {
     c.unfused = gd_session_new(graph, .level = 0);
     bench_pair p = bench_versus(run_fused, run_unfused, &c, 0);
     bench_report("transposed_sigmoid_speedup", p.ratio, p.spread, "times",
-                 "sigmoid(x^T) w, x (2048,1024): as it stands / in the order of x");
+                 "sigmoid(x^T) w, x (2048,1024): strided / in the memory order of x");
 }
 
-/* The heads of a product, concatenated: (8,16,256,64) to (8,256,1024). */
+/* The heads of a product are concatenated: (8,16,256,64) becomes (8,256,1024). */
 static void heads_permuted(void) {
     GD_SCOPE;
     chain c = {.value = gd_randn(gd_dims(8, 16, 256, 64))};
@@ -195,7 +195,7 @@ static void heads_permuted(void) {
     c.unfused = gd_session_new(graph, .level = 0);
     bench_pair p = bench_versus(run_fused, run_unfused, &c, 0);
     bench_report("heads_together_speedup", p.ratio, p.spread, "times",
-                 "a product by heads, put together and summed: copied / written in place");
+                 "a product by heads, concatenated and summed: copied / written in place");
 }
 
 /* Convolution, batch norm and relu in inference, as in the first stage of a ResNet. */

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A folder of JPEGs read as batches, here and by PyTorch's DataLoader with torchvision's ImageFolder, in turn.
+"""Compares reading a folder of JPEGs in batches with PyTorch's DataLoader and torchvision's ImageFolder.
 
     python bench/images_peer.py [build/bench/bench_images] [--count 2000] [--workers 2]
 
-with a Python that has torch, torchvision, numpy and Pillow. The pictures, of about 400 x 300 pixels, are made in a
-temporary folder. Both sides decode, resize to 224 x 224 and give batches of 64 as floats. Printed are pictures a
-second, the medians of some rounds.
+Needs torch, torchvision, numpy and Pillow. The images, of about 400 x 300 pixels, are created in a temporary folder. Both
+sides decode them, resize them to 224 x 224 and return batches of 64 as floats. Rounds alternate; prints the medians of the
+images per second.
 """
 import argparse
 import os
@@ -20,7 +20,7 @@ from PIL import Image
 
 try:
     import torchvision
-except RuntimeError:  # its compiled part is for another torch; nothing here needs that
+except RuntimeError:  # its compiled ops are built for another torch; this script needs none of them
     library = torch.library.Library("torchvision", "DEF")
     for op in ("nms", "qnms"):
         library.define(op + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
@@ -31,17 +31,17 @@ from torchvision.datasets import ImageFolder
 ROUNDS = 5
 
 
-def make_pictures(folder, count):
-    """Smooth colours, edges and noise: about 25 KB each, as photographs of this size have."""
+def make_images(folder, count):
+    """Smooth colours, edges and noise: about 25 KB each, as for photographs of this size."""
     rng = np.random.default_rng(1)
     for i in range(count):
         height, width = int(rng.integers(280, 320)), int(rng.integers(380, 420))
         small = rng.integers(0, 256, (12, 16, 3)).astype(np.uint8)
-        picture = np.asarray(Image.fromarray(small).resize((width, height), Image.BICUBIC)).astype(np.int16)
-        picture = picture + rng.normal(0, 8, picture.shape)
+        image = np.asarray(Image.fromarray(small).resize((width, height), Image.BICUBIC)).astype(np.int16)
+        image = image + rng.normal(0, 8, image.shape)
         name = os.path.join(folder, "class%d" % (i % 10))
         os.makedirs(name, exist_ok=True)
-        Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8)).save(os.path.join(name, "%d.jpg" % i), quality=85)
+        Image.fromarray(np.clip(image, 0, 255).astype(np.uint8)).save(os.path.join(name, "%d.jpg" % i), quality=85)
 
 
 def torch_rate(folder, workers):
@@ -49,7 +49,7 @@ def torch_rate(folder, workers):
     data = ImageFolder(folder, transform)
     loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, num_workers=workers,
                                          persistent_workers=workers > 0)
-    for _ in loader:  # starts the workers, and reads the files into the system's cache
+    for _ in loader:  # starts the workers, and fills the page cache
         break
     iterator = iter(loader)
     start, seen = time.perf_counter(), 0
@@ -71,15 +71,15 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        make_pictures(folder, args.count)
+        make_images(folder, args.count)
         bytes_each = sum(os.path.getsize(os.path.join(r, f)) for r, _, fs in os.walk(folder) for f in fs) / args.count
-        print("%d pictures of %.0f KB, %d workers" % (args.count, bytes_each / 1000, args.workers))
+        print("%d images of %.0f KB, %d workers" % (args.count, bytes_each / 1000, args.workers))
         ours, theirs = [], []
         for _ in range(ROUNDS):
             ours.append(our_rate(args.program, folder, args.workers))
             theirs.append(torch_rate(folder, args.workers))
         ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-        print("here %.0f a second, PyTorch %.0f a second, ratio %.2f" %
+        print("Gradus %.0f images per second, PyTorch %.0f, ratio %.2f" %
               (statistics.median(ours), statistics.median(theirs), ratio))
 
 

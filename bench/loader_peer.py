@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a sample costs in a loader here and in PyTorch's DataLoader, in turn, on the same machine.
+"""Compares the time per sample of a loader with PyTorch's DataLoader, in alternating rounds on the same machine.
 
     python bench/loader_peer.py [build/bench/bench]
 
-with a Python that has PyTorch. The dataset has 51200 rows of 32 floats and a class each, in tensors (TensorDataset
-there), batches of 64, no workers. Printed are nanoseconds for a sample and how many times as long PyTorch takes.
+Needs PyTorch. The dataset has 51200 rows of 32 floats and a class each, in tensors (TensorDataset in PyTorch), in batches of 64
+without workers. Prints the nanoseconds per sample, and the time of PyTorch as a multiple of that of Gradus.
 """
 import json
 import os
@@ -21,7 +21,7 @@ ROWS, WIDTH, BATCH, ROUNDS = 51200, 32, 64, 5
 
 
 class Samples(Dataset):
-    """A dataset of the program's own, one sample at a time."""
+    """A user-defined dataset, which is read one sample at a time."""
 
     def __init__(self, x, y):
         self.x, self.y = x, y
@@ -61,7 +61,7 @@ def ours(program):
 def main():
     program = sys.argv[1] if len(sys.argv) > 1 else "build/bench/bench"
     torch.set_num_threads(1)
-    theirs()  # warm
+    theirs()  # warm-up
     pairs = [(ours(program), theirs()) for _ in range(ROUNDS)]
     for name in pairs[0][1]:
         here = statistics.median(a[name] for a, _ in pairs)

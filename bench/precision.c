@@ -29,7 +29,7 @@ static gd_tensors train_batch(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-static void run_step(void *arg) {
+static void run_train_step(void *arg) {
     GD_SCOPE;
     rival *r = arg;
     gd_item(gd_jit_call(r->jit, gd_list(r->x, r->y)).at[0]);
@@ -52,11 +52,11 @@ static void measure_network(const char *net, gd_tensor *x, gd_tensor *y) {
         args[i] = r;
     }
     bench_rival result[3];
-    bench_in_turn(run_step, args, 3, result);
+    bench_in_turn(run_train_step, args, 3, result);
     for (int i = 1; i < 3; i++) {
         char name[64], note[120];
         snprintf(name, sizeof name, "precision_%s_%s", net, gd_dtype_name(dtypes[i]));
-        snprintf(note, sizeof note, "times as fast as f32: %.4g ms a step, f32 %.4g ms",
+        snprintf(note, sizeof note, "times as fast as f32: %.4g ms per step, f32 %.4g ms",
                  result[i].ns / 1e6, result[0].ns / 1e6);
         bench_report(name, result[i].speedup, 0, "", note);
     }

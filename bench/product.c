@@ -71,7 +71,7 @@ static void bench_matmul(void) {
     threads_fn set_threads =
         library ? (threads_fn)dlsym(library, "openblas_set_num_threads") : NULL;
     if (!sgemm || !set_threads)
-        printf("  (no OpenBLAS here: install libopenblas0 for matmul_vs_openblas)\n");
+        printf("  (OpenBLAS is not installed: matmul_vs_openblas needs libopenblas0)\n");
     double logs = 0;
     int count = 0;
     for (int threads = 1; threads <= 2; threads++)
@@ -102,7 +102,7 @@ static void bench_matmul(void) {
             set_threads(threads);
             bench_pair pair = bench_versus(run_gradus, run_openblas, &p, threads > 1 ? REST_NS : 0);
             char note[64];
-            snprintf(note, sizeof note, "%.2f of OpenBLAS", pair.ratio);
+            snprintf(note, sizeof note, "%.2f times the speed of OpenBLAS", pair.ratio);
             bench_report(name, flops / pair.a, pair.spread * flops / pair.a, "GFLOP/s", note);
             logs += log(pair.ratio);
             count++;

@@ -105,9 +105,9 @@ static void bench_resnet18(void) {
     bench_report("resnet18_step", best / 1e6, 0, "ms",
                  "eager training, batch 8 of 224 x 224, the best of three");
     bench_report("resnet18_resident", max_resident_mib() - before, 0, "MiB",
-                 "the same, the most memory that the process had");
+                 "the same, peak resident memory of the process");
     bench_report("resnet18_in_use", (double)gd_memory_stats(NULL).peak_bytes / (1 << 20), 0, "MiB",
-                 "the same, the most in use by tensors");
+                 "the same, peak memory of tensors");
 }
 
 const bench_entry bench_resnet[] = {{"resnet18", bench_resnet18}, {NULL, NULL}};

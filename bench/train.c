@@ -156,7 +156,7 @@ int train_serve(const char *net, const char *mode, int threads, const char *file
     zoo_train *z = zoo_has(net) && file ? zoo_new(net, mode, file) : NULL;
     if (!t && !z) {
         fprintf(stderr, "%s\n",
-                gd_failed() ? gd_error_message() : "no such net, or no file for it");
+                gd_failed() ? gd_error_message() : "unknown net or mode, or its file is missing");
         return 1;
     }
     if (t) return serve_steps(train_step, t);

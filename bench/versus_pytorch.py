@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Training steps here and in PyTorch, in turn, on the same machine.
+"""Compares training steps in Gradus and in PyTorch, in alternating rounds on the same machine.
 
     python bench/versus_pytorch.py [build/bench/bench] [--nets lenet,gpt] [--no-compile]
 
-with a Python that has PyTorch. Nets (see bench/train.h and bench/zoo.h) take steps in rounds, first here, then
-there, many times; printed are the medians, and the median of the ratios of each pair of rounds. A round is 100 ms
-(but at least a step) that do not count, since a processor that was idle takes about as long to come up to speed, and
-as many that do. PyTorch's time is the best of eager, eager with channels_last for images, and torch.compile.
+Needs PyTorch. bench/train.h and bench/zoo.h describe the nets. Rounds of steps alternate between both sides; the script prints
+the medians of the times, and the median of the ratios of paired rounds. Each round first runs 100 ms (at least one step) that are
+not timed, because an idle processor needs about as long to reach its clock frequency, and then 100 ms that are. The time of
+PyTorch is the best of eager, eager with channels_last for images, and torch.compile.
 
-A network of the zoo has the same weights and the same batch on both sides, through a safetensors file, and the losses
-of its first three steps, the optimizer's included, are compared before anything is timed.
+A network of the zoo gets the same weights and the same batch on both sides, through a safetensors file. The losses of its first
+three steps, including the optimizer, are compared before anything is timed.
 """
 import argparse
 import os
@@ -75,7 +75,8 @@ def zoo_sgd(momentum):
     return lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=momentum)
 
 
-# name: make, optimizer, rounds, images, of the zoo. bench/zoo.c has the same optimizers.
+# name: (function that creates the net and a batch, optimizer, rounds, takes images, is in the zoo).
+# bench/zoo.c has the same optimizers.
 NETS = {
     "two_layer": (two_layer, sgd, ROUNDS, False, False),
     "mlp": (mlp, sgd, ROUNDS, False, False),
@@ -124,7 +125,7 @@ class Theirs:
         self.each = (time.perf_counter_ns() - start) / steps
 
     def save(self, path):
-        """What bench/zoo.c reads: the weights and the batch."""
+        """Writes the weights and the batch for bench/zoo.c."""
         from to_safetensors import collect, write
         state = {"net." + name: t for name, t in self.net.state_dict().items()}
         ordered, metadata, _ = collect({**state, "x": self.x, "y": self.y}, "")
@@ -160,15 +161,15 @@ class Ours:
 
 
 def check_losses(name, ours, theirs):
-    """One step's tolerance is that of f32 sums; later ones build on it."""
+    """The tolerance of the first step is that of f32 sums; differences grow in later steps."""
     far = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]
     if len(ours) == 3 and all(f < limit for f, limit in zip(far, (1e-4, 1e-3, 1e-2))):
         return
-    sys.exit(f"{name}: losses differ, so there is nothing to compare: here {ours}, there {theirs}")
+    sys.exit(f"{name}: the losses differ: Gradus {ours}, PyTorch {theirs}")
 
 
-def start(name, threads, bench, folder, compiles):
-    """Both sides, ready for rounds."""
+def start_sides(name, threads, bench, folder, compiles):
+    """Returns both sides, warmed up."""
     _, _, _, images, zoo = NETS[name]
     theirs = {"torch": Theirs(name)}
     if not zoo:
@@ -186,7 +187,7 @@ def start(name, threads, bench, folder, compiles):
         if compiles:
             theirs["compiled"] = Theirs(name, compiled=True)
             theirs["compiled"].step()
-    except Exception as problem:  # no compiler, say
+    except Exception as problem:  # for example without a compiler
         theirs.pop("compiled")
         print("torch.compile:", str(problem).splitlines()[0])
     for side in theirs.values():
@@ -196,11 +197,11 @@ def start(name, threads, bench, folder, compiles):
 
 def compare(name, threads, bench, folder, compiles, rounds):
     torch.set_num_threads(threads)
-    ours, theirs = start(name, threads, bench, folder, compiles)
+    ours, theirs = start_sides(name, threads, bench, folder, compiles)
     times = {key: [] for key in (*ours, *theirs)}
     for _ in range(rounds or NETS[name][2]):
         for key, side in (*ours.items(), *theirs.items()):
-            time.sleep(0.02)  # threads of the one before fall asleep
+            time.sleep(0.02)  # lets the threads of the previous side fall asleep
             times[key].append(side.round())
     for side in ours.values():
         side.end()
@@ -211,20 +212,20 @@ def compare(name, threads, bench, folder, compiles, rounds):
     columns = [f"{medians[key]:8.3f}" if key in medians else " " * 8
                for key in ("eager", "plan", "fused", "jit", "torch", "last", "compiled")]
     print(f"{name:10} {threads:7} {' '.join(columns[:4])} | {' '.join(columns[4:])} | "
-          f"{ratio:.2f} (eager against eager {eager:.2f})", flush=True)
+          f"{ratio:.2f} (eager vs. eager {eager:.2f})", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench", nargs="?", default="build/bench/bench", help="the program that `make bench` builds")
-    parser.add_argument("--nets", default=",".join(NETS), help="which of %(default)s")
+    parser.add_argument("--nets", default=",".join(NETS), help="nets to compare, of %(default)s")
     parser.add_argument("--threads", default="1,2", help="%(default)s")
-    parser.add_argument("--rounds", type=int, help="default: as many as suit the net, 5 to 31")
-    parser.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes minutes for the large ones")
+    parser.add_argument("--rounds", type=int, help="default: 5 to 31, depending on the net")
+    parser.add_argument("--no-compile", action="store_true", help="skip torch.compile, which takes minutes for large nets")
     args = parser.parse_args()
-    print(f"PyTorch {torch.__version__}; milliseconds a step, medians of rounds")
+    print(f"PyTorch {torch.__version__}; milliseconds per step, medians over rounds")
     print(f"{'net':10} {'threads':>7} {'eager':>8} {'plan':>8} {'fused':>8} {'jit':>8} | {'torch':>8} {'last':>8} {'compiled':>8} | "
-          "ratio, best against best")
+          "ratio, best vs. best")
     with tempfile.TemporaryDirectory() as folder:
         for threads in args.threads.split(","):
             for name in args.nets.split(","):

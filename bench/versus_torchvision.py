@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Transforms here and in torchvision, in turn, on one thread of the same machine.
+"""Compares transforms with those of torchvision, in alternating rounds on one thread of the same machine.
 
     python bench/versus_torchvision.py [build/bench/bench]
 
-Chains are those of bench/transforms.c, on tensors of bytes on both sides. Printed are medians of rounds that alternate,
-and the median of the ratios.
+The chains are those of bench/transforms.c, on u8 tensors on both sides. Prints the medians of the times and of the ratios.
 """
 import json
 import os
@@ -16,7 +15,7 @@ import time
 
 import torch
 
-for name in ("nms", "qnms", "deform_conv2d"):  # torchvision asks for its compiled ops, which transforms do not need
+for name in ("nms", "qnms", "deform_conv2d"):  # torchvision looks for its compiled ops, which transforms do not need
     try:
         getattr(torch.ops.torchvision, name)
     except (AttributeError, RuntimeError):
@@ -62,4 +61,4 @@ for name, (shape, steps) in CHAINS.items():
     pairs = [(ours(program, name), theirs(shape, steps)) for _ in range(ROUNDS)]
     a, b = (statistics.median(column) for column in zip(*pairs))
     ratio = statistics.median(y / x for x, y in pairs)
-    print(f"{name:20} {a:9.1f} us here {b:9.1f} us torchvision   {ratio:.1f} times as fast")
+    print(f"{name:20} {a:9.1f} us Gradus {b:9.1f} us torchvision   {ratio:.1f} times as fast")

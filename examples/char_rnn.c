@@ -1,6 +1,6 @@
 /* char_rnn.c - an LSTM that learns to write like a text, character by character.
  *
- *     char_rnn FILE [STEPS]     a text, such as all of Shakespeare; 1500 steps by default
+ *     char_rnn FILE [STEPS]     a text, such as the works of Shakespeare; 1500 steps by default
  */
 #include <gradus/gradus.h>
 #include <stdio.h>
@@ -8,8 +8,9 @@
 
 enum { LENGTH = 64, BATCH = 32 };
 
-/* Replaces forward, loss and backward: the net gives scores (N, T, C) and its last states. */
-static gd_tensor *step(gd_module *net, gd_tensors batch, void *user) {
+/* Replaces forward, loss and backward, because the net returns scores (N, T, C) and its last
+ * states. */
+static gd_tensor *train_step(gd_module *net, gd_tensors batch, void *user) {
     (void)user;
     gd_tensor *scores = gd_module_forward(net, batch.at[0]);
     gd_tensor *loss = gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = 1),
@@ -18,7 +19,7 @@ static gd_tensor *step(gd_module *net, gd_tensors batch, void *user) {
     return loss;
 }
 
-/* Draws characters one after the other; the states carry what was before. */
+/* Samples characters one by one; the states h and c represent the text so far. */
 static void write_text(gd_module *net, gd_dataset *text, int length) {
     int64_t last = 0;
     gd_tensor *h = NULL, *c = NULL;
@@ -50,7 +51,8 @@ int main(int argc, char **argv) {
     gd_loader *train = gd_loader_new(text, .batch = BATCH, .shuffle = true, .workers = 1);
     gd_module *net = gd_zoo_char_lstm(gd_dataset_class_count(text), .hidden = 256, .embedding = 64);
     gd_compile(net, .optimizer = "adam lr=0.002", .clip_norm = 5);
-    gd_history *history = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps, .step = step);
+    gd_history *history =
+        gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps, .step = train_step);
     if (!history) {
         fprintf(stderr, "%s\n", gd_error_message());
         return 1;

@@ -1,7 +1,8 @@
 /* conv_net.c - a convolutional net learns the direction of stripes; a training step is one plan.
  *
- * Images (1, 16, 16) have stripes in one of four directions, of any width and phase, under noise. The
- * step is written with eager ops; gd_jit traces it once and then runs it as a plan, optimizer included.
+ * Images (1, 16, 16) have stripes in one of four directions, with random width, phase and noise.
+ * The step is written with eager ops; gd_jit traces it once and then runs it as a plan, including
+ * the optimizer.
  */
 #include <gradus/gradus.h>
 
@@ -24,7 +25,7 @@ static gd_tensor *forward(const net *n, gd_tensor *x) {
 }
 
 /* in: images, labels; returns the loss */
-static gd_tensors step(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *loss = gd_cross_entropy(forward(n, in.at[0]), in.at[1]);
     gd_backward(loss);
@@ -54,7 +55,7 @@ int main(void) {
              .w = gd_requires_grad(gd_init_xavier_uniform(gd_dims(CLASSES, 16))),
              .b = gd_requires_grad(gd_zeros(gd_dims(CLASSES)))};
     n.optimizer = gd_optim_adam(gd_list(n.conv1, n.conv2, n.w, n.b), .lr = 0.01);
-    gd_jit *train = gd_jit_new(step, &n);
+    gd_jit *train = gd_jit_new(train_step, &n);
     for (int i = 1; i <= STEPS && !gd_failed(); i++) {
         GD_SCOPE;
         gd_tensor *images, *labels;
@@ -72,6 +73,6 @@ int main(void) {
                      gd_cast(gd_eq(gd_argmax(forward(&n, images), .axis = 1), labels), GD_F32))) /
                  8;
     }
-    printf("%.1f %% of new images are classified right.\n", 100 * right);
+    printf("%.1f %% of new images are classified correctly.\n", 100 * right);
     return show_end(right > 0.9);
 }

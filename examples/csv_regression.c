@@ -1,12 +1,13 @@
-/* csv_regression.c - what a house costs: regression on a table with numbers, categories and gaps.
+/* csv_regression.c - predicts the prices of houses from a table with numbers, categories and
+ * missing values.
  *
  *     csv_regression FILE.csv TARGET     a table and the column to predict
- *     csv_regression                     a table that the program makes up
+ *     csv_regression                     a table that the program generates
  */
 #include <gradus/gradus.h>
 #include <stdio.h>
 
-/* area, city and year decide; some years are missing. */
+/* The price depends on area, city and year; some years are missing. */
 static const char *make_table(void) {
     static const char *const cities[] = {"Bern", "Oslo", "Rome"};
     static const double factor[] = {1.5, 1.2, 1.0};

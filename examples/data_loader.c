@@ -1,7 +1,7 @@
-/* data_loader.c - the lecture's net, trained from minibatches that a worker thread prepares.
+/* data_loader.c - a two-layer net, trained on minibatches that a worker thread prepares.
  *
- * The dataset is two tensors. The loader shuffles it anew in each epoch and stacks eight samples to a
- * batch. The order follows from the seed alone: with any number of workers the losses are the same.
+ * The dataset is two tensors. The loader shuffles it in each epoch and stacks eight samples to a
+ * batch. The order depends only on the seed: the losses are the same for any number of workers.
  */
 #include <gradus/gradus.h>
 

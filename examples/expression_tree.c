@@ -1,31 +1,31 @@
 /* expression_tree.c - a dynamic graph: a recursive network learns to compute modulo 5.
  *
- * Each expression, as (2 + 4) * 3, is a tree of its own, and so is the graph of the network:
- * tree_net reads tokens in postfix order, "2 4 + 3 *", and calls each operator's cell on the two
- * states below it. The net sees tokens and values alone.
+ * The graph of the network has the shape of the expression, for example (2 + 4) * 3: tree_net reads
+ * tokens in postfix order, "2 4 + 3 *", and calls the cell of each operator on the states of its
+ * two operands. The net sees only the tokens and the value.
  */
 #include <gradus/gradus.h>
 
 #include "show.h"
 
 enum { MODULUS = 5, PLUS = MODULUS, MINUS, TIMES }; /* tokens: digits, then operators */
-enum { BATCH = 16, STEPS = 1500, MOST = 4 };
+enum { BATCH = 16, STEPS = 1500, MAX_OPERATORS = 4 };
 
 static int64_t random_below(int64_t n) { return gd_item_int(gd_randint(gd_dims(), 0, n)); }
 
-/* Writes a random expression with so many operators to *at, which moves on; its value. */
-static int64_t grow(int64_t **at, int64_t operators) {
+/* Writes a random expression with this many operators to *at and advances it. Returns its value. */
+static int64_t write_expression(int64_t **at, int64_t operators) {
     if (operators == 0) return *(*at)++ = random_below(MODULUS);
     const int64_t left = random_below(operators), token = PLUS + random_below(3);
-    const int64_t a = grow(at, left), b = grow(at, operators - 1 - left);
+    const int64_t a = write_expression(at, left), b = write_expression(at, operators - 1 - left);
     *(*at)++ = token;
     return (token == PLUS ? a + b : token == MINUS ? a - b + MODULUS : a * b) % MODULUS;
 }
 
 /* Scores (1, MODULUS) for a random expression with up to `most` operators, and its value. */
 static gd_tensor *scores_of(gd_module *net, int64_t most, int64_t *value) {
-    int64_t tokens[2 * MOST + 1], *end = tokens;
-    *value = grow(&end, random_below(most + 1));
+    int64_t tokens[2 * MAX_OPERATORS + 1], *end = tokens;
+    *value = write_expression(&end, random_below(most + 1));
     return gd_module_forward(net, gd_from_array(gd_dims(end - tokens), GD_I64, tokens));
 }
 
@@ -39,7 +39,7 @@ int main(void) {
         GD_SCOPE;
         gd_tensor *loss = gd_scalar(0);
         for (int i = 0; i < BATCH; i++) { /* short expressions first */
-            gd_tensor *scores = scores_of(net, 1 + (MOST - 1) * step / STEPS, &value);
+            gd_tensor *scores = scores_of(net, 1 + (MAX_OPERATORS - 1) * step / STEPS, &value);
             gd_tensor *target = gd_full(gd_dims(1), value, .dtype = GD_I64);
             loss = gd_add(loss, gd_cross_entropy(scores, target));
         }
@@ -50,7 +50,7 @@ int main(void) {
     }
     for (int i = 0; i < 500 && !gd_failed(); i++) {
         GD_SCOPE;
-        right += gd_item_int(gd_argmax(scores_of(net, MOST, &value), .axis = 1)) == value;
+        right += gd_item_int(gd_argmax(scores_of(net, MAX_OPERATORS, &value), .axis = 1)) == value;
     }
     printf("%d of 500 new expressions are right\n", (int)right);
     return show_end(right >= 475);

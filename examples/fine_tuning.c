@@ -1,7 +1,8 @@
-/* fine_tuning.c - a net that was trained on one task learns another with a new head alone.
+/* fine_tuning.c - a net that was trained on one task learns another one by training only a new
+ * head.
  *
- * Task one: in which of four rings around the origin a point of the plane lies. Task two: whether
- * it lies inside of another circle, with a tenth of the points. The body is frozen.
+ * Task one: in which of four rings around the origin does a point of the plane lie? Task two, with
+ * a tenth of the points: does it lie inside another circle? The body is frozen.
  */
 #include <gradus/gradus.h>
 
@@ -15,12 +16,12 @@ static gd_module *new_net(void) {
     return gd_nn_sequential(body, gd_nn_linear(WIDTH, RINGS));
 }
 
-/* Trains a net to tell rings of this width; the share of points that it has right. */
+/* Trains a net to distinguish rings of this width. Returns its accuracy. */
 static double train(gd_module *net, gd_tensor *x, double ring, int64_t rings, int steps) {
     gd_tensor *number = gd_floor(gd_div(gd_norm(x, .axis = 1), gd_scalar(ring)));
     gd_tensor *labels = gd_minimum(gd_cast(number, GD_I64), gd_scalar_int(rings - 1));
     gd_optimizer *adam =
-        gd_optim_adam(gd_module_parameters(net), .lr = 1e-2); /* skips frozen ones */
+        gd_optim_adam(gd_module_parameters(net), .lr = 1e-2); /* skips frozen parameters */
     for (int step = 1; step <= steps && !gd_failed(); step++) {
         GD_SCOPE;
         gd_tensor *loss = gd_cross_entropy(gd_module_forward(net, x), labels);
@@ -47,9 +48,10 @@ int main(void) {
     const double tuned = train(net, gd_uniform(gd_dims(FEW, 2), .low = -1), 0.75, 2, 200);
 
     const gd_tensors before = gd_module_parameters(first), after = gd_module_parameters(net);
-    bool same = gd_tensor_dim(after.at[4], 0) == 2; /* the new head is behind the body's four */
+    bool same =
+        gd_tensor_dim(after.at[4], 0) == 2; /* the new head comes after the four of the body */
     for (int i = 0; i < 4; i++) same &= gd_item(gd_any(gd_ne(before.at[i], after.at[i]))) == 0;
-    printf("task one %.3f right, task two %.3f right, %s\n", learned, tuned,
-           same ? "the body has kept every bit" : "the body has changed");
+    printf("accuracy of task one %.3f, of task two %.3f; %s\n", learned, tuned,
+           same ? "the body is unchanged" : "the body has changed");
     return show_end(learned > 0.95 && tuned > 0.95 && same);
 }

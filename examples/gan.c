@@ -1,6 +1,9 @@
-/* gan.c - two nets that train against each other, as one plan: a generator of points on a circle. The
- * discriminator's batch norm is used three times in a step: on true points, on false ones, and on these again
- * with its new weights. */
+/* gan.c - a generative adversarial network that learns points on a circle; a step of both nets is
+ * one plan.
+ *
+ * A step runs the batch norm of the discriminator three times: on real points, on generated points,
+ * and on the generated points again after its own update.
+ */
 #include <gradus/gradus.h>
 
 #include "show.h"
@@ -13,29 +16,31 @@ typedef struct {
     gd_optimizer *adam_g, *adam_d;
 } gan;
 
-static gd_tensor *judged(gan *g, gd_tensor *points, double truth) {
+/* The loss of the discriminator if all points are real (1) or generated (0). */
+static gd_tensor *discriminator_loss(gan *g, gd_tensor *points, double truth) {
     gd_tensor *scores = gd_module_forward(g->discriminator, points);
     return gd_bce_with_logits(scores, gd_full_like(scores, truth));
 }
 
-static gd_tensors step(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     gan *g = user;
     gd_tensor *points = gd_module_forward(g->generator, gd_randn(gd_dims(BATCH, NOISE)));
 
     gd_optimizer_zero_grad(g->adam_d);
-    gd_tensor *loss_d = gd_add(judged(g, in.at[0], 1), judged(g, gd_detach(points), 0));
+    gd_tensor *loss_d =
+        gd_add(discriminator_loss(g, in.at[0], 1), discriminator_loss(g, gd_detach(points), 0));
     gd_backward(loss_d);
     gd_optimizer_step(g->adam_d);
 
     gd_optimizer_zero_grad(g->adam_g);
-    gd_tensor *loss_g = judged(g, points, 1);
+    gd_tensor *loss_g = discriminator_loss(g, points, 1);
     gd_backward(loss_g);
     gd_optimizer_step(g->adam_g);
     return gd_listed(loss_d, loss_g);
 }
 
 /* Points at distance RADIUS from the origin. */
-static gd_tensor *circle(void) {
+static gd_tensor *circle_points(void) {
     gd_tensor *angle = gd_uniform(gd_dims(BATCH), .high = 6.2831853);
     return gd_mul(gd_stack(gd_list(gd_cos(angle), gd_sin(angle)), .axis = 1), gd_scalar(RADIUS));
 }
@@ -51,15 +56,15 @@ int main(void) {
                                   gd_nn_batch_norm1d(WIDTH), gd_nn_relu(), gd_nn_linear(WIDTH, 1))};
     g.adam_g = gd_optim_adam(gd_module_parameters(g.generator), .lr = 3e-4, .beta1 = 0.5);
     g.adam_d = gd_optim_adam(gd_module_parameters(g.discriminator), .lr = 3e-4, .beta1 = 0.5);
-    gd_jit *train = gd_jit_new(step, &g);
-    double off = INFINITY;
+    gd_jit *train = gd_jit_new(train_step, &g);
+    double error = INFINITY;
     for (int i = 1; i <= STEPS && !gd_failed(); i++) {
         GD_SCOPE;
-        gd_jit_call(train, gd_list(circle()));
+        gd_jit_call(train, gd_list(circle_points()));
         if (i % 300 != 0) continue;
-        gd_tensor *made = gd_module_forward(g.generator, gd_randn(gd_dims(1024, NOISE)));
-        off = gd_item(gd_mean(gd_abs(gd_sub(gd_norm(made, .axis = 1), gd_scalar(RADIUS)))));
-        printf("step %4d   points are %.3f off the circle\n", i, off);
+        gd_tensor *generated = gd_module_forward(g.generator, gd_randn(gd_dims(1024, NOISE)));
+        error = gd_item(gd_mean(gd_abs(gd_sub(gd_norm(generated, .axis = 1), gd_scalar(RADIUS)))));
+        printf("step %4d   mean distance from the circle %.3f\n", i, error);
     }
-    return show_end(off < 0.15 && gd_jit_traces(train) == 1);
+    return show_end(error < 0.15 && gd_jit_traces(train) == 1);
 }

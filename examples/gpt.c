@@ -1,6 +1,6 @@
 /* gpt.c - a small GPT that learns to write like a text.
  *
- *     gpt FILE [STEPS]     a text, such as all of Shakespeare; 2000 steps by default
+ *     gpt FILE [STEPS]     a text, such as the works of Shakespeare; 2000 steps by default
  */
 #include <gradus/gradus.h>
 #include <stdio.h>
@@ -9,14 +9,14 @@
 
 enum { CONTEXT = 64, BATCH = 16 };
 
-/* Scores (N, T, C) and the next characters (N, T): every place is a sample. */
-static gd_tensor *next_character(gd_tensors outputs, gd_tensors targets, void *user) {
+/* Scores (N, T, C) and the next characters (N, T): each position is a sample. */
+static gd_tensor *next_character_loss(gd_tensors outputs, gd_tensors targets, void *user) {
     (void)user;
     return gd_cross_entropy(gd_flatten(outputs.at[0], .start_axis = 0, .end_axis = 1),
                             gd_flatten(targets.at[0]));
 }
 
-/* Draws characters one after the other. */
+/* Samples characters one by one. */
 static void write_text(gd_module *net, gd_dataset *text, int length) {
     int64_t last[CONTEXT] = {0};
     int count = 1;
@@ -47,7 +47,8 @@ int main(int argc, char **argv) {
     gd_loader *train = gd_loader_new(text, .batch = BATCH, .shuffle = true, .workers = 1);
     gd_module *net = gd_zoo_gpt(gd_dataset_class_count(text), .context = CONTEXT, .layers = 4,
                                 .heads = 4, .width = 128, .dropout = 0);
-    gd_compile(net, .optimizer = "adamw lr=0.001", .loss_function = next_character, .clip_norm = 1);
+    gd_compile(net, .optimizer = "adamw lr=0.001", .loss_function = next_character_loss,
+               .clip_norm = 1);
     gd_history *h = gd_fit(net, train, .epochs = 1 << 20, .max_steps = steps);
     if (!h) {
         fprintf(stderr, "%s\n", gd_error_message());

@@ -1,7 +1,7 @@
-/* graph_layers.c - a two-layer net of dense layers, which make their own variables.
+/* graph_layers.c - a two-layer net of dense layers, which create their variables.
  *
- * Their weights start as Glorot and Bengio ("Xavier") propose, as wide as keeps the size of what goes
- * forward and back; the biases start as zeros. The optimizer finds the variables by itself.
+ * The weights have the initialization of Glorot and Bengio ("Xavier"), which keeps the variance of
+ * activations and gradients; the biases are zeros. The optimizer gets all variables of the graph.
  */
 #include <gradus/gradus.h>
 

@@ -1,4 +1,4 @@
-/* graph_loss.c - the net of graph_variables.c with a loss and an optimizer of the library. */
+/* graph_loss.c - the net of graph_variables.c, with a loss and an optimizer of the library. */
 #include <gradus/gradus.h>
 
 #include "show.h"

@@ -1,8 +1,8 @@
-/* graph_placeholders.c - a two-layer net as a graph; the weights are fed in each step.
+/* graph_placeholders.c - a two-layer net as a graph; each run is fed the weights.
  *
- * The graph is built once: placeholders, which hold no memory, the loss, and its gradients as further
- * nodes. Each run is fed the data and the weights, and gives the loss and both gradients; the update
- * is done outside. graph_variables.c keeps the weights in the graph.
+ * The graph is built once: placeholders, which have no memory, the loss, and its gradients as
+ * further nodes. Each run is fed the data and the weights, and returns the loss and both gradients;
+ * the program updates the weights. graph_variables.c keeps the weights in the graph.
  */
 #include <gradus/gradus.h>
 
@@ -11,20 +11,20 @@
 enum { N = 64, D = 1000, H = 100, STEPS = 50 };
 
 int main(void) {
-    GD_SCOPE; /* what is made from here on is freed at the end of this block */
+    GD_SCOPE; /* tensors created in this block are freed at its end */
     gd_seed(0);
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *w1, *w2, *loss;
     gd_tensors gradients;
     {
-        GD_GRAPH(graph); /* ops of this block are noted, not run */
+        GD_GRAPH(graph); /* ops in this block are recorded, not run */
         x = gd_placeholder(gd_dims(N, D), .name = "x");
         y = gd_placeholder(gd_dims(N, D), .name = "y");
         w1 = gd_placeholder(gd_dims(D, H), .name = "w1");
         w2 = gd_placeholder(gd_dims(H, D), .name = "w2");
         gd_tensor *h = gd_clamp(gd_matmul(x, w1), .min = 0);
         gd_tensor *error = gd_sub(gd_matmul(h, w2), y);
-        loss = gd_mean(gd_sum(gd_square(error), .axis = 1)); /* of each sample, then their mean */
+        loss = gd_mean(gd_sum(gd_square(error), .axis = 1)); /* the mean over samples */
         gradients = gd_gradients(gd_list(loss), gd_list(w1, w2));
     }
     gd_session *session = gd_session_new(graph);

@@ -1,7 +1,9 @@
-/* graph_variables.c - a two-layer net as a graph; the weights are variables, and the graph updates them.
+/* graph_variables.c - a two-layer net as a graph; the weights are variables, and the graph updates
+ * them.
  *
- * Variables live in the session between runs. gd_assign is a node like any other: a run does it only
- * if it is fetched, here by way of gd_group. Who fetches the loss alone leaves the weights as they are.
+ * The session keeps the values of variables between runs. gd_assign is a node like any other: it
+ * runs only if it is fetched, here through gd_group. A run that fetches only the loss does not
+ * change the weights.
  */
 #include <gradus/gradus.h>
 
@@ -9,7 +11,9 @@
 
 enum { N = 64, D = 1000, H = 100, STEPS = 50 };
 
-static bool same(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))) == 0; }
+static bool are_equal(gd_tensor *a, gd_tensor *b) {
+    return gd_item(gd_max(gd_abs(gd_sub(a, b)))) == 0;
+}
 
 int main(void) {
     GD_SCOPE;
@@ -20,8 +24,8 @@ int main(void) {
         GD_GRAPH(graph);
         x = gd_placeholder(gd_dims(N, D), .name = "x");
         y = gd_placeholder(gd_dims(N, D), .name = "y");
-        w1 = gd_variable(gd_randn(gd_dims(D, H)),
-                         .name = "w1"); /* drawn once, when the session starts */
+        /* the initial values are drawn once, when the session starts */
+        w1 = gd_variable(gd_randn(gd_dims(D, H)), .name = "w1");
         w2 = gd_variable(gd_randn(gd_dims(H, D)), .name = "w2");
         gd_tensor *h = gd_clamp(gd_matmul(x, w1), .min = 0);
         gd_tensor *error = gd_sub(gd_matmul(h, w2), y);
@@ -37,8 +41,8 @@ int main(void) {
 
     gd_tensor *before = gd_session_get(session, w1);
     for (int i = 0; i < 3; i++) gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss));
-    const bool untouched = same(before, gd_session_get(session, w1));
-    printf("The loss alone leaves the weights %s.\n", untouched ? "as they are" : "changed");
+    const bool unchanged = are_equal(before, gd_session_get(session, w1));
+    printf("Fetching only the loss %s the weights.\n", unchanged ? "does not change" : "changes");
 
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;
@@ -47,6 +51,6 @@ int main(void) {
         if (step == 1) first = last;
         if (step == 1 || step % 5 == 0) show_loss(step, last);
     }
-    const bool changed = !same(before, gd_session_get(session, w1));
-    return show_end(untouched && changed && first > 4.5e7 && first < 5.2e7 && last < 1.2e3);
+    const bool changed = !are_equal(before, gd_session_get(session, w1));
+    return show_end(unchanged && changed && first > 4.5e7 && first < 5.2e7 && last < 1.2e3);
 }

@@ -1,7 +1,7 @@
-/* image_folder.c - a net that tells pictures apart, from a folder with one subfolder for each class.
+/* image_folder.c - classifies images from a folder with one subfolder for each class.
  *
- *     image_folder DIR [EPOCHS]     pictures of your own: DIR/cat/1.jpg, DIR/dog/7.png ...
- *     image_folder                  makes a folder of shapes first, and learns them
+ *     image_folder DIR [EPOCHS]     your own images: DIR/cat/1.jpg, DIR/dog/7.png ...
+ *     image_folder                  draws a folder of shapes first, and learns them
  */
 #include <gradus/gradus.h>
 #include <math.h>
@@ -12,14 +12,14 @@
 enum { SIZE = 32 };
 static const char *const shapes[] = {"circle", "cross", "square"};
 
-static bool inside(int shape, double x, double y) {
+static bool is_inside(int shape, double x, double y) {
     if (shape == 0) return x * x + y * y < 1;
     if (shape == 1) return (fabs(x) < 0.3 || fabs(y) < 0.3) && fabs(x) < 1 && fabs(y) < 1;
     return fabs(x) < 0.85 && fabs(y) < 0.85;
 }
 
-/* 300 pictures of each shape, somewhere, in some colour. */
-static const char *make_pictures(void) {
+/* Draws 300 images of each shape at random positions in random colours. Returns the folder. */
+static const char *make_images(void) {
     static unsigned char pixels[3 * SIZE * SIZE];
     gd_random r = gd_random_of(1, 0);
     mkdir("shapes", 0777);
@@ -35,7 +35,7 @@ static const char *make_pictures(void) {
         for (int p = 0; p < SIZE * SIZE; p++)
             for (int c = 0; c < 3; c++)
                 pixels[c * SIZE * SIZE + p] =
-                    inside(i % 3, (p % SIZE - cx) / s, (p / SIZE - cy) / s) ? ink[c] : paper[c];
+                    is_inside(i % 3, (p % SIZE - cx) / s, (p / SIZE - cy) / s) ? ink[c] : paper[c];
         snprintf(path, sizeof path, "shapes/%s", shapes[i % 3]);
         mkdir(path, 0777);
         snprintf(path, sizeof path, "shapes/%s/%d.png", shapes[i % 3], i / 3);
@@ -47,7 +47,7 @@ static const char *make_pictures(void) {
 int main(int argc, char **argv) {
     GD_SCOPE;
     gd_seed(0);
-    const char *dir = argc > 1 ? argv[1] : make_pictures();
+    const char *dir = argc > 1 ? argv[1] : make_images();
     gd_dataset *train, *test, *all = gd_dataset_image_folder(dir, .size = SIZE);
     gd_dataset_random_split(all, 0.8, &train, &test);
     train = gd_dataset_transform(train, gd_transform_flip(),
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }
-    printf("%.1f %% of %lld pictures that it has not seen are right\n",
+    printf("%.1f %% of %lld unseen images are classified correctly\n",
            100 * gd_history_last(h, "val_accuracy"), (long long)gd_dataset_count(test));
     return !gd_failed() && (argc > 1 || gd_history_last(h, "val_accuracy") > 0.8) ? 0 : 1;
 }

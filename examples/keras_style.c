@@ -1,4 +1,4 @@
-/* keras_style.c - the lecture's net the Keras way: layers in a row, compile, fit. */
+/* keras_style.c - a two-layer net in the style of Keras: sequential, compile, fit. */
 #include <gradus/gradus.h>
 
 #include "show.h"

@@ -1,7 +1,7 @@
-/* minibatches.c - two spirals, learned from minibatches with dropout and an eager optimizer.
+/* minibatches.c - classifies points of two spirals: minibatches, dropout and an eager optimizer.
  *
- * The points of two classes lie on two spirals around each other. Every epoch goes through them in a new
- * order, 32 at a time. Dropout is on while training and off while testing; the test points are others.
+ * The points of two classes lie on two intertwined spirals. Every epoch visits them in a new random
+ * order, 32 at a time. Dropout is on in training and off in the test, which uses other points.
  */
 #include <gradus/gradus.h>
 
@@ -20,7 +20,7 @@ static gd_tensor *forward(const net *n, gd_tensor *x, bool training) {
     return gd_linear(h, n->w3, n->b3);
 }
 
-/* Points (2, count) -> x (count, 2) and their classes y (count). */
+/* Points x (count, 2) and their classes y (count). */
 static void make_spirals(int count, gd_tensor **x, gd_tensor **y) {
     gd_tensor *t = gd_uniform(gd_dims(count), .low = 0.1, .high = 1);
     gd_tensor *class = gd_randint(gd_dims(count), 0, 2);
@@ -31,11 +31,11 @@ static void make_spirals(int count, gd_tensor **x, gd_tensor **y) {
     *y = class;
 }
 
-static double accuracy(const net *n, gd_tensor *x, gd_tensor *y) {
+static double accuracy_of(const net *n, gd_tensor *x, gd_tensor *y) {
     GD_SCOPE;
     GD_NO_GRAD;
-    gd_tensor *guess = gd_argmax(forward(n, x, false), .axis = 1);
-    return gd_item(gd_mean(gd_cast(gd_eq(guess, y), GD_F32)));
+    gd_tensor *predicted = gd_argmax(forward(n, x, false), .axis = 1);
+    return gd_item(gd_mean(gd_cast(gd_eq(predicted, y), GD_F32)));
 }
 
 int main(void) {
@@ -57,7 +57,7 @@ int main(void) {
         gd_tensor *order = gd_randperm(POINTS);
         double total = 0;
         for (int at = 0; at < POINTS; at += BATCH) {
-            GD_SCOPE; /* what a step makes is freed before the next one */
+            GD_SCOPE; /* tensors of a step are freed at its end */
             gd_tensor *batch = gd_narrow(order, 0, at, BATCH);
             gd_tensor *loss = gd_cross_entropy(forward(&n, gd_index_select(x, 0, batch), true),
                                                gd_index_select(y, 0, batch));
@@ -68,7 +68,7 @@ int main(void) {
         }
         if (epoch == 1 || epoch % 10 == 0) show_loss(epoch, total);
     }
-    const double right = accuracy(&n, test_x, test_y);
-    printf("%.1f %% of the test points are classified right.\n", 100 * right);
+    const double right = accuracy_of(&n, test_x, test_y);
+    printf("%.1f %% of the test points are classified correctly.\n", 100 * right);
     return show_end(right > 0.95);
 }

@@ -1,7 +1,7 @@
 /* mnist.c - a convolutional net that reads handwritten digits.
  *
  *     mnist DIR [EPOCHS]      the files of MNIST in DIR; five epochs give more than 99.2 %
- *     mnist                   without them, on digits that the library draws: a short run
+ *     mnist                   a short run on digits that the library draws
  */
 #include <gradus/gradus.h>
 #include <stdio.h>
@@ -25,8 +25,8 @@ int main(int argc, char **argv) {
         real ? gd_dataset_mnist(argv[1], GD_TRAIN) : gd_dataset_digits(.count = 4000, .seed = 1);
     gd_dataset *unseen =
         real ? gd_dataset_mnist(argv[1], GD_TEST) : gd_dataset_digits(.count = 1000, .seed = 2);
-    digits =
-        gd_dataset_transform(digits, gd_transform_crop(28, .padding = 2)); /* shifted at random */
+    /* shifts each digit at random by up to two pixels */
+    digits = gd_dataset_transform(digits, gd_transform_crop(28, .padding = 2));
 
     gd_loader *train = gd_loader_new(digits, .batch = 64, .shuffle = true, .workers = 1);
     gd_loader *test = gd_loader_new(unseen, .batch = 200);
@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     const double accuracy = gd_history_last(h, "val_accuracy");
-    printf("%.2f %% of %lld unseen digits are right\n", 100 * accuracy,
+    printf("%.2f %% of %lld unseen digits are classified correctly\n", 100 * accuracy,
            (long long)gd_dataset_count(unseen));
     gd_onnx_save_module("mnist.onnx", net, gd_list(gd_zeros(gd_dims(1, 1, 28, 28))));
     return !gd_failed() && accuracy > (real ? 0.97 : 0.8) ? 0 : 1;

@@ -1,8 +1,8 @@
-/* run_graph.c - loads the net that save_graph.c has saved, and runs it.
+/* run_graph.c - loads the net that save_graph.c saved, and runs it.
  *
  *     run_graph net.onnx
  *
- * There is no net in this program: layers, weights and names come from the file.
+ * The program does not define a net: layers, weights and names come from the file.
  */
 #include <gradus/gradus.h>
 
@@ -26,6 +26,6 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }
-    printf("%s predicts what it has learned with a loss of %.2e.\n", path, loss);
+    printf("%s has a loss of %.2e on its training data.\n", path, loss);
     return loss <= 1e-3 ? 0 : 1;
 }

@@ -2,7 +2,7 @@
  *
  *     save_graph net.onnx
  *
- * run_graph.c runs the file; so does any other program that reads ONNX.
+ * run_graph.c, or any other program that reads ONNX, can run the file.
  */
 #include <gradus/gradus.h>
 
@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *prediction, *loss, *train;
     {
-        GD_GRAPH(graph); /* ops in this block are noted, not run */
+        GD_GRAPH(graph); /* ops in this block are recorded, not run */
         x = gd_placeholder(gd_dims(GD_ANY, D_IN), .name = "x");
         y = gd_placeholder(gd_dims(GD_ANY, D_OUT), .name = "y");
         gd_tensor *w1 = gd_variable(gd_randn(gd_dims(D_IN, H)), .name = "w1");
@@ -40,12 +40,12 @@ int main(int argc, char **argv) {
         if (step == 1 || step % 100 == 0) show_loss(step, last);
     }
 
-    /* what the prediction needs, from x on: the training is not part of it */
+    /* saves the nodes between x and the prediction, without the training */
     if (gd_failed() || gd_onnx_save(path, session, gd_list(x), gd_list(prediction)) != GD_OK) {
         fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }
-    gd_save_npy("net_x.npy", xs); /* for run_graph, to compare */
+    gd_save_npy("net_x.npy", xs); /* run_graph computes the loss with them */
     gd_save_npy("net_y.npy", ys);
     printf("Saved as %s.\n", path);
     return last <= 1e-3 ? 0 : 1;

@@ -1,7 +1,7 @@
-/* two_layer_autograd.c - a two-layer net; the gradients come from the tape.
+/* two_layer_autograd.c - a two-layer net; autograd computes the gradients.
  *
- * The net of two_layer_tensors.c. Weights that require a gradient get one from gd_backward; it is
- * added to what is there, so it is forgotten after each step.
+ * The net of two_layer_tensors.c. gd_backward computes the gradients of weights that require one.
+ * Gradients accumulate, so they are zeroed after each step.
  */
 #include <gradus/gradus.h>
 
@@ -10,7 +10,7 @@
 enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
 
 int main(void) {
-    GD_SCOPE; /* what is made from here on is freed at the end of this block */
+    GD_SCOPE; /* tensors created in this block are freed at its end */
     gd_seed(0);
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
     gd_tensor *w1 = gd_requires_grad(gd_randn(gd_dims(D_IN, H)));
@@ -18,15 +18,14 @@ int main(void) {
     gd_tensor *lr = gd_scalar(1e-6);
     double last = INFINITY;
 
-    printf("A net of two layers, %d -> %d -> %d, learns %d random examples by heart.\n", D_IN, H,
-           D_OUT, N);
+    printf("A two-layer net, %d -> %d -> %d, memorizes %d random samples.\n", D_IN, H, D_OUT, N);
     for (int step = 1; step <= STEPS && !gd_failed(); step++) {
         GD_SCOPE;
         gd_tensor *prediction = gd_matmul(gd_clamp(gd_matmul(x, w1), .min = 0), w2);
         gd_tensor *loss = gd_sum(gd_square(gd_sub(prediction, y)));
         gd_backward(loss);
 
-        GD_NO_GRAD; /* the update itself is not to be remembered */
+        GD_NO_GRAD; /* the update itself needs no gradient */
         gd_sub_(w1, gd_mul(lr, gd_tensor_grad(w1)));
         gd_sub_(w2, gd_mul(lr, gd_tensor_grad(w2)));
         gd_zero_grad(w1);

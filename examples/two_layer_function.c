@@ -1,7 +1,7 @@
-/* two_layer_function.c - a two-layer net with a function of the program's own in it.
+/* two_layer_function.c - a two-layer net with a user-defined autograd function.
  *
- * The net of two_layer_autograd.c, with a relu written here: its forward, and its backward. Both
- * are made of ordinary ops, so that the backward can be differentiated again.
+ * The net of two_layer_autograd.c, with its own forward and backward of relu. Both consist of
+ * ordinary ops, so the backward can be differentiated again.
  */
 #include <gradus/gradus.h>
 
@@ -28,7 +28,7 @@ static gd_tensor *my_relu(gd_tensor *x) {
 }
 
 int main(void) {
-    GD_SCOPE; /* what is made from here on is freed at the end of this block */
+    GD_SCOPE; /* tensors created in this block are freed at its end */
     gd_seed(0);
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
     gd_tensor *w1 = gd_requires_grad(gd_randn(gd_dims(D_IN, H)));

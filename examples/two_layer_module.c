@@ -1,4 +1,4 @@
-/* two_layer_module.c - a module of one's own: a struct with two layers, and a function. */
+/* two_layer_module.c - a user-defined module: a struct with two layers, and a forward function. */
 #include <gradus/gradus.h>
 
 #include "show.h"

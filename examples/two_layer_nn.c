@@ -1,7 +1,7 @@
-/* two_layer_nn.c - a two-layer net made of layers, trained by hand.
+/* two_layer_nn.c - a two-layer net of layers, with a hand-written update.
  *
- * Layers hold their weights; the net lists them all. The update is written out here, and
- * two_layer_optim.c leaves it to an optimizer.
+ * Layers hold their weights; the net lists all of them. two_layer_optim.c uses an optimizer
+ * instead.
  */
 #include <gradus/gradus.h>
 

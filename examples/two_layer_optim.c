@@ -1,4 +1,4 @@
-/* two_layer_optim.c - the net of two_layer_nn.c, trained by Adam. */
+/* two_layer_optim.c - the net of two_layer_nn.c, trained with Adam. */
 #include <gradus/gradus.h>
 
 #include "show.h"

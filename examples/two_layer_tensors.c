@@ -1,7 +1,7 @@
-/* two_layer_tensors.c - a two-layer net on plain tensors: the gradients are worked out by hand.
+/* two_layer_tensors.c - a two-layer net on plain tensors, with hand-written gradients.
  *
- * x (N, D_IN) -> x w1 (N, H) -> at least 0 -> times w2 -> prediction (N, D_OUT), with the sum of
- * squared errors as the loss. two_layer_autograd.c leaves the gradients to the library.
+ * prediction (N, D_OUT) = relu(x w1) w2, with x (N, D_IN), w1 (D_IN, H) and w2 (H, D_OUT). The loss
+ * is the sum of squared errors. two_layer_autograd.c lets the library compute the gradients.
  */
 #include <gradus/gradus.h>
 
@@ -12,7 +12,7 @@ enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
 static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 
 int main(void) {
-    GD_SCOPE; /* what is made from here on is freed at the end of this block */
+    GD_SCOPE; /* tensors created in this block are freed at its end */
     gd_seed(0);
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));
     gd_tensor *w1 = gd_randn(gd_dims(D_IN, H)), *w2 = gd_randn(gd_dims(H, D_OUT));
@@ -35,7 +35,7 @@ int main(void) {
         gd_tensor *g_h = gd_mul(g_h_relu, gd_gt(h, zero));
         gd_tensor *g_w1 = gd_matmul(transposed(x), g_h);
 
-        /* one step downhill */
+        /* one step of gradient descent */
         gd_sub_(w1, gd_mul(lr, g_w1));
         gd_sub_(w2, gd_mul(lr, g_w2));
     }

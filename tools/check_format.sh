@@ -1,8 +1,8 @@
 #!/bin/sh
-# check_format.sh - fails where a source file is not formatted as .clang-format says.
+# check_format.sh - fails if a source file is not formatted according to .clang-format.
 #
-# Versions of clang-format differ in details. Where the one of tools/setup.sh is missing, or the tree is no git
-# checkout, nothing is checked and the exit status is 77, which the tests report as skipped.
+# Versions of clang-format differ in details. If the version that tools/setup.sh installs is missing, or if the tree is
+# not a git checkout, the script checks nothing and exits with status 77, which the tests report as skipped.
 set -eu
 
 version=14
@@ -15,11 +15,11 @@ for candidate in "clang-format-$version" clang-format; do
     fi
 done
 if [ -z "$tool" ]; then
-    echo "skipped: there is no clang-format $version"
+    echo "skipped: clang-format $version is not installed"
     exit 77
 fi
 if ! files=$(git ls-files '*.c' '*.h' 2>/dev/null) || [ -z "$files" ]; then
-    echo "skipped: this is no git checkout"
+    echo "skipped: this is not a git checkout"
     exit 77
 fi
 # shellcheck disable=SC2086

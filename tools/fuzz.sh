@@ -1,10 +1,10 @@
 #!/bin/sh
-# fuzz.sh BUILD SECONDS - runs each fuzz target of a build with GRADUS_FUZZ for so long, on one core.
+# fuzz.sh BUILD SECONDS - runs each fuzz target of a build with GRADUS_FUZZ for SECONDS, on one core.
 #
-# What it finds interesting stays in BUILD/corpus/TARGET and is where the next run goes on. The first one
-# starts from the files that test_onnx_control writes, graphs with branches and loops, and from those of
-# other programs in tests/golden; fuzz_safetensors starts from tests/golden and tests/fuzz/corpus,
-# fuzz_image from tests/golden/pictures. An input that crashes is left in BUILD as TARGET-crash-...
+# The corpus of a target is in BUILD/corpus/TARGET; the next run continues from it. At first, the corpus of fuzz_onnx
+# has the files that test_onnx_control writes, graphs with branches and loops, and files of other programs in
+# tests/golden; that of fuzz_safetensors is from tests/golden and tests/fuzz/corpus, that of fuzz_image from
+# tests/golden/pictures. An input that crashes is saved as BUILD/TARGET-crash-...
 set -eu
 build=$1
 seconds=$2

@@ -1,19 +1,19 @@
 #!/bin/sh
-# run_tests.sh FOLDER COMMAND... - runs CTest in a build folder and says at the end what happened.
+# run_tests.sh FOLDER COMMAND... - runs CTest in a build folder and prints a summary at the end.
 set -u
 folder=$1
 shift
 cd "$folder" || exit 1
 
-# ThreadSanitizer of older compilers cannot live with much address randomization; it is switched
-# off for the tests where the system lets us.
-still=
+# ThreadSanitizer of older compilers fails with strong address space randomization, so it is switched off for the
+# tests if the system allows it.
+no_randomization=
 if [ -n "${TSAN_OPTIONS:-}" ] && setarch "$(uname -m)" -R true 2>/dev/null; then
-    still="setarch $(uname -m) -R"
+    no_randomization="setarch $(uname -m) -R"
 fi
 
 start=$(date +%s)
-$still "$@" --no-tests=error --output-log ctest.log
+$no_randomization "$@" --no-tests=error --output-log ctest.log
 status=$?
 seconds=$(($(date +%s) - start))
 
@@ -23,6 +23,6 @@ echo
 if [ "$status" -eq 0 ]; then
     echo "tests: $passed passed, $skipped skipped, none failed, in $seconds s"
 else
-    echo "tests: FAILED ($passed passed, $skipped skipped); the whole output is in $folder/ctest.log"
+    echo "tests: FAILED ($passed passed, $skipped skipped); the full output is in $folder/ctest.log"
 fi
 exit "$status"

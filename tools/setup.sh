@@ -1,12 +1,12 @@
 #!/bin/sh
-# setup.sh - sees to it that the tools for building are there.
+# setup.sh - installs the tools for building, if they are missing.
 #
-#     tools/setup.sh          what building needs
-#     tools/setup.sh test     and what the tests need beyond that
-#     tools/setup.sh list     names the packages and installs nothing
+#     tools/setup.sh          tools for building
+#     tools/setup.sh test     also the tools for the tests
+#     tools/setup.sh list     lists the packages and installs nothing
 #
-# Looks for each tool and installs, with apt-get, only what is missing. When nothing is missing it
-# needs neither the network nor root.
+# Checks for each tool and installs only missing ones, with apt-get. If none is missing, it needs neither the network nor
+# root.
 set -eu
 
 want=${1:-build}
@@ -17,7 +17,7 @@ missing=
 have() { command -v "$1" >/dev/null 2>&1; }
 need() { missing="$missing $*"; }
 
-# A compiler counts when it finds the C library's headers, too.
+# A compiler works only if it also finds the headers of the C library.
 compiles() {
     tool=$1
     language=$2
@@ -49,7 +49,7 @@ build | test) ;;
 list)
     echo "to build:  gcc (or clang) libc6-dev make cmake ninja-build"
     echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev clang-format-14"
-    echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG pictures), ccache (faster rebuilds)"
+    echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG images), ccache (faster rebuilds)"
     exit 0
     ;;
 *)
@@ -66,39 +66,39 @@ if [ "$want" = test ]; then
     any_compiles c++ "$cxx" c++ g++ clang++ || need g++
     have pkg-config || need pkg-config
     have nm || need binutils
-    # The tests make a locale with a decimal comma, and the unit tests are run with clang, too.
+    # The tests create a locale with a decimal comma, and the unit tests also run with clang.
     { have localedef && [ -e /usr/share/i18n/locales/de_DE ]; } || need locales
     any_compiles c clang || need clang
     has_header jpeglib.h || need libjpeg-dev
     has_header png.h || need libpng-dev
-    have clang-format-14 || need clang-format-14 # tools/check_format.sh wants this version
+    have clang-format-14 || need clang-format-14 # tools/check_format.sh needs this version
 fi
 
 if [ -z "$missing" ]; then
-    echo "setup: all tools are here; nothing to install"
+    echo "setup: all tools are installed"
 else
     echo "setup: missing packages:$missing"
     if ! have apt-get; then
-        echo "setup: there is no apt-get here; please install their like with this system's own tool" >&2
+        echo "setup: this system has no apt-get; please install the equivalent packages" >&2
         exit 1
     fi
     sudo=
     if [ "$(id -u)" -ne 0 ]; then
         if ! have sudo; then
-            echo "setup: not root, and there is no sudo. As root: apt-get install$missing" >&2
+            echo "setup: not root, and sudo is missing. As root, run: apt-get install$missing" >&2
             exit 1
         fi
         sudo=sudo
     fi
     echo "setup: installing them with ${sudo:+sudo }apt-get"
-    # an old list is no reason to fail: the install says whether the packages can be had
-    $sudo apt-get update -q || echo "setup: apt-get update failed; trying with the lists that are here" >&2
+    # outdated package lists may be good enough: the install decides
+    $sudo apt-get update -q || echo "setup: apt-get update failed; trying with the existing package lists" >&2
     # shellcheck disable=SC2086 # a list of words
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
 fi
 
 if ! have cmake; then
-    echo "setup: cmake is still not there" >&2
+    echo "setup: cmake is still missing" >&2
     exit 1
 fi
 version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Turns a PyTorch state dict into a safetensors file.
+"""Converts a PyTorch state dict to a safetensors file.
 
     python tools/to_safetensors.py resnet18.pth resnet18.safetensors
     python tools/to_safetensors.py checkpoint.pt model.safetensors --key model --strip module.
 
-Reads .pt and .pth files that torch.save wrote: a state dict itself, or a checkpoint with one inside, found under
-"state_dict", "model_state_dict", "model" or "net" (or the keys that --key names, joined by dots). Files are
-loaded with weights_only=True, so that nothing in them is executed.
+Reads .pt and .pth files written by torch.save: a state dict, or a checkpoint that contains one under the key "state_dict",
+"model_state_dict", "model" or "net" (or under --key, a path of keys joined by dots). Files are loaded with weights_only=True, so
+no code in them is executed.
 
-Tensors are written row-major under their own names. Those that share all of their memory (tied weights) are
-written once, under the first name; a reader finds the others by the tie in its own model. Tensors that share
-only a part of their memory are written each. Numbers and strings beside the tensors become metadata.
+Tensors are written row-major under their names. Tensors that share all of their memory (tied weights) are written once, under
+the first name; a model in which they are tied finds them. Tensors that share only a part of their memory are written
+separately. Numbers and strings among the tensors become metadata.
 
 Needs torch and numpy.
 """
@@ -35,12 +35,12 @@ for _name, _code in (("uint16", "U16"), ("uint32", "U32"), ("uint64", "U64"), ("
 USUAL_KEYS = ("state_dict", "model_state_dict", "model", "net")
 
 
-class Refused(Exception):
+class ConversionError(Exception):
     pass
 
 
 def is_state_dict(value):
-    """A dict of names to tensors; numbers and strings may be among them, but not alone."""
+    """A dict from names to tensors, with at least one tensor; it may also have numbers and strings."""
     return (isinstance(value, dict) and any(isinstance(v, torch.Tensor) for v in value.values())
             and all(isinstance(k, str) for k in value))
 
@@ -49,17 +49,17 @@ def find_state_dict(loaded, key):
     if key:
         for part in key.split("."):
             if not isinstance(loaded, dict) or part not in loaded:
-                raise Refused(f"there is no '{part}' of --key {key}; there are {describe_keys(loaded)}")
+                raise ConversionError(f"there is no key '{part}' of --key {key}; there are {describe_keys(loaded)}")
             loaded = loaded[part]
         if not is_state_dict(loaded):
-            raise Refused(f"'{key}' is no state dict; it has {describe_keys(loaded)}")
+            raise ConversionError(f"'{key}' is not a state dict; it has {describe_keys(loaded)}")
         return loaded
     for name in USUAL_KEYS:
         if isinstance(loaded, dict) and is_state_dict(loaded.get(name)):
             return loaded[name]
     if is_state_dict(loaded):
         return loaded
-    raise Refused(f"no state dict found; choose one with --key. There are {describe_keys(loaded)}")
+    raise ConversionError(f"no state dict found; choose one with --key. There are {describe_keys(loaded)}")
 
 
 def describe_keys(value):
@@ -70,14 +70,14 @@ def describe_keys(value):
 
 
 def same_memory(tensor):
-    """What two tensors have in common that are tied: the same elements of the same memory in the same order."""
+    """A key that is equal for tied tensors: the same elements of the same memory in the same order."""
     if tensor.numel() == 0:
         return None
     return (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
 
 
 def collect(state, strip):
-    """Names and tensors without ties, those of larger elements first so that all are aligned; and metadata."""
+    """Returns names and tensors, larger elements first so that all are aligned; the metadata; and the ties."""
     tensors, metadata, seen, ties = {}, {"format": "pt"}, {}, []
     for name, value in state.items():
         if name.startswith(strip):
@@ -86,12 +86,12 @@ def collect(state, strip):
             metadata[name] = value if isinstance(value, str) else repr(value)
             continue
         if not isinstance(value, torch.Tensor):
-            print(f"{name}: {type(value).__name__} left out", file=sys.stderr)
+            print(f"{name}: {type(value).__name__} skipped", file=sys.stderr)
             continue
         if value.layout != torch.strided or value.is_quantized or value.dtype not in DTYPES:
-            raise Refused(f"{name}: a tensor of {value.dtype}, {value.layout} has no form in safetensors")
+            raise ConversionError(f"{name}: safetensors has no tensors of {value.dtype}, {value.layout}")
         if name in tensors or not name or name == "__metadata__":
-            raise Refused(f"'{name}' cannot be the name of a tensor, or is there twice")
+            raise ConversionError(f"'{name}' is not a valid name of a tensor, or occurs twice")
         first = seen.setdefault(same_memory(value), name)
         if first != name and same_memory(value) is not None:
             ties.append((name, first))
@@ -120,7 +120,7 @@ def write(path, ordered, metadata):
     text += b" " * (-(8 + len(text)) % 64)
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
-        with open(temporary, "wb") as file:  # the old file stays until the new one is complete
+        with open(temporary, "wb") as file:  # the old file remains until the new one is complete
             file.write(struct.pack("<Q", len(text)) + text)
             for _, tensor in ordered:
                 file.write(memoryview(data_of(tensor)))
@@ -137,17 +137,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", help="the .pt or .pth file")
     parser.add_argument("target", help="the safetensors file to write")
-    parser.add_argument("--key", help="where the state dict is in a checkpoint: model, or ema.net")
-    parser.add_argument("--strip", default="", help="a prefix to cut off names, such as module. of DataParallel")
+    parser.add_argument("--key", help="key of the state dict in a checkpoint: model, or ema.net")
+    parser.add_argument("--strip", default="", help="a prefix to remove from names, such as module. of DataParallel")
     options = parser.parse_args()
     try:
         loaded = torch.load(options.source, map_location="cpu", weights_only=True)
         ordered, metadata, ties = collect(find_state_dict(loaded, options.key), options.strip)
         write(options.target, ordered, metadata)
-    except (Refused, OSError, RuntimeError) as problem:
+    except (ConversionError, OSError, RuntimeError) as problem:
         sys.exit(f"{options.source}: {problem}")
-    except Exception as problem:  # pickle errors: the file has more than tensors
-        sys.exit(f"{options.source}: cannot be read with weights_only=True: {str(problem).splitlines()[0]}")
+    except Exception as problem:  # pickle errors: the file contains more than tensors
+        sys.exit(f"{options.source}: cannot read it with weights_only=True: {str(problem).splitlines()[0]}")
     for name, first in ties:
         print(f"{name} is tied to {first}", file=sys.stderr)
     size = sum(t.numel() * t.element_size() for _, t in ordered)

@@ -1,5 +1,5 @@
-/* text_parity.c - trains a char-LSTM or a GPT on a text and writes what text_parity.py needs to do the same
- * in PyTorch: the first weights, the batches, and the mean loss of every 100 steps.
+/* text_parity.c - trains a char-LSTM or a GPT on a text. Writes the initial weights, the batches,
+ * and the mean loss of every 100 steps, so that text_parity.py can repeat the training in PyTorch.
  *
  *     text_parity NET FILE STEPS FOLDER       NET is char_lstm or gpt
  */
@@ -11,11 +11,11 @@
 enum { LENGTH = 64, EVERY = 100 };
 
 typedef struct run {
-    gd_tensor *sum; /* of the losses of the last steps */
+    gd_tensor *sum; /* of the losses since the last report */
     FILE *losses;
 } run;
 
-static gd_tensor *step(gd_module *net, gd_tensors batch, void *user) {
+static gd_tensor *train_step(gd_module *net, gd_tensors batch, void *user) {
     run *r = user;
     gd_tensor *scores = gd_module_forward(net, batch.at[0]);
     gd_tensor *loss = gd_cross_entropy(gd_flatten(scores, .start_axis = 0, .end_axis = 1),
@@ -26,7 +26,7 @@ static gd_tensor *step(gd_module *net, gd_tensors batch, void *user) {
     return loss;
 }
 
-static gd_status batch_end(gd_event *event, void *self) {
+static gd_status report_loss(gd_event *event, void *self) {
     run *r = self;
     if (event->step % EVERY) return GD_OK;
     const float zero = 0;
@@ -36,8 +36,9 @@ static gd_status batch_end(gd_event *event, void *self) {
     return gd_copy_from(r->sum, &zero, sizeof zero);
 }
 
-/* The batches of the first steps, (steps, batch, length + 1), from a loader like the one that trains. */
-static gd_tensor *batches(gd_loader *loader, int64_t steps) {
+/* The batches of all steps, (steps, batch, length + 1), from a loader with the order of the
+ * training one. */
+static gd_tensor *collect_batches(gd_loader *loader, int64_t steps) {
     gd_tensor *all = NULL;
     for (int64_t i = 0; i < steps;) {
         gd_tensors batch;
@@ -76,8 +77,8 @@ int main(int argc, char **argv) {
     gd_save_state(path, gd_part("", net));
     snprintf(path, sizeof path, "%s/batches.npy", argv[4]);
     gd_save_npy(
-        path,
-        batches(gd_loader_new(text, .batch = batch, .shuffle = true, .drop_last = true), steps));
+        path, collect_batches(
+                  gd_loader_new(text, .batch = batch, .shuffle = true, .drop_last = true), steps));
     snprintf(path, sizeof path, "%s/losses.txt", argv[4]);
     run r = {gd_zeros(gd_dims()), fopen(path, "w")};
     if (gd_failed() || !r.losses) {
@@ -87,8 +88,8 @@ int main(int argc, char **argv) {
     gd_compile(net, .optimizer = "adamw lr=0.002", .clip_norm = 1);
     gd_loader *train =
         gd_loader_new(text, .batch = batch, .shuffle = true, .drop_last = true, .workers = 1);
-    gd_fit(net, train, .epochs = steps, .max_steps = steps, .step = step, .step_user = &r,
-           .callbacks = gd_callbacks(gd_callback_from(&r, .batch_end = batch_end)),
+    gd_fit(net, train, .epochs = steps, .max_steps = steps, .step = train_step, .step_user = &r,
+           .callbacks = gd_callbacks(gd_callback_from(&r, .batch_end = report_loss)),
            .progress = GD_PROGRESS_NONE);
     fclose(r.losses);
     if (gd_failed()) fprintf(stderr, "%s\n", gd_error_message());

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains the same net from the same weights on the same batches here and in PyTorch, and compares losses.
+"""Trains the same net from the same weights on the same batches in Gradus and in PyTorch, and compares the losses.
 
     python bench/text_parity/text_parity.py FILE [--nets char_lstm,gpt] [--steps 1500] [--program build/bench/text_parity]
 
-FILE is a text, such as all of Shakespeare. Printed are the mean losses of every 100 steps on both sides and their
-ratio. The exit code is 1 where one differs by more than 1 %.
+FILE is a text, such as the works of Shakespeare. Prints the mean losses of every 100 steps on both sides, and their ratio. The
+exit code is 1 if a ratio differs from 1 by more than 1 %.
 """
 import argparse
 import os
@@ -24,7 +24,7 @@ import zoo_sequence  # noqa: E402
 EVERY, LENGTH = 100, 64
 
 
-def make(net, vocabulary):
+def make_net(net, vocabulary):
     if net == "gpt":
         return zoo_sequence.gpt(vocabulary, context=LENGTH, layers=4, heads=4, width=128)
     return zoo_sequence.char_lstm(vocabulary, embedding=64, hidden=256)
@@ -32,10 +32,8 @@ def make(net, vocabulary):
 
 def train(net, folder, steps):
     weights = load_file(os.path.join(folder, "start.safetensors"))
-    vocabulary = next(iter(weights.values())).shape[0] if net == "gpt" else weights["embedding.weight"].shape[0]
-    if net == "gpt":
-        vocabulary = weights["transformer.wte.weight"].shape[0]
-    module = make(net, vocabulary)
+    vocabulary = weights["transformer.wte.weight" if net == "gpt" else "embedding.weight"].shape[0]
+    module = make_net(net, vocabulary)
     missing, unexpected = module.load_state_dict(weights, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.002)

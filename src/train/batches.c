@@ -1,4 +1,5 @@
-/* batches.c - see batches.h. */
+/* batches.c - runs the batches of training and evaluation: calls, loss, sums, metrics; see
+ * batches.h. */
 #include "train/batches.h"
 
 #include <math.h>
@@ -35,10 +36,11 @@ static gd_status find_device(gd_module *net, gd_device **device) {
                    : gd_module_walk(net, &(gd_walk){.module = device_of_module, .user = device});
 }
 
+/* Metrics with scalar values come first. `own`: creates new metrics like those of the training. */
 static gd_status take_metrics(gd_batches *b, const gd_training *t, bool own) {
     if (!t || t->n_metrics == 0) return GD_OK;
     b->metrics = gd_calloc((size_t)t->n_metrics, sizeof *b->metrics);
-    if (!b->metrics) return gd_fail(GD_E_MEMORY, "no memory for metrics");
+    if (!b->metrics) return gd_no_memory(NULL, "for metrics");
     for (int numbers = 1; numbers >= 0; numbers--)
         for (int i = 0; i < t->n_metrics; i++) {
             gd_metric *m = t->metrics[i];
@@ -134,8 +136,8 @@ static gd_status call_eager(const gd_batch_call *c, gd_tensors batch, gd_tensors
     return status;
 }
 
-/* A trace that fails has changed nothing, so the batch can run again eagerly. A wrong shape fails
- * then, too, with a better message. */
+/* A failed trace has changed nothing, so the batch can run again eagerly. A wrong shape then fails
+ * again, with a better message. */
 gd_status gd_batches_call(gd_batches *b, const gd_batch_call *c, gd_tensors batch,
                           gd_tensors *results) {
     if (!b->jit) return call_eager(c, batch, results);
@@ -161,8 +163,8 @@ gd_status gd_batch_inputs(const gd_batches *b, gd_tensors batch, gd_tensors *inp
     const int64_t n = batch.count - b->n_targets - b->n_weights;
     if (n < 1)
         return gd_fail(GD_E_ARGUMENT,
-                       "%s: a batch has %lld tensors, of which %d are targets and %d weights; none "
-                       "is left for the net",
+                       "%s: a batch has %lld tensors, of which %d are targets and %d weights; the "
+                       "net gets no input",
                        b->what, (long long)batch.count, b->n_targets, b->n_weights);
     *inputs = (gd_tensors){batch.at, n};
     return GD_OK;
@@ -216,7 +218,7 @@ gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *r
     r->outputs = gd_module_call(b->net, inputs);
     if (r->outputs.count < 1)
         return gd_failed() ? gd_failure()
-                           : gd_fail(GD_E_STATE, "%s: the net gave no outputs", b->what);
+                           : gd_fail(GD_E_STATE, "%s: the net returned no outputs", b->what);
     if (gd_failed()) return gd_failure();
     return gd_batch_loss(b, batch, r);
 }
@@ -246,10 +248,10 @@ gd_status gd_batches_add(gd_batches *b, const gd_batch_result *r) {
 /* --- sums ------------------------------------------------------------------------------------- */
 
 gd_status gd_batches_reset(gd_batches *b) {
-    static const double nothing = 0;
+    static const double zero = 0;
     for (int i = 0; i < b->n_metrics; i++) GD_TRY(gd_metric_reset(b->metrics[i]));
-    GD_TRY(gd_copy_in(b->loss_sum, &nothing, sizeof nothing));
-    return gd_copy_in(b->weight_sum, &nothing, sizeof nothing);
+    GD_TRY(gd_copy_in(b->loss_sum, &zero, sizeof zero));
+    return gd_copy_in(b->weight_sum, &zero, sizeof zero);
 }
 
 gd_status gd_batches_read(gd_batches *b, double *values) {

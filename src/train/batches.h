@@ -23,7 +23,7 @@ typedef struct gd_batches {
     const char *what;                 /* "gd_fit", for messages */
 } gd_batches;
 
-/* With the metrics of the training, or (`own`) with new ones like them. */
+/* Uses the metrics of the training, or with `own_metrics` new ones like them. */
 gd_status gd_batches_begin(gd_batches *b, const char *what, gd_module *net, gd_training *training,
                            gd_loader *loader, bool own_metrics);
 /* Sets the weights of classes, on the device of the net; NULL: none. */
@@ -31,7 +31,7 @@ gd_status gd_batches_weigh_classes(gd_batches *b, gd_tensor *weights);
 void gd_batches_drop_metrics(gd_batches *b);
 void gd_batches_end(gd_batches *b);
 
-/* Makes the jit: gd_batches_call runs `fn` with `user`. */
+/* Creates the jit: gd_batches_call runs `fn` with `user`. */
 gd_status gd_batches_compile(gd_batches *b, gd_body fn, void *user);
 
 /* A call of the function for a batch, by the jit or eagerly. */
@@ -43,8 +43,8 @@ typedef struct gd_batch_call {
     void (*restore)(void *user);   /* after an eager call that failed: undoes its changes */
 } gd_batch_call;
 
-/* A function that cannot be traced runs eagerly from then on, with a notice in the log. Results
- * belong to the current scope; NULL: the caller does not need them. */
+/* A function that cannot be traced runs eagerly from then on, and the log says so. Results belong
+ * to the current scope; NULL: the caller does not need them. */
 gd_status gd_batches_call(gd_batches *b, const gd_batch_call *call, gd_tensors batch,
                           gd_tensors *results);
 
@@ -52,12 +52,12 @@ gd_status gd_batches_call(gd_batches *b, const gd_batch_call *call, gd_tensors b
 
 typedef struct gd_batch_result {
     gd_tensors outputs, targets;
-    gd_tensor *weight;      /* of each sample, rank 1; NULL: 1 */
+    gd_tensor *weight;      /* of the samples, (N); NULL: all 1 */
     gd_tensor *loss;        /* a scalar; NULL: the training has none */
     gd_tensor *sum, *count; /* loss = sum / count: f64 of rank 0, detached */
 } gd_batch_result;
 
-/* Forward and loss. */
+/* Runs forward and the loss. */
 gd_status gd_batches_forward(gd_batches *b, gd_tensors batch, gd_batch_result *result);
 /* Adds to the sums and the metrics. */
 gd_status gd_batches_add(gd_batches *b, const gd_batch_result *result);

@@ -1,4 +1,4 @@
-/* callback.c - callbacks as objects: made from records or from functions, called, saved. */
+/* callback.c - callback objects: creates them from records or functions, calls and saves them. */
 #include "train/callback.h"
 
 #include <stdio.h>
@@ -18,17 +18,17 @@ static void destroy_callback(gd_object *object) {
     gd_object_count(-1);
 }
 
-static gd_status give(gd_object *object, gd_state *state) {
+static gd_status save_callback(gd_object *object, gd_state *state) {
     gd_callback *c = (gd_callback *)object;
     return c->rules->give ? c->rules->give(c, state) : GD_OK;
 }
 
-static gd_status take(gd_object *object, gd_taking *in) {
+static gd_status load_callback(gd_object *object, gd_taking *in) {
     gd_callback *c = (gd_callback *)object;
     return c->rules->take ? c->rules->take(c, in) : GD_OK;
 }
 
-static const gd_state_rules state_rules = {give, take};
+static const gd_state_rules state_rules = {save_callback, load_callback};
 static const gd_class callback_class = {
     .name = "callback", .destroy = destroy_callback, .state = &state_rules};
 
@@ -36,7 +36,7 @@ static const gd_class callback_class = {
 static gd_callback *new_callback(const char *type, const gd_callback_rules *rules) {
     gd_callback *c = gd_calloc(1, sizeof *c);
     if (!c) {
-        gd_fail(GD_E_MEMORY, "no memory for a callback");
+        gd_no_memory(NULL, "for a callback");
         return NULL;
     }
     gd_object_init(&c->object, &callback_class);
@@ -110,6 +110,7 @@ gd_callback *gd_callback_new_at(const char *site, const char *name, const char *
 
 /* --- user-defined ----------------------------------------------------------------------------- */
 
+/* `self` of a callback that consists of the user's functions. */
 typedef struct functions {
     void *self;
     gd_callback_functions call;
@@ -125,10 +126,10 @@ static gd_status functions_on(gd_callback *c, gd_event *event) {
     };
     const gd_status status = on[event->kind] ? on[event->kind](event, f->self) : GD_OK;
     if (status == GD_OK || gd_failed()) return gd_failed() ? gd_failure() : GD_OK;
-    return gd_fail(status, "it returned %s", gd_status_name(status)); /* of its own accord */
+    return gd_fail(status, "it returned %s", gd_status_name(status)); /* without a message */
 }
 
-/* Saves the present bytes of the struct. */
+/* Saves the bytes of the user's struct. */
 static gd_status functions_give(gd_callback *c, gd_state *state) {
     const functions *f = c->self;
     if (f->call.state_bytes == 0) return GD_OK;
@@ -138,13 +139,14 @@ static gd_status functions_give(gd_callback *c, gd_state *state) {
     return bytes->kind == GD_FAILED ? gd_failure() : gd_state_put_tensor(state, "bytes", bytes);
 }
 
-typedef struct arrival {
+/* The loaded bytes. They replace the struct when the entire load has succeeded. */
+typedef struct loaded_bytes {
     functions *functions;
-    gd_tensor *bytes; /* held */
-} arrival;
+    gd_tensor *bytes; /* retained */
+} loaded_bytes;
 
-static void arrive(void *user, bool loaded) {
-    arrival *a = user;
+static void adopt_loaded(void *user, bool loaded) {
+    loaded_bytes *a = user;
     if (loaded)
         memcpy(a->functions->self, gd_view_of(a->bytes).data, a->functions->call.state_bytes);
     gd_release(a->bytes);
@@ -161,10 +163,10 @@ static gd_status functions_take(gd_callback *c, gd_taking *in) {
     gd_tensor *bytes = gd_empty(gd_dims((int64_t)f->call.state_bytes), GD_U8);
     gd_this_thread.device = device;
     if (bytes->kind == GD_FAILED) return gd_failure();
-    arrival *a = gd_calloc(1, sizeof *a);
-    if (!a) return gd_fail(GD_E_MEMORY, "no memory for the state of a callback");
-    *a = (arrival){f, gd_retain(bytes)};
-    GD_TRY(gd_taking_when_done(in, arrive, a));
+    loaded_bytes *a = gd_calloc(1, sizeof *a);
+    if (!a) return gd_no_memory(NULL, "for the state of a callback");
+    *a = (loaded_bytes){f, gd_retain(bytes)};
+    GD_TRY(gd_taking_when_done(in, adopt_loaded, a));
     return gd_taking_tensor(in, "bytes", bytes);
 }
 
@@ -179,7 +181,7 @@ static const gd_callback_rules functions_rules = {
 
 static gd_status add_functions(gd_callback *c, void *self, const gd_callback_functions *call) {
     functions *f = gd_calloc(1, sizeof *f);
-    if (!f) return gd_fail(GD_E_MEMORY, "no memory for a callback");
+    if (!f) return gd_no_memory(NULL, "for a callback");
     *f = (functions){.self = self, .call = *call};
     snprintf(f->name, sizeof f->name, "%.79s", call->name && *call->name ? call->name : "callback");
     c->self = f;
@@ -195,7 +197,7 @@ gd_callback *gd_callback_from_at(const char *site, void *self, const gd_callback
     if (!self && call->state_bytes)
         return finish_callback(site, NULL,
                                gd_fail(GD_E_ARGUMENT,
-                                       "gd_callback_from: state_bytes is %zu, and self is NULL",
+                                       "gd_callback_from: state_bytes is %zu, but self is NULL",
                                        call->state_bytes));
     gd_callback *c = new_callback("callback", &functions_rules);
     return finish_callback(site, c, c ? add_functions(c, self, call) : GD_OK);
@@ -204,7 +206,7 @@ gd_callback *gd_callback_from_at(const char *site, void *self, const gd_callback
 static gd_status defined_open(gd_callback *c) {
     const gd_callback_type *type = &c->rules->defined;
     void *self = type->open(c->options);
-    if (!self) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it cannot be opened");
+    if (!self) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "its open returned NULL");
     gd_callback_functions call = type->functions;
     call.name = c->type;
     const gd_status status = add_functions(c, self, &call);

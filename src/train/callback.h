@@ -2,11 +2,11 @@
  *
  * Rules are functions of the record's file, named after it; all but NAME_on may be missing:
  *
- *   NAME_check(options)           whether options are right
- *   NAME_open(callback)           makes callback->self from callback->options
- *   NAME_on(callback, event)      one event; a failure ends the run
- *   NAME_after(callback, event)   the same event, once all callbacks of the run have seen it
- *   NAME_give(callback, state), NAME_take(callback, in)    its state (core/state.h)
+ *   NAME_check(options)           fails if options are invalid
+ *   NAME_open(callback)           creates callback->self from callback->options
+ *   NAME_on(callback, event)      handles an event; a failure ends the run
+ *   NAME_after(callback, event)   handles it again, after NAME_on of all callbacks of the run
+ *   NAME_give(callback, state), NAME_take(callback, in)    save and load it (core/state.h)
  *   NAME_close(callback)          frees callback->self, which may be NULL
  */
 #ifndef GRADUS_TRAIN_CALLBACK_H
@@ -36,11 +36,11 @@ struct gd_callback {
     void *self;
 };
 
-/* Behind the typed constructors. */
+/* The typed constructors call it. */
 gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const void *options);
 
-/* A log that cannot be written does not end the run: warns once (`warned`) about GD_E_IO, and
- * returns GD_OK. `what` is lost: "csv_log: rows". */
+/* For logs: a failed write (GD_E_IO) does not end the run. Warns once (`warned`) that `what`,
+ * "csv_log: rows", is lost, and returns GD_OK. */
 gd_status gd_event_tell_lost(gd_event *event, gd_status status, const char *what, bool *warned);
 
 /* Calls a callback; a failure names it. */

@@ -1,8 +1,8 @@
-/* callbacks_csv.c - values of a run as a table of text.
+/* callbacks_csv.c - csv_log: writes the values of a run to a CSV file.
  *
- * The head of the table has the names of the values; names that come later are added at its end,
- * and rows before them are shorter. A resumed run keeps as many rows as there were when the
- * checkpoint was made, and appends to those.
+ * The first line is the header: the names of the values. A name that appears later is added at the
+ * end of the header; rows written before are shorter. A checkpoint holds the number of rows; a run
+ * that is resumed from it drops later rows and appends.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,10 +23,10 @@
  * far, and all values. A new run replaces the log of an earlier one; a resumed run drops the rows
  * written after its checkpoint and appends. If the disk is full, rows are lost with a warning and
  * training continues.
- *   every int = 0   in [0, inf): also append a row after every so many steps, without validation values; 0: off
+ *   every int = 0   in [0, inf): steps between additional rows, which have no validation values; 0: none
  */
 
-/* A piece of text that grows. */
+/* A string that grows. */
 typedef struct text {
     char *at;
     int count, room;
@@ -41,11 +41,11 @@ static void add_text(text *t, const char *more, size_t bytes) {
 }
 
 typedef struct csv_log {
-    gd_log_file *file; /* NULL: the run has not begun, or it cannot be opened */
-    char **columns;    /* names of values */
+    gd_log_file *file; /* NULL: the run has not begun, or the file cannot be opened */
+    char **columns;    /* names of values, owned */
     int n_columns, columns_room;
-    int64_t rows; /* without the head */
-    bool warned;
+    int64_t rows; /* without the header */
+    bool warned;  /* about lost rows */
 } csv_log;
 
 static void drop_columns(csv_log *l) {
@@ -95,20 +95,20 @@ static gd_status csv_log_take(gd_callback *c, gd_taking *in) {
     return gd_taking_integer(in, "rows", &((csv_log *)c->self)->rows);
 }
 
-/* --- the head --------------------------------------------------------------------------------- */
+/* --- the header ------------------------------------------------------------------------------- */
 
-/* Names with commas or quotes are in quotes, and quotes in them are doubled. */
+/* A name with commas or quotes is quoted; quotes in it are doubled. */
 static void add_name(text *t, const char *name) {
-    const bool plain = strcspn(name, ",\"\r\n") == strlen(name);
-    if (!plain) add_text(t, "\"", 1);
+    const bool quoted = strcspn(name, ",\"\r\n") < strlen(name);
+    if (quoted) add_text(t, "\"", 1);
     for (const char *c = name; *c; c++) {
         if (*c == '"') add_text(t, "\"", 1);
         add_text(t, *c == '\n' || *c == '\r' ? " " : c, 1);
     }
-    if (!plain) add_text(t, "\"", 1);
+    if (quoted) add_text(t, "\"", 1);
 }
 
-static void add_head(text *t, const csv_log *l) {
+static void add_header(text *t, const csv_log *l) {
     add_text(t, "epoch,step", 10);
     for (int i = 0; i < l->n_columns; i++) {
         add_text(t, ",", 1);
@@ -117,7 +117,7 @@ static void add_head(text *t, const csv_log *l) {
     add_text(t, "\n", 1);
 }
 
-/* One name of the head, from `at` to a comma or the end of the line; the place behind it. */
+/* Reads a name of the header, which ends at a comma or at `end`. Returns the position after it. */
 static const char *read_name(const char *at, const char *end, text *name) {
     const bool quoted = at < end && *at == '"';
     for (at += quoted; at < end; at++) {
@@ -132,10 +132,10 @@ static const char *read_name(const char *at, const char *end, text *name) {
     return at;
 }
 
-static gd_status read_head(csv_log *l, const char *at, const char *end) {
+static gd_status read_header(csv_log *l, const char *at, const char *end) {
     gd_status status = GD_OK;
     drop_columns(l);
-    for (int i = 0; at <= end && status == GD_OK; i++) {
+    for (int i = 0; at <= end && status == GD_OK; i++) { /* the first two are epoch and step */
         text name = {0};
         at = read_name(at, end, &name) + 1;
         if (name.failed) status = gd_no_memory(NULL, "for the log");
@@ -147,30 +147,30 @@ static gd_status read_head(csv_log *l, const char *at, const char *end) {
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-static gd_status tell(csv_log *l, gd_event *event, gd_status status) {
+/* Turns a failure to write into a warning. */
+static gd_status warn_lost(csv_log *l, gd_event *event, gd_status status) {
     return gd_event_tell_lost(event, status, "csv_log: rows", &l->warned);
 }
 
-/* The whole file anew: the head, then these rows. */
-static gd_status replace(csv_log *l, const char *path, const char *rows, size_t bytes) {
+/* Replaces the file by the header and these rows. */
+static gd_status replace_log(csv_log *l, const char *path, const char *rows, size_t bytes) {
     gd_log_file_close(l->file);
     l->file = NULL;
-    text head = {0};
-    add_head(&head, l);
+    text header = {0};
+    add_header(&header, l);
     gd_file_writer *writer = NULL;
     gd_status status =
-        head.failed ? gd_no_memory(NULL, "for the log") : gd_file_writer_begin(&writer, path);
-    if (status == GD_OK) status = gd_file_writer_write(writer, head.at, (size_t)head.count);
+        header.failed ? gd_no_memory(NULL, "for the log") : gd_file_writer_begin(&writer, path);
+    if (status == GD_OK) status = gd_file_writer_write(writer, header.at, (size_t)header.count);
     if (status == GD_OK && bytes) status = gd_file_writer_write(writer, rows, bytes);
     if (status == GD_OK) status = gd_file_writer_commit(writer);
     else gd_file_writer_cancel(writer);
-    gd_free(head.at);
+    gd_free(header.at);
     return status == GD_OK ? gd_log_file_open(&l->file, path, false) : status;
 }
 
-/* Where line number `lines` begins, or what follows the last whole line; *found is how many there
- * are before it. */
-static const char *line_at(const char *at, const char *end, int64_t lines, int64_t *found) {
+/* Skips `lines` complete lines, or all of them if there are fewer; *found is the number skipped. */
+static const char *skip_lines(const char *at, const char *end, int64_t lines, int64_t *found) {
     *found = 0;
     for (const char *next; *found < lines && (next = memchr(at, '\n', (size_t)(end - at)));
          ++*found)
@@ -178,25 +178,25 @@ static const char *line_at(const char *at, const char *end, int64_t lines, int64
     return at;
 }
 
-static gd_status check_head(const char *path, const char *data, size_t bytes) {
+static gd_status check_header(const char *path, const char *data, size_t bytes) {
     if (bytes == 0 || (bytes >= 11 && strncmp(data, "epoch,step", 10) == 0)) return GD_OK;
-    return gd_fail(GD_E_FORMAT, "%s: is no log of a run: it does not begin with \"epoch,step\"",
+    return gd_fail(GD_E_FORMAT, "%s: not a log of csv_log: it does not begin with \"epoch,step\"",
                    path);
 }
 
-/* Reads the head, and cuts off rows after number `rows`. */
-static gd_status resume(csv_log *l, const char *path, int64_t rows) {
+/* Reads the header, and removes all rows after the first `rows`. */
+static gd_status resume_log(csv_log *l, const char *path, int64_t rows) {
     char *data;
     size_t bytes;
     GD_TRY(gd_file_read_all(path, &data, &bytes));
     int64_t found;
-    const char *end = data + bytes, *body = line_at(data, end, 1, &found);
-    gd_status status = check_head(path, data, bytes);
-    if (status == GD_OK) status = found ? read_head(l, data, body - 1) : GD_OK;
-    const char *rest = status == GD_OK ? line_at(body, end, rows, &l->rows) : NULL;
+    const char *end = data + bytes, *body = skip_lines(data, end, 1, &found);
+    gd_status status = check_header(path, data, bytes);
+    if (status == GD_OK) status = found ? read_header(l, data, body - 1) : GD_OK;
+    const char *rest = status == GD_OK ? skip_lines(body, end, rows, &l->rows) : NULL;
     if (status == GD_OK)
         status = rest == end ? gd_log_file_open(&l->file, path, false)
-                             : replace(l, path, body, (size_t)(rest - body));
+                             : replace_log(l, path, body, (size_t)(rest - body));
     gd_free(data);
     return status;
 }
@@ -212,26 +212,26 @@ static gd_status make_folder_of(const char *path) {
     return status;
 }
 
-/* The log of an earlier run. Any other file stays: its name was given by mistake. */
+/* Removes the log of an earlier run. Fails for any other file: its path is a mistake. */
 static gd_status remove_log(const char *path) {
     char *data;
     size_t bytes;
     GD_TRY(gd_file_read_all(path, &data, &bytes));
-    const gd_status status = check_head(path, data, bytes);
+    const gd_status status = check_header(path, data, bytes);
     gd_free(data);
     if (status == GD_OK) unlink(path);
     return status;
 }
 
-/* A path that cannot be written is a mistake of the program's, told before the run. */
-static gd_status begin(csv_log *l, const char *path, gd_event *event) {
+/* Fails before the run if the path cannot be written. */
+static gd_status begin_log(csv_log *l, const char *path, gd_event *event) {
     gd_log_file_close(l->file);
     l->file = NULL;
     l->warned = false;
     GD_TRY(make_folder_of(path));
-    const bool there = access(path, F_OK) == 0;
-    if (event->step > 0 && there) return resume(l, path, l->rows);
-    if (there) GD_TRY(remove_log(path));
+    const bool exists = access(path, F_OK) == 0;
+    if (event->step > 0 && exists) return resume_log(l, path, l->rows);
+    if (exists) GD_TRY(remove_log(path));
     l->rows = 0;
     drop_columns(l);
     return gd_log_file_open(&l->file, path, false);
@@ -247,12 +247,12 @@ static void add_number(text *t, double value) {
     add_text(t, digits, strlen(digits));
 }
 
-/* Whether the value belongs to a row after a step: those of the last validation do not. */
-static bool is_wanted(const char *name, bool of_step) {
+/* Rows after a step leave out the values of the last validation. */
+static bool is_in_row(const char *name, bool of_step) {
     return !of_step || strncmp(name, "val_", 4) != 0;
 }
 
-/* Names that the head does not have yet. */
+/* Adds columns for names that the header lacks. "lr" comes last. */
 static gd_status add_new_columns(csv_log *l, gd_event *event, bool *added) {
     const char *name;
     for (int i = 0; (name = gd_event_name_at(event, i)); i++) {
@@ -265,13 +265,13 @@ static gd_status add_new_columns(csv_log *l, gd_event *event, bool *added) {
     return add_column(l, "lr", 2);
 }
 
-static gd_status rewrite_head(csv_log *l, const char *path) {
+static gd_status rewrite_header(csv_log *l, const char *path) {
     char *data;
     size_t bytes;
     int64_t found;
     GD_TRY(gd_file_read_all(path, &data, &bytes));
-    const char *body = line_at(data, data + bytes, 1, &found);
-    const gd_status status = replace(l, path, body, (size_t)(data + bytes - body));
+    const char *body = skip_lines(data, data + bytes, 1, &found);
+    const gd_status status = replace_log(l, path, body, (size_t)(data + bytes - body));
     gd_free(data);
     return status;
 }
@@ -283,7 +283,7 @@ static gd_status write_row(csv_log *l, gd_event *event, bool of_step) {
     add_text(&row, start, strlen(start));
     for (int i = 0; i < l->n_columns; i++) {
         add_text(&row, ",", 1);
-        if (is_wanted(l->columns[i], of_step))
+        if (is_in_row(l->columns[i], of_step))
             add_number(&row, gd_event_value(event, l->columns[i]));
     }
     add_text(&row, "\n", 1);
@@ -299,8 +299,8 @@ static gd_status log_values(csv_log *l, const char *path, gd_event *event, bool 
     if (!l->file) GD_TRY(gd_log_file_open(&l->file, path, false));
     const int before = l->n_columns;
     GD_TRY(add_new_columns(l, event, &added));
-    const gd_status status = added ? rewrite_head(l, path) : GD_OK;
-    if (status != GD_OK) { /* the file has the head of before */
+    const gd_status status = added ? rewrite_header(l, path) : GD_OK;
+    if (status != GD_OK) { /* the file still has the old header */
         while (l->n_columns > before) gd_free(l->columns[--l->n_columns]);
         return status;
     }
@@ -311,11 +311,11 @@ static gd_status csv_log_on(gd_callback *c, gd_event *event) {
     const gd_csv_log_options *o = c->options;
     csv_log *l = c->self;
     switch (event->kind) {
-    case GD_ON_FIT_BEGIN: return begin(l, o->path, event);
+    case GD_ON_FIT_BEGIN: return begin_log(l, o->path, event);
     case GD_ON_BATCH_END:
         if (o->every == 0 || event->step % o->every != 0) return GD_OK;
-        return tell(l, event, log_values(l, o->path, event, true));
-    case GD_ON_EPOCH_END: return tell(l, event, log_values(l, o->path, event, false));
+        return warn_lost(l, event, log_values(l, o->path, event, true));
+    case GD_ON_EPOCH_END: return warn_lost(l, event, log_values(l, o->path, event, false));
     case GD_ON_FIT_END:
         gd_log_file_close(l->file);
         l->file = NULL;

@@ -1,7 +1,5 @@
-/* callbacks_rate.c - callbacks that change learning rates. */
+/* callbacks_rate.c - callbacks that change learning rates: reduce_on_plateau and scheduled. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "core/number.h"
@@ -10,29 +8,29 @@
 #include "ops/call.h"
 #include "optim/schedule.h"
 #include "train/monitor.h"
+#include "train/training.h"
 
 static gd_status need_optimizer(const gd_event *event) {
-    return event->optimizer
-               ? GD_OK
-               : gd_fail(GD_E_STATE,
-                         "the run has no optimizer of its own, whose learning rate could change");
+    if (event->optimizer) return GD_OK;
+    return gd_fail(GD_E_STATE, "the net was compiled without an optimizer, so there is no learning "
+                               "rate to change");
 }
 
 /*callback reduce_on_plateau
  * Multiplies the learning rates by a factor when a value has not improved for some epochs, as
  * Keras's ReduceLROnPlateau. Do not combine it with a schedule, which overwrites the rates.
  *   monitor string = val_loss      "loss" or a metric, with "val_" in front for validation
- *   factor float = 0.1             in (0, 1): what rates are multiplied by
+ *   factor float = 0.1             in (0, 1): multiplies the rates
  *   patience int = 10              in [0, inf): epochs in a row without an improvement; 0 means 1
  *   min_delta float = 0.0001       in [0, inf): the smallest change that counts as an improvement
- *   cooldown int = 0               in [0, inf): epochs after a change that do not count
- *   min_lr float = 0               in [0, inf): no rate becomes smaller
- *   mode {auto, min, max} = auto   whether small or large values are good; auto: small ones of losses, errors, mae, mse and perplexity, else large ones
+ *   cooldown int = 0               in [0, inf): epochs after a change of the rate that are not counted
+ *   min_lr float = 0               in [0, inf): lower bound of the rates
+ *   mode {auto, min, max} = auto   whether small or large values are good; auto: small for losses, errors, mae, mse and perplexity, else large
  */
 
 typedef struct plateau {
     gd_monitor monitor;
-    int64_t cooling; /* epochs that do not count yet */
+    int64_t cooling; /* remaining epochs that are not counted */
 } plateau;
 
 static gd_status reduce_on_plateau_check(const void *options) {
@@ -42,7 +40,7 @@ static gd_status reduce_on_plateau_check(const void *options) {
 
 static gd_status reduce_on_plateau_open(gd_callback *c) {
     plateau *p = gd_calloc(1, sizeof *p);
-    if (!p) return gd_fail(GD_E_MEMORY, "no memory for it");
+    if (!p) return gd_no_memory(NULL, "for the callback");
     p->monitor.best = NAN;
     c->self = p;
     return GD_OK;
@@ -62,8 +60,9 @@ static gd_status reduce_on_plateau_take(gd_callback *c, gd_taking *in) {
     return gd_taking_integer(in, "cooling", &p->cooling);
 }
 
-/* *changed: some rate was larger than the least. */
-static gd_status reduce(const gd_reduce_on_plateau_options *o, gd_event *event, bool *changed) {
+/* *changed is set if a rate was above min_lr. */
+static gd_status reduce_rates(const gd_reduce_on_plateau_options *o, gd_event *event,
+                              bool *changed) {
     for (int g = 0; g < gd_optimizer_group_count(event->optimizer); g++) {
         const double before = gd_item(gd_optimizer_lr(event->optimizer, .group = g));
         if (gd_failed()) return gd_failure();
@@ -73,7 +72,7 @@ static gd_status reduce(const gd_reduce_on_plateau_options *o, gd_event *event, 
         GD_TRY(gd_optimizer_set_lr(event->optimizer, lr, .group = g));
         char text[120];
         gd_snprintf(text, sizeof text, "%.6g to %.6g", before, lr);
-        gd_notice(GD_LOG_INFO, "reduce_on_plateau: epoch %lld: the learning rate goes from %s",
+        gd_notice(GD_LOG_INFO, "reduce_on_plateau: epoch %lld: the learning rate changes from %s",
                   (long long)event->epoch + 1, text);
     }
     return GD_OK;
@@ -95,47 +94,40 @@ static gd_status reduce_on_plateau_on(gd_callback *c, gd_event *event) {
         p->monitor.waited = 0;
     }
     if (better || !counts || p->monitor.waited < o->patience) return GD_OK;
-    GD_TRY(reduce(o, event, &changed));
+    GD_TRY(reduce_rates(o, event, &changed));
     p->monitor.waited = 0;
     if (changed) p->cooling = o->cooldown;
     return GD_OK;
 }
 
 /*callback scheduled(schedule:string)
- * Steps a schedule of the learning rate (schedules.h) after each epoch, or after each batch:
- * gd_scheduled("cosine steps=10"). A schedule whose steps are the optimizer's is an option of
- * gd_compile.
+ * Steps a learning rate schedule (schedules.h) after each epoch, or after each batch:
+ * gd_scheduled("cosine steps=10"). For a schedule that steps with the optimizer, use the option
+ * .schedule of gd_compile.
  *   every {epoch, step} = epoch
  */
 
 typedef struct scheduled {
-    gd_schedule *schedule; /* held; NULL before the run begins */
-    int64_t steps;         /* that it has taken */
+    gd_schedule *schedule; /* retained; NULL before the run begins */
+    int64_t steps;         /* taken so far */
 } scheduled;
-
-/* "cosine steps=10": name and options. Returns the options. */
-static const char *split(const char *text, char name[80]) {
-    text += strspn(text, " ");
-    const size_t length = strcspn(text, " ");
-    snprintf(name, 80, "%.*s", (int)(length < 79 ? length : 79), text);
-    return text + length;
-}
 
 static gd_status scheduled_check(const void *options) {
     const gd_scheduled_options *o = options;
-    char name[80];
+    char name[GD_SPLIT_NAME];
+    const char *rest;
     const gd_maker *maker;
-    void *own;
-    const char *rest = split(o->schedule ? o->schedule : "", name);
-    GD_TRY(gd_maker_read("schedule", name, rest, &maker, &own));
-    const gd_status status = gd_check_ranges(maker, own, "gd_lr_");
-    gd_free(own);
+    void *schedule_options;
+    GD_TRY(gd_split_name(o->schedule ? o->schedule : "", name, &rest));
+    GD_TRY(gd_maker_read("schedule", name, rest, &maker, &schedule_options));
+    const gd_status status = gd_check_ranges(maker, schedule_options, "gd_lr_");
+    gd_free(schedule_options);
     return status;
 }
 
 static gd_status scheduled_open(gd_callback *c) {
     c->self = gd_calloc(1, sizeof(scheduled));
-    return c->self ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for it");
+    return c->self ? GD_OK : gd_no_memory(NULL, "for the callback");
 }
 
 static void scheduled_close(gd_callback *c) {
@@ -152,19 +144,20 @@ static gd_status scheduled_take(gd_callback *c, gd_taking *in) {
     return gd_taking_integer(in, "steps", &((scheduled *)c->self)->steps);
 }
 
-/* A new schedule sets the rate of its first step. One of a resumed run then takes the last of its
- * steps again, which sets the rate that follows from it. */
-static gd_status start(const gd_scheduled_options *o, scheduled *s, gd_event *event) {
-    char name[80];
+/* Creates the schedule, which sets the rate of its first step. In a resumed run it then repeats the
+ * last step before the checkpoint, which sets the rate again. */
+static gd_status begin_schedule(const gd_scheduled_options *o, scheduled *s, gd_event *event) {
+    char name[GD_SPLIT_NAME];
+    const char *rest;
     GD_TRY(need_optimizer(event));
     if (s->schedule && s->schedule->optimizer != event->optimizer) {
         gd_release(s->schedule);
         s->schedule = NULL;
     }
     if (event->step == 0) s->steps = 0;
-    if (s->schedule && s->steps > 0) return GD_OK; /* the run goes on in this process */
+    if (s->schedule && s->steps > 0) return GD_OK; /* another run of the same process continues */
     gd_release(s->schedule);
-    const char *rest = split(o->schedule, name);
+    GD_TRY(gd_split_name(o->schedule, name, &rest));
     s->schedule = gd_retain(gd_schedule_new(name, event->optimizer, rest));
     if (!s->schedule) return gd_failure();
     if (s->steps == 0) return GD_OK;
@@ -177,7 +170,7 @@ static gd_status start(const gd_scheduled_options *o, scheduled *s, gd_event *ev
 static gd_status scheduled_on(gd_callback *c, gd_event *event) {
     const gd_scheduled_options *o = c->options;
     scheduled *s = c->self;
-    if (event->kind == GD_ON_FIT_BEGIN) return start(o, s, event);
+    if (event->kind == GD_ON_FIT_BEGIN) return begin_schedule(o, s, event);
     if (event->kind != (o->every == GD_STEP ? GD_ON_BATCH_END : GD_ON_EPOCH_END)) return GD_OK;
     GD_TRY(gd_schedule_step(s->schedule));
     s->steps++;

@@ -1,4 +1,4 @@
-/* callbacks_stop.c - callbacks that end a run. */
+/* callbacks_stop.c - callbacks that end a run: early_stopping and stop_on_nan. */
 #include <math.h>
 
 #include "core/alloc.h"
@@ -16,16 +16,15 @@
  *   monitor string = val_loss      "loss" or a metric, with "val_" in front for validation
  *   patience int = 1               in [0, inf): epochs in a row without an improvement after which the run ends; 0 means 1
  *   min_delta float = 0            in [0, inf): the smallest change that counts as an improvement
- *   mode {auto, min, max} = auto   whether small or large values are good; auto: small ones of losses, errors, mae, mse and perplexity, else large ones
+ *   mode {auto, min, max} = auto   whether small or large values are good; auto: small for losses, errors, mae, mse and perplexity, else large
  *   restore_best bool = true       restores the weights of the best epoch when the run ends
  */
 
 typedef struct early_stopping {
     gd_monitor monitor;
-    int64_t stopped; /* 1: it has ended the run */
-    int64_t
-        exchanged; /* 1: the run has ended, the net has the best weights, and `kept` are the last */
-    gd_kept_state kept; /* the best weights */
+    int64_t stopped;    /* 1: it has ended the run */
+    int64_t exchanged;  /* 1: the net has the best weights, and `kept` has the last ones */
+    gd_kept_state kept; /* the best weights until the run ends */
 } early_stopping;
 
 static void early_stopping_reset(early_stopping *s) {
@@ -40,7 +39,7 @@ static gd_status early_stopping_check(const void *options) {
 
 static gd_status early_stopping_open(gd_callback *c) {
     early_stopping *s = gd_calloc(1, sizeof *s);
-    if (!s) return gd_fail(GD_E_MEMORY, "no memory for it");
+    if (!s) return gd_no_memory(NULL, "for the callback");
     c->self = s;
     early_stopping_reset(s);
     return GD_OK;
@@ -68,7 +67,7 @@ static gd_status early_stopping_take(gd_callback *c, gd_taking *in) {
     return gd_kept_state_take(&s->kept, "weights", in);
 }
 
-static void stop(const gd_early_stopping_options *o, const early_stopping *s, gd_event *event) {
+static void stop_run(const gd_early_stopping_options *o, const early_stopping *s, gd_event *event) {
     char reason[300];
     gd_snprintf(reason, sizeof reason,
                 "%.100s has not improved for %lld epoch%s; the best was %.6g, in epoch %lld",
@@ -84,20 +83,20 @@ static gd_status after_epoch(const gd_early_stopping_options *o, early_stopping 
     if (better) return o->restore_best ? gd_kept_state_copy(&s->kept, event->net) : GD_OK;
     if (s->monitor.waited < o->patience) return GD_OK;
     s->stopped = 1;
-    stop(o, s, event);
+    stop_run(o, s, event);
     return GD_OK;
 }
 
-/* A run that was resumed from what the end of another has left goes on with the last weights. */
-static gd_status begin(const gd_early_stopping_options *o, early_stopping *s, gd_event *event) {
-    if (event->step == 0) early_stopping_reset(s); /* another run */
+/* A run that continues one that has ended starts from its last weights, not from the best ones. */
+static gd_status begin_run(const gd_early_stopping_options *o, early_stopping *s, gd_event *event) {
+    if (event->step == 0) early_stopping_reset(s); /* a new run */
     if (s->exchanged) GD_TRY(gd_kept_state_exchange(&s->kept, event->net));
     s->exchanged = 0;
-    if (s->stopped) stop(o, s, event);
+    if (s->stopped) stop_run(o, s, event);
     return GD_OK;
 }
 
-static gd_status end(early_stopping *s, gd_event *event) {
+static gd_status end_run(early_stopping *s, gd_event *event) {
     if (!s->kept.at || s->monitor.waited == 0 || s->exchanged)
         return GD_OK; /* the last epoch was the best */
     GD_TRY(gd_kept_state_exchange(&s->kept, event->net));
@@ -110,16 +109,16 @@ static gd_status end(early_stopping *s, gd_event *event) {
 static gd_status early_stopping_on(gd_callback *c, gd_event *event) {
     early_stopping *s = c->self;
     switch (event->kind) {
-    case GD_ON_FIT_BEGIN: return begin(c->options, s, event);
+    case GD_ON_FIT_BEGIN: return begin_run(c->options, s, event);
     case GD_ON_EPOCH_END: return after_epoch(c->options, s, event);
-    case GD_ON_FIT_END: return end(s, event);
+    case GD_ON_FIT_END: return end_run(s, event);
     default: return GD_OK;
     }
 }
 
 /*callback stop_on_nan
- * Ends the run with a failure when the loss or a gradient is not finite: the step is not applied,
- * the batch runs again eagerly, and the failure names the first layer that gave such a value.
+ * Ends the run with a failure when the loss or a gradient is not finite. The step is not applied;
+ * the batch runs again eagerly, and the message names the first layer that returned such a value.
  */
 static gd_status stop_on_nan_on(gd_callback *c, gd_event *event) {
     (void)c;

@@ -1,5 +1,5 @@
-/* callbacks_tensorboard.c - values, histograms and the net as event files, which TensorBoard
- * shows. */
+/* callbacks_tensorboard.c - tensorboard: writes values, histograms and the graph of a net to event
+ * files. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,16 +19,16 @@
  * parameters, and of their gradients if the training step keeps them; and the net as a graph. A
  * resumed run adds a file that makes TensorBoard drop events written after the checkpoint. If the
  * disk is full, events are lost with a warning and training continues.
- *   every int = 0        in [0, inf): also write values after every so many steps, tagged "step/loss"; 0: off
- *   histograms int = 0   in [0, inf): write histograms after every so many epochs; 0: off
+ *   every int = 0        in [0, inf): steps between additional values, tagged "step/loss"; 0: none
+ *   histograms int = 0   in [0, inf): epochs between histograms; 0: none
  *   graph bool = true    write the graph of the net after the first batch
  */
 
 typedef struct board {
-    gd_event_file *file; /* NULL: the run has not begun, or it cannot be opened */
+    gd_event_file *file; /* NULL: the run has not begun, or the file cannot be opened */
     int64_t last;        /* the step of the latest event; -1: none */
-    bool draw;           /* the graph is still to be written */
-    bool warned;
+    bool needs_graph;    /* the graph has not been written yet */
+    bool warned;         /* about lost events */
 } board;
 
 static gd_status tensorboard_check(const void *options) {
@@ -38,7 +38,7 @@ static gd_status tensorboard_check(const void *options) {
 
 static gd_status tensorboard_open(gd_callback *c) {
     board *b = gd_calloc(1, sizeof *b);
-    if (!b) return gd_fail(GD_E_MEMORY, "no memory for the log");
+    if (!b) return gd_no_memory(NULL, "for the log");
     b->last = -1;
     c->self = b;
     return GD_OK;
@@ -58,35 +58,36 @@ static gd_status tensorboard_take(gd_callback *c, gd_taking *in) {
     return gd_taking_integer(in, "last", &((board *)c->self)->last);
 }
 
-static gd_status tell(board *b, gd_event *event, gd_status status) {
+/* Turns a failure to write into a warning. */
+static gd_status warn_lost(board *b, gd_event *event, gd_status status) {
     return gd_event_tell_lost(event, status, "tensorboard: events", &b->warned);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-/* In the file of a resumed run: TensorBoard drops what it has of this step and later ones. */
-static gd_status write_start(board *b, int64_t step) {
+/* Starts the file of a resumed run: makes TensorBoard drop events of this step and later ones. */
+static gd_status write_restart(board *b, int64_t step) {
     gd_pb_doc *event = gd_event_new(step);
     if (event) gd_pb_put_int(gd_pb_put_message(gd_pb_root(event), "session_log"), "status", 1);
     return gd_event_file_write(b->file, event);
 }
 
-/* A folder that cannot be written is a mistake of the program's, told before the run. */
-static gd_status begin(const gd_tensorboard_options *o, board *b, gd_event *event) {
+/* Fails before the run if the folder cannot be written. */
+static gd_status begin_log(const gd_tensorboard_options *o, board *b, gd_event *event) {
     gd_event_file_close(b->file);
     b->file = NULL;
     b->warned = false;
-    b->draw = o->graph && event->step == 0;
+    b->needs_graph = o->graph && event->step == 0;
     if (event->step == 0) b->last = -1;
     GD_TRY(gd_checkpoint_make_folder(o->dir));
     GD_TRY(gd_event_file_create(&b->file, o->dir));
     if (event->step == 0) return GD_OK;
-    return write_start(b, b->last >= event->step ? event->step + 1 : event->step);
+    return write_restart(b, b->last >= event->step ? event->step + 1 : event->step);
 }
 
-/* "loss" as "loss/train", "val_loss" as "loss/validation", "lr" as it is; after a step as
- * "step/loss". */
-static void write_tag(char text[160], const char *name, bool of_step) {
+/* "loss" becomes "loss/train", "val_loss" "loss/validation", and "lr" remains; after a step, "loss"
+ * becomes "step/loss". */
+static void format_tag(char text[160], const char *name, bool of_step) {
     if (of_step) snprintf(text, 160, "step/%.140s", name);
     else if (strncmp(name, "val_", 4) == 0) snprintf(text, 160, "%.140s/validation", name + 4);
     else if (strcmp(name, "lr") == 0 || strcmp(name, "seconds") == 0)
@@ -96,7 +97,7 @@ static void write_tag(char text[160], const char *name, bool of_step) {
 
 static void add_scalar(gd_pb_doc *doc, gd_event *event, const char *name, bool of_step) {
     char tag[160];
-    write_tag(tag, name, of_step);
+    format_tag(tag, name, of_step);
     gd_pb_put_float(gd_event_add_value(doc, tag), "simple_value", gd_event_value(event, name));
 }
 
@@ -138,11 +139,11 @@ static gd_status write_histograms(board *b, gd_event *event) {
     return status;
 }
 
-/* A net that cannot run on shapes alone has no picture, which is no reason to end the run. */
+/* The log has no graph of a net that cannot run with shapes only; the run continues. */
 static gd_status write_graph(board *b, gd_event *event) {
     const gd_tensors inputs = gd_event_inputs(event);
     if (inputs.count == 0) return GD_OK;
-    b->draw = false;
+    b->needs_graph = false;
     char *data = NULL;
     size_t bytes;
     gd_attempt attempt;
@@ -164,7 +165,7 @@ static gd_status write_graph(board *b, gd_event *event) {
 }
 
 static gd_status after_batch(const gd_tensorboard_options *o, board *b, gd_event *event) {
-    if (b->draw) GD_TRY(write_graph(b, event));
+    if (b->needs_graph) GD_TRY(write_graph(b, event));
     if (o->every == 0 || event->step % o->every != 0) return GD_OK;
     GD_TRY(write_values(b, event, true));
     b->last = event->step;
@@ -181,9 +182,11 @@ static gd_status after_epoch(const gd_tensorboard_options *o, board *b, gd_event
 static gd_status tensorboard_on(gd_callback *c, gd_event *event) {
     const gd_tensorboard_options *o = c->options;
     board *b = c->self;
-    if (event->kind == GD_ON_FIT_BEGIN) return begin(o, b, event);
-    if (event->kind == GD_ON_BATCH_END && b->file) return tell(b, event, after_batch(o, b, event));
-    if (event->kind == GD_ON_EPOCH_END && b->file) return tell(b, event, after_epoch(o, b, event));
+    if (event->kind == GD_ON_FIT_BEGIN) return begin_log(o, b, event);
+    if (event->kind == GD_ON_BATCH_END && b->file)
+        return warn_lost(b, event, after_batch(o, b, event));
+    if (event->kind == GD_ON_EPOCH_END && b->file)
+        return warn_lost(b, event, after_epoch(o, b, event));
     if (event->kind == GD_ON_FIT_END) {
         gd_event_file_close(b->file);
         b->file = NULL;

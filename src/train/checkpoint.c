@@ -20,17 +20,17 @@
 #include "train/fit.h"
 
 /*callback checkpoint(path:string)
- * Saves the run in a folder: weights, optimizer, schedule, random numbers, place in the data,
- * history, callbacks. A run with `.resume` of that folder goes on from the newest file that is
- * good, with the same bits as if it had never stopped. It saves at the end of the run, too, and
- * when Ctrl-C or SIGTERM ends it. A save that fails (a full disk) is told in the progress and the
- * log; training goes on, and the checkpoint before stays.
- *   every_steps int = 0       in [0, inf): after so many batches; 0: not
- *   every_minutes float = 0   in [0, inf): after so many minutes; 0: not
- *   every_epochs int = 1      in [0, inf): after so many epochs; 0: not
- *   keep int = 3              in [0, inf): how many of the newest files stay; 0: all
- *   best string = none        also keeps best.safetensors: where this value was best ("val_loss")
- *   mode {auto, min, max} = auto   whether small or large values of it are good; auto goes by its name
+ * Saves the run in a folder: weights, optimizer, schedule, random generator, position in the data,
+ * history, callbacks. A run with `.resume` set to that folder continues from the newest undamaged
+ * file and gives the same bits as a run that never stopped. It also saves when the run ends, and
+ * when Ctrl-C or SIGTERM ends it. If a save fails (the disk is full), a warning appears in the
+ * progress and in the log, training continues, and the previous checkpoint remains.
+ *   every_steps int = 0       in [0, inf): batches between saves; 0: off
+ *   every_minutes float = 0   in [0, inf): minutes between saves; 0: off
+ *   every_epochs int = 1      in [0, inf): epochs between saves; 0: off
+ *   keep int = 3              in [0, inf): number of files that are kept, the newest ones; 0: all
+ *   best string = none        a value, such as "val_loss": best.safetensors is the state with the best one
+ *   mode {auto, min, max} = auto   whether small or large values of it are good; auto: small for losses, errors, mae, mse and perplexity, else large
  */
 
 typedef struct checkpoint {
@@ -52,7 +52,7 @@ static gd_status checkpoint_check(const void *options) {
 
 static gd_status checkpoint_open(gd_callback *c) {
     checkpoint *self = gd_calloc(1, sizeof *self);
-    if (!self) return gd_fail(GD_E_MEMORY, "no memory for it");
+    if (!self) return gd_no_memory(NULL, "for the callback");
     self->best = NAN;
     c->self = self;
     return GD_OK;
@@ -86,14 +86,14 @@ static gd_status save_checkpoint(gd_event *event, char *path, bool *saved) {
     gd_status status = GD_E_MEMORY;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    status = path ? write_parts(event, path) : gd_fail(GD_E_MEMORY, "no memory for its path");
+    status = path ? write_parts(event, path) : gd_no_memory(NULL, "for its path");
     status = gd_attempt_end(&attempt, status);
     gd_free(path);
     *saved = status == GD_OK;
     if (status != GD_E_IO && status != GD_E_MEMORY) return status;
     char text[GD_MESSAGE_MAX + 120];
     snprintf(text, sizeof text,
-             "the checkpoint of step %lld is not saved, and training goes on: %s",
+             "the checkpoint of step %lld is not saved, and training continues: %s",
              (long long)event->step, gd_latest_failure());
     gd_event_warn(event, text);
     return GD_OK;
@@ -112,7 +112,7 @@ static gd_status save_step(gd_callback *c, gd_event *event) {
     return GD_OK;
 }
 
-/* After an epoch. The file has its own value as the best one. */
+/* After an epoch. `best` is set before the save, because the file includes it. */
 static gd_status save_best(gd_callback *c, gd_event *event) {
     const gd_checkpoint_options *o = c->options;
     checkpoint *self = c->self;
@@ -143,7 +143,7 @@ static gd_status begin_folder(const gd_checkpoint_options *o, gd_event *event) {
     GD_TRY(gd_checkpoint_set_aside(o->path, &moved));
     char text[GD_MESSAGE_MAX];
     snprintf(text, sizeof text,
-             "%.800s: %d checkpoints of an earlier run are in its folder 'previous' now", o->path,
+             "%.800s: moved %d checkpoints of an earlier run to its folder 'previous'", o->path,
              moved);
     gd_event_warn(event, text);
     return GD_OK;
@@ -174,8 +174,7 @@ static gd_status checkpoint_after(gd_callback *c, gd_event *event) {
     if (event->kind == GD_ON_BATCH_END || event->kind == GD_ON_EPOCH_END) self->unsaved = true;
     if (event->kind == GD_ON_EPOCH_END) GD_TRY(save_best(c, event));
     if (is_due(o, self, event)) return save_step(c, event);
-    if (event->kind ==
-        GD_ON_FIT_END) { /* a process that was killed after its last save could not prune */
+    if (event->kind == GD_ON_FIT_END) { /* an earlier process may have died before it could prune */
         gd_checkpoint_sweep(o->path);
         gd_checkpoint_prune(o->path, event->step, o->keep);
     }
@@ -201,21 +200,20 @@ static gd_status load_newest(const char *folder, const int64_t *steps, int count
     bool damaged = true;
     for (int i = 0; i < count && damaged; i++) {
         char *path = gd_checkpoint_path(folder, steps[i]);
-        if (!path) return gd_fail(GD_E_MEMORY, "%s: no memory to resume", folder);
+        if (!path) return gd_no_memory(folder, "to resume");
         restored->step = steps[i];
         snprintf(restored->path, sizeof restored->path, "%s", path);
         status = load_checkpoint(path, parts, &damaged);
         gd_free(path);
         if (!damaged) break;
         restored->damaged++;
-        gd_notice(GD_LOG_WARNING, "a damaged checkpoint is passed over: %s", gd_latest_failure());
+        gd_notice(GD_LOG_WARNING, "skipping a damaged checkpoint: %s", gd_latest_failure());
         if (!*first) snprintf(first, sizeof first, "%s", gd_latest_failure());
     }
     restored->found = status == GD_OK;
     if (status == GD_OK || !damaged) return status;
-    return gd_fail(GD_E_FORMAT,
-                   "%s: no checkpoint there can be resumed from; of %d, the newest: %s", folder,
-                   count, first);
+    return gd_fail(GD_E_FORMAT, "%s: cannot resume: all %d checkpoints are damaged; the newest: %s",
+                   folder, count, first);
 }
 
 gd_status gd_checkpoint_restore(const char *folder, gd_state_parts parts, gd_restored *restored) {

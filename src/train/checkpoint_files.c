@@ -1,4 +1,5 @@
-/* checkpoint_files.c - see checkpoint_files.h. */
+/* checkpoint_files.c - names, lists, moves and removes the files in a folder of checkpoints; see
+ * checkpoint_files.h. */
 #include "train/checkpoint_files.h"
 
 #include <dirent.h>
@@ -14,13 +15,13 @@
 #include "format/file.h"
 
 #define SYSTEM_TEXT strerror_r(errno, (char[128]){0}, 128)
-#define END         ".safetensors"
-static const char best_name[] = "best" END, previous_name[] = "previous";
-enum { DIGITS = 8, MOST_DIGITS = 18 };
+#define SUFFIX      ".safetensors"
+static const char best_name[] = "best" SUFFIX, previous_name[] = "previous";
+enum { DIGITS = 8, MAX_DIGITS = 18 }; /* of a step in a name */
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* "" is the current folder, as ".". */
+/* A `folder` of "" is the current one. */
 static char *path_in(const char *folder, const char *name) {
     const size_t length = strlen(folder);
     const bool slash = length > 0 && folder[length - 1] != '/';
@@ -32,19 +33,18 @@ static char *path_in(const char *folder, const char *name) {
 
 char *gd_checkpoint_path(const char *folder, int64_t step) {
     char name[64];
-    snprintf(name, sizeof name, "step-%0*lld" END, DIGITS, (long long)step);
+    snprintf(name, sizeof name, "step-%0*lld" SUFFIX, DIGITS, (long long)step);
     return path_in(folder, name);
 }
 
 char *gd_checkpoint_best_path(const char *folder) { return path_in(folder, best_name); }
 
-/* The length of "step-00001234.safetensors" at the beginning of a name; 0: it begins with something
- * else. */
+/* The length of the prefix "step-00001234.safetensors" of a name; 0: it has another prefix. */
 static size_t step_length(const char *name, int64_t *step) {
     if (strncmp(name, "step-", 5) != 0) return 0;
-    const size_t digits = strspn(name + 5, "0123456789"), end = sizeof END - 1;
-    if (digits < DIGITS || digits > MOST_DIGITS || (digits > DIGITS && name[5] == '0')) return 0;
-    if (strncmp(name + 5 + digits, END, end) != 0) return 0;
+    const size_t digits = strspn(name + 5, "0123456789"), end = sizeof SUFFIX - 1;
+    if (digits < DIGITS || digits > MAX_DIGITS || (digits > DIGITS && name[5] == '0')) return 0;
+    if (strncmp(name + 5 + digits, SUFFIX, end) != 0) return 0;
     *step = strtoll(name + 5, NULL, 10);
     return 5 + digits + end;
 }
@@ -104,8 +104,8 @@ gd_status gd_checkpoint_steps(const char *folder, int64_t **steps, int *count) {
     return status;
 }
 
-/* A folder that was made is on the disk once the one above it is. */
-static void sync_above(const char *folder) {
+/* Makes a new folder durable: syncs the folder above it. */
+static void sync_parent(const char *folder) {
     const int fd = gd_file_open_folder(folder);
     if (fd < 0) return;
     fsync(fd);
@@ -117,15 +117,15 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static gd_status make_one(const char *path) {
+static gd_status make_folder(const char *path) {
     if (mkdir(path, 0777) == 0) {
-        sync_above(path);
+        sync_parent(path);
         return GD_OK;
     }
     const int error = errno;
     if (error == EEXIST && is_folder(path)) return GD_OK;
     errno = error;
-    return gd_fail(GD_E_IO, "%s: the folder cannot be made: %s", path, SYSTEM_TEXT);
+    return gd_fail(GD_E_IO, "%s: cannot create the folder: %s", path, SYSTEM_TEXT);
 }
 
 gd_status gd_checkpoint_make_folder(const char *folder) {
@@ -137,10 +137,10 @@ gd_status gd_checkpoint_make_folder(const char *folder) {
     for (char *at = path + 1; *at && status == GD_OK; at++) {
         if (*at != '/' || at[-1] == '/') continue;
         *at = 0;
-        if (!is_folder(path)) status = make_one(path);
+        if (!is_folder(path)) status = make_folder(path);
         *at = '/';
     }
-    if (status == GD_OK) status = make_one(path);
+    if (status == GD_OK) status = make_folder(path);
     gd_free(path);
     return status;
 }
@@ -164,7 +164,7 @@ static void remove_step(const char *folder, int64_t step) {
     gd_free(path);
 }
 
-/* What cannot be listed or removed now is removed after the next save. */
+/* Ignores failures: the call after the next save tries again. */
 void gd_checkpoint_prune(const char *folder, int64_t step, int64_t keep) {
     int64_t *steps, kept = 0;
     int count;
@@ -179,32 +179,33 @@ void gd_checkpoint_prune(const char *folder, int64_t step, int64_t keep) {
 
 /* --- an earlier run --------------------------------------------------------------------------- */
 
-static gd_status move(const char *folder, const char *to, const char *name) {
+static gd_status move_file(const char *folder, const char *to, const char *name) {
     char *from_path = path_in(folder, name), *to_path = path_in(to, name);
     gd_status status =
         from_path && to_path ? GD_OK : gd_no_memory(folder, "for the names of its checkpoints");
     if (status == GD_OK && rename(from_path, to_path) != 0)
-        status = gd_fail(GD_E_IO, "%s: cannot be moved to %s: %s", from_path, to, SYSTEM_TEXT);
+        status = gd_fail(GD_E_IO, "%s: cannot move it to %s: %s", from_path, to, SYSTEM_TEXT);
     gd_free(from_path);
     gd_free(to_path);
     return status;
 }
 
-static gd_status move_all(const char *folder, const char *to, int *moved) {
+static gd_status move_files(const char *folder, const char *to, int *moved) {
     int64_t *steps;
     int count;
     GD_TRY(gd_checkpoint_steps(folder, &steps, &count));
     gd_status status = GD_OK;
     for (int i = count - 1; i >= 0 && status == GD_OK; i--) { /* the oldest first */
         char *path = gd_checkpoint_path("", steps[i]);
-        status = path ? move(folder, to, path)
+        status = path ? move_file(folder, to, path)
                       : gd_no_memory(folder, "for the names of its checkpoints");
         gd_free(path);
         *moved += status == GD_OK;
     }
     gd_free(steps);
     char *best = gd_checkpoint_best_path(folder);
-    if (status == GD_OK && best && access(best, F_OK) == 0) status = move(folder, to, best_name);
+    if (status == GD_OK && best && access(best, F_OK) == 0)
+        status = move_file(folder, to, best_name);
     gd_free(best);
     return status;
 }
@@ -219,7 +220,7 @@ gd_status gd_checkpoint_set_aside(const char *folder, int *moved) {
         char *best = gd_checkpoint_best_path(to);
         if (best) unlink(best);
         gd_free(best);
-        status = move_all(folder, to, moved);
+        status = move_files(folder, to, moved);
     }
     gd_free(to);
     return status;

@@ -3,7 +3,7 @@
  *     run/step-00001234.safetensors     the state after 1234 batches
  *     run/best.safetensors              the best so far
  *     run/previous/                     checkpoints of an earlier run in this folder
- *     run/step-00001240.safetensors.tmp-1    one that is being written, or that a killed process has left
+ *     run/step-00001240.safetensors.tmp-1    temporary: a save in progress, or that was killed
  */
 #ifndef GRADUS_TRAIN_CHECKPOINT_FILES_H
 #define GRADUS_TRAIN_CHECKPOINT_FILES_H
@@ -14,22 +14,23 @@
 char *gd_checkpoint_path(const char *folder, int64_t step);
 char *gd_checkpoint_best_path(const char *folder);
 
-/* The steps of the checkpoints in a folder, the newest first; from gd_malloc. A folder that is not
- * there has none. */
+/* The steps of the checkpoints in a folder, the newest first; from gd_malloc. A folder that
+ * does not exist has none. */
 gd_status gd_checkpoint_steps(const char *folder, int64_t **steps, int *count);
 
-/* Makes the folder, and those above it, if it is not there. It is on the disk then. */
+/* Creates the folder and those above it, unless it exists. It is durable afterwards. */
 gd_status gd_checkpoint_make_folder(const char *folder);
 
-/* Removes what killed processes have left. A file that somebody writes stays. */
+/* Removes temporary files of processes that have died. */
 void gd_checkpoint_sweep(const char *folder);
 
-/* Once the checkpoint of `step` is in place: removes all but the newest `keep` (0: removes none),
- * and later ones, which were damaged when the run was resumed from an earlier one. */
+/* Called when the checkpoint of `step` is complete: removes all but the newest `keep` checkpoints
+ * (0: keeps all), and those of later steps: the run was resumed before them because they were
+ * damaged. */
 void gd_checkpoint_prune(const char *folder, int64_t step, int64_t keep);
 
-/* Moves the checkpoints of an earlier run to the folder "previous" in it, and removes those that
- * were there. *moved is how many. */
+/* Moves the checkpoints of an earlier run to the folder "previous" in it, and removes the old ones
+ * there. *moved is the number of files. */
 gd_status gd_checkpoint_set_aside(const char *folder, int *moved);
 
 #endif

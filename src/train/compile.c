@@ -1,4 +1,4 @@
-/* compile.c - gd_compile: how a net is trained. */
+/* compile.c - gd_compile: checks the options of a training and attaches them to a net. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 /* --- the object ------------------------------------------------------------------------------- */
 
-static void destroy(gd_object *object) {
+static void destroy_training(gd_object *object) {
     gd_training *t = (gd_training *)object;
     gd_free(t->optimizer_recipe.options);
     gd_free(t->schedule_recipe.options);
@@ -24,12 +24,12 @@ static void destroy(gd_object *object) {
     gd_free(t);
     gd_object_count(-1);
 }
-static const gd_class training_class = {.name = "training", .destroy = destroy};
+static const gd_class training_class = {.name = "training", .destroy = destroy_training};
 
-static gd_training *bare(void) {
+static gd_training *new_training(void) {
     gd_training *t = gd_calloc(1, sizeof *t);
     if (!t) {
-        gd_fail(GD_E_MEMORY, "no memory to compile a net");
+        gd_no_memory(NULL, "to compile a net");
         return NULL;
     }
     gd_object_init(&t->object, &training_class);
@@ -45,7 +45,7 @@ gd_training *gd_training_of(const gd_module *net) {
                : NULL;
 }
 
-static void attach(gd_module *net, gd_training *t) {
+static void attach_training(gd_module *net, gd_training *t) {
     gd_object *old = net->attached;
     net->attached = &t->object;
     gd_object_release(old);
@@ -62,14 +62,14 @@ gd_status gd_training_get(gd_module *net, const char *what, gd_training **traini
                    what);
 }
 
-/* --- text ------------------------------------------------------------------------------------- */
+/* --- names with options ----------------------------------------------------------------------- */
 
-/* "NAME option=value ..." in two. `name` is a copy of the first word. */
-static gd_status split(const char *text, char name[80], const char **options) {
+gd_status gd_split_name(const char *text, char name[GD_SPLIT_NAME], const char **options) {
     while (gd_is_space(*text)) text++;
     size_t length = 0;
     while (text[length] && !gd_is_space(text[length])) length++;
-    if (length >= 80) return gd_fail(GD_E_ARGUMENT, "'%.40s...' is no name", text);
+    if (length >= GD_SPLIT_NAME)
+        return gd_fail(GD_E_ARGUMENT, "'%.40s...' is longer than any name", text);
     memcpy(name, text, length);
     name[length] = '\0';
     *options = text + length;
@@ -79,26 +79,26 @@ static gd_status split(const char *text, char name[80], const char **options) {
 
 typedef gd_status (*check_fn)(const void *options);
 
+/* `kind` is "optimizer" or "schedule"; `prefix` that of its constructors, for messages. */
 static gd_status read_recipe(const char *kind, const char *prefix, const char *text,
                              gd_recipe *recipe) {
-    char name[80];
+    char name[GD_SPLIT_NAME];
     const char *options;
-    GD_TRY(split(text, name, &options));
+    GD_TRY(gd_split_name(text, name, &options));
     GD_TRY(gd_maker_read(kind, name, options, &recipe->maker, &recipe->options));
     GD_TRY(gd_check_ranges(recipe->maker, recipe->options, prefix));
-    /* the rules of both kinds begin with their check */
     const bool schedule = strcmp(kind, "schedule") == 0;
     const check_fn check = schedule ? ((const gd_schedule_rules *)recipe->maker->rules)->check
                                     : ((const gd_optimizer_rules *)recipe->maker->rules)->check;
     return check ? check(recipe->options) : GD_OK;
 }
 
-/* A schedule whose record requires a number of steps, and whose text gives none, gets it from the
- * run. */
+/* If the record of the schedule requires a number of steps and the text has none, the first run
+ * sets it: the schedule is open. */
 static gd_status read_schedule(gd_training *t, const char *text) {
-    char name[80];
+    char name[GD_SPLIT_NAME];
     const char *options;
-    GD_TRY(split(text, name, &options));
+    GD_TRY(gd_split_name(text, name, &options));
     const gd_maker *maker = gd_maker_find("schedule", name);
     const gd_op_attr *attr = NULL;
     if (maker && maker->record.attrs_size)
@@ -107,7 +107,7 @@ static gd_status read_schedule(gd_training *t, const char *text) {
     if (!t->schedule_is_open) return read_recipe("schedule", "gd_lr_", text, &t->schedule_recipe);
     const size_t size = strlen(text) + 12;
     char *with_steps = gd_malloc(size);
-    if (!with_steps) return gd_fail(GD_E_MEMORY, "no memory for a schedule");
+    if (!with_steps) return gd_no_memory(NULL, "for a schedule");
     snprintf(with_steps, size, "%s steps=1", text);
     const gd_status status = read_recipe("schedule", "gd_lr_", with_steps, &t->schedule_recipe);
     gd_free(with_steps);
@@ -121,8 +121,8 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Layers whose name ends in "_loss", without it. */
-static gd_status no_such_loss(const char *name) {
+/* Lists the layers whose name ends in "_loss", without that ending. */
+static gd_status fail_unknown_loss(const char *name) {
     char known[700] = "";
     const gd_maker *m;
     for (int i = 0; (m = gd_maker_at("layer", i)); i++) {
@@ -139,43 +139,45 @@ static gd_status no_such_loss(const char *name) {
     return gd_fail(GD_E_ARGUMENT, "there is no loss '%s'; there are %s", name, known);
 }
 
+/* "mse" and "mse_loss" both find the layer mse_loss. */
 static gd_status find_loss(const char *name, const gd_maker **maker) {
     char full[90];
     snprintf(full, sizeof full, "%s_loss", name);
     *maker = gd_maker_find("layer", full);
     if (!*maker && (*maker = gd_maker_find("layer", name)) && !ends_with(name, "_loss")) {
-        /* a loss that the program has defined takes two inputs or more */
+        /* a layer of another name is a loss if it takes two inputs or more */
         if ((*maker)->record.n_inputs < 2) *maker = NULL;
     }
-    return *maker ? GD_OK : no_such_loss(name);
+    return *maker ? GD_OK : fail_unknown_loss(name);
 }
 
-static gd_status make_layer(const gd_maker *maker, const void *options, gd_module **made) {
+static gd_status make_layer(const gd_maker *maker, const void *options, gd_module **layer) {
     gd_scope *scope = gd_scope_open();
-    *made = gd_retain(gd_layer_make(NULL, maker, options));
+    *layer = gd_retain(gd_layer_make(NULL, maker, options));
     gd_scope_close(&scope);
-    return *made ? GD_OK : gd_failure();
+    return *layer ? GD_OK : gd_failure();
 }
 
-/* The layer, and the one that gives a loss for each element. */
+/* Creates the loss layer, and the same layer with reduction=none, which weights need. */
 static gd_status make_losses(gd_training *t, const gd_maker *maker, void *options) {
     const gd_op_attr *attr = NULL;
     GD_TRY(make_layer(maker, options, &t->loss));
     gd_word *reduction = options ? gd_maker_option(maker, options, "reduction", &attr) : NULL;
     if (!reduction || attr->type != GD_ATTR_WORD) return GD_OK;
     if (*reduction == GD_NONE)
-        return gd_fail(GD_E_ARGUMENT,
-                       "reduction=none gives many numbers; a net is trained with one: mean or sum");
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "reduction=none gives more than one number; training needs one: mean or sum");
     *reduction = GD_NONE;
     return make_layer(maker, options, &t->loss_each);
 }
 
 static gd_status make_loss(gd_training *t, const char *text) {
-    char name[80];
+    char name[GD_SPLIT_NAME];
     const char *given;
     const gd_maker *maker;
     void *options = NULL;
-    GD_TRY(split(text, name, &given));
+    GD_TRY(gd_split_name(text, name, &given));
     GD_TRY(find_loss(name, &maker));
     gd_status status = gd_maker_parse_options(maker, given, &options);
     if (status == GD_OK) status = make_losses(t, maker, options);
@@ -194,14 +196,14 @@ gd_metric *gd_metric_like(const gd_metric *metric) {
 
 static gd_status add_metric(gd_training *t, gd_metric *metric) {
     gd_metric **list = gd_realloc(t->metrics, (size_t)(t->n_metrics + 1) * sizeof *list);
-    if (!list) return gd_fail(GD_E_MEMORY, "no memory for a metric");
+    if (!list) return gd_no_memory(NULL, "for a metric");
     t->metrics = list;
     list[t->n_metrics++] = gd_retain(metric);
     return GD_OK;
 }
 
-/* Where the metric ends that begins at `text`: at a comma that a name follows. Commas also stand
- * between the numbers of a list. */
+/* The end of the metric that begins at `text`: a comma before a name. Other commas separate the
+ * numbers of a list. */
 static const char *metric_end(const char *text) {
     for (; *text; text++) {
         if (*text != ',') continue;
@@ -212,10 +214,10 @@ static const char *metric_end(const char *text) {
     return text;
 }
 
-static gd_status metric_from(gd_training *t, char *text) {
-    char name[80];
+static gd_status make_metric(gd_training *t, char *text) {
+    char name[GD_SPLIT_NAME];
     const char *options;
-    GD_TRY(split(text, name, &options));
+    GD_TRY(gd_split_name(text, name, &options));
     if (!*name) return gd_fail(GD_E_ARGUMENT, "there is a comma without a metric");
     gd_scope *scope = gd_scope_open();
     gd_metric *metric = gd_metric_new_at(NULL, name, options);
@@ -229,10 +231,10 @@ static gd_status make_metrics(gd_training *t, const char *text) {
     while (*text) {
         const char *end = metric_end(text);
         char *one = gd_malloc((size_t)(end - text) + 1);
-        if (!one) return gd_fail(GD_E_MEMORY, "no memory for a metric");
+        if (!one) return gd_no_memory(NULL, "for a metric");
         memcpy(one, text, (size_t)(end - text));
         one[end - text] = '\0';
-        const gd_status status = metric_from(t, one);
+        const gd_status status = make_metric(t, one);
         gd_free(one);
         GD_TRY(status);
         text = *end ? end + 1 : end;
@@ -253,8 +255,7 @@ static gd_status read_precision(const char *text, gd_dtype *precision) {
 
 static gd_status check_numbers(const gd_compile_options *o) {
     if (o->accumulate < 1)
-        return gd_fail(GD_E_ARGUMENT, "accumulate is %d; at least one batch makes a step",
-                       o->accumulate);
+        return gd_fail(GD_E_ARGUMENT, "accumulate is %d; it must be in [1, inf)", o->accumulate);
     if (!(o->clip_norm >= 0))
         return gd_fail(GD_E_ARGUMENT, "clip_norm is %g; it must be in [0, inf)", o->clip_norm);
     if (!(o->clip_value >= 0))
@@ -292,14 +293,14 @@ static gd_status check_together(const gd_compile_options *o) {
 
 /* --- optimizer and schedule ------------------------------------------------------------------- */
 
-static gd_status look_built(gd_walk *w, gd_module *m) {
+static gd_status check_built(gd_walk *w, gd_module *m) {
     *(bool *)w->user &= m->built;
     return GD_OK;
 }
 
 gd_status gd_module_is_built(gd_module *net, bool *built) {
     *built = true;
-    return gd_module_walk(net, &(gd_walk){.module = look_built, .user = built});
+    return gd_module_walk(net, &(gd_walk){.module = check_built, .user = built});
 }
 
 static gd_status make_optimizer(gd_training *t, gd_module *net) {
@@ -316,20 +317,20 @@ static gd_status make_optimizer(gd_training *t, gd_module *net) {
     return t->optimizer ? GD_OK : gd_failure();
 }
 
-/* Steps that a schedule has left open: those of the run that remain after its warm-up. */
-static void fill_steps(gd_recipe *recipe, int64_t steps) {
+/* Sets the steps of an open schedule: those of the run after the warm-up. */
+static void set_open_steps(gd_recipe *recipe, int64_t steps) {
     int64_t *own = gd_maker_option(recipe->maker, recipe->options, "steps", NULL);
     const int64_t *warmup = gd_maker_option(recipe->maker, recipe->options, "warmup", NULL);
     *own = steps - (warmup ? *warmup : 0);
     if (*own < 1) *own = 1;
 }
 
-/* `steps` 0: not known yet. */
-static gd_status make_both(gd_training *t, gd_module *net, int64_t steps) {
+/* `steps` is 0 while the length of the run is unknown; an open schedule is then created later. */
+static gd_status make_optimizer_and_schedule(gd_training *t, gd_module *net, int64_t steps) {
     if (!t->optimizer && t->optimizer_recipe.maker) GD_TRY(make_optimizer(t, net));
     if (t->schedule || !t->schedule_recipe.maker) return GD_OK;
     if (t->schedule_is_open && steps == 0) return GD_OK;
-    if (t->schedule_is_open) fill_steps(&t->schedule_recipe, steps);
+    if (t->schedule_is_open) set_open_steps(&t->schedule_recipe, steps);
     t->schedule = gd_retain(
         gd_schedule_make(NULL, t->schedule_recipe.maker, t->optimizer, t->schedule_recipe.options));
     return t->schedule ? GD_OK : gd_failure();
@@ -342,14 +343,14 @@ gd_status gd_training_prepare(gd_training *t, gd_module *net, gd_tensors inputs,
     bool built = false;
     gd_status status = gd_module_is_built(net, &built);
     if (status == GD_OK && !built) status = gd_module_build_at(NULL, net, inputs);
-    if (status == GD_OK) status = make_both(t, net, steps);
+    if (status == GD_OK) status = make_optimizer_and_schedule(t, net, steps);
     gd_scope_close(&scope);
     return gd_attempt_end(&attempt, status);
 }
 
 /* --- gd_compile ------------------------------------------------------------------------------- */
 
-static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *o) {
+static gd_status read_options(gd_training *t, gd_module *net, const gd_compile_options *o) {
     GD_TRY(check_together(o));
     GD_TRY(check_numbers(o));
     GD_TRY(read_precision(o->precision, &t->precision));
@@ -375,20 +376,21 @@ static gd_status fill(gd_training *t, gd_module *net, const gd_compile_options *
     t->clip_value = o->clip_value;
     bool built;
     GD_TRY(gd_module_is_built(net, &built));
-    return built && gd_module_parameter_count(net) > 0 ? make_both(t, net, 0) : GD_OK;
+    return built && gd_module_parameter_count(net) > 0 ? make_optimizer_and_schedule(t, net, 0)
+                                                       : GD_OK;
 }
 
-static gd_status compile(gd_module *net, const gd_compile_options *o) {
+static gd_status compile_net(gd_module *net, const gd_compile_options *o) {
     if (!net) return gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "the net is NULL");
-    gd_training *t = bare();
+    gd_training *t = new_training();
     if (!t) return GD_E_MEMORY;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = fill(t, net, o);
+    gd_status status = read_options(t, net, o);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
-    if (status == GD_OK) attach(net, t);
+    if (status == GD_OK) attach_training(net, t);
     else gd_object_release(&t->object);
     return status;
 }
@@ -397,7 +399,7 @@ gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_optio
     GD_CALLED_FROM(site);
     static const gd_compile_options defaults = {
         .optimizer = "adam", .precision = "f32", .accumulate = 1};
-    const gd_status status = compile(net, options ? options : &defaults);
+    const gd_status status = compile_net(net, options ? options : &defaults);
     if (status != GD_OK) gd_error_prefix("gd_compile: ");
     return gd_report(site, status);
 }

@@ -1,4 +1,4 @@
-/* data.c - loaders for what a program gives to gd_fit. */
+/* data.c - creates loaders for the tensors, datasets or loaders that a program passes to gd_fit. */
 #include "core/alloc.h"
 #include "train/batches.h"
 
@@ -21,7 +21,7 @@ gd_status gd_loader_for(gd_fit_data data, const gd_loading *o, gd_loader **loade
     gd_scope *scope = gd_scope_open();
     gd_status status = dataset ? GD_OK : check_count(data.tensors);
     if (status == GD_OK && !dataset) {
-        if (data.tensors.count <= targets) targets = 0; /* inputs alone */
+        if (data.tensors.count <= targets) targets = 0; /* inputs only */
         dataset = gd_dataset_tensors_at(NULL, data.tensors);
     }
     if (status == GD_OK && dataset)

@@ -19,6 +19,7 @@ static gd_tensors evaluate_batch(gd_tensors batch, void *user) {
     return (gd_tensors){NULL, 0};
 }
 
+/* One pass over all batches. */
 typedef struct pass {
     gd_batches *batches;
     gd_progress_writer *progress;
@@ -68,7 +69,7 @@ static gd_status run_batches(pass *p, bool *complete) {
 
 static gd_status read_values(gd_fit_run *r) {
     double *read = gd_malloc((size_t)r->n_val * sizeof *read);
-    if (!read) return gd_fail(GD_E_MEMORY, "no memory for the values of a run");
+    if (!read) return gd_no_memory(NULL, "for the values of a run");
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -90,16 +91,16 @@ gd_status gd_run_compile_validation(gd_fit_run *r) {
 }
 
 gd_status gd_run_validate(gd_fit_run *r, bool *complete) {
-    gd_modes modes = {.count = 0};
+    gd_saved_modes modes = {.count = 0};
     pass p = {.batches = &r->validation,
               .progress = &r->progress,
               .shown = {.what = "validate"},
               .interrupt = &r->interrupt};
     GD_TRY(rewind_loader(r->validation.loader));
-    GD_TRY(gd_modes_save(r->net, &modes));
-    gd_modes_set(&modes, 0);
+    GD_TRY(gd_saved_modes_save(&modes, r->net));
+    gd_saved_modes_set(&modes, 0);
     gd_status status = run_batches(&p, complete);
-    gd_modes_put_back(&modes);
+    gd_saved_modes_restore(&modes);
     if (status == GD_OK && *complete) status = read_values(r);
     if (status == GD_OK && !*complete) status = rewind_loader(r->validation.loader);
     return status;
@@ -110,7 +111,7 @@ gd_status gd_run_validate(gd_fit_run *r, bool *complete) {
 static gd_status fill_row(gd_batches *b, gd_history *h) {
     char text[GD_METRIC_UNIQUE];
     double *read = gd_malloc((size_t)(1 + b->n_metrics) * sizeof *read);
-    if (!read) return gd_fail(GD_E_MEMORY, "no memory for the values of a run");
+    if (!read) return gd_no_memory(NULL, "for the values of a run");
     gd_status status = gd_batches_read(b, read);
     if (status == GD_OK) status = gd_history_add_row(h);
     for (int i = 0; i <= b->n_numbers && status == GD_OK; i++) {
@@ -137,7 +138,7 @@ static void finish_progress(pass *p, const gd_history *h) {
 
 static gd_status evaluate_data(gd_batches *b, const gd_evaluate_options *o, gd_history *h) {
     gd_progress_writer writer;
-    gd_modes modes = {.count = 0};
+    gd_saved_modes modes = {.count = 0};
     gd_progress_begin(&writer, o->progress, STDERR_FILENO);
     pass p = {.batches = b, .progress = &writer, .shown = {.what = "evaluate"}};
     if (!b->training->loss && !b->training->loss_function && b->n_metrics == 0)
@@ -146,11 +147,11 @@ static gd_status evaluate_data(gd_batches *b, const gd_evaluate_options *o, gd_h
     if (b->n_weights) GD_TRY(gd_check_weights(b->training, "gd_evaluate", NULL));
     if (o->jit) GD_TRY(gd_batches_compile(b, evaluate_batch, b));
     GD_TRY(rewind_loader(b->loader));
-    GD_TRY(gd_modes_save(b->net, &modes));
-    gd_modes_set(&modes, 0);
+    GD_TRY(gd_saved_modes_save(&modes, b->net));
+    gd_saved_modes_set(&modes, 0);
     bool complete;
     gd_status status = run_batches(&p, &complete);
-    gd_modes_put_back(&modes);
+    gd_saved_modes_restore(&modes);
     if (status == GD_OK) status = fill_row(b, h);
     if (status == GD_OK) finish_progress(&p, h);
     gd_progress_end(&writer);

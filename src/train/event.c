@@ -1,4 +1,4 @@
-/* event.c - what callbacks ask of the run behind an event. */
+/* event.c - functions with which callbacks read and stop the run that sent an event. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ const char *gd_event_name_at(gd_event *event, int index) {
 
 void gd_event_stop(gd_event *event, const char *reason) {
     const gd_event_source *source = source_of(event);
-    if (source) source->stop(event, reason ? reason : "a callback has asked for it");
+    if (source) source->stop(event, reason ? reason : "a callback stopped it");
 }
 
 gd_tensors gd_event_inputs(gd_event *event) {
@@ -31,7 +31,7 @@ gd_tensors gd_event_inputs(gd_event *event) {
     return source && source->inputs ? source->inputs(event) : (gd_tensors){NULL, 0};
 }
 
-static gd_status refuse(gd_event *event, const char *name) {
+static gd_status fail_unknown_value(gd_event *event, const char *name) {
     char known[600] = "";
     const char *other;
     for (int i = 0; (other = gd_event_name_at(event, i)); i++) {
@@ -53,7 +53,7 @@ gd_status gd_event_read(gd_event *event, const char *name, double *value) {
         *value = gd_event_value(event, name);
         return GD_OK;
     }
-    return refuse(event, name);
+    return fail_unknown_value(event, name);
 }
 
 void gd_event_warn(gd_event *event, const char *text) {
@@ -82,7 +82,7 @@ gd_status gd_event_tell_lost(gd_event *event, gd_status status, const char *what
     if (status != GD_E_IO) return status;
     if (!*warned) {
         char message[GD_MESSAGE_MAX + 80];
-        snprintf(message, sizeof message, "%s are lost, and training goes on: %s", what,
+        snprintf(message, sizeof message, "%s are lost, and training continues: %s", what,
                  gd_latest_failure());
         gd_event_warn(event, message);
     }

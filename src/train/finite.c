@@ -23,20 +23,20 @@ static gd_tensor *largest_value(gd_tensor *g) {
     return most->kind == GD_FAILED || most->dtype == GD_F64 ? most : gd_cast(most, GD_F64);
 }
 
-enum { AT_ONCE = 200 };
+enum { CHECKED_AT_ONCE = 200 }; /* values in one check */
 
 /* Checks [loss, largest of each gradient], and takes the loss from the checked list, so that the
  * plan cannot prune the check. */
 gd_status gd_run_check(gd_fit_run *r, gd_batch_result *result) {
     GD_NO_GRAD;
-    gd_tensor *list[AT_ONCE], *sum = result->sum;
+    gd_tensor *list[CHECKED_AT_ONCE], *sum = result->sum;
     /* f16 gradients overflow sometimes: the loss scale skips such a step */
     const int64_t count = r->training->scale ? 0 : r->parameters.count;
     int64_t i = 0;
     do {
         int n = 0;
         list[n++] = sum;
-        for (; i < count && n < AT_ONCE; i++) {
+        for (; i < count && n < CHECKED_AT_ONCE; i++) {
             gd_tensor *g = gd_tensor_grad(r->parameters.at[i]);
             if (g && gd_tensor_numel(g) > 0) list[n++] = largest_value(g);
         }
@@ -115,7 +115,7 @@ static gd_tensors check_outputs(gd_module *m, gd_tensors inputs, gd_tensors outp
 static gd_status hook_module(gd_walk *walk, gd_module *m) {
     search *s = walk->user;
     watch *w = gd_calloc(1, sizeof *w);
-    if (!w) return gd_fail(GD_E_MEMORY, "no memory to search for the layer");
+    if (!w) return gd_no_memory(NULL, "to find the layer");
     w->search = s;
     snprintf(w->path, sizeof w->path, "%s", walk->path);
     w->module = gd_retain(m);

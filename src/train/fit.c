@@ -181,9 +181,11 @@ static gd_status run_epochs(gd_fit_run *r) {
 
 static gd_status check_options(const gd_fit_options *o) {
     if (o->epochs < 0)
-        return gd_fail(GD_E_ARGUMENT, "gd_fit: epochs is %lld", (long long)o->epochs);
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: epochs is %lld; it must not be negative",
+                       (long long)o->epochs);
     if (o->max_steps < 0)
-        return gd_fail(GD_E_ARGUMENT, "gd_fit: max_steps is %lld", (long long)o->max_steps);
+        return gd_fail(GD_E_ARGUMENT, "gd_fit: max_steps is %lld; it must not be negative",
+                       (long long)o->max_steps);
     if (!(o->validation_split >= 0 && o->validation_split < 1))
         return gd_fail(GD_E_ARGUMENT, "gd_fit: validation_split is %g; it must be in [0, 1)",
                        o->validation_split);
@@ -191,7 +193,7 @@ static gd_status check_options(const gd_fit_options *o) {
                             (o->validation_tensors.count > 0) + (o->validation_split > 0);
     if (validations > 1)
         return gd_fail(GD_E_ARGUMENT,
-                       "gd_fit: there are %d sources of validation; give one of .validation, "
+                       "gd_fit: there are %d sources of validation; set one of .validation, "
                        ".validation_dataset, .validation_tensors, .validation_split",
                        validations);
     for (int64_t i = 0; i < o->callbacks.count; i++)
@@ -202,13 +204,13 @@ static gd_status check_options(const gd_fit_options *o) {
     return GD_OK;
 }
 
-/* Holds out a share of the samples for validation. */
+/* Holds out a part of the samples for validation. */
 static gd_status split_data(gd_fit_data *data, const gd_fit_options *o, gd_fit_data *kept) {
     gd_dataset *all = data->dataset, *train = NULL, *rest = NULL;
     if (data->loader)
         return gd_fail(
             GD_E_ARGUMENT,
-            "gd_fit: validation_split is of tensors or a dataset; split the dataset of a loader "
+            "gd_fit: validation_split needs tensors or a dataset; split the dataset of a loader "
             "with gd_dataset_random_split");
     if (!all && !(all = gd_dataset_tensors_at(NULL, data->tensors))) return gd_failure();
     GD_TRY(gd_dataset_random_split(all, 1 - o->validation_split, &train, &rest, .seed = o->seed));
@@ -249,16 +251,15 @@ static gd_status check_loss(gd_fit_run *r) {
     const gd_fit_options *o = r->options;
     const bool loss = t->loss || t->loss_function, weights = r->train.n_weights || o->class_weights;
     if (!loss && !o->step)
-        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled without a loss; give gd_compile a "
-                                   ".loss or a .loss_function, "
-                                   "or gd_fit a .step");
+        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled without a loss; pass gd_compile a "
+                                   ".loss or a .loss_function, or gd_fit a .step");
     if (r->validates && !loss && t->n_metrics == 0)
         return gd_fail(GD_E_STATE, "gd_fit: validation needs a loss or metrics of gd_compile; a "
-                                   ".step is for training alone");
+                                   ".step is only for training");
     if (!t->optimizer && !t->optimizer_recipe.maker && !o->step)
-        return gd_fail(GD_E_STATE, "gd_fit: the net was compiled with .optimizer = NULL; that goes "
-                                   "with a .step that updates "
-                                   "the parameters");
+        return gd_fail(GD_E_STATE,
+                       "gd_fit: the net was compiled with .optimizer = NULL; that needs "
+                       "a .step that updates the parameters");
     if (weights && !o->step) GD_TRY(gd_check_weights(t, "gd_fit", o->class_weights));
     if (r->validates && r->validation.n_weights && loss)
         GD_TRY(gd_check_weights(t, "gd_fit", NULL));
@@ -311,8 +312,7 @@ static gd_status resume_run(gd_fit_run *r) {
     int count = 0;
     if (!r->options->resume) return GD_OK;
     GD_TRY(gd_fit_parts(&r->event, parts, &count));
-    if (!(restored = gd_calloc(1, sizeof *restored)))
-        return gd_fail(GD_E_MEMORY, "no memory to resume a run");
+    if (!(restored = gd_calloc(1, sizeof *restored))) return gd_no_memory(NULL, "to resume a run");
     const gd_status status =
         gd_checkpoint_restore(r->options->resume, (gd_state_parts){parts, count}, restored);
     if (status == GD_OK && restored->found) {
@@ -321,7 +321,8 @@ static gd_status resume_run(gd_fit_run *r) {
         const int length = snprintf(text, sizeof text, "resuming from step %lld of %.900s",
                                     (long long)restored->step, restored->path);
         if (damaged)
-            snprintf(text + length, sizeof text - (size_t)length, "; %d newer damaged", damaged);
+            snprintf(text + length, sizeof text - (size_t)length,
+                     "; skipped %d newer ones, which are damaged", damaged);
         gd_progress_say(&r->progress, text);
         gd_run_resumed(r);
     }
@@ -345,8 +346,8 @@ static gd_status begin_run(gd_fit_run *r, gd_fit_data data) {
     GD_TRY(check_loss(r));
     GD_TRY(gd_batches_weigh_classes(&r->train, o->class_weights));
     GD_TRY(prepare_net(r));
-    GD_TRY(gd_modes_save(r->net, &r->modes));
-    if (!r->net->training) gd_modes_set(&r->modes, 1);
+    GD_TRY(gd_saved_modes_save(&r->modes, r->net));
+    if (!r->net->training) gd_saved_modes_set(&r->modes, 1);
     if (o->jit) GD_TRY(gd_batches_compile(&r->train, gd_run_traced, r));
     if (o->jit && r->validates) GD_TRY(gd_run_compile_validation(r));
     if (!(r->history = gd_history_bare())) return GD_E_MEMORY;
@@ -382,7 +383,7 @@ static void end_run(gd_fit_run *r) {
     gd_progress_end(&r->progress);
     if (r->train.net) gd_loader_stop(r->train.loader);
     if (r->validation.net) gd_loader_stop(r->validation.loader);
-    gd_modes_put_back(&r->modes);
+    gd_saved_modes_restore(&r->modes);
     if (r->training && r->training->optimizer) gd_module_zero_grad(r->net);
     gd_batches_end(&r->train);
     gd_batches_end(&r->validation);
@@ -399,7 +400,7 @@ static gd_status fit_net(gd_module *net, gd_fit_data data, const gd_fit_options 
     gd_fit_run *r = gd_calloc(1, sizeof *r);
     if (!r || !(r->stopped = gd_calloc(1, 1))) {
         gd_free(r);
-        return gd_fail(GD_E_MEMORY, "no memory for a run");
+        return gd_no_memory(NULL, "for a run");
     }
     r->source = &gd_run_source;
     r->options = o;
@@ -433,7 +434,7 @@ gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
     gd_scope *scope = gd_scope_open();
     gd_status status =
         gd_this_thread.tracer
-            ? gd_fail(GD_E_STATE, "gd_fit: a function is being traced, or a graph built")
+            ? gd_fail(GD_E_STATE, "gd_fit: called while a function is traced or a graph is built")
             : fit_net(net, data, options ? options : &defaults, &h);
     gd_scope_close(&scope);
     return gd_history_finish(site, h, gd_attempt_end(&attempt, status));

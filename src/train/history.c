@@ -1,4 +1,4 @@
-/* history.c - the table that gd_fit returns. */
+/* history.c - the table of values that gd_fit returns: one row for each epoch. */
 #include "train/history.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static void free_names(char **names, int count) {
     gd_free(names);
 }
 
-static void destroy(gd_object *object) {
+static void destroy_history(gd_object *object) {
     gd_history *h = (gd_history *)object;
     free_names(h->names, h->n_columns);
     gd_free(h->values);
@@ -25,16 +25,16 @@ static void destroy(gd_object *object) {
     gd_object_count(-1);
 }
 
-static gd_status give(gd_object *object, gd_state *state);
-static gd_status take(gd_object *object, gd_taking *in);
-static const gd_state_rules state_rules = {give, take};
+static gd_status save_history(gd_object *object, gd_state *state);
+static gd_status load_history(gd_object *object, gd_taking *in);
+static const gd_state_rules state_rules = {save_history, load_history};
 static const gd_class history_class = {
-    .name = "history", .destroy = destroy, .state = &state_rules};
+    .name = "history", .destroy = destroy_history, .state = &state_rules};
 
 gd_history *gd_history_bare(void) {
     gd_history *h = gd_calloc(1, sizeof *h);
     if (!h) {
-        gd_fail(GD_E_MEMORY, "no memory for a history");
+        gd_no_memory(NULL, "for a history");
         return NULL;
     }
     gd_object_init(&h->object, &history_class);
@@ -50,14 +50,14 @@ int gd_history_find(const gd_history *h, const char *name) {
     return -1;
 }
 
-/* Room for so many rows of so many columns. */
-static gd_status reserve(gd_history *h, int64_t rows, int columns) {
+/* Reallocates the values for this many rows and columns. */
+static gd_status reserve_values(gd_history *h, int64_t rows, int columns) {
     size_t count, bytes;
     if (!gd_mul_size((size_t)rows, (size_t)columns, &count) ||
         !gd_mul_size(count, sizeof(double), &bytes))
-        return gd_fail(GD_E_OVERFLOW, "a history of %lld rows", (long long)rows);
+        return gd_fail(GD_E_OVERFLOW, "a history of %lld rows is too large", (long long)rows);
     double *values = gd_realloc(h->values, bytes ? bytes : 1);
-    if (!values) return gd_fail(GD_E_MEMORY, "no memory for a history");
+    if (!values) return gd_no_memory(NULL, "for a history");
     h->values = values;
     h->rows_room = rows;
     return GD_OK;
@@ -69,13 +69,13 @@ int gd_history_column(gd_history *h, const char *name) {
     const int old = h->n_columns;
     char *copy = gd_malloc(strlen(name) + 1);
     if (!copy || !gd_grow(h->names, old, h->columns_room) ||
-        reserve(h, h->rows_room, old + 1) != GD_OK) {
+        reserve_values(h, h->rows_room, old + 1) != GD_OK) {
         gd_free(copy);
-        gd_fail(GD_E_MEMORY, "no memory for a history");
+        gd_no_memory(NULL, "for a history");
         return -1;
     }
     h->names[h->n_columns++] = strcpy(copy, name);
-    for (int64_t row = h->n_rows; row-- > 0;) { /* rows grow apart, the last one first */
+    for (int64_t row = h->n_rows; row-- > 0;) { /* moves the last row first */
         memmove(h->values + row * (old + 1), h->values + row * old, (size_t)old * sizeof(double));
         h->values[row * (old + 1) + old] = (double)NAN;
     }
@@ -84,7 +84,7 @@ int gd_history_column(gd_history *h, const char *name) {
 
 gd_status gd_history_add_row(gd_history *h) {
     if (h->n_rows == h->rows_room)
-        GD_TRY(reserve(h, h->rows_room ? 2 * h->rows_room : 16, h->n_columns));
+        GD_TRY(reserve_values(h, h->rows_room ? 2 * h->rows_room : 16, h->n_columns));
     for (int i = 0; i < h->n_columns; i++) h->values[h->n_rows * h->n_columns + i] = (double)NAN;
     h->n_rows++;
     return GD_OK;
@@ -125,9 +125,9 @@ double gd_history_value(const gd_history *h, const char *name, int64_t row) {
                                                       : (double)NAN;
 }
 
-/* --- state: "names", one on a line, and "values" (rows, columns) ------------------------------ */
+/* --- state: "names", separated by newlines, and "values" (rows, columns) ---------------------- */
 
-static char *joined(const gd_history *h) {
+static char *join_names(const gd_history *h) {
     size_t bytes = 1;
     for (int i = 0; i < h->n_columns; i++) bytes += strlen(h->names[i]) + 1;
     char *text = gd_malloc(bytes), *at = text;
@@ -140,10 +140,10 @@ static char *joined(const gd_history *h) {
     return text;
 }
 
-static gd_status give(gd_object *object, gd_state *state) {
+static gd_status save_history(gd_object *object, gd_state *state) {
     const gd_history *h = (const gd_history *)object;
-    char *names = joined(h);
-    if (!names) return gd_fail(GD_E_MEMORY, "no memory for a history");
+    char *names = join_names(h);
+    if (!names) return gd_no_memory(NULL, "for a history");
     gd_status status = gd_state_put_text(state, "names", names);
     gd_free(names);
     if (status != GD_OK || h->n_rows == 0 || h->n_columns == 0) return status;
@@ -158,14 +158,14 @@ static gd_status give(gd_object *object, gd_state *state) {
     return status;
 }
 
-/* What is loaded, until it replaces the table. */
+/* A loaded table. It replaces the history when the entire load has succeeded. */
 typedef struct loading {
-    gd_history *history; /* held */
-    char *text;
-    gd_tensor *values; /* held; NULL: no rows */
+    gd_history *history; /* retained */
+    char *text;          /* the names, separated by newlines */
+    gd_tensor *values;   /* retained; NULL: no rows */
     char **names;
     int columns;
-    double *room;
+    double *room; /* for a copy of the values: adopt_loading must not fail */
 } loading;
 
 static void loading_free(loading *l) {
@@ -177,7 +177,7 @@ static void loading_free(loading *l) {
     gd_free(l);
 }
 
-static void adopt(void *user, bool loaded) {
+static void adopt_loading(void *user, bool loaded) {
     loading *l = user;
     gd_history *h = l->history;
     if (loaded && l->names) {
@@ -199,11 +199,10 @@ static gd_status split_names(loading *l, const char *text) {
     l->columns = *text != '\0';
     for (const char *c = text; *c; c++) l->columns += *c == '\n';
     l->names = gd_calloc((size_t)l->columns + 1, sizeof *l->names);
-    if (!l->names) return gd_fail(GD_E_MEMORY, "no memory for a history");
+    if (!l->names) return gd_no_memory(NULL, "for a history");
     for (int i = 0; i < l->columns; i++) {
         const size_t length = strcspn(text, "\n");
-        if (!(l->names[i] = gd_malloc(length + 1)))
-            return gd_fail(GD_E_MEMORY, "no memory for a history");
+        if (!(l->names[i] = gd_malloc(length + 1))) return gd_no_memory(NULL, "for a history");
         memcpy(l->names[i], text, length);
         l->names[i][length] = '\0';
         text += length + (text[length] == '\n');
@@ -211,11 +210,11 @@ static gd_status split_names(loading *l, const char *text) {
     return GD_OK;
 }
 
-static gd_status prepare(loading *l, gd_taking *in) {
+static gd_status prepare_loading(loading *l, gd_taking *in) {
     const char *names = gd_taking_peek_text(in, "names");
     gd_shape shape;
     gd_dtype dtype;
-    GD_TRY(gd_taking_text(in, "names", &l->text)); /* also where it is missing, which is reported */
+    GD_TRY(gd_taking_text(in, "names", &l->text)); /* reports it if it is missing */
     if (!names) return GD_OK;
     GD_TRY(split_names(l, names));
     if (!gd_taking_shape(in, "values", &shape, &dtype)) return GD_OK;
@@ -224,24 +223,24 @@ static gd_status prepare(loading *l, gd_taking *in) {
     size_t count, bytes;
     if (!gd_mul_size((size_t)shape.at[0], (size_t)l->columns, &count) ||
         !gd_mul_size(count, sizeof(double), &bytes))
-        return gd_fail(GD_E_OVERFLOW, "a history of %lld rows", (long long)shape.at[0]);
-    if (!(l->room = gd_malloc(bytes ? bytes : 1)))
-        return gd_fail(GD_E_MEMORY, "no memory for a history");
+        return gd_fail(GD_E_OVERFLOW, "a history of %lld rows is too large",
+                       (long long)shape.at[0]);
+    if (!(l->room = gd_malloc(bytes ? bytes : 1))) return gd_no_memory(NULL, "for a history");
     gd_scope *scope = gd_scope_open();
     l->values = gd_retain(gd_tensor_new(gd_cpu(), GD_F64, 2, shape.at));
     gd_scope_close(&scope);
     return l->values ? gd_taking_tensor(in, "values", l->values) : GD_E_MEMORY;
 }
 
-static gd_status take(gd_object *object, gd_taking *in) {
+static gd_status load_history(gd_object *object, gd_taking *in) {
     gd_history *h = (gd_history *)object;
     loading *l = gd_calloc(1, sizeof *l);
-    if (!l) return gd_fail(GD_E_MEMORY, "no memory for a history");
+    if (!l) return gd_no_memory(NULL, "for a history");
     l->history = gd_retain(h);
-    const gd_status status = prepare(l, in);
+    const gd_status status = prepare_loading(l, in);
     if (status != GD_OK) {
         loading_free(l);
         return status;
     }
-    return gd_taking_when_done(in, adopt, l);
+    return gd_taking_when_done(in, adopt_loading, l);
 }

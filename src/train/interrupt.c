@@ -1,4 +1,4 @@
-/* interrupt.c - see interrupt.h.
+/* interrupt.c - counts SIGINT, SIGTERM and calls of gd_fit_interrupt; see interrupt.h.
  *
  * The handler counts signals. A run compares the counts with those at its start, so that an earlier
  * request does not end it, and one request ends all active runs. For a second signal, while the

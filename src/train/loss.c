@@ -1,9 +1,9 @@
-/* loss.c - see loss.h.
+/* loss.c - computes the loss of a batch, with or without weights; see loss.h.
  *
- * With weights the loss is sum(w l) / sum(w) over the elements of l, the loss with reduction=none:
- * (N) for class numbers, (N, D) for mse of such outputs. w is the sample's weight times the weight
- * of the element's class, and 0 where the target is the loss's ignore_index. Weights that are all
- * equal give the loss without weights.
+ * With weights, the loss is sum(w l) / sum(w). l is the loss with reduction=none: (N) for class
+ * numbers, (N, D) for the mse of outputs (N, D). w is the weight of the sample times the weight of
+ * the element's class; it is 0 where the target is the ignore_index of the loss. If all weights are
+ * equal, the result is the loss without weights.
  */
 #include "train/loss.h"
 
@@ -14,28 +14,30 @@
 gd_status gd_check_weights(const gd_training *t, const char *what, const gd_tensor *classes) {
     if (!t->loss_each)
         return gd_fail(GD_E_ARGUMENT,
-                       "%s: weights need a loss for each sample: a .loss by name that has an "
+                       "%s: weights need a loss for each sample: a .loss whose layer has an "
                        "option reduction%s",
-                       what, t->loss_function ? "; a .loss_function gives one number" : "");
+                       what, t->loss_function ? "; a .loss_function returns one number" : "");
     if (classes && (classes->kind != GD_VALUE || classes->rank != 1 || classes->dtype != GD_F32))
         return gd_fail(GD_E_SHAPE,
                        "%s: class_weights must be f32 of rank 1, a weight for each class", what);
     return GD_OK;
 }
 
-enum { MOST = 16 }; /* inputs of a loss */
+enum { MAX_LOSS_INPUTS = 16 };
 
-/* Calls a loss layer: as many outputs as it takes before the targets, then those. */
+/* Calls a loss layer with outputs of the net, then the targets. The layer takes the outputs that
+ * its required inputs need besides the targets. */
 static gd_status call_loss(gd_module *layer, const gd_batch_result *r, gd_tensor **loss) {
-    gd_tensor *in[MOST];
+    gd_tensor *in[MAX_LOSS_INPUTS];
     int64_t outputs = layer->maker->record.n_required - r->targets.count;
     if (outputs < 1) outputs = 1;
     if (outputs > r->outputs.count)
-        return gd_fail(GD_E_ARGUMENT, "%s needs %lld outputs of the net, which has %lld",
+        return gd_fail(GD_E_ARGUMENT, "%s needs %lld outputs of the net, which returned %lld",
                        layer->type, (long long)outputs, (long long)r->outputs.count);
-    if (outputs + r->targets.count > MOST)
-        return gd_fail(GD_E_ARGUMENT, "%s: there are %lld targets", layer->type,
-                       (long long)r->targets.count);
+    if (outputs + r->targets.count > MAX_LOSS_INPUTS)
+        return gd_fail(GD_E_ARGUMENT, "%s: there are %lld targets; it takes at most %lld",
+                       layer->type, (long long)r->targets.count,
+                       (long long)(MAX_LOSS_INPUTS - outputs));
     int64_t n = 0;
     for (int64_t i = 0; i < outputs; i++) in[n++] = r->outputs.at[i];
     for (int64_t i = 0; i < r->targets.count; i++) in[n++] = r->targets.at[i];
@@ -45,8 +47,8 @@ static gd_status call_loss(gd_module *layer, const gd_batch_result *r, gd_tensor
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
-/* Class numbers, one for each element of the loss: those of the target, or the largest of a target
- * with a number for each class (one-hot). */
+/* The class number of each element of the loss: the target itself, or the argmax of a target with a
+ * number for each class (one-hot). */
 static gd_status classes_of(gd_tensor *target, const gd_tensor *each, gd_tensor **classes) {
     char a[128], b[128];
     gd_tensor *t = gd_detach(target);
@@ -63,8 +65,8 @@ static gd_status classes_of(gd_tensor *target, const gd_tensor *each, gd_tensor 
     return (*classes)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-/* (N) as (N, 1, ...), to be broadcast to the loss. */
-static gd_status spread(gd_tensor *weight, const gd_tensor *each, gd_tensor **w) {
+/* Expands sample weights (N) to the shape of the loss (N, ...). */
+static gd_status expand_sample_weights(gd_tensor *weight, const gd_tensor *each, gd_tensor **w) {
     gd_shape shape = gd_shape_of(each->rank, each->dims);
     char a[128];
     if (gd_tensor_numel(weight) != (each->rank ? each->dims[0] : 1))
@@ -78,9 +80,9 @@ static gd_status spread(gd_tensor *weight, const gd_tensor *each, gd_tensor **w)
     return (*w)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-/* *w, if there is one, times the weights of the classes. */
-static gd_status times_classes(gd_batches *b, const gd_tensor *each, gd_tensor *classes,
-                               gd_tensor **w) {
+/* Multiplies *w, if it exists, by the weights of the classes. */
+static gd_status apply_class_weights(gd_batches *b, const gd_tensor *each, gd_tensor *classes,
+                                     gd_tensor **w) {
     gd_tensor *flat = gd_index_select(b->class_weights, 0, gd_reshape(classes, gd_dims(-1)));
     gd_tensor *own = gd_reshape(flat, gd_shape_of(each->rank, each->dims));
     if (own->kind != GD_FAILED && own->dtype != each->dtype)
@@ -89,15 +91,16 @@ static gd_status times_classes(gd_batches *b, const gd_tensor *each, gd_tensor *
     return (*w)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-static gd_status weights_for(gd_batches *b, gd_batch_result *r, const gd_tensor *each,
-                             gd_tensor **w) {
+/* The weight of each element of the loss. */
+static gd_status element_weights(gd_batches *b, gd_batch_result *r, const gd_tensor *each,
+                                 gd_tensor **w) {
     GD_NO_GRAD;
     gd_tensor *target = r->targets.count ? r->targets.at[0] : NULL, *classes = NULL, *kept = NULL;
     const gd_maker *maker = b->training->loss_each->maker;
     const int64_t *ignore =
         gd_maker_option(maker, b->training->loss_each->options, "ignore_index", NULL);
     *w = NULL;
-    if (r->weight) GD_TRY(spread(r->weight, each, w));
+    if (r->weight) GD_TRY(expand_sample_weights(r->weight, each, w));
     if (ignore && target && !gd_is_float(target->dtype) &&
         gd_tensor_numel(target) == gd_tensor_numel(each))
         kept =
@@ -106,27 +109,27 @@ static gd_status weights_for(gd_batches *b, gd_batch_result *r, const gd_tensor 
         if (!target) return gd_fail(GD_E_ARGUMENT, "class_weights need a target");
         GD_TRY(classes_of(target, each, &classes));
         if (kept) classes = gd_mul(classes, gd_cast(kept, GD_I64));
-        GD_TRY(times_classes(b, each, classes, w));
+        GD_TRY(apply_class_weights(b, each, classes, w));
     }
     if (kept) *w = gd_mul(*w, gd_cast(kept, (gd_dtype)each->dtype));
     return (*w)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-static gd_status weighted(gd_batches *b, gd_batch_result *r) {
+static gd_status weighted_loss(gd_batches *b, gd_batch_result *r) {
     gd_tensor *each, *w;
     GD_TRY(call_loss(b->training->loss_each, r, &each));
-    GD_TRY(weights_for(b, r, each, &w));
+    GD_TRY(element_weights(b, r, each, &w));
     gd_tensor *sum = gd_sum(gd_mul(each, w)), *divisor;
     {
         GD_NO_GRAD;
         gd_tensor *total = gd_sum(w);
         r->count = gd_cast(total, GD_F64);
         r->sum = gd_cast(gd_detach(sum), GD_F64);
-        /* a batch of weights 0 has the loss 0 */
+        /* if all weights are 0, the loss is 0 */
         divisor = gd_where(gd_gt(total, gd_zeros_like(total)), total, gd_ones_like(total));
     }
     r->loss = gd_div(sum, divisor);
-    /* metrics take a weight for each sample */
+    /* metrics can use class weights if there is one for each sample */
     if (b->class_weights && each->rank == 1) r->weight = w;
     return r->loss->kind == GD_FAILED || r->sum->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
@@ -135,13 +138,13 @@ static gd_status weighted(gd_batches *b, gd_batch_result *r) {
 
 gd_status gd_batch_loss(gd_batches *b, gd_tensors batch, gd_batch_result *r) {
     const gd_training *t = b->training;
-    if (t->loss && (r->weight || b->class_weights)) return weighted(b, r);
+    if (t->loss && (r->weight || b->class_weights)) return weighted_loss(b, r);
     if (t->loss) GD_TRY(call_loss(t->loss, r, &r->loss));
     else if (t->loss_function) r->loss = t->loss_function(r->outputs, r->targets, t->loss_user);
     else return GD_OK;
     if (!r->loss || r->loss->kind == GD_FAILED)
         return gd_failed() ? gd_failure()
-                           : gd_fail(GD_E_ARGUMENT, "%s: the loss function gave NULL", b->what);
+                           : gd_fail(GD_E_ARGUMENT, "%s: the loss function returned NULL", b->what);
     if (gd_tensor_numel(r->loss) != 1 || !gd_is_float(r->loss->dtype)) {
         char text[128];
         return gd_fail(GD_E_SHAPE, "%s: the loss must be one float; it is %s", b->what,

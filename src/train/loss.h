@@ -4,10 +4,11 @@
 
 #include "train/batches.h"
 
-/* Fills loss, sum and count; the weight becomes that of metrics, with class weights in it. */
+/* Sets loss, sum and count of the result. Multiplies its weight, which metrics use, by the class
+ * weights. */
 gd_status gd_batch_loss(gd_batches *b, gd_tensors batch, gd_batch_result *result);
 
-/* Whether the training can weigh samples; the failure says what it needs. */
+/* Fails if the loss of the training does not support weights. */
 gd_status gd_check_weights(const gd_training *t, const char *what, const gd_tensor *class_weights);
 
 #endif

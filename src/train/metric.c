@@ -33,7 +33,7 @@ static const gd_class metric_class = {
 
 /* --- making one ------------------------------------------------------------------------------- */
 
-/* Writes a label, "top_{k}" with the options inserted. */
+/* Writes the label; in "top_{k}" the option k is inserted. */
 static void write_label(gd_metric *m, const char *form) {
     size_t n = 0;
     for (const char *c = form; *c && n + 1 < sizeof m->label; c++) {
@@ -74,7 +74,7 @@ static gd_status make_metric(const gd_maker *maker, void *options, gd_metric **m
     gd_metric *m = status == GD_OK ? gd_calloc(1, sizeof *m) : NULL;
     if (!m) {
         gd_free(options);
-        return status != GD_OK ? status : gd_fail(GD_E_MEMORY, "no memory for a metric");
+        return status != GD_OK ? status : gd_no_memory(NULL, "for a metric");
     }
     gd_object_init(&m->object, &metric_class);
     gd_object_count(1);
@@ -153,8 +153,7 @@ static bool was_reset_here(const gd_metric *m) {
     return graph && m->reset_mark && gd_graph_find_write(graph, m->reset_mark);
 }
 
-/* A new sum for values like this one. The value itself is the first of them where the metric was
- * reset before: each call of the traced function must begin at 0. */
+/* Adds a sum for values of this shape, 0 at first. */
 static gd_status add_total(gd_metric *m, const char *name, const gd_tensor *value,
                            gd_metric_total **total) {
     if (strlen(name) >= GD_METRIC_NAME)
@@ -162,12 +161,11 @@ static gd_status add_total(gd_metric *m, const char *name, const gd_tensor *valu
                        name, GD_METRIC_NAME - 1);
     for (int i = 0; i < value->rank; i++)
         if (value->dims[i] < 0)
-            return gd_fail(GD_E_SHAPE, "the shape of the sum '%s' is not known in this graph",
-                           name);
+            return gd_fail(GD_E_SHAPE, "the shape of the sum '%s' is unknown in this graph", name);
     gd_tensor *zeros = gd_metric_zeros(value->device, value->rank, value->dims);
     if (zeros->kind == GD_FAILED) return gd_failure();
     if (!gd_grow(m->totals, m->n_totals, m->totals_room))
-        return gd_fail(GD_E_MEMORY, "no memory for the sums of a metric");
+        return gd_no_memory(NULL, "for the sums of a metric");
     *total = &m->totals[m->n_totals++];
     **total = (gd_metric_total){.sum = gd_retain(zeros)};
     strcpy((*total)->name, name);
@@ -179,21 +177,21 @@ static gd_status check_shape(const gd_metric_total *t, const gd_tensor *value) {
     if (value->rank == t->sum->rank &&
         memcmp(value->dims, t->sum->dims, (size_t)value->rank * sizeof *value->dims) == 0)
         return GD_OK;
-    return gd_fail(GD_E_SHAPE, "the sum '%s' is %s so far, and this batch gives %s", t->name,
+    return gd_fail(GD_E_SHAPE, "the sum '%s' has shape %s, and the value of this batch %s", t->name,
                    gd_shape_text(t->sum->rank, t->sum->dims, before, sizeof before),
                    gd_shape_text(value->rank, value->dims, now, sizeof now));
 }
 
 static gd_status add_value(gd_metric *m, const char *name, gd_tensor *value) {
     if (!m->updating)
-        return gd_fail(GD_E_STATE, "gd_metric_add is called outside of the metric's update");
+        return gd_fail(GD_E_STATE, "gd_metric_add is called outside the metric's update");
     if (!name || !value) return gd_fail(GD_E_ARGUMENT, "gd_metric_add: an argument is NULL");
     if (value->kind == GD_FAILED) return gd_failure();
     gd_metric_total *t = find_total(m, name);
     if (t) {
         GD_TRY(check_shape(t, value));
     } else {
-        const bool first = was_reset_here(m);
+        const bool first = was_reset_here(m); /* then each call of the function starts at 0 */
         GD_TRY(add_total(m, name, value, &t));
         if (first) t->next = gd_metric_zeros(value->device, value->rank, value->dims);
     }
@@ -212,7 +210,7 @@ void gd_metric_add(gd_metric *m, const char *name, gd_tensor *value) {
 gd_tensor *gd_metric_sum(gd_metric *m, const char *name) {
     const gd_metric_total *t = m && name ? find_total(m, name) : NULL;
     if (t) return t->next ? t->next : t->sum;
-    if (m) { /* a function that is traced now gets 0, and is traced again when there are sums */
+    if (m) { /* in a trace: reads 0, and the function is traced again once there are sums */
         const gd_status status = gd_trace_record_value(&m->object, &m->n_totals);
         if (status != GD_OK) return gd_tensor_fail(status);
     }
@@ -243,7 +241,7 @@ static gd_status check_update(const gd_metric *m, const gd_tensor *output, const
     return GD_OK;
 }
 
-/* Assigns all sums or, without memory, none. */
+/* Assigns all sums; if memory runs out, none. */
 static gd_status assign_all(gd_metric *m) {
     gd_transaction updates;
     gd_transaction_begin(&updates);
@@ -273,7 +271,7 @@ static gd_status run_update(gd_metric *m, gd_tensor *output, gd_tensor *target, 
 static gd_status update_metric(gd_metric *m, gd_tensor *output, gd_tensor *target,
                                gd_tensor *weight) {
     if (m && m->updating)
-        return gd_fail(GD_E_STATE, "gd_metric_update is called in its own update");
+        return gd_fail(GD_E_STATE, "gd_metric_update is called inside the metric's update");
     GD_TRY(check_update(m, output, target, weight));
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -308,7 +306,7 @@ static gd_status compute_value(gd_metric *m, gd_tensor **value) {
     if (*value && (*value)->kind != GD_FAILED && (*value)->dtype != GD_F64)
         *value = gd_cast(*value, GD_F64);
     if (status == GD_OK && (!*value || (*value)->kind == GD_FAILED))
-        status = gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it gave no value");
+        status = gd_failed() ? gd_failure() : gd_fail(GD_E_ARGUMENT, "it returned no value");
     if (status == GD_OK) gd_keep(*value);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
@@ -333,11 +331,11 @@ static gd_status read_number(gd_metric *m, double *number) {
         return gd_copy_out(value, number, sizeof *number);
     if (value->kind == GD_VALUE)
         return gd_fail(GD_E_SHAPE,
-                       "metric %s: the value is %s, no number; gd_metric_value gives it", m->label,
-                       gd_describe(value, shape, sizeof shape));
+                       "metric %s: the value is %s, not a number; read it with gd_metric_value",
+                       m->label, gd_describe(value, shape, sizeof shape));
     return gd_fail(GD_E_STATE,
-                   "metric %s: there is no number in a function that is traced; "
-                   "gd_metric_value gives a symbol",
+                   "metric %s: a traced function has no numbers; gd_metric_value returns a "
+                   "symbol",
                    m->label);
 }
 
@@ -349,7 +347,7 @@ double gd_metric_number_at(const char *site, gd_metric *m) {
 
 /* --- resets ----------------------------------------------------------------------------------- */
 
-/* In a traced function the sums, or the mark for sums that are still to come, are assigned. */
+/* Records in the trace that the function resets a metric that has no sums yet. */
 static gd_status mark_reset(gd_metric *m) {
     if (!m->reset_mark) {
         gd_tensor *mark = gd_metric_zeros(NULL, 0, NULL);
@@ -363,7 +361,8 @@ static gd_status mark_reset(gd_metric *m) {
 
 static gd_status reset_metric(gd_metric *m) {
     if (!m) return gd_fail(GD_E_ARGUMENT, "gd_metric_reset: the metric is NULL");
-    if (m->updating) return gd_fail(GD_E_STATE, "gd_metric_reset is called in its update");
+    if (m->updating)
+        return gd_fail(GD_E_STATE, "gd_metric_reset is called inside the metric's update");
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();

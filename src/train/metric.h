@@ -34,7 +34,7 @@ struct gd_metric {
     gd_status added;       /* the first failure of gd_metric_add in this update */
 };
 
-/* Behind the typed constructors. */
+/* The typed constructors call it. */
 gd_metric *gd_metric_make(const char *site, const gd_maker *maker, const void *options);
 
 /* The name of metric `index` of a list in a history: a second one of the same name gets "_2" and so

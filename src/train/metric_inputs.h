@@ -1,10 +1,10 @@
-/* metric_inputs.h - outputs and targets in the forms in which metrics compare them. */
+/* metric_inputs.h - outputs and targets in the forms that metrics compare: class numbers or f64. */
 #ifndef GRADUS_TRAIN_METRIC_INPUTS_H
 #define GRADUS_TRAIN_METRIC_INPUTS_H
 
 #include "train/metric.h"
 
-/* Options that all metrics of classes have. */
+/* Options common to the metrics of classifiers. */
 typedef struct gd_class_form {
     int64_t axis;         /* of the classes in the output */
     int64_t ignore_index; /* targets of this class do not count */
@@ -16,22 +16,22 @@ typedef struct gd_class_form {
 
 /* A batch of classes. Shapes are (N, ...): those of the output without its axis of classes. */
 typedef struct gd_class_batch {
-    int64_t classes;   /* as many as the output has, or 2 where it has one column */
+    int64_t classes;   /* of the output; 2 if it has one column */
     bool binary;       /* it has one column */
     gd_tensor *scores; /* the output, with its classes at axis 1; or (N, ...) if binary */
     gd_tensor *predicted, *actual; /* i64; 0 for a target that is ignored */
     gd_tensor *weight;             /* f64; 0 for a target that is ignored */
 } gd_class_batch;
 
-/* False, with the failure recorded, where output and target do not fit together. */
+/* Records a failure and returns false if the shapes of output and target do not match. */
 bool gd_class_batch_read(gd_class_batch *batch, gd_tensor *output, gd_tensor *target,
                          gd_tensor *weight, gd_class_form form);
-/* The logarithm of odds of binary scores. */
+/* The logits of binary scores. */
 gd_tensor *gd_class_logits(const gd_class_batch *batch, gd_class_form form);
 /* f64 (classes): the sum of weights of each class in `index`. */
 gd_tensor *gd_class_sum(const gd_class_batch *batch, gd_tensor *index, gd_tensor *weight);
 
-/* A batch of numbers: f64 in the shape of the output, weights too. */
+/* A batch of numbers: all f64 in the shape of the output. */
 typedef struct gd_number_batch {
     gd_tensor *output, *target, *weight;
 } gd_number_batch;

@@ -1,12 +1,12 @@
-/* metric_state.c - the sums of a metric, to be saved and loaded (core/state.h): each under its
- * name, and "sums", the names of all, a space between. */
+/* metric_state.c - saves and loads the sums of a metric (core/state.h): each as "sum.NAME", and all
+ * names, separated by spaces, as "sums". */
 #include <string.h>
 
 #include "core/alloc.h"
 #include "gradus/ops.h"
 #include "train/metric.h"
 
-/* Names may have any characters but a space; a sum's name in the file is "sum.NAME". */
+/* "sum.NAME". Names have no spaces. */
 static gd_status full_name(char text[GD_METRIC_NAME + 8], const char *name, size_t length) {
     if (length == 0 || length >= GD_METRIC_NAME)
         return gd_fail(GD_E_FORMAT, "the list of a metric's sums has the name '%.*s'",
@@ -17,7 +17,7 @@ static gd_status full_name(char text[GD_METRIC_NAME + 8], const char *name, size
     return GD_OK;
 }
 
-static gd_status give(gd_object *object, gd_state *state) {
+static gd_status save_sums(gd_object *object, gd_state *state) {
     gd_metric *m = (gd_metric *)object;
     char name[GD_METRIC_NAME + 8];
     char *names = gd_calloc((size_t)m->n_totals + 1, GD_METRIC_NAME + 1);
@@ -34,24 +34,24 @@ static gd_status give(gd_object *object, gd_state *state) {
     return status;
 }
 
-/* Sums that take the place of the metric's when the load has succeeded. */
-typedef struct arrival {
+/* Loaded sums. They replace the metric's when the entire load has succeeded. */
+typedef struct loaded_sums {
     gd_metric *metric;
-    char *names; /* what the load writes for "sums" */
+    char *names; /* "sums", which the load writes */
     gd_metric_total *totals;
-    int count, most;
-    bool same; /* they are the metric's own */
-} arrival;
+    int count, room;
+    bool same; /* all of them are the metric's own tensors */
+} loaded_sums;
 
-static void done(void *user, bool loaded) {
-    arrival *a = user;
+static void adopt_loaded(void *user, bool loaded) {
+    loaded_sums *a = user;
     gd_metric *m = a->metric;
     if (loaded && !a->same) {
         gd_metric_total *before = m->totals;
         const int n = m->n_totals;
         m->totals = a->totals;
         m->n_totals = a->count;
-        m->totals_room = a->most;
+        m->totals_room = a->room;
         m->replaced++;
         a->totals = before;
         a->count = n;
@@ -62,7 +62,7 @@ static void done(void *user, bool loaded) {
     gd_free(a);
 }
 
-/* The metric's own sum if it has the right shape, else a new one. */
+/* The metric's own tensor if it has the right shape, else a new one. */
 static gd_status sum_for(const gd_metric *m, const char *name, gd_shape shape, gd_tensor **sum) {
     gd_device *device = NULL;
     for (int i = 0; i < m->n_totals; i++) {
@@ -79,7 +79,7 @@ static gd_status sum_for(const gd_metric *m, const char *name, gd_shape shape, g
     return (*sum)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-static gd_status take_sum(gd_taking *in, arrival *a, const char *name, size_t length) {
+static gd_status load_sum(gd_taking *in, loaded_sums *a, const char *name, size_t length) {
     char full[GD_METRIC_NAME + 8];
     GD_TRY(full_name(full, name, length));
     gd_shape shape;
@@ -93,15 +93,15 @@ static gd_status take_sum(gd_taking *in, arrival *a, const char *name, size_t le
     return gd_taking_tensor(in, full, sum);
 }
 
-static gd_status take_sums(gd_taking *in, arrival *a) {
+static gd_status load_sums(gd_taking *in, loaded_sums *a) {
     const char *names = gd_taking_peek_text(in, "sums");
-    a->most = 1;
-    for (const char *c = names; c && *c; c++) a->most += *c == ' ';
-    a->totals = gd_calloc((size_t)a->most, sizeof *a->totals);
+    a->room = 1;
+    for (const char *c = names; c && *c; c++) a->room += *c == ' ';
+    a->totals = gd_calloc((size_t)a->room, sizeof *a->totals);
     if (!a->totals) return gd_no_memory(NULL, "for the sums of a metric");
     for (const char *at = names; at && *at; at += *at == ' ') {
         const size_t length = strcspn(at, " ");
-        GD_TRY(take_sum(in, a, at, length));
+        GD_TRY(load_sum(in, a, at, length));
         at += length;
     }
     const gd_metric *m = a->metric;
@@ -110,13 +110,13 @@ static gd_status take_sums(gd_taking *in, arrival *a) {
     return gd_taking_text(in, "sums", &a->names);
 }
 
-static gd_status take(gd_object *object, gd_taking *in) {
-    arrival *a = gd_calloc(1, sizeof *a);
+static gd_status load_metric(gd_object *object, gd_taking *in) {
+    loaded_sums *a = gd_calloc(1, sizeof *a);
     if (!a) return gd_no_memory(NULL, "for the sums of a metric");
     a->metric = (gd_metric *)object;
-    GD_TRY(gd_taking_when_done(in, done, a));
+    GD_TRY(gd_taking_when_done(in, adopt_loaded, a));
     GD_SCOPE;
-    return take_sums(in, a);
+    return load_sums(in, a);
 }
 
-const gd_state_rules gd_metric_state_rules = {give, take};
+const gd_state_rules gd_metric_state_rules = {save_sums, load_metric};

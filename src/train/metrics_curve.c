@@ -1,12 +1,12 @@
-/* metrics_curve.c - areas under curves, from histograms of scores.
+/* metrics_curve.c - the area under the ROC curve, from histograms of scores.
  *
- * A ROC curve needs the order of all scores. Only their histograms are kept, so memory does not
- * grow with the number of samples; the bins are those of
+ * A ROC curve needs the order of all scores. The metric keeps only histograms of them, so that its
+ * memory does not grow with the number of samples. The bins divide
  *
- *     asinh(logit) / asinh(RANGE),    cut evenly from -1 to 1
+ *     asinh(logit) / asinh(RANGE)
  *
- * which tells logits apart by (2 asinh(RANGE) / bins) sqrt(1 + logit^2): finely around 0, and still
- * in proportion where a sigmoid would be 1 for all of them.
+ * evenly from -1 to 1. Their width is (2 asinh(RANGE) / bins) sqrt(1 + logit^2): fine around 0, and
+ * in proportion to large logits, for which a sigmoid would always be 1.
  */
 #include <math.h>
 
@@ -18,11 +18,11 @@
 
 /*metric auc
  * The area under the ROC curve of a binary classifier: the probability that a sample of class 1 has
- * a larger output than one of class 0; equal outputs count half. Outputs are (N) or (N,1), or
- * (N,2), of which the difference of the columns counts. Outputs in one bin count as equal. With
- * 4000 bins two logits x and y are told apart where they differ by 0.005 sqrt(1 + x*x), up to
- * 10000. NaN while one of the classes has no samples, or after an output of NaN.
- *   bins int = 4000             in [2, 10000000]: of the histograms of scores
+ * a larger output than one of class 0; equal outputs count half. Outputs are (N), (N,1) or (N,2);
+ * the score of (N,2) is the difference of its columns. Outputs in the same bin count as equal: with
+ * 4000 bins, logits up to 10000 are distinguished if they differ by 0.005 sqrt(1 + x*x). NaN while
+ * one of the classes has no samples, or after an output of NaN.
+ *   bins int = 4000             in [2, 10000000]: number of bins of the histograms of scores
  *   axis int = 1                the axis of the columns in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
  *   logits bool = true          outputs are logits; false: probabilities
@@ -41,14 +41,14 @@ static void auc_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_te
     gd_tensor *x = b.binary ? gd_class_logits(&b, form)
                             : gd_cast(o->logits ? b.scores : gd_log(b.scores), GD_F64);
     if (!b.binary) x = gd_sub(gd_select(x, 1, 1), gd_select(x, 1, 0));
-    gd_tensor *place = gd_mul(gd_asinh(x), gd_scalar_of(0.5 / asinh(RANGE), GD_F64));
+    gd_tensor *position = gd_mul(gd_asinh(x), gd_scalar_of(0.5 / asinh(RANGE), GD_F64));
     gd_tensor *scaled =
-        gd_mul(gd_add(place, gd_scalar_of(0.5, GD_F64)), gd_scalar_of((double)o->bins, GD_F64));
-    gd_tensor *none = gd_isnan(x), *zero = gd_scalar_of(0, GD_F64);
+        gd_mul(gd_add(position, gd_scalar_of(0.5, GD_F64)), gd_scalar_of((double)o->bins, GD_F64));
+    gd_tensor *nan = gd_isnan(x), *zero = gd_scalar_of(0, GD_F64);
     scaled =
-        gd_where(none, zero, gd_clamp(gd_floor(scaled), .min = 0, .max = (double)(o->bins - 1)));
+        gd_where(nan, zero, gd_clamp(gd_floor(scaled), .min = 0, .max = (double)(o->bins - 1)));
     gd_tensor *w =
-        gd_where(gd_logical_and(none, gd_ne(b.weight, zero)), gd_scalar_of(NAN, GD_F64), b.weight);
+        gd_where(gd_logical_and(nan, gd_ne(b.weight, zero)), gd_scalar_of(NAN, GD_F64), b.weight);
     gd_tensor *one = gd_gt(b.actual, gd_scalar_int(0)),
               *index = gd_flatten(gd_cast(scaled, GD_I64));
     gd_tensor *empty = gd_zeros(gd_dims(o->bins), .dtype = GD_F64);
@@ -56,7 +56,8 @@ static void auc_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_te
     gd_metric_add(m, "zeros", gd_index_add(empty, 0, index, gd_flatten(gd_where(one, zero, w))));
 }
 
-/* The zeros below each one, and half of those in its bin. */
+/* For each sample of class 1: the samples of class 0 in lower bins, and half of those in its bin.
+ * */
 static gd_tensor *auc_value(gd_metric *m) {
     gd_tensor *ones = gd_metric_sum(m, "ones"), *zeros = gd_metric_sum(m, "zeros");
     if (ones->rank == 0) return gd_scalar_of(NAN, GD_F64);

@@ -1,7 +1,7 @@
-/* metrics_score.c - precision, recall and F1, from the counts of each class; the confusion matrix.
+/* metrics_score.c - precision, recall, F1 and the confusion matrix.
  *
- * Of each class three sums of weights are kept: of samples that are of it, of samples that were
- * taken for it, and of those that are both.
+ * The first three keep sums of weights for each class: of samples of the class ("actual"), of
+ * samples predicted as the class ("predicted"), and of those that are both ("right").
  */
 #include <math.h>
 
@@ -24,25 +24,26 @@ static void add_counts(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_te
     gd_metric_add(m, "actual", gd_class_sum(&b, b.actual, b.weight));
     gd_metric_add(m, "predicted", gd_class_sum(&b, b.predicted, b.weight));
     gd_metric_add(m, "right", gd_class_sum(&b, b.actual, gd_mul(right, b.weight)));
-    /* 1 for outputs with one column, which are binary unless the option says otherwise */
+    /* positive after outputs with one column: average=auto is binary for them */
     gd_metric_add(m, "binary", gd_scalar_of(b.binary, GD_F64));
 }
 
 static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
 
+/* The mean over classes that occur or are predicted. */
 static gd_tensor *mean_of_present(gd_tensor *each, gd_tensor *actual, gd_tensor *predicted) {
     gd_tensor *present = gd_cast(gd_gt(gd_add(actual, predicted), number(0)), GD_F64);
     return gd_div(gd_sum(gd_mul(each, present)), gd_sum(present));
 }
 
-/* Of `part` and `whole`, (classes) each. */
-static gd_tensor *average_of(gd_metric *m, gd_tensor *part, gd_tensor *integer, gd_word average) {
+/* The score part / total of each class, averaged; both are (classes). 0 / 0 counts as 0. */
+static gd_tensor *average_score(gd_metric *m, gd_tensor *part, gd_tensor *total, gd_word average) {
     gd_tensor *actual = gd_metric_sum(m, "actual"), *predicted = gd_metric_sum(m, "predicted");
     if (actual->rank == 0) return number(NAN); /* before the first batch */
-    gd_tensor *each = gd_divide_or(part, integer, 0), *all = gd_sum(actual), *value;
+    gd_tensor *each = gd_divide_or(part, total, 0), *all = gd_sum(actual), *value;
     gd_tensor *binary = gd_select(each, 0, 1);
     if (average == GD_BINARY) value = binary;
-    else if (average == GD_MICRO) value = gd_divide_or(gd_sum(part), gd_sum(integer), 0);
+    else if (average == GD_MICRO) value = gd_divide_or(gd_sum(part), gd_sum(total), 0);
     else if (average == GD_WEIGHTED) value = gd_div(gd_sum(gd_mul(each, actual)), all);
     else value = mean_of_present(each, actual, predicted);
     if (average == GD_AUTO)
@@ -51,11 +52,11 @@ static gd_tensor *average_of(gd_metric *m, gd_tensor *part, gd_tensor *integer, 
 }
 
 /*metric precision
- * Of the samples that were taken for a class, the share that is of it. 0 for a class that no sample
- * was taken for. `average` says what is made of the classes: binary is the value of class 1, of
- * two; macro is the mean of the classes (without those that neither occur nor are predicted);
- * weighted is the mean with the number of their samples as weights; micro counts all classes
- * together, which is the accuracy; auto is binary for an output with one column, else macro.
+ * The fraction of the samples predicted as a class that are of that class. 0 for a class that is
+ * never predicted. `average` combines the classes: binary is the value of class 1 of two; macro is
+ * the mean over the classes that occur or are predicted; weighted is the mean over the classes,
+ * weighted by their number of samples; micro counts all classes together, which is the accuracy;
+ * auto is binary for an output with one column, else macro.
  *   average {auto, binary, macro, micro, weighted} = auto
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
@@ -70,12 +71,12 @@ static void precision_update(gd_metric *m, gd_tensor *output, gd_tensor *target,
 }
 static gd_tensor *precision_value(gd_metric *m) {
     const gd_metric_precision_options *o = gd_metric_options(m);
-    return average_of(m, gd_metric_sum(m, "right"), gd_metric_sum(m, "predicted"), o->average);
+    return average_score(m, gd_metric_sum(m, "right"), gd_metric_sum(m, "predicted"), o->average);
 }
 
 /*metric recall
- * Of the samples of a class, the share that was taken for it. 0 for a class without samples.
- * `average` is as of precision.
+ * The fraction of the samples of a class that are predicted as that class. 0 for a class without
+ * samples. `average` is as for precision.
  *   average {auto, binary, macro, micro, weighted} = auto
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
@@ -89,12 +90,13 @@ static void recall_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd
 }
 static gd_tensor *recall_value(gd_metric *m) {
     const gd_metric_recall_options *o = gd_metric_options(m);
-    return average_of(m, gd_metric_sum(m, "right"), gd_metric_sum(m, "actual"), o->average);
+    return average_score(m, gd_metric_sum(m, "right"), gd_metric_sum(m, "actual"), o->average);
 }
 
 /*metric f1
- * The harmonic mean of precision and recall, of each class: 2 right / (predicted + actual). 0 for a
- * class without any of them. `average` is as of precision.
+ * The harmonic mean of precision and recall of each class: 2 right / (predicted + actual), in
+ * numbers of samples. 0 for a class that neither occurs nor is predicted. `average` is as for
+ * precision.
  *   average {auto, binary, macro, micro, weighted} = auto
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
@@ -110,13 +112,13 @@ static gd_tensor *f1_value(gd_metric *m) {
     const gd_metric_f1_options *o = gd_metric_options(m);
     gd_tensor *twice = gd_mul(gd_metric_sum(m, "right"), number(2));
     gd_tensor *both = gd_add(gd_metric_sum(m, "predicted"), gd_metric_sum(m, "actual"));
-    return average_of(m, twice, both, o->average);
+    return average_score(m, twice, both, o->average);
 }
 
 /*metric confusion -> matrix
- * The confusion matrix, (C,C): element [i,j] is the number of samples of class i that were taken
- * for class j. For an output with one column it is (2,2). It is no number, so histories do not have
- * it: read it with gd_metric_value. NaN, of rank 0, before the first batch; zeros after a reset.
+ * The confusion matrix, (C,C): element [i,j] is the number of samples of class i that are predicted
+ * as class j. For an output with one column it is (2,2). Histories hold only numbers and leave it
+ * out: read it with gd_metric_value. NaN, of rank 0, before the first batch; zeros after a reset.
  *   axis int = 1                the axis of the classes in the output; -1: the last one
  *   ignore_index int = -100     targets with this class number do not count
  *   logits bool = true          an output with one column is logits; false: probabilities

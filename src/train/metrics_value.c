@@ -1,12 +1,15 @@
-/* metrics_value.c - how far numbers are from what they should be. Output and target have the same
- * shape, but for dimensions of size 1: (N,1) and (N) are compared element by element. */
+/* metrics_value.c - errors of regression: mae, mse, rmse and r2.
+ *
+ * Output and target have the same shape, except for dimensions of size 1: (N,1) and (N) are
+ * compared element by element.
+ */
 #include <math.h>
 
 #include "gradus/metrics.h"
 #include "gradus/ops.h"
 #include "train/metric_inputs.h"
 
-/* The weighted sum of f(output - target), and the sum of weights. */
+/* Adds the weighted sum of squared or absolute errors, and the sum of weights. */
 static void add_error(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight,
                       bool squared) {
     gd_number_batch b;
@@ -21,7 +24,7 @@ static gd_tensor *mean_error(gd_metric *m) {
 }
 
 /*metric mae
- * Mean absolute error of all elements.
+ * The mean absolute error of all elements.
  *   label string = none   its name in histories; none: "mae"
  */
 static void mae_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
@@ -30,7 +33,7 @@ static void mae_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_te
 static gd_tensor *mae_value(gd_metric *m) { return mean_error(m); }
 
 /*metric mse
- * Mean squared error of all elements.
+ * The mean squared error of all elements.
  *   label string = none   its name in histories; none: "mse"
  */
 static void mse_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
@@ -48,10 +51,10 @@ static void rmse_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_t
 static gd_tensor *rmse_value(gd_metric *m) { return gd_sqrt(mean_error(m)); }
 
 /*metric r2
- * Coefficient of determination: 1 - (sum of squared errors) / (sum of squared differences of the
- * targets from their mean). Of each column of (N,...) on its own, then the mean of all columns, as
- * scikit-learn has it. A column whose targets are all equal counts 1 where there is no error, else
- * 0.
+ * The coefficient of determination: 1 - (sum of squared errors) / (sum of squared differences
+ * between the targets and their mean). It is computed for each column of (N,...) and averaged over
+ * the columns, as in scikit-learn. A column whose targets are all equal counts 1 if it has no
+ * error, else 0.
  *   label string = none   its name in histories; none: "r2"
  */
 static void r2_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
@@ -67,7 +70,7 @@ static gd_tensor *r2_value(gd_metric *m) {
     gd_tensor *count = gd_metric_sum(m, "count"), *sum = gd_metric_sum(m, "target"),
               *error = gd_metric_sum(m, "error"), *zero = gd_scalar_of(0, GD_F64),
               *one = gd_scalar_of(1, GD_F64);
-    /* rounding may leave a little less than 0 where all targets are equal */
+    /* rounding may give slightly less than 0 if all targets are equal */
     gd_tensor *total = gd_sub(gd_metric_sum(m, "square"), gd_div(gd_square(sum), count));
     gd_tensor *exact = gd_where(gd_eq(error, zero), one, zero);
     gd_tensor *each = gd_where(gd_le(total, zero), exact, gd_sub(one, gd_div(error, total)));

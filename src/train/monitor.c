@@ -1,4 +1,4 @@
-/* monitor.c - see monitor.h. */
+/* monitor.c - watches whether a value of the run improves; see monitor.h. */
 #include "train/monitor.h"
 
 #include <math.h>

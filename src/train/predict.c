@@ -1,4 +1,4 @@
-/* predict.c - gd_predict: the outputs for all samples, in one tensor. */
+/* predict.c - gd_predict: runs a net over a dataset and returns all outputs in one tensor. */
 #include <string.h>
 
 #include "gradus/autocast.h"
@@ -8,11 +8,11 @@
 
 typedef struct prediction {
     gd_batches batches;
-    gd_tensor *all; /* (samples, ...), held; NULL: before the first batch */
-    int64_t filled;
+    gd_tensor *all; /* (samples, ...), retained; NULL before the first batch */
+    int64_t filled; /* samples so far */
 } prediction;
 
-static gd_tensors forward(gd_tensors inputs, void *user) {
+static gd_tensors predict_batch(gd_tensors inputs, void *user) {
     gd_batches *b = user;
     GD_NO_GRAD;
     GD_AUTOCAST(b->training ? b->training->precision : GD_DTYPE_NONE);
@@ -20,26 +20,29 @@ static gd_tensors forward(gd_tensors inputs, void *user) {
     return y.count > 0 ? gd_listed(y.at[0]) : y;
 }
 
-/* How many samples there are in all, if all batches are full. */
-static int64_t most_samples(const gd_batches *b, int64_t in_batch) {
+/* The total number of samples if every batch has `in_batch` of them. */
+static int64_t expected_samples(const gd_batches *b, int64_t in_batch) {
     const int64_t samples = gd_dataset_count(gd_loader_dataset(b->loader)),
                   full = gd_loader_batches(b->loader) * in_batch;
     return samples < full ? samples : full;
 }
 
-/* (n, ...) outputs behind those so far. The tensor for all is made with the first ones; a sampler
- * that draws more samples than the dataset has makes it grow. */
-static gd_status append(prediction *p, gd_tensor *y) {
+/* Appends outputs (n, ...). The first batch allocates the tensor for all samples; it grows if a
+ * sampler draws more samples than the dataset has. */
+static gd_status append_outputs(prediction *p, gd_tensor *y) {
     char text[128];
     if (y->rank == 0 ||
         (p->all && (y->rank != p->all->rank ||
                     memcmp(y->dims + 1, p->all->dims + 1, sizeof(int64_t) * (y->rank - 1u)) != 0)))
-        return gd_fail(GD_E_SHAPE, "gd_predict: the net gave %s for a batch, which does not stack",
-                       gd_describe(y, text, sizeof text));
+        return gd_fail(
+            GD_E_SHAPE,
+            "gd_predict: the net returned %s for a batch; all batches need outputs of the same "
+            "shape after the first axis",
+            gd_describe(y, text, sizeof text));
     const int64_t n = y->dims[0], need = p->filled + n;
     if (!p->all || p->all->dims[0] < need) {
         gd_shape shape = gd_shape_of(y->rank, y->dims);
-        const int64_t most = most_samples(&p->batches, n);
+        const int64_t most = expected_samples(&p->batches, n);
         shape.at[0] = most > need ? most : p->all && 2 * p->filled > need ? 2 * p->filled : need;
         gd_tensor *larger = gd_tensor_new(y->device, (gd_dtype)y->dtype, shape.rank, shape.at);
         if (!larger) return gd_failure();
@@ -55,7 +58,7 @@ static gd_status append(prediction *p, gd_tensor *y) {
 
 static gd_status run_batches(prediction *p) {
     gd_batches *b = &p->batches;
-    const gd_batch_call call = {.fn = forward, .user = b};
+    const gd_batch_call call = {.fn = predict_batch, .user = b};
     gd_status status = GD_OK;
     for (bool more = true; more && status == GD_OK;) {
         gd_tensors batch, inputs, y;
@@ -64,31 +67,31 @@ static gd_status run_batches(prediction *p) {
         if (more) status = gd_batch_inputs(b, batch, &inputs);
         if (more && status == GD_OK) status = gd_batches_call(b, &call, inputs, &y);
         if (more && status == GD_OK)
-            status = y.count > 0 ? append(p, y.at[0])
-                                 : gd_fail(GD_E_STATE, "gd_predict: the net gave no outputs");
+            status = y.count > 0 ? append_outputs(p, y.at[0])
+                                 : gd_fail(GD_E_STATE, "gd_predict: the net returned no outputs");
         gd_scope_close(&scope);
     }
     return status;
 }
 
-static gd_status predict(prediction *p, const gd_evaluate_options *o, gd_tensor **y) {
+static gd_status predict_loader(prediction *p, const gd_evaluate_options *o, gd_tensor **y) {
     gd_batches *b = &p->batches;
-    gd_modes modes = {.count = 0};
-    if (o->jit) GD_TRY(gd_batches_compile(b, forward, b));
-    const gd_loader_position at = gd_loader_tell(b->loader);
-    if (at.batch != 0) GD_TRY(gd_loader_seek(b->loader, ((gd_loader_position){at.epoch, 0})));
-    GD_TRY(gd_modes_save(b->net, &modes));
-    gd_modes_set(&modes, 0);
+    gd_saved_modes modes = {.count = 0};
+    if (o->jit) GD_TRY(gd_batches_compile(b, predict_batch, b));
+    const gd_loader_position start = gd_loader_tell(b->loader);
+    if (start.batch != 0) GD_TRY(gd_loader_seek(b->loader, ((gd_loader_position){start.epoch, 0})));
+    GD_TRY(gd_saved_modes_save(&modes, b->net));
+    gd_saved_modes_set(&modes, 0);
     const gd_status status = run_batches(p);
-    gd_modes_put_back(&modes);
+    gd_saved_modes_restore(&modes);
     GD_TRY(status);
     if (!p->all) return gd_fail(GD_E_ARGUMENT, "gd_predict: there are no samples");
     *y = p->all->dims[0] == p->filled ? p->all : gd_clone(gd_narrow(p->all, 0, 0, p->filled));
     return (*y)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-static gd_status begin(prediction *p, gd_module *net, gd_fit_data data,
-                       const gd_evaluate_options *o, gd_tensor **y) {
+static gd_status predict_data(prediction *p, gd_module *net, gd_fit_data data,
+                              const gd_evaluate_options *o, gd_tensor **y) {
     gd_loader *loader;
     const gd_loading loading = {.batch = o->batch, .workers = o->workers, .targets = 0};
     if (!net)
@@ -97,7 +100,7 @@ static gd_status begin(prediction *p, gd_module *net, gd_fit_data data,
     gd_training *t = gd_training_of(net);
     gd_status status = gd_batches_begin(&p->batches, "gd_predict", net, t, loader, false);
     gd_release(loader);
-    if (status == GD_OK) status = predict(p, o, y);
+    if (status == GD_OK) status = predict_loader(p, o, y);
     gd_batches_end(&p->batches);
     return status;
 }
@@ -114,9 +117,9 @@ gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data data,
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    gd_status status = begin(&p, net, data, options ? options : &defaults, &y);
+    gd_status status = predict_data(&p, net, data, options ? options : &defaults, &y);
     if (status == GD_OK && y == p.all)
-        status = gd_scope_take(&gd_retain(y)->object); /* this scope's, then the caller's */
+        status = gd_scope_take(&gd_retain(y)->object); /* from where gd_keep moves it */
     if (status == GD_OK) gd_keep(y);
     gd_scope_close(&scope);
     gd_release(p.all);

@@ -1,4 +1,4 @@
-/* progress.c - when and where the texts of progress.h are written. */
+/* progress.c - the progress writer: when to write a line of progress, and how. */
 #include "train/progress.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double redraw_seconds = 0.1, line_seconds = 30;
+static const double redraw_seconds = 0.1, line_seconds = 30; /* least time between two */
 
 double gd_progress_clock(void) {
     struct timespec t;
@@ -18,7 +18,7 @@ double gd_progress_clock(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A terminal that is gone, or a full pipe, does not end the training. */
+/* Ignores errors: training continues if the terminal is closed or the pipe is full. */
 static void write_all(int fd, const char *text, size_t bytes) {
     while (bytes > 0) {
         const ssize_t n = write(fd, text, bytes);
@@ -29,15 +29,15 @@ static void write_all(int fd, const char *text, size_t bytes) {
     }
 }
 
-/* One write for a line, so that lines of several threads do not mix. */
+/* One write() for each line, so that lines of several threads do not mix. */
 static void write_line(int fd, const char *before, const char *text, const char *after) {
     char all[GD_PROGRESS_TEXT + 32];
     const int n = snprintf(all, sizeof all, "%s%s%s", before, text, after);
     if (n > 0) write_all(fd, all, (size_t)n < sizeof all ? (size_t)n : sizeof all - 1);
 }
 
-/* The terminal's width now; it may have changed since the last line. */
-static int width_of(int fd) {
+/* Read for each line: the user may have resized the terminal. */
+static int terminal_width(int fd) {
     struct winsize size;
     if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     const char *columns = getenv("COLUMNS");
@@ -45,8 +45,7 @@ static int width_of(int fd) {
     return n > 0 ? n : 80;
 }
 
-/* As the locale's variables say; a program that never calls setlocale has a terminal all the
- * same. */
+/* Reads the environment, because a program that never calls setlocale() has the C locale. */
 static bool is_utf8(void) {
     const char *locale = getenv("LC_ALL");
     if (!locale || !*locale) locale = getenv("LC_CTYPE");
@@ -61,7 +60,7 @@ void gd_progress_begin(gd_progress_writer *w, gd_progress mode, int fd) {
     if (mode == GD_PROGRESS_AUTO) w->mode = redraws ? GD_PROGRESS_BAR : GD_PROGRESS_LINES;
     w->style.utf8 = is_utf8();
     w->style.colour = redraws && !(no_colour && *no_colour);
-    if (w->mode == GD_PROGRESS_BAR) w->last = 0; /* the first bar at once */
+    if (w->mode == GD_PROGRESS_BAR) w->last = 0; /* draws the first bar without delay */
 }
 
 bool gd_progress_due(const gd_progress_writer *w, double now) {
@@ -74,7 +73,7 @@ static const char clear_line[] = "\r\x1b[K";
 void gd_progress_draw(gd_progress_writer *w, const gd_progress_numbers *n, double now) {
     char text[GD_PROGRESS_TEXT];
     if (w->mode == GD_PROGRESS_BAR) {
-        gd_progress_bar(n, width_of(w->fd), w->style, text);
+        gd_progress_bar(n, terminal_width(w->fd), w->style, text);
         write_line(w->fd, "\r", text, "\x1b[K");
         w->drawn = true;
     } else if (w->mode == GD_PROGRESS_LINES) {
@@ -88,7 +87,7 @@ void gd_progress_done(gd_progress_writer *w, const gd_progress_numbers *n, doubl
     char text[GD_PROGRESS_TEXT];
     if (w->mode == GD_PROGRESS_NONE) return;
     const bool bar = w->mode == GD_PROGRESS_BAR;
-    gd_progress_result(n, bar ? width_of(w->fd) : 0, text);
+    gd_progress_result(n, bar ? terminal_width(w->fd) : 0, text);
     write_line(w->fd, bar ? clear_line : "", text, "\n");
     w->drawn = false;
     w->last = now;

@@ -1,6 +1,7 @@
-/* progress.h - what gd_fit shows of a run.
+/* progress.h - how gd_fit and gd_evaluate show their progress.
  *
- * Texts are pure functions of numbers and a width; the writer decides when to write which.
+ * The texts are pure functions of numbers and a width (progress_text.c). The writer decides when to
+ * write which text (progress.c).
  */
 #ifndef GRADUS_TRAIN_PROGRESS_H
 #define GRADUS_TRAIN_PROGRESS_H
@@ -14,10 +15,10 @@ typedef struct gd_progress_value {
 
 typedef struct gd_progress_numbers {
     const char *what;       /* "epoch", "validate" */
-    int64_t epoch, epochs;  /* from 1; 0: none to show; `epochs` 0: not known how many */
-    int64_t batch, batches; /* done so far; `batches` 0: not known how many */
-    double rate;            /* samples a second; NaN: not known */
-    double left;            /* seconds to the end of the epoch; NaN: not known */
+    int64_t epoch, epochs;  /* counted from 1, and in total; 0: none, and unknown */
+    int64_t batch, batches; /* done so far, and in total; 0: unknown */
+    double rate;            /* samples a second; NaN: unknown */
+    double left;            /* seconds until the epoch ends; NaN: unknown */
     double seconds;         /* since the epoch began */
     const gd_progress_value *values;
     int n_values;
@@ -27,18 +28,18 @@ typedef struct gd_progress_style {
     bool utf8, colour;
 } gd_progress_style;
 
-enum { GD_PROGRESS_TEXT = 2048 };
+enum { GD_PROGRESS_TEXT = 2048 }; /* bytes of a text */
 
-/* One line of less than `width` columns, for a terminal that redraws it. */
+/* A line with a bar, shorter than `width` columns, for a terminal that redraws it. */
 void gd_progress_bar(const gd_progress_numbers *n, int width, gd_progress_style style,
                      char text[GD_PROGRESS_TEXT]);
-/* The line that stays after an epoch. Where it is longer than `width`, it goes on in the next line,
- * indented; 0: any width. No newline at the end. */
+/* The line that remains after an epoch. If it is longer than `width`, it continues on the next
+ * line, indented; 0: no limit. No newline at the end. */
 void gd_progress_result(const gd_progress_numbers *n, int width, char text[GD_PROGRESS_TEXT]);
 /* A line in the middle of a long epoch, for a log file. */
 void gd_progress_middle(const gd_progress_numbers *n, char text[GD_PROGRESS_TEXT]);
 
-/* "0.1234", "12.35", "1.2e-05": never more than 9 characters. */
+/* "0.1234", "12.35", "1.2e-05": at most 9 characters. */
 void gd_progress_number(double value, char text[32]);
 /* "0:12", "1:02:33", "3d 04:10". */
 void gd_progress_time(double seconds, char text[32]);
@@ -52,23 +53,22 @@ typedef struct gd_progress_writer {
     int fd;
     gd_progress_style style;
     bool drawn;  /* a bar is on the current line */
-    double last; /* when it was drawn, or a line was written */
+    double last; /* the time of the latest bar or line */
 } gd_progress_writer;
 
-/* AUTO becomes a bar where `fd` is a terminal that can redraw a line, else lines. */
+/* AUTO becomes BAR if `fd` is a terminal that can redraw a line, else LINES. */
 void gd_progress_begin(gd_progress_writer *w, gd_progress mode, int fd);
-/* Whether it is time for gd_progress_draw: at most ten times a second; in lines, every 30
- * seconds. */
+/* Whether to call gd_progress_draw now: ten times a second for a bar, else every 30 seconds. */
 bool gd_progress_due(const gd_progress_writer *w, double now);
 void gd_progress_draw(gd_progress_writer *w, const gd_progress_numbers *n, double now);
-/* The line that stays. */
+/* Writes the line that remains after an epoch. */
 void gd_progress_done(gd_progress_writer *w, const gd_progress_numbers *n, double now);
-/* A message on a line of its own. */
+/* Writes a message on a separate line. */
 void gd_progress_say(gd_progress_writer *w, const char *text);
-/* Leaves the line of a bar that is drawn: the run ended in the middle of an epoch. */
+/* Ends the line of a bar, if one is drawn: the run has ended in the middle of an epoch. */
 void gd_progress_end(gd_progress_writer *w);
 
-/* Seconds of a clock that never goes back. */
+/* Seconds of the monotonic clock. */
 double gd_progress_clock(void);
 
 #endif

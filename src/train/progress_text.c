@@ -1,4 +1,4 @@
-/* progress_text.c - the texts of progress.h. */
+/* progress_text.c - formats the lines of progress that progress.h declares. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,8 +36,8 @@ void gd_progress_rate(double rate, char text[32]) {
     gd_snprintf(text, 32, "%.*f%s/s", digits, rate, unit[u]);
 }
 
-/* "4.2s" for what took less than a minute. */
-static void took(double seconds, char text[32]) {
+/* "4.2s"; from a minute on as gd_progress_time. */
+static void format_duration(double seconds, char text[32]) {
     if (seconds < 59.95) gd_snprintf(text, 32, "%.1fs", seconds);
     else gd_progress_time(seconds, text);
 }
@@ -50,121 +50,126 @@ typedef struct line {
     int columns;
 } line;
 
+/* Columns of UTF-8 text: all bytes but continuation bytes. */
 static int columns_of(const char *text) {
     int n = 0;
     for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
     return n;
 }
 
-static void put_code(line *l, const char *text) { /* takes no columns */
+/* For escape codes, which take no columns. */
+static void append_code(line *l, const char *text) {
     const size_t bytes = strlen(text);
     if (l->used + bytes >= GD_PROGRESS_TEXT) return;
     memcpy(l->text + l->used, text, bytes + 1);
     l->used += bytes;
 }
 
-static void put(line *l, const char *text) {
-    put_code(l, text);
+static void append_text(line *l, const char *text) {
+    append_code(l, text);
     l->columns += columns_of(text);
 }
 
-static int width_of(int64_t number) {
+static int digits_of(int64_t number) {
     char text[32];
     return snprintf(text, sizeof text, "%lld", (long long)number);
 }
 
-/* "epoch 2/5"; short: "2/5". */
-static void label(const gd_progress_numbers *n, bool brief, char text[80]) {
+/* "epoch 2/5", or "2/5" if brief. */
+static void format_label(const gd_progress_numbers *n, bool brief, char text[80]) {
     if (n->epoch == 0) snprintf(text, 80, "%.40s", n->what);
     else if (n->epochs > 0)
         snprintf(text, 80, "%.40s%s%*lld/%lld", brief ? "" : n->what, brief ? "" : " ",
-                 width_of(n->epochs), (long long)n->epoch, (long long)n->epochs);
+                 digits_of(n->epochs), (long long)n->epoch, (long long)n->epochs);
     else
         snprintf(text, 80, "%.40s%s%lld", brief ? "" : n->what, brief ? "" : " ",
                  (long long)n->epoch);
 }
 
 /* "loss 0.1234" */
-static void value(const gd_progress_value *v, char text[128]) {
+static void format_value(const gd_progress_value *v, char text[128]) {
     char number[32];
     gd_progress_number(v->value, number);
     snprintf(text, 128, "%.60s %s", v->name, number);
 }
 
-static double share(const gd_progress_numbers *n) {
+/* The completed fraction of the epoch. */
+static double fraction_done(const gd_progress_numbers *n) {
     const double s = n->batches > 0 ? (double)n->batch / (double)n->batches : 0;
     return s < 0 ? 0 : s > 1 ? 1 : s;
 }
 
 /* --- the bar ---------------------------------------------------------------------------------- */
 
-/* What a line has; it gets less until it fits. */
+/* The parts that a line shows. Parts are dropped until the line fits. */
 typedef struct detail {
     bool brief, percent, counts, rate, left;
-    int bar, values; /* columns of the bar; how many values */
+    int bar, values; /* columns of the bar; number of values */
 } detail;
 
-/* Half a cell is done where the end falls into one: "━━━╸  ". */
+/* In UTF-8 the bar can end in the middle of a cell: "━━━╸  ". */
 static void draw_bar(line *l, double done, int width, gd_progress_style style) {
     const int halves = (int)(done * 2 * width + 1e-9), full = halves / 2,
               half = style.utf8 && halves % 2;
-    if (style.colour) put_code(l, "\x1b[32m");
+    if (style.colour) append_code(l, "\x1b[32m");
     for (int i = 0; i < full; i++)
-        put(l, style.utf8 ? "━" : i == width - 1 || i < full - 1 ? "=" : ">");
-    if (half) put(l, "╸");
-    if (style.colour) put_code(l, "\x1b[39;2m");
-    for (int i = full + half; i < width; i++) put(l, style.utf8 ? (style.colour ? "━" : "─") : "-");
-    if (style.colour) put_code(l, "\x1b[0m");
+        append_text(l, style.utf8 ? "━" : i == width - 1 || i < full - 1 ? "=" : ">");
+    if (half) append_text(l, "╸");
+    if (style.colour) append_code(l, "\x1b[39;2m");
+    for (int i = full + half; i < width; i++)
+        append_text(l, style.utf8 ? (style.colour ? "━" : "─") : "-");
+    if (style.colour) append_code(l, "\x1b[0m");
 }
 
-static void field(line *l, const char *text) {
-    if (l->columns) put(l, "  ");
-    put(l, text);
+static void add_field(line *l, const char *text) {
+    if (l->columns) append_text(l, "  ");
+    append_text(l, text);
 }
 
-static int write_line(const gd_progress_numbers *n, const detail *d, gd_progress_style style,
-                      char text[GD_PROGRESS_TEXT]) {
+static int format_line(const gd_progress_numbers *n, const detail *d, gd_progress_style style,
+                       char text[GD_PROGRESS_TEXT]) {
     line l = {.text = text};
     char part[128];
     text[0] = '\0';
-    label(n, d->brief, part);
-    put(&l, part);
+    format_label(n, d->brief, part);
+    append_text(&l, part);
     if (d->bar > 0) {
-        put(&l, " ");
-        draw_bar(&l, share(n), d->bar, style);
+        append_text(&l, " ");
+        draw_bar(&l, fraction_done(n), d->bar, style);
     }
     if (d->percent) {
-        snprintf(part, sizeof part, " %3d%%", (int)(100 * share(n) + 1e-9));
-        put(&l, part);
+        snprintf(part, sizeof part, " %3d%%", (int)(100 * fraction_done(n) + 1e-9));
+        append_text(&l, part);
     }
     if (d->counts) {
         if (n->batches > 0)
-            snprintf(part, sizeof part, "%*lld/%lld", width_of(n->batches), (long long)n->batch,
+            snprintf(part, sizeof part, "%*lld/%lld", digits_of(n->batches), (long long)n->batch,
                      (long long)n->batches);
         else snprintf(part, sizeof part, "%lld", (long long)n->batch);
-        field(&l, part);
+        add_field(&l, part);
     }
     if (d->rate && n->rate >= 0) {
         char number[32];
         gd_progress_rate(n->rate, number);
         snprintf(part, sizeof part, "%7s", number);
-        field(&l, part);
+        add_field(&l, part);
     }
     if (d->left && n->left >= 0) {
         gd_progress_time(n->left, part);
-        field(&l, part);
+        add_field(&l, part);
     }
     for (int i = 0; i < d->values && i < n->n_values; i++) {
-        value(&n->values[i], part);
-        field(&l, part);
+        format_value(&n->values[i], part);
+        add_field(&l, part);
     }
     return l.columns;
 }
 
 enum { LONG_BAR = 30, BAR = 10, SHORT_BAR = 4 };
 
-/* Takes away what matters least; false: nothing is left to take. */
-static bool reduce(detail *d, bool counted) {
+/* Drops the least important part; false: there is none left. `counted`: the number of batches is
+ * known. */
+static bool drop_part(detail *d, bool counted) {
     if (d->counts && d->percent) return d->counts = false, true;
     if (d->values > 2) return d->values--, true;
     if (d->rate) return d->rate = false, true;
@@ -178,8 +183,8 @@ static bool reduce(detail *d, bool counted) {
     return false;
 }
 
-/* The first `columns` columns alone. */
-static void cut(char *text, int columns) {
+/* Truncates to `columns` columns. */
+static void truncate_line(char *text, int columns) {
     int n = 0;
     for (; *text; text++) {
         n += ((unsigned char)*text & 0xC0) != 0x80;
@@ -192,7 +197,7 @@ static void cut(char *text, int columns) {
 
 void gd_progress_bar(const gd_progress_numbers *n, int width, gd_progress_style style,
                      char text[GD_PROGRESS_TEXT]) {
-    const int room = width > 2 ? width - 1 : 1; /* in the last column some terminals wrap */
+    const int room = width > 2 ? width - 1 : 1; /* some terminals wrap after the last column */
     const bool known = n->batches > 0;
     detail d = {.percent = known,
                 .counts = true,
@@ -200,44 +205,45 @@ void gd_progress_bar(const gd_progress_numbers *n, int width, gd_progress_style 
                 .left = true,
                 .bar = known ? BAR : 0,
                 .values = n->n_values};
-    int columns = write_line(n, &d, style, text);
-    while (columns > room && reduce(&d, known)) columns = write_line(n, &d, style, text);
+    int columns = format_line(n, &d, style, text);
+    while (columns > room && drop_part(&d, known)) columns = format_line(n, &d, style, text);
     if (columns > room) {
-        cut(text, room);
+        truncate_line(text, room);
     } else if (d.bar > 0 && columns < room) {
         d.bar += room - columns < LONG_BAR - d.bar ? room - columns : LONG_BAR - d.bar;
-        write_line(n, &d, style, text);
+        format_line(n, &d, style, text);
     }
 }
 
-/* --- lines that stay -------------------------------------------------------------------------- */
+/* --- lines that remain ------------------------------------------------------------------------ */
 
-static void wrapped(line *l, const char *text, int width) {
+/* Starts a new line if the field does not fit into `width`. */
+static void add_wrapped_field(line *l, const char *text, int width) {
     if (width > 0 && l->columns > 0 && l->columns + 2 + columns_of(text) >= width) {
-        put_code(l, "\n");
+        append_code(l, "\n");
         l->columns = 0;
-        put(l, "  ");
-        put(l, text);
+        append_text(l, "  ");
+        append_text(l, text);
         return;
     }
-    field(l, text);
+    add_field(l, text);
 }
 
 void gd_progress_result(const gd_progress_numbers *n, int width, char text[GD_PROGRESS_TEXT]) {
     line l = {.text = text};
     char part[128];
     text[0] = '\0';
-    label(n, false, part);
-    put(&l, part);
-    took(n->seconds, part);
-    wrapped(&l, part, width);
+    format_label(n, false, part);
+    append_text(&l, part);
+    format_duration(n->seconds, part);
+    add_wrapped_field(&l, part, width);
     if (n->rate >= 0) {
         gd_progress_rate(n->rate, part);
-        wrapped(&l, part, width);
+        add_wrapped_field(&l, part, width);
     }
     for (int i = 0; i < n->n_values; i++) {
-        value(&n->values[i], part);
-        wrapped(&l, part, width);
+        format_value(&n->values[i], part);
+        add_wrapped_field(&l, part, width);
     }
 }
 
@@ -245,16 +251,16 @@ void gd_progress_middle(const gd_progress_numbers *n, char text[GD_PROGRESS_TEXT
     char left[32];
     const detail d = {.percent = n->batches > 0, .counts = true, .rate = true, .values = 0};
     line l = {.text = text};
-    l.columns = write_line(n, &d, (gd_progress_style){false, false}, text);
+    l.columns = format_line(n, &d, (gd_progress_style){false, false}, text);
     l.used = strlen(text);
     if (n->left >= 0) {
         gd_progress_time(n->left, left);
-        field(&l, left);
-        put(&l, " left");
+        add_field(&l, left);
+        append_text(&l, " left");
     }
     for (int i = 0; i < n->n_values; i++) {
         char part[128];
-        value(&n->values[i], part);
-        field(&l, part);
+        format_value(&n->values[i], part);
+        add_field(&l, part);
     }
 }

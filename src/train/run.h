@@ -18,10 +18,8 @@ typedef struct gd_run_value {
 
 /* Copies of everything that an eager step may change before it fails. */
 typedef struct gd_undo {
-    gd_tensor **tensors,
-        **copies; /* of buffers and, with a step function, of parameters; retained */
-    gd_tensor **
-        grads; /* gradients before the step, in the order of the parameters; NULL: none; retained */
+    gd_tensor **tensors, **copies; /* buffers, and parameters that a .step changes; retained */
+    gd_tensor **grads;             /* one for each parameter, retained; NULL: none */
     int count, n_grads;
     gd_rng rng;
 } gd_undo;
@@ -36,17 +34,16 @@ struct gd_fit_run {
     int64_t epochs; /* of the run; 0: until max_steps */
     gd_batches train, validation;
     bool validates;
-    gd_tensors
-        parameters; /* of the net, retained by its modules; the list belongs to the run's scope */
-    gd_history *history; /* held */
-    gd_modes modes;
+    gd_tensors parameters; /* retained by the net; the list belongs to the run's scope */
+    gd_history *history;   /* retained */
+    gd_saved_modes modes;
     gd_interrupt interrupt;
     gd_progress_writer progress;
     gd_event event;
     gd_undo undo;
 
     /* the position; saved in checkpoints */
-    int64_t epoch, batch, step;     /* batches of this epoch, and of all */
+    int64_t epoch, batch, step;     /* batches of this epoch, and in total */
     int64_t ended;                  /* the loader has returned the last batch of the epoch */
     int64_t partial;                /* the last row of the history is of an incomplete epoch */
     int64_t group_done, group_size; /* batches of the current group so far, and in total */
@@ -58,7 +55,7 @@ struct gd_fit_run {
     const char *interrupted; /* the reason to stop; NULL: none */
 
     /* times of this epoch, for the progress */
-    double began, first_done;
+    double began, first_done; /* of the epoch, and the end of its first batch */
     int64_t samples, first_samples, first_batch;
 
     gd_run_value *values; /* loss, metrics, val_loss, val_ metrics, lr, seconds */
@@ -68,19 +65,19 @@ struct gd_fit_run {
     char part_names[GD_FIT_PARTS][64];
 };
 
-/* step.c: runs one batch. A failure changes nothing. */
+/* step.c: runs one batch. If it fails, nothing has changed. */
 gd_status gd_run_step(gd_fit_run *r, gd_tensors batch);
 gd_status gd_run_finish_group(gd_fit_run *r); /* for an epoch that ends inside a group */
 /* Before an eager step: copies everything that it may change; after a failure: restores it. */
 gd_status gd_run_save(void *run);
 void gd_run_restore(void *run);
 void gd_undo_free(gd_undo *undo);
-/* Only forward, loss and backward, eagerly. */
+/* Forward, loss and backward only, eagerly. */
 gd_status gd_run_forward_backward(gd_fit_run *r, gd_tensors batch, double *loss);
-/* The traced function. */
+/* The function that is traced: one batch of training. */
 gd_tensors gd_run_traced(gd_tensors batch, void *run);
 
-/* evaluate.c: makes the jit of validation; runs it over all batches. *complete is false after an
+/* evaluate.c: creates the jit of validation; runs it over all batches. *complete is false after an
  * interrupt. */
 gd_status gd_run_compile_validation(gd_fit_run *r);
 gd_status gd_run_validate(gd_fit_run *r, bool *complete);
@@ -92,8 +89,8 @@ gd_status gd_run_explain(gd_fit_run *r, gd_tensors batch, gd_status status);
 gd_status gd_run_check(gd_fit_run *r, gd_batch_result *result);
 
 /* values.c */
-gd_status gd_run_name_values(gd_fit_run *r);
-gd_status gd_run_read(gd_fit_run *r); /* reads loss, metrics and lr, unless they are fresh */
+gd_status gd_run_name_values(gd_fit_run *r); /* creates `values` */
+gd_status gd_run_read(gd_fit_run *r);        /* reads loss, metrics and lr, unless they are fresh */
 int gd_run_find(const gd_fit_run *r, const char *name); /* -1: none */
 extern const gd_event_source gd_run_source;
 

@@ -1,4 +1,4 @@
-/* run_state.c - what a checkpoint of a run holds, and how the run goes on from one. */
+/* run_state.c - the state of a run that checkpoints save, and how a resumed run restores it. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@ static gd_fit_run *run_of(gd_object *object) {
 
 /* --- the run's own state ---------------------------------------------------------------------- */
 
-/* Gradients of a group that is not complete. */
-static gd_status give_grads(gd_fit_run *r, gd_state *state) {
+/* The gradients of an incomplete group. */
+static gd_status save_grads(gd_fit_run *r, gd_state *state) {
     for (int64_t i = 0; i < r->parameters.count; i++) {
         gd_tensor *g = gd_tensor_grad(r->parameters.at[i]);
         const char *name = g ? gd_state_name_for(state, r->parameters.at[i], i, "grad") : NULL;
@@ -27,7 +27,7 @@ static gd_status give_grads(gd_fit_run *r, gd_state *state) {
     return GD_OK;
 }
 
-static gd_status give(gd_object *object, gd_state *state) {
+static gd_status save_run_state(gd_object *object, gd_state *state) {
     gd_fit_run *r = run_of(object);
     GD_TRY(gd_state_put_integer(state, "epoch", r->epoch));
     GD_TRY(gd_state_put_integer(state, "batch", r->batch));
@@ -40,13 +40,13 @@ static gd_status give(gd_object *object, gd_state *state) {
     GD_TRY(gd_state_put_text(state, "stopped", r->stopped));
     GD_TRY(gd_state_put_tensor(state, "loss_sum", r->train.loss_sum));
     GD_TRY(gd_state_put_tensor(state, "weight_sum", r->train.weight_sum));
-    return r->group_done > 0 ? give_grads(r, state) : GD_OK;
+    return r->group_done > 0 ? save_grads(r, state) : GD_OK;
 }
 
-/* Gradients that are loaded become those of the parameters when the load has succeeded. */
+/* Loaded gradients replace those of the parameters only when the entire load has succeeded. */
 typedef struct loaded_grads {
     gd_fit_run *run;
-    gd_tensor *at[]; /* one for each parameter, held; NULL: none */
+    gd_tensor *at[]; /* one for each parameter, retained; NULL: none */
 } loaded_grads;
 
 static void adopt_grads(void *user, bool loaded) {
@@ -60,7 +60,7 @@ static void adopt_grads(void *user, bool loaded) {
     gd_free(g);
 }
 
-static gd_status take_grads(loaded_grads *g, gd_taking *in) {
+static gd_status load_grads(loaded_grads *g, gd_taking *in) {
     const gd_tensors parameters = g->run->parameters;
     for (int64_t i = 0; i < parameters.count; i++) {
         const gd_tensor *p = parameters.at[i];
@@ -74,7 +74,7 @@ static gd_status take_grads(loaded_grads *g, gd_taking *in) {
     return GD_OK;
 }
 
-static gd_status take(gd_object *object, gd_taking *in) {
+static gd_status load_run_state(gd_object *object, gd_taking *in) {
     gd_fit_run *r = run_of(object);
     GD_TRY(gd_taking_integer(in, "epoch", &r->epoch));
     GD_TRY(gd_taking_integer(in, "batch", &r->batch));
@@ -88,10 +88,10 @@ static gd_status take(gd_object *object, gd_taking *in) {
     GD_TRY(gd_taking_tensor(in, "loss_sum", r->train.loss_sum));
     GD_TRY(gd_taking_tensor(in, "weight_sum", r->train.weight_sum));
     loaded_grads *g = gd_calloc(1, sizeof *g + (size_t)r->parameters.count * sizeof *g->at);
-    if (!g) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    if (!g) return gd_no_memory(NULL, "for gradients");
     g->run = r;
     gd_scope *scope = gd_scope_open();
-    const gd_status status = take_grads(g, in);
+    const gd_status status = load_grads(g, in);
     gd_scope_close(&scope);
     if (status != GD_OK) {
         adopt_grads(g, false);
@@ -100,25 +100,27 @@ static gd_status take(gd_object *object, gd_taking *in) {
     return gd_taking_when_done(in, adopt_grads, g);
 }
 
-static const gd_state_rules rules = {give, take};
-static void nothing(gd_object *object) { (void)object; }
-static const gd_class run_class = {.name = "run", .destroy = nothing, .state = &rules};
+static const gd_state_rules run_state_rules = {save_run_state, load_run_state};
+static void destroy_nothing(gd_object *object) { (void)object; }
+static const gd_class run_class = {
+    .name = "run", .destroy = destroy_nothing, .state = &run_state_rules};
 
-/* It is a part of the run, and never freed by itself. */
+/* The object is embedded in the run and never freed separately. */
 void gd_run_state_init(gd_fit_run *r) {
     gd_object_init(&r->state, &run_class);
     atomic_init(&r->state.refs, GD_IMMORTAL);
 }
 
-/* --- all parts -------------------------------------------------------------------------------- */
+/* --- the parts of a checkpoint ---------------------------------------------------------------- */
 
-static gd_status add(gd_fit_run *r, int *n, void *object, const char *format, int number,
-                     const char *name) {
+/* `format` has one number and one string, both optional: "metric.%d.%.40s". Ignores NULL. */
+static gd_status add_part(gd_fit_run *r, int *n, void *object, const char *format, int number,
+                          const char *name) {
     if (!object) return GD_OK;
     if (*n == GD_FIT_PARTS)
         return gd_fail(
             GD_E_UNSUPPORTED,
-            "a run has more than %d metrics and callbacks; a checkpoint cannot hold them",
+            "the run has too many metrics and callbacks: a checkpoint holds at most %d parts",
             GD_FIT_PARTS);
     snprintf(r->part_names[*n], sizeof r->part_names[*n], format, number, name);
     r->parts[*n] = (gd_state_part){r->part_names[*n], object};
@@ -126,42 +128,42 @@ static gd_status add(gd_fit_run *r, int *n, void *object, const char *format, in
     return GD_OK;
 }
 
-/* "callback.early_stopping", "callback.early_stopping_2": callbacks of other types may come and
- * go. */
+/* The name is the type, "callback.early_stopping", "callback.early_stopping_2": a resumed run may
+ * add and remove callbacks of other types. */
 static gd_status add_callback(gd_fit_run *r, int *n, gd_callback_list list, int index) {
     const char *type = list.at[index]->type;
     int number = 1;
     for (int i = 0; i < index; i++) number += strcmp(list.at[i]->type, type) == 0;
-    if (number == 1) return add(r, n, list.at[index], "callback.%.0d%.40s", 0, type);
+    if (number == 1) return add_part(r, n, list.at[index], "callback.%.0d%.40s", 0, type);
     char name[60];
     snprintf(name, sizeof name, "%.40s_%d", type, number);
-    return add(r, n, list.at[index], "callback.%.0d%.50s", 0, name);
+    return add_part(r, n, list.at[index], "callback.%.0d%.50s", 0, name);
 }
 
 gd_status gd_fit_parts(gd_event *event, gd_state_part parts[GD_FIT_PARTS], int *count) {
     gd_fit_run *r = event->run;
     const gd_callback_list callbacks = r->options->callbacks;
     int n = 0;
-    GD_TRY(add(r, &n, r->net, "net", 0, ""));
-    GD_TRY(add(r, &n, r->training->optimizer, "optimizer", 0, ""));
-    GD_TRY(add(r, &n, r->training->schedule, "schedule", 0, ""));
-    GD_TRY(add(r, &n, r->training->scale, "loss_scale", 0, ""));
-    GD_TRY(add(r, &n, gd_generator(), "generator", 0, ""));
-    GD_TRY(add(r, &n, r->train.loader, "loader", 0, ""));
-    GD_TRY(add(r, &n, r->validation.loader, "validation", 0, ""));
+    GD_TRY(add_part(r, &n, r->net, "net", 0, ""));
+    GD_TRY(add_part(r, &n, r->training->optimizer, "optimizer", 0, ""));
+    GD_TRY(add_part(r, &n, r->training->schedule, "schedule", 0, ""));
+    GD_TRY(add_part(r, &n, r->training->scale, "loss_scale", 0, ""));
+    GD_TRY(add_part(r, &n, gd_generator(), "generator", 0, ""));
+    GD_TRY(add_part(r, &n, r->train.loader, "loader", 0, ""));
+    GD_TRY(add_part(r, &n, r->validation.loader, "validation", 0, ""));
     for (int i = 0; i < r->train.n_metrics; i++)
-        GD_TRY(add(r, &n, r->train.metrics[i], "metric.%d.%.40s", i,
-                   r->train.metrics[i]->maker->record.name));
-    GD_TRY(add(r, &n, r->history, "history", 0, ""));
+        GD_TRY(add_part(r, &n, r->train.metrics[i], "metric.%d.%.40s", i,
+                        r->train.metrics[i]->maker->record.name));
+    GD_TRY(add_part(r, &n, r->history, "history", 0, ""));
     for (int i = 0; i < callbacks.count; i++) GD_TRY(add_callback(r, &n, callbacks, i));
-    GD_TRY(add(r, &n, &r->state, "run", 0, ""));
+    GD_TRY(add_part(r, &n, &r->state, "run", 0, ""));
     memcpy(parts, r->parts, (size_t)n * sizeof *parts);
     *count = n;
     return GD_OK;
 }
 
-/* The row of an epoch that goes on is written again at its end. The last validation's values are in
- * the last row. */
+/* If the last row of the history is of an incomplete epoch, it is removed and written again when
+ * the epoch ends. The values of the last validation are in the row before. */
 void gd_run_resumed(gd_fit_run *r) {
     for (int i = 0; i < r->n_values; i++)
         r->values[i].value = gd_history_value(r->history, r->values[i].name, r->partial ? -2 : -1);

@@ -1,11 +1,12 @@
-/* step.c - one batch of a training: the function that becomes a plan.
+/* step.c - one batch of gd_fit: the function that a jit compiles.
  *
- * Forward, loss, backward; with the last batch of a group clipping and the optimizer's step; then
- * the sums and metrics. Gradients are forgotten last, so that a plan need not keep them (jit.h).
+ * It runs forward, loss and backward; after the last batch of a group also clipping and the
+ * optimizer's step; then it updates the loss sum and the metrics. Gradients are freed last, so that
+ * a plan need not keep them (jit.h).
  *
- * A group is the batches whose gradients make one step (.accumulate). Its size is known when it
- * begins: the last group of an epoch, or before max_steps, may be smaller. Each loss is divided by
- * the size, so a step is that of the mean.
+ * A group is the batches whose gradients are accumulated for one optimizer step (.accumulate). Its
+ * size is known when it begins; the last group of an epoch, or before max_steps, may be smaller.
+ * Each loss is divided by the size, so that the step follows the mean loss.
  */
 #include <string.h>
 
@@ -17,15 +18,16 @@
 #include "gradus/ops.h"
 #include "train/run.h"
 
-/* --- the function ----------------------------------------------------------------------------- */
+/* --- the traced function ---------------------------------------------------------------------- */
 
 static gd_tensor *number_like(const gd_tensor *x, double value) {
     gd_tensor *n = gd_scalar_of(value, (gd_dtype)x->dtype);
     return n->kind == GD_FAILED || n->device == x->device ? n : gd_to_device(n, x->device);
 }
 
-/* The program's own step walks back itself; its gradients are divided afterwards. */
-static gd_status own_step(gd_fit_run *r, gd_tensors batch, gd_batch_result *result) {
+/* Calls the program's .step, which also runs backward. Its gradients are divided by the group size
+ * later, in scale_grads. */
+static gd_status call_step_function(gd_fit_run *r, gd_tensors batch, gd_batch_result *result) {
     char text[128];
     {
         GD_AUTOCAST(r->training->precision);
@@ -50,19 +52,19 @@ static gd_status scale_grads(gd_fit_run *r, double factor) {
     return GD_OK;
 }
 
-static gd_status walk_back(gd_fit_run *r, gd_tensors batch, gd_batch_result *result) {
+static gd_status forward_backward(gd_fit_run *r, gd_tensors batch, gd_batch_result *result) {
     GD_TRY(gd_batches_forward(&r->train, batch, result));
     if (!result->loss)
         return gd_fail(GD_E_STATE,
-                       "gd_fit: the net was compiled without a loss; give gd_compile a .loss or a "
+                       "gd_fit: the net was compiled without a loss; pass gd_compile a .loss or a "
                        ".loss_function, or gd_fit a .step");
     gd_tensor *loss = result->loss;
     if (r->group_size > 1) loss = gd_mul(loss, number_like(loss, 1 / (double)r->group_size));
     return gd_backward(gd_loss_scale_apply(r->training->scale, loss));
 }
 
-/* What follows the last batch of a group. */
-static gd_status apply(gd_fit_run *r) {
+/* After the last batch of a group: clipping and the optimizer's step. */
+static gd_status apply_grads(gd_fit_run *r) {
     const gd_training *t = r->training;
     if (!t->optimizer) return GD_OK;
     if (t->clip_norm > 0 || t->clip_value > 0)
@@ -73,35 +75,35 @@ static gd_status apply(gd_fit_run *r) {
     return gd_loss_scale_step(t->scale, t->optimizer, .schedule = t->schedule);
 }
 
-static void forget_grads(gd_fit_run *r) {
-    if (!r->training->optimizer) return; /* those of a step function are its own */
+static void free_grads(gd_fit_run *r) {
+    if (!r->training->optimizer) return; /* the program's .step frees them itself */
     gd_optimizer_zero_grad(r->training->optimizer);
     for (int64_t i = 0; i < r->parameters.count; i++) gd_zero_grad(r->parameters.at[i]);
 }
 
-static gd_status step(gd_fit_run *r, gd_tensors batch) {
+static gd_status train_batch(gd_fit_run *r, gd_tensors batch) {
     gd_batch_result result;
     const bool steps = r->group_done + 1 == r->group_size;
-    if (r->options->step) GD_TRY(own_step(r, batch, &result));
-    else GD_TRY(walk_back(r, batch, &result));
+    if (r->options->step) GD_TRY(call_step_function(r, batch, &result));
+    else GD_TRY(forward_backward(r, batch, &result));
     if (r->check_finite) GD_TRY(gd_run_check(r, &result));
     if (steps && r->options->step) GD_TRY(scale_grads(r, 1 / (double)r->group_size));
-    if (steps) GD_TRY(apply(r));
+    if (steps) GD_TRY(apply_grads(r));
     GD_TRY(gd_batches_add(&r->train, &result));
-    if (steps) forget_grads(r);
+    if (steps) free_grads(r);
     return GD_OK;
 }
 
 gd_status gd_run_forward_backward(gd_fit_run *r, gd_tensors batch, double *loss) {
     gd_batch_result result;
-    if (r->options->step) GD_TRY(own_step(r, batch, &result));
-    else GD_TRY(walk_back(r, batch, &result));
+    if (r->options->step) GD_TRY(call_step_function(r, batch, &result));
+    else GD_TRY(forward_backward(r, batch, &result));
     *loss = gd_item(result.loss);
     return gd_failed() ? gd_failure() : GD_OK;
 }
 
 gd_tensors gd_run_traced(gd_tensors batch, void *user) {
-    const gd_status status = step(user, batch);
+    const gd_status status = train_batch(user, batch);
     if (status != GD_OK) gd_report(NULL, status);
     return (gd_tensors){NULL, 0};
 }
@@ -141,7 +143,7 @@ static gd_status copy_grads(gd_undo *u, gd_tensors parameters) {
 
 static gd_status fill_undo(gd_fit_run *r, gd_undo *u) {
     GD_NO_GRAD;
-    const bool all = r->options->step && !r->training->optimizer; /* it steps by itself */
+    const bool all = r->options->step && !r->training->optimizer; /* .step changes parameters */
     gd_tensors buffers = gd_module_buffers(r->net);
     const size_t most = (size_t)(buffers.count + r->parameters.count) + 1;
     if (gd_failed()) return gd_failure();
@@ -149,7 +151,7 @@ static gd_status fill_undo(gd_fit_run *r, gd_undo *u) {
     u->copies = gd_calloc(most, sizeof *u->copies);
     u->grads = gd_calloc(most, sizeof *u->grads);
     if (!u->tensors || !u->copies || !u->grads)
-        return gd_fail(GD_E_MEMORY, "no memory to keep the state of a net");
+        return gd_no_memory(NULL, "to save the state of the net");
     GD_TRY(copy_tensors(u, buffers));
     if (all) GD_TRY(copy_tensors(u, r->parameters));
     return copy_grads(u, r->parameters);
@@ -167,7 +169,7 @@ gd_status gd_run_save(void *user) {
     return gd_attempt_end(&attempt, status);
 }
 
-/* Allocates nothing that can be missing on the CPU. */
+/* Needs no memory on the CPU, so it cannot fail there. */
 void gd_run_restore(void *user) {
     gd_fit_run *r = user;
     gd_undo *u = &r->undo;
@@ -182,10 +184,10 @@ void gd_run_restore(void *user) {
     gd_rng_restore(u->rng);
 }
 
-/* --- a batch ---------------------------------------------------------------------------------- */
+/* --- one batch of the run --------------------------------------------------------------------- */
 
-/* How many batches the group has that begins now. */
-static int64_t group_size(const gd_fit_run *r) {
+/* The number of batches of the group that begins now. */
+static int64_t next_group_size(const gd_fit_run *r) {
     int64_t size = r->training->accumulate;
     const int64_t batches = gd_loader_batches(r->train.loader), most = r->options->max_steps;
     if (batches > r->batch && batches - r->batch < size) size = batches - r->batch;
@@ -194,7 +196,7 @@ static int64_t group_size(const gd_fit_run *r) {
 }
 
 gd_status gd_run_step(gd_fit_run *r, gd_tensors batch) {
-    if (r->group_done == 0) r->group_size = group_size(r);
+    if (r->group_done == 0) r->group_size = next_group_size(r);
     const bool steps = r->group_done + 1 == r->group_size;
     const gd_rng before = gd_rng_state();
     const gd_batch_call call = {.fn = gd_run_traced,
@@ -218,11 +220,12 @@ gd_status gd_run_finish_group(gd_fit_run *r) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    const double share = r->options->step ? 1 / (double)r->group_done
-                                          : (double)r->group_size / (double)r->group_done;
-    gd_status status = scale_grads(r, share);
-    if (status == GD_OK) status = apply(r);
-    if (status == GD_OK) forget_grads(r);
+    /* losses were divided by the expected size of the group */
+    const double factor = r->options->step ? 1 / (double)r->group_done
+                                           : (double)r->group_size / (double)r->group_done;
+    gd_status status = scale_grads(r, factor);
+    if (status == GD_OK) status = apply_grads(r);
+    if (status == GD_OK) free_grads(r);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     r->group_done = 0;

@@ -1,8 +1,8 @@
-/* tensorboard_graph.c - a net as TensorFlow's GraphDef; see tensorboard.h.
+/* tensorboard_graph.c - exports a net as TensorFlow's GraphDef; see tensorboard.h.
  *
- * The net runs on shapes alone (graph/build/shapes_only.h). Its ops are the nodes behind the
- * outputs; which module has called each of them follows from the numbers of nodes, which grow with
- * time.
+ * The net runs with shapes only (graph/build/shapes_only.h). Its ops are the nodes that the outputs
+ * depend on. Nodes are numbered in the order of their creation; the range of numbers of each module
+ * call tells which module has called an op.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,37 +20,38 @@
 #include "nn/watch.h"
 #include "train/tensorboard.h"
 
-enum { MOST_NAME = GD_MAX_PATH + 80 };
+enum { MAX_NAME = GD_MAX_PATH + 80 };
 
-/* A call of a module: its path, and the nodes that were made in it. */
+/* A call of a module: its path, and the range of nodes created in it. */
 typedef struct call {
     char path[GD_MAX_PATH];
     uint64_t first, end;
 } call;
 
-typedef struct picture {
+typedef struct graph_export {
     gd_module_watch watch;
     gd_module *net;
     call **calls;
     int n_calls, calls_room;
-    gd_node **nodes; /* in the order in which they were made */
+    gd_node **nodes; /* in the order of their creation */
     int n_nodes, nodes_room;
-    gd_map at;    /* which node of `nodes` */
-    char **names; /* of all that has one, in no order */
+    gd_map at;    /* from a node to its index in `nodes` */
+    char **names; /* of all nodes of the GraphDef, owned */
     int n_names, names_room;
-    gd_names taken;
-    char **name_of;     /* of `nodes` */
-    gd_map captured;    /* tensors outside: numbers in `names` */
-    gd_tensor **inputs; /* of the net, as the pass has them */
+    gd_names taken;     /* the same as a set */
+    char **name_of;     /* the name of each entry of `nodes` */
+    gd_map captured;    /* from a captured tensor to the index of its name in `names` */
+    gd_tensor **inputs; /* of the forward pass: symbols, or the given tensors */
     int64_t n_inputs;
     gd_pb *graph;
     bool failed; /* no memory */
-} picture;
+} graph_export;
 
-/* --- the pass --------------------------------------------------------------------------------- */
+/* --- the forward pass ------------------------------------------------------------------------- */
 
-/* "layer1.0 (conv2d)" as "layer1/0"; the net itself, which is its type alone, as "". */
-static void write_path(char path[GD_MAX_PATH]) {
+/* The path of the current call: "layer1.0 (conv2d)" gives "layer1/0". The net itself gives "": its
+ * path is its type only. */
+static void format_call_path(char path[GD_MAX_PATH]) {
     char *type;
     gd_module_call_path(path, GD_MAX_PATH);
     if ((type = strstr(path, " ("))) *type = 0;
@@ -60,7 +61,7 @@ static void write_path(char path[GD_MAX_PATH]) {
 }
 
 static int begin_call(gd_module_watch *watch, gd_module *module) {
-    picture *p = (picture *)watch;
+    graph_export *p = (graph_export *)watch;
     call *c = gd_calloc(1, sizeof *c);
     (void)module;
     if (!c || !gd_grow(p->calls, p->n_calls, p->calls_room)) {
@@ -68,25 +69,26 @@ static int begin_call(gd_module_watch *watch, gd_module *module) {
         p->failed = true;
         return -1;
     }
-    write_path(c->path);
+    format_call_path(c->path);
     c->first = gd_node_next_order();
     p->calls[p->n_calls] = c;
     return p->n_calls++;
 }
 
 static void end_call(gd_module_watch *watch, int row, gd_tensors outputs) {
-    picture *p = (picture *)watch;
+    graph_export *p = (graph_export *)watch;
     (void)outputs;
     if (row >= 0) p->calls[row]->end = gd_node_next_order();
 }
 
-/* A symbol for an input: its node tells it from others. */
+/* The input is replaced with a symbol, whose node identifies it. */
 static gd_tensor *input_like(gd_tensor *x, bool integers_stay) {
     if (integers_stay && !gd_is_float(x->dtype)) return x;
     return gd_symbol(gd_shape_of(x->rank, x->dims), (gd_dtype)x->dtype, x->device);
 }
 
-static gd_status run_once(picture *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
+/* `integers_stay`: integer inputs keep their values. */
+static gd_status run_once(graph_export *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
     for (int64_t i = 0; i < in.count; i++) {
         p->inputs[i] = in.at[i] ? input_like(in.at[i], integers_stay) : NULL;
         if (p->inputs[i] && p->inputs[i]->kind == GD_FAILED) return gd_failure();
@@ -98,18 +100,18 @@ static gd_status run_once(picture *p, gd_tensors in, bool integers_stay, gd_tens
     return out->at[0]->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-static gd_status run(picture *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
+static gd_status run_forward(graph_export *p, gd_tensors in, bool integers_stay, gd_tensors *out) {
     for (int i = 0; i < p->n_calls; i++) gd_free(p->calls[i]);
     p->n_calls = 0;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, run_once(p, in, integers_stay, out));
-    return p->failed ? gd_no_memory(NULL, "for a picture of the net") : status;
+    return p->failed ? gd_no_memory(NULL, "for the graph of the net") : status;
 }
 
 /* --- nodes ------------------------------------------------------------------------------------ */
 
-static bool add_node(picture *p, gd_node *node) {
+static bool add_node(graph_export *p, gd_node *node) {
     if (!node || gd_map_find(&p->at, node) >= 0) return true;
     if (!gd_grow(p->nodes, p->n_nodes, p->nodes_room) || !gd_map_put(&p->at, node, p->n_nodes))
         return false;
@@ -122,31 +124,31 @@ static int by_order(const void *a, const void *b) {
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* All nodes that the outputs need. */
-static gd_status gather(picture *p, gd_tensors out) {
+/* Collects all nodes that the outputs depend on. */
+static gd_status collect_nodes(graph_export *p, gd_tensors out) {
     bool good = true;
     for (int64_t i = 0; i < out.count && good; i++)
         if (out.at[i] && out.at[i]->kind == GD_SYMBOL) good = add_node(p, out.at[i]->node);
     for (int n = 0; n < p->n_nodes && good; n++)
         for (int i = 0; i < p->nodes[n]->n_in && good; i++)
             good = add_node(p, p->nodes[n]->slots[i].node);
-    if (!good) return gd_no_memory(NULL, "for a picture of the net");
+    if (!good) return gd_no_memory(NULL, "for the graph of the net");
     if (p->n_nodes) qsort(p->nodes, (size_t)p->n_nodes, sizeof *p->nodes, by_order);
     for (int n = 0; n < p->n_nodes && good; n++) good = gd_map_put(&p->at, p->nodes[n], n);
     p->name_of = gd_calloc((size_t)p->n_nodes + 1, sizeof *p->name_of);
-    return good && p->name_of ? GD_OK : gd_no_memory(NULL, "for a picture of the net");
+    return good && p->name_of ? GD_OK : gd_no_memory(NULL, "for the graph of the net");
 }
 
-/* The path of the innermost module that has made the node. */
-static const char *path_of(const picture *p, const gd_node *node) {
+/* The path of the innermost module whose call created the node. */
+static const char *path_of(const graph_export *p, const gd_node *node) {
     for (int i = p->n_calls; i-- > 0;)
         if (p->calls[i]->first <= node->order && node->order < p->calls[i]->end)
             return p->calls[i]->path;
     return "";
 }
 
-/* The number of the input that the node stands for; -1: none. */
-static int64_t input_of(const picture *p, const gd_node *node) {
+/* The index of the input that the node represents; -1: none. */
+static int64_t input_of(const graph_export *p, const gd_node *node) {
     for (int64_t i = 0; i < p->n_inputs; i++)
         if (p->inputs[i] && p->inputs[i]->node == node) return i;
     return -1;
@@ -154,15 +156,15 @@ static int64_t input_of(const picture *p, const gd_node *node) {
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* A name that TensorFlow takes, and that is not taken yet; NULL: no memory. */
-static char *unique(picture *p, const char *wanted) {
-    char *name = gd_calloc(1, MOST_NAME + 24);
+/* A unique name of characters that TensorFlow accepts; NULL: no memory. */
+static char *unique_name(graph_export *p, const char *wanted) {
+    char *name = gd_calloc(1, MAX_NAME + 24);
     if (!name || !gd_grow(p->names, p->n_names, p->names_room)) {
         gd_free(name);
         p->failed = true;
         return NULL;
     }
-    snprintf(name, MOST_NAME, "%s", wanted);
+    snprintf(name, MAX_NAME, "%s", wanted);
     for (char *c = name; *c; c++)
         if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-", *c))
             *c = '_';
@@ -173,7 +175,7 @@ static char *unique(picture *p, const char *wanted) {
     return name;
 }
 
-static gd_pb *add_def(picture *p, const char *name, const char *op) {
+static gd_pb *add_def(graph_export *p, const char *name, const char *op) {
     gd_pb *def = gd_pb_put_message(p->graph, "node");
     gd_pb_put_string(def, "name", name ? name : "");
     gd_pb_put_string(def, "op", op);
@@ -191,8 +193,8 @@ static void put_shape(gd_pb *shape, const gd_slot *slot) {
         gd_pb_put_int(gd_pb_put_message(shape, "dim"), "size", slot->dims[i]);
 }
 
-/* TensorFlow's number of a dtype. */
-static int type_of(unsigned dtype) {
+/* The dtype in TensorFlow's enum. */
+static int tensorflow_dtype(unsigned dtype) {
     static const uint8_t types[16] = {
         [GD_F32] = 1, [GD_F64] = 2,   [GD_I32] = 3,   [GD_U8] = 4,  [GD_I8] = 6,
         [GD_I64] = 9, [GD_BOOL] = 10, [GD_BF16] = 14, [GD_F16] = 19};
@@ -201,11 +203,11 @@ static int type_of(unsigned dtype) {
 
 /* --- edges ------------------------------------------------------------------------------------ */
 
-/* A tensor from outside: a parameter or buffer of the net, an input that has stayed a value, or
- * another value, each once. */
-static const char *captured_name(picture *p, const gd_slot *slot) {
+/* The name of a captured tensor: a parameter or buffer of the net, an input that is not a symbol,
+ * or another constant. The first call adds its node. */
+static const char *captured_name(graph_export *p, const gd_slot *slot) {
     const int known = gd_map_find(&p->captured, slot->captured);
-    char path[GD_MAX_PATH], wanted[MOST_NAME];
+    char path[GD_MAX_PATH], wanted[MAX_NAME];
     if (known >= 0) return p->names[known];
     const char *op = slot->captured->requires_grad ? "Parameter" : "Buffer";
     bool is_input = false;
@@ -217,7 +219,7 @@ static const char *captured_name(picture *p, const gd_slot *slot) {
     for (char *c = wanted; *c && !is_input; c++)
         if (*c == '.') *c = '/';
     const int number = p->n_names;
-    char *name = unique(p, wanted);
+    char *name = unique_name(p, wanted);
     if (!name || !gd_map_put(&p->captured, slot->captured, number)) {
         p->failed = true;
         return "";
@@ -226,7 +228,7 @@ static const char *captured_name(picture *p, const gd_slot *slot) {
                          is_input                      ? "Placeholder"
                          : strcmp(op, "constant") == 0 ? "Const"
                                                        : op);
-    gd_pb_put_int(add_attr(def, "dtype"), "type", type_of(slot->dtype));
+    gd_pb_put_int(add_attr(def, "dtype"), "type", tensorflow_dtype(slot->dtype));
     put_shape(
         gd_pb_put_message(gd_pb_put_message(add_attr(def, "_output_shapes"), "list"), "shape"),
         slot);
@@ -234,14 +236,14 @@ static const char *captured_name(picture *p, const gd_slot *slot) {
 }
 
 /* "layer1/0/conv1/conv2d", with ":1" for the second output. */
-static void edge_text(picture *p, const gd_node *from, int index, char *text, size_t size) {
+static void format_edge(graph_export *p, const gd_node *from, int index, char *text, size_t size) {
     const int at = gd_map_find(&p->at, from);
     const char *name = at >= 0 && p->name_of[at] ? p->name_of[at] : "";
     if (index) snprintf(text, size, "%s:%d", name, index);
     else snprintf(text, size, "%s", name);
 }
 
-/* The options of an op that are not the defaults, as text. */
+/* Adds the options of an op that differ from their defaults, as text. */
 static void put_options(gd_pb *def, const gd_node *node) {
     char *text = NULL;
     size_t bytes = 0;
@@ -253,65 +255,66 @@ static void put_options(gd_pb *def, const gd_node *node) {
     free(text);
 }
 
-static void put_node(picture *p, int n) {
+static void put_node(graph_export *p, int n) {
     const gd_node *node = p->nodes[n];
     const int64_t input = input_of(p, node);
     const char *op = node->op ? node->op->name : node->function ? node->function->name : "op";
-    char wanted[MOST_NAME];
+    char wanted[MAX_NAME];
     const char *path = path_of(p, node);
     if (input >= 0) snprintf(wanted, sizeof wanted, "input");
     else snprintf(wanted, sizeof wanted, "%s%s%s", path, *path ? "/" : "", op);
-    p->name_of[n] = unique(p, wanted);
-    for (int i = 0; i < node->n_in && input < 0; i++) /* nodes of their own, which come first */
+    p->name_of[n] = unique_name(p, wanted);
+    for (int i = 0; i < node->n_in && input < 0; i++) /* their nodes come first */
         if (node->slots[i].captured) captured_name(p, &node->slots[i]);
     gd_pb *def = add_def(p, p->name_of[n], input >= 0 ? "Placeholder" : op);
     for (int i = 0; i < node->n_in && input < 0; i++) {
-        char edge[MOST_NAME + 40];
+        char edge[MAX_NAME + 40];
         const gd_slot *slot = &node->slots[i];
         if (slot->captured) {
             gd_pb_put_string(def, "input", captured_name(p, slot));
         } else if (slot->node) {
-            edge_text(p, slot->node, slot->index, edge, sizeof edge);
+            format_edge(p, slot->node, slot->index, edge, sizeof edge);
             gd_pb_put_string(def, "input", edge);
         }
     }
     if (node->n_out)
-        gd_pb_put_int(add_attr(def, "dtype"), "type", type_of(node->slots[node->n_in].dtype));
+        gd_pb_put_int(add_attr(def, "dtype"), "type",
+                      tensorflow_dtype(node->slots[node->n_in].dtype));
     gd_pb *shapes = gd_pb_put_message(add_attr(def, "_output_shapes"), "list");
     for (int i = 0; i < node->n_out; i++)
         put_shape(gd_pb_put_message(shapes, "shape"), &node->slots[node->n_in + i]);
     if (input < 0) put_options(def, node);
 }
 
-static void put_outputs(picture *p, gd_tensors out) {
+static void put_outputs(graph_export *p, gd_tensors out) {
     for (int64_t i = 0; i < out.count; i++) {
-        char edge[MOST_NAME + 40];
+        char edge[MAX_NAME + 40];
         if (!out.at[i] || out.at[i]->kind != GD_SYMBOL || !out.at[i]->node) continue;
-        gd_pb *def = add_def(p, unique(p, "output"), "Identity");
-        edge_text(p, out.at[i]->node, out.at[i]->node_index, edge, sizeof edge);
+        gd_pb *def = add_def(p, unique_name(p, "output"), "Identity");
+        format_edge(p, out.at[i]->node, out.at[i]->node_index, edge, sizeof edge);
         gd_pb_put_string(def, "input", edge);
     }
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- the graph -------------------------------------------------------------------------------- */
 
-static gd_status draw(picture *p, gd_tensors in, gd_pb_doc *doc) {
+static gd_status build_graph(graph_export *p, gd_tensors in, gd_pb_doc *doc) {
     gd_tensors out;
     p->n_inputs = in.count;
-    if (!(p->inputs = gd_list_new(in.count))) return gd_no_memory(NULL, "for a picture of the net");
-    gd_status status = run(p, in, false, &out);
+    if (!(p->inputs = gd_list_new(in.count))) return gd_no_memory(NULL, "for the graph of the net");
+    gd_status status = run_forward(p, in, false, &out);
     if (status != GD_OK && status != GD_E_MEMORY)
-        status = run(p, in, true, &out); /* a net that reads integers */
+        status = run_forward(p, in, true, &out); /* the net may read integers on the host */
     GD_TRY(status);
-    GD_TRY(gather(p, out));
+    GD_TRY(collect_nodes(p, out));
     p->graph = gd_pb_root(doc);
     for (int n = 0; n < p->n_nodes; n++) put_node(p, n);
     put_outputs(p, out);
     gd_pb_put_int(gd_pb_put_message(p->graph, "versions"), "producer", 22);
-    return p->failed ? gd_no_memory(NULL, "for a picture of the net") : GD_OK;
+    return p->failed ? gd_no_memory(NULL, "for the graph of the net") : GD_OK;
 }
 
-static void clear(picture *p) {
+static void clear_export(graph_export *p) {
     for (int i = 0; i < p->n_calls; i++) gd_free(p->calls[i]);
     for (int i = 0; i < p->n_names; i++) gd_free(p->names[i]);
     gd_free(p->calls);
@@ -324,18 +327,18 @@ static void clear(picture *p) {
 }
 
 gd_status gd_tensorboard_graph(gd_module *net, gd_tensors inputs, char **data, size_t *bytes) {
-    picture p = {.watch = {begin_call, end_call}, .net = net};
+    graph_export p = {.watch = {begin_call, end_call}, .net = net};
     gd_shapes_only only;
     *data = NULL;
     gd_pb_doc *doc = gd_pb_new(&gd_graph_def_schema);
     if (!doc) return GD_E_MEMORY;
     int grad = gd_no_grad_begin();
     gd_shapes_only_begin(&only);
-    gd_status status = draw(&p, inputs, doc);
+    gd_status status = build_graph(&p, inputs, doc);
     if (status == GD_OK) status = gd_pb_print(doc, data, bytes);
     gd_shapes_only_end(&only);
     gd_grad_mode_end(&grad);
-    clear(&p);
+    clear_export(&p);
     gd_pb_free(doc);
     return status;
 }

@@ -1,4 +1,4 @@
-/* tensorboard_histogram.c - see tensorboard.h. */
+/* tensorboard_histogram.c - histograms of tensors with TensorFlow's buckets; see tensorboard.h. */
 #include <float.h>
 #include <math.h>
 
@@ -8,24 +8,23 @@
 #include "gradus/ops.h"
 #include "train/tensorboard.h"
 
-enum { MOST_LIMITS = 1600, PIECE = 1 << 13, LEAST_EXPONENT = -40, EXPONENTS = 110 };
+enum { MAX_LIMITS = 1600, PIECE = 1 << 13, LEAST_EXPONENT = -40, EXPONENTS = 110 };
 
 typedef struct tally {
-    double limits
-        [MOST_LIMITS]; /* of buckets: one has what is less than its limit, and not less than the limit before */
-    double counts[MOST_LIMITS];
-    int buckets, side;    /* limits below 0, as many as above it */
-    int first[EXPONENTS]; /* how many limits above 0 are less than 2^(LEAST_EXPONENT + i) */
+    /* Bucket i counts values in [limits[i - 1], limits[i]). With n = side, the limits are
+     * -above[n - 1] ... -above[0], 0, above[0] ... above[n - 1], DBL_MAX, where
+     * above[i] = 1e-12 * 1.1^i. */
+    double limits[MAX_LIMITS], counts[MAX_LIMITS];
+    int buckets, side;    /* all limits; positive limits */
+    int first[EXPONENTS]; /* the number of positive limits below 2^(LEAST_EXPONENT + i) */
     double min, max, num, sum, squares;
     double piece[PIECE];
 } tally;
 
-static void start(tally *t) {
+static void init_tally(tally *t) {
     for (double v = 1e-12; v < 1e20; v *= 1.1) t->side++;
     const int n = t->side;
-    double *above =
-        t->limits + n +
-        1; /* limits are -above[n - 1] ... -above[0], 0, above[0] ... above[n - 1], DBL_MAX */
+    double *above = t->limits + n + 1;
     above[0] = 1e-12;
     for (int i = 1; i < n; i++) above[i] = above[i - 1] * 1.1;
     for (int i = 0; i < n; i++) t->limits[n - 1 - i] = -above[i];
@@ -39,8 +38,8 @@ static void start(tally *t) {
     t->max = -INFINITY;
 }
 
-/* How many limits above 0 are less than a, or not more if `equal`: at most 8 steps from the power
- * of 2 below a. */
+/* The number of positive limits less than a, or with `equal` at most a. The search starts at the
+ * power of 2 below a and takes at most 8 steps. */
 static int limits_below(const tally *t, double a, bool equal) {
     const double *above = t->limits + t->side + 1;
     const int exponent = a > 0 ? ilogb(a) - LEAST_EXPONENT : 0;
@@ -49,7 +48,7 @@ static int limits_below(const tally *t, double a, bool equal) {
     return m;
 }
 
-static void count(tally *t, double x) {
+static void count_value(tally *t, double x) {
     if (!isfinite(x)) return;
     t->counts[x < 0 ? t->side - limits_below(t, -x, false)
                     : t->side + 1 + limits_below(t, x, true)]++;
@@ -60,8 +59,8 @@ static void count(tally *t, double x) {
     t->squares += x * x;
 }
 
-/* Element by element, a piece at a time: a weight may be large. */
-static gd_status count_all(tally *t, gd_tensor *x) {
+/* Casts a piece at a time: a copy of an entire weight may be large. */
+static gd_status count_elements(tally *t, gd_tensor *x) {
     const int64_t all = gd_numel(x->rank, x->dims);
     gd_tensor *flat = gd_reshape(x, gd_dims(-1));
     for (int64_t at = 0; at < all; at += PIECE) {
@@ -70,13 +69,13 @@ static gd_status count_all(tally *t, gd_tensor *x) {
         gd_tensor *piece = gd_cast(gd_narrow(flat, 0, at, n), GD_F64);
         if (piece->kind == GD_FAILED) return gd_failure();
         GD_TRY(gd_copy_out(piece, t->piece, (size_t)n * sizeof *t->piece));
-        for (int64_t i = 0; i < n; i++) count(t, t->piece[i]);
+        for (int64_t i = 0; i < n; i++) count_value(t, t->piece[i]);
     }
     return flat->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-/* From the bucket before the first that is not empty to the last. */
-static void put(const tally *t, gd_pb *histogram) {
+/* Writes the buckets from the one before the first nonempty bucket to the last nonempty one. */
+static void put_tally(const tally *t, gd_pb *histogram) {
     int first = 0, last = t->buckets - 1;
     while (first < last && t->counts[first] == 0) first++;
     while (last > first && t->counts[last] == 0) last--;
@@ -93,11 +92,11 @@ static void put(const tally *t, gd_pb *histogram) {
 
 gd_status gd_tensorboard_histogram(gd_pb_doc *event, const char *tag, gd_tensor *x) {
     tally *t = gd_calloc(1, sizeof *t);
-    if (!t) return gd_fail(GD_E_MEMORY, "no memory for a histogram");
-    start(t);
-    const gd_status status = count_all(t, x);
+    if (!t) return gd_no_memory(tag, "for a histogram");
+    init_tally(t);
+    const gd_status status = count_elements(t, x);
     if (status == GD_OK && t->num > 0)
-        put(t, gd_pb_put_message(gd_event_add_value(event, tag), "histo"));
+        put_tally(t, gd_pb_put_message(gd_event_add_value(event, tag), "histo"));
     gd_free(t);
     return status;
 }

@@ -1,4 +1,5 @@
-/* values.c - the numbers of a run by their names: for histories, callbacks and the progress. */
+/* values.c - the values of a run by name ("loss", "val_accuracy", "lr"), for histories, callbacks
+ * and progress. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,33 +13,33 @@ int gd_run_find(const gd_fit_run *r, const char *name) {
     return -1;
 }
 
-static void add(gd_fit_run *r, const char *before, const char *name) {
+static void add_value(gd_fit_run *r, const char *prefix, const char *name) {
     gd_run_value *v = &r->values[r->n_values++];
     v->value = (double)NAN;
-    snprintf(v->name, sizeof v->name, "%s%s", before, name);
+    snprintf(v->name, sizeof v->name, "%s%s", prefix, name);
 }
 
-/* "loss", "accuracy"; with "val_" before them. */
-static int add_all(gd_fit_run *r, const gd_batches *b, const char *before) {
+/* Adds "loss", then the metrics; validation has the prefix "val_". Returns the number of values. */
+static int add_loss_and_metrics(gd_fit_run *r, const gd_batches *b, const char *prefix) {
     const int first = r->n_values;
     char text[GD_METRIC_UNIQUE];
-    add(r, before, "loss");
+    add_value(r, prefix, "loss");
     for (int i = 0; i < b->n_numbers; i++)
-        add(r, before, gd_metric_unique_name(b->metrics, i, text));
+        add_value(r, prefix, gd_metric_unique_name(b->metrics, i, text));
     return r->n_values - first;
 }
 
 gd_status gd_run_name_values(gd_fit_run *r) {
     const size_t most = 4 + (size_t)r->train.n_metrics + (size_t)r->validation.n_metrics;
     r->values = gd_calloc(most, sizeof *r->values);
-    if (!r->values) return gd_fail(GD_E_MEMORY, "no memory for the values of a run");
-    r->n_train = add_all(r, &r->train, "");
-    if (r->validates) r->n_val = add_all(r, &r->validation, "val_");
+    if (!r->values) return gd_no_memory(NULL, "for the values of a run");
+    r->n_train = add_loss_and_metrics(r, &r->train, "");
+    if (r->validates) r->n_val = add_loss_and_metrics(r, &r->validation, "val_");
     r->lr_at = r->n_values;
-    if (r->training->optimizer) add(r, "", "lr");
+    if (r->training->optimizer) add_value(r, "", "lr");
     else r->lr_at = -1;
     r->seconds_at = r->n_values;
-    add(r, "", "seconds");
+    add_value(r, "", "seconds");
     for (int i = 0; i < r->n_values; i++)
         if (gd_history_column(r->history, r->values[i].name) < 0) return GD_E_MEMORY;
     return GD_OK;
@@ -46,7 +47,7 @@ gd_status gd_run_name_values(gd_fit_run *r) {
 
 gd_status gd_run_read(gd_fit_run *r) {
     double *read = gd_malloc((size_t)(1 + r->train.n_metrics) * sizeof *read);
-    if (!read) return gd_fail(GD_E_MEMORY, "no memory for the values of a run");
+    if (!read) return gd_no_memory(NULL, "for the values of a run");
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
@@ -54,19 +55,19 @@ gd_status gd_run_read(gd_fit_run *r) {
     for (int i = 0; !r->fresh && i < r->n_train && status == GD_OK; i++)
         r->values[i].value = read[i];
     r->fresh |= status == GD_OK;
-    /* callbacks change the rate between batches */
+    /* always read: callbacks may change the rate between batches */
     if (r->lr_at >= 0 && status == GD_OK)
         r->values[r->lr_at].value = gd_item(gd_optimizer_lr(r->training->optimizer));
     gd_scope_close(&scope);
     gd_free(read);
-    if (r->event.kind != GD_ON_EPOCH_END) /* whose clock runs for the next epoch already */
+    if (r->event.kind != GD_ON_EPOCH_END) /* there the clock of the next epoch already runs */
         r->values[r->seconds_at].value = r->seconds + gd_progress_clock() - r->began;
     return gd_attempt_end(&attempt, status);
 }
 
-/* --- for callbacks ---------------------------------------------------------------------------- */
+/* --- gd_event_source: what callbacks read from an event --------------------------------------- */
 
-static double value(gd_event *event, const char *name) {
+static double event_value(gd_event *event, const char *name) {
     gd_fit_run *r = event->run;
     const int i = gd_run_find(r, name);
     if (i < 0) return (double)NAN;
@@ -78,12 +79,12 @@ static double value(gd_event *event, const char *name) {
     return r->values[i].value;
 }
 
-static const char *name_at(gd_event *event, int index) {
+static const char *event_name_at(gd_event *event, int index) {
     const gd_fit_run *r = event->run;
     return index < r->n_values ? r->values[index].name : NULL;
 }
 
-static void stop(gd_event *event, const char *reason) {
+static void event_stop(gd_event *event, const char *reason) {
     gd_fit_run *r = event->run;
     event->stopping = true;
     if (r->stopped && *r->stopped) return;
@@ -94,10 +95,12 @@ static void stop(gd_event *event, const char *reason) {
     }
 }
 
-static void say(gd_event *event, const char *text) { gd_progress_say(&event->run->progress, text); }
+static void event_say(gd_event *event, const char *text) {
+    gd_progress_say(&event->run->progress, text);
+}
 
-/* Those of the batch that has just ended: the loader has it until the next one. */
-static gd_tensors inputs(gd_event *event) {
+/* The inputs of the batch that has just ended; the loader keeps them until the next batch. */
+static gd_tensors event_inputs(gd_event *event) {
     gd_fit_run *r = event->run;
     gd_tensors list = {NULL, 0};
     if (r->current.count > 0 && gd_batch_inputs(&r->train, r->current, &list) != GD_OK)
@@ -105,4 +108,5 @@ static gd_tensors inputs(gd_event *event) {
     return list;
 }
 
-const gd_event_source gd_run_source = {value, name_at, stop, say, inputs};
+const gd_event_source gd_run_source = {event_value, event_name_at, event_stop, event_say,
+                                       event_inputs};

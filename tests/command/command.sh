@@ -56,17 +56,17 @@ help)
     expect 2 'must end in' train --model lenet --data digits --out m.txt
     expect 1 "there is no net 'lent'" train --model lent --data digits,count=100
     expect 1 "there is no dataset 'digit'" train --model lenet --data digit
-    expect 2 'needs a place' train --model lenet --data mnist
+    expect 2 'needs a path' train --model lenet --data mnist
     expect 1 'nowhere' train --model lenet --data mnist:nowhere
     expect 1 'abacus' train --model lenet --data digits,count=100 --device abacus
     expect 1 'there is no optimizer' train --model lenet --data digits,count=100 --optimizer adamm
     expect 1 'no_such_file.onnx' eval no_such_file.onnx --data digits
-    expect 2 'a model and at least one picture' predict m.onnx
+    expect 2 'a model and at least one image' predict m.onnx
     ;;
 look)
     expect 0 '61,706 parameters' summary lenet
     expect 0 '11,181,642 parameters' summary "resnet18 classes=10" --input 1,3,64,64
-    expect 2 'wants sizes' summary lenet --input 1,x
+    expect 2 'needs sizes' summary lenet --input 1,x
     expect 0 'gradus list transforms' list
     for kind in nets datasets transforms layers optimizers schedules metrics callbacks inits; do
         expect 0 "gradus list $kind NAME" list $kind

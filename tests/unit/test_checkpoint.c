@@ -331,7 +331,7 @@ CLEAN_TEST(a_folder_that_cannot_be_made_ends_the_run_at_once) {
     begin_test();
     const char *path = temp_write_text("checkpoints/file", "");
     CHECK(!fit_net(make_net(), (run){.epochs = 1, .checkpoint = gd_checkpoint(path)}));
-    CHECK_SAYING(says("/file: the folder cannot be made"), "%s", gd_error_message());
+    CHECK_SAYING(says("/file: cannot create the folder"), "%s", gd_error_message());
     gd_clear_error();
     CHECK(!gd_checkpoint("") && says("gd_checkpoint: the path is empty"));
     gd_clear_error();

@@ -136,7 +136,7 @@ static void fail_each_call(int error, int keep, const char *reason) {
             break;
         }
         failed++;
-        CHECK_SAYING(strstr(captured.text, "is not saved, and training goes on: ") &&
+        CHECK_SAYING(strstr(captured.text, "is not saved, and training continues: ") &&
                          strstr(captured.text, folder) && strstr(captured.text, reason),
                      "call %d: %s", call, captured.text);
         /* once the disk is well again, the next interval saves */
@@ -203,7 +203,7 @@ CLEAN_TEST(the_progress_says_that_a_checkpoint_was_not_saved) {
     plan p = {.call = 0, .error = ENOSPC, .count = 1, .keep = 2};
     train(&p, GD_PROGRESS_LINES);
     char *seen = end_stderr_capture();
-    CHECK_SAYING(strstr(seen, "the checkpoint of step 8 is not saved, and training goes on: ") &&
+    CHECK_SAYING(strstr(seen, "the checkpoint of step 8 is not saved, and training continues: ") &&
                      strstr(seen, "No space left on device"),
                  "%s", seen);
     free(seen);

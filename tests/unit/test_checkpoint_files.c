@@ -126,7 +126,7 @@ CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_named_with_the_reason) {
         ways[i].damage(in_folder("step-00000003.safetensors"));
         CHECK(restore_step() == -2);
         CHECK_SAYING(strstr(gd_latest_failure(),
-                            "no checkpoint there can be resumed from; of 3, the newest: ") &&
+                            "cannot resume: all 3 checkpoints are damaged; the newest: ") &&
                          strstr(gd_latest_failure(), "step-00000009.safetensors") &&
                          strstr(gd_latest_failure(), ways[i].reason),
                      "%s", gd_latest_failure());
@@ -228,7 +228,7 @@ TEST(folders_are_made_with_those_above_them) {
     CHECK(gd_checkpoint_make_folder("") == GD_OK && gd_checkpoint_make_folder(".") == GD_OK);
     save_file("file", 1);
     CHECK(gd_checkpoint_make_folder(in_folder("file")) == GD_E_IO);
-    CHECK_SAYING(strstr(gd_latest_failure(), "/file: the folder cannot be made: "), "%s",
+    CHECK_SAYING(strstr(gd_latest_failure(), "/file: cannot create the folder: "), "%s",
                  gd_latest_failure());
     CHECK(gd_checkpoint_make_folder(in_folder("file/x")) == GD_E_IO);
     end_log_capture();

@@ -415,7 +415,7 @@ CLEAN_TEST(a_program_defines_metrics) {
     CHECK(!gd_metric_new("scaled_sum", "scale=-1") && says("scale is -1; it must be in (0, inf)"));
     gd_clear_error();
     gd_metric_add(m, "sum", gd_scalar(1));
-    CHECK(gd_failed() && says("outside of the metric's update"));
+    CHECK(gd_failed() && says("outside the metric's update"));
     gd_clear_error();
     CHECK_NUMBER(m, 13);
 }
@@ -442,7 +442,7 @@ CLEAN_TEST(messages_say_what_would_fit) {
                   "class numbers are integers; the target is f32");
     CHECK_REFUSED(gd_metric_accuracy(), gd_scalar(1), class, "the output is a number");
     CHECK_REFUSED(gd_metric_accuracy(.axis = 2), x, class, "axis");
-    CHECK_REFUSED(gd_metric_accuracy(.axis = 0), x, class, "axis is 0, where the samples are");
+    CHECK_REFUSED(gd_metric_accuracy(.axis = 0), x, class, "axis is 0, the axis of the samples");
     CHECK_REFUSED(gd_metric_top_k(), gd_zeros(gd_dims(4, 1)), class, "one column");
     CHECK_REFUSED(gd_metric_auc(), x, class, "5 classes; auc is for two");
     CHECK_REFUSED(gd_metric_f1(.average = GD_BINARY), x, class,
@@ -465,10 +465,10 @@ CLEAN_TEST(messages_say_what_would_fit) {
     CHECK(isnan(gd_metric_number(matrix)) && !gd_failed());
     gd_metric_update(matrix, x, class);
     CHECK(isnan(gd_metric_number(matrix)) &&
-          says("metric confusion: the value is f64[5,5], no number"));
+          says("metric confusion: the value is f64[5,5], not a number"));
     gd_clear_error();
     CHECK_REFUSED(matrix, gd_zeros(gd_dims(4, 6)), class,
-                  "the sum 'matrix' is [5,5] so far, and this batch gives [6,6]");
+                  "the sum 'matrix' has shape [5,5], and the value of this batch [6,6]");
     CHECK(gd_item(gd_select(gd_select(gd_metric_value(matrix), 0, 0), 0, 0)) == 4);
 }
 

@@ -375,7 +375,7 @@ CLEAN_TEST(a_full_disk_loses_events_and_no_run) {
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 3));
-    CHECK_SAYING(strstr(r.said, "tensorboard: events are lost, and training goes on: "), "%s",
+    CHECK_SAYING(strstr(r.said, "tensorboard: events are lost, and training continues: "), "%s",
                  r.said);
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 2));

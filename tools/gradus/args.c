@@ -1,4 +1,4 @@
-/* args.c - reading a command line. */
+/* args.c - reads a command line by the table of options of a command; prints help. */
 #include "args.h"
 
 #include <errno.h>
@@ -53,26 +53,26 @@ void print_help(const command *c) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-static const option *find_in(const option *o, const char *name, size_t length) {
+static const option *find_option(const option *o, const char *name, size_t length) {
     for (; o && o->name; o++)
         if (o->type != HEADING && strlen(o->name) == length && strncmp(o->name, name, length) == 0)
             return o;
     return NULL;
 }
 
-/* How many letters have to change to make one of the other; for suggestions. */
-static int distance(const char *a, const char *b, size_t n) {
+/* The edit distance of the first n characters of a and b, for suggestions. */
+static int edit_distance(const char *a, const char *b, size_t n) {
     int row[64], m = (int)strlen(b);
     if (m > 62 || n > 62) return 99;
     for (int j = 0; j <= m; j++) row[j] = j;
     for (size_t i = 1; i <= n; i++) {
-        int corner = row[0];
+        int diagonal = row[0];
         row[0] = (int)i;
         for (int j = 1; j <= m; j++) {
-            int best = corner + (a[i - 1] != b[j - 1]);
+            int best = diagonal + (a[i - 1] != b[j - 1]);
             if (row[j] + 1 < best) best = row[j] + 1;
             if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            corner = row[j];
+            diagonal = row[j];
             row[j] = best;
         }
     }
@@ -86,13 +86,13 @@ const char *nearest_option(const command *c, const char *name, size_t length) {
     for (int k = 0; k < 2; k++)
         for (const option *o = lists[k]; o && o->name; o++) {
             if (o->type == HEADING) continue;
-            const int d = distance(name, o->name, length);
+            const int d = edit_distance(name, o->name, length);
             if (d < least) best = o->name, least = d;
         }
     return best;
 }
 
-static bool take_value(const command *c, const option *o, const char *text) {
+static bool read_value(const command *c, const option *o, const char *text) {
     char *end;
     errno = 0;
     switch (o->type) {
@@ -111,17 +111,17 @@ static bool take_value(const command *c, const option *o, const char *text) {
     }
     default: break;
     }
-    usage_error(c, "--%s wants %s, and '%s' is none", o->name,
+    usage_error(c, "--%s needs %s; '%s' is not one", o->name,
                 o->type == INTEGER ? "an integer" : "a number", text);
     return false;
 }
 
-static bool take_option(const command *c, char **argv, int argc, int *at) {
+static bool read_option(const command *c, char **argv, int argc, int *at) {
     const char *name = argv[*at] + 2;
     const size_t length = strcspn(name, "=");
     const char *given = name[length] ? name + length + 1 : NULL;
-    const option *o = find_in(c->options, name, length);
-    if (!o) o = find_in(common_options, name, length);
+    const option *o = find_option(c->options, name, length);
+    if (!o) o = find_option(common_options, name, length);
     if (!o) {
         const char *near = nearest_option(c, name, length);
         usage_error(c, "there is no option --%.*s%s%s%s", (int)length, name,
@@ -135,7 +135,7 @@ static bool take_option(const command *c, char **argv, int argc, int *at) {
     }
     if (!given && *at + 1 < argc) given = argv[++*at];
     if (!given) usage_error(c, "--%s needs a value: %s", o->name, o->value);
-    return given && take_value(c, o, given);
+    return given && read_value(c, o, given);
 }
 
 bool read_args(const command *c, int argc, char **argv, const char **words, int *count, int *code) {
@@ -154,15 +154,15 @@ bool read_args(const command *c, int argc, char **argv, const char **words, int 
             continue;
         }
         if (!only_words && strncmp(word, "--", 2) == 0) {
-            if (!take_option(c, argv, argc, &i)) return false;
+            if (!read_option(c, argv, argc, &i)) return false;
             continue;
         }
         if (!only_words && word[0] == '-' && word[1]) {
             usage_error(c, "there is no option %s", word);
             return false;
         }
-        if (*count == MOST_WORDS) {
-            usage_error(c, "more than %d arguments", MOST_WORDS);
+        if (*count == MAX_WORDS) {
+            usage_error(c, "there are more than %d arguments", MAX_WORDS);
             return false;
         }
         words[(*count)++] = word;

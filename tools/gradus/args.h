@@ -1,10 +1,10 @@
-/* args.h - the options of a command line, from a table.
+/* args.h - commands, and their options as tables.
  *
  *     static const char *out;
  *     static int64_t epochs = 5;
  *     static const option options[] = {
- *         {"out", TEXT, &out, "FILE", "where the model goes"},
- *         {"epochs", INTEGER, &epochs, "N", "how often all samples are seen"},
+ *         {"out", TEXT, &out, "FILE", "file of the saved model"},
+ *         {"epochs", INTEGER, &epochs, "N", "passes over all samples"},
  *         {0}};
  */
 #ifndef GRADUS_TOOL_ARGS_H
@@ -16,39 +16,39 @@
 typedef enum option_type { HEADING, TEXT, INTEGER, NUMBER, FLAG } option_type;
 
 typedef struct option {
-    const char *name; /* without the dashes; of a heading, its text */
+    const char *name; /* without the dashes; the text of a heading */
     option_type type;
     void *into;        /* const char **, int64_t *, double *, bool * */
-    const char *value; /* what help calls its value */
+    const char *value; /* placeholder of its value in the help: "FILE" */
     const char *help;
 } option;
 
-enum { MOST_WORDS = 64 };
+enum { MAX_WORDS = 64 }; /* arguments that are not options */
 
 typedef struct command {
     const char *name;
     const char *usage;    /* "gradus predict MODEL IMAGE..." */
     const char *summary;  /* one line for the list of commands */
-    const char *about;    /* some lines for its help; or NULL */
+    const char *about;    /* a paragraph for its help; or NULL */
     const char *examples; /* lines for its help; or NULL */
     const option *options;
-    int (*run)(int count, const char **words); /* what is no option, and how many */
-    bool any_device; /* --device may name a kind of which there is no device here */
+    int (*run)(int count, const char **words); /* gets the arguments that are not options */
+    bool any_device; /* --device may name a kind of device that this machine lacks */
 } command;
 
 /* Exit codes. */
 enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
 
-/* Reads the arguments behind the command's name. Returns false after it has said what is wrong, or has
- * printed the help (then *code is DONE). */
+/* Reads the arguments after the name of the command. Returns false if it has printed an error
+ * (*code is USAGE) or the help (*code is DONE). */
 bool read_args(const command *c, int argc, char **argv, const char **words, int *count, int *code);
 
 void print_help(const command *c);
 
-/* Says what is wrong on stderr, and returns USAGE. */
+/* Prints an error to stderr, and returns USAGE. */
 int usage_error(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Options that all commands have, read by main.c. */
+/* Options of all commands (main.c). */
 extern const option common_options[];
 
 #endif

@@ -1,10 +1,10 @@
-/* data.c - data by a kind and a place: "mnist:DIR", "csv:FILE,target=price", "digits". */
+/* data.c - opens data by kind and path: "mnist:DIR", "csv:FILE,target=price", "digits". */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tool.h"
 
-enum { MOST_OPTIONS = 6000 };
+enum { MAX_OPTIONS = 6000 }; /* bytes */
 
 static const gd_op_attr *find_option(const gd_op *record, const char *name) {
     for (int i = 0; i < gd_op_attr_count(record); i++)
@@ -12,8 +12,8 @@ static const gd_op_attr *find_option(const gd_op *record, const char *name) {
     return NULL;
 }
 
-/* The option that the place is: the first that must be given and is text. */
-static const gd_op_attr *place_of(const gd_op *record) {
+/* The option that takes the path: the first required option of type string; or NULL. */
+static const gd_op_attr *path_option(const gd_op *record) {
     for (int i = 0; i < gd_op_attr_count(record); i++) {
         const gd_op_attr *a = gd_op_attr_at(record, i);
         if (a->required && a->type == GD_ATTR_STRING) return a;
@@ -21,6 +21,7 @@ static const gd_op_attr *place_of(const gd_op *record) {
     return NULL;
 }
 
+/* Appends name='value' to the options. */
 static void add_option(char *text, size_t size, const char *name, const char *value,
                        size_t length) {
     size_t n = strlen(text);
@@ -33,43 +34,44 @@ static void add_option(char *text, size_t size, const char *name, const char *va
     text[n < size ? n : size - 1] = '\0';
 }
 
-static gd_dataset *refuse(const char *what, const char *spec) {
+static gd_dataset *fail_data(const char *what, const char *spec) {
     fprintf(stderr, "gradus: --data %s: %s\n", spec, what);
     return NULL;
 }
 
-/* Part "train" or "test", where the record has an option for it. *has_parts: whether it has. */
-static gd_dataset *open_one(const char *spec, const char *part, bool *has_parts) {
-    char kind[64], text[MOST_OPTIONS] = "";
+/* Opens part "train" or "test" if the record has an option for it and the user has not chosen one;
+ * *has_parts tells. */
+static gd_dataset *open_dataset(const char *spec, const char *part, bool *has_parts) {
+    char kind[64], text[MAX_OPTIONS] = "";
     const size_t length = strcspn(spec, ":,");
-    if (length >= sizeof kind) return refuse("the name of the kind is too long", spec);
+    if (length >= sizeof kind) return fail_data("the name of the kind is too long", spec);
     snprintf(kind, sizeof kind, "%.*s", (int)length, spec);
     const gd_op *record = gd_record_get("dataset", kind);
-    if (!record) { /* the library knows which there are */
+    if (!record) { /* records a failure that lists the kinds */
         gd_dataset_new(kind, "");
         return NULL;
     }
     const char *at = spec + length;
-    const gd_op_attr *place = place_of(record);
+    const gd_op_attr *path = path_option(record);
     if (*at == ':') {
         const size_t n = strcspn(++at, ",");
-        if (n && !place) return refuse("this kind has no place", spec);
-        if (n) add_option(text, sizeof text, place->name, at, n);
+        if (n && !path) return fail_data("this kind takes no path", spec);
+        if (n) add_option(text, sizeof text, path->name, at, n);
         at += n;
-    } else if (place) return refuse("it needs a place, as in KIND:PLACE", spec);
-    bool said_part = false;
+    } else if (path) return fail_data("it needs a path, as in KIND:PATH", spec);
+    bool part_given = false;
     while (*at == ',') {
         const char *name = at + 1;
         const size_t n = strcspn(name, "=,"), v = name[n] == '=' ? strcspn(name + n + 1, ",") : 0;
         char key[64];
         if (name[n] != '=' || n >= sizeof key)
-            return refuse("options are written ,name=value", spec);
+            return fail_data("options are written ,name=value", spec);
         snprintf(key, sizeof key, "%.*s", (int)n, name);
-        said_part |= strcmp(key, "part") == 0;
+        part_given |= strcmp(key, "part") == 0;
         add_option(text, sizeof text, key, name + n + 1, v);
         at = name + n + 1 + v;
     }
-    const bool parts = find_option(record, "part") && !said_part;
+    const bool parts = find_option(record, "part") && !part_given;
     if (parts) add_option(text, sizeof text, "part", part, strlen(part));
     if (has_parts) *has_parts = parts;
     return gd_dataset_new(kind, text);
@@ -77,8 +79,8 @@ static gd_dataset *open_one(const char *spec, const char *part, bool *has_parts)
 
 /* --- transforms ------------------------------------------------------------------------------- */
 
-/* Items of a list with commas between, in which commas may also stand in values: an item begins where a
- * word without "=" follows a comma. "crop size=28,28 padding=2, flip" has two. */
+/* The length of the first item of a list separated by commas. Values may contain commas, too: the
+ * next item begins with a letter after a comma. "crop size=28,28 padding=2, flip" has two items. */
 static size_t item_length(const char *text) {
     const char *end = text;
     for (;;) {
@@ -106,9 +108,10 @@ gd_dataset *apply_transforms(gd_dataset *dataset, const char *text) {
     return dataset;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- training and test data ------------------------------------------------------------------- */
 
-static gd_status look_at(data *d) {
+/* Reads the first sample, for shapes and the kind of target. */
+static gd_status read_sample(data *d) {
     d->sample = gd_dataset_get(d->train, 0);
     if (gd_failed()) return gd_error_status();
     const gd_tensor *target = d->sample.at[d->sample.count - 1];
@@ -121,10 +124,10 @@ gd_status open_data(const char *spec, const char *validation, double split, cons
                     const char *transform, uint64_t seed, data *out) {
     bool parts = false;
     memset(out, 0, sizeof *out);
-    gd_dataset *train = open_one(spec, "train", &parts), *test = NULL;
+    gd_dataset *train = open_dataset(spec, "train", &parts), *test = NULL;
     if (!train) return gd_error_status();
-    if (validation) test = open_one(validation, "test", NULL);
-    else if (parts) test = open_one(spec, "test", NULL);
+    if (validation) test = open_dataset(validation, "test", NULL);
+    else if (parts) test = open_dataset(spec, "test", NULL);
     else if (split > 0) {
         gd_dataset *rest = NULL;
         gd_dataset_random_split(train, 1 - split, &train, &rest, .seed = seed);
@@ -134,10 +137,10 @@ gd_status open_data(const char *spec, const char *validation, double split, cons
     out->train = apply_transforms(apply_transforms(train, augment), transform);
     out->test = test ? apply_transforms(test, transform) : NULL;
     if (!out->train || gd_failed()) return gd_error_status();
-    return look_at(out);
+    return read_sample(out);
 }
 
 gd_dataset *open_test_data(const char *spec, const char *transform) {
-    gd_dataset *test = open_one(spec, "test", NULL);
+    gd_dataset *test = open_dataset(spec, "test", NULL);
     return test ? apply_transforms(test, transform) : NULL;
 }

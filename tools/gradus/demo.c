@@ -1,4 +1,4 @@
-/* demo.c - gradus demo: a net that reads handwritten-like digits, from nothing, in a minute. */
+/* demo.c - gradus demo: trains a net to read digits in about a minute, without any files. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@ static struct {
 } o = {.dir = "digits-demo", .samples = 30000, .epochs = 5};
 
 static const option options[] = {
-    {"dir", TEXT, &o.dir, "DIR", "where the model and the curve go (default digits-demo)"},
-    {"samples", INTEGER, &o.samples, "N", "digits to learn from (default 30000)"},
-    {"epochs", INTEGER, &o.epochs, "N", "how often each is seen (default 5)"},
+    {"dir", TEXT, &o.dir, "DIR", "folder for the model and the curves (default digits-demo)"},
+    {"samples", INTEGER, &o.samples, "N", "number of training digits (default 30000)"},
+    {"epochs", INTEGER, &o.epochs, "N", "passes over them (default 5)"},
     {0}};
 
 enum { TEST_SAMPLES = 2000, SHOWN = 9 };
@@ -26,8 +26,8 @@ static char *in_dir(const char *name, char *path, size_t size) {
     return path;
 }
 
-/* Some unseen digits, wrong ones first, and what the net says of them. */
-static void show_some(gd_module *net, gd_dataset *test) {
+/* Prints some test digits with their predictions, wrong ones first. */
+static void show_predictions(gd_module *net, gd_dataset *test) {
     gd_tensor *images[SHOWN];
     char text[SHOWN][40];
     const char *captions[SHOWN];
@@ -38,20 +38,21 @@ static void show_some(gd_module *net, gd_dataset *test) {
             gd_tensors sample = gd_dataset_get(test, i);
             gd_tensor *p =
                 gd_softmax(gd_module_forward(net, gd_unsqueeze(sample.at[0], 0)), .axis = 1);
-            const int64_t said = gd_item_int(gd_argmax(gd_flatten(p), .axis = 0)),
-                          is = gd_item_int(sample.at[1]);
-            if ((said != is) != (wrong == 1)) continue;
-            const double sure = gd_item(gd_max(p));
-            if (said == is)
-                snprintf(text[n], sizeof text[n], "%lld (%.0f %%)", (long long)said, 100 * sure);
+            const int64_t predicted = gd_item_int(gd_argmax(gd_flatten(p), .axis = 0)),
+                          actual = gd_item_int(sample.at[1]);
+            if ((predicted != actual) != (wrong == 1)) continue;
+            const double probability = gd_item(gd_max(p));
+            if (predicted == actual)
+                snprintf(text[n], sizeof text[n], "%lld (%.0f %%)", (long long)predicted,
+                         100 * probability);
             else
-                snprintf(text[n], sizeof text[n], "%lld, but is %lld", (long long)said,
-                         (long long)is);
+                snprintf(text[n], sizeof text[n], "%lld, but is %lld", (long long)predicted,
+                         (long long)actual);
             images[n] = sample.at[0];
             captions[n] = text[n];
             n++;
         }
-    if (n) puts("What it says of some digits it has never seen:\n");
+    if (n) puts("Its predictions for some unseen digits:\n");
     show_images(images, captions, n);
 }
 
@@ -60,21 +61,22 @@ static gd_status save_digit(gd_dataset *test, const char *path) {
     return gd_save_png(path, gd_cast(gd_round(gd_mul(x, gd_scalar(255))), GD_U8));
 }
 
-static int finish(gd_module *net, gd_history *h, const data *d, about *a, double seconds) {
+static int save_results(gd_module *net, gd_history *h, const data *d, model_info *a,
+                        double seconds) {
     char model[600], curve[600], digit[600];
     in_dir("digits.onnx", model, sizeof model);
     in_dir("curve.svg", curve, sizeof curve);
     in_dir("digit.png", digit, sizeof digit);
     if (save_model(model, net, d->sample, 1, a) != GD_OK || gd_history_plot(h, curve) != GD_OK)
         return failed();
-    const bool picture = save_digit(d->test, digit) == GD_OK;
-    if (!picture) gd_clear_error(); /* a build without libpng */
+    const bool image = save_digit(d->test, digit) == GD_OK;
+    if (!image) gd_clear_error(); /* a build without libpng */
     printf("%.2f %% of %d unseen digits are right, after %.0f seconds.\n\n",
            100 * gd_history_last(h, "val_accuracy"), TEST_SAMPLES, seconds);
-    printf("Saved:\n  %-28s the model\n  %-28s how it learned\n", model, curve);
-    if (picture) printf("  %-28s a digit\n", digit);
+    printf("Saved:\n  %-28s the model\n  %-28s the training curves\n", model, curve);
+    if (image) printf("  %-28s a digit\n", digit);
     puts("\nWhat to try next:");
-    if (picture) printf("  %s predict %s %s\n", program, model, digit);
+    if (image) printf("  %s predict %s %s\n", program, model, digit);
     printf("  %s summary %s\n", program, model);
     printf("  %s train --model lenet --data mnist:DIR --out mnist.onnx    # the files of MNIST in "
            "DIR\n",
@@ -83,13 +85,14 @@ static int finish(gd_module *net, gd_history *h, const data *d, about *a, double
     return DONE;
 }
 
-static int run(int count, const char **words) {
+static int run_demo(int count, const char **words) {
     (void)words;
     if (count) return usage_error(&demo_command, "it takes no arguments");
     if (o.samples < 100 || o.epochs < 1)
-        return usage_error(&demo_command, "--samples at least 100, --epochs at least 1");
+        return usage_error(&demo_command,
+                           "--samples must be at least 100, and --epochs at least 1");
     if (mkdir(o.dir, 0777) != 0 && errno != EEXIST) {
-        fprintf(stderr, "gradus: the folder %s cannot be made\n", o.dir);
+        fprintf(stderr, "gradus: cannot create the folder %s\n", o.dir);
         return FAILED;
     }
     struct timespec begin, end;
@@ -103,7 +106,7 @@ static int run(int count, const char **words) {
              (long long)common.seed + 1000003);
     d.test = gd_dataset_new("digits", text);
     d.sample = gd_dataset_get(d.train, 0);
-    about a;
+    model_info a;
     gd_module *net = make_model("convnet", &d, &a);
     gd_metric *confusion = gd_metric_confusion();
     if (gd_failed()) return failed();
@@ -125,18 +128,19 @@ static int run(int count, const char **words) {
     gd_evaluate(net, test);
     show_confusion(gd_metric_value(confusion), NULL);
     gd_module_eval(net);
-    show_some(net, d.test);
+    show_predictions(net, d.test);
     describe_data(&a, &d, NULL, "cross_entropy");
     if (gd_failed()) return failed();
-    const int code =
-        finish(net, h, &d, &a,
-               (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
-    free_about(&a);
+    const int code = save_results(net, h, &d, &a,
+                                  (double)(end.tv_sec - begin.tv_sec) +
+                                      1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+    free_model_info(&a);
     return code == DONE && gd_history_interrupted(h) ? INTERRUPTED : code;
 }
 
 const command demo_command = {.name = "demo",
                               .usage = "gradus demo [options]",
-                              .summary = "train a net that reads digits, from nothing, in a minute",
+                              .summary =
+                                  "train a net that reads digits, in a minute and without files",
                               .options = options,
-                              .run = run};
+                              .run = run_demo};

@@ -1,4 +1,4 @@
-/* eval.c - gradus eval. */
+/* eval.c - gradus eval: computes the loss and metrics of a saved model on data. */
 #include <string.h>
 
 #include "tool.h"
@@ -10,12 +10,12 @@ static struct {
 } o = {.batch = 64, .workers = 1};
 
 static const option options[] = {
-    {"data", TEXT, &o.data, "KIND:PLACE",
-     "data to measure on, as for gradus train; of data with a test part, that one"},
+    {"data", TEXT, &o.data, "KIND:PATH",
+     "data to evaluate on, as for gradus train; their test part, if they have one"},
     {"metrics", TEXT, &o.metrics, "LIST",
-     "commas between (default: accuracy for classes, mae for numbers)"},
-    {"loss", TEXT, &o.loss, "NAME", "default: the one that the model was trained with"},
-    {"confusion", FLAG, &o.confusion, NULL, "prints the confusion matrix"},
+     "metrics, separated by commas (default: accuracy for classes, mae for numbers)"},
+    {"loss", TEXT, &o.loss, "NAME", "loss (default: the one that the model was trained with)"},
+    {"confusion", FLAG, &o.confusion, NULL, "print the confusion matrix"},
     {"batch", INTEGER, &o.batch, "N", "samples in a batch (default 64)"},
     {"workers", INTEGER, &o.workers, "N", "threads that prepare batches (default 1)"},
     {0}};
@@ -39,9 +39,10 @@ static void print_results(const gd_history *h, const char *path, int64_t samples
     }
 }
 
-static int run(int count, const char **words) {
-    about a;
-    if (count != 1) return usage_error(&eval_command, "it needs one model, and got %d", count);
+static int run_eval(int count, const char **words) {
+    model_info a;
+    if (count != 1)
+        return usage_error(&eval_command, "it needs one model; there are %d arguments", count);
     if (!o.data) return usage_error(&eval_command, "--data is missing; for example --data digits");
     if (o.batch < 1) return usage_error(&eval_command, "--batch must be at least 1");
     gd_module *net = load_model(words[0], &a);
@@ -67,13 +68,13 @@ static int run(int count, const char **words) {
         putchar('\n');
         show_confusion(gd_metric_value(confusion), a.classes);
     }
-    free_about(&a);
+    free_model_info(&a);
     return gd_failed() ? failed() : DONE;
 }
 
 const command eval_command = {.name = "eval",
-                              .usage = "gradus eval MODEL.onnx --data KIND:PLACE [options]",
-                              .summary = "measure a saved model on data",
+                              .usage = "gradus eval MODEL.onnx --data KIND:PATH [options]",
+                              .summary = "compute loss and metrics of a saved model",
                               .examples = "  gradus eval m.onnx --data mnist:DIR --confusion\n",
                               .options = options,
-                              .run = run};
+                              .run = run_eval};

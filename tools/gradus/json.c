@@ -1,11 +1,11 @@
-/* json.c - machine-readable output on stdout. */
+/* json.c - prints JSON to stdout; see tool.h. */
 #include <math.h>
 #include <string.h>
 
 #include "tool.h"
 
-enum { MOST_DEEP = 16 };
-static bool filled[MOST_DEEP];
+enum { MAX_DEPTH = 16 };
+static bool has_values[MAX_DEPTH]; /* of each open object or list */
 static int depth;
 
 static void print_string(const char *s) {
@@ -20,57 +20,58 @@ static void print_string(const char *s) {
     putchar('"');
 }
 
-static void before(const char *key) {
-    if (filled[depth]) putchar(',');
-    filled[depth] = true;
+/* Prints the comma and the key before a value. */
+static void begin_value(const char *key) {
+    if (has_values[depth]) putchar(',');
+    has_values[depth] = true;
     if (key) {
         print_string(key);
         putchar(':');
     }
 }
 
-static void open(const char *key, char c) {
-    before(key);
+static void open_container(const char *key, char c) {
+    begin_value(key);
     putchar(c);
-    if (depth + 1 < MOST_DEEP) depth++;
-    filled[depth] = false;
+    if (depth + 1 < MAX_DEPTH) depth++;
+    has_values[depth] = false;
 }
 
-static void close(char c) {
+static void close_container(char c) {
     if (depth > 0) depth--;
     putchar(c);
 }
 
-void json_begin(const char *key) { open(key, '{'); }
-void json_end(void) { close('}'); }
-void json_begin_list(const char *key) { open(key, '['); }
-void json_end_list(void) { close(']'); }
+void json_begin(const char *key) { open_container(key, '{'); }
+void json_end(void) { close_container('}'); }
+void json_begin_list(const char *key) { open_container(key, '['); }
+void json_end_list(void) { close_container(']'); }
 
 void json_text(const char *key, const char *value) {
-    before(key);
+    begin_value(key);
     if (value) print_string(value);
     else fputs("null", stdout);
 }
 
 void json_number(const char *key, double value) {
-    before(key);
+    begin_value(key);
     if (isfinite(value)) printf("%.9g", value);
     else fputs("null", stdout);
 }
 
 void json_integer(const char *key, int64_t value) {
-    before(key);
+    begin_value(key);
     printf("%lld", (long long)value);
 }
 
 void json_bool(const char *key, bool value) {
-    before(key);
+    begin_value(key);
     fputs(value ? "true" : "false", stdout);
 }
 
 void json_line(void) {
     putchar('\n');
     depth = 0;
-    filled[0] = false;
+    has_values[0] = false;
     fflush(stdout);
 }

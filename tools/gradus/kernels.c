@@ -1,16 +1,16 @@
-/* kernels.c - gradus ops --device and --kernels: how each op runs on which kind of device. */
+/* kernels.c - gradus ops --device and --kernels: lists how each op runs on each kind of device. */
 #include <string.h>
 
 #include "tool.h"
 
-/* The ways to run an op, for the summary. */
+/* The results of gd_op_runs_as, for the summary. */
 static const char *const ways[] = {"kernel", "expression", "body", "view", "host", "none"};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* Twins that write in place run as the ops that they belong to. */
+/* In-place variants run as the ops that they belong to. */
 static bool is_listed(const gd_op *op) { return !(gd_op_flags(op) & GD_OP_INPLACE); }
 
-/* "direct im2col reference", or the way without a kernel. */
+/* The kernels, "direct im2col reference", or how the op runs without a kernel. */
 static const char *how_it_runs(const gd_op *op, const char *kind, char *text, size_t size) {
     const char *way = gd_op_runs_as(op, kind);
     return strcmp(way, "kernel") == 0 ? gd_op_kernels(op, kind, text, size) : way;
@@ -35,7 +35,7 @@ static void print_needed(void) {
     for (int i = 0; i < gd_op_count(); i++)
         needed += is_listed(gd_op_at(i)) && gd_op_needs_kernel(gd_op_at(i));
     printf(
-        "A device needs kernels for %d ops (+), beside one for expressions; others run without.\n",
+        "A device needs kernels for %d ops (+), and one for expressions; all others run without.\n",
         needed);
 }
 
@@ -74,12 +74,12 @@ static int column_width(const char *kind) {
     return width;
 }
 
-enum { MOST_KINDS = 16, NAME_WIDTH = 34 };
+enum { MAX_KINDS = 16, NAME_WIDTH = 34 };
 
 int list_kernels(const char *only) {
-    const char *kinds[MOST_KINDS];
-    int widths[MOST_KINDS], n = 0;
-    for (const char *kind; n < MOST_KINDS && (kind = gd_kernel_kind_at(n)); n++) kinds[n] = kind;
+    const char *kinds[MAX_KINDS];
+    int widths[MAX_KINDS], n = 0;
+    for (const char *kind; n < MAX_KINDS && (kind = gd_kernel_kind_at(n)); n++) kinds[n] = kind;
     for (int k = 0; only && k < n; k++)
         if (strcmp(kinds[k], only) == 0) {
             kinds[0] = kinds[k];
@@ -87,7 +87,7 @@ int list_kernels(const char *only) {
             only = NULL;
         }
     if (only) {
-        fprintf(stderr, "gradus: there are no kernels for '%s'; there are for", only);
+        fprintf(stderr, "gradus: there are no kernels for '%s'; kinds with kernels are", only);
         for (int k = 0; k < n; k++) fprintf(stderr, " %s", kinds[k]);
         fputc('\n', stderr);
         return FAILED;

@@ -1,4 +1,4 @@
-/* main.c - the gradus command: finds the subcommand and the options that all of them have. */
+/* main.c - the gradus command: finds the subcommand and applies the common options. */
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +15,13 @@ const char *program = "gradus";
 
 const option common_options[] = {
     {"common options", HEADING, NULL, NULL, NULL},
-    {"device", TEXT, &common.device, "NAME", "where it runs: cpu (default)"},
-    {"seed", INTEGER, &common.seed, "N", "of all random numbers (default 0)"},
+    {"device", TEXT, &common.device, "NAME", "device that runs the net (default: cpu)"},
+    {"seed", INTEGER, &common.seed, "N", "seed of all random numbers (default 0)"},
     {"threads", INTEGER, &common.threads, "N",
-     "how many the CPU uses (default: one for each core)"},
-    {"json", FLAG, &common.json, NULL, "results as JSON on stdout"},
-    {"quiet", FLAG, &common.quiet, NULL, "no progress"},
-    {"help", FLAG, NULL, NULL, "this text"},
+     "number of CPU threads (default: one for each core)"},
+    {"json", FLAG, &common.json, NULL, "print results as JSON to stdout"},
+    {"quiet", FLAG, &common.quiet, NULL, "show no progress"},
+    {"help", FLAG, NULL, NULL, "show this text"},
     {0}};
 
 void print_wrapped(const char *text, int indent, int width) {
@@ -42,7 +42,7 @@ void print_wrapped(const char *text, int indent, int width) {
 }
 
 int failed(void) {
-    const char *message = gd_failed() ? gd_error_message() : "it failed";
+    const char *message = gd_failed() ? gd_error_message() : "unknown failure";
     if (common.json) {
         json_begin(NULL);
         json_text("error", message);
@@ -54,10 +54,10 @@ int failed(void) {
     return FAILED;
 }
 
-/* What the library has to say: warnings always, the rest unless --quiet. */
+/* Prints the log of the library: warnings always, notices unless --quiet. */
 static void log_line(gd_log_level level, const char *message, void *user) {
     (void)user;
-    if (strncmp(message, "gd_fit: stopped", 15) == 0) return; /* the progress says it */
+    if (strncmp(message, "gd_fit: stopped", 15) == 0) return; /* the progress shows it */
     if (level >= GD_LOG_WARNING) fprintf(stderr, "gradus: warning: %s\n", message);
     else if (level == GD_LOG_INFO && !common.quiet) fprintf(stderr, "gradus: %s\n", message);
 }
@@ -68,15 +68,15 @@ static void print_overview(FILE *out) {
         out);
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\nBegin with:\n"
+    fputs("\nTo begin:\n"
           "  gradus demo                         train a net that reads digits; takes a minute\n"
-          "  gradus train --help                 the same with data of your own\n"
-          "\nEvery command has --help. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 "
-          "interrupted.\n",
+          "  gradus train --help                 the same with your own data\n"
+          "\nEvery command has --help. Exit codes: 0 success, 1 failure, 2 wrong usage, "
+          "130 interrupted.\n",
           out);
 }
 
-static int set_up(const command *c) {
+static int apply_common_options(const command *c) {
     gd_set_log(log_line, NULL);
     if (common.threads < 0 || common.threads > 256)
         return usage_error(c, "--threads is %lld; it must be from 1 to 256",
@@ -85,7 +85,7 @@ static int set_up(const command *c) {
     gd_seed((uint64_t)common.seed);
     if (!common.device) return DONE;
     gd_device *device = gd_device_get(common.device);
-    if (!device && c->any_device) gd_clear_error(); /* its kind may have kernels all the same */
+    if (!device && c->any_device) gd_clear_error(); /* its kind may have kernels without a device */
     if (!device) return c->any_device ? DONE : failed();
     gd_set_default_device(device);
     return DONE;
@@ -114,15 +114,15 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < N_COMMANDS; i++) {
         const command *c = commands[i];
-        const char *words[MOST_WORDS];
+        const char *words[MAX_WORDS];
         int count, code;
         if (strcmp(c->name, name) != 0) continue;
         if (!read_args(c, argc - 2, argv + 2, words, &count, &code)) return code;
         GD_SCOPE;
-        code = set_up(c);
+        code = apply_common_options(c);
         if (code == DONE) code = c->run(count, words);
         if (fflush(stdout) != 0 || ferror(stdout)) {
-            fputs("gradus: stdout cannot be written\n", stderr);
+            fputs("gradus: cannot write to stdout\n", stderr);
             if (code == DONE) code = FAILED;
         }
         return code;

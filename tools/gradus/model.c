@@ -1,4 +1,4 @@
-/* model.c - nets by name or file, and what a saved one says of itself. */
+/* model.c - creates nets by name, loads and saves them with their metadata. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,29 +11,30 @@ bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-void free_about(about *a) {
+void free_model_info(model_info *a) {
     for (int64_t i = 0; i < a->n_classes && a->classes; i++) free(a->classes[i]);
     free(a->classes);
     a->classes = NULL;
     a->n_classes = 0;
 }
 
-/* --- what the file says ----------------------------------------------------------------------- */
+/* --- metadata --------------------------------------------------------------------------------- */
 
-/* The text of a key; free() it. NULL: there is none. */
-static char *metadata(const char *path, const char *key) {
+/* The value of a key, to be freed with free(); NULL: it is missing. */
+static char *read_metadata(const char *path, const char *key) {
     const int64_t length = gd_onnx_metadata(path, key, NULL, 0);
     char *text = length >= 0 ? malloc((size_t)length + 1) : NULL;
     if (text) gd_onnx_metadata(path, key, text, (size_t)length + 1);
     return text;
 }
 
-static void copy_text(const char *path, const char *key, char *into, size_t size) {
-    char *text = metadata(path, key);
+static void copy_metadata(const char *path, const char *key, char *into, size_t size) {
+    char *text = read_metadata(path, key);
     snprintf(into, size, "%s", text ? text : "");
     free(text);
 }
 
+/* Decodes \n and \\ in place; see join_classes. */
 static void unescape(char *text) {
     char *to = text;
     for (const char *c = text; *c; c++) {
@@ -43,8 +44,8 @@ static void unescape(char *text) {
     *to = '\0';
 }
 
-/* Names of classes, a line each. */
-static void split_classes(about *a, char *text) {
+/* Reads names of classes, one on each line. */
+static void split_classes(model_info *a, char *text) {
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
@@ -58,23 +59,23 @@ static void split_classes(about *a, char *text) {
     }
 }
 
-static void read_about(const char *path, about *a) {
-    char text[128], *classes = metadata(path, "gradus.classes");
+static void read_model_info(const char *path, model_info *a) {
+    char text[128], *classes = read_metadata(path, "gradus.classes");
     memset(a, 0, sizeof *a);
-    copy_text(path, "gradus.model", a->model, sizeof a->model);
-    copy_text(path, "gradus.transform", a->transform, sizeof a->transform);
-    copy_text(path, "gradus.loss", a->loss, sizeof a->loss);
+    copy_metadata(path, "gradus.model", a->model, sizeof a->model);
+    copy_metadata(path, "gradus.transform", a->transform, sizeof a->transform);
+    copy_metadata(path, "gradus.loss", a->loss, sizeof a->loss);
     split_classes(a, classes);
     free(classes);
-    copy_text(path, "gradus.image", text, sizeof text);
+    copy_metadata(path, "gradus.image", text, sizeof text);
     long long c, h, w;
     if (sscanf(text, "%lld %lld %lld", &c, &h, &w) == 3)
         a->channels = c, a->height = h, a->width = w;
-    copy_text(path, "gradus.background", text, sizeof text);
+    copy_metadata(path, "gradus.background", text, sizeof text);
     a->background = *text ? strtod(text, NULL) : NAN;
 }
 
-/* Mean of the border of some images, so that a picture on white paper can be told from one on black. */
+/* Mean of the border of some images: distinguishes a white background from a black one. */
 static double border_mean(gd_dataset *dataset) {
     double sum = 0, count = 0;
     for (int64_t i = 0; i < 32 && i < gd_dataset_count(dataset); i++) {
@@ -96,8 +97,8 @@ static double border_mean(gd_dataset *dataset) {
     return count ? sum / count : NAN;
 }
 
-void describe_data(about *a, const data *d, const char *transform, const char *loss) {
-    free_about(a);
+void describe_data(model_info *a, const data *d, const char *transform, const char *loss) {
+    free_model_info(a);
     snprintf(a->transform, sizeof a->transform, "%s", transform ? transform : "");
     snprintf(a->loss, sizeof a->loss, "%s", loss ? loss : "");
     const int64_t n = gd_dataset_class_count(d->train);
@@ -116,24 +117,23 @@ void describe_data(about *a, const data *d, const char *transform, const char *l
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-gd_module *load_model(const char *path, about *a) {
+gd_module *load_model(const char *path, model_info *a) {
     memset(a, 0, sizeof *a);
     a->background = NAN;
     gd_module *net = gd_onnx_module(path);
-    if (net) read_about(path, a);
+    if (net) read_model_info(path, a);
     if (net) gd_module_eval(net);
     return net;
 }
 
-static char *join_classes(const about *a) {
+static char *join_classes(const model_info *a) {
     size_t size = 1;
     for (int64_t i = 0; i < a->n_classes; i++) size += 2 * strlen(a->classes[i]) + 1;
     char *text = calloc(size, 1), *at = text;
     for (int64_t i = 0; text && i < a->n_classes; i++) {
         if (i) *at++ = '\n';
         for (const char *c = a->classes[i]; *c; c++) {
-            if (*c == '\n' || *c == '\\')
-                *at++ = '\\'; /* a character of a text may be a new line */
+            if (*c == '\n' || *c == '\\') *at++ = '\\'; /* a class of a text may be a newline */
             *at++ = *c == '\n' ? 'n' : *c;
         }
     }
@@ -141,7 +141,7 @@ static char *join_classes(const about *a) {
 }
 
 gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_t targets,
-                     const about *a) {
+                     const model_info *a) {
     if (ends_with(path, ".safetensors")) return gd_save_state(path, gd_part("", net));
     char *classes = join_classes(a), image[80] = "", background[32] = "";
     if (a->channels)
@@ -161,7 +161,7 @@ gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_
     return status;
 }
 
-/* --- by name ---------------------------------------------------------------------------------- */
+/* --- creating nets ---------------------------------------------------------------------------- */
 
 static bool has_option(const gd_op *record, const char *name) {
     for (int i = 0; i < gd_op_attr_count(record); i++)
@@ -169,8 +169,9 @@ static bool has_option(const gd_op *record, const char *name) {
     return false;
 }
 
-/* Adds name=value, if the record has such an option and the text does not give it. */
-static void suggest(char *text, size_t size, const gd_op *record, const char *name, int64_t value) {
+/* Adds name=value if the record has this option and the text does not set it. */
+static void add_default(char *text, size_t size, const gd_op *record, const char *name,
+                        int64_t value) {
     char given[80];
     snprintf(given, sizeof given, "%s=", name);
     if (value <= 0 || !has_option(record, name) || strstr(text, given)) return;
@@ -178,7 +179,8 @@ static void suggest(char *text, size_t size, const gd_op *record, const char *na
     snprintf(text + n, size - n, "%s%s%lld", n ? " " : "", given, (long long)value);
 }
 
-/* Whether all weights of `net` are in `file`; counts of batches, which files do not have, stay. */
+/* Copies the weights of `file` to `net`; false: some are missing. Integers, the batch counts of
+ * batch norms, may be missing. */
 static bool copy_weights(gd_module *net, gd_module *file) {
     GD_SCOPE;
     GD_NO_GRAD;
@@ -192,9 +194,9 @@ static bool copy_weights(gd_module *net, gd_module *file) {
     return !gd_failed();
 }
 
-/* A net of the zoo that was saved is made again, with the weights of the file: its batch norms and dropouts
- * train as they did. Others are trained as the file has them. */
-static gd_module *load_to_train(const char *path, const data *d, about *a) {
+/* A saved net of the zoo is created again with the weights of the file, so that its batch norms and
+ * dropouts train as before. Other files are trained as graphs. */
+static gd_module *load_to_train(const char *path, const data *d, model_info *a) {
     gd_module *file = load_model(path, a);
     if (!file || !*a->model || !d) return file;
     char name[64];
@@ -208,7 +210,7 @@ static gd_module *load_to_train(const char *path, const data *d, about *a) {
     return file;
 }
 
-gd_module *make_model(const char *spec, const data *d, about *a) {
+gd_module *make_model(const char *spec, const data *d, model_info *a) {
     if (ends_with(spec, ".onnx")) return load_to_train(spec, d, a);
     char name[64], text[180];
     memset(a, 0, sizeof *a);
@@ -220,15 +222,15 @@ gd_module *make_model(const char *spec, const data *d, about *a) {
     if (record && d) {
         const gd_tensor *x = d->sample.at[0];
         const bool image = gd_tensor_rank(x) == 3;
-        suggest(text, sizeof text, record, "classes", d->n_classes);
-        suggest(text, sizeof text, record, "vocabulary", d->n_classes);
-        suggest(text, sizeof text, record, "channels", image ? gd_tensor_dim(x, 0) : 0);
-        suggest(text, sizeof text, record, "size", image ? gd_tensor_dim(x, 1) : 0);
-        suggest(text, sizeof text, record, "context",
-                gd_tensor_rank(x) == 1 ? gd_tensor_dim(x, 0) : 0);
-        suggest(text, sizeof text, record, "features",
-                gd_tensor_rank(x) == 1 ? gd_tensor_dim(x, 0) : 0);
-        suggest(text, sizeof text, record, "outputs", d->classes ? d->n_classes : 1);
+        add_default(text, sizeof text, record, "classes", d->n_classes);
+        add_default(text, sizeof text, record, "vocabulary", d->n_classes);
+        add_default(text, sizeof text, record, "channels", image ? gd_tensor_dim(x, 0) : 0);
+        add_default(text, sizeof text, record, "size", image ? gd_tensor_dim(x, 1) : 0);
+        add_default(text, sizeof text, record, "context",
+                    gd_tensor_rank(x) == 1 ? gd_tensor_dim(x, 0) : 0);
+        add_default(text, sizeof text, record, "features",
+                    gd_tensor_rank(x) == 1 ? gd_tensor_dim(x, 0) : 0);
+        add_default(text, sizeof text, record, "outputs", d->classes ? d->n_classes : 1);
     }
     gd_module *net = gd_net_new(name, text);
     if (net) snprintf(a->model, sizeof a->model, "%s%s%s", name, *text ? " " : "", text);

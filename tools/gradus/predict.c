@@ -1,4 +1,4 @@
-/* predict.c - gradus predict: what a model says of pictures. */
+/* predict.c - gradus predict: classifies images with a saved model. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@ static struct {
 } o = {.top = 5, .invert = "auto"};
 
 static const option options[] = {
-    {"top", INTEGER, &o.top, "N", "how many classes are shown (default 5)"},
+    {"top", INTEGER, &o.top, "N", "number of classes to show (default 5)"},
     {"invert", TEXT, &o.invert, "auto|yes|no",
-     "black and white change places; auto: where a picture is on paper and the model has learned "
-     "from white on black"},
+     "invert images; auto: if the background is white and that of the training images was black, "
+     "or the reverse"},
     {0}};
 
 /* Mean of the pixels at the border of an image (1, H, W). */
-static double border(gd_tensor *x) {
+static double image_border_mean(gd_tensor *x) {
     const int64_t h = gd_tensor_dim(x, 1), w = gd_tensor_dim(x, 2);
     gd_tensor *edges[] = {gd_slice(x, .axis = 1, .stop = 1), gd_slice(x, .axis = 1, .start = h - 1),
                           gd_slice(x, .axis = 2, .stop = 1),
@@ -28,8 +28,8 @@ static double border(gd_tensor *x) {
     return sum;
 }
 
-/* The picture as the model wants it: (1, C, H, W). */
-static gd_tensor *prepare(const char *path, const about *a, bool *inverted) {
+/* Reads an image as the input of the model, (1, C, H, W). */
+static gd_tensor *read_input(const char *path, const model_info *a, bool *inverted) {
     gd_tensor *x = gd_load_image(path, .channels = (int)a->channels);
     char size[64];
     snprintf(size, sizeof size, "size=%lld,%lld", (long long)a->height, (long long)a->width);
@@ -38,20 +38,20 @@ static gd_tensor *prepare(const char *path, const about *a, bool *inverted) {
     if (gd_failed()) return NULL;
     *inverted =
         strcmp(o.invert, "yes") == 0 || (strcmp(o.invert, "auto") == 0 && isfinite(a->background) &&
-                                         fabs(border(x) - a->background) > 0.5);
+                                         fabs(image_border_mean(x) - a->background) > 0.5);
     if (*inverted) x = gd_sub(gd_scalar(1), x);
     gd_dataset *one = apply_transforms(gd_dataset_tensors(gd_unsqueeze(x, 0)), a->transform);
     return one ? gd_unsqueeze(gd_dataset_get(one, 0).at[0], 0) : NULL;
 }
 
-static const char *class_name(const about *a, int64_t i, char *text, size_t size) {
+static const char *class_name(const model_info *a, int64_t i, char *text, size_t size) {
     if (i < a->n_classes) return a->classes[i];
     snprintf(text, size, "class %lld", (long long)i);
     return text;
 }
 
-static void print_top(const char *path, gd_tensor *scores, const about *a, bool inverted,
-                      bool several) {
+static void print_top_classes(const char *path, gd_tensor *scores, const model_info *a,
+                              bool inverted, bool several) {
     const int64_t classes = gd_tensor_numel(scores);
     const int64_t n = o.top < classes ? o.top : classes;
     gd_topk_outputs best = gd_topk(gd_softmax(gd_flatten(scores), .axis = 0), n);
@@ -82,46 +82,46 @@ static void print_top(const char *path, gd_tensor *scores, const about *a, bool 
     }
 }
 
-static int run(int count, const char **words) {
-    about a;
-    if (count < 2)
-        return usage_error(&predict_command, "it needs a model and at least one picture");
+static int run_predict(int count, const char **words) {
+    model_info a;
+    if (count < 2) return usage_error(&predict_command, "it needs a model and at least one image");
     if (o.top < 1) return usage_error(&predict_command, "--top must be at least 1");
     if (strcmp(o.invert, "auto") && strcmp(o.invert, "yes") && strcmp(o.invert, "no"))
-        return usage_error(&predict_command, "--invert is auto, yes or no");
+        return usage_error(&predict_command, "--invert must be auto, yes or no");
     gd_module *net = load_model(words[0], &a);
     if (!net) return failed();
     if (!a.channels) {
-        fprintf(stderr,
-                "gradus: %s does not say which pictures it takes; models that gradus train has "
-                "saved from pictures do\n",
-                words[0]);
+        fprintf(
+            stderr,
+            "gradus: %s has no metadata about images; only models that gradus train has trained "
+            "on images have them\n",
+            words[0]);
         return FAILED;
     }
     int code = DONE;
     for (int i = 1; i < count; i++) {
         GD_SCOPE;
         bool inverted = false;
-        gd_tensor *x = prepare(words[i], &a, &inverted);
+        gd_tensor *x = read_input(words[i], &a, &inverted);
         gd_tensor *scores = x ? gd_module_forward(net, x) : NULL;
-        if (scores && !gd_failed()) print_top(words[i], scores, &a, inverted, count > 2);
+        if (scores && !gd_failed()) print_top_classes(words[i], scores, &a, inverted, count > 2);
         if (gd_failed()) {
             code = failed();
             gd_clear_error();
         }
     }
-    free_about(&a);
+    free_model_info(&a);
     return code;
 }
 
 const command predict_command = {
     .name = "predict",
     .usage = "gradus predict MODEL.onnx IMAGE... [options]",
-    .summary = "say what is in pictures",
+    .summary = "classify images",
     .about =
-        "Prints the likeliest classes. Pictures are PNG, JPEG or PPM files of any size; they are\n"
-        "scaled to the size that the model has learned from.\n",
+        "Prints the most likely classes. Images are PNG, JPEG or PPM files of any size; they are\n"
+        "resized to the size of the training images.\n",
     .examples = "  gradus predict m.onnx digit.png\n"
                 "  gradus predict cats.onnx *.jpg --top 1 --json\n",
     .options = options,
-    .run = run};
+    .run = run_predict};

@@ -1,4 +1,4 @@
-/* show.c - pictures and tables in a terminal. */
+/* show.c - prints images and confusion matrices in a terminal. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -11,7 +11,7 @@ static int terminal_width(void) {
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/* The pixels of an image, rows one after the other; free() them. */
+/* The pixels of an image, row-major; to be freed with free(). */
 static float *pixels_of(gd_tensor *image, int *height, int *width) {
     const int rank = gd_tensor_rank(image);
     *height = (int)gd_tensor_dim(image, rank - 2);
@@ -25,8 +25,8 @@ static float *pixels_of(gd_tensor *image, int *height, int *width) {
     return p;
 }
 
-/* Two pixels above each other as one character: four levels of ink by shades and half blocks. */
-static const char *cell(float top, float bottom) {
+/* One character for two pixels, one above the other: half blocks and shades. */
+static const char *cell_for(float top, float bottom) {
     const bool t = top > 0.35f, b = bottom > 0.35f;
     if (t && b) return top + bottom > 1.3f ? "█" : "▓";
     if (t) return "▀";
@@ -38,22 +38,22 @@ static void print_row(const float *p, int height, int width, int row, int left, 
     for (int x = left; x < right; x++) {
         const float top = p[row * width + x],
                     bottom = row + 1 < height ? p[(row + 1) * width + x] : 0;
-        fputs(cell(top, bottom), stdout);
+        fputs(cell_for(top, bottom), stdout);
     }
 }
 
 void show_images(gd_tensor *const *images, const char *const *captions, int count) {
-    enum { MOST = 16, GAP = 2, TRIM = 3 };
-    float *p[MOST];
+    enum { MAX_IMAGES = 16, GAP = 2, TRIM = 3 };
+    float *p[MAX_IMAGES];
     int height = 0, width = 0, shown = 0;
-    if (count > MOST) count = MOST;
+    if (count > MAX_IMAGES) count = MAX_IMAGES;
     for (; shown < count; shown++)
         if (!(p[shown] = pixels_of(images[shown], &height, &width))) break;
     const int trim = width >= 28 ? TRIM : 0, columns = width - 2 * trim;
-    int in_a_row = (terminal_width() - 1) / (columns + GAP);
-    if (in_a_row < 1) in_a_row = 1;
-    for (int first = 0; first < shown; first += in_a_row) {
-        const int last = first + in_a_row < shown ? first + in_a_row : shown;
+    int per_line = (terminal_width() - 1) / (columns + GAP);
+    if (per_line < 1) per_line = 1;
+    for (int first = 0; first < shown; first += per_line) {
+        const int last = first + per_line < shown ? first + per_line : shown;
         for (int row = trim; row < height - trim; row += 2) {
             for (int i = first; i < last; i++) {
                 print_row(p[i], height, width, row, trim, width - trim);
@@ -79,7 +79,7 @@ void show_confusion(gd_tensor *matrix, char *const *names) {
     for (int i = 0; i < n; i++)
         if (names && (int)strlen(names[i]) > wide) wide = (int)strlen(names[i]);
     if (wide > 12) wide = 12;
-    printf("Confusion matrix: rows are true classes, columns what the net says.\n\n%*s", wide + 1,
+    printf("Confusion matrix: rows are true classes, columns are predictions.\n\n%*s", wide + 1,
            "");
     for (int j = 0; j < n; j++)
         if (names) printf(" %5.5s", names[j]);

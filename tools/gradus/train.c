@@ -1,4 +1,4 @@
-/* train.c - gradus train. */
+/* train.c - gradus train: trains a net on data and saves it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,53 +26,56 @@ static const option options[] = {
     {"model", TEXT, &o.model, "NET",
      "a net with options (\"resnet20 classes=10\"; `gradus list nets`), or a saved model.onnx to "
      "train further"},
-    {"data", TEXT, &o.data, "KIND:PLACE",
-     "data, as in mnist:DIR, image_folder:DIR, csv:FILE,target=price, digits (`gradus list "
+    {"data", TEXT, &o.data, "KIND:PATH",
+     "data, such as mnist:DIR, image_folder:DIR, csv:FILE,target=price, digits (`gradus list "
      "datasets`)"},
-    {"validation", TEXT, &o.validation, "KIND:PLACE",
+    {"validation", TEXT, &o.validation, "KIND:PATH",
      "data to validate on (default: the test part of the data, or --split)"},
-    {"split", NUMBER, &o.split, "SHARE",
-     "of the data kept back for validation where they have no test part (default 0.1)"},
+    {"split", NUMBER, &o.split, "FRACTION",
+     "part of the samples to hold out for validation if the data have no test part (default 0.1)"},
     {"out", TEXT, &o.out, "FILE",
-     "where the model goes: .onnx, or .safetensors for the weights alone"},
+     "file of the saved model: .onnx, or .safetensors for the weights only"},
     {"weights", TEXT, &o.weights, "FILE",
-     "a .safetensors file to start from; what does not fit is left out and named"},
+     "a .safetensors file of initial weights; tensors that do not match are skipped and listed"},
     {"how to train it", HEADING, NULL, NULL, NULL},
-    {"epochs", INTEGER, &o.epochs, "N", "how often all samples are seen (default 5)"},
-    {"steps", INTEGER, &o.steps, "N", "ends after so many batches"},
+    {"epochs", INTEGER, &o.epochs, "N", "passes over all samples (default 5)"},
+    {"steps", INTEGER, &o.steps, "N", "end after this many batches"},
     {"batch", INTEGER, &o.batch, "N", "samples in a batch (default 64)"},
     {"lr", NUMBER, &o.lr, "RATE", "learning rate (default: the optimizer's)"},
     {"optimizer", TEXT, &o.optimizer, "NAME",
-     "with options: \"sgd momentum=0.9\" (default adamw; `gradus list optimizers`)"},
+     "optimizer with options: \"sgd momentum=0.9\" (default adamw; `gradus list optimizers`)"},
     {"schedule", TEXT, &o.schedule, "NAME",
-     "of the learning rate: \"cosine warmup=100\"; without steps it is as long as the run (`gradus "
+     "learning rate schedule: \"cosine warmup=100\"; by default as long as the run (`gradus "
      "list schedules`)"},
     {"loss", TEXT, &o.loss, "NAME",
-     "with options (default: cross_entropy for classes, mse for numbers)"},
+     "loss with options (default: cross_entropy for classes, mse for numbers)"},
     {"metrics", TEXT, &o.metrics, "LIST",
-     "commas between (default: accuracy for classes, mae for numbers; `gradus list metrics`)"},
+     "metrics, separated by commas (default: accuracy for classes, mae for numbers; `gradus list "
+     "metrics`)"},
     {"augment", TEXT, &o.augment, "LIST",
      "transforms of training samples: \"crop size=28 padding=2, flip\" (`gradus list transforms`)"},
     {"transform", TEXT, &o.transform, "LIST",
      "transforms of all samples, also when the model predicts: \"normalize mean=0.13 std=0.31\""},
-    {"accumulate", INTEGER, &o.accumulate, "N", "batches that make one step (default 1)"},
-    {"clip", NUMBER, &o.clip, "NORM", "scales gradients down to this norm"},
-    {"precision", TEXT, &o.precision, "DTYPE", "of heavy ops: f32 (default), bf16, f16"},
+    {"accumulate", INTEGER, &o.accumulate, "N",
+     "batches whose gradients are accumulated for a step (default 1)"},
+    {"clip", NUMBER, &o.clip, "NORM", "clip the norm of the gradients"},
+    {"precision", TEXT, &o.precision, "DTYPE",
+     "dtype of matrix products and convolutions: f32 (default), bf16, f16"},
     {"patience", INTEGER, &o.patience, "N",
-     "stops when validation has not improved for so many epochs, and takes the best weights"},
+     "stop when validation has not improved for this many epochs, and restore the best weights"},
     {"workers", INTEGER, &o.workers, "N", "threads that prepare batches (default 1)"},
-    {"eager", FLAG, &o.eager, NULL, "runs op by op, without a plan"},
-    {"what to keep", HEADING, NULL, NULL, NULL},
-    {"checkpoints", TEXT, &o.checkpoints, "DIR", "saves everything there after each epoch"},
-    {"every", INTEGER, &o.every, "N", "and after so many batches"},
+    {"eager", FLAG, &o.eager, NULL, "run op by op, without a compiled plan"},
+    {"what to save", HEADING, NULL, NULL, NULL},
+    {"checkpoints", TEXT, &o.checkpoints, "DIR", "save the run in this folder after each epoch"},
+    {"every", INTEGER, &o.every, "N", "also save after every N batches"},
     {"resume", FLAG, &o.resume, NULL,
-     "goes on from the newest checkpoint in --checkpoints, if there is one"},
-    {"log", TEXT, &o.log, "FILE", "a CSV file with a row for each epoch"},
-    {"tensorboard", TEXT, &o.tensorboard, "DIR", "event files for TensorBoard"},
-    {"curve", TEXT, &o.curve, "FILE", "the curves as an SVG picture"},
+     "continue from the newest checkpoint in --checkpoints, if there is one"},
+    {"log", TEXT, &o.log, "FILE", "write a CSV file with a row for each epoch"},
+    {"tensorboard", TEXT, &o.tensorboard, "DIR", "write event files for TensorBoard"},
+    {"curve", TEXT, &o.curve, "FILE", "draw the training curves as an SVG image"},
     {0}};
 
-/* Scores (N, T, C) and classes (N, T) of sequences: every place is a sample. */
+/* The loss of sequences: scores (N, T, C) and classes (N, T); each position is a sample. */
 static gd_tensor *sequence_loss(gd_tensors outputs, gd_tensors targets, void *user) {
     (void)user;
     gd_tensor *scores = outputs.at[0];
@@ -80,7 +83,7 @@ static gd_tensor *sequence_loss(gd_tensors outputs, gd_tensors targets, void *us
                             gd_flatten(targets.at[0]));
 }
 
-static gd_status compile(gd_module *net, const data *d, const char **loss_name) {
+static gd_status compile_net(gd_module *net, const data *d, const char **loss_name) {
     char optimizer[300];
     const bool sequence = d->classes && gd_tensor_rank(d->sample.at[d->sample.count - 1]) == 1;
     if (o.lr > 0) snprintf(optimizer, sizeof optimizer, "%s lr=%.17g", o.optimizer, o.lr);
@@ -105,7 +108,7 @@ static gd_status load_weights(gd_module *net, gd_tensors sample) {
     return status;
 }
 
-static gd_history *fit(gd_module *net, const data *d, gd_loader *train, gd_loader *test) {
+static gd_history *fit_net(gd_module *net, const data *d, gd_loader *train, gd_loader *test) {
     gd_callback *list[8];
     int64_t n = 0;
     list[n++] = gd_stop_on_nan();
@@ -122,7 +125,7 @@ static gd_history *fit(gd_module *net, const data *d, gd_loader *train, gd_loade
                   .progress = common.quiet ? GD_PROGRESS_NONE : GD_PROGRESS_AUTO);
 }
 
-static void print_json(const gd_history *h, const about *a, gd_module *net) {
+static void print_json(const gd_history *h, const model_info *a, gd_module *net) {
     json_begin(NULL);
     json_text("model", a->model);
     json_integer("parameters", gd_module_parameter_count(net));
@@ -139,7 +142,7 @@ static void print_json(const gd_history *h, const about *a, gd_module *net) {
     json_line();
 }
 
-static int check(void) {
+static int check_options(void) {
     if (!o.model)
         return usage_error(&train_command, "--model is missing; for example --model lenet");
     if (!o.data) return usage_error(&train_command, "--data is missing; for example --data digits");
@@ -152,18 +155,19 @@ static int check(void) {
     if (o.resume && !o.checkpoints)
         return usage_error(&train_command, "--resume needs --checkpoints DIR");
     if (o.out && !ends_with(o.out, ".onnx") && !ends_with(o.out, ".safetensors"))
-        return usage_error(&train_command, "--out %s: its name must end in .onnx or .safetensors",
+        return usage_error(&train_command, "--out %s: the name must end in .onnx or .safetensors",
                            o.out);
     return DONE;
 }
 
-static int run(int count, const char **words) {
+static int run_train(int count, const char **words) {
     if (count)
-        return usage_error(&train_command, "what is '%s'? All settings are options", words[0]);
-    const int wrong = check();
+        return usage_error(&train_command, "unexpected argument '%s'; all settings are options",
+                           words[0]);
+    const int wrong = check_options();
     if (wrong) return wrong;
     data d;
-    about a;
+    model_info a;
     const uint64_t seed = (uint64_t)common.seed;
     if (open_data(o.data, o.validation, o.split, o.augment, o.transform, seed, &d) != GD_OK ||
         !d.train)
@@ -177,14 +181,14 @@ static int run(int count, const char **words) {
         d.test ? gd_loader_new(d.test, .batch = o.batch, .workers = (int)o.workers) : NULL;
     if (gd_failed()) return failed();
     const char *loss = NULL;
-    if (compile(net, &d, &loss) != GD_OK) return failed();
+    if (compile_net(net, &d, &loss) != GD_OK) return failed();
     describe_data(&a, &d, o.transform, loss);
     if (!common.quiet)
         fprintf(stderr, "%s: %lld samples%s%.0lld, batches of %lld\n",
                 a.model[0] ? a.model : o.model, (long long)gd_dataset_count(d.train),
                 d.test ? ", validated on " : "", (long long)(d.test ? gd_dataset_count(d.test) : 0),
                 (long long)o.batch);
-    gd_history *h = fit(net, &d, train, test);
+    gd_history *h = fit_net(net, &d, train, test);
     if (!h) return failed();
     if (o.out && save_model(o.out, net, d.sample, 1, &a) != GD_OK) return failed();
     if (o.curve && gd_history_plot(h, o.curve) != GD_OK) return failed();
@@ -192,21 +196,23 @@ static int run(int count, const char **words) {
     if (o.out && !common.quiet && !common.json) {
         printf("Saved %s.\n", o.out);
         if (ends_with(o.out, ".onnx") && a.channels)
-            printf("Try: %s predict %s PICTURE\n", program, o.out);
+            printf("Try: %s predict %s IMAGE\n", program, o.out);
     }
-    free_about(&a);
+    free_model_info(&a);
     return gd_history_interrupted(h) ? INTERRUPTED : DONE;
 }
 
 const command train_command = {
     .name = "train",
-    .usage = "gradus train --model NET --data KIND:PLACE [--out FILE] [options]",
+    .usage = "gradus train --model NET --data KIND:PATH [--out FILE] [options]",
     .summary = "train a net on data",
     .about =
-        "Data are a kind and a place. Images, text and tables are read as they are; sizes and\n"
-        "the number of classes are found from them. Ctrl-C ends after the batch and keeps\n"
-        "everything; with --checkpoints and --resume a run that was stopped or killed goes on\n"
-        "and ends as if nothing had happened.\n",
+        "Data are given by kind and path. The sizes and the number of classes of the net are "
+        "taken\n"
+        "from the data. Ctrl-C ends the run after the current batch and saves the model. With\n"
+        "--checkpoints and --resume, a run that was stopped or killed continues, and its result "
+        "is\n"
+        "the same as without the interruption.\n",
     .examples =
         "  gradus train --model lenet --data mnist:DIR --epochs 3 --out m.onnx\n"
         "  gradus train --model resnet20 --data cifar10:DIR --augment \"crop size=32 padding=4, "
@@ -217,4 +223,4 @@ const command train_command = {
         "tuned.onnx\n"
         "  gradus train --model mlp --data csv:houses.csv,target=price --out price.onnx\n",
     .options = options,
-    .run = run};
+    .run = run_train};

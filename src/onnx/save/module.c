@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/alloc.h"
 #include "gradus/ops.h"
-#include "nn/module.h"
+#include "nn/saved_modes.h"
 #include "onnx/save/save.h"
 
 /* Word `index` of a list of names; if there are fewer, the last word and a number. */
@@ -113,41 +112,6 @@ static gd_status check_arguments(const module_save *s) {
     return GD_OK;
 }
 
-/* The modes of all modules of a tree, to restore them. */
-typedef struct modes {
-    gd_module **at;
-    int *training;
-    int count, room;
-} modes;
-
-static void count_modes(gd_module *m, const char *path, void *user) {
-    (void)m, (void)path;
-    ((modes *)user)->room++;
-}
-
-static void record_mode(gd_module *m, const char *path, void *user) {
-    modes *all = user;
-    (void)path;
-    if (all->count == all->room) return;
-    all->at[all->count] = m;
-    all->training[all->count++] = m->training;
-}
-
-static gd_status record_modes(gd_module *net, modes *all) {
-    *all = (modes){.count = 0};
-    GD_TRY(gd_module_apply(net, count_modes, all));
-    all->at = gd_calloc((size_t)all->room, sizeof *all->at);
-    all->training = gd_calloc((size_t)all->room, sizeof *all->training);
-    if (!all->at || !all->training) return gd_fail(GD_E_MEMORY, "no memory to save a module");
-    return gd_module_apply(net, record_mode, all);
-}
-
-static void restore_modes(modes *all) {
-    for (int i = 0; i < all->count; i++) all->at[i]->training = all->training[i];
-    gd_free(all->at);
-    gd_free(all->training);
-}
-
 gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *net,
                                  gd_tensors examples, const gd_onnx_save_module_options *options) {
     if (gd_failed()) return gd_error_status();
@@ -155,10 +119,10 @@ gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *
     const module_save s = {path, net, examples, options};
     gd_status status = check_arguments(&s);
     if (status != GD_OK) return gd_report(site, status);
-    modes before;
-    status = record_modes(net, &before);
+    gd_saved_modes modes = {.count = 0};
+    status = gd_saved_modes_save(&modes, net);
     if (status == GD_OK) {
-        gd_module_eval(net);
+        gd_saved_modes_set(&modes, 0);
         status = try_save(&s, options->any_batch);
         if (status != GD_OK && options->any_batch && status != GD_E_MEMORY && status != GD_E_IO) {
             /* it may need a known batch size; with another cause it fails again */
@@ -170,6 +134,6 @@ gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *
                           (long long)examples.at[0]->dims[0], why);
         }
     }
-    restore_modes(&before);
+    gd_saved_modes_restore(&modes);
     return gd_report(site, status);
 }

@@ -1,4 +1,4 @@
-/* look.c - gradus summary, list, ops and info: what there is. */
+/* inspect.c - gradus summary, list, ops and info: describes nets, records, ops and files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +10,10 @@ static struct { const char *input; } s = {NULL};
 
 static const option summary_options[] = {
     {"input", TEXT, &s.input, "SIZES",
-     "of one input with its batch: 1,3,224,224 (default: what the net is known for)"},
+     "shape of an input with its batch axis: 1,3,224,224 (default: the usual input of the net)"},
     {0}};
 
-/* "1,3,224,224" */
+/* Parses "1,3,224,224". */
 static bool read_sizes(const char *text, gd_shape *dims) {
     *dims = gd_dims(0);
     dims->rank = 0;
@@ -27,37 +27,39 @@ static bool read_sizes(const char *text, gd_shape *dims) {
     return dims->rank > 0 && !*text;
 }
 
-static int64_t option_of(const char *model, const char *name, int64_t otherwise) {
+/* The value of an option in "resnet18 channels=1", or the default. */
+static int64_t model_option(const char *model, const char *name, int64_t otherwise) {
     char key[64];
     snprintf(key, sizeof key, "%s=", name);
     const char *at = strstr(model, key);
     return at ? strtoll(at + strlen(key), NULL, 10) : otherwise;
 }
 
-/* Inputs that the nets of the zoo take. */
-static gd_tensor *known_input(const char *model, const about *a) {
+/* The usual input of a net of the zoo, or that of a saved model. */
+static gd_tensor *usual_input(const char *model, const model_info *a) {
     if (a->channels) return gd_zeros(gd_dims(1, a->channels, a->height, a->width));
     if (strncmp(model, "resnet18", 8) == 0)
-        return gd_zeros(gd_dims(1, option_of(model, "channels", 3), 224, 224));
+        return gd_zeros(gd_dims(1, model_option(model, "channels", 3), 224, 224));
     if (strncmp(model, "resnet20", 8) == 0)
-        return gd_zeros(gd_dims(1, option_of(model, "channels", 3), 32, 32));
+        return gd_zeros(gd_dims(1, model_option(model, "channels", 3), 32, 32));
     if (strncmp(model, "gpt", 3) == 0)
-        return gd_zeros(gd_dims(1, option_of(model, "context", 128)), .dtype = GD_I64);
+        return gd_zeros(gd_dims(1, model_option(model, "context", 128)), .dtype = GD_I64);
     if (strncmp(model, "char_lstm", 9) == 0) return gd_zeros(gd_dims(1, 128), .dtype = GD_I64);
-    const int64_t size = option_of(model, "size", 28);
-    return gd_zeros(gd_dims(1, option_of(model, "channels", 1), size, size));
+    const int64_t size = model_option(model, "size", 28);
+    return gd_zeros(gd_dims(1, model_option(model, "channels", 1), size, size));
 }
 
 static int run_summary(int count, const char **words) {
-    about a;
-    if (count != 1) return usage_error(&summary_command, "it needs one net, and got %d", count);
+    model_info a;
+    if (count != 1)
+        return usage_error(&summary_command, "it needs one net; there are %d arguments", count);
     gd_module *net = make_model(words[0], NULL, &a);
     if (!net) return failed();
     gd_shape dims;
     if (s.input && !read_sizes(s.input, &dims))
-        return usage_error(&summary_command, "--input wants sizes like 1,3,224,224, and got '%s'",
+        return usage_error(&summary_command, "--input needs sizes such as 1,3,224,224; it is '%s'",
                            s.input);
-    gd_tensor *x = s.input ? gd_zeros(dims) : known_input(words[0], &a);
+    gd_tensor *x = s.input ? gd_zeros(dims) : usual_input(words[0], &a);
     char *text = gd_module_summary(net, x);
     if (!text) return failed();
     if (common.json) {
@@ -69,20 +71,20 @@ static int run_summary(int count, const char **words) {
         json_line();
     } else fputs(text, stdout);
     free(text);
-    free_about(&a);
+    free_model_info(&a);
     return DONE;
 }
 
 const command summary_command = {
     .name = "summary",
     .usage = "gradus summary NET|MODEL.onnx [--input SIZES]",
-    .summary = "the layers of a net, with shapes and parameters",
+    .summary = "show the layers of a net, with shapes and parameters",
     .examples =
         "  gradus summary lenet\n  gradus summary \"resnet18 classes=10\" --input 1,3,64,64\n",
     .options = summary_options,
     .run = run_summary};
 
-/* --- records: list and ops -------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------------------- */
 
 static const struct {
     const char *plural, *kind;
@@ -104,10 +106,10 @@ static const char *type_name(const gd_op_attr *a) {
     }
 }
 
-static void first_sentence(const char *doc, int indent) {
+static void print_first_sentence(const char *doc, int indent) {
     char text[400];
     const char *end = doc;
-    while ((end = strchr(end, '.'))) { /* not that of "et al. 2015" */
+    while ((end = strchr(end, '.'))) { /* skips the period of "et al. 2015" */
         end++;
         if (*end == '\0' || ((*end == ' ' || *end == '\n') && end[1] >= 'A' && end[1] <= 'Z'))
             break;
@@ -153,7 +155,7 @@ static void print_record(const gd_op *r) {
 
 static int run_list(int count, const char **words) {
     if (count == 0) {
-        puts("What can be listed, and how many there are:");
+        puts("Kinds that can be listed, and the number of each:");
         for (int k = 0; k < N_KINDS; k++) {
             int n = 0;
             while (gd_record_at(kinds[k].kind, n)) n++;
@@ -177,26 +179,26 @@ static int run_list(int count, const char **words) {
             print_record(r);
         } else {
             printf("%-22s  ", gd_op_name(r));
-            first_sentence(gd_op_doc(r), 24);
+            print_first_sentence(gd_op_doc(r), 24);
         }
     }
     if (common.json) {
         json_end_list();
         json_line();
-    } else if (!one) printf("\nOptions of one: gradus list %s NAME\n", words[0]);
+    } else if (!one) printf("\nFor the options of one: gradus list %s NAME\n", words[0]);
     return DONE;
 }
 
-const command list_command = {.name = "list",
-                              .usage = "gradus list [nets|datasets|transforms|layers|... [NAME]]",
-                              .summary =
-                                  "nets, datasets, transforms, optimizers ... and their options",
-                              .examples = "  gradus list transforms\n  gradus list dataset csv\n",
-                              .run = run_list};
+const command list_command = {
+    .name = "list",
+    .usage = "gradus list [nets|datasets|transforms|layers|... [NAME]]",
+    .summary = "list nets, datasets, transforms, optimizers ... and their options",
+    .examples = "  gradus list transforms\n  gradus list dataset csv\n",
+    .run = run_list};
 
 /* --- ops -------------------------------------------------------------------------------------- */
 
-static const char *kind_of_device(void) {
+static const char *device_kind(void) {
     static char kind[32];
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(common.device ? common.device : "cpu", ":"),
              common.device ? common.device : "cpu");
@@ -215,18 +217,16 @@ static void print_op(const gd_op *op) {
         if (!gd_op_output(op, i)->hidden) printf("%s%s", i ? ", " : "", gd_op_output(op, i)->name);
     putchar('\n');
     print_record(op);
-    const char *way = gd_op_runs_as(op, kind_of_device());
-    printf("on %s: %s %s\n", kind_of_device(), way,
-           strcmp(way, "kernel") == 0 ? gd_op_kernels(op, kind_of_device(), kernels, sizeof kernels)
+    const char *way = gd_op_runs_as(op, device_kind());
+    printf("on %s: %s %s\n", device_kind(), way,
+           strcmp(way, "kernel") == 0 ? gd_op_kernels(op, device_kind(), kernels, sizeof kernels)
                                       : "");
     if (*gd_op_onnx_name(op)) printf("ONNX: %s\n", gd_op_onnx_name(op));
 }
 
 static bool all_kinds;
 static const option ops_options[] = {
-    {"kernels", FLAG, &all_kinds, NULL,
-     "how each op runs on every kind of device; with --device, there"},
-    {0}};
+    {"kernels", FLAG, &all_kinds, NULL, "show how each op runs on every kind of device"}, {0}};
 
 static int run_ops(int count, const char **words) {
     const gd_op *one = count ? gd_op_find(words[0]) : NULL;
@@ -235,8 +235,7 @@ static int run_ops(int count, const char **words) {
         print_op(one);
         return DONE;
     }
-    if (!one && (all_kinds || common.device))
-        return list_kernels(all_kinds ? NULL : kind_of_device());
+    if (!one && (all_kinds || common.device)) return list_kernels(all_kinds ? NULL : device_kind());
     int total = 0;
     if (common.json) json_begin_list(NULL);
     for (int i = 0; i < gd_op_count(); i++) {
@@ -246,20 +245,20 @@ static int run_ops(int count, const char **words) {
         if (common.json) json_record(op);
         else {
             printf("%-24s%s ", gd_op_name(op), gd_op_differentiable(op) ? " " : "*");
-            first_sentence(gd_op_doc(op), 26);
+            print_first_sentence(gd_op_doc(op), 26);
         }
         if (one) break;
     }
     if (common.json) {
         json_end_list();
         json_line();
-    } else printf("\n%d ops. * has no gradient. Options of one: gradus ops NAME\n", total);
+    } else printf("\n%d ops. * has no gradient. For the options of one: gradus ops NAME\n", total);
     return DONE;
 }
 
 const command ops_command = {.name = "ops",
                              .usage = "gradus ops [NAME]",
-                             .summary = "the operations, the options of one, and how they run",
+                             .summary = "list ops, their options and their kernels",
                              .options = ops_options,
                              .examples = "  gradus ops conv2d\n  gradus ops --kernels\n"
                                          "  gradus ops --device cpu\n",
@@ -268,8 +267,8 @@ const command ops_command = {.name = "ops",
 
 /* --- info ------------------------------------------------------------------------------------- */
 
-static int about_model(const char *path) {
-    about a;
+static int print_model_info(const char *path) {
+    model_info a;
     gd_module *net = load_model(path, &a);
     if (!net) return failed();
     const int64_t n = gd_module_parameter_count(net);
@@ -289,20 +288,21 @@ static int about_model(const char *path) {
         if (*a.model) printf("  model       %s\n", a.model);
         if (*a.transform) printf("  transform   %s\n", a.transform);
         if (a.channels)
-            printf("  takes       images of %lld x %lld, %s\n", (long long)a.width,
+            printf("  input       images of %lld x %lld, %s\n", (long long)a.width,
                    (long long)a.height, a.channels == 1 ? "grey" : "colour");
         if (a.n_classes) printf("  classes     %lld:", (long long)a.n_classes);
         for (int64_t i = 0; i < a.n_classes && i < 12; i++)
             printf(" %s", strcmp(a.classes[i], "\n") == 0 ? "\\n" : a.classes[i]);
         if (a.n_classes) puts(a.n_classes > 12 ? " ..." : "");
     }
-    free_about(&a);
+    free_model_info(&a);
     return DONE;
 }
 
 static int run_info(int count, const char **words) {
-    if (count > 1) return usage_error(&info_command, "it takes one file, and got %d", count);
-    if (count) return about_model(words[0]);
+    if (count > 1)
+        return usage_error(&info_command, "it takes one file; there are %d arguments", count);
+    if (count) return print_model_info(words[0]);
     if (common.json) {
         json_begin(NULL);
         json_text("version", gd_version());
@@ -322,5 +322,5 @@ static int run_info(int count, const char **words) {
 
 const command info_command = {.name = "info",
                               .usage = "gradus info [MODEL.onnx]",
-                              .summary = "this build and machine, or a saved model",
+                              .summary = "describe this build and machine, or a saved model",
                               .run = run_info};
