@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/fork.h"
 #include "ops/call.h"
 #include "ops/codegen_api.h"
 
@@ -144,13 +143,22 @@ static gd_status open_backend(const char *kind) {
     return publish(kind, &backend);
 }
 
+/* Loading takes the locks of the op table, of the devices and of the compiler while it holds this
+ * one. Its fork handlers are registered late, at the first load, so that a fork takes it first. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-GD_MUTEX_AT_FORK(lock)
+static void lock_before_fork(void) { pthread_mutex_lock(&lock); }
+static void unlock_after_fork(void) { pthread_mutex_unlock(&lock); }
+static void register_fork_handlers(void) {
+    pthread_atfork(lock_before_fork, unlock_after_fork, unlock_after_fork);
+}
+
 enum { MOST_KINDS = GD_DEVICE_KINDS };
 static char opened[MOST_KINDS][32]; /* kinds whose kernels are published */
 static int n_opened;
 
 gd_status gd_backend_load(const char *kind) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handlers);
     gd_status status = GD_OK;
     pthread_mutex_lock(&lock);
     bool known = false;

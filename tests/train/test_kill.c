@@ -261,7 +261,7 @@ static bool stop_it(int number, int *status) {
                      page->resumed, stopped_at);
         stopped_at = -1;
     }
-    if (page->stopped >= 0) stopped_at = page->stopped;
+    if (page->stopped > 0) stopped_at = page->stopped; /* at 0 there is nothing to resume */
     stops += page->stopped >= 0;
     return page->stopped >= 0 || *status == -1; /* -1: before the run began to listen */
 }

@@ -15,7 +15,7 @@ static int find_number(const gd_index_set *set, const int *numbers, int number, 
 
 static void check_set(int hashes) {
     gd_index_set set = {0};
-    int numbers[ITEMS];
+    int numbers[ITEMS] = {0};
     CHECK(find_number(&set, numbers, 0, hashes) == -1);
     for (int i = 0; i < ITEMS; i++) {
         numbers[i] = 7 * i;

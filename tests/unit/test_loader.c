@@ -181,10 +181,11 @@ CLEAN_TEST(no_worker_is_at_work_between_two_epochs) {
 
 static _Thread_local bool is_caller;
 static _Atomic int elsewhere;
+static bool pool_is_used; /* so that the caller's piece waits until another thread has one */
 static void look_around(void *arg, int64_t piece) {
     (void)arg, (void)piece;
     if (!is_caller) atomic_fetch_add(&elsewhere, 1);
-    usleep(200);
+    while (pool_is_used && atomic_load(&elsewhere) == 0) usleep(200);
 }
 static gd_tensors uses_the_pool(int64_t index, gd_random *random, void *self) {
     is_caller = true;
@@ -200,6 +201,7 @@ CLEAN_TEST(workers_leave_the_thread_pool_to_the_program) {
     gd_set_num_threads(3);
     for (int workers = 2; workers >= 0; workers -= 2) {
         gd_dataset *d = gd_dataset_from(&n, .count = numbers_count, .get = uses_the_pool);
+        pool_is_used = workers == 0;
         hash_epoch(gd_loader_new(d, .batch = 3, .workers = workers), NULL);
         CHECK_SAYING((atomic_load(&elsewhere) == 0) == (workers > 0), "%d pieces with %d workers",
                      atomic_load(&elsewhere), workers);
