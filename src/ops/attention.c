@@ -10,6 +10,8 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 #include "ops/attention.h"
+#include "ops/body.h"
+#include "ops/indexing.h"
 #include "ops/infer.h"
 #include "ops/macs.h"
 
@@ -175,9 +177,10 @@ static gd_status scaled_dot_product_attention_infer(gd_infer *i) {
 static void scaled_dot_product_attention_expand(gd_expand *e) {
     const gd_scaled_dot_product_attention_options *o = e->attrs;
     gd_tensor *key = o->training && o->dropout > 0 ? gd_random_key(e->x[0]) : NULL;
-    e->y[0] = gd_attention_forward(e->x[0], e->x[1], e->x[2], .mask = e->n_in > 3 ? e->x[3] : NULL,
-                                   .key = key, .causal = o->causal, .scale = o->scale,
-                                   .grouped = o->grouped, .dropout = key ? o->dropout : 0);
+    e->y[0] =
+        gd_attention_forward(e->x[0], e->x[1], e->x[2], .mask = gd_optional_input(e->x, e->n_in, 3),
+                             .key = key, .causal = o->causal, .scale = o->scale,
+                             .grouped = o->grouped, .dropout = key ? o->dropout : 0);
 }
 
 /* --- plain kernels: one row of weights at a time ---------------------------------------------- */
@@ -288,12 +291,6 @@ static gd_status attention_forward_reference(gd_kernel_call *c) {
 
 /* --- the body in public ops ------------------------------------------------------------------- */
 
-static gd_tensor *swap_last(gd_tensor *t) { return gd_transpose(t, -2, -1); }
-
-gd_tensor *gd_attention_wide(gd_tensor *t) {
-    return t && (t->dtype == GD_F16 || t->dtype == GD_BF16) ? gd_cast(t, GD_F32) : t;
-}
-
 gd_tensor *gd_spread_heads(gd_tensor *t, gd_tensor *q, bool grouped) {
     if (!grouped || t->rank < 3 || q->rank < 3 || t->dims[t->rank - 3] == q->dims[q->rank - 3])
         return t;
@@ -328,15 +325,13 @@ gd_tensor *gd_attention_weights(gd_tensor *q, gd_tensor *k, gd_tensor *mask, boo
     k = gd_spread_heads(k, q, grouped);
     if (isnan(scale))
         scale = 1 / sqrt((double)(q->dims[q->rank - 1] > 0 ? q->dims[q->rank - 1] : 1));
-    gd_tensor *scores = gd_mul(gd_matmul(q, swap_last(k)), gd_scalar_of(scale, (gd_dtype)q->dtype));
+    gd_tensor *scores =
+        gd_mul(gd_matmul(q, gd_transpose(k, -2, -1)), gd_scalar_of(scale, (gd_dtype)q->dtype));
     gd_tensor *never = gd_scalar_of(-INFINITY, (gd_dtype)q->dtype),
               *zero = gd_scalar_of(0, (gd_dtype)q->dtype);
     if (causal) {
-        gd_device *before = gd_this_thread.device;
-        gd_this_thread.device = q->device;
-        gd_tensor *seen = gd_tril(
-            gd_full(gd_dims(gd_tensor_dim(q, -2), gd_tensor_dim(k, -2)), 1, .dtype = GD_BOOL));
-        gd_this_thread.device = before;
+        gd_shape dims = gd_dims(gd_tensor_dim(q, -2), gd_tensor_dim(k, -2));
+        gd_tensor *seen = gd_tril(gd_expand(gd_scalar_on(q, 1, GD_BOOL), dims));
         scores = gd_where(seen, scores, never);
     }
     if (mask)
@@ -355,10 +350,9 @@ gd_tensor *gd_attention_keep(gd_tensor *t, const gd_tensor *weights, gd_tensor *
 
 static void attention_forward_expand(gd_expand *e) {
     const gd_attention_forward_options *o = e->attrs;
-    gd_tensor *q = gd_attention_wide(e->x[0]), *k = gd_attention_wide(e->x[1]),
-              *v = gd_attention_wide(e->x[2]);
-    gd_tensor *mask = gd_attention_wide(e->n_in > 3 ? e->x[3] : NULL),
-              *key = e->n_in > 4 ? e->x[4] : NULL;
+    gd_tensor *q = gd_widen(e->x[0]), *k = gd_widen(e->x[1]), *v = gd_widen(e->x[2]);
+    gd_tensor *mask = gd_widen(gd_optional_input(e->x, e->n_in, 3)),
+              *key = gd_optional_input(e->x, e->n_in, 4);
     gd_tensor *p = gd_attention_weights(q, k, mask, o->causal, o->grouped, o->scale);
     v = gd_spread_heads(v, q, o->grouped);
     gd_tensor *y = gd_matmul(gd_attention_keep(p, p, key, o->dropout), v);
@@ -380,19 +374,18 @@ static gd_tensor *whole_batch(gd_tensor *t, const gd_tensor *y, bool shared_head
  * where one weight is nearly 1 that difference is far smaller than its terms. */
 static gd_tensor *mask_gradient(const gd_vjp *v, gd_tensor *mask, gd_tensor *key) {
     const gd_attention_forward_options *o = v->attrs;
-    gd_tensor *q = gd_attention_wide(v->x[0]), *k = gd_attention_wide(v->x[1]),
-              *values = gd_attention_wide(v->x[2]);
-    gd_tensor *p =
-        gd_attention_weights(q, k, gd_attention_wide(mask), o->causal, o->grouped, o->scale);
+    gd_tensor *q = gd_widen(v->x[0]), *k = gd_widen(v->x[1]), *values = gd_widen(v->x[2]);
+    gd_tensor *p = gd_attention_weights(q, k, gd_widen(mask), o->causal, o->grouped, o->scale);
     gd_tensor *gp =
-        gd_matmul(gd_attention_wide(v->gy[0]), swap_last(gd_spread_heads(values, q, o->grouped)));
+        gd_matmul(gd_widen(v->gy[0]), gd_transpose(gd_spread_heads(values, q, o->grouped), -2, -1));
     gp = gd_attention_keep(gp, p, key, o->dropout);
     return gd_mul(p, gd_sub(gp, gd_sum(gd_mul(gp, p), .axis = -1, .keepdim = true)));
 }
 
 static void attention_forward_vjp(gd_vjp *v) {
     const gd_attention_forward_options *o = v->attrs;
-    gd_tensor *mask = v->n_in > 3 ? v->x[3] : NULL, *key = v->n_in > 4 ? v->x[4] : NULL;
+    gd_tensor *mask = gd_optional_input(v->x, v->n_in, 3),
+              *key = gd_optional_input(v->x, v->n_in, 4);
     gd_tensor *q = whole_batch(v->x[0], v->y[0], false),
               *keys = whole_batch(v->x[1], v->y[0], o->grouped),
               *values = whole_batch(v->x[2], v->y[0], o->grouped);

@@ -70,8 +70,6 @@ double gd_attention_kept(const gd_attention_plain *p, int64_t i, int64_t j);
 
 /* --- bodies ----------------------------------------------------------------------------------- */
 
-/* f16 and bf16 as f32: bodies round once, at their end, as kernels do. NULL stays NULL. */
-gd_tensor *gd_attention_wide(gd_tensor *t);
 /* k or v with each head repeated for the heads of q that share it. */
 gd_tensor *gd_spread_heads(gd_tensor *t, gd_tensor *q, bool grouped);
 /* The opposite: gradients of the heads that share one, summed. */

@@ -4,6 +4,7 @@
 
 #include "gradus/ops.h"
 #include "ops/attention.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 #include "ops/macs.h"
 
@@ -98,11 +99,9 @@ static double attention_grad_macs(const gd_op_shapes *s) {
 }
 static void attention_grad_expand(gd_expand *e) {
     const gd_attention_grad_options *o = e->attrs;
-    gd_tensor *q = gd_attention_wide(e->x[0]), *k = gd_attention_wide(e->x[1]),
-              *v = gd_attention_wide(e->x[2]);
-    gd_tensor *gy = gd_attention_wide(e->x[5]),
-              *mask = gd_attention_wide(e->n_in > 6 ? e->x[6] : NULL);
-    gd_tensor *key = e->n_in > 7 ? e->x[7] : NULL;
+    gd_tensor *q = gd_widen(e->x[0]), *k = gd_widen(e->x[1]), *v = gd_widen(e->x[2]);
+    gd_tensor *gy = gd_widen(e->x[5]), *mask = gd_widen(gd_optional_input(e->x, e->n_in, 6));
+    gd_tensor *key = gd_optional_input(e->x, e->n_in, 7);
     int64_t width = gd_tensor_dim(e->x[0], -1);
     double scale = isnan(o->scale) ? 1 / sqrt((double)(width > 0 ? width : 1)) : o->scale;
     gd_tensor *p = gd_attention_weights(q, k, mask, o->causal, o->grouped, o->scale);

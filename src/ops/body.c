@@ -19,7 +19,11 @@ bool gd_body_differentiates(const gd_expand *body) {
 }
 
 gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype) {
-    return x->dtype == dtype ? x : gd_cast(x, dtype);
+    return x && (gd_dtype)x->dtype != dtype ? gd_cast(x, dtype) : x;
+}
+
+gd_tensor *gd_widen(gd_tensor *x) {
+    return x && (x->dtype == GD_F16 || x->dtype == GD_BF16) ? gd_cast(x, GD_F32) : x;
 }
 
 gd_tensor *gd_as_list(gd_tensor *x) { return x->rank > 0 ? x : gd_reshape(x, gd_dims(1)); }
@@ -50,14 +54,30 @@ gd_tensor *gd_take_positions(gd_tensor *x, int axis, gd_tensor *index) {
     return gd_gather(x, axis, gd_expand(index, dims));
 }
 
-gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t n) {
-    const int64_t size = gd_tensor_dim(x, axis);
-    gd_shape dims = gd_tensor_shape(x);
-    dims.at[axis] = n;
-    if (size == 0) return gd_constant_for(x, dims, gd_number_of(0), (gd_dtype)x->dtype);
-    gd_tensor *wanted = gd_positions(x->rank, axis, first, n, 1);
-    gd_tensor *nearest = gd_clamp(wanted, .min = gd_number_of(0), .max = gd_number_of(size - 1));
-    return gd_masked_fill(gd_take_positions(x, axis, nearest), gd_ne(wanted, nearest), 0);
+gd_tensor *gd_take_region(gd_tensor *x, int n, const int64_t *first, const int64_t *length) {
+    if (gd_tensor_is_error(x)) return x;
+    gd_shape padding = {.rank = 2 * n, .form = 1};
+    bool pads = false;
+    for (int d = 0; d < n; d++) {
+        const int axis = x->rank - n + d;
+        const int64_t size = x->dims[axis], end = first[d] + length[d];
+        int64_t start = first[d] > 0 ? first[d] : 0, stop = end < size ? end : size;
+        if (start >= stop) start = stop = 0; /* x has none of these positions: all are padding */
+        if (stop - start != size) x = gd_narrow(x, axis, start, stop - start);
+        if (gd_tensor_is_error(x)) return x;
+        int64_t *pair = padding.at + 2 * (n - 1 - d);
+        pair[0] = stop > start && first[d] < 0 ? -first[d] : 0;
+        pair[1] = length[d] - (stop - start) - pair[0];
+        pads |= pair[0] > 0 || pair[1] > 0;
+    }
+    return pads ? gd_pad(x, padding) : x;
+}
+
+gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t length) {
+    const int last = x->rank - 1;
+    if (axis == last) return gd_take_region(x, 1, &first, &length);
+    gd_tensor *y = gd_movedim(x, gd_dims(axis), gd_dims(last));
+    return gd_movedim(gd_take_region(y, 1, &first, &length), gd_dims(last), gd_dims(axis));
 }
 
 /* --- checks of data --------------------------------------------------------------------------- */

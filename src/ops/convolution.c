@@ -311,7 +311,7 @@ static gd_window_form window_form(const options *o, const gd_tensor *w, const in
 static gd_tensor *with_bias(gd_tensor *y, gd_tensor *b, const gd_tensor *x, int n) {
     gd_shape dims = {.rank = n + 1, .form = 1, .at = {b ? b->dims[0] : 0, 1, 1, 1}};
     if (b) y = gd_add(y, gd_reshape(gd_widen(b), dims));
-    return gd_as(y, (gd_dtype)x->dtype);
+    return gd_as_dtype(y, (gd_dtype)x->dtype);
 }
 
 static gd_tensor *forward_body(const gd_expand *e, int n) {
@@ -433,7 +433,7 @@ static void conv_forward_expand(gd_expand *e) {
     gd_tensor *x = e->x[0], *w = e->x[1];
     const options o = plain_options(e->op, e->attrs, w, n);
     const gd_window_form f = window_form(&o, w, o.dims + AXES - n, n);
-    e->y[0] = gd_as(gd_conv_output_body(x, w, &f, o.groups), (gd_dtype)x->dtype);
+    e->y[0] = gd_as_dtype(gd_conv_output_body(x, w, &f, o.groups), (gd_dtype)x->dtype);
 }
 
 /*op conv_relu(x, w, b?, stride:int[], padding:int[], pad_mode:{explicit, same, valid}, dilation:int[], groups:int) -> y  nograd internal heavy
@@ -484,8 +484,8 @@ static void conv_grad_input_expand(gd_expand *e) {
     gd_tensor *gy = e->x[0], *w = e->x[1];
     const options o = plain_options(e->op, e->attrs, w, n);
     const gd_window_form f = window_form(&o, w, gy->dims + gy->rank - n, n);
-    e->y[0] = gd_as(gd_conv_input_body(gy, w, &f, o.groups, gd_spatial_list(o.dims, n)),
-                    (gd_dtype)gy->dtype);
+    e->y[0] = gd_as_dtype(gd_conv_input_body(gy, w, &f, o.groups, gd_spatial_list(o.dims, n)),
+                          (gd_dtype)gy->dtype);
 }
 
 /*op conv_grad_weight(x, gy, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gw  internal heavy
@@ -533,7 +533,7 @@ static void conv_grad_weight_expand(gd_expand *e) {
     gd_tensor *x = e->x[0], *gy = e->x[1];
     const options o = plain_options(e->op, e->attrs, NULL, n);
     const gd_window_form f = window_form(&o, NULL, gy->dims + gy->rank - n, n);
-    e->y[0] = gd_as(gd_conv_weight_body(x, gy, &f, o.groups, n), (gd_dtype)x->dtype);
+    e->y[0] = gd_as_dtype(gd_conv_weight_body(x, gy, &f, o.groups, n), (gd_dtype)x->dtype);
 }
 
 #include "convolution.gen.h"

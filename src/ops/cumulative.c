@@ -191,6 +191,10 @@ static void shift_expand(gd_expand *e) {
     gd_tensor *x = gd_as_list(e->x[0]);
     const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
     const int64_t n = gd_tensor_dim(x, axis), by = o->by > n ? n : o->by < -n ? -n : o->by;
+    if (by == 0) {
+        e->y[0] = gd_clone(e->x[0]);
+        return;
+    }
     gd_tensor *y = gd_take_window(x, axis, -by, n);
     e->y[0] = e->x[0]->rank ? y : gd_reshape(y, gd_dims());
 }

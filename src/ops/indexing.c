@@ -33,12 +33,16 @@ gd_status gd_check_indices(const gd_view *index, int64_t size, const char *what)
     return GD_OK;
 }
 
-gd_tensor *gd_zeros_on(const gd_tensor *like, gd_dtype dtype, gd_shape dims) {
+gd_tensor *gd_scalar_on(const gd_tensor *like, double value, gd_dtype dtype) {
     gd_device *before = gd_this_thread.device;
     gd_this_thread.device = like->device;
-    gd_tensor *zero = gd_full(gd_dims(), 0.0, .dtype = dtype);
+    gd_tensor *scalar = gd_full(gd_dims(), value, .dtype = dtype);
     gd_this_thread.device = before;
-    return gd_expand(zero, dims);
+    return scalar;
+}
+
+gd_tensor *gd_zeros_on(const gd_tensor *like, gd_dtype dtype, gd_shape dims) {
+    return gd_expand(gd_scalar_on(like, 0, dtype), dims);
 }
 
 gd_tensor *gd_zeros_as(const gd_tensor *x) {

@@ -8,10 +8,13 @@
  * names the first that does not, its position, and `what` has that size ("axis 1"). */
 gd_status gd_check_indices(const gd_view *index, int64_t size, const char *what);
 
-/* Zeros of a shape and dtype on the device of `like`: one number, expanded. */
+/* A tensor of rank 0 with this value, on the device of `like`. */
+gd_tensor *gd_scalar_on(const gd_tensor *like, double value, gd_dtype dtype);
+
+/* Zeros on the device of `like`: one element, expanded to dims. */
 gd_tensor *gd_zeros_on(const gd_tensor *like, gd_dtype dtype, gd_shape dims);
 
-/* Zeros like x: one number, expanded. */
+/* Zeros with the shape, dtype and device of x: one element, expanded. */
 gd_tensor *gd_zeros_as(const gd_tensor *x);
 
 /* gd_check_indices of an axis. */
