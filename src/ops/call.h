@@ -90,6 +90,11 @@ gd_status gd_transaction_end(gd_transaction *list, gd_status status);
 /* One more of them. */
 gd_status gd_transaction_add(const gd_op *op, const gd_kernel_call *call, gd_device *device);
 
+/* Writes a call as "matmul(a f32[2,3], b f32[4,5])", cut to `size`. `describe` writes input i. */
+typedef void (*gd_describe_input_fn)(const void *call, int i, char *text, size_t size);
+void gd_describe_call(const gd_op *op, int n_in, gd_describe_input_fn describe, const void *call,
+                      char *text, size_t size);
+
 /* Calls an op with an options struct; absent inputs at the end may be left out. The outputs that are not hidden. */
 gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *options);
 

@@ -34,28 +34,44 @@ gd_status gd_op_fail(gd_status status, const char *format, ...) {
     return gd_fail(status, "%s", text);
 }
 
-/* "matmul(a f32[2,3], b f32[4,5]): what went wrong (train.c:42)". An internal op in the body of another
- * is nothing that the program has called: only the other is named. */
-static gd_status explain(const gd_invocation *call, gd_status status) {
-    if (gd_this_thread.bodies > 0 && (call->op->flags & GD_OP_INTERNAL)) return status;
-    char text[640];
-    size_t used = (size_t)snprintf(text, sizeof text, "%s(", call->op->name);
-    for (int i = 0; i < call->n_in && used < sizeof text - 1; i++) {
-        int last = call->op->n_inputs - 1;
-        const char *name = last < 0 ? "extra" : call->op->inputs[i < last ? i : last].name;
-        char shape[160] = "absent";
-        if (gd_is_freed(call->in[i])) snprintf(shape, sizeof shape, "freed");
-        else if (call->in[i]) gd_describe(call->in[i], shape, sizeof shape);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "", name,
-                                 shape);
-    }
-    gd_error_prefix("%.*s): ", (int)(sizeof text - 1), text);
-    gd_error_place(call->site);
-    return status;
+/* The name of input i; all entries of a variadic input have the same. */
+static const char *input_name(const gd_op *op, int i) {
+    const int last = op->n_inputs - 1;
+    return last < 0 ? "extra" : op->inputs[i < last ? i : last].name;
 }
 
-static gd_status failed(gd_invocation *call, gd_status status) {
-    explain(call, status);
+void gd_describe_call(const gd_op *op, int n_in, gd_describe_input_fn describe, const void *call,
+                      char *text, size_t size) {
+    size_t used = (size_t)snprintf(text, size, "%s(", op->name);
+    for (int i = 0; i < n_in && used < size - 1; i++) {
+        char input[160];
+        describe(call, i, input, sizeof input);
+        used += (size_t)snprintf(text + used, size - used, "%s%s %s", i ? ", " : "",
+                                 input_name(op, i), input);
+    }
+    snprintf(text + (used < size - 2 ? used : size - 2), 2, ")");
+}
+
+static void describe_input(const void *call, int i, char *text, size_t size) {
+    const gd_tensor *t = ((const gd_invocation *)call)->in[i];
+    if (!t) snprintf(text, size, "absent");
+    else if (gd_is_freed(t)) snprintf(text, size, "freed");
+    else gd_describe(t, text, size);
+}
+
+/* Makes the message "matmul(a f32[2,3], b f32[4,5]): what went wrong (train.c:42)". Internal ops in a
+ * body are not named, because the program has not called them: the caller of the body adds its name. */
+static void add_call_to_message(const gd_invocation *call) {
+    if (gd_this_thread.bodies > 0 && (call->op->flags & GD_OP_INTERNAL)) return;
+    char text[640];
+    gd_describe_call(call->op, call->n_in, describe_input, call, text, sizeof text);
+    gd_error_prefix("%s: ", text);
+    gd_error_place(call->site);
+}
+
+/* Records the failure of a call. All its results are error tensors. */
+static gd_status fail_call(gd_invocation *call, gd_status status) {
+    add_call_to_message(call);
     gd_error_stick(status);
     for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
     return status;
@@ -482,8 +498,7 @@ static bool is_plain(const gd_invocation *call) {
 
 /* An error tensor whose failure was cleared, or a tensor that was freed. */
 static gd_status failed_input(const gd_invocation *call, int i) {
-    const int last = call->op->n_inputs - 1;
-    const char *name = last < 0 ? "extra" : call->op->inputs[i < last ? i : last].name;
+    const char *name = input_name(call->op, i);
     char text[600];
     if (gd_is_freed(call->in[i]))
         return gd_fail(GD_E_STATE, "use after free: '%s' is %s", name,
@@ -497,12 +512,12 @@ static gd_status dispatch(gd_invocation *call, bool grow);
 static gd_status dispatch_cast(gd_invocation *call, gd_dtype target, bool grow) {
     gd_tensor *few[MANY], *const *given = call->in;
     gd_tensor **cast = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *cast);
-    if (!cast) return failed(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
+    if (!cast) return fail_call(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
     GD_NO_AUTOCAST;
     gd_scope *scope = gd_scope_open();
     gd_status status = gd_autocast_inputs(call, target, cast);
     if (status == GD_OK) call->in = cast;
-    status = status == GD_OK ? dispatch(call, grow) : failed(call, status);
+    status = status == GD_OK ? dispatch(call, grow) : fail_call(call, status);
     for (int i = 0; i < call->n_out && status == GD_OK && !grow; i++)
         if (call->out[i]) gd_scope_keep(&call->out[i]->object);
     if (grow && status == GD_OK) gd_keep_list((gd_tensors){call->out, call->n_out});
@@ -523,14 +538,14 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
     }
     if ((call->plain = is_plain(call))) {
         gd_status fine = gd_attrs_check(call->op, call->attrs);
-        return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : failed(call, fine);
+        return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : fail_call(call, fine);
     }
     bool run = thread->attempts == 0 ||
                thread->recorded == GD_OK; /* a rule that has failed goes no further */
     int bad = -1;                         /* an input that is an error tensor */
     for (int i = 0; i < call->n_in && bad < 0; i++)
         if (call->in[i] && call->in[i]->kind == GD_FAILED) bad = i;
-    if (bad >= 0 && thread->recorded == GD_OK) return failed(call, failed_input(call, bad));
+    if (bad >= 0 && thread->recorded == GD_OK) return fail_call(call, failed_input(call, bad));
     if (!run || bad >= 0) {
         for (int k = 0; k < call->n_out; k++) call->out[k] = &gd_error_tensor;
         return thread->recorded;
@@ -540,14 +555,15 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
     bool numbers;
     if (status == GD_OK) status = gd_attrs_check(call->op, call->attrs);
     if (status == GD_OK) status = find_device(call, &device, &numbers);
-    if (status != GD_OK) return failed(call, status);
+    if (status != GD_OK) return fail_call(call, status);
     /* A graph reads numbers of the host in each run. */
     if (!numbers || is_symbolic(call)) return dispatch_on(call, device, grow);
     gd_tensor *few[MANY], *const *given = call->in;
     gd_tensor **moved = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *moved);
-    if (!moved) return failed(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
+    if (!moved)
+        return fail_call(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
     status = move_numbers(call, device, moved);
-    status = status == GD_OK ? dispatch_on(call, device, grow) : failed(call, status);
+    status = status == GD_OK ? dispatch_on(call, device, grow) : fail_call(call, status);
     for (int i = 0; i < call->n_in && gd_this_thread.depth == 0; i++) /* no scope owns the copies */
         if (moved[i] != given[i]) gd_release(moved[i]);
     if (moved != few) gd_free(moved);
@@ -568,7 +584,7 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         status = call->op->infer ? gd_infer_any(call->op, &infer) : GD_OK;
         if (infer.out != few) gd_free(infer.out);
         if (status == GD_OK) status = run_expand(call, device);
-        return status == GD_OK ? GD_OK : failed(call, status);
+        return status == GD_OK ? GD_OK : fail_call(call, status);
     }
     if (grow) {
         status =
@@ -581,12 +597,12 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         }
         if (status != GD_OK) {
             call->n_out = 0;
-            return failed(call, status);
+            return fail_call(call, status);
         }
         if (as_body) {
             status = run_expand(call, device);
             if (status == GD_OK) return GD_OK;
-            failed(call, status);
+            fail_call(call, status);
             if (gd_this_thread.depth == 0)
                 gd_release_list((gd_tensors){call->out, 0}); /* no scope has it */
             call->out = NULL;
@@ -606,7 +622,7 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
             gd_release(call->out[i]);
             call->out[i] = NULL;
         }
-    return status == GD_OK ? GD_OK : failed(call, status);
+    return status == GD_OK ? GD_OK : fail_call(call, status);
 }
 
 /* Where the program called. Calls in bodies, gradient rules and optimizers have no site of their own:
