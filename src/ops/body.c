@@ -83,24 +83,24 @@ gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t length)
 /* --- checks of data --------------------------------------------------------------------------- */
 
 /*op check_range(x, low:number, high:number) -> y  nograd refuses internal
- * x itself. Fails where an element is not from low to high. The message depends on what the elements
- * are: "finite" numbers, a "probability", the number of true elements of a "mask", a "target" class, a
- * "place" in a plane; else they are indices, and `what` names the thing that they index ("axis 0";
- * "signed axis 0" if negative ones count from the end).
- *   but int = none      an integer that is accepted too
- *   what string = none
+ * x unchanged; fails if an element is not in [low, high]. `what` selects the message: elements are
+ * "finite" numbers, a "probability", the number of true elements of a "mask", a "target" class, or
+ * a "place" in a plane. Otherwise they are indices, and `what` names the thing that they index:
+ * "axis 0", or "signed axis 0" if negative ones count from the end.
+ *   but int = none      one more integer that is accepted
+ *   what string = none  what the elements are
  *   saves nothing
  */
 static gd_status check_range_infer(gd_infer *i) {
     const gd_check_range_options *o = i->attrs;
-    if (!o->what || !*o->what) return gd_op_fail(GD_E_ARGUMENT, "what is not given");
+    if (!o->what || !*o->what) return gd_op_fail(GD_E_ARGUMENT, "the option 'what' is missing");
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
 
-/* Element `number`, counted row-major, is out of range: the failure of the op that it belongs to. */
-static gd_status refuse_element(const gd_check_range_options *o, const gd_view *x, int64_t number,
-                                const char *element) {
+/* Fails because element `number`, counted row-major, is out of range. */
+static gd_status fail_element(const gd_check_range_options *o, const gd_view *x, int64_t number,
+                              const char *element) {
     const int64_t integer = gd_dtype_is_float(x->dtype) ? 0 : gd_load_i64(x->dtype, element);
     const gd_data_error error = gd_range_problem(o->what, gd_number_i64(o->high), o->but, number,
                                                  integer, gd_load_f64(x->dtype, element));
@@ -128,7 +128,7 @@ static gd_status check_range_raw(gd_kernel_call *k) {
             rest /= x->dims[d];
         }
         const char *element = (const char *)x->data + at * size;
-        if (!in_range(o, x->dtype, element)) return refuse_element(o, x, e, element);
+        if (!in_range(o, x->dtype, element)) return fail_element(o, x, e, element);
     }
     gd_copy_elements(&k->out[0], x);
     return GD_OK;
@@ -141,7 +141,7 @@ gd_tensor *gd_checked_index(gd_tensor *index, int64_t size, const char *what) {
 gd_tensor *gd_checked_axis_index(gd_tensor *index, int64_t size, int axis) {
     char text[16];
     snprintf(text, sizeof text, "axis %d", axis);
-    const char *what = gd_intern(text); /* a graph keeps the pointer */
+    const char *what = gd_intern(text); /* nodes of a graph keep the pointer */
     return gd_checked_index(index, size, what ? what : "an axis");
 }
 

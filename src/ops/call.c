@@ -1,4 +1,4 @@
-/* call.c - attributes by name, calls by name. */
+/* call.c - options (attributes) of ops by name, and calls of ops by name. */
 #include "ops/call.h"
 
 #include <errno.h>
@@ -50,6 +50,7 @@ void gd_attrs_normalize(const gd_op *op, void *attrs) {
     }
 }
 
+/* Whether value is the hash of one of `words`, which spaces separate. */
 static bool word_allowed(const char *words, gd_word value) {
     while (*words) {
         char word[64];
@@ -62,7 +63,8 @@ static bool word_allowed(const char *words, gd_word value) {
     return false;
 }
 
-/* Strides, paddings, kernel sizes: products of two of them and a few sums must not overflow. */
+/* Lists of fixed length are strides, paddings and kernel sizes. The limit lets rules add and
+ * multiply two of them without overflow. */
 static gd_status check_ints(const gd_op_attr *a, const int64_t *list) {
     for (int k = 0; k < a->count; k++)
         if (list[k] != GD_UNSET && (list[k] > INT32_MAX || list[k] < -INT32_MAX))
@@ -74,11 +76,11 @@ static gd_status check_ints(const gd_op_attr *a, const int64_t *list) {
 static gd_status check_floats(const gd_op_attr *a, const gd_floats *list) {
     if (list->form == 0)
         return gd_fail(GD_E_ARGUMENT,
-                       "%s: a list in braces does not say how long it is; write gd_floats(...)",
+                       "%s: the length of a list in braces is unknown; write gd_floats(...)",
                        a->name);
     if (list->form == 1 && (list->count < 0 || list->count > GD_MAX_FLOATS))
-        return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; at most %d", a->name, list->count,
-                       GD_MAX_FLOATS);
+        return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; it may have at most %d", a->name,
+                       list->count, GD_MAX_FLOATS);
     return GD_OK;
 }
 
@@ -93,12 +95,12 @@ gd_status gd_attrs_check(const gd_op *op, const void *attrs) {
             const gd_shape *list = field;
             if (list->form == 0)
                 return gd_fail(GD_E_ARGUMENT,
-                               "%s: a list in braces does not say how long it is; "
+                               "%s: the length of a list in braces is unknown; "
                                "write gd_dims(...)",
                                a->name);
             if (list->form == 1 && (list->rank < 0 || list->rank > GD_MAX_RANK))
-                return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; at most %d", a->name, list->rank,
-                               GD_MAX_RANK);
+                return gd_fail(GD_E_ARGUMENT, "%s has %d numbers; it may have at most %d", a->name,
+                               list->rank, GD_MAX_RANK);
         }
         if (a->type == GD_ATTR_FLOATS) GD_TRY(check_floats(a, field));
     }
@@ -171,7 +173,8 @@ gd_attrs *gd_attrs_new(const gd_op *op) {
 
 static gd_status find_attr(gd_attrs *attrs, const char *name, const gd_op_attr **attr,
                            void **field) {
-    if (!attrs || !name) return gd_fail(GD_E_ARGUMENT, "gd_attrs: NULL");
+    if (!attrs || !name)
+        return gd_fail(GD_E_ARGUMENT, "the options or the name of an option are NULL");
     for (int i = 0; i < attrs->op->n_attrs; i++)
         if (strcmp(attrs->op->attrs[i].name, name) == 0) {
             *attr = &attrs->op->attrs[i];
@@ -261,14 +264,14 @@ gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value) {
     return wrong_type(attrs, a, text);
 }
 
-/* Digits alone; -0 is a float. */
+/* A sign and digits; "-0" counts as a float, since integers have no -0. */
 static bool is_integer(const char *text) {
     if (strcmp(text, "-0") == 0) return false;
     if (*text == '-' || *text == '+') text++;
     return *text && text[strspn(text, "0123456789")] == 0;
 }
 
-/* Comma-separated integers; -1 when it is something else. */
+/* Parses comma-separated integers, in brackets or not. Returns their number, or -1. */
 static int parse_ints(const char *text, int64_t *values, int most) {
     int n = 0;
     while (*text == ' ' || *text == '[' || *text == '(') text++;
@@ -286,7 +289,7 @@ static int parse_ints(const char *text, int64_t *values, int most) {
     }
 }
 
-/* Comma-separated numbers. */
+/* Parses comma-separated floats, in brackets or not. */
 static bool parse_floats(const char *text, gd_floats *list) {
     *list = (gd_floats){.form = 1};
     while (*text == ' ' || *text == '[' || *text == '(') text++;
@@ -365,7 +368,7 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
         *(gd_floats *)field = list;
         return GD_OK;
     }
-    case GD_ATTR_GRAPH: /* no text says a graph */
+    case GD_ATTR_GRAPH: /* a graph has no text form */
         if (!none) return wrong_type(attrs, a, text);
         *(gd_subgraph **)field = NULL;
         return GD_OK;
@@ -373,10 +376,10 @@ gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text)
     return GD_OK;
 }
 
-enum { WORD_MAX = 4200 }; /* a path fits */
+enum { WORD_MAX = 4200 }; /* longer than any path */
 
-/* A value up to a space, or in quotes, where '' stands for a quote. Returns what is behind it; NULL: it
- * is too long. */
+/* Reads a value that ends at a space, or a quoted one, in which '' is a quote. Returns the text
+ * after it, or NULL if the value is too long. */
 static const char *take_word(const char *s, char *word, size_t size) {
     const bool quoted = *s == '\'';
     size_t n = 0;
@@ -390,7 +393,8 @@ static const char *take_word(const char *s, char *word, size_t size) {
     return s;
 }
 
-static gd_status put_all(gd_attrs *attrs, const char *text) {
+/* Sets options from text: "stride=2 padding=1". */
+static gd_status put_options(gd_attrs *attrs, const char *text) {
     if (!attrs) return gd_fail(GD_E_ARGUMENT, "gd_attrs_parse: attrs is NULL");
     char word[WORD_MAX];
     for (const char *s = text ? text : ""; *s;) {
@@ -422,7 +426,7 @@ gd_status gd_attrs_set_text(gd_attrs *attrs, const char *name, const char *text)
     return gd_report(NULL, gd_attrs_put_text(attrs, name, text));
 }
 gd_status gd_attrs_parse(gd_attrs *attrs, const char *text) {
-    return gd_report(NULL, put_all(attrs, text));
+    return gd_report(NULL, put_options(attrs, text));
 }
 
 size_t gd_attrs_lay_out(gd_op_attr *attrs, int n) {
@@ -455,11 +459,12 @@ gd_status gd_attrs_check_given(const gd_op *op, const gd_attrs *attrs) {
             return gd_fail(GD_E_ARGUMENT, "%s needs the option '%s' (%s)", op->name,
                            op->attrs[i].name, type_names[op->attrs[i].type]);
     if (attrs && attrs->op != op)
-        return gd_fail(GD_E_ARGUMENT, "options of %s given to %s", attrs->op->name, op->name);
+        return gd_fail(GD_E_ARGUMENT, "the options are those of %s, not of %s", attrs->op->name,
+                       op->name);
     return GD_OK;
 }
 
-/* Optional inputs that were left out at the end are NULL to the op's rules. */
+/* Appends NULL for optional inputs that were left out at the end. */
 static gd_tensors pad_inputs(const gd_op *op, gd_tensors inputs, gd_tensor *padded[GD_RECORD_MAX]) {
     bool variadic = op->n_inputs > 0 && op->inputs[op->n_inputs - 1].variadic;
     if (inputs.count < 0 || inputs.count > INT32_MAX || (inputs.count > 0 && !inputs.at))
@@ -482,7 +487,7 @@ gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, co
         return gd_list_of_errors(visible);
     }
     if (gd_dispatch(op, site, inputs.at, (int)inputs.count, data, out, op->n_outputs) != GD_OK) {
-        if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){out, 0}); /* no scope has it */
+        if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){out, 0}); /* no scope owns it */
         return gd_list_of_errors(visible);
     }
     for (int i = 0, k = 0; i < op->n_outputs; i++)
@@ -490,7 +495,7 @@ gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, co
     return (gd_tensors){out, visible};
 }
 
-static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs,
+static gd_tensors call_op(const gd_op *op, const char *site, gd_tensors inputs,
                           const gd_attrs *attrs) {
     gd_status status =
         op ? gd_attrs_check_given(op, attrs) : gd_fail(GD_E_ARGUMENT, "gd_op_call: op is NULL");
@@ -500,7 +505,7 @@ static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs,
     }
     if (!attrs || op->n_attrs == 0)
         return gd_call_with(op, site, inputs, op->n_attrs ? op->defaults : NULL);
-    /* a copy, so that one gd_attrs can be set further and used again */
+    /* normalize a copy, so that the program can change and reuse its gd_attrs */
     char few[512];
     char *data = op->attrs_size <= sizeof few ? few : gd_malloc(op->attrs_size);
     if (!data) {
@@ -516,7 +521,7 @@ static gd_tensors call_at(const gd_op *op, const char *site, gd_tensors inputs,
 
 gd_tensors gd_op_call_at(const char *site, const gd_op *op, gd_tensors inputs,
                          const gd_attrs *attrs) {
-    return call_at(op, site, inputs, attrs);
+    return call_op(op, site, inputs, attrs);
 }
 
 gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inputs, const char *options) {
@@ -526,12 +531,12 @@ gd_tensor *gd_call_at(const char *site, const char *name, gd_tensors inputs, con
                 &gd_error_tensor);
     gd_scope *scope = gd_scope_open();
     gd_attrs *attrs = gd_attrs_new(op);
-    gd_status status = attrs ? put_all(attrs, options) : GD_E_MEMORY;
+    gd_status status = attrs ? put_options(attrs, options) : GD_E_MEMORY;
     gd_tensor *y = &gd_error_tensor;
     if (status != GD_OK) {
         gd_report(site, status);
     } else {
-        y = call_at(op, site, inputs, attrs).at[0];
+        y = call_op(op, site, inputs, attrs).at[0];
     }
     if (y->kind != GD_FAILED) gd_scope_keep(&y->object);
     gd_scope_close(&scope);
@@ -553,14 +558,16 @@ gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src) {
     return gd_run_kernel(gd_op_find("clone"), &call, dst->device);
 }
 
-/* Whether an op can be run into tensors that exist, and these are such tensors. */
-static gd_status check_into(const gd_op *op, gd_tensors inputs, const void *attrs,
-                            gd_tensors outputs, int most) {
-    bool plain = op->infer && op->n_outputs > 0 && !op->outputs[op->n_outputs - 1].variadic &&
-                 !op->base && !(op->flags & (GD_OP_DYNAMIC | GD_OP_INPLACE));
-    for (int i = 0; i < op->n_inputs; i++) plain &= !op->inputs[i].mutated;
-    if (!plain || inputs.count > most || outputs.count != op->n_outputs || !outputs.at)
-        return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: %s cannot be run into %lld given tensors",
+/* Checks that the op can write its results into existing tensors, and that the tensors are
+ * suitable. */
+static gd_status check_run_into(const gd_op *op, gd_tensors inputs, const void *attrs,
+                                gd_tensors outputs, int max_inputs) {
+    bool supported = op->infer && op->n_outputs > 0 && !op->outputs[op->n_outputs - 1].variadic &&
+                     !op->base && !(op->flags & (GD_OP_DYNAMIC | GD_OP_INPLACE));
+    for (int i = 0; i < op->n_inputs; i++) supported &= !op->inputs[i].mutated;
+    if (!supported || inputs.count > max_inputs || outputs.count != op->n_outputs || !outputs.at)
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_op_run_into: %s cannot write its results into %lld given tensors",
                        op->name, (long long)outputs.count);
     GD_TRY(gd_attrs_check(op, attrs));
     GD_TRY(gd_check_inputs(op, inputs.at, (int)inputs.count));
@@ -576,8 +583,8 @@ static gd_status check_into(const gd_op *op, gd_tensors inputs, const void *attr
         if (t && t->kind != GD_VALUE)
             return gd_fail(GD_E_ARGUMENT, "gd_op_run_into: input %d has no data", (int)i);
         if (t && t->device != outputs.at[0]->device)
-            return gd_fail(GD_E_DEVICE, "gd_op_run_into: tensors on %s and on %s", t->device->name,
-                           outputs.at[0]->device->name);
+            return gd_fail(GD_E_DEVICE, "gd_op_run_into: tensors are on %s and on %s",
+                           t->device->name, outputs.at[0]->device->name);
     }
     return GD_OK;
 }
@@ -588,11 +595,11 @@ static gd_status run_into(const gd_op *op, gd_tensors inputs, const gd_attrs *at
     GD_TRY(gd_attrs_check_given(op, attrs));
     gd_tensor *padded[GD_RECORD_MAX];
     inputs = pad_inputs(op, inputs, padded);
-    enum { MOST = 16 };
-    gd_view views[MOST + GD_MAX_OUTPUTS];
+    enum { MAX_INPUTS = 16 };
+    gd_view views[MAX_INPUTS + GD_MAX_OUTPUTS];
     gd_meta metas[GD_MAX_OUTPUTS];
     const void *data = attrs ? attrs->data : op->defaults;
-    GD_TRY(check_into(op, inputs, data, outputs, MOST));
+    GD_TRY(check_run_into(op, inputs, data, outputs, MAX_INPUTS));
     gd_infer infer = {op, data, inputs.at, (int)inputs.count, metas, op->n_outputs};
     for (int i = 0; i < op->n_outputs; i++) gd_meta_clear(&metas[i], inputs.at, (int)inputs.count);
     GD_TRY(op->infer(&infer));
