@@ -1,4 +1,5 @@
-/* derive.c - elementwise ops made at run time: gradients, and records of the user's own program. */
+/* derive.c - ops that are created at run time: gradients of elementwise ops, updates that can be
+ * skipped, and ops that the program defines. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ GD_MUTEX_AT_FORK(lock)
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-/* An op for a gradient expression. Its inputs are named by what they were: gy, x, y. */
+/* An op for a gradient expression. */
 typedef struct {
     gd_op op;
     gd_op_state state;
@@ -25,8 +26,8 @@ typedef struct {
     char name[96];
 } derived_op;
 
-static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir,
-                            const gd_ir_node *nodes, int n) {
+static const gd_op *make_gradient_op(const gd_op *parent, int input, const gd_ir *ir,
+                                     const gd_ir_node *nodes, int n) {
     derived_op *d = gd_calloc_until_exit(sizeof *d);
     if (!d) return NULL;
     memcpy(d->nodes, nodes, sizeof d->nodes);
@@ -56,7 +57,7 @@ static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir,
     return &d->op;
 }
 
-static bool derive(const gd_op *op, int input, struct gd_derived *result) {
+static bool derive_gradient(const gd_op *op, int input, struct gd_derived *result) {
     gd_ir_node nodes[GD_IR_MAX_NODES];
     memset(nodes, 0, sizeof nodes);
     gd_ir ir;
@@ -75,7 +76,7 @@ static bool derive(const gd_op *op, int input, struct gd_derived *result) {
         int used[4 * GD_RECORD_MAX];
         result->n_sources = gd_ir_compact(&ir, nodes, used);
         for (int i = 0; i < result->n_sources; i++) result->source[i] = (int8_t)used[i];
-        result->op = make_op(op, input, &ir, nodes, result->n_sources);
+        result->op = make_gradient_op(op, input, &ir, nodes, result->n_sources);
         if (!result->op) return false;
     }
     return true;
@@ -87,14 +88,14 @@ const struct gd_derived *gd_op_derived(const gd_op *op, int input) {
     if (!state->derived)
         state->derived = gd_calloc_until_exit((size_t)op->n_inputs * sizeof *state->derived);
     struct gd_derived *d = state->derived ? &state->derived[input] : NULL;
-    if (d && !d->ready) d->ready = derive(op, input, d);
+    if (d && !d->ready) d->ready = derive_gradient(op, input, d);
     bool ready = d && d->ready;
     pthread_mutex_unlock(&lock);
     if (!ready) gd_fail(GD_E_MEMORY, "no memory for the gradient of %s", op->name);
     return ready ? d : NULL;
 }
 
-/* --- steps that may be skipped ---------------------------------------------------------------- */
+/* --- updates that can be skipped -------------------------------------------------------------- */
 
 typedef struct {
     gd_op op;
@@ -105,9 +106,9 @@ typedef struct {
     char name[96];
 } unless_op;
 
-static const gd_op *make_unless(const gd_op *op) {
-    enum { MOST = sizeof((unless_op *)0)->inputs / sizeof(gd_op_param) };
-    unless_op *u = op->n_inputs < MOST ? gd_calloc_until_exit(sizeof *u) : NULL;
+static const gd_op *make_unless_op(const gd_op *op) {
+    enum { MAX_INPUTS = sizeof((unless_op *)0)->inputs / sizeof(gd_op_param) };
+    unless_op *u = op->n_inputs < MAX_INPUTS ? gd_calloc_until_exit(sizeof *u) : NULL;
     if (!u) return NULL;
     if (!gd_ir_unless(op->ir, op->inputs, op->n_inputs, &u->ir, u->nodes)) {
         gd_free_early(u);
@@ -132,14 +133,15 @@ static const gd_op *make_unless(const gd_op *op) {
 
 const gd_op *gd_op_unless(const gd_op *op) {
     pthread_mutex_lock(&lock);
-    if (!op->state->unless) op->state->unless = make_unless(op);
+    if (!op->state->unless) op->state->unless = make_unless_op(op);
     const gd_op *unless = op->state->unless;
     pthread_mutex_unlock(&lock);
-    if (!unless) gd_fail(GD_E_MEMORY, "no memory for a step of %s that may be skipped", op->name);
+    if (!unless)
+        gd_fail(GD_E_MEMORY, "no memory for a variant of %s that can be skipped", op->name);
     return unless;
 }
 
-/* --- records of the user's program ------------------------------------------------------------ */
+/* --- ops that the program defines ------------------------------------------------------------- */
 
 gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference);
 
@@ -162,11 +164,11 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
     bool elementwise = r->flags & GD_OP_ELEMENTWISE,
          list = r->n_outputs > 0 && r->outputs[r->n_outputs - 1].variadic;
     if ((r->n_outputs > GD_MAX_OUTPUTS && !list) || (elementwise && r->n_inputs > GD_MAX_OUTPUTS))
-        return gd_fail(GD_E_ARGUMENT,
-                       "op '%s' has %d inputs and %d outputs; at most %d outputs, and inputs of an "
-                       "elementwise "
-                       "op, can be",
-                       r->name, r->n_inputs, r->n_outputs, GD_MAX_OUTPUTS);
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "op '%s' has %d inputs and %d outputs; it may have at most %d outputs, and an "
+            "elementwise op as many inputs",
+            r->name, r->n_inputs, r->n_outputs, GD_MAX_OUTPUTS);
     *op = (gd_op){.name = r->name,
                   .doc = r->doc,
                   .onnx = r->onnx,
