@@ -17,24 +17,11 @@
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-gd_status gd_attention_shape(const gd_attention_inputs *in, gd_attention *s) {
-    const gd_view *q = in->q, *k = in->k, *v = in->v, *m = in->mask;
-    *s = (gd_attention){.rank = 0, .groups = 1};
-    if (q->rank < 2 || k->rank < 2 || v->rank < 2)
-        return gd_op_fail(GD_E_SHAPE, "'q', 'k' and 'v' must have at least 2 dimensions");
-    s->rows = q->dims[q->rank - 2];
-    s->width = q->dims[q->rank - 1];
-    s->columns = k->dims[k->rank - 2];
-    s->value_width = v->dims[v->rank - 1];
-    if (k->dims[k->rank - 1] != s->width)
-        return gd_op_fail(
-            GD_E_SHAPE, "the last dimensions of 'q' and 'k' are %lld and %lld; they must be equal",
-            (long long)s->width, (long long)k->dims[k->rank - 1]);
-    if (v->dims[v->rank - 2] != s->columns)
-        return gd_op_fail(GD_E_SHAPE,
-                          "dimension -2 is %lld in 'k' and %lld in 'v'; they must be equal",
-                          (long long)s->columns, (long long)v->dims[v->rank - 2]);
-    const gd_view *all[4] = {q, k, v, m};
+/* Broadcasts the leading dimensions of q, k, v and the mask to s->batch. With grouped heads, the
+ * last of them is that of q, and s->groups heads of q share one head of k and v. */
+static gd_status broadcast_batch(const gd_attention_inputs *in, gd_attention *s) {
+    const gd_view *q = in->q;
+    const gd_view *all[4] = {q, in->k, in->v, in->mask};
     for (int i = 0; i < 4; i++)
         if (all[i] && all[i]->rank - 2 > s->rank) s->rank = all[i]->rank - 2;
     for (int d = 0; d < s->rank; d++) { /* leading dimension d, counted from the left */
@@ -62,6 +49,27 @@ gd_status gd_attention_shape(const gd_attention_inputs *in, gd_attention *s) {
         }
         s->batch[d] = size;
     }
+    return GD_OK;
+}
+
+gd_status gd_attention_shape(const gd_attention_inputs *in, gd_attention *s) {
+    const gd_view *q = in->q, *k = in->k, *v = in->v, *m = in->mask;
+    *s = (gd_attention){.rank = 0, .groups = 1};
+    if (q->rank < 2 || k->rank < 2 || v->rank < 2)
+        return gd_op_fail(GD_E_SHAPE, "'q', 'k' and 'v' must have at least 2 dimensions");
+    s->rows = q->dims[q->rank - 2];
+    s->width = q->dims[q->rank - 1];
+    s->columns = k->dims[k->rank - 2];
+    s->value_width = v->dims[v->rank - 1];
+    if (k->dims[k->rank - 1] != s->width)
+        return gd_op_fail(
+            GD_E_SHAPE, "the last dimensions of 'q' and 'k' are %lld and %lld; they must be equal",
+            (long long)s->width, (long long)k->dims[k->rank - 1]);
+    if (v->dims[v->rank - 2] != s->columns)
+        return gd_op_fail(GD_E_SHAPE,
+                          "dimension -2 is %lld in 'k' and %lld in 'v'; they must be equal",
+                          (long long)s->columns, (long long)v->dims[v->rank - 2]);
+    GD_TRY(broadcast_batch(in, s));
     if (m) {
         int64_t mr = m->rank > 1 ? m->dims[m->rank - 2] : 1,
                 mc = m->rank > 0 ? m->dims[m->rank - 1] : 1;

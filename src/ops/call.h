@@ -1,48 +1,14 @@
-/* call.h - options (attributes) of ops by name, calls of ops by name, and helpers of the generated
- * calls. */
+/* call.h - calls of ops by name, kernel calls, transactions, and calls for lists of tensors. */
 #ifndef GRADUS_OPS_CALL_H
 #define GRADUS_OPS_CALL_H
 
-#include "core/integer.h"
+#include "ops/attrs.h"
 #include "ops/op.h"
 
 enum { GD_MAX_VARIADIC = 256 };
 
 /* Appends a list to `fixed` inputs. Returns the new number of inputs, or GD_BAD_LIST. */
 int gd_join_inputs(gd_tensor **in, int fixed, gd_tensors list);
-
-/* Expands list options that were written as one number (stride = 2). */
-void gd_attrs_normalize(const gd_op *op, void *attrs);
-
-/* Checks that words are among those of the record, and that lists have a known length. */
-gd_status gd_attrs_check(const gd_op *op, const void *attrs);
-
-/* gd_attrs_set_int and the like for library code: a failure is not recorded for the thread. */
-gd_status gd_attrs_put_int(gd_attrs *attrs, const char *name, int64_t value);
-gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value);
-gd_status gd_attrs_put_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values);
-gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text);
-
-/* Fails if a required option was not set. */
-gd_status gd_attrs_check_given(const gd_op *op, const gd_attrs *attrs);
-
-/* Computes the offsets of options in a struct: in the order of the record, naturally aligned, as
- * a C compiler lays them out. Returns the size of the struct. */
-size_t gd_attrs_lay_out(gd_op_attr *attrs, int n);
-/* Fills a struct with the defaults of a record that was parsed at run time. */
-gd_status gd_attrs_fill_defaults(const gd_op *op, void *defaults);
-
-/* The options struct inside attrs. */
-const void *gd_attrs_data(const gd_attrs *attrs);
-
-/* The size of an option in its struct. */
-size_t gd_attr_size(const gd_op_attr *attr);
-
-/* An attribute as a number, for expressions. */
-gd_number gd_attr_number(const gd_op_attr *attr, const void *attrs);
-/* An attribute as the parameter of a kernel that computes in f32, f64, i32 or i64. A number out
- * of the range of i32 is clamped to it. */
-gd_param gd_attr_param(const gd_op_attr *attr, const void *attrs, gd_dtype type);
 
 /* Sets the fields one by one. With an initializer the compiler would clear the struct by a string
  * instruction, whose startup takes longer than a small op. */

@@ -158,6 +158,44 @@ typedef struct {
     _Alignas(16) char defaults[GD_RECORD_MAX * sizeof(gd_shape)];
 } user_op;
 
+static void set_user_rules(user_op *u, const gd_op_rules *rules) {
+    gd_op *op = &u->op;
+    op->infer = rules->infer;
+    op->vjp = rules->vjp;
+    op->expand = rules->expand;
+    op->macs = rules->macs;
+    if (!rules->reference) return;
+    u->kernel = (gd_kernel){.op = op->name,
+                            .variant = "reference",
+                            .device = "cpu",
+                            .flags = rules->reference_flags,
+                            .run = rules->reference};
+    op->reference = &u->kernel;
+}
+
+/* Parses the expression and the gradients of an elementwise op. A gradient saves the inputs and
+ * outputs that it uses. */
+static gd_status set_user_expressions(user_op *u) {
+    gd_record *r = &u->record;
+    gd_op *op = &u->op;
+    if (!gd_record_forward(r, &u->ir, u->nodes)) return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+    op->saves_in = op->saves_out = 0;
+    for (int i = 0; i < r->n_inputs; i++) {
+        gd_ir *g = &u->gradients[i];
+        if (!gd_record_gradient(r, i, g, u->gradient_nodes[i]))
+            return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+        u->gradient_list[i] = g;
+        for (int k = 0; k < r->n_inputs; k++)
+            if (gd_ir_uses_var(g, r->n_outputs + k)) op->saves_in |= 1u << k;
+        for (int k = 0; k < r->n_outputs; k++)
+            if (gd_ir_uses_var(g, r->n_outputs + r->n_inputs + k)) op->saves_out |= 1u << k;
+    }
+    op->ir = &u->ir;
+    op->gradient_ir = u->gradient_list;
+    if (!op->infer) op->infer = gd_infer_elementwise;
+    return GD_OK;
+}
+
 static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
     gd_record *r = &u->record;
     gd_op *op = &u->op;
@@ -190,37 +228,8 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
         op->n_required++;
     for (int i = 0; i < r->n_inputs; i++) op->n_mutated += r->inputs[i].mutated;
     op->attrs_size = gd_attrs_lay_out(r->attrs, r->n_attrs);
-    if (rules) {
-        op->infer = rules->infer;
-        op->vjp = rules->vjp;
-        op->expand = rules->expand;
-        op->macs = rules->macs;
-        if (rules->reference) {
-            u->kernel = (gd_kernel){.op = r->name,
-                                    .variant = "reference",
-                                    .device = "cpu",
-                                    .flags = rules->reference_flags,
-                                    .run = rules->reference};
-            op->reference = &u->kernel;
-        }
-    }
-    if (elementwise) {
-        if (!gd_record_forward(r, &u->ir, u->nodes)) return gd_fail(GD_E_ARGUMENT, "%s", r->error);
-        op->saves_in = op->saves_out = 0;
-        for (int i = 0; i < r->n_inputs; i++) {
-            gd_ir *g = &u->gradients[i];
-            if (!gd_record_gradient(r, i, g, u->gradient_nodes[i]))
-                return gd_fail(GD_E_ARGUMENT, "%s", r->error);
-            u->gradient_list[i] = g;
-            for (int k = 0; k < r->n_inputs; k++)
-                if (gd_ir_uses_var(g, r->n_outputs + k)) op->saves_in |= 1u << k;
-            for (int k = 0; k < r->n_outputs; k++)
-                if (gd_ir_uses_var(g, r->n_outputs + r->n_inputs + k)) op->saves_out |= 1u << k;
-        }
-        op->ir = &u->ir;
-        op->gradient_ir = u->gradient_list;
-        if (!op->infer) op->infer = gd_infer_elementwise;
-    }
+    if (rules) set_user_rules(u, rules);
+    if (elementwise) GD_TRY(set_user_expressions(u));
     if (!op->infer && !op->expand)
         return gd_fail(GD_E_ARGUMENT, "op '%s' has no infer rule and no body", r->name);
     return gd_attrs_fill_defaults(op, u->defaults);

@@ -65,6 +65,38 @@ static gd_status parse_term(const char **s, int rank, int dots, int8_t *labels, 
     return GD_OK;
 }
 
+/* The result term, which begins with "->" at s. */
+static gd_status parse_result(const char *text, const char *s, int dots, equation *q) {
+    const int n = q->n;
+    if (s[1] != '>') return gd_op_fail(GD_E_ARGUMENT, "expected '->' in '%s'", text);
+    s += 2;
+    GD_TRY(parse_term(&s, -1, dots, q->label[n], &q->rank[n]));
+    if (*s) return gd_op_fail(GD_E_ARGUMENT, "'%s' after the result was not expected", s);
+    for (int k = 0; k < q->rank[n]; k++) {
+        if (q->size[q->label[n][k]] == -1)
+            return gd_op_fail(GD_E_ARGUMENT, "a label of the result of '%s' is in no term", text);
+        for (int j = 0; j < k; j++)
+            if (q->label[n][j] == q->label[n][k])
+                return gd_op_fail(GD_E_ARGUMENT, "a label occurs twice in the result of '%s'",
+                                  text);
+    }
+    return GD_OK;
+}
+
+/* Without "->": the dimensions of "...", then the labels that occur once, in alphabetical order. */
+static gd_status default_result(int dots, equation *q) {
+    static const char alphabetical[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const int n = q->n;
+    for (int k = dots; k-- > 0;) q->label[n][q->rank[n]++] = (int8_t)(DOTS + k);
+    for (const char *c = alphabetical; *c; c++)
+        if (q->count[label_of(*c)] == 1) {
+            if (q->rank[n] == GD_MAX_RANK)
+                return gd_op_fail(GD_E_SHAPE, "more than %d labels in the result", GD_MAX_RANK);
+            q->label[n][q->rank[n]++] = (int8_t)label_of(*c);
+        }
+    return GD_OK;
+}
+
 static gd_status parse_equation(const char *text, int n, gd_tensor *const *xs, equation *q) {
     if (!text) return gd_op_fail(GD_E_ARGUMENT, "the equation is missing");
     if (n > MAX_OPERANDS) return gd_op_fail(GD_E_ARGUMENT, "more than %d tensors", MAX_OPERANDS);
@@ -90,31 +122,7 @@ static gd_status parse_equation(const char *text, int n, gd_tensor *const *xs, e
     while (*s == ' ') s++;
     if (*s == ',')
         return gd_op_fail(GD_E_ARGUMENT, "'%s' has more terms than the %d tensors", text, n);
-    if (*s == '-') {
-        if (s[1] != '>') return gd_op_fail(GD_E_ARGUMENT, "expected '->' in '%s'", text);
-        s += 2;
-        GD_TRY(parse_term(&s, -1, dots, q->label[n], &q->rank[n]));
-        if (*s) return gd_op_fail(GD_E_ARGUMENT, "'%s' after the result was not expected", s);
-        for (int k = 0; k < q->rank[n]; k++) {
-            if (q->size[q->label[n][k]] == -1)
-                return gd_op_fail(GD_E_ARGUMENT, "a label of the result of '%s' is in no term",
-                                  text);
-            for (int j = 0; j < k; j++)
-                if (q->label[n][j] == q->label[n][k])
-                    return gd_op_fail(GD_E_ARGUMENT, "a label occurs twice in the result of '%s'",
-                                      text);
-        }
-        return GD_OK;
-    }
-    for (int k = dots; k-- > 0;) q->label[n][q->rank[n]++] = (int8_t)(DOTS + k);
-    static const char alphabetical[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    for (const char *c = alphabetical; *c; c++)
-        if (q->count[label_of(*c)] == 1) {
-            if (q->rank[n] == GD_MAX_RANK)
-                return gd_op_fail(GD_E_SHAPE, "more than %d labels in the result", GD_MAX_RANK);
-            q->label[n][q->rank[n]++] = (int8_t)label_of(*c);
-        }
-    return GD_OK;
+    return *s == '-' ? parse_result(text, s, dots, q) : default_result(dots, q);
 }
 
 /* The dtype of the computation: i64 for integers, unless the caller asks for a dtype. */

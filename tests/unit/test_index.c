@@ -146,7 +146,7 @@ TEST(an_index_out_of_range_is_named_with_its_axis_and_range) {
         "a mask has size 2 in dimension 0, but axis 1 of x has size 3",
         "place 0 is NULL; write GD_ALL for all of an axis",
         "GD_ELLIPSIS is given 2 times",
-        "the range for axis 1 has a step of 0",
+        "the range for axis 1 has step 0",
         "index -5 at position [0] of the indices is out of range for axis 2 of size 4 (-4 to 3)",
     };
     for (int n = 0; n < 9; n++) {
