@@ -372,7 +372,7 @@ static void attention_forward_expand(gd_expand *e) {
 }
 
 /* q, k or v expanded to the leading dimensions of y, so that each matrix gets its own gradient. The
- * gradient of gd_expand sums those of a matrix that was used several times. */
+ * backward walker sums the gradients of a matrix that was used several times. */
 static gd_tensor *expand_batch(gd_tensor *t, const gd_tensor *y, bool shared_heads) {
     gd_shape own = gd_tensor_shape(t), expanded = gd_tensor_shape(y);
     for (int back = 1; back <= 2 + shared_heads && back <= y->rank; back++)

@@ -1,4 +1,4 @@
-/* body.c - see body.h. */
+/* body.c - the helpers of body.h, and op check_range. */
 #include "ops/body.h"
 
 #include <math.h>

@@ -39,10 +39,10 @@ static axis_split split_at_axis(const gd_view *x, int64_t axis) {
     return l;
 }
 
-/* The reference kernel. Elements are f64 or i64. `asked` is the dtype that the caller asked for:
- * bools are or-ed, not added. */
+/* The reference kernel. Elements are f64 or i64. `requested` is the dtype option: bools
+ * are or-ed, not added. */
 static void reference_cumulative(const gd_kernel_call *k, int64_t axis, bool product,
-                                 bool exclusive, bool reverse, gd_dtype asked) {
+                                 bool exclusive, bool reverse, gd_dtype requested) {
     axis_split l = split_at_axis(&k->in[0], axis);
     for (int64_t o = 0; o < l.outer; o++)
         for (int64_t i = 0; i < l.inner; i++) {
@@ -54,11 +54,11 @@ static void reference_cumulative(const gd_kernel_call *k, int64_t axis, bool pro
                 char *y = (char *)k->out[0].data + 8 * at;
                 double r = gd_load_f64(k->in[0].dtype, x);
                 uint64_t w = (uint64_t)gd_load_i64(k->in[0].dtype, x);
-                if (asked == GD_BOOL) r = w = r != 0;
+                if (requested == GD_BOOL) r = w = r != 0;
                 double real_before = real;
                 uint64_t integer_before = integer;
                 real = product ? real * r : real + r;
-                integer = product ? integer * w : asked == GD_BOOL ? integer | w : integer + w;
+                integer = product ? integer * w : requested == GD_BOOL ? integer | w : integer + w;
                 if (k->out[0].dtype == GD_F64)
                     gd_store_f64(GD_F64, y, exclusive ? real_before : real);
                 else
@@ -102,10 +102,11 @@ static gd_status cumprod_infer(gd_infer *i) {
     return cumulative_infer(i, o->axis, o->dtype);
 }
 
-/* gx[k] = P[k] R[k]. P[k] is the product of the elements before k. R[k] sums the gradients of
- * all results that contain x[k], each times the factors after x[k]: R[k] = gy[k] + x[k+1]
- * R[k+1]. Results of an exclusive product contain x[k] from k+1 on: R[k] = gy[k+1] + x[k+1]
- * R[k+1]. */
+/* gx[k] = P[k] R[k]. P[k] is the product of the elements before k. R[k] sums the gradients of all
+ * results that contain x[k], each times the factors after x[k]:
+ *     R[k] = gy[k] + x[k+1] R[k+1]
+ * The results of an exclusive product contain x[k] from k+1 on:
+ *     R[k] = gy[k+1] + x[k+1] R[k+1] */
 static void cumprod_vjp(gd_vjp *v) {
     const gd_cumprod_options *o = v->attrs;
     gd_tensor *x = v->x[0], *gy = v->gy[0];

@@ -126,10 +126,10 @@ static gd_status parse_equation(const char *text, int n, gd_tensor *const *xs, e
 }
 
 /* The dtype of the computation: i64 for integers, unless the caller asks for a dtype. */
-static gd_dtype einsum_dtype(gd_tensor *const *xs, int n, gd_dtype asked) {
+static gd_dtype einsum_dtype(gd_tensor *const *xs, int n, gd_dtype requested) {
     gd_dtype dtype = (gd_dtype)xs[0]->dtype;
     for (int k = 1; k < n; k++) dtype = gd_promote(dtype, (gd_dtype)xs[k]->dtype);
-    return asked ? asked : gd_dtype_is_float(dtype) ? dtype : GD_I64;
+    return requested ? requested : gd_dtype_is_float(dtype) ? dtype : GD_I64;
 }
 
 static gd_status einsum_infer(gd_infer *i) {

@@ -1,9 +1,9 @@
 /* fallible.c - error messages for bad data that kernels of asynchronous devices find.
  *
- * The host reads the error word long after the call. Until then this file keeps op, shapes and source
- * location of every call that may fail. Eager calls are kept in a ring buffer; if newer calls have
- * overwritten an entry, the message names the device alone. The calls of a plan are kept as long as
- * the plan's instance.
+ * The host reads the error word long after the call. Until then this file keeps op, shapes and
+ * source location of every call that may fail. Eager calls are kept in a ring buffer; if newer
+ * calls have overwritten an entry, the message names the device alone. The calls of a plan are kept
+ * as long as the plan's instance.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ typedef struct operand {
     int64_t dims[GD_MAX_RANK];
 } operand;
 
-/* What a kernel checks: the operand with the elements, and the name of the thing that they index. */
+/* What a kernel checks: the operand with the elements, and the name of the thing that they
+ * index. */
 typedef struct checked_data {
     operand operand;
     const char *what; /* static or interned; NULL: the op has no option `what` */
@@ -169,21 +170,24 @@ gd_status gd_data_fail(const gd_data_error *e, const gd_data_operand *o) {
         snprintf(axis, sizeof axis, "axis %lld", c);
         return fail_index(e, o, axis);
     case GD_DATA_CLASS:
-        return gd_fail(
-            GD_E_INDEX,
-            "target %lld is class %lld, and there are classes 0 to %lld (%lld is ignored)", element,
-            a, b - 1, c);
-    case GD_DATA_PLACE: return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", a, b);
+        return gd_fail(GD_E_INDEX,
+                       "target %lld is class %lld, but classes are 0 to %lld (%lld is ignored)",
+                       element, a, b - 1, c);
+    case GD_DATA_PLACE:
+        return gd_fail(GD_E_INDEX, "index %lld is out of range for a plane of %lld elements", a, b);
     case GD_DATA_PROBABILITY:
-        return gd_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability", element,
+        return gd_fail(GD_E_ARGUMENT,
+                       "element %lld of 'p' is %g; a probability must be from 0 to 1", element,
                        e->real);
-    case GD_DATA_NOT_FINITE: return gd_fail(GD_E_STATE, "element %lld is %g", element, e->real);
+    case GD_DATA_NOT_FINITE:
+        return gd_fail(GD_E_STATE, "element %lld is %g, which is not finite", element, e->real);
     case GD_DATA_TOO_FEW:
-        return gd_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld", a, b);
+        return gd_fail(GD_E_SHAPE,
+                       "the mask has %lld true elements, but 'src' has only %lld elements", a, b);
     case GD_DATA_WEIGHTS: return fail_weights(e, o);
     case GD_DATA_OK: break;
     }
-    return gd_fail(GD_E_STATE, "a kernel has found bad data");
+    return gd_fail(GD_E_STATE, "a kernel found bad data");
 }
 
 static void describe_operand(const void *call, int i, char *text, size_t size) {
