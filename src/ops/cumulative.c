@@ -30,7 +30,7 @@ typedef struct {
 
 static axis_split split_at_axis(const gd_view *x, int64_t axis) {
     axis_split l = {1, 1, 1};
-    int at = (int)(axis < 0 ? axis + x->rank : axis);
+    int at = gd_wrap_axis(axis, x->rank);
     for (int k = 0; k < x->rank; k++) {
         if (k < at) l.outer *= x->dims[k];
         else if (k == at) l.n = x->dims[k];
@@ -195,7 +195,7 @@ static void shift_vjp(gd_vjp *v) {
 static void shift_expand(gd_expand *e) {
     const gd_shift_options *o = e->attrs;
     gd_tensor *x = gd_as_list(e->x[0]);
-    const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
+    const int axis = gd_wrap_axis(o->axis, x->rank);
     const int64_t n = gd_tensor_dim(x, axis), by = o->by > n ? n : o->by < -n ? -n : o->by;
     if (by == 0) {
         e->y[0] = gd_clone(e->x[0]);
@@ -213,7 +213,7 @@ static gd_status shift_raw(gd_kernel_call *k) {
         gd_copy_elements(&y, o->by == 0 ? &x : &zero);
         return GD_OK;
     }
-    int axis = (int)(o->axis < 0 ? o->axis + y.rank : o->axis);
+    int axis = gd_wrap_axis(o->axis, y.rank);
     int64_t n = y.dims[axis],
             by = o->by > n    ? n
                  : o->by < -n ? -n

@@ -80,8 +80,6 @@ gd_status gd_check_axis_indices(const gd_view *index, int64_t size, int axis) {
     return gd_check_indices(index, size, text);
 }
 
-static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
-
 /* --- gather ----------------------------------------------------------------------------------- */
 
 /*op gather(x, axis:int, index) -> y
@@ -108,7 +106,7 @@ static gd_status gather_raw(gd_kernel_call *k) {
     const gd_gather_options *o = k->attrs;
     gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]),
             y = gd_at_least_1d(k->out[0]);
-    int axis = axis_of(o->axis, x.rank);
+    int axis = gd_wrap_axis(o->axis, x.rank);
     int64_t total = gd_numel(index.rank, index.dims), size = (int64_t)gd_dtype_size(x.dtype);
     int64_t width = (int64_t)gd_dtype_size(index.dtype);
     GD_TRY(gd_check_axis_indices(&k->in[1], x.dims[axis], axis));
@@ -163,7 +161,7 @@ static gd_tensor *checked_slice_index(gd_tensor *index, const gd_tensor *x, int 
 static void index_select_expand(gd_expand *e) {
     const gd_index_select_options *o = e->attrs;
     gd_tensor *x = e->x[0];
-    const int axis = axis_of(o->axis, gd_rank_1d(x));
+    const int axis = gd_wrap_axis(o->axis, gd_rank_1d(x));
     gd_tensor *y = gd_take_positions(gd_as_list(x), axis, checked_slice_index(e->x[1], x, axis));
     e->y[0] = x->rank ? y : gd_reshape(y, gd_dims());
 }
@@ -171,7 +169,7 @@ static gd_status index_select_raw(gd_kernel_call *k) {
     const gd_index_select_options *o = k->attrs;
     gd_view from = gd_at_least_1d(k->in[0]), to = gd_at_least_1d(k->out[0]),
             index = gd_at_least_1d(k->in[1]);
-    int axis = axis_of(o->axis, from.rank);
+    int axis = gd_wrap_axis(o->axis, from.rank);
     int64_t size = (int64_t)gd_dtype_size(from.dtype), width = (int64_t)gd_dtype_size(index.dtype);
     char *x = from.data, *y = to.data;
     GD_TRY(gd_check_axis_indices(&k->in[1], from.dims[axis], axis));
@@ -225,7 +223,7 @@ static void index_add_expand(gd_expand *e) {
     const gd_index_add_options *o = e->attrs;
     gd_tensor *x = gd_as_list(e->x[0]), *src = gd_as_list(e->x[2]);
     const gd_dtype dtype = (gd_dtype)x->dtype;
-    const int axis = axis_of(o->axis, x->rank);
+    const int axis = gd_wrap_axis(o->axis, x->rank);
     gd_tensor *index = gd_expand(checked_slice_index(e->x[1], x, axis), gd_tensor_shape(src));
     if (o->alpha != 1 && gd_dtype_is_float(dtype)) { /* round once, as the kernel does */
         x = gd_as_dtype(x, gd_wide_dtype(dtype));
@@ -240,7 +238,7 @@ static gd_status index_add_reference(gd_kernel_call *k) {
     const gd_index_add_options *o = k->attrs;
     gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]),
             src = gd_at_least_1d(k->in[2]);
-    int axis = axis_of(o->axis, x.rank);
+    int axis = gd_wrap_axis(o->axis, x.rank);
     int64_t total = gd_numel(src.rank, src.dims);
     GD_TRY(gd_check_axis_indices(&k->in[1], x.dims[axis], axis));
     memcpy(k->out[0].data, x.data, (size_t)gd_numel(x.rank, x.dims) * 8);

@@ -11,6 +11,11 @@ bool gd_shape_is_set(const gd_shape *list);
  * the end. An axis that is out of range or occurs twice is an error. */
 gd_status gd_axes_mask(const gd_shape *axes, int rank, uint32_t *mask);
 
+/* An axis that the infer rule has accepted, counted from the front. */
+static inline int gd_wrap_axis(int64_t axis, int rank) {
+    return (int)(axis < 0 ? axis + rank : axis);
+}
+
 /* The shape of x after reducing the axes in the mask. */
 void gd_reduced_dims(const gd_tensor *x, uint32_t mask, bool keepdim, gd_meta *y);
 

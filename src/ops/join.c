@@ -154,7 +154,7 @@ static void cat_expand(gd_expand *e) {
     const gd_cat_options *o = e->attrs;
     const gd_tensor *first = e->x[0];
     for (int i = 0; i < e->n_in && cat_skips(first); i++) first = e->x[i];
-    const int axis = (int)(o->axis < 0 ? o->axis + first->rank : o->axis);
+    const int axis = gd_wrap_axis(o->axis, first->rank);
     gd_dtype dtype = (gd_dtype)e->x[0]->dtype;
     for (int i = 1; i < e->n_in; i++) dtype = gd_promote(dtype, (gd_dtype)e->x[i]->dtype);
     gd_tensor **xs = gd_list_new(e->n_in), *y = NULL;
@@ -172,7 +172,7 @@ static void cat_expand(gd_expand *e) {
 static gd_status cat_raw(gd_kernel_call *k) {
     const gd_cat_options *o = k->attrs;
     gd_view part = k->out[0];
-    int axis = (int)(o->axis < 0 ? o->axis + part.rank : o->axis);
+    int axis = gd_wrap_axis(o->axis, part.rank);
     for (int i = 0; i < k->n_in; i++) {
         const gd_view *x = &k->in[i];
         if (x->rank != part.rank) continue;
@@ -227,7 +227,7 @@ static void stack_expand(gd_expand *e) {
 static gd_status stack_raw(gd_kernel_call *k) {
     const gd_stack_options *o = k->attrs;
     const gd_view *y = &k->out[0];
-    int axis = (int)(o->axis < 0 ? o->axis + y->rank : o->axis);
+    int axis = gd_wrap_axis(o->axis, y->rank);
     gd_view part = *y; /* the slice for one tensor: y without the new axis */
     part.rank--;
     for (int d = axis; d < part.rank; d++) {
