@@ -12,7 +12,7 @@ enum { MAX_DEVICES = 64 };
 static gd_device *devices[MAX_DEVICES] = {&gd_cpu_device};
 static int device_count = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-GD_MUTEX_AT_FORK(lock)
+GD_INNER_MUTEX_AT_FORK(lock)
 
 gd_status gd_device_register(gd_device *device) {
     gd_status status = GD_OK;

@@ -1,11 +1,10 @@
 /* activation.c - activation functions: elementwise ops with PyTorch's names and defaults.
  *
- * Integers stay integers in relu, relu6, hardtanh and threshold, whose results are whole numbers
- * for whole options; an option with a fraction makes the result f32. All others compute integers as
- * f32.
+ * relu, relu6, hardtanh and threshold keep integer dtypes; if an option has a fraction, the result
+ * is f32. All other ops here convert integers to f32.
  *
- * Gradients are given where the derived one would overflow or cost more: sigmoid(x) is written
- * 1/(1 + exp(-x)), whose own derivative at -100 would be inf/inf.
+ * A record states the gradient where the derived one would overflow or cost more. Example: the
+ * derivative of sigmoid's expression 1/(1 + exp(-x)) evaluates to inf/inf at x = -100.
  */
 #include "ops/call.h"
 #include "ops/infer.h"
@@ -33,14 +32,14 @@
  */
 
 /*op threshold(x, threshold:number, value:number) -> y  elementwise
- * x where above the threshold, the value elsewhere. Integers are computed as f32 if either number
- * has a fraction.
+ * x where x is above the threshold, `value` elsewhere. Integers are computed as f32 if threshold or
+ * value has a fraction.
  *   y  = x > threshold || x != x ? x : value
  *   gx = x <= threshold ? 0 : gy
  */
 
 /*op hardtanh(x) -> y  elementwise inplace
- * x held between min and max; max where min is above it. Dtypes are as in clamp.
+ * x clamped to [min, max]; max if min is larger. Dtypes are as in clamp.
  *   min float = -1
  *   max float = 1
  *   y  = min(max(x, min), max)
@@ -95,7 +94,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  */
 
 /*op softplus(x) -> y  elementwise float fullp
- * log(1 + exp(beta * x)) / beta; the line x where beta * x is above the threshold.
+ * log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
  *   beta float = 1
  *   threshold float = 20
  *   z  = x * beta
@@ -113,7 +112,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  */
 
 /*op gelu(x) -> y  elementwise float
- * x times the normal distribution function of x, by erf; see gelu_tanh for the approximation.
+ * x times the cumulative normal distribution of x, computed with erf. gelu_tanh approximates it.
  *   cdf = 0.5 * (1 + erf(x * 0.70710678118654752440084436210485))
  *   pdf = 0.39894228040143267793994605993438 * exp(-0.5*x*x)
  *   y  = x * cdf
@@ -137,7 +136,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  */
 
 /*op hardsigmoid(x) -> y  elementwise float inplace
- * x / 6 + 1/2, held between 0 and 1.
+ * x / 6 + 1/2, clamped to [0, 1].
  *   y  = x != x ? x : x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6
  *   gx = x > -3 && x < 3 ? gy / 6 : 0
  *   onnx HardSigmoid
@@ -151,7 +150,7 @@ static gd_status hardtanh_infer(gd_infer *i) {
  */
 
 /*op prelu(x, slope) -> y  elementwise float
- * x where positive, slope * x elsewhere; the slope is a tensor that broadcasts against x.
+ * x where positive, slope * x elsewhere; slope is a tensor that broadcasts against x.
  *   y  = x > 0 ? x : slope * x
  *   gx = x > 0 ? gy : slope * gy
  *   gslope = x > 0 ? 0 : x * gy

@@ -1,4 +1,4 @@
-/* autocast.c - the setting of GD_AUTOCAST, and the casts that it asks for. */
+/* autocast.c - the setting of GD_AUTOCAST, and which inputs the dispatcher casts under it. */
 #include "ops/autocast.h"
 
 #include "gradus/ops.h"
@@ -12,7 +12,7 @@ gd_dtype gd_autocast_begin_at(const char *site, gd_dtype dtype) {
         thread->autocast = (int)dtype;
     else
         gd_report(site, gd_fail(GD_E_DTYPE,
-                                "GD_AUTOCAST: takes bf16, f16, or GD_DTYPE_NONE to turn it off, "
+                                "GD_AUTOCAST takes bf16, f16, or GD_DTYPE_NONE for no casts, "
                                 "not %s",
                                 gd_dtype_size(dtype) ? gd_dtype_name(dtype) : "an unknown dtype"));
     return before;
@@ -22,47 +22,49 @@ void gd_autocast_end(gd_dtype *before) {
     if (before) gd_this_thread.autocast = (int)*before;
 }
 
-/* --- what is cast ----------------------------------------------------------------------------- */
+/* --- casts of inputs -------------------------------------------------------------------------- */
 
 static bool is_narrow(const gd_tensor *t) { return t->dtype == GD_F16 || t->dtype == GD_BF16; }
 static bool is_written(const gd_op *op, int i) {
     return op->n_mutated > 0 && i < op->n_inputs && op->inputs[i].mutated;
 }
-/* What is no float stays as it is; so does what the op writes. */
-static bool is_eligible(const gd_invocation *call, int i) {
+/* Only f16, bf16 and f32 are cast, and no input that the op writes. */
+static bool is_castable(const gd_invocation *call, int i) {
     const gd_tensor *t = call->in[i];
     return t && (is_narrow(t) || t->dtype == GD_F32) && !is_written(call->op, i);
 }
 
-/* Ops that are in no class: elementwise ones promote their inputs themselves. */
-static bool promotes(const gd_op *op) {
+/* An op without a precision class needs f32 for inputs of mixed dtypes. Elementwise ops promote by
+ * themselves. */
+static bool needs_one_dtype(const gd_op *op) {
     return !(op->flags & (GD_OP_ELEMENTWISE | GD_OP_VIEW | GD_OP_INTERNAL)) && op->n_mutated == 0;
 }
 
 gd_dtype gd_autocast_target(const gd_invocation *call, gd_dtype low) {
     const gd_op *op = call->op;
-    const bool classed = op->flags & (GD_OP_LOW_PRECISION | GD_OP_FULL_PRECISION);
-    if (op->base || (!classed && !promotes(op))) return GD_DTYPE_NONE;
+    const bool has_class = op->flags & (GD_OP_LOW_PRECISION | GD_OP_FULL_PRECISION);
+    if (op->base || (!has_class && !needs_one_dtype(op))) return GD_DTYPE_NONE;
     const gd_dtype target = op->flags & GD_OP_LOW_PRECISION ? low : GD_F32;
-    bool narrow = false, full = false, other = false;
+    bool any_narrow = false, any_f32 = false, any_cast = false;
     for (int i = 0; i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
         if (!t) continue;
         if (t->dtype == GD_F64 || t->kind == GD_FAILED || t->kind == GD_META) return GD_DTYPE_NONE;
-        if (is_written(op, i) && is_narrow(t)) return GD_DTYPE_NONE; /* a net that is bf16 itself */
-        if (!is_eligible(call, i)) continue;
-        narrow |= is_narrow(t);
-        full |= t->dtype == GD_F32;
-        other |= t->dtype != target;
+        if (is_written(op, i) && is_narrow(t))
+            return GD_DTYPE_NONE; /* the network itself is f16 or bf16 */
+        if (!is_castable(call, i)) continue;
+        any_narrow |= is_narrow(t);
+        any_f32 |= t->dtype == GD_F32;
+        any_cast |= t->dtype != target;
     }
-    if (!classed && !(narrow && full)) return GD_DTYPE_NONE;
-    return other ? target : GD_DTYPE_NONE;
+    if (!has_class && !(any_narrow && any_f32)) return GD_DTYPE_NONE;
+    return any_cast ? target : GD_DTYPE_NONE;
 }
 
 gd_status gd_autocast_inputs(const gd_invocation *call, gd_dtype target, gd_tensor **cast) {
     for (int i = 0; i < call->n_in; i++) {
         gd_tensor *t = cast[i] = call->in[i];
-        if (!is_eligible(call, i) || t->dtype == target) continue;
+        if (!is_castable(call, i) || t->dtype == target) continue;
         for (int k = 0; k < i && cast[i] == t; k++) /* gd_matmul(x, x): one cast serves both */
             if (call->in[k] == t) cast[i] = cast[k];
         if (cast[i] == t) cast[i] = gd_cast(t, target);

@@ -1,4 +1,4 @@
-/* backend.c - loads backends: see gradus/backend.h. */
+/* backend.c - finds and loads backend libraries (gradus/backend.h). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { PATH_BYTES = 1024, SEARCHED_BYTES = 600 };
 
-/* --- what a backend may call ------------------------------------------------------------------ */
+/* --- host functions that a backend calls ------------------------------------------------------ */
 
 static void log_warning(const char *text) { gd_notice(GD_LOG_WARNING, "%s", text); }
 static bool is_fused(const gd_op *op) { return op->fusion != NULL; }
@@ -50,11 +50,12 @@ static const gd_host *make_host(void) {
     return &host;
 }
 
-/* --- finding ---------------------------------------------------------------------------------- */
+/* --- finding the library ---------------------------------------------------------------------- */
 
-/* Opens DIRECTORY/libgradus_KIND.so if that file exists. `text` lists what was looked for, and why
- * a file could not be opened. */
-static void *open_in(const char *directory, size_t length, const char *kind, char *searched) {
+/* Opens DIRECTORY/libgradus_KIND.so if that file exists. If not, appends the path to `searched`,
+ * with the reason if the file exists and cannot be opened. */
+static void *open_in_folder(const char *directory, size_t length, const char *kind,
+                            char *searched) {
     char path[PATH_BYTES];
     if ((size_t)snprintf(path, sizeof path, "%.*s/libgradus_%s.so", (int)length, directory, kind) >=
         sizeof path)
@@ -69,11 +70,11 @@ static void *open_in(const char *directory, size_t length, const char *kind, cha
     return library;
 }
 
-/* The folder that this library, or the program that it is part of, is in. */
-static size_t own_folder(char *path) {
+/* The folder of this library, or of the program that it is linked into. Returns its length. */
+static size_t library_folder(char *path) {
     Dl_info info;
     path[0] = 0;
-    if (!dladdr((void *)(uintptr_t)own_folder, &info) || !info.dli_fname) return 0;
+    if (!dladdr((void *)(uintptr_t)library_folder, &info) || !info.dli_fname) return 0;
     if (!realpath(info.dli_fname, path)) return 0;
     char *slash = strrchr(path, '/');
     return slash ? (size_t)(slash - path) : 0;
@@ -85,45 +86,47 @@ static gd_status find_library(const char *kind, void **library) {
     *library = NULL;
     while (path && *path && !*library) {
         const size_t length = strcspn(path, ":");
-        if (length) *library = open_in(path, length, kind, searched);
+        if (length) *library = open_in_folder(path, length, kind, searched);
         path += length + (path[length] == ':');
     }
-    const size_t length = own_folder(folder);
+    const size_t length = library_folder(folder);
     static const char *const beside[] = {"", "/gradus", "/../lib/gradus"};
     for (size_t i = 0; i < sizeof beside / sizeof *beside && length && !*library; i++) {
         snprintf(folder + length, sizeof folder - length, "%s", beside[i]);
-        *library = open_in(folder, strlen(folder), kind, searched);
+        *library = open_in_folder(folder, strlen(folder), kind, searched);
     }
     if (*library) return GD_OK;
     return gd_fail(GD_E_DEVICE,
-                   "no backend '%s' was found (%s); GRADUS_BACKEND_PATH names folders to look in",
+                   "no backend '%s' was found (%s); GRADUS_BACKEND_PATH lists further folders",
                    kind, searched);
 }
 
-/* --- opening ---------------------------------------------------------------------------------- */
+/* --- opening it ------------------------------------------------------------------------------- */
 
 static gd_status check_info(const char *kind, const gd_backend_info *info) {
     if (!info || info->magic != GD_BACKEND_MAGIC)
         return gd_fail(GD_E_DEVICE, "libgradus_%s.so is no backend of Gradus", kind);
     if (strcmp(info->version, gd_version()) != 0)
-        return gd_fail(GD_E_DEVICE, "libgradus_%s.so is of version %s, and this library of %s",
-                       kind, info->version, gd_version());
+        return gd_fail(GD_E_DEVICE,
+                       "libgradus_%s.so is of version %s, this library is of version %s", kind,
+                       info->version, gd_version());
     if (info->layout != GD_LAYOUT || strcmp(info->kind, kind) != 0)
         return gd_fail(GD_E_DEVICE,
-                       "libgradus_%s.so was built with other op records than this library; build "
-                       "both from one source",
+                       "libgradus_%s.so was built from other op records than this library; build "
+                       "both from the same source",
                        kind);
     return GD_OK;
 }
 
-/* Kernels first: a device that can be found has all of them, so that choosing takes no lock. */
-static gd_status publish(const char *kind, const gd_backend *backend) {
+/* Registers kernels first, devices last: a device that can be found has all its kernels, so kernel
+ * selection needs no lock. */
+static gd_status register_backend(const char *kind, const gd_backend *backend) {
     if (backend->n_devices < 1)
-        return gd_fail(GD_E_DEVICE, "the backend '%s' has found no device", kind);
+        return gd_fail(GD_E_DEVICE, "the backend '%s' found no device", kind);
     for (int i = 0; i < backend->n_kernels; i++) {
         const gd_kernel *k = &backend->kernels[i];
         if (strcmp(k->device, kind) != 0)
-            return gd_fail(GD_E_DEVICE, "the backend '%s' has a kernel of '%s'", kind, k->device);
+            return gd_fail(GD_E_DEVICE, "the backend '%s' has a kernel for '%s'", kind, k->device);
         GD_TRY(gd_kernel_add(k));
     }
     for (int i = 0; i < backend->n_devices; i++) GD_TRY(gd_device_register(backend->devices[i]));
@@ -132,7 +135,7 @@ static gd_status publish(const char *kind, const gd_backend *backend) {
 
 static gd_status open_backend(const char *kind) {
     void *library;
-    GD_TRY(find_library(kind, &library)); /* from here on it stays loaded */
+    GD_TRY(find_library(kind, &library)); /* it is never unloaded */
     const gd_backend_info *info = dlsym(library, "gradus_backend_info");
     GD_TRY(check_info(kind, info));
     gd_status (*open)(const gd_host *, gd_backend *);
@@ -140,7 +143,7 @@ static gd_status open_backend(const char *kind) {
     if (!open) return gd_fail(GD_E_DEVICE, "libgradus_%s.so has no gradus_backend_open", kind);
     gd_backend backend = {0};
     GD_TRY(open(make_host(), &backend));
-    return publish(kind, &backend);
+    return register_backend(kind, &backend);
 }
 
 /* Loading takes the locks of the op table, of the devices and of the compiler while it holds this
@@ -152,8 +155,8 @@ static void register_fork_handlers(void) {
     pthread_atfork(lock_before_fork, unlock_after_fork, unlock_after_fork);
 }
 
-enum { MOST_KINDS = GD_DEVICE_KINDS };
-static char opened[MOST_KINDS][32]; /* kinds whose kernels are published */
+enum { MAX_KINDS = GD_DEVICE_KINDS };
+static char opened[MAX_KINDS][32]; /* kinds whose backend is registered */
 static int n_opened;
 
 gd_status gd_backend_load(const char *kind) {
@@ -163,8 +166,8 @@ gd_status gd_backend_load(const char *kind) {
     pthread_mutex_lock(&lock);
     bool known = false;
     for (int i = 0; i < n_opened; i++) known |= strcmp(opened[i], kind) == 0;
-    if (!known && n_opened == MOST_KINDS)
-        status = gd_fail(GD_E_DEVICE, "more than %d kinds of device", MOST_KINDS);
+    if (!known && n_opened == MAX_KINDS)
+        status = gd_fail(GD_E_DEVICE, "more than %d kinds of device are loaded", MAX_KINDS);
     if (!known && status == GD_OK) {
         status = open_backend(kind);
         if (status == GD_OK) snprintf(opened[n_opened++], sizeof opened[0], "%s", kind);

@@ -1,4 +1,4 @@
-/* body.c - see body.h. */
+/* body.c - the helpers of body.h, and op check_range. */
 #include "ops/body.h"
 
 #include <math.h>
@@ -19,7 +19,11 @@ bool gd_body_differentiates(const gd_expand *body) {
 }
 
 gd_tensor *gd_as_dtype(gd_tensor *x, gd_dtype dtype) {
-    return x->dtype == dtype ? x : gd_cast(x, dtype);
+    return x && (gd_dtype)x->dtype != dtype ? gd_cast(x, dtype) : x;
+}
+
+gd_tensor *gd_widen(gd_tensor *x) {
+    return x && (x->dtype == GD_F16 || x->dtype == GD_BF16) ? gd_cast(x, GD_F32) : x;
 }
 
 gd_tensor *gd_as_list(gd_tensor *x) { return x->rank > 0 ? x : gd_reshape(x, gd_dims(1)); }
@@ -50,37 +54,53 @@ gd_tensor *gd_take_positions(gd_tensor *x, int axis, gd_tensor *index) {
     return gd_gather(x, axis, gd_expand(index, dims));
 }
 
-gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t n) {
-    const int64_t size = gd_tensor_dim(x, axis);
-    gd_shape dims = gd_tensor_shape(x);
-    dims.at[axis] = n;
-    if (size == 0) return gd_constant_for(x, dims, gd_number_of(0), (gd_dtype)x->dtype);
-    gd_tensor *wanted = gd_positions(x->rank, axis, first, n, 1);
-    gd_tensor *nearest = gd_clamp(wanted, .min = gd_number_of(0), .max = gd_number_of(size - 1));
-    return gd_masked_fill(gd_take_positions(x, axis, nearest), gd_ne(wanted, nearest), 0);
+gd_tensor *gd_take_region(gd_tensor *x, int n, const int64_t *first, const int64_t *length) {
+    if (gd_tensor_is_error(x)) return x;
+    gd_shape padding = {.rank = 2 * n, .form = 1};
+    bool pads = false;
+    for (int d = 0; d < n; d++) {
+        const int axis = x->rank - n + d;
+        const int64_t size = x->dims[axis], end = first[d] + length[d];
+        int64_t start = first[d] > 0 ? first[d] : 0, stop = end < size ? end : size;
+        if (start >= stop) start = stop = 0; /* x has none of these positions: all are padding */
+        if (stop - start != size) x = gd_narrow(x, axis, start, stop - start);
+        if (gd_tensor_is_error(x)) return x;
+        int64_t *pair = padding.at + 2 * (n - 1 - d);
+        pair[0] = stop > start && first[d] < 0 ? -first[d] : 0;
+        pair[1] = length[d] - (stop - start) - pair[0];
+        pads |= pair[0] > 0 || pair[1] > 0;
+    }
+    return pads ? gd_pad(x, padding) : x;
+}
+
+gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t length) {
+    const int last = x->rank - 1;
+    if (axis == last) return gd_take_region(x, 1, &first, &length);
+    gd_tensor *y = gd_movedim(x, gd_dims(axis), gd_dims(last));
+    return gd_movedim(gd_take_region(y, 1, &first, &length), gd_dims(last), gd_dims(axis));
 }
 
 /* --- checks of data --------------------------------------------------------------------------- */
 
 /*op check_range(x, low:number, high:number) -> y  nograd refuses internal
- * x itself. Fails where an element is not from low to high. The message depends on what the elements
- * are: "finite" numbers, a "probability", the number of true elements of a "mask", a "target" class, a
- * "place" in a plane; else they are indices, and `what` names the thing that they index ("axis 0";
- * "signed axis 0" if negative ones count from the end).
- *   but int = none      an integer that is accepted too
- *   what string = none
+ * x unchanged; fails if an element is not in [low, high]. `what` selects the message: elements are
+ * "finite" numbers, a "probability", the number of true elements of a "mask", a "target" class, or
+ * a "place" in a plane. Otherwise they are indices, and `what` names the thing that they index:
+ * "axis 0", or "signed axis 0" if negative ones count from the end.
+ *   but int = none      one more integer that is accepted
+ *   what string = none  what the elements are
  *   saves nothing
  */
 static gd_status check_range_infer(gd_infer *i) {
     const gd_check_range_options *o = i->attrs;
-    if (!o->what || !*o->what) return gd_op_fail(GD_E_ARGUMENT, "what is not given");
+    if (!o->what || !*o->what) return gd_op_fail(GD_E_ARGUMENT, "the option 'what' is missing");
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
 
-/* Element `number`, counted row-major, is out of range: the failure of the op that it belongs to. */
-static gd_status refuse_element(const gd_check_range_options *o, const gd_view *x, int64_t number,
-                                const char *element) {
+/* Fails because element `number`, counted row-major, is out of range. */
+static gd_status fail_element(const gd_check_range_options *o, const gd_view *x, int64_t number,
+                              const char *element) {
     const int64_t integer = gd_dtype_is_float(x->dtype) ? 0 : gd_load_i64(x->dtype, element);
     const gd_data_error error = gd_range_problem(o->what, gd_number_i64(o->high), o->but, number,
                                                  integer, gd_load_f64(x->dtype, element));
@@ -108,7 +128,7 @@ static gd_status check_range_raw(gd_kernel_call *k) {
             rest /= x->dims[d];
         }
         const char *element = (const char *)x->data + at * size;
-        if (!in_range(o, x->dtype, element)) return refuse_element(o, x, e, element);
+        if (!in_range(o, x->dtype, element)) return fail_element(o, x, e, element);
     }
     gd_copy_elements(&k->out[0], x);
     return GD_OK;
@@ -121,7 +141,7 @@ gd_tensor *gd_checked_index(gd_tensor *index, int64_t size, const char *what) {
 gd_tensor *gd_checked_axis_index(gd_tensor *index, int64_t size, int axis) {
     char text[16];
     snprintf(text, sizeof text, "axis %d", axis);
-    const char *what = gd_intern(text); /* a graph keeps the pointer */
+    const char *what = gd_intern(text); /* nodes of a graph keep the pointer */
     return gd_checked_index(index, size, what ? what : "an axis");
 }
 

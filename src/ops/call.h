@@ -1,50 +1,17 @@
-/* call.h - attributes and calls by name; helpers of the generated typed calls. */
+/* call.h - calls of ops by name, kernel calls, transactions, and calls for lists of tensors. */
 #ifndef GRADUS_OPS_CALL_H
 #define GRADUS_OPS_CALL_H
 
-#include "core/integer.h"
+#include "ops/attrs.h"
 #include "ops/op.h"
 
 enum { GD_MAX_VARIADIC = 256 };
 
-/* Puts a list behind `fixed` inputs and returns how many there are then, or GD_BAD_LIST. */
+/* Appends a list to `fixed` inputs. Returns the new number of inputs, or GD_BAD_LIST. */
 int gd_join_inputs(gd_tensor **in, int fixed, gd_tensors list);
 
-/* List options written as one number: fills in the rest. */
-void gd_attrs_normalize(const gd_op *op, void *attrs);
-
-/* Words must be among the record's, lists must have kept their length. */
-gd_status gd_attrs_check(const gd_op *op, const void *attrs);
-
-/* gd_attrs_set_int and the others for library code: a failure is not recorded. */
-gd_status gd_attrs_put_int(gd_attrs *attrs, const char *name, int64_t value);
-gd_status gd_attrs_put_float(gd_attrs *attrs, const char *name, double value);
-gd_status gd_attrs_put_ints(gd_attrs *attrs, const char *name, int count, const int64_t *values);
-gd_status gd_attrs_put_text(gd_attrs *attrs, const char *name, const char *text);
-
-/* Options that are required must have been set. */
-gd_status gd_attrs_check_given(const gd_op *op, const gd_attrs *attrs);
-
-/* Places of options in a struct: in the order of the record, each at its natural alignment, as a C
- * compiler does it. Returns the struct's size. */
-size_t gd_attrs_lay_out(gd_op_attr *attrs, int n);
-/* Fills a struct with the defaults of a record that was parsed at run time. */
-gd_status gd_attrs_fill_defaults(const gd_op *op, void *defaults);
-
-/* The options struct inside. */
-const void *gd_attrs_data(const gd_attrs *attrs);
-
-/* The bytes of an option in its struct. */
-size_t gd_attr_size(const gd_op_attr *attr);
-
-/* An attribute as a number, for expressions; and as the parameter of a kernel that computes in a
- * dtype (f32, f64, i32 or i64). A number that an i32 does not hold is the nearest one that it does.
- */
-gd_number gd_attr_number(const gd_op_attr *attr, const void *attrs);
-gd_param gd_attr_param(const gd_op_attr *attr, const void *attrs, gd_dtype type);
-
-/* Field by field, not by an initializer: the compiler clears structs of this size with a string
- * instruction that takes longer to start than a small op takes to run. */
+/* Sets the fields one by one. With an initializer the compiler would clear the struct by a string
+ * instruction, whose startup takes longer than a small op. */
 static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, const gd_view *in,
                                       int n_in, gd_view *out, int n_out) {
     k->op = NULL;
@@ -67,7 +34,8 @@ static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, cons
     k->made = NULL;
 }
 
-/* What an output is before its op's rule has spoken: a number of the first input's type. */
+/* The default of an output, before the op's infer rule runs: rank 0, the dtype of the first
+ * input. */
 static inline void gd_meta_clear(gd_meta *m, gd_tensor *const *in, int n_in) {
     m->dtype = n_in > 0 && in[0] ? (gd_dtype)in[0]->dtype : GD_F32;
     m->rank = 0;
@@ -76,10 +44,10 @@ static inline void gd_meta_clear(gd_meta *m, gd_tensor *const *in, int n_in) {
     m->device = NULL;
 }
 
-/* From gd_transaction_begin on, ops of this thread make their results, but their kernels wait for
- * gd_transaction_end: which runs them in order, or, if something has failed or there is no memory for one
- * of them, none. So several tensors are written or none is, where the kernels themselves do not fail.
- * Nothing may look at data in between, and tensors that are written must live. */
+/* A transaction: after gd_transaction_begin, ops of this thread create their results, but their
+ * kernels wait. gd_transaction_end runs the kernels in order; if a call has failed or memory for
+ * a kernel is missing, it runs none. So all tensors are written or none is, as long as no kernel
+ * itself fails. In between nothing may read data, and tensors that are written must stay alive. */
 typedef struct gd_transaction_call gd_transaction_call;
 typedef struct gd_transaction {
     struct gd_transaction *before;
@@ -87,37 +55,42 @@ typedef struct gd_transaction {
 } gd_transaction;
 void gd_transaction_begin(gd_transaction *list);
 gd_status gd_transaction_end(gd_transaction *list, gd_status status);
-/* One more of them. */
+/* Appends a kernel call to the thread's transaction. */
 gd_status gd_transaction_add(const gd_op *op, const gd_kernel_call *call, gd_device *device);
 
-/* Calls an op with an options struct; absent inputs at the end may be left out. The outputs that are not hidden. */
+/* Writes a call as "matmul(a f32[2,3], b f32[4,5])", cut to `size`. `describe` writes input i. */
+typedef void (*gd_describe_input_fn)(const void *call, int i, char *text, size_t size);
+void gd_describe_call(const gd_op *op, int n_in, gd_describe_input_fn describe, const void *call,
+                      char *text, size_t size);
+
+/* Calls an op with an options struct and returns its visible outputs. Absent inputs at the end
+ * may be left out. */
 gd_tensors gd_call_with(const gd_op *op, const char *site, gd_tensors inputs, const void *options);
 
-/* One call of an elementwise op for each entry of a list. The op writes its first input (gd_mul_),
- * or some of its inputs (adam_step), and each entry gives new values for its own. All of them are
- * one kernel call where the device has a kernel for lists; else, and in a graph, they are one call
- * each. The bits are the same. */
+/* A call of an elementwise op for each entry of a list. The op writes its first input (gd_mul_)
+ * or some of its inputs (adam_step). If the device has a kernel for lists, all entries are one
+ * kernel call; otherwise, and in a graph, each entry is a call. Both compute the same bits. */
 typedef struct gd_each {
     const gd_op *op;
     const void *attrs;
-    gd_tensor *const *in; /* `count` times those inputs of the op that come before its numbers */
+    gd_tensor *const *in; /* for each of `count` entries the inputs of the op before its numbers */
     int count;
-    gd_tensor *const
-        *numbers; /* the last inputs: of rank 0, or of rank 1: entry i has element which[i] */
+    gd_tensor *const *numbers; /* the last inputs: rank 0, or rank 1 with one element per entry */
     int n_numbers;
-    const int *which; /* NULL: element i */
-    gd_view *views;   /* room for gd_each_views, until the call has run */
+    const int
+        *which;     /* the element of rank-1 numbers for each entry; NULL: element i for entry i */
+    gd_view *views; /* room for gd_each_views views; must live until the call has run */
 } gd_each;
-enum { GD_EACH_INPUTS = 16 }; /* of an op, at most */
-/* Views of a call for `count` entries, each of which has so many inputs and writes so many of them.
- */
+enum { GD_EACH_INPUTS = 16 }; /* the most inputs of such an op */
+/* The number of views for `count` entries with `inputs` inputs each, `written` of which the op
+ * writes. */
 static inline size_t gd_each_views(int count, int inputs, int written) {
     return (size_t)count * (size_t)(inputs + written) + GD_EACH_INPUTS;
 }
-/* `out` gets the results, `count` of them; NULL: nobody wants them. */
+/* `out` receives `count` results; it may be NULL. */
 gd_status gd_dispatch_each(const gd_each *each, const char *site, gd_tensor **out);
 
-/* Copies src into dst (same dims, any strides and dtypes) on its device. */
+/* Copies src into dst: same dims, any strides and dtypes, any devices. */
 gd_status gd_copy_tensor(gd_tensor *dst, gd_tensor *src);
 
 #endif

@@ -1,4 +1,4 @@
-/* codegen_api.c - see codegen_api.h. */
+/* codegen_api.c - the table of functions that codegen_api.h declares. */
 #include "ops/codegen_api.h"
 
 const gd_codegen_api gd_codegen = {

@@ -1,9 +1,9 @@
-/* codegen_api.h - printing and compiling kernels, for backends that link nothing of Gradus.
+/* codegen_api.h - functions that print and compile kernels, for backends, which do not link Gradus.
  *
- * A backend gets a pointer to gd_codegen. It prints the source of a call or of a plan's request in
- * gd_dialect_scalar, or in a dialect of its own with the same skeletons, compiles the text behind
- * the prelude, and launches the kernel with the arguments of each call. All functions are pure but
- * for `compile`, which may be called from any thread.
+ * A backend gets a pointer to gd_codegen. It prints the source of a call, or of a plan's request,
+ * in gd_dialect_scalar or in its own dialect with the same skeletons. It compiles prelude and
+ * source, and launches the kernel with the arguments of each call. All functions except `compile`
+ * are pure; `compile` may be called from any thread.
  */
 #ifndef GRADUS_OPS_CODEGEN_API_H
 #define GRADUS_OPS_CODEGEN_API_H
@@ -13,7 +13,7 @@
 
 typedef struct gd_codegen_api {
     const gd_dialect *scalar;
-    const char *scalar_prelude; /* ends with a zero byte */
+    const char *scalar_prelude; /* source text, zero-terminated */
 
     /* dialect.h */
     bool (*print_kernel)(FILE *out, const gd_dialect *dialect, const gd_kernel_source *source,
@@ -28,7 +28,7 @@ typedef struct gd_codegen_api {
     void (*args_of_call)(const gd_kernel_call *call, gd_scalar_args *args);
     size_t (*kept_bytes)(const gd_kernel_call *call, const gd_scalar_args *args, int64_t kept_rows);
 
-    /* native.h: the system's C compiler and the library's cache. */
+    /* native.h: the system's C compiler, with the library's cache of compiled kernels */
     bool (*is_compiler_ready)(void);
     void (*compile)(const gd_kernel_source *sources, int n, const gd_native_target *target,
                     gd_compiled_fn *fns);

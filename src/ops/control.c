@@ -1,5 +1,5 @@
-/* control.c - branches and loops as ops: nodes of a graph whose options are graphs. gd_cond,
- * gd_while_loop and gd_scan (control.h) make them; src/graph/control/control.c runs them. */
+/* control.c - branches and loops as ops: nodes whose options are graphs. gd_cond, gd_while_loop and
+ * gd_scan (control.h) create them; src/graph/control/control.c runs them. */
 #include <math.h>
 
 #include "gradus/ops.h"
@@ -8,10 +8,10 @@
 
 gd_control_rules gd_control_hooks;
 
-/* The function that the option names, for a call with so many inputs. */
+/* Checks that the graph option `name` is set and takes n_in tensors. */
 static gd_status need_graph(const gd_subgraph *sub, const char *name, const char *call, int n_in) {
     if (!sub)
-        return gd_op_fail(GD_E_ARGUMENT, "'%s' is missing; such nodes are made by %s", name, call);
+        return gd_op_fail(GD_E_ARGUMENT, "the option '%s' is missing; call %s instead", name, call);
     if (sub->n_in != n_in)
         return gd_op_fail(GD_E_ARGUMENT, "'%s' takes %d tensors, not %d", name, sub->n_in, n_in);
     return GD_OK;
@@ -24,7 +24,8 @@ static void set_meta(gd_meta *m, const gd_meta *from) {
 }
 
 /*op cond_graph(tensors*) -> ys*  internal opaque dynamic
- * What `yes` or `no` gives for the tensors behind the first, which says which one it is.
+ * The first tensor is a condition. The results are those of `yes` or `no`, called with the other
+ * tensors.
  *   yes graph = none
  *   no  graph = none
  *   control branch
@@ -35,7 +36,7 @@ static gd_status cond_graph_infer(gd_infer *i) {
     GD_TRY(need_graph(o->yes, "yes", "gd_cond", i->n_in - 1));
     GD_TRY(need_graph(o->no, "no", "gd_cond", i->n_in - 1));
     if (o->yes->n_out != o->no->n_out)
-        return gd_op_fail(GD_E_ARGUMENT, "one branch gives %d tensors, the other %d", o->yes->n_out,
+        return gd_op_fail(GD_E_ARGUMENT, "the branches return %d and %d tensors", o->yes->n_out,
                           o->no->n_out);
     GD_TRY(gd_infer_outputs(i, o->yes->n_out));
     for (int k = 0; k < o->yes->n_out; k++) {
@@ -46,7 +47,7 @@ static gd_status cond_graph_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/* At most. */
+/* The larger branch: the condition is unknown. */
 static double cond_graph_macs(const gd_op_shapes *s) {
     const gd_cond_graph_options *o = s->attrs;
     return fmax(o->yes->macs, o->no->macs);
@@ -55,8 +56,8 @@ static double cond_graph_macs(const gd_op_shapes *s) {
 static void cond_graph_vjp(gd_vjp *v) { gd_control_hooks.cond(v); }
 
 /*op while_graph(tensors*) -> state*  internal opaque dynamic
- * The first `state` tensors, replaced by what `body` gives for them and the rest as long as
- * `condition` of the same is true.
+ * While `condition` of the tensors is true, replaces the first `state` tensors by the results of
+ * `body` for all tensors. Returns the final state.
  *   condition graph = none
  *   body      graph = none
  *   state     int = 0
@@ -69,27 +70,28 @@ static gd_status while_graph_infer(gd_infer *i) {
     GD_TRY(need_graph(o->condition, "condition", "gd_while_loop", i->n_in));
     GD_TRY(need_graph(o->body, "body", "gd_while_loop", i->n_in));
     if (o->state != o->body->n_out || o->state > i->n_in)
-        return gd_op_fail(GD_E_ARGUMENT, "a state of %lld tensors, and a body that gives %d",
+        return gd_op_fail(GD_E_ARGUMENT, "the state has %lld tensors, and the body returns %d",
                           (long long)o->state, o->body->n_out);
     GD_TRY(gd_infer_outputs(i, o->body->n_out));
     for (int k = 0; k < o->body->n_out; k++) set_meta(&i->out[k], &o->body->metas[k]);
     return GD_OK;
 }
 
-/* Nobody knows how many steps there will be. */
+/* NAN: the number of steps is unknown. */
 static double while_graph_macs(const gd_op_shapes *s) {
     const gd_while_graph_options *o = s->attrs;
     return o->condition->macs + o->body->macs == 0 ? 0 : NAN;
 }
 
 /*op scan_graph(tensors*) -> ys*  internal opaque
- * The first `state` tensors go through `body` together with one position after the other of the
- * next `xs` ones, and the rest as it is. Gives the last state, and the other results side by side.
+ * Calls `body` once for each position of the next `xs` tensors (along axis 0), with the state (the
+ * first `state` tensors), that position and the remaining tensors. Its first results are the next
+ * state. Returns the final state, and the other results stacked along axis 0.
  *   body    graph = none
  *   state   int = 0
  *   xs      int = 0
  *   reverse bool = false  from the last position to the first
- *   stacked bool = false  its last results are the states before each step
+ *   stacked bool = false  the last results are the states before each step
  *   control scan
  *   onnx Scan
  */
@@ -99,8 +101,10 @@ static gd_status scan_graph_infer(gd_infer *i) {
     const int n = o->body->n_out;
     if (o->state < 0 || o->xs < 1 || o->state > n || o->state + o->xs > i->n_in ||
         i->in[o->state]->rank < 1)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld tensors of state, %lld to go along, %d results",
-                          (long long)o->state, (long long)o->xs, n);
+        return gd_op_fail(
+            GD_E_ARGUMENT,
+            "%lld tensors of state and %lld sequences do not fit a body with %d results",
+            (long long)o->state, (long long)o->xs, n);
     GD_TRY(gd_infer_outputs(i, n));
     for (int k = 0; k < n; k++) {
         const gd_meta *from = &o->body->metas[k];

@@ -1,19 +1,20 @@
-/* convolution_body.c - the three directions of a convolution as windows and matrix products.
+/* convolution_body.c - the three directions of a convolution as windows and matrix products
+ * (im2col).
  *
- * The windows of x are columns, (N, G, C K, P) for groups G, channels C of a group, K elements of a
- * window and P places of y. With w as (G, O, C K), y is their product (N, G, O, P).
+ * The windows of x become columns (N, G, C K, P): N images, G groups, C channels of a group, K
+ * elements of a window, P positions of y. With w as (G, O, C K), y is the product (N, G, O, P).
  */
 #include "gradus/ops.h"
 #include "ops/convolution.h"
 
-/* The axes n of `dims`, multiplied. */
+/* The product of n sizes. */
 static int64_t axes_product(const int64_t *dims, int n) {
     int64_t product = 1;
     for (int d = 0; d < n; d++) product *= dims[d];
     return product;
 }
 
-/* A list of axes: n of them from each start, in turn. */
+/* A list of axes: for each part p, counts[p] axes from starts[p] on. */
 static gd_shape axes_from(const int *starts, const int *counts, int parts) {
     gd_shape axes = {.form = 1};
     for (int p = 0; p < parts; p++)
@@ -21,13 +22,13 @@ static gd_shape axes_from(const int *starts, const int *counts, int parts) {
     return axes;
 }
 
-/* With a batch, and wide enough to add in. */
+/* x with a batch axis, in the dtype that sums accumulate in. */
 static gd_tensor *as_batch(gd_tensor *x, int n) {
     return gd_widen(x->rank == n + 1 ? gd_unsqueeze(x, 0) : x);
 }
 
 /* The windows of x (N, G C, ...) as (N, G, C K, P). */
-static gd_tensor *columns(gd_tensor *x, const gd_window_form *f, int64_t groups, int n) {
+static gd_tensor *window_columns(gd_tensor *x, const gd_window_form *f, int64_t groups, int n) {
     const int64_t batch = gd_tensor_dim(x, 0), channels = gd_tensor_dim(x, 1);
     gd_tensor *t = gd_window_views(x, f, n); /* (N, G C, P..., K...) */
     if (gd_tensor_is_error(t)) return t;
@@ -36,7 +37,7 @@ static gd_tensor *columns(gd_tensor *x, const gd_window_form *f, int64_t groups,
     return gd_reshape(t, gd_dims(batch, groups, channels / groups * taps, places));
 }
 
-/* (N, G, O, P) as a tensor with the spatial sizes dims, without a batch if `like` has none. */
+/* y (N, G, O, P) as (N, G O, dims...), without N if `like` has no batch axis. */
 static gd_tensor *as_planes(gd_tensor *y, const gd_tensor *like, gd_shape dims) {
     if (gd_tensor_is_error(y)) return y;
     gd_shape all = {.form = 1};
@@ -52,12 +53,12 @@ gd_tensor *gd_conv_output_body(gd_tensor *x, gd_tensor *w, const gd_window_form 
     const int64_t filters = w->dims[0] / groups;
     gd_tensor *rows = gd_reshape(
         gd_widen(w), gd_dims(groups, filters, w->dims[1] * axes_product(w->dims + 2, n)));
-    gd_tensor *y = gd_matmul(rows, columns(as_batch(x, n), f, groups, n));
+    gd_tensor *y = gd_matmul(rows, window_columns(as_batch(x, n), f, groups, n));
     return as_planes(y, x, gd_spatial_list(f->count, n));
 }
 
-/* The gradient of a convolution is a convolution of gy, with step - 1 zeros between its elements,
- * with the window's elements in opposite order. */
+/* The gradient by x is a convolution of gy, with step - 1 zeros inserted between its elements,
+ * and the flipped kernel. */
 gd_tensor *gd_conv_input_body(gd_tensor *gy, gd_tensor *w, const gd_window_form *f, int64_t groups,
                               gd_shape dims) {
     const int n = w->rank - 2;
@@ -79,10 +80,10 @@ gd_tensor *gd_conv_input_body(gd_tensor *gy, gd_tensor *w, const gd_window_form 
     if (flipped.rank > 0) rows = gd_flip(rows, flipped);
     rows = gd_reshape(gd_transpose(rows, 1, 2),
                       gd_dims(groups, channels, filters * axes_product(w->dims + 2, n)));
-    return as_planes(gd_matmul(rows, columns(g, &back, groups, n)), gy, dims);
+    return as_planes(gd_matmul(rows, window_columns(g, &back, groups, n)), gy, dims);
 }
 
-/* The products of all images at once: (G, O, N P) times (G, N P, C K). */
+/* One matrix product for all images: (G, O, N P) times (G, N P, C K). */
 gd_tensor *gd_conv_weight_body(gd_tensor *x, gd_tensor *gy, const gd_window_form *f, int64_t groups,
                                int n) {
     gd_tensor *in = as_batch(x, n), *g = as_batch(gy, n);
@@ -90,7 +91,7 @@ gd_tensor *gd_conv_weight_body(gd_tensor *x, gd_tensor *gy, const gd_window_form
     const int64_t batch = g->dims[0], filters = g->dims[1] / groups,
                   channels = in->dims[1] / groups;
     const int64_t places = axes_product(g->dims + 2, n);
-    gd_tensor *c = columns(in, f, groups, n); /* (N, G, C K, P) */
+    gd_tensor *c = window_columns(in, f, groups, n); /* (N, G, C K, P) */
     if (gd_tensor_is_error(c)) return c;
     const int64_t taps = c->dims[2];
     g = gd_permute(gd_reshape(g, gd_dims(batch, groups, filters, places)), gd_dims(1, 2, 0, 3));

@@ -1,9 +1,10 @@
-/* convolution_reference.c - the reference kernel of all convolutions. */
+/* convolution_reference.c - the reference kernel of all convolutions and their gradients. */
 #include "ops/convolution.h"
 
 enum { AXES = GD_CONV_AXES };
 
-/* Adds the products of the form to one of the three tensors, all row-major. Integers wrap. */
+/* Adds all products of the bilinear form (convolution.h) to the tensor that `to` names. All
+ * tensors are row-major. Integers wrap. */
 #define DEFINE_ADD_PRODUCTS(name, type)                                                         \
     static void name(const gd_conv *c, gd_conv_direction to, type *x, type *w, type *y) {       \
         const int64_t in = gd_conv_places(c->in), out = gd_conv_places(c->out),                 \
@@ -25,7 +26,7 @@ enum { AXES = GD_CONV_AXES };
                         }                                                                       \
     }
 
-/* The element of a channel of x that lies under tap t of window p; -1 in the padding. */
+/* The element of a channel of x at tap t of window p; -1: it is in the padding. */
 static int64_t element_under(const gd_conv *c, int64_t t, int64_t p) {
     int64_t at = 0, step = 1;
     for (int a = AXES - 1; a >= 0; a--) {
@@ -42,10 +43,10 @@ static int64_t element_under(const gd_conv *c, int64_t t, int64_t p) {
 DEFINE_ADD_PRODUCTS(add_products_f64, double)
 DEFINE_ADD_PRODUCTS(add_products_i64, uint64_t)
 
-/* The result before the products are added: the bias of its channel, or zero. The elements are
- * 8 bytes whatever their type. */
-static void begin_with(gd_view *y, const gd_view *bias, int64_t batch, int64_t channels,
-                       int64_t places) {
+/* Fills the result with the bias of each channel, or with zeros. f64 and i64 elements have 8
+ * bytes. */
+static void fill_with_bias(gd_view *y, const gd_view *bias, int64_t batch, int64_t channels,
+                           int64_t places) {
     uint64_t *to = y->data;
     for (int64_t i = 0; i < batch * channels; i++)
         for (int64_t p = 0; p < places; p++)
@@ -60,10 +61,10 @@ gd_status gd_conv_reference(gd_kernel_call *k, gd_conv_direction to) {
     const gd_view *bias = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
     const gd_conv c = gd_conv_of(k, x, w, y);
     if (to == GD_CONV_TO_OUTPUT)
-        begin_with(r, bias, c.batch, c.groups * c.co, gd_conv_places(c.out));
+        fill_with_bias(r, bias, c.batch, c.groups * c.co, gd_conv_places(c.out));
     else if (to == GD_CONV_TO_INPUT)
-        begin_with(r, bias, c.batch, c.groups * c.ci, gd_conv_places(c.in));
-    else begin_with(r, NULL, c.groups * c.co, c.ci, gd_conv_places(c.kernel));
+        fill_with_bias(r, bias, c.batch, c.groups * c.ci, gd_conv_places(c.in));
+    else fill_with_bias(r, NULL, c.groups * c.co, c.ci, gd_conv_places(c.kernel));
     if (r->dtype == GD_F64) add_products_f64(&c, to, x->data, w->data, y->data);
     else add_products_i64(&c, to, x->data, w->data, y->data);
     return GD_OK;

@@ -1,4 +1,4 @@
-/* creation.c - tensors from nothing: constants and sequences. */
+/* creation.c - ops that create tensors: constants and sequences. */
 #include <math.h>
 #include <string.h>
 
@@ -9,11 +9,14 @@
 #include "ops/body.h"
 #include "ops/infer.h"
 
-enum { PIECE = 32768, TILE = 1024 }; /* elements for one thread; and what it makes at a time */
+enum {
+    PIECE = 32768, /* bytes of a fill that one task of the pool writes */
+    TILE = 1024,   /* bytes of the fill pattern; elements of a sequence that one task computes */
+};
 
 /* --- constants -------------------------------------------------------------------------------- */
 
-/* A row-major y filled piece by piece: each from a short stretch of the repeated element. */
+/* A parallel fill of row-major memory. The pattern is the element, repeated. */
 typedef struct {
     char *data;
     int64_t bytes;
@@ -27,33 +30,33 @@ static void fill_piece(void *arg, int64_t piece) {
         memcpy(j->data + from, j->pattern, (size_t)(to - from < TILE ? to - from : TILE));
 }
 
-/* A number that gd_need_fits has accepted, as an element. */
-static void store(gd_dtype dtype, void *to, gd_number value) {
+/* Stores a number that gd_need_fits has accepted. */
+static void store_number(gd_dtype dtype, void *to, gd_number value) {
     if (gd_dtype_is_int(dtype)) gd_store_i64(dtype, to, gd_number_i64(value));
     else gd_store_f64(dtype, to, value.value);
 }
 
-static void fill(const gd_view *y, gd_number value) {
+static void fill_view(const gd_view *y, gd_number value) {
     fill_job j;
     const size_t size = gd_dtype_size(y->dtype);
     j.data = y->data;
-    store(y->dtype, j.pattern, value);
+    store_number(y->dtype, j.pattern, value);
     if (gd_is_row_major(y->rank, y->dims, y->strides)) {
         j.bytes = gd_numel(y->rank, y->dims) * (int64_t)size;
         const size_t needed = j.bytes < TILE ? (size_t)j.bytes : TILE;
-        for (size_t have = size; have < needed;
-             have *= 2) /* TILE is a power of two, as is the size */
+        /* doubling never exceeds TILE: both it and the element size are powers of two */
+        for (size_t have = size; have < needed; have *= 2)
             memcpy(j.pattern + have, j.pattern, have);
         gd_parallel_for((j.bytes + PIECE - 1) / PIECE, fill_piece, &j);
         return;
     }
-    gd_view one = *y; /* the same element everywhere: a view with no steps */
+    gd_view one = *y; /* strides of 0: the same element everywhere */
     one.data = j.pattern;
     memset(one.strides, 0, sizeof one.strides);
     gd_copy_elements(y, &one);
 }
 
-static gd_status given_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
+static gd_status set_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
     size_t bytes;
     if (gd_dtype_size(dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     GD_TRY(gd_shape_bytes(dims, dtype, &bytes));
@@ -64,8 +67,8 @@ static gd_status given_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
 }
 
 /*op full(dims:int[], value:number) -> y  nograd
- * A tensor filled with one value, on the default device. Integers drop its fraction, and refuse a
- * value that they do not hold.
+ * A tensor filled with one value, on the default device. An integer dtype drops the fraction of the
+ * value; a value out of its range is an error.
  *   dtype dtype = f32
  *   fills value
  *   onnx ConstantOfShape
@@ -73,11 +76,11 @@ static gd_status given_shape(gd_meta *y, gd_shape dims, gd_dtype dtype) {
 static gd_status full_infer(gd_infer *i) {
     const gd_full_options *o = i->attrs;
     GD_TRY(gd_need_fits(o->value, o->dtype));
-    return given_shape(&i->out[0], o->dims, o->dtype);
+    return set_shape(&i->out[0], o->dims, o->dtype);
 }
 static gd_status full_raw(gd_kernel_call *k) {
     const gd_full_options *o = k->attrs;
-    fill(&k->out[0], o->value);
+    fill_view(&k->out[0], o->value);
     return GD_OK;
 }
 
@@ -87,7 +90,7 @@ static gd_status full_raw(gd_kernel_call *k) {
  */
 static gd_status zeros_infer(gd_infer *i) {
     const gd_zeros_options *o = i->attrs;
-    return given_shape(&i->out[0], o->dims, o->dtype);
+    return set_shape(&i->out[0], o->dims, o->dtype);
 }
 static void zeros_expand(gd_expand *e) {
     const gd_zeros_options *o = e->attrs;
@@ -100,7 +103,7 @@ static void zeros_expand(gd_expand *e) {
  */
 static gd_status ones_infer(gd_infer *i) {
     const gd_ones_options *o = i->attrs;
-    return given_shape(&i->out[0], o->dims, o->dtype);
+    return set_shape(&i->out[0], o->dims, o->dtype);
 }
 static void ones_expand(gd_expand *e) {
     const gd_ones_options *o = e->attrs;
@@ -108,7 +111,7 @@ static void ones_expand(gd_expand *e) {
 }
 
 /*op full_like(x, value:number) -> y  nograd shapeonly
- * A tensor of x's shape and on its device, filled with one value, as by full.
+ * A tensor with the shape and device of x, filled with one value as by full.
  *   dtype dtype = none  none: that of x
  *   saves nothing
  *   fills value
@@ -128,12 +131,12 @@ static void full_like_expand(gd_expand *e) {
 }
 static gd_status full_like_raw(gd_kernel_call *k) {
     const gd_full_like_options *o = k->attrs;
-    fill(&k->out[0], o->value);
+    fill_view(&k->out[0], o->value);
     return GD_OK;
 }
 
 /*op zeros_like(x) -> y  nograd
- * Zeros of x's shape, on its device.
+ * Zeros with the shape and device of x.
  *   dtype dtype = none  none: that of x
  *   saves nothing
  */
@@ -143,7 +146,7 @@ static void zeros_like_expand(gd_expand *e) {
 }
 
 /*op ones_like(x) -> y  nograd
- * Ones of x's shape, on its device.
+ * Ones with the shape and device of x.
  *   dtype dtype = none  none: that of x
  *   saves nothing
  */
@@ -153,7 +156,7 @@ static void ones_like_expand(gd_expand *e) {
 }
 
 /*op eye(n:int) -> y  nograd
- * n rows with ones on the diagonal and zeros elsewhere.
+ * A matrix of n rows with ones on the diagonal and zeros elsewhere.
  *   m int = none       columns; none: n
  *   dtype dtype = f32
  */
@@ -161,9 +164,9 @@ static gd_status eye_infer(gd_infer *i) {
     const gd_eye_options *o = i->attrs;
     int64_t m = o->m == GD_UNSET ? o->n : o->m;
     if (o->n < 0 || m < 0)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld rows and %lld columns; neither can be negative",
+        return gd_op_fail(GD_E_ARGUMENT, "%lld rows and %lld columns; neither may be negative",
                           (long long)o->n, (long long)m);
-    return given_shape(&i->out[0], gd_dims(o->n, m), o->dtype);
+    return set_shape(&i->out[0], gd_dims(o->n, m), o->dtype);
 }
 static void eye_expand(gd_expand *e) {
     const gd_eye_options *o = e->attrs;
@@ -175,15 +178,15 @@ static gd_status eye_raw(gd_kernel_call *k) {
     const gd_view *y = &k->out[0];
     int64_t size = (int64_t)gd_dtype_size(y->dtype), step = (y->strides[0] + y->strides[1]) * size;
     int64_t n = y->dims[0] < y->dims[1] ? y->dims[0] : y->dims[1];
-    fill(y, gd_number_of(0));
+    fill_view(y, gd_number_of(0));
     for (int64_t i = 0; i < n; i++) gd_store_f64(y->dtype, (char *)y->data + i * step, 1);
     return GD_OK;
 }
 
 /* --- sequences -------------------------------------------------------------------------------- */
 
-/* Element i is start + i*step from the front or, past the middle of a linspace, end - (n-1-i)*step:
- * both ends are exact. Whole numbers (an arange of integers) are counted as such. */
+/* Element i is start + i*step or, from `middle` on, end - (n-1-i)*step, so that both ends of a
+ * linspace are exact. An arange of integers is computed in i64: first + i*stride. */
 typedef struct {
     const gd_view *y;
     double start, end, step;
@@ -211,25 +214,26 @@ static void sequence_piece(void *arg, int64_t piece) {
                    s->integer ? GD_I64 : GD_F64, &tile, 8, count);
 }
 
-static gd_status sequence_run(sequence *s) {
+static gd_status run_sequence(sequence *s) {
     s->n = s->y->dims[0];
     gd_parallel_for((s->n + TILE - 1) / TILE, sequence_piece, s);
     return GD_OK;
 }
 
-static gd_status sequence_dtype(gd_dtype dtype) {
+static gd_status check_sequence_dtype(gd_dtype dtype) {
     if (gd_dtype_is_float(dtype) || gd_dtype_is_int(dtype)) return GD_OK;
-    return gd_op_fail(GD_E_DTYPE, "the dtype must be one of numbers, not %s", gd_dtype_name(dtype));
+    return gd_op_fail(GD_E_DTYPE, "the dtype must be an integer or float dtype, not %s",
+                      gd_dtype_name(dtype));
 }
 
-/* A number that an element of the dtype can stand for before its fraction is dropped. */
+/* Whether the integer part of v is in the range of i64. */
 static bool fits_i64(double v) { return v >= -0x1p63 && v < 0x1p63; }
 static bool number_fits_i64(gd_number n) {
     return fits_i64(n.value) || (double)n.integer == n.value;
 }
 
-/* How many of start, start + step, ... come before end: in integers, where all three are. */
-static gd_status count_of(gd_number start, gd_number end, gd_number step, int64_t *count) {
+/* The number of integers start, start + step, ... before end, computed without rounding. */
+static gd_status count_integers(gd_number start, gd_number end, gd_number step, int64_t *count) {
     const int64_t from = gd_number_i64(start), to = gd_number_i64(end), by = gd_number_i64(step);
     const uint64_t distance =
         to > from ? (uint64_t)to - (uint64_t)from : (uint64_t)from - (uint64_t)to;
@@ -242,40 +246,38 @@ static gd_status count_of(gd_number start, gd_number end, gd_number step, int64_
 }
 
 /*op arange(start:number, end:number) -> y  nograd
- * start, start + step, ... up to but without end.
+ * start, start + step, ... up to end, which is excluded.
  *   step number = 1
- *   dtype dtype = f32  integers drop the fractions of start and step, as PyTorch
+ *   dtype dtype = f32  integer dtypes drop the fractions of start and step, as in PyTorch
  *   onnx Range
  */
 static gd_status arange_infer(gd_infer *i) {
     const gd_arange_options *o = i->attrs;
     double start = o->start.value, end = o->end.value, step = o->step.value;
-    GD_TRY(sequence_dtype(o->dtype));
+    GD_TRY(check_sequence_dtype(o->dtype));
     if (!isfinite(start) || !isfinite(end) || !isfinite(step))
-        return gd_op_fail(GD_E_ARGUMENT,
-                          "from %g to %g in steps of %g never ends; numbers must be finite", start,
-                          end, step);
+        return gd_op_fail(GD_E_ARGUMENT, "start %g, end %g and step %g must be finite", start, end,
+                          step);
     if (gd_dtype_is_int(o->dtype) &&
         (!number_fits_i64(o->start) || !number_fits_i64(o->end) || !number_fits_i64(o->step)))
-        return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", start, end,
+        return gd_op_fail(GD_E_OVERFLOW, "start %g or end %g is out of the range of %s", start, end,
                           gd_dtype_name(o->dtype));
     if (o->dtype == GD_I64) start = trunc(start), end = trunc(end), step = trunc(step);
     if (step == 0)
-        return gd_op_fail(GD_E_ARGUMENT, "a step of %g%s leads nowhere", o->step.value,
-                          o->step.value ? ", of which an integer keeps 0," : "");
+        return gd_op_fail(GD_E_ARGUMENT, "step is %g%s; it must not be 0", o->step.value,
+                          o->step.value ? ", which is 0 as an integer" : "");
     if ((step > 0) != (end >= start) && end != start)
-        return gd_op_fail(GD_E_ARGUMENT, "a step of %g does not lead from %g to %g", step, start,
-                          end);
+        return gd_op_fail(GD_E_ARGUMENT, "step %g does not lead from %g to %g", step, start, end);
     bool integer = gd_number_is_integer(o->start) && gd_number_is_integer(o->end) &&
                    gd_number_is_integer(o->step);
     if (gd_dtype_is_int(o->dtype) && (integer || o->dtype == GD_I64)) {
         int64_t n;
-        GD_TRY(count_of(o->start, o->end, o->step, &n));
-        return given_shape(&i->out[0], gd_dims(n), o->dtype);
+        GD_TRY(count_integers(o->start, o->end, o->step, &n));
+        return set_shape(&i->out[0], gd_dims(n), o->dtype);
     }
     double count = ceil((end - start) / step);
     if (!(count < 0x1p62)) return gd_op_fail(GD_E_OVERFLOW, "%g elements are too many", count);
-    return given_shape(&i->out[0], gd_dims((int64_t)count), o->dtype);
+    return set_shape(&i->out[0], gd_dims((int64_t)count), o->dtype);
 }
 static gd_status arange_raw(gd_kernel_call *k) {
     const gd_arange_options *o = k->attrs;
@@ -283,7 +285,7 @@ static gd_status arange_raw(gd_kernel_call *k) {
         .y = &k->out[0], .start = o->start.value, .step = o->step.value, .middle = INT64_MAX};
     s.integer = gd_dtype_is_int(o->dtype);
     if (s.integer) s.first = gd_number_i64(o->start), s.stride = gd_number_i64(o->step);
-    return sequence_run(&s);
+    return run_sequence(&s);
 }
 
 /*op linspace(start:float, end:float, steps:int) -> y  nograd
@@ -292,18 +294,18 @@ static gd_status arange_raw(gd_kernel_call *k) {
  */
 static gd_status linspace_infer(gd_infer *i) {
     const gd_linspace_options *o = i->attrs;
-    GD_TRY(sequence_dtype(o->dtype));
+    GD_TRY(check_sequence_dtype(o->dtype));
     if (o->steps < 0)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld steps; there cannot be less than none",
+        return gd_op_fail(GD_E_ARGUMENT, "steps is %lld; it must not be negative",
                           (long long)o->steps);
     if (gd_dtype_is_int(o->dtype) && (!fits_i64(o->start) || !fits_i64(o->end)))
-        return gd_op_fail(GD_E_OVERFLOW, "from %g to %g does not fit %s", o->start, o->end,
-                          gd_dtype_name(o->dtype));
-    return given_shape(&i->out[0], gd_dims(o->steps), o->dtype);
+        return gd_op_fail(GD_E_OVERFLOW, "start %g or end %g is out of the range of %s", o->start,
+                          o->end, gd_dtype_name(o->dtype));
+    return set_shape(&i->out[0], gd_dims(o->steps), o->dtype);
 }
 /*op spaced(x, start:float, end:float, step:float, last:float, middle:float) -> y  elementwise internal
- * Number x of a linspace whose last number is `last`: counted from the end from the middle on, so that
- * both ends are exact.
+ * Element x of a linspace whose last index is `last`. From `middle` on it is computed from the end,
+ * so that both ends are exact.
  *   y = x < middle ? start + step * x : end - step * (last - x)
  */
 static void linspace_expand(gd_expand *e) {
@@ -324,7 +326,7 @@ static gd_status linspace_raw(gd_kernel_call *k) {
                   .middle = o->steps == 1 ? 1 : o->steps / 2};
     if (gd_dtype_is_int(o->dtype)) s.start = trunc(s.start), s.end = trunc(s.end);
     s.step = o->steps > 1 ? (s.end - s.start) / (double)(o->steps - 1) : 0;
-    return sequence_run(&s);
+    return run_sequence(&s);
 }
 
 #include "creation.gen.h"

@@ -1,8 +1,8 @@
-/* cumulative.c - running sums and products along an axis.
+/* cumulative.c - cumulative sums and products along an axis.
  *
- * The gradient of a running product is a linear recurrence, y[k] = a[k] y[k-1] + b[k]. That
- * recurrence is an op of its own whose gradient is the same recurrence run backwards: so zeros
- * among the factors need no care, and gradients of any order take linear time.
+ * The gradient of a cumulative product is a linear recurrence, y[k] = a[k] y[k-1] + b[k]. The
+ * recurrence is an op, and its gradient is the same recurrence in the other direction. So zeros
+ * among the factors are no special case, and gradients of any order take linear time.
  */
 #include <string.h>
 
@@ -23,14 +23,14 @@ static gd_status cumulative_infer(gd_infer *i, int64_t axis, gd_dtype dtype) {
     return GD_OK;
 }
 
-/* A row-major view as [outer][n][inner] around the axis. */
+/* A row-major view as [outer][n][inner], where n is the size of the axis. */
 typedef struct {
     int64_t outer, n, inner;
-} lines;
+} axis_split;
 
-static lines lines_along(const gd_view *x, int64_t axis) {
-    lines l = {1, 1, 1};
-    int at = (int)(axis < 0 ? axis + x->rank : axis);
+static axis_split split_at_axis(const gd_view *x, int64_t axis) {
+    axis_split l = {1, 1, 1};
+    int at = gd_wrap_axis(axis, x->rank);
     for (int k = 0; k < x->rank; k++) {
         if (k < at) l.outer *= x->dims[k];
         else if (k == at) l.n = x->dims[k];
@@ -39,10 +39,11 @@ static lines lines_along(const gd_view *x, int64_t axis) {
     return l;
 }
 
-/* The reference kernel: f64 or i64, as the result is. */
+/* The reference kernel. Elements are f64 or i64. `requested` is the dtype option: bools
+ * are or-ed, not added. */
 static void reference_cumulative(const gd_kernel_call *k, int64_t axis, bool product,
-                                 bool exclusive, bool reverse, gd_dtype asked) {
-    lines l = lines_along(&k->in[0], axis);
+                                 bool exclusive, bool reverse, gd_dtype requested) {
+    axis_split l = split_at_axis(&k->in[0], axis);
     for (int64_t o = 0; o < l.outer; o++)
         for (int64_t i = 0; i < l.inner; i++) {
             double real = product;
@@ -53,22 +54,24 @@ static void reference_cumulative(const gd_kernel_call *k, int64_t axis, bool pro
                 char *y = (char *)k->out[0].data + 8 * at;
                 double r = gd_load_f64(k->in[0].dtype, x);
                 uint64_t w = (uint64_t)gd_load_i64(k->in[0].dtype, x);
-                if (asked == GD_BOOL) r = w = r != 0;
-                double before = real;
-                uint64_t whole_before = integer;
+                if (requested == GD_BOOL) r = w = r != 0;
+                double real_before = real;
+                uint64_t integer_before = integer;
                 real = product ? real * r : real + r;
-                integer = product ? integer * w : asked == GD_BOOL ? integer | w : integer + w;
-                if (k->out[0].dtype == GD_F64) gd_store_f64(GD_F64, y, exclusive ? before : real);
+                integer = product ? integer * w : requested == GD_BOOL ? integer | w : integer + w;
+                if (k->out[0].dtype == GD_F64)
+                    gd_store_f64(GD_F64, y, exclusive ? real_before : real);
                 else
-                    gd_store_i64(k->out[0].dtype, y, (int64_t)(exclusive ? whole_before : integer));
+                    gd_store_i64(k->out[0].dtype, y,
+                                 (int64_t)(exclusive ? integer_before : integer));
             }
         }
 }
 
 /*op cumsum(x, axis:int) -> y  fullp
- * The sum of the elements up to each one along an axis. Integers and bools are summed as i64.
- *   exclusive bool = false  up to the one before
- *   reverse bool = false    from the end
+ * The cumulative sum along an axis. Integers and bools are summed as i64.
+ *   exclusive bool = false  without the element itself
+ *   reverse bool = false    from the last element to the first
  *   dtype dtype = none      convert to this type first, and return it
  *   saves nothing
  *   onnx CumSum
@@ -88,9 +91,9 @@ static gd_status cumsum_reference(gd_kernel_call *k) {
 }
 
 /*op cumprod(x, axis:int) -> y  fullp
- * The product of the elements up to each one along an axis. Integers and bools are multiplied as i64.
- *   exclusive bool = false  up to the one before
- *   reverse bool = false    from the end
+ * The cumulative product along an axis. Integers and bools are multiplied as i64.
+ *   exclusive bool = false  without the element itself
+ *   reverse bool = false    from the last element to the first
  *   dtype dtype = none      convert to this type first, and return it
  *   onnx CumProd
  */
@@ -99,18 +102,20 @@ static gd_status cumprod_infer(gd_infer *i) {
     return cumulative_infer(i, o->axis, o->dtype);
 }
 
-/* With P[k] the product of what comes before k: gx[k] = P[k] R[k], where R gathers the gradients of
- * later products, each times the factors between: R[k] = gy[k] + x[k+1] R[k+1]; of an exclusive
- * product, which has x[k] from the next one on, R[k] = gy[k+1] + x[k+1] R[k+1]. */
+/* gx[k] = P[k] R[k]. P[k] is the product of the elements before k. R[k] sums the gradients of all
+ * results that contain x[k], each times the factors after x[k]:
+ *     R[k] = gy[k] + x[k+1] R[k+1]
+ * The results of an exclusive product contain x[k] from k+1 on:
+ *     R[k] = gy[k+1] + x[k+1] R[k+1] */
 static void cumprod_vjp(gd_vjp *v) {
     const gd_cumprod_options *o = v->attrs;
     gd_tensor *x = v->x[0], *gy = v->gy[0];
     if (x->dtype != gy->dtype) x = gd_cast(x, (gd_dtype)gy->dtype);
-    gd_tensor *before = gd_cumprod(x, o->axis, .exclusive = true, .reverse = o->reverse);
-    gd_tensor *after =
+    gd_tensor *product = gd_cumprod(x, o->axis, .exclusive = true, .reverse = o->reverse);
+    gd_tensor *sums =
         gd_linear_recurrence(x, gy, o->axis, .reverse = !o->reverse, .neighbour = !o->exclusive);
-    if (o->exclusive) after = gd_shift(after, o->axis, o->reverse ? 1 : -1);
-    v->gx[0] = gd_mul(before, after);
+    if (o->exclusive) sums = gd_shift(sums, o->axis, o->reverse ? 1 : -1);
+    v->gx[0] = gd_mul(product, sums);
 }
 static gd_status cumprod_reference(gd_kernel_call *k) {
     const gd_cumprod_options *o = k->attrs;
@@ -121,10 +126,10 @@ static gd_status cumprod_reference(gd_kernel_call *k) {
 /* --- the linear recurrence -------------------------------------------------------------------- */
 
 /*op linear_recurrence(a, b, axis:int) -> y  internal heavy
- * y[k] = c[k] y[k-1] + b[k] along an axis, with y[-1] = 0; c is a, or a[k-1] for `neighbour`. In
- * reverse, y[k] = c[k] y[k+1] + b[k], and the neighbour is a[k+1].
- *   reverse bool = false    from the end
- *   neighbour bool = false  take the coefficient of the element before
+ * y[k] = c[k] y[k-1] + b[k] along an axis, with y[-1] = 0 and c[k] = a[k], or a[k-1] for
+ * `neighbour`. In reverse, y[k] = c[k] y[k+1] + b[k], and the neighbour is a[k+1].
+ *   reverse bool = false    from the last element to the first
+ *   neighbour bool = false  use the coefficient of the element before
  *   saves a, y
  */
 static gd_status linear_recurrence_infer(gd_infer *i) {
@@ -140,7 +145,8 @@ static gd_status linear_recurrence_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/* The adjoint runs the other way with the same coefficients, seen from the other side. */
+/* The gradient by b is the recurrence in the other direction: there a[k] multiplies the element
+ * before, so `neighbour` is inverted too. */
 static void linear_recurrence_vjp(gd_vjp *v) {
     const gd_linear_recurrence_options *o = v->attrs;
     gd_tensor *a = v->x[0], *y = v->y[0];
@@ -154,7 +160,7 @@ static void linear_recurrence_vjp(gd_vjp *v) {
 }
 static gd_status linear_recurrence_reference(gd_kernel_call *k) {
     const gd_linear_recurrence_options *o = k->attrs;
-    lines l = lines_along(&k->in[0], o->axis);
+    axis_split l = split_at_axis(&k->in[0], o->axis);
     const double *a = k->in[0].data, *b = k->in[1].data;
     double *y = k->out[0].data;
     for (int64_t p = 0; p < l.outer; p++)
@@ -171,14 +177,14 @@ static gd_status linear_recurrence_reference(gd_kernel_call *k) {
 }
 
 /*op shift(x, axis:int, by:int) -> y  internal
- * x moved along an axis, y[k] = x[k - by]; zeros come in.
+ * x shifted along an axis, with zeros at the end that becomes free: y[k] = x[k - by].
  *   saves nothing
  */
 static gd_status shift_infer(gd_infer *i) {
     const gd_shift_options *o = i->attrs;
     int k;
     GD_TRY(gd_axis(o->axis, i->in[0]->rank, &k));
-    if (o->by == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "by is not given");
+    if (o->by == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "the option 'by' is missing");
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
 }
@@ -189,33 +195,37 @@ static void shift_vjp(gd_vjp *v) {
 static void shift_expand(gd_expand *e) {
     const gd_shift_options *o = e->attrs;
     gd_tensor *x = gd_as_list(e->x[0]);
-    const int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
+    const int axis = gd_wrap_axis(o->axis, x->rank);
     const int64_t n = gd_tensor_dim(x, axis), by = o->by > n ? n : o->by < -n ? -n : o->by;
+    if (by == 0) {
+        e->y[0] = gd_clone(e->x[0]);
+        return;
+    }
     gd_tensor *y = gd_take_window(x, axis, -by, n);
     e->y[0] = e->x[0]->rank ? y : gd_reshape(y, gd_dims());
 }
 static gd_status shift_raw(gd_kernel_call *k) {
     const gd_shift_options *o = k->attrs;
     gd_view x = k->in[0], y = k->out[0], zero = y;
-    int64_t nothing = 0;
-    if (y.rank == 0) { /* an axis of one element */
-        zero.data = &nothing;
+    int64_t zero_element = 0;
+    if (y.rank == 0) { /* rank 0 counts as an axis of size 1 */
+        zero.data = &zero_element;
         gd_copy_elements(&y, o->by == 0 ? &x : &zero);
         return GD_OK;
     }
-    int axis = (int)(o->axis < 0 ? o->axis + y.rank : o->axis);
+    int axis = gd_wrap_axis(o->axis, y.rank);
     int64_t n = y.dims[axis],
             by = o->by > n    ? n
                  : o->by < -n ? -n
                               : o->by,
             size = (int64_t)gd_dtype_size(y.dtype);
     int64_t moved = by < 0 ? -by : by;
-    gd_view rest = y; /* where the zeros go */
-    rest.dims[axis] = zero.dims[axis] = moved;
-    if (by < 0) rest.data = (char *)rest.data + (n - moved) * y.strides[axis] * size;
-    zero.data = &nothing;
+    gd_view free_end = y; /* the part that becomes zero */
+    free_end.dims[axis] = zero.dims[axis] = moved;
+    if (by < 0) free_end.data = (char *)free_end.data + (n - moved) * y.strides[axis] * size;
+    zero.data = &zero_element;
     memset(zero.strides, 0, sizeof zero.strides);
-    gd_copy_elements(&rest, &zero);
+    gd_copy_elements(&free_end, &zero);
     x.dims[axis] = y.dims[axis] = n - moved;
     if (by > 0) y.data = (char *)y.data + by * y.strides[axis] * size;
     else x.data = (char *)x.data + moved * x.strides[axis] * size;

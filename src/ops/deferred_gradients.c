@@ -1,13 +1,14 @@
-/* deferred_gradients.c - gradients as an op: for graphs whose sizes are known only when they run. */
+/* deferred_gradients.c - gradients as a node, for graphs with sizes that are unknown until a
+ * run. */
 #include "core/alloc.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 #include "ops/infer.h"
 
 /*op deferred_gradients(tensors*) -> gx*  internal opaque
- * Gradients of the first `outputs` tensors, starting from as many that follow, by the rest. gd_grad
- * makes such a node of a graph when a shape behind it is not known yet: gradient rules are run with
- * values, or with symbols whose shapes are known, and never see an unknown size.
+ * Gradients of the first `outputs` tensors by the last ones; the `outputs` tensors between them are
+ * the gradients to start from. gd_grad adds such a node if a shape is still unknown, so that
+ * gradient rules see known sizes only.
  *   outputs int = 1
  *   control gradients
  */
@@ -16,8 +17,8 @@ static gd_status deferred_gradients_infer(gd_infer *i) {
     const int64_t inputs = o->outputs < 1 || o->outputs > i->n_in ? 0 : i->n_in - 2 * o->outputs;
     if (inputs < 1)
         return gd_op_fail(GD_E_ARGUMENT,
-                          "%d tensors are not %lld outputs, as many gradients, and inputs", i->n_in,
-                          (long long)o->outputs);
+                          "%d tensors are too few for %lld outputs, a gradient of each, and inputs",
+                          i->n_in, (long long)o->outputs);
     GD_TRY(gd_infer_outputs(i, (int)inputs));
     for (int64_t k = 0; k < inputs; k++) gd_meta_like(&i->out[k], i->in[2 * o->outputs + k]);
     return GD_OK;

@@ -1,4 +1,5 @@
-/* derive.c - elementwise ops made at run time: gradients, and records of the user's own program. */
+/* derive.c - ops that are created at run time: gradients of elementwise ops, updates that can be
+ * skipped, and ops that the program defines. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ GD_MUTEX_AT_FORK(lock)
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-/* An op for a gradient expression. Its inputs are named by what they were: gy, x, y. */
+/* An op for a gradient expression. */
 typedef struct {
     gd_op op;
     gd_op_state state;
@@ -25,8 +26,8 @@ typedef struct {
     char name[96];
 } derived_op;
 
-static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir,
-                            const gd_ir_node *nodes, int n) {
+static const gd_op *make_gradient_op(const gd_op *parent, int input, const gd_ir *ir,
+                                     const gd_ir_node *nodes, int n) {
     derived_op *d = gd_calloc_until_exit(sizeof *d);
     if (!d) return NULL;
     memcpy(d->nodes, nodes, sizeof d->nodes);
@@ -56,7 +57,7 @@ static const gd_op *make_op(const gd_op *parent, int input, const gd_ir *ir,
     return &d->op;
 }
 
-static bool derive(const gd_op *op, int input, struct gd_derived *result) {
+static bool derive_gradient(const gd_op *op, int input, struct gd_derived *result) {
     gd_ir_node nodes[GD_IR_MAX_NODES];
     memset(nodes, 0, sizeof nodes);
     gd_ir ir;
@@ -75,7 +76,7 @@ static bool derive(const gd_op *op, int input, struct gd_derived *result) {
         int used[4 * GD_RECORD_MAX];
         result->n_sources = gd_ir_compact(&ir, nodes, used);
         for (int i = 0; i < result->n_sources; i++) result->source[i] = (int8_t)used[i];
-        result->op = make_op(op, input, &ir, nodes, result->n_sources);
+        result->op = make_gradient_op(op, input, &ir, nodes, result->n_sources);
         if (!result->op) return false;
     }
     return true;
@@ -87,14 +88,14 @@ const struct gd_derived *gd_op_derived(const gd_op *op, int input) {
     if (!state->derived)
         state->derived = gd_calloc_until_exit((size_t)op->n_inputs * sizeof *state->derived);
     struct gd_derived *d = state->derived ? &state->derived[input] : NULL;
-    if (d && !d->ready) d->ready = derive(op, input, d);
+    if (d && !d->ready) d->ready = derive_gradient(op, input, d);
     bool ready = d && d->ready;
     pthread_mutex_unlock(&lock);
     if (!ready) gd_fail(GD_E_MEMORY, "no memory for the gradient of %s", op->name);
     return ready ? d : NULL;
 }
 
-/* --- steps that may be skipped ---------------------------------------------------------------- */
+/* --- updates that can be skipped -------------------------------------------------------------- */
 
 typedef struct {
     gd_op op;
@@ -105,9 +106,9 @@ typedef struct {
     char name[96];
 } unless_op;
 
-static const gd_op *make_unless(const gd_op *op) {
-    enum { MOST = sizeof((unless_op *)0)->inputs / sizeof(gd_op_param) };
-    unless_op *u = op->n_inputs < MOST ? gd_calloc_until_exit(sizeof *u) : NULL;
+static const gd_op *make_unless_op(const gd_op *op) {
+    enum { MAX_INPUTS = sizeof((unless_op *)0)->inputs / sizeof(gd_op_param) };
+    unless_op *u = op->n_inputs < MAX_INPUTS ? gd_calloc_until_exit(sizeof *u) : NULL;
     if (!u) return NULL;
     if (!gd_ir_unless(op->ir, op->inputs, op->n_inputs, &u->ir, u->nodes)) {
         gd_free_early(u);
@@ -132,14 +133,15 @@ static const gd_op *make_unless(const gd_op *op) {
 
 const gd_op *gd_op_unless(const gd_op *op) {
     pthread_mutex_lock(&lock);
-    if (!op->state->unless) op->state->unless = make_unless(op);
+    if (!op->state->unless) op->state->unless = make_unless_op(op);
     const gd_op *unless = op->state->unless;
     pthread_mutex_unlock(&lock);
-    if (!unless) gd_fail(GD_E_MEMORY, "no memory for a step of %s that may be skipped", op->name);
+    if (!unless)
+        gd_fail(GD_E_MEMORY, "no memory for a variant of %s that can be skipped", op->name);
     return unless;
 }
 
-/* --- records of the user's program ------------------------------------------------------------ */
+/* --- ops that the program defines ------------------------------------------------------------- */
 
 gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference);
 
@@ -156,17 +158,55 @@ typedef struct {
     _Alignas(16) char defaults[GD_RECORD_MAX * sizeof(gd_shape)];
 } user_op;
 
+static void set_user_rules(user_op *u, const gd_op_rules *rules) {
+    gd_op *op = &u->op;
+    op->infer = rules->infer;
+    op->vjp = rules->vjp;
+    op->expand = rules->expand;
+    op->macs = rules->macs;
+    if (!rules->reference) return;
+    u->kernel = (gd_kernel){.op = op->name,
+                            .variant = "reference",
+                            .device = "cpu",
+                            .flags = rules->reference_flags,
+                            .run = rules->reference};
+    op->reference = &u->kernel;
+}
+
+/* Parses the expression and the gradients of an elementwise op. A gradient saves the inputs and
+ * outputs that it uses. */
+static gd_status set_user_expressions(user_op *u) {
+    gd_record *r = &u->record;
+    gd_op *op = &u->op;
+    if (!gd_record_forward(r, &u->ir, u->nodes)) return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+    op->saves_in = op->saves_out = 0;
+    for (int i = 0; i < r->n_inputs; i++) {
+        gd_ir *g = &u->gradients[i];
+        if (!gd_record_gradient(r, i, g, u->gradient_nodes[i]))
+            return gd_fail(GD_E_ARGUMENT, "%s", r->error);
+        u->gradient_list[i] = g;
+        for (int k = 0; k < r->n_inputs; k++)
+            if (gd_ir_uses_var(g, r->n_outputs + k)) op->saves_in |= 1u << k;
+        for (int k = 0; k < r->n_outputs; k++)
+            if (gd_ir_uses_var(g, r->n_outputs + r->n_inputs + k)) op->saves_out |= 1u << k;
+    }
+    op->ir = &u->ir;
+    op->gradient_ir = u->gradient_list;
+    if (!op->infer) op->infer = gd_infer_elementwise;
+    return GD_OK;
+}
+
 static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
     gd_record *r = &u->record;
     gd_op *op = &u->op;
     bool elementwise = r->flags & GD_OP_ELEMENTWISE,
          list = r->n_outputs > 0 && r->outputs[r->n_outputs - 1].variadic;
     if ((r->n_outputs > GD_MAX_OUTPUTS && !list) || (elementwise && r->n_inputs > GD_MAX_OUTPUTS))
-        return gd_fail(GD_E_ARGUMENT,
-                       "op '%s' has %d inputs and %d outputs; at most %d outputs, and inputs of an "
-                       "elementwise "
-                       "op, can be",
-                       r->name, r->n_inputs, r->n_outputs, GD_MAX_OUTPUTS);
+        return gd_fail(
+            GD_E_ARGUMENT,
+            "op '%s' has %d inputs and %d outputs; it may have at most %d outputs, and an "
+            "elementwise op as many inputs",
+            r->name, r->n_inputs, r->n_outputs, GD_MAX_OUTPUTS);
     *op = (gd_op){.name = r->name,
                   .doc = r->doc,
                   .onnx = r->onnx,
@@ -188,37 +228,8 @@ static gd_status build_user_op(user_op *u, const gd_op_rules *rules) {
         op->n_required++;
     for (int i = 0; i < r->n_inputs; i++) op->n_mutated += r->inputs[i].mutated;
     op->attrs_size = gd_attrs_lay_out(r->attrs, r->n_attrs);
-    if (rules) {
-        op->infer = rules->infer;
-        op->vjp = rules->vjp;
-        op->expand = rules->expand;
-        op->macs = rules->macs;
-        if (rules->reference) {
-            u->kernel = (gd_kernel){.op = r->name,
-                                    .variant = "reference",
-                                    .device = "cpu",
-                                    .flags = rules->reference_flags,
-                                    .run = rules->reference};
-            op->reference = &u->kernel;
-        }
-    }
-    if (elementwise) {
-        if (!gd_record_forward(r, &u->ir, u->nodes)) return gd_fail(GD_E_ARGUMENT, "%s", r->error);
-        op->saves_in = op->saves_out = 0;
-        for (int i = 0; i < r->n_inputs; i++) {
-            gd_ir *g = &u->gradients[i];
-            if (!gd_record_gradient(r, i, g, u->gradient_nodes[i]))
-                return gd_fail(GD_E_ARGUMENT, "%s", r->error);
-            u->gradient_list[i] = g;
-            for (int k = 0; k < r->n_inputs; k++)
-                if (gd_ir_uses_var(g, r->n_outputs + k)) op->saves_in |= 1u << k;
-            for (int k = 0; k < r->n_outputs; k++)
-                if (gd_ir_uses_var(g, r->n_outputs + r->n_inputs + k)) op->saves_out |= 1u << k;
-        }
-        op->ir = &u->ir;
-        op->gradient_ir = u->gradient_list;
-        if (!op->infer) op->infer = gd_infer_elementwise;
-    }
+    if (rules) set_user_rules(u, rules);
+    if (elementwise) GD_TRY(set_user_expressions(u));
     if (!op->infer && !op->expand)
         return gd_fail(GD_E_ARGUMENT, "op '%s' has no infer rule and no body", r->name);
     return gd_attrs_fill_defaults(op, u->defaults);

@@ -1,7 +1,5 @@
-/* dispatch.c - the way of one op call: check, infer, run (or append a node), remember.
- *
- * Everything that happens to every op happens here and nowhere else.
- */
+/* dispatch.c - the dispatcher: every op call is checked, inferred, run (or traced) and recorded
+ * here. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,9 +19,9 @@
 
 gd_recorder gd_record_hooks;
 
-enum { FEW = 8, MANY = 64 }; /* tensors that fit on the stack; more are allocated */
+enum { FEW = 8, MANY = 64 }; /* sizes of arrays on the stack; larger ones are allocated */
 
-/* --- failure ---------------------------------------------------------------------------------- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 gd_status gd_op_fail(gd_status status, const char *format, ...) {
     char text[GD_MESSAGE_MAX];
@@ -34,28 +32,45 @@ gd_status gd_op_fail(gd_status status, const char *format, ...) {
     return gd_fail(status, "%s", text);
 }
 
-/* "matmul(a f32[2,3], b f32[4,5]): what went wrong (train.c:42)". An internal op in the body of another
- * is nothing that the program has called: only the other is named. */
-static gd_status explain(const gd_invocation *call, gd_status status) {
-    if (gd_this_thread.bodies > 0 && (call->op->flags & GD_OP_INTERNAL)) return status;
-    char text[640];
-    size_t used = (size_t)snprintf(text, sizeof text, "%s(", call->op->name);
-    for (int i = 0; i < call->n_in && used < sizeof text - 1; i++) {
-        int last = call->op->n_inputs - 1;
-        const char *name = last < 0 ? "extra" : call->op->inputs[i < last ? i : last].name;
-        char shape[160] = "absent";
-        if (gd_is_freed(call->in[i])) snprintf(shape, sizeof shape, "freed");
-        else if (call->in[i]) gd_describe(call->in[i], shape, sizeof shape);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "", name,
-                                 shape);
-    }
-    gd_error_prefix("%.*s): ", (int)(sizeof text - 1), text);
-    gd_error_place(call->site);
-    return status;
+/* The name of input i; all entries of a variadic input have the same. */
+static const char *input_name(const gd_op *op, int i) {
+    const int last = op->n_inputs - 1;
+    return last < 0 ? "extra" : op->inputs[i < last ? i : last].name;
 }
 
-static gd_status failed(gd_invocation *call, gd_status status) {
-    explain(call, status);
+void gd_describe_call(const gd_op *op, int n_in, gd_describe_input_fn describe, const void *call,
+                      char *text, size_t size) {
+    size_t used = (size_t)snprintf(text, size, "%s(", op->name);
+    for (int i = 0; i < n_in && used < size - 1; i++) {
+        char input[160];
+        describe(call, i, input, sizeof input);
+        used += (size_t)snprintf(text + used, size - used, "%s%s %s", i ? ", " : "",
+                                 input_name(op, i), input);
+    }
+    snprintf(text + (used < size - 2 ? used : size - 2), 2, ")");
+}
+
+static void describe_input(const void *call, int i, char *text, size_t size) {
+    const gd_tensor *t = ((const gd_invocation *)call)->in[i];
+    if (!t) snprintf(text, size, "absent");
+    else if (gd_is_freed(t)) snprintf(text, size, "freed");
+    else gd_describe(t, text, size);
+}
+
+/* Makes the message "matmul(a f32[2,3], b f32[4,5]): what went wrong (train.c:42)". Internal ops
+ * in a body are not named, because the program has not called them: the caller of the body adds
+ * its name. */
+static void add_call_to_message(const gd_invocation *call) {
+    if (gd_this_thread.bodies > 0 && (call->op->flags & GD_OP_INTERNAL)) return;
+    char text[640];
+    gd_describe_call(call->op, call->n_in, describe_input, call, text, sizeof text);
+    gd_error_prefix("%s: ", text);
+    gd_error_place(call->site);
+}
+
+/* Records the failure of a call. All its results are error tensors. */
+static gd_status fail_call(gd_invocation *call, gd_status status) {
+    add_call_to_message(call);
     gd_error_stick(status);
     for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
     return status;
@@ -90,7 +105,8 @@ gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in) {
     return GD_OK;
 }
 
-/* The device of the call. Numbers (rank 0 on the CPU) may meet tensors of any device. */
+/* Finds the device of the call. Scalars on the CPU can be combined with tensors of any device;
+ * *numbers: there are such scalars, and they must be uploaded. */
 static gd_status find_device(const gd_invocation *call, gd_device **device, bool *numbers) {
     *device = NULL;
     *numbers = false;
@@ -101,12 +117,12 @@ static gd_status find_device(const gd_invocation *call, gd_device **device, bool
         if (number && *device) *numbers = true;
         else if (!*device) *device = t->device;
         else {
-            /* what came so far may have been numbers */
+            /* a second device is allowed if all inputs so far were scalars on the CPU */
             for (int k = 0; k < i; k++) {
                 const gd_tensor *u = call->in[k];
                 if (u && (u->rank != 0 || u->device != gd_cpu()))
                     return gd_fail(GD_E_DEVICE,
-                                   "tensors on %s and on %s; move one with gd_to_device",
+                                   "tensors are on %s and on %s; move one with gd_to_device",
                                    u->device->name, t->device->name);
             }
             *numbers = true;
@@ -149,21 +165,21 @@ static gd_status check_metas(const gd_meta *metas, int n) {
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* Takes what the body has made out of its scope, if all of it is there. */
+/* Moves the results of a body out of its scope. Fails if one is missing. */
 static gd_status keep_outputs(gd_invocation *call) {
     const gd_op *op = call->op;
     for (int i = 0; i < call->n_out; i++) {
         const gd_tensor *y = call->out[i];
         if (y && y->kind == GD_FAILED) return gd_failure();
-        bool hidden = op->outputs[i < op->n_outputs ? i : op->n_outputs - 1]
-                          .hidden; /* the body need not make it */
+        /* a body need not compute hidden outputs */
+        bool hidden = op->outputs[i < op->n_outputs ? i : op->n_outputs - 1].hidden;
         if (!y && !hidden)
             return gd_failed() ? gd_failure()
-                               : gd_fail(GD_E_STATE, "its body made no result %d", i);
+                               : gd_fail(GD_E_STATE, "its body has not set result %d", i);
     }
     if (gd_failed()) return gd_failure();
     for (int i = 0; i < call->n_out;
-         i++) /* an input handed through: the caller gets a reference of it */
+         i++) /* a result that is an input: the caller gets a reference */
         for (int k = 0; k < call->n_in && call->out[i]; k++)
             if (call->out[i] == call->in[k]) {
                 gd_object_retain(&call->out[i]->object);
@@ -175,9 +191,9 @@ static gd_status keep_outputs(gd_invocation *call) {
     return GD_OK;
 }
 
-/* Runs the op's body, said in other ops, in a scope of its own. Tensors that the body makes from
- * nothing (a range, a constant) belong on the call's device. A failure inside is the op's own. */
-static gd_status run_expand(gd_invocation *call, gd_device *device) {
+/* Runs the body of the op in its own scope. Tensors that the body creates (a range, a constant)
+ * are on the device of the call. A failure inside is reported as a failure of the op. */
+static gd_status run_body(gd_invocation *call, gd_device *device) {
     gd_thread *thread = &gd_this_thread;
     gd_device *before = thread->device;
     const char *site = thread->site;
@@ -190,7 +206,7 @@ static gd_status run_expand(gd_invocation *call, gd_device *device) {
     if (!outer) thread->body = call;
     thread->bodies++;
     const int autocast =
-        gd_autocast_pause(GD_DTYPE_NONE); /* the op itself has a class; its parts have none */
+        gd_autocast_pause(GD_DTYPE_NONE); /* the inputs of the op are cast already */
     gd_expand expand = {
         call->op, call->attrs, call->n_in, call->n_out, (gd_tensor **)(uintptr_t)call->in,
         call->out};
@@ -221,7 +237,7 @@ gd_status gd_kernel_output(gd_kernel_call *call, int i, int rank, const int64_t 
     return GD_OK;
 }
 
-/* Makes the outputs and runs the kernel into them. */
+/* Creates the outputs and runs the kernel. */
 static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *device) {
     const gd_op *op = call->op;
     int n_mutated = op->n_mutated, n_views = call->n_in + call->n_out + n_mutated;
@@ -252,7 +268,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
             gd_row_major(m->rank, m->dims, view->strides);
             continue;
         }
-        if (op->flags & GD_OP_DYNAMIC) { /* the kernel makes it, when it knows the size */
+        if (op->flags & GD_OP_DYNAMIC) { /* the kernel creates it when its size is known */
             *view = (gd_view){.dtype = m->dtype};
             continue;
         }
@@ -273,7 +289,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
             if (call->in[i]) atomic_fetch_add(&call->in[i]->storage->version, 1);
         }
     if (op->ir &&
-        n_mutated > 0) { /* its outputs are the inputs that it mutates, under their names */
+        n_mutated > 0) { /* the outputs of the expression are the inputs that it mutates */
         k.out += call->n_out;
         k.n_out = n_mutated;
     }
@@ -309,16 +325,15 @@ static gd_status check_inplace(const gd_invocation *call, const gd_meta *m, bool
         return gd_fail(GD_E_SHAPE, "the result has shape %s and cannot be written into '%s'",
                        gd_shape_text(m->rank, m->dims, text, sizeof text),
                        call->op->inputs[0].name);
-    bool fits = m->dtype == x->dtype || gd_dtype_is_float((gd_dtype)x->dtype) ||
-                (!gd_dtype_is_float(m->dtype) && x->dtype != GD_BOOL);
-    if (!fits)
+    bool dtype_fits = m->dtype == x->dtype || gd_dtype_is_float((gd_dtype)x->dtype) ||
+                      (!gd_dtype_is_float(m->dtype) && x->dtype != GD_BOOL);
+    if (!dtype_fits)
         return gd_fail(GD_E_DTYPE, "the result is %s and cannot be written into '%s'",
                        gd_dtype_name(m->dtype), call->op->inputs[0].name);
     for (int i = 0; i < x->rank; i++)
         if (x->strides[i] == 0 && x->dims[i] > 1)
             return gd_fail(GD_E_ARGUMENT,
-                           "'%s' is expanded: several of its elements are one place in "
-                           "memory; copy it first",
+                           "'%s' is expanded: several of its elements share memory; clone it first",
                            call->op->inputs[0].name);
     if (!grad) return GD_OK;
     if (x->requires_grad && !x->node)
@@ -327,24 +342,25 @@ static gd_status check_inplace(const gd_invocation *call, const gd_meta *m, bool
     if (x->is_view || x->storage->taped_view)
         return gd_fail(GD_E_STATE,
                        "'%s' shares its memory with another tensor, and the tape is on; "
-                       "use the op that makes a new tensor, or GD_NO_GRAD",
+                       "use the op that returns a new tensor, or GD_NO_GRAD",
                        call->op->inputs[0].name);
     return GD_OK;
 }
 
-/* The base op's kernel, writing into the first input. */
+/* Runs the kernel of the base op with the first input as output. */
 static gd_status run_inplace(gd_invocation *call, gd_device *device) {
     gd_tensor *x = call->in[0];
     gd_view views[FEW + 1];
     gd_status status = GD_OK;
-    gd_scope *scope = gd_scope_open(); /* for the copies */
+    gd_scope *scope = gd_scope_open(); /* frees the copies */
     for (int i = 0; i < call->n_in && status == GD_OK; i++) {
         gd_tensor *t = call->in[i];
         if (!t) {
             views[i] = (gd_view){.data = NULL};
             continue;
         }
-        if (i > 0 && t->storage == x->storage && !same_memory(t, x)) { /* overlaps: read it first */
+        if (i > 0 && t->storage == x->storage &&
+            !same_memory(t, x)) { /* it may overlap: copy it first */
             gd_tensor *copy = gd_tensor_new(t->device, (gd_dtype)t->dtype, t->rank, t->dims);
             if (!copy) status = gd_this_thread.latest;
             else {
@@ -368,7 +384,7 @@ static gd_status run_inplace(gd_invocation *call, gd_device *device) {
     return status;
 }
 
-/* --- the way ---------------------------------------------------------------------------------- */
+/* --- one call --------------------------------------------------------------------------------- */
 
 char gd_no_graph;
 
@@ -380,9 +396,9 @@ static bool is_symbolic(const gd_invocation *call) {
     return false;
 }
 
-/* The number of a random call: the next one, or, in the body of a call that is replayed, the one
- * that call was given when it was noted. */
-static gd_rng next_noise(void) {
+/* The random numbers of a call: the next ones, or, in a body that is replayed, those that were
+ * recorded with the call. */
+static gd_rng next_rng(void) {
     gd_rng *given = gd_this_thread.noise;
     if (!given) return gd_rng_take();
     gd_rng rng = *given;
@@ -390,12 +406,13 @@ static gd_rng next_noise(void) {
     return rng;
 }
 
-static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *device) {
+/* Infers the results and runs or traces the call. The thread has a scope. */
+static gd_status infer_and_run(gd_invocation *call, gd_infer *infer, gd_device *device) {
     const gd_op *op = call->op, *base = op->base ? op->base : op;
     GD_TRY(call->plain && base->infer ? base->infer(infer) : gd_infer_any(base, infer));
     GD_TRY(check_metas(infer->out, infer->n_out));
     bool grad = gd_grad_wanted(op, call->in, call->n_in);
-    if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_noise();
+    if ((op->flags & GD_OP_RANDOM) && !call->rng_given) call->rng = next_rng();
     if (is_symbolic(call)) {
         if (!gd_record_hooks.trace)
             return gd_fail(GD_E_UNSUPPORTED, "there are no graphs in this build");
@@ -412,10 +429,11 @@ static gd_status with_metas(gd_invocation *call, gd_infer *infer, gd_device *dev
     return grad ? gd_record_hooks.tape(call) : GD_OK;
 }
 
-/* For a thread that has no scope: one of our own frees what the caller does not get to see. */
-static gd_status without_scope(gd_invocation *call, gd_infer *infer, gd_device *device) {
+/* The same for a thread without a scope: a temporary one frees temporaries and hidden outputs. */
+static gd_status infer_and_run_without_scope(gd_invocation *call, gd_infer *infer,
+                                             gd_device *device) {
     gd_scope *scope = gd_scope_open();
-    gd_status status = with_metas(call, infer, device);
+    gd_status status = infer_and_run(call, infer, device);
     for (int i = 0; i < call->n_out && status == GD_OK; i++) {
         const gd_op *op = call->op;
         if (op->outputs[i < op->n_outputs ? i : op->n_outputs - 1].hidden) call->out[i] = NULL;
@@ -425,8 +443,8 @@ static gd_status without_scope(gd_invocation *call, gd_infer *infer, gd_device *
     return status;
 }
 
-/* Rank-0 CPU tensors among tensors of another device are uploaded. */
-static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor **moved) {
+/* Fills `moved` with the inputs, where scalars on the CPU are uploaded to the device. */
+static gd_status upload_numbers(gd_invocation *call, gd_device *device, gd_tensor **moved) {
     for (int i = 0; i < call->n_in; i++) moved[i] = call->in[i];
     for (int i = 0; i < call->n_in; i++) {
         if (!moved[i] || moved[i]->device == device) continue;
@@ -437,8 +455,8 @@ static gd_status move_numbers(gd_invocation *call, gd_device *device, gd_tensor 
     return GD_OK;
 }
 
-/* Whether the shape rule of a view op gives a new tensor for this call. */
-static bool gives_copy(const gd_invocation *call) {
+/* Whether the infer rule of a view op returns a new tensor for this call, not a view. */
+static bool view_needs_copy(const gd_invocation *call) {
     gd_meta meta;
     gd_infer infer = {call->op, call->attrs, call->in, call->n_in, &meta, 1};
     if (call->n_out != 1) return false;
@@ -446,25 +464,26 @@ static bool gives_copy(const gd_invocation *call) {
     return gd_infer_any(call->op, &infer) == GD_OK && meta.view_of < 0;
 }
 
-/* An op that has no kernel runs as its body. (One that has both runs its kernel, so that results do not
- * depend on whether a gradient is wanted; the walk back uses the body where it needs to.) */
-static bool expands(const gd_invocation *call, gd_device *device) {
+/* Whether the call runs as its body: the op has no kernel. An op that has both runs its kernel,
+ * also if a gradient is required, so that results do not depend on that. */
+static bool runs_as_body(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
     if (!op->expand) return false;
-    /* bodies and gradients compute with sizes: they wait until these are known */
+    /* bodies compute with sizes, so calls with unknown sizes stay one node */
     if (is_symbolic(call) && ((op->flags & GD_OP_OPAQUE) || gd_has_unknown(call->in, call->n_in)))
         return false;
     if (!op->infer || !gd_kernel_exists(op, device->api->kind)) return true;
     if (!(op->flags & GD_OP_VIEW)) return false;
-    /* a view needs no kernel, but a copy instead of it does */
-    const char *way = gd_op_runs_as(op, device->api->kind);
-    return strcmp(way, "view") == 0 && gives_copy(call);
+    /* a view needs no kernel, but a call that has to copy does */
+    const char *runs_as = gd_op_runs_as(op, device->api->kind);
+    return strcmp(runs_as, "view") == 0 && view_needs_copy(call);
 }
 
 static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow);
 
-/* Nearly every call: as many inputs as the op has, all values on one device. Found in one go, since a
- * small op feels each of the checks that it makes needless. */
+/* The fast path: all inputs of the op are present and are values on one device, and nothing is
+ * traced. One loop finds this out, and the call skips the general checks, which would slow small
+ * ops down. */
 static bool is_plain(const gd_invocation *call) {
     const gd_thread *thread = &gd_this_thread;
     if (thread->tracer || thread->attempts > 0 || call->n_in != call->op->n_inputs ||
@@ -480,10 +499,9 @@ static bool is_plain(const gd_invocation *call) {
     return true;
 }
 
-/* An error tensor whose failure was cleared, or a tensor that was freed. */
-static gd_status failed_input(const gd_invocation *call, int i) {
-    const int last = call->op->n_inputs - 1;
-    const char *name = last < 0 ? "extra" : call->op->inputs[i < last ? i : last].name;
+/* Fails because input i is an error tensor whose failure was cleared, or a freed tensor. */
+static gd_status fail_input(const gd_invocation *call, int i) {
+    const char *name = input_name(call->op, i);
     char text[600];
     if (gd_is_freed(call->in[i]))
         return gd_fail(GD_E_STATE, "use after free: '%s' is %s", name,
@@ -493,27 +511,29 @@ static gd_status failed_input(const gd_invocation *call, int i) {
 
 static gd_status dispatch(gd_invocation *call, bool grow);
 
-/* The call with its inputs cast. The casts are freed at once, unless the tape or the graph has them. */
+/* Makes the call with cast inputs. The casts are freed afterwards, unless the tape or a graph holds
+ * them. */
 static gd_status dispatch_cast(gd_invocation *call, gd_dtype target, bool grow) {
     gd_tensor *few[MANY], *const *given = call->in;
     gd_tensor **cast = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *cast);
-    if (!cast) return failed(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
+    if (!cast) return fail_call(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
     GD_NO_AUTOCAST;
     gd_scope *scope = gd_scope_open();
     gd_status status = gd_autocast_inputs(call, target, cast);
     if (status == GD_OK) call->in = cast;
-    status = status == GD_OK ? dispatch(call, grow) : failed(call, status);
+    status = status == GD_OK ? dispatch(call, grow) : fail_call(call, status);
     for (int i = 0; i < call->n_out && status == GD_OK && !grow; i++)
         if (call->out[i]) gd_scope_keep(&call->out[i]->object);
     if (grow && status == GD_OK) gd_keep_list((gd_tensors){call->out, call->n_out});
-    if (grow && status != GD_OK) call->out = NULL; /* the scope frees the list */
+    if (grow && status != GD_OK) call->out = NULL; /* the scope owns and frees the list */
     gd_scope_close(&scope);
     call->in = given;
     if (cast != few) gd_free(cast);
     return status;
 }
 
-/* `grow`: the number of outputs is known only after infer; the list is made then. */
+/* `grow`: the op returns a list whose length the infer rule computes; the list is allocated
+ * then. */
 static gd_status dispatch(gd_invocation *call, bool grow) {
     gd_thread *thread = &gd_this_thread;
     if (call->n_in < 0 || (call->n_in > 0 && !call->in)) call->n_in = GD_BAD_LIST;
@@ -523,14 +543,14 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
     }
     if ((call->plain = is_plain(call))) {
         gd_status fine = gd_attrs_check(call->op, call->attrs);
-        return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : failed(call, fine);
+        return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : fail_call(call, fine);
     }
-    bool run = thread->attempts == 0 ||
-               thread->recorded == GD_OK; /* a rule that has failed goes no further */
-    int bad = -1;                         /* an input that is an error tensor */
+    /* after a failure, the other calls of a body or gradient rule do nothing */
+    bool run = thread->attempts == 0 || thread->recorded == GD_OK;
+    int bad = -1; /* an input that is an error tensor */
     for (int i = 0; i < call->n_in && bad < 0; i++)
         if (call->in[i] && call->in[i]->kind == GD_FAILED) bad = i;
-    if (bad >= 0 && thread->recorded == GD_OK) return failed(call, failed_input(call, bad));
+    if (bad >= 0 && thread->recorded == GD_OK) return fail_call(call, fail_input(call, bad));
     if (!run || bad >= 0) {
         for (int k = 0; k < call->n_out; k++) call->out[k] = &gd_error_tensor;
         return thread->recorded;
@@ -540,15 +560,17 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
     bool numbers;
     if (status == GD_OK) status = gd_attrs_check(call->op, call->attrs);
     if (status == GD_OK) status = find_device(call, &device, &numbers);
-    if (status != GD_OK) return failed(call, status);
-    /* A graph reads numbers of the host in each run. */
+    if (status != GD_OK) return fail_call(call, status);
+    /* a graph reads scalars of the host in each run, so they are not uploaded now */
     if (!numbers || is_symbolic(call)) return dispatch_on(call, device, grow);
     gd_tensor *few[MANY], *const *given = call->in;
     gd_tensor **moved = call->n_in <= MANY ? few : gd_malloc((size_t)call->n_in * sizeof *moved);
-    if (!moved) return failed(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
-    status = move_numbers(call, device, moved);
-    status = status == GD_OK ? dispatch_on(call, device, grow) : failed(call, status);
-    for (int i = 0; i < call->n_in && gd_this_thread.depth == 0; i++) /* no scope owns the copies */
+    if (!moved)
+        return fail_call(call, gd_fail(GD_E_MEMORY, "no memory for %d tensors", call->n_in));
+    status = upload_numbers(call, device, moved);
+    status = status == GD_OK ? dispatch_on(call, device, grow) : fail_call(call, status);
+    for (int i = 0; i < call->n_in && gd_this_thread.depth == 0;
+         i++) /* no scope frees the copies */
         if (moved[i] != given[i]) gd_release(moved[i]);
     if (moved != few) gd_free(moved);
     return status;
@@ -561,18 +583,17 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
     for (int i = 0; i < call->n_out; i++) {
         gd_meta_clear(&few[i], call->in, call->n_in);
     }
-    const bool as_body = expands(call, device);
+    const bool as_body = runs_as_body(call, device);
     if (!grow && as_body) {
-        /* the rule, where there is one, tells the caller what does not fit; the body would name ops
-         * that the caller never wrote */
+        /* the infer rule gives messages about the caller's inputs; the body's would be about its
+         * ops */
         status = call->op->infer ? gd_infer_any(call->op, &infer) : GD_OK;
         if (infer.out != few) gd_free(infer.out);
-        if (status == GD_OK) status = run_expand(call, device);
-        return status == GD_OK ? GD_OK : failed(call, status);
+        if (status == GD_OK) status = run_body(call, device);
+        return status == GD_OK ? GD_OK : fail_call(call, status);
     }
     if (grow) {
-        status =
-            gd_infer_any(call->op, &infer); /* once more below, cheap: a list has few tensors */
+        status = gd_infer_any(call->op, &infer); /* runs again below */
         if (infer.out != few) gd_free(infer.out);
         if (status == GD_OK) {
             call->n_out = infer.n_out;
@@ -581,40 +602,40 @@ static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) 
         }
         if (status != GD_OK) {
             call->n_out = 0;
-            return failed(call, status);
+            return fail_call(call, status);
         }
         if (as_body) {
-            status = run_expand(call, device);
+            status = run_body(call, device);
             if (status == GD_OK) return GD_OK;
-            failed(call, status);
+            fail_call(call, status);
             if (gd_this_thread.depth == 0)
-                gd_release_list((gd_tensors){call->out, 0}); /* no scope has it */
+                gd_release_list((gd_tensors){call->out, 0}); /* no scope owns it */
             call->out = NULL;
             return status;
         }
         infer.out = few;
         infer.n_out = 0;
     }
-    status = gd_this_thread.depth > 0 ? with_metas(call, &infer, device)
-                                      : without_scope(call, &infer, device);
+    status = gd_this_thread.depth > 0 ? infer_and_run(call, &infer, device)
+                                      : infer_and_run_without_scope(call, &infer, device);
     if (infer.out != few) gd_free(infer.out);
     for (int i = 0;
          status == GD_OK && gd_this_thread.depth == 0 && i < call->n_out && i < call->op->n_outputs;
          i++)
-        if (call->op->outputs[i].hidden &&
-            call->out[i]) { /* no scope owns it, and no caller sees it */
+        if (call->op->outputs[i].hidden && call->out[i]) { /* no scope and no caller owns it */
             gd_release(call->out[i]);
             call->out[i] = NULL;
         }
-    return status == GD_OK ? GD_OK : failed(call, status);
+    return status == GD_OK ? GD_OK : fail_call(call, status);
 }
 
-/* Where the program called. Calls in bodies, gradient rules and optimizers have no site of their own:
- * theirs is that of the call that runs them. */
-static const char *place(const char *site) { return site ? site : gd_this_thread.site; }
+/* The source location of a call. Calls in bodies, gradient rules and optimizers have the
+ * location of the program's call that runs them. */
+static const char *call_site(const char *site) { return site ? site : gd_this_thread.site; }
 
-/* For messages about a use after free. What an op writes in place keeps its maker. */
-static gd_status remember_maker(const gd_invocation *call, gd_status status) {
+/* Records op and location in the results, for messages about a use after free. A tensor that is
+ * written in place keeps those of its creation. */
+static gd_status record_origin(const gd_invocation *call, gd_status status) {
     if (status != GD_OK || !gd_keeps_freed(&gd_this_thread) || call->op->base) return status;
     for (int i = 0; i < call->n_out; i++) {
         if (!call->out[i]) continue;
@@ -627,13 +648,13 @@ static gd_status remember_maker(const gd_invocation *call, gd_status status) {
 gd_status gd_dispatch(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                       const void *attrs, gd_tensor **out, int n_out) {
     gd_invocation call = {.op = op,
-                          .site = place(site),
+                          .site = call_site(site),
                           .in = in,
                           .n_in = n_in,
                           .attrs = attrs,
                           .out = out,
                           .n_out = n_out};
-    return remember_maker(&call, dispatch(&call, false));
+    return record_origin(&call, dispatch(&call, false));
 }
 
 gd_status gd_dispatch_again(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
@@ -661,19 +682,19 @@ gd_tensor *gd_dispatch_one(const gd_op *op, const char *site, gd_tensor *const *
                            const void *attrs) {
     gd_tensor *out[FEW];
     gd_invocation call = {.op = op,
-                          .site = place(site),
+                          .site = call_site(site),
                           .in = in,
                           .n_in = n_in,
                           .attrs = attrs,
                           .out = out,
                           .n_out = op->n_outputs};
-    remember_maker(&call, dispatch(&call, false));
+    record_origin(&call, dispatch(&call, false));
     return out[0];
 }
 
-/* How many outputs a call of an op with a list of them asks for: its first required option is their
- * number (chunk) or has an entry for each (split). 0: it cannot be told. */
-static int64_t asked_for(const gd_op *op, const void *attrs) {
+/* The number of outputs of an op that returns a list, for a call that failed: its first required
+ * option is the number (chunk) or has an entry for each (split). 0: unknown. */
+static int64_t requested_outputs(const gd_op *op, const void *attrs) {
     const gd_op_attr *first = op->n_attrs > 0 ? &op->attrs[0] : NULL;
     if (!attrs || !first || !first->required) return 0;
     const void *field = (const char *)attrs + first->offset;
@@ -683,10 +704,11 @@ static int64_t asked_for(const gd_op *op, const void *attrs) {
 
 gd_tensors gd_dispatch_list(const gd_op *op, const char *site, gd_tensor *const *in, int n_in,
                             const void *attrs) {
-    gd_invocation call = {.op = op, .site = place(site), .in = in, .n_in = n_in, .attrs = attrs};
-    if (remember_maker(&call, dispatch(&call, true)) == GD_OK)
+    gd_invocation call = {
+        .op = op, .site = call_site(site), .in = in, .n_in = n_in, .attrs = attrs};
+    if (record_origin(&call, dispatch(&call, true)) == GD_OK)
         return (gd_tensors){call.out, call.n_out};
     if (call.out && gd_this_thread.depth == 0)
-        gd_release_list((gd_tensors){call.out, 0}); /* no scope has it */
-    return gd_list_of_errors(asked_for(op, attrs));
+        gd_release_list((gd_tensors){call.out, 0}); /* no scope owns it */
+    return gd_list_of_errors(requested_outputs(op, attrs));
 }

@@ -1,4 +1,4 @@
-/* each.c - one call of an elementwise op for each entry of a list: see call.h. */
+/* each.c - gd_dispatch_each: an elementwise op for each entry of a list (call.h). */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -7,27 +7,28 @@
 #include "ops/call.h"
 #include "ops/launch.h"
 
-static int width_of(const gd_each *e) { return e->op->n_inputs - e->n_numbers; }
+/* Inputs of an entry, without the numbers. */
+static int inputs_per_entry(const gd_each *e) { return e->op->n_inputs - e->n_numbers; }
 
 static bool is_written(const gd_op *op, int input) {
     return op->base ? input == 0 : op->inputs[input].mutated;
 }
 
-/* --- one call for each ------------------------------------------------------------------------ */
+/* --- a call for each entry -------------------------------------------------------------------- */
 
-/* Entry i's own of a number. */
-static gd_tensor *number_of(const gd_each *e, int k, int i) {
+/* Number k for entry i. */
+static gd_tensor *entry_number(const gd_each *e, int k, int i) {
     gd_tensor *number = e->numbers[k];
-    const bool own = number->kind != GD_FAILED && number->rank == 1;
-    return own ? gd_select(number, 0, e->which ? e->which[i] : i) : number;
+    const bool is_list = number->kind != GD_FAILED && number->rank == 1;
+    return is_list ? gd_select(number, 0, e->which ? e->which[i] : i) : number;
 }
 
-static gd_status one_by_one(const gd_each *e, const char *site, gd_tensor **out) {
-    const int width = width_of(e);
+static gd_status call_each_entry(const gd_each *e, const char *site, gd_tensor **out) {
+    const int width = inputs_per_entry(e);
     for (int i = 0; i < e->count; i++) {
         gd_tensor *in[GD_EACH_INPUTS];
         memcpy(in, e->in + (size_t)i * (size_t)width, (size_t)width * sizeof *in);
-        for (int k = 0; k < e->n_numbers; k++) in[width + k] = number_of(e, k, i);
+        for (int k = 0; k < e->n_numbers; k++) in[width + k] = entry_number(e, k, i);
         gd_tensor *y = gd_dispatch_one(e->op, site, in, e->op->n_inputs, e->attrs);
         if (y->kind == GD_FAILED) return gd_failure();
         if (out) out[i] = y;
@@ -35,18 +36,19 @@ static gd_status one_by_one(const gd_each *e, const char *site, gd_tensor **out)
     return GD_OK;
 }
 
-/* --- one call for all ------------------------------------------------------------------------- */
+/* --- one kernel call for all entries ---------------------------------------------------------- */
 
-/* Several of its elements are one place in memory. */
+/* Whether several elements share memory. */
 static bool is_expanded(const gd_tensor *t) {
     for (int d = 0; d < t->rank; d++)
         if (t->strides[d] == 0 && t->dims[d] > 1) return true;
     return false;
 }
 
-/* Whether all tensors are values of the device, and each place in memory is written once. */
-static bool is_batch(const gd_each *e, const gd_device *device) {
-    const int width = width_of(e);
+/* Whether one kernel call can do it: nothing is recorded, all tensors are values of the device,
+ * and no storage is written twice. */
+static bool can_batch(const gd_each *e, const gd_device *device) {
+    const int width = inputs_per_entry(e);
     if (gd_this_thread.tracer || gd_this_thread.depth == 0 ||
         gd_grad_wanted(e->op, e->in, e->count * width))
         return false;
@@ -54,21 +56,21 @@ static bool is_batch(const gd_each *e, const gd_device *device) {
     for (int k = 0; k < e->n_numbers; k++)
         if (e->numbers[k]->kind != GD_VALUE || e->numbers[k]->device != device) return false;
     gd_map seen = {NULL, 0, 0};
-    bool fits = true;
-    for (int i = 0; i < e->count * width && fits; i++) {
+    bool ok = true;
+    for (int i = 0; i < e->count * width && ok; i++) {
         const gd_tensor *t = e->in[i];
-        fits = t && t->kind == GD_VALUE && t->device == device;
-        if (!fits || !is_written(e->op, i % width)) continue;
-        fits = !is_expanded(t) && gd_map_find(&seen, t->storage) < 0 &&
-               gd_map_put(&seen, t->storage, 0);
+        ok = t && t->kind == GD_VALUE && t->device == device;
+        if (!ok || !is_written(e->op, i % width)) continue;
+        ok = !is_expanded(t) && gd_map_find(&seen, t->storage) < 0 &&
+             gd_map_put(&seen, t->storage, 0);
     }
     gd_map_free(&seen);
-    return fits;
+    return ok;
 }
 
-/* The op's own rule looks at each entry. */
-static gd_status check(const gd_each *e) {
-    const int width = width_of(e);
+/* Runs the op's infer rule for each entry. */
+static gd_status check_entries(const gd_each *e) {
+    const int width = inputs_per_entry(e);
     const gd_op *base = e->op->base ? e->op->base : e->op;
     gd_tensor numbers[GD_EACH_INPUTS], *in[GD_EACH_INPUTS];
     for (int k = 0; k < e->n_numbers; k++) {
@@ -86,8 +88,8 @@ static gd_status check(const gd_each *e) {
     return GD_OK;
 }
 
-/* The numbers in the order of the entries. */
-static gd_status pick(const gd_each *e, gd_device *device, gd_tensor **numbers) {
+/* The numbers, with the elements of rank-1 ones in the order of the entries. */
+static gd_status select_numbers(const gd_each *e, gd_device *device, gd_tensor **numbers) {
     for (int k = 0; k < e->n_numbers; k++) numbers[k] = e->numbers[k];
     bool picks = false;
     for (int k = 0; k < e->n_numbers; k++) picks |= e->which && numbers[k]->rank == 1;
@@ -105,11 +107,11 @@ static gd_status pick(const gd_each *e, gd_device *device, gd_tensor **numbers) 
     return GD_OK;
 }
 
-static gd_status all_at_once(const gd_each *e, gd_device *device) {
+static gd_status call_all_entries(const gd_each *e, gd_device *device) {
     gd_tensor *numbers[GD_EACH_INPUTS];
-    GD_TRY(pick(e, device, numbers));
+    GD_TRY(select_numbers(e, device, numbers));
     const gd_op *op = e->op->base ? e->op->base : e->op;
-    const int width = width_of(e), written = e->op->base ? 1 : op->n_mutated,
+    const int width = inputs_per_entry(e), written = e->op->base ? 1 : op->n_mutated,
               n_in = e->count * width + e->n_numbers;
     gd_view *views = e->views, *out = views + n_in;
     gd_kernel_call k;
@@ -130,12 +132,12 @@ gd_status gd_dispatch_each(const gd_each *e, const char *site, gd_tensor **out) 
     gd_device *device = e->in[0] ? e->in[0]->device : NULL;
     if (e->op->n_inputs > GD_EACH_INPUTS)
         return gd_fail(GD_E_UNSUPPORTED, "%s has too many inputs for a list", e->op->name);
-    if (e->count == 1 || !device || !is_batch(e, device)) return one_by_one(e, site, out);
+    if (e->count == 1 || !device || !can_batch(e, device)) return call_each_entry(e, site, out);
     if (gd_this_thread.attempts > 0 && gd_this_thread.recorded != GD_OK) return gd_failure();
     GD_TRY(gd_attrs_check(e->op, e->attrs));
-    if (check(e) != GD_OK)
-        return one_by_one(e, site, out); /* which names the entry that does not fit */
-    GD_TRY(all_at_once(e, device));
-    for (int i = 0; out && i < e->count; i++) out[i] = e->in[i * width_of(e)];
+    if (check_entries(e) != GD_OK)
+        return call_each_entry(e, site, out); /* fails again, with a message about the entry */
+    GD_TRY(call_all_entries(e, device));
+    for (int i = 0; out && i < e->count; i++) out[i] = e->in[i * inputs_per_entry(e)];
     return GD_OK;
 }

@@ -1,8 +1,8 @@
-/* elementwise.c - each element of the result from the same element of the inputs.
+/* elementwise.c - arithmetic, comparisons, rounding and other ops on each element.
  *
- * An elementwise op is its record alone: the expression, and, where the derived gradient would be
- * slower or lose digits, the gradient. Inputs broadcast; dtypes promote. `float`: integers are
- * computed as f32. `truth`: the result is bool. `integral`: integers and bools only.
+ * The record defines an elementwise op: its expression, and its gradient if the derived one would
+ * be slower or lose digits. Inputs broadcast; dtypes promote. `float`: integers are computed as
+ * f32. `truth`: the result is bool. `integral`: only integers and bools are allowed.
  */
 #include "core/copy.h"
 #include "ops/call.h"
@@ -12,13 +12,13 @@
 /* --- copies ----------------------------------------------------------------------------------- */
 
 /*op clone(x) -> y  elementwise
- * A copy with memory of its own.
+ * A copy in new memory.
  *   y = x
  *   onnx Identity
  */
 
 /*op cast(x, dtype:dtype) -> y  elementwise
- * The same numbers in another dtype. Floats become integers by dropping the fraction.
+ * The same values in another dtype. A cast from float to integer drops the fraction.
  *   y = x
  *   onnx Cast
  */
@@ -29,7 +29,7 @@ static gd_status cast_infer(gd_infer *i) {
     i->out[0].dtype = o->dtype;
     return GD_OK;
 }
-/* Not by way of i64, in which 0.5 is as false as 0. */
+/* Staging would convert to i64 first, and the bool of 0.5 would be false. */
 static gd_status cast_raw(gd_kernel_call *k) {
     gd_copy_elements(&k->out[0], &k->in[0]);
     return GD_OK;
@@ -45,7 +45,7 @@ static gd_status cast_raw(gd_kernel_call *k) {
  */
 
 /*op sub(a, b) -> y  elementwise inplace
- * a - b. Two bools are refused: see logical_xor.
+ * a - b. Two bools are an error; use logical_xor.
  *   y = a - b
  *   neutral b 0
  *   onnx Sub
@@ -53,9 +53,9 @@ static gd_status cast_raw(gd_kernel_call *k) {
 static gd_status sub_infer(gd_infer *i) {
     GD_TRY(gd_infer_elementwise(i));
     if (i->out[0].dtype != GD_BOOL) return GD_OK;
-    return gd_op_fail(
-        GD_E_DTYPE, "bools have no difference; gd_logical_xor says where they differ, and gd_cast "
-                    "makes numbers of them");
+    return gd_op_fail(GD_E_DTYPE,
+                      "bools cannot be subtracted; use gd_logical_xor, or cast them to numbers "
+                      "with gd_cast");
 }
 
 /*op mul(a, b) -> y  elementwise inplace
@@ -75,15 +75,14 @@ static gd_status sub_infer(gd_infer *i) {
  */
 
 /*op floor_divide(a, b) -> y  elementwise
- * The floor of a / b: rounded toward -inf, as Python's //. Integers divided by 0 give 0. The
- * gradient is 0. (PyTorch's div with rounding_mode: div, trunc_divide and floor_divide are its
- * three modes.)
+ * The floor of a / b, rounded toward -inf, as Python's //. Integers divided by 0 give 0. The
+ * gradient is 0. (div, trunc_divide and floor_divide are the three rounding modes of PyTorch's
+ * div.)
  *   y = floor_divide(a, b)
  */
 
 /*op trunc_divide(a, b) -> y  elementwise
- * a / b without its fraction: rounded toward 0, as C divides integers. Integers divided by 0 give
- * 0. The gradient is 0, as that of floor_divide.
+ * a / b, rounded toward 0, as C divides integers. Integers divided by 0 give 0. The gradient is 0.
  *   y = trunc(a / b)
  */
 
@@ -113,7 +112,7 @@ static gd_status sub_infer(gd_infer *i) {
  */
 
 /*op maximum(a, b) -> y  elementwise
- * The larger of the two; NaN if either is. At a tie each takes half of the gradient.
+ * The larger of the two; NaN if either is NaN. At a tie each gets half of the gradient.
  *   y  = max(a, b)
  *   ga = a == b ? 0.5 * gy : a < b ? 0 : gy
  *   gb = a == b ? 0.5 * gy : b < a ? 0 : gy
@@ -121,7 +120,7 @@ static gd_status sub_infer(gd_infer *i) {
  */
 
 /*op minimum(a, b) -> y  elementwise
- * The smaller of the two; NaN if either is. At a tie each takes half of the gradient.
+ * The smaller of the two; NaN if either is NaN. At a tie each gets half of the gradient.
  *   y  = min(a, b)
  *   ga = a == b ? 0.5 * gy : a > b ? 0 : gy
  *   gb = a == b ? 0.5 * gy : b > a ? 0 : gy
@@ -137,7 +136,7 @@ static gd_status sub_infer(gd_infer *i) {
  */
 
 /*op neg(x) -> y  elementwise involution inplace
- * -x. Bools are refused: see logical_not.
+ * -x. Bools are an error; use logical_not.
  *   y = -x
  *   onnx Neg
  */
@@ -146,8 +145,7 @@ static gd_status neg_infer(gd_infer *i) {
     if (i->out[0].dtype != GD_BOOL) return GD_OK;
     return gd_op_fail(
         GD_E_DTYPE,
-        "a bool has no negative; gd_logical_not gives its opposite, and gd_cast makes a "
-        "number of it");
+        "bools cannot be negated; use gd_logical_not, or cast them to numbers with gd_cast");
 }
 
 /*op abs(x) -> y  elementwise idempotent inplace
@@ -163,7 +161,7 @@ static gd_status neg_infer(gd_infer *i) {
  */
 
 /*op square(x) -> y  elementwise inplace fullp
- * x squared. Of bools it is i64, as in PyTorch.
+ * x squared. Bools give i64, as in PyTorch.
  *   y  = x * x
  *   gx = 2 * gy * x
  */
@@ -248,7 +246,7 @@ static gd_status square_infer(gd_infer *i) {
  */
 
 /*op sinc(x) -> y  elementwise float
- * sin(pi x) / (pi x), and 1 at 0. The sine of large x is exact: whole turns are taken off first.
+ * sin(pi x) / (pi x), and 1 at 0. Full periods are subtracted first, so large x lose no digits.
  *   t    = pi * x
  *   turn = pi * (x - 2 * round(x / 2))
  *   y    = x == 0 ? 1 : sin(turn) / t
@@ -351,7 +349,7 @@ static gd_status square_infer(gd_infer *i) {
  */
 
 /*op round(x) -> y  elementwise idempotent
- * The nearest integer; halves go to the even one.
+ * The nearest integer; halves round to the even one.
  *   y = round(x)
  *   onnx Round
  */
@@ -362,9 +360,9 @@ static gd_status square_infer(gd_infer *i) {
  */
 
 /*op clamp(x) -> y  elementwise inplace
- * x held between min and max; max where min is above it; NaN where x or a bound is. Integers stay
- * integers if the bounds are whole numbers or infinite, and are computed as f32 if a bound has a
- * fraction or is NaN; bools become i64. See clamp_tensor for bounds that are tensors.
+ * x clamped to [min, max]; max if min is larger; NaN where x or a bound is NaN. Integers stay
+ * integers if the bounds are integers or infinite, and become f32 if a bound has a fraction or is
+ * NaN. Bools become i64. clamp_tensor takes bounds that are tensors.
  *   min number = -inf  smallest result
  *   max number = inf   largest result
  *   y  = min(max(x, min), max)
@@ -385,23 +383,23 @@ static gd_status clamp_infer(gd_infer *i) {
  */
 
 /*op clamp_low(x, min) -> y  elementwise internal
- * clamp_tensor with a lower bound alone.
+ * clamp_tensor with a lower bound only.
  *   y    = max(x, min)
  *   gx   = x >= min ? gy : 0
  *   gmin = x < min ? gy : 0
  */
 
 /*op clamp_high(x, max) -> y  elementwise internal
- * clamp_tensor with an upper bound alone.
+ * clamp_tensor with an upper bound only.
  *   y    = min(x, max)
  *   gx   = x <= max ? gy : 0
  *   gmax = x > max ? gy : 0
  */
 
 /*op clamp_tensor(x, min?, max?) -> y
- * x held between the tensors min and max, which broadcast and promote with x; NULL: no bound on
- * that side. max where min is above it; NaN where x or a bound is. The gradient goes to x where it
- * is within the bounds, ends included, and to the bound that took its place elsewhere.
+ * x clamped to [min, max], tensors that broadcast and promote with x; NULL: no bound on that side.
+ * max where min is larger; NaN where x or a bound is NaN. The gradient goes to x where it is within
+ * the bounds (inclusive), and to the bound that replaced it elsewhere.
  */
 static gd_status clamp_tensor_infer(gd_infer *i) {
     if (!i->in[1] && !i->in[2])
@@ -418,19 +416,19 @@ static void clamp_tensor_expand(gd_expand *e) {
 /* --- tests and comparisons -------------------------------------------------------------------- */
 
 /*op isnan(x) -> y  elementwise truth
- * Whether it is NaN.
+ * Whether x is NaN.
  *   y = isnan(x)
  *   onnx IsNaN
  */
 
 /*op isinf(x) -> y  elementwise truth
- * Whether it is infinite.
+ * Whether x is infinite.
  *   y = isinf(x)
  *   onnx IsInf
  */
 
 /*op isfinite(x) -> y  elementwise truth
- * Whether it is neither infinite nor NaN.
+ * Whether x is neither infinite nor NaN.
  *   y = isfinite(x)
  */
 
@@ -470,7 +468,7 @@ static void clamp_tensor_expand(gd_expand *e) {
  */
 
 /*op logical_not(x) -> y  elementwise truth involution
- * Whether it is zero.
+ * Whether x is zero.
  *   y = logical_not(x)
  *   onnx Not
  */
@@ -528,12 +526,12 @@ static gd_status where_infer(gd_infer *i) {
  */
 
 /*op invert_bits(x) -> y  elementwise integral internal
- * All bits of an integer turned over.
+ * All bits of an integer inverted.
  *   y = bit_not(x)
  */
 
 /*op bitwise_not(x) -> y  nograd involution
- * All bits turned over; of a bool, its opposite.
+ * All bits inverted; for a bool, its negation.
  *   onnx BitwiseNot
  */
 static void bitwise_not_expand(gd_expand *e) {
@@ -546,7 +544,7 @@ static void bitwise_not_expand(gd_expand *e) {
  */
 
 /*op bitwise_right_shift(a, b) -> y  elementwise integral
- * a shifted right by b bits, filled with its sign.
+ * a shifted right by b bits, filled with the sign bit.
  *   y = shr(a, b)
  */
 

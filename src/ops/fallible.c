@@ -1,8 +1,9 @@
-/* fallible.c - calls of asynchronous devices that may find bad data: what the host remembers of them
- * until it has read the error word.
+/* fallible.c - error messages for bad data that kernels of asynchronous devices find.
  *
- * An eager call is remembered in a ring of the latest ones; where the ring has gone round, the
- * message names the device alone. The calls of a plan are remembered as long as the plan's instance.
+ * The host reads the error word long after the call. Until then this file keeps op, shapes and
+ * source location of every call that may fail. Eager calls are kept in a ring buffer; if newer
+ * calls have overwritten an entry, the message names the device alone. The calls of a plan are kept
+ * as long as the plan's instance.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -10,20 +11,22 @@
 
 #include "core/alloc.h"
 #include "core/fork.h"
+#include "ops/call.h"
 #include "ops/launch.h"
 #include "ops/problem.h"
 
-enum { RING = 4096, MOST_INPUTS = 6 };
+enum { RING_ENTRIES = 4096, MAX_INPUTS = 6 };
 
 typedef struct operand {
     uint8_t dtype, rank; /* dtype GD_DTYPE_NONE: absent */
     int64_t dims[GD_MAX_RANK];
 } operand;
 
-/* What a kernel checks: the operand with its elements, and the name of what they index. */
+/* What a kernel checks: the operand with the elements, and the name of the thing that they
+ * index. */
 typedef struct checked_data {
     operand operand;
-    const char *what; /* static or interned; NULL: the op has no such option */
+    const char *what; /* static or interned; NULL: the op has no option `what` */
 } checked_data;
 
 typedef struct eager_call {
@@ -33,7 +36,7 @@ typedef struct eager_call {
     const gd_op *op;
     const char *site;
     int n_in;
-    operand in[MOST_INPUTS];
+    operand in[MAX_INPUTS];
 } eager_call;
 
 typedef struct plan_call {
@@ -46,7 +49,7 @@ typedef struct plan_call {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
-static eager_call *ring; /* RING entries, made with the first call */
+static eager_call *ring; /* RING_ENTRIES of them, allocated by the first call */
 static plan_call *plan_calls;
 
 bool gd_op_is_fallible(const gd_op *op, const gd_view *in, int n_in) {
@@ -57,7 +60,7 @@ bool gd_op_is_fallible(const gd_op *op, const gd_view *in, int n_in) {
     return false;
 }
 
-/* --- remembering ------------------------------------------------------------------------------ */
+/* --- recording calls -------------------------------------------------------------------------- */
 
 static operand operand_of_view(const gd_view *v) {
     operand o = {.dtype = (uint8_t)(v->data ? v->dtype : GD_DTYPE_NONE), .rank = (uint8_t)v->rank};
@@ -71,8 +74,8 @@ static operand operand_of_tensor(const gd_tensor *t) {
     return o;
 }
 
-/* The first input, unless the record of the op names another. */
-static checked_data checked_by(const gd_kernel_call *call) {
+/* The checked operand is the first input, unless the op's record names another. */
+static checked_data checked_data_of(const gd_kernel_call *call) {
     const gd_op *op = call->op;
     const int input = op->facts.checks ? op->facts.index.tensor : 0;
     checked_data c = {.what = NULL};
@@ -85,18 +88,18 @@ static checked_data checked_by(const gd_kernel_call *call) {
 
 void gd_call_enroll(gd_kernel_call *call) {
     const uint64_t number = gd_device_number(call->device);
-    const gd_invocation *outer = gd_this_thread.body; /* the program called that op */
+    const gd_invocation *outer = gd_this_thread.body; /* the op that the program has called */
     pthread_mutex_lock(&lock);
-    if (!ring) ring = gd_calloc(RING, sizeof *ring);
+    if (!ring) ring = gd_calloc(RING_ENTRIES, sizeof *ring);
     if (ring) {
-        eager_call *e = &ring[number % RING];
+        eager_call *e = &ring[number % RING_ENTRIES];
         e->device = call->device;
         e->number = number;
-        e->checked = checked_by(call);
+        e->checked = checked_data_of(call);
         e->op = outer ? outer->op : call->op;
         e->site = outer ? outer->site : call->site;
         e->n_in = outer ? outer->n_in : call->n_in;
-        for (int i = 0; i < e->n_in && i < MOST_INPUTS; i++)
+        for (int i = 0; i < e->n_in && i < MAX_INPUTS; i++)
             e->in[i] = outer ? operand_of_tensor(outer->in[i]) : operand_of_view(&call->in[i]);
     }
     pthread_mutex_unlock(&lock);
@@ -108,7 +111,7 @@ gd_status gd_call_enroll_step(gd_kernel_call *call, const char *name, const char
     if (!p) return gd_fail(GD_E_MEMORY, "no memory for a run");
     call->number = gd_device_number(call->device);
     pthread_mutex_lock(&lock);
-    *p = (plan_call){plan_calls, call->device, call->number, checked_by(call), name, site};
+    *p = (plan_call){plan_calls, call->device, call->number, checked_data_of(call), name, site};
     plan_calls = p;
     pthread_mutex_unlock(&lock);
     return GD_OK;
@@ -141,7 +144,7 @@ static gd_status fail_index(const gd_data_error *e, const gd_data_operand *o, co
                    is_signed ? " of the indices" : "", is_signed ? what + 7 : what, size, range);
 }
 
-/* The weights of multinomial: see gd_data_problem. */
+/* Bad weights of multinomial; gd_data_problem says what the values mean. */
 static gd_status fail_weights(const gd_data_error *e, const gd_data_operand *o) {
     const int64_t classes = o->dims[o->rank - 1];
     const long long row = e->element / classes, column = e->element % classes;
@@ -161,71 +164,71 @@ gd_status gd_data_fail(const gd_data_error *e, const gd_data_operand *o) {
     const long long a = e->values[0], b = e->values[1], c = e->values[2], element = e->element;
     char axis[32];
     switch ((gd_data_problem)e->problem) {
-    case GD_DATA_INDEX: /* the one op without an option `what` is one_hot_found */
+    case GD_DATA_INDEX: /* only one_hot_found has no option `what` */
         return fail_index(e, o, o->what ? o->what : "a list of classes");
     case GD_DATA_AXIS_INDEX:
         snprintf(axis, sizeof axis, "axis %lld", c);
         return fail_index(e, o, axis);
     case GD_DATA_CLASS:
-        return gd_fail(
-            GD_E_INDEX,
-            "target %lld is class %lld, and there are classes 0 to %lld (%lld is ignored)", element,
-            a, b - 1, c);
-    case GD_DATA_PLACE: return gd_fail(GD_E_INDEX, "place %lld in a plane of %lld elements", a, b);
+        return gd_fail(GD_E_INDEX,
+                       "target %lld is class %lld, but classes are 0 to %lld (%lld is ignored)",
+                       element, a, b - 1, c);
+    case GD_DATA_PLACE:
+        return gd_fail(GD_E_INDEX, "index %lld is out of range for a plane of %lld elements", a, b);
     case GD_DATA_PROBABILITY:
-        return gd_fail(GD_E_ARGUMENT, "element %lld of p is %g, which is no probability", element,
+        return gd_fail(GD_E_ARGUMENT,
+                       "element %lld of 'p' is %g; a probability must be from 0 to 1", element,
                        e->real);
-    case GD_DATA_NOT_FINITE: return gd_fail(GD_E_STATE, "element %lld is %g", element, e->real);
+    case GD_DATA_NOT_FINITE:
+        return gd_fail(GD_E_STATE, "element %lld is %g, which is not finite", element, e->real);
     case GD_DATA_TOO_FEW:
-        return gd_fail(GD_E_SHAPE, "the mask has %lld true elements, 'src' only %lld", a, b);
+        return gd_fail(GD_E_SHAPE,
+                       "the mask has %lld true elements, but 'src' has only %lld elements", a, b);
     case GD_DATA_WEIGHTS: return fail_weights(e, o);
     case GD_DATA_OK: break;
     }
-    return gd_fail(GD_E_STATE, "a kernel has found bad data");
+    return gd_fail(GD_E_STATE, "a kernel found bad data");
 }
 
-/* "gather(x f32[4,2], index i64[2]): " */
-static void describe_eager_call(const eager_call *e, char *text, size_t size) {
-    size_t used = (size_t)snprintf(text, size, "%s(", e->op->name);
-    for (int i = 0; i < e->n_in && i < MOST_INPUTS && used < size - 1; i++) {
-        const int last = e->op->n_inputs - 1;
-        const char *name = last < 0 ? "extra" : e->op->inputs[i < last ? i : last].name;
-        const operand *o = &e->in[i];
-        char shape[160] = "";
-        if (o->dtype != GD_DTYPE_NONE) gd_shape_text(o->rank, o->dims, shape, sizeof shape);
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%s %s%s", i ? ", " : "", name,
-                             o->dtype == GD_DTYPE_NONE ? "absent" : gd_dtype_name(o->dtype), shape);
-    }
-    if (used < size - 1) snprintf(text + used, size - used, "): ");
+static void describe_operand(const void *call, int i, char *text, size_t size) {
+    const operand *o = &((const eager_call *)call)->in[i];
+    char shape[160];
+    if (o->dtype == GD_DTYPE_NONE) snprintf(text, size, "absent");
+    else
+        snprintf(text, size, "%s%s", gd_dtype_name(o->dtype),
+                 gd_shape_text(o->rank, o->dims, shape, sizeof shape));
 }
 
+/* Fails with the message of the call that has set the error word. */
 static gd_status explain_error(gd_device *device, const gd_data_error *error) {
     char text[640] = "";
     const char *site = NULL;
-    /* of a call that is forgotten, elements have a number alone */
+    /* the shape for a call that was overwritten: the element's position is its number */
     checked_data checked = {.operand = {.rank = 1, .dims = {INT64_MAX}}};
     pthread_mutex_lock(&lock);
-    const eager_call *e = ring ? &ring[error->number % RING] : NULL;
+    const eager_call *e = ring ? &ring[error->number % RING_ENTRIES] : NULL;
     const plan_call *p = plan_calls;
     while (p && (p->device != device || p->number != error->number)) p = p->next;
     if (p) {
-        snprintf(text, sizeof text, "%s: ", p->name);
+        snprintf(text, sizeof text, "%s", p->name);
         site = p->site;
         checked = p->checked;
     } else if (e && e->device == device && e->number == error->number) {
-        describe_eager_call(e, text, sizeof text);
+        const int n_in = e->n_in < MAX_INPUTS ? e->n_in : MAX_INPUTS;
+        gd_describe_call(e->op, n_in, describe_operand, e, text, sizeof text);
         site = e->site;
         checked = e->checked;
     } else {
-        snprintf(text, sizeof text, "a kernel on %s: ", device->name);
+        snprintf(text, sizeof text, "a kernel on %s", device->name);
     }
     pthread_mutex_unlock(&lock);
     gd_status status = gd_data_fail(
         error, &(gd_data_operand){checked.operand.rank, checked.operand.dims, checked.what});
-    gd_error_prefix("%s", text);
+    gd_error_prefix("%s: ", text);
     if (site) gd_error_place(site);
     return status;
 }
 
-__attribute__((constructor)) static void set_hook(void) { gd_data_error_hook = explain_error; }
+__attribute__((constructor)) static void set_error_hook(void) {
+    gd_data_error_hook = explain_error;
+}

@@ -1,4 +1,4 @@
-/* finite.c - a check of values in a plan: a run whose values fail it changes nothing. */
+/* finite.c - check_finite: a check of values in a plan. A run that fails it changes no variable. */
 #include <float.h>
 #include <math.h>
 
@@ -9,7 +9,7 @@
 #include "ops/problem.h"
 
 /*op check_finite(x) -> y  nograd refuses internal
- * x itself. Fails where an element is infinite or NaN.
+ * x unchanged; fails if an element is infinite or NaN.
  *   saves nothing
  */
 static gd_status check_finite_infer(gd_infer *i) {
@@ -32,7 +32,7 @@ static gd_status check_finite_raw(gd_kernel_call *k) {
                 &(gd_data_error){.problem = GD_DATA_NOT_FINITE, .element = n, .real = value},
                 &(gd_data_operand){x->rank, x->dims, NULL});
         gd_store_f64(y->dtype, (char *)y->data + to * size, value);
-        for (int a = x->rank; a-- > 0;) { /* the next element, row-major */
+        for (int a = x->rank; a-- > 0;) { /* advance to the next element, row-major */
             from += x->strides[a];
             to += y->strides[a];
             if (++index[a] < x->dims[a]) break;

@@ -1,6 +1,6 @@
 /* function.h - functions of the program (gd_apply) as ops of a graph.
  *
- * What they do is autograd's (autograd/function_op.c), which knows contexts and what they save.
+ * autograd/function_op.c implements them, since contexts and saved tensors are part of autograd.
  */
 #ifndef GRADUS_OPS_FUNCTION_H
 #define GRADUS_OPS_FUNCTION_H

@@ -1,4 +1,5 @@
-/* fused.c - the fused ops of this process. */
+/* fused.c - the table of fused ops of this process, and the dtypes that elementwise ops compute
+ * in. */
 #include "ops/fused.h"
 
 #include <pthread.h>
@@ -52,7 +53,7 @@ static gd_fusion *make_fusion(const gd_fusion *model) {
     f->n_slots = gd_ir_slots(&f->ir, f->slot);
     const int n_in = f->n_tensors + f->n_scalars + (f->rows ? f->rows->n_columns : 0);
     const int n_out = f->rows ? f->rows->n_results : f->ir.n_outputs;
-    const bool each = !f->reduction && !f->rows;
+    const bool elementwise = !f->reduction && !f->rows;
     for (int i = 0; i < n_in; i++) f->inputs[i] = (gd_op_param){.name = "operand"};
     for (int i = 0; i < n_out; i++) f->outputs[i] = (gd_op_param){.name = "y"};
     memset(&f->state, 0, sizeof f->state);
@@ -60,7 +61,7 @@ static gd_fusion *make_fusion(const gd_fusion *model) {
                     .doc = "",
                     .onnx = "",
                     .caffe = "",
-                    .flags = GD_OP_INTERNAL | (each ? GD_OP_ELEMENTWISE : 0),
+                    .flags = GD_OP_INTERNAL | (elementwise ? GD_OP_ELEMENTWISE : 0),
                     .inputs = f->inputs,
                     .n_inputs = n_in,
                     .n_required = n_in,
@@ -68,7 +69,7 @@ static gd_fusion *make_fusion(const gd_fusion *model) {
                     .n_outputs = n_out,
                     .attrs_size = sizeof(gd_fused_options),
                     .fusion = f,
-                    .ir = each ? &f->ir : NULL,
+                    .ir = elementwise ? &f->ir : NULL,
                     .state = &f->state};
     return f;
 }
@@ -101,10 +102,10 @@ void gd_fused_params(const gd_kernel_call *call, gd_param *params) {
 
 gd_dtype gd_elementwise_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out) {
     gd_dtype dtype = GD_DTYPE_NONE;
-    const bool writes =
-        op->n_mutated > 0 && !op->fusion; /* then the inputs that it writes decide */
+    const bool mutates =
+        op->n_mutated > 0 && !op->fusion; /* then only the inputs that it writes count */
     for (int i = 0; i < n_in; i++)
-        if (in[i] && (!writes || op->inputs[i].mutated))
+        if (in[i] && (!mutates || op->inputs[i].mutated))
             dtype = dtype ? gd_promote(dtype, in[i]) : in[i];
     if (!dtype) return out;
     const bool to_float =

@@ -1,5 +1,5 @@
-/* index_axes.c - several axes indexed by tensors at once. gd_index and gd_index_put (gradus/index.h)
- * are made of these ops and of slices.
+/* index_axes.c - ops that index several axes by tensors at once. gd_index and gd_index_put
+ * (gradus/index.h) call these ops and slices.
  */
 #include "ops/index_axes.h"
 
@@ -21,7 +21,7 @@ gd_status gd_axes_layout_of(const gd_shape *axes, int rank, gd_axes_layout *l) {
     for (int k = 0; k < axes->rank; k++) {
         GD_TRY(gd_axis(axes->at[k], rank, &l->axes[k]));
         if (k > 0 && l->axes[k] <= l->axes[k - 1])
-            return gd_op_fail(GD_E_ARGUMENT, "'axes' must ascend, and axis %d comes after %d",
+            return gd_op_fail(GD_E_ARGUMENT, "'axes' must ascend, but axis %d comes after %d",
                               l->axes[k], l->axes[k - 1]);
     }
     int kept = 0;
@@ -45,7 +45,7 @@ void gd_axes_broadcast(gd_axes_layout *l, const gd_view *indices) {
     }
 }
 
-/* The index of axis number k at a position of B. */
+/* The element of a tensor of indices at a position of B. */
 static int64_t index_at(const gd_axes_layout *l, const gd_view *v, const int64_t *position) {
     int64_t at = 0;
     for (int d = 0; d < v->rank; d++)
@@ -79,7 +79,7 @@ int64_t gd_axes_places(const gd_axes_layout *l, const gd_view *indices, const in
     return last;
 }
 
-/* The axis that the k-th tensor of indices is for, as messages have it (fallible.c). */
+/* The axis of the k-th tensor of indices, in the form of gd_data_operand.what. */
 static const char *name_axis(const gd_axes_layout *l, const gd_shape *names, int k, char *text,
                              size_t size) {
     const long long axis = names->rank == l->n ? (long long)names->at[k] : l->axes[k];
@@ -104,9 +104,9 @@ gd_status gd_axes_wrong(const gd_axes_layout *l, const gd_view *indices, const i
                            name_axis(l, names, k < l->n ? k : 0, what, sizeof what)});
 }
 
-/* All places; GD_E_INDEX names the first index that is out of range. */
-static gd_status all_places(const gd_axes_layout *l, const gd_view *indices, const gd_view *x,
-                            const gd_shape *names, int64_t *places) {
+/* The offsets of all elements of B. Fails if an index is out of range. */
+static gd_status compute_places(const gd_axes_layout *l, const gd_view *indices, const gd_view *x,
+                                const gd_shape *names, int64_t *places) {
     int64_t total = gd_axes_count(l),
             done = gd_axes_places(l, indices, x->dims, x->strides, 0, total, places);
     return done == total ? GD_OK : gd_axes_wrong(l, indices, x->dims, names, done);
@@ -116,13 +116,15 @@ gd_status gd_axes_shape(const gd_shape *axes, const gd_tensor *x, gd_tensor *con
                         gd_meta *y) {
     gd_axes_layout l;
     GD_TRY(gd_axes_layout_of(axes, x->rank, &l));
-    if (n != l.n) return gd_op_fail(GD_E_ARGUMENT, "%d tensors of indices for %d axes", n, l.n);
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to index");
+    if (n != l.n)
+        return gd_op_fail(GD_E_ARGUMENT, "there are %d tensors of indices for %d axes", n, l.n);
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a tensor of rank 0 has no axis to index");
     for (int k = 0; k < n; k++) GD_TRY(gd_need_int(indices[k], "indices"));
     GD_TRY(gd_broadcast_dims(indices, n, &l.index_rank, l.index_dims));
     int rest = x->rank - l.n;
     if (rest + l.index_rank > GD_MAX_RANK)
-        return gd_op_fail(GD_E_SHAPE, "the result would have %d dimensions; at most %d",
+        return gd_op_fail(GD_E_SHAPE,
+                          "the result would have %d dimensions; at most %d are possible",
                           rest + l.index_rank, GD_MAX_RANK);
     y->dtype = (gd_dtype)x->dtype;
     y->rank = 0;
@@ -132,27 +134,26 @@ gd_status gd_axes_shape(const gd_shape *axes, const gd_tensor *x, gd_tensor *con
     return GD_OK;
 }
 
-/* Steps along the result of x[indices]: B as one dimension (`count` places, `step` apart), and for
- * each kept axis its step. */
-static void picked_steps(const gd_axes_layout *l, const gd_view *y, int64_t *kept_steps) {
+/* The strides of the kept axes in y, the result of x[indices]. */
+static void kept_strides(const gd_axes_layout *l, const gd_view *y, int64_t *strides) {
     for (int d = 0; d < l->rank - l->n; d++)
-        kept_steps[d] = y->strides[d < l->front ? d : d + l->index_rank];
+        strides[d] = y->strides[d < l->front ? d : d + l->index_rank];
 }
 
-/* The part of a tensor at one element of B, as a view: the kept axes. */
-static gd_view part_of(const gd_axes_layout *l, const gd_view *v, int64_t at, const int64_t *dims,
-                       const int64_t *steps) {
+/* A view of the kept axes at one element of B, which is at offset `at`. */
+static gd_view part_at(const gd_axes_layout *l, const gd_view *v, int64_t at, const int64_t *dims,
+                       const int64_t *strides) {
     gd_view part = *v;
     part.rank = l->rank - l->n;
     part.data = (char *)v->data + at * (int64_t)gd_dtype_size(v->dtype);
     memcpy(part.dims, dims, sizeof part.dims);
-    memcpy(part.strides, steps, sizeof part.strides);
+    memcpy(part.strides, strides, sizeof part.strides);
     return part;
 }
 
-/* --- as other ops ----------------------------------------------------------------------------- */
+/* --- helpers of the bodies -------------------------------------------------------------------- */
 
-/* x with the indexed axes in front, joined to one, and the kept ones joined to one behind it. */
+/* x as a matrix: the indexed axes, merged, are its rows, and the kept axes, merged, its columns. */
 static gd_tensor *as_table(gd_tensor *x, const gd_axes_layout *l) {
     gd_shape order = {.rank = l->rank, .form = 1};
     int64_t rows = 1, columns = 1;
@@ -167,7 +168,7 @@ static gd_tensor *as_table(gd_tensor *x, const gd_axes_layout *l) {
     return gd_reshape(gd_permute(x, order), gd_dims(rows, columns));
 }
 
-/* The row of that table which each element of B names, as one dimension. */
+/* For each element of B the row of that matrix, as a tensor of rank 1. */
 static gd_tensor *row_numbers(gd_tensor *const *indices, const gd_tensor *x,
                               const gd_axes_layout *l, const gd_shape *names) {
     gd_tensor *row = NULL;
@@ -185,7 +186,8 @@ static gd_tensor *row_numbers(gd_tensor *const *indices, const gd_tensor *x,
     return gd_reshape(row, gd_dims(-1));
 }
 
-/* B and the kept axes, in this order, brought into the order of the result; or the opposite. */
+/* Moves the dimensions B, which come first in y, to their position in the result; `back`: the
+ * inverse. */
 static gd_tensor *move_indices(gd_tensor *y, const gd_axes_layout *l, bool back) {
     if (l->front == 0) return y;
     gd_shape from = {.rank = l->index_rank, .form = 1}, to = from;
@@ -196,9 +198,9 @@ static gd_tensor *move_indices(gd_tensor *y, const gd_axes_layout *l, bool back)
     return back ? gd_movedim(y, to, from) : gd_movedim(y, from, to);
 }
 
-/* The layout of a call with the sizes of its tensors. */
-static gd_axes_layout layout_of(const gd_shape *axes, const gd_tensor *x,
-                                gd_tensor *const *indices) {
+/* The layout of a call whose infer rule has passed. */
+static gd_axes_layout layout_of_call(const gd_shape *axes, const gd_tensor *x,
+                                     gd_tensor *const *indices) {
     gd_axes_layout l;
     if (gd_axes_layout_of(axes, x->rank, &l) == GD_OK)
         gd_broadcast_dims(indices, l.n, &l.index_rank, l.index_dims);
@@ -208,10 +210,10 @@ static gd_axes_layout layout_of(const gd_shape *axes, const gd_tensor *x,
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /*op index_axes(x, axes:int[], indices*) -> y  refuses
- * x[..., i, ..., j, ...] for tensors of integers i, j, one for each of the axes, which ascend. The indices
- * broadcast; their dimensions stand where the axes stood, or in front if those are not side by
- * side. Negative indices count from the end. gd_index (gradus/index.h) is the form to write.
- *   names int[] = none  the numbers of the axes in messages
+ * x[..., i, ..., j, ...] for tensors of integers i, j, one for each of the axes, which ascend. The
+ * indices broadcast. Their dimensions replace the axes if these are neighbours, and come first
+ * otherwise. Negative indices count from the end. Programs call gd_index (gradus/index.h) instead.
+ *   names int[] = none  the numbers of the axes for messages
  *   saves indices
  */
 static gd_status index_axes_infer(gd_infer *i) {
@@ -236,24 +238,25 @@ static gd_status index_axes_raw(gd_kernel_call *k) {
     const gd_index_axes_options *o = k->attrs;
     const gd_view *x = &k->in[0], *y = &k->out[0];
     gd_axes_layout l;
-    int64_t dims[GD_MAX_RANK], x_steps[GD_MAX_RANK], y_steps[GD_MAX_RANK], *places = k->workspace;
+    int64_t dims[GD_MAX_RANK], x_strides[GD_MAX_RANK], y_strides[GD_MAX_RANK],
+        *places = k->workspace;
     GD_TRY(gd_axes_layout_of(&o->axes, x->rank, &l));
     gd_axes_broadcast(&l, k->in + 1);
-    GD_TRY(all_places(&l, k->in + 1, x, &o->names, places));
+    GD_TRY(compute_places(&l, k->in + 1, x, &o->names, places));
     for (int d = 0; d < l.rank - l.n; d++) {
         dims[d] = x->dims[l.kept[d]];
-        x_steps[d] = x->strides[l.kept[d]];
+        x_strides[d] = x->strides[l.kept[d]];
     }
-    picked_steps(&l, y, y_steps);
-    gd_view indices = {.rank = l.index_rank}; /* of the result */
+    kept_strides(&l, y, y_strides);
+    gd_view indices = {.rank = l.index_rank}; /* the dimensions B of the result */
     memcpy(indices.dims, l.index_dims, sizeof l.index_dims);
     memcpy(indices.strides, y->strides + l.front, sizeof(int64_t) * (size_t)l.index_rank);
     int64_t total = gd_axes_count(&l);
     for (int64_t e = 0; e < total; e++) {
         int64_t at, none;
         gd_locate(e, &indices, l.index_rank, &at, &indices, &none, NULL, NULL);
-        gd_view to = part_of(&l, y, at, dims, y_steps),
-                from = part_of(&l, x, places[e], dims, x_steps);
+        gd_view to = part_at(&l, y, at, dims, y_strides),
+                from = part_at(&l, x, places[e], dims, x_strides);
         gd_copy_elements(&to, &from);
     }
     return GD_OK;
@@ -261,7 +264,7 @@ static gd_status index_axes_raw(gd_kernel_call *k) {
 static void index_axes_expand(gd_expand *e) {
     const gd_index_axes_options *o = e->attrs;
     gd_tensor *x = e->x[0];
-    gd_axes_layout l = layout_of(&o->axes, x, e->x + 1);
+    gd_axes_layout l = layout_of_call(&o->axes, x, e->x + 1);
     gd_shape dims = {.rank = l.index_rank, .form = 1};
     memcpy(dims.at, l.index_dims, sizeof dims.at);
     for (int d = 0; d < l.rank - l.n; d++) dims.at[dims.rank++] = x->dims[l.kept[d]];
@@ -272,11 +275,11 @@ static void index_axes_expand(gd_expand *e) {
 /* --- writing ---------------------------------------------------------------------------------- */
 
 /*op index_axes_put(x, src, axes:int[], indices*) -> y  refuses
- * x with src at the places that index_axes reads, whose result's shape src has. Where indices
- * repeat, the last one in row-major order stays, or all are added. gd_index_put (gradus/index.h) is the form
- * to write.
- *   accumulate bool = false  add src to what is there
- *   names int[] = none       the numbers of the axes in messages
+ * x with src written to the positions that index_axes reads. src has the shape of that result.
+ * Where indices repeat, the last element in row-major order is kept, or all are added. Programs
+ * call gd_index_put (gradus/index.h) instead.
+ *   accumulate bool = false  add src to the elements of x
+ *   names int[] = none       the numbers of the axes for messages
  *   saves indices
  */
 static gd_status index_axes_put_infer(gd_infer *i) {
@@ -288,13 +291,14 @@ static gd_status index_axes_put_infer(gd_infer *i) {
     GD_TRY(gd_axes_shape(&o->axes, x, i->in + 2, i->n_in - 2, &part));
     if (src->rank != part.rank ||
         memcmp(src->dims, part.dims, sizeof *part.dims * (size_t)part.rank) != 0)
-        return gd_op_fail(GD_E_SHAPE, "'src' must have the shape of the places, %s",
+        return gd_op_fail(GD_E_SHAPE, "'src' must have the shape of the indexed part, %s",
                           gd_shape_text(part.rank, part.dims, text, sizeof text));
     gd_meta_like(&i->out[0], x);
     return GD_OK;
 }
 
-/* True where an element of src is overwritten by a later one: numbers that are put and read back. */
+/* True where a later element of src overwrites an element. Writes the number of each element to its
+ * position, and compares the numbers that are read back. */
 static gd_tensor *overwritten(const gd_tensor *x, const gd_tensor *src, gd_shape axes,
                               gd_tensors indices) {
     gd_device *before = gd_this_thread.device;
@@ -325,17 +329,16 @@ static size_t index_axes_put_workspace(const gd_kernel_call *k) {
     gd_axes_broadcast(&l, k->in + 2);
     return (size_t)gd_axes_count(&l) * sizeof(int64_t);
 }
-/* f64 and i64, row-major. */
 static gd_status index_axes_put_reference(gd_kernel_call *k) {
     const gd_index_axes_put_options *o = k->attrs;
     const gd_view *src = &k->in[1], *y = &k->out[0];
     gd_axes_layout l;
-    int64_t *places = k->workspace, src_steps[GD_MAX_RANK], step = 1, kept = 1;
+    int64_t *places = k->workspace, src_strides[GD_MAX_RANK], step = 1, kept = 1;
     GD_TRY(gd_axes_layout_of(&o->axes, y->rank, &l));
     gd_axes_broadcast(&l, k->in + 2);
-    GD_TRY(all_places(&l, k->in + 2, y, &o->names, places));
+    GD_TRY(compute_places(&l, k->in + 2, y, &o->names, places));
     memcpy(y->data, k->in[0].data, (size_t)gd_numel(y->rank, y->dims) * 8);
-    picked_steps(&l, src, src_steps);
+    kept_strides(&l, src, src_strides);
     for (int d = 0; d < l.rank - l.n; d++) kept *= y->dims[l.kept[d]];
     for (int d = l.front; d < l.rank - l.n; d++) step *= y->dims[l.kept[d]];
     int64_t total = gd_axes_count(&l);
@@ -346,7 +349,7 @@ static gd_status index_axes_put_reference(gd_kernel_call *k) {
                 int64_t size = y->dims[l.kept[d]], at = rest % size;
                 rest /= size;
                 to += at * y->strides[l.kept[d]];
-                from += at * src_steps[d];
+                from += at * src_strides[d];
             }
             if (y->dtype == GD_F64) {
                 double *place = (double *)y->data + to, value = ((const double *)src->data)[from];
@@ -362,12 +365,12 @@ static gd_status index_axes_put_reference(gd_kernel_call *k) {
 static void index_axes_put_expand(gd_expand *e) {
     const gd_index_axes_put_options *o = e->attrs;
     gd_tensor *x = e->x[0];
-    gd_axes_layout l = layout_of(&o->axes, x, e->x + 2);
+    gd_axes_layout l = layout_of_call(&o->axes, x, e->x + 2);
     gd_shape order = {.rank = l.rank, .form = 1}, dims = order,
-             columns = {.rank = 2, .form = 1}; /* back from the table */
+             matrix = {.rank = 2, .form = 1}; /* (rows, columns) of src */
     int64_t rows = gd_axes_count(&l);
-    columns.at[0] = rows;
-    columns.at[1] = 1;
+    matrix.at[0] = rows;
+    matrix.at[1] = 1;
     for (int k = 0; k < l.n; k++) {
         order.at[l.axes[k]] = k;
         dims.at[k] = x->dims[l.axes[k]];
@@ -375,11 +378,11 @@ static void index_axes_put_expand(gd_expand *e) {
     for (int d = 0; d < l.rank - l.n; d++) {
         order.at[l.kept[d]] = l.n + d;
         dims.at[l.n + d] = x->dims[l.kept[d]];
-        columns.at[1] *= x->dims[l.kept[d]];
+        matrix.at[1] *= x->dims[l.kept[d]];
     }
-    gd_tensor *src = gd_reshape(move_indices(e->x[1], &l, true), columns);
+    gd_tensor *src = gd_reshape(move_indices(e->x[1], &l, true), matrix);
     gd_tensor *row =
-        gd_expand(gd_reshape(row_numbers(e->x + 2, x, &l, &o->names), gd_dims(rows, 1)), columns);
+        gd_expand(gd_reshape(row_numbers(e->x + 2, x, &l, &o->names), gd_dims(rows, 1)), matrix);
     gd_tensor *table = as_table(x, &l);
     table = o->accumulate ? gd_scatter_add(table, 0, row, src) : gd_scatter(table, 0, row, src);
     e->y[0] = gd_permute(gd_reshape(table, dims), order);

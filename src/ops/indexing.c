@@ -1,8 +1,7 @@
-/* indexing.c - elements picked and placed by tensors of indices.
+/* indexing.c - gather, index_select, index_add, embedding and one_hot.
  *
- * An index out of range, negative ones included, is an error (GD_E_INDEX). Where indices repeat,
- * results are always the same: of values written to one place the last in row-major order stays,
- * and sums are formed in row-major order.
+ * A negative index, or one that is too large, is an error (GD_E_INDEX). Results are deterministic
+ * where indices repeat: sums are formed in row-major order.
  */
 #include "ops/indexing.h"
 
@@ -33,12 +32,16 @@ gd_status gd_check_indices(const gd_view *index, int64_t size, const char *what)
     return GD_OK;
 }
 
-gd_tensor *gd_zeros_on(const gd_tensor *like, gd_dtype dtype, gd_shape dims) {
+gd_tensor *gd_scalar_on(const gd_tensor *like, double value, gd_dtype dtype) {
     gd_device *before = gd_this_thread.device;
     gd_this_thread.device = like->device;
-    gd_tensor *zero = gd_full(gd_dims(), 0.0, .dtype = dtype);
+    gd_tensor *scalar = gd_full(gd_dims(), value, .dtype = dtype);
     gd_this_thread.device = before;
-    return gd_expand(zero, dims);
+    return scalar;
+}
+
+gd_tensor *gd_zeros_on(const gd_tensor *like, gd_dtype dtype, gd_shape dims) {
+    return gd_expand(gd_scalar_on(like, 0, dtype), dims);
 }
 
 gd_tensor *gd_zeros_as(const gd_tensor *x) {
@@ -77,13 +80,11 @@ gd_status gd_check_axis_indices(const gd_view *index, int64_t size, int axis) {
     return gd_check_indices(index, size, text);
 }
 
-static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
-
 /* --- gather ----------------------------------------------------------------------------------- */
 
 /*op gather(x, axis:int, index) -> y
- * Picks along an axis, place by place: y[i][j][k] = x[i][index[i][j][k]][k] for axis 1. y has the
- * shape of index.
+ * Selects elements along an axis: y[i][j][k] = x[i][index[i][j][k]][k] for axis 1. y has the shape
+ * of index.
  *   index index < x[axis]
  *   saves index
  *   onnx GatherElements
@@ -105,7 +106,7 @@ static gd_status gather_raw(gd_kernel_call *k) {
     const gd_gather_options *o = k->attrs;
     gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]),
             y = gd_at_least_1d(k->out[0]);
-    int axis = axis_of(o->axis, x.rank);
+    int axis = gd_wrap_axis(o->axis, x.rank);
     int64_t total = gd_numel(index.rank, index.dims), size = (int64_t)gd_dtype_size(x.dtype);
     int64_t width = (int64_t)gd_dtype_size(index.dtype);
     GD_TRY(gd_check_axis_indices(&k->in[1], x.dims[axis], axis));
@@ -118,9 +119,9 @@ static gd_status gather_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* --- whole slices by index -------------------------------------------------------------------- */
+/* --- slices by index -------------------------------------------------------------------------- */
 
-static gd_status need_list(const gd_tensor *index) {
+static gd_status need_index_list(const gd_tensor *index) {
     GD_TRY(gd_need_int(index, "index"));
     if (index->rank > 1)
         return gd_op_fail(GD_E_SHAPE, "'index' must have 1 dimension, not %d", index->rank);
@@ -128,7 +129,7 @@ static gd_status need_list(const gd_tensor *index) {
 }
 
 /*op index_select(x, axis:int, index) -> y
- * The slices of x at the positions in index (one dimension), side by side along the axis.
+ * The slices of x at the positions in index, which has rank 1, along the axis.
  *   index index < x[axis]
  *   saves index
  *   onnx Gather
@@ -138,10 +139,10 @@ static gd_status index_select_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0], *index = i->in[1];
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    GD_TRY(need_list(index));
+    GD_TRY(need_index_list(index));
     int64_t n = gd_numel(index->rank, index->dims);
     if (x->rank == 0 && n != 1)
-        return gd_op_fail(GD_E_SHAPE, "a single number takes one index, not %lld", (long long)n);
+        return gd_op_fail(GD_E_SHAPE, "'x' of rank 0 takes one index, not %lld", (long long)n);
     gd_meta_like(&i->out[0], x);
     if (x->rank > 0) i->out[0].dims[axis] = n;
     return GD_OK;
@@ -150,8 +151,8 @@ static void index_select_vjp(gd_vjp *v) {
     const gd_index_select_options *o = v->attrs;
     if (v->needs[0]) v->gx[0] = gd_index_add(gd_zeros_as(v->x[0]), o->axis, v->x[1], v->gy[0]);
 }
-/* A list of indices for slices along an axis, checked, in the shape of gd_positions. */
-static gd_tensor *slice_index(gd_tensor *index, const gd_tensor *x, int axis) {
+/* The indices, checked, along an axis of the rank of x, as gd_positions returns them. */
+static gd_tensor *checked_slice_index(gd_tensor *index, const gd_tensor *x, int axis) {
     index = gd_checked_axis_index(index, gd_dim_1d(x, axis), axis);
     gd_shape dims = {.rank = gd_rank_1d(x), .form = 1};
     for (int d = 0; d < dims.rank; d++) dims.at[d] = d == axis ? gd_tensor_numel(index) : 1;
@@ -160,15 +161,15 @@ static gd_tensor *slice_index(gd_tensor *index, const gd_tensor *x, int axis) {
 static void index_select_expand(gd_expand *e) {
     const gd_index_select_options *o = e->attrs;
     gd_tensor *x = e->x[0];
-    const int axis = axis_of(o->axis, gd_rank_1d(x));
-    gd_tensor *y = gd_take_positions(gd_as_list(x), axis, slice_index(e->x[1], x, axis));
+    const int axis = gd_wrap_axis(o->axis, gd_rank_1d(x));
+    gd_tensor *y = gd_take_positions(gd_as_list(x), axis, checked_slice_index(e->x[1], x, axis));
     e->y[0] = x->rank ? y : gd_reshape(y, gd_dims());
 }
 static gd_status index_select_raw(gd_kernel_call *k) {
     const gd_index_select_options *o = k->attrs;
     gd_view from = gd_at_least_1d(k->in[0]), to = gd_at_least_1d(k->out[0]),
             index = gd_at_least_1d(k->in[1]);
-    int axis = axis_of(o->axis, from.rank);
+    int axis = gd_wrap_axis(o->axis, from.rank);
     int64_t size = (int64_t)gd_dtype_size(from.dtype), width = (int64_t)gd_dtype_size(index.dtype);
     char *x = from.data, *y = to.data;
     GD_TRY(gd_check_axis_indices(&k->in[1], from.dims[axis], axis));
@@ -184,7 +185,7 @@ static gd_status index_select_raw(gd_kernel_call *k) {
 }
 
 /*op index_add(x, axis:int, index, src) -> y
- * x with slices of src, times alpha, added to the slices at the positions in index, along the axis.
+ * x plus alpha * src, where slice i of src along the axis is added to slice index[i] of x.
  *   alpha float = 1
  *   index index < x[axis]
  *   saves index
@@ -194,7 +195,7 @@ static gd_status index_add_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0], *index = i->in[1], *src = i->in[2];
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    GD_TRY(need_list(index));
+    GD_TRY(need_index_list(index));
     GD_TRY(gd_need_same_dtype(x, src, "x", "src"));
     GD_TRY(gd_need_rank(src, "src", x->rank));
     for (int d = 0; d < x->rank; d++)
@@ -205,8 +206,8 @@ static gd_status index_add_infer(gd_infer *i) {
                 (long long)src->dims[d], d, (long long)x->dims[d]);
     int64_t n = gd_numel(index->rank, index->dims);
     if (gd_dim_1d(src, axis) != n)
-        return gd_op_fail(GD_E_SHAPE, "%lld indices for %lld slices of 'src'", (long long)n,
-                          (long long)gd_dim_1d(src, axis));
+        return gd_op_fail(GD_E_SHAPE, "there are %lld indices for %lld slices of 'src'",
+                          (long long)n, (long long)gd_dim_1d(src, axis));
     gd_meta_like(&i->out[0], x);
     return GD_OK;
 }
@@ -222,9 +223,9 @@ static void index_add_expand(gd_expand *e) {
     const gd_index_add_options *o = e->attrs;
     gd_tensor *x = gd_as_list(e->x[0]), *src = gd_as_list(e->x[2]);
     const gd_dtype dtype = (gd_dtype)x->dtype;
-    const int axis = axis_of(o->axis, x->rank);
-    gd_tensor *index = gd_expand(slice_index(e->x[1], x, axis), gd_tensor_shape(src));
-    if (o->alpha != 1 && gd_dtype_is_float(dtype)) { /* rounded once, as by the kernel */
+    const int axis = gd_wrap_axis(o->axis, x->rank);
+    gd_tensor *index = gd_expand(checked_slice_index(e->x[1], x, axis), gd_tensor_shape(src));
+    if (o->alpha != 1 && gd_dtype_is_float(dtype)) { /* round once, as the kernel does */
         x = gd_as_dtype(x, gd_wide_dtype(dtype));
         src = gd_affine(gd_as_dtype(src, gd_wide_dtype(dtype)), o->alpha, 0);
     } else if (o->alpha != 1) {
@@ -237,7 +238,7 @@ static gd_status index_add_reference(gd_kernel_call *k) {
     const gd_index_add_options *o = k->attrs;
     gd_view x = gd_at_least_1d(k->in[0]), index = gd_at_least_1d(k->in[1]),
             src = gd_at_least_1d(k->in[2]);
-    int axis = axis_of(o->axis, x.rank);
+    int axis = gd_wrap_axis(o->axis, x.rank);
     int64_t total = gd_numel(src.rank, src.dims);
     GD_TRY(gd_check_axis_indices(&k->in[1], x.dims[axis], axis));
     memcpy(k->out[0].data, x.data, (size_t)gd_numel(x.rank, x.dims) * 8);
@@ -258,9 +259,9 @@ static gd_status index_add_reference(gd_kernel_call *k) {
 }
 
 /*op embedding(x, weight) -> y
- * The rows of a table by number: x any shape of indices, weight (rows, width), y the shape of x
- * with width behind it.
- *   padding_idx int = none  the row that gets no gradient; negative ones count from the end
+ * Rows of weight (rows, width) selected by x, indices of any shape: y has the shape of x, then
+ * width.
+ *   padding_idx int = none  the row that gets no gradient; a negative one counts from the end
  *   index x < weight[0]
  *   saves x
  *   onnx Gather   caffe Embed
@@ -272,11 +273,13 @@ static gd_status embedding_infer(gd_infer *i) {
     GD_TRY(gd_need_rank(weight, "weight", 2));
     int64_t rows = weight->dims[0];
     if (o->padding_idx != GD_UNSET && (o->padding_idx < -rows || o->padding_idx >= rows))
-        return gd_op_fail(GD_E_INDEX, "padding_idx %lld is not one of %lld rows",
+        return gd_op_fail(GD_E_INDEX, "padding_idx %lld is out of range for %lld rows",
                           (long long)o->padding_idx, (long long)rows);
     if (x->rank == GD_MAX_RANK)
-        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, and the result one more; at most %d",
-                          x->rank, GD_MAX_RANK);
+        return gd_op_fail(
+            GD_E_SHAPE,
+            "'x' has %d dimensions, and the result would have one more; at most %d are possible",
+            x->rank, GD_MAX_RANK);
     gd_meta_like(&i->out[0], x);
     i->out[0].dtype = (gd_dtype)weight->dtype;
     i->out[0].dims[i->out[0].rank++] = weight->dims[1];
@@ -326,9 +329,9 @@ static gd_status embedding_raw(gd_kernel_call *k) {
 }
 
 /*op one_hot(x, classes:int) -> y  nograd
- * 1 at the place that x names, 0 elsewhere: y has the shape of x with classes behind it. With classes -1
- * there are as many as the largest number in x says, that is one more; the size of y depends on the data
- * then, and x may not be empty.
+ * 1 at the index in x, 0 elsewhere: y has the shape of x, then classes. With classes = -1 the
+ * number of classes is the largest element of x plus 1; then the size of y depends on the data, and
+ * x may not be empty.
  *   dtype dtype = i64
  *   onnx OneHot
  */
@@ -342,20 +345,22 @@ static gd_status check_one_hot(const gd_tensor *x, gd_dtype dtype) {
     GD_TRY(gd_need_int(x, "x"));
     if (gd_dtype_size(dtype) == 0) return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
     if (x->rank == GD_MAX_RANK)
-        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, and the result one more; at most %d",
-                          x->rank, GD_MAX_RANK);
+        return gd_op_fail(
+            GD_E_SHAPE,
+            "'x' has %d dimensions, and the result would have one more; at most %d are possible",
+            x->rank, GD_MAX_RANK);
     return GD_OK;
 }
 
-/* y is zeros and ones; all of x are classes. */
-static void put_ones(const gd_view *x, const gd_view *y) {
+/* Writes y, all of whose elements are 0 or 1. All elements of x are valid classes. */
+static void write_one_hot(const gd_view *x, const gd_view *y) {
     int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype),
             size = (int64_t)gd_dtype_size(y->dtype);
     static const int64_t zero;
-    gd_view nothing = *y;
-    nothing.data = (void *)(uintptr_t)&zero;
-    memset(nothing.strides, 0, sizeof nothing.strides);
-    gd_copy_elements(y, &nothing);
+    gd_view zeros = *y;
+    zeros.data = (void *)(uintptr_t)&zero;
+    memset(zeros.strides, 0, sizeof zeros.strides);
+    gd_copy_elements(y, &zeros);
     for (int64_t e = 0; e < n; e++) {
         int64_t at, to, none;
         gd_locate(e, x, x->rank, &at, y, &to, x, &none);
@@ -365,7 +370,7 @@ static void put_ones(const gd_view *x, const gd_view *y) {
 }
 
 /*op one_hot_classes(x, classes:int) -> y  nograd internal
- * one_hot for a number of classes.
+ * one_hot with a given number of classes.
  *   dtype dtype = i64
  *   index x < classes
  */
@@ -373,7 +378,8 @@ static gd_status one_hot_classes_infer(gd_infer *i) {
     const gd_one_hot_classes_options *o = i->attrs;
     GD_TRY(check_one_hot(i->in[0], o->dtype));
     if (o->classes < 1)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld classes; at least 1, or -1: as many as x needs",
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "classes is %lld; it must be at least 1, or -1 for as many as x needs",
                           (long long)o->classes);
     gd_meta_like(&i->out[0], i->in[0]);
     i->out[0].dtype = o->dtype;
@@ -389,12 +395,12 @@ static void one_hot_classes_expand(gd_expand *e) {
 static gd_status one_hot_classes_raw(gd_kernel_call *k) {
     const gd_one_hot_classes_options *o = k->attrs;
     GD_TRY(gd_check_indices(&k->in[0], o->classes, "a list of classes"));
-    put_ones(&k->in[0], &k->out[0]);
+    write_one_hot(&k->in[0], &k->out[0]);
     return GD_OK;
 }
 
 /*op one_hot_found(x) -> y  nograd dynamic internal
- * one_hot for as many classes as x needs.
+ * one_hot with as many classes as x needs.
  *   dtype dtype = i64
  */
 static gd_status one_hot_found_infer(gd_infer *i) {
@@ -409,8 +415,7 @@ static gd_status one_hot_found_raw(gd_kernel_call *k) {
     const gd_view *x = &k->in[0];
     int64_t n = gd_numel(x->rank, x->dims), width = (int64_t)gd_dtype_size(x->dtype),
             dims[GD_MAX_RANK], most = -1;
-    if (n == 0)
-        return gd_op_fail(GD_E_SHAPE, "'x' is empty: it does not say how many classes there are");
+    if (n == 0) return gd_op_fail(GD_E_SHAPE, "'x' is empty, so the number of classes is unknown");
     for (int64_t e = 0; e < n; e++) {
         int64_t at, none;
         gd_locate(e, x, x->rank, &at, x, &none, NULL, NULL);
@@ -418,12 +423,12 @@ static gd_status one_hot_found_raw(gd_kernel_call *k) {
         most = i > most ? i : most;
     }
     if (most == INT64_MAX)
-        return gd_op_fail(GD_E_OVERFLOW, "'x' names class %lld", (long long)most);
-    GD_TRY(gd_check_indices(x, most + 1, "a list of classes")); /* negative ones */
+        return gd_op_fail(GD_E_OVERFLOW, "class %lld in 'x' is too large", (long long)most);
+    GD_TRY(gd_check_indices(x, most + 1, "a list of classes")); /* fails for negative ones */
     memcpy(dims, x->dims, sizeof dims);
     dims[x->rank] = most + 1;
     GD_TRY(gd_kernel_output(k, 0, x->rank + 1, dims));
-    put_ones(x, &k->out[0]);
+    write_one_hot(x, &k->out[0]);
     return GD_OK;
 }
 

@@ -5,8 +5,8 @@
 #include "ops/call.h"
 #include "ops/infer.h"
 
-/* As PyTorch: tensors with dimensions decide; a rank-0 tensor is a plain number and changes the
- * result only by being of a higher kind (bool < integer < float). */
+/* The rule of PyTorch: tensors with dimensions decide. A rank-0 tensor counts as a number and
+ * matters only if it is of a higher kind (bool < integer < float). */
 gd_dtype gd_result_dtype(gd_tensor *const *in, int n_in) {
     gd_dtype dimensioned = GD_DTYPE_NONE, number = GD_DTYPE_NONE;
     for (int i = 0; i < n_in; i++) {
@@ -33,8 +33,7 @@ gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *
             if (size != 1)
                 return gd_op_fail(
                     GD_E_SHAPE,
-                    "dimension %d from the end is %lld here and %lld there; they must be "
-                    "equal, or one of them 1",
+                    "dimension -%d has sizes %lld and %lld; they must be equal, or one of them 1",
                     *rank - d, (long long)size, (long long)n);
             size = n;
         }
@@ -43,9 +42,9 @@ gd_status gd_broadcast_dims(gd_tensor *const *in, int n_in, int *rank, int64_t *
     return GD_OK;
 }
 
-/* An op that writes inputs: they must have the shape of the whole, and an output of the same name as
- * one is that input itself. */
-static gd_status infer_written(gd_infer *infer) {
+/* For an op that writes inputs: they must have the broadcast shape, and an output with the name
+ * of such an input is that input itself. */
+static gd_status infer_mutating(gd_infer *infer) {
     const gd_op *op = infer->op;
     int rank;
     int64_t dims[GD_MAX_RANK];
@@ -69,6 +68,7 @@ static gd_status infer_written(gd_infer *infer) {
     return GD_OK;
 }
 
+/* Whether all inputs have the same dtype and shape. */
 static bool all_alike(gd_tensor *const *in, int n_in) {
     const gd_tensor *x = in[0];
     for (int i = 1; i < n_in; i++) {
@@ -86,8 +86,8 @@ static bool uses_param(const gd_ir *ir, int number) {
     return false;
 }
 
-/* Whether an option that the expression uses is no integer; an infinite one is the bound that was
- * not given. */
+/* Whether an option that the expression uses has a fraction. Infinity counts as an integer: it
+ * is the default of a bound. */
 static bool has_fraction(const gd_op *op, const void *attrs) {
     for (int i = 0; attrs && i < op->n_attrs; i++) {
         if (op->attrs[i].type != GD_ATTR_FLOAT && op->attrs[i].type != GD_ATTR_NUMBER) continue;
@@ -97,22 +97,23 @@ static bool has_fraction(const gd_op *op, const void *attrs) {
     return false;
 }
 
-/* Integers that are not computed as floats anyway: no constant or option of the expression may lose
- * a fraction. */
+/* For integer inputs of an op without the flag `float`: a constant with a fraction is an error,
+ * an option with a fraction makes the result f32. */
 static gd_status infer_integers(gd_infer *infer, const gd_op *op, gd_meta *y) {
-    const bool constants = !(gd_ir_types(op->ir) & GD_PRIM_INT),
-               options = has_fraction(op, infer->attrs);
-    if (constants || (options && (op->flags & GD_OP_TRUTH)))
-        return gd_op_fail(GD_E_DTYPE,
-                          "computes with fractions, which %s has not; cast to a float first",
-                          gd_dtype_name(y->dtype));
-    if (options) y->dtype = GD_F32;
+    const bool constant_has_fraction = !(gd_ir_types(op->ir) & GD_PRIM_INT),
+               option_has_fraction = has_fraction(op, infer->attrs);
+    if (constant_has_fraction || (option_has_fraction && (op->flags & GD_OP_TRUTH)))
+        return gd_op_fail(
+            GD_E_DTYPE,
+            "computes with fractions, which %s cannot hold; cast to a float dtype first",
+            gd_dtype_name(y->dtype));
+    if (option_has_fraction) y->dtype = GD_F32;
     return GD_OK;
 }
 
 gd_status gd_infer_elementwise(gd_infer *infer) {
     const gd_op *op = infer->op->base ? infer->op->base : infer->op;
-    if (op->n_mutated > 0 && !infer->op->base) return infer_written(infer);
+    if (op->n_mutated > 0 && !infer->op->base) return infer_mutating(infer);
     gd_meta *y = &infer->out[0];
     if (all_alike(infer->in, infer->n_in)) { /* nothing to broadcast or promote */
         const gd_tensor *x = infer->in[0];
@@ -136,16 +137,16 @@ gd_status gd_infer_elementwise(gd_infer *infer) {
 void gd_dtype_range(gd_dtype dtype, double *low, double *high) {
     const double bits = 8 * (double)gd_dtype_size(dtype);
     *low = dtype == GD_U8 ? 0 : -exp2(bits - 1);
-    *high = dtype == GD_U8
-                ? 255
-                : exp2(bits - 1) - (dtype == GD_I64 ? 1024 : 1); /* as a double holds it */
+    *high = dtype == GD_U8 ? 255
+                           : exp2(bits - 1) -
+                                 (dtype == GD_I64 ? 1024 : 1); /* the largest that a double holds */
 }
 
 gd_status gd_need_fits(gd_number value, gd_dtype dtype) {
     double low, high;
     if (!gd_dtype_is_int(dtype)) return GD_OK;
     gd_dtype_range(dtype, &low, &high);
-    if (dtype == GD_U8) low = -255; /* wraps, as in PyTorch */
+    if (dtype == GD_U8) low = -255; /* negative values wrap, as in PyTorch */
     const double integer = trunc(value.value);
     if (integer >= low &&
         (integer <= high || (dtype == GD_I64 && (double)value.integer == value.value)))
@@ -182,7 +183,7 @@ gd_status gd_axes_mask(const gd_shape *axes, int rank, uint32_t *mask) {
         int axis;
         GD_TRY(gd_axis(axes->at[i], rank, &axis));
         if (rank > 0 && (*mask >> axis & 1))
-            return gd_op_fail(GD_E_INDEX, "axis %lld is named twice", (long long)axes->at[i]);
+            return gd_op_fail(GD_E_INDEX, "axis %lld is given twice", (long long)axes->at[i]);
         if (rank > 0) *mask |= 1u << axis;
     }
     return GD_OK;

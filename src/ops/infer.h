@@ -1,34 +1,41 @@
-/* infer.h - what infer rules are made of. */
+/* infer.h - helpers of infer rules: shapes, dtypes and checks of inputs. */
 #ifndef GRADUS_OPS_INFER_H
 #define GRADUS_OPS_INFER_H
 
 #include "ops/op.h"
 
-/* An int[] attribute that was given (it has its form from gd_attrs_normalize). */
+/* Whether an int[] option was given. gd_attrs_normalize has set its form. */
 bool gd_shape_is_set(const gd_shape *list);
 
-/* Bits of the axes in a list; all axes if it is not set. Negative axes count from the end; an axis
- * out of range or named twice is an error. */
+/* A bit mask of the axes in a list; all axes if the list was not given. Negative axes count from
+ * the end. An axis that is out of range or occurs twice is an error. */
 gd_status gd_axes_mask(const gd_shape *axes, int rank, uint32_t *mask);
+
+/* An axis that the infer rule has accepted, counted from the front. */
+static inline int gd_wrap_axis(int64_t axis, int rank) {
+    return (int)(axis < 0 ? axis + rank : axis);
+}
 
 /* The shape of x after reducing the axes in the mask. */
 void gd_reduced_dims(const gd_tensor *x, uint32_t mask, bool keepdim, gd_meta *y);
 
-/* y has x's dtype and shape; or is x seen again (a view of input number `input`). */
+/* Sets y to the dtype and shape of x. */
 void gd_meta_like(gd_meta *y, const gd_tensor *x);
+/* Sets y to a view of x, which is input number `input`. The rule changes dims and strides
+ * afterwards. */
 void gd_meta_view(gd_meta *y, const gd_tensor *x, int input);
 
-/* Checks, with messages that name the input. */
-/* The same for an op that holds x between two numbers: bools become i64, and integers refuse bounds
- * that leave no number of their dtype. */
+/* gd_infer_elementwise for an op that clamps x to [min, max]: bools become i64, and bounds that
+ * exclude every number of an integer dtype are an error. */
 gd_status gd_infer_bounds(gd_infer *infer, double min, double max);
 
-/* A number as an element of the dtype: an integer dtype must hold it, its fraction aside. */
+/* Checks that an integer dtype can hold the integer part of a number. */
 gd_status gd_need_fits(gd_number value, gd_dtype dtype);
 
-/* The numbers that an integer dtype holds, both included. */
+/* The smallest and the largest number of an integer dtype. */
 void gd_dtype_range(gd_dtype dtype, double *low, double *high);
 
+/* Checks of inputs, with messages that contain the name of the input. */
 gd_status gd_need_float(const gd_tensor *t, const char *name);
 gd_status gd_need_int(const gd_tensor *t, const char *name);
 gd_status gd_need_rank(const gd_tensor *t, const char *name, int rank);

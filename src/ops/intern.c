@@ -1,4 +1,4 @@
-/* intern.c */
+/* intern.c - strings and memory blocks that live until the library is unloaded. */
 #include "ops/intern.h"
 
 #include <pthread.h>
@@ -12,16 +12,16 @@ typedef struct interned {
     char text[];
 } interned;
 
-/* Stands in front of the block. */
-typedef struct kept {
-    struct kept *next, *before;
+/* The header of a block. */
+typedef struct kept_block {
+    struct kept_block *next, *previous;
     _Alignas(max_align_t) char block[];
-} kept;
+} kept_block;
 
 static interned *strings;
-static kept *blocks;
+static kept_block *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-GD_INNER_MUTEX_AT_FORK(lock) /* derive.c and table.c allocate under their own */
+GD_INNER_MUTEX_AT_FORK(lock) /* derive.c and table.c hold their own lock when they allocate */
 
 const char *gd_intern(const char *text) {
     pthread_mutex_lock(&lock);
@@ -37,11 +37,11 @@ const char *gd_intern(const char *text) {
 }
 
 void *gd_calloc_until_exit(size_t bytes) {
-    kept *k = gd_calloc(1, sizeof *k + bytes);
+    kept_block *k = gd_calloc(1, sizeof *k + bytes);
     if (!k) return NULL;
     pthread_mutex_lock(&lock);
     k->next = blocks;
-    if (blocks) blocks->before = k;
+    if (blocks) blocks->previous = k;
     blocks = k;
     pthread_mutex_unlock(&lock);
     return k->block;
@@ -49,23 +49,23 @@ void *gd_calloc_until_exit(size_t bytes) {
 
 void gd_free_early(void *block) {
     if (!block) return;
-    kept *k = (kept *)(void *)((char *)block - offsetof(kept, block));
+    kept_block *k = (kept_block *)(void *)((char *)block - offsetof(kept_block, block));
     pthread_mutex_lock(&lock);
-    if (k->before) k->before->next = k->next;
+    if (k->previous) k->previous->next = k->next;
     else blocks = k->next;
-    if (k->next) k->next->before = k->before;
+    if (k->next) k->next->previous = k->previous;
     pthread_mutex_unlock(&lock);
     gd_free(k);
 }
 
-static void __attribute__((destructor)) at_exit(void) {
+static void __attribute__((destructor)) free_all_at_exit(void) {
     while (strings) {
         interned *s = strings;
         strings = s->next;
         gd_free(s);
     }
     while (blocks) {
-        kept *k = blocks;
+        kept_block *k = blocks;
         blocks = k->next;
         gd_free(k);
     }

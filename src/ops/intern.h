@@ -1,10 +1,11 @@
-/* intern.h - strings that live as long as the library: attribute texts, names of user ops. */
+/* intern.h - strings and memory that live as long as the library: texts of options, ops that are
+ * created at run time. */
 #ifndef GRADUS_OPS_INTERN_H
 #define GRADUS_OPS_INTERN_H
 
 #include <stddef.h>
 
-/* The one copy of `text`; NULL when there is no memory. */
+/* The single copy of `text`: equal texts give equal pointers. NULL: no memory. */
 const char *gd_intern(const char *text);
 
 /* Zeroed memory that is freed when the library is unloaded, or by gd_free_early. */

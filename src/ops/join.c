@@ -1,4 +1,4 @@
-/* join.c - taking tensors apart and putting them together: split, cat, stack, repeat. */
+/* join.c - splitting and joining tensors: split, chunk, cat, stack, repeat, tile. */
 #include <string.h>
 
 #include "core/copy.h"
@@ -9,15 +9,16 @@
 /* --- split and cat ---------------------------------------------------------------------------- */
 
 /*op split(x, sizes:int[]) -> ys*  view
- * Cuts x along an axis into pieces: of the given sizes, which add up to the whole, or, for one
- * number, all of that size but the last.
- *   axis int = 0  where to cut
+ * Splits x along an axis into views. sizes are their sizes, which add up to that of the axis, or
+ * one size for all of them; then the last may be smaller.
+ *   axis int = 0  the axis to split
  *   saves nothing
  *   onnx Split   caffe Slice
  */
-/* n views of x, each `size` long in the axis but for the last, which has what is left; or of the
- * sizes in the list. */
-static gd_status cut(gd_infer *i, int axis, int64_t n, int64_t size, const int64_t *sizes) {
+/* n views of x along the axis, of the sizes in the list. If it is NULL, all have size `size`,
+ * and the last one has the rest. */
+static gd_status infer_pieces(gd_infer *i, int axis, int64_t n, int64_t size,
+                              const int64_t *sizes) {
     const gd_tensor *x = i->in[0];
     if (n > 1 << 20) return gd_op_fail(GD_E_ARGUMENT, "%lld pieces are too many", (long long)n);
     GD_TRY(gd_infer_outputs(i, (int)n));
@@ -38,24 +39,25 @@ static gd_status split_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0];
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number cannot be split");
-    int64_t integer = x->dims[axis], n = o->sizes.rank, sum = 0;
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a tensor of rank 0 cannot be split");
+    int64_t total = x->dims[axis], n = o->sizes.rank, sum = 0;
     if (n == 1) {
         int64_t size = o->sizes.at[0];
-        if (size < 0 || (size == 0 && integer > 0))
-            return gd_op_fail(GD_E_ARGUMENT, "pieces of size %lld", (long long)size);
-        return cut(i, axis, integer == 0 ? 1 : (integer - 1) / size + 1, size, NULL);
+        if (size < 0 || (size == 0 && total > 0))
+            return gd_op_fail(GD_E_ARGUMENT, "pieces cannot have size %lld", (long long)size);
+        return infer_pieces(i, axis, total == 0 ? 1 : (total - 1) / size + 1, size, NULL);
     }
     for (int k = 0; k < n; k++) {
         if (o->sizes.at[k] < 0)
-            return gd_op_fail(GD_E_ARGUMENT, "a piece of size %lld", (long long)o->sizes.at[k]);
+            return gd_op_fail(GD_E_ARGUMENT, "a piece cannot have size %lld",
+                              (long long)o->sizes.at[k]);
         if (__builtin_add_overflow(sum, o->sizes.at[k], &sum))
             return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
     }
-    if (sum != integer || n == 0)
-        return gd_op_fail(GD_E_SHAPE, "the sizes add up to %lld, axis %d has %lld", (long long)sum,
-                          axis, (long long)integer);
-    return cut(i, axis, n, 0, o->sizes.at);
+    if (sum != total || n == 0)
+        return gd_op_fail(GD_E_SHAPE, "the sizes add up to %lld, but axis %d has size %lld",
+                          (long long)sum, axis, (long long)total);
+    return infer_pieces(i, axis, n, 0, o->sizes.at);
 }
 static void split_vjp(gd_vjp *v) {
     const gd_split_options *o = v->attrs;
@@ -63,9 +65,9 @@ static void split_vjp(gd_vjp *v) {
 }
 
 /*op chunk(x, chunks:int) -> ys*  view
- * Cuts x along an axis into so many pieces of equal size; the last may be smaller, and there may be
- * fewer where the size does not divide.
- *   axis int = 0  where to cut
+ * Splits x along an axis into `chunks` views of equal size. If the size is not divisible, the last
+ * one is smaller, and there may be fewer.
+ *   axis int = 0  the axis to split
  *   saves nothing
  */
 static gd_status chunk_infer(gd_infer *i) {
@@ -73,13 +75,14 @@ static gd_status chunk_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0];
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number cannot be cut");
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a tensor of rank 0 cannot be split");
     if (o->chunks < 1)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld pieces; at least 1", (long long)o->chunks);
-    int64_t integer = x->dims[axis];
-    if (integer == 0) return cut(i, axis, o->chunks, 0, NULL);
-    int64_t size = (integer - 1) / o->chunks + 1;
-    return cut(i, axis, (integer - 1) / size + 1, size, NULL);
+        return gd_op_fail(GD_E_ARGUMENT, "chunks is %lld; it must be at least 1",
+                          (long long)o->chunks);
+    int64_t total = x->dims[axis];
+    if (total == 0) return infer_pieces(i, axis, o->chunks, 0, NULL);
+    int64_t size = (total - 1) / o->chunks + 1;
+    return infer_pieces(i, axis, (total - 1) / size + 1, size, NULL);
 }
 static void chunk_vjp(gd_vjp *v) {
     const gd_chunk_options *o = v->attrs;
@@ -87,11 +90,12 @@ static void chunk_vjp(gd_vjp *v) {
 }
 
 /*op cat(xs*) -> y
- * Joins tensors along an axis; their other dimensions are equal. dtypes promote.
- *   axis int = 0  where to join
+ * Concatenates tensors along an axis; their other dimensions must be equal. dtypes promote.
+ *   axis int = 0  the axis to concatenate along
  *   saves nothing
  *   onnx Concat   caffe Concat
  */
+/* Tensors of shape (0) are skipped whatever the rank of the others, as in PyTorch. */
 static bool cat_skips(const gd_tensor *t) { return t->rank == 1 && t->dims[0] == 0; }
 
 static gd_status cat_infer(gd_infer *i) {
@@ -99,11 +103,10 @@ static gd_status cat_infer(gd_infer *i) {
     gd_meta *y = &i->out[0];
     const gd_tensor *first = i->in[0];
     int axis;
-    for (int k = 0; k < i->n_in && cat_skips(first); k++)
-        first = i->in[k]; /* an old habit of PyTorch's */
+    for (int k = 0; k < i->n_in && cat_skips(first); k++) first = i->in[k];
     GD_TRY(gd_axis(o->axis, first->rank, &axis));
     if (first->rank == 0)
-        return gd_op_fail(GD_E_SHAPE, "single numbers cannot be joined; use gd_stack");
+        return gd_op_fail(GD_E_SHAPE, "tensors of rank 0 cannot be concatenated; use gd_stack");
     gd_meta_like(y, first);
     y->dims[axis] = 0;
     for (int k = 0; k < i->n_in; k++) {
@@ -111,13 +114,13 @@ static gd_status cat_infer(gd_infer *i) {
         y->dtype = gd_promote(y->dtype, (gd_dtype)t->dtype);
         if (cat_skips(t) && first->rank != 1) continue;
         if (t->rank != first->rank)
-            return gd_op_fail(GD_E_SHAPE, "tensor %d has %d dimensions, others %d", k, t->rank,
-                              first->rank);
+            return gd_op_fail(GD_E_SHAPE, "tensor %d has %d dimensions, the others have %d", k,
+                              t->rank, first->rank);
         for (int d = 0; d < t->rank; d++)
             if (d != axis && t->dims[d] != first->dims[d])
                 return gd_op_fail(GD_E_SHAPE,
-                                  "tensor %d has size %lld in dimension %d, others %lld", k,
-                                  (long long)t->dims[d], d, (long long)first->dims[d]);
+                                  "tensor %d has size %lld in dimension %d, the others have %lld",
+                                  k, (long long)t->dims[d], d, (long long)first->dims[d]);
         if (__builtin_add_overflow(y->dims[axis], t->dims[axis], &y->dims[axis]))
             return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
     }
@@ -133,8 +136,8 @@ static void cat_vjp(gd_vjp *v) {
         at += size;
     }
 }
-/* Two tensors joined: each position of the result is one of a's or of b's. */
-static gd_tensor *join_two(gd_tensor *a, gd_tensor *b, int axis) {
+/* a and b concatenated: each position of the result selects an element of a or of b. */
+static gd_tensor *cat_two(gd_tensor *a, gd_tensor *b, int axis) {
     const int64_t n_a = gd_tensor_dim(a, axis), n_b = gd_tensor_dim(b, axis);
     gd_tensor *in_a = gd_positions(a->rank, axis, 0, n_a + n_b, 1);
     gd_tensor *in_b = gd_positions(a->rank, axis, -n_a, n_a + n_b, 1);
@@ -142,16 +145,16 @@ static gd_tensor *join_two(gd_tensor *a, gd_tensor *b, int axis) {
     return gd_where(gd_eq(in_a, at_a), gd_take_positions(a, axis, at_a),
                     gd_take_positions(b, axis, at_b));
 }
-/* By halves: each element is copied as often as the logarithm of their number. */
-static gd_tensor *join_list(gd_tensor **xs, int n, int axis) {
+/* Concatenates by halves, so that each element is copied log2(n) times. */
+static gd_tensor *cat_list(gd_tensor **xs, int n, int axis) {
     if (n == 1) return xs[0];
-    return join_two(join_list(xs, n / 2, axis), join_list(xs + n / 2, n - n / 2, axis), axis);
+    return cat_two(cat_list(xs, n / 2, axis), cat_list(xs + n / 2, n - n / 2, axis), axis);
 }
 static void cat_expand(gd_expand *e) {
     const gd_cat_options *o = e->attrs;
     const gd_tensor *first = e->x[0];
     for (int i = 0; i < e->n_in && cat_skips(first); i++) first = e->x[i];
-    const int axis = (int)(o->axis < 0 ? o->axis + first->rank : o->axis);
+    const int axis = gd_wrap_axis(o->axis, first->rank);
     gd_dtype dtype = (gd_dtype)e->x[0]->dtype;
     for (int i = 1; i < e->n_in; i++) dtype = gd_promote(dtype, (gd_dtype)e->x[i]->dtype);
     gd_tensor **xs = gd_list_new(e->n_in), *y = NULL;
@@ -163,13 +166,13 @@ static void cat_expand(gd_expand *e) {
         if (x->dims[axis] > 0) xs[n++] = y;
     }
     if (!xs) e->y[0] = &gd_error_tensor;
-    else if (n > 1) e->y[0] = join_list(xs, n, axis);
-    else e->y[0] = gd_clone(n == 1 ? xs[0] : y); /* a new tensor, also for one alone */
+    else if (n > 1) e->y[0] = cat_list(xs, n, axis);
+    else e->y[0] = gd_clone(n == 1 ? xs[0] : y); /* a new tensor, also for a single input */
 }
 static gd_status cat_raw(gd_kernel_call *k) {
     const gd_cat_options *o = k->attrs;
     gd_view part = k->out[0];
-    int axis = (int)(o->axis < 0 ? o->axis + part.rank : o->axis);
+    int axis = gd_wrap_axis(o->axis, part.rank);
     for (int i = 0; i < k->n_in; i++) {
         const gd_view *x = &k->in[i];
         if (x->rank != part.rank) continue;
@@ -182,8 +185,8 @@ static gd_status cat_raw(gd_kernel_call *k) {
 }
 
 /*op stack(xs*) -> y
- * Tensors of one shape side by side along a new dimension. dtypes promote.
- *   axis int = 0  where the new dimension goes
+ * Joins tensors of the same shape along a new dimension. dtypes promote.
+ *   axis int = 0  the position of the new dimension
  *   saves nothing
  */
 static gd_status stack_infer(gd_infer *i) {
@@ -203,7 +206,7 @@ static gd_status stack_infer(gd_infer *i) {
         y->dtype = gd_promote(y->dtype, (gd_dtype)t->dtype);
         if (t->rank != first->rank ||
             memcmp(t->dims, first->dims, sizeof(int64_t) * first->rank) != 0)
-            return gd_op_fail(GD_E_SHAPE, "tensor %d has the shape %s, the first %s", k,
+            return gd_op_fail(GD_E_SHAPE, "tensor %d has shape %s, the first has %s", k,
                               gd_shape_text(t->rank, t->dims, a, sizeof a),
                               gd_shape_text(first->rank, first->dims, b, sizeof b));
     }
@@ -224,8 +227,8 @@ static void stack_expand(gd_expand *e) {
 static gd_status stack_raw(gd_kernel_call *k) {
     const gd_stack_options *o = k->attrs;
     const gd_view *y = &k->out[0];
-    int axis = (int)(o->axis < 0 ? o->axis + y->rank : o->axis);
-    gd_view part = *y; /* the place of one tensor: y without the new axis */
+    int axis = gd_wrap_axis(o->axis, y->rank);
+    gd_view part = *y; /* the slice for one tensor: y without the new axis */
     part.rank--;
     for (int d = axis; d < part.rank; d++) {
         part.dims[d] = y->dims[d + 1];
@@ -241,8 +244,8 @@ static gd_status stack_raw(gd_kernel_call *k) {
 /* --- repeat ----------------------------------------------------------------------------------- */
 
 /*op repeat(x, repeats:int[]) -> y
- * x side by side with itself: repeats[d] times along dimension d. There may be more repeats than
- * dimensions; x then gets new ones in front.
+ * x repeated repeats[d] times along dimension d. If there are more repeats than dimensions, x gets
+ * new dimensions in front.
  *   saves nothing
  *   onnx Tile
  */
@@ -252,13 +255,16 @@ static gd_status repeat_infer(gd_infer *i) {
     gd_meta *y = &i->out[0];
     int extra = o->repeats.rank - x->rank;
     if (extra < 0)
-        return gd_op_fail(GD_E_SHAPE, "%d repeats for %d dimensions; gd_tile takes fewer",
+        return gd_op_fail(GD_E_SHAPE,
+                          "there are %d repeats for %d dimensions; gd_tile accepts fewer",
                           o->repeats.rank, x->rank);
     y->rank = o->repeats.rank;
     for (int d = 0; d < y->rank; d++) {
         int64_t n = o->repeats.at[d];
         if (n < 0)
-            return gd_op_fail(GD_E_ARGUMENT, "%lld repeats of dimension %d", (long long)n, d);
+            return gd_op_fail(GD_E_ARGUMENT,
+                              "repeats is %lld for dimension %d; it must not be negative",
+                              (long long)n, d);
         if (__builtin_mul_overflow(n, d < extra ? 1 : x->dims[d - extra], &y->dims[d]))
             return gd_op_fail(GD_E_OVERFLOW, "%lld repeats of dimension %d are too many",
                               (long long)n, d);
@@ -269,10 +275,9 @@ static void repeat_vjp(gd_vjp *v) {
     const gd_repeat_options *o = v->attrs;
     gd_shape dims = gd_tensor_shape(v->y[0]);
     gd_tensor *g = v->gy[0];
-    if (gd_tensor_numel(v->x[0]) == 0) return; /* repeats may be any number then */
+    if (gd_tensor_numel(v->x[0]) == 0) return; /* gradient is empty; repeats may be 0 or huge */
     int extra = o->repeats.rank - v->x[0]->rank;
-    for (int d = 0; d < dims.rank;
-         d++) { /* one dimension at a time: (before, repeats, size, after) */
+    for (int d = 0; d < dims.rank; d++) { /* as (before, repeats, size, after): sum the repeats */
         if (o->repeats.at[d] == 1) continue;
         int64_t size = d < extra ? 1 : v->x[0]->dims[d - extra];
         int64_t before = gd_numel(d, dims.at), after = gd_numel(dims.rank - d - 1, dims.at + d + 1);
@@ -287,13 +292,13 @@ static void repeat_expand(gd_expand *e) {
     const gd_tensor *x = e->x[0];
     const int extra = o->repeats.rank - x->rank;
     gd_shape dims = {.rank = o->repeats.rank, .form = 1};
-    bool same = true; /* all repeats are 1 */
+    bool all_ones = true; /* all repeats are 1 */
     for (int d = 0; d < dims.rank; d++) {
         dims.at[d] = d < extra ? 1 : x->dims[d - extra];
-        same &= o->repeats.at[d] == 1;
+        all_ones &= o->repeats.at[d] == 1;
     }
     gd_tensor *y = gd_reshape(e->x[0], dims);
-    for (int d = dims.rank; d-- > 0;) { /* (before, repeats, size and what is behind it) */
+    for (int d = dims.rank; d-- > 0;) { /* as (before, repeats, rest) */
         if (o->repeats.at[d] == 1) continue;
         const int64_t before = gd_numel(d, dims.at), rest = gd_numel(dims.rank - d, dims.at + d);
         dims.at[d] *= o->repeats.at[d];
@@ -301,12 +306,12 @@ static void repeat_expand(gd_expand *e) {
                       gd_dims(before, o->repeats.at[d], rest));
         y = gd_reshape(y, dims);
     }
-    e->y[0] = same ? gd_clone(y) : gd_contiguous(y); /* no view of x */
+    e->y[0] = all_ones ? gd_clone(y) : gd_contiguous(y); /* must not be a view of x */
 }
 static gd_status repeat_raw(gd_kernel_call *k) {
     const gd_repeat_options *o = k->attrs;
     const gd_view *y = &k->out[0];
-    gd_view x = k->in[0], done = *y; /* done: the corner of y that is filled */
+    gd_view x = k->in[0], done = *y; /* done: the filled corner of y */
     int extra = y->rank - x.rank;
     if (gd_numel(y->rank, y->dims) == 0) return GD_OK;
     for (int d = y->rank; d-- > 0;) { /* x with the new dimensions in front */
@@ -317,11 +322,10 @@ static gd_status repeat_raw(gd_kernel_call *k) {
     x.rank = y->rank;
     gd_copy_elements(&done, &x);
     for (int d = y->rank; d-- > 0;)
-        for (int64_t n = done.dims[d], integer = n * o->repeats.at[d]; n < integer;
-             n = done.dims[d]) {
-            gd_view next = done; /* what is there already, as far as it fits */
+        for (int64_t n = done.dims[d], total = n * o->repeats.at[d]; n < total; n = done.dims[d]) {
+            gd_view next = done; /* a copy of the filled part, or of as much as fits */
             next.data = (char *)done.data + n * done.strides[d] * (int64_t)gd_dtype_size(y->dtype);
-            next.dims[d] = integer - n < n ? integer - n : n;
+            next.dims[d] = total - n < n ? total - n : n;
             gd_copy_elements(&next, &done);
             done.dims[d] += next.dims[d];
         }
@@ -329,7 +333,7 @@ static gd_status repeat_raw(gd_kernel_call *k) {
 }
 
 /*op tile(x, repeats:int[]) -> y
- * As repeat, but there may be fewer repeats than dimensions: they belong to the last ones.
+ * As repeat, but there may be fewer repeats than dimensions; they apply to the last dimensions.
  *   caffe Tile
  */
 static void tile_expand(gd_expand *e) {

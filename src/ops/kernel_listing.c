@@ -1,4 +1,5 @@
-/* kernel_listing.c - which op runs how on which kind of device. */
+/* kernel_listing.c - how each op runs on each kind of device: by a kernel, an expression or a
+ * body. */
 #include <string.h>
 
 #include "ops/op.h"
@@ -10,13 +11,13 @@ static bool has_kernel(const gd_op *op, const char *kind) {
     return false;
 }
 
-/* The host does what the op is about: it chooses what runs next, calls the program, has the device
- * copy into a variable, waits, or knows the number of a random call. */
+/* Whether the host does the work of the op: it controls the flow, calls the program, starts a
+ * copy into a variable, waits, or supplies the number of a random call. */
 static bool runs_on_host(const gd_op *op) {
-    const unsigned number = GD_OP_RANDOM | GD_OP_SHAPE_ONLY; /* a number of the generator as data */
+    const unsigned random_number = GD_OP_RANDOM | GD_OP_SHAPE_ONLY; /* random_key */
     return op->facts.control != GD_CONTROL_NONE ||
            (op->flags & (GD_OP_ASSIGNS | GD_OP_AWAITS | GD_OP_CALLS)) ||
-           (op->flags & number) == number;
+           (op->flags & random_number) == random_number;
 }
 
 bool gd_op_needs_kernel(const gd_op *op) {
@@ -37,11 +38,11 @@ const char *gd_op_runs_as(const gd_op *op, const char *device_kind) {
     return op->expand ? "body" : "none";
 }
 
-/* Kinds in the order of the table, each once. */
-enum { MOST_KINDS = 64 };
+enum { MAX_KINDS = 64 };
 
+/* Kinds in the order of the op table, each once. */
 const char *gd_kernel_kind_at(int index) {
-    const char *kinds[MOST_KINDS] = {"cpu"};
+    const char *kinds[MAX_KINDS] = {"cpu"};
     int n = 1;
     gd_table_init();
     for (int i = 0; i < gd_op_count(); i++) {
@@ -50,7 +51,7 @@ const char *gd_kernel_kind_at(int index) {
         for (int k = 0; lists && k < GD_DEVICE_KINDS && lists[k].device; k++) {
             int at = 0;
             while (at < n && strcmp(kinds[at], lists[k].device) != 0) at++;
-            if (at == n && n < MOST_KINDS) kinds[n++] = lists[k].device;
+            if (at == n && n < MAX_KINDS) kinds[n++] = lists[k].device;
         }
     }
     return index >= 0 && index < n ? kinds[index] : NULL;

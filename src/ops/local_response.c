@@ -103,7 +103,7 @@ static void window_sum_expand(gd_expand *e) {
                            : gd_reshape(gd_widen(x), gd_dims(1));
     y = gd_sum(gd_window_views(y, &f, 1), .axis = gd_dims(-1));
     y = x->rank ? gd_movedim(y, gd_dims(-1), gd_dims(axis)) : gd_reshape(y, gd_dims());
-    e->y[0] = gd_as(y, (gd_dtype)x->dtype);
+    e->y[0] = gd_as_dtype(y, (gd_dtype)x->dtype);
 }
 
 #include "local_response.gen.h"

@@ -9,6 +9,7 @@
  */
 #include "core/error.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 /* --- what they share -------------------------------------------------------------------------- */
@@ -56,9 +57,6 @@ static void note_broadcast(const gd_expand *e) {
               gd_shape_text(both.rank, both.at, c, sizeof c), site ? " (" : "", site ? site : "",
               site ? ")" : "");
 }
-
-/* An optional input that may be left out of the list. */
-static gd_tensor *optional(gd_tensor **x, int n, int i) { return i < n ? x[i] : NULL; }
 
 /*op affine(x, by:float, plus:float) -> y  elementwise internal
  * x times a number, plus another.
@@ -185,7 +183,8 @@ static gd_status bce_loss_infer(gd_infer *i) {
 }
 static void bce_loss_expand(gd_expand *e) {
     const gd_bce_loss_options *o = e->attrs;
-    gd_tensor *terms = gd_bce_terms(e->x[0], e->x[1]), *weight = optional(e->x, e->n_in, 2);
+    gd_tensor *terms = gd_bce_terms(e->x[0], e->x[1]),
+              *weight = gd_optional_input(e->x, e->n_in, 2);
     e->y[0] = reduce_terms(weight ? gd_mul(terms, weight) : terms, o->reduction);
 }
 
@@ -246,7 +245,8 @@ static gd_status bce_with_logits_infer(gd_infer *i) {
 }
 static void bce_with_logits_expand(gd_expand *e) {
     const gd_bce_with_logits_options *o = e->attrs;
-    gd_tensor *weight = optional(e->x, e->n_in, 2), *pos = optional(e->x, e->n_in, 3);
+    gd_tensor *weight = gd_optional_input(e->x, e->n_in, 2),
+              *pos = gd_optional_input(e->x, e->n_in, 3);
     gd_tensor *terms = pos ? gd_bce_logits_pos_terms(e->x[0], e->x[1], pos)
                            : gd_bce_logits_terms(e->x[0], e->x[1]);
     e->y[0] = reduce_terms(weight ? gd_mul(terms, weight) : terms, o->reduction);

@@ -14,8 +14,6 @@
 
 static int class_axis(const gd_tensor *x) { return x->rank > 1; }
 
-static gd_tensor *optional(gd_tensor **x, int n, int i) { return i < n ? x[i] : NULL; }
-
 static gd_status need_classes(const gd_tensor *x, const gd_tensor *weight) {
     GD_TRY(gd_need_float(x, "x"));
     if (x->rank == 0)
@@ -164,7 +162,7 @@ static gd_status nll_loss_infer(gd_infer *i) {
 
 static void nll_loss_vjp(gd_vjp *v) {
     const gd_nll_loss_options *o = v->attrs;
-    gd_tensor *x = v->x[0], *target = v->x[1], *weight = optional(v->x, v->n_in, 2),
+    gd_tensor *x = v->x[0], *target = v->x[1], *weight = gd_optional_input(v->x, v->n_in, 2),
               *total = v->y[1];
     bool mean = o->reduction == GD_MEAN;
     if (!weight || !v->needs[2]) {
@@ -278,7 +276,7 @@ static gd_tensor *checked_targets(gd_tensor *target, int64_t classes, int64_t ig
 /* The loss of each position, from the elements of x at the targets' classes. */
 static void nll_loss_expand(gd_expand *e) {
     const gd_nll_loss_options *o = e->attrs;
-    gd_tensor *x = e->x[0], *weight = optional(e->x, e->n_in, 2);
+    gd_tensor *x = e->x[0], *weight = gd_optional_input(e->x, e->n_in, 2);
     const int axis = class_axis(x);
     const gd_dtype dtype = (gd_dtype)x->dtype, inside = gd_wide_dtype(dtype);
     gd_tensor *target = checked_targets(e->x[1], gd_tensor_dim(x, axis), o->ignore_index);
@@ -327,8 +325,9 @@ static gd_status nll_loss_grad_infer(gd_infer *i) {
 }
 static void nll_loss_grad_vjp(gd_vjp *v) { /* linear in gy: its transpose is the loss itself */
     const gd_nll_loss_grad_options *o = v->attrs;
-    v->gx[0] = gd_nll_loss(v->gy[0], v->x[1], .reduction = o->reduction,
-                           .ignore_index = o->ignore_index, .weight = optional(v->x, v->n_in, 3));
+    v->gx[0] =
+        gd_nll_loss(v->gy[0], v->x[1], .reduction = o->reduction, .ignore_index = o->ignore_index,
+                    .weight = gd_optional_input(v->x, v->n_in, 3));
 }
 /* Zeros, with -gy times the weight at the class that each position's target names. */
 static void nll_loss_grad_expand(gd_expand *e) {
@@ -336,7 +335,7 @@ static void nll_loss_grad_expand(gd_expand *e) {
     const int rank = o->dims.rank, axis = rank > 1;
     const int64_t classes = o->dims.at[axis];
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, inside = gd_wide_dtype(dtype);
-    gd_tensor *weight = optional(e->x, e->n_in, 3), *g = gd_as_dtype(e->x[0], inside);
+    gd_tensor *weight = gd_optional_input(e->x, e->n_in, 3), *g = gd_as_dtype(e->x[0], inside);
     gd_tensor *target = checked_targets(e->x[1], classes, o->ignore_index);
     gd_tensor *numbers = gd_positions(rank, axis, 0, classes, 1);
     gd_tensor *named = gd_eq(gd_unsqueeze(target, axis), numbers);
@@ -427,7 +426,7 @@ static gd_tensor *probabilities_loss(gd_tensor *x, gd_tensor *target, gd_tensor 
 
 static void cross_entropy_expand(gd_expand *e) {
     const gd_cross_entropy_options *o = e->attrs;
-    gd_tensor *x = e->x[0], *target = e->x[1], *weight = optional(e->x, e->n_in, 2);
+    gd_tensor *x = e->x[0], *target = e->x[1], *weight = gd_optional_input(e->x, e->n_in, 2);
     if (gd_dtype_is_float((gd_dtype)target->dtype))
         e->y[0] = probabilities_loss(x, target, weight, o);
     else
@@ -464,7 +463,7 @@ static gd_status index_cross_entropy_infer(gd_infer *i) {
 
 static void index_cross_entropy_vjp(gd_vjp *v) {
     const gd_index_cross_entropy_options *o = v->attrs;
-    gd_tensor *x = v->x[0], *target = v->x[1], *weight = optional(v->x, v->n_in, 2),
+    gd_tensor *x = v->x[0], *target = v->x[1], *weight = gd_optional_input(v->x, v->n_in, 2),
               *total = v->y[3];
     bool mean = o->reduction == GD_MEAN;
     const gd_dtype inside = gd_wide_dtype((gd_dtype)x->dtype);
@@ -504,7 +503,7 @@ static gd_tensor *even_loss(gd_tensor *x, gd_tensor *logp, gd_tensor *target, gd
 static void index_cross_entropy_expand(gd_expand *e) {
     const gd_index_cross_entropy_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, inside = gd_wide_dtype(dtype);
-    gd_tensor *x = gd_as_dtype(e->x[0], inside), *weight = optional(e->x, e->n_in, 2);
+    gd_tensor *x = gd_as_dtype(e->x[0], inside), *weight = gd_optional_input(e->x, e->n_in, 2);
     gd_tensor *target = /* here, so that a failure does not name nll_loss */
         checked_targets(e->x[1], gd_tensor_dim(x, class_axis(x)), o->ignore_index);
     if (weight) weight = gd_as_dtype(weight, inside);
@@ -607,7 +606,7 @@ static gd_status index_cross_entropy_grad_infer(gd_infer *i) {
 static void index_cross_entropy_grad_expand(gd_expand *e) {
     const gd_index_cross_entropy_grad_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[1]->dtype, inside = gd_wide_dtype(dtype);
-    gd_tensor *x = gd_as_dtype(e->x[1], inside), *weight = optional(e->x, e->n_in, 6);
+    gd_tensor *x = gd_as_dtype(e->x[1], inside), *weight = gd_optional_input(e->x, e->n_in, 6);
     const int axis = class_axis(x);
     gd_tensor *target = checked_targets(e->x[2], gd_tensor_dim(x, axis), o->ignore_index);
     if (weight) weight = gd_as_dtype(weight, inside);

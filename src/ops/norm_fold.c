@@ -63,8 +63,8 @@ static void norm_fold_expand(gd_expand *e) {
     gd_tensor *root = gd_sqrt(gd_add(var, gd_scalar_of(o->eps, wide)));
     gd_tensor *scale = weight ? gd_div(weight, root) : gd_reciprocal(root);
     gd_tensor *b2 = gd_mul(b ? gd_sub(b, mean) : gd_neg(mean), scale);
-    e->y[0] = gd_as(gd_mul(w, gd_reshape(scale, dims)), dtype);
-    e->y[1] = gd_as(bias ? gd_add(b2, bias) : b2, dtype);
+    e->y[0] = gd_as_dtype(gd_mul(w, gd_reshape(scale, dims)), dtype);
+    e->y[1] = gd_as_dtype(bias ? gd_add(b2, bias) : b2, dtype);
 }
 
 #include "norm_fold.gen.h"

@@ -17,7 +17,7 @@
 /* --- what the norms share --------------------------------------------------------------------- */
 
 /* Statistics and parameters of halves are f32. */
-static gd_dtype wide_dtype(const gd_tensor *x) { return x->dtype == GD_F64 ? GD_F64 : GD_F32; }
+static gd_dtype wide_dtype(const gd_tensor *x) { return gd_wide_dtype((gd_dtype)x->dtype); }
 
 static void meta_list(gd_meta *y, gd_dtype dtype, int64_t n) {
     y->dtype = dtype;
@@ -148,11 +148,6 @@ static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double 
  *   y = rsqrt(x + eps)
  */
 
-/* Halves are computed as f32 in the bodies. */
-static gd_tensor *widened(gd_tensor *t, gd_dtype dtype) {
-    return t && t->dtype != dtype ? gd_cast(t, dtype) : t;
-}
-
 /* A list of channels as [1][c][1], or NULL. */
 static gd_tensor *as_channels(gd_tensor *t) { return t ? gd_reshape(t, gd_dims(1, -1, 1)) : NULL; }
 
@@ -207,7 +202,7 @@ static void batch_norm_vjp(gd_vjp *v) {
 /* running = (1 - momentum) running + momentum new, outside the tape. Returns what was written. */
 static gd_tensor *follow(gd_tensor *running, gd_tensor *latest, double momentum) {
     gd_this_thread.no_grad++;
-    gd_tensor *old = widened(running, (gd_dtype)latest->dtype);
+    gd_tensor *old = gd_as_dtype(running, (gd_dtype)latest->dtype);
     gd_tensor *share = gd_affine(gd_reshape(latest, gd_tensor_shape(running)), momentum, 0);
     gd_tensor *now = gd_assign(running, gd_add(gd_affine(old, 1 - momentum, 0), share));
     gd_this_thread.no_grad--;
@@ -225,7 +220,7 @@ static gd_tensor *follow(gd_tensor *running, gd_tensor *latest, double momentum)
 static gd_tensor *after_writes(gd_tensor *y, gd_tensor **written) {
     if (!written[0] || written[0]->kind != GD_SYMBOL || gd_tensor_numel(written[0]) == 0) return y;
     for (int i = 0; i < 2; i++)
-        y = gd_after_write(y, widened(gd_select(written[i], 0, 0), (gd_dtype)y->dtype));
+        y = gd_after_write(y, gd_as_dtype(gd_select(written[i], 0, 0), (gd_dtype)y->dtype));
     return y;
 }
 
@@ -233,7 +228,7 @@ static void batch_norm_expand(gd_expand *e) {
     const gd_batch_norm_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[0]);
     gd_shape dims = channels_of(e->x[0]), axes = gd_dims(0, 2);
-    gd_tensor *x = gd_reshape(widened(e->x[0], dtype), dims), *mean, *var;
+    gd_tensor *x = gd_reshape(gd_as_dtype(e->x[0], dtype), dims), *mean, *var;
     gd_tensor *written[2] = {NULL, NULL};
     int64_t n = dims.at[0] * dims.at[2];
     if (o->training && n > 0) {
@@ -247,13 +242,13 @@ static void batch_norm_expand(gd_expand *e) {
         e->y[0] = gd_clone(e->x[0]);
         return;
     } else {
-        mean = as_channels(widened(gd_stop_gradient(e->x[3]), dtype));
-        var = as_channels(widened(gd_stop_gradient(e->x[4]), dtype));
+        mean = as_channels(gd_as_dtype(gd_stop_gradient(e->x[3]), dtype));
+        var = as_channels(gd_as_dtype(gd_stop_gradient(e->x[4]), dtype));
     }
     gd_tensor *y = gd_mul(gd_sub(x, mean), gd_rsqrt_plus(var, o->eps));
-    if (e->x[1]) y = gd_mul(y, as_channels(widened(e->x[1], dtype)));
-    if (e->x[2]) y = gd_add(y, as_channels(widened(e->x[2], dtype)));
-    y = gd_reshape(widened(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
+    if (e->x[1]) y = gd_mul(y, as_channels(gd_as_dtype(e->x[1], dtype)));
+    if (e->x[2]) y = gd_add(y, as_channels(gd_as_dtype(e->x[2], dtype)));
+    y = gd_reshape(gd_as_dtype(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
     e->y[0] = after_writes(y, written);
 }
 
@@ -337,8 +332,8 @@ static void batch_norm_grad_expand(gd_expand *e) {
     const gd_batch_norm_grad_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[1]);
     gd_shape dims = channels_of(e->x[1]), axes = gd_dims(0, 2);
-    gd_tensor *gy = gd_reshape(widened(e->x[0], dtype), dims),
-              *x = gd_reshape(widened(e->x[1], dtype), dims);
+    gd_tensor *gy = gd_reshape(gd_as_dtype(e->x[0], dtype), dims),
+              *x = gd_reshape(gd_as_dtype(e->x[1], dtype), dims);
     gd_tensor *rstd = as_channels(e->x[4]), *from;
     if (o->training && gd_body_differentiates(e)) {
         from = gd_sub(x, as_function(as_channels(e->x[3]), mean_over(x, axes)));
@@ -350,8 +345,8 @@ static void batch_norm_grad_expand(gd_expand *e) {
     if (o->training)
         g = gd_sub(gd_sub(gy, mean_over(gy, axes)), gd_mul(hat, mean_over(gd_mul(gy, hat), axes)));
     g = gd_mul(g, rstd);
-    if (e->x[2]) g = gd_mul(g, as_channels(widened(e->x[2], dtype)));
-    e->y[0] = gd_reshape(widened(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
+    if (e->x[2]) g = gd_mul(g, as_channels(gd_as_dtype(e->x[2], dtype)));
+    e->y[0] = gd_reshape(gd_as_dtype(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
     e->y[1] = dot;
     e->y[2] = sum;
 }
@@ -446,13 +441,13 @@ static gd_shape normalized_axes(const gd_tensor *x, const gd_shape *given, const
 static void layer_norm_expand(gd_expand *e) {
     const gd_layer_norm_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[0]);
-    gd_tensor *x = widened(e->x[0], dtype);
+    gd_tensor *x = gd_as_dtype(e->x[0], dtype);
     gd_shape axes = normalized_axes(x, &o->normalized_dims, e->x[1], e->x[2]);
     gd_tensor *var = gd_var(x, .axis = axes, .correction = 0, .keepdim = true);
     gd_tensor *y = gd_mul(gd_sub(x, mean_over(x, axes)), gd_rsqrt_plus(var, o->eps));
-    if (e->x[1]) y = gd_mul(y, widened(e->x[1], dtype));
-    if (e->x[2]) y = gd_add(y, widened(e->x[2], dtype));
-    e->y[0] = widened(y, (gd_dtype)e->x[0]->dtype);
+    if (e->x[1]) y = gd_mul(y, gd_as_dtype(e->x[1], dtype));
+    if (e->x[2]) y = gd_add(y, gd_as_dtype(e->x[2], dtype));
+    e->y[0] = gd_as_dtype(y, (gd_dtype)e->x[0]->dtype);
 }
 
 /* Rows as many as there are statistics. */
@@ -488,7 +483,7 @@ static gd_status row_norm_grad_infer(gd_infer *i) {
 static void row_norm_grad_expand(gd_expand *e) {
     const gd_row_norm_grad_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[1]);
-    gd_tensor *gy = widened(e->x[0], dtype), *x = widened(e->x[1], dtype), *g = gy;
+    gd_tensor *gy = gd_as_dtype(e->x[0], dtype), *x = gd_as_dtype(e->x[1], dtype), *g = gy;
     int64_t n = x->dims[0], c = x->dims[1], s = x->dims[2];
     gd_shape rows = gd_dims(n, o->groups, c / o->groups * s), axes = gd_dims(0, 2),
              last = gd_dims(2);
@@ -502,12 +497,12 @@ static void row_norm_grad_expand(gd_expand *e) {
     if (differentiates)
         rstd = as_function(rstd, gd_rsqrt_plus(mean_over(gd_square(from), last), o->eps));
     gd_tensor *hat = gd_mul(from, rstd);
-    if (e->x[2]) g = gd_mul(g, as_channels(widened(e->x[2], dtype)));
+    if (e->x[2]) g = gd_mul(g, as_channels(gd_as_dtype(e->x[2], dtype)));
     g = gd_reshape(g, rows);
     gd_tensor *pull = gd_mul(hat, mean_over(gd_mul(g, hat), last));
     if (e->x[3]) g = gd_sub(g, mean_over(g, last));
     g = gd_mul(gd_sub(g, pull), rstd);
-    e->y[0] = gd_reshape(widened(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
+    e->y[0] = gd_reshape(gd_as_dtype(g, (gd_dtype)e->x[1]->dtype), gd_tensor_shape(e->x[1]));
     e->y[1] = gd_sum(gd_mul(gy, gd_reshape(hat, gd_tensor_shape(x))), .axis = axes);
     e->y[2] = gd_sum(gy, .axis = axes);
 }
@@ -552,11 +547,11 @@ static void rms_norm_vjp(gd_vjp *v) {
 static void rms_norm_expand(gd_expand *e) {
     const gd_rms_norm_options *o = e->attrs;
     gd_dtype dtype = wide_dtype(e->x[0]);
-    gd_tensor *x = widened(e->x[0], dtype);
+    gd_tensor *x = gd_as_dtype(e->x[0], dtype);
     gd_shape axes = normalized_axes(x, &o->normalized_dims, e->x[1], NULL);
     gd_tensor *y = gd_mul(x, gd_rsqrt_plus(mean_over(gd_square(x), axes), rms_eps(o->eps, dtype)));
-    if (e->x[1]) y = gd_mul(y, widened(e->x[1], dtype));
-    e->y[0] = widened(y, (gd_dtype)e->x[0]->dtype);
+    if (e->x[1]) y = gd_mul(y, gd_as_dtype(e->x[1], dtype));
+    e->y[0] = gd_as_dtype(y, (gd_dtype)e->x[0]->dtype);
 }
 
 static size_t rms_norm_workspace(const gd_kernel_call *k) {
@@ -614,13 +609,13 @@ static void group_norm_expand(gd_expand *e) {
     gd_dtype dtype = wide_dtype(e->x[0]);
     gd_shape dims = channels_of(e->x[0]), last = gd_dims(2);
     int64_t share = o->groups > 0 ? dims.at[1] / o->groups * dims.at[2] : 0;
-    gd_tensor *x = gd_reshape(widened(e->x[0], dtype), gd_dims(dims.at[0], o->groups, share));
+    gd_tensor *x = gd_reshape(gd_as_dtype(e->x[0], dtype), gd_dims(dims.at[0], o->groups, share));
     gd_tensor *var = gd_var(x, .axis = last, .correction = 0, .keepdim = true);
     gd_tensor *y =
         gd_reshape(gd_mul(gd_sub(x, mean_over(x, last)), gd_rsqrt_plus(var, o->eps)), dims);
-    if (e->x[1]) y = gd_mul(y, as_channels(widened(e->x[1], dtype)));
-    if (e->x[2]) y = gd_add(y, as_channels(widened(e->x[2], dtype)));
-    e->y[0] = gd_reshape(widened(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
+    if (e->x[1]) y = gd_mul(y, as_channels(gd_as_dtype(e->x[1], dtype)));
+    if (e->x[2]) y = gd_add(y, as_channels(gd_as_dtype(e->x[2], dtype)));
+    e->y[0] = gd_reshape(gd_as_dtype(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
 }
 static size_t group_norm_workspace(const gd_kernel_call *k) {
     const plain p = plain_channels(&k->in[0], ((const gd_group_norm_options *)k->attrs)->groups);
@@ -707,7 +702,7 @@ static void instance_norm_train_expand(gd_expand *e) {
     const gd_instance_norm_train_options *o = e->attrs;
     gd_tensor *x = e->x[0];
     e->y[0] = gd_group_norm(x, x->dims[1], e->x[1], e->x[2], .eps = o->eps);
-    gd_tensor *flat = gd_reshape(widened(gd_stop_gradient(x), wide_dtype(x)), channels_of(x));
+    gd_tensor *flat = gd_reshape(gd_as_dtype(gd_stop_gradient(x), wide_dtype(x)), channels_of(x));
     gd_shape first = gd_dims(0);
     gd_tensor *written[2] = {
         follow(e->x[3], gd_mean(gd_mean(flat, .axis = 2), .axis = first), o->momentum),

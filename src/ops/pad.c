@@ -100,7 +100,7 @@ static gd_status pad_raw(gd_kernel_call *k) {
 
 /* gd_pad_source of all places of a result's axis, for modes that show x everywhere. */
 static gd_tensor *pad_sources(const gd_pad_axis *a, gd_word mode) {
-    gd_tensor *i = gd_iota(a->out, 1), *last = gd_scalar_int(a->n - 1);
+    gd_tensor *i = gd_positions(1, 0, 0, a->out, 1), *last = gd_scalar_int(a->n - 1);
     if (mode == GD_CIRCULAR) {
         i = gd_remainder(gd_sub(i, gd_scalar_int(a->front)), gd_scalar_int(a->kept));
         return gd_add(i, gd_scalar_int(a->first));
@@ -121,7 +121,7 @@ static gd_tensor *along_axis(gd_tensor *list, int d, int rank) {
 static gd_tensor *pad_constant(gd_tensor *x, const gd_pad_axis *axes, double value) {
     const gd_dtype dtype = (gd_dtype)x->dtype;
     const int rank = x->rank;
-    gd_tensor *inside = NULL, *number = gd_as(gd_scalar_of(value, GD_F64), dtype);
+    gd_tensor *inside = NULL, *number = gd_as_dtype(gd_scalar_of(value, GD_F64), dtype);
     gd_shape dims = {.rank = rank, .form = 1};
     int cut = -1; /* an axis of which nothing is left */
     for (int d = 0; d < rank; d++) {
@@ -129,14 +129,14 @@ static gd_tensor *pad_constant(gd_tensor *x, const gd_pad_axis *axes, double val
         if (axes[d].kept == 0) cut = d;
     }
     if (cut >= 0) { /* an empty sum, so that the result depends on x for graphs and gradients */
-        gd_tensor *zero = gd_as(gd_sum(gd_narrow(x, cut, 0, 0)), dtype);
+        gd_tensor *zero = gd_as_dtype(gd_sum(gd_narrow(x, cut, 0, 0)), dtype);
         return gd_where(gd_scalar_of(0, GD_BOOL), gd_expand(zero, dims), number);
     }
     for (int d = 0; d < rank; d++) {
         const gd_pad_axis *a = &axes[d];
         if (a->kept != a->n) x = gd_narrow(x, d, a->first, a->kept);
         if (a->kept == a->out) continue;
-        gd_tensor *i = gd_sub(gd_iota(a->out, 1), gd_scalar_int(a->front));
+        gd_tensor *i = gd_sub(gd_positions(1, 0, 0, a->out, 1), gd_scalar_int(a->front));
         gd_tensor *low = gd_scalar_int(0), *high = gd_scalar_int(a->kept - 1);
         gd_tensor *in = gd_logical_and(gd_ge(i, low), gd_le(i, high));
         x = gd_index_select(x, d, gd_minimum(gd_maximum(i, low), high));
@@ -217,7 +217,7 @@ static void pad_grad_expand(gd_expand *e) {
     for (int d = 0; d < gy->rank; d++)
         if (axes[d].left != 0 || axes[d].out != axes[d].n)
             g = gd_scatter_sums(g, d, pad_sources(&axes[d], o->mode), axes[d].n);
-    e->y[0] = g == gy ? gd_clone(gy) : gd_as(g, (gd_dtype)gy->dtype);
+    e->y[0] = g == gy ? gd_clone(gy) : gd_as_dtype(g, (gd_dtype)gy->dtype);
 }
 
 #include "pad.gen.h"

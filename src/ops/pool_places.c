@@ -87,7 +87,7 @@ static gd_tensor *as_lines(gd_tensor *x, int n) {
 
 /* Where there is no place, place 0; *none is then true. Other places must be in the plane. */
 static gd_tensor *known_places(gd_tensor *indices, int n, int64_t plane, gd_tensor **none) {
-    indices = gd_check_range(gd_as(indices, GD_I64), 0, gd_number_of(plane - 1), .but = -1,
+    indices = gd_check_range(gd_as_dtype(indices, GD_I64), 0, gd_number_of(plane - 1), .but = -1,
                              .what = "place");
     indices = as_lines(indices, n);
     *none = gd_eq(indices, gd_scalar_int(-1));
@@ -108,7 +108,7 @@ static void pool_scatter_expand(gd_expand *e) {
     g = gd_scatter_add(gd_zeros_on(gy, (gd_dtype)g->dtype, dims), -1, places, g);
     dims.rank--;
     for (int d = 0; d < n; d++) dims.at[dims.rank++] = a->dims.at[d];
-    e->y[0] = gd_as(gd_reshape(g, dims), (gd_dtype)gy->dtype);
+    e->y[0] = gd_as_dtype(gd_reshape(g, dims), (gd_dtype)gy->dtype);
 }
 
 /*op pool_gather(x, indices, axes:int) -> y  internal

@@ -42,21 +42,21 @@ static gd_tensor *times(gd_tensor *x, int64_t n) { return gd_mul(x, gd_scalar_in
 
 /* The first element of each window, as (out, 1): in the padding where it begins there. */
 static gd_tensor *window_begin(const gd_pool *p, int a) {
-    gd_tensor *o = gd_iota(p->out[a], 2);
+    gd_tensor *o = gd_positions(2, 0, 0, p->out[a], 1);
     if (!p->adaptive) return plus(times(o, p->stride[a]), -p->padding[a]);
     return gd_floor_divide(times(o, p->in[a]), gd_scalar_int(p->out[a]));
 }
 
 /* The element behind each adaptive window, as (out, 1). */
 static gd_tensor *window_end(const gd_pool *p, int a) {
-    gd_tensor *o = plus(times(plus(gd_iota(p->out[a], 2), 1), p->in[a]), -1);
+    gd_tensor *o = plus(times(plus(gd_positions(2, 0, 0, p->out[a], 1), 1), p->in[a]), -1);
     return plus(gd_floor_divide(o, gd_scalar_int(p->out[a])), 1);
 }
 
 /* The elements of each window, as (out, taps). A tap outside shows the nearest element of its own
  * window; a window without elements shows any. */
 static gd_tensor *window_table(const gd_pool *p, int a, const window_axis *w) {
-    gd_tensor *taps = gd_iota(w->taps, 1), *begin = window_begin(p, a);
+    gd_tensor *taps = gd_positions(1, 0, 0, w->taps, 1), *begin = window_begin(p, a);
     if (p->adaptive) return gd_minimum(gd_add(begin, taps), plus(window_end(p, a), -1));
     const int64_t last = w->in - 1;
     gd_tensor *step = gd_scalar_int(p->dilation[a]);
@@ -71,7 +71,7 @@ static gd_tensor *window_table(const gd_pool *p, int a, const window_axis *w) {
 /* Which entries of an adaptive table are elements of their own. */
 static gd_tensor *own_entries(const gd_pool *p, int a, const window_axis *w) {
     gd_tensor *count = gd_sub(window_end(p, a), window_begin(p, a));
-    return gd_lt(gd_iota(w->taps, 1), count);
+    return gd_lt(gd_positions(1, 0, 0, w->taps, 1), count);
 }
 
 static gd_tensor *table_list(gd_tensor *table, const window_axis *w) {
@@ -119,7 +119,7 @@ static gd_tensor *winning_tap(gd_tensor *windows) {
     GD_NO_GRAD;
     gd_max_with_index_outputs most = gd_max_with_index(windows, -1, .keepdim = true);
     if (!gd_dtype_is_float(gd_tensor_dtype(windows))) return most.indices;
-    gd_tensor *taps = gd_iota(gd_tensor_dim(windows, -1), 1);
+    gd_tensor *taps = gd_positions(1, 0, 0, gd_tensor_dim(windows, -1), 1);
     gd_tensor *nan = gd_max(gd_where(gd_isnan(windows), taps, gd_scalar_int(-1)),
                             .axis = gd_dims(-1), .keepdim = true);
     return gd_where(gd_isnan(most.values), nan, most.indices);
@@ -162,7 +162,7 @@ static gd_tensor *empty_windows(const gd_pool *p, const window_axis *w, int n) {
 /* What an empty window gives: no number of the dtype is smaller. */
 static gd_tensor *smallest_number(gd_dtype dtype) {
     return gd_dtype_is_float(dtype) ? gd_scalar_of(-INFINITY, dtype)
-                                    : gd_as(gd_scalar_int(INT64_MIN), dtype);
+                                    : gd_as_dtype(gd_scalar_int(INT64_MIN), dtype);
 }
 
 gd_tensor *gd_max_pool_body(gd_tensor *x, const gd_pool *p, int n, gd_tensor **places) {
@@ -229,7 +229,7 @@ static gd_tensor *divisors(const gd_pool *p, int n, gd_dtype dtype) {
     }
     gd_tensor *constant = gd_scalar_int(number);
     all = !all ? constant : number != 1 ? gd_mul(all, constant) : all;
-    return gd_as(all, dtype);
+    return gd_as_dtype(all, dtype);
 }
 
 static gd_window_form pool_windows(const gd_pool *p) {
@@ -248,7 +248,7 @@ gd_tensor *gd_avg_pool_body(gd_tensor *x, const gd_pool *p, int n) {
     const gd_dtype dtype = (gd_dtype)x->dtype;
     const bool real = gd_dtype_is_float(dtype);
     const int lead = x->rank - n;
-    gd_tensor *sum = real ? gd_widen(x) : gd_as(x, GD_I64);
+    gd_tensor *sum = real ? gd_widen(x) : gd_as_dtype(x, GD_I64);
     const gd_dtype wide = gd_tensor_dtype(sum);
     if (p->adaptive) {
         for (int d = n; d-- > 0;) {
@@ -268,7 +268,7 @@ gd_tensor *gd_avg_pool_body(gd_tensor *x, const gd_pool *p, int n) {
         sum = gd_sum(gd_window_views(sum, &f, n), .axis = taps);
     }
     gd_tensor *by = divisors(p, n, wide);
-    return gd_as(real ? gd_div(sum, by) : gd_trunc_divide(sum, by), dtype);
+    return gd_as_dtype(real ? gd_div(sum, by) : gd_trunc_divide(sum, by), dtype);
 }
 
 gd_tensor *gd_avg_pool_grad_body(gd_tensor *gy, const gd_pool *p, int n) {
@@ -279,7 +279,7 @@ gd_tensor *gd_avg_pool_grad_body(gd_tensor *gy, const gd_pool *p, int n) {
     for (int d = 0; d < n; d++)
         if (p->out[AXES - n + d] == 0) { /* nothing was averaged: an empty sum */
             for (int k = 0; k < n; k++) dims.at[lead + k] = p->in[AXES - n + k];
-            return gd_expand(gd_as(gd_sum(gy), dtype), dims);
+            return gd_expand(gd_as_dtype(gd_sum(gy), dtype), dims);
         }
     g = gd_div(g, divisors(p, n, gd_tensor_dtype(g)));
     if (!p->adaptive) { /* each element of gy for all of its window */
@@ -289,7 +289,7 @@ gd_tensor *gd_avg_pool_grad_body(gd_tensor *gy, const gd_pool *p, int n) {
             dims.at[dims.rank++] = f.size[AXES - n + d];
         }
         g = gd_window_sums(gd_expand(g, dims), &f, gd_spatial_list(p->in, n));
-        return gd_as(g, dtype);
+        return gd_as_dtype(g, dtype);
     }
     for (int d = 0; d < n; d++) {
         const int a = AXES - n + d;
@@ -305,5 +305,5 @@ gd_tensor *gd_avg_pool_grad_body(gd_tensor *gy, const gd_pool *p, int n) {
         g = gd_merge_axes(g, w.axis);
         if (!w.split) g = gd_scatter_sums(g, w.axis, table_list(window_table(p, a, &w), &w), w.in);
     }
-    return gd_as(g, dtype);
+    return gd_as_dtype(g, dtype);
 }

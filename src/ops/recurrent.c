@@ -13,6 +13,7 @@
 
 #include "core/checked.h"
 #include "gradus/ops.h"
+#include "ops/body.h"
 #include "ops/infer.h"
 
 /* What the three layers have in common. */
@@ -277,8 +278,6 @@ static gd_status infer_cell(gd_infer *i, int gates, int states) {
     return GD_OK;
 }
 
-static gd_tensor *input(const gd_expand *e, int k) { return k < e->n_in ? e->x[k] : NULL; }
-
 /* A cell is a sequence of one step. */
 static void run_cell(gd_expand *e, int states, gd_word cell) {
     gd_tensor *x = e->x[0], *h = e->x[1], *c = states > 1 ? e->x[2] : NULL;
@@ -287,7 +286,8 @@ static void run_cell(gd_expand *e, int states, gd_word cell) {
     gd_recurrent_outputs r =
         gd_recurrent(gd_reshape(x, gd_dims(1, batch, gd_tensor_dim(x, 1))), gd_reshape(h, state),
                      c ? gd_reshape(c, state) : NULL, NULL, e->x[1 + states], e->x[2 + states],
-                     input(e, 3 + states), input(e, 4 + states), .cell = cell);
+                     gd_optional_input(e->x, e->n_in, 3 + states),
+                     gd_optional_input(e->x, e->n_in, 4 + states), .cell = cell);
     e->y[0] = gd_reshape(r.h, flat);
     if (c) e->y[1] = gd_reshape(r.c, flat);
 }

@@ -47,7 +47,7 @@ static int64_t saved_parts(gd_word cell, const gd_tensor *x) {
 static int64_t gradient_parts(gd_word cell) { return cell == GD_GRU ? 4 : gates_of(cell); }
 
 /* Saved numbers of halves are f32. */
-static gd_dtype wide_dtype(const gd_tensor *t) { return t->dtype == GD_F64 ? GD_F64 : GD_F32; }
+static gd_dtype wide_dtype(const gd_tensor *t) { return gd_wide_dtype((gd_dtype)t->dtype); }
 
 static gd_status need(const gd_tensor *t, const char *name, const gd_tensor *x, int rank, int64_t a,
                       int64_t b, int64_t c) {
@@ -109,11 +109,6 @@ static gd_status recurrent_infer(gd_infer *i) {
 
 /* --- pieces of the bodies --------------------------------------------------------------------- */
 
-/* Halves are computed as f32, as the kernels do. */
-static gd_tensor *as_dtype(gd_tensor *t, gd_dtype dtype) {
-    return t && gd_tensor_dtype(t) != dtype ? gd_cast(t, dtype) : t;
-}
-
 static layer layer_of(gd_tensor *const *in, int n, gd_word cell, bool reverse) {
     layer l = {.cell = cell, .reverse = reverse, .dtype = (gd_dtype)in[X]->dtype};
     for (int k = 0; k < INPUTS && k < n; k++) l.in[k] = in[k];
@@ -127,7 +122,7 @@ static layer wide_layer_of(gd_tensor *const *in, int n, gd_word cell, bool rever
     layer l = layer_of(in, n, cell, reverse);
     l.dtype = wide_dtype(in[X]);
     for (int k = 0; k < INPUTS; k++)
-        if (k != LENGTHS) l.in[k] = as_dtype(l.in[k], l.dtype);
+        if (k != LENGTHS) l.in[k] = gd_as_dtype(l.in[k], l.dtype);
     return l;
 }
 
@@ -217,7 +212,7 @@ static void recurrent_expand(gd_expand *e) {
     e->y[0] = ys ? join_steps(&l, ys, l.hidden) : gd_tensor_fail(GD_E_MEMORY);
     e->y[1] = as_state(&l, h);
     e->y[2] = c ? as_state(&l, c) : zeros(&l, gd_dims(0, l.batch, l.hidden));
-    for (int k = 0; k < 3; k++) e->y[k] = as_dtype(e->y[k], (gd_dtype)e->x[X]->dtype);
+    for (int k = 0; k < 3; k++) e->y[k] = gd_as_dtype(e->y[k], (gd_dtype)e->x[X]->dtype);
 }
 
 /* --- gradients -------------------------------------------------------------------------------- */
@@ -403,12 +398,12 @@ static void recurrent_grad_expand(gd_expand *e) {
     layer l = wide_layer_of(e->x + LAYER, INPUTS, o->cell, o->reverse);
     bool lstm = o->cell == GD_LSTM;
     gd_dtype wide = wide_dtype(e->x[GY]);
-    gd_tensor *gy = as_dtype(e->x[GY], wide), *gh = as_dtype(e->x[GH], wide),
-              *gc = as_dtype(e->x[GC], wide);
+    gd_tensor *gy = gd_as_dtype(e->x[GY], wide), *gh = gd_as_dtype(e->x[GH], wide),
+              *gc = gd_as_dtype(e->x[GC], wide);
     gd_tensor *dh = state_of(&l, gh), *dc = lstm ? state_of(&l, gc) : NULL, *zero = number(&l, 0);
     gd_tensor **gates = gd_list_new(l.steps);
     history m;
-    if (!gates || remember(&l, as_dtype(e->x[Y], wide), &m) != GD_OK) {
+    if (!gates || remember(&l, gd_as_dtype(e->x[Y], wide), &m) != GD_OK) {
         for (int k = 0; k < e->n_out; k++) e->y[k] = gd_tensor_fail(GD_E_MEMORY);
         return;
     }
@@ -423,7 +418,7 @@ static void recurrent_grad_expand(gd_expand *e) {
     e->y[0] = join_steps(&l, gates, gradient_parts(o->cell) * l.hidden);
     e->y[1] = as_state(&l, dh);
     e->y[2] = lstm ? as_state(&l, dc) : zeros(&l, gd_dims(0, l.batch, l.hidden));
-    for (int k = 0; k < 3; k++) e->y[k] = as_dtype(e->y[k], (gd_dtype)e->x[GY]->dtype);
+    for (int k = 0; k < 3; k++) e->y[k] = gd_as_dtype(e->y[k], (gd_dtype)e->x[GY]->dtype);
 }
 
 #include "recurrent_layer.gen.h"

@@ -114,7 +114,7 @@ static source_lists sources_of(const gd_resize_form *r, int a, int behind, gd_dt
     at = gd_mul(at, gd_scalar_of(f64 ? ratio : (double)(float)ratio, wide));
     if (centers) at = gd_maximum(gd_sub(at, gd_scalar_of(0.5, wide)), gd_scalar_of(0, wide));
     gd_tensor *last = gd_scalar_int(r->in[a] - 1);
-    source_lists s = {.low = gd_cast(gd_floor(gd_as(at, GD_F32)), GD_I64)};
+    source_lists s = {.low = gd_cast(gd_floor(gd_as_dtype(at, GD_F32)), GD_I64)};
     s.low = gd_minimum(s.low, last);
     if (!r->linear) return s;
     gd_shape dims = {.rank = behind + 1, .form = 1, .at = {r->out[a], 1, 1}};
@@ -150,7 +150,7 @@ static void resize_expand(gd_expand *e) {
             y = gd_where(gd_eq(s.part, gd_scalar_int(0)), low, gd_lerp(low, high, s.part));
         } else y = low;
     }
-    e->y[0] = y == x ? gd_clone(x) : gd_as(y, (gd_dtype)x->dtype);
+    e->y[0] = y == x ? gd_clone(x) : gd_as_dtype(y, (gd_dtype)x->dtype);
 }
 
 static void resize_grad_expand(gd_expand *e) {
@@ -175,7 +175,7 @@ static void resize_grad_expand(gd_expand *e) {
         g = gd_add(gd_scatter_sums(low, 2 + d, s.low, r.in[a]),
                    gd_scatter_sums(high, 2 + d, s.high, r.in[a]));
     }
-    e->y[0] = g == gy ? gd_clone(gy) : gd_as(g, (gd_dtype)gy->dtype);
+    e->y[0] = g == gy ? gd_clone(gy) : gd_as_dtype(g, (gd_dtype)gy->dtype);
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */

@@ -297,16 +297,6 @@ static gd_tensor *group_others(gd_tensor *factors, gd_tensor *places, int64_t ax
     return gd_mul(before, after);
 }
 
-static gd_tensor *positions(const gd_tensor *like, int64_t axis, int64_t n, gd_shape dims) {
-    gd_device *before = gd_this_thread.device;
-    gd_this_thread.device = like->device;
-    gd_tensor *line = gd_arange(0, (double)n, .dtype = GD_I64);
-    gd_this_thread.device = before;
-    gd_shape one = {.rank = dims.rank, .form = 1};
-    for (int d = 0; d < dims.rank; d++) one.at[d] = d == axis ? n : 1;
-    return gd_expand(gd_reshape(line, one), dims);
-}
-
 /* As ops that can be differentiated: the factors of a line, x's and src's, are sorted by their
  * place, multiplied group by group, and put back in order. */
 static void scatter_others_expand(gd_expand *e) {
@@ -333,8 +323,9 @@ static void scatter_others_expand(gd_expand *e) {
         if (extent != size) near = gd_narrow(near, d, 0, extent);
         padding.at[2 * (rank - 1 - d) + 1] = size - extent;
     }
-    gd_tensor *places =
-        gd_cat(gd_list(positions(x, axis, n, part), gd_cast(index, GD_I64)), .axis = axis);
+    gd_tensor *places = gd_cat(
+        gd_list(gd_expand(gd_positions(rank, (int)axis, 0, n, 1), part), gd_cast(index, GD_I64)),
+        .axis = axis);
     gd_tensor *order = gd_argsort(places, .axis = axis);
     gd_tensor *factors = gd_gather(gd_cat(gd_list(near, src), .axis = axis), axis, order);
     gd_tensor *others = group_others(factors, gd_gather(places, axis, order), axis);
@@ -360,14 +351,6 @@ static gd_tensor *filled_at(gd_tensor *x, int64_t axis, gd_tensor *index, gd_ten
     return gd_scatter(x, axis, index, gd_expand(value, gd_tensor_shape(index)));
 }
 
-static gd_tensor *constant_like(const gd_tensor *x, double value, gd_dtype dtype) {
-    gd_device *before = gd_this_thread.device;
-    gd_this_thread.device = x->device;
-    gd_tensor *t = gd_full(gd_dims(), value, .dtype = dtype);
-    gd_this_thread.device = before;
-    return t;
-}
-
 /* Those that are equal to the result share its gradient evenly. */
 static void scatter_extreme_vjp(gd_vjp *v) {
     const gd_scatter_extreme_options *o = v->attrs;
@@ -378,7 +361,7 @@ static void scatter_extreme_vjp(gd_vjp *v) {
         return;
     }
     gd_tensor *zero = gd_scalar_of(0, dtype), *x_is = gd_eq(x, y);
-    if (!o->include_self) x_is = filled_at(x_is, o->axis, index, constant_like(x, 0, GD_BOOL));
+    if (!o->include_self) x_is = filled_at(x_is, o->axis, index, gd_scalar_on(x, 0, GD_BOOL));
     gd_tensor *src_is = gd_eq(reached(v->x[2], index), gd_gather(y, o->axis, index));
     gd_dtype count = dtype == GD_F64 ? GD_F64 : GD_F32;
     gd_tensor *shares =
@@ -422,14 +405,14 @@ static void scatter_reduce_expand(gd_expand *e) {
         return;
     }
     if (!o->include_self && gd_tensor_numel(index) > 0)
-        x = filled_at(x, o->axis, index, constant_like(x, o->reduce == GD_PROD, dtype));
+        x = filled_at(x, o->axis, index, gd_scalar_on(x, o->reduce == GD_PROD, dtype));
     e->y[0] = o->reduce == GD_PROD ? gd_scatter_mul(x, o->axis, index, src)
                                    : gd_scatter_add(x, o->axis, index, src);
     if (o->reduce != GD_MEAN || gd_tensor_numel(index) == 0) return;
     /* how many were added, in a type that counts far */
     gd_dtype count = dtype == GD_F64 || !gd_dtype_is_float(dtype) ? GD_I64 : GD_F32;
-    gd_tensor *one = constant_like(x, 1, count), *n = gd_expand(one, gd_tensor_shape(x));
-    if (!o->include_self) n = filled_at(n, o->axis, index, constant_like(x, 0, count));
+    gd_tensor *one = gd_scalar_on(x, 1, count), *n = gd_expand(one, gd_tensor_shape(x));
+    if (!o->include_self) n = filled_at(n, o->axis, index, gd_scalar_on(x, 0, count));
     n = gd_scatter_add(n, o->axis, index, gd_expand(one, gd_tensor_shape(index)));
     e->y[0] = gd_dtype_is_float(dtype) ? gd_div(e->y[0], gd_cast(n, dtype))
                                        : gd_cast(gd_floor_divide(e->y[0], n), dtype);

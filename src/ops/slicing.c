@@ -292,7 +292,8 @@ static void slice_grad_expand(gd_expand *e) {
     const int axis = (int)(o->axis < 0 ? o->axis + gy->rank : o->axis);
     const int64_t n = gy->dims[axis];
     if (o->step == 1) {
-        e->y[0] = gd_take_window(gy, axis, -o->start, o->dims.at[axis]);
+        const int64_t size = o->dims.at[axis];
+        e->y[0] = size == n ? gd_clone(gy) : gd_take_window(gy, axis, -o->start, size);
         return;
     }
     gd_tensor *places = gd_positions(gy->rank, axis, o->start, n, n > 1 ? o->step : 1);

@@ -7,7 +7,7 @@
 #ifndef GRADUS_OPS_SPATIAL_H
 #define GRADUS_OPS_SPATIAL_H
 
-#include "ops/op.h"
+#include "ops/body.h"
 
 enum { GD_SPATIAL_AXES = 3 };
 
@@ -25,25 +25,12 @@ gd_status gd_need_spatial(const gd_tensor *x, const char *name, int n);
 gd_shape gd_spatial_dims(const gd_tensor *t, int n);
 gd_shape gd_spatial_list(const int64_t *numbers, int n);
 
-/* Floats in the dtype in which kernels add: f16 and bf16 as f32. Other dtypes stay. */
-gd_tensor *gd_widen(gd_tensor *x);
-
-/* x in the dtype; x itself where it has it. */
-gd_tensor *gd_as(gd_tensor *x, gd_dtype dtype);
-
-/* 0, 1, ... n - 1 as i64, with shape (n, 1, ..., 1) of this rank; the device is the thread's. */
-gd_tensor *gd_iota(int64_t n, int rank);
-
 /* x with axis `axis`, of size a * b, as two axes of sizes a and b; and two neighbours as one. */
 gd_tensor *gd_split_axis(gd_tensor *x, int axis, int64_t a, int64_t b);
 gd_tensor *gd_merge_axes(gd_tensor *x, int axis);
 
 /* Zeros with `length` places along the axis, to which slice i of x is added at place index[i]. */
 gd_tensor *gd_scatter_sums(gd_tensor *x, int axis, gd_tensor *index, int64_t length);
-
-/* The places begin, begin + 1, ... of the last n axes, `length` of them along each, and zeros
- * outside of x. Arrays of n. */
-gd_tensor *gd_region(gd_tensor *x, int n, const int64_t *begin, const int64_t *length);
 
 /* --- windows ---------------------------------------------------------------------------------- */
 

@@ -15,7 +15,7 @@ enum { MAX_OPS = 4096 };
 static const gd_op *table[MAX_OPS]; /* by name */
 static int table_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-GD_MUTEX_AT_FORK(lock)
+GD_INNER_MUTEX_AT_FORK(lock)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool reference_only; /* GRADUS_KERNELS=reference */
 static bool bodies_only;    /* GRADUS_KERNELS=bodies */

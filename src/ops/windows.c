@@ -57,20 +57,6 @@ gd_shape gd_spatial_list(const int64_t *numbers, int n) {
 
 /* --- pieces of bodies ------------------------------------------------------------------------- */
 
-gd_tensor *gd_as(gd_tensor *x, gd_dtype dtype) {
-    return (gd_dtype)x->dtype == dtype ? x : gd_cast(x, dtype);
-}
-
-gd_tensor *gd_widen(gd_tensor *x) {
-    return x->dtype == GD_F16 || x->dtype == GD_BF16 ? gd_cast(x, GD_F32) : x;
-}
-
-gd_tensor *gd_iota(int64_t n, int rank) {
-    gd_shape dims = {.rank = rank, .form = 1, .at = {n}};
-    for (int d = 1; d < rank; d++) dims.at[d] = 1;
-    return gd_reshape(gd_arange(0, n, .dtype = GD_I64), dims);
-}
-
 gd_tensor *gd_split_axis(gd_tensor *x, int axis, int64_t a, int64_t b) {
     if (gd_tensor_is_error(x)) return x;
     gd_shape dims = {.rank = x->rank + 1, .form = 1};
@@ -95,25 +81,6 @@ gd_tensor *gd_scatter_sums(gd_tensor *x, int axis, gd_tensor *index, int64_t len
     index = gd_expand(gd_reshape(index, line), dims);
     dims.at[axis] = length;
     return gd_scatter_add(gd_zeros_on(x, (gd_dtype)x->dtype, dims), axis, index, x);
-}
-
-gd_tensor *gd_region(gd_tensor *x, int n, const int64_t *begin, const int64_t *length) {
-    if (gd_tensor_is_error(x)) return x;
-    gd_shape padding = {.rank = 2 * n, .form = 1};
-    bool pads = false;
-    for (int d = 0; d < n; d++) {
-        const int axis = x->rank - n + d;
-        const int64_t in = x->dims[axis], end = begin[d] + length[d];
-        int64_t first = begin[d] > 0 ? begin[d] : 0, stop = end < in ? end : in;
-        if (first >= stop) first = stop = 0; /* x has none of these places: all are padding */
-        if (stop - first != in) x = gd_narrow(x, axis, first, stop - first);
-        if (gd_tensor_is_error(x)) return x;
-        int64_t *pair = padding.at + 2 * (n - 1 - d);
-        pair[0] = stop > first && begin[d] < 0 ? -begin[d] : 0;
-        pair[1] = length[d] - (stop - first) - pair[0];
-        pads |= pair[0] > 0 || pair[1] > 0;
-    }
-    return pads ? gd_pad(x, padding) : x;
 }
 
 /* --- ops -------------------------------------------------------------------------------------- */
@@ -208,12 +175,12 @@ static void windows_grad_expand(gd_expand *e) {
     gd_tensor *gy = e->x[0];
     const int rank = gy->rank, axis = (int)(o->axis < 0 ? o->axis + rank - 1 : o->axis);
     const int64_t count = gy->dims[axis], size = gy->dims[rank - 1];
-    gd_tensor *index = gd_add(gd_mul(gd_iota(count, 2), gd_scalar_int(o->step)),
-                              gd_mul(gd_iota(size, 1), gd_scalar_int(o->dilation)));
+    gd_tensor *index = gd_add(gd_mul(gd_positions(2, 0, 0, count, 1), gd_scalar_int(o->step)),
+                              gd_mul(gd_positions(1, 0, 0, size, 1), gd_scalar_int(o->dilation)));
     gd_tensor *g = gd_widen(gy);
     g = gd_merge_axes(gd_movedim(g, gd_dims(rank - 1), gd_dims(axis + 1)), axis);
     g = gd_scatter_sums(g, axis, gd_reshape(index, gd_dims(count * size)), o->length);
-    e->y[0] = gd_as(g, (gd_dtype)gy->dtype);
+    e->y[0] = gd_as_dtype(g, (gd_dtype)gy->dtype);
 }
 
 /* --- windows of all spatial axes -------------------------------------------------------------- */
@@ -232,7 +199,7 @@ gd_tensor *gd_window_views(gd_tensor *x, const gd_window_form *f, int n) {
         begin[d] = -f->before[AXES - n + d];
         reach[d] = window_reach(f, AXES - n + d);
     }
-    x = gd_region(x, n, begin, reach);
+    x = gd_take_region(x, n, begin, reach);
     for (int d = 0; d < n; d++) {
         const int a = AXES - n + d;
         x = gd_windows(x, first + d, f->size[a], f->step[a], f->dilation[a]);
@@ -248,7 +215,7 @@ gd_tensor *gd_window_sums(gd_tensor *windows, const gd_window_form *f, gd_shape 
         windows =
             gd_windows_grad(windows, first + d, window_reach(f, a), f->step[a], f->dilation[a]);
     }
-    return gd_region(windows, n, f->before + AXES - n, dims.at);
+    return gd_take_region(windows, n, f->before + AXES - n, dims.at);
 }
 
 #include "windows.gen.h"

@@ -141,12 +141,12 @@ TEST(an_index_out_of_range_is_named_with_its_axis_and_range) {
     static const char *const said[] = {
         "index 4 at position [1] of the indices is out of range for axis 2 of size 4 (-4 to 3)",
         "index -4 is out of range for axis 1 of size 3 (-3 to 2)",
-        "the places are for 4 dimensions, and x has 3",
-        "place 1 is a tensor of f32; indices are integers, masks are bool",
-        "a mask has size 2 in dimension 0, and axis 1 of x 3",
+        "the places index 4 dimensions, but x has 3",
+        "place 1 is a tensor of f32; indices must be integers, masks bool",
+        "a mask has size 2 in dimension 0, but axis 1 of x has size 3",
         "place 0 is NULL; write GD_ALL for all of an axis",
-        "GD_ELLIPSIS stands at 2 places",
-        "the range for axis 1 has a step of 0",
+        "GD_ELLIPSIS is given 2 times",
+        "the range for axis 1 has step 0",
         "index -5 at position [0] of the indices is out of range for axis 2 of size 4 (-4 to 3)",
     };
     for (int n = 0; n < 9; n++) {

@@ -32,8 +32,8 @@ TEST(a_class_that_does_not_exist_is_named_with_its_place) {
             t[4321] = 99,
             t[1234] = high ? C : -1; /* the first one is named, whichever thread finds it */
             char expected[80];
-            snprintf(expected, sizeof expected,
-                     "target 1234 is class %d, and there are classes 0 to 9", high ? C : -1);
+            snprintf(expected, sizeof expected, "target 1234 is class %d, but classes are 0 to 9",
+                     high ? C : -1);
             gd_tensor *y[2] = {gd_cross_entropy(x, target), NULL};
             CHECK(gd_tensor_is_error(y[0]) && gd_error_status() == GD_E_INDEX);
             CHECK_SAYING(strstr(gd_error_message(), expected), "%s", gd_error_message());

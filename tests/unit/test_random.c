@@ -587,7 +587,8 @@ TEST(a_bad_probability_is_named_with_its_place) {
     float *v = gd_data(p);
     v[39000] = 2, v[17] = -0.25f;
     gd_bernoulli(p);
-    CHECK_SAYING(strstr(gd_error_message(), "element 17 of p is -0.25"), "%s", gd_error_message());
+    CHECK_SAYING(strstr(gd_error_message(), "element 17 of 'p' is -0.25"), "%s",
+                 gd_error_message());
     gd_clear_error();
 }
 

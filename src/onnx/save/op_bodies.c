@@ -53,8 +53,8 @@ void gd_onnx_windows_body(gd_expand *e) {
     const int axis = gd_onnx_nonnegative_axis(o->axis, x->rank);
     const int64_t span = (o->size - 1) * o->dilation + 1;
     const int64_t count = x->dims[axis] < span ? 0 : (x->dims[axis] - span) / o->step + 1;
-    gd_tensor *at = gd_add(gd_mul(gd_iota(count, 2), gd_scalar_int(o->step)),
-                           gd_mul(gd_iota(o->size, 1), gd_scalar_int(o->dilation)));
+    gd_tensor *at = gd_add(gd_mul(gd_positions(2, 0, 0, count, 1), gd_scalar_int(o->step)),
+                           gd_mul(gd_positions(1, 0, 0, o->size, 1), gd_scalar_int(o->dilation)));
     gd_tensor *y = gd_index_select(x, axis, gd_reshape(at, gd_dims(count * o->size)));
     y = gd_split_axis(y, axis, count, o->size);
     e->y[0] = gd_movedim(y, gd_dims(axis + 1), gd_dims(-1));
