@@ -14,13 +14,22 @@ void print_string(FILE *out, const char *text) {
     fputc('"', out);
 }
 
+/* A number as a C constant; infinities and NaN have no digits. */
+static void print_real(FILE *out, double value) {
+    if (value != value) fputs("NAN", out);
+    else if (value - value != 0) fprintf(out, "%sINFINITY", value < 0 ? "-" : "");
+    else gd_fprintf(out, "%a", value);
+}
+
 void print_params(FILE *out, const char *op_name, const char *which, const gd_op_param *p, int n) {
     if (n == 0) return;
     fprintf(out, "static const gd_op_param %s_%s_[] = {\n", op_name, which);
-    for (int i = 0; i < n; i++)
-        gd_fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d, %d, %a},\n", p[i].name, p[i].optional,
-                   p[i].variadic, p[i].mutated, p[i].option, p[i].hidden, p[i].has_neutral,
-                   p[i].neutral);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d, %d, ", p[i].name, p[i].optional,
+                p[i].variadic, p[i].mutated, p[i].option, p[i].hidden, p[i].has_neutral);
+        print_real(out, p[i].neutral);
+        fputs("},\n", out);
+    }
     fputs("};\n", out);
 }
 
@@ -59,9 +68,8 @@ static void print_ir(FILE *out, const char *name, const gd_ir *ir) {
         const gd_ir_node *n = &ir->nodes[i];
         fprintf(out, "%s{%d, {%d, %d, %d}, ", i ? ", " : "", n->code, n->arg[0], n->arg[1],
                 n->arg[2]);
-        if (n->value != n->value) fputs("NAN}", out);
-        else if (n->value - n->value != 0) fprintf(out, "%sINFINITY}", n->value < 0 ? "-" : "");
-        else gd_fprintf(out, "%a}", n->value);
+        print_real(out, n->value);
+        fputc('}', out);
     }
     fprintf(out, "};\nstatic const gd_ir %s_ir_ = {%d, %d, %d, %d, {", name, ir->count, ir->n_vars,
             ir->n_params, ir->n_outputs);
