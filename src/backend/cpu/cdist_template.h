@@ -9,8 +9,6 @@
 #include "backend/cpu/simd_typed.h"
 #include "core/tile.h"
 
-#define UNROLL _Pragma("GCC unroll 16")
-
 enum {
     TILE_H = 6,
     TILE_W = 2,
