@@ -38,6 +38,9 @@ void bench_in_turn(void (*fn)(void *arg), void *const *args, int n, bench_rival 
 void bench_report(const char *name, double value, double spread, const char *unit,
                   const char *note);
 
+/* Times one op: its name, then shapes and options. Returns the exit status. */
+int bench_one_op(int argc, char **argv);
+
 /* All benchmarks; each file defines one such list. */
 typedef struct bench_entry {
     const char *name;

@@ -1,6 +1,7 @@
 /* main.c - runs the benchmarks, prints a table and writes results.json (one object per line).
  *
  *     bench [--out FILE] [NAME...]        NAME: runs only benchmarks whose names start with it
+ *     bench --op NAME SHAPE... OPTION...  times one op: bench --op sum 1024,64 axis=1
  *
  * FILE defaults to results.json in the directory of the program.
  */
@@ -149,11 +150,16 @@ static int run_in_child(const bench_entry *entry) {
 int main(int argc, char **argv) {
     if ((argc == 5 || argc == 6) && strcmp(argv[1], "--steps") == 0)
         return train_serve(argv[2], argv[3], atoi(argv[4]), argc == 6 ? argv[5] : NULL);
+    if (argc > 2 && strcmp(argv[1], "--op") == 0) return bench_one_op(argc - 2, argv + 2);
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        puts("bench [--out FILE] [NAME ...]\n"
+        puts("bench [--out FILE] [NAME ...]\nbench --op OP SHAPE ... [OPTION=VALUE ...]\n"
              "Runs all benchmarks, or those whose names start with NAME; prints a table and writes "
              "FILE,\n"
-             "one JSON object per line (default: results.json in the directory of this program).");
+             "one JSON object per line (default: results.json in the directory of this program).\n"
+             "With --op: times one op and its gradients, e.g. bench --op conv2d 8,64,56,56 "
+             "64,64,3,3 "
+             "padding=1;\n"
+             "i64:32,10 is an input of integers, none an absent one.");
         return 0;
     }
     char out[4096];

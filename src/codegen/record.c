@@ -51,18 +51,19 @@ int gd_record_input(const gd_record *r, const char *name) {
 
 /* --- types ------------------------------------------------------------------------------------ */
 
+static const struct {
+    const char *text;
+    gd_attr_type type;
+    int count;
+} types[] = {
+    {"int[1]", GD_ATTR_INTS, 1},   {"int[2]", GD_ATTR_INTS, 2}, {"int[3]", GD_ATTR_INTS, 3},
+    {"int[]", GD_ATTR_SHAPE, 0},   {"int", GD_ATTR_INT, 0},     {"float[]", GD_ATTR_FLOATS, 0},
+    {"float", GD_ATTR_FLOAT, 0},   {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0},
+    {"string", GD_ATTR_STRING, 0}, {"graph", GD_ATTR_GRAPH, 0}, {"number", GD_ATTR_NUMBER, 0},
+};
+
 /* Reads a type at *s; returns false when there is none. */
 static bool take_type(char **s, gd_op_attr *attr) {
-    static const struct {
-        const char *text;
-        gd_attr_type type;
-        int count;
-    } types[] = {
-        {"int[1]", GD_ATTR_INTS, 1},   {"int[2]", GD_ATTR_INTS, 2}, {"int[3]", GD_ATTR_INTS, 3},
-        {"int[]", GD_ATTR_SHAPE, 0},   {"int", GD_ATTR_INT, 0},     {"float[]", GD_ATTR_FLOATS, 0},
-        {"float", GD_ATTR_FLOAT, 0},   {"bool", GD_ATTR_BOOL, 0},   {"dtype", GD_ATTR_DTYPE, 0},
-        {"string", GD_ATTR_STRING, 0}, {"graph", GD_ATTR_GRAPH, 0}, {"number", GD_ATTR_NUMBER, 0},
-    };
     *s = gd_record_skip(*s);
     if (**s == '{') {
         char *close = strchr(*s, '}');
@@ -140,34 +141,35 @@ static bool parse_params(gd_record *r, char *s, gd_op_param *params, int *count,
     return true;
 }
 
+static const struct {
+    const char *text;
+    unsigned flag;
+} flags[] = {
+    {"elementwise", GD_OP_ELEMENTWISE},
+    {"view", GD_OP_VIEW},
+    {"random", GD_OP_RANDOM},
+    {"dynamic", GD_OP_DYNAMIC},
+    {"nograd", GD_OP_NO_GRAD},
+    {"internal", GD_OP_INTERNAL},
+    {"float", GD_OP_FLOAT},
+    {"truth", GD_OP_TRUTH},
+    {"integral", GD_OP_INTEGRAL},
+    {"opaque", GD_OP_OPAQUE},
+    {"idempotent", GD_OP_IDEMPOTENT},
+    {"involution", GD_OP_INVOLUTION},
+    {"shapeonly", GD_OP_SHAPE_ONLY},
+    {"heavy", GD_OP_HEAVY},
+    {"strided_rows", GD_OP_STRIDED_ROWS},
+    {"assigns", GD_OP_ASSIGNS},
+    {"awaits", GD_OP_AWAITS},
+    {"refuses", GD_OP_REFUSES},
+    {"calls", GD_OP_CALLS},
+    {"lowp", GD_OP_LOW_PRECISION},
+    {"fullp", GD_OP_FULL_PRECISION},
+    {"inplace", 0},
+};
+
 static bool parse_flags(gd_record *r, char *s) {
-    static const struct {
-        const char *text;
-        unsigned flag;
-    } flags[] = {
-        {"elementwise", GD_OP_ELEMENTWISE},
-        {"view", GD_OP_VIEW},
-        {"random", GD_OP_RANDOM},
-        {"dynamic", GD_OP_DYNAMIC},
-        {"nograd", GD_OP_NO_GRAD},
-        {"internal", GD_OP_INTERNAL},
-        {"float", GD_OP_FLOAT},
-        {"truth", GD_OP_TRUTH},
-        {"integral", GD_OP_INTEGRAL},
-        {"opaque", GD_OP_OPAQUE},
-        {"idempotent", GD_OP_IDEMPOTENT},
-        {"involution", GD_OP_INVOLUTION},
-        {"shapeonly", GD_OP_SHAPE_ONLY},
-        {"heavy", GD_OP_HEAVY},
-        {"strided_rows", GD_OP_STRIDED_ROWS},
-        {"assigns", GD_OP_ASSIGNS},
-        {"awaits", GD_OP_AWAITS},
-        {"refuses", GD_OP_REFUSES},
-        {"calls", GD_OP_CALLS},
-        {"lowp", GD_OP_LOW_PRECISION},
-        {"fullp", GD_OP_FULL_PRECISION},
-        {"inplace", 0},
-    };
     char end;
     for (char *word; (word = gd_record_name(&s, &end));) {
         bool known = false;
@@ -263,18 +265,22 @@ static bool parse_neutral(gd_record *r, char *s) {
     return gd_record_fail(r, "expected an input and a number at", s);
 }
 
-static void take_names(gd_record *r, char *s) {
+/* "Conv   caffe Convolution", with the first key cut off. */
+static bool parse_names(gd_record *r, const char *key, char *s) {
     char end;
-    for (char *key; (key = gd_record_name(&s, &end));) {
-        if (end == 0) return;
-        s++;
+    do {
         char *value = gd_record_name(&s, &end);
         if (strcmp(key, "onnx") == 0) r->onnx = value ? value : "";
         if (strcmp(key, "caffe") == 0) r->caffe = value ? value : "";
-        if (!value || end == 0) return;
+        if (!value || end == 0) return true;
         s++;
-    }
+        key = gd_record_name(&s, &end);
+        s++;
+    } while (key && end);
+    return true;
 }
+static bool parse_onnx_names(gd_record *r, char *s) { return parse_names(r, "onnx", s); }
+static bool parse_caffe_names(gd_record *r, char *s) { return parse_names(r, "caffe", s); }
 
 static bool parse_attr(gd_record *r, char *name, char *rest) {
     gd_op_attr *attr = add_attr(r);
@@ -323,24 +329,34 @@ static bool parse_options_of(gd_record *r, char *s) {
     return true;
 }
 
+/* Lines that begin with a word of their own; all others are expressions and options. */
+static const struct {
+    const char *word;
+    bool makers; /* of layers and so on, not of ops */
+    bool (*parse)(gd_record *r, char *rest);
+} lines[] = {
+    {"finds", true, parse_finds},      {"options", true, parse_options_of},
+    {"saves", false, parse_saves},     {"neutral", false, parse_neutral},
+    {"onnx", false, parse_onnx_names}, {"caffe", false, parse_caffe_names},
+};
+enum { N_LINES = sizeof lines / sizeof *lines };
+
+static bool is_line(const gd_record *r, int i, const char *name, const char *rest) {
+    if (strcmp(name, lines[i].word) != 0 || (lines[i].makers && !r->maker)) return false;
+    /* "options int = 1" is an option of that name */
+    return lines[i].parse != parse_options_of || strncmp(rest, "of ", 3) == 0;
+}
+
 static bool parse_field(gd_record *r, char *line) {
     char end, *s = line, *name = gd_record_name(&s, &end);
     if (!name) return gd_record_fail(r, "expected a name at", line);
     char *rest = end ? s + 1 : s;
     if (end == ' ') rest = gd_record_skip(rest);
-    if (r->maker && strcmp(name, "finds") == 0) return parse_finds(r, rest);
-    if (r->maker && strcmp(name, "options") == 0 && strncmp(rest, "of ", 3) == 0)
-        return parse_options_of(r, rest);
-    if (strcmp(name, "saves") == 0) return parse_saves(r, rest);
-    if (strcmp(name, "neutral") == 0) return parse_neutral(r, rest);
+    for (int i = 0; i < N_LINES; i++)
+        if (is_line(r, i, name, rest)) return lines[i].parse(r, rest);
     bool is_fact;
     if (!gd_record_fact(r, name, rest, &is_fact)) return false;
     if (is_fact) return true;
-    if (strcmp(name, "onnx") == 0 || strcmp(name, "caffe") == 0) {
-        *s = end;
-        take_names(r, name);
-        return true;
-    }
     if (*rest == '=' || end == '=') {
         if (r->n_exprs == GD_RECORD_MAX) return gd_record_fail(r, "too many expressions at", name);
         char *text = end == '=' ? rest : rest + 1;
@@ -355,6 +371,15 @@ static bool parse_field(gd_record *r, char *line) {
         return true;
     }
     return parse_attr(r, name, rest);
+}
+
+void gd_record_each_word(void (*visit)(const char *word)) {
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) visit(flags[i].text);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) visit(types[i].text);
+    for (int i = 0; i < N_LINES; i++) visit(lines[i].word);
+    visit("tensor?");
+    visit("tensor!?");
+    gd_record_each_fact(visit);
 }
 
 /* Whether `name` is a word of `text`. */

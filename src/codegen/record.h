@@ -24,10 +24,7 @@
  * `dims:int[]`. Outputs: `y`, `ys*`, `mask~` hidden. Types: int, float, number (a float, or an
  * integer of 64 bits without loss), bool, dtype, string, int[1..3], int[], float[] (not of ops),
  * {word, word}, tensor? (an optional input that is given by name; tensor!?: the op writes it).
- * Flags: elementwise, view, random, dynamic, nograd, internal, float, truth, integral, whole, inplace (a
- * twin that writes its first input), idempotent (done again it changes nothing), involution (done again
- * it undoes itself), shapeonly (reads shapes, and no data), heavy, rows, assigns, awaits, refuses,
- * calls, lowp, fullp (gradus/op.h).
+ * CONTRIBUTING.md explains the flags; gd_record_each_word lists all words.
  * Lines of attributes and expressions are indented by two or more; documentation is not.
  *
  * The generator reads one text for several ops as well, conv{1,2,3}d(x, w): see opgen/variants.h. The
@@ -94,6 +91,9 @@ bool gd_record_parse(gd_record *record, char *text);
 
 /* The same for what is no op: a layer, an optimizer ... */
 bool gd_record_parse_maker(gd_record *record, char *text);
+
+/* Visits every word that has a meaning in records: flags, types, and first words of lines. */
+void gd_record_each_word(void (*visit)(const char *word));
 
 /* Adds the options of the op that `options of` names. */
 bool gd_record_add_options(gd_record *record, const gd_op_attr *attrs, int count);

@@ -12,9 +12,12 @@ static int one_of(const char *const *words, int n, char *s) {
     return -1;
 }
 
+enum { CONTROL_WORDS = 4, REDUCES_WORDS = 4 };
+static const char *const control_words[CONTROL_WORDS] = {"branch", "while", "scan", "gradients"};
+static const char *const reduces_words[REDUCES_WORDS] = {"sum", "mean", "max", "min"};
+
 static bool parse_control(gd_record *r, char *s) {
-    static const char *const words[] = {"branch", "while", "scan", "gradients"};
-    const int which = one_of(words, 4, s);
+    const int which = one_of(control_words, CONTROL_WORDS, s);
     if (which < 0) return gd_record_fail(r, "control is branch, while, scan or gradients, not", s);
     if (!(r->flags & GD_OP_OPAQUE))
         return gd_record_fail(r, "control is for ops that are 'opaque', not", r->name);
@@ -23,8 +26,7 @@ static bool parse_control(gd_record *r, char *s) {
 }
 
 static bool parse_reduces(gd_record *r, char *s) {
-    static const char *const words[] = {"sum", "mean", "max", "min"};
-    const int which = one_of(words, 4, s);
+    const int which = one_of(reduces_words, REDUCES_WORDS, s);
     if (which < 0) return gd_record_fail(r, "reduces is sum, mean, max or min, not", s);
     if (r->n_inputs != 1 || r->n_outputs != 1)
         return gd_record_fail(r, "only ops of one input and one output reduce:", r->name);
@@ -173,18 +175,26 @@ static bool parse_gives(gd_record *r, char *s) {
     return r->facts.makes_indices = take_size(r, f, s, end);
 }
 
+static const struct {
+    const char *word;
+    bool (*parse)(gd_record *r, char *rest);
+} facts[] = {
+    {"control", parse_control}, {"reduces", parse_reduces}, {"fills", parse_fills},
+    {"fuses", parse_fuses},     {"folds", parse_folds},     {"index", parse_index},
+    {"gives", parse_gives},
+};
+enum { N_FACTS = sizeof facts / sizeof *facts };
+
 bool gd_record_fact(gd_record *r, const char *word, char *rest, bool *is_fact) {
-    static const struct {
-        const char *word;
-        bool (*parse)(gd_record *r, char *rest);
-    } facts[] = {
-        {"control", parse_control}, {"reduces", parse_reduces}, {"fills", parse_fills},
-        {"fuses", parse_fuses},     {"folds", parse_folds},     {"index", parse_index},
-        {"gives", parse_gives},
-    };
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+    for (int i = 0; i < N_FACTS; i++) {
         *is_fact = strcmp(word, facts[i].word) == 0;
         if (*is_fact) return facts[i].parse(r, rest);
     }
     return true;
+}
+
+void gd_record_each_fact(void (*visit)(const char *word)) {
+    for (int i = 0; i < N_FACTS; i++) visit(facts[i].word);
+    for (int i = 0; i < CONTROL_WORDS; i++) visit(control_words[i]);
+    for (int i = 0; i < REDUCES_WORDS; i++) visit(reduces_words[i]);
 }

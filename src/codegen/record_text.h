@@ -19,5 +19,6 @@ int gd_record_input(const gd_record *record, const char *name);
 /* A line that says a fact (facts.h), with its first word cut off. `*is_fact` is false when that
  * word is no such. */
 bool gd_record_fact(gd_record *record, const char *word, char *rest, bool *is_fact);
+void gd_record_each_fact(void (*visit)(const char *word));
 
 #endif

@@ -237,6 +237,17 @@ static gd_status square_infer(gd_infer *i) {
  *   gx = gy / (x + 1)
  */
 
+/*op logaddexp(a, b) -> y  elementwise float fullp
+ * log(exp(a) + exp(b)) without overflow. Where both are the same infinity, the result is that
+ * infinity and the gradients are NaN, as in PyTorch.
+ *   d  = a > b ? b - a : a - b
+ *   e  = exp(d)
+ *   y  = a == b && isinf(a) ? a : max(a, b) + log1p(e)
+ *   ga = gy * (a > b ? 1 : e) / (1 + e)
+ *   gb = gy * (a > b ? e : 1) / (1 + e)
+ *   neutral a -inf, b -inf
+ */
+
 /* --- trigonometry ----------------------------------------------------------------------------- */
 
 /*op sin(x) -> y  elementwise float

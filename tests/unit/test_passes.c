@@ -83,6 +83,14 @@ TEST(simplify_drops_neutral_steps) {
     gd_program_free(p);
 }
 
+TEST(simplify_drops_an_infinite_neutral_step) {
+    IN_GRAPH(g, 2, 3);
+    y = gd_sin(gd_logaddexp(x, gd_full(gd_dims(3), -INFINITY)));
+    FETCH(y);
+    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 1 && gd_pass_simplify(p) == 1);
+    gd_program_free(p);
+}
+
 TEST(simplify_keeps_a_neutral_step_that_broadcasts) {
     IN_GRAPH(g, 2, 3);
     y = gd_mul(gd_sum(x, .axis = 1, .keepdim = true), gd_ones(gd_dims(2, 3)));

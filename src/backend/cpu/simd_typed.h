@@ -51,6 +51,13 @@
 #define TYPED__(name, type) TYPED_(name, type)
 #define TYPED(name)         TYPED__(name, TYPE) /* TYPED(gd_reducer) is gd_reducer_f32_avx2 */
 
+/* Fully unrolls a loop whose bounds are constants after inlining. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* IOTA: the lane indices 0, 1, 2, ... ROTATE_n: a vector rotated by n lanes. */
 #if LANES == 16
 #define IOTA ((MASK){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})

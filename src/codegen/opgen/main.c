@@ -1,5 +1,6 @@
 /* main.c - finds the blocks, and the functions that belong to them. */
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,11 +138,54 @@ static void add_records(source *s, const char *start, const char *end) {
     free(block);
 }
 
-static unsigned kernel_flag(const char *word) {
-    return strcmp(word, "contiguous") == 0 ? GD_KERNEL_CONTIGUOUS
-           : strcmp(word, "wide") == 0     ? GD_KERNEL_WIDE
-           : strcmp(word, "double") == 0   ? GD_KERNEL_DOUBLE
-                                           : 0;
+static const struct {
+    const char *word;
+    unsigned flag;
+} kernel_flags[] = {
+    {"contiguous", GD_KERNEL_CONTIGUOUS},
+    {"wide", GD_KERNEL_WIDE},
+    {"double", GD_KERNEL_DOUBLE},
+};
+/* Functions of a kernel: OP_VARIANT_run, or another one that the block names. */
+static const struct {
+    const char *word;
+    size_t offset; /* of its name in a kernel */
+} kernel_functions[] = {
+    {"run", offsetof(kernel, run)},
+    {"match", offsetof(kernel, match)},
+    {"workspace", offsetof(kernel, workspace)},
+    {"scratch", offsetof(kernel, scratch)},
+};
+enum {
+    N_KERNEL_FLAGS = sizeof kernel_flags / sizeof *kernel_flags,
+    N_KERNEL_FUNCTIONS = sizeof kernel_functions / sizeof *kernel_functions
+};
+
+static void set_kernel_function(kernel *k, int which, const char *name) {
+    const size_t size = strlen(name) + 1;
+    if (size > sizeof k->run) die(k->source->path, 0, "the name '%s' is too long", name);
+    memcpy((char *)k + kernel_functions[which].offset, name, size);
+}
+
+/* Takes a word of a kernel block and, where it has one, its value. Returns how many words that are;
+ * 0: there is no such word, or its value is missing. */
+static int take_kernel_word(kernel *k, const char *word, const char *value) {
+    for (int i = 0; i < N_KERNEL_FLAGS; i++)
+        if (strcmp(word, kernel_flags[i].word) == 0) {
+            k->flags |= kernel_flags[i].flag;
+            return 1;
+        }
+    if (!value) return 0;
+    if (strcmp(word, "rank") == 0) {
+        k->rank = atoi(value);
+        return 2;
+    }
+    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++)
+        if (strcmp(word, kernel_functions[i].word) == 0) {
+            set_kernel_function(k, i, value);
+            return 2;
+        }
+    return 0;
 }
 
 /* "kernel conv2d.direct  rank 10  wide": functions conv2d_direct_run, _match, _workspace, _scratch;
@@ -163,26 +207,18 @@ static void add_kernel(source *s, const char *start, const char *end) {
     snprintf(k->variant, sizeof k->variant, "%s", dot + 1);
     char base[140];
     snprintf(base, sizeof base, "%s_%s", k->op, k->variant);
-    if (defines(s, base, "run")) snprintf(k->run, sizeof k->run, "%.58s_run", base);
-    if (defines(s, base, "match")) snprintf(k->match, sizeof k->match, "%.56s_match", base);
-    if (defines(s, base, "workspace"))
-        snprintf(k->workspace, sizeof k->workspace, "%.52s_workspace", base);
-    if (defines(s, base, "scratch")) snprintf(k->scratch, sizeof k->scratch, "%.54s_scratch", base);
-    for (int i = 1; i < n; i++) {
-        char *next = i + 1 < n ? words[i + 1] : NULL;
-        if (kernel_flag(words[i])) k->flags |= kernel_flag(words[i]);
-        else if (!next) die(s->path, line, "'%s' needs a value", words[i]);
-        else if (strcmp(words[i], "rank") == 0) k->rank = atoi(next), i++;
-        else if (strcmp(words[i], "run") == 0) snprintf(k->run, sizeof k->run, "%s", next), i++;
-        else if (strcmp(words[i], "match") == 0)
-            snprintf(k->match, sizeof k->match, "%s", next), i++;
-        else if (strcmp(words[i], "workspace") == 0)
-            snprintf(k->workspace, sizeof k->workspace, "%s", next), i++;
-        else if (strcmp(words[i], "scratch") == 0)
-            snprintf(k->scratch, sizeof k->scratch, "%s", next), i++;
-        else
+    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++) {
+        char name[160];
+        snprintf(name, sizeof name, "%s_%s", base, kernel_functions[i].word);
+        if (defines(s, base, kernel_functions[i].word)) set_kernel_function(k, i, name);
+    }
+    for (int i = 1, taken; i < n; i += taken) {
+        taken = take_kernel_word(k, words[i], i + 1 < n ? words[i + 1] : NULL);
+        if (!taken)
             die(s->path, line,
-                "'%s' is not rank, run, match, workspace, scratch, contiguous, wide, double",
+                "'%s' is not contiguous, wide or double, nor rank, run, match, workspace or "
+                "scratch "
+                "with a value",
                 words[i]);
     }
     if (!k->run[0]) die(s->path, line, "no function %s_run", base);
@@ -218,8 +254,28 @@ static void scan(const char *path) {
     }
 }
 
+/* --- words ------------------------------------------------------------------------------------ */
+
+static void print_word(const char *word) { puts(word); }
+
+/* All words of blocks, for the test that CONTRIBUTING.md explains them. */
+static void print_words(void) {
+    puts("/*op");
+    puts("/*kernel");
+    gd_record_each_word(print_word);
+    for (const char *const *rule = op_rules; *rule; rule++) puts(*rule);
+    puts("rank");
+    for (int i = 0; i < N_KERNEL_FLAGS; i++) puts(kernel_flags[i].word);
+    for (int i = 0; i < N_KERNEL_FUNCTIONS; i++) puts(kernel_functions[i].word);
+    print_maker_words();
+}
+
 int main(int argc, char **argv) {
-    if (argc < 3) die("opgen", 0, "usage: opgen OUT-DIR SOURCE...");
+    if (argc == 2 && strcmp(argv[1], "--words") == 0) {
+        print_words();
+        return 0;
+    }
+    if (argc < 3) die("opgen", 0, "usage: opgen OUT-DIR SOURCE..., or opgen --words");
     out_dir = argv[1];
     if (argc - 2 > MAX_SOURCES) die("opgen", 0, "too many sources");
     for (int i = 2; i < argc; i++) scan(argv[i]);
@@ -231,5 +287,6 @@ int main(int argc, char **argv) {
     write_elementwise();
     write_page();
     write_makers();
+    write_counts();
     return 0;
 }

@@ -136,6 +136,21 @@ typedef struct maker {
 static maker *makers[MAX_MAKERS];
 static int n_makers;
 
+void print_maker_words(void) {
+    for (int k = 0; k < N_KINDS; k++) {
+        printf("/*%s\n", kinds[k].word);
+        for (const char *const *rule = kinds[k].rules; *rule; rule++) puts(*rule);
+    }
+}
+
+void print_maker_counts(FILE *out) {
+    for (int k = 0; k < N_KINDS; k++) {
+        int count = 0;
+        for (int i = 0; i < n_makers; i++) count += makers[i]->kind == &kinds[k];
+        fprintf(out, "%s %d\n", kinds[k].file, count);
+    }
+}
+
 bool is_maker_block(const char *at) {
     for (int k = 0; k < N_KINDS; k++) {
         size_t n = strlen(kinds[k].word);

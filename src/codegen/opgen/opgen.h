@@ -1,6 +1,7 @@
 /* opgen.h - the generator: reads op and kernel blocks from the sources, writes what follows.
  *
  *     opgen OUT-DIR SOURCE...
+ *     opgen --words             prints every word that has a meaning in a block
  *
  * A block is a comment that starts with "op", "kernel", or a kind of makers.c ("layer"), right
  * after the opening sign. A block can have the records of several ops (variants.h). The rules of an
@@ -17,6 +18,7 @@
  *     ops.md            the reference page
  *     gradus/KINDs.h    the constructors of layers, optimizers ...; KINDs.md: their pages
  *     maker_calls.c     the bodies of these, and the list of their records
+ *     counts.txt        how many ops, layers ... there are, for README.md
  *
  * A file is only written when its content changes, so that an edit rebuilds little.
  */
@@ -73,6 +75,10 @@ void write_calls(void);
 void write_records(void);
 void write_elementwise(void);
 void write_page(void);
+void write_counts(void);
+
+/* The functions NAME_RULE of an op; ends with NULL. */
+extern const char *const op_rules[];
 
 /* Blocks of what is no op and no kernel: layers, optimizers ... (makers.c). */
 bool is_maker_block(const char *at);
@@ -83,6 +89,8 @@ void resolve_makers(void);
 void each_maker_attr(void (*look)(const gd_op_attr *attr, const char *path, int line));
 void print_makers(FILE *out, const source *s);
 void write_makers(void);
+void print_maker_words(void);
+void print_maker_counts(FILE *out);
 
 /* Shared pieces. */
 void print_string(FILE *out, const char *text);

@@ -101,3 +101,12 @@ void write_page(void) {
     }
     finish();
 }
+
+void write_counts(void) {
+    FILE *out = begin("counts.txt");
+    int visible = 0;
+    for (int i = 0; i < n_ops; i++) visible += !(ops[i]->record.flags & GD_OP_INTERNAL);
+    fprintf(out, "ops %d\nkernels %d\n", visible, n_kernels);
+    print_maker_counts(out);
+    finish();
+}

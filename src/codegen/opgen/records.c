@@ -14,13 +14,22 @@ void print_string(FILE *out, const char *text) {
     fputc('"', out);
 }
 
+/* A number as a C constant; infinities and NaN have no digits. */
+static void print_real(FILE *out, double value) {
+    if (value != value) fputs("NAN", out);
+    else if (value - value != 0) fprintf(out, "%sINFINITY", value < 0 ? "-" : "");
+    else gd_fprintf(out, "%a", value);
+}
+
 void print_params(FILE *out, const char *op_name, const char *which, const gd_op_param *p, int n) {
     if (n == 0) return;
     fprintf(out, "static const gd_op_param %s_%s_[] = {\n", op_name, which);
-    for (int i = 0; i < n; i++)
-        gd_fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d, %d, %a},\n", p[i].name, p[i].optional,
-                   p[i].variadic, p[i].mutated, p[i].option, p[i].hidden, p[i].has_neutral,
-                   p[i].neutral);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "    {\"%s\", %d, %d, %d, %d, %d, %d, ", p[i].name, p[i].optional,
+                p[i].variadic, p[i].mutated, p[i].option, p[i].hidden, p[i].has_neutral);
+        print_real(out, p[i].neutral);
+        fputs("},\n", out);
+    }
     fputs("};\n", out);
 }
 
@@ -59,9 +68,8 @@ static void print_ir(FILE *out, const char *name, const gd_ir *ir) {
         const gd_ir_node *n = &ir->nodes[i];
         fprintf(out, "%s{%d, {%d, %d, %d}, ", i ? ", " : "", n->code, n->arg[0], n->arg[1],
                 n->arg[2]);
-        if (n->value != n->value) fputs("NAN}", out);
-        else if (n->value - n->value != 0) fprintf(out, "%sINFINITY}", n->value < 0 ? "-" : "");
-        else gd_fprintf(out, "%a}", n->value);
+        print_real(out, n->value);
+        fputc('}', out);
     }
     fprintf(out, "};\nstatic const gd_ir %s_ir_ = {%d, %d, %d, %d, {", name, ir->count, ir->n_vars,
             ir->n_params, ir->n_outputs);
@@ -137,10 +145,20 @@ static void print_facts(FILE *out, const gd_op_facts *f) {
     fputs("},\n", out);
 }
 
+const char *const op_rules[] = {"infer",     "vjp", "expand",    "macs",
+                                "reference", "raw", "workspace", NULL};
+
+/* Whether the source defines a rule of the op. */
+static bool has_rule(const op *o, const char *rule) {
+    const char *const *known = op_rules;
+    while (*known && strcmp(*known, rule) != 0) known++;
+    if (!*known) die("opgen", 0, "'%s' is not in op_rules", rule);
+    return defines(o->source, o->rules, rule);
+}
+
 /* The record itself; `twin`: of the in-place form. */
 static void print_record(FILE *out, op *o, bool twin) {
     gd_record *r = &o->record;
-    const source *s = o->source;
     bool elementwise = r->flags & GD_OP_ELEMENTWISE;
     uint32_t saves_in = r->saves_in, saves_out = r->saves_out;
     if (elementwise) elementwise_saves(o, &saves_in, &saves_out);
@@ -178,12 +196,12 @@ static void print_record(FILE *out, op *o, bool twin) {
                 r->name, r->n_attrs, r->name, r->name);
     fprintf(out, "    .saves_in = 0x%xu, .saves_out = 0x%xu,\n", saves_in, saves_out);
     if (!twin) print_facts(out, &r->facts);
-    if (defines(s, o->rules, "infer")) fprintf(out, "    .infer = %s_infer,\n", o->rules);
+    if (has_rule(o, "infer")) fprintf(out, "    .infer = %s_infer,\n", o->rules);
     else if (elementwise) fputs("    .infer = gd_infer_elementwise,\n", out);
-    if (defines(s, o->rules, "vjp")) fprintf(out, "    .vjp = %s_vjp,\n", o->rules);
-    if (defines(s, o->rules, "expand")) fprintf(out, "    .expand = %s_expand,\n", o->rules);
-    if (defines(s, o->rules, "macs")) fprintf(out, "    .macs = %s_macs,\n", o->rules);
-    if (defines(s, o->rules, "reference") || defines(s, o->rules, "raw"))
+    if (has_rule(o, "vjp")) fprintf(out, "    .vjp = %s_vjp,\n", o->rules);
+    if (has_rule(o, "expand")) fprintf(out, "    .expand = %s_expand,\n", o->rules);
+    if (has_rule(o, "macs")) fprintf(out, "    .macs = %s_macs,\n", o->rules);
+    if (has_rule(o, "reference") || has_rule(o, "raw"))
         fprintf(out, "    .reference = &%s_kernel_,\n", r->name);
     if (elementwise)
         fprintf(out, "    .ir = &%s_ir_, .gradient_ir = %s_gradients_,\n", r->name, r->name);
@@ -193,12 +211,11 @@ static void print_record(FILE *out, op *o, bool twin) {
 
 static void print_op(FILE *out, op *o) {
     gd_record *r = &o->record;
-    const source *s = o->source;
     print_params(out, r->name, "inputs", r->inputs, r->n_inputs);
     print_params(out, r->name, "outputs", r->outputs, r->n_outputs);
     print_attrs(out, r);
     if (r->flags & GD_OP_ELEMENTWISE) print_expressions(out, o);
-    bool plain = defines(s, o->rules, "reference"), raw = defines(s, o->rules, "raw");
+    bool plain = has_rule(o, "reference"), raw = has_rule(o, "raw");
     if (plain || raw)
         fprintf(out,
                 "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", "
@@ -206,7 +223,7 @@ static void print_op(FILE *out, op *o) {
                 ".flags = %s, .run = %s_%s",
                 r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", o->rules,
                 plain ? "reference" : "raw");
-    if ((plain || raw) && defines(s, o->rules, "workspace"))
+    if ((plain || raw) && has_rule(o, "workspace"))
         fprintf(out, ", .workspace = %s_workspace", o->rules);
     if (plain || raw) fputs("};\n", out);
     print_record(out, o, false);

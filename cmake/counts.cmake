@@ -1,0 +1,62 @@
+# Rewrites the marked counts of README.md, <!--count:ops-->246<!---->, or checks them.
+#
+#   cmake -DPAGE=README.md -DSOURCE=. -DGEN=build/gen [-DCHECK=ON] -P cmake/counts.cmake
+#
+# Counts: the lines of GEN/counts.txt, which the generator writes (ops, layers, optimizers ...); op_cases and
+# layer_cases, the cases of tests/cases; comparisons, the results of PyTorch in tests/golden.
+file(STRINGS ${GEN}/counts.txt lines)
+foreach(line ${lines})
+  string(REGEX MATCH "^([a-z_]+) ([0-9]+)$" matched "${line}")
+  set(count_${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+endforeach()
+
+# The number of lines `case ...` in the files of a folder.
+function(count_cases folder variable)
+  set(total 0)
+  file(GLOB files ${folder}/*.txt)
+  foreach(file ${files})
+    file(STRINGS ${file} cases REGEX "^case ")
+    list(LENGTH cases n)
+    math(EXPR total "${total} + ${n}")
+  endforeach()
+  set(${variable} ${total} PARENT_SCOPE)
+endfunction()
+count_cases(${SOURCE}/tests/cases count_op_cases)
+count_cases(${SOURCE}/tests/cases/nn count_layer_cases)
+
+# A golden file is "GDGOLD01" and the number of its results (u32, little-endian).
+set(count_comparisons 0)
+file(GLOB files ${SOURCE}/tests/golden/*.bin)
+foreach(file ${files})
+  file(READ ${file} head LIMIT 12 HEX)
+  if(head MATCHES "^4744474f4c443031(..)(..)(..)(..)$")
+    math(EXPR count_comparisons
+      "${count_comparisons} + 0x${CMAKE_MATCH_4}${CMAKE_MATCH_3}${CMAKE_MATCH_2}${CMAKE_MATCH_1}")
+  endif()
+endforeach()
+
+file(READ ${PAGE} text)
+set(mark "<!--count:([a-z_]+)-->([0-9]*)<!---->")
+string(REGEX MATCHALL "${mark}" places "${text}")
+if(NOT places)
+  message(FATAL_ERROR "${PAGE} has no marked count such as <!--count:ops-->1<!---->")
+endif()
+set(current "${text}")
+set(stale "")
+foreach(place ${places})
+  string(REGEX MATCH "${mark}" matched "${place}")
+  set(name ${CMAKE_MATCH_1})
+  set(value "${CMAKE_MATCH_2}")
+  if(NOT DEFINED count_${name})
+    message(FATAL_ERROR "${PAGE}: there is no count '${name}'")
+  endif()
+  if(NOT value STREQUAL count_${name})
+    string(APPEND stale "  ${name} is ${count_${name}}, the page says ${value}\n")
+    string(REPLACE "${place}" "<!--count:${name}-->${count_${name}}<!---->" current "${current}")
+  endif()
+endforeach()
+if(CHECK AND stale)
+  message(FATAL_ERROR "${PAGE} has stale counts; `make docs` rewrites them:\n${stale}")
+elseif(stale)
+  file(WRITE ${PAGE} "${current}")
+endif()
