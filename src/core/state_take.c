@@ -1,4 +1,4 @@
-/* state_take.c - loading: checks first, then copies; see state.h. */
+/* state_take.c - loading a state: checks everything, then copies (state.h). */
 #include "core/state_take.h"
 
 #include <inttypes.h>
@@ -14,10 +14,10 @@ static bool set_number(gd_names *names, const char *name, int number) {
     return gd_names_add(names, name, (void *)(intptr_t)(number + 1));
 }
 
-/* --- questions -------------------------------------------------------------------------------- */
+/* --- queries ---------------------------------------------------------------------------------- */
 
-/* The entry under a full name, or under one that is relative to the object. Without memory to look
- * there is none, and the load fails for it in the end. */
+/* The source's entry of a full name, or (find_tensor, find_value) of a name relative to the object.
+ * If out of memory, NULL is returned and the load fails at the end. */
 static gd_source_tensor *tensor_at(const gd_taking *in, const char *full) {
     const int i = full ? number_of(&in->tensors, full) : -1;
     return i < 0 ? NULL : &in->source->tensors[i];
@@ -84,7 +84,7 @@ static bool same_place(const gd_want *a, const gd_want *b) {
     return !a->tensor && !b->tensor && a->to == b->to;
 }
 
-/* Adds a want, whose name it takes over; frees it after a failure. */
+/* Adds a want and takes ownership of its name; frees the want after a failure. */
 static gd_status add_want(gd_taking *in, gd_want w) {
     const void *place = w.tensor ? (const void *)w.tensor->storage : w.to;
     const int there = w.name ? number_of(&in->wanted, w.name) : -1;
@@ -196,7 +196,7 @@ const char *gd_taking_name_for(gd_taking *in, const gd_tensor *of, int64_t index
     snprintf(number, sizeof number, "%" PRId64, index);
     const char *local = e ? e->name + e->part : NULL;
     const bool plain = e && !e->ambiguous && *local;
-    /* the form that a save would choose first */
+    /* first the form that a save would choose */
     const char *forms[] = {!e      ? number
                            : plain ? local
                                    : e->name,
@@ -243,7 +243,7 @@ static gd_status take_parts(gd_taking *in) {
     return GD_OK;
 }
 
-/* Nothing fails from here on, but for the upload to a device that the host cannot write to. */
+/* From here on nothing can fail except uploads to a device whose memory the host cannot write. */
 static gd_status write_all(gd_taking *in) {
     gd_status status = GD_OK;
     for (int i = 0; i < in->n_wants && status == GD_OK; i++) {
@@ -274,7 +274,7 @@ static gd_status check_and_write(gd_taking *in, gd_load_report *partial) {
 gd_status gd_taking_load(const gd_source *source, gd_state_parts parts, gd_load_report *partial) {
     gd_taking in = {.source = source, .parts = parts};
     GD_TRY(gd_check_parts(parts));
-    gd_scope *scope = gd_scope_open(); /* of what the objects make */
+    gd_scope *scope = gd_scope_open(); /* for temporaries of the `take` functions */
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, check_and_write(&in, partial));

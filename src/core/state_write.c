@@ -1,16 +1,16 @@
-/* state_write.c - one tensor or value of a load into its place. */
+/* state_write.c - writes one tensor or value of a load. */
 #include <string.h>
 
 #include "core/copy.h"
 #include "core/state_take.h"
 
-/* Bools of a file may be any byte; read as u8 they become 0 and 1. */
+/* Bools of a file may be any byte; read as u8 they are converted to 0 and 1. */
 static gd_dtype source_dtype(const gd_want *w) {
     return w->from->data && w->from->dtype == GD_BOOL ? GD_U8 : w->from->dtype;
 }
 
-/* Whether bytes can be copied as they are. */
-static bool is_plain(const gd_want *w) {
+/* Whether the bytes can be copied without conversion. */
+static bool is_byte_copy(const gd_want *w) {
     const gd_tensor *t = w->tensor;
     return w->from->data && source_dtype(w) == (gd_dtype)t->dtype &&
            gd_is_row_major(t->rank, t->dims, t->strides);
@@ -20,7 +20,7 @@ static size_t bytes_of(const gd_tensor *t, gd_dtype dtype) {
     return (size_t)gd_numel(t->rank, t->dims) * gd_dtype_bytes(dtype);
 }
 
-/* Where the elements are, in host memory. */
+/* The source's elements in host memory. */
 static gd_view source_view(const gd_want *w) {
     gd_view v = gd_view_of(w->tensor);
     if (!w->staged && !w->from->data) return gd_view_of(w->from->tensor);
@@ -30,7 +30,7 @@ static gd_view source_view(const gd_want *w) {
     return v;
 }
 
-/* A host copy of the source where it is not aligned, or on a device. */
+/* Copies the source to aligned host memory if it is unaligned or on another device. */
 static gd_status stage_source(gd_want *w) {
     const gd_source_tensor *from = w->from;
     const size_t bytes = bytes_of(w->tensor, source_dtype(w));
@@ -44,7 +44,7 @@ static gd_status stage_source(gd_want *w) {
     return GD_OK;
 }
 
-/* What is uploaded: row-major elements of the tensor's own dtype. */
+/* Converts the source to row-major elements of the tensor's dtype, for the upload. */
 static gd_status stage_upload(gd_want *w) {
     const size_t bytes = bytes_of(w->tensor, (gd_dtype)w->tensor->dtype);
     if (bytes == 0) return GD_OK;
@@ -60,7 +60,7 @@ static gd_status stage_upload(gd_want *w) {
 }
 
 gd_status gd_want_stage(gd_want *w) {
-    if (!w->tensor || is_plain(w)) return GD_OK;
+    if (!w->tensor || is_byte_copy(w)) return GD_OK;
     GD_TRY(stage_source(w));
     return w->tensor->device->api->host_reads ? GD_OK : stage_upload(w);
 }
@@ -90,7 +90,7 @@ gd_status gd_want_write(gd_want *w) {
     if (!t->device->api->host_reads)
         return gd_copy_in(t, w->staged ? w->staged : w->from->data, bytes);
     gd_view to = gd_view_of(t);
-    if (is_plain(w)) {
+    if (is_byte_copy(w)) {
         memcpy(to.data, w->from->data, bytes);
     } else {
         const gd_view from = source_view(w);
