@@ -91,8 +91,8 @@ extern "C++" {
 #define GD_ELLIPSIS GD_PLACE_AS_(GD_PLACE_ELLIPSIS, NULL, 0, 0, 1)
 #define GD_NEWAXIS  GD_PLACE_AS_(GD_PLACE_NEWAXIS, NULL, 0, 0, 1)
 
-/* start:stop and start:stop:step. GD_UNSET as start or stop is the first or last element in the
- * direction of the step; GD_END as stop is the end. Values out of range are clamped. */
+/* start:stop and start:stop:step. GD_UNSET leaves out start or stop, as Python's ::step does;
+ * GD_END as stop is the end of the axis. Values out of range are clamped. */
 static inline gd_place gd_range(int64_t start, int64_t stop) {
     return GD_PLACE_AS_(GD_PLACE_RANGE, NULL, start, stop, 1);
 }

@@ -188,7 +188,7 @@ GD_API gd_module *gd_net_new_at(const char *site, const char *name, const char *
  */
 typedef struct gd_layer_functions {
     gd_status (*build)(gd_module *module);                   /* adds the parameters; NULL: none */
-    gd_tensors (*forward)(gd_module *module, gd_tensors in); /* NULL: calls the op of this name */
+    gd_tensors (*forward)(gd_module *module, gd_tensors in); /* NULL: calls the layer's op */
 } gd_layer_functions;
 #define gd_layer_define(...) gd_layer_define_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_layer_define_at(const char *site, const char *record,

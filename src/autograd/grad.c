@@ -101,7 +101,7 @@ gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_
     return gd_report(site, gd_attempt_end(&attempt, status));
 }
 
-/* Adds a node to the graph that stands for the walk until the sizes are known; for the inputs that
+/* Adds a node to the graph that represents the walk until the sizes are known, for the inputs that
  * a gradient reaches. */
 static gd_status defer_walk(const char *site, const gd_walk *walk, const bool *reached) {
     gd_tensor **all = gd_malloc((size_t)(2 * walk->n_outputs + walk->n_inputs) * sizeof *all);

@@ -69,18 +69,12 @@ static gd_status finish_leaf(gd_walker *w, gd_accumulator *p) {
     if (!w->walk->inputs || !gd_walks_stay_inside)
         GD_TRY(gd_call_hooks(leaf->hooks, 0, &p->grads[0]));
     if (w->walk->inputs) return GD_OK; /* collected at the end */
-    gd_tensor *g = p->grads[0];
-    if (w->walk->create_graph) {
-        gd_tensor *sum = leaf->grad ? gd_add(leaf->grad, g) : g;
+    gd_tensor *g = p->grads[0], *old = leaf->grad;
+    if (w->walk->create_graph || (old && (old->requires_grad || old->node))) { /* has history */
+        gd_tensor *sum = old ? gd_add(old, g) : g;
         return sum->kind == GD_FAILED ? gd_failure() : gd_replace_grad(leaf, sum);
     }
-    if (leaf->grad) {
-        if (leaf->grad->requires_grad || leaf->grad->node) {
-            gd_tensor *sum = gd_add(leaf->grad, g);
-            return sum->kind == GD_FAILED ? gd_failure() : gd_replace_grad(leaf, sum);
-        }
-        return gd_add_(leaf->grad, g)->kind == GD_FAILED ? gd_failure() : GD_OK;
-    }
+    if (old) return gd_add_(old, g)->kind == GD_FAILED ? gd_failure() : GD_OK;
     /* the leaf needs its own copy: a gradient that passed unchanged may be shared */
     bool alone = atomic_load(&g->object.refs) == 1 && atomic_load(&g->storage->refs) == 1 &&
                  gd_is_row_major(g->rank, g->dims, g->strides) && !g->node && !g->requires_grad;
@@ -202,7 +196,22 @@ static gd_status seed_outputs(gd_walker *w) {
     return GD_OK;
 }
 
-static gd_status walk_all(gd_walker *w, const int *order) {
+/* After a visit of a node: finishes leaves of which it was the last user. */
+static gd_status count_down_leaves(gd_walker *w, const gd_node *node) {
+    for (int k = 0; k < node->n_in; k++) {
+        const gd_tensor *leaf = node->slots[k].node ? NULL : node->slots[k].leaf;
+        if (!leaf) continue;
+        gd_accumulator *p = &w->accumulators[gd_walker_find(w, leaf)];
+        if (--p->pending > 0 || !p->needed) continue;
+        gd_scope *scope = gd_scope_open();
+        gd_status status = finish_leaf(w, p);
+        gd_scope_close(&scope);
+        GD_TRY(status);
+    }
+    return GD_OK;
+}
+
+static gd_status walk_nodes(gd_walker *w, const int *order) {
     GD_TRY(seed_outputs(w));
     for (int i = 0; i < w->count; i++) {
         gd_accumulator *p = &w->accumulators[order[i]];
@@ -223,17 +232,7 @@ static gd_status walk_all(gd_walker *w, const int *order) {
             }
             if (!w->walk->retain_graph && p->has_requested_ancestor) free_saved(p->node);
         }
-        const bool ends = gd_walker_ends_at(w, p->node);
-        for (int k = 0; k < p->node->n_in && !ends; k++) {
-            gd_tensor *leaf = p->node->slots[k].node ? NULL : p->node->slots[k].leaf;
-            if (!leaf) continue;
-            gd_accumulator *q = &w->accumulators[gd_walker_find(w, leaf)];
-            if (--q->pending > 0 || !q->needed) continue;
-            gd_scope *scope = gd_scope_open();
-            gd_status status = finish_leaf(w, q);
-            gd_scope_close(&scope);
-            GD_TRY(status);
-        }
+        if (!gd_walker_ends_at(w, p->node)) GD_TRY(count_down_leaves(w, p->node));
         /* the gradients of this node are passed on; targets are collected at the end */
         for (int k = 0; k < p->node->n_out && !w->walk->inputs; k++) {
             gd_release(p->grads[k]);
@@ -262,7 +261,7 @@ gd_status gd_walk_back(const gd_walk *walk) {
         int before = walk->create_graph ? gd_enable_grad_begin() : gd_no_grad_begin();
         const int autocast = gd_autocast_pause(GD_DTYPE_NONE);
         gd_this_thread.rules++;
-        status = walk_all(&w, order);
+        status = walk_nodes(&w, order);
         gd_this_thread.rules--;
         gd_autocast_resume(&autocast);
         gd_grad_mode_end(&before);

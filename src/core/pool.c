@@ -304,7 +304,7 @@ static void end_workers(int keep) {
     pool.workers = keep;
 }
 
-/* Creates workers until there are `want`, or the system refuses. */
+/* Creates workers until there are `want`, or until the system cannot create more. */
 static void make_workers(int want) {
     atomic_store(&pool.keep, want);
     while (pool.workers < want) {

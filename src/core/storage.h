@@ -11,7 +11,7 @@ struct gd_thread;
 typedef struct gd_storage {
     _Atomic int32_t refs;
     _Atomic uint32_t version; /* counts writes after creation; the tape compares versions */
-    _Atomic bool taped_view;  /* a view of it is on the tape, so in-place ops fail */
+    _Atomic bool taped_view;  /* a view of it is on the tape: in-place ops on the tape fail */
     gd_device *device;
     void *data; /* a handle of the device: on the CPU and on CUDA an address */
     size_t bytes;
