@@ -88,19 +88,12 @@ const gd_state_tensor *gd_state_entry_of(const gd_state *state, const gd_tensor 
     return i < 0 ? NULL : &state->tensors[i];
 }
 
-static int number_of(const gd_names *names, const char *name) {
-    return (int)(intptr_t)gd_names_find(names, name) - 1;
-}
-static bool set_number(gd_names *names, const char *name, int number) {
-    return gd_names_add(names, name, (void *)(intptr_t)(number + 1));
-}
-
 /* Records the name of an entry without its part, and marks entries of two parts with the same name.
  * */
 static bool add_local_name(gd_state *s, int i) {
     const char *local = s->tensors[i].name + s->tensors[i].part;
-    const int other = number_of(&s->by_local, local);
-    if (other < 0) return set_number(&s->by_local, local, i);
+    const int other = gd_entry_number(&s->by_local, local);
+    if (other < 0) return gd_set_entry_number(&s->by_local, local, i);
     s->tensors[i].ambiguous = s->tensors[other].ambiguous = true;
     return true;
 }
@@ -115,7 +108,7 @@ static gd_status add_tensor(gd_state *s, char *name, gd_tensor *t) {
                                       .tensor = t,
                                       .tied = same,
                                       .same_storage = gd_map_find(&s->by_storage, t->storage)};
-    if (!set_number(&s->by_name, name, i)) return gd_no_memory(NULL, "for a state");
+    if (!gd_set_entry_number(&s->by_name, name, i)) return gd_no_memory(NULL, "for a state");
     if (!gd_map_put(&s->by_storage, t->storage, i) || !add_local_name(s, i)) {
         gd_names_remove(&s->by_name, name); /* the other maps are not used after a failure */
         return gd_no_memory(NULL, "for a state");
@@ -129,7 +122,7 @@ gd_status gd_state_put_tensor(gd_state *s, const char *name, gd_tensor *t) {
     char *full = gd_path_join(&s->path, name);
     if (!full) return gd_no_memory(NULL, "for a state");
     gd_status status = GD_OK;
-    const int there = number_of(&s->by_name, full);
+    const int there = gd_entry_number(&s->by_name, full);
     if (!t || t->kind != GD_VALUE)
         status = gd_fail(GD_E_STATE, "'%s' has no value to save: it is %s", full,
                          !t                     ? "NULL"
@@ -152,9 +145,9 @@ gd_status gd_state_put_text(gd_state *s, const char *name, const char *value) {
     gd_status status = GD_OK;
     if (!full || !text || !gd_grow(s->values, s->n_values, s->values_room))
         status = gd_no_memory(NULL, "for a state");
-    else if (number_of(&s->values_by_name, full) >= 0)
+    else if (gd_entry_number(&s->values_by_name, full) >= 0)
         status = gd_fail(GD_E_ARGUMENT, "two values have the name '%s'", full);
-    else if (!set_number(&s->values_by_name, full, s->n_values))
+    else if (!gd_set_entry_number(&s->values_by_name, full, s->n_values))
         status = gd_no_memory(NULL, "for a state");
     if (status != GD_OK) {
         gd_free(full);
@@ -337,13 +330,13 @@ gd_tensor *gd_state_tensor_at(const gd_state *s, int64_t i) {
     return s && i >= 0 && i < s->n_tensors ? s->tensors[i].tensor : NULL;
 }
 gd_tensor *gd_state_find(const gd_state *s, const char *name) {
-    return s && name ? gd_state_tensor_at(s, number_of(&s->by_name, name)) : NULL;
+    return s && name ? gd_state_tensor_at(s, gd_entry_number(&s->by_name, name)) : NULL;
 }
 int64_t gd_state_value_count(const gd_state *s) { return s ? s->n_values : 0; }
 const char *gd_state_value_name(const gd_state *s, int64_t i) {
     return s && i >= 0 && i < s->n_values ? s->values[i].name : NULL;
 }
 const char *gd_state_value(const gd_state *s, const char *name) {
-    const int i = s && name ? number_of(&s->values_by_name, name) : -1;
+    const int i = s && name ? gd_entry_number(&s->values_by_name, name) : -1;
     return i >= 0 ? s->values[i].text : NULL;
 }

@@ -53,10 +53,10 @@ static bool is_of_loaded_part(const gd_taking *in, const char *name) {
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* Whether the same tensor or value was found under another name. */
-static bool is_satisfied(const gd_taking *in, const gd_want *w) {
-    const void *place = w->tensor ? (const void *)w->tensor->storage : w->to;
-    for (int i = gd_map_find(&in->by_place, place); i >= 0; i = in->wants[i].same) {
-        const gd_want *other = &in->wants[i];
+static bool is_satisfied(const gd_taking *in, const gd_request *w) {
+    const void *target = w->tensor ? (const void *)w->tensor->storage : w->to;
+    for (int i = gd_map_find(&in->by_target, target); i >= 0; i = in->requests[i].same) {
+        const gd_request *other = &in->requests[i];
         const bool same = w->tensor ? other->tensor && gd_state_same(other->tensor, w->tensor)
                                     : !other->tensor && other->to == w->to;
         if (same && other->fit == GD_FITS) return true;
@@ -76,11 +76,11 @@ static void put_list_rest(writer *w, int64_t count) {
 
 static int64_t list_missing(const gd_taking *in, writer *w) {
     int64_t n = 0;
-    for (int i = 0; i < in->n_wants; i++) {
-        const gd_want *want = &in->wants[i];
-        if (want->fit != GD_MISSING || is_satisfied(in, want)) continue;
+    for (int i = 0; i < in->n_requests; i++) {
+        const gd_request *request = &in->requests[i];
+        if (request->fit != GD_MISSING || is_satisfied(in, request)) continue;
         put_list_start(w, "missing", n);
-        if (n++ < NAMED) put_format(w, "%.100s", want->name);
+        if (n++ < NAMED) put_format(w, "%.100s", request->name);
     }
     put_list_rest(w, n);
     return n;
@@ -104,30 +104,30 @@ static int64_t list_unexpected(const gd_taking *in, writer *w) {
     return n;
 }
 
-static void put_unfit(writer *w, const gd_want *want) {
+static void put_unfit(writer *w, const gd_request *request) {
     char here[160], there[160];
-    const gd_source_tensor *from = want->from;
-    if (want->fit == GD_OTHER_VALUE) {
-        put_format(w, "%.100s (\"%.40s\" is no %s)", want->name, want->value->text,
-                   want->kind == GD_NUMBER_VALUE ? "number" : "integer");
+    const gd_source_tensor *from = request->from;
+    if (request->fit == GD_OTHER_VALUE) {
+        put_format(w, "%.100s (\"%.40s\" is no %s)", request->name, request->value->text,
+                   request->kind == GD_NUMBER_VALUE ? "number" : "integer");
     } else if (from->rank > GD_MAX_RANK) {
-        put_format(w, "%.100s (%d dimensions, %s here)", want->name, from->rank,
-                   gd_describe(want->tensor, here, sizeof here));
+        put_format(w, "%.100s (%d dimensions, %s here)", request->name, from->rank,
+                   gd_describe(request->tensor, here, sizeof here));
     } else {
-        put_format(w, "%.100s (%s%s, %s here)", want->name,
+        put_format(w, "%.100s (%s%s, %s here)", request->name,
                    from->dtype ? gd_dtype_name(from->dtype) : from->dtype_name,
                    gd_shape_text(from->rank, from->dims, there, sizeof there),
-                   gd_describe(want->tensor, here, sizeof here));
+                   gd_describe(request->tensor, here, sizeof here));
     }
 }
 
 static int64_t list_unfit(const gd_taking *in, writer *w, gd_fit fit, const char *what) {
     int64_t n = 0;
-    for (int i = 0; i < in->n_wants; i++) {
-        const gd_want *want = &in->wants[i];
-        if (want->fit != fit || is_satisfied(in, want)) continue;
+    for (int i = 0; i < in->n_requests; i++) {
+        const gd_request *request = &in->requests[i];
+        if (request->fit != fit || is_satisfied(in, request)) continue;
         put_list_start(w, what, n);
-        if (n++ < NAMED) put_unfit(w, want);
+        if (n++ < NAMED) put_unfit(w, request);
     }
     put_list_rest(w, n);
     return n;
@@ -143,10 +143,10 @@ static bool ends_with(const char *name, const char *end) {
 /* If no tensor was found, often one side has a prefix that the other lacks. */
 static void put_hint(const gd_taking *in, writer *w) {
     const gd_source *s = in->source;
-    const gd_want *first = NULL;
-    for (int i = 0; i < in->n_wants; i++) {
-        if (in->wants[i].tensor && in->wants[i].fit != GD_MISSING) return;
-        if (in->wants[i].tensor && !first) first = &in->wants[i];
+    const gd_request *first = NULL;
+    for (int i = 0; i < in->n_requests; i++) {
+        if (in->requests[i].tensor && in->requests[i].fit != GD_MISSING) return;
+        if (in->requests[i].tensor && !first) first = &in->requests[i];
     }
     for (size_t i = 0; first && i < s->n_tensors; i++) {
         const char *name = s->tensors[i].name;
@@ -178,6 +178,6 @@ void gd_taking_report(gd_taking *in, gd_load_report *r) {
     r->unfit += list_unfit(in, &w, GD_OTHER_VALUE, "not such a value");
     if (r->missing) put_hint(in, &w);
     if (!w.listed) r->text[0] = 0;
-    for (int i = 0; i < in->n_wants; i++)
-        r->loaded += in->wants[i].fit == GD_FITS && !in->wants[i].again;
+    for (int i = 0; i < in->n_requests; i++)
+        r->loaded += in->requests[i].fit == GD_FITS && !in->requests[i].again;
 }

@@ -1,5 +1,5 @@
-/* state_take.h - the data structures of a load: the wants of the objects, matched with the source.
- * */
+/* state_take.h - the data structures of a load: the requests of the objects, matched with the
+ * source. */
 #ifndef GRADUS_CORE_STATE_TAKE_H
 #define GRADUS_CORE_STATE_TAKE_H
 
@@ -21,14 +21,14 @@ typedef enum gd_value_kind {
 } gd_value_kind;
 
 /* A tensor or a value that an object loads. */
-typedef struct gd_want {
+typedef struct gd_request {
     char *name;
     gd_fit fit;
     bool again;        /* the same tensor or value was already found under another name */
     gd_tensor *tensor; /* with a reference; NULL: a value */
     gd_source_tensor *from;
     void *staged; /* host memory for a conversion or an upload */
-    int same;     /* the previous want with the same storage; -1: none */
+    int same;     /* the previous request with the same storage; -1: none */
     /* for values: */
     gd_value_kind kind;
     void *to;
@@ -36,20 +36,20 @@ typedef struct gd_want {
     union {
         double number;
         int64_t integer;
-        uint64_t natural;
+        uint64_t unsigned_integer;
         char *text; /* owned */
     };
-} gd_want;
+} gd_request;
 
 struct gd_taking {
     const gd_source *source;
     gd_state_parts parts;
     gd_state *naming;
     gd_names tensors, values; /* of the source: numbers from 1 */
-    gd_names wanted;          /* names of wants: numbers from 1 */
-    gd_map by_place;          /* the latest want of a storage, or of the address of a value */
-    gd_want *wants;
-    int n_wants, wants_room;
+    gd_names requested;       /* names of requests: numbers from 1 */
+    gd_map by_target;         /* the latest request of a storage, or of the address of a value */
+    gd_request *requests;
+    int n_requests, requests_room;
     gd_state_path path;
     bool no_memory; /* a query ran out of memory: the load fails at the end */
 };
@@ -57,9 +57,9 @@ struct gd_taking {
 /* Fills the report: counts, and a text about tensors and values that do not fit. */
 void gd_taking_report(gd_taking *in, gd_load_report *report);
 
-/* gd_want_stage allocates memory for sources that cannot be copied directly. gd_want_write copies,
- * which cannot fail on a device whose memory the host can write. */
-gd_status gd_want_stage(gd_want *want);
-gd_status gd_want_write(gd_want *want);
+/* gd_request_stage allocates memory for sources that cannot be copied directly. gd_request_write
+ * copies, which cannot fail on a device whose memory the host can write. */
+gd_status gd_request_stage(gd_request *request);
+gd_status gd_request_write(gd_request *request);
 
 #endif
