@@ -1,16 +1,17 @@
 /* autograd.h - gradients.
  *
- * While an op runs on a tensor that requires a gradient, the tape remembers how the result came to
- * be. gd_backward walks back from a result and adds to the gradient of every leaf; gd_grad returns
- * gradients instead of adding them. Gradient rules are made of ordinary ops, so with
- * .create_graph = true gradients can be differentiated again.
+ * The tape records every op that runs on a tensor that requires a gradient. gd_backward walks the
+ * tape back from a result and adds to the gradient of every leaf; gd_grad returns gradients
+ * instead. Gradient rules consist of ordinary ops, so with .create_graph = true gradients can be
+ * differentiated again.
  *
- * In-place ops (gd_add_ and the like) are checked: a value that the gradient needs and that was
- * overwritten since is an error at backward, which names the op. While the tape is on, an in-place
- * op is refused on a leaf that requires a gradient and on a tensor that shares its memory with a
- * view; under GD_NO_GRAD both work.
+ * In-place ops (gd_add_ and the like) are checked: if a value that a gradient needs has been
+ * overwritten, gd_backward fails and names the op. While the tape is on, an in-place op fails on a
+ * leaf that requires a gradient and on a tensor that shares its memory with a view. Under
+ * GD_NO_GRAD both are allowed.
  *
- * Threads: the tape belongs to no thread; one graph must not be walked by two threads at once.
+ * Threads: the tape belongs to no thread. Two threads must not walk back through the same ops at
+ * the same time.
  */
 #ifndef GRADUS_AUTOGRAD_H
 #define GRADUS_AUTOGRAD_H
@@ -25,7 +26,7 @@ extern "C" {
 
 /* --- leaves ----------------------------------------------------------------------------------- */
 
-/* Marks a float tensor as a leaf whose gradient is wanted, and returns it. */
+/* Marks a float tensor as a leaf that requires a gradient, and returns it. */
 #define gd_requires_grad(...) gd_requires_grad_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_requires_grad_at(const char *site, gd_tensor *t);
 #define gd_set_requires_grad(...) gd_set_requires_grad_at(GD_HERE, __VA_ARGS__)
@@ -35,20 +36,20 @@ GD_API bool gd_tensor_is_leaf(const gd_tensor *t);
 
 /* The accumulated gradient of a leaf, or NULL. It belongs to the leaf. */
 GD_API gd_tensor *gd_tensor_grad(const gd_tensor *t);
-/* Forgets it, so that the next backward starts from nothing. */
+/* Drops the gradient: gd_tensor_grad is NULL until the next gd_backward. */
 GD_API void gd_zero_grad(gd_tensor *t);
-/* Replaces it (NULL: forgets it). */
+/* Replaces the gradient (NULL: drops it). */
 #define gd_set_grad(...) gd_set_grad_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_set_grad_at(const char *site, gd_tensor *t, gd_tensor *grad);
 
-/* The same value, cut off from its history. Shares memory. In a graph: gd_stop_gradient. */
+/* The same value without its history; it shares memory. In a graph: gd_stop_gradient. */
 #define gd_detach(...) gd_detach_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_detach_at(const char *site, gd_tensor *t);
 
 /* --- switching the tape off ------------------------------------------------------------------- */
 
-/* For the rest of the block, ops are not remembered: GD_NO_GRAD; In a graph, no gradient goes back
- * through what the block notes. */
+/* For the rest of the block the tape records no ops: GD_NO_GRAD; In a graph, gradients do not flow
+ * through nodes that are built in the block. */
 #define GD_NO_GRAD                                                                       \
     __attribute__((cleanup(gd_grad_mode_end), unused)) int GD_SCOPE_NAME_(__COUNTER__) = \
         gd_no_grad_begin()
@@ -60,17 +61,17 @@ GD_API bool gd_grad_enabled(void);
 /* --- walking back ----------------------------------------------------------------------------- */
 
 typedef struct gd_backward_options {
-    /* of the result; needed unless it has one element. Default: 1 */
+    /* the gradient of the result; required unless it has one element. Default: 1 */
     gd_tensor *gradient GD_DEFAULT_(nullptr);
-    /* keep what was saved, to walk again. Implied by create_graph */
+    /* keep the saved tensors, so that another backward is possible. Implied by create_graph */
     bool retain_graph GD_DEFAULT_(false);
-    /* remember the walk itself, for gradients of gradients */
+    /* record the gradient computation on the tape, for gradients of gradients */
     bool create_graph GD_DEFAULT_(false);
 } gd_backward_options;
 
-/* Adds the gradient of `result` to every leaf that it depends on. A walk that fails on its way (no
- * memory) has added it to those leaves whose gradient was complete by then, and not to the others:
- * before the next try, gd_zero_grad them all. */
+/* Adds the gradient of `result` to every leaf that it depends on. If it fails in the middle (out of
+ * memory), leaves whose gradient was already complete have received it and the others have not:
+ * call gd_zero_grad for all of them before the next try. */
 #define gd_backward(result, ...)     \
     GD_WITH_OPTIONS_(gd_backward_at( \
         GD_HERE, result,             \
@@ -79,15 +80,15 @@ GD_API gd_status gd_backward_at(const char *site, gd_tensor *result,
                                 const gd_backward_options *options);
 
 typedef struct gd_grad_options {
-    gd_tensors
-        gradients GD_DEFAULT_({}); /* of the outputs, in order; NULL entries and count 0: ones */
+    /* of the outputs, in order; a NULL entry and an empty list mean ones */
+    gd_tensors gradients GD_DEFAULT_({});
     bool retain_graph GD_DEFAULT_(false), create_graph GD_DEFAULT_(false);
-    /* an input that the outputs do not depend on gives NULL, not an error */
+    /* return NULL for an input that the outputs do not depend on, instead of failing */
     bool allow_unused GD_DEFAULT_(false);
 } gd_grad_options;
 
-/* The gradients of the sum of `outputs` by each of `inputs` (leaves or not), in order. No leaf's
- * own gradient is touched. */
+/* The gradients of the sum of `outputs` with respect to each of `inputs` (leaves or not), in order.
+ * The gradients of leaves (gd_tensor_grad) do not change. */
 #define gd_grad(outputs, inputs, ...) \
     GD_WITH_OPTIONS_(gd_grad_at(      \
         GD_HERE, outputs, inputs,     \
@@ -95,60 +96,60 @@ typedef struct gd_grad_options {
 GD_API gd_tensors gd_grad_at(const char *site, gd_tensors outputs, gd_tensors inputs,
                              const gd_grad_options *options);
 
-/* Called with the gradient of `t` when it is complete, in every walk through it. Returns another
- * gradient to go on with, or NULL to leave it. */
+/* Adds a hook: every backward through `t` calls it with the complete gradient of `t`. The hook
+ * returns a gradient to use instead, or NULL to leave it unchanged. */
 typedef gd_tensor *(*gd_hook_fn)(gd_tensor *gradient, void *user);
 #define gd_tensor_hook(...) gd_tensor_hook_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void *user);
 
-/* --- functions of your own -------------------------------------------------------------------- */
+/* --- user-defined functions ------------------------------------------------------------------- */
 
-/* What the two halves of a function see. */
+/* The arguments and results of forward, backward and infer. */
 typedef struct gd_context {
     int n_in, n_out;
     gd_tensor *const *x;  /* forward: the inputs. backward: only their shapes; use gd_saved */
-    gd_tensor **y;        /* forward: to be filled */
+    gd_tensor **y;        /* forward sets these */
     gd_tensor *const *gy; /* backward: gradients of the outputs */
-    const bool *needs;    /* backward: which inputs want a gradient */
-    gd_tensor **gx;       /* backward: to be filled; NULL means zero */
-    void *user;           /* as given to gd_apply */
-    void *state;          /* the library's own */
+    const bool *needs;    /* backward: which inputs require a gradient */
+    gd_tensor **gx;       /* backward sets these; NULL means zero */
+    void *user;           /* the argument of gd_apply */
+    void *state;          /* internal */
 } gd_context;
 
 typedef struct gd_function {
     const char *name;
-    int n_out; /* 0 counts as 1 */
+    int n_out; /* 0 means 1 */
     void (*forward)(gd_context *context);
-    void (*backward)(gd_context *context); /* made of ordinary ops it can be differentiated again */
-    void (*infer)(gd_context *context);    /* for graphs, or NULL: shapes alone, see below */
-    bool backward_of_ops; /* for graphs: backward is made of ops, and reads no data itself */
+    void (*backward)(gd_context *context); /* of ops alone it can be differentiated again */
+    void (*infer)(gd_context *context);    /* shapes for graphs, see below; may be NULL */
+    bool backward_of_ops; /* for graphs: backward only calls ops and reads no data */
 } gd_function;
 
-/* Calls forward without the tape, and remembers backward. The function struct must stay valid;
- * `user` too, as long as the result is alive. Returns the outputs.
+/* Calls forward with the tape off and records backward on the tape. Returns the outputs. The struct
+ * must stay valid, and `user` as long as the results live.
  *
- * In a graph, or in the function of a gd_jit, it is one node. forward is called with values
- * whenever a run comes to the node (by one thread, or by several at once where runs go side by
- * side; once for each run that needs it, and once more where the gradient of a jit's call computes
- * its forward part again), and so is backward: both may compute in C, on gd_data. Inputs are
- * row-major there. The function and `user` must stay valid as long as the graph or the jit.
+ * In a graph, or in the function of a gd_jit, the call becomes one node. A run calls forward and
+ * backward with values when it reaches the node. Both may compute in C on gd_data; inputs are
+ * row-major. Concurrent runs call them from several threads. forward is called once in each run
+ * that needs it, and once more if the gradient of a jit call recomputes its forward part. The
+ * struct and `user` must stay valid as long as the graph or the jit.
  *
- * A graph must know the shapes of the results before it runs. So forward is also called when the
- * graph is built, and when it is planned for new sizes, with made-up inputs: floats are 1, integers
- * 0, sizes that are not known 2 and 3. What it saves and how many, and the shapes, must follow from
- * the shapes of its inputs. A function that should not be called so (it counts its calls, writes
- * `user`, or fails for such values) has an infer, which is called instead: its inputs have no data,
- * and it sets context->y, and calls gd_save as forward does, with gd_shaped tensors, inputs or
- * results.
+ * A graph needs the shapes of the results before it runs. So forward is also called while the graph
+ * is built, and when it is planned for new sizes, with dummy inputs: floats are 1, integers 0,
+ * unknown sizes 2 and 3. The shapes of its results, and the number and shapes of the tensors that
+ * it saves, may depend only on the shapes of its inputs. A function that must not be called like
+ * this (it counts its calls, writes to `user`, or fails for such values) provides infer, which is
+ * called instead. The inputs of infer have no data. It sets context->y and calls gd_save like
+ * forward, with gd_shaped tensors, inputs or results.
  *
- * Where backward is made of ops alone, .backward_of_ops = true has a graph take those ops instead
- * of a call, once, when the gradient is built: the gradient then has gradients itself. Graphs with
- * such nodes cannot be saved as ONNX. */
+ * If backward only calls ops, .backward_of_ops = true makes a graph record these ops, once, when
+ * the gradient is built, instead of calling backward in each run. The gradient then has gradients,
+ * too. Graphs with user-defined functions cannot be saved as ONNX. */
 #define gd_apply(...) gd_apply_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensors gd_apply_at(const char *site, const gd_function *function, gd_tensors inputs,
                               void *user);
 
-/* In forward: keeps a tensor for backward. In backward: the i-th that was kept. */
+/* In forward: saves a tensor for backward. In backward: the i-th saved tensor. */
 GD_API void gd_save(gd_context *context, gd_tensor *t);
 GD_API gd_tensor *gd_saved(gd_context *context, int i);
 
@@ -157,26 +158,29 @@ GD_API gd_tensor *gd_shaped(gd_shape dims, gd_dtype dtype);
 
 /* --- transforms ------------------------------------------------------------------------------- */
 
-/* A function of tensors, for the calls below: one output, from inputs and whatever `user` has. */
+/* A function of tensors with one output, for the calls below. */
 typedef gd_tensor *(*gd_fn)(gd_tensors inputs, void *user);
 
-/* Runs fn, keeping only its inputs; runs it again in backward, with the same random numbers, to get
- * at what it had inside. Saves memory, costs a second forward. Tensors that fn has from elsewhere (a
- * layer's weights) get their gradients too; they must still have their values then. */
+/* Calls fn and saves only its inputs. backward calls fn again, with the same random numbers, to
+ * recompute its intermediate values: less memory for a second forward (PyTorch's checkpoint).
+ * Captured tensors of fn, such as the weights of a layer, get gradients as well; they must not
+ * change before backward. */
 #define gd_recompute(...) gd_recompute_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *user);
 
-/* The derivative of fn at the inputs in the direction of the tangents: J v. */
+/* The Jacobian-vector product J v: the derivative of fn at the inputs in direction of the tangents.
+ * */
 #define gd_jvp(...) gd_jvp_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_jvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors tangents,
                             void *user);
 
-/* The whole Jacobian of fn by input number `input`: shape of the output, then of the input. */
+/* The Jacobian of fn with respect to input number `input`. Its shape is the output's shape followed
+ * by the input's. */
 #define gd_jacobian(...) gd_jacobian_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_jacobian_at(const char *site, gd_fn fn, gd_tensors inputs, int input,
                                  void *user);
 
-/* Hessian times vectors of a function with one output element; one result for each input. */
+/* Hessian-vector products of a function with one output element; one result for each input. */
 #define gd_hvp(...) gd_hvp_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors vectors,
                             void *user);
@@ -184,14 +188,14 @@ GD_API gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_te
 typedef struct gd_gradcheck_options {
     double step GD_DEFAULT_(1e-6), tolerance_relative GD_DEFAULT_(1e-4),
         tolerance_absolute GD_DEFAULT_(1e-6);
-    bool second_order GD_DEFAULT_(false); /* check the gradient's own gradient too */
-    int64_t elements GD_DEFAULT_(
-        0); /* of each input at most so many are moved, spread over it; 0: all of them */
-    bool twice GD_DEFAULT_(false); /* the library's own: inside the second-order check */
+    bool second_order GD_DEFAULT_(false); /* also check the gradient of the gradient */
+    /* how many elements of each input are perturbed, spread evenly; 0: all */
+    int64_t elements GD_DEFAULT_(0);
+    bool twice GD_DEFAULT_(false); /* internal: inside the second-order check */
 } gd_gradcheck_options;
 
-/* Compares gradients with finite differences, in f64, at the inputs that require a gradient.
- * GD_OK, or a failure whose message names the input and element and both numbers. */
+/* Compares gradients with finite differences in f64, for the inputs that require a gradient. The
+ * message of a failure names the input, the element and both numbers. */
 #define gd_gradcheck(fn, inputs, user, ...)                                                \
     GD_WITH_OPTIONS_(gd_gradcheck_at(                                                      \
         GD_HERE, fn, inputs, user,                                                         \

@@ -1,19 +1,19 @@
-/* backend.h - for those who write a backend: memory and kernels of another kind of device.
+/* backend.h - the interface for backends: memory and kernels of another kind of device.
  *
- * A backend is a shared library of its own, libgradus_KIND.so. It is loaded when a program asks for
- * its device (gd_device_get("KIND")), from a folder of GRADUS_BACKEND_PATH or from the folder of the
- * library, and stays loaded until the program ends. It links nothing of Gradus: what it needs of the
- * library is in the struct gd_host that it gets. It exports two symbols:
+ * A backend is a shared library, libgradus_KIND.so. gd_device_get("KIND") loads it from a folder of
+ * GRADUS_BACKEND_PATH or from the folder of the library; it stays loaded until the program ends. It
+ * does not link Gradus: the struct gd_host has the functions that it may call. It exports two
+ * symbols:
  *
  *     const gd_backend_info gradus_backend_info = GD_BACKEND_INFO("KIND");
  *     gd_status gradus_backend_open(const gd_host *host, gd_backend *backend);
  *
- * Library and backend must be of one version, and the layouts of all option structs must be equal
- * (GD_LAYOUT, from a hash that the build computes of the records). There is no compatibility across
+ * Library and backend must have the same version and the same layouts of all option structs
+ * (GD_LAYOUT, from a hash of the records that the build computes). There is no compatibility across
  * versions.
  *
- * Threads: the library may call a device from several threads at once. Calls that queue work on the
- * compute queue are made under the device's lock, in the order in which they take effect.
+ * Threads: the library may call a device from several threads at once. It holds the device's lock
+ * during calls that queue work on the compute queue.
  */
 #ifndef GRADUS_BACKEND_H
 #define GRADUS_BACKEND_H
@@ -28,27 +28,28 @@ extern "C" {
 
 /* --- errors in the data ----------------------------------------------------------------------- */
 
-/* What a kernel may find wrong with the values of its inputs. The comment gives the values that go
- * with it; `element` is always the row-major number of the element. */
+/* What a kernel may find wrong with the values of its inputs. The comments give the meaning of
+ * gd_data_error.values or real; `element` is always the row-major number of the element. */
 typedef enum gd_data_problem {
     GD_DATA_OK,
     GD_DATA_INDEX,       /* values: index, size of what is indexed */
     GD_DATA_AXIS_INDEX,  /* values: index, size of the axis, the axis */
-    GD_DATA_CLASS,       /* values: class, number of classes, the class that is ignored */
-    GD_DATA_PLACE,       /* values: place, elements of the plane */
-    GD_DATA_PROBABILITY, /* real: what is no probability */
+    GD_DATA_CLASS,       /* values: class, number of classes, the ignored class */
+    GD_DATA_PLACE,       /* values: index into the plane, elements of the plane */
+    GD_DATA_PROBABILITY, /* real: the value, which is not in [0, 1] */
     GD_DATA_NOT_FINITE,  /* real: infinity or NaN */
-    GD_DATA_TOO_FEW,     /* values: elements that the mask selects, elements that there are */
-    /* Weights of multinomial. values -1, 0: the element is negative or not finite (real). values 0, 0:
-     * the sum of the row that begins with it (real). Else: positive weights in the row, draws. */
+    GD_DATA_TOO_FEW,     /* values: elements that the mask selects, elements of the source */
+    /* Weights of multinomial. values -1, 0: the element (real) is negative or not finite. values
+     * 0, 0: the sum (real) of the row that begins at the element is not positive and finite.
+     * Otherwise values are the number of positive weights in the row and the number of draws. */
     GD_DATA_WEIGHTS,
 } gd_data_problem;
 
-/* The error word of a device. A kernel that finds a problem writes it, if `number` is still 0, and
+/* The error word of a device. A kernel that finds a problem writes it if `number` is still 0; then
  * no kernel changes it until the host has read it. */
 typedef struct gd_data_error {
     uint64_t number; /* of the kernel call (gd_kernel_call.number); 0: no problem */
-    uint64_t run;    /* of the plan's run, as the entry kernel has left it; 0: no plan */
+    uint64_t run;    /* number of the plan's run, which the entry kernel sets; 0: no plan */
     int32_t problem; /* gd_data_problem */
     int64_t element;
     int64_t values[3];
@@ -57,10 +58,10 @@ typedef struct gd_data_error {
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
-typedef struct gd_event gd_event;     /* the backend's own */
-typedef struct gd_capture gd_capture; /* the backend's own */
+typedef struct gd_event gd_event;     /* defined by the backend */
+typedef struct gd_capture gd_capture; /* defined by the backend */
 
-/* Work of one queue runs in order. Queues are ordered by events alone. */
+/* The work of one queue runs in order. Only events order the work of different queues. */
 typedef enum gd_queue {
     GD_QUEUE_COMPUTE,  /* kernels and copies on the device; shared by all threads */
     GD_QUEUE_UPLOAD,   /* from pinned host memory */
@@ -68,9 +69,9 @@ typedef enum gd_queue {
     GD_QUEUE_COUNT,
 } gd_queue;
 
-/* What crosses the boundary of a run: buffers that are copied on the device, and numbers of up to 8
- * bytes that the host gives. The addresses on the plan's side never change, so that a captured plan
- * can be launched with other feeds and fetches. */
+/* The inputs or outputs of a plan's run: buffers that are copied on the device, and numbers of up
+ * to 8 bytes from the host. The plan's own addresses never change, so a captured plan can be
+ * launched with other feeds and fetches. */
 typedef struct gd_boundary_copy {
     void *to;
     const void *from;
@@ -86,29 +87,30 @@ typedef struct gd_boundary {
     int n_copies;
     const gd_boundary_number *numbers;
     int n_numbers;
-    uint64_t run; /* entry: becomes gd_data_error.run of what fails from here on */
+    uint64_t run; /* entry: gd_data_error.run of later failures */
 } gd_boundary;
 
 struct gd_fusion_rules; /* codegen/fusion_rules.h */
 
-/* The functions of a device. Handles are device addresses: adding an offset is allowed, reading
- * through them on the host is not. A device without addresses reserves a range of numbers for each
- * buffer, and finds buffer and offset when a kernel is launched. All functions return a status with
- * its text set by gd_host.fail. A device that is lost returns GD_E_DEVICE from all of them. */
+/* The functions of a device. Handles are device addresses: the host may add an offset but not
+ * dereference them. A device without addresses reserves a range of numbers for each buffer, and
+ * looks up buffer and offset when a kernel is launched. A function that fails sets the message with
+ * gd_host.fail. All functions of a lost device return GD_E_DEVICE. */
 typedef struct gd_device_api {
-    const char *kind; /* whose kernels it runs: "cpu", "cuda", ... */
-    uint32_t dtypes;  /* bit 1 << dtype for each element type that the device has */
+    const char *kind; /* selects the kernels: "cpu", "cuda", ... */
+    uint32_t dtypes;  /* bit 1 << dtype for each element type that the device supports */
     size_t alignment; /* of buffers, a power of two */
-    bool host_reads;  /* the CPU: kernels run at once, and the host reads buffers directly */
+    bool host_reads;  /* the CPU: kernels run synchronously, and the host reads buffers directly */
 
-    /* Memory. The library caches and splits blocks (core/blocks.c); alloc and free are rare. */
+    /* Memory. The library caches and splits blocks (core/blocks.c), so it rarely calls alloc and
+     * free. */
     gd_status (*alloc)(gd_device *d, size_t bytes, void **handle);
     void (*free)(gd_device *d, void *handle, size_t bytes);
     gd_status (*memory_info)(gd_device *d, size_t *free_bytes, size_t *total_bytes); /* or NULL */
-    gd_status (*pinned_alloc)(gd_device *d, size_t bytes, void **address); /* NULL: plain memory */
+    gd_status (*pinned_alloc)(gd_device *d, size_t bytes, void **address); /* NULL: malloc */
     void (*pinned_free)(gd_device *d, void *address, size_t bytes);
 
-    /* Copies, queued. The host memory is pinned and stays valid until an event behind it is done. */
+    /* Queued copies. The host memory is pinned and stays valid until a later event is done. */
     gd_status (*upload)(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
     gd_status (*download)(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
     gd_status (*copy)(gd_device *d, void *to, const void *from, size_t bytes); /* compute queue */
@@ -121,10 +123,10 @@ typedef struct gd_device_api {
     /* Reads the error word and clears it. The caller has waited for the compute queue. */
     gd_status (*error_take)(gd_device *d, gd_data_error *error);
 
-    /* Plans. `enter` and `leave` are one kernel each on the compute queue, which does nothing while
-     * the error word is set (but `enter` sets the number of the run). Between capture_begin and
-     * capture_end calls are recorded instead of queued; launch queues them with other boundaries
-     * (NULL where the capture has none). NULL: the device cannot capture. */
+    /* Plans. `enter` and `leave` each queue one kernel on the compute queue. It copies nothing
+     * while the error word is set, but `enter` still sets the number of the run. Between
+     * capture_begin and capture_end calls are recorded instead of queued. capture_launch queues
+     * them with new boundaries (NULL if the capture has none). NULL: the device cannot capture. */
     gd_status (*enter)(gd_device *d, const gd_boundary *boundary);
     gd_status (*leave)(gd_device *d, const gd_boundary *boundary);
     gd_status (*capture_begin)(gd_device *d);
@@ -135,7 +137,7 @@ typedef struct gd_device_api {
 
     const struct gd_fusion_rules *fusion; /* what can be fused; NULL: nothing */
 
-    /* The CPU's own. */
+    /* CPU only. */
     void (*trim)(gd_device *d);
     gd_status (*reserve)(gd_device *d);
 } gd_device_api;
@@ -149,8 +151,8 @@ typedef struct gd_device_api {
 struct gd_device {
     const gd_device_api *api;
     char name[32]; /* "cuda:0" */
-    void *state;   /* the backend's own */
-    /* The library's own: zero at first. */
+    void *state;   /* for the backend */
+    /* For the library; zero at first. */
     GD_ATOMIC(int64_t) live_bytes, peak_bytes, cached_bytes, allocations;
     GD_ATOMIC(bool) lost;
     GD_ATOMIC(struct gd_device_queue *) queue; /* core/device_queue.c */
@@ -160,7 +162,8 @@ struct gd_device {
 
 enum { GD_BACKEND_MAGIC = 0x47424431 }; /* "GBD1" */
 
-/* What library and backend must agree on: the options of all ops, and the structs of this header. */
+/* A hash of the layouts on which library and backend must agree: the options of all ops and the
+ * structs of this header. */
 #define GD_LAYOUT                                                                          \
     (GD_OPTIONS_HASH + sizeof(gd_kernel_call) * 1000003u + sizeof(gd_kernel) * 1009u +     \
      sizeof(gd_view) * 10007u + sizeof(gd_device_api) * 100003u + sizeof(gd_device) * 7u + \
@@ -168,7 +171,7 @@ enum { GD_BACKEND_MAGIC = 0x47424431 }; /* "GBD1" */
 
 typedef struct gd_backend_info {
     uint32_t magic;
-    const char *version; /* of the library that it was built with */
+    const char *version; /* of the library with which the backend was built */
     uint64_t layout;     /* GD_LAYOUT */
     const char *kind;
 } gd_backend_info;
@@ -178,7 +181,7 @@ typedef struct gd_backend_info {
 struct gd_ir;
 struct gd_codegen_api;
 
-/* What a backend may call. */
+/* The functions of the library for backends. */
 typedef struct gd_host {
     size_t bytes; /* of this struct */
     const char *version;
@@ -187,24 +190,25 @@ typedef struct gd_host {
     /* Records the text of a failure for this thread and returns the status. */
     gd_status (*fail)(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
     void (*log)(const char *text); /* a warning for the program's log */
-    /* Memory that tests can make fail. */
+    /* Host memory; tests can make these allocations fail. */
     void *(*allocate)(size_t bytes);
     void (*release)(void *memory);
 
-    /* For kernels of dynamic ops, which wait: makes output i (gd_kernel_output). */
+    /* For kernels of dynamic ops, which wait: creates output i (gd_kernel_output). */
     gd_status (*kernel_output)(gd_kernel_call *call, int i, int rank, const int64_t *dims);
 
     /* Ops as data: gd_op_name and so on, and the expression of an elementwise or fused op. */
     const char *(*op_name)(const gd_op *op);
     const gd_op_attr *(*op_attr_at)(const gd_op *op, int i);
     unsigned (*op_flags)(const gd_op *op);
-    bool (*op_is_fused)(const gd_op *op);     /* made from several ops for a plan */
+    bool (*op_is_fused)(const gd_op *op);     /* fused from several ops for a plan */
     size_t (*op_attrs_size)(const gd_op *op); /* of its options struct */
     const struct gd_ir *(*op_expression)(const gd_op *op);
     /* The options of a call as parameters of its expression, as reals and as integers. */
     void (*op_params)(const gd_op *op, const void *attrs, double *reals, int64_t *integers);
 
-    /* Expressions (codegen/ir.h): which compute types one exists for, and its value for one element. */
+    /* Expressions (codegen/ir.h): the compute types that an expression supports, and its value for
+     * one element. */
     unsigned (*expression_types)(const struct gd_ir *ir);
     void (*evaluate_f64)(const struct gd_ir *ir, const double *vars, const double *params,
                          double *out);

@@ -1,13 +1,13 @@
-/* dataset.h - where samples come from.
+/* dataset.h - datasets: numbered samples, and transforms of them.
  *
- * A dataset is two functions: how many samples there are, and sample number i. A sample is a list of
- * tensors on the CPU: inputs, then targets (an image and its class). datasets.h has those that read
- * files, written by the build from their records; this header has the others:
+ * A dataset is two functions: the number of samples, and sample number i. A sample is a list of
+ * tensors on the CPU: inputs, then targets (an image and its class). The build generates
+ * datasets.h, the datasets that read files, from their records; this header has the others:
  *
  *     gd_dataset *digits = gd_dataset_mnist("mnist", GD_TRAIN);
  *     gd_dataset *mine = gd_dataset_tensors(x, y);              // sample i is x[i], y[i]
  *
- * A program's own needs the two functions:
+ * A user-defined dataset provides the two functions:
  *
  *     static int64_t count(void *self) { return ((files *)self)->count; }
  *     static gd_tensors get(int64_t index, gd_random *random, void *self) {
@@ -15,21 +15,21 @@
  *     }
  *     gd_dataset *mine = gd_dataset_from(&files, .count = count, .get = get);
  *
- * A dataset can be made of others: transformed, mapped, filtered, joined, cut. Nothing is computed
- * until a sample is asked for:
+ * Datasets can be transformed, mapped, filtered, concatenated and split. A sample is computed when
+ * it is requested:
  *
  *     gd_dataset *train = gd_dataset_transform(digits, gd_transform_crop(28, .padding = 2),
  *                                              gd_transform_normalize(0.13, 0.31));
  *
- * Randomness (augmentation) comes from `random`, whose numbers follow from the seed, the epoch and
- * the number of the sample alone: so a sample is the same whichever thread makes it, and whenever.
+ * Random augmentation draws from `random`, whose numbers depend only on the seed, the epoch and the
+ * number of the sample. So a sample does not depend on the thread and the time of its computation.
  *
- * Threads: the workers of a loader call a dataset from several threads at once. The ready ones are
- * made for that; the functions of a program must be, too.
+ * Threads: the workers of a loader call a dataset from several threads at once. The built-in
+ * datasets allow that; the functions of a program must, too.
  *
- * A dataset does not change once it is made. It belongs to the current scope, like a tensor, and
- * holds the datasets and transforms that it is made of. Constructors that fail give NULL and record
- * the failure, and every function takes NULL.
+ * A dataset never changes. It belongs to the current scope, like a tensor, and holds the datasets
+ * and transforms that it uses. Constructors that fail return NULL and record the failure, and every
+ * function accepts NULL.
  */
 #ifndef GRADUS_DATASET_H
 #define GRADUS_DATASET_H
@@ -46,12 +46,12 @@ extern "C" {
 
 /* --- using one -------------------------------------------------------------------------------- */
 
-/* How many samples it has; 0 for NULL. */
+/* The number of samples; 0 for NULL. */
 GD_API int64_t gd_dataset_count(const gd_dataset *dataset);
 
 typedef struct gd_sample_options {
-    uint64_t seed GD_DEFAULT_(0);  /* of its random numbers */
-    uint64_t epoch GD_DEFAULT_(0); /* likewise */
+    uint64_t seed GD_DEFAULT_(0); /* seed and epoch determine the random numbers of the sample */
+    uint64_t epoch GD_DEFAULT_(0);
 } gd_sample_options;
 
 /* Sample number `index`, in the current scope. A failure names the sample. */
@@ -62,15 +62,15 @@ typedef struct gd_sample_options {
 GD_API gd_tensors gd_dataset_get_at(const char *site, gd_dataset *dataset, int64_t index,
                                     const gd_sample_options *options);
 
-/* Names of classes, where the dataset knows them: "cat", or "7". The count is 0 where it does not. */
+/* The names of the classes: "cat", or "7". The count is 0 if the dataset has no names. */
 GD_API int64_t gd_dataset_class_count(const gd_dataset *dataset);
 GD_API const char *gd_dataset_class_name(const gd_dataset *dataset, int64_t index);
 
-/* What messages call a sample: "cats/3.jpg", or "sample 17". */
+/* The name of a sample in messages: "cats/3.jpg", or "sample 17". */
 GD_API const char *gd_dataset_sample_name(gd_dataset *dataset, int64_t index, char *text,
                                           size_t size);
 
-/* --- making one ------------------------------------------------------------------------------- */
+/* --- creating one ----------------------------------------------------------------------------- */
 
 typedef struct gd_dataset_functions {
     int64_t (*count)(void *self) GD_DEFAULT_(nullptr);
@@ -89,24 +89,26 @@ typedef struct gd_dataset_functions {
 GD_API gd_dataset *gd_dataset_from_at(const char *site, void *self,
                                       const gd_dataset_functions *functions);
 
-/* Tensors on the CPU with the same first size: sample i has row i of each. They are held, not copied. */
+/* A dataset of tensors on the CPU with the same first size: sample i has x[i] of each tensor x. The
+ * tensors are held, not copied. */
 #define gd_dataset_tensors(...) gd_dataset_tensors_at(GD_HERE, gd_list(__VA_ARGS__))
 GD_API gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors tensors);
 
-/* By the name of its record, with options as text: gd_dataset_new("mnist", "path=mnist part=train"). */
+/* A dataset by the name of its record, with options as text:
+ * gd_dataset_new("mnist", "path=mnist part=train"). */
 #define gd_dataset_new(name, options) gd_dataset_new_at(GD_HERE, name, options)
 GD_API gd_dataset *gd_dataset_new_at(const char *site, const char *name, const char *options);
 
-/* --- of others -------------------------------------------------------------------------------- */
+/* --- datasets from datasets ------------------------------------------------------------------- */
 
-/* Samples that `fn` makes of those of a dataset: return gd_listed(x, y), or `sample` itself. Several
- * threads call it. */
+/* Applies `fn` to each sample. `fn` returns gd_listed(x, y), or `sample` itself; several threads
+ * may call it at the same time. */
 typedef gd_tensors (*gd_map_fn)(gd_tensors sample, gd_random *random, void *user);
 #define gd_dataset_map(...) gd_dataset_map_at(GD_HERE, __VA_ARGS__)
 GD_API gd_dataset *gd_dataset_map_at(const char *site, gd_dataset *dataset, gd_map_fn fn,
                                      void *user);
 
-/* The samples for which `fn` is true. It is called once for each sample, now. */
+/* The samples for which `fn` is true. This call evaluates `fn` once for each sample. */
 typedef bool (*gd_filter_fn)(gd_tensors sample, void *user);
 #define gd_dataset_filter(...) gd_dataset_filter_at(GD_HERE, __VA_ARGS__)
 GD_API gd_dataset *gd_dataset_filter_at(const char *site, gd_dataset *dataset, gd_filter_fn fn,
@@ -148,7 +150,7 @@ extern "C" {
                                           sizeof(gd_transform *)})
 #endif
 
-/* Sample i has the tensors of sample i of each. All have the same count. */
+/* Sample i has the tensors of sample i of each dataset. All must have the same count. */
 #define gd_dataset_zip(...) gd_dataset_zip_at(GD_HERE, GD_DATASETS_(__VA_ARGS__))
 GD_API gd_dataset *gd_dataset_zip_at(const char *site, gd_dataset_list datasets);
 
@@ -156,10 +158,10 @@ GD_API gd_dataset *gd_dataset_zip_at(const char *site, gd_dataset_list datasets)
 #define gd_dataset_concat(...) gd_dataset_concat_at(GD_HERE, GD_DATASETS_(__VA_ARGS__))
 GD_API gd_dataset *gd_dataset_concat_at(const char *site, gd_dataset_list datasets);
 
-/* The samples with these numbers, i32 or i64 of rank 1, in this order. The numbers are copied. */
+/* The samples with these indices, i32 or i64 of rank 1, in this order. The indices are copied. */
 #define gd_dataset_subset(dataset, indices) gd_dataset_subset_at(GD_HERE, dataset, indices)
 GD_API gd_dataset *gd_dataset_subset_at(const char *site, gd_dataset *dataset, gd_tensor *indices);
-/* Samples first, first + 1 ... of it, `count` of them. */
+/* `count` consecutive samples, from number `first` on. */
 #define gd_dataset_range(dataset, first, count) gd_dataset_range_at(GD_HERE, dataset, first, count)
 GD_API gd_dataset *gd_dataset_range_at(const char *site, gd_dataset *dataset, int64_t first,
                                        int64_t count);
@@ -168,8 +170,8 @@ typedef struct gd_random_split_options {
     uint64_t seed GD_DEFAULT_(0);
 } gd_random_split_options;
 
-/* Cuts it into two parts at random: `share` of the samples (in [0, 1]), and the rest. It takes no
- * memory for each sample.
+/* Splits a dataset at random: `first` gets the fraction `share` (in [0, 1]) of the samples, `rest`
+ * the others. Uses no memory per sample.
  *
  *     gd_dataset *train, *test;
  *     gd_dataset_random_split(all, 0.9, &train, &test, .seed = 1);
@@ -184,19 +186,20 @@ GD_API gd_status gd_dataset_random_split_at(const char *site, gd_dataset *datase
 
 /* --- transforms ------------------------------------------------------------------------------- */
 
-/* Samples with these transforms applied in this order (transforms.h has the constructors). Each has
- * an option .field: the tensor of the sample that it changes, from 0. A transform that is NULL is a
- * failure; for a function of the program there is gd_dataset_map. */
+/* Applies these transforms (constructors in transforms.h) to each sample, in this order. The option
+ * .field of a transform selects the tensor of the sample that it changes, from 0. A NULL transform
+ * is a failure. To apply a function of the program, use gd_dataset_map. */
 #define gd_dataset_transform(dataset, ...) \
     gd_dataset_transform_at(GD_HERE, dataset, GD_TRANSFORMS_(__VA_ARGS__))
 GD_API gd_dataset *gd_dataset_transform_at(const char *site, gd_dataset *dataset,
                                            gd_transform_list transforms);
 
-/* By the name of its record, with options as text: gd_transform_new("crop", "size=28 padding=2"). */
+/* A transform by the name of its record, with options as text:
+ * gd_transform_new("crop", "size=28 padding=2"). */
 #define gd_transform_new(name, options) gd_transform_new_at(GD_HERE, name, options)
 GD_API gd_transform *gd_transform_new_at(const char *site, const char *name, const char *options);
 
-/* Applies one to a tensor. `random` NULL: random transforms draw from seed 0. */
+/* Applies a transform to a tensor. `random` NULL: random transforms use seed 0. */
 #define gd_transform_apply(transform, x, random) \
     gd_transform_apply_at(GD_HERE, transform, x, random)
 GD_API gd_tensor *gd_transform_apply_at(const char *site, gd_transform *transform, gd_tensor *x,
@@ -204,10 +207,10 @@ GD_API gd_tensor *gd_transform_apply_at(const char *site, gd_transform *transfor
 
 /* --- user-defined records --------------------------------------------------------------------- */
 
-/* A dataset or a transform that can be made by name. The record has the form of the library's
- * (CONTRIBUTING.md), `options` is the struct of its options in the order of the record. */
+/* Defines a dataset or a transform that can be created by name. CONTRIBUTING.md has the form of the
+ * record; `options` is a struct with its options in the order of the record. */
 typedef struct gd_dataset_type {
-    void *(*open)(const void *options); /* its struct, `self` below; NULL: failed */
+    void *(*open)(const void *options); /* returns `self` of a new dataset; NULL is a failure */
     int64_t (*count)(void *self);
     gd_tensors (*get)(int64_t index, gd_random *random, void *self);
     void (*destroy)(void *self); /* NULL: nothing to free */

@@ -1,8 +1,8 @@
 /* device.h - where tensors live and ops run.
  *
- * A device is named "cpu", "cuda:0" or "opencl:1". Kernels on other devices than the CPU run
- * asynchronously; reading data (gd_copy_to, gd_item) or gd_synchronize waits for them and reports
- * what went wrong in them (an index out of range, a lost device).
+ * A device is named "cpu", "cuda:0" or "opencl:1". Kernels on devices other than the CPU run
+ * asynchronously. Reading data (gd_copy_to, gd_item) and gd_synchronize wait for them and report
+ * their failures (an index out of range, a lost device).
  */
 #ifndef GRADUS_DEVICE_H
 #define GRADUS_DEVICE_H
@@ -21,35 +21,40 @@ typedef struct gd_device gd_device;
 GD_API gd_device *gd_device_get(const char *name);
 GD_API const char *gd_device_name(const gd_device *device);
 
-/* Ops for which a device has neither a kernel nor a body in other ops are refused there. With
- * fallback on they run on the host instead: each such call waits for the device and copies its
- * operands both ways. Off at first. The second function counts those calls. */
+/* An op for which a device has neither a kernel nor a body in other ops fails there. With fallback
+ * on it runs on the host instead: each such call waits for the device and copies its operands both
+ * ways. Off by default. gd_host_fallbacks returns the number of such calls so far. */
 GD_API void gd_set_host_fallback(bool on);
 GD_API int64_t gd_host_fallbacks(void);
 
-/* Where the creation ops of this thread put their results; "cpu" at first. NULL means "cpu". */
+/* The device on which creation ops of this thread put their results: "cpu" by default and for NULL.
+ * */
 GD_API void gd_set_default_device(gd_device *device);
 GD_API gd_device *gd_default_device(void);
 
-/* The instruction set of the CPU's kernels: "base", "avx2" or "avx512" (GRADUS_ISA sets a lesser one). */
+/* The instruction set of the CPU kernels: "base", "avx2" or "avx512". The environment variable
+ * GRADUS_ISA selects a smaller one than the processor has. */
 GD_API const char *gd_cpu_instruction_set(void);
 
 /* The version of the library: "0.1.0". */
 GD_API const char *gd_version(void);
 
-/* Waits until all that was queued on the device is done. */
+/* Waits until all work that was queued on the device is done. */
 GD_API gd_status gd_synchronize(gd_device *device);
 
-/* Bytes in use by tensors now, the most there ever were, and bytes held for reuse. NULL: "cpu".
- * (Of tensors of up to 64 bytes, the most counts those of the thread that made the latest.) */
+/* Memory of a device; NULL: "cpu". */
 typedef struct gd_memory {
-    int64_t live_bytes, peak_bytes, cached_bytes;
-    int64_t allocations; /* how many buffers were ever asked for */
+    int64_t live_bytes; /* in use by tensors */
+    /* The largest live_bytes so far. Tensors of up to 64 bytes are counted for each thread; of them
+     * the peak includes only those of the thread that allocated last. */
+    int64_t peak_bytes;
+    int64_t cached_bytes; /* held for reuse */
+    int64_t allocations;  /* how many buffers have been allocated so far */
 } gd_memory;
 GD_API gd_memory gd_memory_stats(gd_device *device);
 GD_API void gd_memory_reset_peak(gd_device *device);
 
-/* Gives memory that is held for reuse back to the system. */
+/* Returns memory that is held for reuse to the system. */
 GD_API void gd_memory_trim(gd_device *device);
 
 #ifdef __cplusplus

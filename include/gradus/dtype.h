@@ -1,4 +1,4 @@
-/* dtype.h - element types, and what two of them make when they meet. */
+/* dtype.h - element types, type promotion and conversion. */
 #ifndef GRADUS_DTYPE_H
 #define GRADUS_DTYPE_H
 
@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 typedef enum gd_dtype {
-    GD_DTYPE_NONE = 0, /* "not said": an option of this type means the op's own choice */
+    GD_DTYPE_NONE = 0, /* as an option: the op chooses */
     GD_BOOL = 1,
     GD_U8 = 2,
     GD_I8 = 3,
@@ -25,14 +25,14 @@ typedef enum gd_dtype {
 /* Bytes of one element; 0 for GD_DTYPE_NONE. */
 GD_API size_t gd_dtype_size(gd_dtype dtype);
 
-/* "f32", "i64", ...; gd_dtype_from_name is its inverse (GD_DTYPE_NONE where there is no such). */
+/* "f32", "i64", ...; gd_dtype_from_name is the inverse (GD_DTYPE_NONE for an unknown name). */
 GD_API const char *gd_dtype_name(gd_dtype dtype);
 GD_API gd_dtype gd_dtype_from_name(const char *name);
 
 GD_API bool gd_dtype_is_float(gd_dtype dtype); /* f16 bf16 f32 f64 */
 GD_API bool gd_dtype_is_int(gd_dtype dtype);   /* u8 i8 i32 i64, not bool */
 
-/* The type that holds both, as PyTorch has it. The whole table (symmetric):
+/* The type that holds both, as in PyTorch. The table is symmetric:
  *
  *          bool  u8    i8    i32   i64   f16   bf16  f32   f64
  *   bool   bool  u8    i8    i32   i64   f16   bf16  f32   f64
@@ -45,23 +45,22 @@ GD_API bool gd_dtype_is_int(gd_dtype dtype);   /* u8 i8 i32 i64, not bool */
  *   f32                                              f32   f64
  *   f64                                                    f64
  *
- * (u8 with i8 gives i32 here and i16 in PyTorch, which has one.) In an op, a tensor of rank 0
- * counts as a plain number: it changes the result only when its kind (bool, integer, float) is
- * above that of the tensors with dimensions, so x(f16) * 2.0 stays f16. */
+ * (u8 with i8 gives i32 here; PyTorch gives i16, a type that does not exist here.) In an op, a
+ * tensor of rank 0 counts as a number: it changes the dtype of the result only if its kind (bool,
+ * integer, float) is higher than that of the tensors with dimensions, so x(f16) * 2.0 stays f16. */
 GD_API gd_dtype gd_promote(gd_dtype a, gd_dtype b);
 
-/* How values convert, in gd_cast, in assignments and copies, in options and in files, on every
+/* Conversion of values, the same in gd_cast, assignments, copies, options and files, on every
  * instruction set and device:
  *
  *   float to integer   the fraction is dropped; a value beyond the integer type becomes its largest
  *                      or smallest number (300.0 to u8 is 255, -1.5 to u8 is 0); NaN becomes 0
  *   integer to integer the low bits are kept: 300 to u8 is 44, as in C and in PyTorch
- *   to bool            false for 0 and -0, true for all else, NaN too
- *   integer to float,  rounds to the nearest number, halves to the even one; beyond the largest
- *   float to float     is infinity; NaN stays NaN
+ *   to bool            false for 0 and -0, true for everything else, including NaN
+ *   integer to float,  rounds to the nearest number, ties to even; a number beyond the largest
+ *   float to float     becomes infinity; NaN stays NaN
  *
- * PyTorch leaves floats beyond an integer type to the processor and gives different numbers on
- * different ones. */
+ * In PyTorch the result for floats beyond an integer type depends on the processor. */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* gradus.h - everything. */
+/* gradus.h - includes all public headers. */
 #ifndef GRADUS_H
 #define GRADUS_H
 

@@ -12,24 +12,25 @@
  *         train = gd_assign(w, gd_sub(w, gd_mul(gradient, gd_scalar(1e-3))));
  *     }
  *     gd_session *session = gd_session_new(graph);  // session.h
- *     gd_tensor *xs = gd_randn(gd_dims(64, 1000)), *ys = gd_randn(gd_dims(64, 10)); // values: outside
+ *     gd_tensor *xs = gd_randn(gd_dims(64, 1000));  // outside the block: values
+ *     gd_tensor *ys = gd_randn(gd_dims(64, 10));
  *     gd_tensors r = gd_session_run(session, gd_feed(x, xs, y, ys), gd_list(loss, train));
  *
- * What the block makes are symbols: tensors with a shape and a dtype but no data. Every op takes
- * them, and an op with a symbol among its inputs is recorded also outside the block. Shapes are
- * checked while the graph is built. A value that is used in a graph (a tensor with data) is not
- * copied: the graph reads it when it runs, as it is then.
+ * Ops in the block return symbols: tensors with a shape and a dtype but no data. Every op accepts
+ * symbols, and an op with a symbol among its inputs is recorded also outside the block. Shapes are
+ * checked while the graph is built. A captured tensor (a tensor with data) is not copied: each run
+ * reads its current value.
  *
- * Random ops have new numbers in each run of a session. They follow from the seed that gd_seed had
- * set when the graph was built and the number of the run, so two sessions of one graph give the
- * same.
+ * Random ops draw new numbers in each run of a session. The numbers depend on the seed (gd_seed) at
+ * the time the graph was built and on the number of the run, so two sessions of one graph draw the
+ * same numbers.
  *
- * A run does what its fetches need, and no more. As in eager code, a node that reads a variable, or
- * a tensor outside, sees what the nodes built before it have written to it in this run, and else
- * the value from before the run; of several writes the last one stays. A gradient sees what its own
- * forward part has read, wherever it is built. A view of a variable is a view of the value at that
- * point. (In C the order of two calls among the arguments of one call is not fixed: where it
- * counts, build assigns in statements of their own.)
+ * A run computes only what its fetches need. As in eager code, a node that reads a variable or a
+ * captured tensor sees what nodes built before it have written in this run, or else the value from
+ * before the run. The last of several writes remains. A gradient uses the values that its forward
+ * part has read, wherever the gradient is built. A view of a variable is a view of the value at
+ * that point. (C does not define the order in which the arguments of a call are evaluated: if the
+ * order matters, build assigns in separate statements.)
  *
  * Threads: a graph is built by one thread at a time; sessions may run it in others.
  */
@@ -46,7 +47,7 @@ extern "C" {
 
 typedef struct gd_graph gd_graph;
 
-/* An empty graph, in the current scope. NULL when there is no memory. */
+/* An empty graph, in the current scope. NULL if out of memory. */
 GD_API gd_graph *gd_graph_new(void);
 
 /* From here to the end of the block, ops are added to the graph: GD_GRAPH(graph); */
@@ -59,7 +60,7 @@ typedef struct gd_block {
 GD_API gd_block gd_graph_begin(gd_graph *graph);
 GD_API void gd_graph_end(gd_block *block);
 
-/* --- where values come from ------------------------------------------------------------------- */
+/* --- placeholders and variables --------------------------------------------------------------- */
 
 typedef struct gd_placeholder_options {
     const char *name GD_DEFAULT_(nullptr);
@@ -80,8 +81,8 @@ typedef struct gd_variable_options {
     bool trainable GD_DEFAULT_(true); /* among gd_graph_variables, which gd_minimize takes */
 } gd_variable_options;
 
-/* A value that lives in the session between runs. `initial` says what it starts as: a symbol, which
- * each session computes once, or a tensor, which is copied. */
+/* A value that the session keeps between runs. `initial` is its first value: a symbol, which each
+ * session computes once, or a tensor, which is copied. */
 #define gd_variable(initial, ...)                       \
     GD_WITH_OPTIONS_(                                   \
         gd_variable_at(GD_HERE, initial,                \
@@ -90,25 +91,25 @@ typedef struct gd_variable_options {
 GD_API gd_tensor *gd_variable_at(const char *site, gd_tensor *initial,
                                  const gd_variable_options *options);
 
-/* The trainable variables, in the order they were made. */
+/* The trainable variables, in the order of their creation. */
 GD_API gd_tensors gd_graph_variables(gd_graph *graph);
 
-/* A placeholder, a variable or another named symbol; NULL if there is none of that name. */
+/* A placeholder, a variable or another named symbol; NULL if the graph has no such name. */
 GD_API gd_tensor *gd_graph_find(gd_graph *graph, const char *name);
 
-/* --- what is done with them --------------------------------------------------------------------
+/* --- gradients, order, names, devices ----------------------------------------------------------
  *
- * gd_assign(variable, value) and gd_group(list) are ops (ops.h): the first gives the new value, the
- * second is there when all of its list is. A variable that is fetched itself has its value from
- * before the run. */
+ * gd_assign(variable, value) and gd_group(list) are ops (ops.h). The result of gd_assign is the new
+ * value; fetching the result of gd_group computes all of its list. Fetching a variable itself gives
+ * its value from before the run. */
 
-/* The gradients of the sum of `outputs` by each of `inputs`: new nodes of the graph, which have gradients
- * themselves. Where the outputs do not depend on an input, it is an error (gd_grad with .allow_unused = true
- * gives NULL instead). gd_detach, or GD_NO_GRAD around what is noted, keeps gradients away. */
+/* The gradients of the sum of `outputs` with respect to each of `inputs`: new nodes of the graph,
+ * which can be differentiated again. Fails if the outputs do not depend on an input (gd_grad with
+ * .allow_unused = true returns NULL instead). gd_detach and GD_NO_GRAD stop gradients. */
 #define gd_gradients(outputs, inputs) gd_grad(outputs, inputs)
 
-/* From here to the end of the block, nodes run only after `symbols` have, and whoever fetches the
- * ones fetches the others as well: GD_AFTER(gd_list(update)); */
+/* From here to the end of the block, nodes run only after `symbols`, and fetching one of these
+ * nodes also runs `symbols`: GD_AFTER(gd_list(update)); */
 #define GD_AFTER(symbols) GD_BLOCK_(gd_after_end, gd_after_begin(symbols))
 GD_API gd_block gd_after_begin(gd_tensors symbols);
 GD_API void gd_after_end(gd_block *block);
@@ -119,19 +120,20 @@ GD_API void gd_after_end(gd_block *block);
 GD_API gd_block gd_name_scope_begin(const char *name);
 GD_API void gd_name_scope_end(gd_block *block);
 
-/* The device of nodes that have no inputs is the default one when they are made: GD_DEVICE(d); */
+/* From here to the end of the block, nodes without inputs are created on this device:
+ * GD_DEVICE(d); */
 #define GD_DEVICE(device) GD_BLOCK_(gd_device_end, gd_device_begin(device))
 GD_API gd_block gd_device_begin(gd_device *device);
 GD_API void gd_device_end(gd_block *block);
 
-/* Names a symbol, and returns it. A name that the program gives is of one node; it is an error to give it
- * to another. (Nodes without one are called by their op and number: "relu_7".) */
+/* Names a symbol and returns it. Giving the same name to two nodes is an error. (Other nodes are
+ * named by their op and a number: "relu_7".) */
 #define gd_named(...) gd_named_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_named_at(const char *site, gd_tensor *symbol, const char *name);
 
-/* --- looking at it ---------------------------------------------------------------------------- */
+/* --- text and diagrams ------------------------------------------------------------------------ */
 
-/* The graph as text, one node a line, and as Graphviz DOT (`dot -Tsvg`). NULL when there is no
+/* The graph as text, one line for each node, and as Graphviz DOT (`dot -Tsvg`). NULL if out of
  * memory; free() the result. */
 GD_API char *gd_graph_text(gd_graph *graph);
 GD_API char *gd_graph_dot(gd_graph *graph);

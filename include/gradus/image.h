@@ -1,16 +1,15 @@
-/* image.h - pictures as tensors: u8 (C, H, W).
+/* image.h - images as tensors: u8 (C, H, W).
  *
  *     gd_tensor *x = gd_load_image("cat.jpg", .channels = 3);        // u8 (3, H, W)
  *     gd_tensor *digit = gd_load_image("7.png", .channels = 1, .height = 28, .width = 28);
  *     gd_save_png("copy.png", x);
  *
- * Reads JPEG, PNG, PPM, PGM and PBM, which it tells apart by their content; a file may be gzipped.
- * Decoded pixels are those of Pillow. JPEG and PNG need libjpeg and libpng when the library is built;
- * without them such pictures are GD_E_UNSUPPORTED. Writing PNG needs neither.
+ * Reads JPEG, PNG, PPM, PGM and PBM, also gzipped; the content determines the format. Decoded
+ * pixels equal Pillow's. Reading JPEG and PNG needs libjpeg and libpng when the library is built;
+ * without them it fails with GD_E_UNSUPPORTED. Writing PNG needs neither.
  *
- * Depths other than 8 bits are brought to 8. Grey and colours are converted as .channels says; CMYK
- * becomes RGB. Where alpha is not kept, the picture is blended with black. EXIF orientation is not
- * applied.
+ * Other depths are converted to 8 bits. Grey and colour are converted to .channels; CMYK becomes
+ * RGB. If alpha is dropped, the image is blended with black. EXIF orientation is not applied.
  */
 #ifndef GRADUS_IMAGE_H
 #define GRADUS_IMAGE_H
@@ -24,10 +23,11 @@ extern "C" {
 
 typedef struct gd_load_image_options {
     int64_t channels GD_DEFAULT_(0); /* 1 grey, 3 RGB; 0: as in the file */
-    bool alpha GD_DEFAULT_(false);   /* true: one channel more, with alpha */
-    int64_t height
-        GD_DEFAULT_(0); /* resized to this; 0: as in the file. A JPEG is decoded to no more */
-    int64_t width GD_DEFAULT_(0); /* pixels than that needs */
+    bool alpha GD_DEFAULT_(false);   /* adds a channel with alpha */
+    /* The image is resized to this size; 0: as in the file. A JPEG is decoded at reduced size if
+     * that is enough. */
+    int64_t height GD_DEFAULT_(0);
+    int64_t width GD_DEFAULT_(0);
 } gd_load_image_options;
 
 #define gd_load_image(path, ...)                                                        \
@@ -38,7 +38,7 @@ typedef struct gd_load_image_options {
 GD_API gd_tensor *gd_load_image_at(const char *site, const char *path,
                                    const gd_load_image_options *options);
 
-/* The same of the bytes of a file. */
+/* The same from the bytes of a file in memory. */
 #define gd_decode_image(bytes, size, ...)                                               \
     GD_WITH_OPTIONS_(gd_decode_image_at(                                                \
         GD_HERE, bytes, size,                                                           \
@@ -47,8 +47,9 @@ GD_API gd_tensor *gd_load_image_at(const char *site, const char *path,
 GD_API gd_tensor *gd_decode_image_at(const char *site, const void *bytes, size_t size,
                                      const gd_load_image_options *options);
 
-/* Saves (H, W) or (C, H, W) with C from 1 to 4, on any device: u8 and other integers 0 to 255, floats and
- * bools 0 to 1. What is beyond is cut off. The file is there whole or not at all. */
+/* Saves a tensor (H, W) or (C, H, W) with C from 1 to 4, on any device: integers from 0 to 255,
+ * floats and bools from 0 to 1. Values out of range are clamped. The file is replaced atomically.
+ * */
 #define gd_save_png(path, x) gd_save_png_at(GD_HERE, path, x)
 GD_API gd_status gd_save_png_at(const char *site, const char *path, const gd_tensor *x);
 

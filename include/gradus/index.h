@@ -11,24 +11,26 @@
  *     gd_index_put(x, gd_places(i, j), v)                       x with v at [i, j]
  *     gd_index_put(x, gd_places(i, j), v, .accumulate = true)   x with v added there
  *
- * Each place stands for the next axis of x; axes at the end may be left out. Positions and indices
- * may be negative: they count from the end. One out of range is GD_E_INDEX, and the message names it, its axis
- * and the range.
+ * Each argument after x (a "place", gd_place) applies to the next axis of x. Trailing axes may be
+ * left out. Negative indices count from the end. An index out of range fails with GD_E_INDEX; the
+ * message names the index, its axis and the range.
  *
- * What a place does:
- *   a number        picks a position; the axis is gone. (A view, and so are the next three.)
- *   gd_range(a, b)  positions a to b - 1, as Python's a:b; gd_range_by(a, b, step) as a:b:step
- *   GD_ALL          the axis as it is; GD_ELLIPSIS: as many axes as the other places leave
+ * The kinds of places:
+ *   a number        selects one index and removes the axis
+ *   gd_range(a, b)  indices a to b - 1, as Python's a:b; gd_range_by(a, b, step) as a:b:step
+ *   GD_ALL          the entire axis; GD_ELLIPSIS: all axes that the other places do not use
  *   GD_NEWAXIS      a new axis of size 1
- *   a tensor        of integers: the positions it holds. Several of them broadcast, and pick together:
- *                   gd_index(x, i, j)[k] = x[i[k]][j[k]]. Their dimensions stand where their axes stood;
- *                   if those are not side by side, in front of all others (numbers and new axes are dealt with
- *                   before, as in PyTorch).
- *                   Of bools: a mask for as many axes as it has dimensions, the same as the positions
- *                   where it is true. The size of the result depends on its data.
+ *   integer tensor  the indices that it holds. Several such tensors broadcast and select together:
+ *                   gd_index(x, i, j)[k] = x[i[k]][j[k]]. Their broadcast dimensions replace the
+ *                   indexed axes; if these axes are not adjacent, they come first in the result.
+ *                   (Numbers and new axes are applied before, as in PyTorch.)
+ *   bool tensor     a mask, which covers as many axes as it has dimensions. It selects the indices
+ *                   at which it is true, so the size of the result depends on its data.
+ * Without a tensor among the places the result is a view of x.
  *
- * Gradients of any order flow into x and v. Where indices repeat, gd_index_put keeps the last one in
- * row-major order, or adds all of them in this order; the result is the same for any number of threads.
+ * Gradients of any order flow into x and v. If indices repeat, gd_index_put keeps the last value in
+ * row-major order, or adds all values in this order; the result is the same for any number of
+ * threads.
  */
 #ifndef GRADUS_INDEX_H
 #define GRADUS_INDEX_H
@@ -49,7 +51,7 @@ typedef enum gd_place_kind {
     GD_PLACE_TENSOR,
 } gd_place_kind;
 
-/* What stands for one axis. */
+/* The index of one axis. */
 typedef struct gd_place {
     gd_place_kind kind;
     gd_tensor *tensor;
@@ -89,8 +91,8 @@ extern "C++" {
 #define GD_ELLIPSIS GD_PLACE_AS_(GD_PLACE_ELLIPSIS, NULL, 0, 0, 1)
 #define GD_NEWAXIS  GD_PLACE_AS_(GD_PLACE_NEWAXIS, NULL, 0, 0, 1)
 
-/* start:stop and start:stop:step. GD_UNSET: from the beginning, to the end (or the other way round for a
- * negative step); GD_END as stop: to the end. What lies outside is clamped. */
+/* start:stop and start:stop:step. GD_UNSET leaves out start or stop, as Python's ::step does;
+ * GD_END as stop is the end of the axis. Values out of range are clamped. */
 static inline gd_place gd_range(int64_t start, int64_t stop) {
     return GD_PLACE_AS_(GD_PLACE_RANGE, NULL, start, stop, 1);
 }
@@ -115,8 +117,9 @@ static inline gd_place gd_place_tensor_(gd_tensor *t) {
              : gd_place_tensor_, default   \
              : gd_place_number_)(place)
 
-/* GD_PLACE_ of each argument, with a comma behind each. A macro does not expand inside itself, so
- * the next round is named without its argument list and read again by the layers of GD_AGAIN_. */
+/* GD_PLACE_ of each argument, each followed by a comma. A macro does not expand inside itself, so
+ * GD_NEXT_PLACE_ ends with its own name without arguments, and the layers of GD_AGAIN_ expand it
+ * again for the next argument. */
 #define GD_NOTHING_         ()
 #define GD_AGAIN_(...)      GD_AGAIN4_(GD_AGAIN4_(GD_AGAIN4_(__VA_ARGS__)))
 #define GD_AGAIN4_(...)     GD_AGAIN3_(GD_AGAIN3_(GD_AGAIN3_(__VA_ARGS__)))
@@ -138,10 +141,10 @@ static inline gd_place gd_place_tensor_(gd_tensor *t) {
 GD_API gd_tensor *gd_index_at(const char *site, gd_tensor *x, gd_place_list places);
 
 typedef struct gd_index_put_options {
-    bool accumulate GD_DEFAULT_(false); /* add value to what is there */
+    bool accumulate GD_DEFAULT_(false); /* add the value instead of replacing elements */
 } gd_index_put_options;
 
-/* A new tensor: x with value, which broadcasts to the shape of x[places], at these places. */
+/* A copy of x in which x[places] is replaced by `value`, broadcast to the shape of x[places]. */
 #define gd_index_put(x, places, value, ...) \
     GD_WITH_OPTIONS_(gd_index_put_at(       \
         GD_HERE, x, places, value,          \

@@ -9,18 +9,18 @@
  *             ...
  *         }
  *
- * A batch has the tensors of its samples, stacked along a new first axis: inputs, then targets, then
- * weights. It is on the CPU, and belongs to the loader until the next gd_loader_next; gd_retain keeps a
- * tensor longer.
+ * A batch has the tensors of its samples, stacked along a new first axis: inputs, then targets,
+ * then weights. It is on the CPU and belongs to the loader until the next gd_loader_next; gd_retain
+ * keeps a tensor longer.
  *
- * The order of samples follows from the seed and the epoch alone, never from the number of workers or
- * their timing. Workers are threads that prepare batches ahead, as many as .prefetch allows. They work
- * from the first gd_loader_next of an epoch to its last batch. A program that leaves an epoch early and
- * frees what its dataset reads calls gd_loader_stop first.
+ * The order of samples depends only on the seed and the epoch, never on the number of workers or
+ * their timing. Workers are threads that prefetch up to .prefetch batches each, from the first
+ * gd_loader_next of an epoch to its last batch. A program that leaves an epoch early and frees data
+ * that its dataset reads must call gd_loader_stop first.
  *
- * A loader belongs to the current scope and is used by one thread at a time. It has state (state.h):
- * its seed, epoch and position, so that a run that was stopped goes on with the next batch. A state
- * loads only into a loader with as many samples, the same batch size and the same kind of order.
+ * A loader belongs to the current scope and is used by one thread at a time. It has state
+ * (state.h): seed, epoch and position, so that a resumed run continues with the next batch. The
+ * state loads only into a loader with the same number of samples, batch size and kind of order.
  */
 #ifndef GRADUS_LOADER_H
 #define GRADUS_LOADER_H
@@ -31,24 +31,24 @@
 extern "C" {
 #endif
 
-/* Makes a batch of `count` samples: return gd_listed(...). */
+/* Combines `count` samples into a batch: return gd_listed(...). */
 typedef gd_tensors (*gd_collate_fn)(const gd_tensors *samples, int64_t count, void *user);
 
 typedef struct gd_loader_options {
     int64_t batch GD_DEFAULT_(32);   /* samples in a batch */
-    bool shuffle GD_DEFAULT_(false); /* another order in each epoch */
+    bool shuffle GD_DEFAULT_(false); /* a new random order in each epoch */
     uint64_t seed GD_DEFAULT_(0);    /* of the order and of augmentation */
     gd_sampler *
         sampler GD_DEFAULT_(nullptr);  /* chooses the samples of an epoch; not with .shuffle */
-    int workers GD_DEFAULT_(0);        /* threads that prepare batches; 0: gd_loader_next does */
-    int prefetch GD_DEFAULT_(2);       /* batches that each worker may be ahead */
-    bool drop_last GD_DEFAULT_(false); /* leaves out a last batch that is not full */
-    int targets GD_DEFAULT_(1);        /* tensors of a sample that are targets, after the inputs */
+    int workers GD_DEFAULT_(0);        /* threads that load batches; 0: gd_loader_next loads them */
+    int prefetch GD_DEFAULT_(2);       /* batches that each worker loads in advance */
+    bool drop_last GD_DEFAULT_(false); /* skips a last batch that is not full */
+    int targets GD_DEFAULT_(1);        /* number of targets in a sample, after the inputs */
     int weights GD_DEFAULT_(0);        /* 1: the last tensor is the weight of the sample */
     bool pad GD_DEFAULT_(false); /* pads tensors of different sizes to the largest in the batch */
-    double pad_value GD_DEFAULT_(0);     /* with this number, at the end of each axis */
-    bool skip_broken GD_DEFAULT_(false); /* leaves out, and counts, samples that cannot be read */
-    gd_collate_fn collate GD_DEFAULT_(nullptr); /* NULL: stacks */
+    double pad_value GD_DEFAULT_(0);     /* the padding value, added at the end of each axis */
+    bool skip_broken GD_DEFAULT_(false); /* skips and counts samples that cannot be read */
+    gd_collate_fn collate GD_DEFAULT_(nullptr); /* NULL: stacks the samples */
     void *user GD_DEFAULT_(nullptr);            /* for collate */
 } gd_loader_options;
 
@@ -63,23 +63,22 @@ typedef struct gd_loader_options {
 GD_API gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
                                    const gd_loader_options *options);
 
-/* The next batch. False at the end of the epoch; the call after that begins the next epoch. Also false
- * after a failure, which is recorded and names the sample: after gd_clear_error the next call goes on
- * behind the batch that failed. */
+/* The next batch. Returns false at the end of the epoch; the call after that begins the next epoch.
+ * Also returns false after a failure, which is recorded and names the sample: after gd_clear_error
+ * the next call continues after the batch that failed. */
 #define gd_loader_next(loader, batch) gd_loader_next_at(GD_HERE, loader, batch)
 GD_API bool gd_loader_next_at(const char *site, gd_loader *loader, gd_tensors *batch);
 
-/* How many batches an epoch has, and how many tensors of a batch are targets and weights. */
+/* The number of batches in an epoch, and the number of targets and weights in a batch. */
 GD_API int64_t gd_loader_batches(const gd_loader *loader);
 GD_API int gd_loader_targets(const gd_loader *loader);
 GD_API int gd_loader_weights(const gd_loader *loader);
 GD_API gd_dataset *gd_loader_dataset(const gd_loader *loader);
 
-/* How many broken samples have been left out of the batches that it has given. */
+/* The number of broken samples skipped in the batches returned so far. */
 GD_API int64_t gd_loader_skipped(const gd_loader *loader);
 
-/* Where it is: the batch that the next call gives. A batch that was prepared ahead and not given
- * does not count. */
+/* The position: the batch that the next call returns. Prefetched batches do not count. */
 typedef struct gd_loader_position {
     int64_t epoch, batch;
 } gd_loader_position;
@@ -88,22 +87,23 @@ GD_API gd_loader_position gd_loader_tell(const gd_loader *loader);
 GD_API gd_status gd_loader_seek_at(const char *site, gd_loader *loader,
                                    gd_loader_position position);
 
-/* Ends the workers and frees what they have prepared. The position stays, and the next gd_loader_next
- * starts them again. */
+/* Ends the workers and frees prefetched batches. The position stays, and the next gd_loader_next
+ * starts the workers again. */
 GD_API void gd_loader_stop(gd_loader *loader);
 
 /* --- samplers --------------------------------------------------------------------------------- */
 
-/* A sampler says which samples an epoch has, and in which order. It holds for datasets of as many
- * samples as it was made for. */
+/* A sampler chooses the samples of an epoch and their order. It fits datasets with the number of
+ * samples that it was created for. */
 
 typedef struct gd_sampler_options {
-    int64_t count GD_DEFAULT_(0);       /* samples in an epoch; 0: as many as the dataset has */
-    bool replacement GD_DEFAULT_(true); /* a sample may come several times in an epoch */
+    int64_t count GD_DEFAULT_(0);       /* samples in an epoch; 0: the size of the dataset */
+    bool replacement GD_DEFAULT_(true); /* a sample may be drawn several times in an epoch */
 } gd_sampler_options;
 
-/* Draws sample i with probability weights[i] / sum of weights. Floats of rank 1, none negative; they are
- * held, and must not change. Memory: 1/8 byte for each sample with replacement, 4 bytes without. */
+/* Draws sample i with probability weights[i] / sum of weights. The weights are floats of rank 1,
+ * none negative; they are held, and must not change. Memory: 1/8 byte for each sample with
+ * replacement, 4 bytes without. */
 #define gd_sampler_weighted(weights, ...)                                                        \
     GD_WITH_OPTIONS_(                                                                            \
         gd_sampler_weighted_at(GD_HERE, weights,                                                 \
@@ -112,19 +112,20 @@ typedef struct gd_sampler_options {
 GD_API gd_sampler *gd_sampler_weighted_at(const char *site, gd_tensor *weights,
                                           const gd_sampler_options *options);
 
-/* Shuffles so that every stretch of an epoch, and so every batch, has the classes in the shares that
- * they have in the dataset, give or take a sample or two. `classes`: integers of rank 1, one for each
- * sample. Memory: 4 bytes for each sample. */
+/* Shuffles so that every part of an epoch, and so every batch, has the class proportions of the
+ * dataset, within one or two samples. `classes`: integers of rank 1, one for each sample. Memory: 4
+ * bytes for each sample. */
 #define gd_sampler_stratified(classes) gd_sampler_stratified_at(GD_HERE, classes)
 GD_API gd_sampler *gd_sampler_stratified_at(const char *site, gd_tensor *classes);
 
 typedef struct gd_sampler_distributed_options {
     bool shuffle GD_DEFAULT_(true);
-    bool drop_last
-        GD_DEFAULT_(false); /* leaves out samples so that all have as many; else some come twice */
+    /* To give every process the same number of samples, skips some; false: repeats some. */
+    bool drop_last GD_DEFAULT_(false);
 } gd_sampler_distributed_options;
 
-/* The samples of process number `rank` of `world`: each has as many, and together they have all. */
+/* The samples of process number `rank` of `world`. All processes have the same number of samples,
+ * and together they have all samples. */
 #define gd_sampler_distributed(rank, world, ...)                                                 \
     GD_WITH_OPTIONS_(gd_sampler_distributed_at(GD_HERE, rank, world,                             \
                                                GD_OPTIONS_(gd_sampler_distributed_options,       \
@@ -133,8 +134,8 @@ typedef struct gd_sampler_distributed_options {
 GD_API gd_sampler *gd_sampler_distributed_at(const char *site, int rank, int world,
                                              const gd_sampler_distributed_options *options);
 
-/* A program's own. `at` is the sample at a position of an epoch, a function of its arguments alone;
- * several threads call it. */
+/* A user-defined sampler. `at` returns the sample at a position of an epoch. It must depend only on
+ * its arguments; several threads call it. */
 typedef struct gd_sampler_functions {
     int64_t (*count)(int64_t dataset_count, void *self)
         GD_DEFAULT_(nullptr); /* positions in an epoch */

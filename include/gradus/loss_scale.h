@@ -1,7 +1,7 @@
-/* loss_scale.h - loss scaling: gradients of f16 that would underflow.
+/* loss_scale.h - loss scaling, which keeps f16 gradients from underflowing.
  *
- * f16 has no numbers below 6e-8. The loss is multiplied by a large scale before gd_backward, the
- * gradients are divided by it afterwards, and a step whose gradients overflowed is skipped:
+ * f16 has no positive numbers below 6e-8. Loss scaling multiplies the loss by a large scale before
+ * gd_backward, divides the gradients by it afterwards, and skips a step whose gradients overflowed:
  *
  *     gd_loss_scale *scale = gd_loss_scale_new();
  *     for (...) {
@@ -10,16 +10,16 @@
  *         gd_loss_scale_step(scale, adam);               // in place of gd_optimizer_step
  *     }
  *
- * A step with a gradient that is infinite or NaN changes no parameter, no state of the optimizer and no
- * step count, and the scale becomes smaller; after .interval good steps in a row it becomes larger. All
- * of this is tensors: no value is read by the host, and the loop above can be the function of a gd_jit.
- * In a graph: gd_minimize(adam, loss, .loss_scale = scale), with the loss as it is.
+ * A step with an infinite or NaN gradient changes no parameter, no optimizer state and no step
+ * count, and decreases the scale. After .interval good steps in a row the scale increases. All of
+ * this is computed with tensors: the host reads no value, and the loop above can be the function of
+ * a gd_jit. In a graph: gd_minimize(adam, loss, .loss_scale = scale), with the unscaled loss.
  *
- * A power of two changes no bit of a gradient, unless it overflows. So with the default options a
- * training whose gradients never overflow gives the same bits as without a scale.
+ * Scaling by a power of two changes no bit of a gradient, unless it overflows. So with the default
+ * options, training whose gradients never overflow gives the same bits as without a scale.
  *
- * bf16 has the range of f32 and needs no loss scaling. One gd_loss_scale serves one optimizer. It has
- * state (gd_part), belongs to the current scope, and is used by one thread at a time.
+ * bf16 has the range of f32 and needs no loss scaling. A gd_loss_scale belongs to one optimizer and
+ * to the current scope, has state (gd_part), and is used by one thread at a time.
  */
 #ifndef GRADUS_LOSS_SCALE_H
 #define GRADUS_LOSS_SCALE_H
@@ -33,8 +33,8 @@ extern "C" {
 
 typedef struct gd_loss_scale_options {
     double start GD_DEFAULT_(65536);    /* in (0, inf): the scale of the first step */
-    double growth GD_DEFAULT_(2);       /* in [1, inf): times this after `interval` good steps */
-    double backoff GD_DEFAULT_(0.5);    /* in (0, 1]: times this after a step that overflowed */
+    double growth GD_DEFAULT_(2);       /* in [1, inf): factor after `interval` good steps */
+    double backoff GD_DEFAULT_(0.5);    /* in (0, 1]: factor after a step that overflowed */
     int64_t interval GD_DEFAULT_(2000); /* at least 1 */
 } gd_loss_scale_options;
 
@@ -45,29 +45,31 @@ typedef struct gd_loss_scale_options {
                                  __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_loss_scale *gd_loss_scale_new_at(const char *site, const gd_loss_scale_options *options);
 
-/* The loss times the scale: f32, or f64 where the loss is. NULL as the scale gives the loss itself. */
+/* The loss times the scale: f64 if the loss is f64, otherwise f32. A NULL scale returns the loss.
+ * */
 #define gd_loss_scale_apply(...) gd_loss_scale_apply_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_loss_scale_apply_at(const char *site, gd_loss_scale *scale, gd_tensor *loss);
 
-/* Divides the gradients of the optimizer's parameters by the scale. gd_loss_scale_step does it; call it
- * yourself where something looks at the gradients before the step:
+/* Divides the gradients of the optimizer's parameters by the scale. gd_loss_scale_step does this;
+ * call it before code that reads the gradients:
  *
  *     gd_loss_scale_unscale(scale, adam);
  *     gd_clip_grad_norm(parameters, 1);
  *     gd_loss_scale_step(scale, adam);
  *
- * Calling it twice before a step is an error. NULL as the scale does nothing. */
+ * Calling it twice before a step is an error. A NULL scale does nothing. */
 #define gd_loss_scale_unscale(...) gd_loss_scale_unscale_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_loss_scale_unscale_at(const char *site, gd_loss_scale *scale,
                                           gd_optimizer *optimizer);
 
 typedef struct gd_loss_scale_step_options {
-    /* takes a step after the optimizer's, unless that is skipped; it must be the optimizer's own */
+    /* a schedule of this optimizer, which takes a step after the optimizer's unless it is skipped
+     * */
     gd_schedule *schedule GD_DEFAULT_(nullptr);
 } gd_loss_scale_step_options;
 
-/* A step of the optimizer, or none where a gradient is not finite; then adapts the scale. NULL as the
- * scale: the step of the optimizer and of the schedule. */
+/* Takes a step of the optimizer, or skips it if a gradient is not finite, and then adapts the
+ * scale. With a NULL scale it takes the steps of the optimizer and the schedule. */
 #define gd_loss_scale_step(scale, optimizer, ...) \
     GD_WITH_OPTIONS_(gd_loss_scale_step_at(       \
         GD_HERE, scale, optimizer,                \
@@ -76,8 +78,8 @@ GD_API gd_status gd_loss_scale_step_at(const char *site, gd_loss_scale *scale,
                                        gd_optimizer *optimizer,
                                        const gd_loss_scale_step_options *options);
 
-/* The scale (f32), and how many steps have been skipped so far (f64): tensors of rank 0, which later
- * steps change. In a graph of variables they are variables. */
+/* The scale (f32) and the number of skipped steps so far (f64): tensors of rank 0, which later
+ * steps change. For parameters that are variables of a graph they are variables, too. */
 #define gd_loss_scale_value(...) gd_loss_scale_value_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_loss_scale_value_at(const char *site, gd_loss_scale *scale);
 #define gd_loss_scale_skipped(...) gd_loss_scale_skipped_at(GD_HERE, __VA_ARGS__)

@@ -1,16 +1,18 @@
 /* module.h - networks as trees of modules, the PyTorch way.
  *
- *     gd_module *net = gd_nn_sequential(gd_nn_linear(1000, 100), gd_nn_relu(), gd_nn_linear(100, 10));
- *     gd_tensor *y = gd_module_forward(net, x);
+ *     gd_module *net = gd_nn_sequential(gd_nn_linear(1000, 100), gd_nn_relu(), gd_nn_linear(100,
+ *     10)); gd_tensor *y = gd_module_forward(net, x);
  *
- * A module holds named parameters, buffers and child modules, and has a function that makes outputs of inputs.
- * layers.h has the ready ones. One of your own is a struct, a function, and the children of the struct:
+ * A module holds named parameters, buffers and child modules, and has a forward function. layers.h
+ * has the built-in layers. A user-defined module is a struct, a forward function, and the children
+ * in the struct:
  *
  *     typedef struct { gd_module *fc1, *fc2; } two_layer;
  *
  *     static gd_tensors forward(gd_tensors in, void *self) {
  *         two_layer *m = self;
- *         return gd_listed(gd_module_forward(m->fc2, gd_relu(gd_module_forward(m->fc1, in.at[0]))));
+ *         return gd_listed(gd_module_forward(m->fc2, gd_relu(gd_module_forward(m->fc1,
+ *         in.at[0]))));
  *     }
  *
  *     gd_module *net = gd_module_new(forward, sizeof(two_layer));
@@ -20,21 +22,22 @@
  *
  * Names of parameters are paths, as in PyTorch: "fc1.weight", "layer1.0.conv1.weight".
  *
- * A parameter is an eager leaf (gd_requires_grad) that its module holds. Its handle never changes: loading copies
- * into its memory, and gd_module_to gives the same handle other memory. Eager code, jits and graphs use the
- * same parameters; a plan reads them as they are when it runs.
+ * A parameter is an eager leaf (gd_requires_grad) that its module holds. Its handle never changes:
+ * loading copies into its memory, and gd_module_to gives the same handle other memory. Eager code,
+ * jits and graphs use the same parameters; a plan reads their current values in each run.
  *
- * A constructor that fails returns NULL and records the failure, and every function here takes NULL: a net is
- * checked once, after it is built. A message names the layer by its path: "layer1.0.conv1 (conv2d): ...".
+ * A constructor that fails returns NULL and records the failure, and every function here accepts
+ * NULL: check a net once, after it is built. Messages name a layer by its path: "layer1.0.conv1
+ * (conv2d): ...".
  *
- * Modules belong to the current scope, like tensors; a parent holds its children. A module is built and
- * changed by one thread at a time. Several threads may call it when nothing changes it.
+ * Modules belong to the current scope, like tensors; a parent holds its children. A module is built
+ * and changed by one thread at a time. Several threads may call it while nothing changes it.
  */
 #ifndef GRADUS_MODULE_H
 #define GRADUS_MODULE_H
 
-/* As in tensor.h: gcc forgets the pragmas of options.h where layers with options stand among the arguments of
- * gd_nn_sequential in GD_CHILD. */
+/* As in tensor.h: gcc ignores the diagnostic pragmas of options.h if layers with options are
+ * arguments of gd_nn_sequential in GD_CHILD. */
 #pragma GCC system_header
 
 #include "gradus/options.h"
@@ -46,32 +49,33 @@ extern "C" {
 
 /* --- calling ---------------------------------------------------------------------------------- */
 
-/* The first output for these inputs, gd_module_forward(net, a, b); NULL is an absent input. The call has a
- * scope of its own and keeps its outputs alone. */
+/* The first output for these inputs: gd_module_forward(net, a, b). NULL is an absent input. The
+ * call opens a scope and keeps only its outputs. */
 #define gd_module_forward(module, ...) gd_module_forward_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API gd_tensor *gd_module_forward_at(const char *site, gd_module *module, gd_tensors inputs);
 /* All outputs. */
 #define gd_module_call(...) gd_module_call_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensors gd_module_call_at(const char *site, gd_module *module, gd_tensors inputs);
 
-/* Finds the sizes that were left out (gd_nn_linear(GD_ANY, 10)) from inputs like these, and makes the
- * parameters, without computing anything. The first call of a module does it as well. */
+/* Infers unknown sizes (gd_nn_linear(GD_ANY, 10)) from the shapes of these inputs and creates the
+ * parameters, without computing outputs. The first call of a module does this, too. */
 #define gd_module_build(module, ...) gd_module_build_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API gd_status gd_module_build_at(const char *site, gd_module *module, gd_tensors inputs);
 
 /* --- user-defined modules --------------------------------------------------------------------- */
 
-/* The outputs for the inputs `in`, with the struct of the module. Return gd_listed(...). */
+/* The forward function: returns the outputs for the inputs `in` with gd_listed(...). `self` is the
+ * struct of the module. */
 typedef gd_tensors (*gd_forward)(gd_tensors in, void *self);
 
 typedef struct gd_module_options {
     const char *
         type GD_DEFAULT_(nullptr); /* for summaries and messages: "two_layer"; NULL: "module" */
     void (*destroy)(void *self)
-        GD_DEFAULT_(nullptr); /* frees what else the struct holds; not children */
+        GD_DEFAULT_(nullptr); /* frees other memory of the struct, not children */
 } gd_module_options;
 
-/* A module with a struct of `size` bytes, zeros at first. `forward` NULL: it only holds others. */
+/* A module with a struct of `size` zero bytes. `forward` NULL: it is only a container. */
 #define gd_module_new(forward, size, ...)               \
     GD_WITH_OPTIONS_(                                   \
         gd_module_new_at(GD_HERE, forward, size,        \
@@ -79,12 +83,13 @@ typedef struct gd_module_options {
                                      (.type = NULL, .destroy = NULL) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_module *gd_module_new_at(const char *site, gd_forward forward, size_t size,
                                    const gd_module_options *options);
-/* Its struct; NULL for a layer. For NULL, a module that could not be made, it is scratch memory of 2 KiB, so that
- * GD_CHILD may write to it all the same. */
+/* The struct of the module; NULL for a layer. For a NULL module (its creation has failed) it
+ * returns 2 KiB of scratch memory, so that GD_CHILD can still write to it. */
 GD_API void *gd_module_self(gd_module *module);
 
-/* Adds a child, a parameter or a buffer, and puts it into a field of the module's struct, which names it. A
- * clone's struct has its own. They are held until the module goes. */
+/* Stores a child, a parameter or a buffer in a field of the module's struct and adds it to the
+ * module under the name of the field. The module holds it until it is freed. The struct of a clone
+ * has the cloned objects. */
 #define GD_CHILD(module, field, child) \
     ((field) = (child), gd_module_add_at(GD_HERE, module, #field, field, &(field)))
 #define GD_PARAMETER(module, field, tensor) \
@@ -92,8 +97,8 @@ GD_API void *gd_module_self(gd_module *module);
 #define GD_BUFFER(module, field, tensor) \
     ((field) = (tensor), gd_module_add_buffer_at(GD_HERE, module, #field, field, &(field)))
 
-/* The same by name, for a struct that has no field for it. A name has no dot. `field` is NULL, or the
- * address of the pointer in the module's struct. */
+/* The same with a name, for a struct without such a field. A name has no dot. `field` is NULL, or
+ * the address of the pointer in the module's struct. */
 #define gd_module_add(module, name, child) gd_module_add_at(GD_HERE, module, name, child, NULL)
 #define gd_module_add_parameter(module, name, tensor) \
     gd_module_add_parameter_at(GD_HERE, module, name, tensor, NULL)
@@ -101,15 +106,16 @@ GD_API void *gd_module_self(gd_module *module);
     gd_module_add_buffer_at(GD_HERE, module, name, tensor, NULL)
 GD_API gd_status gd_module_add_at(const char *site, gd_module *module, const char *name,
                                   gd_module *child, void *field);
-/* A parameter is a float leaf: the tensor itself, which requires a gradient from now on. It may be NULL, for
- * one that there is not (a bias). */
+/* The tensor becomes a float leaf that requires a gradient. NULL is an absent parameter (a bias).
+ * */
 GD_API gd_status gd_module_add_parameter_at(const char *site, gd_module *module, const char *name,
                                             gd_tensor *tensor, void *field);
 /* A buffer is saved with the module and moves with it, but is not trained (running statistics). */
 GD_API gd_status gd_module_add_buffer_at(const char *site, gd_module *module, const char *name,
                                          gd_tensor *tensor, void *field);
 
-/* Another child in place of the one at a path, "fc" or "layer4.1.conv2": fine-tuning's new head. */
+/* Replaces the child at a path, "fc" or "layer4.1.conv2", for example by a new head for
+ * fine-tuning. */
 #define gd_module_replace(...) gd_module_replace_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_module_replace_at(const char *site, gd_module *module, const char *path,
                                       gd_module *child);
@@ -118,11 +124,12 @@ GD_API gd_status gd_module_replace_at(const char *site, gd_module *module, const
 
 /* Modules one after the other, named "0", "1" ... */
 #define gd_nn_sequential(...) gd_nn_sequential_at(GD_HERE, GD_MODULES_(__VA_ARGS__))
-/* Modules that a program calls itself. gd_module_at(list, i) is one of them. */
+/* A list of modules that the program calls one by one: gd_module_at(list, i). */
 #define gd_nn_list(...) gd_nn_list_at(GD_HERE, GD_MODULES_(__VA_ARGS__))
-/* inside(x) + shortcut(x), and x itself where the shortcut is NULL. Named "inside" and "shortcut". */
+/* inside(x) + shortcut(x), or inside(x) + x if the shortcut is NULL. The children are named
+ * "inside" and "shortcut". */
 #define gd_nn_residual(inside, shortcut) gd_nn_residual_at(GD_HERE, inside, shortcut)
-/* Adds one more at the end of a sequential or a list. */
+/* Appends a module to a sequential or a list. */
 #define gd_module_append(...) gd_module_append_at(GD_HERE, __VA_ARGS__)
 
 typedef struct gd_modules {
@@ -143,16 +150,17 @@ GD_API gd_module *gd_nn_list_at(const char *site, gd_modules modules);
 GD_API gd_module *gd_nn_residual_at(const char *site, gd_module *inside, gd_module *shortcut);
 GD_API gd_status gd_module_append_at(const char *site, gd_module *module, gd_module *child);
 
-/* A net of named layers, each of which reads and gives named tensors: Keras's functional models and Caffe's
- * nets.
+/* A net of named layers that read and write named tensors, like Keras's functional models and
+ * Caffe's nets.
  *
  *     gd_module *net = gd_nn_net("image", "scores");
  *     gd_net_add(net, "conv1", gd_nn_conv2d(1, 16, 5), "image", "h");
- *     gd_net_add(net, "pool1", gd_nn_max_pool2d(2), "h", "h");          // a name may be given again
+ *     gd_net_add(net, "pool1", gd_nn_max_pool2d(2), "h", "h");         // names may be reused
  *     ...
  *
- * `reads`, `gives`, and the inputs and outputs of the net are names with spaces between; "-" is an absent
- * input. A layer that is added twice is shared. */
+ * `reads`, `gives` (the names of the layer's inputs and outputs), and the inputs and outputs of the
+ * net are names separated by spaces; "-" is an absent input. A layer that is added twice is shared.
+ * */
 #define gd_nn_net(inputs, outputs) gd_nn_net_at(GD_HERE, inputs, outputs)
 GD_API gd_module *gd_nn_net_at(const char *site, const char *inputs, const char *outputs);
 #define gd_net_add(...) gd_net_add_at(GD_HERE, __VA_ARGS__)
@@ -162,7 +170,7 @@ GD_API gd_status gd_net_add_at(const char *site, gd_module *net, const char *nam
 /* --- by name from text ------------------------------------------------------------------------ */
 
 /* A layer by the name of its record, with options as text: gd_layer_new("conv2d", "in_channels=1
- * out_channels=16 kernel=5 padding=2"). An op that is no layer can be one, too: gd_nn_op (layers.h). */
+ * out_channels=16 kernel=5 padding=2"). gd_nn_op (layers.h) makes a layer of any op. */
 #define gd_layer_new(name, options) gd_layer_new_at(GD_HERE, name, options)
 GD_API gd_module *gd_layer_new_at(const char *site, const char *name, const char *options);
 
@@ -170,40 +178,40 @@ GD_API gd_module *gd_layer_new_at(const char *site, const char *name, const char
 #define gd_net_new(name, options) gd_net_new_at(GD_HERE, name, options)
 GD_API gd_module *gd_net_new_at(const char *site, const char *name, const char *options);
 
-/* Defines a layer. The record has the form of the library's (CONTRIBUTING.md):
+/* Defines a layer. CONTRIBUTING.md has the form of the record:
  *
  *     gd_layer_define("scale(x, features:int) -> y\n"
  *                     "Multiplies each feature by a weight.\n"
- *                     "  start float = 1   what the weights are at first\n",
+ *                     "  start float = 1   initial value of the weights\n",
  *                     (gd_layer_functions){.build = scale_build, .forward = scale_forward});
  *     gd_module *m = gd_layer_new("scale", "features=10");
  */
 typedef struct gd_layer_functions {
-    gd_status (*build)(gd_module *module); /* adds the parameters; NULL: there are none */
-    gd_tensors (*forward)(gd_module *module, gd_tensors in); /* NULL: its op is called */
+    gd_status (*build)(gd_module *module);                   /* adds the parameters; NULL: none */
+    gd_tensors (*forward)(gd_module *module, gd_tensors in); /* NULL: calls the layer's op */
 } gd_layer_functions;
 #define gd_layer_define(...) gd_layer_define_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_layer_define_at(const char *site, const char *record,
                                     gd_layer_functions functions);
 
-/* Options of a layer that was made from a record, for the two functions above. 0, NULL and an empty list
- * where there is none of that name. */
+/* Options of a layer that was created from a record, for the two functions above. 0, NULL or an
+ * empty list if there is no option of that name. */
 GD_API int64_t gd_layer_int(gd_module *module, const char *name);
 GD_API double gd_layer_float(gd_module *module, const char *name);
 GD_API const char *gd_layer_string(gd_module *module, const char *name);
 GD_API gd_shape gd_layer_dims(gd_module *module, const char *name);
-/* A parameter or buffer that it holds itself; NULL: none of that name. */
+/* A parameter or buffer of the layer itself; NULL if there is none of that name. */
 GD_API gd_tensor *gd_layer_tensor(gd_module *module, const char *name);
 
 /* --- the tree --------------------------------------------------------------------------------- */
 
 typedef struct gd_parameters_options {
-    const char *match
-        GD_DEFAULT_(nullptr); /* names that fit a pattern, "*.weight"; * stands for any text */
-    bool trainable GD_DEFAULT_(false); /* those that are not frozen alone */
+    const char *
+        match GD_DEFAULT_(nullptr); /* only names that match a pattern, "*.weight"; * is any text */
+    bool trainable GD_DEFAULT_(false); /* only parameters that are not frozen */
 } gd_parameters_options;
 
-/* All parameters, each once, in the order in which they were added. The list belongs to the scope. */
+/* All parameters, each once, in the order of their addition. The list belongs to the scope. */
 #define gd_module_parameters(module, ...)                                                    \
     GD_WITH_OPTIONS_(gd_module_parameters_at(GD_HERE, module,                                \
                                              GD_OPTIONS_(gd_parameters_options,              \
@@ -214,24 +222,26 @@ GD_API gd_tensors gd_module_parameters_at(const char *site, gd_module *module,
 #define gd_module_buffers(...) gd_module_buffers_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensors gd_module_buffers_at(const char *site, gd_module *module);
 
-/* By path: a parameter or buffer, the gradient of a parameter (NULL: it has none), a module (the path ""
- * is the module itself). NULL, and a recorded failure that lists names like it, where there is none. */
+/* Lookups by path: a parameter or buffer, the gradient of a parameter (NULL: it has none), a module
+ * (the path "" is the module itself). If there is no such path, they return NULL and record a
+ * failure that lists similar names. */
 #define gd_module_tensor(...) gd_module_tensor_at(GD_HERE, __VA_ARGS__)
 #define gd_module_grad(...)   gd_module_grad_at(GD_HERE, __VA_ARGS__)
 #define gd_module_find(...)   gd_module_find_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_module_tensor_at(const char *site, gd_module *module, const char *path);
 GD_API gd_tensor *gd_module_grad_at(const char *site, gd_module *module, const char *path);
 GD_API gd_module *gd_module_find_at(const char *site, gd_module *module, const char *path);
-/* Children: number `index`, from 0; NULL where there are fewer. */
+/* The number of children, and child number `index`, from 0; NULL beyond the last. */
 GD_API int gd_module_count(const gd_module *module);
 GD_API gd_module *gd_module_at(gd_module *module, int index);
-/* The name of a parameter or buffer in the tree, into `text`; NULL where it is not in it. */
+/* Writes the name of a parameter or buffer in the tree to `text`; NULL if it is not in the tree. */
 GD_API const char *gd_module_name_of(gd_module *module, const gd_tensor *tensor, char *text,
                                      size_t size);
-/* "conv2d", or the type that gd_module_new was given. */
+/* "conv2d", or the .type of gd_module_new. */
 GD_API const char *gd_module_type(const gd_module *module);
 
-/* Calls a function for the module and all below it, each once, parents first, with their paths. */
+/* Calls a function for the module and all its descendants, each once, parents first, with their
+ * paths. */
 typedef void (*gd_module_fn)(gd_module *module, const char *path, void *user);
 #define gd_module_apply(...) gd_module_apply_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_module_apply_at(const char *site, gd_module *module, gd_module_fn fn,
@@ -239,11 +249,13 @@ GD_API gd_status gd_module_apply_at(const char *site, gd_module *module, gd_modu
 
 /* --- modes, freezing, moving, copying --------------------------------------------------------- */
 
-/* The mode of the module and all below it: what dropout and batch norms do. Modules begin in train mode. A jit
- * makes a plan for each mode by itself; a graph keeps the mode that it was built in. */
+/* Set the mode of the module and its descendants, which dropout and batch norms read. Modules start
+ * in train mode. A jit builds a plan for each mode; a graph keeps the mode in which it was built.
+ * */
 GD_API void gd_module_train(gd_module *module);
 GD_API void gd_module_eval(gd_module *module);
-/* In a function that is traced, its plan holds for this answer. NULL: the module whose function is running. */
+/* Whether the module is in train mode. A trace records the result: the plan is used only in this
+ * mode. NULL: the module whose function is running. */
 GD_API bool gd_module_is_training(gd_module *module);
 
 /* Frozen parameters require no gradient, and optimizers skip them. */
@@ -252,41 +264,43 @@ GD_API bool gd_module_is_training(gd_module *module);
 GD_API gd_status gd_module_freeze_at(const char *site, gd_module *module);
 GD_API gd_status gd_module_unfreeze_at(const char *site, gd_module *module);
 
-/* Forgets the gradients of all parameters. */
+/* Drops the gradients of all parameters. */
 GD_API void gd_module_zero_grad(gd_module *module);
 
-/* Moves parameters and buffers to a device ("cuda:0"; NULL: they stay) and floats among them to a dtype
- * (GD_DTYPE_NONE: they stay). Handles stay the same, gradients are forgotten, and plans are made anew. An
- * optimizer is made after the move. If it fails, nothing has moved. */
+/* Moves parameters and buffers to a device ("cuda:0"; NULL: unchanged) and converts floats among
+ * them to a dtype (GD_DTYPE_NONE: unchanged). Handles stay the same, gradients are dropped, and
+ * plans are rebuilt. Create the optimizer after the move. If the call fails, nothing has moved. */
 #define gd_module_to(...) gd_module_to_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_module_to_at(const char *site, gd_module *module, const char *device,
                                  gd_dtype dtype);
 
-/* A module of its own with the same values. Children that are shared in it are shared in the copy. Hooks are
+/* A copy of the module with the same values. Shared children are shared in the copy, too. Hooks are
  * not copied. */
 #define gd_module_clone(...) gd_module_clone_at(GD_HERE, __VA_ARGS__)
 GD_API gd_module *gd_module_clone_at(const char *site, gd_module *module);
 
-/* Starts the parameters whose names fit a pattern anew: gd_module_init(net, "*.weight", "truncated_normal
- * std=0.02"). The text is the name of an initializer (inits.h) and its options. */
+/* Initializes the parameters whose names match a pattern: gd_module_init(net, "*.weight",
+ * "truncated_normal std=0.02"). The text is the name of an initializer (inits.h) and its options.
+ * */
 #define gd_module_init(...) gd_module_init_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_module_init_at(const char *site, gd_module *module, const char *match,
                                    const char *initializer);
 
 /* --- hooks ------------------------------------------------------------------------------------ */
 
-/* A function that is called before or after a module's own. It gets inputs and outputs (none yet, before), and
- * returns what is to be used in their place, or an empty list to leave them alone. */
+/* A function that is called before or after a module's forward function. A hook before forward
+ * receives no outputs and may return other inputs; one after forward may return other outputs. An
+ * empty list changes nothing. */
 typedef gd_tensors (*gd_module_hook)(gd_module *module, gd_tensors inputs, gd_tensors outputs,
                                      void *user);
 
 typedef struct gd_hook_options {
     bool before GD_DEFAULT_(false);
-    bool builds_ops GD_DEFAULT_(
-        false); /* it does nothing but build ops, and may be traced; a jit and a graph refuse others */
+    /* The hook only calls ops, so it may be traced. In a jit and a graph other hooks fail. */
+    bool builds_ops GD_DEFAULT_(false);
 } gd_hook_options;
 
-/* Adds a hook; its number, for gd_module_unhook. */
+/* Adds a hook and returns its number, for gd_module_unhook. */
 #define gd_module_on_forward(module, hook, user, ...)                                           \
     GD_WITH_OPTIONS_(gd_module_on_forward_at(GD_HERE, module, hook, user,                       \
                                              GD_OPTIONS_(gd_hook_options,                       \
@@ -296,17 +310,17 @@ GD_API int64_t gd_module_on_forward_at(const char *site, gd_module *module, gd_m
                                        void *user, const gd_hook_options *options);
 GD_API void gd_module_unhook(gd_module *module, int64_t number);
 
-/* --- looking at it ---------------------------------------------------------------------------- */
+/* --- summaries -------------------------------------------------------------------------------- */
 
-/* A table of layers, the shapes of their outputs, their parameters and multiply-adds, as Keras's,
- * for inputs like these (of floats the shapes alone are used). free() the text; NULL after a
+/* A table of layers with output shapes, parameters and multiply-adds, like Keras's summary, for
+ * inputs like these (only the shapes of float inputs are used). free() the text; NULL after a
  * failure. */
 #define gd_module_summary(module, ...) gd_module_summary_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API char *gd_module_summary_at(const char *site, gd_module *module, gd_tensors inputs);
-/* Prints it. */
+/* Prints the summary. */
 #define gd_module_print(module, ...) gd_module_print_at(GD_HERE, module, gd_list(__VA_ARGS__))
 GD_API gd_status gd_module_print_at(const char *site, gd_module *module, gd_tensors inputs);
-/* Numbers in all parameters, each counted once. */
+/* The number of elements of all parameters, each parameter counted once. */
 GD_API int64_t gd_module_parameter_count(gd_module *module);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* nn.h - parts of networks: modules (module.h), layers (layers.h), what weights start as (inits.h), and a
- * shorthand for graphs whose weights are variables of one session:
+/* nn.h - modules (module.h), layers (layers.h), initializers (inits.h), and a shorthand for graphs
+ * whose weights are variables:
  *
  *     gd_tensor *h = gd_dense(x, 100, .activation = "relu", .name = "hidden");
  *     gd_tensor *y = gd_dense(h, 10, .name = "output");
@@ -21,18 +21,17 @@ extern "C" {
 
 typedef struct gd_dense_options {
     const char *activation
-        GD_DEFAULT_(nullptr); /* an op of one tensor, by name: "relu", "tanh", "gelu" ... */
+        GD_DEFAULT_(nullptr); /* the name of an op of one tensor: "relu", "tanh", "gelu" ... */
     bool bias GD_DEFAULT_(true);
-    gd_tensor *weight
-        GD_DEFAULT_(nullptr); /* what the weight (units, n) starts as; NULL: Xavier, uniform */
+    gd_tensor *weight GD_DEFAULT_(nullptr); /* initial weight (units, n); NULL: Xavier, uniform */
     bool trainable GD_DEFAULT_(true);
     const char *name
-        GD_DEFAULT_(nullptr); /* variables are NAME/weight and NAME/bias; NULL: they have none */
+        GD_DEFAULT_(nullptr); /* names the variables NAME/weight and NAME/bias; NULL: no names */
 } gd_dense_options;
 
-/* x (..., n) -> activation(x weight^T + bias) (..., units), in the graph that is being built. It makes the
- * weight (units, n) and the bias (units), zeros at first, as variables of x's dtype, for which n must be
- * known; other sizes of x need not be. */
+/* x (..., n) -> activation(x weight^T + bias) (..., units), in the graph that is being built.
+ * Creates the weight (units, n) and the bias (units), initially 0, as variables of x's dtype. n
+ * must be known; the other sizes of x may be unknown. */
 #define gd_dense(x, units, ...)                                                    \
     GD_WITH_OPTIONS_(                                                              \
         gd_dense_at(GD_HERE, x, units,                                             \

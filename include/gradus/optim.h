@@ -1,4 +1,4 @@
-/* optim.h - optimizers: what is done to parameters with their gradients.
+/* optim.h - optimizers: updates of parameters by their gradients.
  *
  * Parameters are leaves (gd_requires_grad). With eager ops:
  *
@@ -9,21 +9,22 @@
  *         gd_optimizer_step(adam);
  *     }
  *
- * which is one plan where it is the function of a gd_jit (jit.h). In a graph:
+ * The body of this loop can be the function of a gd_jit (jit.h), which runs it as one plan. In a
+ * graph:
  *
  *     gd_tensor *train = gd_minimize(adam, loss);
  *
- * The same update is made in all three, in the same bits (at level 0). Parameters may also be
- * variables of one graph: the state of the optimizer then consists of variables, too ("w1/exp_avg",
- * "adamw/lr"), which belong to each session.
+ * All three compute the same update, with the same bits at level 0. Parameters may also be
+ * variables of one graph: then the state of the optimizer consists of variables, too ("w1/exp_avg",
+ * "adamw/lr"), which each session has for itself.
  *
- * Each parameter is listed once: the result of an op, or a tensor that comes twice, is refused. A
- * leaf that does not require a gradient is frozen: steps skip it until gd_set_requires_grad thaws
- * it, and keep no state for it before.
+ * A list of parameters with the result of an op, or with the same tensor twice, is an error. A leaf
+ * that does not require a gradient is frozen: steps skip it and keep no state for it until
+ * gd_set_requires_grad unfreezes it.
  *
- * optimizers.h has the constructors, written by the build from the records of the optimizers;
- * schedules.h has those of schedules (schedule.h). An optimizer holds its parameters and belongs to
- * the current scope. It is used by one thread at a time.
+ * The build generates the constructors from records: optimizers.h, and schedules.h for schedules
+ * (schedule.h). An optimizer holds its parameters and belongs to the current scope. It is used by
+ * one thread at a time.
  */
 #ifndef GRADUS_OPTIM_H
 #define GRADUS_OPTIM_H
@@ -35,26 +36,26 @@
 extern "C" {
 #endif
 
-/* --- making them ------------------------------------------------------------------------------ */
+/* --- creating them ---------------------------------------------------------------------------- */
 
-/* By the name of its record, with options as text: gd_optimizer_new("adamw", parameters, "lr=0.001
- * weight_decay=0.01"). */
+/* An optimizer by the name of its record, with options as text: gd_optimizer_new("adamw",
+ * parameters, "lr=0.001 weight_decay=0.01"). */
 #define gd_optimizer_new(name, parameters, options) \
     gd_optimizer_new_at(GD_HERE, name, parameters, options)
 GD_API gd_optimizer *gd_optimizer_new_at(const char *site, const char *name, gd_tensors parameters,
                                          const char *options);
 
-/* gd_optimizer_add(adam, parameters, .lr = 1e-4, .weight_decay = 0) adds a group of parameters with
- * options of its own; those that are not given are the first group's (optimizers.h has the macro).
- * A parameter is in one group. The same with options as text: gd_optimizer_add_text(adam,
- * parameters, "lr=1e-4 weight_decay=0"). */
+/* gd_optimizer_add(adam, parameters, .lr = 1e-4, .weight_decay = 0) of optimizers.h adds a group of
+ * parameters with its own options; other options are those of the first group. A parameter is in
+ * one group. The same with options as text: gd_optimizer_add_text(adam, parameters, "lr=1e-4
+ * weight_decay=0"). */
 #define gd_optimizer_add_text(optimizer, parameters, options) \
     gd_optimizer_add_text_at(GD_HERE, optimizer, parameters, options)
 GD_API gd_status gd_optimizer_add_text_at(const char *site, gd_optimizer *optimizer,
                                           gd_tensors parameters, const char *options);
 
-/* Factors of one parameter: its rate and its weight decay are those of its group times these
- * (Caffe's lr_mult and decay_mult). Set them before the first step. */
+/* Factors by which the learning rate and the weight decay of the group are multiplied for one
+ * parameter (Caffe's lr_mult and decay_mult). Set them before the first step. */
 typedef struct gd_factors {
     double lr GD_DEFAULT_(1);
     double weight_decay GD_DEFAULT_(1);
@@ -70,23 +71,23 @@ GD_API int gd_optimizer_group_count(const gd_optimizer *optimizer);
 
 /* --- using them ------------------------------------------------------------------------------- */
 
-/* Changes each parameter by its gradient (gd_tensor_grad); one that has none, or is frozen, stays
- * as it is. Does nothing, and returns it, while a failure is recorded. On the CPU a step that fails
- * has changed nothing, and the next one is the one that it would have been; on a device whose work
- * is queued, parameters before the one that failed may have been changed. */
+/* Updates each parameter by its gradient (gd_tensor_grad). Parameters without a gradient and frozen
+ * ones do not change. While a failure is recorded, it does nothing and returns that failure. On the
+ * CPU a step that fails changes nothing. On an asynchronous device it may have changed parameters
+ * before the one that failed. */
 #define gd_optimizer_step(...) gd_optimizer_step_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_optimizer_step_at(const char *site, gd_optimizer *optimizer);
 
-/* Forgets the gradients of all parameters. */
+/* Drops the gradients of all parameters. */
 GD_API void gd_optimizer_zero_grad(gd_optimizer *optimizer);
 
 typedef struct gd_group_number {
     int group GD_DEFAULT_(0);
 } gd_group_number;
 
-/* The learning rate of the first group, or of group number .group: an f64 tensor of rank 0, read at
- * each step. For parameters that are variables it is one, too. The plans of jits and sessions read
- * it at each run. */
+/* The learning rate of the first group, or of group number .group: an f64 tensor of rank 0, which
+ * each step reads, as does each run of a jit or a session. For parameters that are variables it is
+ * a variable. */
 #define gd_optimizer_lr(optimizer, ...)        \
     GD_WITH_OPTIONS_(                          \
         gd_optimizer_lr_at(GD_HERE, optimizer, \
@@ -101,15 +102,14 @@ GD_API gd_status gd_optimizer_set_lr_at(const char *site, gd_optimizer *optimize
                                         const gd_group_number *number);
 
 typedef struct gd_minimize_options {
-    double clip_norm GD_DEFAULT_(0);  /* gradients are clipped as by gd_clip_grad_norm; 0: not */
-    double clip_value GD_DEFAULT_(0); /* and as by gd_clip_grad_value, after that; 0: not */
+    double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
+    double clip_value GD_DEFAULT_(0); /* then: value of gd_clip_grad_value; 0: no clipping */
     gd_schedule *schedule GD_DEFAULT_(nullptr); /* takes a step after the optimizer's */
-    gd_loss_scale *
-        loss_scale GD_DEFAULT_(nullptr); /* scales the loss, and the step is skipped where a
-                                                      gradient overflows (loss_scale.h) */
+    /* scales the loss; a step whose gradients overflow is skipped (loss_scale.h) */
+    gd_loss_scale *loss_scale GD_DEFAULT_(nullptr);
 } gd_minimize_options;
 
-/* In a graph: a symbol that, when fetched, does one step towards a smaller loss. */
+/* In a graph: a symbol; fetching it takes one step of the optimizer for this loss. */
 #define gd_minimize(optimizer, loss, ...)                                                    \
     GD_WITH_OPTIONS_(gd_minimize_at(                                                         \
         GD_HERE, optimizer, loss,                                                            \
@@ -123,12 +123,12 @@ GD_API gd_tensor *gd_minimize_at(const char *site, gd_optimizer *optimizer, gd_t
 typedef struct gd_clip_options {
     double norm_type GD_DEFAULT_(2); /* p of the p-norm; INFINITY: the largest absolute value */
     bool error_if_nonfinite
-        GD_DEFAULT_(false); /* fails where the norm is infinite or NaN; not in a jit */
+        GD_DEFAULT_(false); /* fails if the norm is infinite or NaN; not in a jit */
 } gd_clip_options;
 
-/* Scales the gradients of the parameters so that their norm, as if they were one vector, is at most
- * max_norm. Gives the norm from before, an f64 tensor of rank 0. Parameters without a gradient are
- * skipped. */
+/* Scales the gradients of the parameters so that the norm of all of them, as one vector, is at most
+ * max_norm. Returns the norm before scaling, an f64 tensor of rank 0. Parameters without a gradient
+ * are skipped. */
 #define gd_clip_grad_norm(parameters, max_norm, ...) \
     GD_WITH_OPTIONS_(gd_clip_grad_norm_at(           \
         GD_HERE, parameters, max_norm,               \
@@ -137,54 +137,58 @@ typedef struct gd_clip_options {
 GD_API gd_tensor *gd_clip_grad_norm_at(const char *site, gd_tensors parameters, double max_norm,
                                        const gd_clip_options *options);
 
-/* Holds every element of the gradients between -value and value. */
+/* Clamps every element of the gradients to [-value, value]. */
 #define gd_clip_grad_value(parameters, value) gd_clip_grad_value_at(GD_HERE, parameters, value)
 GD_API gd_status gd_clip_grad_value_at(const char *site, gd_tensors parameters, double value);
 
 /* --- user-defined optimizers ------------------------------------------------------------------ */
 
-/* An optimizer is a record and its rules. The record has the form of the library's
- * (CONTRIBUTING.md), and an option `lr`; one named `weight_decay` is multiplied by a parameter's
- * factor.
+/* An optimizer is a record (CONTRIBUTING.md has the form) and rules. The record has an option `lr`.
+ * An option `weight_decay` is multiplied by the factor of each parameter.
  *
  *     gd_op_define("sign_step(p!, g, lr) -> p  elementwise nograd\n"
  *                  "One step by the sign of the gradient.\n"
  *                  "  p = p - lr * sign(g)\n", NULL);
- *     static void sign_update(gd_update *u) { gd_update_each(u, "sign_step", NULL,
- * gd_list(gd_update_lr(u))); } gd_optimizer_define("signs\nSign descent.\n  lr float = 0.01   in
- * [0, inf)\n", (gd_optimizer_rules){.update = sign_update}); gd_optimizer *o =
- * gd_optimizer_new("signs", parameters, "lr=0.1");
+ *
+ *     static void sign_update(gd_update *u) {
+ *         gd_update_each(u, "sign_step", NULL, gd_list(gd_update_lr(u)));
+ *     }
+ *
+ *     gd_optimizer_define("signs\nSign descent.\n  lr float = 0.01   in [0, inf)\n",
+ *                         (gd_optimizer_rules){.update = sign_update});
+ *     gd_optimizer *o = gd_optimizer_new("signs", parameters, "lr=0.1");
  */
 enum { GD_MOST_SLOTS = 4 };
 
-/* What is kept for each parameter between steps. */
+/* The state that an optimizer keeps for each parameter between steps. */
 typedef struct gd_slot_needs {
     struct {
         const char *name;  /* "exp_avg" */
-        double start;      /* all elements at first */
-    } slot[GD_MOST_SLOTS]; /* tensors like the parameter */
+        double start;      /* initial value of all elements */
+    } slot[GD_MOST_SLOTS]; /* tensors with the shape and dtype of the parameter */
     int count;
-    bool counts; /* the number of its step */
+    bool counts; /* also keeps the number of steps */
 } gd_slot_needs;
 
-/* A step of some parameters, as a rule sees it. */
+/* The argument of an update rule: one step of a list of parameters. */
 typedef struct gd_update gd_update;
 
 typedef struct gd_optimizer_rules {
-    gd_status (*check)(const void *options); /* of options together; NULL: all are fine */
-    void (*slots)(const void *options, gd_slot_needs *needs); /* NULL: nothing is kept */
+    gd_status (*check)(const void *options); /* checks combinations of options; may be NULL */
+    void (*slots)(const void *options, gd_slot_needs *needs); /* NULL: no state */
     void (*update)(gd_update *update);                        /* calls gd_update_each */
 } gd_optimizer_rules;
 
-/* The options struct: the fields in the order of the record. */
+/* The options struct, with the fields in the order of the record. */
 GD_API const void *gd_update_options(const gd_update *update);
-/* The learning rate, f64 of rank 0; and, if it is counted, the number of this step for each
- * parameter, from 1: f64 of rank 1. What an update computes of the two are its numbers. */
+/* The learning rate, an f64 tensor of rank 0. */
 GD_API gd_tensor *gd_update_lr(const gd_update *update);
+/* The number of this step, from 1, for each parameter: an f64 tensor of rank 1. Only with .counts.
+ * */
 GD_API gd_tensor *gd_update_count(const gd_update *update);
 /* Runs an elementwise op for each parameter. Its inputs are the parameter, the slots in their
- * order, the gradient, and the numbers, whose shape is that of the two above. `options` is the
- * options struct of the op; NULL: defaults. */
+ * order, the gradient, and `numbers`: tensors that the rule computes from the two above, with their
+ * shapes. `options` is the options struct of the op; NULL: defaults. */
 GD_API void gd_update_each(gd_update *update, const char *op, const void *options,
                            gd_tensors numbers);
 

@@ -1,13 +1,13 @@
-/* options.h - how a call takes options by name.
+/* options.h - macros for calls that take options by name.
  *
  *     #define gd_thing(x, ...) \
  *         GD_WITH_OPTIONS_(gd_thing_at(x, GD_OPTIONS_(gd_thing_options, (.size = 3) \
  *                                                     __VA_OPT__(,) __VA_ARGS__)))
  *
- * In C the defaults come first and the user's own fields after them; that a field is then given
- * twice is the point, so the compiler's remark on it is turned off for this one expression. In C++
- * the fields of the struct have their defaults themselves: int size GD_DEFAULT_(3); designators
- * are C++20's.
+ * In C the initializer has the defaults first and then the user's fields, which override them. The
+ * compiler's warning about fields that are initialized twice is disabled for this one expression.
+ * In C++ the struct declares the defaults: int size GD_DEFAULT_(3). Designated initializers need
+ * C++20.
  */
 #ifndef GRADUS_OPTIONS_H
 #define GRADUS_OPTIONS_H
@@ -15,11 +15,12 @@
 #ifdef __cplusplus
 
 #define GD_DEFAULT_(...) = __VA_ARGS__
-/* The options live until the end of the expression they are written in. */
+/* The options live until the end of the enclosing expression. */
 template <typename T> inline const T *gd_address_(const T &t) { return &t; }
 #define GD_OPTIONS_(type, defaults, ...) gd_address_(type{__VA_ARGS__})
 #define GD_WITH_OPTIONS_(...)            __VA_ARGS__
-/* With arguments that are fields, too: (defaults), (.n = (3)), (3), then the user's own. */
+/* For calls whose arguments are also fields of the options: (defaults), the arguments as designated
+ * fields (.n = (3)), the same as values (3), then the user's options. */
 #define GD_UNPACK_(...) __VA_ARGS__
 #if __cplusplus >= 202002L
 #define GD_MADE_WITH_(type, defaults, fields, values, ...) \

@@ -1,4 +1,4 @@
-/* profiler.h - where time and memory go, and where the first NaN comes from.
+/* profiler.h - time and memory of kernels, and anomaly mode, which finds the first NaN.
  *
  *     gd_profiler_start();
  *     train_one_epoch();
@@ -6,11 +6,11 @@
  *     gd_profiler_table(stdout);               // one line for each op and kernel, slowest first
  *     gd_profiler_save_trace("trace.json");    // for chrome://tracing or ui.perfetto.dev
  *
- * Every kernel run between start and stop is measured, on all threads, those of backward included.
- * On a device that runs asynchronously each kernel is waited for, so a profiled program is slower
- * there. While nothing is profiled an op pays one read of a flag.
+ * Every kernel between start and stop is measured, on all threads, including those of backward. On
+ * an asynchronous device the profiler waits for each kernel, so a program is slower while profiled.
+ * While the profiler is off, an op only reads a flag.
  *
- * All calls may be made from any thread.
+ * All functions may be called from any thread.
  */
 #ifndef GRADUS_PROFILER_H
 #define GRADUS_PROFILER_H
@@ -24,23 +24,23 @@
 extern "C" {
 #endif
 
-/* Forgets what was measured before and begins. */
+/* Clears earlier measurements and starts. */
 GD_API gd_status gd_profiler_start(void);
 GD_API void gd_profiler_stop(void);
 GD_API bool gd_profiler_is_on(void);
-/* Gives the memory of the measurements back. */
+/* Frees the measurements. */
 GD_API void gd_profiler_clear(void);
 
-/* What one kernel of one op took in all. */
+/* The sums over all calls of one kernel of one op. */
 typedef struct gd_profile_row {
     const char *op, *kernel, *device;
     int64_t calls;
     double total_ms;
     int64_t bytes;      /* read and written by all calls */
-    int64_t live_bytes; /* of the device's tensors after a call, at most */
+    int64_t live_bytes; /* the most bytes of live tensors on the device after a call */
 } gd_profile_row;
 
-/* The rows, slowest first. False for an i beyond the last. */
+/* Row i of the table, slowest first. Returns false beyond the last. */
 GD_API bool gd_profiler_row(int64_t i, gd_profile_row *row);
 
 /* Writes the rows as a table. */
@@ -50,7 +50,7 @@ GD_API gd_status gd_profiler_table(FILE *stream);
  * format. The first million calls are kept; the table counts all. */
 GD_API gd_status gd_profiler_save_trace(const char *path);
 
-/* For the rest of the block: a named span in the trace, around what is called in it.
+/* Adds a named span to the trace that covers the rest of the block:
  *     GD_PROFILE("forward");
  * The name must stay valid until the trace is saved. */
 #define GD_PROFILE(name)                                                                  \
@@ -65,9 +65,9 @@ GD_API void gd_profile_span_end(gd_profile_span *span);
 
 /* --- anomaly mode ----------------------------------------------------------------------------- */
 
-/* While on, every op looks through its floating-point results and fails when there is a NaN in
- * one: the message names the op, its inputs' shapes, the place of the call, and whether an input
- * had one already. Slow: for finding out where a NaN comes from. Whole process. */
+/* In anomaly mode every op checks its floating-point results and fails if one has a NaN. The
+ * message names the op, the shapes of its inputs, the location of the call, and whether an input
+ * already had a NaN. Slow; affects the process. */
 GD_API void gd_set_anomaly_mode(bool on);
 GD_API bool gd_anomaly_mode(void);
 

@@ -1,13 +1,13 @@
-/* random.h - random numbers that can be repeated.
+/* random.h - reproducible random numbers.
  *
- * The generator is counter based (Philox 4x32-10). Its state is a seed and a call number: each
- * random op takes one number whatever its size, and element i of call c is a pure function of
+ * The generator is counter based (Philox 4x32-10). Its state is a seed and a call number. Each
+ * random op takes one call number, whatever its size, and element i of call c is a pure function of
  * (seed, c, i). So the same seed gives the same numbers on every device and for any number of
- * threads. The state is the process's own; calls from several threads take numbers in turn.
+ * threads. The process has one state, from which all threads take call numbers.
  *
- * C does not say in which order the arguments of a call are evaluated. Where two of them are random
- * calls, as in gd_matmul(gd_randn(a), gd_randn(b)), which one takes the first number depends on the
- * compiler. Give each a statement of its own to get the same numbers everywhere:
+ * C does not define the order in which the arguments of a call are evaluated. If two of them are
+ * random calls, as in gd_matmul(gd_randn(a), gd_randn(b)), the compiler decides which one takes the
+ * first number. Write each in its own statement to get the same numbers everywhere:
  *
  *     gd_tensor *x = gd_randn(a);
  *     gd_tensor *w = gd_randn(b);
@@ -26,10 +26,10 @@ typedef struct gd_rng {
     uint64_t seed, call;
 } gd_rng;
 
-/* Starts again at call 0 with this seed. */
+/* Sets the seed and restarts at call number 0. */
 GD_API void gd_seed(uint64_t seed);
 
-/* The state: the seed, and the number that the next random call will take. */
+/* The state: the seed, and the call number of the next random call. */
 GD_API gd_rng gd_rng_state(void);
 GD_API void gd_rng_set_state(gd_rng state);
 
@@ -40,18 +40,18 @@ GD_API gd_random_generator *gd_generator(void);
 
 /* --- single numbers ----------------------------------------------------------------------------
  *
- * A sequence of numbers for code that draws them one by one: strokes of a digit, the corner of a
- * crop. It depends on its seed and its stream alone, never on the process's generator:
+ * A sequence for code that draws numbers one by one, such as the corner of a crop. It depends only
+ * on its seed and its stream, never on the process's generator:
  *
  *     gd_random r = gd_random_of(seed, 7);          // stream 7 of this seed
  *     double x = gd_random_uniform(&r);
  *
- * Sequences are plain structs: copy them, keep them, use each from one thread at a time. */
+ * Sequences are plain structs, which may be copied. Use each from one thread at a time. */
 typedef struct gd_random {
     gd_rng rng;
-    uint64_t block; /* of four words each */
+    uint64_t block; /* the number of the next block of four words */
     uint32_t words[4];
-    int left; /* words that are not used yet */
+    int left; /* unused words of `words` */
 } gd_random;
 
 GD_API gd_random gd_random_of(uint64_t seed, uint64_t stream);
@@ -62,7 +62,7 @@ GD_API double gd_random_uniform(gd_random *random);
 GD_API double gd_random_between(gd_random *random, double low, double high);
 /* In [0, count), each equally likely; 0 for a count below 2. */
 GD_API int64_t gd_random_below(gd_random *random, int64_t count);
-/* Normally distributed, of mean 0 and deviation 1. */
+/* Normally distributed with mean 0 and standard deviation 1. */
 GD_API double gd_random_normal(gd_random *random);
 
 #ifdef __cplusplus

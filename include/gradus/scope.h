@@ -1,26 +1,26 @@
-/* scope.h - who frees what.
+/* scope.h - ownership: scopes free objects at the end of a block.
  *
  *     for (int step = 0; step < 500; step++) {
- *         GD_SCOPE;                                  // frees at the end of this block ...
- *         gd_tensor *y = gd_matmul(x, w);            // ... what is made in it
+ *         GD_SCOPE;                                  // at the end of this block ...
+ *         gd_tensor *y = gd_matmul(x, w);            // ... objects created in it are freed
  *     }
  *
  * Every object that a call returns joins the innermost open scope of its thread. The scope holds
- * one reference and drops it when the block is left, by whichever way: break, continue, return and
- * goto. What the tape, a view or a module needs longer has a reference of its own.
+ * one reference and drops it at the end of the block, also after break, continue, return and goto.
+ * The tape, views and modules hold their own references to objects that they use longer.
  *
- *   - `return gd_keep(y);` hands a result to the scope outside (or, where there is none, to the
- *     caller, who then releases it).
- *   - gd_retain(y) takes a reference of your own: y stays until gd_release(y).
- *   - A thread with no open scope owns what calls return, and releases it itself.
+ *   - `return gd_keep(y);` moves a result to the enclosing scope. If there is none, the caller owns
+ *     the result and releases it.
+ *   - gd_retain(y) takes another reference: y lives until gd_release(y).
+ *   - A thread without an open scope owns the objects that calls return, and releases them.
  *
- * A scope must not be left by longjmp: the cleanup would not run.
+ * Do not leave a scope by longjmp: the cleanup would not run.
  *
- * A tensor that is used after its scope has ended may show another tensor's values. The environment
- * variable GRADUS_DEBUG=handles finds such mistakes: handles are never reused then, and a call that gets
- * a freed one fails, with the op and line that made the tensor and the scope that freed it. It costs
- * about 300 bytes for every tensor that is freed. Debug builds of the library and those with
- * AddressSanitizer always do it, for the latest million tensors.
+ * A tensor that is used after its scope has ended may show the values of another tensor. The
+ * environment variable GRADUS_DEBUG=handles finds such mistakes: handles are not reused, and a call
+ * with a freed handle fails. The message names the op and line that created the tensor and the
+ * scope that freed it. This costs about 300 bytes for each freed tensor. Debug builds of the
+ * library and builds with AddressSanitizer always check, for the latest million tensors.
  */
 #ifndef GRADUS_SCOPE_H
 #define GRADUS_SCOPE_H
@@ -39,15 +39,15 @@ typedef struct gd_scope gd_scope;
     __attribute__((cleanup(gd_scope_close), unused)) gd_scope *GD_SCOPE_NAME_(__COUNTER__) = \
         gd_scope_open_at(GD_HERE)
 
-/* By hand, for those who cannot use the macro: close in reverse order. */
+/* Without the macro: close scopes in reverse order. */
 #define gd_scope_open() gd_scope_open_at(GD_HERE)
 GD_API gd_scope *gd_scope_open_at(const char *site);
 GD_API void gd_scope_close(gd_scope **scope);
 
-/* These take an object of any kind, and return it. NULL is fine.
- *   gd_keep     moves it from the innermost scope to the one outside.
- *   gd_retain   takes a reference of your own.
- *   gd_release  gives one back. */
+/* These accept an object of any kind, or NULL; the first two return it.
+ *   gd_keep     moves it from the innermost scope to the enclosing one.
+ *   gd_retain   takes a reference for the caller.
+ *   gd_release  drops such a reference. */
 GD_API void *gd_keep(void *object);
 GD_API void *gd_retain(void *object);
 GD_API void gd_release(void *object);
@@ -72,7 +72,7 @@ typedef struct gd_metric gd_metric;
 typedef struct gd_callback gd_callback;
 typedef struct gd_history gd_history;
 #ifndef __cplusplus
-/* `call`, if `x` is such an object. */
+/* `call` if `x` is a pointer to such an object; otherwise an error at compile time. */
 #define GD_FOR_OBJECT_(x, call) \
     _Generic((x), gd_tensor *: call, gd_graph *: call, gd_session *: call, gd_jit *: call,           \
              gd_module *: call, gd_optimizer *: call, gd_schedule *: call, gd_loss_scale *: call,       \
@@ -85,7 +85,7 @@ typedef struct gd_history gd_history;
 #define gd_release(x) GD_FOR_OBJECT_(x, gd_release)(x)
 #endif
 
-/* Each tensor of a list, and the list itself. */
+/* gd_keep for each tensor of a list and for its array. */
 GD_API gd_tensors gd_keep_list(gd_tensors list);
 
 /* A list like gd_list(a, b, c), but with an array that belongs to the scope, so that a function may
@@ -93,9 +93,9 @@ GD_API gd_tensors gd_keep_list(gd_tensors list);
 #define gd_listed(...) gd_list_copy(gd_list(__VA_ARGS__))
 GD_API gd_tensors gd_list_copy(gd_tensors list);
 
-GD_API void gd_release_list(gd_tensors list); /* for a thread with no scope */
+GD_API void gd_release_list(gd_tensors list); /* for a thread without a scope */
 
-/* Live tensors, views and lists of the whole process, for leak checks. */
+/* The number of live tensors, views and lists of the process, for leak checks. */
 GD_API int64_t gd_live_objects(void);
 
 #ifdef __cplusplus

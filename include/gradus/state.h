@@ -1,23 +1,22 @@
-/* state.h - saving and loading what has state: modules, optimizers, schedules, loss scales, sessions,
- * the random generator, tensors.
+/* state.h - saving and loading objects with state: modules, optimizers, schedules, loss scales,
+ * sessions, loaders, metrics, the random generator, tensors.
  *
  *     gd_save_state("digits.safetensors", gd_part("net", net), gd_part("adam", adam));
  *     gd_load_state("digits.safetensors", gd_part("net", net), gd_part("adam", adam));
  *
  * Files are safetensors files, as PyTorch and Hugging Face programs read and write them. A tensor
  * is stored as PART.NAME ("net.fc1.weight"); gd_part("", net) has no prefix, so that the file has
- * the names of a PyTorch state dict. A part that is a tensor is stored under the part's name. Small
- * values (step counts, the generator's seed) are strings in the file's metadata. Tied tensors are
- * written once and found under any of their names.
+ * the names of a PyTorch state dict. A part that is a tensor is stored under the name of the part.
+ * Small values (step counts, the generator's seed) are strings in the file's metadata. Tied tensors
+ * are written once and can be loaded by any of their names.
  *
- * A load that fails changes nothing. Values are copied into the memory of the tensors that are
- * there: handles stay the same, and floats are converted to each tensor's dtype. A file may hold
- * more parts than are loaded: gd_load_state(path, gd_part("net", net)) reads the weights alone.
+ * A load that fails changes nothing. Values are copied into the existing tensors: handles stay the
+ * same, and floats are converted to the dtype of each tensor. A file may hold more parts than are
+ * loaded: gd_load_state(path, gd_part("net", net)) reads only the weights.
  *
- * A save replaces the old file at once when the new one is complete on the disk, so a killed
- * process or a full disk leaves the old file. Files may be larger than the memory that is free:
- * tensors are written one by one, and read through a memory map. Nobody must shorten a file while
- * it is read.
+ * Saving replaces the old file atomically, after the new one is complete on the disk: a killed
+ * process or a full disk leaves the old file. Files may be larger than the free memory: tensors are
+ * written one by one and read through a memory map. Do not truncate a file while it is being read.
  */
 #ifndef GRADUS_STATE_H
 #define GRADUS_STATE_H
@@ -31,7 +30,7 @@ extern "C" {
 
 /* --- parts ------------------------------------------------------------------------------------ */
 
-/* An object and what its names begin with in a file; "" or NULL: nothing. */
+/* An object and the prefix of its names in a file; "" or NULL: no prefix. */
 typedef struct gd_state_part {
     const char *name;
     void *object;
@@ -67,22 +66,22 @@ extern "C" {
 /* --- saving ----------------------------------------------------------------------------------- */
 
 typedef struct gd_save_state_options {
-    /* Of a path that ends in ".index.json": the most bytes of tensors in one shard (a larger tensor
-     * has a shard of its own). 0: 5 GB, as Hugging Face has it. */
+    /* For a path that ends in ".index.json": the most bytes of tensors in one shard; a larger
+     * tensor has its own shard. 0: 5 GB, as in Hugging Face. */
     int64_t shard_bytes GD_DEFAULT_(0);
-    /* Writes a checksum into the metadata of each file. Loading reads such a file once more and compares: a
-     * damaged one is refused. Other programs see an ordinary string. */
+    /* Writes a checksum into the metadata of each file. Loading reads such a file twice and fails
+     * if the checksum does not match. Other programs see an ordinary string. */
     bool checksum GD_DEFAULT_(false);
 } gd_save_state_options;
 
 /* A path that ends in ".index.json" is an index of shards, as Hugging Face writes them:
  *
- *     gd_save_state_with("model.safetensors.index.json", gd_parts(gd_part("", net)), .shard_bytes =
- * 1 << 30);
+ *     gd_save_state_with("model.safetensors.index.json", gd_parts(gd_part("", net)),
+ *                        .shard_bytes = 1 << 30);
  *
- * writes model-00001-of-00003.safetensors and so on, then the index. Shards of the index before
- * stay until the new index is in place (new ones have other names meanwhile), and are removed then.
- * Load them by the same path. */
+ * writes model-00001-of-00003.safetensors and so on, then the index. The shards of an old index are
+ * removed once the new index is in place; until then the new shards have other names. Load with the
+ * same path. */
 #define gd_save_state(path, ...) gd_save_state_at(GD_HERE, path, gd_parts(__VA_ARGS__), NULL)
 #define gd_save_state_with(path, parts, ...)                                                      \
     GD_WITH_OPTIONS_(                                                                             \
@@ -94,22 +93,22 @@ GD_API gd_status gd_save_state_at(const char *site, const char *path, gd_state_p
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
-/* What a partial load did, and what did not fit. */
+/* The result of a partial load. */
 typedef struct gd_load_report {
     int64_t loaded;     /* tensors and values that were loaded */
-    int64_t missing;    /* wanted, but not in the file */
-    int64_t unexpected; /* in the file, under a part that was loaded, but no object has it */
+    int64_t missing;    /* tensors and values of the objects that are not in the file */
+    int64_t unexpected; /* tensors and values of the loaded parts that no object has */
     int64_t unfit;      /* of another shape, or of a dtype that cannot be converted */
-    char text[1024];    /* in words, with some of the names; "": everything fits */
+    char text[1024];    /* a description with some of the names; "": everything fits */
 } gd_load_report;
 
 typedef struct gd_load_state_options {
-    /* Loads what fits and writes here what does not. NULL: all of it must fit. */
+    /* Loads what fits and reports the rest here. NULL: everything must fit. */
     gd_load_report *partial GD_DEFAULT_(nullptr);
-    /* Takes only names of the file that begin with this ("model."), without it. */
+    /* Loads only names of the file with this prefix ("model."), which is removed. */
     const char *prefix GD_DEFAULT_(nullptr);
-    /* The name here of a name in the file (without the prefix), valid until the next call; NULL:
-     * leave this one out. */
+    /* Maps a name of the file (without the prefix) to a name of the objects, valid until the next
+     * call; NULL skips it. */
     const char *(*rename)(const char *name, void *user)GD_DEFAULT_(nullptr);
     void *user GD_DEFAULT_(nullptr);
 } gd_load_state_options;
@@ -125,9 +124,10 @@ GD_API gd_status gd_load_state_at(const char *site, const char *path, gd_state_p
 
 /* --- without a file --------------------------------------------------------------------------- */
 
-/* The state of an object, or of a file, in the current scope. That of an object holds its own
- * tensors, which change when the object does; that of a file holds new ones on the default device.
- * NULL, with the failure recorded, when the object has no state or the file cannot be read. */
+/* The state of an object or of a file, in the current scope. The state of an object holds the
+ * object's own tensors, which change with it; the state of a file holds new tensors on the default
+ * device. NULL, with the failure recorded, if the object has no state or the file cannot be read.
+ * */
 #ifdef __cplusplus
 #define gd_state_of(object) gd_state_of_at(GD_HERE, object)
 #else
@@ -137,7 +137,7 @@ GD_API gd_state *gd_state_of_at(const char *site, void *object);
 #define gd_read_state(...) gd_read_state_at(GD_HERE, __VA_ARGS__)
 GD_API gd_state *gd_read_state_at(const char *site, const char *path);
 
-/* Copies a state into an object, as gd_load_state does: all of it, or nothing. */
+/* Copies a state into an object, as gd_load_state does. A failure changes nothing. */
 #ifdef __cplusplus
 #define gd_set_state(object, state) gd_set_state_at(GD_HERE, object, state)
 #else
@@ -146,8 +146,8 @@ GD_API gd_state *gd_read_state_at(const char *site, const char *path);
 #endif
 GD_API gd_status gd_set_state_at(const char *site, void *object, const gd_state *state);
 
-/* The tensors, in the order of the object. They live as long as the state; gd_retain those that are
- * to live longer. NULL for an i beyond, and for a name that is not there. */
+/* The tensors, in the order of the object. They live as long as the state; gd_retain keeps one
+ * longer. NULL beyond the last, and for an unknown name. */
 GD_API int64_t gd_state_count(const gd_state *state);
 GD_API const char *gd_state_name(const gd_state *state, int64_t i);
 GD_API gd_tensor *gd_state_tensor_at(const gd_state *state, int64_t i);

@@ -1,16 +1,16 @@
 /* tensor.h - the tensor: a handle to a value, to a node of a graph, or to a failure.
  *
- * A tensor is a dtype, a device, up to 8 dimensions and a view (offset and strides) into storage
- * that several tensors may share. Handles are reference counted and belong to scopes (scope.h).
+ * A tensor has a dtype, a device, up to 8 dimensions, and an offset and strides into storage that
+ * several tensors may share. Handles are reference counted and belong to scopes (scope.h).
  *
- * Threads: handles may be shared between threads; reference counts are atomic. Two threads may
- * read one tensor at once; writing needs the program's own lock.
+ * Threads: handles may be shared between threads; reference counts are atomic. Several threads may
+ * read a tensor at the same time. A program that writes one needs its own lock.
  */
 #ifndef GRADUS_TENSOR_H
 #define GRADUS_TENSOR_H
 
-/* gcc forgets the pragmas of options.h where calls with options stand among the arguments of gd_list:
- * gd_list(gd_sum(x, .axis = 1)). What it remarks on then are the macros of this header. */
+/* gcc ignores the diagnostic pragmas of options.h if a call with options is an argument of gd_list:
+ * gd_list(gd_sum(x, .axis = 1)). It then warns about the macros of this header. */
 #pragma GCC system_header
 
 #include "gradus/device.h"
@@ -29,7 +29,7 @@ typedef struct gd_tensor gd_tensor;
 /* --- lists of numbers ------------------------------------------------------------------------- */
 
 /* A list of up to 8 sizes or axes, written gd_dims(64, 1000). gd_dims() is the empty list, the
- * shape of a single number. As an option of an op it may also be one plain number (.axis = 1). */
+ * shape of a scalar. As an option of an op it may also be a single number (.axis = 1). */
 #ifdef __cplusplus
 } /* the list types have constructors in C++ */
 struct gd_shape {
@@ -41,11 +41,11 @@ struct gd_shape {
     gd_shape(std::initializer_list<int64_t> numbers) : at{}, rank(0), form(1) {
         for (int64_t number : numbers) {
             if (rank < GD_MAX_RANK) at[rank] = number;
-            rank++; /* one that is too long is refused by the call */
+            rank++; /* a call with a list that is too long fails */
         }
     }
 };
-inline gd_shape gd_shape_default_(int64_t first) { /* of an option that was not given */
+inline gd_shape gd_shape_default_(int64_t first) { /* the value of an option that was not given */
     gd_shape shape{};
     shape.at[0] = first;
     shape.form = -1;
@@ -56,12 +56,12 @@ extern "C" {
 typedef struct gd_shape {
     int64_t at[GD_MAX_RANK];
     int rank;
-    int form; /* how it was written: 1 by gd_dims; 0 by a brace list, which has lost its length */
+    int form; /* 1: written with gd_dims; 0: written as a brace list, whose length is unknown */
 } gd_shape;
 #endif
 
-/* A list of up to 16 floats as an option, written gd_floats(0.485, 0.456, 0.406), or one plain number
- * (.mean = 0.5). */
+/* A list of up to 16 floats as an option, written gd_floats(0.485, 0.456, 0.406), or a single
+ * number (.mean = 0.5). */
 enum { GD_MAX_FLOATS = 16 };
 #ifdef __cplusplus
 }
@@ -73,14 +73,14 @@ struct gd_floats {
     gd_floats(std::initializer_list<double> numbers) : at{}, count(0), form(1) {
         for (double number : numbers) {
             if (count < GD_MAX_FLOATS) at[count] = number;
-            count++; /* one that is too long is refused by the call */
+            count++; /* a call with a list that is too long fails */
         }
     }
     template <typename... Rest>
     gd_floats(double first, double second, Rest... rest)
         : gd_floats(std::initializer_list<double>{first, second, static_cast<double>(rest)...}) {}
 };
-inline gd_floats gd_floats_default_(double first) { /* of an option that was not given */
+inline gd_floats gd_floats_default_(double first) { /* the value of an option that was not given */
     gd_floats floats(first);
     floats.count = 0;
     floats.form = -1;
@@ -91,19 +91,20 @@ extern "C" {
 typedef struct gd_floats {
     double at[GD_MAX_FLOATS];
     int count;
-    int form; /* as that of gd_shape */
+    int form; /* as in gd_shape */
 } gd_floats;
 #define gd_floats(...)         \
     (__extension__(gd_floats){ \
         {__VA_ARGS__}, (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), 1})
 #endif
 
-/* A number for tensors that may hold integers, as an argument or option: gd_full(dims, 5), .max = 0.5.
- * Write a plain number. `value` is the number; integers beyond 2^53 do not fit a double, so `whole`
- * is the exact integer if (double)whole == value, and is ignored otherwise. Arguments keep 64-bit
- * integers without further ado; a named option needs .max = gd_number_of(9007199254740993). */
+/* A number as an argument or option of ops whose tensors may hold integers: gd_full(dims, 5),
+ * .max = 0.5. Programs write a C number. A double cannot hold every integer beyond 2^53, so
+ * `integer` has the exact integer if (double)integer == value, and is ignored otherwise. Arguments
+ * keep all 64 bits of an integer; a named option needs .max = gd_number_of(9007199254740993) for
+ * that. */
 #ifdef __cplusplus
-} /* made from numbers of any type in C++ */
+} /* in C++ it is constructed from numbers of any type */
 #define GD_FROM_(type, exact) \
     gd_number(type x) : value(static_cast<double>(x)), integer(exact) {}
 struct gd_number {
@@ -143,7 +144,7 @@ static inline gd_number gd_number_same_(gd_number x) { return x; }
 /* clang-format on */
 #endif
 
-/* Options of fixed length: .stride = 2 means 2, 2; .stride = {2, 1} is taken as written. */
+/* Options of fixed length: .stride = 2 means {2, 2}; .stride = {2, 1} gives each number. */
 #ifdef __cplusplus
 }
 #define GD_LIST_(n, ...)                              \
@@ -178,16 +179,16 @@ typedef struct gd_int3 {
         {__VA_ARGS__}, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), 1})
 #endif
 
-/* In a list option: an element that was not given. */
+/* An element of a list option that was not given. */
 #define GD_UNSET INT64_MIN
 
-/* A size that is not known yet: of a placeholder (graph.h), of a layer (module.h). */
+/* An unknown size of a placeholder (graph.h) or a layer (module.h). */
 #define GD_ANY (-1)
 
 /* "To the end", for the stop of a slice. */
 #define GD_END INT64_MAX
 
-/* x[i][j]...: a position of the first axes, as a view (the op gd_subtensor of ops.h). */
+/* x[i][j]... as a view: one index for each of the first axes (the op gd_subtensor of ops.h). */
 #define gd_at(x, ...) gd_subtensor(x, gd_dims(__VA_ARGS__))
 
 /* A shape from an array. */
@@ -196,7 +197,7 @@ GD_API gd_shape gd_shape_of(int rank, const int64_t *sizes);
 /* --- lists of tensors ------------------------------------------------------------------------- */
 
 /* Several tensors: gd_cat(gd_list(a, b, c), .axis = 1). A list that an op returns belongs to the
- * scope like a tensor does, array included. */
+ * scope, with its array and its tensors. */
 typedef struct gd_tensors {
     gd_tensor *const *at;
     int64_t count;
@@ -218,9 +219,9 @@ extern "C" {
                                sizeof((gd_tensor *[]){__VA_ARGS__}) / sizeof(gd_tensor *)})
 #endif
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- properties ------------------------------------------------------------------------------- */
 
-/* All of these accept NULL and error tensors: they answer 0, GD_DTYPE_NONE or false. */
+/* All of these accept NULL and error tensors, for which they return 0, GD_DTYPE_NONE or false. */
 GD_API gd_dtype gd_tensor_dtype(const gd_tensor *t);
 GD_API gd_device *gd_tensor_device(const gd_tensor *t);
 GD_API int gd_tensor_rank(const gd_tensor *t);
@@ -243,7 +244,7 @@ GD_API gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype);
 GD_API gd_tensor *gd_from_array_at(const char *site, gd_shape shape, gd_dtype dtype,
                                    const void *data);
 
-/* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of(2, GD_I64) says another type. */
+/* A tensor of rank 0: gd_scalar(2) is f32; gd_scalar_of(2, GD_I64) has another dtype. */
 #define gd_scalar(...) gd_scalar_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_scalar_at(const char *site, double value);
 #define gd_scalar_of(value, dtype) gd_scalar_of_at(GD_HERE, gd_number_of(value), dtype)
@@ -251,16 +252,17 @@ GD_API gd_tensor *gd_scalar_of_at(const char *site, gd_number value, gd_dtype dt
 #define gd_scalar_int(...) gd_scalar_int_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_scalar_int_at(const char *site, int64_t value);
 
-/* Wraps host memory without a copy. strides are in elements, NULL for row-major; the address must
- * be a multiple of the element's size. When the last handle is gone, deleter(data, user) is called
- * (NULL: nothing is); when the call fails, it is not, and the memory stays the caller's. */
+/* Wraps host memory without a copy. `strides` are in elements, NULL for row-major; the address must
+ * be a multiple of the element size. deleter(data, user), if not NULL, is called when the last
+ * reference is released. If the call fails, it is not called and the caller still owns the memory.
+ * */
 #define gd_from_memory(...) gd_from_memory_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *strides,
                                     gd_dtype dtype, void *data,
                                     void (*deleter)(void *data, void *user), void *user);
 
-/* Copies a tensor's elements to the host, row-major, waiting for its device. `bytes` must be
- * numel * element size exactly. */
+/* Waits for the tensor's device and copies its elements to the host in row-major order. `bytes`
+ * must be exactly numel * element size. */
 #define gd_copy_to(...) gd_copy_to_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_copy_to_at(const char *site, const gd_tensor *t, void *data, size_t bytes);
 
@@ -268,17 +270,18 @@ GD_API gd_status gd_copy_to_at(const char *site, const gd_tensor *t, void *data,
 #define gd_copy_from(...) gd_copy_from_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_copy_from_at(const char *site, gd_tensor *t, const void *data, size_t bytes);
 
-/* The one element of a one-element tensor, waiting for its device. NaN and 0 on failure. */
+/* The element of a tensor with one element; waits for its device. On failure gd_item returns NaN
+ * and gd_item_int 0. */
 #define gd_item(...) gd_item_at(GD_HERE, __VA_ARGS__)
 GD_API double gd_item_at(const char *site, const gd_tensor *t);
 #define gd_item_int(...) gd_item_int_at(GD_HERE, __VA_ARGS__)
 GD_API int64_t gd_item_int_at(const char *site, const gd_tensor *t);
 
-/* The elements of a CPU tensor, NULL elsewhere (a symbol, an error, another device). The pointer
- * is to the first element; look at the strides. */
+/* The address of the first element of a CPU tensor; its other elements follow by the strides. NULL
+ * for a symbol, an error tensor and a tensor on another device. */
 GD_API void *gd_data(const gd_tensor *t);
 
-/* A copy of `t` on `device`; t itself if it is there already. Gradients flow through. */
+/* A copy of `t` on `device`, or `t` itself if it is already there. Gradients flow through. */
 #define gd_to_device(...) gd_to_device_at(GD_HERE, __VA_ARGS__)
 GD_API gd_tensor *gd_to_device_at(const char *site, gd_tensor *t, gd_device *device);
 

@@ -1,4 +1,5 @@
-/* testing.h - switches for tests of programs that must survive bad days. */
+/* testing.h - switches for tests: failing allocations, reference kernels and op bodies. They affect
+ * the process. */
 #ifndef GRADUS_TESTING_H
 #define GRADUS_TESTING_H
 
@@ -8,21 +9,21 @@
 extern "C" {
 #endif
 
-/* Lets n more allocations of the library succeed and makes the next fail (n = 0: the very next),
- * and all after that if `lasting`. A negative n takes the fault away. Whole process. */
+/* Lets the next n allocations of the library succeed and the one after them fail; with `lasting`
+ * all later ones fail as well. A negative n removes the fault. */
 GD_API void gd_fault_after(int64_t n, bool lasting);
 
-/* Whether a fault is set; caches stand aside then, so that every allocation is a real one. */
+/* Whether a fault is set. Caches are bypassed then, so that every allocation reaches the system. */
 GD_API bool gd_faults_armed(void);
 
-/* Runs every op by its plain reference kernel, as GRADUS_KERNELS=reference does. Whole process. */
+/* Runs every op by its reference kernel, as GRADUS_KERNELS=reference does. */
 GD_API void gd_set_reference_kernels(bool on);
 
 /* Runs every op that has a body in other ops as its body, as GRADUS_KERNELS=bodies does and as a
- * device without a kernel for it would. Affects the process. */
+ * device without a kernel for it would. */
 GD_API void gd_set_op_bodies(bool on);
 
-/* How many allocations the library has asked for while a fault was set. */
+/* The number of allocations by the library while a fault was set. */
 GD_API int64_t gd_fault_allocations(void);
 
 #ifdef __cplusplus

@@ -1,17 +1,17 @@
 /* train.h - training in three lines, the Keras way.
  *
- *     gd_compile(net, .optimizer = "adamw lr=0.001", .loss = "cross_entropy", .metrics = "accuracy");
- *     gd_history *h = gd_fit(net, train, .epochs = 5, .validation = test);
+ *     gd_compile(net, .optimizer = "adamw lr=0.001", .loss = "cross_entropy", .metrics =
+ *     "accuracy"); gd_history *h = gd_fit(net, train, .epochs = 5, .validation = test);
  *     gd_history_plot(h, "curve.svg");
  *
- * gd_compile says how a net is trained. gd_fit does it: a batch is one run of a compiled plan, with
- * forward, backward, the optimizer's step, and the sums of loss and metrics. A net whose forward
- * reads values (gd_item in an `if`) cannot be a plan; it trains eagerly, and a line of the log says
- * so.
+ * gd_compile sets optimizer, loss and metrics of a net; gd_fit trains it. Each batch is one run of
+ * a plan: forward, backward, the optimizer step, and the sums of loss and metrics. A net whose
+ * forward function reads values (gd_item in an `if`) cannot run as a plan: it trains eagerly, and
+ * the log says so.
  *
  * Resuming: with gd_checkpoint("run/") among the callbacks and .resume = "run/", a program that was
- * killed and is started again goes on from its last checkpoint, and ends with the same bits as one
- * that was never killed.
+ * killed and is started again continues from its last checkpoint, and ends with the same bits as a
+ * program that was not killed.
  */
 #ifndef GRADUS_TRAIN_H
 #define GRADUS_TRAIN_H
@@ -31,7 +31,7 @@ extern "C" {
 
 /* --- compile ---------------------------------------------------------------------------------- */
 
-/* The loss of a batch: a scalar, to be made small. */
+/* The loss of a batch, a scalar to be minimized. */
 typedef gd_tensor *(*gd_loss_fn)(gd_tensors outputs, gd_tensors targets, void *user);
 
 typedef struct gd_metric_list {
@@ -59,25 +59,26 @@ typedef struct gd_compile_options {
     const char *optimizer GD_DEFAULT_("adam"); /* "adamw lr=0.001 weight_decay=0.1"; NULL: none */
     gd_optimizer *optimizer_object GD_DEFAULT_(nullptr);
     /* A schedule's record with options, or a schedule of that optimizer. It takes a step after each
-     * of the optimizer's. Without steps (cosine, one_cycle) it is as long as the first gd_fit. */
+     * optimizer step. If `steps` is not given (cosine, one_cycle), it is as long as the first
+     * gd_fit. */
     const char *schedule GD_DEFAULT_(nullptr); /* "cosine warmup=100" */
     gd_schedule *schedule_object GD_DEFAULT_(nullptr);
-    /* A loss layer's record ("_loss" may be left out) with options, or a function. */
+    /* The record of a loss layer ("_loss" may be left out) with options, or a function. */
     const char *loss GD_DEFAULT_(nullptr); /* "cross_entropy label_smoothing=0.1" */
     gd_loss_fn loss_function GD_DEFAULT_(nullptr);
     void *loss_user GD_DEFAULT_(nullptr);
-    /* Records of metrics with options, commas between; and metrics, which come behind them. */
+    /* Records of metrics with options, separated by commas, and then metric objects. */
     const char *metrics GD_DEFAULT_(nullptr); /* "accuracy, top_k k=5" */
     gd_metric_list metric_objects GD_DEFAULT_({nullptr, 0});
-    /* What heavy ops compute in: "f32", "bf16", "f16" (autocast.h). With f16 the loss is scaled
-     * (loss_scale.h), unless a .step walks back itself. */
+    /* The dtype of matrix products and the like: "f32", "bf16", "f16" (autocast.h). With f16 the
+     * loss is scaled (loss_scale.h), unless gd_fit has a .step. */
     const char *precision GD_DEFAULT_("f32");
-    int accumulate GD_DEFAULT_(1);    /* batches whose gradients make one step */
-    double clip_norm GD_DEFAULT_(0);  /* as gd_clip_grad_norm; 0: not */
-    double clip_value GD_DEFAULT_(0); /* as gd_clip_grad_value; 0: not */
+    int accumulate GD_DEFAULT_(1);    /* batches whose gradients are accumulated for one step */
+    double clip_norm GD_DEFAULT_(0);  /* max_norm of gd_clip_grad_norm; 0: no clipping */
+    double clip_value GD_DEFAULT_(0); /* value of gd_clip_grad_value; 0: no clipping */
 } gd_compile_options;
 
-/* Objects are held. A net can be compiled again: the optimizer's state is then new. */
+/* The net holds the objects. Compiling it again starts with new optimizer state. */
 #define gd_compile(net, ...)                                                               \
     GD_WITH_OPTIONS_(gd_compile_at(                                                        \
         GD_HERE, net,                                                                      \
@@ -89,17 +90,17 @@ typedef struct gd_compile_options {
                         __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_status gd_compile_at(const char *site, gd_module *net, const gd_compile_options *options);
 
-/* What it was compiled with; NULL: nothing. The optimizer of a net whose sizes are not all known
- * (GD_ANY) is made when gd_fit sees the first batch. */
+/* The optimizer and the schedule of a compiled net, or NULL. If the net has unknown sizes (GD_ANY),
+ * the optimizer is created with the first batch of gd_fit. */
 GD_API gd_optimizer *gd_compiled_optimizer(gd_module *net);
 GD_API gd_schedule *gd_compiled_schedule(gd_module *net);
-/* Number `index` of the metrics, from 0. It holds the sums of the latest gd_evaluate or validation;
- * training has metrics of its own. */
+/* Metric number `index`, from 0. It holds the sums of the latest gd_evaluate or validation;
+ * training uses separate copies. */
 GD_API gd_metric *gd_compiled_metric(gd_module *net, int index);
 
 /* --- fit -------------------------------------------------------------------------------------- */
 
-/* Data: a loader, a dataset, or a list of tensors with the same first size, inputs and then the
+/* Data: a loader, a dataset, or a list of tensors with the same first size, the inputs and then the
  * target: gd_fit(net, gd_list(x, y)). */
 typedef struct gd_fit_data {
     gd_loader *loader;
@@ -128,48 +129,48 @@ static inline gd_fit_data gd_fit_tensors_(gd_tensors list) {
              : gd_fit_tensors_)(data)
 #endif
 
-/* Replaces forward, loss and backward: computes the loss, calls gd_backward, and returns the loss.
- * The compiled optimizer then takes its step; a function that steps optimizers of its own (a GAN)
- * goes with .optimizer = NULL. It is traced like any function of a jit. */
+/* A user-defined training step: computes the loss, calls gd_backward, and returns the loss. Then
+ * the compiled optimizer takes its step. A function that uses its own optimizers (a GAN) needs
+ * .optimizer = NULL. It is traced like the function of a gd_jit. */
 typedef gd_tensor *(*gd_step_fn)(gd_module *net, gd_tensors batch, void *user);
 
 typedef enum gd_progress {
-    GD_PROGRESS_AUTO, /* a bar where stderr is a terminal, else a line for each epoch */
+    GD_PROGRESS_AUTO, /* a bar if stderr is a terminal, otherwise a line for each epoch */
     GD_PROGRESS_BAR,
     GD_PROGRESS_LINES,
     GD_PROGRESS_NONE,
 } gd_progress;
 
 typedef struct gd_fit_options {
-    int64_t epochs GD_DEFAULT_(0);    /* 0: one, or as many as max_steps takes */
-    int64_t max_steps GD_DEFAULT_(0); /* ends after so many batches in all; 0: after the epochs */
+    int64_t epochs GD_DEFAULT_(0);    /* 0: one, or the number that max_steps needs */
+    int64_t max_steps GD_DEFAULT_(0); /* ends after this many batches in total; 0: no limit */
     gd_loader *validation GD_DEFAULT_(nullptr);
     gd_dataset *validation_dataset GD_DEFAULT_(nullptr);
     gd_tensors validation_tensors GD_DEFAULT_({nullptr, 0});
-    double validation_split
-        GD_DEFAULT_(0); /* the share of tensors or of a dataset that is kept back */
+    /* the fraction of tensors or of a dataset that is used for validation instead of training */
+    double validation_split GD_DEFAULT_(0);
     gd_tensor *class_weights GD_DEFAULT_(nullptr); /* f32 of rank 1: the weight of each class */
     gd_callback_list callbacks GD_DEFAULT_({nullptr, 0});
-    const char *
-        resume GD_DEFAULT_(nullptr); /* goes on from the newest good checkpoint there, if any */
+    /* continues from the newest intact checkpoint in this folder, if there is one */
+    const char *resume GD_DEFAULT_(nullptr);
     gd_step_fn step GD_DEFAULT_(nullptr);
     void *step_user GD_DEFAULT_(nullptr);
-    /* for tensors and datasets, which have no loader: */
+    /* options of the loader for tensors and datasets: */
     int64_t batch GD_DEFAULT_(32);
     bool shuffle GD_DEFAULT_(true);
     int workers GD_DEFAULT_(0);
     uint64_t seed GD_DEFAULT_(0);
     gd_progress progress GD_DEFAULT_(GD_PROGRESS_AUTO);
-    bool interrupt GD_DEFAULT_(true); /* Ctrl-C ends the run after the batch; the handler that was
-                                         there before is put back at the end */
-    bool jit GD_DEFAULT_(true);       /* false: trains eagerly */
+    /* Ctrl-C ends the run after the current batch; the previous handler is restored at the end */
+    bool interrupt GD_DEFAULT_(true);
+    bool jit GD_DEFAULT_(true); /* false: trains eagerly */
 } gd_fit_options;
 
-/* Trains, and gives the history: one row for each epoch. While a failure is recorded it does nothing.
- * After a failure it returns NULL; the net is as the last batch left it.
+/* Trains and returns the history, one row for each epoch. While a failure is recorded, it does
+ * nothing. If it fails, it returns NULL; the net keeps the state after the last batch.
  *
- * An epoch that Ctrl-C or a callback has ended in the middle has a row without validation; one that
- * .max_steps has ended is validated. Modes of modules are put back at the end. docs/training.md has
+ * An epoch that Ctrl-C or a callback has ended early has a row without validation; an epoch that
+ * .max_steps has ended is validated. Modes of modules are restored at the end. docs/training.md has
  * the details. */
 #define gd_fit(net, data, ...)                                                                    \
     GD_WITH_OPTIONS_(gd_fit_at(                                                                   \
@@ -184,7 +185,7 @@ typedef struct gd_fit_options {
 GD_API gd_history *gd_fit_at(const char *site, gd_module *net, gd_fit_data data,
                              const gd_fit_options *options);
 
-/* Asks the run that is going on in any thread to end after its batch, as Ctrl-C does. Safe in a
+/* Ends the gd_fit that is running in any thread after its current batch, as Ctrl-C does. Safe in a
  * signal handler. */
 GD_API void gd_fit_interrupt(void);
 
@@ -196,7 +197,7 @@ typedef struct gd_evaluate_options {
 } gd_evaluate_options;
 
 /* Loss and metrics on data, in eval mode and without gradients: a history of one row, "loss" first.
- * The net's mode is put back. */
+ * The net's mode is restored. */
 #define gd_evaluate(net, data, ...)                                                        \
     GD_WITH_OPTIONS_(gd_evaluate_at(                                                       \
         GD_HERE, net, GD_FIT_DATA_(data),                                                  \
@@ -206,8 +207,8 @@ typedef struct gd_evaluate_options {
 GD_API gd_history *gd_evaluate_at(const char *site, gd_module *net, gd_fit_data data,
                                   const gd_evaluate_options *options);
 
-/* The first output of the net for all samples, in eval mode. A list of tensors, or a dataset, has
- * inputs alone here (gd_predict(net, gd_list(x))); a loader's targets are left out. */
+/* The first output of the net for all samples, in eval mode. A list of tensors or a dataset has
+ * only inputs here (gd_predict(net, gd_list(x))); the targets of a loader are ignored. */
 #define gd_predict(net, data, ...)                                                         \
     GD_WITH_OPTIONS_(gd_predict_at(                                                        \
         GD_HERE, net, GD_FIT_DATA_(data),                                                  \
@@ -219,20 +220,20 @@ GD_API gd_tensor *gd_predict_at(const char *site, gd_module *net, gd_fit_data da
 
 /* --- history ---------------------------------------------------------------------------------- */
 
-/* A table: a row for each epoch, and columns "loss", the metrics, "val_loss", "val_" and the metrics,
- * "lr", "seconds". It has state (state.h). */
+/* A table: a row for each epoch, and columns "loss", the metrics, "val_loss", "val_" and the
+ * metrics, "lr", "seconds". It has state (state.h). */
 GD_API int64_t gd_history_rows(const gd_history *history);
 GD_API int64_t gd_history_columns(const gd_history *history);
 GD_API const char *gd_history_name(const gd_history *history, int64_t column);
-/* NaN where there is no such column or row. Row -1 is the last one. */
+/* NaN if there is no such column or row. Row -1 is the last one. */
 GD_API double gd_history_value(const gd_history *history, const char *name, int64_t row);
 #define gd_history_last(history, name) gd_history_value(history, name, -1)
 
-/* Why the run ended before its last epoch, in words; NULL: it did not. And whether it was an interrupt. */
+/* The reason why the run ended early, or NULL; and whether it was interrupted. */
 GD_API const char *gd_history_stopped(const gd_history *history);
 GD_API bool gd_history_interrupted(const gd_history *history);
 
-/* Writes the curves as an SVG picture: losses, and below them metrics between 0 and 1. */
+/* Writes the curves as an SVG image: losses, and below them metrics between 0 and 1. */
 #define gd_history_plot(...) gd_history_plot_at(GD_HERE, __VA_ARGS__)
 GD_API gd_status gd_history_plot_at(const char *site, const gd_history *history, const char *path);
 

@@ -10,10 +10,9 @@ enum { GD_MOST_SAVED = 32 };
 typedef struct gd_function_state {
     gd_tensor *saved[GD_MOST_SAVED];
     int n_saved;
-    gd_status status; /* of gd_save */
-    bool shapes;      /* tensors without data may be saved, too */
-    const gd_node
-        *node; /* in backward on the tape: the node that holds the saved tensors instead */
+    gd_status status;    /* of gd_save */
+    bool shapes;         /* tensors without data may be saved, too */
+    const gd_node *node; /* backward on the tape: the node, which holds the saved tensors */
 } gd_function_state;
 
 static inline const char *gd_function_name(const gd_function *f) {

@@ -26,29 +26,29 @@ typedef struct applied {
     void *user;
 } applied;
 
-static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
-GD_MUTEX_AT_FORK(table)
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(table_lock)
 static applied *entries;
-static int n_entries, room;
+static int n_entries, entries_room;
 
 /* The number of a function, from 1; 0: no memory, the failure is recorded. */
 static int function_number(const gd_function *function, void *user) {
     int i = 0;
-    pthread_mutex_lock(&table);
+    pthread_mutex_lock(&table_lock);
     while (i < n_entries && (entries[i].function != function || entries[i].user != user)) i++;
-    const bool fits = i < n_entries || gd_grow(entries, n_entries, room);
+    const bool fits = i < n_entries || gd_grow(entries, n_entries, entries_room);
     if (fits && i == n_entries) entries[n_entries++] = (applied){function, user};
-    pthread_mutex_unlock(&table);
+    pthread_mutex_unlock(&table_lock);
     if (fits) return i + 1;
-    gd_fail(GD_E_MEMORY, "no memory for a function");
+    gd_no_memory(NULL, "for a function");
     return 0;
 }
 
 static gd_status find_function(int64_t number, applied *found) {
-    pthread_mutex_lock(&table);
+    pthread_mutex_lock(&table_lock);
     const bool there = number > 0 && number <= n_entries;
     if (there) *found = entries[number - 1];
-    pthread_mutex_unlock(&table);
+    pthread_mutex_unlock(&table_lock);
     return there ? GD_OK : gd_fail(GD_E_ARGUMENT, "only gd_apply can add such a node");
 }
 
@@ -170,7 +170,7 @@ static gd_status find_shapes(const applied *a, gd_tensor *const *in, int n_in, s
     const int n = gd_function_results(a->function);
     *s = (shapes){.n_results = n,
                   .metas = gd_calloc(2 * (size_t)(n + GD_MOST_SAVED), sizeof *s->metas)};
-    if (!s->metas) return gd_fail(GD_E_MEMORY, "no memory for a function");
+    if (!s->metas) return gd_no_memory(NULL, "for a function");
     bool unknown = false;
     for (int i = 0; i < n_in; i++)
         for (int d = 0; d < in[i]->rank; d++) unknown |= in[i]->dims[d] == GD_UNKNOWN;
@@ -250,7 +250,7 @@ static gd_status add_backward(const gd_function_call_options *o, gd_vjp *v,
     const int n = v->n_in, n_out = (int)o->results;
     gd_tensor **in = gd_calloc((size_t)(n + n_out + GD_MOST_SAVED), sizeof *in);
     char *words = gd_calloc((size_t)(n + n_out) + 2, 1), *needs = words, *gradients = words + n + 1;
-    gd_status status = in && words ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a gradient");
+    gd_status status = in && words ? GD_OK : gd_no_memory(NULL, "for a gradient");
     int count = 0;
     for (int i = 0; i < n && status == GD_OK; i++)
         in[count++] = v->x[i], needs[i] = v->needs[i] ? '1' : '0';
@@ -320,7 +320,7 @@ static gd_status detach_storage(gd_storage *s) {
             memcpy(copy, s->data, s->bytes);
             s->data = copy;
             s->deleter = free_copy;
-        } else status = gd_fail(GD_E_MEMORY, "no memory for a tensor that the function has kept");
+        } else status = gd_no_memory(NULL, "for a tensor that the function has kept");
     }
     gd_storage_release(s);
     return status;
@@ -357,7 +357,7 @@ static gd_status run_kernel(gd_kernel_call *k, int64_t number,
     void *tracer = thread->tracer;
     GD_TRY(find_function(number, &c.a));
     c.in = gd_calloc((size_t)k->n_in + 1, sizeof *c.in + sizeof *c.storages);
-    if (!c.in) return gd_fail(GD_E_MEMORY, "no memory for a function");
+    if (!c.in) return gd_no_memory(NULL, "for a function");
     c.storages = (gd_storage **)(c.in + k->n_in + 1);
     gd_attempt attempt;
     thread->tracer = NULL;
@@ -423,8 +423,7 @@ static gd_status call_backward(gd_kernel_call *k, function_run *c) {
               **y = gd_list_new(n_out);
     bool *needs = gd_calloc((size_t)n + 1, sizeof *needs);
     gd_function_state state = {.n_saved = 0};
-    gd_status status =
-        x && gx && gy && y && needs ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a gradient");
+    gd_status status = x && gx && gy && y && needs ? GD_OK : gd_no_memory(NULL, "for a gradient");
     int at = n, made = 0;
     for (int i = 0; i < n && status == GD_OK; i++) {
         needs[i] = o->needs[i] == '1';

@@ -101,11 +101,11 @@ gd_status gd_backward_at(const char *site, gd_tensor *result, const gd_backward_
     return gd_report(site, gd_attempt_end(&attempt, status));
 }
 
-/* Adds a node to the graph that stands for the walk until the sizes are known; for the inputs that
+/* Adds a node to the graph that represents the walk until the sizes are known, for the inputs that
  * a gradient reaches. */
 static gd_status defer_walk(const char *site, const gd_walk *walk, const bool *reached) {
     gd_tensor **all = gd_malloc((size_t)(2 * walk->n_outputs + walk->n_inputs) * sizeof *all);
-    if (!all) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    if (!all) return gd_no_memory(NULL, "for gradients");
     memcpy(all, walk->outputs, (size_t)walk->n_outputs * sizeof *all);
     memcpy(all + walk->n_outputs, walk->gradients, (size_t)walk->n_outputs * sizeof *all);
     int64_t n = 2 * walk->n_outputs;
@@ -128,8 +128,8 @@ static gd_status walk_or_defer(const char *site, const gd_walk *walk) {
     bool waits = false, *reached = NULL;
     if (walk->outputs[0]->kind != GD_SYMBOL) return gd_walk_back(walk);
     reached = gd_calloc((size_t)walk->n_inputs, sizeof *reached);
-    gd_status status = reached ? gd_walk_waits(walk, &waits, reached)
-                               : gd_fail(GD_E_MEMORY, "no memory for gradients");
+    gd_status status =
+        reached ? gd_walk_waits(walk, &waits, reached) : gd_no_memory(NULL, "for gradients");
     if (status == GD_OK) status = waits ? defer_walk(site, walk, reached) : gd_walk_back(walk);
     gd_free(reached);
     return status;
@@ -152,7 +152,7 @@ static gd_status compute_grad(const char *site, gd_tensors outputs, gd_tensors i
                            (long long)i, gd_dtype_name((gd_dtype)x->dtype));
     }
     gd_tensor **gradients = gd_malloc((size_t)outputs.count * sizeof *gradients);
-    if (!gradients) return gd_fail(GD_E_MEMORY, "no memory for gradients");
+    if (!gradients) return gd_no_memory(NULL, "for gradients");
     gd_status status = GD_OK;
     for (int64_t i = 0; i < outputs.count && status == GD_OK; i++) {
         gradients[i] = start_gradient(outputs.at[i], o->gradients.count ? o->gradients.at[i] : NULL,

@@ -12,8 +12,9 @@
 
 /* An input or output of a node. */
 typedef struct gd_slot {
-    gd_node
-        *node; /* that computes it; NULL: a leaf or a constant. Not retained by its own outputs */
+    /* the node that computes it; NULL: a leaf or a constant. Output slots do not retain their node
+     * */
+    gd_node *node;
     int32_t index;
     uint32_t version;
     gd_tensor *leaf;     /* a leaf that requires grad */
@@ -43,8 +44,7 @@ struct gd_node {
     bool graph;     /* a node of a graph: its outputs are symbols */
     bool stops;     /* of a graph: recorded under GD_NO_GRAD, so it passes no gradient */
     uint64_t order; /* increases with each node */
-    uint64_t as_of; /* of a graph: it sees writes of nodes before this number; gd_as_of or its
-                       order */
+    uint64_t as_of; /* graph: it sees the writes of nodes before this number (gd_as_of) */
     const gd_op *op;
     const char *site;
     gd_rng rng;

@@ -25,7 +25,7 @@ typedef struct {
     int autocast; /* the setting of the first run */
 } segment;
 
-/* --- what a segment depends on ---------------------------------------------------------------- */
+/* --- the sources of a segment ----------------------------------------------------------------- */
 
 typedef struct {
     gd_map seen;
@@ -110,7 +110,7 @@ static gd_status walk_segment(gd_context *c, gd_tensor *y, uint64_t since, bool 
     return status;
 }
 
-static gd_status run_again(gd_context *c) {
+static gd_status rerun_segment(gd_context *c) {
     const segment *s = c->user;
     const gd_node *node = ((const gd_function_state *)c->state)->node;
     const int n = node->n_saved;
@@ -142,7 +142,7 @@ static gd_status run_again(gd_context *c) {
 }
 
 static void recompute_backward(gd_context *c) {
-    gd_status status = run_again(c);
+    gd_status status = rerun_segment(c);
     if (status == GD_OK) return;
     for (int i = 0; i < c->n_in; i++)
         if (c->needs[i]) c->gx[i] = gd_tensor_fail(status);

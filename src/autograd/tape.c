@@ -50,7 +50,7 @@ static gd_status record_call(gd_invocation *call) {
         y->node = NULL;
         gd_slot_set(slot, y, saves_output(op, i));
         y->node = before;
-        if (slot->leaf) { /* does not happen: outputs are no leaves */
+        if (slot->leaf) { /* cannot happen: outputs are not leaves */
             gd_object_release(&slot->leaf->object);
             slot->leaf = NULL;
         }
@@ -121,7 +121,7 @@ gd_status gd_replace_grad(gd_tensor *t, gd_tensor *grad) {
     if (grad &&
         (grad->rank != t->rank || memcmp(grad->dims, t->dims, sizeof(int64_t) * t->rank) != 0)) {
         char a[160], b[160];
-        return gd_fail(GD_E_SHAPE, "gd_set_grad: %s is no gradient of %s",
+        return gd_fail(GD_E_SHAPE, "gd_set_grad: %s is not a gradient of %s",
                        gd_describe(grad, a, sizeof a), gd_describe(t, b, sizeof b));
     }
     if (grad && !gd_dtype_is_float((gd_dtype)grad->dtype))
@@ -162,9 +162,9 @@ static gd_status add_hook(const char *site, gd_tensor *t, gd_hook_fn fn, void *u
                        "gd_tensor_hook: needs a tensor that requires grad, and a function");
     if (t->kind == GD_SYMBOL) GD_TRY(gd_traced_grads.check_hook(t));
     if (t->kind == GD_VALUE)
-        GD_TRY(gd_check_traced_access(t, "gd_tensor_hook of a tensor outside", true));
+        GD_TRY(gd_check_traced_access(t, "gd_tensor_hook of a captured tensor", true));
     gd_hook *hook = gd_malloc(sizeof *hook);
-    if (!hook) return gd_fail(GD_E_MEMORY, "no memory for a hook");
+    if (!hook) return gd_no_memory(NULL, "for a hook");
     *hook = (gd_hook){.fn = fn, .user = user, .index = t->node_index, .site = site};
     gd_hook **list = t->node ? &t->node->hooks : &t->hooks;
     while (*list) list = &(*list)->next; /* hooks are called in the order of their addition */
@@ -176,7 +176,7 @@ gd_status gd_tensor_hook_at(const char *site, gd_tensor *t, gd_hook_fn fn, void 
     return gd_report(site, add_hook(site ? site : gd_this_thread.site, t, fn, user));
 }
 
-/* --- the switch ------------------------------------------------------------------------------- */
+/* --- the grad mode ---------------------------------------------------------------------------- */
 
 int gd_no_grad_begin(void) {
     int before = gd_this_thread.no_grad;

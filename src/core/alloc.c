@@ -1,4 +1,4 @@
-/* alloc.c - malloc with a fault switch for the tests. */
+/* alloc.c - memory of the library, with a switch that makes allocations fail for tests. */
 #include "core/alloc.h"
 
 #include <stdatomic.h>
@@ -7,8 +7,8 @@
 
 #include "gradus/testing.h"
 
-/* Counts down with each allocation; the one that takes it to 0 fails, and all after it if the
- * fault is to last. Negative: no fault is set. */
+/* Decremented by each allocation. An allocation that finds 0 fails; a lasting fault stays at 0.
+ * Negative: no fault is set. */
 static _Atomic int64_t fault_countdown = -1;
 static _Atomic int fault_lasts;
 static _Atomic int64_t allocation_count;
@@ -24,7 +24,7 @@ bool gd_faults_armed(void) {
 
 int64_t gd_fault_allocations(void) { return atomic_load(&allocation_count); }
 
-static bool fails_now(void) {
+static bool allocation_fails(void) {
     if (atomic_load_explicit(&fault_countdown, memory_order_relaxed) < 0) return false;
     atomic_fetch_add_explicit(&allocation_count, 1, memory_order_relaxed);
     int64_t left = atomic_fetch_sub(&fault_countdown, 1);
@@ -33,26 +33,26 @@ static bool fails_now(void) {
     return left == 0;
 }
 
-void *gd_malloc(size_t bytes) { return fails_now() ? NULL : malloc(bytes ? bytes : 1); }
+void *gd_malloc(size_t bytes) { return allocation_fails() ? NULL : malloc(bytes ? bytes : 1); }
 
 void *gd_calloc(size_t count, size_t bytes) {
-    return fails_now() ? NULL : calloc(count ? count : 1, bytes ? bytes : 1);
+    return allocation_fails() ? NULL : calloc(count ? count : 1, bytes ? bytes : 1);
 }
 
 void *gd_realloc(void *old, size_t bytes) {
-    return fails_now() ? NULL : realloc(old, bytes ? bytes : 1);
+    return allocation_fails() ? NULL : realloc(old, bytes ? bytes : 1);
 }
 
 void *gd_aligned_alloc(size_t alignment, size_t bytes) {
     void *p = NULL;
-    if (fails_now() || posix_memalign(&p, alignment, bytes ? bytes : 1) != 0) return NULL;
+    if (allocation_fails() || posix_memalign(&p, alignment, bytes ? bytes : 1) != 0) return NULL;
     return p;
 }
 
 void gd_free(void *p) { free(p); }
 
 void *gd_alloc_pages(size_t bytes) {
-    if (fails_now()) return NULL;
+    if (allocation_fails()) return NULL;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }

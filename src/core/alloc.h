@@ -1,7 +1,5 @@
-/* alloc.h - where the library's memory comes from.
- *
- * gd_malloc and friends serve small host structures. Every allocation of the library passes
- * through here, so that a test can make the n-th one fail (gd_fault_after).
+/* alloc.h - host memory of the library. Every allocation goes through these functions, so that a
+ * test can make the n-th one fail (gd_fault_after).
  */
 #ifndef GRADUS_CORE_ALLOC_H
 #define GRADUS_CORE_ALLOC_H
@@ -13,9 +11,9 @@ void *gd_malloc(size_t bytes);
 void *gd_calloc(size_t count, size_t bytes);
 void *gd_realloc(void *old, size_t bytes);
 void *gd_aligned_alloc(size_t alignment, size_t bytes);
-void gd_free(void *p); /* all of the above */
+void gd_free(void *p); /* for all of the above */
 
-/* Whole pages, which go back to the system when they are freed: malloc may keep them. */
+/* Pages, which gd_free_pages returns to the system; malloc might keep them. */
 void *gd_alloc_pages(size_t bytes);
 void gd_free_pages(void *p, size_t bytes);
 

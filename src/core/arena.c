@@ -8,10 +8,10 @@
 
 enum {
     BLOCK_UNIT = 1 << 16,    /* blocks are multiples of this */
-    SEGMENT_BYTES = 1 << 28, /* of address space, mapped at once; pages come when they are used */
+    SEGMENT_BYTES = 1 << 28, /* address space that is mapped at a time; pages fault in later */
     PAGE = 4096,
-    SLACK_FRACTION =
-        16, /* 1/16 more is kept: else every step would free and fault the same pages */
+    /* 1/16 more than needed is kept: otherwise every step would free and fault the same pages. */
+    SLACK_FRACTION = 16,
 };
 
 /* The header before each buffer. The blocks of a segment are linked in the order of their
@@ -75,7 +75,7 @@ static void split_block(block *a, size_t bytes) {
 /* --- pages ------------------------------------------------------------------------------------ */
 
 /* Returns all pages of a block except that of the header to the system. */
-static void release_pages(block *b) {
+static void release_block_pages(block *b) {
     char *from = (char *)b + PAGE, *end = (char *)b + b->bytes;
     madvise(from, (size_t)(end - from), MADV_DONTNEED);
     cached_bytes -= (int64_t)b->resident;
@@ -93,7 +93,7 @@ static void release_old_pages(size_t bytes, size_t more, const block *except) {
             if (b->resident && b != except && (!oldest || b->freed_at < oldest->freed_at))
                 oldest = b;
         if (!oldest) return;
-        release_pages(oldest);
+        release_block_pages(oldest);
     }
 }
 
@@ -156,6 +156,6 @@ void gd_arena_trim(void) {
         if (!b->before && !b->after) { /* the entire segment is free */
             remove_free_block(b);
             gd_free_pages(b, b->bytes);
-        } else if (b->resident) release_pages(b);
+        } else if (b->resident) release_block_pages(b);
     }
 }

@@ -24,7 +24,7 @@ enum { GD_ARENA_LEAST = 1 << 20 /* the smallest buffer that callers should alloc
 void *gd_arena_alloc(size_t bytes);
 void gd_arena_free(void *p);
 
-/* The bytes of free buffers that have pages; and returns all of them to the system. */
+/* The bytes of free buffers that have pages. gd_arena_trim returns all of them to the system. */
 int64_t gd_arena_cached(void);
 void gd_arena_trim(void);
 

@@ -1,4 +1,4 @@
-/* ascii.h - kinds of characters, the same in every locale.
+/* ascii.h - character classes, the same in every locale.
  *
  * <ctype.h> follows the program's locale: in ISO 8859-1 isalpha() is true of 0xE9. Names and
  * numbers in records, expressions and options are ASCII.
@@ -17,7 +17,7 @@ static inline bool gd_is_alnum(char c) { return gd_is_alpha(c) || gd_is_digit(c)
 static inline bool gd_is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 static inline char gd_to_upper(char c) { return gd_is_lower(c) ? (char)(c - 'a' + 'A') : c; }
 
-/* Whether two texts of this length are the same apart from capitals. */
+/* Whether two texts of this length are equal if case is ignored. */
 static inline bool gd_is_same_word(const char *a, const char *b, size_t length) {
     for (size_t i = 0; i < length; i++)
         if (gd_to_upper(a[i]) != gd_to_upper(b[i])) return false;

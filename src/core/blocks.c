@@ -1,9 +1,10 @@
-/* blocks.c - see blocks.h.
+/* blocks.c - the caching allocator of asynchronous devices (blocks.h).
  *
- * Segments are of at least SEGMENT bytes; a request of more than half of that gets a segment of its
- * own size, rounded up, which serves smaller requests later. A free block is chosen by best fit: the
- * smallest that is large enough, and of those the one at the lowest address, so that the same
- * sequence of requests gets the same blocks. Handles are only compared and added to.
+ * Segments have at least SEGMENT bytes. A request of more than half of that allocates a segment of
+ * its size, rounded up, which may later be split for smaller requests. A free block is chosen by
+ * best fit: the smallest block that is large enough, and among equal ones that at the lowest
+ * address, so that the same sequence of requests always gets the same blocks. Handles are never
+ * dereferenced.
  */
 #include "core/blocks.h"
 
@@ -15,11 +16,11 @@ enum { SEGMENT = 2 << 20, LEAST_BLOCK = 512, HASH_SIZE = 4096 };
 typedef struct block {
     struct block *before, *after;  /* neighbours in the segment; NULL at its ends */
     struct block *previous, *next; /* in the list of free blocks of its class */
-    struct block *chain;           /* in the hash table, while it is in use */
+    struct block *chain;           /* in the hash table of blocks in use */
     char *handle;
     size_t bytes;
     gd_queue queue;
-    gd_event *event; /* of a free block of the upload queue: the compute queue is past its use */
+    gd_event *event; /* free block of the upload queue: its last use on the compute queue */
     bool is_free;
 } block;
 
@@ -105,7 +106,8 @@ static gd_status add_segment(gd_blocks *blocks, size_t bytes, gd_queue queue) {
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
-/* Cuts what is not needed off the end of a block, if there is memory to describe it. */
+/* Splits a block: the bytes after the first `bytes` become a free block. Does nothing if there is
+ * no memory for its descriptor. */
 static void split_block(gd_blocks *blocks, block *b, size_t bytes) {
     if (b->bytes - bytes < LEAST_BLOCK || b->event) return;
     block *rest = gd_calloc(1, sizeof *rest);
@@ -121,7 +123,7 @@ static void split_block(gd_blocks *blocks, block *b, size_t bytes) {
     add_free_block(blocks, rest);
 }
 
-/* Makes one block of two neighbours that are on no list. */
+/* Merges two neighbours that are on no list. */
 static block *merge_blocks(block *left, block *right) {
     left->bytes += right->bytes;
     left->after = right->after;
@@ -181,9 +183,9 @@ void gd_blocks_free(gd_blocks *blocks, void *handle) {
     add_free_block(blocks, b);
 }
 
-/* Blocks of the upload queue keep their events while they are free, and are not merged. Once the
- * compute queue is idle the events are needless. */
-static void merge_uploads(gd_blocks *blocks, int class) {
+/* Free blocks of the upload queue keep their events and are not merged. When the compute queue is
+ * idle, the events are dropped and the blocks merged. */
+static void merge_upload_blocks(gd_blocks *blocks, int class) {
     gd_device *d = blocks->device;
     for (block *b = blocks->free_blocks[GD_QUEUE_UPLOAD][class], *next; b; b = next) {
         next = b->next;
@@ -202,7 +204,7 @@ static void merge_uploads(gd_blocks *blocks, int class) {
 
 void gd_blocks_trim(gd_blocks *blocks) {
     gd_device *d = blocks->device;
-    for (int class = 0; class < CLASSES; class ++) merge_uploads(blocks, class);
+    for (int class = 0; class < CLASSES; class ++) merge_upload_blocks(blocks, class);
     for (int queue = 0; queue < GD_QUEUE_COUNT; queue++)
         for (int class = 0; class < CLASSES; class ++)
             for (block *b = blocks->free_blocks[queue][class], *next; b; b = next) {

@@ -1,7 +1,7 @@
-/* checked.h - arithmetic on sizes that came from outside.
+/* checked.h - overflow-checked arithmetic on sizes from files and programs.
  *
- * Each function computes into *result and returns true, or returns false when the result does not
- * fit its type (*result is then meaningless). The warning makes an unchecked call stand out.
+ * Each function stores the result and returns true, or returns false if the result does not fit its
+ * type (*result is then undefined). The compiler warns about calls whose result is not used.
  */
 #ifndef GRADUS_CORE_CHECKED_H
 #define GRADUS_CORE_CHECKED_H

@@ -185,8 +185,8 @@ void gd_convert_row(gd_dtype to, void *dst, int64_t dst_step, gd_dtype from, con
 
 enum { TASK_ELEMENTS = 32768 }; /* roughly */
 
-/* A copy, seen as planes of rows: the last dim is a row, the one before it counts the rows of a
- * plane, and those before count the planes. */
+/* A copy as planes of rows: the last dim is a row, the dim before it counts the rows of a plane,
+ * and the dims before that count the planes. */
 typedef struct {
     gd_dtype to, from;
     size_t size; /* bytes of an element; 0 if it is converted */

@@ -1,8 +1,8 @@
-/* cpu_device.c - the CPU as a device: a caching allocator, and kernels that run at once.
+/* cpu_device.c - the CPU as a device: a caching allocator, and kernels that run synchronously.
  *
- * Buffers are cached by size class (four to a power of two) on free lists, because a fresh page
- * costs more than the arithmetic on it. A buffer's first bytes hold the link while it is free.
- * Large ones come from an arena (arena.h), which uses them again in any size.
+ * Free buffers are cached in lists by size class (four for each power of two), because a page fault
+ * costs more than the arithmetic on the page. The first bytes of a free buffer are the link of the
+ * list. Large buffers come from an arena (arena.h), which reuses memory for buffers of any size.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,7 +25,7 @@ static free_buffer *free_lists[CLASSES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
 
-/* Class of a size, and the bytes all buffers of that class have: 64, 80, 96, 112, 128, 160, ... */
+/* The class of a size, and the size of all buffers of that class: 64, 80, 96, 112, 128, 160, ... */
 static int size_class(size_t bytes, size_t *rounded) {
     if (bytes < ALIGNMENT) bytes = ALIGNMENT;
     int log = 63 - __builtin_clzll((unsigned long long)bytes);
@@ -35,7 +35,8 @@ static int size_class(size_t bytes, size_t *rounded) {
     return 4 * (log - 6) + (int)quarter;
 }
 
-/* Sanitizers watch malloc, and see every use after free where nothing is used again. */
+/* Under sanitizers all buffers come from malloc and none is reused, so that every use after free is
+ * found. */
 static bool is_large(size_t bytes) {
 #ifdef GD_SANITIZED
     (void)bytes;
@@ -46,10 +47,10 @@ static bool is_large(size_t bytes) {
 }
 
 static void *large_alloc(gd_device *d, size_t bytes) {
-    if (gd_faults_armed()) { /* a test may want this one to fail */
-        void *tried = gd_malloc(1);
-        if (!tried) return NULL;
-        gd_free(tried);
+    if (gd_faults_armed()) { /* the arena may reuse memory, but a test can make this call fail */
+        void *probe = gd_malloc(1);
+        if (!probe) return NULL;
+        gd_free(probe);
     }
     pthread_mutex_lock(&lock);
     const int64_t before = gd_arena_cached();
@@ -83,7 +84,7 @@ static gd_status cpu_alloc(gd_device *d, size_t bytes, void **handle) {
     }
     pthread_mutex_unlock(&lock);
     if (!buffer) buffer = gd_aligned_alloc(ALIGNMENT, rounded);
-    if (!buffer) { /* perhaps what is held for reuse helps */
+    if (!buffer) { /* return cached memory to the system and try again */
         gd_memory_trim(d);
         buffer = gd_aligned_alloc(ALIGNMENT, rounded);
     }
@@ -99,7 +100,7 @@ static void cpu_free(gd_device *d, void *handle, size_t bytes) {
     }
     int class = size_class(bytes, &rounded);
 #ifdef GD_SANITIZED
-    (void)class; /* no reuse: the sanitizer shall see every use after free */
+    (void)class; /* see is_large */
     (void)d;
     gd_free(handle);
 #else

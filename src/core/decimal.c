@@ -158,8 +158,7 @@ gd_decimal gd_decimal_of(gd_dtype dtype, double value, bool scientific, int leas
         if ((low || high) && place >= least) break;
         if (place >= most || d.count >= GD_DECIMAL_DIGITS - 1) break;
     }
-    if (low ==
-        high) { /* both directions are possible, or the digits are truncated: round to nearest */
+    if (low == high) { /* both or neither: round to the nearest */
         bigint_multiply(&r, 2);
         int half = bigint_compare(&r, &s);
         high = half > 0 || (half == 0 && digit % 2 == 1);

@@ -1,4 +1,4 @@
-/* device.c - the list of devices, and memory counted for each. */
+/* device.c - the list of devices, and the memory statistics of each. */
 #include "core/device.h"
 
 #include <pthread.h>
@@ -45,8 +45,8 @@ static gd_device *find_device(const char *name, char *known, size_t size) {
     return found;
 }
 
-/* "cuda" of "cuda:1"; false: the name is none of a device. */
-static bool kind_of(const char *name, char *kind, size_t size) {
+/* Copies the kind of a device name: "cuda" of "cuda:1". False if the name is not valid. */
+static bool device_kind(const char *name, char *kind, size_t size) {
     size_t length = strcspn(name, ":");
     if (length == 0 || length >= size ||
         strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") < length)
@@ -60,10 +60,10 @@ static gd_status get_device(const char *name, gd_device **device) {
     char known[256], kind[32];
     *device = find_device(name, known, sizeof known);
     if (*device) return GD_OK;
-    bool is_known = false; /* a kind of which there are devices, but not this one */
-    for (int i = 0; i < device_count && kind_of(name, kind, sizeof kind); i++)
-        is_known |= strcmp(devices[i]->api->kind, kind) == 0;
-    if (!is_known && kind_of(name, kind, sizeof kind)) {
+    bool is_loaded = false; /* the backend of this kind is loaded, but it has no such device */
+    for (int i = 0; i < device_count && device_kind(name, kind, sizeof kind); i++)
+        is_loaded |= strcmp(devices[i]->api->kind, kind) == 0;
+    if (!is_loaded && device_kind(name, kind, sizeof kind)) {
         gd_status status = gd_backend_load(kind);
         if (status != GD_OK) {
             gd_error_prefix("there is no device '%s' (there is %s): ", name, known);
@@ -96,14 +96,15 @@ gd_status gd_synchronize(gd_device *device) {
     return gd_report(NULL, gd_device_synchronize(device));
 }
 
-/* Without the small tensors of other threads: asking each of them would take longer than an op. */
+/* `live` does not include the small tensors of other threads: adding up the counts of all threads
+ * would take longer than an op. */
 static void raise_peak(gd_device *d, int64_t live) {
     int64_t peak = atomic_load_explicit(&d->peak_bytes, memory_order_relaxed);
     while (live > peak && !atomic_compare_exchange_weak(&d->peak_bytes, &peak, live)) {
     }
 }
 
-static void count(gd_device *d, int64_t bytes) {
+static void count_bytes(gd_device *d, int64_t bytes) {
     int64_t live = atomic_fetch_add_explicit(&d->live_bytes, bytes, memory_order_relaxed) + bytes;
     if (bytes < 0) return;
     atomic_fetch_add_explicit(&d->allocations, 1, memory_order_relaxed);
@@ -133,19 +134,19 @@ gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle) {
     if (status != GD_OK)
         return gd_fail(status, "no memory for %zu bytes on %s (%lld in use)", bytes, d->name,
                        (long long)gd_device_live(d));
-    count(d, (int64_t)bytes);
+    count_bytes(d, (int64_t)bytes);
     return GD_OK;
 }
 
 gd_status gd_device_alloc_for(gd_device *d, size_t bytes, gd_queue queue, void **handle) {
     if (d->api->host_reads) return gd_device_alloc(d, bytes, handle);
     GD_TRY(gd_queue_alloc(d, bytes, queue, handle));
-    count(d, (int64_t)bytes);
+    count_bytes(d, (int64_t)bytes);
     return GD_OK;
 }
 
 void gd_device_free(gd_device *d, void *handle, size_t bytes) {
-    count(d, -(int64_t)bytes);
+    count_bytes(d, -(int64_t)bytes);
     if (d->api->host_reads) d->api->free(d, handle, bytes);
     else gd_queue_free(d, handle);
 }

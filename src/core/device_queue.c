@@ -1,5 +1,5 @@
-/* device_queue.c - what every asynchronous device has in common: the order of its queues, memory for
- * transfers, the error word, and the end of a device.
+/* device_queue.c - what all asynchronous devices share: the order of their queues, transfers, the
+ * error word, and lost devices.
  *
  * One lock orders the compute queue for all threads. It is held while work is queued, never while
  * the host waits.
@@ -13,15 +13,15 @@
 #include "core/device.h"
 #include "core/error.h"
 
-/* Pinned host memory through which a transfer goes. */
+/* A bounce buffer: pinned host memory for one transfer. */
 typedef struct bounce {
     struct bounce *next;
     void *address;
     size_t bytes;
-    gd_event *event; /* an upload that may still read it; NULL: free */
+    gd_event *event; /* of an upload that may still read it; NULL: free */
 } bounce;
 
-/* A counter that a run has advanced; newest first. */
+/* A counter that a run has advanced. The list has the newest first. */
 typedef struct logged_counter {
     struct logged_counter *next;
     uint64_t run;
@@ -34,14 +34,14 @@ struct gd_device_queue {
     pthread_mutex_t lock;
     gd_blocks *blocks;
     uint64_t numbers;
-    bounce *bounces; /* free ones, or in use by an upload */
+    bounce *bounces; /* free, or still read by an upload */
     logged_counter *counters;
     int n_counters;
 };
 
-/* --- making and losing ------------------------------------------------------------------------ */
+/* --- creation and loss ------------------------------------------------------------------------ */
 
-static bool forked; /* this process is the child of a fork: no device but the CPU works in it */
+static bool forked; /* this process is the child of a fork, in which only the CPU is usable */
 
 static void mark_forked(void) { forked = true; }
 
@@ -49,16 +49,16 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(NULL, NULL, mark_forked);
 }
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t creation_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* NULL: no memory. */
+/* The queues of a device, created at first use. NULL if out of memory. */
 static gd_device_queue *queue_of(gd_device *d) {
     gd_device_queue *q = atomic_load_explicit(&d->queue, memory_order_acquire);
     if (q) return q;
-    pthread_mutex_lock(&making);
+    pthread_mutex_lock(&creation_lock);
     q = d->queue;
     if (!q && (q = gd_calloc(1, sizeof *q))) {
-        pthread_mutexattr_t recursive; /* a plan holds it around the calls that it captures */
+        pthread_mutexattr_t recursive; /* a plan holds the lock while it captures calls */
         pthread_mutexattr_init(&recursive);
         pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
         pthread_mutex_init(&q->lock, &recursive);
@@ -67,7 +67,7 @@ static gd_device_queue *queue_of(gd_device *d) {
         if (q->blocks) atomic_store_explicit(&d->queue, q, memory_order_release);
         else gd_free(q), q = NULL;
     }
-    pthread_mutex_unlock(&making);
+    pthread_mutex_unlock(&creation_lock);
     return q;
 }
 
@@ -100,7 +100,7 @@ static gd_status lock_queue(gd_device *d, gd_device_queue **q) {
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* Frees the bounce buffers that no upload reads any more. The lock is held. */
+/* Waits for uploads and frees all bounce buffers. The lock is held. */
 static void trim_bounces(gd_device *d, gd_device_queue *q) {
     for (bounce **at = &q->bounces, *b; (b = *at);) {
         *at = b->next;
@@ -114,7 +114,7 @@ static void trim_bounces(gd_device *d, gd_device_queue *q) {
     }
 }
 
-/* The lock is held. */
+/* Waits for the compute queue and frees cached memory. The lock is held. */
 static void trim_memory(gd_device *d, gd_device_queue *q) {
     gd_event *event;
     if (d->api->event_record(d, GD_QUEUE_COMPUTE, &event) != GD_OK) return;
@@ -176,8 +176,8 @@ void gd_queue_trim(gd_device *d) {
 
 enum { BOUNCE_BYTES = 64 << 10 };
 
-/* Takes a bounce buffer from the list, or a new one. One whose upload is not done is passed over,
- * unless there are many. The lock is held. */
+/* Takes a bounce buffer from the list, or allocates one. Skips the first three whose upload may not
+ * be done, and waits for the fourth. The lock is held. */
 static bounce *take_bounce(gd_device *d, gd_device_queue *q, size_t bytes) {
     int waiting = 0;
     for (bounce **at = &q->bounces, *b; (b = *at); at = &b->next) {
@@ -208,7 +208,7 @@ static void give_bounce(gd_device_queue *q, bounce *b) {
     q->bounces = b;
 }
 
-/* Kernels that are queued from here on run after `queue`'s work so far. The lock is held. */
+/* Orders later work of queue `second` after the present work of queue `first`. The lock is held. */
 static gd_status order_queues(gd_device *d, gd_queue first, gd_queue second) {
     gd_event *event;
     GD_TRY(d->api->event_record(d, first, &event));
@@ -241,8 +241,8 @@ gd_status gd_device_upload_new(gd_device *d, void *to, const void *from, size_t 
     return GD_OK;
 }
 
-/* Drops what is known to have succeeded; or sets the counters of run `failed` and of later runs
- * back. The lock is held. */
+/* Resets the counters of run `failed` and of later runs (0: none has failed), and clears the log.
+ * The lock is held. */
 static void settle_counters(gd_device_queue *q, uint64_t failed) {
     while (q->counters) {
         logged_counter *c = q->counters;
@@ -253,14 +253,15 @@ static void settle_counters(gd_device_queue *q, uint64_t failed) {
     q->n_counters = 0;
 }
 
-/* Runs from this number on have not happened; 0: all have. The calls of a plan have their numbers from
- * before its runs, so a larger number is that of an eager call, and `run` that of an earlier run. */
+/* The number of the first run that the error word has prevented; 0: none. The calls of a plan are
+ * numbered before its runs, so a call number above `run` belongs to an eager call after that run.
+ * */
 static uint64_t first_failed_run(const gd_data_error *error) {
     const bool is_eager = error->number > error->run && error->number != UINT64_MAX;
     return is_eager || error->run == 0 ? error->number : error->run;
 }
 
-/* Reads the error word once everything queued is done. The lock is held. */
+/* Reads and reports the error word when all queued work is done. The lock is held. */
 static gd_status take_error(gd_device *d, gd_device_queue *q) {
     gd_data_error error = {0};
     GD_TRY(d->api->error_take(d, &error));
@@ -270,7 +271,7 @@ static gd_status take_error(gd_device *d, gd_device_queue *q) {
                               : gd_fail(GD_E_STATE, "a kernel on %s has found bad data", d->name);
 }
 
-/* Records an event, waits for it without the lock, and takes the lock again. */
+/* Records an event and waits for it; the lock is released during the wait. */
 static gd_status wait_for_queue(gd_device *d, gd_device_queue *q, gd_queue queue) {
     gd_event *event;
     GD_TRY(d->api->event_record(d, queue, &event));
@@ -312,7 +313,7 @@ gd_status gd_device_wait(gd_device *d) {
 
 gd_status gd_device_synchronize(gd_device *d) {
     if (d->api->host_reads) return GD_OK;
-    if (!d->queue) return gd_device_check(d); /* nothing was ever queued */
+    if (!d->queue) return gd_device_check(d); /* nothing has been queued yet */
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
     gd_status status = wait_for_queue(d, q, GD_QUEUE_COMPUTE);
@@ -329,7 +330,7 @@ uint64_t gd_device_number(gd_device *d) {
     return __atomic_add_fetch(&d->queue->numbers, 1, __ATOMIC_RELAXED);
 }
 
-/* A program that never reads from the device must not fill the memory with this. */
+/* Limits the log of a program that never reads from the device. */
 enum { MOST_COUNTERS = 1 << 16 };
 
 static void drop_old_counters(gd_device_queue *q) {

@@ -17,12 +17,12 @@ static const struct {
     [GD_F32] = {"f32", 4, FLOATING},     [GD_F64] = {"f64", 8, FLOATING},
 };
 
-static bool known(gd_dtype dtype) { return (unsigned)dtype < GD_DTYPE_COUNT; }
+static bool is_dtype(gd_dtype dtype) { return (unsigned)dtype < GD_DTYPE_COUNT; }
 
-size_t gd_dtype_size(gd_dtype dtype) { return known(dtype) ? table[dtype].size : 0; }
-const char *gd_dtype_name(gd_dtype dtype) { return known(dtype) ? table[dtype].name : "?"; }
-bool gd_dtype_is_float(gd_dtype dtype) { return known(dtype) && table[dtype].kind == FLOATING; }
-bool gd_dtype_is_int(gd_dtype dtype) { return known(dtype) && table[dtype].kind == INTEGER; }
+size_t gd_dtype_size(gd_dtype dtype) { return is_dtype(dtype) ? table[dtype].size : 0; }
+const char *gd_dtype_name(gd_dtype dtype) { return is_dtype(dtype) ? table[dtype].name : "?"; }
+bool gd_dtype_is_float(gd_dtype dtype) { return is_dtype(dtype) && table[dtype].kind == FLOATING; }
+bool gd_dtype_is_int(gd_dtype dtype) { return is_dtype(dtype) && table[dtype].kind == INTEGER; }
 
 gd_dtype gd_dtype_from_name(const char *name) {
     for (int i = 1; name && i < GD_DTYPE_COUNT; i++)
@@ -30,8 +30,8 @@ gd_dtype gd_dtype_from_name(const char *name) {
     return GD_DTYPE_NONE;
 }
 
-/* The types are numbered so that the larger number wins, but for the two pairs in which neither
- * holds the other. */
+/* The types are numbered so that the larger number wins, except in the two pairs of which neither
+ * type holds the values of the other. */
 gd_dtype gd_promote(gd_dtype a, gd_dtype b) {
     if (a == b) return a;
     gd_dtype low = a < b ? a : b, high = a < b ? b : a;

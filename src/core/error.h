@@ -1,9 +1,9 @@
-/* error.h - how the library's own code reports failure.
+/* error.h - how library code reports failures.
  *
- * gd_fail() keeps status and message as the thread's latest failure and returns the status, so that a
- * function can say `return gd_fail(GD_E_SHAPE, "...")`. It becomes the recorded failure (gd_failed())
- * at the public boundary, by gd_report() or gd_error_stick(). A public function that library code
- * needs as well has an inner one that does not record, since its caller may recover.
+ * gd_fail() stores status and message as the thread's latest failure and returns the status:
+ * `return gd_fail(GD_E_SHAPE, "...")`. Public functions make it the recorded failure (gd_failed())
+ * with gd_report() or gd_error_stick(). A public function that library code also needs has an
+ * internal version that does not record, because its caller may recover.
  */
 #ifndef GRADUS_CORE_ERROR_H
 #define GRADUS_CORE_ERROR_H
@@ -16,7 +16,7 @@
         if (try_status_ != GD_OK) return try_status_; \
     } while (0)
 
-/* Records a failure. The first GD_MESSAGE_MAX bytes of the message are kept. Returns `status`. */
+/* Sets the latest failure; its message is truncated to GD_MESSAGE_MAX bytes. Returns `status`. */
 enum { GD_MESSAGE_MAX = 1024 };
 gd_status gd_fail(gd_status status, const char *format, ...) GD_PRINTF(2, 3);
 
@@ -26,34 +26,35 @@ gd_status gd_no_memory(const char *place, const char *purpose);
 /* The latest message, recorded or not. */
 const char *gd_latest_failure(void);
 
-/* Prefixes the latest message, e.g. with the op's name and the caller's place. */
+/* Prefixes the latest message, for example with the name of the op. */
 void gd_error_prefix(const char *format, ...) GD_PRINTF(1, 2);
 
 /* Appends to the latest message. */
 void gd_error_suffix(const char *format, ...) GD_PRINTF(1, 2);
 
-/* Appends " (train.c:42)", unless the latest message has such a place already. site may be NULL. */
+/* Appends the source location " (train.c:42)", unless the latest message has one. site may be NULL.
+ * */
 void gd_error_place(const char *site);
 
-/* Makes the latest failure the recorded one of this thread, unless one is recorded already. Without a
- * place it gets that of the public call that is running (gd_site_begin). */
+/* Records the latest failure, unless another one is recorded. If its message has no location, the
+ * location of the running public call (gd_site_begin) is added. */
 void gd_error_stick(gd_status status);
 
-/* Puts the path of a module before the recorded message, unless one is there. */
+/* Prefixes the recorded message with the path of a module, unless it has one. */
 void gd_error_within(const char *path);
 
-/* The end of a public function that returns a status: a failure gets its place and is recorded. */
+/* For the end of a public function that returns a status: adds the location to a failure and
+ * records it. */
 gd_status gd_report(const char *site, gd_status status);
 
-/* The failure behind an error tensor that a call has just returned: the recorded one, which becomes
- * the noted one again, or else the noted one. Never GD_OK. */
+/* The failure behind an error tensor that a call has just returned: the recorded failure, which
+ * becomes the latest one again, or else the latest one. Never GD_OK. */
 gd_status gd_failure(void);
 
-/* A stretch of calls whose failures are one status: the rule of an op, a walk back. Inside, the
- * first failure of a call that returns an object is recorded as it is everywhere, and from then on
- * ops do not run: they return error tensors. What was recorded before is put aside. At the end
- * nothing of it has stuck, and a failure that the stretch did not notice itself (`status` is GD_OK)
- * is its own.
+/* Calls whose failures are combined into one status: the rule of an op, a backward pass. Inside an
+ * attempt the first failure of a public call is recorded as usual, and from then on ops do not run
+ * but return error tensors. gd_attempt_end restores the failure that was recorded before, if any,
+ * and returns `status`, or the failure recorded inside if `status` is GD_OK.
  *
  *     gd_attempt attempt;
  *     gd_attempt_begin(&attempt);
@@ -63,8 +64,7 @@ gd_status gd_failure(void);
 typedef struct gd_attempt {
     gd_status before;
     bool before_placed, before_within;
-    char *
-        before_text; /* on the heap, since attempts nest; NULL: nothing was recorded, or no memory */
+    char *before_text; /* on the heap, because attempts nest; NULL: no failure, or no memory */
 } gd_attempt;
 void gd_attempt_begin(gd_attempt *attempt);
 gd_status gd_attempt_end(gd_attempt *attempt, gd_status status);

@@ -49,7 +49,7 @@ static inline int32_t gd_f32_to_i32(float x) {
     return (int32_t)(x < 0x1p31f ? x : 0x1p31f - 128) | (beyond ? INT32_MAX : 0);
 }
 
-/* A parameter of an expression; `whole` if the expression is computed in integers. */
+/* A parameter of an expression; `integer` if the expression is computed in integers. */
 typedef union gd_param {
     double real;
     int64_t integer;

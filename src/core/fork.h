@@ -1,13 +1,13 @@
 /* fork.h - locks that a fork() waits for.
  *
- * Only the forking thread lives on in the child. A lock that another thread held at that moment
- * would stay held for ever, so the forking thread takes them all first:
+ * Only the forking thread exists in the child. A lock that another thread holds during the fork
+ * would stay locked there for ever, so the forking thread takes all locks first:
  *
  *     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
  *     GD_MUTEX_AT_FORK(lock)
  *
- * Handlers run in the reverse order of their registration. A lock that is taken while another one
- * is held must come last, and is registered first: GD_INNER_MUTEX_AT_FORK.
+ * Fork handlers run in the reverse order of their registration. A lock that is taken while another
+ * one is held must be taken last, so it is registered first: GD_INNER_MUTEX_AT_FORK.
  */
 #ifndef GRADUS_CORE_FORK_H
 #define GRADUS_CORE_FORK_H

@@ -1,9 +1,10 @@
-/* frame.h - stack frames of functions that call functions of the program, which may nest. */
+/* frame.h - keeps stack frames small in functions that may be called recursively. */
 #ifndef GRADUS_CORE_FRAME_H
 #define GRADUS_CORE_FRAME_H
 
-/* Before a function with large locals: they are not to lie in the frame of its caller, which stays
- * on the stack while branches in branches are traced or read. A thread may have 64 KiB in all. */
+/* For a function with large locals: it is not inlined, so its locals are not in the frame of its
+ * caller, which stays on the stack while nested branches are traced. A thread may have only 64 KiB.
+ * */
 #define GD_OWN_FRAME __attribute__((noinline))
 
 #endif

@@ -1,4 +1,4 @@
-/* freed.c - handles that are kept after their end, and what is said when they are used. */
+/* freed.c - keeps freed tensor handles, and reports their use (freed.h). */
 #include "core/freed.h"
 
 #include <pthread.h>
@@ -11,9 +11,9 @@
 
 bool gd_handles_checked;
 
-/* Under AddressSanitizer and in debug builds the oldest of so many are freed, so that long programs do
- * not run out of memory; GRADUS_DEBUG=handles keeps all. */
-enum { KEPT_UNASKED = 1 << 20 };
+/* Under AddressSanitizer and in debug builds at most this many handles are kept, so that long
+ * programs do not run out of memory. GRADUS_DEBUG=handles keeps all. */
+enum { MOST_KEPT = 1 << 20 };
 
 static struct {
     gd_tensor *first, *last;
@@ -32,8 +32,8 @@ GD_INNER_MUTEX_AT_FORK(lock)
 #endif
 
 static void __attribute__((constructor)) read_mode(void) {
-    const char *asked = getenv("GRADUS_DEBUG");
-    kept.all = asked && strstr(asked, "handles");
+    const char *mode = getenv("GRADUS_DEBUG");
+    kept.all = mode && strstr(mode, "handles");
     gd_handles_checked = kept.all;
 #if defined(ADDRESS_SANITIZER) || defined(GD_DEBUG)
     gd_handles_checked = true;
@@ -42,13 +42,13 @@ static void __attribute__((constructor)) read_mode(void) {
 
 /* --- keeping ---------------------------------------------------------------------------------- */
 
-static void keep_for_good(gd_tensor *t) {
+static void keep_handle(gd_tensor *t) {
     gd_tensor *oldest = NULL;
     pthread_mutex_lock(&lock);
     if (kept.last) kept.last->next_free = t;
     else kept.first = t;
     kept.last = t;
-    if (!kept.all && ++kept.count > KEPT_UNASKED) {
+    if (!kept.all && ++kept.count > MOST_KEPT) {
         oldest = kept.first;
         kept.first = oldest->next_free;
         kept.count--;
@@ -71,7 +71,7 @@ void gd_freed_keep(gd_tensor *t, void *block) {
     t->block = block;
     t->freed_in = thread->closing;
     if (gd_handles_checked) {
-        keep_for_good(t);
+        keep_handle(t);
     } else {
         t->next_free = thread->freed;
         thread->freed = t;
@@ -90,7 +90,7 @@ void gd_keep_freed_end(void) {
     }
 }
 
-/* --- saying it -------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 const char *gd_freed_text(const gd_tensor *t, char *text, size_t size) {
     char made[300] = "";
@@ -122,10 +122,11 @@ void gd_check_owned(const gd_object *object, const char *site) {
                       gd_freed_text(t, text, sizeof text)));
 }
 
-/* --- what a function returned ----------------------------------------------------------------- */
+/* --- results of functions of the program ------------------------------------------------------ */
 
-/* Whether an address is in the part of this thread's stack below `frame`: in a frame that has ended. */
-static bool is_below(const void *address, const void *frame) {
+/* Whether an address is on this thread's stack below `frame`, that is, in a frame that has ended.
+ * */
+static bool is_below_frame(const void *address, const void *frame) {
     if ((uintptr_t)address >= (uintptr_t)frame) return false;
     const char *end = gd_stack_end();
     return end && (uintptr_t)address >= (uintptr_t)end;
@@ -133,7 +134,7 @@ static bool is_below(const void *address, const void *frame) {
 
 gd_status gd_check_returned(gd_tensors returned, const void *frame) {
     char text[600];
-    if (returned.count > 0 && returned.at && is_below(returned.at, frame))
+    if (returned.count > 0 && returned.at && is_below_frame(returned.at, frame))
         return gd_fail(
             GD_E_STATE,
             "the function returned a list that ended with it; write `return gd_listed(...);`, "

@@ -6,8 +6,8 @@
 
 #include "core/alloc.h"
 
-/* The array with room for more than `count` elements; NULL when there is no memory, and the array is
- * as it was. */
+/* The array with room for more than `count` elements; NULL if out of memory, and the array is
+ * unchanged. */
 static inline void *gd_grown(void *array, int count, int *capacity, size_t size) {
     if (count < *capacity) return array;
     const int larger = *capacity ? 2 * *capacity : 32;
@@ -16,10 +16,10 @@ static inline void *gd_grown(void *array, int count, int *capacity, size_t size)
     return grown;
 }
 
-/* Makes room for one more element after `count`; false: no memory. `array` and `capacity`, an int, are
- * changed:
+/* Makes room for one more element after `count`; false if out of memory. Updates `array` and
+ * `capacity`, an int:
  *
- *     if (!gd_grow(p->roots, p->n_roots, p->roots_room)) return no_memory();
+ *     if (!gd_grow(p->roots, p->n_roots, p->roots_room)) return gd_no_memory(NULL, "for a root");
  *     p->roots[p->n_roots++] = root;
  */
 #define gd_grow(array, count, capacity)                                         \

@@ -1,7 +1,6 @@
-/* half.h - f16 and bf16 by bits: rounding to nearest even, NaN stays NaN, denormals are kept.
+/* half.h - conversion of f16 and bf16: rounding to nearest even, NaN stays NaN, denormals are kept.
  *
- * The text of kernels that are compiled while a program runs contains this file, so it includes
- * nothing but C's headers.
+ * Kernels that are compiled at run time contain this file, so it may include only standard headers.
  */
 #ifndef GRADUS_CORE_HALF_H
 #define GRADUS_CORE_HALF_H

@@ -1,4 +1,4 @@
-/* map.h - numbers by pointers: which nodes and tensors were seen, and where each of them is. */
+/* map.h - a hash map from pointers to numbers, for example from nodes to their positions. */
 #ifndef GRADUS_CORE_MAP_H
 #define GRADUS_CORE_MAP_H
 
@@ -13,13 +13,13 @@ typedef struct gd_map_entry {
     int value;
 } gd_map_entry;
 
-/* Begins as {NULL, 0, 0}. Open addressing; at most half of the entries are used. */
+/* Initially {NULL, 0, 0}. Open addressing; at most half of the entries are used. */
 typedef struct gd_map {
     gd_map_entry *entries;
     size_t size, count; /* size: a power of two, or 0 */
 } gd_map;
 
-/* Where the key is, or would go. */
+/* The entry of the key, or the free entry where it would be added. */
 static inline gd_map_entry *gd_map_place(const gd_map *map, const void *key) {
     size_t at = (size_t)((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
     while (map->entries[at & (map->size - 1)].key && map->entries[at & (map->size - 1)].key != key)
@@ -27,14 +27,14 @@ static inline gd_map_entry *gd_map_place(const gd_map *map, const void *key) {
     return &map->entries[at & (map->size - 1)];
 }
 
-/* The key's number; -1: it is not there. */
+/* The number of the key, or -1. */
 static inline int gd_map_find(const gd_map *map, const void *key) {
     if (map->size == 0) return -1;
     const gd_map_entry *e = gd_map_place(map, key);
     return e->key ? e->value : -1;
 }
 
-/* Adds a key that is not there, or gives one that is another number. False: no memory. */
+/* Adds a key or changes its number. False if out of memory. */
 static inline bool gd_map_put(gd_map *map, const void *key, int value) {
     if (2 * (map->count + 1) > map->size) {
         gd_map larger = {.size = map->size ? 4 * map->size : 64, .count = map->count};

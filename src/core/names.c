@@ -1,4 +1,4 @@
-/* names.c - see names.h: open addressing, at most half full. */
+/* names.c - a hash map from names to pointers (names.h): open addressing, at most half full. */
 #include "core/names.h"
 
 #include <stdint.h>
@@ -6,7 +6,7 @@
 
 #include "core/alloc.h"
 
-static size_t place_of(const struct gd_name *slots, size_t size, const char *name) {
+static size_t find_slot(const struct gd_name *slots, size_t size, const char *name) {
     uint64_t hash = 14695981039346656037u;
     for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
     size_t at = (size_t)(hash ^ hash >> 32) & (size - 1);
@@ -16,16 +16,16 @@ static size_t place_of(const struct gd_name *slots, size_t size, const char *nam
 
 void *gd_names_find(const gd_names *names, const char *name) {
     if (names->size == 0) return NULL;
-    return names->slots[place_of(names->slots, names->size, name)].value;
+    return names->slots[find_slot(names->slots, names->size, name)].value;
 }
 
-static bool grow(gd_names *names) {
+static bool grow_names(gd_names *names) {
     const size_t size = names->size ? 2 * names->size : 64;
     struct gd_name *slots = gd_calloc(size, sizeof *slots);
     if (slots == NULL) return false;
     for (size_t i = 0; i < names->size; i++)
         if (names->slots[i].name != NULL)
-            slots[place_of(slots, size, names->slots[i].name)] = names->slots[i];
+            slots[find_slot(slots, size, names->slots[i].name)] = names->slots[i];
     gd_free(names->slots);
     names->slots = slots;
     names->size = size;
@@ -33,18 +33,18 @@ static bool grow(gd_names *names) {
 }
 
 bool gd_names_add(gd_names *names, const char *name, void *value) {
-    if (2 * (names->count + 1) > names->size && !grow(names)) return false;
-    struct gd_name *slot = &names->slots[place_of(names->slots, names->size, name)];
+    if (2 * (names->count + 1) > names->size && !grow_names(names)) return false;
+    struct gd_name *slot = &names->slots[find_slot(names->slots, names->size, name)];
     names->count += slot->name == NULL;
     *slot = (struct gd_name){name, value};
     return true;
 }
 
-/* Those that lie behind it, up to the next free place, are put in anew: they may have been pushed
- * on by it. */
+/* The entries after the removed one, up to the next free slot, are inserted again, because
+ * collisions may have moved them there. */
 void gd_names_remove(gd_names *names, const char *name) {
     if (names->size == 0) return;
-    size_t at = place_of(names->slots, names->size, name);
+    size_t at = find_slot(names->slots, names->size, name);
     if (names->slots[at].name == NULL) return;
     names->slots[at].name = NULL;
     names->slots[at].value = NULL;
@@ -53,7 +53,7 @@ void gd_names_remove(gd_names *names, const char *name) {
          at = (at + 1) & (names->size - 1)) {
         const struct gd_name moved = names->slots[at];
         names->slots[at] = (struct gd_name){NULL, NULL};
-        names->slots[place_of(names->slots, names->size, moved.name)] = moved;
+        names->slots[find_slot(names->slots, names->size, moved.name)] = moved;
     }
 }
 

@@ -1,4 +1,4 @@
-/* object.h - what all reference-counted objects share: a count, a class, a place in a scope. */
+/* object.h - the header of all reference-counted objects, and their scopes. */
 #ifndef GRADUS_CORE_OBJECT_H
 #define GRADUS_CORE_OBJECT_H
 
@@ -11,12 +11,11 @@ typedef struct gd_object gd_object;
 typedef struct gd_class {
     const char *name;
     void (*destroy)(gd_object *object);
-    const struct gd_state_rules
-        *state; /* how it is saved and loaded (core/state.h); NULL: it has no state */
+    const struct gd_state_rules *state; /* saving and loading (core/state.h); NULL: no state */
 } gd_class;
 
 struct gd_object {
-    _Atomic int32_t refs; /* GD_IMMORTAL: static, never counted */
+    _Atomic int32_t refs; /* GD_IMMORTAL: a static object, which is not counted */
     const gd_class *class;
 };
 
@@ -28,18 +27,17 @@ static inline void gd_object_init(gd_object *object, const gd_class *class) {
 }
 
 void gd_object_retain(gd_object *object);
-void gd_object_release(gd_object *object); /* NULL is fine */
+void gd_object_release(gd_object *object); /* accepts NULL */
 
-/* Hands a new object (count 1) to the innermost scope, if one is open. Room on the stack must be
- * made first, with gd_scope_reserve, so that this cannot fail. */
+/* gd_scope_adopt moves the reference of a new object to the innermost scope, if one is open. It
+ * cannot fail, because gd_scope_reserve must be called before. */
 gd_status gd_scope_reserve(size_t objects);
 void gd_scope_adopt(gd_object *object);
 
-/* Hands a reference over to the innermost scope, if one is open; drops it when there is no memory.
- */
+/* Moves a reference to the innermost scope, if one is open; releases it if out of memory. */
 gd_status gd_scope_take(gd_object *object);
 
-/* Moves an object one scope out; see gd_keep. */
+/* Moves an object to the enclosing scope; see gd_keep. */
 void gd_scope_keep(gd_object *object);
 
 /* Counts live objects for gd_live_objects. */

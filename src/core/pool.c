@@ -304,10 +304,10 @@ static void end_workers(int keep) {
     pool.workers = keep;
 }
 
-/* Creates workers until there are `want`, or the system refuses. */
-static void make_workers(int want) {
-    atomic_store(&pool.keep, want);
-    while (pool.workers < want) {
+/* Creates workers until there are `count`, or until the system cannot create more. */
+static void make_workers(int count) {
+    atomic_store(&pool.keep, count);
+    while (pool.workers < count) {
         void *index = (void *)(intptr_t)pool.workers;
         if (!gd_thread_start(&pool.threads[pool.workers], worker_main, index)) break;
         pool.workers++;

@@ -1,4 +1,4 @@
-/* print.c - see gradus/print.h. The rules are those of NumPy 2.4's array2string. */
+/* print.c - tensors as text (gradus/print.h), by the rules of NumPy 2.4's array2string. */
 #include "gradus/print.h"
 
 #include <inttypes.h>
@@ -12,15 +12,15 @@
 #include "core/decimal.h"
 #include "core/tensor.h"
 
-/* --- a text that grows ------------------------------------------------------------------------ */
+/* --- a growing text --------------------------------------------------------------------------- */
 
 typedef struct text {
     char *at;
     size_t length, capacity;
-    bool failed; /* no memory: the rest is dropped */
+    bool failed; /* out of memory: the rest is dropped */
 } text;
 
-static void put(text *t, const char *bytes, size_t count) {
+static void put_bytes(text *t, const char *bytes, size_t count) {
     if (t->failed) return;
     if (t->capacity - t->length <= count) {
         size_t capacity = 2 * (t->length + count) + 256;
@@ -37,10 +37,10 @@ static void put(text *t, const char *bytes, size_t count) {
     t->at[t->length] = 0;
 }
 
-static void put_text(text *t, const char *s) { put(t, s, strlen(s)); }
+static void put_text(text *t, const char *s) { put_bytes(t, s, strlen(s)); }
 
-static void put_times(text *t, char c, int count) {
-    for (; count > 0; count--) put(t, &c, 1);
+static void put_repeated(text *t, char c, int count) {
+    for (; count > 0; count--) put_bytes(t, &c, 1);
 }
 
 static void strip_spaces(text *t) {
@@ -49,96 +49,96 @@ static void strip_spaces(text *t) {
 
 /* --- one element ------------------------------------------------------------------------------ */
 
-/* How all elements of a tensor are written, so that they stand below each other. */
+/* The format of all elements of a tensor, which aligns them in columns. */
 typedef struct format {
     gd_dtype dtype;
-    int precision;   /* most digits behind the point */
+    int precision;   /* most digits after the decimal point */
     int width;       /* integers and bools */
     bool scientific; /* 1.5e+00 */
-    int left, right; /* floats: places before the point (sign included) and behind it */
+    int left, right; /* floats: columns before the point (including the sign) and after it */
     int exponent;    /* scientific: digits of the exponent */
 } format;
 
-enum { WORD = 128 }; /* the longest word: a sign, 309 digits never, as those have an exponent */
+enum { WORD = 128 }; /* the longest element; numbers with more digits have an exponent */
 typedef struct word {
     char at[WORD];
     int length;
 } word;
 
-static void add(word *w, const char *bytes, int count) {
+static void add_bytes(word *w, const char *bytes, int count) {
     if (count > WORD - 1 - w->length) count = WORD - 1 - w->length;
     memcpy(w->at + w->length, bytes, (size_t)(count > 0 ? count : 0));
     w->length += count > 0 ? count : 0;
     w->at[w->length] = 0;
 }
 
-static void add_times(word *w, char c, int count) {
-    for (; count > 0; count--) add(w, &c, 1);
+static void add_repeated(word *w, char c, int count) {
+    for (; count > 0; count--) add_bytes(w, &c, 1);
 }
 
-/* The digits before the point; "0" where there are none. Returns how many. */
+/* Adds the digits before the point, or "0". Returns their number. */
 static int add_integer_part(word *w, const gd_decimal *d, int point) {
     if (point <= 0) {
-        add(w, "0", 1);
+        add_bytes(w, "0", 1);
         return 1;
     }
-    add(w, d->digits, d->count < point ? d->count : point);
-    add_times(w, '0', point - d->count);
+    add_bytes(w, d->digits, d->count < point ? d->count : point);
+    add_repeated(w, '0', point - d->count);
     return point;
 }
 
-/* The digits behind the point. Returns how many. */
+/* Adds the digits after the point. Returns their number. */
 static int add_fraction(word *w, const gd_decimal *d, int point) {
     int zeros = point < 0 ? -point : 0, start = point > 0 ? point : 0;
     if (start >= d->count || (d->count == 1 && d->digits[0] == '0')) return 0;
-    add_times(w, '0', zeros);
-    add(w, d->digits + start, d->count - start);
+    add_repeated(w, '0', zeros);
+    add_bytes(w, d->digits + start, d->count - start);
     return zeros + d->count - start;
 }
 
-/* "e+05" with at least `digits` digits; returns how many. */
+/* Adds "e+05" with at least `digits` digits. Returns their number. */
 static int add_exponent(word *w, int exponent, int digits) {
     char number[16];
     int length = snprintf(number, sizeof number, "%d", exponent < 0 ? -exponent : exponent);
-    add(w, exponent < 0 ? "e-" : "e+", 2);
-    add_times(w, '0', digits - length);
-    add(w, number, length);
+    add_bytes(w, exponent < 0 ? "e-" : "e+", 2);
+    add_repeated(w, '0', digits - length);
+    add_bytes(w, number, length);
     return digits > length ? digits : length;
 }
 
-static const char *special(double value) {
+static const char *nonfinite_text(double value) {
     return isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
 }
 
 static void pad_left(word *w, int width) {
     word padded = {.length = 0};
-    add_times(&padded, ' ', width - w->length);
-    add(&padded, w->at, w->length);
+    add_repeated(&padded, ' ', width - w->length);
+    add_bytes(&padded, w->at, w->length);
     *w = padded;
 }
 
 static word float_word(const format *f, double value) {
     word w = {.length = 0};
     if (!isfinite(value)) {
-        add(&w, special(value), (int)strlen(special(value)));
+        add_bytes(&w, nonfinite_text(value), (int)strlen(nonfinite_text(value)));
         pad_left(&w, f->left + 1 + f->right);
         return w;
     }
-    if (signbit(value)) add(&w, "-", 1);
+    if (signbit(value)) add_bytes(&w, "-", 1);
     if (f->scientific) {
         gd_decimal d = gd_decimal_of(f->dtype, value, true, f->precision, f->precision);
         add_integer_part(&w, &d, 1);
         pad_left(&w, f->left);
-        add(&w, ".", 1);
-        add_times(&w, '0', f->precision - add_fraction(&w, &d, 1));
+        add_bytes(&w, ".", 1);
+        add_repeated(&w, '0', f->precision - add_fraction(&w, &d, 1));
         add_exponent(&w, value == 0 ? 0 : d.point - 1, f->exponent);
         return w;
     }
     gd_decimal d = gd_decimal_of(f->dtype, value, false, -1, f->precision);
     add_integer_part(&w, &d, d.point);
     pad_left(&w, f->left);
-    add(&w, ".", 1);
-    add_times(&w, ' ', f->right - add_fraction(&w, &d, d.point));
+    add_bytes(&w, ".", 1);
+    add_repeated(&w, ' ', f->right - add_fraction(&w, &d, d.point));
     return w;
 }
 
@@ -148,10 +148,10 @@ static word element_word(const format *f, const void *element) {
     int64_t value = gd_load_i64(f->dtype, element);
     if (f->dtype == GD_BOOL) {
         const char *name = value ? "True" : "False";
-        add(&w, name, (int)strlen(name));
+        add_bytes(&w, name, (int)strlen(name));
     } else {
         char number[32];
-        add(&w, number, snprintf(number, sizeof number, "%" PRId64, value));
+        add_bytes(&w, number, snprintf(number, sizeof number, "%" PRId64, value));
     }
     pad_left(&w, f->width);
     return w;
@@ -167,34 +167,34 @@ typedef struct printer {
     text *text;
 } printer;
 
-/* Whether the middle of this dimension is left out. */
-static bool cut(const printer *p, int axis) {
+/* Whether the middle of this dimension is abbreviated by dots. */
+static bool is_abbreviated(const printer *p, int axis) {
     return p->summary && p->view.dims[axis] > 2 * (int64_t)p->options->edge_items;
 }
 
-/* The index after i among those shown. */
+/* The index that is shown after i. */
 static int64_t next_shown(const printer *p, int axis, int64_t i) {
-    bool jump = cut(p, axis) && i + 1 == p->options->edge_items;
+    bool jump = is_abbreviated(p, axis) && i + 1 == p->options->edge_items;
     return jump ? p->view.dims[axis] - p->options->edge_items : i + 1;
 }
 
 static int64_t first_shown(const printer *p, int axis) {
-    return cut(p, axis) && p->options->edge_items == 0 ? p->view.dims[axis] : 0;
+    return is_abbreviated(p, axis) && p->options->edge_items == 0 ? p->view.dims[axis] : 0;
 }
 
 typedef void (*visitor)(void *user, const void *element);
 
-static void visit(const printer *p, int axis, const char *at, visitor see, void *user) {
+static void visit_shown(const printer *p, int axis, const char *at, visitor see, void *user) {
     if (axis == p->view.rank) {
         see(user, at);
         return;
     }
     int64_t step = p->view.strides[axis] * (int64_t)gd_dtype_size(p->view.dtype);
     for (int64_t i = first_shown(p, axis); i < p->view.dims[axis]; i = next_shown(p, axis, i))
-        visit(p, axis + 1, at + i * step, see, user);
+        visit_shown(p, axis + 1, at + i * step, see, user);
 }
 
-/* --- the format that suits them --------------------------------------------------------------- */
+/* --- choosing the format ---------------------------------------------------------------------- */
 
 typedef struct range {
     gd_dtype dtype;
@@ -216,26 +216,27 @@ static void see_range(void *user, const void *element) {
     if (size < r->least) r->least = size;
 }
 
-/* A number as the dtype has it: NumPy compares and divides in the array's own type. */
-static double rounded(gd_dtype dtype, double value) {
+/* Rounds a number to the dtype: NumPy compares and divides in the dtype of the array. */
+static double round_to_dtype(gd_dtype dtype, double value) {
     char bytes[8];
     gd_store_f64(dtype, bytes, value);
     return gd_load_f64(dtype, bytes);
 }
 
-/* From here on positional notation would show digits that the type does not have. */
+/* The limit above which positional notation would show more digits than the dtype has. */
 static double largest_positional(gd_dtype dtype, double limit) {
     double own = dtype == GD_F64 ? 1e16 : dtype == GD_F16 ? 1e3 : 1e6;
     return own < limit ? own : limit;
 }
 
-static bool wants_exponent(const range *r) {
+static bool needs_exponent(const range *r) {
     if (r->most == 0) return false;
-    return r->most >= largest_positional(r->dtype, 1e8) || r->least < rounded(r->dtype, 1e-4) ||
-           rounded(r->dtype, r->most / r->least) > 1000;
+    return r->most >= largest_positional(r->dtype, 1e8) ||
+           r->least < round_to_dtype(r->dtype, 1e-4) ||
+           round_to_dtype(r->dtype, r->most / r->least) > 1000;
 }
 
-/* The first pass over all numbers: how many places they need. */
+/* Widens the columns of the format for an element. */
 static void see_float(void *user, const void *element) {
     format *f = user;
     double value = gd_load_f64(f->dtype, element);
@@ -262,48 +263,48 @@ static void choose_format(printer *p) {
     *f = (format){.dtype = p->view.dtype, .precision = p->options->precision};
     if (!gd_dtype_is_float(f->dtype)) {
         format plain = *f;
-        visit(p, 0, p->view.data, see_integer, &plain);
+        visit_shown(p, 0, p->view.data, see_integer, &plain);
         f->width = f->dtype == GD_BOOL ? 5 : plain.width;
         return;
     }
     range r = {.dtype = f->dtype, .least = INFINITY};
-    visit(p, 0, p->view.data, see_range, &r);
-    f->scientific = wants_exponent(&r);
-    visit(p, 0, p->view.data, see_float, f);
+    visit_shown(p, 0, p->view.data, see_range, &r);
+    f->scientific = needs_exponent(&r);
+    visit_shown(p, 0, p->view.data, see_float, f);
     if (f->scientific) {
         f->precision = f->right;
-        f->right += f->exponent + 2; /* what nan and inf are aligned with */
+        f->right += f->exponent + 2; /* nan and inf are aligned with the exponent */
     }
     if (!r.nonfinite) return;
-    int wide = 3 + r.minus_infinity - f->right - 1; /* of "nan" or "-inf" */
+    int wide = 3 + r.minus_infinity - f->right - 1; /* for "nan" or "-inf" */
     if (wide > f->left) f->left = wide;
 }
 
 /* --- brackets and lines ----------------------------------------------------------------------- */
 
-/* One row, wrapped. The line starts after `indent` columns, the brackets included. */
+/* Writes one row, wrapped. Lines start after `indent` columns, which include the brackets. */
 static void put_row(const printer *p, const char *at) {
     int axis = p->view.rank - 1, indent = axis + 1, column = indent;
     int width = p->options->line_width - axis - 1;
     int64_t size = p->view.dims[axis];
     int64_t step = p->view.strides[axis] * (int64_t)gd_dtype_size(p->view.dtype);
-    bool dots = cut(p, axis);
+    bool dots = is_abbreviated(p, axis);
     int64_t i = first_shown(p, axis);
     for (;;) {
         word w = {.length = 0};
         bool here = dots && i >= p->options->edge_items;
         if (here) {
-            add(&w, "...", 3);
+            add_bytes(&w, "...", 3);
             dots = false;
         } else if (i < size) w = element_word(&p->format, at + i * step);
         else break;
         if (column + w.length > width && column > indent) {
             strip_spaces(p->text);
             put_text(p->text, "\n");
-            put_times(p->text, ' ', indent);
+            put_repeated(p->text, ' ', indent);
             column = indent;
         }
-        put(p->text, w.at, (size_t)w.length);
+        put_bytes(p->text, w.at, (size_t)w.length);
         if (!here) i = next_shown(p, axis, i);
         if (i >= size && !dots) break;
         put_text(p->text, " ");
@@ -317,10 +318,10 @@ static void put_array(const printer *p, int axis, const char *at) {
     else {
         int64_t size = p->view.dims[axis], i = first_shown(p, axis);
         int64_t step = p->view.strides[axis] * (int64_t)gd_dtype_size(p->view.dtype);
-        for (bool dots = cut(p, axis), first = true; i < size || dots; first = false) {
+        for (bool dots = is_abbreviated(p, axis), first = true; i < size || dots; first = false) {
             if (!first) {
-                put_times(p->text, '\n', p->view.rank - axis - 1);
-                put_times(p->text, ' ', axis + 1);
+                put_repeated(p->text, '\n', p->view.rank - axis - 1);
+                put_repeated(p->text, ' ', axis + 1);
             }
             if (dots && i >= p->options->edge_items) {
                 put_text(p->text, "...");
@@ -334,29 +335,30 @@ static void put_array(const printer *p, int axis, const char *at) {
     put_text(p->text, "]");
 }
 
-/* A tensor of rank 0: a plain number, with all its digits. */
+/* Writes a tensor of rank 0: a number with all its digits. */
 static void put_number(text *out, gd_dtype dtype, const void *element) {
     word w = {.length = 0};
     double value = gd_dtype_is_float(dtype) ? gd_load_f64(dtype, element) : 0;
     if (!gd_dtype_is_float(dtype)) w = element_word(&(format){.dtype = dtype}, element);
-    else if (!isfinite(value)) add(&w, special(value), (int)strlen(special(value)));
+    else if (!isfinite(value))
+        add_bytes(&w, nonfinite_text(value), (int)strlen(nonfinite_text(value)));
     else {
         double size = fabs(value);
         bool plain = size == 0 || (size >= 1e-4 && size < largest_positional(dtype, 1e16));
         gd_decimal d = gd_decimal_shortest(dtype, value);
         int point = plain ? d.point : 1;
-        if (signbit(value)) add(&w, "-", 1);
+        if (signbit(value)) add_bytes(&w, "-", 1);
         add_integer_part(&w, &d, point);
-        if (plain || d.count > 1) add(&w, ".", 1);
-        if (add_fraction(&w, &d, point) == 0 && plain) add(&w, "0", 1);
+        if (plain || d.count > 1) add_bytes(&w, ".", 1);
+        if (add_fraction(&w, &d, point) == 0 && plain) add_bytes(&w, "0", 1);
         if (!plain) add_exponent(&w, d.point - 1, 2);
     }
-    put(out, w.at, (size_t)w.length);
+    put_bytes(out, w.at, (size_t)w.length);
 }
 
 /* --- public ----------------------------------------------------------------------------------- */
 
-/* The elements where the host can read them; *copy is to be freed. */
+/* The elements in host memory; free *copy. */
 static gd_status host_view(const gd_tensor *t, gd_view *view, void **copy) {
     *view = gd_view_of(t);
     *copy = NULL;
@@ -424,7 +426,7 @@ gd_status gd_fprint_with(FILE *stream, const gd_tensor *t, const gd_print_option
     put_tensor(&out, t, options ? options : &defaults);
     put_text(&out, "\n");
     gd_status status = GD_OK;
-    if (out.failed) status = gd_fail(GD_E_MEMORY, "no memory for the text of a tensor");
+    if (out.failed) status = gd_no_memory(NULL, "for the text of a tensor");
     else if (fwrite(out.at, 1, out.length, stream) != out.length)
         status = gd_fail(GD_E_IO, "gd_fprint: the stream could not be written");
     gd_free(out.at);

@@ -10,7 +10,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(lock)
 static gd_rng state = {.seed = 0, .call = 0};
 
-/* A function that is traced would do it once, and not in later calls. */
+/* Fails while a function is traced: later calls of the plan would not set the state. */
 static void set_state(gd_rng new_state, const char *what) {
     gd_status status = gd_check_traced_access(NULL, what, true);
     if (status == GD_OK) gd_rng_restore(new_state);
@@ -43,36 +43,36 @@ gd_rng gd_rng_take_many(uint64_t count) {
     return taken;
 }
 
-/* --- its state -------------------------------------------------------------------------------- */
+/* --- saving and loading the state ------------------------------------------------------------- */
 
 struct gd_random_generator {
     gd_object object;
 };
 
-static gd_status give(gd_object *object, gd_state *out) {
+static gd_status give_generator(gd_object *object, gd_state *out) {
     const gd_rng now = gd_rng_state();
     (void)object;
     GD_TRY(gd_state_put_unsigned(out, "seed", now.seed));
     return gd_state_put_unsigned(out, "call", now.call);
 }
 
-static void loaded_or_not(void *user, bool loaded) {
+static void finish_load(void *user, bool loaded) {
     if (loaded) gd_rng_restore(*(gd_rng *)user);
     gd_free(user);
 }
 
-/* Both numbers change at once. */
-static gd_status take(gd_object *object, gd_taking *in) {
+/* Both numbers change together, at the end of the load. */
+static gd_status take_generator(gd_object *object, gd_taking *in) {
     gd_rng *next = gd_malloc(sizeof *next);
     (void)object;
-    if (!next) return gd_fail(GD_E_MEMORY, "no memory to load the random generator");
+    if (!next) return gd_no_memory(NULL, "to load the random generator");
     *next = gd_rng_state();
-    GD_TRY(gd_taking_when_done(in, loaded_or_not, next));
+    GD_TRY(gd_taking_when_done(in, finish_load, next));
     GD_TRY(gd_taking_unsigned(in, "seed", &next->seed));
     return gd_taking_unsigned(in, "call", &next->call);
 }
 
-static const gd_state_rules generator_rules = {give, take};
+static const gd_state_rules generator_rules = {give_generator, take_generator};
 static const gd_class generator_class = {.name = "random generator", .state = &generator_rules};
 
 gd_random_generator *gd_generator(void) {

@@ -1,10 +1,10 @@
-/* random.h - Philox 4x32-10, and the process's state. */
+/* random.h - the Philox 4x32-10 generator, and the state of the process. */
 #ifndef GRADUS_CORE_RANDOM_H
 #define GRADUS_CORE_RANDOM_H
 
 #include "gradus/random.h"
 
-/* Takes the next call number; or so many of them, of which it is the first. */
+/* Takes the next call number, or `count` call numbers, of which it returns the first. */
 gd_rng gd_rng_take(void);
 gd_rng gd_rng_take_many(uint64_t count);
 

@@ -27,8 +27,8 @@ double gd_random_between(gd_random *r, double low, double high) {
     return low + (high - low) * gd_random_uniform(r);
 }
 
-/* Numbers of an incomplete last round of `count` would make small results likelier: they are drawn
- * again. */
+/* 2^64 is not a multiple of `count` in general: the last incomplete range of words would make small
+ * results more likely, so such words are drawn again. */
 int64_t gd_random_below(gd_random *r, int64_t count) {
     if (count < 2 || !r) return 0;
     const uint64_t n = (uint64_t)count, rest = (UINT64_MAX % n + 1) % n;

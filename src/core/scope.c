@@ -1,8 +1,8 @@
-/* scope.c - objects, their counts, and the scopes that own them.
+/* scope.c - reference counts of objects, and the scopes that own them.
  *
- * The objects of all open scopes of a thread lie on one stack; a scope is the part of it from its
- * start to the start of the next one. To keep an object, it is swapped to the start of its scope
- * and the start moves past it: it then belongs to the scope outside.
+ * The objects of all open scopes of a thread are on one stack. A scope is the part of the stack
+ * from its start to the start of the next scope. gd_keep swaps an object to the start of its scope
+ * and moves the start past it: then the object belongs to the enclosing scope.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ void gd_object_release(gd_object *object) {
     if (!object) return;
     int refs = (int)atomic_load_explicit(&object->refs, memory_order_acquire);
     if (refs == GD_IMMORTAL) return;
-    /* whoever holds the only reference need not fear that another thread takes one meanwhile */
+    /* no other thread can take a reference while this one holds the only one */
     if (refs == 1 || atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
         object->class->destroy(object);
 }
@@ -45,7 +45,7 @@ gd_scope *gd_scope_open_at(const char *site) {
         }
     }
     if (thread->unrecorded > 0 || thread->depth == thread->start_capacity)
-        thread->unrecorded++; /* its objects live as long as the scope around it */
+        thread->unrecorded++; /* no memory: its objects go to the enclosing scope */
     else thread->starts[thread->depth++] = (gd_scope_start){thread->object_count, site};
     return (gd_scope *)thread;
 }
@@ -100,10 +100,10 @@ void gd_scope_keep(gd_object *object) {
     gd_thread *thread = &gd_this_thread;
     if (thread->depth == 0 || thread->unrecorded > 0) return;
     size_t *start = &thread->starts[thread->depth - 1].first;
-    /* from the end: what is kept was usually made last */
+    /* from the end: objects that are kept are usually the latest */
     for (size_t i = thread->object_count; i-- > *start;) {
         if (thread->objects[i] != object) continue;
-        if (thread->depth == 1) { /* no scope outside: the caller owns it */
+        if (thread->depth == 1) { /* no enclosing scope: the caller owns it */
             memmove(&thread->objects[i], &thread->objects[i + 1],
                     (--thread->object_count - i) * sizeof *thread->objects);
             return;
@@ -116,7 +116,7 @@ void gd_scope_keep(gd_object *object) {
 
 /* --- public ----------------------------------------------------------------------------------- */
 
-/* Records a use after free, of a tensor. */
+/* Whether the object is a freed tensor; if so, records a failure. */
 static bool is_freed(void *object, const char *what) {
     const gd_object *o = object;
     if (!o || o->class != &gd_tensor_class || !gd_is_freed(object)) return false;
@@ -124,7 +124,7 @@ static bool is_freed(void *object, const char *what) {
     return true;
 }
 
-/* In parentheses: the header's macros have the same names. */
+/* The names are in parentheses because the header has macros of the same names. */
 void *(gd_keep)(void *object) {
     if (object && !is_freed(object, "gd_keep")) gd_scope_keep(object);
     return object;

@@ -7,14 +7,14 @@
 #include "core/tensor.h"
 
 gd_shape gd_shape_of(int rank, const int64_t *sizes) {
-    gd_shape shape = {.rank = rank > 0 && !sizes ? -1 : rank,
-                      .form = 1}; /* -1: refused by whoever gets it */
+    /* a call with rank -1 fails */
+    gd_shape shape = {.rank = rank > 0 && !sizes ? -1 : rank, .form = 1};
     for (int i = 0; i < shape.rank && i < GD_MAX_RANK; i++) shape.at[i] = sizes[i];
     return shape;
 }
 
-/* Products wrap: sizes of values are checked when they are made, but shapes that are only tried out
- * (ops/probe.c) may be too large for any value. */
+/* Products wrap: the sizes of values are checked when they are allocated, but shapes that are only
+ * probed (ops/probe.c) may be too large for any value. */
 int64_t gd_numel(int rank, const int64_t *dims) {
     uint64_t n = 1;
     for (int i = 0; i < rank; i++) n *= (uint64_t)dims[i];
@@ -67,7 +67,7 @@ gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *b
 gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes) {
     if (shape.form == 0 && shape.rank == 0 && shape.at[0] != 0)
         return gd_fail(GD_E_ARGUMENT,
-                       "a list in braces does not say how long it is; write gd_dims(...)");
+                       "the length of a list in braces is unknown; write gd_dims(...)");
     return gd_dims_bytes(shape.rank, shape.at, dtype, bytes);
 }
 
@@ -81,7 +81,7 @@ gd_status gd_axis(int64_t axis, int rank, int *result) {
     return GD_OK;
 }
 
-static char *bracketed(int count, const int64_t *numbers, bool sizes, char *buffer, size_t size) {
+static char *list_text(int count, const int64_t *numbers, bool sizes, char *buffer, size_t size) {
     size_t used = (size_t)snprintf(buffer, size, "[");
     for (int i = 0; i < count && used < size; i++) {
         const char *comma = i ? "," : "";
@@ -96,11 +96,11 @@ static char *bracketed(int count, const int64_t *numbers, bool sizes, char *buff
 }
 
 char *gd_shape_text(int rank, const int64_t *dims, char *buffer, size_t size) {
-    return bracketed(rank, dims, true, buffer, size);
+    return list_text(rank, dims, true, buffer, size);
 }
 
 char *gd_numbers_text(int count, const int64_t *numbers, char *buffer, size_t size) {
-    return bracketed(count, numbers, false, buffer, size);
+    return list_text(count, numbers, false, buffer, size);
 }
 
 char *gd_describe(const gd_tensor *t, char *buffer, size_t size) {

@@ -1,4 +1,4 @@
-/* state.c - the state of objects: what they give, by name; see state.h. */
+/* state.c - the state of objects: collecting their named tensors and values (state.h). */
 #include "core/state.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static void state_destroy(gd_object *object) {
     gd_object_count(-1);
 }
 
-/* A state is a part, too: one that was read from a file can be written to another. */
+/* A state can be a part: a state that was read from a file can be written to another file. */
 static gd_status give_state(gd_object *object, gd_state *state) {
     const gd_state *s = (const gd_state *)object;
     for (int i = 0; i < s->n_tensors; i++)
@@ -76,7 +76,7 @@ bool gd_state_same(const gd_tensor *a, const gd_tensor *b) {
 }
 
 /* The number of the first entry with the same tensor, or -1. */
-static int find_same(const gd_state *s, const gd_tensor *t) {
+static int find_same_tensor(const gd_state *s, const gd_tensor *t) {
     int found = -1;
     for (int i = gd_map_find(&s->by_storage, t->storage); i >= 0; i = s->tensors[i].same_storage)
         if (gd_state_same(s->tensors[i].tensor, t)) found = i;
@@ -84,28 +84,22 @@ static int find_same(const gd_state *s, const gd_tensor *t) {
 }
 
 const gd_state_tensor *gd_state_entry_of(const gd_state *state, const gd_tensor *tensor) {
-    const int i = tensor && tensor->kind == GD_VALUE ? find_same(state, tensor) : -1;
+    const int i = tensor && tensor->kind == GD_VALUE ? find_same_tensor(state, tensor) : -1;
     return i < 0 ? NULL : &state->tensors[i];
 }
 
-static int number_of(const gd_names *names, const char *name) {
-    return (int)(intptr_t)gd_names_find(names, name) - 1;
-}
-static bool set_number(gd_names *names, const char *name, int number) {
-    return gd_names_add(names, name, (void *)(intptr_t)(number + 1));
-}
-
-/* Names inside of a part, to see which of them two parts have. */
-static bool note_local(gd_state *s, int i) {
+/* Records the name of an entry without its part, and marks entries of two parts with the same name.
+ * */
+static bool add_local_name(gd_state *s, int i) {
     const char *local = s->tensors[i].name + s->tensors[i].part;
-    const int other = number_of(&s->by_local, local);
-    if (other < 0) return set_number(&s->by_local, local, i);
+    const int other = gd_entry_number(&s->by_local, local);
+    if (other < 0) return gd_set_entry_number(&s->by_local, local, i);
     s->tensors[i].ambiguous = s->tensors[other].ambiguous = true;
     return true;
 }
 
 static gd_status add_tensor(gd_state *s, char *name, gd_tensor *t) {
-    const int i = s->n_tensors, same = find_same(s, t);
+    const int i = s->n_tensors, same = find_same_tensor(s, t);
     const size_t length = strlen(name);
     if (!gd_grow(s->tensors, s->n_tensors, s->tensors_room))
         return gd_no_memory(NULL, "for a state");
@@ -114,9 +108,9 @@ static gd_status add_tensor(gd_state *s, char *name, gd_tensor *t) {
                                       .tensor = t,
                                       .tied = same,
                                       .same_storage = gd_map_find(&s->by_storage, t->storage)};
-    if (!set_number(&s->by_name, name, i)) return gd_no_memory(NULL, "for a state");
-    if (!gd_map_put(&s->by_storage, t->storage, i) || !note_local(s, i)) {
-        gd_names_remove(&s->by_name, name); /* the rest is not looked at after a failure */
+    if (!gd_set_entry_number(&s->by_name, name, i)) return gd_no_memory(NULL, "for a state");
+    if (!gd_map_put(&s->by_storage, t->storage, i) || !add_local_name(s, i)) {
+        gd_names_remove(&s->by_name, name); /* the other maps are not used after a failure */
         return gd_no_memory(NULL, "for a state");
     }
     gd_object_retain(&t->object);
@@ -128,7 +122,7 @@ gd_status gd_state_put_tensor(gd_state *s, const char *name, gd_tensor *t) {
     char *full = gd_path_join(&s->path, name);
     if (!full) return gd_no_memory(NULL, "for a state");
     gd_status status = GD_OK;
-    const int there = number_of(&s->by_name, full);
+    const int there = gd_entry_number(&s->by_name, full);
     if (!t || t->kind != GD_VALUE)
         status = gd_fail(GD_E_STATE, "'%s' has no value to save: it is %s", full,
                          !t                     ? "NULL"
@@ -151,9 +145,9 @@ gd_status gd_state_put_text(gd_state *s, const char *name, const char *value) {
     gd_status status = GD_OK;
     if (!full || !text || !gd_grow(s->values, s->n_values, s->values_room))
         status = gd_no_memory(NULL, "for a state");
-    else if (number_of(&s->values_by_name, full) >= 0)
+    else if (gd_entry_number(&s->values_by_name, full) >= 0)
         status = gd_fail(GD_E_ARGUMENT, "two values have the name '%s'", full);
-    else if (!set_number(&s->values_by_name, full, s->n_values))
+    else if (!gd_set_entry_number(&s->values_by_name, full, s->n_values))
         status = gd_no_memory(NULL, "for a state");
     if (status != GD_OK) {
         gd_free(full);
@@ -320,7 +314,7 @@ gd_status gd_set_state_at(const char *site, void *object, const gd_state *state)
     for (size_t i = 0; i < source.n_values && status == GD_OK; i++)
         source.values[i] =
             (gd_source_value){.name = state->values[i].name, .text = state->values[i].text};
-    if (status == GD_OK) source.parts = ""; /* all of its values are wanted */
+    if (status == GD_OK) source.parts = ""; /* the object must have all of its values */
     if (status == GD_OK) status = gd_taking_load(&source, (gd_state_parts){&part, 1}, NULL);
     gd_free(source.tensors);
     gd_free(source.values);
@@ -336,13 +330,13 @@ gd_tensor *gd_state_tensor_at(const gd_state *s, int64_t i) {
     return s && i >= 0 && i < s->n_tensors ? s->tensors[i].tensor : NULL;
 }
 gd_tensor *gd_state_find(const gd_state *s, const char *name) {
-    return s && name ? gd_state_tensor_at(s, number_of(&s->by_name, name)) : NULL;
+    return s && name ? gd_state_tensor_at(s, gd_entry_number(&s->by_name, name)) : NULL;
 }
 int64_t gd_state_value_count(const gd_state *s) { return s ? s->n_values : 0; }
 const char *gd_state_value_name(const gd_state *s, int64_t i) {
     return s && i >= 0 && i < s->n_values ? s->values[i].name : NULL;
 }
 const char *gd_state_value(const gd_state *s, const char *name) {
-    const int i = s && name ? number_of(&s->values_by_name, name) : -1;
+    const int i = s && name ? gd_entry_number(&s->values_by_name, name) : -1;
     return i >= 0 ? s->values[i].text : NULL;
 }

@@ -1,4 +1,4 @@
-/* state_path.c - see state_path.h. */
+/* state_path.c - prefixes, parts and values, for saving and loading (state_path.h). */
 #include "core/state_path.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ const char *gd_path_text(gd_state_path *path, const char *first, const char *sec
     return path->texts[path->n_texts++] = text;
 }
 
-/* --- the end ---------------------------------------------------------------------------------- */
+/* --- callbacks -------------------------------------------------------------------------------- */
 
 gd_status gd_path_when_done(gd_state_path *path, gd_state_done done, void *user) {
     if (!gd_grow(path->ends, path->n_ends, path->ends_room)) {

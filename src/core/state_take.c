@@ -1,4 +1,4 @@
-/* state_take.c - loading: checks first, then copies; see state.h. */
+/* state_take.c - loading a state: checks everything, then copies (state.h). */
 #include "core/state_take.h"
 
 #include <inttypes.h>
@@ -7,23 +7,16 @@
 
 #include "core/grow.h"
 
-static int number_of(const gd_names *names, const char *name) {
-    return (int)(intptr_t)gd_names_find(names, name) - 1;
-}
-static bool set_number(gd_names *names, const char *name, int number) {
-    return gd_names_add(names, name, (void *)(intptr_t)(number + 1));
-}
+/* --- queries ---------------------------------------------------------------------------------- */
 
-/* --- questions -------------------------------------------------------------------------------- */
-
-/* The entry under a full name, or under one that is relative to the object. Without memory to look
- * there is none, and the load fails for it in the end. */
+/* The source's entry of a full name, or (find_tensor, find_value) of a name relative to the object.
+ * If out of memory, NULL is returned and the load fails at the end. */
 static gd_source_tensor *tensor_at(const gd_taking *in, const char *full) {
-    const int i = full ? number_of(&in->tensors, full) : -1;
+    const int i = full ? gd_entry_number(&in->tensors, full) : -1;
     return i < 0 ? NULL : &in->source->tensors[i];
 }
 static gd_source_value *value_at(const gd_taking *in, const char *full) {
-    const int i = full ? number_of(&in->values, full) : -1;
+    const int i = full ? gd_entry_number(&in->values, full) : -1;
     return i < 0 ? NULL : &in->source->values[i];
 }
 
@@ -70,43 +63,44 @@ const char *gd_taking_peek_text(gd_taking *in, const char *name) {
     return v ? v->text : NULL;
 }
 
-/* --- wants ------------------------------------------------------------------------------------ */
+/* --- requests ------------------------------------------------------------------------------------
+ * */
 
-static void want_free(gd_want *w) {
+static void request_free(gd_request *w) {
     gd_free(w->name);
     if (w->tensor) gd_object_release(&w->tensor->object);
     else if (w->kind == GD_TEXT_VALUE) gd_free(w->text);
     gd_free(w->staged);
 }
 
-static bool same_place(const gd_want *a, const gd_want *b) {
+static bool same_target(const gd_request *a, const gd_request *b) {
     if (a->tensor && b->tensor) return gd_state_same(a->tensor, b->tensor);
     return !a->tensor && !b->tensor && a->to == b->to;
 }
 
-/* Adds a want, whose name it takes over; frees it after a failure. */
-static gd_status add_want(gd_taking *in, gd_want w) {
-    const void *place = w.tensor ? (const void *)w.tensor->storage : w.to;
-    const int there = w.name ? number_of(&in->wanted, w.name) : -1;
+/* Adds a request and takes ownership of its name; frees the request after a failure. */
+static gd_status add_request(gd_taking *in, gd_request w) {
+    const void *target = w.tensor ? (const void *)w.tensor->storage : w.to;
+    const int there = w.name ? gd_entry_number(&in->requested, w.name) : -1;
     gd_status status = GD_OK;
     if (!w.name) status = gd_no_memory(NULL, "for a state");
-    else if (there >= 0 && !same_place(&in->wants[there], &w))
+    else if (there >= 0 && !same_target(&in->requests[there], &w))
         status = gd_fail(GD_E_ARGUMENT, "two %s have the name '%s'",
                          w.tensor ? "tensors" : "values", w.name);
-    else if (!gd_grow(in->wants, in->n_wants, in->wants_room) ||
-             !set_number(&in->wanted, w.name, in->n_wants))
+    else if (!gd_grow(in->requests, in->n_requests, in->requests_room) ||
+             !gd_set_entry_number(&in->requested, w.name, in->n_requests))
         status = gd_no_memory(NULL, "for a state");
     if (status != GD_OK) {
-        want_free(&w);
+        request_free(&w);
         return status;
     }
-    w.same = gd_map_find(&in->by_place, place);
-    in->wants[in->n_wants++] = w;
-    if (!gd_map_put(&in->by_place, place, in->n_wants - 1))
+    w.same = gd_map_find(&in->by_target, target);
+    in->requests[in->n_requests++] = w;
+    if (!gd_map_put(&in->by_target, target, in->n_requests - 1))
         return gd_no_memory(NULL, "for a state");
-    for (int i = w.same; i >= 0 && w.fit == GD_FITS; i = in->wants[i].same)
-        if (in->wants[i].fit == GD_FITS && same_place(&in->wants[i], &w))
-            in->wants[in->n_wants - 1].again = true;
+    for (int i = w.same; i >= 0 && w.fit == GD_FITS; i = in->requests[i].same)
+        if (in->requests[i].fit == GD_FITS && same_target(&in->requests[i], &w))
+            in->requests[in->n_requests - 1].again = true;
     return GD_OK;
 }
 
@@ -128,12 +122,12 @@ gd_status gd_taking_tensor(gd_taking *in, const char *name, gd_tensor *t) {
     gd_source_tensor *from = tensor_at(in, full);
     if (from) from->used = true;
     gd_object_retain(&t->object);
-    return add_want(in,
-                    (gd_want){.name = full, .fit = fit_tensor(t, from), .tensor = t, .from = from});
+    return add_request(
+        in, (gd_request){.name = full, .fit = fit_tensor(t, from), .tensor = t, .from = from});
 }
 
 static gd_status take_value(gd_taking *in, const char *name, gd_value_kind kind, void *to) {
-    gd_want w = {.name = full_name(in, name), .kind = kind, .to = to};
+    gd_request w = {.name = full_name(in, name), .kind = kind, .to = to};
     gd_source_value *v = value_at(in, w.name);
     w.value = v;
     if (v) {
@@ -143,11 +137,11 @@ static gd_status take_value(gd_taking *in, const char *name, gd_value_kind kind,
         switch (kind) {
         case GD_NUMBER_VALUE: is_one = gd_value_number(v->text, &w.number); break;
         case GD_INTEGER_VALUE: is_one = gd_value_integer(v->text, &w.integer); break;
-        case GD_UNSIGNED_VALUE: is_one = gd_value_unsigned(v->text, &w.natural); break;
+        case GD_UNSIGNED_VALUE: is_one = gd_value_unsigned(v->text, &w.unsigned_integer); break;
         case GD_TEXT_VALUE:
             w.text = gd_malloc(bytes);
             if (!w.text) {
-                want_free(&w);
+                request_free(&w);
                 return gd_no_memory(NULL, "for a state");
             }
             memcpy(w.text, v->text, bytes);
@@ -157,7 +151,7 @@ static gd_status take_value(gd_taking *in, const char *name, gd_value_kind kind,
     } else {
         w.fit = GD_MISSING;
     }
-    return add_want(in, w);
+    return add_request(in, w);
 }
 
 gd_status gd_taking_number(gd_taking *in, const char *name, double *value) {
@@ -195,12 +189,12 @@ const char *gd_taking_name_for(gd_taking *in, const gd_tensor *of, int64_t index
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, index);
     const char *local = e ? e->name + e->part : NULL;
-    const bool plain = e && !e->ambiguous && *local;
-    /* the form that a save would choose first */
-    const char *forms[] = {!e      ? number
-                           : plain ? local
-                                   : e->name,
-                           plain ? e->name : NULL, e ? number : NULL};
+    const bool is_unique = e && !e->ambiguous && *local;
+    /* first the form that a save would choose */
+    const char *forms[] = {!e          ? number
+                           : is_unique ? local
+                                       : e->name,
+                           is_unique ? e->name : NULL, e ? number : NULL};
     const char *first = NULL;
     for (int i = 0; i < 3; i++) {
         const char *name = forms[i] ? gd_path_text(&in->path, forms[i], suffix) : NULL;
@@ -217,14 +211,14 @@ static gd_status index_source(gd_taking *in) {
     if (s->n_tensors > INT32_MAX / 2 || s->n_values > INT32_MAX / 2)
         return gd_fail(GD_E_UNSUPPORTED, "%s: too many names", s->title);
     for (size_t i = 0; i < s->n_tensors; i++) {
-        if (number_of(&in->tensors, s->tensors[i].name) >= 0)
+        if (gd_entry_number(&in->tensors, s->tensors[i].name) >= 0)
             return gd_fail(GD_E_ARGUMENT, "%s: two tensors have the name '%s' (renamed?)", s->title,
                            s->tensors[i].name);
-        if (!set_number(&in->tensors, s->tensors[i].name, (int)i))
+        if (!gd_set_entry_number(&in->tensors, s->tensors[i].name, (int)i))
             return gd_no_memory(NULL, "for a state");
     }
     for (size_t i = 0; i < s->n_values; i++)
-        if (!set_number(&in->values, s->values[i].name, (int)i))
+        if (!gd_set_entry_number(&in->values, s->values[i].name, (int)i))
             return gd_no_memory(NULL, "for a state");
     return GD_OK;
 }
@@ -243,12 +237,12 @@ static gd_status take_parts(gd_taking *in) {
     return GD_OK;
 }
 
-/* Nothing fails from here on, but for the upload to a device that the host cannot write to. */
+/* From here on nothing can fail except uploads to a device whose memory the host cannot write. */
 static gd_status write_all(gd_taking *in) {
     gd_status status = GD_OK;
-    for (int i = 0; i < in->n_wants && status == GD_OK; i++) {
-        gd_want *w = &in->wants[i];
-        if (w->fit == GD_FITS && !w->again) status = gd_want_write(w);
+    for (int i = 0; i < in->n_requests && status == GD_OK; i++) {
+        gd_request *w = &in->requests[i];
+        if (w->fit == GD_FITS && !w->again) status = gd_request_write(w);
     }
     if (status != GD_OK) gd_error_suffix("; tensors on this device may be loaded in part");
     return status;
@@ -263,9 +257,9 @@ static gd_status check_and_write(gd_taking *in, gd_load_report *partial) {
     gd_taking_report(in, &report);
     if (!partial && report.text[0])
         return gd_fail(report.unfit > 0 ? GD_E_SHAPE : GD_E_FORMAT, "%s", report.text);
-    for (int i = 0; i < in->n_wants; i++)
-        if (in->wants[i].fit == GD_FITS && !in->wants[i].again)
-            GD_TRY(gd_want_stage(&in->wants[i]));
+    for (int i = 0; i < in->n_requests; i++)
+        if (in->requests[i].fit == GD_FITS && !in->requests[i].again)
+            GD_TRY(gd_request_stage(&in->requests[i]));
     GD_TRY(write_all(in));
     if (partial) *partial = report;
     return GD_OK;
@@ -274,18 +268,18 @@ static gd_status check_and_write(gd_taking *in, gd_load_report *partial) {
 gd_status gd_taking_load(const gd_source *source, gd_state_parts parts, gd_load_report *partial) {
     gd_taking in = {.source = source, .parts = parts};
     GD_TRY(gd_check_parts(parts));
-    gd_scope *scope = gd_scope_open(); /* of what the objects make */
+    gd_scope *scope = gd_scope_open(); /* for temporaries of the `take` functions */
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, check_and_write(&in, partial));
     gd_path_finish(&in.path, status == GD_OK);
     gd_path_free(&in.path);
-    for (int i = 0; i < in.n_wants; i++) want_free(&in.wants[i]);
-    gd_free(in.wants);
+    for (int i = 0; i < in.n_requests; i++) request_free(&in.requests[i]);
+    gd_free(in.requests);
     gd_names_free(&in.tensors);
     gd_names_free(&in.values);
-    gd_names_free(&in.wanted);
-    gd_map_free(&in.by_place);
+    gd_names_free(&in.requested);
+    gd_map_free(&in.by_target);
     if (in.naming) gd_object_release(&in.naming->object);
     gd_scope_close(&scope);
     return status;

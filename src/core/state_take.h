@@ -1,4 +1,5 @@
-/* state_take.h - the inside of a load: what is wanted, and how it fits what is there. */
+/* state_take.h - the data structures of a load: the requests of the objects, matched with the
+ * source. */
 #ifndef GRADUS_CORE_STATE_TAKE_H
 #define GRADUS_CORE_STATE_TAKE_H
 
@@ -8,8 +9,8 @@ typedef enum gd_fit {
     GD_FITS,
     GD_MISSING,
     GD_OTHER_SHAPE,
-    GD_OTHER_DTYPE, /* that cannot be converted, or is none of ours */
-    GD_OTHER_VALUE, /* text that is not such a number */
+    GD_OTHER_DTYPE, /* cannot be converted, or is not supported */
+    GD_OTHER_VALUE, /* the text is not a number of the expected kind */
 } gd_fit;
 
 typedef enum gd_value_kind {
@@ -19,46 +20,46 @@ typedef enum gd_value_kind {
     GD_TEXT_VALUE
 } gd_value_kind;
 
-/* A tensor or a value that an object wants. */
-typedef struct gd_want {
+/* A tensor or a value that an object loads. */
+typedef struct gd_request {
     char *name;
     gd_fit fit;
-    bool again;        /* the same tensor or value was wanted, and found, under another name */
-    gd_tensor *tensor; /* held; NULL: a value */
+    bool again;        /* the same tensor or value was already found under another name */
+    gd_tensor *tensor; /* with a reference; NULL: a value */
     gd_source_tensor *from;
-    void *staged; /* host memory that was needed to convert or move it */
-    int same;     /* the want before with the same storage; -1: none */
-    /* of a value: */
+    void *staged; /* host memory for a conversion or an upload */
+    int same;     /* the previous request with the same storage; -1: none */
+    /* for values: */
     gd_value_kind kind;
     void *to;
     const gd_source_value *value;
     union {
         double number;
         int64_t integer;
-        uint64_t natural;
+        uint64_t unsigned_integer;
         char *text; /* owned */
     };
-} gd_want;
+} gd_request;
 
 struct gd_taking {
     const gd_source *source;
     gd_state_parts parts;
     gd_state *naming;
     gd_names tensors, values; /* of the source: numbers from 1 */
-    gd_names wanted;          /* names that were taken: numbers from 1 */
-    gd_map by_place;          /* the latest want of a storage, or of where a value goes */
-    gd_want *wants;
-    int n_wants, wants_room;
+    gd_names requested;       /* names of requests: numbers from 1 */
+    gd_map by_target;         /* the latest request of a storage, or of the address of a value */
+    gd_request *requests;
+    int n_requests, requests_room;
     gd_state_path path;
-    bool no_memory; /* for a question: the load fails at the end */
+    bool no_memory; /* a query ran out of memory: the load fails at the end */
 };
 
-/* Counts what does not fit, and says so in `text`. */
+/* Fills the report: counts, and a text about tensors and values that do not fit. */
 void gd_taking_report(gd_taking *in, gd_load_report *report);
 
-/* Memory for what cannot be copied directly; and the copies, which cannot fail on a device whose
- * memory the host can write. */
-gd_status gd_want_stage(gd_want *want);
-gd_status gd_want_write(gd_want *want);
+/* gd_request_stage allocates memory for sources that cannot be copied directly. gd_request_write
+ * copies, which cannot fail on a device whose memory the host can write. */
+gd_status gd_request_stage(gd_request *request);
+gd_status gd_request_write(gd_request *request);
 
 #endif

@@ -1,16 +1,16 @@
-/* state_write.c - one tensor or value of a load into its place. */
+/* state_write.c - writes one tensor or value of a load. */
 #include <string.h>
 
 #include "core/copy.h"
 #include "core/state_take.h"
 
-/* Bools of a file may be any byte; read as u8 they become 0 and 1. */
-static gd_dtype source_dtype(const gd_want *w) {
+/* Bools of a file may be any byte; read as u8 they are converted to 0 and 1. */
+static gd_dtype source_dtype(const gd_request *w) {
     return w->from->data && w->from->dtype == GD_BOOL ? GD_U8 : w->from->dtype;
 }
 
-/* Whether bytes can be copied as they are. */
-static bool is_plain(const gd_want *w) {
+/* Whether the bytes can be copied without conversion. */
+static bool is_byte_copy(const gd_request *w) {
     const gd_tensor *t = w->tensor;
     return w->from->data && source_dtype(w) == (gd_dtype)t->dtype &&
            gd_is_row_major(t->rank, t->dims, t->strides);
@@ -20,8 +20,8 @@ static size_t bytes_of(const gd_tensor *t, gd_dtype dtype) {
     return (size_t)gd_numel(t->rank, t->dims) * gd_dtype_bytes(dtype);
 }
 
-/* Where the elements are, in host memory. */
-static gd_view source_view(const gd_want *w) {
+/* The source's elements in host memory. */
+static gd_view source_view(const gd_request *w) {
     gd_view v = gd_view_of(w->tensor);
     if (!w->staged && !w->from->data) return gd_view_of(w->from->tensor);
     v.dtype = source_dtype(w);
@@ -30,8 +30,8 @@ static gd_view source_view(const gd_want *w) {
     return v;
 }
 
-/* A host copy of the source where it is not aligned, or on a device. */
-static gd_status stage_source(gd_want *w) {
+/* Copies the source to aligned host memory if it is unaligned or on another device. */
+static gd_status stage_source(gd_request *w) {
     const gd_source_tensor *from = w->from;
     const size_t bytes = bytes_of(w->tensor, source_dtype(w));
     const bool there = from->data ? (uintptr_t)from->data % gd_dtype_bytes(source_dtype(w)) == 0
@@ -44,8 +44,8 @@ static gd_status stage_source(gd_want *w) {
     return GD_OK;
 }
 
-/* What is uploaded: row-major elements of the tensor's own dtype. */
-static gd_status stage_upload(gd_want *w) {
+/* Converts the source to row-major elements of the tensor's dtype, for the upload. */
+static gd_status stage_upload(gd_request *w) {
     const size_t bytes = bytes_of(w->tensor, (gd_dtype)w->tensor->dtype);
     if (bytes == 0) return GD_OK;
     gd_view from = source_view(w), to = from;
@@ -59,27 +59,27 @@ static gd_status stage_upload(gd_want *w) {
     return GD_OK;
 }
 
-gd_status gd_want_stage(gd_want *w) {
-    if (!w->tensor || is_plain(w)) return GD_OK;
+gd_status gd_request_stage(gd_request *w) {
+    if (!w->tensor || is_byte_copy(w)) return GD_OK;
     GD_TRY(stage_source(w));
     return w->tensor->device->api->host_reads ? GD_OK : stage_upload(w);
 }
 
-static void write_value(gd_want *w) {
+static void write_value(gd_request *w) {
     char *old;
     switch (w->kind) {
     case GD_NUMBER_VALUE: *(double *)w->to = w->number; break;
     case GD_INTEGER_VALUE: *(int64_t *)w->to = w->integer; break;
-    case GD_UNSIGNED_VALUE: *(uint64_t *)w->to = w->natural; break;
+    case GD_UNSIGNED_VALUE: *(uint64_t *)w->to = w->unsigned_integer; break;
     case GD_TEXT_VALUE:
         old = *(char **)w->to;
         *(char **)w->to = w->text;
-        w->text = old; /* freed with the want */
+        w->text = old; /* freed with the request */
         break;
     }
 }
 
-gd_status gd_want_write(gd_want *w) {
+gd_status gd_request_write(gd_request *w) {
     gd_tensor *t = w->tensor;
     if (!t) {
         write_value(w);
@@ -90,7 +90,7 @@ gd_status gd_want_write(gd_want *w) {
     if (!t->device->api->host_reads)
         return gd_copy_in(t, w->staged ? w->staged : w->from->data, bytes);
     gd_view to = gd_view_of(t);
-    if (is_plain(w)) {
+    if (is_byte_copy(w)) {
         memcpy(to.data, w->from->data, bytes);
     } else {
         const gd_view from = source_view(w);

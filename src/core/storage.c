@@ -1,4 +1,4 @@
-/* storage.c */
+/* storage.c - reference-counted buffers of devices (storage.h). */
 #include "core/storage.h"
 
 #include "core/alloc.h"
@@ -6,8 +6,8 @@
 #include "core/thread.h"
 #include "gradus/testing.h"
 
-/* Scalars and other tensors of a few elements on the CPU come and go by the million: their storage
- * and buffer are one block, and each thread keeps some for reuse. */
+/* Programs create and free tensors of a few elements very often. On the CPU the storage and the
+ * buffer of such a tensor are one block, and each thread caches some blocks for reuse. */
 enum { SMALL_BYTES = 64, CACHED_SMALL = 128 };
 
 typedef struct gd_small_storage {
@@ -23,7 +23,7 @@ static gd_storage *small_new(size_t bytes) {
         thread->free_small = s->next_free;
         thread->free_small_count--;
     } else if (!(s = gd_aligned_alloc(64, sizeof *s))) {
-        gd_fail(GD_E_MEMORY, "no memory for a storage");
+        gd_no_memory(NULL, "for a storage");
         return NULL;
     }
     s->storage = (gd_storage){.device = gd_cpu(), .data = s->data, .bytes = bytes, .small = true};
@@ -62,7 +62,7 @@ gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
                             void (*deleter)(void *, void *), void *user) {
     gd_storage *s = gd_malloc(sizeof *s);
     if (!s) {
-        gd_fail(GD_E_MEMORY, "no memory for a storage");
+        gd_no_memory(NULL, "for a storage");
         return NULL;
     }
     *s = (gd_storage){
@@ -87,7 +87,7 @@ gd_storage *gd_storage_new_for(gd_device *device, size_t bytes, gd_queue queue) 
     return s;
 }
 
-static void keep_foreign(void *data, void *user) {
+static void keep_foreign_memory(void *data, void *user) {
     (void)data;
     (void)user;
 }
@@ -106,4 +106,4 @@ void gd_storage_release(gd_storage *s) {
     gd_free(s);
 }
 
-void (*const gd_storage_keep_foreign)(void *, void *) = keep_foreign;
+void (*const gd_storage_keep_foreign)(void *, void *) = keep_foreign_memory;

@@ -1,4 +1,4 @@
-/* tensor.c - handles: making, asking, data in and out. */
+/* tensor.c - tensor handles: creation, properties, data in and out. */
 #include "core/tensor.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ void gd_tensor_free_cached(gd_thread *thread) {
     thread->free_tensor_count = 0;
 }
 
-/* A handle with no storage and no history, in the current scope. */
+/* A handle without storage and history, in the current scope. */
 gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype, int rank,
                           const int64_t *dims) {
     gd_thread *thread = &gd_this_thread;
@@ -79,7 +79,7 @@ gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype
         t = gd_malloc(sizeof *t);
     }
     if (!t) {
-        gd_fail(GD_E_MEMORY, "no memory for a tensor handle");
+        gd_no_memory(NULL, "for a tensor handle");
         return NULL;
     }
     gd_object_init(&t->object, &gd_tensor_class);
@@ -152,17 +152,17 @@ uint64_t gd_tensors_became(void) { return atomic_load_explicit(&became, memory_o
 static gd_status check_become(const gd_tensor *leaf, const gd_tensor *value) {
     char text[160];
     if (!leaf || !value || leaf->kind != GD_VALUE || value->kind != GD_VALUE)
-        return gd_fail(GD_E_ARGUMENT, "a tensor can only become another where both have data");
+        return gd_fail(GD_E_ARGUMENT, "a tensor can only become another if both have data");
     if (leaf->node)
         return gd_fail(
             GD_E_STATE,
-            "%s is a result on the tape, and cannot move to another memory; only leaves can",
+            "%s is a result on the tape and cannot move to other memory; only leaves can",
             gd_describe(leaf, text, sizeof text));
     if (leaf->storage == value->storage)
         return gd_fail(GD_E_ARGUMENT, "%s would become a view of itself",
                        gd_describe(leaf, text, sizeof text));
     if (leaf->requires_grad && !gd_is_float(value->dtype))
-        return gd_fail(GD_E_DTYPE, "%s requires a gradient, and cannot become %s",
+        return gd_fail(GD_E_DTYPE, "%s requires a gradient and cannot become %s",
                        gd_describe(leaf, text, sizeof text), gd_dtype_name((gd_dtype)value->dtype));
     return gd_check_traced_access(leaf, "to move a tensor to another device or dtype", true);
 }
@@ -177,7 +177,8 @@ gd_status gd_tensor_become(gd_tensor *leaf, gd_tensor *value) {
         gd_object_release(&g->object);
     }
     gd_storage *old = leaf->storage, *now = value->storage;
-    /* Who saved the old value finds it overwritten; who only remembers a number, too. */
+    /* Increases the versions of both storages, so that saved slots of either count as overwritten.
+     * */
     const uint32_t a = atomic_fetch_add(&old->version, 1) + 1, b = atomic_load(&now->version);
     atomic_store(&now->version, (a > b ? a : b) + 1);
     gd_storage_retain(now);
@@ -194,35 +195,38 @@ gd_status gd_tensor_become(gd_tensor *leaf, gd_tensor *value) {
     return GD_OK;
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- properties ------------------------------------------------------------------------------- */
 
-static bool usable(const gd_tensor *t) {
+/* False for NULL and error tensors; records a failure for a freed handle. */
+static bool has_properties(const gd_tensor *t) {
     if (t && t->kind != GD_FAILED) return true;
     if (gd_is_freed(t)) gd_report(NULL, gd_check_freed(t, "a question about a tensor"));
     return false;
 }
 
 gd_dtype gd_tensor_dtype(const gd_tensor *t) {
-    return usable(t) ? (gd_dtype)t->dtype : GD_DTYPE_NONE;
+    return has_properties(t) ? (gd_dtype)t->dtype : GD_DTYPE_NONE;
 }
-gd_device *gd_tensor_device(const gd_tensor *t) { return usable(t) ? t->device : NULL; }
-int gd_tensor_rank(const gd_tensor *t) { return usable(t) ? t->rank : 0; }
+gd_device *gd_tensor_device(const gd_tensor *t) { return has_properties(t) ? t->device : NULL; }
+int gd_tensor_rank(const gd_tensor *t) { return has_properties(t) ? t->rank : 0; }
 gd_shape gd_tensor_shape(const gd_tensor *t) {
-    return usable(t) ? gd_shape_of(t->rank, t->dims) : gd_shape_of(0, NULL);
+    return has_properties(t) ? gd_shape_of(t->rank, t->dims) : gd_shape_of(0, NULL);
 }
 static int64_t at_axis(const gd_tensor *t, const int64_t *list, int axis) {
     if (axis < 0) axis += t->rank;
     return axis >= 0 && axis < t->rank ? list[axis] : 0;
 }
 int64_t gd_tensor_dim(const gd_tensor *t, int axis) {
-    return usable(t) ? at_axis(t, t->dims, axis) : 0;
+    return has_properties(t) ? at_axis(t, t->dims, axis) : 0;
 }
 int64_t gd_tensor_stride(const gd_tensor *t, int axis) {
-    return usable(t) ? at_axis(t, t->strides, axis) : 0;
+    return has_properties(t) ? at_axis(t, t->strides, axis) : 0;
 }
-int64_t gd_tensor_numel(const gd_tensor *t) { return usable(t) ? gd_numel(t->rank, t->dims) : 0; }
+int64_t gd_tensor_numel(const gd_tensor *t) {
+    return has_properties(t) ? gd_numel(t->rank, t->dims) : 0;
+}
 bool gd_tensor_is_contiguous(const gd_tensor *t) {
-    return usable(t) && gd_is_row_major(t->rank, t->dims, t->strides);
+    return has_properties(t) && gd_is_row_major(t->rank, t->dims, t->strides);
 }
 bool gd_tensor_is_error(const gd_tensor *t) { return t && t->kind == GD_FAILED; }
 bool gd_tensor_is_symbol(const gd_tensor *t) { return t && t->kind == GD_SYMBOL; }
@@ -238,8 +242,9 @@ gd_tensor *gd_empty_at(const char *site, gd_shape shape, gd_dtype dtype) {
     return t ? t : gd_tensor_fail(gd_this_thread.latest);
 }
 
-/* A tensor that is made but not returned: the scope frees it, where there is one. */
-static gd_tensor *give_up(gd_tensor *t, gd_status status) {
+/* Drops a new tensor that is not returned: the scope frees it, or, without a scope, this function.
+ * */
+static gd_tensor *drop_tensor(gd_tensor *t, gd_status status) {
     if (gd_this_thread.depth == 0) gd_release(t);
     return gd_tensor_fail(status);
 }
@@ -269,7 +274,8 @@ gd_tensor *gd_scalar_int_at(const char *site, int64_t value) {
     return gd_from_array_at(site, gd_shape_of(0, NULL), GD_I64, &value);
 }
 
-/* Strides of foreign memory: none goes back, and the last element is within reach. */
+/* Checks the strides of foreign memory: none is negative, and the offsets of all elements fit.
+ * `bytes` gets the size up to the last element. */
 static gd_status check_strides(gd_shape shape, const int64_t *strides, gd_dtype dtype,
                                size_t *bytes) {
     int64_t last = 0, reach;
@@ -296,7 +302,7 @@ gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *st
     if (status == GD_OK && (uintptr_t)data % gd_dtype_size(dtype) != 0)
         status =
             gd_fail(GD_E_ARGUMENT,
-                    "gd_from_memory: the address of the data is no multiple of %zu, as %s needs",
+                    "gd_from_memory: the address of the data is not a multiple of %zu, as %s needs",
                     gd_dtype_size(dtype), gd_dtype_name(dtype));
     if (status == GD_OK && bytes > 0 && strides)
         status = check_strides(shape, strides, dtype, &bytes);
@@ -305,7 +311,7 @@ gd_tensor *gd_from_memory_at(const char *site, gd_shape shape, const int64_t *st
     if (!t) return gd_tensor_fail(GD_E_MEMORY);
     t->storage =
         gd_storage_wrap(gd_cpu(), data, bytes, deleter ? deleter : gd_storage_keep_foreign, user);
-    if (!t->storage) return give_up(t, GD_E_MEMORY);
+    if (!t->storage) return drop_tensor(t, GD_E_MEMORY);
     for (int i = 0; strides && i < shape.rank; i++) t->strides[i] = strides[i];
     return t;
 }
@@ -325,7 +331,7 @@ static gd_status check_readable(const gd_tensor *t, const char *what) {
     case GD_SYMBOL:
         return gd_fail(GD_E_STATE,
                        "%s: %s is a symbol of a graph and has no data; run the graph and read "
-                       "what it fetches",
+                       "its fetches",
                        what, gd_symbol_text_hook(t, text, sizeof text));
     case GD_META:
         return gd_fail(GD_E_STATE,
@@ -342,31 +348,31 @@ static size_t bytes_of(const gd_tensor *t) {
 
 gd_status (*gd_copy_view_hook)(gd_device *device, const gd_view *to, const gd_view *from);
 
-/* A row-major buffer on the tensor's device with room for its elements; gd_device_free it. */
-static gd_status make_image(const gd_tensor *t, gd_queue queue, gd_view *image) {
-    *image = gd_view_of(t);
-    gd_row_major(image->rank, image->dims, image->strides);
-    return gd_device_alloc_for(t->device, bytes_of(t), queue, &image->data);
+/* Allocates a row-major buffer for the tensor's elements on its device; gd_device_free it. */
+static gd_status alloc_row_major(const gd_tensor *t, gd_queue queue, gd_view *buffer) {
+    *buffer = gd_view_of(t);
+    gd_row_major(buffer->rank, buffer->dims, buffer->strides);
+    return gd_device_alloc_for(t->device, bytes_of(t), queue, &buffer->data);
 }
 
 /* Downloads a strided tensor through a row-major copy on its device. */
 static gd_status download_strided(const gd_tensor *t, void *data, size_t bytes) {
-    gd_view image, from = gd_view_of(t);
-    GD_TRY(make_image(t, GD_QUEUE_COMPUTE, &image));
-    gd_status status = gd_copy_view_hook(t->device, &image, &from);
-    if (status == GD_OK) status = gd_device_download(t->device, data, image.data, bytes);
-    gd_device_free(t->device, image.data, bytes);
+    gd_view buffer, from = gd_view_of(t);
+    GD_TRY(alloc_row_major(t, GD_QUEUE_COMPUTE, &buffer));
+    gd_status status = gd_copy_view_hook(t->device, &buffer, &from);
+    if (status == GD_OK) status = gd_device_download(t->device, data, buffer.data, bytes);
+    gd_device_free(t->device, buffer.data, bytes);
     return status;
 }
 
-/* The tensor may be written by queued kernels, and must not change while the error word is set: the
- * elements go to a buffer first, and the checked copy kernel writes them. */
+/* Uploads elements to a buffer, from which the checked copy kernel writes the tensor: queued
+ * kernels may still use the tensor, and it must not change while the error word is set. */
 static gd_status upload_checked(const gd_tensor *t, const void *data, size_t bytes) {
-    gd_view image, to = gd_view_of(t);
-    GD_TRY(make_image(t, GD_QUEUE_UPLOAD, &image));
-    gd_status status = gd_device_upload_new(t->device, image.data, data, bytes);
-    if (status == GD_OK) status = gd_copy_view_hook(t->device, &to, &image);
-    gd_device_free(t->device, image.data, bytes);
+    gd_view buffer, to = gd_view_of(t);
+    GD_TRY(alloc_row_major(t, GD_QUEUE_UPLOAD, &buffer));
+    gd_status status = gd_device_upload_new(t->device, buffer.data, data, bytes);
+    if (status == GD_OK) status = gd_copy_view_hook(t->device, &to, &buffer);
+    gd_device_free(t->device, buffer.data, bytes);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* tensor.h - the inside of a tensor handle. */
+/* tensor.h - the struct of a tensor, and functions on tensors for library code. */
 #ifndef GRADUS_CORE_TENSOR_H
 #define GRADUS_CORE_TENSOR_H
 
@@ -6,13 +6,13 @@
 #include "core/storage.h"
 #include "core/thread.h"
 
-typedef struct gd_node gd_node; /* autograd's: what made this tensor */
+typedef struct gd_node gd_node; /* of autograd: the op call that computed the tensor */
 typedef struct gd_hook gd_hook;
 
 typedef enum gd_tensor_kind {
     GD_VALUE,  /* has storage */
     GD_SYMBOL, /* an output of a graph node: a shape, no data */
-    GD_META,   /* a shape whose data was not kept (an unsaved input seen by a gradient rule) */
+    GD_META,   /* a shape without data: an input of a gradient rule that was not saved */
     GD_FAILED, /* an error tensor */
 } gd_tensor_kind;
 
@@ -21,8 +21,8 @@ struct gd_tensor {
     uint8_t kind;
     uint8_t dtype;
     uint8_t rank;
-    bool requires_grad; /* asked for by the user (a leaf) or inherited from the inputs */
-    bool is_view;       /* shares the storage of a tensor made by another call */
+    bool requires_grad; /* set by the user (a leaf) or inherited from the inputs */
+    bool is_view;       /* shares the storage of a tensor of another call */
     gd_device *device;
     gd_storage *storage;
     int64_t offset; /* of the first element, in elements */
@@ -31,14 +31,14 @@ struct gd_tensor {
 
     gd_node *node; /* NULL for a leaf */
     int32_t node_index;
-    gd_tensor *grad; /* of a leaf; accumulated by backward */
+    gd_tensor *grad; /* of a leaf; gd_backward accumulates it */
     gd_hook *hooks;
     gd_tensor *next_free;
 
     /* for messages about a use after free (core/freed.h) */
-    const char *made_op, *made_site; /* the op and the call that made it; NULL: not known */
-    const char *freed_in; /* of a freed handle: the scope that ended, "" a call's; NULL: none */
-    void *block;          /* of a freed handle: the memory that is kept for it; else NULL */
+    const char *made_op, *made_site; /* op and location of the call that created it, or NULL */
+    const char *freed_in; /* freed handle: location of the ended scope, "" for a call; or NULL */
+    void *block;          /* freed handle: its memory; otherwise NULL */
 };
 
 extern const gd_class gd_tensor_class;
@@ -46,10 +46,10 @@ extern const gd_class gd_tensor_class;
 /* The one tensor that every failed call returns. */
 extern gd_tensor gd_error_tensor;
 
-/* A handle in the current scope. NULL, with the failure noted, when there is no memory. */
+/* An uninitialized tensor in the current scope. NULL and a latest failure if out of memory. */
 gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims);
-/* A new tensor that holds row-major elements from host memory; on an asynchronous device the upload
- * runs beside kernels. NULL, with the failure recorded, when it fails. */
+/* A new tensor with row-major elements from host memory. On an asynchronous device the upload runs
+ * concurrently with kernels. NULL and a latest failure if it fails. */
 gd_tensor *gd_tensor_from_host(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims,
                                const void *data);
 gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const int64_t *strides,
@@ -57,25 +57,25 @@ gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const 
 /* A handle without storage (a symbol or a meta tensor). */
 gd_tensor *gd_tensor_bare(gd_tensor_kind kind, gd_device *device, gd_dtype dtype, int rank,
                           const int64_t *dims);
-/* A view of `t`'s value that is cut off from its history. */
+/* A view of the value of `t` without its history. */
 gd_tensor *gd_tensor_alias(gd_tensor *t);
 
-/* The handle of a leaf takes over the memory, dtype, device, shape and strides of `value`, whose
- * history does not count: a parameter that moves. A gradient that does not fit any more is dropped.
- * The tape refuses to walk back through what it saved of the old value. Graphs find the new one
- * when they run (gd_graph_refresh), jits trace again; views of the old memory stay views of that.
- * The failure is not recorded. */
+/* Moves a parameter: the handle of a leaf takes over the memory, dtype, device, shape and strides
+ * of `value`, without its history. A gradient that no longer fits is dropped. A backward pass that
+ * needs the old value fails. Graphs find the new value when they run (gd_graph_refresh), and jits
+ * trace again; views of the old memory keep it. Failures are not recorded. */
 gd_status gd_tensor_become(gd_tensor *leaf, gd_tensor *value);
-/* How many times that was done. */
+/* The number of such moves so far. */
 uint64_t gd_tensors_became(void);
 
 void gd_tensor_free_cached(gd_thread *thread);
 
-/* gd_copy_to and gd_copy_from for library code: a failure is not recorded, and a trace may write. */
+/* gd_copy_to and gd_copy_from for library code: failures are not recorded, and they are allowed
+ * during a trace. */
 gd_status gd_copy_out(const gd_tensor *t, void *data, size_t bytes);
 gd_status gd_copy_in(gd_tensor *t, const void *data, size_t bytes);
 
-/* gd_dtype_size without the call. */
+/* gd_dtype_size, inlined. */
 static inline size_t gd_dtype_bytes(unsigned dtype) {
     static const uint8_t bytes[16] = {
         [GD_BOOL] = 1, [GD_U8] = 1,   [GD_I8] = 1,  [GD_I32] = 4, [GD_I64] = 8,
@@ -83,27 +83,27 @@ static inline size_t gd_dtype_bytes(unsigned dtype) {
     return bytes[dtype & 15u];
 }
 
-/* gd_dtype_is_float without the call. */
+/* gd_dtype_is_float, inlined. */
 static inline bool gd_is_float(unsigned dtype) { return dtype >= GD_F16 && dtype <= GD_F64; }
 
-/* Releases a node; set by autograd so that core need not know what a node is. */
+/* Release nodes and hooks; set by autograd, because core does not depend on it. */
 extern void (*gd_node_release_hook)(gd_node *node);
 extern void (*gd_hooks_release_hook)(gd_hook *hooks);
-/* A symbol for people: its name, and where it was made. Set by graphs. */
+/* Describes a symbol for messages: its name and the location of its op. Set by graphs. */
 extern const char *(*gd_symbol_text_hook)(const gd_tensor *symbol, char *text, size_t size);
 
-/* Set by graphs: whether a call of the user's may read or write a tensor's data, or the generator
- * (NULL), while this thread traces a function. Ask where gd_this_thread.tracer is set. */
+/* Set by graphs: fails if a public call must not read or write the data of a tensor, or of the
+ * generator (NULL), because this thread traces a function. */
 extern gd_status (*gd_traced_access_hook)(const gd_tensor *t, const char *what, bool writes);
 static inline gd_status gd_check_traced_access(const gd_tensor *t, const char *what, bool writes) {
     return gd_this_thread.tracer && gd_traced_access_hook ? gd_traced_access_hook(t, what, writes)
                                                           : GD_OK;
 }
 
-/* Notes, sticks and returns the error tensor: `return gd_tensor_fail(status)`. */
+/* Records the latest failure and returns the error tensor: `return gd_tensor_fail(status)`. */
 gd_tensor *gd_tensor_fail(gd_status status);
 
-/* Dims and strides beyond the rank are left as they are: this is on the way of every call. */
+/* Dims and strides beyond the rank are not written: every op call runs this. */
 static inline void gd_view_set(gd_view *v, const gd_tensor *t) {
     v->dtype = (gd_dtype)t->dtype;
     v->rank = t->rank;
@@ -118,23 +118,24 @@ static inline gd_view gd_view_of(const gd_tensor *t) {
     return v;
 }
 
-/* The size of a dimension of a symbol that is not known yet. */
+/* An unknown size of a symbol. */
 #define GD_UNKNOWN (-1)
 
 int64_t gd_numel(int rank, const int64_t *dims); /* of a valid shape */
 void gd_row_major(int rank, const int64_t *dims, int64_t *strides);
 bool gd_is_row_major(int rank, const int64_t *dims, const int64_t *strides);
 
-/* numel * element size, refusing negative sizes, too many dimensions and overflow. */
+/* numel * element size. Fails for negative sizes, too many dimensions and overflow. */
 gd_status gd_shape_bytes(gd_shape shape, gd_dtype dtype, size_t *bytes);
 gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *bytes);
 
-/* Turns a possibly negative axis into 0 <= axis < rank; a rank of 0 counts as 1 (PyTorch). */
+/* Normalizes a possibly negative axis to 0 <= axis < rank; rank 0 counts as 1, as in PyTorch. */
 gd_status gd_axis(int64_t axis, int rank, int *result);
 
-/* "f32[2,3]" into a buffer; returns it. */
+/* Writes "f32[2,3]" into a buffer and returns it. */
 char *gd_describe(const gd_tensor *t, char *buffer, size_t size);
-/* "[2,?]": sizes, where -1 is one that is not known; and "[2,-1]": numbers as the program gave them. */
+/* gd_shape_text writes sizes, with "?" for unknown ones: "[2,?]"; gd_numbers_text writes any
+ * numbers: "[2,-1]". */
 char *gd_shape_text(int rank, const int64_t *dims, char *buffer, size_t size);
 char *gd_numbers_text(int count, const int64_t *numbers, char *buffer, size_t size);
 

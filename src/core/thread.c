@@ -1,4 +1,4 @@
-/* thread.c - threads that the library knows: their counts, and what is freed when they end. */
+/* thread.c - the blocks of threads (thread.h): creation, counts, and cleanup when a thread ends. */
 #include "core/thread.h"
 
 #include <pthread.h>
@@ -15,34 +15,34 @@ GD_THREAD_LOCAL gd_thread *gd_thread_pointer;
 static pthread_key_t thread_key;
 static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
 
-/* All threads that live, and what those that have ended, or have an emergency block, have counted. */
+/* All live threads, and the counts of threads that have ended or have an emergency block. */
 static gd_thread *threads;
 static gd_counts others;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* --- counts ----------------------------------------------------------------------------------- */
 
-static void add_shared(_Atomic int64_t *count, int64_t change) {
+static void add_atomic(_Atomic int64_t *count, int64_t change) {
     atomic_fetch_add_explicit(count, change, memory_order_relaxed);
 }
 
-static void add_all(gd_counts *to, const gd_counts *from) {
-    add_shared(&to->objects, atomic_load_explicit(&from->objects, memory_order_relaxed));
-    add_shared(&to->small_bytes, atomic_load_explicit(&from->small_bytes, memory_order_relaxed));
-    add_shared(&to->small_taken, atomic_load_explicit(&from->small_taken, memory_order_relaxed));
+static void add_counts(gd_counts *to, const gd_counts *from) {
+    add_atomic(&to->objects, atomic_load_explicit(&from->objects, memory_order_relaxed));
+    add_atomic(&to->small_bytes, atomic_load_explicit(&from->small_bytes, memory_order_relaxed));
+    add_atomic(&to->small_taken, atomic_load_explicit(&from->small_taken, memory_order_relaxed));
 }
 
 void gd_object_count(int change) {
     gd_thread *thread = &gd_this_thread;
     if (__builtin_expect(thread->alive, 1)) gd_count(&thread->counts.objects, change);
-    else add_shared(&others.objects, change);
+    else add_atomic(&others.objects, change);
 }
 
 int64_t gd_small_count(int taken, int64_t bytes) {
     gd_thread *thread = &gd_this_thread;
     if (!thread->alive) {
-        add_shared(&others.small_taken, taken);
-        add_shared(&others.small_bytes, bytes);
+        add_atomic(&others.small_taken, taken);
+        add_atomic(&others.small_bytes, bytes);
         return atomic_load_explicit(&others.small_bytes, memory_order_relaxed);
     }
     gd_count(&thread->counts.small_taken, taken);
@@ -53,8 +53,8 @@ int64_t gd_small_count(int taken, int64_t bytes) {
 void gd_counts_sum(gd_counts *sum) {
     memset(sum, 0, sizeof *sum);
     pthread_mutex_lock(&lock);
-    add_all(sum, &others);
-    for (const gd_thread *t = threads; t; t = t->next) add_all(sum, &t->counts);
+    add_counts(sum, &others);
+    for (const gd_thread *t = threads; t; t = t->next) add_counts(sum, &t->counts);
     pthread_mutex_unlock(&lock);
 }
 
@@ -64,10 +64,10 @@ int64_t gd_live_objects(void) {
     return sum.objects;
 }
 
-/* --- the beginning and the end ---------------------------------------------------------------- */
+/* --- creation and end ------------------------------------------------------------------------- */
 
-/* A thread for which there is no memory gets one of these: it can still report that. Threads beyond
- * their number share the last one. */
+/* If there is no memory for the block of a thread, it gets an emergency block, so that it can
+ * report the failure. If all are taken, threads share the last one. */
 enum { EMERGENCY_BLOCKS = 8 };
 static gd_thread emergency[EMERGENCY_BLOCKS];
 static atomic_flag emergency_taken[EMERGENCY_BLOCKS - 1];
@@ -78,7 +78,7 @@ static gd_thread *take_emergency_block(void) {
     return &emergency[i];
 }
 
-static void give_back(gd_thread *thread) {
+static void free_thread_block(gd_thread *thread) {
     if (thread < emergency || thread >= emergency + EMERGENCY_BLOCKS) {
         free(thread);
         return;
@@ -94,7 +94,7 @@ static void thread_end(void *arg) {
     gd_thread **link = &threads;
     while (*link && *link != thread) link = &(*link)->next;
     if (*link) *link = thread->next;
-    add_all(&others, &thread->counts);
+    add_counts(&others, &thread->counts);
     pthread_mutex_unlock(&lock);
     gd_free(thread->objects);
     if (thread->starts != thread->inline_starts) gd_free(thread->starts);
@@ -106,10 +106,10 @@ static void thread_end(void *arg) {
         gd_free(list);
     }
     if (thread == gd_thread_pointer) gd_thread_pointer = NULL;
-    give_back(thread);
+    free_thread_block(thread);
 }
 
-static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
+static void make_thread_key(void) { pthread_key_create(&thread_key, thread_end); }
 
 /* The main thread ends by exit(), which runs no key destructors. */
 static void __attribute__((destructor)) at_exit(void) {
@@ -121,7 +121,7 @@ gd_thread *gd_thread_make(void) {
     bool heap = thread != NULL;
     if (!heap) thread = take_emergency_block();
     gd_thread_pointer = thread;
-    pthread_once(&thread_key_once, make_key);
+    pthread_once(&thread_key_once, make_thread_key);
     pthread_setspecific(thread_key, thread);
     if (!heap) return thread;
     pthread_mutex_lock(&lock);
@@ -132,11 +132,11 @@ gd_thread *gd_thread_make(void) {
     return thread;
 }
 
-/* --- the library's own ------------------------------------------------------------------------ */
+/* --- threads of the library ------------------------------------------------------------------- */
 
-/* The program's signals are for the program's threads; a new thread inherits the mask. Faults stay
- * deliverable: they belong to the thread that commits them, and debuggers and sanitizers want to hear of
- * them. */
+/* Signals are for the program's threads, so they are blocked during pthread_create: a new thread
+ * inherits the mask. Faults are not blocked, because debuggers and sanitizers handle them in the
+ * thread that causes them. */
 bool gd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg) {
     sigset_t blocked, before;
     sigfillset(&blocked);
@@ -150,7 +150,7 @@ bool gd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg) {
 
 /* --- stack ------------------------------------------------------------------------------------ */
 
-/* More than any path needs from one check to the next. */
+/* More than any call path needs between two checks. */
 enum { STACK_NEEDED = 24 << 10 };
 
 static char *find_stack_end(void) {
@@ -172,7 +172,7 @@ const char *gd_stack_end(void) {
 
 gd_status gd_check_stack(void) {
     const char *here = __builtin_frame_address(0), *end = gd_stack_end();
-    /* an address below is one of another stack: the program switches between them */
+    /* an address below `end` is on another stack: the program switches stacks */
     if (!end || here < end || here - end >= STACK_NEEDED) return GD_OK;
     return gd_fail(GD_E_MEMORY,
                    "the stack of this thread has %zu bytes left, and %d may be needed: branches, "
@@ -183,14 +183,14 @@ gd_status gd_check_stack(void) {
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
-static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void in_parent(void) { pthread_mutex_unlock(&lock); }
+static void lock_threads(void) { pthread_mutex_lock(&lock); }
+static void unlock_threads(void) { pthread_mutex_unlock(&lock); }
 
-/* Only this thread lives on. What the others have counted stays, and so do their blocks: they may
- * have been at work in them. */
+/* Only the forking thread exists in the child. The counts of the other threads are kept, and so are
+ * their blocks, which they may have been changing. */
 static gd_thread *stranded;
 
-static void in_child(void) {
+static void strand_other_threads(void) {
     gd_thread *self = NULL;
     for (gd_thread *t = threads, *next; t; t = next) {
         next = t->next;
@@ -198,7 +198,7 @@ static void in_child(void) {
             self = t;
             continue;
         }
-        add_all(&others, &t->counts);
+        add_counts(&others, &t->counts);
         t->next = stranded;
         stranded = t;
     }
@@ -207,7 +207,7 @@ static void in_child(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Early, so that the lock is taken last: see fork.h. */
+/* Registered early, so that the lock is taken last: see fork.h. */
 __attribute__((constructor(200))) static void at_fork(void) {
-    pthread_atfork(before_fork, in_parent, in_child);
+    pthread_atfork(lock_threads, unlock_threads, strand_other_threads);
 }

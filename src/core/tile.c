@@ -16,7 +16,8 @@ static _Thread_local struct {
     size_t used; /* bytes of the block, or of the reserve while this thread owns it */
 } tiles;
 
-/* For a thread without a block of its own; it owns the reserve from its first tile to its last. */
+/* For a thread whose block cannot be mapped; it owns the reserve from its first tile to its last.
+ * */
 static char reserve[BLOCK] __attribute__((aligned(ALIGNMENT)));
 static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
 GD_INNER_MUTEX_AT_FORK(reserve_lock)

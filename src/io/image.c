@@ -35,7 +35,7 @@ static gd_status make_tensor(const gd_picture *image, gd_tensor **out) {
     if (t->kind == GD_FAILED) return gd_failure();
     uint8_t *to = gd_data(t), *staged = NULL;
     if (!to && !(to = staged = gd_malloc(plane * channels)))
-        return gd_fail(GD_E_MEMORY, "no memory for an image");
+        return gd_no_memory(NULL, "for an image");
     for (size_t c = 0; c < channels; c++)
         for (size_t i = 0; i < plane; i++) to[c * plane + i] = image->pixels[i * channels + c];
     const gd_status status = staged ? gd_copy_in(t, staged, plane * channels) : GD_OK;

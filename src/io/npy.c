@@ -77,8 +77,8 @@ static gd_status source_read(void *user, void *buffer, size_t bytes) {
     return gd_stream_take(s->file, buffer, bytes, "a .npy file");
 }
 
-/* Reads the bytes behind the items, so that the checksum of an archive or a gzip file is
- * verified. */
+/* Reads the bytes after the items, so that the checksum of an archive or a gzip file is verified.
+ * */
 static gd_status source_finish(source *s, const gd_npy_header *h) {
     char rest[4096];
     for (uint64_t left = s->entry ? s->bytes - h->data_offset - h->data_bytes : 0; left > 0;) {

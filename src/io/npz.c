@@ -19,7 +19,7 @@ static gd_status write_entry(void *target, const void *data, size_t bytes) {
 static gd_status save_entry(gd_zip_writer *zip, const char *name, const gd_tensor *t) {
     size_t length = strlen(name);
     char *entry = gd_malloc(length + sizeof suffix);
-    if (!entry) return gd_fail(GD_E_MEMORY, "no memory for the name of an array");
+    if (!entry) return gd_no_memory(NULL, "for the name of an array");
     memcpy(entry, name, length);
     memcpy(entry + length, suffix, sizeof suffix);
     gd_status status = gd_zip_writer_entry(zip, entry);

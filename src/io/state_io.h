@@ -13,7 +13,7 @@
 
 /* Keys of the metadata that belong to the format: these, and GD_CHECKSUM_KEY. */
 #define GD_STATE_FORMAT "format"       /* "pt": Hugging Face's loaders require it */
-#define GD_STATE_PARTS  "gradus.parts" /* the names of the parts, a line each */
+#define GD_STATE_PARTS  "gradus.parts" /* the names of the parts, one per line */
 
 const char *gd_safetensors_dtype(gd_dtype dtype);     /* "F32" */
 gd_dtype gd_safetensors_dtype_from(const char *name); /* GD_DTYPE_NONE: unknown */

@@ -164,7 +164,7 @@ static bool has_line(const char *lines, const char *name) {
 static gd_status load_parts(const gd_source *source, gd_state_parts parts, const char *optional) {
     gd_state_part *kept = gd_calloc((size_t)parts.count + 1, sizeof *kept);
     int64_t n = 0;
-    if (!kept) return gd_fail(GD_E_MEMORY, "no memory to load a state");
+    if (!kept) return gd_no_memory(NULL, "to load a state");
     for (int64_t i = 0; i < parts.count; i++) {
         const char *name = parts.at[i].name;
         if (!optional || strncmp(name, optional, strlen(optional)) != 0 ||

@@ -249,7 +249,7 @@ gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value) {
     gd_tensor ***at = gd_calloc((size_t)o->n_parameters, sizeof *at);
     gd_tensor **gradients = gd_calloc((size_t)o->n_parameters, sizeof *gradients);
     const int n = at && gradients ? gd_optimizer_gradients(o, at) : 0;
-    gd_status status = at && gradients ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a step");
+    gd_status status = at && gradients ? GD_OK : gd_no_memory(NULL, "for a step");
     if (n > 0) status = clip_gradients(at, gradients, n, max_norm, value);
     gd_free(at);
     gd_free(gradients);

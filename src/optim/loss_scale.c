@@ -1,8 +1,8 @@
-/* loss_scale.c - loss scaling: see gradus/loss_scale.h.
+/* loss_scale.c - loss scaling (gradus/loss_scale.h).
  *
  * One number decides whether a step is skipped: the largest absolute value of all gradients, which
- * is infinite or NaN if any element is. Everything else is computed from it by ordinary ops, so
- * that it works in plans, too: the updates have it as their number `skip` (gd_op_unless), and it
+ * is infinite or NaN if any element is. Everything else is computed from it by ordinary ops, so it
+ * works in plans, too: the updates have an operand `skip` (gd_op_unless), and the same condition
  * selects the new scale.
  */
 #include "optim/loss_scale.h"
@@ -59,7 +59,7 @@ static gd_status make_state(gd_loss_scale *s) {
 static gd_status make_loss_scale(const gd_loss_scale_options *options, gd_loss_scale **made) {
     GD_TRY(check_options(options));
     gd_loss_scale *s = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *s) : NULL;
-    if (!s) return gd_fail(GD_E_MEMORY, "no memory for a loss scale");
+    if (!s) return gd_no_memory(NULL, "for a loss scale");
     gd_object_init(&s->object, &loss_scale_class);
     gd_object_count(1);
     s->options = *options;
@@ -101,7 +101,7 @@ gd_tensor *gd_loss_scale_skipped_at(const char *site, gd_loss_scale *s) {
     return state_of(site, s, GD_LOSS_SCALE_SKIPPED, "gd_loss_scale_skipped");
 }
 
-/* --- where it lives --------------------------------------------------------------------------- */
+/* --- eager tensors or variables --------------------------------------------------------------- */
 
 /* Moves the state to the device of the parameters. The handles stay, since traces hold them. */
 static gd_status move_state(gd_loss_scale *s, gd_device *device, const char *what) {
@@ -122,15 +122,15 @@ static gd_status move_state(gd_loss_scale *s, gd_device *device, const char *wha
     return GD_OK;
 }
 
-/* Variables of the optimizer's graph: "loss_scale/scale". */
+/* Makes the state variables of the optimizer's graph: "loss_scale/scale". */
 static gd_status make_variables(gd_loss_scale *s, const gd_optimizer *o) {
     if (s->home == GD_LOSS_SCALE_EAGER)
-        return gd_fail(GD_E_STATE, "the loss scale has been used with parameters that are no "
-                                   "variables of this graph; make one for this optimizer");
+        return gd_fail(GD_E_STATE, "the loss scale has been used with parameters that are not "
+                                   "variables of this graph; create one for this optimizer");
     if (s->home == GD_LOSS_SCALE_GRAPH) {
         const gd_node *node = s->state[0]->node;
         if (node->origin && node->origin->graph == gd_optimizer_graph(o)) return GD_OK;
-        return gd_fail(GD_E_STATE, "the loss scale is that of another graph");
+        return gd_fail(GD_E_STATE, "the loss scale belongs to another graph");
     }
     gd_tensor *variables[GD_LOSS_SCALE_STATE];
     for (int i = 0; i < GD_LOSS_SCALE_STATE; i++) {
@@ -151,7 +151,7 @@ static gd_status make_variables(gd_loss_scale *s, const gd_optimizer *o) {
 
 /* --- the loss --------------------------------------------------------------------------------- */
 
-/* In f32 at least: a loss in f16 would overflow. */
+/* At least in f32: an f16 loss would overflow. */
 static gd_tensor *scale_loss(const gd_loss_scale *s, gd_tensor *loss) {
     if (loss->dtype == GD_F16 || loss->dtype == GD_BF16) loss = gd_cast(loss, GD_F32);
     return gd_mul(loss, s->state[GD_LOSS_SCALE_SCALE]);
@@ -193,21 +193,21 @@ gd_status gd_loss_scale_begin(gd_loss_scale *s, const gd_optimizer *o, gd_tensor
     return status;
 }
 
-/* --- the verdict ------------------------------------------------------------------------------ */
+/* --- the decision about a step ---------------------------------------------------------------- */
 
-static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
+static gd_tensor *f64_scalar(double value) { return gd_scalar_of(value, GD_F64); }
 
 /* 1 / scale, f64 */
 static gd_tensor *inverse_scale(const gd_loss_scale *s) {
-    return gd_div(number(1), gd_cast(s->state[GD_LOSS_SCALE_SCALE], GD_F64));
+    return gd_div(f64_scalar(1), gd_cast(s->state[GD_LOSS_SCALE_SCALE], GD_F64));
 }
 
 /* The next state. `fine` is a bool. */
 static gd_status next_state(const gd_loss_scale *s, gd_tensor *fine, gd_verdict *v) {
     const gd_loss_scale_options *o = &s->options;
-    gd_tensor *scale = s->state[GD_LOSS_SCALE_SCALE], *zero = number(0),
-              *good = gd_add(s->state[GD_LOSS_SCALE_GOOD], number(1)),
-              *grows = gd_ge(good, number((double)o->interval)),
+    gd_tensor *scale = s->state[GD_LOSS_SCALE_SCALE], *zero = f64_scalar(0),
+              *good = gd_add(s->state[GD_LOSS_SCALE_GOOD], f64_scalar(1)),
+              *grows = gd_ge(good, f64_scalar((double)o->interval)),
               *larger = gd_mul(scale, gd_scalar_of(o->growth, GD_F32)),
               *smaller = gd_mul(scale, gd_scalar_of(o->backoff, GD_F32));
     larger = gd_where(gd_isfinite(larger), larger, scale);
@@ -220,8 +220,8 @@ static gd_status next_state(const gd_loss_scale *s, gd_tensor *fine, gd_verdict 
     return GD_OK;
 }
 
-/* Decides about a step. `factor`: of gradients that are not unscaled yet; or NULL. Empty gradients
- * are ignored. */
+/* Decides about a step. `factor` unscales gradients that are still scaled, or is NULL. Empty
+ * gradients are ignored. */
 static gd_status judge_gradients(const gd_loss_scale *s, gd_tensor *const *gradients, int n,
                                  gd_tensor *factor, gd_verdict *v) {
     gd_tensor **some = gd_malloc((size_t)n * sizeof *some);
@@ -229,7 +229,7 @@ static gd_status judge_gradients(const gd_loss_scale *s, gd_tensor *const *gradi
     int count = 0;
     for (int i = 0; i < n; i++)
         if (gd_numel(gradients[i]->rank, gradients[i]->dims) != 0) some[count++] = gradients[i];
-    gd_tensor *most = count > 0 ? gd_gradients_norm(some, count, INFINITY) : number(0);
+    gd_tensor *most = count > 0 ? gd_gradients_norm(some, count, INFINITY) : f64_scalar(0);
     gd_free(some);
     if (factor) most = gd_mul(most, factor);
     gd_tensor *fine = gd_isfinite(most);
@@ -264,7 +264,7 @@ static gd_status unscale_symbols(const gd_loss_scale *s, gd_tensor ***at, gd_ten
 gd_status gd_loss_scale_symbols(gd_loss_scale *s, const gd_optimizer *o, gd_verdict *v) {
     gd_tensor ***at = gd_calloc((size_t)o->n_parameters, sizeof *at);
     gd_tensor **gradients = gd_calloc((size_t)o->n_parameters, sizeof *gradients);
-    gd_status status = at && gradients ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a step");
+    gd_status status = at && gradients ? GD_OK : gd_no_memory(NULL, "for a step");
     const int n = status == GD_OK ? gd_optimizer_gradients(o, at) : 0;
     if (n > 0) status = unscale_symbols(s, at, gradients, n, v);
     gd_free(at);
@@ -279,7 +279,7 @@ static gd_status list_gradients(const gd_optimizer *o, gd_tensor ***list, int *n
     GD_TRY(gd_optimizer_find_gradients(o));
     gd_tensor ***at = gd_calloc((size_t)o->n_parameters, sizeof *at);
     *list = gd_calloc((size_t)o->n_parameters, sizeof **list);
-    gd_status status = at && *list ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a step");
+    gd_status status = at && *list ? GD_OK : gd_no_memory(NULL, "for a step");
     *n = status == GD_OK ? gd_optimizer_gradients(o, at) : 0;
     for (int i = 0; i < *n; i++) (*list)[i] = *at[i];
     gd_free(at);
@@ -341,7 +341,7 @@ typedef struct step_values {
     gd_tensor **gradients;
     int n;
     gd_view *views;
-    gd_tensor *factor; /* of gradients that are not unscaled yet; or NULL */
+    gd_tensor *factor; /* unscales the gradients; NULL: they are unscaled */
     gd_verdict verdict;
     gd_tensor *step, **rates; /* of the schedule */
     gd_tensor **done;
@@ -354,7 +354,7 @@ static gd_status prepare_values(step_values *w) {
     w->views = gd_gradients_views(w->n);
     w->done = gd_optimizer_room(w->optimizer);
     w->rates = gd_calloc((size_t)w->optimizer->n_groups + 1, sizeof *w->rates);
-    if (!w->views || !w->done || !w->rates) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    if (!w->views || !w->done || !w->rates) return gd_no_memory(NULL, "for a step");
     GD_TRY(judge_gradients(s, w->gradients, w->n, w->factor, &w->verdict));
     GD_TRY(gd_optimizer_make_state(w->optimizer));
     if (!w->schedule) return GD_OK;
@@ -370,7 +370,7 @@ static gd_status write_values(const step_values *w) {
     return gd_loss_scale_assign(w->scale, &w->verdict, w->done, &n_done);
 }
 
-static gd_status step_all(step_values *w) {
+static gd_status run_step(step_values *w) {
     GD_TRY(prepare_values(w));
     gd_transaction updates; /* changes everything or, after a failure, nothing */
     gd_transaction_begin(&updates);
@@ -382,7 +382,7 @@ static gd_status check_step(const gd_loss_scale *s, const gd_optimizer *o,
     GD_TRY(gd_optimizer_check_step(o, "gd_loss_scale_step"));
     if (schedule && gd_schedule_optimizer(schedule) != o)
         return gd_fail(GD_E_ARGUMENT,
-                       "gd_loss_scale_step: the schedule is that of another optimizer");
+                       "gd_loss_scale_step: the schedule belongs to another optimizer");
     if (s && s->unscaled && s->unscaled_in != gd_this_thread.tracer)
         return gd_fail(GD_E_STATE,
                        "gd_loss_scale_step: gd_loss_scale_unscale was called outside of "
@@ -402,7 +402,7 @@ static gd_status take_step(gd_loss_scale *s, gd_optimizer *o, gd_schedule *sched
     gd_scope *scope = gd_scope_open();
     int grad = gd_no_grad_begin();
     gd_status status = list_gradients(o, &w.gradients, &w.n);
-    if (status == GD_OK && w.n > 0) status = step_all(&w);
+    if (status == GD_OK && w.n > 0) status = run_step(&w);
     gd_grad_mode_end(&grad);
     gd_scope_close(&scope);
     gd_free(w.gradients);

@@ -1,4 +1,4 @@
-/* loss_scale.h - the internals of a loss scale. */
+/* loss_scale.h - the struct of a loss scale, and its part in gd_minimize. */
 #ifndef GRADUS_OPTIM_LOSS_SCALE_H
 #define GRADUS_OPTIM_LOSS_SCALE_H
 
@@ -10,7 +10,7 @@
 enum { GD_LOSS_SCALE_SCALE, GD_LOSS_SCALE_GOOD, GD_LOSS_SCALE_SKIPPED, GD_LOSS_SCALE_STATE };
 extern const char *const gd_loss_scale_names[GD_LOSS_SCALE_STATE];
 
-/* Where the state is; the first use decides. */
+/* Whether the state is eager or in a graph; the first use decides. */
 typedef enum gd_loss_scale_home {
     GD_LOSS_SCALE_UNUSED, /* eager, and may become variables */
     GD_LOSS_SCALE_EAGER,  /* eager tensors */
@@ -32,8 +32,8 @@ typedef struct gd_verdict {
     gd_tensor *next[GD_LOSS_SCALE_STATE];
 } gd_verdict;
 
-/* The parts of gd_minimize: the loss becomes the scaled one; the gradients of the optimizer, which
- * are symbols, are unscaled and checked; the state is written. */
+/* The steps of gd_minimize with a loss scale: scale the loss; unscale and check the gradients of
+ * the optimizer, which are symbols; write the state. */
 gd_status gd_loss_scale_begin(gd_loss_scale *s, const gd_optimizer *o, gd_tensor **loss);
 gd_status gd_loss_scale_symbols(gd_loss_scale *s, const gd_optimizer *o, gd_verdict *verdict);
 gd_status gd_loss_scale_assign(const gd_loss_scale *s, const gd_verdict *verdict, gd_tensor **done,

@@ -1,9 +1,12 @@
 /* optim_save.c - saves and loads the state of optimizers, schedules and loss scales (core/state.h).
  *
- * Of each parameter: its slots under PyTorch's names and the number of its steps
- * ("fc1.weight.exp_avg", "fc1.weight.step"). Of each group: its rate, and the base rate if there is
- * a schedule ("groups.0.lr"). Of a schedule: "step". Of a loss scale: "scale", "good_steps",
- * "skipped_steps". Options belong to the program, and are not saved.
+ *   optimizer   for each parameter its slots, under PyTorch's names, and the number of its steps:
+ *               "fc1.weight.exp_avg", "fc1.weight.step"; for each group its learning rate, and the
+ *               base rate of a schedule: "groups.0.lr", "groups.0.base_lr"
+ *   schedule    "step"
+ *   loss scale  "scale", "good_steps", "skipped_steps"
+ *
+ * Options belong to the program and are not saved.
  */
 #include <stdio.h>
 
@@ -12,7 +15,7 @@
 #include "optim/loss_scale.h"
 #include "optim/schedule.h"
 
-static gd_status refuse_graph(const char *what) {
+static gd_status fail_in_graph(const char *what) {
     return gd_fail(
         GD_E_STATE,
         "the state of this %s consists of variables of a graph; save and load the session instead",
@@ -21,8 +24,8 @@ static gd_status refuse_graph(const char *what) {
 
 /* --- optimizers ------------------------------------------------------------------------------- */
 
-/* Whether the parameter has slots: it was updated, or is about to be. */
-static bool has_state(const gd_optim_group *g, const gd_optim_part *part, int i) {
+/* Whether the state of the parameter exists: a step has updated it, or a load has created it. */
+static bool has_parameter_state(const gd_optim_group *g, const gd_optim_part *part, int i) {
     return g->needs.count > 0 ? part->slots[i * g->needs.count] != NULL : part->steps != NULL;
 }
 
@@ -36,7 +39,7 @@ static gd_status put_tensor(gd_state *state, const gd_tensor *p, int64_t index, 
 static gd_status give_parameter(gd_state *state, const gd_optim_group *g, const gd_optim_part *part,
                                 int i, int64_t index) {
     const gd_tensor *p = part->parameters[i];
-    if (!has_state(g, part, i)) return GD_OK;
+    if (!has_parameter_state(g, part, i)) return GD_OK;
     for (int k = 0; k < g->needs.count; k++)
         GD_TRY(put_tensor(state, p, index, g->needs.slot[k].name,
                           part->slots[i * g->needs.count + k]));
@@ -55,7 +58,7 @@ static gd_status give_rates(gd_state *state, gd_optimizer *o, int group) {
 
 static gd_status give_optimizer(gd_object *object, gd_state *state) {
     gd_optimizer *o = (gd_optimizer *)object;
-    if (o->in_graph) return refuse_graph("optimizer");
+    if (o->in_graph) return fail_in_graph("optimizer");
     GD_EAGER;
     GD_NO_GRAD;
     GD_SCOPE;
@@ -87,14 +90,14 @@ static gd_status take_tensor(gd_taking *in, const gd_tensor *p, int64_t index, c
     return gd_taking_tensor(in, name, tensor);
 }
 
-/* Makes the state of a parameter before its first step if necessary. That changes nothing if the
- * load fails. */
+/* Creates the state of a parameter if it has had no step. If the load fails, the new state has its
+ * initial values, so nothing has changed. */
 static gd_status take_parameter(gd_taking *in, gd_optimizer *o, int group, int number, int i,
                                 int64_t index) {
     gd_optim_group *g = &o->groups[group];
     gd_optim_part *part = &g->parts[number];
     const gd_tensor *p = part->parameters[i];
-    bool found = has_state(g, part, i);
+    bool found = has_parameter_state(g, part, i);
     if (g->needs.count == 0 && !g->needs.counts) return GD_OK;
     if (!found) GD_TRY(find_state(in, g, p, index, &found));
     if (!found) return GD_OK;
@@ -118,7 +121,7 @@ static gd_status take_rates(gd_taking *in, gd_optimizer *o, int group) {
 
 static gd_status take_optimizer(gd_object *object, gd_taking *in) {
     gd_optimizer *o = (gd_optimizer *)object;
-    if (o->in_graph) return refuse_graph("optimizer");
+    if (o->in_graph) return fail_in_graph("optimizer");
     GD_EAGER;
     GD_NO_GRAD;
     GD_SCOPE;
@@ -138,13 +141,13 @@ const gd_state_rules gd_optimizer_state_rules = {give_optimizer, take_optimizer}
 
 static gd_status give_schedule(gd_object *object, gd_state *state) {
     gd_schedule *s = (gd_schedule *)object;
-    return s->optimizer->in_graph ? refuse_graph("schedule")
+    return s->optimizer->in_graph ? fail_in_graph("schedule")
                                   : gd_state_put_tensor(state, "step", s->step);
 }
 
 static gd_status take_schedule(gd_object *object, gd_taking *in) {
     gd_schedule *s = (gd_schedule *)object;
-    return s->optimizer->in_graph ? refuse_graph("schedule")
+    return s->optimizer->in_graph ? fail_in_graph("schedule")
                                   : gd_taking_tensor(in, "step", s->step);
 }
 
@@ -154,7 +157,7 @@ const gd_state_rules gd_schedule_state_rules = {give_schedule, take_schedule};
 
 static gd_status give_loss_scale(gd_object *object, gd_state *state) {
     const gd_loss_scale *s = (gd_loss_scale *)object;
-    if (s->home == GD_LOSS_SCALE_GRAPH) return refuse_graph("loss scale");
+    if (s->home == GD_LOSS_SCALE_GRAPH) return fail_in_graph("loss scale");
     for (int i = 0; i < GD_LOSS_SCALE_STATE; i++)
         GD_TRY(gd_state_put_tensor(state, gd_loss_scale_names[i], s->state[i]));
     return GD_OK;
@@ -162,7 +165,7 @@ static gd_status give_loss_scale(gd_object *object, gd_state *state) {
 
 static gd_status take_loss_scale(gd_object *object, gd_taking *in) {
     const gd_loss_scale *s = (gd_loss_scale *)object;
-    if (s->home == GD_LOSS_SCALE_GRAPH) return refuse_graph("loss scale");
+    if (s->home == GD_LOSS_SCALE_GRAPH) return fail_in_graph("loss scale");
     for (int i = 0; i < GD_LOSS_SCALE_STATE; i++)
         GD_TRY(gd_taking_tensor(in, gd_loss_scale_names[i], s->state[i]));
     return GD_OK;

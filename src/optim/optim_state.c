@@ -1,8 +1,8 @@
-/* optim_state.c - the tensors of an optimizer that live between steps.
+/* optim_state.c - creates the tensors that an optimizer keeps between steps.
  *
- * Rates and counts are f64 for parameters of any dtype. If the parameters are variables of a graph,
- * all of them are variables, too, with these names: "w1/exp_avg", "adam/lr", "adam/group1/lr",
- * "adam/step".
+ * Rates and step counts are f64 for parameters of any dtype. If the parameters are variables of a
+ * graph, the state consists of variables, too, with the names "w1/exp_avg", "adam/lr",
+ * "adam/group1/lr", "adam/step".
  */
 #include <stdio.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static gd_status make_steps(gd_optimizer *o, int group, int number) {
     return part->steps ? GD_OK : gd_failure();
 }
 
-/* Makes all slots of a parameter or, after a failure, none. */
+/* Creates all slots of a parameter or, after a failure, none. */
 static gd_status make_slots(const gd_optimizer *o, const gd_optim_group *g, gd_optim_part *part,
                             int i) {
     const gd_tensor *p = part->parameters[i];

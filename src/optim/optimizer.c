@@ -49,7 +49,7 @@ static gd_status check_options(const gd_maker *maker, const void *options) {
     return rules->check ? rules->check(options) : GD_OK;
 }
 
-/* Adds a group, which owns `options`, also after a failure. */
+/* Adds a group. Takes ownership of `options`, also if it fails. */
 static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors parameters,
                            void *options) {
     const gd_optimizer_rules *rules = rules_of(o->maker);
@@ -64,7 +64,7 @@ static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors paramet
         status == GD_OK ? gd_realloc(o->groups, (size_t)(o->n_groups + 1) * sizeof *groups) : NULL;
     if (groups) o->groups = groups;
     g.parts = groups ? gd_calloc(1, sizeof *g.parts) : NULL;
-    if (status == GD_OK && !g.parts) status = gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+    if (status == GD_OK && !g.parts) status = gd_no_memory(NULL, "for an optimizer");
     if (status == GD_OK)
         status = gd_optim_part_make(o, &g, (gd_factors){1, 1}, parameters.at, (int)parameters.count,
                                     &g.parts[0]);
@@ -79,7 +79,7 @@ static gd_status add_group(gd_optimizer *o, const char *what, gd_tensors paramet
     return GD_OK;
 }
 
-/* Owns `options`, also after a failure. */
+/* Takes ownership of `options`, also if it fails. */
 static gd_status make_optimizer(const gd_maker *maker, gd_tensors parameters, void *options,
                                 gd_optimizer **made) {
     char what[80];
@@ -87,7 +87,7 @@ static gd_status make_optimizer(const gd_maker *maker, gd_tensors parameters, vo
     gd_optimizer *o = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *o) : NULL;
     if (!o) {
         gd_free(options);
-        return gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+        return gd_no_memory(NULL, "for an optimizer");
     }
     gd_object_init(&o->object, &optimizer_class);
     gd_object_count(1);
@@ -216,7 +216,7 @@ gd_tensor *gd_optimizer_lr_at(const char *site, gd_optimizer *o, const gd_group_
     return status == GD_OK ? lr : gd_tensor_fail(status);
 }
 
-/* In a function that is being traced, the rate is set at each call. */
+/* In a function that is being traced: records an assign, which sets the rate in each call. */
 static gd_status trace_lr(gd_optimizer *o, int group, double lr) {
     GD_TRY(gd_optimizer_make_lr(o, group));
     GD_NO_GRAD;

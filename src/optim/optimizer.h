@@ -1,4 +1,4 @@
-/* optimizer.h - the internals of an optimizer.
+/* optimizer.h - the struct of an optimizer, and functions on optimizers for library code.
  *
  * An optimizer has groups, each with its own options and learning rate. The parameters of a
  * group that have the same factors are a part: one call updates them all. Optimizers are records
@@ -15,14 +15,12 @@
 
 typedef struct gd_optim_part {
     gd_factors factors;
-    void *options; /* those of the group, with the weight decay times the factor */
+    void *options; /* the group's options, with the weight decay multiplied by the factor */
     int count;
     gd_tensor **parameters; /* retained, as are the tensors below */
-    gd_tensor *
-        *slots;       /* (count, needs.count); those of a parameter are NULL until its first step */
-    gd_tensor *steps; /* f64[count]: the steps of each; NULL until the first, and if the rule does
-                         not count */
-    struct gd_view *views;         /* room for a call, gd_each_views; NULL until the first */
+    gd_tensor **slots;      /* (count, needs.count); NULL until the first step of a parameter */
+    gd_tensor *steps;       /* f64[count]: step counts; NULL before the first step or if unused */
+    struct gd_view *views;  /* workspace of a call (gd_each_views); NULL until the first */
     gd_tensor **gradients, **work; /* during a step: (count), (count, 2 + slots) */
 } gd_optim_part;
 
@@ -30,8 +28,8 @@ typedef struct gd_optim_group {
     void *options;
     double lr_value; /* initial */
     gd_slot_needs needs;
-    gd_tensor *lr;   /* f64, of rank 0; NULL until it is read */
-    gd_tensor *base; /* the base rate of a schedule, likewise */
+    gd_tensor *lr;   /* f64 of rank 0; NULL until it is used */
+    gd_tensor *base; /* the base rate of a schedule: f64 of rank 0; NULL until it is used */
     gd_optim_part *parts;
     int n_parts;
 } gd_optim_group;
@@ -59,32 +57,33 @@ struct gd_update {
     gd_status status;
 };
 
-/* Behind the generated constructors. */
+/* Called by the generated constructors. */
 gd_optimizer *gd_optimizer_make(const char *site, const gd_maker *maker, gd_tensors parameters,
                                 const void *options);
 
-/* The parameters must be leaves, or variables of one graph, that are not in the optimizer yet. */
+/* Fails unless the parameters are leaves, or variables of one graph, and not in the optimizer yet.
+ * */
 gd_status gd_optimizer_check_parameters(const gd_optimizer *o, const char *what,
                                         gd_tensors parameters, bool *symbols);
 
-/* Makes a part with all parameters of a group. */
+/* Creates a part with these parameters of a group. */
 gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_factors factors,
                              gd_tensor *const *parameters, int count, gd_optim_part *part);
 void gd_optim_part_free(const gd_optim_group *g, gd_optim_part *part);
 
-/* The tensors that live between steps (optim_state.c). The state of eager parameters is eager, also
- * while a function is traced or a graph is built. */
+/* Create state tensors that do not exist yet (optim_state.c). The state of eager parameters is
+ * eager, also while a function is traced or a graph is built. gd_optimizer_make_state creates the
+ * state of the parameters that have a gradient now. */
 gd_status gd_optimizer_make_lr(gd_optimizer *o, int group);
 gd_status gd_optimizer_make_base(gd_optimizer *o, int group);
-gd_status
-gd_optimizer_make_state(gd_optimizer *o); /* for the parameters that have a gradient now */
-/* A tensor of the state, retained: the value itself, or in a graph a variable with this initial
- * value. NULL: failed. */
+gd_status gd_optimizer_make_state(gd_optimizer *o);
+/* A retained state tensor: the value itself, or in a graph a variable with this initial value. NULL
+ * if it fails. */
 gd_tensor *gd_optimizer_keep(const gd_optimizer *o, gd_tensor *value, const char *name);
 /* The graph of its variables; NULL: it has none, or the graph is freed. */
 gd_graph *gd_optimizer_graph(const gd_optimizer *o);
 
-/* The same for one parameter: number `i` of a part of a group. */
+/* Creates the state of one parameter: number `i` of a part of a group. */
 gd_status gd_optimizer_make_parameter(gd_optimizer *o, int group, int part, int i);
 
 /* Saving and loading (optim_save.c). */
@@ -98,17 +97,17 @@ gd_status gd_clip_symbols(gd_optimizer *o, double max_norm, double value);
 int gd_optimizer_gradients(const gd_optimizer *o, gd_tensor ***at);
 /* The p-norm of all gradients as if they were one vector, f64. */
 gd_tensor *gd_gradients_norm(gd_tensor *const *gradients, int n, double p);
-/* Multiplies each by the factor in place, and reorders the list. `views` must live until the
- * kernels have run. */
+/* Multiplies each gradient by the factor in place, and reorders the list. `views` must live until
+ * the kernels have run. */
 gd_status gd_gradients_scale(gd_tensor **gradients, int n, gd_tensor *factor,
                              struct gd_view *views);
-struct gd_view *gd_gradients_views(int n); /* to be freed; NULL: failed */
-/* The factor in the dtype for gradients of a dtype. */
+struct gd_view *gd_gradients_views(int n); /* the caller frees it; NULL if out of memory */
+/* The factor, cast for gradients of a dtype: f64 for f64, otherwise f32. */
 gd_tensor *gd_factor_for(gd_tensor *factor, gd_dtype dtype);
 
-/* A step in parts (step.c). First all gradients are found; then, after gd_optimizer_make_state,
- * gd_optimizer_advance writes. `done` receives the symbols that a graph must fetch;
- * gd_optimizer_room allocates it, with room for a schedule and a loss scale, too. */
+/* The phases of a step (step.c): gd_optimizer_find_gradients, gd_optimizer_make_state, and
+ * gd_optimizer_advance, which writes. `done` receives the symbols that a graph must fetch.
+ * gd_optimizer_room allocates it, also for the symbols of a schedule and a loss scale. */
 gd_status gd_optimizer_check_step(const gd_optimizer *o, const char *what);
 gd_status gd_optimizer_find_gradients(const gd_optimizer *o);
 gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **done, int *n_done);
@@ -118,7 +117,8 @@ gd_tensor **gd_optimizer_room(const gd_optimizer *o);
  * gd_update. */
 gd_status gd_schedule_advance(gd_schedule *schedule, gd_tensor *skip, gd_tensor **done,
                               int *n_done);
-/* The same in two parts: computes the new values, `rates` for each group; writes them. */
+/* The same in two phases: gd_schedule_next computes the new step and the rates of all groups,
+ * gd_schedule_assign writes them. */
 gd_status gd_schedule_next(const gd_schedule *schedule, gd_tensor *skip, gd_tensor **step,
                            gd_tensor **rates);
 gd_status gd_schedule_assign(const gd_schedule *schedule, gd_tensor *step, gd_tensor *const *rates,

@@ -40,15 +40,14 @@ static gd_status check_parameter(const gd_tensor *p, const char *what, int64_t i
     return GD_OK;
 }
 
-/* Handles of one variable share its node. */
+/* The identity of a parameter; all handles of a variable share its node. */
 static const void *identity_key(const gd_tensor *p) {
     return p->kind == GD_SYMBOL ? (const void *)p->node : p;
 }
 
 static gd_status record_parameter(gd_map *seen, const gd_tensor *p, int number) {
-    return gd_map_put(seen, identity_key(p), number)
-               ? GD_OK
-               : gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+    return gd_map_put(seen, identity_key(p), number) ? GD_OK
+                                                     : gd_no_memory(NULL, "for an optimizer");
 }
 
 static gd_status record_parameters(const gd_optimizer *o, gd_map *seen) {
@@ -114,7 +113,7 @@ gd_status gd_optim_part_make(const gd_optimizer *o, const gd_optim_group *g, gd_
                                  sizeof *part->parameters); /* one allocation for all lists */
     if (!part->options || !part->parameters) {
         gd_optim_part_free(g, part);
-        return gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+        return gd_no_memory(NULL, "for an optimizer");
     }
     part->slots = part->parameters + n;
     part->gradients = part->slots + n * slots;
@@ -144,7 +143,7 @@ static bool find_parameter(gd_optimizer *o, const gd_tensor *p, parameter_index 
     return false;
 }
 
-static bool has_state(const gd_optim_group *g, const gd_optim_part *part) {
+static bool has_part_state(const gd_optim_group *g, const gd_optim_part *part) {
     for (int i = 0; i < part->count * g->needs.count; i++)
         if (part->slots[i]) return true;
     return part->steps != NULL;
@@ -154,14 +153,14 @@ static bool has_equal_factors(gd_factors a, gd_factors b) {
     return a.lr == b.lr && a.weight_decay == b.weight_decay;
 }
 
-/* Moves a parameter to the part that has these factors. The two parts that change are made anew. */
+/* Moves a parameter to the part with these factors. All parts of the group are created again. */
 static gd_status move_parameter(const gd_optimizer *o, const parameter_index *at,
                                 gd_factors factors) {
     gd_optim_group *g = at->group;
     gd_optim_part *parts = gd_calloc((size_t)g->n_parts + 1, sizeof *parts),
                   *from = &g->parts[at->part];
     gd_tensor **list = gd_calloc((size_t)o->n_parameters + 1, sizeof *list);
-    gd_status status = parts && list ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for an optimizer");
+    gd_status status = parts && list ? GD_OK : gd_no_memory(NULL, "for an optimizer");
     int n = 0, to = 0;
     while (to < g->n_parts && !has_equal_factors(g->parts[to].factors, factors)) to++;
     for (int k = 0; k <= g->n_parts && status == GD_OK; k++) {
@@ -190,7 +189,7 @@ static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors fac
     if (!o) return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_factors: the optimizer is NULL");
     if (!p || p->kind == GD_FAILED || !find_parameter(o, p, &at))
         return gd_fail(GD_E_ARGUMENT,
-                       "gd_optimizer_set_factors: the tensor is no parameter of the optimizer");
+                       "gd_optimizer_set_factors: the tensor is not a parameter of the optimizer");
     if (!(factors.lr >= 0 && factors.weight_decay >= 0))
         return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_factors: %s is %g; it must be in [0, inf)",
                        factors.lr >= 0 ? "weight_decay" : "lr",
@@ -200,7 +199,7 @@ static gd_status set_factors(gd_optimizer *o, const gd_tensor *p, gd_factors fac
         return gd_fail(GD_E_ARGUMENT, "gd_optimizer_set_factors: %s has no option weight_decay",
                        o->maker->record.name);
     for (int k = 0; k < at.group->n_parts; k++)
-        if (has_state(at.group, &at.group->parts[k]))
+        if (has_part_state(at.group, &at.group->parts[k]))
             return gd_fail(GD_E_STATE, "gd_optimizer_set_factors: the optimizer has state already; "
                                        "call it before the first step");
     return has_equal_factors(at.group->parts[at.part].factors, factors)

@@ -25,7 +25,7 @@ const gd_optimizer *gd_schedule_optimizer(const gd_schedule *s) { return s->opti
 
 /* --- rates ------------------------------------------------------------------------------------ */
 
-static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
+static gd_tensor *f64_scalar(double value) { return gd_scalar_of(value, GD_F64); }
 
 static double option_value(const gd_schedule *s, const char *name, double by_default) {
     const gd_op_attr *attr = NULL;
@@ -38,8 +38,8 @@ static double option_value(const gd_schedule *s, const char *name, double by_def
 static gd_tensor *group_rate(const gd_schedule *s, gd_tensor *step, gd_tensor *base) {
     const double warmup = option_value(s, "warmup", 0), start = option_value(s, "warmup_start", 0);
     if (warmup == 0) return rules_of(s)->rate(s->options, step, base);
-    gd_tensor *n = number(warmup), *after = gd_maximum(gd_sub(step, n), number(0)),
-              *share = gd_add(number(start), gd_mul(number(1 - start), gd_div(step, n)));
+    gd_tensor *n = f64_scalar(warmup), *after = gd_maximum(gd_sub(step, n), f64_scalar(0)),
+              *share = gd_add(f64_scalar(start), gd_mul(f64_scalar(1 - start), gd_div(step, n)));
     return gd_where(gd_lt(step, n), gd_mul(base, share),
                     rules_of(s)->rate(s->options, after, base));
 }
@@ -66,7 +66,7 @@ gd_status gd_schedule_assign(const gd_schedule *s, gd_tensor *step, gd_tensor *c
     return GD_OK;
 }
 
-/* The old value if the step is skipped, by_default the next one. */
+/* The old value if the step is skipped, otherwise the next one. */
 static gd_tensor *select_unless(gd_tensor *skip, gd_tensor *old, gd_tensor *next) {
     if (skip && skip->device != old->device) skip = gd_to_device(skip, old->device);
     return skip ? gd_where(gd_cast(skip, GD_BOOL), old, next) : next;
@@ -74,7 +74,7 @@ static gd_tensor *select_unless(gd_tensor *skip, gd_tensor *old, gd_tensor *next
 
 gd_status gd_schedule_next(const gd_schedule *s, gd_tensor *skip, gd_tensor **step,
                            gd_tensor **rates) {
-    *step = gd_add(s->step, number(1));
+    *step = gd_add(s->step, f64_scalar(1));
     if ((*step)->kind == GD_FAILED) return gd_failure();
     GD_TRY(compute_rates(s, *step, rates));
     *step = select_unless(skip, s->step, *step);
@@ -85,11 +85,11 @@ gd_status gd_schedule_next(const gd_schedule *s, gd_tensor *skip, gd_tensor **st
     return (*step)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-/* Postpones only the assigns: a rate may be copied to another device, so it must be computed
- * before. */
+/* Only the assigns are in the transaction: a rate may have to be copied to another device, so it is
+ * computed before. */
 gd_status gd_schedule_advance(gd_schedule *s, gd_tensor *skip, gd_tensor **done, int *n_done) {
     gd_tensor **rates = gd_calloc((size_t)s->optimizer->n_groups + 1, sizeof *rates), *step = NULL;
-    if (!rates) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    if (!rates) return gd_no_memory(NULL, "for a step");
     gd_status status = gd_schedule_next(s, skip, &step, rates);
     gd_transaction updates; /* changes all or, after a failure, none */
     gd_transaction_begin(&updates);
@@ -99,21 +99,21 @@ gd_status gd_schedule_advance(gd_schedule *s, gd_tensor *skip, gd_tensor **done,
     return status;
 }
 
-/* --- making one ------------------------------------------------------------------------------- */
+/* --- creation --------------------------------------------------------------------------------- */
 
 /* Sets the rate of step 0. In a graph it is the initial value of the variable. */
 static gd_status start_group(const gd_schedule *s, int group) {
     gd_optim_group *g = &s->optimizer->groups[group];
     if (s->optimizer->in_graph && g->lr)
-        return gd_fail(GD_E_STATE, "the optimizer's learning rate is in the graph already; make "
+        return gd_fail(GD_E_STATE, "the optimizer's learning rate is in the graph already; create "
                                    "the schedule before gd_minimize");
     GD_TRY(gd_optimizer_make_base(s->optimizer, group));
     GD_EAGER;
     const double base = s->optimizer->in_graph ? g->lr_value : gd_item(g->base);
-    const double first = gd_item(group_rate(s, number(0), number(base)));
+    const double first = gd_item(group_rate(s, f64_scalar(0), f64_scalar(base)));
     if (gd_failed()) return gd_failure();
     g->lr_value = first;
-    return g->lr ? gd_copy_tensor(g->lr, number(first)) : GD_OK;
+    return g->lr ? gd_copy_tensor(g->lr, f64_scalar(first)) : GD_OK;
 }
 
 static gd_status start_groups(gd_schedule *s) {
@@ -123,7 +123,7 @@ static gd_status start_groups(gd_schedule *s) {
     gd_tensor *zero;
     {
         GD_EAGER;
-        zero = number(0);
+        zero = f64_scalar(0);
     }
     if (!(s->step = gd_optimizer_keep(s->optimizer, zero, name))) return gd_failure();
     for (int g = 0; g < s->optimizer->n_groups; g++) GD_TRY(start_group(s, g));
@@ -143,7 +143,7 @@ static gd_status make_schedule(const gd_maker *maker, gd_optimizer *optimizer, v
     if (!s) {
         gd_free(options);
         return optimizer
-                   ? gd_fail(GD_E_MEMORY, "no memory for a schedule")
+                   ? gd_no_memory(NULL, "for a schedule")
                    : gd_fail(GD_E_ARGUMENT, "gd_lr_%s: the optimizer is NULL", maker->record.name);
     }
     gd_object_init(&s->object, &schedule_class);
@@ -198,7 +198,7 @@ static gd_status take_step(gd_schedule *s) {
         return gd_fail(GD_E_STATE, "gd_schedule_step: in a graph it is part of "
                                    "gd_minimize(optimizer, loss, .schedule = it)");
     gd_tensor **done = gd_calloc((size_t)s->optimizer->n_groups + 1, sizeof *done);
-    if (!done) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    if (!done) return gd_no_memory(NULL, "for a step");
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();

@@ -1,4 +1,4 @@
-/* schedule.h - the internals of a schedule. Schedules are records; see schedules.c. */
+/* schedule.h - the struct of a schedule. Schedules are records; see schedules.c. */
 #ifndef GRADUS_OPTIM_SCHEDULE_H
 #define GRADUS_OPTIM_SCHEDULE_H
 
@@ -13,7 +13,7 @@ struct gd_schedule {
     gd_tensor *step;         /* the steps so far: f64 of rank 0, retained */
 };
 
-/* Behind the generated constructors. */
+/* Called by the generated constructors. */
 gd_schedule *gd_schedule_make(const char *site, const gd_maker *maker, gd_optimizer *optimizer,
                               const void *options);
 

@@ -7,16 +7,16 @@
 #include "gradus/ops.h"
 #include "optim/schedule.h"
 
-static gd_tensor *number(double value) { return gd_scalar_of(value, GD_F64); }
+static gd_tensor *f64_scalar(double value) { return gd_scalar_of(value, GD_F64); }
 
 /* from + share * (to - from) */
 static gd_tensor *interpolate_rate(double from, double to, gd_tensor *share) {
-    return gd_add(number(from), gd_mul(number(to - from), share));
+    return gd_add(f64_scalar(from), gd_mul(f64_scalar(to - from), share));
 }
 
 /* step / steps, at most 1. */
 static gd_tensor *elapsed_share(gd_tensor *step, int64_t steps) {
-    return gd_div(gd_minimum(step, number((double)steps)), number((double)steps));
+    return gd_div(gd_minimum(step, f64_scalar((double)steps)), f64_scalar((double)steps));
 }
 
 /*schedule constant
@@ -28,7 +28,8 @@ static gd_tensor *elapsed_share(gd_tensor *step, int64_t steps) {
  */
 static gd_tensor *constant_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_constant_options *o = options;
-    return gd_where(gd_lt(step, number((double)o->steps)), gd_mul(base, number(o->factor)), base);
+    return gd_where(gd_lt(step, f64_scalar((double)o->steps)), gd_mul(base, f64_scalar(o->factor)),
+                    base);
 }
 
 /*schedule step(size:int)
@@ -47,7 +48,8 @@ static gd_status step_check(const void *options) {
 
 static gd_tensor *step_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_step_options *o = options;
-    return gd_mul(base, gd_pow(number(o->gamma), gd_floor(gd_div(step, number((double)o->size)))));
+    return gd_mul(
+        base, gd_pow(f64_scalar(o->gamma), gd_floor(gd_div(step, f64_scalar((double)o->size)))));
 }
 
 /*schedule multistep(milestones:int[])
@@ -69,10 +71,11 @@ static gd_status multistep_check(const void *options) {
 
 static gd_tensor *multistep_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_multistep_options *o = options;
-    gd_tensor *passed = number(0);
+    gd_tensor *passed = f64_scalar(0);
     for (int i = 0; i < o->milestones.rank; i++)
-        passed = gd_add(passed, gd_cast(gd_ge(step, number((double)o->milestones.at[i])), GD_F64));
-    return gd_mul(base, gd_pow(number(o->gamma), passed));
+        passed =
+            gd_add(passed, gd_cast(gd_ge(step, f64_scalar((double)o->milestones.at[i])), GD_F64));
+    return gd_mul(base, gd_pow(f64_scalar(o->gamma), passed));
 }
 
 /*schedule exponential(gamma:float)
@@ -89,7 +92,8 @@ static gd_status exponential_check(const void *options) {
 }
 
 static gd_tensor *exponential_rate(const void *options, gd_tensor *step, gd_tensor *base) {
-    return gd_mul(base, gd_pow(number(((const gd_lr_exponential_options *)options)->gamma), step));
+    return gd_mul(base,
+                  gd_pow(f64_scalar(((const gd_lr_exponential_options *)options)->gamma), step));
 }
 
 /*schedule linear
@@ -115,12 +119,14 @@ static gd_tensor *linear_rate(const void *options, gd_tensor *step, gd_tensor *b
  */
 static gd_tensor *polynomial_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_polynomial_options *o = options;
-    return gd_mul(base, gd_pow(gd_sub(number(1), elapsed_share(step, o->steps)), number(o->power)));
+    return gd_mul(
+        base, gd_pow(gd_sub(f64_scalar(1), elapsed_share(step, o->steps)), f64_scalar(o->power)));
 }
 
 /* Half a cosine: from `from` at 0 to `to` at 1. */
 static gd_tensor *half_cosine(gd_tensor *from, gd_tensor *to, gd_tensor *share) {
-    gd_tensor *part = gd_mul(gd_add(number(1), gd_cos(gd_mul(number(M_PI), share))), number(0.5));
+    gd_tensor *part =
+        gd_mul(gd_add(f64_scalar(1), gd_cos(gd_mul(f64_scalar(M_PI), share))), f64_scalar(0.5));
     return gd_add(to, gd_mul(gd_sub(from, to), part));
 }
 
@@ -139,7 +145,7 @@ static gd_status cosine_check(const void *options) {
 
 static gd_tensor *cosine_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_cosine_options *o = options;
-    return half_cosine(base, number(o->min_lr), gd_div(step, number((double)o->steps)));
+    return half_cosine(base, f64_scalar(o->min_lr), gd_div(step, f64_scalar((double)o->steps)));
 }
 
 /*schedule one_cycle(steps:int)
@@ -163,11 +169,11 @@ static gd_status one_cycle_check(const void *options) {
 static gd_tensor *one_cycle_rate(const void *options, gd_tensor *step, gd_tensor *base) {
     const gd_lr_one_cycle_options *o = options;
     const double last = (double)(o->steps - 1), top = o->rise * (double)o->steps - 1;
-    gd_tensor *first = gd_div(base, number(o->div_factor)),
-              *end = gd_div(first, number(o->final_div_factor));
-    gd_tensor *now = gd_minimum(step, number(last)), *up = gd_div(now, number(top)),
-              *down = gd_div(gd_sub(now, number(top)), number(last - top)),
-              *rises = gd_le(now, number(top));
+    gd_tensor *first = gd_div(base, f64_scalar(o->div_factor)),
+              *end = gd_div(first, f64_scalar(o->final_div_factor));
+    gd_tensor *now = gd_minimum(step, f64_scalar(last)), *up = gd_div(now, f64_scalar(top)),
+              *down = gd_div(gd_sub(now, f64_scalar(top)), f64_scalar(last - top)),
+              *rises = gd_le(now, f64_scalar(top));
     if (o->anneal == GD_COS)
         return gd_where(rises, half_cosine(first, base, up), half_cosine(base, end, down));
     gd_tensor *higher = gd_add(first, gd_mul(gd_sub(base, first), up)),

@@ -9,7 +9,7 @@
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 
-/* --- what rules call -------------------------------------------------------------------------- */
+/* --- calls for update rules ------------------------------------------------------------------- */
 
 const void *gd_update_options(const gd_update *u) { return u->part->options; }
 gd_tensor *gd_update_lr(const gd_update *u) { return u->lr; }
@@ -24,8 +24,8 @@ static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd
     if (op->n_inputs != width + (int)numbers.count || !op->ir || op->n_mutated != 1 + slots)
         return gd_fail(GD_E_ARGUMENT,
                        "gd_update_each: %s does not fit: %s needs an elementwise op that writes %d "
-                       "inputs and has %d "
-                       "in all: the parameter, its slots, the gradient, the numbers",
+                       "inputs and has %d in all: the parameter, its slots, the gradient, the "
+                       "numbers",
                        op->name, u->optimizer->maker->record.name, 1 + slots,
                        width + (int)numbers.count);
     for (int e = 0; e < u->n_entries; e++) {
@@ -39,7 +39,7 @@ static gd_status run_each(gd_update *u, const gd_op *op, const void *options, gd
     u->called = true;
     if (!part->views)
         part->views = gd_malloc(gd_each_views(part->count, width, 1 + slots) * sizeof *part->views);
-    if (!part->views) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    if (!part->views) return gd_no_memory(NULL, "for a step");
     gd_tensor *all[GD_EACH_INPUTS];
     const void *attrs = options ? options : op->defaults;
     for (int64_t i = 0; i < numbers.count; i++) all[i] = numbers.at[i];
@@ -73,7 +73,7 @@ static gd_tensor *gradient_mask(const gd_update *u) {
     GD_EAGER;
     const gd_optim_part *part = u->part;
     double *mask = gd_calloc((size_t)part->count, sizeof *mask);
-    if (!mask) return gd_tensor_fail(gd_fail(GD_E_MEMORY, "no memory for a step"));
+    if (!mask) return gd_tensor_fail(gd_no_memory(NULL, "for a step"));
     for (int e = 0; e < u->n_entries; e++) mask[u->entries[e]] = 1;
     gd_tensor *t = gd_from_array(gd_dims(part->count), GD_F64, mask);
     gd_free(mask);
@@ -109,13 +109,13 @@ static gd_status step_part(gd_update *u) {
 gd_status gd_optimizer_advance(gd_optimizer *o, gd_tensor *skip, gd_tensor **done, int *n_done) {
     gd_update u = {.optimizer = o, .skip = skip, .done = done, .n_done = *n_done};
     u.entries = gd_malloc((size_t)o->n_parameters * sizeof *u.entries);
-    if (!u.entries) return gd_fail(GD_E_MEMORY, "no memory for a step");
+    if (!u.entries) return gd_no_memory(NULL, "for a step");
     gd_status status = GD_OK;
     for (int g = 0; g < o->n_groups; g++)
         for (int k = 0; k < o->groups[g].n_parts && status == GD_OK; k++) {
             u.group = &o->groups[g];
             u.part = &o->groups[g].parts[k];
-            gd_device *before = gd_this_thread.device; /* numbers belong beside the parameters */
+            gd_device *before = gd_this_thread.device; /* constants go to the parameters' device */
             gd_this_thread.device = u.part->parameters[0]->device;
             status = step_part(&u);
             gd_this_thread.device = before;
@@ -136,7 +136,7 @@ gd_tensor **gd_optimizer_room(const gd_optimizer *o) {
     gd_tensor **done =
         gd_calloc((size_t)(o->n_parameters + part_count(o) + o->n_groups + 1 + GD_LOSS_SCALE_STATE),
                   sizeof *done);
-    if (!done) gd_fail(GD_E_MEMORY, "no memory for a step");
+    if (!done) gd_no_memory(NULL, "for a step");
     return done;
 }
 
@@ -147,8 +147,7 @@ static gd_status find_gradients(const gd_optim_part *part) {
     for (int i = 0; i < part->count; i++) {
         gd_tensor *p = part->parameters[i], *g = NULL;
         if (!p->requires_grad)
-            GD_TRY(gd_graph_record_capture(gd_graph_building(),
-                                           p)); /* a jit traces again when it is unfrozen */
+            GD_TRY(gd_graph_record_capture(gd_graph_building(), p)); /* unfrozen: traces again */
         else g = gd_tensor_grad(p);
         if (g && g->kind == GD_FAILED) return gd_failure();
         part->gradients[i] = g;
@@ -266,15 +265,15 @@ static const char *check_minimize(const gd_optimizer *o, const gd_tensor *loss,
                                   const gd_minimize_options *options) {
     if (!o) return "the optimizer is NULL";
     if (!loss || loss->kind != GD_SYMBOL)
-        return "the loss is no symbol; use gd_backward and gd_optimizer_step";
+        return "the loss is not a symbol; use gd_backward and gd_optimizer_step";
     if (gd_numel(loss->rank, loss->dims) != 1) return "the loss has more than one element";
-    if (o->in_graph && !gd_optimizer_graph(o)) return "the graph of its parameters is gone";
+    if (o->in_graph && !gd_optimizer_graph(o)) return "the graph of its parameters was freed";
     if (!o->in_graph && !(loss->node->origin && loss->node->origin->graph))
-        return "the graph of the loss is gone";
+        return "the graph of the loss was freed";
     if (!(options->clip_norm >= 0)) return "clip_norm must be in [0, inf]";
     if (!(options->clip_value >= 0)) return "clip_value must be in [0, inf]";
     if (options->schedule && gd_schedule_optimizer(options->schedule) != o)
-        return "the schedule is that of another optimizer";
+        return "the schedule belongs to another optimizer";
     return NULL;
 }
 

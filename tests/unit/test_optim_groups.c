@@ -81,7 +81,7 @@ CLEAN_TEST(factors_multiply_rate_and_decay) {
     check_refused(gd_optimizer_set_factors(adam, w, .weight_decay = NAN), GD_E_ARGUMENT,
                   "weight_decay is");
     check_refused(gd_optimizer_set_factors(adam, leaf(1)), GD_E_ARGUMENT,
-                  "no parameter of the optimizer");
+                  "not a parameter of the optimizer");
     set_grad(w, 1);
     gd_optimizer_step(adam);
     check_refused(gd_optimizer_set_factors(adam, w, .lr = 2), GD_E_STATE, "before the first step");
