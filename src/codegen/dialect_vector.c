@@ -1,6 +1,6 @@
 /* dialect_vector.c - C with the vectors of the CPU backend (backend/cpu/vmath.h).
  *
- * A loop computes n elements of operands that are contiguous and of the type computed in.
+ * A loop computes n elements. Operands are contiguous and of the compute type.
  */
 #include <string.h>
 
@@ -9,10 +9,10 @@
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* Loads, statements and stores of a stage for one vector, or for the partial one at the end.
- * Buffers hold the elements from `block` on. */
-static void loop_body(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *type,
-                      const gd_stages *s, int stage, bool part) {
+/* Prints loads, statements and stores of a stage for one vector, or for the partial vector at the
+ * end. Buffers hold the elements from `block` on. */
+static void print_loop_body(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *type,
+                            const gd_stages *s, int stage, bool part) {
     const char *which = part ? "_part" : "", *count = part ? ", (int)(end - i)" : "";
     const bool last = stage == s->count - 1;
     for (int i = 0; i < ir->n_vars; i++)
@@ -35,18 +35,18 @@ static void loop_body(FILE *out, const gd_dialect *d, const gd_ir *ir, const cha
         fprintf(out, "        v_store%s_%s(y%d + i, o%d%s);\n", which, type, i, i, count);
 }
 
-/* One pass over full vectors, then one partial vector. */
+/* Prints a loop over full vectors, then one partial vector. */
 static void print_loop(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *type,
                        const gd_stages *s, int stage) {
     const char upper[4] = {type[0] == 'f' ? 'F' : 'I', type[1], type[2], 0};
     fprintf(out, "    for (; i + V%s_LANES <= end; i += V%s_LANES) {\n", upper, upper);
-    loop_body(out, d, ir, type, s, stage, false);
+    print_loop_body(out, d, ir, type, s, stage, false);
     fputs("    }\n    if (i < end) {\n", out);
-    loop_body(out, d, ir, type, s, stage, true);
+    print_loop_body(out, d, ir, type, s, stage, true);
     fputs("    }\n", out);
 }
 
-/* The loops of all stages over a block, then the next block. */
+/* Prints a loop over blocks, which runs the loops of all stages for each block. */
 static void print_blocks(FILE *out, const gd_dialect *d, const gd_ir *ir, const char *type,
                          const gd_stages *s) {
     const int block = GD_STAGE_BYTES / (type[1] == '3' ? 4 : 8);
@@ -62,8 +62,8 @@ static void print_blocks(FILE *out, const gd_dialect *d, const gd_ir *ir, const 
     fputs("    }\n", out);
 }
 
-static void vector_loop(FILE *out, const gd_dialect *d, const gd_kernel_source *source,
-                        const char *name) {
+static void print_vector_loop(FILE *out, const gd_dialect *d, const gd_kernel_source *source,
+                              const char *name) {
     const gd_ir *ir = source->ir;
     const char *type = source->type, *c = gd_c_type(type);
     fprintf(
@@ -90,22 +90,23 @@ static void vector_loop(FILE *out, const gd_dialect *d, const gd_kernel_source *
 
 /* --- passes over rows -------------------------------------------------------------------------
  *
- * The kernel sees rows of n contiguous elements of the type computed in. `in` and `out` point to
- * the first row, `in_step` and `out_step` are the bytes from one row to the next. Names in the
- * text: x0 a row of a tensor, k0 a kept row, y0 a row of a result, p0 a parameter or row value.
+ * The kernel sees rows of n contiguous elements of the compute type. `in` and `out` point to the
+ * first row; `in_step` and `out_step` are the bytes from one row to the next. Names in the text: x0
+ * a row of a tensor, k0 a kept row, y0 a row of a result, p0 a parameter or row value.
  */
 
-typedef struct printing {
+typedef struct row_printer {
     FILE *out;
     const gd_dialect *dialect;
     const gd_row_program *rows;
     const char *type, *c; /* "f32", "float" */
     const char *lanes;    /* "VF32_LANES" */
-} printing;
+} row_printer;
 
-/* Loads, statements and stores for the vector at i, or for the partial one at the end. Reductions
- * accumulate in a0[way], a1[way], ... */
-static void row_body(const printing *p, const gd_row_pass *pass, bool part, const char *way) {
+/* Prints loads, statements and stores for the vector at i, or for the partial vector at the end.
+ * Reductions accumulate in a0[way], a1[way], ... */
+static void print_row_body(const row_printer *p, const gd_row_pass *pass, bool part,
+                           const char *way) {
     const char *which = part ? "_part" : "", *count = part ? ", left" : "";
     for (int i = 0; i < pass->each.n_vars; i++) {
         if (!gd_ir_uses_var(&pass->each, i)) continue;
@@ -130,17 +131,19 @@ static void row_body(const printing *p, const gd_row_pass *pass, bool part, cons
     }
 }
 
-static void simple_pass(const printing *p, const gd_row_pass *pass) {
+/* Prints a pass without reductions. */
+static void print_simple_pass(const row_printer *p, const gd_row_pass *pass) {
     fprintf(p->out, "    {\n    int64_t i = 0;\n    for (; i + %s <= n; i += %s) {\n", p->lanes,
             p->lanes);
-    row_body(p, pass, false, "0");
+    print_row_body(p, pass, false, "0");
     fputs("    }\n    if (i < n) {\n        const int left = (int)(n - i);\n", p->out);
-    row_body(p, pass, true, "0");
+    print_row_body(p, pass, true, "0");
     fputs("    }\n    }\n", p->out);
 }
 
-/* In chunks, each with `ways` accumulators side by side; see vmath_row.h. */
-static void folding_pass(const printing *p, const gd_row_pass *pass) {
+/* Prints a pass with reductions. It works in chunks, each with `ways` independent accumulators; see
+ * vmath_row.h. */
+static void print_reducing_pass(const row_printer *p, const gd_row_pass *pass) {
     FILE *out = p->out;
     static const char *const names[] = {"add", "max", "min"};
     static const char *const starts[] = {"0", "-__builtin_inf()", "__builtin_inf()"};
@@ -162,16 +165,16 @@ static void folding_pass(const printing *p, const gd_row_pass *pass) {
         fprintf(out, "#pragma GCC unroll %d\n    for (int w = 0; w < %d; w++) {\n", pass->ways,
                 pass->ways);
         fprintf(out, "        const int64_t i = at + w * %s;\n", p->lanes);
-        row_body(p, pass, false, "w");
+        print_row_body(p, pass, false, "w");
         fputs("    }\n    }\n", out);
     }
     fprintf(out, "    for (; at + %s <= end; at += %s) {\n        const int64_t i = at;\n",
             p->lanes, p->lanes);
-    row_body(p, pass, false, "0");
+    print_row_body(p, pass, false, "0");
     fputs("    }\n    if (at < end) {\n        const int64_t i = at;\n        const int left = "
           "(int)(end - at);\n",
           out);
-    row_body(p, pass, true, "0");
+    print_row_body(p, pass, true, "0");
     fputs("    }\n", out);
     for (int i = 0; i < pass->each.n_outputs; i++) {
         if (!gd_row_folds(pass->use[i])) continue;
@@ -187,7 +190,7 @@ static void folding_pass(const printing *p, const gd_row_pass *pass) {
     fputs("    }\n", out);
 }
 
-static void print_pass(const printing *p, const gd_row_pass *pass) {
+static void print_pass(const row_printer *p, const gd_row_pass *pass) {
     if (pass->once.n_outputs) {
         fputs("    {\n", p->out);
         gd_print_statements(p->out, p->dialect, &pass->once, p->type);
@@ -197,16 +200,16 @@ static void print_pass(const printing *p, const gd_row_pass *pass) {
     }
     bool folds = false;
     for (int i = 0; i < pass->each.n_outputs; i++) folds |= gd_row_folds(pass->use[i]);
-    if (folds) folding_pass(p, pass);
-    else if (pass->each.n_outputs) simple_pass(p, pass);
+    if (folds) print_reducing_pass(p, pass);
+    else if (pass->each.n_outputs) print_simple_pass(p, pass);
 }
 
-static void vector_rows(FILE *out, const gd_dialect *d, const gd_kernel_source *source,
-                        const char *name) {
+static void print_vector_rows(FILE *out, const gd_dialect *d, const gd_kernel_source *source,
+                              const char *name) {
     const gd_row_program *rows = source->rows;
     const char *type = source->type;
     const bool wide = strcmp(type, "f64") == 0;
-    const printing p = {
+    const row_printer p = {
         out, d, rows, type, wide ? "double" : "float", wide ? "VF64_LANES" : "VF32_LANES"};
     fprintf(out,
             "void %s(int64_t rows, int64_t n, char *const *in, const int64_t *in_step, char *const "
@@ -245,5 +248,5 @@ const gd_dialect gd_dialect_vector = {.name = "vector",
                                       .constant = "v_splat_%s(%s)",
                                       .nan = {"__builtin_nanf(\"\")", "__builtin_nan(\"\")"},
                                       .infinity = {"__builtin_inff()", "__builtin_inf()"},
-                                      .loop = vector_loop,
-                                      .rows = vector_rows};
+                                      .loop = print_vector_loop,
+                                      .rows = print_vector_rows};

@@ -9,45 +9,45 @@
 
 /* --- building --------------------------------------------------------------------------------- */
 
-static int fail(gd_ir_builder *b, const char *what) {
+static int fail_build(gd_ir_builder *b, const char *what) {
     if (!b->error[0]) snprintf(b->error, sizeof b->error, "%s", what);
     return -1;
 }
 
-static bool same_value(double a, double b) { /* bitwise: tells -0 from 0, and NaN equals NaN */
+static bool same_bits(double a, double b) { /* -0 differs from 0, and NaN equals NaN */
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
-/* The node if it exists already, else a new one. */
-static int intern(gd_ir_builder *b, gd_ir_node node) {
+/* The index of an equal node, or else of a new one. */
+static int intern_node(gd_ir_builder *b, gd_ir_node node) {
     for (int i = 0; i < b->count; i++) {
         const gd_ir_node *old = &b->nodes[i];
         if (old->code == node.code && memcmp(old->arg, node.arg, sizeof node.arg) == 0 &&
-            same_value(old->value, node.value))
+            same_bits(old->value, node.value))
             return i;
     }
-    if (b->count == GD_IR_MAX_NODES) return fail(b, "the expression is too long");
+    if (b->count == GD_IR_MAX_NODES) return fail_build(b, "the expression is too long");
     b->nodes[b->count] = node;
     return b->count++;
 }
 
 int gd_ir_const(gd_ir_builder *b, double value) {
-    return intern(b, (gd_ir_node){.code = GD_IR_CONST, .value = value});
+    return intern_node(b, (gd_ir_node){.code = GD_IR_CONST, .value = value});
 }
 int gd_ir_var(gd_ir_builder *b, int number) {
-    return intern(b, (gd_ir_node){.code = GD_IR_VAR, .arg = {(int16_t)number}});
+    return intern_node(b, (gd_ir_node){.code = GD_IR_VAR, .arg = {(int16_t)number}});
 }
 int gd_ir_param(gd_ir_builder *b, int number) {
-    return intern(b, (gd_ir_node){.code = GD_IR_PARAM, .arg = {(int16_t)number}});
+    return intern_node(b, (gd_ir_node){.code = GD_IR_PARAM, .arg = {(int16_t)number}});
 }
 
 static bool is_const(const gd_ir_builder *b, int node, double value) {
     return b->nodes[node].code == GD_IR_CONST && b->nodes[node].value == value;
 }
 
-/* What an operation with a neutral operand comes to, or -1. A product with 0 is 0 here: zeros in
- * the IR come from derivatives that do not depend on the operand, not from data. */
-static int simplify(gd_ir_builder *b, const char *name, int x, int y, int z) {
+/* The result of an operation with a neutral operand, or -1 if there is none. x * 0 becomes 0,
+ * although x may be infinite: zeros in the IR come from derivatives, not from data. */
+static int simplify_prim(gd_ir_builder *b, const char *name, int x, int y, int z) {
     if (strcmp(name, "mul") == 0) {
         if (is_const(b, x, 0) || is_const(b, y, 0)) return gd_ir_const(b, 0);
         if (is_const(b, x, 1)) return y;
@@ -75,19 +75,19 @@ static int apply_prim(gd_ir_builder *b, int prim, const int *args) {
     bool constant = p->real != NULL;
     double values[3] = {0, 0, 0};
     for (int i = 0; i < p->arity; i++) {
-        if (args[i] < 0) return fail(b, "an operand is missing");
+        if (args[i] < 0) return fail_build(b, "an operand is missing");
         node.arg[i] = (int16_t)args[i];
         if (b->nodes[args[i]].code == GD_IR_CONST) values[i] = b->nodes[args[i]].value;
         else constant = false;
     }
     if (constant) return gd_ir_const(b, p->real(values[0], values[1], values[2]));
-    int simple = simplify(b, p->name, args[0], args[1], args[2]);
-    return simple >= 0 ? simple : intern(b, node);
+    int simple = simplify_prim(b, p->name, args[0], args[1], args[2]);
+    return simple >= 0 ? simple : intern_node(b, node);
 }
 
 int gd_ir_apply(gd_ir_builder *b, const char *name, int x, int y, int z) {
     int prim = gd_prim_find(name, strlen(name));
-    if (prim < 0) return fail(b, "no such primitive");
+    if (prim < 0) return fail_build(b, "no such primitive");
     return apply_prim(b, prim, (int[3]){x, y, z});
 }
 
@@ -113,7 +113,7 @@ int gd_ir_inline(gd_ir_builder *b, const gd_ir *ir, int output, const int *vars,
     return map[ir->output[output]];
 }
 
-/* In a derivative rule: a, b, c are the operands, y the result, g its adjoint. */
+/* The names in a derivative rule: a, b, c are the operands, y the result, g its adjoint. */
 typedef struct {
     int operand[3], result, adjoint;
 } rule_names;
@@ -128,8 +128,8 @@ static int rule_lookup(gd_ir_builder *b, void *context, const char *name, size_t
     return -1;
 }
 
-/* x + y, where -1 is nothing yet. */
-static int plus(gd_ir_builder *b, int x, int y) {
+/* x + y; x may be -1, no node yet. */
+static int add_adjoint(gd_ir_builder *b, int x, int y) {
     return x < 0 ? y : gd_ir_apply(b, "add", x, y, -1);
 }
 
@@ -143,17 +143,17 @@ int gd_ir_derivative(gd_ir_builder *b, int root, int adjoint, int var) {
     for (int i = root; i >= 0; i--) {
         if (adjoints[i] < 0) continue;
         gd_ir_node n = b->nodes[i]; /* a copy: the array grows below */
-        if (n.code == GD_IR_VAR && n.arg[0] == var) found = plus(b, found, adjoints[i]);
+        if (n.code == GD_IR_VAR && n.arg[0] == var) found = add_adjoint(b, found, adjoints[i]);
         if (n.code < GD_IR_PRIM) continue;
         const gd_prim *p = &gd_prims[n.code - GD_IR_PRIM];
         if (strcmp(p->name, choice) == 0) {
-            /* The choice is made between whole derivatives: a branch that is not taken may well be
-             * infinite there, and times an adjoint of 0 that would be NaN. */
+            /* Chooses between the derivatives of both branches. Multiplying each by an adjoint of 0
+             * or 1 would give NaN if the branch that is not taken is infinite. */
             int yes = gd_ir_derivative(b, n.arg[1], adjoints[i], var);
             int no = gd_ir_derivative(b, n.arg[2], adjoints[i], var);
             int part = yes < 0 || no < 0 ? -1 : gd_ir_apply(b, choice, n.arg[0], yes, no);
             if (part < 0) return -1;
-            found = plus(b, found, part);
+            found = add_adjoint(b, found, part);
             continue;
         }
         rule_names names = {{n.arg[0], n.arg[1], n.arg[2]}, i, adjoints[i]};
@@ -164,7 +164,7 @@ int gd_ir_derivative(gd_ir_builder *b, int root, int adjoint, int var) {
             if (part < 0) return -1;
             if (*rule != '=') part = gd_ir_apply(b, "mul", adjoints[i], part, -1);
             int *sum = &adjoints[n.arg[k]];
-            *sum = plus(b, *sum, part);
+            *sum = add_adjoint(b, *sum, part);
             if (*sum < 0) return -1;
         }
     }
@@ -193,7 +193,7 @@ gd_ir gd_ir_finish(const gd_ir_builder *b, const int *outputs, int n_outputs, gd
     return ir;
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- properties ------------------------------------------------------------------------------- */
 
 bool gd_ir_uses_var(const gd_ir *ir, int number) {
     for (int i = 0; i < ir->count; i++)
@@ -249,7 +249,7 @@ int gd_ir_slots(const gd_ir *ir, int16_t *slot) {
 
 /* --- evaluating ------------------------------------------------------------------------------- */
 
-/* Evaluates the nodes in f64; `narrow`: and rounds the value of each to f32. */
+/* Evaluates the nodes in f64. With `narrow`, it rounds each value to f32. */
 static void eval_nodes(const gd_ir *ir, const double *vars, const double *params, bool narrow,
                        double *out) {
     double v[GD_IR_MAX_NODES];

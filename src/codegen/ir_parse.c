@@ -1,4 +1,4 @@
-/* ir_parse.c - expressions as text: a small recursive-descent parser with C's precedences.
+/* ir_parse.c - parses expressions: a small recursive-descent parser with C's precedences.
  *
  *   choice  = or ['?' choice ':' choice]
  *   or      = and {'||' and}            and   = compare {'&&' compare}
@@ -6,6 +6,8 @@
  *   sum     = product {('+'|'-') product}
  *   product = unary {('*'|'/') unary}
  *   unary   = ('-'|'!') unary | number | name | name '(' choice {',' choice} ')' | '(' choice ')'
+ *
+ * Each function returns the node of what it has parsed, or -1.
  */
 #include <math.h>
 #include <stdio.h>
@@ -26,21 +28,21 @@ typedef struct {
     int depth;
 } parser;
 
-static int choice(parser *p);
+static int parse_choice(parser *p);
 
-static int complain(parser *p, const char *what) {
+static int fail_parse(parser *p, const char *what) {
     if (!p->b->error[0])
         snprintf(p->b->error, sizeof p->b->error, "%s at '%.20s' in '%.100s'", what, p->at,
                  p->text);
     return -1;
 }
 
-static void space(parser *p) {
+static void skip_space(parser *p) {
     while (gd_is_space(*p->at)) p->at++;
 }
 
-static bool accept(parser *p, const char *token) {
-    space(p);
+static bool accept_token(parser *p, const char *token) {
+    skip_space(p);
     size_t n = strlen(token);
     if (strncmp(p->at, token, n) != 0) return false;
     /* '<' must not take the first half of '<=' */
@@ -49,38 +51,38 @@ static bool accept(parser *p, const char *token) {
     return true;
 }
 
-static int binary(parser *p, const char *prim, int a, int b) {
+static int apply_binary(parser *p, const char *prim, int a, int b) {
     return a < 0 || b < 0 ? -1 : gd_ir_apply(p->b, prim, a, b, -1);
 }
 
-static int call(parser *p, const char *name, size_t length) {
+static int parse_call(parser *p, const char *name, size_t length) {
     int args[3] = {-1, -1, -1}, n = 0;
     do {
-        if (n == 3) return complain(p, "too many arguments");
-        if ((args[n++] = choice(p)) < 0) return -1;
-    } while (accept(p, ","));
-    if (!accept(p, ")")) return complain(p, "expected ')'");
+        if (n == 3) return fail_parse(p, "too many arguments");
+        if ((args[n++] = parse_choice(p)) < 0) return -1;
+    } while (accept_token(p, ","));
+    if (!accept_token(p, ")")) return fail_parse(p, "expected ')'");
     int prim = gd_prim_find(name, length);
-    if (prim < 0) return complain(p, "no such function");
-    if (gd_prims[prim].arity != n) return complain(p, "wrong number of arguments");
+    if (prim < 0) return fail_parse(p, "no such function");
+    if (gd_prims[prim].arity != n) return fail_parse(p, "wrong number of arguments");
     return gd_ir_apply(p->b, gd_prims[prim].name, args[0], args[1], args[2]);
 }
 
-static int unary(parser *p) {
-    if (accept(p, "-")) {
-        int a = unary(p);
+static int parse_unary(parser *p) {
+    if (accept_token(p, "-")) {
+        int a = parse_unary(p);
         return a < 0 ? -1 : gd_ir_apply(p->b, "neg", a, -1, -1);
     }
-    if (accept(p, "!")) {
-        int a = unary(p);
+    if (accept_token(p, "!")) {
+        int a = parse_unary(p);
         return a < 0 ? -1 : gd_ir_apply(p->b, "logical_not", a, -1, -1);
     }
-    if (accept(p, "(")) {
-        int a = choice(p);
-        if (a >= 0 && !accept(p, ")")) return complain(p, "expected ')'");
+    if (accept_token(p, "(")) {
+        int a = parse_choice(p);
+        if (a >= 0 && !accept_token(p, ")")) return fail_parse(p, "expected ')'");
         return a;
     }
-    space(p);
+    skip_space(p);
     if (gd_is_digit(*p->at) || *p->at == '.') {
         char *end;
         double value = gd_double_parse(p->at, &end);
@@ -90,67 +92,67 @@ static int unary(parser *p) {
     const char *name = p->at;
     while (gd_is_alnum(*p->at) || *p->at == '_') p->at++;
     size_t length = (size_t)(p->at - name);
-    if (length == 0) return complain(p, "expected a value");
-    if (accept(p, "(")) return call(p, name, length);
+    if (length == 0) return fail_parse(p, "expected a value");
+    if (accept_token(p, "(")) return parse_call(p, name, length);
     if (length == 3 && memcmp(name, "inf", 3) == 0) return gd_ir_const(p->b, INFINITY);
     if (length == 3 && memcmp(name, "nan", 3) == 0) return gd_ir_const(p->b, NAN);
     if (length == 2 && memcmp(name, "pi", 2) == 0) return gd_ir_const(p->b, 3.14159265358979323846);
     int node = p->lookup(p->b, p->context, name, length);
     if (node < 0) {
         p->at = name;
-        return complain(p, "unknown name");
+        return fail_parse(p, "unknown name");
     }
     return node;
 }
 
-static int product(parser *p) {
-    int a = unary(p);
+static int parse_product(parser *p) {
+    int a = parse_unary(p);
     while (a >= 0) {
-        if (accept(p, "*")) a = binary(p, "mul", a, unary(p));
-        else if (accept(p, "/")) a = binary(p, "div", a, unary(p));
+        if (accept_token(p, "*")) a = apply_binary(p, "mul", a, parse_unary(p));
+        else if (accept_token(p, "/")) a = apply_binary(p, "div", a, parse_unary(p));
         else break;
     }
     return a;
 }
 
-static int sum(parser *p) {
-    int a = product(p);
+static int parse_sum(parser *p) {
+    int a = parse_product(p);
     while (a >= 0) {
-        if (accept(p, "+")) a = binary(p, "add", a, product(p));
-        else if (accept(p, "-")) a = binary(p, "sub", a, product(p));
+        if (accept_token(p, "+")) a = apply_binary(p, "add", a, parse_product(p));
+        else if (accept_token(p, "-")) a = apply_binary(p, "sub", a, parse_product(p));
         else break;
     }
     return a;
 }
 
-static int compare(parser *p) {
+static int parse_compare(parser *p) {
     static const char *const signs[][2] = {{"==", "eq"}, {"!=", "ne"}, {"<=", "le"},
                                            {">=", "ge"}, {"<", "lt"},  {">", "gt"}};
-    int a = sum(p);
+    int a = parse_sum(p);
     for (int i = 0; a >= 0 && i < 6; i++)
-        if (accept(p, signs[i][0])) return binary(p, signs[i][1], a, sum(p));
+        if (accept_token(p, signs[i][0])) return apply_binary(p, signs[i][1], a, parse_sum(p));
     return a;
 }
 
-static int both(parser *p) {
-    int a = compare(p);
-    while (a >= 0 && accept(p, "&&")) a = binary(p, "logical_and", a, compare(p));
+static int parse_and(parser *p) {
+    int a = parse_compare(p);
+    while (a >= 0 && accept_token(p, "&&")) a = apply_binary(p, "logical_and", a, parse_compare(p));
     return a;
 }
 
-static int either(parser *p) {
-    int a = both(p);
-    while (a >= 0 && accept(p, "||")) a = binary(p, "logical_or", a, both(p));
+static int parse_or(parser *p) {
+    int a = parse_and(p);
+    while (a >= 0 && accept_token(p, "||")) a = apply_binary(p, "logical_or", a, parse_and(p));
     return a;
 }
 
-static int choice(parser *p) {
-    if (++p->depth > MAX_DEPTH) return complain(p, "nested too deeply");
-    int a = either(p);
-    if (a >= 0 && accept(p, "?")) {
-        int yes = choice(p);
-        if (yes >= 0 && !accept(p, ":")) return complain(p, "expected ':'");
-        int no = yes < 0 ? -1 : choice(p);
+static int parse_choice(parser *p) {
+    if (++p->depth > MAX_DEPTH) return fail_parse(p, "nested too deeply");
+    int a = parse_or(p);
+    if (a >= 0 && accept_token(p, "?")) {
+        int yes = parse_choice(p);
+        if (yes >= 0 && !accept_token(p, ":")) return fail_parse(p, "expected ':'");
+        int no = yes < 0 ? -1 : parse_choice(p);
         a = no < 0 ? -1 : gd_ir_apply(p->b, "where", a, yes, no);
     }
     p->depth--;
@@ -159,8 +161,8 @@ static int choice(parser *p) {
 
 int gd_ir_parse(gd_ir_builder *b, const char *text, gd_ir_lookup lookup, void *context) {
     parser p = {b, text, text, lookup, context, 0};
-    int node = choice(&p);
-    space(&p);
-    if (node >= 0 && *p.at) return complain(&p, "did not expect this");
+    int node = parse_choice(&p);
+    skip_space(&p);
+    if (node >= 0 && *p.at) return fail_parse(&p, "did not expect this");
     return node;
 }

@@ -1,8 +1,8 @@
-/* native.c - from expressions to functions: print, compile, load.
+/* native.c - prints, compiles and loads native kernels.
  *
- * Kernels that are requested together are compiled together: reading the headers takes most of the
- * compiler's time. Each still has its own name in the cache, a link to the file that it was
- * compiled into, so that it is found in any other combination.
+ * Kernels that are requested together are compiled together, because reading the headers takes most
+ * of the compiler's time. Each kernel has its own name in the cache, a link to the file that it was
+ * compiled into, so that later requests find it in any combination.
  */
 #include "codegen/native.h"
 
@@ -18,46 +18,47 @@
 #include "core/alloc.h"
 #include "core/error.h"
 
-/* The flags of the library's own kernels, so that the bits are the same. */
+/* The flags that the library's own kernels are compiled with, so that results have the same
+ * bits. */
 static const char *const common_flags[] = {
     "-std=gnu11",        "-O2", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math"};
 enum {
     N_COMMON = sizeof common_flags / sizeof common_flags[0],
     MAX_FLAGS = 16,
-    TOGETHER = 32, /* kernels in one run of the compiler */
+    MAX_BATCH = 32, /* kernels in one run of the compiler */
 };
 
 /* --- all kernels of the process --------------------------------------------------------------- */
 
-typedef struct entry {
-    struct entry *next;
+typedef struct native_entry {
+    struct native_entry *next;
     uint64_t hash; /* of the source */
     const gd_native_target *target;
     gd_compiled_fn fn;
-    bool ready;
-} entry;
+    bool ready; /* fn is set; before, a thread is compiling it */
+} native_entry;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* of all that follows */
-static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; /* held around the dynamic loader */
-static pthread_cond_t made = PTHREAD_COND_INITIALIZER;
-static entry *entries, *forgotten;
+static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER; /* protects all variables below */
+static pthread_mutex_t loader_lock = PTHREAD_MUTEX_INITIALIZER;  /* held during dlopen */
+static pthread_cond_t entry_ready = PTHREAD_COND_INITIALIZER;
+static native_entry *entries, *forgotten;
 static gd_native_counts counts;
 static bool warned;
 
-/* A fork() waits for the loader, but not for the compiler. Kernels that another thread was
- * compiling are not ready in the child, which compiles them again. */
+/* A fork() waits for the loader, but not for the compiler. Kernels that another thread is compiling
+ * are not ready in the child, which compiles them again. */
 static void before_fork(void) {
-    pthread_mutex_lock(&loading);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&loader_lock);
+    pthread_mutex_lock(&entries_lock);
 }
 static void in_parent(void) {
-    pthread_mutex_unlock(&lock);
-    pthread_mutex_unlock(&loading);
+    pthread_mutex_unlock(&entries_lock);
+    pthread_mutex_unlock(&loader_lock);
 }
 static void in_child(void) {
-    for (entry **at = &entries; *at;) {
-        entry *e = *at;
+    for (native_entry **at = &entries; *at;) {
+        native_entry *e = *at;
         if (e->ready) {
             at = &e->next;
             continue;
@@ -66,7 +67,7 @@ static void in_child(void) {
         e->next = forgotten;
         forgotten = e;
     }
-    pthread_cond_init(&made, NULL);
+    pthread_cond_init(&entry_ready, NULL);
     in_parent();
 }
 __attribute__((constructor)) static void at_fork(void) {
@@ -75,28 +76,29 @@ __attribute__((constructor)) static void at_fork(void) {
 
 /* --- one kernel ------------------------------------------------------------------------------- */
 
-typedef struct kernel {
+typedef struct native_kernel {
     const gd_kernel_source *source;
-    entry *entry;
-    char *text; /* what follows the prelude; free() */
+    native_entry *entry;
+    char *text; /* source text after the prelude; free() */
     size_t bytes;
     char key[GD_NATIVE_KEY];
     gd_compiled_fn fn;
     bool compiled;
-} kernel;
+} native_kernel;
 
-/* What one request for kernels compiles with. */
+/* The compiler and the cache of one request. */
 typedef struct toolchain {
     const gd_native_target *target;
     struct stat identity; /* of the compiler */
     char compiler[GD_NATIVE_PATH], directory[GD_NATIVE_PATH];
 } toolchain;
 
-static void file_of(const toolchain *w, const kernel *k, char file[GD_NATIVE_PATH + 64]) {
+static void kernel_path(const toolchain *w, const native_kernel *k,
+                        char file[GD_NATIVE_PATH + 64]) {
     snprintf(file, GD_NATIVE_PATH + 64, "%s/%s.so", w->directory, k->key);
 }
 
-static bool print_text(const toolchain *w, kernel *k) {
+static bool print_text(const toolchain *w, native_kernel *k) {
     FILE *out = open_memstream(&k->text, &k->bytes);
     if (!out) return false;
     const bool printed = gd_print_kernel(out, w->target->dialect, k->source, "GD_NATIVE_KERNEL");
@@ -104,7 +106,7 @@ static bool print_text(const toolchain *w, kernel *k) {
 }
 
 /* A hash of everything that the compiled function depends on. */
-static void find_key(const toolchain *w, kernel *k) {
+static void compute_key(const toolchain *w, native_kernel *k) {
     gd_native_hash h;
     gd_native_hash_start(&h);
     gd_native_hash_add(&h, w->target->prelude, w->target->prelude_bytes);
@@ -121,38 +123,38 @@ static void find_key(const toolchain *w, kernel *k) {
     gd_native_hash_text(&h, k->key);
 }
 
-/* The function in a file of the cache; NULL where the file is missing, broken or of another kernel:
- * the name of the function contains the key. */
-static gd_compiled_fn load_kernel(const toolchain *w, const kernel *k) {
+/* Loads a kernel from the cache. NULL: the file is missing, damaged or of another kernel, which
+ * shows in the function's name: it contains the key. */
+static gd_compiled_fn load_kernel(const toolchain *w, const native_kernel *k) {
     char file[GD_NATIVE_PATH + 64], name[GD_NATIVE_KEY + 16];
-    file_of(w, k, file);
+    kernel_path(w, k, file);
     if (!gd_native_is_sealed(file)) return NULL;
     snprintf(name, sizeof name, "gd_native_%s", k->key);
-    pthread_mutex_lock(&loading);
+    pthread_mutex_lock(&loader_lock);
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     void *found = library ? dlsym(library, name) : NULL;
     if (library && !found) dlclose(library);
-    pthread_mutex_unlock(&loading);
+    pthread_mutex_unlock(&loader_lock);
     gd_compiled_fn fn = NULL;
     if (found) {
-        memcpy(&fn, &found, sizeof fn); /* a data pointer that is one to a function */
+        memcpy(&fn, &found, sizeof fn); /* C has no cast from void * to a function pointer */
         gd_native_touch(file);
     }
     return fn;
 }
 
-/* Once in a process. */
+/* Logs a warning, once in a process. */
 static void warn_once(const char *why) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&entries_lock);
     const bool first = !warned;
     warned = true;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&entries_lock);
     if (first)
         gd_notice(GD_LOG_WARNING, "fused kernels are not compiled, and some plans run slower: %s",
                   why);
 }
 
-/* --- compiling several ------------------------------------------------------------------------ */
+/* --- compiling a batch ------------------------------------------------------------------------ */
 
 static bool write_all(int fd, const char *text, size_t bytes) {
     while (bytes) {
@@ -165,7 +167,7 @@ static bool write_all(int fd, const char *text, size_t bytes) {
     return true;
 }
 
-static bool write_source(const toolchain *w, kernel *const *list, int n, int fd) {
+static bool write_source(const toolchain *w, native_kernel *const *list, int n, int fd) {
     char line[128];
     bool done = write_all(fd, w->target->prelude, w->target->prelude_bytes);
     for (int i = 0; i < n && done; i++) {
@@ -193,9 +195,9 @@ static gd_native_run compile_file(toolchain *w, char *source, char *object) {
     return run == GD_NATIVE_RAN && !gd_native_seal(object) ? GD_NATIVE_FAILED : run;
 }
 
-/* Compiles into a temporary file, which then gets the names of the kernels: no reader sees an
- * incomplete file. */
-static gd_native_run build_kernels(toolchain *w, kernel *const *list, int n) {
+/* Compiles into a temporary file, which then gets the names of the kernels, so that no reader sees
+ * an incomplete file. */
+static gd_native_run build_kernels(toolchain *w, native_kernel *const *list, int n) {
     char source[GD_NATIVE_PATH + 64], object[GD_NATIVE_PATH + 64], file[GD_NATIVE_PATH + 64];
     snprintf(source, sizeof source, "%s/new-XXXXXX.c", w->directory);
     const int fd = mkostemps(source, 2, O_CLOEXEC);
@@ -205,32 +207,33 @@ static gd_native_run build_kernels(toolchain *w, kernel *const *list, int n) {
     snprintf(object, sizeof object, "%.*s.so", (int)strlen(source) - 2, source);
     if (run == GD_NATIVE_RAN) run = compile_file(w, source, object);
     for (int i = 0; i < n && run == GD_NATIVE_RAN; i++) {
-        file_of(w, list[i], file);
+        kernel_path(w, list[i], file);
         if (!gd_native_name(object, file)) run = GD_NATIVE_FAILED;
     }
     unlink(source);
     unlink(object);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&entries_lock);
     counts.runs++;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&entries_lock);
     return run;
 }
 
-static void load_compiled(const toolchain *w, kernel *const *list, int n) {
+static void load_compiled(const toolchain *w, native_kernel *const *list, int n) {
     for (int i = 0; i < n; i++) {
         list[i]->fn = load_kernel(w, list[i]);
         list[i]->compiled = list[i]->fn != NULL;
     }
 }
 
-/* Compiles what was not in the cache. A kernel that the compiler rejects must not spoil the others,
- * so each is then compiled alone; a compiler that hangs is not started again. */
-static void build_missing(toolchain *w, kernel *list, int n, char why[GD_NATIVE_WHY]) {
-    kernel *missing[TOGETHER];
+/* Compiles the kernels that were not in the cache. If the compiler rejects a batch, each kernel is
+ * compiled alone, so that one bad kernel does not affect the others. A compiler that hangs is not
+ * started again. */
+static void build_missing(toolchain *w, native_kernel *list, int n, char why[GD_NATIVE_WHY]) {
+    native_kernel *missing[MAX_BATCH];
     bool any = false;
     for (int first = 0; first < n;) {
         int count = 0;
-        for (; first < n && count < TOGETHER; first++)
+        for (; first < n && count < MAX_BATCH; first++)
             if (!list[first].fn) missing[count++] = &list[first];
         if (count == 0) break;
         gd_native_run run = build_kernels(w, missing, count);
@@ -248,11 +251,11 @@ static void build_missing(toolchain *w, kernel *list, int n, char why[GD_NATIVE_
     if (any) gd_native_trim(w->directory);
 }
 
-/* Finds the cache and the compiler; false with the reason in `why`. */
+/* Finds the cache and the compiler. False: the reason is in `why`. */
 static bool find_tools(toolchain *w, char why[GD_NATIVE_WHY]) {
     const char *on = secure_getenv("GRADUS_NATIVE");
     snprintf(why, GD_NATIVE_WHY, "GRADUS_NATIVE is 0");
-    if (on && strcmp(on, "0") == 0) return false; /* the user turned it off: no warning */
+    if (on && strcmp(on, "0") == 0) return false; /* turned off by the user: no warning */
     const bool directory = gd_native_directory(w->directory, sizeof w->directory, why);
     const bool compiler =
         directory && gd_native_find_compiler(w->compiler, sizeof w->compiler, &w->identity);
@@ -267,69 +270,71 @@ bool gd_native_is_ready(void) {
     return find_tools(&w, why);
 }
 
-static void make_kernels(kernel *list, int n, const gd_native_target *target,
+static void make_kernels(native_kernel *list, int n, const gd_native_target *target,
                          char why[GD_NATIVE_WHY]) {
     snprintf(why, GD_NATIVE_WHY, "there is no memory");
     toolchain *w = gd_calloc(1, sizeof *w);
     if (!w) return;
     w->target = target;
-    bool there = find_tools(w, why);
-    for (int i = 0; i < n && there; i++) {
+    bool ready = find_tools(w, why);
+    for (int i = 0; i < n && ready; i++) {
         snprintf(why, GD_NATIVE_WHY, "there is no memory, or the dialect has no such kernel");
-        there = print_text(w, &list[i]);
-        if (!there) break;
-        find_key(w, &list[i]);
+        ready = print_text(w, &list[i]);
+        if (!ready) break;
+        compute_key(w, &list[i]);
         list[i].fn = load_kernel(w, &list[i]);
     }
-    if (there) build_missing(w, list, n, why);
+    if (ready) build_missing(w, list, n, why);
     for (int i = 0; i < n; i++) free(list[i].text);
     gd_free(w);
 }
 
-/* --- requests -------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
-static entry *find_entry(uint64_t hash, const gd_native_target *target) {
-    entry *e = entries;
+static native_entry *find_entry(uint64_t hash, const gd_native_target *target) {
+    native_entry *e = entries;
     while (e && !(e->hash == hash && e->target == target)) e = e->next;
     return e;
 }
 
-/* The entry of a source; a new one is the caller's to compile. NULL: no memory. */
-static entry *entry_of(const gd_kernel_source *s, const gd_native_target *target, bool *is_new) {
+/* The entry of a source. If it is new, the caller must compile it. NULL: no memory. */
+static native_entry *entry_of(const gd_kernel_source *s, const gd_native_target *target,
+                              bool *is_new) {
     const uint64_t hash = gd_kernel_source_hash(s);
-    entry *e = find_entry(hash, target);
+    native_entry *e = find_entry(hash, target);
     *is_new = !e;
     if (e || !(e = gd_calloc(1, sizeof *e))) return e;
-    *e = (entry){.next = entries, .hash = hash, .target = target};
+    *e = (native_entry){.next = entries, .hash = hash, .target = target};
     return entries = e;
 }
 
-static void publish_kernels(kernel *list, int n) {
-    pthread_mutex_lock(&lock);
+static void publish_kernels(native_kernel *list, int n) {
+    pthread_mutex_lock(&entries_lock);
     for (int i = 0; i < n; i++) {
-        const kernel *k = &list[i];
+        const native_kernel *k = &list[i];
         k->entry->fn = k->fn;
         k->entry->ready = true;
         *(k->compiled ? &counts.compiled : k->fn ? &counts.loaded : &counts.failed) += 1;
     }
-    pthread_cond_broadcast(&made);
-    pthread_mutex_unlock(&lock);
+    pthread_cond_broadcast(&entry_ready);
+    pthread_mutex_unlock(&entries_lock);
 }
 
 void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_target *target,
                        gd_compiled_fn *fns) {
-    kernel *mine = gd_calloc((size_t)n + 1, sizeof *mine);
-    entry **all = gd_calloc((size_t)n + 1, sizeof *all);
+    native_kernel *mine = gd_calloc((size_t)n + 1, sizeof *mine);
+    native_entry **all = gd_calloc((size_t)n + 1, sizeof *all);
     int count = 0;
     for (int i = 0; i < n; i++) fns[i] = NULL;
     if (mine && all) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&entries_lock);
         for (int i = 0; i < n; i++) {
             bool is_new;
             all[i] = entry_of(&sources[i], target, &is_new);
-            if (all[i] && is_new) mine[count++] = (kernel){.source = &sources[i], .entry = all[i]};
+            if (all[i] && is_new)
+                mine[count++] = (native_kernel){.source = &sources[i], .entry = all[i]};
         }
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&entries_lock);
         char why[GD_NATIVE_WHY] = "";
         if (count) make_kernels(mine, count, target, why);
         for (int i = 0; i < count; i++)
@@ -339,13 +344,13 @@ void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_t
                                                : mine[i].source->ir->count,
                           why);
         publish_kernels(mine, count);
-        pthread_mutex_lock(
-            &lock); /* this thread has compiled its own before it waits for those of others */
+        /* wait for kernels of other threads only after this thread has published its own */
+        pthread_mutex_lock(&entries_lock);
         for (int i = 0; i < n; i++) {
-            while (all[i] && !all[i]->ready) pthread_cond_wait(&made, &lock);
+            while (all[i] && !all[i]->ready) pthread_cond_wait(&entry_ready, &entries_lock);
             if (all[i]) fns[i] = all[i]->fn;
         }
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&entries_lock);
     }
     gd_free(mine);
     gd_free(all);
@@ -358,29 +363,29 @@ gd_compiled_fn gd_native_kernel(const gd_kernel_source *source, const gd_native_
 }
 
 gd_native_counts gd_native_count(void) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&entries_lock);
     const gd_native_counts now = counts;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&entries_lock);
     return now;
 }
 
 void gd_native_forget(void) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&entries_lock);
     warned = false;
-    while (entries) { /* other threads may wait for them, so they stay in memory */
-        entry *e = entries;
+    while (entries) { /* not freed: other threads may wait for them */
+        native_entry *e = entries;
         entries = e->next;
         e->next = forgotten;
         forgotten = e;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&entries_lock);
 }
 
-/* The functions stay until the process ends; this frees the entries. */
+/* The functions stay loaded until the process ends; this frees the entries. */
 __attribute__((destructor)) static void free_entries(void) {
     gd_native_forget();
     while (forgotten) {
-        entry *e = forgotten;
+        native_entry *e = forgotten;
         forgotten = e->next;
         gd_free(e);
     }

@@ -1,17 +1,17 @@
 /* native.h - native code: kernels that are compiled while the program runs, and cached on disk.
  *
- * The printer (dialect.h) writes a kernel and the system's C compiler makes a shared object of it.
- * The file stays in a cache; its name is a hash of the source, the flags and the compiler. Without
- * a compiler or a cache there is no kernel, and the caller runs something else; a warning in the
- * log names what is missing, once in a process.
+ * The printer (dialect.h) writes the source of a kernel, and the system's C compiler compiles it to
+ * a shared object. The file stays in a cache; its name is a hash of the source, the flags and the
+ * compiler. Without a compiler or a cache there is no kernel, and the caller runs something else. A
+ * warning in the log, once in a process, names what is missing.
  *
  * docs/environment.md lists the environment variables: GRADUS_NATIVE, GRADUS_CC, GRADUS_CC_TIMEOUT,
  * GRADUS_CACHE and GRADUS_CACHE_MB.
  *
  * Threads: all functions may be called from any thread. A source is compiled once in a process;
- * other threads that need the same kernel wait for it. Processes may share a cache: files appear in
- * it complete, and a missing one is compiled again. A fork() does not wait for a compiler that runs
- * in another thread: the child starts its own when it needs the same kernel.
+ * other threads that need the same kernel wait for it. Processes may share a cache: files are added
+ * atomically, and a missing one is compiled again. A fork() does not wait for a compiler that runs
+ * in another thread: the child starts its own if it needs the same kernel.
  */
 #ifndef GRADUS_CODEGEN_NATIVE_H
 #define GRADUS_CODEGEN_NATIVE_H
@@ -22,12 +22,12 @@
 
 #include "codegen/dialect.h"
 
-/* What kernels are compiled for. */
+/* A target that kernels are compiled for. */
 typedef struct gd_native_target {
     const char *name; /* "avx2" */
     const gd_dialect *dialect;
-    const char *const *flags; /* of the compiler, for this instruction set; NULL at the end */
-    const char *prelude;      /* what the kernel's text needs before it */
+    const char *const *flags; /* compiler flags for this instruction set; NULL at the end */
+    const char *prelude;      /* source text that precedes the kernel's */
     size_t prelude_bytes;
 } gd_native_target;
 
@@ -37,11 +37,11 @@ typedef void (*gd_compiled_fn)(void);
 extern const char gd_scalar_prelude[];
 extern const size_t gd_scalar_prelude_bytes;
 
-/* The kernel of a source, a function of the dialect's own signature; NULL where it cannot be
+/* The kernel of a source, a function with the dialect's signature; NULL if it cannot be
  * compiled. */
 gd_compiled_fn gd_native_kernel(const gd_kernel_source *source, const gd_native_target *target);
 
-/* Several, by one run of the compiler for those that are not in the cache. */
+/* The same for n sources, with one run of the compiler for those that are not in the cache. */
 void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_target *target,
                        gd_compiled_fn *fns);
 
@@ -49,8 +49,8 @@ void gd_native_kernels(const gd_kernel_source *sources, int n, const gd_native_t
  * reads the environment each time, since a program may change it. */
 bool gd_native_is_ready(void);
 
-/* Kernels of this process that were compiled, loaded from the cache, and could not be had; and runs
- * of the compiler. */
+/* Numbers of kernels of this process: compiled, loaded from the cache, and failed; and of runs of
+ * the compiler. */
 typedef struct gd_native_counts {
     int64_t compiled, loaded, failed, runs;
 } gd_native_counts;
@@ -61,38 +61,41 @@ void gd_native_forget(void);
 
 /* --- the compiler (native_compiler.c) --------------------------------------------------------- */
 
-/* A sentence for the log: what is missing and what helps. Names in it are cut after
- * GD_NATIVE_SHOWN bytes. */
+/* The size of a sentence for the log, which says what is missing and what helps. Names in it are
+ * cut after GD_NATIVE_SHOWN bytes. */
 enum { GD_NATIVE_WHY = 512, GD_NATIVE_SHOWN = 256 };
 
-/* Its path, found as a shell finds it. Where there is none, gd_native_no_compiler writes why. */
+/* Finds the path of the compiler as a shell does. If there is none, gd_native_no_compiler writes
+ * why. */
 bool gd_native_find_compiler(char *path, size_t size, struct stat *identity);
 void gd_native_no_compiler(char why[GD_NATIVE_WHY]);
 
 typedef enum gd_native_run { GD_NATIVE_RAN, GD_NATIVE_FAILED, GD_NATIVE_HUNG } gd_native_run;
-/* Runs it and waits, at most GRADUS_CC_TIMEOUT seconds. */
+/* Runs the compiler and waits at most GRADUS_CC_TIMEOUT seconds. */
 gd_native_run gd_native_run_compiler(char *const *argv);
 
 /* --- the cache (native_cache.c) --------------------------------------------------------------- */
 
 enum { GD_NATIVE_PATH = 1024, GD_NATIVE_KEY = 33 };
 
-/* The directory, created if missing, with all links resolved. False with the reason in `why`. */
+/* The cache directory, created if missing, with all links resolved. False: the reason is in
+ * `why`. */
 bool gd_native_directory(char *path, size_t size, char why[GD_NATIVE_WHY]);
 
-/* Appends a checksum to a finished file, and checks it: a file that was cut short, or that another
- * program wrote, must not reach the dynamic loader. */
+/* Appends a checksum to a finished file; checks it. A truncated file, or one that another program
+ * wrote, must not be loaded. */
 bool gd_native_seal(const char *path);
 bool gd_native_is_sealed(const char *path);
 
-/* Gives a finished file one more name, which may replace another file. */
+/* Gives a finished file another name (a hard link); replaces a file of that name. */
 bool gd_native_name(const char *path, const char *name);
 
-/* Records that a file was used; removes the least recently used files of a full cache. */
+/* Records that a file was used. */
 void gd_native_touch(const char *path);
+/* Removes the least recently used files of a full cache. */
 void gd_native_trim(const char *directory);
 
-/* 128 bits of hash as 32 digits. */
+/* A hash of 128 bits, written as 32 digits. */
 typedef struct gd_native_hash {
     uint64_t a, b;
 } gd_native_hash;

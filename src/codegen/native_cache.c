@@ -1,4 +1,4 @@
-/* native_cache.c - the folder of compiled kernels, and checksums that show a file is complete. */
+/* native_cache.c - the cache directory of compiled kernels, and checksums of its files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ void gd_native_hash_start(gd_native_hash *h) {
     *h = (gd_native_hash){1469598103934665603u, 0x6C62272E07BB0142u};
 }
 
-/* FNV-1a twice, from different starts the second over inverted bytes. */
+/* FNV-1a twice, with different initial values; the second over inverted bytes. */
 void gd_native_hash_add(gd_native_hash *h, const void *bytes, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const unsigned char byte = ((const unsigned char *)bytes)[i];
@@ -35,12 +35,12 @@ void gd_native_hash_text(const gd_native_hash *h, char text[GD_NATIVE_KEY]) {
 
 /* --- the directory ---------------------------------------------------------------------------- */
 
-/* Creates it and its parents, closed to others. */
-static bool make_directories(char *path) {
+/* Creates a directory and its parents, accessible to the user alone. */
+static bool create_directories(char *path) {
     for (char *at = path + 1; *at; at++) {
         if (*at != '/') continue;
         *at = 0;
-        mkdir(path, 0700); /* fails where it exists already */
+        mkdir(path, 0700); /* fails if it exists */
         *at = '/';
     }
     return mkdir(path, 0700) == 0 || errno == EEXIST;
@@ -56,15 +56,15 @@ static bool choose_directory(char *path, size_t size) {
     return length > 0 && (size_t)length < size;
 }
 
-/* Whether a folder can be trusted; if not, `why` says what would help. */
-static bool is_own(const char *path, char why[GD_NATIVE_WHY]) {
+/* Whether only this user can write to the folder; if not, `why` says what helps. */
+static bool is_private(const char *path, char why[GD_NATIVE_WHY]) {
     struct stat s;
     if (lstat(path, &s) != 0 || !S_ISDIR(s.st_mode))
         snprintf(why, GD_NATIVE_WHY, "%.*s is not a folder; set GRADUS_CACHE to another",
                  GD_NATIVE_SHOWN, path);
     else if (s.st_uid != geteuid())
         snprintf(why, GD_NATIVE_WHY,
-                 "the folder %.*s belongs to another user; set GRADUS_CACHE to one of your own",
+                 "the folder %.*s belongs to another user; set GRADUS_CACHE to one that you own",
                  GD_NATIVE_SHOWN, path);
     else if (s.st_mode & 077)
         snprintf(why, GD_NATIVE_WHY,
@@ -79,15 +79,15 @@ static bool is_own(const char *path, char why[GD_NATIVE_WHY]) {
 bool gd_native_directory(char *path, size_t size, char why[GD_NATIVE_WHY]) {
     char chosen[GD_NATIVE_PATH];
     snprintf(why, GD_NATIVE_WHY,
-             "there is no home folder to keep kernels in; set GRADUS_CACHE to a folder");
+             "there is no home folder for the cache; set GRADUS_CACHE to a folder");
     if (!choose_directory(chosen, sizeof chosen)) return false;
-    if (!make_directories(chosen)) {
+    if (!create_directories(chosen)) {
         snprintf(why, GD_NATIVE_WHY,
-                 "the folder %.*s cannot be made (%s); set GRADUS_CACHE to another",
+                 "the folder %.*s cannot be created (%s); set GRADUS_CACHE to another",
                  GD_NATIVE_SHOWN, chosen, strerror(errno));
         return false;
     }
-    if (!is_own(chosen, why)) return false;
+    if (!is_private(chosen, why)) return false;
     snprintf(why, GD_NATIVE_WHY, "the path %.*s is too long; set GRADUS_CACHE to another",
              GD_NATIVE_SHOWN, chosen);
     char *real = realpath(chosen, NULL);
@@ -99,15 +99,16 @@ bool gd_native_directory(char *path, size_t size, char why[GD_NATIVE_WHY]) {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
+/* The checksum at the end of a file. */
 typedef struct seal {
     char magic[16];
-    uint64_t bytes, a, b;
+    uint64_t bytes, a, b; /* size and hash of everything before the seal */
 } seal;
 
 static const char magic[16] = "gradus kernel 1";
 
-/* All of a file, or NULL; gd_free it. */
-static char *read_all(const char *path, size_t *bytes) {
+/* The contents of a file, or NULL. Free it with gd_free. */
+static char *read_file(const char *path, size_t *bytes) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat s;
     char *text = NULL;
@@ -144,19 +145,19 @@ static seal seal_of(const char *text, size_t bytes) {
 
 bool gd_native_seal(const char *path) {
     size_t bytes;
-    char *text = read_all(path, &bytes);
+    char *text = read_file(path, &bytes);
     if (!text) return false;
     const seal s = seal_of(text, bytes);
     gd_free(text);
     const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0) return false;
-    const bool integer = write(fd, &s, sizeof s) == (ssize_t)sizeof s;
-    return close(fd) == 0 && integer;
+    const bool complete = write(fd, &s, sizeof s) == (ssize_t)sizeof s;
+    return close(fd) == 0 && complete;
 }
 
 bool gd_native_is_sealed(const char *path) {
     size_t bytes;
-    char *text = read_all(path, &bytes);
+    char *text = read_file(path, &bytes);
     bool right = false;
     if (text && bytes > sizeof(seal)) {
         const seal s = seal_of(text, bytes - sizeof s);
@@ -170,7 +171,7 @@ bool gd_native_is_sealed(const char *path) {
 
 static bool copy_file(const char *from, const char *to) {
     size_t bytes;
-    char *text = read_all(from, &bytes);
+    char *text = read_file(from, &bytes);
     const int fd = text ? open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700) : -1;
     bool done = fd >= 0 && write(fd, text, bytes) == (ssize_t)bytes;
     if (fd >= 0) done = close(fd) == 0 && done;
@@ -178,7 +179,7 @@ static bool copy_file(const char *from, const char *to) {
     return done;
 }
 
-/* Through a temporary name of this process: rename() replaces the old file atomically. */
+/* First links to a temporary name, because rename() replaces the old file atomically. */
 bool gd_native_name(const char *path, const char *name) {
     char fresh[GD_NATIVE_PATH + 96];
     snprintf(fresh, sizeof fresh, "%s-%d", path, (int)getpid());
@@ -189,37 +190,38 @@ bool gd_native_name(const char *path, const char *name) {
     return done;
 }
 
-/* --- the size of the cache ------------------------------------------------------------------- */
+/* --- the size of the cache -------------------------------------------------------------------- */
 
 enum {
-    MEGABYTES = 256,
-    MOST_FILES = 8192,
+    DEFAULT_MEGABYTES = 256,
+    MAX_FILES = 8192,
     ABANDONED = 3600, /* seconds after which an unfinished file is removed */
 };
 
-typedef struct kept {
+typedef struct cached_file {
     char name[GD_NATIVE_KEY + 8];
     struct timespec used;
-    double bytes; /* its share of those of all its names */
-} kept;
+    double bytes; /* the size of the file divided by the number of its names */
+} cached_file;
 
 static int by_use(const void *a, const void *b) {
-    const struct timespec *x = &((const kept *)a)->used, *y = &((const kept *)b)->used;
+    const struct timespec *x = &((const cached_file *)a)->used,
+                          *y = &((const cached_file *)b)->used;
     if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* A kernel's name: 32 digits and ".so". */
-static bool is_kernel(const char *name) {
+/* Whether it is the file name of a kernel: 32 digits and ".so". */
+static bool is_kernel_name(const char *name) {
     const size_t digits = strspn(name, "0123456789abcdef");
     return digits == GD_NATIVE_KEY - 1 && strcmp(name + digits, ".so") == 0;
 }
 
-static double most_bytes(void) {
+static double cache_limit(void) {
     const char *text = secure_getenv("GRADUS_CACHE_MB");
     char *end;
     const double megabytes = text ? gd_double_parse(text, &end) : 0;
-    return (text && end != text && megabytes >= 0 ? megabytes : MEGABYTES) * 1e6;
+    return (text && end != text && megabytes >= 0 ? megabytes : DEFAULT_MEGABYTES) * 1e6;
 }
 
 void gd_native_touch(const char *path) {
@@ -227,9 +229,10 @@ void gd_native_touch(const char *path) {
     utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 }
 
-/* The kernels in a directory; removes unfinished files that are old. NULL: no memory. */
-static kept *list_kernels(DIR *d, int *count, double *bytes) {
-    kept *list = NULL;
+/* Lists the kernels in a directory, and removes abandoned temporary files. NULL: none, or no
+ * memory. */
+static cached_file *list_kernels(DIR *d, int *count, double *bytes) {
+    cached_file *list = NULL;
     int room = 0;
     const time_t now = time(NULL);
     *count = 0;
@@ -237,7 +240,7 @@ static kept *list_kernels(DIR *d, int *count, double *bytes) {
     for (struct dirent *e; (e = readdir(d));) {
         struct stat s;
         const bool unfinished = strncmp(e->d_name, "new-", 4) == 0;
-        if ((!unfinished && !is_kernel(e->d_name)) ||
+        if ((!unfinished && !is_kernel_name(e->d_name)) ||
             fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode))
             continue;
         if (unfinished) {
@@ -245,7 +248,7 @@ static kept *list_kernels(DIR *d, int *count, double *bytes) {
             continue;
         }
         if (!gd_grow(list, *count, room)) break;
-        kept *k = &list[(*count)++];
+        cached_file *k = &list[(*count)++];
         snprintf(k->name, sizeof k->name, "%.*s", GD_NATIVE_KEY + 4, e->d_name);
         k->used = s.st_atim;
         k->bytes = (double)s.st_size / (double)(s.st_nlink ? s.st_nlink : 1);
@@ -254,19 +257,20 @@ static kept *list_kernels(DIR *d, int *count, double *bytes) {
     return list;
 }
 
-/* Removes files down to three quarters of the limit, so that the next one does not exceed it again.
- * Other processes may do the same at once: they remove the same files. Open files stay readable. */
+/* Removes files down to three quarters of the limit, so that the next kernel does not exceed it
+ * again. Other processes may do the same at the same time: they remove the same files. Open files
+ * stay readable. */
 void gd_native_trim(const char *directory) {
-    const double most = most_bytes();
+    const double most = cache_limit();
     double bytes;
     int count;
     DIR *d = opendir(directory);
     if (!d) return;
-    kept *list = list_kernels(d, &count, &bytes);
-    if (list && (bytes > most || count > MOST_FILES)) {
+    cached_file *list = list_kernels(d, &count, &bytes);
+    if (list && (bytes > most || count > MAX_FILES)) {
         qsort(list, (size_t)count, sizeof *list, by_use);
         for (int i = 0, left = count; i < count; i++, left--) {
-            if (bytes <= 0.75 * most && left <= MOST_FILES * 3 / 4) break;
+            if (bytes <= 0.75 * most && left <= MAX_FILES * 3 / 4) break;
             unlinkat(dirfd(d), list[i].name, 0);
             bytes -= list[i].bytes;
         }

@@ -49,8 +49,8 @@ void gd_native_no_compiler(char why[GD_NATIVE_WHY]) {
         GD_NATIVE_SHOWN, compiler_name());
 }
 
-/* Starts it in its own process group, so that its children can be ended with it. Its messages are
- * dropped: a missing file shows what it could not compile. */
+/* Starts the compiler in its own process group, so that its children can be killed with it. Its
+ * output is discarded; the exit status and a missing file show a failure. */
 static pid_t start_compiler(char *const *argv) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -95,12 +95,12 @@ gd_native_run gd_native_run_compiler(char *const *argv) {
     const pid_t child = start_compiler(argv);
     if (child < 0) return GD_NATIVE_FAILED;
     const double end = seconds_now() + timeout_seconds();
-    long pause = 500000; /* nanoseconds; a compiler takes a hundred times as long */
+    long pause = 500000; /* nanoseconds; a run takes about a hundred times as long */
     for (;;) {
         int status = 0;
         const pid_t got = waitpid(child, &status, WNOHANG);
         if (got < 0 && errno == EINTR) continue;
-        /* a program that ignores SIGCHLD has no status to read: the caller checks the file */
+        /* no status if the program ignores SIGCHLD: the caller checks the file */
         if (got < 0) return GD_NATIVE_RAN;
         if (got == child)
             return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? GD_NATIVE_RAN : GD_NATIVE_FAILED;

@@ -1,8 +1,10 @@
-/* prims.c - the primitives of the scalar IR: derivative rules, and the reference in f64 and i64.
+/* prims.c - the primitives of the scalar IR: derivative rules, and reference implementations in f64
+ * and i64.
  *
- * A rule is an expression in the operands a, b, c and the result y: the factor on the adjoint g of
- * the result; one that begins with '=' is the entire product, in g. A new primitive needs a row
- * here and functions of the same name in backend/cpu/vmath_*.h and in scalar_math.h.
+ * A derivative rule is an expression in the operands a, b, c and the result y. It is the factor by
+ * which the adjoint g of the result is multiplied; a rule that begins with '=' is the product
+ * itself and contains g. A new primitive needs a row here and functions of the same name in
+ * backend/cpu/vmath_*.h and in scalar_math.h.
  */
 #include <math.h>
 #include <string.h>
@@ -14,10 +16,10 @@
         (void)a, (void)b, (void)c;                            \
         return expr;                                          \
     }
-#define WHOLE(name, expr)                                          \
-    static int64_t whole_##name(int64_t a, int64_t b, int64_t c) { \
-        (void)a, (void)b, (void)c;                                 \
-        return (int64_t)(expr);                                    \
+#define INTEGER(name, expr)                                          \
+    static int64_t integer_##name(int64_t a, int64_t b, int64_t c) { \
+        (void)a, (void)b, (void)c;                                   \
+        return (int64_t)(expr);                                      \
     }
 #define U(x) ((uint64_t)(x)) /* wrapping arithmetic */
 
@@ -29,7 +31,7 @@ REAL(mul, a *b)
 REAL(div, a / b)
 REAL(neg, -a)
 REAL(abs, fabs(a))
-REAL(sign, (double)((a > 0) - (a < 0))) /* of NaN: 0, as PyTorch */
+REAL(sign, (double)((a > 0) - (a < 0))) /* 0 for NaN, as in PyTorch */
 REAL(max, isnan(a) || isnan(b) ? NAN : fmax(a, b) == 0 && !signbit(b) ? b : fmax(a, b))
 REAL(min, isnan(a) || isnan(b) ? NAN : fmin(a, b) == 0 && signbit(b) ? b : fmin(a, b))
 REAL(fmod, fmod(a, b))
@@ -38,7 +40,7 @@ static double real_remainder(double a, double b, double c) {
     double r = fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-/* The floor of the true quotient: a - remainder divides evenly. */
+/* The floor of the exact quotient: a minus the remainder is divisible by b. */
 static double real_floor_divide(double a, double b, double c) {
     (void)c;
     if (b == 0) return a / b;
@@ -51,22 +53,22 @@ static double real_floor_divide(double a, double b, double c) {
 REAL(copysign, copysign(a, b))
 REAL(fma, fma(a, b, c))
 
-WHOLE(add, U(a) + U(b))
-WHOLE(sub, U(a) - U(b))
-WHOLE(mul, U(a) * U(b))
-WHOLE(neg, 0 - U(a))
-WHOLE(abs, a < 0 ? 0 - U(a) : U(a))
-WHOLE(sign, (a > 0) - (a < 0))
-WHOLE(max, a > b ? a : b)
-WHOLE(min, a < b ? a : b)
-WHOLE(div, b == 0 ? 0 : b == -1 ? 0 - U(a) : (uint64_t)(a / b))
-WHOLE(fmod, b == 0 || b == -1 ? 0 : a % b)
-static int64_t whole_remainder(int64_t a, int64_t b, int64_t c) {
-    int64_t r = whole_fmod(a, b, c);
+INTEGER(add, U(a) + U(b))
+INTEGER(sub, U(a) - U(b))
+INTEGER(mul, U(a) * U(b))
+INTEGER(neg, 0 - U(a))
+INTEGER(abs, a < 0 ? 0 - U(a) : U(a))
+INTEGER(sign, (a > 0) - (a < 0))
+INTEGER(max, a > b ? a : b)
+INTEGER(min, a < b ? a : b)
+INTEGER(div, b == 0 ? 0 : b == -1 ? 0 - U(a) : (uint64_t)(a / b))
+INTEGER(fmod, b == 0 || b == -1 ? 0 : a % b)
+static int64_t integer_remainder(int64_t a, int64_t b, int64_t c) {
+    int64_t r = integer_fmod(a, b, c);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-static int64_t whole_floor_divide(int64_t a, int64_t b, int64_t c) {
-    int64_t q = whole_div(a, b, c), r = whole_fmod(a, b, c);
+static int64_t integer_floor_divide(int64_t a, int64_t b, int64_t c) {
+    int64_t q = integer_div(a, b, c), r = integer_fmod(a, b, c);
     return r != 0 && (r < 0) != (b < 0) ? q - 1 : q;
 }
 
@@ -102,7 +104,7 @@ REAL(round, nearbyint(a))
 REAL(trunc, trunc(a))
 REAL(pow, pow(a, b))
 REAL(atan2, atan2(a, b))
-static int64_t whole_pow(int64_t a, int64_t b, int64_t c) {
+static int64_t integer_pow(int64_t a, int64_t b, int64_t c) {
     (void)c;
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
     uint64_t result = 1, base = U(a);
@@ -111,7 +113,7 @@ static int64_t whole_pow(int64_t a, int64_t b, int64_t c) {
     return (int64_t)result;
 }
 
-/* --- truth: results are 1 and 0 --------------------------------------------------------------- */
+/* --- comparisons and logic: results are 1 and 0 ----------------------------------------------- */
 
 REAL(eq, a == b)
 REAL(ne, a != b)
@@ -127,33 +129,33 @@ REAL(logical_and, a != 0 && b != 0)
 REAL(logical_or, a != 0 || b != 0)
 REAL(logical_xor, (a != 0) != (b != 0))
 REAL(where, a != 0 ? b : c)
-WHOLE(eq, a == b)
-WHOLE(ne, a != b)
-WHOLE(lt, a < b)
-WHOLE(le, a <= b)
-WHOLE(gt, a > b)
-WHOLE(ge, a >= b)
-WHOLE(isnan, 0)
-WHOLE(isinf, 0)
-WHOLE(isfinite, 1)
-WHOLE(floor, a)
-WHOLE(ceil, a)
-WHOLE(round, a)
-WHOLE(trunc, a)
-WHOLE(logical_not, a == 0)
-WHOLE(logical_and, a != 0 && b != 0)
-WHOLE(logical_or, a != 0 || b != 0)
-WHOLE(logical_xor, (a != 0) != (b != 0))
-WHOLE(where, a != 0 ? b : c)
+INTEGER(eq, a == b)
+INTEGER(ne, a != b)
+INTEGER(lt, a < b)
+INTEGER(le, a <= b)
+INTEGER(gt, a > b)
+INTEGER(ge, a >= b)
+INTEGER(isnan, 0)
+INTEGER(isinf, 0)
+INTEGER(isfinite, 1)
+INTEGER(floor, a)
+INTEGER(ceil, a)
+INTEGER(round, a)
+INTEGER(trunc, a)
+INTEGER(logical_not, a == 0)
+INTEGER(logical_and, a != 0 && b != 0)
+INTEGER(logical_or, a != 0 || b != 0)
+INTEGER(logical_xor, (a != 0) != (b != 0))
+INTEGER(where, a != 0 ? b : c)
 
 /* --- bits ------------------------------------------------------------------------------------- */
 
-WHOLE(bit_and, a &b)
-WHOLE(bit_or, a | b)
-WHOLE(bit_xor, a ^ b)
-WHOLE(bit_not, ~a)
-WHOLE(shl, b<0 || b> 63 ? 0 : U(a) << b)
-WHOLE(shr, a >> (b < 0 || b > 63 ? 63 : b))
+INTEGER(bit_and, a &b)
+INTEGER(bit_or, a | b)
+INTEGER(bit_xor, a ^ b)
+INTEGER(bit_not, ~a)
+INTEGER(shl, b<0 || b> 63 ? 0 : U(a) << b)
+INTEGER(shr, a >> (b < 0 || b > 63 ? 63 : b))
 
 /* --- the table -------------------------------------------------------------------------------- */
 
@@ -161,19 +163,19 @@ WHOLE(shr, a >> (b < 0 || b > 63 ? 63 : b))
     { #name, 1, GD_PRIM_FLOAT, {da }, real_##name, NULL, false }
 #define F2(name, da, db) \
     { #name, 2, GD_PRIM_FLOAT, {da, db }, real_##name, NULL, false }
-/* long: a polynomial and more, some twenty instructions that depend on each other */
+/* L: long primitives, some twenty instructions that depend on each other (stages.h) */
 #define L1(name, da) \
     { #name, 1, GD_PRIM_FLOAT, {da }, real_##name, NULL, true }
 #define L2(name, da, db) \
     { #name, 2, GD_PRIM_FLOAT, {da, db }, real_##name, NULL, true }
 #define B1(name, da) \
-    { #name, 1, GD_PRIM_BOTH, {da }, real_##name, whole_##name, false }
+    { #name, 1, GD_PRIM_BOTH, {da }, real_##name, integer_##name, false }
 #define B2(name, da, db) \
-    { #name, 2, GD_PRIM_BOTH, {da, db }, real_##name, whole_##name, false }
+    { #name, 2, GD_PRIM_BOTH, {da, db }, real_##name, integer_##name, false }
 #define I1(name) \
-    { #name, 1, GD_PRIM_INT, {NULL }, NULL, whole_##name, false }
+    { #name, 1, GD_PRIM_INT, {NULL }, NULL, integer_##name, false }
 #define I2(name) \
-    { #name, 2, GD_PRIM_INT, {NULL }, NULL, whole_##name, false }
+    { #name, 2, GD_PRIM_INT, {NULL }, NULL, integer_##name, false }
 
 const gd_prim gd_prims[] = {
     B2(add, "1", "1"),
@@ -183,7 +185,7 @@ const gd_prim gd_prims[] = {
     B1(neg, "-1"),
     B1(abs, "sign(a)"),
     B1(sign, NULL),
-    /* at a tie each operand takes half, as PyTorch has it */
+    /* at a tie each operand gets half of the gradient, as in PyTorch */
     B2(max, "=a == b ? 0.5*g : a > b ? g : 0", "=a == b ? 0.5*g : b > a ? g : 0"),
     B2(min, "=a == b ? 0.5*g : a < b ? g : 0", "=a == b ? 0.5*g : b < a ? g : 0"),
     B2(fmod, "1", "-trunc(a/b)"),
@@ -224,9 +226,9 @@ const gd_prim gd_prims[] = {
      GD_PRIM_BOTH,
      {"=b == 0 ? 0 : g*b*pow(a, b - 1)", "=a == 0 && b >= 0 ? 0 : g*y*log(a)"},
      real_pow,
-     whole_pow,
+     integer_pow,
      true},
-    /* at the origin there is no angle, and no gradient */
+    /* at the origin the gradient is 0 */
     L2(atan2, "=a*a + b*b == 0 ? 0 : g*(b/(a*a + b*b))",
        "=a*a + b*b == 0 ? 0 : -(g*(a/(a*a + b*b)))"),
     B2(eq, NULL, NULL),
@@ -247,7 +249,7 @@ const gd_prim gd_prims[] = {
      GD_PRIM_BOTH,
      {NULL, NULL, NULL},
      real_where,
-     whole_where,
+     integer_where,
      false}, /* see gd_ir_derivative */
     I2(bit_and),
     I2(bit_or),

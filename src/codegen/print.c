@@ -1,4 +1,4 @@
-/* print.c - the printer: what all dialects share. */
+/* print.c - the printer: the part that all dialects share. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ const char *gd_c_type(const char *type) {
     return type[1] == '3' ? "float" : "double";
 }
 
-/* A number as C writes it, to the last bit. */
+/* Writes a number as a C literal with the same bits. */
 static void write_number(char *text, size_t size, const gd_dialect *d, const char *type,
                          double value) {
     const int wide = strcmp(type, "f64") == 0;

@@ -1,4 +1,4 @@
-/* record.c - see record.h for the form of a record. */
+/* record.c - parses records (record.h has the syntax) and builds the IR of their expressions. */
 #include "codegen/record.h"
 
 #include <stdio.h>
@@ -19,7 +19,8 @@ char *gd_record_skip(char *s) {
     return s;
 }
 
-static char *trim(char *s) {
+/* Removes spaces at both ends. */
+static char *trim_spaces(char *s) {
     s = gd_record_skip(s);
     size_t n = strlen(s);
     while (n > 0 && gd_is_space(s[n - 1])) s[--n] = 0;
@@ -62,7 +63,7 @@ static const struct {
     {"string", GD_ATTR_STRING, 0}, {"graph", GD_ATTR_GRAPH, 0}, {"number", GD_ATTR_NUMBER, 0},
 };
 
-/* Reads a type at *s; returns false when there is none. */
+/* Reads a type at *s and moves *s behind it. False: there is none. */
 static bool take_type(char **s, gd_op_attr *attr) {
     *s = gd_record_skip(*s);
     if (**s == '{') {
@@ -72,7 +73,7 @@ static bool take_type(char **s, gd_op_attr *attr) {
         for (char *c = *s; *c; c++)
             if (*c == ',') *c = ' ';
         attr->type = GD_ATTR_WORD;
-        attr->words = trim(*s + 1);
+        attr->words = trim_spaces(*s + 1);
         *s = close + 1;
         return true;
     }
@@ -99,7 +100,7 @@ static gd_op_attr *add_attr(gd_record *r) {
     return attr;
 }
 
-/* The items of a parameter list: "x, w, b?" or "x, dims:int[]". `s` is the list alone. */
+/* Parses a parameter list such as "x, w, b?" or "x, dims:int[]", without its parentheses. */
 static bool parse_params(gd_record *r, char *s, gd_op_param *params, int *count, bool inputs) {
     s = gd_record_skip(s);
     while (*s) {
@@ -186,23 +187,23 @@ static bool parse_flags(gd_record *r, char *s) {
     return true;
 }
 
-/* "NAME", "NAME(x, n:int)", "NAME(x, n:int) -> y  of OP" */
+/* Parses "NAME", "NAME(x, n:int)" or "NAME(x, n:int) -> y  of OP". */
 static bool parse_maker_head(gd_record *r, char *line) {
     char *of = strstr(line, "  of ");
     if (of) {
         *of = 0;
-        r->of = trim(of + 5);
+        r->of = trim_spaces(of + 5);
     }
     char *arrow = strstr(line, "->");
     if (arrow) *arrow = 0;
     char *open = strchr(line, '('), *close = open ? strchr(open, ')') : NULL;
     if (open && !close) return gd_record_fail(r, "expected ')' in", line);
     if (open) *open = *close = 0;
-    r->name = trim(line);
+    r->name = trim_spaces(line);
     if (name_length(r->name) != strlen(r->name) || !*r->name)
         return gd_record_fail(r, "bad name", r->name);
     if (open && !parse_params(r, open + 1, r->inputs, &r->n_inputs, true)) return false;
-    return !arrow || parse_params(r, trim(arrow + 2), r->outputs, &r->n_outputs, false);
+    return !arrow || parse_params(r, trim_spaces(arrow + 2), r->outputs, &r->n_outputs, false);
 }
 
 static bool parse_head(gd_record *r, char *line) {
@@ -210,7 +211,7 @@ static bool parse_head(gd_record *r, char *line) {
     char *open = strchr(line, '('), *close = open ? strchr(open, ')') : NULL;
     if (!open || !close) return gd_record_fail(r, "expected name(inputs) -> outputs in", line);
     *open = *close = 0;
-    r->name = trim(line);
+    r->name = trim_spaces(line);
     if (name_length(r->name) != strlen(r->name) || !*r->name)
         return gd_record_fail(r, "bad op name", r->name);
     if (!parse_params(r, open + 1, r->inputs, &r->n_inputs, true)) return false;
@@ -221,7 +222,7 @@ static bool parse_head(gd_record *r, char *line) {
     while (*end && !(end[0] == ' ' && end[1] == ' ')) end++;
     bool more = *end != 0;
     *end = 0;
-    if (!parse_params(r, trim(outputs), r->outputs, &r->n_outputs, false)) return false;
+    if (!parse_params(r, trim_spaces(outputs), r->outputs, &r->n_outputs, false)) return false;
     return more ? parse_flags(r, end + 1) : true;
 }
 
@@ -244,7 +245,7 @@ static bool parse_saves(gd_record *r, char *s) {
     return true;
 }
 
-/* "a 1, b 1": an input, and the number that leaves the other one as it is. */
+/* Parses "a 1, b 1": an input, and the number for which the result is the other input. */
 static bool parse_neutral(gd_record *r, char *s) {
     char end;
     if (r->n_inputs != 2)
@@ -265,8 +266,8 @@ static bool parse_neutral(gd_record *r, char *s) {
     return gd_record_fail(r, "expected an input and a number at", s);
 }
 
-/* "Conv   caffe Convolution", with the first key cut off. */
-static bool parse_names(gd_record *r, const char *key, char *s) {
+/* Parses "Conv   caffe Convolution", the text after the first key. */
+static bool parse_format_names(gd_record *r, const char *key, char *s) {
     char end;
     do {
         char *value = gd_record_name(&s, &end);
@@ -279,8 +280,8 @@ static bool parse_names(gd_record *r, const char *key, char *s) {
     } while (key && end);
     return true;
 }
-static bool parse_onnx_names(gd_record *r, char *s) { return parse_names(r, "onnx", s); }
-static bool parse_caffe_names(gd_record *r, char *s) { return parse_names(r, "caffe", s); }
+static bool parse_onnx_names(gd_record *r, char *s) { return parse_format_names(r, "onnx", s); }
+static bool parse_caffe_names(gd_record *r, char *s) { return parse_format_names(r, "caffe", s); }
 
 static bool parse_attr(gd_record *r, char *name, char *rest) {
     gd_op_attr *attr = add_attr(r);
@@ -292,12 +293,12 @@ static bool parse_attr(gd_record *r, char *name, char *rest) {
     char *value = gd_record_skip(rest + 1), *end = value;
     while (*end && !(end[0] == ' ' && end[1] == ' ')) end++;
     if (*end) *end++ = 0;
-    attr->default_text = trim(value);
-    attr->doc = trim(end);
+    attr->default_text = trim_spaces(value);
+    attr->doc = trim_spaces(end);
     return true;
 }
 
-/* "in_features x[-1]" */
+/* Parses "in_features x[-1]". */
 static bool parse_finds(gd_record *r, char *s) {
     char end, *option = gd_record_name(&s, &end);
     if (!option || !end || r->n_finds == GD_MAX_FINDS)
@@ -313,7 +314,7 @@ static bool parse_finds(gd_record *r, char *s) {
     return true;
 }
 
-/* "of conv2d", "of batch_norm but training" */
+/* Parses "of conv2d" or "of batch_norm but training". */
 static bool parse_options_of(gd_record *r, char *s) {
     char end, *of = gd_record_name(&s, &end);
     if (!of || strcmp(of, "of") != 0 || !end)
@@ -329,10 +330,10 @@ static bool parse_options_of(gd_record *r, char *s) {
     return true;
 }
 
-/* Lines that begin with a word of their own; all others are expressions and options. */
+/* Lines that begin with a fixed word; all others are expressions and options. */
 static const struct {
     const char *word;
-    bool makers; /* of layers and so on, not of ops */
+    bool makers; /* only in records of layers and so on, not of ops */
     bool (*parse)(gd_record *r, char *rest);
 } lines[] = {
     {"finds", true, parse_finds},      {"options", true, parse_options_of},
@@ -347,6 +348,7 @@ static bool is_line(const gd_record *r, int i, const char *name, const char *res
     return lines[i].parse != parse_options_of || strncmp(rest, "of ", 3) == 0;
 }
 
+/* Parses an indented line. */
 static bool parse_field(gd_record *r, char *line) {
     char end, *s = line, *name = gd_record_name(&s, &end);
     if (!name) return gd_record_fail(r, "expected a name at", line);
@@ -360,7 +362,7 @@ static bool parse_field(gd_record *r, char *line) {
     if (*rest == '=' || end == '=') {
         if (r->n_exprs == GD_RECORD_MAX) return gd_record_fail(r, "too many expressions at", name);
         char *text = end == '=' ? rest : rest + 1;
-        r->exprs[r->n_exprs++] = (gd_record_expr){name, trim(text)};
+        r->exprs[r->n_exprs++] = (gd_record_expr){name, trim_spaces(text)};
         return true;
     }
     const bool written = strncmp(rest, "tensor!?", 8) == 0;
@@ -382,8 +384,8 @@ void gd_record_each_word(void (*visit)(const char *word)) {
     gd_record_each_fact(visit);
 }
 
-/* Whether `name` is a word of `text`. */
-static bool mentions(const char *text, const char *name) {
+/* Whether `name` occurs as a word in `text`. */
+static bool contains_word(const char *text, const char *name) {
     size_t n = strlen(name);
     for (const char *s = text; (s = strstr(s, name)) != NULL; s += n) {
         bool starts = s == text || !(gd_is_alnum(s[-1]) || s[-1] == '_');
@@ -392,7 +394,7 @@ static bool mentions(const char *text, const char *name) {
     return false;
 }
 
-/* Every expression says an output, a gradient, or something that one below it uses. */
+/* Every expression must define an output, a gradient, or a name that a later expression uses. */
 static bool check_exprs(gd_record *r) {
     for (int i = 0; i < r->n_exprs; i++) {
         const char *name = r->exprs[i].name;
@@ -402,9 +404,10 @@ static bool check_exprs(gd_record *r) {
             used |= name[0] == 'g' && strcmp(name + 1, r->inputs[k].name) == 0;
             used |= r->inputs[k].mutated && strcmp(name, r->inputs[k].name) == 0;
         }
-        for (int k = i + 1; k < r->n_exprs; k++) used |= mentions(r->exprs[k].text, name);
+        for (int k = i + 1; k < r->n_exprs; k++) used |= contains_word(r->exprs[k].text, name);
         if (!used)
-            return gd_record_fail(r, "neither an output, nor a gradient, nor used below it:", name);
+            return gd_record_fail(
+                r, "not an output, a gradient, or used by a later expression:", name);
     }
     return true;
 }
@@ -418,7 +421,7 @@ static bool parse_record(gd_record *r, char *text, bool maker) {
         if (next) *next++ = 0;
         r->error_line++;
         size_t indent = strspn(line, " ");
-        char *body = trim(line);
+        char *body = trim_spaces(line);
         if (!*body) continue;
         if (!*r->name) {
             if (!parse_head(r, body)) return false;
@@ -427,14 +430,14 @@ static bool parse_record(gd_record *r, char *text, bool maker) {
         } else if (!*r->doc) {
             r->doc = body;
             doc_end = body + strlen(body);
-        } else { /* a further line of documentation: joined to the one before */
+        } else { /* another line of documentation: append it to those before */
             *doc_end = '\n';
             memmove(doc_end + 1, body, strlen(body) + 1);
             doc_end += 1 + strlen(doc_end + 1);
         }
     }
     if (!*r->name) return gd_record_fail(r, "the record is empty", "");
-    /* Options that are tensors come last among the inputs; a variadic input cannot have them. */
+    /* options that are tensors are the last inputs, so an op with a variadic input has none */
     for (int i = 0; i + 1 < r->n_inputs; i++)
         if (r->inputs[i].variadic)
             return gd_record_fail(r, "only the last input can be variadic in", r->name);
@@ -442,10 +445,9 @@ static bool parse_record(gd_record *r, char *text, bool maker) {
         (r->n_inputs != 1 || r->n_outputs != 1))
         return gd_record_fail(
             r, "only ops of one input and one output are idempotent or involutions:", r->name);
-    for (int i = 0; i < r->n_attrs && !maker;
-         i++) /* graphs and ONNX files have no place for them */
+    for (int i = 0; i < r->n_attrs && !maker; i++) /* graphs and ONNX files cannot store them */
         if (r->attrs[i].type == GD_ATTR_FLOATS)
-            return gd_record_fail(r, "an op has no list of floats:", r->attrs[i].name);
+            return gd_record_fail(r, "an op cannot have a list of floats:", r->attrs[i].name);
     if ((r->flags & GD_OP_ELEMENTWISE) && r->n_exprs == 0)
         return gd_record_fail(r, "an elementwise op needs an expression:", r->name);
     return check_exprs(r);
@@ -453,14 +455,15 @@ static bool parse_record(gd_record *r, char *text, bool maker) {
 
 bool gd_record_add_options(gd_record *r, const gd_op_attr *attrs, int count) {
     for (int i = 0; i < count; i++) {
-        bool known = mentions(r->options_but, attrs[i].name);
+        bool known = contains_word(r->options_but, attrs[i].name);
         for (int k = 0; k < r->n_attrs; k++) known |= strcmp(r->attrs[k].name, attrs[i].name) == 0;
         if (known || attrs[i].type == GD_ATTR_GRAPH) continue;
         gd_op_attr *attr = add_attr(r);
         if (!attr) return false;
         *attr = attrs[i];
         if (attr->required)
-            return gd_record_fail(r, "an option that the op requires must be named:", attr->name);
+            return gd_record_fail(r,
+                                  "a required option of the op must be an argument:", attr->name);
     }
     return true;
 }
@@ -471,17 +474,18 @@ bool gd_record_parse(gd_record *r, char *text) { return parse_record(r, text, fa
 
 /* --- expressions ------------------------------------------------------------------------------ */
 
+/* The meaning of names in an expression. */
 typedef struct {
     const gd_record *r;
-    int first_input, first_output, first_grad; /* where their variables begin; -1: not allowed */
+    int first_input, first_output, first_grad; /* their first variables; -1: not allowed */
     int output_node[GD_IR_MAX_OUTPUTS];        /* forward: an output may use an earlier one */
-    int visible;                               /* as many expressions may be used by their names */
-} names;
+    int visible;                               /* the first `visible` expressions may be used */
+} name_scope;
 
-/* A name of the record in an expression. A left side that is neither an output nor a gradient
- * stands for its expression in those below it. */
-static int lookup(gd_ir_builder *b, void *context, const char *name, size_t length) {
-    names *n = context;
+/* Looks up a name. The name of an expression that is neither an output nor a gradient stands for
+ * the expression in all later ones. */
+static int lookup_name(gd_ir_builder *b, void *context, const char *name, size_t length) {
+    name_scope *n = context;
     const gd_record *r = n->r;
 #define IS(text) (strlen(text) == length && memcmp(text, name, length) == 0)
     for (int i = 0; i < r->n_inputs; i++)
@@ -498,15 +502,16 @@ static int lookup(gd_ir_builder *b, void *context, const char *name, size_t leng
     }
     for (int i = n->visible - 1; i >= 0; i--)
         if (IS(r->exprs[i].name)) {
-            names above = *n;
+            name_scope above = *n;
             above.visible = i;
-            return gd_ir_parse(b, r->exprs[i].text, lookup, &above);
+            return gd_ir_parse(b, r->exprs[i].text, lookup_name, &above);
         }
 #undef IS
     return -1;
 }
 
-static const char *expression(const gd_record *r, const char *prefix, const char *name) {
+/* The expression of a name, which is prefix + name. */
+static const char *find_expression(const gd_record *r, const char *prefix, const char *name) {
     for (int i = 0; i < r->n_exprs; i++) {
         size_t n = strlen(prefix);
         if (strncmp(r->exprs[i].name, prefix, n) == 0 && strcmp(r->exprs[i].name + n, name) == 0)
@@ -515,9 +520,9 @@ static const char *expression(const gd_record *r, const char *prefix, const char
     return NULL;
 }
 
-/* What an elementwise op computes: its outputs, but for those that are a written input under its own
- * name, then the inputs that it writes. */
-static int results(const gd_record *r, const char **list) {
+/* Lists the results that an elementwise op computes: its outputs that are not mutated inputs, then
+ * the mutated inputs. */
+static int list_results(const gd_record *r, const char **list) {
     int n = 0;
     for (int i = 0; i < r->n_outputs; i++) {
         bool written = false;
@@ -532,15 +537,15 @@ static int results(const gd_record *r, const char **list) {
 
 bool gd_record_forward(gd_record *r, gd_ir *ir, gd_ir_node *nodes) {
     gd_ir_builder b = {.count = 0};
-    names n = {.r = r, .first_output = -1, .first_grad = -1, .visible = r->n_exprs};
+    name_scope n = {.r = r, .first_output = -1, .first_grad = -1, .visible = r->n_exprs};
     for (int i = 0; i < GD_IR_MAX_OUTPUTS; i++) n.output_node[i] = -1;
     const char *list[2 * GD_RECORD_MAX];
-    const int count = results(r, list);
+    const int count = list_results(r, list);
     if (count > GD_IR_MAX_OUTPUTS) return gd_record_fail(r, "too many outputs in", r->name);
     for (int i = 0; i < count; i++) {
-        const char *text = expression(r, "", list[i]);
+        const char *text = find_expression(r, "", list[i]);
         if (!text) return gd_record_fail(r, "no expression for output", list[i]);
-        n.output_node[i] = gd_ir_parse(&b, text, lookup, &n);
+        n.output_node[i] = gd_ir_parse(&b, text, lookup_name, &n);
         if (n.output_node[i] < 0) return gd_record_fail(r, "in the expression:", b.error);
     }
     *ir = gd_ir_finish(&b, n.output_node, count, nodes);
@@ -548,7 +553,7 @@ bool gd_record_forward(gd_record *r, gd_ir *ir, gd_ir_node *nodes) {
     return true;
 }
 
-/* The derived gradient of an expression: y is recomputed unless the rule says otherwise. */
+/* Derives the gradient by an input. Results are computed again from the inputs. */
 bool gd_ir_gradient(const gd_ir *forward, int n_inputs, int input, gd_ir *ir, gd_ir_node *nodes) {
     gd_ir_builder b = {.count = 0};
     int vars[2 * GD_RECORD_MAX], sum = -1;
@@ -575,7 +580,7 @@ bool gd_ir_unless(const gd_ir *forward, const gd_op_param *inputs, int n_inputs,
     const int skip = gd_ir_var(&b, n_inputs);
     for (int k = 0; k < forward->n_outputs; k++)
         outputs[k] = gd_ir_inline(&b, forward, k, vars, NULL);
-    int k = forward->n_outputs - n_written; /* written inputs are the last results */
+    int k = forward->n_outputs - n_written; /* mutated inputs are the last results */
     for (int i = 0; i < n_inputs; i++) {
         if (!inputs[i].mutated) continue;
         outputs[k] = gd_ir_apply(&b, "where", skip, vars[i], outputs[k]);
@@ -588,7 +593,8 @@ bool gd_ir_unless(const gd_ir *forward, const gd_op_param *inputs, int n_inputs,
 }
 
 bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
-    const char *text = r->flags & GD_OP_NO_GRAD ? "0" : expression(r, "g", r->inputs[input].name);
+    const char *text =
+        r->flags & GD_OP_NO_GRAD ? "0" : find_expression(r, "g", r->inputs[input].name);
     if (!text) {
         gd_ir_node forward_nodes[GD_IR_MAX_NODES];
         gd_ir forward;
@@ -598,11 +604,11 @@ bool gd_record_gradient(gd_record *r, int input, gd_ir *ir, gd_ir_node *nodes) {
         return true;
     }
     gd_ir_builder b = {.count = 0};
-    names n = {.r = r,
-               .first_input = r->n_outputs,
-               .first_output = r->n_outputs + r->n_inputs,
-               .visible = r->n_exprs};
-    int node = gd_ir_parse(&b, text, lookup, &n);
+    name_scope n = {.r = r,
+                    .first_input = r->n_outputs,
+                    .first_output = r->n_outputs + r->n_inputs,
+                    .visible = r->n_exprs};
+    int node = gd_ir_parse(&b, text, lookup_name, &n);
     if (node < 0) return gd_record_fail(r, "in the gradient:", b.error);
     *ir = gd_ir_finish(&b, &node, 1, nodes);
     return true;

@@ -1,11 +1,11 @@
-/* record_facts.c - the lines of a record that say facts.h's facts. */
+/* record_facts.c - parses the lines of a record that set the facts of facts.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/record_text.h"
 
-/* The place of the one word in a list of several; -1: it is none of them. */
-static int one_of(const char *const *words, int n, char *s) {
+/* The index of the word at s in a list of words; -1: it is none of them. */
+static int word_index(const char *const *words, int n, char *s) {
     char end, *word = gd_record_name(&s, &end);
     for (int i = 0; i < n && word; i++)
         if (strcmp(word, words[i]) == 0) return i;
@@ -17,7 +17,7 @@ static const char *const control_words[CONTROL_WORDS] = {"branch", "while", "sca
 static const char *const reduces_words[REDUCES_WORDS] = {"sum", "mean", "max", "min"};
 
 static bool parse_control(gd_record *r, char *s) {
-    const int which = one_of(control_words, CONTROL_WORDS, s);
+    const int which = word_index(control_words, CONTROL_WORDS, s);
     if (which < 0) return gd_record_fail(r, "control is branch, while, scan or gradients, not", s);
     if (!(r->flags & GD_OP_OPAQUE))
         return gd_record_fail(r, "control is for ops that are 'opaque', not", r->name);
@@ -26,7 +26,7 @@ static bool parse_control(gd_record *r, char *s) {
 }
 
 static bool parse_reduces(gd_record *r, char *s) {
-    const int which = one_of(reduces_words, REDUCES_WORDS, s);
+    const int which = word_index(reduces_words, REDUCES_WORDS, s);
     if (which < 0) return gd_record_fail(r, "reduces is sum, mean, max or min, not", s);
     if (r->n_inputs != 1 || r->n_outputs != 1)
         return gd_record_fail(r, "only ops of one input and one output reduce:", r->name);
@@ -39,14 +39,13 @@ static bool parse_fills(gd_record *r, char *s) {
     for (int i = 0; i < r->n_attrs && name; i++)
         if (strcmp(name, r->attrs[i].name) == 0 && r->attrs[i].type == GD_ATTR_NUMBER)
             r->facts.fills = name;
-    return r->facts.fills ? true
-                          : gd_record_fail(r, "no float option to fill with:", name ? name : s);
+    return r->facts.fills ? true : gd_record_fail(r, "no option of type number:", name ? name : s);
 }
 
 /* --- fuses ------------------------------------------------------------------------------------ */
 
-/* The names before '(' in place, with a space between them: "conv1d|conv2d (" and "relu.gx(".
- * Returns what is behind the sign. */
+/* Parses the ops before '(', "conv1d|conv2d (" or "relu.gx(", into names with spaces between them.
+ * Returns the text after '('. */
 static char *take_ops(char *s, char **names) {
     char *open = strchr(s = gd_record_skip(s), '('), *to = s;
     if (!open || open == s) return NULL;
@@ -58,8 +57,9 @@ static char *take_ops(char *s, char **names) {
     return open + 1;
 }
 
-/* Operands up to ')', which are inputs of the op, and, where that is allowed, one call. `other`
- * stands for names that are no inputs. Returns what is behind the sign. */
+/* Parses operands up to ')': inputs of the op and, if `call` is not NULL, one call of another op.
+ * `other` is the number for names that are no inputs; 0: they are an error. Returns the text after
+ * ')'. */
 static char *take_operands(gd_record *r, char *s, int8_t *in, int *n, int other,
                            gd_op_fuses *call) {
     for (char end = ','; end == ','; ++*n) {
@@ -85,19 +85,22 @@ static char *take_operands(gd_record *r, char *s, int8_t *in, int *n, int other,
     return s;
 }
 
-static bool parse_two(gd_record *r, char *text, int other, gd_op_fuses *f) {
+/* Parses "outer(inner(inputs), inputs)". */
+static bool parse_pair(gd_record *r, char *text, int other, gd_op_fuses *f) {
     char *s = take_ops(text, (char **)(void *)&f->outer);
     for (int i = 0; i < r->n_inputs + r->n_outputs; i++)
         if (i < r->n_inputs ? r->inputs[i].variadic : r->outputs[i - r->n_inputs].variadic)
-            return gd_record_fail(r, "an op with lists fuses nothing:", r->name);
+            return gd_record_fail(r, "an op with variadic inputs or outputs cannot fuse:", r->name);
     if (s) s = take_operands(r, s, f->outer_in, &f->n_outer, other, f);
     return s && f->inner ? true
                          : gd_record_fail(r, "expected outer(inner(inputs), inputs) in", text);
 }
 
-static bool parse_fuses(gd_record *r, char *text) { return parse_two(r, text, 0, &r->facts.fuses); }
+static bool parse_fuses(gd_record *r, char *text) {
+    return parse_pair(r, text, 0, &r->facts.fuses);
+}
 static bool parse_folds(gd_record *r, char *text) {
-    return parse_two(r, text, GD_FUSES_OTHER, &r->facts.folds);
+    return parse_pair(r, text, GD_FUSES_OTHER, &r->facts.folds);
 }
 
 /* --- index ------------------------------------------------------------------------------------ */
@@ -110,7 +113,7 @@ static const gd_op_attr *find_attr(const gd_record *r, const char *name) {
 
 static bool is_int(const gd_op_attr *a) { return a && a->type == GD_ATTR_INT; }
 
-/* "axis]", "1]", "-2:]"; returns what is behind it. */
+/* Parses "axis]", "1]" or "-2:]". Returns the text after it. */
 static char *take_axis(gd_record *r, gd_op_index *f, char *s) {
     char *close = strchr(s, ']'), *after;
     if (!close) return gd_record_fail(r, "expected ']' after", s), NULL;
@@ -124,7 +127,7 @@ static char *take_axis(gd_record *r, gd_op_index *f, char *s) {
     return close + 1;
 }
 
-/* "or ignore_index", "or -1", or nothing. */
+/* Parses "or ignore_index", "or -1", or nothing. */
 static bool take_exception(gd_record *r, gd_op_index *f, char *s) {
     char end, *after;
     s = gd_record_skip(s);
@@ -133,12 +136,13 @@ static bool take_exception(gd_record *r, gd_op_index *f, char *s) {
     f->or_number = after != s;
     if (f->or_number) return true;
     f->but = gd_record_name(&s, &end);
-    return is_int(find_attr(r, f->but)) ? true
-                                        : gd_record_fail(r, "no such number", f->but ? f->but : s);
+    return is_int(find_attr(r, f->but))
+               ? true
+               : gd_record_fail(r, "no such option of type int:", f->but ? f->but : s);
 }
 
-/* Behind the tensor's name, which ended by `end`: "< x[axis]", "< x[1] or ignore_index",
- * "< classes". */
+/* Parses the text after the tensor's name, which was followed by `end`: "< x[axis]",
+ * "< x[1] or ignore_index" or "< classes". */
 static bool take_size(gd_record *r, gd_op_index *f, char *s, char end) {
     if (end != '<') s = gd_record_skip(end ? s + 1 : s), end = *s;
     if (end != '<') return gd_record_fail(r, "expected '<' before", s);
@@ -146,14 +150,14 @@ static bool take_size(gd_record *r, gd_op_index *f, char *s, char end) {
     const char *name = gd_record_name(&s, &end);
     f->of = name ? gd_record_input(r, name) : -1;
     const gd_op_attr *size = f->of < 0 ? find_attr(r, name) : NULL;
-    if (f->of < 0 && !size)
-        return gd_record_fail(r, "no input or option to be below:", name ? name : s);
+    if (f->of < 0 && !size) return gd_record_fail(r, "no such input or option:", name ? name : s);
     if (size) f->size = name;
     if (end) s++;
     f->is_number = end != '[';
     if (!f->is_number && !(s = take_axis(r, f, s))) return false;
     if (f->is_number ? !is_int(size) : size && size->type != GD_ATTR_SHAPE)
-        return gd_record_fail(r, "expected an axis of a tensor or a list, or a number:", name);
+        return gd_record_fail(r,
+                              "expected an axis of a tensor, an entry of a list, or an int:", name);
     return take_exception(r, f, s);
 }
 

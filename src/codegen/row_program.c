@@ -1,14 +1,15 @@
-/* row_program.c - cuts an expression with reductions of rows into passes. */
+/* row_program.c - splits an expression with reductions over rows into passes. */
 #include "codegen/row_program.h"
 
 #include <string.h>
 
 #include "codegen/record.h"
 
+/* Costs are counted in additions and multiplications. */
 enum {
-    COSTLY = 8, /* a value of this cost is kept from one pass to the next, and not computed again */
-    A_FUNCTION = 10, /* the cost of exp and its like, in sums and products */
-    LIGHT = 8,       /* a pass of at most this cost has several accumulators side by side */
+    KEEP_COST = 8,      /* a value of at least this cost is kept between passes, not recomputed */
+    FUNCTION_COST = 10, /* of exp and similar primitives */
+    LIGHT_COST = 8,     /* a pass of at most this cost has WAYS independent accumulators */
     WAYS = 4,
 };
 
@@ -17,33 +18,33 @@ bool gd_row_folds(gd_row_use use) { return use <= GD_ROW_MIN; }
 static int cost_of(const gd_ir_node *n) {
     if (n->code < GD_IR_PRIM) return 0;
     const gd_prim *p = &gd_prims[n->code - GD_IR_PRIM];
-    return (p->types == GD_PRIM_FLOAT && p->arity < 3) || p->is_long ? A_FUNCTION : 1;
+    return (p->types == GD_PRIM_FLOAT && p->arity < 3) || p->is_long ? FUNCTION_COST : 1;
 }
 
-/* Properties of the nodes of a request. */
-typedef struct planning {
+/* The state of the split: the request, and properties of each of its nodes. */
+typedef struct pass_planner {
     const gd_row_program_request *r;
     gd_row_program *rows;
-    bool each[GD_IR_MAX_NODES]; /* differs from element to element */
-    int ready[GD_IR_MAX_NODES]; /* the pass in which it can be computed */
+    bool each[GD_IR_MAX_NODES]; /* its value differs from element to element */
+    int ready[GD_IR_MAX_NODES]; /* the first pass in which it can be computed */
     int cost[GD_IR_MAX_NODES];  /* including its operands */
     int first[GD_IR_MAX_NODES]; /* the pass that computes it first; -1: none yet */
-    int kept[GD_IR_MAX_NODES];  /* the row that it is kept in; -1: none */
-    int value[GD_IR_MAX_NODES]; /* the row value that it becomes; -1: none */
-    bool used[GD_IR_MAX_NODES]; /* marks of one walk */
-} planning;
+    int kept[GD_IR_MAX_NODES];  /* the kept row that holds it; -1: none */
+    int value[GD_IR_MAX_NODES]; /* the row value that holds it; -1: none */
+    bool used[GD_IR_MAX_NODES]; /* visited by walk_pass */
+} pass_planner;
 
-static const gd_ir_node *node(const planning *p, int i) { return &p->r->b->nodes[i]; }
+static const gd_ir_node *request_node(const pass_planner *p, int i) { return &p->r->b->nodes[i]; }
 
-/* A column, or the result of a reduction. */
-static bool is_given(const planning *p, int i) {
-    return node(p, i)->code == GD_IR_PARAM && node(p, i)->arg[0] >= p->r->n_params;
+/* Whether the node is a column or the result of a reduction. */
+static bool is_given(const pass_planner *p, int i) {
+    return request_node(p, i)->code == GD_IR_PARAM && request_node(p, i)->arg[0] >= p->r->n_params;
 }
 
-static void look_at_nodes(planning *p) {
+static void analyze_nodes(pass_planner *p) {
     const gd_row_program_request *r = p->r;
     for (int i = 0; i < r->b->count; i++) {
-        const gd_ir_node *n = node(p, i);
+        const gd_ir_node *n = request_node(p, i);
         p->first[i] = p->kept[i] = p->value[i] = -1;
         p->each[i] = n->code == GD_IR_VAR;
         p->cost[i] = cost_of(n);
@@ -63,23 +64,24 @@ static void look_at_nodes(planning *p) {
     }
 }
 
-/* A row value for a node that is computed once a row. */
-static bool give_value(planning *p, int i) {
+/* Assigns a row value to a node that is computed once for each row. */
+static bool assign_value(pass_planner *p, int i) {
     if (p->value[i] >= 0) return true;
     if (p->rows->n_values == GD_ROW_VALUES) return false;
     p->value[i] = p->rows->n_values++;
     return true;
 }
 
-/* Marks the nodes that a pass computes for node i, and those that it reads from earlier passes. */
-static bool walk_node(planning *p, int i, int pass) {
-    const gd_ir_node *n = node(p, i);
+/* Visits the nodes that a pass computes for node i, and decides which are kept from earlier
+ * passes. */
+static bool walk_node(pass_planner *p, int i, int pass) {
+    const gd_ir_node *n = request_node(p, i);
     if (p->used[i]) return true;
     p->used[i] = true;
     if (n->code < GD_IR_PRIM) return true;
-    if (!p->each[i]) return give_value(p, i);
+    if (!p->each[i]) return assign_value(p, i);
     const bool before = p->first[i] >= 0 && p->first[i] < pass;
-    if (before && p->kept[i] < 0 && p->cost[i] >= COSTLY && p->rows->n_kept < GD_ROW_KEPT)
+    if (before && p->kept[i] < 0 && p->cost[i] >= KEEP_COST && p->rows->n_kept < GD_ROW_KEPT)
         p->kept[i] = p->rows->n_kept++;
     if (before && p->kept[i] >= 0) return true;
     if (!before) p->first[i] = pass;
@@ -88,15 +90,16 @@ static bool walk_node(planning *p, int i, int pass) {
     return true;
 }
 
-/* All results are stored in the last pass, so that they may alias operands. */
-static bool walk_pass(planning *p, int pass) {
+/* Visits all nodes that a pass needs. Results are stored in the last pass, so that they may alias
+ * operands. */
+static bool walk_pass(pass_planner *p, int pass) {
     const gd_row_program_request *r = p->r;
     memset(p->used, 0, sizeof p->used);
     for (int k = 0; k < r->n_reductions; k++)
         if (p->ready[r->reduced[k]] == pass && !walk_node(p, r->reduced[k], pass)) return false;
     for (int k = 0; k < r->n_results; k++) {
         if (r->is_row[k]) {
-            if (!give_value(p, r->result[k])) return false;
+            if (!assign_value(p, r->result[k])) return false;
         } else if (pass == p->rows->n_passes - 1 && !walk_node(p, r->result[k], pass)) return false;
     }
     return true;
@@ -104,9 +107,11 @@ static bool walk_pass(planning *p, int pass) {
 
 /* --- the expressions of the passes ------------------------------------------------------------ */
 
-/* Copies node i for a pass; -1: too long. In `once`, row values that are ready earlier are read. */
-static int copy_node(const planning *p, gd_ir_builder *b, int *map, int i, int pass, bool once) {
-    const gd_ir_node *n = node(p, i);
+/* Copies node i into the expression of a pass; -1: too long. For `once`, row values of this pass
+ * are computed, and those that are ready earlier are read. */
+static int copy_node(const pass_planner *p, gd_ir_builder *b, int *map, int i, int pass,
+                     bool once) {
+    const gd_ir_node *n = request_node(p, i);
     if (map[i] >= 0) return map[i];
     if (n->code == GD_IR_CONST) return map[i] = gd_ir_const(b, n->value);
     if (n->code == GD_IR_VAR) return map[i] = gd_ir_var(b, n->arg[0]);
@@ -122,7 +127,8 @@ static int copy_node(const planning *p, gd_ir_builder *b, int *map, int i, int p
     return map[i] = gd_ir_apply(b, gd_prims[n->code - GD_IR_PRIM].name, args[0], args[1], args[2]);
 }
 
-static bool finish_ir(planning *p, const gd_ir_builder *b, const int *outputs, int n, gd_ir *ir) {
+static bool finish_ir(pass_planner *p, const gd_ir_builder *b, const int *outputs, int n,
+                      gd_ir *ir) {
     gd_row_program *rows = p->rows;
     if (b->error[0] || rows->n_nodes + b->count > GD_ROW_NODES) return false;
     gd_ir_node nodes[GD_IR_MAX_NODES];
@@ -135,15 +141,16 @@ static bool finish_ir(planning *p, const gd_ir_builder *b, const int *outputs, i
     return true;
 }
 
-static void no_map(int *map) {
+static void clear_map(int *map) {
     for (int i = 0; i < GD_IR_MAX_NODES; i++) map[i] = -1;
 }
 
-static bool make_once(planning *p, int pass) {
+/* Builds pass->once, the row values that are computed before the pass. */
+static bool build_once(pass_planner *p, int pass) {
     gd_row_pass *to = &p->rows->pass[pass];
     gd_ir_builder b = {.count = 0};
     int map[GD_IR_MAX_NODES], outputs[GD_IR_MAX_OUTPUTS], n = 0;
-    no_map(map);
+    clear_map(map);
     for (int i = 0; i < p->r->b->count; i++) {
         if (p->value[i] < 0 || is_given(p, i) || p->each[i] || p->ready[i] != pass) continue;
         if (n == GD_IR_MAX_OUTPUTS) return false;
@@ -162,12 +169,13 @@ static bool add_output(gd_row_pass *to, int *outputs, int *n, int node, gd_row_u
     return true;
 }
 
-static bool make_each(planning *p, int pass) {
+/* Builds pass->each, the expression of each element. */
+static bool build_each(pass_planner *p, int pass) {
     const gd_row_program_request *r = p->r;
     gd_row_pass *to = &p->rows->pass[pass];
     gd_ir_builder b = {.count = 0};
     int map[GD_IR_MAX_NODES], outputs[GD_IR_MAX_OUTPUTS], n = 0, cost = 0;
-    no_map(map);
+    clear_map(map);
     for (int k = 0; k < r->n_reductions; k++)
         if (p->ready[r->reduced[k]] == pass &&
             !add_output(to, outputs, &n, copy_node(p, &b, map, r->reduced[k], pass, false),
@@ -185,19 +193,19 @@ static bool make_each(planning *p, int pass) {
             return false;
     if (!finish_ir(p, &b, outputs, n, &to->each)) return false;
     for (int i = 0; i < to->each.count; i++) cost += cost_of(&to->each.nodes[i]);
-    to->ways = cost > LIGHT ? 1 : WAYS;
+    to->ways = cost > LIGHT_COST ? 1 : WAYS;
     return true;
 }
 
 bool gd_row_program_make(const gd_row_program_request *r, gd_row_program *rows) {
-    planning p = {.r = r, .rows = rows};
+    pass_planner p = {.r = r, .rows = rows};
     memset(rows, 0, sizeof *rows);
     rows->n_tensors = r->n_tensors;
     rows->n_params = r->n_params;
     rows->n_columns = r->n_columns;
     rows->n_results = r->n_results;
     rows->n_values = r->n_columns + r->n_reductions;
-    look_at_nodes(&p);
+    analyze_nodes(&p);
     for (int k = 0; k < r->n_reductions; k++)
         if (p.ready[r->reduced[k]] + 2 > rows->n_passes)
             rows->n_passes = p.ready[r->reduced[k]] + 2;
@@ -207,7 +215,7 @@ bool gd_row_program_make(const gd_row_program_request *r, gd_row_program *rows) 
     for (int k = 0; k < r->n_results; k++)
         rows->value_of[k] = r->is_row[k] ? p.value[r->result[k]] : -1;
     for (int pass = 0; pass < rows->n_passes; pass++)
-        if (!make_once(&p, pass) || !make_each(&p, pass)) return false;
+        if (!build_once(&p, pass) || !build_each(&p, pass)) return false;
     return true;
 }
 

@@ -1,13 +1,13 @@
-/* scalar_math.h - what kernels of the scalar dialect are made of: s_NAME_TYPE for every primitive
- * of prims.c, loads and stores for every dtype, and offsets of elements. TYPE is f32, f64, i32 or
- * i64.
+/* scalar_math.h - functions that kernels of the scalar dialect call: s_NAME_TYPE for every
+ * primitive of prims.c, loads and stores for every dtype, and offsets of elements. TYPE is f32,
+ * f64, i32 or i64.
  *
- * The text of this file, behind those of core/float_to_int.h, core/half.h and scalar_args.h, precedes
- * every kernel; together they include nothing but C's headers. Compile with -ffp-contract=off:
- * nothing is fused but through s_fma.
+ * The text of this file, after those of core/float_to_int.h, core/half.h and scalar_args.h,
+ * precedes every kernel; together they include only C's headers. Compile with -ffp-contract=off:
+ * only s_fma may fuse a multiplication and an addition.
  *
- * The meaning of each primitive is that of prims.c. Truth values are 1 and 0 of the type itself;
- * whatever is not zero (NaN too) counts as true. Integers wrap; division by zero gives 0.
+ * Each primitive computes what prims.c defines. Truth values are 1 and 0 of the type itself;
+ * everything that is not zero, also NaN, is true. Integers wrap; division by zero gives 0.
  */
 #ifndef GRADUS_CODEGEN_SCALAR_MATH_H
 #define GRADUS_CODEGEN_SCALAR_MATH_H
@@ -28,7 +28,7 @@ typedef int64_t s_i64;
 
 /* --- elements --------------------------------------------------------------------------------- */
 
-/* Coordinates of call i in the outer dims, and of step j of its loop in the inner ones. */
+/* Sets the coordinates of call i in the outer dims, or of step j of its loop in the inner dims. */
 S_FN void s_outer(const gd_scalar_args *a, int64_t i, int64_t *at) {
     for (int d = a->rank; d-- > 0; i /= a->dims[d]) at[d] = i % a->dims[d];
 }
@@ -36,7 +36,7 @@ S_FN void s_inner(const gd_scalar_args *a, int64_t j, int64_t *at) {
     for (int d = a->rank + a->inner_rank; d-- > a->rank; j /= a->dims[d]) at[d] = j % a->dims[d];
 }
 
-/* The number of an operand's element; `flat` where it is contiguous. */
+/* The offset of an operand's element; `flat` if the operand is contiguous. */
 S_FN int64_t s_offset(const gd_scalar_args *a, int operand, const int64_t *at, int64_t flat) {
     const int64_t *strides = a->operand[operand].strides;
     int64_t offset = 0;
@@ -45,8 +45,9 @@ S_FN int64_t s_offset(const gd_scalar_args *a, int operand, const int64_t *at, i
     return offset;
 }
 
-/* s_load_DTYPE_TYPE reads an element of a dtype as a type, s_store_TYPE_DTYPE writes it. Values
- * convert as the library's copies do: floats to integers by core/float_to_int.h, integers wrap. */
+/* s_load_DTYPE_TYPE reads an element of a dtype as a type; s_store_TYPE_DTYPE writes it. Values are
+ * converted as by the library's copies: floats to integers by core/float_to_int.h; integers
+ * wrap. */
 #define S_DEFINE_LOADS(T)                                                                          \
     S_FN s_##T s_load_bool_##T(const void *p, int64_t i) {                                         \
         return (s_##T)(((const uint8_t *)p)[i] != 0);                                              \
@@ -125,7 +126,7 @@ S_DEFINE_LOGIC(i64)
 
 /* --- floats ----------------------------------------------------------------------------------- */
 
-/* C's name of a function for each type: s_exp_f32 is expf. */
+/* Functions of the C library: s_exp_f32 is expf. */
 #define S_CALL1(name, function)                                   \
     S_FN s_f32 s_##name##_f32(s_f32 a) { return function##f(a); } \
     S_FN s_f64 s_##name##_f64(s_f64 a) { return function(a); }
@@ -167,9 +168,9 @@ S_CALL2(atan2, atan2)
 S_FN s_f32 s_fma_f32(s_f32 a, s_f32 b, s_f32 c) { return fmaf(a, b, c); }
 S_FN s_f64 s_fma_f64(s_f64 a, s_f64 b, s_f64 c) { return fma(a, b, c); }
 
-/* max and min give NaN when either side is NaN, and know the sign of zero. The remainder has the
- * sign of the divisor, and floor_divide is the floor of the exact quotient: a - remainder divides
- * evenly. */
+/* max and min give NaN if an operand is NaN, and -0 is smaller than 0. The remainder has the sign
+ * of the divisor. floor_divide is the floor of the exact quotient: a minus the remainder is
+ * divisible by b. */
 #define S_DEFINE_FLOAT(T)                                           \
     S_FN s_##T s_add_##T(s_##T a, s_##T b) { return a + b; }        \
     S_FN s_##T s_sub_##T(s_##T a, s_##T b) { return a - b; }        \
@@ -213,8 +214,9 @@ S_DEFINE_FLOAT(f64)
 #define S_LEAST_i64 INT64_MIN
 #define S_MOST_i64  INT64_MAX
 
-/* U is the unsigned type. Shifts by a negative count or by the width or more: to the left nothing
- * is left, to the right only the sign. A negative exponent leaves 1 of 1, +-1 of -1, and 0 else. */
+/* U is the unsigned type. A shift by a negative count, or by the width or more, gives 0 to the left
+ * and 0 or -1, the sign, to the right. A power with a negative exponent is 1 for 1, 1 or -1 for -1,
+ * else 0. */
 #define S_DEFINE_INT(T, U, bits)                                                                   \
     S_FN s_##T s_add_##T(s_##T a, s_##T b) { return (s_##T)((U)a + (U)b); }                        \
     S_FN s_##T s_sub_##T(s_##T a, s_##T b) { return (s_##T)((U)a - (U)b); }                        \

@@ -1,4 +1,4 @@
-/* stages.c - see stages.h. */
+/* stages.c - splits an expression into stages. See stages.h. */
 #include "codegen/stages.h"
 
 static const gd_prim *prim_of(const gd_ir *ir, int node) {
@@ -12,7 +12,8 @@ static bool is_output(const gd_ir *ir, int node) {
     return false;
 }
 
-/* The number of long primitives on the longest path to each node, itself included. */
+/* The largest number of long primitives on a path to each node, itself included. Returns the
+ * maximum. */
 static int count_long(const gd_ir *ir, int16_t *longs) {
     int most = 0;
     for (int i = 0; i < ir->count; i++) {
@@ -27,8 +28,8 @@ static int count_long(const gd_ir *ir, int16_t *longs) {
     return most;
 }
 
-/* A node that depends on no long primitive is computed in the first stage that reads it: its
- * variables are loaded there, and it needs no buffer. */
+/* Moves nodes that depend on no long primitive to the first stage that reads them, where they need
+ * no buffer. */
 static void delay_nodes(const gd_ir *ir, const int16_t *longs, gd_stages *s) {
     for (int i = ir->count; i-- > 0;) {
         if (s->stage[i] < 0 || longs[i] > 0) continue;
@@ -41,7 +42,7 @@ static void delay_nodes(const gd_ir *ir, const int16_t *longs, gd_stages *s) {
     }
 }
 
-static void give_buffers(const gd_ir *ir, gd_stages *s) {
+static void assign_buffers(const gd_ir *ir, gd_stages *s) {
     for (int i = 0; i < ir->count; i++) {
         if (s->stage[i] < 0) continue;
         bool later = is_output(ir, i) && s->stage[i] < s->count - 1;
@@ -51,7 +52,7 @@ static void give_buffers(const gd_ir *ir, gd_stages *s) {
     }
 }
 
-static void one_stage(const gd_ir *ir, gd_stages *s) {
+static void use_one_stage(const gd_ir *ir, gd_stages *s) {
     s->count = 1;
     s->n_buffers = 0;
     for (int i = 0; i < ir->count; i++) {
@@ -62,18 +63,18 @@ static void one_stage(const gd_ir *ir, gd_stages *s) {
 
 void gd_find_stages(const gd_ir *ir, bool real, gd_stages *s) {
     int16_t longs[GD_IR_MAX_NODES];
-    one_stage(ir, s);
+    use_one_stage(ir, s);
     const int most = count_long(ir, longs);
     if (!real || most < 2) return;
     s->count = most;
     for (int i = 0; i < ir->count; i++)
         if (s->stage[i] == 0 && longs[i] > 1) s->stage[i] = (int16_t)(longs[i] - 1);
     delay_nodes(ir, longs, s);
-    give_buffers(ir, s);
-    if (s->n_buffers > GD_STAGE_BUFFERS) one_stage(ir, s);
+    assign_buffers(ir, s);
+    if (s->n_buffers > GD_STAGE_BUFFERS) use_one_stage(ir, s);
 }
 
-/* Whether a primitive of the stage, or an output of the last one, is this node. */
+/* Whether a primitive of the stage reads the node, or it is an output and the stage is the last. */
 static bool stage_reads(const gd_ir *ir, const gd_stages *s, int stage, int node) {
     if (stage == s->count - 1 && is_output(ir, node)) return true;
     for (int u = node + 1; u < ir->count; u++) {

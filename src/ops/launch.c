@@ -1,4 +1,4 @@
-/* launch.c - see launch.h. */
+/* launch.c - launches kernels: staging copies, workspace, and the call itself. See launch.h. */
 #include "ops/launch.h"
 
 #include <string.h>
@@ -63,12 +63,12 @@ static inline bool operands_are_ready(const gd_kernel_call *call) {
     return true;
 }
 
-/* A row-major view of the staged type in a new buffer. */
+/* Turns the view into a row-major one of the staged dtype, in a new buffer. */
 static gd_status stage_operand(gd_device *device, gd_view *v, unsigned flags, size_t *bytes) {
     v->dtype = gd_staged_dtype(v->dtype, flags);
     gd_row_major(v->rank, v->dims, v->strides);
     *bytes = (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype);
-    if (*bytes == 0) *bytes = 1; /* 0 means "not staged"; an empty tensor has a buffer, too */
+    if (*bytes == 0) *bytes = 1; /* 0 means "not staged", so an empty tensor needs a buffer, too */
     gd_status status = gd_device_alloc(device, *bytes, &v->data);
     if (status != GD_OK) *bytes = 0;
     return status;
@@ -139,7 +139,8 @@ static inline void free_workspace(gd_kernel_call *call) {
 
 gd_status gd_kernel_queue(gd_kernel_call *call) {
     gd_device *device = call->device;
-    /* the kernel of a dynamic op waits, and allocates; that of a branch or a loop runs plans */
+    /* Not under the device's lock: kernels of dynamic ops wait and allocate, those of branches and
+     * loops run plans. */
     if (device->api->host_reads || call->kernel == &gd_host_kernel ||
         (call->op->flags & (GD_OP_DYNAMIC | GD_OP_OPAQUE)))
         return call->kernel->run(call);
@@ -152,7 +153,7 @@ gd_status gd_kernel_queue(gd_kernel_call *call) {
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-/* The call as the kernel gets it. */
+/* The call with its staged operands, as the kernel gets it. */
 static gd_kernel_call staged_call(const gd_launch *l) {
     gd_kernel_call staged = *l->call;
     if (l->views) {
@@ -189,7 +190,8 @@ gd_status gd_launch_run(gd_launch *l) {
     if (started) status = gd_profile_end(call, started, status);
     if (status != GD_OK || !l->views) return status;
     if (!(call->op->flags & GD_OP_DYNAMIC)) return copy_staged_out(l);
-    memcpy(call->out, staged.out, (size_t)call->n_out * sizeof *call->out); /* what it made */
+    /* a dynamic op allocates its outputs itself */
+    memcpy(call->out, staged.out, (size_t)call->n_out * sizeof *call->out);
     return GD_OK;
 }
 
@@ -204,7 +206,7 @@ void gd_launch_end(gd_launch *l) {
     l->prepared = NULL;
 }
 
-static gd_status launch(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+static gd_status launch_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     gd_launch l;
     GD_TRY(gd_launch_begin(&l, op, call, device));
     gd_status status = gd_launch_run(&l);
@@ -214,12 +216,12 @@ static gd_status launch(const gd_op *op, gd_kernel_call *call, gd_device *device
 
 gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     if (gd_this_thread.transaction) return gd_transaction_add(op, call, device);
-    if (device->api->host_reads) return launch(op, call, device);
+    if (device->api->host_reads) return launch_kernel(op, call, device);
     call->op = op;
     call->device = device;
     const bool has_kernel = gd_kernel_select(op, call, device->api->kind) != NULL;
     return !has_kernel && gd_fallback_allowed(op) ? gd_run_fallback(op, call, device)
-                                                  : launch(op, call, device);
+                                                  : launch_kernel(op, call, device);
 }
 
 __attribute__((constructor)) static void set_copy_hook(void) { gd_copy_view_hook = gd_copy_view; }

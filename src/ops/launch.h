@@ -1,8 +1,8 @@
-/* launch.h - one kernel call, from the choice of its kernel to its end.
+/* launch.h - one kernel call: choosing the kernel, staging its operands, running it.
  *
- * All kernel calls of the library are made here: by the dispatcher, and step by step by plans. What
- * a kernel promises to see (contiguous operands, wide types) is provided for every kind of device,
- * by copies that the device's own copy kernel makes.
+ * The dispatcher and plans launch all their kernels here. Where a kernel requires contiguous
+ * operands or wide types, the device's own copy kernel stages them; this works the same on every
+ * kind of device.
  */
 #ifndef GRADUS_OPS_LAUNCH_H
 #define GRADUS_OPS_LAUNCH_H
@@ -18,11 +18,12 @@ gd_dtype gd_staged_dtype(gd_dtype dtype, unsigned flags);
 /* Whether a kernel with these flags takes an operand as it is. */
 static inline bool gd_view_is_simple(const gd_view *v, unsigned flags);
 
-/* Whether output i of a call must not be written by a kernel that does not check the error word. */
+/* Whether only a kernel that checks the error word may write output i of a call. The output is
+ * staged for other kernels. */
 bool gd_output_needs_check(const gd_kernel_call *call, int i);
 
-/* Whether an output that is staged has to hold the values from before the call: the op reads the
- * inputs that it mutates through its outputs. */
+/* Whether a staged output must first get the values of the tensor that it stands for. An op reads
+ * the inputs that it mutates through its outputs. */
 bool gd_output_is_read(const gd_op *op, int i, int n_out);
 
 /* Copies the elements of a view to another of the same dims; on an asynchronous device by its
@@ -33,8 +34,9 @@ gd_status gd_copy_view(gd_device *device, const gd_view *to, const gd_view *from
 
 typedef struct gd_prepared gd_prepared;
 
-/* What the kernel of the call has prepared for a problem like this one, from the cache of its device
- * or new: a reference. Sets call->prepared and call->workspace_bytes. */
+/* Gives a reference to what the kernel's `prepare` returned for this problem (options, shapes,
+ * strides, dtypes): from the device's cache, or by calling `prepare`. Sets call->prepared and
+ * call->workspace_bytes. */
 gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared);
 void gd_prepared_release(gd_prepared *prepared); /* NULL is fine */
 void *gd_prepared_value(const gd_prepared *prepared);
@@ -44,10 +46,10 @@ void *gd_prepared_value(const gd_prepared *prepared);
 /* Whether a kernel of the op may find something wrong with the values of its inputs. */
 bool gd_op_is_fallible(const gd_op *op, const gd_view *in, int n_in);
 
-/* Gives a call of an asynchronous device its number, and remembers op, shapes and place for the
- * message. */
+/* Gives a call on an asynchronous device its number, and remembers its op, shapes and source line
+ * for the error message. */
 void gd_call_enroll(gd_kernel_call *call);
-/* The same for a call of a plan, until gd_call_withdraw: its message begins with `name`. */
+/* The same for a call of a plan, until gd_call_withdraw. Its error message begins with `name`. */
 gd_status gd_call_enroll_step(gd_kernel_call *call, const char *name, const char *site);
 void gd_call_withdraw(gd_device *device, uint64_t number);
 
@@ -55,12 +57,12 @@ void gd_call_withdraw(gd_device *device, uint64_t number);
 
 typedef struct gd_launch {
     gd_kernel_call *call;
-    gd_view *views; /* what the kernel gets instead of the operands; NULL: the operands */
-    size_t *bytes;  /* of each buffer behind `views`; 0: the operand itself */
+    gd_view *views; /* the kernel's operands, inputs first; NULL: nothing is staged */
+    size_t *bytes;  /* size of each staging buffer in `views`; 0: the operand itself, not staged */
     gd_prepared *prepared;
 } gd_launch;
 
-/* Chooses the kernel and gets all the memory that the call needs. */
+/* Chooses the kernel and allocates all memory that the call needs. */
 gd_status gd_launch_begin(gd_launch *launch, const gd_op *op, gd_kernel_call *call,
                           gd_device *device);
 gd_status gd_launch_run(gd_launch *launch);
@@ -69,14 +71,14 @@ void gd_launch_end(gd_launch *launch);
 /* Runs the kernel of a call whose operands are ready, on any device. */
 gd_status gd_kernel_queue(gd_kernel_call *call);
 
-/* All of it. */
+/* A complete launch: begin, run and end. gd_run_kernel_indirect is its slow path. */
 static inline gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device);
 gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_device *device);
 
 /* --- host kernels for other devices (fallback.c) ---------------------------------------------- */
 
-/* Runs a call by the CPU's kernel: ops that call the program, and others where the program has allowed
- * it (gd_set_host_fallback). */
+/* Runs a call of another device with the CPU's kernel. Allowed for ops that call a function of the
+ * program, and for all ops after gd_set_host_fallback. */
 bool gd_fallback_allowed(const gd_op *op);
 gd_status gd_run_fallback(const gd_op *op, gd_kernel_call *call, gd_device *device);
 /* The same as a kernel, for plans. It waits, so it cannot be captured. */
@@ -87,7 +89,8 @@ static inline bool gd_view_is_simple(const gd_view *v, unsigned flags) {
                         gd_is_row_major(v->rank, v->dims, v->strides));
 }
 
-/* The direct path: most calls of the CPU need no copies and no workspace, and are made at once. */
+/* The direct path: most CPU calls need no staging and no workspace, so the kernel is called at
+ * once. */
 static inline gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     if (!device->api->host_reads || gd_this_thread.transaction)
         return gd_run_kernel_indirect(op, call, device);

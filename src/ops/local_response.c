@@ -1,4 +1,4 @@
-/* local_response.c - normalization by the neighbours of an element. */
+/* local_response.c - local response normalization, by neighbouring channels or positions. */
 #include <string.h>
 
 #include "core/copy.h"
@@ -14,13 +14,13 @@
  */
 
 /*op local_response_norm(x, size:int) -> y  fullp
- * Each element of x (N,C,...) divided by (k + alpha m)^beta, m the mean of the squares of its
- * neighbours: `size` channels around it, or (within) a window of that size around it in its channel.
- * What lies outside counts as 0.
+ * Divides each element of x (N,C,...) by (k + alpha m)^beta, where m is the mean of the squares in
+ * a window around it: `size` neighbouring channels, or with region `within`, a window of that size
+ * in each spatial dimension of its own channel. Elements outside x count as 0.
  *   alpha float = 1e-4
  *   beta float = 0.75
  *   k float = 1
- *   region {across, within} = across  over channels, or over the other dimensions
+ *   region {across, within} = across  the window covers channels, or spatial dimensions
  *   onnx LRN   caffe LRN
  */
 static void local_response_norm_expand(gd_expand *e) {
@@ -48,7 +48,8 @@ static void local_response_norm_expand(gd_expand *e) {
 }
 
 /*op window_sum(x, axis:int, size:int, before:int) -> y  internal
- * The sum of `size` neighbours along an axis, from `before` ahead of each element; zeros outside.
+ * The sum of a window of `size` elements along an axis. The window of element e begins at e -
+ * before; elements outside x count as 0.
  *   saves nothing
  */
 static gd_status window_sum_infer(gd_infer *i) {
@@ -57,8 +58,8 @@ static gd_status window_sum_infer(gd_infer *i) {
     GD_TRY(gd_axis(o->axis, i->in[0]->rank, &k));
     if (o->size < 0 || o->size > INT32_MAX || o->before < -INT32_MAX || o->before > INT32_MAX)
         return gd_op_fail(GD_E_ARGUMENT,
-                          "a window of %lld elements from %lld ahead; the size must not be "
-                          "negative, and both at most %d",
+                          "size is %lld and before is %lld; size must be at least 0, and both at "
+                          "most %d",
                           (long long)o->size, (long long)o->before, INT32_MAX);
     gd_meta_like(&i->out[0], i->in[0]);
     return GD_OK;
@@ -82,7 +83,8 @@ static gd_status window_sum_reference(gd_kernel_call *k) {
     }
     return GD_OK;
 }
-/* Taps that lie outside x for every element are left out: few remain, however large the window. */
+/* Leaves out the taps of the window that lie outside x for every element. At most 2n - 1 taps
+ * remain, however large the window is. */
 static void window_sum_expand(gd_expand *e) {
     const gd_window_sum_options *o = e->attrs;
     gd_tensor *x = e->x[0];

@@ -1,31 +1,30 @@
-/* loss.c - losses that compare element by element; those over classes are in loss_class.c.
+/* loss.c - losses that compare x and target element by element.
  *
- * Such a loss is an elementwise op, its terms, and a reduction of them: it has no kernel of its
- * own. The terms are ops so that a graph can fuse them with what stands before, and their gradient
- * is one kernel. Where PyTorch picks a side at a kink, the gradient given here picks the same.
+ * Each loss is expressed as an elementwise op, NAME_terms, and a reduction. The terms are an op of
+ * their own so that a graph can fuse them with the ops before, and so that their gradient is one
+ * kernel. At a kink the gradients pick the same side as PyTorch's.
  *
- * x and target broadcast. A target of another shape is nearly always a mistake, (8,1) against (8)
- * compares each with each, so the log gets a warning; a single number is meant.
+ * x and target broadcast. Broadcasting is nearly always a mistake here: (8,1) against (8) compares
+ * each element with each. The call therefore logs a warning, unless x or target is a single number.
  */
 #include "core/error.h"
 #include "gradus/ops.h"
 #include "ops/body.h"
 #include "ops/infer.h"
 
-/* --- what they share -------------------------------------------------------------------------- */
+/* --- shared helpers --------------------------------------------------------------------------- */
 
 static gd_tensor *reduce_terms(gd_tensor *terms, gd_word reduction) {
     return reduction == GD_NONE ? terms : reduction == GD_SUM ? gd_sum(terms) : gd_mean(terms);
 }
 
-/* Shape and dtype of the terms, of the inputs that take part; then of the loss. */
+/* Infers the loss: the broadcast shape of all inputs, or rank 0 after a reduction. */
 static gd_status terms_infer(gd_infer *i, gd_word reduction) {
     gd_meta *y = &i->out[0];
     GD_TRY(gd_broadcast_dims(i->in, i->n_in, &y->rank, y->dims));
     y->dtype = gd_result_dtype(i->in, i->n_in);
     if (!gd_dtype_is_float(y->dtype))
-        return gd_op_fail(GD_E_DTYPE,
-                          "a loss of %s has no fractions; one input must be a float tensor",
+        return gd_op_fail(GD_E_DTYPE, "the inputs are %s; at least one must be a float tensor",
                           gd_dtype_name(y->dtype));
     if (reduction != GD_NONE) y->rank = 0;
     return GD_OK;
@@ -39,8 +38,8 @@ static gd_status need_same_shape(const gd_tensor *a, const gd_tensor *b, const c
                 : gd_op_fail(GD_E_SHAPE, "'%s' and '%s' must have the same shape", name_a, name_b);
 }
 
-/* Warns where x and target broadcast; the call's line is that of the user's program. */
-static void note_broadcast(const gd_expand *e) {
+/* Logs a warning if x and target broadcast. The warning names the line of the user's program. */
+static void warn_of_broadcast(const gd_expand *e) {
     const gd_tensor *x = e->x[0], *target = e->x[1];
     gd_shape both = {.form = 1};
     char a[128], b[128], c[128];
@@ -83,7 +82,7 @@ static gd_status mse_loss_infer(gd_infer *i) {
 }
 static void mse_loss_expand(gd_expand *e) {
     const gd_mse_loss_options *o = e->attrs;
-    note_broadcast(e);
+    warn_of_broadcast(e);
     e->y[0] = reduce_terms(gd_mse_terms(e->x[0], e->x[1]), o->reduction);
 }
 
@@ -104,12 +103,12 @@ static gd_status l1_loss_infer(gd_infer *i) {
 }
 static void l1_loss_expand(gd_expand *e) {
     const gd_l1_loss_options *o = e->attrs;
-    note_broadcast(e);
+    warn_of_broadcast(e);
     e->y[0] = reduce_terms(gd_l1_terms(e->x[0], e->x[1]), o->reduction);
 }
 
 /*op smooth_l1_terms(x, target) -> y  elementwise internal
- * A parabola within beta of the target, a slope of 1 beyond.
+ * Quadratic within beta of the target, linear with slope 1 beyond.
  *   beta float = 1
  *   y  = abs(x - target) < beta ? 0.5 * (x - target) * (x - target) / beta : abs(x - target) - 0.5 * beta
  *   gx = x - target >= beta ? gy : x - target <= -beta ? -gy : gy * (x - target) / beta
@@ -117,8 +116,8 @@ static void l1_loss_expand(gd_expand *e) {
  */
 
 /*op smooth_l1_loss(x, target) -> y  fullp
- * The mean of d^2 / (2 beta) where d = |x - target| is less than beta, of d - beta / 2 elsewhere.
- *   beta float = 1  0: the same as l1_loss
+ * The mean of d^2 / (2 beta) where d = |x - target| is less than beta, and d - beta / 2 elsewhere.
+ *   beta float = 1  with 0 the loss is l1_loss
  *   reduction {none, mean, sum} = mean
  */
 static gd_status smooth_l1_loss_infer(gd_infer *i) {
@@ -129,7 +128,7 @@ static gd_status smooth_l1_loss_infer(gd_infer *i) {
 }
 static void smooth_l1_loss_expand(gd_expand *e) {
     const gd_smooth_l1_loss_options *o = e->attrs;
-    note_broadcast(e);
+    warn_of_broadcast(e);
     gd_tensor *x = e->x[0], *target = e->x[1];
     e->y[0] = reduce_terms(o->beta > 0 ? gd_smooth_l1_terms(x, target, .beta = o->beta)
                                        : gd_l1_terms(x, target),
@@ -137,7 +136,7 @@ static void smooth_l1_loss_expand(gd_expand *e) {
 }
 
 /*op huber_terms(x, target) -> y  elementwise internal
- * A parabola within delta of the target, a slope of delta beyond.
+ * Quadratic within delta of the target, linear with slope delta beyond.
  *   delta float = 1
  *   y  = abs(x - target) <= delta ? 0.5 * (x - target) * (x - target) : delta * (abs(x - target) - 0.5 * delta)
  *   gx = x - target >= delta ? gy * delta : x - target <= -delta ? -gy * delta : gy * (x - target)
@@ -145,7 +144,7 @@ static void smooth_l1_loss_expand(gd_expand *e) {
  */
 
 /*op huber_loss(x, target) -> y  fullp
- * The mean of d^2 / 2 where d = |x - target| is at most delta, of delta (d - delta / 2) elsewhere.
+ * The mean of d^2 / 2 where d = |x - target| is at most delta, and delta (d - delta / 2) elsewhere.
  *   delta float = 1
  *   reduction {none, mean, sum} = mean
  */
@@ -157,14 +156,14 @@ static gd_status huber_loss_infer(gd_infer *i) {
 }
 static void huber_loss_expand(gd_expand *e) {
     const gd_huber_loss_options *o = e->attrs;
-    note_broadcast(e);
+    warn_of_broadcast(e);
     e->y[0] = reduce_terms(gd_huber_terms(e->x[0], e->x[1], .delta = o->delta), o->reduction);
 }
 
-/* --- yes or no -------------------------------------------------------------------------------- */
+/* --- binary cross-entropy --------------------------------------------------------------------- */
 
 /*op bce_terms(x, target) -> y  elementwise internal
- * -(target log x + (1 - target) log(1 - x)), logarithms held at -100.
+ * -(target log x + (1 - target) log(1 - x)), with logarithms clamped at -100.
  *   y  = (target - 1) * max(log1p(-x), -100) - target * max(log(x), -100)
  *   gx = gy * (x - target) / max((1 - x) * x, 1e-12)
  *   gtarget = gy * (max(log1p(-x), -100) - max(log(x), -100))
@@ -172,7 +171,7 @@ static void huber_loss_expand(gd_expand *e) {
 
 /*op bce_loss(x, target) -> y  fullp
  * Binary cross-entropy of probabilities: the mean of -(target log x + (1 - target) log(1 - x)).
- * Logarithms are held at -100; an x outside 0 to 1 gives NaN. See bce_with_logits.
+ * Logarithms are clamped at -100. An x outside [0, 1] gives NaN. See bce_with_logits.
  *   reduction {none, mean, sum} = mean
  *   weight tensor?  multiplies the terms; broadcasts
  */
@@ -188,8 +187,8 @@ static void bce_loss_expand(gd_expand *e) {
     e->y[0] = reduce_terms(weight ? gd_mul(terms, weight) : terms, o->reduction);
 }
 
-/* The terms of bce_with_logits, without and with a weight of the positive ones. Their gradients by x
- * are ops with gradients of their own: what follows from the expression would be inf/inf far out. */
+/* The terms of bce_with_logits, without and with pos_weight. Their gradients by x are ops with
+ * gradient expressions written by hand: the derived ones would be inf/inf for large |x|. */
 
 /*op bce_logits_terms(x, target) -> y  elementwise internal
  * (1 - target) x + log(1 + exp(-x)).
@@ -217,9 +216,9 @@ static void bce_logits_pos_terms_vjp(gd_vjp *v) {
     gd_tensor *gy = v->gy[0], *x = v->x[0], *target = v->x[1], *pos = v->x[2];
     if (v->needs[0]) v->gx[0] = gd_bce_logits_pos_slope(gy, x, target, pos);
     if (!v->needs[1] && !v->needs[2]) return;
-    gd_tensor *rest = gd_neg(gd_mul(gy, gd_logsigmoid(x))); /* gy log(1 + exp(-x)) */
-    if (v->needs[1]) v->gx[1] = gd_sub(gd_sub(gd_mul(pos, rest), rest), gd_mul(gy, x));
-    if (v->needs[2]) v->gx[2] = gd_mul(target, rest);
+    gd_tensor *softplus = gd_neg(gd_mul(gy, gd_logsigmoid(x))); /* gy log(1 + exp(-x)) */
+    if (v->needs[1]) v->gx[1] = gd_sub(gd_sub(gd_mul(pos, softplus), softplus), gd_mul(gy, x));
+    if (v->needs[2]) v->gx[2] = gd_mul(target, softplus);
 }
 
 /*op bce_logits_pos_slope(g, x, target, pos) -> y  elementwise internal
@@ -235,7 +234,7 @@ static void bce_logits_pos_terms_vjp(gd_vjp *v) {
  * Binary cross-entropy of sigmoid(x), computed without overflow.
  *   reduction {none, mean, sum} = mean
  *   weight tensor?      multiplies the terms; broadcasts
- *   pos_weight tensor?  multiplies log sigmoid(x), the part of the positive ones; broadcasts
+ *   pos_weight tensor?  multiplies target log sigmoid(x), the term of positive examples; broadcasts
  *   caffe SigmoidCrossEntropyLoss
  */
 static gd_status bce_with_logits_infer(gd_infer *i) {
@@ -269,21 +268,21 @@ static void bce_with_logits_expand(gd_expand *e) {
  */
 
 /*op kl_div(x, target) -> y  fullp
- * Kullback-Leibler divergence: of target (log target - x), x being logarithms of probabilities, the
- * mean over all elements, or, for batchmean, the sum divided by the size of the first dimension.
- *   log_target bool = false  the target too is given by its logarithms
+ * Kullback-Leibler divergence: the mean of target (log target - x), where x holds
+ * log-probabilities. `batchmean` divides the sum by the size of the first dimension.
+ *   log_target bool = false  the target holds log-probabilities, too
  *   reduction {none, mean, sum, batchmean} = mean
  */
 static gd_status kl_div_infer(gd_infer *i) {
     const gd_kl_div_options *o = i->attrs;
     if (o->reduction == GD_BATCHMEAN && i->in[0]->rank == 0)
         return gd_op_fail(GD_E_SHAPE,
-                          "batchmean divides by the size of the first dimension, and x has none");
+                          "batchmean divides by the size of the first dimension; x has rank 0");
     return terms_infer(i, o->reduction);
 }
 static void kl_div_expand(gd_expand *e) {
     const gd_kl_div_options *o = e->attrs;
-    note_broadcast(e);
+    warn_of_broadcast(e);
     gd_tensor *x = e->x[0], *target = e->x[1];
     gd_tensor *terms = o->log_target ? gd_kl_div_log_terms(x, target) : gd_kl_div_terms(x, target);
     if (o->reduction != GD_BATCHMEAN) e->y[0] = reduce_terms(terms, o->reduction);
@@ -302,10 +301,10 @@ static void kl_div_expand(gd_expand *e) {
  */
 
 /*op hinge_loss(x, target) -> y  fullp
- * The mean of max(0, margin - target x) for targets 1 and -1: of a linear classifier, or one against
- * the rest of the classes.
+ * The mean of max(0, margin - target x) for targets 1 and -1: binary or one-versus-rest
+ * classification.
  *   margin float = 1
- *   squared bool = false  the squares of the terms (Caffe's norm L2, Keras' squared_hinge)
+ *   squared bool = false  square the terms (Caffe's norm L2, Keras' squared_hinge)
  *   reduction {none, mean, sum} = mean
  *   caffe HingeLoss
  */
@@ -315,7 +314,7 @@ static gd_status hinge_loss_infer(gd_infer *i) {
 }
 static void hinge_loss_expand(gd_expand *e) {
     const gd_hinge_loss_options *o = e->attrs;
-    note_broadcast(e);
+    warn_of_broadcast(e);
     e->y[0] = reduce_terms(
         gd_hinge_terms(e->x[0], e->x[1], .margin = o->margin, .squared = o->squared), o->reduction);
 }
@@ -329,7 +328,7 @@ static void hinge_loss_expand(gd_expand *e) {
  */
 
 /*op hinge_embedding_loss(x, target) -> y  fullp
- * The mean of x where the target is 1, of max(0, margin - x) where it is -1: x is a distance.
+ * The mean of x where the target is 1, and max(0, margin - x) where it is -1. x is a distance.
  *   margin float = 1
  *   reduction {none, mean, sum} = mean
  */
@@ -339,7 +338,7 @@ static gd_status hinge_embedding_loss_infer(gd_infer *i) {
 }
 static void hinge_embedding_loss_expand(gd_expand *e) {
     const gd_hinge_embedding_loss_options *o = e->attrs;
-    note_broadcast(e);
+    warn_of_broadcast(e);
     e->y[0] =
         reduce_terms(gd_hinge_embedding_terms(e->x[0], e->x[1], .margin = o->margin), o->reduction);
 }
@@ -354,8 +353,8 @@ static void hinge_embedding_loss_expand(gd_expand *e) {
  */
 
 /*op margin_ranking_loss(a, b, target) -> y  fullp
- * The mean of max(0, margin - target (a - b)): a should be ranked above b where the target is 1, below
- * where it is -1.
+ * The mean of max(0, margin - target (a - b)). a should rank above b where the target is 1, and
+ * below where it is -1.
  *   margin float = 0
  *   reduction {none, mean, sum} = mean
  */
@@ -370,7 +369,7 @@ static void margin_ranking_loss_expand(gd_expand *e) {
 }
 
 /*op cosine_of(ab, aa, bb) -> y  elementwise internal
- * ab / sqrt(aa bb), with 1e-12 added to each square.
+ * ab / sqrt(aa bb), with 1e-12 added to aa and to bb.
  *   y = ab / sqrt((aa + 1e-12) * (bb + 1e-12))
  */
 
@@ -383,8 +382,8 @@ static void margin_ranking_loss_expand(gd_expand *e) {
  */
 
 /*op cosine_embedding_loss(a, b, target) -> y  fullp
- * For rows a and b (N,D), or one of each (D), and targets (N) or (): the mean of 1 - cos(a, b) where
- * the target is 1, of max(0, cos(a, b) - margin) where it is -1.
+ * The mean of 1 - cos(a, b) where the target is 1, and max(0, cos(a, b) - margin) where it is -1. a
+ * and b are (N,D) with targets (N), or (D) with a target ().
  *   margin float = 0
  *   reduction {none, mean, sum} = mean
  */

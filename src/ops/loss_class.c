@@ -1,5 +1,6 @@
-/* loss_class.c - losses over classes: x is (C), (N,C) or (N,C,d1,...), and a target says for each
- * position which class is right.
+/* loss_class.c - losses over classes: nll_loss and cross_entropy.
+ *
+ * x is (C), (N,C) or (N,C,d1,...). The target has the class of each position: x's shape without C.
  */
 #include <math.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "ops/infer.h"
 #include "ops/loss_class.h"
 #include "ops/problem.h"
+#include "ops/view_element.h"
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
@@ -28,7 +30,7 @@ static gd_status need_classes(const gd_tensor *x, const gd_tensor *weight) {
     return GD_OK;
 }
 
-/* One number for each position: x's shape without the classes. */
+/* Requires x's shape without the classes: one number for each position. */
 static gd_status need_positions(const gd_tensor *t, const char *name, int rank,
                                 const int64_t *dims) {
     int axis = rank > 1;
@@ -46,7 +48,7 @@ static gd_status need_indices(const gd_tensor *x, const gd_tensor *target) {
     return need_positions(target, "target", x->rank, x->dims);
 }
 
-/* The gradient of a loss: one number, or one for each position. */
+/* Requires gy to have the shape of the loss: rank 0, or one number for each position. */
 static gd_status need_loss(const gd_tensor *gy, gd_word reduction, int rank, const int64_t *dims) {
     GD_TRY(gd_need_float(gy, "gy"));
     return reduction == GD_NONE ? need_positions(gy, "gy", rank, dims) : gd_need_rank(gy, "gy", 0);
@@ -57,7 +59,7 @@ static gd_status need_total(const gd_tensor *total) {
     return gd_need_rank(total, "total", 0);
 }
 
-/* The loss of each position, or one number. */
+/* Sets y to the shape of the loss: one number for each position, or rank 0. */
 static void loss_shape(gd_meta *y, const gd_tensor *x, gd_word reduction) {
     gd_meta_like(y, x);
     int axis = class_axis(x);
@@ -65,34 +67,28 @@ static void loss_shape(gd_meta *y, const gd_tensor *x, gd_word reduction) {
     for (int k = axis; k < y->rank; k++) y->dims[k] = x->dims[k + 1];
 }
 
-/* A saved number beside the loss: halves are too coarse for it. */
-static gd_dtype wide(gd_dtype dtype) { return dtype == GD_F64 ? GD_F64 : GD_F32; }
+/* The dtype of saved statistics: f16 and bf16 are too coarse for them. */
+static gd_dtype statistics_dtype(gd_dtype dtype) { return dtype == GD_F64 ? GD_F64 : GD_F32; }
 
 gd_status gd_bad_class(const gd_view *target, int64_t position, int64_t classes, int64_t ignore) {
-    int64_t at = 0, rest = position;
-    for (int k = target->rank; k-- > 0;) {
-        at += rest % target->dims[k] * target->strides[k];
-        rest /= target->dims[k];
-    }
-    int64_t value = gd_load_i64(target->dtype, (const char *)target->data +
-                                                   at * (int64_t)gd_dtype_size(target->dtype));
+    int64_t value = gd_load_i64(target->dtype, gd_view_element(target, position));
     return gd_data_fail(&(gd_data_error){.problem = GD_DATA_CLASS,
                                          .element = position,
                                          .values = {value, classes, ignore}},
                         &(gd_data_operand){target->rank, target->dims, NULL});
 }
 
-/* --- pieces of gradient rules ----------------------------------------------------------------- */
+/* --- parts of gradient rules ------------------------------------------------------------------ */
 
-/* A vector of one number for each class, in a shape that broadcasts against x. */
+/* Reshapes a vector with one number for each class so that it broadcasts against x. */
 static gd_tensor *along_classes(gd_tensor *v, const gd_tensor *x) {
     gd_shape dims = {.rank = x->rank - class_axis(x), .form = 1};
     for (int k = 0; k < dims.rank; k++) dims.at[k] = k ? 1 : x->dims[class_axis(x)];
     return gd_reshape(v, dims);
 }
 
-/* x's shape: true at the class that the target names. */
-static gd_tensor *named_classes(const gd_tensor *x, gd_tensor *target) {
+/* The target as a one-hot mask in x's shape: true at the class that the target names. */
+static gd_tensor *target_mask(const gd_tensor *x, gd_tensor *target) {
     gd_tensor *numbers =
         gd_arange(0, (double)gd_tensor_dim(x, class_axis(x)), .dtype = (gd_dtype)target->dtype);
     return gd_eq(gd_unsqueeze(target, class_axis(x)), along_classes(numbers, x));
@@ -102,8 +98,9 @@ static gd_tensor *ignored_targets(gd_tensor *target, int64_t ignore) {
     return gd_eq(target, gd_full_like(target, ignore));
 }
 
-/* The gradient of the loss (`total` where it is a mean, else NULL) as that of each position's term,
- * with a dimension of size 1 for the classes. */
+/* The gradient of each position's term, from the gradient g of the loss; a dimension of size 1
+ * stands for the classes. `total` is the sum of weights that a mean divides by, NULL for other
+ * reductions. */
 static gd_tensor *position_gradient(gd_tensor *g, gd_tensor *total, const gd_tensor *x,
                                     gd_tensor *target, int64_t ignore) {
     gd_dtype dtype = (gd_dtype)x->dtype;
@@ -112,24 +109,27 @@ static gd_tensor *position_gradient(gd_tensor *g, gd_tensor *total, const gd_ten
     return gd_unsqueeze(g, class_axis(x));
 }
 
-/* The sum of the weights of the classes that targets name, as a function of the weights. */
+/* The sum of the weights of all targets' classes, computed by ops so that it can
+ * be differentiated. */
 static gd_tensor *weight_total(gd_tensor *x, gd_tensor *target, gd_tensor *weight, int64_t ignore) {
     return gd_neg(gd_nll_loss(gd_ones_like(x), target, .reduction = GD_SUM, .ignore_index = ignore,
                               .weight = weight));
 }
 
-/* The gradient by the weights, from `losses` (-log p of every class) and g as above. Of the weight of
- * its class each position has own * its loss; for a mean, y is divided by that weight's share. */
+/* The gradient by the weights, from `losses` (-log p of every class) and g of position_gradient. A
+ * weight's gradient is the sum of g * loss over the positions whose target names its class. A mean
+ * also divides by the sum of weights, which subtracts g * y at each of these positions; y is NULL
+ * for other reductions. */
 static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y, gd_tensor *target,
                                   double smoothing) {
-    gd_tensor *named = named_classes(losses, target), *part;
+    gd_tensor *mask = target_mask(losses, target), *part;
     if (smoothing > 0) {
         gd_tensor *shares =
-            gd_affine(gd_cast(named, (gd_dtype)losses->dtype), 1 - smoothing,
+            gd_affine(gd_cast(mask, (gd_dtype)losses->dtype), 1 - smoothing,
                       smoothing / (double)gd_tensor_dim(losses, class_axis(losses)));
         part = gd_mul(losses, shares);
-    } else part = gd_where(named, losses, gd_zeros_like(losses)); /* 0 times infinity shall be 0 */
-    if (y) part = gd_sub(part, gd_mul(named, y));
+    } else part = gd_where(mask, losses, gd_zeros_like(losses)); /* no product: 0 * inf is NaN */
+    if (y) part = gd_sub(part, gd_mul(mask, y));
     gd_shape axes = {.form = 1};
     for (int k = 0; k < losses->rank; k++)
         if (k != class_axis(losses)) axes.at[axes.rank++] = k;
@@ -140,11 +140,11 @@ static gd_tensor *weight_gradient(gd_tensor *losses, gd_tensor *g, gd_tensor *y,
 /* --- negative log likelihood ------------------------------------------------------------------ */
 
 /*op nll_loss(x, target) -> y, total~  fullp
- * Negative log likelihood: of -x at the class that the target names, x being logarithms of
- * probabilities (C), (N,C) or (N,C,d1,...), the mean (divided by the sum of the weights).
- *   reduction {none, mean, sum} = mean
+ * Negative log likelihood: the weighted mean of -x at the class that the target names. x holds
+ * log-probabilities (C), (N,C) or (N,C,d1,...).
+ *   reduction {none, mean, sum} = mean  mean: divided by the sum of the weights of the targets' classes
  *   ignore_index int = -100  targets with this number do not count
- *   weight tensor?  of each class
+ *   weight tensor?  one number for each class
  *   index target < x[1] or ignore_index
  *   saves x, target, weight, y, total
  *   onnx NegativeLogLikelihoodLoss   caffe MultinomialLogisticLoss
@@ -171,45 +171,39 @@ static void nll_loss_vjp(gd_vjp *v) {
                              .ignore_index = o->ignore_index, .weight = weight);
         return;
     }
-    /* all of it as a function of the weights too, and sums over many positions: halves are widened */
+    /* The gradient by the weights sums over many positions, so f16 and bf16 are widened. Gradients
+     * of this gradient flow into the weights, too. */
     const gd_dtype inside = gd_wide_dtype((gd_dtype)x->dtype);
     x = gd_as_dtype(x, inside);
     weight = gd_as_dtype(weight, inside);
     gd_tensor *gy = gd_as_dtype(v->gy[0], inside), *y = v->y[0];
-    if (mean && y->dtype != inside) /* a loss rounded to a half is too coarse for differences */
+    if (mean && y->dtype != inside) /* a loss rounded to f16 is too coarse to be subtracted */
         y = gd_nll_loss(x, target, .ignore_index = o->ignore_index, .weight = weight);
     if (mean) total = weight_total(x, target, weight, o->ignore_index);
     gd_tensor *g = position_gradient(gy, mean ? total : NULL, x, target, o->ignore_index);
     if (v->needs[0])
-        v->gx[0] = gd_where(named_classes(x, target), gd_neg(gd_mul(g, along_classes(weight, x))),
+        v->gx[0] = gd_where(target_mask(x, target), gd_neg(gd_mul(g, along_classes(weight, x))),
                             gd_zeros_like(x));
     v->gx[2] = weight_gradient(gd_neg(x), g, mean ? y : NULL, target, 0);
 }
 
-/* One target after the other: `at` of x is where its class stands, `weight` its weight. */
+/* An iterator over the targets. Start it with position = -1. */
 typedef struct {
     gd_class_shape shape;
     const gd_view *target;
     gd_view weight;
     int64_t ignore;
-    int64_t position, outer_at, inner_at; /* n and d */
-    int64_t class_at;
-    double weight_at;
+    int64_t position, outer_at, inner_at; /* p, n and d of loss_class.h */
+    int64_t class_at;                     /* the target's class; -1: ignored */
+    double weight_at;                     /* the weight of that class */
 } target_walk;
 
-/* False at the end; *bad where the class does not exist. Ignored targets have class -1. */
+/* False at the end. Sets *bad if the target names a class that does not exist. */
 static bool next_target(target_walk *w, bool *bad) {
     if (++w->position >= w->shape.outer * w->shape.inner) return false;
     w->outer_at = w->position / w->shape.inner;
     w->inner_at = w->position % w->shape.inner;
-    const gd_view *t = w->target;
-    int64_t at = 0, rest = w->position;
-    for (int k = t->rank; k-- > 0;) {
-        at += rest % t->dims[k] * t->strides[k];
-        rest /= t->dims[k];
-    }
-    int64_t class =
-        gd_load_i64(t->dtype, (const char *)t->data + at * (int64_t)gd_dtype_size(t->dtype));
+    int64_t class = gd_load_i64(w->target->dtype, gd_view_element(w->target, w->position));
     *bad = class != w->ignore && (class < 0 || class >= w->shape.classes);
     w->class_at = class == w->ignore || *bad ? -1 : class;
     w->weight_at = 1;
@@ -232,16 +226,6 @@ static char *class_element(const gd_view *x, int64_t n, int64_t c, int64_t d) {
     return (char *)x->data + at * (int64_t)gd_dtype_size(x->dtype);
 }
 
-/* Element i, counted row-major. */
-static char *element(const gd_view *v, int64_t i) {
-    int64_t at = 0;
-    for (int k = v->rank; k-- > 0;) {
-        at += i % v->dims[k] * v->strides[k];
-        i /= v->dims[k];
-    }
-    return (char *)v->data + at * (int64_t)gd_dtype_size(v->dtype);
-}
-
 static gd_status nll_loss_raw(gd_kernel_call *k) {
     const gd_nll_loss_options *o = k->attrs;
     const gd_view *x = &k->in[0], *y = &k->out[0];
@@ -260,7 +244,7 @@ static gd_status nll_loss_raw(gd_kernel_call *k) {
             total += w.weight_at;
         }
         sum += loss;
-        if (o->reduction == GD_NONE) gd_store_f64(y->dtype, element(y, w.position), loss);
+        if (o->reduction == GD_NONE) gd_store_f64(y->dtype, gd_view_element(y, w.position), loss);
     }
     if (o->reduction != GD_NONE)
         gd_store_f64(y->dtype, y->data, o->reduction == GD_MEAN ? sum / total : sum);
@@ -268,12 +252,12 @@ static gd_status nll_loss_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* Targets that must name one of the classes or be ignored, checked. */
+/* Targets, checked: each must name a class or be the ignored index. */
 static gd_tensor *checked_targets(gd_tensor *target, int64_t classes, int64_t ignore) {
     return gd_check_range(target, 0, classes - 1, .but = ignore, .what = "target");
 }
 
-/* The loss of each position, from the elements of x at the targets' classes. */
+/* Gathers the elements of x at the targets' classes, then weights and reduces them. */
 static void nll_loss_expand(gd_expand *e) {
     const gd_nll_loss_options *o = e->attrs;
     gd_tensor *x = e->x[0], *weight = gd_optional_input(e->x, e->n_in, 2);
@@ -298,7 +282,7 @@ static void nll_loss_expand(gd_expand *e) {
 }
 
 /*op nll_loss_grad(gy, target, total, dims:int[]) -> gx  internal
- * The gradient of nll_loss by its x, which has shape dims.
+ * The gradient of nll_loss by x; dims is the shape of x.
  *   reduction {none, mean, sum} = mean
  *   ignore_index int = -100
  *   weight tensor?
@@ -329,7 +313,7 @@ static void nll_loss_grad_vjp(gd_vjp *v) { /* linear in gy: its transpose is the
         gd_nll_loss(v->gy[0], v->x[1], .reduction = o->reduction, .ignore_index = o->ignore_index,
                     .weight = gd_optional_input(v->x, v->n_in, 3));
 }
-/* Zeros, with -gy times the weight at the class that each position's target names. */
+/* -gy times the weight at the class that each position's target names, 0 at all other classes. */
 static void nll_loss_grad_expand(gd_expand *e) {
     const gd_nll_loss_grad_options *o = e->attrs;
     const int rank = o->dims.rank, axis = rank > 1;
@@ -338,10 +322,10 @@ static void nll_loss_grad_expand(gd_expand *e) {
     gd_tensor *weight = gd_optional_input(e->x, e->n_in, 3), *g = gd_as_dtype(e->x[0], inside);
     gd_tensor *target = checked_targets(e->x[1], classes, o->ignore_index);
     gd_tensor *numbers = gd_positions(rank, axis, 0, classes, 1);
-    gd_tensor *named = gd_eq(gd_unsqueeze(target, axis), numbers);
+    gd_tensor *mask = gd_eq(gd_unsqueeze(target, axis), numbers);
     if (o->ignore_index >= 0 && o->ignore_index < classes)
-        named = gd_logical_and(
-            named, gd_logical_not(gd_unsqueeze(ignored_targets(target, o->ignore_index), axis)));
+        mask = gd_logical_and(
+            mask, gd_logical_not(gd_unsqueeze(ignored_targets(target, o->ignore_index), axis)));
     if (o->reduction == GD_MEAN) g = gd_div(g, gd_as_dtype(e->x[2], inside));
     if (o->reduction == GD_NONE) g = gd_unsqueeze(g, axis);
     if (weight) {
@@ -349,7 +333,7 @@ static void nll_loss_grad_expand(gd_expand *e) {
         for (int d = 0; d < rank; d++) dims.at[d] = d == axis ? classes : 1;
         g = gd_mul(g, gd_reshape(gd_as_dtype(weight, inside), dims));
     }
-    g = gd_masked_fill(gd_expand(gd_neg(g), o->dims), gd_logical_not(named), 0);
+    g = gd_masked_fill(gd_expand(gd_neg(g), o->dims), gd_logical_not(mask), 0);
     e->y[0] = gd_as_dtype(g, dtype);
 }
 static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
@@ -361,7 +345,7 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
                      .ignore = o->ignore_index,
                      .position = -1};
     char zero[8] = {0};
-    gd_view zeros = *gx; /* one zero for all: a view with no steps */
+    gd_view zeros = *gx; /* one zero in the shape of gx: all strides are 0 */
     zeros.data = zero;
     memset(zeros.strides, 0, sizeof zeros.strides);
     gd_copy_elements(gx, &zeros);
@@ -369,8 +353,8 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
     for (bool bad; next_target(&w, &bad);) {
         if (bad) return gd_bad_class(w.target, w.position, w.shape.classes, w.ignore);
         if (w.class_at < 0) continue;
-        double g =
-            gd_load_f64(gy->dtype, o->reduction == GD_NONE ? element(gy, w.position) : gy->data);
+        double g = gd_load_f64(gy->dtype, o->reduction == GD_NONE ? gd_view_element(gy, w.position)
+                                                                  : gy->data);
         gd_store_f64(gx->dtype, class_element(gx, w.outer_at, w.class_at, w.inner_at),
                      -g * w.weight_at * share);
     }
@@ -382,10 +366,10 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
 /*op cross_entropy(x, target) -> y  fullp
  * Cross-entropy of softmax(x) with a target, for logits x (C), (N,C) or (N,C,d1,...). The target is
  * class numbers (integers, x's shape without the classes) or probabilities (floats, x's shape).
- *   reduction {none, mean, sum} = mean  mean: divided by the sum of the weights of the classes named
+ *   reduction {none, mean, sum} = mean  mean: divided by the sum of the weights of the targets' classes
  *   ignore_index int = -100      targets with this class number do not count
- *   label_smoothing float = 0    this part of the target goes to all classes evenly
- *   weight tensor?  of each class
+ *   label_smoothing float = 0    this fraction of the target is spread evenly over all classes
+ *   weight tensor?  one number for each class
  *   onnx SoftmaxCrossEntropyLoss   caffe SoftmaxWithLoss
  */
 static gd_status check_smoothing(double smoothing) {
@@ -436,8 +420,9 @@ static void cross_entropy_expand(gd_expand *e) {
 }
 
 /*op index_cross_entropy(x, target) -> y, shift~, scale~, total~  internal
- * cross_entropy with class numbers, in one kernel. Beside the loss: of each position the largest
- * logit and 1 / the sum of exp(x - that), and the sum of the weights.
+ * cross_entropy with class numbers, in one kernel. For the gradient it also returns, for each
+ * position, shift, the largest logit, and scale = 1 / sum(exp(x - shift)); and total, the sum of
+ * the weights.
  *   reduction {none, mean, sum} = mean
  *   ignore_index int = -100
  *   label_smoothing float = 0
@@ -454,7 +439,7 @@ static gd_status index_cross_entropy_infer(gd_infer *i) {
     GD_TRY(check_smoothing(o->label_smoothing));
     loss_shape(&i->out[0], x, o->reduction);
     loss_shape(&i->out[1], x, GD_NONE);
-    i->out[1].dtype = wide((gd_dtype)x->dtype);
+    i->out[1].dtype = statistics_dtype((gd_dtype)x->dtype);
     i->out[2] = i->out[1];
     i->out[3].dtype = GD_F64;
     i->out[3].rank = 0;
@@ -467,7 +452,7 @@ static void index_cross_entropy_vjp(gd_vjp *v) {
               *total = v->y[3];
     bool mean = o->reduction == GD_MEAN;
     const gd_dtype inside = gd_wide_dtype((gd_dtype)x->dtype);
-    if (weight && v->needs[2] && mean) /* of the weights too */
+    if (weight && v->needs[2] && mean) /* gradients of gradients flow into the weights */
         total = weight_total(gd_as_dtype(x, inside), target, gd_as_dtype(weight, inside),
                              o->ignore_index);
     if (v->needs[0])
@@ -475,10 +460,10 @@ static void index_cross_entropy_vjp(gd_vjp *v) {
             gd_index_cross_entropy_grad(v->gy[0], x, target, v->y[1], v->y[2], total,
                                         .reduction = o->reduction, .ignore_index = o->ignore_index,
                                         .label_smoothing = o->label_smoothing, .weight = weight);
-    if (weight && v->needs[2]) { /* sums over many positions: halves are widened */
+    if (weight && v->needs[2]) { /* sums over many positions: f16 and bf16 are widened */
         x = gd_as_dtype(x, inside);
         gd_tensor *gy = gd_as_dtype(v->gy[0], inside), *y = v->y[0];
-        if (mean && y->dtype != inside) /* a loss rounded to a half is too coarse for differences */
+        if (mean && y->dtype != inside) /* a loss rounded to f16 is too coarse to be subtracted */
             y = gd_index_cross_entropy(x, target, .ignore_index = o->ignore_index,
                                        .label_smoothing = o->label_smoothing,
                                        .weight = gd_as_dtype(weight, inside));
@@ -488,9 +473,10 @@ static void index_cross_entropy_vjp(gd_vjp *v) {
     }
 }
 
-/* The loss of smoothing alone: -sum over all classes of weight * log p, reduced like the rest. */
-static gd_tensor *even_loss(gd_tensor *x, gd_tensor *logp, gd_tensor *target, gd_tensor *weight,
-                            const gd_index_cross_entropy_options *o) {
+/* The part of the loss from label smoothing: -sum(weight * log p) over all classes, reduced as the
+ * loss is. */
+static gd_tensor *smoothing_loss(gd_tensor *x, gd_tensor *logp, gd_tensor *target,
+                                 gd_tensor *weight, const gd_index_cross_entropy_options *o) {
     gd_tensor *terms = gd_neg(
         gd_sum(weight ? gd_mul(logp, along_classes(weight, x)) : logp, .axis = class_axis(x)));
     gd_tensor *ignored = ignored_targets(target, o->ignore_index);
@@ -504,31 +490,34 @@ static void index_cross_entropy_expand(gd_expand *e) {
     const gd_index_cross_entropy_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[0]->dtype, inside = gd_wide_dtype(dtype);
     gd_tensor *x = gd_as_dtype(e->x[0], inside), *weight = gd_optional_input(e->x, e->n_in, 2);
-    gd_tensor *target = /* here, so that a failure does not name nll_loss */
+    gd_tensor *target = /* checked here so that an error names this op, not nll_loss */
         checked_targets(e->x[1], gd_tensor_dim(x, class_axis(x)), o->ignore_index);
     if (weight) weight = gd_as_dtype(weight, inside);
     double smoothing = o->label_smoothing, classes = (double)gd_tensor_dim(x, class_axis(x));
     gd_tensor *logp = gd_log_softmax(x, .axis = class_axis(x));
-    gd_tensor *named = gd_nll_loss(logp, target, .reduction = o->reduction,
-                                   .ignore_index = o->ignore_index, .weight = weight);
+    gd_tensor *loss = gd_nll_loss(logp, target, .reduction = o->reduction,
+                                  .ignore_index = o->ignore_index, .weight = weight);
     if (smoothing != 0)
-        named = gd_add(gd_affine(named, 1 - smoothing, 0),
-                       gd_affine(even_loss(x, logp, target, weight, o), smoothing / classes, 0));
-    e->y[0] = gd_as_dtype(named, dtype);
+        loss =
+            gd_add(gd_affine(loss, 1 - smoothing, 0),
+                   gd_affine(smoothing_loss(x, logp, target, weight, o), smoothing / classes, 0));
+    e->y[0] = gd_as_dtype(loss, dtype);
 }
 
-/* The logits of one position: the largest, the sum of exp(x - largest), and of weight * x. */
+/* Statistics of the logits of one position. */
 typedef struct {
-    double shift, sum, even;
-} logits;
+    double shift;    /* the largest logit */
+    double sum;      /* of exp(x - shift) */
+    double weighted; /* the sum of weight * x */
+} logit_statistics;
 
-static logits read_logits(const double *x, gd_class_shape s, const double *weight) {
-    logits l = {.shift = -(double)INFINITY};
+static logit_statistics read_logits(const double *x, gd_class_shape s, const double *weight) {
+    logit_statistics l = {.shift = -(double)INFINITY};
     for (int64_t c = 0; c < s.classes; c++)
         if (x[c * s.inner] > l.shift) l.shift = x[c * s.inner];
     for (int64_t c = 0; c < s.classes; c++) {
         l.sum += exp(x[c * s.inner] - l.shift);
-        l.even += (weight ? weight[c] : 1) * x[c * s.inner];
+        l.weighted += (weight ? weight[c] : 1) * x[c * s.inner];
     }
     return l;
 }
@@ -553,15 +542,15 @@ static gd_status index_cross_entropy_reference(gd_kernel_call *k) {
     double sum = 0, total = 0, all = weight_sum(weight, s.classes), smoothing = o->label_smoothing;
     for (bool bad; next_target(&w, &bad);) {
         if (bad) return gd_bad_class(w.target, w.position, s.classes, w.ignore);
-        const double *mine = x + w.outer_at * s.classes * s.inner + w.inner_at;
-        logits l = read_logits(mine, s, weight);
+        const double *scores = x + w.outer_at * s.classes * s.inner + w.inner_at;
+        logit_statistics l = read_logits(scores, s, weight);
         double loss = 0;
         if (w.class_at >= 0) {
             double logsum = log(l.sum);
             loss =
-                (1 - smoothing) * w.weight_at * (logsum - (mine[w.class_at * s.inner] - l.shift));
+                (1 - smoothing) * w.weight_at * (logsum - (scores[w.class_at * s.inner] - l.shift));
             if (smoothing > 0)
-                loss += smoothing / (double)s.classes * (all * (logsum + l.shift) - l.even);
+                loss += smoothing / (double)s.classes * (all * (logsum + l.shift) - l.weighted);
             total += w.weight_at;
         }
         sum += loss;
@@ -591,18 +580,19 @@ static gd_status index_cross_entropy_grad_infer(gd_infer *i) {
     GD_TRY(need_indices(x, i->in[2]));
     GD_TRY(need_positions(shift, "shift", x->rank, x->dims));
     GD_TRY(need_positions(scale, "scale", x->rank, x->dims));
-    if (shift->dtype != wide((gd_dtype)x->dtype) || scale->dtype != shift->dtype)
+    if (shift->dtype != statistics_dtype((gd_dtype)x->dtype) || scale->dtype != shift->dtype)
         return gd_op_fail(GD_E_DTYPE, "'shift' and 'scale' must be %s",
-                          gd_dtype_name(wide((gd_dtype)x->dtype)));
+                          gd_dtype_name(statistics_dtype((gd_dtype)x->dtype)));
     GD_TRY(need_total(i->in[5]));
     GD_TRY(check_smoothing(o->label_smoothing));
     gd_meta_like(&i->out[0], x);
     return GD_OK;
 }
 
-/* gx = g ((own + even all) softmax(x) - own onehot - even weight), where own = (1 - smoothing) weight
- * of the target's class and even = smoothing / classes. For gradients of gradients: softmax is made of
- * x again, so that they flow into it. */
+/* gx = g ((own + even * all) softmax(x) - own * onehot - even * weight), where own = (1 -
+ * smoothing) * weight of the target's class, even = smoothing / classes, and all is the sum of the
+ * weights. Softmax is computed from x again, not from shift and scale, so that gradients of
+ * gradients flow into x. */
 static void index_cross_entropy_grad_expand(gd_expand *e) {
     const gd_index_cross_entropy_grad_options *o = e->attrs;
     const gd_dtype dtype = (gd_dtype)e->x[1]->dtype, inside = gd_wide_dtype(dtype);
@@ -614,8 +604,7 @@ static void index_cross_entropy_grad_expand(gd_expand *e) {
     gd_tensor *g =
         position_gradient(gd_as_dtype(e->x[0], inside), o->reduction == GD_MEAN ? e->x[5] : NULL, x,
                           target, o->ignore_index);
-    gd_tensor *own =
-        gd_affine(gd_cast(named_classes(x, target), inside), 1 - o->label_smoothing, 0);
+    gd_tensor *own = gd_affine(gd_cast(target_mask(x, target), inside), 1 - o->label_smoothing, 0);
     if (weight) own = gd_mul(own, weight = along_classes(weight, x));
     gd_tensor *mass = gd_sum(own, .axis = axis, .keepdim = true), *taken = own;
     if (even > 0 && weight) {

@@ -1,7 +1,7 @@
-/* loss_class.h - what the kernels of losses over classes share.
+/* loss_class.h - helpers that the kernels of losses over classes share.
  *
- * x is (C), (N,C) or (N,C,d1,...): classes of one case, or of `outer` x `inner` positions. A position
- * p = n * inner + d has its class c at x[(n * classes + c) * inner + d].
+ * x is (C), (N,C) or (N,C,d1,...). Its scores belong to `outer` x `inner` positions: N x (d1 *
+ * ...). Position p = n * inner + d has the score of class c at x[(n * classes + c) * inner + d].
  */
 #ifndef GRADUS_OPS_LOSS_CLASS_H
 #define GRADUS_OPS_LOSS_CLASS_H
@@ -20,12 +20,12 @@ static inline gd_class_shape gd_class_shape_of(int rank, const int64_t *dims) {
     return s;
 }
 
-/* An optional input; one without data where it is absent. */
+/* Optional input i; a view without data if it is absent. */
 static inline gd_view gd_optional_view(const gd_kernel_call *k, int i) {
     return i < k->n_in ? k->in[i] : (gd_view){.data = NULL};
 }
 
-/* The complaint about target number `position`. */
+/* Fails with a message about target number `position`, which names no class. */
 gd_status gd_bad_class(const gd_view *target, int64_t position, int64_t classes, int64_t ignore);
 
 #endif

@@ -1,4 +1,4 @@
-/* macs.c - see macs.h. */
+/* macs.c - counts the multiply-adds of op calls. See macs.h. */
 #include "ops/macs.h"
 
 #include <math.h>
@@ -22,10 +22,10 @@ static bool any_unknown(const gd_meta *list, int n) {
     return false;
 }
 
-/* The body runs on symbols, and the dispatcher adds up. */
+/* Runs the body on shapes alone. The dispatcher adds the counts of its ops to *macs. */
 static gd_status count_body(const gd_op *op, const gd_op_shapes *s, double *macs) {
     const bool list = op->n_outputs > 0 && op->outputs[op->n_outputs - 1].variadic;
-    const int n_out = list ? s->n_out : op->n_outputs; /* callers may not know the hidden ones */
+    const int n_out = list ? s->n_out : op->n_outputs; /* s may lack the outputs for gradients */
     gd_tensor *tensors = gd_calloc((size_t)s->n_in + 1, sizeof *tensors);
     gd_tensor **in = gd_calloc((size_t)s->n_in + 1, sizeof *in);
     gd_meta *out = gd_calloc((size_t)n_out + 1, sizeof *out);
@@ -51,9 +51,10 @@ static gd_status count_body(const gd_op *op, const gd_op_shapes *s, double *macs
     return status;
 }
 
-enum { ANY_SIZE = 840 }; /* for a size that is not known: it has many divisors */
+enum { ANY_SIZE = 840 }; /* for unknown sizes; it has many divisors, so most bodies accept it */
 
-/* A body that has none for one size has none for any; else their number depends on the unknown sizes. */
+/* Counts the body with ANY_SIZE for each unknown size. If that gives 0, the count is 0 for all
+ * sizes; otherwise it depends on the unknown sizes and is NAN. */
 static gd_status count_unknown(const gd_op *op, const gd_op_shapes *s, double *macs) {
     gd_meta *in = gd_malloc((size_t)(s->n_in + 1) * sizeof *in);
     if (!in) return gd_fail(GD_E_MEMORY, "no memory to count multiply-adds");
@@ -65,7 +66,7 @@ static gd_status count_unknown(const gd_op *op, const gd_op_shapes *s, double *m
     gd_op_shapes known = *s;
     known.in = in;
     const gd_status status = count_body(op, &known, macs);
-    if (status != GD_OK || *macs != 0) *macs = NAN; /* a body may refuse the size */
+    if (status != GD_OK || *macs != 0) *macs = NAN; /* the body may fail for ANY_SIZE */
     gd_free(in);
     return status == GD_E_MEMORY ? status : GD_OK;
 }
@@ -90,11 +91,11 @@ static gd_meta meta_of(int rank, const int64_t *dims, gd_dtype dtype) {
     return m;
 }
 
-static gd_meta of_tensor(const gd_tensor *t) {
+static gd_meta meta_of_tensor(const gd_tensor *t) {
     return t ? meta_of(t->rank, t->dims, (gd_dtype)t->dtype) : (gd_meta){.rank = -1};
 }
 
-static bool has_any(const gd_op *op) {
+static bool counts_macs(const gd_op *op) {
     if (op->base) op = op->base;
     return op->macs || op->expand;
 }
@@ -102,11 +103,11 @@ static bool has_any(const gd_op *op) {
 gd_status gd_tensor_macs(const gd_op *op, const void *attrs, gd_tensor *const *in, int n_in,
                          gd_tensor *const *out, int n_out, double *macs) {
     *macs = 0;
-    if (!has_any(op)) return GD_OK;
+    if (!counts_macs(op)) return GD_OK;
     gd_meta *shapes = gd_malloc((size_t)(n_in + n_out + 1) * sizeof *shapes);
     if (!shapes) return gd_no_memory(NULL, "to count multiply-adds");
-    for (int i = 0; i < n_in; i++) shapes[i] = of_tensor(in[i]);
-    for (int i = 0; i < n_out; i++) shapes[n_in + i] = of_tensor(out[i]);
+    for (int i = 0; i < n_in; i++) shapes[i] = meta_of_tensor(in[i]);
+    for (int i = 0; i < n_out; i++) shapes[n_in + i] = meta_of_tensor(out[i]);
     gd_status status =
         gd_op_macs(op, &(gd_op_shapes){attrs, shapes, shapes + n_in, n_in, n_out}, macs);
     gd_free(shapes);
@@ -115,7 +116,7 @@ gd_status gd_tensor_macs(const gd_op *op, const void *attrs, gd_tensor *const *i
 
 gd_status gd_kernel_macs(const gd_kernel_call *k, double *macs) {
     *macs = 0;
-    if (!has_any(k->op)) return GD_OK;
+    if (!counts_macs(k->op)) return GD_OK;
     gd_meta *shapes = gd_malloc((size_t)(k->n_in + k->n_out + 1) * sizeof *shapes);
     if (!shapes) return gd_no_memory(NULL, "to count multiply-adds");
     for (int i = 0; i < k->n_in + k->n_out; i++) {
@@ -130,11 +131,11 @@ gd_status gd_kernel_macs(const gd_kernel_call *k, double *macs) {
 }
 
 gd_status gd_count_macs(const gd_invocation *call, const gd_meta *out) {
-    if (!has_any(call->op)) return GD_OK;
+    if (!counts_macs(call->op)) return GD_OK;
     double macs;
     gd_meta *in = gd_malloc((size_t)(call->n_in + 1) * sizeof *in);
     if (!in) return gd_no_memory(NULL, "to count multiply-adds");
-    for (int i = 0; i < call->n_in; i++) in[i] = of_tensor(call->in[i]);
+    for (int i = 0; i < call->n_in; i++) in[i] = meta_of_tensor(call->in[i]);
     gd_status status =
         gd_op_macs(call->op, &(gd_op_shapes){call->attrs, in, out, call->n_in, call->n_out}, &macs);
     gd_free(in);

@@ -1,4 +1,5 @@
-/* maker.c - records of what is made by name: finding them, defining them, their options. */
+/* maker.c - records of objects that are created by name: finds and defines them, reads their
+ * options. */
 #include "ops/maker.h"
 
 #include <pthread.h>
@@ -11,24 +12,24 @@
 
 /* --- finding ---------------------------------------------------------------------------------- */
 
-/* One that the program has defined. */
-typedef struct defined {
+/* A record that the program has defined. */
+typedef struct defined_maker {
     gd_maker maker;
     gd_record record;
-    struct defined *next;
-    _Alignas(16) char defaults[1024];
-} defined;
+    struct defined_maker *next;
+    _Alignas(16) char defaults[1024]; /* the options struct with all defaults */
+} defined_maker;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static defined *first, **last = &first;
+static pthread_mutex_t defined_lock = PTHREAD_MUTEX_INITIALIZER;
+static defined_maker *first_defined, **defined_end = &first_defined;
 
 const gd_maker *gd_maker_at(const char *kind, int index) {
     for (int i = 0; i < gd_maker_total; i++)
         if (strcmp(gd_makers[i]->kind, kind) == 0 && index-- == 0) return gd_makers[i];
-    pthread_mutex_lock(&lock);
-    const defined *d = first;
+    pthread_mutex_lock(&defined_lock);
+    const defined_maker *d = first_defined;
     while (d && (strcmp(d->maker.kind, kind) != 0 || index-- != 0)) d = d->next;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&defined_lock);
     return d ? &d->maker : NULL;
 }
 
@@ -67,7 +68,8 @@ gd_status gd_maker_lookup(const char *kind, const char *name, const gd_maker **m
 
 /* --- defining --------------------------------------------------------------------------------- */
 
-static gd_status fill(defined *d, const char *kind, const void *rules) {
+/* Fills d->maker from the parsed d->record. */
+static gd_status fill_maker(defined_maker *d, const char *kind, const void *rules) {
     gd_record *r = &d->record;
     const gd_op *op = r->options_of ? gd_op_find(r->options_of) : NULL;
     if (r->options_of && !op) return gd_fail(GD_E_ARGUMENT, "there is no op '%s'", r->options_of);
@@ -101,7 +103,7 @@ static gd_status fill(defined *d, const char *kind, const void *rules) {
 
 gd_status gd_maker_define(const char *kind, const char *record, const void *rules, size_t size) {
     if (!record) return gd_fail(GD_E_ARGUMENT, "the record is NULL");
-    defined *d = gd_calloc_until_exit(sizeof *d);
+    defined_maker *d = gd_calloc_until_exit(sizeof *d);
     char *text = gd_calloc_until_exit(strlen(record) + 1);
     void *own = gd_calloc_until_exit(size);
     gd_status status = d && text && own ? GD_OK : gd_fail(GD_E_MEMORY, "no memory for a record");
@@ -114,7 +116,7 @@ gd_status gd_maker_define(const char *kind, const char *record, const void *rule
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     gd_scope *scope = gd_scope_open();
-    if (status == GD_OK) status = fill(d, kind, own);
+    if (status == GD_OK) status = fill_maker(d, kind, own);
     gd_scope_close(&scope);
     status = gd_attempt_end(&attempt, status);
     if (status != GD_OK) {
@@ -123,16 +125,16 @@ gd_status gd_maker_define(const char *kind, const char *record, const void *rule
         gd_free_early(own);
         return status;
     }
-    pthread_mutex_lock(&lock);
-    *last = d;
-    last = &d->next;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&defined_lock);
+    *defined_end = d;
+    defined_end = &d->next;
+    pthread_mutex_unlock(&defined_lock);
     return GD_OK;
 }
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-/* Texts of the caller's are kept. */
+/* Replaces strings of the caller by copies that live until the program ends. */
 static gd_status keep_strings(const gd_op *record, void *options) {
     for (int i = 0; i < record->n_attrs; i++) {
         const char **field = (const char **)((char *)options + record->attrs[i].offset);

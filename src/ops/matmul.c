@@ -1,4 +1,4 @@
-/* matmul.c - matrix products. */
+/* matmul.c - matrix products: matmul, linear and its fused forms, dot, outer. */
 #include <string.h>
 
 #include "core/copy.h"
@@ -6,8 +6,7 @@
 #include "ops/infer.h"
 #include "ops/macs.h"
 
-/* The last two dimensions exchanged. */
-static gd_tensor *swap_last(gd_tensor *t) {
+static gd_tensor *transpose_last(gd_tensor *t) {
     if (t->rank < 2) return t; /* the result of a call that failed */
     gd_shape axes = {.rank = t->rank, .form = 1};
     for (int i = 0; i < t->rank; i++) axes.at[i] = i;
@@ -28,18 +27,18 @@ static gd_tensor *as_matrix(gd_tensor *t) {
 /* --- matmul ----------------------------------------------------------------------------------- */
 
 /*op matmul(a, b) -> y  heavy strided_rows lowp
- * The matrix product a (..., m, k) times b (..., k, n); leading dimensions broadcast. A vector is a
- * row on the left and a column on the right, and its dimension is gone in the result.
+ * The matrix product a (..., m, k) times b (..., k, n); leading dimensions broadcast. A vector on
+ * the left is a row, on the right a column; the result has no dimension for it.
  *   onnx MatMul
  */
 
-/* Shapes as matrices: a vector gets a dimension of size 1 on its own side. */
+/* The operands' shapes as matrices: a vector a becomes (1, k), a vector b becomes (k, 1). */
 typedef struct {
     int rank_a, rank_b;
     int64_t a[GD_MAX_RANK], b[GD_MAX_RANK];
 } matrix_shapes;
 
-static matrix_shapes shapes_of(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
+static matrix_shapes matrix_shapes_of(int rank_a, const int64_t *a, int rank_b, const int64_t *b) {
     matrix_shapes s = {.rank_a = rank_a, .rank_b = rank_b};
     memcpy(s.a, a, sizeof(int64_t) * (size_t)rank_a);
     memcpy(s.b, b, sizeof(int64_t) * (size_t)rank_b);
@@ -52,16 +51,16 @@ static gd_status matmul_infer(gd_infer *i) {
     const gd_tensor *a = i->in[0], *b = i->in[1];
     gd_meta *y = &i->out[0];
     if (a->rank == 0 || b->rank == 0)
-        return gd_op_fail(GD_E_SHAPE, "a single number is no matrix; use gd_mul");
+        return gd_op_fail(GD_E_SHAPE, "an operand has rank 0; use gd_mul to multiply by a number");
     y->dtype = gd_promote((gd_dtype)a->dtype, (gd_dtype)b->dtype);
-    matrix_shapes s = shapes_of(a->rank, a->dims, b->rank, b->dims);
+    matrix_shapes s = matrix_shapes_of(a->rank, a->dims, b->rank, b->dims);
     int64_t inner_a = s.a[s.rank_a - 1], inner_b = s.b[s.rank_b - 2];
     if (inner_a != inner_b)
         return gd_op_fail(
             GD_E_SHAPE,
-            "the last dimension of 'a' is %lld, that of 'b' to be summed with it %lld; they "
-            "must be equal",
-            (long long)inner_a, (long long)inner_b);
+            "the last dimension of 'a' is %lld, but the %s dimension of 'b' is %lld; they must be "
+            "equal",
+            (long long)inner_a, b->rank > 1 ? "second-to-last" : "only", (long long)inner_b);
     int rank = s.rank_a > s.rank_b ? s.rank_a : s.rank_b;
     for (int d = 0; d < rank - 2; d++) {
         int ka = d - (rank - s.rank_a), kb = d - (rank - s.rank_b);
@@ -79,10 +78,10 @@ static gd_status matmul_infer(gd_infer *i) {
 
 static void matmul_vjp(gd_vjp *v) {
     gd_tensor *a = v->x[0], *b = v->x[1], *gy = v->gy[0];
-    matrix_shapes s = shapes_of(a->rank, a->dims, b->rank, b->dims);
+    matrix_shapes s = matrix_shapes_of(a->rank, a->dims, b->rank, b->dims);
     if (a->rank == 1) a = gd_reshape(a, gd_shape_of(2, s.a));
     if (b->rank == 1) b = gd_reshape(b, gd_shape_of(2, s.b));
-    if (v->x[0]->rank == 1 || v->x[1]->rank == 1) { /* give gy its dimensions of size 1 back */
+    if (v->x[0]->rank == 1 || v->x[1]->rank == 1) { /* restore gy's dimensions of size 1 */
         gd_shape dims = {.form = 1};
         int lead = gy->rank - (v->x[0]->rank > 1) - (v->x[1]->rank > 1);
         for (int i = 0; i < lead; i++) dims.at[dims.rank++] = gy->dims[i];
@@ -95,21 +94,21 @@ static void matmul_vjp(gd_vjp *v) {
         return;
     }
     if (v->needs[0]) {
-        gd_tensor *ga = gd_matmul(gy, swap_last(b));
+        gd_tensor *ga = gd_matmul(gy, transpose_last(b));
         if (ga->rank >= s.rank_a) ga = gd_sum_to(ga, gd_shape_of(s.rank_a, s.a));
         v->gx[0] = gd_reshape(ga, gd_tensor_shape(v->x[0]));
     }
     if (v->needs[1]) {
-        /* one matrix for all of a's leading dimensions: one product over all rows */
+        /* b is one matrix for all leading dimensions of a, so one product over all rows gives gb */
         bool one = s.rank_b == 2;
-        gd_tensor *gb =
-            one ? gd_matmul(swap_last(as_matrix(a)), as_matrix(gy)) : gd_matmul(swap_last(a), gy);
+        gd_tensor *gb = one ? gd_matmul(transpose_last(as_matrix(a)), as_matrix(gy))
+                            : gd_matmul(transpose_last(a), gy);
         if (!one) gb = gd_sum_to(gb, gd_shape_of(s.rank_b, s.b));
         v->gx[1] = gd_reshape(gb, gd_tensor_shape(v->x[1]));
     }
 }
 
-/* Where matrix number `index` of the result begins in an operand. */
+/* The offset in an operand of the matrix that gives matrix number `index` of the result. */
 static int64_t batch_offset(int64_t index, int batch_rank, const int64_t *batch, int rank,
                             const int64_t *dims, const int64_t *strides) {
     int64_t at = 0;
@@ -124,7 +123,7 @@ static int64_t batch_offset(int64_t index, int batch_rank, const int64_t *batch,
 static gd_status matmul_reference(gd_kernel_call *c) {
     const gd_view *a = &c->in[0], *b = &c->in[1];
     gd_view *y = &c->out[0];
-    matrix_shapes s = shapes_of(a->rank, a->dims, b->rank, b->dims);
+    matrix_shapes s = matrix_shapes_of(a->rank, a->dims, b->rank, b->dims);
     int rank = s.rank_a > s.rank_b ? s.rank_a : s.rank_b;
     int64_t m = s.a[s.rank_a - 2], k = s.a[s.rank_a - 1], n = s.b[s.rank_b - 1], sa[GD_MAX_RANK],
             sb[GD_MAX_RANK];
@@ -189,12 +188,12 @@ static void linear_vjp(gd_vjp *v) {
     if (v->needs[1]) {
         gd_tensor *rows = x->rank == 1 ? gd_reshape(x, gd_dims(1, x->dims[0])) : as_matrix(x);
         gd_tensor *grows = gy->rank == 1 ? gd_reshape(gy, gd_dims(1, gy->dims[0])) : as_matrix(gy);
-        v->gx[1] = gd_matmul(swap_last(grows), rows);
+        v->gx[1] = gd_matmul(transpose_last(grows), rows);
     }
     if (v->n_in > 2 && v->needs[2]) v->gx[2] = gy; /* summed to b's shape */
 }
-/* x (rows, in), w (out, in), b (out) or nothing: y (rows, out). Floats are f64 here, integers i64.
- */
+/* x (rows, in), w (out, in), b (out) or nothing: y (rows, out). Floats are f64 here,
+ * integers i64. */
 static gd_status linear_reference(gd_kernel_call *k) {
     const gd_view *x = &k->in[0], *w = &k->in[1],
                   *b = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
@@ -220,12 +219,12 @@ static double linear_macs(const gd_op_shapes *s) {
     return gd_shape_elements(&s->out[0]) * (double)s->in[1].dims[1];
 }
 static void linear_expand(gd_expand *e) {
-    gd_tensor *y = gd_matmul(e->x[0], swap_last(e->x[1]));
+    gd_tensor *y = gd_matmul(e->x[0], transpose_last(e->x[1]));
     e->y[0] = e->n_in > 2 && e->x[2] ? gd_add(y, e->x[2]) : y;
 }
 
 /*op linear_relu(x, w, b?) -> y  internal heavy
- * linear, and what is below 0 is 0: plans make it of the two.
+ * relu(linear(x, w, b)): plans fuse the two ops into this one.
  *   fuses relu(linear(x, w, b))
  */
 static gd_status linear_relu_infer(gd_infer *i) { return linear_infer(i); }
@@ -236,7 +235,8 @@ static void linear_relu_expand(gd_expand *e) {
 
 /*op matmul_relu_grad(a, b, y) -> g  nograd internal heavy
  * The product of two matrices where y is above 0, and 0 elsewhere: the gradient of a layer whose
- * result y = relu(...) goes into a product. Plans make it of matmul and the gradient of relu.
+ * result y = relu(...) is an operand of a product. Plans fuse matmul and the gradient of relu into
+ * it.
  *   fuses relu.gx(matmul(a, b), y)
  */
 static gd_status matmul_relu_grad_infer(gd_infer *i) {
@@ -250,7 +250,7 @@ static gd_status matmul_relu_grad_infer(gd_infer *i) {
     if (a->dims[1] != b->dims[0] || y->rank != 2 || y->dims[0] != a->dims[0] ||
         y->dims[1] != b->dims[1])
         return gd_op_fail(GD_E_SHAPE,
-                          "'a' times 'b' must be possible and have the shape of 'y', %s",
+                          "the matrix product of 'a' and 'b' must have the shape of 'y', %s",
                           gd_shape_text(y->rank, y->dims, text, sizeof text));
     gd_meta_like(&i->out[0], y);
     return GD_OK;
@@ -262,8 +262,8 @@ static void matmul_relu_grad_expand(gd_expand *e) {
 }
 
 /*op matmul_step(p!, a, b, lr) -> p  nograd internal heavy
- * p minus lr times the product of two matrices: a step of gradient descent without the gradient ever
- * being in memory. Plans make it of matmul and sgd_step.
+ * p minus lr times the product of two matrices: a step of gradient descent that never stores the
+ * gradient. Plans fuse matmul and sgd_step into it.
  *   fuses sgd_step(p, matmul(a, b), lr)
  */
 static gd_status matmul_step_infer(gd_infer *i) {
@@ -279,7 +279,7 @@ static gd_status matmul_step_infer(gd_infer *i) {
     if (a->dims[1] != b->dims[0] || p->rank != 2 || p->dims[0] != a->dims[0] ||
         p->dims[1] != b->dims[1])
         return gd_op_fail(GD_E_SHAPE,
-                          "'a' times 'b' must be possible and have the shape of 'p', %s",
+                          "the matrix product of 'a' and 'b' must have the shape of 'p', %s",
                           gd_shape_text(p->rank, p->dims, text, sizeof text));
     gd_meta_view(&i->out[0], p, 0);
     return GD_OK;

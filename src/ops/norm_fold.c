@@ -1,4 +1,4 @@
-/* norm_fold.c - weights with a batch norm in them. */
+/* norm_fold.c - folds a batch norm into the weights and bias of the layer before it. */
 #include <math.h>
 #include <string.h>
 
@@ -7,10 +7,9 @@
 #include "gradus/ops.h"
 
 /*op norm_fold(w, b?, weight?, bias?, mean, var, momentum:float, eps:float) -> w2, b2  nograd internal
- * The weights and the bias of a convolution, or of a linear layer, with the batch norm behind it in
- * them: w2[o] = w[o] s[o] and b2 = (b - mean) s + bias, where s = weight / sqrt(var + eps). Plans
- * compute them where there are fewer weights than results. momentum is that of the batch norm, which
- * needs none without training.
+ * The weights and bias of a convolution or linear layer with the batch norm after it folded in:
+ * w2[o] = w[o] s[o] and b2 = (b - mean) s + bias, where s = weight / sqrt(var + eps). Plans use it
+ * where there are fewer weights than results. momentum is an option of the batch norm and not used.
  *   folds batch_norm(conv1d|conv2d|conv3d|linear (x, w, b), weight, bias, mean, var)
  */
 static gd_status norm_fold_infer(gd_infer *i) {
@@ -35,7 +34,8 @@ static gd_status norm_fold_infer(gd_infer *i) {
     return GD_OK;
 }
 
-static double at(const gd_view *v, int64_t i, double otherwise) {
+/* Element i, or `otherwise` if the optional operand is absent. */
+static double element_or(const gd_view *v, int64_t i, double otherwise) {
     return v->data ? ((const double *)v->data)[i] : otherwise;
 }
 
@@ -43,11 +43,12 @@ static gd_status norm_fold_reference(gd_kernel_call *k) {
     const gd_norm_fold_options *o = k->attrs;
     const int64_t channels = k->in[0].dims[0], n = gd_numel(k->in[0].rank - 1, k->in[0].dims + 1);
     for (int64_t c = 0; c < channels; c++) {
-        const double s = at(&k->in[2], c, 1) / sqrt(at(&k->in[5], c, 0) + o->eps);
+        const double s = element_or(&k->in[2], c, 1) / sqrt(element_or(&k->in[5], c, 0) + o->eps);
         for (int64_t i = 0; i < n; i++)
-            ((double *)k->out[0].data)[c * n + i] = at(&k->in[0], c * n + i, 0) * s;
+            ((double *)k->out[0].data)[c * n + i] = element_or(&k->in[0], c * n + i, 0) * s;
         ((double *)k->out[1].data)[c] =
-            (at(&k->in[1], c, 0) - at(&k->in[4], c, 0)) * s + at(&k->in[3], c, 0);
+            (element_or(&k->in[1], c, 0) - element_or(&k->in[4], c, 0)) * s +
+            element_or(&k->in[3], c, 0);
     }
     return GD_OK;
 }

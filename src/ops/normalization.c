@@ -1,8 +1,9 @@
 /* normalization.c - batch, layer, group, instance and RMS normalization.
  *
- * Tensors are seen as [n][c][s]: c channels of s elements each (layer norm: s = 1, and the
- * normalized dims are the channels). Batch norm has one mean for each channel, over n and s; the
- * others have one for each n and group of neighbouring channels, over their channels and s.
+ * Kernels and bodies treat x as (n, c, s): n samples, c channels, s elements in each. For layer and
+ * RMS norm s = 1, and the normalized dims are the channels. Batch norm has one mean for each
+ * channel, taken over n and s. The others have one mean for each sample and group of adjacent
+ * channels, taken over the group's channels and s.
  */
 #include <math.h>
 #include <string.h>
@@ -14,18 +15,18 @@
 #include "ops/body.h"
 #include "ops/infer.h"
 
-/* --- what the norms share --------------------------------------------------------------------- */
+/* --- shared helpers --------------------------------------------------------------------------- */
 
-/* Statistics and parameters of halves are f32. */
+/* The dtype of statistics and of computation: f32 for f16 and bf16. */
 static gd_dtype wide_dtype(const gd_tensor *x) { return gd_wide_dtype((gd_dtype)x->dtype); }
 
-static void meta_list(gd_meta *y, gd_dtype dtype, int64_t n) {
+static void meta_vector(gd_meta *y, gd_dtype dtype, int64_t n) {
     y->dtype = dtype;
     y->rank = 1;
     y->dims[0] = n;
 }
 
-/* An optional parameter of one number for each of c channels, in x's dtype or the wide one. */
+/* Checks an optional parameter: these dims, and x's dtype or the wide one. */
 static gd_status check_parameter(const gd_tensor *t, const char *name, const gd_tensor *x, int rank,
                                  const int64_t *dims) {
     char a[128], b[128];
@@ -41,93 +42,93 @@ static gd_status check_parameter(const gd_tensor *t, const char *name, const gd_
     return GD_OK;
 }
 
-/* Channels are axis 1; a list of no elements has none. */
+/* Channels are axis 1. An empty vector counts as having 0 channels. */
 static int64_t channel_count(int rank, const int64_t *dims) { return rank > 1 ? dims[1] : 0; }
 
 static gd_status check_rank(const gd_tensor *x) {
     if (x->rank > 1 || (x->rank == 1 && x->dims[0] == 0)) return GD_OK;
     return gd_op_fail(GD_E_SHAPE,
                       "'x' must have at least 2 dimensions (N,C,...), not %d; gd_unsqueeze(x, 0) "
-                      "makes it one sample",
+                      "adds the dimension N",
                       x->rank);
 }
 
-/* [n][c][s] of a tensor whose channels are axis 1. */
+/* (n, c, s) of a tensor whose channels are axis 1. */
 static gd_shape channels_of(const gd_tensor *x) {
     gd_shape dims = gd_dims(x->dims[0], channel_count(x->rank, x->dims), 1);
     for (int k = 2; k < x->rank; k++) dims.at[2] *= x->dims[k];
     return dims;
 }
 
-/* Plain kernels, in f64. One place for all norms: which mean an element belongs to. */
+/* The reference kernels of all norms share these functions, which compute in f64. norm_shape says
+ * over which elements each mean and variance is taken. */
 typedef struct {
     int64_t n, c, s, groups; /* groups 0: batch norm */
-    bool centered;           /* the mean is taken away; not in RMS norm */
-} plain;
+    bool centered;           /* the mean is subtracted; false for RMS norm */
+} norm_shape;
 
-static int64_t plain_count(const plain *p) { return p->groups ? p->n * p->groups : p->c; }
-static double plain_share(const plain *p) {
+static int64_t statistic_count(const norm_shape *p) { return p->groups ? p->n * p->groups : p->c; }
+static double elements_per_statistic(const norm_shape *p) {
     return p->groups ? (double)(p->c / p->groups * p->s) : (double)(p->n * p->s);
 }
-static int64_t plain_channel(const plain *p, int64_t e) { return e / p->s % p->c; }
-static int64_t plain_group(const plain *p, int64_t e) {
-    int64_t channel = plain_channel(p, e);
+static int64_t channel_of(const norm_shape *p, int64_t e) { return e / p->s % p->c; }
+static int64_t statistic_of(const norm_shape *p, int64_t e) {
+    int64_t channel = channel_of(p, e);
     return p->groups ? e / (p->c * p->s) * p->groups + channel / (p->c / p->groups) : channel;
 }
 
-static void plain_statistics(const plain *p, const double *x, double eps, double *mean,
-                             double *variance, double *rstd) {
-    int64_t total = p->n * p->c * p->s, count = plain_count(p);
-    double share = plain_share(p);
+static void compute_statistics(const norm_shape *p, const double *x, double eps, double *mean,
+                               double *variance, double *rstd) {
+    int64_t total = p->n * p->c * p->s, count = statistic_count(p);
+    double share = elements_per_statistic(p);
     memset(mean, 0, sizeof(double) * (size_t)count);
     memset(variance, 0, sizeof(double) * (size_t)count);
-    for (int64_t e = 0; e < total && p->centered; e++) mean[plain_group(p, e)] += x[e] / share;
+    for (int64_t e = 0; e < total && p->centered; e++) mean[statistic_of(p, e)] += x[e] / share;
     for (int64_t e = 0; e < total; e++) {
-        double d = x[e] - mean[plain_group(p, e)];
-        variance[plain_group(p, e)] += d * d / share;
+        double d = x[e] - mean[statistic_of(p, e)];
+        variance[statistic_of(p, e)] += d * d / share;
     }
     for (int64_t g = 0; g < count; g++) rstd[g] = 1 / sqrt(variance[g] + eps);
 }
 
-static void plain_apply(const plain *p, const double *x, const double *weight, const double *bias,
-                        const double *mean, const double *rstd, double *y) {
+static void apply_norm(const norm_shape *p, const double *x, const double *weight,
+                       const double *bias, const double *mean, const double *rstd, double *y) {
     int64_t total = p->n * p->c * p->s;
     for (int64_t e = 0; e < total; e++) {
-        int64_t g = plain_group(p, e), c = plain_channel(p, e);
+        int64_t g = statistic_of(p, e), c = channel_of(p, e);
         y[e] = (x[e] - mean[g]) * rstd[g] * (weight ? weight[c] : 1) + (bias ? bias[c] : 0);
     }
 }
 
-/* Three numbers for each mean: itself, the variance, and what comes of it; two sums are enough on the
- * way back. */
-static size_t plain_bytes(const plain *p) {
-    return sizeof(double) * (size_t)(3 * plain_count(p) + 1);
+/* Forward needs mean, variance and rstd of each statistic; backward only two sums. */
+static size_t norm_workspace_bytes(const norm_shape *p) {
+    return sizeof(double) * (size_t)(3 * statistic_count(p) + 1);
 }
 
-static gd_status plain_forward(const plain *p, gd_kernel_call *k, const double *weight,
-                               const double *bias, double eps, gd_view *mean_out,
-                               gd_view *rstd_out) {
-    int64_t count = plain_count(p);
+static gd_status norm_forward(const norm_shape *p, gd_kernel_call *k, const double *weight,
+                              const double *bias, double eps, gd_view *mean_out,
+                              gd_view *rstd_out) {
+    int64_t count = statistic_count(p);
     double *mean = k->workspace, *variance = mean + count, *rstd = variance + count;
-    plain_statistics(p, k->in[0].data, eps, mean, variance, rstd);
-    plain_apply(p, k->in[0].data, weight, bias, mean, rstd, k->out[0].data);
+    compute_statistics(p, k->in[0].data, eps, mean, variance, rstd);
+    apply_norm(p, k->in[0].data, weight, bias, mean, rstd, k->out[0].data);
     if (mean_out && mean_out->data) memcpy(mean_out->data, mean, sizeof *mean * (size_t)count);
     if (rstd_out && rstd_out->data) memcpy(rstd_out->data, rstd, sizeof *mean * (size_t)count);
     return GD_OK;
 }
 
-/* gx, gweight and gbias; `fixed`: mean and rstd do not depend on x. */
-static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double *mean,
-                                const double *rstd, bool fixed) {
+/* Computes gx, gweight and gbias. With `fixed`, mean and rstd do not depend on x. */
+static gd_status norm_backward(const norm_shape *p, gd_kernel_call *k, const double *mean,
+                               const double *rstd, bool fixed) {
     const double *gy = k->in[0].data, *x = k->in[1].data, *weight = k->in[2].data;
     double *gx = k->out[0].data, *gweight = k->out[1].data, *gbias = k->out[2].data;
-    int64_t total = p->n * p->c * p->s, count = plain_count(p);
-    double *sum = k->workspace, *dot = sum + count, share = plain_share(p);
+    int64_t total = p->n * p->c * p->s, count = statistic_count(p);
+    double *sum = k->workspace, *dot = sum + count, share = elements_per_statistic(p);
     memset(sum, 0, 2 * sizeof *sum * (size_t)count);
     memset(gweight, 0, sizeof *gweight * (size_t)p->c);
     memset(gbias, 0, sizeof *gbias * (size_t)p->c);
     for (int64_t e = 0; e < total; e++) {
-        int64_t g = plain_group(p, e), c = plain_channel(p, e);
+        int64_t g = statistic_of(p, e), c = channel_of(p, e);
         double hat = (x[e] - (mean ? mean[g] : 0)) * rstd[g], w = weight ? weight[c] : 1;
         sum[g] += gy[e] * w / share;
         dot[g] += gy[e] * w * hat / share;
@@ -135,9 +136,9 @@ static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double 
         gbias[c] += gy[e];
     }
     for (int64_t e = 0; e < total; e++) {
-        int64_t g = plain_group(p, e);
+        int64_t g = statistic_of(p, e);
         double hat = (x[e] - (mean ? mean[g] : 0)) * rstd[g],
-               w = weight ? weight[plain_channel(p, e)] : 1;
+               w = weight ? weight[channel_of(p, e)] : 1;
         gx[e] = rstd[g] * (gy[e] * w - (fixed ? 0 : (p->centered ? sum[g] : 0) + hat * dot[g]));
     }
     return GD_OK;
@@ -148,7 +149,7 @@ static gd_status plain_backward(const plain *p, gd_kernel_call *k, const double 
  *   y = rsqrt(x + eps)
  */
 
-/* A list of channels as [1][c][1], or NULL. */
+/* A vector (c) as (1, c, 1); NULL stays NULL. */
 static gd_tensor *as_channels(gd_tensor *t) { return t ? gd_reshape(t, gd_dims(1, -1, 1)) : NULL; }
 
 static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) {
@@ -158,10 +159,10 @@ static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) {
 /* --- batch norm ------------------------------------------------------------------------------- */
 
 /*op batch_norm(x, weight?, bias?, running_mean!?, running_var!?) -> y, mean~, rstd~  fullp
- * Each channel of x (N,C,...) moved and scaled to mean 0 and variance 1, then times its weight plus
- * its bias. In training by the mean and variance of the batch, and the running ones follow them:
- * running = (1 - momentum) running + momentum new (with the unbiased variance). Else by the running
- * ones.
+ * Normalizes each channel of x (N,C,...) to mean 0 and variance 1, then multiplies by its weight
+ * and adds its bias. In training, it uses the mean and variance of the batch and updates the
+ * running statistics: running = (1 - momentum) running + momentum new (with the unbiased variance).
+ * Otherwise it uses the running statistics.
  *   training bool = false
  *   momentum float = 0.1
  *   eps float = 1e-5       added to the variance
@@ -186,8 +187,8 @@ static gd_status batch_norm_infer(gd_infer *i) {
     if (o->training && dims.at[0] * dims.at[2] == 1)
         return gd_op_fail(GD_E_SHAPE, "training needs more than one value for each channel");
     gd_meta_like(&i->out[0], x);
-    meta_list(&i->out[1], wide_dtype(x), channels);
-    meta_list(&i->out[2], wide_dtype(x), channels);
+    meta_vector(&i->out[1], wide_dtype(x), channels);
+    meta_vector(&i->out[2], wide_dtype(x), channels);
     return GD_OK;
 }
 static void batch_norm_vjp(gd_vjp *v) {
@@ -199,8 +200,9 @@ static void batch_norm_vjp(gd_vjp *v) {
     if (v->needs[2]) v->gx[2] = g.gbias;
 }
 
-/* running = (1 - momentum) running + momentum new, outside the tape. Returns what was written. */
-static gd_tensor *follow(gd_tensor *running, gd_tensor *latest, double momentum) {
+/* running = (1 - momentum) running + momentum latest, without recording it on the tape. Returns the
+ * new value. */
+static gd_tensor *update_running(gd_tensor *running, gd_tensor *latest, double momentum) {
     gd_this_thread.no_grad++;
     gd_tensor *old = gd_as_dtype(running, (gd_dtype)latest->dtype);
     gd_tensor *share = gd_affine(gd_reshape(latest, gd_tensor_shape(running)), momentum, 0);
@@ -210,13 +212,14 @@ static gd_tensor *follow(gd_tensor *running, gd_tensor *latest, double momentum)
 }
 
 /*op after_write(x, written) -> y  elementwise internal
- * x, for whoever needs it to wait until `written` is there.
+ * x. In a graph the dependency on `written` makes the write run before the result is used.
  *   y  = x
  *   gx = gy
  *   gwritten = 0
  */
 
-/* y, for a graph to run the writes before it: nobody fetches them. A number of each is enough. */
+/* y, with a dependency on both writes so that a graph runs them; nothing else uses them. One
+ * element of each is enough. */
 static gd_tensor *after_writes(gd_tensor *y, gd_tensor **written) {
     if (!written[0] || written[0]->kind != GD_SYMBOL || gd_tensor_numel(written[0]) == 0) return y;
     for (int i = 0; i < 2; i++)
@@ -235,8 +238,9 @@ static void batch_norm_expand(gd_expand *e) {
         mean = mean_over(x, axes);
         var = gd_var(x, .axis = axes, .correction = 0, .keepdim = true);
         if (e->x[3]) {
-            written[0] = follow(e->x[3], mean, o->momentum);
-            written[1] = follow(e->x[4], gd_var(x, .axis = axes, .keepdim = true), o->momentum);
+            written[0] = update_running(e->x[3], mean, o->momentum);
+            written[1] =
+                update_running(e->x[4], gd_var(x, .axis = axes, .keepdim = true), o->momentum);
         }
     } else if (o->training) {
         e->y[0] = gd_clone(e->x[0]);
@@ -252,23 +256,23 @@ static void batch_norm_expand(gd_expand *e) {
     e->y[0] = after_writes(y, written);
 }
 
-static plain plain_channels(const gd_view *x, int64_t groups) {
-    plain p = {x->dims[0], channel_count(x->rank, x->dims), 1, groups, true};
+static norm_shape channel_norm_shape(const gd_view *x, int64_t groups) {
+    norm_shape p = {x->dims[0], channel_count(x->rank, x->dims), 1, groups, true};
     for (int k = 2; k < x->rank; k++) p.s *= x->dims[k];
     return p;
 }
 
 static size_t batch_norm_workspace(const gd_kernel_call *k) {
-    const plain p = plain_channels(&k->in[0], 0);
-    return plain_bytes(&p);
+    const norm_shape p = channel_norm_shape(&k->in[0], 0);
+    return norm_workspace_bytes(&p);
 }
 static gd_status batch_norm_reference(gd_kernel_call *k) {
     const gd_batch_norm_options *o = k->attrs;
-    plain p = plain_channels(&k->in[0], 0);
+    norm_shape p = channel_norm_shape(&k->in[0], 0);
     const double *x = k->in[0].data;
     double *running_mean = k->out[3].data, *running_var = k->out[4].data, n = (double)(p.n * p.s);
     double *mean = k->workspace, *variance = mean + p.c, *rstd = variance + p.c;
-    if (o->training) plain_statistics(&p, x, o->eps, mean, variance, rstd);
+    if (o->training) compute_statistics(&p, x, o->eps, mean, variance, rstd);
     for (int64_t c = 0; c < p.c; c++) {
         if (!o->training) {
             mean[c] = running_mean[c];
@@ -278,14 +282,14 @@ static gd_status batch_norm_reference(gd_kernel_call *k) {
             running_var[c] += o->momentum * (variance[c] * n / (n - 1) - running_var[c]);
         }
     }
-    plain_apply(&p, x, k->in[1].data, k->in[2].data, mean, rstd, k->out[0].data);
+    apply_norm(&p, x, k->in[1].data, k->in[2].data, mean, rstd, k->out[0].data);
     if (k->out[1].data) memcpy(k->out[1].data, mean, sizeof *mean * (size_t)p.c);
     if (k->out[2].data) memcpy(k->out[2].data, rstd, sizeof *mean * (size_t)p.c);
     return GD_OK;
 }
 
-/* What a gradient op gets must fit x: gy its shape, the statistics `count` numbers,
- * the weight one number a channel. Inputs: gy, x, weight?, mean?, rstd. */
+/* Checks the inputs (gy, x, weight?, mean?, rstd) of a gradient op: gy has x's shape, the
+ * statistics `count` elements, the weight one for each channel. */
 static gd_status check_norm_grad(const gd_infer *i, int64_t channels, int64_t count) {
     const gd_tensor *gy = i->in[0], *x = i->in[1];
     GD_TRY(gd_need_float(x, "x"));
@@ -319,12 +323,12 @@ static gd_status batch_norm_grad_infer(gd_infer *i) {
     const int64_t channels = channel_count(x->rank, x->dims);
     GD_TRY(check_norm_grad(i, channels, channels));
     gd_meta_like(&i->out[0], x);
-    meta_list(&i->out[1], wide_dtype(x), channels);
-    meta_list(&i->out[2], wide_dtype(x), channels);
+    meta_vector(&i->out[1], wide_dtype(x), channels);
+    meta_vector(&i->out[2], wide_dtype(x), channels);
     return GD_OK;
 }
-/* A statistic that was computed before, with the gradient of one that is computed again: it is the
- * same function of x. */
+/* A saved statistic with the gradient of the same statistic computed again from x: the saved one is
+ * a constant, so gradients of gradients need the recomputed one. */
 static gd_tensor *as_function(gd_tensor *value, gd_tensor *again) {
     return gd_add(value, gd_sub(again, gd_stop_gradient(again)));
 }
@@ -351,18 +355,18 @@ static void batch_norm_grad_expand(gd_expand *e) {
     e->y[2] = sum;
 }
 static size_t batch_norm_grad_workspace(const gd_kernel_call *k) {
-    const plain p = plain_channels(&k->in[1], 0);
-    return plain_bytes(&p);
+    const norm_shape p = channel_norm_shape(&k->in[1], 0);
+    return norm_workspace_bytes(&p);
 }
 static gd_status batch_norm_grad_reference(gd_kernel_call *k) {
     const gd_batch_norm_grad_options *o = k->attrs;
-    plain p = plain_channels(&k->in[1], 0);
-    return plain_backward(&p, k, k->in[3].data, k->in[4].data, !o->training);
+    norm_shape p = channel_norm_shape(&k->in[1], 0);
+    return norm_backward(&p, k, k->in[3].data, k->in[4].data, !o->training);
 }
 
 /* --- layer norm ------------------------------------------------------------------------------- */
 
-/* How many of the last dims are normalized. */
+/* Sets *rank to the number of trailing dims that are normalized, and checks the parameters. */
 static gd_status normalized_rank(const gd_infer *i, const gd_shape *given, int n_parameters,
                                  int *rank) {
     const gd_tensor *x = i->in[0];
@@ -373,7 +377,7 @@ static gd_status normalized_rank(const gd_infer *i, const gd_shape *given, int n
     if (!gd_shape_is_set(&dims)) dims = gd_dims(x->rank > 0 ? x->dims[x->rank - 1] : 1);
     if (dims.rank < 1 || dims.rank > x->rank ||
         memcmp(dims.at, x->dims + x->rank - dims.rank, sizeof(int64_t) * (size_t)dims.rank) != 0)
-        return gd_op_fail(GD_E_SHAPE, "normalized_dims are %s, and not the last dimensions of %s",
+        return gd_op_fail(GD_E_SHAPE, "normalized_dims %s are not the last dimensions of 'x' %s",
                           gd_shape_text(dims.rank, dims.at, a, sizeof a),
                           gd_shape_text(x->rank, x->dims, b, sizeof b));
     *rank = dims.rank;
@@ -386,15 +390,15 @@ static int64_t leading_count(const gd_tensor *x, int rank) {
     return gd_numel(x->rank - rank, x->dims);
 }
 
-/* As [rows][normalized][1]. */
+/* t as (rows, n, 1), where n is the number of normalized elements. */
 static gd_tensor *as_rows(gd_tensor *t, int64_t rows, int64_t n) {
     return gd_reshape(t, gd_dims(rows, n, 1));
 }
 
 /*op layer_norm(x, weight?, bias?) -> y, mean~, rstd~  fullp
- * The last dimensions of x moved and scaled to mean 0 and variance 1, then times weight plus bias,
- * which have the shape of those dimensions.
- *   normalized_dims int[] = none  sizes of the last dimensions; none: weight's, or the last one
+ * Normalizes x over its last dimensions to mean 0 and variance 1, then multiplies by weight and
+ * adds bias, which have the shape of those dimensions.
+ *   normalized_dims int[] = none  sizes of the last dimensions; none: weight's shape, or the last one
  *   eps float = 1e-5              added to the variance
  *   saves x, weight, mean, rstd
  *   onnx LayerNormalization
@@ -405,12 +409,12 @@ static gd_status layer_norm_infer(gd_infer *i) {
     GD_TRY(gd_need_float(i->in[0], "x"));
     GD_TRY(normalized_rank(i, &o->normalized_dims, 2, &rank));
     gd_meta_like(&i->out[0], i->in[0]);
-    meta_list(&i->out[1], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
-    meta_list(&i->out[2], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
+    meta_vector(&i->out[1], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
+    meta_vector(&i->out[2], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
     return GD_OK;
 }
 
-/* The gradient of layer and RMS norm; there is an rstd for each row. */
+/* The gradient rule of layer and RMS norm. rstd has one element for each row. */
 static void rows_vjp(gd_vjp *v, gd_tensor *mean, gd_tensor *rstd, double eps, int n_parameters) {
     gd_tensor *x = v->x[0], *weight = v->x[1];
     int64_t rows = gd_tensor_numel(rstd), n = 1;
@@ -430,7 +434,7 @@ static void layer_norm_vjp(gd_vjp *v) {
     rows_vjp(v, v->y[1], v->y[2], o->eps, 2);
 }
 
-/* The axes that a parameter covers, or that are named, or the last one. */
+/* The normalized axes: as many as normalized_dims, weight or bias has, or the last one. */
 static gd_shape normalized_axes(const gd_tensor *x, const gd_shape *given, const gd_tensor *weight,
                                 const gd_tensor *bias) {
     int rank = gd_shape_is_set(given) ? given->rank : weight ? weight->rank : bias ? bias->rank : 1;
@@ -450,34 +454,35 @@ static void layer_norm_expand(gd_expand *e) {
     e->y[0] = gd_as_dtype(y, (gd_dtype)e->x[0]->dtype);
 }
 
-/* Rows as many as there are statistics. */
-static plain plain_rows(const gd_view *x, int64_t rows, bool centered) {
-    return (plain){rows, rows > 0 ? gd_numel(x->rank, x->dims) / rows : 1, 1, 1, centered};
+/* x as `rows` rows, with one mean for each. */
+static norm_shape row_norm_shape(const gd_view *x, int64_t rows, bool centered) {
+    return (norm_shape){rows, rows > 0 ? gd_numel(x->rank, x->dims) / rows : 1, 1, 1, centered};
 }
 static size_t layer_norm_workspace(const gd_kernel_call *k) {
-    const plain p = plain_rows(&k->in[0], k->out[1].dims[0], true);
-    return plain_bytes(&p);
+    const norm_shape p = row_norm_shape(&k->in[0], k->out[1].dims[0], true);
+    return norm_workspace_bytes(&p);
 }
 static gd_status layer_norm_reference(gd_kernel_call *k) {
     const gd_layer_norm_options *o = k->attrs;
-    plain p = plain_rows(&k->in[0], k->out[1].dims[0], true);
-    return plain_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]);
+    norm_shape p = row_norm_shape(&k->in[0], k->out[1].dims[0], true);
+    return norm_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]);
 }
 
 /*op row_norm_grad(gy, x, weight?, mean?, rstd, groups:int, eps:float) -> gx, gweight, gbias  internal
- * The gradient of layer, group and (without mean) RMS norm: x [n][c][s], in groups of channels.
+ * The gradient of layer norm, group norm and, without mean, RMS norm: x (n, c, s), in groups of
+ * channels.
  */
 static gd_status row_norm_grad_infer(gd_infer *i) {
     const gd_tensor *x = i->in[1];
     int64_t groups = ((const gd_row_norm_grad_options *)i->attrs)->groups;
     GD_TRY(gd_need_rank(x, "x", 3));
     if (groups < 1 || x->dims[1] % groups != 0)
-        return gd_op_fail(GD_E_ARGUMENT, "%lld groups for %lld channels", (long long)groups,
-                          (long long)x->dims[1]);
+        return gd_op_fail(GD_E_ARGUMENT, "%lld channels cannot be divided into %lld groups",
+                          (long long)x->dims[1], (long long)groups);
     GD_TRY(check_norm_grad(i, x->dims[1], x->dims[0] * groups));
     gd_meta_like(&i->out[0], x);
-    meta_list(&i->out[1], wide_dtype(x), x->dims[1]);
-    meta_list(&i->out[2], wide_dtype(x), x->dims[1]);
+    meta_vector(&i->out[1], wide_dtype(x), x->dims[1]);
+    meta_vector(&i->out[2], wide_dtype(x), x->dims[1]);
     return GD_OK;
 }
 static void row_norm_grad_expand(gd_expand *e) {
@@ -507,23 +512,24 @@ static void row_norm_grad_expand(gd_expand *e) {
     e->y[2] = gd_sum(gy, .axis = axes);
 }
 static size_t row_norm_grad_workspace(const gd_kernel_call *k) {
-    const plain p = plain_channels(&k->in[1], ((const gd_row_norm_grad_options *)k->attrs)->groups);
-    return plain_bytes(&p);
+    const norm_shape p =
+        channel_norm_shape(&k->in[1], ((const gd_row_norm_grad_options *)k->attrs)->groups);
+    return norm_workspace_bytes(&p);
 }
 static gd_status row_norm_grad_reference(gd_kernel_call *k) {
     const gd_row_norm_grad_options *o = k->attrs;
-    plain p = plain_channels(&k->in[1], o->groups);
+    norm_shape p = channel_norm_shape(&k->in[1], o->groups);
     p.centered = k->in[3].data != NULL;
-    return plain_backward(&p, k, k->in[3].data, k->in[4].data, false);
+    return norm_backward(&p, k, k->in[3].data, k->in[4].data, false);
 }
 
 /* --- RMS norm --------------------------------------------------------------------------------- */
 
 /*op rms_norm(x, weight?) -> y, rstd~  fullp
- * The last dimensions of x divided by the root of the mean of their squares, then times weight,
- * which has the shape of those dimensions.
- *   normalized_dims int[] = none  sizes of the last dimensions; none: weight's, or the last one
- *   eps float = none              added to the mean; none: the distance from 1 to the next f32 (f64)
+ * Divides x by the root mean square over its last dimensions, then multiplies by weight, which has
+ * the shape of those dimensions.
+ *   normalized_dims int[] = none  sizes of the last dimensions; none: weight's shape, or the last one
+ *   eps float = none              added to the mean; none: machine epsilon of f32 (f64 for an f64 x)
  *   saves x, weight, rstd
  *   onnx RMSNormalization
  */
@@ -537,7 +543,7 @@ static gd_status rms_norm_infer(gd_infer *i) {
     GD_TRY(gd_need_float(i->in[0], "x"));
     GD_TRY(normalized_rank(i, &o->normalized_dims, 1, &rank));
     gd_meta_like(&i->out[0], i->in[0]);
-    meta_list(&i->out[1], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
+    meta_vector(&i->out[1], wide_dtype(i->in[0]), leading_count(i->in[0], rank));
     return GD_OK;
 }
 static void rms_norm_vjp(gd_vjp *v) {
@@ -555,21 +561,21 @@ static void rms_norm_expand(gd_expand *e) {
 }
 
 static size_t rms_norm_workspace(const gd_kernel_call *k) {
-    const plain p = plain_rows(&k->in[0], k->out[1].dims[0], false);
-    return plain_bytes(&p);
+    const norm_shape p = row_norm_shape(&k->in[0], k->out[1].dims[0], false);
+    return norm_workspace_bytes(&p);
 }
 static gd_status rms_norm_reference(gd_kernel_call *k) {
     const gd_rms_norm_options *o = k->attrs;
-    plain p = plain_rows(&k->in[0], k->out[1].dims[0], false);
-    return plain_forward(&p, k, k->in[1].data, NULL, rms_eps(o->eps, k->in[0].dtype), NULL,
-                         &k->out[1]);
+    norm_shape p = row_norm_shape(&k->in[0], k->out[1].dims[0], false);
+    return norm_forward(&p, k, k->in[1].data, NULL, rms_eps(o->eps, k->in[0].dtype), NULL,
+                        &k->out[1]);
 }
 
 /* --- group and instance norm ------------------------------------------------------------------ */
 
 /*op group_norm(x, groups:int, weight?, bias?) -> y, mean~, rstd~  fullp
- * x (N,C,...) with each group of C/groups channels moved and scaled to mean 0 and variance 1, then
- * each channel times its weight plus its bias.
+ * Normalizes each sample of x (N,C,...) over groups of C/groups channels to mean 0 and variance 1,
+ * then multiplies each channel by its weight and adds its bias.
  *   eps float = 1e-5  added to the variance
  *   saves x, weight, mean, rstd
  *   onnx GroupNormalization
@@ -587,8 +593,8 @@ static gd_status group_norm_infer(gd_infer *i) {
     GD_TRY(check_parameter(i->in[1], "weight", x, 1, &x->dims[1]));
     GD_TRY(check_parameter(i->in[2], "bias", x, 1, &x->dims[1]));
     gd_meta_like(&i->out[0], x);
-    meta_list(&i->out[1], wide_dtype(x), x->dims[0] * o->groups);
-    meta_list(&i->out[2], wide_dtype(x), x->dims[0] * o->groups);
+    meta_vector(&i->out[1], wide_dtype(x), x->dims[0] * o->groups);
+    meta_vector(&i->out[2], wide_dtype(x), x->dims[0] * o->groups);
     return GD_OK;
 }
 static void grouped_vjp(gd_vjp *v, int64_t groups, double eps) {
@@ -618,23 +624,25 @@ static void group_norm_expand(gd_expand *e) {
     e->y[0] = gd_reshape(gd_as_dtype(y, (gd_dtype)e->x[0]->dtype), gd_tensor_shape(e->x[0]));
 }
 static size_t group_norm_workspace(const gd_kernel_call *k) {
-    const plain p = plain_channels(&k->in[0], ((const gd_group_norm_options *)k->attrs)->groups);
-    return plain_bytes(&p);
+    const norm_shape p =
+        channel_norm_shape(&k->in[0], ((const gd_group_norm_options *)k->attrs)->groups);
+    return norm_workspace_bytes(&p);
 }
 static gd_status group_norm_reference(gd_kernel_call *k) {
     const gd_group_norm_options *o = k->attrs;
-    plain p = plain_channels(&k->in[0], o->groups);
-    return plain_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]);
+    norm_shape p = channel_norm_shape(&k->in[0], o->groups);
+    return norm_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]);
 }
 
 /*op instance_norm(x, weight?, bias?) -> y  fullp
- * group_norm with every channel a group of its own. With running statistics, they follow the mean and the
- * unbiased variance of a channel, averaged over the batch: running = (1 - momentum) running + momentum
- * new. Without use_input_stats they take the place of the mean and variance of x, and stay as they are.
+ * group_norm with one channel in each group. Running statistics, if given, are updated with the
+ * mean and the unbiased variance of each channel, averaged over the batch: running = (1 - momentum)
+ * running + momentum new. Without use_input_stats, x is normalized by the running statistics, which
+ * stay unchanged.
  *   running_mean tensor!?
  *   running_var tensor!?
- *   use_input_stats bool = true  false: by the running statistics
- *   momentum float = 0.1         how fast the running ones follow
+ *   use_input_stats bool = true  false: normalize by the running statistics
+ *   momentum float = 0.1         weight of the new value in the running statistics
  *   eps float = 1e-5             added to the variance
  *   onnx InstanceNormalization
  */
@@ -675,7 +683,7 @@ static void instance_norm_expand(gd_expand *e) {
 }
 
 /*op instance_norm_train(x, weight?, bias?, running_mean!, running_var!, momentum:float, eps:float) -> y, mean~, rstd~  internal
- * instance_norm by the statistics of x, which the running ones follow.
+ * instance_norm by the statistics of x, with an update of the running statistics.
  *   saves x, weight, mean, rstd
  */
 static gd_status instance_norm_train_infer(gd_infer *i) {
@@ -690,8 +698,8 @@ static gd_status instance_norm_train_infer(gd_infer *i) {
         return gd_op_fail(
             GD_E_SHAPE, "running statistics need more than one value for each channel of a sample");
     gd_meta_like(&i->out[0], x);
-    meta_list(&i->out[1], wide_dtype(x), x->dims[0] * x->dims[1]);
-    meta_list(&i->out[2], wide_dtype(x), x->dims[0] * x->dims[1]);
+    meta_vector(&i->out[1], wide_dtype(x), x->dims[0] * x->dims[1]);
+    meta_vector(&i->out[2], wide_dtype(x), x->dims[0] * x->dims[1]);
     return GD_OK;
 }
 static void instance_norm_train_vjp(gd_vjp *v) {
@@ -705,18 +713,18 @@ static void instance_norm_train_expand(gd_expand *e) {
     gd_tensor *flat = gd_reshape(gd_as_dtype(gd_stop_gradient(x), wide_dtype(x)), channels_of(x));
     gd_shape first = gd_dims(0);
     gd_tensor *written[2] = {
-        follow(e->x[3], gd_mean(gd_mean(flat, .axis = 2), .axis = first), o->momentum),
-        follow(e->x[4], gd_mean(gd_var(flat, .axis = 2), .axis = first), o->momentum)};
+        update_running(e->x[3], gd_mean(gd_mean(flat, .axis = 2), .axis = first), o->momentum),
+        update_running(e->x[4], gd_mean(gd_var(flat, .axis = 2), .axis = first), o->momentum)};
     e->y[0] = after_writes(e->y[0], written);
 }
 static size_t instance_norm_train_workspace(const gd_kernel_call *k) {
-    const plain p = plain_channels(&k->in[0], k->in[0].dims[1]);
-    return plain_bytes(&p);
+    const norm_shape p = channel_norm_shape(&k->in[0], k->in[0].dims[1]);
+    return norm_workspace_bytes(&p);
 }
 static gd_status instance_norm_train_reference(gd_kernel_call *k) {
     const gd_instance_norm_train_options *o = k->attrs;
-    plain p = plain_channels(&k->in[0], k->in[0].dims[1]);
-    GD_TRY(plain_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]));
+    norm_shape p = channel_norm_shape(&k->in[0], k->in[0].dims[1]);
+    GD_TRY(norm_forward(&p, k, k->in[1].data, k->in[2].data, o->eps, &k->out[1], &k->out[2]));
     double *mean = k->workspace, *variance = mean + p.n * p.c, *running_mean = k->out[3].data,
            *running_var = k->out[4].data;
     double unbiased = (double)p.s / (double)(p.s - 1);

@@ -1,10 +1,10 @@
 /* optimizer.c - the updates of optimizers: elementwise ops that write a parameter and its state.
  *
- * The inputs of each are the parameter, the state of its optimizer (slots), the gradient, and then
- * numbers: tensors of rank 0 for what changes from step to step (the learning rate, and what
- * depends on the number of the step), so that a plan stays the same. gd_dispatch_each (call.h)
- * updates a list of parameters in one call. Numbers may be f64: an op that writes its inputs
- * computes in their dtype.
+ * The inputs are the parameter, the optimizer's state for it (slots), the gradient, and then
+ * tensors of rank 0. These hold the numbers that change from step to step: the learning rate and
+ * factors that depend on the step count. As tensors they do not change the plan. gd_dispatch_each
+ * (call.h) updates a list of parameters in one call. The numbers may be f64: an op that mutates
+ * inputs computes in the dtype of those inputs.
  */
 #include "gradus/ops.h"
 #include "ops/infer.h"
@@ -16,10 +16,10 @@
  */
 
 /*op momentum_step(p!, v!, g, lr, scale) -> p  elementwise nograd
- * One step of gradient descent with momentum; v is the running sum of gradients, from 0. `scale` is
- * a factor of the gradient: 1 in the first step, 1 - dampening later.
+ * One step of gradient descent with momentum. v is the decaying sum of gradients and starts at 0.
+ * `scale` multiplies the gradient: 1 in the first step, 1 - dampening later.
  *   momentum float = 0.9
- *   nesterov bool = false    looks one step ahead
+ *   nesterov bool = false    Nesterov momentum
  *   weight_decay float = 0   times p, added to g
  *   d = scale * (g + weight_decay * p)
  *   s = momentum * v + d
@@ -28,9 +28,9 @@
  */
 
 /*op adam_step(p!, m!, v!, g, step, root, keep) -> p  elementwise nograd
- * One step of Adam; m and v are the running means of the gradient and of its square, from 0. In
- * step number t, `step` is lr / (1 - beta1^t) and `root` is sqrt(1 - beta2^t). `keep` is the part
- * of p that decoupled weight decay leaves, 1 - lr * weight_decay for AdamW, and 1 for Adam.
+ * One step of Adam. m and v are the running means of the gradient and of its square; they start at
+ * 0. In step t, `step` is lr / (1 - beta1^t) and `root` is sqrt(1 - beta2^t). `keep` multiplies p
+ * before the update: 1 - lr * weight_decay for AdamW, 1 for Adam.
  *   beta1 float = 0.9
  *   beta2 float = 0.999
  *   eps float = 1e-8
@@ -45,7 +45,7 @@
  */
 
 /*op amsgrad_step(p!, m!, v!, top!, g, step, root, keep) -> p  elementwise nograd
- * adam_step that divides by the root of `top`, the largest v so far, from 0.
+ * adam_step that divides by the root of `top`, the largest v so far; it starts at 0.
  *   beta1 float = 0.9
  *   beta2 float = 0.999
  *   eps float = 1e-8
@@ -62,7 +62,7 @@
  */
 
 /*op rmsprop_step(p!, v!, g, lr) -> p  elementwise nograd
- * One step of RMSProp; v is the running mean of the gradient's square, from 0.
+ * One step of RMSProp. v is the running mean of the gradient's square and starts at 0.
  *   alpha float = 0.99
  *   eps float = 1e-8
  *   weight_decay float = 0   times p, added to g
@@ -74,7 +74,8 @@
  */
 
 /*op rmsprop_momentum_step(p!, v!, buf!, g, lr) -> p  elementwise nograd
- * rmsprop_step with momentum; buf is the running sum of what the rate is multiplied by, from 0.
+ * rmsprop_step with momentum. buf is the decaying sum of the steps before they are multiplied by
+ * lr; it starts at 0.
  *   alpha float = 0.99
  *   eps float = 1e-8
  *   momentum float = 0.9
@@ -89,7 +90,8 @@
  */
 
 /*op rmsprop_centered_step(p!, v!, a!, g, lr) -> p  elementwise nograd
- * rmsprop_step that divides by the root of the gradient's variance; a is its running mean, from 0.
+ * rmsprop_step that divides by the standard deviation of the gradient. a is the gradient's running
+ * mean and starts at 0.
  *   alpha float = 0.99
  *   eps float = 1e-8
  *   weight_decay float = 0   times p, added to g
@@ -120,7 +122,7 @@
  */
 
 /*op adagrad_step(p!, v!, g, lr) -> p  elementwise nograd
- * One step of AdaGrad; v is the sum of the gradient's squares.
+ * One step of AdaGrad. v is the sum of the gradient's squares.
  *   eps float = 1e-10
  *   weight_decay float = 0   times p, added to g
  *   maximize bool = false    goes up instead

@@ -1,4 +1,4 @@
-/* pad.c - borders around a tensor. */
+/* pad.c - pad and its gradient: elements added or cut off at the ends of axes. */
 #include "ops/pad.h"
 
 #include <string.h>
@@ -8,32 +8,31 @@
 #include "ops/spatial.h"
 
 /*op pad(x, padding:int[]) -> y
- * x with places put on both sides of its last axes: padding is (left, right) of the last axis,
- * then of the one before it, and so on. Negative numbers cut off instead. The new places hold
- * `value`, or x mirrored at its edge (reflect: the edge itself is not repeated), its edge
- * (replicate), or its other end (circular).
+ * x padded on both sides of its last axes. padding is (left, right) of the last axis, then of the
+ * axis before it, and so on; negative numbers cut elements off. New elements are `value`, x
+ * mirrored at its edge (reflect; the edge itself is not repeated), its edge (replicate), or
+ * elements from its other end (circular).
  *   mode {constant, reflect, replicate, circular} = constant
- *   value float = 0  what stands in the new places, for mode constant
+ *   value float = 0  the new elements in mode constant
  *   saves nothing
  *   onnx Pad
  */
 
 static gd_status check_axis(const gd_pad_axis *a, gd_word mode, int axis, int64_t right) {
     int64_t uncut = a->n + (a->left < 0 ? a->left : 0) + (right < 0 ? right : 0);
-    bool edges = mode == GD_REFLECT || mode == GD_REPLICATE; /* show what was cut off, too */
+    bool edges = mode == GD_REFLECT || mode == GD_REPLICATE; /* these also read elements cut off */
     if (a->out < 0 || (uncut < 0 && !edges))
-        return gd_op_fail(
-            GD_E_SHAPE,
-            "padding cuts %lld and %lld off axis %d of size %lld, which leaves less than nothing",
-            (long long)-a->left, (long long)-right, axis, (long long)a->n);
+        return gd_op_fail(GD_E_SHAPE,
+                          "padding cuts %lld and %lld elements off axis %d, which has only %lld",
+                          (long long)-a->left, (long long)-right, axis, (long long)a->n);
     if (mode == GD_CONSTANT || (a->left <= 0 && right <= 0 && uncut >= 0)) return GD_OK;
     int64_t most = mode == GD_REFLECT ? a->n - 1 : mode == GD_CIRCULAR ? a->n : INT64_MAX;
     if (a->n == 0 || (uncut == 0 && !edges))
-        return gd_op_fail(GD_E_SHAPE, "axis %d is empty: there is nothing to repeat", axis);
+        return gd_op_fail(GD_E_SHAPE, "axis %d is empty; this mode needs elements to repeat", axis);
     if (a->left > most || right > most)
         return gd_op_fail(
             GD_E_SHAPE,
-            "axis %d has size %lld and takes at most %lld on a side in this mode, not %lld", axis,
+            "axis %d has size %lld; padding in this mode is at most %lld on a side, not %lld", axis,
             (long long)a->n, (long long)most, (long long)(a->left > most ? a->left : right));
     return GD_OK;
 }
@@ -43,7 +42,7 @@ static gd_status pad_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0];
     gd_pad_axis axes[GD_MAX_RANK];
     if (o->padding.rank % 2 != 0)
-        return gd_op_fail(GD_E_ARGUMENT, "padding has %d numbers; they come in pairs",
+        return gd_op_fail(GD_E_ARGUMENT, "padding has %d numbers; it must be pairs (left, right)",
                           o->padding.rank);
     if (o->padding.rank > 2 * x->rank)
         return gd_op_fail(GD_E_SHAPE, "padding has %d numbers; %d dimensions take %d at most",
@@ -51,7 +50,7 @@ static gd_status pad_infer(gd_infer *i) {
     for (int k = 0; k < o->padding.rank; k++) { /* so that sums cannot overflow */
         int64_t n = o->padding.at[k];
         if (n > INT64_MAX / 4 || n < -(INT64_MAX / 4))
-            return gd_op_fail(GD_E_OVERFLOW, "padding of %lld", (long long)n);
+            return gd_op_fail(GD_E_OVERFLOW, "padding of %lld is too large", (long long)n);
     }
     gd_pad_axes(x->rank, x->dims, &o->padding, axes);
     i->out[0].rank = x->rank;
@@ -63,7 +62,8 @@ static gd_status pad_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/* Opposite padding takes away what was put on and brings back zeros for what was cut. */
+/* Padding with the opposite sign cuts the new elements off and gives zeros for those that
+ * were cut. */
 static void pad_vjp(gd_vjp *v) {
     const gd_pad_options *o = v->attrs;
     gd_shape back = o->padding;
@@ -98,7 +98,7 @@ static gd_status pad_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* gd_pad_source of all places of a result's axis, for modes that show x everywhere. */
+/* gd_pad_source for all indices of a result's axis, for modes other than constant. */
 static gd_tensor *pad_sources(const gd_pad_axis *a, gd_word mode) {
     gd_tensor *i = gd_positions(1, 0, 0, a->out, 1), *last = gd_scalar_int(a->n - 1);
     if (mode == GD_CIRCULAR) {
@@ -110,25 +110,25 @@ static gd_tensor *pad_sources(const gd_pad_axis *a, gd_word mode) {
     return gd_sub(last, gd_abs(gd_sub(last, gd_abs(i)))); /* mirrored at both ends */
 }
 
-/* A list for axis d of tensors of this rank. */
-static gd_tensor *along_axis(gd_tensor *list, int d, int rank) {
-    gd_shape dims = {.rank = rank - d, .form = 1, .at = {gd_tensor_dim(list, 0)}};
+/* Reshapes a vector so that it broadcasts along axis d of tensors of this rank. */
+static gd_tensor *along_axis(gd_tensor *vector, int d, int rank) {
+    gd_shape dims = {.rank = rank - d, .form = 1, .at = {gd_tensor_dim(vector, 0)}};
     for (int k = 1; k < dims.rank; k++) dims.at[k] = 1;
-    return gd_reshape(list, dims);
+    return gd_reshape(vector, dims);
 }
 
-/* Shows the edge in the new places, then writes the value over them. */
+/* Replicates the edge into the new elements, then replaces them by the value. */
 static gd_tensor *pad_constant(gd_tensor *x, const gd_pad_axis *axes, double value) {
     const gd_dtype dtype = (gd_dtype)x->dtype;
     const int rank = x->rank;
     gd_tensor *inside = NULL, *number = gd_as_dtype(gd_scalar_of(value, GD_F64), dtype);
     gd_shape dims = {.rank = rank, .form = 1};
-    int cut = -1; /* an axis of which nothing is left */
+    int cut = -1; /* an axis of which no element is kept */
     for (int d = 0; d < rank; d++) {
         dims.at[d] = axes[d].out;
         if (axes[d].kept == 0) cut = d;
     }
-    if (cut >= 0) { /* an empty sum, so that the result depends on x for graphs and gradients */
+    if (cut >= 0) { /* all elements are the value; an empty sum keeps the dependency on x */
         gd_tensor *zero = gd_as_dtype(gd_sum(gd_narrow(x, cut, 0, 0)), dtype);
         return gd_where(gd_scalar_of(0, GD_BOOL), gd_expand(zero, dims), number);
     }
@@ -166,7 +166,8 @@ static void pad_expand(gd_expand *e) {
 }
 
 /*op pad_grad(gy, dims:int[], padding:int[], mode:{reflect, replicate, circular}) -> gx  internal
- * The gradient of pad: each element of gy added where pad took it from, in a tensor of shape dims.
+ * The gradient of pad: adds each element of gy to the element of a tensor of shape dims that pad
+ * copied.
  *   saves nothing
  */
 static gd_status pad_grad_infer(gd_infer *i) {
@@ -176,12 +177,15 @@ static gd_status pad_grad_infer(gd_infer *i) {
     GD_TRY(gd_need_float(gy, "gy"));
     GD_TRY(gd_need_rank(gy, "gy", o->dims.rank));
     if (o->padding.rank % 2 != 0 || o->padding.rank > 2 * gy->rank)
-        return gd_op_fail(GD_E_ARGUMENT, "padding has %d numbers", o->padding.rank);
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "padding has %d numbers; it must be at most %d pairs (left, right)",
+                          o->padding.rank, gy->rank);
     gd_pad_axes(gy->rank, o->dims.at, &o->padding, axes);
     for (int d = 0; d < gy->rank; d++) {
         GD_TRY(check_axis(&axes[d], o->mode, d, axes[d].out - axes[d].n - axes[d].left));
         if (axes[d].out != gy->dims[d])
-            return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d,
+            return gd_op_fail(GD_E_SHAPE,
+                              "dimension %d of 'gy' is %lld; dims and padding give %lld", d,
                               (long long)gy->dims[d], (long long)axes[d].out);
     }
     i->out[0].rank = gy->rank;

@@ -1,8 +1,8 @@
-/* pooling.c - the largest element or the average of each window, over one, two or three axes.
+/* pooling.c - max and average pooling over one, two or three axes, also adaptive and global.
  *
- * The maximum comes with the place of each winner in its plane, which is all that its gradients
- * need: pool_scatter puts numbers there, pool_gather takes them. An average is linear, and its
- * gradient's gradient is an average again.
+ * Max pooling also returns the index of each maximum in its plane, which is all that its gradients
+ * need: pool_scatter and pool_gather (pool_indices.c) use it. Average pooling is linear, so the
+ * gradient of its gradient is average pooling.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,10 +25,10 @@ typedef struct {
     int64_t dims[AXES]; /* of a gradient's result */
     bool ceil_mode, count_include_pad;
     int64_t divisor; /* 0: none */
-} options;
+} pool_options;
 
-/* The list of that name. */
-static int64_t *list_field(options *o, const char *name) {
+/* The field of that name; NULL if it is no list. */
+static int64_t *list_field(pool_options *o, const char *name) {
     return strcmp(name, "kernel") == 0     ? o->kernel
            : strcmp(name, "stride") == 0   ? o->stride
            : strcmp(name, "padding") == 0  ? o->padding
@@ -38,14 +38,14 @@ static int64_t *list_field(options *o, const char *name) {
                                            : NULL;
 }
 
-static const options unset_options = {.kernel = {1, 1, 1},
-                                      .stride = {1, 1, 1},
-                                      .dilation = {1, 1, 1},
-                                      .size = {1, 1, 1},
-                                      .dims = {1, 1, 1}};
+static const pool_options unset_options = {.kernel = {1, 1, 1},
+                                           .stride = {1, 1, 1},
+                                           .dilation = {1, 1, 1},
+                                           .size = {1, 1, 1},
+                                           .dims = {1, 1, 1}};
 
 /* Reads an op's options struct by the names in its record. */
-static gd_status read_options(const gd_op *op, const void *attrs, int n, options *o) {
+static gd_status read_options(const gd_op *op, const void *attrs, int n, pool_options *o) {
     *o = unset_options;
     for (int i = 0; i < op->n_attrs; i++) {
         const gd_op_attr *a = &op->attrs[i];
@@ -66,11 +66,11 @@ static gd_status read_options(const gd_op *op, const void *attrs, int n, options
     return GD_OK;
 }
 
-/* Calls the op of this kind for n axes, such as avg_pool2d, with options by their names. */
-static gd_tensor *call_pool(const char *kind, int n, gd_tensor *x, options *o) {
-    union {
+/* Calls the op of this kind for n axes, such as avg_pool2d, with the options that it has. */
+static gd_tensor *call_pool(const char *kind, int n, gd_tensor *x, pool_options *o) {
+    union { /* as large as the options of any of these ops */
         gd_avg_pool3d_options windows;
-        gd_adaptive_avg_pool3d_options shares;
+        gd_adaptive_avg_pool3d_options adaptive;
     } attrs;
     char name[40];
     snprintf(name, sizeof name, "%s%dd", kind, n);
@@ -89,7 +89,7 @@ static gd_tensor *call_pool(const char *kind, int n, gd_tensor *x, options *o) {
     return gd_dispatch_one(op, NULL, &x, 1, &attrs);
 }
 
-static gd_status check_options(const options *o, int n) {
+static gd_status check_options(const pool_options *o, int n) {
     for (int a = AXES - n; a < AXES; a++) {
         int64_t span;
         if (o->kernel[a] == GD_UNSET)
@@ -111,16 +111,16 @@ static gd_status check_options(const options *o, int n) {
     return GD_OK;
 }
 
-/* How many windows there are along an axis. */
-static gd_status output_size(const options *o, int a, int64_t in, int64_t *out) {
+/* The number of windows along an axis. */
+static gd_status output_size(const pool_options *o, int a, int64_t in, int64_t *out) {
     int64_t span = (o->kernel[a] - 1) * o->dilation[a] + 1, room;
-    if (in < 1) return gd_op_fail(GD_E_SHAPE, "there is nothing to pool: an axis is empty");
+    if (in < 1) return gd_op_fail(GD_E_SHAPE, "a spatial axis is empty");
     if (!gd_add_i64(in, 2 * o->padding[a], &room) || room > INT64_MAX / 2)
         return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
     room -= span;
     if (o->ceil_mode) room += o->stride[a] - 1;
     *out = room < 0 ? 0 : room / o->stride[a] + 1;
-    /* with ceil_mode, the last window must still begin inside, or in the padding before */
+    /* with ceil_mode, the last window must begin inside x or in the padding before it */
     if (o->ceil_mode && *out > 0 && (*out - 1) * o->stride[a] >= in + o->padding[a]) --*out;
     if (*out < 1)
         return gd_op_fail(GD_E_SHAPE,
@@ -130,11 +130,11 @@ static gd_status output_size(const options *o, int a, int64_t in, int64_t *out) 
     return GD_OK;
 }
 
-/* The form of a call with planes of these dims, of which the last n are pooled into `out`. */
+/* The parameters of a call on a tensor of these dims, whose last n are pooled into sizes `out`. */
 static gd_pool pool_form(const gd_op *op, const void *attrs, int rank, const int64_t *dims, int n,
                          const int64_t *out) {
     gd_pool p = {.planes = 1, .adaptive = strncmp(op->name, "adaptive_", 9) == 0};
-    options o;
+    pool_options o;
     read_options(op, attrs, n, &o);
     for (int d = 0; d < rank - n; d++) p.planes *= dims[d];
     for (int a = 0; a < AXES; a++) {
@@ -156,9 +156,10 @@ gd_pool gd_pool_of(const gd_kernel_call *k, const gd_view *x, const gd_view *y) 
     return pool_form(k->op, k->attrs, x->rank, x->dims, n, y->dims + y->rank - n);
 }
 
-static int64_t places(const int64_t size[AXES]) { return size[0] * size[1] * size[2]; }
+static int64_t plane_size(const int64_t size[AXES]) { return size[0] * size[1] * size[2]; }
 
-/* The type of the places of maxima that only the gradient sees: half the memory where it will do. */
+/* The dtype of indices that only the gradient reads: i32 takes half the memory if the plane allows
+ * it. */
 static gd_dtype index_dtype(const gd_tensor *x, int n) {
     int64_t plane = 1;
     for (int d = x->rank - n; d < x->rank; d++)
@@ -172,7 +173,7 @@ static gd_status infer_pool(gd_infer *i) {
     const int n = gd_spatial_axes(i->op, i->attrs);
     const gd_tensor *x = i->in[0];
     gd_meta *y = &i->out[0];
-    options o;
+    pool_options o;
     GD_TRY(read_options(i->op, i->attrs, n, &o));
     GD_TRY(check_options(&o, n));
     GD_TRY(gd_need_spatial(x, "x", n));
@@ -191,11 +192,11 @@ static void max_vjp(gd_vjp *v) {
     v->gx[0] = gd_pool_scatter(v->gy[0], v->y[1], gd_spatial_dims(v->x[0], n));
 }
 
-/* The first of the largest elements of each window, but a NaN wins over all before it, as in
- * PyTorch; -1, and the smallest number, where a window has no elements. */
+/* The first of the largest elements of each window; a NaN replaces all elements before it, as in
+ * PyTorch. An empty window gives index -1 and the smallest number of the type. */
 #define DEFINE_MAX(name, type, smallest, is_nan)                                                   \
-    static void name(const gd_pool *p, const type *x, type *y, int64_t *places_of) {               \
-        const int64_t in = places(p->in), out = places(p->out);                                    \
+    static void name(const gd_pool *p, const type *x, type *y, int64_t *indices) {                 \
+        const int64_t in = plane_size(p->in), out = plane_size(p->out);                            \
         for (int64_t i = 0; i < p->planes * out; i++) {                                            \
             const type *plane = x + i / out * in;                                                  \
             const gd_pool_window d = gd_pool_window_at(p, 0, i % out / (p->out[1] * p->out[2]));   \
@@ -212,7 +213,7 @@ static void max_vjp(gd_vjp *v) {
                 best_at = at;                                                                      \
             }                                                                                      \
             y[i] = best;                                                                           \
-            if (places_of) places_of[i] = best_at;                                                 \
+            if (indices) indices[i] = best_at;                                                     \
         }                                                                                          \
     }
 DEFINE_MAX(max_f64, double, -(double)INFINITY, isnan(plane[at]))
@@ -225,12 +226,12 @@ static gd_status run_max(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* The form of a call that runs as its body; the infer rule has checked it. */
+/* The parameters of a call that runs as its body. The infer rule has checked the options. */
 static gd_pool body_form(const gd_expand *e, int n) {
     const gd_tensor *x = e->x[0];
     const int64_t *in = x->dims + x->rank - n;
     int64_t out[AXES];
-    options o;
+    pool_options o;
     read_options(e->op, e->attrs, n, &o);
     gd_pool p = pool_form(e->op, e->attrs, x->rank, x->dims, n, in);
     for (int d = 0; d < n; d++)
@@ -249,10 +250,10 @@ static void max_body(gd_expand *e) {
 /*op max_pool{1,2,3}d(x) -> y, indices~
  * The largest element of each window of x (N,C,{L|H,W|D,H,W}) or (C,{L|H,W|D,H,W}).
  *   kernel    int[{}] = none      size of the window
- *   stride    int[{}] = none      step between windows; none: their size
- *   padding   int[{}] = 0         elements on each side that never win
+ *   stride    int[{}] = none      step between windows; none: the kernel size
+ *   padding   int[{}] = 0         elements of -inf added on each side
  *   dilation  int[{}] = 1         step between the elements of a window
- *   ceil_mode bool = false       also a last window that is not full
+ *   ceil_mode bool = false       include a last window that is only partly inside
  *   saves indices
  *   gives indices < x[-{}:] or -1
  *   onnx MaxPool   {|caffe Pooling|}
@@ -263,13 +264,13 @@ static gd_status max_poolNd_reference(gd_kernel_call *k) { return run_max(k); }
 static void max_poolNd_expand(gd_expand *e) { max_body(e); }
 
 /*op max_pool{1,2,3}d_with_indices(x) -> y, indices
- * max_pool{}d, and where in its {line|plane|volume} of x each result was found, counted in
- * row-major order (-1: in an empty window).
+ * max_pool{}d, and the index of each maximum in its {line|plane|volume} of x in row-major order (-1
+ * for an empty window).
  *   kernel    int[{}] = none      size of the window
- *   stride    int[{}] = none      step between windows; none: their size
- *   padding   int[{}] = 0         elements on each side that never win
+ *   stride    int[{}] = none      step between windows; none: the kernel size
+ *   padding   int[{}] = 0         elements of -inf added on each side
  *   dilation  int[{}] = 1         step between the elements of a window
- *   ceil_mode bool = false       also a last window that is not full
+ *   ceil_mode bool = false       include a last window that is only partly inside
  *   saves indices
  *   gives indices < x[-{}:] or -1
  */
@@ -280,22 +281,22 @@ static void max_poolNd_with_indices_expand(gd_expand *e) { max_body(e); }
 
 /* --- averages --------------------------------------------------------------------------------- */
 
-/* What the sum of a window is divided by. */
+/* The divisor of the sum of a window. */
 static int64_t divisor_of(const gd_pool *p, const gd_pool_window *d, const gd_pool_window *h,
                           const gd_pool_window *w) {
     return p->divisor ? p->divisor : d->size * h->size * w->size;
 }
 
 static double divide_f64(double sum, double divisor) { return sum / divisor; }
-static int64_t divide_i64(int64_t sum, int64_t divisor) { /* the smallest number has no negative */
+static int64_t divide_i64(int64_t sum, int64_t divisor) { /* INT64_MIN / -1 would overflow */
     return divisor == -1 ? (int64_t)(0 - (uint64_t)sum) : sum / divisor;
 }
 
-/* Averages of x into y; or, the other way round, y / divisor added to each element of x. Averages
- * of integers are cut towards zero, and sums wrap. */
+/* Writes the averages of x to y. With `back`, it adds y / divisor to each element of the window in
+ * x instead. Averages of integers are truncated towards zero, and sums wrap. */
 #define DEFINE_AVERAGE(name, type, sum_type, divide)                                             \
     static void name(const gd_pool *p, bool back, type *x, type *y) {                            \
-        const int64_t in = places(p->in), out = places(p->out);                                  \
+        const int64_t in = plane_size(p->in), out = plane_size(p->out);                          \
         if (back) memset(x, 0, (size_t)(p->planes * in) * sizeof *x);                            \
         for (int64_t i = 0; i < p->planes * out; i++) {                                          \
             type *plane = x + i / out * in;                                                      \
@@ -330,18 +331,18 @@ static gd_status run_average(gd_kernel_call *k, bool back) {
 /*op avg_pool{1,2,3}d(x) -> y
  * The average of each window of x (N,C,{L|H,W|D,H,W}) or (C,{L|H,W|D,H,W}).
  *   kernel    int[{}] = none          size of the window
- *   stride    int[{}] = none          step between windows; none: their size
- *   padding   int[{}] = 0             zeros on each side
- *   ceil_mode bool = false           also a last window that is not full
- *   count_include_pad bool = true    zeros of the padding count
- *   divisor_override int = none      what sums are divided by, instead of the window's size
+ *   stride    int[{}] = none          step between windows; none: the kernel size
+ *   padding   int[{}] = 0             zeros added on each side
+ *   ceil_mode bool = false           include a last window that is only partly inside
+ *   count_include_pad bool = true    the divisor counts zeros of the padding, too
+ *   divisor_override int = none      divisor instead of the window's size
  *   saves nothing
  *   onnx AveragePool   {|caffe Pooling|}
  */
 static gd_status avg_poolNd_infer(gd_infer *i) { return infer_pool(i); }
 static void avg_poolNd_vjp(gd_vjp *v) {
     const int n = gd_spatial_axes(v->op, v->attrs);
-    options o;
+    pool_options o;
     read_options(v->op, v->attrs, n, &o);
     v->gx[0] = gd_avg_pool_grad(v->gy[0], gd_spatial_dims(v->x[0], n), gd_spatial_list(o.kernel, n),
                                 gd_spatial_list(o.stride, n), gd_spatial_list(o.padding, n),
@@ -360,16 +361,16 @@ static gd_status infer_adaptive(gd_infer *i) {
     const int n = gd_spatial_axes(i->op, i->attrs);
     const gd_tensor *x = i->in[0];
     gd_meta *y = &i->out[0];
-    options o;
+    pool_options o;
     GD_TRY(read_options(i->op, i->attrs, n, &o));
     GD_TRY(gd_need_spatial(x, "x", n));
     GD_TRY(gd_need_float(x, "x"));
     gd_meta_like(y, x);
     for (int d = 0; d < n; d++) {
         int64_t size = o.size[AXES - n + d], *out = &y->dims[x->rank - n + d], unused;
-        if (size == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "size, of the result, is not given");
+        if (size == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "size of the result is not given");
         if (size < -1)
-            return gd_op_fail(GD_E_ARGUMENT, "size is %lld; it must not be negative, but for -1",
+            return gd_op_fail(GD_E_ARGUMENT, "size is %lld; it must be at least 0, or -1",
                               (long long)size);
         if (*out < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", x->rank - n + d);
         if (size >= 0) {
@@ -386,9 +387,9 @@ static gd_status infer_adaptive(gd_infer *i) {
 }
 
 /*op adaptive_avg_pool{1,2,3}d(x) -> y
- * Averages over as many windows of nearly equal size as the result shall have:
- * x (N,C,{L|H,W|D,H,W}) or (C,{L|H,W|D,H,W}).
- *   size int[{}] = none  of the result; -1 keeps that of x
+ * Divides x (N,C,{L|H,W|D,H,W}) or (C,{L|H,W|D,H,W}) into windows of nearly equal size, one for
+ * each element of the result, and averages them.
+ *   size int[{}] = none  size of the result; -1 keeps that of x
  *   saves nothing
  */
 static gd_status adaptive_avg_poolNd_infer(gd_infer *i) { return infer_adaptive(i); }
@@ -404,9 +405,9 @@ static void adaptive_avg_poolNd_expand(gd_expand *e) {
 }
 
 /*op adaptive_max_pool{1,2,3}d(x) -> y, indices~
- * The largest elements of as many windows of nearly equal size as the result shall have:
- * x (N,C,{L|H,W|D,H,W}) or (C,{L|H,W|D,H,W}).
- *   size int[{}] = none  of the result; -1 keeps that of x
+ * Divides x (N,C,{L|H,W|D,H,W}) or (C,{L|H,W|D,H,W}) into windows of nearly equal size, one for
+ * each element of the result, and gives the largest element of each.
+ *   size int[{}] = none  size of the result; -1 keeps that of x
  *   saves indices
  *   gives indices < x[-{}:] or -1
  */
@@ -416,9 +417,9 @@ static gd_status adaptive_max_poolNd_reference(gd_kernel_call *k) { return run_m
 static void adaptive_max_poolNd_expand(gd_expand *e) { max_body(e); }
 
 /*op adaptive_max_pool{1,2,3}d_with_indices(x) -> y, indices
- * adaptive_max_pool{}d, and where in its {line|plane|volume} of x each result was found, counted in
- * row-major order.
- *   size int[{}] = none  of the result; -1 keeps that of x
+ * adaptive_max_pool{}d, and the index of each maximum in its {line|plane|volume} of x in row-major
+ * order.
+ *   size int[{}] = none  size of the result; -1 keeps that of x
  *   saves indices
  *   gives indices < x[-{}:] or -1
  */
@@ -431,38 +432,39 @@ static void adaptive_max_poolNd_with_indices_expand(gd_expand *e) { max_body(e);
 
 /* --- global ----------------------------------------------------------------------------------- */
 
-/* The axes behind batch and channels. The pooling op refuses an x that has fewer, or more. */
+/* The number of axes after batch and channels. The pooling op fails if x has fewer or more. */
 static int global_axes(const gd_tensor *x) { return x->rank <= 3 ? 1 : x->rank == 4 ? 2 : AXES; }
 
 /*op global_avg_pool(x) -> y
- * The average of each channel of x (N,C,L), (N,C,H,W) or (N,C,D,H,W); its axes stay, with size 1.
+ * The average of each channel of x (N,C,L), (N,C,H,W) or (N,C,D,H,W). Spatial axes stay with size
+ * 1.
  *   onnx GlobalAveragePool
  */
 static void global_avg_pool_expand(gd_expand *e) {
-    options o = unset_options; /* of size 1 */
+    pool_options o = unset_options; /* size 1 on all axes */
     e->y[0] = call_pool("adaptive_avg_pool", global_axes(e->x[0]), e->x[0], &o);
 }
 
 /*op global_max_pool(x) -> y
- * The largest element of each channel of x (N,C,L), (N,C,H,W) or (N,C,D,H,W); its axes stay, with
- * size 1.
+ * The largest element of each channel of x (N,C,L), (N,C,H,W) or (N,C,D,H,W). Spatial axes stay
+ * with size 1.
  *   onnx GlobalMaxPool
  */
 static void global_max_pool_expand(gd_expand *e) {
-    options o = unset_options; /* of size 1 */
+    pool_options o = unset_options; /* size 1 on all axes */
     e->y[0] = call_pool("adaptive_max_pool", global_axes(e->x[0]), e->x[0], &o);
 }
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
 /*op avg_pool_grad(gy, dims:int[], kernel:int[], stride:int[], padding:int[], ceil_mode:bool, count_include_pad:bool, divisor_override:int) -> gx  internal
- * The gradient of an average pooling by its input, which has the spatial sizes dims.
+ * The gradient of average pooling by its input, whose spatial sizes are dims.
  *   saves nothing
  */
 static gd_status avg_pool_grad_infer(gd_infer *i) {
     const gd_avg_pool_grad_options *a = i->attrs;
     const gd_tensor *gy = i->in[0];
-    options o;
+    pool_options o;
     int n;
     GD_TRY(gd_pool_axes(&a->dims, &n));
     GD_TRY(read_options(i->op, i->attrs, n, &o));
@@ -482,12 +484,12 @@ static gd_status avg_pool_grad_infer(gd_infer *i) {
 static gd_status avg_pool_grad_reference(gd_kernel_call *k) { return run_average(k, true); }
 static void avg_pool_grad_vjp(gd_vjp *v) {
     const int n = gd_spatial_axes(v->op, v->attrs);
-    options o;
+    pool_options o;
     if (read_options(v->op, v->attrs, n, &o) == GD_OK)
         v->gx[0] = call_pool("avg_pool", n, v->gy[0], &o);
 }
 
-/* The body of either gradient: gy has the sizes of the pooled tensor, dims those of its input. */
+/* The body of both gradients: gy has the sizes of the pooled tensor, dims those of its input. */
 static void average_grad_body(gd_expand *e) {
     const gd_shape *dims = e->attrs; /* the first attribute of both */
     const gd_tensor *gy = e->x[0];
@@ -498,7 +500,7 @@ static void average_grad_body(gd_expand *e) {
 static void avg_pool_grad_expand(gd_expand *e) { average_grad_body(e); }
 
 /*op adaptive_avg_pool_grad(gy, dims:int[]) -> gx  internal
- * The gradient of an adaptive average pooling by its input, which has the spatial sizes dims.
+ * The gradient of adaptive average pooling by its input, whose spatial sizes are dims.
  *   saves nothing
  */
 static gd_status adaptive_avg_pool_grad_infer(gd_infer *i) {
@@ -512,7 +514,8 @@ static gd_status adaptive_avg_pool_grad_infer(gd_infer *i) {
     for (int d = 0; d < n; d++) {
         int64_t unused, at = a->dims.at[d];
         if (at < 1 || !gd_mul_i64(gy->dims[gy->rank - n + d] + 1, at, &unused))
-            return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld", (long long)at);
+            return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld; it must be at least 1%s",
+                              (long long)at, at < 1 ? "" : " and not overflow");
         i->out[0].dims[gy->rank - n + d] = at;
     }
     return GD_OK;
@@ -522,7 +525,7 @@ static gd_status adaptive_avg_pool_grad_reference(gd_kernel_call *k) {
 }
 static void adaptive_avg_pool_grad_vjp(gd_vjp *v) {
     const int n = gd_spatial_axes(v->op, v->attrs);
-    options o = unset_options;
+    pool_options o = unset_options;
     memcpy(o.size + AXES - n, v->x[0]->dims + v->x[0]->rank - n, (size_t)n * sizeof *o.size);
     v->gx[0] = call_pool("adaptive_avg_pool", n, v->gy[0], &o);
 }

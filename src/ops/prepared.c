@@ -1,8 +1,8 @@
-/* prepared.c - a cache of what kernels have prepared, by problem.
+/* prepared.c - a cache of the results of kernels' `prepare`, by problem.
  *
- * The key of a problem is everything that `prepare` may look at: kernel, device, options, and of each
- * operand dtype, shape, strides and alignment. Entries that no plan holds and that were not used for
- * longest are released once there are more than MOST_IDLE of them.
+ * The key is everything that `prepare` may read: kernel, device, options, and the dtype, shape,
+ * strides and alignment of each operand. At most MAX_IDLE entries that nobody holds stay in the
+ * cache; beyond that the least recently used is released.
  */
 #include <pthread.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 #include "core/fork.h"
 #include "ops/launch.h"
 
-enum { HASH_SIZE = 1024, MOST_IDLE = 512, VIEW_WORDS = 3 + 2 * GD_MAX_RANK };
+enum { HASH_SIZE = 1024, MAX_IDLE = 512, VIEW_WORDS = 3 + 2 * GD_MAX_RANK };
 
 struct gd_prepared {
-    struct gd_prepared *chain;         /* of the hash table */
-    struct gd_prepared *newer, *older; /* of those that nobody holds */
+    struct gd_prepared *chain;         /* next entry in the same slot of the hash table */
+    struct gd_prepared *newer, *older; /* list of idle entries: those with refs == 0 */
     gd_device *device;
     const gd_kernel *kernel;
     void *value;
@@ -26,14 +26,14 @@ struct gd_prepared {
     char key[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-GD_MUTEX_AT_FORK(lock)
+static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(cache_lock)
 static gd_prepared *table[HASH_SIZE], *newest, *oldest;
 static int n_idle;
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
-/* The power of two, up to 256, that the address is a multiple of. */
+/* The largest power of two, up to 256, that divides the address. */
 static int64_t alignment_of(const void *address) {
     const uintptr_t low = (uintptr_t)address & 255;
     return low ? (int64_t)(low & -low) : 256;
@@ -48,7 +48,7 @@ static int64_t *add_view_key(int64_t *at, const gd_view *v) {
     return at;
 }
 
-static size_t most_key_bytes(const gd_kernel_call *call) {
+static size_t max_key_bytes(const gd_kernel_call *call) {
     const size_t options = (call->attrs ? call->op->attrs_size : 0) + 2 * sizeof(int64_t);
     return (size_t)(call->n_in + call->n_out) * VIEW_WORDS * sizeof(int64_t) + options +
            4 * sizeof(void *);
@@ -94,7 +94,7 @@ static void add_idle(gd_prepared *p) {
     n_idle++;
 }
 
-/* Takes the entry used longest ago out of the table. */
+/* Removes the least recently used idle entry from the table. */
 static gd_prepared *take_oldest(void) {
     gd_prepared *p = oldest, **at = &table[p->hash % HASH_SIZE];
     remove_idle(p);
@@ -137,26 +137,26 @@ static gd_status make_entry(const gd_kernel_call *call, const char *key, size_t 
 }
 
 gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared) {
-    _Alignas(8) char few[2048];
-    const size_t most = most_key_bytes(call);
-    char *key = most <= sizeof few ? few : gd_malloc(most);
+    _Alignas(8) char short_key[2048];
+    const size_t most = max_key_bytes(call);
+    char *key = most <= sizeof short_key ? short_key : gd_malloc(most);
     if (!key) return gd_fail(GD_E_MEMORY, "no memory to prepare a kernel");
     const size_t bytes = make_key(call, key);
     const uint64_t hash = hash_key(key, bytes);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&cache_lock);
     gd_prepared *p = find_entry(key, bytes, hash);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&cache_lock);
     gd_status status = GD_OK;
-    if (!p) { /* it may compile: not under the lock, and perhaps twice by two threads */
+    if (!p) { /* not under the lock: prepare may compile. Two threads may both add an entry */
         status = make_entry(call, key, bytes, hash, &p);
         if (status == GD_OK) {
-            pthread_mutex_lock(&lock);
+            pthread_mutex_lock(&cache_lock);
             p->chain = table[hash % HASH_SIZE];
             table[hash % HASH_SIZE] = p;
-            pthread_mutex_unlock(&lock);
+            pthread_mutex_unlock(&cache_lock);
         }
     }
-    if (key != few) gd_free(key);
+    if (key != short_key) gd_free(key);
     *prepared = p;
     if (status != GD_OK) return status;
     call->prepared = p->value;
@@ -167,12 +167,12 @@ gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared) {
 void gd_prepared_release(gd_prepared *p) {
     if (!p) return;
     gd_prepared *old = NULL;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&cache_lock);
     if (--p->refs == 0) {
         add_idle(p);
-        if (n_idle > MOST_IDLE) old = take_oldest();
+        if (n_idle > MAX_IDLE) old = take_oldest();
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&cache_lock);
     if (old) free_entry(old);
 }
 

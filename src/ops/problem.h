@@ -1,8 +1,8 @@
-/* problem.h - bad values in the data of a call: which problem it is, and its message.
+/* problem.h - errors in the data of a call, such as an index out of range, and their messages.
  *
- * The CPU's kernels fail with gd_data_fail. Those of an asynchronous device write the same
- * gd_data_error, and the host fails with it later. Backends link nothing of the library: of this
- * header they may use the inline functions alone. */
+ * The CPU's kernels fail with gd_data_fail. Kernels of an asynchronous device write the same
+ * gd_data_error, and the host fails with it later. Backends do not link the library, so they may
+ * use only the inline functions of this header. */
 #ifndef GRADUS_OPS_PROBLEM_H
 #define GRADUS_OPS_PROBLEM_H
 
@@ -14,14 +14,14 @@
 typedef struct gd_data_operand {
     int rank;
     const int64_t *dims;
-    const char *what; /* GD_DATA_INDEX: the thing that is indexed, "a table"; NULL: classes */
+    const char *what; /* for GD_DATA_INDEX: what is indexed, such as "a table"; NULL: classes */
 } gd_data_operand;
 
-/* The failure that a problem in the data is, on any device. Returns its status. */
+/* Fails with the message of a data error. Returns its status. */
 gd_status gd_data_fail(const gd_data_error *error, const gd_data_operand *operand);
 
-/* The error of op check_range: element number `element` is `integer`, or `real`, and what it checks
- * is `what` up to `high`, or `but`. */
+/* The error of op check_range for element number `element`, whose value is `integer` or, for
+ * floats, `real`. The op's options `what`, `high` and `but` say what values are allowed. */
 static inline gd_data_error gd_range_problem(const char *what, int64_t high, int64_t but,
                                              int64_t element, int64_t integer, double real) {
     gd_data_error e = {.element = element, .real = real};

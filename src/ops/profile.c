@@ -1,4 +1,5 @@
-/* profile.c - measures kernels and looks for NaN; see gradus/profiler.h. */
+/* profile.c - the profiler and anomaly mode: measures kernels and checks for NaN. See
+ * gradus/profiler.h. */
 #include "gradus/profiler.h"
 
 #include <inttypes.h>
@@ -26,37 +27,37 @@ int64_t gd_profile_now(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + 1;
 }
 
-/* --- what is measured ------------------------------------------------------------------------- */
+/* --- recording -------------------------------------------------------------------------------- */
 
-/* One kernel run, or a span of the program's own (op is NULL). */
-typedef struct event {
+/* One kernel run, or a span that the program defines (op is NULL). */
+typedef struct profile_event {
     const char *name;
     const gd_op *op;
     const gd_kernel *kernel;
     gd_device *device;
     int64_t started, nanoseconds, bytes, live_bytes;
     int thread;
-} event;
+} profile_event;
 
 /* All events of one kernel of one op on one device. */
-typedef struct row {
+typedef struct kernel_row {
     const gd_op *op;
     const gd_kernel *kernel;
     gd_device *device;
     int64_t calls, nanoseconds, bytes, live_bytes;
-} row;
+} kernel_row;
 
 enum { MAX_EVENTS = 1 << 20 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-GD_MUTEX_AT_FORK(lock)
+static pthread_mutex_t profile_lock = PTHREAD_MUTEX_INITIALIZER;
+GD_MUTEX_AT_FORK(profile_lock)
 static struct {
-    event *events;
+    profile_event *events;
     int64_t n_events, event_capacity, dropped;
-    row *rows;
+    kernel_row *rows;
     int64_t n_rows, row_capacity;
     int64_t started, ended;
-    bool out_of_memory; /* some event found no room in the table: it would lie */
+    bool out_of_memory; /* the table lacks events and must not be shown */
 } profile;
 
 static int thread_number(void) {
@@ -66,7 +67,7 @@ static int thread_number(void) {
     return number;
 }
 
-static void *grow(void *list, int64_t count, int64_t *capacity, size_t size) {
+static void *grow_list(void *list, int64_t count, int64_t *capacity, size_t size) {
     if (count < *capacity) return list;
     int64_t more = *capacity ? 2 * *capacity : 256;
     void *grown = gd_realloc(list, (size_t)more * size);
@@ -74,36 +75,38 @@ static void *grow(void *list, int64_t count, int64_t *capacity, size_t size) {
     return grown;
 }
 
-static void add_to_row(const event *e) {
+static void add_to_row(const profile_event *e) {
     int64_t i = 0;
     while (i < profile.n_rows &&
            !(profile.rows[i].op == e->op && profile.rows[i].kernel == e->kernel &&
              profile.rows[i].device == e->device))
         i++;
     if (i == profile.n_rows) {
-        row *rows = grow(profile.rows, profile.n_rows, &profile.row_capacity, sizeof *rows);
+        kernel_row *rows =
+            grow_list(profile.rows, profile.n_rows, &profile.row_capacity, sizeof *rows);
         if (!rows) {
             profile.out_of_memory = true;
             return;
         }
         profile.rows = rows;
-        rows[profile.n_rows++] = (row){.op = e->op, .kernel = e->kernel, .device = e->device};
+        rows[profile.n_rows++] =
+            (kernel_row){.op = e->op, .kernel = e->kernel, .device = e->device};
     }
-    row *r = &profile.rows[i];
+    kernel_row *r = &profile.rows[i];
     r->calls++;
     r->nanoseconds += e->nanoseconds;
     r->bytes += e->bytes;
     if (e->live_bytes > r->live_bytes) r->live_bytes = e->live_bytes;
 }
 
-static void note(const event *e) {
-    pthread_mutex_lock(&lock);
+static void record_event(const profile_event *e) {
+    pthread_mutex_lock(&profile_lock);
     if (e->started >= profile.started) { /* else it began before this profile */
         if (e->op) add_to_row(e);
-        event *events =
-            profile.n_events == MAX_EVENTS
-                ? NULL
-                : grow(profile.events, profile.n_events, &profile.event_capacity, sizeof *events);
+        profile_event *events = profile.n_events == MAX_EVENTS
+                                    ? NULL
+                                    : grow_list(profile.events, profile.n_events,
+                                                &profile.event_capacity, sizeof *events);
         if (events) {
             profile.events = events;
             events[profile.n_events++] = *e;
@@ -111,10 +114,10 @@ static void note(const event *e) {
             profile.dropped++;
         }
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&profile_lock);
 }
 
-/* Bytes that a view shows; what is repeated by a stride of 0 counts once. */
+/* The bytes of a view's elements; elements repeated by a stride of 0 count once. */
 static int64_t view_bytes(const gd_view *v) {
     if (!v->data) return 0;
     int64_t count = 1;
@@ -123,24 +126,24 @@ static int64_t view_bytes(const gd_view *v) {
     return count * (int64_t)gd_dtype_size(v->dtype);
 }
 
-static void measure(const gd_kernel_call *call, int64_t started) {
-    event e = {.name = call->op->name,
-               .op = call->op,
-               .kernel = call->kernel,
-               .device = call->device,
-               .started = started,
-               .thread = thread_number()};
+static void record_kernel(const gd_kernel_call *call, int64_t started) {
+    profile_event e = {.name = call->op->name,
+                       .op = call->op,
+                       .kernel = call->kernel,
+                       .device = call->device,
+                       .started = started,
+                       .thread = thread_number()};
     gd_device_wait(call->device);
     e.nanoseconds = gd_profile_now() - started;
     for (int i = 0; i < call->n_in; i++) e.bytes += view_bytes(&call->in[i]);
     for (int i = 0; i < call->n_out; i++) e.bytes += view_bytes(&call->out[i]);
     e.live_bytes = gd_device_live(call->device);
-    note(&e);
+    record_event(&e);
 }
 
 /* --- anomalies -------------------------------------------------------------------------------- */
 
-/* The number of the first NaN of a view that the host can read, in row-major order, or -1. */
+/* The index of the first NaN in row-major order, or -1. The host can read the view. */
 static int64_t first_nan(const gd_view *v) {
     if (!v->data || !gd_dtype_is_float(v->dtype)) return -1;
     int64_t count = gd_numel(v->rank, v->dims);
@@ -153,7 +156,8 @@ static int64_t first_nan(const gd_view *v) {
     return -1;
 }
 
-/* The same for any device: what is row-major there is fetched, other views are passed over. */
+/* The same for any device. Other devices' views are downloaded if they are row-major,
+ * else skipped. */
 static int64_t first_nan_on(gd_device *device, const gd_view *v) {
     if (device->api->host_reads) return first_nan(v);
     size_t bytes = (size_t)view_bytes(v);
@@ -169,7 +173,7 @@ static int64_t first_nan_on(gd_device *device, const gd_view *v) {
     return at;
 }
 
-static gd_status look_for_nan(const gd_kernel_call *call) {
+static gd_status check_for_nan(const gd_kernel_call *call) {
     for (int i = 0; i < call->n_out; i++) {
         int64_t at = first_nan_on(call->device, &call->out[i]);
         if (at < 0) continue;
@@ -177,7 +181,7 @@ static gd_status look_for_nan(const gd_kernel_call *call) {
         for (int k = 0; k < call->n_in; k++)
             if (first_nan_on(call->device, &call->in[k]) >= 0) origin = "an input has one already";
         return gd_fail(GD_E_STATE,
-                       "anomaly: %s's result has a NaN, first at element %" PRId64 "; %s",
+                       "anomaly: the result of %s has a NaN, first at element %" PRId64 "; %s",
                        call->op->name, at, origin);
     }
     return GD_OK;
@@ -185,8 +189,8 @@ static gd_status look_for_nan(const gd_kernel_call *call) {
 
 gd_status gd_profile_end(const gd_kernel_call *call, int64_t started, gd_status status) {
     unsigned watch = atomic_load_explicit(&gd_watch, memory_order_relaxed);
-    if (watch & GD_WATCH_TIME) measure(call, started);
-    if ((watch & GD_WATCH_NAN) && status == GD_OK) status = look_for_nan(call);
+    if (watch & GD_WATCH_TIME) record_kernel(call, started);
+    if ((watch & GD_WATCH_NAN) && status == GD_OK) status = check_for_nan(call);
     return status;
 }
 
@@ -199,7 +203,7 @@ bool gd_anomaly_mode(void) { return atomic_load(&gd_watch) & GD_WATCH_NAN; }
 
 /* --- on and off ------------------------------------------------------------------------------- */
 
-static void forget(void) {
+static void clear_profile(void) {
     gd_free(profile.events);
     gd_free(profile.rows);
     profile.events = NULL;
@@ -211,32 +215,32 @@ static void forget(void) {
 }
 
 gd_status gd_profiler_start(void) {
-    pthread_mutex_lock(&lock);
-    forget();
+    pthread_mutex_lock(&profile_lock);
+    clear_profile();
     profile.started = gd_profile_now();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&profile_lock);
     atomic_fetch_or(&gd_watch, GD_WATCH_TIME);
     return GD_OK;
 }
 
 void gd_profiler_stop(void) {
     unsigned before = atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_TIME);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&profile_lock);
     if (before & GD_WATCH_TIME) profile.ended = gd_profile_now();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&profile_lock);
 }
 
 bool gd_profiler_is_on(void) { return atomic_load(&gd_watch) & GD_WATCH_TIME; }
 
 void gd_profiler_clear(void) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&profile_lock);
     bool on = atomic_load(&gd_watch) & GD_WATCH_TIME;
-    forget();
+    clear_profile();
     if (on) profile.started = gd_profile_now();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&profile_lock);
 }
 
-static void __attribute__((destructor)) at_exit(void) { forget(); }
+static void __attribute__((destructor)) free_profile_at_exit(void) { clear_profile(); }
 
 gd_profile_span gd_profile_span_begin(const char *name) {
     bool on = atomic_load_explicit(&gd_watch, memory_order_relaxed) & GD_WATCH_TIME;
@@ -245,29 +249,29 @@ gd_profile_span gd_profile_span_begin(const char *name) {
 
 void gd_profile_span_end(gd_profile_span *span) {
     if (!span || !span->started || !gd_profiler_is_on()) return;
-    event e = {.name = span->name ? span->name : "",
-               .started = span->started,
-               .thread = thread_number(),
-               .nanoseconds = gd_profile_now() - span->started};
-    note(&e);
+    profile_event e = {.name = span->name ? span->name : "",
+                       .started = span->started,
+                       .thread = thread_number(),
+                       .nanoseconds = gd_profile_now() - span->started};
+    record_event(&e);
 }
 
 /* --- reports ---------------------------------------------------------------------------------- */
 
 static int slower_first(const void *a, const void *b) {
-    const row *x = a, *y = b;
+    const kernel_row *x = a, *y = b;
     if (x->nanoseconds != y->nanoseconds) return x->nanoseconds > y->nanoseconds ? -1 : 1;
     return strcmp(x->op->name, y->op->name);
 }
 
-/* A sorted copy of the rows, so that the lock is not held while something is written. */
-static gd_status sorted_rows(row **out, int64_t *count) {
-    pthread_mutex_lock(&lock);
+/* A sorted copy of the rows, so that the lock is not held while the table is written. */
+static gd_status sorted_rows(kernel_row **out, int64_t *count) {
+    pthread_mutex_lock(&profile_lock);
     *count = profile.n_rows;
     *out = gd_malloc((size_t)(*count + 1) * sizeof **out);
     if (*out && *count) memcpy(*out, profile.rows, (size_t)*count * sizeof **out);
     bool complete = !profile.out_of_memory;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&profile_lock);
     if (!*out || !complete) {
         gd_free(*out);
         return gd_fail(GD_E_MEMORY, "no memory for the profile");
@@ -277,7 +281,7 @@ static gd_status sorted_rows(row **out, int64_t *count) {
 }
 
 bool gd_profiler_row(int64_t i, gd_profile_row *result) {
-    row *rows;
+    kernel_row *rows;
     int64_t count;
     if (sorted_rows(&rows, &count) != GD_OK) return false;
     bool there = i >= 0 && i < count && result;
@@ -294,11 +298,11 @@ bool gd_profiler_row(int64_t i, gd_profile_row *result) {
 }
 
 /* Nanoseconds between start and stop, or until now. */
-static int64_t measured_for(void) {
-    pthread_mutex_lock(&lock);
+static int64_t profile_duration(void) {
+    pthread_mutex_lock(&profile_lock);
     int64_t end = profile.ended ? profile.ended : gd_profile_now();
     int64_t duration = profile.started ? end - profile.started : 0;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&profile_lock);
     return duration;
 }
 
@@ -313,7 +317,7 @@ static const char *bytes_text(int64_t bytes, char text[16]) {
 }
 
 gd_status gd_profiler_table(FILE *stream) {
-    row *rows;
+    kernel_row *rows;
     int64_t count, total = 0, calls = 0;
     char moved[16], live[16];
     if (!stream)
@@ -331,7 +335,7 @@ gd_status gd_profiler_table(FILE *stream) {
                         kernel_width, "kernel", "device", "calls", "total ms", "mean us", "%",
                         "moved", "live") > 0;
     for (int64_t i = 0; i < count && fine; i++) {
-        const row *r = &rows[i];
+        const kernel_row *r = &rows[i];
         fine = gd_fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f %11.2f %6.1f %8s %8s\n",
                           op_width, r->op->name, kernel_width, r->kernel->variant, r->device->name,
                           r->calls, (double)r->nanoseconds / 1e6,
@@ -342,7 +346,7 @@ gd_status gd_profiler_table(FILE *stream) {
     if (fine)
         fine = gd_fprintf(stream, "%-*s  %-*s  %-8s %8" PRId64 " %11.3f of %.3f ms\n", op_width,
                           "total", kernel_width, "", "", calls, (double)total / 1e6,
-                          (double)measured_for() / 1e6) > 0;
+                          (double)profile_duration() / 1e6) > 0;
     gd_free(rows);
     return fine ? GD_OK
                 : gd_report(NULL,
@@ -357,7 +361,9 @@ static void put_text(gd_json_writer *w, const char *key, const char *value) {
     gd_json_put_key(w, key);
     gd_json_put_string(w, value);
 }
-static void put_place(gd_json_writer *w, const event *e, const char *kind, int64_t at) {
+/* The fields of Chrome's trace format that all entries have: phase, time, process and thread. */
+static void put_entry_fields(gd_json_writer *w, const profile_event *e, const char *kind,
+                             int64_t at) {
     put_text(w, "ph", kind);
     gd_json_put_key(w, "ts");
     gd_json_put_double(w, (double)(at - profile.started) / 1e3); /* microseconds */
@@ -365,11 +371,11 @@ static void put_place(gd_json_writer *w, const event *e, const char *kind, int64
     put_number(w, "tid", e->thread);
 }
 
-static void put_event(gd_json_writer *w, const event *e) {
+static void put_event(gd_json_writer *w, const profile_event *e) {
     gd_json_put_begin_object(w);
     put_text(w, "name", e->name);
     put_text(w, "cat", e->op ? "op" : "span");
-    put_place(w, e, "X", e->started);
+    put_entry_fields(w, e, "X", e->started);
     gd_json_put_key(w, "dur");
     gd_json_put_double(w, (double)e->nanoseconds / 1e3);
     if (e->op) {
@@ -383,11 +389,11 @@ static void put_event(gd_json_writer *w, const event *e) {
     }
     gd_json_put_end_object(w);
     if (!e->op) return;
-    gd_json_put_begin_object(w); /* a curve of the memory in use */
+    gd_json_put_begin_object(w); /* a counter track of the memory in use */
     char name[64];
     snprintf(name, sizeof name, "memory of %s", e->device->name);
     put_text(w, "name", name);
-    put_place(w, e, "C", e->started + e->nanoseconds);
+    put_entry_fields(w, e, "C", e->started + e->nanoseconds);
     gd_json_put_key(w, "args");
     gd_json_put_begin_object(w);
     put_number(w, "live_bytes", e->live_bytes);
@@ -400,12 +406,12 @@ static gd_status trace_text(char **text, size_t *bytes) {
     gd_json_writer_begin(&w, 0);
     gd_json_put_begin_object(&w);
     put_text(&w, "displayTimeUnit", "ms");
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&profile_lock);
     put_number(&w, "droppedCalls", profile.dropped);
     gd_json_put_key(&w, "traceEvents");
     gd_json_put_begin_array(&w);
     for (int64_t i = 0; i < profile.n_events; i++) put_event(&w, &profile.events[i]);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&profile_lock);
     gd_json_put_end_array(&w);
     gd_json_put_end_object(&w);
     return gd_json_writer_end(&w, text, bytes);

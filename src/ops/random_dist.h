@@ -1,17 +1,18 @@
-/* random_dist.h - from random words to numbers: what every device computes, to the bit.
+/* random_dist.h - distributions: how random words become numbers, with the same bits on every
+ * device.
  *
- * A random call has a gd_rng (seed and call number), and Philox gives it blocks of four 32-bit words
- * (core/random.h). Element i of the call, counted row-major, uses
+ * A random call has a gd_rng (seed and call number). Philox (core/random.h) gives it blocks of four
+ * 32-bit words. Element i of the call, in row-major order, uses
  *
  *   32 bits    word i % 4 of block i / 4:  uniform f32, f16, bf16; bernoulli; dropout
- *   64 bits    words 2 (i % 2) and the next of block i / 2, the first one higher:
+ *   64 bits    words 2 (i % 2) (the upper half) and 2 (i % 2) + 1 of block i / 2:
  *              uniform f64 (53 of the bits), randint, randperm, multinomial
- *   a pair     normals are made two at a time (Box and Muller): f32 elements 2j and 2j + 1 from
- *              their two words, f64 elements from the four words of their block
+ *   a pair     normals come in pairs (Box-Muller): f32 elements 2j and 2j + 1 from their two words,
+ *              f64 elements from the four words of their block
  *
- * The functions below use + - * / and sqrt, each rounded once, and nothing fused: so scalar code,
- * vectors of any width and other devices agree. They have no branches, so that loops over them
- * become vector code.
+ * The functions below use + - * / and sqrt, each rounded once, and no fused multiply-add. So scalar
+ * code, vectors of any width and other devices agree. They have no branches, so that compilers
+ * vectorize loops over them.
  */
 #ifndef GRADUS_OPS_RANDOM_DIST_H
 #define GRADUS_OPS_RANDOM_DIST_H
@@ -58,10 +59,11 @@ static inline uint64_t gd_long_at(gd_rng rng, uint64_t i) {
 
 /* --- uniform ---------------------------------------------------------------------------------- */
 
-/* [low, high): `below` is the largest number under high, because rounding may end on high. */
+/* A uniform distribution over [low, high). Results are clamped to `below`, the largest number under
+ * high, because rounding may give high. */
 typedef struct gd_uniform_params {
     double low, range, below;
-    int shift;  /* bits of the word that the type has no room for: 8 (f32), 21 (f16), 24 (bf16) */
+    int shift;  /* bits of the word that the dtype cannot hold: 8 (f32), 21 (f16), 24 (bf16) */
     float unit; /* 2^(shift - 32) */
 } gd_uniform_params;
 
@@ -85,8 +87,8 @@ static inline double gd_uniform_f64(const gd_uniform_params *p, uint32_t a, uint
 
 /* --- logarithm, sine and cosine --------------------------------------------------------------- */
 
-/* u = 2^k (1 + f), 1 + f from 2/3 to 4/3; u is normal and positive. log u = k ln 2 + f + f^2 P(f)
- * to 2^-27. */
+/* log u of a positive normal number u = 2^k (1 + f), with 1 + f from 2/3 to 4/3: k ln 2 + f + f^2
+ * P(f), with an error of 2^-27. */
 static inline float gd_log_unit_f32(float u) {
     uint32_t bits = gd_bits_f32(u) - 0x3f2aaaabu;
     float k = (float)((int32_t)bits >> 23);
@@ -100,11 +102,11 @@ static inline float gd_log_unit_f32(float u) {
     p = p * f - 0.24999717f;
     p = p * f + 0.33333208f;
     p = p * f - 0.5f;
-    float low = k * -2.12194440e-4f + f * f * p; /* ln 2 in two parts, the first exact times k */
+    float low = k * -2.12194440e-4f + f * f * p; /* ln 2 in two parts; k times the first is exact */
     return k * 0.693359375f + (f + low);
 }
 
-/* The same with s = f / (2 + f): log(1 + f) = 2 s + s^3 Q(s^2), to 2^-60. */
+/* The same with s = f / (2 + f): log(1 + f) = 2 s + s^3 Q(s^2), with an error of 2^-60. */
 static inline double gd_log_unit_f64(double u) {
     uint64_t bits = gd_bits_f64(u) - 0x3fe5555555555555u;
     double k = (double)((int32_t)(bits >> 32) >> 20);
@@ -122,7 +124,7 @@ static inline double gd_log_unit_f64(double u) {
     return k * 0.69314718036912381649 + (2.0 * s + low);
 }
 
-/* Sine and cosine of 2 pi t, |t| <= 1/8, turned by q quarters. */
+/* Sine and cosine of 2 pi (t + q / 4), |t| <= 1/8. */
 static inline void gd_quarters_f32(uint32_t q, float t, float *sine, float *cosine) {
     float z = t * t;
     float s = t * (((-75.393562f * z + 81.592354f) * z - 41.341661f) * z + 6.2831853f);
@@ -157,8 +159,8 @@ static inline void gd_quarters_f64(uint32_t q, double t, double *sine, double *c
 
 /* --- normal ----------------------------------------------------------------------------------- */
 
-/* Radius from the first word, angle from the second; the nearest quarter turn is taken off in the
- * integers. The largest radius is 6.66. */
+/* Two normal numbers: the radius comes from the first word, the angle from the second. Range
+ * reduction to a quarter turn is done on integers. The largest radius is 6.66. */
 static inline void gd_normals_f32(uint32_t a, uint32_t b, float *x, float *y) {
     float u = ((float)(int32_t)(a >> 1) + 0.5f) * 0x1p-31f;
     float radius = __builtin_sqrtf(-2.0f * gd_log_unit_f32(u));
@@ -169,7 +171,7 @@ static inline void gd_normals_f32(uint32_t a, uint32_t b, float *x, float *y) {
     *y = radius * sine;
 }
 
-/* 53 bits each, as gd_unit_f64 takes them. The largest radius is 8.57. */
+/* The same from 53 bits each, which are taken as in gd_unit_f64. The largest radius is 8.57. */
 static inline void gd_normals_f64(const uint32_t w[4], double *x, double *y) {
     double u =
         ((double)(int32_t)(w[0] >> 5) * 0x1p26 + (double)(int32_t)(w[1] >> 6) + 0.5) * 0x1p-53;
@@ -186,17 +188,18 @@ static inline void gd_normals_f64(const uint32_t w[4], double *x, double *y) {
 
 /* --- integers --------------------------------------------------------------------------------- */
 
-/* 0 to range - 1 (range 0 stands for 2^64), uneven by no more than range / 2^64. */
+/* An integer from 0 to range - 1 (range 0 means 2^64). The bias is at most range / 2^64. */
 static inline uint64_t gd_below(uint64_t bits, uint64_t range) {
     return range ? (uint64_t)((unsigned __int128)bits * range >> 64) : bits;
 }
 
-/* --- yes or no -------------------------------------------------------------------------------- */
+/* --- bernoulli -------------------------------------------------------------------------------- */
 
-/* True with probability p, in steps of 2^-32: always for 1, never for 0. */
+/* True with probability p, which is rounded to steps of 2^-32: always for 1, never for 0. */
 static inline bool gd_chance(double p, uint32_t word) { return (double)word < p * 0x1p32; }
 
-/* The same as a limit that the word stays below, for one p and many words: 0 to 2^32. */
+/* The same as a limit from 0 to 2^32, for one p and many words: gd_chance(p, word) is word
+ * < limit. */
 static inline uint64_t gd_chance_limit(double p) { return (uint64_t)__builtin_ceil(p * 0x1p32); }
 
 #endif

@@ -1,12 +1,12 @@
-/* recurrent.c - recurrent layers over time, and their cells.
+/* recurrent.c - rnn, lstm and gru over sequences, and their cells.
  *
- * x is (T, N, I): time, batch, features; (N, T, I) with batch_first. Weights come as one list,
- * layer by layer and, when bidirectional, forward before backward: w_ih (G*H, I), w_hh (G*H, H)
- * and, with biases, b_ih (G*H), b_hh (G*H), where G is 1 for rnn, 3 for gru (reset, update, new)
- * and 4 for lstm (input, forget, cell, output). These are PyTorch's weights in PyTorch's order.
+ * x is (T, N, I): time, batch, features; (N, T, I) with batch_first. The weights are one list,
+ * layer by layer and, if bidirectional, forward before backward: w_ih (G*H, I), w_hh (G*H, H) and,
+ * with biases, b_ih (G*H), b_hh (G*H). G is 1 for rnn, 3 for gru (reset, update, new) and 4 for
+ * lstm (input, forget, cell, output). These are PyTorch's weights in PyTorch's order.
  *
- * `lengths` (N), integers, says how much of each sequence is real: beyond it the state stands still
- * and y is zero, as with PyTorch's packed sequences, in any order of lengths.
+ * `lengths` (N) holds the integer length of each sequence, in any order. After the end of a
+ * sequence its state stays unchanged and y is zero, as with PyTorch's packed sequences.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,14 +16,14 @@
 #include "ops/body.h"
 #include "ops/infer.h"
 
-/* What the three layers have in common. */
+/* The options of rnn, lstm and gru in one form. */
 typedef struct {
     int64_t layers, directions, gates, hidden;
     bool batch_first, biases, training;
     double dropout;
     int first_weight; /* number of inputs before the weights */
     int states;       /* 1 (h) or 2 (h and c) */
-} layout;
+} stack_layout;
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
@@ -34,13 +34,15 @@ static gd_status need_dims(const gd_tensor *t, const char *name, int rank, const
                       gd_shape_text(rank, dims, text, sizeof text));
 }
 
-static gd_status check_weights(const gd_infer *i, const layout *l, int64_t features) {
+static gd_status check_weights(const gd_infer *i, const stack_layout *l, int64_t features) {
     int each = l->biases ? 4 : 2, at = l->first_weight;
     int64_t want, wide;
     if (!gd_mul_i64(l->layers, l->directions * each, &want) || i->n_in - at != want)
-        return gd_op_fail(GD_E_ARGUMENT,
-                          "%d weights for each of %lld layers in %lld directions, not %d in all",
-                          each, (long long)l->layers, (long long)l->directions, i->n_in - at);
+        return gd_op_fail(
+            GD_E_ARGUMENT,
+            "'weights' has %d tensors; it must have %d for each of %lld layers and %lld "
+            "directions",
+            i->n_in - at, each, (long long)l->layers, (long long)l->directions);
     if (!gd_mul_i64(l->gates, l->hidden, &wide))
         return gd_op_fail(GD_E_SHAPE, "weight 1 (w_hh) is too wide");
     for (int64_t layer = 0; layer < l->layers; layer++)
@@ -60,13 +62,15 @@ static gd_status check_weights(const gd_infer *i, const layout *l, int64_t featu
 }
 
 /* y (T, N, D*H), and a final state (layers*D, N, H) for each of h and c. */
-static gd_status infer_layers(gd_infer *i, layout *l) {
+static gd_status infer_layers(gd_infer *i, stack_layout *l) {
     const gd_tensor *x = i->in[0];
     GD_TRY(gd_need_float(x, "x"));
     GD_TRY(gd_need_rank(x, "x", 3));
-    if (l->layers < 1) return gd_op_fail(GD_E_ARGUMENT, "%lld layers", (long long)l->layers);
+    if (l->layers < 1)
+        return gd_op_fail(GD_E_ARGUMENT, "layers is %lld; it must be at least 1",
+                          (long long)l->layers);
     if (!(l->dropout >= 0 && l->dropout <= 1))
-        return gd_op_fail(GD_E_ARGUMENT, "dropout must lie between 0 and 1");
+        return gd_op_fail(GD_E_ARGUMENT, "dropout is %g; it must lie between 0 and 1", l->dropout);
     if (i->n_in <= l->first_weight + 1)
         return gd_op_fail(GD_E_ARGUMENT, "the list 'weights' is too short");
     const gd_tensor *w_hh = i->in[l->first_weight + 1];
@@ -98,17 +102,17 @@ static gd_status infer_layers(gd_infer *i, layout *l) {
 
 /* --- layers over time ------------------------------------------------------------------------- */
 
-/* x (T, N, I), and zeros from the end of each sequence on: what stands there counts nowhere, not
- * even if it is no number. */
-static gd_tensor *only_real(gd_tensor *x, gd_tensor *lengths, int64_t steps, int64_t batch,
-                            gd_dtype dtype) {
+/* x (T, N, I) with zeros after the end of each sequence, so that a NaN there does no harm. */
+static gd_tensor *mask_padding(gd_tensor *x, gd_tensor *lengths, int64_t steps, int64_t batch,
+                               gd_dtype dtype) {
     gd_tensor *at = gd_reshape(gd_arange(0, (double)steps, .dtype = GD_I64), gd_dims(steps, 1, 1));
     gd_tensor *real = gd_lt(at, gd_reshape(lengths, gd_dims(1, batch, 1)));
     return gd_where(real, x, gd_scalar_of(0, dtype));
 }
 
-/* Each direction of each layer is one op (recurrent_layer.c). */
-static void run_layers(gd_expand *e, layout *l, gd_word cell) {
+/* The body of all three: each direction of each layer is one call of op recurrent
+ * (recurrent_layer.c). */
+static void expand_layers(gd_expand *e, stack_layout *l, gd_word cell) {
     int each = l->biases ? 4 : 2;
     gd_tensor *lengths = e->x[l->first_weight - 1],
               *x = e->x[0], *const *w = e->x + l->first_weight;
@@ -116,8 +120,8 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
     if (lengths) {
         if (lengths->dtype != GD_I64) lengths = gd_cast(lengths, GD_I64);
         const gd_tensor *given = e->x[0];
-        x = only_real(x, lengths, given->dims[l->batch_first], given->dims[!l->batch_first],
-                      (gd_dtype)given->dtype);
+        x = mask_padding(x, lengths, given->dims[l->batch_first], given->dims[!l->batch_first],
+                         (gd_dtype)given->dtype);
     }
     int64_t count = l->layers * l->directions;
     gd_tensor **final[2] = {gd_list_new(count), gd_list_new(count)};
@@ -147,7 +151,7 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
         e->y[1 + s] = count == 1 ? final[s][0] : gd_cat(((gd_tensors){final[s], count}), .axis = 0);
 }
 
-#define LAYOUT(o, n_gates, n_states)                                                         \
+#define STACK_LAYOUT(o, n_gates, n_states)                                                   \
     {                                                                                        \
         .layers = (o)->layers, .directions = (o)->bidirectional ? 2 : 1, .gates = (n_gates), \
         .batch_first = (o)->batch_first, .biases = (o)->biases, .training = (o)->training,   \
@@ -155,36 +159,37 @@ static void run_layers(gd_expand *e, layout *l, gd_word cell) {
     }
 
 /*op rnn(x, h0?, lengths?, weights*) -> y, h  heavy lowp
- * A plain recurrent layer over all steps: h = tanh(w_ih x + b_ih + w_hh h + b_hh), or relu of it. H
- * hidden units in D directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
+ * An Elman recurrent layer over all steps: h = tanh(w_ih x + b_ih + w_hh h + b_hh), or relu instead
+ * of tanh. H hidden units in D directions (2 if bidirectional, else 1); docs/recurrent.md has an
+ * example.
  * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
  * - h0: the state before the first step, (layers * D, N, H), in the order of the weights;
  * NULL: zeros
- * - lengths: (N) integers, how many steps of each sequence are real, in any order. After them the
- * state stands still and y is 0; what x holds there counts nowhere. NULL: all T steps
- * - weights: for each layer, and in it forward before backward: w_ih (H, I), w_hh (H, H) and, with
- * biases, b_ih (H), b_hh (H). From the second layer on, I is D * H. They are PyTorch's weights in
+ * - lengths: (N) integers, the length of each sequence, in any order. After its end, a sequence's
+ * state stays unchanged, y is 0 and x is ignored. NULL: all have length T
+ * - weights: for each layer, forward before backward: w_ih (H, I), w_hh (H, H) and, with
+ * biases, b_ih (H), b_hh (H). From the second layer on, I is D * H. These are PyTorch's weights in
  * PyTorch's order
  * - y: (T, N, D * H), h of the last layer at each step, forward before backward; (N, T, D * H)
  * with batch_first
- * - h: the state after the last real step (backward: after step 0), shaped as h0
- *   layers int = 1  stacked: each takes the y of the one before
+ * - h: the state after the last step of each sequence (backward: after step 0), shaped as h0
+ *   layers int = 1  number of stacked layers; each takes the y of the layer before
  *   activation {tanh, relu} = tanh
  *   bidirectional bool = false  a second direction, from the last step to the first
  *   batch_first bool = false  x and y have the batch first
  *   biases bool = true        false: no b_ih and b_hh among the weights
- *   dropout float = 0         of what goes from layer to layer, while training
- *   training bool = false     whether there is dropout
+ *   dropout float = 0         probability of dropout between layers, in training
+ *   training bool = false     apply dropout
  *   onnx RNN   caffe RNN
  */
 static gd_status rnn_infer(gd_infer *i) {
-    layout l = LAYOUT((const gd_rnn_options *)i->attrs, 1, 1);
+    stack_layout l = STACK_LAYOUT((const gd_rnn_options *)i->attrs, 1, 1);
     return infer_layers(i, &l);
 }
 static void rnn_expand(gd_expand *e) {
     const gd_rnn_options *o = e->attrs;
-    layout l = LAYOUT(o, 1, 1);
-    run_layers(e, &l, o->activation);
+    stack_layout l = STACK_LAYOUT(o, 1, 1);
+    expand_layers(e, &l, o->activation);
 }
 
 /*op lstm(x, h0?, c0?, lengths?, weights*) -> y, h, c  heavy lowp
@@ -194,29 +199,29 @@ static void rnn_expand(gd_expand *e) {
  * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
  * - h0, c0: the states before the first step, (layers * D, N, H), in the order of the weights;
  * NULL: zeros
- * - lengths: (N) integers, how many steps of each sequence are real, in any order. After them the
- * state stands still and y is 0; what x holds there counts nowhere. NULL: all T steps
- * - weights: for each layer, and in it forward before backward: w_ih (4H, I), w_hh (4H, H) and, with
- * biases, b_ih (4H), b_hh (4H). Their rows are those of the input, forget, cell and output gate
- * (i, f, g, o). From the second layer on, I is D * H. They are PyTorch's weights in PyTorch's order
+ * - lengths: (N) integers, the length of each sequence, in any order. After its end, a sequence's
+ * state stays unchanged, y is 0 and x is ignored. NULL: all have length T
+ * - weights: for each layer, forward before backward: w_ih (4H, I), w_hh (4H, H) and, with
+ * biases, b_ih (4H), b_hh (4H). Their rows belong to the input, forget, cell and output gate (i, f,
+ * g, o). From the second layer on, I is D * H. These are PyTorch's weights in PyTorch's order
  * - y: (T, N, D * H), h of the last layer at each step, forward before backward; (N, T, D * H)
  * with batch_first
- * - h, c: the states after the last real step (backward: after step 0), shaped as h0, c0
- *   layers int = 1  stacked: each takes the y of the one before
+ * - h, c: the states after the last step of each sequence (backward: after step 0), shaped as h0
+ *   layers int = 1  number of stacked layers; each takes the y of the layer before
  *   bidirectional bool = false  a second direction, from the last step to the first
  *   batch_first bool = false  x and y have the batch first
  *   biases bool = true        false: no b_ih and b_hh among the weights
- *   dropout float = 0         of what goes from layer to layer, while training
- *   training bool = false     whether there is dropout
+ *   dropout float = 0         probability of dropout between layers, in training
+ *   training bool = false     apply dropout
  *   onnx LSTM   caffe LSTM
  */
 static gd_status lstm_infer(gd_infer *i) {
-    layout l = LAYOUT((const gd_lstm_options *)i->attrs, 4, 2);
+    stack_layout l = STACK_LAYOUT((const gd_lstm_options *)i->attrs, 4, 2);
     return infer_layers(i, &l);
 }
 static void lstm_expand(gd_expand *e) {
-    layout l = LAYOUT((const gd_lstm_options *)e->attrs, 4, 2);
-    run_layers(e, &l, GD_LSTM);
+    stack_layout l = STACK_LAYOUT((const gd_lstm_options *)e->attrs, 4, 2);
+    expand_layers(e, &l, GD_LSTM);
 }
 
 /*op gru(x, h0?, lengths?, weights*) -> y, h  heavy lowp
@@ -226,29 +231,29 @@ static void lstm_expand(gd_expand *e) {
  * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
  * - h0: the state before the first step, (layers * D, N, H), in the order of the weights;
  * NULL: zeros
- * - lengths: (N) integers, how many steps of each sequence are real, in any order. After them the
- * state stands still and y is 0; what x holds there counts nowhere. NULL: all T steps
- * - weights: for each layer, and in it forward before backward: w_ih (3H, I), w_hh (3H, H) and, with
- * biases, b_ih (3H), b_hh (3H). Their rows are those of the reset, update and new gate (r, z, n).
- * From the second layer on, I is D * H. They are PyTorch's weights in PyTorch's order
+ * - lengths: (N) integers, the length of each sequence, in any order. After its end, a sequence's
+ * state stays unchanged, y is 0 and x is ignored. NULL: all have length T
+ * - weights: for each layer, forward before backward: w_ih (3H, I), w_hh (3H, H) and, with
+ * biases, b_ih (3H), b_hh (3H). Their rows belong to the reset, update and new gate (r, z, n).
+ * From the second layer on, I is D * H. These are PyTorch's weights in PyTorch's order
  * - y: (T, N, D * H), h of the last layer at each step, forward before backward; (N, T, D * H)
  * with batch_first
- * - h: the state after the last real step (backward: after step 0), shaped as h0
- *   layers int = 1  stacked: each takes the y of the one before
+ * - h: the state after the last step of each sequence (backward: after step 0), shaped as h0
+ *   layers int = 1  number of stacked layers; each takes the y of the layer before
  *   bidirectional bool = false  a second direction, from the last step to the first
  *   batch_first bool = false  x and y have the batch first
  *   biases bool = true        false: no b_ih and b_hh among the weights
- *   dropout float = 0         of what goes from layer to layer, while training
- *   training bool = false     whether there is dropout
+ *   dropout float = 0         probability of dropout between layers, in training
+ *   training bool = false     apply dropout
  *   onnx GRU
  */
 static gd_status gru_infer(gd_infer *i) {
-    layout l = LAYOUT((const gd_gru_options *)i->attrs, 3, 1);
+    stack_layout l = STACK_LAYOUT((const gd_gru_options *)i->attrs, 3, 1);
     return infer_layers(i, &l);
 }
 static void gru_expand(gd_expand *e) {
-    layout l = LAYOUT((const gd_gru_options *)e->attrs, 3, 1);
-    run_layers(e, &l, GD_GRU);
+    stack_layout l = STACK_LAYOUT((const gd_gru_options *)e->attrs, 3, 1);
+    expand_layers(e, &l, GD_GRU);
 }
 
 /* --- cells ------------------------------------------------------------------------------------ */
@@ -278,8 +283,8 @@ static gd_status infer_cell(gd_infer *i, int gates, int states) {
     return GD_OK;
 }
 
-/* A cell is a sequence of one step. */
-static void run_cell(gd_expand *e, int states, gd_word cell) {
+/* The body of a cell: a sequence of one step. */
+static void expand_cell(gd_expand *e, int states, gd_word cell) {
     gd_tensor *x = e->x[0], *h = e->x[1], *c = states > 1 ? e->x[2] : NULL;
     int64_t batch = gd_tensor_dim(x, 0), hidden = gd_tensor_dim(h, 1);
     gd_shape state = gd_dims(1, batch, hidden), flat = gd_dims(batch, hidden);
@@ -298,21 +303,21 @@ static void run_cell(gd_expand *e, int states, gd_word cell) {
  */
 static gd_status rnn_cell_infer(gd_infer *i) { return infer_cell(i, 1, 1); }
 static void rnn_cell_expand(gd_expand *e) {
-    run_cell(e, 1, ((const gd_rnn_cell_options *)e->attrs)->activation);
+    expand_cell(e, 1, ((const gd_rnn_cell_options *)e->attrs)->activation);
 }
 
 /*op lstm_cell(x, h, c, w_ih, w_hh, b_ih?, b_hh?) -> h_next, c_next  heavy lowp
- * One step of lstm: x (N, I), h and c (N, H) give the next h and c. w_ih (4H, I), w_hh (4H, H), biases
- * (4H), with the gates in the order of lstm.
+ * One step of lstm: x (N, I), h and c (N, H) give the next h and c. w_ih (4H, I), w_hh (4H, H),
+ * biases (4H), with the gates in the order of lstm.
  */
 static gd_status lstm_cell_infer(gd_infer *i) { return infer_cell(i, 4, 2); }
-static void lstm_cell_expand(gd_expand *e) { run_cell(e, 2, GD_LSTM); }
+static void lstm_cell_expand(gd_expand *e) { expand_cell(e, 2, GD_LSTM); }
 
 /*op gru_cell(x, h, w_ih, w_hh, b_ih?, b_hh?) -> y  heavy lowp
- * One step of gru: x (N, I) and h (N, H) give the next h. w_ih (3H, I), w_hh (3H, H), biases (3H), with
- * the gates in the order of gru.
+ * One step of gru: x (N, I) and h (N, H) give the next h. w_ih (3H, I), w_hh (3H, H), biases (3H),
+ * with the gates in the order of gru.
  */
 static gd_status gru_cell_infer(gd_infer *i) { return infer_cell(i, 3, 1); }
-static void gru_cell_expand(gd_expand *e) { run_cell(e, 1, GD_GRU); }
+static void gru_cell_expand(gd_expand *e) { expand_cell(e, 1, GD_GRU); }
 
 #include "recurrent.gen.h"

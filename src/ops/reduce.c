@@ -1,4 +1,4 @@
-/* reduce.c - sums, products, extremes and truth over axes. */
+/* reduce.c - reductions over axes: sum, mean, prod, max, min, argmax, argmin, any, all. */
 #include "ops/reduce.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "ops/indexing.h"
 #include "ops/infer.h"
 
-/* --- what reductions share -------------------------------------------------------------------- */
+/* --- shared helpers --------------------------------------------------------------------------- */
 
 int64_t gd_reduced_count(const gd_tensor *x, uint32_t mask) {
     int64_t n = 1;
@@ -38,11 +38,11 @@ gd_status gd_need_elements(const gd_tensor *x, uint32_t mask) {
     int64_t results = 1;
     for (int k = 0; k < x->rank; k++)
         if (!(mask >> k & 1)) results *= x->dims[k];
-    if (results == 0) return GD_OK; /* nothing is asked for */
+    if (results == 0) return GD_OK; /* the result is empty, too */
     for (int k = 0; k < x->rank; k++)
         if ((mask >> k & 1) && x->dims[k] == 0)
             return gd_op_fail(GD_E_INDEX,
-                              "axis %d is empty, and there is no result without elements", k);
+                              "axis %d is empty; this reduction needs at least one element", k);
     return GD_OK;
 }
 
@@ -80,48 +80,48 @@ gd_status gd_each_group(const gd_kernel_call *k, uint32_t mask, gd_group_fn body
     return GD_OK;
 }
 
-/* Shape of the result, and the mask of the axes. */
+/* Sets the shape of the result, and *mask to the reduced axes. */
 static gd_status infer_axes(gd_infer *i, const gd_shape *axis, bool keepdim, uint32_t *mask) {
     GD_TRY(gd_axes_mask(axis, i->in[0]->rank, mask));
     gd_reduced_dims(i->in[0], *mask, keepdim, &i->out[0]);
     return GD_OK;
 }
 
-/* The axes of a call that infer has accepted. */
+/* The mask of the reduced axes of a call that infer has accepted. */
 static uint32_t axes_of(const gd_shape *axis, int rank) {
     uint32_t mask = 0;
     gd_axes_mask(axis, rank, &mask);
     return mask;
 }
 
-/* Sums and products of integers are i64, unless a dtype was asked for. */
-static gd_dtype widened(const gd_tensor *x, gd_dtype asked) {
-    if (asked) return asked;
+/* The dtype of sums and products: option `dtype` if given, else i64 for integers. */
+static gd_dtype sum_dtype(const gd_tensor *x, gd_dtype given) {
+    if (given) return given;
     return gd_dtype_is_float((gd_dtype)x->dtype) ? (gd_dtype)x->dtype : GD_I64;
 }
 
-static gd_status known_dtype(gd_dtype dtype) {
+static gd_status check_dtype_option(gd_dtype dtype) {
     if (dtype == GD_DTYPE_NONE || gd_dtype_size(dtype) > 0) return GD_OK;
-    return gd_op_fail(GD_E_DTYPE, "there is no such dtype");
+    return gd_op_fail(GD_E_DTYPE, "option dtype is %d, which is no dtype", (int)dtype);
 }
 
-/* Plain sums, products and means. The elements become the result's type first: .dtype = GD_I64
- * drops the fraction of each, not that of the sum. */
+/* Reference kernels of sum, prod and mean. Elements are converted to the option `dtype` first:
+ * .dtype = GD_I64 drops the fraction of each element, not that of the sum. */
 typedef struct {
     const gd_view *x, *y;
     bool product, mean;
-    gd_dtype asked;
-} folding;
+    gd_dtype given; /* option dtype */
+} sum_job;
 
-/* An element, f64 or i64, after its conversion to an integer dtype. */
-static int64_t as_stored(gd_dtype dtype, gd_dtype from, const void *element) {
+/* An element (f64 or i64) converted to an integer dtype. */
+static int64_t convert_element(gd_dtype dtype, gd_dtype from, const void *element) {
     char bytes[8];
     gd_convert(dtype, bytes, from, element, 1);
     return gd_load_i64(dtype, bytes);
 }
 
-static void fold(void *context, const void *elements, int64_t n, int64_t result) {
-    const folding *f = context;
+static void sum_group(void *context, const void *elements, int64_t n, int64_t result) {
+    const sum_job *f = context;
     double real = f->product ? 1 : 0;
     uint64_t integer = f->product ? 1 : 0; /* wraps */
     bool is_real = f->y->dtype == GD_F64;
@@ -129,10 +129,10 @@ static void fold(void *context, const void *elements, int64_t n, int64_t result)
         const void *e = (const char *)elements + 8 * i;
         double r = gd_load_f64(f->x->dtype, e);
         uint64_t w = (uint64_t)gd_load_i64(f->x->dtype, e);
-        if (f->asked == GD_BOOL) r = w = r != 0;
-        else if (f->asked && !is_real) w = (uint64_t)as_stored(f->asked, f->x->dtype, e);
+        if (f->given == GD_BOOL) r = w = r != 0;
+        else if (f->given && !is_real) w = (uint64_t)convert_element(f->given, f->x->dtype, e);
         real = f->product ? real * r : real + r;
-        integer = f->product ? integer * w : f->asked == GD_BOOL ? integer | w : integer + w;
+        integer = f->product ? integer * w : f->given == GD_BOOL ? integer | w : integer + w;
     }
     if (f->mean) real /= (double)n;
     void *to = (char *)f->y->data + 8 * result;
@@ -140,10 +140,10 @@ static void fold(void *context, const void *elements, int64_t n, int64_t result)
     else gd_store_i64(f->y->dtype, to, (int64_t)integer);
 }
 
-static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype asked, bool product,
+static gd_status run_sums(gd_kernel_call *k, const gd_shape *axis, gd_dtype given, bool product,
                           bool mean) {
-    folding f = {&k->in[0], &k->out[0], product, mean, asked};
-    return gd_each_group(k, axes_of(axis, k->in[0].rank), fold, &f);
+    sum_job f = {&k->in[0], &k->out[0], product, mean, given};
+    return gd_each_group(k, axes_of(axis, k->in[0].rank), sum_group, &f);
 }
 
 /* --- sum -------------------------------------------------------------------------------------- */
@@ -160,9 +160,9 @@ static gd_status fold_all(gd_kernel_call *k, const gd_shape *axis, gd_dtype aske
 static gd_status sum_infer(gd_infer *i) {
     const gd_sum_options *o = i->attrs;
     uint32_t mask;
-    GD_TRY(known_dtype(o->dtype));
+    GD_TRY(check_dtype_option(o->dtype));
     GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
-    i->out[0].dtype = widened(i->in[0], o->dtype);
+    i->out[0].dtype = sum_dtype(i->in[0], o->dtype);
     return GD_OK;
 }
 static void sum_vjp(gd_vjp *v) {
@@ -173,12 +173,12 @@ static void sum_vjp(gd_vjp *v) {
 static size_t sum_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status sum_reference(gd_kernel_call *k) {
     const gd_sum_options *o = k->attrs;
-    return fold_all(k, &o->axis, o->dtype, false, false);
+    return run_sums(k, &o->axis, o->dtype, false, false);
 }
 
 /*op sum_to(x, dims:int[]) -> y  fullp
- * The sum over broadcast dimensions, so that the result has shape dims: the opposite of expand.
- * Integers and bools give i64, as in sum, also where no dimension is left to be summed.
+ * The sum over broadcast dimensions, so that the result has shape dims: the inverse of expand.
+ * Integers and bools give i64 as in sum, even if there is no dimension to sum over.
  *   saves nothing
  */
 static void sum_to_expand(gd_expand *e) {
@@ -193,12 +193,12 @@ static void sum_to_expand(gd_expand *e) {
     }
     if (!fits) {
         char text[128];
-        gd_op_fail(GD_E_SHAPE, "cannot be summed to %s: each dimension must be equal or 1",
+        gd_op_fail(GD_E_SHAPE, "x cannot be summed to %s; each dimension must be x's or 1",
                    gd_numbers_text(o->dims.rank, o->dims.at, text, sizeof text));
         e->y[0] = &gd_error_tensor;
         return;
     }
-    const gd_dtype dtype = widened(x, GD_DTYPE_NONE);
+    const gd_dtype dtype = sum_dtype(x, GD_DTYPE_NONE);
     gd_tensor *y = axes.rank           ? gd_sum(x, .axis = axes, .keepdim = true)
                    : x->dtype == dtype ? x
                                        : gd_cast(x, dtype);
@@ -213,7 +213,7 @@ static void sum_to_expand(gd_expand *e) {
  */
 
 /*op mean(x) -> y  fullp
- * The mean over axes, or of all elements. Floats only; of integers say the .dtype to compute in.
+ * The mean over axes, or of all elements. For integers, .dtype must be given, a float type.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   dtype dtype = none    convert to this type first, and return it
@@ -224,12 +224,12 @@ static void sum_to_expand(gd_expand *e) {
 static gd_status mean_infer(gd_infer *i) {
     const gd_mean_options *o = i->attrs;
     uint32_t mask;
-    GD_TRY(known_dtype(o->dtype));
+    GD_TRY(check_dtype_option(o->dtype));
     GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
     i->out[0].dtype = o->dtype ? o->dtype : (gd_dtype)i->in[0]->dtype;
     if (!gd_dtype_is_float(i->out[0].dtype))
         return gd_op_fail(GD_E_DTYPE,
-                          "the mean of %s is no %s; say .dtype = GD_F32 or another float",
+                          "the mean of %s cannot be %s; give .dtype = GD_F32 or another float",
                           gd_dtype_name((gd_dtype)i->in[0]->dtype), gd_dtype_name(i->out[0].dtype));
     return GD_OK;
 }
@@ -247,14 +247,14 @@ static void mean_expand(gd_expand *e) {
     const gd_dtype dtype = o->dtype ? o->dtype : (gd_dtype)x->dtype;
     gd_tensor *sum = gd_sum(e->x[0], .axis = gd_mask_axes(mask), .keepdim = o->keepdim,
                             .dtype = gd_wide_dtype(dtype));
-    const int64_t n = gd_reduced_count(x, mask); /* of nothing it is NaN, and has a gradient */
+    const int64_t n = gd_reduced_count(x, mask); /* the mean of 0 elements is NaN */
     sum = n > 0 ? gd_divide_by(sum, (double)n) : gd_affine(sum, 1, NAN);
     e->y[0] = gd_as_dtype(sum, dtype);
 }
 static size_t mean_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status mean_reference(gd_kernel_call *k) {
     const gd_mean_options *o = k->attrs;
-    return fold_all(k, &o->axis, o->dtype, false, true);
+    return run_sums(k, &o->axis, o->dtype, false, true);
 }
 
 /* --- prod ------------------------------------------------------------------------------------- */
@@ -269,14 +269,14 @@ static gd_status mean_reference(gd_kernel_call *k) {
 static gd_status prod_infer(gd_infer *i) {
     const gd_prod_options *o = i->attrs;
     uint32_t mask;
-    GD_TRY(known_dtype(o->dtype));
+    GD_TRY(check_dtype_option(o->dtype));
     GD_TRY(infer_axes(i, &o->axis, o->keepdim, &mask));
-    i->out[0].dtype = widened(i->in[0], o->dtype);
+    i->out[0].dtype = sum_dtype(i->in[0], o->dtype);
     return GD_OK;
 }
 
-/* x with the reduced axes last and joined into one; *order is how they were permuted. */
-static gd_tensor *reduced_last(gd_tensor *x, uint32_t mask, gd_shape *order) {
+/* Moves the reduced axes to the end and flattens them into one; *order is the permutation. */
+static gd_tensor *flatten_reduced(gd_tensor *x, uint32_t mask, gd_shape *order) {
     gd_shape dims = {.form = 1};
     *order = (gd_shape){.form = 1};
     for (int side = 0; side < 2; side++)
@@ -288,7 +288,8 @@ static gd_tensor *reduced_last(gd_tensor *x, uint32_t mask, gd_shape *order) {
     return gd_reshape(gd_permute(x, *order), dims);
 }
 
-static gd_tensor *reduced_back(gd_tensor *y, const gd_tensor *x, gd_shape order) {
+/* The inverse of flatten_reduced: gives y the shape of x. */
+static gd_tensor *unflatten_reduced(gd_tensor *y, const gd_tensor *x, gd_shape order) {
     gd_shape dims = order, back = order;
     for (int k = 0; k < order.rank; k++) {
         dims.at[k] = x->dims[order.at[k]];
@@ -297,8 +298,9 @@ static gd_tensor *reduced_back(gd_tensor *y, const gd_tensor *x, gd_shape order)
     return gd_permute(gd_reshape(y, dims), back);
 }
 
-/* The product of all others is that of those before times that of those after: no division, so
- * zeros among the elements are no exception. */
+/* The gradient is gy times the product of all other elements. It is computed as the product of
+ * those before times the product of those after: without division, so that zeros need no special
+ * case. */
 static void prod_vjp(gd_vjp *v) {
     const gd_prod_options *o = v->attrs;
     gd_tensor *x = v->x[0], *gy = v->gy[0];
@@ -311,28 +313,28 @@ static void prod_vjp(gd_vjp *v) {
     }
     gd_shape order;
     bool one = (mask & (mask - 1)) == 0;
-    gd_tensor *rows = one ? x : reduced_last(x, mask, &order);
+    gd_tensor *rows = one ? x : flatten_reduced(x, mask, &order);
     int64_t axis = one ? __builtin_ctz(mask) : -1;
     gd_tensor *others = gd_mul(gd_cumprod(rows, axis, .exclusive = true),
                                gd_cumprod(rows, axis, .exclusive = true, .reverse = true));
-    v->gx[0] = gd_mul(gy, one ? others : reduced_back(others, x, order));
+    v->gx[0] = gd_mul(gy, one ? others : unflatten_reduced(others, x, order));
 }
 static size_t prod_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status prod_reference(gd_kernel_call *k) {
     const gd_prod_options *o = k->attrs;
-    return fold_all(k, &o->axis, o->dtype, true, false);
+    return run_sums(k, &o->axis, o->dtype, true, false);
 }
 
 /* --- max and min ------------------------------------------------------------------------------ */
 
 /*op extreme_grad(gy, x, y, count) -> g  elementwise internal
- * The gradient of max and min: gy shared evenly by the elements equal to the result.
+ * The gradient of max and min: gy divided evenly among the elements equal to the result.
  *   g = gy * (x == y) / count
  */
 
 /*op max(x) -> y
- * The largest element over axes, or of all. NaN if there is one. Elements that tie share the
- * gradient evenly (PyTorch's amax); see max_with_index for PyTorch's max over one axis.
+ * The largest element over axes, or of all; NaN if one is NaN. Elements that tie share the gradient
+ * evenly (PyTorch's amax). See max_with_index for PyTorch's max over one axis.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
@@ -357,15 +359,15 @@ static void max_vjp(gd_vjp *v) {
     extreme_vjp(v, &o->axis);
 }
 
-/* Plain extremes, with the place of the first. */
+/* Reference kernels of max and min, with the index of the first. */
 typedef struct {
     gd_dtype dtype;
     bool largest;
-    const gd_view *value, *index; /* NULL: not wanted */
-} extreme;
+    const gd_view *value, *index; /* outputs; NULL: not computed */
+} extreme_job;
 
 static void find_extreme(void *context, const void *elements, int64_t n, int64_t result) {
-    const extreme *e = context;
+    const extreme_job *e = context;
     const double *real = elements;
     const int64_t *integer = elements;
     int64_t at = 0;
@@ -380,21 +382,21 @@ static void find_extreme(void *context, const void *elements, int64_t n, int64_t
     if (e->index) ((int64_t *)e->index->data)[result] = at;
 }
 
-static gd_status extremes(gd_kernel_call *k, uint32_t mask, bool largest, const gd_view *value,
-                          const gd_view *index) {
-    extreme e = {k->in[0].dtype, largest, value, index};
+static gd_status run_extremes(gd_kernel_call *k, uint32_t mask, bool largest, const gd_view *value,
+                              const gd_view *index) {
+    extreme_job e = {k->in[0].dtype, largest, value, index};
     return gd_each_group(k, mask, find_extreme, &e);
 }
 
 static size_t max_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status max_reference(gd_kernel_call *k) {
     const gd_max_options *o = k->attrs;
-    return extremes(k, axes_of(&o->axis, k->in[0].rank), true, &k->out[0], NULL);
+    return run_extremes(k, axes_of(&o->axis, k->in[0].rank), true, &k->out[0], NULL);
 }
 
 /*op min(x) -> y
- * The smallest element over axes, or of all. NaN if there is one. Elements that tie share the
- * gradient evenly (PyTorch's amin); see min_with_index for PyTorch's min over one axis.
+ * The smallest element over axes, or of all; NaN if one is NaN. Elements that tie share the
+ * gradient evenly (PyTorch's amin). See min_with_index for PyTorch's min over one axis.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
@@ -414,12 +416,12 @@ static void min_vjp(gd_vjp *v) {
 static size_t min_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status min_reference(gd_kernel_call *k) {
     const gd_min_options *o = k->attrs;
-    return extremes(k, axes_of(&o->axis, k->in[0].rank), false, &k->out[0], NULL);
+    return run_extremes(k, axes_of(&o->axis, k->in[0].rank), false, &k->out[0], NULL);
 }
 
-/* --- places of extremes ----------------------------------------------------------------------- */
+/* --- indices of extremes ---------------------------------------------------------------------- */
 
-/* One axis, or all of them where it is not given. */
+/* The mask of one axis, or of all axes if it is not given. */
 static gd_status axis_mask(int64_t axis, int rank, uint32_t *mask) {
     int k;
     if (axis == GD_UNSET) {
@@ -431,7 +433,7 @@ static gd_status axis_mask(int64_t axis, int rank, uint32_t *mask) {
     return GD_OK;
 }
 
-static gd_status place_infer(gd_infer *i, int64_t axis, bool keepdim) {
+static gd_status infer_index(gd_infer *i, int64_t axis, bool keepdim) {
     uint32_t mask;
     GD_TRY(axis_mask(axis, i->in[0]->rank, &mask));
     GD_TRY(gd_need_elements(i->in[0], mask));
@@ -440,15 +442,16 @@ static gd_status place_infer(gd_infer *i, int64_t axis, bool keepdim) {
     return GD_OK;
 }
 
-static uint32_t one_axis(int64_t axis, int rank) {
+/* The same for a call that infer has accepted. */
+static uint32_t accepted_axis_mask(int64_t axis, int rank) {
     uint32_t mask = 0;
     axis_mask(axis, rank, &mask);
     return mask;
 }
 
 /*op argmax(x) -> indices  nograd
- * The index of the first largest element along an axis, or in all elements in a row. NaN is larger
- * than any number.
+ * The index of the first largest element along an axis, or of all elements in row-major order. NaN
+ * is larger than any number.
  *   axis int = none       none: over all elements
  *   keepdim bool = false  keep the reduced dimension with size 1
  *   gives indices < x[axis]
@@ -456,35 +459,37 @@ static uint32_t one_axis(int64_t axis, int rank) {
  */
 static gd_status argmax_infer(gd_infer *i) {
     const gd_argmax_options *o = i->attrs;
-    return place_infer(i, o->axis, o->keepdim);
+    return infer_index(i, o->axis, o->keepdim);
 }
-/* x for an extreme along one axis: all elements in a row where no axis is given. */
-static gd_tensor *searched(gd_tensor *x, int64_t *axis) {
+/* x, flattened if no axis is given; *axis is then 0. */
+static gd_tensor *flatten_without_axis(gd_tensor *x, int64_t *axis) {
     if (*axis != GD_UNSET) return x;
     *axis = 0;
     return gd_reshape(x, gd_dims(gd_tensor_numel(x)));
 }
-/* The index of an extreme of all elements, with x's rank where its dimensions are kept. */
-static gd_tensor *found_index(gd_tensor *index, const gd_tensor *x, int64_t axis, bool keepdim) {
-    return keepdim && axis == GD_UNSET ? gd_restore_dims(index, x, one_axis(axis, x->rank)) : index;
+/* The index of an extreme of all elements, with x's rank if keepdim. */
+static gd_tensor *restore_index(gd_tensor *index, const gd_tensor *x, int64_t axis, bool keepdim) {
+    return keepdim && axis == GD_UNSET
+               ? gd_restore_dims(index, x, accepted_axis_mask(axis, x->rank))
+               : index;
 }
 static void argmax_expand(gd_expand *e) {
     const gd_argmax_options *o = e->attrs;
     int64_t axis = o->axis;
-    gd_tensor *x = searched(e->x[0], &axis);
-    e->y[0] = found_index(
+    gd_tensor *x = flatten_without_axis(e->x[0], &axis);
+    e->y[0] = restore_index(
         gd_max_with_index(x, axis, .keepdim = o->keepdim && o->axis != GD_UNSET).indices, e->x[0],
         o->axis, o->keepdim);
 }
 static size_t argmax_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status argmax_reference(gd_kernel_call *k) {
     const gd_argmax_options *o = k->attrs;
-    return extremes(k, one_axis(o->axis, k->in[0].rank), true, NULL, &k->out[0]);
+    return run_extremes(k, accepted_axis_mask(o->axis, k->in[0].rank), true, NULL, &k->out[0]);
 }
 
 /*op argmin(x) -> indices  nograd
- * The index of the first smallest element along an axis, or in all elements in a row. NaN is
- * smaller than any number.
+ * The index of the first smallest element along an axis, or of all elements in row-major order. NaN
+ * is smaller than any number.
  *   axis int = none       none: over all elements
  *   keepdim bool = false  keep the reduced dimension with size 1
  *   gives indices < x[axis]
@@ -492,20 +497,20 @@ static gd_status argmax_reference(gd_kernel_call *k) {
  */
 static gd_status argmin_infer(gd_infer *i) {
     const gd_argmin_options *o = i->attrs;
-    return place_infer(i, o->axis, o->keepdim);
+    return infer_index(i, o->axis, o->keepdim);
 }
 static void argmin_expand(gd_expand *e) {
     const gd_argmin_options *o = e->attrs;
     int64_t axis = o->axis;
-    gd_tensor *x = searched(e->x[0], &axis);
-    e->y[0] = found_index(
+    gd_tensor *x = flatten_without_axis(e->x[0], &axis);
+    e->y[0] = restore_index(
         gd_min_with_index(x, axis, .keepdim = o->keepdim && o->axis != GD_UNSET).indices, e->x[0],
         o->axis, o->keepdim);
 }
 static size_t argmin_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status argmin_reference(gd_kernel_call *k) {
     const gd_argmin_options *o = k->attrs;
-    return extremes(k, one_axis(o->axis, k->in[0].rank), false, NULL, &k->out[0]);
+    return run_extremes(k, accepted_axis_mask(o->axis, k->in[0].rank), false, NULL, &k->out[0]);
 }
 
 /*op max_with_index(x, axis:int) -> values, indices
@@ -518,10 +523,10 @@ static gd_status argmin_reference(gd_kernel_call *k) {
 static gd_status max_with_index_infer(gd_infer *i) {
     const gd_max_with_index_options *o = i->attrs;
     if (o->axis == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "axis is not given");
-    return place_infer(i, o->axis, o->keepdim);
+    return infer_index(i, o->axis, o->keepdim);
 }
-static void place_vjp(gd_vjp *v, int64_t axis) {
-    uint32_t mask = one_axis(axis, v->x[0]->rank);
+static void with_index_vjp(gd_vjp *v, int64_t axis) {
+    uint32_t mask = accepted_axis_mask(axis, v->x[0]->rank);
     if (mask == 0) { /* a single number */
         v->gx[0] = v->gy[0];
         return;
@@ -532,12 +537,13 @@ static void place_vjp(gd_vjp *v, int64_t axis) {
 }
 static void max_with_index_vjp(gd_vjp *v) {
     const gd_max_with_index_options *o = v->attrs;
-    place_vjp(v, o->axis);
+    with_index_vjp(v, o->axis);
 }
 static size_t max_with_index_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status max_with_index_reference(gd_kernel_call *k) {
     const gd_max_with_index_options *o = k->attrs;
-    return extremes(k, one_axis(o->axis, k->in[0].rank), true, &k->out[0], &k->out[1]);
+    return run_extremes(k, accepted_axis_mask(o->axis, k->in[0].rank), true, &k->out[0],
+                        &k->out[1]);
 }
 
 /*op min_with_index(x, axis:int) -> values, indices
@@ -550,26 +556,27 @@ static gd_status max_with_index_reference(gd_kernel_call *k) {
 static gd_status min_with_index_infer(gd_infer *i) {
     const gd_min_with_index_options *o = i->attrs;
     if (o->axis == GD_UNSET) return gd_op_fail(GD_E_ARGUMENT, "axis is not given");
-    return place_infer(i, o->axis, o->keepdim);
+    return infer_index(i, o->axis, o->keepdim);
 }
 static void min_with_index_vjp(gd_vjp *v) {
     const gd_min_with_index_options *o = v->attrs;
-    place_vjp(v, o->axis);
+    with_index_vjp(v, o->axis);
 }
 static size_t min_with_index_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status min_with_index_reference(gd_kernel_call *k) {
     const gd_min_with_index_options *o = k->attrs;
-    return extremes(k, one_axis(o->axis, k->in[0].rank), false, &k->out[0], &k->out[1]);
+    return run_extremes(k, accepted_axis_mask(o->axis, k->in[0].rank), false, &k->out[0],
+                        &k->out[1]);
 }
 
 /*op place_at(g, indices, axis:int, size:int) -> y  internal
- * Zeros, of the given size along an axis where g has 1, with g at the indices: the gradient of
- * taking one element along the axis.
+ * Zeros of the given size along an axis, along which g has size 1, with g at the indices: the
+ * gradient of pick_at.
  *   saves indices
  *   index indices < size
  */
 
-/* The indices must be i64 and of the shape that has size 1 along the axis. */
+/* Requires i64 indices with the shape of x, but size 1 along the axis. */
 static gd_status check_indices(const gd_tensor *indices, const gd_tensor *x, int axis) {
     if (indices->dtype != GD_I64) return gd_op_fail(GD_E_DTYPE, "'indices' must be i64");
     bool fits = indices->rank == x->rank && x->rank > 0;
@@ -577,7 +584,9 @@ static gd_status check_indices(const gd_tensor *indices, const gd_tensor *x, int
         fits = indices->dims[k] == (k == axis ? 1 : x->dims[k]);
     return fits ? GD_OK
                 : gd_op_fail(GD_E_SHAPE,
-                             "'indices' must have the shape of one element along axis %d", axis);
+                             "'indices' must have the shape of the other input, but size 1 along "
+                             "axis %d",
+                             axis);
 }
 static gd_status place_at_infer(gd_infer *i) {
     const gd_place_at_options *o = i->attrs;
@@ -595,10 +604,10 @@ static void place_at_vjp(gd_vjp *v) {
     v->gx[0] = gd_pick_at(v->gy[0], v->x[1], o->axis);
 }
 
-/* For each element of `few`, which has size 1 along the axis: its offset and that of the element of
- * `many` at its index. */
-static gd_status move_at(const gd_view *few, const gd_view *indices, const gd_view *many,
-                         int64_t axis, bool place) {
+/* Copies between each element of `few`, which has size 1 along the axis, and the element of `many`
+ * at its index: to `many` if place is true, else from it. */
+static gd_status copy_at_indices(const gd_view *few, const gd_view *indices, const gd_view *many,
+                                 int64_t axis, bool place) {
     int64_t n = gd_numel(few->rank, few->dims);
     int k = (int)(axis < 0 ? axis + few->rank : axis);
     size_t size = gd_dtype_size(few->dtype);
@@ -632,11 +641,11 @@ static gd_status place_at_raw(gd_kernel_call *k) {
     zero.data = &nothing;
     memset(zero.strides, 0, sizeof zero.strides);
     gd_copy_elements(&k->out[0], &zero);
-    return move_at(&k->in[0], &k->in[1], &k->out[0], o->axis, true);
+    return copy_at_indices(&k->in[0], &k->in[1], &k->out[0], o->axis, true);
 }
 
 /*op pick_at(x, indices, axis:int) -> y  internal
- * The elements of x at the indices, one along the axis, which has size 1 in the result.
+ * The elements of x at the indices: one along the axis, which has size 1 in the result.
  *   saves indices
  *   index indices < x[axis]
  */
@@ -661,19 +670,19 @@ static void pick_at_expand(gd_expand *e) {
 }
 static gd_status pick_at_raw(gd_kernel_call *k) {
     const gd_pick_at_options *o = k->attrs;
-    return move_at(&k->out[0], &k->in[1], &k->in[0], o->axis, false);
+    return copy_at_indices(&k->out[0], &k->in[1], &k->in[0], o->axis, false);
 }
 
-/* --- truth ------------------------------------------------------------------------------------ */
+/* --- any and all ------------------------------------------------------------------------------ */
 
 typedef struct {
     gd_dtype dtype;
     bool all;
     const gd_view *y;
-} truth;
+} truth_job;
 
-static void find_truth(void *context, const void *elements, int64_t n, int64_t result) {
-    const truth *t = context;
+static void test_group(void *context, const void *elements, int64_t n, int64_t result) {
+    const truth_job *t = context;
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++)
         count += t->dtype == GD_F64 ? ((const double *)elements)[i] != 0
@@ -682,7 +691,8 @@ static void find_truth(void *context, const void *elements, int64_t n, int64_t r
 }
 
 /*op any(x) -> y  nograd
- * Whether any element over axes, or of all, is not zero (NaN is not). Of nothing: false.
+ * Whether any element over axes, or of all, is not zero (NaN counts as not zero). False if there
+ * are no elements.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  */
@@ -701,12 +711,12 @@ static void any_expand(gd_expand *e) {
 static size_t any_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status any_reference(gd_kernel_call *k) {
     const gd_any_options *o = k->attrs;
-    truth t = {k->in[0].dtype, false, &k->out[0]};
-    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), find_truth, &t);
+    truth_job t = {k->in[0].dtype, false, &k->out[0]};
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), test_group, &t);
 }
 
 /*op all(x) -> y  nograd
- * Whether all elements over axes, or all there are, are not zero. Of nothing: true.
+ * Whether all elements over axes, or of x, are not zero. True if there are no elements.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  */
@@ -724,8 +734,8 @@ static void all_expand(gd_expand *e) {
 static size_t all_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status all_reference(gd_kernel_call *k) {
     const gd_all_options *o = k->attrs;
-    truth t = {k->in[0].dtype, true, &k->out[0]};
-    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), find_truth, &t);
+    truth_job t = {k->in[0].dtype, true, &k->out[0]};
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), test_group, &t);
 }
 
 #include "reduce.gen.h"

@@ -1,4 +1,4 @@
-/* resize.c - images of another size: nearest neighbour and linear interpolation. */
+/* resize.c - resizes images by nearest-neighbour or linear interpolation. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -11,12 +11,12 @@
 enum { AXES = GD_RESIZE_AXES };
 
 /*op resize(x) -> y  fullp
- * x (N,C,L), (N,C,H,W) or (N,C,D,H,W) with other sizes of the axes after N and C, given as numbers
- * or by a factor; PyTorch's interpolate. linear is linear, bilinear or trilinear.
- *   size  int[] = none             of the result, one number for all axes or one each
- *   scale float = none             or: how many times the size of x, rounded down
+ * Resizes the spatial axes of x (N,C,L), (N,C,H,W) or (N,C,D,H,W), as PyTorch's interpolate. Either
+ * size or scale must be given. Mode linear is linear, bilinear or trilinear interpolation.
+ *   size  int[] = none             sizes of the result: one number for all axes, or one each
+ *   scale float = none             factor; the result's sizes are rounded down
  *   mode  {nearest, linear} = nearest
- *   align_corners bool = false     linear: the first and last elements stay where they are
+ *   align_corners bool = false     linear: the corner elements of x and y are aligned
  *   saves nothing
  *   onnx Resize
  */
@@ -31,11 +31,12 @@ static gd_status resize_infer(gd_infer *i) {
             GD_E_SHAPE, "'x' must have 3 to 5 dimensions (batch, channels, axes), not %d", x->rank);
     if (sized == scaled) return gd_op_fail(GD_E_ARGUMENT, "either size or scale must be given");
     if (sized && o->size.rank != 1 && o->size.rank != n)
-        return gd_op_fail(GD_E_ARGUMENT, "size has %d numbers for %d axes", o->size.rank, n);
+        return gd_op_fail(GD_E_ARGUMENT, "size has %d numbers; 'x' has %d spatial axes",
+                          o->size.rank, n);
     if (scaled && !(o->scale > 0 && o->scale < 0x1p62))
         return gd_op_fail(GD_E_ARGUMENT, "scale is %g; it must be positive", o->scale);
     if (o->mode == GD_LINEAR) GD_TRY(gd_need_float(x, "x"));
-    else if (o->align_corners) return gd_op_fail(GD_E_ARGUMENT, "align_corners is for mode linear");
+    else if (o->align_corners) return gd_op_fail(GD_E_ARGUMENT, "align_corners needs mode linear");
     gd_meta_like(y, x);
     for (int d = 0; d < n; d++) {
         int64_t *size = &y->dims[2 + d];
@@ -44,7 +45,9 @@ static gd_status resize_infer(gd_infer *i) {
         if (scaled && want >= 0x1p62) return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
         *size = scaled ? (int64_t)want : o->size.at[o->size.rank == 1 ? 0 : d];
         if (*size < 1)
-            return gd_op_fail(GD_E_SHAPE, "the result would have size %lld", (long long)*size);
+            return gd_op_fail(GD_E_SHAPE,
+                              "axis %d of the result has size %lld; it must be at least 1", 2 + d,
+                              (long long)*size);
     }
     return GD_OK;
 }
@@ -56,7 +59,7 @@ static void resize_vjp(gd_vjp *v) {
 }
 
 /*op resize_grad(gy, dims:int[], linear:bool, align_corners:bool, scale:float) -> gx  internal
- * The gradient of resize by its input, which has the spatial sizes dims.
+ * The gradient of resize by its input, whose spatial sizes are dims.
  *   saves nothing
  */
 static gd_status resize_grad_infer(gd_infer *i) {
@@ -64,10 +67,10 @@ static gd_status resize_grad_infer(gd_infer *i) {
     const gd_tensor *gy = i->in[0];
     GD_TRY(gd_need_float(gy, "gy"));
     if (o->dims.rank < 1 || o->dims.rank > AXES || gy->rank != o->dims.rank + 2)
-        return gd_op_fail(GD_E_SHAPE, "dims has %d numbers for %d dimensions", o->dims.rank,
+        return gd_op_fail(GD_E_SHAPE, "dims has %d numbers; 'gy' has %d dimensions", o->dims.rank,
                           gy->rank);
     if (o->align_corners && !o->linear)
-        return gd_op_fail(GD_E_ARGUMENT, "align_corners is for linear resizing");
+        return gd_op_fail(GD_E_ARGUMENT, "align_corners needs linear");
     gd_meta_like(&i->out[0], gy);
     for (int d = 0; d < o->dims.rank; d++) {
         if (o->dims.at[d] < 1 || gy->dims[2 + d] < 1)
@@ -75,7 +78,7 @@ static gd_status resize_grad_infer(gd_infer *i) {
         const double size = (double)o->dims.at[d] * o->scale; /* of the result, rounded down */
         if (!isnan(o->scale) &&
             !(size >= (double)gy->dims[2 + d] && size < (double)gy->dims[2 + d] + 1))
-            return gd_op_fail(GD_E_SHAPE, "axis %d of 'gy' is %lld long, not %g times %lld", 2 + d,
+            return gd_op_fail(GD_E_SHAPE, "axis %d of 'gy' has size %lld, not %g times %lld", 2 + d,
                               (long long)gy->dims[2 + d], o->scale, (long long)o->dims.at[d]);
         i->out[0].dims[2 + d] = o->dims.at[d];
     }
@@ -95,13 +98,13 @@ static void resize_grad_vjp(gd_vjp *v) {
 
 /* --- bodies ----------------------------------------------------------------------------------- */
 
-/* gd_resize_source_of for all elements of an axis of the result: lists of i64, and the part, for
- * tensors whose last axes are this one and `behind` others. */
+/* gd_resize_source_of for all elements of an axis of the result: `low` and `high` are i64 vectors;
+ * `part` broadcasts against tensors that have `behind` more axes after this one. */
 typedef struct {
     gd_tensor *low, *high, *part;
-} source_lists;
+} axis_sources;
 
-static source_lists sources_of(const gd_resize_form *r, int a, int behind, gd_dtype dtype) {
+static axis_sources axis_sources_of(const gd_resize_form *r, int a, int behind, gd_dtype dtype) {
     const bool f64 = dtype == GD_F64;
     const double in = (double)r->in[a], out = (double)r->out[a];
     const double ratio = r->align_corners  ? (out > 1 ? (in - 1) / (out - 1) : 0)
@@ -114,7 +117,7 @@ static source_lists sources_of(const gd_resize_form *r, int a, int behind, gd_dt
     at = gd_mul(at, gd_scalar_of(f64 ? ratio : (double)(float)ratio, wide));
     if (centers) at = gd_maximum(gd_sub(at, gd_scalar_of(0.5, wide)), gd_scalar_of(0, wide));
     gd_tensor *last = gd_scalar_int(r->in[a] - 1);
-    source_lists s = {.low = gd_cast(gd_floor(gd_as_dtype(at, GD_F32)), GD_I64)};
+    axis_sources s = {.low = gd_cast(gd_floor(gd_as_dtype(at, GD_F32)), GD_I64)};
     s.low = gd_minimum(s.low, last);
     if (!r->linear) return s;
     gd_shape dims = {.rank = behind + 1, .form = 1, .at = {r->out[a], 1, 1}};
@@ -124,13 +127,13 @@ static source_lists sources_of(const gd_resize_form *r, int a, int behind, gd_dt
     return s;
 }
 
-/* Whether the elements stay where they are along the axis. */
-static bool axis_stays(const gd_resize_form *r, int a) {
+/* Whether resizing leaves the axis unchanged. */
+static bool axis_is_unchanged(const gd_resize_form *r, int a) {
     return r->in[a] == r->out[a] && (r->linear || isnan(r->scale));
 }
 
-/* One axis after the other. An element that lies on another one is that one, whatever its
- * neighbour is. */
+/* Resizes one axis after the other. Where part is 0, the result is x[low] itself: a NaN or infinity
+ * at x[high] must not change it. */
 static void resize_expand(gd_expand *e) {
     const gd_resize_options *o = e->attrs;
     gd_tensor *x = e->x[0], *y = o->mode == GD_LINEAR ? gd_widen(x) : x;
@@ -142,8 +145,8 @@ static void resize_expand(gd_expand *e) {
         r.in[a] = x->dims[2 + d];
         r.out[a] = !isnan(o->scale) ? (int64_t)((double)r.in[a] * o->scale)
                                     : o->size.at[o->size.rank == 1 ? 0 : d];
-        if (axis_stays(&r, a)) continue;
-        const source_lists s = sources_of(&r, a, n - 1 - d, (gd_dtype)x->dtype);
+        if (axis_is_unchanged(&r, a)) continue;
+        const axis_sources s = axis_sources_of(&r, a, n - 1 - d, (gd_dtype)x->dtype);
         gd_tensor *low = gd_index_select(y, 2 + d, s.low);
         if (r.linear) {
             gd_tensor *high = gd_index_select(y, 2 + d, s.high);
@@ -162,8 +165,8 @@ static void resize_grad_expand(gd_expand *e) {
         const int a = AXES - n + d;
         r.in[a] = o->dims.at[d];
         r.out[a] = gy->dims[2 + d];
-        if (axis_stays(&r, a)) continue;
-        const source_lists s = sources_of(&r, a, n - 1 - d, (gd_dtype)gy->dtype);
+        if (axis_is_unchanged(&r, a)) continue;
+        const axis_sources s = axis_sources_of(&r, a, n - 1 - d, (gd_dtype)gy->dtype);
         if (!r.linear) {
             g = gd_scatter_sums(g, 2 + d, s.low, r.in[a]);
             continue;
@@ -201,8 +204,8 @@ gd_resize_form gd_resize_form_of(const gd_kernel_call *k, const gd_view *x, cons
     return r;
 }
 
-/* The address of element `index` of the plane numbered (n, c), in row-major order of its axes. */
-static char *element(const gd_view *v, int64_t plane, int64_t index) {
+/* The address of element `index`, in row-major order, of plane number n * C + c. */
+static char *plane_element(const gd_view *v, int64_t plane, int64_t index) {
     int64_t at = plane / v->dims[1] * v->strides[0] + plane % v->dims[1] * v->strides[1];
     for (int d = v->rank - 1; d >= 2; d--) {
         at += index % v->dims[d] * v->strides[d];
@@ -211,10 +214,10 @@ static char *element(const gd_view *v, int64_t plane, int64_t index) {
     return (char *)v->data + at * (int64_t)gd_dtype_size(v->dtype);
 }
 
-/* The up to eight elements of x that make element `index` of y, and their weights; returns how
- * many there are. */
-static int sources(const gd_resize_form *r, int64_t index, bool f64, int64_t at[8],
-                   double weight[8]) {
+/* The elements of x (at most eight) that element `index` of y is the weighted sum of. Returns their
+ * number. */
+static int weighted_sources(const gd_resize_form *r, int64_t index, bool f64, int64_t at[8],
+                            double weight[8]) {
     int n = 1;
     int64_t step = 1;
     at[0] = 0;
@@ -246,15 +249,15 @@ static gd_status resize_raw(gd_kernel_call *k) {
     double weight[8];
     for (int64_t p = 0; p < r.planes; p++)
         for (int64_t i = 0; i < out; i++) {
-            const int n = sources(&r, i, f64, at, weight);
-            char *to = element(y, p, i);
-            if (n == 1) { /* exactly, whatever the type */
-                memcpy(to, element(x, p, at[0]), gd_dtype_size(x->dtype));
+            const int n = weighted_sources(&r, i, f64, at, weight);
+            char *to = plane_element(y, p, i);
+            if (n == 1) { /* a copy, exact for all dtypes */
+                memcpy(to, plane_element(x, p, at[0]), gd_dtype_size(x->dtype));
                 continue;
             }
             double sum = 0;
             for (int s = 0; s < n; s++)
-                sum += weight[s] * gd_load_f64(x->dtype, element(x, p, at[s]));
+                sum += weight[s] * gd_load_f64(x->dtype, plane_element(x, p, at[s]));
             gd_store_f64(y->dtype, to, sum);
         }
     return GD_OK;
@@ -275,11 +278,11 @@ static gd_status resize_grad_raw(gd_kernel_call *k) {
     for (int64_t p = 0; p < r.planes; p++) {
         memset(sums, 0, (size_t)in * sizeof *sums);
         for (int64_t i = 0; i < out; i++) {
-            const int n = sources(&r, i, f64, at, weight);
-            const double g = gd_load_f64(gy->dtype, element(gy, p, i));
+            const int n = weighted_sources(&r, i, f64, at, weight);
+            const double g = gd_load_f64(gy->dtype, plane_element(gy, p, i));
             for (int s = 0; s < n; s++) sums[at[s]] += weight[s] * g;
         }
-        for (int64_t i = 0; i < in; i++) gd_store_f64(gx->dtype, element(gx, p, i), sums[i]);
+        for (int64_t i = 0; i < in; i++) gd_store_f64(gx->dtype, plane_element(gx, p, i), sums[i]);
     }
     return GD_OK;
 }

@@ -1,5 +1,7 @@
-/* resize.h - resampling as its kernels see it: planes with three spatial axes; where an op has
- * fewer, the first ones have size 1.
+/* resize.h - the parameters of a resize call as kernels use them.
+ *
+ * x is a number of planes with three spatial axes. For tensors with fewer the first ones have size
+ * 1.
  */
 #ifndef GRADUS_OPS_RESIZE_H
 #define GRADUS_OPS_RESIZE_H
@@ -14,34 +16,36 @@ typedef struct gd_resize_form {
     int64_t planes;
     int64_t in[GD_RESIZE_AXES], out[GD_RESIZE_AXES];
     bool linear, align_corners;
-    double scale; /* as the caller gave it; NaN: sizes were given */
+    double scale; /* option scale; NaN: option size was given */
 } gd_resize_form;
 
-/* The form of a call of resize or resize_grad; x has the planes to be resampled, y the results. */
+/* The parameters of a call of resize or resize_grad. x has the planes to be resampled, y the
+ * results; for resize_grad x is its output. */
 gd_resize_form gd_resize_form_of(const gd_kernel_call *k, const gd_view *x, const gd_view *y);
 
-/* Element o of the result is (1 - part) * x[low] + part * x[high] along an axis. Nearest: x[low]. */
+/* Element o of the result is (1 - part) * x[low] + part * x[high] along an axis.
+ * Nearest: x[low]. */
 typedef struct gd_resize_source {
     int64_t low, high;
     double part;
 } gd_resize_source;
 
-/* Where elements come from is computed in f32 for all types but f64, as in PyTorch, so that the
- * same elements are picked where a place falls on the border between two; fmaf for the same reason. */
+/* The source of element o. Positions are computed in f32 for all dtypes but f64, and with fmaf, as
+ * in PyTorch: so the same element is picked if a position is halfway between two. */
 static inline gd_resize_source gd_resize_source_of(const gd_resize_form *r, int axis, int64_t o,
                                                    bool f64) {
     const int64_t in = r->in[axis], out = r->out[axis];
-    if (r->linear && in == out) return (gd_resize_source){o, o, 0}; /* whatever the scale */
+    if (r->linear && in == out) return (gd_resize_source){o, o, 0}; /* even if scale is not 1 */
     double at;
     if (f64) {
         double ratio = !isnan(r->scale) ? 1 / r->scale : (double)in / (double)out;
         if (r->align_corners) at = out > 1 ? (double)(in - 1) / (double)(out - 1) * (double)o : 0;
         else at = r->linear ? ratio * ((double)o + 0.5) - 0.5 : ratio * (double)o;
     } else {
-        float ratio = !isnan(r->scale) ? (float)(1 / r->scale) : (float)in / (float)out, place;
-        if (r->align_corners) place = out > 1 ? (float)(in - 1) / (float)(out - 1) * (float)o : 0;
-        else place = r->linear ? fmaf(ratio, (float)o + 0.5f, -0.5f) : ratio * (float)o;
-        at = (double)place;
+        float ratio = !isnan(r->scale) ? (float)(1 / r->scale) : (float)in / (float)out, at32;
+        if (r->align_corners) at32 = out > 1 ? (float)(in - 1) / (float)(out - 1) * (float)o : 0;
+        else at32 = r->linear ? fmaf(ratio, (float)o + 0.5f, -0.5f) : ratio * (float)o;
+        at = (double)at32;
     }
     if (at < 0) at = 0;
     const float low = floorf((float)at);

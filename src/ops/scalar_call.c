@@ -1,4 +1,4 @@
-/* scalar_call.c - see scalar_call.h. */
+/* scalar_call.c - source and arguments of kernels in the scalar dialect. See scalar_call.h. */
 #include "ops/scalar_call.h"
 
 #include <string.h>
@@ -15,11 +15,11 @@ _Static_assert((int)GD_SCALAR_PARAMS >= (int)GD_FUSED_PARAMS &&
                    (int)GD_SOURCE_INPUTS >= (int)GD_FUSED_INPUTS,
                "every fused op fits into the arguments");
 
-/* The expression of an op that reduces its operand as it is. */
+/* The expression of a reduction: its operand. */
 static const gd_ir_node operand_node = {.code = GD_IR_VAR};
 static const gd_ir operand_ir = {.count = 1, .n_vars = 1, .n_outputs = 1, .nodes = &operand_node};
 
-/* sum, mean, max and min, but for fused ones. */
+/* Whether the op is sum, mean, max or min itself, not fused with others. */
 static bool is_reduction(const gd_op *op) {
     return !op->ir && !op->fusion && op->facts.reduces != GD_REDUCES_NOTHING;
 }
@@ -32,19 +32,20 @@ static int tensor_count(const gd_op *op, int n_in) {
     return op->fusion ? op->fusion->n_tensors : n_in;
 }
 
-/* Outputs that are a written input under its own name come first and are not computed. */
+/* The first outputs of an op that mutates inputs are those inputs. The kernel does not compute
+ * them. */
 static int skipped_outputs(const gd_op *op, int n_out) {
     if (!op->ir || op->fusion || n_out <= op->ir->n_outputs) return 0;
     return n_out - op->ir->n_outputs;
 }
 
-/* The type computed in. Reductions of integers are computed in i64. */
+/* The dtype of the computation. Reductions of integers compute in i64. */
 static gd_dtype compute_dtype(const gd_op *op, const gd_dtype *in, int n_in, gd_dtype out) {
     if (!is_reduction(op)) return gd_op_compute_dtype(op, in, n_in, out);
     return gd_dtype_is_float(out) ? gd_compute_dtype(out) : GD_I64;
 }
 
-/* Whether a reduction with this option `dtype` would have to round its operand to it first. */
+/* Whether a reduction from `in` to `out` rounds its operand first. */
 static bool rounds_operand(gd_dtype in, gd_dtype out) {
     return out == GD_BOOL || (gd_dtype_is_float(in) && !gd_dtype_is_float(out));
 }
@@ -87,7 +88,8 @@ bool gd_scalar_source_of_call(const gd_kernel_call *call, gd_kernel_source *sour
 
 /* --- the arguments ---------------------------------------------------------------------------- */
 
-/* The dims of a kernel: `order` has the outer dims of the shape, then the inner ones. */
+/* The dims of a kernel. `order` has the outer dims, one call of the kernel for each index, and then
+ * the inner dims, over which a call loops. */
 typedef struct kernel_dims {
     int rank, n_outer;
     int64_t dims[GD_MAX_RANK];
@@ -103,7 +105,7 @@ static void order_dims(kernel_dims *k, uint32_t inner) {
         if (inner >> d & 1) k->order[n++] = d;
 }
 
-/* Strides of a tensor that is broadcast to the shape. */
+/* Sets the strides of a tensor that broadcasts to the kernel's dims. */
 static void set_strides(const kernel_dims *k, const gd_view *v, gd_scalar_operand *o) {
     o->data = v->data;
     for (int n = 0; n < k->rank; n++) {
@@ -112,8 +114,8 @@ static void set_strides(const kernel_dims *k, const gd_view *v, gd_scalar_operan
     }
 }
 
-/* Strides of what has an element for each call: dims that one call loops over are missing in it, or
- * have size 1. */
+/* Sets the strides of a result with one element for each call: its inner dims are missing or have
+ * size 1. */
 static void set_outer_strides(const kernel_dims *k, const gd_view *v, gd_scalar_operand *o) {
     o->data = v->data;
     for (int n = 0; n < k->rank; n++) {
@@ -133,8 +135,9 @@ static bool is_contiguous(const kernel_dims *k, const gd_scalar_operand *o, int 
     return true;
 }
 
-/* Writes dims [from, to) of the kernel, without those of size 1 and with neighbours merged that all
- * operands step through evenly. Returns how many there are behind the first `rank`. */
+/* Writes dims [from, to) of the kernel to a->dims from `rank` on. Dims of size 1 are left
+ * out, and adjacent dims are merged if their strides allow it in all operands. Returns the
+ * number written. */
 static int merge_dims(const kernel_dims *k, int from, int to, int n_operands, int rank,
                       gd_scalar_args *a) {
     int n = 0;
@@ -175,7 +178,7 @@ static void set_params(const gd_kernel_call *call, gd_scalar_args *a) {
         memcpy(a->params + f->n_scalars, o->constants, sizeof *a->params * (size_t)f->n_constants);
         return;
     }
-    if (is_reduction(op)) return; /* it has no parameters */
+    if (is_reduction(op)) return; /* no parameters */
     gd_dtype in[GD_SOURCE_INPUTS];
     for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].dtype;
     const gd_dtype out = call->out[skipped_outputs(op, call->n_out)].dtype,
@@ -184,15 +187,15 @@ static void set_params(const gd_kernel_call *call, gd_scalar_args *a) {
         a->params[i] = gd_attr_param(&op->attrs[i], call->attrs, type);
 }
 
-/* Whether result i has one element for each call of the kernel, and not for each element. */
-static bool is_outer(const gd_op *op, int i, int n_results) {
+/* Whether result i has one element for each call of the kernel instead of one for each element. */
+static bool is_outer_result(const gd_op *op, int i, int n_results) {
     const gd_fusion *f = op->fusion;
     if (!f) return is_reduction(op);
     if (f->rows) return f->rows->value_of[i] >= 0;
     return f->reduction && i == n_results - 1;
 }
 
-/* Option `axis` of a reduction, a bit for each axis. */
+/* Option `axis` of a reduction as a mask. */
 static uint32_t reduced_axes(const gd_kernel_call *call) {
     uint32_t axes = 0;
     for (int i = 0; i < call->op->n_attrs; i++) {
@@ -218,7 +221,7 @@ void gd_scalar_args_of_call(const gd_kernel_call *call, gd_scalar_args *a) {
     memset(a, 0, sizeof *a);
     set_kernel_dims(call, is_reduction(call->op) ? &call->in[0] : &call->out[first], &k);
     for (int i = 0; i < n_in + n_out; i++) {
-        const bool outer = i >= n_in && is_outer(call->op, i - n_in, n_out);
+        const bool outer = i >= n_in && is_outer_result(call->op, i - n_in, n_out);
         gd_scalar_operand *operand = &a->operand[i];
         const gd_view *v = i < n_in ? &call->in[i] : &call->out[first + i - n_in];
         if (outer) set_outer_strides(&k, v, operand);

@@ -1,25 +1,26 @@
-/* shape.c - ops that rearrange: mostly views, which copy nothing. */
+/* shape.c - ops that rearrange elements: mostly views, which copy nothing. */
 #include <string.h>
 
 #include "core/copy.h"
 #include "gradus/ops.h"
 #include "ops/body.h"
 #include "ops/infer.h"
+#include "ops/view_element.h"
 
 /* --- reshape ---------------------------------------------------------------------------------- */
 
 /*op reshape(x, dims:int[]) -> y  view
- * The same elements in another shape; one dimension may be -1 and follows from the others. A view
- * where the strides allow it, else a copy.
+ * The same elements in another shape. One dimension may be -1; it is inferred from the others. A
+ * view if the strides allow it, else a copy.
  *   saves nothing
  *   onnx Reshape   caffe Reshape
  */
 
-/* Strides that show x's memory in the new shape, if there are any: x's dims that step evenly are
- * one run, and each run must hold whole dims of the new shape. Both hold the same elements. */
+/* Strides with which x's memory has the new shape; false if there are none. Adjacent dims of x with
+ * contiguous strides form a run, and each run must be the product of some adjacent new dims. */
 static bool reshape_strides(const gd_tensor *x, int rank, const int64_t *dims, int64_t *strides) {
-    int64_t left = 1, step = 1; /* what is not yet covered of the current run, and its stride */
-    int from = x->rank;         /* dims of x from here on are used up */
+    int64_t left = 1, step = 1; /* elements of the current run not yet assigned, and their stride */
+    int from = x->rank;         /* dims of x from here on are assigned */
     for (int to = rank; to-- > 0;) {
         if (dims[to] == 1) {
             strides[to] = step;
@@ -43,7 +44,7 @@ static bool reshape_strides(const gd_tensor *x, int rank, const int64_t *dims, i
     return true;
 }
 
-/* y has its shape, of as many elements as x: a view of x if there is one, else a copy. */
+/* Makes y, whose shape is set, a view of x if possible; else it is a copy. */
 static gd_status view_or_copy(gd_meta *y, const gd_tensor *x) {
     if (gd_numel(x->rank, x->dims) > 0 && reshape_strides(x, y->rank, y->dims, y->strides)) {
         y->view_of = 0;
@@ -65,7 +66,7 @@ static gd_status reshape_infer(gd_infer *i) {
         if (y->dims[k] == -1 && unknown < 0) unknown = k;
         else if (y->dims[k] < 0)
             return gd_op_fail(GD_E_SHAPE,
-                              "dims are %s: one of them may be -1, others not be negative",
+                              "dims are %s; one of them may be -1, the others must be at least 0",
                               gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
         else if (__builtin_mul_overflow(known, y->dims[k], &known))
             return gd_op_fail(GD_E_OVERFLOW, "%s is too large",
@@ -73,7 +74,7 @@ static gd_status reshape_infer(gd_infer *i) {
     }
     if (unknown >= 0 && known > 0) y->dims[unknown] = total / known;
     if (unknown >= 0 && known == 0)
-        return gd_op_fail(GD_E_SHAPE, "%s: -1 could be anything beside a 0",
+        return gd_op_fail(GD_E_SHAPE, "dims are %s; -1 cannot be inferred beside a 0",
                           gd_numbers_text(y->rank, o->dims.at, text, sizeof text));
     if (gd_numel(y->rank, y->dims) != total)
         return gd_op_fail(GD_E_SHAPE, "%lld elements do not fit dims %s", (long long)total,
@@ -81,7 +82,7 @@ static gd_status reshape_infer(gd_infer *i) {
     return view_or_copy(y, x);
 }
 static void reshape_vjp(gd_vjp *v) { v->gx[0] = gd_reshape(v->gy[0], gd_tensor_shape(v->x[0])); }
-/* The same elements in the order of rows: y, which is row-major, is seen in x's shape. */
+/* Copies x to y in row-major order: y is row-major and gets x's shape for the copy. */
 static gd_status copy_elements(gd_kernel_call *k) {
     gd_view y = k->out[0];
     y.rank = k->in[0].rank;
@@ -93,7 +94,7 @@ static gd_status copy_elements(gd_kernel_call *k) {
 static gd_status reshape_raw(gd_kernel_call *k) { return copy_elements(k); }
 
 /*op flatten(x) -> y  view
- * The dimensions from start_axis to end_axis made one. A view where the strides allow it.
+ * Flattens the dimensions from start_axis to end_axis into one. A view if the strides allow it.
  *   start_axis int = 0
  *   end_axis int = -1
  *   saves nothing
@@ -142,7 +143,7 @@ static gd_status squeeze_infer(gd_infer *i) {
 static void squeeze_vjp(gd_vjp *v) { v->gx[0] = gd_reshape(v->gy[0], gd_tensor_shape(v->x[0])); }
 
 /*op unsqueeze(x, axis:int) -> y  view
- * x with a dimension of size 1 put in at axis (0 to rank; -1 is behind the last).
+ * x with a new dimension of size 1 at axis (0 to rank; -1 is after the last).
  *   saves nothing
  *   onnx Unsqueeze
  */
@@ -170,7 +171,7 @@ static void unsqueeze_vjp(gd_vjp *v) {
 }
 
 /*op contiguous(x) -> y  view
- * The same elements, row-major in memory: x itself where it lies so already, else a copy.
+ * The same elements, row-major in memory: a view of x if it is row-major, else a copy.
  *   saves nothing
  */
 static gd_status contiguous_infer(gd_infer *i) {
@@ -183,7 +184,7 @@ static void contiguous_vjp(gd_vjp *v) { v->gx[0] = v->gy[0]; }
 static gd_status contiguous_raw(gd_kernel_call *k) { return copy_elements(k); }
 
 /*op stop_gradient(x) -> y  view nograd
- * x, to which no gradient goes back; gd_detach in a graph.
+ * x, but no gradient flows back to it: gd_detach in a graph.
  */
 static gd_status stop_gradient_infer(gd_infer *i) {
     gd_meta_view(&i->out[0], i->in[0], 0);
@@ -193,7 +194,7 @@ static gd_status stop_gradient_infer(gd_infer *i) {
 /* --- expand ----------------------------------------------------------------------------------- */
 
 /*op expand(x, dims:int[]) -> y  view
- * x repeated along new dimensions and those of size 1, without copying; -1 keeps a size.
+ * x repeated along new dimensions and dimensions of size 1, without copying. -1 keeps a size.
  *   saves nothing
  *   onnx Expand
  */
@@ -205,20 +206,20 @@ static gd_status expand_infer(gd_infer *i) {
     char text[128];
     gd_meta_view(y, x, 0);
     if (extra < 0)
-        return gd_op_fail(GD_E_SHAPE, "%d dimensions cannot be expanded to %d", x->rank,
-                          o->dims.rank);
+        return gd_op_fail(GD_E_SHAPE, "'x' has %d dimensions, which cannot be expanded to %d",
+                          x->rank, o->dims.rank);
     y->rank = o->dims.rank;
     for (int k = 0; k < y->rank; k++) {
         int64_t want = o->dims.at[k], have = k < extra ? 1 : x->dims[k - extra];
         if (want == -1 && k >= extra) want = have;
         if (want < 0 || (have != 1 && have != want))
-            return gd_op_fail(GD_E_SHAPE, "cannot be expanded to %s: dimension %d is %lld",
+            return gd_op_fail(GD_E_SHAPE, "'x' cannot be expanded to %s: dimension %d is %lld",
                               gd_numbers_text(y->rank, o->dims.at, text, sizeof text), k,
                               (long long)have);
         y->dims[k] = want;
         y->strides[k] = have == 1 && want != 1 ? 0 : k < extra ? 0 : x->strides[k - extra];
     }
-    size_t bytes; /* a view takes none, but its elements must be countable */
+    size_t bytes; /* a view needs no memory, but its size must not overflow */
     return gd_shape_bytes(gd_shape_of(y->rank, y->dims), y->dtype, &bytes);
 }
 static void expand_vjp(gd_vjp *v) { v->gx[0] = gd_sum_to(v->gy[0], gd_tensor_shape(v->x[0])); }
@@ -237,7 +238,8 @@ static gd_status permute_infer(gd_infer *i) {
     uint32_t mask;
     gd_meta_view(y, x, 0);
     if (o->axes.rank != x->rank)
-        return gd_op_fail(GD_E_SHAPE, "%d axes for %d dimensions", o->axes.rank, x->rank);
+        return gd_op_fail(GD_E_SHAPE, "axes has %d numbers; 'x' has %d dimensions", o->axes.rank,
+                          x->rank);
     GD_TRY(gd_axes_mask(&o->axes, x->rank, &mask));
     for (int k = 0; k < x->rank; k++) {
         int axis;
@@ -258,7 +260,7 @@ static void permute_vjp(gd_vjp *v) {
 }
 
 /*op transpose(x, axis0:int, axis1:int) -> y  view
- * x with two dimensions exchanged.
+ * x with two dimensions transposed.
  *   saves nothing
  */
 static gd_status transpose_infer(gd_infer *i) {
@@ -282,17 +284,18 @@ static void transpose_vjp(gd_vjp *v) {
 }
 
 /*op movedim(x, source:int[], destination:int[]) -> y  view
- * Moves dimension source[k] to place destination[k]; the others keep their order.
+ * Moves dimension source[k] to position destination[k]. The others keep their order.
  *   saves nothing
  */
 static gd_status movedim_order(const gd_movedim_options *o, int rank, int *from) {
     uint32_t sources, destinations;
     if (o->source.rank != o->destination.rank)
-        return gd_op_fail(GD_E_ARGUMENT, "%d sources for %d destinations", o->source.rank,
-                          o->destination.rank);
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "source has %d numbers and destination %d; these must be equal",
+                          o->source.rank, o->destination.rank);
     GD_TRY(gd_axes_mask(&o->source, rank, &sources));
     GD_TRY(gd_axes_mask(&o->destination, rank, &destinations));
-    for (int k = 0, next = 0; k < rank; k++) { /* those that were not named fill the gaps */
+    for (int k = 0, next = 0; k < rank; k++) { /* dimensions that do not move fill the gaps */
         if (destinations >> k & 1) continue;
         while (sources >> next & 1) next++;
         from[k] = next++;
@@ -322,10 +325,10 @@ static void movedim_vjp(gd_vjp *v) {
     v->gx[0] = gd_movedim(v->gy[0], o->destination, o->source);
 }
 
-/* --- turning round ---------------------------------------------------------------------------- */
+/* --- flip and roll ---------------------------------------------------------------------------- */
 
 /*op flip(x, axes:int[]) -> y
- * The elements in the opposite order along each of the axes.
+ * x with the order of elements reversed along each of the axes.
  *   saves nothing
  */
 static gd_status flip_infer(gd_infer *i) {
@@ -353,7 +356,7 @@ static void flip_expand(gd_expand *e) {
 }
 static gd_status flip_raw(gd_kernel_call *k) {
     const gd_flip_options *o = k->attrs;
-    gd_view x = k->in[0]; /* seen from its last element, stepping back */
+    gd_view x = k->in[0]; /* from its last element, with negative strides */
     uint32_t mask;
     GD_TRY(gd_axes_mask(&o->axes, x.rank, &mask));
     for (int d = 0; d < x.rank; d++) {
@@ -366,8 +369,8 @@ static gd_status flip_raw(gd_kernel_call *k) {
 }
 
 /*op roll(x, shifts:int[]) -> y
- * The elements moved on along axes; what leaves at the end comes back at the start.
- *   axis int[] = none  an axis for each shift; none: all elements in a row, as if flattened
+ * Shifts the elements along axes; elements shifted beyond the end come back at the start.
+ *   axis int[] = none  an axis for each shift; none: x is flattened and reshaped back
  *   saves nothing
  */
 static gd_status roll_infer(gd_infer *i) {
@@ -376,17 +379,17 @@ static gd_status roll_infer(gd_infer *i) {
     bool axes = gd_shape_is_set(&o->axis);
     int expected = axes ? o->axis.rank : 1, axis;
     if (o->shifts.rank != expected)
-        return gd_op_fail(GD_E_ARGUMENT, "%d shifts for %d axes%s", o->shifts.rank, expected,
-                          axes ? "" : " (all elements in a row)");
+        return gd_op_fail(GD_E_ARGUMENT, "shifts has %d numbers; it must have %d%s", o->shifts.rank,
+                          expected, axes ? ", one for each axis" : " if no axis is given");
     for (int k = 0; axes && k < o->axis.rank; k++) {
-        if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to roll");
+        if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' has rank 0 and no axis to roll");
         GD_TRY(gd_axis(o->axis.at[k], x->rank, &axis));
     }
     gd_meta_like(&i->out[0], x);
     return GD_OK;
 }
 
-/* The shift as 0 <= shift < size. */
+/* The shift modulo size: 0 <= shift < size. */
 static int64_t roll_shift(int64_t shift, int64_t size) {
     if (size == 0) return 0;
     shift %= size;
@@ -396,8 +399,7 @@ static int64_t roll_shift(int64_t shift, int64_t size) {
 static void roll_vjp(gd_vjp *v) {
     const gd_roll_options *o = v->attrs;
     gd_shape back = o->shifts;
-    for (int k = 0; k < back.rank;
-         k++) { /* by its size, as the opposite of the smallest number is none */
+    for (int k = 0; k < back.rank; k++) { /* modulo the size: -INT64_MIN would overflow */
         int64_t size = gd_shape_is_set(&o->axis) ? gd_tensor_dim(v->x[0], (int)o->axis.at[k])
                                                  : gd_tensor_numel(v->x[0]);
         back.at[k] = -roll_shift(back.at[k], size);
@@ -406,7 +408,7 @@ static void roll_vjp(gd_vjp *v) {
                                          : gd_roll(v->gy[0], back);
 }
 
-/* Copies the parts that stay together: two for each rolled axis, from this one on. */
+/* Copies x, rolled along the axes from `axis` on. Each rolled axis is copied in two parts. */
 static void roll_axes(gd_view y, gd_view x, const int64_t *shift, int axis) {
     while (axis < x.rank && shift[axis] == 0) axis++;
     if (axis == x.rank) {
@@ -415,23 +417,13 @@ static void roll_axes(gd_view y, gd_view x, const int64_t *shift, int axis) {
     }
     int64_t size = (int64_t)gd_dtype_size(x.dtype), n = x.dims[axis], s = shift[axis];
     gd_view to = y, from = x;
-    to.dims[axis] = from.dims[axis] = n - s; /* the front moves back by s ... */
+    to.dims[axis] = from.dims[axis] = n - s; /* the front moves by s ... */
     to.data = (char *)y.data + s * y.strides[axis] * size;
     roll_axes(to, from, shift, axis + 1);
-    to.dims[axis] = from.dims[axis] = s; /* ... and the end comes to the front */
+    to.dims[axis] = from.dims[axis] = s; /* ... and the end moves to the front */
     to.data = y.data;
     from.data = (char *)x.data + (n - s) * x.strides[axis] * size;
     roll_axes(to, from, shift, axis + 1);
-}
-
-/* Where the element with this number, counted in row-major order, lies. */
-static int64_t offset_of(int64_t number, const gd_view *v) {
-    int64_t at = 0;
-    for (int d = v->rank; d-- > 0;) {
-        at += number % v->dims[d] * v->strides[d];
-        number /= v->dims[d];
-    }
-    return at;
 }
 
 /*op wrap_index(x, size:int) -> y  elementwise integral internal
@@ -439,8 +431,8 @@ static int64_t offset_of(int64_t number, const gd_view *v) {
  *   y = x < 0 ? x + size : x
  */
 
-/* x rolled by 0 <= shift < n along an axis of n elements. */
-static gd_tensor *rolled(gd_tensor *x, int axis, int64_t shift, int64_t n) {
+/* Rolls x by 0 <= shift < n along an axis of n elements. */
+static gd_tensor *roll_axis(gd_tensor *x, int axis, int64_t shift, int64_t n) {
     if (shift == 0) return x;
     return gd_take_positions(x, axis, gd_wrap_index(gd_positions(x->rank, axis, -shift, n, 1), n));
 }
@@ -450,13 +442,13 @@ static void roll_expand(gd_expand *e) {
     if (!gd_shape_is_set(&o->axis)) {
         const int64_t n = gd_tensor_numel(x);
         const int64_t shift = roll_shift(o->shifts.at[0], n);
-        y = shift ? rolled(gd_reshape(x, gd_dims(n)), 0, shift, n) : gd_clone(x);
+        y = shift ? roll_axis(gd_reshape(x, gd_dims(n)), 0, shift, n) : gd_clone(x);
         e->y[0] = gd_reshape(y, gd_tensor_shape(x));
         return;
     }
     for (int i = 0; i < o->axis.rank; i++) {
         const int axis = (int)(o->axis.at[i] < 0 ? o->axis.at[i] + x->rank : o->axis.at[i]);
-        y = rolled(y, axis, roll_shift(o->shifts.at[i], x->dims[axis]), x->dims[axis]);
+        y = roll_axis(y, axis, roll_shift(o->shifts.at[i], x->dims[axis]), x->dims[axis]);
     }
     e->y[0] = y == x ? gd_clone(x) : y;
 }
@@ -467,7 +459,7 @@ static gd_status roll_raw(gd_kernel_call *k) {
     gd_view y = k->out[0];
     if (gd_shape_is_set(&o->axis)) {
         int64_t shift[GD_MAX_RANK] = {0};
-        for (int i = 0; i < o->axis.rank; i++) { /* an axis may be named twice */
+        for (int i = 0; i < o->axis.rank; i++) { /* an axis may occur twice */
             int axis = (int)(o->axis.at[i] < 0 ? o->axis.at[i] + x->rank : o->axis.at[i]);
             shift[axis] =
                 roll_shift(shift[axis] + roll_shift(o->shifts.at[i], x->dims[axis]), x->dims[axis]);
@@ -476,7 +468,6 @@ static gd_status roll_raw(gd_kernel_call *k) {
         return GD_OK;
     }
     int64_t n = gd_numel(x->rank, x->dims), shift = roll_shift(o->shifts.at[0], n);
-    int64_t size = (int64_t)gd_dtype_size(x->dtype);
     if (gd_is_row_major(x->rank, x->dims, x->strides) &&
         gd_is_row_major(y.rank, y.dims, y.strides)) {
         gd_view line = {.data = x->data, .dtype = x->dtype, .rank = 1, .dims = {n}, .strides = {1}};
@@ -486,8 +477,8 @@ static gd_status roll_raw(gd_kernel_call *k) {
         return GD_OK;
     }
     for (int64_t e = 0; e < n; e++)
-        memcpy((char *)y.data + offset_of((e + shift) % n, &y) * size,
-               (const char *)x->data + offset_of(e, x) * size, (size_t)size);
+        memcpy(gd_view_element(&y, (e + shift) % n), gd_view_element(x, e),
+               gd_dtype_size(x->dtype));
     return GD_OK;
 }
 

@@ -1,4 +1,4 @@
-/* slicing.c - parts of a tensor by position: views, apart from slices with a negative step. */
+/* slicing.c - parts of a tensor by position. All are views, except slices with a negative step. */
 #include <string.h>
 
 #include "core/copy.h"
@@ -8,7 +8,8 @@
 #include "ops/infer.h"
 
 /*op narrow(x, axis:int, start:int, length:int) -> y  view
- * A stretch of one axis, as a view. A negative start counts from the end.
+ * The elements start to start + length - 1 of an axis, as a view. A negative start counts from the
+ * end.
  *   saves nothing
  */
 static gd_status narrow_infer(gd_infer *i) {
@@ -16,7 +17,7 @@ static gd_status narrow_infer(gd_infer *i) {
     const gd_tensor *x = i->in[0];
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to narrow");
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' has rank 0 and no axis to narrow");
     int64_t size = x->dims[axis], start = o->start < 0 ? o->start + size : o->start;
     if (start < 0 || start > size || o->length < 0 || o->length > size - start)
         return gd_op_fail(GD_E_INDEX,
@@ -44,7 +45,7 @@ static gd_status select_infer(gd_infer *i) {
     gd_meta *y = &i->out[0];
     int axis;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to select from");
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' has rank 0 and no axis to select from");
     int64_t size = x->dims[axis], index = o->index < 0 ? o->index + size : o->index;
     if (index < 0 || index >= size)
         return gd_op_fail(
@@ -68,7 +69,7 @@ static void select_vjp(gd_vjp *v) {
 }
 
 /*op subtensor(x, index:int[]) -> y
- * The part of x at these positions of its first axes, as a view: gd_at(x, i, j) is x[i][j].
+ * The part of x at these indices of its first axes, as a view: gd_at(x, i, j) is x[i][j].
  */
 static void subtensor_expand(gd_expand *e) {
     const gd_subtensor_options *o = e->attrs;
@@ -79,23 +80,23 @@ static void subtensor_expand(gd_expand *e) {
 /* --- slices ----------------------------------------------------------------------------------- */
 
 /*op slice(x) -> y  view
- * Every step-th position of an axis from start up to, but without, stop, as Python's
- * x[start:stop:step]: negative positions count from the end, and what lies outside is clamped.
- * A view where step is positive, a copy where it is negative.
+ * Every step-th element of an axis from start to before stop, as Python's x[start:stop:step]:
+ * negative positions count from the end, and positions outside are clamped. A view if step is
+ * positive, a copy if it is negative.
  *   axis int = 0
  *   start int = none  none: the beginning, or the end for a negative step
- *   stop int = none   none or GD_END: as far as it goes
+ *   stop int = none   none or GD_END: to the end, or to the beginning for a negative step
  *   step int = 1
  *   saves nothing
  *   onnx Slice
  */
 
-/* The slice as positions start, start + step, ... (length of them) of an axis of this size. */
+/* The slice as `length` positions start, start + step, ... of an axis of this size. */
 static gd_status slice_range(const gd_slice_options *o, int64_t size, int64_t *start,
                              int64_t *length) {
     int64_t step = o->step;
-    if (step == 0) return gd_op_fail(GD_E_ARGUMENT, "the step is 0");
-    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1; /* where positions stop */
+    if (step == 0) return gd_op_fail(GD_E_ARGUMENT, "step is 0; it must be positive or negative");
+    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1; /* bounds for clamping */
     int64_t from = o->start, to = o->stop;
     if (from == GD_UNSET) from = step > 0 ? low : high;
     else {
@@ -123,7 +124,7 @@ static gd_status slice_infer(gd_infer *i) {
     int axis;
     int64_t start, length;
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to slice");
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' has rank 0 and no axis to slice");
     GD_TRY(slice_range(o, x->dims[axis], &start, &length));
     if (o->step < 0) gd_meta_like(y, x);
     else {
@@ -142,8 +143,8 @@ static void slice_vjp(gd_vjp *v) {
         gd_slice_grad(v->gy[0], gd_tensor_shape(v->x[0]), o->axis, start, length > 1 ? o->step : 1);
 }
 
-/* The positions of the axis as a view of t. */
-static gd_view sliced(const gd_view *t, int axis, int64_t start, int64_t length, int64_t step) {
+/* The view of these positions of an axis of t. */
+static gd_view slice_view(const gd_view *t, int axis, int64_t start, int64_t length, int64_t step) {
     gd_view part = *t;
     part.data = (char *)part.data + start * part.strides[axis] * (int64_t)gd_dtype_size(part.dtype);
     part.dims[axis] = length;
@@ -165,15 +166,15 @@ static gd_status slice_raw(gd_kernel_call *k) {
     int axis = (int)(o->axis < 0 ? o->axis + x->rank : o->axis);
     int64_t start, length;
     GD_TRY(slice_range(o, x->dims[axis], &start, &length));
-    gd_view part = sliced(x, axis, start, length, o->step);
+    gd_view part = slice_view(x, axis, start, length, o->step);
     gd_copy_elements(&k->out[0], &part);
     return GD_OK;
 }
 
 /*op slice_scatter(x, src) -> y
- * x with src at the positions that slice shows, whose result's shape src has.
+ * x with the elements that slice selects replaced by src, which has the shape of that slice.
  *   axis int = 0
- *   start int = none  as of slice
+ *   start int = none  start, stop and step are those of slice
  *   stop int = none
  *   step int = 1
  *   saves nothing
@@ -189,13 +190,13 @@ static gd_status slice_scatter_infer(gd_infer *i) {
     int64_t start, length;
     GD_TRY(gd_need_same_dtype(x, src, "x", "src"));
     GD_TRY(gd_axis(o->axis, x->rank, &axis));
-    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "a single number has no axis to slice");
+    if (x->rank == 0) return gd_op_fail(GD_E_SHAPE, "'x' has rank 0 and no axis to slice");
     GD_TRY(slice_range(&slice, x->dims[axis], &start, &length));
     GD_TRY(gd_need_rank(src, "src", x->rank));
     for (int d = 0; d < x->rank; d++) {
         int64_t want = d == axis ? length : x->dims[d];
         if (src->dims[d] != want)
-            return gd_op_fail(GD_E_SHAPE, "'src' has size %lld in dimension %d, and the slice %lld",
+            return gd_op_fail(GD_E_SHAPE, "'src' has size %lld in dimension %d; the slice has %lld",
                               (long long)src->dims[d], d, (long long)want);
     }
     gd_meta_like(&i->out[0], x);
@@ -218,11 +219,12 @@ static gd_status slice_scatter_raw(gd_kernel_call *k) {
     int64_t start, length;
     GD_TRY(slice_range(&slice, y->dims[axis], &start, &length));
     gd_copy_elements(y, &k->in[0]);
-    gd_view part = sliced(y, axis, start, length, o->step);
+    gd_view part = slice_view(y, axis, start, length, o->step);
     gd_copy_elements(&part, &k->in[1]);
     return GD_OK;
 }
-/* As ops that ONNX has: what is before it, src, what is behind it; or place by place. */
+/* Expressed in ops that ONNX has: the concatenation of the part before, src and the part after for
+ * step 1, else a scatter. */
 static void slice_scatter_expand(gd_expand *e) {
     const gd_slice_scatter_options *o = e->attrs;
     const gd_slice_options slice = as_slice(o);
@@ -243,10 +245,10 @@ static void slice_scatter_expand(gd_expand *e) {
     for (int d = 0; d < x->rank; d++) one.at[d] = d == axis ? length : 1;
     gd_device *before = gd_this_thread.device;
     gd_this_thread.device = x->device;
-    gd_tensor *places = gd_arange(0, (double)length, .dtype = GD_I64);
+    gd_tensor *positions = gd_arange(0, (double)length, .dtype = GD_I64);
     gd_this_thread.device = before;
-    places = gd_add(gd_mul(places, gd_scalar_int(o->step)), gd_scalar_int(start));
-    e->y[0] = gd_scatter(x, axis, gd_expand(gd_reshape(places, one), gd_tensor_shape(src)), src);
+    positions = gd_add(gd_mul(positions, gd_scalar_int(o->step)), gd_scalar_int(start));
+    e->y[0] = gd_scatter(x, axis, gd_expand(gd_reshape(positions, one), gd_tensor_shape(src)), src);
 }
 
 /*op slice_grad(gy, dims:int[], axis:int, start:int, step:int) -> gx  internal
@@ -262,16 +264,16 @@ static gd_status slice_grad_infer(gd_infer *i) {
     GD_TRY(gd_axis(o->axis, gy->rank, &axis));
     for (int d = 0; d < gy->rank; d++)
         if (d != axis && gy->dims[d] != o->dims.at[d])
-            return gd_op_fail(GD_E_SHAPE, "dimension %d is %lld, not %lld", d,
+            return gd_op_fail(GD_E_SHAPE, "dimension %d of 'gy' is %lld; that of dims is %lld", d,
                               (long long)gy->dims[d], (long long)o->dims.at[d]);
-    if (o->step == 0) return gd_op_fail(GD_E_ARGUMENT, "the step is 0");
+    if (o->step == 0)
+        return gd_op_fail(GD_E_ARGUMENT, "step is 0; it must be positive or negative");
     int64_t size = gy->rank ? o->dims.at[axis] : 0, length = gy->rank ? gy->dims[axis] : 0;
     __int128 end = (__int128)o->start + (__int128)(length - 1) * o->step;
     if (length > 0 && (o->start < 0 || o->start >= size || end < 0 || end >= size))
         return gd_op_fail(
-            GD_E_INDEX,
-            "positions %lld, and every %lld-th from there, do not lie in a size of %lld",
-            (long long)o->start, (long long)o->step, (long long)size);
+            GD_E_INDEX, "start %lld, step %lld and %lld elements exceed the axis of size %lld",
+            (long long)o->start, (long long)o->step, (long long)length, (long long)size);
     i->out[0].rank = o->dims.rank;
     memcpy(i->out[0].dims, o->dims.at, sizeof o->dims.at);
     return GD_OK;
@@ -296,25 +298,26 @@ static void slice_grad_expand(gd_expand *e) {
         e->y[0] = size == n ? gd_clone(gy) : gd_take_window(gy, axis, -o->start, size);
         return;
     }
-    gd_tensor *places = gd_positions(gy->rank, axis, o->start, n, n > 1 ? o->step : 1);
+    gd_tensor *positions = gd_positions(gy->rank, axis, o->start, n, n > 1 ? o->step : 1);
     e->y[0] = gd_scatter_add(gd_full(o->dims, 0, .dtype = (gd_dtype)gy->dtype), axis,
-                             gd_expand(places, gd_tensor_shape(gy)), gy);
+                             gd_expand(positions, gd_tensor_shape(gy)), gy);
 }
 static gd_status slice_grad_raw(gd_kernel_call *k) {
     const gd_slice_grad_options *o = k->attrs;
     const gd_view *gx = &k->out[0];
     int axis = (int)(o->axis < 0 ? o->axis + gx->rank : o->axis);
-    if (gx->rank > 0 && k->in[0].dims[axis] == gx->dims[axis]) { /* all of it: nothing to clear */
-        gd_view all = sliced(gx, axis, o->start, gx->dims[axis], o->step);
+    if (gx->rank > 0 &&
+        k->in[0].dims[axis] == gx->dims[axis]) { /* gy covers gx: nothing to clear */
+        gd_view all = slice_view(gx, axis, o->start, gx->dims[axis], o->step);
         gd_copy_elements(&all, &k->in[0]);
         return GD_OK;
     }
     static const int64_t zero;
-    gd_view nothing = *gx;
-    nothing.data = (void *)(uintptr_t)&zero;
-    memset(nothing.strides, 0, sizeof nothing.strides);
-    gd_copy_elements(gx, &nothing);
-    gd_view part = sliced(gx, axis, o->start, k->in[0].dims[axis], o->step);
+    gd_view zeros = *gx; /* one zero in the shape of gx: all strides are 0 */
+    zeros.data = (void *)(uintptr_t)&zero;
+    memset(zeros.strides, 0, sizeof zeros.strides);
+    gd_copy_elements(gx, &zeros);
+    gd_view part = slice_view(gx, axis, o->start, k->in[0].dims[axis], o->step);
     gd_copy_elements(&part, &k->in[0]);
     return GD_OK;
 }

@@ -24,12 +24,13 @@ static gd_status infer_grad(gd_infer *i, int64_t axis) {
     return GD_OK;
 }
 
-/* The sum along an axis, which stays with size 1. Of a single number: itself. */
+/* The sum along an axis, which stays with size 1. */
 static gd_tensor *sum_along(gd_tensor *x, int64_t axis) {
     return gd_sum(x, .axis = gd_dims(axis), .keepdim = true);
 }
 
-/* Plain kernels: body(x, n, step, y, other) for each line along the axis. */
+/* Reference kernels: body(x, other, y, n, step) for each line along the axis. `other` is the second
+ * input, or NULL. */
 typedef void (*line_fn)(const double *x, const double *other, double *y, int64_t n, int64_t step);
 
 static gd_status each_line(gd_kernel_call *k, int64_t axis, line_fn body) {
@@ -51,7 +52,7 @@ static gd_status each_line(gd_kernel_call *k, int64_t axis, line_fn body) {
     return GD_OK;
 }
 
-static double largest(const double *x, int64_t n, int64_t step) {
+static double largest_of(const double *x, int64_t n, int64_t step) {
     double m = x[0];
     for (int64_t t = 1; t < n; t++) m = isnan(x[t * step]) || x[t * step] > m ? x[t * step] : m;
     return m;
@@ -79,8 +80,9 @@ static void softmax_vjp(gd_vjp *v) {
     const gd_softmax_options *o = v->attrs;
     v->gx[0] = gd_softmax_grad(v->gy[0], v->y[0], o->axis);
 }
-/* x less its largest element along the axis, which the result does not depend on. */
-static gd_tensor *below_largest(gd_tensor *x, int64_t axis) {
+/* x minus its largest element along the axis, so that exp does not overflow. Softmax does not
+ * depend on the subtracted number, so no gradient flows through it. */
+static gd_tensor *subtract_largest(gd_tensor *x, int64_t axis) {
     x = gd_as_dtype(x, gd_wide_dtype((gd_dtype)x->dtype));
     return gd_sub(x, gd_stop_gradient(gd_max(x, .axis = gd_dims(axis), .keepdim = true)));
 }
@@ -91,29 +93,28 @@ static void softmax_expand(gd_expand *e) {
         e->y[0] = gd_clone(x);
         return;
     }
-    gd_tensor *p = gd_exp(below_largest(x, o->axis));
+    gd_tensor *p = gd_exp(subtract_largest(x, o->axis));
     e->y[0] = gd_as_dtype(gd_div(p, sum_along(p, o->axis)), (gd_dtype)x->dtype);
 }
-static void plain_softmax(const double *x, const double *other, double *y, int64_t n,
-                          int64_t step) {
+static void softmax_line(const double *x, const double *other, double *y, int64_t n, int64_t step) {
     (void)other;
-    double m = n > 0 ? largest(x, n, step) : 0, sum = exp_sum(x, m, n, step);
+    double m = n > 0 ? largest_of(x, n, step) : 0, sum = exp_sum(x, m, n, step);
     for (int64_t t = 0; t < n; t++) y[t * step] = exp(x[t * step] - m) / sum;
 }
 static gd_status softmax_reference(gd_kernel_call *k) {
     const gd_softmax_options *o = k->attrs;
-    return each_line(k, o->axis, plain_softmax);
+    return each_line(k, o->axis, softmax_line);
 }
 
 /*op softmax_grad(gy, y, axis:int) -> gx  internal
- * The gradient of softmax: y (gy - sum of gy y).
+ * The gradient of softmax: y * (gy - sum(gy * y)).
  */
 static gd_status softmax_grad_infer(gd_infer *i) {
     const gd_softmax_grad_options *o = i->attrs;
     return infer_grad(i, o->axis);
 }
 
-/* As a function of gy it is its own adjoint: the Jacobian of softmax is symmetric. */
+/* The gradient by gy is softmax_grad again, because the Jacobian of softmax is symmetric. */
 static void softmax_grad_vjp(gd_vjp *v) {
     const gd_softmax_grad_options *o = v->attrs;
     gd_tensor *gy = v->x[0], *y = v->x[1], *h = v->gy[0];
@@ -128,21 +129,21 @@ static void softmax_grad_expand(gd_expand *e) {
     gd_tensor *gy = gd_as_dtype(e->x[0], wide), *y = gd_as_dtype(e->x[1], wide);
     e->y[0] = gd_as_dtype(gd_mul(y, gd_sub(gy, sum_along(gd_mul(gy, y), o->axis))), dtype);
 }
-static void plain_softmax_grad(const double *gy, const double *y, double *gx, int64_t n,
-                               int64_t step) {
+static void softmax_grad_line(const double *gy, const double *y, double *gx, int64_t n,
+                              int64_t step) {
     double dot = 0;
     for (int64_t t = 0; t < n; t++) dot += gy[t * step] * y[t * step];
     for (int64_t t = 0; t < n; t++) gx[t * step] = y[t * step] * (gy[t * step] - dot);
 }
 static gd_status softmax_grad_reference(gd_kernel_call *k) {
     const gd_softmax_grad_options *o = k->attrs;
-    return each_line(k, o->axis, plain_softmax_grad);
+    return each_line(k, o->axis, softmax_grad_line);
 }
 
 /* --- log_softmax ------------------------------------------------------------------------------ */
 
 /*op log_softmax(x) -> y  fullp
- * The logarithm of softmax, without overflow: x - log of the sum of exp(x) along an axis.
+ * The logarithm of softmax, computed without overflow: x - log(sum(exp(x))) along an axis.
  *   axis int = -1
  *   saves y
  *   onnx LogSoftmax
@@ -162,22 +163,22 @@ static void log_softmax_expand(gd_expand *e) {
         e->y[0] = gd_clone(x);
         return;
     }
-    gd_tensor *d = below_largest(x, o->axis);
+    gd_tensor *d = subtract_largest(x, o->axis);
     e->y[0] = gd_as_dtype(gd_sub(d, gd_log(sum_along(gd_exp(d), o->axis))), (gd_dtype)x->dtype);
 }
-static void plain_log_softmax(const double *x, const double *other, double *y, int64_t n,
-                              int64_t step) {
+static void log_softmax_line(const double *x, const double *other, double *y, int64_t n,
+                             int64_t step) {
     (void)other;
-    double m = n > 0 ? largest(x, n, step) : 0, sum = exp_sum(x, m, n, step);
+    double m = n > 0 ? largest_of(x, n, step) : 0, sum = exp_sum(x, m, n, step);
     for (int64_t t = 0; t < n; t++) y[t * step] = (x[t * step] - m) - log(sum);
 }
 static gd_status log_softmax_reference(gd_kernel_call *k) {
     const gd_log_softmax_options *o = k->attrs;
-    return each_line(k, o->axis, plain_log_softmax);
+    return each_line(k, o->axis, log_softmax_line);
 }
 
 /*op log_softmax_grad(gy, y, axis:int) -> gx  internal
- * The gradient of log_softmax: gy - exp(y) times the sum of gy.
+ * The gradient of log_softmax: gy - exp(y) * sum(gy).
  */
 static gd_status log_softmax_grad_infer(gd_infer *i) {
     const gd_log_softmax_grad_options *o = i->attrs;
@@ -195,15 +196,15 @@ static void log_softmax_grad_expand(gd_expand *e) {
     gd_tensor *gy = gd_as_dtype(e->x[0], wide), *y = gd_as_dtype(e->x[1], wide);
     e->y[0] = gd_as_dtype(gd_sub(gy, gd_mul(gd_exp(y), sum_along(gy, o->axis))), dtype);
 }
-static void plain_log_softmax_grad(const double *gy, const double *y, double *gx, int64_t n,
-                                   int64_t step) {
+static void log_softmax_grad_line(const double *gy, const double *y, double *gx, int64_t n,
+                                  int64_t step) {
     double sum = 0;
     for (int64_t t = 0; t < n; t++) sum += gy[t * step];
     for (int64_t t = 0; t < n; t++) gx[t * step] = gy[t * step] - exp(y[t * step]) * sum;
 }
 static gd_status log_softmax_grad_reference(gd_kernel_call *k) {
     const gd_log_softmax_grad_options *o = k->attrs;
-    return each_line(k, o->axis, plain_log_softmax_grad);
+    return each_line(k, o->axis, log_softmax_grad_line);
 }
 
 #include "softmax.gen.h"

@@ -19,20 +19,21 @@ static uint32_t axes_of(const gd_shape *axis, int rank) {
     return mask;
 }
 
-/* Plain kernels see f64. */
+/* The job of a reference kernel, which sees f64. */
 typedef struct {
     double *y;
-    double p;
-    bool root;
-} plain;
+    double p;  /* the correction of a variance, or the p of a norm */
+    bool root; /* standard deviation */
+} statistic_job;
 
 /* --- variance --------------------------------------------------------------------------------- */
 
 /*op var(x) -> y  fullp
- * The variance over axes, or of all elements: squared distances from the mean, divided by their
- * number less the correction (1: PyTorch's unbiased; 0: of the whole population).
+ * The variance over axes, or of all elements: the sum of squared distances from the mean, divided
+ * by the number of elements minus the correction (1: unbiased, as in PyTorch; 0: population
+ * variance).
  *   axis int[] = none     one axis or gd_dims(...); none: all
- *   correction float = 1  what is subtracted from the number of elements
+ *   correction float = 1  subtracted from the number of elements
  *   keepdim bool = false  keep reduced dimensions with size 1
  */
 static gd_status var_infer(gd_infer *i) {
@@ -55,8 +56,8 @@ static void var_vjp(gd_vjp *v) {
 }
 
 /*op spread(squares, sum, n:float, freedom:float) -> y  elementwise internal
- * The variance of n numbers, from the sum of their squared distances from some point near the mean,
- * and the sum of these distances, which corrects for the point's own distance from the mean.
+ * The variance of n numbers, from the sum of their squared distances from a point near the mean,
+ * and the sum of their distances, which corrects for the distance of the point from the mean.
  *   y  = isinf(squares) ? squares : max(squares - sum * sum / n, 0) / freedom
  *   gsquares = gy / freedom
  *   gsum = -2 * gy * (sum / n) / freedom
@@ -68,8 +69,8 @@ static void var_vjp(gd_vjp *v) {
  *   gx = y == 0 ? 0 : 0.5 * gy / y
  */
 
-/* The variance in the dtype that kernels compute in. It does not depend on the point from which
- * distances are measured, so no gradient flows through that. */
+/* The variance in the wide dtype, in which kernels compute. It does not depend on the point that
+ * distances are measured from, so no gradient flows through the point. */
 static gd_tensor *variance_of(gd_tensor *x, const gd_shape *axis, double correction, bool keepdim) {
     const uint32_t mask = axes_of(axis, x->rank);
     const gd_shape axes = gd_mask_axes(mask);
@@ -89,8 +90,8 @@ static void var_expand(gd_expand *e) {
                           (gd_dtype)e->x[0]->dtype);
 }
 
-static void plain_variance(void *context, const void *elements, int64_t n, int64_t result) {
-    const plain *f = context;
+static void variance_of_group(void *context, const void *elements, int64_t n, int64_t result) {
+    const statistic_job *f = context;
     const double *x = elements;
     double mean = 0, squares = 0, freedom = (double)n - f->p;
     for (int64_t i = 0; i < n; i++) mean += x[i] / (double)n;
@@ -101,15 +102,15 @@ static void plain_variance(void *context, const void *elements, int64_t n, int64
 static size_t var_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status var_reference(gd_kernel_call *k) {
     const gd_var_options *o = k->attrs;
-    plain f = {k->out[0].data, o->correction, false};
-    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
+    statistic_job f = {k->out[0].data, o->correction, false};
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), variance_of_group, &f);
 }
 
 /*op std(x) -> y  fullp
  * The standard deviation over axes, or of all elements: the root of the variance. Its gradient is 0
  * where all elements are equal.
  *   axis int[] = none     one axis or gd_dims(...); none: all
- *   correction float = 1  what is subtracted from the number of elements
+ *   correction float = 1  subtracted from the number of elements
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
  */
@@ -140,14 +141,14 @@ static void std_expand(gd_expand *e) {
 static size_t std_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status std_reference(gd_kernel_call *k) {
     const gd_std_options *o = k->attrs;
-    plain f = {k->out[0].data, o->correction, true};
-    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_variance, &f);
+    statistic_job f = {k->out[0].data, o->correction, true};
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), variance_of_group, &f);
 }
 
 /* --- log-sum-exp ------------------------------------------------------------------------------ */
 
 /*op logsumexp(x) -> y  fullp
- * log of the sum of exp(x) over axes, or of all elements, without overflow.
+ * log(sum(exp(x))) over axes, or of all elements, computed without overflow.
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
  *   saves x, y
@@ -172,13 +173,13 @@ static void logsumexp_vjp(gd_vjp *v) {
 }
 
 /*op zero_if_infinite(x) -> y  elementwise internal
- * x, and 0 where it is infinite.
+ * x, or 0 where x is infinite.
  *   y = isinf(x) ? 0 : x
  */
 
 /*op exp_below(x, most) -> y  elementwise internal
- * exp(x - most) for x <= most; where most is infinite, exp(x), but 0 for finite x below infinity: beside
- * it they count for nothing, and exp(x) may overflow.
+ * exp(x - most) for x <= most. If most is -inf, exp(x). If most is inf, inf for x = inf and 0 for
+ * all other x, because exp(x) might overflow and does not change the sum.
  *   y  = most == inf ? (x == most ? inf : 0) : exp(x - (isinf(most) ? 0 : most))
  *   gx = gy * y
  *   gmost = 0
@@ -190,7 +191,7 @@ static void logsumexp_expand(gd_expand *e) {
     const uint32_t mask = axes_of(&o->axis, x->rank);
     const gd_shape axes = gd_mask_axes(mask);
     x = gd_as_dtype(x, gd_wide_dtype(dtype));
-    if (gd_tensor_numel(x) == 0) { /* there is no largest element */
+    if (gd_tensor_numel(x) == 0) { /* no largest element; the sum is 0 and its logarithm -inf */
         gd_tensor *sum = gd_sum(x, .axis = axes, .keepdim = o->keepdim);
         e->y[0] = gd_as_dtype(gd_affine(sum, 1, -INFINITY), dtype);
         return;
@@ -201,8 +202,8 @@ static void logsumexp_expand(gd_expand *e) {
     e->y[0] = o->keepdim ? y : gd_squeeze(y, .axis = axes);
 }
 
-static void plain_logsumexp(void *context, const void *elements, int64_t n, int64_t result) {
-    const plain *f = context;
+static void logsumexp_of_group(void *context, const void *elements, int64_t n, int64_t result) {
+    const statistic_job *f = context;
     const double *x = elements;
     double most = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) most = isnan(x[i]) || x[i] > most ? x[i] : most;
@@ -213,16 +214,16 @@ static void plain_logsumexp(void *context, const void *elements, int64_t n, int6
 static size_t logsumexp_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status logsumexp_reference(gd_kernel_call *k) {
     const gd_logsumexp_options *o = k->attrs;
-    plain f = {.y = k->out[0].data};
-    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_logsumexp, &f);
+    statistic_job f = {.y = k->out[0].data};
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), logsumexp_of_group, &f);
 }
 
 /* --- norms ------------------------------------------------------------------------------------ */
 
 /*op norm(x) -> y  fullp
- * The p-norm of the elements over axes, or of all: (sum of |x|^p)^(1/p). p = inf is the largest
+ * The p-norm of the elements over axes, or of all: (sum of |x|^p)^(1/p). p = inf gives the largest
  * absolute value, -inf the smallest, 0 the number of elements that are not 0. The gradient is 0
- * where the norm is; absolute values that tie for inf and -inf share it evenly.
+ * where the norm is 0. For inf and -inf, elements that tie share the gradient evenly.
  *   p float = 2
  *   axis int[] = none     one axis or gd_dims(...); none: all
  *   keepdim bool = false  keep reduced dimensions with size 1
@@ -232,7 +233,7 @@ static gd_status logsumexp_reference(gd_kernel_call *k) {
 static gd_status norm_infer(gd_infer *i) {
     const gd_norm_options *o = i->attrs;
     uint32_t mask;
-    if (isnan(o->p)) return gd_op_fail(GD_E_ARGUMENT, "p is NaN");
+    if (isnan(o->p)) return gd_op_fail(GD_E_ARGUMENT, "p is NaN; it must be a number, inf or -inf");
     GD_TRY(infer_floats(i, &o->axis, o->keepdim, &mask));
     return isinf(o->p) || o->p < 0 ? gd_need_elements(i->in[0], mask) : GD_OK;
 }
@@ -248,22 +249,23 @@ static gd_status norm_infer(gd_infer *i) {
  */
 
 /*op norm_grad(gy, x, y, p:float) -> g  elementwise internal
- * The gradient of a p-norm; of quotients, so that powers neither overflow nor vanish.
+ * The gradient of a p-norm, computed from the quotient |x| / y so that powers do not overflow or
+ * underflow.
  *   g = x == 0 || y == 0 ? 0 : gy * sign(x) * pow(abs(x) / y, p - 1)
  */
 
 /*op norm_inf_place(x, y) -> on  elementwise truth internal
- * Whether |x| is the inf- or -inf-norm y; of NaN, whether both are.
+ * Whether |x| equals y, the inf- or -inf-norm, or both are NaN.
  *   on = abs(x) == y || (x != x && y != y)
  */
 
 /*op norm_inf_grad(gy, x, on, count) -> g  elementwise internal
- * The gradient of the inf- and -inf-norm: shared by the elements that the norm is.
+ * The gradient of the inf- and -inf-norm: divided among the `count` elements equal to the norm.
  *   g = on ? gy * sign(x) / count : 0
  */
 static void norm_vjp(gd_vjp *v) {
     const gd_norm_options *o = v->attrs;
-    if (o->p == 0) return; /* a count */
+    if (o->p == 0) return; /* a count has gradient 0 */
     gd_tensor *x = v->x[0];
     uint32_t mask = axes_of(&o->axis, x->rank);
     gd_tensor *gy = gd_restore_dims(v->gy[0], x, mask), *y = gd_restore_dims(v->y[0], x, mask);
@@ -287,8 +289,10 @@ static void norm_vjp(gd_vjp *v) {
  *   y  = pow(x, 1 / p)
  *   gx = x == 0 || y == 0 ? 0 : gy * (y / x) / p
  */
+
 /*op norm_inf_share(x, on, count) -> y  elementwise internal
- * 0, or NaN for NaN, with the gradient of the inf- and -inf-norm.
+ * 0 (NaN for NaN), with the gradient of the inf- and -inf-norm: added to the norm it provides the
+ * gradient.
  *   y  = min(abs(x), 0)
  *   gx = on ? gy * sign(x) / count : 0
  *   gon = 0
@@ -327,8 +331,8 @@ static void norm_expand(gd_expand *e) {
     e->y[0] = gd_as_dtype(y, dtype);
 }
 
-static void plain_norm(void *context, const void *elements, int64_t n, int64_t result) {
-    const plain *f = context;
+static void norm_of_group(void *context, const void *elements, int64_t n, int64_t result) {
+    const statistic_job *f = context;
     const double *x = elements;
     double y = f->p == -INFINITY ? INFINITY : 0;
     for (int64_t i = 0; i < n; i++) {
@@ -343,25 +347,26 @@ static void plain_norm(void *context, const void *elements, int64_t n, int64_t r
 static size_t norm_workspace(const gd_kernel_call *k) { return gd_group_bytes(k); }
 static gd_status norm_reference(gd_kernel_call *k) {
     const gd_norm_options *o = k->attrs;
-    plain f = {.y = k->out[0].data, .p = o->p};
-    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), plain_norm, &f);
+    statistic_job f = {.y = k->out[0].data, .p = o->p};
+    return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), norm_of_group, &f);
 }
 
 /* --- norms of matrices ------------------------------------------------------------------------ */
 
 /*op matrix_norm(x) -> y  fullp
- * A norm of each matrix that two axes of x make up: the root of the sum of squares (Frobenius,
- * where ord is not given), 1: the largest sum of absolute values of a column, inf: that of a row;
- * -1 and -inf: the smallest. (2, -2 and the nuclear norm need singular values, and are not there.)
+ * A norm of each matrix in two axes of x. Without ord, the Frobenius norm: the root of the sum of
+ * squares. ord 1: the largest sum of absolute values of a column; inf: of a row; -1 and -inf: the
+ * smallest. 2, -2 and the nuclear norm are not supported: they need singular values.
  *   ord float = none      1, -1, inf, -inf; none: Frobenius
- *   axis int[] = none     the rows' and the columns' axis, gd_dims(...); none: the last two
+ *   axis int[] = none     axes of rows and columns, gd_dims(rows, columns); none: the last two
  *   keepdim bool = false  keep the two dimensions with size 1
  */
 static gd_status matrix_axes(const gd_matrix_norm_options *o, int rank, int *rows, int *cols) {
     const bool given = gd_shape_is_set(&o->axis);
     if (rank < 2 || (given && o->axis.rank != 2))
-        return gd_op_fail(GD_E_SHAPE, "a matrix has two axes; here are %d",
-                          rank < 2 ? rank : o->axis.rank);
+        return rank < 2
+                   ? gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", rank)
+                   : gd_op_fail(GD_E_SHAPE, "axis has %d numbers; it must have 2", o->axis.rank);
     GD_TRY(gd_axis(given ? o->axis.at[0] : -2, rank, rows));
     GD_TRY(gd_axis(given ? o->axis.at[1] : -1, rank, cols));
     return *rows != *cols ? GD_OK : gd_op_fail(GD_E_INDEX, "axis %d is named twice", *rows);
@@ -377,11 +382,12 @@ static gd_status matrix_norm_infer(gd_infer *i) {
     if (fabs(o->ord) == 2)
         return gd_op_fail(
             GD_E_UNSUPPORTED,
-            "ord %g is made of singular values, which are not computed; 1, -1, inf, -inf "
-            "and the Frobenius norm (no ord) are",
+            "ord %g needs singular values and is not supported; 1, -1, inf, -inf and the Frobenius "
+            "norm (no ord) are",
             o->ord);
     if (fabs(o->ord) != 1 && !isinf(o->ord))
-        return gd_op_fail(GD_E_ARGUMENT, "ord %g; it is 1, -1, inf or -inf, or not given", o->ord);
+        return gd_op_fail(GD_E_ARGUMENT, "ord is %g; it must be 1, -1, inf or -inf, or not given",
+                          o->ord);
     return gd_need_elements(i->in[0], 1u << (fabs(o->ord) == 1 ? cols : rows));
 }
 static void matrix_norm_expand(gd_expand *e) {
@@ -397,7 +403,7 @@ static void matrix_norm_expand(gd_expand *e) {
         e->y[0] = gd_norm(x, .axis = both, .keepdim = o->keepdim);
         return;
     }
-    const bool by_columns = fabs(o->ord) == 1; /* a sum for each column: over the rows */
+    const bool by_columns = fabs(o->ord) == 1; /* one sum for each column, over its rows */
     gd_tensor *sums = gd_norm(x, .p = 1, .axis = by_columns ? rows : cols, .keepdim = true);
     const int rest = by_columns ? cols : rows;
     gd_tensor *y = o->ord > 0 ? gd_max(sums, .axis = rest, .keepdim = true)

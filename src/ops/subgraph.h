@@ -1,7 +1,7 @@
 /* subgraph.h - a function of tensors as a graph: a branch of cond, the body of a loop.
  *
- * It is closed: what its nodes take from outside is among its inputs. Nodes hold theirs as an option
- * of type graph, so that whatever carries options along carries it, too.
+ * It is closed: tensors that its function captures are inputs. A node holds its subgraphs as
+ * options of type graph, so that all code that copies options handles them.
  */
 #ifndef GRADUS_OPS_SUBGRAPH_H
 #define GRADUS_OPS_SUBGRAPH_H
@@ -13,23 +13,23 @@
 
 struct gd_subgraph {
     _Atomic int32_t refs;
-    void (*destroy)(gd_subgraph *sub); /* src/graph's: it knows what a graph is */
+    void (*destroy)(gd_subgraph *sub); /* in src/graph, which defines gd_graph */
     struct gd_graph *graph;            /* its nodes, in the order they run */
-    gd_node **in; /* sources: first what the call gives, then what was captured */
+    gd_node **in;                      /* sources: the n_given arguments, then captured tensors */
     int n_in, n_given;
     gd_node **out; /* output k is result out_index[k] of node out[k] */
     int *out_index;
     gd_meta *metas; /* of the outputs */
     int n_out;
-    int n_made; /* nodes of the function itself: behind them come those that only name a result */
-    int *first_value; /* of each node, among the results of all; -1: nobody needs it */
-    int n_values;
-    int n_needed;    /* nodes that run */
-    unsigned traits; /* of all nodes that run: GD_HAS_... */
-    double macs;     /* of one run, where they were counted (ops/macs.h) */
+    int n_made;       /* nodes of the function; nodes after them only name a result */
+    int *first_value; /* for each node, the index of its first result; -1: the node is not needed */
+    int n_values;     /* results of all needed nodes */
+    int n_needed;     /* nodes that run */
+    unsigned traits;  /* GD_HAS_... flags of all nodes that run */
+    double macs;      /* multiply-adds of one run, if they were counted (ops/macs.h) */
 };
 
-/* What there is in a graph that plans have to know of. */
+/* Properties of a graph that affect plans. */
 enum {
     GD_HAS_BRANCH = 1,    /* cond */
     GD_HAS_WHILE = 2,     /* a loop of unknown length */
@@ -38,7 +38,7 @@ enum {
     GD_HAS_SCAN = 16,
 };
 
-/* The gradient rules of branches and loops are src/graph's: they make graphs. */
+/* The gradient rules of branches and loops. src/graph sets them, because they create graphs. */
 typedef struct gd_control_rules {
     void (*cond)(gd_vjp *v);
     void (*scan)(gd_vjp *v);

@@ -1,4 +1,4 @@
-/* table.c - the op table and the kernel table at run time. */
+/* table.c - the op table and the kernel table at run time, and lists of tensors. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,28 +12,29 @@
 #include "ops/op.h"
 
 enum { MAX_OPS = 4096 };
-static const gd_op *table[MAX_OPS]; /* by name */
+static const gd_op *table[MAX_OPS]; /* sorted by name */
 static int table_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-GD_INNER_MUTEX_AT_FORK(lock)
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+GD_INNER_MUTEX_AT_FORK(table_lock)
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 static bool reference_only; /* GRADUS_KERNELS=reference */
 static bool bodies_only;    /* GRADUS_KERNELS=bodies */
 
-/* Kernels that serve every elementwise op; filled from entries whose op is "elementwise". */
+/* Kernels for all elementwise ops: those registered for op "elementwise". */
 static gd_kernel_list elementwise_kernels[GD_DEVICE_KINDS];
 static const gd_kernel *elementwise_first[GD_MAX_KERNELS];
-/* And those that serve every fused op which ends in a reduction: "fused_reduction". */
+/* Kernels for all fused ops that end in a reduction: op "fused_reduction". */
 static gd_kernel_list reduction_kernels[GD_DEVICE_KINDS];
 static const gd_kernel *reduction_first[GD_MAX_KERNELS];
-/* And those that run an elementwise op for each entry of a list (gd_each in call.h):
+/* Kernels that run an elementwise op for each entry of a list (gd_each in call.h): op
  * "elementwise_list". */
 static gd_kernel_list list_kernels[GD_DEVICE_KINDS];
 static const gd_kernel *list_first[GD_MAX_KERNELS];
 
 /* --- ops -------------------------------------------------------------------------------------- */
 
-static int position(const char *name) { /* where it is, or would go */
+/* The index at which the op is in the table or would be inserted. */
+static int table_index(const char *name) {
     int low = 0, high = table_count;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -43,8 +44,8 @@ static int position(const char *name) { /* where it is, or would go */
     return low;
 }
 
-static gd_status insert(const gd_op *op) {
-    int at = position(op->name);
+static gd_status insert_op(const gd_op *op) {
+    int at = table_index(op->name);
     if (at < table_count && strcmp(table[at]->name, op->name) == 0)
         return gd_fail(GD_E_ARGUMENT, "there is an op '%s' already", op->name);
     if (table_count == MAX_OPS) return gd_fail(GD_E_ARGUMENT, "more than %d ops", MAX_OPS);
@@ -55,20 +56,20 @@ static gd_status insert(const gd_op *op) {
 }
 
 static void remove_op(const gd_op *op) {
-    int at = position(op->name);
+    int at = table_index(op->name);
     memmove(&table[at], &table[at + 1], (size_t)(--table_count - at) * sizeof *table);
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-static gd_kernel_list *list_for(gd_kernel_list *lists, const char *device) {
+static gd_kernel_list *find_kernels(gd_kernel_list *lists, const char *device) {
     for (int i = 0; i < GD_DEVICE_KINDS && lists[i].device; i++)
         if (lists[i].device == device || strcmp(lists[i].device, device) == 0) return &lists[i];
     return NULL;
 }
 
-static gd_status make_list(gd_kernel_list *lists, const gd_kernel **first, const char *device,
-                           gd_kernel_list **made) {
+static gd_status add_kernel_list(gd_kernel_list *lists, const gd_kernel **first, const char *device,
+                                 gd_kernel_list **made) {
     int i = 0;
     while (i < GD_DEVICE_KINDS && lists[i].device) i++;
     if (i == GD_DEVICE_KINDS)
@@ -90,14 +91,14 @@ static gd_status add_kernel(const gd_kernel *kernel) {
         lists = list_kernels;
         first = list_first;
     } else if (strcmp(kernel->op, "elementwise") != 0) {
-        int at = position(kernel->op);
+        int at = table_index(kernel->op);
         if (at == table_count || strcmp(table[at]->name, kernel->op) != 0)
-            return gd_fail(GD_E_ARGUMENT, "a kernel for '%s', which is no op", kernel->op);
+            return gd_fail(GD_E_ARGUMENT, "the kernel's op '%s' does not exist", kernel->op);
         lists = table[at]->state->kernels;
         first = table[at]->state->first;
     }
-    gd_kernel_list *list = list_for(lists, kernel->device);
-    if (!list) GD_TRY(make_list(lists, first, kernel->device, &list));
+    gd_kernel_list *list = find_kernels(lists, kernel->device);
+    if (!list) GD_TRY(add_kernel_list(lists, first, kernel->device, &list));
     if (list->count == GD_MAX_KERNELS)
         return gd_fail(GD_E_ARGUMENT, "more than %d kernels for '%s'", GD_MAX_KERNELS, kernel->op);
     const gd_kernel **entries = list->entries;
@@ -107,12 +108,12 @@ static gd_status add_kernel(const gd_kernel *kernel) {
     return GD_OK;
 }
 
-static void read_generated(void) {
+static void read_generated_lists(void) {
     const char *which = getenv("GRADUS_KERNELS");
     reference_only = which && strcmp(which, "reference") == 0;
     bodies_only = which && strcmp(which, "bodies") == 0;
     for (int f = 0; f < gd_op_family_count; f++)
-        for (int i = 0; i < gd_op_families[f].count; i++) insert(gd_op_families[f].ops[i]);
+        for (int i = 0; i < gd_op_families[f].count; i++) insert_op(gd_op_families[f].ops[i]);
     for (int i = 0; i < table_count; i++)
         if (table[i]->reference && !table[i]->base) add_kernel(table[i]->reference);
     for (int f = 0; f < gd_kernel_family_count; f++)
@@ -120,15 +121,15 @@ static void read_generated(void) {
             add_kernel(&gd_kernel_families[f].kernels[i]);
 }
 
-void gd_table_init(void) { pthread_once(&once, read_generated); }
+void gd_table_init(void) { pthread_once(&table_once, read_generated_lists); }
 
 gd_status gd_kernel_add(const gd_kernel *kernel) {
     gd_table_init();
     if (!kernel || !kernel->op || !kernel->device || !kernel->run)
         return gd_fail(GD_E_ARGUMENT, "gd_kernel_register: op, device and run must be set");
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&table_lock);
     gd_status status = add_kernel(kernel);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&table_lock);
     return status;
 }
 
@@ -137,9 +138,9 @@ gd_status gd_kernel_register(const gd_kernel *kernel) {
 }
 
 /* Kernels are registered before they are used, so reading takes no lock. */
-static const gd_kernel *select_from(gd_kernel_list *lists, const gd_kernel_call *call,
-                                    const char *device) {
-    gd_kernel_list *list = list_for(lists, device);
+static const gd_kernel *select_kernel(gd_kernel_list *lists, const gd_kernel_call *call,
+                                      const char *device) {
+    gd_kernel_list *list = find_kernels(lists, device);
     for (int i = 0; list && i < list->count; i++) {
         const gd_kernel *k = list->entries[i];
         if (reference_only && k->rank > 0 && list->entries[list->count - 1]->rank == 0) continue;
@@ -150,10 +151,10 @@ static const gd_kernel *select_from(gd_kernel_list *lists, const gd_kernel_call 
 
 const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device) {
     gd_table_init();
-    if (call->each) return select_from(list_kernels, call, device);
-    const gd_kernel *k = select_from(op->state->kernels, call, device);
-    if (!k && op->ir) k = select_from(elementwise_kernels, call, device);
-    if (!k && op->fusion) k = select_from(reduction_kernels, call, device);
+    if (call->each) return select_kernel(list_kernels, call, device);
+    const gd_kernel *k = select_kernel(op->state->kernels, call, device);
+    if (!k && op->ir) k = select_kernel(elementwise_kernels, call, device);
+    if (!k && op->fusion) k = select_kernel(reduction_kernels, call, device);
     return k;
 }
 
@@ -161,16 +162,16 @@ bool gd_kernel_exists(const gd_op *op, const char *device) {
     gd_table_init();
     if (op->base) op = op->base;
     if (bodies_only && op->expand) return false;
-    gd_kernel_list *own = list_for(op->state->kernels, device);
-    /* the body of an op that has no plain kernel is its reference */
+    gd_kernel_list *own = find_kernels(op->state->kernels, device);
+    /* if an op has no reference kernel, its body is the reference */
     if (own && reference_only && op->expand && own->entries[own->count - 1]->rank > 0) own = NULL;
-    return own || (op->ir && list_for(elementwise_kernels, device)) ||
+    return own || (op->ir && find_kernels(elementwise_kernels, device)) ||
            ((op->flags & GD_OP_VIEW) && op->infer);
 }
 
 bool gd_list_kernel_exists(const char *device) {
     gd_table_init();
-    return !reference_only && list_for(list_kernels, device);
+    return !reference_only && find_kernels(list_kernels, device);
 }
 
 bool gd_reference_only(void) {
@@ -193,26 +194,26 @@ void gd_set_op_bodies(bool on) {
 const gd_op *gd_op_find(const char *name) {
     gd_table_init();
     if (!name) return NULL;
-    pthread_mutex_lock(&lock);
-    int at = position(name);
+    pthread_mutex_lock(&table_lock);
+    int at = table_index(name);
     const gd_op *op = at < table_count && strcmp(table[at]->name, name) == 0 ? table[at] : NULL;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&table_lock);
     return op;
 }
 
 int gd_op_count(void) {
     gd_table_init();
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&table_lock);
     int count = table_count;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&table_lock);
     return count;
 }
 
 const gd_op *gd_op_at(int index) {
     gd_table_init();
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&table_lock);
     const gd_op *op = index >= 0 && index < table_count ? table[index] : NULL;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&table_lock);
     return op;
 }
 
@@ -244,8 +245,9 @@ const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, 
     if (!text) size = 0;
     if (size) *text = 0;
     if (!device_kind) device_kind = "";
-    gd_kernel_list *lists[2] = {op ? list_for(op->state->kernels, device_kind) : NULL,
-                                op && op->ir ? list_for(elementwise_kernels, device_kind) : NULL};
+    gd_kernel_list *lists[2] = {op ? find_kernels(op->state->kernels, device_kind) : NULL,
+                                op && op->ir ? find_kernels(elementwise_kernels, device_kind)
+                                             : NULL};
     for (int l = 0; l < 2; l++)
         for (int i = 0; lists[l] && i < lists[l]->count && used < size; i++)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
@@ -253,21 +255,22 @@ const char *gd_op_kernels(const gd_op *op, const char *device_kind, char *text, 
     return text;
 }
 
-/* --- lists ------------------------------------------------------------------------------------ */
+/* --- lists of tensors ------------------------------------------------------------------------- */
 
-/* Short ones come and go with every run of a session: each thread keeps some for reuse. */
+/* Every run of a session creates short lists, so each thread caches some freed ones. */
 enum { SHORT_LIST = 8, CACHED_LISTS = 32 };
 
 typedef struct {
     gd_object object;
     bool is_short; /* has room for SHORT_LIST tensors */
-    gd_tensor *
-        last; /* behind the places: a handle that all of them hold once the list is freed, or NULL */
+    /* NULL, or a failed tensor behind the entries: when the list is freed, all entries point
+     * to it */
+    gd_tensor *last;
     gd_tensor *at[];
-} list;
+} tensor_list;
 
 static void list_destroy(gd_object *object) {
-    list *l = (list *)object;
+    tensor_list *l = (tensor_list *)object;
     gd_thread *thread = &gd_this_thread;
     gd_object_count(-1);
     if (l->last && gd_keeps_freed(thread)) {
@@ -291,24 +294,24 @@ gd_tensor **gd_list_new(int64_t count) {
     if (gd_scope_reserve(1) != GD_OK) return NULL;
     gd_thread *thread = &gd_this_thread;
     const bool keep = gd_keeps_freed(thread), is_short = count <= SHORT_LIST && !keep;
-    const size_t places =
-        sizeof(list) + (size_t)(is_short || count < 1 ? SHORT_LIST : count) * sizeof(gd_tensor *);
-    const size_t bytes = places + (keep ? sizeof(gd_tensor) : 0);
-    list *l = is_short && !gd_faults_armed() ? thread->free_lists : NULL;
+    const size_t list_bytes =
+        sizeof(tensor_list) +
+        (size_t)(is_short || count < 1 ? SHORT_LIST : count) * sizeof(gd_tensor *);
+    const size_t bytes = list_bytes + (keep ? sizeof(gd_tensor) : 0);
+    tensor_list *l = is_short && !gd_faults_armed() ? thread->free_lists : NULL;
     if (l) {
         thread->free_lists = *(void **)l;
         thread->free_list_count--;
         memset(l, 0, bytes);
     } else {
-        l = count < INT32_MAX ? gd_calloc(1, bytes)
-                              : NULL; /* more fit no int of a kernel call either */
+        l = count < INT32_MAX ? gd_calloc(1, bytes) : NULL; /* kernel calls count them in an int */
     }
     if (!l) {
         gd_fail(GD_E_MEMORY, "no memory for a list of %lld tensors", (long long)count);
         return NULL;
     }
     l->is_short = is_short;
-    l->last = keep ? (gd_tensor *)(void *)((char *)l + places) : NULL;
+    l->last = keep ? (gd_tensor *)(void *)((char *)l + list_bytes) : NULL;
     if (keep)
         *l->last = (gd_tensor){.kind = GD_FAILED, .device = gd_cpu(), .made_site = thread->site};
     gd_object_init(&l->object, &list_class);
@@ -327,7 +330,8 @@ gd_tensors gd_list_copy(gd_tensors given) {
     return (gd_tensors){copy, given.count};
 }
 
-/* Nobody frees it. A longer list than this, for which there is no memory, is cut to it. */
+/* A static list of error tensors, for calls that fail without memory. It has the layout of
+ * tensor_list and is never freed. */
 static struct {
     gd_object object;
     bool is_short;
@@ -347,8 +351,8 @@ static void __attribute__((constructor)) fill_errors(void) {
     for (int i = 0; i < GD_FEW_ERRORS; i++) errors.at[i] = &gd_error_tensor;
 }
 
-static list *list_of(gd_tensors tensors) {
-    return (list *)(void *)((char *)(uintptr_t)tensors.at - offsetof(list, at));
+static tensor_list *list_of(gd_tensors tensors) {
+    return (tensor_list *)(void *)((char *)(uintptr_t)tensors.at - offsetof(tensor_list, at));
 }
 
 gd_tensors gd_keep_list(gd_tensors tensors) {
@@ -366,12 +370,12 @@ void gd_release_list(gd_tensors tensors) {
 
 gd_status gd_op_insert(const gd_op *op, const gd_kernel *reference) {
     gd_table_init();
-    pthread_mutex_lock(&lock);
-    gd_status status = insert(op);
+    pthread_mutex_lock(&table_lock);
+    gd_status status = insert_op(op);
     if (status == GD_OK && reference) {
         status = add_kernel(reference);
         if (status != GD_OK) remove_op(op);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&table_lock);
     return status;
 }

@@ -1,4 +1,4 @@
-/* transaction.c - kernel calls that wait until all of them are there: see call.h. */
+/* transaction.c - transactions: kernel calls of which all run or none does. See call.h. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -6,7 +6,7 @@
 #include "ops/call.h"
 #include "ops/launch.h"
 
-/* In one block with its views and options. */
+/* A deferred call, in one block of memory with its views and options. */
 struct gd_transaction_call {
     gd_transaction_call *next;
     gd_kernel_call call;
@@ -21,10 +21,10 @@ void gd_transaction_begin(gd_transaction *list) {
 
 gd_status gd_transaction_add(const gd_op *op, const gd_kernel_call *call, gd_device *device) {
     gd_transaction *list = gd_this_thread.transaction;
-    const int n =
-        call->each ? 0 : call->n_in + call->n_out; /* those of a list live until it has run */
+    /* the views of a list call (gd_dispatch_each) live until it has run and need no copy */
+    const int n = call->each ? 0 : call->n_in + call->n_out;
     gd_transaction_call *h = gd_malloc(sizeof *h + (size_t)n * sizeof(gd_view) + op->attrs_size);
-    if (!h) return gd_fail(GD_E_MEMORY, "no memory to hold a call");
+    if (!h) return gd_fail(GD_E_MEMORY, "no memory for a call of a transaction");
     gd_view *views = (gd_view *)(h + 1);
     *h = (gd_transaction_call){.call = *call};
     if (n > 0) {

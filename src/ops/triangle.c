@@ -1,4 +1,4 @@
-/* triangle.c - diagonals and triangles of matrices. */
+/* triangle.c - tril, triu and diagonal: triangles and diagonals of matrices. */
 #include <string.h>
 
 #include "core/copy.h"
@@ -14,16 +14,15 @@ static gd_status triangle_infer(gd_infer *i) {
     return GD_OK;
 }
 
-/* Row by row: the columns [from, to) are copied, the others are zero. */
+/* Copies columns [from, to) of each row; the others become zero. */
 static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) {
     gd_view *y = &k->out[0];
     const gd_view *x = &k->in[0];
     int r = y->rank;
     int64_t rows = y->dims[r - 2], cols = y->dims[r - 1], size = (int64_t)gd_dtype_size(y->dtype);
     int64_t matrices = gd_numel(r - 2, y->dims);
-    diagonal = diagonal < -rows  ? -rows
-               : diagonal > cols ? cols
-                                 : diagonal; /* outside the matrix: all or nothing */
+    /* a diagonal outside the matrix keeps all elements or none */
+    diagonal = diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
     for (int64_t e = 0; e < matrices; e++) {
         int64_t at = 0, rest = e;
         for (int d = r - 2; d-- > 0;) {
@@ -31,8 +30,8 @@ static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) 
             rest /= x->dims[d];
         }
         for (int64_t i = 0; i < rows; i++) {
-            int64_t edge =
-                i + diagonal + (lower ? 1 : 0); /* lower: columns below it; upper: from it on */
+            /* lower: columns before the edge are kept; upper: columns from it on */
+            int64_t edge = i + diagonal + (lower ? 1 : 0);
             edge = edge < 0 ? 0 : edge > cols ? cols : edge;
             int64_t from = lower ? 0 : edge, to = lower ? edge : cols;
             char *row = (char *)y->data + (e * rows + i) * cols * size;
@@ -47,7 +46,7 @@ static gd_status triangle_copy(gd_kernel_call *k, int64_t diagonal, bool lower) 
     return GD_OK;
 }
 
-/* x, with zeros where its column is beyond the diagonal of its row: above it in a lower triangle. */
+/* The lower or upper triangle of x. `edge` is the column of the diagonal in each row. */
 static gd_tensor *triangle_of(gd_tensor *x, int64_t diagonal, bool lower) {
     const int r = x->rank;
     const int64_t rows = x->dims[r - 2], cols = x->dims[r - 1];
@@ -58,7 +57,7 @@ static gd_tensor *triangle_of(gd_tensor *x, int64_t diagonal, bool lower) {
 
 /*op tril(x) -> y
  * The lower triangle of each matrix, zeros elsewhere.
- *   diagonal int = 0  the highest diagonal that is kept; 0 is the main one, 1 the one above
+ *   diagonal int = 0  the highest diagonal that is kept; 0: the main diagonal, 1: the one above
  *   saves nothing
  *   onnx Trilu
  */
@@ -90,21 +89,22 @@ static gd_status triu_raw(gd_kernel_call *k) {
 }
 
 /*op diagonal(x) -> y  view
- * The diagonal of two axes, as the last dimension of the result.
- *   offset int = 0  which diagonal: above the main one if positive
+ * A diagonal of two axes, as the last dimension of the result.
+ *   offset int = 0  0: the main diagonal; positive: above it; negative: below it
  *   axis1 int = 0
  *   axis2 int = 1
  *   saves nothing
  */
 
-/* Where the diagonal begins and how long it is. */
-static gd_status diagonal_place(const gd_diagonal_options *o, int rank, const int64_t *dims, int *a,
-                                int *b, int64_t *length) {
+/* The axes and the length of the diagonal. */
+static gd_status diagonal_extent(const gd_diagonal_options *o, int rank, const int64_t *dims,
+                                 int *a, int *b, int64_t *length) {
     if (rank < 2)
         return gd_op_fail(GD_E_SHAPE, "'x' must have at least 2 dimensions, not %d", rank);
     GD_TRY(gd_axis(o->axis1, rank, a));
     GD_TRY(gd_axis(o->axis2, rank, b));
-    if (*a == *b) return gd_op_fail(GD_E_ARGUMENT, "axis1 and axis2 are the same");
+    if (*a == *b)
+        return gd_op_fail(GD_E_ARGUMENT, "axis1 and axis2 are both axis %d; they must differ", *a);
     int64_t n = o->offset >= 0 ? dims[*a] : dims[*a] + o->offset,
             m = o->offset >= 0 ? dims[*b] - o->offset : dims[*b];
     *length = n < m ? n : m;
@@ -117,7 +117,7 @@ static gd_status diagonal_infer(gd_infer *i) {
     gd_meta *y = &i->out[0];
     int a, b;
     int64_t length;
-    GD_TRY(diagonal_place(o, x->rank, x->dims, &a, &b, &length));
+    GD_TRY(diagonal_extent(o, x->rank, x->dims, &a, &b, &length));
     gd_meta_view(y, x, 0);
     y->rank = 0;
     for (int k = 0; k < x->rank; k++) {
@@ -147,13 +147,13 @@ static void diagonal_vjp(gd_vjp *v) {
 static gd_status diagonal_grad_infer(gd_infer *i) {
     const gd_diagonal_grad_options *o = i->attrs;
     const gd_tensor *gy = i->in[0];
-    gd_diagonal_options place = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
+    gd_diagonal_options form = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
     int a, b, n = 0;
     int64_t length, want[GD_MAX_RANK];
     size_t bytes;
     char text[128];
     GD_TRY(gd_shape_bytes(o->dims, (gd_dtype)gy->dtype, &bytes));
-    GD_TRY(diagonal_place(&place, o->dims.rank, o->dims.at, &a, &b, &length));
+    GD_TRY(diagonal_extent(&form, o->dims.rank, o->dims.at, &a, &b, &length));
     for (int d = 0; d < o->dims.rank; d++)
         if (d != a && d != b) want[n++] = o->dims.at[d];
     want[n++] = length;
@@ -168,15 +168,15 @@ static void diagonal_grad_vjp(gd_vjp *v) {
     const gd_diagonal_grad_options *o = v->attrs;
     v->gx[0] = gd_diagonal(v->gy[0], .offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2);
 }
-/* gy's last dimension becomes that of the columns: its numbers stand at their own column, in the row
- * where the diagonal meets it. */
+/* Moves gy's last dimension to the columns and repeats it over the rows, then clears all elements
+ * that are not on the diagonal. */
 static void diagonal_grad_expand(gd_expand *e) {
     const gd_diagonal_grad_options *o = e->attrs;
-    gd_diagonal_options place = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
+    gd_diagonal_options form = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
     gd_tensor *gy = e->x[0];
     int a, b, rank = o->dims.rank;
     int64_t length;
-    if (diagonal_place(&place, rank, o->dims.at, &a, &b, &length) != GD_OK) return;
+    if (diagonal_extent(&form, rank, o->dims.at, &a, &b, &length) != GD_OK) return;
     if (length == 0) {
         e->y[0] = gd_constant_for(gy, o->dims, gd_number_of(0), (gd_dtype)gy->dtype);
         return;
@@ -191,13 +191,13 @@ static void diagonal_grad_expand(gd_expand *e) {
 }
 static gd_status diagonal_grad_raw(gd_kernel_call *k) {
     const gd_diagonal_grad_options *o = k->attrs;
-    gd_diagonal_options place = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
+    gd_diagonal_options form = {.offset = o->offset, .axis1 = o->axis1, .axis2 = o->axis2};
     gd_view *y = &k->out[0], line = k->in[0];
     int a, b;
     int64_t length, size = (int64_t)gd_dtype_size(y->dtype);
-    GD_TRY(diagonal_place(&place, y->rank, y->dims, &a, &b, &length));
+    GD_TRY(diagonal_extent(&form, y->rank, y->dims, &a, &b, &length));
     memset(y->data, 0, (size_t)(gd_numel(y->rank, y->dims) * size));
-    if (length == 0) return GD_OK; /* the offset may be any number */
+    if (length == 0) return GD_OK; /* the offset may be out of range */
     line.data = (char *)y->data +
                 (o->offset >= 0 ? o->offset * y->strides[b] : -o->offset * y->strides[a]) * size;
     int n = 0;

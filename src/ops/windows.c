@@ -1,4 +1,4 @@
-/* windows.c - windows of a tensor as a view, and what convolution and pooling share (spatial.h). */
+/* windows.c - windows of a tensor as a view, and the helpers of spatial.h. */
 #include <string.h>
 
 #include "core/checked.h"
@@ -11,7 +11,8 @@ enum { AXES = GD_SPATIAL_AXES };
 
 /* --- options and shapes ----------------------------------------------------------------------- */
 
-/* The numbers of a list option. gd_int1, gd_int2, gd_int3 and gd_shape all begin with them. */
+/* The length of a list option. gd_int1, gd_int2, gd_int3 and gd_shape all begin with
+ * the numbers. */
 static int list_length(const gd_op_attr *attr, const void *attrs) {
     const void *field = (const char *)attrs + attr->offset;
     return attr->type == GD_ATTR_INTS    ? attr->count
@@ -29,7 +30,8 @@ int gd_spatial_axes(const gd_op *op, const void *attrs) {
 gd_status gd_spatial_read(const gd_op_attr *attr, const void *attrs, int n, int64_t *to) {
     const int count = list_length(attr, attrs);
     if (count != n)
-        return gd_op_fail(GD_E_ARGUMENT, "%s has %d numbers for %d axes", attr->name, count, n);
+        return gd_op_fail(GD_E_ARGUMENT, "%s has %d numbers; it must have %d, one for each axis",
+                          attr->name, count, n);
     memcpy(to + AXES - n, (const char *)attrs + attr->offset, (size_t)n * sizeof *to);
     return GD_OK;
 }
@@ -55,7 +57,7 @@ gd_shape gd_spatial_list(const int64_t *numbers, int n) {
     return gd_shape_of(n, numbers + AXES - n);
 }
 
-/* --- pieces of bodies ------------------------------------------------------------------------- */
+/* --- parts of bodies -------------------------------------------------------------------------- */
 
 gd_tensor *gd_split_axis(gd_tensor *x, int axis, int64_t a, int64_t b) {
     if (gd_tensor_is_error(x)) return x;
@@ -86,15 +88,16 @@ gd_tensor *gd_scatter_sums(gd_tensor *x, int axis, gd_tensor *index, int64_t len
 /* --- ops -------------------------------------------------------------------------------------- */
 
 /*op windows(x, axis:int, size:int, step:int, dilation:int) -> y  view internal
- * All windows of `size` elements along an axis, as a view: element k of window o, which is
- * x[o * step + k * dilation] along the axis, is at o of the axis and at k of a new last axis.
+ * All windows of `size` elements along an axis, as a view with a new last axis: along the axis and
+ * the last axis, y[o][k] is x[o * step + k * dilation].
  *   saves nothing
  */
 
-/* dilation * (size - 1) + 1, the elements that a window spans. */
+/* *span is the number of elements that a window spans: dilation * (size - 1) + 1. */
 static gd_status window_span(int64_t size, int64_t step, int64_t dilation, int64_t *span) {
     if (size < 1 || step < 1 || dilation < 1)
-        return gd_op_fail(GD_E_ARGUMENT, "size %lld, step %lld and dilation %lld; all at least 1",
+        return gd_op_fail(GD_E_ARGUMENT,
+                          "size is %lld, step %lld and dilation %lld; all must be at least 1",
                           (long long)size, (long long)step, (long long)dilation);
     if (!gd_mul_i64(dilation, size - 1, span) || !gd_add_i64(*span, 1, span))
         return gd_op_fail(GD_E_OVERFLOW, "sizes overflow");
@@ -127,12 +130,12 @@ static void windows_vjp(gd_vjp *v) {
 }
 
 /*op windows_grad(gy, axis:int, length:int, step:int, dilation:int) -> gx  internal
- * The gradient of windows by its input, which has `length` elements along the axis: each element of
- * a window added to the place that it came from.
+ * The gradient of windows by its input, which has size `length` along the axis: adds each element
+ * of a window to the element of the input that it was.
  *   saves nothing
  */
 
-/* How many of the elements along the axis lie under windows. */
+/* *extent is the number of elements along the axis that windows cover. */
 static gd_status windows_extent(const gd_windows_grad_options *o, int64_t count, int64_t size,
                                 int64_t *extent) {
     int64_t span = 0;
@@ -154,8 +157,8 @@ static gd_status windows_grad_infer(gd_infer *i) {
     GD_TRY(gd_axis(o->axis, gy->rank - 1, &axis));
     GD_TRY(windows_extent(o, gy->dims[axis], gy->dims[gy->rank - 1], &extent));
     if (o->length < extent)
-        return gd_op_fail(GD_E_SHAPE, "the windows reach over %lld elements, and length is %lld",
-                          (long long)extent, (long long)o->length);
+        return gd_op_fail(GD_E_SHAPE, "length is %lld; the windows cover %lld elements",
+                          (long long)o->length, (long long)extent);
     gd_meta_like(gx, gy);
     gx->rank = gy->rank - 1;
     gx->dims[axis] = o->length;
@@ -185,8 +188,8 @@ static void windows_grad_expand(gd_expand *e) {
 
 /* --- windows of all spatial axes -------------------------------------------------------------- */
 
-/* Elements along an axis that lie under its windows, with the zeros around it. */
-static int64_t window_reach(const gd_window_form *f, int a) {
+/* The number of elements along an axis that its windows cover, padding included. */
+static int64_t window_extent(const gd_window_form *f, int a) {
     return f->count[a] < 1 ? 0
                            : (f->count[a] - 1) * f->step[a] + (f->size[a] - 1) * f->dilation[a] + 1;
 }
@@ -194,12 +197,12 @@ static int64_t window_reach(const gd_window_form *f, int a) {
 gd_tensor *gd_window_views(gd_tensor *x, const gd_window_form *f, int n) {
     if (gd_tensor_is_error(x)) return x;
     const int first = x->rank - n;
-    int64_t begin[AXES] = {0}, reach[AXES] = {0};
+    int64_t begin[AXES] = {0}, extent[AXES] = {0};
     for (int d = 0; d < n; d++) {
         begin[d] = -f->before[AXES - n + d];
-        reach[d] = window_reach(f, AXES - n + d);
+        extent[d] = window_extent(f, AXES - n + d);
     }
-    x = gd_take_region(x, n, begin, reach);
+    x = gd_take_region(x, n, begin, extent);
     for (int d = 0; d < n; d++) {
         const int a = AXES - n + d;
         x = gd_windows(x, first + d, f->size[a], f->step[a], f->dilation[a]);
@@ -213,7 +216,7 @@ gd_tensor *gd_window_sums(gd_tensor *windows, const gd_window_form *f, gd_shape 
     for (int d = n; d-- > 0;) {
         const int a = AXES - n + d;
         windows =
-            gd_windows_grad(windows, first + d, window_reach(f, a), f->step[a], f->dilation[a]);
+            gd_windows_grad(windows, first + d, window_extent(f, a), f->step[a], f->dilation[a]);
     }
     return gd_take_region(windows, n, f->before + AXES - n, dims.at);
 }

@@ -170,8 +170,8 @@ TEST(what_bools_and_integers_cannot_do_is_said) {
     REFUSED(GD_E_DTYPE, "f32 and cannot be written", gd_clamp_(n, .max = 0.5));
     REFUSED(GD_E_ARGUMENT, "both absent", gd_clamp_tensor(n, NULL, NULL));
     REFUSED(GD_E_UNSUPPORTED, "singular values", gd_matrix_norm(gd_ones(gd_dims(2, 2)), .ord = 2));
-    REFUSED(GD_E_ARGUMENT, "ord 3", gd_matrix_norm(gd_ones(gd_dims(2, 2)), .ord = 3));
-    REFUSED(GD_E_SHAPE, "two axes", gd_matrix_norm(gd_ones(gd_dims(2))));
+    REFUSED(GD_E_ARGUMENT, "ord is 3", gd_matrix_norm(gd_ones(gd_dims(2, 2)), .ord = 3));
+    REFUSED(GD_E_SHAPE, "at least 2 dimensions", gd_matrix_norm(gd_ones(gd_dims(2))));
 }
 
 TEST(activations_of_integers_are_floats_and_right) {

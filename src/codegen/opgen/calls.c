@@ -1,4 +1,4 @@
-/* calls.c - writes op_calls.c: the functions behind the macros. */
+/* calls.c - writes op_calls.c: the functions behind the macros of ops.h. */
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
@@ -9,7 +9,7 @@ static bool has_list_attr(const gd_record *r) {
     return false;
 }
 
-static void print_body(FILE *out, const op *o) {
+static void print_call_body(FILE *out, const op *o) {
     const gd_record *r = &o->record;
     bool options = has_options(o), attrs = r->n_attrs > 0;
     fputs(" {\n", out);
@@ -66,7 +66,8 @@ static void print_body(FILE *out, const op *o) {
     fputs("}\n\n", out);
 }
 
-static void print_call(FILE *out, const op *o, bool twin) {
+/* `inplace`: o is the in-place form, which shares the options struct. */
+static void print_call(FILE *out, const op *o, bool inplace) {
     const gd_record *r = &o->record;
     fprintf(out, "extern const gd_op gd_op_%s;\n", r->name);
     if (has_options(o)) {
@@ -79,27 +80,27 @@ static void print_call(FILE *out, const op *o, bool twin) {
         }
         if (n == 0) fputc('0', out);
         fputs("};\n", out);
-        if (!twin)
+        if (!inplace)
             fprintf(out, "gd_%s_options gd_%s_defaults(void) { return gd_%s_defaults_; }\n",
                     r->name, r->name, r->name);
     }
     print_prototype(out, o);
-    print_body(out, o);
+    print_call_body(out, o);
 }
 
 void write_calls(void) {
-    FILE *out = begin("op_calls.c");
+    FILE *out = begin_output("op_calls.c");
     fputs("/* Written by the build from the op records. */\n#include <string.h>\n\n#include "
           "\"gradus/ops.h\"\n#include \"ops/call.h\"\n#include \"ops/op.h\"\n\n",
           out);
     for (int i = 0; i < n_ops; i++) {
         print_call(out, ops[i], false);
         if (!ops[i]->record.inplace_too) continue;
-        op twin = *ops[i];
+        op inplace = *ops[i];
         char name[80];
-        snprintf(name, sizeof name, "%s_", twin.record.name);
-        twin.record.name = name;
-        print_call(out, &twin, true);
+        snprintf(name, sizeof name, "%s_", inplace.record.name);
+        inplace.record.name = name;
+        print_call(out, &inplace, true);
     }
-    finish();
+    finish_output();
 }

@@ -1,8 +1,10 @@
-/* elementwise.c - writes the kernels of elementwise ops and their gradients, and of the single
- * primitives, which the tiled evaluator strings together where no kernel was compiled.
+/* elementwise.c - writes the kernels of elementwise ops, of their gradients, and of single
+ * primitives.
  *
- * A kernel is found by the hash of its expression, so equal expressions share one. Kernels are
- * spread over a fixed number of files by that hash: editing an op rebuilds one or two of them.
+ * The tiled evaluator runs the kernels of primitives one after the other for expressions that have
+ * no kernel. A kernel is found by the hash of its expression, so equal expressions share one. The
+ * hash also distributes kernels over a fixed number of files: editing an op rebuilds one or two of
+ * them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +18,17 @@ typedef struct {
     uint64_t hash;
     gd_ir ir;
     gd_ir_node *nodes;
-    char label[120];
-} entry;
+    char label[120]; /* for a comment */
+} kernel_entry;
 
-static entry *entries[MAX_ENTRIES];
+static kernel_entry *entries[MAX_ENTRIES];
 static int n_entries;
 
-static void add(const gd_ir *ir, const gd_ir_node *nodes, const char *label) {
+static void add_entry(const gd_ir *ir, const gd_ir_node *nodes, const char *label) {
     uint64_t hash = gd_ir_hash(ir);
     for (int i = 0; i < n_entries; i++)
         if (entries[i]->hash == hash) return;
-    entry *e = calloc(1, sizeof *e);
+    kernel_entry *e = calloc(1, sizeof *e);
     e->hash = hash;
     e->nodes = malloc(sizeof *nodes * GD_IR_MAX_NODES);
     memcpy(e->nodes, nodes, sizeof *nodes * GD_IR_MAX_NODES);
@@ -44,7 +46,7 @@ static void add_op_entries(op *o) {
     int used[4 * GD_RECORD_MAX];
     memset(nodes, 0, sizeof nodes);
     if (!gd_record_forward(r, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
-    add(&ir, nodes, r->name);
+    add_entry(&ir, nodes, r->name);
     bool writes = false;
     for (int i = 0; i < r->n_inputs; i++) writes |= r->inputs[i].mutated;
     if (writes) {
@@ -53,16 +55,16 @@ static void add_op_entries(op *o) {
         memcpy(forward_nodes, nodes, sizeof nodes);
         forward.nodes = forward_nodes;
         if (!gd_ir_unless(&forward, r->inputs, r->n_inputs, &ir, nodes))
-            die(o->source->path, o->line, "the expressions are too long to be made conditional");
+            die(o->source->path, o->line, "the expressions are too long for the form with `skip`");
         snprintf(label, sizeof label, "%s, unless", r->name);
-        add(&ir, nodes, label);
+        add_entry(&ir, nodes, label);
     }
     for (int i = 0; i < r->n_inputs; i++) {
         if (!gd_record_gradient(r, i, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
         if (ir.nodes[ir.output[0]].code < GD_IR_PRIM) continue; /* zero, or passes through */
         gd_ir_compact(&ir, nodes, used);
         snprintf(label, sizeof label, "gradient of %s by %s", r->name, r->inputs[i].name);
-        add(&ir, nodes, label);
+        add_entry(&ir, nodes, label);
     }
 }
 
@@ -76,7 +78,7 @@ static void add_prim_entry(int prim) {
     gd_ir ir = gd_ir_finish(&b, &node, 1, nodes);
     char label[120];
     snprintf(label, sizeof label, "primitive %s", gd_prims[prim].name);
-    add(&ir, nodes, label);
+    add_entry(&ir, nodes, label);
 }
 
 static const struct {
@@ -85,7 +87,7 @@ static const struct {
 } types[4] = {
     {"f32", GD_PRIM_FLOAT}, {"f64", GD_PRIM_FLOAT}, {"i32", GD_PRIM_INT}, {"i64", GD_PRIM_INT}};
 
-static void print_kernel(FILE *out, const entry *e, int t) {
+static void print_kernel(FILE *out, const kernel_entry *e, int t) {
     char name[40];
     snprintf(name, sizeof name, "k_%016llx_%s", (unsigned long long)e->hash, types[t].type);
     fprintf(out, "/* %s */\nstatic ", e->label);
@@ -95,14 +97,14 @@ static void print_kernel(FILE *out, const entry *e, int t) {
 }
 
 static int by_hash(const void *a, const void *b) {
-    uint64_t x = (*(entry *const *)a)->hash, y = (*(entry *const *)b)->hash;
+    uint64_t x = (*(kernel_entry *const *)a)->hash, y = (*(kernel_entry *const *)b)->hash;
     return x < y ? -1 : x > y;
 }
 
 static void print_shard(int shard) {
     char name[40];
     snprintf(name, sizeof name, "ew_%d.isa.c", shard);
-    FILE *out = begin(name);
+    FILE *out = begin_output(name);
     fputs("/* Written by the build from the op records. */\n#include "
           "\"backend/cpu/elementwise.h\"\n#include \"backend/cpu/vmath_int_rounding.h\"\n\n",
           out);
@@ -114,7 +116,7 @@ static void print_shard(int shard) {
     }
     fprintf(out, "const gd_ew_kernel GD_ISA_FN(gd_ew_shard_%d)[] = {\n", shard);
     for (int i = 0; i < n_entries; i++) {
-        entry *e = entries[i];
+        kernel_entry *e = entries[i];
         if ((int)(e->hash % SHARDS) != shard) continue;
         fprintf(out, "    {0x%016llxu, {", (unsigned long long)e->hash);
         for (int t = 0; t < 4; t++) {
@@ -129,7 +131,7 @@ static void print_shard(int shard) {
     if (!count) fputs("    {0, {NULL, NULL, NULL, NULL}},\n", out);
     fputs("};\n", out);
     fprintf(out, "const int GD_ISA_FN(gd_ew_shard_%d_count) = %d;\n", shard, count);
-    finish();
+    finish_output();
 }
 
 void write_elementwise(void) {
@@ -138,7 +140,7 @@ void write_elementwise(void) {
     for (int i = 0; i < gd_prim_count; i++) add_prim_entry(i);
     qsort(entries, (size_t)n_entries, sizeof *entries, by_hash);
     for (int i = 0; i < SHARDS; i++) print_shard(i);
-    FILE *out = begin("ew_table.isa.c");
+    FILE *out = begin_output("ew_table.isa.c");
     fputs("/* Written by the build from the op records. */\n#include "
           "\"backend/cpu/elementwise.h\"\n\n",
           out);
@@ -163,5 +165,5 @@ void write_elementwise(void) {
           "   }\n"
           "    return shard && low < count && shard[low].hash == hash ? &shard[low] : NULL;\n}\n",
           out);
-    finish();
+    finish_output();
 }

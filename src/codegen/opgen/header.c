@@ -1,4 +1,4 @@
-/* header.c - writes gradus/ops.h: what users read. */
+/* header.c - writes gradus/ops.h: the typed calls of all ops. */
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
@@ -44,9 +44,9 @@ static void print_number(FILE *out, const char *text, const char *none) {
     else fputs(text, out);
 }
 
-/* "none", "0.5" or "0.8, 1.2". A program may give one number, which overwrites the first of the list
- * and leaves the others: so a list of several stands in the record alone, and gd_attrs_normalize
- * puts it where nothing was given. */
+/* Prints a default such as "none", "0.5" or "0.8, 1.2". If the macro held a list of several
+ * numbers, a program that gives one number would overwrite only the first. So the macro gets "none"
+ * for it, and gd_attrs_normalize fills in the default from the record. */
 static void print_floats(FILE *out, const char *text, default_form form) {
     int count = 1;
     for (const char *c = text; *c; c++) count += *c == ',';
@@ -109,7 +109,7 @@ void print_default(FILE *out, const gd_op_attr *attr, default_form form) {
     case GD_ATTR_NUMBER:
         if (form != IN_CPLUSPLUS) fputc('{', out);
         print_number(out, text, "(double)NAN");
-        /* an integer again, exactly; 0 means nothing beside another value */
+        /* the exact integer; 0 if the number is no integer */
         if (form != IN_CPLUSPLUS)
             fprintf(out, ", %s}", strspn(text, "-0123456789") == strlen(text) ? text : "0");
         break;
@@ -156,7 +156,7 @@ void print_prototype(FILE *out, const op *o) {
     fputc(')', out);
 }
 
-/* The parameters of a call's macro. */
+/* Prints the parameters of a call's macro. */
 static void print_parameters(FILE *out, const gd_record *r) {
     for (int i = 0; i < r->n_order; i++) {
         int k = r->order[i];
@@ -164,7 +164,8 @@ static void print_parameters(FILE *out, const gd_record *r) {
     }
 }
 
-/* What it passes on; a number with the type that the user has given it. */
+/* Prints the arguments that the macro passes on. A `number` keeps the type that the user gave
+ * it. */
 static void print_arguments(FILE *out, const gd_record *r) {
     for (int i = 0; i < r->n_order; i++) {
         int k = r->order[i];
@@ -174,7 +175,7 @@ static void print_arguments(FILE *out, const gd_record *r) {
     }
 }
 
-/* A doc comment: the call as one would write it, what it does, its options. */
+/* Prints the comment of a call: its form, its documentation and its options. */
 static void print_comment(FILE *out, const op *o) {
     const gd_record *r = &o->record;
     fprintf(out, "/* gd_%s(", r->name);
@@ -229,7 +230,7 @@ static void print_options(FILE *out, const op *o) {
         fprintf(out, "    %s%s%s GD_DEFAULT_(", type, strchr(type, '*') ? "" : " ",
                 r->attrs[i].name);
         print_default(out, &r->attrs[i], IN_CPLUSPLUS);
-        fprintf(out, ");%s\n", r->attrs[i].required ? " /* the call's own argument */" : "");
+        fprintf(out, ");%s\n", r->attrs[i].required ? " /* an argument of the call */" : "");
     }
     for (int i = 0; i < r->n_inputs; i++)
         if (r->inputs[i].option)
@@ -275,7 +276,7 @@ static void print_macro(FILE *out, const op *o) {
 
 /* --- words ------------------------------------------------------------------------------------ */
 
-static uint32_t word_hash(const char *text, size_t length) { /* as gd_word_of: FNV-1a */
+static uint32_t word_hash(const char *text, size_t length) { /* FNV-1a, as in gd_word_of */
     uint32_t h = 2166136261u;
     for (size_t i = 0; i < length; i++) h = (h ^ (unsigned char)text[i]) * 16777619u;
     return h;
@@ -283,7 +284,7 @@ static uint32_t word_hash(const char *text, size_t length) { /* as gd_word_of: F
 
 static FILE *words_out;
 
-/* The constants of an option's words, each once. */
+/* Prints the constants of an option's words that were not printed before. */
 static void print_words_of(const gd_op_attr *attr, const char *path, int line) {
     static const char *seen[1000];
     static size_t lengths[1000];
@@ -318,27 +319,27 @@ static void print_words(FILE *out) {
 }
 
 static const char preamble[] =
-    "/* ops.h - every op as a typed call. Written by the build from the op records; read it as "
-    "the\n"
-    " * reference, change the records instead.\n"
+    "/* ops.h - every op as a typed call. The build writes this file from the op records; to "
+    "change\n"
+    " * it, change the records.\n"
     " *\n"
-    " * Options come by name after the arguments, in any order, and the rest have their defaults:\n"
+    " * Options are given by name after the arguments, in any order; the others have their "
+    "defaults:\n"
     " *\n"
     " *     gd_tensor *y = gd_conv2d(x, w, b, .stride = 2, .padding = {1, 0});\n"
     " *\n"
-    " * A list option given as one number holds for all its places; a list of any length is "
-    "written\n"
-    " * gd_dims(0, 2), or as one number. Options that are one of a few words have a constant for "
-    "each,\n"
-    " * .reduction = GD_SUM; where options are text, as in gd_call, it is the word: "
-    "\"reduction=sum\".\n"
-    " * gd_NAME_defaults() gives the options struct for gd_NAME_at,\n"
-    " * which is what the macros call (and what bindings should).\n"
+    " * A list option that is given as one number has this number for all axes. A list of any "
+    "length\n"
+    " * is written gd_dims(0, 2), or as one number. Options that are one of a few words have a\n"
+    " * constant for each, .reduction = GD_SUM; in text, as in gd_call, it is the word:\n"
+    " * \"reduction=sum\". gd_NAME_defaults() returns the options struct for gd_NAME_at, the "
+    "function\n"
+    " * that the macro calls and that bindings should call.\n"
     " */\n"
     "#ifndef GRADUS_OPS_H\n#define GRADUS_OPS_H\n\n#include <math.h>\n\n"
     "#include \"gradus/op.h\"\n#include \"gradus/options.h\"\n#include \"gradus/tensor.h\"\n\n"
     "#ifdef __cplusplus\n"
-    "/* Options have default values in C++; how they are passed is as in C all the same. */\n"
+    "/* In C++ options structs have default values; they are still passed as in C. */\n"
     "#if defined(__clang__)\n"
     "#pragma clang diagnostic push\n"
     "#pragma clang diagnostic ignored \"-Wreturn-type-c-linkage\"\n"
@@ -347,7 +348,7 @@ static const char preamble[] =
     "#endif\n\n";
 
 void write_header(void) {
-    FILE *out = begin("gradus/ops.h");
+    FILE *out = begin_output("gradus/ops.h");
     fputs(preamble, out);
     fputs("/* --- words that options take --- */\n\n", out);
     print_words(out);
@@ -364,21 +365,21 @@ void write_header(void) {
             fputs(";\n", out);
             print_macro(out, ops[i]);
             if (!ops[i]->record.inplace_too) continue;
-            op twin = *ops[i];
+            op inplace = *ops[i];
             char name[80];
-            snprintf(name, sizeof name, "%s_", twin.record.name);
-            fprintf(out, "/* The same, written into its first argument, which is returned. */\n");
-            if (twin.record.n_attrs)
-                fprintf(out, "typedef gd_%s_options gd_%s_options;\n", twin.record.name, name);
-            twin.record.name = name;
+            snprintf(name, sizeof name, "%s_", inplace.record.name);
+            fprintf(out, "/* In place: writes its first argument and returns it. */\n");
+            if (inplace.record.n_attrs)
+                fprintf(out, "typedef gd_%s_options gd_%s_options;\n", inplace.record.name, name);
+            inplace.record.name = name;
             fputs("GD_API ", out);
-            print_prototype(out, &twin);
+            print_prototype(out, &inplace);
             fputs(";\n", out);
-            print_macro(out, &twin);
+            print_macro(out, &inplace);
         }
     }
     fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic "
           "pop\n#endif\n#endif\n#endif\n",
           out);
-    finish();
+    finish_output();
 }

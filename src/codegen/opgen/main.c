@@ -1,4 +1,5 @@
-/* main.c - finds the blocks, and the functions that belong to them. */
+/* main.c - the generator's main program: finds records in the sources and writes all output
+ * files. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -46,12 +47,12 @@ static size_t out_size;
 static FILE *out_stream;
 static char out_path[1024];
 
-FILE *begin(const char *name) {
+FILE *begin_output(const char *name) {
     snprintf(out_path, sizeof out_path, "%s/%s", out_dir, name);
     return out_stream = open_memstream(&out_text, &out_size);
 }
 
-void finish(void) {
+void finish_output(void) {
     fclose(out_stream);
     char *old = read_file(out_path);
     if (!old || strcmp(old, out_text) != 0) {
@@ -65,8 +66,8 @@ void finish(void) {
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
-/* A definition starts at the beginning of a line with "static" and has the name before '('. */
-bool defines(const source *s, const char *op_name, const char *suffix) {
+/* A definition is a line that begins with "static" and contains the name and '('. */
+bool defines_rule(const source *s, const char *op_name, const char *suffix) {
     char name[160];
     snprintf(name, sizeof name, "%s_%s(", op_name, suffix);
     for (const char *at = s->text; (at = strstr(at, name)); at++) {
@@ -78,7 +79,7 @@ bool defines(const source *s, const char *op_name, const char *suffix) {
     return false;
 }
 
-/* The lines of a block without the comment's own signs. */
+/* The text of a block without the stars of the comment. */
 static char *block_text(const char *start, const char *end) {
     char *text = malloc((size_t)(end - start) + 1), *to = text;
     bool line_start = false;
@@ -87,7 +88,7 @@ static char *block_text(const char *start, const char *end) {
             const char *star = c;
             while (star < end && *star == ' ') star++;
             if (star < end && *star == '*') c = star + 1;
-            if (c < end && *c == ' ') c++; /* one space after the star belongs to the frame */
+            if (c < end && *c == ' ') c++; /* one space after the star is not part of the text */
             line_start = false;
             if (c >= end) break;
         }
@@ -129,8 +130,7 @@ static void add_records(source *s, const char *start, const char *end) {
         const char *at = text;
         char *variant = variant_text(text, k, &at);
         if (!variant)
-            die(s->path, line,
-                "expected '}', and one alternative for each of %d variants, at %.40s",
+            die(s->path, line, "expected '}' and one alternative for each of %d variants at %.40s",
                 variant_count(text), at);
         if (strncmp(block, "op ", 3) == 0) add_op(s, variant, rules, line);
         else add_maker(s, block, variant, rules, variant_number(text, k), line);
@@ -188,8 +188,9 @@ static int take_kernel_word(kernel *k, const char *word, const char *value) {
     return 0;
 }
 
-/* "kernel conv2d.direct  rank 10  wide": functions conv2d_direct_run, _match, _workspace, _scratch;
- * another function can be named: "run other". The device is that of the folder. */
+/* Adds the kernel of a block such as "kernel conv2d.direct  rank 10  wide". Its functions are
+ * conv2d_direct_run, _match, _workspace and _scratch; "run other" names another one. The folder is
+ * the kind of device. */
 static void add_kernel(source *s, const char *start, const char *end) {
     kernel *k = &kernels[n_kernels++];
     *k = (kernel){.source = s, .rank = 1};
@@ -210,7 +211,7 @@ static void add_kernel(source *s, const char *start, const char *end) {
     for (int i = 0; i < N_KERNEL_FUNCTIONS; i++) {
         char name[160];
         snprintf(name, sizeof name, "%s_%s", base, kernel_functions[i].word);
-        if (defines(s, base, kernel_functions[i].word)) set_kernel_function(k, i, name);
+        if (defines_rule(s, base, kernel_functions[i].word)) set_kernel_function(k, i, name);
     }
     for (int i = 1, taken; i < n; i += taken) {
         taken = take_kernel_word(k, words[i], i + 1 < n ? words[i + 1] : NULL);
@@ -231,7 +232,7 @@ static void add_kernel(source *s, const char *start, const char *end) {
     free(text);
 }
 
-static void scan(const char *path) {
+static void read_source(const char *path) {
     source *s = &sources[n_sources++];
     s->path = path;
     s->text = read_file(path);
@@ -278,7 +279,7 @@ int main(int argc, char **argv) {
     if (argc < 3) die("opgen", 0, "usage: opgen OUT-DIR SOURCE..., or opgen --words");
     out_dir = argv[1];
     if (argc - 2 > MAX_SOURCES) die("opgen", 0, "too many sources");
-    for (int i = 2; i < argc; i++) scan(argv[i]);
+    for (int i = 2; i < argc; i++) read_source(argv[i]);
     resolve_makers();
     write_header();
     write_layout();

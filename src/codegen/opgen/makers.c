@@ -1,24 +1,25 @@
-/* makers.c - what is made by name: writes a header for each kind, maker_calls.c, and the pages. */
+/* makers.c - layers, optimizers and so on: writes a header and a page for each kind, and
+ * maker_calls.c. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
 #include "core/ascii.h"
 
-/* A kind of record. Its objects are made by gd_KIND_make(site, maker, [subject,] options). */
-typedef struct kind {
-    const char *word;           /* blocks begin with it */
+/* A kind of record. gd_KIND_make(site, maker, [subject,] options) creates its objects. */
+typedef struct maker_kind {
+    const char *word;           /* its blocks begin with it */
     const char *prefix;         /* of constructors: gd_PREFIX_NAME; "": gd_NAME */
-    const char *returns;        /* what they return */
-    const char *type, *subject; /* their first argument; NULL: none */
+    const char *returns;        /* return type of constructors */
+    const char *type, *subject; /* type and name of their first argument; NULL: none */
     const char *file;           /* gradus/FILE.h, FILE.md */
     const char *inside;         /* the library's header with gd_KIND_rules and gd_KIND_make */
-    const char *includes;       /* what its public header needs */
+    const char *includes;       /* a header that its public header includes */
     const char *title, *about;  /* for the header and the page */
     const char *rules[GD_RECORD_WORDS]; /* functions NAME_RULE of the source */
-} kind;
+} maker_kind;
 
-static const kind kinds[] = {
+static const maker_kind kinds[] = {
     {"layer",
      "nn",
      "gd_module *",
@@ -28,7 +29,7 @@ static const kind kinds[] = {
      "nn/layer.h",
      "gradus/module.h",
      "Layers",
-     "Every layer, as the constructor of a module (module.h). Names, meanings and first weights "
+     "Every layer, as the constructor of a module (module.h). Names, meanings and initial weights "
      "are PyTorch's.",
      {"check", "build", "forward"}},
     {"init",
@@ -40,9 +41,9 @@ static const kind kinds[] = {
      "nn/initializer.h",
      "gradus/tensor.h",
      "Initializers",
-     "What weights start as. `dims` are those of a weight as gd_linear and gd_conv2d take it: "
-     "(outputs, inputs, "
-     "window...). A tensor, or a symbol in a graph that is being built.",
+     "Initial values of weights. `dims` is the shape of a weight as gd_linear and gd_conv2d take "
+     "it: "
+     "(outputs, inputs, kernel size...). Returns a tensor, or a symbol if a graph is being built.",
      {"check", "make"}},
     {"optimizer",
      "optim",
@@ -75,8 +76,9 @@ static const kind kinds[] = {
      "zoo/zoo.h",
      "gradus/module.h",
      "Networks",
-     "Ready architectures. Names and shapes of parameters are those of the well-known "
-     "implementations, whose files load.",
+     "Ready architectures. Parameters have the names and shapes of the well-known implementations, "
+     "so "
+     "that their files can be loaded.",
      {"check", "make"}},
     {"dataset",
      "dataset",
@@ -87,7 +89,7 @@ static const kind kinds[] = {
      "data/dataset.h",
      "gradus/dataset.h",
      "Datasets",
-     "Every dataset that reads files or makes samples, as its constructor (dataset.h).",
+     "Every dataset that reads files or generates samples, as its constructor (dataset.h).",
      {"check", "open", "get", "name", "close", "gather"}},
     {"transform",
      "transform",
@@ -98,7 +100,7 @@ static const kind kinds[] = {
      "data/transform.h",
      "gradus/dataset.h",
      "Transforms",
-     "What is done to a tensor of a sample (dataset.h). Images are (C, H, W), u8 or float.",
+     "Transforms of a tensor of a sample (dataset.h). Images are (C, H, W), u8 or float.",
      {"check", "apply"}},
     {"metric",
      "metric",
@@ -109,7 +111,7 @@ static const kind kinds[] = {
      "train/metric.h",
      "gradus/metric.h",
      "Metrics",
-     "What is measured over many batches (metric.h).",
+     "Metrics over many batches (metric.h).",
      {"check", "update", "value"}},
     {"callback",
      "",
@@ -120,17 +122,17 @@ static const kind kinds[] = {
      "train/callback.h",
      "gradus/callback.h",
      "Callbacks",
-     "What gd_fit calls while it trains (callback.h).",
+     "Callbacks of gd_fit (callback.h).",
      {"check", "open", "on", "after", "give", "take", "close"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, MAX_MAKERS = 1000 };
 
 typedef struct maker {
     gd_record record;
-    const kind *kind;
+    const maker_kind *kind;
     source *source;
-    int line, variant; /* N of a record such as conv{1,2,3}d; 0: it has no variants */
-    char rules[64];    /* its functions begin with this: its name, or that of all variants */
+    int line, variant; /* N of a record such as conv{1,2,3}d; 0: no variants */
+    char rules[64];    /* its rules begin with this: its name, or that of all variants */
     char full[80];     /* "nn_linear" */
 } maker;
 static maker *makers[MAX_MAKERS];
@@ -187,7 +189,7 @@ static const gd_record *find_op(const char *name) {
     return NULL;
 }
 
-/* When all ops are known: takes over their options. */
+/* Adds the options of ops to makers, after all ops were read. */
 void resolve_makers(void) {
     for (int i = 0; i < n_makers; i++) {
         maker *m = makers[i];
@@ -261,7 +263,7 @@ static void print_maker_prototype(FILE *out, const maker *m) {
     fputc(')', out);
 }
 
-/* Arguments of the macro end with an underscore: the fields of the struct have the same names. */
+/* The macro's arguments end with an underscore, because the struct's fields have the same names. */
 static void print_maker_macro(FILE *out, const maker *m) {
     const gd_record *r = &m->record;
     int n = m->kind->subject != NULL, options = 0, first = 1;
@@ -304,16 +306,17 @@ static void print_maker_macro(FILE *out, const maker *m) {
 
 /* --- groups of an optimizer ------------------------------------------------------------------- */
 
-static bool has_groups(const kind *k) { return strcmp(k->word, "optimizer") == 0; }
+static bool has_groups(const maker_kind *k) { return strcmp(k->word, "optimizer") == 0; }
 
-/* The options of all optimizers, each once, and none of them given: those of a group. Options of
- * one name are of one type; true and false are integers, so that "not given" is a value. */
-static maker *group(void) {
+/* The options of a group of parameters: those of all optimizers, each once, with no defaults.
+ * Options of the same name have the same type; bools are integers, so that "not given" is a
+ * value. */
+static maker *group_maker(void) {
     static maker all = {.full = "group",
                         .record = {.name = "group", .doc = "", .onnx = "", .caffe = ""}};
     gd_record *r = &all.record;
-    static bool made;
-    for (int i = 0; i < n_makers && !made; i++)
+    static bool collected;
+    for (int i = 0; i < n_makers && !collected; i++)
         for (int k = 0; has_groups(makers[i]->kind) && k < makers[i]->record.n_attrs; k++) {
             gd_op_attr a = makers[i]->record.attrs[k];
             if (a.type != GD_ATTR_FLOAT && a.type != GD_ATTR_BOOL)
@@ -332,16 +335,16 @@ static maker *group(void) {
                 die(makers[i]->source->path, makers[i]->line, "too many options in all");
             if (!known) r->attrs[r->n_attrs++] = a;
         }
-    made = true;
+    collected = true;
     return &all;
 }
 
 static void print_group(FILE *out) {
-    const maker *g = group();
-    fputs("/* Adds parameters to an optimizer, as a group with options of its own. Those that are "
-          "not given are the first\n"
-          " * group's; one that the optimizer does not have is refused. */\n",
-          out);
+    const maker *g = group_maker();
+    fputs(
+        "/* Adds parameters to an optimizer as a group with its own options. Options that are not\n"
+        " * given are those of the first group. Fails for an option that the optimizer lacks. */\n",
+        out);
     print_struct(out, g);
     fputs("GD_API gd_status gd_optimizer_add_at(const char *site, gd_optimizer *optimizer, "
           "gd_tensors parameters,\n"
@@ -357,16 +360,17 @@ static void print_group(FILE *out) {
     fputs(") __VA_OPT__(,) __VA_ARGS__)))\n\n", out);
 }
 
-static void write_kind(const kind *k) {
+static void write_kind(const maker_kind *k) {
     char name[80], guard[80];
     snprintf(name, sizeof name, "gradus/%s.h", k->file);
     snprintf(guard, sizeof guard, "GRADUS_%s_H", k->file);
     for (char *c = guard; *c; c++) *c = gd_to_upper(*c);
-    FILE *out = begin(name);
-    fprintf(out,
-            "/* %s.h - %s\n *\n * Written by the build from their records; change those instead.\n "
-            "*/\n",
-            k->file, k->about);
+    FILE *out = begin_output(name);
+    fprintf(
+        out,
+        "/* %s.h - %s\n *\n * The build writes this file from the records; to change it, change "
+        "the records.\n */\n",
+        k->file, k->about);
     fprintf(out,
             "#ifndef %s\n#define %s\n\n#include \"%s\"\n#include \"gradus/ops.h\"\n#include "
             "\"gradus/options.h\"\n"
@@ -388,7 +392,7 @@ static void write_kind(const kind *k) {
     fputs("#ifdef __cplusplus\n}\n#if defined(__clang__)\n#pragma clang diagnostic "
           "pop\n#endif\n#endif\n#endif\n",
           out);
-    finish();
+    finish_output();
 }
 
 /* --- the records as data ---------------------------------------------------------------------- */
@@ -407,11 +411,12 @@ void print_makers(FILE *out, const source *s) {
         if (m->source != s) continue;
         print_params(out, m->full, "inputs", r.inputs, r.n_inputs);
         print_params(out, m->full, "outputs", r.outputs, r.n_outputs);
-        r.name = m->full; /* names of what is printed, and of the options struct */
+        r.name = m->full; /* for the printed names and the options struct */
         print_attrs(out, &r);
         fprintf(out, "static const gd_%s_rules %s_rules_ = {", m->kind->word, m->full);
         for (const char *const *rule = m->kind->rules; *rule; rule++)
-            if (defines(s, m->rules, *rule)) fprintf(out, ".%s = %s_%s, ", *rule, m->rules, *rule);
+            if (defines_rule(s, m->rules, *rule))
+                fprintf(out, ".%s = %s_%s, ", *rule, m->rules, *rule);
         fprintf(out, "};\n");
         const maker *last = last_variant(m);
         if (last != m) fprintf(out, "extern const gd_maker gd_maker_%s;\n", last->full);
@@ -452,7 +457,7 @@ void print_makers(FILE *out, const source *s) {
 }
 
 static void write_maker_calls(void) {
-    FILE *out = begin("maker_calls.c");
+    FILE *out = begin_output("maker_calls.c");
     fputs("/* Written by the build from the records of layers, optimizers and so on. */\n", out);
     for (int k = 0; k < N_KINDS; k++) {
         bool any = false;
@@ -475,18 +480,18 @@ static void write_maker_calls(void) {
                 m->full, m->kind->subject ? m->kind->subject : "", m->kind->subject ? ", " : "",
                 m->record.n_attrs ? "options" : "NULL");
     }
-    print_attrs(out, &group()->record);
+    print_attrs(out, &group_maker()->record);
     fprintf(
         out,
         "extern const gd_op_attr *const gd_group_attrs;\nextern const int gd_group_attr_count;\n"
         "gd_group_options gd_group_defaults(void) { return group_default_attrs_; }\n"
         "const gd_op_attr *const gd_group_attrs = group_attrs_;\nconst int gd_group_attr_count = "
         "%d;\n\n",
-        group()->record.n_attrs);
+        group_maker()->record.n_attrs);
     fputs("const gd_maker *const gd_makers[] = {\n", out);
     for (int i = 0; i < n_makers; i++) fprintf(out, "    &gd_maker_%s,\n", makers[i]->full);
     fprintf(out, "    NULL};\nconst int gd_maker_total = %d;\n", n_makers);
-    finish();
+    finish_output();
 }
 
 /* --- the reference page of a kind ------------------------------------------------------------- */
@@ -503,14 +508,15 @@ static void print_page_row(FILE *out, const gd_op_attr *a) {
     fprintf(out, "%s |\n", a->doc);
 }
 
-static void write_kind_page(const kind *k) {
+static void write_kind_page(const maker_kind *k) {
     char name[80];
     snprintf(name, sizeof name, "%s.md", k->file);
-    FILE *out = begin(name);
-    fprintf(out,
-            "# %s\n\nWritten by the build from their records (`make docs`); change those instead. "
-            "%s\n\n",
-            k->title, k->about);
+    FILE *out = begin_output(name);
+    fprintf(
+        out,
+        "# %s\n\nThe build writes this page from the records (`make docs`); to change it, change "
+        "the records. %s\n\n",
+        k->title, k->about);
     for (int i = 0; i < n_makers; i++) {
         const gd_record *r = &makers[i]->record;
         if (makers[i]->kind != k) continue;
@@ -527,7 +533,7 @@ static void write_kind_page(const kind *k) {
             if (!r->attrs[a].required) print_page_row(out, &r->attrs[a]);
         fputs("\n", out);
     }
-    finish();
+    finish_output();
 }
 
 void write_makers(void) {

@@ -1,26 +1,28 @@
-/* opgen.h - the generator: reads op and kernel blocks from the sources, writes what follows.
+/* opgen.h - the generator: reads records of ops, kernels, layers and so on from the sources, and
+ * writes code, tables and pages.
  *
  *     opgen OUT-DIR SOURCE...
  *     opgen --words             prints every word that has a meaning in a block
  *
- * A block is a comment that starts with "op", "kernel", or a kind of makers.c ("layer"), right
- * after the opening sign. A block can have the records of several ops (variants.h). The rules of an
- * op are the functions of the same file named after it: tanh_infer, tanh_vjp, tanh_expand,
- * tanh_reference (a kernel that sees row-major f64 and i64), tanh_raw (one that sees any strides
- * and types) and tanh_workspace (the bytes that this kernel gets). The generator writes:
+ * A record is a comment block that begins with "op", "kernel", or a kind of makers.c ("layer"),
+ * right after the slash and star. A block can define several ops (variants.h). The rules of an op
+ * are functions of the same file named after it: tanh_infer, tanh_vjp, tanh_expand, tanh_macs,
+ * tanh_reference (a kernel that sees row-major f64 and i64), tanh_raw (a kernel that sees any
+ * strides and dtypes) and tanh_workspace (the workspace of that kernel in bytes). The generator
+ * writes:
  *
  *     gradus/ops.h      the typed calls, with their options and documentation
  *     gradus/layout.h   a hash of all option structs
- *     op_calls.c        their bodies
- *     STEM.gen.h        the records of one source file, which it includes at its end
- *     op_table.c        the list of all of these
- *     ew_N.isa.c        kernels of the elementwise ops and their gradients; ew_table.isa.c
+ *     op_calls.c        the functions behind the calls of ops.h
+ *     STEM.gen.h        the records of one source file as data, which it includes at its end
+ *     op_table.c        the table of all records
+ *     ew_N.isa.c        kernels of elementwise ops and their gradients; ew_table.isa.c: a table
  *     ops.md            the reference page
- *     gradus/KINDs.h    the constructors of layers, optimizers ...; KINDs.md: their pages
- *     maker_calls.c     the bodies of these, and the list of their records
- *     counts.txt        how many ops, layers ... there are, for README.md
+ *     gradus/KINDs.h    the constructors of layers, optimizers ...; KINDs.md: their reference pages
+ *     maker_calls.c     the functions behind the constructors, and the table of their records
+ *     counts.txt        the numbers of ops, layers and so on, for README.md
  *
- * A file is only written when its content changes, so that an edit rebuilds little.
+ * A file is written only if its content changes, so that an edit rebuilds little.
  */
 #ifndef GRADUS_OPGEN_H
 #define GRADUS_OPGEN_H
@@ -34,13 +36,13 @@ typedef struct source {
     const char *path;
     char stem[64]; /* "elementwise" of src/ops/elementwise.c */
     char *text;
-    char title[160]; /* its first comment line, for headings */
+    char title[160]; /* its first comment line after " - ", for headings */
     bool has_ops, has_kernels, has_makers;
 } source;
 
 typedef struct op {
     gd_record record;
-    char rules[64]; /* its functions begin with this: its name, or that of all variants */
+    char rules[64]; /* its rules begin with this: its name, or the name shared by all variants */
     source *source;
     int line;
 } op;
@@ -60,13 +62,15 @@ extern int n_kernels;
 extern source sources[MAX_SOURCES];
 extern int n_sources;
 
-/* Whether the source defines a function of that name. */
-bool defines(const source *s, const char *op_name, const char *suffix);
+/* Whether the source defines the function op_name_suffix. */
+bool defines_rule(const source *s, const char *op_name, const char *suffix);
 
-/* Output is collected in memory and written at the end if it differs from the file. */
-FILE *begin(const char *name);
-void finish(void);
+/* Begins an output file. Output is collected in memory; finish_output writes it if it differs from
+ * the file. */
+FILE *begin_output(const char *name);
+void finish_output(void);
 
+/* Prints an error message for a line of a source, and exits. */
 void die(const char *file, int line, const char *format, ...) GD_PRINTF(3, 4);
 
 void write_header(void);
@@ -80,7 +84,7 @@ void write_counts(void);
 /* The functions NAME_RULE of an op; ends with NULL. */
 extern const char *const op_rules[];
 
-/* Blocks of what is no op and no kernel: layers, optimizers ... (makers.c). */
+/* Records of layers, optimizers and so on (makers.c). */
 bool is_maker_block(const char *at);
 /* `word` begins with the word of its kind; the names of its functions begin with `rules`; `variant`
  * is N of a record such as conv{1,2,3}d, or 0. */
@@ -92,20 +96,21 @@ void write_makers(void);
 void print_maker_words(void);
 void print_maker_counts(FILE *out);
 
-/* Shared pieces. */
+/* Helpers that several files share. */
 void print_string(FILE *out, const char *text);
 void print_params(FILE *out, const char *name, const char *which, const gd_op_param *p, int n);
 void print_attrs(FILE *out, const gd_record *r);
 const char *type_text(const gd_op_attr *a);
 void print_doc(FILE *out, const char *doc);
 const char *attr_c_type(const gd_op_attr *attr);
-/* The default as an initializer: in the call macro (where one number of a list leaves the others
- * unset, so that a user's single number can be told from a list), in C++, or filled in. */
+/* The default of an option as an initializer: in the call's macro, in C++, or with all entries of a
+ * list filled in. In the macro only the first entry of a list is set, so that a single number of
+ * the user can be told from a list. */
 typedef enum { IN_MACRO, IN_CPLUSPLUS, FILLED } default_form;
 void print_default(FILE *out, const gd_op_attr *attr, default_form form);
-/* The C constants of a word option: GD_MEAN, GD_SUM, each between two of `around`. */
+/* The constants of a word option, GD_MEAN, GD_SUM, each with `around` before and after it. */
 void print_constants(FILE *out, const char *words, const char *around);
-bool has_options(const op *o); /* something given by name */
+bool has_options(const op *o); /* options or tensors that are given by name */
 int visible_outputs(const op *o);
 bool variadic_output(const op *o);
 void print_return_type(FILE *out, const op *o);

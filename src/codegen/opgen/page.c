@@ -1,4 +1,4 @@
-/* page.c - writes ops.md, the reference page. */
+/* page.c - writes ops.md, the reference page of all ops. */
 #include <string.h>
 
 #include "codegen/opgen/opgen.h"
@@ -21,7 +21,7 @@ const char *type_text(const gd_op_attr *a) {
     return names[a->type];
 }
 
-/* One paragraph; lines that begin with "- " are items of a list. */
+/* Prints documentation as one paragraph; lines that begin with "- " are items of a list. */
 void print_doc(FILE *out, const char *doc) {
     for (const char *c = doc; *c; c++) {
         bool item = strncmp(c, "\n- ", 3) == 0;
@@ -37,13 +37,13 @@ static bool has_public_ops(const source *s) {
 }
 
 void write_page(void) {
-    FILE *out = begin("ops.md");
-    fputs("# Ops\n\nWritten by the build from the op records (`make docs`); change those instead. "
-          "Names and meanings are "
-          "PyTorch's unless said otherwise. `x?` may be NULL; `xs...` is a list, `gd_list(a, b)`. "
-          "Where an option is one of "
-          "several constants (`.reduction = GD_SUM`), text has its word: `\"reduction=sum\"`.\n\n",
-          out);
+    FILE *out = begin_output("ops.md");
+    fputs(
+        "# Ops\n\nThe build writes this page from the op records (`make docs`); to change it, "
+        "change the records. Names and meanings are PyTorch's unless stated otherwise. `x?` may be "
+        "NULL; `xs...` is a list, `gd_list(a, b)`. An option that is one of several constants "
+        "(`.reduction = GD_SUM`) is a word in text: `\"reduction=sum\"`.\n\n",
+        out);
     for (int s = 0; s < n_sources; s++) {
         if (!has_public_ops(&sources[s])) continue;
         fprintf(out, "## %s\n\n%s\n\n", sources[s].stem, sources[s].title);
@@ -99,14 +99,14 @@ void write_page(void) {
             fputs("\n", out);
         }
     }
-    finish();
+    finish_output();
 }
 
 void write_counts(void) {
-    FILE *out = begin("counts.txt");
+    FILE *out = begin_output("counts.txt");
     int visible = 0;
     for (int i = 0; i < n_ops; i++) visible += !(ops[i]->record.flags & GD_OP_INTERNAL);
     fprintf(out, "ops %d\nkernels %d\n", visible, n_kernels);
     print_maker_counts(out);
-    finish();
+    finish_output();
 }

@@ -1,4 +1,4 @@
-/* records.c - writes STEM.gen.h, the records of one source file as data, and op_table.c. */
+/* records.c - writes STEM.gen.h, the records of a source file as data, and op_table.c. */
 #include <string.h>
 
 #include "core/number.h"
@@ -95,7 +95,7 @@ static void print_expressions(FILE *out, op *o) {
     fputs("};\n", out);
 }
 
-/* Which inputs and outputs an elementwise gradient reads. */
+/* The inputs and outputs that the gradients of an elementwise op read, as masks. */
 static void elementwise_saves(op *o, uint32_t *in, uint32_t *out) {
     gd_record *r = &o->record;
     gd_ir_node nodes[GD_IR_MAX_NODES];
@@ -110,7 +110,7 @@ static void elementwise_saves(op *o, uint32_t *in, uint32_t *out) {
     }
 }
 
-static void print_places(FILE *out, const char *name, const int8_t *at, int n) {
+static void print_operands(FILE *out, const char *name, const int8_t *at, int n) {
     fprintf(out, ", .n_%s = %d, .%s_in = {", name, n, name);
     for (int i = 0; i < n; i++) fprintf(out, "%s%d", i ? ", " : "", at[i]);
     fputs("}", out);
@@ -127,19 +127,19 @@ static void print_index(FILE *out, const char *name, const gd_op_index *f) {
     fputs("}", out);
 }
 
-static void print_two(FILE *out, const char *name, const gd_op_fuses *f) {
+static void print_pair(FILE *out, const char *name, const gd_op_fuses *f) {
     if (!f->outer) return;
     fprintf(out, ", .%s = {.outer = \"%s\", .inner = \"%s\"", name, f->outer, f->inner);
-    print_places(out, "outer", f->outer_in, f->n_outer);
-    print_places(out, "inner", f->inner_in, f->n_inner);
+    print_operands(out, "outer", f->outer_in, f->n_outer);
+    print_operands(out, "inner", f->inner_in, f->n_inner);
     fputs("}", out);
 }
 
 static void print_facts(FILE *out, const gd_op_facts *f) {
     fprintf(out, "    .facts = {.control = %d, .reduces = %d", (int)f->control, (int)f->reduces);
     if (f->fills) fprintf(out, ", .fills = \"%s\"", f->fills);
-    print_two(out, "fuses", &f->fuses);
-    print_two(out, "folds", &f->folds);
+    print_pair(out, "fuses", &f->fuses);
+    print_pair(out, "folds", &f->folds);
     if (f->checks) print_index(out, "checks = true, .index", &f->index);
     if (f->makes_indices) print_index(out, "makes_indices = true, .gives", &f->gives);
     fputs("},\n", out);
@@ -153,20 +153,20 @@ static bool has_rule(const op *o, const char *rule) {
     const char *const *known = op_rules;
     while (*known && strcmp(*known, rule) != 0) known++;
     if (!*known) die("opgen", 0, "'%s' is not in op_rules", rule);
-    return defines(o->source, o->rules, rule);
+    return defines_rule(o->source, o->rules, rule);
 }
 
-/* The record itself; `twin`: of the in-place form. */
-static void print_record(FILE *out, op *o, bool twin) {
+/* Prints the record of an op, or of its in-place form. */
+static void print_record(FILE *out, op *o, bool inplace) {
     gd_record *r = &o->record;
     bool elementwise = r->flags & GD_OP_ELEMENTWISE;
     uint32_t saves_in = r->saves_in, saves_out = r->saves_out;
     if (elementwise) elementwise_saves(o, &saves_in, &saves_out);
-    int required = 0, mutated = twin;
-    for (int i = 0; i < r->n_inputs && !twin; i++) mutated += r->inputs[i].mutated;
+    int required = 0, mutated = inplace;
+    for (int i = 0; i < r->n_inputs && !inplace; i++) mutated += r->inputs[i].mutated;
     while (required < r->n_inputs && !r->inputs[required].optional && !r->inputs[required].variadic)
         required++;
-    if (twin) {
+    if (inplace) {
         fprintf(out, "extern const gd_op gd_op_%s_;\nstatic gd_op_state %s__state_;\n", r->name,
                 r->name);
         fprintf(out, "static const gd_op_param %s__inputs_[] = {\n", r->name);
@@ -179,14 +179,15 @@ static void print_record(FILE *out, op *o, bool twin) {
                 r->name);
     }
     fprintf(out, "const gd_op gd_op_%s%s = {\n    .name = \"%s%s\",\n    .doc = ", r->name,
-            twin ? "_" : "", r->name, twin ? "_" : "");
+            inplace ? "_" : "", r->name, inplace ? "_" : "");
     print_string(out, r->doc);
     fprintf(out, ",\n    .onnx = \"%s\", .caffe = \"%s\",\n    .flags = 0x%x,\n",
-            twin ? "" : r->onnx, twin ? "" : r->caffe, r->flags | (twin ? GD_OP_INPLACE : 0));
+            inplace ? "" : r->onnx, inplace ? "" : r->caffe,
+            r->flags | (inplace ? GD_OP_INPLACE : 0));
     if (r->n_inputs)
         fprintf(out,
                 "    .inputs = %s%s_inputs_, .n_inputs = %d, .n_required = %d, .n_mutated = %d,\n",
-                r->name, twin ? "_" : "", r->n_inputs, required, mutated);
+                r->name, inplace ? "_" : "", r->n_inputs, required, mutated);
     if (r->n_outputs)
         fprintf(out, "    .outputs = %s_outputs_, .n_outputs = %d,\n", r->name, r->n_outputs);
     if (r->n_attrs)
@@ -195,7 +196,7 @@ static void print_record(FILE *out, op *o, bool twin) {
                 ".defaults = &%s_default_attrs_,\n",
                 r->name, r->n_attrs, r->name, r->name);
     fprintf(out, "    .saves_in = 0x%xu, .saves_out = 0x%xu,\n", saves_in, saves_out);
-    if (!twin) print_facts(out, &r->facts);
+    if (!inplace) print_facts(out, &r->facts);
     if (has_rule(o, "infer")) fprintf(out, "    .infer = %s_infer,\n", o->rules);
     else if (elementwise) fputs("    .infer = gd_infer_elementwise,\n", out);
     if (has_rule(o, "vjp")) fprintf(out, "    .vjp = %s_vjp,\n", o->rules);
@@ -205,8 +206,8 @@ static void print_record(FILE *out, op *o, bool twin) {
         fprintf(out, "    .reference = &%s_kernel_,\n", r->name);
     if (elementwise)
         fprintf(out, "    .ir = &%s_ir_, .gradient_ir = %s_gradients_,\n", r->name, r->name);
-    if (twin) fprintf(out, "    .base = &gd_op_%s,\n", r->name);
-    fprintf(out, "    .state = &%s%s_state_,\n};\n\n", r->name, twin ? "_" : "");
+    if (inplace) fprintf(out, "    .base = &gd_op_%s,\n", r->name);
+    fprintf(out, "    .state = &%s%s_state_,\n};\n\n", r->name, inplace ? "_" : "");
 }
 
 static void print_op(FILE *out, op *o) {
@@ -215,17 +216,17 @@ static void print_op(FILE *out, op *o) {
     print_params(out, r->name, "outputs", r->outputs, r->n_outputs);
     print_attrs(out, r);
     if (r->flags & GD_OP_ELEMENTWISE) print_expressions(out, o);
-    bool plain = has_rule(o, "reference"), raw = has_rule(o, "raw");
-    if (plain || raw)
+    bool reference = has_rule(o, "reference"), raw = has_rule(o, "raw");
+    if (reference || raw)
         fprintf(out,
                 "static const gd_kernel %s_kernel_ = {.op = \"%s\", .variant = \"reference\", "
                 ".device = \"cpu\", "
                 ".flags = %s, .run = %s_%s",
-                r->name, r->name, plain ? "GD_KERNEL_DOUBLE" : "0", o->rules,
-                plain ? "reference" : "raw");
-    if ((plain || raw) && has_rule(o, "workspace"))
+                r->name, r->name, reference ? "GD_KERNEL_DOUBLE" : "0", o->rules,
+                reference ? "reference" : "raw");
+    if ((reference || raw) && has_rule(o, "workspace"))
         fprintf(out, ", .workspace = %s_workspace", o->rules);
-    if (plain || raw) fputs("};\n", out);
+    if (reference || raw) fputs("};\n", out);
     print_record(out, o, false);
     if (r->inplace_too) print_record(out, o, true);
 }
@@ -257,9 +258,9 @@ void write_records(void) {
         for (int j = 0; j < k; j++)
             if (strcmp(sources[j].stem, s->stem) == 0 &&
                 (sources[j].has_ops || sources[j].has_kernels || sources[j].has_makers))
-                die(s->path, 1, "%s has the same name, and records, too", sources[j].path);
+                die(s->path, 1, "%s has records, too, and the same file name", sources[j].path);
         if (!strstr(s->text, name)) die(s->path, 1, "must end with #include \"%s\"", name);
-        FILE *out = begin(name);
+        FILE *out = begin_output(name);
         fprintf(out, "/* Written by the build from the blocks in %s.c. */\n", s->stem);
         for (int i = 0; i < n_ops; i++)
             if (ops[i]->source == s) print_op(out, ops[i]);
@@ -277,9 +278,9 @@ void write_records(void) {
         }
         if (s->has_kernels) print_kernels(out, s);
         if (s->has_makers) print_makers(out, s);
-        finish();
+        finish_output();
     }
-    FILE *out = begin("op_table.c");
+    FILE *out = begin_output("op_table.c");
     fputs("/* Written by the build from the op records. */\n#include \"ops/op.h\"\n\n", out);
     for (int k = 0; k < n_sources; k++) {
         if (sources[k].has_ops)
@@ -307,5 +308,5 @@ void write_records(void) {
     }
     if (!kernel_families) fputs("    {NULL, 0},\n", out);
     fprintf(out, "};\nconst int gd_kernel_family_count = %d;\n", kernel_families);
-    finish();
+    finish_output();
 }

@@ -1,11 +1,11 @@
-/* variants.c - see variants.h. */
+/* variants.c - expands one text into several records. See variants.h. */
 #include "codegen/opgen/variants.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The end of the name at the beginning of a record. */
+/* The end of the record's name, with which the text begins. */
 static const char *name_end(const char *text) { return text + strcspn(text, "(\n"); }
 
 /* The brace that opens the list of variants; NULL: the name has none. */
@@ -50,7 +50,7 @@ char *variant_text(const char *text, int k, const char **at) {
         if (!close) return free(result), NULL;
         const bool number = open == list || close == open + 1;
         const bool choice = !number && memchr(open, '|', (size_t)(close - open));
-        const char *part = open; /* other braces, with what is in them */
+        const char *part = open; /* for other braces: their text, unchanged */
         size_t length = (size_t)(close + 1 - open);
         if (choice && entry_count(open + 1, close, '|') != count) return free(result), NULL;
         if (number) part = list_entry(list + 1, list_end, ',', k, &length);

@@ -1,4 +1,8 @@
-/* pool_places.c - elements of planes by their places: the gradients of max pooling. */
+/* pool_indices.c - scatter and gather by indices into planes: the gradients of max pooling.
+ *
+ * A plane is all spatial axes of one channel. An index counts its elements in row-major order; -1
+ * is the index of an empty window.
+ */
 #include <string.h>
 
 #include "gradus/ops.h"
@@ -12,7 +16,7 @@ enum { AXES = GD_POOL_AXES };
 gd_status gd_pool_axes(const gd_shape *dims, int *n) {
     *n = dims->rank;
     if (*n < 1 || *n > AXES)
-        return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; one to three axes are known", *n);
+        return gd_op_fail(GD_E_ARGUMENT, "dims has %d numbers; it must have 1 to 3", *n);
     for (int d = 0; d < *n; d++)
         if (dims->at[d] < 1)
             return gd_op_fail(GD_E_ARGUMENT, "dims has the size %lld; it must be at least 1",
@@ -20,17 +24,17 @@ gd_status gd_pool_axes(const gd_shape *dims, int *n) {
     return GD_OK;
 }
 
-/* The places must belong to the planes: the same leading dimensions on both sides. */
-static gd_status need_places(const gd_tensor *x, const gd_tensor *indices, int n) {
+/* Requires the indices to have the leading dimensions (batch and channels) of x. */
+static gd_status need_indices(const gd_tensor *x, const gd_tensor *indices, int n) {
     GD_TRY(gd_need_int(indices, "indices"));
     bool fits = indices->rank == x->rank && x->rank > n;
     for (int d = 0; fits && d < x->rank - n; d++) fits = indices->dims[d] == x->dims[d];
-    return fits
-               ? GD_OK
-               : gd_op_fail(GD_E_SHAPE, "'indices' must have the batch and channels of the planes");
+    return fits ? GD_OK
+                : gd_op_fail(GD_E_SHAPE,
+                             "'indices' must have the same batch and channels as the other input");
 }
 
-static gd_status bad_place(int64_t at, int64_t plane) {
+static gd_status fail_index(int64_t at, int64_t plane) {
     return gd_data_fail(&(gd_data_error){.problem = GD_DATA_PLACE, .values = {at, plane}},
                         &(gd_data_operand){.rank = 0});
 }
@@ -42,8 +46,8 @@ static int64_t plane_size(const gd_view *x, int n) {
 }
 
 /*op pool_scatter(gy, indices, dims:int[]) -> gx  internal
- * Zeros with the spatial sizes dims, to which each element of gy is added at its place: the
- * gradient of a maximum. Place -1 is nowhere.
+ * Adds each element of gy to the element of a zero plane with sizes dims that its index names: the
+ * gradient of max pooling. Elements with index -1 are ignored.
  *   saves indices
  *   index indices < dims[0:] or -1
  */
@@ -52,9 +56,11 @@ static gd_status pool_scatter_infer(gd_infer *i) {
     const gd_tensor *gy = i->in[0], *indices = i->in[1];
     int n;
     GD_TRY(gd_pool_axes(&a->dims, &n));
-    GD_TRY(need_places(gy, indices, 0));
+    GD_TRY(need_indices(gy, indices, 0));
     if (gy->rank <= n)
-        return gd_op_fail(GD_E_SHAPE, "'gy' has %d dimensions, dims %d", gy->rank, n);
+        return gd_op_fail(GD_E_SHAPE,
+                          "'gy' has %d dimensions; it must have more than the %d of dims", gy->rank,
+                          n);
     gd_meta_like(&i->out[0], gy);
     memcpy(i->out[0].dims + gy->rank - n, a->dims.at, (size_t)n * sizeof *a->dims.at);
     return GD_OK;
@@ -72,24 +78,24 @@ static gd_status pool_scatter_reference(gd_kernel_call *k) {
     memset(gx->data, 0, (size_t)total * 8);
     for (int64_t i = 0; i < n; i++) {
         if (at[i] == -1) continue;
-        if (at[i] < 0 || at[i] >= to) return bad_place(at[i], to);
-        int64_t place = i / from * to + at[i];
-        if (gy->dtype == GD_F64) ((double *)gx->data)[place] += ((const double *)gy->data)[i];
-        else ((uint64_t *)gx->data)[place] += ((const uint64_t *)gy->data)[i];
+        if (at[i] < 0 || at[i] >= to) return fail_index(at[i], to);
+        int64_t offset = i / from * to + at[i];
+        if (gy->dtype == GD_F64) ((double *)gx->data)[offset] += ((const double *)gy->data)[i];
+        else ((uint64_t *)gx->data)[offset] += ((const uint64_t *)gy->data)[i];
     }
     return GD_OK;
 }
 
-/* The last n axes as one. */
-static gd_tensor *as_lines(gd_tensor *x, int n) {
+/* Flattens the last n axes. */
+static gd_tensor *flatten_planes(gd_tensor *x, int n) {
     return n > 1 ? gd_flatten(x, .start_axis = -n) : x;
 }
 
-/* Where there is no place, place 0; *none is then true. Other places must be in the plane. */
-static gd_tensor *known_places(gd_tensor *indices, int n, int64_t plane, gd_tensor **none) {
+/* Flat indices, checked to be in the plane. Indices of -1 become 0, and *none is true there. */
+static gd_tensor *checked_indices(gd_tensor *indices, int n, int64_t plane, gd_tensor **none) {
     indices = gd_check_range(gd_as_dtype(indices, GD_I64), 0, gd_number_of(plane - 1), .but = -1,
                              .what = "place");
-    indices = as_lines(indices, n);
+    indices = flatten_planes(indices, n);
     *none = gd_eq(indices, gd_scalar_int(-1));
     return gd_where(*none, gd_scalar_int(0), indices);
 }
@@ -103,25 +109,24 @@ static void pool_scatter_expand(gd_expand *e) {
     for (int d = 0; d < n; d++) plane *= a->dims.at[d];
     for (int d = 0; d < gy->rank - n; d++) dims.at[dims.rank++] = gy->dims[d];
     dims.at[dims.rank++] = plane;
-    gd_tensor *g = gd_widen(gy), *places = known_places(e->x[1], n, plane, &none);
-    g = gd_where(none, gd_scalar_of(0, (gd_dtype)g->dtype), as_lines(g, n));
-    g = gd_scatter_add(gd_zeros_on(gy, (gd_dtype)g->dtype, dims), -1, places, g);
+    gd_tensor *g = gd_widen(gy), *index = checked_indices(e->x[1], n, plane, &none);
+    g = gd_where(none, gd_scalar_of(0, (gd_dtype)g->dtype), flatten_planes(g, n));
+    g = gd_scatter_add(gd_zeros_on(gy, (gd_dtype)g->dtype, dims), -1, index, g);
     dims.rank--;
     for (int d = 0; d < n; d++) dims.at[dims.rank++] = a->dims.at[d];
     e->y[0] = gd_as_dtype(gd_reshape(g, dims), (gd_dtype)gy->dtype);
 }
 
 /*op pool_gather(x, indices, axes:int) -> y  internal
- * The elements of x at their places in planes of that many axes: max pooling with known places.
- * Place -1 gives 0.
+ * The elements of x at indices into planes of the last `axes` axes: max pooling with known indices.
+ * Index -1 gives 0.
  *   saves indices
  */
 static gd_status pool_gather_infer(gd_infer *i) {
     const gd_pool_gather_options *a = i->attrs;
     if (a->axes < 1 || a->axes > AXES)
-        return gd_op_fail(GD_E_ARGUMENT, "axes is %lld; one to three are known",
-                          (long long)a->axes);
-    GD_TRY(need_places(i->in[0], i->in[1], (int)a->axes));
+        return gd_op_fail(GD_E_ARGUMENT, "axes is %lld; it must be 1 to 3", (long long)a->axes);
+    GD_TRY(need_indices(i->in[0], i->in[1], (int)a->axes));
     for (int d = i->in[0]->rank - (int)a->axes; d < i->in[0]->rank; d++)
         if (i->in[0]->dims[d] < 1) return gd_op_fail(GD_E_SHAPE, "axis %d of 'x' is empty", d);
     gd_meta_like(&i->out[0], i->in[1]);
@@ -139,8 +144,8 @@ static gd_status pool_gather_reference(gd_kernel_call *k) {
     const int64_t *at = k->in[1].data, n = gd_numel(y->rank, y->dims);
     const int64_t from = plane_size(x, (int)a->axes), to = plane_size(y, (int)a->axes);
     for (int64_t i = 0; i < n; i++) {
-        if (at[i] < -1 || at[i] >= from) return bad_place(at[i], from);
-        /* 8 bytes whatever the type */
+        if (at[i] < -1 || at[i] >= from) return fail_index(at[i], from);
+        /* copies 8 bytes: reference kernels see f64 and i64 only */
         ((uint64_t *)y->data)[i] =
             at[i] < 0 ? 0 : ((const uint64_t *)x->data)[i / to * from + at[i]];
     }
@@ -149,11 +154,11 @@ static gd_status pool_gather_reference(gd_kernel_call *k) {
 static void pool_gather_expand(gd_expand *e) {
     const int n = (int)((const gd_pool_gather_options *)e->attrs)->axes;
     gd_tensor *x = e->x[0], *none;
-    gd_tensor *lines = as_lines(x, n);
-    gd_tensor *places = known_places(e->x[1], n, gd_tensor_dim(lines, -1), &none);
-    gd_tensor *y = gd_gather(lines, -1, places);
+    gd_tensor *planes = flatten_planes(x, n);
+    gd_tensor *index = checked_indices(e->x[1], n, gd_tensor_dim(planes, -1), &none);
+    gd_tensor *y = gd_gather(planes, -1, index);
     y = gd_where(none, gd_scalar_of(0, (gd_dtype)x->dtype), y);
     e->y[0] = gd_reshape(y, gd_tensor_shape(e->x[1]));
 }
 
-#include "pool_places.gen.h"
+#include "pool_indices.gen.h"
