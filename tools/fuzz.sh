@@ -4,7 +4,7 @@
 # The corpus of a target is in BUILD/corpus/TARGET; the next run continues from it. At first, the corpus of fuzz_onnx
 # has the files that test_onnx_control writes, graphs with branches and loops, and files of other programs in
 # tests/golden; that of fuzz_safetensors is from tests/golden and tests/fuzz/corpus, that of fuzz_image from
-# tests/golden/pictures. An input that crashes is saved as BUILD/TARGET-crash-...
+# tests/golden/images. An input that crashes is saved as BUILD/TARGET-crash-...
 set -eu
 build=$1
 seconds=$2
@@ -26,7 +26,7 @@ if [ ! -d "$build/corpus/fuzz_safetensors" ]; then
 fi
 if [ ! -d "$build/corpus/fuzz_image" ]; then
     mkdir -p "$build/corpus/fuzz_image" "$build/corpus/fuzz_csv"
-    find "$(dirname "$0")/../tests/golden/pictures" -type f -size -2k ! -name '*.npz' -exec cp {} "$build/corpus/fuzz_image/" \;
+    find "$(dirname "$0")/../tests/golden/images" -type f -size -2k ! -name '*.npz' -exec cp {} "$build/corpus/fuzz_image/" \;
     printf 'a,"b""c",d\r\n1,"x\ny",2.5\r\n, u ,NA\n-3e4,x,7\n' >"$build/corpus/fuzz_csv/table.csv"
 fi
 for target in "$build"/tests/fuzz_*; do

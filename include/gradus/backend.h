@@ -35,7 +35,7 @@ typedef enum gd_data_problem {
     GD_DATA_INDEX,       /* values: index, size of what is indexed */
     GD_DATA_AXIS_INDEX,  /* values: index, size of the axis, the axis */
     GD_DATA_CLASS,       /* values: class, number of classes, the ignored class */
-    GD_DATA_PLACE,       /* values: index into the plane, elements of the plane */
+    GD_DATA_PLANE_INDEX, /* values: index into the plane, elements of the plane */
     GD_DATA_PROBABILITY, /* real: the value, which is not in [0, 1] */
     GD_DATA_NOT_FINITE,  /* real: infinity or NaN */
     GD_DATA_TOO_FEW,     /* values: elements that the mask selects, elements of the source */

@@ -46,7 +46,7 @@ enum {
     GD_OP_STRIDED_ROWS = 1 << 16,
     GD_OP_ASSIGNS = 1 << 17,        /* assigns its second input, broadcast and cast, to its first */
     GD_OP_AWAITS = 1 << 18,         /* waits for its inputs and reads none of them */
-    GD_OP_REFUSES = 1 << 19,        /* may fail because of data, other than an index out of range */
+    GD_OP_FALLIBLE = 1 << 19,       /* may fail because of data, other than an index out of range */
     GD_OP_CALLS = 1 << 20,          /* calls a function of the program, once for each node */
     GD_OP_LOW_PRECISION = 1 << 21,  /* GD_AUTOCAST casts its float inputs to bf16 or f16 */
     GD_OP_FULL_PRECISION = 1 << 22, /* GD_AUTOCAST casts inputs of bf16 and f16 to f32 */

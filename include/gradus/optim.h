@@ -158,14 +158,14 @@ GD_API gd_status gd_clip_grad_value_at(const char *site, gd_tensors parameters, 
  *                         (gd_optimizer_rules){.update = sign_update});
  *     gd_optimizer *o = gd_optimizer_new("signs", parameters, "lr=0.1");
  */
-enum { GD_MOST_SLOTS = 4 };
+enum { GD_MAX_SLOTS = 4 };
 
 /* The state that an optimizer keeps for each parameter between steps. */
 typedef struct gd_slot_needs {
     struct {
-        const char *name;  /* "exp_avg" */
-        double start;      /* initial value of all elements */
-    } slot[GD_MOST_SLOTS]; /* tensors with the shape and dtype of the parameter */
+        const char *name; /* "exp_avg" */
+        double start;     /* initial value of all elements */
+    } slot[GD_MAX_SLOTS]; /* tensors with the shape and dtype of the parameter */
     int count;
     bool counts; /* also keeps the number of steps */
 } gd_slot_needs;

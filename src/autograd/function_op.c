@@ -284,7 +284,7 @@ static void call_vjp(gd_vjp *v) {
     if (status == GD_OK && a.function->backward_of_ops)
         trace_backward(&a, v, (int)o->results, &state);
     else if (status == GD_OK) status = add_backward(o, v, &state);
-    if (status != GD_OK) gd_error_stick(status);
+    if (status != GD_OK) gd_error_record(status);
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */

@@ -303,7 +303,7 @@ gd_tensors gd_hvp_at(const char *site, gd_fn fn, gd_tensors inputs, gd_tensors v
     gd_scope_close(&scope);
     gd_free(p.float_at);
     if (status == GD_OK) return (gd_tensors){results, inputs.count};
-    gd_error_stick(status);
+    gd_error_record(status);
     for (int64_t i = 0; results && i < inputs.count; i++) results[i] = &gd_error_tensor;
     return results && inputs.count > 0 ? (gd_tensors){results, inputs.count}
                                        : gd_list_of_errors(inputs.count);

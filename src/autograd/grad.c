@@ -129,7 +129,7 @@ static gd_status walk_or_defer(const char *site, const gd_walk *walk) {
     if (walk->outputs[0]->kind != GD_SYMBOL) return gd_walk_back(walk);
     reached = gd_calloc((size_t)walk->n_inputs, sizeof *reached);
     gd_status status =
-        reached ? gd_walk_waits(walk, &waits, reached) : gd_no_memory(NULL, "for gradients");
+        reached ? gd_walk_is_deferred(walk, &waits, reached) : gd_no_memory(NULL, "for gradients");
     if (status == GD_OK) status = waits ? defer_walk(site, walk, reached) : gd_walk_back(walk);
     gd_free(reached);
     return status;

@@ -180,7 +180,7 @@ void gd_slot_capture(gd_slot *slot, gd_tensor *t) {
     slot->captured = t;
 }
 
-gd_tensor *gd_slot_as_it_is(const gd_slot *slot) {
+gd_tensor *gd_slot_current(const gd_slot *slot) {
     if (slot->leaf) return slot->leaf;
     if (slot->captured && slot->captured->storage == slot->storage) return slot->captured;
     gd_tensor *t =

@@ -111,7 +111,7 @@ void gd_slot_replace(gd_slot *slot, gd_tensor *t);
 void gd_slot_capture(gd_slot *slot, gd_tensor *t);
 /* The captured tensor of a slot with its present value. NULL: no memory; the failure is
  * recorded. */
-gd_tensor *gd_slot_as_it_is(const gd_slot *slot);
+gd_tensor *gd_slot_current(const gd_slot *slot);
 
 /* Makes t the output `index` of node. */
 void gd_node_attach(gd_node *node, gd_tensor *t, int index);

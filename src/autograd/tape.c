@@ -84,7 +84,7 @@ static gd_status set_requires_grad(gd_tensor *t, bool wanted) {
                        gd_describe(t, text, sizeof text));
     if (t->kind == GD_VALUE && t->requires_grad != wanted && gd_grads_are_traced()) {
         gd_status status = gd_traced_grads.freeze(t);
-        if (status != GD_OK) gd_error_stick(status); /* stops the traced function */
+        if (status != GD_OK) gd_error_record(status); /* stops the traced function */
         GD_TRY(status);
     }
     t->requires_grad = wanted;

@@ -169,7 +169,7 @@ static gd_status check_no_hooks(const gd_walker *w) {
     return GD_OK;
 }
 
-gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached) {
+gd_status gd_walk_is_deferred(const gd_walk *walk, bool *waits, bool *reached) {
     gd_walker w = {.walk = walk};
     gd_status status = collect_nodes(&w);
     *waits = false;

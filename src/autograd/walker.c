@@ -111,7 +111,7 @@ static gd_status fill_args(gd_walker *w, gd_accumulator *p, gd_rule_args *a) {
         if (!slot->present) continue;
         /* a graph reads the values of its run; on the tape an overwritten value is an error */
         a->x[i] =
-            node->graph && slot->storage ? gd_slot_as_it_is(slot) : gd_slot_get(slot, NULL, what);
+            node->graph && slot->storage ? gd_slot_current(slot) : gd_slot_get(slot, NULL, what);
         if (!a->x[i]) return gd_failure();
     }
     for (int i = 0; i < node->n_out; i++) {

@@ -28,7 +28,7 @@ gd_status gd_call_hooks(const struct gd_hook *hooks, int index, gd_tensor **grad
 
 /* Whether a walk must wait for a run: it passes unknown sizes, or control flow that depends on
  * data. Also which inputs a gradient reaches. */
-gd_status gd_walk_waits(const gd_walk *walk, bool *waits, bool *reached);
+gd_status gd_walk_is_deferred(const gd_walk *walk, bool *waits, bool *reached);
 gd_status gd_walk_reaches(const gd_walk *walk, bool *reached);
 
 /* The gradient rule of every elementwise op, from its IR. */

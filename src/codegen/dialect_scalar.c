@@ -182,7 +182,7 @@ static void print_each(const scalar_printer *p, const gd_row_pass *pass) {
     if (!pass->each.n_outputs) return;
     fputs("    {\n", p->out);
     for (int i = 0; i < pass->each.n_outputs; i++)
-        if (gd_row_folds(pass->use[i])) print_accumulator(p, i, pass->use[i]);
+        if (gd_row_reduces(pass->use[i])) print_accumulator(p, i, pass->use[i]);
     print_loop_head(p);
     print_loads(p, &pass->each, loop_index);
     for (int i = p->n_tensors; i < pass->each.n_vars; i++)
@@ -193,13 +193,13 @@ static void print_each(const scalar_printer *p, const gd_row_pass *pass) {
         }
     gd_print_statements(p->out, p->dialect, &pass->each, p->type);
     for (int i = 0; i < pass->each.n_outputs; i++) {
-        if (gd_row_folds(pass->use[i])) print_fold(p, i, pass->use[i], i);
+        if (gd_row_reduces(pass->use[i])) print_fold(p, i, pass->use[i], i);
         else if (pass->use[i] == GD_ROW_STORE) print_store(p, pass->number[i], i, loop_index);
         else fprintf(p->out, "        k%d[j] = o%d;\n", pass->number[i], i);
     }
     fputs("    }\n", p->out);
     for (int i = 0; i < pass->each.n_outputs; i++)
-        if (gd_row_folds(pass->use[i]))
+        if (gd_row_reduces(pass->use[i]))
             fprintf(p->out, "    p%d = (%s)s%d;\n", p->n_params + pass->number[i],
                     gd_c_type(p->type), i);
     fputs("    }\n", p->out);

@@ -119,7 +119,7 @@ static void print_row_body(const row_printer *p, const gd_row_pass *pass, bool p
         static const char *const folds[] = {"add", "max", "min"};
         static const char *const neutral[] = {"0", "-__builtin_inf()", "__builtin_inf()"};
         const gd_row_use use = pass->use[i];
-        if (!gd_row_folds(use))
+        if (!gd_row_reduces(use))
             fprintf(p->out, "        v_store%s_%s(%c%d + i, o%d%s);\n", which, p->type,
                     use == GD_ROW_KEEP ? 'k' : 'y', pass->number[i], i, count);
         else if (part)
@@ -149,13 +149,13 @@ static void print_reducing_pass(const row_printer *p, const gd_row_pass *pass) {
     static const char *const starts[] = {"0", "-__builtin_inf()", "__builtin_inf()"};
     fputs("    {\n", out);
     for (int i = 0; i < pass->each.n_outputs; i++)
-        if (gd_row_folds(pass->use[i]))
+        if (gd_row_reduces(pass->use[i]))
             fprintf(out, "    double s%d = %s;\n", i, starts[pass->use[i]]);
     fprintf(out, "    for (int64_t c = 0; c < n; c += %d) {\n", GD_ROW_CHUNK);
     fprintf(out, "    const int64_t end = n - c < %d ? n : c + %d;\n    int64_t at = c;\n",
             GD_ROW_CHUNK, GD_ROW_CHUNK);
     for (int i = 0; i < pass->each.n_outputs; i++)
-        if (gd_row_folds(pass->use[i]))
+        if (gd_row_reduces(pass->use[i]))
             fprintf(out,
                     "    v%s a%d[%d];\n    for (int w = 0; w < %d; w++) a%d[w] = v_splat_%s(%s);\n",
                     p->type, i, pass->ways, pass->ways, i, p->type, starts[pass->use[i]]);
@@ -177,14 +177,14 @@ static void print_reducing_pass(const row_printer *p, const gd_row_pass *pass) {
     print_row_body(p, pass, true, "0");
     fputs("    }\n", out);
     for (int i = 0; i < pass->each.n_outputs; i++) {
-        if (!gd_row_folds(pass->use[i])) continue;
+        if (!gd_row_reduces(pass->use[i])) continue;
         const char *name = names[pass->use[i]];
         fprintf(out, "    s%d = v_on_%s(s%d, v_across_%s_%s(a%d, %d));\n", i, name, i, name,
                 p->type, i, pass->ways);
     }
     fputs("    }\n", out);
     for (int i = 0; i < pass->each.n_outputs; i++)
-        if (gd_row_folds(pass->use[i]))
+        if (gd_row_reduces(pass->use[i]))
             fprintf(out, "    p%d = v_splat_%s((%s)s%d);\n", p->rows->n_params + pass->number[i],
                     p->type, p->c, i);
     fputs("    }\n", out);
@@ -199,7 +199,7 @@ static void print_pass(const row_printer *p, const gd_row_pass *pass) {
         fputs("    }\n", p->out);
     }
     bool folds = false;
-    for (int i = 0; i < pass->each.n_outputs; i++) folds |= gd_row_folds(pass->use[i]);
+    for (int i = 0; i < pass->each.n_outputs; i++) folds |= gd_row_reduces(pass->use[i]);
     if (folds) print_reducing_pass(p, pass);
     else if (pass->each.n_outputs) print_simple_pass(p, pass);
 }

@@ -163,7 +163,7 @@ static const struct {
     {"strided_rows", GD_OP_STRIDED_ROWS},
     {"assigns", GD_OP_ASSIGNS},
     {"awaits", GD_OP_AWAITS},
-    {"refuses", GD_OP_REFUSES},
+    {"fallible", GD_OP_FALLIBLE},
     {"calls", GD_OP_CALLS},
     {"lowp", GD_OP_LOW_PRECISION},
     {"fullp", GD_OP_FULL_PRECISION},

@@ -13,7 +13,7 @@ enum {
     WAYS = 4,
 };
 
-bool gd_row_folds(gd_row_use use) { return use <= GD_ROW_MIN; }
+bool gd_row_reduces(gd_row_use use) { return use <= GD_ROW_MIN; }
 
 static int cost_of(const gd_ir_node *n) {
     if (n->code < GD_IR_PRIM) return 0;

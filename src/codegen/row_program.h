@@ -78,6 +78,6 @@ bool gd_row_program_make(const gd_row_program_request *request, gd_row_program *
 void gd_row_program_copy(gd_row_program *to, const gd_row_program *from);
 bool gd_row_program_same(const gd_row_program *a, const gd_row_program *b);
 uint64_t gd_row_program_hash(const gd_row_program *rows);
-bool gd_row_folds(gd_row_use use); /* whether it is a reduction */
+bool gd_row_reduces(gd_row_use use); /* whether it is a reduction */
 
 #endif

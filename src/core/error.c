@@ -71,17 +71,17 @@ void gd_error_suffix(const char *format, ...) {
     snprintf(thread->latest_text + used, GD_MESSAGE_MAX - used, "%s", text);
 }
 
-void gd_error_place(const char *site) {
+void gd_error_location(const char *site) {
     gd_thread *thread = &gd_this_thread;
     if (!site || thread->latest_placed) return;
     gd_error_suffix(" (%s)", site);
     thread->latest_placed = true;
 }
 
-void gd_error_stick(gd_status status) {
+void gd_error_record(gd_status status) {
     gd_thread *thread = &gd_this_thread;
     if (thread->recorded != GD_OK) return;
-    gd_error_place(thread->site);
+    gd_error_location(thread->site);
     thread->recorded = status;
     thread->recorded_placed = thread->latest_placed;
     thread->recorded_within = thread->latest_within;
@@ -101,8 +101,8 @@ void gd_error_within(const char *path) {
 
 gd_status gd_report(const char *site, gd_status status) {
     if (status == GD_OK) return GD_OK;
-    gd_error_place(site);
-    gd_error_stick(status);
+    gd_error_location(site);
+    gd_error_record(status);
     return status;
 }
 

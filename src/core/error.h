@@ -2,7 +2,7 @@
  *
  * gd_fail() stores status and message as the thread's latest failure and returns the status:
  * `return gd_fail(GD_E_SHAPE, "...")`. Public functions make it the recorded failure (gd_failed())
- * with gd_report() or gd_error_stick(). A public function that library code also needs has an
+ * with gd_report() or gd_error_record(). A public function that library code also needs has an
  * internal version that does not record, because its caller may recover.
  */
 #ifndef GRADUS_CORE_ERROR_H
@@ -34,11 +34,11 @@ void gd_error_suffix(const char *format, ...) GD_PRINTF(1, 2);
 
 /* Appends the source location " (train.c:42)", unless the latest message has one. site may be NULL.
  * */
-void gd_error_place(const char *site);
+void gd_error_location(const char *site);
 
 /* Records the latest failure, unless another one is recorded. If its message has no location, the
  * location of the running public call (gd_site_begin) is added. */
-void gd_error_stick(gd_status status);
+void gd_error_record(gd_status status);
 
 /* Prefixes the recorded message with the path of a module, unless it has one. */
 void gd_error_within(const char *path);

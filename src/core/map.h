@@ -20,7 +20,7 @@ typedef struct gd_map {
 } gd_map;
 
 /* The entry of the key, or the free entry where it would be added. */
-static inline gd_map_entry *gd_map_place(const gd_map *map, const void *key) {
+static inline gd_map_entry *gd_map_entry_of(const gd_map *map, const void *key) {
     size_t at = (size_t)((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
     while (map->entries[at & (map->size - 1)].key && map->entries[at & (map->size - 1)].key != key)
         at++;
@@ -30,7 +30,7 @@ static inline gd_map_entry *gd_map_place(const gd_map *map, const void *key) {
 /* The number of the key, or -1. */
 static inline int gd_map_find(const gd_map *map, const void *key) {
     if (map->size == 0) return -1;
-    const gd_map_entry *e = gd_map_place(map, key);
+    const gd_map_entry *e = gd_map_entry_of(map, key);
     return e->key ? e->value : -1;
 }
 
@@ -41,11 +41,12 @@ static inline bool gd_map_put(gd_map *map, const void *key, int value) {
         larger.entries = gd_calloc(larger.size, sizeof *larger.entries);
         if (!larger.entries) return false;
         for (size_t i = 0; i < map->size; i++)
-            if (map->entries[i].key) *gd_map_place(&larger, map->entries[i].key) = map->entries[i];
+            if (map->entries[i].key)
+                *gd_map_entry_of(&larger, map->entries[i].key) = map->entries[i];
         gd_free(map->entries);
         *map = larger;
     }
-    gd_map_entry *e = gd_map_place(map, key);
+    gd_map_entry *e = gd_map_entry_of(map, key);
     map->count += e->key == NULL;
     *e = (gd_map_entry){key, value};
     return true;

@@ -14,7 +14,7 @@ static gd_rng state = {.seed = 0, .call = 0};
 static void set_state(gd_rng new_state, const char *what) {
     gd_status status = gd_check_traced_access(NULL, what, true);
     if (status == GD_OK) gd_rng_restore(new_state);
-    else gd_error_stick(status);
+    else gd_error_record(status);
 }
 
 void gd_seed(uint64_t seed) { set_state((gd_rng){seed, 0}, "gd_seed"); }
@@ -62,14 +62,14 @@ static void finish_load(void *user, bool loaded) {
 }
 
 /* Both numbers change together, at the end of the load. */
-static gd_status take_generator(gd_object *object, gd_taking *in) {
+static gd_status take_generator(gd_object *object, gd_loading *in) {
     gd_rng *next = gd_malloc(sizeof *next);
     (void)object;
     if (!next) return gd_no_memory(NULL, "to load the random generator");
     *next = gd_rng_state();
-    GD_TRY(gd_taking_when_done(in, finish_load, next));
-    GD_TRY(gd_taking_unsigned(in, "seed", &next->seed));
-    return gd_taking_unsigned(in, "call", &next->call);
+    GD_TRY(gd_loading_when_done(in, finish_load, next));
+    GD_TRY(gd_loading_unsigned(in, "seed", &next->seed));
+    return gd_loading_unsigned(in, "call", &next->call);
 }
 
 static const gd_state_rules generator_rules = {give_generator, take_generator};

@@ -42,12 +42,12 @@ static gd_status give_state(gd_object *object, gd_state *state) {
         GD_TRY(gd_state_put_text(state, s->values[i].name, s->values[i].text));
     return GD_OK;
 }
-static gd_status take_state(gd_object *object, gd_taking *in) {
+static gd_status take_state(gd_object *object, gd_loading *in) {
     gd_state *s = (gd_state *)object;
     for (int i = 0; i < s->n_tensors; i++)
-        GD_TRY(gd_taking_tensor(in, s->tensors[i].name, s->tensors[i].tensor));
+        GD_TRY(gd_loading_tensor(in, s->tensors[i].name, s->tensors[i].tensor));
     for (int i = 0; i < s->n_values; i++)
-        GD_TRY(gd_taking_text(in, s->values[i].name, &s->values[i].text));
+        GD_TRY(gd_loading_text(in, s->values[i].name, &s->values[i].text));
     return GD_OK;
 }
 static const gd_state_rules state_rules = {give_state, take_state};
@@ -188,7 +188,7 @@ gd_status gd_state_put_object(gd_state *s, const char *name, void *object) {
     if (!rules) return GD_E_ARGUMENT;
     GD_TRY(gd_check_stack());
     GD_TRY(gd_path_begin(&s->path, name, &before));
-    const gd_status status = rules->give(object, s);
+    const gd_status status = rules->save(object, s);
     gd_path_end(&s->path, before);
     return status;
 }
@@ -210,7 +210,7 @@ static gd_status give_part(gd_state *s, const gd_state_part *part) {
     size_t before;
     GD_TRY(gd_path_begin_part(&s->path, part->name, &before));
     gd_object *object = part->object;
-    const gd_status status = object->class->state->give(object, s);
+    const gd_status status = object->class->state->save(object, s);
     gd_path_end(&s->path, before);
     if (status != GD_OK) gd_error_prefix("part '%s': ", part->name ? part->name : "");
     return status;
@@ -262,8 +262,8 @@ void gd_state_end_save(gd_state *state) {
 static gd_status give_tensor(gd_object *object, gd_state *state) {
     return gd_state_put_tensor(state, "", (gd_tensor *)object);
 }
-static gd_status take_tensor(gd_object *object, gd_taking *in) {
-    return gd_taking_tensor(in, "", (gd_tensor *)object);
+static gd_status take_tensor(gd_object *object, gd_loading *in) {
+    return gd_loading_tensor(in, "", (gd_tensor *)object);
 }
 const gd_state_rules gd_tensor_state_rules = {give_tensor, take_tensor};
 
@@ -315,7 +315,7 @@ gd_status gd_set_state_at(const char *site, void *object, const gd_state *state)
         source.values[i] =
             (gd_source_value){.name = state->values[i].name, .text = state->values[i].text};
     if (status == GD_OK) source.parts = ""; /* the object must have all of its values */
-    if (status == GD_OK) status = gd_taking_load(&source, (gd_state_parts){&part, 1}, NULL);
+    if (status == GD_OK) status = gd_loading_load(&source, (gd_state_parts){&part, 1}, NULL);
     gd_free(source.tensors);
     gd_free(source.values);
     if (status != GD_OK) gd_error_prefix("gd_set_state: ");

@@ -1,27 +1,27 @@
 /* state.h - the state of objects, which is saved and loaded: named tensors and small values.
  *
  * Every class whose objects have state (module, optimizer, schedule, generator, session) has two
- * functions, `give` for saving and `take` for loading. Saving, loading and checkpoints use only
+ * functions, `save` and `load`. Saving, loading and checkpoints use only
  * these.
  *
- *     static gd_status give(gd_object *object, gd_state *state) {
+ *     static gd_status save(gd_object *object, gd_state *state) {
  *         thing *t = (thing *)object;
  *         GD_TRY(gd_state_put_tensor(state, "weight", t->weight));
  *         GD_TRY(gd_state_put_integer(state, "steps", t->steps));
  *         return gd_state_put_object(state, "inner", t->inner);       // "inner.weight", ...
  *     }
- *     static gd_status take(gd_object *object, gd_taking *in) {
+ *     static gd_status load(gd_object *object, gd_loading *in) {
  *         thing *t = (thing *)object;
- *         GD_TRY(gd_taking_tensor(in, "weight", t->weight));
- *         GD_TRY(gd_taking_integer(in, "steps", &t->steps));
- *         return gd_taking_object(in, "inner", t->inner);
+ *         GD_TRY(gd_loading_tensor(in, "weight", t->weight));
+ *         GD_TRY(gd_loading_integer(in, "steps", &t->steps));
+ *         return gd_loading_object(in, "inner", t->inner);
  *     }
- *     static const gd_state_rules rules = {give, take};
+ *     static const gd_state_rules rules = {save, load};
  *     static const gd_class thing_class = {.name = "thing", .destroy = destroy, .state = &rules};
  *
- * `take` only checks and queues. Nothing is written before all parts of the load have been checked,
+ * `load` only checks and queues. Nothing is written before all parts of the load have been checked,
  * so a load that fails changes nothing. For a name that is missing or has another shape the
- * gd_taking call succeeds; the load collects such names and reports them together. A call that
+ * gd_loading call succeeds; the load collects such names and reports them together. A call that
  * fails (out of memory, a name taken twice) ends the load.
  *
  * Names are relative to the object; the prefixes of its parents are added. An empty name is the
@@ -36,19 +36,19 @@
 #include "core/tensor.h"
 #include "gradus/state.h"
 
-typedef struct gd_taking gd_taking;
+typedef struct gd_loading gd_loading;
 
 typedef struct gd_state_rules {
-    gd_status (*give)(gd_object *object, gd_state *state);
-    gd_status (*take)(gd_object *object, gd_taking *in);
+    gd_status (*save)(gd_object *object, gd_state *state);
+    gd_status (*load)(gd_object *object, gd_loading *in);
 } gd_state_rules;
 
 /* A callback for the end of a load or save. `loaded` is true after a successful load, when all
  * tensors and values are written. The latest registered callback is called first. Use it to release
- * a lock, to adopt tensors that `take` has created, or to free them. */
+ * a lock, to adopt tensors that `load` has created, or to free them. */
 typedef void (*gd_state_done)(void *user, bool loaded);
 
-/* --- saving: calls for `give` ------------------------------------------------------------------
+/* --- saving: calls for `save` ------------------------------------------------------------------
  * */
 
 gd_status gd_state_put_tensor(gd_state *state, const char *name, gd_tensor *tensor);
@@ -68,35 +68,35 @@ const char *gd_state_name_for(gd_state *state, const gd_tensor *of, int64_t inde
 /* Registers a callback. If out of memory, calls it immediately and fails. */
 gd_status gd_state_when_done(gd_state *state, gd_state_done done, void *user);
 
-/* --- loading: calls for `take` -----------------------------------------------------------------
+/* --- loading: calls for `load` -----------------------------------------------------------------
  * */
 
 /* Writes the memory of the tensor; handle and storage stay. Shapes must be equal; floats are
  * converted to the tensor's dtype. */
-gd_status gd_taking_tensor(gd_taking *in, const char *name, gd_tensor *tensor);
+gd_status gd_loading_tensor(gd_loading *in, const char *name, gd_tensor *tensor);
 
-/* These write the values at the end of the load, if the source has them. gd_taking_text replaces
+/* These write the values at the end of the load, if the source has them. gd_loading_text replaces
  * *value, which is NULL or from gd_malloc. */
-gd_status gd_taking_number(gd_taking *in, const char *name, double *value);
-gd_status gd_taking_integer(gd_taking *in, const char *name, int64_t *value);
-gd_status gd_taking_unsigned(gd_taking *in, const char *name, uint64_t *value);
-gd_status gd_taking_text(gd_taking *in, const char *name, char **value);
-gd_status gd_taking_object(gd_taking *in, const char *name, void *object); /* NULL: nothing */
+gd_status gd_loading_number(gd_loading *in, const char *name, double *value);
+gd_status gd_loading_integer(gd_loading *in, const char *name, int64_t *value);
+gd_status gd_loading_unsigned(gd_loading *in, const char *name, uint64_t *value);
+gd_status gd_loading_text(gd_loading *in, const char *name, char **value);
+gd_status gd_loading_object(gd_loading *in, const char *name, void *object); /* NULL: nothing */
 
 /* The name of gd_state_name_for, or another form of it ("net.fc1.weight.exp_avg", "0.exp_avg") that
  * the source has. */
-const char *gd_taking_name_for(gd_taking *in, const gd_tensor *of, int64_t index,
-                               const char *suffix);
+const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, int64_t index,
+                                const char *suffix);
 
-gd_status gd_taking_when_done(gd_taking *in, gd_state_done done, void *user);
+gd_status gd_loading_when_done(gd_loading *in, gd_state_done done, void *user);
 
 /* Queries of the source. They do not mark a name as used. */
-bool gd_taking_has(gd_taking *in, const char *name); /* a tensor or a value */
+bool gd_loading_has(gd_loading *in, const char *name); /* a tensor or a value */
 /* Shape and dtype of a tensor; false if there is none, or its dtype or rank is not supported. */
-bool gd_taking_shape(gd_taking *in, const char *name, gd_shape *shape, gd_dtype *dtype);
-bool gd_taking_peek_number(gd_taking *in, const char *name, double *value);
-bool gd_taking_peek_integer(gd_taking *in, const char *name, int64_t *value);
-const char *gd_taking_peek_text(gd_taking *in, const char *name); /* NULL: no such value */
+bool gd_loading_shape(gd_loading *in, const char *name, gd_shape *shape, gd_dtype *dtype);
+bool gd_loading_peek_number(gd_loading *in, const char *name, double *value);
+bool gd_loading_peek_integer(gd_loading *in, const char *name, int64_t *value);
+const char *gd_loading_peek_text(gd_loading *in, const char *name); /* NULL: no such value */
 
 /* --- for src/io: saves and loads of several parts -----------------------------------------------
  * */
@@ -172,6 +172,6 @@ typedef struct gd_source {
 
 /* Loads all parts; a failure changes nothing. With a report, tensors and values that do not fit are
  * listed in the report and left unchanged, instead of failing. */
-gd_status gd_taking_load(const gd_source *source, gd_state_parts parts, gd_load_report *report);
+gd_status gd_loading_load(const gd_source *source, gd_state_parts parts, gd_load_report *report);
 
 #endif

@@ -41,7 +41,7 @@ static inline bool gd_set_entry_number(gd_names *names, const char *name, int nu
 gd_status gd_check_parts(gd_state_parts parts);
 
 /* Collects the names of the tensors of all parts, for gd_state_name_for. Only GD_E_MEMORY is
- * returned: other failures of `give` occur again, and are reported, when the state is collected. */
+ * returned: other failures of `save` occur again, and are reported, when the state is collected. */
 gd_status gd_state_collect_names(gd_state_parts parts, gd_state **out);
 
 /* The first entry of a tensor with the same elements, or NULL. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/number.h"
-#include "core/state_take.h"
+#include "core/state_loading.h"
 
 enum { NAMED = 4 }; /* how many names of each kind are listed; the others are counted */
 
@@ -34,7 +34,7 @@ static long part_length(const char *part, size_t length, const char *name) {
 
 /* Whether an unused name of the source belongs to a loaded part: among the loaded parts and those
  * that were saved, the part with the longest matching name owns it. */
-static bool is_of_loaded_part(const gd_taking *in, const char *name) {
+static bool is_of_loaded_part(const gd_loading *in, const char *name) {
     long ours = -1, others = -1;
     for (int64_t i = 0; i < in->parts.count; i++) {
         const char *part = in->parts.at[i].name ? in->parts.at[i].name : "";
@@ -53,7 +53,7 @@ static bool is_of_loaded_part(const gd_taking *in, const char *name) {
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* Whether the same tensor or value was found under another name. */
-static bool is_satisfied(const gd_taking *in, const gd_request *w) {
+static bool is_satisfied(const gd_loading *in, const gd_request *w) {
     const void *target = w->tensor ? (const void *)w->tensor->storage : w->to;
     for (int i = gd_map_find(&in->by_target, target); i >= 0; i = in->requests[i].same) {
         const gd_request *other = &in->requests[i];
@@ -74,7 +74,7 @@ static void put_list_rest(writer *w, int64_t count) {
     if (count > NAMED) put_format(w, " and %lld more", (long long)(count - NAMED));
 }
 
-static int64_t list_missing(const gd_taking *in, writer *w) {
+static int64_t list_missing(const gd_loading *in, writer *w) {
     int64_t n = 0;
     for (int i = 0; i < in->n_requests; i++) {
         const gd_request *request = &in->requests[i];
@@ -86,7 +86,7 @@ static int64_t list_missing(const gd_taking *in, writer *w) {
     return n;
 }
 
-static int64_t list_unexpected(const gd_taking *in, writer *w) {
+static int64_t list_unexpected(const gd_loading *in, writer *w) {
     const gd_source *s = in->source;
     int64_t n = 0;
     for (size_t i = 0; i < s->n_tensors; i++) {
@@ -121,7 +121,7 @@ static void put_unfit(writer *w, const gd_request *request) {
     }
 }
 
-static int64_t list_unfit(const gd_taking *in, writer *w, gd_fit fit, const char *what) {
+static int64_t list_unfit(const gd_loading *in, writer *w, gd_fit fit, const char *what) {
     int64_t n = 0;
     for (int i = 0; i < in->n_requests; i++) {
         const gd_request *request = &in->requests[i];
@@ -141,7 +141,7 @@ static bool ends_with(const char *name, const char *end) {
 }
 
 /* If no tensor was found, often one side has a prefix that the other lacks. */
-static void put_hint(const gd_taking *in, writer *w) {
+static void put_hint(const gd_loading *in, writer *w) {
     const gd_source *s = in->source;
     const gd_request *first = NULL;
     for (int i = 0; i < in->n_requests; i++) {
@@ -159,7 +159,7 @@ static void put_hint(const gd_taking *in, writer *w) {
 }
 
 /* "FILE does not fit parts 'net', 'adam'" */
-static void put_head(const gd_taking *in, writer *w) {
+static void put_head(const gd_loading *in, writer *w) {
     put_format(w, "%.300s does not fit part%s ", in->source->title,
                in->parts.count == 1 ? "" : "s");
     for (int64_t i = 0; i < in->parts.count && i < NAMED; i++)
@@ -167,7 +167,7 @@ static void put_head(const gd_taking *in, writer *w) {
     if (in->parts.count > NAMED) put_format(w, ", ...");
 }
 
-void gd_taking_report(gd_taking *in, gd_load_report *r) {
+void gd_loading_report(gd_loading *in, gd_load_report *r) {
     *r = (gd_load_report){0};
     writer w = {.text = r->text, .size = sizeof r->text};
     put_head(in, &w);

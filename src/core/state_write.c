@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/copy.h"
-#include "core/state_take.h"
+#include "core/state_loading.h"
 
 /* Bools of a file may be any byte; read as u8 they are converted to 0 and 1. */
 static gd_dtype source_dtype(const gd_request *w) {

@@ -28,7 +28,7 @@ gd_tensor gd_error_tensor = {.object = {.refs = GD_IMMORTAL, .class = &gd_tensor
                              .device = &gd_cpu_device};
 
 gd_tensor *gd_tensor_fail(gd_status status) {
-    gd_error_stick(status);
+    gd_error_record(status);
     return &gd_error_tensor;
 }
 
@@ -454,7 +454,7 @@ int64_t gd_item_int_at(const char *site, const gd_tensor *t) {
 void *gd_data(const gd_tensor *t) {
     if (!t || t->kind != GD_VALUE || !t->device->api->host_reads) return NULL;
     if (gd_check_traced_access(t, "gd_data", false) != GD_OK) {
-        gd_error_stick(gd_this_thread.latest);
+        gd_error_record(gd_this_thread.latest);
         return NULL;
     }
     return gd_view_of(t).data;

@@ -30,7 +30,7 @@ static gd_status image_folder_check(const void *options) {
 
 /* Whether the name ends with one of `suffixes`; NULL: with one of an image file. */
 static bool has_suffix(const char *name, const char *suffixes) {
-    if (!suffixes) return gd_picture_has_suffix(name);
+    if (!suffixes) return gd_bitmap_has_suffix(name);
     const size_t length = strlen(name);
     for (const char *s = suffixes + strspn(suffixes, " "); *s; s += strspn(s, " ")) {
         const size_t n = strcspn(s, " ");

@@ -9,8 +9,8 @@
 gd_status gd_image_files_check(gd_int2 size, int64_t channels) {
     if (channels != 1 && channels != 3)
         return gd_fail(GD_E_ARGUMENT, "channels is %lld; it must be 1 or 3", (long long)channels);
-    if (size.at[0] < 0 || size.at[1] < 0 || size.at[0] > GD_PICTURE_MAX_PIXELS ||
-        size.at[1] > GD_PICTURE_MAX_PIXELS || (size.at[0] == 0) != (size.at[1] == 0))
+    if (size.at[0] < 0 || size.at[1] < 0 || size.at[0] > GD_BITMAP_MAX_PIXELS ||
+        size.at[1] > GD_BITMAP_MAX_PIXELS || (size.at[0] == 0) != (size.at[1] == 0))
         return gd_fail(GD_E_ARGUMENT,
                        "size is %lld x %lld; give height and width of at least 1, or 0 for both",
                        (long long)size.at[0], (long long)size.at[1]);
@@ -23,7 +23,7 @@ gd_status gd_image_files_new(gd_dataset *d, const char *folder, gd_int2 size, in
     if (!f || !(f->folder = gd_malloc(strlen(folder) + 1)))
         return gd_no_memory(NULL, "for a list of images");
     strcpy(f->folder, folder);
-    f->options = (gd_picture_options){
+    f->options = (gd_bitmap_options){
         .channels = (int)channels, .height = (int)size.at[0], .width = (int)size.at[1]};
     f->bytes = bytes;
     return GD_OK;
@@ -51,7 +51,7 @@ gd_status gd_image_files_add(gd_image_files *f, const char *name, int32_t class)
     return GD_OK;
 }
 
-static gd_status add_pixels(const gd_image_files *f, const gd_picture *image, gd_sample *sample) {
+static gd_status add_pixels(const gd_image_files *f, const gd_bitmap *image, gd_sample *sample) {
     const int64_t dims[3] = {image->channels, image->height, image->width};
     const size_t plane = (size_t)image->height * (size_t)image->width;
     void *to = NULL;
@@ -66,10 +66,10 @@ gd_status gd_image_files_get(const gd_dataset *d, int64_t index, gd_sample *samp
     const char *name = f->names + f->files[index].name;
     char *path = gd_folder_join(f->folder, name);
     if (!path) return gd_no_memory(NULL, "for a list of images");
-    gd_picture image;
-    gd_status status = gd_picture_read(&image, *name == '/' ? name : path, &f->options);
+    gd_bitmap image;
+    gd_status status = gd_bitmap_read(&image, *name == '/' ? name : path, &f->options);
     if (status == GD_OK) status = add_pixels(f, &image, sample);
-    gd_picture_free(&image);
+    gd_bitmap_free(&image);
     gd_free(path);
     const int64_t class = f->files[index].class;
     return status == GD_OK ? gd_sample_add_classes(sample, &class, NULL, 1) : status;

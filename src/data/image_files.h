@@ -16,7 +16,7 @@ typedef struct gd_image_files {
     size_t names_used, names_room;
     gd_image_file *files;
     int64_t count, room;
-    gd_picture_options options;
+    gd_bitmap_options options;
     bool bytes; /* samples are u8 */
 } gd_image_files;
 

@@ -225,20 +225,20 @@ static gd_status give_state(gd_object *object, gd_state *out) {
     return gd_state_put_text(out, "order", order);
 }
 
-static gd_status check_integer(gd_taking *in, const char *name, int64_t own, const char *what) {
+static gd_status check_integer(gd_loading *in, const char *name, int64_t own, const char *what) {
     int64_t value;
-    if (!gd_taking_peek_integer(in, name, &value) || value == own) return GD_OK;
+    if (!gd_loading_peek_integer(in, name, &value) || value == own) return GD_OK;
     return gd_fail(GD_E_STATE, "the loader has %s = %lld, and the one that was saved had %lld",
                    what, (long long)own, (long long)value);
 }
 
 /* A position means the same samples only in a loader with the same order and batches. */
-static gd_status check_same(const gd_loader *l, gd_taking *in) {
+static gd_status check_same(const gd_loader *l, gd_loading *in) {
     char own[120];
     GD_TRY(check_integer(in, "samples", l->order.samples, "a dataset with samples"));
     GD_TRY(check_integer(in, "batch_size", l->options.batch, ".batch"));
     GD_TRY(check_integer(in, "drop_last", l->options.drop_last, ".drop_last"));
-    const char *order = gd_taking_peek_text(in, "order");
+    const char *order = gd_loading_peek_text(in, "order");
     gd_order_describe(&l->order, own, sizeof own);
     if (order && strcmp(order, own) != 0)
         return gd_fail(GD_E_STATE,
@@ -246,8 +246,8 @@ static gd_status check_same(const gd_loader *l, gd_taking *in) {
                        "\"%s\": .shuffle or .sampler differ",
                        own, order);
     gd_loader_position to = l->at;
-    gd_taking_peek_integer(in, "epoch", &to.epoch);
-    gd_taking_peek_integer(in, "batch", &to.batch);
+    gd_loading_peek_integer(in, "epoch", &to.epoch);
+    gd_loading_peek_integer(in, "batch", &to.batch);
     return check_position(l, to);
 }
 
@@ -264,7 +264,7 @@ static void finish_taking_state(void *user, bool loaded) {
     gd_free(s);
 }
 
-static gd_status take_state(gd_object *object, gd_taking *in) {
+static gd_status take_state(gd_object *object, gd_loading *in) {
     gd_loader *l = (gd_loader *)object;
     GD_TRY(check_same(l, in));
     loader_state *s = gd_calloc(1, sizeof *s);
@@ -274,15 +274,15 @@ static gd_status take_state(gd_object *object, gd_taking *in) {
                         .batch = l->at.batch,
                         .skipped = l->skipped,
                         .seed = l->order.seed};
-    GD_TRY(gd_taking_when_done(in, finish_taking_state, s));
-    GD_TRY(gd_taking_integer(in, "epoch", &s->epoch));
-    GD_TRY(gd_taking_integer(in, "batch", &s->batch));
-    GD_TRY(gd_taking_integer(in, "skipped", &s->skipped));
-    GD_TRY(gd_taking_unsigned(in, "seed", &s->seed));
-    GD_TRY(gd_taking_integer(in, "samples", &s->samples));
-    GD_TRY(gd_taking_integer(in, "batch_size", &s->batch_size));
-    GD_TRY(gd_taking_integer(in, "drop_last", &s->drop_last));
-    return gd_taking_text(in, "order", &s->order);
+    GD_TRY(gd_loading_when_done(in, finish_taking_state, s));
+    GD_TRY(gd_loading_integer(in, "epoch", &s->epoch));
+    GD_TRY(gd_loading_integer(in, "batch", &s->batch));
+    GD_TRY(gd_loading_integer(in, "skipped", &s->skipped));
+    GD_TRY(gd_loading_unsigned(in, "seed", &s->seed));
+    GD_TRY(gd_loading_integer(in, "samples", &s->samples));
+    GD_TRY(gd_loading_integer(in, "batch_size", &s->batch_size));
+    GD_TRY(gd_loading_integer(in, "drop_last", &s->drop_last));
+    return gd_loading_text(in, "order", &s->order);
 }
 
 static const gd_state_rules loader_state_rules = {give_state, take_state};

@@ -8,20 +8,20 @@
 #include "core/error.h"
 #include "format/stream.h"
 
-void gd_picture_free(gd_picture *image) {
+void gd_bitmap_free(gd_bitmap *image) {
     gd_free(image->pixels);
-    *image = (gd_picture){.width = 0};
+    *image = (gd_bitmap){.width = 0};
 }
 
-gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, uint64_t width,
-                         uint64_t height, int channels) {
+gd_status gd_bitmap_new(gd_bitmap *image, const char *name, const char *what, uint64_t width,
+                        uint64_t height, int channels) {
     if (width == 0 || height == 0)
         return gd_fail(GD_E_FORMAT, "%s: a %s image of %llu x %llu pixels", name, what,
                        (unsigned long long)width, (unsigned long long)height);
-    if (width > GD_PICTURE_MAX_PIXELS || height > GD_PICTURE_MAX_PIXELS / width)
-        return gd_fail(
-            GD_E_UNSUPPORTED, "%s: its %s header has %llu x %llu pixels; at most %d are read", name,
-            what, (unsigned long long)width, (unsigned long long)height, GD_PICTURE_MAX_PIXELS);
+    if (width > GD_BITMAP_MAX_PIXELS || height > GD_BITMAP_MAX_PIXELS / width)
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "%s: its %s header has %llu x %llu pixels; at most %d are read", name, what,
+                       (unsigned long long)width, (unsigned long long)height, GD_BITMAP_MAX_PIXELS);
     const size_t bytes = (size_t)width * (size_t)height * (size_t)channels;
     image->pixels = gd_malloc(bytes);
     if (!image->pixels)
@@ -61,7 +61,7 @@ static inline void convert_pixel(const uint8_t *p, int from, uint8_t *q, int to)
     }
 }
 
-static gd_status set_channels(gd_picture *image, const char *name, int to) {
+static gd_status set_channels(gd_bitmap *image, const char *name, int to) {
     const int from = image->channels;
     if (from == to) return GD_OK;
     const size_t count = (size_t)image->width * (size_t)image->height;
@@ -88,8 +88,8 @@ static gd_status fail_unknown_format(const char *name, const uint8_t *p, size_t 
                    name, p[0]);
 }
 
-static gd_status decode_format(gd_picture *image, const char *name, const uint8_t *data,
-                               size_t bytes, const gd_picture_options *o) {
+static gd_status decode_format(gd_bitmap *image, const char *name, const uint8_t *data,
+                               size_t bytes, const gd_bitmap_options *o) {
     if (bytes >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF)
         GD_TRY(gd_jpeg_decode(image, name, data, bytes, o));
     else if (bytes >= 4 && memcmp(data, "\x89PNG", 4) == 0)
@@ -100,15 +100,15 @@ static gd_status decode_format(gd_picture *image, const char *name, const uint8_
     const int colours = o->channels ? o->channels : image->channels >= 3 ? 3 : 1;
     GD_TRY(set_channels(image, name, colours + o->alpha));
     if (o->width == 0 && o->height == 0) return GD_OK;
-    return gd_picture_resize(image, name, o->width ? o->width : image->width,
-                             o->height ? o->height : image->height);
+    return gd_bitmap_resize(image, name, o->width ? o->width : image->width,
+                            o->height ? o->height : image->height);
 }
 
-gd_status gd_picture_decode(gd_picture *image, const char *name, const void *data, size_t bytes,
-                            const gd_picture_options *options) {
-    *image = (gd_picture){.width = 0};
+gd_status gd_bitmap_decode(gd_bitmap *image, const char *name, const void *data, size_t bytes,
+                           const gd_bitmap_options *options) {
+    *image = (gd_bitmap){.width = 0};
     const gd_status status = decode_format(image, name, data, bytes, options);
-    if (status != GD_OK) gd_picture_free(image);
+    if (status != GD_OK) gd_bitmap_free(image);
     return status;
 }
 
@@ -128,19 +128,19 @@ static gd_status read_file(const char *path, char **data, size_t *bytes) {
     return GD_OK;
 }
 
-gd_status gd_picture_read(gd_picture *image, const char *path, const gd_picture_options *options) {
+gd_status gd_bitmap_read(gd_bitmap *image, const char *path, const gd_bitmap_options *options) {
     char *data;
     size_t bytes;
-    *image = (gd_picture){.width = 0};
+    *image = (gd_bitmap){.width = 0};
     GD_TRY(gd_file_read_all(path, &data, &bytes));
     gd_status status = GD_OK;
     if (bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0) status = read_file(path, &data, &bytes);
-    if (status == GD_OK) status = gd_picture_decode(image, path, data, bytes, options);
+    if (status == GD_OK) status = gd_bitmap_decode(image, path, data, bytes, options);
     gd_free(data);
     return status;
 }
 
-bool gd_picture_has_suffix(const char *name) {
+bool gd_bitmap_has_suffix(const char *name) {
     static const char *const suffixes[] = {".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".pbm", ".pnm"};
     const size_t length = strlen(name);
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {

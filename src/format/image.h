@@ -4,55 +4,55 @@
  * files are GD_E_UNSUPPORTED and the message names the package to install.
  *
  * A damaged or truncated file is GD_E_FORMAT, with its name and the byte offset. Sizes are checked
- * before memory is allocated: at most GD_PICTURE_MAX_PIXELS, and no more than the file can hold.
+ * before memory is allocated: at most GD_BITMAP_MAX_PIXELS, and no more than the file can hold.
  */
 #ifndef GRADUS_FORMAT_IMAGE_H
 #define GRADUS_FORMAT_IMAGE_H
 
 #include "gradus/status.h"
 
-enum { GD_PICTURE_MAX_PIXELS = 1 << 28 };
+enum { GD_BITMAP_MAX_PIXELS = 1 << 28 };
 
-typedef struct gd_picture {
+typedef struct gd_bitmap {
     int width, height;
     int channels;    /* 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha */
     uint8_t *pixels; /* (height, width, channels) from gd_malloc */
-} gd_picture;
+} gd_bitmap;
 
-typedef struct gd_picture_options {
+typedef struct gd_bitmap_options {
     int channels;      /* without alpha: 1 or 3; 0: as in the file */
     bool alpha;        /* keeps or adds an alpha channel; else colours are blended with black */
     int width, height; /* of the result; 0: as in the file */
-} gd_picture_options;
+} gd_bitmap_options;
 
 /* `name` is for messages. On failure *image is empty. */
-gd_status gd_picture_decode(gd_picture *image, const char *name, const void *data, size_t bytes,
-                            const gd_picture_options *options);
+gd_status gd_bitmap_decode(gd_bitmap *image, const char *name, const void *data, size_t bytes,
+                           const gd_bitmap_options *options);
 /* Reads a file, which may be gzipped. */
-gd_status gd_picture_read(gd_picture *image, const char *path, const gd_picture_options *options);
-void gd_picture_free(gd_picture *image);
+gd_status gd_bitmap_read(gd_bitmap *image, const char *path, const gd_bitmap_options *options);
+void gd_bitmap_free(gd_bitmap *image);
 
 /* Whether the name of a file ends in .jpg, .jpeg, .png, .ppm, .pgm, .pbm or .pnm. */
-bool gd_picture_has_suffix(const char *name);
+bool gd_bitmap_has_suffix(const char *name);
 
 /* Resizes by a triangle filter as wide as the scale (antialiased bilinear), with Pillow's
  * rounding. */
-gd_status gd_picture_resize(gd_picture *image, const char *name, int width, int height);
+gd_status gd_bitmap_resize(gd_bitmap *image, const char *name, int width, int height);
 
 /* Writes a PNG file of 8 bits, with 1 to 4 channels: pixels (height, width, channels). */
-gd_status gd_picture_write_png(const char *path, int width, int height, int channels,
-                               const uint8_t *pixels);
+gd_status gd_bitmap_write_png(const char *path, int width, int height, int channels,
+                              const uint8_t *pixels);
 
 /* --- between the decoders --------------------------------------------------------------------- */
 
 /* Checks the sizes of a header and allocates the pixels. `what` is the format, "JPEG". */
-gd_status gd_picture_new(gd_picture *image, const char *name, const char *what, uint64_t width,
-                         uint64_t height, int channels);
+gd_status gd_bitmap_new(gd_bitmap *image, const char *name, const char *what, uint64_t width,
+                        uint64_t height, int channels);
 
-/* Each decodes to the channels that are cheapest for it; gd_picture_decode converts them. */
-gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
-                         const gd_picture_options *options);
-gd_status gd_png_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes);
-gd_status gd_pnm_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes);
+/* Each decodes to the channels that are cheapest for it; gd_bitmap_decode converts them. */
+gd_status gd_jpeg_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes,
+                         const gd_bitmap_options *options);
+gd_status gd_png_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes);
+gd_status gd_pnm_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes);
 
 #endif

@@ -82,7 +82,7 @@ ROW(2)
 ROW(3)
 ROW(4)
 
-static void resize_rows(const gd_picture *from, gd_picture *to, const filter *f) {
+static void resize_rows(const gd_bitmap *from, gd_bitmap *to, const filter *f) {
     static void (*const row[])(uint8_t *, const uint8_t *, const filter *,
                                int) = {NULL, row_1, row_2, row_3, row_4};
     const size_t channels = (size_t)from->channels;
@@ -93,7 +93,7 @@ static void resize_rows(const gd_picture *from, gd_picture *to, const filter *f)
 
 /* Rows of `n` bytes; one strip of columns at a time, so that its sums stay in registers and
  * cache. */
-static void resize_columns(const gd_picture *from, gd_picture *to, const filter *f) {
+static void resize_columns(const gd_bitmap *from, gd_bitmap *to, const filter *f) {
     enum { STRIP = 256 };
     const size_t n = (size_t)from->width * (size_t)from->channels;
     for (int y = 0; y < to->height; y++) {
@@ -114,30 +114,30 @@ static void resize_columns(const gd_picture *from, gd_picture *to, const filter 
     }
 }
 
-typedef void (*resize_pass)(const gd_picture *from, gd_picture *to, const filter *f);
+typedef void (*resize_pass)(const gd_bitmap *from, gd_bitmap *to, const filter *f);
 
-static gd_status resize_axis(gd_picture *image, const char *name, int width, int height,
+static gd_status resize_axis(gd_bitmap *image, const char *name, int width, int height,
                              resize_pass pass) {
     filter f = {.taps = 0};
-    gd_picture to = {.width = 0};
+    gd_bitmap to = {.width = 0};
     gd_status status =
-        gd_picture_new(&to, name, "resized", (uint64_t)width, (uint64_t)height, image->channels);
+        gd_bitmap_new(&to, name, "resized", (uint64_t)width, (uint64_t)height, image->channels);
     const bool wide = width != image->width;
     if (status == GD_OK &&
         !build_filter(&f, wide ? image->width : image->height, wide ? width : height))
         status = gd_fail(GD_E_MEMORY, "%s: no memory to resize it", name);
     if (status == GD_OK) {
         pass(image, &to, &f);
-        gd_picture_free(image);
+        gd_bitmap_free(image);
         *image = to;
     } else {
-        gd_picture_free(&to);
+        gd_bitmap_free(&to);
     }
     filter_free(&f);
     return status;
 }
 
-gd_status gd_picture_resize(gd_picture *image, const char *name, int width, int height) {
+gd_status gd_bitmap_resize(gd_bitmap *image, const char *name, int width, int height) {
     if (width < 1 || height < 1)
         return gd_fail(GD_E_ARGUMENT, "%s: cannot be resized to %d x %d pixels", name, width,
                        height);

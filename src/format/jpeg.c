@@ -64,7 +64,7 @@ static void watch_scans(j_common_ptr common) {
 }
 
 /* Adobe's CMYK, which is stored inverted, to RGB in place. */
-static void cmyk_to_rgb(gd_picture *image) {
+static void cmyk_to_rgb(gd_bitmap *image) {
     const size_t count = (size_t)image->width * (size_t)image->height;
     for (size_t i = 0; i < count; i++) {
         const uint8_t *p = image->pixels + 4 * i;
@@ -79,7 +79,7 @@ static void cmyk_to_rgb(gd_picture *image) {
     image->channels = 3;
 }
 
-static gd_status choose_colours(decoder *d, const gd_picture_options *o) {
+static gd_status choose_colours(decoder *d, const gd_bitmap_options *o) {
     struct jpeg_decompress_struct *info = &d->info;
     switch (info->jpeg_color_space) {
     case JCS_GRAYSCALE: info->out_color_space = JCS_GRAYSCALE; return GD_OK;
@@ -97,7 +97,7 @@ static gd_status choose_colours(decoder *d, const gd_picture_options *o) {
 
 /* The smallest scale that is not below the size of the result. Only halving is fast in
  * libjpeg-turbo. */
-static void choose_scale(struct jpeg_decompress_struct *info, const gd_picture_options *o) {
+static void choose_scale(struct jpeg_decompress_struct *info, const gd_bitmap_options *o) {
     info->scale_num = info->scale_denom = 1;
     if (o->width <= 0 || o->height <= 0) return;
     for (unsigned by = 8; by > 1; by /= 2)
@@ -108,7 +108,7 @@ static void choose_scale(struct jpeg_decompress_struct *info, const gd_picture_o
         }
 }
 
-static gd_status decode_pixels(decoder *d, gd_picture *image, const gd_picture_options *o) {
+static gd_status decode_pixels(decoder *d, gd_bitmap *image, const gd_bitmap_options *o) {
     struct jpeg_decompress_struct *info = &d->info;
     jpeg_create_decompress(info);
     info->client_data = d;
@@ -119,11 +119,11 @@ static gd_status decode_pixels(decoder *d, gd_picture *image, const gd_picture_o
     GD_TRY(choose_colours(d, o));
     choose_scale(info, o);
     if ((uint64_t)info->image_width * info->image_height >
-        GD_PICTURE_MAX_PIXELS) /* libjpeg's own memory */
-        return gd_picture_new(image, d->name, "JPEG", info->image_width, info->image_height, 1);
+        GD_BITMAP_MAX_PIXELS) /* libjpeg's own memory */
+        return gd_bitmap_new(image, d->name, "JPEG", info->image_width, info->image_height, 1);
     jpeg_start_decompress(info);
-    GD_TRY(gd_picture_new(image, d->name, "JPEG", info->output_width, info->output_height,
-                          info->output_components));
+    GD_TRY(gd_bitmap_new(image, d->name, "JPEG", info->output_width, info->output_height,
+                         info->output_components));
     const size_t row = (size_t)image->width * (size_t)image->channels;
     while (info->output_scanline < info->output_height) {
         JSAMPROW rows[8];
@@ -137,8 +137,8 @@ static gd_status decode_pixels(decoder *d, gd_picture *image, const gd_picture_o
     return GD_OK;
 }
 
-gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
-                         const gd_picture_options *o) {
+gd_status gd_jpeg_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes,
+                         const gd_bitmap_options *o) {
     decoder *d = gd_calloc(1, sizeof *d); /* on the heap, since longjmp may lose local variables */
     if (!d) return gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
     d->name = name;
@@ -158,8 +158,8 @@ gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *dat
 
 #else
 
-gd_status gd_jpeg_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes,
-                         const gd_picture_options *o) {
+gd_status gd_jpeg_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes,
+                         const gd_bitmap_options *o) {
     (void)image, (void)data, (void)bytes, (void)o;
     return gd_fail(
         GD_E_UNSUPPORTED,

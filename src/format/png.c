@@ -78,9 +78,9 @@ static gd_status check_claim(const decoder *d, uint64_t width, uint64_t height) 
         d->name, (unsigned long long)width, (unsigned long long)height, d->bytes);
 }
 
-static gd_status decode_pixels(decoder *d, gd_picture *image) {
+static gd_status decode_pixels(decoder *d, gd_bitmap *image) {
     png_set_read_fn(d->png, d, fetch_bytes);
-    png_set_user_limits(d->png, GD_PICTURE_MAX_PIXELS, GD_PICTURE_MAX_PIXELS);
+    png_set_user_limits(d->png, GD_BITMAP_MAX_PIXELS, GD_BITMAP_MAX_PIXELS);
     png_set_chunk_malloc_max(d->png, MAX_CHUNK);
     png_set_chunk_cache_max(d->png, MAX_CHUNKS);
     png_read_info(d->png, d->info);
@@ -89,7 +89,7 @@ static gd_status decode_pixels(decoder *d, gd_picture *image) {
     GD_TRY(check_claim(d, width, height));
     set_transforms(d);
     const int channels = png_get_channels(d->png, d->info);
-    GD_TRY(gd_picture_new(image, d->name, "PNG", width, height, channels));
+    GD_TRY(gd_bitmap_new(image, d->name, "PNG", width, height, channels));
     const size_t row = (size_t)width * (size_t)channels;
     if (png_get_rowbytes(d->png, d->info) != row) png_error(d->png, "rows of an unknown kind");
     d->rows = gd_malloc((size_t)height * sizeof *d->rows);
@@ -100,7 +100,7 @@ static gd_status decode_pixels(decoder *d, gd_picture *image) {
     return GD_OK;
 }
 
-gd_status gd_png_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes) {
+gd_status gd_png_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes) {
     decoder *d = gd_calloc(1, sizeof *d); /* on the heap, since longjmp may lose local variables */
     if (!d) return gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
     d->name = name;
@@ -121,7 +121,7 @@ gd_status gd_png_decode(gd_picture *image, const char *name, const uint8_t *data
 
 #else
 
-gd_status gd_png_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes) {
+gd_status gd_png_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes) {
     (void)image, (void)data, (void)bytes;
     return gd_fail(GD_E_UNSUPPORTED,
                    "%s: is a PNG, and this library was built without libpng: install libpng-dev "

@@ -91,9 +91,9 @@ static gd_status write_file(gd_file_writer *file, int width, int height, int cha
     return write_chunk(file, "IEND", packed, 0);
 }
 
-gd_status gd_picture_write_png(const char *path, int width, int height, int channels,
-                               const uint8_t *pixels) {
-    if (width < 1 || height < 1 || height > GD_PICTURE_MAX_PIXELS / width || channels < 1 ||
+gd_status gd_bitmap_write_png(const char *path, int width, int height, int channels,
+                              const uint8_t *pixels) {
+    if (width < 1 || height < 1 || height > GD_BITMAP_MAX_PIXELS / width || channels < 1 ||
         channels > 4)
         return gd_fail(GD_E_ARGUMENT, "%s: %d x %d pixels with %d channels are no image", path,
                        width, height, channels);

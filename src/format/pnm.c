@@ -50,7 +50,7 @@ static gd_status read_bit(parser *p, uint8_t *to) {
     return GD_OK;
 }
 
-static gd_status read_text(parser *p, gd_picture *image, bool bits, uint32_t most) {
+static gd_status read_text(parser *p, gd_bitmap *image, bool bits, uint32_t most) {
     const size_t count = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
     for (size_t i = 0; i < count; i++) {
         uint32_t v;
@@ -64,7 +64,7 @@ static gd_status read_text(parser *p, gd_picture *image, bool bits, uint32_t mos
     return GD_OK;
 }
 
-static void read_bits(parser *p, gd_picture *image) {
+static void read_bits(parser *p, gd_bitmap *image) {
     const size_t row = ((size_t)image->width + 7) / 8;
     for (int y = 0; y < image->height; y++, p->at += row)
         for (int x = 0; x < image->width; x++)
@@ -72,7 +72,7 @@ static void read_bits(parser *p, gd_picture *image) {
                 p->data[p->at + (size_t)x / 8] >> (7 - x % 8) & 1 ? 0 : 255;
 }
 
-static void read_bytes(parser *p, gd_picture *image, uint32_t most) {
+static void read_bytes(parser *p, gd_bitmap *image, uint32_t most) {
     const size_t count = (size_t)image->width * (size_t)image->height * (size_t)image->channels;
     const uint8_t *from = p->data + p->at;
     for (size_t i = 0; i < count; i++)
@@ -94,13 +94,13 @@ static uint64_t least_bytes(char kind, uint64_t width, uint64_t height, uint32_t
     }
 }
 
-gd_status gd_pnm_decode(gd_picture *image, const char *name, const uint8_t *data, size_t bytes) {
+gd_status gd_pnm_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes) {
     parser p = {.name = name, .data = data, .bytes = bytes, .at = 2};
     const char kind = (char)data[1];
     const bool bits = kind == '1' || kind == '4', text = kind <= '3';
     uint32_t width, height, most = 1;
-    GD_TRY(read_number(&p, GD_PICTURE_MAX_PIXELS, &width));
-    GD_TRY(read_number(&p, GD_PICTURE_MAX_PIXELS, &height));
+    GD_TRY(read_number(&p, GD_BITMAP_MAX_PIXELS, &width));
+    GD_TRY(read_number(&p, GD_BITMAP_MAX_PIXELS, &height));
     if (!bits) GD_TRY(read_number(&p, 65535, &most));
     if (most == 0) return fail_damaged(&p, "the largest value is 0");
     if (!text) { /* one byte of space, then the pixels */
@@ -108,13 +108,13 @@ gd_status gd_pnm_decode(gd_picture *image, const char *name, const uint8_t *data
             return fail_damaged(&p, "a space was expected");
         p.at++;
     }
-    if ((uint64_t)width * height <= GD_PICTURE_MAX_PIXELS && width && height &&
+    if ((uint64_t)width * height <= GD_BITMAP_MAX_PIXELS && width && height &&
         least_bytes(kind, width, height, most) > bytes - p.at)
         return gd_fail(
             GD_E_FORMAT,
             "%s: damaged PNM image: %u x %u pixels do not fit into the %zu bytes from byte %zu",
             name, width, height, bytes - p.at, p.at);
-    GD_TRY(gd_picture_new(image, name, "PNM", width, height, kind == '3' || kind == '6' ? 3 : 1));
+    GD_TRY(gd_bitmap_new(image, name, "PNM", width, height, kind == '3' || kind == '6' ? 3 : 1));
     if (text) return read_text(&p, image, bits, most);
     if (bits) read_bits(&p, image);
     else read_bytes(&p, image, most);

@@ -19,15 +19,15 @@ static gd_status check_options(const gd_load_image_options *o) {
         return gd_fail(GD_E_ARGUMENT,
                        "channels is %lld; it must be 1, 3, or 0 for those of the file",
                        (long long)o->channels);
-    if (o->height < 0 || o->width < 0 || o->height > GD_PICTURE_MAX_PIXELS ||
-        o->width > GD_PICTURE_MAX_PIXELS)
+    if (o->height < 0 || o->width < 0 || o->height > GD_BITMAP_MAX_PIXELS ||
+        o->width > GD_BITMAP_MAX_PIXELS)
         return gd_fail(GD_E_ARGUMENT, "the size %lld x %lld is out of range", (long long)o->height,
                        (long long)o->width);
     return GD_OK;
 }
 
 /* Converts (H, W, C) to (C, H, W), in the current scope and on the thread's device. */
-static gd_status make_tensor(const gd_picture *image, gd_tensor **out) {
+static gd_status make_tensor(const gd_bitmap *image, gd_tensor **out) {
     const int64_t dims[3] = {image->channels, image->height, image->width};
     const size_t plane = (size_t)image->height * (size_t)image->width,
                  channels = (size_t)image->channels;
@@ -47,22 +47,22 @@ static gd_status make_tensor(const gd_picture *image, gd_tensor **out) {
 static gd_tensor *load_image(const char *path, const void *bytes, size_t size,
                              const gd_load_image_options *o) {
     static const gd_load_image_options defaults;
-    gd_picture image = {.width = 0};
+    gd_bitmap image = {.width = 0};
     gd_tensor *t = NULL;
     if (!o) o = &defaults;
     gd_status status = check_options(o);
-    const gd_picture_options picture_options = {.channels = (int)o->channels,
-                                                .alpha = o->alpha,
-                                                .width = (int)o->width,
-                                                .height = (int)o->height};
+    const gd_bitmap_options bitmap_options = {.channels = (int)o->channels,
+                                              .alpha = o->alpha,
+                                              .width = (int)o->width,
+                                              .height = (int)o->height};
     if (status == GD_OK)
-        status = bytes ? gd_picture_decode(&image, path, bytes, size, &picture_options)
-                       : gd_picture_read(&image, path, &picture_options);
+        status = bytes ? gd_bitmap_decode(&image, path, bytes, size, &bitmap_options)
+                       : gd_bitmap_read(&image, path, &bitmap_options);
     gd_scope *scope = gd_scope_open(); /* owns the tensor until it is complete */
     if (status == GD_OK) status = make_tensor(&image, &t);
     if (status == GD_OK) gd_keep(t);
     gd_scope_close(&scope);
-    gd_picture_free(&image);
+    gd_bitmap_free(&image);
     return status == GD_OK ? t : gd_tensor_fail(status);
 }
 
@@ -99,10 +99,10 @@ static gd_status save_png(const char *path, const gd_tensor *x) {
         return gd_fail(GD_E_SHAPE, "%s: an image is (H,W) or (C,H,W) with 1 to 4 channels, not %s",
                        path, gd_describe(x, text, sizeof text));
     const int64_t height = x->dims[x->rank - 2], width = x->dims[x->rank - 1];
-    if (height < 1 || width < 1 || height > GD_PICTURE_MAX_PIXELS / width)
+    if (height < 1 || width < 1 || height > GD_BITMAP_MAX_PIXELS / width)
         return gd_fail(GD_E_SHAPE,
                        "%s: %s cannot be saved as an image: sizes are from 1 to %d pixels in all",
-                       path, gd_describe(x, text, sizeof text), GD_PICTURE_MAX_PIXELS);
+                       path, gd_describe(x, text, sizeof text), GD_BITMAP_MAX_PIXELS);
     const size_t plane = (size_t)(height * width), count = plane * (size_t)channels;
     const size_t item = gd_dtype_bytes(x->dtype);
     uint8_t *planes = gd_malloc(count * item), *pixels = gd_malloc(count);
@@ -114,7 +114,7 @@ static gd_status save_png(const char *path, const gd_tensor *x) {
         pixels[at * (size_t)channels + c] = pixel_byte((gd_dtype)x->dtype, planes + i * item);
     }
     if (status == GD_OK)
-        status = gd_picture_write_png(path, (int)width, (int)height, (int)channels, pixels);
+        status = gd_bitmap_write_png(path, (int)width, (int)height, (int)channels, pixels);
     gd_free(planes);
     gd_free(pixels);
     return status;

@@ -121,7 +121,7 @@ gd_npz *gd_npz_open_at(const char *site, const char *path) {
         path ? gd_scope_reserve(1) : gd_fail(GD_E_ARGUMENT, "gd_npz_open: path is NULL");
     gd_npz *npz = status == GD_OK ? open_npz(path, &status) : NULL;
     if (npz) gd_scope_adopt(&npz->object);
-    else gd_error_stick(status);
+    else gd_error_record(status);
     return npz;
 }
 
@@ -181,7 +181,7 @@ gd_tensors gd_npz_load_all_at(const char *site, const gd_npz *npz) {
     GD_CALLED_FROM(site);
     gd_tensor **tensors = npz ? gd_list_new(npz->count) : NULL;
     if (!tensors) {
-        gd_error_stick(npz ? GD_E_MEMORY : gd_fail(GD_E_ARGUMENT, "gd_npz_load_all: no file"));
+        gd_error_record(npz ? GD_E_MEMORY : gd_fail(GD_E_ARGUMENT, "gd_npz_load_all: no file"));
         return gd_list_of_errors(npz ? npz->count : 0);
     }
     for (int64_t i = 0; i < npz->count; i++) {

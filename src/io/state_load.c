@@ -145,7 +145,7 @@ gd_status gd_load_state_at(const char *site, const char *path, gd_state_parts pa
     if (status == GD_OK) status = gd_check_parts(parts);
     if (status == GD_OK) status = open_source(&o);
     if (status == GD_OK)
-        status = gd_taking_load(&o.source, parts, options ? options->partial : NULL);
+        status = gd_loading_load(&o.source, parts, options ? options->partial : NULL);
     close_source(&o);
     if (status != GD_OK) gd_error_prefix("gd_load_state: ");
     return gd_report(site, status);
@@ -174,7 +174,7 @@ static gd_status load_parts(const gd_source *source, gd_state_parts parts, const
             gd_notice(GD_LOG_INFO, "%s has no '%s'; it keeps its initial state", source->title,
                       name);
     }
-    const gd_status status = gd_taking_load(source, (gd_state_parts){kept, n}, NULL);
+    const gd_status status = gd_loading_load(source, (gd_state_parts){kept, n}, NULL);
     gd_free(kept);
     return status;
 }
@@ -220,7 +220,7 @@ static gd_status read_state(load_source *o, gd_state **state) {
     gd_attempt_begin(&attempt);
     GD_TRY(gd_attempt_end(&attempt, add_empty_tensors(&o->source, *state)));
     const gd_state_part part = {"", *state};
-    return gd_taking_load(&o->source, (gd_state_parts){&part, 1}, NULL);
+    return gd_loading_load(&o->source, (gd_state_parts){&part, 1}, NULL);
 }
 
 gd_state *gd_read_state_at(const char *site, const char *path) {

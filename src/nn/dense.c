@@ -63,7 +63,7 @@ gd_tensor *gd_dense_at(const char *site, gd_tensor *x, int64_t units, const gd_d
     if (o->weight && o->weight->kind == GD_FAILED) return o->weight;
     gd_status status = check_arguments(x, units, o);
     if (status != GD_OK) {
-        gd_error_place(site);
+        gd_error_location(site);
         return gd_tensor_fail(status);
     }
     const gd_dtype dtype = (gd_dtype)x->dtype;

@@ -76,7 +76,7 @@ static gd_status build_recurrent(gd_module *m, const recurrent_options *r) {
 static gd_tensors list_weights(gd_module *m) {
     gd_tensor **list = gd_list_new(m->count);
     if (!list) {
-        gd_error_stick(GD_E_MEMORY);
+        gd_error_record(GD_E_MEMORY);
         return gd_list_of_errors(m->count);
     }
     for (int i = 0; i < m->count; i++) list[i] = gd_layer_tensor_at(m, i);

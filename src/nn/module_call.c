@@ -169,7 +169,7 @@ static gd_status run_in_frame(gd_module *m, gd_tensors in, gd_tensors *out) {
 /* Adds the path of the module to the message. Only the innermost call does. */
 static void prefix_path(gd_status status) {
     char path[GD_MAX_PATH];
-    gd_error_stick(status);
+    gd_error_record(status);
     gd_error_within(gd_module_call_path(path, sizeof path));
 }
 

@@ -17,7 +17,7 @@ static gd_status put_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
 
 static gd_status take_tensor(gd_walk *w, gd_module *holder, gd_entry *e) {
     (void)holder;
-    return gd_taking_tensor(w->user, w->path, (gd_tensor *)e->object);
+    return gd_loading_tensor(w->user, w->path, (gd_tensor *)e->object);
 }
 
 /* A tensor with several names is saved and loaded under each of them. */
@@ -27,7 +27,7 @@ static gd_status give_state(gd_object *object, gd_state *state) {
         &(gd_walk){.module = check_built, .tensor = put_tensor, .again = true, .user = state});
 }
 
-static gd_status take_state(gd_object *object, gd_taking *in) {
+static gd_status take_state(gd_object *object, gd_loading *in) {
     return gd_module_walk(
         (gd_module *)object,
         &(gd_walk){.module = check_built, .tensor = take_tensor, .again = true, .user = in});

@@ -150,7 +150,7 @@ gd_attrs *gd_attrs_new(const gd_op *op) {
     if (status == GD_OK && !(attrs = gd_malloc(sizeof *attrs + op->attrs_size)))
         status = gd_fail(GD_E_MEMORY, "no memory for the options of %s", op->name);
     if (status != GD_OK) {
-        gd_error_stick(status);
+        gd_error_record(status);
         return NULL;
     }
     gd_object_init(&attrs->object, &attrs_class);

@@ -82,7 +82,7 @@ gd_tensor *gd_take_window(gd_tensor *x, int axis, int64_t first, int64_t length)
 
 /* --- checks of data --------------------------------------------------------------------------- */
 
-/*op check_range(x, low:number, high:number) -> y  nograd refuses internal
+/*op check_range(x, low:number, high:number) -> y  nograd fallible internal
  * x unchanged; fails if an element is not in [low, high]. `what` selects the message: elements are
  * "finite" numbers, a "probability", the number of true elements of a "mask", a "target" class, or
  * a "place" in a plane. Otherwise they are indices, and `what` names the thing that they index:

@@ -31,7 +31,7 @@ typedef struct gd_conv {
 gd_conv gd_conv_of(const gd_kernel_call *k, const gd_view *x, const gd_view *w, const gd_view *y);
 
 /* The number of positions in all three axes. */
-static inline int64_t gd_conv_places(const int64_t size[GD_CONV_AXES]) {
+static inline int64_t gd_conv_positions(const int64_t size[GD_CONV_AXES]) {
     return size[0] * size[1] * size[2];
 }
 

@@ -7,8 +7,8 @@ enum { AXES = GD_CONV_AXES };
  * tensors are row-major. Integers wrap. */
 #define DEFINE_ADD_PRODUCTS(name, type)                                                         \
     static void name(const gd_conv *c, gd_conv_direction to, type *x, type *w, type *y) {       \
-        const int64_t in = gd_conv_places(c->in), out = gd_conv_places(c->out),                 \
-                      taps = gd_conv_places(c->kernel);                                         \
+        const int64_t in = gd_conv_positions(c->in), out = gd_conv_positions(c->out),           \
+                      taps = gd_conv_positions(c->kernel);                                      \
         for (int64_t n = 0; n < c->batch; n++)                                                  \
             for (int64_t o = 0; o < c->groups * c->co; o++)                                     \
                 for (int64_t ci = 0; ci < c->ci; ci++)                                          \
@@ -61,10 +61,10 @@ gd_status gd_conv_reference(gd_kernel_call *k, gd_conv_direction to) {
     const gd_view *bias = k->n_in > 2 && k->in[2].data ? &k->in[2] : NULL;
     const gd_conv c = gd_conv_of(k, x, w, y);
     if (to == GD_CONV_TO_OUTPUT)
-        fill_with_bias(r, bias, c.batch, c.groups * c.co, gd_conv_places(c.out));
+        fill_with_bias(r, bias, c.batch, c.groups * c.co, gd_conv_positions(c.out));
     else if (to == GD_CONV_TO_INPUT)
-        fill_with_bias(r, bias, c.batch, c.groups * c.ci, gd_conv_places(c.in));
-    else fill_with_bias(r, NULL, c.groups * c.co, c.ci, gd_conv_places(c.kernel));
+        fill_with_bias(r, bias, c.batch, c.groups * c.ci, gd_conv_positions(c.in));
+    else fill_with_bias(r, NULL, c.groups * c.co, c.ci, gd_conv_positions(c.kernel));
     if (r->dtype == GD_F64) add_products_f64(&c, to, x->data, w->data, y->data);
     else add_products_i64(&c, to, x->data, w->data, y->data);
     return GD_OK;

@@ -65,13 +65,13 @@ static void add_call_to_message(const gd_invocation *call) {
     char text[640];
     gd_describe_call(call->op, call->n_in, describe_input, call, text, sizeof text);
     gd_error_prefix("%s: ", text);
-    gd_error_place(call->site);
+    gd_error_location(call->site);
 }
 
 /* Records the failure of a call. All its results are error tensors. */
 static gd_status fail_call(gd_invocation *call, gd_status status) {
     add_call_to_message(call);
-    gd_error_stick(status);
+    gd_error_record(status);
     for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
     return status;
 }

@@ -54,7 +54,7 @@ static plan_call *plan_calls;
 
 bool gd_op_is_fallible(const gd_op *op, const gd_view *in, int n_in) {
     if (op->ir) return false;
-    if (op->facts.checks || (op->flags & GD_OP_REFUSES)) return true;
+    if (op->facts.checks || (op->flags & GD_OP_FALLIBLE)) return true;
     for (int i = 0; i < n_in; i++)
         if (in[i].data && gd_dtype_is_int(in[i].dtype)) return true;
     return false;
@@ -86,7 +86,7 @@ static checked_data checked_data_of(const gd_kernel_call *call) {
     return c;
 }
 
-void gd_call_enroll(gd_kernel_call *call) {
+void gd_call_record(gd_kernel_call *call) {
     const uint64_t number = gd_device_number(call->device);
     const gd_invocation *outer = gd_this_thread.body; /* the op that the program has called */
     pthread_mutex_lock(&lock);
@@ -117,7 +117,7 @@ gd_status gd_call_enroll_step(gd_kernel_call *call, const char *name, const char
     return GD_OK;
 }
 
-void gd_call_withdraw(gd_device *device, uint64_t number) {
+void gd_call_forget(gd_device *device, uint64_t number) {
     pthread_mutex_lock(&lock);
     for (plan_call **at = &plan_calls, *p; (p = *at); at = &p->next)
         if (p->device == device && p->number == number) {
@@ -173,7 +173,7 @@ gd_status gd_data_fail(const gd_data_error *e, const gd_data_operand *o) {
         return gd_fail(GD_E_INDEX,
                        "target %lld is class %lld, but classes are 0 to %lld (%lld is ignored)",
                        element, a, b - 1, c);
-    case GD_DATA_PLACE:
+    case GD_DATA_PLANE_INDEX:
         return gd_fail(GD_E_INDEX, "index %lld is out of range for a plane of %lld elements", a, b);
     case GD_DATA_PROBABILITY:
         return gd_fail(GD_E_ARGUMENT,
@@ -225,7 +225,7 @@ static gd_status explain_error(gd_device *device, const gd_data_error *error) {
     gd_status status = gd_data_fail(
         error, &(gd_data_operand){checked.operand.rank, checked.operand.dims, checked.what});
     gd_error_prefix("%s: ", text);
-    if (site) gd_error_place(site);
+    if (site) gd_error_location(site);
     return status;
 }
 

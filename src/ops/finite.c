@@ -8,7 +8,7 @@
 #include "ops/infer.h"
 #include "ops/problem.h"
 
-/*op check_finite(x) -> y  nograd refuses internal
+/*op check_finite(x) -> y  nograd fallible internal
  * x unchanged; fails if an element is infinite or NaN.
  *   saves nothing
  */

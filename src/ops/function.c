@@ -9,7 +9,7 @@
 
 gd_function_rules gd_function_hooks;
 
-/*op function_call(tensors*) -> ys*  internal calls refuses
+/*op function_call(tensors*) -> ys*  internal calls fallible
  * Calls `forward` of a function of the program. Returns its results, then the tensors that it saved
  * for its gradient and that are neither inputs nor results.
  *   name     string = none
@@ -22,7 +22,7 @@ static gd_status function_call_infer(gd_infer *i) { return gd_function_hooks.inf
 static gd_status function_call_raw(gd_kernel_call *k) { return gd_function_hooks.forward(k); }
 static void function_call_vjp(gd_vjp *v) { gd_function_hooks.vjp(v); }
 
-/*op function_gradient(tensors*) -> gx*  internal calls refuses
+/*op function_gradient(tensors*) -> gx*  internal calls fallible
  * Calls `backward` of a function of the program. The tensors are its `inputs` inputs (only their
  * shapes are used), the gradients of its results, and the tensors that `forward` saved. Returns the
  * gradients of those inputs that need one.
@@ -48,11 +48,11 @@ static gd_status function_gradient_infer(gd_infer *i) {
 static gd_status function_gradient_raw(gd_kernel_call *k) { return gd_function_hooks.backward(k); }
 static void function_gradient_vjp(gd_vjp *v) {
     const gd_function_gradient_options *o = v->attrs;
-    gd_error_stick(gd_fail(GD_E_UNSUPPORTED,
-                           "the gradient of '%s' has no gradient in a graph, because its backward "
-                           "is C code. If backward calls ops only, set .backward_of_ops = true in "
-                           "its gd_function",
-                           o->name));
+    gd_error_record(gd_fail(GD_E_UNSUPPORTED,
+                            "the gradient of '%s' has no gradient in a graph, because its backward "
+                            "is C code. If backward calls ops only, set .backward_of_ops = true in "
+                            "its gd_function",
+                            o->name));
     for (int i = 0; i < v->n_in; i++)
         if (v->needs[i]) v->gx[i] = &gd_error_tensor;
 }

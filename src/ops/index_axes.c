@@ -209,7 +209,7 @@ static gd_axes_layout layout_of_call(const gd_shape *axes, const gd_tensor *x,
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/*op index_axes(x, axes:int[], indices*) -> y  refuses
+/*op index_axes(x, axes:int[], indices*) -> y  fallible
  * x[..., i, ..., j, ...] for tensors of integers i, j, one for each of the axes, which ascend. The
  * indices broadcast. Their dimensions replace the axes if these are neighbours, and come first
  * otherwise. Negative indices count from the end. Programs call gd_index (gradus/index.h) instead.
@@ -274,7 +274,7 @@ static void index_axes_expand(gd_expand *e) {
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/*op index_axes_put(x, src, axes:int[], indices*) -> y  refuses
+/*op index_axes_put(x, src, axes:int[], indices*) -> y  fallible
  * x with src written to the positions that index_axes reads. src has the shape of that result.
  * Where indices repeat, the last element in row-major order is kept, or all are added. Programs
  * call gd_index_put (gradus/index.h) instead.

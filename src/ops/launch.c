@@ -177,7 +177,7 @@ gd_status gd_launch_begin(gd_launch *l, const gd_op *op, gd_kernel_call *call, g
     }
     if (status != GD_OK) gd_launch_end(l);
     else if (!device->api->host_reads && gd_op_is_fallible(op, call->in, call->n_in))
-        gd_call_enroll(call);
+        gd_call_record(call);
     return status;
 }
 

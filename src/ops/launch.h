@@ -48,10 +48,10 @@ bool gd_op_is_fallible(const gd_op *op, const gd_view *in, int n_in);
 
 /* Gives a call on an asynchronous device its number, and remembers its op, shapes and source line
  * for the error message. */
-void gd_call_enroll(gd_kernel_call *call);
-/* The same for a call of a plan, until gd_call_withdraw. Its error message begins with `name`. */
+void gd_call_record(gd_kernel_call *call);
+/* The same for a call of a plan, until gd_call_forget. Its error message begins with `name`. */
 gd_status gd_call_enroll_step(gd_kernel_call *call, const char *name, const char *site);
-void gd_call_withdraw(gd_device *device, uint64_t number);
+void gd_call_forget(gd_device *device, uint64_t number);
 
 /* --- launching -------------------------------------------------------------------------------- */
 

@@ -70,7 +70,7 @@ static void loss_shape(gd_meta *y, const gd_tensor *x, gd_word reduction) {
 /* The dtype of saved statistics: f16 and bf16 are too coarse for them. */
 static gd_dtype statistics_dtype(gd_dtype dtype) { return dtype == GD_F64 ? GD_F64 : GD_F32; }
 
-gd_status gd_bad_class(const gd_view *target, int64_t position, int64_t classes, int64_t ignore) {
+gd_status gd_fail_class(const gd_view *target, int64_t position, int64_t classes, int64_t ignore) {
     int64_t value = gd_load_i64(target->dtype, gd_view_element(target, position));
     return gd_data_fail(&(gd_data_error){.problem = GD_DATA_CLASS,
                                          .element = position,
@@ -236,7 +236,7 @@ static gd_status nll_loss_raw(gd_kernel_call *k) {
                      .position = -1};
     double sum = 0, total = 0;
     for (bool bad; next_target(&w, &bad);) {
-        if (bad) return gd_bad_class(w.target, w.position, w.shape.classes, w.ignore);
+        if (bad) return gd_fail_class(w.target, w.position, w.shape.classes, w.ignore);
         double loss = 0;
         if (w.class_at >= 0) {
             loss = -w.weight_at *
@@ -351,7 +351,7 @@ static gd_status nll_loss_grad_raw(gd_kernel_call *k) {
     gd_copy_elements(gx, &zeros);
     double share = o->reduction == GD_MEAN ? 1 / gd_load_f64(k->in[2].dtype, k->in[2].data) : 1;
     for (bool bad; next_target(&w, &bad);) {
-        if (bad) return gd_bad_class(w.target, w.position, w.shape.classes, w.ignore);
+        if (bad) return gd_fail_class(w.target, w.position, w.shape.classes, w.ignore);
         if (w.class_at < 0) continue;
         double g = gd_load_f64(gy->dtype, o->reduction == GD_NONE ? gd_view_element(gy, w.position)
                                                                   : gy->data);
@@ -541,7 +541,7 @@ static gd_status index_cross_entropy_reference(gd_kernel_call *k) {
                      .position = -1};
     double sum = 0, total = 0, all = weight_sum(weight, s.classes), smoothing = o->label_smoothing;
     for (bool bad; next_target(&w, &bad);) {
-        if (bad) return gd_bad_class(w.target, w.position, s.classes, w.ignore);
+        if (bad) return gd_fail_class(w.target, w.position, s.classes, w.ignore);
         const double *scores = x + w.outer_at * s.classes * s.inner + w.inner_at;
         logit_statistics l = read_logits(scores, s, weight);
         double loss = 0;
@@ -633,7 +633,7 @@ static gd_status index_cross_entropy_grad_reference(gd_kernel_call *k) {
     double share = o->reduction == GD_MEAN ? 1 / *(const double *)k->in[5].data : 1;
     double even = o->label_smoothing / (double)s.classes, all = weight_sum(weight, s.classes);
     for (bool bad; next_target(&w, &bad);) {
-        if (bad) return gd_bad_class(w.target, w.position, s.classes, w.ignore);
+        if (bad) return gd_fail_class(w.target, w.position, s.classes, w.ignore);
         int64_t first = w.outer_at * s.classes * s.inner + w.inner_at;
         double g = share * gy[o->reduction == GD_NONE ? w.position : 0],
                own = (1 - o->label_smoothing) * w.weight_at;

@@ -26,6 +26,6 @@ static inline gd_view gd_optional_view(const gd_kernel_call *k, int i) {
 }
 
 /* Fails with a message about target number `position`, which names no class. */
-gd_status gd_bad_class(const gd_view *target, int64_t position, int64_t classes, int64_t ignore);
+gd_status gd_fail_class(const gd_view *target, int64_t position, int64_t classes, int64_t ignore);
 
 #endif

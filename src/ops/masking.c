@@ -127,7 +127,7 @@ static gd_status masked_select_raw(gd_kernel_call *k) {
 
 /* --- masked_scatter --------------------------------------------------------------------------- */
 
-/*op masked_scatter(x, mask, src) -> y  refuses
+/*op masked_scatter(x, mask, src) -> y  fallible
  * x, with its elements where the mask is true replaced by those of src in row-major order. x and
  * mask broadcast. src needs at least as many elements as the mask has true ones.
  *   saves mask
@@ -217,7 +217,7 @@ static void masked_scatter_grad_vjp(gd_vjp *v) {
     gd_tensor *zeros = gd_zeros_on(v->gy[0], (gd_dtype)v->gy[0]->dtype, gd_tensor_shape(v->x[0]));
     v->gx[0] = gd_masked_scatter(zeros, v->x[1], v->gy[0]);
 }
-/*op nth_or_room(count, mask, room:int) -> y  elementwise integral internal
+/*op nth_or_size(count, mask, room:int) -> y  elementwise integral internal
  * The index of the count-th true element, if the mask is true and it is below `room`; else `room`.
  *   y = mask && count <= room ? count - 1 : room
  */
@@ -226,7 +226,7 @@ static void masked_scatter_grad_expand(gd_expand *e) {
     const int64_t room = gd_numel(o->dims.rank, o->dims.at);
     gd_shape dims = gd_tensor_shape(e->x[0]);
     gd_tensor *gy = expand_flat(e->x[0], dims), *mask = expand_flat(e->x[1], dims);
-    gd_tensor *index = gd_nth_or_room(gd_cumsum(mask, 0), mask, room);
+    gd_tensor *index = gd_nth_or_size(gd_cumsum(mask, 0), mask, room);
     /* one element more than the result: all elements that are not selected are added there */
     gd_tensor *flat = gd_full(gd_dims(room + 1), 0, .dtype = (gd_dtype)gy->dtype);
     flat = gd_scatter_add(flat, 0, index, gd_masked_fill(gy, gd_logical_not(mask), 0));

@@ -8,7 +8,7 @@
 #include "ops/problem.h"
 #include "ops/random_ops.h"
 
-/*op multinomial(weights, n:int) -> y  nograd random refuses
+/*op multinomial(weights, n:int) -> y  nograd random fallible
  * Draws n of K classes from each row of weights, with probabilities proportional to the weights:
  * weights (K) give (n), weights (R,K) give (R,n), as i64. Without replacement no class is drawn
  * twice from the same row.

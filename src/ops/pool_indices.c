@@ -35,7 +35,7 @@ static gd_status need_indices(const gd_tensor *x, const gd_tensor *indices, int 
 }
 
 static gd_status fail_index(int64_t at, int64_t plane) {
-    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_PLACE, .values = {at, plane}},
+    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_PLANE_INDEX, .values = {at, plane}},
                         &(gd_data_operand){.rank = 0});
 }
 

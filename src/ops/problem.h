@@ -36,7 +36,7 @@ static inline gd_data_error gd_range_problem(const char *what, int64_t high, int
         e.values[1] = high + 1;
         e.values[2] = but;
     } else {
-        e.problem = strcmp(what, "place") == 0 ? GD_DATA_PLACE : GD_DATA_INDEX;
+        e.problem = strcmp(what, "place") == 0 ? GD_DATA_PLANE_INDEX : GD_DATA_INDEX;
         e.values[1] = high + 1;
     }
     return e;

@@ -273,7 +273,7 @@ static gd_status randn_like_raw(gd_kernel_call *k) {
 
 /* --- bernoulli -------------------------------------------------------------------------------- */
 
-/*op bernoulli(p) -> y  nograd random refuses
+/*op bernoulli(p) -> y  nograd random fallible
  * 1 with the probability that the element of p gives, else 0.
  *   saves nothing
  *   onnx Bernoulli

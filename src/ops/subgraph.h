@@ -21,7 +21,7 @@ struct gd_subgraph {
     int *out_index;
     gd_meta *metas; /* of the outputs */
     int n_out;
-    int n_made;       /* nodes of the function; nodes after them only name a result */
+    int n_function_nodes; /* nodes of the function; nodes after them only name a result */
     int *first_value; /* for each node, the index of its first result; -1: the node is not needed */
     int n_values;     /* results of all needed nodes */
     int n_needed;     /* nodes that run */

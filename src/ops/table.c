@@ -323,7 +323,7 @@ gd_tensor **gd_list_new(int64_t count) {
 gd_tensors gd_list_copy(gd_tensors given) {
     gd_tensor **copy = gd_list_new(given.count);
     if (!copy) {
-        gd_error_stick(GD_E_MEMORY);
+        gd_error_record(GD_E_MEMORY);
         return gd_list_of_errors(given.count);
     }
     for (int64_t i = 0; i < given.count; i++) copy[i] = given.at[i];

@@ -136,7 +136,7 @@ static gd_status make_variables(gd_loss_scale *s, const gd_optimizer *o) {
     for (int i = 0; i < GD_LOSS_SCALE_STATE; i++) {
         char name[64];
         snprintf(name, sizeof name, "loss_scale/%s", gd_loss_scale_names[i]);
-        variables[i] = gd_optimizer_keep(o, s->state[i], name);
+        variables[i] = gd_optimizer_state_tensor(o, s->state[i], name);
         if (variables[i]) continue;
         while (i-- > 0) gd_release(variables[i]);
         return gd_failure();

@@ -74,25 +74,25 @@ static gd_status give_optimizer(gd_object *object, gd_state *state) {
 }
 
 /* Whether the file has state of the parameter. */
-static gd_status find_state(gd_taking *in, const gd_optim_group *g, const gd_tensor *p,
+static gd_status find_state(gd_loading *in, const gd_optim_group *g, const gd_tensor *p,
                             int64_t index, bool *found) {
     const char *suffix = g->needs.count > 0 ? g->needs.slot[0].name : "step";
-    const char *name = gd_taking_name_for(in, p, index, suffix);
+    const char *name = gd_loading_name_for(in, p, index, suffix);
     if (!name) return gd_failure();
-    *found = gd_taking_has(in, name);
+    *found = gd_loading_has(in, name);
     return GD_OK;
 }
 
-static gd_status take_tensor(gd_taking *in, const gd_tensor *p, int64_t index, const char *suffix,
+static gd_status take_tensor(gd_loading *in, const gd_tensor *p, int64_t index, const char *suffix,
                              gd_tensor *tensor) {
-    const char *name = gd_taking_name_for(in, p, index, suffix);
+    const char *name = gd_loading_name_for(in, p, index, suffix);
     if (!name || tensor->kind == GD_FAILED) return gd_failure();
-    return gd_taking_tensor(in, name, tensor);
+    return gd_loading_tensor(in, name, tensor);
 }
 
 /* Creates the state of a parameter if it has had no step. If the load fails, the new state has its
  * initial values, so nothing has changed. */
-static gd_status take_parameter(gd_taking *in, gd_optimizer *o, int group, int number, int i,
+static gd_status take_parameter(gd_loading *in, gd_optimizer *o, int group, int number, int i,
                                 int64_t index) {
     gd_optim_group *g = &o->groups[group];
     gd_optim_part *part = &g->parts[number];
@@ -108,18 +108,18 @@ static gd_status take_parameter(gd_taking *in, gd_optimizer *o, int group, int n
     return part->steps ? take_tensor(in, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
 }
 
-static gd_status take_rates(gd_taking *in, gd_optimizer *o, int group) {
+static gd_status take_rates(gd_loading *in, gd_optimizer *o, int group) {
     char name[40];
     GD_TRY(gd_optimizer_make_lr(o, group));
     snprintf(name, sizeof name, "groups.%d.lr", group);
-    GD_TRY(gd_taking_tensor(in, name, o->groups[group].lr));
+    GD_TRY(gd_loading_tensor(in, name, o->groups[group].lr));
     snprintf(name, sizeof name, "groups.%d.base_lr", group);
-    if (!o->groups[group].base && !gd_taking_has(in, name)) return GD_OK;
+    if (!o->groups[group].base && !gd_loading_has(in, name)) return GD_OK;
     GD_TRY(gd_optimizer_make_base(o, group));
-    return gd_taking_tensor(in, name, o->groups[group].base);
+    return gd_loading_tensor(in, name, o->groups[group].base);
 }
 
-static gd_status take_optimizer(gd_object *object, gd_taking *in) {
+static gd_status take_optimizer(gd_object *object, gd_loading *in) {
     gd_optimizer *o = (gd_optimizer *)object;
     if (o->in_graph) return fail_in_graph("optimizer");
     GD_EAGER;
@@ -145,10 +145,10 @@ static gd_status give_schedule(gd_object *object, gd_state *state) {
                                   : gd_state_put_tensor(state, "step", s->step);
 }
 
-static gd_status take_schedule(gd_object *object, gd_taking *in) {
+static gd_status take_schedule(gd_object *object, gd_loading *in) {
     gd_schedule *s = (gd_schedule *)object;
     return s->optimizer->in_graph ? fail_in_graph("schedule")
-                                  : gd_taking_tensor(in, "step", s->step);
+                                  : gd_loading_tensor(in, "step", s->step);
 }
 
 const gd_state_rules gd_schedule_state_rules = {give_schedule, take_schedule};
@@ -163,11 +163,11 @@ static gd_status give_loss_scale(gd_object *object, gd_state *state) {
     return GD_OK;
 }
 
-static gd_status take_loss_scale(gd_object *object, gd_taking *in) {
+static gd_status take_loss_scale(gd_object *object, gd_loading *in) {
     const gd_loss_scale *s = (gd_loss_scale *)object;
     if (s->home == GD_LOSS_SCALE_GRAPH) return fail_in_graph("loss scale");
     for (int i = 0; i < GD_LOSS_SCALE_STATE; i++)
-        GD_TRY(gd_taking_tensor(in, gd_loss_scale_names[i], s->state[i]));
+        GD_TRY(gd_loading_tensor(in, gd_loss_scale_names[i], s->state[i]));
     return GD_OK;
 }
 

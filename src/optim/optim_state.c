@@ -34,7 +34,7 @@ static gd_tensor *add_variable(const gd_optimizer *o, gd_tensor *value, const ch
     return v;
 }
 
-gd_tensor *gd_optimizer_keep(const gd_optimizer *o, gd_tensor *value, const char *name) {
+gd_tensor *gd_optimizer_state_tensor(const gd_optimizer *o, gd_tensor *value, const char *name) {
     if (value->kind == GD_FAILED) return NULL;
     gd_tensor *t = o->in_graph ? add_variable(o, value, name) : value;
     return t->kind == GD_FAILED ? NULL : gd_retain(t);
@@ -64,7 +64,7 @@ static gd_status make_rate(gd_optimizer *o, int group, const char *what, gd_tens
     if (*rate) return GD_OK;
     gd_scope *scope = gd_scope_open();
     gd_tensor *value = filled_tensor(g->parts[0].parameters[0], gd_dims(), GD_F64, g->lr_value);
-    *rate = gd_optimizer_keep(o, value, state_name(o, group, what, name));
+    *rate = gd_optimizer_state_tensor(o, value, state_name(o, group, what, name));
     gd_scope_close(&scope);
     return *rate ? GD_OK : gd_failure();
 }
@@ -82,9 +82,9 @@ static gd_status make_steps(gd_optimizer *o, int group, int number) {
     if (part->steps) return GD_OK;
     if (number) snprintf(step, sizeof step, "part%d/step", number);
     gd_scope *scope = gd_scope_open();
-    part->steps =
-        gd_optimizer_keep(o, filled_tensor(part->parameters[0], gd_dims(part->count), GD_F64, 0),
-                          state_name(o, group, step, name));
+    part->steps = gd_optimizer_state_tensor(
+        o, filled_tensor(part->parameters[0], gd_dims(part->count), GD_F64, 0),
+        state_name(o, group, step, name));
     gd_scope_close(&scope);
     return part->steps ? GD_OK : gd_failure();
 }
@@ -93,7 +93,7 @@ static gd_status make_steps(gd_optimizer *o, int group, int number) {
 static gd_status make_slots(const gd_optimizer *o, const gd_optim_group *g, gd_optim_part *part,
                             int i) {
     const gd_tensor *p = part->parameters[i];
-    gd_tensor **slots = part->slots + i * g->needs.count, *made[GD_MOST_SLOTS];
+    gd_tensor **slots = part->slots + i * g->needs.count, *made[GD_MAX_SLOTS];
     int k = 0;
     if (g->needs.count == 0 || slots[0]) return GD_OK;
     gd_scope *scope = gd_scope_open();
@@ -104,7 +104,7 @@ static gd_status make_slots(const gd_optimizer *o, const gd_optim_group *g, gd_o
                      g->needs.slot[k].name);
         gd_tensor *value = filled_tensor(p, gd_shape_of(p->rank, p->dims), (gd_dtype)p->dtype,
                                          g->needs.slot[k].start);
-        if (!(made[k] = gd_optimizer_keep(o, value, name))) break;
+        if (!(made[k] = gd_optimizer_state_tensor(o, value, name))) break;
     }
     gd_scope_close(&scope);
     if (k == g->needs.count) {

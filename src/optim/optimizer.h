@@ -79,7 +79,7 @@ gd_status gd_optimizer_make_base(gd_optimizer *o, int group);
 gd_status gd_optimizer_make_state(gd_optimizer *o);
 /* A retained state tensor: the value itself, or in a graph a variable with this initial value. NULL
  * if it fails. */
-gd_tensor *gd_optimizer_keep(const gd_optimizer *o, gd_tensor *value, const char *name);
+gd_tensor *gd_optimizer_state_tensor(const gd_optimizer *o, gd_tensor *value, const char *name);
 /* The graph of its variables; NULL: it has none, or the graph is freed. */
 gd_graph *gd_optimizer_graph(const gd_optimizer *o);
 

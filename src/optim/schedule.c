@@ -125,7 +125,7 @@ static gd_status start_groups(gd_schedule *s) {
         GD_EAGER;
         zero = f64_scalar(0);
     }
-    if (!(s->step = gd_optimizer_keep(s->optimizer, zero, name))) return gd_failure();
+    if (!(s->step = gd_optimizer_state_tensor(s->optimizer, zero, name))) return gd_failure();
     for (int g = 0; g < s->optimizer->n_groups; g++) GD_TRY(start_group(s, g));
     return GD_OK;
 }

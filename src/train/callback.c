@@ -20,12 +20,12 @@ static void destroy_callback(gd_object *object) {
 
 static gd_status save_callback(gd_object *object, gd_state *state) {
     gd_callback *c = (gd_callback *)object;
-    return c->rules->give ? c->rules->give(c, state) : GD_OK;
+    return c->rules->save ? c->rules->save(c, state) : GD_OK;
 }
 
-static gd_status load_callback(gd_object *object, gd_taking *in) {
+static gd_status load_callback(gd_object *object, gd_loading *in) {
     gd_callback *c = (gd_callback *)object;
-    return c->rules->take ? c->rules->take(c, in) : GD_OK;
+    return c->rules->load ? c->rules->load(c, in) : GD_OK;
 }
 
 static const gd_state_rules state_rules = {save_callback, load_callback};
@@ -130,7 +130,7 @@ static gd_status functions_on(gd_callback *c, gd_event *event) {
 }
 
 /* Saves the bytes of the user's struct. */
-static gd_status functions_give(gd_callback *c, gd_state *state) {
+static gd_status functions_save(gd_callback *c, gd_state *state) {
     const functions *f = c->self;
     if (f->call.state_bytes == 0) return GD_OK;
     GD_EAGER;
@@ -153,7 +153,7 @@ static void adopt_loaded(void *user, bool loaded) {
     gd_free(a);
 }
 
-static gd_status functions_take(gd_callback *c, gd_taking *in) {
+static gd_status functions_load(gd_callback *c, gd_loading *in) {
     functions *f = c->self;
     if (f->call.state_bytes == 0) return GD_OK;
     GD_EAGER;
@@ -166,8 +166,8 @@ static gd_status functions_take(gd_callback *c, gd_taking *in) {
     loaded_bytes *a = gd_calloc(1, sizeof *a);
     if (!a) return gd_no_memory(NULL, "for the state of a callback");
     *a = (loaded_bytes){f, gd_retain(bytes)};
-    GD_TRY(gd_taking_when_done(in, adopt_loaded, a));
-    return gd_taking_tensor(in, "bytes", bytes);
+    GD_TRY(gd_loading_when_done(in, adopt_loaded, a));
+    return gd_loading_tensor(in, "bytes", bytes);
 }
 
 static void functions_close(gd_callback *c) {
@@ -177,7 +177,7 @@ static void functions_close(gd_callback *c) {
 }
 
 static const gd_callback_rules functions_rules = {
-    .on = functions_on, .give = functions_give, .take = functions_take, .close = functions_close};
+    .on = functions_on, .save = functions_save, .load = functions_load, .close = functions_close};
 
 static gd_status add_functions(gd_callback *c, void *self, const gd_callback_functions *call) {
     functions *f = gd_calloc(1, sizeof *f);

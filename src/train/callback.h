@@ -22,8 +22,8 @@ typedef struct gd_callback_rules {
     gd_status (*open)(gd_callback *callback);
     gd_status (*on)(gd_callback *callback, gd_event *event);
     gd_status (*after)(gd_callback *callback, gd_event *event);
-    gd_status (*give)(gd_callback *callback, gd_state *state);
-    gd_status (*take)(gd_callback *callback, gd_taking *in);
+    gd_status (*save)(gd_callback *callback, gd_state *state);
+    gd_status (*load)(gd_callback *callback, gd_loading *in);
     void (*close)(gd_callback *callback);
     gd_callback_type defined; /* of a user-defined record */
 } gd_callback_rules;
@@ -41,7 +41,7 @@ gd_callback *gd_callback_make(const char *site, const gd_maker *maker, const voi
 
 /* For logs: a failed write (GD_E_IO) does not end the run. Warns once (`warned`) that `what`,
  * "csv_log: rows", is lost, and returns GD_OK. */
-gd_status gd_event_tell_lost(gd_event *event, gd_status status, const char *what, bool *warned);
+gd_status gd_event_warn_lost(gd_event *event, gd_status status, const char *what, bool *warned);
 
 /* Calls a callback; a failure names it. */
 gd_status gd_callback_call(gd_callback *callback, gd_event *event);

@@ -87,12 +87,12 @@ static void csv_log_close(gd_callback *c) {
     gd_free(l);
 }
 
-static gd_status csv_log_give(gd_callback *c, gd_state *state) {
+static gd_status csv_log_save(gd_callback *c, gd_state *state) {
     return gd_state_put_integer(state, "rows", ((csv_log *)c->self)->rows);
 }
 
-static gd_status csv_log_take(gd_callback *c, gd_taking *in) {
-    return gd_taking_integer(in, "rows", &((csv_log *)c->self)->rows);
+static gd_status csv_log_load(gd_callback *c, gd_loading *in) {
+    return gd_loading_integer(in, "rows", &((csv_log *)c->self)->rows);
 }
 
 /* --- the header ------------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static gd_status read_header(csv_log *l, const char *at, const char *end) {
 
 /* Turns a failure to write into a warning. */
 static gd_status warn_lost(csv_log *l, gd_event *event, gd_status status) {
-    return gd_event_tell_lost(event, status, "csv_log: rows", &l->warned);
+    return gd_event_warn_lost(event, status, "csv_log: rows", &l->warned);
 }
 
 /* Replaces the file by the header and these rows. */

@@ -48,16 +48,16 @@ static gd_status reduce_on_plateau_open(gd_callback *c) {
 
 static void reduce_on_plateau_close(gd_callback *c) { gd_free(c->self); }
 
-static gd_status reduce_on_plateau_give(gd_callback *c, gd_state *state) {
+static gd_status reduce_on_plateau_save(gd_callback *c, gd_state *state) {
     const plateau *p = c->self;
-    GD_TRY(gd_monitor_give(&p->monitor, state));
+    GD_TRY(gd_monitor_save(&p->monitor, state));
     return gd_state_put_integer(state, "cooling", p->cooling);
 }
 
-static gd_status reduce_on_plateau_take(gd_callback *c, gd_taking *in) {
+static gd_status reduce_on_plateau_load(gd_callback *c, gd_loading *in) {
     plateau *p = c->self;
-    GD_TRY(gd_monitor_take(&p->monitor, in));
-    return gd_taking_integer(in, "cooling", &p->cooling);
+    GD_TRY(gd_monitor_load(&p->monitor, in));
+    return gd_loading_integer(in, "cooling", &p->cooling);
 }
 
 /* *changed is set if a rate was above min_lr. */
@@ -136,12 +136,12 @@ static void scheduled_close(gd_callback *c) {
     gd_free(s);
 }
 
-static gd_status scheduled_give(gd_callback *c, gd_state *state) {
+static gd_status scheduled_save(gd_callback *c, gd_state *state) {
     return gd_state_put_integer(state, "steps", ((scheduled *)c->self)->steps);
 }
 
-static gd_status scheduled_take(gd_callback *c, gd_taking *in) {
-    return gd_taking_integer(in, "steps", &((scheduled *)c->self)->steps);
+static gd_status scheduled_load(gd_callback *c, gd_loading *in) {
+    return gd_loading_integer(in, "steps", &((scheduled *)c->self)->steps);
 }
 
 /* Creates the schedule, which sets the rate of its first step. In a resumed run it then repeats the

@@ -51,20 +51,20 @@ static void early_stopping_close(gd_callback *c) {
     gd_free(s);
 }
 
-static gd_status early_stopping_give(gd_callback *c, gd_state *state) {
+static gd_status early_stopping_save(gd_callback *c, gd_state *state) {
     const early_stopping *s = c->self;
-    GD_TRY(gd_monitor_give(&s->monitor, state));
+    GD_TRY(gd_monitor_save(&s->monitor, state));
     GD_TRY(gd_state_put_integer(state, "stopped", s->stopped));
     GD_TRY(gd_state_put_integer(state, "exchanged", s->exchanged));
-    return gd_kept_state_give(&s->kept, "weights", state);
+    return gd_kept_state_save(&s->kept, "weights", state);
 }
 
-static gd_status early_stopping_take(gd_callback *c, gd_taking *in) {
+static gd_status early_stopping_load(gd_callback *c, gd_loading *in) {
     early_stopping *s = c->self;
-    GD_TRY(gd_monitor_take(&s->monitor, in));
-    GD_TRY(gd_taking_integer(in, "stopped", &s->stopped));
-    GD_TRY(gd_taking_integer(in, "exchanged", &s->exchanged));
-    return gd_kept_state_take(&s->kept, "weights", in);
+    GD_TRY(gd_monitor_load(&s->monitor, in));
+    GD_TRY(gd_loading_integer(in, "stopped", &s->stopped));
+    GD_TRY(gd_loading_integer(in, "exchanged", &s->exchanged));
+    return gd_kept_state_load(&s->kept, "weights", in);
 }
 
 static void stop_run(const gd_early_stopping_options *o, const early_stopping *s, gd_event *event) {

@@ -50,17 +50,17 @@ static void tensorboard_close(gd_callback *c) {
     gd_free(b);
 }
 
-static gd_status tensorboard_give(gd_callback *c, gd_state *state) {
+static gd_status tensorboard_save(gd_callback *c, gd_state *state) {
     return gd_state_put_integer(state, "last", ((board *)c->self)->last);
 }
 
-static gd_status tensorboard_take(gd_callback *c, gd_taking *in) {
-    return gd_taking_integer(in, "last", &((board *)c->self)->last);
+static gd_status tensorboard_load(gd_callback *c, gd_loading *in) {
+    return gd_loading_integer(in, "last", &((board *)c->self)->last);
 }
 
 /* Turns a failure to write into a warning. */
 static gd_status warn_lost(board *b, gd_event *event, gd_status status) {
-    return gd_event_tell_lost(event, status, "tensorboard: events", &b->warned);
+    return gd_event_warn_lost(event, status, "tensorboard: events", &b->warned);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */

@@ -60,14 +60,14 @@ static gd_status checkpoint_open(gd_callback *c) {
 
 static void checkpoint_close(gd_callback *c) { gd_free(c->self); }
 
-static gd_status checkpoint_give(gd_callback *c, gd_state *state) {
+static gd_status checkpoint_save(gd_callback *c, gd_state *state) {
     const checkpoint *self = c->self;
     return gd_state_put_number(state, "best", self->best);
 }
 
-static gd_status checkpoint_take(gd_callback *c, gd_taking *in) {
+static gd_status checkpoint_load(gd_callback *c, gd_loading *in) {
     checkpoint *self = c->self;
-    return gd_taking_number(in, "best", &self->best);
+    return gd_loading_number(in, "best", &self->best);
 }
 
 /* --- saving ----------------------------------------------------------------------------------- */

@@ -78,7 +78,7 @@ bool gd_value_improves(const char *name, gd_word mode, double value, double best
     return gd_value_small_is_good(name, mode) ? value < best : value > best;
 }
 
-gd_status gd_event_tell_lost(gd_event *event, gd_status status, const char *what, bool *warned) {
+gd_status gd_event_warn_lost(gd_event *event, gd_status status, const char *what, bool *warned) {
     if (status != GD_E_IO) return status;
     if (!*warned) {
         char message[GD_MESSAGE_MAX + 80];

@@ -26,7 +26,7 @@ static void destroy_history(gd_object *object) {
 }
 
 static gd_status save_history(gd_object *object, gd_state *state);
-static gd_status load_history(gd_object *object, gd_taking *in);
+static gd_status load_history(gd_object *object, gd_loading *in);
 static const gd_state_rules state_rules = {save_history, load_history};
 static const gd_class history_class = {
     .name = "history", .destroy = destroy_history, .state = &state_rules};
@@ -210,14 +210,14 @@ static gd_status split_names(loading *l, const char *text) {
     return GD_OK;
 }
 
-static gd_status prepare_loading(loading *l, gd_taking *in) {
-    const char *names = gd_taking_peek_text(in, "names");
+static gd_status prepare_loading(loading *l, gd_loading *in) {
+    const char *names = gd_loading_peek_text(in, "names");
     gd_shape shape;
     gd_dtype dtype;
-    GD_TRY(gd_taking_text(in, "names", &l->text)); /* reports it if it is missing */
+    GD_TRY(gd_loading_text(in, "names", &l->text)); /* reports it if it is missing */
     if (!names) return GD_OK;
     GD_TRY(split_names(l, names));
-    if (!gd_taking_shape(in, "values", &shape, &dtype)) return GD_OK;
+    if (!gd_loading_shape(in, "values", &shape, &dtype)) return GD_OK;
     if (shape.rank != 2 || shape.at[1] != l->columns)
         return gd_fail(GD_E_FORMAT, "the values of a history do not have %d columns", l->columns);
     size_t count, bytes;
@@ -229,10 +229,10 @@ static gd_status prepare_loading(loading *l, gd_taking *in) {
     gd_scope *scope = gd_scope_open();
     l->values = gd_retain(gd_tensor_new(gd_cpu(), GD_F64, 2, shape.at));
     gd_scope_close(&scope);
-    return l->values ? gd_taking_tensor(in, "values", l->values) : GD_E_MEMORY;
+    return l->values ? gd_loading_tensor(in, "values", l->values) : GD_E_MEMORY;
 }
 
-static gd_status load_history(gd_object *object, gd_taking *in) {
+static gd_status load_history(gd_object *object, gd_loading *in) {
     gd_history *h = (gd_history *)object;
     loading *l = gd_calloc(1, sizeof *l);
     if (!l) return gd_no_memory(NULL, "for a history");
@@ -242,5 +242,5 @@ static gd_status load_history(gd_object *object, gd_taking *in) {
         loading_free(l);
         return status;
     }
-    return gd_taking_when_done(in, adopt_loading, l);
+    return gd_loading_when_done(in, adopt_loading, l);
 }

@@ -109,7 +109,7 @@ static const char *part_name(char text[MAX_NAME], const char *name, int64_t i) {
     return text;
 }
 
-gd_status gd_kept_state_give(const gd_kept_state *k, const char *name, gd_state *state) {
+gd_status gd_kept_state_save(const gd_kept_state *k, const char *name, gd_state *state) {
     char text[MAX_NAME];
     for (int64_t i = 0; i < k->count; i++)
         GD_TRY(gd_state_put_tensor(state, part_name(text, name, i), k->at[i]));
@@ -135,17 +135,17 @@ static void adopt_loaded(void *user, bool loaded) {
 }
 
 /* Allocates and loads the tensor of this name. */
-static gd_status load_tensor(gd_taking *in, const char *name, gd_kept_state *k) {
+static gd_status load_tensor(gd_loading *in, const char *name, gd_kept_state *k) {
     gd_shape shape = gd_dims();
     gd_dtype dtype = GD_F32;
-    gd_taking_shape(in, name, &shape, &dtype); /* the load reports a missing tensor */
+    gd_loading_shape(in, name, &shape, &dtype); /* the load reports a missing tensor */
     gd_tensor *t = gd_empty(shape, dtype);
     if (t->kind == GD_FAILED) return gd_failure();
     k->at[k->count++] = gd_retain(t);
-    return gd_taking_tensor(in, name, t);
+    return gd_loading_tensor(in, name, t);
 }
 
-gd_status gd_kept_state_take(gd_kept_state *k, const char *name, gd_taking *in) {
+gd_status gd_kept_state_load(gd_kept_state *k, const char *name, gd_loading *in) {
     GD_EAGER;
     GD_SCOPE;
     char text[MAX_NAME];
@@ -153,10 +153,10 @@ gd_status gd_kept_state_take(gd_kept_state *k, const char *name, gd_taking *in) 
     loaded_state *a = gd_calloc(1, sizeof *a);
     if (!a) return gd_no_memory(NULL, "for a copy of the weights");
     a->to = k;
-    GD_TRY(gd_taking_when_done(in, adopt_loaded, a));
+    GD_TRY(gd_loading_when_done(in, adopt_loaded, a));
     snprintf(text, sizeof text, "%s_count", name);
-    if (!gd_taking_peek_integer(in, text, &count)) count = 0;
-    GD_TRY(gd_taking_integer(in, text, &a->count));
+    if (!gd_loading_peek_integer(in, text, &count)) count = 0;
+    GD_TRY(gd_loading_integer(in, text, &a->count));
     if (count < 0 || count > 1 << 24)
         return gd_fail(GD_E_FORMAT, "%s is %lld, which is no number of tensors", text,
                        (long long)count);

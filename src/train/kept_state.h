@@ -17,7 +17,7 @@ gd_status gd_kept_state_exchange(gd_kept_state *kept, void *object);
 
 /* Saves and loads them as part of another state: NAME.0, NAME.1 ..., and NAME_count. A successful
  * load replaces the copies. */
-gd_status gd_kept_state_give(const gd_kept_state *kept, const char *name, gd_state *state);
-gd_status gd_kept_state_take(gd_kept_state *kept, const char *name, gd_taking *in);
+gd_status gd_kept_state_save(const gd_kept_state *kept, const char *name, gd_state *state);
+gd_status gd_kept_state_load(gd_kept_state *kept, const char *name, gd_loading *in);
 
 #endif

@@ -79,22 +79,22 @@ static gd_status sum_for(const gd_metric *m, const char *name, gd_shape shape, g
     return (*sum)->kind == GD_FAILED ? gd_failure() : GD_OK;
 }
 
-static gd_status load_sum(gd_taking *in, loaded_sums *a, const char *name, size_t length) {
+static gd_status load_sum(gd_loading *in, loaded_sums *a, const char *name, size_t length) {
     char full[GD_METRIC_NAME + 8];
     GD_TRY(full_name(full, name, length));
     gd_shape shape;
     gd_dtype dtype;
     gd_tensor *sum;
-    if (!gd_taking_shape(in, full, &shape, &dtype)) shape = gd_dims(); /* reported as missing */
+    if (!gd_loading_shape(in, full, &shape, &dtype)) shape = gd_dims(); /* reported as missing */
     GD_TRY(sum_for(a->metric, full + 4, shape, &sum));
     gd_metric_total *t = &a->totals[a->count++];
     *t = (gd_metric_total){.sum = gd_retain(sum)};
     strcpy(t->name, full + 4);
-    return gd_taking_tensor(in, full, sum);
+    return gd_loading_tensor(in, full, sum);
 }
 
-static gd_status load_sums(gd_taking *in, loaded_sums *a) {
-    const char *names = gd_taking_peek_text(in, "sums");
+static gd_status load_sums(gd_loading *in, loaded_sums *a) {
+    const char *names = gd_loading_peek_text(in, "sums");
     a->room = 1;
     for (const char *c = names; c && *c; c++) a->room += *c == ' ';
     a->totals = gd_calloc((size_t)a->room, sizeof *a->totals);
@@ -107,14 +107,14 @@ static gd_status load_sums(gd_taking *in, loaded_sums *a) {
     const gd_metric *m = a->metric;
     a->same = a->count == m->n_totals;
     for (int i = 0; i < a->count && a->same; i++) a->same = a->totals[i].sum == m->totals[i].sum;
-    return gd_taking_text(in, "sums", &a->names);
+    return gd_loading_text(in, "sums", &a->names);
 }
 
-static gd_status load_metric(gd_object *object, gd_taking *in) {
+static gd_status load_metric(gd_object *object, gd_loading *in) {
     loaded_sums *a = gd_calloc(1, sizeof *a);
     if (!a) return gd_no_memory(NULL, "for the sums of a metric");
     a->metric = (gd_metric *)object;
-    GD_TRY(gd_taking_when_done(in, adopt_loaded, a));
+    GD_TRY(gd_loading_when_done(in, adopt_loaded, a));
     GD_SCOPE;
     return load_sums(in, a);
 }

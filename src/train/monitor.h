@@ -15,7 +15,7 @@ typedef struct gd_monitor {
 gd_status gd_monitor_look(gd_monitor *monitor, gd_event *event, const char *name, gd_word mode,
                           double min_delta, bool *better);
 
-gd_status gd_monitor_give(const gd_monitor *monitor, gd_state *state);
-gd_status gd_monitor_take(gd_monitor *monitor, gd_taking *in);
+gd_status gd_monitor_save(const gd_monitor *monitor, gd_state *state);
+gd_status gd_monitor_load(gd_monitor *monitor, gd_loading *in);
 
 #endif

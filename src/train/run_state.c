@@ -60,33 +60,33 @@ static void adopt_grads(void *user, bool loaded) {
     gd_free(g);
 }
 
-static gd_status load_grads(loaded_grads *g, gd_taking *in) {
+static gd_status load_grads(loaded_grads *g, gd_loading *in) {
     const gd_tensors parameters = g->run->parameters;
     for (int64_t i = 0; i < parameters.count; i++) {
         const gd_tensor *p = parameters.at[i];
-        const char *name = gd_taking_name_for(in, p, i, "grad");
+        const char *name = gd_loading_name_for(in, p, i, "grad");
         if (!name) return gd_failure();
-        if (!gd_taking_has(in, name)) continue;
+        if (!gd_loading_has(in, name)) continue;
         g->at[i] = gd_retain(gd_tensor_new(p->device, (gd_dtype)p->dtype, p->rank, p->dims));
         if (!g->at[i]) return gd_failure();
-        GD_TRY(gd_taking_tensor(in, name, g->at[i]));
+        GD_TRY(gd_loading_tensor(in, name, g->at[i]));
     }
     return GD_OK;
 }
 
-static gd_status load_run_state(gd_object *object, gd_taking *in) {
+static gd_status load_run_state(gd_object *object, gd_loading *in) {
     gd_fit_run *r = run_of(object);
-    GD_TRY(gd_taking_integer(in, "epoch", &r->epoch));
-    GD_TRY(gd_taking_integer(in, "batch", &r->batch));
-    GD_TRY(gd_taking_integer(in, "step", &r->step));
-    GD_TRY(gd_taking_integer(in, "ended", &r->ended));
-    GD_TRY(gd_taking_integer(in, "partial", &r->partial));
-    GD_TRY(gd_taking_integer(in, "group_done", &r->group_done));
-    GD_TRY(gd_taking_integer(in, "group_size", &r->group_size));
-    GD_TRY(gd_taking_number(in, "seconds", &r->seconds));
-    GD_TRY(gd_taking_text(in, "stopped", &r->stopped));
-    GD_TRY(gd_taking_tensor(in, "loss_sum", r->train.loss_sum));
-    GD_TRY(gd_taking_tensor(in, "weight_sum", r->train.weight_sum));
+    GD_TRY(gd_loading_integer(in, "epoch", &r->epoch));
+    GD_TRY(gd_loading_integer(in, "batch", &r->batch));
+    GD_TRY(gd_loading_integer(in, "step", &r->step));
+    GD_TRY(gd_loading_integer(in, "ended", &r->ended));
+    GD_TRY(gd_loading_integer(in, "partial", &r->partial));
+    GD_TRY(gd_loading_integer(in, "group_done", &r->group_done));
+    GD_TRY(gd_loading_integer(in, "group_size", &r->group_size));
+    GD_TRY(gd_loading_number(in, "seconds", &r->seconds));
+    GD_TRY(gd_loading_text(in, "stopped", &r->stopped));
+    GD_TRY(gd_loading_tensor(in, "loss_sum", r->train.loss_sum));
+    GD_TRY(gd_loading_tensor(in, "weight_sum", r->train.weight_sum));
     loaded_grads *g = gd_calloc(1, sizeof *g + (size_t)r->parameters.count * sizeof *g->at);
     if (!g) return gd_no_memory(NULL, "for gradients");
     g->run = r;
@@ -97,7 +97,7 @@ static gd_status load_run_state(gd_object *object, gd_taking *in) {
         adopt_grads(g, false);
         return status;
     }
-    return gd_taking_when_done(in, adopt_grads, g);
+    return gd_loading_when_done(in, adopt_grads, g);
 }
 
 static const gd_state_rules run_state_rules = {save_run_state, load_run_state};

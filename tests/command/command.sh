@@ -120,7 +120,7 @@ train)
     done
     expect 0 'mae' train --model mlp --data csv:t.csv,target=y,standardize=true --epochs 2 --out t.onnx
     expect 1 'log.csv' predict log.csv c.svg
-    # a broken picture is named, and the others are still looked at
+    # a broken image is named, and the others are still looked at
     if "$gradus" demo --samples 300 --epochs 1 --dir demo --quiet >out 2>err && [ -s demo/digit.png ]; then
         expect 0 '%' predict m.onnx demo/digit.png
         [ "$(wc -l <out)" -eq 5 ] || { echo 'predict does not print five lines'; failures=$((failures + 1)); }

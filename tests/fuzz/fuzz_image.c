@@ -1,23 +1,23 @@
-/* fuzz_image.c - any bytes as a picture (ours: PNM; JPEG and PNG go through their libraries),
+/* fuzz_image.c - any bytes as an image (ours: PNM; JPEG and PNG go through their libraries),
  * resized. */
 #include "format/image.h"
 
-static void read_picture(const uint8_t *data, size_t size) {
-    gd_picture image;
-    const gd_picture_options options = {.channels = (int)(size % 3) / 2 * 3,
-                                        .alpha = size % 2,
-                                        .width = (int)(size % 7),
-                                        .height = (int)(size % 5)};
-    /* a large picture is right, and takes long */
-    if (size > 1 << 14 || gd_picture_decode(&image, "fuzz", data, size, &options) != GD_OK) return;
+static void read_image(const uint8_t *data, size_t size) {
+    gd_bitmap image;
+    const gd_bitmap_options options = {.channels = (int)(size % 3) / 2 * 3,
+                                       .alpha = size % 2,
+                                       .width = (int)(size % 7),
+                                       .height = (int)(size % 5)};
+    /* a large image is right, and takes long */
+    if (size > 1 << 14 || gd_bitmap_decode(&image, "fuzz", data, size, &options) != GD_OK) return;
     volatile uint8_t sum = 0;
     for (int64_t i = 0; i < (int64_t)image.width * image.height * image.channels; i++)
         sum = (uint8_t)(sum + image.pixels[i]);
-    gd_picture_free(&image);
+    gd_bitmap_free(&image);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    read_picture(data, size);
+    read_image(data, size);
     return 0;
 }

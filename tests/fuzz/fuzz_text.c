@@ -1,4 +1,4 @@
-/* fuzz_text.c - any bytes as a list of pictures, and as a text of characters. */
+/* fuzz_text.c - any bytes as a list of images, and as a text of characters. */
 #include "format/characters.h"
 #include "format/image_list.h"
 

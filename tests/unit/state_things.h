@@ -32,7 +32,7 @@ static void net_destroy(gd_object *object) {
     gd_free(n);
 }
 
-static gd_status net_give(gd_object *object, gd_state *state) {
+static gd_status net_save(gd_object *object, gd_state *state) {
     net *n = (net *)object;
     for (int i = 0; i < n->count; i++)
         GD_TRY(gd_state_put_tensor(state, n->names[i], n->tensors[i]));
@@ -45,19 +45,19 @@ static gd_status net_give(gd_object *object, gd_state *state) {
     return gd_state_put_object(state, "inner", n->inner);
 }
 
-static gd_status net_take(gd_object *object, gd_taking *in) {
+static gd_status net_load(gd_object *object, gd_loading *in) {
     net *n = (net *)object;
-    for (int i = 0; i < n->count; i++) GD_TRY(gd_taking_tensor(in, n->names[i], n->tensors[i]));
+    for (int i = 0; i < n->count; i++) GD_TRY(gd_loading_tensor(in, n->names[i], n->tensors[i]));
     if (n->has_values) {
-        GD_TRY(gd_taking_number(in, "number", &n->number));
-        GD_TRY(gd_taking_integer(in, "integer", &n->integer));
-        GD_TRY(gd_taking_unsigned(in, "natural", &n->natural));
-        GD_TRY(gd_taking_text(in, "text", &n->text));
+        GD_TRY(gd_loading_number(in, "number", &n->number));
+        GD_TRY(gd_loading_integer(in, "integer", &n->integer));
+        GD_TRY(gd_loading_unsigned(in, "natural", &n->natural));
+        GD_TRY(gd_loading_text(in, "text", &n->text));
     }
-    return gd_taking_object(in, "inner", n->inner);
+    return gd_loading_object(in, "inner", n->inner);
 }
 
-static const gd_state_rules net_rules = {net_give, net_take};
+static const gd_state_rules net_rules = {net_save, net_load};
 static const gd_class net_class = {.name = "net", .destroy = net_destroy, .state = &net_rules};
 
 /* Not in a scope: end_net() it. */
@@ -111,7 +111,7 @@ static void moments_destroy(gd_object *object) {
     gd_free(m);
 }
 
-static gd_status moments_give(gd_object *object, gd_state *state) {
+static gd_status moments_save(gd_object *object, gd_state *state) {
     moments *m = (moments *)object;
     for (int i = 0; i < m->of->count; i++) {
         if (!m->moment[i]) continue;
@@ -141,29 +141,29 @@ static void moments_done(void *user, bool loaded) {
 }
 
 /* Moments that are not there yet are made with the shapes of the file. */
-static gd_status moments_take(gd_object *object, gd_taking *in) {
+static gd_status moments_load(gd_object *object, gd_loading *in) {
     moments *m = (moments *)object;
     loaded_moments *l = gd_calloc(1, sizeof *l);
     if (!l) return gd_fail(GD_E_MEMORY, "no memory");
     l->of = m;
-    GD_TRY(gd_taking_when_done(in, moments_done, l));
+    GD_TRY(gd_loading_when_done(in, moments_done, l));
     for (int i = 0; i < m->of->count; i++) {
         gd_shape shape;
         gd_dtype dtype;
-        const char *name = gd_taking_name_for(in, m->of->tensors[i], i, "exp_avg");
+        const char *name = gd_loading_name_for(in, m->of->tensors[i], i, "exp_avg");
         if (!name) return GD_E_MEMORY;
         gd_tensor *t = m->moment[i];
-        if (!t && gd_taking_shape(in, name, &shape, &dtype)) {
+        if (!t && gd_loading_shape(in, name, &shape, &dtype)) {
             t = gd_empty(shape, dtype);
             if (gd_tensor_is_error(t)) return gd_error_status();
             l->moment[i] = gd_retain(t);
         }
-        if (t) GD_TRY(gd_taking_tensor(in, name, t));
+        if (t) GD_TRY(gd_loading_tensor(in, name, t));
     }
-    return gd_taking_integer(in, "steps", &m->steps);
+    return gd_loading_integer(in, "steps", &m->steps);
 }
 
-static const gd_state_rules moments_rules = {moments_give, moments_take};
+static const gd_state_rules moments_rules = {moments_save, moments_load};
 static const gd_class moments_class = {
     .name = "moments", .destroy = moments_destroy, .state = &moments_rules};
 

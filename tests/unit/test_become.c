@@ -198,7 +198,7 @@ CLEAN_TEST(training_goes_on_with_new_memory) {
 
 static gd_tensors moves(gd_tensors in, void *user) {
     const gd_status status = gd_tensor_become(user, gd_empty(gd_dims(2, 3), GD_F32));
-    if (status != GD_OK) gd_error_stick(status);
+    if (status != GD_OK) gd_error_record(status);
     return in;
 }
 

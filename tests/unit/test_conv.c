@@ -50,13 +50,13 @@ static const char *describe(const gd_conv *c) {
 }
 
 static int64_t x_numbers(const gd_conv *c) {
-    return c->batch * c->groups * c->ci * gd_conv_places(c->in);
+    return c->batch * c->groups * c->ci * gd_conv_positions(c->in);
 }
 static int64_t w_numbers(const gd_conv *c) {
-    return c->groups * c->co * c->ci * gd_conv_places(c->kernel);
+    return c->groups * c->co * c->ci * gd_conv_positions(c->kernel);
 }
 static int64_t y_numbers(const gd_conv *c) {
-    return c->batch * c->groups * c->co * gd_conv_places(c->out);
+    return c->batch * c->groups * c->co * gd_conv_positions(c->out);
 }
 static int64_t numbers_of(const gd_conv *c, gd_conv_direction to) {
     return to == GD_CONV_TO_OUTPUT  ? y_numbers(c)
@@ -64,7 +64,7 @@ static int64_t numbers_of(const gd_conv *c, gd_conv_direction to) {
                                     : w_numbers(c);
 }
 static double work_of(const gd_conv *c) {
-    return (double)y_numbers(c) * (double)c->ci * (double)gd_conv_places(c->kernel);
+    return (double)y_numbers(c) * (double)c->ci * (double)gd_conv_positions(c->kernel);
 }
 
 /* The sizes of one axis. y may have more windows than fit, as the op conv_forward allows. */
@@ -124,8 +124,8 @@ static int64_t under(const gd_conv *c, int a, int64_t window, int64_t tap) {
 }
 
 static void plain(const gd_conv *c, gd_conv_direction to, double *x, double *w, double *y) {
-    const int64_t in = gd_conv_places(c->in), out = gd_conv_places(c->out),
-                  taps = gd_conv_places(c->kernel);
+    const int64_t in = gd_conv_positions(c->in), out = gd_conv_positions(c->out),
+                  taps = gd_conv_positions(c->kernel);
     for (int64_t p = 0; p < out; p++)
         for (int64_t t = 0; t < taps; t++) {
             const int64_t d =
@@ -190,11 +190,11 @@ typedef struct {
 
 /* The expected size of a sum of as many random products as an element of the result has. */
 static double typical_sum(const gd_conv *c, gd_conv_direction to) {
-    const double taps = (double)gd_conv_places(c->kernel);
+    const double taps = (double)gd_conv_positions(c->kernel);
     const double terms = to == GD_CONV_TO_OUTPUT ? (double)c->ci * taps
                          : to == GD_CONV_TO_INPUT
                              ? (double)c->co * taps
-                             : (double)c->batch * (double)gd_conv_places(c->out);
+                             : (double)c->batch * (double)gd_conv_positions(c->out);
     return 6.7 * sqrt(terms); /* products of integers from -4 to 4 have a deviation of 6.7 */
 }
 
@@ -256,7 +256,8 @@ static void check_form(const algorithm *how, const gd_conv *c, gd_conv_direction
     double *want = to == GD_CONV_TO_INPUT ? x : to == GD_CONV_TO_WEIGHT ? w : y;
     const bool biased = to != GD_CONV_TO_WEIGHT && draw_one_in(&stream, 2);
     const int64_t channels = c->groups * (to == GD_CONV_TO_INPUT ? c->ci : c->co);
-    const int64_t places = to == GD_CONV_TO_INPUT ? gd_conv_places(c->in) : gd_conv_places(c->out);
+    const int64_t places =
+        to == GD_CONV_TO_INPUT ? gd_conv_positions(c->in) : gd_conv_positions(c->out);
     double *bias = draw_numbers(channels);
     for (int64_t i = 0; i < n; i++) want[i] = biased ? bias[i / places % channels] : 0;
     void *in_x = copy_as(x, x_numbers(c), dtype), *in_w = copy_as(w, w_numbers(c), dtype),

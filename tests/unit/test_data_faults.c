@@ -77,7 +77,7 @@ TEST(tokens_survive_any_failed_allocation) { walk_opening("tokens", open_tokens)
 TEST(folders_survive_any_failed_allocation) { walk_opening("image_folder", open_folder); }
 TEST(lists_survive_any_failed_allocation) { walk_opening("image_list", open_list); }
 
-TEST(pictures_survive_any_failed_allocation) {
+TEST(images_survive_any_failed_allocation) {
     static const char *const names[] = {"rgb420.jpg",     "progressive.jpg",   "cmyk.jpg",
                                         "interlaced.png", "palette_alpha.png", "wide.pgm"};
     char path[600];
@@ -88,7 +88,7 @@ TEST(pictures_survive_any_failed_allocation) {
 #ifndef GD_HAVE_PNG
         if (strstr(names[i], ".png")) continue;
 #endif
-        snprintf(path, sizeof path, "%s/pictures/%s", GRADUS_GOLDEN, names[i]);
+        snprintf(path, sizeof path, "%s/images/%s", GRADUS_GOLDEN, names[i]);
         for (fault_walk w = {.what = names[i]}; fault_next(&w);) {
             GD_SCOPE;
             fault_begin(&w);

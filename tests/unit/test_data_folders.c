@@ -66,7 +66,7 @@ CLEAN_TEST(folders_are_classes) {
     CHECK(gd_dataset_count(gd_dataset_image_folder(make_images(), .suffixes = ".png a.ppm")) == 1);
 }
 
-CLEAN_TEST(a_broken_picture_is_named) {
+CLEAN_TEST(a_broken_image_is_named) {
     GD_SCOPE;
     const char *folder = make_images();
     temp_write_text("pets/dogs/2.ppm", "P6 4 3 255\nshort");

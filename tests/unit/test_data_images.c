@@ -1,4 +1,4 @@
-/* test_data_images.c - pictures: decoded as Pillow does, resized, saved, and refused where
+/* test_data_images.c - images: decoded as Pillow does, resized, saved, and refused where
  * damaged. */
 #include "clean_test.h"
 #include "compare.h"
@@ -10,9 +10,9 @@
 #include "gradus/gradus.h"
 #include "temp.h"
 
-static const char *const folder = GRADUS_GOLDEN "/pictures";
+static const char *const folder = GRADUS_GOLDEN "/images";
 
-static const char *picture(const char *name) {
+static const char *image(const char *name) {
     static char path[600];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
@@ -29,8 +29,8 @@ static bool built_for(const char *name) {
 }
 
 /* Entries of pixels.npz: "rgb.png", and with options "rgb.png grey", "rgb.png 8x9". */
-CLEAN_TEST(pictures_have_the_pixels_that_pillow_decodes) {
-    gd_npz *golden = gd_npz_open(picture("pixels.npz"));
+CLEAN_TEST(images_have_the_pixels_that_pillow_decodes) {
+    gd_npz *golden = gd_npz_open(image("pixels.npz"));
     CHECK_SAYING(golden, "%s", gd_error_message());
     int checked = 0;
     for (int64_t i = 0; i < gd_npz_count(golden); i++) {
@@ -41,7 +41,7 @@ CLEAN_TEST(pictures_have_the_pixels_that_pillow_decodes) {
         if ((space = strchr(file, ' '))) *space++ = 0;
         if (!built_for(file)) continue;
         if (space && strchr(space, 'x')) sscanf(space, "%dx%d", &width, &height);
-        gd_tensor *x = gd_load_image(picture(file), .alpha = space && strcmp(space, "alpha") == 0,
+        gd_tensor *x = gd_load_image(image(file), .alpha = space && strcmp(space, "alpha") == 0,
                                      .channels = !space                       ? 0
                                                  : strcmp(space, "grey") == 0 ? 1
                                                  : strcmp(space, "rgb") == 0  ? 3
@@ -59,26 +59,25 @@ CLEAN_TEST(pictures_have_the_pixels_that_pillow_decodes) {
 CLEAN_TEST(a_jpeg_is_decoded_at_a_scale_that_is_enough) {
     if (!built_for(".jpg")) SKIP("built without libjpeg");
     GD_SCOPE;
-    gd_tensor *full = gd_load_image(picture("large.jpg")); /* (3, 64, 48) */
-    gd_tensor *small =
-        gd_load_image(picture("large.jpg"), .height = 16, .width = 12); /* a quarter */
+    gd_tensor *full = gd_load_image(image("large.jpg")); /* (3, 64, 48) */
+    gd_tensor *small = gd_load_image(image("large.jpg"), .height = 16, .width = 12); /* a quarter */
     gd_tensor *odd =
-        gd_load_image(picture("large.jpg"), .height = 20, .width = 24); /* a half, resized */
+        gd_load_image(image("large.jpg"), .height = 20, .width = 24); /* a half, resized */
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK(gd_tensor_dim(small, 1) == 16 && gd_tensor_dim(small, 2) == 12);
     CHECK(gd_tensor_dim(odd, 1) == 20 && gd_tensor_dim(odd, 2) == 24);
     double difference =
         gd_item(gd_abs(gd_sub(gd_mean(gd_cast(full, GD_F32)), gd_mean(gd_cast(small, GD_F32)))));
     CHECK_SAYING(difference < 2, "%g", difference);
-    gd_tensor *grey = gd_load_image(picture("large.jpg"), .channels = 1);
+    gd_tensor *grey = gd_load_image(image("large.jpg"), .channels = 1);
     CHECK(gd_tensor_dim(grey, 0) == 1 && gd_tensor_dim(grey, 1) == 64);
 }
 
 CLEAN_TEST(wrong_options_and_files_are_refused) {
-    CHECK(gd_tensor_is_error(gd_load_image(picture("text.ppm"), .channels = 2)) &&
+    CHECK(gd_tensor_is_error(gd_load_image(image("text.ppm"), .channels = 2)) &&
           says("channels is 2"));
     gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_load_image(picture("text.ppm"), .width = -1)) &&
+    CHECK(gd_tensor_is_error(gd_load_image(image("text.ppm"), .width = -1)) &&
           says("is out of range"));
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_image("/no/such.png")) && says("/no/such.png"));
@@ -106,11 +105,10 @@ CLEAN_TEST(wrong_options_and_files_are_refused) {
     }
 }
 
-CLEAN_TEST(a_gzipped_picture_is_read) {
+CLEAN_TEST(a_gzipped_image_is_read) {
     GD_SCOPE;
     size_t bytes = 0, size;
-    uint8_t *data = file_read(picture("bytes.ppm"), &bytes),
-            *zipped = test_gzip(data, bytes, &size);
+    uint8_t *data = file_read(image("bytes.ppm"), &bytes), *zipped = test_gzip(data, bytes, &size);
     gd_tensor *x = gd_load_image(temp_write("x.ppm.gz", zipped, size)),
               *y = gd_decode_image(data, bytes);
     CHECK_SAYING(tensors_same_bits(x, y), "%s", gd_error_message());
@@ -123,31 +121,31 @@ CLEAN_TEST(a_gzipped_picture_is_read) {
 /* Cut at each byte, and with each bit flipped. */
 static void damage(const char *name) {
     size_t bytes = 0;
-    uint8_t *data = file_read(picture(name), &bytes);
-    const gd_picture_options options = {.channels = 3, .width = 5, .height = 4};
-    gd_picture image;
+    uint8_t *data = file_read(image(name), &bytes);
+    const gd_bitmap_options options = {.channels = 3, .width = 5, .height = 4};
+    gd_bitmap image;
     char prefix[100];
     snprintf(prefix, sizeof prefix, "%s: ", name);
     for (size_t n = 0; n < bytes; n++) {
         uint8_t *part = malloc(n ? n : 1);
         memcpy(part, data, n);
-        const gd_status status = gd_picture_decode(&image, name, part, n, &options);
+        const gd_status status = gd_bitmap_decode(&image, name, part, n, &options);
         /* the last byte of a text may be a space or a digit of a number; PNM says no more of its
          * end */
         if (n + 2 < bytes || !strstr(name, "text"))
             CHECK_SAYING(status != GD_OK, "%s cut at %zu", name, n);
         if (status != GD_OK)
             CHECK_SAYING(strstr(gd_latest_failure(), prefix), "%s", gd_latest_failure());
-        gd_picture_free(&image);
+        gd_bitmap_free(&image);
         free(part);
     }
     for (size_t bit = 0; bit < 8 * bytes; bit++) {
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        const gd_status status = gd_picture_decode(&image, name, data, bytes, &options);
+        const gd_status status = gd_bitmap_decode(&image, name, data, bytes, &options);
         CHECK(status != GD_E_MEMORY);
         if (status != GD_OK)
             CHECK_SAYING(strstr(gd_latest_failure(), prefix), "%s", gd_latest_failure());
-        gd_picture_free(&image);
+        gd_bitmap_free(&image);
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     free(data);
@@ -174,17 +172,15 @@ CLEAN_TEST(a_damaged_pnm_is_refused_with_its_place) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) damage(names[i]);
 }
 
-CLEAN_TEST(without_its_library_a_picture_is_refused_with_the_package) {
+CLEAN_TEST(without_its_library_a_image_is_refused_with_the_package) {
     GD_SCOPE;
     if (!built_for(".jpg")) {
-        CHECK(gd_tensor_is_error(gd_load_image(picture("grey.jpg"))) &&
-              says("install libjpeg-dev"));
+        CHECK(gd_tensor_is_error(gd_load_image(image("grey.jpg"))) && says("install libjpeg-dev"));
         CHECK(gd_error_status() == GD_E_UNSUPPORTED);
     }
     gd_clear_error();
     if (!built_for(".png")) {
-        CHECK(gd_tensor_is_error(gd_load_image(picture("grey8.png"))) &&
-              says("install libpng-dev"));
+        CHECK(gd_tensor_is_error(gd_load_image(image("grey8.png"))) && says("install libpng-dev"));
         CHECK(gd_error_status() == GD_E_UNSUPPORTED);
     }
 }
@@ -206,8 +202,8 @@ CLEAN_TEST(a_saved_png_is_read_back) {
                          (long long)size, gd_error_message());
         }
     GD_SCOPE;
-    gd_tensor *x = gd_load_image(picture("rgb420.jpg"));
-    if (!built_for(".jpg")) x = gd_load_image(picture("rgb.png"));
+    gd_tensor *x = gd_load_image(image("rgb420.jpg"));
+    if (!built_for(".jpg")) x = gd_load_image(image("rgb.png"));
     gd_clear_error();
     CHECK(gd_save_png(path, x) == GD_OK && tensors_same_bits(gd_load_image(path), x));
     size_t bytes = 0;

@@ -166,7 +166,7 @@ static size_t records(uint8_t *to, int count, int labels, int first) {
     return (size_t)(p - to);
 }
 
-CLEAN_TEST(cifar_pictures_have_their_classes) {
+CLEAN_TEST(cifar_images_have_their_classes) {
     GD_SCOPE;
     static uint8_t data[4 * (PIXELS + 2)];
     char name[40];

@@ -66,7 +66,7 @@ static void run_texts(fuzz_target run, const char *const *texts, int rounds) {
     }
 }
 
-CLEAN_TEST(damaged_pictures_are_refused_or_read_whole) {
+CLEAN_TEST(damaged_images_are_refused_or_read_whole) {
     static const char *const texts[] = {"P1 3 2\n101 0 1 0",
                                         "P2 2 2 9 1 2 # x\n 3 9",
                                         "P3 1 2 255 1 2 3 4 5 6",

@@ -1,4 +1,4 @@
-/* test_history.c - the table that gd_fit returns, and its picture. */
+/* test_history.c - the table that gd_fit returns, and its image. */
 #include <math.h>
 
 #include "clean_test.h"
@@ -79,7 +79,7 @@ static int count_of(const char *text, const char *part) {
     return n;
 }
 
-CLEAN_TEST(pictures_have_a_panel_for_each_scale) {
+CLEAN_TEST(images_have_a_panel_for_each_scale) {
     static const int rows[] = {1, 5, 200};
     for (int i = 0; i < 3; i++) {
         gd_history *h = make_history(rows[i]);
@@ -106,7 +106,7 @@ CLEAN_TEST(pictures_have_a_panel_for_each_scale) {
     }
 }
 
-CLEAN_TEST(pictures_are_files) {
+CLEAN_TEST(images_are_files) {
     gd_history *h = make_history(4), *none = gd_history_bare();
     const char *path = temp_path("curve.svg");
     CHECK_SAYING(gd_history_plot(h, path) == GD_OK, "%s", gd_error_message());
@@ -123,7 +123,7 @@ CLEAN_TEST(pictures_are_files) {
 }
 
 /* Names are the program's. */
-CLEAN_TEST(names_in_pictures_are_escaped) {
+CLEAN_TEST(names_in_images_are_escaped) {
     gd_history *h = gd_history_bare();
     gd_history_column(h, "a<b>&\"c\"");
     gd_history_add_row(h);

@@ -406,7 +406,7 @@ CLEAN_TEST(a_jit_keeps_the_plans_that_were_used_last) {
     }
     CHECK(!gd_jit_new(times_captured, &w, .plans = 0) && says("at least 1"));
     gd_clear_error();
-    CHECK(!gd_jit_new(times_captured, &w, .level = 7) && says("level 7"));
+    CHECK(!gd_jit_new(times_captured, &w, .level = 7) && says(".level is 7"));
     gd_clear_error();
 }
 

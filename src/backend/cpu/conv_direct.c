@@ -82,8 +82,9 @@ enum {
 bool gd_conv_direct_matches(const gd_conv *c, gd_conv_direction direction) {
     if (c->groups < 2 || c->in[0] != 1 || c->out[0] != 1 || c->kernel[0] != 1 || c->before[0] != 0)
         return false;
-    if (c->kernel[2] > GD_DIRECT_WIDTH || gd_conv_places(c->kernel) == 1) return false;
-    if (gd_conv_places(c->in) == 0 || gd_conv_places(c->out) == 0 || c->batch == 0) return false;
+    if (c->kernel[2] > GD_DIRECT_WIDTH || gd_conv_positions(c->kernel) == 1) return false;
+    if (gd_conv_positions(c->in) == 0 || gd_conv_positions(c->out) == 0 || c->batch == 0)
+        return false;
     if (c->ci < 1 || c->ci > MAX_GROUP_CHANNELS || c->co < 1 || c->co > MAX_GROUP_CHANNELS)
         return false;
     if (direction == GD_CONV_TO_WEIGHT && c->ci > 1) return false;
@@ -106,7 +107,7 @@ static size_t slot_bytes(const direct_plan *p) {
 /* Reorders the kernels of a group to (out_channels, in_channels, taps), flipped if required. */
 static void reorder_weights(const direct_plan *p, int64_t group, float *weights) {
     const gd_conv *c = &p->call->c;
-    const int64_t taps = gd_conv_places(c->kernel);
+    const int64_t taps = gd_conv_positions(c->kernel);
     const float *w = (const float *)p->call->w + group * c->co * c->ci * taps;
     for (int64_t o = 0; o < p->out_channels; o++)
         for (int64_t i = 0; i < p->in_channels; i++)
@@ -150,7 +151,7 @@ static gd_status convolve_task(void *arg, int64_t i, char *memory) {
 /* A task is one channel: one thread computes its sums, in a fixed order. */
 static int64_t weight_sums_bytes(const gd_conv *c) {
     return (int64_t)gd_round_to_cache_line(
-        (size_t)(c->co * gd_conv_places(c->kernel) * GD_DIRECT_LANES) * sizeof(double));
+        (size_t)(c->co * gd_conv_positions(c->kernel) * GD_DIRECT_LANES) * sizeof(double));
 }
 
 static gd_status weight_task(void *arg, int64_t group, char *memory) {

@@ -17,8 +17,8 @@ enum {
 static const double TASK_MACS = 1 << 20;
 
 int64_t gd_conv_gemm_wanted_tasks(const gd_conv *c) {
-    const double macs = (double)c->batch * (double)gd_conv_places(c->out) *
-                        (double)gd_conv_places(c->kernel) * (double)c->groups * (double)c->ci *
+    const double macs = (double)c->batch * (double)gd_conv_positions(c->out) *
+                        (double)gd_conv_positions(c->kernel) * (double)c->groups * (double)c->ci *
                         (double)c->co;
     const double wanted = 1 + macs / TASK_MACS;
     return wanted < GD_CONV_ENOUGH_TASKS ? (int64_t)wanted : GD_CONV_ENOUGH_TASKS;
@@ -28,7 +28,7 @@ int64_t gd_conv_gemm_wanted_tasks(const gd_conv *c) {
 
 gd_conv_output_plan gd_conv_plan_output(const gd_conv *c, gd_dtype dtype, bool direct) {
     gd_conv_output_plan p = {
-        .c = *c, .dtype = dtype, .columns = c->batch * gd_conv_places(c->out), .direct = direct};
+        .c = *c, .dtype = dtype, .columns = c->batch * gd_conv_positions(c->out), .direct = direct};
     const int64_t wanted = gd_conv_gemm_wanted_tasks(c);
     p.tile = TILE_COLUMNS;
     p.channel_blocks = gd_divide_up(c->co > 0 ? c->co : 1, GD_CONV_GEMM_ROWS);
@@ -60,11 +60,12 @@ static void scatter_columns(const gd_conv_output_plan *p, int64_t channel, int64
                             int64_t begin, int64_t end, const char *matrix) {
     const gd_conv *c = &p->c;
     const gd_conv_target *y = &p->y;
-    const int64_t plane = gd_conv_places(y->size), all = c->groups * c->co;
+    const int64_t plane = gd_conv_positions(y->size), all = c->groups * c->co;
     for (int64_t j = begin; j < end;) {
         const int64_t w = j % c->out[2], h = j / c->out[2] % c->out[1],
                       d = j / (c->out[2] * c->out[1]) % c->out[0];
-        const int64_t image = j / gd_conv_places(c->out), count = gd_min64(c->out[2] - w, end - j);
+        const int64_t image = j / gd_conv_positions(c->out),
+                      count = gd_min64(c->out[2] - w, end - j);
         const int64_t place =
             ((y->first[0] + d * y->step[0]) * y->size[1] + y->first[1] + h * y->step[1]) *
                 y->size[2] +
@@ -81,14 +82,14 @@ static void scatter_columns(const gd_conv_output_plan *p, int64_t channel, int64
 gd_status gd_conv_output_task(void *plan, int64_t i, char *memory) {
     const gd_conv_output_plan *p = plan;
     const gd_conv *c = &p->c;
-    const int64_t places = gd_conv_places(c->out), rows = c->ci * gd_conv_places(c->kernel);
+    const int64_t places = gd_conv_positions(c->out), rows = c->ci * gd_conv_positions(c->kernel);
     const int64_t block = i % p->channel_blocks, group = i / p->channel_blocks % c->groups,
                   tile = i / (p->channel_blocks * c->groups);
     const int64_t begin = tile * p->tile, end = gd_min64(begin + p->tile, p->columns);
     const int64_t first = gd_split_point(c->co, block, p->channel_blocks),
                   channel = group * c->co + first;
     const gd_conv_columns columns = {
-        c, gd_conv_element(p->x, p->dtype, group * c->ci * gd_conv_places(c->in)), 0, begin};
+        c, gd_conv_element(p->x, p->dtype, group * c->ci * gd_conv_positions(c->in)), 0, begin};
     gd_gemm g = {.m = gd_split_point(c->co, block + 1, p->channel_blocks) - first,
                  .n = end - begin,
                  .k = rows,
@@ -116,7 +117,7 @@ gd_status gd_conv_output_task(void *plan, int64_t i, char *memory) {
 /* --- 1x1 kernels ------------------------------------------------------------------------------ */
 
 static bool is_pointwise(const gd_conv *c) {
-    bool same = gd_conv_places(c->kernel) == 1 && gd_conv_has_stride_1(c);
+    bool same = gd_conv_positions(c->kernel) == 1 && gd_conv_has_stride_1(c);
     for (int a = 0; a < GD_CONV_AXES; a++)
         same = same && c->before[a] == 0 && c->in[a] == c->out[a];
     return same;
@@ -124,12 +125,12 @@ static bool is_pointwise(const gd_conv *c) {
 
 enum { WIDE_IMAGE = 192 }; /* positions in an image that fill the GEMM's panels */
 bool gd_conv_is_matmul(const gd_conv *c) {
-    return is_pointwise(c) && (gd_conv_places(c->out) >= WIDE_IMAGE || c->batch == 1);
+    return is_pointwise(c) && (gd_conv_positions(c->out) >= WIDE_IMAGE || c->batch == 1);
 }
 
 gd_status gd_conv_run_matmul(const gd_conv_call *call, bool to_x) {
     const gd_conv *c = &call->c;
-    const int64_t places = gd_conv_places(c->out);
+    const int64_t places = gd_conv_positions(c->out);
     const int64_t x_image = c->groups * c->ci * places, y_image = c->groups * c->co * places;
     gd_gemm g = {.m = c->co,
                  .n = places,

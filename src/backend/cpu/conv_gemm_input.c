@@ -83,7 +83,7 @@ static void gather_phase_weights(void *arg, int64_t i) {
     const phase_weight_job *t = arg;
     const gd_conv *c = t->c;
     const axis_phase *p = t->axes;
-    const int64_t taps = gd_conv_places(c->kernel), group = i / c->ci, channel = i % c->ci;
+    const int64_t taps = gd_conv_positions(c->kernel), group = i / c->ci, channel = i % c->ci;
     int64_t to = i * c->co * p[0].taps * p[1].taps * p[2].taps;
     for (int64_t o = 0; o < c->co; o++) {
         const int64_t from = ((group * c->co + o) * c->ci + channel) * taps;
@@ -115,7 +115,7 @@ bool gd_conv_gemm_input_matches(const gd_conv *c) {
 }
 
 static size_t weight_bytes(const gd_conv *c, gd_dtype dtype) {
-    return (size_t)(c->groups * c->co * c->ci * gd_conv_places(c->kernel)) *
+    return (size_t)(c->groups * c->co * c->ci * gd_conv_positions(c->kernel)) *
            gd_conv_dtype_size(dtype);
 }
 
@@ -165,7 +165,7 @@ gd_status gd_conv_gemm_input(const gd_conv_call *call) {
         axis_phase axes[GD_CONV_AXES];
         if (phase_form(c, i, &form, axes) || filled) continue;
         gd_parallel_for(c->batch * c->groups * c->ci, fill_plane,
-                        &(plane_fill_job){call, gd_conv_places(c->in)});
+                        &(plane_fill_job){call, gd_conv_positions(c->in)});
         filled = true;
     }
     for (int64_t i = 0; i < phase_count(c); i++) {

@@ -30,8 +30,8 @@ enum {
 };
 
 static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
-    weight_plan p = {.rows = c->ci * gd_conv_places(c->kernel),
-                     .columns = c->batch * gd_conv_places(c->out),
+    weight_plan p = {.rows = c->ci * gd_conv_positions(c->kernel),
+                     .columns = c->batch * gd_conv_positions(c->out),
                      .splits = 1};
     const int64_t wanted = gd_conv_gemm_wanted_tasks(c), numbers = c->groups * c->co * p.rows;
     p.row_blocks = gd_divide_up(p.rows > 0 ? p.rows : 1, TASK_ROWS);
@@ -54,7 +54,7 @@ static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
 static gd_gemm_in y_as_matrix(const gd_conv_call *call, int64_t group, int64_t begin, int64_t end,
                               char *memory) {
     const gd_conv *c = &call->c;
-    const int64_t places = gd_conv_places(c->out);
+    const int64_t places = gd_conv_positions(c->out);
     for (int64_t j = begin; j < end;) {
         const int64_t image = j / places, count = gd_min64((image + 1) * places, end) - j;
         const char *from = gd_conv_element(
@@ -83,7 +83,7 @@ static gd_status weight_task(void *arg, int64_t i, char *memory) {
                      ? gd_conv_element(call->workspace, dtype, split * c->groups * c->co * p->rows)
                      : call->w;
     gd_conv_columns columns = {
-        c, gd_conv_element(call->x, dtype, group * c->ci * gd_conv_places(c->in)), first, 0};
+        c, gd_conv_element(call->x, dtype, group * c->ci * gd_conv_positions(c->in)), first, 0};
     gd_gemm g = {.n = last - first,
                  .b = {NULL, dtype, 0, 1},
                  .fill_b = dtype == GD_F64 ? GD_ISA_CALL(gd_conv_im2col_transposed_f64)

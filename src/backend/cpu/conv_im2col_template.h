@@ -156,7 +156,7 @@ V_FN void NAME(fill_rows_masked)(const int stride_class, const gd_conv *c, const
  * the first tap of the first channel. */
 V_FN void NAME(fill_rows_unmasked)(const int stride_class, const gd_conv *c, const real *x,
                                    int64_t row, int64_t depth, real *to, int64_t step) {
-    const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
+    const int64_t taps = gd_conv_positions(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
     const real *channel = x + row / taps * plane;
     int64_t w = row % taps % c->kernel[2], h = row % taps / c->kernel[2] % c->kernel[1];
     int64_t d = row % taps / (c->kernel[2] * c->kernel[1]);
@@ -174,7 +174,7 @@ V_FN void NAME(fill_rows_unmasked)(const int stride_class, const gd_conv *c, con
 V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int64_t k,
                            int64_t depth, int64_t j, int64_t n, real *panel, int64_t step) {
     const gd_conv *c = m->c;
-    const int64_t taps = gd_conv_places(c->kernel), row = m->row + k, row_end = row + depth;
+    const int64_t taps = gd_conv_positions(c->kernel), row = m->row + k, row_end = row + depth;
     for (int64_t v = 0; v < n; v += LANES) {
         NAME(segment) segments[LANES];
         NAME(span) spans[LANES];
@@ -231,7 +231,7 @@ V_FN void NAME(fill_squares_masked)(const int stride_class, const gd_conv_column
                                     int64_t row_end, const NAME(span) spans[][LANES],
                                     const int *count, int64_t columns, real *panel, int64_t step) {
     const gd_conv *c = m->c;
-    const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
+    const int64_t taps = gd_conv_positions(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
     const real *x = (const real *)m->x + row / taps * plane;
     int64_t tap = row % taps, slot = 0;
     for (; row < row_end; row += LANES, panel += LANES) {
@@ -259,7 +259,7 @@ V_FN void NAME(fill_squares_masked)(const int stride_class, const gd_conv_column
 V_FN void NAME(fill_squares_unmasked)(const int stride_class, const gd_conv *c, const real *x,
                                       int64_t row, int64_t row_end, const int64_t *offset,
                                       real *panel, int64_t step) {
-    const int64_t taps = gd_conv_places(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
+    const int64_t taps = gd_conv_positions(c->kernel), plane = c->in[0] * c->in[1] * c->in[2];
     int64_t tap = row % taps, slot = 0;
     x += row / taps * plane;
     for (; row < row_end; row += LANES, panel += LANES) {
@@ -280,7 +280,7 @@ V_FN void NAME(fill_transposed_panel)(const int stride_class, const gd_conv_colu
                                       int64_t depth, int64_t j, int64_t n, real *panel,
                                       int64_t step) {
     const gd_conv *c = m->c;
-    const int64_t taps = gd_conv_places(c->kernel), row = m->row + j;
+    const int64_t taps = gd_conv_positions(c->kernel), row = m->row + j;
     const int64_t used = taps < n ? taps : n; /* different taps in these rows */
     typedef NAME(span) pieces_of_row[LANES];
     GD_TILE(int64_t, offset, NAME(PANEL_ROWS));

@@ -33,7 +33,7 @@ static double winograd_cost(const gd_conv *c, int m) {
 /* The cost of implicit GEMM in the same units. */
 static double gemm_cost(const gd_conv *c) {
     const double ci = (double)c->ci / 16, co = (double)round_to_lanes(c->co) / 16;
-    return (double)c->batch * (double)gd_conv_places(c->out) * 9 * ci * co * 16 * 1.4;
+    return (double)c->batch * (double)gd_conv_positions(c->out) * 9 * ci * co * 16 * 1.4;
 }
 
 /* The fastest side of y's tiles, 4 or 2; 0 if implicit GEMM is faster. */
@@ -48,8 +48,8 @@ bool gd_conv_winograd_matches(const gd_conv *c, gd_conv_direction direction) {
         c->kernel[1] != 3 || c->kernel[2] != 3 || !gd_conv_has_stride_1(c) || c->dilation[1] != 1 ||
         c->dilation[2] != 1 || c->before[0] != 0)
         return false;
-    if (c->ci < 4 || c->co < 4 || c->batch == 0 || gd_conv_places(c->in) == 0 ||
-        gd_conv_places(c->out) == 0)
+    if (c->ci < 4 || c->co < 4 || c->batch == 0 || gd_conv_positions(c->in) == 0 ||
+        gd_conv_positions(c->out) == 0)
         return false;
     const gd_conv form = direction == GD_CONV_TO_INPUT ? gd_conv_flipped(c) : *c;
     return best_tile_side(&form) != 0;

@@ -195,7 +195,7 @@ static void evaluate_pass(const job *j, const gd_row_pass *pass, const gd_ew_pro
         tiles + TILES_BYTES; /* of what is reduced, which stand first among the outputs */
     double totals[GD_IR_MAX_OUTPUTS];
     for (int k = 0; k < n_out; k++)
-        totals[k] = gd_row_folds(pass->use[k]) ? start[pass->use[k]] : 0;
+        totals[k] = gd_row_reduces(pass->use[k]) ? start[pass->use[k]] : 0;
     gd_ew_constants(program, params, j->tile, j->n < j->tile ? j->n : j->tile, tiles);
     for (int64_t c = 0; c < j->n; c += GD_ROW_CHUNK) {
         const int64_t end = j->n - c < GD_ROW_CHUNK ? j->n : c + GD_ROW_CHUNK;
@@ -216,7 +216,7 @@ static void evaluate_pass(const job *j, const gd_row_pass *pass, const gd_ew_pro
                            tiles);
         }
         for (int k = 0; k < n_out; k++) {
-            if (!gd_row_folds(pass->use[k])) continue;
+            if (!gd_row_reduces(pass->use[k])) continue;
             const void *chunk = chunks + (size_t)k * chunk_bytes;
             const double more =
                 j->type == GD_EW_F64
@@ -226,7 +226,7 @@ static void evaluate_pass(const job *j, const gd_row_pass *pass, const gd_ew_pro
         }
     }
     for (int k = 0; k < n_out; k++)
-        if (gd_row_folds(pass->use[k]))
+        if (gd_row_reduces(pass->use[k]))
             params[j->rows->n_params + pass->number[k]].real =
                 j->type == GD_EW_F64 ? totals[k] : (float)totals[k];
 }

@@ -120,7 +120,7 @@ static loss_job init_loss(const gd_view *x, const gd_view *target, gd_view weigh
 static gd_status check_targets(const loss_job *j) {
     return j->first_bad == INT64_MAX
                ? GD_OK
-               : gd_bad_class(&j->target, j->first_bad, j->partition.s.classes, j->ignore);
+               : gd_fail_class(&j->target, j->first_bad, j->partition.s.classes, j->ignore);
 }
 
 /* Adds the sums of the tasks, and stores the loss (unless each position has its own) and the sum of

@@ -257,7 +257,7 @@ static void init_pool_indices(pool_job *p, const gd_view *x, const gd_view *y,
 static gd_status check_pool_indices(const pool_job *p) {
     const int64_t bad = atomic_load(&p->bad_index);
     if (bad == -1) return GD_OK;
-    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_PLACE, .values = {bad, p->in}},
+    return gd_data_fail(&(gd_data_error){.problem = GD_DATA_PLANE_INDEX, .values = {bad, p->in}},
                         &(gd_data_operand){.rank = 0});
 }
 

@@ -123,7 +123,7 @@ static const maker_kind kinds[] = {
      "gradus/callback.h",
      "Callbacks",
      "Callbacks of gd_fit (callback.h).",
-     {"check", "open", "on", "after", "give", "take", "close"}},
+     {"check", "open", "on", "after", "save", "load", "close"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, MAX_MAKERS = 1000 };
 

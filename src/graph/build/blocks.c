@@ -54,7 +54,7 @@ gd_block gd_after_begin(gd_tensors symbols) {
     if (!before || !all) {
         gd_free(before);
         gd_free(all);
-        gd_error_stick(gd_no_memory(NULL, "for GD_AFTER"));
+        gd_error_record(gd_no_memory(NULL, "for GD_AFTER"));
         return (gd_block){NULL};
     }
     *before = (after_list){b->after, b->n_after};
@@ -64,7 +64,7 @@ gd_block gd_after_begin(gd_tensors symbols) {
         const gd_tensor *t = symbols.at[i];
         if (t && t->kind == GD_SYMBOL) all[n++] = t->node;
         else if (!t || t->kind != GD_FAILED)
-            gd_error_stick(
+            gd_error_record(
                 gd_fail(GD_E_ARGUMENT, "GD_AFTER: item %lld is not a symbol", (long long)i));
     }
     for (int i = before->n_after; i < n; i++) gd_node_retain(all[i]);
@@ -91,7 +91,7 @@ gd_block gd_name_scope_begin(const char *name) {
     size_t size = strlen(outer) + strlen(name ? name : "") + 2;
     char *prefix = gd_malloc(size);
     if (prefix) snprintf(prefix, size, "%s%s/", outer, name ? name : "");
-    else gd_error_stick(gd_no_memory(NULL, "for a name scope"));
+    else gd_error_record(gd_no_memory(NULL, "for a name scope"));
     b->prefix = prefix ? prefix : b->prefix;
     return block;
 }

@@ -49,7 +49,7 @@ static const gd_class graph_class = {.name = "graph", .destroy = graph_destroy};
 gd_graph *gd_graph_new(void) {
     gd_graph *graph = gd_scope_reserve(1) == GD_OK ? gd_calloc(1, sizeof *graph) : NULL;
     if (!graph) {
-        gd_error_stick(gd_no_memory(NULL, "for a graph"));
+        gd_error_record(gd_no_memory(NULL, "for a graph"));
         return NULL;
     }
     gd_object_init(&graph->object, &graph_class);
@@ -155,7 +155,7 @@ gd_status gd_graph_add(gd_graph *graph, gd_node *node, gd_origin_kind kind, cons
 /* --- sources ---------------------------------------------------------------------------------- */
 
 static gd_tensor *fail_at(const char *site, gd_status status) {
-    gd_error_place(site);
+    gd_error_location(site);
     return gd_tensor_fail(status);
 }
 

@@ -69,7 +69,7 @@ static GD_OWN_FRAME gd_status take_outputs(gd_subgraph *sub, gd_tensors y) {
     sub->metas = gd_calloc((size_t)y.count + 1, sizeof *sub->metas);
     if (!sub->out || !sub->out_index || !sub->metas)
         return gd_no_memory(NULL, "for the graph of a function");
-    sub->n_made = sub->graph->count;
+    sub->n_function_nodes = sub->graph->count;
     for (int64_t k = 0; k < y.count; k++) GD_TRY(take_output(sub, y.at[k], (int)k));
     sub->n_out = (int)y.count;
     return GD_OK;
@@ -164,7 +164,7 @@ static gd_status find_or_add_capture(gd_capturing *c, const gd_slot *slot, int *
         if (is_same_value(c->captured[*index], slot)) return GD_OK;
     if (!gd_grow(c->captured, c->count, c->capacity))
         return gd_no_memory(NULL, "for the graph of a function");
-    gd_tensor *t = slot->symbol ? gd_slot_get(slot, NULL, "a graph") : gd_slot_as_it_is(slot);
+    gd_tensor *t = slot->symbol ? gd_slot_get(slot, NULL, "a graph") : gd_slot_current(slot);
     if (!t) return GD_E_MEMORY;
     c->captured[c->count++] = gd_retain(t);
     return GD_OK;
@@ -204,7 +204,7 @@ static gd_status replace_captured(gd_capturing *c, gd_subgraph *sub) {
  * in the order of eager code.) */
 static void skip_identities(gd_subgraph *sub) {
     for (int k = 0; k < sub->n_out; k++) {
-        if (sub->out[k]->origin->number < sub->n_made) continue;
+        if (sub->out[k]->origin->number < sub->n_function_nodes) continue;
         const gd_slot *slot = &sub->out[k]->slots[0];
         if (!slot->symbol || slot->node->op) continue;
         sub->out[k] = slot->node;
@@ -346,7 +346,7 @@ static gd_status run_subgraph_node(const gd_subgraph *sub, gd_node *node, gd_ten
         const gd_slot *slot = &node->slots[i];
         in[i] = !slot->present ? NULL
                 : slot->symbol ? values[sub->first_value[slot->node->origin->number] + slot->index]
-                               : gd_slot_as_it_is(slot);
+                               : gd_slot_current(slot);
         if (slot->present && !in[i]) status = gd_failure();
     }
     if (status == GD_OK)

@@ -13,8 +13,8 @@
 static void fail_call(const char *name, const char *site, gd_status status) {
     if (gd_this_thread.recorded != GD_OK) return;
     gd_error_prefix("%s: ", name);
-    gd_error_place(site);
-    gd_error_stick(status);
+    gd_error_location(site);
+    gd_error_record(status);
 }
 
 /* Makes a list of the current scope from part of `h`. */

@@ -26,7 +26,7 @@ static gd_tensor **run_sub(const gd_subgraph *sub, gd_tensor *const *in, const g
         if (status != GD_OK) y[k] = &gd_error_tensor;
     }
     if (status == GD_OK) return y;
-    gd_error_stick(status);
+    gd_error_record(status);
     return NULL;
 }
 
@@ -141,7 +141,7 @@ typedef struct backward_body {
 } backward_body;
 
 static gd_tensors fail_list(int64_t count, gd_status status) {
-    gd_error_stick(status);
+    gd_error_record(status);
     return gd_list_of_errors(count);
 }
 
@@ -186,7 +186,7 @@ static void cond_vjp(gd_vjp *v) {
     gd_tensor **gy = gd_list_new(v->n_out);
     int64_t n = 0;
     if (!gy) {
-        gd_error_stick(GD_E_MEMORY);
+        gd_error_record(GD_E_MEMORY);
         return;
     }
     for (int k = 0; k < v->n_out; k++)
@@ -259,7 +259,7 @@ static void scan_vjp(gd_vjp *v) {
     backward_body b = {.v = v, .sub = o->body, .n_state = n_state, .n_xs = (int)o->xs};
     gd_tensor **room = gd_list_new(2 * (v->n_in + v->n_out) + n_state);
     if (!room) {
-        gd_error_stick(GD_E_MEMORY);
+        gd_error_record(GD_E_MEMORY);
         return;
     }
     tensor_list state = {room, 0}, xs = {room + v->n_in + v->n_out, 0};
@@ -269,7 +269,7 @@ static void scan_vjp(gd_vjp *v) {
         if (v->needs[i] && is_float(v->x[i])) push_tensor(&state, gd_zeros_like(v->x[i]));
     const gd_status status = get_states_before(v, o, xs.at);
     if (status != GD_OK) {
-        gd_error_stick(status);
+        gd_error_record(status);
         return;
     }
     xs.count = n_state;

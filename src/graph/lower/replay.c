@@ -39,7 +39,7 @@ static gd_status replay_node(gd_lowering *l, gd_lowered_node *e) {
         const gd_slot *slot = &node->slots[i];
         if (!slot->present) continue;
         in[i] = slot->symbol ? gd_lowering_find(l, slot->node)->symbols[slot->index]
-                             : gd_slot_as_it_is(slot);
+                             : gd_slot_current(slot);
         if (!in[i]) return GD_E_MEMORY;
     }
     l->running.left = gd_node_subgraph(node, 0) ? &l->left : NULL;

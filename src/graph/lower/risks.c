@@ -115,7 +115,7 @@ static bool may_fail(known_ranges *k, const gd_pstep *s) {
     const gd_program *p = k->p;
     range_check c;
     if (s->op->ir) return false;
-    if (s->op->flags & (GD_OP_OPAQUE | GD_OP_REFUSES))
+    if (s->op->flags & (GD_OP_OPAQUE | GD_OP_FALLIBLE))
         return true; /* a subgraph may contain any op */
     const bool checks = get_checked_input(p, s, &c), checked = checks && is_checked(k, &c);
     if (checks && !checked && has_nonempty_result(p, s)) k->checks[k->n_checks++] = c;

@@ -61,7 +61,7 @@ void gd_boundary_free(gd_plan *plan, gd_instance *in) {
     for (int i = 0; in->captures && i < plan->n_segments; i++) free_capture(d, &in->captures[i]);
     gd_free(in->captures);
     for (int i = 0; in->calls && i < plan->n_calls; i++)
-        if (in->calls[i].number) gd_call_withdraw(d, in->calls[i].number);
+        if (in->calls[i].number) gd_call_forget(d, in->calls[i].number);
     if (in->boundary) gd_device_free(d, in->boundary, plan->boundary);
     gd_free(in->copies);
     gd_free(in->numbers);

@@ -201,7 +201,7 @@ static gd_status run_node(evaluation *r, node_entry *e) {
         const gd_slot *slot = &node->slots[i];
         if (!slot->present) continue;
         in[i] =
-            slot->symbol ? find_entry(r, slot->node)->values[slot->index] : gd_slot_as_it_is(slot);
+            slot->symbol ? find_entry(r, slot->node)->values[slot->index] : gd_slot_current(slot);
         if (!in[i]) status = gd_failure();
         const bool written =
             i < node->op->n_inputs && node->op->inputs[i].mutated; /* copy_written handles it */
@@ -256,7 +256,7 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
                            bool assigns) {
     gd_tensor **results = gd_list_new(fetches.count);
     if (!results) {
-        gd_error_stick(GD_E_MEMORY);
+        gd_error_record(GD_E_MEMORY);
         return gd_list_of_errors(fetches.count);
     }
     gd_status status = gd_scope_reserve((size_t)fetches.count);
@@ -278,7 +278,7 @@ gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors valu
         gd_release(results[i]);
         results[i] = &gd_error_tensor;
     }
-    if (status != GD_OK) gd_error_stick(status);
+    if (status != GD_OK) gd_error_record(status);
     return (gd_tensors){results, fetches.count};
 }
 

@@ -219,7 +219,7 @@ static gd_status run_backward(gd_jit_trace *t, gd_context *c) {
 void gd_jit_backward(gd_context *c) {
     gd_status status = run_backward(c->user, c);
     if (status == GD_OK) return;
-    gd_error_stick(status);
+    gd_error_record(status);
     for (int i = 0; i < c->n_in; i++)
         if (c->needs[i]) c->gx[i] = &gd_error_tensor;
 }

@@ -109,6 +109,6 @@ void gd_jit_forward(gd_context *c) {
     for (int i = 0; i < t->n_in && status == GD_OK; i++) gd_save(c, before[i]);
     gd_free(before);
     if (status == GD_OK) return;
-    gd_error_stick(status);
+    gd_error_record(status);
     for (int k = 0; k < c->n_out; k++) c->y[k] = &gd_error_tensor;
 }

@@ -24,7 +24,7 @@ void gd_instance_bind(const gd_plan *plan, gd_instance *in, int root, void *base
 
 static void instance_free(gd_plan *plan, gd_instance *in) {
     if (!in) return;
-    if (!plan->device->api->host_reads) gd_boundary_free(plan, in);
+    if (!plan->on_host) gd_boundary_free(plan, in);
     if (in->slab) gd_device_free(plan->device, in->slab, plan->slab);
     for (int i = 0; in->fetched && i < plan->n_buffers; i++) gd_storage_release(in->fetched[i]);
     gd_free(in->base);
@@ -60,7 +60,7 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
         k->workspace_bytes = c->workspace_bytes;
         k->prepared = c->prepared ? gd_prepared_value(c->prepared) : NULL;
     }
-    if (!plan->device->api->host_reads) GD_TRY(gd_boundary_make(plan, in));
+    if (!plan->on_host) GD_TRY(gd_boundary_make(plan, in));
     return GD_OK;
 }
 
@@ -156,7 +156,7 @@ gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
             gd_storage_release(s);
             in->fetched[i] = s = fresh;
         }
-        if (plan->device->api->host_reads) gd_instance_bind(plan, in, plan->buffers[i], s->data);
+        if (plan->on_host) gd_instance_bind(plan, in, plan->buffers[i], s->data);
     }
     return GD_OK;
 }
@@ -166,7 +166,7 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
         GD_TRY(gd_copy_view(plan->device, &in->views[plan->copies[i].to],
                             &in->views[plan->copies[i].from]));
     const int64_t started = gd_profile_start();
-    gd_status status = plan->device->api->host_reads ? k->kernel->run(k) : gd_kernel_queue(k);
+    gd_status status = plan->on_host ? k->kernel->run(k) : gd_kernel_queue(k);
     if (started) status = gd_profile_end(k, started, status);
     if (status != GD_OK) {
         const gd_node *node = c->step->node;
@@ -185,7 +185,7 @@ gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, int first, int e
     for (int i = first; i < end; i++) {
         const gd_pcall *c = &plan->calls[i];
         if ((c->step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE)) &&
-            (plan->device->api->host_reads ||
+            (plan->on_host ||
              (c->step->op->flags & GD_OP_OPAQUE))) { /* the numbers are for its subgraphs */
             in->calls[i].rng = c->step->op->flags & GD_OP_RANDOM ? c->step->node->rng : (gd_rng){0};
             in->calls[i].rng.call += run;
@@ -222,7 +222,7 @@ static inline void bind_roots(const gd_plan *plan, gd_instance *in, gd_tensors f
 static inline gd_status run_instance(gd_plan *plan, gd_instance *in, gd_tensors feeds,
                                      gd_tensor *const *variables, uint64_t run, uint64_t steps) {
     const gd_program *p = plan->program;
-    if (plan->device->api->host_reads) {
+    if (plan->on_host) {
         bind_roots(plan, in, feeds, variables);
         if (plan->n_calls > 0)
             GD_TRY(gd_instance_run_calls(plan, in, 0, plan->n_calls, run, steps));
@@ -248,6 +248,7 @@ gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds,
     return run_instance(plan, in, feeds, variables, run, steps);
 }
 
+bool gd_plan_is_on_host(const gd_plan *plan) { return plan->on_host; }
 uint64_t gd_plan_run_number(const gd_instance *in) { return in->run; }
 
 gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *in, int fetch) {

@@ -41,6 +41,8 @@ gd_status gd_plan_prepare(gd_plan *plan, gd_instance *instance);
 gd_status gd_plan_run(gd_plan *plan, gd_instance *instance, gd_tensors feeds,
                       gd_tensor *const *variables, gd_rng noise);
 
+/* Whether the device of the plan runs kernels in the calling thread. */
+bool gd_plan_is_on_host(const gd_plan *plan);
 /* On an asynchronous device: the number of the instance's latest run (gd_device_log_counter). */
 uint64_t gd_plan_run_number(const gd_instance *instance);
 

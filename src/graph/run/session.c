@@ -36,7 +36,7 @@ static const gd_class session_class = {
     .name = "session", .destroy = session_destroy, .state = &gd_session_state_rules};
 
 static gd_session *fail_session(gd_status status) {
-    gd_error_stick(status);
+    gd_error_record(status);
     return NULL;
 }
 

@@ -256,7 +256,7 @@ char *gd_session_plan_text_at(const char *site, gd_session *s, gd_tensors feeds,
     gd_status status = query_plan(s, feeds, fetches, get_plan_text, &text);
     if (status != GD_OK) {
         gd_error_prefix("gd_session_plan_text: ");
-        gd_error_stick(status);
+        gd_error_record(status);
     }
     return text;
 }

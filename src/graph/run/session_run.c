@@ -27,7 +27,7 @@ static gd_rng next_noise(gd_session *s) {
 /* On an asynchronous device the host does not know yet whether the run will fail: the device resets
  * the counter if it does. */
 static inline void log_run(gd_session *s, const gd_instance *instance, gd_rng noise) {
-    if (!s->device->api->host_reads && !gd_this_run_noise)
+    if (!gd_this_run_noise)
         gd_device_log_counter(s->device, gd_plan_run_number(instance), &s->runs, noise.call >> 32);
 }
 
@@ -137,7 +137,7 @@ gd_status gd_session_run_plan(gd_session *s, gd_cached_plan *c, gd_tensors symbo
     for (int64_t i = 0; i < fetches.count && status == GD_OK; i++)
         if (!(results[i] = gd_plan_result(c->plan, instance, (int)i))) status = GD_E_MEMORY;
     if (status == GD_OK) status = gd_plan_run(c->plan, instance, values, s->variables, noise);
-    if (status == GD_OK) log_run(s, instance, noise);
+    if (status == GD_OK && !gd_plan_is_on_host(c->plan)) log_run(s, instance, noise);
     gd_plan_return(c->plan, instance);
     if (status != GD_OK) return_run_number(s, noise);
     return status;

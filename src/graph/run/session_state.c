@@ -42,14 +42,14 @@ static gd_status put_session_state(gd_object *object, gd_state *state) {
     return gd_state_put_unsigned(state, "runs", atomic_load(&s->runs));
 }
 
-static gd_status take_session_state(gd_object *object, gd_taking *in) {
+static gd_status take_session_state(gd_object *object, gd_loading *in) {
     gd_session *s = (gd_session *)object;
     state_lock *hold;
     GD_TRY(lock_variables(s, true, &hold));
-    GD_TRY(gd_taking_when_done(in, unlock_variables, hold));
+    GD_TRY(gd_loading_when_done(in, unlock_variables, hold));
     for (int i = 0; i < s->n_variables; i++)
-        GD_TRY(gd_taking_tensor(in, s->graph->variables[i]->origin->name, s->variables[i]));
-    return gd_taking_unsigned(in, "runs", &hold->runs);
+        GD_TRY(gd_loading_tensor(in, s->graph->variables[i]->origin->name, s->variables[i]));
+    return gd_loading_unsigned(in, "runs", &hold->runs);
 }
 
 const gd_state_rules gd_session_state_rules = {put_session_state, take_session_state};

@@ -266,7 +266,7 @@ gd_graph *gd_onnx_load_at(const char *site, const char *path, const gd_onnx_load
     gd_graph *graph = NULL;
     const gd_status status = gd_onnx_load_file(path, o->trainable, &graph);
     if (status != GD_OK) {
-        gd_error_stick(status);
+        gd_error_record(status);
         return NULL;
     }
     gd_scope_adopt(&graph->object);

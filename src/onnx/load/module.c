@@ -75,7 +75,7 @@ static gd_tensors run_model(gd_module *module, gd_tensors in) {
                                     (gd_tensors){m->feeds, count}, (gd_tensors){values, count},
                                     (gd_rng){0, 0}, results);
     if (status == GD_OK) return (gd_tensors){results, m->n_outputs};
-    gd_error_stick(status);
+    gd_error_record(status);
     return gd_list_of_errors(m->n_outputs);
 }
 

@@ -50,7 +50,7 @@ static gd_tensors call_function(const function *f, gd_tensor *const *in, size_t 
     gd_free(r);
     if (status == GD_OK) return (gd_tensors){out, (int64_t)count};
     gd_error_prefix("%s: ", f->attribute);
-    gd_error_stick(status);
+    gd_error_record(status);
     return gd_list_of_errors((int64_t)count);
 }
 

@@ -1,4 +1,4 @@
-/* state_take.h - the data structures of a load: the requests of the objects, matched with the
+/* state_loading.h - the data structures of a load: the requests of the objects, matched with the
  * source. */
 #ifndef GRADUS_CORE_STATE_TAKE_H
 #define GRADUS_CORE_STATE_TAKE_H
@@ -41,7 +41,7 @@ typedef struct gd_request {
     };
 } gd_request;
 
-struct gd_taking {
+struct gd_loading {
     const gd_source *source;
     gd_state_parts parts;
     gd_state *naming;
@@ -55,7 +55,7 @@ struct gd_taking {
 };
 
 /* Fills the report: counts, and a text about tensors and values that do not fit. */
-void gd_taking_report(gd_taking *in, gd_load_report *report);
+void gd_loading_report(gd_loading *in, gd_load_report *report);
 
 /* gd_request_stage allocates memory for sources that cannot be copied directly. gd_request_write
  * copies, which cannot fail on a device whose memory the host can write. */

@@ -1,4 +1,4 @@
-/* test_turns.c - the lock of a session is fair: readers and writers get it in the order of
+/* test_rwlock.c - the lock of a session is fair: readers and writers get it in the order of
  * arrival. */
 #include <pthread.h>
 #include <sched.h>
@@ -10,11 +10,11 @@
 #include "gradus/gradus.h"
 #include "graph/run/rwlock.h"
 
-/* --- turns ------------------------------------------------------------------------------------ */
+/* --- rwlock ------------------------------------------------------------------------------------ */
 
 enum { MOST = 8 };
 typedef struct visitor {
-    gd_rwlock *turn;
+    gd_rwlock *rwlock;
     bool writes;
     _Atomic bool stays; /* until it is released */
     _Atomic int *came;  /* counts the threads that had the lock */
@@ -25,18 +25,18 @@ typedef struct visitor {
 static void *visit(void *arg) {
     visitor *v = arg;
     gd_rwlock_hold hold;
-    if (gd_rwlock_take(v->turn, v->writes, &hold) != GD_OK) return NULL;
+    if (gd_rwlock_take(v->rwlock, v->writes, &hold) != GD_OK) return NULL;
     v->number = atomic_fetch_add(v->came, 1);
     while (atomic_load(&v->stays)) sched_yield();
     gd_rwlock_release(&hold);
     return NULL;
 }
 
-static int waiting(gd_rwlock *turn) {
+static int waiting(gd_rwlock *rwlock) {
     int n = 0;
-    gd_guard_lock(turn->guard);
-    for (const gd_sleeper *s = turn->queue.first; s; s = s->next) n++;
-    gd_guard_unlock(turn->guard);
+    gd_guard_lock(rwlock->guard);
+    for (const gd_sleeper *s = rwlock->queue.first; s; s = s->next) n++;
+    gd_guard_unlock(rwlock->guard);
     return n;
 }
 
@@ -44,9 +44,9 @@ static int waiting(gd_rwlock *turn) {
 static void send(visitor *v, int count, int at_once) {
     for (int i = 0; i < count; i++) {
         pthread_create(&v[i].thread, NULL, visit, &v[i]);
-        while (atomic_load(v[i].came) + waiting(v[i].turn) < i + 1) sched_yield();
+        while (atomic_load(v[i].came) + waiting(v[i].rwlock) < i + 1) sched_yield();
     }
-    CHECK_SAYING(atomic_load(v->came) == at_once, "%d had their turn at once, not %d",
+    CHECK_SAYING(atomic_load(v->came) == at_once, "%d acquired it at once, not %d",
                  atomic_load(v->came), at_once);
     for (int i = 0; i < count; i++) atomic_store(&v[i].stays, false);
     for (int i = 0; i < count; i++) pthread_join(v[i].thread, NULL);
@@ -57,47 +57,47 @@ TEST(whoever_came_first_goes_first) {
      */
     static const bool writes[MOST] = {false, false, true, false, false, true, true, false};
     static const int round[MOST] = {0, 0, 1, 2, 2, 3, 4, 5};
-    gd_rwlock turn;
-    gd_rwlock_init(&turn);
+    gd_rwlock rwlock;
+    gd_rwlock_init(&rwlock);
     _Atomic int came = 0;
     visitor v[MOST];
     for (int i = 0; i < MOST; i++)
-        v[i] = (visitor){.turn = &turn, .writes = writes[i], .stays = true, .came = &came};
+        v[i] = (visitor){.rwlock = &rwlock, .writes = writes[i], .stays = true, .came = &came};
     send(v, MOST, 2);
     for (int i = 0; i < MOST; i++)
         for (int k = 0; k < i; k++)
             CHECK_SAYING(round[k] == round[i] || v[k].number < v[i].number,
                          "%d came before %d, and went after it", k, i);
-    CHECK(turn.readers == 0 && !turn.written && !turn.queue.first);
+    CHECK(rwlock.readers == 0 && !rwlock.written && !rwlock.queue.first);
 }
 
 TEST(readers_wait_behind_a_writer) {
-    gd_rwlock turn;
-    gd_rwlock_init(&turn);
+    gd_rwlock rwlock;
+    gd_rwlock_init(&rwlock);
     _Atomic int came = 0;
     visitor v[4];
     for (int i = 0; i < 4; i++)
-        v[i] = (visitor){.turn = &turn, .writes = i == 0, .stays = true, .came = &came};
+        v[i] = (visitor){.rwlock = &rwlock, .writes = i == 0, .stays = true, .came = &came};
     send(v, 4, 1);
 }
 
 TEST(a_thread_may_read_inside_of_its_own_reading_and_nothing_else) {
-    gd_rwlock turn;
-    gd_rwlock_init(&turn);
+    gd_rwlock rwlock;
+    gd_rwlock_init(&rwlock);
     _Atomic int came = 0;
     gd_rwlock_hold outer, inner;
-    visitor writer = {.turn = &turn, .writes = true, .came = &came};
-    CHECK(gd_rwlock_take(&turn, false, &outer) == GD_OK);
+    visitor writer = {.rwlock = &rwlock, .writes = true, .came = &came};
+    CHECK(gd_rwlock_take(&rwlock, false, &outer) == GD_OK);
     pthread_create(&writer.thread, NULL, visit, &writer);
-    while (waiting(&turn) == 0) sched_yield();
-    CHECK(gd_rwlock_take(&turn, false, &inner) == GD_OK); /* though a writer waits */
+    while (waiting(&rwlock) == 0) sched_yield();
+    CHECK(gd_rwlock_take(&rwlock, false, &inner) == GD_OK); /* though a writer waits */
     gd_rwlock_release(&inner);
-    CHECK(gd_rwlock_take(&turn, true, &inner) == GD_E_STATE &&
+    CHECK(gd_rwlock_take(&rwlock, true, &inner) == GD_E_STATE &&
           strstr(gd_latest_failure(), "after that run"));
     gd_rwlock_release(&outer);
     pthread_join(writer.thread, NULL);
-    CHECK(gd_rwlock_take(&turn, true, &outer) == GD_OK);
-    CHECK(gd_rwlock_take(&turn, false, &inner) == GD_E_STATE);
+    CHECK(gd_rwlock_take(&rwlock, true, &outer) == GD_OK);
+    CHECK(gd_rwlock_take(&rwlock, false, &inner) == GD_E_STATE);
     gd_rwlock_release(&outer);
     gd_clear_error();
 }

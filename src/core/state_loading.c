@@ -1,5 +1,5 @@
-/* state_take.c - loading a state: checks everything, then copies (state.h). */
-#include "core/state_take.h"
+/* state_loading.c - loading a state: checks everything, then copies (state.h). */
+#include "core/state_loading.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,38 +11,38 @@
 
 /* The source's entry of a full name, or (find_tensor, find_value) of a name relative to the object.
  * If out of memory, NULL is returned and the load fails at the end. */
-static gd_source_tensor *tensor_at(const gd_taking *in, const char *full) {
+static gd_source_tensor *tensor_at(const gd_loading *in, const char *full) {
     const int i = full ? gd_entry_number(&in->tensors, full) : -1;
     return i < 0 ? NULL : &in->source->tensors[i];
 }
-static gd_source_value *value_at(const gd_taking *in, const char *full) {
+static gd_source_value *value_at(const gd_loading *in, const char *full) {
     const int i = full ? gd_entry_number(&in->values, full) : -1;
     return i < 0 ? NULL : &in->source->values[i];
 }
 
-static char *full_name(gd_taking *in, const char *name) {
+static char *full_name(gd_loading *in, const char *name) {
     char *full = gd_path_join(&in->path, name);
     if (!full) in->no_memory = true;
     return full;
 }
-static gd_source_tensor *find_tensor(gd_taking *in, const char *name) {
+static gd_source_tensor *find_tensor(gd_loading *in, const char *name) {
     char *full = full_name(in, name);
     gd_source_tensor *t = tensor_at(in, full);
     gd_free(full);
     return t;
 }
-static gd_source_value *find_value(gd_taking *in, const char *name) {
+static gd_source_value *find_value(gd_loading *in, const char *name) {
     char *full = full_name(in, name);
     gd_source_value *v = value_at(in, full);
     gd_free(full);
     return v;
 }
 
-bool gd_taking_has(gd_taking *in, const char *name) {
+bool gd_loading_has(gd_loading *in, const char *name) {
     return find_tensor(in, name) || find_value(in, name);
 }
 
-bool gd_taking_shape(gd_taking *in, const char *name, gd_shape *shape, gd_dtype *dtype) {
+bool gd_loading_shape(gd_loading *in, const char *name, gd_shape *shape, gd_dtype *dtype) {
     const gd_source_tensor *t = find_tensor(in, name);
     if (!t || t->dtype == GD_DTYPE_NONE || t->rank > GD_MAX_RANK) return false;
     *shape = gd_shape_of(t->rank, t->dims);
@@ -50,15 +50,15 @@ bool gd_taking_shape(gd_taking *in, const char *name, gd_shape *shape, gd_dtype 
     return true;
 }
 
-bool gd_taking_peek_number(gd_taking *in, const char *name, double *value) {
+bool gd_loading_peek_number(gd_loading *in, const char *name, double *value) {
     const gd_source_value *v = find_value(in, name);
     return v && gd_value_number(v->text, value);
 }
-bool gd_taking_peek_integer(gd_taking *in, const char *name, int64_t *value) {
+bool gd_loading_peek_integer(gd_loading *in, const char *name, int64_t *value) {
     const gd_source_value *v = find_value(in, name);
     return v && gd_value_integer(v->text, value);
 }
-const char *gd_taking_peek_text(gd_taking *in, const char *name) {
+const char *gd_loading_peek_text(gd_loading *in, const char *name) {
     const gd_source_value *v = find_value(in, name);
     return v ? v->text : NULL;
 }
@@ -79,7 +79,7 @@ static bool same_target(const gd_request *a, const gd_request *b) {
 }
 
 /* Adds a request and takes ownership of its name; frees the request after a failure. */
-static gd_status add_request(gd_taking *in, gd_request w) {
+static gd_status add_request(gd_loading *in, gd_request w) {
     const void *target = w.tensor ? (const void *)w.tensor->storage : w.to;
     const int there = w.name ? gd_entry_number(&in->requested, w.name) : -1;
     gd_status status = GD_OK;
@@ -112,7 +112,7 @@ static gd_fit fit_tensor(const gd_tensor *t, const gd_source_tensor *from) {
     return gd_is_float(from->dtype) && gd_is_float(t->dtype) ? GD_FITS : GD_OTHER_DTYPE;
 }
 
-gd_status gd_taking_tensor(gd_taking *in, const char *name, gd_tensor *t) {
+gd_status gd_loading_tensor(gd_loading *in, const char *name, gd_tensor *t) {
     if (!t || t->kind != GD_VALUE)
         return gd_fail(GD_E_STATE, "'%s' has no memory to load into: it is %s", name,
                        !t                     ? "NULL"
@@ -126,7 +126,7 @@ gd_status gd_taking_tensor(gd_taking *in, const char *name, gd_tensor *t) {
         in, (gd_request){.name = full, .fit = fit_tensor(t, from), .tensor = t, .from = from});
 }
 
-static gd_status take_value(gd_taking *in, const char *name, gd_value_kind kind, void *to) {
+static gd_status take_value(gd_loading *in, const char *name, gd_value_kind kind, void *to) {
     gd_request w = {.name = full_name(in, name), .kind = kind, .to = to};
     gd_source_value *v = value_at(in, w.name);
     w.value = v;
@@ -154,37 +154,37 @@ static gd_status take_value(gd_taking *in, const char *name, gd_value_kind kind,
     return add_request(in, w);
 }
 
-gd_status gd_taking_number(gd_taking *in, const char *name, double *value) {
+gd_status gd_loading_number(gd_loading *in, const char *name, double *value) {
     return take_value(in, name, GD_NUMBER_VALUE, value);
 }
-gd_status gd_taking_integer(gd_taking *in, const char *name, int64_t *value) {
+gd_status gd_loading_integer(gd_loading *in, const char *name, int64_t *value) {
     return take_value(in, name, GD_INTEGER_VALUE, value);
 }
-gd_status gd_taking_unsigned(gd_taking *in, const char *name, uint64_t *value) {
+gd_status gd_loading_unsigned(gd_loading *in, const char *name, uint64_t *value) {
     return take_value(in, name, GD_UNSIGNED_VALUE, value);
 }
-gd_status gd_taking_text(gd_taking *in, const char *name, char **value) {
+gd_status gd_loading_text(gd_loading *in, const char *name, char **value) {
     return take_value(in, name, GD_TEXT_VALUE, value);
 }
 
-gd_status gd_taking_object(gd_taking *in, const char *name, void *object) {
+gd_status gd_loading_object(gd_loading *in, const char *name, void *object) {
     size_t before;
     if (!object) return GD_OK;
     const gd_state_rules *rules = gd_state_rules_of(object, name);
     if (!rules) return GD_E_ARGUMENT;
     GD_TRY(gd_check_stack());
     GD_TRY(gd_path_begin(&in->path, name, &before));
-    const gd_status status = rules->take(object, in);
+    const gd_status status = rules->load(object, in);
     gd_path_end(&in->path, before);
     return status;
 }
 
-gd_status gd_taking_when_done(gd_taking *in, gd_state_done done, void *user) {
+gd_status gd_loading_when_done(gd_loading *in, gd_state_done done, void *user) {
     return gd_path_when_done(&in->path, done, user);
 }
 
-const char *gd_taking_name_for(gd_taking *in, const gd_tensor *of, int64_t index,
-                               const char *suffix) {
+const char *gd_loading_name_for(gd_loading *in, const gd_tensor *of, int64_t index,
+                                const char *suffix) {
     const gd_state_tensor *e = gd_state_entry_of(in->naming, of);
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, index);
@@ -198,7 +198,7 @@ const char *gd_taking_name_for(gd_taking *in, const gd_tensor *of, int64_t index
     const char *first = NULL;
     for (int i = 0; i < 3; i++) {
         const char *name = forms[i] ? gd_path_text(&in->path, forms[i], suffix) : NULL;
-        if (forms[i] && (!name || gd_taking_has(in, name))) return name;
+        if (forms[i] && (!name || gd_loading_has(in, name))) return name;
         if (!first) first = name;
     }
     return first;
@@ -206,7 +206,7 @@ const char *gd_taking_name_for(gd_taking *in, const gd_tensor *of, int64_t index
 
 /* --- a load ----------------------------------------------------------------------------------- */
 
-static gd_status index_source(gd_taking *in) {
+static gd_status index_source(gd_loading *in) {
     const gd_source *s = in->source;
     if (s->n_tensors > INT32_MAX / 2 || s->n_values > INT32_MAX / 2)
         return gd_fail(GD_E_UNSUPPORTED, "%s: too many names", s->title);
@@ -223,13 +223,13 @@ static gd_status index_source(gd_taking *in) {
     return GD_OK;
 }
 
-static gd_status take_parts(gd_taking *in) {
+static gd_status take_parts(gd_loading *in) {
     for (int64_t i = 0; i < in->parts.count; i++) {
         size_t before;
         gd_object *object = in->parts.at[i].object;
         const char *name = in->parts.at[i].name;
         GD_TRY(gd_path_begin_part(&in->path, name, &before));
-        const gd_status status = object->class->state->take(object, in);
+        const gd_status status = object->class->state->load(object, in);
         gd_path_end(&in->path, before);
         if (status != GD_OK) gd_error_prefix("part '%s': ", name ? name : "");
         GD_TRY(status);
@@ -238,7 +238,7 @@ static gd_status take_parts(gd_taking *in) {
 }
 
 /* From here on nothing can fail except uploads to a device whose memory the host cannot write. */
-static gd_status write_all(gd_taking *in) {
+static gd_status write_all(gd_loading *in) {
     gd_status status = GD_OK;
     for (int i = 0; i < in->n_requests && status == GD_OK; i++) {
         gd_request *w = &in->requests[i];
@@ -248,13 +248,13 @@ static gd_status write_all(gd_taking *in) {
     return status;
 }
 
-static gd_status check_and_write(gd_taking *in, gd_load_report *partial) {
+static gd_status check_and_write(gd_loading *in, gd_load_report *partial) {
     gd_load_report report;
     GD_TRY(index_source(in));
     GD_TRY(gd_state_collect_names(in->parts, &in->naming));
     GD_TRY(take_parts(in));
     if (in->no_memory) return gd_no_memory(NULL, "for a state");
-    gd_taking_report(in, &report);
+    gd_loading_report(in, &report);
     if (!partial && report.text[0])
         return gd_fail(report.unfit > 0 ? GD_E_SHAPE : GD_E_FORMAT, "%s", report.text);
     for (int i = 0; i < in->n_requests; i++)
@@ -265,10 +265,10 @@ static gd_status check_and_write(gd_taking *in, gd_load_report *partial) {
     return GD_OK;
 }
 
-gd_status gd_taking_load(const gd_source *source, gd_state_parts parts, gd_load_report *partial) {
-    gd_taking in = {.source = source, .parts = parts};
+gd_status gd_loading_load(const gd_source *source, gd_state_parts parts, gd_load_report *partial) {
+    gd_loading in = {.source = source, .parts = parts};
     GD_TRY(gd_check_parts(parts));
-    gd_scope *scope = gd_scope_open(); /* for temporaries of the `take` functions */
+    gd_scope *scope = gd_scope_open(); /* for temporaries of the `load` functions */
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, check_and_write(&in, partial));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/pictures: small pictures of every kind, and in pixels.npz what Pillow decodes.
+"""Writes tests/golden/images: small images of every kind, and in pixels.npz what Pillow decodes.
 
-    python3 tests/golden/pictures_make.py
+    python3 tests/golden/images_make.py
 
 Needs numpy and Pillow. Pillow writes neither PNG of 16 bits nor interlaced PNG; those are put together here.
 """
@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 from PIL import Image
 
-folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pictures")
+folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "images")
 os.makedirs(folder, exist_ok=True)
 rng = np.random.default_rng(1)
 pixels = {}
@@ -176,4 +176,4 @@ with open(path("bits.pbm"), "wb") as f:
 keep("bits.pbm", 255 * (1 - b))
 
 np.savez_compressed(path("pixels.npz"), **pixels)
-print(len(pixels), "pictures, the largest file has", max(os.path.getsize(path(n)) for n in os.listdir(folder)), "bytes")
+print(len(pixels), "images, the largest file has", max(os.path.getsize(path(n)) for n in os.listdir(folder)), "bytes")
