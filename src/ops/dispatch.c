@@ -105,6 +105,14 @@ gd_status gd_check_inputs(const gd_op *op, gd_tensor *const *in, int n_in) {
     return GD_OK;
 }
 
+/* Whether input i is a scalar on the CPU, which a call on any device can read. */
+static bool is_host_number(const gd_invocation *call, int i) {
+    const gd_tensor *t = call->in[i];
+    const gd_op *op = call->op;
+    return t->rank == 0 && t->device == gd_cpu() && t->kind == GD_VALUE &&
+           !(i < op->n_inputs && op->inputs[i].mutated) && !(i == 0 && op->flags & GD_OP_INPLACE);
+}
+
 /* Finds the device of the call. Scalars on the CPU can be combined with tensors of any device;
  * *numbers: there are such scalars, and they must be uploaded. */
 static gd_status find_device(const gd_invocation *call, gd_device **device, bool *numbers) {
@@ -113,14 +121,13 @@ static gd_status find_device(const gd_invocation *call, gd_device **device, bool
     for (int i = 0; i < call->n_in; i++) {
         const gd_tensor *t = call->in[i];
         if (!t || t->device == *device) continue;
-        bool number = t->rank == 0 && t->device == gd_cpu() && t->kind == GD_VALUE;
-        if (number && *device) *numbers = true;
+        if (*device && is_host_number(call, i)) *numbers = true;
         else if (!*device) *device = t->device;
         else {
             /* a second device is allowed if all inputs so far were scalars on the CPU */
             for (int k = 0; k < i; k++) {
                 const gd_tensor *u = call->in[k];
-                if (u && (u->rank != 0 || u->device != gd_cpu()))
+                if (u && !is_host_number(call, k))
                     return gd_fail(GD_E_DEVICE,
                                    "tensors are on %s and on %s; move one with gd_to_device",
                                    u->device->name, t->device->name);

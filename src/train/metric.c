@@ -252,7 +252,23 @@ static gd_status assign_all(gd_metric *m) {
     return gd_transaction_end(&updates, status);
 }
 
+/* Sums that were loaded before the first batch may be on another device than the net. */
+static gd_status move_sums(gd_metric *m, gd_device *device) {
+    GD_EAGER;
+    for (int i = 0; i < m->n_totals; i++) {
+        gd_tensor *sum = m->totals[i].sum;
+        if (sum->device == device) continue;
+        gd_tensor *moved = gd_to_device(sum, device);
+        if (moved->kind == GD_FAILED) return gd_failure();
+        m->totals[i].sum = gd_retain(moved);
+        gd_release(sum);
+        m->replaced++;
+    }
+    return GD_OK;
+}
+
 static gd_status run_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_tensor *weight) {
+    GD_TRY(move_sums(m, output->device));
     GD_TRY(gd_trace_record_value(&m->object, &m->replaced));
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = output->device;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -143,6 +144,8 @@ int killed_run(const char *folder, const char *result, killed_page *page) {
     gd_seed(11);
     counter c = {0};
     gd_module *net = make_net(), *best = make_net();
+    const char *kind = getenv("GRADUS_KILL_DEVICE"); /* the CPU if it is not set */
+    if (kind) gd_module_to(net, kind, GD_DTYPE_NONE);
     const gd_history *h = train(net, folder, &c);
     char path[4096];
     snprintf(path, sizeof path, "%s/best.safetensors", folder);

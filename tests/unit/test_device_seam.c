@@ -245,6 +245,22 @@ TEST(a_captured_scalar_of_the_host_stays_live) {
     CHECK(gd_jit_traces(jit) == 1);
 }
 
+static gd_tensors write_captured(gd_tensors in, void *user) {
+    return gd_listed(gd_assign(user, gd_sum(in.at[0])));
+}
+
+TEST(a_scalar_of_the_host_is_not_written_from_the_device) {
+    GD_SCOPE;
+    gd_tensor *x = on_device(gd_dims(2), (float[]){1, 2}), *number = gd_scalar(3);
+    gd_assign(number, gd_sum(x));
+    CHECK(gd_error_status() == GD_E_DEVICE);
+    gd_clear_error();
+    gd_jit_call(gd_jit_new(write_captured, number), gd_list(x));
+    CHECK(gd_error_status() == GD_E_DEVICE);
+    gd_clear_error();
+    CHECK(gd_item(number) == 3);
+}
+
 /* --- functions of the program ------------------------------------------------------------------ */
 
 static void twice_forward(gd_context *c) { c->y[0] = gd_mul(c->x[0], gd_scalar(2)); }
@@ -337,6 +353,23 @@ TEST(the_child_of_a_fork_gets_a_status) {
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(holds(x, 2, (float[]){1, 2}));
+}
+
+TEST(the_child_of_a_fork_frees_a_captured_plan) {
+    GD_SCOPE;
+    gd_tensor *x = on_device(gd_dims(2), (float[]){1, 2}), *factor = gd_scalar(3);
+    gd_jit *jit = gd_jit_new(scale_by_captured, factor);
+    for (int i = 0; i < 3; i++) gd_jit_call(jit, gd_list(x));
+    gd_keep(jit);
+    const pid_t child = fork();
+    if (child == 0) {
+        gd_release(jit);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(holds(gd_jit_call(jit, gd_list(x)).at[0], 2, (float[]){3, 6}));
+    gd_release(jit);
 }
 
 TEST(out_of_memory_says_how_much_and_the_program_goes_on) {
