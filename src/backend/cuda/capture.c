@@ -1,0 +1,182 @@
+/* capture.c - plans as CUDA graphs: entry and exit kernels, captures and their launches.
+ *
+ * A capture records all kernels of a plan's segment into a graph with fixed addresses. Its entry
+ * and exit kernels have their feeds, fetches and numbers as parameters. A launch sets these
+ * parameters and launches the graph.
+ */
+#include <string.h>
+
+#include "backend/cuda/state.h"
+
+/* A boundary with many copies is several kernels. */
+enum { MAX_PARTS = 64 };
+
+typedef struct boundary_nodes {
+    CUgraphNode nodes[MAX_PARTS];
+    int count;
+} boundary_nodes;
+
+struct gd_capture {
+    CUgraphExec graph;
+    boundary_nodes enter, leave;
+};
+
+/* --- boundaries ------------------------------------------------------------------------------- */
+
+static gd_cuda_kernel boundary_kernel = GD_CUDA_KERNEL("boundary", "gd_boundary_copy");
+
+static int max_of(int a, int b) { return a > b ? a : b; }
+
+/* The number of kernels of a boundary, at least one: the entry sets the number of the run. */
+static int count_parts(const gd_boundary *b) {
+    const int copies = (b->n_copies + GD_CUDA_COPIES - 1) / GD_CUDA_COPIES,
+              numbers = (b->n_numbers + GD_CUDA_NUMBERS - 1) / GD_CUDA_NUMBERS;
+    return max_of(1, max_of(copies, numbers));
+}
+
+static void fill_part(const gd_cuda_state *s, const gd_boundary *b, bool enters, int part,
+                      gd_cuda_boundary *p) {
+    p->word = s->word;
+    p->run = enters ? b->run : ~0ull;
+    const int copy = part * GD_CUDA_COPIES, number = part * GD_CUDA_NUMBERS;
+    p->n_copies = max_of(0, b->n_copies - copy);
+    if (p->n_copies > GD_CUDA_COPIES) p->n_copies = GD_CUDA_COPIES;
+    p->n_numbers = max_of(0, b->n_numbers - number);
+    if (p->n_numbers > GD_CUDA_NUMBERS) p->n_numbers = GD_CUDA_NUMBERS;
+    for (int i = 0; i < p->n_copies; i++) {
+        p->copies[i].to = b->copies[copy + i].to;
+        p->copies[i].from = b->copies[copy + i].from;
+        p->copies[i].bytes = b->copies[copy + i].bytes;
+    }
+    for (int i = 0; i < p->n_numbers; i++) {
+        p->numbers[i].to = b->numbers[number + i].to;
+        p->numbers[i].bits = b->numbers[number + i].bits;
+        p->numbers[i].bytes = (unsigned)b->numbers[number + i].bytes;
+    }
+}
+
+/* Blocks for the largest copy: 256 threads of 16 bytes, several times. */
+enum { THREADS = 256, BYTES_PER_BLOCK = THREADS * 16 * 4, MAX_BLOCKS = 264 };
+
+static unsigned count_blocks(const gd_cuda_boundary *p) {
+    unsigned long long most = 0;
+    for (int i = 0; i < p->n_copies; i++)
+        if (p->copies[i].bytes > most) most = p->copies[i].bytes;
+    const unsigned long long blocks = (most + BYTES_PER_BLOCK - 1) / BYTES_PER_BLOCK;
+    return blocks < 1 ? 1 : blocks > MAX_BLOCKS ? MAX_BLOCKS : (unsigned)blocks;
+}
+
+/* The node that a capture has recorded last. */
+static gd_status latest_node(gd_device *d, CUgraphNode *node) {
+    CUstreamCaptureStatus status;
+    cuuint64_t id;
+    CUgraph graph;
+    const CUgraphNode *nodes;
+    const CUgraphEdgeData *edges;
+    size_t count = 0;
+    const CUstream stream = gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE];
+    GD_CUDA_TRY(d, cuStreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &edges, &count));
+    if (count != 1)
+        return gd_cuda_host->fail(GD_E_DEVICE, "%s: a capture has %zu latest nodes", d->name,
+                                  count);
+    *node = nodes[0];
+    return GD_OK;
+}
+
+static gd_status queue_boundary(gd_device *d, const gd_boundary *b, bool enters) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    const int parts = count_parts(b);
+    gd_status status = GD_OK;
+    if (parts > MAX_PARTS)
+        status =
+            gd_cuda_host->fail(GD_E_UNSUPPORTED,
+                               "a plan with %d feeds, fetches and numbers; at most %d are "
+                               "possible on %s",
+                               b->n_copies + b->n_numbers, MAX_PARTS * GD_CUDA_NUMBERS, d->name);
+    boundary_nodes *nodes = !s->capturing ? NULL
+                            : enters      ? &s->capturing->enter
+                                          : &s->capturing->leave;
+    for (int i = 0; i < parts && status == GD_OK; i++) {
+        gd_cuda_boundary p;
+        fill_part(s, b, enters, i, &p);
+        status = gd_cuda_launch(d, &boundary_kernel, count_blocks(&p), THREADS, &p);
+        if (status == GD_OK && nodes) status = latest_node(d, &nodes->nodes[nodes->count++]);
+    }
+    return status;
+}
+
+gd_status gd_cuda_enter(gd_device *d, const gd_boundary *b) { return queue_boundary(d, b, true); }
+gd_status gd_cuda_leave(gd_device *d, const gd_boundary *b) { return queue_boundary(d, b, false); }
+
+/* --- captures --------------------------------------------------------------------------------- */
+
+gd_status gd_cuda_capture_begin(gd_device *d) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    gd_capture *capture = gd_cuda_host->allocate(sizeof *capture);
+    if (!capture) return gd_cuda_host->fail(GD_E_MEMORY, "no memory for a capture");
+    memset(capture, 0, sizeof *capture);
+    status = GD_CUDA_CALL(
+        d, cuStreamBeginCapture(s->streams[GD_QUEUE_COMPUTE], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    if (status == GD_OK) s->capturing = capture;
+    else gd_cuda_host->release(capture);
+    return status;
+}
+
+gd_status gd_cuda_capture_end(gd_device *d, gd_capture **capture) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    gd_capture *c = s->capturing;
+    CUgraph graph = NULL;
+    s->capturing = NULL;
+    *capture = NULL;
+    gd_status status = gd_cuda_enter_context(d);
+    if (status == GD_OK)
+        status = GD_CUDA_CALL(d, cuStreamEndCapture(s->streams[GD_QUEUE_COMPUTE], &graph));
+    if (status == GD_OK) status = GD_CUDA_CALL(d, cuGraphInstantiate(&c->graph, graph, 0));
+    if (graph) gd_cuda.cuGraphDestroy(graph);
+    if (status == GD_OK) *capture = c;
+    else gd_cuda_host->release(c);
+    return status;
+}
+
+static gd_status set_boundary(gd_device *d, const gd_capture *c, const boundary_nodes *nodes,
+                              const gd_boundary *b, bool enters) {
+    CUfunction function;
+    gd_status status = gd_cuda_function(d, &boundary_kernel, &function);
+    if (status != GD_OK) return status;
+    for (int i = 0; i < nodes->count; i++) {
+        gd_cuda_boundary p;
+        fill_part(gd_cuda_state_of(d), b, enters, i, &p);
+        void *parameters[] = {&p};
+        const CUDA_KERNEL_NODE_PARAMS node = {.func = function,
+                                              .gridDimX = count_blocks(&p),
+                                              .gridDimY = 1,
+                                              .gridDimZ = 1,
+                                              .blockDimX = THREADS,
+                                              .blockDimY = 1,
+                                              .blockDimZ = 1,
+                                              .kernelParams = parameters};
+        GD_CUDA_TRY(d, cuGraphExecKernelNodeSetParams(c->graph, nodes->nodes[i], &node));
+    }
+    return GD_OK;
+}
+
+gd_status gd_cuda_capture_launch(gd_device *d, gd_capture *c, const gd_boundary *enter,
+                                 const gd_boundary *leave) {
+    gd_status status = gd_cuda_enter_context(d);
+    if (status == GD_OK && enter) status = set_boundary(d, c, &c->enter, enter, true);
+    if (status == GD_OK && leave) status = set_boundary(d, c, &c->leave, leave, false);
+    if (status != GD_OK) return status;
+    GD_CUDA_TRY(d, cuGraphLaunch(c->graph, gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE]));
+    return GD_OK;
+}
+
+/* A launch of the graph may still run. */
+void gd_cuda_capture_free(gd_device *d, gd_capture *c) {
+    if (gd_cuda_enter_context(d) == GD_OK) {
+        gd_cuda.cuStreamSynchronize(gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE]);
+        gd_cuda.cuGraphExecDestroy(c->graph);
+    }
+    gd_cuda_host->release(c);
+}

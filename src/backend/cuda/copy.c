@@ -1,0 +1,54 @@
+/* copy.c - copies, reshapes and assignments. */
+#include "backend/cuda/kernels/copy.h"
+
+#include "backend/cuda/kernels.h"
+
+static gd_cuda_kernel copy_views = GD_CUDA_KERNEL("copy", "gd_copy_views");
+static gd_cuda_kernel copy_bytes = GD_CUDA_KERNEL("copy", "gd_copy_bytes");
+
+static bool same_dims(const gd_view *a, const gd_view *b) {
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++) same = a->dims[i] == b->dims[i];
+    return same;
+}
+
+static gd_status queue_copy(const gd_kernel_call *call, const gd_view *to, const gd_view *from,
+                            bool reshapes) {
+    const gd_cuda_call c = gd_cuda_call_of(call);
+    if (to->dtype == from->dtype && (reshapes || same_dims(to, from)) &&
+        gd_cuda_is_contiguous(to) && gd_cuda_is_contiguous(from)) {
+        const gd_cuda_copy_bytes p = {c, to->data, from->data,
+                                      gd_cuda_count(to) *
+                                          (long long)gd_cuda_element_size(to->dtype)};
+        return gd_cuda_launch_each(call->device, &copy_bytes, (p.bytes + 15) / 16, &p);
+    }
+    const gd_cuda_copy p = {c, gd_cuda_view_of(to), gd_cuda_view_of(from), reshapes};
+    return gd_cuda_launch_each(call->device, &copy_views, p.to.count, &p);
+}
+
+static gd_status run_copy(gd_kernel_call *call) {
+    return queue_copy(call, &call->out[0], &call->in[0], false);
+}
+
+/* The same elements in row-major order: a reshape that cannot be a view. */
+static gd_status run_reshape(gd_kernel_call *call) {
+    return queue_copy(call, &call->out[0], &call->in[0], true);
+}
+
+/* The inputs are x and the value, the outputs the new value and x. The value may be a view of x, so
+ * it is copied to the first output before x is written. */
+static gd_status run_assign(gd_kernel_call *call) {
+    const gd_view *value = &call->in[1];
+    if (call->out[0].data) {
+        gd_status status = queue_copy(call, &call->out[0], value, false);
+        if (status != GD_OK) return status;
+        value = &call->out[0];
+    }
+    return queue_copy(call, &call->out[1], value, false);
+}
+
+GD_CUDA_OP(clone, run_copy)
+GD_CUDA_OP(contiguous, run_reshape)
+GD_CUDA_OP(flatten, run_reshape)
+GD_CUDA_OP(reshape, run_reshape)
+GD_CUDA_OP(assign, run_assign)

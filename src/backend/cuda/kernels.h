@@ -1,0 +1,80 @@
+/* kernels.h - how kernels of the CUDA backend are written.
+ *
+ * A kernel has two parts. kernels/NAME.cu has the code for the device, whose functions take one
+ * struct by value (kernels/NAME.h). NAME.c has the host's functions, which fill the struct and
+ * launch, and adds the kernels (GD_CUDA_OP). Every kernel checks the error word first, so all have the
+ * flag GD_KERNEL_CHECKED.
+ */
+#ifndef GRADUS_CUDA_KERNELS_H
+#define GRADUS_CUDA_KERNELS_H
+
+#include "backend/cuda/kernels/view.h"
+#include "backend/cuda/state.h"
+
+/* All kernels, in an array that stays valid (kernels.c). */
+gd_status gd_cuda_collect_kernels(const gd_kernel **kernels, int *count);
+
+/* GD_CUDA_OP(clone, run_copy) adds a kernel for op "clone". It is found without a list: the entries
+ * of all files are in one section of the library. */
+#define GD_CUDA_OP(name, function)                          \
+    GD_CUDA_ADD(name##_kernel, {.op = #name,                \
+                                .variant = "cuda",          \
+                                .device = "cuda",           \
+                                .rank = 10,                 \
+                                .flags = GD_KERNEL_CHECKED, \
+                                .run = function})
+/* The same with all fields of gd_kernel, under a name of its own. */
+#define GD_CUDA_ADD(name, ...)                                                                     \
+    static const gd_kernel name = __VA_ARGS__;                                                     \
+    static const gd_kernel *const name##_entry __attribute__((section("gd_cuda_entries"), used)) = \
+        &name;
+
+static inline gd_cuda_view gd_cuda_view_of(const gd_view *v) {
+    gd_cuda_view view = {.data = v->data, .dtype = (int)v->dtype, .rank = v->rank, .count = 1};
+    for (int i = 0; i < v->rank; i++) {
+        view.dims[i] = v->dims[i];
+        view.strides[i] = v->strides[i];
+        view.count *= v->dims[i];
+    }
+    return view;
+}
+
+static inline gd_cuda_call gd_cuda_call_of(const gd_kernel_call *call) {
+    return (gd_cuda_call){gd_cuda_state_of(call->device)->word, call->number};
+}
+
+static inline long long gd_cuda_count(const gd_view *v) {
+    long long count = 1;
+    for (int i = 0; i < v->rank; i++) count *= v->dims[i];
+    return count;
+}
+
+static inline size_t gd_cuda_element_size(gd_dtype dtype) {
+    switch (dtype) {
+    case GD_F64:
+    case GD_I64: return 8;
+    case GD_F32:
+    case GD_I32: return 4;
+    case GD_F16:
+    case GD_BF16: return 2;
+    default: return 1;
+    }
+}
+
+static inline bool gd_cuda_is_float(gd_dtype dtype) {
+    return dtype == GD_F16 || dtype == GD_BF16 || dtype == GD_F32 || dtype == GD_F64;
+}
+
+static inline bool gd_cuda_is_contiguous(const gd_view *v) {
+    int64_t stride = 1;
+    for (int i = v->rank; i-- > 0; stride *= v->dims[i])
+        if (v->dims[i] > 1 && v->strides[i] != stride) return false;
+    return true;
+}
+
+/* Launches a kernel whose threads loop over `count` items (EACH in kernels/element.cuh); nothing if
+ * count is 0. */
+gd_status gd_cuda_launch_each(gd_device *d, gd_cuda_kernel *kernel, long long count,
+                              const void *arguments);
+
+#endif

@@ -1,0 +1,67 @@
+/* module.c - the kernels that the build compiled, and their launches. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "backend/cuda/images.h"
+#include "backend/cuda/state.h"
+
+static int find_image(const char *name) {
+    for (int i = 0; i < gd_cuda_image_count; i++)
+        if (strcmp(gd_cuda_images[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* The module of an image, loaded at first use. The lock of the state is held. */
+static gd_status load_module(gd_device *d, const char *image, CUmodule *module) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    const int number = find_image(image);
+    if (number < 0)
+        return gd_cuda_host->fail(GD_E_DEVICE, "the CUDA backend has no kernels '%s'", image);
+    if (!s->modules) {
+        const size_t bytes = (size_t)gd_cuda_image_count * sizeof *s->modules;
+        s->modules = gd_cuda_host->allocate(bytes);
+        if (!s->modules) return gd_cuda_host->fail(GD_E_MEMORY, "no memory for CUDA modules");
+        memset(s->modules, 0, bytes);
+    }
+    if (!s->modules[number])
+        GD_CUDA_TRY(d, cuModuleLoadData(&s->modules[number], gd_cuda_images[number].code));
+    *module = s->modules[number];
+    return GD_OK;
+}
+
+static gd_status load_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function) {
+    CUmodule module;
+    gd_status status = load_module(d, kernel->image, &module);
+    if (status == GD_OK)
+        status = GD_CUDA_CALL(d, cuModuleGetFunction(function, module, kernel->name));
+    return status;
+}
+
+gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    _Atomic(CUfunction) *known = &kernel->functions[s->index];
+    *function = atomic_load_explicit(known, memory_order_acquire);
+    if (__builtin_expect(*function != NULL, 1)) return GD_OK;
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    pthread_mutex_lock(&s->lock);
+    status = load_function(d, kernel, function);
+    pthread_mutex_unlock(&s->lock);
+    if (status == GD_OK) atomic_store_explicit(known, *function, memory_order_release);
+    return status;
+}
+
+gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
+                         const void *arguments) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    void *parameters[] = {(void *)(uintptr_t)arguments};
+    CUfunction function;
+    gd_status status = gd_cuda_enter_context(d);
+    if (status == GD_OK) status = gd_cuda_function(d, kernel, &function);
+    if (status != GD_OK || blocks == 0) return status;
+    GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0,
+                                  s->streams[GD_QUEUE_COMPUTE], parameters, NULL));
+    if (s->synchronous && !s->capturing)
+        GD_CUDA_TRY(d, cuStreamSynchronize(s->streams[GD_QUEUE_COMPUTE]));
+    return GD_OK;
+}

@@ -1,0 +1,81 @@
+/* queue.c - events of a CUDA device, and its error word. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/state.h"
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+/* A free event, or a new one. NULL, with the failure set, if there is none. */
+static gd_event *take_event(gd_device *d) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    pthread_mutex_lock(&s->lock);
+    gd_event *event = s->free_events;
+    if (event) s->free_events = event->next;
+    pthread_mutex_unlock(&s->lock);
+    if (event) return event;
+    event = gd_cuda_host->allocate(sizeof *event);
+    if (!event) {
+        gd_cuda_host->fail(GD_E_MEMORY, "no memory for an event of %s", d->name);
+        return NULL;
+    }
+    if (GD_CUDA_CALL(d, cuEventCreate(&event->event, CU_EVENT_DISABLE_TIMING)) == GD_OK)
+        return event;
+    gd_cuda_host->release(event);
+    return NULL;
+}
+
+void gd_cuda_event_free(gd_device *d, gd_event *event) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    pthread_mutex_lock(&s->lock);
+    event->next = s->free_events;
+    s->free_events = event;
+    pthread_mutex_unlock(&s->lock);
+}
+
+gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_event **event) {
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    *event = take_event(d);
+    if (!*event) return GD_E_DEVICE;
+    status = GD_CUDA_CALL(d, cuEventRecord((*event)->event, gd_cuda_state_of(d)->streams[queue]));
+    if (status != GD_OK) gd_cuda_event_free(d, *event);
+    return status;
+}
+
+gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_event *event) {
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    const CUstream stream = gd_cuda_state_of(d)->streams[queue];
+    GD_CUDA_TRY(d, cuStreamWaitEvent(stream, event->event, 0));
+    return GD_OK;
+}
+
+gd_status gd_cuda_event_wait(gd_device *d, gd_event *event) {
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    GD_CUDA_TRY(d, cuEventSynchronize(event->event));
+    return GD_OK;
+}
+
+/* --- the error word --------------------------------------------------------------------------- */
+
+gd_status gd_cuda_error_take(gd_device *d, gd_data_error *error) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    const CUstream stream = s->streams[GD_QUEUE_COMPUTE];
+    const CUdeviceptr word = (CUdeviceptr)(uintptr_t)s->word;
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    GD_CUDA_TRY(d, cuMemcpyDtoHAsync(s->read, word, sizeof *s->read, stream));
+    GD_CUDA_TRY(d, cuStreamSynchronize(stream));
+    const gd_cuda_word *w = s->read;
+    *error = (gd_data_error){.number = w->number,
+                             .run = w->run,
+                             .problem = (int32_t)w->problem,
+                             .element = w->element,
+                             .values = {w->values[0], w->values[1], w->values[2]},
+                             .real = w->real};
+    if (w->number) /* `current_run` stays: a plan may be running */
+        GD_CUDA_TRY(d, cuMemsetD8Async(word, 0, offsetof(gd_cuda_word, current_run), stream));
+    return GD_OK;
+}

@@ -1,0 +1,93 @@
+/* state.h - the inside of a CUDA device: context, streams, events, modules, the error word. */
+#ifndef GRADUS_CUDA_STATE_H
+#define GRADUS_CUDA_STATE_H
+
+#include <pthread.h>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/kernels/error_word.h"
+
+struct gd_event {
+    CUevent event;
+    gd_event *next; /* in the list of free events */
+};
+
+typedef struct gd_cuda_state {
+    CUdevice number;
+    int index;         /* among the devices of the backend: 0 for "cuda:0" */
+    CUcontext context; /* the primary one, which libraries of NVIDIA use, too */
+    CUstream streams[GD_QUEUE_COUNT];
+    int capability;     /* 90: compute capability 9.0 */
+    int processors;     /* multiprocessors */
+    gd_cuda_word *word; /* device address of the error word */
+    gd_cuda_word *read; /* pinned host memory for a copy of it */
+
+    pthread_mutex_t lock; /* of events and modules */
+    gd_event *free_events;
+
+    CUmodule *modules;     /* by number of the image; NULL: not loaded yet */
+    gd_capture *capturing; /* the capture that records calls now, or NULL */
+    bool synchronous;      /* GRADUS_DEBUG=device: the host waits after each kernel */
+} gd_cuda_state;
+
+static inline gd_cuda_state *gd_cuda_state_of(const gd_device *d) {
+    return (gd_cuda_state *)d->state;
+}
+
+/* Makes the device's context current in this thread. Every function of the device calls it. */
+gd_status gd_cuda_enter_context(gd_device *d);
+
+/* --- memory (memory.c) ------------------------------------------------------------------------ */
+
+gd_status gd_cuda_alloc(gd_device *d, size_t bytes, void **handle);
+void gd_cuda_free(gd_device *d, void *handle, size_t bytes);
+gd_status gd_cuda_memory_info(gd_device *d, size_t *free_bytes, size_t *total_bytes);
+gd_status gd_cuda_pinned_alloc(gd_device *d, size_t bytes, void **address);
+void gd_cuda_pinned_free(gd_device *d, void *address, size_t bytes);
+gd_status gd_cuda_upload(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
+gd_status gd_cuda_download(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
+
+/* --- events and the error word (queue.c) ------------------------------------------------------ */
+
+gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_event **event);
+gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_event *event);
+gd_status gd_cuda_event_wait(gd_device *d, gd_event *event);
+void gd_cuda_event_free(gd_device *d, gd_event *event);
+gd_status gd_cuda_error_take(gd_device *d, gd_data_error *error);
+
+/* --- plans (capture.c) ------------------------------------------------------------------------ */
+
+gd_status gd_cuda_enter(gd_device *d, const gd_boundary *boundary);
+gd_status gd_cuda_leave(gd_device *d, const gd_boundary *boundary);
+gd_status gd_cuda_capture_begin(gd_device *d);
+gd_status gd_cuda_capture_end(gd_device *d, gd_capture **capture);
+gd_status gd_cuda_capture_launch(gd_device *d, gd_capture *capture, const gd_boundary *enter,
+                                 const gd_boundary *leave);
+void gd_cuda_capture_free(gd_device *d, gd_capture *capture);
+
+/* --- kernels (module.c) ----------------------------------------------------------------------- */
+
+enum { GD_CUDA_DEVICES = 16 };
+
+/* A kernel that the build compiled: a function of the file kernels/IMAGE.cu. It is loaded when a
+ * device first uses it.
+ *
+ *     static gd_cuda_kernel fill = GD_CUDA_KERNEL("fill", "gd_fill");
+ */
+typedef struct gd_cuda_kernel {
+    const char *image, *name;
+    _Atomic(CUfunction) functions[GD_CUDA_DEVICES]; /* by device */
+} gd_cuda_kernel;
+#define GD_CUDA_KERNEL(image, name) \
+    {                               \
+        image, name, { NULL }       \
+    }
+
+gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function);
+
+/* Queues a kernel on the compute stream: `blocks` blocks of `threads` threads. `arguments` points
+ * to its only parameter, a struct that is copied. */
+gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
+                         const void *arguments);
+
+#endif
