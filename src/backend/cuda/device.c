@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/elementwise.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/state.h"
 
@@ -20,7 +21,8 @@ gd_status gd_cuda_enter_context(gd_device *d) {
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static const gd_device_api api = {
+static gd_device_api api = {
+    /* `fusion` is set when the backend is opened */
     .kind = "cuda",
     .dtypes = (1u << GD_DTYPE_COUNT) - 2u,
     .alignment = 256,
@@ -105,6 +107,7 @@ GD_API const gd_backend_info gradus_backend_info = GD_BACKEND_INFO("cuda");
 /* Devices that are too old are left out; if all are, the failure of the last one remains. */
 GD_API gd_status gradus_backend_open(const gd_host *host, gd_backend *backend) {
     gd_cuda_host = host;
+    api.fusion = gd_cuda_fusion_rules();
     gd_status status = gd_cuda_load_driver();
     if (status != GD_OK) return status;
     int count = 0, opened = 0;

@@ -30,7 +30,7 @@ static gd_status load_module(gd_device *d, const char *image, CUmodule *module) 
 }
 
 static gd_status load_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function) {
-    CUmodule module;
+    CUmodule module = NULL;
     gd_status status = load_module(d, kernel->image, &module);
     if (status == GD_OK)
         status = GD_CUDA_CALL(d, cuModuleGetFunction(function, module, kernel->name));
