@@ -3,8 +3,9 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "backend/cuda/library.h"
 
 /* --- NVRTC ------------------------------------------------------------------------------------ */
 
@@ -25,21 +26,9 @@ static nvrtc_functions nvrtc;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool loaded;
 
-static void *open_library(void) {
-    static const char *const paths[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                        "/usr/local/cuda/lib64/libnvrtc.so"};
-    const char *home = getenv("CUDA_HOME");
-    void *library = NULL;
-    char path[1024];
-    snprintf(path, sizeof path, "%s/lib64/libnvrtc.so", home ? home : "");
-    if (home) library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; !library && i < sizeof paths / sizeof *paths; i++)
-        library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
-    return library;
-}
-
 static void load_nvrtc(void) {
-    void *library = open_library();
+    static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
+    void *library = gd_cuda_open_library(names);
     if (!library) return;
     loaded = true;
 #define LOAD(name)                                 \
