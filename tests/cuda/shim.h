@@ -1,0 +1,173 @@
+/* shim.h - CUDA C++ as C++ for the host, so that kernels run without a GPU.
+ *
+ * The emulator (driver.cpp) runs the threads of a grid one after the other, block by block. Kernels
+ * with barriers or shuffles run their block's threads as coroutines, which switch at each barrier.
+ */
+#ifndef GRADUS_TESTS_CUDA_SHIM_H
+#define GRADUS_TESTS_CUDA_SHIM_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <type_traits>
+#include <utility>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__ static
+#define __restrict__ __restrict
+
+struct emulated_index {
+    unsigned x, y, z;
+};
+/* Of the thread that runs; set by the emulator. */
+extern emulated_index threadIdx, blockIdx, blockDim, gridDim;
+static const int warpSize = 32;
+
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+
+static inline float __int_as_float(int bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline int __float_as_int(float x) {
+    int bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline double __longlong_as_double(long long bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline long long __double_as_longlong(double x) {
+    long long bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+template <typename T> static inline T __ldg(const T *p) { return *p; }
+static inline void __threadfence(void) {}
+
+/* Threads run one at a time, so a plain update is atomic. */
+template <typename T> static inline T atomicCAS(T *p, T expected, T value) {
+    const T before = *p;
+    if (before == expected) *p = value;
+    return before;
+}
+template <typename T, typename U> static inline T atomicAdd(T *p, U value) {
+    const T before = *p;
+    *p += value;
+    return before;
+}
+template <typename T, typename U> static inline T atomicMax(T *p, U value) {
+    const T before = *p;
+    if (value > *p) *p = value;
+    return before;
+}
+template <typename T, typename U> static inline T atomicMin(T *p, U value) {
+    const T before = *p;
+    if (value < *p) *p = value;
+    return before;
+}
+
+/* --- barriers and shuffles -------------------------------------------------------------------- */
+
+extern "C" void emulated_barrier(void);      /* all threads of the block */
+extern "C" void emulated_warp_barrier(void); /* all threads of the warp */
+extern "C" void *emulated_lane(int lane);    /* 16 bytes of another thread of the warp */
+
+static inline void __syncthreads(void) { emulated_barrier(); }
+static inline void __syncwarp(unsigned mask = ~0u) {
+    (void)mask;
+    emulated_warp_barrier();
+}
+
+/* The value of another lane, or the own one if there is none. */
+template <typename T> static inline T emulated_exchange(T value, int from) {
+    static_assert(sizeof(T) <= 16, "a shuffled value has at most 16 bytes");
+    const int own = (int)(threadIdx.x % 32);
+    memcpy(emulated_lane(own), &value, sizeof value);
+    emulated_warp_barrier();
+    T result = value;
+    const void *other = from >= 0 && from < 32 ? emulated_lane(from) : nullptr;
+    if (other) memcpy(&result, other, sizeof result);
+    emulated_warp_barrier();
+    return result;
+}
+template <typename T>
+static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
+    (void)mask;
+    const int own = (int)(threadIdx.x % 32);
+    return emulated_exchange(value, own / width * width + lane % width);
+}
+template <typename T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+    (void)mask;
+    const int own = (int)(threadIdx.x % 32), from = own + (int)delta;
+    return emulated_exchange(value, from / width == own / width ? from : own);
+}
+template <typename T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+    (void)mask;
+    const int own = (int)(threadIdx.x % 32), from = own - (int)delta;
+    return emulated_exchange(value, from >= 0 && from / width == own / width ? from : own);
+}
+template <typename T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32) {
+    (void)mask, (void)width;
+    return emulated_exchange(value, (int)(threadIdx.x % 32) ^ bits);
+}
+static inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    unsigned result = 0;
+    for (int lane = 0; lane < 32; lane++)
+        result |= (unsigned)(__shfl_sync(mask, predicate != 0, lane) ? 1 : 0) << lane;
+    return result;
+}
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+
+/* A kernel: its name, a function that calls it with the parameters of a launch, and the sizes of the
+ * parameters. EMULATED_KERNEL(copy, true) describes the function `copy`, which has barriers. */
+struct emulated_kernel {
+    const char *name;
+    void (*call)(void **parameters);
+    bool has_barriers;
+    size_t parameter_bytes[4]; /* ends with 0 */
+};
+
+template <typename... P, size_t... I>
+static inline void emulated_call_with(void (*kernel)(P...), void **parameters,
+                                      std::index_sequence<I...>) {
+    kernel(*(std::remove_cv_t<std::remove_reference_t<P>> *)parameters[I]...);
+}
+template <typename... P>
+static inline void emulated_call(void (*kernel)(P...), void **parameters) {
+    emulated_call_with(kernel, parameters, std::index_sequence_for<P...>());
+}
+template <typename... P>
+static constexpr emulated_kernel emulated_describe(const char *name, void (*)(P...),
+                                                   void (*call)(void **), bool barriers) {
+    return {name, call, barriers, {sizeof(P)..., 0}};
+}
+#define EMULATED_KERNEL(name, barriers)                        \
+    emulated_describe(                                         \
+        #name, name, [](void **p) { emulated_call(name, p); }, barriers)
+
+/* min and max of CUDA. */
+template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
+template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
+
+#endif
