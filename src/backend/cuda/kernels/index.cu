@@ -1,5 +1,5 @@
-/* index.cu - gather and scatter, range checks, and ops whose results have a size that depends on the
- * data. */
+/* index.cu - gather and scatter, range checks, and ops whose results have a size that depends on
+ * the data. */
 #include "backend/cuda/kernels/index.h"
 #include "backend/cuda/kernels/walk.cuh"
 #include "gradus/backend.h"
@@ -62,8 +62,8 @@ static __device__ void store_identity(const gd_cuda_scatter &p, long long to) {
 
 enum { TARGETS = 8 }; /* indices that are loaded together, to overlap their latencies */
 
-/* The targets of entries t .. t+TARGETS-1 of a line, or -1 for those that are not of this part. Part
- * 0 reports bad indices. `first` is the number of the line's entry 0 in the index. */
+/* The targets of entries t .. t+TARGETS-1 of a line; -1 for those that another part writes and for
+ * bad indices, which part 0 reports. `first` is the number of the line's entry 0 in the index. */
 static __device__ __forceinline__ void load_targets(const gd_cuda_scatter &p, long long index_at,
                                                     long long first, int part, long long t,
                                                     long long *targets) {

@@ -36,8 +36,8 @@ typedef struct gd_cuda_scatter {
     int axis;  /* for the report */
     gd_cuda_scatter_mode mode;
     int forgets; /* extremes without the elements of x */
-    int parts;   /* threads for each line, a power of two: thread p writes
-                                             the targets whose number modulo `parts` is p */
+    int parts;   /* threads for each line, a power of two: thread p writes the targets t with
+                    t modulo parts = p */
     long long index_step, src_step, y_step; /* strides along the axis */
     long long length;                       /* of the index along the axis */
     long long size;                         /* of y along the axis */

@@ -55,10 +55,10 @@ static __device__ __forceinline__ void load_step(const gd_cuda_cumulative &p, co
     }
 }
 
-/* scale y + offset, without operations that the kind does not need: they would round or turn -0
- * into 0. */
+/* scale y + offset, without operations that the kind does not need. */
 template <class T>
-static __device__ __forceinline__ T apply_map(gd_cuda_cumulative_kind kind, T scale, T offset, T y) {
+static __device__ __forceinline__ T apply_map(gd_cuda_cumulative_kind kind, T scale, T offset,
+                                              T y) {
     if (kind == GD_CUDA_CUMULATIVE_SUM) return y + offset;
     if (kind == GD_CUDA_CUMULATIVE_PRODUCT) return y * scale;
     return scale * y + offset;
@@ -84,7 +84,29 @@ static __device__ void compute_maps(const gd_cuda_cumulative &p) {
     }
 }
 
-/* After a result of 0 the offset is exact, even if the scale has overflowed. */
+static __device__ __forceinline__ bool is_finite(double x) { return fabs(x) <= DBL_MAX; }
+static __device__ __forceinline__ bool is_finite(uint64_t) { return true; }
+
+/* The last result of a chunk, computed from `start`, the result before it. After 0 it is the offset
+ * of the map. If all numbers are finite, the map gives it. Otherwise it is computed from the
+ * elements: the scale may have overflowed where the results do not, and infinity times 0 is NaN. */
+template <class T>
+static __device__ T finish_chunk(const gd_cuda_cumulative &p, const chunk_map<T> &map,
+                                 long long line, long long chunk, T start) {
+    if (start == 0) return map.offset;
+    const bool finite = is_finite(map.scale) && is_finite(map.offset) && is_finite(start);
+    if (finite || p.kind == GD_CUDA_CUMULATIVE_SUM || start != start)
+        return apply_map(p.kind, map.scale, map.offset, start);
+    const line_chunk c = chunk_of(p, line, chunk);
+    for (long long t = c.first; t < c.last; t++) {
+        T scale, value;
+        load_step(p, c, t, scale, value);
+        start = apply_map(p.kind, scale, value, start);
+    }
+    return start;
+}
+
+/* Replaces the offset of each map by the result before the chunk. */
 template <class T>
 static __device__ void compute_starts(const gd_cuda_cumulative &p) {
     for (EACH(line, p.lines.count)) {
@@ -93,7 +115,7 @@ static __device__ void compute_starts(const gd_cuda_cumulative &p) {
         for (long long c = 0; c < p.chunks; c++, map += p.lines.count) {
             const chunk_map<T> m = *map;
             map->offset = start;
-            start = start == 0 ? m.offset : apply_map(p.kind, m.scale, m.offset, start);
+            start = finish_chunk(p, m, line, c, start);
         }
     }
 }

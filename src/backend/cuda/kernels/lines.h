@@ -1,4 +1,5 @@
-/* lines.h - parameters of the kernels in lines.cu. A line is the elements along the axis of an op. */
+/* lines.h - parameters of the kernels in lines.cu. A line is all elements along the axis of an op,
+ * with fixed indices in the other dimensions. */
 #ifndef GRADUS_CUDA_LINES_H
 #define GRADUS_CUDA_LINES_H
 
@@ -14,9 +15,9 @@ typedef enum gd_cuda_cumulative_kind {
  * y -> scale y + offset. 16 bytes, f64 or u64. */
 enum { GD_CUDA_CHUNK_BYTES = 16 };
 
-/* A thread computes a line, or a chunk of a long line. For chunks there are three kernels: the first
- * computes the map of each chunk, the second replaces the maps by the results before each chunk, and
- * the third computes the elements. */
+/* A thread computes a line, or a chunk of a long line. Chunks need three kernels: the first
+ * computes the map of each chunk, the second the result before each chunk, the third the
+ * elements. */
 typedef struct gd_cuda_cumulative {
     gd_cuda_call call;
     gd_cuda_walk lines; /* over x without the axis; views: x, y, a */
@@ -33,8 +34,8 @@ typedef struct gd_cuda_cumulative {
     void *maps;              /* chunks > 1: (chunks, lines) */
 } gd_cuda_cumulative;
 
-/* An element to be sorted: a key whose unsigned order is the order of the elements, and the index in
- * the line. */
+/* An element to be sorted: a key whose unsigned order is the order of the elements, and the index
+ * in the line. */
 typedef struct gd_cuda_sort_entry {
     unsigned long long key;
     long long index;
