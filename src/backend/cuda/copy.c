@@ -26,6 +26,10 @@ static gd_status queue_copy(const gd_kernel_call *call, const gd_view *to, const
     return gd_cuda_launch_each(call->device, &copy_views, p.to.count, &p);
 }
 
+gd_status gd_cuda_queue_copy(const gd_kernel_call *call, const gd_view *to, const gd_view *from) {
+    return queue_copy(call, to, from, false);
+}
+
 static gd_status run_copy(gd_kernel_call *call) {
     return queue_copy(call, &call->out[0], &call->in[0], false);
 }

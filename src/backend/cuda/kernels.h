@@ -77,4 +77,7 @@ static inline bool gd_cuda_is_contiguous(const gd_view *v) {
 gd_status gd_cuda_launch_each(gd_device *d, gd_cuda_kernel *kernel, long long count,
                               const void *arguments);
 
+/* Queues a copy, with conversion, of `from`, which is broadcast to the shape of `to` (copy.c). */
+gd_status gd_cuda_queue_copy(const gd_kernel_call *call, const gd_view *to, const gd_view *from);
+
 #endif
