@@ -11,6 +11,7 @@ static gd_cuda_kernel random_key = GD_CUDA_KERNEL("random", "gd_draw_key"),
                       random_normal = GD_CUDA_KERNEL("random", "gd_draw_normal"),
                       random_uniform = GD_CUDA_KERNEL("random", "gd_draw_uniform"),
                       random_integers = GD_CUDA_KERNEL("random", "gd_draw_integers"),
+                      check_probabilities = GD_CUDA_KERNEL("random", "gd_draw_check"),
                       random_bernoulli = GD_CUDA_KERNEL("random", "gd_draw_bernoulli"),
                       random_dropout = GD_CUDA_KERNEL("random", "gd_draw_dropout"),
                       multinomial_sums = GD_CUDA_KERNEL("random", "gd_multinomial_sums"),
@@ -115,9 +116,16 @@ static gd_status run_randint(gd_kernel_call *call) {
     return queue_draw(call, &random_integers, &p);
 }
 
+/* A tensor that existed before the call must not change if a probability is bad, so all are checked
+ * before it is written. */
 static gd_status run_bernoulli(gd_kernel_call *call) {
     gd_cuda_draw p = draw_of(call, rng_of_call(call));
     p.x = flat_view_of(&call->in[0]);
+    if (call->overwrites) {
+        const gd_status status =
+            gd_cuda_launch_each(call->device, &check_probabilities, p.x.count, &p);
+        if (status != GD_OK) return status;
+    }
     return queue_draw(call, &random_bernoulli, &p);
 }
 

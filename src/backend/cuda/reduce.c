@@ -70,8 +70,8 @@ static int power_of_two_below(long long n) {
 }
 
 /* Neighbouring threads read neighbouring elements: those of one group, or the same element of
- * neighbouring groups. The choice depends on the shape alone, not on the device, so that all devices
- * add in the same order. */
+ * neighbouring groups. The choice depends on the shape alone, not on the device, so that all
+ * devices add in the same order. */
 static void divide_work(gd_cuda_reduce *p) {
     const bool across_groups =
         p->outputs >= 32 && p->kept.rank > 0 &&
@@ -127,8 +127,8 @@ static gd_status queue_reduction(const gd_kernel_call *call, fold_kernels *fold,
 
 /* --- sums, products and truth ----------------------------------------------------------------- */
 
-/* Reduces into the first output, with the fold for its kind of dtype: the option `dtype` of sums and
- * products is the output's dtype. */
+/* Reduces into the first output, with the fold for its kind of dtype: the option `dtype` of sums
+ * and products is the output's dtype. */
 static gd_status run_fold(const gd_kernel_call *call, uint32_t mask, fold_kernels *of_reals,
                           fold_kernels *of_integers, fold_kernels *of_bools, bool mean) {
     const gd_view *y = &call->out[0];
@@ -217,7 +217,7 @@ static gd_status run_min_with_index(gd_kernel_call *call) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-/* Kernel of op `name`, whose option `axis` is read by `axes`. */
+/* The kernel of op `name`; `mask` computes the reduced axes from the options o. */
 #define REDUCTION(name, mask)                                    \
     static size_t name##_workspace(const gd_kernel_call *call) { \
         const gd_##name##_options *o = call->attrs;              \

@@ -18,8 +18,8 @@ typedef struct gd_cuda_matrix {
     long long batch[GD_CUDA_RANK]; /* strides; 0 where it is broadcast */
 } gd_cuda_matrix;
 
-/* y (m, n) = a (m, k) times b (k, n), for each matrix of the batch. If y has few tiles, k is divided
- * into parts of `chunk`, a multiple of the depth, and a second kernel adds the parts. */
+/* y (m, n) = a (m, k) times b (k, n), for each matrix of the batch. If y has few tiles, k is
+ * divided into parts of `chunk`, a multiple of the depth, and a second kernel adds the parts. */
 typedef struct gd_cuda_matmul {
     gd_cuda_call call;
     long long m, n, k, batches;

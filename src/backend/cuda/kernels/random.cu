@@ -21,8 +21,8 @@ static __device__ __forceinline__ uint64_t join_words(const uint32_t *words) {
     return (uint64_t)words[0] << 32 | words[1];
 }
 
-/* EACH_WORDS(p, words, i, k, body) runs the body for each element i of y with the words of its
- * block; k is its number in the block, which has `per_block` elements. */
+/* EACH_WORDS(p, per_block, body) runs the body for each element i of y with the words of its block;
+ * k is its number in the block, which has `per_block` elements. */
 #define EACH_WORDS(p, per_block, ...)                                                        \
     const gd_rng rng = load_rng((p).rng);                                                    \
     for (EACH(block, ((p).y.count + (per_block)-1) / (per_block))) {                         \
@@ -94,6 +94,16 @@ extern "C" __global__ void gd_draw_integers(const __grid_constant__ gd_cuda_draw
     })
 }
 
+/* Reports a probability that is not in [0, 1], for calls that write y in place. */
+extern "C" __global__ void gd_draw_check(const __grid_constant__ gd_cuda_draw p) {
+    RETURN_IF_FAILED(p.call);
+    for (EACH(i, p.x.count)) {
+        const double chance = load_real(p.x.dtype, p.x.data, element_offset(p.x, i));
+        if (!(chance >= 0 && chance <= 1))
+            report_problem(p.call, GD_DATA_PROBABILITY, i, 0, 0, 0, chance);
+    }
+}
+
 extern "C" __global__ void gd_draw_bernoulli(const __grid_constant__ gd_cuda_draw p) {
     RETURN_IF_FAILED(p.call);
     EACH_WORDS(p, 4, {
@@ -130,9 +140,8 @@ static __device__ __forceinline__ double unit_at(gd_rng rng, long long number) {
     return gd_unit_f64((uint32_t)(bits >> 32), (uint32_t)bits);
 }
 
-static __device__ __forceinline__ void report_weights(const gd_cuda_multinomial &p, long long element,
-                                                      long long positive, long long draws,
-                                                      double real) {
+static __device__ __forceinline__ void report_weights(const gd_cuda_multinomial &p,
+                                                      long long element, long long positive, long long draws, double real) {
     report_problem(p.call, GD_DATA_WEIGHTS, element, positive, draws, 0, real);
 }
 
@@ -197,8 +206,8 @@ extern "C" __global__ void gd_multinomial_draw(const __grid_constant__ gd_cuda_m
     }
 }
 
-/* Without replacement: each class arrives after an exponentially distributed time; those that arrive
- * first are drawn, in this order. */
+/* Without replacement: each class arrives after an exponentially distributed time; those that
+ * arrive first are drawn, in this order. */
 extern "C" __global__ void gd_multinomial_arrivals(const __grid_constant__ gd_cuda_multinomial p) {
     RETURN_IF_FAILED(p.call);
     const gd_rng rng = load_rng(p.rng);

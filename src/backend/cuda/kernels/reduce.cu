@@ -4,7 +4,7 @@
  *
  *     accumulator    the result so far; at most GD_CUDA_PARTIAL_BYTES
  *     start()        the result of no elements
- *     add(p, a, values, first, step)   adds CHUNK elements, whose numbers are first, first + step...
+ *     add(p, a, values, first, step)   adds CHUNK elements: numbers first, first + step, ...
  *     add(p, a, value, number)         adds one element
  *     join(a, b)     the result of the elements of both
  *     finish(p, a, o)   stores output o
@@ -278,7 +278,7 @@ static __device__ typename F::accumulator fold_elements(const gd_cuda_reduce &p,
     return a;
 }
 
-/* Joins the results of the lanes of each group: afterwards that of lane 0 is shared[threadIdx.x]. */
+/* Joins the results of the lanes of each group. Lane 0 then has the result in its element. */
 template <typename F>
 static __device__ void join_lanes(typename F::accumulator *shared, int lane, int lanes,
                                   int lane_stride) {
@@ -309,8 +309,9 @@ static __device__ void reduce_groups(const gd_cuda_reduce &p, void *memory) {
                                   : F::start();
         join_lanes<F>(shared, lane, p.lanes, p.lane_stride);
         if (lane == 0 && o < p.outputs) {
-            if (p.parts == 1) F::finish(p, shared[threadIdx.x], o);
-            else ((typename F::accumulator *)p.partials)[part * p.outputs + o] = shared[threadIdx.x];
+            const typename F::accumulator a = shared[threadIdx.x];
+            if (p.parts == 1) F::finish(p, a, o);
+            else ((typename F::accumulator *)p.partials)[part * p.outputs + o] = a;
         }
         __syncthreads();
     }
