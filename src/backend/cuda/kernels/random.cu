@@ -141,7 +141,8 @@ static __device__ __forceinline__ double unit_at(gd_rng rng, long long number) {
 }
 
 static __device__ __forceinline__ void report_weights(const gd_cuda_multinomial &p,
-                                                      long long element, long long positive, long long draws, double real) {
+                                                      long long element, long long positive,
+                                                      long long draws, double real) {
     report_problem(p.call, GD_DATA_WEIGHTS, element, positive, draws, 0, real);
 }
 
