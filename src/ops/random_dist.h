@@ -60,15 +60,12 @@ static inline uint64_t gd_long_at(gd_rng rng, uint64_t i) {
 /* --- uniform ---------------------------------------------------------------------------------- */
 
 /* A uniform distribution over [low, high). Results are clamped to `below`, the largest number under
- * high, because rounding may give high. */
+ * high, because rounding may give high. gd_uniform_prepare (random_uniform.h) computes them. */
 typedef struct gd_uniform_params {
     double low, range, below;
     int shift;  /* bits of the word that the dtype cannot hold: 8 (f32), 21 (f16), 24 (bf16) */
     float unit; /* 2^(shift - 32) */
 } gd_uniform_params;
-
-/* For a float dtype and finite low <= high. */
-gd_uniform_params gd_uniform_prepare(gd_dtype dtype, double low, double high);
 
 static inline float gd_uniform_f32(const gd_uniform_params *p, uint32_t word) {
     float u = (float)(int32_t)(word >> p->shift) * p->unit;

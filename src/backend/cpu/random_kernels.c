@@ -9,6 +9,7 @@
 #include "gradus/ops.h"
 #include "ops/op.h"
 #include "ops/problem.h"
+#include "ops/random_uniform.h"
 
 enum {
     TASK_ELEMENTS = 16384,
