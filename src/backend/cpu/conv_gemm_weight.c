@@ -54,15 +54,15 @@ static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
 static gd_gemm_in y_as_matrix(const gd_conv_call *call, int64_t group, int64_t begin, int64_t end,
                               char *memory) {
     const gd_conv *c = &call->c;
-    const int64_t places = gd_conv_positions(c->out);
+    const int64_t positions = gd_conv_positions(c->out);
     for (int64_t j = begin; j < end;) {
-        const int64_t image = j / places, count = gd_min64((image + 1) * places, end) - j;
+        const int64_t image = j / positions, count = gd_min64((image + 1) * positions, end) - j;
         const char *from = gd_conv_element(
-            call->y, call->dtype, (image * c->groups + group) * c->co * places + j % places);
-        if (count == end - begin) return (gd_gemm_in){from, call->dtype, places, 1};
+            call->y, call->dtype, (image * c->groups + group) * c->co * positions + j % positions);
+        if (count == end - begin) return (gd_gemm_in){from, call->dtype, positions, 1};
         for (int64_t o = 0; o < c->co; o++)
             memcpy(gd_conv_element(memory, call->dtype, o * (end - begin) + j - begin),
-                   from + (size_t)(o * places) * gd_conv_dtype_size(call->dtype),
+                   from + (size_t)(o * positions) * gd_conv_dtype_size(call->dtype),
                    (size_t)count * gd_conv_dtype_size(call->dtype));
         j += count;
     }
