@@ -13,15 +13,15 @@ enum {
     MIN_TASK_CHANNELS = 64,
 };
 
-/* The multiply-adds that a task should have at least. */
+/* The multiply-adds that make another task worthwhile. */
 static const double TASK_MACS = 1 << 20;
 
-int64_t gd_conv_gemm_wanted_tasks(const gd_conv *c) {
+int64_t gd_conv_gemm_min_tasks(const gd_conv *c) {
     const double macs = (double)c->batch * (double)gd_conv_positions(c->out) *
                         (double)gd_conv_positions(c->kernel) * (double)c->groups * (double)c->ci *
                         (double)c->co;
-    const double wanted = 1 + macs / TASK_MACS;
-    return wanted < GD_CONV_ENOUGH_TASKS ? (int64_t)wanted : GD_CONV_ENOUGH_TASKS;
+    const double min_tasks = 1 + macs / TASK_MACS;
+    return min_tasks < GD_CONV_ENOUGH_TASKS ? (int64_t)min_tasks : GD_CONV_ENOUGH_TASKS;
 }
 
 /* --- y = w * columns -------------------------------------------------------------------------- */
@@ -29,14 +29,14 @@ int64_t gd_conv_gemm_wanted_tasks(const gd_conv *c) {
 gd_conv_output_plan gd_conv_plan_output(const gd_conv *c, gd_dtype dtype, bool direct) {
     gd_conv_output_plan p = {
         .c = *c, .dtype = dtype, .columns = c->batch * gd_conv_positions(c->out), .direct = direct};
-    const int64_t wanted = gd_conv_gemm_wanted_tasks(c);
+    const int64_t min_tasks = gd_conv_gemm_min_tasks(c);
     p.tile = TILE_COLUMNS;
     p.channel_blocks = gd_divide_up(c->co > 0 ? c->co : 1, GD_CONV_GEMM_ROWS);
-    while (gd_divide_up(p.columns, p.tile) * c->groups * p.channel_blocks < wanted &&
+    while (gd_divide_up(p.columns, p.tile) * c->groups * p.channel_blocks < min_tasks &&
            p.tile > MIN_TILE_COLUMNS)
         p.tile /= 2;
     p.tiles = gd_divide_up(p.columns, p.tile);
-    while (p.tiles * c->groups * p.channel_blocks < wanted &&
+    while (p.tiles * c->groups * p.channel_blocks < min_tasks &&
            c->co >= 2 * MIN_TASK_CHANNELS * p.channel_blocks)
         p.channel_blocks *= 2;
     p.tasks = p.tiles * c->groups * p.channel_blocks;

@@ -130,16 +130,16 @@ static size_t weight_bytes(const gd_conv *c, gd_dtype dtype) {
 
 size_t gd_conv_gemm_input_bytes(const gd_conv *c, gd_dtype dtype) {
     if (gd_conv_is_matmul(c)) return 0;
-    size_t most = 0;
+    size_t max_bytes = 0;
     for (int64_t i = 0; i < phase_count(c); i++) {
         gd_conv form;
         axis_phase axes[GD_CONV_AXES];
         if (!phase_form(c, i, &form, axes)) continue;
         const gd_conv_output_plan p = gd_conv_plan_output(&form, dtype, gd_conv_has_stride_1(c));
         const size_t bytes = gd_conv_slots_bytes(0, p.slot, p.tasks);
-        if (bytes > most) most = bytes;
+        if (bytes > max_bytes) max_bytes = bytes;
     }
-    return gd_round_to_cache_line(weight_bytes(c, dtype)) + most;
+    return gd_round_to_cache_line(weight_bytes(c, dtype)) + max_bytes;
 }
 
 typedef struct {
