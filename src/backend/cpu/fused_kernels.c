@@ -17,7 +17,7 @@ static gd_view made_view(const gd_kernel_call *k) {
 }
 
 static void make_some(const void *context, int64_t first, int64_t n, void *to) {
-    gd_ew_some(context, first, n, to);
+    gd_ew_compute_range(context, first, n, to);
 }
 
 static gd_reduction request(const gd_kernel_call *k, const gd_ew_job *job) {
@@ -56,7 +56,7 @@ static gd_status fused_run(gd_kernel_call *k) {
     GD_TRY(gd_ew_prepare(k, &f->ir, gd_ew_type(f->type), &job.program));
     memcpy(out, k->out, (size_t)(k->n_out - 1) * sizeof *out);
     out[k->n_out - 1] = made;
-    gd_ew_line_up(&job, k->in, out, &made);
+    gd_ew_bind_operands(&job, k->in, out, &made);
     const gd_reduction r = request(k, &job);
     gd_reduce(&made, &r, k->workspace);
     return GD_OK;
