@@ -12,8 +12,7 @@
 #include <stdbool.h>
 
 /* Creates one of the names and locks it. Returns its descriptor, or -1 with errno set; *name is
- * from gd_malloc. A descriptor made by dup holds the lock, too, and so does a rename of the file.
- */
+ * from gd_malloc. A duplicate of the descriptor also holds the lock, and a rename keeps it. */
 int gd_file_claim(const char *stem, char **name);
 
 /* Removes the files of these names that have no owner. */
