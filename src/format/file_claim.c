@@ -48,7 +48,7 @@ void gd_file_sweep(const char *name, const gd_file_keep *keep) {
 }
 
 void gd_file_sweep_folder(const char *stem, const gd_file_keep *keep) {
-    const char *slash = strrchr(stem, '/'), *base = slash ? slash + 1 : stem;
+    const char *base = gd_file_name(stem);
     const size_t before = (size_t)(base - stem), length = strlen(base);
     char *name = gd_malloc(strlen(stem) + DIGITS + 2);
     if (!name) return;
@@ -116,13 +116,24 @@ int gd_file_claim(const char *stem, char **name) {
     return -1;
 }
 
-int gd_file_open_folder(const char *path) {
+const char *gd_file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *gd_file_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     const size_t length = slash && slash != path ? (size_t)(slash - path) : 1;
     char *folder = gd_malloc(length + 1);
-    if (!folder) return -1;
+    if (!folder) return NULL;
     memcpy(folder, slash ? path : ".", length);
-    folder[length] = 0;
+    folder[length] = '\0';
+    return folder;
+}
+
+int gd_file_open_folder(const char *path) {
+    char *folder = gd_file_folder(path);
+    if (!folder) return -1;
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     gd_free(folder);
     return fd;

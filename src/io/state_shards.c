@@ -37,11 +37,6 @@ typedef struct shards {
     size_t n_old;
 } shards;
 
-static const char *file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* The length of "DIR/model" in "DIR/model.safetensors.index.json". */
 static size_t stem_length(const char *path) {
     static const char middle[] = ".safetensors";
@@ -58,8 +53,8 @@ static bool starts_with_digits(const char *text) { return strspn(text, "01234567
 
 /* The series of a file name; -1: none. */
 static int name_series(const char *path, const char *name) {
-    const size_t stem = stem_length(path) - (size_t)(file_name(path) - path);
-    if (strncmp(name, file_name(path), stem) != 0) return -1;
+    const size_t stem = stem_length(path) - (size_t)(gd_file_name(path) - path);
+    if (strncmp(name, gd_file_name(path), stem) != 0) return -1;
     name += stem;
     for (int s = 1; s >= 0; s--) {
         const size_t length = strlen(series[s]);
@@ -85,7 +80,7 @@ static gd_status name_shards(shards *w) {
         if (!s->path) return gd_no_memory(path, "to save or load a state");
         snprintf(s->path, bytes, "%.*s%s-%05zu-of-%05zu.safetensors", (int)stem, path,
                  series[used == 0], i + 1, w->count);
-        s->name = file_name(s->path);
+        s->name = gd_file_name(s->path);
     }
     return GD_OK;
 }
@@ -205,7 +200,7 @@ static gd_status read_old_index(shards *w) {
 
 /* Whether a killed save left this file: "model.safetensors.index.json-00001.tmp-1". */
 static bool is_temporary(const char *path, const char *name) {
-    const char *base = file_name(path);
+    const char *base = gd_file_name(path);
     const size_t length = strlen(base);
     return strncmp(name, base, length) == 0 && name[length] == '-' &&
            starts_with_digits(name + length + 1) &&
@@ -222,7 +217,7 @@ static bool is_in_index(const shards *w, const char *name) {
  * that another save is writing are locked, too. */
 static void remove_unused_files(const shards *w) {
     const char *path = w->contents->path;
-    const size_t before = (size_t)(file_name(path) - path), room = before + 256 + 2;
+    const size_t before = (size_t)(gd_file_name(path) - path), room = before + 256 + 2;
     char *name = gd_malloc(room);
     if (!name) return; /* the next save removes them */
     memcpy(name, path, before);

@@ -319,7 +319,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "sizes_of", .name = "Shape", .save = gd_onnx_save_sizes_of},
     {.op = "deferred_call", .name = "Reshape", .save = gd_onnx_save_deferred},
 
-    /* operators that are only loaded: Gradus does not save them */
+    /* operators that functions load */
     {.name = "Constant", .load = gd_onnx_load_constant},
     {.name = "ConstantOfShape", .load = gd_onnx_load_constant_of_shape},
     {.name = "Shape", .load = gd_onnx_load_shape},

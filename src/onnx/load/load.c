@@ -225,16 +225,6 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
     return status;
 }
 
-static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    const size_t length = !slash ? 1 : slash == path ? 1 : (size_t)(slash - path);
-    char *folder = gd_malloc(length + 1);
-    if (!folder) return NULL;
-    memcpy(folder, slash ? path : ".", length);
-    folder[length] = '\0';
-    return folder;
-}
-
 static gd_status load_once(const char *path, char *folder, bool trainable, gd_graph **out) {
     gd_pb_doc *doc;
     GD_TRY(gd_pb_load(&doc, &gd_onnx_model_schema, path));
@@ -249,7 +239,7 @@ static gd_status load_once(const char *path, char *folder, bool trainable, gd_gr
 gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
     GD_TRY(gd_scope_reserve(1));
-    char *folder = folder_of(path);
+    char *folder = gd_file_folder(path);
     if (!folder) return gd_no_memory(NULL, "to load a graph");
     gd_status status = load_once(path, folder, trainable, out);
     if (status == GD_E_IO && access(path, R_OK) == 0) {

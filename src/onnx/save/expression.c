@@ -99,15 +99,11 @@ typedef struct evaluation {
     const char *final; /* the name of the result; NULL: a new one */
 } evaluation;
 
-static bool starts_with(const char *text, const char *with) {
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 /* Bit 0: the operands of a primitive are bools in ONNX; bit 1: its result is. */
 static unsigned bool_operands(const char *prim) {
     static const char *const compare[] = {"eq", "ne",    "lt",    "le",      "gt",
                                           "ge", "isnan", "isinf", "isfinite"};
-    if (starts_with(prim, "logical_")) return 3;
+    if (strncmp(prim, "logical_", strlen("logical_")) == 0) return 3;
     for (size_t i = 0; i < sizeof compare / sizeof *compare; i++)
         if (strcmp(prim, compare[i]) == 0) return 2;
     return 0;

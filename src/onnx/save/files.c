@@ -25,11 +25,6 @@ static const char SUFFIX[] = ".data-"; /* followed by the hash of the contents *
 /* The name of the data file in other programs, and in earlier versions of this one. */
 static const char OTHER_SUFFIX[] = ".data";
 
-static const char *file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* --- references to data files ----------------------------------------------------------------- */
 
 /* Whether a tensor in a message refers to a data file of this name. */
@@ -40,7 +35,7 @@ static bool refers_to(const gd_pb *message, const char *name) {
             const gd_pb *inner = list->messages[k];
             if (message->schema == &gd_onnx_tensor_schema &&
                 strcmp(gd_pb_string(inner, "key"), "location") == 0 &&
-                strcmp(file_name(gd_pb_string(inner, "value")), name) == 0)
+                strcmp(gd_file_name(gd_pb_string(inner, "value")), name) == 0)
                 return true;
             if (refers_to(inner, name)) return true;
         }
@@ -58,9 +53,9 @@ typedef struct model_file {
 static bool model_needs(void *user, const char *name) {
     const model_file *model = user;
     gd_pb_doc *doc = NULL;
-    if (model->data && strcmp(file_name(model->data), file_name(name)) == 0) return true;
+    if (model->data && strcmp(gd_file_name(model->data), gd_file_name(name)) == 0) return true;
     const gd_status status = gd_pb_load(&doc, &gd_onnx_model_schema, model->path);
-    const bool needs = status == GD_OK ? refers_to(gd_pb_root(doc), file_name(name))
+    const bool needs = status == GD_OK ? refers_to(gd_pb_root(doc), gd_file_name(name))
                                        : status != GD_E_FORMAT && access(model->path, F_OK) == 0;
     gd_pb_free(doc);
     return needs;
@@ -155,7 +150,7 @@ static gd_status write_data(gd_onnx_saver *s, files *f, size_t most) {
     GD_TRY(name_data_file(data, f->path));
     for (size_t i = 0; i < s->n_initializers; i++)
         if (s->initializers[i].bytes > most)
-            put_pair(s->initializers[i].tensor, "location", file_name(data->name));
+            put_pair(s->initializers[i].tensor, "location", gd_file_name(data->name));
     return GD_OK;
 }
 
