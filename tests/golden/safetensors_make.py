@@ -69,8 +69,8 @@ def corpus():
     deep = b'{"a":' + b"[" * 300 + b"]" * 300 + b"}"
     two = {"a": tensor(), "b": tensor(offsets=(8, 16))}
     bad = {
-        "nothing": (b"", "is no safetensors file: it has 0 bytes"),
-        "seven_bytes": (b"\x02\0\0\0\0\0\0", "is no safetensors file: it has 7 bytes"),
+        "nothing": (b"", "is not a safetensors file: it has 0 bytes"),
+        "seven_bytes": (b"\x02\0\0\0\0\0\0", "is not a safetensors file: it has 7 bytes"),
         "length_alone": (struct.pack("<Q", 2), "header would have 2 bytes, but the file ends at 8"),
         "length_zero": (struct.pack("<Q", 0), "does not begin with '{'"),
         "length_huge": (struct.pack("<Q", 2**64 - 1) + b"{}", "at most 100000000 are allowed"),
@@ -101,11 +101,11 @@ def corpus():
         "one_offset": (packed({"a": tensor(offsets=(8,))}), "\"data_offsets\" has 1 numbers, not 2"),
         "three_offsets": (packed({"a": tensor(offsets=(0, 4, 8))}), "\"data_offsets\" has 3 numbers, not 2"),
         "size_negative": (packed({"a": tensor(shape=(-2,))}), "negative"),
-        "size_fraction": (packed({"a": tensor(shape=(1.5,))}), "no integer"),
+        "size_fraction": (packed({"a": tensor(shape=(1.5,))}), "not an integer"),
         "size_is_text": (packed({"a": tensor(shape=("2",))}), "has a string among its numbers"),
         "size_beyond_64_bits": (packed({"a": tensor(shape=(2**64,))}), "too large"),
         "offset_negative": (packed({"a": tensor(offsets=(-8, 0))}), "negative"),
-        "offset_fraction": (packed({"a": tensor(offsets=(0, 8.5))}), "no integer"),
+        "offset_fraction": (packed({"a": tensor(offsets=(0, 8.5))}), "not an integer"),
         "offset_beyond_63_bits": (packed({"a": tensor(offsets=(0, 2**63))}), "too large"),
         "offsets_swapped": (packed({"a": tensor(offsets=(8, 0))}), "ends (0) before it starts (8)"),
         "beyond_the_file": (packed({"a": tensor(shape=(3,), offsets=(0, 12))}), "the file has 8 bytes of data"),
@@ -128,9 +128,9 @@ def corpus():
         "metadata_is_list": (packed({"__metadata__": ["a"], "a": tensor()}), "__metadata__ is an array"),
         "metadata_number": (packed({"__metadata__": {"step": 3}, "a": tensor()}), "\"step\" of __metadata__ is a number"),
         "metadata_zero_byte": (packed(b'{"__metadata__": {"a": "b\\u0000c"}}', b""), "has a zero byte"),
-        "checksum_short": (packed({"__metadata__": {"gradus.checksum": "xxh64:12"}, "a": tensor()}), "which is no checksum"),
+        "checksum_short": (packed({"__metadata__": {"gradus.checksum": "xxh64:12"}, "a": tensor()}), "which is not a checksum"),
         "checksum_escaped": (packed(b'{"__metadata__": {"gradus\\u002echecksum": "xxh64:0123456789abcdef"}}', b""),
-                             "which is no checksum"),
+                             "which is not a checksum"),
     }
     for name, (data, _) in bad.items():
         with open(os.path.join(CORPUS, name + ".bin"), "wb") as f:

@@ -121,7 +121,7 @@ TEST(what_has_no_place_here_is_refused_with_the_reason) {
     CHECK(failed_with(GD_E_UNSUPPORTED, "too_large"));
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_npy(path)));
-    CHECK(failed_with(GD_E_FORMAT, "no .npy file"));
+    CHECK(failed_with(GD_E_FORMAT, "not a .npy file"));
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_npy(temp_path("absent.npy"))));
     CHECK(failed_with(GD_E_IO, "absent.npy"));

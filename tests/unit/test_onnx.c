@@ -376,7 +376,7 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
     refuses(HEAD "graph { " INPUT(
                 "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "
                                              "output: 'y' } " OUTPUT("y") "}",
-            GD_E_UNSUPPORTED, "node 0 'n' (Frobnicate): this operator is not known");
+            GD_E_UNSUPPORTED, "node 0 'n' (Frobnicate): this operator is not supported");
     refuses(
         HEAD "graph { " INPUT(
             "x",

@@ -226,7 +226,7 @@ CLEAN_TEST(the_number_of_steps_may_be_data) {
     IS(run_one(g, "x", x, "end"), 4, 6); /* at least once */
     g = gd_onnx_load(write_model(LOOP("input: 'p' input: 'yes'", ALWAYS)));
     CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("'l' (Loop)") &&
-          says("one position for each step"));
+          says("one row for each step"));
     gd_clear_error();
 }
 
@@ -376,7 +376,7 @@ CLEAN_TEST(a_loop_of_very_many_steps_is_loaded_and_does_not_begin) {
                                                                ANY_OF("output", "n",
                                                                       "1")) "} " OUTPUT("en"
                                                                                         "d") "}"));
-    CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("one position for each step"));
+    CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("one row for each step"));
     gd_clear_error();
 }
 

@@ -134,10 +134,10 @@ CLEAN_TEST(recurrent_layers_that_ours_are_not_are_refused) {
     refuses(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE, "'l' (LSTM): its R is");
     refuses(LAYER("LSTM", "input: 'w'", ""), GD_E_FORMAT, "its input 2 is missing");
     refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")), GD_E_UNSUPPORTED,
-            "its direction is not one that is possible here");
+            "its direction is not supported");
     refuses(LAYER("RNN", "input: 'w' input: 'w'",
                   "attribute { name: 'activations' type: STRINGS strings: 'Sine' }"),
-            GD_E_UNSUPPORTED, "its activation 'Sine' is not known here");
+            GD_E_UNSUPPORTED, "its activation 'Sine' is not supported");
     refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("gates", "open")), GD_E_UNSUPPORTED,
             "its attribute 'gates'");
 }

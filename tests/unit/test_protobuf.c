@@ -189,17 +189,17 @@ TEST(a_wrong_message_is_refused_with_the_place_and_the_field) {
                  "thing.pb: byte 7: things[1].text: needs 5 bytes where 1 are left");
     refuses_wire("\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02", 11,
                  "byte 1: i32: a number has more than 64 bits");
-    refuses_wire("\x08\xff", 2, "i32: a number is cut off");
+    refuses_wire("\x08\xff", 2, "i32: a number is truncated");
     refuses_wire("\x0a\x00", 2, "i32: has wire type 2; in a Thing it has 0");
     refuses_wire("\x0b", 1, "i32: has wire type 3");
     refuses_wire("\x83\x01", 2, "byte 2: a group");
-    refuses_wire("\x00", 1, "byte 0: a field has no such number");
+    refuses_wire("\x00", 1, "byte 0: a field number must be from 1 to 2^29 - 1");
     refuses_wire("\x4a\x02\xc3\x28", 4, "text: a string is not UTF-8");
     refuses_wire("\x4a\x01\0", 3, "text: a string is not UTF-8, or holds a zero byte");
-    refuses_wire("\x3d\x00\x00", 3, "f: a number is cut off");
+    refuses_wire("\x3d\x00\x00", 3, "f: a number is truncated");
     refuses_wire("\x7a\x05\x00\x00\x00\x00\x00", 7,
                  "floats[0]: packed numbers do not fill their bytes");
-    refuses_wire("\x72\x02\x01\x80", 4, "byte 3: packed[0]: a number is cut off");
+    refuses_wire("\x72\x02\x01\x80", 4, "byte 3: packed[0]: a number is truncated");
     refuses_wire("\x5a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11,
                  "child: needs 18446744073709551615 bytes where 0 are left");
 }

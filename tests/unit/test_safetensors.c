@@ -233,7 +233,7 @@ CLEAN_TEST(other_dtypes_are_refused_by_name_and_only_if_they_are_wanted) {
                      says("others.safetensors"),
                  "%s", gd_error_message());
     gd_clear_error();
-    CHECK(gd_read_state(path) == NULL && says("which is not known here"));
+    CHECK(gd_read_state(path) == NULL && says("which is not supported"));
     gd_clear_error();
 }
 

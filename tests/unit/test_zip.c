@@ -167,7 +167,7 @@ TEST(damaged_blocks_are_refused) {
     } cases[] = {
         {"", 0, "they end too early"},
         {"\x4b\x4c\x4a", 3, "they end too early"},
-        {"\x07", 1, "a block of no known kind"},
+        {"\x07", 1, "a block of an unknown type"},
         {"\x01\x03\x00\xfd\xff"
          "abc",
          8, "a stored block whose two lengths differ"},
@@ -176,7 +176,7 @@ TEST(damaged_blocks_are_refused) {
          7, "they end too early"},
         {"\x03\x02", 2, "a copy from before the beginning"},
         {"\xfc\x00\x00", 3, "too many codes"},
-        {"\x04\x00\x00\x00\x00\x00", 6, "a code without a symbol"},
+        {"\x04\x00\x00\x00\x00\x00", 6, "a code that has no symbol"},
         {"\x04\x00\xfe\xff", 4, "impossible code lengths"},
         {"\x04\x00\x92\x04", 4, "impossible code lengths"},
     };
