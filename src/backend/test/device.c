@@ -48,14 +48,6 @@ static gd_status download_bytes(gd_device *d, gd_queue queue, void *to, const vo
                       (copy_task){.to = to, .from = from, .bytes = bytes, .from_device = true});
 }
 
-static gd_status copy_on_device(gd_device *d, void *to, const void *from, size_t bytes) {
-    gd_test_device_controls(d)->counts.copies++;
-    return queue_copy(
-        GD_QUEUE_COMPUTE,
-        (copy_task){
-            .to = to, .from = from, .bytes = bytes, .to_device = true, .from_device = true});
-}
-
 /* --- the error word --------------------------------------------------------------------------- */
 
 void test_report(const gd_kernel_call *call, gd_data_problem problem, int64_t element, int64_t a,
@@ -113,7 +105,6 @@ static const gd_device_api device_api = {
     .memory_info = memory_info,
     .upload = upload_bytes,
     .download = download_bytes,
-    .copy = copy_on_device,
     .event_record = test_event_record,
     .event_join = test_event_join,
     .event_wait = test_event_wait,

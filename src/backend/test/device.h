@@ -20,7 +20,7 @@ typedef struct gd_test_counts {
     int64_t launches;   /* launches of captures */
     int64_t replayed;   /* tasks that ran as part of a launched capture */
     int64_t boundaries; /* entry and exit kernels queued outside of captures */
-    int64_t uploads, downloads, copies, allocs, waits;
+    int64_t uploads, downloads, allocs, waits;
     int64_t prepared, released; /* calls of the kernels' prepare and release */
 } gd_test_counts;
 
