@@ -246,8 +246,8 @@ static bool begin_block(reader *r, const char *name, bool is_layer) {
     const gd_op *op = is_layer ? (layer ? &layer->record : NULL) : gd_op_find(name);
     if (!op) {
         r->skipping = true;
-        return report_bad_line(
-            r, is_layer ? "there is no such layer" : "there is no such op", name);
+        return report_bad_line(r, is_layer ? "there is no such layer" : "there is no such op",
+                               name);
     }
     test_cases *all = r->cases;
     all->blocks = realloc(all->blocks, (size_t)(all->n_blocks + 1) * sizeof *all->blocks);

@@ -49,8 +49,7 @@ typedef struct test_case {
     case_input inputs[MAX_INPUTS];
     int n_inputs;
     bool nograd, nosecond, notorch;
-    bool
-        random; /* layer: train mode draws random numbers, so only eval mode equals PyTorch */
+    bool random;   /* layer: train mode draws random numbers, so only eval mode equals PyTorch */
     bool flexible; /* at least one input has no dtype of its own and takes the variant's */
 } test_case;
 
