@@ -16,7 +16,7 @@ static gd_status read_as(gd_pb_doc **doc, bool text, const char *data, size_t si
 }
 
 /* Prints the document, reads the output and prints it again: the output must be the same. */
-static void check_round_trip(gd_pb_doc *doc, bool text) {
+static void check_way_back(gd_pb_doc *doc, bool text) {
     print_fn print = text ? gd_pb_print_text : gd_pb_print;
     char *first, *second;
     size_t first_bytes, second_bytes;
@@ -35,8 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int text = 0; text < 2; text++) {
         gd_pb_doc *doc;
         if (read_as(&doc, text, (const char *)data, size) != GD_OK) continue;
-        check_round_trip(doc, false);
-        check_round_trip(doc, true);
+        check_way_back(doc, false);
+        check_way_back(doc, true);
         gd_pb_free(doc);
     }
     return 0;
