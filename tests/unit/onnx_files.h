@@ -54,7 +54,7 @@ static inline void walk_load(const char *path, fault_walk w) {
     }
 }
 
-static inline void refuses(const char *text, gd_status status, const char *message) {
+static inline void check_load_fails(const char *text, gd_status status, const char *message) {
     GD_SCOPE;
     const char *path = write_model(text);
     CHECK(gd_onnx_load(path) == NULL);

@@ -97,7 +97,7 @@ TEST(every_item_type) {
                           &h) == GD_E_UNSUPPORTED);
 }
 
-TEST(every_way_to_write_a_dictionary) {
+TEST(header_dictionaries_are_read_in_every_notation) {
     static const char *const good[] = {
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }",
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3,)}\n",
@@ -138,7 +138,7 @@ TEST(every_way_to_write_a_dictionary) {
     }
 }
 
-TEST(no_items_need_no_bytes) {
+TEST(arrays_without_items_have_no_bytes) {
     gd_npy_header h;
     CHECK(read_dictionary(1,
                           "{'descr': '<i4', 'fortran_order': False, 'shape': (4611686018427387904, "
@@ -158,7 +158,7 @@ TEST(ranks_have_a_limit) {
     }
 }
 
-TEST(lying_lengths_allocate_nothing) {
+TEST(false_lengths_allocate_nothing) {
     image m = make_image(2, "{'descr': '|i1', 'fortran_order': False, 'shape': (1,)}", 1);
     memset(m.bytes + 8, 0xFF, 4); /* a header of 4 GiB */
     gd_npy_header h;
@@ -220,7 +220,7 @@ TEST(impossible_headers_are_not_written) {
     CHECK(gd_npy_make_header(&h, bytes, &size) == GD_E_OVERFLOW);
 }
 
-TEST(bytes_swap) {
+TEST(big_endian_items_are_swapped) {
     uint8_t bytes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     gd_npy_swap(bytes, 2, 4);
     CHECK(memcmp(bytes, (uint8_t[]){3, 2, 1, 0, 7, 6, 5, 4, 8, 9}, 10) == 0);
@@ -230,7 +230,7 @@ TEST(bytes_swap) {
     CHECK(bytes[0] == 3);
 }
 
-TEST(cut_off_or_changed_is_survived) {
+TEST(truncated_or_changed_files_do_not_crash) {
     image m = make_image(2, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }   \n", 32);
     gd_npy_header h;
     CHECK(read_image(m.bytes, m.size, &h) == GD_OK);

@@ -25,7 +25,7 @@ static bool failed_with(gd_status status, const char *words) {
     return as_said;
 }
 
-TEST(every_dtype_comes_back) {
+TEST(every_dtype_is_saved_and_loaded) {
     for (int d = GD_BOOL; d < GD_DTYPE_COUNT; d++) {
         GD_SCOPE;
         double values[] = {0, 1, 2.5, 100, 1, 0};
@@ -43,7 +43,7 @@ TEST(every_dtype_comes_back) {
     }
 }
 
-TEST(strided_tensors_are_saved_as_they_look) {
+TEST(strided_tensors_are_saved_in_logical_order) {
     GD_SCOPE;
     const int32_t values[] = {0, 1, 2, 3, 4, 5};
     gd_tensor *t = gd_from_array(gd_dims(2, 3), GD_I32, values);
@@ -55,7 +55,7 @@ TEST(strided_tensors_are_saved_as_they_look) {
     CHECK(shows(gd_load_npy(temp_path("s.npy")), "[7. 7. 7.]\nf32[3]"));
 }
 
-TEST(the_bytes_are_numpys_own) {
+TEST(files_are_byte_for_byte_those_of_numpy) {
     GD_SCOPE;
     const float values[] = {1, 2};
     CHECK(gd_save_npy(temp_path("b.npy"), gd_from_array(gd_dims(2), GD_F32, values)) == GD_OK);
@@ -73,7 +73,7 @@ TEST(the_bytes_are_numpys_own) {
     free(ours);
 }
 
-TEST(empty_and_rank_0_tensors_come_back) {
+TEST(empty_and_rank_0_tensors_are_saved_and_loaded) {
     GD_SCOPE;
     CHECK(gd_save_npy(temp_path("e.npy"), gd_empty(gd_dims(2, 0, 3), GD_F64)) == GD_OK);
     CHECK(shows(gd_load_npy(temp_path("e.npy")), "[]\nf64[2,0,3]"));
@@ -81,7 +81,7 @@ TEST(empty_and_rank_0_tensors_come_back) {
     CHECK(shows(gd_load_npy(temp_path("e.npy")), "0.5\nf32[]"));
 }
 
-TEST(a_compressed_archive_of_numpys_is_read) {
+TEST(a_compressed_archive_written_by_numpy_is_read) {
     GD_SCOPE;
     const char *path = temp_write("n.npz", numpy_sample, sizeof numpy_sample);
     gd_npz *npz = gd_npz_open(path);
@@ -101,7 +101,7 @@ TEST(a_compressed_archive_of_numpys_is_read) {
     CHECK(!gd_failed());
 }
 
-TEST(what_has_no_place_here_is_refused_with_the_reason) {
+TEST(unsupported_arrays_fail_with_the_reason) {
     GD_SCOPE;
     const char *path = temp_write("n.npz", numpy_sample, sizeof numpy_sample);
     gd_npz *npz = gd_npz_open(path);
@@ -131,7 +131,7 @@ TEST(what_has_no_place_here_is_refused_with_the_reason) {
     gd_clear_error();
 }
 
-TEST(archives_come_back_whole_and_by_name) {
+TEST(archives_are_loaded_as_a_list_or_by_name) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(2, 2), 0.5), *b = gd_scalar_int(7);
     const char *path = temp_path("a.npz");
@@ -166,7 +166,7 @@ TEST(a_failed_program_saves_nothing) {
     gd_clear_error();
 }
 
-TEST(damage_is_noticed) {
+TEST(damaged_files_are_detected) {
     GD_SCOPE;
     unsigned char bytes[sizeof numpy_sample];
     memcpy(bytes, numpy_sample, sizeof bytes);
@@ -185,7 +185,7 @@ TEST(damage_is_noticed) {
     gd_clear_error();
 }
 
-TEST(nothing_leaks_and_no_memory_is_a_status) {
+TEST(failed_allocations_return_a_status_and_leak_nothing) {
     const char *path = temp_write("n.npz", numpy_sample, sizeof numpy_sample);
     int64_t before = gd_live_objects();
     for (fault_walk w = {.what = "gd_load_npz", .lasting = true}; fault_next(&w);) {

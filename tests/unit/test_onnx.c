@@ -33,7 +33,7 @@ static net two_layers(void) {
     return n;
 }
 
-CLEAN_TEST(a_net_that_was_saved_is_loaded_with_its_names_and_weights_and_gives_the_same_bits) {
+CLEAN_TEST(a_saved_net_is_loaded_with_names_and_weights_and_gives_the_same_bits) {
     GD_SCOPE;
     net n = two_layers();
     gd_tensor *value = ramp(gd_dims(7, 20), -1, 0.01);
@@ -53,7 +53,7 @@ CLEAN_TEST(a_net_that_was_saved_is_loaded_with_its_names_and_weights_and_gives_t
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_convolutional_net_goes_through_a_file) {
+CLEAN_TEST(a_convolutional_net_is_saved_and_loaded) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *classes;
@@ -93,7 +93,7 @@ CLEAN_TEST(a_convolutional_net_goes_through_a_file) {
     free(text);
 }
 
-CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a_node) {
+CLEAN_TEST(outputs_may_be_inputs_variables_duplicates_or_any_output_of_a_node) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *v;
@@ -123,7 +123,7 @@ CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a
 }
 
 /* Its rules wait for the sizes of a run. */
-CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
+CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_gradus_node) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *g;
@@ -150,7 +150,7 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
 }
 
 /* A graph that assigns: nodes of our own domain. */
-CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
+CLEAN_TEST(a_training_graph_is_saved_and_continues_training) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *loss, *train;
@@ -185,7 +185,7 @@ CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
                  gd_error_message());
 }
 
-CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
+CLEAN_TEST(a_loaded_graph_updates_running_statistics) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *mean;
@@ -213,7 +213,7 @@ CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
                  "%s", gd_error_message());
 }
 
-CLEAN_TEST(saving_takes_no_random_number) {
+CLEAN_TEST(saving_consumes_no_random_number) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y;
@@ -233,7 +233,7 @@ CLEAN_TEST(saving_takes_no_random_number) {
     CHECK(gd_onnx_load(temp_path("noise.onnx")) != NULL);
 }
 
-CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
+CLEAN_TEST(saving_fails_with_the_missing_or_unsupported_part) {
     GD_SCOPE;
     net n = two_layers();
     gd_tensor *value = gd_full(gd_dims(2), 0);
@@ -266,7 +266,7 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
 }
 
 /* What GD_AFTER puts before a node matters if something of it remains. */
-CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) {
+CLEAN_TEST(control_edges_are_saved_except_those_after_a_write) {
     GD_SCOPE;
     net n = two_layers();
     gd_tensor *v, *harmless, *counted, *far, *value = ramp(gd_dims(2, 20), -1, 0.1);
@@ -319,7 +319,7 @@ static const char *beside(const char *start) {
     return found;
 }
 
-CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
+CLEAN_TEST(large_tensors_are_stored_in_an_external_file_beside_the_model) {
     GD_SCOPE;
     net n = two_layers();
     gd_tensor *value = ramp(gd_dims(3, 20), -1, 0.01);
@@ -348,7 +348,7 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     gd_clear_error();
 }
 
-CLEAN_TEST(data_outside_the_folder_are_refused) {
+CLEAN_TEST(external_data_outside_the_folder_fails) {
     static const char *const places[] = {"../secret", "/etc/passwd", "a/../../b", "..", "a/..",
                                          "",          "C:\\\\x"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -359,9 +359,9 @@ CLEAN_TEST(data_outside_the_folder_are_refused) {
                  "external_data { key: 'location' value: '%s' } } node { op_type: 'Relu' input: "
                  "'w' output: 'y' } " OUTPUT("y") "}",
                  places[i]);
-        refuses(text, GD_E_FORMAT, "is not in the folder of the file");
+        check_load_fails(text, GD_E_FORMAT, "is not in the folder of the file");
     }
-    refuses(HEAD "graph { initializer { name: 'w' dims: 2 data_type: 1 data_location: EXTERNAL "
+    check_load_fails(HEAD "graph { initializer { name: 'w' dims: 2 data_type: 1 data_location: EXTERNAL "
                  "external_data { key: 'location' value: 'x' } "
                  "external_data { key: 'offset' value: '99999999999999999999' } } }",
             GD_E_FORMAT, "the offset of its data");
@@ -369,25 +369,25 @@ CLEAN_TEST(data_outside_the_folder_are_refused) {
 
 /* --- files that are wrong --------------------------------------------------------------------- */
 
-CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
-    refuses("ir_version: 10", GD_E_FORMAT, "no graph");
-    refuses("opset_import { version: 9 } graph { node { op_type: 'Relu' } }", GD_E_UNSUPPORTED,
+CLEAN_TEST(an_invalid_file_fails_with_the_node_and_its_operator) {
+    check_load_fails("ir_version: 10", GD_E_FORMAT, "no graph");
+    check_load_fails("opset_import { version: 9 } graph { node { op_type: 'Relu' } }", GD_E_UNSUPPORTED,
             "its opset is 9");
-    refuses(HEAD "graph { " INPUT(
+    check_load_fails(HEAD "graph { " INPUT(
                 "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "
                                              "output: 'y' } " OUTPUT("y") "}",
             GD_E_UNSUPPORTED, "node 0 'n' (Frobnicate): this operator is not known");
-    refuses(
+    check_load_fails(
         HEAD "graph { " INPUT(
             "x",
             "") "node { name: 'n' op_type: 'Relu' domain: 'com.example' input: 'x' output: 'y' } }",
         GD_E_UNSUPPORTED, "the domain 'com.example'");
-    refuses(
+    check_load_fails(
         HEAD "graph { " INPUT(
             "x",
             "") "node { name: 'n' op_type: 'nothing' domain: 'gradus' input: 'x' output: 'y' } }",
         GD_E_UNSUPPORTED, "there is no op 'nothing'");
-    refuses(HEAD "graph { " INPUT(
+    check_load_fails(HEAD "graph { " INPUT(
                 "x", "dim { dim_value: 3 }") "node { name: 'a' op_type: 'Add' input: 'x' "
                                              "input: 'z' output: 'y' } "
                                              "node { name: 'b' op_type: 'Relu' input: 'y' "
@@ -395,44 +395,44 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
             GD_E_FORMAT,
             "node 0 'a' (Add): its input 'z' is an output of 'b', which comes later: the graph has "
             "a cycle");
-    refuses(HEAD
+    check_load_fails(HEAD
             "graph { " INPUT("x", "") "node { name: 'a' op_type: 'Relu' input: 'q' output: 'y' } }",
             GD_E_FORMAT, "its input 'q' is neither an output of a node nor an input");
-    refuses(HEAD "graph { " INPUT("x", "dim { dim_value: 3 }")
+    check_load_fails(HEAD "graph { " INPUT("x", "dim { dim_value: 3 }")
                 INPUT("z", "dim { dim_value: 4 }") "node { name: 'a' op_type: 'Add' input: 'x' "
                                                    "input: 'z' output: 'y' } " OUTPUT("y") "}",
             GD_E_SHAPE, "node 0 'a' (Add): add(a f32[3], b f32[4])");
-    refuses(HEAD "graph { " INPUT("x", "") INPUT("x", "") "}", GD_E_FORMAT, "two values named 'x'");
-    refuses(HEAD "graph { " INPUT("x", "") "node { op_type: 'Relu' input: 'x' output: 'x' } }",
+    check_load_fails(HEAD "graph { " INPUT("x", "") INPUT("x", "") "}", GD_E_FORMAT, "two values named 'x'");
+    check_load_fails(HEAD "graph { " INPUT("x", "") "node { op_type: 'Relu' input: 'x' output: 'x' } }",
             GD_E_FORMAT, "two values named 'x'");
-    refuses(HEAD "graph { " INPUT(
+    check_load_fails(HEAD "graph { " INPUT(
                 "x", "dim { dim_value: 4611686018427387904 } dim { dim_value: 4 }") "}",
             GD_E_OVERFLOW, "input 'x'");
-    refuses(HEAD "graph { " INPUT("x", "dim { dim_value: -5 }") "}", GD_E_FORMAT,
+    check_load_fails(HEAD "graph { " INPUT("x", "dim { dim_value: -5 }") "}", GD_E_FORMAT,
             "its dimension 0 is -5");
-    refuses(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 4611686018427387904 dims: 4 "
+    check_load_fails(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 4611686018427387904 dims: 4 "
                  "raw_data: '' } }",
             GD_E_OVERFLOW, "tensor 'w'");
-    refuses(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 3 raw_data: 'abcd' } }",
+    check_load_fails(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 3 raw_data: 'abcd' } }",
             GD_E_FORMAT, "tensor 'w': has 4 bytes of data, and should have 12");
-    refuses(HEAD "graph { initializer { name: 'w' data_type: 8 dims: 1 string_data: 'a' } }",
+    check_load_fails(HEAD "graph { initializer { name: 'w' data_type: 8 dims: 1 string_data: 'a' } }",
             GD_E_UNSUPPORTED, "STRING");
-    refuses(HEAD "graph { " INPUT("x", "") OUTPUT("y") "}", GD_E_FORMAT,
+    check_load_fails(HEAD "graph { " INPUT("x", "") OUTPUT("y") "}", GD_E_FORMAT,
             "output 'y': no node computes it");
-    refuses(HEAD "graph { " INPUT(
+    check_load_fails(HEAD "graph { " INPUT(
                 "x", "dim { dim_value: 3 }") "node { op_type: 'Relu' input: 'x' output: 'y' } "
                                              "output { name: 'y' type { tensor_type { elem_type: 7 "
                                              "shape { dim { dim_value: 4 } } } } } }",
             GD_E_SHAPE, "it is f32[3], and the file declares i64[4]");
-    refuses(
+    check_load_fails(
         HEAD "graph { " INPUT("x", "dim { dim_value: 6 }") INPUT(
             "s", "") "node { name: 'r' op_type: 'Reshape' input: 'x' input: 's' output: 'y' } }",
         GD_E_UNSUPPORTED, "'s' is known only when the graph runs");
-    refuses(HEAD "graph { " INPUT(
+    check_load_fails(HEAD "graph { " INPUT(
                 "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' input: 'x' output: "
                                              "'y' attribute { name: 'odd' i: 1 type: INT } } }",
             GD_E_UNSUPPORTED, "its attribute 'odd'");
-    refuses(HEAD "graph { " INPUT(
+    check_load_fails(HEAD "graph { " INPUT(
                 "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' output: 'y' } }",
             GD_E_FORMAT, "its input for 'x' is missing");
     GD_SCOPE;
@@ -443,7 +443,7 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
 }
 
 /* What other programs write. */
-CLEAN_TEST(files_of_others_are_read) {
+CLEAN_TEST(files_of_other_programs_are_read) {
     GD_SCOPE;
     gd_graph *g =
         gd_onnx_load(write_model(HEAD "graph { " INPUT(
@@ -494,7 +494,7 @@ static char *read_net(size_t *bytes) {
     return data;
 }
 
-CLEAN_TEST(a_file_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
+CLEAN_TEST(a_file_truncated_anywhere_fails_or_gives_a_smaller_graph) {
     size_t bytes;
     char *original = read_net(&bytes);
     run_cut(LLVMFuzzerTestOneInput, original, bytes);
@@ -534,7 +534,7 @@ static gd_tensor *many_forms(gd_tensor *x) {
     return gd_add(gd_mse_loss(h, gd_zeros_like(h)), gd_sum(gd_sort(x).values));
 }
 
-CLEAN_TEST(no_memory_while_saving_is_not_taken_for_an_op_without_an_operator) {
+CLEAN_TEST(a_failed_allocation_while_saving_is_not_reported_as_an_unsupported_op) {
     for (int known = 0; known < 2; known++) {
         GD_SCOPE;
         gd_graph *g = gd_graph_new();

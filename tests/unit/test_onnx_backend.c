@@ -19,9 +19,9 @@ enum { MOST_VALUES = 64, MOST_PATH = 1024 };
 
 /* --- one model -------------------------------------------------------------------------------- */
 
-typedef enum verdict { RIGHT, REFUSED, WRONG, VERDICTS } verdict;
+typedef enum verdict { RIGHT, UNSUPPORTED, WRONG, VERDICTS } verdict;
 
-static const char *const verdict_names[] = {"right", "refused", "WRONG"};
+static const char *const verdict_names[] = {"right", "unsupported", "WRONG"};
 
 typedef struct model {
     const char *path; /* of its folder */
@@ -86,7 +86,7 @@ static verdict compare_output(model *m, gd_tensor *have, gd_tensor *wanted, size
     const bool alike = gd_tensor_dtype(have) == gd_tensor_dtype(wanted) && s.rank == t.rank &&
                        memcmp(s.at, t.at, (size_t)s.rank * sizeof *s.at) == 0;
     if (alike && (is_random(m) || within_tolerance(have, wanted))) return RIGHT;
-    if (alike && is_disputed(m)) return because(m, REFUSED, "the recorded result is disputed");
+    if (alike && is_disputed(m)) return because(m, UNSUPPORTED, "the recorded result is disputed");
     snprintf(text, sizeof text, "output %zu is %s, wanted is %s%s", k,
              gd_describe(have, one, sizeof one), gd_describe(wanted, other, sizeof other),
              alike ? " with other values" : "");
@@ -98,12 +98,12 @@ static verdict run_set(model *m, const char *set, int level) {
     gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES], *wanted[MOST_VALUES];
     const size_t n_in = gd_pb_count(graph, "input"), n_out = gd_pb_count(graph, "output");
     int64_t fed = 0;
-    if (n_in > MOST_VALUES || n_out > MOST_VALUES) return because(m, REFUSED, "too many values");
+    if (n_in > MOST_VALUES || n_out > MOST_VALUES) return because(m, UNSUPPORTED, "too many values");
     for (size_t i = 0; i < n_in; i++) {
         feeds[fed] =
             gd_graph_find(m->graph, gd_pb_string(gd_pb_message_at(graph, "input", i), "name"));
         if (!read_value(set, "input", i, &feeds[fed + 1]))
-            return because(m, REFUSED, gd_error_message());
+            return because(m, UNSUPPORTED, gd_error_message());
         if (feeds[fed]) fed += 2;
     }
     for (size_t k = 0; k < n_out; k++) {
@@ -111,12 +111,12 @@ static verdict run_set(model *m, const char *set, int level) {
             gd_graph_find(m->graph, gd_pb_string(gd_pb_message_at(graph, "output", k), "name"));
         if (!fetches[k]) return because(m, WRONG, "an output is not found");
         if (!read_value(set, "output", k, &wanted[k]))
-            return because(m, REFUSED, gd_error_message());
+            return because(m, UNSUPPORTED, gd_error_message());
     }
     gd_session *session = gd_session_new(m->graph, .level = level);
     gd_tensors r = gd_session_run(session, ((gd_tensors){feeds, fed}),
                                   ((gd_tensors){fetches, (int64_t)n_out}));
-    if (gd_failed()) return because(m, REFUSED, gd_error_message());
+    if (gd_failed()) return because(m, UNSUPPORTED, gd_error_message());
     verdict v = RIGHT;
     for (size_t k = 0; k < n_out && v == RIGHT; k++) v = compare_output(m, r.at[k], wanted[k], k);
     return v;
@@ -128,7 +128,7 @@ static verdict run_sets(model *m, int level) {
         char path[MOST_PATH + 32];
         struct stat info;
         snprintf(path, sizeof path, "%s/test_data_set_%d", m->path, set);
-        if (stat(path, &info) != 0) return set ? v : because(m, REFUSED, "it has no data");
+        if (stat(path, &info) != 0) return set ? v : because(m, UNSUPPORTED, "it has no data");
         v = run_set(m, path, level);
     }
     return v;
@@ -186,14 +186,14 @@ static verdict judge_model(model *m, baking b, int level, bool sized) {
     snprintf(folder_path, sizeof folder_path, "%s", m->path);
     snprintf(file, sizeof file, "%s/model.onnx", m->path);
     if (gd_pb_load(&m->doc, &gd_onnx_model_schema, file) != GD_OK)
-        return because(m, REFUSED, gd_error_message());
+        return because(m, UNSUPPORTED, gd_error_message());
     if (!sized) forget_sizes(m->doc);
-    verdict v = REFUSED;
+    verdict v = UNSUPPORTED;
     if (bake_inputs(m, b)) {
         gd_clear_error();
         const gd_status status =
             gd_onnx_load_model(gd_pb_root(m->doc), folder_path, false, &m->graph);
-        v = status == GD_OK ? run_sets(m, level) : because(m, REFUSED, gd_error_message());
+        v = status == GD_OK ? run_sets(m, level) : because(m, UNSUPPORTED, gd_error_message());
     }
     if (m->graph) gd_release(m->graph);
     gd_pb_free(m->doc);
@@ -213,10 +213,10 @@ typedef struct tally {
 static void run_folder(const char *path, tally *t) {
     GD_SCOPE;
     model m = {.path = path};
-    verdict v = REFUSED;
+    verdict v = UNSUPPORTED;
     for (baking b = NO_INPUT; b < BAKINGS && v != WRONG; b++) {
         const verdict now = judge_model(&m, b, t->level, t->sized);
-        if (now != REFUSED) v = now; /* right, if it is right in one way and wrong in none */
+        if (now != UNSUPPORTED) v = now; /* right, if it is right in one way and wrong in none */
         t->ways += now == RIGHT;
     }
     t->count[v]++;
@@ -252,10 +252,10 @@ static void run_all(int level, bool sized) {
     tally t = {.level = level, .sized = sized};
     if (!path || !*path) SKIP("GRADUS_ONNX_TESTS does not name the folder of ONNX's backend tests");
     walk_folder(path, 4, &t);
-    printf("level %d, sizes %s: %d right (in %d ways), %d refused, %d wrong\n", level,
-           sized ? "as in the file" : "unknown", t.count[RIGHT], t.ways, t.count[REFUSED],
+    printf("level %d, sizes %s: %d right (in %d ways), %d unsupported, %d wrong\n", level,
+           sized ? "as in the file" : "unknown", t.count[RIGHT], t.ways, t.count[UNSUPPORTED],
            t.count[WRONG]);
-    CHECK_SAYING(t.count[RIGHT] + t.count[REFUSED] + t.count[WRONG] > 0, "no models in %s", path);
+    CHECK_SAYING(t.count[RIGHT] + t.count[UNSUPPORTED] + t.count[WRONG] > 0, "no models in %s", path);
 }
 
 TEST(no_backend_test_gives_a_wrong_result_without_passes) { run_all(0, true); }

@@ -93,7 +93,7 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
                  "%s: %s", name, gd_error_message());
 }
 
-CLEAN_TEST(branches_and_loops_go_through_a_file_and_give_the_same_bits) {
+CLEAN_TEST(saved_and_loaded_branches_and_loops_give_the_same_bits) {
     for (int i = 0; i < MODELS; i++)
         for (int way = 0; way < 3; way++) {
             goes_through_a_file(&models[i], GD_F32, way == 1, way == 2);
@@ -140,7 +140,7 @@ static bool has_values(gd_tensor *t, int64_t count, const double *wanted) {
     GRAPH("else_branch", NODE("Neg", "input: 'x'", "b") ANY_OF("output", "b", "1"))
 #define WEIGHT "initializer { name: 'w' data_type: 1 dims: 2 float_data: [3, 4] } "
 
-CLEAN_TEST(a_branch_of_another_program_is_taken_as_the_data_say) {
+CLEAN_TEST(a_loaded_if_follows_its_condition) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(
         write_model(HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "9")
@@ -153,7 +153,7 @@ CLEAN_TEST(a_branch_of_another_program_is_taken_as_the_data_say) {
     CHECK(g && gd_graph_variables(g).count == 1 && gd_graph_find(g, "w") != NULL);
 }
 
-CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
+CLEAN_TEST(an_if_with_a_constant_condition_keeps_one_branch) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(write_model(
         HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "9")
@@ -190,7 +190,7 @@ CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
     "node { op_type: 'ReduceSum' input: 'n' output: 'sum' attribute { name: 'keepdims' type: INT " \
     "} } " NODE("Less", "input: 'sum' input: 'five'", "d")
 
-CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
+CLEAN_TEST(a_loaded_loop_counts_its_steps_and_stacks_results) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(2), 1, 1), *p = gd_scalar_of(2, GD_I64);
     gd_graph *g = gd_onnx_load(write_model(LOOP("input: 'three' input: ''", ALWAYS)));
@@ -216,7 +216,7 @@ CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
                                          going ANY_OF("output", "d", "9")                         \
                                              ANY_OF("output", "n", "1")) "} " OUTPUT("end") "}"
 
-CLEAN_TEST(the_number_of_steps_may_be_data) {
+CLEAN_TEST(the_trip_count_may_be_computed) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(2), 1, 1);
     gd_graph *g = gd_onnx_load(write_model(PLAIN_LOOP("input: 'p' input: ''", ALWAYS)));
@@ -231,7 +231,7 @@ CLEAN_TEST(the_number_of_steps_may_be_data) {
 }
 
 /* Two sequences, one of them backwards and along its last axis; results to the last axis. */
-CLEAN_TEST(a_scan_of_another_program_goes_along_any_axis_in_any_direction) {
+CLEAN_TEST(a_loaded_scan_follows_any_axis_in_any_direction) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(write_model(
         HEAD "graph { " INPUT("x", "dim { dim_value: 3 } dim { dim_value: 2 }")
@@ -258,19 +258,19 @@ CLEAN_TEST(a_scan_of_another_program_goes_along_any_axis_in_any_direction) {
 #define WRONG(node) \
     HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "9") WEIGHT node "}"
 
-CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' }"), GD_E_FORMAT,
+CLEAN_TEST(an_invalid_branch_or_loop_fails_with_its_location) {
+    check_load_fails(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' }"), GD_E_FORMAT,
             "'n' (If): it needs a graph 'then_branch'");
-    refuses(WRONG("node { name: 'n' op_type: 'If' output: 'y' " BRANCHES "}"), GD_E_FORMAT,
+    check_load_fails(WRONG("node { name: 'n' op_type: 'If' output: 'y' " BRANCHES "}"), GD_E_FORMAT,
             "'n' (If): its condition is missing");
-    refuses(
+    check_load_fails(
         WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' output: 'z' " BRANCHES "}"),
         GD_E_FORMAT, "it has 2 outputs, and its graph has 1");
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
+    check_load_fails(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
                 "then_branch", ANY_OF("output", "gone", "1"))
                       GRAPH("else_branch", ANY_OF("output", "x", "1")) "}"),
             GD_E_FORMAT, "'n' (If): then_branch: no node computes its output 'gone'");
-    refuses(
+    check_load_fails(
         WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
             "then_branch", ANY_OF("output", "x", "1"))
                   GRAPH("else_branch",
@@ -278,41 +278,41 @@ CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
                             "output", "q", "1")) "}"),
         GD_E_FORMAT,
         "'n' (If): else_branch: node 0 'in' (Neg): its input 'z' is neither an output of a node");
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
+    check_load_fails(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
                 "then_branch", ANY_OF("output", "x", "1"))
                       GRAPH("else_branch",
                             NODE("ReduceSum", "input: 'x'", "q") ANY_OF("output", "q", "1")) "}"),
             GD_E_SHAPE, "both branches must return the same shapes");
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
+    check_load_fails(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
                 "then_branch", ANY_OF("output", "x", "1"))
                       GRAPH("else_branch",
                             NODE("Neg", "input: 'y'", "q") ANY_OF("output", "q", "1")) "}"),
             GD_E_FORMAT,
             "its input 'y' is an output of 'n', which comes later: the graph has a cycle");
-    refuses(
+    check_load_fails(
         WRONG("node { name: 'l' op_type: 'Loop' input: '' input: '' input: 'x' output: 'y' " GRAPH(
             "body", SCALAR("input", "t", "7")) "}"),
         GD_E_FORMAT, "it has 3 inputs, and its body has 1 inputs and 0 outputs");
-    refuses(
+    check_load_fails(
         WRONG("node { name: 'l' op_type: 'Loop' input: '' input: '' input: 'x' output: 'y' " GRAPH(
             "body", SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF("input", "s", "7")
                         ANY_OF("output", "c", "9") ANY_OF("output", "s", "1")) "}"),
         GD_E_DTYPE, "body: its input 's' must be INT64, and it gets f32");
-    refuses(
+    check_load_fails(
         WRONG("node { name: 'l' op_type: 'Loop' input: '' input: 'p' input: 'x' output: 'y' " GRAPH(
             "body", SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF("input", "s", "1")
                         NODE("Concat", "input: 's' input: 's' attribute { name: 'axis' type: INT }",
                              "n") ANY_OF("output", "c", "9") ANY_OF("output", "n", "1")) "}"),
         GD_E_SHAPE, "a loop's state keeps its shape");
-    refuses(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' " GRAPH(
+    check_load_fails(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' " GRAPH(
                 "body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
             GD_E_FORMAT, "it has 1 inputs, 0 of them scan inputs");
-    refuses(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
+    check_load_fails(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
                   "'num_scan_inputs' "
                   "type: INT i: 1 } " INTS("scan_input_axes", "[5]")
                       GRAPH("body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
             GD_E_INDEX, "'s' (Scan)");
-    refuses(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
+    check_load_fails(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
                   "'num_scan_inputs' "
                   "type: INT i: 1 } " INTS("scan_input_directions", "[0, 1]")
                       GRAPH("body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
@@ -340,12 +340,12 @@ static char *nested_text(int levels) {
     return text;
 }
 
-CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
+CLEAN_TEST(nesting_of_graphs_has_a_limit) {
     GD_SCOPE;
     char *fine = nested_text(20), *deep = nested_text(21), *parser = nested_text(40);
     gd_graph *g = gd_onnx_load(write_model(fine));
     IS(run_two(g, ramp(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1, 2);
-    refuses(deep, GD_E_UNSUPPORTED, "subgraphs are nested more than 20 levels deep");
+    check_load_fails(deep, GD_E_UNSUPPORTED, "subgraphs are nested more than 20 levels deep");
     gd_pb_doc *doc;
     CHECK(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", parser, strlen(parser)) ==
           GD_E_FORMAT);
@@ -355,7 +355,7 @@ CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
     free(parser);
 }
 
-CLEAN_TEST(a_loop_of_very_many_steps_is_loaded_and_does_not_begin) {
+CLEAN_TEST(a_loop_with_a_huge_trip_count_is_loaded_and_fails_before_its_first_step) {
     GD_SCOPE;
     gd_graph *g =
         gd_onnx_load(write_model(HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") CONSTANT(
@@ -396,7 +396,7 @@ static char *read_nested(size_t *bytes) {
     return data;
 }
 
-CLEAN_TEST(a_file_with_loops_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
+CLEAN_TEST(a_file_with_loops_truncated_anywhere_fails_or_gives_a_smaller_graph) {
     size_t bytes;
     char *original = read_nested(&bytes);
     run_cut(LLVMFuzzerTestOneInput, original, bytes);

@@ -104,16 +104,16 @@ static void kill_everywhere(bool beside) {
     leaves_no_garbage(beside);
 }
 
-TEST(a_save_that_is_killed_at_any_system_call_leaves_one_model_with_its_data) {
+TEST(a_save_killed_at_any_system_call_leaves_one_complete_model) {
     kill_everywhere(true);
 }
-TEST(a_save_without_external_data_that_is_killed_keeps_or_replaces_a_model_with_them) {
+TEST(a_killed_save_without_external_data_keeps_or_replaces_a_model_with_external_data) {
     kill_everywhere(false);
 }
 
 /* --- killed at any time ----------------------------------------------------------------------- */
 
-TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no_garbage) {
+TEST(processes_killed_while_saving_leave_consistent_models_and_no_garbage) {
     begin_test();
     draws d = {12345};
     CHECK(save_in_child(1, true) == GD_OK);
@@ -138,7 +138,7 @@ static int save_forty(void *number) {
     return 0;
 }
 
-TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
+TEST(several_processes_that_save_to_one_path_do_not_mix_their_files) {
     begin_test();
     CHECK(save_in_child(1, true) == GD_OK);
     pid_t children[4];

@@ -123,7 +123,7 @@ static void load_run_save(void (*fill)(gd_pb *, int)) {
 }
 
 CLEAN_TEST(a_long_chain_is_loaded_run_and_saved) { load_run_save(chain); }
-CLEAN_TEST(many_nodes_that_work_with_sizes_are_loaded_run_and_saved) { load_run_save(sizes); }
+CLEAN_TEST(many_shape_computations_are_loaded_run_and_saved) { load_run_save(sizes); }
 CLEAN_TEST(many_outputs_are_loaded_run_and_saved) { load_run_save(outputs); }
 
 TEST_MAIN

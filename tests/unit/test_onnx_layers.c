@@ -103,7 +103,7 @@ static void recurrent(const char *op_type, int n, const int *order, int directio
                  direction, gd_error_message());
 }
 
-CLEAN_TEST(recurrent_layers_of_others_have_their_gates_in_another_order) {
+CLEAN_TEST(recurrent_layers_are_loaded_with_the_gate_order_of_onnx) {
     static const int lstm[] = {0, 2, 3, 1}, gru[] = {1, 0, 2}, one[] = {0};
     for (int lengths = 0; lengths < 2; lengths++)
         for (int first = 0; first < 2; first++) {
@@ -125,26 +125,26 @@ CLEAN_TEST(recurrent_layers_of_others_have_their_gates_in_another_order) {
                                             "' input: 'x' " inputs " output: 'y' " attributes \
                                             "} }"
 
-CLEAN_TEST(recurrent_layers_that_ours_are_not_are_refused) {
-    refuses(LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: -1 } "),
+CLEAN_TEST(unsupported_recurrent_layers_fail) {
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: -1 } "),
             GD_E_FORMAT, "'l' (LSTM): its clip is -1; it must be above 0");
-    refuses(LAYER("LSTM",
+    check_load_fails(LAYER("LSTM",
                   "input: 'w' input: 'w' input: '' input: '' input: '' input: '' input: 'x'", ""),
             GD_E_SHAPE, "its P is f32[3,2,2], and must be [1,6]");
-    refuses(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE, "'l' (LSTM): its R is");
-    refuses(LAYER("LSTM", "input: 'w'", ""), GD_E_FORMAT, "its input 2 is missing");
-    refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")), GD_E_UNSUPPORTED,
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE, "'l' (LSTM): its R is");
+    check_load_fails(LAYER("LSTM", "input: 'w'", ""), GD_E_FORMAT, "its input 2 is missing");
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")), GD_E_UNSUPPORTED,
             "its direction is not one that is possible here");
-    refuses(LAYER("RNN", "input: 'w' input: 'w'",
+    check_load_fails(LAYER("RNN", "input: 'w' input: 'w'",
                   "attribute { name: 'activations' type: STRINGS strings: 'Sine' }"),
             GD_E_UNSUPPORTED, "its activation 'Sine' is not known here");
-    refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("gates", "open")), GD_E_UNSUPPORTED,
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", WORD("gates", "open")), GD_E_UNSUPPORTED,
             "its attribute 'gates'");
 }
 
 /* --- others ----------------------------------------------------------------------------------- */
 
-CLEAN_TEST(one_hot_counts_from_the_end_and_has_any_axis) {
+CLEAN_TEST(one_hot_takes_negative_indices_and_any_axis) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(write_model(HEAD "graph { " INPUT("x", SIZE(2)) LIST(
         "depth", 1, "3") "initializer { name: 'v' data_type: 1 dims: 2 "
@@ -158,7 +158,7 @@ CLEAN_TEST(one_hot_counts_from_the_end_and_has_any_axis) {
                  gd_error_message());
 }
 
-CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
+CLEAN_TEST(resize_takes_sizes_or_scales_of_given_axes) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(1, 1, 2, 3), 0, 1);
 #define RESIZE(numbers, inputs, attributes)                                                \
@@ -178,17 +178,17 @@ CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
                "input: '' input: 's'", ASYMMETRIC)));
     CHECK_SAYING(g && tensors_same_bits(run_one(g, "x", x, "y"), gd_resize(x, .scale = 2)), "%s",
                  gd_error_message());
-    refuses(
+    check_load_fails(
         RESIZE(LIST("s", 4, "1, 1, 4, 6"), "input: '' input: '' input: 's'", WORD("mode", "cubic")),
         GD_E_UNSUPPORTED, "'r' (Resize): size 0 of its input must be known");
-    refuses(RESIZE(LIST("s", 4, "1, 2, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
+    check_load_fails(RESIZE(LIST("s", 4, "1, 2, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
             GD_E_UNSUPPORTED, "size 0 of its input must be known for this kind of Resize");
-    refuses(RESIZE(LIST("s", 3, "1, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
+    check_load_fails(RESIZE(LIST("s", 3, "1, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
             GD_E_FORMAT, "3 numbers for 4 axes");
 }
 
 /* Kernels compute bytes as i32: a limit that no byte can be is none. */
-CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
+CLEAN_TEST(u8_options_out_of_range_mean_the_same_in_a_file) {
     GD_SCOPE;
     const gd_dtype dtypes[] = {GD_U8, GD_I8, GD_I32, GD_I64};
     for (int d = 0; d < 4; d++) {
@@ -222,7 +222,7 @@ CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
     }
 }
 
-CLEAN_TEST(a_sort_is_a_topk_of_all_and_comes_back_for_any_size) {
+CLEAN_TEST(a_sort_is_saved_as_topk_and_loaded_for_any_size) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y;

@@ -10,7 +10,7 @@
 #include "temp.h"
 #include "test.h"
 
-CLEAN_TEST(a_net_comes_back_with_its_names_and_results) {
+CLEAN_TEST(a_net_is_saved_and_loaded_with_names_and_results) {
     GD_SCOPE;
     gd_seed(1);
     gd_module *net = gd_net_new("lenet", "");
@@ -49,7 +49,7 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-CLEAN_TEST(a_loaded_net_trains_further_eagerly_and_as_a_plan) {
+CLEAN_TEST(a_loaded_net_continues_training_eagerly_and_as_a_plan) {
     GD_SCOPE;
     gd_seed(2);
     gd_module *net = gd_net_new("lenet", "");
@@ -78,7 +78,7 @@ static gd_tensors forward(gd_tensors in, void *user) {
     return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
 }
 
-CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
+CLEAN_TEST(saving_restores_modes_and_saves_batch_norms_in_eval_mode) {
     GD_SCOPE;
     gd_module *net =
         gd_nn_sequential(gd_nn_conv2d(1, 4, 3), gd_nn_batch_norm2d(4), gd_nn_relu(),
@@ -104,16 +104,16 @@ CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
     CHECK(gd_graph_find(graph, "image") && gd_graph_find(graph, "scores"));
 }
 
-CLEAN_TEST(failures_say_what_is_missing) {
+CLEAN_TEST(failures_name_the_missing_part) {
     GD_SCOPE;
     CHECK(gd_onnx_module("/no/such/file") == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
-    CHECK(gd_onnx_save_module(temp_path("refused.onnx"), NULL, gd_list(gd_ones(gd_dims(1)))) ==
+    CHECK(gd_onnx_save_module(temp_path("failed.onnx"), NULL, gd_list(gd_ones(gd_dims(1)))) ==
           GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK(gd_onnx_save_module(temp_path("refused.onnx"), gd_nn_linear(3, 2),
+    CHECK(gd_onnx_save_module(temp_path("failed.onnx"), gd_nn_linear(3, 2),
                               gd_list(gd_ones(gd_dims(2, 5)))) == GD_E_SHAPE);
-    CHECK(!file_exists(temp_path("refused.onnx")));
+    CHECK(!file_exists(temp_path("failed.onnx")));
     gd_clear_error();
 }
 

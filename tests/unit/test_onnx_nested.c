@@ -124,7 +124,7 @@ CLEAN_TEST(branches_in_branches_are_saved_and_loaded_on_a_small_stack) { nests(C
 CLEAN_TEST(loops_in_loops_are_saved_and_loaded_on_a_small_stack) { nests(LOOPS, 20); }
 CLEAN_TEST(scans_in_scans_are_saved_and_loaded_on_a_small_stack) { nests(SCANS, 20); }
 
-CLEAN_TEST(what_is_nested_deeper_than_files_are_loaded_is_not_saved) {
+CLEAN_TEST(nesting_beyond_the_limit_of_loading_is_not_saved) {
     for (kind k = CONDS; k <= SCANS; k++) {
         GD_SCOPE;
         CHECK(save_nested(k, 21, temp_path("deep.onnx")) == GD_E_UNSUPPORTED);

@@ -168,12 +168,12 @@ static void each_file(const char *from, void (*check)(const char *from, const ch
     }
 }
 
-CLEAN_TEST(models_of_pytorch_give_what_they_gave_there) {
+CLEAN_TEST(models_exported_by_pytorch_give_the_results_of_pytorch) {
     const char *other = getenv("GRADUS_OTHERS");
     each_file(other ? other : GRADUS_GOLDEN "/torch", check_file);
 }
 
-CLEAN_TEST(files_of_others_give_what_onnx_runtime_makes_of_them) {
+CLEAN_TEST(files_of_other_programs_give_the_results_of_onnx_runtime) {
     if (!getenv("GRADUS_OTHERS")) each_file(GRADUS_GOLDEN "/onnx", check_file);
 }
 
@@ -187,7 +187,7 @@ static void check_damaged(const char *from, const char *file) {
     gd_free(data);
 }
 
-CLEAN_TEST(damaged_files_of_others_are_refused_or_read_whole) {
+CLEAN_TEST(damaged_files_of_other_programs_fail_or_load_completely) {
     each_file(GRADUS_GOLDEN "/torch", check_damaged);
     each_file(GRADUS_GOLDEN "/onnx", check_damaged);
 }
@@ -203,7 +203,7 @@ static void check_faults(const char *from, const char *file) {
         (fault_walk){.what = file, .lasting = true, .first = first++ % stride, .stride = stride});
 }
 
-CLEAN_TEST(any_allocation_may_fail_while_files_of_others_are_read) {
+CLEAN_TEST(any_allocation_may_fail_while_files_of_other_programs_are_read) {
     each_file(GRADUS_GOLDEN "/torch", check_faults);
     each_file(GRADUS_GOLDEN "/onnx", check_faults);
 }

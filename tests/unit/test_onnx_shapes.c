@@ -15,7 +15,7 @@
                     NODE("Concat", "input: 'ns' input: 'rest' " INT("axis", 0), "shape") \
                         NODE("Reshape", "input: 'x' input: 'shape'", "y") OUTPUT("y") "}"
 
-CLEAN_TEST(a_shape_that_follows_from_sizes_is_known_when_they_are) {
+CLEAN_TEST(a_shape_computed_from_sizes_is_known_at_run_time) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(2, 6, 2), 0, 1);
     DIMS(result(VIEW(SIZE(2) SIZE(6) SIZE(2)), x), 2, 4, 3);
@@ -29,7 +29,7 @@ CLEAN_TEST(a_shape_that_follows_from_sizes_is_known_when_they_are) {
     free(text);
 }
 
-CLEAN_TEST(sizes_that_are_known_stay_known_behind_a_shape_that_is_not) {
+CLEAN_TEST(known_sizes_stay_known_after_an_unknown_shape) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(write_model(VIEW(ANY SIZE(6) SIZE(2))));
     CHECK_SAYING(g != NULL, "%s", gd_error_message());
@@ -39,7 +39,7 @@ CLEAN_TEST(sizes_that_are_known_stay_known_behind_a_shape_that_is_not) {
 }
 
 /* Heads of attention: (n, t, 6) to (n, t, 2, 3), by 0 0 2 3 and by sizes; n and t of any size. */
-CLEAN_TEST(two_sizes_may_be_kept_at_once) {
+CLEAN_TEST(reshape_may_copy_two_unknown_sizes) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(2, 5, 6), 0, 1);
     DIMS(result(HEAD "graph { " INPUT("x", ANY ANY SIZE(6)) LIST("s", 4, "0, 0, 2, 3")
@@ -59,7 +59,7 @@ CLEAN_TEST(two_sizes_may_be_kept_at_once) {
 }
 
 /* Half of a sequence, positions, a mask of its length, tiles, and the last step. */
-CLEAN_TEST(slices_ranges_tiles_and_positions_follow_from_sizes) {
+CLEAN_TEST(slices_ranges_tiles_and_indices_may_be_computed_from_sizes) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(6, 2), 0, 1);
 #define WITH_N                                                                                  \
@@ -103,7 +103,7 @@ CLEAN_TEST(slices_ranges_tiles_and_positions_follow_from_sizes) {
     DIMS(y, 18);
 }
 
-CLEAN_TEST(sizes_inside_of_a_loop_are_known_when_it_runs) {
+CLEAN_TEST(sizes_inside_a_loop_are_known_at_run_time) {
     GD_SCOPE;
     /* each step: s = s + sum of x over its size */
     gd_tensor *x = ramp(gd_dims(4, 3), 0, 1);
@@ -127,8 +127,8 @@ CLEAN_TEST(sizes_inside_of_a_loop_are_known_when_it_runs) {
     CHECK(tensors_same_bits(y, gd_mul(gd_sum(x, .axis = 0), gd_scalar(4))));
 }
 
-CLEAN_TEST(a_shape_that_is_data_is_refused) {
-    refuses(HEAD "graph { " INPUT(
+CLEAN_TEST(a_shape_computed_from_data_fails) {
+    check_load_fails(HEAD "graph { " INPUT(
                 "x", ANY SIZE(2)) "input { name: 's' type { tensor_type { elem_type: 7 "
                                   "shape { dim { dim_value: 2 } } } } } " NODE(
                                       "Reshape", "input: 'x' input: 's'", "y") "}",
@@ -151,7 +151,7 @@ static gd_tensor *bordered(gd_tensor *x, int64_t left, int64_t right, double val
     HEAD "graph { " INPUT("x", ANY SIZE(1) SIZE(6)) \
         NODE(type, "input: 'x' " INTS("kernel_shape", "4") attributes, "y") OUTPUT("y") "}"
 
-CLEAN_TEST(a_border_may_differ_between_the_sides_or_keep_the_size) {
+CLEAN_TEST(padding_may_be_asymmetric_or_same) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(2, 1, 6), -3, 0.7);
     const float weights[] = {1, -2, 3, 0.5f};
@@ -180,11 +180,11 @@ CLEAN_TEST(a_border_may_differ_between_the_sides_or_keep_the_size) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_wrong_border_is_refused) {
-    refuses(CONV1(INTS("pads", "1, 2, 3")), GD_E_FORMAT,
+CLEAN_TEST(invalid_padding_fails) {
+    check_load_fails(CONV1(INTS("pads", "1, 2, 3")), GD_E_FORMAT,
             "'y' (Conv): its attribute 'pads' has 3 numbers");
-    refuses(CONV1(INTS("pads", "-1, 2")), GD_E_FORMAT, "out of range");
-    refuses(POOL1("AveragePool", INTS("dilations", "2")), GD_E_UNSUPPORTED,
+    check_load_fails(CONV1(INTS("pads", "-1, 2")), GD_E_FORMAT, "out of range");
+    check_load_fails(POOL1("AveragePool", INTS("dilations", "2")), GD_E_UNSUPPORTED,
             "its dilations must be 1");
 }
 

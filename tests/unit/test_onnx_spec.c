@@ -25,7 +25,7 @@ static gd_tensor *reduced(const char *op, const char *axes, const char *attribut
     return result(text, ramp(gd_dims(2, 3), 1, 1)); /* 1 to 6 */
 }
 
-CLEAN_TEST(a_reduction_with_empty_axes_is_over_all_of_them) {
+CLEAN_TEST(a_reduction_with_empty_axes_reduces_all_axes) {
     static const char *const ops[] = {
         "ReduceSum", "ReduceMean", "ReduceProd",   "ReduceMax",       "ReduceMin",
         "ReduceL1",  "ReduceL2",   "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"};
@@ -41,7 +41,7 @@ CLEAN_TEST(a_reduction_with_empty_axes_is_over_all_of_them) {
     }
 }
 
-CLEAN_TEST(a_reduction_with_empty_axes_does_nothing_if_the_node_says_so) {
+CLEAN_TEST(a_reduction_with_empty_axes_and_noop_attribute_does_nothing) {
     static const char *const ops[] = {"ReduceSum", "ReduceMean", "ReduceMax"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         GD_SCOPE;
@@ -55,7 +55,7 @@ CLEAN_TEST(a_reduction_with_empty_axes_does_nothing_if_the_node_says_so) {
 }
 
 /* Ours with an empty list reduces nothing: a file of ours says so to other programs. */
-CLEAN_TEST(a_reduction_over_no_axes_is_saved_as_one) {
+CLEAN_TEST(a_reduction_over_no_axes_is_saved_as_such) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *y;
@@ -109,7 +109,7 @@ CLEAN_TEST(a_power_has_the_dtype_of_its_base) {
     CHECK(gd_tensor_dtype(power(POW(6, 7), gd_cast(a, GD_I32), gd_cast(b, GD_I64))) == GD_I32);
 }
 
-CLEAN_TEST(the_upper_bound_of_clip_counts_where_the_lower_one_is_above_it) {
+CLEAN_TEST(clip_gives_the_maximum_where_the_minimum_is_larger) {
     GD_SCOPE;
     gd_tensor *y = result(
         HEAD "graph { " INPUT(
@@ -147,7 +147,7 @@ CLEAN_TEST(the_third_input_of_gemm_broadcasts) {
     }
 }
 
-CLEAN_TEST(the_last_of_several_largest_elements_is_found) {
+CLEAN_TEST(argmax_can_select_the_last_of_equal_elements) {
     GD_SCOPE;
     const float x[] = {3, 5, 5, 1, 2, 2, 2, 0};
     const int64_t first[] = {1, 0}, last[] = {2, 2};
@@ -170,7 +170,7 @@ CLEAN_TEST(the_last_of_several_largest_elements_is_found) {
         LIST("class", 2, "0, 1") "node { op_type: '" type "' " in    \
                                  " output: 'a' output: 'y' } " more "}"
 
-CLEAN_TEST(further_outputs_of_layers_are_there) {
+CLEAN_TEST(optional_outputs_of_layers_are_computed) {
     GD_SCOPE;
     const float values[] = {1, 3, 2, 6};
     gd_tensor *x = gd_from_array(gd_dims(2, 2), GD_F32, values);
@@ -207,7 +207,7 @@ static gd_tensor *inserted(const char *position) {
     return result(text, gd_ones(gd_dims(1)));
 }
 
-CLEAN_TEST(a_negative_position_of_an_insert_counts_from_the_end_of_the_sequence) {
+CLEAN_TEST(a_negative_insert_position_counts_from_the_end_of_the_sequence) {
     static const char *const positions[] = {"-1", "-3", "-2", "0", "3", "2"};
     static const float wanted[][4] = {{1, 2, 0, 3}, {0, 1, 2, 3}, {1, 0, 2, 3},
                                       {0, 1, 2, 3}, {1, 2, 3, 0}, {1, 2, 0, 3}};
@@ -228,7 +228,7 @@ CLEAN_TEST(a_negative_position_of_an_insert_counts_from_the_end_of_the_sequence)
                  WORD("coordinate_transformation_mode", mode),                   \
              "y") OUTPUT("y") "}"
 
-CLEAN_TEST(one_element_that_is_resized_to_by_pytorch_half_pixel_is_the_first) {
+CLEAN_TEST(pytorch_half_pixel_resize_to_one_element_gives_the_first) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(1, 1, 2, 4), 0, 1); /* 0 1 2 3; 4 5 6 7 */
     const float first[] = {0, 4}, middle[] = {1.5f, 5.5f};
@@ -245,7 +245,7 @@ CLEAN_TEST(one_element_that_is_resized_to_by_pytorch_half_pixel_is_the_first) {
 
 /* --- sizes that are not known ----------------------------------------------------------------- */
 
-CLEAN_TEST(an_axis_of_unknown_size_is_cut_into_parts_of_known_sizes) {
+CLEAN_TEST(an_axis_of_unknown_size_is_split_into_given_sizes) {
     GD_SCOPE;
     DIMS(result(HEAD "graph { " INPUT("x", ANY SIZE(49) SIZE(4)) LIST("s", 5, "-1, 8, 8, 49, 4")
                     NODE("Reshape", "input: 'x' input: 's'", "y") OUTPUT("y") "}",
@@ -263,7 +263,7 @@ CLEAN_TEST(an_axis_of_unknown_size_is_cut_into_parts_of_known_sizes) {
         " output: 'a' output: 'b' } " NODE("Concat", "input: 'b' input: 'a' " INT("axis", 0), "y") \
             OUTPUT("y") "}"
 
-CLEAN_TEST(an_axis_of_unknown_size_is_split) {
+CLEAN_TEST(an_axis_of_unknown_size_is_split_into_equal_parts) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(5, 2), 0, 1);
     gd_tensor *wanted = gd_cat(gd_list(gd_narrow(x, 0, 2, 3), gd_narrow(x, 0, 0, 2)), .axis = 0);

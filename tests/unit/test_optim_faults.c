@@ -163,10 +163,10 @@ TEST(steps_survive_any_failed_allocation) {
         walk_work(&(work){"a step", begin, step}, optimizers[i][0], optimizers[i][1]);
 }
 
-TEST(making_optimizers_survives_any_failed_allocation) {
+TEST(creating_optimizers_survives_any_failed_allocation) {
     walk_work(&(work){"making", NULL, make_and_drop}, "adam", NULL);
 }
-TEST(steps_of_schedules_survive_any_failed_allocation) {
+TEST(schedule_steps_survive_any_failed_allocation) {
     walk_work(&(work){"a step of the schedule", begin, schedule_step}, "sgd", NULL);
 }
 

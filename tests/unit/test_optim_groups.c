@@ -33,24 +33,24 @@ CLEAN_TEST(groups_have_their_own_options) {
     CHECK(gd_failed() && says("no group 3; the optimizer has 3"));
 }
 
-static void check_refused(gd_status got, gd_status status, const char *part) {
+static void check_fails(gd_status got, gd_status status, const char *part) {
     CHECK_SAYING(got == status && gd_error_status() == status && says(part), "%s",
                  gd_error_message());
     gd_clear_error();
 }
 
-CLEAN_TEST(groups_that_do_not_fit_are_refused) {
+CLEAN_TEST(invalid_groups_fail) {
     GD_SCOPE;
     gd_tensor *a = leaf(1), *b = leaf(1);
     gd_optimizer *sgd = gd_optim_sgd(gd_list(a));
-    check_refused(gd_optimizer_add(sgd, gd_list(a)), GD_E_ARGUMENT, "parameter 0 is in group 0");
-    check_refused(gd_optimizer_add(sgd, gd_list(b), .beta1 = 0.9), GD_E_ARGUMENT,
+    check_fails(gd_optimizer_add(sgd, gd_list(a)), GD_E_ARGUMENT, "parameter 0 is in group 0");
+    check_fails(gd_optimizer_add(sgd, gd_list(b), .beta1 = 0.9), GD_E_ARGUMENT,
                   "sgd has no option 'beta1'");
-    check_refused(gd_optimizer_add(sgd, gd_list(b), .lr = -1), GD_E_ARGUMENT,
+    check_fails(gd_optimizer_add(sgd, gd_list(b), .lr = -1), GD_E_ARGUMENT,
                   "gd_optim_sgd: lr is -1; it must be in [0, inf)");
-    check_refused(gd_optimizer_add(sgd, gd_list(b), .nesterov = true), GD_E_ARGUMENT,
+    check_fails(gd_optimizer_add(sgd, gd_list(b), .nesterov = true), GD_E_ARGUMENT,
                   "nesterov needs momentum");
-    check_refused(gd_optimizer_add_text(sgd, gd_list(b), "rate=1"), GD_E_ARGUMENT,
+    check_fails(gd_optimizer_add_text(sgd, gd_list(b), "rate=1"), GD_E_ARGUMENT,
                   "no option 'rate'");
     CHECK(gd_optimizer_group_count(sgd) == 1);
     CHECK(gd_optimizer_add(sgd, gd_list(b)) == GD_OK);
@@ -59,7 +59,7 @@ CLEAN_TEST(groups_that_do_not_fit_are_refused) {
 }
 
 /* A rate of 0.5 with factor 2 is one of 1; a decay with factor 0 is none. */
-CLEAN_TEST(factors_multiply_rate_and_decay) {
+CLEAN_TEST(group_factors_multiply_learning_rate_and_weight_decay) {
     for (int late = 0; late < 2; late++) {
         GD_SCOPE;
         gd_tensor *w[3] = {leaf(1), leaf(1), leaf(1)};
@@ -76,15 +76,15 @@ CLEAN_TEST(factors_multiply_rate_and_decay) {
     GD_SCOPE;
     gd_tensor *w = leaf(1);
     gd_optimizer *adam = gd_optim_adam(gd_list(w));
-    check_refused(gd_optimizer_set_factors(adam, w, .lr = -1), GD_E_ARGUMENT,
+    check_fails(gd_optimizer_set_factors(adam, w, .lr = -1), GD_E_ARGUMENT,
                   "lr is -1; it must be in [0, inf)");
-    check_refused(gd_optimizer_set_factors(adam, w, .weight_decay = NAN), GD_E_ARGUMENT,
+    check_fails(gd_optimizer_set_factors(adam, w, .weight_decay = NAN), GD_E_ARGUMENT,
                   "weight_decay is");
-    check_refused(gd_optimizer_set_factors(adam, leaf(1)), GD_E_ARGUMENT,
+    check_fails(gd_optimizer_set_factors(adam, leaf(1)), GD_E_ARGUMENT,
                   "not a parameter of the optimizer");
     set_grad(w, 1);
     gd_optimizer_step(adam);
-    check_refused(gd_optimizer_set_factors(adam, w, .lr = 2), GD_E_STATE, "before the first step");
+    check_fails(gd_optimizer_set_factors(adam, w, .lr = 2), GD_E_STATE, "before the first step");
 }
 
 /* --- every option, from the records ----------------------------------------------------------- */
@@ -150,7 +150,7 @@ static void check_options(const char *kind, const char *prefix, try_options *att
     CHECK(options > 20);
 }
 
-CLEAN_TEST(bad_options_are_named) {
+CLEAN_TEST(invalid_options_are_named) {
     check_options("optimizer", "gd_optim_", try_optimizer);
     check_options("schedule", "gd_lr_", try_schedule);
     GD_SCOPE;
@@ -170,7 +170,7 @@ CLEAN_TEST(bad_options_are_named) {
     CHECK(!gd_schedule_new("cosine", sgd, NULL) && says("steps"));
 }
 
-CLEAN_TEST(all_optimizers_and_schedules_have_names) {
+CLEAN_TEST(all_optimizers_and_schedules_can_be_created_by_name) {
     int n = 0, schedules = 0;
     while (gd_record_at("optimizer", n)) n++;
     while (gd_record_at("schedule", schedules)) schedules++;
@@ -209,7 +209,7 @@ CLEAN_TEST(gradients_are_clipped_by_value) {
     CHECK(first(gd_tensor_grad(a)) == 3 && first(gd_tensor_grad(b)) == -3.5 && !gd_tensor_grad(c));
 }
 
-CLEAN_TEST(clipping_says_what_is_wrong) {
+CLEAN_TEST(clipping_reports_misuse) {
     GD_SCOPE;
     gd_tensor *a = leaf(1);
     CHECK(gd_item(gd_clip_grad_norm(gd_list(a), 1)) == 0); /* there are no gradients */
@@ -229,7 +229,7 @@ CLEAN_TEST(clipping_says_what_is_wrong) {
 }
 
 /* Two leaves with the same gradient tensor: it is scaled twice, as one by one. */
-CLEAN_TEST(a_gradient_that_two_leaves_share_is_written_in_order) {
+CLEAN_TEST(a_gradient_shared_by_two_leaves_is_updated_in_order) {
     GD_SCOPE;
     gd_tensor *a = leaf(1), *b = leaf(1), *g = gd_full(gd_dims(3), 2);
     gd_set_grad(a, g), gd_set_grad(b, g);
@@ -259,7 +259,7 @@ static void make_many(gd_tensor **w) {
     }
 }
 
-CLEAN_TEST(a_list_is_updated_as_one_by_one) {
+CLEAN_TEST(updating_a_list_equals_updating_one_by_one) {
     for (int threads = 1; threads <= 3; threads += 2)
         for (const char *const *name =
                  (const char *const[]){"sgd", "adam", "rmsprop", "adagrad", NULL};
@@ -332,7 +332,7 @@ static gd_tensor *halving_rate(const void *options, gd_tensor *step, gd_tensor *
     return gd_mul(base, gd_pow(gd_scalar_of(0.5, GD_F64), step));
 }
 
-TEST(a_program_defines_its_own) {
+TEST(a_program_can_define_optimizers_and_schedules) {
     GD_SCOPE;
     CHECK(gd_op_define(
               "sign_step(p!, g, lr) -> p  elementwise nograd\nOne step.\n  p = p - lr * sign(g)\n",

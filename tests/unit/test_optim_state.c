@@ -95,7 +95,7 @@ static const char *const optimizers[][2] = {{"sgd", "lr=0.05 momentum=0.9 dampen
                                             {"adagrad", "lr=0.05 lr_decay=0.1"}};
 
 /* 50 steps, saved; a new net loads them and takes 50 more: as 100 steps. */
-CLEAN_TEST(training_goes_on_in_the_same_bits) {
+CLEAN_TEST(resumed_training_gives_the_same_bits) {
     const char *path = temp_path("optimizer.safetensors");
     for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
         for (mode m = EAGER; m < MODES; m++) {
@@ -119,7 +119,7 @@ CLEAN_TEST(training_goes_on_in_the_same_bits) {
         }
 }
 
-CLEAN_TEST(state_has_names_that_a_person_understands) {
+CLEAN_TEST(state_names_are_readable) {
     GD_SCOPE;
     net n;
     make_net(&n, "adam", "lr=0.05 amsgrad=true", EAGER);
@@ -139,7 +139,7 @@ CLEAN_TEST(state_has_names_that_a_person_understands) {
 }
 
 /* What does not fit is named, and nothing changes. */
-CLEAN_TEST(state_of_another_optimizer_is_refused) {
+CLEAN_TEST(loading_the_state_of_another_optimizer_fails) {
     GD_SCOPE;
     net adam, sgd;
     make_net(&adam, "adam", "lr=0.05", EAGER);

@@ -4,7 +4,7 @@
 #include "ops/infer.h"
 #include "program.h"
 
-TEST(prune_takes_out_what_nobody_reads) {
+TEST(prune_removes_unused_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_sin(x);
     gd_tensors parts = gd_split(gd_exp(x), gd_dims(1)); /* two views; one is used */
@@ -22,7 +22,7 @@ TEST(prune_takes_out_what_nobody_reads) {
     gd_program_free(p);
 }
 
-TEST(share_computes_the_same_thing_once) {
+TEST(share_merges_equal_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_add(gd_sin(gd_mul(x, x)), gd_sin(gd_mul(x, x)));
     FETCH(y);
@@ -34,7 +34,7 @@ TEST(share_computes_the_same_thing_once) {
     gd_program_free(p);
 }
 
-TEST(share_makes_what_either_of_two_is_wanted_for) {
+TEST(share_keeps_the_control_edges_of_merged_nodes) {
     IN_GRAPH(g, 2, 3);
     gd_tensor *plain = gd_layer_norm(x, NULL, NULL), *again = gd_layer_norm(x, NULL, NULL);
     gd_tensor *slope = gd_gradients(gd_list(gd_sum(gd_mul(again, again))), gd_list(x)).at[0];
@@ -48,7 +48,7 @@ TEST(share_makes_what_either_of_two_is_wanted_for) {
     gd_program_free(p);
 }
 
-TEST(share_leaves_noise_and_different_options_alone) {
+TEST(share_keeps_random_ops_and_different_options_apart) {
     IN_GRAPH(g, 2, 3);
     y = gd_add(gd_add(gd_dropout(x), gd_dropout(x)),
                gd_add(gd_leaky_relu(x, .slope = 0.1), gd_leaky_relu(x, .slope = 0.2)));
@@ -57,7 +57,7 @@ TEST(share_leaves_noise_and_different_options_alone) {
     gd_program_free(p);
 }
 
-TEST(fold_computes_what_is_the_same_in_every_run) {
+TEST(fold_evaluates_constant_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_mul(x, gd_sqrt(gd_add(gd_full(gd_dims(3), 7), gd_ones(gd_dims(3)))));
     FETCH(y);
@@ -69,7 +69,7 @@ TEST(fold_computes_what_is_the_same_in_every_run) {
     gd_program_free(p);
 }
 
-TEST(simplify_drops_neutral_steps) {
+TEST(simplify_removes_neutral_ops) {
     IN_GRAPH(g, 2, 3);
     y = gd_div(gd_sub(gd_add(gd_mul(gd_ones(gd_dims(3)), x), gd_zeros(gd_dims(2, 3))),
                       gd_zeros(gd_dims(3))),
@@ -83,7 +83,7 @@ TEST(simplify_drops_neutral_steps) {
     gd_program_free(p);
 }
 
-TEST(simplify_drops_an_infinite_neutral_step) {
+TEST(simplify_removes_a_neutral_clamp_to_infinity) {
     IN_GRAPH(g, 2, 3);
     y = gd_sin(gd_logaddexp(x, gd_full(gd_dims(3), -INFINITY)));
     FETCH(y);
@@ -91,7 +91,7 @@ TEST(simplify_drops_an_infinite_neutral_step) {
     gd_program_free(p);
 }
 
-TEST(simplify_keeps_a_neutral_step_that_broadcasts) {
+TEST(simplify_keeps_a_neutral_op_that_broadcasts) {
     IN_GRAPH(g, 2, 3);
     y = gd_mul(gd_sum(x, .axis = 1, .keepdim = true), gd_ones(gd_dims(2, 3)));
     FETCH(y);
@@ -99,7 +99,7 @@ TEST(simplify_keeps_a_neutral_step_that_broadcasts) {
     gd_program_free(p);
 }
 
-TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
+TEST(simplify_merges_views_and_removes_inverse_pairs) {
     IN_GRAPH(g, 2, 3);
     gd_tensor *there_and_back = gd_permute(gd_permute(x, gd_dims(1, 0)), gd_dims(1, 0));
     gd_tensor *reshaped = gd_reshape(gd_reshape(there_and_back, gd_dims(6)), gd_dims(2, 3));
@@ -115,7 +115,7 @@ TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
 }
 
 /* A program's own ops are simplified as their records say. */
-TEST(simplify_knows_what_a_program_says_of_its_ops) {
+TEST(simplify_uses_the_properties_of_user_defined_ops) {
     CHECK(gd_op_define("pass_blend(a, b) -> y  elementwise\nOf a and b.\n  y = max(a, b) - min(b, "
                        "3)\n  neutral b 3\n",
                        NULL) == GD_OK);
@@ -217,7 +217,7 @@ static gd_status product_squared(gd_kernel_call *k) {
 
 /* Two steps become one of a program's own op, as its record says: with its options, and where it
  * can be. */
-TEST(epilogue_knows_what_a_program_says_of_its_ops) {
+TEST(epilogue_uses_the_properties_of_user_defined_ops) {
     const gd_op_rules rules = {.infer = product_squared_infer,
                                .reference = product_squared,
                                .reference_flags = GD_KERNEL_DOUBLE};
@@ -263,7 +263,7 @@ TEST(epilogue_knows_what_a_program_says_of_its_ops) {
     }
 }
 
-TEST(epilogue_folds_relu_and_steps_of_descent) {
+TEST(epilogue_fuses_relu_and_gradient_descent_into_products) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *w, *loss, *train;
@@ -284,7 +284,7 @@ TEST(epilogue_folds_relu_and_steps_of_descent) {
     gd_program_free(p);
 }
 
-TEST(epilogue_masks_what_goes_back_through_relu) {
+TEST(epilogue_fuses_the_relu_mask_into_the_gradient_product) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *w, *v, *y, *gw;
@@ -327,7 +327,7 @@ static const struct {
     {{2, 8, 9, 9}, {8, 1, 3, 3}, "pad_mode=same groups=8"},
 };
 
-TEST(epilogue_folds_relu_into_convolutions) {
+TEST(epilogue_fuses_relu_into_convolutions) {
     for (int i = 0; i < 4; i++)
         for (int biased = 0; biased < 2; biased++) {
             GD_SCOPE;
@@ -384,7 +384,7 @@ static normed make_normed(const char *inner, gd_shape x, gd_shape w, const char 
     return n;
 }
 
-TEST(norms_become_part_of_the_weights_before_them) {
+TEST(batch_norms_are_folded_into_the_preceding_weights) {
     GD_SCOPE;
     normed n =
         make_normed("conv2d", gd_dims(2, 3, 8, 8), gd_dims(4, 3, 3, 3), "padding=1", false, false);
@@ -411,7 +411,7 @@ TEST(norms_become_part_of_the_weights_before_them) {
     gd_program_free(p);
 }
 
-TEST(weights_with_norms_in_them_give_the_same_numbers) {
+TEST(weights_with_folded_batch_norms_give_the_same_values) {
     static const struct {
         const char *inner;
         int64_t x[4], w[4];
@@ -448,7 +448,7 @@ TEST(weights_with_norms_in_them_give_the_same_numbers) {
 }
 
 /* In training, where the convolution is read by others, and where it comes without a batch. */
-TEST(norms_that_are_no_part_of_the_weights_stay) {
+TEST(batch_norms_that_cannot_be_folded_are_kept) {
     for (int i = 0; i < 3; i++) {
         GD_SCOPE;
         normed n =
@@ -462,7 +462,7 @@ TEST(norms_that_are_no_part_of_the_weights_stay) {
 }
 
 /* What the convolution itself gives is wanted, too: it stays. */
-TEST(epilogue_leaves_convolutions_that_others_read) {
+TEST(epilogue_keeps_convolutions_with_other_readers) {
     IN_GRAPH(g, 2, 3);
     y = gd_conv1d(gd_reshape(x, gd_dims(1, 2, 3)), gd_ones(gd_dims(2, 2, 2)), NULL);
     y = gd_add(gd_relu(y), y);
@@ -473,7 +473,7 @@ TEST(epilogue_leaves_convolutions_that_others_read) {
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-TEST(layout_sinks_permutes_through_elementwise_steps_until_they_cancel) {
+TEST(layout_sinks_permutes_through_elementwise_ops_until_they_cancel) {
     IN_GRAPH(g, 2, 3);
     gd_tensor *t = gd_permute(x, gd_dims(1, 0));
     y = gd_mul(gd_tanh(gd_add(t, gd_full(gd_dims(2), 3))), t);
@@ -498,7 +498,7 @@ TEST(layout_sinks_permutes_through_elementwise_steps_until_they_cancel) {
     gd_program_free(p);
 }
 
-TEST(layout_leaves_products_their_transposed_operands) {
+TEST(layout_keeps_transposed_operands_of_products) {
     IN_GRAPH(g, 2, 3);
     gd_tensor *t = gd_contiguous(gd_permute(x, gd_dims(1, 0)));
     y = gd_matmul(gd_relu(t), gd_clone(gd_transpose(t, 0, 1)));
@@ -515,7 +515,7 @@ TEST(layout_leaves_products_their_transposed_operands) {
 }
 
 /* Heads of attention: (2, 3, 4) by head, put together to (3, 2*4). */
-TEST(layout_lets_a_product_write_what_would_be_copied) {
+TEST(layout_lets_a_product_write_in_permuted_order_instead_of_a_copy) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *y;
@@ -541,7 +541,7 @@ TEST(layout_lets_a_product_write_what_would_be_copied) {
 
 /* A fetch is row-major as it was; linear would have to copy; a sum with what lies the other way
  * would be two kernels. */
-TEST(layout_makes_nobody_copy) {
+TEST(layout_adds_no_copies) {
     for (int i = 0; i < 3; i++) {
         IN_GRAPH(g, 2, 3);
         gd_tensor *t = gd_exp(gd_permute(x, gd_dims(1, 0)));

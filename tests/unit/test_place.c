@@ -52,7 +52,7 @@ static void check_apart(const gd_span *spans, int n, size_t slab) {
     }
 }
 
-TEST(a_training_step_needs_what_is_alive) {
+TEST(a_training_step_needs_only_the_memory_of_live_values) {
     static gd_span spans[MOST_SPANS];
     static const int layers[] = {1, 2, 5, 20, 80, MOST_LAYERS};
     for (size_t x = 0; x < sizeof layers / sizeof *layers; x++)
@@ -69,7 +69,7 @@ TEST(a_training_step_needs_what_is_alive) {
         }
 }
 
-TEST(awkward_spans_are_placed) {
+TEST(overlapping_spans_are_placed_without_conflict) {
     size_t slab, live;
     CHECK(gd_place_spans(NULL, 0, &slab, &live) == GD_OK);
     CHECK(slab == 0 && live == 0);

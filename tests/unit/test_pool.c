@@ -115,7 +115,7 @@ static bool workers_come_to(int n) {
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-TEST(environment_sets_the_number) {
+TEST(environment_variable_sets_the_number_of_threads) {
     /* main set GRADUS_NUM_THREADS before anybody asked. */
     CHECK(gd_num_threads() == 3);
     CHECK(count_workers() <= 0); /* nothing is made before the first loop */
@@ -129,7 +129,7 @@ TEST(every_piece_runs_once) {
     for (int i = 0; i < 2000; i++) CHECK(loop_works(2 + i % 7));
 }
 
-TEST(workers_take_part_named_and_without_signals) {
+TEST(workers_take_part_have_names_and_block_signals) {
     gd_set_num_threads(2);
     meeting m = {.expected = 2, .caller = pthread_self()};
     gd_parallel_for(2, look_at_worker, &m);
@@ -137,7 +137,7 @@ TEST(workers_take_part_named_and_without_signals) {
     CHECK(m.signals_blocked);
 }
 
-TEST(sleeping_workers_wake) {
+TEST(sleeping_workers_wake_up) {
     gd_set_num_threads(4);
     for (int i = 0; i < 20; i++) {
         usleep(2000);
@@ -152,7 +152,7 @@ static void note_order(void *arg, int64_t i) {
     if (*next == i) (*next)++;
 }
 
-TEST(one_thread_runs_in_order) {
+TEST(one_thread_runs_pieces_in_order) {
     gd_set_num_threads(1);
     int64_t next = 0;
     gd_parallel_for(100, note_order, &next);
@@ -164,7 +164,7 @@ static void run_inner(void *arg, int64_t i) {
     gd_parallel_for(50, count_piece, &inner[i]);
 }
 
-TEST(nested_loops_run) {
+TEST(nested_parallel_loops_run) {
     gd_set_num_threads(3);
     tally *inner = calloc(20, sizeof *inner);
     gd_parallel_for(20, run_inner, inner);
@@ -205,7 +205,7 @@ static void *host_thread(void *arg) {
     return NULL;
 }
 
-TEST(several_host_threads_call_and_set_at_once) {
+TEST(several_threads_may_run_loops_and_change_settings_at_once) {
     pthread_t threads[6];
     for (int i = 0; i < 6; i++) {
         int rc = pthread_create(&threads[i], NULL, host_thread, (void *)(intptr_t)i);
@@ -214,7 +214,7 @@ TEST(several_host_threads_call_and_set_at_once) {
     for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
 }
 
-TEST(refused_threads_mean_fewer_workers) {
+TEST(failed_thread_creation_leaves_fewer_workers) {
     /* Stacks that cannot be had: every pthread_create from here on fails. */
     gd_set_num_threads(1);
     pthread_attr_t normal, huge;
@@ -247,7 +247,7 @@ static int child_works(void) {
     return loop_works(MANY) ? 0 : 3;
 }
 
-TEST(child_of_fork_makes_its_own_workers) {
+TEST(child_of_fork_creates_its_own_workers) {
     SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(4);
     CHECK(loop_works(100));
@@ -273,7 +273,7 @@ static void *loop_until_stopped(void *arg) {
     return NULL;
 }
 
-TEST(fork_during_another_threads_loop) {
+TEST(fork_during_a_loop_of_another_thread_works) {
     SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(4);
     stop_looping = false;
@@ -301,7 +301,7 @@ static void fork_here(void *arg, int64_t i) {
     if (child_wait(pid) == 0) f->good_children++;
 }
 
-TEST(fork_from_within_a_piece) {
+TEST(fork_inside_a_piece_works) {
     gd_set_num_threads(3);
     fork_in_piece f = {.parent = getpid()};
     gd_parallel_for(32, fork_here, &f);
@@ -316,7 +316,7 @@ static void fork_and_return(void *arg, int64_t i) {
     if (i == 3) (void)!fork();
 }
 
-TEST(child_returns_from_a_piece) {
+TEST(a_forked_child_may_return_from_a_piece) {
     SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(3);
     fork_in_piece f = {.parent = getpid()};
@@ -336,7 +336,7 @@ static void loop_in_atexit(void) {
 }
 
 /* exit() at awkward moments neither hangs nor crashes. */
-TEST(exit_from_anywhere) {
+TEST(exit_may_be_called_anywhere) {
     SKIP_WITHOUT_CHILD_THREADS;
     pid_t pid = fork();
     if (pid == 0) {

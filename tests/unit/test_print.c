@@ -27,7 +27,7 @@ static gd_tensor *count_up(int64_t n) {
     return t;
 }
 
-TEST(floats_have_the_fewest_digits_that_tell_them_apart) {
+TEST(floats_have_the_fewest_digits_that_distinguish_them) {
     GD_SCOPE;
     CHECK(prints_as(F32(0.1, 0.2, 1.0 / 3), "[0.1        0.2        0.33333334]"));
     CHECK(prints_as(F64(1.0 / 3, 2.0 / 3, 100.25), "[  0.33333333   0.66666667 100.25      ]"));
@@ -37,7 +37,7 @@ TEST(floats_have_the_fewest_digits_that_tell_them_apart) {
     CHECK(prints_as(F64(0.99999999999, 1.5), "[1.  1.5]"));
 }
 
-TEST(far_apart_numbers_get_an_exponent) {
+TEST(numbers_of_very_different_size_get_an_exponent) {
     GD_SCOPE;
     CHECK(prints_as(F32(1e-5, 1, -123.456), "[ 1.00000e-05  1.00000e+00 -1.23456e+02]"));
     CHECK(prints_as(F64(1.0 / 3, 1e-5), "[3.33333333e-01 1.00000000e-05]"));
@@ -53,7 +53,7 @@ TEST(far_apart_numbers_get_an_exponent) {
     CHECK(prints_as(F64(5e-324, 1.7976931348623157e308), "[4.94065646e-324 1.79769313e+308]"));
 }
 
-TEST(nan_and_infinity_stand_in_line) {
+TEST(nan_and_infinity_are_aligned) {
     GD_SCOPE;
     double nan = (double)NAN, inf = (double)INFINITY;
     CHECK(prints_as(F64(nan, -inf, 1), "[ nan -inf   1.]"));
@@ -61,7 +61,7 @@ TEST(nan_and_infinity_stand_in_line) {
     CHECK(prints_as(F64(nan, 1e-9, 1), "[   nan 1.e-09 1.e+00]"));
 }
 
-TEST(matrices_and_more) {
+TEST(tensors_of_rank_2_and_higher_are_nested_lists) {
     GD_SCOPE;
     CHECK(prints_as(gd_reshape(F64(1, 0.5, -2, (double)NAN), gd_dims(2, 2)),
                     "[[ 1.   0.5]\n [-2.   nan]]"));
@@ -72,7 +72,7 @@ TEST(matrices_and_more) {
     CHECK(prints_as(gd_empty(gd_dims(2, 0), GD_F32), "[]"));
 }
 
-TEST(integers_and_truth_values) {
+TEST(integers_and_bools_are_aligned) {
     GD_SCOPE;
     const int64_t wide[] = {INT64_MIN, 1};
     const uint8_t bytes[] = {0, 255, 7};
@@ -92,7 +92,7 @@ TEST(long_lines_are_wrapped) {
                     " 24000 25000 26000 27000 28000 29000]"));
 }
 
-TEST(of_many_elements_the_corners_are_shown) {
+TEST(large_tensors_show_their_corners) {
     GD_SCOPE;
     CHECK(prints_as(gd_reshape(count_up(2000), gd_dims(2, 1000)),
                     "[[   0    1    2 ...  997  998  999]\n [1000 1001 1002 ... 1997 1998 1999]]"));
@@ -107,7 +107,7 @@ TEST(of_many_elements_the_corners_are_shown) {
     CHECK(strcmp(text, "[0 ... 8]") == 0);
 }
 
-TEST(a_number_is_a_number) {
+TEST(rank_0_tensors_print_as_a_number) {
     GD_SCOPE;
     CHECK(prints_as(gd_scalar(1), "1.0"));
     CHECK(prints_as(gd_scalar(0.1), "0.1"));
@@ -122,7 +122,7 @@ TEST(a_number_is_a_number) {
     CHECK(prints_as(gd_scalar_of(0.1, GD_BF16), "0.1")); /* its own digits, not those of an f32 */
 }
 
-TEST(options_by_name) {
+TEST(precision_and_width_are_options) {
     GD_SCOPE;
     char text[64];
     gd_to_text(F64(1.0 / 3, 2), text, sizeof text, .precision = 2);
@@ -133,7 +133,7 @@ TEST(options_by_name) {
     CHECK(gd_to_text(F32(1, 2), NULL, 0) == 7);
 }
 
-TEST(a_stream_gets_a_line) {
+TEST(gd_print_writes_a_line_to_a_stream) {
     GD_SCOPE;
     char text[64] = "";
     FILE *f = fmemopen(text, sizeof text, "w");
@@ -144,7 +144,7 @@ TEST(a_stream_gets_a_line) {
     gd_clear_error();
 }
 
-TEST(failures_show_their_message) {
+TEST(error_tensors_show_their_message) {
     GD_SCOPE;
     char text[512];
     gd_tensor *wrong = gd_add(gd_full(gd_dims(2), 0), gd_full(gd_dims(3), 0));

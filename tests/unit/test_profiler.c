@@ -31,7 +31,7 @@ static bool find_row(const char *op, gd_profile_row *sum) {
     return found;
 }
 
-TEST(nothing_is_measured_while_it_is_off) {
+TEST(a_stopped_profiler_measures_nothing) {
     gd_profiler_clear();
     work();
     CHECK(!gd_profiler_is_on());
@@ -130,7 +130,7 @@ TEST(several_threads_are_measured_at_once) {
     CHECK(!gd_profiler_row(0, &row));
 }
 
-TEST(anomaly_mode_names_the_op_behind_a_nan) {
+TEST(anomaly_mode_names_the_op_that_produced_a_nan) {
     GD_SCOPE;
     gd_set_anomaly_mode(true);
     CHECK(gd_anomaly_mode());
@@ -153,7 +153,7 @@ TEST(anomaly_mode_names_the_op_behind_a_nan) {
     CHECK(!gd_failed());
 }
 
-TEST(anomaly_mode_sees_backward) {
+TEST(anomaly_mode_checks_the_backward_pass) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_full(gd_dims(2), 0));
     gd_tensor *y = gd_sum(gd_mul(gd_sqrt(x), x)); /* its gradient is 0 * inf */

@@ -34,7 +34,7 @@ static int columns(const char *text) {
     return n;
 }
 
-TEST(bars_fit_their_terminals) {
+TEST(bars_fit_the_terminal_width) {
     static const struct {
         int width;
         const char *text;
@@ -66,7 +66,7 @@ TEST(bars_fit_their_terminals) {
         }
 }
 
-TEST(lines_that_stay_go_on_in_the_next_line) {
+TEST(permanent_lines_end_with_a_newline) {
     char text[GD_PROGRESS_TEXT];
     gd_progress_numbers n = half();
     n.n_values = 4;
@@ -84,7 +84,7 @@ TEST(lines_that_stay_go_on_in_the_next_line) {
                  "%s", text);
 }
 
-TEST(numbers_are_short) {
+TEST(numbers_are_printed_short) {
     static const struct {
         double value;
         const char *number;
@@ -190,7 +190,7 @@ static int widest_line(const char *text) {
     return widest;
 }
 
-TEST(a_terminal_has_a_bar) {
+TEST(a_terminal_gets_a_bar) {
     static const int widths[] = {80, 40, 22};
     setenv("LC_ALL", "C.UTF-8", 1);
     unsetenv("NO_COLOR");
@@ -221,7 +221,7 @@ static void check_lines(const char *text) {
     CHECK(strstr(text, "val_accuracy 0."));
 }
 
-TEST(a_pipe_and_a_dumb_terminal_have_lines) {
+TEST(a_pipe_and_a_dumb_terminal_get_lines) {
     int ends[2];
     CHECK(pipe(ends) == 0);
     read_child(ends[1], ends[0], GD_PROGRESS_AUTO, seen, sizeof seen);

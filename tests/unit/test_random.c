@@ -85,7 +85,7 @@ static double mean_of(const double *v, int64_t n, int power, double center) {
 
 /* --- the generator ---------------------------------------------------------------------------- */
 
-TEST(philox_gives_the_published_words) {
+TEST(philox_gives_the_published_values) {
     static const struct {
         gd_rng rng;
         uint64_t block;
@@ -104,7 +104,7 @@ TEST(philox_gives_the_published_words) {
     }
 }
 
-TEST(each_call_takes_one_number_whatever_its_size) {
+TEST(each_call_advances_the_counter_by_one) {
     GD_SCOPE;
     gd_seed(5);
     CHECK(gd_rng_state().seed == 5 && gd_rng_state().call == 0);
@@ -139,7 +139,7 @@ TEST(each_call_takes_one_number_whatever_its_size) {
     gd_clear_error();
 }
 
-TEST(state_can_be_set_back) {
+TEST(state_can_be_restored) {
     GD_SCOPE;
     gd_seed(11);
     gd_rand(gd_dims(3));
@@ -156,7 +156,7 @@ TEST(state_can_be_set_back) {
 
 /* --- the same bits ---------------------------------------------------------------------------- */
 
-TEST(elements_are_the_words_that_the_header_says) {
+TEST(elements_follow_the_documented_formula) {
     GD_SCOPE;
     enum { N = 1001 };
     gd_seed(0x123456789abcdef);
@@ -246,7 +246,7 @@ TEST(uniform_numbers_are_uniform) {
     }
 }
 
-TEST(halves_of_uniform_have_all_their_values_below_one) {
+TEST(uniform_half_precision_numbers_stay_below_one) {
     for (int t = 2; t < 4; t++) {
         GD_SCOPE;
         gd_seed(31);
@@ -316,7 +316,7 @@ TEST(normal_numbers_are_normal) {
     }
 }
 
-TEST(normals_agree_with_the_formula_in_higher_precision) {
+TEST(normal_numbers_agree_with_the_formula_in_higher_precision) {
     double worst = 0, worst_wide = 0;
     for (uint64_t i = 0; i < 300000; i++) {
         uint32_t w[4];
@@ -412,7 +412,7 @@ TEST(randperm_is_a_permutation_and_all_are_equally_likely) {
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-TEST(bernoulli_follows_each_element) {
+TEST(bernoulli_uses_the_probability_of_each_element) {
     GD_SCOPE;
     gd_seed(81);
     enum { N = 100000 };
@@ -432,7 +432,7 @@ TEST(bernoulli_follows_each_element) {
     }
 }
 
-TEST(multinomial_draws_with_replacement_as_weighted) {
+TEST(multinomial_with_replacement_follows_the_weights) {
     GD_SCOPE;
     gd_seed(91);
     enum { N = 100000 };
@@ -453,7 +453,7 @@ TEST(multinomial_draws_with_replacement_as_weighted) {
     }
 }
 
-TEST(multinomial_draws_without_replacement_as_weighted) {
+TEST(multinomial_without_replacement_follows_the_weights) {
     GD_SCOPE;
     gd_seed(92);
     enum { N = 100000 };
@@ -482,7 +482,7 @@ TEST(multinomial_draws_without_replacement_as_weighted) {
 
 /* --- dropout ---------------------------------------------------------------------------------- */
 
-TEST(dropout_zeroes_and_scales_and_so_does_its_gradient) {
+TEST(dropout_and_its_gradient_zero_and_scale) {
     gd_seed(101);
     for (int t = 0; t < 4; t++) {
         GD_SCOPE;
@@ -506,7 +506,7 @@ TEST(dropout_zeroes_and_scales_and_so_does_its_gradient) {
     }
 }
 
-TEST(dropout_without_training_is_its_input) {
+TEST(dropout_outside_training_returns_its_input) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(5, 5));
     CHECK(gd_dropout(x, .training = false) == x);
@@ -531,7 +531,7 @@ static gd_tensor *cube_of_dropout(gd_tensors inputs, void *user) {
     return gd_sum(gd_mul(gd_mul(y, y), y));
 }
 
-TEST(dropout_has_gradients_of_both_orders) {
+TEST(dropout_has_first_and_second_order_gradients) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(3, 5), .dtype = GD_F64));
     CHECK_SAYING(gd_gradcheck(cube_of_dropout, gd_list(x), NULL, .second_order = true) == GD_OK,
@@ -540,48 +540,48 @@ TEST(dropout_has_gradients_of_both_orders) {
 
 /* --- failures --------------------------------------------------------------------------------- */
 
-TEST(what_makes_no_sense_is_refused) {
+TEST(invalid_arguments_fail) {
     GD_SCOPE;
     float bad[3] = {0.5f, 1.5f, 0}, nan[2] = {NAN, 1}, none[2] = {0, 0}, negative[2] = {1, -1};
     gd_tensor *integer = gd_full(gd_dims(3), 1, .dtype = GD_I64), *x = gd_ones(gd_dims(3));
-#define REFUSED(status, expression)                                                            \
+#define CHECK_FAILS(status, expression)                                                            \
     do {                                                                                       \
         CHECK(gd_tensor_is_error(expression));                                                 \
         CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), \
                      gd_error_message());                                                      \
         gd_clear_error();                                                                      \
     } while (0)
-    REFUSED(GD_E_DTYPE, gd_rand(gd_dims(3), .dtype = GD_I32));
-    REFUSED(GD_E_DTYPE, gd_randn_like(integer));
-    REFUSED(GD_E_SHAPE, gd_rand(gd_dims(3, -1)));
-    REFUSED(GD_E_OVERFLOW, gd_randn(gd_dims(INT64_C(1) << 40, INT64_C(1) << 40)));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = 2, .high = 1));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = NAN));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .high = INFINITY));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = -3e38, .high = 3e38));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .high = 70000, .dtype = GD_F16));
-    REFUSED(GD_E_ARGUMENT, gd_normal(gd_dims(3), .std = -1));
-    REFUSED(GD_E_ARGUMENT, gd_randint(gd_dims(3), 4, 4));
-    REFUSED(GD_E_OVERFLOW, gd_randint(gd_dims(3), 0, 300, .dtype = GD_U8));
-    REFUSED(GD_E_ARGUMENT, gd_randperm(-1));
-    REFUSED(GD_E_OVERFLOW, gd_randperm(300, .dtype = GD_U8));
-    REFUSED(GD_E_DTYPE, gd_randperm(3, .dtype = GD_F32));
-    REFUSED(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(3), GD_F32, bad)));
-    REFUSED(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(2), GD_F32, nan)));
-    REFUSED(GD_E_DTYPE, gd_bernoulli(integer));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(x, 4));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(x, 0));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(3), GD_F32, bad), 3));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, none), 1));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, negative), 1));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, nan), 1));
-    REFUSED(GD_E_SHAPE, gd_multinomial(gd_ones(gd_dims(2, 2, 2)), 1));
-    REFUSED(GD_E_ARGUMENT, gd_dropout(x, .p = 1.5));
-    REFUSED(GD_E_ARGUMENT, gd_dropout(x, .p = -0.1));
-    REFUSED(GD_E_DTYPE, gd_dropout(integer));
+    CHECK_FAILS(GD_E_DTYPE, gd_rand(gd_dims(3), .dtype = GD_I32));
+    CHECK_FAILS(GD_E_DTYPE, gd_randn_like(integer));
+    CHECK_FAILS(GD_E_SHAPE, gd_rand(gd_dims(3, -1)));
+    CHECK_FAILS(GD_E_OVERFLOW, gd_randn(gd_dims(INT64_C(1) << 40, INT64_C(1) << 40)));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = 2, .high = 1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = NAN));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .high = INFINITY));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = -3e38, .high = 3e38));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .high = 70000, .dtype = GD_F16));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_normal(gd_dims(3), .std = -1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_randint(gd_dims(3), 4, 4));
+    CHECK_FAILS(GD_E_OVERFLOW, gd_randint(gd_dims(3), 0, 300, .dtype = GD_U8));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_randperm(-1));
+    CHECK_FAILS(GD_E_OVERFLOW, gd_randperm(300, .dtype = GD_U8));
+    CHECK_FAILS(GD_E_DTYPE, gd_randperm(3, .dtype = GD_F32));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(3), GD_F32, bad)));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(2), GD_F32, nan)));
+    CHECK_FAILS(GD_E_DTYPE, gd_bernoulli(integer));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(x, 4));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(x, 0));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(3), GD_F32, bad), 3));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, none), 1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, negative), 1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, nan), 1));
+    CHECK_FAILS(GD_E_SHAPE, gd_multinomial(gd_ones(gd_dims(2, 2, 2)), 1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_dropout(x, .p = 1.5));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_dropout(x, .p = -0.1));
+    CHECK_FAILS(GD_E_DTYPE, gd_dropout(integer));
 }
 
-TEST(a_bad_probability_is_named_with_its_place) {
+TEST(an_invalid_probability_is_reported_with_its_index) {
     GD_SCOPE;
     gd_tensor *p = gd_full(gd_dims(40000), 0.5);
     float *v = gd_data(p);
@@ -592,7 +592,7 @@ TEST(a_bad_probability_is_named_with_its_place) {
     gd_clear_error();
 }
 
-TEST(no_memory_is_a_status) {
+TEST(failed_allocations_return_a_status) {
     for (fault_walk faults = {.what = "drawing", .lasting = true}; fault_next(&faults);) {
         GD_SCOPE;
         gd_tensor *w = gd_ones(gd_dims(5));

@@ -44,7 +44,7 @@ static void check_graph(uint64_t seed) {
     }
 }
 
-TEST(plans_of_all_dtypes_give_what_eager_code_gives) { for_each_seed(90, check_graph); }
+TEST(random_plans_of_all_dtypes_agree_with_eager_code) { for_each_seed(90, check_graph); }
 
 static void check_kernels(uint64_t seed) {
     gd_tensor *x[INPUTS];
@@ -57,6 +57,6 @@ static void check_kernels(uint64_t seed) {
     if (!gd_failed()) check_same(seed, "compiled, not by the evaluator", &want, &got, 0);
 }
 
-TEST(the_evaluator_and_the_compiler_give_the_same_bits) { for_each_seed(3, check_kernels); }
+TEST(random_plans_give_the_same_bits_interpreted_and_compiled) { for_each_seed(3, check_kernels); }
 
 int main(int argc, char **argv) { return run_with_cache(argc, argv); }

@@ -167,6 +167,6 @@ static void check_graph(uint64_t seed) {
     }
 }
 
-TEST(plans_give_what_eager_code_gives) { for_each_seed(60, check_graph); }
+TEST(random_plans_agree_with_eager_code) { for_each_seed(60, check_graph); }
 
 TEST_MAIN

@@ -192,6 +192,6 @@ static void check_function(uint64_t seed) {
     }
 }
 
-TEST(a_jit_does_what_its_function_does) { for_each_seed(60, check_function); }
+TEST(random_jits_agree_with_their_functions) { for_each_seed(60, check_function); }
 
 TEST_MAIN

@@ -110,6 +110,6 @@ static void check_net(uint64_t seed) {
     }
 }
 
-TEST(a_limit_of_memory_changes_no_bit_and_is_kept) { for_each_seed(8, check_net); }
+TEST(a_memory_limit_is_respected_and_changes_no_bit) { for_each_seed(8, check_net); }
 
 TEST_MAIN

@@ -108,7 +108,7 @@ static void check_graph(uint64_t seed) {
     }
 }
 
-TEST(a_graph_that_was_saved_and_loaded_gives_the_same) {
+TEST(random_graphs_give_the_same_results_after_saving_and_loading) {
     path = temp_path("random.onnx");
     for_each_seed(60, check_graph);
 }

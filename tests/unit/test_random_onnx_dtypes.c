@@ -92,7 +92,7 @@ static void check_graph(uint64_t seed) {
     if (!gd_failed()) check_same(seed, "loaded", &want, &got, kind == FLOATS ? 1e-3 : 0);
 }
 
-TEST(a_graph_of_all_dtypes_that_was_saved_and_loaded_gives_the_same) {
+TEST(random_graphs_of_all_dtypes_give_the_same_results_after_saving_and_loading) {
     path = temp_path("random.onnx");
     without_halves =
         true; /* a file casts integers to a half before a sum, a kernel the sum alone */

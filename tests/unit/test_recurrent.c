@@ -149,7 +149,7 @@ static void check_against_body(layer fast) {
                          fast.op, fast.options, i);
 }
 
-TEST(kernels_give_what_bodies_give) {
+TEST(kernels_agree_with_bodies) {
     static const int64_t batches[] = {1, 3, 6, 60};
     static const char *const options[] = {"", "bidirectional=true", "layers=2"};
     for (int op = 0; op < 3; op++) {
@@ -173,7 +173,7 @@ static void square_back(gd_tensor *const *y, gd_tensors by, gd_tensors *gradient
     *gradients = gd_grad(gd_list(loss), by);
 }
 
-TEST(sequences_in_chunks_give_what_bodies_give) {
+TEST(kernels_agree_with_bodies_on_sequences_in_chunks) {
     static const char *const cells[] = {"tanh", "lstm", "gru"};
     const gd_op *op = gd_op_find("recurrent");
     for (int cell = 0; cell < 3; cell++)
@@ -206,7 +206,7 @@ TEST(sequences_in_chunks_give_what_bodies_give) {
         }
 }
 
-TEST(what_stands_behind_the_end_of_a_sequence_counts_nowhere) {
+TEST(padding_after_the_end_of_a_sequence_has_no_effect) {
     for (int op = 0; op < 3; op++)
         for (int reference = 0; reference < 2; reference++) {
             GD_SCOPE;
@@ -235,7 +235,7 @@ TEST(what_stands_behind_the_end_of_a_sequence_counts_nowhere) {
         }
 }
 
-TEST(a_gradient_that_is_wanted_changes_no_bit) {
+TEST(requiring_a_gradient_changes_no_bit) {
     for (int op = 0; op < 6; op++)
         for (int half = 0; half < 2; half++) {
             GD_SCOPE;
@@ -253,7 +253,7 @@ TEST(a_gradient_that_is_wanted_changes_no_bit) {
         }
 }
 
-TEST(nothing_is_kept_when_no_gradient_is_wanted) {
+TEST(nothing_is_saved_when_no_gradient_is_required) {
     for (int op = 0; op < 3; op++) {
         GD_SCOPE;
         layer l = large(op, "");
@@ -268,7 +268,7 @@ TEST(nothing_is_kept_when_no_gradient_is_wanted) {
     }
 }
 
-TEST(dropout_is_between_layers_and_in_training_alone) {
+TEST(dropout_applies_only_between_layers_and_in_training) {
     for (int op = 0; op < 3; op++) {
         GD_SCOPE;
         layer l = large(op, "layers=2");
@@ -293,7 +293,7 @@ TEST(dropout_is_between_layers_and_in_training_alone) {
     }
 }
 
-TEST(no_memory_is_a_status_in_every_order) {
+TEST(failed_allocations_return_a_status_in_forward_and_backward) {
     for (int op = 0; op < 3; op++) {
         for (fault_walk faults = {.what = ops[op], .dense = 40}; fault_next(&faults);) {
             GD_SCOPE;

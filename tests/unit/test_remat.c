@@ -17,7 +17,7 @@ static int remat(gd_program *p, size_t target) {
 
 /* In each of these x is [16,16]: 1024 bytes. */
 
-TEST(remat_computes_a_value_again_instead_of_keeping_it) {
+TEST(remat_recomputes_a_value_instead_of_keeping_it) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_exp(x), *b = gd_matmul(x, x);
     b = gd_matmul(b, gd_matmul(b, b));
@@ -42,7 +42,7 @@ TEST(remat_computes_a_value_again_instead_of_keeping_it) {
     gd_program_free(p);
 }
 
-TEST(remat_takes_cheap_steps_before_products) {
+TEST(remat_recomputes_cheap_ops_before_products) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_exp(x), *c = gd_matmul(x, x), *b = gd_matmul(x, gd_exp(gd_neg(x)));
     b = gd_matmul(b, gd_matmul(b, b));
@@ -59,7 +59,7 @@ TEST(remat_takes_cheap_steps_before_products) {
 }
 
 /* Views of what is computed again are made again, and noise is the same noise. */
-TEST(remat_repeats_views_and_noise) {
+TEST(remat_recomputes_views_and_random_ops) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_permute(gd_dropout(x, .p = 0.5), gd_dims(1, 0)), *b = gd_matmul(x, a);
     b = gd_matmul(b, gd_matmul(b, b));
@@ -205,7 +205,7 @@ TEST(a_convolution_net_trains_in_less_memory_with_the_same_bits) {
 
 /* With segments as long as there are segments, twice the square root of the layers is enough.
  * Reference kernels also have f64 copies of their operands. */
-TEST(the_least_is_about_the_square_root_of_the_layers) {
+TEST(the_minimum_memory_grows_with_the_square_root_of_the_layers) {
     GD_SCOPE;
     net n = dense_net(false);
     const gd_tensors feed = gd_feed(n.x, n.xs, n.y, n.ys), fetch = gd_list(n.loss, n.train);
@@ -255,7 +255,7 @@ static int place_of(const gd_program *p, const char *op, int from) {
     return -1;
 }
 
-TEST(variables_are_updated_as_soon_as_their_gradient_is_there) {
+TEST(variables_are_updated_as_soon_as_their_gradient_is_computed) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))),
               *w2 = gd_variable(gd_ones(gd_dims(16, 16)));
@@ -272,7 +272,7 @@ TEST(variables_are_updated_as_soon_as_their_gradient_is_there) {
 }
 
 /* A step that may fail stands between the gradients and the updates: these stay behind it. */
-TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
+TEST(no_update_moves_before_a_node_that_may_fail) {
     for (int risky = 0; risky < 2; risky++) {
         IN_GRAPH(g, 16, 16);
         gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))),
@@ -295,7 +295,7 @@ TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
 }
 
 /* Records name the ops that may fail for other reasons than indices. */
-TEST(a_variable_is_as_it_was_when_data_is_refused) {
+TEST(a_variable_is_unchanged_when_a_kernel_fails_on_its_data) {
     enum { BERNOULLI, MULTINOMIAL, MASKED, OPS };
     for (int op = 0; op < OPS; op++)
         for (int level = 0; level <= 2; level++) {
@@ -357,7 +357,7 @@ static gd_tensor *tokens(int64_t last) {
 
 /* What the forward pass has looked up can be looked up on the way back, too: gradients of an
  * embedding and of a loss over classes hold no update up. */
-TEST(indices_that_have_been_checked_hold_no_update_up) {
+TEST(checked_indices_do_not_delay_updates) {
     GD_SCOPE;
     model m = language_model();
     gd_program *p =
@@ -383,7 +383,7 @@ TEST(indices_that_have_been_checked_hold_no_update_up) {
 }
 
 /* What max pooling says of the winners' places is right, so that its gradient cannot fail. */
-TEST(indices_that_a_step_makes_hold_no_update_up) {
+TEST(computed_indices_do_not_delay_updates) {
     IN_GRAPH(g, 6, 64);
     gd_tensor *w1 = gd_variable(gd_randn(gd_dims(4, 3, 3, 3))),
               *w2 = gd_variable(gd_randn(gd_dims(5, 64)));
@@ -404,7 +404,7 @@ TEST(indices_that_a_step_makes_hold_no_update_up) {
 }
 
 /* The record says how large the indices are: below the size of the axis that was sorted. */
-TEST(only_indices_as_a_record_gives_them_are_safe) {
+TEST(only_unmodified_computed_indices_are_safe) {
     enum { SAFE, SMALLER, CHANGED, WAYS };
     for (int way = 0; way < WAYS; way++) {
         IN_GRAPH(g, 4, 6);
@@ -419,7 +419,7 @@ TEST(only_indices_as_a_record_gives_them_are_safe) {
     }
 }
 
-TEST(a_language_model_is_as_it_was_when_an_index_is_out_of_range) {
+TEST(a_language_model_is_unchanged_after_an_index_out_of_range) {
     for (int level = 0; level <= 2; level++) {
         GD_SCOPE;
         model m = language_model();
@@ -444,7 +444,7 @@ TEST(a_language_model_is_as_it_was_when_an_index_is_out_of_range) {
 }
 
 /* Only a check of the same numbers against a size that is not larger is one. */
-TEST(other_indices_and_other_sizes_are_checked_again) {
+TEST(new_indices_and_new_sizes_are_checked_again) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *i, *j, *x, *y[8];
@@ -481,7 +481,7 @@ TEST(other_indices_and_other_sizes_are_checked_again) {
 
 /* Gradients of an embedding come last, and may find an index that is out of range: then all
  * variables must be as they were. */
-TEST(no_variable_is_updated_before_a_step_that_may_fail) {
+TEST(no_variable_is_updated_before_a_node_that_may_fail) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *i, *j, *table, *w, *loss, *step;

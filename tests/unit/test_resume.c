@@ -160,9 +160,9 @@ static void check_resumed(way how) {
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
-CLEAN_TEST(an_eager_run_goes_on_in_a_new_process) { check_resumed(EAGER); }
-CLEAN_TEST(a_traced_run_goes_on_in_a_new_process) { check_resumed(JIT); }
-CLEAN_TEST(a_sessions_run_goes_on_in_a_new_process) { check_resumed(SESSION); }
+CLEAN_TEST(an_eager_run_continues_in_a_new_process) { check_resumed(EAGER); }
+CLEAN_TEST(a_traced_run_continues_in_a_new_process) { check_resumed(JIT); }
+CLEAN_TEST(a_session_run_continues_in_a_new_process) { check_resumed(SESSION); }
 
 int main(int argc, char **argv) {
     if (argc == 6 && strcmp(argv[1], "--resume") == 0) return resume_run(argv + 2);

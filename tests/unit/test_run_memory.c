@@ -271,7 +271,7 @@ static void check_counters(const char *name, net n, int level) {
     CHECK_SAYING(!gd_failed(), "%s: %s", name, gd_error_message());
 }
 
-TEST(a_plan_is_what_the_device_counts) {
+TEST(the_memory_of_a_plan_equals_the_count_of_the_device) {
     for (int level = 0; level <= 2; level++) {
         GD_SCOPE;
         check_counters("dense, momentum", dense_net(false), level);
@@ -282,7 +282,7 @@ TEST(a_plan_is_what_the_device_counts) {
 }
 
 /* First values that are computed need memory once: the device does not keep it for later. */
-TEST(what_first_values_needed_is_given_back) {
+TEST(memory_of_initial_values_is_freed) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *w;
@@ -337,7 +337,7 @@ static void check_growth(const char *name, net (*make)(void), int level, int thr
     CHECK(m.peak_bytes > 20 << 20 && m.scratch_bytes < m.peak_bytes / 2);
 }
 
-TEST(a_process_grows_by_what_the_plan_lists) {
+TEST(a_process_grows_by_the_memory_that_the_plan_lists) {
     if (!can_count) return; /* sanitizers need more memory for each byte */
     if (gd_reference_only()) SKIP("plain kernels take minutes for nets of this size");
     for (int level = 0; level <= 2; level += 2)
@@ -349,7 +349,7 @@ TEST(a_process_grows_by_what_the_plan_lists) {
 
 /* --- placing ---------------------------------------------------------------------------------- */
 
-TEST(things_that_live_at_the_same_time_do_not_overlap) {
+TEST(values_that_are_live_at_the_same_time_do_not_overlap) {
     draws d = {12345};
     size_t worst = 0;
     for (int round = 0; round < 200; round++) {

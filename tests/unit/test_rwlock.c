@@ -52,7 +52,7 @@ static void send(visitor *v, int count, int at_once) {
     for (int i = 0; i < count; i++) pthread_join(v[i].thread, NULL);
 }
 
-TEST(whoever_came_first_goes_first) {
+TEST(the_lock_is_granted_in_order_of_arrival) {
     /* readers, a writer, readers, two writers, a reader: what is between writers goes side by side
      */
     static const bool writes[MOST] = {false, false, true, false, false, true, true, false};
@@ -81,7 +81,7 @@ TEST(readers_wait_behind_a_writer) {
     send(v, 4, 1);
 }
 
-TEST(a_thread_may_read_inside_of_its_own_reading_and_nothing_else) {
+TEST(a_thread_may_only_nest_read_locks) {
     gd_rwlock rwlock;
     gd_rwlock_init(&rwlock);
     _Atomic int came = 0;
@@ -162,7 +162,7 @@ static void check_party(bool crowd_writes) {
                  gd_error_message());
 }
 
-CLEAN_TEST(a_writer_gets_its_turn_beside_busy_readers) { check_party(false); }
-CLEAN_TEST(a_reader_gets_its_turn_beside_busy_writers) { check_party(true); }
+CLEAN_TEST(a_writer_is_not_starved_by_readers) { check_party(false); }
+CLEAN_TEST(a_reader_is_not_starved_by_writers) { check_party(true); }
 
 TEST_MAIN

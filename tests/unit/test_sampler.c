@@ -9,7 +9,7 @@
 /* --- gd_random -------------------------------------------------------------------------------- */
 
 /* The known answers of Random123 for Philox 4x32-10. */
-TEST(random_words_are_those_of_philox) {
+TEST(random_words_come_from_philox) {
     static const struct {
         gd_rng rng;
         uint64_t block;
@@ -28,7 +28,7 @@ TEST(random_words_are_those_of_philox) {
     }
 }
 
-TEST(a_copy_of_a_sequence_goes_on_alike_and_streams_differ) {
+TEST(a_copied_generator_continues_alike_and_streams_differ) {
     gd_random a = gd_random_of(3, 4), other = gd_random_of(3, 5);
     gd_random_word(&a);
     gd_random b = a;
@@ -151,7 +151,7 @@ TEST(all_orders_of_few_samples_are_equally_likely) {
 }
 
 /* Where one sample goes, and where two go relative to each other, over many keys. */
-TEST(places_of_samples_and_of_pairs_are_uniform) {
+TEST(positions_of_samples_and_of_pairs_are_uniform) {
     static const int64_t counts[] = {8, 37, 64, 100, 1000, 65536, 100003};
     enum { DRAWS = 40000, CELLS = 8 };
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -177,7 +177,7 @@ TEST(places_of_samples_and_of_pairs_are_uniform) {
     }
 }
 
-TEST(orders_of_epochs_and_seeds_have_nothing_in_common) {
+TEST(orders_of_epochs_and_seeds_are_independent) {
     enum { N = 10000 };
     for (uint64_t k = 0; k < 4; k++) {
         int same_epoch = 0, same_seed = 0, fixed = 0;
@@ -207,7 +207,7 @@ static int64_t epoch_of(gd_sampler *s, int64_t samples, uint64_t seed, uint64_t 
     return count;
 }
 
-CLEAN_TEST(weighted_draws_come_in_the_proportion_of_the_weights) {
+CLEAN_TEST(weighted_draws_are_proportional_to_the_weights) {
     GD_SCOPE;
     enum { N = 300, DRAWS = 200000 };
     float weights[N];
@@ -236,7 +236,7 @@ CLEAN_TEST(weighted_draws_come_in_the_proportion_of_the_weights) {
     CHECK_SAYING(memcmp(a, b, sizeof a) == 0, "%s", gd_error_message());
 }
 
-CLEAN_TEST(without_replacement_no_sample_comes_twice_and_heavy_ones_come_first) {
+CLEAN_TEST(without_replacement_samples_are_unique_and_heavy_ones_come_first) {
     GD_SCOPE;
     enum { N = 1000, EPOCHS = 3000 };
     float weights[N];
@@ -264,7 +264,7 @@ CLEAN_TEST(without_replacement_no_sample_comes_twice_and_heavy_ones_come_first) 
     CHECK(epoch_of(odd, 3, 0, 0, 3, order) == 3 && order[0] == 0 && order[1] == 2 && order[2] == 1);
 }
 
-CLEAN_TEST(each_stretch_has_the_classes_in_their_shares) {
+CLEAN_TEST(each_segment_of_a_stratified_order_keeps_the_class_proportions) {
     GD_SCOPE;
     enum { N = 4000, CLASSES = 8, STRETCH = 100 };
     static const int sizes[CLASSES] = {1000, 1000, 1000, 500, 300, 150, 45, 5};
@@ -292,7 +292,7 @@ CLEAN_TEST(each_stretch_has_the_classes_in_their_shares) {
     }
 }
 
-CLEAN_TEST(stratified_orders_are_shuffled_and_take_any_integers) {
+CLEAN_TEST(stratified_orders_are_shuffled_and_accept_any_integer_labels) {
     GD_SCOPE;
     enum { N = 600 };
     int64_t far[N], order[2][N];
@@ -327,7 +327,7 @@ CLEAN_TEST(stratified_orders_are_shuffled_and_take_any_integers) {
     }
 }
 
-CLEAN_TEST(ranks_have_as_many_samples_each_and_together_all) {
+CLEAN_TEST(ranks_have_equal_shares_that_cover_all_samples) {
     GD_SCOPE;
     for (int n = 1; n <= 40; n += 13)
         for (int world = 1; world <= 7; world += 2)
@@ -379,7 +379,7 @@ static void check_bookkeeping(const char *what, gd_sampler *sampler, double befo
     printf("# bookkeeping of ten million samples, %s: %.2f MB\n", what, used);
 }
 
-CLEAN_TEST(ten_million_samples_cost_less_than_64_megabytes) {
+CLEAN_TEST(ten_million_samples_use_less_than_64_megabytes) {
     GD_SCOPE;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     SKIP("the sanitizer's allocator does not count");
@@ -402,29 +402,29 @@ CLEAN_TEST(ten_million_samples_cost_less_than_64_megabytes) {
 
 /* --- what does not fit ------------------------------------------------------------------------ */
 
-CLEAN_TEST(messages_of_samplers_say_what_would_fit) {
+CLEAN_TEST(messages_of_samplers_state_what_is_expected) {
     GD_SCOPE;
-#define REFUSES(call, part)                                 \
+#define CHECK_FAILS(call, part)                                 \
     do {                                                    \
         CHECK(!(call));                                     \
         CHECK_SAYING(says(part), "%s", gd_error_message()); \
         gd_clear_error();                                   \
     } while (0)
     const float bad[] = {1, -2, 1}, none[] = {0, 0}, some[] = {0, 1, 0};
-    REFUSES(gd_sampler_weighted(NULL), "the weights are NULL");
-    REFUSES(gd_sampler_weighted(gd_ones(gd_dims(2, 2))), "f32[2,2]; they should have rank 1");
-    REFUSES(gd_sampler_weighted(gd_zeros(gd_dims(2), .dtype = GD_I64)), "should be floats");
-    REFUSES(gd_sampler_weighted(gd_ones(gd_dims(0))), "there are no weights");
-    REFUSES(gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F32, bad)), "weight 1 is -2");
-    REFUSES(gd_sampler_weighted(gd_from_array(gd_dims(2), GD_F32, none)), "all 2 weights are 0");
-    REFUSES(gd_sampler_weighted(gd_ones(gd_dims(3)), .count = -4), ".count is -4");
-    REFUSES(gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F32, some), .replacement = false),
+    CHECK_FAILS(gd_sampler_weighted(NULL), "the weights are NULL");
+    CHECK_FAILS(gd_sampler_weighted(gd_ones(gd_dims(2, 2))), "f32[2,2]; they should have rank 1");
+    CHECK_FAILS(gd_sampler_weighted(gd_zeros(gd_dims(2), .dtype = GD_I64)), "should be floats");
+    CHECK_FAILS(gd_sampler_weighted(gd_ones(gd_dims(0))), "there are no weights");
+    CHECK_FAILS(gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F32, bad)), "weight 1 is -2");
+    CHECK_FAILS(gd_sampler_weighted(gd_from_array(gd_dims(2), GD_F32, none)), "all 2 weights are 0");
+    CHECK_FAILS(gd_sampler_weighted(gd_ones(gd_dims(3)), .count = -4), ".count is -4");
+    CHECK_FAILS(gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F32, some), .replacement = false),
             "only 1 of the 3 weights are above 0");
-    REFUSES(gd_sampler_stratified(gd_ones(gd_dims(3))), "should be integers");
-    REFUSES(gd_sampler_stratified(NULL), "the classes are NULL");
-    REFUSES(gd_sampler_distributed(0, 0), "world is 0");
-    REFUSES(gd_sampler_distributed(4, 4), "it must be from 0 to 3");
-    REFUSES(gd_sampler_from(NULL), ".at");
+    CHECK_FAILS(gd_sampler_stratified(gd_ones(gd_dims(3))), "should be integers");
+    CHECK_FAILS(gd_sampler_stratified(NULL), "the classes are NULL");
+    CHECK_FAILS(gd_sampler_distributed(0, 0), "world is 0");
+    CHECK_FAILS(gd_sampler_distributed(4, 4), "it must be from 0 to 3");
+    CHECK_FAILS(gd_sampler_from(NULL), ".at");
 }
 
 TEST_MAIN

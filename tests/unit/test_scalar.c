@@ -30,7 +30,7 @@ static void compile_sources(const gd_kernel_source *sources, int n, gd_compiled_
 
 /* --- the text --------------------------------------------------------------------------------- */
 
-TEST(the_prelude_includes_headers_of_c_alone) {
+TEST(the_prelude_includes_only_standard_c_headers) {
     CHECK(gd_scalar_prelude[gd_scalar_prelude_bytes] == 0);
     CHECK(strlen(gd_scalar_prelude) == gd_scalar_prelude_bytes);
     CHECK(strstr(gd_scalar_prelude, "#include <math.h>") != NULL);
@@ -130,7 +130,7 @@ static void check_primitive(const gd_prim *p, int t, gd_scalar_fn fn, const int 
                  x[2], gd_load_f64(type_dtypes[t], out), gd_load_f64(type_dtypes[t], expected));
 }
 
-TEST(every_primitive_is_that_of_the_table) {
+TEST(every_primitive_agrees_with_the_table) {
     enum { MOST_KERNELS = 512 };
     expression *e = calloc(MOST_KERNELS, sizeof *e);
     gd_kernel_source *sources = calloc(MOST_KERNELS, sizeof *sources);
@@ -184,7 +184,7 @@ static void check_conversion(int from, int t, gd_scalar_fn fn, double number) {
     }
 }
 
-TEST(elements_of_every_dtype_are_read_and_written_as_copies_do) {
+TEST(elements_of_every_dtype_are_converted_as_copies_do) {
     expression e = {.ir = {.count = 0}};
     gd_ir_builder b = {.count = 0};
     gd_kernel_source sources[N_DTYPES * 4];
@@ -329,7 +329,7 @@ static void run_cases(const scalar_case *cases, int n) {
     }
 }
 
-TEST(fused_chains_and_rows) {
+TEST(fused_chains_and_row_kernels_agree_with_eager_code) {
     static const scalar_case cases[] = {
         {"chain", chain_body, {0}},           {"softmax", softmax_body, {0}},
         {"layer_norm", layer_norm_body, {0}}, {"norm", norm_body, {0}},
@@ -341,7 +341,7 @@ TEST(fused_chains_and_rows) {
     scalar_end();
 }
 
-TEST(fused_reductions) {
+TEST(fused_reductions_agree_with_eager_code) {
     scalar_case cases[12] = {{NULL, NULL, {0}}};
     int n = 0;
     for (int how = 0; how < 4; how++) {
@@ -450,7 +450,7 @@ TEST(plans_compile_their_kernels_at_once_for_the_device) {
     gd_fuse_set_always(true);
 }
 
-TEST(plans_follow_the_rules_of_the_device) {
+TEST(plans_respect_the_fusion_limits_of_the_device) {
     GD_SCOPE;
     const gd_fusion_rules *before = gd_cpu()->api->fusion;
     gd_fusion_rules rules = scalar_rules();

@@ -213,7 +213,7 @@ static void check_row(const op_row *row) {
                     on_device(row, row->typed, got));
 }
 
-TEST(seven_ops_are_the_same_in_every_mode_to_second_order) {
+TEST(seven_ops_agree_in_every_mode_up_to_second_order) {
     int64_t objects = gd_live_objects();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_row(&rows[i]);
     CHECK(gd_live_objects() == objects);

@@ -36,7 +36,7 @@ static gd_tensor *forward(net *n, gd_tensor *x) {
 
 static int64_t live(void) { return gd_memory_stats(NULL).live_bytes; }
 
-CLEAN_TEST(ops_work_out_shapes_and_leave_nothing_behind) {
+CLEAN_TEST(ops_infer_shapes_and_leave_no_side_effects) {
     GD_SCOPE;
     net n = make_net();
     gd_seed(9);
@@ -80,7 +80,7 @@ CLEAN_TEST(ops_work_out_shapes_and_leave_nothing_behind) {
     gd_release(n.made);
 }
 
-CLEAN_TEST(multiply_adds_are_counted_call_by_call) {
+CLEAN_TEST(multiply_adds_are_counted_for_each_call) {
     GD_SCOPE;
     net n = make_net();
     gd_shapes_only only;
@@ -122,7 +122,7 @@ CLEAN_TEST(multiply_adds_are_counted_call_by_call) {
     })
 #define S(...) gd_symbol(gd_dims(__VA_ARGS__), GD_F32, NULL)
 
-CLEAN_TEST(ops_have_as_many_multiply_adds_as_one_counts_by_hand) {
+CLEAN_TEST(multiply_adds_agree_with_counts_by_hand) {
     GD_SCOPE;
     CHECK(MACS(gd_matmul(S(4, 2, 3), S(3, 5))) == 4 * 2 * 3 * 5 &&
           MACS(gd_matmul(S(3), S(3))) == 3);
@@ -161,7 +161,7 @@ static gd_tensors accumulate(gd_tensors in, void *user) {
     return gd_listed(state, state);
 }
 
-CLEAN_TEST(branches_and_loops_have_shapes) {
+CLEAN_TEST(shapes_of_branches_and_loops_are_inferred) {
     GD_SCOPE;
     gd_tensor *w = gd_zeros(gd_dims(4, 4));
     gd_shapes_only only;
@@ -183,7 +183,7 @@ CLEAN_TEST(branches_and_loops_have_shapes) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(shapes_that_do_not_fit_fail_and_values_cannot_be_read) {
+CLEAN_TEST(invalid_shapes_fail_and_values_cannot_be_read) {
     GD_SCOPE;
     gd_shapes_only only;
     gd_shapes_only_begin(&only);
@@ -206,7 +206,7 @@ static gd_tensors asks(gd_tensors in, void *user) {
     return gd_listed(gd_mul(in.at[0], gd_scalar((double)width)));
 }
 
-CLEAN_TEST(a_traced_function_may_ask_for_shapes) {
+CLEAN_TEST(a_traced_function_may_infer_shapes) {
     GD_SCOPE;
     int64_t width = 0;
     gd_jit *jit = gd_jit_new(asks, &width);

@@ -154,7 +154,7 @@ static void look_for_locale(const char *path, const char *text, void *user) {
     }
 }
 
-TEST(no_source_reads_or_prints_numbers_as_the_locale_says) {
+TEST(no_source_uses_locale_dependent_number_formatting) {
     CHECK(each_source(GRADUS_SOURCE "/src", look_for_locale, NULL) > 200);
 }
 
@@ -191,7 +191,7 @@ static void look_for_devices(const char *path, const char *text, void *user) {
     }
 }
 
-TEST(graphs_and_ops_know_no_backend) {
+TEST(graphs_and_ops_do_not_depend_on_a_backend) {
     static const char *const folders[] = {"codegen", "ops", "autograd", "graph", "nn", "optim"};
     for (int i = 0; i < 6; i++) {
         char path[4096];
@@ -239,7 +239,7 @@ static void look_at_page(const char *text, names *n) {
         add_name(n, at + 4, strcspn(at + 4, "`=\n"));
 }
 
-TEST(every_environment_variable_is_on_its_page_and_every_one_there_is_read) {
+TEST(documented_environment_variables_are_exactly_those_that_are_read) {
     static names read, documented;
     each_source(GRADUS_SOURCE "/src", look_for_variables, &read);
     char *page = read_file(GRADUS_SOURCE "/docs/environment.md");

@@ -276,7 +276,7 @@ static void define_an_op(void *unused) {
     check_worked(gd_tensor_grad(x) != NULL);
 }
 
-TEST(sixty_four_kib_of_stack_are_enough) {
+TEST(all_work_fits_in_64_kib_of_stack) {
 #ifdef GD_SANITIZED
     SKIP("frames are larger under a sanitizer");
 #endif
@@ -303,6 +303,6 @@ static void needs_much(void *unused) {
     for (size_t i = 0; i < sizeof much; i++) much[i] = 1;
     check_worked(much[5] == 1);
 }
-TEST(the_measure_sees_large_frames) { CHECK(stack_used(needs_much, NULL) > 100 << 10); }
+TEST(the_stack_measurement_detects_large_frames) { CHECK(stack_used(needs_much, NULL) > 100 << 10); }
 
 TEST_MAIN

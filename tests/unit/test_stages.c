@@ -24,7 +24,7 @@ static void parse_expression(expression *e, const char *text) {
     e->ir.n_vars = 3;
 }
 
-TEST(a_long_primitive_that_waits_for_another_has_a_stage_of_its_own) {
+TEST(a_long_primitive_that_depends_on_another_has_its_own_stage) {
     static const struct {
         const char *text;
         int stages, buffers;
@@ -72,7 +72,7 @@ static void check_kernel(const char *text, int64_t n, bool in_place) {
                  (int)n);
 }
 
-TEST(stages_give_the_same_bits_and_may_write_over_an_operand) {
+TEST(stages_give_the_same_bits_and_may_overwrite_an_operand) {
     static const char *const texts[] = {"tanh(erf(a))", "tanh(erf(a)*b + c) * a",
                                         "(a + b) * tanh(exp(c)) - a",
                                         "log(2 + tanh(erf(a))) + erf(a) * b"};

@@ -9,7 +9,7 @@
 
 /* --- round trips ------------------------------------------------------------------------------ */
 
-CLEAN_TEST(every_dtype_and_rank_goes_through_a_file) {
+CLEAN_TEST(every_dtype_and_rank_is_saved_and_loaded) {
     GD_SCOPE;
     static const char *const ranks[] = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"};
     net *from = new_net(), *to = new_net();
@@ -44,7 +44,7 @@ CLEAN_TEST(every_dtype_and_rank_goes_through_a_file) {
     end_net(to);
 }
 
-CLEAN_TEST(values_go_through_a_file_exactly) {
+CLEAN_TEST(values_are_saved_and_loaded_exactly) {
     static const double numbers[] = {0.1, -0.0, 1e308, 5e-324, INFINITY, -INFINITY, NAN, 1.0 / 3};
     static const int64_t integers[] = {INT64_MIN, INT64_MAX, 0, -1, 1, 2, 3, 4};
     const char *path = temp_path("values.safetensors");
@@ -67,7 +67,7 @@ CLEAN_TEST(values_go_through_a_file_exactly) {
     }
 }
 
-CLEAN_TEST(handle_and_storage_stay_when_a_tensor_is_loaded) {
+CLEAN_TEST(loading_keeps_the_handle_and_storage_of_a_tensor) {
     GD_SCOPE;
     net *from = small_net(2), *to = small_net(1);
     gd_tensor *handle = to->tensors[0], *view = gd_reshape(handle, gd_dims(6));
@@ -80,7 +80,7 @@ CLEAN_TEST(handle_and_storage_stay_when_a_tensor_is_loaded) {
     end_net(to);
 }
 
-CLEAN_TEST(a_write_by_a_load_is_seen_by_the_tape) {
+CLEAN_TEST(the_tape_detects_a_load_into_a_saved_tensor) {
     GD_SCOPE;
     net *from = small_net(2), *to = new_net();
     gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3, 2)));
@@ -96,7 +96,7 @@ CLEAN_TEST(a_write_by_a_load_is_seen_by_the_tape) {
     end_net(to);
 }
 
-CLEAN_TEST(floats_are_converted_and_nothing_else_is) {
+CLEAN_TEST(only_floats_are_converted) {
     GD_SCOPE;
     static const gd_dtype floats[] = {GD_F16, GD_BF16, GD_F32, GD_F64};
     const char *path = temp_path("convert.safetensors");
@@ -115,7 +115,7 @@ CLEAN_TEST(floats_are_converted_and_nothing_else_is) {
     }
 }
 
-CLEAN_TEST(a_device_that_the_host_cannot_read_is_saved_and_loaded) {
+CLEAN_TEST(tensors_on_a_device_that_the_host_cannot_read_are_saved_and_loaded) {
     GD_SCOPE;
     gd_device *device = gd_test_device();
     gd_tensor *here = gd_randn(gd_dims(4, 6)), *there = gd_to_device(here, device);
@@ -158,7 +158,7 @@ CLEAN_TEST(a_state_lists_names_and_tensors) {
     end_net(other);
 }
 
-CLEAN_TEST(a_tied_tensor_is_written_once_and_found_under_any_name) {
+CLEAN_TEST(a_tied_tensor_is_written_once_and_loaded_under_any_name) {
     GD_SCOPE;
     net *from = small_net(2), *first = new_net(), *second = new_net();
     add(from, "decoder", from->tensors[0]);
@@ -187,7 +187,7 @@ CLEAN_TEST(a_tied_tensor_is_written_once_and_found_under_any_name) {
     end_net(second);
 }
 
-CLEAN_TEST(moments_have_the_names_of_their_parameters_whatever_the_order) {
+CLEAN_TEST(moments_are_named_after_their_parameters_in_any_order) {
     GD_SCOPE;
     net *n = small_net(1);
     moments *m = new_moments(n, 7);
@@ -235,7 +235,7 @@ CLEAN_TEST(moments_have_the_names_of_their_parameters_whatever_the_order) {
     end_net(n);
 }
 
-CLEAN_TEST(names_that_two_nets_have_are_told_apart_by_their_parts) {
+CLEAN_TEST(parts_distinguish_equal_names_of_two_nets) {
     GD_SCOPE;
     net *a = small_net(1), *b = small_net(2), *both = new_net();
     for (int i = 0; i < 3; i++) add(both, a->names[i], a->tensors[i]);
@@ -262,7 +262,7 @@ CLEAN_TEST(names_that_two_nets_have_are_told_apart_by_their_parts) {
 
 /* --- what does not fit ------------------------------------------------------------------------ */
 
-CLEAN_TEST(a_load_that_does_not_fit_says_how_and_changes_nothing) {
+CLEAN_TEST(a_mismatching_load_lists_the_differences_and_changes_nothing) {
     GD_SCOPE;
     net *from = small_net(2), *to = small_net(1);
     from->has_values = to->has_values = true;
@@ -296,7 +296,7 @@ CLEAN_TEST(a_load_that_does_not_fit_says_how_and_changes_nothing) {
     end_net(to);
 }
 
-CLEAN_TEST(long_lists_are_counted) {
+CLEAN_TEST(long_lists_of_differences_are_shortened_to_a_count) {
     GD_SCOPE;
     static const char *const names[] = {"a0", "a1", "a2", "a3", "a4", "a5", "a6"};
     net *from = small_net(2), *to = new_net();
@@ -333,7 +333,7 @@ CLEAN_TEST(a_part_is_loaded_from_a_file_with_more_parts) {
     end_net(to);
 }
 
-CLEAN_TEST(values_that_are_missing_or_wrong_are_told) {
+CLEAN_TEST(missing_and_invalid_values_are_reported) {
     GD_SCOPE;
     net *from = small_net(2), *to = small_net(1);
     const char *path = temp_path("wrong.safetensors");
@@ -355,7 +355,7 @@ CLEAN_TEST(values_that_are_missing_or_wrong_are_told) {
     end_net(to);
 }
 
-CLEAN_TEST(parts_without_state_or_with_the_same_name_are_refused) {
+CLEAN_TEST(parts_without_state_or_with_duplicate_names_fail) {
     GD_SCOPE;
     net *n = small_net(1), *o = small_net(2);
     const char *path = temp_path("refused.safetensors");
@@ -419,7 +419,7 @@ static const char *rename_all(const char *name, void *user) {
     return user;
 }
 
-CLEAN_TEST(a_prefix_is_cut_and_names_are_changed) {
+CLEAN_TEST(names_can_be_mapped_and_prefixes_removed) {
     GD_SCOPE;
     net *from = new_net(), *to = small_net(0);
     int calls = 0;
@@ -448,7 +448,7 @@ CLEAN_TEST(a_prefix_is_cut_and_names_are_changed) {
 
 /* --- the generator, sessions ------------------------------------------------------------------ */
 
-CLEAN_TEST(the_generator_goes_on_where_it_was_saved) {
+CLEAN_TEST(the_generator_continues_where_it_was_saved) {
     GD_SCOPE;
     const char *path = temp_path("rng.safetensors");
     gd_seed(UINT64_MAX - 3);
@@ -495,7 +495,7 @@ static double run_steps(training t, int steps) {
     return gd_item(gd_sum(gd_session_get(t.session, t.w)));
 }
 
-CLEAN_TEST(a_session_goes_on_with_the_same_bits) {
+CLEAN_TEST(a_loaded_session_continues_with_the_same_bits) {
     GD_SCOPE;
     const char *path = temp_path("session.safetensors");
     training a = make_training();
@@ -516,7 +516,7 @@ CLEAN_TEST(a_session_goes_on_with_the_same_bits) {
     CHECK(gd_state_find(s, "train.w") && gd_state_value(s, "train.runs"));
 }
 
-CLEAN_TEST(a_failed_load_leaves_a_session_as_it_was) {
+CLEAN_TEST(a_failed_load_leaves_a_session_unchanged) {
     GD_SCOPE;
     const char *path = temp_path("session2.safetensors");
     training a = make_training(), b = make_training();

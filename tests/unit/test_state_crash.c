@@ -98,14 +98,14 @@ static void kill_everywhere(bool with_shards) {
     leaves_no_garbage();
 }
 
-TEST(a_save_that_is_killed_at_any_system_call_leaves_the_old_state_or_the_new_one) {
+TEST(a_save_killed_at_any_system_call_leaves_the_old_or_the_new_state) {
     kill_everywhere(false);
 }
-TEST(a_save_of_shards_that_is_killed_at_any_system_call_leaves_the_old_set_or_the_new_one) {
+TEST(a_sharded_save_killed_at_any_system_call_leaves_the_old_or_the_new_shards) {
     kill_everywhere(true);
 }
 
-TEST(saves_of_shards_that_are_killed_at_any_time_leave_no_garbage) {
+TEST(killed_sharded_saves_leave_no_garbage) {
     begin_test(true);
     draws d = {12345};
     CHECK(save_in_child(1) == GD_OK);

@@ -130,7 +130,7 @@ CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk_world(false, true); 
 CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) { walk_world(true, false); }
 
 /* The load has to make the moments. */
-CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {
+CLEAN_TEST(any_allocation_of_a_load_that_creates_tensors_may_fail) {
     GD_SCOPE;
     net *n = small_net(2);
     moments *m = new_moments(n, 5);

@@ -52,7 +52,7 @@ static net *make_net(bool zeros) {
     return n;
 }
 
-CLEAN_TEST(the_package_reads_our_files) {
+CLEAN_TEST(python_safetensors_reads_our_files) {
     if (!python()) SKIP("no Python with torch and safetensors");
     net *n = make_net(false);
     const char *path = temp_path("ours.safetensors");
@@ -65,7 +65,7 @@ CLEAN_TEST(the_package_reads_our_files) {
     end_net(n);
 }
 
-CLEAN_TEST(we_read_files_of_the_package) {
+CLEAN_TEST(files_of_python_safetensors_are_read) {
     GD_SCOPE;
     if (!python()) SKIP("no Python with torch and safetensors");
     net *n = make_net(true), *expected = make_net(false);

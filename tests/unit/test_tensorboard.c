@@ -103,7 +103,7 @@ static double scalar_of(const events *e, const char *tag, int64_t step) {
     return gd_pb_float(find_value(e, tag, step), "simple_value", NAN);
 }
 
-TEST(checksums_are_those_of_the_castagnoli_polynomial) {
+TEST(checksums_use_the_castagnoli_polynomial) {
     CHECK(gd_crc32c(0, "123456789", 9) == 0xE3069283u);
     CHECK(gd_crc32(0, "123456789", 9) == 0xCBF43926u);
     const char zeros[32] = {0};
@@ -151,7 +151,7 @@ static void run_and_resume(gd_module *net, gd_tensor *x) {
     CHECK_OK(fake_call(&r, resumed, GD_ON_FIT_END));
 }
 
-CLEAN_TEST(our_own_reader_finds_what_was_written) {
+CLEAN_TEST(written_events_are_read_back) {
     GD_SCOPE;
     events e;
     folder = temp_new_folder("events");
@@ -359,7 +359,7 @@ CLEAN_TEST(a_net_that_reads_values_has_no_graph_and_trains) {
 
 /* --- no room ---------------------------------------------------------------------------------- */
 
-CLEAN_TEST(a_full_disk_loses_events_and_no_run) {
+CLEAN_TEST(a_full_disk_loses_events_but_does_not_stop_training) {
     GD_SCOPE;
     fake_run r;
     events e;

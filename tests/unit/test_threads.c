@@ -57,7 +57,7 @@ static void *train(void *arg) {
     return NULL;
 }
 
-TEST(threads_that_train_at_once_get_the_same_bits) {
+TEST(threads_that_train_concurrently_get_the_same_bits) {
     GD_SCOPE;
     shared s = make_shared();
     pthread_t threads[THREADS];
@@ -133,7 +133,7 @@ TEST(a_result_may_be_released_by_another_thread) {
     CHECK(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes);
 }
 
-TEST(a_child_of_fork_computes_whatever_other_threads_were_doing) {
+TEST(a_forked_child_can_compute_while_other_threads_were_computing) {
 #ifdef GD_SANITIZED /* AddressSanitizer's allocator has locks that a fork does not wait for; ThreadSanitizer
                        cannot follow threads that the child of a threaded program makes */
     SKIP("the sanitizers' own threads and locks do not survive a fork");

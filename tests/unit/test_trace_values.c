@@ -39,7 +39,7 @@ static double call_jit(gd_jit *jit, double x) {
     return gd_item(gd_jit_call(jit, gd_list(gd_scalar(x))).at[0]);
 }
 
-CLEAN_TEST(a_jit_makes_a_plan_for_each_value_and_finds_it_again) {
+CLEAN_TEST(a_jit_keeps_a_plan_for_each_value) {
     thing *t = thing_new(2);
     {
         GD_SCOPE;
@@ -55,7 +55,7 @@ CLEAN_TEST(a_jit_makes_a_plan_for_each_value_and_finds_it_again) {
     gd_object_release(&t->object);
 }
 
-CLEAN_TEST(what_was_traced_holds_the_owner) {
+CLEAN_TEST(a_trace_holds_a_reference_to_the_owner_of_a_value) {
     thing *t = thing_new(2);
     destroyed = 0;
     {
@@ -68,7 +68,7 @@ CLEAN_TEST(what_was_traced_holds_the_owner) {
     CHECK(destroyed == 1);
 }
 
-CLEAN_TEST(a_value_that_was_not_read_makes_no_plan) {
+CLEAN_TEST(a_value_that_was_not_read_does_not_retrace) {
     thing *t = thing_new(2), *other = thing_new(1);
     {
         GD_SCOPE;
@@ -84,7 +84,7 @@ CLEAN_TEST(a_value_that_was_not_read_makes_no_plan) {
 
 static gd_tensors by_another_jit(gd_tensors in, void *user) { return gd_jit_call(user, in); }
 
-CLEAN_TEST(a_jit_that_another_calls_passes_its_values_on) {
+CLEAN_TEST(an_inner_jit_propagates_its_values_to_the_outer_one) {
     thing *t = thing_new(2);
     {
         GD_SCOPE;
@@ -111,7 +111,7 @@ static gd_tensors in_a_body(gd_tensors in, void *user) {
     return gd_scan(add_row, gd_list(gd_scalar(0)), in, user).state;
 }
 
-CLEAN_TEST(values_are_recorded_in_branches_and_bodies) {
+CLEAN_TEST(values_are_recorded_in_branches_and_loop_bodies) {
     thing *t = thing_new(2);
     {
         GD_SCOPE;
@@ -162,7 +162,7 @@ static gd_tensors leaves_changed(gd_tensors in, void *user) {
     return gd_listed(gd_mul(in.at[0], gd_scalar(mode_of(t))));
 }
 
-CLEAN_TEST(a_function_may_change_a_value_for_a_while) {
+CLEAN_TEST(a_function_may_change_a_value_temporarily) {
     thing *t = thing_new(2);
     {
         GD_SCOPE;

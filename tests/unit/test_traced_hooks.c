@@ -61,7 +61,7 @@ CLEAN_TEST(a_hook_in_a_function_that_calls_ops_is_part_of_the_gradient) {
     }
 }
 
-CLEAN_TEST(hooks_of_leaves_are_called_once_in_each_walk_through_a_jit) {
+CLEAN_TEST(leaf_hooks_are_called_once_in_each_backward_through_a_jit) {
     GD_SCOPE;
     net n = make_net(NULL);
     gd_jit *jit = gd_jit_new(forward, &n);
@@ -81,7 +81,7 @@ CLEAN_TEST(hooks_of_leaves_are_called_once_in_each_walk_through_a_jit) {
     CHECK(!gd_failed() && calls == 3 && at(gd_tensor_grad(eager.w), 0) == 12);
 }
 
-CLEAN_TEST(hooks_of_results_outside_are_called_once) {
+CLEAN_TEST(hooks_of_captured_results_are_called_once) {
     GD_SCOPE;
     gd_tensor *v = gd_requires_grad(gd_full(gd_dims(2), 2));
     net n = {.w = gd_mul(v, gd_scalar(1))};
@@ -106,7 +106,7 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_nothing;
 }
 
-CLEAN_TEST(a_traced_step_calls_hooks_of_leaves_as_eager_code_does) {
+CLEAN_TEST(a_traced_step_calls_leaf_hooks_as_eager_code_does) {
     GD_SCOPE;
     net traced = make_net(NULL), eager = make_net(NULL);
     gd_tensor_hook(traced.w, tripling, NULL);
@@ -129,7 +129,7 @@ static gd_tensors walks(gd_tensors in, void *user) {
     return gd_nothing;
 }
 
-CLEAN_TEST(a_hook_may_write_with_ops_where_the_function_walks_back) {
+CLEAN_TEST(a_hook_may_write_with_ops_in_a_traced_backward) {
     GD_SCOPE;
     net n = make_net(assigning);
     gd_jit *jit = gd_jit_new(walks, &n);
@@ -140,7 +140,7 @@ CLEAN_TEST(a_hook_may_write_with_ops_where_the_function_walks_back) {
     }
 }
 
-CLEAN_TEST(hooks_that_would_run_once_are_refused) {
+CLEAN_TEST(hooks_that_would_run_only_while_tracing_fail) {
     GD_SCOPE;
     static const struct {
         gd_hook_fn hook;
@@ -186,7 +186,7 @@ static gd_tensors hooks_outside(gd_tensors in, void *user) {
     return gd_listed(gd_sum(gd_mul(in.at[0], n->w)));
 }
 
-CLEAN_TEST(hooks_that_would_not_be_called_are_refused) {
+CLEAN_TEST(hooks_that_would_not_be_called_fail) {
     GD_SCOPE;
     const gd_body functions[] = {in_a_branch, before_a_branch, hooks_outside};
     const char *words[] = {"in a branch or in the body of a loop",
@@ -212,7 +212,7 @@ static gd_tensors uses_both(gd_tensors in, void *user) {
     return gd_listed(gd_sum(gd_mul(in.at[0], gd_mul(b->v, b->w))));
 }
 
-CLEAN_TEST(a_leaf_behind_another_tensor_that_the_function_uses_has_its_gradient_once) {
+CLEAN_TEST(a_leaf_reached_through_two_captured_tensors_gets_its_gradient_once) {
     GD_SCOPE;
     gd_tensor *v = gd_requires_grad(gd_full(gd_dims(2), 2));
     both b = {v, gd_mul(v, gd_scalar(5))};

@@ -37,7 +37,7 @@ static gd_tensors in_another(gd_tensors in, void *user) {
     return gd_jit_call_at(NULL, gd_jit_new(wrong, user), in, &(gd_jit_call_options){.key = 0});
 }
 
-CLEAN_TEST(a_failing_op_of_library_code_has_the_programs_place_once) {
+CLEAN_TEST(a_failing_op_in_library_code_names_the_program_line_once) {
     const gd_body functions[] = {wrong, in_a_branch, in_another};
     for (int i = 0; i < 3; i++) {
         GD_SCOPE;
@@ -55,7 +55,7 @@ CLEAN_TEST(a_failing_op_of_library_code_has_the_programs_place_once) {
     }
 }
 
-CLEAN_TEST(the_gradient_of_a_function_of_ones_own_names_its_call) {
+CLEAN_TEST(the_gradient_of_a_user_defined_function_names_its_call) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(2, 3))), *y = custom(x);
     const int line = __LINE__ - 1;

@@ -102,7 +102,7 @@ static void compare_nets(net *a, net *b, int level, int traces, const char *what
                  gd_jit_traces(jit), traces);
 }
 
-CLEAN_TEST(a_step_leaves_behind_what_it_leaves_behind_without_a_jit) {
+CLEAN_TEST(a_step_in_a_jit_has_the_same_effects_as_an_eager_step) {
     for (int method = 0; method < METHODS; method++)
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;
@@ -112,7 +112,7 @@ CLEAN_TEST(a_step_leaves_behind_what_it_leaves_behind_without_a_jit) {
 }
 
 /* The first call finds no gradients, the others do. */
-CLEAN_TEST(gradients_that_are_not_forgotten_are_added_to) {
+CLEAN_TEST(gradients_accumulate_until_they_are_cleared) {
     for (int level = 0; level <= 2; level += 2) {
         GD_SCOPE;
         net a = make_net(3), b = make_net(3);
@@ -130,7 +130,7 @@ CLEAN_TEST(gradients_may_be_read_and_written_between_backward_and_step) {
     }
 }
 
-CLEAN_TEST(steps_in_a_jit_and_without_take_turns) {
+CLEAN_TEST(steps_in_a_jit_and_eager_steps_may_alternate) {
     GD_SCOPE;
     net a = make_net(3), b = make_net(3);
     gd_jit *jit = gd_jit_new(train, &a, .level = 0);
@@ -156,7 +156,7 @@ static gd_tensors walk_body(gd_tensors in, void *user) {
 }
 
 /* Some calls, then a step outside: each of the two kinds of calls is traced once. */
-CLEAN_TEST(gradients_of_several_calls_gather) {
+CLEAN_TEST(gradients_of_several_calls_accumulate) {
     GD_SCOPE;
     net a = make_net(0), b = make_net(0);
     a.noisy = b.noisy = false;
@@ -220,7 +220,7 @@ static gd_tensors shuffle(gd_tensors in, void *user) {
     return gd_nothing;
 }
 
-CLEAN_TEST(gradients_may_be_set_and_forgotten) {
+CLEAN_TEST(gradients_may_be_set_and_cleared) {
     for (int level = 0; level <= 2; level += 2) {
         GD_SCOPE;
         pair p = {gd_requires_grad(gd_ones(gd_dims(3))), gd_requires_grad(gd_ones(gd_dims(3)))};
@@ -245,7 +245,7 @@ static gd_tensors finish_body(gd_tensors in, void *user) {
     return gd_listed(sum);
 }
 
-CLEAN_TEST(gradients_that_are_forgotten_last_are_gone) {
+CLEAN_TEST(gradients_cleared_at_the_end_are_gone) {
     GD_SCOPE;
     pair p = {gd_requires_grad(gd_ones(gd_dims(3))), NULL};
     gd_jit *jit = gd_jit_new(finish_body, &p);
@@ -258,7 +258,7 @@ CLEAN_TEST(gradients_that_are_forgotten_last_are_gone) {
     CHECK(gd_jit_traces(jit) == 2);
 }
 
-CLEAN_TEST(steps_in_a_graph_that_no_jit_builds_are_refused) {
+CLEAN_TEST(steps_in_a_graph_outside_a_jit_fail) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2)));
     gd_optimizer *sgd = gd_optim_sgd(gd_list(w), .lr = 1);
@@ -304,7 +304,7 @@ static gd_tensors penalty_by_grad(gd_tensors in, void *user) {
     return gd_nothing;
 }
 
-CLEAN_TEST(a_gradient_has_a_gradient_where_that_is_asked_for) {
+CLEAN_TEST(a_gradient_has_a_gradient_with_create_graph) {
     for (int level = 0; level <= 2; level++) {
         GD_SCOPE;
         gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)),
@@ -398,7 +398,7 @@ static gd_tensors go_wrong(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-CLEAN_TEST(what_cannot_be_traced_is_refused_and_changes_nothing) {
+CLEAN_TEST(steps_that_cannot_be_traced_fail_and_change_nothing) {
     static const struct {
         wrong_kind kind;
         gd_status status;
@@ -426,7 +426,7 @@ CLEAN_TEST(what_cannot_be_traced_is_refused_and_changes_nothing) {
     }
 }
 
-CLEAN_TEST(inputs_that_want_a_gradient_of_their_own_are_refused) {
+CLEAN_TEST(inputs_that_require_grad_fail_in_a_traced_step) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3))), *x = gd_ones(gd_dims(3));
     pair p = {w, gd_requires_grad(gd_ones(gd_dims(3)))};
@@ -456,7 +456,7 @@ static gd_tensors add_to(gd_tensors in, void *user) {
     return gd_listed(gd_mul(in.at[0], user));
 }
 
-CLEAN_TEST(an_input_that_the_function_writes_by_another_name_is_refused) {
+CLEAN_TEST(writing_an_input_through_an_alias_fails) {
     GD_SCOPE;
     gd_tensor *total = gd_full(gd_dims(4), 1);
     gd_jit *jit = gd_jit_new(add_to, total);
@@ -470,7 +470,7 @@ CLEAN_TEST(an_input_that_the_function_writes_by_another_name_is_refused) {
 
 /* What was built after the assign sees the new value, by another view of the tensor as well; what
  * is fed is as it was. */
-CLEAN_TEST(a_tensor_that_is_assigned_is_read_as_it_is_then) {
+CLEAN_TEST(an_assigned_tensor_is_read_with_its_new_value) {
     GD_SCOPE;
     gd_tensor *total = gd_full(gd_dims(2, 50), 1), *transposed = gd_transpose(total, 0, 1), *x,
               *done, *y, *z;

@@ -22,7 +22,7 @@ static net make_net(void) {
     return (net){gd_requires_grad(gd_randn(gd_dims(4, 3))), gd_requires_grad(gd_randn(gd_dims(4)))};
 }
 
-CLEAN_TEST(a_traced_function_gives_what_the_function_gives) {
+CLEAN_TEST(a_traced_function_gives_the_results_of_the_function) {
     GD_SCOPE;
     net n = make_net();
     gd_jit *jit = gd_jit_new(layer, &n, .level = 0);
@@ -38,7 +38,7 @@ CLEAN_TEST(a_traced_function_gives_what_the_function_gives) {
     CHECK(gd_jit_traces(jit) == 3);
 }
 
-CLEAN_TEST(parameters_are_read_as_they_are_when_it_runs) {
+CLEAN_TEST(parameters_are_read_at_run_time) {
     GD_SCOPE;
     net n = make_net();
     gd_jit *jit = gd_jit_new(layer, &n);
@@ -51,7 +51,7 @@ CLEAN_TEST(parameters_are_read_as_they_are_when_it_runs) {
           gd_jit_traces(jit) == 1);
 }
 
-CLEAN_TEST(it_is_one_node_of_the_tape_with_the_right_gradients) {
+CLEAN_TEST(a_jit_call_is_one_tape_node_with_correct_gradients) {
     GD_SCOPE;
     net n = make_net();
     gd_jit *jit = gd_jit_new(layer, &n, .level = 0);
@@ -109,7 +109,7 @@ static gd_tensors training_step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-CLEAN_TEST(what_the_function_writes_is_written_in_each_run) {
+CLEAN_TEST(writes_of_the_function_happen_in_each_run) {
     GD_SCOPE;
     net a = make_net(), b = make_net();
     gd_jit *jit = gd_jit_new(training_step, &a, .level = 0);
@@ -141,7 +141,7 @@ static gd_tensors normalized(gd_tensors in, void *user) {
     return gd_listed(gd_batch_norm(in.at[0], NULL, NULL, s->mean, s->var, .training = true));
 }
 
-CLEAN_TEST(statistics_are_kept_up) {
+CLEAN_TEST(running_statistics_are_updated) {
     GD_SCOPE;
     statistics a = {gd_zeros(gd_dims(3)), gd_ones(gd_dims(3))},
                b = {gd_zeros(gd_dims(3)), gd_ones(gd_dims(3))};
@@ -161,7 +161,7 @@ static gd_tensors noisy(gd_tensors in, void *user) {
     return gd_listed(gd_dropout(in.at[0], .p = 0.5));
 }
 
-CLEAN_TEST(noise_is_new_in_each_call_and_the_same_on_the_way_back) {
+CLEAN_TEST(random_numbers_differ_between_calls_and_repeat_in_backward) {
     GD_SCOPE;
     gd_jit *jit = gd_jit_new(noisy, NULL);
     gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(64)));
@@ -177,7 +177,7 @@ static gd_tensors peeking(gd_tensors in, void *user) {
     return gd_listed(gd_item(gd_sum(in.at[0])) > 0 ? gd_relu(in.at[0]) : in.at[0]);
 }
 
-CLEAN_TEST(looking_at_the_data_of_a_symbol_is_an_error) {
+CLEAN_TEST(reading_the_data_of_a_symbol_is_an_error) {
     GD_SCOPE;
     gd_jit *jit = gd_jit_new(peeking, NULL);
     gd_jit_call(jit, gd_list(gd_ones(gd_dims(2))));
@@ -228,7 +228,7 @@ static deep make_deep(void) {
                   gd_ones(gd_dims(2))};
 }
 
-CLEAN_TEST(gradients_of_gradients_go_through_it) {
+CLEAN_TEST(gradients_of_gradients_flow_through_a_jit) {
     for (int level = 0; level <= 2; level += 2) {
         GD_SCOPE;
         deep d = make_deep();
@@ -256,7 +256,7 @@ static gd_tensors noisy_layer(gd_tensors in, void *user) {
     return gd_listed(gd_dropout(square_layer(in.at[0], user), .p = 0.5));
 }
 
-CLEAN_TEST(with_the_tape_on_it_repeats_its_noise) {
+CLEAN_TEST(second_order_gradients_repeat_the_random_numbers) {
     GD_SCOPE;
     deep d = make_deep();
     d.w = gd_requires_grad(gd_detach(d.w));
@@ -283,7 +283,7 @@ static gd_tensors doubles(gd_tensors in, void *user) {
     return gd_while_loop(is_small, doubled, in, user);
 }
 
-CLEAN_TEST(gradients_of_gradients_of_loops_are_refused) {
+CLEAN_TEST(gradients_of_gradients_of_loops_fail) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_full(gd_dims(3), 0.5));
     gd_jit *jit = gd_jit_new(doubles, NULL);
@@ -326,7 +326,7 @@ static gd_tensors count_call(gd_tensors in, void *user) {
     return gd_nothing;
 }
 
-CLEAN_TEST(a_function_may_be_called_for_what_it_writes_alone) {
+CLEAN_TEST(a_function_may_have_no_results) {
     GD_SCOPE;
     gd_tensor *total = gd_full(gd_dims(), 0);
     gd_jit *jit = gd_jit_new(count_call, total);
@@ -338,7 +338,7 @@ static gd_tensors times_captured(gd_tensors in, void *user) {
     return gd_listed(gd_mul(in.at[0], *(gd_tensor **)user), gd_argmax(in.at[0], .axis = 0));
 }
 
-CLEAN_TEST(gradients_reach_what_is_captured_however_it_came_to_be) {
+CLEAN_TEST(gradients_reach_captured_tensors_of_any_origin) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3)), *h = gd_square(w),
               *x = gd_full(gd_dims(2), 2);
@@ -349,7 +349,7 @@ CLEAN_TEST(gradients_reach_what_is_captured_however_it_came_to_be) {
                  gd_error_message());
 }
 
-CLEAN_TEST(parameters_may_be_evaluated_frozen_and_updated_before_they_learn) {
+CLEAN_TEST(parameters_may_be_evaluated_frozen_and_updated_before_training) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(2), 3), *x = gd_full(gd_dims(2), 2);
     gd_jit *jit = gd_jit_new(times_captured, &w);
@@ -374,7 +374,7 @@ static gd_tensors call_itself(gd_tensors in, void *user) {
     return gd_jit_call(*(gd_jit **)user, in);
 }
 
-CLEAN_TEST(jits_may_call_each_other_and_be_called_in_graphs) {
+CLEAN_TEST(jits_may_be_nested_and_called_in_graphs) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(2), 3), *x = gd_full(gd_dims(2), 2), *p, *y;
     gd_jit *inner = gd_jit_new(times_captured, &w), *outer = gd_jit_new(call_another, inner);
@@ -394,7 +394,7 @@ CLEAN_TEST(jits_may_call_each_other_and_be_called_in_graphs) {
     gd_clear_error();
 }
 
-CLEAN_TEST(a_jit_keeps_the_plans_that_were_used_last) {
+CLEAN_TEST(a_jit_keeps_the_most_recently_used_plans) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(1), 3);
     gd_jit *jit = gd_jit_new(times_captured, &w, .plans = 2);
@@ -421,7 +421,7 @@ static gd_tensors write_under_a_view(gd_tensors in, void *user) {
     return gd_listed(view);
 }
 
-CLEAN_TEST(writing_through_views_is_refused_in_graphs) {
+CLEAN_TEST(writing_through_views_fails_in_graphs) {
     GD_SCOPE;
     gd_tensor *w = gd_full(gd_dims(2), 3);
     CHECK(gd_jit_call(gd_jit_new(write_a_view, w), gd_list(gd_ones(gd_dims(1)))).count > 0);
@@ -451,7 +451,7 @@ static gd_tensors normalize(gd_tensors in, void *user) {
 }
 
 /* The way back computes once more what the call did, and must not count it twice. */
-CLEAN_TEST(statistics_are_not_kept_up_on_the_way_back) {
+CLEAN_TEST(running_statistics_are_not_updated_in_backward) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 1), GD_F32, (float[]){2, 6}));
     norm n = {gd_full(gd_dims(1), 0), gd_full(gd_dims(1), 1)};
@@ -467,7 +467,7 @@ static gd_tensors count_and_scale(gd_tensors in, void *user) {
     return gd_listed(gd_mul(in.at[0], user));
 }
 
-CLEAN_TEST(a_gradient_that_needs_what_the_function_has_overwritten_is_refused) {
+CLEAN_TEST(a_gradient_that_needs_an_overwritten_value_fails) {
     GD_SCOPE;
     gd_tensor *count = gd_full(gd_dims(), 1), *x = gd_requires_grad(gd_ones(gd_dims(2)));
     gd_tensor *y = gd_jit_call(gd_jit_new(count_and_scale, count), gd_list(x)).at[0];
@@ -496,7 +496,7 @@ static gd_tensors drop_twice(gd_tensors in, void *user) {
 static gd_tensor *drop_by_jit(gd_tensors in, void *user) { return gd_jit_call(user, in).at[0]; }
 
 /* The noise of a call is the generator's, whether the function is traced in it or was before. */
-CLEAN_TEST(noise_follows_from_the_seed_as_it_does_without_a_jit) {
+CLEAN_TEST(random_numbers_follow_the_seed_as_in_eager_code) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(100))), *calls[3][3];
     gd_jit *jit = gd_jit_new(drop_twice, NULL, .level = 0);
@@ -533,7 +533,7 @@ static gd_tensors drop_in_a_loop(gd_tensors in, void *user) {
             .at[1]);
 }
 
-CLEAN_TEST(noise_in_a_loop_is_the_same_on_the_way_back) {
+CLEAN_TEST(random_numbers_in_a_loop_repeat_in_backward) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(100)));
     gd_jit *jit = gd_jit_new(drop_in_a_loop, NULL);

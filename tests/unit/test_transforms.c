@@ -132,7 +132,7 @@ static void check_case(const char *line, FILE *golden) {
     free(want);
 }
 
-TEST(functions_on_images_give_what_torchvision_gives) {
+TEST(image_functions_agree_with_torchvision) {
     FILE *text = fopen(GRADUS_GOLDEN "/transforms_cases.txt", "r"),
          *golden = fopen(GRADUS_GOLDEN "/transforms.bin", "rb");
     char line[200], magic[8];
@@ -170,7 +170,7 @@ TEST(crop_draws_its_top_then_its_left) {
     }
 }
 
-TEST(crop_pads_a_small_image_where_it_may) {
+TEST(crop_pads_a_small_image_if_allowed) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 1, 4, 4);
     gd_tensor *y =
@@ -186,7 +186,7 @@ TEST(crop_pads_a_small_image_where_it_may) {
     gd_clear_error();
 }
 
-TEST(flip_happens_as_often_as_it_should) {
+TEST(flip_follows_its_probability) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_U8, 1, 3, 4);
     gd_transform *some = gd_transform_flip(.p = 0.25), *always = gd_transform_flip(.p = 1),
@@ -206,7 +206,7 @@ TEST(flip_happens_as_often_as_it_should) {
     CHECK(((uint8_t *)gd_data(gd_transform_apply(down, x, NULL)))[0] == ((uint8_t *)gd_data(x))[8]);
 }
 
-TEST(noise_has_its_mean_and_deviation) {
+TEST(noise_has_the_given_mean_and_deviation) {
     GD_SCOPE;
     gd_tensor *x = gd_full(gd_dims(1, 200, 201), 0.5);
     gd_tensor *y =
@@ -222,7 +222,7 @@ TEST(noise_has_its_mean_and_deviation) {
     CHECK(gd_tensor_dtype(y) == GD_U8);
 }
 
-TEST(erase_sets_a_rectangle_and_leaves_the_rest) {
+TEST(erase_sets_only_a_rectangle) {
     GD_SCOPE;
     gd_tensor *x = gd_full(gd_dims(2, 20, 30), 0.5);
     gd_transform *erase = gd_transform_erase(.p = 1, .value = gd_floats(-1, -2));
@@ -334,7 +334,7 @@ TEST(rotate_and_affine_draw_in_their_ranges) {
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-TEST(resize_keeps_the_ratio_for_one_number) {
+TEST(resize_to_one_number_keeps_the_aspect_ratio) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_U8, 3, 30, 40);
     gd_tensor *y = gd_transform_apply(gd_transform_resize(15), x, NULL);
@@ -346,7 +346,7 @@ TEST(resize_keeps_the_ratio_for_one_number) {
     CHECK(gd_transform_apply(gd_transform_resize(30), x, NULL) == x);
 }
 
-TEST(one_hot_and_cast) {
+TEST(one_hot_and_cast_convert_the_target) {
     GD_SCOPE;
     gd_tensor *y = gd_transform_apply(gd_transform_one_hot(4), gd_scalar_int(2), NULL);
     CHECK(gd_tensor_rank(y) == 1 && at(y, 2) == 1 && at(y, 0) + at(y, 1) + at(y, 3) == 0);
@@ -430,7 +430,7 @@ static const struct {
     {"grayscale", ""},
 };
 
-TEST(each_transform_is_in_the_list) {
+TEST(every_transform_is_tested) {
     for (int i = 0; gd_record_at("transform", i); i++) {
         bool found = !strcmp(gd_op_name(gd_record_at("transform", i)), "one_hot");
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
@@ -486,7 +486,7 @@ TEST(views_and_other_ranks_work) {
     gd_clear_error();
 }
 
-TEST(many_channels_take_one_number) {
+TEST(one_number_applies_to_all_channels) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 20, 4, 4);
     gd_tensor *y = gd_transform_apply(gd_transform_pad(1, .fill = 3), x, NULL);
@@ -495,7 +495,7 @@ TEST(many_channels_take_one_number) {
     CHECK(fabsf(at(y, 16 * 19) - (at(x, 16 * 19) - 1) / 2) < 1e-6);
 }
 
-#define REFUSED(what, ...)                                                        \
+#define CHECK_FAILS(what, ...)                                                        \
     do {                                                                          \
         GD_SCOPE;                                                                 \
         const gd_tensor *y_ = (__VA_ARGS__);                                      \
@@ -504,23 +504,23 @@ TEST(many_channels_take_one_number) {
         gd_clear_error();                                                         \
     } while (0)
 
-TEST(what_does_not_fit_is_refused) {
+TEST(unsuitable_samples_fail) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 3, 4, 4);
-    REFUSED("this is f32[3]",
+    CHECK_FAILS("this is f32[3]",
             gd_transform_apply(gd_transform_flip(.p = 1), gd_ones(gd_dims(3)), NULL));
-    REFUSED("has no pixels",
+    CHECK_FAILS("has no pixels",
             gd_transform_apply(gd_transform_flip(), gd_ones(gd_dims(3, 0, 2)), NULL));
-    REFUSED("mean has 2 numbers and the image 3 channels",
+    CHECK_FAILS("mean has 2 numbers and the image 3 channels",
             gd_transform_apply(gd_transform_normalize(gd_floats(1, 2), 1), x, NULL));
-    REFUSED("u8 or floats", gd_transform_apply(gd_transform_resize(2), gd_cast(x, GD_I32), NULL));
-    REFUSED("(3, H, W)",
+    CHECK_FAILS("u8 or floats", gd_transform_apply(gd_transform_resize(2), gd_cast(x, GD_I32), NULL));
+    CHECK_FAILS("(3, H, W)",
             gd_transform_apply(gd_transform_grayscale(), gd_ones(gd_dims(4, 2, 2)), NULL));
-    REFUSED("classes are integers", gd_transform_apply(gd_transform_one_hot(3), x, NULL));
-    REFUSED("NULL", gd_transform_apply(NULL, x, NULL));
+    CHECK_FAILS("classes are integers", gd_transform_apply(gd_transform_one_hot(3), x, NULL));
+    CHECK_FAILS("NULL", gd_transform_apply(NULL, x, NULL));
 }
 
-TEST(wrong_options_are_refused) {
+TEST(wrong_options_fail) {
     static const struct {
         const char *name, *options, *says;
     } wrong[] = {
@@ -561,7 +561,7 @@ TEST(wrong_options_are_refused) {
 }
 
 /* Odd sizes and options: an image of the requested size, or a failure. */
-TEST(random_sizes_never_break) {
+TEST(random_sizes_never_crash) {
     gd_random r = gd_random_of(11, 0);
     static const char *const modes[] = {"constant", "edge", "reflect", "symmetric"},
                              *const filters[] = {"bilinear", "nearest", "bicubic"};
@@ -648,7 +648,7 @@ static void *hash_all(void *out) {
     return NULL;
 }
 
-TEST(any_thread_gives_the_same_bits) {
+TEST(every_thread_gives_the_same_bits) {
     pthread_t threads[4];
     uint64_t hash[5];
     hash_all(&hash[4]);

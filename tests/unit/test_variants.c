@@ -18,7 +18,7 @@ TEST(a_text_without_a_list_in_its_name_is_one_record) {
     CHECK(gives("f(x) -> y\n a{|b}", 0, "f(x) -> y\n a{|b}"));
 }
 
-TEST(empty_braces_are_the_entry_and_bars_separate_alternatives) {
+TEST(empty_braces_insert_the_entry_and_bars_separate_alternatives) {
     const char *text = "pool{1,2,3}d(x) -> y\n x (N,{L|H,W|D,H,W})\n  stride int[{}] = 1\n"
                        "  mode {a, b} = a\n  onnx P   {|caffe Q|}";
     CHECK(variant_count(text) == 3);
@@ -40,7 +40,7 @@ TEST(the_rules_of_all_variants_have_one_name) {
     CHECK(strcmp(name, "pad") == 0);
 }
 
-TEST(a_wrong_number_of_alternatives_is_refused_with_its_place) {
+TEST(a_wrong_number_of_alternatives_fails_with_its_location) {
     const char *text = "p{1,2,3}(x) -> y\n {a|b}", *at = NULL;
     CHECK(variant_text(text, 0, &at) == NULL);
     CHECK(at && strcmp(at, "{a|b}") == 0);

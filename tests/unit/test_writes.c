@@ -102,9 +102,9 @@ static void check_function(gd_body fn, const char *name) {
         }
 }
 
-CLEAN_TEST(statistics_are_updated_each_time) { check_function(thrice, "thrice"); }
+CLEAN_TEST(running_statistics_are_updated_by_each_write) { check_function(thrice, "thrice"); }
 CLEAN_TEST(an_optimizer_takes_several_steps_in_one_call) { check_function(two_steps, "two steps"); }
-CLEAN_TEST(writes_of_all_kinds_follow_each_other) { check_function(mixed, "mixed"); }
+CLEAN_TEST(several_writes_of_all_kinds_work) { check_function(mixed, "mixed"); }
 
 /* The gradient of what was computed before a write is that of the value before it. (Eager code
  * refuses this: the value is gone.) */
@@ -120,7 +120,7 @@ static gd_tensors write_then_walk(gd_tensors in, void *user) {
     return gd_listed(gd_grad(gd_list(loss), gd_list(m->t[0])).at[0]);
 }
 
-CLEAN_TEST(gradients_are_of_what_was_read) {
+CLEAN_TEST(gradients_use_the_value_that_was_read) {
     for (int level = 0; level <= 2; level++) {
         GD_SCOPE;
         model m = make_model(0);
@@ -140,7 +140,7 @@ static gd_tensors twice_on_tape(gd_tensors in, void *user) {
     return gd_listed(normed(user, gd_sin(normed(user, in.at[0]))));
 }
 
-CLEAN_TEST(calls_on_the_tape_write_several_times_and_once_only) {
+CLEAN_TEST(recorded_calls_perform_each_write_once) {
     for (int level = 0; level <= 2; level += 2) {
         GD_SCOPE;
         model a = make_model(0), b = make_model(0);
@@ -180,7 +180,7 @@ static gd_tensors read_in_bodies(gd_tensors in, void *user) {
     return gd_listed(y, gd_while_loop(is_near, add_mean, gd_list(y), m, .max_steps = 7).at[0]);
 }
 
-CLEAN_TEST(bodies_read_what_was_written_before_them) { check_function(read_in_bodies, "bodies"); }
+CLEAN_TEST(loop_bodies_read_earlier_writes) { check_function(read_in_bodies, "bodies"); }
 
 static gd_tensors write_and_read_view(gd_tensors in, void *user) {
     gd_tensor **pair = user;
@@ -188,7 +188,7 @@ static gd_tensors write_and_read_view(gd_tensors in, void *user) {
     return gd_listed(gd_mul(pair[1], in.at[0]));
 }
 
-CLEAN_TEST(other_views_of_what_was_written_are_refused_unless_they_are_apart) {
+CLEAN_TEST(reading_another_view_of_written_memory_fails_if_it_overlaps) {
     GD_SCOPE;
     gd_tensor *all = gd_zeros(gd_dims(2, 3)), *x = gd_ones(gd_dims(3));
     gd_tensor *overlapping[] = {gd_select(all, 0, 0), gd_slice(all, .axis = 1, .stop = 1)},
@@ -204,7 +204,7 @@ CLEAN_TEST(other_views_of_what_was_written_are_refused_unless_they_are_apart) {
 /* --- graphs ----------------------------------------------------------------------------------- */
 
 /* Reads between the writes of a variable; `loop` makes the run one without a plan. */
-CLEAN_TEST(reads_in_a_graph_see_the_writes_that_were_built_before_them) {
+CLEAN_TEST(reads_in_a_graph_see_earlier_writes) {
     for (int way = 0; way < 3; way++)
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;
@@ -249,7 +249,7 @@ static gd_tensors nested_times_outside(gd_tensors in, void *outside) {
     return gd_cond(gd_gt(in.at[0], gd_scalar(0)), times_outside, times_outside, in, outside);
 }
 
-CLEAN_TEST(a_branch_sees_what_the_graph_has_written_to_a_tensor_outside_before) {
+CLEAN_TEST(a_branch_sees_earlier_writes_to_a_captured_tensor) {
     GD_SCOPE;
     gd_tensor *outside = gd_scalar(1), *other = gd_scalar(7), *x, *before, *write, *after;
     gd_graph *graph = gd_graph_new();
@@ -275,7 +275,7 @@ CLEAN_TEST(a_branch_sees_what_the_graph_has_written_to_a_tensor_outside_before) 
     }
 }
 
-CLEAN_TEST(gradients_in_a_graph_are_of_what_was_read) {
+CLEAN_TEST(gradients_in_a_graph_use_the_value_that_was_read) {
     for (int any = 0; any < 2; any++)
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;

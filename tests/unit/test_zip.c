@@ -90,7 +90,7 @@ static gd_status read_everything(const void *data, size_t bytes) {
 
 /* --- checksums and inflate -------------------------------------------------------------------- */
 
-TEST(checksum_of_known_text) {
+TEST(crc32_of_known_text_is_correct) {
     CHECK(gd_crc32(0, "", 0) == 0);
     CHECK(gd_crc32(0, "123456789", 9) == 0xCBF43926);
     const char *text = "The quick brown fox jumps over the lazy dog";
@@ -129,7 +129,7 @@ static gd_status inflate_all(const uint8_t *data, size_t bytes, size_t most, siz
     return status;
 }
 
-TEST(blocks_of_every_kind) {
+TEST(deflate_blocks_of_every_kind_are_read) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -159,7 +159,7 @@ TEST(blocks_of_every_kind) {
         }
 }
 
-TEST(damaged_blocks_are_refused) {
+TEST(damaged_blocks_fail) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -194,7 +194,7 @@ TEST(damaged_blocks_are_refused) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-TEST(compressed_archive_of_numpy) {
+TEST(a_compressed_archive_of_numpy_is_read) {
     gd_file_reader *file;
     gd_zip_reader *zip;
     CHECK(open_memory(compressed_npz, sizeof compressed_npz, &file, &zip) == GD_OK);
@@ -286,7 +286,7 @@ TEST(zip64_archives_are_read) {
     gd_file_reader_close(file);
 }
 
-TEST(lying_archives_are_refused) {
+TEST(archives_with_false_sizes_fail) {
     builder b;
     CHECK(read_everything(b.bytes, zip64_archive(&b, 6, 0, 1)) == GD_E_FORMAT);
     CHECK(read_everything(b.bytes, zip64_archive(&b, UINT64_MAX, 0, 1)) == GD_E_FORMAT);
@@ -318,7 +318,7 @@ TEST(lying_archives_are_refused) {
     CHECK(read_everything(copy, sizeof copy) == GD_E_UNSUPPORTED); /* encrypted */
 }
 
-TEST(cut_off_or_changed_is_survived) {
+TEST(truncated_or_changed_files_do_not_crash) {
     CHECK(read_everything(compressed_npz, sizeof compressed_npz) == GD_OK);
     for (size_t size = 0; size < sizeof compressed_npz; size++)
         CHECK(read_everything(compressed_npz, size) == GD_E_FORMAT);
@@ -347,7 +347,7 @@ TEST(cut_off_or_changed_is_survived) {
         }
 }
 
-TEST(no_memory_to_read_is_a_status) {
+TEST(failed_allocations_while_reading_return_a_status) {
     for (fault_walk w = {.what = "reading"}; fault_next(&w);) {
         fault_begin(&w);
         gd_status status = read_everything(compressed_npz, sizeof compressed_npz);
@@ -400,7 +400,7 @@ TEST(written_archives_read_back) {
     gd_free(again);
 }
 
-TEST(more_entries_than_16_bits_count) {
+TEST(archives_may_have_more_than_65535_entries) {
     enum { COUNT = 66000 };
     gd_zip_writer *w;
     CHECK(gd_zip_writer_begin(&w, path) == GD_OK);
@@ -420,7 +420,7 @@ TEST(more_entries_than_16_bits_count) {
     gd_file_reader_close(file);
 }
 
-TEST(misuse_is_refused) {
+TEST(misuse_fails) {
     unlink(path);
     gd_zip_writer *zip;
     CHECK(gd_zip_writer_begin(&zip, path) == GD_OK);
@@ -441,7 +441,7 @@ TEST(misuse_is_refused) {
     gd_zip_writer_cancel(NULL);
 }
 
-TEST(no_memory_to_write_is_a_status) {
+TEST(failed_allocations_while_writing_return_a_status) {
     for (fault_walk w = {.what = "writing"}; fault_next(&w);) {
         unlink(path);
         fault_begin(&w);

@@ -14,7 +14,7 @@ static void check_net(gd_module *net, gd_tensor *x, int64_t parameters, int64_t 
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(networks_for_images_have_the_known_numbers_of_parameters) {
+CLEAN_TEST(image_networks_have_the_published_parameter_counts) {
     GD_SCOPE;
     check_net(gd_zoo_lenet(), gd_randn(gd_dims(2, 1, 28, 28)), 61706, 10);
     check_net(gd_zoo_resnet18(), gd_randn(gd_dims(2, 3, 64, 64)), 11689512, 1000);
@@ -31,7 +31,7 @@ static gd_tensor *tokens_of(int64_t n, const int64_t *tokens) {
 #define TOKENS(...) \
     tokens_of(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
-CLEAN_TEST(a_tree_net_computes_along_the_tree) {
+CLEAN_TEST(a_tree_net_evaluates_the_tree) {
     GD_SCOPE;
     gd_module *net = gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3, .outputs = 5);
     gd_tensor *table = gd_module_tensor(net, "table");
@@ -67,30 +67,30 @@ CLEAN_TEST(a_modular_net_runs_programs) {
 }
 
 /* The call fails, and says these words. */
-static void check_refused(gd_module *net, gd_tensor *tokens, const char *words) {
+static void check_fails(gd_module *net, gd_tensor *tokens, const char *words) {
     CHECK(gd_tensor_is_error(gd_module_forward(net, tokens)));
     CHECK_SAYING(says(words) && says("tree_net: ") && says("test_zoo.c:"), "%s",
                  gd_error_message());
     gd_clear_error();
 }
 
-CLEAN_TEST(bad_tokens_are_refused_with_the_reason) {
+CLEAN_TEST(invalid_tokens_fail_with_the_reason) {
     GD_SCOPE;
     gd_module *net = gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3);
-    check_refused(net, TOKENS(1, 4),
+    check_fails(net, TOKENS(1, 4),
                   "token 1 is the operator 4 on 2 states, but there is 1 before it; tokens are in "
                   "postfix order");
-    check_refused(net, TOKENS(4),
+    check_fails(net, TOKENS(4),
                   "token 0 is the operator 4 on 2 states, but there are 0 before it");
-    check_refused(net, TOKENS(1, 2, 3, 4),
+    check_fails(net, TOKENS(1, 2, 3, 4),
                   "2 states are left after the last of 4 tokens; there must be one, the root");
-    check_refused(net, TOKENS(1, 6, 4), "token 1 is 6; leaves are 0 to 3, operators 4 to 5");
-    check_refused(net, TOKENS(-1), "token 0 is -1; leaves are 0 to 3, operators 4 to 5");
-    check_refused(net, gd_zeros(gd_dims(0), .dtype = GD_I64), "0 states are left");
-    check_refused(net, gd_zeros(gd_dims(2, 2), .dtype = GD_I64),
+    check_fails(net, TOKENS(1, 6, 4), "token 1 is 6; leaves are 0 to 3, operators 4 to 5");
+    check_fails(net, TOKENS(-1), "token 0 is -1; leaves are 0 to 3, operators 4 to 5");
+    check_fails(net, gd_zeros(gd_dims(0), .dtype = GD_I64), "0 states are left");
+    check_fails(net, gd_zeros(gd_dims(2, 2), .dtype = GD_I64),
                   "the tokens are i64 of rank 2; they must be i64 of rank 1");
-    check_refused(net, gd_zeros(gd_dims(2)), "the tokens are f32 of rank 1; they must be i64");
-    check_refused(net, NULL, "the tokens are NULL");
+    check_fails(net, gd_zeros(gd_dims(2)), "the tokens are f32 of rank 1; they must be i64");
+    check_fails(net, NULL, "the tokens are NULL");
     gd_module_forward(net, TOKENS(1), TOKENS(1));
     CHECK_SAYING(says("it takes 1 input (tokens), not 2"), "%s", gd_error_message());
 }
@@ -105,7 +105,7 @@ static gd_tensors run_captured(gd_tensors in, void *user) {
     return gd_listed(gd_module_forward(c->net, in.count ? in.at[0] : c->tokens));
 }
 
-CLEAN_TEST(a_jit_reads_tokens_from_outside_and_no_symbols) {
+CLEAN_TEST(a_jit_reads_captured_tokens_but_not_symbols) {
     GD_SCOPE;
     captured c = {gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3), TOKENS(2, 0, 3, 5, 4)};
     gd_jit *jit = gd_jit_new(run_captured, &c, .level = 0);
@@ -121,7 +121,7 @@ CLEAN_TEST(a_jit_reads_tokens_from_outside_and_no_symbols) {
                  "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_graph_keeps_the_tree_it_was_built_for) {
+CLEAN_TEST(a_graph_keeps_the_tree_that_it_was_built_for) {
     GD_SCOPE;
     gd_module *net = gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3);
     gd_tensor *tokens = TOKENS(2, 0, 3, 5, 4), *y, *refused;
@@ -150,7 +150,7 @@ CLEAN_TEST(a_summary_shows_the_modules_of_a_tree) {
     free(text);
 }
 
-CLEAN_TEST(bad_options_of_dynamic_networks_are_refused) {
+CLEAN_TEST(invalid_options_of_dynamic_networks_fail) {
     GD_SCOPE;
     CHECK(!gd_zoo_tree_net(.leaves = 0) && says("tree_net: leaves is 0; it must be at least 1"));
     gd_clear_error();

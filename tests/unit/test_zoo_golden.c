@@ -48,7 +48,7 @@ static bool same_dims(const gd_tensor *t, gd_tensor *dims) {
     return true;
 }
 
-CLEAN_TEST(names_and_shapes_are_those_of_the_references) {
+CLEAN_TEST(names_and_shapes_equal_those_of_the_references) {
     for (int n = 0; n < RULE_NETS; n++) {
         GD_SCOPE;
         const rule_net *of = &rule_nets[n];
@@ -101,8 +101,8 @@ static void check_outputs(gd_dtype dtype, double tolerance) {
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     }
 }
-CLEAN_TEST(outputs_in_f32_are_pytorchs) { check_outputs(GD_F32, 1e-4); }
-CLEAN_TEST(outputs_in_f64_are_pytorchs) { check_outputs(GD_F64, 1e-9); }
+CLEAN_TEST(outputs_in_f32_agree_with_pytorch) { check_outputs(GD_F32, 1e-4); }
+CLEAN_TEST(outputs_in_f64_agree_with_pytorch) { check_outputs(GD_F64, 1e-9); }
 
 /* The norm of a gradient and the other numbers of the golden files; p is its parameter. NULL:
  * zeros. */
@@ -158,7 +158,7 @@ static void check_gradients(const rule_net *of) {
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
-CLEAN_TEST(gradients_in_f64_are_pytorchs) {
+CLEAN_TEST(gradients_in_f64_agree_with_pytorch) {
     for (int n = 0; n < RULE_NETS; n++) check_gradients(&rule_nets[n]);
 }
 
@@ -166,7 +166,7 @@ CLEAN_TEST(gradients_in_f64_are_pytorchs) {
 
 /* To first order, noise of 1 % in a parameter changes the loss by what is stored with its
  * gradient. */
-CLEAN_TEST(stored_gradients_tell_that_noise_in_any_parameter_is_noticed) {
+CLEAN_TEST(every_parameter_has_a_gradient_large_enough_for_the_comparison) {
     for (int n = 0; n < RULE_NETS; n++) {
         GD_SCOPE;
         gd_state *golden = golden_of(&rule_nets[n]);
@@ -215,7 +215,7 @@ static void check_notices(const rule_net *of) {
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
-CLEAN_TEST(noise_of_one_percent_in_a_parameter_is_noticed) {
+CLEAN_TEST(an_error_of_one_percent_in_a_parameter_is_detected) {
     for (int n = 0; n < RULE_NETS; n++) check_notices(&rule_nets[n]);
 }
 

@@ -29,7 +29,7 @@ static void check_names(gd_module *net, int count, const char *const *names) {
 
 /* --- what they are ---------------------------------------------------------------------------- */
 
-CLEAN_TEST(parameters_are_those_of_the_references) {
+CLEAN_TEST(parameters_equal_those_of_the_references) {
     GD_SCOPE;
     static const char *const lstm[] = {
         "embedding.weight", "lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0",
@@ -60,7 +60,7 @@ CLEAN_TEST(parameters_are_those_of_the_references) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(outputs_have_a_score_for_each_character_at_each_place) {
+CLEAN_TEST(outputs_have_a_score_for_each_character_at_each_position) {
     GD_SCOPE;
     gd_tensor *x = text(3, 7);
     gd_tensors y = gd_module_call(
@@ -78,7 +78,7 @@ static double std_of(gd_module *net, const char *name) {
     return sqrt(gd_item(gd_mean(gd_square(w))));
 }
 
-CLEAN_TEST(weights_of_a_gpt_start_as_nanogpts) {
+CLEAN_TEST(initial_weights_of_a_gpt_follow_nanogpt) {
     GD_SCOPE;
     gd_seed(1);
     gd_module *net = gd_zoo_gpt(VOCABULARY);
@@ -97,7 +97,7 @@ CLEAN_TEST(weights_of_a_gpt_start_as_nanogpts) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-static void check_refused(gd_module *net, const char *a, const char *b) {
+static void check_fails(gd_module *net, const char *a, const char *b) {
     CHECK(!net && gd_failed());
     CHECK_SAYING(says(a) && says(b), "%s", gd_error_message());
     gd_clear_error();
@@ -105,11 +105,11 @@ static void check_refused(gd_module *net, const char *a, const char *b) {
 
 CLEAN_TEST(wrong_options_and_inputs_are_named) {
     GD_SCOPE;
-    check_refused(gd_zoo_char_lstm(0), "char_lstm", "vocabulary is 0");
-    check_refused(gd_zoo_char_lstm(5, .layers = 1 << 20), "char_lstm", "layers");
-    check_refused(gd_zoo_gpt(5, .heads = 5), "gpt", "heads is 5; it must divide width (192)");
-    check_refused(gd_zoo_gpt(5, .dropout = 2), "gpt", "dropout is 2");
-    check_refused(gd_net_new("gpt", "context=4"), "gpt", "vocabulary");
+    check_fails(gd_zoo_char_lstm(0), "char_lstm", "vocabulary is 0");
+    check_fails(gd_zoo_char_lstm(5, .layers = 1 << 20), "char_lstm", "layers");
+    check_fails(gd_zoo_gpt(5, .heads = 5), "gpt", "heads is 5; it must divide width (192)");
+    check_fails(gd_zoo_gpt(5, .dropout = 2), "gpt", "dropout is 2");
+    check_fails(gd_net_new("gpt", "context=4"), "gpt", "vocabulary");
     gd_module *net = gd_zoo_gpt(5, .context = 4, .layers = 1, .heads = 1, .width = 4);
     gd_module_forward(net, gd_zeros(gd_dims(2, 5), .dtype = GD_I64));
     CHECK_SAYING(says("transformer (gpt_transformer)") && says("at most 4"), "%s",
@@ -121,7 +121,7 @@ CLEAN_TEST(wrong_options_and_inputs_are_named) {
 
 /* --- what they compute ------------------------------------------------------------------------ */
 
-CLEAN_TEST(a_char_lstm_goes_on_where_its_states_stopped) {
+CLEAN_TEST(a_char_lstm_continues_from_its_states) {
     GD_SCOPE;
     gd_seed(2);
     GD_NO_GRAD;
@@ -195,7 +195,7 @@ static double loss_after(gd_module *net, int steps, double lr) {
     return loss;
 }
 
-CLEAN_TEST(a_char_lstm_learns_a_batch_by_heart) {
+CLEAN_TEST(a_char_lstm_overfits_one_batch) {
     GD_SCOPE;
     gd_seed(4);
     const double loss =
@@ -203,7 +203,7 @@ CLEAN_TEST(a_char_lstm_learns_a_batch_by_heart) {
     CHECK_SAYING(loss < 0.1, "the loss is %g", loss);
 }
 
-CLEAN_TEST(a_gpt_learns_a_batch_by_heart) {
+CLEAN_TEST(a_gpt_overfits_one_batch) {
     GD_SCOPE;
     gd_seed(5);
     const double loss = loss_after(
@@ -275,7 +275,7 @@ CLEAN_TEST(eager_steps_jits_and_sessions_give_the_same_bits) {
                           .tied = false, .bias = false));
 }
 
-CLEAN_TEST(dropout_of_both_depends_on_the_mode) {
+CLEAN_TEST(dropout_of_both_networks_depends_on_the_mode) {
     GD_SCOPE;
     gd_seed(6);
     gd_module *nets[] = {
