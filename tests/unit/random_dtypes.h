@@ -7,11 +7,11 @@
 
 enum { MOST_VALUES = 64, INPUTS = 4 };
 
-static int rows, columns; /* of all values; columns are even */
+static int rows, columns; /* the shape of all values; columns is even */
 
 enum kind { ALL_DTYPES, INTEGERS, FLOATS, KINDS };
 
-static bool without_halves; /* among all dtypes */
+static bool without_halves; /* excludes f16 and bf16 from ALL_DTYPES */
 
 static gd_dtype dtype_of_kind(draws *d, enum kind kind) {
     static const gd_dtype all[] = {GD_BOOL, GD_U8,  GD_I8,  GD_I32, GD_I64,
@@ -30,7 +30,7 @@ static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0))
 static bool is_float(const gd_tensor *x) { return gd_dtype_is_float(gd_tensor_dtype(x)); }
 static bool is_bool(const gd_tensor *x) { return gd_tensor_dtype(x) == GD_BOOL; }
 
-/* Of another dtype; small before, so that any can hold it. */
+/* Casts to another dtype, after limiting the range so that any dtype can hold the values. */
 static gd_tensor *as(gd_tensor *x, gd_dtype dtype) {
     if (is_float(x) && !gd_dtype_is_float(dtype))
         x = gd_mul(gd_tanh(x), number(dtype == GD_BOOL ? 1 : 90, x));
@@ -40,7 +40,7 @@ static gd_tensor *tame(gd_tensor *x) { return is_float(x) ? gd_tanh(x) : x; }
 static gd_tensor *as_integers(gd_tensor *x) { return is_float(x) ? as(x, GD_I32) : x; }
 static gd_tensor *number_of(gd_tensor *x) { return is_bool(x) ? gd_cast(x, GD_I32) : x; }
 
-/* A view of a view of x, as large as x, and another that is made of parts of it. */
+/* A view of a view of x with the size of x, or a concatenation of parts of x. */
 static gd_tensor *viewed(draws *d, gd_tensor *x) {
     gd_tensor *t = gd_reshape(x, gd_dims(rows, 2, columns / 2));
     switch (draw_below(d, 6)) {
@@ -62,7 +62,7 @@ static gd_tensor *viewed(draws *d, gd_tensor *x) {
     }
 }
 
-/* Parts without elements among others. */
+/* Joins empty parts with others. */
 static gd_tensor *with_nothing(draws *d, gd_tensor *a, gd_tensor *b) {
     gd_tensor *none = gd_narrow(b, 0, draw_below(d, rows), 0);
     switch (draw_below(d, 4)) {
@@ -94,7 +94,7 @@ static gd_tensor *rewritten(draws *d, gd_tensor *a, gd_tensor *b) {
     return draw_below(d, 2) ? t : gd_sub(before, t);
 }
 
-/* What decides nothing: small differences of floats stay small. */
+/* Ops without decisions: small differences of floats stay small. */
 static gd_tensor *made_smoothly(draws *d, gd_tensor *a, gd_tensor *b, enum kind kind) {
     const int axis = draw_below(d, 2);
     switch (draw_below(d, 22)) {

@@ -30,7 +30,8 @@ static void list_dims(gd_tensor *t, char *text, size_t size) {
     snprintf(text + n, size - (size_t)n, "]");
 }
 
-/* Results of the same shapes and dtypes whose numbers differ by no more than this (0: the same). */
+/* Checks that results have the same shapes and dtypes and differ by at most `tolerance` (0: same
+ * bits). */
 static void check_same(uint64_t seed, const char *way, const results *want, const results *got,
                        double tolerance) {
     CHECK(want->count == got->count);
@@ -39,7 +40,7 @@ static void check_same(uint64_t seed, const char *way, const results *want, cons
         list_dims(want->at[i], a_dims, sizeof a_dims);
         list_dims(got->at[i], b_dims, sizeof b_dims);
         if (strcmp(a_dims, b_dims) != 0) {
-            CHECK_SAYING(false, "seed %llu, %s, result %d of %d: %s, eagerly %s",
+            CHECK_SAYING(false, "seed %llu, %s, result %d of %d: %s, but %s in eager code",
                          (unsigned long long)seed, way, i, want->count, b_dims, a_dims);
             return;
         }
@@ -61,7 +62,7 @@ static __attribute__((unused)) const char *level_name(int level) {
     return names[level];
 }
 
-/* Calls `check` with seeds 1, 2, ...: `usual` of them, or the number in GRADUS_GRAPHS. */
+/* Calls `check` with seeds 1, 2, ...: `usual` seeds, or the number in GRADUS_GRAPHS. */
 static void for_each_seed(uint64_t usual, void (*check)(uint64_t seed)) {
     const char *asked = getenv("GRADUS_GRAPHS"), *one = getenv("GRADUS_GRAPH");
     const uint64_t count = asked ? strtoull(asked, NULL, 10) : usual;

@@ -1,4 +1,4 @@
-/* test_onnx.c - graphs saved as ONNX files and loaded again; files that are damaged or lie. */
+/* test_onnx.c - graphs saved as ONNX files and loaded; damaged and malicious files. */
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ typedef struct net {
     gd_tensor *x, *y;
 } net;
 
-static net two_layers(void) {
+static net make_two_layers(void) {
     net n = {.graph = gd_graph_new()};
     gd_seed(3);
     GD_GRAPH(n.graph);
@@ -35,11 +35,11 @@ static net two_layers(void) {
 
 CLEAN_TEST(a_saved_net_is_loaded_with_names_and_weights_and_gives_the_same_bits) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *value = ramp(gd_dims(7, 20), -1, 0.01);
     gd_tensor *w1 = gd_graph_find(n.graph, "w1");
     gd_session_set(n.session, w1,
-                   ramp(gd_dims(20, 10), 0.5, -0.003)); /* not what it was made with */
+                   ramp(gd_dims(20, 10), 0.5, -0.003)); /* differs from the initial value */
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
     const char *path = temp_path("net.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y)) == GD_OK, "%s",
@@ -86,7 +86,7 @@ CLEAN_TEST(a_convolutional_net_is_saved_and_loaded) {
     CHECK_SAYING(tensors_same_bits(run_one(loaded, "image", value, "scores"), expected.at[0]), "%s",
                  gd_error_message());
     CHECK(tensors_same_bits(run_one(loaded, "image", value, "classes"), expected.at[1]));
-    char *text = gd_graph_text(loaded); /* the ops themselves, not their pieces */
+    char *text = gd_graph_text(loaded); /* the ops themselves, not their bodies */
     CHECK_SAYING(strstr(text, "= batch_norm(") && strstr(text, "= layer_norm(") &&
                      strstr(text, "= conv2d(") && strstr(text, "= linear("),
                  "%s", text);
@@ -122,7 +122,7 @@ CLEAN_TEST(outputs_may_be_inputs_variables_duplicates_or_any_output_of_a_node) {
     CHECK(gd_item(gd_sum(run_one(loaded, "x", value, "v/output"))) == 8);
 }
 
-/* Its rules wait for the sizes of a run. */
+/* Its gradient rules depend on sizes that only a run provides. */
 CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_gradus_node) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
@@ -149,7 +149,7 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_gradus_node) {
                  "%s", gd_error_message());
 }
 
-/* A graph that assigns: nodes of our own domain. */
+/* A graph that assigns is saved as nodes of the library's own domain. */
 CLEAN_TEST(a_training_graph_is_saved_and_continues_training) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
@@ -219,7 +219,8 @@ CLEAN_TEST(saving_consumes_no_random_number) {
     gd_tensor *x, *y;
     {
         GD_GRAPH(graph);
-        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x"); /* its body waits for the size */
+        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x"); /* the body of the op depends on the
+                                                              * unknown size */
         y = gd_dropout(x);
     }
     gd_session *session = gd_session_new(graph);
@@ -235,7 +236,7 @@ CLEAN_TEST(saving_consumes_no_random_number) {
 
 CLEAN_TEST(saving_fails_with_the_missing_or_unsupported_part) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *value = gd_full(gd_dims(2), 0);
     const char *path = temp_path("never.onnx");
     CHECK(gd_onnx_save(path, n.session, gd_nothing, gd_list(n.y)) == GD_E_ARGUMENT &&
@@ -265,10 +266,10 @@ CLEAN_TEST(saving_fails_with_the_missing_or_unsupported_part) {
     CHECK(!file_exists(path) && !gd_failed());
 }
 
-/* What GD_AFTER puts before a node matters if something of it remains. */
+/* A control edge of GD_AFTER matters only if its node has an effect. */
 CLEAN_TEST(control_edges_are_saved_except_those_after_a_write) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *v, *harmless, *counted, *far, *value = ramp(gd_dims(2, 20), -1, 0.1);
     const char *path = temp_path("after.onnx");
     {
@@ -307,8 +308,8 @@ CLEAN_TEST(control_edges_are_saved_except_those_after_a_write) {
 
 /* --- external data ---------------------------------------------------------------------------- */
 
-/* The file of the folder whose name begins so; there is one. */
-static const char *beside(const char *start) {
+/* Returns the only file of the folder whose name begins with `start`. */
+static const char *find_data_file(const char *start) {
     char pattern[400];
     static char found[400];
     glob_t files;
@@ -321,7 +322,7 @@ static const char *beside(const char *start) {
 
 CLEAN_TEST(large_tensors_are_stored_in_an_external_file_beside_the_model) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *value = ramp(gd_dims(3, 20), -1, 0.01);
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
     const char *path = temp_path("external.onnx");
@@ -329,8 +330,8 @@ CLEAN_TEST(large_tensors_are_stored_in_an_external_file_beside_the_model) {
                      GD_OK,
                  "%s", gd_error_message());
     struct stat info;
-    const char *data = beside("external.onnx.data-");
-    CHECK(stat(data, &info) == 0 && info.st_size >= 800 + 200); /* w1 and w2, not b2 */
+    const char *data = find_data_file("external.onnx.data-");
+    CHECK(stat(data, &info) == 0 && info.st_size >= 800 + 200); /* w1 and w2, but not b2 */
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(tensors_same_bits(run_one(loaded, "x", value, "y"), expected), "%s",
                  gd_error_message());
@@ -361,22 +362,24 @@ CLEAN_TEST(external_data_outside_the_folder_fails) {
                  places[i]);
         check_load_fails(text, GD_E_FORMAT, "is not in the folder of the file");
     }
-    check_load_fails(HEAD "graph { initializer { name: 'w' dims: 2 data_type: 1 data_location: EXTERNAL "
-                 "external_data { key: 'location' value: 'x' } "
-                 "external_data { key: 'offset' value: '99999999999999999999' } } }",
-            GD_E_FORMAT, "the offset of its data");
+    check_load_fails(HEAD
+                     "graph { initializer { name: 'w' dims: 2 data_type: 1 data_location: EXTERNAL "
+                     "external_data { key: 'location' value: 'x' } "
+                     "external_data { key: 'offset' value: '99999999999999999999' } } }",
+                     GD_E_FORMAT, "the offset of its data");
 }
 
-/* --- files that are wrong --------------------------------------------------------------------- */
+/* --- invalid files ---------------------------------------------------------------------------- */
 
 CLEAN_TEST(an_invalid_file_fails_with_the_node_and_its_operator) {
     check_load_fails("ir_version: 10", GD_E_FORMAT, "no graph");
-    check_load_fails("opset_import { version: 9 } graph { node { op_type: 'Relu' } }", GD_E_UNSUPPORTED,
-            "its opset is 9");
-    check_load_fails(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "
-                                             "output: 'y' } " OUTPUT("y") "}",
-            GD_E_UNSUPPORTED, "node 0 'n' (Frobnicate): this operator is not known");
+    check_load_fails("opset_import { version: 9 } graph { node { op_type: 'Relu' } }",
+                     GD_E_UNSUPPORTED, "its opset is 9");
+    check_load_fails(
+        HEAD "graph { " INPUT(
+            "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "
+                                         "output: 'y' } " OUTPUT("y") "}",
+        GD_E_UNSUPPORTED, "node 0 'n' (Frobnicate): this operator is not known");
     check_load_fails(
         HEAD "graph { " INPUT(
             "x",
@@ -387,54 +390,63 @@ CLEAN_TEST(an_invalid_file_fails_with_the_node_and_its_operator) {
             "x",
             "") "node { name: 'n' op_type: 'nothing' domain: 'gradus' input: 'x' output: 'y' } }",
         GD_E_UNSUPPORTED, "there is no op 'nothing'");
+    check_load_fails(
+        HEAD
+        "graph { " INPUT("x", "dim { dim_value: 3 }") "node { name: 'a' op_type: 'Add' input: 'x' "
+                                                      "input: 'z' output: 'y' } "
+                                                      "node { name: 'b' op_type: 'Relu' input: 'y' "
+                                                      "output: 'z' } " OUTPUT("z") "}",
+        GD_E_FORMAT,
+        "node 0 'a' (Add): its input 'z' is an output of 'b', which comes later: the graph has "
+        "a cycle");
     check_load_fails(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 3 }") "node { name: 'a' op_type: 'Add' input: 'x' "
-                                             "input: 'z' output: 'y' } "
-                                             "node { name: 'b' op_type: 'Relu' input: 'y' "
-                                             "output: 'z' } " OUTPUT("z") "}",
-            GD_E_FORMAT,
-            "node 0 'a' (Add): its input 'z' is an output of 'b', which comes later: the graph has "
-            "a cycle");
+                         "x", "") "node { name: 'a' op_type: 'Relu' input: 'q' output: 'y' } }",
+                     GD_E_FORMAT, "its input 'q' is neither an output of a node nor an input");
+    check_load_fails(HEAD "graph { " INPUT("x", "dim { dim_value: 3 }") INPUT(
+                         "z", "dim { dim_value: 4 }") "node { name: 'a' op_type: 'Add' input: 'x' "
+                                                      "input: 'z' output: 'y' } " OUTPUT("y") "}",
+                     GD_E_SHAPE, "node 0 'a' (Add): add(a f32[3], b f32[4])");
+    check_load_fails(HEAD "graph { " INPUT("x", "") INPUT("x", "") "}", GD_E_FORMAT,
+                     "two values named 'x'");
     check_load_fails(HEAD
-            "graph { " INPUT("x", "") "node { name: 'a' op_type: 'Relu' input: 'q' output: 'y' } }",
-            GD_E_FORMAT, "its input 'q' is neither an output of a node nor an input");
-    check_load_fails(HEAD "graph { " INPUT("x", "dim { dim_value: 3 }")
-                INPUT("z", "dim { dim_value: 4 }") "node { name: 'a' op_type: 'Add' input: 'x' "
-                                                   "input: 'z' output: 'y' } " OUTPUT("y") "}",
-            GD_E_SHAPE, "node 0 'a' (Add): add(a f32[3], b f32[4])");
-    check_load_fails(HEAD "graph { " INPUT("x", "") INPUT("x", "") "}", GD_E_FORMAT, "two values named 'x'");
-    check_load_fails(HEAD "graph { " INPUT("x", "") "node { op_type: 'Relu' input: 'x' output: 'x' } }",
-            GD_E_FORMAT, "two values named 'x'");
+                     "graph { " INPUT("x", "") "node { op_type: 'Relu' input: 'x' output: 'x' } }",
+                     GD_E_FORMAT, "two values named 'x'");
     check_load_fails(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 4611686018427387904 } dim { dim_value: 4 }") "}",
-            GD_E_OVERFLOW, "input 'x'");
+                         "x", "dim { dim_value: 4611686018427387904 } dim { dim_value: 4 }") "}",
+                     GD_E_OVERFLOW, "input 'x'");
     check_load_fails(HEAD "graph { " INPUT("x", "dim { dim_value: -5 }") "}", GD_E_FORMAT,
-            "its dimension 0 is -5");
-    check_load_fails(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 4611686018427387904 dims: 4 "
-                 "raw_data: '' } }",
-            GD_E_OVERFLOW, "tensor 'w'");
-    check_load_fails(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 3 raw_data: 'abcd' } }",
-            GD_E_FORMAT, "tensor 'w': has 4 bytes of data, and should have 12");
-    check_load_fails(HEAD "graph { initializer { name: 'w' data_type: 8 dims: 1 string_data: 'a' } }",
-            GD_E_UNSUPPORTED, "STRING");
+                     "its dimension 0 is -5");
+    check_load_fails(
+        HEAD "graph { initializer { name: 'w' data_type: 1 dims: 4611686018427387904 dims: 4 "
+             "raw_data: '' } }",
+        GD_E_OVERFLOW, "tensor 'w'");
+    check_load_fails(HEAD
+                     "graph { initializer { name: 'w' data_type: 1 dims: 3 raw_data: 'abcd' } }",
+                     GD_E_FORMAT, "tensor 'w': has 4 bytes of data, and should have 12");
+    check_load_fails(HEAD
+                     "graph { initializer { name: 'w' data_type: 8 dims: 1 string_data: 'a' } }",
+                     GD_E_UNSUPPORTED, "STRING");
     check_load_fails(HEAD "graph { " INPUT("x", "") OUTPUT("y") "}", GD_E_FORMAT,
-            "output 'y': no node computes it");
-    check_load_fails(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 3 }") "node { op_type: 'Relu' input: 'x' output: 'y' } "
-                                             "output { name: 'y' type { tensor_type { elem_type: 7 "
-                                             "shape { dim { dim_value: 4 } } } } } }",
-            GD_E_SHAPE, "it is f32[3], and the file declares i64[4]");
+                     "output 'y': no node computes it");
+    check_load_fails(
+        HEAD "graph { " INPUT(
+            "x", "dim { dim_value: 3 }") "node { op_type: 'Relu' input: 'x' output: 'y' } "
+                                         "output { name: 'y' type { tensor_type { elem_type: 7 "
+                                         "shape { dim { dim_value: 4 } } } } } }",
+        GD_E_SHAPE, "it is f32[3], and the file declares i64[4]");
     check_load_fails(
         HEAD "graph { " INPUT("x", "dim { dim_value: 6 }") INPUT(
             "s", "") "node { name: 'r' op_type: 'Reshape' input: 'x' input: 's' output: 'y' } }",
         GD_E_UNSUPPORTED, "'s' is known only when the graph runs");
-    check_load_fails(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' input: 'x' output: "
-                                             "'y' attribute { name: 'odd' i: 1 type: INT } } }",
-            GD_E_UNSUPPORTED, "its attribute 'odd'");
-    check_load_fails(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' output: 'y' } }",
-            GD_E_FORMAT, "its input for 'x' is missing");
+    check_load_fails(
+        HEAD "graph { " INPUT(
+            "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' input: 'x' output: "
+                                         "'y' attribute { name: 'odd' i: 1 type: INT } } }",
+        GD_E_UNSUPPORTED, "its attribute 'odd'");
+    check_load_fails(
+        HEAD "graph { " INPUT(
+            "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' output: 'y' } }",
+        GD_E_FORMAT, "its input for 'x' is missing");
     GD_SCOPE;
     CHECK(gd_onnx_load(temp_path("not there")) == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
@@ -442,7 +454,7 @@ CLEAN_TEST(an_invalid_file_fails_with_the_node_and_its_operator) {
     gd_clear_error();
 }
 
-/* What other programs write. */
+/* Models as other programs write them. */
 CLEAN_TEST(files_of_other_programs_are_read) {
     GD_SCOPE;
     gd_graph *g =
@@ -477,7 +489,7 @@ CLEAN_TEST(files_of_other_programs_are_read) {
 
 static char *read_net(size_t *bytes) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *more;
     {
         GD_GRAPH(n.graph);
@@ -511,9 +523,9 @@ CLEAN_TEST(damaged_files_never_crash) {
 CLEAN_TEST(any_allocation_may_fail) {
     net n;
     GD_SCOPE;
-    n = two_layers();
+    n = make_two_layers();
     gd_session_run(n.session, gd_feed(n.x, gd_full(gd_dims(1, 20), 1)),
-                   gd_list(n.y)); /* variables are there */
+                   gd_list(n.y)); /* initializes the variables */
     const char *path = temp_path("faults.onnx");
     for (fault_walk w = {.what = "saving", .lasting = true}; fault_next(&w);) {
         fault_begin(&w);
@@ -524,8 +536,8 @@ CLEAN_TEST(any_allocation_may_fail) {
     walk_load(path, (fault_walk){.what = path, .lasting = true});
 }
 
-/* Ops that are saved by rows with conditions, by expressions and by bodies, for known sizes and
- * not. */
+/* Ops that are saved by conditional table entries, by expressions and by bodies, for known and
+ * unknown sizes. */
 static gd_tensor *many_forms(gd_tensor *x) {
     gd_tensor *h = gd_silu(gd_matmul(x, gd_full(gd_dims(6, 6), 0.1)));
     h = gd_softplus(gd_layer_norm(h, gd_ones(gd_dims(6)), NULL));

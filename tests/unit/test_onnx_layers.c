@@ -1,5 +1,5 @@
-/* test_onnx_layers.c - operators of ONNX that say things in another way than our ops: recurrent
- * layers with their gates in another order, OneHot, Resize, TopK. */
+/* test_onnx_layers.c - ONNX operators with other conventions than our ops: recurrent layers with
+ * another gate order, OneHot, Resize, TopK. */
 #include "compare.h"
 #include "onnx_files.h"
 #include "temp.h"
@@ -27,16 +27,16 @@ static void put_weight(FILE *out, const char *name, gd_tensor *t) {
     fputs("] } ", out);
 }
 
-/* The gates from row `at` on, in the order of this library. */
-static gd_tensor *gates(gd_tensor *t, int at, int n, const int *order) {
+/* The gates starting at row `at`, in the order of this library. */
+static gd_tensor *reorder_gates(gd_tensor *t, int at, int n, const int *order) {
     gd_tensor *parts[4];
     for (int i = 0; i < n; i++) parts[i] = gd_narrow(t, 0, at + order[i] * H, H);
     return gd_cat(((gd_tensors){parts, n}), .axis = 0);
 }
 
-static void recurrent(const char *op_type, int n, const int *order, int directions,
-                      const char *direction, const char *attributes, bool lengths,
-                      bool batch_first) {
+static void check_recurrent(const char *op_type, int n, const int *order, int directions,
+                            const char *direction, const char *attributes, bool lengths,
+                            bool batch_first) {
     GD_SCOPE;
     char *text = NULL;
     size_t size;
@@ -75,10 +75,10 @@ static void recurrent(const char *op_type, int n, const int *order, int directio
     gd_tensor *weights[8];
     for (int d = 0; d < directions; d++) {
         gd_tensor *both = gd_select(b, 0, d);
-        weights[4 * d] = gates(gd_select(w, 0, d), 0, n, order);
-        weights[4 * d + 1] = gates(gd_select(r, 0, d), 0, n, order);
-        weights[4 * d + 2] = gates(both, 0, n, order);
-        weights[4 * d + 3] = gates(both, n * H, n, order);
+        weights[4 * d] = reorder_gates(gd_select(w, 0, d), 0, n, order);
+        weights[4 * d + 1] = reorder_gates(gd_select(r, 0, d), 0, n, order);
+        weights[4 * d + 2] = reorder_gates(both, 0, n, order);
+        weights[4 * d + 3] = reorder_gates(both, n * H, n, order);
     }
     const gd_tensors list = {weights, 4 * directions};
     const int64_t numbers_of[] = {3, 1};
@@ -107,12 +107,12 @@ CLEAN_TEST(recurrent_layers_are_loaded_with_the_gate_order_of_onnx) {
     static const int lstm[] = {0, 2, 3, 1}, gru[] = {1, 0, 2}, one[] = {0};
     for (int lengths = 0; lengths < 2; lengths++)
         for (int first = 0; first < 2; first++) {
-            recurrent("LSTM", 4, lstm, 1, "forward", "", lengths, first);
-            recurrent("LSTM", 4, lstm, 2, "bidirectional", "", lengths, first);
-            recurrent("GRU", 3, gru, 2, "bidirectional", INT("linear_before_reset", 1), lengths,
-                      first);
-            recurrent("RNN", 1, one, 1, "forward", "", lengths, first);
-            recurrent(
+            check_recurrent("LSTM", 4, lstm, 1, "forward", "", lengths, first);
+            check_recurrent("LSTM", 4, lstm, 2, "bidirectional", "", lengths, first);
+            check_recurrent("GRU", 3, gru, 2, "bidirectional", INT("linear_before_reset", 1),
+                            lengths, first);
+            check_recurrent("RNN", 1, one, 1, "forward", "", lengths, first);
+            check_recurrent(
                 "RNN", 1, one, 2, "bidirectional",
                 "attribute { name: 'activations' type: STRINGS strings: 'Relu' strings: 'Relu' } ",
                 lengths, first);
@@ -126,23 +126,26 @@ CLEAN_TEST(recurrent_layers_are_loaded_with_the_gate_order_of_onnx) {
                                             "} }"
 
 CLEAN_TEST(unsupported_recurrent_layers_fail) {
-    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: -1 } "),
-            GD_E_FORMAT, "'l' (LSTM): its clip is -1; it must be above 0");
-    check_load_fails(LAYER("LSTM",
-                  "input: 'w' input: 'w' input: '' input: '' input: '' input: '' input: 'x'", ""),
-            GD_E_SHAPE, "its P is f32[3,2,2], and must be [1,6]");
-    check_load_fails(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE, "'l' (LSTM): its R is");
+    check_load_fails(
+        LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: -1 } "),
+        GD_E_FORMAT, "'l' (LSTM): its clip is -1; it must be above 0");
+    check_load_fails(
+        LAYER("LSTM", "input: 'w' input: 'w' input: '' input: '' input: '' input: '' input: 'x'",
+              ""),
+        GD_E_SHAPE, "its P is f32[3,2,2], and must be [1,6]");
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE,
+                     "'l' (LSTM): its R is");
     check_load_fails(LAYER("LSTM", "input: 'w'", ""), GD_E_FORMAT, "its input 2 is missing");
-    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")), GD_E_UNSUPPORTED,
-            "its direction is not one that is possible here");
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")),
+                     GD_E_UNSUPPORTED, "its direction is not one that is possible here");
     check_load_fails(LAYER("RNN", "input: 'w' input: 'w'",
-                  "attribute { name: 'activations' type: STRINGS strings: 'Sine' }"),
-            GD_E_UNSUPPORTED, "its activation 'Sine' is not known here");
-    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", WORD("gates", "open")), GD_E_UNSUPPORTED,
-            "its attribute 'gates'");
+                           "attribute { name: 'activations' type: STRINGS strings: 'Sine' }"),
+                     GD_E_UNSUPPORTED, "its activation 'Sine' is not known here");
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", WORD("gates", "open")),
+                     GD_E_UNSUPPORTED, "its attribute 'gates'");
 }
 
-/* --- others ----------------------------------------------------------------------------------- */
+/* --- other operators -------------------------------------------------------------------------- */
 
 CLEAN_TEST(one_hot_takes_negative_indices_and_any_axis) {
     GD_SCOPE;
@@ -181,13 +184,14 @@ CLEAN_TEST(resize_takes_sizes_or_scales_of_given_axes) {
     check_load_fails(
         RESIZE(LIST("s", 4, "1, 1, 4, 6"), "input: '' input: '' input: 's'", WORD("mode", "cubic")),
         GD_E_UNSUPPORTED, "'r' (Resize): size 0 of its input must be known");
-    check_load_fails(RESIZE(LIST("s", 4, "1, 2, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
-            GD_E_UNSUPPORTED, "size 0 of its input must be known for this kind of Resize");
+    check_load_fails(
+        RESIZE(LIST("s", 4, "1, 2, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
+        GD_E_UNSUPPORTED, "size 0 of its input must be known for this kind of Resize");
     check_load_fails(RESIZE(LIST("s", 3, "1, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
-            GD_E_FORMAT, "3 numbers for 4 axes");
+                     GD_E_FORMAT, "3 numbers for 4 axes");
 }
 
-/* Kernels compute bytes as i32: a limit that no byte can be is none. */
+/* Kernels compute u8 as i32: a limit outside the range of u8 has no effect. */
 CLEAN_TEST(u8_options_out_of_range_mean_the_same_in_a_file) {
     GD_SCOPE;
     const gd_dtype dtypes[] = {GD_U8, GD_I8, GD_I32, GD_I64};

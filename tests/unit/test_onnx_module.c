@@ -1,4 +1,4 @@
-/* test_onnx_module.c - modules saved as ONNX files, and ONNX files as modules. */
+/* test_onnx_module.c - modules saved as ONNX files, and ONNX files loaded as modules. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ CLEAN_TEST(a_net_is_saved_and_loaded_with_names_and_results) {
           !gd_failed());
 }
 
-static gd_tensors step(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     void **u = user;
     gd_tensor *loss = gd_cross_entropy(gd_module_forward((gd_module *)u[0], in.at[0]), in.at[1]);
     gd_backward(loss);
@@ -60,12 +60,12 @@ CLEAN_TEST(a_loaded_net_continues_training_eagerly_and_as_a_plan) {
     for (int jit = 0; jit < 2; jit++) {
         gd_module *m = gd_onnx_module(temp_path("module.onnx"));
         void *user[] = {m, gd_optim_adam(gd_module_parameters(m), .lr = 1e-3)};
-        gd_jit *fast = gd_jit_new(step, user);
+        gd_jit *fast = gd_jit_new(train_step, user);
         double first = 0;
         for (int i = 0; i < 30; i++) {
             GD_SCOPE;
             gd_tensors in = gd_list(x, y);
-            last[jit] = gd_item(jit ? gd_jit_call(fast, in).at[0] : step(in, user).at[0]);
+            last[jit] = gd_item(jit ? gd_jit_call(fast, in).at[0] : train_step(in, user).at[0]);
             if (i == 0) first = last[jit];
         }
         CHECK(!gd_failed());
@@ -84,7 +84,7 @@ CLEAN_TEST(saving_restores_modes_and_saves_batch_norms_in_eval_mode) {
         gd_nn_sequential(gd_nn_conv2d(1, 4, 3), gd_nn_batch_norm2d(4), gd_nn_relu(),
                          gd_nn_dropout(.p = 0.5), gd_nn_flatten(), gd_nn_linear(4 * 36, 3));
     gd_tensor *x = gd_randn(gd_dims(8, 1, 8, 8));
-    gd_module_forward(net, x); /* statistics */
+    gd_module_forward(net, x); /* updates the statistics */
     gd_module_eval(gd_module_at(net, 3));
     CHECK(gd_onnx_save_module(temp_path("module.onnx"), net, gd_list(x), .inputs = "image",
                               .outputs = "scores") == GD_OK);

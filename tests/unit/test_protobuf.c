@@ -1,4 +1,5 @@
-/* test_protobuf.c - protocol buffers: both formats against Python's, limits, and what is refused.
+/* test_protobuf.c - protocol buffers: both formats compared with Python's, limits, and invalid
+ * messages.
  */
 #include <math.h>
 
@@ -125,7 +126,7 @@ TEST(a_message_is_filled_and_written) {
     gd_pb_doc *doc = gd_pb_new(&thing_schema);
     gd_pb *root = gd_pb_root(doc);
     gd_pb_put_int(root, "color", 10);
-    gd_pb_put_int(root, "color", 5); /* not repeated: the last one stays */
+    gd_pb_put_int(root, "color", 5); /* not repeated: the last value wins */
     gd_pb *child = gd_pb_put_message(root, "things");
     gd_pb_put_string(child, "text", "x");
     gd_pb_put_float(child, "floats", 0.25);
@@ -140,7 +141,8 @@ TEST(a_message_is_filled_and_written) {
         "%s", out);
     gd_free(out);
     gd_pb_put_int(root, "text", 1);
-    gd_pb_put_int(gd_pb_put_message(root, "no such"), "i32", 1); /* into nothing */
+    gd_pb_put_int(gd_pb_put_message(root, "no such"), "i32", 1); /* writes to a missing message are
+                                                                  * ignored */
     CHECK(gd_pb_print(doc, &out, &bytes) == GD_E_ARGUMENT && says("'text'") && out == NULL);
     gd_pb_free(doc);
 }
@@ -158,7 +160,7 @@ TEST(packed_and_unpacked_numbers_are_read_and_unknown_fields_are_skipped) {
     CHECK(numbers && numbers->count == 2 && numbers->ints[1] == 8);
     CHECK(gd_pb_int(gd_pb_root(doc), "i32", 0) == 9);
     gd_pb_free(doc);
-    /* a message that comes in two parts is one */
+    /* a message in two parts is merged */
     CHECK(read_wire(&doc, "\x5a\x02\x08\x01\x5a\x02\x10\x02", 8) == GD_OK);
     const gd_pb *child = gd_pb_message(gd_pb_root(doc), "child");
     CHECK(gd_pb_int(child, "i32", 0) == 1 && gd_pb_int(child, "i64", 0) == 2);
@@ -167,7 +169,8 @@ TEST(packed_and_unpacked_numbers_are_read_and_unknown_fields_are_skipped) {
 
 TEST(a_message_truncated_anywhere_fails_or_is_valid) {
     for (size_t n = 0; n < WIRE; n++) {
-        char *part = malloc(n + 1); /* of exactly its size, so that a read behind it shows */
+        char *part = malloc(n + 1); /* a heap copy of exactly this size, so that AddressSanitizer
+                                     * detects reads beyond it */
         memcpy(part, wire, n);
         gd_pb_doc *doc;
         gd_status status = gd_pb_read(&doc, &thing_schema, "cut", part, n);
@@ -186,9 +189,9 @@ static void check_wire_fails(const char *data, size_t bytes, const char *message
 
 TEST(an_invalid_message_fails_with_offset_and_field) {
     check_wire_fails("\x62\x02\x10\x01\x62\x03\x4a\x05z", 9,
-                 "thing.pb: byte 7: things[1].text: needs 5 bytes where 1 are left");
+                     "thing.pb: byte 7: things[1].text: needs 5 bytes where 1 are left");
     check_wire_fails("\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02", 11,
-                 "byte 1: i32: a number has more than 64 bits");
+                     "byte 1: i32: a number has more than 64 bits");
     check_wire_fails("\x08\xff", 2, "i32: a number is cut off");
     check_wire_fails("\x0a\x00", 2, "i32: has wire type 2; in a Thing it has 0");
     check_wire_fails("\x0b", 1, "i32: has wire type 3");
@@ -198,10 +201,10 @@ TEST(an_invalid_message_fails_with_offset_and_field) {
     check_wire_fails("\x4a\x01\0", 3, "text: a string is not UTF-8, or holds a zero byte");
     check_wire_fails("\x3d\x00\x00", 3, "f: a number is cut off");
     check_wire_fails("\x7a\x05\x00\x00\x00\x00\x00", 7,
-                 "floats[0]: packed numbers do not fill their bytes");
+                     "floats[0]: packed numbers do not fill their bytes");
     check_wire_fails("\x72\x02\x01\x80", 4, "byte 3: packed[0]: a number is cut off");
     check_wire_fails("\x5a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11,
-                 "child: needs 18446744073709551615 bytes where 0 are left");
+                     "child: needs 18446744073709551615 bytes where 0 are left");
 }
 
 TEST(nesting_has_a_limit) {
@@ -269,7 +272,7 @@ static void check_text_fails(const char *data, const char *message) {
 
 TEST(invalid_text_fails_with_line_column_and_field) {
     check_text_fails("i32: 1\nthings {\n  wrong: 1\n}",
-                 "thing.txt:3:3: things[0]: a Thing has no field 'wrong'");
+                     "thing.txt:3:3: things[0]: a Thing has no field 'wrong'");
     check_text_fails("i32: x", "thing.txt:1:6: i32: expected an integer of 32 bits, found 'x'");
     check_text_fails("i32: 2147483648", "i32: expected an integer of 32 bits, found '2147483648'");
     check_text_fails("u32: -1", "u32: expected a nonnegative integer");
@@ -291,7 +294,8 @@ TEST(invalid_text_fails_with_line_column_and_field) {
     check_text_fails("i32: ", "i32: expected an integer of 32 bits, found the end");
 }
 
-/* --- the short form of fuzz/fuzz_protobuf.c: damaged messages, always the same ones ----------- */
+/* --- short form of fuzz/fuzz_protobuf.c: a fixed sequence of damaged messages --------------------
+ */
 
 TEST(damaged_messages_never_crash_and_can_be_written_if_they_are_read) {
     for (int round = 0; round < 20000; round++) {

@@ -1,9 +1,9 @@
-/* test_random.c - what random numbers promise: a pure function of (seed, call, element), one number
- * of the generator a call, the same bits for any number of threads, instruction set and kernel, and
- * the distributions that the names say.
+/* test_random.c - random numbers are a pure function of (seed, call, element), advance the
+ * generator by one for each call, have the same bits for any number of threads, instruction set and
+ * kernel, and follow their distributions.
  *
- * Seeds are fixed, so the statistical checks always give the same answer; their bounds are those
- * that a fair generator passes in all but one of a thousand seeds or fewer.
+ * Seeds are fixed, so the statistical checks are deterministic. A fair generator passes their
+ * bounds for all but one seed in a thousand or fewer.
  */
 #include <math.h>
 
@@ -47,8 +47,8 @@ static const maker makers[] = {make_uniform, make_normal,    make_randint,   mak
 enum { MAKERS = sizeof makers / sizeof *makers };
 static const gd_dtype float_dtypes[] = {GD_F32, GD_F64, GD_F16, GD_BF16};
 
-/* The elements as doubles, sorted or not; freed by the caller. */
-static double *values(gd_tensor *t, int64_t *n) {
+/* Returns the elements as doubles; the caller frees them. */
+static double *values_as_doubles(gd_tensor *t, int64_t *n) {
     gd_tensor *wide = gd_cast(t, GD_F64);
     *n = gd_tensor_numel(wide);
     double *v = malloc((size_t)*n * sizeof *v + 1);
@@ -61,10 +61,11 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The largest distance between the empirical and the given distribution function, times sqrt(n). */
-static double kolmogorov(gd_tensor *t, double (*distribution)(double)) {
+/* The Kolmogorov-Smirnov statistic: the largest distance between the empirical and the given
+ * distribution function, times sqrt(n). */
+static double kolmogorov_smirnov(gd_tensor *t, double (*distribution)(double)) {
     int64_t n;
-    double *v = values(t, &n), worst = 0;
+    double *v = values_as_doubles(t, &n), worst = 0;
     qsort(v, (size_t)n, sizeof *v, by_value);
     for (int64_t i = 0; i < n; i++) {
         double f = distribution(v[i]);
@@ -77,7 +78,7 @@ static double kolmogorov(gd_tensor *t, double (*distribution)(double)) {
 static double uniform_distribution(double x) { return x; }
 static double normal_distribution(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
 
-static double mean_of(const double *v, int64_t n, int power, double center) {
+static double central_moment(const double *v, int64_t n, int power, double center) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += pow(v[i] - center, power);
     return sum / (double)n;
@@ -111,30 +112,31 @@ TEST(each_call_advances_the_counter_by_one) {
     uint64_t call = 0;
     gd_tensor *x = gd_ones(gd_dims(3, 4));
     CHECK(gd_rng_state().call == call);
-#define TAKES(n, expression)                                                             \
+#define CHECK_ADVANCES(n, expression)                                                    \
     do {                                                                                 \
         CHECK(!gd_tensor_is_error(expression));                                          \
         call += n;                                                                       \
         CHECK_SAYING(gd_rng_state().call == call, "%llu, not %llu",                      \
                      (unsigned long long)gd_rng_state().call, (unsigned long long)call); \
     } while (0)
-    TAKES(1, gd_rand(gd_dims(1)));
-    TAKES(1, gd_rand(gd_dims(1000, 100)));
-    TAKES(1, gd_rand(gd_dims(0)));
-    TAKES(1, gd_randn(gd_dims(5), .dtype = GD_F64));
-    TAKES(1, gd_uniform(gd_dims()));
-    TAKES(1, gd_normal(gd_dims(7)));
-    TAKES(1, gd_rand_like(x));
-    TAKES(1, gd_randn_like(x));
-    TAKES(1, gd_bernoulli(x));
-    TAKES(1, gd_randint(gd_dims(9), 0, 10));
-    TAKES(1, gd_randperm(100));
-    TAKES(1, gd_multinomial(x, 2));
-    TAKES(1, gd_dropout(x));
-    TAKES(1, gd_dropout(x, .p = 0));
-    TAKES(0, gd_dropout(x, .training = false));
-    TAKES(0, gd_zeros(gd_dims(4)));
-    CHECK(gd_tensor_is_error(gd_randint(gd_dims(3), 5, 5))); /* a refused call takes none */
+    CHECK_ADVANCES(1, gd_rand(gd_dims(1)));
+    CHECK_ADVANCES(1, gd_rand(gd_dims(1000, 100)));
+    CHECK_ADVANCES(1, gd_rand(gd_dims(0)));
+    CHECK_ADVANCES(1, gd_randn(gd_dims(5), .dtype = GD_F64));
+    CHECK_ADVANCES(1, gd_uniform(gd_dims()));
+    CHECK_ADVANCES(1, gd_normal(gd_dims(7)));
+    CHECK_ADVANCES(1, gd_rand_like(x));
+    CHECK_ADVANCES(1, gd_randn_like(x));
+    CHECK_ADVANCES(1, gd_bernoulli(x));
+    CHECK_ADVANCES(1, gd_randint(gd_dims(9), 0, 10));
+    CHECK_ADVANCES(1, gd_randperm(100));
+    CHECK_ADVANCES(1, gd_multinomial(x, 2));
+    CHECK_ADVANCES(1, gd_dropout(x));
+    CHECK_ADVANCES(1, gd_dropout(x, .p = 0));
+    CHECK_ADVANCES(0, gd_dropout(x, .training = false));
+    CHECK_ADVANCES(0, gd_zeros(gd_dims(4)));
+    CHECK(gd_tensor_is_error(gd_randint(gd_dims(3), 5, 5))); /* a failed call does not advance the
+                                                              * generator */
     CHECK(gd_rng_state().call == call);
     gd_clear_error();
 }
@@ -233,13 +235,13 @@ TEST(uniform_numbers_are_uniform) {
         gd_seed(21 + (uint64_t)t);
         gd_tensor *x = gd_rand(gd_dims(1000000), .dtype = float_dtypes[t]);
         int64_t n;
-        double *v = values(x, &n), lag = 0;
-        CHECK_SAYING(kolmogorov(x, uniform_distribution) < 1.95, "%g",
-                     kolmogorov(x, uniform_distribution));
-        CHECK(fabs(mean_of(v, n, 1, 0.5)) < 3.3 * sqrt(1.0 / 12 / (double)n));
-        CHECK(fabs(mean_of(v, n, 2, 0.5) - 1.0 / 12) < 3.3 * sqrt(1.0 / 180 / (double)n));
+        double *v = values_as_doubles(x, &n), lag = 0;
+        CHECK_SAYING(kolmogorov_smirnov(x, uniform_distribution) < 1.95, "%g",
+                     kolmogorov_smirnov(x, uniform_distribution));
+        CHECK(fabs(central_moment(v, n, 1, 0.5)) < 3.3 * sqrt(1.0 / 12 / (double)n));
+        CHECK(fabs(central_moment(v, n, 2, 0.5) - 1.0 / 12) < 3.3 * sqrt(1.0 / 180 / (double)n));
         for (int64_t i = 1; i < n; i++)
-            lag += (v[i] - 0.5) * (v[i - 1] - 0.5); /* neighbours know nothing of each other */
+            lag += (v[i] - 0.5) * (v[i - 1] - 0.5); /* neighbors are uncorrelated */
         CHECK(fabs(lag / (double)n) < 3.3 / 12 / sqrt((double)n));
         for (int64_t i = 0; i < n; i++) CHECK(v[i] >= 0 && v[i] < 1);
         free(v);
@@ -251,7 +253,8 @@ TEST(uniform_half_precision_numbers_stay_below_one) {
         GD_SCOPE;
         gd_seed(31);
         int64_t n, levels = t == 2 ? 2048 : 256;
-        double *v = values(gd_rand(gd_dims(400000), .dtype = float_dtypes[t]), &n), chi = 0;
+        double *v = values_as_doubles(gd_rand(gd_dims(400000), .dtype = float_dtypes[t]), &n),
+               chi = 0;
         int *count = calloc((size_t)levels, sizeof *count);
         for (int64_t i = 0; i < n; i++) {
             CHECK(v[i] >= 0 && v[i] < 1 && v[i] * (double)levels == floor(v[i] * (double)levels));
@@ -278,8 +281,8 @@ TEST(uniform_stays_below_high_where_rounding_would_reach_it) {
         CHECK(top < 0);
         CHECK((dtype == GD_F64 ? gd_uniform_f64(&r, ~0u, ~0u) : gd_uniform_f32(&r, ~0u)) == 3);
         int64_t n;
-        double *v =
-            values(gd_uniform(gd_dims(20000), .low = 7.5, .high = 8.25, .dtype = dtype), &n);
+        double *v = values_as_doubles(
+            gd_uniform(gd_dims(20000), .low = 7.5, .high = 8.25, .dtype = dtype), &n);
         for (int64_t i = 0; i < n; i++) CHECK(v[i] >= 7.5 && v[i] < 8.25);
         free(v);
     }
@@ -293,16 +296,17 @@ TEST(normal_numbers_are_normal) {
         gd_seed(41 + (uint64_t)t);
         gd_tensor *x = gd_randn(gd_dims(1000, 1000), .dtype = float_dtypes[t]);
         int64_t n;
-        double *v = values(x, &n), root = sqrt((double)n), lag = 0, pairs = 0;
-        CHECK_SAYING(kolmogorov(x, normal_distribution) < 1.95, "%g",
-                     kolmogorov(x, normal_distribution));
-        CHECK(fabs(mean_of(v, n, 1, 0)) < 3.3 / root);
-        CHECK(fabs(mean_of(v, n, 2, 0) - 1) < 3.3 * sqrt(2) / root);
-        CHECK(fabs(mean_of(v, n, 3, 0)) < 3.3 * sqrt(15) / root);
-        CHECK(fabs(mean_of(v, n, 4, 0) - 3) < 3.3 * sqrt(96) / root);
+        double *v = values_as_doubles(x, &n), root = sqrt((double)n), lag = 0, pairs = 0;
+        CHECK_SAYING(kolmogorov_smirnov(x, normal_distribution) < 1.95, "%g",
+                     kolmogorov_smirnov(x, normal_distribution));
+        CHECK(fabs(central_moment(v, n, 1, 0)) < 3.3 / root);
+        CHECK(fabs(central_moment(v, n, 2, 0) - 1) < 3.3 * sqrt(2) / root);
+        CHECK(fabs(central_moment(v, n, 3, 0)) < 3.3 * sqrt(15) / root);
+        CHECK(fabs(central_moment(v, n, 4, 0) - 3) < 3.3 * sqrt(96) / root);
         for (int64_t i = 1; i < n; i++) lag += v[i] * v[i - 1];
         for (int64_t i = 1; i < n; i += 2)
-            pairs += (v[i] * v[i] - 1) * (v[i - 1] * v[i - 1] - 1); /* of one radius */
+            pairs += (v[i] * v[i] - 1) * (v[i - 1] * v[i - 1] - 1); /* of one pair with the same
+                                                                     * radius */
         CHECK(fabs(lag / root) < 3.3);
         CHECK(fabs(pairs / sqrt((double)n / 2)) < 3.3 * 2);
         int64_t beyond = 0;
@@ -322,7 +326,7 @@ TEST(normal_numbers_agree_with_the_formula_in_higher_precision) {
         uint32_t w[4];
         gd_philox((gd_rng){77, 0}, i, w);
         if (i < 1000) w[0] = (uint32_t)i;                /* the far tail */
-        else if (i < 2000) w[0] = ~(uint32_t)(i - 1000); /* the very center */
+        else if (i < 2000) w[0] = ~(uint32_t)(i - 1000); /* the center */
         if (i % 5 == 0)
             w[1] = w[2] =
                 (w[1] & 7) * 0x20000000u + (w[3] & 3) - 2; /* near the multiples of pi / 4 */
@@ -349,11 +353,11 @@ TEST(mean_and_std_shift_and_scale) {
     GD_SCOPE;
     gd_seed(51);
     int64_t n;
-    double *v = values(gd_normal(gd_dims(200000), .mean = -4, .std = 3), &n);
-    CHECK(fabs(mean_of(v, n, 1, -4)) < 3.3 * 3 / sqrt((double)n));
-    CHECK(fabs(mean_of(v, n, 2, -4) - 9) < 3.3 * 9 * sqrt(2) / sqrt((double)n));
+    double *v = values_as_doubles(gd_normal(gd_dims(200000), .mean = -4, .std = 3), &n);
+    CHECK(fabs(central_moment(v, n, 1, -4)) < 3.3 * 3 / sqrt((double)n));
+    CHECK(fabs(central_moment(v, n, 2, -4) - 9) < 3.3 * 9 * sqrt(2) / sqrt((double)n));
     free(v);
-    v = values(gd_normal(gd_dims(1000), .mean = 1.5, .std = 0), &n);
+    v = values_as_doubles(gd_normal(gd_dims(1000), .mean = 1.5, .std = 0), &n);
     for (int64_t i = 0; i < n; i++) CHECK(v[i] == 1.5);
     free(v);
 }
@@ -365,7 +369,7 @@ TEST(randint_covers_its_range_evenly) {
     gd_seed(61);
     enum { N = 700000, LOW = -3, HIGH = 4 };
     int64_t n, count[HIGH - LOW] = {0};
-    double *v = values(gd_randint(gd_dims(N), LOW, HIGH), &n), chi = 0;
+    double *v = values_as_doubles(gd_randint(gd_dims(N), LOW, HIGH), &n), chi = 0;
     for (int64_t i = 0; i < n; i++) {
         CHECK(v[i] >= LOW && v[i] < HIGH);
         count[(int)v[i] - LOW]++;
@@ -373,10 +377,10 @@ TEST(randint_covers_its_range_evenly) {
     for (int k = 0; k < HIGH - LOW; k++) chi += pow((double)count[k] - N / 7.0, 2) / (N / 7.0);
     CHECK_SAYING(chi < 22.5, "%g", chi); /* 6 degrees of freedom */
     free(v);
-    const int64_t *integer = gd_data(gd_randint(gd_dims(1000), INT64_MIN, INT64_MAX)),
+    const int64_t *full_range = gd_data(gd_randint(gd_dims(1000), INT64_MIN, INT64_MAX)),
                   *one = gd_data(gd_randint(gd_dims(50), 8, 9));
     int negative = 0;
-    for (int i = 0; i < 1000; i++) negative += integer[i] < 0;
+    for (int i = 0; i < 1000; i++) negative += full_range[i] < 0;
     CHECK(abs(negative - 500) < 60);
     for (int i = 0; i < 50; i++) CHECK(one[i] == 8);
 }
@@ -400,7 +404,7 @@ TEST(randperm_is_a_permutation_and_all_are_equally_likely) {
     for (int i = 0; i < draws; i++) {
         GD_SCOPE;
         const int32_t *v = gd_data(gd_randperm(4, .dtype = GD_I32));
-        int rank = 0; /* of the permutation among all 24 */
+        int rank = 0; /* the rank of the permutation among all 24 */
         for (int a = 0, weight = 6; a < 3; weight /= 3 - a, a++)
             for (int b = a + 1; b < 4; b++) rank += (v[b] < v[a]) * weight;
         count[rank]++;
@@ -410,7 +414,7 @@ TEST(randperm_is_a_permutation_and_all_are_equally_likely) {
     CHECK_SAYING(chi < 49.7, "%g", chi); /* 23 degrees of freedom */
 }
 
-/* --- choosing --------------------------------------------------------------------------------- */
+/* --- bernoulli, multinomial ------------------------------------------------------------------- */
 
 TEST(bernoulli_uses_the_probability_of_each_element) {
     GD_SCOPE;
@@ -491,7 +495,8 @@ TEST(dropout_and_its_gradient_zero_and_scale) {
         gd_tensor *y = gd_dropout(x, .p = 0.25);
         CHECK(gd_backward(gd_sum(y)) == GD_OK);
         int64_t n, zeros = 0;
-        double *a = values(x, &n), *b = values(y, &n), *g = values(gd_tensor_grad(x), &n),
+        double *a = values_as_doubles(x, &n), *b = values_as_doubles(y, &n),
+               *g = values_as_doubles(gd_tensor_grad(x), &n),
                last = t == 1   ? 1e-15
                       : t == 0 ? 1e-6
                                : 1e-2;
@@ -544,7 +549,7 @@ TEST(invalid_arguments_fail) {
     GD_SCOPE;
     float bad[3] = {0.5f, 1.5f, 0}, nan[2] = {NAN, 1}, none[2] = {0, 0}, negative[2] = {1, -1};
     gd_tensor *integer = gd_full(gd_dims(3), 1, .dtype = GD_I64), *x = gd_ones(gd_dims(3));
-#define CHECK_FAILS(status, expression)                                                            \
+#define CHECK_FAILS(status, expression)                                                        \
     do {                                                                                       \
         CHECK(gd_tensor_is_error(expression));                                                 \
         CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), \

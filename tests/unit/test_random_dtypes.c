@@ -1,16 +1,16 @@
 /* test_random_dtypes.c - random graphs of all dtypes, with views of views, empty tensors and
- * in-place ops: plans give the results of eager code, and fused kernels give the same bits in
- * the evaluator and compiled.
+ * in-place ops: plans give the results of eager code, and fused kernels give the same bits
+ * interpreted and compiled.
  *
- * Values are (rows, columns), of any dtype. Levels 0 and 1 have the bits of eager code. At level
- * 2 half floats are rounded elsewhere, and what decides (a comparison, a cast to integers) may
- * decide otherwise; so only graphs of integers, and graphs of wide floats that decide nothing,
- * are compared.
+ * Values are (rows, columns) of any dtype. Levels 0 and 1 have the bits of eager code. Level 2
+ * rounds half precision floats in other places, so a comparison or a cast to integers may give
+ * another result. Therefore only graphs of integers, and graphs of wide floats without such
+ * decisions, are compared.
  */
 #include "fuse_ways_knobs.h"
 #include "random_dtypes.h"
 
-static results planned(uint64_t seed, enum kind kind, gd_tensor *const *x, int level) {
+static results run_plan(uint64_t seed, enum kind kind, gd_tensor *const *x, int level) {
     gd_graph *graph = gd_graph_new();
     gd_tensor *in[INPUTS], *feeds[2 * INPUTS];
     results r;
@@ -37,7 +37,7 @@ static void check_graph(uint64_t seed) {
     const enum kind kind = make_inputs(seed, x);
     const results want = body(seed, kind, x);
     for (int level = 0; level <= (kind == ALL_DTYPES ? 1 : 2) && !gd_failed(); level++) {
-        const results got = planned(seed, kind, x, level);
+        const results got = run_plan(seed, kind, x, level);
         if (!gd_failed())
             check_same(seed, level_name(level), &want, &got,
                        level == 2 && kind == FLOATS ? 1e-3 : 0);
@@ -50,9 +50,9 @@ static void check_kernels(uint64_t seed) {
     gd_tensor *x[INPUTS];
     const enum kind kind = make_inputs(seed, x);
     use_evaluator();
-    const results want = planned(seed, kind, x, 2);
+    const results want = run_plan(seed, kind, x, 2);
     use_compiler();
-    const results got = planned(seed, kind, x, 2);
+    const results got = run_plan(seed, kind, x, 2);
     use_evaluator();
     if (!gd_failed()) check_same(seed, "compiled, not by the evaluator", &want, &got, 0);
 }

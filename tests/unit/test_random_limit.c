@@ -12,8 +12,8 @@ typedef struct net {
     results fetches;
 } net;
 
-/* A loss behind a chain of values, some of which are wanted, and a step of training. */
-static net built(uint64_t seed, gd_tensor *const *first) {
+/* A loss after a chain of values, some of which are fetched, and a training step. */
+static net build_net(uint64_t seed, gd_tensor *const *first) {
     draws d = {seed * 7919 + 9};
     net m = {.graph = gd_graph_new()};
     GD_GRAPH(m.graph);
@@ -39,7 +39,8 @@ static net built(uint64_t seed, gd_tensor *const *first) {
     return m;
 }
 
-/* What the steps fetched, and what the variables are then. False: the limit cannot be kept. */
+/* Trains and collects the fetches and the final variables. Returns false if the limit cannot be
+ * met. */
 static bool train(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory,
                   results *r) {
     gd_session *session = gd_session_new(m->graph, .level = level, .memory_limit = limit);
@@ -55,8 +56,9 @@ static bool train(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory
     return true;
 }
 
-/* Bytes that the device counts more once a session has run. */
-static int64_t bytes_of(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory) {
+/* Returns by how many bytes the device's count grows when a session runs. */
+static int64_t measure_bytes(net *m, gd_tensor *x, int level, int64_t limit,
+                             gd_plan_memory *memory) {
     GD_SCOPE;
     const int64_t before = gd_memory_stats(NULL).live_bytes;
     gd_session *session = gd_session_new(m->graph, .level = level, .memory_limit = limit);
@@ -68,11 +70,11 @@ static int64_t bytes_of(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_
 
 static void check_memory(uint64_t seed, net *m, gd_tensor *x, int level, int64_t limit) {
     gd_plan_memory memory;
-    const int64_t bytes = bytes_of(m, x, level, limit, &memory);
+    const int64_t bytes = measure_bytes(m, x, level, limit, &memory);
     const int64_t said =
         memory.peak_bytes + memory.variable_bytes + memory.fetch_bytes + memory.constant_bytes;
     if (gd_failed() || memory.at_least) return;
-    /* above level 0 a branch that no run took has no memory yet */
+    /* above level 0 a branch that was never taken has no memory yet */
     CHECK_SAYING(level == 0 ? bytes == said : bytes <= said,
                  "seed %llu, level %d, limit %lld: %lld bytes, its plan says %lld",
                  (unsigned long long)seed, level, (long long)limit, (long long)bytes,
@@ -85,7 +87,7 @@ static void check_net(uint64_t seed) {
     gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
         first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
-    net m = built(seed, first);
+    net m = build_net(seed, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         gd_plan_memory free_memory, memory;
         results want, got;

@@ -1,8 +1,8 @@
 /* test_random_onnx.c - random graphs give the same results after they were saved as ONNX and
  * loaded, for batches of several sizes. Gradients are among the results.
  *
- * Every second file may contain the library's own ops; graphs that need such an op are refused
- * in the other files.
+ * Every second file may contain the library's own ops; the other files cannot store graphs that
+ * need such an op.
  */
 
 #include "draw.h"
@@ -14,7 +14,7 @@ enum { MOST_VALUES = 40 };
 
 static const char *path;
 
-static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
+static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     draws d = {seed * 7919 + 8};
     gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
@@ -36,7 +36,7 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     return r;
 }
 
-static bool is_refused(void) { return strstr(gd_error_message(), "own_ops") != NULL; }
+static bool needs_own_ops(void) { return strstr(gd_error_message(), "own_ops") != NULL; }
 
 static void run_session(gd_session *session, gd_tensor *fed, gd_tensor *x, const results *symbols,
                         results *r) {
@@ -51,15 +51,15 @@ enum { BATCHES = sizeof batches / sizeof *batches };
 
 static void name_of(int i, char *name) { snprintf(name, 20, "result%d", i); }
 
-/* The results of the graph that is saved, with another name for each. */
-static gd_session *saved(uint64_t seed, gd_tensor *const *first, gd_tensor **fed, results *symbols,
-                         gd_status *status) {
+/* Saves a graph and returns its session and results; each result has another name. */
+static gd_session *save_random_graph(uint64_t seed, gd_tensor *const *first, gd_tensor **fed,
+                                     results *symbols, gd_status *status) {
     gd_graph *graph = gd_graph_new();
     gd_tensor *p[ALL];
     GD_GRAPH(graph);
     *fed = gd_placeholder(gd_dims(seed % 3 ? GD_ANY : 3, COLUMNS), .dtype = GD_F64, .name = "x");
     for (int i = 0; i < ALL; i++) p[i] = gd_variable(first[i]);
-    *symbols = body(seed, *fed, p);
+    *symbols = graph_body(seed, *fed, p);
     for (int i = 0; i < symbols->count && !gd_failed(); i++) {
         char name[20];
         name_of(i, name);
@@ -80,12 +80,12 @@ static void check_graph(uint64_t seed) {
     for (int i = 0; i < ALL; i++)
         first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     gd_status status;
-    gd_session *before = saved(seed, first, &fed, &symbols, &status);
-    if (status != GD_OK && seed % 2 == 0 && is_refused()) {
+    gd_session *before = save_random_graph(seed, first, &fed, &symbols, &status);
+    if (status != GD_OK && seed % 2 == 0 && needs_own_ops()) {
         gd_clear_error();
         return;
     }
-    if (gd_failed()) return; /* the caller shows it */
+    if (gd_failed()) return; /* the caller reports it */
     gd_graph *graph = gd_onnx_load(path);
     CHECK_SAYING(graph, "seed %llu: %s", (unsigned long long)seed, gd_error_message());
     if (!graph) return;

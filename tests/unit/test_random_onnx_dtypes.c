@@ -1,4 +1,4 @@
-/* test_random_onnx_dtypes.c - random graphs of all dtypes give the same numbers after they were
+/* test_random_onnx_dtypes.c - random graphs of all dtypes give the same values after they were
  * saved as ONNX and loaded. */
 
 #include "random_dtypes.h"
@@ -14,7 +14,7 @@ typedef struct model {
 
 static void name_of(const char *what, int i, char *name) { snprintf(name, 20, "%s%d", what, i); }
 
-static model built(uint64_t seed, enum kind kind, gd_tensor *const *x) {
+static model build_model(uint64_t seed, enum kind kind, gd_tensor *const *x) {
     model m;
     gd_graph *graph = gd_graph_new();
     gd_tensor *in[INPUTS];
@@ -76,7 +76,7 @@ static results run_model(model *m) {
 static void check_graph(uint64_t seed) {
     gd_tensor *x[INPUTS];
     const enum kind kind = make_inputs(seed, x);
-    model before = built(seed, kind, x), after;
+    model before = build_model(seed, kind, x), after;
     if (gd_failed()) return;
     const bool own_ops = seed % 2;
     if (save_model(&before, own_ops) != GD_OK) {
@@ -95,7 +95,7 @@ static void check_graph(uint64_t seed) {
 TEST(random_graphs_of_all_dtypes_give_the_same_results_after_saving_and_loading) {
     path = temp_path("random.onnx");
     without_halves =
-        true; /* a file casts integers to a half before a sum, a kernel the sum alone */
+        true; /* a file casts integers to half precision before a sum, a kernel only the sum */
     for_each_seed(90, check_graph);
 }
 

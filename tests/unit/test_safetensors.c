@@ -1,4 +1,5 @@
-/* test_safetensors.c - the bytes of safetensors files: what is read, what is refused and why. */
+/* test_safetensors.c - the bytes of safetensors files: valid files are read, and invalid ones fail
+ * with a reason. */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,7 +23,7 @@ static gd_status read_bytes(const void *data, size_t bytes, gd_safetensors *h) {
     return status;
 }
 
-/* --- hostile files ---------------------------------------------------------------------------- */
+/* --- malicious files -------------------------------------------------------------------------- */
 
 TEST(every_invalid_file_of_the_corpus_fails_with_its_reason) {
     FILE *list = fopen(GRADUS_CORPUS "/safetensors/expected.txt", "r");
@@ -185,9 +186,9 @@ CLEAN_TEST(a_file_of_more_than_4_gb_is_read_through_a_map) {
     CHECK(gd_copy_to(behind, got, sizeof got) == GD_OK && got[0] == 1.5f && got[1] == -2.5f);
 }
 
-/* --- what the safetensors package wrote ------------------------------------------------------- */
+/* --- files of the safetensors package --------------------------------------------------------- */
 
-static double expected(gd_dtype dtype, int64_t i) {
+static double expected_value(gd_dtype dtype, int64_t i) {
     return dtype == GD_BOOL ? i % 3 == 0 : dtype == GD_U8 ? (3 * i + 1) % 5 : (3 * i + 1) % 7 - 2;
 }
 
@@ -196,7 +197,7 @@ static void check_values(gd_tensor *t, gd_shape shape, gd_dtype dtype) {
     for (int k = 0; k < shape.rank; k++) CHECK(gd_tensor_dim(t, k) == shape.at[k]);
     gd_tensor *flat = gd_reshape(gd_cast(t, GD_F64), gd_dims(-1));
     for (int64_t i = 0; i < gd_tensor_numel(t) && gd_tensor_numel(t) > 0; i++)
-        CHECK(gd_item(gd_at(flat, i)) == expected(dtype, i));
+        CHECK(gd_item(gd_at(flat, i)) == expected_value(dtype, i));
 }
 
 CLEAN_TEST(files_of_the_safetensors_package_are_read) {

@@ -1,5 +1,4 @@
-/* test_stages.c - expressions in which one long primitive waits for another run as several
- * loops. */
+/* test_stages.c - expressions in which a long primitive depends on another run as several loops. */
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/native.h"
 #include "codegen/stages.h"
@@ -29,11 +28,11 @@ TEST(a_long_primitive_that_depends_on_another_has_its_own_stage) {
         const char *text;
         int stages, buffers;
     } cases[] = {{"a*b + c", 1, 0},
-                 {"tanh(a) * exp(b) + sqrt(c)", 1, 0}, /* side by side */
+                 {"tanh(a) * exp(b) + sqrt(c)", 1, 0}, /* independent of each other */
                  {"tanh(erf(a))", 2, 1},
                  {"tanh(erf(a)*b + c)", 2, 1},
                  {"erf(a) * tanh(erf(a))", 2, 1},
-                 {"(a + b) * tanh(exp(c))", 2, 1}, /* a + b is computed where it is read */
+                 {"(a + b) * tanh(exp(c))", 2, 1}, /* a + b is recomputed where it is read */
                  {"log(tanh(erf(a))) + erf(a)", 3, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expression e;
@@ -49,7 +48,8 @@ TEST(a_long_primitive_that_depends_on_another_has_its_own_stage) {
 
 enum { MOST = 2000 };
 
-/* The kernel against the primitives one by one: the same bits, into a new result or into a. */
+/* Compares the kernel with the primitives one by one: the same bits, into a new result or in place.
+ */
 static void check_kernel(const char *text, int64_t n, bool in_place) {
     static float x[3][MOST], y[MOST], expected[MOST];
     _Alignas(64) static char tiles[16 * MOST * sizeof(float)];

@@ -1,4 +1,4 @@
-/* test_state.c - objects load by name what they saved; messages name what does not fit. */
+/* test_state.c - objects load by name what they have saved; messages name every mismatch. */
 #include <math.h>
 
 #include "backend/test/device.h"
@@ -90,7 +90,7 @@ CLEAN_TEST(the_tape_detects_a_load_into_a_saved_tensor) {
     gd_load_report report;
     CHECK(gd_save_state(path, gd_part("", (void *)from)) == GD_OK);
     CHECK(gd_load_state_with(path, gd_parts(gd_part("", (void *)to)), .partial = &report) == GD_OK);
-    CHECK(gd_backward(loss) == GD_E_STATE); /* what it saved was overwritten */
+    CHECK(gd_backward(loss) == GD_E_STATE); /* a saved value was overwritten */
     gd_clear_error();
     end_net(from);
     end_net(to);
@@ -128,7 +128,8 @@ CLEAN_TEST(tensors_on_a_device_that_the_host_cannot_read_are_saved_and_loaded) {
     CHECK(tensors_distance(gd_to_device(strided, gd_device_get("cpu")), here) == 0);
     CHECK(gd_item(gd_max(gd_abs(
               gd_sub(gd_to_device(half, gd_device_get("cpu")), gd_cast(here, GD_F64))))) == 0);
-    CHECK(gd_set_state(half, gd_state_of(there)) != GD_OK); /* a tensor has no name */
+    CHECK(gd_set_state(half, gd_state_of(there)) != GD_OK); /* the tensor in the state has no name
+                                                             */
     gd_clear_error();
 }
 
@@ -163,13 +164,13 @@ CLEAN_TEST(a_tied_tensor_is_written_once_and_loaded_under_any_name) {
     net *from = small_net(2), *first = new_net(), *second = new_net();
     add(from, "decoder", from->tensors[0]);
     add(from, "view",
-        gd_reshape(from->tensors[0], gd_dims(3, 2))); /* the same memory by another handle */
+        gd_reshape(from->tensors[0], gd_dims(3, 2))); /* the same memory through another handle */
     const char *path = temp_path("tied.safetensors");
     CHECK(gd_save_state(path, gd_part("", (void *)from)) == GD_OK);
     gd_state *s = gd_read_state(path);
     CHECK(gd_state_count(s) == 3 && gd_state_find(s, "fc1.weight") && !gd_state_find(s, "decoder"));
     gd_tensor *w = gd_zeros(gd_dims(3, 2));
-    add(first, "decoder", w); /* the name that is not there comes first */
+    add(first, "decoder", w); /* the missing name comes first */
     add(first, "fc1.weight", w);
     add(first, "fc1.bias", gd_zeros(gd_dims(3)));
     add(first, "fc2.weight", gd_zeros(gd_dims(2, 3)));
@@ -205,7 +206,7 @@ CLEAN_TEST(moments_are_named_after_their_parameters_in_any_order) {
     }
     CHECK(gd_save_state(alone, gd_part("adam", (void *)m)) == GD_OK &&
           gd_state_find(gd_read_state(alone), "adam.0.exp_avg"));
-    for (int way = 0; way < 4; way++) { /* both forms of names, with the net and without it */
+    for (int way = 0; way < 4; way++) { /* both forms of names, with and without the net */
         net *fresh = small_net(0);
         moments *loaded = new_moments(fresh, 0);
         const char *from = way % 2 ? alone : path;
@@ -219,7 +220,7 @@ CLEAN_TEST(moments_are_named_after_their_parameters_in_any_order) {
                 from, gd_parts(gd_part("net", (void *)fresh), gd_part("adam", (void *)loaded)),
                 .partial = &report);
         if (way == 3) status = gd_load_state(from, gd_part("adam", (void *)loaded));
-        if (way == 2) { /* names of a net that is not there */
+        if (way == 2) { /* names of a net that is not in the file */
             CHECK(gd_load_state(from, gd_part("adam", (void *)loaded)) != GD_OK &&
                   says("unexpected adam.fc1.weight.exp_avg") && loaded->steps == 0);
             gd_clear_error();
@@ -260,7 +261,7 @@ CLEAN_TEST(parts_distinguish_equal_names_of_two_nets) {
     end_net(both);
 }
 
-/* --- what does not fit ------------------------------------------------------------------------ */
+/* --- mismatches ------------------------------------------------------------------------------- */
 
 CLEAN_TEST(a_mismatching_load_lists_the_differences_and_changes_nothing) {
     GD_SCOPE;
@@ -349,7 +350,7 @@ CLEAN_TEST(missing_and_invalid_values_are_reported) {
           says("missing net.number, net.integer, net.natural, net.text"));
     gd_clear_error();
     gd_state *s = gd_read_state(
-        GRADUS_GOLDEN "/safetensors/all.safetensors"); /* "step": "41" of another program */
+        GRADUS_GOLDEN "/safetensors/all.safetensors"); /* "step": "41" written by another program */
     CHECK(gd_set_state(s, s) == GD_OK);
     end_net(from);
     end_net(to);
@@ -396,7 +397,7 @@ CLEAN_TEST(parts_without_state_or_with_duplicate_names_fail) {
     CHECK(!file_exists(path));
     CHECK(gd_state_of(graph) == NULL && says("gd_state_of: the object is of the kind 'graph'"));
     gd_clear_error();
-    add(n, "fc1.bias", gd_ones(gd_dims(9))); /* another tensor of the same name */
+    add(n, "fc1.bias", gd_ones(gd_dims(9))); /* another tensor with the same name */
     CHECK(gd_save_state(path, gd_part("n", (void *)n)) != GD_OK &&
           says("part 'n': two tensors have the name 'n.fc1.bias'"));
     gd_clear_error();
@@ -446,7 +447,7 @@ CLEAN_TEST(names_can_be_mapped_and_prefixes_removed) {
     end_net(to);
 }
 
-/* --- the generator, sessions ------------------------------------------------------------------ */
+/* --- the generator and sessions --------------------------------------------------------------- */
 
 CLEAN_TEST(the_generator_continues_where_it_was_saved) {
     GD_SCOPE;
@@ -458,7 +459,7 @@ CLEAN_TEST(the_generator_continues_where_it_was_saved) {
     gd_seed(1);
     gd_tensor *other = gd_ones(gd_dims(2));
     CHECK(gd_load_state(path, gd_part("rng", gd_generator()), gd_part("w", other)) !=
-          GD_OK); /* w is not there */
+          GD_OK); /* w is missing */
     gd_clear_error();
     CHECK(gd_rng_state().seed == 1 && gd_rng_state().call == 0);
     CHECK_SAYING(gd_load_state(path, gd_part("rng", gd_generator())) == GD_OK, "%s",
@@ -472,7 +473,7 @@ typedef struct training {
     gd_tensor *step, *w;
 } training;
 
-/* Dropout makes each run another. */
+/* Dropout makes each run different. */
 static training make_training(void) {
     training t;
     gd_seed(3);
@@ -499,19 +500,20 @@ CLEAN_TEST(a_loaded_session_continues_with_the_same_bits) {
     GD_SCOPE;
     const char *path = temp_path("session.safetensors");
     training a = make_training();
-    const double integer = run_steps(a, 20);
+    const double expected = run_steps(a, 20);
     training b = make_training();
     run_steps(b, 10);
     CHECK_SAYING(gd_save_state(path, gd_part("train", b.session)) == GD_OK, "%s",
                  gd_error_message());
-    CHECK(run_steps(b, 10) == integer);
+    CHECK(run_steps(b, 10) == expected);
     training c = make_training();
     CHECK_SAYING(gd_load_state(path, gd_part("train", c.session)) == GD_OK, "%s",
                  gd_error_message());
-    CHECK(run_steps(c, 10) == integer);
-    training d = make_training(); /* also one that has run already */
+    CHECK(run_steps(c, 10) == expected);
+    training d = make_training(); /* a session that has already run */
     run_steps(d, 7);
-    CHECK(gd_load_state(path, gd_part("train", d.session)) == GD_OK && run_steps(d, 10) == integer);
+    CHECK(gd_load_state(path, gd_part("train", d.session)) == GD_OK &&
+          run_steps(d, 10) == expected);
     gd_state *s = gd_read_state(path);
     CHECK(gd_state_find(s, "train.w") && gd_state_value(s, "train.runs"));
 }
@@ -520,17 +522,17 @@ CLEAN_TEST(a_failed_load_leaves_a_session_unchanged) {
     GD_SCOPE;
     const char *path = temp_path("session2.safetensors");
     training a = make_training(), b = make_training();
-    const double integer = run_steps(a, 5);
+    const double expected = run_steps(a, 5);
     gd_tensor *other = gd_ones(gd_dims(3));
     CHECK(gd_save_state(path, gd_part("train", a.session)) == GD_OK);
     run_steps(b, 3);
     CHECK(gd_load_state(path, gd_part("train", b.session), gd_part("other", other)) != GD_OK &&
           says("missing other"));
     gd_clear_error();
-    CHECK(run_steps(b, 2) == integer); /* and the variables can be written again */
+    CHECK(run_steps(b, 2) == expected); /* the variables can still be written */
 }
 
-static gd_tensors saves(gd_tensors in, void *user) {
+static gd_tensors save_in_trace(gd_tensors in, void *user) {
     CHECK(gd_save_state(user, gd_part("w", in.at[0])) != GD_OK);
     return gd_listed(in.at[0]);
 }
@@ -538,7 +540,7 @@ static gd_tensors saves(gd_tensors in, void *user) {
 CLEAN_TEST(nothing_is_saved_while_a_function_is_traced) {
     GD_SCOPE;
     const char *path = temp_path("traced.safetensors");
-    gd_jit_call(gd_jit_new(saves, (void *)(uintptr_t)path), gd_list(gd_ones(gd_dims(2))));
+    gd_jit_call(gd_jit_new(save_in_trace, (void *)(uintptr_t)path), gd_list(gd_ones(gd_dims(2))));
     CHECK(gd_failed() && !file_exists(path));
     gd_clear_error();
 }

@@ -1,5 +1,5 @@
-/* test_state_shards.c - states in shards with an index: cut by size, replaced together, and hostile
- * indexes refused. */
+/* test_state_shards.c - states in shards with an index: split by size and replaced together;
+ * malicious indexes fail. */
 #include <dirent.h>
 
 #include "files.h"
@@ -13,7 +13,7 @@ static void begin_test(void) {
     index_path = temp_path("shards/model.safetensors.index.json");
 }
 
-/* The number of files whose names begin with `start`. */
+/* Returns the number of files whose names begin with `start`. */
 static int count_files(const char *start) {
     DIR *d = opendir(folder);
     int count = 0;
@@ -117,7 +117,7 @@ CLEAN_TEST(an_invalid_index_fails_with_the_reason) {
         gd_clear_error();
     }
     CHECK(gd_save_state_with(index_path, gd_parts(gd_part("", (void *)n)), .shard_bytes = 36) ==
-          GD_OK); /* over a bad one */
+          GD_OK); /* replaces a damaged index */
     CHECK(gd_load_state(index_path, gd_part("", (void *)n)) == GD_OK && count_files("") == 3);
     end_net(n);
 }
