@@ -1,6 +1,5 @@
-/* test_transforms.c - transforms: functions on images against torchvision
- * (tests/golden/transforms_make.py), what random ones draw, options, shapes and dtypes that do
- * not fit. */
+/* test_transforms.c - transforms: image functions against torchvision
+ * (tests/golden/transforms_make.py), random parameters, options, and invalid shapes and dtypes. */
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -13,7 +12,7 @@
 #include "gradus/transforms.h"
 #include "test.h"
 
-/* The input of transforms_make.py. */
+/* The input image of transforms_make.py. */
 static gd_tensor *make_image(gd_dtype dtype, int64_t c, int64_t h, int64_t w) {
     gd_tensor *x = gd_empty(gd_dims(c, h, w), dtype);
     for (int64_t k = 0; k < c; k++)
@@ -27,13 +26,13 @@ static gd_tensor *make_image(gd_dtype dtype, int64_t c, int64_t h, int64_t w) {
     return x;
 }
 
-static float at(gd_tensor *x, int64_t i) { return ((float *)gd_data(x))[i]; }
+static float element(gd_tensor *x, int64_t i) { return ((float *)gd_data(x))[i]; }
 
 /* --- against torchvision ---------------------------------------------------------------------- */
 
 enum { MOST_WORDS = 20 };
 
-static gd_status compute(char **a, int n, gd_image *x, gd_image *y) {
+static gd_status apply_function(char **a, int n, gd_image *x, gd_image *y) {
     double v[MOST_WORDS];
     for (int i = 0; i < n; i++) v[i] = atof(a[i]);
     float fill[GD_MAX_FLOATS];
@@ -85,8 +84,8 @@ static uint64_t key_of(const char *line) {
     return h;
 }
 
-/* Affine maps: torchvision's grid is computed in f32. */
-static double allowed(const char *name, gd_dtype dtype) {
+/* The tolerance: torchvision computes the grid of affine maps in f32. */
+static double tolerance_of(const char *name, gd_dtype dtype) {
     if (dtype == GD_U8) return 1;
     return !strcmp(name, "affine") || !strcmp(name, "rotate") ? 2e-5 : 1e-5;
 }
@@ -99,15 +98,15 @@ static void check_case(const char *line, FILE *golden) {
     for (char *w; n < MOST_WORDS && (w = strtok_r(rest, " ", &rest));) words[n++] = w;
     uint64_t head[4];
     const bool read = fread(head, 8, 4, golden) == 4 && head[0] == key_of(line);
-    CHECK_SAYING(read, "transforms.bin is not that of '%s'; run transforms_make.py", line);
+    CHECK_SAYING(read, "transforms.bin does not match '%s'; run transforms_make.py", line);
     if (!read || head[1] * head[2] * head[3] > 1 << 20) return;
     const gd_dtype dtype = !strcmp(words[1], "u8") ? GD_U8 : GD_F32;
     gd_image x, y;
     CHECK(gd_image_of(make_image(dtype, atoi(words[2]), atoi(words[3]), atoi(words[4])), &x) ==
           GD_OK);
-    const gd_status status = compute(words + 5, n - 5, &x, &y);
+    const gd_status status = apply_function(words + 5, n - 5, &x, &y);
     CHECK_SAYING(status == GD_OK, "%s: %s", line, gd_error_message());
-    const bool normal = !strcmp(words[0], "normalize"); /* floats of bytes, too */
+    const bool normal = !strcmp(words[0], "normalize"); /* gives floats for bytes, too */
     const gd_dtype result = normal ? GD_F32 : dtype;
     const size_t count = (size_t)(head[1] * head[2] * head[3]),
                  bytes = count * gd_dtype_size(result);
@@ -126,7 +125,7 @@ static void check_case(const char *line, FILE *golden) {
         worst = d > worst ? d : worst;
         off += d > 0;
     }
-    CHECK_SAYING(worst <= allowed(words[0], result), "%s: off by %g", line, worst);
+    CHECK_SAYING(worst <= tolerance_of(words[0], result), "%s: off by %g", line, worst);
     if (result == GD_U8)
         CHECK_SAYING(off <= 1 + (int)count / 25, "%s: %d of %zu are off by 1", line, off, count);
     free(want);
@@ -149,7 +148,7 @@ TEST(image_functions_agree_with_torchvision) {
     if (golden) fclose(golden);
 }
 
-/* --- what random ones draw -------------------------------------------------------------------- */
+/* --- random transforms ------------------------------------------------------------------------ */
 
 TEST(crop_draws_its_top_then_its_left) {
     GD_SCOPE;
@@ -166,7 +165,7 @@ TEST(crop_draws_its_top_then_its_left) {
         CHECK(gd_image_window(&image, top - 2, left - 1, 5, 6, GD_BORDER_REFLECT, NULL, &want) ==
               GD_OK);
         CHECK(tensors_same_bits(y, want.tensor));
-        CHECK(gd_random_word(&r) == gd_random_word(&copy)); /* and nothing else */
+        CHECK(gd_random_word(&r) == gd_random_word(&copy)); /* and draws nothing else */
     }
 }
 
@@ -177,7 +176,7 @@ TEST(crop_pads_a_small_image_if_allowed) {
         gd_transform_apply(gd_transform_crop(6, .pad_if_needed = true, .fill = 2), x, NULL);
     CHECK(gd_tensor_dim(y, 1) == 6 && gd_tensor_dim(y, 2) == 6);
     int outside = 0;
-    for (int i = 0; i < 36; i++) outside += at(y, i) == 2;
+    for (int i = 0; i < 36; i++) outside += element(y, i) == 2;
     CHECK_SAYING(outside >= 20, "%d", outside);
     y = gd_transform_apply(gd_transform_crop(6), x, NULL);
     CHECK(gd_tensor_is_error(y));
@@ -212,12 +211,13 @@ TEST(noise_has_the_given_mean_and_deviation) {
     gd_tensor *y =
         gd_transform_apply(gd_transform_noise(.mean = 0.1, .sigma = 0.3, .clip = false), x, NULL);
     double sum = 0, squares = 0, n = 200 * 201;
-    for (int i = 0; i < 200 * 201; i++) sum += at(y, i), squares += (double)at(y, i) * at(y, i);
+    for (int i = 0; i < 200 * 201; i++)
+        sum += element(y, i), squares += (double)element(y, i) * element(y, i);
     const double mean = sum / n, deviation = sqrt(squares / n - mean * mean);
     CHECK_SAYING(fabs(mean - 0.6) < 0.006 && fabs(deviation - 0.3) < 0.004, "%g %g", mean,
                  deviation);
     y = gd_transform_apply(gd_transform_noise(.sigma = 2), x, NULL);
-    for (int i = 0; i < 200 * 201; i++) CHECK(at(y, i) >= 0 && at(y, i) <= 1);
+    for (int i = 0; i < 200 * 201; i++) CHECK(element(y, i) >= 0 && element(y, i) <= 1);
     y = gd_transform_apply(gd_transform_noise(.sigma = 0.1), make_image(GD_U8, 3, 8, 8), NULL);
     CHECK(gd_tensor_dtype(y) == GD_U8);
 }
@@ -232,8 +232,9 @@ TEST(erase_sets_only_a_rectangle) {
         gd_tensor *y = gd_transform_apply(erase, x, &r);
         int low[2] = {99, 99}, high[2] = {-1, -1}, count = 0;
         for (int i = 0; i < 600; i++) {
-            CHECK((at(y, i) == -1) == (at(y, 600 + i) == -2)); /* each channel has its own number */
-            if (at(y, i) != -1) continue;
+            CHECK((element(y, i) == -1) ==
+                  (element(y, 600 + i) == -2)); /* each channel has its own value */
+            if (element(y, i) != -1) continue;
             const int place[2] = {i / 30, i % 30};
             count++;
             for (int k = 0; k < 2; k++) {
@@ -245,16 +246,16 @@ TEST(erase_sets_only_a_rectangle) {
                          (high[0] - low[0] + 1) * (high[1] - low[1] + 1) == count,
                      "%d", count);
     }
-    CHECK(at(x, 0) == 0.5f); /* the sample's own tensor is as it was */
+    CHECK(element(x, 0) == 0.5f); /* the sample's own tensor is unchanged */
     gd_tensor *y = gd_transform_apply(gd_transform_erase(.p = 1, .noise = true), x, NULL);
     int other = 0;
-    for (int i = 0; i < 600; i++) other += at(y, i) != 0.5f;
+    for (int i = 0; i < 600; i++) other += element(y, i) != 0.5f;
     CHECK(other > 0);
 }
 
 TEST(random_resized_crop_takes_parts_of_all_sizes) {
     GD_SCOPE;
-    gd_tensor *x = gd_empty(gd_dims(1, 40, 60), GD_F32); /* each pixel has its column */
+    gd_tensor *x = gd_empty(gd_dims(1, 40, 60), GD_F32); /* each pixel holds its column index */
     for (int i = 0; i < 2400; i++) ((float *)gd_data(x))[i] = (float)(i % 60);
     gd_transform *t = gd_transform_random_resized_crop(gd_dims(8, 8));
     double least = 99, most = 0;
@@ -263,16 +264,16 @@ TEST(random_resized_crop_takes_parts_of_all_sizes) {
         gd_random r = gd_random_of(2, i);
         gd_tensor *y = gd_transform_apply(t, x, &r);
         CHECK(gd_tensor_dim(y, 1) == 8 && gd_tensor_dim(y, 2) == 8);
-        const double width = at(y, 7) - at(y, 0);
+        const double width = element(y, 7) - element(y, 0);
         least = width < least ? width : least;
         most = width > most ? width : most;
     }
     CHECK_SAYING(least < 14 && most > 40, "%g %g", least, most);
-    /* nothing fits: the middle */
+    /* no rectangle fits: the center */
     gd_transform *thin =
         gd_transform_random_resized_crop(4, .scale = gd_floats(1, 1), .ratio = gd_floats(1, 1));
     gd_tensor *y = gd_transform_apply(thin, x, NULL);
-    CHECK(at(y, 0) > 10 && at(y, 3) < 50);
+    CHECK(element(y, 0) > 10 && element(y, 3) < 50);
 }
 
 TEST(color_jitter_applies_its_factors_in_its_order) {
@@ -329,7 +330,7 @@ TEST(rotate_and_affine_draw_in_their_ranges) {
     CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &want) == GD_OK &&
           tensors_same_bits(y, want.tensor));
     CHECK(tensors_same_bits(gd_transform_apply(gd_transform_affine(0), x, NULL),
-                            x)); /* nothing to do changes nothing */
+                            x)); /* identity parameters change nothing */
 }
 
 /* --- values ----------------------------------------------------------------------------------- */
@@ -349,9 +350,10 @@ TEST(resize_to_one_number_keeps_the_aspect_ratio) {
 TEST(one_hot_and_cast_convert_the_target) {
     GD_SCOPE;
     gd_tensor *y = gd_transform_apply(gd_transform_one_hot(4), gd_scalar_int(2), NULL);
-    CHECK(gd_tensor_rank(y) == 1 && at(y, 2) == 1 && at(y, 0) + at(y, 1) + at(y, 3) == 0);
+    CHECK(gd_tensor_rank(y) == 1 && element(y, 2) == 1 &&
+          element(y, 0) + element(y, 1) + element(y, 3) == 0);
     y = gd_transform_apply(gd_transform_one_hot(4, .smoothing = 0.2), gd_scalar_int(2), NULL);
-    CHECK(fabsf(at(y, 2) - 0.85f) < 1e-6 && fabsf(at(y, 0) - 0.05f) < 1e-6);
+    CHECK(fabsf(element(y, 2) - 0.85f) < 1e-6 && fabsf(element(y, 0) - 0.05f) < 1e-6);
     y = gd_transform_apply(gd_transform_one_hot(4, .dtype = GD_I64),
                            gd_cast(gd_arange(0, 3), GD_I32), NULL);
     CHECK(gd_tensor_rank(y) == 2 && gd_tensor_dtype(y) == GD_I64 &&
@@ -367,7 +369,7 @@ TEST(lists_of_floats_are_options) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 3, 2, 2);
     gd_tensor *y = gd_transform_apply(gd_transform_normalize(gd_floats(0.1, 0.2, 0.3), 2), x, NULL);
-    CHECK(fabsf(at(y, 5) - (at(x, 5) - 0.2f) / 2) < 1e-6f);
+    CHECK(fabsf(element(y, 5) - (element(x, 5) - 0.2f) / 2) < 1e-6f);
     gd_tensor *z =
         gd_transform_apply(gd_transform_new("normalize", "mean=0.1,0.2,0.3 std=2"), x, NULL);
     CHECK(tensors_same_bits(y, z));
@@ -404,15 +406,15 @@ TEST(datasets_apply_transforms_to_their_field) {
     gd_tensors again = gd_dataset_get(d, 3, .seed = 7, .epoch = 2),
                other = gd_dataset_get(d, 3, .seed = 7, .epoch = 3);
     CHECK(tensors_same_bits(s.at[0], again.at[0]) && !tensors_same_bits(s.at[0], other.at[0]));
-    CHECK(fabsf(at(s.at[0], 0) + 0.13f / 0.31f) < 1e-5f);
+    CHECK(fabsf(element(s.at[0], 0) + 0.13f / 0.31f) < 1e-5f);
 }
 
 /* --- shapes and dtypes ------------------------------------------------------------------------ */
 
-/* One of each, with options. */
+/* Every transform, with options. */
 static const struct {
     const char *name, *options;
-} all[] = {
+} all_transforms[] = {
     {"scale", ""},
     {"normalize", "mean=0.5 std=0.25"},
     {"cast", "dtype=f32"},
@@ -433,55 +435,58 @@ static const struct {
 TEST(every_transform_is_tested) {
     for (int i = 0; gd_record_at("transform", i); i++) {
         bool found = !strcmp(gd_op_name(gd_record_at("transform", i)), "one_hot");
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            found |= !strcmp(all[k].name, gd_op_name(gd_record_at("transform", i)));
+        for (size_t k = 0; k < sizeof all_transforms / sizeof *all_transforms; k++)
+            found |= !strcmp(all_transforms[k].name, gd_op_name(gd_record_at("transform", i)));
         CHECK_SAYING(found, "%s is not tested", gd_op_name(gd_record_at("transform", i)));
     }
 }
 
-/* Floats of other widths give nearly what f32 gives, and keep their dtype. */
+/* Other float dtypes give nearly the result of f32, and keep their dtype. */
 TEST(other_floats_work_as_f32) {
     static const gd_dtype dtypes[] = {GD_F64, GD_F16, GD_BF16};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; i < sizeof all_transforms / sizeof *all_transforms; i++)
         for (size_t k = 0; k < 3; k++) {
             GD_SCOPE;
             gd_tensor *x = make_image(GD_F32, 3, 7, 6);
-            gd_transform *t = gd_transform_new(all[i].name, all[i].options);
+            gd_transform *t = gd_transform_new(all_transforms[i].name, all_transforms[i].options);
             gd_tensor *want = gd_transform_apply(t, x, NULL),
                       *y = gd_transform_apply(t, gd_cast(x, dtypes[k]), NULL);
-            CHECK_SAYING(!gd_tensor_is_error(y), "%s: %s", all[i].name, gd_error_message());
-            CHECK_SAYING(gd_tensor_dtype(y) == (!strcmp(all[i].name, "cast") ? GD_F32 : dtypes[k]),
-                         "%s", all[i].name);
+            CHECK_SAYING(!gd_tensor_is_error(y), "%s: %s", all_transforms[i].name,
+                         gd_error_message());
+            CHECK_SAYING(gd_tensor_dtype(y) ==
+                             (!strcmp(all_transforms[i].name, "cast") ? GD_F32 : dtypes[k]),
+                         "%s", all_transforms[i].name);
             y = gd_contiguous(gd_cast(y, GD_F32));
             double worst = 0;
             for (int64_t e = 0; e < gd_tensor_numel(want); e++)
-                worst = fmax(worst, fabs((double)at(want, e) - at(y, e)));
-            CHECK_SAYING(worst < (dtypes[k] == GD_BF16 ? 0.05 : 0.01), "%s: %g", all[i].name,
-                         worst);
+                worst = fmax(worst, fabs((double)element(want, e) - element(y, e)));
+            CHECK_SAYING(worst < (dtypes[k] == GD_BF16 ? 0.05 : 0.01), "%s: %g",
+                         all_transforms[i].name, worst);
         }
     gd_clear_error();
 }
 
 TEST(views_and_other_ranks_work) {
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all_transforms / sizeof *all_transforms; i++) {
         GD_SCOPE;
         gd_tensor *x = make_image(GD_F32, 3, 7, 6);
-        gd_transform *t = gd_transform_new(all[i].name, all[i].options);
+        gd_transform *t = gd_transform_new(all_transforms[i].name, all_transforms[i].options);
         gd_tensor *want = gd_transform_apply(t, x, NULL);
         gd_tensor *view = gd_transpose(gd_contiguous(gd_transpose(x, 1, 2)), 1, 2);
         CHECK(!gd_tensor_is_contiguous(view));
         CHECK_SAYING(tensors_same_bits(gd_contiguous(gd_transform_apply(t, view, NULL)), want),
-                     "%s of a view", all[i].name);
+                     "%s of a view", all_transforms[i].name);
         gd_tensor *plain = gd_transform_apply(t, make_image(GD_F32, 1, 7, 6), NULL);
         gd_tensor *flat =
             gd_transform_apply(t, gd_reshape(make_image(GD_F32, 1, 7, 6), gd_dims(7, 6)), NULL);
-        CHECK_SAYING(!gd_tensor_is_error(flat), "%s: %s", all[i].name, gd_error_message());
+        CHECK_SAYING(!gd_tensor_is_error(flat), "%s: %s", all_transforms[i].name,
+                     gd_error_message());
         CHECK_SAYING(tensors_same_bits(gd_reshape(flat, gd_tensor_shape(plain)), plain),
-                     "%s of (H, W)", all[i].name);
+                     "%s of (H, W)", all_transforms[i].name);
         gd_tensor *video =
             gd_transform_apply(t, gd_reshape(gd_cat(gd_list(x, x)), gd_dims(2, 3, 7, 6)), NULL);
         CHECK_SAYING(gd_tensor_rank(video) == 4 && gd_tensor_dim(video, 0) == 2, "%s of a video",
-                     all[i].name);
+                     all_transforms[i].name);
     }
     gd_clear_error();
 }
@@ -490,12 +495,13 @@ TEST(one_number_applies_to_all_channels) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 20, 4, 4);
     gd_tensor *y = gd_transform_apply(gd_transform_pad(1, .fill = 3), x, NULL);
-    CHECK(gd_tensor_dim(y, 0) == 20 && at(y, 36 * 19) == 3 && at(y, 36 * 19 + 7) == at(x, 16 * 19));
+    CHECK(gd_tensor_dim(y, 0) == 20 && element(y, 36 * 19) == 3 &&
+          element(y, 36 * 19 + 7) == element(x, 16 * 19));
     y = gd_transform_apply(gd_transform_normalize(1, 2), x, NULL);
-    CHECK(fabsf(at(y, 16 * 19) - (at(x, 16 * 19) - 1) / 2) < 1e-6);
+    CHECK(fabsf(element(y, 16 * 19) - (element(x, 16 * 19) - 1) / 2) < 1e-6);
 }
 
-#define CHECK_FAILS(what, ...)                                                        \
+#define CHECK_FAILS(what, ...)                                                    \
     do {                                                                          \
         GD_SCOPE;                                                                 \
         const gd_tensor *y_ = (__VA_ARGS__);                                      \
@@ -508,14 +514,15 @@ TEST(unsuitable_samples_fail) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 3, 4, 4);
     CHECK_FAILS("this is f32[3]",
-            gd_transform_apply(gd_transform_flip(.p = 1), gd_ones(gd_dims(3)), NULL));
+                gd_transform_apply(gd_transform_flip(.p = 1), gd_ones(gd_dims(3)), NULL));
     CHECK_FAILS("has no pixels",
-            gd_transform_apply(gd_transform_flip(), gd_ones(gd_dims(3, 0, 2)), NULL));
+                gd_transform_apply(gd_transform_flip(), gd_ones(gd_dims(3, 0, 2)), NULL));
     CHECK_FAILS("mean has 2 numbers and the image 3 channels",
-            gd_transform_apply(gd_transform_normalize(gd_floats(1, 2), 1), x, NULL));
-    CHECK_FAILS("u8 or floats", gd_transform_apply(gd_transform_resize(2), gd_cast(x, GD_I32), NULL));
+                gd_transform_apply(gd_transform_normalize(gd_floats(1, 2), 1), x, NULL));
+    CHECK_FAILS("u8 or floats",
+                gd_transform_apply(gd_transform_resize(2), gd_cast(x, GD_I32), NULL));
     CHECK_FAILS("(3, H, W)",
-            gd_transform_apply(gd_transform_grayscale(), gd_ones(gd_dims(4, 2, 2)), NULL));
+                gd_transform_apply(gd_transform_grayscale(), gd_ones(gd_dims(4, 2, 2)), NULL));
     CHECK_FAILS("classes are integers", gd_transform_apply(gd_transform_one_hot(3), x, NULL));
     CHECK_FAILS("NULL", gd_transform_apply(NULL, x, NULL));
 }
@@ -560,7 +567,7 @@ TEST(wrong_options_fail) {
     }
 }
 
-/* Odd sizes and options: an image of the requested size, or a failure. */
+/* Unusual sizes and options give an image of the requested size, or fail. */
 TEST(random_sizes_never_crash) {
     gd_random r = gd_random_of(11, 0);
     static const char *const modes[] = {"constant", "edge", "reflect", "symmetric"},
@@ -610,18 +617,18 @@ TEST(random_sizes_never_crash) {
         CHECK_SAYING(!gd_tensor_is_error(y), "%s %s: %s", name, text, gd_error_message());
         if (strstr(text, "size=")) CHECK(gd_tensor_dim(y, 1) == oh && gd_tensor_dim(y, 2) == ow);
         for (int64_t e = 0; gd_tensor_dtype(y) == GD_F32 && e < gd_tensor_numel(y); e++)
-            CHECK(fabsf(at(y, e)) < 2);
+            CHECK(fabsf(element(y, e)) < 2);
         gd_clear_error();
     }
 }
 
 /* Whichever allocation fails, the transform fails with a message and leaks nothing. */
 TEST(failed_allocations_are_reported) {
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (fault_walk w = {.what = all[i].name, .most = 200}; fault_next(&w);) {
+    for (size_t i = 0; i < sizeof all_transforms / sizeof *all_transforms; i++)
+        for (fault_walk w = {.what = all_transforms[i].name, .most = 200}; fault_next(&w);) {
             GD_SCOPE;
             gd_tensor *x = make_image(GD_U8, 3, 9, 8);
-            gd_transform *t = gd_transform_new(all[i].name, all[i].options);
+            gd_transform *t = gd_transform_new(all_transforms[i].name, all_transforms[i].options);
             const int64_t before = gd_live_objects();
             fault_begin(&w);
             gd_tensor *y = gd_transform_apply(t, x, NULL);
@@ -632,14 +639,15 @@ TEST(failed_allocations_are_reported) {
         }
 }
 
-/* Each thread its own random numbers: all get the same results. */
+/* All threads with equal seeds get the same results. */
 static void *hash_all(void *out) {
     uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all_transforms / sizeof *all_transforms; i++) {
         GD_SCOPE;
         gd_random r = gd_random_of(9, i);
-        gd_tensor *y = gd_transform_apply(gd_transform_new(all[i].name, all[i].options),
-                                          make_image(GD_U8, 3, 31, 33), &r);
+        gd_tensor *y =
+            gd_transform_apply(gd_transform_new(all_transforms[i].name, all_transforms[i].options),
+                               make_image(GD_U8, 3, 31, 33), &r);
         const unsigned char *bytes = gd_data(y);
         const size_t n = tensor_bytes(y);
         for (size_t k = 0; bytes && k < n; k++) h = (h ^ bytes[k]) * 1099511628211u;

@@ -1,11 +1,11 @@
-/* test_variance.c - variances keep their digits however large the mean is. */
+/* test_variance.c - variances keep their precision at any mean. */
 #include <math.h>
 
 #include "backend/cpu/isa.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
-/* Shapes that take each way through the reduction: rows, runs, columns, few and narrow ones. */
+/* Shapes for each code path of the reduction: rows, runs, columns, few and narrow ones. */
 static const struct {
     int64_t rows, cols;
     int axis;
@@ -64,7 +64,7 @@ TEST(non_finite_elements_give_nan) {
     CHECK(c[0] == 9 && isnan(c[1]) && isnan(c[2]));
 }
 
-/* batch_norm takes its statistics from the same reduction. */
+/* batch_norm computes its statistics with the same reduction. */
 TEST(batch_norm_keeps_its_precision_at_a_large_mean) {
     GD_SCOPE;
     gd_tensor *x = gd_add(gd_randn(gd_dims(64, 5, 7, 7)), gd_scalar(1e5)),

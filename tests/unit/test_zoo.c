@@ -1,4 +1,4 @@
-/* test_zoo.c - ready networks. */
+/* test_zoo.c - the ready-made networks. */
 #include <string.h>
 
 #include "clean_test.h"
@@ -23,13 +23,13 @@ CLEAN_TEST(image_networks_have_the_published_parameter_counts) {
               11689512 - 993 * 513, 7);
 }
 
-/* --- networks whose graph follows from tokens ------------------------------------------------- */
+/* --- networks whose graph depends on tokens --------------------------------------------------- */
 
-static gd_tensor *tokens_of(int64_t n, const int64_t *tokens) {
+static gd_tensor *token_tensor(int64_t n, const int64_t *tokens) {
     return gd_from_array(gd_dims(n), GD_I64, tokens);
 }
 #define TOKENS(...) \
-    tokens_of(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+    token_tensor(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
 CLEAN_TEST(a_tree_net_evaluates_the_tree) {
     GD_SCOPE;
@@ -44,7 +44,8 @@ CLEAN_TEST(a_tree_net_evaluates_the_tree) {
     CHECK(gd_tensor_dim(y, 0) == 1 && gd_tensor_dim(y, 1) == 5);
     CHECK(tensors_distance(y, by_hand) == 0);
     gd_tensor *other =
-        gd_module_forward(net, TOKENS(0, 3, 5, 2, 4)); /* 0 * 3 + 2: the operands are not one bag */
+        gd_module_forward(net, TOKENS(0, 3, 5, 2, 4)); /* 0 * 3 + 2: the order of the operands
+                                                        * matters */
     CHECK(tensors_distance(y, other) > 0);
     CHECK(gd_item(gd_max(gd_abs(
               gd_sub(y, gd_module_forward(gd_module_clone(net), TOKENS(2, 0, 3, 5, 4)))))) == 0);
@@ -66,7 +67,7 @@ CLEAN_TEST(a_modular_net_runs_programs) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* The call fails, and says these words. */
+/* Checks that the call fails with these words. */
 static void check_fails(gd_module *net, gd_tensor *tokens, const char *words) {
     CHECK(gd_tensor_is_error(gd_module_forward(net, tokens)));
     CHECK_SAYING(says(words) && says("tree_net: ") && says("test_zoo.c:"), "%s",
@@ -78,17 +79,16 @@ CLEAN_TEST(invalid_tokens_fail_with_the_reason) {
     GD_SCOPE;
     gd_module *net = gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3);
     check_fails(net, TOKENS(1, 4),
-                  "token 1 is the operator 4 on 2 states, but there is 1 before it; tokens are in "
-                  "postfix order");
-    check_fails(net, TOKENS(4),
-                  "token 0 is the operator 4 on 2 states, but there are 0 before it");
+                "token 1 is the operator 4 on 2 states, but there is 1 before it; tokens are in "
+                "postfix order");
+    check_fails(net, TOKENS(4), "token 0 is the operator 4 on 2 states, but there are 0 before it");
     check_fails(net, TOKENS(1, 2, 3, 4),
-                  "2 states are left after the last of 4 tokens; there must be one, the root");
+                "2 states are left after the last of 4 tokens; there must be one, the root");
     check_fails(net, TOKENS(1, 6, 4), "token 1 is 6; leaves are 0 to 3, operators 4 to 5");
     check_fails(net, TOKENS(-1), "token 0 is -1; leaves are 0 to 3, operators 4 to 5");
     check_fails(net, gd_zeros(gd_dims(0), .dtype = GD_I64), "0 states are left");
     check_fails(net, gd_zeros(gd_dims(2, 2), .dtype = GD_I64),
-                  "the tokens are i64 of rank 2; they must be i64 of rank 1");
+                "the tokens are i64 of rank 2; they must be i64 of rank 1");
     check_fails(net, gd_zeros(gd_dims(2)), "the tokens are f32 of rank 1; they must be i64");
     check_fails(net, NULL, "the tokens are NULL");
     gd_module_forward(net, TOKENS(1), TOKENS(1));
@@ -98,16 +98,17 @@ CLEAN_TEST(invalid_tokens_fail_with_the_reason) {
 typedef struct {
     gd_module *net;
     gd_tensor *tokens;
-} captured;
+} captured_tokens;
 
 static gd_tensors run_captured(gd_tensors in, void *user) {
-    captured *c = user;
+    captured_tokens *c = user;
     return gd_listed(gd_module_forward(c->net, in.count ? in.at[0] : c->tokens));
 }
 
 CLEAN_TEST(a_jit_reads_captured_tokens_but_not_symbols) {
     GD_SCOPE;
-    captured c = {gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3), TOKENS(2, 0, 3, 5, 4)};
+    captured_tokens c = {gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3),
+                         TOKENS(2, 0, 3, 5, 4)};
     gd_jit *jit = gd_jit_new(run_captured, &c, .level = 0);
     gd_tensor *y = gd_module_forward(c.net, c.tokens);
     CHECK(gd_item(gd_sub(y, gd_jit_call(jit, gd_nothing).at[0])) == 0);

@@ -8,7 +8,7 @@
 
 enum { VOCABULARY = 65 };
 
-static gd_tensor *text(int64_t n, int64_t steps) {
+static gd_tensor *random_text(int64_t n, int64_t steps) {
     return gd_randint(gd_dims(n, steps), 0, VOCABULARY);
 }
 
@@ -27,7 +27,7 @@ static void check_names(gd_module *net, int count, const char *const *names) {
                      "%s, expected %s", name, names[i]);
 }
 
-/* --- what they are ---------------------------------------------------------------------------- */
+/* --- structure -------------------------------------------------------------------------------- */
 
 CLEAN_TEST(parameters_equal_those_of_the_references) {
     GD_SCOPE;
@@ -62,14 +62,14 @@ CLEAN_TEST(parameters_equal_those_of_the_references) {
 
 CLEAN_TEST(outputs_have_a_score_for_each_character_at_each_position) {
     GD_SCOPE;
-    gd_tensor *x = text(3, 7);
+    gd_tensor *x = random_text(3, 7);
     gd_tensors y = gd_module_call(
         gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 12, .layers = 3), gd_list(x));
     CHECK(y.count == 3 && has_shape(y.at[0], gd_dims(3, 7, VOCABULARY)));
     CHECK(has_shape(y.at[1], gd_dims(3, 3, 12)) && has_shape(y.at[2], gd_dims(3, 3, 12)));
     gd_module *gpt = gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 2, .heads = 2, .width = 16);
     CHECK(has_shape(gd_module_forward(gpt, x), gd_dims(3, 7, VOCABULARY)));
-    CHECK(has_shape(gd_module_forward(gpt, text(1, 8)), gd_dims(1, 8, VOCABULARY)));
+    CHECK(has_shape(gd_module_forward(gpt, random_text(1, 8)), gd_dims(1, 8, VOCABULARY)));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -119,7 +119,7 @@ CLEAN_TEST(wrong_options_and_inputs_are_named) {
     CHECK_SAYING(says("char_lstm") && says("(N, T)"), "%s", gd_error_message());
 }
 
-/* --- what they compute ------------------------------------------------------------------------ */
+/* --- computation ------------------------------------------------------------------------------ */
 
 CLEAN_TEST(a_char_lstm_continues_from_its_states) {
     GD_SCOPE;
@@ -127,7 +127,7 @@ CLEAN_TEST(a_char_lstm_continues_from_its_states) {
     GD_NO_GRAD;
     gd_module *net = gd_zoo_char_lstm(VOCABULARY, .embedding = 16, .hidden = 24, .dropout = 0.5);
     gd_module_eval(net);
-    gd_tensor *x = text(2, 9);
+    gd_tensor *x = random_text(2, 9);
     gd_tensors integer = gd_module_call(net, gd_list(x));
     gd_tensor *h = NULL, *c = NULL;
     for (int64_t t = 0; t < 9; t++) {
@@ -139,10 +139,10 @@ CLEAN_TEST(a_char_lstm_continues_from_its_states) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* A later character changes no earlier score, and the scores from its own place on. */
+/* A later character changes no earlier score, but the scores from its own position on. */
 static void check_causal(gd_module *net) {
     enum { STEPS = 8, AT = 5 };
-    gd_tensor *x = text(2, STEPS), *y = gd_module_forward(net, x);
+    gd_tensor *x = random_text(2, STEPS), *y = gd_module_forward(net, x);
     gd_tensor *later = gd_ge(gd_arange(0, STEPS, .dtype = GD_I64), gd_scalar_int(AT));
     gd_tensor *other =
         gd_where(later, gd_remainder(gd_add(x, gd_scalar_int(1)), gd_scalar_int(VOCABULARY)), x);
@@ -167,7 +167,7 @@ typedef struct {
     gd_optimizer *optimizer;
 } trainer;
 
-static gd_tensors step(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     trainer *t = user;
     gd_tensor *scores = gd_reshape(gd_module_forward(t->net, in.at[0]), gd_dims(-1, VOCABULARY));
     gd_tensor *loss = gd_cross_entropy(scores, gd_reshape(in.at[1], gd_dims(-1)));
@@ -177,11 +177,11 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-/* The loss over one batch after these steps: near 0 when the batch is known by heart. */
+/* Returns the loss on one batch after these steps: near 0 when the net has overfitted the batch. */
 static double loss_after(gd_module *net, int steps, double lr) {
     trainer t = {net, gd_optim_adamw(gd_module_parameters(net), .lr = lr)};
-    gd_jit *train = gd_jit_new(step, &t);
-    gd_tensor *x = text(4, 17);
+    gd_jit *train = gd_jit_new(train_step, &t);
+    gd_tensor *x = random_text(4, 17);
     gd_tensor *input = gd_contiguous(gd_narrow(x, 1, 0, 16)),
               *target = gd_contiguous(gd_narrow(x, 1, 1, 16));
     double loss = INFINITY;
@@ -211,10 +211,10 @@ CLEAN_TEST(a_gpt_overfits_one_batch) {
     CHECK_SAYING(loss < 0.1, "the loss is %g", loss);
 }
 
-/* --- eagerly, by a jit and by a session ------------------------------------------------------- */
+/* --- eager, jit and session ------------------------------------------------------------------- */
 
-/* A step of gradient descent: gives the loss, and what a session has to fetch for the updates. */
-static gd_tensors descend(gd_tensors in, void *user) {
+/* A gradient descent step: returns the loss, and the updates that a session has to fetch. */
+static gd_tensors descent_step(gd_tensors in, void *user) {
     gd_module *net = user;
     gd_tensor *results[100];
     int64_t n = 0;
@@ -229,13 +229,13 @@ static gd_tensors descend(gd_tensors in, void *user) {
 
 enum { STEPS = 5 };
 
-static void descend_by(int way, gd_module *net, gd_tensor *x, gd_tensor *y, double *losses) {
+static void run_descent(int way, gd_module *net, gd_tensor *x, gd_tensor *y, double *losses) {
     GD_SCOPE;
     if (way < 2) {
-        gd_jit *jit = way ? gd_jit_new(descend, net, .level = 0) : NULL;
+        gd_jit *jit = way ? gd_jit_new(descent_step, net, .level = 0) : NULL;
         for (int i = 0; i < STEPS; i++)
             losses[i] = gd_item(
-                (jit ? gd_jit_call(jit, gd_list(x, y)) : descend(gd_list(x, y), net)).at[0]);
+                (jit ? gd_jit_call(jit, gd_list(x, y)) : descent_step(gd_list(x, y), net)).at[0]);
         return;
     }
     gd_graph *graph = gd_graph_new();
@@ -245,19 +245,19 @@ static void descend_by(int way, gd_module *net, gd_tensor *x, gd_tensor *y, doub
         GD_GRAPH(graph);
         a = gd_placeholder(gd_tensor_shape(x), .dtype = GD_I64);
         b = gd_placeholder(gd_tensor_shape(y), .dtype = GD_I64);
-        fetches = descend(gd_list(a, b), net);
+        fetches = descent_step(gd_list(a, b), net);
     }
     gd_session *session = gd_session_new(graph, .level = 0);
     for (int i = 0; i < STEPS; i++)
         losses[i] = gd_item(gd_session_run(session, gd_list(a, x, b, y), fetches).at[0]);
 }
 
-static void check_ways(gd_module *net) {
+static void check_modes(gd_module *net) {
     gd_module *twins[3] = {gd_module_clone(net), gd_module_clone(net), gd_module_clone(net)};
-    gd_tensor *x = text(2, 6), *y = text(2, 6);
+    gd_tensor *x = random_text(2, 6), *y = random_text(2, 6);
     double losses[3][STEPS];
     for (int way = 0; way < 3; way++) {
-        descend_by(way, twins[way], x, y, losses[way]);
+        run_descent(way, twins[way], x, y, losses[way]);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
         CHECK(memcmp(losses[way], losses[0], sizeof losses[0]) == 0);
         gd_tensors p = gd_module_parameters(twins[way]), q = gd_module_parameters(twins[0]);
@@ -269,10 +269,10 @@ static void check_ways(gd_module *net) {
 CLEAN_TEST(eager_steps_jits_and_sessions_give_the_same_bits) {
     GD_SCOPE;
     gd_seed(7);
-    check_ways(gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 12));
-    check_ways(gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 2, .heads = 2, .width = 8));
-    check_ways(gd_zoo_gpt(VOCABULARY, .context = 6, .layers = 1, .heads = 2, .width = 8,
-                          .tied = false, .bias = false));
+    check_modes(gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 12));
+    check_modes(gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 2, .heads = 2, .width = 8));
+    check_modes(gd_zoo_gpt(VOCABULARY, .context = 6, .layers = 1, .heads = 2, .width = 8,
+                           .tied = false, .bias = false));
 }
 
 CLEAN_TEST(dropout_of_both_networks_depends_on_the_mode) {
@@ -281,7 +281,7 @@ CLEAN_TEST(dropout_of_both_networks_depends_on_the_mode) {
     gd_module *nets[] = {
         gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 8, .dropout = 0.5),
         gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 1, .heads = 2, .width = 8, .dropout = 0.5)};
-    gd_tensor *x = text(2, 8);
+    gd_tensor *x = random_text(2, 8);
     for (int i = 0; i < 2; i++) {
         CHECK(tensors_distance(gd_module_forward(nets[i], x), gd_module_forward(nets[i], x)) > 0);
         gd_module_eval(nets[i]);
