@@ -140,7 +140,7 @@ TEST(gradients_of_two_orders_flow_through_index_and_index_put) {
 TEST(an_index_out_of_range_is_reported_with_its_axis_and_range) {
     GD_SCOPE;
     gd_tensor *x = numbered_tensor(GD_F32);
-    static const char *const said[] = {
+    static const char *const messages[] = {
         "index 4 at position [1] of the indices is out of range for axis 2 of size 4 (-4 to 3)",
         "index -4 is out of range for axis 1 of size 3 (-3 to 2)",
         "the places index 4 dimensions, but x has 3",
@@ -165,7 +165,7 @@ TEST(an_index_out_of_range_is_reported_with_its_axis_and_range) {
         case 8: y = gd_index_put(x, gd_places(0, 1, INTS(-5)), gd_scalar(1)); break;
         }
         CHECK(gd_tensor_is_error(y));
-        CHECK_SAYING(strstr(gd_error_message(), said[n]), "%s", gd_error_message());
+        CHECK_SAYING(strstr(gd_error_message(), messages[n]), "%s", gd_error_message());
         CHECK_SAYING(strstr(gd_error_message(), "test_index.c:"), "%s", gd_error_message());
         gd_clear_error();
     }

@@ -113,7 +113,7 @@ CLEAN_TEST(side_effects_that_would_run_only_while_tracing_fail) {
         gd_seed(5);
         const gd_rng before = gd_rng_state();
         gd_jit_call(gd_jit_new(run_side_effect, &d), gd_list(gd_ones(gd_dims(1))));
-        CHECK_SAYING(gd_failed() && says(parts[i]), "way %d: %s", i, gd_error_message());
+        CHECK_SAYING(gd_failed() && says(parts[i]), "side effect %d: %s", i, gd_error_message());
         gd_clear_error();
         const gd_rng now = gd_rng_state();
         CHECK(gd_item(d.w) == 1 && gd_tensor_requires_grad(d.w) && now.seed == before.seed &&

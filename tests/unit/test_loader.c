@@ -247,8 +247,8 @@ CLEAN_TEST(seek_goes_to_any_batch_of_any_epoch) {
         gd_tensors batch;
         for (int e = 0; e < 3; e++) {
             for (int b = 0; b < 7; b++) {
-                const gd_loader_position here = gd_loader_tell(l);
-                CHECK(here.epoch == e && here.batch == b);
+                const gd_loader_position position = gd_loader_tell(l);
+                CHECK(position.epoch == e && position.batch == b);
                 CHECK(gd_loader_next(l, &batch));
                 at[e][b] = hash_batch(1, batch);
             }

@@ -215,15 +215,16 @@ static gd_tensors get_and_check_modes(int64_t index, gd_random *random, void *se
 
 CLEAN_TEST(samples_are_computed_on_the_cpu_without_a_tape) {
     GD_SCOPE;
-    bool elsewhere = false;
-    gd_dataset *d = gd_dataset_from(&elsewhere, .count = ragged_count, .get = get_and_check_modes);
+    bool wrong_modes = false;
+    gd_dataset *d =
+        gd_dataset_from(&wrong_modes, .count = ragged_count, .get = get_and_check_modes);
     gd_loader *l = gd_loader_new(d, .batch = 3, .targets = 0, .collate = collate_first);
     gd_tensors batch;
     {
         GD_DEVICE(gd_test_device());
         CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
     }
-    CHECK(!elsewhere && gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
+    CHECK(!wrong_modes && gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
     CHECK(!gd_tensor_requires_grad(batch.at[0]));
 }
 

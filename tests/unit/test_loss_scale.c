@@ -94,21 +94,21 @@ TEST(a_power_of_two_changes_no_bit) {
     GD_SCOPE;
     gd_tensor *none = gd_scalar(0);
     for (int which = 0; which < OPTIMIZERS; which++)
-        for (int way = 0; way < 4; way++) { /* eager or jit, clipped or not */
+        for (int variant = 0; variant < 4; variant++) { /* eager or jit, clipped or not */
             GD_SCOPE;
             training plain = make_training(which, NULL),
                      scaled = make_training(which, gd_loss_scale_new(.interval = 3));
-            plain.clips = scaled.clips = way & 2;
+            plain.clips = scaled.clips = variant & 2;
             gd_jit *a = gd_jit_new(train_step, &plain, .level = 0),
                    *b = gd_jit_new(train_step, &scaled, .level = 0);
             for (int i = 0; i < 8; i++) {
                 gd_tensors in = gd_list(make_batch(i), none);
-                if (way & 1) gd_jit_call(a, in), gd_jit_call(b, in);
+                if (variant & 1) gd_jit_call(a, in), gd_jit_call(b, in);
                 else train_step(in, &plain), train_step(in, &scaled);
             }
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            CHECK_SAYING(same_trainings(&plain, &scaled), "%s %s, way %d", optimizers[which][0],
-                         optimizers[which][1], way);
+            CHECK_SAYING(same_trainings(&plain, &scaled), "%s %s, variant %d", optimizers[which][0],
+                         optimizers[which][1], variant);
             CHECK(scale_value(scaled.scale) == 65536 * 4);
             CHECK(skipped_steps(scaled.scale) == 0);
         }
@@ -121,24 +121,26 @@ TEST(a_step_that_overflows_changes_nothing) {
     GD_SCOPE;
     static const double bad[] = {0, NAN, INFINITY, 0, 0, -INFINITY, 0, NAN, 0};
     for (int which = 0; which < OPTIMIZERS; which++)
-        for (int way = 0; way < 5; way++) { /* eager, jit of levels 0 to 2, clipped */
+        for (int variant = 0; variant < 5; variant++) { /* eager, jit of levels 0 to 2, clipped */
             GD_SCOPE;
             training plain = make_training(which, NULL),
                      scaled = make_training(which, gd_loss_scale_new());
-            plain.clips = scaled.clips = way == 4;
-            gd_jit *jit = gd_jit_new(train_step, &scaled, .level = way > 0 ? (way - 1) % 3 : 0),
-                   *other = gd_jit_new(train_step, &plain, .level = way > 0 ? (way - 1) % 3 : 0);
+            plain.clips = scaled.clips = variant == 4;
+            gd_jit *jit = gd_jit_new(train_step, &scaled,
+                                     .level = variant > 0 ? (variant - 1) % 3 : 0),
+                   *other =
+                       gd_jit_new(train_step, &plain, .level = variant > 0 ? (variant - 1) % 3 : 0);
             for (int i = 0; i < 9; i++) {
                 gd_tensors in = gd_list(make_batch(i), gd_scalar(bad[i]));
-                if (way == 0 || way == 4) train_step(in, &scaled);
+                if (variant == 0 || variant == 4) train_step(in, &scaled);
                 else gd_jit_call(jit, in);
                 if (bad[i] != 0) continue;
-                if (way == 0 || way == 4) train_step(in, &plain);
+                if (variant == 0 || variant == 4) train_step(in, &plain);
                 else gd_jit_call(other, in);
             }
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            CHECK_SAYING(same_trainings(&plain, &scaled), "%s %s, way %d", optimizers[which][0],
-                         optimizers[which][1], way);
+            CHECK_SAYING(same_trainings(&plain, &scaled), "%s %s, variant %d", optimizers[which][0],
+                         optimizers[which][1], variant);
             CHECK(scale_value(scaled.scale) == 65536.0 / 16);
             CHECK(skipped_steps(scaled.scale) == 4);
         }
@@ -284,12 +286,12 @@ TEST(sessions_skip_overflowing_steps) {
     GD_SCOPE;
     static const double bad[] = {0, NAN, 0, 0, INFINITY, 0};
     for (int which = 0; which < OPTIMIZERS; which++)
-        for (int way = 0; way < 12; way++) {
+        for (int variant = 0; variant < 12; variant++) {
             GD_SCOPE;
-            const bool variables = way & 1;
-            const int level = way / 2 % 3;
-            built_step plain = build_step(which, variables, false, way >= 6),
-                       scaled = build_step(which, variables, true, way >= 6);
+            const bool variables = variant & 1;
+            const int level = variant / 2 % 3;
+            built_step plain = build_step(which, variables, false, variant >= 6),
+                       scaled = build_step(which, variables, true, variant >= 6);
             gd_session *a = gd_session_new(plain.graph, .level = level),
                        *b = gd_session_new(scaled.graph, .level = level);
             for (int i = 0; i < 6; i++) {
@@ -303,8 +305,8 @@ TEST(sessions_skip_overflowing_steps) {
             if (gd_failed()) return;
             gd_tensor *u = variables ? gd_session_get(a, plain.w) : plain.w,
                       *v = variables ? gd_session_get(b, scaled.w) : scaled.w;
-            CHECK_SAYING(tensors_same_bits(u, v), "%s %s, way %d", optimizers[which][0],
-                         optimizers[which][1], way);
+            CHECK_SAYING(tensors_same_bits(u, v), "%s %s, variant %d", optimizers[which][0],
+                         optimizers[which][1], variant);
             gd_tensor *scale = variables ? gd_session_get(b, scaled.scale) : scaled.scale;
             CHECK(gd_item(scale) == 65536.0 / 4);
         }

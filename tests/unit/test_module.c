@@ -294,8 +294,8 @@ TEST(a_program_can_define_a_layer) {
 
 /* Returns a list whose array is gone when the function returns, as `return gd_list(...)` does. */
 static gd_tensors __attribute__((noinline)) return_dangling_list(gd_tensors in, void *self) {
-    gd_tensor *volatile here[1] = {in.at[0]};
-    gd_tensor *const *volatile at = (gd_tensor *const *)here;
+    gd_tensor *volatile local_array[1] = {in.at[0]};
+    gd_tensor *const *volatile at = (gd_tensor *const *)local_array;
     (void)self;
     return (gd_tensors){at, 1};
 }

@@ -372,10 +372,10 @@ static int run_two_plans(void) {
     }
     if (gd_failed()) return 0;
     if (!expected_parts[0]) return warnings == 0 ? WORKS : 0;
-    const bool said =
+    const bool correct =
         warnings == 1 && strstr(warning, expected_parts[0]) && strstr(warning, expected_parts[1]);
-    if (!said) fprintf(stderr, "%d warnings: %s\n", warnings, warning);
-    return said ? WORKS : 0;
+    if (!correct) fprintf(stderr, "%d warnings: %s\n", warnings, warning);
+    return correct ? WORKS : 0;
 }
 
 TEST(the_log_names_the_reason_and_the_remedy_once) {

@@ -18,11 +18,11 @@ static bool prints_as(const gd_tensor *t, const char *text) {
 
 /* Checks that the previous call has failed with these words in the message. */
 static bool failed_with(gd_status status, const char *words) {
-    bool as_said = gd_error_status() == status && strstr(gd_error_message(), words);
-    if (!as_said)
+    bool matches = gd_error_status() == status && strstr(gd_error_message(), words);
+    if (!matches)
         fprintf(stderr, "%s: %s\n", gd_status_name(gd_error_status()), gd_error_message());
     gd_clear_error();
-    return as_said;
+    return matches;
 }
 
 TEST(every_dtype_is_saved_and_loaded) {

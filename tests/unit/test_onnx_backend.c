@@ -66,12 +66,12 @@ static bool read_value(const char *path, const char *kind, size_t i, gd_tensor *
     return read;
 }
 
-static bool within_tolerance(gd_tensor *have, gd_tensor *wanted) {
-    const size_t n = (size_t)gd_tensor_numel(wanted);
+static bool within_tolerance(gd_tensor *have, gd_tensor *expected) {
+    const size_t n = (size_t)gd_tensor_numel(expected);
     double *a = gd_malloc((n + 1) * sizeof *a), *b = gd_malloc((n + 1) * sizeof *b);
     bool close = a && b && gd_copy_to(gd_cast(have, GD_F64), a, n * sizeof *a) == GD_OK &&
-                 gd_copy_to(gd_cast(wanted, GD_F64), b, n * sizeof *b) == GD_OK;
-    const bool small = gd_dtype_size(gd_tensor_dtype(wanted)) == 2;
+                 gd_copy_to(gd_cast(expected, GD_F64), b, n * sizeof *b) == GD_OK;
+    const bool small = gd_dtype_size(gd_tensor_dtype(expected)) == 2;
     for (size_t i = 0; i < n && close; i++) {
         if (isnan(b[i]) || isinf(b[i])) close = isnan(b[i]) ? isnan(a[i]) : a[i] == b[i];
         else close = fabs(a[i] - b[i]) <= (small ? 1e-3 : 1e-7) + 1e-3 * fabs(b[i]);
@@ -81,23 +81,23 @@ static bool within_tolerance(gd_tensor *have, gd_tensor *wanted) {
     return close;
 }
 
-static verdict compare_output(model *m, gd_tensor *have, gd_tensor *wanted, size_t k) {
+static verdict compare_output(model *m, gd_tensor *have, gd_tensor *expected, size_t k) {
     char text[700], one[160], other[160];
-    const gd_shape s = gd_tensor_shape(have), t = gd_tensor_shape(wanted);
-    const bool alike = gd_tensor_dtype(have) == gd_tensor_dtype(wanted) && s.rank == t.rank &&
+    const gd_shape s = gd_tensor_shape(have), t = gd_tensor_shape(expected);
+    const bool alike = gd_tensor_dtype(have) == gd_tensor_dtype(expected) && s.rank == t.rank &&
                        memcmp(s.at, t.at, (size_t)s.rank * sizeof *s.at) == 0;
-    if (alike && (is_random(m) || within_tolerance(have, wanted))) return RIGHT;
+    if (alike && (is_random(m) || within_tolerance(have, expected))) return RIGHT;
     if (alike && is_disputed(m))
         return verdict_with_reason(m, UNSUPPORTED, "the recorded result is disputed");
-    snprintf(text, sizeof text, "output %zu is %s, wanted is %s%s", k,
-             gd_describe(have, one, sizeof one), gd_describe(wanted, other, sizeof other),
+    snprintf(text, sizeof text, "output %zu is %s, expected %s%s", k,
+             gd_describe(have, one, sizeof one), gd_describe(expected, other, sizeof other),
              alike ? " with other values" : "");
     return verdict_with_reason(m, WRONG, text);
 }
 
 static verdict run_set(model *m, const char *set, int level) {
     const gd_pb *graph = gd_pb_message(gd_pb_root(m->doc), "graph");
-    gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES], *wanted[MOST_VALUES];
+    gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES], *expected[MOST_VALUES];
     const size_t n_in = gd_pb_count(graph, "input"), n_out = gd_pb_count(graph, "output");
     int64_t fed = 0;
     if (n_in > MOST_VALUES || n_out > MOST_VALUES)
@@ -113,7 +113,7 @@ static verdict run_set(model *m, const char *set, int level) {
         fetches[k] =
             gd_graph_find(m->graph, gd_pb_string(gd_pb_message_at(graph, "output", k), "name"));
         if (!fetches[k]) return verdict_with_reason(m, WRONG, "an output is not found");
-        if (!read_value(set, "output", k, &wanted[k]))
+        if (!read_value(set, "output", k, &expected[k]))
             return verdict_with_reason(m, UNSUPPORTED, gd_error_message());
     }
     gd_session *session = gd_session_new(m->graph, .level = level);
@@ -121,7 +121,7 @@ static verdict run_set(model *m, const char *set, int level) {
                                   ((gd_tensors){fetches, (int64_t)n_out}));
     if (gd_failed()) return verdict_with_reason(m, UNSUPPORTED, gd_error_message());
     verdict v = RIGHT;
-    for (size_t k = 0; k < n_out && v == RIGHT; k++) v = compare_output(m, r.at[k], wanted[k], k);
+    for (size_t k = 0; k < n_out && v == RIGHT; k++) v = compare_output(m, r.at[k], expected[k], k);
     return v;
 }
 

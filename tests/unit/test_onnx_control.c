@@ -95,9 +95,9 @@ static void check_save_and_load(const model *m, gd_dtype dtype, bool any, bool v
 
 CLEAN_TEST(saved_and_loaded_branches_and_loops_give_the_same_bits) {
     for (int i = 0; i < MODELS; i++)
-        for (int way = 0; way < 3; way++) {
-            check_save_and_load(&models[i], GD_F32, way == 1, way == 2);
-            check_save_and_load(&models[i], GD_F64, way == 1, way == 2);
+        for (int mode = 0; mode < 3; mode++) {
+            check_save_and_load(&models[i], GD_F32, mode == 1, mode == 2);
+            check_save_and_load(&models[i], GD_F64, mode == 1, mode == 2);
         }
 }
 
@@ -125,10 +125,10 @@ static gd_tensor *run_with_condition(gd_graph *graph, gd_tensor *x, gd_tensor *p
         .at[0];
 }
 
-static bool has_values(gd_tensor *t, int64_t count, const double *wanted) {
+static bool has_values(gd_tensor *t, int64_t count, const double *expected) {
     if (gd_failed() || gd_tensor_numel(t) != count) return false;
     t = gd_contiguous(gd_cast(t, GD_F64));
-    return memcmp(gd_data(t), wanted, (size_t)count * sizeof *wanted) == 0;
+    return memcmp(gd_data(t), expected, (size_t)count * sizeof *expected) == 0;
 }
 #define CHECK_VALUES(t, ...)                                                                      \
     CHECK_SAYING(                                                                                 \

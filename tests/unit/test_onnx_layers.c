@@ -82,24 +82,24 @@ static void check_recurrent(const char *op_type, int n, const int *order, int di
     }
     const gd_tensors list = {weights, 4 * directions};
     const int64_t numbers_of[] = {3, 1};
-    gd_tensor *limits = lengths ? gd_from_array(gd_dims(2), GD_I64, numbers_of) : NULL, *wanted,
+    gd_tensor *limits = lengths ? gd_from_array(gd_dims(2), GD_I64, numbers_of) : NULL, *expected,
               *last;
     const bool two = directions == 2;
     if (n == 4) {
         gd_lstm_outputs o = gd_lstm(x, h0, c0, limits, list, .bidirectional = two);
-        wanted = o.y, last = o.h;
+        expected = o.y, last = o.h;
         gd_tensor *c = run_one(g, "x", fed, "c");
         CHECK(tensors_same_bits(batch_first ? gd_permute(c, gd_dims(1, 0, 2)) : c, o.c));
     } else if (n == 3) {
         gd_gru_outputs o = gd_gru(x, h0, limits, list, .bidirectional = two);
-        wanted = o.y, last = o.h;
+        expected = o.y, last = o.h;
     } else {
         gd_rnn_outputs o = gd_rnn(x, h0, limits, list, .bidirectional = two,
                                   .activation = strstr(attributes, "Relu") ? GD_RELU : GD_TANH);
-        wanted = o.y, last = o.h;
+        expected = o.y, last = o.h;
     }
-    wanted = gd_permute(gd_reshape(wanted, gd_dims(T, N, directions, H)), gd_dims(0, 2, 1, 3));
-    CHECK_SAYING(tensors_same_bits(y, wanted) && tensors_same_bits(h, last), "%s %s: %s", op_type,
+    expected = gd_permute(gd_reshape(expected, gd_dims(T, N, directions, H)), gd_dims(0, 2, 1, 3));
+    CHECK_SAYING(tensors_same_bits(y, expected) && tensors_same_bits(h, last), "%s %s: %s", op_type,
                  direction, gd_error_message());
 }
 
@@ -155,9 +155,9 @@ CLEAN_TEST(one_hot_takes_negative_indices_and_any_axis) {
                              "to", 7) "} "
                                       "node { op_type: 'OneHot' input: 'i' input: 'depth' input: "
                                       "'v' output: 'y' " INT("axis", 0) "} " OUTPUT("y") "}"));
-    const float at[] = {2, -3}, wanted[] = {5, 7, 5, 5, 7, 5};
+    const float at[] = {2, -3}, expected[] = {5, 7, 5, 5, 7, 5};
     gd_tensor *y = g ? run_one(g, "x", gd_from_array(gd_dims(2), GD_F32, at), "y") : NULL;
-    CHECK_SAYING(y && tensors_same_bits(y, gd_from_array(gd_dims(3, 2), GD_F32, wanted)), "%s",
+    CHECK_SAYING(y && tensors_same_bits(y, gd_from_array(gd_dims(3, 2), GD_F32, expected)), "%s",
                  gd_error_message());
 }
 

@@ -71,7 +71,7 @@ static double tolerance_of(gd_dtype dtype) {
 /* Checks that the graph gives the outputs of the sample. */
 static void check_graph(gd_graph *graph, const sample *s, int level, const char *what) {
     gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES];
-    char have[160], wanted[160];
+    char have[160], expected[160];
     for (int i = 0; i < s->n_in; i++) {
         feeds[2 * i] = gd_graph_find(graph, name_of('i', i));
         feeds[2 * i + 1] = s->in[i];
@@ -87,7 +87,7 @@ static void check_graph(gd_graph *graph, const sample *s, int level, const char 
         CHECK_SAYING(off >= 0 && off <= tolerance_of(gd_tensor_dtype(s->out[k])),
                      "%s, %s, level %d: output %d is %s and should be %s, off by %g", s->name, what,
                      level, k, gd_describe(r.at[k], have, sizeof have),
-                     gd_describe(s->out[k], wanted, sizeof wanted), off);
+                     gd_describe(s->out[k], expected, sizeof expected), off);
     }
     gd_clear_error();
 }

@@ -97,11 +97,11 @@ static gd_tensor *run_power(const char *text, gd_tensor *a, gd_tensor *b) {
 
 CLEAN_TEST(a_power_has_the_dtype_of_its_base) {
     GD_SCOPE;
-    const int64_t base[] = {2, 3, 10, 7}, wanted[] = {32, 81, 1000000000000000, 2};
+    const int64_t base[] = {2, 3, 10, 7}, expected[] = {32, 81, 1000000000000000, 2};
     const double exponents[] = {5, 4, 15, 0.5};
     gd_tensor *a = gd_from_array(gd_dims(4), GD_I64, base),
               *b = gd_from_array(gd_dims(4), GD_F64, exponents),
-              *y = gd_from_array(gd_dims(4), GD_I64, wanted);
+              *y = gd_from_array(gd_dims(4), GD_I64, expected);
     CHECK_SAYING(tensors_same_bits(run_power(POW(7, 11), a, b), y), "%s", gd_error_message());
     CHECK_SAYING(tensors_same_bits(run_power(POW(7, 1), a, gd_cast(b, GD_F32)), y), "%s",
                  gd_error_message());
@@ -210,12 +210,12 @@ static gd_tensor *run_insert(const char *position) {
 
 CLEAN_TEST(a_negative_insert_position_counts_from_the_end_of_the_sequence) {
     static const char *const positions[] = {"-1", "-3", "-2", "0", "3", "2"};
-    static const float wanted[][4] = {{1, 2, 0, 3}, {0, 1, 2, 3}, {1, 0, 2, 3},
-                                      {0, 1, 2, 3}, {1, 2, 3, 0}, {1, 2, 0, 3}};
+    static const float expected[][4] = {{1, 2, 0, 3}, {0, 1, 2, 3}, {1, 0, 2, 3},
+                                        {0, 1, 2, 3}, {1, 2, 3, 0}, {1, 2, 0, 3}};
     for (int i = 0; i < 6; i++) {
         GD_SCOPE;
         CHECK_SAYING(tensors_same_bits(run_insert(positions[i]),
-                                       gd_from_array(gd_dims(4), GD_F32, wanted[i])),
+                                       gd_from_array(gd_dims(4), GD_F32, expected[i])),
                      "at %s: %s", positions[i], gd_error_message());
     }
 }
@@ -233,13 +233,13 @@ CLEAN_TEST(pytorch_half_pixel_resize_to_one_element_gives_the_first) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(1, 1, 2, 4), 0, 1); /* 0 1 2 3; 4 5 6 7 */
     const float first[] = {0, 4}, middle[] = {1.5f, 5.5f};
-    gd_tensor *wanted = gd_from_array(gd_dims(1, 1, 2, 1), GD_F32, first),
+    gd_tensor *expected = gd_from_array(gd_dims(1, 1, 2, 1), GD_F32, first),
               *other = gd_from_array(gd_dims(1, 1, 2, 1), GD_F32, middle);
     CHECK(tensors_same_bits(
         run_text(RESIZE(SIZE(1) SIZE(1) SIZE(2) SIZE(4), "1, 1, 2, 1", "pytorch_half_pixel"), x),
-        wanted));
+        expected));
     CHECK(tensors_same_bits(
-        run_text(RESIZE(ANY SIZE(1) ANY ANY, "1, 1, 2, 1", "pytorch_half_pixel"), x), wanted));
+        run_text(RESIZE(ANY SIZE(1) ANY ANY, "1, 1, 2, 1", "pytorch_half_pixel"), x), expected));
     CHECK(tensors_same_bits(
         run_text(RESIZE(SIZE(1) SIZE(1) SIZE(2) SIZE(4), "1, 1, 2, 1", "half_pixel"), x), other));
 }
@@ -268,10 +268,10 @@ CLEAN_TEST(an_axis_of_unknown_size_is_split_into_given_sizes) {
 CLEAN_TEST(an_axis_of_unknown_size_is_split_into_equal_parts) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(5, 2), 0, 1);
-    gd_tensor *wanted = gd_cat(gd_list(gd_narrow(x, 0, 2, 3), gd_narrow(x, 0, 0, 2)), .axis = 0);
-    CHECK(tensors_same_bits(run_text(SPLIT(LIST("s", 2, "2, 3"), "input: 's'"), x), wanted));
-    wanted = gd_cat(gd_list(gd_narrow(x, 0, 3, 2), gd_narrow(x, 0, 0, 3)), .axis = 0);
-    CHECK(tensors_same_bits(run_text(SPLIT("", INT("num_outputs", 2)), x), wanted));
+    gd_tensor *expected = gd_cat(gd_list(gd_narrow(x, 0, 2, 3), gd_narrow(x, 0, 0, 2)), .axis = 0);
+    CHECK(tensors_same_bits(run_text(SPLIT(LIST("s", 2, "2, 3"), "input: 's'"), x), expected));
+    expected = gd_cat(gd_list(gd_narrow(x, 0, 3, 2), gd_narrow(x, 0, 0, 3)), .axis = 0);
+    CHECK(tensors_same_bits(run_text(SPLIT("", INT("num_outputs", 2)), x), expected));
 }
 
 TEST_MAIN

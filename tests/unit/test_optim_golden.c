@@ -36,7 +36,7 @@ typedef struct test_case {
     char line[LINE], part[5][LINE]; /* optimizer, options, options of group 1, schedule, more */
     double clip_norm, clip_value;
     int frozen;
-    trajectory want;
+    trajectory expected;
 } test_case;
 
 static test_case cases[MOST_CASES];
@@ -86,7 +86,7 @@ static bool read_cases(void) {
         snprintf(c->line, LINE, "%s", line);
         split_parts(c);
         fine = ++n_cases < MOST_CASES && fread(&key, 8, 1, golden) == 1 && key == key_of(c->line) &&
-               fread(&c->want, sizeof c->want, 1, golden) == 1;
+               fread(&c->expected, sizeof c->expected, 1, golden) == 1;
         CHECK_SAYING(fine, "optim.bin does not match '%s'; run optim_make.py", line);
     }
     if (text) fclose(text);
@@ -239,23 +239,23 @@ static bool follow_trajectory(const test_case *c, mode m, trajectory *got) {
     return fine;
 }
 
-static double relative_error(double got, double want) {
-    return fabs(got - want) / fmax(1e-3, fabs(want));
+static double relative_error(double got, double expected) {
+    return fabs(got - expected) / fmax(1e-3, fabs(expected));
 }
 
 static void compare_trajectory(const test_case *c, mode m, const trajectory *got) {
     double most = 0;
     for (int i = 0; i < STEPS; i++)
         for (int k = 0; k < NUMBERS; k++) {
-            const double off = relative_error(got->at[i][k], c->want.at[i][k]);
+            const double off = relative_error(got->at[i][k], c->expected.at[i][k]);
             if (!(off <= most)) most = off;
             CHECK_SAYING(off <= 1e-6, "%s, %s, step %d, number %d: %.12g, not %.12g", c->line,
-                         mode_names[m], i, k, got->at[i][k], c->want.at[i][k]);
+                         mode_names[m], i, k, got->at[i][k], c->expected.at[i][k]);
             if (!(off <= 1e-6)) return;
         }
     for (int i = 0; i < PARAMETERS; i++)
-        CHECK_SAYING(relative_error(got->last[i], c->want.last[i]) <= 1e-6, "%s, %s, element %d",
-                     c->line, mode_names[m], i);
+        CHECK_SAYING(relative_error(got->last[i], c->expected.last[i]) <= 1e-6,
+                     "%s, %s, element %d", c->line, mode_names[m], i);
 }
 
 CLEAN_TEST(optimizers_and_schedules_follow_pytorch) {

@@ -115,11 +115,11 @@ static gd_status try_schedule(const char *name, const char *options) {
 
 static void check_invalid_value(const gd_maker *m, const gd_op_attr *a, const char *value,
                                 options_fn *attempt, const char *prefix) {
-    char options[200], wanted[100], more[100];
+    char options[200], expected[100], more[100];
     required_of(&m->record, a->name, more);
     snprintf(options, sizeof options, "%s%s=%s", more, a->name, value);
-    snprintf(wanted, sizeof wanted, "%s%s: %s ", prefix, m->record.name, a->name);
-    CHECK_SAYING(attempt(m->record.name, options) == GD_E_ARGUMENT && says(wanted) &&
+    snprintf(expected, sizeof expected, "%s%s: %s ", prefix, m->record.name, a->name);
+    CHECK_SAYING(attempt(m->record.name, options) == GD_E_ARGUMENT && says(expected) &&
                      says("it must be"),
                  "%s of %s: '%s'", options, m->record.name, gd_error_message());
     gd_clear_error();
@@ -301,14 +301,16 @@ CLEAN_TEST(parameters_on_another_device_are_updated) {
             set_grad(a[i], 0.5 + i);
             gd_set_grad(b[i], gd_to_device(gd_full(gd_dims(3), 0.5 + i), device));
         }
-        gd_optimizer *here = gd_optimizer_new(method ? "adamw" : "sgd", ((gd_tensors){a, 3}), NULL),
-                     *there =
+        gd_optimizer *host_optimizer =
+                         gd_optimizer_new(method ? "adamw" : "sgd", ((gd_tensors){a, 3}), NULL),
+                     *device_optimizer =
                          gd_optimizer_new(method ? "adamw" : "sgd", ((gd_tensors){b, 3}), NULL);
-        gd_schedule *s = gd_lr_exponential(here, 0.5), *t = gd_lr_exponential(there, 0.5);
+        gd_schedule *s = gd_lr_exponential(host_optimizer, 0.5),
+                    *t = gd_lr_exponential(device_optimizer, 0.5);
         for (int step = 0; step < 3; step++) {
             if (step == 1) gd_set_requires_grad(a[1], false), gd_set_requires_grad(b[1], false);
             gd_clip_grad_norm(((gd_tensors){a, 3}), 1), gd_clip_grad_norm(((gd_tensors){b, 3}), 1);
-            gd_optimizer_step(here), gd_optimizer_step(there);
+            gd_optimizer_step(host_optimizer), gd_optimizer_step(device_optimizer);
             gd_schedule_step(s), gd_schedule_step(t);
         }
         for (int i = 0; i < 3; i++) {

@@ -201,11 +201,11 @@ static void check_graph(uint64_t seed) {
     gd_tensor *values[INPUTS];
     gd_seed(seed);
     for (int i = 0; i < INPUTS; i++) values[i] = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
-    const results want = run_eager(seed, values);
+    const results expected = run_eager(seed, values);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         const results got = run_plan(seed, values, level);
         if (gd_failed()) return;
-        check_same(seed, level_name(level), &want, &got, level == 0 ? 0 : 1e-9);
+        check_same(seed, level_name(level), &expected, &got, level == 0 ? 0 : 1e-9);
     }
 }
 

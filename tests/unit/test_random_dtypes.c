@@ -35,11 +35,11 @@ static results run_plan(uint64_t seed, enum kind kind, gd_tensor *const *x, int 
 static void check_graph(uint64_t seed) {
     gd_tensor *x[INPUTS];
     const enum kind kind = make_inputs(seed, x);
-    const results want = body(seed, kind, x);
+    const results expected = body(seed, kind, x);
     for (int level = 0; level <= (kind == ALL_DTYPES ? 1 : 2) && !gd_failed(); level++) {
         const results got = run_plan(seed, kind, x, level);
         if (!gd_failed())
-            check_same(seed, level_name(level), &want, &got,
+            check_same(seed, level_name(level), &expected, &got,
                        level == 2 && kind == FLOATS ? 1e-3 : 0);
     }
 }
@@ -50,11 +50,11 @@ static void check_kernels(uint64_t seed) {
     gd_tensor *x[INPUTS];
     const enum kind kind = make_inputs(seed, x);
     use_evaluator();
-    const results want = run_plan(seed, kind, x, 2);
+    const results expected = run_plan(seed, kind, x, 2);
     use_compiler();
     const results got = run_plan(seed, kind, x, 2);
     use_evaluator();
-    if (!gd_failed()) check_same(seed, "compiled, not by the evaluator", &want, &got, 0);
+    if (!gd_failed()) check_same(seed, "compiled, not by the evaluator", &expected, &got, 0);
 }
 
 TEST(random_plans_give_the_same_bits_interpreted_and_compiled) { for_each_seed(3, check_kernels); }

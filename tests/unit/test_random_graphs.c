@@ -159,10 +159,11 @@ static void check_graph(uint64_t seed) {
     gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64), *first[PARAMETERS];
     for (int i = 0; i < PARAMETERS; i++)
         first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.3));
-    const results want = run_eager(seed, x, first);
+    const results expected = run_eager(seed, x, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         const results got = run_plan(seed, x, first, level);
-        if (!gd_failed()) check_same(seed, level_name(level), &want, &got, level == 0 ? 0 : 1e-6);
+        if (!gd_failed())
+            check_same(seed, level_name(level), &expected, &got, level == 0 ? 0 : 1e-6);
     }
 }
 

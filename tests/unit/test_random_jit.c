@@ -173,9 +173,9 @@ static void check_function(uint64_t seed) {
         for (int i = 0; i < 2; i++)
             x[k][i] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     model plain = copy_model(&first);
-    results want[CALLS];
+    results expected[CALLS];
     for (int k = 0; k < CALLS && !gd_failed(); k++)
-        want[k] = call_model(&plain, NULL, x[k], seed + (uint64_t)k);
+        expected[k] = call_model(&plain, NULL, x[k], seed + (uint64_t)k);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         model traced = copy_model(&first);
         gd_jit *jit =
@@ -186,10 +186,10 @@ static void check_function(uint64_t seed) {
                 gd_clear_error();
                 break;
             }
-            char way[60];
-            snprintf(way, sizeof way, "kind %d, level %d, call %d of %d rows", first.kind, level, k,
-                     batches[k]);
-            if (!gd_failed()) check_same(seed, way, &want[k], &got, 1e-6);
+            char mode[60];
+            snprintf(mode, sizeof mode, "kind %d, level %d, call %d of %d rows", first.kind, level,
+                     k, batches[k]);
+            if (!gd_failed()) check_same(seed, mode, &expected[k], &got, 1e-6);
         }
     }
 }

@@ -71,14 +71,14 @@ static int64_t measure_bytes(net *m, gd_tensor *x, int level, int64_t limit,
 static void check_memory(uint64_t seed, net *m, gd_tensor *x, int level, int64_t limit) {
     gd_plan_memory memory;
     const int64_t bytes = measure_bytes(m, x, level, limit, &memory);
-    const int64_t said =
+    const int64_t predicted =
         memory.peak_bytes + memory.variable_bytes + memory.fetch_bytes + memory.constant_bytes;
     if (gd_failed() || memory.at_least) return;
     /* above level 0 a branch that was never taken has no memory yet */
-    CHECK_SAYING(level == 0 ? bytes == said : bytes <= said,
+    CHECK_SAYING(level == 0 ? bytes == predicted : bytes <= predicted,
                  "seed %llu, level %d, limit %lld: %lld bytes, its plan says %lld",
                  (unsigned long long)seed, level, (long long)limit, (long long)bytes,
-                 (long long)said);
+                 (long long)predicted);
 }
 
 static void check_net(uint64_t seed) {
@@ -90,8 +90,8 @@ static void check_net(uint64_t seed) {
     net m = build_net(seed, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         gd_plan_memory free_memory, memory;
-        results want, got;
-        if (!train(&m, x, level, 0, &free_memory, &want) || gd_failed()) return;
+        results expected, got;
+        if (!train(&m, x, level, 0, &free_memory, &expected) || gd_failed()) return;
         check_memory(seed, &m, x, level, 0);
         for (int part = 9; part >= 3 && !gd_failed(); part -= 2) {
             const int64_t limit = free_memory.peak_bytes * part / 10;
@@ -102,11 +102,11 @@ static void check_net(uint64_t seed) {
                 gd_clear_error();
                 break;
             }
-            char way[60];
-            snprintf(way, sizeof way, "level %d, %d tenths of the memory", level, part);
+            char mode[60];
+            snprintf(mode, sizeof mode, "level %d, %d tenths of the memory", level, part);
             CHECK_SAYING(memory.at_least || memory.peak_bytes <= limit, "seed %llu, %s",
-                         (unsigned long long)seed, way);
-            if (!gd_failed()) check_same(seed, way, &want, &got, 0);
+                         (unsigned long long)seed, mode);
+            if (!gd_failed()) check_same(seed, mode, &expected, &got, 0);
             if (!gd_failed()) check_memory(seed, &m, x, level, limit);
         }
     }

@@ -74,7 +74,7 @@ static gd_session *save_random_graph(uint64_t seed, gd_tensor *const *first, gd_
 static void check_graph(uint64_t seed) {
     gd_tensor *x[BATCHES], *first[ALL], *fed;
     const int n = seed % 3 ? BATCHES : 1;
-    results symbols, loaded, want, got;
+    results symbols, loaded, expected, got;
     gd_seed(seed);
     for (int k = 0; k < n; k++) x[k] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
@@ -100,11 +100,11 @@ static void check_graph(uint64_t seed) {
         if (!loaded.at[i]) return;
     }
     for (int k = 0; k < n && !gd_failed(); k++) {
-        char way[60];
-        snprintf(way, sizeof way, "loaded, %d rows", batches[k]);
-        run_session(before, fed, x[k], &symbols, &want);
+        char mode[60];
+        snprintf(mode, sizeof mode, "loaded, %d rows", batches[k]);
+        run_session(before, fed, x[k], &symbols, &expected);
         if (!gd_failed()) run_session(after, x_again, x[k], &loaded, &got);
-        if (!gd_failed()) check_same(seed, way, &want, &got, 1e-6);
+        if (!gd_failed()) check_same(seed, mode, &expected, &got, 1e-6);
     }
 }
 

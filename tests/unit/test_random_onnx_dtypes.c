@@ -88,8 +88,8 @@ static void check_graph(uint64_t seed) {
     const bool loaded = load_model(&after, x, before.fetches.count);
     CHECK_SAYING(loaded, "seed %llu: %s", (unsigned long long)seed, gd_error_message());
     if (!loaded) return;
-    const results want = run_model(&before), got = run_model(&after);
-    if (!gd_failed()) check_same(seed, "loaded", &want, &got, kind == FLOATS ? 1e-3 : 0);
+    const results expected = run_model(&before), got = run_model(&after);
+    if (!gd_failed()) check_same(seed, "loaded", &expected, &got, kind == FLOATS ? 1e-3 : 0);
 }
 
 TEST(random_graphs_of_all_dtypes_give_the_same_results_after_saving_and_loading) {

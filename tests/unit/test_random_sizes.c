@@ -88,19 +88,19 @@ static void run_plan(uint64_t seed, gd_tensor *const *x, gd_tensor *const *first
 
 static void check_graph(uint64_t seed) {
     gd_tensor *x[BATCHES], *first[ALL];
-    results want[BATCHES], got[BATCHES];
+    results expected[BATCHES], got[BATCHES];
     gd_seed(seed);
     for (int k = 0; k < BATCHES; k++)
         x[k] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
         first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
-    run_eager(seed, x, first, want);
+    run_eager(seed, x, first, expected);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         run_plan(seed, x, first, level, got);
         for (int k = 0; k < BATCHES && !gd_failed(); k++) {
-            char way[60];
-            snprintf(way, sizeof way, "level %d, batch %d of %d", level, k, batches[k]);
-            check_same(seed, way, &want[k], &got[k], 1e-6);
+            char mode[60];
+            snprintf(mode, sizeof mode, "level %d, batch %d of %d", level, k, batches[k]);
+            check_same(seed, mode, &expected[k], &got[k], 1e-6);
         }
     }
 }

@@ -227,10 +227,10 @@ TEST(a_limit_that_cannot_be_met_fails_before_anything_runs) {
     CHECK(gd_copy_to(gd_session_get(s, w), before, sizeof before) == GD_OK);
     gd_session_run(s, feed, gd_list(n.loss, n.train));
     CHECK(gd_error_status() == GD_E_MEMORY);
-    const char *said = gd_error_message();
-    CHECK_SAYING(strstr(said, limit) && strstr(said, "memory limit") &&
-                     strstr(said, "smaller batches"),
-                 "%s", said);
+    const char *message = gd_error_message();
+    CHECK_SAYING(strstr(message, limit) && strstr(message, "memory limit") &&
+                     strstr(message, "smaller batches"),
+                 "%s", message);
     gd_clear_error();
     CHECK(gd_copy_to(gd_session_get(s, w), after, sizeof after) == GD_OK &&
           memcmp(before, after, sizeof before) == 0);
@@ -405,14 +405,14 @@ TEST(computed_indices_do_not_delay_updates) {
 /* The record declares the range of the indices: below the size of the sorted axis. */
 TEST(only_unmodified_computed_indices_are_safe) {
     enum { SAFE, SMALLER, CHANGED, WAYS };
-    for (int way = 0; way < WAYS; way++) {
+    for (int mode = 0; mode < WAYS; mode++) {
         IN_GRAPH(g, 4, 6);
         gd_tensor *at = gd_sort(x).indices;
-        if (way == CHANGED) at = gd_add(at, gd_full(gd_dims(4, 6), 1, .dtype = GD_I64));
-        y = gd_sum(gd_gather(way == SMALLER ? gd_narrow(x, 1, 0, 5) : x, 1, at));
+        if (mode == CHANGED) at = gd_add(at, gd_full(gd_dims(4, 6), 1, .dtype = GD_I64));
+        y = gd_sum(gd_gather(mode == SMALLER ? gd_narrow(x, 1, 0, 5) : x, 1, at));
         FETCH(y);
         bool *risks = gd_program_risks(p);
-        CHECK(risks[position_of(p, "gather", 0)] == (way != SAFE) &&
+        CHECK(risks[position_of(p, "gather", 0)] == (mode != SAFE) &&
               !risks[position_of(p, "sort", 0)]);
         gd_free(risks);
         gd_program_free(p);

@@ -1,7 +1,7 @@
 /* test_resume.c - a training run that continues in a new process has the same bits as an
  * uninterrupted run.
  *
- * The test runs itself again: `test_resume --resume WAY LEFT_OUT FROM TO` loads FROM, takes the
+ * The test runs itself again: `test_resume --resume MODE LEFT_OUT FROM TO` loads FROM, takes the
  * second half of the steps, and saves to TO.
  */
 #include <unistd.h>
@@ -14,8 +14,8 @@
 
 enum { STEPS = 100, SAVED = 50, BATCH = 16, INPUTS = 8, CLASSES = 4 };
 
-typedef enum way { EAGER, JIT, SESSION, WAYS } way;
-static const char *const way_names[] = {"eager", "jit", "session"};
+typedef enum run_mode { EAGER, JIT, SESSION, RUN_MODES } run_mode;
+static const char *const mode_names[] = {"eager", "jit", "session"};
 
 typedef struct training_run {
     gd_module *net;
@@ -47,15 +47,15 @@ static void make_session(training_run *r) {
     r->session = gd_session_new(graph, .level = 0);
 }
 
-static void make_run(training_run *r, way how, uint64_t seed) {
+static void make_run(training_run *r, run_mode mode, uint64_t seed) {
     gd_seed(seed);
     *r = (training_run){.losses = gd_zeros(gd_dims(STEPS - SAVED))};
     r->net = gd_nn_sequential(gd_nn_linear(INPUTS, 32), gd_nn_batch_norm1d(32), gd_nn_relu(),
                               gd_nn_dropout(.p = 0.3), gd_nn_linear(32, CLASSES));
     r->adam = gd_optim_adam(gd_module_parameters(r->net), .lr = 1e-2);
     r->cosine = gd_lr_cosine(r->adam, 80, .warmup = 10);
-    if (how == JIT) r->jit = gd_jit_new(train_step, r, .level = 0);
-    if (how == SESSION) make_session(r);
+    if (mode == JIT) r->jit = gd_jit_new(train_step, r, .level = 0);
+    if (mode == SESSION) make_session(r);
 }
 
 /* Batches and dropout draw from the same generator. */
@@ -97,9 +97,9 @@ static int resume_run(char **args) {
     GD_SCOPE;
     training_run r;
     gd_state_part parts[6];
-    const way how = (way)atoi(args[0]);
-    make_run(&r, how, 99); /* other weights and another generator state */
-    if (how == SESSION)
+    const run_mode mode = (run_mode)atoi(args[0]);
+    make_run(&r, mode, 99); /* other weights and another generator state */
+    if (mode == SESSION)
         make_run(&r, SESSION, 1); /* a graph keeps the random numbers of the seed that it was built
                                    * with */
     gd_load_state_with(args[2], parts_of(&r, args[1], parts));
@@ -115,9 +115,9 @@ static int run_resume(void *args) {
     return 127;
 }
 
-static int resume_in_child(way how, const char *left_out, const char *from, const char *to) {
+static int resume_in_child(run_mode mode, const char *left_out, const char *from, const char *to) {
     char number[8];
-    snprintf(number, sizeof number, "%d", how);
+    snprintf(number, sizeof number, "%d", mode);
     const char *const args[] = {number, left_out, from, to};
     return child_run(run_resume, (void *)args);
 }
@@ -139,28 +139,28 @@ static const char *difference(const char *a_path, const char *b_path) {
     return NULL;
 }
 
-static void check_resumed(way how) {
+static void check_resumed(run_mode mode) {
     GD_SCOPE;
     const char *saved = temp_path("saved.safetensors"), *entire = temp_path("entire.safetensors"),
                *resumed = temp_path("resumed.safetensors");
     training_run r;
-    make_run(&r, how, 1);
+    make_run(&r, mode, 1);
     take_steps(&r, 0, STEPS);
     CHECK_SAYING(save_run(&r, entire) == GD_OK, "%s", gd_error_message());
-    make_run(&r, how, 1);
+    make_run(&r, mode, 1);
     take_steps(&r, 0, SAVED);
     CHECK_SAYING(save_run(&r, saved) == GD_OK, "%s", gd_error_message());
     CHECK(difference(entire, saved) != NULL);
 
-    CHECK(resume_in_child(how, "", saved, resumed) == 0);
+    CHECK(resume_in_child(mode, "", saved, resumed) == 0);
     const char *other = difference(entire, resumed);
-    CHECK_SAYING(!other, "%s: %s differs", way_names[how], other);
+    CHECK_SAYING(!other, "%s: %s differs", mode_names[mode], other);
     /* Each part is necessary. (Adam's state uses the names of the net, so it is not loaded alone.)
      */
     static const char *const parts[] = {"adam", "cosine", "rng", "session"};
-    for (int i = 0; i < (how == SESSION ? 4 : 3); i++) {
-        CHECK(resume_in_child(how, parts[i], saved, resumed) == 0);
-        CHECK_SAYING(difference(entire, resumed), "%s without %s: the same", way_names[how],
+    for (int i = 0; i < (mode == SESSION ? 4 : 3); i++) {
+        CHECK(resume_in_child(mode, parts[i], saved, resumed) == 0);
+        CHECK_SAYING(difference(entire, resumed), "%s without %s: the same", mode_names[mode],
                      parts[i]);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());

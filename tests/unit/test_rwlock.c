@@ -16,9 +16,9 @@ enum { MOST = 8 };
 typedef struct lock_user {
     gd_rwlock *rwlock;
     bool writes;
-    _Atomic bool stays; /* holds the lock until it is released */
-    _Atomic int *came;  /* counts the threads that have acquired the lock */
-    int number;         /* the position of this thread among them */
+    _Atomic bool holds;    /* holds the lock until it is released */
+    _Atomic int *acquired; /* counts the threads that have acquired the lock */
+    int number;            /* the position of this thread among them */
     pthread_t thread;
 } lock_user;
 
@@ -26,8 +26,8 @@ static void *use_lock(void *arg) {
     lock_user *v = arg;
     gd_rwlock_hold hold;
     if (gd_rwlock_take(v->rwlock, v->writes, &hold) != GD_OK) return NULL;
-    v->number = atomic_fetch_add(v->came, 1);
-    while (atomic_load(&v->stays)) sched_yield();
+    v->number = atomic_fetch_add(v->acquired, 1);
+    while (atomic_load(&v->holds)) sched_yield();
     gd_rwlock_release(&hold);
     return NULL;
 }
@@ -45,11 +45,11 @@ static int count_waiting(gd_rwlock *rwlock) {
 static void start_users(lock_user *v, int count, int at_once) {
     for (int i = 0; i < count; i++) {
         pthread_create(&v[i].thread, NULL, use_lock, &v[i]);
-        while (atomic_load(v[i].came) + count_waiting(v[i].rwlock) < i + 1) sched_yield();
+        while (atomic_load(v[i].acquired) + count_waiting(v[i].rwlock) < i + 1) sched_yield();
     }
-    CHECK_SAYING(atomic_load(v->came) == at_once, "%d acquired it at once, not %d",
-                 atomic_load(v->came), at_once);
-    for (int i = 0; i < count; i++) atomic_store(&v[i].stays, false);
+    CHECK_SAYING(atomic_load(v->acquired) == at_once, "%d acquired it at once, not %d",
+                 atomic_load(v->acquired), at_once);
+    for (int i = 0; i < count; i++) atomic_store(&v[i].holds, false);
     for (int i = 0; i < count; i++) pthread_join(v[i].thread, NULL);
 }
 
@@ -60,34 +60,36 @@ TEST(the_lock_is_granted_in_order_of_arrival) {
     static const int round[MOST] = {0, 0, 1, 2, 2, 3, 4, 5};
     gd_rwlock rwlock;
     gd_rwlock_init(&rwlock);
-    _Atomic int came = 0;
+    _Atomic int acquired = 0;
     lock_user v[MOST];
     for (int i = 0; i < MOST; i++)
-        v[i] = (lock_user){.rwlock = &rwlock, .writes = writes[i], .stays = true, .came = &came};
+        v[i] = (lock_user){
+            .rwlock = &rwlock, .writes = writes[i], .holds = true, .acquired = &acquired};
     start_users(v, MOST, 2);
     for (int i = 0; i < MOST; i++)
         for (int k = 0; k < i; k++)
             CHECK_SAYING(round[k] == round[i] || v[k].number < v[i].number,
-                         "%d came before %d, and went after it", k, i);
+                         "%d arrived before %d, but acquired the lock after it", k, i);
     CHECK(rwlock.readers == 0 && !rwlock.written && !rwlock.queue.first);
 }
 
 TEST(readers_wait_behind_a_writer) {
     gd_rwlock rwlock;
     gd_rwlock_init(&rwlock);
-    _Atomic int came = 0;
+    _Atomic int acquired = 0;
     lock_user v[4];
     for (int i = 0; i < 4; i++)
-        v[i] = (lock_user){.rwlock = &rwlock, .writes = i == 0, .stays = true, .came = &came};
+        v[i] =
+            (lock_user){.rwlock = &rwlock, .writes = i == 0, .holds = true, .acquired = &acquired};
     start_users(v, 4, 1);
 }
 
 TEST(a_thread_may_only_nest_read_locks) {
     gd_rwlock rwlock;
     gd_rwlock_init(&rwlock);
-    _Atomic int came = 0;
+    _Atomic int acquired = 0;
     gd_rwlock_hold outer, inner;
-    lock_user writer = {.rwlock = &rwlock, .writes = true, .came = &came};
+    lock_user writer = {.rwlock = &rwlock, .writes = true, .acquired = &acquired};
     CHECK(gd_rwlock_take(&rwlock, false, &outer) == GD_OK);
     pthread_create(&writer.thread, NULL, use_lock, &writer);
     while (count_waiting(&rwlock) == 0) sched_yield();

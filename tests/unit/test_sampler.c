@@ -186,10 +186,10 @@ TEST(orders_of_epochs_and_seeds_are_independent) {
     for (uint64_t k = 0; k < 4; k++) {
         int same_epoch = 0, same_seed = 0, fixed = 0;
         for (int64_t i = 0; i < N; i++) {
-            const int64_t here = gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k, k), i, N);
-            same_epoch += here == gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k, k + 1), i, N);
-            same_seed += here == gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k + 1, k), i, N);
-            fixed += here == i;
+            const int64_t position = gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k, k), i, N);
+            same_epoch += position == gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k, k + 1), i, N);
+            same_seed += position == gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k + 1, k), i, N);
+            fixed += position == i;
         }
         /* each has mean 1 */
         CHECK_SAYING(same_epoch < 8 && same_seed < 8 && fixed < 8, "%d %d %d", same_epoch,

@@ -118,17 +118,18 @@ CLEAN_TEST(only_floats_are_converted) {
 CLEAN_TEST(tensors_on_a_device_that_the_host_cannot_read_are_saved_and_loaded) {
     GD_SCOPE;
     gd_device *device = gd_test_device();
-    gd_tensor *here = gd_randn(gd_dims(4, 6)), *there = gd_to_device(here, device);
+    gd_tensor *on_host = gd_randn(gd_dims(4, 6)), *on_device = gd_to_device(on_host, device);
     gd_tensor *strided = gd_transpose(gd_to_device(gd_zeros(gd_dims(6, 4)), device), 0, 1);
     gd_tensor *half = gd_to_device(gd_zeros(gd_dims(4, 6), .dtype = GD_F64), device);
     const char *path = temp_path("device.safetensors");
-    CHECK_SAYING(gd_save_state(path, gd_part("w", there)) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(gd_save_state(path, gd_part("w", on_device)) == GD_OK, "%s", gd_error_message());
     CHECK_SAYING(gd_load_state(path, gd_part("w", strided)) == GD_OK, "%s", gd_error_message());
     CHECK_SAYING(gd_load_state(path, gd_part("w", half)) == GD_OK, "%s", gd_error_message());
-    CHECK(tensors_distance(gd_to_device(strided, gd_device_get("cpu")), here) == 0);
+    CHECK(tensors_distance(gd_to_device(strided, gd_device_get("cpu")), on_host) == 0);
     CHECK(gd_item(gd_max(gd_abs(
-              gd_sub(gd_to_device(half, gd_device_get("cpu")), gd_cast(here, GD_F64))))) == 0);
-    CHECK(gd_set_state(half, gd_state_of(there)) != GD_OK); /* the tensor in the state has no name
+              gd_sub(gd_to_device(half, gd_device_get("cpu")), gd_cast(on_host, GD_F64))))) == 0);
+    CHECK(gd_set_state(half, gd_state_of(on_device)) !=
+          GD_OK); /* the tensor in the state has no name
                                                              */
     gd_clear_error();
 }
@@ -206,21 +207,22 @@ CLEAN_TEST(moments_are_named_after_their_parameters_in_any_order) {
     }
     CHECK(gd_save_state(alone, gd_part("adam", (void *)m)) == GD_OK &&
           gd_state_find(gd_read_state(alone), "adam.0.exp_avg"));
-    for (int way = 0; way < 4; way++) { /* both forms of names, with and without the net */
+    for (int variant = 0; variant < 4;
+         variant++) { /* both forms of names, with and without the net */
         net *fresh = small_net(0);
         moments *loaded = new_moments(fresh, 0);
-        const char *from = way % 2 ? alone : path;
+        const char *from = variant % 2 ? alone : path;
         gd_load_report report;
         gd_status status = GD_OK;
-        if (way == 0)
+        if (variant == 0)
             status =
                 gd_load_state(from, gd_part("adam", (void *)loaded), gd_part("net", (void *)fresh));
-        if (way == 1)
+        if (variant == 1)
             status = gd_load_state_with(
                 from, gd_parts(gd_part("net", (void *)fresh), gd_part("adam", (void *)loaded)),
                 .partial = &report);
-        if (way == 3) status = gd_load_state(from, gd_part("adam", (void *)loaded));
-        if (way == 2) { /* names of a net that is not in the file */
+        if (variant == 3) status = gd_load_state(from, gd_part("adam", (void *)loaded));
+        if (variant == 2) { /* names of a net that is not in the file */
             CHECK(gd_load_state(from, gd_part("adam", (void *)loaded)) != GD_OK &&
                   says("unexpected adam.fc1.weight.exp_avg") && loaded->steps == 0);
             gd_clear_error();

@@ -8,13 +8,13 @@
 static const char *find_python(void) {
     static char command[500];
     const char *name = getenv("GRADUS_PYTHON") ? getenv("GRADUS_PYTHON") : "python3";
-    static int there = -1;
-    if (there < 0) {
+    static int available = -1;
+    if (available < 0) {
         snprintf(command, sizeof command,
                  "%s -c 'import torch, numpy, safetensors' >/dev/null 2>&1", name);
-        there = system(command) == 0;
+        available = system(command) == 0;
     }
-    return there ? name : NULL;
+    return available ? name : NULL;
 }
 
 static bool run_python(const char *what, const char *path) {

@@ -504,11 +504,11 @@ CLEAN_TEST(random_numbers_follow_the_seed_as_in_eager_code) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(100))), *calls[3][3];
     gd_jit *jit = gd_jit_new(drop_twice, NULL, .level = 0);
-    for (int way = 0; way < 3; way++) { /* traced now, traced before, without a jit */
+    for (int variant = 0; variant < 3; variant++) { /* traced now, traced before, without a jit */
         gd_seed(9);
         for (int i = 0; i < 3; i++)
-            calls[way][i] =
-                (way < 2 ? gd_jit_call(jit, gd_list(x)) : drop_twice(gd_list(x), NULL)).at[0];
+            calls[variant][i] =
+                (variant < 2 ? gd_jit_call(jit, gd_list(x)) : drop_twice(gd_list(x), NULL)).at[0];
     }
     for (int i = 0; i < 3; i++) {
         CHECK_SAYING(gd_item(gd_sum(gd_abs(gd_sub(calls[0][i], calls[1][i])))) == 0,

@@ -110,8 +110,8 @@ static void check_case(const char *line, FILE *golden) {
     const gd_dtype result = normal ? GD_F32 : dtype;
     const size_t count = (size_t)(head[1] * head[2] * head[3]),
                  bytes = count * gd_dtype_size(result);
-    void *want = malloc(bytes);
-    CHECK(fread(want, 1, bytes, golden) == bytes);
+    void *expected = malloc(bytes);
+    CHECK(fread(expected, 1, bytes, golden) == bytes);
     const bool fits = status == GD_OK && (uint64_t)y.channels == head[1] &&
                       (uint64_t)y.height == head[2] && (uint64_t)y.width == head[3] &&
                       y.dtype == result;
@@ -120,15 +120,16 @@ static void check_case(const char *line, FILE *golden) {
     double worst = 0;
     int off = 0;
     for (size_t i = 0; fits && i < count; i++) {
-        const double d = result == GD_U8 ? abs(((uint8_t *)want)[i] - ((uint8_t *)y.data)[i])
-                                         : fabs((double)((float *)want)[i] - ((float *)y.data)[i]);
+        const double d = result == GD_U8
+                             ? abs(((uint8_t *)expected)[i] - ((uint8_t *)y.data)[i])
+                             : fabs((double)((float *)expected)[i] - ((float *)y.data)[i]);
         worst = d > worst ? d : worst;
         off += d > 0;
     }
     CHECK_SAYING(worst <= tolerance_of(words[0], result), "%s: off by %g", line, worst);
     if (result == GD_U8)
         CHECK_SAYING(off <= 1 + (int)count / 25, "%s: %d of %zu are off by 1", line, off, count);
-    free(want);
+    free(expected);
 }
 
 TEST(image_functions_agree_with_torchvision) {
@@ -160,11 +161,11 @@ TEST(crop_draws_its_top_then_its_left) {
         gd_tensor *y = gd_transform_apply(crop, x, &r);
         const int64_t top = gd_random_below(&copy, 12 + 4 - 5 + 1),
                       left = gd_random_below(&copy, 15 + 2 - 6 + 1);
-        gd_image image, want;
+        gd_image image, expected;
         CHECK(gd_image_of(x, &image) == GD_OK);
-        CHECK(gd_image_window(&image, top - 2, left - 1, 5, 6, GD_BORDER_REFLECT, NULL, &want) ==
-              GD_OK);
-        CHECK(tensors_same_bits(y, want.tensor));
+        CHECK(gd_image_window(&image, top - 2, left - 1, 5, 6, GD_BORDER_REFLECT, NULL,
+                              &expected) == GD_OK);
+        CHECK(tensors_same_bits(y, expected.tensor));
         CHECK(gd_random_word(&r) == gd_random_word(&copy)); /* and draws nothing else */
     }
 }
@@ -294,15 +295,15 @@ TEST(color_jitter_applies_its_factors_in_its_order) {
         const double f[4] = {gd_random_between(&copy, 0.6, 1.4), gd_random_between(&copy, 0.5, 0.9),
                              gd_random_between(&copy, 0.7, 1.3),
                              gd_random_between(&copy, -0.1, 0.1)};
-        gd_image want;
-        CHECK(gd_image_of(make_image(GD_U8, 3, 7, 9), &want) == GD_OK);
+        gd_image expected;
+        CHECK(gd_image_of(make_image(GD_U8, 3, 7, 9), &expected) == GD_OK);
         for (int i = 0; i < 4; i++) {
-            if (order[i] == 0) gd_image_brightness(&want, f[0]);
-            if (order[i] == 1) gd_image_contrast(&want, f[1]);
-            if (order[i] == 2) gd_image_saturation(&want, f[2]);
-            if (order[i] == 3) gd_image_hue(&want, f[3]);
+            if (order[i] == 0) gd_image_brightness(&expected, f[0]);
+            if (order[i] == 1) gd_image_contrast(&expected, f[1]);
+            if (order[i] == 2) gd_image_saturation(&expected, f[2]);
+            if (order[i] == 3) gd_image_hue(&expected, f[3]);
         }
-        CHECK(tensors_same_bits(y, want.tensor));
+        CHECK(tensors_same_bits(y, expected.tensor));
     }
     CHECK(tensors_same_bits(gd_transform_apply(gd_transform_color_jitter(), x, NULL), x));
 }
@@ -314,11 +315,11 @@ TEST(rotate_and_affine_draw_in_their_ranges) {
     gd_tensor *y = gd_transform_apply(gd_transform_rotate(gd_floats(10, 80)), x, &r);
     double m[6];
     float fill[GD_MAX_FLOATS] = {0};
-    gd_image image, want;
+    gd_image image, expected;
     CHECK(gd_image_of(x, &image) == GD_OK);
     gd_affine_matrix(-gd_random_between(&copy, 10, 80), 0, 0, 1, 0, 0, m);
-    CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &want) == GD_OK &&
-          tensors_same_bits(y, want.tensor));
+    CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &expected) == GD_OK &&
+          tensors_same_bits(y, expected.tensor));
     y = gd_transform_apply(gd_transform_affine(20, .translate = 0.2, .scale = gd_floats(0.8, 1.2),
                                                .shear = gd_floats(-5, 5, -3, 3)),
                            x, &r);
@@ -327,8 +328,8 @@ TEST(rotate_and_affine_draw_in_their_ranges) {
                  ty = nearbyint(gd_random_between(&copy, -2.2, 2.2));
     const double scale = gd_random_between(&copy, 0.8, 1.2), sx = gd_random_between(&copy, -5, 5);
     gd_affine_matrix(angle, tx, ty, scale, sx, gd_random_between(&copy, -3, 3), m);
-    CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &want) == GD_OK &&
-          tensors_same_bits(y, want.tensor));
+    CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &expected) == GD_OK &&
+          tensors_same_bits(y, expected.tensor));
     CHECK(tensors_same_bits(gd_transform_apply(gd_transform_affine(0), x, NULL),
                             x)); /* identity parameters change nothing */
 }
@@ -449,7 +450,7 @@ TEST(other_floats_work_as_f32) {
             GD_SCOPE;
             gd_tensor *x = make_image(GD_F32, 3, 7, 6);
             gd_transform *t = gd_transform_new(all_transforms[i].name, all_transforms[i].options);
-            gd_tensor *want = gd_transform_apply(t, x, NULL),
+            gd_tensor *expected = gd_transform_apply(t, x, NULL),
                       *y = gd_transform_apply(t, gd_cast(x, dtypes[k]), NULL);
             CHECK_SAYING(!gd_tensor_is_error(y), "%s: %s", all_transforms[i].name,
                          gd_error_message());
@@ -458,8 +459,8 @@ TEST(other_floats_work_as_f32) {
                          "%s", all_transforms[i].name);
             y = gd_contiguous(gd_cast(y, GD_F32));
             double worst = 0;
-            for (int64_t e = 0; e < gd_tensor_numel(want); e++)
-                worst = fmax(worst, fabs((double)element(want, e) - element(y, e)));
+            for (int64_t e = 0; e < gd_tensor_numel(expected); e++)
+                worst = fmax(worst, fabs((double)element(expected, e) - element(y, e)));
             CHECK_SAYING(worst < (dtypes[k] == GD_BF16 ? 0.05 : 0.01), "%s: %g",
                          all_transforms[i].name, worst);
         }
@@ -471,10 +472,10 @@ TEST(views_and_other_ranks_work) {
         GD_SCOPE;
         gd_tensor *x = make_image(GD_F32, 3, 7, 6);
         gd_transform *t = gd_transform_new(all_transforms[i].name, all_transforms[i].options);
-        gd_tensor *want = gd_transform_apply(t, x, NULL);
+        gd_tensor *expected = gd_transform_apply(t, x, NULL);
         gd_tensor *view = gd_transpose(gd_contiguous(gd_transpose(x, 1, 2)), 1, 2);
         CHECK(!gd_tensor_is_contiguous(view));
-        CHECK_SAYING(tensors_same_bits(gd_contiguous(gd_transform_apply(t, view, NULL)), want),
+        CHECK_SAYING(tensors_same_bits(gd_contiguous(gd_transform_apply(t, view, NULL)), expected),
                      "%s of a view", all_transforms[i].name);
         gd_tensor *plain = gd_transform_apply(t, make_image(GD_F32, 1, 7, 6), NULL);
         gd_tensor *flat =

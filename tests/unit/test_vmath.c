@@ -99,27 +99,28 @@ enum { SPECIALS = 6 * sizeof corners / sizeof corners[0] + 8 };
 
 /* --- errors in units of the last place -------------------------------------------------------- */
 
-static double ulps_f32(float got, double want) {
-    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
-    if (!signbit(got) != !signbit(want)) return INFINITY;
-    double g = fmin(fabs((double)got), 0x1p128), w = fmin(fabs(want), 0x1p128);
+static double ulps_f32(float got, double expected) {
+    if (isnan(expected) || isnan(got)) return isnan(expected) && isnan(got) ? 0 : INFINITY;
+    if (!signbit(got) != !signbit(expected)) return INFINITY;
+    double g = fmin(fabs((double)got), 0x1p128), w = fmin(fabs(expected), 0x1p128);
     int exponent = w < 0x1p-126 ? -126 : ilogb(w);
     return fabs(g - w) * double_of((uint64_t)(1023 + 23 - exponent) << 52);
 }
-static double ulps_f64(double got, long double want) {
-    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
-    if (!signbit(got) != !signbit(want)) return INFINITY;
-    long double g = fminl(fabsl((long double)got), 0x1p1024L), w = fminl(fabsl(want), 0x1p1024L);
+static double ulps_f64(double got, long double expected) {
+    if (isnan(expected) || isnan(got)) return isnan(expected) && isnan(got) ? 0 : INFINITY;
+    if (!signbit(got) != !signbit(expected)) return INFINITY;
+    long double g = fminl(fabsl((long double)got), 0x1p1024L),
+                w = fminl(fabsl(expected), 0x1p1024L);
     int exponent = w < 0x1p-1022L ? -1022 : ilogbl(w);
     return (double)(fabsl(g - w) * ldexpl(1, 52 - exponent));
 }
 
 typedef struct worst {
-    double ulps, a, b, got, want;
+    double ulps, a, b, got, expected;
 } worst;
 
-static void record_worst(worst *w, double ulps, double a, double b, double got, double want) {
-    if (!(ulps <= w->ulps)) *w = (worst){ulps, a, b, got, want};
+static void record_worst(worst *w, double ulps, double a, double b, double got, double expected) {
+    if (!(ulps <= w->ulps)) *w = (worst){ulps, a, b, got, expected};
 }
 static void judge_worst(const char *name, const char *type, gd_isa isa, const worst *w,
                         double limit) {
@@ -130,7 +131,7 @@ static void judge_worst(const char *name, const char *type, gd_isa isa, const wo
     snprintf(full, sizeof full, "%s_%s", name, type);
     snprintf(text, sizeof text,
              "%.3f ulp, at most %.2f promised, at (%.17g, %.17g): %.17g, not %.17g", w->ulps, limit,
-             w->a, w->b, w->got, w->want);
+             w->a, w->b, w->got, w->expected);
     report_failure(full, isa, text);
 }
 
@@ -209,18 +210,19 @@ static const struct unary {
 enum { UNARY = sizeof unary / sizeof unary[0] };
 
 static void test_unary_f32(const struct unary *u, const float *x, int n, worst *w) {
-    static double want[CHUNK];
+    static double expected[CHUNK];
     static float got[CHUNK];
     char name[64];
     snprintf(name, sizeof name, "%s_f32", u->name);
-    for (int i = 0; i < n; i++) want[i] = u->ref(x[i]);
+    for (int i = 0; i < n; i++) expected[i] = u->ref(x[i]);
     for (gd_isa isa = 0; isa <= best; isa++) {
         run_function(isa, name, n, x, NULL, NULL, got);
         for (int i = 0; i < n; i++) {
-            if (got[i] == (float)want[i] && got[i] != 0 && w[isa].ulps >= 0.5) continue;
-            double ulps = ulps_f32(got[i], want[i]);
-            if (u->ref == ref_digamma && fabs(want[i]) < 1) ulps = fabs(got[i] - want[i]) * 0x1p23;
-            record_worst(&w[isa], ulps, x[i], 0, got[i], want[i]);
+            if (got[i] == (float)expected[i] && got[i] != 0 && w[isa].ulps >= 0.5) continue;
+            double ulps = ulps_f32(got[i], expected[i]);
+            if (u->ref == ref_digamma && fabs(expected[i]) < 1)
+                ulps = fabs(got[i] - expected[i]) * 0x1p23;
+            record_worst(&w[isa], ulps, x[i], 0, got[i], expected[i]);
         }
     }
 }
@@ -249,7 +251,7 @@ static void test_all_unary_f32(const char *only) {
 
 static void test_all_unary_f64(void) {
     static double x[CHUNK], got[CHUNK];
-    static long double want[CHUNK];
+    static long double expected[CHUNK];
     for (int k = 0; k < UNARY; k++) {
         if (!unary[k].refl) continue;
         int n = special_f64(x);
@@ -260,17 +262,17 @@ static void test_all_unary_f64(void) {
                    : kind == 2 ? uniform(-50, 50)
                                : copysign(exp2(uniform(-60, 12)), uniform(-1, 3));
         }
-        for (int i = 0; i < n; i++) want[i] = unary[k].refl(x[i]);
+        for (int i = 0; i < n; i++) expected[i] = unary[k].refl(x[i]);
         char name[64];
         snprintf(name, sizeof name, "%s_f64", unary[k].name);
         for (gd_isa isa = 0; isa <= best; isa++) {
             worst w = {0, 0, 0, 0, 0};
             run_function(isa, name, n, x, NULL, NULL, got);
             for (int i = 0; i < n; i++) {
-                double ulps = ulps_f64(got[i], want[i]);
-                if (unary[k].ref == ref_digamma && fabsl(want[i]) < 1)
-                    ulps = (double)fabsl(got[i] - want[i]) * 0x1p52;
-                record_worst(&w, ulps, x[i], 0, got[i], (double)want[i]);
+                double ulps = ulps_f64(got[i], expected[i]);
+                if (unary[k].ref == ref_digamma && fabsl(expected[i]) < 1)
+                    ulps = (double)fabsl(got[i] - expected[i]) * 0x1p52;
+                record_worst(&w, ulps, x[i], 0, got[i], (double)expected[i]);
             }
             judge_worst(unary[k].name, "f64", isa, &w, unary[k].limit_f64);
         }
@@ -393,14 +395,14 @@ static void test_all_binary(void) {
             run_function(isa, name, nl, al, bl, NULL, gl);
             int either_zero = binary[k].ref == ref2_max || binary[k].ref == ref2_min;
             for (int i = 0; i < n; i++) {
-                double want = binary[k].ref(a[i], b[i]);
-                if (either_zero && a[i] == 0 && b[i] == 0) want = copysign(0, got[i]);
-                record_worst(&w, ulps_f32(got[i], want), a[i], b[i], got[i], want);
+                double expected = binary[k].ref(a[i], b[i]);
+                if (either_zero && a[i] == 0 && b[i] == 0) expected = copysign(0, got[i]);
+                record_worst(&w, ulps_f32(got[i], expected), a[i], b[i], got[i], expected);
             }
             for (int i = 0; i < nl; i++) {
-                long double want = binary[k].refl(al[i], bl[i]);
-                if (either_zero && al[i] == 0 && bl[i] == 0) want = copysign(0, gl[i]);
-                record_worst(&wl, ulps_f64(gl[i], want), al[i], bl[i], gl[i], (double)want);
+                long double expected = binary[k].refl(al[i], bl[i]);
+                if (either_zero && al[i] == 0 && bl[i] == 0) expected = copysign(0, gl[i]);
+                record_worst(&wl, ulps_f64(gl[i], expected), al[i], bl[i], gl[i], (double)expected);
             }
             judge_worst(binary[k].name, "f32", isa, &w, binary[k].limit);
             judge_worst(binary[k].name, "f64", isa, &wl, binary[k].limit);
@@ -431,11 +433,11 @@ static void test_ternary(void) {
 #if !defined(__x86_64__)
             continue;
 #endif
-            float want =
+            float expected =
                 fused ? fmaf(a[i], b[i], c[i]) : (float)((float)((double)a[i] * b[i]) + c[i]);
             volatile double product = al[i] * bl[i];
             double want_l = fused ? fma(al[i], bl[i], cl[i]) : product + cl[i];
-            if (!(got[i] == want || isnan(want)) || !(gl[i] == want_l || isnan(want_l)))
+            if (!(got[i] == expected || isnan(expected)) || !(gl[i] == want_l || isnan(want_l)))
                 report_failure("fma", isa, fused ? "rounds twice" : "is not a product and a sum");
         }
     }
@@ -521,11 +523,11 @@ static void test_integers(void) {
             if (is64) run_function(isa, name, N, a64, b64, NULL, g64);
             for (int i = 0; i < N; i++) {
                 wide x = is32 ? a32[i] : a64[i], y = is32 ? b32[i] : b64[i];
-                wide want = int_reference(op, x, y, is32 ? 32 : 64);
-                if (is32 ? g32[i] == (int32_t)want : g64[i] == (int64_t)want) continue;
+                wide expected = int_reference(op, x, y, is32 ? 32 : 64);
+                if (is32 ? g32[i] == (int32_t)expected : g64[i] == (int64_t)expected) continue;
                 char text[128];
                 snprintf(text, sizeof text, "(%lld, %lld) gives %lld, not %lld", (long long)x,
-                         (long long)y, (long long)(is32 ? g32[i] : g64[i]), (long long)want);
+                         (long long)y, (long long)(is32 ? g32[i] : g64[i]), (long long)expected);
                 report_failure(name, isa, text);
                 break;
             }
@@ -563,7 +565,7 @@ static void check_halves(gd_isa isa, const float *x, int n) {
     run_function(isa, "f32_to_f16", n, x, NULL, NULL, f16);
     run_function(isa, "f32_to_bf16", n, x, NULL, NULL, bf16);
     for (int i = 0; i < n; i++) {
-        double want = round_to_digits(x[i], 10, -24, 65536), got = half_value(f16[i]);
+        double expected = round_to_digits(x[i], 10, -24, 65536), got = half_value(f16[i]);
         double want_b = round_to_digits(x[i], 7, -133, 0x1p128),
                got_b = float_of((uint32_t)bf16[i] << 16);
         uint32_t bits;
@@ -575,7 +577,7 @@ static void check_halves(gd_isa isa, const float *x, int n) {
             if (bf16[i] != (bits >> 16 | 0x40)) report_failure("f32_to_bf16", isa, "loses a NaN");
             continue;
         }
-        if (got != want || !signbit(got) != !signbit(want))
+        if (got != expected || !signbit(got) != !signbit(expected))
             report_failure("f32_to_f16", isa, "wrong");
         if (got_b != want_b || !signbit(got_b) != !signbit(want_b))
             report_failure("f32_to_bf16", isa, "wrong");
@@ -589,17 +591,19 @@ static void test_halves(void) {
         for (int i = 0; i < CHUNK; i++) h[i] = (uint16_t)i;
         run_function(isa, "f16_to_f32", CHUNK - 1, h, NULL, NULL, x);
         for (int i = 0; i < CHUNK - 1; i++) {
-            double want = half_value(h[i]);
+            double expected = half_value(h[i]);
             uint32_t bits;
             memcpy(&bits, &x[i], sizeof bits);
             uint32_t nan = (uint32_t)(i & 0x8000) << 16 | 0x7fc00000 | (uint32_t)(i & 0x3ff) << 13;
-            if (isnan(want) ? bits != nan : x[i] != want || !signbit(x[i]) != !signbit(want))
+            if (isnan(expected) ? bits != nan
+                                : x[i] != expected || !signbit(x[i]) != !signbit(expected))
                 report_failure("f16_to_f32", isa, "wrong");
         }
         run_function(isa, "bf16_to_f32", CHUNK - 1, h, NULL, NULL, x);
         for (int i = 0; i < CHUNK - 1; i++) {
-            float want = float_of((uint32_t)i << 16);
-            if (memcmp(&x[i], &want, sizeof want) != 0) report_failure("bf16_to_f32", isa, "wrong");
+            float expected = float_of((uint32_t)i << 16);
+            if (memcmp(&x[i], &expected, sizeof expected) != 0)
+                report_failure("bf16_to_f32", isa, "wrong");
         }
         /* the sample keeps the ties, whose low bits are 0x1000 and 0x8000 */
         uint64_t step = full_mode ? 1 : 1 << 10;
@@ -755,16 +759,16 @@ static void test_parts_stay_inside(void) {
     for (gd_isa isa = 0; isa <= best; isa++)
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
             for (int n = 0; n <= 35; n++) {
-                char there[512];
-                memset(there, 0x55, sizeof there);
+                char buffer[512];
+                memset(buffer, 0x55, sizeof buffer);
                 char *edge = map + page;
                 memset(edge - 512, 1, 512);
                 run_function(isa, kinds[k].name, n, edge - (size_t)n * kinds[k].in, NULL, NULL,
-                             there);
-                for (size_t i = (size_t)n * kinds[k].out; i < sizeof there; i++)
-                    if (there[i] != 0x55)
+                             buffer);
+                for (size_t i = (size_t)n * kinds[k].out; i < sizeof buffer; i++)
+                    if (buffer[i] != 0x55)
                         report_failure(kinds[k].name, isa, "writes beyond its end");
-                run_function(isa, kinds[k].name, n, there, NULL, NULL,
+                run_function(isa, kinds[k].name, n, buffer, NULL, NULL,
                              edge - (size_t)n * kinds[k].out);
             }
     munmap(map, 2 * page);

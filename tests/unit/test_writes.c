@@ -128,11 +128,11 @@ CLEAN_TEST(gradients_use_the_value_that_was_read) {
         model m = make_model(0);
         gd_tensor *x = gd_randn(gd_dims(3), .dtype = GD_F64);
         gd_tensor *two = gd_scalar_of(2, GD_F64);
-        gd_tensor *want = gd_mul(gd_mul(gd_clone(gd_detach(m.t[0])), two), gd_mul(m.t[4], x));
+        gd_tensor *expected = gd_mul(gd_mul(gd_clone(gd_detach(m.t[0])), two), gd_mul(m.t[4], x));
         gd_tensor *got = NULL;
         GD_NO_GRAD;
         got = gd_jit_call(gd_jit_new(write_before_backward, &m, .level = level), gd_list(x)).at[0];
-        CHECK_SAYING(!gd_failed() && tensors_distance(got, want) < 1e-12, "level %d: %s", level,
+        CHECK_SAYING(!gd_failed() && tensors_distance(got, expected) < 1e-12, "level %d: %s", level,
                      gd_error_message());
     }
 }
@@ -207,18 +207,18 @@ CLEAN_TEST(reading_another_view_of_written_memory_fails_if_it_overlaps) {
 
 /* Reads between the writes of a variable; with `loop` the run has no plan. */
 CLEAN_TEST(reads_in_a_graph_see_earlier_writes) {
-    for (int way = 0; way < 3; way++)
+    for (int mode = 0; mode < 3; mode++)
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;
             gd_graph *graph = gd_graph_new();
             gd_tensor *v, *x, *before, *between, *after, *one, *two, *view;
             {
                 GD_GRAPH(graph);
-                x = gd_placeholder(gd_dims(way == 1 ? GD_ANY : 3));
+                x = gd_placeholder(gd_dims(mode == 1 ? GD_ANY : 3));
                 v = gd_variable(gd_full(gd_dims(3), 1));
                 view = gd_reshape(v, gd_dims(3, 1)); /* a view of the value at this point */
                 gd_tensor *add =
-                    way == 2 ? gd_sum(gd_masked_select(x, gd_gt(x, gd_scalar(0)))) : gd_sum(x);
+                    mode == 2 ? gd_sum(gd_masked_select(x, gd_gt(x, gd_scalar(0)))) : gd_sum(x);
                 before = gd_mul(v, gd_scalar(1));
                 one = gd_assign(v, gd_add(v, add));
                 between = gd_mul(v, gd_scalar(1));
@@ -229,12 +229,13 @@ CLEAN_TEST(reads_in_a_graph_see_earlier_writes) {
             gd_tensor *given = gd_ones(gd_dims(3));
             gd_tensors r = gd_session_run(s, gd_feed(x, given),
                                           gd_list(after, one, between, two, before, view));
-            const double want[] = {40, 4, 4, 40, 1, 1};
-            CHECK_SAYING(!gd_failed(), "way %d: %s", way, gd_error_message());
+            const double expected[] = {40, 4, 4, 40, 1, 1};
+            CHECK_SAYING(!gd_failed(), "mode %d: %s", mode, gd_error_message());
             if (gd_failed()) return;
             for (int i = 0; i < 6; i++)
-                CHECK_SAYING(gd_item(gd_max(r.at[i])) == want[i], "way %d, level %d, fetch %d: %g",
-                             way, level, i, gd_item(gd_max(r.at[i])));
+                CHECK_SAYING(gd_item(gd_max(r.at[i])) == expected[i],
+                             "mode %d, level %d, fetch %d: %g", mode, level, i,
+                             gd_item(gd_max(r.at[i])));
             CHECK(gd_item(gd_max(gd_session_get(s, v))) == 40);
             /* a run performs only what its fetches need: no write, one write, both */
             CHECK(gd_item(gd_max(gd_session_run(s, gd_feed(x, given), gd_list(after)).at[0])) ==
@@ -330,12 +331,12 @@ CLEAN_TEST(a_graph_updates_as_often_as_eager_code) {
                 gd_backward(gd_sum(gd_square(apply_norm(&n, gd_sin(apply_norm(&n, given))))));
                 gd_optimizer_step(n.optimizer);
                 gd_optimizer_zero_grad(n.optimizer);
-                gd_tensor *want = gd_sum(gd_exp(apply_norm(&n, given)));
-                gd_backward(want);
+                gd_tensor *expected = gd_sum(gd_exp(apply_norm(&n, given)));
+                gd_backward(expected);
                 gd_optimizer_step(n.optimizer);
                 CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
                 if (gd_failed()) return;
-                double most = tensors_distance(r.at[0], want);
+                double most = tensors_distance(r.at[0], expected);
                 for (int i = 0; i < 4; i++)
                     most = fmax(most, tensors_distance(gd_session_get(s, m.t[i]), n.t[i]));
                 CHECK_SAYING(most <= (level == 0 ? 0 : 1e-10),

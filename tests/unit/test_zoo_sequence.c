@@ -229,10 +229,10 @@ static gd_tensors descent_step(gd_tensors in, void *user) {
 
 enum { STEPS = 5 };
 
-static void run_descent(int way, gd_module *net, gd_tensor *x, gd_tensor *y, double *losses) {
+static void run_descent(int variant, gd_module *net, gd_tensor *x, gd_tensor *y, double *losses) {
     GD_SCOPE;
-    if (way < 2) {
-        gd_jit *jit = way ? gd_jit_new(descent_step, net, .level = 0) : NULL;
+    if (variant < 2) {
+        gd_jit *jit = variant ? gd_jit_new(descent_step, net, .level = 0) : NULL;
         for (int i = 0; i < STEPS; i++)
             losses[i] = gd_item(
                 (jit ? gd_jit_call(jit, gd_list(x, y)) : descent_step(gd_list(x, y), net)).at[0]);
@@ -256,11 +256,11 @@ static void check_modes(gd_module *net) {
     gd_module *twins[3] = {gd_module_clone(net), gd_module_clone(net), gd_module_clone(net)};
     gd_tensor *x = random_text(2, 6), *y = random_text(2, 6);
     double losses[3][STEPS];
-    for (int way = 0; way < 3; way++) {
-        run_descent(way, twins[way], x, y, losses[way]);
+    for (int variant = 0; variant < 3; variant++) {
+        run_descent(variant, twins[variant], x, y, losses[variant]);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-        CHECK(memcmp(losses[way], losses[0], sizeof losses[0]) == 0);
-        gd_tensors p = gd_module_parameters(twins[way]), q = gd_module_parameters(twins[0]);
+        CHECK(memcmp(losses[variant], losses[0], sizeof losses[0]) == 0);
+        gd_tensors p = gd_module_parameters(twins[variant]), q = gd_module_parameters(twins[0]);
         for (int64_t i = 0; i < p.count; i++) CHECK(tensors_distance(p.at[i], q.at[i]) == 0);
     }
     CHECK(losses[0][STEPS - 1] < losses[0][0]);
