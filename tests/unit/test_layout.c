@@ -50,8 +50,8 @@ TEST(an_elementwise_chain_takes_the_memory_order_of_its_operand) {
 static results permute_and_back_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *t = gd_permute(x[0], gd_dims(0, 2, 3, 1));
-    t = gd_add(gd_mul(t, x[1]), x[2]); /* channels-last, as in a network imported from another
-                                        * framework */
+    /* channels-last, as in a network imported from another framework */
+    t = gd_add(gd_mul(t, x[1]), x[2]);
     return one_result(gd_conv2d(gd_permute(gd_relu(t), gd_dims(0, 3, 1, 2)), x[3], NULL));
 }
 

@@ -14,8 +14,8 @@ static uint64_t hash_two_epochs(int workers, int prefetch, bool shuffle) {
     uint64_t h = hash_epoch(l, &batches);
     CHECK(batches == 13 && gd_loader_batches(l) == 13);
     const uint64_t second = hash_epoch(l, &batches);
-    CHECK(batches == 13 && second != h); /* random numbers differ between epochs, even without
-                                          * shuffling */
+    /* random numbers differ between epochs, even without shuffling */
+    CHECK(batches == 13 && second != h);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     return h ^ second * 3;
 }
@@ -133,8 +133,8 @@ static void *load_on_small_stack(void *arg) {
             gd_loader_new(all, .batch = 4, .sampler = samplers[i], .pad = true, .workers = 2),
             NULL);
     }
-    *(bool *)arg = gd_failed() && says("sample "); /* from the last loader, which skips no samples
-                                                    */
+    /* from the last loader, which skips no samples */
+    *(bool *)arg = gd_failed() && says("sample ");
     return NULL;
 }
 

@@ -56,8 +56,8 @@ CLEAN_TEST(pad_extends_each_axis_at_its_end) {
         CHECK(gd_copy_to(batch.at[1], two, sizeof two) == GD_OK &&
               memcmp(flat, two, sizeof two) == 0);
         CHECK(gd_tensor_rank(batch.at[2]) == 1);
-        CHECK(gd_loader_next(l, &batch) && gd_loader_next(l, &batch)); /* the last batch has one
-                                                                        * sample */
+        /* the last batch has one sample */
+        CHECK(gd_loader_next(l, &batch) && gd_loader_next(l, &batch));
         CHECK(gd_tensor_dim(batch.at[0], 0) == 1 && gd_tensor_dim(batch.at[0], 1) == 1);
         CHECK(!gd_loader_next(l, &batch) && !gd_failed());
     }
@@ -130,8 +130,8 @@ CLEAN_TEST(a_broken_sample_fails_its_own_batch_and_the_next_batch_follows) {
     for (int records = 0; records < 2; records++)
         for (int workers = 0; workers <= 4; workers += 2) {
             GD_SCOPE;
-            numbers n = {.count = 30, .broken_every = 14, .records = records}; /* samples 13 and 27
-                                                                                */
+            /* samples 13 and 27 */
+            numbers n = {.count = 30, .broken_every = 14, .records = records};
             gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = workers);
             gd_tensors batch;
             int64_t y[4];
@@ -171,8 +171,8 @@ static void check_skipping(int broken_every, int workers, uint64_t *expected) {
             CHECK(gd_loader_skipped(l) + samples <= 4 * gd_loader_tell(l).batch + 60 * epoch);
             h = hash_batch(h, batch);
             const int64_t skipped = gd_loader_skipped(l);
-            h = hash(h, &skipped, sizeof skipped); /* counts only batches that were returned, not
-                                                    * prepared ones */
+            /* counts only batches that were returned, not prepared ones */
+            h = hash(h, &skipped, sizeof skipped);
         }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK_SAYING(gd_loader_skipped(l) == 2 * (60 / broken_every), "%" PRId64, gd_loader_skipped(l));
@@ -183,8 +183,8 @@ static void check_skipping(int broken_every, int workers, uint64_t *expected) {
 
 CLEAN_TEST(broken_samples_can_be_skipped_and_are_counted) {
     uint64_t expected = 0;
-    static const int kinds[] = {7, 2, 1}; /* with 1 all samples are broken and there are no batches
-                                           */
+    /* with 1 all samples are broken and there are no batches */
+    static const int kinds[] = {7, 2, 1};
     for (int k = 0; k < 3; k++)
         for (int workers = 0; workers <= 3; workers++) check_skipping(kinds[k], workers, &expected);
 }

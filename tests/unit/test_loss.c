@@ -29,9 +29,9 @@ TEST(a_class_out_of_range_is_reported_with_its_index) {
             gd_tensor *x = gd_randn(gd_dims(N, C), .dtype = dtypes[d]),
                       *target = gd_randint(gd_dims(N), 0, C);
             int64_t *t = gd_data(target);
-            t[4321] = 99,
-            t[1234] = high ? C : -1; /* the first bad target is reported, whichever thread finds it
-                                      */
+            /* the first bad target is reported, whichever thread finds it */
+            t[4321] = 99;
+            t[1234] = high ? C : -1;
             char expected[80];
             snprintf(expected, sizeof expected, "target 1234 is class %d, but classes are 0 to 9",
                      high ? C : -1);

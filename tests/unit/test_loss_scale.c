@@ -219,8 +219,8 @@ TEST(parameters_without_elements_or_gradients_are_allowed) {
     gd_optimizer *o = gd_optim_adam(gd_list(w, empty, unused), .lr = 0.1);
     gd_schedule *schedule = gd_lr_exponential(o, 0.5);
     gd_loss_scale *scale = gd_loss_scale_new();
-    CHECK(gd_loss_scale_step(scale, o, .schedule = schedule) == GD_OK); /* no parameter has a
-                                                                         * gradient */
+    /* no parameter has a gradient */
+    CHECK(gd_loss_scale_step(scale, o, .schedule = schedule) == GD_OK);
     CHECK(gd_item(gd_optimizer_lr(o)) == 0.05);
     gd_backward(gd_loss_scale_apply(scale, gd_add(gd_sum(w), gd_sum(empty))));
     CHECK(gd_loss_scale_step(scale, o) == GD_OK);

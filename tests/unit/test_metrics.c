@@ -260,8 +260,8 @@ CLEAN_TEST(accuracy_accepts_all_forms_of_targets) {
     gd_tensor *image = FLOATS(gd_dims(1, 2, 2, 2), 1, 1, 0, 0, 0, 2, 2, 2);
     CHECK_ONE(gd_metric_accuracy(), image, INTS(gd_dims(1, 2, 2), 0, 1, 0, 1), 0.75);
     CHECK_ONE(gd_metric_accuracy(.ignore_index = 0), image, INTS(gd_dims(1, 2, 2), 0, 1, 0, 1), 1);
-    gd_metric *m = gd_metric_accuracy(); /* the weight of a sample applies to all of its positions
-                                          */
+    /* the weight of a sample applies to all of its positions */
+    gd_metric *m = gd_metric_accuracy();
     gd_metric_update(m, gd_cat(gd_list(image, image)),
                      INTS(gd_dims(2, 2, 2), 0, 1, 0, 1, 1, 1, 1, 1),
                      .weight = FLOATS(gd_dims(2), 1, 3));
@@ -297,8 +297,8 @@ CLEAN_TEST(ties_are_won_by_the_lower_class) {
     CHECK_ONE(gd_metric_top_k(.k = 3), equal, t, 0.75);
     CHECK_ONE(gd_metric_top_k(.k = 9), equal, t, 1);
     gd_tensor *bad = FLOATS(gd_dims(2, 3), NAN, 1, 2, 1, NAN, 2);
-    CHECK_ONE(gd_metric_top_k(.k = 2), bad, INTS(gd_dims(2), 2, 2), 1); /* NaN counts as the largest
-                                                                         * value */
+    /* NaN counts as the largest value */
+    CHECK_ONE(gd_metric_top_k(.k = 2), bad, INTS(gd_dims(2), 2, 2), 1);
     CHECK_ONE(gd_metric_top_k(.k = 1), bad, INTS(gd_dims(2), 2, 2), 0);
 }
 
@@ -375,9 +375,8 @@ CLEAN_TEST(sums_accumulate_in_f64) {
     GD_SCOPE;
     gd_metric *m = gd_metric_mae();
     gd_tensor *one = gd_ones(gd_dims(1 << 16)), *zero = gd_zeros(gd_dims(1 << 16));
-    for (int i = 0; i < 300; i++)
-        gd_metric_update(m, one, zero); /* more samples than f32 can count
-                                                                   */
+    /* more samples than f32 can count */
+    for (int i = 0; i < 300; i++) gd_metric_update(m, one, zero);
     CHECK_NUMBER(m, 1);
 }
 

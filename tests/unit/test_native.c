@@ -520,9 +520,8 @@ static int fork_while_compiling(void) {
     snprintf(mark, sizeof mark, "%s/started", base_folder);
     pthread_create(&thread, NULL, make_in_thread, &right);
     while (access(mark, F_OK) != 0) usleep(1000);
-    const int got =
-        run_in_child(compile_in_grandchild); /* would wait forever for a compiler that does
-                                                      * not run in this process */
+    /* the child must not wait for a compiler that runs only in its parent */
+    const int got = run_in_child(compile_in_grandchild);
     char go[300];
     snprintf(go, sizeof go, "%s/go", base_folder);
     write_file(go, "", 0);

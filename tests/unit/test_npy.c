@@ -128,8 +128,8 @@ TEST(header_dictionaries_are_read_in_every_notation) {
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 9223372036854775808)}",
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 4611686018427387904)}",
         "{'descr': '<i4', 'fortran_order': True, 'shape': (4294967296, 4294967296)}",
-        "{'descr': '<i4', 'fortran_order': True, 'shape': (7,)}", /* the file has 24 bytes of items,
-                                                                   * not 28 */
+        /* the file has 24 bytes of items, not 28 */
+        "{'descr': '<i4', 'fortran_order': True, 'shape': (7,)}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         gd_status status = read_dictionary(1, bad[i], 24, &h);

@@ -219,8 +219,8 @@ CLEAN_TEST(saving_consumes_no_random_number) {
     gd_tensor *x, *y;
     {
         GD_GRAPH(graph);
-        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x"); /* the body of the op depends on the
-                                                              * unknown size */
+        /* the body of the op depends on the unknown size */
+        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x");
         y = gd_dropout(x);
     }
     gd_session *session = gd_session_new(graph);

@@ -198,8 +198,8 @@ CLEAN_TEST(gradients_are_clipped_by_norm) {
         CHECK(fabs(first_element(gd_tensor_grad(a)) - 3 * factor) < 1e-6 &&
               fabs(first_element(gd_tensor_grad(b)) + 4 * factor) < 1e-6);
         CHECK(fabs(first_element(gd_tensor_grad(h)) - 5 * factor) < 1e-6 && !gd_tensor_grad(c));
-        gd_clip_grad_norm(gd_list(a, b, c, h), 100, .norm_type = p); /* the norms are small enough
-                                                                      */
+        /* the norms are small enough */
+        gd_clip_grad_norm(gd_list(a, b, c, h), 100, .norm_type = p);
         CHECK(fabs(first_element(gd_tensor_grad(a)) - 3 * factor) < 1e-6);
     }
 }

@@ -297,9 +297,8 @@ static void fork_in_piece_body(void *arg, int64_t i) {
     fork_in_piece *f = arg;
     if (i % 8 != 0) return;
     pid_t pid = fork();
-    if (pid == 0)
-        _exit(loop_works(20) ? 0 : 1); /* runs inline, and must not wait for other threads
-                                                  */
+    /* the loop runs inline, and must not wait for other threads */
+    if (pid == 0) _exit(loop_works(20) ? 0 : 1);
     if (child_wait(pid) == 0) f->good_children++;
 }
 

@@ -141,8 +141,8 @@ TEST(a_message_is_filled_and_written) {
         "%s", out);
     gd_free(out);
     gd_pb_put_int(root, "text", 1);
-    gd_pb_put_int(gd_pb_put_message(root, "no such"), "i32", 1); /* writes to a missing message are
-                                                                  * ignored */
+    /* writes to a missing message are ignored */
+    gd_pb_put_int(gd_pb_put_message(root, "no such"), "i32", 1);
     CHECK(gd_pb_print(doc, &out, &bytes) == GD_E_ARGUMENT && says("'text'") && out == NULL);
     gd_pb_free(doc);
 }
@@ -169,8 +169,8 @@ TEST(packed_and_unpacked_numbers_are_read_and_unknown_fields_are_skipped) {
 
 TEST(a_message_truncated_anywhere_fails_or_is_valid) {
     for (size_t n = 0; n < WIRE; n++) {
-        char *part = malloc(n + 1); /* a heap copy of exactly this size, so that AddressSanitizer
-                                     * detects reads beyond it */
+        /* a heap copy of exactly this size, so that AddressSanitizer detects reads beyond it */
+        char *part = malloc(n + 1);
         memcpy(part, wire, n);
         gd_pb_doc *doc;
         gd_status status = gd_pb_read(&doc, &thing_schema, "cut", part, n);

@@ -135,8 +135,8 @@ TEST(each_call_advances_the_counter_by_one) {
     CHECK_ADVANCES(1, gd_dropout(x, .p = 0));
     CHECK_ADVANCES(0, gd_dropout(x, .training = false));
     CHECK_ADVANCES(0, gd_zeros(gd_dims(4)));
-    CHECK(gd_tensor_is_error(gd_randint(gd_dims(3), 5, 5))); /* a failed call does not advance the
-                                                              * generator */
+    /* a failed call does not advance the generator */
+    CHECK(gd_tensor_is_error(gd_randint(gd_dims(3), 5, 5)));
     CHECK(gd_rng_state().call == call);
     gd_clear_error();
 }
@@ -304,9 +304,8 @@ TEST(normal_numbers_are_normal) {
         CHECK(fabs(central_moment(v, n, 3, 0)) < 3.3 * sqrt(15) / root);
         CHECK(fabs(central_moment(v, n, 4, 0) - 3) < 3.3 * sqrt(96) / root);
         for (int64_t i = 1; i < n; i++) lag += v[i] * v[i - 1];
-        for (int64_t i = 1; i < n; i += 2)
-            pairs += (v[i] * v[i] - 1) * (v[i - 1] * v[i - 1] - 1); /* of one pair with the same
-                                                                     * radius */
+        /* the two numbers of a pair come from the same radius */
+        for (int64_t i = 1; i < n; i += 2) pairs += (v[i] * v[i] - 1) * (v[i - 1] * v[i - 1] - 1);
         CHECK(fabs(lag / root) < 3.3);
         CHECK(fabs(pairs / sqrt((double)n / 2)) < 3.3 * 2);
         int64_t beyond = 0;

@@ -21,7 +21,7 @@ static results run_plan(uint64_t seed, enum kind kind, gd_tensor *const *x, int 
             feeds[2 * i] = in[i];
             feeds[2 * i + 1] = x[i];
         }
-        r = body(seed, kind, in);
+        r = graph_body(seed, kind, in);
     }
     gd_session *session = gd_session_new(graph, .level = level);
     gd_tensors got = {NULL, 0};
@@ -35,7 +35,7 @@ static results run_plan(uint64_t seed, enum kind kind, gd_tensor *const *x, int 
 static void check_graph(uint64_t seed) {
     gd_tensor *x[INPUTS];
     const enum kind kind = make_inputs(seed, x);
-    const results expected = body(seed, kind, x);
+    const results expected = graph_body(seed, kind, x);
     for (int level = 0; level <= (kind == ALL_DTYPES ? 1 : 2) && !gd_failed(); level++) {
         const results got = run_plan(seed, kind, x, level);
         if (!gd_failed())

@@ -15,8 +15,8 @@ enum { ROWS = 6, COLUMNS = 16, PARAMETERS = 4, MOST_VALUES = 160 };
 
 static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 static gd_tensor *as_image(gd_tensor *x) { return gd_reshape(x, gd_dims(1, ROWS, 4, 4)); }
-static gd_tensor *flat(gd_tensor *x) { return gd_reshape(x, gd_dims(ROWS, COLUMNS)); }
-static gd_tensor *tame(gd_tensor *x) { return gd_tanh(gd_mul(x, scalar_f64(0.5))); }
+static gd_tensor *flattened(gd_tensor *x) { return gd_reshape(x, gd_dims(ROWS, COLUMNS)); }
+static gd_tensor *bounded(gd_tensor *x) { return gd_tanh(gd_mul(x, scalar_f64(0.5))); }
 
 /* `p` are the parameters: (ROWS, COLUMNS), (COLUMNS), (COLUMNS, COLUMNS), (ROWS, ROWS, 3, 3). */
 static gd_tensor *random_value(draws *d, gd_tensor *a, gd_tensor *b, gd_tensor *const *p) {
@@ -40,16 +40,16 @@ static gd_tensor *random_value(draws *d, gd_tensor *a, gd_tensor *b, gd_tensor *
     case 15: return gd_mul(b, gd_sigmoid(gd_sum(a, .axis = gd_dims(axis), .keepdim = true)));
     case 16: return gd_sub(b, gd_max(b, .axis = gd_dims(axis), .keepdim = true));
     case 17: return gd_softmax(b, .axis = axis);
-    case 18: return tame(gd_log_softmax(b, .axis = axis));
+    case 18: return bounded(gd_log_softmax(b, .axis = axis));
     case 19: return gd_layer_norm(b, NULL, NULL);
     case 20: return gd_layer_norm(b, p[1], NULL);
-    case 21: return tame(gd_matmul(b, p[2]));
-    case 22: return gd_relu(gd_linear(tame(b), p[2], p[1]));
-    case 23: return tame(transposed(gd_matmul(gd_permute(p[2], gd_dims(1, 0)), transposed(b))));
-    case 24: return tame(gd_matmul(gd_matmul(a, transposed(b)), a));
+    case 21: return bounded(gd_matmul(b, p[2]));
+    case 22: return gd_relu(gd_linear(bounded(b), p[2], p[1]));
+    case 23: return bounded(transposed(gd_matmul(gd_permute(p[2], gd_dims(1, 0)), transposed(b))));
+    case 24: return bounded(gd_matmul(gd_matmul(a, transposed(b)), a));
     case 25: return transposed(transposed(b));
     case 26: return transposed(gd_add(transposed(a), transposed(b)));
-    case 27: return flat(gd_sin(gd_reshape(transposed(b), gd_dims(COLUMNS * ROWS))));
+    case 27: return flattened(gd_sin(gd_reshape(transposed(b), gd_dims(COLUMNS * ROWS))));
     case 28:
         return gd_cat(
             gd_list(gd_slice(a, .axis = 1, .stop = 5), gd_slice(b, .axis = 1, .start = 5)),
@@ -57,11 +57,12 @@ static gd_tensor *random_value(draws *d, gd_tensor *a, gd_tensor *b, gd_tensor *
     case 29: return gd_cat(gd_list(gd_narrow(b, 0, 4, 2), gd_narrow(a, 0, 0, 4)));
     case 30: return gd_slice(b, .axis = axis, .step = -1);
     case 31: return gd_flip(b, gd_dims(0, 1));
-    case 32: return tame(gd_cumsum(b, axis));
+    case 32: return bounded(gd_cumsum(b, axis));
     case 33: return gd_clamp(b, .min = -0.5, .max = 0.7);
-    case 34: return flat(tame(gd_conv2d(as_image(tame(b)), p[3], NULL, .padding = {1, 1})));
+    case 34:
+        return flattened(bounded(gd_conv2d(as_image(bounded(b)), p[3], NULL, .padding = {1, 1})));
     case 35:
-        return flat(
+        return flattened(
             gd_max_pool2d(as_image(b), .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}));
     case 36: return gd_index_select(b, 0, gd_topk(gd_sum(a, .axis = gd_dims(1)), ROWS).indices);
     case 37: return gd_pad(gd_slice(b, .axis = 1, .start = 2, .stop = -3), gd_dims(2, 3));
@@ -83,7 +84,7 @@ static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
         pool[n++] = random_value(&d, a, b, p);
         if (draw_below(&d, 10) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
-    gd_tensor *loss = gd_mean(tame(pool[n - 1]));
+    gd_tensor *loss = gd_mean(bounded(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)
         loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), scalar_f64(0.01)));
     r.at[r.count++] = loss;

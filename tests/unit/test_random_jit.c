@@ -44,7 +44,7 @@ static void update_model(draws *d, model *m, gd_tensor *by) {
             gd_momentum_step(same[first], same[(first + 1) % 3], gd_cos(same[(first + 2) % 3]),
                              scalar_f64(0.1), scalar_f64(1));
             break;
-        case 4: normed(m->p[1], m->p, true); break;
+        case 4: batch_normed(m->p[1], m->p, true); break;
         default: write_value(d, to, by); break;
         }
 }
@@ -86,11 +86,11 @@ static gd_tensor *random_value(draws *d, model *m, gd_tensors in, gd_tensor *a, 
     case 4: return gd_add(b, gd_mul(gd_randn_like(b), scalar_f64(0.1)));
     case 5:
         if (m->kind == LAYER) break; /* its gradient would need the overwritten value */
-        return gd_add(b, tame(m->p[3 + draw_below(d, 2)]));
+        return gd_add(b, bounded(m->p[3 + draw_below(d, 2)]));
     default: break;
     }
     int kept = 0;
-    return made_of(d, false, &kept, a, b, m->p);
+    return random_op(d, false, &kept, a, b, m->p);
 }
 
 static gd_tensors random_function(gd_tensors in, void *user) {
@@ -107,7 +107,7 @@ static gd_tensors random_function(gd_tensors in, void *user) {
     if (m->kind != TRAINS)
         return draw_below(&d, 2) ? gd_listed(last, other, gd_sum(last))
                                  : gd_listed(other, last, gd_permute(last, gd_dims(1, 0)));
-    gd_tensor *loss = gd_sum(gd_square(tame(last)));
+    gd_tensor *loss = gd_sum(gd_square(bounded(last)));
     for (int i = 0; i < PARAMETERS; i++)
         loss = gd_add(loss, gd_mul(gd_sum(gd_square(m->p[i])), scalar_f64(0.01)));
     const gd_tensors g = gd_grad(gd_list(loss), ((gd_tensors){m->p, PARAMETERS}));

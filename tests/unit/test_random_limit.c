@@ -25,10 +25,10 @@ static net build_net(uint64_t seed, gd_tensor *const *first) {
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 4 ? n : 4)];
         pool[n++] =
-            draw_below(&d, 12) ? made_of(&d, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
+            draw_below(&d, 12) ? random_op(&d, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
         if (draw_below(&d, 12) == 0) m.fetches.at[m.fetches.count++] = pool[n - 1];
     }
-    gd_tensor *loss = gd_mean(tame(pool[n - 1]));
+    gd_tensor *loss = gd_mean(bounded(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)
         loss = gd_add(loss, gd_mul(gd_mean(gd_square(m.p[i])), scalar_f64(0.01)));
     m.fetches.at[m.fetches.count++] = loss;

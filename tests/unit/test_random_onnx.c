@@ -23,7 +23,7 @@ static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     const bool by_data = draw_below(&d, 6) == 0;
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
-        pool[n++] = made_of(&d, by_data, NULL, a, b, p);
+        pool[n++] = random_op(&d, by_data, NULL, a, b, p);
         if (draw_below(&d, 4) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     r.at[r.count++] = pool[n - 1];

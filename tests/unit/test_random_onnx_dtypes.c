@@ -27,7 +27,7 @@ static model build_model(uint64_t seed, enum kind kind, gd_tensor *const *x) {
         m.feeds[2 * i] = in[i];
         m.feeds[2 * i + 1] = x[i];
     }
-    m.fetches = body(seed, kind, in);
+    m.fetches = graph_body(seed, kind, in);
     for (int i = 0; i < m.fetches.count && !gd_failed(); i++) {
         char name[20];
         name_of("y", i, name);
@@ -94,7 +94,7 @@ static void check_graph(uint64_t seed) {
 
 TEST(random_graphs_of_all_dtypes_give_the_same_results_after_saving_and_loading) {
     path = temp_path("random.onnx");
-    without_halves =
+    without_half_precision =
         true; /* a file casts integers to half precision before a sum, a kernel only the sum */
     for_each_seed(90, check_graph);
 }

@@ -21,10 +21,10 @@ static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
         const bool room = r.count < MOST_RESULTS - 20;
         int kept = 0; /* a graph updates statistics only where the result is fetched */
-        pool[n++] = made_of(&d, by_data, room ? &kept : NULL, a, b, p);
+        pool[n++] = random_op(&d, by_data, room ? &kept : NULL, a, b, p);
         if (room && (kept || draw_below(&d, 6) == 0)) r.at[r.count++] = pool[n - 1];
     }
-    gd_tensor *loss = gd_mul(gd_sum(tame(pool[n - 1])), scalar_f64(0.1));
+    gd_tensor *loss = gd_mul(gd_sum(bounded(pool[n - 1])), scalar_f64(0.1));
     for (int i = 0; i < PARAMETERS; i++)
         loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), scalar_f64(0.01)));
     r.at[r.count++] = loss;

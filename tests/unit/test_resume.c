@@ -99,9 +99,8 @@ static int resume_run(char **args) {
     gd_state_part parts[6];
     const run_mode mode = (run_mode)atoi(args[0]);
     make_run(&r, mode, 99); /* other weights and another generator state */
-    if (mode == SESSION)
-        make_run(&r, SESSION, 1); /* a graph keeps the random numbers of the seed that it was built
-                                   * with */
+    /* a graph keeps the random numbers of the seed that it was built with */
+    if (mode == SESSION) make_run(&r, SESSION, 1);
     gd_load_state_with(args[2], parts_of(&r, args[1], parts));
     take_steps(&r, SAVED, STEPS);
     save_run(&r, args[3]);

@@ -4,8 +4,8 @@
 
 enum { N = 1000 };
 
-static bool saw_old_output; /* the kernel's output held the previous contents of the tensor's memory
-                             */
+/* the kernel's output held the previous contents of the tensor's memory */
+static bool saw_old_output;
 
 static gd_status double_infer(gd_infer *i) {
     i->out[0].rank = 1;
@@ -16,8 +16,8 @@ static gd_status double_infer(gd_infer *i) {
 static gd_status double_reference(gd_kernel_call *k) {
     const double *x = k->in[0].data;
     double *y = k->out[0].data;
-    saw_old_output = y[N - 1] == 123; /* not element 0: the first bytes of a freed buffer hold a
-                                       * link */
+    /* not element 0: the first bytes of a freed buffer hold a link */
+    saw_old_output = y[N - 1] == 123;
     for (int64_t i = 0; i < k->in[0].dims[0]; i++) y[i] = 2 * x[i];
     return GD_OK;
 }

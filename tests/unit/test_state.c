@@ -128,9 +128,8 @@ CLEAN_TEST(tensors_on_a_device_that_the_host_cannot_read_are_saved_and_loaded) {
     CHECK(tensors_distance(gd_to_device(strided, gd_device_get("cpu")), on_host) == 0);
     CHECK(gd_item(gd_max(gd_abs(
               gd_sub(gd_to_device(half, gd_device_get("cpu")), gd_cast(on_host, GD_F64))))) == 0);
-    CHECK(gd_set_state(half, gd_state_of(on_device)) !=
-          GD_OK); /* the tensor in the state has no name
-                                                             */
+    /* the tensor in the state has no name */
+    CHECK(gd_set_state(half, gd_state_of(on_device)) != GD_OK);
     gd_clear_error();
 }
 

@@ -432,8 +432,8 @@ CLEAN_TEST(tensorboard_reads_our_files) {
     FILE *out = fopen(expected, "w");
     CHECK(out != NULL);
     if (!out) return;
-    fputs("scalar loss/train 4 2 8 1 12 0.5 16 0.25\n", out); /* without epoch 99, which was purged
-                                                               */
+    /* without epoch 99, which was purged */
+    fputs("scalar loss/train 4 2 8 1 12 0.5 16 0.25\n", out);
     fputs("scalar loss/validation 4 3 8 2 12 1.5 16 1.25\n", out);
     fputs("scalar accuracy/train 4 0.5 8 nan 12 0.5 16 0.5\nscalar lr 4 0.125 8 0.125 12 0.125 16 "
           "0.125\n",

@@ -29,9 +29,8 @@ static bool train_step(const shared *s, float *loss) {
         gd_cross_entropy(gd_add(h, gd_tanh(gd_einsum("nc,nc->nc", gd_list(h, h)))), s->target);
     if (gd_backward(y) != GD_OK) return false;
     GD_NO_GRAD;
-    gd_tensor *noise =
-        gd_dropout(gd_normal(gd_dims(8, 24)), .training = true); /* takes the lock of the generator
-                                                                  */
+    /* takes the lock of the generator */
+    gd_tensor *noise = gd_dropout(gd_normal(gd_dims(8, 24)), .training = true);
     gd_sub_(w, gd_mul(gd_tensor_grad(w), gd_scalar(0.1)));
     gd_tensor *kept = gd_call("sum", gd_list(gd_mul(noise, w)), "axis=1 keepdim=true");
     *loss = (float)gd_item(y);
@@ -51,9 +50,8 @@ static void *train_repeatedly(void *arg) {
     for (int i = 0; (j->stop ? !atomic_load(j->stop) : i < j->steps) && !j->failed; i++) {
         float loss;
         if (!train_step(j->s, &loss)) j->failed = true;
-        if (i > 0 && loss != j->loss)
-            j->failed = true; /* the same bits, whichever thread has the
-                                                         * pool */
+        /* the same bits, whichever thread has the pool */
+        if (i > 0 && loss != j->loss) j->failed = true;
         j->loss = loss;
     }
     return NULL;

@@ -433,8 +433,8 @@ CLEAN_TEST(inputs_that_require_grad_fail_in_a_traced_step) {
     pair p = {w, gd_requires_grad(gd_ones(gd_dims(3)))};
     gd_jit *jit = gd_jit_new(add_both, &p);
     gd_tensor *loss = gd_jit_call(jit, gd_list(x)).at[0];
-    CHECK(!gd_failed() && !gd_tensor_requires_grad(loss)); /* the backward pass has consumed its
-                                                            * tape */
+    /* the backward pass has consumed its tape */
+    CHECK(!gd_failed() && !gd_tensor_requires_grad(loss));
     gd_jit_call(jit, gd_list(gd_requires_grad(x)));
     CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("input 0") && says("gd_detach"),
                  "%s", gd_error_message());

@@ -167,8 +167,8 @@ CLEAN_TEST(random_numbers_differ_between_calls_and_repeat_in_backward) {
     gd_tensor *x = gd_requires_grad(gd_ones(gd_dims(64)));
     gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0], *z = gd_jit_call(jit, gd_list(x)).at[0];
     CHECK(memcmp(gd_data(y), gd_data(z), 64 * sizeof(float)) != 0);
-    gd_tensor *gy = gd_grad(gd_list(gd_sum(y)), gd_list(x)).at[0]; /* of the first of the two calls
-                                                                    */
+    /* of the first of the two calls */
+    gd_tensor *gy = gd_grad(gd_list(gd_sum(y)), gd_list(x)).at[0];
     CHECK_SAYING(!gd_failed() && memcmp(gd_data(y), gd_data(gy), 64 * sizeof(float)) == 0, "%s",
                  gd_error_message());
 }
@@ -392,8 +392,8 @@ CLEAN_TEST(jits_may_be_nested_and_called_in_graphs) {
           -6);
     gd_jit *endless = NULL;
     endless = gd_jit_new(call_itself, &endless);
-    gd_relu(gd_jit_call(endless, gd_list(x)).at[0]); /* the list has the element, which is an error
-                                                      * tensor */
+    /* the list has the element, which is an error tensor */
+    gd_relu(gd_jit_call(endless, gd_list(x)).at[0]);
     CHECK(gd_error_status() == GD_E_STATE && says("without end"));
     gd_clear_error();
 }

@@ -570,8 +570,8 @@ static void check_halves(gd_isa isa, const float *x, int n) {
                got_b = float_of((uint32_t)bf16[i] << 16);
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
-        if (isnan(x[i])) { /* NaN is quiet, with the leading bits of the payload, in every
-                            * instruction set */
+        /* NaN is quiet, with the leading bits of the payload, in every instruction set */
+        if (isnan(x[i])) {
             if (f16[i] != ((bits >> 16 & 0x8000) | 0x7e00 | (bits >> 13 & 0x3ff)))
                 report_failure("f32_to_f16", isa, "loses a NaN");
             if (bf16[i] != (bits >> 16 | 0x40)) report_failure("f32_to_bf16", isa, "loses a NaN");

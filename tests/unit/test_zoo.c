@@ -43,9 +43,8 @@ CLEAN_TEST(a_tree_net_evaluates_the_tree) {
     gd_tensor *y = gd_module_forward(net, TOKENS(2, 0, 3, 5, 4)); /* 2 + 0 * 3 */
     CHECK(gd_tensor_dim(y, 0) == 1 && gd_tensor_dim(y, 1) == 5);
     CHECK(tensors_distance(y, by_hand) == 0);
-    gd_tensor *other =
-        gd_module_forward(net, TOKENS(0, 3, 5, 2, 4)); /* 0 * 3 + 2: the order of the operands
-                                                        * matters */
+    /* 0 * 3 + 2: the order of the operands matters */
+    gd_tensor *other = gd_module_forward(net, TOKENS(0, 3, 5, 2, 4));
     CHECK(tensors_distance(y, other) > 0);
     CHECK(gd_item(gd_max(gd_abs(
               gd_sub(y, gd_module_forward(gd_module_clone(net), TOKENS(2, 0, 3, 5, 4)))))) == 0);

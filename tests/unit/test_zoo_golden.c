@@ -7,8 +7,8 @@
 
 enum {
     PROJECTIONS = 3,
-    SUMMARY = 2 + PROJECTIONS /* norm, projections, effect of an error in the parameter on the loss
-                               */
+    /* norm, projections, effect of an error in the parameter on the loss */
+    SUMMARY = 2 + PROJECTIONS
 };
 
 static bool is_full_test(void) {
