@@ -19,7 +19,7 @@ static double first_element(gd_tensor *t) { return gd_item(gd_at(gd_detach(t), 0
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
-static gd_tensors predict(gd_tensors in, void *user) {
+static gd_tensors predict_with_depth(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *x = in.at[0];
     n->calls++;
@@ -31,7 +31,7 @@ CLEAN_TEST(each_key_has_its_own_plan) {
     GD_SCOPE;
     GD_NO_GRAD;
     net n = make_net();
-    gd_jit *jit = gd_jit_new(predict, &n, .level = 0);
+    gd_jit *jit = gd_jit_new(predict_with_depth, &n, .level = 0);
     gd_tensor *x = gd_ones(gd_dims(4));
     for (int again = 0; again < 3; again++)
         for (int mode = 0; mode < 2; mode++)
@@ -53,7 +53,7 @@ CLEAN_TEST(each_key_has_its_own_plan) {
 CLEAN_TEST(gradients_of_calls_with_keys_come_from_the_plan_of_the_key) {
     GD_SCOPE;
     net n = make_net();
-    gd_jit *jit = gd_jit_new(predict, &n, .level = 0);
+    gd_jit *jit = gd_jit_new(predict_with_depth, &n, .level = 0);
     gd_tensor *x = gd_ones(gd_dims(4)),
               *a = gd_sum(gd_jit_call(jit, gd_list(x), .key = n.depth = 1).at[0]),
               *b = gd_sum(gd_jit_call(jit, gd_list(x), .key = n.depth = 3).at[0]);

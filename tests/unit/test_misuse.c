@@ -284,7 +284,7 @@ TEST(an_op_with_too_many_outputs_fails) {
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-static gd_tensor *squares(gd_tensors x, void *user) {
+static gd_tensor *sum_of_squares(gd_tensors x, void *user) {
     (void)user;
     return gd_sum(gd_square(x.at[0]));
 }
@@ -344,28 +344,28 @@ TEST(function_transforms_with_invalid_functions_fail) {
                             .forward = forward_without_outputs,
                             .backward = forward_without_outputs};
     CHECK_FAILED(gd_recompute(NULL, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_recompute(squares, null_list, NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_recompute(squares, negative_list, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(sum_of_squares, null_list, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(sum_of_squares, negative_list, NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_recompute(no_result, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jvp(NULL, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_jvp(squares, null_list, null_list, NULL), GD_E_ARGUMENT, "inputs");
-    CHECK_FAILED(gd_jvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT,
+    CHECK_FAILED(gd_jvp(sum_of_squares, null_list, null_list, NULL), GD_E_ARGUMENT, "inputs");
+    CHECK_FAILED(gd_jvp(sum_of_squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT,
                  "tangent");
     CHECK_FAILED(gd_jvp(no_result, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jacobian(NULL, gd_list(x), 0, NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_jacobian(squares, gd_list(x), 1, NULL), GD_E_INDEX, "input 1");
-    CHECK_FAILED(gd_jacobian(squares, gd_list(x), -1, NULL), GD_E_INDEX, "input -1");
+    CHECK_FAILED(gd_jacobian(sum_of_squares, gd_list(x), 1, NULL), GD_E_INDEX, "input 1");
+    CHECK_FAILED(gd_jacobian(sum_of_squares, gd_list(x), -1, NULL), GD_E_INDEX, "input -1");
     CHECK(gd_hvp(NULL, gd_list(x), gd_list(x), NULL).count == 1 &&
           gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK_FAILED(gd_hvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL).at[0], GD_E_ARGUMENT,
-                 "vector");
-    gd_hvp(squares, negative_list, negative_list, NULL);
+    CHECK_FAILED(gd_hvp(sum_of_squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL).at[0],
+                 GD_E_ARGUMENT, "vector");
+    gd_hvp(sum_of_squares, negative_list, negative_list, NULL);
     CHECK(gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
     CHECK_STATUS(gd_gradcheck(NULL, gd_list(x), NULL), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_gradcheck(squares, null_list, NULL), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_gradcheck(squares, negative_list, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_gradcheck(sum_of_squares, null_list, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_gradcheck(sum_of_squares, negative_list, NULL), GD_E_ARGUMENT);
     CHECK(gd_tensor_is_error(gd_apply(NULL, gd_list(x), NULL).at[0]) &&
           gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();

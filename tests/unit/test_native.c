@@ -23,7 +23,7 @@ typedef struct expression {
     gd_ir_node nodes[GD_IR_MAX_NODES];
 } expression;
 
-static int lookup(gd_ir_builder *b, void *context, const char *name, size_t length) {
+static int find_input(gd_ir_builder *b, void *context, const char *name, size_t length) {
     (void)context;
     return length == 1 && *name >= 'a' && *name <= 'c' ? gd_ir_var(b, *name - 'a') : -1;
 }
@@ -31,7 +31,7 @@ static int lookup(gd_ir_builder *b, void *context, const char *name, size_t leng
 static void parse_expression(expression *e, const char *text) {
     gd_ir_builder b = {.count = 0};
     memset(e, 0, sizeof *e);
-    int node = gd_ir_parse(&b, text, lookup, NULL);
+    int node = gd_ir_parse(&b, text, find_input, NULL);
     CHECK_SAYING(node >= 0, "%s", b.error);
     e->ir = gd_ir_finish(&b, &node, 1, e->nodes);
 }

@@ -132,7 +132,7 @@ static verdict run_sets(model *m, int level) {
         struct stat info;
         snprintf(path, sizeof path, "%s/test_data_set_%d", m->path, set);
         if (stat(path, &info) != 0)
-            return set ? v : verdict_with_reason(m, UNSUPPORTED, "it has no data");
+            return set ? v : verdict_with_reason(m, UNSUPPORTED, "no data sets");
         v = run_set(m, path, level);
     }
     return v;
@@ -169,8 +169,8 @@ static bool is_const_input(const_inputs b, size_t i, const gd_tensor *t) {
     }
 }
 
-/* Stores the values of the first data set as initializers. Returns false if no input is converted.
- */
+/* Stores the values of the first data set as initializers. Returns false if no input is
+ * converted. */
 static bool make_inputs_const(const model *m, const_inputs b) {
     gd_pb *graph = (gd_pb *)gd_pb_message(gd_pb_root(m->doc), "graph");
     char set[MOST_PATH + 32];

@@ -74,7 +74,7 @@ CLEAN_TEST(a_loaded_net_continues_training_eagerly_and_as_a_plan) {
     CHECK(last[0] - last[1] < 1e-3 && last[1] - last[0] < 1e-3);
 }
 
-static gd_tensors forward(gd_tensors in, void *user) {
+static gd_tensors forward_net(gd_tensors in, void *user) {
     return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
 }
 
@@ -95,7 +95,7 @@ CLEAN_TEST(saving_restores_modes_and_saves_batch_norms_in_eval_mode) {
     CHECK(tensors_distance(y, gd_module_forward(back, x)) <= 1e-5);
     CHECK(tensors_distance(y, gd_module_forward(copy, x)) <= 1e-5);
     CHECK(gd_module_buffers(back).count >= 2);
-    gd_jit *jit = gd_jit_new(forward, back);
+    gd_jit *jit = gd_jit_new(forward_net, back);
     CHECK(tensors_distance(y, gd_jit_call(jit, gd_list(x)).at[0]) <= 1e-5);
     char *text = gd_module_summary(back, x);
     CHECK(text && strstr(text, "parameters"));

@@ -42,7 +42,9 @@ static gd_status make_optimizer(trial *t) {
     return gd_error_status();
 }
 
-static void begin(trial *t) { CHECK_SAYING(make_optimizer(t) == GD_OK, "%s", gd_error_message()); }
+static void begin_trial(trial *t) {
+    CHECK_SAYING(make_optimizer(t) == GD_OK, "%s", gd_error_message());
+}
 
 static gd_status make_and_release(trial *t) {
     GD_SCOPE;
@@ -59,7 +61,7 @@ static gd_status clip_by_norm(trial *t) {
     return gd_error_status();
 }
 
-static gd_status clip_value(trial *t) {
+static gd_status clip_by_value(trial *t) {
     return gd_clip_grad_value(((gd_tensors){t->w, TENSORS}), 0.7);
 }
 
@@ -160,23 +162,24 @@ static const char *const optimizers[][2] = {{"sgd", "momentum=0.9 dampening=0.5"
 
 TEST(steps_survive_any_failed_allocation) {
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
-        walk_work(&(work){"a step", begin, step_optimizer}, optimizers[i][0], optimizers[i][1]);
+        walk_work(&(work){"a step", begin_trial, step_optimizer}, optimizers[i][0],
+                  optimizers[i][1]);
 }
 
 TEST(creating_optimizers_survives_any_failed_allocation) {
     walk_work(&(work){"making", NULL, make_and_release}, "adam", NULL);
 }
 TEST(schedule_steps_survive_any_failed_allocation) {
-    walk_work(&(work){"a step of the schedule", begin, step_schedule}, "sgd", NULL);
+    walk_work(&(work){"a step of the schedule", begin_trial, step_schedule}, "sgd", NULL);
 }
 
 TEST(clipping_survives_any_failed_allocation) {
     walk_work(&(work){"clipping", NULL, clip_by_norm}, "sgd", NULL);
-    walk_work(&(work){"clipping by value", NULL, clip_value}, "sgd", NULL);
+    walk_work(&(work){"clipping by value", NULL, clip_by_value}, "sgd", NULL);
 }
 
 TEST(a_graph_with_leaves_survives_any_failed_allocation) {
-    walk_work(&(work){"gd_minimize", begin, minimize_once}, "adam", NULL);
+    walk_work(&(work){"gd_minimize", begin_trial, minimize_once}, "adam", NULL);
 }
 
 TEST_MAIN

@@ -288,8 +288,8 @@ CLEAN_TEST(updating_a_list_equals_updating_one_by_one) {
     gd_set_num_threads(0);
 }
 
-/* A device without a kernel for lists, whose memory the host cannot read, gives the same updates.
- */
+/* A device without a kernel for lists, whose memory the host cannot read, gives the same
+ * updates. */
 CLEAN_TEST(parameters_on_another_device_are_updated) {
     GD_SCOPE;
     gd_device *device = gd_test_device();

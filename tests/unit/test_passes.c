@@ -193,8 +193,8 @@ TEST(invalid_properties_in_records_fail) {
     }
 }
 
-/* A product with every element squared and divided by `by`, as linear_relu is for linear and relu.
- */
+/* A product with every element squared and divided by `by`, as linear_relu is for linear and
+ * relu. */
 static gd_status product_squared_infer(gd_infer *i) {
     const gd_tensor *a = i->in[0], *b = i->in[1];
     if (a->rank != 2 || b->rank != 2 || a->dims[1] != b->dims[0])
@@ -446,8 +446,8 @@ TEST(weights_with_folded_batch_norms_give_the_same_values) {
         }
 }
 
-/* Not folded: in training, where the convolution has other readers, and where it has no batch axis.
- */
+/* Not folded: in training, where the convolution has other readers, and where it has no batch
+ * axis. */
 TEST(batch_norms_that_cannot_be_folded_are_kept) {
     for (int i = 0; i < 3; i++) {
         GD_SCOPE;

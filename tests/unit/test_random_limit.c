@@ -41,8 +41,8 @@ static net build_net(uint64_t seed, gd_tensor *const *first) {
 
 /* Trains and collects the fetches and the final variables. Returns false if the limit cannot be
  * met. */
-static bool train(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory,
-                  results *r) {
+static bool train_net(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory,
+                      results *r) {
     gd_session *session = gd_session_new(m->graph, .level = level, .memory_limit = limit);
     const gd_tensors feeds = gd_list(m->fed, x), fetches = {m->fetches.at, m->fetches.count};
     if (gd_session_plan(session, feeds, fetches, memory) != GD_OK) return false;
@@ -91,12 +91,12 @@ static void check_net(uint64_t seed) {
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         gd_plan_memory free_memory, memory;
         results expected, got;
-        if (!train(&m, x, level, 0, &free_memory, &expected) || gd_failed()) return;
+        if (!train_net(&m, x, level, 0, &free_memory, &expected) || gd_failed()) return;
         check_memory(seed, &m, x, level, 0);
         for (int part = 9; part >= 3 && !gd_failed(); part -= 2) {
             const int64_t limit = free_memory.peak_bytes * part / 10;
             if (limit <= 0) break;
-            if (!train(&m, x, level, limit, &memory, &got)) {
+            if (!train_net(&m, x, level, limit, &memory, &got)) {
                 CHECK_SAYING(strstr(gd_error_message(), "memory_limit"), "seed %llu: %s",
                              (unsigned long long)seed, gd_error_message());
                 gd_clear_error();

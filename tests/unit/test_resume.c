@@ -124,7 +124,7 @@ static int resume_in_child(run_mode mode, const char *left_out, const char *from
 /* --- the tests -------------------------------------------------------------------------------- */
 
 /* Returns the name of the first tensor or value that differs, or NULL. */
-static const char *difference(const char *a_path, const char *b_path) {
+static const char *first_difference(const char *a_path, const char *b_path) {
     gd_state *a = gd_read_state(a_path), *b = gd_read_state(b_path);
     if (!a || !b || gd_state_count(a) != gd_state_count(b)) return "the number of tensors";
     for (int64_t i = 0; i < gd_state_count(a); i++) {
@@ -149,17 +149,17 @@ static void check_resumed(run_mode mode) {
     make_run(&r, mode, 1);
     take_steps(&r, 0, SAVED);
     CHECK_SAYING(save_run(&r, saved) == GD_OK, "%s", gd_error_message());
-    CHECK(difference(entire, saved) != NULL);
+    CHECK(first_difference(entire, saved) != NULL);
 
     CHECK(resume_in_child(mode, "", saved, resumed) == 0);
-    const char *other = difference(entire, resumed);
+    const char *other = first_difference(entire, resumed);
     CHECK_SAYING(!other, "%s: %s differs", mode_names[mode], other);
-    /* Each part is necessary. (Adam's state uses the names of the net, so it is not loaded alone.)
-     */
+    /* Each part is necessary. (Adam's state uses the names of the net, so it is not loaded
+     * alone.) */
     static const char *const parts[] = {"adam", "cosine", "rng", "session"};
     for (int i = 0; i < (mode == SESSION ? 4 : 3); i++) {
         CHECK(resume_in_child(mode, parts[i], saved, resumed) == 0);
-        CHECK_SAYING(difference(entire, resumed), "%s without %s: the same", mode_names[mode],
+        CHECK_SAYING(first_difference(entire, resumed), "%s without %s: the same", mode_names[mode],
                      parts[i]);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());

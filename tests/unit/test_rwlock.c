@@ -47,15 +47,15 @@ static void start_users(lock_user *v, int count, int at_once) {
         pthread_create(&v[i].thread, NULL, use_lock, &v[i]);
         while (atomic_load(v[i].acquired) + count_waiting(v[i].rwlock) < i + 1) sched_yield();
     }
-    CHECK_SAYING(atomic_load(v->acquired) == at_once, "%d acquired it at once, not %d",
+    CHECK_SAYING(atomic_load(v->acquired) == at_once, "%d acquired the lock at once, not %d",
                  atomic_load(v->acquired), at_once);
     for (int i = 0; i < count; i++) atomic_store(&v[i].holds, false);
     for (int i = 0; i < count; i++) pthread_join(v[i].thread, NULL);
 }
 
 TEST(the_lock_is_granted_in_order_of_arrival) {
-    /* readers, a writer, readers, two writers, a reader: readers between writers run concurrently
-     */
+    /* readers, a writer, readers, two writers, a reader: readers between writers run
+     * concurrently */
     static const bool writes[MOST] = {false, false, true, false, false, true, true, false};
     static const int round[MOST] = {0, 0, 1, 2, 2, 3, 4, 5};
     gd_rwlock rwlock;

@@ -21,7 +21,7 @@ static net make_net(void) {
 }
 
 /* conv, batch norm with statistics, dropout, linear; and a weight created in the first call. */
-static gd_tensor *forward(net *n, gd_tensor *x) {
+static gd_tensor *forward_net(net *n, gd_tensor *x) {
     gd_tensor *y = gd_conv2d(x, n->conv, NULL, .padding = 1, .stride = 2);
     y = gd_batch_norm(y, NULL, NULL, n->mean, n->var, .training = true);
     gd_add_(n->steps, gd_scalar(1));
@@ -61,7 +61,7 @@ CLEAN_TEST(ops_infer_shapes_and_leave_no_side_effects) {
     }
     gd_shapes_only only;
     gd_shapes_only_begin(&only);
-    gd_tensor *y = forward(&n, gd_symbol(gd_dims(64, 3, 224, 224), GD_F32, NULL));
+    gd_tensor *y = forward_net(&n, gd_symbol(gd_dims(64, 3, 224, 224), GD_F32, NULL));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK(gd_tensor_is_symbol(y) && gd_tensor_rank(y) == 2 && gd_tensor_dim(y, 0) == 64 &&
           gd_tensor_dim(y, 1) == 4);
@@ -72,11 +72,11 @@ CLEAN_TEST(ops_infer_shapes_and_leave_no_side_effects) {
     CHECK(n.created && gd_data(n.created) && gd_tensor_dim(n.created, 0) == 10);
     gd_seed(9);
     gd_shapes_only_begin(&only);
-    forward(&n, gd_symbol(gd_dims(1, 3, 8, 8), GD_F32, NULL));
+    forward_net(&n, gd_symbol(gd_dims(1, 3, 8, 8), GD_F32, NULL));
     gd_shapes_only_end(&only);
     gd_tensor *again = gd_rand(gd_dims(3)); /* dropout has not advanced the generator */
     CHECK(memcmp(gd_data(first), gd_data(again), 3 * sizeof(float)) == 0);
-    gd_tensor *z = forward(&n, gd_ones(gd_dims(1, 3, 8, 8))); /* now with values */
+    gd_tensor *z = forward_net(&n, gd_ones(gd_dims(1, 3, 8, 8))); /* now with values */
     CHECK(!gd_failed() && gd_tensor_dim(z, 1) == 4 && gd_item(n.steps) == 1);
     gd_release(n.created);
 }

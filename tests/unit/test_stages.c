@@ -9,7 +9,7 @@ typedef struct expression {
     gd_ir_node nodes[GD_IR_MAX_NODES];
 } expression;
 
-static int lookup(gd_ir_builder *b, void *context, const char *name, size_t length) {
+static int find_input(gd_ir_builder *b, void *context, const char *name, size_t length) {
     (void)context;
     return length == 1 && *name >= 'a' && *name <= 'c' ? gd_ir_var(b, *name - 'a') : -1;
 }
@@ -17,7 +17,7 @@ static int lookup(gd_ir_builder *b, void *context, const char *name, size_t leng
 static void parse_expression(expression *e, const char *text) {
     gd_ir_builder b = {.count = 0};
     memset(e, 0, sizeof *e);
-    int node = gd_ir_parse(&b, text, lookup, NULL);
+    int node = gd_ir_parse(&b, text, find_input, NULL);
     CHECK_SAYING(node >= 0, "%s", b.error);
     e->ir = gd_ir_finish(&b, &node, 1, e->nodes);
     e->ir.n_vars = 3;
@@ -48,8 +48,8 @@ TEST(a_long_primitive_that_depends_on_another_has_its_own_stage) {
 
 enum { MOST = 2000 };
 
-/* Compares the kernel with the primitives one by one: the same bits, into a new result or in place.
- */
+/* Compares the kernel with the primitives one by one: the same bits, into a new result or in
+ * place. */
 static void check_kernel(const char *text, int64_t n, bool in_place) {
     static float x[3][MOST], y[MOST], expected[MOST];
     _Alignas(64) static char tiles[16 * MOST * sizeof(float)];

@@ -129,8 +129,8 @@ static void run_epochs(fake_run *r, gd_callback *c, int first, int end) {
     }
 }
 
-/* Three epochs of four batches, the last of which is lost; then the run resumes after the second.
- */
+/* Three epochs of four batches, the last of which is lost; then the run resumes after the
+ * second. */
 static void run_and_resume(gd_module *net, gd_tensor *x) {
     fake_run r;
     gd_optimizer *o = gd_optim_sgd(gd_module_parameters(net), .lr = 0.125);

@@ -39,7 +39,7 @@ typedef struct net {
 } net;
 
 /* sum (x w)^2, with a hook on x w. */
-static gd_tensors forward(gd_tensors in, void *user) {
+static gd_tensors forward_net(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *y = gd_mul(in.at[0], n->w);
     if (n->hook) gd_tensor_hook(y, n->hook, n->seen);
@@ -53,7 +53,7 @@ static net make_net(gd_hook_fn hook) {
 CLEAN_TEST(a_hook_in_a_function_that_calls_ops_is_part_of_the_gradient) {
     GD_SCOPE;
     net n = make_net(triple_hook);
-    gd_jit *jit = gd_jit_new(forward, &n);
+    gd_jit *jit = gd_jit_new(forward_net, &n);
     for (int i = 1; i < 4; i++) {
         gd_tensor *x = gd_full(gd_dims(2), i), *y = gd_jit_call(jit, gd_list(x)).at[0];
         gd_tensor *g = gd_grad(gd_list(y), gd_list(n.w)).at[0];
@@ -64,7 +64,7 @@ CLEAN_TEST(a_hook_in_a_function_that_calls_ops_is_part_of_the_gradient) {
 CLEAN_TEST(leaf_hooks_are_called_once_in_each_backward_through_a_jit) {
     GD_SCOPE;
     net n = make_net(NULL);
-    gd_jit *jit = gd_jit_new(forward, &n);
+    gd_jit *jit = gd_jit_new(forward_net, &n);
     gd_tensor_hook(n.w, triple_hook, NULL);
     for (int i = 1; i < 4; i++) {
         gd_tensor *x = gd_full(gd_dims(2), i), *y = gd_jit_call(jit, gd_list(x)).at[0];
@@ -75,7 +75,7 @@ CLEAN_TEST(leaf_hooks_are_called_once_in_each_backward_through_a_jit) {
     }
     net eager = make_net(NULL);
     gd_tensor_hook(eager.w, count_hook, NULL); /* it runs on values, so it may contain any C code */
-    gd_jit *other = gd_jit_new(forward, &eager);
+    gd_jit *other = gd_jit_new(forward_net, &eager);
     calls = 0;
     for (int i = 0; i < 3; i++) gd_backward(gd_jit_call(other, gd_list(gd_ones(gd_dims(2)))).at[0]);
     CHECK(!gd_failed() && calls == 3 && element(gd_tensor_grad(eager.w), 0) == 12);
@@ -86,7 +86,7 @@ CLEAN_TEST(hooks_of_captured_results_are_called_once) {
     gd_tensor *v = gd_requires_grad(gd_full(gd_dims(2), 2));
     net n = {.w = gd_mul(v, gd_scalar(1))};
     gd_tensor_hook(n.w, triple_hook, NULL);
-    gd_jit *jit = gd_jit_new(forward, &n);
+    gd_jit *jit = gd_jit_new(forward_net, &n);
     gd_tensor *y = gd_jit_call(jit, gd_list(gd_ones(gd_dims(2)))).at[0];
     calls = 0;
     gd_backward(y);
@@ -125,7 +125,7 @@ CLEAN_TEST(a_traced_step_calls_leaf_hooks_as_eager_code_does) {
 
 /* The backward pass is part of the function: the hook writes in each call. */
 static gd_tensors backward_in_function(gd_tensors in, void *user) {
-    gd_backward(forward(in, user).at[0]);
+    gd_backward(forward_net(in, user).at[0]);
     return gd_nothing;
 }
 
@@ -160,7 +160,7 @@ CLEAN_TEST(hooks_that_would_run_only_while_tracing_fail) {
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         GD_SCOPE;
         net n = make_net(tries[i].hook);
-        gd_jit *jit = gd_jit_new(tries[i].in_function ? backward_in_function : forward, &n);
+        gd_jit *jit = gd_jit_new(tries[i].in_function ? backward_in_function : forward_net, &n);
         gd_tensors y = gd_jit_call(jit, gd_list(gd_ones(gd_dims(2))));
         if (!tries[i].in_function) gd_backward(y.at[0]);
         CHECK_SAYING(gd_failed() && says(tries[i].says[0]) && says(tries[i].says[1]), "%zu: %s", i,
@@ -171,14 +171,14 @@ CLEAN_TEST(hooks_that_would_run_only_while_tracing_fail) {
 }
 
 static gd_tensors hook_in_branch(gd_tensors in, void *user) {
-    return gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), forward, forward, in, user);
+    return gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), forward_net, forward_net, in, user);
 }
 static gd_tensors hook_before_branch(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *y = gd_mul(in.at[0], n->w);
     gd_tensor_hook(y, triple_hook, NULL);
     net inner = {.w = n->w};
-    return gd_cond(gd_gt(gd_sum(y), gd_scalar(0)), forward, forward, gd_list(y), &inner);
+    return gd_cond(gd_gt(gd_sum(y), gd_scalar(0)), forward_net, forward_net, gd_list(y), &inner);
 }
 static gd_tensors hook_captured_tensor(gd_tensors in, void *user) {
     net *n = user;

@@ -245,8 +245,8 @@ static void put_text(builder *b, const char *text) {
     b->at += strlen(text);
 }
 
-/* One stored entry "a" with the text "hello"; every number that Zip64 can hold is in a Zip64 field.
- */
+/* One stored entry "a" with the text "hello"; every number that Zip64 can hold is in a Zip64
+ * field. */
 static size_t make_zip64_archive(builder *b, uint64_t bytes, uint64_t offset, uint64_t count) {
     memset(b, 0, sizeof *b);
     b->at = b->bytes;

@@ -107,8 +107,8 @@ CLEAN_TEST(outputs_in_f64_agree_with_pytorch) { check_outputs(GD_F64, 1e-9); }
 
 /* The norm of a gradient and the other numbers of the golden files; p is its parameter. A NULL
  * gradient counts as zeros. */
-static void summarize(const char *net, const char *name, gd_tensor *p, gd_tensor *grad,
-                      double out[SUMMARY]) {
+static void summarize_gradient(const char *net, const char *name, gd_tensor *p, gd_tensor *grad,
+                               double out[SUMMARY]) {
     const int64_t n = gd_tensor_numel(p);
     memset(out, 0, SUMMARY * sizeof *out);
     if (!grad) return;
@@ -154,7 +154,7 @@ static void check_gradients(const rule_net *of) {
                                      gd_module_name_of(c.module, p, name, sizeof name));
         double a[SUMMARY];
         CHECK_SAYING(e, "%s: %s", of->name, name);
-        summarize(of->name, name, p, gd_tensor_grad(p), a);
+        summarize_gradient(of->name, name, p, gd_tensor_grad(p), a);
         CHECK_SAYING(e && summaries_agree(a, gd_data(e), gd_tensor_numel(p), 1e-9),
                      "%s: %s: norm %.15g, not %.15g", of->name, name, a[0],
                      e ? ((double *)gd_data(e))[0] : NAN);
