@@ -94,7 +94,7 @@ static void fresh_cache(const char *name) {
     unsetenv("GRADUS_NATIVE");
 }
 
-/* Counts the files that end with `end` and returns the name of the last one. */
+/* Counts the files that end with `end`; the path of one of them is stored in `last`. */
 static int count_files(const char *directory, const char *end, char *last, size_t size) {
     DIR *d = opendir(directory);
     int n = 0;

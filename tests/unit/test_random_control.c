@@ -17,7 +17,7 @@ typedef struct captured_values {
     gd_tensor *values[MOST_VALUES];
 } captured_values;
 
-static gd_tensor *random_elementwise(draws *d, gd_tensor *a, gd_tensor *b) {
+static gd_tensor *random_simple_op(draws *d, gd_tensor *a, gd_tensor *b) {
     switch (draw_below(d, 14)) {
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
@@ -40,7 +40,7 @@ static gd_tensor *random_elementwise(draws *d, gd_tensor *a, gd_tensor *b) {
 
 static gd_tensor *random_value(draws *d, captured_values *o);
 
-/* Adds new values to the captured ones, then returns the last `n`. */
+/* Adds new values to the captured ones, then chooses `n` of all, mostly recent ones. */
 static void make_values(draws *d, captured_values *o, int n, gd_tensor **out) {
     const int length = 1 + draw_below(d, 4);
     for (int i = 0; i < length && o->count < MOST_VALUES; i++) {
@@ -53,8 +53,8 @@ static void make_values(draws *d, captured_values *o, int n, gd_tensor **out) {
                                        : draw_below(d, o->count)];
 }
 
-/* The values that a nested function can use: captured values and its inputs. With an odd seed only
- * its inputs. */
+/* The values that a nested function can use: captured values and its inputs; in one of three cases
+ * only its inputs. */
 static captured_values nested_values(const captured_values *o, uint64_t which,
                                      const gd_tensor *const *in, int n) {
     captured_values mine = {.seed = o->seed * 31 + which, .depth = o->depth + 1, .steps = o->steps};
@@ -139,7 +139,7 @@ static gd_tensor *random_value(draws *d, captured_values *o) {
         return draw_below(d, 2) ? gd_add(s.state.at[0], gd_tanh(ys))
                                 : gd_mul(s.state.at[1], gd_sin(ys));
     }
-    default: return random_elementwise(d, a, b);
+    default: return random_simple_op(d, a, b);
     }
 }
 

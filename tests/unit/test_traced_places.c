@@ -28,21 +28,20 @@ static int count_places(int line) {
     return n;
 }
 
-enum { WRONG_LINE = __LINE__ + 1 };
-static gd_tensors call_wrong_layer(gd_tensors in, void *user) {
+enum { WRONG_LINE = __LINE__ + 2 };
+static gd_tensors wrong_layer(gd_tensors in, void *user) {
     return gd_listed(layer(in.at[0], user));
 }
 static gd_tensors wrong_layer_in_branch(gd_tensors in, void *user) {
-    return gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), call_wrong_layer, call_wrong_layer, in,
-                   user);
+    return gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), wrong_layer, wrong_layer, in, user);
 }
 static gd_tensors wrong_layer_in_inner_jit(gd_tensors in, void *user) {
-    return gd_jit_call_at(NULL, gd_jit_new(call_wrong_layer, user), in,
+    return gd_jit_call_at(NULL, gd_jit_new(wrong_layer, user), in,
                           &(gd_jit_call_options){.key = 0});
 }
 
 CLEAN_TEST(a_failing_op_in_library_code_names_the_program_line_once) {
-    const gd_body functions[] = {call_wrong_layer, wrong_layer_in_branch, wrong_layer_in_inner_jit};
+    const gd_body functions[] = {wrong_layer, wrong_layer_in_branch, wrong_layer_in_inner_jit};
     for (int i = 0; i < 3; i++) {
         GD_SCOPE;
         gd_tensor *x = gd_ones(gd_dims(2, 3)), *w = gd_ones(gd_dims(4, 5));
