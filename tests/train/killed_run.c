@@ -31,7 +31,7 @@ static void record_message(gd_log_level level, const char *message, void *user) 
     if (sscanf(message, "gd_fit: stopped after step %" SCNd64 ": SIG", &step) == 1 &&
         strstr(message, "SIGTERM"))
         page->stopped = step;
-    if (level < GD_LOG_WARNING) return;
+    if (level < GD_LOG_WARNING && !strstr(message, "cannot be traced")) return;
     snprintf(page->warning, sizeof page->warning, "%s", message);
     page->warnings++;
 }
