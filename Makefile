@@ -1,10 +1,10 @@
-# The commands of this repository; `make help` lists them. The building itself is CMake's.
+# The commands of this repository; `make help` lists them. CMake does the building.
 
 BUILD    ?= build
 JOBS     ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX   ?= /usr/local
 CMAKE_FLAGS ?=
-# A part of the tests: make test TESTS='unit|install'
+# Runs only some tests: make test TESTS='unit|install'
 TESTS    ?=
 CTEST     = ctest --output-on-failure -j2 $(if $(TESTS),-R '$(TESTS)')
 
@@ -16,13 +16,13 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
 	    awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
-setup: ## install missing build tools (apt-get); nothing to do when all are there
+setup: ## install missing build tools (apt-get)
 	@tools/setup.sh build
 
 setup-test:
 	@tools/setup.sh test
 
-# configure(folder, flags) and compile(folder): the way of every build below
+# Every build below calls configure_in(folder, flags) and compile_in(folder).
 configure_in = cmake -S . -B $(1) -G Ninja $(CMAKE_FLAGS) $(2)
 compile_in   = cmake --build $(1) -j $(JOBS)
 
@@ -30,7 +30,7 @@ build: setup ## the library, the tests and the examples, in build/
 	@$(call configure_in,$(BUILD))
 	@$(call compile_in,$(BUILD))
 
-demo: setup ## train a net that reads digits, and see what it says of some
+demo: setup ## train a net that reads digits, and print some of its answers
 	@$(call configure_in,$(BUILD))
 	@$(call compile_in,$(BUILD)) --target gradus_tool
 	@$(BUILD)/bin/gradus demo --dir $(BUILD)/demo
@@ -45,8 +45,8 @@ test-full: setup-test ## the tests with every case, not a sample of them
 	@$(call compile_in,$(BUILD))
 	@GRADUS_TEST_FULL=1 tools/run_tests.sh $(BUILD) $(CTEST)
 
-# Not detect_stack_use_after_return: gcc's copies of stack frames are not aligned for AVX-512 vectors,
-# so that a right program faults.
+# detect_stack_use_after_return is off: gcc does not align its copies of stack frames for AVX-512
+# vectors, so that a correct program would crash.
 test-asan: setup-test ## the tests under AddressSanitizer (leaks too) and UBSan, in build-asan/
 	@$(call configure_in,$(BUILD)-asan,-DGRADUS_SANITIZE=address,undefined)
 	@$(call compile_in,$(BUILD)-asan)
@@ -65,7 +65,7 @@ test-tsan: setup-test ## the tests under ThreadSanitizer, in build-tsan/
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 \
 	    tools/run_tests.sh $(BUILD)-tsan $(CTEST)
 
-# How long each target runs: make fuzz SECONDS_EACH=600
+# The time for each target: make fuzz SECONDS_EACH=600
 SECONDS_EACH ?= 60
 fuzz: setup ## run the fuzz targets of tests/fuzz with clang's libFuzzer, a minute each, in build-fuzz/
 	@$(call configure_in,$(BUILD)-fuzz,-DGRADUS_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)

@@ -1,9 +1,11 @@
-# Rewrites the marked counts of README.md, <!--count:ops-->246<!---->, or checks them.
+# Rewrites or checks the counts that README.md marks like this: <!--count:ops-->246<!---->
 #
 #   cmake -DPAGE=README.md -DSOURCE=. -DGEN=build/gen [-DCHECK=ON] -P cmake/counts.cmake
 #
-# Counts: the lines of GEN/counts.txt, which the generator writes (ops, layers, optimizers ...); op_cases and
-# layer_cases, the cases of tests/cases; comparisons, the results of PyTorch in tests/golden.
+# The counts are:
+#   - the lines of GEN/counts.txt, which the generator writes: ops, layers, optimizers, ...
+#   - op_cases and layer_cases: the cases in tests/cases and tests/cases/nn
+#   - comparisons: the results of PyTorch in tests/golden
 file(STRINGS ${GEN}/counts.txt lines)
 foreach(line ${lines})
   string(REGEX MATCH "^([a-z_]+) ([0-9]+)$" matched "${line}")
@@ -36,23 +38,23 @@ foreach(file ${files})
 endforeach()
 
 file(READ ${PAGE} text)
-set(mark "<!--count:([a-z_]+)-->([0-9]*)<!---->")
-string(REGEX MATCHALL "${mark}" places "${text}")
-if(NOT places)
+set(pattern "<!--count:([a-z_]+)-->([0-9]*)<!---->")
+string(REGEX MATCHALL "${pattern}" marks "${text}")
+if(NOT marks)
   message(FATAL_ERROR "${PAGE} has no marked count such as <!--count:ops-->1<!---->")
 endif()
 set(current "${text}")
 set(stale "")
-foreach(place ${places})
-  string(REGEX MATCH "${mark}" matched "${place}")
+foreach(mark ${marks})
+  string(REGEX MATCH "${pattern}" matched "${mark}")
   set(name ${CMAKE_MATCH_1})
   set(value "${CMAKE_MATCH_2}")
   if(NOT DEFINED count_${name})
     message(FATAL_ERROR "${PAGE}: there is no count '${name}'")
   endif()
   if(NOT value STREQUAL count_${name})
-    string(APPEND stale "  ${name} is ${count_${name}}, the page says ${value}\n")
-    string(REPLACE "${place}" "<!--count:${name}-->${count_${name}}<!---->" current "${current}")
+    string(APPEND stale "  ${name} is ${count_${name}}, and the page has ${value}\n")
+    string(REPLACE "${mark}" "<!--count:${name}-->${count_${name}}<!---->" current "${current}")
   endif()
 endforeach()
 if(CHECK AND stale)

@@ -1,6 +1,6 @@
 # The CUDA backend, libgradus_cuda.so. Building it needs nvcc and the driver's header cuda.h; running it needs an NVIDIA
 # driver and, for fused kernels, NVRTC, all of which are loaded at run time.
-set(GRADUS_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if nvcc is there), ON or OFF")
+set(GRADUS_CUDA OFF CACHE STRING "Build the CUDA backend, which is not complete yet: AUTO (if nvcc is there), ON or OFF")
 set(GRADUS_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "Compute capabilities that kernels are compiled for")
 set(GRADUS_HAS_CUDA FALSE)
 if(NOT GRADUS_CUDA STREQUAL "OFF")

@@ -1,9 +1,9 @@
-# libjpeg and libpng, which read JPEG and PNG images. The library builds without them; such files are
-# then refused with a message.
+# libjpeg and libpng, which decode JPEG and PNG images. The library builds without them; loading such
+# an image then fails with a message.
 #
 # Sets IMAGE_TARGETS and IMAGE_DEFINITIONS for building, and GRADUS_HAS_JPEG and GRADUS_HAS_PNG.
-set(GRADUS_JPEG AUTO CACHE STRING "Read JPEG images by libjpeg: AUTO (if it is there), ON or OFF")
-set(GRADUS_PNG AUTO CACHE STRING "Read PNG images by libpng: AUTO (if it is there), ON or OFF")
+set(GRADUS_JPEG AUTO CACHE STRING "Read JPEG images with libjpeg: AUTO (if it is found), ON or OFF")
+set(GRADUS_PNG AUTO CACHE STRING "Read PNG images with libpng: AUTO (if it is found), ON or OFF")
 set(IMAGE_TARGETS)
 set(IMAGE_DEFINITIONS)
 foreach(library JPEG PNG)

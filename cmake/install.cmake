@@ -1,11 +1,11 @@
-# What `cmake --install` puts where: both libraries, the headers (the generated ops.h included),
-# gradus.pc for pkg-config, and a package for find_package(gradus).
+# `cmake --install` installs both libraries, the headers (including the generated ones), gradus.pc for
+# pkg-config, and a package for find_package(gradus).
 include(CMakePackageConfigHelpers)
 
 install(TARGETS gradus gradus_static EXPORT gradusTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-# The tests' own device, for `cmake --install --component testing`.
+# The device of the tests, for `cmake --install --component testing`.
 install(TARGETS gradus_backend_test LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/gradus COMPONENT testing EXCLUDE_FROM_ALL)
 install(DIRECTORY include/gradus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY ${GEN}/gradus/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gradus FILES_MATCHING PATTERN "*.h")
@@ -24,15 +24,16 @@ endif()
 set(GRADUS_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/gradus)
 configure_package_config_file(cmake/gradusConfig.cmake.in ${CMAKE_BINARY_DIR}/gradusConfig.cmake
   INSTALL_DESTINATION ${GRADUS_CMAKE_DIR})
-# Before 1.0 a minor version may break programs (CONTRIBUTING.md), so only the same one will do.
+# Before 1.0 a minor version may break programs (CONTRIBUTING.md), so find_package accepts only the
+# same minor version.
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/gradusConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/gradusConfig.cmake ${CMAKE_BINARY_DIR}/gradusConfigVersion.cmake
   DESTINATION ${GRADUS_CMAKE_DIR})
 install(EXPORT gradusTargets NAMESPACE gradus:: DESTINATION ${GRADUS_CMAKE_DIR})
 
-# gradus.pc is written at install time, when the prefix is known: `cmake --install --prefix` may
-# choose another one than the configuration did.
+# gradus.pc is written at install time: `cmake --install --prefix` may set another prefix than the
+# configuration.
 foreach(kind LIBDIR INCLUDEDIR)
   if(IS_ABSOLUTE "${CMAKE_INSTALL_${kind}}")
     set(GRADUS_PC_${kind} "${CMAKE_INSTALL_${kind}}")

@@ -1,4 +1,4 @@
-/* data_files.h - gzip files for tests of datasets, and real data where the machine has it. */
+/* data_files.h - writes gzip files for tests of datasets, and finds real datasets. */
 #ifndef GRADUS_TESTS_DATA_FILES_H
 #define GRADUS_TESTS_DATA_FILES_H
 
@@ -11,7 +11,7 @@
 #include "format/bytes.h"
 #include "format/crc32.h"
 
-/* A gzip file of stored blocks, of one member; free() it. */
+/* A gzip file with one member of stored (uncompressed) blocks. free() it. */
 static inline uint8_t *test_gzip(const void *data, size_t bytes, size_t *size) {
     uint8_t *out = malloc(bytes + 5 * (bytes / 65535 + 1) + 18), *p = out;
     const uint8_t *from = data;
@@ -34,8 +34,8 @@ static inline uint8_t *test_gzip(const void *data, size_t bytes, size_t *size) {
     return out;
 }
 
-/* A folder of the real data: $GRADUS_DATA/NAME, or ../shared/data/NAME from the sources; NULL:
- * there is none. */
+/* The folder of a real dataset: $GRADUS_DATA/NAME, or ../shared/data/NAME relative to the sources.
+ * NULL: it does not exist. */
 static inline const char *real_data(const char *name) {
     static char path[600];
     const char *from = getenv("GRADUS_DATA");

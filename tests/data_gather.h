@@ -1,4 +1,4 @@
-/* data_gather.h - a batch that a dataset makes itself has the rows of its samples. */
+/* data_gather.h - checks that a dataset's gather gives the bytes of its samples. */
 #ifndef GRADUS_TESTS_DATA_GATHER_H
 #define GRADUS_TESTS_DATA_GATHER_H
 
@@ -6,6 +6,7 @@
 #include "data/dataset.h"
 #include "test.h"
 
+/* The batch of four indices equals the four samples, stacked along a new axis 0. */
 static inline void check_gather(gd_dataset *d) {
     CHECK(d && d->rules->gather);
     if (!d || !d->rules->gather) return;

@@ -1,4 +1,4 @@
-/* program.h - programs of small graphs, compared as text. */
+/* program.h - lowers small graphs to programs and compares these as text. */
 #ifndef GRADUS_TESTS_PROGRAM_H
 #define GRADUS_TESTS_PROGRAM_H
 
@@ -21,7 +21,8 @@ static inline void check_text(const gd_program *p, const char *expected) {
     free(text);
 }
 
-/* From here to FETCH a graph is built, in which x is a placeholder of shape (m, n). */
+/* Starts a graph in which x is a placeholder of shape (m, n). FETCH ends it and lowers it to the
+ * program p that computes these tensors. */
 #define IN_GRAPH(name, m, n)                              \
     GD_SCOPE;                                             \
     gd_graph *name = gd_graph_new();                      \

@@ -1,12 +1,12 @@
-/* scalar_kernels.h - kernels of the scalar dialect (codegen/dialect.h) in the place of the CPU's.
+/* scalar_kernels.h - runs kernels of the scalar dialect (codegen/dialect.h) instead of the CPU's.
  *
- * The program first runs calls while sources are collected, which changes nothing. Then all sources
- * are compiled, many by one run of the compiler, and further calls run them: the kernel is called
+ * First the program runs calls as usual while their kernel sources are collected. Then one run of
+ * the compiler compiles many sources, and later calls use the compiled kernels: a kernel is called
  * once for each element, output of a reduction, or row.
  *
- *     scalar_begin();                 // from here on sources are collected
+ *     scalar_begin(1);                // sources are collected from here on
  *     ... calls ...
- *     scalar_compile();               // from here on calls run as scalar kernels
+ *     scalar_compile();               // calls use scalar kernels from here on
  *     ... the same calls ...
  *     scalar_end();
  */
@@ -31,7 +31,7 @@ static struct scalar_state {
     enum { SCALAR_OFF, SCALAR_COLLECT, SCALAR_RUN } phase;
     scalar_kernel *kernels;
     int count, room;
-    int sample; /* one source of so many is compiled; 1: all */
+    int sample; /* one in `sample` sources is compiled; 1: all */
     int64_t runs, runs_of_rows, runs_of_reductions;
 } scalar;
 
@@ -63,7 +63,7 @@ static bool scalar_match(const gd_kernel_call *call) {
 }
 
 static gd_status scalar_run(gd_kernel_call *call) {
-    enum { ROWS_AT_ONCE = 3 }; /* few, so that parts of `kept` are used again */
+    enum { ROWS_AT_ONCE = 3 }; /* few, so that slots of `kept` are reused */
     gd_kernel_source source;
     gd_scalar_args args;
     gd_scalar_source_of_call(call, &source);
@@ -79,7 +79,7 @@ static gd_status scalar_run(gd_kernel_call *call) {
     return GD_OK;
 }
 
-/* `sample`: one source of so many is compiled. */
+/* Starts to collect sources. One in `sample` of them will be compiled. */
 static void scalar_begin(int sample) {
     static const gd_kernel each = {.op = "elementwise",
                                    .variant = "scalar",
@@ -122,7 +122,7 @@ static const gd_native_target *scalar_target(void) {
     return &target;
 }
 
-/* Returns how many kernels were compiled. */
+/* Returns the number of compiled kernels; -1: some did not compile. */
 static int scalar_compile(void) {
     gd_kernel_source *sources = calloc((size_t)scalar.count + 1, sizeof *sources);
     gd_compiled_fn *fns = calloc((size_t)scalar.count + 1, sizeof *fns);

@@ -1,5 +1,5 @@
-/* stack.h - measures the stack that a function needs, in a thread whose stack is filled with a
- * pattern. */
+/* stack.h - measures the stack that a function uses: it runs in a thread whose stack was filled
+ * with a pattern. */
 #ifndef GRADUS_TESTS_STACK_H
 #define GRADUS_TESTS_STACK_H
 
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* threads.h promises that 64 KiB are enough. The system takes a guard page of these, and signal
- * handlers and the program need some. */
+/* threads.h promises that 64 KiB are enough. The guard page, signal handlers and the program itself
+ * use a part of them. */
 enum {
     STACK_PROMISED = 64 << 10,
     STACK_ALLOWED = STACK_PROMISED - (8 << 10),
@@ -26,8 +26,8 @@ static inline void *stack_thread(void *call) {
     return NULL;
 }
 
-/* Bytes of stack that fn(arg) needs in a new thread, with the thread's own data; 0 where no
- * thread can be made. */
+/* Bytes of stack that fn(arg) uses in a new thread, including the thread's own data; 0: the thread
+ * could not be created. */
 static inline size_t stack_used(void (*fn)(void *arg), void *arg) {
     static unsigned char *stack;
     const unsigned char pattern = 0xa5;

@@ -1,6 +1,6 @@
-/* test.h - tests, checks and the main function of a test program.
+/* test.h - defines tests, checks, and the main function of a test program.
  *
- *     TEST(a_scope_frees_what_was_made_in_it) {
+ *     TEST(a_scope_frees_its_tensors) {
  *         CHECK(gd_live_objects() == 0);
  *     }
  *     TEST_MAIN
@@ -54,7 +54,7 @@ static const char *test_skipped_for; /* why the running test was skipped */
         }                                                                                         \
     } while (0)
 
-/* Ends the test: it cannot run on this machine. */
+/* Ends the test, which cannot run on this machine. */
 #define SKIP(reason)               \
     do {                           \
         test_skipped_for = reason; \

@@ -15,7 +15,7 @@ kind=${KIND:-cuda}
 part_build() {
     generator=
     command -v ninja >/dev/null 2>&1 && generator="-G Ninja"
-    cmake -S . -B $build $generator -DGRADUS_EXAMPLES=OFF -DGRADUS_CUDA_ARCHITECTURES="${ARCHITECTURES:-90}" >$build.log 2>&1 ||
+    cmake -S . -B $build $generator -DGRADUS_EXAMPLES=OFF -DGRADUS_CUDA=AUTO -DGRADUS_CUDA_ARCHITECTURES="${ARCHITECTURES:-90}" >$build.log 2>&1 ||
         { cat $build.log; return 1; }
     grep -E "devices|images" $build.log
     targets="gradus_backend_test test_ops gradus_tool"

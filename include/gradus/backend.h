@@ -113,7 +113,6 @@ typedef struct gd_device_api {
     /* Queued copies. The host memory is pinned and stays valid until a later event is done. */
     gd_status (*upload)(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
     gd_status (*download)(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes);
-    gd_status (*copy)(gd_device *d, void *to, const void *from, size_t bytes); /* compute queue */
 
     gd_status (*event_record)(gd_device *d, gd_queue queue, gd_event **event);
     gd_status (*event_join)(gd_device *d, gd_queue queue, gd_event *event); /* the queue waits */

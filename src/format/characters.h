@@ -1,4 +1,4 @@
-/* characters.h - a text as indices into the list of its characters. */
+/* characters.h - reads a text as indices into the list of its distinct characters. */
 #ifndef GRADUS_FORMAT_CHARACTERS_H
 #define GRADUS_FORMAT_CHARACTERS_H
 

@@ -6,7 +6,7 @@
 
 static gd_status grow_records(gd_cifar *c, gd_stream *s, int labels) {
     if (c->count < c->room) return GD_OK;
-    /* at most twice the size, and no more than the file can hold: a gzip file may hold much less */
+    /* doubles the room, up to the most that the file can hold (for gzip, an upper bound) */
     const uint64_t most = gd_stream_most(s) / (uint64_t)(GD_CIFAR_PIXELS + labels) + 1;
     int64_t more = c->room < 1000 ? 1000 : c->room;
     if ((uint64_t)more > most) more = (int64_t)most;

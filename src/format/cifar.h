@@ -13,7 +13,7 @@ typedef struct gd_cifar {
     uint8_t *labels; /* (count, labels of a record) */
 } gd_cifar;
 
-/* Appends all records of a file, of which each has `labels` label bytes; byte k of them is below
+/* Appends all records of a file. Each has `labels` label bytes, and label byte k is below
  * limits[k]. GD_E_FORMAT: a label out of range, or a truncated record. */
 gd_status gd_cifar_read(gd_cifar *cifar, gd_stream *stream, int labels, const int *limits);
 void gd_cifar_free(gd_cifar *cifar); /* {0} is fine */

@@ -1,6 +1,6 @@
 /* crc32.c - CRC-32 (polynomial 0xEDB88320, reflected) and CRC-32C (0x82F63B78), eight bytes a step.
  *
- * table[0][b] is the remainder of byte b; table[k][b] that of b followed by k zero bytes. The
+ * table[0][b] is the remainder of byte b, and table[k][b] that of b followed by k zero bytes. The
  * remainder of eight bytes is the sum (xor) of the remainders of each byte followed by zeros.
  */
 #include "format/crc32.h"

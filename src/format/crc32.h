@@ -1,4 +1,4 @@
-/* crc32.h - the checksum of ZIP, gzip and PNG; and CRC-32C, that of TFRecord files. */
+/* crc32.h - CRC-32, the checksum of ZIP, gzip and PNG, and CRC-32C, that of TFRecord files. */
 #ifndef GRADUS_FORMAT_CRC32_H
 #define GRADUS_FORMAT_CRC32_H
 

@@ -15,9 +15,9 @@ struct gd_csv {
     bool begun;
     int64_t line, column; /* of the next byte */
     size_t at, end;       /* in `input` */
-    char *text;           /* of the fields of a record, each ends with a zero byte */
+    char *text;           /* the fields of a record; each ends with a zero byte */
     size_t used, room;
-    gd_csv_field *fields; /* text is an offset until the record is complete */
+    gd_csv_field *fields; /* their `text` is set once the record is complete */
     int count, fields_room;
     uint8_t input[INPUT];
 };
@@ -64,7 +64,7 @@ static inline gd_status peek_byte(gd_csv *c, int *byte) {
         }
     }
     *byte = c->input[c->at];
-    return *byte ? GD_OK : fail_at(c, c->line, c->column, "a zero byte, which no text has");
+    return *byte ? GD_OK : fail_at(c, c->line, c->column, "a zero byte, which text cannot contain");
 }
 
 /* Consumes the byte that peek_byte returned, and counts lines and columns. */
@@ -74,7 +74,7 @@ static inline void consume_byte(gd_csv *c, int byte) {
         c->line++;
         c->column = 1;
     } else {
-        c->column += (byte & 0xC0) != 0x80; /* a character of UTF-8 has one column */
+        c->column += (byte & 0xC0) != 0x80; /* a UTF-8 character is one column */
     }
 }
 
@@ -117,16 +117,13 @@ static gd_status take_line_end(gd_csv *c, int byte) {
     consume_byte(c, byte);
     if (byte != '\r') return GD_OK;
     GD_TRY(peek_byte(c, &next));
-    if (next == '\n') {
-        c->at++;
-        byte = '\n';
-    }
+    if (next == '\n') c->at++;
     c->line++;
     c->column = 1;
     return GD_OK;
 }
 
-/* After the opening quote. */
+/* Reads a quoted field after its opening quote. */
 static gd_status read_quoted(gd_csv *c, gd_csv_field *f) {
     int byte;
     for (;;) {

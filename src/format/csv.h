@@ -15,7 +15,7 @@ enum {
 };
 
 typedef struct gd_csv_field {
-    const char *text; /* ends with a zero byte, and has no other */
+    const char *text; /* ends with a zero byte, and contains no other */
     size_t length;
     bool quoted;
     int64_t line, column; /* where it begins */

@@ -23,7 +23,7 @@ static void put_bits(writer *w, uint32_t value, int count) {
         *w->at++ = (uint8_t)w->bits;
 }
 
-/* Codes are written with the highest bit first. */
+/* Huffman codes are written with their highest bit first. */
 static void put_code(writer *w, uint32_t code, int count) {
     uint32_t reversed = 0;
     for (int i = 0; i < count; i++) reversed |= (code >> i & 1) << (count - 1 - i);
@@ -62,8 +62,8 @@ static uint32_t hash_bytes(const uint8_t *p) {
 }
 
 size_t gd_deflate(uint8_t *out, const uint8_t *data, size_t bytes) {
-    size_t *seen =
-        gd_calloc(1 << HASH_BITS, sizeof *seen); /* the last position of these bytes, plus 1 */
+    /* for each hash of three bytes: their last position plus 1; 0: none */
+    size_t *seen = gd_calloc(1 << HASH_BITS, sizeof *seen);
     if (!seen) return 0;
     writer w = {.at = out};
     put_bits(&w, 1 | 1 << 1, 3); /* the last block, with fixed codes */
@@ -71,9 +71,9 @@ size_t gd_deflate(uint8_t *out, const uint8_t *data, size_t bytes) {
         const size_t left = bytes - i, most = left < MAX_MATCH ? left : MAX_MATCH;
         size_t length = 0, from = 0;
         if (left >= MIN_MATCH) {
-            size_t *place = &seen[hash_bytes(data + i)];
-            from = *place;
-            *place = i + 1;
+            size_t *slot = &seen[hash_bytes(data + i)];
+            from = *slot;
+            *slot = i + 1;
             if (from && i + 1 - from <= WINDOW)
                 while (length < most && data[from - 1 + length] == data[i + length]) length++;
         }

@@ -1,10 +1,12 @@
 /* event_file.h - TensorBoard's event files.
  *
  * A file is a TFRecord file: each record is its length (u64), the masked CRC-32C of the length, the
- * bytes, and their masked CRC-32C, all little-endian. A record is a message of the type Event: a
- * time, a step, and one of: the version of the file, which comes first; a summary (numbers,
- * histograms); a GraphDef; the start of a session, at which TensorBoard drops earlier data of this
- * and later steps.
+ * bytes, and their masked CRC-32C, all little-endian. A record is a message of the type Event. It
+ * holds a time, a step, and one of these:
+ *   - the version of the file, in the first record
+ *   - a summary: numbers and histograms
+ *   - a GraphDef
+ *   - the start of a session, at which TensorBoard drops earlier data of this and later steps
  *
  *     gd_pb_doc *doc = gd_event_new(step);
  *     gd_pb *value = gd_event_add_value(doc, "loss");
@@ -17,7 +19,7 @@
 #include "format/protobuf.h"
 
 extern const gd_pb_schema gd_event_schema;     /* Event */
-extern const gd_pb_schema gd_graph_def_schema; /* GraphDef, which an Event has as bytes */
+extern const gd_pb_schema gd_graph_def_schema; /* GraphDef, which an Event holds as bytes */
 
 typedef struct gd_event_file gd_event_file;
 

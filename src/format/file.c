@@ -321,8 +321,8 @@ gd_status gd_file_writer_write_at(gd_file_writer *w, uint64_t offset, const void
     return write_fully(w, offset, data, bytes);
 }
 
-/* Makes the rename durable, which some file systems do not support. The caller may remove the old
- * file next, so a disk error is a failure. */
+/* Makes the rename durable, if the file system supports that. A disk error is a failure, since the
+ * caller may remove the old file next. */
 static gd_status sync_folder(gd_file_writer *w, const char *target) {
     const int fd = gd_file_open_folder(target);
     if (fd < 0) return GD_OK;

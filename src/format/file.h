@@ -1,7 +1,7 @@
 /* file.h - random-access reads, and writes that replace a file atomically.
  *
- * A reader knows the size of the file, so that a format can check the sizes in a header before it
- * allocates memory.
+ * gd_file_reader_size gives the size of the file, so that a format can check the sizes in a header
+ * before it allocates memory.
  *
  * A writer fills a temporary file in the same folder ("model.gd.tmp-1"). The commit writes it to
  * the disk and renames it to the target. If anything fails before (a full disk, a cancel), the old
@@ -52,13 +52,13 @@ gd_status gd_file_read_all(const char *path, char **data, size_t *bytes);
 
 typedef struct gd_file_writer gd_file_writer;
 
-/* A target that exists passes its permissions to the new file; a symbolic link still points to
- * it. */
+/* The new file gets the permissions of the file that it replaces. If `path` is a symbolic link, the
+ * file that it points to is replaced. */
 gd_status gd_file_writer_begin(gd_file_writer **out, const char *path);
 
-/* Starts a second file, to which the one at `path` will refer. Its final name is chosen once its
- * contents are written; until then it is PATH SUFFIX.tmp-N. It gets the permissions of the file at
- * `path`. */
+/* Starts a second file, to which the one at `path` will refer. It has the temporary name
+ * PATH SUFFIX.tmp-N until gd_file_writer_place, so that the final name may depend on its contents.
+ * It gets the permissions of the file at `path`. */
 gd_status gd_file_writer_begin_beside(gd_file_writer **out, const char *path, const char *suffix);
 
 /* Writes it to the disk and renames it to `name`; no further writes are possible. The writer still

@@ -15,7 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAMES = 16, DIGITS = 16, DAY = 24 * 60 * 60, NUMBER = 40 };
+enum {
+    NAMES = 16,  /* of one stem */
+    DIGITS = 16, /* of gd_file_sweep_folder() */
+    DAY = 24 * 60 * 60,
+    NUMBER = 40, /* bytes of the longest suffix */
+};
 
 /* Whether `name` is still the name of the open file. */
 static bool is_open_file(const char *name, int fd) {
@@ -43,7 +48,7 @@ void gd_file_sweep(const char *name, const gd_file_keep *keep) {
 }
 
 void gd_file_sweep_folder(const char *stem, const gd_file_keep *keep) {
-    const char *slash = strrchr(stem, '/'), *base = slash ? slash + 1 : stem;
+    const char *base = gd_file_name(stem);
     const size_t before = (size_t)(base - stem), length = strlen(base);
     char *name = gd_malloc(strlen(stem) + DIGITS + 2);
     if (!name) return;
@@ -72,7 +77,8 @@ void gd_file_sweep_claims(const char *stem) {
 }
 
 /* Creates and locks a file; -1: it exists. Between the creation and the lock another process may
- * find no owner and remove it: then this fails, too, and the caller tries another name. */
+ * see a file without an owner and remove it. Then this fails, too, and the caller tries another
+ * name. */
 static int create_locked(const char *name) {
     /* 0666 minus the umask, as fopen does (mkstemp uses 0600) */
     const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -98,7 +104,7 @@ int gd_file_claim(const char *stem, char **name) {
         fd = create_locked(*name);
     }
     for (int attempt = 0; attempt < 1000 && fd < 0 && errno == EEXIST; attempt++) {
-        /* more writers than names: this one is not removed if its owner dies */
+        /* more writers than names: such a file stays if its owner dies */
         snprintf(*name, bytes, "%s%ld-%u", stem, (long)getpid(), atomic_fetch_add(&counter, 1) + 1);
         fd = create_locked(*name);
     }
@@ -110,13 +116,24 @@ int gd_file_claim(const char *stem, char **name) {
     return -1;
 }
 
-int gd_file_open_folder(const char *path) {
+const char *gd_file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *gd_file_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     const size_t length = slash && slash != path ? (size_t)(slash - path) : 1;
     char *folder = gd_malloc(length + 1);
-    if (!folder) return -1;
+    if (!folder) return NULL;
     memcpy(folder, slash ? path : ".", length);
-    folder[length] = 0;
+    folder[length] = '\0';
+    return folder;
+}
+
+int gd_file_open_folder(const char *path) {
+    char *folder = gd_file_folder(path);
+    if (!folder) return -1;
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     gd_free(folder);
     return fd;

@@ -12,14 +12,19 @@
 #include <stdbool.h>
 
 /* Creates one of the names and locks it. Returns its descriptor, or -1 with errno set; *name is
- * from gd_malloc. A descriptor made by dup holds the lock, too, and so does a rename of the file.
- */
+ * from gd_malloc. A duplicate of the descriptor also holds the lock, and a rename keeps it. */
 int gd_file_claim(const char *stem, char **name);
 
 /* Removes the files of these names that have no owner. */
 void gd_file_sweep_claims(const char *stem);
 
-/* Opens the folder that a path is in. A descriptor to close, or -1. */
+/* The last part of a path. */
+const char *gd_file_name(const char *path);
+
+/* The folder of a path, "." if it has none; from gd_malloc, NULL: no memory. */
+char *gd_file_folder(const char *path);
+
+/* Opens the folder of a path. Returns a descriptor to close, or -1. */
 int gd_file_open_folder(const char *path);
 
 /* Locks the folder of a path (flock), shared for readers or exclusive for a writer: for several

@@ -60,7 +60,7 @@ static uint64_t bytes_left(const gd_gzip *g) { return gd_file_reader_size(g->fil
 uint64_t gd_gzip_most(const gd_gzip *g) {
     uint64_t most;
     const uint64_t unused = g->inflate ? gd_inflate_unused(g->inflate) : 0;
-    /* plus a pending copy, and bits of the previous byte */
+    /* 2 more for a copy that is not finished, and bits of the previous byte */
     if (!gd_mul_u64(bytes_left(g) + unused + 2, BEST_RATIO, &most)) return UINT64_MAX;
     return most;
 }
@@ -144,9 +144,9 @@ static gd_status end_member(gd_gzip *g) {
     g->inflate = NULL;
     GD_TRY(take_bytes(g, tail, TAIL));
     if (gd_get_u32(tail) != g->crc)
-        return fail_damaged(g, g->at - TAIL, "the checksum does not fit the data before it");
+        return fail_damaged(g, g->at - TAIL, "the checksum does not match the data before it");
     if (gd_get_u32(tail + 4) != g->size)
-        return fail_damaged(g, g->at - 4, "the size does not fit the data before it");
+        return fail_damaged(g, g->at - 4, "the size does not match the data before it");
     return GD_OK;
 }
 

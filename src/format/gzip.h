@@ -1,7 +1,7 @@
-/* gzip.h - reading gzip files (RFC 1952): all members, checksums and sizes verified.
+/* gzip.h - reads gzip files (RFC 1952) with all members, and verifies checksums and sizes.
  *
- * A format compares the sizes in its header with gd_gzip_most before it allocates memory, so that a
- * small file cannot claim much.
+ * A format must compare the sizes in its header with gd_gzip_most before it allocates memory: a
+ * small damaged file may claim any size.
  */
 #ifndef GRADUS_FORMAT_GZIP_H
 #define GRADUS_FORMAT_GZIP_H
@@ -17,7 +17,7 @@ gd_status gd_gzip_is(const gd_file_reader *file, bool *is);
 gd_status gd_gzip_open(gd_gzip **out, const gd_file_reader *file);
 void gd_gzip_close(gd_gzip *gzip); /* NULL is fine */
 
-/* The next `bytes` bytes; *got is less only at the end of the file, when the checksums of all
+/* Reads the next `bytes` bytes; *got is less only at the end of the file, when the checksums of all
  * members have been compared. GD_E_FORMAT: damaged or truncated; the message has the byte
  * offset. */
 gd_status gd_gzip_read(gd_gzip *gzip, void *buffer, size_t bytes, size_t *got);

@@ -65,7 +65,7 @@ static gd_status read_array(gd_idx *idx, gd_stream *s) {
                        gd_stream_path(s), magic[0], magic[1], magic[2], magic[3]);
     if (magic[3] > GD_IDX_MAX_RANK)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "%s: byte 3: its array has rank %d; at most %d is possible here",
+                       "%s: byte 3: its array has rank %d; at most %d is supported",
                        gd_stream_path(s), magic[3], GD_IDX_MAX_RANK);
     idx->type = (gd_idx_type)magic[2];
     idx->rank = magic[3];

@@ -24,8 +24,8 @@ typedef struct gd_idx {
     void *items;  /* row-major, in this machine's byte order; from gd_malloc */
 } gd_idx;
 
-/* Reads all of the file. GD_E_FORMAT: no IDX file, damaged, or of another length than its header
- * has. Sizes are checked before memory is allocated. */
+/* Reads all of the file. GD_E_FORMAT: not an IDX file, damaged, or longer or shorter than its
+ * header describes. Sizes are checked before memory is allocated. */
 gd_status gd_idx_read(gd_idx *idx, gd_stream *stream);
 void gd_idx_free(gd_idx *idx); /* {0} is fine */
 

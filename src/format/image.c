@@ -1,4 +1,4 @@
-/* image.c - see image.h: which decoder, channels, sizes. */
+/* image.c - chooses the decoder of an image and converts channels and sizes; see image.h. */
 #include "format/image.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ static inline uint8_t pixel_luma(const uint8_t *p) {
     return (uint8_t)((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
 }
 
-/* One pixel of `from` channels to one of `to`. */
+/* Converts a pixel of `from` channels to one of `to` channels. */
 static inline void convert_pixel(const uint8_t *p, int from, uint8_t *q, int to) {
     uint8_t v[4] = {p[0], p[0], p[0], 255};
     if (from >= 3) v[1] = p[1], v[2] = p[2];
@@ -65,7 +65,7 @@ static gd_status set_channels(gd_bitmap *image, const char *name, int to) {
     const int from = image->channels;
     if (from == to) return GD_OK;
     const size_t count = (size_t)image->width * (size_t)image->height;
-    uint8_t *old = image->pixels, *new = old; /* in place if it shrinks */
+    uint8_t *old = image->pixels, *new = old; /* in place unless it grows */
     if (to > from && !(new = gd_malloc(count * (size_t)to)))
         return gd_fail(GD_E_MEMORY, "%s: no memory for its pixels", name);
     for (size_t i = 0; i < count; i++) {
@@ -114,7 +114,8 @@ gd_status gd_bitmap_decode(gd_bitmap *image, const char *name, const void *data,
 
 enum { MAX_UNPACKED = 1 << 30 };
 
-static gd_status read_file(const char *path, char **data, size_t *bytes) {
+/* Replaces the bytes of a gzip file by their decompressed form. */
+static gd_status decompress_gzip(const char *path, char **data, size_t *bytes) {
     gd_stream *s;
     char *out;
     size_t size;
@@ -134,7 +135,8 @@ gd_status gd_bitmap_read(gd_bitmap *image, const char *path, const gd_bitmap_opt
     *image = (gd_bitmap){.width = 0};
     GD_TRY(gd_file_read_all(path, &data, &bytes));
     gd_status status = GD_OK;
-    if (bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0) status = read_file(path, &data, &bytes);
+    if (bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0)
+        status = decompress_gzip(path, &data, &bytes);
     if (status == GD_OK) status = gd_bitmap_decode(image, path, data, bytes, options);
     gd_free(data);
     return status;

@@ -43,13 +43,13 @@ gd_status gd_bitmap_resize(gd_bitmap *image, const char *name, int width, int he
 gd_status gd_bitmap_write_png(const char *path, int width, int height, int channels,
                               const uint8_t *pixels);
 
-/* --- between the decoders --------------------------------------------------------------------- */
+/* --- for the decoders ------------------------------------------------------------------------- */
 
-/* Checks the sizes of a header and allocates the pixels. `what` is the format, "JPEG". */
+/* Checks the sizes of a header and allocates the pixels. `what` is the format, for messages. */
 gd_status gd_bitmap_new(gd_bitmap *image, const char *name, const char *what, uint64_t width,
                         uint64_t height, int channels);
 
-/* Each decodes to the channels that are cheapest for it; gd_bitmap_decode converts them. */
+/* Each decodes to the number of channels that is cheapest; gd_bitmap_decode converts them. */
 gd_status gd_jpeg_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes,
                          const gd_bitmap_options *options);
 gd_status gd_png_decode(gd_bitmap *image, const char *name, const uint8_t *data, size_t bytes);

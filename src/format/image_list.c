@@ -28,7 +28,7 @@ static bool grow_lines(gd_image_list *list, int64_t *room) {
     return true;
 }
 
-/* Parses one line, which ends with a zero byte, and ends both words with one. */
+/* Parses the line from s to end. Writes a zero byte after its path and after its label. */
 static gd_status parse_line(gd_image_list *list, int64_t *room, char *s, char *end, int64_t line,
                             const char *name) {
     while (s < end && gd_is_space(*s)) s++;
@@ -59,7 +59,7 @@ static gd_status read_lines(gd_image_list *list, gd_stream *stream) {
         if (!stop) stop = end;
         line++;
         if (memchr(s, 0, (size_t)(stop - s)))
-            return gd_fail(GD_E_FORMAT, "%s: line %lld: a zero byte, which no text has",
+            return gd_fail(GD_E_FORMAT, "%s: line %lld: a zero byte, which text cannot contain",
                            gd_stream_path(stream), (long long)line);
         GD_TRY(parse_line(list, &room, s, stop, line, gd_stream_path(stream)));
         s = stop;

@@ -20,7 +20,7 @@ typedef struct window {
 } window;
 
 typedef struct filter {
-    int taps;         /* weights of each position, of which window.count are used */
+    int taps;         /* weights stored for each output position; window.count of them are used */
     window *windows;  /* (out) */
     int32_t *weights; /* (out, taps) */
 } filter;
@@ -62,9 +62,10 @@ static inline uint8_t round_sum(int32_t sum) {
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* One row (in, channels) to (out, channels). */
-#define ROW(channels)                                                                         \
-    static void row_##channels(uint8_t *to, const uint8_t *from, const filter *f, int out) {  \
+/* Defines a function that resizes one row (in, channels) to (out, channels). */
+#define DEFINE_RESIZE_ROW(channels)                                                           \
+    static void resize_row_##channels(uint8_t *to, const uint8_t *from, const filter *f,      \
+                                      int out) {                                              \
         for (int x = 0; x < out; x++) {                                                       \
             const window w = f->windows[x];                                                   \
             const int32_t *weight = f->weights + (size_t)x * (size_t)f->taps;                 \
@@ -77,22 +78,22 @@ static inline uint8_t round_sum(int32_t sum) {
                 to[(size_t)x * channels + (size_t)c] = round_sum(sum[c]);                     \
         }                                                                                     \
     }
-ROW(1)
-ROW(2)
-ROW(3)
-ROW(4)
+DEFINE_RESIZE_ROW(1)
+DEFINE_RESIZE_ROW(2)
+DEFINE_RESIZE_ROW(3)
+DEFINE_RESIZE_ROW(4)
 
 static void resize_rows(const gd_bitmap *from, gd_bitmap *to, const filter *f) {
-    static void (*const row[])(uint8_t *, const uint8_t *, const filter *,
-                               int) = {NULL, row_1, row_2, row_3, row_4};
+    static void (*const row[])(uint8_t *, const uint8_t *, const filter *, int) = {
+        NULL, resize_row_1, resize_row_2, resize_row_3, resize_row_4};
     const size_t channels = (size_t)from->channels;
     for (int y = 0; y < from->height; y++)
         row[channels](to->pixels + (size_t)y * (size_t)to->width * channels,
                       from->pixels + (size_t)y * (size_t)from->width * channels, f, to->width);
 }
 
-/* Rows of `n` bytes; one strip of columns at a time, so that its sums stay in registers and
- * cache. */
+/* Resizes along columns, one strip of columns at a time, so that its sums stay in registers and
+ * cache. A row has `n` bytes. */
 static void resize_columns(const gd_bitmap *from, gd_bitmap *to, const filter *f) {
     enum { STRIP = 256 };
     const size_t n = (size_t)from->width * (size_t)from->channels;

@@ -60,8 +60,8 @@ static gd_status fail_damaged(const gd_inflate *z, const char *what) {
 
 /* --- bits ------------------------------------------------------------------------------------- */
 
-/* Fetches until there are at least `want` bits, if the input has them. Decoding may look at bits
- * beyond the end (they are 0), but not consume them: drop_bits() detects truncated data. */
+/* Fetches until at least `want` bits are available, or the input ends. Decoding may look at bits
+ * beyond the end, which are 0. It may not consume them: drop_bits() detects truncated data. */
 static gd_status fill_bits(gd_inflate *z, int want) {
     while (z->bit_count < want) {
         if (z->input_at == z->input_end) {
@@ -98,9 +98,9 @@ static uint32_t reverse_bits(uint32_t value, int bits) {
     return reversed;
 }
 
-/* Builds a code from the length of each symbol's code (0: not used). False if the lengths are no
- * complete code, except for a single code of one bit (a block may use one distance). No codes at
- * all are valid, too, for a block without copies. */
+/* Builds a code from the length of each symbol's code (0: not used). Returns false if the lengths
+ * do not form a complete code. Two incomplete ones are valid: a single code of one bit, for a block
+ * with one distance, and no codes at all, for a block without copies. */
 static bool build_code(code *c, const uint8_t *lengths, int n) {
     memset(c->fast, 0, sizeof c->fast);
     memset(c->count, 0, sizeof c->count);
@@ -108,10 +108,8 @@ static bool build_code(code *c, const uint8_t *lengths, int n) {
     int used = n - c->count[0];
     c->count[0] = 0;
     int left = 1;
-    uint16_t
-        first[MAX_BITS + 2] = {0},
-                         at[MAX_BITS + 2] = {
-                             0}; /* the first code and the first index in `symbols`, by length */
+    uint16_t first[MAX_BITS + 2] = {0}; /* the first code of each length */
+    uint16_t at[MAX_BITS + 2] = {0};    /* and the index of its symbol in `symbols` */
     for (int bits = 1; bits <= MAX_BITS; bits++) {
         left = left * 2 - c->count[bits];
         if (left < 0) return false;
@@ -151,12 +149,12 @@ static gd_status decode_symbol(gd_inflate *z, const code *c, uint32_t *symbol) {
         first = (first + count) << 1;
         value <<= 1;
     }
-    return fail_damaged(z, "a code without a symbol");
+    return fail_damaged(z, "a code that has no symbol");
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
-static void use_fixed_codes(gd_inflate *z) {
+static void build_fixed_codes(gd_inflate *z) {
     uint8_t lengths[MAX_LITERALS];
     memset(lengths, 8, 144);
     memset(lengths + 144, 9, 112);
@@ -226,11 +224,11 @@ static gd_status begin_block(gd_inflate *z) {
     z->last_block = last;
     z->state = IN_CODED;
     if (type == 1) {
-        use_fixed_codes(z);
+        build_fixed_codes(z);
         return GD_OK;
     }
     if (type == 2) return read_codes(z);
-    if (type == 3) return fail_damaged(z, "a block of no known kind");
+    if (type == 3) return fail_damaged(z, "a block of an unknown type");
     GD_TRY(drop_bits(z, z->bit_count & 7)); /* stored blocks start at a byte */
     GD_TRY(take_bits(z, 16, &size));
     GD_TRY(take_bits(z, 16, &check));

@@ -10,7 +10,7 @@ typedef gd_status (*gd_inflate_fetch_fn)(void *source, uint8_t *buffer, size_t r
 
 typedef struct gd_inflate gd_inflate;
 
-/* NULL when there is no memory. `name` is for messages and must outlive the decoder. */
+/* NULL: no memory. `name` is for messages and must outlive the decoder. */
 gd_inflate *gd_inflate_new(const char *name, gd_inflate_fetch_fn fetch, void *source);
 void gd_inflate_free(gd_inflate *z); /* NULL is fine */
 
@@ -18,7 +18,7 @@ void gd_inflate_free(gd_inflate *z); /* NULL is fine */
  * are damaged or truncated. */
 gd_status gd_inflate_read(gd_inflate *z, void *buffer, size_t bytes, size_t *got);
 
-/* The number of fetched bytes that belong to what follows the deflated data. */
+/* The number of fetched bytes that follow the deflated data and were not decoded. */
 size_t gd_inflate_unused(const gd_inflate *z);
 
 #endif

@@ -1,4 +1,4 @@
-/* jpeg.c - decodes JPEG by libjpeg (libjpeg-turbo); see image.h. */
+/* jpeg.c - decodes JPEG with libjpeg (libjpeg-turbo); see image.h. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,16 +54,18 @@ static void handle_warning(j_common_ptr common, int level) {
     }
 }
 
-static void no_output(j_common_ptr common) { (void)common; }
+static void ignore_output(j_common_ptr common) { (void)common; }
 
-static void watch_scans(j_common_ptr common) {
+static void limit_scans(j_common_ptr common) {
     decoder *d = common->client_data;
     if (d->info.input_scan_number <= MAX_SCANS) return;
-    d->status = gd_fail(GD_E_UNSUPPORTED, "%s: a JPEG of more than %d scans", d->name, MAX_SCANS);
+    d->status =
+        gd_fail(GD_E_UNSUPPORTED, "%s: is a JPEG of more than %d scans, which is not supported",
+                d->name, MAX_SCANS);
     longjmp(d->failed, 1);
 }
 
-/* Adobe's CMYK, which is stored inverted, to RGB in place. */
+/* Converts Adobe's CMYK, which is stored inverted, to RGB in place. */
 static void cmyk_to_rgb(gd_bitmap *image) {
     const size_t count = (size_t)image->width * (size_t)image->height;
     for (size_t i = 0; i < count; i++) {
@@ -90,13 +92,14 @@ static gd_status choose_colours(decoder *d, const gd_bitmap_options *o) {
     case JCS_CMYK:
     case JCS_YCCK: info->out_color_space = JCS_CMYK; return GD_OK;
     default:
-        return gd_fail(GD_E_UNSUPPORTED, "%s: a JPEG with %d components of an unknown kind",
-                       d->name, info->num_components);
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "%s: is a JPEG with %d components of an unknown colour space", d->name,
+                       info->num_components);
     }
 }
 
-/* The smallest scale that is not below the size of the result. Only halving is fast in
- * libjpeg-turbo. */
+/* Chooses the smallest scale that is not below the size of the result. libjpeg-turbo is fast for
+ * powers of two only. */
 static void choose_scale(struct jpeg_decompress_struct *info, const gd_bitmap_options *o) {
     info->scale_num = info->scale_denom = 1;
     if (o->width <= 0 || o->height <= 0) return;
@@ -112,14 +115,14 @@ static gd_status decode_pixels(decoder *d, gd_bitmap *image, const gd_bitmap_opt
     struct jpeg_decompress_struct *info = &d->info;
     jpeg_create_decompress(info);
     info->client_data = d;
-    d->progress.progress_monitor = watch_scans;
+    d->progress.progress_monitor = limit_scans;
     info->progress = &d->progress;
     jpeg_mem_src(info, d->data, d->bytes);
     jpeg_read_header(info, TRUE);
     GD_TRY(choose_colours(d, o));
     choose_scale(info, o);
-    if ((uint64_t)info->image_width * info->image_height >
-        GD_BITMAP_MAX_PIXELS) /* libjpeg's own memory */
+    /* libjpeg would allocate memory for the full size: gd_bitmap_new() fails here instead */
+    if ((uint64_t)info->image_width * info->image_height > GD_BITMAP_MAX_PIXELS)
         return gd_bitmap_new(image, d->name, "JPEG", info->image_width, info->image_height, 1);
     jpeg_start_decompress(info);
     GD_TRY(gd_bitmap_new(image, d->name, "JPEG", info->output_width, info->output_height,
@@ -148,7 +151,7 @@ gd_status gd_jpeg_decode(gd_bitmap *image, const char *name, const uint8_t *data
     d->info.client_data = d;
     d->errors.error_exit = fail_decoder;
     d->errors.emit_message = handle_warning;
-    d->errors.output_message = no_output;
+    d->errors.output_message = ignore_output;
     if (setjmp(d->failed) == 0) d->status = decode_pixels(d, image, o);
     const gd_status status = d->status;
     jpeg_destroy_decompress(&d->info);

@@ -1,7 +1,7 @@
 /* json.c - the JSON reader: recursive descent over a text in memory. See json.h.
  *
  * Children are collected on a stack and moved into the document's memory when their list ends, so
- * that lists are plain arrays. The document's memory is a chain of blocks, freed together.
+ * that each list is an array. The document's memory is a chain of blocks, freed together.
  */
 #include "format/json.h"
 
@@ -22,7 +22,7 @@
 enum { FIRST_BLOCK = 2048, LARGEST_BLOCK = 1 << 20 };
 
 typedef struct block {
-    struct block *before;
+    struct block *previous;
     size_t used, size;
     _Alignas(16) char bytes[];
 } block;
@@ -41,11 +41,11 @@ static void *doc_alloc(gd_json_doc *doc, size_t bytes) {
         size_t size = b == NULL ? FIRST_BLOCK : b->size * 2;
         if (size > LARGEST_BLOCK) size = LARGEST_BLOCK;
         if (size < rounded) size = rounded;
-        size_t integer;
-        if (!gd_add_size(sizeof *b, size, &integer)) return NULL;
-        b = gd_malloc(integer);
+        size_t block_bytes;
+        if (!gd_add_size(sizeof *b, size, &block_bytes)) return NULL;
+        b = gd_malloc(block_bytes);
         if (b == NULL) return NULL;
-        *b = (block){.before = doc->blocks, .size = size};
+        *b = (block){.previous = doc->blocks, .size = size};
         doc->blocks = b;
     }
     void *result = b->bytes + b->used;
@@ -56,9 +56,9 @@ static void *doc_alloc(gd_json_doc *doc, size_t bytes) {
 void gd_json_free(gd_json_doc *doc) {
     if (doc == NULL) return;
     for (block *b = doc->blocks; b != NULL;) {
-        block *before = b->before;
+        block *previous = b->previous;
         gd_free(b);
-        b = before;
+        b = previous;
     }
     gd_free(doc);
 }
@@ -76,8 +76,8 @@ typedef struct parser {
     size_t stacked, capacity;
 } parser;
 
-static int column_of(const parser *p, const char *place) {
-    ptrdiff_t column = place - p->line_start + 1;
+static int column_of(const parser *p, const char *position) {
+    ptrdiff_t column = position - p->line_start + 1;
     return column < INT32_MAX ? (int)column : INT32_MAX;
 }
 
@@ -215,31 +215,31 @@ static bool skip_digits(parser *p) {
     return p->at > start;
 }
 
-/* Skips a number. JSON is stricter than strtod: no "01", ".5", "5.", "+1", hexadecimal. */
-static gd_status scan_number(parser *p, bool *plain) {
-    *plain = true;
+/* Skips a number. *digits_only: it has neither a fraction nor an exponent. JSON is stricter than
+ * strtod: no "01", ".5", "5.", "+1", hexadecimal. */
+static gd_status scan_number(parser *p, bool *digits_only) {
+    *digits_only = true;
     take_char(p, '-');
     if (!take_char(p, '0') && !skip_digits(p)) return fail_expected(p, "a digit");
     if (take_char(p, '.')) {
-        *plain = false;
+        *digits_only = false;
         if (!skip_digits(p)) return fail_expected(p, "a digit after '.'");
     }
     if (take_char(p, 'e') || take_char(p, 'E')) {
-        *plain = false;
+        *digits_only = false;
         if (!take_char(p, '-')) take_char(p, '+');
         if (!skip_digits(p)) return fail_expected(p, "a digit of the exponent");
     }
     return GD_OK;
 }
 
-/* Parses an integer without fraction and exponent; false if it does not fit. */
+/* Parses digits with an optional sign; false if the number does not fit. */
 static bool parse_integer(const char *text, int64_t *value) {
     bool negative = *text == '-';
     *value = 0;
     for (text += negative; *text != '\0'; text++) {
-        int digit =
-            *text -
-            '0'; /* accumulated as a negative number: INT64_MIN has no positive counterpart */
+        /* accumulated as a negative number: INT64_MIN has no positive counterpart */
+        const int digit = *text - '0';
         if (!gd_mul_i64(*value, 10, value) || !gd_add_i64(*value, -digit, value)) return false;
     }
     if (negative) return true;
@@ -250,8 +250,8 @@ static bool parse_integer(const char *text, int64_t *value) {
 
 static gd_status parse_number(parser *p, gd_json *out) {
     const char *start = p->at;
-    bool plain;
-    GD_TRY(scan_number(p, &plain));
+    bool digits_only;
+    GD_TRY(scan_number(p, &digits_only));
     char small[64], *copy = small; /* the number may not be followed by a zero byte */
     size_t length = (size_t)(p->at - start);
     if (length >= sizeof small && (copy = gd_malloc(length + 1)) == NULL)
@@ -260,7 +260,7 @@ static gd_status parse_number(parser *p, gd_json *out) {
     copy[length] = '\0';
     out->type = GD_JSON_NUMBER;
     out->number = gd_double_parse(copy, NULL);
-    if (plain) {
+    if (digits_only) {
         out->is_integer = parse_integer(copy, &out->integer);
     } else if (fabs(out->number) <= 0x1p53 && out->number == trunc(out->number)) {
         out->is_integer = true;
@@ -391,7 +391,7 @@ static gd_status parse_value(parser *p, gd_json *out) {
     return GD_OK;
 }
 
-/* --- the outside ------------------------------------------------------------------------------ */
+/* --- interface -------------------------------------------------------------------------------- */
 
 gd_status gd_json_parse(gd_json_doc **out, const char *name, const char *text, size_t bytes) {
     *out = NULL;

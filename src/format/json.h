@@ -1,8 +1,8 @@
 /* json.h - reads and writes JSON (RFC 8259).
  *
  * Reading returns a tree that lives until gd_json_free(). Strings are checked UTF-8, with a zero
- * byte after them; since "\u0000" is allowed inside, they have a length too. Refused, because
- * readers disagree on their meaning: two members of an object with the same key, numbers beyond the
+ * byte after them; since "\u0000" is allowed inside, they have a length too. Reading fails where
+ * readers disagree on the meaning: two members of an object with the same key, numbers beyond the
  * range of a double, halves of surrogate pairs, a byte order mark. Nesting is limited to 256
  * levels. Errors are GD_E_FORMAT and read "config.json:12:7: expected ',' or '}', found 'x'"; lines
  * and columns count from 1, columns in bytes.
@@ -116,8 +116,8 @@ void gd_json_put_key(gd_json_writer *w, const char *key);
 void gd_json_put_string(gd_json_writer *w, const char *text);
 void gd_json_put_string_n(gd_json_writer *w, const char *text, size_t length);
 void gd_json_put_int(gd_json_writer *w, int64_t value);
-void gd_json_put_double(gd_json_writer *w,
-                        double value); /* fewest digits that read back the same */
+/* Writes the fewest digits that read back as the same double. */
+void gd_json_put_double(gd_json_writer *w, double value);
 void gd_json_put_bool(gd_json_writer *w, bool value);
 void gd_json_put_null(gd_json_writer *w);
 

@@ -81,7 +81,7 @@ static void begin_value(gd_json_writer *w) {
     }
 }
 
-/* Writes runs of bytes that need no escape at once. */
+/* A run of bytes that need no escape is appended at once. */
 static void append_string(gd_json_writer *w, const char *text, size_t length) {
     static const char hex[] = "0123456789abcdef";
     const char *end = text + length, *run = text;
@@ -200,7 +200,7 @@ gd_status gd_json_writer_end(gd_json_writer *w, char **text, size_t *bytes) {
     if (w->indent) append_text(w, "\n");
     gd_status status = w->status;
     if (status == GD_OK) {
-        w->text[w->length] = '\0'; /* append_bytes() keeps room for it */
+        w->text[w->length] = '\0'; /* append_bytes() reserves room for it */
         *text = w->text;
         *bytes = w->length;
         w->text = NULL;

@@ -1,4 +1,4 @@
-/* log_file.h - logs: files that grow by complete records.
+/* log_file.h - append-only logs of complete records.
  *
  * A record (a line of a table, an event) is written by one system call: a killed process leaves
  * only complete records. A record that did not fit on the disk is removed again, so that the next

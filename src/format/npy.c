@@ -17,9 +17,8 @@
 #include <string.h>
 
 enum {
-    MAGIC_BYTES = 8, /* with the version */
-    LONGEST_HEADER =
-        1 << 16, /* to be read; a header for our ranks needs 1 KiB, the rest is padding */
+    MAGIC_BYTES = 8,          /* with the version */
+    LONGEST_HEADER = 1 << 16, /* that is read; GD_NPY_MAX_RANK needs only 1 KiB */
     ALIGNMENT = 64,
 };
 static const uint8_t magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
@@ -102,7 +101,8 @@ static gd_status scan_shape(scanner *s, gd_npy_header *h) {
 static gd_status scan_descr(scanner *s, gd_npy_header *h) {
     skip_space(s);
     if (s->at < s->end && *s->at == '[')
-        return gd_fail(GD_E_UNSUPPORTED, "%s: its items are structures", s->name);
+        return gd_fail(GD_E_UNSUPPORTED, "%s: its items are structures, which are not supported",
+                       s->name);
     char text[16];
     GD_TRY(scan_string(s, text, sizeof text));
     static const struct {
@@ -123,8 +123,7 @@ static gd_status scan_descr(scanner *s, gd_npy_header *h) {
         h->swapped = h->itemsize > 1 && text[0] == (big_endian ? '<' : '>');
         return GD_OK;
     }
-    return gd_fail(GD_E_UNSUPPORTED, "%s: items of the type '%s' are not known here", s->name,
-                   text);
+    return gd_fail(GD_E_UNSUPPORTED, "%s: items of type '%s' are not supported", s->name, text);
 }
 
 static gd_status scan_order(scanner *s, gd_npy_header *h) {
@@ -160,7 +159,7 @@ static gd_status scan_dictionary(scanner *s, gd_npy_header *h) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* False if the count of bytes does not fit 63 bits. */
+/* Returns false if the number of bytes does not fit into 63 bits. */
 static bool count_bytes(const gd_npy_header *h, uint64_t *bytes) {
     for (int i = 0; i < h->rank; i++)
         if (h->dims[i] == 0) {
@@ -190,10 +189,11 @@ gd_status gd_npy_read_header(gd_npy_header *out, const char *name, uint64_t tota
                        total_bytes);
     GD_TRY(read(source, start, MAGIC_BYTES));
     if (memcmp(start, magic, sizeof magic) != 0)
-        return gd_fail(GD_E_FORMAT, "%s: is no .npy file: it does not start with \\x93NUMPY", name);
+        return gd_fail(GD_E_FORMAT, "%s: is not a .npy file: it does not start with \\x93NUMPY",
+                       name);
     int major = start[6], minor = start[7];
     if (major < 1 || major > 3 || minor != 0)
-        return gd_fail(GD_E_FORMAT, "%s: is of the .npy version %d.%d; known are 1.0, 2.0 and 3.0",
+        return gd_fail(GD_E_FORMAT, "%s: has .npy version %d.%d; 1.0, 2.0 and 3.0 are supported",
                        name, major, minor);
     uint64_t size_bytes = major == 1 ? 2 : 4;
     if (total_bytes < MAGIC_BYTES + size_bytes)
@@ -281,14 +281,14 @@ gd_status gd_npy_make_header(gd_npy_header *h, uint8_t out[GD_NPY_MAX_HEADER], s
                            h->dims[i]);
     length += snprintf(text + length, (size_t)(room - length), "%s), }", h->rank == 1 ? "," : "");
 
-    int integer = (start + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    memset(text + length, ' ', (size_t)(integer - start - length - 1));
-    out[integer - 1] = '\n';
+    int header_bytes = (start + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    memset(text + length, ' ', (size_t)(header_bytes - start - length - 1));
+    out[header_bytes - 1] = '\n';
     memcpy(out, magic, sizeof magic);
-    out[6] = 1; /* version 1.0: all that is needed for headers this short */
+    out[6] = 1; /* version 1.0 is enough for a header this short */
     out[7] = 0;
-    gd_put_u16(out + MAGIC_BYTES, (uint16_t)(integer - start));
-    h->data_offset = (uint64_t)integer;
-    *bytes = (size_t)integer;
+    gd_put_u16(out + MAGIC_BYTES, (uint16_t)(header_bytes - start));
+    h->data_offset = (uint64_t)header_bytes;
+    *bytes = (size_t)header_bytes;
     return GD_OK;
 }

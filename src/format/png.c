@@ -1,4 +1,4 @@
-/* png.c - decodes PNG by libpng; see image.h. */
+/* png.c - decodes PNG with libpng; see image.h. */
 #include <setjmp.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include <png.h>
 
 enum {
-    MAX_CHUNK = 1 << 24, /* of chunks other than pixels */
+    MAX_CHUNK = 1 << 24, /* bytes of a chunk other than pixels */
     MAX_CHUNKS = 1000,
     BEST_RATIO = 1032, /* the best possible ratio of deflate */
 };
@@ -34,7 +34,9 @@ static void PNGCBAPI fail_decoder(png_structp png, png_const_charp text) {
     png_longjmp(png, 1);
 }
 
-static void PNGCBAPI warn(png_structp png, png_const_charp text) { (void)png, (void)text; }
+static void PNGCBAPI ignore_warning(png_structp png, png_const_charp text) {
+    (void)png, (void)text;
+}
 
 static void PNGCBAPI fetch_bytes(png_structp png, png_bytep to, size_t count) {
     decoder *d = png_get_io_ptr(png);
@@ -46,7 +48,7 @@ static void PNGCBAPI fetch_bytes(png_structp png, png_bytep to, size_t count) {
     d->at += count;
 }
 
-static png_voidp PNGCBAPI get_memory(png_structp png, png_alloc_size_t bytes) {
+static png_voidp PNGCBAPI allocate_memory(png_structp png, png_alloc_size_t bytes) {
     (void)png;
     return gd_malloc(bytes);
 }
@@ -67,10 +69,12 @@ static void set_transforms(decoder *d) {
     png_read_update_info(d->png, d->info);
 }
 
-static gd_status check_claim(const decoder *d, uint64_t width, uint64_t height) {
+/* Fails if the file is too small for the size in its header. */
+static gd_status check_size(const decoder *d, uint64_t width, uint64_t height) {
     const int depth = png_get_bit_depth(d->png, d->info),
               channels = png_get_channels(d->png, d->info);
-    uint64_t most, row = width * (uint64_t)(depth * channels) / 8; /* both fit 31 bits and 6 bits */
+    const uint64_t row = width * (uint64_t)(depth * channels) / 8; /* of 31 bits and 6 bits */
+    uint64_t most;
     if (!gd_mul_u64(d->bytes, BEST_RATIO, &most) || row == 0 || height <= most / row) return GD_OK;
     return gd_fail(
         GD_E_FORMAT,
@@ -86,7 +90,7 @@ static gd_status decode_pixels(decoder *d, gd_bitmap *image) {
     png_read_info(d->png, d->info);
     const uint64_t width = png_get_image_width(d->png, d->info),
                    height = png_get_image_height(d->png, d->info);
-    GD_TRY(check_claim(d, width, height));
+    GD_TRY(check_size(d, width, height));
     set_transforms(d);
     const int channels = png_get_channels(d->png, d->info);
     GD_TRY(gd_bitmap_new(image, d->name, "PNG", width, height, channels));
@@ -107,8 +111,8 @@ gd_status gd_png_decode(gd_bitmap *image, const char *name, const uint8_t *data,
     d->data = data;
     d->bytes = bytes;
     d->status = GD_E_MEMORY;
-    d->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, d, fail_decoder, warn, NULL,
-                                      get_memory, free_memory);
+    d->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, d, fail_decoder, ignore_warning, NULL,
+                                      allocate_memory, free_memory);
     if (d->png) d->info = png_create_info_struct(d->png);
     if (!d->info) gd_fail(GD_E_MEMORY, "%s: no memory to decode it", name);
     else if (setjmp(png_jmpbuf(d->png)) == 0) d->status = decode_pixels(d, image);
@@ -125,8 +129,7 @@ gd_status gd_png_decode(gd_bitmap *image, const char *name, const uint8_t *data,
     (void)image, (void)data, (void)bytes;
     return gd_fail(GD_E_UNSUPPORTED,
                    "%s: is a PNG, and this library was built without libpng: install libpng-dev "
-                   "(Debian, Ubuntu) "
-                   "or libpng-devel (Fedora) and build it again",
+                   "(Debian, Ubuntu) or libpng-devel (Fedora) and build it again",
                    name);
 }
 

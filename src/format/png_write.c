@@ -25,15 +25,15 @@ static gd_status write_chunk(gd_file_writer *file, const char *type, const uint8
     return gd_file_writer_write(file, tail, 4);
 }
 
-/* Chooses the filter that gives the smallest bytes: none, minus the left pixel, or minus the pixel
- * above. The row starts with its number. */
+/* Filters a row. Of three filters (none, minus the left pixel, minus the pixel above) it chooses
+ * the one with the smallest sum of absolute bytes. The number of the filter comes first. */
 static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, size_t bytes,
                        size_t channels) {
     uint64_t best = UINT64_MAX;
     uint8_t choice = 0;
     for (uint8_t type = 0; type < 4; type++) {
         uint64_t sum = 0;
-        const bool last = type == 3; /* writes the chosen one */
+        const bool last = type == 3; /* the last iteration writes the chosen one */
         const uint8_t by = last ? choice : type;
         for (size_t i = 0; i < bytes; i++) {
             const uint8_t left = i >= channels ? row[i - channels] : 0, up = above ? above[i] : 0;
@@ -76,8 +76,8 @@ static gd_status compress_pixels(const char *path, size_t width, size_t height, 
     return n ? GD_OK : gd_fail(GD_E_MEMORY, "%s: no memory to compress it", path);
 }
 
-static gd_status write_file(gd_file_writer *file, int width, int height, int channels,
-                            const uint8_t *packed, size_t size) {
+static gd_status write_chunks(gd_file_writer *file, int width, int height, int channels,
+                              const uint8_t *packed, size_t size) {
     static const uint8_t types[] = {0, 0, 4, 2, 6};
     uint8_t header[13] = {[8] = 8, [9] = types[channels]};
     put_be32(header, (uint32_t)width);
@@ -95,7 +95,8 @@ gd_status gd_bitmap_write_png(const char *path, int width, int height, int chann
                               const uint8_t *pixels) {
     if (width < 1 || height < 1 || height > GD_BITMAP_MAX_PIXELS / width || channels < 1 ||
         channels > 4)
-        return gd_fail(GD_E_ARGUMENT, "%s: %d x %d pixels with %d channels are no image", path,
+        return gd_fail(GD_E_ARGUMENT,
+                       "%s: an image of %d x %d pixels with %d channels cannot be written", path,
                        width, height, channels);
     uint8_t *packed;
     size_t size;
@@ -104,7 +105,7 @@ gd_status gd_bitmap_write_png(const char *path, int width, int height, int chann
                            &size));
     gd_status status = gd_file_writer_begin(&file, path);
     if (status == GD_OK) {
-        status = write_file(file, width, height, channels, packed, size);
+        status = write_chunks(file, width, height, channels, packed, size);
         if (status == GD_OK) status = gd_file_writer_commit(file);
         else gd_file_writer_cancel(file);
     }

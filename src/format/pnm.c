@@ -81,8 +81,8 @@ static void read_bytes(parser *p, gd_bitmap *image, uint32_t most) {
                                : scale_value((uint32_t)(from[2 * i] << 8 | from[2 * i + 1]), most);
 }
 
-/* A lower bound of the bytes of the pixels. All sizes are below 2^29, and their product was
- * checked. */
+/* A lower bound of the bytes of the pixels. The caller has checked the product of the sizes, so
+ * nothing overflows. */
 static uint64_t least_bytes(char kind, uint64_t width, uint64_t height, uint32_t most) {
     switch (kind) {
     case '1': return width * height;

@@ -22,8 +22,9 @@ typedef struct gd_pb_block {
 enum { BLOCK_BYTES = 1 << 14 };
 
 static void *new_block(gd_pb_doc *doc, size_t bytes) {
-    size_t integer;
-    gd_pb_block *block = gd_add_size(sizeof *block, bytes, &integer) ? gd_malloc(integer) : NULL;
+    size_t block_bytes;
+    gd_pb_block *block =
+        gd_add_size(sizeof *block, bytes, &block_bytes) ? gd_malloc(block_bytes) : NULL;
     if (block == NULL) return NULL;
     block->next = doc->blocks;
     doc->blocks = block;
@@ -34,8 +35,8 @@ void *gd_pb_alloc(gd_pb_doc *doc, size_t bytes) {
     size_t rounded;
     if (!gd_add_size(bytes, 15, &rounded)) return NULL;
     rounded &= ~(size_t)15;
-    if (rounded > BLOCK_BYTES / 4)
-        return new_block(doc, rounded); /* the rest of the last block stays */
+    /* a large allocation gets a separate block; the current block keeps its free bytes */
+    if (rounded > BLOCK_BYTES / 4) return new_block(doc, rounded);
     if (rounded > doc->free_bytes) {
         char *data = new_block(doc, BLOCK_BYTES);
         if (data == NULL) return NULL;
@@ -139,10 +140,10 @@ void *gd_pb_room(gd_pb_doc *doc, gd_pb_list *list, size_t more) {
 gd_pb *gd_pb_child(gd_pb *m, gd_pb_list *list) {
     if (!(list->field->flags & GD_PB_REPEATED) && list->count > 0) return list->messages[0];
     gd_pb *child = gd_pb_alloc(m->doc, sizeof *child);
-    gd_pb **place = child ? gd_pb_room(m->doc, list, 1) : NULL;
-    if (place == NULL) return NULL;
+    gd_pb **slot = child ? gd_pb_room(m->doc, list, 1) : NULL;
+    if (slot == NULL) return NULL;
     *child = (gd_pb){.schema = list->field->message, .doc = m->doc};
-    return *place = child;
+    return *slot = child;
 }
 
 const char *gd_pb_path_text(const gd_pb_path *path, char *text, size_t size) {
@@ -163,7 +164,7 @@ const char *gd_pb_path_text(const gd_pb_path *path, char *text, size_t size) {
     return text;
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- access ----------------------------------------------------------------------------------- */
 
 const gd_pb_list *gd_pb_get(const gd_pb *m, const char *field) {
     for (int i = 0; m != NULL && i < m->count; i++)
@@ -177,15 +178,15 @@ size_t gd_pb_count(const gd_pb *m, const char *field) {
     return list ? list->count : 0;
 }
 
-int64_t gd_pb_int(const gd_pb *m, const char *field, int64_t otherwise) {
+int64_t gd_pb_int(const gd_pb *m, const char *field, int64_t by_default) {
     const gd_pb_list *list = gd_pb_get(m, field);
-    return list && list->field->type <= GD_PB_ENUM ? list->ints[0] : otherwise;
+    return list && list->field->type <= GD_PB_ENUM ? list->ints[0] : by_default;
 }
 
-double gd_pb_float(const gd_pb *m, const char *field, double otherwise) {
+double gd_pb_float(const gd_pb *m, const char *field, double by_default) {
     const gd_pb_list *list = gd_pb_get(m, field);
     if (list && list->field->type == GD_PB_FLOAT) return (double)list->floats[0];
-    return list && list->field->type == GD_PB_DOUBLE ? list->doubles[0] : otherwise;
+    return list && list->field->type == GD_PB_DOUBLE ? list->doubles[0] : by_default;
 }
 
 const char *gd_pb_string_at(const gd_pb *m, const char *field, size_t i) {
@@ -215,8 +216,8 @@ static void fail_document(gd_pb_doc *doc, gd_status status, const char *format, 
     va_end(args);
 }
 
-/* Makes room for one more value of a field whose type is from `first` to `last`; NULL: not
- * possible. */
+/* Adds a value to a field whose type is from `first` to `last`, and returns its address. NULL: the
+ * document has failed. */
 static void *add_value(gd_pb *m, const char *name, gd_pb_type first, gd_pb_type last,
                        const gd_pb_field **field) {
     if (m->doc->status != GD_OK) return NULL;
@@ -227,29 +228,29 @@ static void *add_value(gd_pb *m, const char *name, gd_pb_type first, gd_pb_type 
         return NULL;
     }
     gd_pb_list *list = gd_pb_list_for(m, *field);
-    void *place = list ? gd_pb_room(m->doc, list, 1) : NULL;
-    if (place == NULL) fail_document(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
-    return place;
+    void *slot = list ? gd_pb_room(m->doc, list, 1) : NULL;
+    if (slot == NULL) fail_document(m->doc, GD_E_MEMORY, "no memory for a %s", m->schema->name);
+    return slot;
 }
 
 void gd_pb_put_int(gd_pb *m, const char *name, int64_t value) {
     const gd_pb_field *field;
-    int64_t *place = add_value(m, name, GD_PB_INT32, GD_PB_ENUM, &field);
-    if (place != NULL) *place = value;
+    int64_t *slot = add_value(m, name, GD_PB_INT32, GD_PB_ENUM, &field);
+    if (slot != NULL) *slot = value;
 }
 
 void gd_pb_put_float(gd_pb *m, const char *name, double value) {
     const gd_pb_field *field;
-    void *place = add_value(m, name, GD_PB_FLOAT, GD_PB_DOUBLE, &field);
-    if (place == NULL) return;
-    if (field->type == GD_PB_FLOAT) *(float *)place = (float)value;
-    else *(double *)place = value;
+    void *slot = add_value(m, name, GD_PB_FLOAT, GD_PB_DOUBLE, &field);
+    if (slot == NULL) return;
+    if (field->type == GD_PB_FLOAT) *(float *)slot = (float)value;
+    else *(double *)slot = value;
 }
 
 void gd_pb_put_bytes(gd_pb *m, const char *name, const void *data, size_t bytes) {
     const gd_pb_field *field;
-    gd_pb_bytes *place = add_value(m, name, GD_PB_STRING, GD_PB_BYTES, &field);
-    if (place != NULL) *place = (gd_pb_bytes){data, bytes};
+    gd_pb_bytes *slot = add_value(m, name, GD_PB_STRING, GD_PB_BYTES, &field);
+    if (slot != NULL) *slot = (gd_pb_bytes){data, bytes};
 }
 
 void gd_pb_put_string(gd_pb *m, const char *name, const char *text) {

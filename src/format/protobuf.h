@@ -17,7 +17,7 @@
  * Reading the wire format: fields that the schema does not have are skipped, so that newer files
  * can be read. Strings are checked UTF-8 without zero bytes; they are copied, with a zero byte
  * after them. Values of type BYTES are not copied: they point into the data that were read.
- * Groups are refused. Reading text: a field that the schema does not have is an error. Messages
+ * A group is an error. Reading text: a field that the schema does not have is an error. Messages
  * nest at most 100 levels deep and have at most 2^31 - 1 bytes, as in other implementations.
  *
  * Errors are GD_E_FORMAT and read "model.onnx: byte 1234: graph.node[2].name: ..." or
@@ -118,7 +118,7 @@ gd_pb *gd_pb_root(gd_pb_doc *doc);
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Messages call the data `name`. They must outlive the document. */
+/* Error messages call the data `name`. The data must outlive the document. */
 gd_status gd_pb_read(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
                      const void *data, size_t bytes);
 gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *name,
@@ -128,11 +128,11 @@ gd_status gd_pb_read_text(gd_pb_doc **out, const gd_pb_schema *schema, const cha
 gd_status gd_pb_load(gd_pb_doc **out, const gd_pb_schema *schema, const char *path);
 gd_status gd_pb_load_text(gd_pb_doc **out, const gd_pb_schema *schema, const char *path);
 
-/* A NULL message has no fields. */
+/* Access to fields. A NULL message has none. A field that is not set has the value `by_default`. */
 const gd_pb_list *gd_pb_get(const gd_pb *message, const char *field); /* NULL: not set */
 size_t gd_pb_count(const gd_pb *message, const char *field);
-int64_t gd_pb_int(const gd_pb *message, const char *field, int64_t otherwise);
-double gd_pb_float(const gd_pb *message, const char *field, double otherwise);
+int64_t gd_pb_int(const gd_pb *message, const char *field, int64_t by_default);
+double gd_pb_float(const gd_pb *message, const char *field, double by_default);
 const char *gd_pb_string(const gd_pb *message, const char *field); /* "": not set */
 const char *gd_pb_string_at(const gd_pb *message, const char *field, size_t i);
 const gd_pb *gd_pb_message(const gd_pb *message, const char *field); /* NULL: not set */

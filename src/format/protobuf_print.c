@@ -15,10 +15,12 @@ typedef struct printer {
     void *to;
 } printer;
 
-static gd_status put(printer *p, const char *text) { return p->sink(p->to, text, strlen(text)); }
+static gd_status put_text(printer *p, const char *text) {
+    return p->sink(p->to, text, strlen(text));
+}
 
 static gd_status put_indent(printer *p, int depth) {
-    for (int i = 0; i < depth; i++) GD_TRY(put(p, "  "));
+    for (int i = 0; i < depth; i++) GD_TRY(put_text(p, "  "));
     return GD_OK;
 }
 
@@ -43,7 +45,7 @@ static void print_integer(char *text, size_t size, const gd_pb_list *list, size_
 /* Writes bytes that are not UTF-8, and control characters, as three octal digits. */
 static gd_status put_quoted(printer *p, const gd_pb_bytes *bytes) {
     const char *end = bytes->data + bytes->length;
-    GD_TRY(put(p, "\""));
+    GD_TRY(put_text(p, "\""));
     for (const char *s = bytes->data; s < end;) {
         char text[8];
         const size_t length = gd_utf8_length(s, end);
@@ -57,9 +59,9 @@ static gd_status put_quoted(printer *p, const gd_pb_bytes *bytes) {
         else if (c == '"' || c == '\\') snprintf(text, sizeof text, "\\%c", c);
         else if (length == 1 && c >= ' ' && c != 0x7F) snprintf(text, sizeof text, "%c", c);
         else snprintf(text, sizeof text, "\\%03o", (unsigned)(unsigned char)c);
-        GD_TRY(put(p, text));
+        GD_TRY(put_text(p, text));
     }
-    return put(p, "\"");
+    return put_text(p, "\"");
 }
 
 static const char *enum_name(const gd_pb_field *field, int64_t value) {
@@ -74,23 +76,23 @@ static gd_status print_value(printer *p, const gd_pb_list *list, size_t i, int d
     const gd_pb_field *field = list->field;
     char text[64];
     GD_TRY(put_indent(p, depth));
-    GD_TRY(put(p, field->name));
+    GD_TRY(put_text(p, field->name));
     if (field->type == GD_PB_MESSAGE) {
-        GD_TRY(put(p, " {\n"));
+        GD_TRY(put_text(p, " {\n"));
         GD_TRY(print_message(p, list->messages[i], depth + 1));
         GD_TRY(put_indent(p, depth));
-        return put(p, "}\n");
+        return put_text(p, "}\n");
     }
-    GD_TRY(put(p, ": "));
+    GD_TRY(put_text(p, ": "));
     if (field->type == GD_PB_STRING || field->type == GD_PB_BYTES) {
         GD_TRY(put_quoted(p, &list->bytes[i]));
     } else {
         const char *name = field->type == GD_PB_ENUM ? enum_name(field, list->ints[i]) : NULL;
         if (field->type == GD_PB_FLOAT || field->type == GD_PB_DOUBLE) print_float(text, list, i);
         else print_integer(text, sizeof text, list, i);
-        GD_TRY(put(p, name ? name : text));
+        GD_TRY(put_text(p, name ? name : text));
     }
-    return put(p, "\n");
+    return put_text(p, "\n");
 }
 
 static gd_status print_message(printer *p, const gd_pb *m, int depth) {

@@ -23,16 +23,16 @@ typedef struct parser {
     gd_pb_path path;
 } parser;
 
-/* --- places ----------------------------------------------------------------------------------- */
+/* --- positions and tokens --------------------------------------------------------------------- */
 
-static int column_of(const parser *p, const char *place) {
-    ptrdiff_t column = place - p->line_start + 1;
+static int column_of(const parser *p, const char *position) {
+    ptrdiff_t column = position - p->line_start + 1;
     return column < INT32_MAX ? (int)column : INT32_MAX;
 }
 
-static gd_status fail_parse(const parser *p, const char *place, const char *what) {
+static gd_status fail_parse(const parser *p, const char *position, const char *what) {
     char path[300];
-    return gd_fail(GD_E_FORMAT, "%s:%d:%d: %s%s", p->name, p->line, column_of(p, place),
+    return gd_fail(GD_E_FORMAT, "%s:%d:%d: %s%s", p->name, p->line, column_of(p, position),
                    gd_pb_path_text(&p->path, path, sizeof path), what);
 }
 
@@ -185,7 +185,7 @@ static size_t quoted_room(const parser *p) {
 }
 
 static gd_status read_string(parser *p, gd_pb_list *list) {
-    const char *place = p->at;
+    const char *position = p->at;
     if (!next_is(p, '"') && !next_is(p, '\'')) return fail_expected(p, "a string in quotes");
     char *start = gd_pb_alloc(p->doc, quoted_room(p) + 1), *to = start;
     if (start == NULL) return parser_no_memory(p);
@@ -193,7 +193,8 @@ static gd_status read_string(parser *p, gd_pb_list *list) {
     *to = '\0';
     for (const char *s = start; list->field->type == GD_PB_STRING && s < to;) {
         const size_t step = *s == '\0' ? 0 : gd_utf8_length(s, to);
-        if (step == 0) return fail_parse(p, place, "a string is not UTF-8, or holds a zero byte");
+        if (step == 0)
+            return fail_parse(p, position, "a string is not UTF-8, or holds a zero byte");
         s += step;
     }
     gd_pb_bytes *value = gd_pb_room(p->doc, list, 1);
@@ -339,7 +340,7 @@ static gd_status read_list(parser *p, gd_pb *message, const gd_pb_field *field) 
     return GD_OK;
 }
 
-static gd_status unknown_field(const parser *p, const gd_pb *message, const char *name) {
+static gd_status fail_unknown_field(const parser *p, const gd_pb *message, const char *name) {
     char text[200];
     snprintf(text, sizeof text, "a %s has no field '%.80s'", message->schema->name, name);
     return fail_parse(p, p->at, text);
@@ -353,7 +354,7 @@ static gd_status read_field(parser *p, gd_pb *message) {
     if (length == 0 || is_digit(*p->at)) return fail_expected(p, "the name of a field");
     GD_TRY(copy_token(p, name, length, "the name of a field"));
     const gd_pb_field *field = gd_pb_field_named(message->schema, name, length);
-    if (field == NULL) return unknown_field(p, message, name);
+    if (field == NULL) return fail_unknown_field(p, message, name);
     p->path.at[p->path.depth].field = field;
     p->path.at[p->path.depth++].index = 0;
     const gd_pb_list *had = gd_pb_get(message, field->name);

@@ -1,4 +1,4 @@
-/* protobuf_tree.h - the internals of a document: its memory, and functions of readers that add
+/* protobuf_tree.h - the internals of a document: its memory, and the functions by which readers add
  * values. */
 #ifndef GRADUS_FORMAT_PROTOBUF_TREE_H
 #define GRADUS_FORMAT_PROTOBUF_TREE_H
@@ -6,7 +6,7 @@
 #include "format/protobuf.h"
 
 struct gd_pb_doc {
-    gd_status status; /* of the first failure of a put */
+    gd_status status; /* of the first gd_pb_put_... that failed */
     char failure[200];
     struct gd_pb_block *blocks; /* of memory */
     char *free_at;
@@ -27,7 +27,8 @@ const gd_pb_field *gd_pb_field_numbered(const gd_pb_schema *schema, uint32_t num
 gd_pb_list *gd_pb_list_for(gd_pb *message, const gd_pb_field *field);
 
 /* Makes room for `more` values of the field and returns the address of the first; NULL: no memory.
- * For a field that is not repeated that is its only value. `count` already includes them. */
+ * A field that is not repeated has one value, and its address is returned. list->count includes the
+ * new values. */
 void *gd_pb_room(gd_pb_doc *doc, gd_pb_list *list, size_t more);
 
 /* A message of the field: a new one, or the existing one if the field is not repeated. */
@@ -36,7 +37,7 @@ gd_pb *gd_pb_child(gd_pb *message, gd_pb_list *list);
 /* Bytes of one value in a list. */
 size_t gd_pb_item_size(gd_pb_type type);
 
-/* --- where a reader is ------------------------------------------------------------------------ */
+/* --- the position of a reader ----------------------------------------------------------------- */
 
 typedef struct gd_pb_path {
     struct {

@@ -29,14 +29,14 @@ static int wire_type_of(gd_pb_type type) {
 
 typedef struct reader {
     const char *name;
-    const uint8_t *start, *at, *end; /* end: of the message that is being read */
+    const uint8_t *start, *at, *end; /* `end` is that of the innermost open message */
     gd_pb_doc *doc;
     gd_pb_path path;
 } reader;
 
-static gd_status fail_at(const reader *r, const uint8_t *place, const char *what) {
+static gd_status fail_at(const reader *r, const uint8_t *position, const char *what) {
     char path[300];
-    return gd_fail(GD_E_FORMAT, "%s: byte %zu: %s%s", r->name, (size_t)(place - r->start),
+    return gd_fail(GD_E_FORMAT, "%s: byte %zu: %s%s", r->name, (size_t)(position - r->start),
                    gd_pb_path_text(&r->path, path, sizeof path), what);
 }
 
@@ -46,21 +46,21 @@ static gd_status reader_no_memory(const reader *r) {
 }
 
 static gd_status read_varint(reader *r, uint64_t *value) {
-    const uint8_t *place = r->at;
+    const uint8_t *position = r->at;
     *value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
-        if (r->at == r->end) return fail_at(r, place, "a number is cut off");
+        if (r->at == r->end) return fail_at(r, position, "a number is truncated");
         const uint8_t byte = *r->at++;
         if (shift == 63 && byte > 1) break;
         *value |= (uint64_t)(byte & 0x7F) << shift;
         if (byte < 0x80) return GD_OK;
     }
-    return fail_at(r, place, "a number has more than 64 bits");
+    return fail_at(r, position, "a number has more than 64 bits");
 }
 
 /* Reads a length and checks that the message has that many bytes. */
 static gd_status read_length(reader *r, size_t *length) {
-    const uint8_t *place = r->at;
+    const uint8_t *position = r->at;
     uint64_t value;
     char text[100];
     GD_TRY(read_varint(r, &value));
@@ -68,11 +68,11 @@ static gd_status read_length(reader *r, size_t *length) {
     if (value <= (uint64_t)(r->end - r->at)) return GD_OK;
     snprintf(text, sizeof text, "needs %llu bytes where %zu are left (truncated?)",
              (unsigned long long)value, (size_t)(r->end - r->at));
-    return fail_at(r, place, text);
+    return fail_at(r, position, text);
 }
 
 static gd_status skip_value(reader *r, unsigned wire_type) {
-    const uint8_t *place = r->at;
+    const uint8_t *position = r->at;
     uint64_t value;
     size_t length = wire_type == FIXED64 ? 8 : 4;
     switch (wire_type) {
@@ -80,9 +80,9 @@ static gd_status skip_value(reader *r, unsigned wire_type) {
     case LENGTH: GD_TRY(read_length(r, &length)); break;
     case FIXED64:
     case FIXED32: break;
-    default: return fail_at(r, place, "a group, or a wire type that does not exist");
+    default: return fail_at(r, position, "a group, or a wire type that does not exist");
     }
-    if (length > (size_t)(r->end - r->at)) return fail_at(r, place, "a number is cut off");
+    if (length > (size_t)(r->end - r->at)) return fail_at(r, position, "a number is truncated");
     r->at += length;
     return GD_OK;
 }
@@ -123,24 +123,24 @@ static gd_status read_numbers(reader *r, gd_pb_list *list, size_t count) {
 }
 
 static gd_status read_packed(reader *r, gd_pb_list *list) {
-    const uint8_t *place = r->at, *outer = r->end;
+    const uint8_t *position = r->at, *outer = r->end;
     const gd_pb_type type = list->field->type;
     size_t length, count = 0;
     GD_TRY(read_length(r, &length));
     const size_t item = type == GD_PB_FLOAT ? 4 : 8;
     if (wire_type_of(type) == VARINT)
         for (size_t i = 0; i < length; i++) count += r->at[i] < 0x80; /* the last byte of each */
-    else if (length % item) return fail_at(r, place, "packed numbers do not fill their bytes");
+    else if (length % item) return fail_at(r, position, "packed numbers do not fill their bytes");
     else count = length / item;
     r->end = r->at + length;
     gd_status status = count > 0 ? read_numbers(r, list, count) : GD_OK;
-    if (status == GD_OK && r->at != r->end) status = fail_at(r, r->at, "a number is cut off");
+    if (status == GD_OK && r->at != r->end) status = fail_at(r, r->at, "a number is truncated");
     r->end = outer;
     return status;
 }
 
 static gd_status read_bytes(reader *r, gd_pb_list *list) {
-    const uint8_t *place = r->at;
+    const uint8_t *position = r->at;
     size_t length;
     GD_TRY(read_length(r, &length));
     const char *data = (const char *)r->at;
@@ -148,7 +148,8 @@ static gd_status read_bytes(reader *r, gd_pb_list *list) {
     if (list->field->type == GD_PB_STRING) {
         for (const char *p = data, *end = data + length; p < end;) {
             const size_t step = *p == '\0' ? 0 : gd_utf8_length(p, end);
-            if (step == 0) return fail_at(r, place, "a string is not UTF-8, or holds a zero byte");
+            if (step == 0)
+                return fail_at(r, position, "a string is not UTF-8, or holds a zero byte");
             p += step;
         }
         char *copy = gd_pb_alloc(r->doc, length + 1);
@@ -166,11 +167,11 @@ static gd_status read_bytes(reader *r, gd_pb_list *list) {
 static gd_status read_message(reader *r, gd_pb *message);
 
 static gd_status read_child(reader *r, gd_pb *message, gd_pb_list *list) {
-    const uint8_t *place = r->at, *outer = r->end;
+    const uint8_t *position = r->at, *outer = r->end;
     size_t length;
     GD_TRY(read_length(r, &length));
     if (r->path.depth >= GD_PB_MAX_DEPTH)
-        return fail_at(r, place, "nested more than 100 levels deep");
+        return fail_at(r, position, "nested more than 100 levels deep");
     gd_pb *child = gd_pb_child(message, list);
     if (child == NULL) return reader_no_memory(r);
     child->offset = (size_t)(r->at - r->start);
@@ -197,18 +198,18 @@ static gd_status read_field(reader *r, gd_pb *message, const gd_pb_field *field,
     if (packed) return read_packed(r, list);
     if (wanted == LENGTH) return read_bytes(r, list);
     if (wanted != VARINT && r->end - r->at < (wanted == FIXED64 ? 8 : 4))
-        return fail_at(r, r->at, "a number is cut off");
+        return fail_at(r, r->at, "a number is truncated");
     return read_numbers(r, list, 1);
 }
 
 static gd_status read_message(reader *r, gd_pb *message) {
     while (r->at < r->end) {
-        const uint8_t *place = r->at;
+        const uint8_t *position = r->at;
         uint64_t key;
         GD_TRY(read_varint(r, &key));
         const uint64_t number = key >> 3;
         if (number == 0 || number > 0x1FFFFFFF)
-            return fail_at(r, place, "a field has no such number");
+            return fail_at(r, position, "a field number must be from 1 to 2^29 - 1");
         const gd_pb_field *field = gd_pb_field_numbered(message->schema, (uint32_t)number);
         if (field == NULL) {
             GD_TRY(skip_value(r, (unsigned)(key & 7)));
@@ -268,7 +269,7 @@ static bool is_packed(const gd_pb_list *list) {
 }
 
 static size_t packed_size(const gd_pb_list *list) {
-    size_t size = 0; /* at most 10 times the count, which is in memory with 4 bytes or more each */
+    size_t size = 0; /* no overflow: at most 10 bytes each, and each takes at least 4 in memory */
     for (size_t i = 0; i < list->count; i++) size += value_size(list, i);
     return size;
 }

@@ -41,7 +41,7 @@ typedef struct header_reader {
     int64_t *next_dim;
 } header_reader;
 
-/* Fails with the place of a value in the header: "net.safetensors: tensor 'fc1.weight': ...". */
+/* Names the file and the tensor: "net.safetensors: tensor 'fc1.weight': ...". */
 static gd_status GD_PRINTF(3, 4)
     fail_header(const header_reader *r, const char *name, const char *format, ...) {
     char text[400];
@@ -70,7 +70,7 @@ static gd_status check_list(const header_reader *r, const gd_json *entry, const 
                                gd_json_type_name(number->type));
         if (!number->is_integer || number->integer < 0)
             return fail_header(r, entry->key, "\"%s\" has a number that is %s", member,
-                               !number->is_integer ? "no integer, or too large" : "negative");
+                               !number->is_integer ? "not an integer, or too large" : "negative");
     }
     *list = found;
     return GD_OK;
@@ -149,10 +149,10 @@ static int compare_begin(const void *a, const void *b) {
     const gd_safetensors_entry *x = *(gd_safetensors_entry *const *)a,
                                *y = *(gd_safetensors_entry *const *)b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty tensors first */
 }
 
-/* Checks that every byte of the data belongs to one tensor. */
+/* Checks that every byte of the data belongs to exactly one tensor. */
 static gd_status check_cover(const header_reader *r, const gd_safetensors_entry **sorted) {
     const gd_safetensors *h = r->out;
     uint64_t at = 0;
@@ -206,14 +206,14 @@ static gd_status read_header(gd_safetensors *out, const gd_file_reader *file, ch
     const char *path = gd_file_reader_path(file);
     const uint64_t size = gd_file_reader_size(file);
     if (size < LENGTH_BYTES)
-        return gd_fail(GD_E_FORMAT, "%s: is no safetensors file: it has %" PRIu64 " bytes", path,
+        return gd_fail(GD_E_FORMAT, "%s: is not a safetensors file: it has %" PRIu64 " bytes", path,
                        size);
     GD_TRY(gd_file_reader_read_at(file, 0, length, sizeof length));
     const uint64_t bytes = gd_get_u64(length);
     if (bytes > GD_SAFETENSORS_MAX_HEADER)
         return gd_fail(
             GD_E_FORMAT,
-            "%s: is no safetensors file, or a damaged one: its header would have %" PRIu64
+            "%s: is not a safetensors file, or is damaged: its header would have %" PRIu64
             " bytes, and at most %d are allowed",
             path, bytes, GD_SAFETENSORS_MAX_HEADER);
     if (bytes > size - LENGTH_BYTES)
@@ -227,7 +227,7 @@ static gd_status read_header(gd_safetensors *out, const gd_file_reader *file, ch
     GD_TRY(gd_file_reader_read_at(file, LENGTH_BYTES, *text, (size_t)bytes));
     if (bytes == 0 || (*text)[0] != '{')
         return gd_fail(GD_E_FORMAT,
-                       "%s: is no safetensors file: its header does not begin with '{'", path);
+                       "%s: is not a safetensors file: its header does not begin with '{'", path);
     return gd_json_parse(&out->doc, path, *text, (size_t)bytes);
 }
 
@@ -241,7 +241,7 @@ static gd_status find_checksum(gd_safetensors *h, const char *path, const char *
     if (strlen(value) != sizeof GD_CHECKSUM_BLANK - 1 ||
         !gd_checksum_find(text, (size_t)h->data_begin - LENGTH_BYTES, &at) ||
         memcmp(text + at, value + strlen(value) - GD_CHECKSUM_DIGITS, GD_CHECKSUM_DIGITS) != 0)
-        return gd_fail(GD_E_FORMAT, "%s: \"%s\" is '%.40s', which is no checksum", path,
+        return gd_fail(GD_E_FORMAT, "%s: \"%s\" is '%.40s', which is not a checksum", path,
                        GD_CHECKSUM_KEY, value);
     h->checksum_at = LENGTH_BYTES + at;
     return GD_OK;
@@ -292,9 +292,9 @@ static void put_entry(gd_json_writer *w, const gd_safetensors_entry *e) {
     gd_json_put_end_object(w);
 }
 
-static gd_status make_json(const char *path, const gd_safetensors_entry *entries, size_t count,
-                           const gd_safetensors_value *values, size_t n_values, char **text,
-                           size_t *bytes) {
+static gd_status make_header_json(const char *path, const gd_safetensors_entry *entries,
+                                  size_t count, const gd_safetensors_value *values, size_t n_values,
+                                  char **text, size_t *bytes) {
     gd_json_writer *w = gd_malloc(sizeof *w);
     if (!w) return gd_file_no_memory(path);
     gd_json_writer_begin(w, 0);
@@ -330,7 +330,7 @@ gd_status gd_safetensors_make_header(const char *path, gd_safetensors_entry *ent
         if (!gd_add_u64(at, entries[i].bytes, &at) || at > INT64_MAX)
             return gd_fail(GD_E_OVERFLOW, "%s: the tensors are too large for one file", path);
     }
-    GD_TRY(make_json(path, entries, count, values, n_values, &json, &length));
+    GD_TRY(make_header_json(path, entries, count, values, n_values, &json, &length));
     const size_t padded = (LENGTH_BYTES + length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     gd_status status = GD_OK;
     if (padded - LENGTH_BYTES > GD_SAFETENSORS_MAX_HEADER)

@@ -5,9 +5,9 @@
  *               "data_offsets": [0, 24]}, ...}, padded with spaces
  *     the rest  the tensors' elements, row-major and little-endian; offsets count from here
  *
- * A header is refused, with the reason, unless the tensors cover the rest of the file exactly: no
+ * Reading fails, with the reason, unless the tensors cover the rest of the file exactly: no
  * overlap, no hole, no bytes after the last. Sizes are compared with shape and dtype. An unknown
- * dtype is kept as a name: it is an error only for a program that loads the tensor.
+ * dtype is kept as a name: only loading that tensor fails.
  */
 #ifndef GRADUS_FORMAT_SAFETENSORS_H
 #define GRADUS_FORMAT_SAFETENSORS_H
@@ -49,7 +49,7 @@ gd_status gd_safetensors_check(const gd_safetensors *header, const gd_file_reade
 /* The bits of an element of a dtype; 0: unknown. */
 int gd_safetensors_bits(const char *dtype);
 
-/* Makes the length and the header of a file with these tensors in this order, from gd_malloc,
+/* Builds the length and the header of a file with these tensors in this order, from gd_malloc,
  * padded to a multiple of 64 bytes. Sets `begin` of each entry. Elements are aligned if those of
  * larger dtypes come first. `path` is for messages. */
 gd_status gd_safetensors_make_header(const char *path, gd_safetensors_entry *entries, size_t count,

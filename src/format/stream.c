@@ -13,11 +13,11 @@ struct gd_stream {
     gd_file_reader *file;
     gd_gzip *gzip;   /* NULL: not compressed */
     uint64_t offset; /* of the next byte for the caller */
-    size_t at, end;  /* the bytes of the buffer that are not read yet */
+    size_t at, end;  /* the unread bytes of the buffer */
     uint8_t buffer[BUFFER];
 };
 
-/* Makes a stream, which owns the file. */
+/* Creates a stream, which owns the file, also if this fails. */
 static gd_status open_stream(gd_stream **out, gd_file_reader *file) {
     gd_stream *s = gd_malloc(sizeof *s);
     *out = NULL;

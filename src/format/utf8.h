@@ -1,4 +1,4 @@
-/* utf8.h - characters in UTF-8: checking, reading and writing one. */
+/* utf8.h - checks and writes one character in UTF-8. */
 #ifndef GRADUS_FORMAT_UTF8_H
 #define GRADUS_FORMAT_UTF8_H
 

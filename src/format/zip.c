@@ -20,7 +20,7 @@ enum {
 
 struct gd_zip_reader {
     const gd_file_reader *file;
-    uint64_t directory_offset; /* and the end of the entries */
+    uint64_t directory_offset; /* the entries end there, too */
     size_t count;
     gd_zip_entry *entries;
     char *names; /* each ends with a zero byte */
@@ -54,7 +54,7 @@ static gd_status read_end64(const gd_file_reader *file, uint64_t end_at, directo
     uint64_t locator_at = end_at - LOCATOR_BYTES;
     GD_TRY(gd_file_reader_read_at(file, locator_at, locator, sizeof locator));
     if (gd_get_u32(locator) != LOCATOR_SIGNATURE)
-        return fail_at(file, locator_at, "numbers need a Zip64 locator, and there is none");
+        return fail_at(file, locator_at, "the Zip64 locator that its numbers need is missing");
     uint64_t end64_at = gd_get_u64(locator + 8);
     if (end64_at > locator_at || locator_at - end64_at < END64_BYTES)
         return fail_at(file, locator_at, "the Zip64 end is at the wrong position");
@@ -74,7 +74,7 @@ static gd_status parse_end(const gd_file_reader *file, const uint8_t *tail, size
                            directory *d) {
     ptrdiff_t at = find_end_record(tail, bytes);
     if (at < 0)
-        return gd_fail(GD_E_FORMAT, "%s: is no ZIP archive, or its end is missing",
+        return gd_fail(GD_E_FORMAT, "%s: is not a ZIP archive, or its end is missing",
                        gd_file_reader_path(file));
     const uint8_t *end = tail + at;
     uint64_t end_at = gd_file_reader_size(file) - bytes + (uint64_t)at;
@@ -255,8 +255,7 @@ struct gd_zip_stream {
     char name[];
 };
 
-/* The local header must agree with the directory: otherwise readers may disagree about the
- * contents. */
+/* Checks that the local header agrees with the directory: readers may use either of them. */
 static gd_status check_local_header(gd_zip_stream *s) {
     const gd_zip_entry *e = s->entry;
     uint8_t local[LOCAL_BYTES];
@@ -291,8 +290,9 @@ static gd_status start_stream(gd_zip_stream *s, uint64_t directory_offset) {
     const gd_zip_entry *e = s->entry;
     if (e->flags & FLAG_ENCRYPTED) return gd_fail(GD_E_UNSUPPORTED, "%s: is encrypted", s->name);
     if (e->method != METHOD_STORED && e->method != METHOD_DEFLATED)
-        return gd_fail(GD_E_UNSUPPORTED, "%s: is compressed by method %d; known is deflate",
-                       s->name, e->method);
+        return gd_fail(GD_E_UNSUPPORTED,
+                       "%s: is compressed by method %d; only deflate is supported", s->name,
+                       e->method);
     GD_TRY(check_local_header(s));
     if (s->at > directory_offset || e->stored_bytes > directory_offset - s->at)
         return fail_at(s->file, e->offset, "an entry reaches into the directory");

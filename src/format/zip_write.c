@@ -64,7 +64,7 @@ void gd_zip_writer_cancel(gd_zip_writer *zip) {
 
 /* --- entries ---------------------------------------------------------------------------------- */
 
-/* Overwrites the zeros in the local header of the open entry by its checksum and sizes. */
+/* Overwrites the zeros in the local header of the open entry with its checksum and sizes. */
 static gd_status end_entry(gd_zip_writer *zip) {
     if (!zip->open) return GD_OK;
     zip->open = false;
@@ -154,6 +154,7 @@ gd_status gd_zip_writer_write(gd_zip_writer *zip, const void *data, size_t bytes
 
 /* --- the directory ---------------------------------------------------------------------------- */
 
+/* A 32-bit field: all ones if the value is in a Zip64 field. */
 static uint32_t low_or_ones(uint64_t value) {
     return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }

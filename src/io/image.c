@@ -43,7 +43,7 @@ static gd_status make_tensor(const gd_bitmap *image, gd_tensor **out) {
     return status;
 }
 
-/* Loads a file, or decodes the bytes of one. */
+/* Loads the file at `path`, or decodes `bytes` if they are not NULL. */
 static gd_tensor *load_image(const char *path, const void *bytes, size_t size,
                              const gd_load_image_options *o) {
     static const gd_load_image_options defaults;
@@ -101,8 +101,8 @@ static gd_status save_png(const char *path, const gd_tensor *x) {
     const int64_t height = x->dims[x->rank - 2], width = x->dims[x->rank - 1];
     if (height < 1 || width < 1 || height > GD_BITMAP_MAX_PIXELS / width)
         return gd_fail(GD_E_SHAPE,
-                       "%s: %s cannot be saved as an image: sizes are from 1 to %d pixels in all",
-                       path, gd_describe(x, text, sizeof text), GD_BITMAP_MAX_PIXELS);
+                       "%s: %s cannot be saved as an image: it must have from 1 to %d pixels", path,
+                       gd_describe(x, text, sizeof text), GD_BITMAP_MAX_PIXELS);
     const size_t plane = (size_t)(height * width), count = plane * (size_t)channels;
     const size_t item = gd_dtype_bytes(x->dtype);
     uint8_t *planes = gd_malloc(count * item), *pixels = gd_malloc(count);

@@ -13,7 +13,7 @@
 
 /* --- element types ---------------------------------------------------------------------------- */
 
-/* The dtype that holds all values of the file. Values of uint64 are checked one by one. */
+/* The dtype that can hold all values of the file. Values of uint64 are checked one by one. */
 static gd_dtype dtype_for(const gd_npy_header *h) {
     switch (h->kind) {
     case GD_NPY_FLOAT: return h->itemsize == 2 ? GD_F16 : h->itemsize == 4 ? GD_F32 : GD_F64;
@@ -60,7 +60,7 @@ static gd_status convert_items(const char *name, const gd_npy_header *h, gd_dtyp
         else memcpy(&v, from, sizeof v);
         if (v > INT64_MAX)
             return gd_fail(GD_E_UNSUPPORTED,
-                           "%s: item %" PRId64 " is %" PRIu64 ", a uint64 that no dtype here holds",
+                           "%s: item %" PRId64 " is %" PRIu64 ", a uint64 that no dtype can hold",
                            name, i, v);
         gd_store_i64(dtype, bytes + width * i, (int64_t)v);
     }
@@ -77,8 +77,7 @@ static gd_status source_read(void *user, void *buffer, size_t bytes) {
     return gd_stream_take(s->file, buffer, bytes, "a .npy file");
 }
 
-/* Reads the bytes after the items, so that the checksum of an archive or a gzip file is verified.
- * */
+/* Reads the bytes after the items, so that the checksum of the entry or gzip file is verified. */
 static gd_status source_finish(source *s, const gd_npy_header *h) {
     char rest[4096];
     for (uint64_t left = s->entry ? s->bytes - h->data_offset - h->data_bytes : 0; left > 0;) {
@@ -130,8 +129,8 @@ static gd_status load_array(source *s, gd_tensor **out) {
     gd_npy_header h;
     GD_TRY(gd_npy_read_header(&h, s->name, s->bytes, source_read, s));
     if (h.rank > GD_MAX_RANK)
-        return gd_fail(GD_E_UNSUPPORTED, "%s: has %d dimensions; at most %d are possible here",
-                       s->name, h.rank, GD_MAX_RANK);
+        return gd_fail(GD_E_UNSUPPORTED, "%s: has %d dimensions; at most %d are supported", s->name,
+                       h.rank, GD_MAX_RANK);
     gd_tensor *t = gd_empty(gd_shape_of(h.rank, h.dims), dtype_for(&h));
     if (gd_tensor_is_error(t)) return gd_this_thread.latest;
     *out = t;

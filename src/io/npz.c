@@ -168,7 +168,7 @@ gd_tensor *gd_npz_load_at(const char *site, const gd_npz *npz, const char *name)
     GD_CALLED_FROM(site);
     char text[400];
     if (!npz) /* the failure to open it is recorded already */
-        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_npz_load: no file"));
+        return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "gd_npz_load: the npz is NULL"));
     int64_t i = name ? find_name(npz, name) : -1;
     if (i < 0)
         return gd_tensor_fail(gd_fail(GD_E_ARGUMENT, "%s: has no array '%s'; it has %s",
@@ -181,13 +181,14 @@ gd_tensors gd_npz_load_all_at(const char *site, const gd_npz *npz) {
     GD_CALLED_FROM(site);
     gd_tensor **tensors = npz ? gd_list_new(npz->count) : NULL;
     if (!tensors) {
-        gd_error_record(npz ? GD_E_MEMORY : gd_fail(GD_E_ARGUMENT, "gd_npz_load_all: no file"));
+        gd_error_record(npz ? GD_E_MEMORY
+                            : gd_fail(GD_E_ARGUMENT, "gd_npz_load_all: the npz is NULL"));
         return gd_list_of_errors(npz ? npz->count : 0);
     }
     for (int64_t i = 0; i < npz->count; i++) {
         tensors[i] = load_entry(npz, i);
         if (tensors[i]->kind != GD_FAILED) continue;
-        /* without a scope the caller would own the arrays before, and does not get them */
+        /* without a scope nobody else would free the arrays before this one */
         if (gd_this_thread.depth == 0) gd_release_list((gd_tensors){tensors, i});
         return gd_list_of_errors(npz->count);
     }

@@ -16,7 +16,7 @@ typedef struct gd_npy_source {
     gd_zip_stream *entry; /* or NULL */
 } gd_npy_source;
 
-/* The array as a tensor of the caller's scope; the error tensor if that fails. */
+/* Reads the array as a tensor of the caller's scope; the error tensor if that fails. */
 gd_tensor *gd_npy_load_source(gd_npy_source *source);
 
 /* Fails if a tensor has no value; `what` names it in the message. */

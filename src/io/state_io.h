@@ -1,4 +1,4 @@
-/* state_io.h - states in safetensors files: one file, or shards and their index.
+/* state_io.h - saved states in safetensors files: one file, or shards and their index.
  *
  * state_save.c writes one file, state_shards.c writes shards; state_files.c opens both, and
  * state_load.c loads objects from them.
@@ -35,7 +35,7 @@ typedef struct gd_state_contents {
 
 uint64_t gd_state_bytes(const gd_tensor *t);
 
-/* Writes tensors as one file, and fills in a blank checksum among the values. */
+/* Writes tensors as one file. If the values contain a blank checksum, fills it in. */
 gd_status gd_state_write(gd_file_writer *file, const char *path, const gd_state_tensor **tensors,
                          size_t count, const gd_safetensors_value *values, size_t n_values);
 

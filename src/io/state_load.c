@@ -11,17 +11,17 @@
 
 /* --- the list of tensors and values ----------------------------------------------------------- */
 
-/* The open files of a load, with the names after the options prefix and rename. */
+/* The open files of a load. The options prefix and rename are applied to the names. */
 typedef struct load_source {
     const char *path;
     const gd_load_state_options *options;
     gd_state_files files;
     gd_source source;
-    char **names; /* the renamed ones, owned */
+    char **names; /* the results of rename, owned */
     size_t n_names;
 } load_source;
 
-/* The name after prefix and rename; NULL in *name: it is skipped. */
+/* Applies the options prefix and rename to a name. *name is NULL if it is skipped. */
 static gd_status final_name(load_source *o, const char *from, const char **name) {
     const char *prefix = o->options && o->options->prefix ? o->options->prefix : "";
     const size_t length = strlen(prefix);
@@ -198,11 +198,10 @@ static gd_status add_empty_tensors(const gd_source *source, gd_state *state) {
     for (size_t i = 0; i < source->n_tensors; i++) {
         const gd_source_tensor *from = &source->tensors[i];
         if (from->dtype == GD_DTYPE_NONE)
-            return gd_fail(GD_E_UNSUPPORTED, "%s: '%s' has the dtype %s, which is not known here",
+            return gd_fail(GD_E_UNSUPPORTED, "%s: '%s' has the dtype %s, which is not supported",
                            source->title, from->name, from->dtype_name);
         if (from->rank > GD_MAX_RANK)
-            return gd_fail(GD_E_UNSUPPORTED,
-                           "%s: '%s' has %d dimensions; at most %d are possible here",
+            return gd_fail(GD_E_UNSUPPORTED, "%s: '%s' has %d dimensions; at most %d are supported",
                            source->title, from->name, from->rank, GD_MAX_RANK);
         gd_tensor *t = gd_empty(gd_shape_of(from->rank, from->dims), from->dtype);
         if (t->kind == GD_FAILED) return gd_failure();

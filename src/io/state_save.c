@@ -40,7 +40,7 @@ uint64_t gd_state_bytes(const gd_tensor *t) {
     return (uint64_t)gd_numel(t->rank, t->dims) * gd_dtype_bytes(t->dtype);
 }
 
-/* A file that is being written, and the hash of its bytes; NULL: it has no checksum. */
+/* A file that is being written, and the hash of its bytes; hash NULL: it has no checksum. */
 typedef struct target {
     gd_file_writer *file;
     gd_xxh64 *hash;
@@ -67,8 +67,8 @@ static gd_status write_tensor(const target *to, const gd_state_tensor *e) {
     return status;
 }
 
-/* Orders tensors by element size, largest first, so that all are aligned: the format has no
- * padding. */
+/* Orders tensors by element size, largest first. The format has no padding, so this order aligns
+ * all of them. */
 static size_t order_by_size(const gd_state_tensor **tensors, size_t count,
                             const gd_state_tensor **ordered) {
     size_t n = 0;
@@ -187,7 +187,8 @@ static gd_status save_state(const char *path, gd_state_parts parts,
     const int64_t shard_bytes = o ? o->shard_bytes : 0;
     const bool index = gd_is_state_index(path);
     if (shard_bytes < 0)
-        return gd_fail(GD_E_ARGUMENT, "shards of %lld bytes", (long long)shard_bytes);
+        return gd_fail(GD_E_ARGUMENT, ".shard_bytes is %lld; it must not be negative",
+                       (long long)shard_bytes);
     if (shard_bytes > 0 && !index)
         return gd_fail(
             GD_E_ARGUMENT,

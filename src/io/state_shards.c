@@ -32,16 +32,10 @@ typedef struct shards {
     shard *at;
     size_t count;
     uint64_t total_bytes;
-    /* the index that is at the path, and its shards: */
-    gd_json_doc *old_index;
-    const char **old_names;
+    gd_json_doc *old_index; /* the index that is at the path before the save */
+    const char **old_names; /* the names of its shards */
     size_t n_old;
 } shards;
-
-static const char *file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
 
 /* The length of "DIR/model" in "DIR/model.safetensors.index.json". */
 static size_t stem_length(const char *path) {
@@ -59,8 +53,8 @@ static bool starts_with_digits(const char *text) { return strspn(text, "01234567
 
 /* The series of a file name; -1: none. */
 static int name_series(const char *path, const char *name) {
-    const size_t stem = stem_length(path) - (size_t)(file_name(path) - path);
-    if (strncmp(name, file_name(path), stem) != 0) return -1;
+    const size_t stem = stem_length(path) - (size_t)(gd_file_name(path) - path);
+    if (strncmp(name, gd_file_name(path), stem) != 0) return -1;
     name += stem;
     for (int s = 1; s >= 0; s--) {
         const size_t length = strlen(series[s]);
@@ -86,14 +80,15 @@ static gd_status name_shards(shards *w) {
         if (!s->path) return gd_no_memory(path, "to save or load a state");
         snprintf(s->path, bytes, "%.*s%s-%05zu-of-%05zu.safetensors", (int)stem, path,
                  series[used == 0], i + 1, w->count);
-        s->name = file_name(s->path);
+        s->name = gd_file_name(s->path);
     }
     return GD_OK;
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Assigns the tensors to shards in their order, as many to a shard as fit. */
+/* Assigns the tensors to shards in their order, and starts a new shard when the next tensor does
+ * not fit. */
 static gd_status assign_shards(shards *w, uint64_t limit) {
     const gd_state_contents *c = w->contents;
     uint64_t filled = 0;
@@ -192,7 +187,7 @@ static void free_old_index(shards *w) {
     w->n_old = 0;
 }
 
-/* A file that is no index, or does not exist, names no shards. */
+/* A file that is not an index, or does not exist, names no shards. */
 static gd_status read_old_index(shards *w) {
     free_old_index(w);
     if (access(w->contents->path, F_OK) != 0) return GD_OK;
@@ -205,7 +200,7 @@ static gd_status read_old_index(shards *w) {
 
 /* Whether a killed save left this file: "model.safetensors.index.json-00001.tmp-1". */
 static bool is_temporary(const char *path, const char *name) {
-    const char *base = file_name(path);
+    const char *base = gd_file_name(path);
     const size_t length = strlen(base);
     return strncmp(name, base, length) == 0 && name[length] == '-' &&
            starts_with_digits(name + length + 1) &&
@@ -222,9 +217,9 @@ static bool is_in_index(const shards *w, const char *name) {
  * that another save is writing are locked, too. */
 static void remove_unused_files(const shards *w) {
     const char *path = w->contents->path;
-    const size_t before = (size_t)(file_name(path) - path), room = before + 256 + 2;
+    const size_t before = (size_t)(gd_file_name(path) - path), room = before + 256 + 2;
     char *name = gd_malloc(room);
-    if (!name) return; /* the next save does it */
+    if (!name) return; /* the next save removes them */
     memcpy(name, path, before);
     name[before] = 0;
     DIR *folder = opendir(before ? name : ".");
@@ -240,12 +235,12 @@ static void remove_unused_files(const shards *w) {
 }
 
 /* Reads the index again and removes files that it does not name. Keeps the message of a failure. */
-static void clean_up(shards *w, gd_status failed) {
+static void clean_up_files(shards *w, gd_status failed) {
     char *message = NULL;
     if (failed != GD_OK) {
         const size_t bytes = strlen(gd_latest_failure()) + 1;
         message = gd_malloc(bytes);
-        if (!message) return; /* the next save does it */
+        if (!message) return; /* the next save removes them */
         memcpy(message, gd_latest_failure(), bytes);
     }
     if (read_old_index(w) == GD_OK) remove_unused_files(w);
@@ -272,8 +267,8 @@ gd_status gd_state_save_shards(const gd_state_contents *c, uint64_t shard_bytes)
     const int lock = gd_file_lock_folder(c->path, true);
     if (status == GD_OK) status = commit_files(&w);
     for (size_t i = 0; i < w.count; i++)
-        gd_file_writer_cancel(w.at[i].writer); /* keeps those in place */
-    if (w.at) clean_up(&w, status);
+        gd_file_writer_cancel(w.at[i].writer); /* keeps files that have their final name */
+    if (w.at) clean_up_files(&w, status);
     if (lock >= 0) close(lock);
     free_old_index(&w);
     for (size_t i = 0; i < w.count; i++) gd_free(w.at[i].path);

@@ -51,8 +51,8 @@ static bool is_reducible(const gd_onnx_call *c) {
     return c->out[0].dtype != GD_BOOL && c->in[0].rank > 0;
 }
 
-/* An empty list of axes means no axes here; in ONNX it means all, unless noop_with_empty_axes is
- * set. */
+/* In the op, an empty list of axes means no axes. In ONNX it means all axes, unless
+ * noop_with_empty_axes is set. */
 static bool has_axes(const gd_onnx_call *c) {
     int64_t axes[GD_MAX_RANK];
     return is_reducible(c) &&
@@ -66,7 +66,7 @@ static bool has_equal_ranks(const gd_onnx_call *c) {
     return true;
 }
 
-/* Scatters whose index and src have equal shapes. */
+/* For scatters: index and src have equal shapes. */
 static bool has_equal_shapes(const gd_onnx_call *c) {
     const gd_slot *index = &c->in[1], *src = &c->in[2];
     for (int i = 0; i < index->rank && index->rank == src->rank; i++)
@@ -74,8 +74,8 @@ static bool has_equal_shapes(const gd_onnx_call *c) {
     return index->rank == src->rank && c->in[0].rank > 0;
 }
 
-/* With ceil_mode, the op drops a last window that begins in the padding, and ONNX keeps it: whether
- * both give the same number of windows. */
+/* Whether the op and ONNX have the same number of windows. With ceil_mode, the op drops a last
+ * window that begins in the padding, and ONNX keeps it. */
 static bool has_equal_windows(const gd_onnx_call *c) {
     const gd_op_attr *ceil_mode = gd_onnx_find_option(c->op, "ceil_mode"),
                      *dilation = gd_onnx_find_option(c->op, "dilation");
@@ -105,7 +105,7 @@ static bool has_known_kernel(const gd_onnx_call *c) {
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* One row a line. */
+/* Each row is on one line, so clang-format is off. */
 /* clang-format off */
 #define REDUCE_SOME(...) \
     {__VA_ARGS__, .inputs = "x axes:axis/all", .attributes = "keepdims=keepdim~1 noop_with_empty_axes?", .can_save = has_axes}, \
@@ -319,7 +319,7 @@ const gd_onnx_row gd_onnx_rows[] = {
     {.op = "sizes_of", .name = "Shape", .save = gd_onnx_save_sizes_of},
     {.op = "deferred_call", .name = "Reshape", .save = gd_onnx_save_deferred},
 
-    /* operators that only other programs write */
+    /* operators that functions load */
     {.name = "Constant", .load = gd_onnx_load_constant},
     {.name = "ConstantOfShape", .load = gd_onnx_load_constant_of_shape},
     {.name = "Shape", .load = gd_onnx_load_shape},

@@ -1,6 +1,6 @@
 /* operator_table.h - the table that maps ops to ONNX operators, and the text of its rows.
  *
- * Order: rows, the words of a row, and lookups in the records of ops that rows name.
+ * Order: rows; the words of a row; lookups in the records of the ops that rows name.
  */
 #ifndef GRADUS_ONNX_OPERATOR_TABLE_H
 #define GRADUS_ONNX_OPERATOR_TABLE_H
@@ -15,7 +15,7 @@ typedef struct gd_onnx_saver gd_onnx_saver;
 
 /* A row holds three texts, each a list of words with a space between them.
  *
- * inputs, in ONNX's order (NULL: the inputs of the op's record, in their order):
+ * inputs, in ONNX's order (NULL: those of the op's record, in the order of the record):
  *     x              the op's input x
  *     weight|1       the op's input weight; if it is absent, a tensor of ones, one for each channel
  *     axes:axis      the op's option `axis`, as a list; in older files an attribute `axes`
@@ -26,9 +26,9 @@ typedef struct gd_onnx_saver gd_onnx_saver;
  * attributes:
  *     alpha=slope    ONNX's alpha is the op's option `slope`
  *     keepdims=keepdim~1   the same, and ONNX's default is 1 (without ~: the op's default)
- *     pads=padding*2       the list, twice in a row
+ *     pads=padding*2       the list `padding`, twice in succession
  *     axis=dims/CONVERSION the op's option `dims`, converted
- *     strides=stride|kernel      if `stride` is not given, the option `kernel`
+ *     strides=stride|kernel      the option `stride`; if it is not given, the option `kernel`
  *     mode=mode,replicate:edge   the word `replicate` of the op is ONNX's `edge`
  *     transB!1~0     ONNX's transB must be 1; its default is 0
  *     kernel_shape?  ignored: it follows from the inputs
@@ -41,14 +41,17 @@ typedef struct gd_onnx_row {
     const char *op;
     const char *name; /* of the ONNX operator; NULL: the op's record has it */
     const char *inputs, *attributes, *when;
-    /* Casts of the inputs when a call is saved, one letter for each, the last one for all that
-     * follow: y to the output's dtype, b to bool, i to an integer type that ONNX takes for indices,
-     * p to the dtype that the inputs promote to, o the same but i32 instead of bool, w from bf16 to
-     * f32 (and the result back), - no cast. NULL: no cast (elementwise ops: y or o). */
+    /* Casts of the inputs when a call is saved: a letter for each input; the last letter also
+     * applies to all inputs that follow. NULL: no cast, except for an elementwise op: y, or o if it
+     * compares.
+     *     y  to the output's dtype                    b  to bool
+     *     i  to an integer type for ONNX's indices    w  from bf16 to f32, and the result back
+     *     p  to the dtype that the inputs promote to  o  the same, but i32 instead of bool
+     *     -  no cast */
     const char *cast;
     /* A further condition for saving a call by this row; NULL: none. */
     bool (*can_save)(const gd_onnx_call *call);
-    /* Instead of the three texts: the op's body when it is saved; a function that loads the node; a
+    /* In place of the three texts: the op's body for saving; a function that loads the node; a
      * function that saves the call. `save` leaves *done false if it cannot save this call. */
     void (*body)(gd_expand *expand);
     gd_status (*load)(gd_onnx_loader *loader, const gd_pb *node);
@@ -80,7 +83,7 @@ typedef struct gd_onnx_input {
 typedef struct gd_onnx_attribute {
     char onnx[GD_ONNX_WORD];
     char ours[GD_ONNX_WORD];         /* "": fixed, or ignored */
-    char fixed[GD_ONNX_WORD];        /* the only value that is possible */
+    char fixed[GD_ONNX_WORD];        /* the only value that the row supports; or "" */
     char onnx_default[GD_ONNX_WORD]; /* "": the op's default */
     char fallback[GD_ONNX_WORD];     /* the option that is used if `ours` is not given */
     char conversion[GD_ONNX_WORD];

@@ -15,7 +15,7 @@ enum { GD_ONNX_MAX_GATES = 4 };
 
 typedef struct gd_onnx_recurrent_kind {
     const char *onnx;
-    int gates;                   /* 4: LSTM, 3: GRU, 1: RNN */
+    int gates;                   /* 4 in an LSTM, 3 in a GRU, 1 in an RNN */
     int from[GD_ONNX_MAX_GATES]; /* ONNX's gate k is our gate from[k] */
     int n_activations;
     const char *activations[3]; /* ONNX's defaults */

@@ -19,7 +19,7 @@ static bool next_word(const char **text, char *word, size_t size) {
     return true;
 }
 
-/* Moves the text behind `mark` from `word` to `part`; false if there is no `mark`. */
+/* Cuts `word` at `mark` and moves the text behind it to `part`; false if there is no `mark`. */
 static bool cut_word(char *word, char mark, char *part, size_t size) {
     char *at = strchr(word, mark);
     part[0] = '\0';

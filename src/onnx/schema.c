@@ -132,5 +132,5 @@ const char *gd_onnx_type_name(int64_t data_type) {
                                         "COMPLEX128", "BFLOAT16"};
     return data_type >= 0 && data_type < (int64_t)(sizeof names / sizeof *names)
                ? names[data_type]
-               : "an element type that is not known here";
+               : "an unknown element type";
 }

@@ -36,7 +36,7 @@ static gd_status put_tensor(gd_state *state, const gd_tensor *p, int64_t index, 
     return gd_state_put_tensor(state, name, tensor);
 }
 
-static gd_status give_parameter(gd_state *state, const gd_optim_group *g, const gd_optim_part *part,
+static gd_status save_parameter(gd_state *state, const gd_optim_group *g, const gd_optim_part *part,
                                 int i, int64_t index) {
     const gd_tensor *p = part->parameters[i];
     if (!has_parameter_state(g, part, i)) return GD_OK;
@@ -46,7 +46,7 @@ static gd_status give_parameter(gd_state *state, const gd_optim_group *g, const 
     return part->steps ? put_tensor(state, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
 }
 
-static gd_status give_rates(gd_state *state, gd_optimizer *o, int group) {
+static gd_status save_rates(gd_state *state, gd_optimizer *o, int group) {
     char name[40];
     GD_TRY(gd_optimizer_make_lr(o, group));
     snprintf(name, sizeof name, "groups.%d.lr", group);
@@ -56,7 +56,7 @@ static gd_status give_rates(gd_state *state, gd_optimizer *o, int group) {
     return gd_state_put_tensor(state, name, o->groups[group].base);
 }
 
-static gd_status give_optimizer(gd_object *object, gd_state *state) {
+static gd_status save_optimizer(gd_object *object, gd_state *state) {
     gd_optimizer *o = (gd_optimizer *)object;
     if (o->in_graph) return fail_in_graph("optimizer");
     GD_EAGER;
@@ -65,10 +65,10 @@ static gd_status give_optimizer(gd_object *object, gd_state *state) {
     int64_t index = 0;
     for (int n = 0; n < o->n_groups; n++) {
         const gd_optim_group *g = &o->groups[n];
-        GD_TRY(give_rates(state, o, n));
+        GD_TRY(save_rates(state, o, n));
         for (int k = 0; k < g->n_parts; k++)
             for (int i = 0; i < g->parts[k].count; i++)
-                GD_TRY(give_parameter(state, g, &g->parts[k], i, index++));
+                GD_TRY(save_parameter(state, g, &g->parts[k], i, index++));
     }
     return GD_OK;
 }
@@ -92,7 +92,7 @@ static gd_status take_tensor(gd_loading *in, const gd_tensor *p, int64_t index, 
 
 /* Creates the state of a parameter if it has had no step. If the load fails, the new state has its
  * initial values, so nothing has changed. */
-static gd_status take_parameter(gd_loading *in, gd_optimizer *o, int group, int number, int i,
+static gd_status load_parameter(gd_loading *in, gd_optimizer *o, int group, int number, int i,
                                 int64_t index) {
     gd_optim_group *g = &o->groups[group];
     gd_optim_part *part = &g->parts[number];
@@ -108,7 +108,7 @@ static gd_status take_parameter(gd_loading *in, gd_optimizer *o, int group, int 
     return part->steps ? take_tensor(in, p, index, "step", gd_select(part->steps, 0, i)) : GD_OK;
 }
 
-static gd_status take_rates(gd_loading *in, gd_optimizer *o, int group) {
+static gd_status load_rates(gd_loading *in, gd_optimizer *o, int group) {
     char name[40];
     GD_TRY(gd_optimizer_make_lr(o, group));
     snprintf(name, sizeof name, "groups.%d.lr", group);
@@ -119,7 +119,7 @@ static gd_status take_rates(gd_loading *in, gd_optimizer *o, int group) {
     return gd_loading_tensor(in, name, o->groups[group].base);
 }
 
-static gd_status take_optimizer(gd_object *object, gd_loading *in) {
+static gd_status load_optimizer(gd_object *object, gd_loading *in) {
     gd_optimizer *o = (gd_optimizer *)object;
     if (o->in_graph) return fail_in_graph("optimizer");
     GD_EAGER;
@@ -127,31 +127,31 @@ static gd_status take_optimizer(gd_object *object, gd_loading *in) {
     GD_SCOPE;
     int64_t index = 0;
     for (int n = 0; n < o->n_groups; n++) {
-        GD_TRY(take_rates(in, o, n));
+        GD_TRY(load_rates(in, o, n));
         for (int k = 0; k < o->groups[n].n_parts; k++)
             for (int i = 0; i < o->groups[n].parts[k].count; i++)
-                GD_TRY(take_parameter(in, o, n, k, i, index++));
+                GD_TRY(load_parameter(in, o, n, k, i, index++));
     }
     return GD_OK;
 }
 
-const gd_state_rules gd_optimizer_state_rules = {give_optimizer, take_optimizer};
+const gd_state_rules gd_optimizer_state_rules = {save_optimizer, load_optimizer};
 
 /* --- schedules -------------------------------------------------------------------------------- */
 
-static gd_status give_schedule(gd_object *object, gd_state *state) {
+static gd_status save_schedule(gd_object *object, gd_state *state) {
     gd_schedule *s = (gd_schedule *)object;
     return s->optimizer->in_graph ? fail_in_graph("schedule")
                                   : gd_state_put_tensor(state, "step", s->step);
 }
 
-static gd_status take_schedule(gd_object *object, gd_loading *in) {
+static gd_status load_schedule(gd_object *object, gd_loading *in) {
     gd_schedule *s = (gd_schedule *)object;
     return s->optimizer->in_graph ? fail_in_graph("schedule")
                                   : gd_loading_tensor(in, "step", s->step);
 }
 
-const gd_state_rules gd_schedule_state_rules = {give_schedule, take_schedule};
+const gd_state_rules gd_schedule_state_rules = {save_schedule, load_schedule};
 
 /* --- loss scales ------------------------------------------------------------------------------ */
 

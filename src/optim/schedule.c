@@ -49,7 +49,9 @@ static gd_status compute_rates(const gd_schedule *s, gd_tensor *step, gd_tensor 
     for (int g = 0; g < s->optimizer->n_groups; g++) {
         GD_TRY(gd_optimizer_make_lr(s->optimizer, g));
         GD_TRY(gd_optimizer_make_base(s->optimizer, g)); /* for a group that was added later */
-        rates[g] = group_rate(s, step, s->optimizer->groups[g].base);
+        gd_tensor *base = s->optimizer->groups[g].base, *own = step;
+        if (step->device != base->device) own = gd_to_device(step, base->device);
+        rates[g] = group_rate(s, own, base);
         if (rates[g]->kind == GD_FAILED) return gd_failure();
     }
     return GD_OK;
@@ -120,10 +122,10 @@ static gd_status start_groups(gd_schedule *s) {
     char name[80];
     GD_NO_GRAD;
     snprintf(name, sizeof name, "%.60s/step", s->maker->record.name);
-    gd_tensor *zero;
+    gd_tensor *zero; /* on the device of the parameters, as the rates */
     {
         GD_EAGER;
-        zero = f64_scalar(0);
+        zero = gd_to_device(f64_scalar(0), s->optimizer->groups[0].parts[0].parameters[0]->device);
     }
     if (!(s->step = gd_optimizer_state_tensor(s->optimizer, zero, name))) return gd_failure();
     for (int g = 0; g < s->optimizer->n_groups; g++) GD_TRY(start_group(s, g));

@@ -1,6 +1,6 @@
-/* module.c - a library that links nothing of Gradus: it prints a kernel in a dialect of its own,
- * compiles and loads it. Its kernels take the arguments by value and the index from a variable, as a
- * kernel of a GPU takes both from its launch. */
+/* module.c - a library that does not link Gradus. It prints a kernel in its own dialect, compiles
+ * and loads it. Like GPU kernels, its kernels take the arguments by value and the index from a
+ * variable that the launch sets. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,26 +10,26 @@
 
 typedef void (*launched_fn)(gd_scalar_args args);
 
-static const char extra[] = "static int64_t thread_index;\n"
-                            "void set_thread_index(int64_t i) { thread_index = i; }\n";
-static const char head[] = "void %s(const gd_scalar_args args) {\n"
-                           "    const gd_scalar_args *a = &args;\n"
-                           "    const int64_t i = thread_index;\n"
-                           "    if (i >= a->count) return;\n";
+static const char index_source[] = "static int64_t thread_index;\n"
+                                   "void set_thread_index(int64_t i) { thread_index = i; }\n";
+static const char kernel_head[] = "void %s(const gd_scalar_args args) {\n"
+                                  "    const gd_scalar_args *a = &args;\n"
+                                  "    const int64_t i = thread_index;\n"
+                                  "    if (i >= a->count) return;\n";
 
-/* The library of a source; NULL: failed. */
+/* Compiles a source and opens the library; NULL: failed. */
 static void *compile_source(const gd_codegen_api *api, const gd_kernel_source *source,
                             const char *folder) {
     char path[512], object[512], command[1200];
     gd_dialect dialect = *api->scalar;
     dialect.name = "launched";
-    dialect.head = head;
+    dialect.head = kernel_head;
     snprintf(path, sizeof path, "%s/module.c", folder);
     snprintf(object, sizeof object, "%s/module.so", folder);
     FILE *out = fopen(path, "w");
     if (!out) return NULL;
     fputs(api->scalar_prelude, out);
-    fputs(extra, out);
+    fputs(index_source, out);
     const bool printed = api->print_kernel(out, &dialect, source, "kernel");
     if (fclose(out) != 0 || !printed) return NULL;
     snprintf(command, sizeof command,
@@ -39,7 +39,7 @@ static void *compile_source(const gd_codegen_api *api, const gd_kernel_source *s
     return system(command) == 0 ? dlopen(object, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
-/* Launches a call: more threads than it has elements, as a GPU's blocks do. */
+/* Runs a call with the number of elements rounded up to 64, as a GPU launches full blocks. */
 __attribute__((visibility("default"))) bool
 module_run_call(const gd_codegen_api *api, const gd_kernel_call *call, const char *folder);
 bool module_run_call(const gd_codegen_api *api, const gd_kernel_call *call, const char *folder) {

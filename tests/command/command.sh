@@ -1,5 +1,5 @@
 #!/bin/sh
-# command.sh GRADUS PART - the gradus command as a person types it: what it prints, and its exit codes.
+# command.sh GRADUS PART - checks the output and the exit codes of the gradus command.
 set -u
 gradus=$1
 part=$2
@@ -8,7 +8,7 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 failures=0
 
-# expect CODE TEXT ARGUMENTS...: the exit code, and a text that stdout or stderr has ("": any).
+# expect CODE TEXT ARGUMENTS...: checks the exit code, and that stdout or stderr contains TEXT ("": anything).
 expect() {
     code=$1 text=$2
     shift 2
@@ -20,14 +20,14 @@ expect() {
         failures=$((failures + 1))
     fi
     if [ -n "$text" ] && ! grep -q -e "$text" out err; then
-        echo "gradus $*: says nothing of '$text'"
+        echo "gradus $*: '$text' is not in the output"
         sed 's/^/    /' out err | head -20
         failures=$((failures + 1))
     fi
 }
 
-# The document in `out` is JSON, as far as Python is there to tell.
-is_json() {
+# check_json: checks that `out` is JSON, if Python is available.
+check_json() {
     command -v python3 >/dev/null || return 0
     python3 -m json.tool <out >/dev/null 2>&1 && return 0
     echo "not JSON:"
@@ -71,14 +71,14 @@ look)
     for kind in nets datasets transforms layers optimizers schedules metrics callbacks inits; do
         expect 0 "gradus list $kind NAME" list $kind
         expect 0 '' list $kind --json
-        is_json
+        check_json
     done
     expect 0 'target' list dataset csv
     expect 2 'there is no list of' list things
     expect 0 'conv2d(x, w, b?) -> y' ops conv2d
     expect 0 'ops. \* has no gradient' ops
     expect 0 '' ops --json
-    is_json
+    check_json
     expect 2 "there is no op 'conv'" ops conv
     expect 0 'on cpu: kernel .*reference' ops conv2d
     expect 0 'on cpu: expression' ops sinc
@@ -90,11 +90,11 @@ look)
     expect 0 '^op  *cpu' ops --kernels
     expect 0 'A device needs kernels for [0-9]* ops' ops --kernels
     expect 0 '' ops --kernels --json
-    is_json
+    check_json
     expect 1 "no kernels for 'abacus'" ops --device abacus
     expect 0 'instruction set' info
     expect 0 '' info --json
-    is_json
+    check_json
     ;;
 train)
     expect 0 'Saved m.onnx' train --model convnet --data digits,count=1500 --epochs 2 --lr 0.003 --seed 1 \
@@ -103,13 +103,13 @@ train)
     expect 0 'accuracy' eval m.onnx --data digits,count=300,seed=7 --confusion
     grep -q 'Confusion matrix' out || { echo 'no confusion matrix'; failures=$((failures + 1)); }
     expect 0 '' eval m.onnx --data digits,count=300,seed=7 --json --quiet
-    is_json
+    check_json
     expect 0 'convnet' info m.onnx
     expect 0 'parameters' summary m.onnx
     expect 0 'resumed from step' train --model convnet --data digits,count=1500 --epochs 3 --lr 0.003 --seed 1 \
         --augment 'crop size=28 padding=1' --schedule "cosine steps=44" --out m3.onnx --checkpoints run --resume --patience 9
     expect 0 '' train --model m.onnx --data digits,count=500,seed=3 --epochs 1 --out tuned.onnx --json --quiet
-    is_json
+    check_json
     expect 0 '' train --model mlp --data digits,count=500 --epochs 1 --out weights.safetensors --quiet
     expect 0 '' train --model mlp --weights weights.safetensors --data digits,count=500 --epochs 1 --quiet --eager --precision bf16
     printf 'a,b,y\n' >t.csv
@@ -120,14 +120,14 @@ train)
     done
     expect 0 'mae' train --model mlp --data csv:t.csv,target=y,standardize=true --epochs 2 --out t.onnx
     expect 1 'log.csv' predict log.csv c.svg
-    # a broken image is named, and the others are still looked at
+    # a broken image is reported, and the other images are still processed
     if "$gradus" demo --samples 300 --epochs 1 --dir demo --quiet >out 2>err && [ -s demo/digit.png ]; then
         expect 0 '%' predict m.onnx demo/digit.png
         [ "$(wc -l <out)" -eq 5 ] || { echo 'predict does not print five lines'; failures=$((failures + 1)); }
         head -c 60 demo/digit.png >broken.png
         expect 1 'broken.png' predict m.onnx broken.png demo/digit.png --top 2
         expect 0 '' predict m.onnx demo/digit.png --json
-        is_json
+        check_json
         for file in demo/digits.onnx demo/curve.svg; do
             [ -s $file ] || { echo "$file is missing"; failures=$((failures + 1)); }
         done

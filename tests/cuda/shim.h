@@ -153,8 +153,7 @@ static inline void emulated_call_with(void (*kernel)(P...), void **parameters,
                                       std::index_sequence<I...>) {
     kernel(*(std::remove_cv_t<std::remove_reference_t<P>> *)parameters[I]...);
 }
-template <typename... P>
-static inline void emulated_call(void (*kernel)(P...), void **parameters) {
+template <typename... P> static inline void emulated_call(void (*kernel)(P...), void **parameters) {
     emulated_call_with(kernel, parameters, std::index_sequence_for<P...>());
 }
 template <typename... P>
@@ -162,8 +161,8 @@ static constexpr emulated_kernel emulated_describe(const char *name, void (*)(P.
                                                    void (*call)(void **), bool barriers) {
     return {name, call, barriers, {sizeof(P)..., 0}};
 }
-#define EMULATED_KERNEL(name, barriers)                        \
-    emulated_describe(                                         \
+#define EMULATED_KERNEL(name, barriers) \
+    emulated_describe(                  \
         #name, name, [](void **p) { emulated_call(name, p); }, barriers)
 
 /* min and max of CUDA. */

@@ -1,18 +1,18 @@
-# extract.awk - takes the C out of a Markdown page: one file for each ```c block.
+# extract.awk - extracts the C snippets of a Markdown page: one file for each ```c block.
 #
 #     awk -v out=FOLDER -f extract.awk README.md
 #
-# A block with a main() is a program. Any other block becomes the inside of one: a scope is opened
-# before it, and after it the program fails if the library has recorded a failure. What a reader
-# need not see can stand before a block in a comment of the page:
+# A block with a main() is a program. Any other block becomes the body of main(): a scope is opened
+# before it, and the program fails if the library has recorded a failure after it. Code that the
+# reader need not see can precede a block in a comment of the page:
 #
 #     <!-- given
 #     gd_tensor *x = gd_scalar(3);
 #     -->
 #
-# A ``` block that follows the line <!-- prints --> is what the program before it must print, and
-# after <!-- prints, and fails --> it must also end with a recorded failure. Messages of the library
-# name the lines of a block as those of "example.c".
+# A ``` block after the line <!-- prints --> is the expected output of the previous program. After
+# <!-- prints, and fails --> the program must also end with a recorded failure. Messages of the
+# library refer to the lines of a block as lines of "example.c".
 
 function flush_program(    file) {
     if (body == "") return

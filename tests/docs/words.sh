@@ -1,6 +1,6 @@
 #!/bin/sh
-# words.sh OPGEN PAGE - every word of records and kernel blocks is explained on the page, in backquotes: alone, or as
-# the beginning of an example (`reduces mean`), or as the end of a function's name (`NAME_infer`).
+# words.sh OPGEN PAGE - checks that the page explains every keyword of records and kernel blocks, in backquotes: alone,
+# at the start of an example (`reduces mean`), or at the end of a function's name (`NAME_infer`).
 words=$("$1" --words) || exit 1
 test -n "$words" || { echo "opgen printed no words"; exit 1; }
 set -f

@@ -1,9 +1,9 @@
-/* through_onnx.c - an example whose graph goes through an ONNX file in its first runs: what is
- * loaded again must give what the example's own graph gives.
+/* through_onnx.c - runs an example and saves its graph as an ONNX file in the first runs: the
+ * loaded graph must give the same results as the example's own graph.
  *
  * Compiled once for each example, with EXAMPLE and NAME set. The first fetch, a loss or a
- * prediction, must be saved in ONNX's own operators; further ones (gradients, updates) may be
- * refused. GRADUS_ONNX_DIR=FOLDER leaves the files there, for tests/golden/onnx_check.py.
+ * prediction, must be saved in ONNX's own operators; saving further fetches (gradients, updates)
+ * may fail. GRADUS_ONNX_DIR=FOLDER keeps the files there, for tests/golden/onnx_check.py.
  */
 #include <gradus/gradus.h>
 
@@ -13,14 +13,15 @@
 #include <unistd.h>
 
 static int compared, failures;
-enum { MOST_RUNS = 4, MOST = 16 };
+enum { MAX_SAVED_RUNS = 4, MOST = 16 };
 
 static double distance_of(gd_tensor *a, gd_tensor *b) {
     const double off = gd_item(gd_max(gd_abs(gd_sub(a, b)))), size = gd_item(gd_max(gd_abs(b)));
     return off / (size > 1 ? size : 1);
 }
 
-static void leave(const char *path, const char **names, gd_tensor **values, int n, gd_tensor *y) {
+static void keep_sample(const char *path, const char **names, gd_tensor **values, int n,
+                        gd_tensor *y) {
     char npz[600];
     snprintf(npz, sizeof npz, "%.*s.npz", (int)strlen(path) - 5, path);
     names[n] = "o0";
@@ -28,9 +29,10 @@ static void leave(const char *path, const char **names, gd_tensor **values, int 
     gd_save_npz(npz, names, ((gd_tensors){values, n + 1}));
 }
 
-/* The same run by a graph from a file. */
+/* Saves the graph, loads it, runs it with the same feeds and compares the result with `expected`.
+ * Saving may fail unless `must`. */
 static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetch,
-                          gd_tensor *wanted, bool must) {
+                          gd_tensor *expected, bool must) {
     static char text[MOST][8];
     static int number;
     GD_SCOPE;
@@ -38,12 +40,12 @@ static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetc
     gd_tensor *inputs[MOST], *values[MOST], *again[2 * MOST];
     const int n = (int)feeds.count / 2;
     char path[500], output[24];
-    snprintf(output, sizeof output, "fetch%d", number); /* a name is of one symbol */
+    snprintf(output, sizeof output, "fetch%d", number); /* each symbol needs its own name */
     snprintf(path, sizeof path, "%s/example_%s_%d.onnx", folder ? folder : ".", NAME, number++);
     for (int i = 0; i < n; i++) {
         snprintf(text[i], sizeof text[i], "i%d", i);
         names[i] = text[i];
-        inputs[i] = gd_named(feeds.at[2 * i], text[i]); /* so that it is found in the file */
+        inputs[i] = gd_named(feeds.at[2 * i], text[i]); /* its name in the file */
         values[i] = feeds.at[2 * i + 1];
     }
     if (gd_onnx_save(path, session, ((gd_tensors){inputs, n}), gd_list(gd_named(fetch, output))) !=
@@ -61,12 +63,12 @@ static void run_from_file(gd_session *session, gd_tensors feeds, gd_tensor *fetc
     gd_session *other = gd_session_new(graph);
     gd_tensors r =
         gd_session_run(other, ((gd_tensors){again, 2 * n}), gd_list(gd_graph_find(graph, output)));
-    const double off = distance_of(r.at[0], wanted);
+    const double off = distance_of(r.at[0], expected);
     if (!(off <= 1e-5) || gd_failed()) {
         fprintf(stderr, "%s: off by %g: %s\n", path, off, gd_error_message());
         failures++;
     }
-    if (folder) leave(path, names, values, n, wanted);
+    if (folder) keep_sample(path, names, values, n, expected);
     else unlink(path);
     compared++;
 }
@@ -75,9 +77,9 @@ static gd_tensors run_both(gd_session *session, gd_tensors feeds, gd_tensors fet
     static int runs;
     gd_tensor *outputs[MOST];
     for (int64_t k = 0; k < fetches.count; k++) outputs[k] = fetches.at[k];
-    if (runs++ >= MOST_RUNS) return gd_session_run(session, feeds, fetches);
-    for (int64_t k = 0; k < fetches.count;
-         k++) { /* alone: an update must not run before the file is written */
+    if (runs++ >= MAX_SAVED_RUNS) return gd_session_run(session, feeds, fetches);
+    /* one fetch at a time: an update must not run before the file is written */
+    for (int64_t k = 0; k < fetches.count; k++) {
         if (strncmp(gd_dtype_name(gd_tensor_dtype(outputs[k])), "bool", 4) == 0) continue;
         gd_tensors r = gd_session_run(session, feeds, gd_list(outputs[k]));
         run_from_file(session, feeds, outputs[k], r.at[0], k == 0);
@@ -93,6 +95,6 @@ static gd_tensors run_both(gd_session *session, gd_tensors feeds, gd_tensors fet
 
 int main(void) {
     const int status = example_main();
-    printf("%d runs by graphs from files, %d of them wrong.\n", compared, failures);
+    printf("%d runs of loaded graphs, %d of them wrong.\n", compared, failures);
     return status || failures || !compared;
 }

@@ -1,4 +1,5 @@
-/* damage.h - seeded damage to a file, for the short form of the fuzz targets among the tests. */
+/* damage.h - runs fuzz targets on truncated and randomly damaged files, for their short form in the
+ * unit tests. */
 #ifndef TESTS_FUZZ_DAMAGE_H
 #define TESTS_FUZZ_DAMAGE_H
 
@@ -10,7 +11,8 @@
 
 static draws damage = {1};
 
-/* A damaged copy, in memory of exactly its size so that a read beyond it shows. free() it. */
+/* A damaged copy, allocated with its exact size so that sanitizers find reads beyond it. free()
+ * it. */
 static uint8_t *damaged_copy(const void *original, size_t bytes, size_t *size) {
     uint8_t *data = malloc(bytes + 8);
     memcpy(data, original, bytes);
@@ -27,7 +29,7 @@ static uint8_t *damaged_copy(const void *original, size_t bytes, size_t *size) {
             memmove(data + at, data + draw_bits(&damage) % *size, draw_bits(&damage) % 8 % left);
             break;
         default:
-            if (draw_below(&damage, 8) == 0) *size = at + 1; /* cut off */
+            if (draw_below(&damage, 8) == 0) *size = at + 1; /* truncate */
             break;
         }
     }
@@ -39,7 +41,7 @@ static uint8_t *damaged_copy(const void *original, size_t bytes, size_t *size) {
 
 typedef int (*fuzz_target)(const uint8_t *data, size_t size);
 
-/* The target with the file cut at each byte, each part in memory of exactly its size. */
+/* Runs the target on the file truncated at each byte, each copy allocated with its exact size. */
 static inline void run_cut(fuzz_target run, const void *original, size_t bytes) {
     for (size_t n = 0; n <= bytes; n++) {
         uint8_t *part = malloc(n ? n : 1);
@@ -49,7 +51,7 @@ static inline void run_cut(fuzz_target run, const void *original, size_t bytes) 
     }
 }
 
-/* The target with this number of damaged copies. */
+/* Runs the target on this number of damaged copies. */
 static inline void run_damaged(fuzz_target run, const void *original, size_t bytes, int rounds) {
     for (int i = 0; i < rounds; i++) {
         size_t size;

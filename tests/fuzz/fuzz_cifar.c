@@ -1,4 +1,4 @@
-/* fuzz_cifar.c - any bytes as files of CIFAR-10 and CIFAR-100. */
+/* fuzz_cifar.c - reads any bytes as files of CIFAR-10 and CIFAR-100. */
 #include "format/cifar.h"
 
 #include <stdlib.h>

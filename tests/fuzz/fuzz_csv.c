@@ -1,5 +1,5 @@
-/* fuzz_csv.c - any bytes as a CSV file: its records, the same when they are written and read
- * again; and as a table, with options that follow from its size. */
+/* fuzz_csv.c - reads any bytes as a CSV file. Its records must survive writing and reading. Reads
+ * it also as a table, with options that depend on its size. */
 #include "data/csv_table.h"
 #include "format/csv.h"
 #include "temp.h"
@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct writing {
+typedef struct text_buffer {
     char *at;
     size_t used, room;
-} writing;
+} text_buffer;
 
-static void put_byte(writing *w, char byte) {
+static void put_byte(text_buffer *w, char byte) {
     if (w->used == w->room) w->at = realloc(w->at, w->room = 2 * w->room + 64);
     w->at[w->used++] = byte;
 }
 
-/* All records, each field in quotes. */
-static gd_status write_records(const void *data, size_t size, writing *out) {
+/* Writes all records, each field in quotes. */
+static gd_status write_records(const void *data, size_t size, text_buffer *out) {
     gd_stream *s;
     gd_csv *csv;
     const gd_csv_field *fields;
@@ -54,7 +54,7 @@ static void read_table(const uint8_t *data, size_t size) {
                                     .types = size % 5 ? NULL : "0:category",
                                     .missing = (gd_csv_missing)(size % 4)};
     if (gd_csv_table_read(&table, path, &options, NULL) == GD_OK) {
-        /* what it has learned of a file fits the file */
+        /* reading the file again with the table's categories and statistics gives the same table */
         if (gd_csv_table_read(&again, path, &options, &table) == GD_OK) {
             if (again.rows != table.rows ||
                 memcmp(again.values, table.values,
@@ -68,7 +68,7 @@ static void read_table(const uint8_t *data, size_t size) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    writing first = {NULL, 0, 0}, second = {NULL, 0, 0};
+    text_buffer first = {NULL, 0, 0}, second = {NULL, 0, 0};
     if (write_records(data, size, &first) == GD_OK) {
         if (write_records(first.at, first.used, &second) != GD_OK) abort();
         if (first.used != second.used ||

@@ -1,5 +1,5 @@
-/* fuzz_gzip.c - any bytes as a gzip file, read in pieces; and compressed by us, which gives them
- * back. */
+/* fuzz_gzip.c - reads any bytes as a gzip file, in pieces. Also compresses them and checks that
+ * they decompress to the same bytes. */
 #include "format/deflate.h"
 #include "format/inflate.h"
 #include "format/stream.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1 << 20 }; /* of what is unpacked a run, to keep runs short */
+enum { MOST = 1 << 20 }; /* bytes to decompress in one run, to keep runs short */
 
 static void read_stream(const uint8_t *data, size_t size) {
     gd_stream *s;

@@ -1,4 +1,4 @@
-/* fuzz_idx.c - any bytes as an IDX file: refused, or with all its items. */
+/* fuzz_idx.c - reads any bytes as an IDX file: an error, or all items are readable. */
 #include "format/idx.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* fuzz_image.c - any bytes as an image (ours: PNM; JPEG and PNG go through their libraries),
- * resized. */
+/* fuzz_image.c - decodes any bytes as an image and resizes it. Gradus decodes PNM itself; libraries
+ * decode JPEG and PNG. */
 #include "format/image.h"
 
 static void read_image(const uint8_t *data, size_t size) {
@@ -8,7 +8,7 @@ static void read_image(const uint8_t *data, size_t size) {
                                        .alpha = size % 2,
                                        .width = (int)(size % 7),
                                        .height = (int)(size % 5)};
-    /* a large image is right, and takes long */
+    /* large images are valid but slow */
     if (size > 1 << 14 || gd_bitmap_decode(&image, "fuzz", data, size, &options) != GD_OK) return;
     volatile uint8_t sum = 0;
     for (int64_t i = 0; i < (int64_t)image.width * image.height * image.channels; i++)

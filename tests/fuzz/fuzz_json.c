@@ -1,4 +1,4 @@
-/* fuzz_json.c - any bytes as JSON: refused, or read into a tree that writes back as JSON. */
+/* fuzz_json.c - parses any bytes as JSON: an error, or a tree that is written as valid JSON. */
 #include "core/alloc.h"
 #include "format/json.h"
 
@@ -20,9 +20,9 @@ static void write_value(gd_json_writer *w, const gd_json *v) {
         gd_json_put_begin_object(w);
         for (size_t i = 0; i < v->count; i++) {
             const gd_json *member = gd_json_at(v, i);
-            bool plain = strlen(member->key) == member->key_length; /* no zero byte inside */
-            if (plain && gd_json_get(v, member->key) != member) abort();
-            if (!plain) continue;
+            bool has_no_zero_byte = strlen(member->key) == member->key_length;
+            if (has_no_zero_byte && gd_json_get(v, member->key) != member) abort();
+            if (!has_no_zero_byte) continue;
             gd_json_put_key(w, member->key);
             write_value(w, member);
         }

@@ -1,5 +1,5 @@
-/* fuzz_npy.c - any bytes as a .npy file: refused, or with all its items inside the file; and its
- * header, written anew, says the same. */
+/* fuzz_npy.c - reads any bytes as a .npy file: an error, or all items are inside the file. The
+ * header must survive writing and reading. */
 #include "format/npy.h"
 
 #include <stdlib.h>

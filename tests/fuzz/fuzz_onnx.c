@@ -1,5 +1,5 @@
-/* fuzz_onnx.c - any bytes as an ONNX file: refused with a message, or a graph that can be printed.
- */
+/* fuzz_onnx.c - loads any bytes as an ONNX file: an error with a message, or a graph that
+ * prints. */
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     gd_pb_free(doc);
     if ((status == GD_OK) != (graph != NULL)) abort();
     if (status != GD_OK && gd_latest_failure()[0] == '\0') abort();
-    if (gd_failed()) abort(); /* only the public call records it */
+    if (gd_failed()) abort(); /* only the public call records failures */
     if (graph) free(gd_graph_text(graph));
     gd_release(graph);
     return 0;

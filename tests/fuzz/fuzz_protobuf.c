@@ -1,5 +1,5 @@
-/* fuzz_protobuf.c - any bytes as a message, and as its text: refused, or read so that what is
- * written from it reads back and is written the same, in both formats. */
+/* fuzz_protobuf.c - reads any bytes as a binary message and as its text format: an error, or a
+ * document that survives writing and reading in both formats. */
 #include "format/protobuf.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static gd_status read_as(gd_pb_doc **doc, bool text, const char *data, size_t si
     return gd_pb_read(doc, &thing_schema, "fuzz", data, size);
 }
 
-/* Prints the document, reads that, and prints it again. */
+/* Prints the document, reads the output and prints it again: the output must be the same. */
 static void check_way_back(gd_pb_doc *doc, bool text) {
     print_fn print = text ? gd_pb_print_text : gd_pb_print;
     char *first, *second;

@@ -1,6 +1,6 @@
-/* fuzz_safetensors.c - any bytes as a safetensors file: refused, or with every tensor inside the
- * file and every byte of its data in one tensor; and its header, written anew, says the same. A
- * checksum is compared, and the right one in its place is found right. */
+/* fuzz_safetensors.c - reads any bytes as a safetensors file: an error, or every tensor is inside
+ * the file and every byte of data belongs to one tensor. The header must survive writing and
+ * reading. A wrong checksum must be detected, and the right one accepted. */
 #include "format/safetensors.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "format/checksum.h"
 
-static void check_same(const gd_safetensors *a, const gd_safetensors *b) {
+static void check_same_header(const gd_safetensors *a, const gd_safetensors *b) {
     if (a->count != b->count || a->n_values != b->n_values) abort();
     for (size_t i = 0; i < a->count; i++) {
         const gd_safetensors_entry *x = &a->entries[i], *y = &b->entries[i];
@@ -24,7 +24,7 @@ static void check_same(const gd_safetensors *a, const gd_safetensors *b) {
             abort();
 }
 
-static void write_again(const gd_safetensors *h, size_t data_bytes) {
+static void check_round_trip(const gd_safetensors *h, size_t data_bytes) {
     gd_safetensors again;
     gd_file_reader *file;
     char *header;
@@ -38,7 +38,7 @@ static void write_again(const gd_safetensors *h, size_t data_bytes) {
     memcpy(copy, header, bytes);
     if (gd_file_reader_open_memory(&file, "again", copy, bytes + data_bytes) != GD_OK) abort();
     if (gd_safetensors_read(&again, file) != GD_OK) abort();
-    check_same(h, &again);
+    check_same_header(h, &again);
     gd_safetensors_free(&again);
     gd_file_reader_close(file);
     gd_free(header);
@@ -46,8 +46,8 @@ static void write_again(const gd_safetensors *h, size_t data_bytes) {
     free(entries);
 }
 
-static void check_sum(const gd_safetensors *h, const gd_file_reader *file, const uint8_t *data,
-                      size_t size) {
+static void check_checksum(const gd_safetensors *h, const gd_file_reader *file, const uint8_t *data,
+                           size_t size) {
     const gd_status status = gd_safetensors_check(h, file);
     gd_file_reader *right;
     if (!h->checksum_at) {
@@ -81,8 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             sum += e->bytes;
         }
         if (sum != size - h.data_begin) abort();
-        write_again(&h, (size_t)sum);
-        check_sum(&h, file, data, size);
+        check_round_trip(&h, (size_t)sum);
+        check_checksum(&h, file, data, size);
         gd_safetensors_free(&h);
     }
     gd_file_reader_close(file);

@@ -1,4 +1,4 @@
-/* fuzz_text.c - any bytes as a list of images, and as a text of characters. */
+/* fuzz_text.c - reads any bytes as a list of images, and as a text of characters. */
 #include "format/characters.h"
 #include "format/image_list.h"
 
@@ -23,7 +23,7 @@ static void read_characters(const uint8_t *data, size_t size) {
     if (size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3, size -= 3;
     if (size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) return;
     if (gd_characters_read(&c, "fuzz", text, size) != GD_OK) return;
-    for (int64_t i = 0; i < c.count; i++) { /* each is the text that it came from */
+    for (int64_t i = 0; i < c.count; i++) { /* each number prints as its bytes in the text */
         uint32_t number = 0;
         char printed[5];
         memcpy(&number, c.numbers + i * c.itemsize, (size_t)c.itemsize);

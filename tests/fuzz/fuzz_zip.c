@@ -1,10 +1,10 @@
-/* fuzz_zip.c - any bytes as a ZIP archive, all its entries unpacked; and as deflated data. */
+/* fuzz_zip.c - reads any bytes as a ZIP archive with all its entries, and as deflated data. */
 #include "format/inflate.h"
 #include "format/zip.h"
 
 #include <string.h>
 
-enum { MOST = 1 << 20 }; /* of what is unpacked a run, to keep runs short */
+enum { MOST = 1 << 20 }; /* bytes to decompress in one run, to keep runs short */
 
 static size_t read_entry(const gd_zip_reader *zip, const gd_zip_entry *entry) {
     gd_zip_stream *stream;
@@ -34,13 +34,13 @@ static void read_archive(const uint8_t *data, size_t size) {
     gd_file_reader_close(file);
 }
 
-typedef struct source {
+typedef struct deflated_source {
     const uint8_t *at;
     size_t left;
-} source;
+} deflated_source;
 
-static gd_status fetch(void *from, uint8_t *buffer, size_t room, size_t *got) {
-    source *s = from;
+static gd_status fetch_deflated(void *from, uint8_t *buffer, size_t room, size_t *got) {
+    deflated_source *s = from;
     *got = room < s->left ? room : s->left;
     if (*got > 0) memcpy(buffer, s->at, *got);
     s->at += *got;
@@ -51,8 +51,8 @@ static gd_status fetch(void *from, uint8_t *buffer, size_t room, size_t *got) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     read_archive(data, size);
-    source s = {data, size};
-    gd_inflate *z = gd_inflate_new("fuzz", fetch, &s);
+    deflated_source s = {data, size};
+    gd_inflate *z = gd_inflate_new("fuzz", fetch_deflated, &s);
     uint8_t piece[1021];
     size_t got = 1;
     for (size_t total = 0; z != NULL && got > 0 && total < MOST; total += got)

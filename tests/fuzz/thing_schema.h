@@ -1,5 +1,4 @@
-/* thing_schema.h - a message with every type of field, for tests of the protobuf reader and writer.
- */
+/* thing_schema.h - a protobuf message with every type of field, for tests of reader and writer. */
 #ifndef TESTS_FUZZ_THING_SCHEMA_H
 #define TESTS_FUZZ_THING_SCHEMA_H
 

@@ -3,15 +3,15 @@
 
     python tests/golden/autocast_make.py [--tests build/tests/test_ops]
 
-Needs a Python with torch, and the built test program, which tells the cases (see make.py). The cases of
+Needs a Python with torch, and the built test program, which provides the cases (see make.py). The cases of
 an op run under torch.autocast with bfloat16, with float inputs of f32 and of bf16: for CUDA on fake
-tensors, which have a dtype and no data and need no such device, and for the CPU. A line is
+tensors, which have a dtype but no data and need no CUDA device, and for the CPU. A line is
 
     op input : results on CUDA : results on the CPU
 
-where results are dtypes, one for each float output ("-": the CPU cannot run it so). Ops that fake
-tensors cannot run are left out. CUDA's lists are the model of ours: the CPU's leave norms, exponentials and sums in bf16. EXCEPTIONS says where
-we differ from CUDA's, and why; the test checks that those do differ.
+where results are dtypes, one for each float output ("-": the CPU does not support the call). Ops that fake
+tensors cannot run are omitted. Our lists follow CUDA's: those of the CPU keep norms, exponentials and sums in
+bf16. EXCEPTIONS lists where we differ from CUDA and why; the test checks that those do differ.
 """
 import argparse, json, os, subprocess, sys, warnings
 
@@ -32,7 +32,7 @@ EXCEPTIONS = {
 }
 
 
-def fake(tensors):
+def fake_tensors(tensors):
     return [None if t is None else torch.empty(t.shape, dtype=t.dtype, device="cuda") for t in tensors]
 
 
@@ -44,8 +44,8 @@ def result_dtypes(case, tensors):
     return " ".join(NAMES[o.dtype] for o in outs if o.is_floating_point()) or "-"
 
 
-def on(device, case, tensors):
-    """The dtypes of the float results under autocast; "-" where there is no such call."""
+def autocast_dtypes(device, case, tensors):
+    """The dtypes of the float results under autocast; "-" if the call is not supported."""
     try:
         if device == "cpu":
             with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
@@ -53,7 +53,7 @@ def on(device, case, tensors):
         torch.set_autocast_enabled("cuda", True)
         torch.set_autocast_dtype("cuda", torch.bfloat16)
         with torch.no_grad(), FakeTensorMode():
-            return result_dtypes(case, fake(tensors))
+            return result_dtypes(case, fake_tensors(tensors))
     except Exception:
         return "-"
     finally:
@@ -74,13 +74,13 @@ def main():
             if case["internal"] or case["dtype"] != "f32" or any(t is not None and t.dtype == torch.float64 for t in tensors):
                 continue
             if "dtype" in case["options"] and case["options"]["dtype"] is not None:
-                continue  # the call says its dtype itself
+                continue  # the call sets its dtype itself
             for dtype in ("f32", "bf16"):
                 row = found.setdefault((case["op"], dtype), ["-", "-"])
                 given = [t.to(TORCH[dtype]) if t is not None and t.is_floating_point() else t for t in tensors]
                 for i, device in enumerate(("cuda", "cpu")):
                     if row[i] == "-":
-                        row[i] = on(device, case, given)
+                        row[i] = autocast_dtypes(device, case, given)
         if process.wait() != 0:
             return 1
     with open(os.path.join(HERE, "autocast.txt"), "w") as f:

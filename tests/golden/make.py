@@ -3,25 +3,25 @@
 
     python tests/golden/make.py [--tests build/tests/test_ops] [FAMILY ...]
 
-Needs a Python with torch and numpy, and the built test program, which reads tests/cases/ and tells
+Needs a Python with torch and numpy, and the built test program, which reads tests/cases/ and prints
 the cases, their options and their data (`test_ops --dump`), so that both sides compute with the same
 numbers. The tests themselves need no Python: they read the files written here.
 
 A file is "GDGOLD01", the number of entries (u32), 0 (u32), then the entries. An entry is
-    u64 key       names op, case text, torch line and dtype: a changed case is not found any more
-    u8  refused   1: PyTorch has no such call for this dtype
+    u64 key       hash of op, case text, torch line and dtype: a changed case has another key
+    u8  missing   1: PyTorch does not support the call for this dtype
     u8  n_out, u8 n_grad, u8 0
     n_out outputs (the inputs that the call has written follow the results), then n_grad gradients,
     one for each input tensor. A tensor is
         u8 dtype (0: none), u8 rank, u8 sampled, u8 0, u32 dims[rank]
-        all elements, row-major; or, of more than 96, the 48 at i = j*(n-1)/47 and
-        f64 sum of the finite ones times their weights, f64 sum of their absolute values,
-        u32 how many are not finite; for integers u64 sum of x[i]*(2i+1), wrapping, and zeros
+        all elements, row-major; or, if there are more than 96, the 48 elements at i = j*(n-1)/47 and
+        f64 weighted sum of the finite elements, f64 sum of their absolute values,
+        u32 number of non-finite elements; for integers u64 sum of x[i]*(2i+1), wrapping, and zeros
 Everything is little-endian.
 """
 import argparse, json, math, os, struct, subprocess, sys
 
-# bf16 by plain vectors: some virtual machines announce AMX and then refuse its instructions
+# no AMX for bf16: some virtual machines report it, but its instructions fail
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 
 import numpy as np
@@ -33,7 +33,7 @@ CODES = {"bool": 1, "u8": 2, "i8": 3, "i32": 4, "i64": 5, "f16": 6, "bf16": 7, "
 TORCH = {"bool": torch.bool, "u8": torch.uint8, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64,
          "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
 NAMES = {v: k for k, v in TORCH.items()}
-WHOLE, SAMPLES = 96, 48
+MAX_COMPLETE, SAMPLES = 96, 48
 
 
 def weights(k, n):
@@ -63,13 +63,13 @@ def bits(t):
 def pack(t):
     if t is None:
         return bytes(4)
-    if t.dtype == torch.int16:  # we have none: see the promotion table in dtype.h
+    if t.dtype == torch.int16:  # not a dtype of ours: see the promotion table in dtype.h
         t = t.to(torch.int32)
     n = t.numel()
-    head = struct.pack("<BBBB", CODES[NAMES[t.dtype]], t.dim(), n > WHOLE, 0)
+    head = struct.pack("<BBBB", CODES[NAMES[t.dtype]], t.dim(), n > MAX_COMPLETE, 0)
     head += b"".join(struct.pack("<I", d) for d in t.shape)
     data = bits(t)
-    if n <= WHOLE:
+    if n <= MAX_COMPLETE:
         return head + data.tobytes()
     at = [j * (n - 1) // (SAMPLES - 1) for j in range(SAMPLES)]
     if not t.is_floating_point():
@@ -88,14 +88,14 @@ def option(value):
 
 
 def bound(x, value):
-    """An option of an op on x as PyTorch takes it: for integers a whole number is an int, and an infinite one absent."""
+    """An option of an op on x as PyTorch expects it: if x has integers, an integral value is an int, an infinite one None."""
     if x.is_floating_point() or (math.isfinite(value) and value != math.trunc(value)):
         return value
     return int(value) if math.isfinite(value) else None
 
 
 def evaluate(case, tensors):
-    """The results of the torch line, and the gradients of their weighted sum."""
+    """Returns the results of the torch line and the gradients of their weighted sum."""
     names = {"torch": torch, "F": F, "math": math, "inf": math.inf, "nan": math.nan, "bound": bound}
     names.update({name: option(value) for name, value in case["options"].items()})
     for t, info in zip(tensors, case["tensors"]):
@@ -128,7 +128,7 @@ def main():
     wrong = 0
     for family in families:
         process = subprocess.Popen([args.tests, "--dump", "--family", family], stdout=subprocess.PIPE)
-        stream, entries, refused = process.stdout, [], 0
+        stream, entries, unsupported = process.stdout, [], 0
         while line := stream.readline():
             case = json.loads(line)
             tensors = [read_tensor(stream, t) for t in case["tensors"]]
@@ -140,14 +140,14 @@ def main():
                     print(f"{case['where']}: {case['op']} ({case['dtype']}): {error}", file=sys.stderr)
                     wrong += 1
                     continue
-                refused += 1
+                unsupported += 1
                 body = struct.pack("<BBBB", 1, 0, 0, 0)
             entries.append(struct.pack("<Q", int(case["key"], 16)) + body)
         wrong += process.wait() != 0
         data = b"GDGOLD01" + struct.pack("<II", len(entries), 0) + b"".join(entries)
         with open(os.path.join(HERE, family + ".bin"), "wb") as f:
             f.write(data)
-        print(f"{family}: {len(entries)} results, {refused} refused, {len(data)} bytes")
+        print(f"{family}: {len(entries)} results, {unsupported} unsupported, {len(data)} bytes")
     return wrong != 0
 
 

@@ -1,4 +1,4 @@
-"""Writes metrics.txt: values of metrics by scikit-learn and PyTorch, for test_metrics.c.
+"""Writes metrics.txt: values of metrics computed by scikit-learn and PyTorch, for test_metrics.c.
 
 Each line is: DATA METRIC OPTIONS... VALUE. test_metrics.c draws the same data.
 
@@ -38,18 +38,18 @@ class Generator:
         return np.array([self.next(9) / 4 for _ in range(n)])
 
 
-def first_k(scores, k):  # ties: the lower class number first
+def top_classes(scores, k):  # ties are won by the lower class
     return np.argsort(-scores, axis=-1, kind="stable")[..., :k]
 
 
-def classes(scores, target, weight, averages=("macro", "micro", "weighted")):
-    """Lines of metrics of classes: scores (n, C), target (n), weight (n)."""
+def class_metrics(scores, target, weight, averages=("macro", "micro", "weighted")):
+    """Classification metrics of scores (n, C), target (n) and weight (n), one line each."""
     keep = target >= 0
     scores, target, weight = scores[keep], target[keep], weight[keep]
-    predicted = first_k(scores, 1)[:, 0]
+    predicted = top_classes(scores, 1)[:, 0]
     yield "accuracy", "", sk.accuracy_score(target, predicted, sample_weight=weight)
     for k in (1, 2, 5):
-        hit = (first_k(scores, k) == target[:, None]).any(1)
+        hit = (top_classes(scores, k) == target[:, None]).any(1)
         yield "top_k", f"k={k}", (hit * weight).sum() / weight.sum()
     for name, score in ("precision", sk.precision_score), ("recall", sk.recall_score), ("f1", sk.f1_score):
         for average in averages:
@@ -62,7 +62,7 @@ def classes(scores, target, weight, averages=("macro", "micro", "weighted")):
         yield "confusion", f"at={i},{(i + 1) % scores.shape[1]}", matrix[i, (i + 1) % scores.shape[1]]
 
 
-def binary(score, target, weight):
+def binary_metrics(score, target, weight):
     predicted = score > 0
     yield "accuracy", "", sk.accuracy_score(target, predicted, sample_weight=weight)
     yield "accuracy", "threshold=0.8", sk.accuracy_score(target, score > np.log(4), sample_weight=weight)
@@ -72,7 +72,7 @@ def binary(score, target, weight):
     yield "auc", "", sk.roc_auc_score(target, score, sample_weight=weight)
 
 
-def numbers(output, target, weight):
+def regression_metrics(output, target, weight):
     yield "mae", "", sk.mean_absolute_error(target, output, sample_weight=weight)
     yield "mse", "", sk.mean_squared_error(target, output, sample_weight=weight)
     flat = np.repeat(weight, output.shape[1])
@@ -80,38 +80,38 @@ def numbers(output, target, weight):
     yield "r2", "", sk.r2_score(target, output, sample_weight=weight)
 
 
-def lines():
+def all_lines():
     ones = np.ones(N)
     for data, seed, weighted in ("many", 1, False), ("weighted", 2, True):
         g = Generator(seed)
         scores, target, weight = g.numbers(N, C), g.integers(C, N), g.weights(N)
         target[g.integers(N, 20)] = -100
-        for line in classes(scores, target, weight if weighted else ones):
+        for line in class_metrics(scores, target, weight if weighted else ones):
             yield (data, *line)
     g = Generator(3)  # class 5 does not occur and is not predicted, class 3 is not predicted
     scores, target = g.numbers(N, C), g.integers(C, N)
     scores[:, 5] = scores[:, 3] = -9
     target[target == 5] = 4
-    for line in classes(scores, target, ones):
+    for line in class_metrics(scores, target, ones):
         yield ("missing", *line)
     g = Generator(4)
     scores, target = g.numbers(N, T, C), g.integers(C, N, T)
-    for name, options, value in classes(scores.reshape(-1, C), target.ravel(), np.ones(N * T)):
+    for name, options, value in class_metrics(scores.reshape(-1, C), target.ravel(), np.ones(N * T)):
         yield "sequence", name, options + " axis=-1", value
     g = Generator(5)
     score, target, weight = g.numbers(N), g.integers(2, N), g.weights(N)
-    for line in binary(score, target, ones):
+    for line in binary_metrics(score, target, ones):
         yield ("binary", *line)
-    for line in binary(score, target, weight):
+    for line in binary_metrics(score, target, weight):
         yield ("binary_weighted", *line)
     g = Generator(6)
     output, target, weight = g.numbers(N, 3), g.numbers(N, 3), g.weights(N)
-    for line in numbers(output, target, ones):
+    for line in regression_metrics(output, target, ones):
         yield ("numbers", *line)
-    for line in numbers(output, target, weight):
+    for line in regression_metrics(output, target, weight):
         yield ("numbers_weighted", *line)
 
 
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics.txt"), "w") as out:
-    for data, name, options, value in lines():
+    for data, name, options, value in all_lines():
         print(data, name, *options.split(), f"{value:.17g}", file=out)

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Writes the golden files of layers: what PyTorch's modules compute with the same numbers.
+"""Writes the golden files of layers: results of PyTorch's modules for the same inputs and weights.
 
     python tests/golden/nn_make.py [--tests build/tests/test_layers] [FAMILY ...]
 
-As make.py does it for ops, and in the same format: `test_layers --dump` gives the cases of tests/cases/nn, their
-options, and the numbers of inputs, parameters and buffers. The torch line makes a module (inputs may be used for their shapes), which gets these numbers
-by name and is called with the inputs in order, or as the call line says (`m` is the module).
+Works like make.py for ops, with the same file format: `test_layers --dump` prints the cases of tests/cases/nn, their
+options, and the values of inputs, parameters and buffers. The torch line creates a module (it may use the inputs for
+their shapes). The module gets these values by name and is called with the inputs in order, or by the call line, where
+`m` is the module.
 
-Each case has three entries in a dtype:
+Each case has three entries for each dtype:
     state   one output of u8: the text "parameter weight f32 4,3\nbuffer running_mean f32 4\n", in PyTorch's order
     train   in train mode: the outputs, then the buffers afterwards; gradients of the inputs, then of the parameters
     eval    the same in eval mode
-Cases that are marked `random` have no train entry.
+Cases marked `random` have no train entry.
 """
 import argparse, copy, json, math, os, struct, subprocess, sys
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def module_of(case, names):
-    """PyTorch's module with the case's numbers."""
+    """Creates PyTorch's module with the values of the case."""
     m = eval(case["torch"], names).to(TORCH[case["dtype"]])
     mine, theirs = {s["name"]: s for s in case["state"]}, m.state_dict()
     wrong = [f"{n} {tuple(t.shape)}" for n, t in theirs.items() if n not in mine or tuple(mine[n]["dims"]) != tuple(t.shape)]
@@ -80,8 +80,8 @@ def entries_of(case, stream):
     names.update({name: option(value) for name, value in case["options"].items()})
     m = module_of(case, {**names, **{info["name"]: t for t, info in zip(tensors, case["tensors"])}})
     text = describe(m)
-    whole = struct.pack("<BBBBI", CODES["u8"], 1, 0, 0, len(text)) + text
-    yield "state", struct.pack("<BBBB", 0, 1, 0, 0) + whole
+    packed = struct.pack("<BBBBI", CODES["u8"], 1, 0, 0, len(text)) + text
+    yield "state", struct.pack("<BBBB", 0, 1, 0, 0) + packed
     yield "eval", evaluate(m, case, names, tensors, False)
     if not case["random"]:
         yield "train", evaluate(m, case, names, tensors, True)

@@ -1,4 +1,4 @@
-"""onnx_check.py FOLDER [PART] - files that were saved here, in the eyes of others.
+"""onnx_check.py FOLDER [PART] - checks saved ONNX files with the onnx package and ONNX Runtime.
 
     mkdir /tmp/files
     GRADUS_ONNX_DIR=/tmp/files build/tests/test_ops --suite onnx
@@ -7,11 +7,11 @@
     GRADUS_ONNX_DIR=/tmp/files build/examples/graph_cond_onnx
     python tests/golden/onnx_check.py /tmp/files
 
-Needs a Python with onnx, onnxruntime and numpy; the tests do not need it. Each .onnx whose name has PART
-in it goes through onnx.checker, shapes and types included, and through ONNX Runtime; the results are
-compared with those in the .npz beside it. Files with nodes of the domain "gradus" are only parsed: others
-cannot run them. What fails is listed by its reason. Each file has a process of its own, for ONNX Runtime
-may end it.
+Needs a Python with onnx, onnxruntime and numpy; the tests do not need it. Each .onnx file whose name contains
+PART is checked by onnx.checker, including shapes and types, and run by ONNX Runtime; the results are
+compared with those in the .npz file beside it. Files with nodes of the domain "gradus" are only parsed:
+other programs cannot run them. Failures are listed by reason. Each file has its own process, because ONNX
+Runtime may end it.
 """
 
 import collections
@@ -25,7 +25,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-# what ONNX Runtime has no kernel for
+# messages about missing kernels in ONNX Runtime
 NOT_IMPLEMENTED = (
     "NOT_IMPLEMENTED",
     "NotImplemented",
@@ -37,7 +37,7 @@ NOT_IMPLEMENTED = (
 )
 
 
-def close(actual, expected):
+def difference(actual, expected):
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return f"gives {actual.dtype}{actual.shape}, expected {expected.dtype}{expected.shape}"
     if actual.size == 0 or np.array_equal(actual, expected, equal_nan=expected.dtype.kind == "f"):
@@ -52,8 +52,8 @@ def close(actual, expected):
         return f"is off by {np.max(np.abs(actual - expected)):.2g}"
 
 
-def unusual(a):
-    """Where ONNX does not say what comes out: NaN, infinities, the largest integers, no elements."""
+def is_unusual(a):
+    """Inputs with undefined results in ONNX: NaN, infinities, the largest integers, no elements."""
     if a.size == 0 or (a.dtype.kind == "f" and not np.isfinite(a).all()):
         return True
     return a.dtype.kind == "i" and bool((np.abs(a.astype(np.float64)) > 1e15).any())
@@ -67,8 +67,8 @@ def nodes_of(graph):
                 yield from nodes_of(attribute.g)
 
 
-def run(path):
-    """How the file fared, and why."""
+def run_file(path):
+    """Returns the outcome for the file and its reason."""
     model = onnx.load(path)
     if any(node.domain == "gradus" for node in nodes_of(model.graph)):
         return "own", ""
@@ -85,41 +85,41 @@ def run(path):
     try:
         results = session.run(None, feeds)
     except Exception as e:  # noqa: BLE001
-        if any(unusual(feed) for feed in feeds.values()):
-            return "refused NaN, infinity or nothing", str(e)
+        if any(is_unusual(feed) for feed in feeds.values()):
+            return "failed for NaN, infinity or no elements", str(e)
         raise
     for i, value in enumerate(results):
-        why = close(np.asarray(value), data[f"o{i}"])
-        if why and any(unusual(feed) for feed in feeds.values()):
-            return "other results for NaN, infinity or nothing", why
+        why = difference(np.asarray(value), data[f"o{i}"])
+        if why and any(is_unusual(feed) for feed in feeds.values()):
+            return "other results for NaN, infinity or no elements", why
         if why:
             return "failed", f"output {i} {why}"
     return "run", ""
 
 
-def check(path):
-    """The same in a process of its own."""
-    there, here = os.pipe()
+def check_file(path):
+    """Runs the file in its own process."""
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(there)
+        os.close(read_end)
         try:
-            answer = run(path)
+            answer = run_file(path)
         except Exception as e:  # noqa: BLE001
             text = f"{type(e).__name__}: {e}"
             answer = ("not implemented" if any(n in text for n in NOT_IMPLEMENTED) else "failed", text)
-        with os.fdopen(here, "wb") as out:
+        with os.fdopen(write_end, "wb") as out:
             pickle.dump(answer, out)
         os._exit(0)
-    os.close(here)
-    with os.fdopen(there, "rb") as into:
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as into:
         answer = into.read()
     os.waitpid(child, 0)
     return pickle.loads(answer) if answer else ("failed", "ONNX Runtime ended the process")
 
 
-def reason(why):
-    """What several failures have in common: numbers, names and places are left out."""
+def reason_group(why):
+    """The reason without numbers, names and paths, so that similar failures are grouped."""
     why = why.splitlines()[0]
     why = re.sub(r".*Status Message: ", "", why)
     why = re.sub(r"/\S*/|'[^']*'|\([^()]*node name[^()]*\)|[-0-9.e]*\d[-0-9.e]*", "_", why)
@@ -133,10 +133,10 @@ def main():
     for path in sorted(glob.glob(os.path.join(sys.argv[1], f"*{part}*.onnx"))):
         if not os.path.exists(path[:-5] + ".npz"):
             continue
-        how, why = check(path)
+        how, why = check_file(path)
         counts[how] += 1
         if how == "failed":
-            failed[reason(why)].append(os.path.basename(path)[:-5])
+            failed[reason_group(why)].append(os.path.basename(path)[:-5])
     for why, names in sorted(failed.items(), key=lambda item: -len(item[1])):
         print(f"{len(names)} x {why}\n    {' '.join(names[:8])}{' ...' if len(names) > 8 else ''}")
     print(", ".join(f"{n} {how}" for how, n in counts.most_common()))

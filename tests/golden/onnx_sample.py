@@ -1,7 +1,7 @@
 """onnx_sample.py - the inputs and outputs of a model, for torch_make.py and onnx_make.py.
 
-NAME.pb is a ModelProto without nodes, whose initializers are the tensors i0, i1, ..., o0, o1, ...: a few bytes
-more than their numbers.
+NAME.pb is a ModelProto without nodes, whose initializers are the tensors i0, i1, ..., o0, o1, .... It is hardly
+larger than the data.
 """
 
 from onnx import helper, numpy_helper

@@ -6,7 +6,7 @@
 A net of two dense layers with tanh between them, in f64, takes 100 steps. Group 0 has the first layer, group 1 the
 second. The file is "GDOPTIM1", the number of cases (u64), then for each case
     u64 key                the FNV-1a hash of its line
-    f64 [100][6]           after each step: for w1, b1, w2, b2 the sum of element i times cos(i), then both rates
+    f64 [100][6]           after each step: for w1, b1, w2, b2 the sum of element i times cos(i), then both learning rates
     f64 [PARAMETERS]       all elements of w1, b1, w2, b2 at the end
 Everything is little-endian.
 """
@@ -19,7 +19,7 @@ STEPS, INPUTS, HIDDEN, OUTPUTS, BATCH = 100, 5, 7, 3, 8
 SHAPES = [(HIDDEN, INPUTS), (HIDDEN,), (OUTPUTS, HIDDEN), (OUTPUTS,)]
 
 
-def data(dims, phase):
+def wave_data(dims, phase):
     n = math.prod(dims)
     return torch.tensor([math.sin(0.7 * i * i + 1.3 * i + phase) for i in range(n)], dtype=torch.float64).reshape(dims)
 
@@ -31,7 +31,7 @@ def key(line):
     return h
 
 
-def value(text):
+def parse_value(text):
     if text in ("true", "false"):
         return text == "true"
     if "," in text:
@@ -42,8 +42,8 @@ def value(text):
         return text
 
 
-def options(text):
-    return {k: value(v) for k, v in (word.split("=") for word in text.split())}
+def parse_options(text):
+    return {k: parse_value(v) for k, v in (word.split("=") for word in text.split())}
 
 
 def torch_options(o, defaults=None):
@@ -59,8 +59,8 @@ def torch_options(o, defaults=None):
 def make_optimizer(name, first, second, w):
     make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
             "rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad}[name]
-    optimizer = make(w[:2], **torch_options(options(first)), foreach=False)
-    optimizer.add_param_group({"params": w[2:], **torch_options(options(second), optimizer.defaults)})
+    optimizer = make(w[:2], **torch_options(parse_options(first)), foreach=False)
+    optimizer.add_param_group({"params": w[2:], **torch_options(parse_options(second), optimizer.defaults)})
     return optimizer
 
 
@@ -68,7 +68,7 @@ def make_schedule(text, optimizer):
     if not text:
         return None
     name, *rest = text.split()
-    o = options(" ".join(rest))
+    o = parse_options(" ".join(rest))
     warmup, start = o.pop("warmup", 0), o.pop("warmup_start", 0)
     s = torch.optim.lr_scheduler
 
@@ -102,15 +102,15 @@ def make_schedule(text, optimizer):
     return s.SequentialLR(optimizer, [up, main()], milestones=[warmup])
 
 
-def run(line):
+def run_case(line):
     parts = [p.strip() for p in line.split("|")] + [""] * 5
-    more = options(parts[4])
-    w = [torch.nn.Parameter(data(d, k) * 0.5) for k, d in enumerate(SHAPES)]
+    more = parse_options(parts[4])
+    w = [torch.nn.Parameter(wave_data(d, k) * 0.5) for k, d in enumerate(SHAPES)]
     optimizer = make_optimizer(parts[0], parts[1], parts[2], w)
     schedule = make_schedule(parts[3], optimizer)
     rows = []
     for step in range(STEPS):
-        x, y = data((BATCH, INPUTS), 10 + step % 4), data((BATCH, OUTPUTS), 20 + step % 4)
+        x, y = wave_data((BATCH, INPUTS), 10 + step % 4), wave_data((BATCH, OUTPUTS), 20 + step % 4)
         w[1].requires_grad_(step >= more.get("frozen", 0))
         optimizer.zero_grad()
         h = torch.tanh(x @ w[0].T + w[1])
@@ -133,7 +133,7 @@ def main():
     with open(os.path.join(HERE, "optim.bin"), "wb") as out:
         out.write(b"GDOPTIM1" + struct.pack("<Q", len(lines)))
         for line in lines:
-            rows, last = run(line)
+            rows, last = run_case(line)
             flat = [v for row in rows for v in row] + last
             assert all(math.isfinite(v) for v in flat), line
             out.write(struct.pack("<Q%dd" % len(flat), key(line), *flat))

@@ -1,15 +1,15 @@
-"""torch_make.py [FOLDER] [PART] - models as PyTorch writes them into ONNX files, with what they give.
+"""torch_make.py [FOLDER] [PART] - ONNX files exported by PyTorch, with their results.
 
-    python tests/golden/torch_make.py                      # all of them, into tests/golden/torch
-    python tests/golden/torch_make.py /tmp/files lstm      # those with lstm in their name
+    python tests/golden/torch_make.py                      # all models, into tests/golden/torch
+    python tests/golden/torch_make.py /tmp/files lstm      # models with lstm in their name
 
 Needs a Python with torch, onnx and onnxscript; the tests do not need it. Models are exported by
-torch.export (NAME.onnx) and by TorchScript (NAME.script.onnx). Beside them lies NAME.pb, with inputs i0, i1,
-... and outputs o0, o1, ...: those of a run in PyTorch. Of a model with sizes that are not known it is a run
-with other sizes than those that it was exported with. What an exporter notes about the Python program (names
-and lines of its files) and about the shapes of values between the nodes is left out.
+torch.export (NAME.onnx) and by TorchScript (NAME.script.onnx). NAME.pb has the inputs i0, i1, ...
+and the outputs o0, o1, ... of a run in PyTorch. For a model with unknown sizes the run has other sizes than
+the export. Metadata about the Python program (file names and lines) and the shapes of intermediate values
+are removed.
 
-tests/unit/test_onnx_others.c loads them and runs them; tests/golden/onnx_check.py the files that are saved from that.
+tests/unit/test_onnx_others.c loads and runs the models; tests/golden/onnx_check.py checks the files that it saves.
 """
 
 import os
@@ -23,20 +23,20 @@ from torch import nn
 
 from onnx_sample import save_sample
 
-MODELS = {}  # name: (how it is made, inputs, options)
+MODELS = {}  # name: (constructor, inputs, options)
 
 
 def model(name, *inputs, **options):
-    """Notes a function that makes a module, or that is the model itself.
+    """Registers a function that creates a module, or that is the model itself.
 
-    inputs: tensors, or shapes of random ones. run: other inputs for the run, where sizes may change.
-    dynamic: for each input the axes whose size is not known, as {0: "n"}. by: the exporters. opset: the
-    version of ONNX's operators.
+    inputs: tensors, or shapes of random tensors. run: other inputs for the run, if sizes may change.
+    dynamic: the axes of unknown size of each input, as {0: "n"}. by: the exporters. opset: the version of
+    ONNX's operators.
     """
-    def note(make):
+    def register(make):
         MODELS[name] = (make, inputs, options)
         return make
-    return note
+    return register
 
 
 class Function(nn.Module):
@@ -49,7 +49,7 @@ class Function(nn.Module):
 
 
 def layers(name, make, *inputs, **options):
-    """A model that is a line."""
+    """Registers a model that is one expression."""
     model(name, *inputs, **options)(make)
 
 
@@ -119,7 +119,7 @@ layers("activations_3", lambda: nn.Sequential(nn.LogSigmoid(), nn.Tanhshrink(), 
 
 
 class Recurrent(nn.Module):
-    """Gives the outputs and the last states, one after the other."""
+    """Returns the outputs, then the last states."""
 
     def __init__(self, layer):
         super().__init__()
@@ -190,7 +190,7 @@ class Gpt(nn.Module):
 
 
 class GptBlock(nn.Module):
-    """As nanoGPT has it, with the mask in a buffer."""
+    """A block of nanoGPT, with the mask in a buffer."""
 
     def __init__(self, width, heads, longest):
         super().__init__()
@@ -215,7 +215,7 @@ layers("gpt_dynamic", lambda: Gpt(blocks=1), TOKENS, run=[torch.tensor([[3, 1, 8
 
 
 class Rotary(nn.Module):
-    """A block of a Llama: rotary places, grouped heads, RMS norm, SwiGLU."""
+    """A block of a Llama: rotary positions, grouped heads, RMS norm, SwiGLU."""
 
     def __init__(self, width=8, heads=2):
         super().__init__()
@@ -223,7 +223,7 @@ class Rotary(nn.Module):
         self.q, self.k, self.v = nn.Linear(width, width, bias=False), nn.Linear(width, width // heads, bias=False), nn.Linear(width, width // heads, bias=False)
         self.gate, self.up, self.down = nn.Linear(width, 12, bias=False), nn.Linear(width, 12, bias=False), nn.Linear(12, width, bias=False)
 
-    def turn(self, x, cos, sin):
+    def rotate(self, x, cos, sin):
         a, b = x.chunk(2, dim=-1)
         return x * cos + torch.cat((-b, a), dim=-1) * sin
 
@@ -233,8 +233,8 @@ class Rotary(nn.Module):
         angle = torch.outer(torch.arange(t).float(), 1.0 / (100.0 ** (torch.arange(0, d, 2).float() / d)))
         angle = torch.cat((angle, angle), dim=-1)
         y = self.norm(x)
-        q = self.turn(self.q(y).view(n, t, self.heads, d).transpose(1, 2), angle.cos(), angle.sin())
-        k = self.turn(self.k(y).view(n, t, 1, d).transpose(1, 2), angle.cos(), angle.sin())
+        q = self.rotate(self.q(y).view(n, t, self.heads, d).transpose(1, 2), angle.cos(), angle.sin())
+        k = self.rotate(self.k(y).view(n, t, 1, d).transpose(1, 2), angle.cos(), angle.sin())
         v = self.v(y).view(n, t, 1, d).transpose(1, 2)
         k, v = (p.expand(n, self.heads, t, d) for p in (k, v))
         mask = torch.full((t, t), float("-inf")).triu(1)
@@ -249,7 +249,7 @@ layers("llama_dynamic", Rotary, (2, 4, 8), run=[(1, 5, 8)], dynamic=[{0: "n", 1:
 
 
 class Window(nn.Module):
-    """A block of a Swin transformer: attention in windows that are shifted, (N, H, W, C)."""
+    """A block of a Swin transformer: attention in shifted windows, (N, H, W, C)."""
 
     def __init__(self, dim, size, window, shift, heads=2):
         super().__init__()
@@ -440,8 +440,8 @@ def tensors(specs):
     return tuple(s if isinstance(s, torch.Tensor) else torch.randn(s) for s in specs)
 
 
-def stripped(path):
-    """Without what only the Python program means."""
+def strip_metadata(path):
+    """Removes metadata about the Python program."""
     m = onnx.load(path)
     del m.graph.value_info[:]
     graphs = [m.graph] + list(m.functions)
@@ -473,20 +473,20 @@ def export(module, inputs, names, path, dynamic, how, opset):
     else:
         axes = {name: axes for name, axes in zip(names[0], dynamic or [])}
         torch.onnx.export(module, inputs, path, dynamo=False, dynamic_axes=axes or None, **options)
-    stripped(path)
+    strip_metadata(path)
 
 
-def flat(y):
-    return [v for part in y for v in flat(part)] if isinstance(y, (tuple, list)) else [y]
+def flat_list(y):
+    return [v for part in y for v in flat_list(part)] if isinstance(y, (tuple, list)) else [y]
 
 
-def make(name, folder):
+def export_model(name, folder):
     how, specs, options = MODELS[name]
     torch.manual_seed(len(name))
     inputs, other = tensors(specs), tensors(options.get("run", ()))
     module = how().eval()
     with torch.no_grad():
-        result = flat(module(*(other or inputs)))
+        result = flat_list(module(*(other or inputs)))
     names = ([f"i{k}" for k in range(len(inputs))], [f"o{k}" for k in range(len(result))])
     failed = []
     for by in options.get("by", ["export"]):
@@ -509,7 +509,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     for name in MODELS:
         if part in name:
-            for line in make(name, folder):
+            for line in export_model(name, folder):
                 print(line, flush=True)
 
 

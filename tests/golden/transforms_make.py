@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes transforms.bin: what torchvision gives for the cases in transforms_cases.txt.
+"""Writes transforms.bin: results of torchvision for the cases in transforms_cases.txt.
 
     python tests/golden/transforms_make.py
 
@@ -7,14 +7,14 @@ The file is "GDTRANS1", then for each case
     u64 key                the FNV-1a hash of its line
     u64 C, H, W            of the result
     its elements           u8 or f32
-Everything is little-endian. Pixel (c, y, x) of an input is ((31c + 7y + 5x + xy) 37 + xx / 3) mod 256, and that divided
-by 255 as a float.
+Everything is little-endian. Pixel (c, y, x) of a u8 input is ((31c + 7y + 5x + xy) 37 + xx / 3) mod 256; f32 inputs
+are divided by 255.
 """
 import os, struct
 
 import torch
 
-for name in ("nms", "qnms", "deform_conv2d"):  # torchvision asks for its compiled ops, which transforms do not need
+for name in ("nms", "qnms", "deform_conv2d"):  # torchvision requires its compiled ops, which transforms do not use
     try:
         getattr(torch.ops.torchvision, name)
     except (AttributeError, RuntimeError):
@@ -32,13 +32,13 @@ def key(line):
     return h
 
 
-def image(dtype, c, h, w):
+def make_image(dtype, c, h, w):
     x = torch.tensor([[[((31 * k + 7 * i + 5 * j + i * j) * 37 + j * j // 3) % 256 for j in range(w)] for i in range(h)]
                       for k in range(c)])
     return x.to(torch.uint8) if dtype == "u8" else x.to(torch.float32) / 255
 
 
-def result(function, x, a):
+def apply_function(function, x, a):
     def n(i):
         return float(a[i])
 
@@ -48,7 +48,7 @@ def result(function, x, a):
     if function == "affine":
         return F.affine(x, n(0), [n(1), n(2)], n(3), [n(4), n(5)], InterpolationMode(a[6]))
     if function == "rotate":
-        # torchvision weighs pixels at the edge of a filled image twice; this is the fill blended in once
+        # torchvision blends the fill into edge pixels twice; this blends it once
         fill = n(3)
         y = F.rotate(x - fill if fill else x, n(0), InterpolationMode(a[1]), expand=a[2] == "1")
         return y + fill if fill else y
@@ -74,6 +74,6 @@ with open(os.path.join(HERE, "transforms_cases.txt")) as cases, open(os.path.joi
         if not line or line.startswith("#"):
             continue
         function, dtype, c, h, w, *arguments = line.split()
-        y = result(function, image(dtype, int(c), int(h), int(w)), arguments).contiguous()
+        y = apply_function(function, make_image(dtype, int(c), int(h), int(w)), arguments).contiguous()
         out.write(struct.pack("<4Q", key(line), *y.shape))
         out.write(y.numpy().tobytes())

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Writes golden/zoo/NET.safetensors: what PyTorch computes for the networks of src/zoo.
+"""Writes golden/zoo/NET.safetensors: PyTorch's results for the networks of src/zoo.
 
     python tests/golden/zoo_make.py [NET ...]
 
 Needs a Python with torch, numpy and safetensors; with torchvision, the names and shapes of ResNet-18 are
 compared with torchvision's own.
 
-Weights and inputs are made by a rule that tests/unit/zoo_rule.h computes as well, from names and element
-numbers alone, so a file holds no weights. It holds
+Weights and inputs are computed from names and element indices by a rule that tests/unit/zoo_rule.h also
+implements, so a file holds no weights. It holds
     shape.NAME       i64   dims of each tensor of the state dict (numel 0: a scalar)
     grad.NAME        f64   for each parameter: the norm of its gradient, three seeded projections of it, and the
-                           change of the loss, to first order, that 1 % noise in the parameter makes
+                           first-order change of the loss for 1 % noise in the parameter
     train.output, eval.output, train.loss, eval.loss          f64
-Evaluation comes first, with the running statistics that the rule makes. Gradients are those of train.loss.
+Eval mode comes first, with the running statistics of the rule. Gradients are those of train.loss.
 """
 import math
 import os
@@ -50,12 +50,12 @@ def words(text, n):
 
 
 def signed(text, n):
-    """In (-1, 1), 24 bits."""
+    """Numbers in (-1, 1) with 24 bits."""
     return (words(text, n) >> np.uint64(40)).astype(np.float64) * 2.0**-23 + 2.0**-24 - 1
 
 
 def rounded(values):
-    """To f32, so that f32 and f64 see the same numbers."""
+    """Rounds to f32, so that f32 and f64 have the same numbers."""
     return values.astype(np.float32).astype(np.float64)
 
 
@@ -69,7 +69,7 @@ def integers(text, shape, below):
 
 
 def value_of(net, name, t):
-    """What the tensor `name` of a state dict is."""
+    """The value of the tensor `name` of a state dict."""
     text, last, shape = f"{net}:{name}", name.split(".")[-1], list(t.shape)
     if not t.is_floating_point():
         return torch.zeros_like(t)
@@ -112,7 +112,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """stages: (channels, blocks) of each; `imagenet`: a wide first convolution, and pooling."""
+    """stages: (channels, blocks) of each; imagenet: a 7x7 first convolution, and pooling."""
 
     def __init__(self, stages, classes, imagenet):
         super().__init__()
@@ -140,10 +140,10 @@ def resnet18(classes):
 
 
 def checked_resnet18(classes):
-    """Compared with torchvision's, where there is one."""
+    """Compares names and shapes with torchvision's, if it is installed."""
     net = resnet18(classes)
     try:
-        # names need none of the compiled ops, which a torchvision for another PyTorch cannot load
+        # names need no compiled ops, which a torchvision for another PyTorch version cannot load
         lib = torch.library.Library("torchvision", "FRAGMENT")
         for op in ("nms", "qnms"):
             lib.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
@@ -170,7 +170,7 @@ def mlp(inputs, hidden, outputs):
 
 
 def convnet(channels, width, hidden, places, classes):
-    """Without dropout, which has no numbers in common with PyTorch's."""
+    """Without dropout, whose random numbers differ from ours."""
     return nn.Sequential(nn.Conv2d(channels, width, 5, padding=2, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2),
                          nn.Conv2d(width, 2 * width, 5, padding=2, bias=False), nn.BatchNorm2d(2 * width), nn.ReLU(), nn.MaxPool2d(2),
                          nn.Flatten(), nn.Linear(2 * width * places, hidden), nn.ReLU(), nn.Identity(),
@@ -251,7 +251,7 @@ class ModularNet(nn.Module):
         return self.classifier(root)
 
 
-# --- what is stored; the cases are those of test_zoo_golden.c --------------------------------------
+# --- stored results; test_zoo_golden.c has the same cases --------------------------------------
 
 
 def images(net, *shape):
@@ -296,7 +296,7 @@ def summary(net, name, parameter):
 def store(net, module, inputs, classes):
     state, seen = module.double().state_dict(), set()
     for name, t in state.items():
-        if t.data_ptr() not in seen:  # tied tensors are what their first name says
+        if t.data_ptr() not in seen:  # a tied tensor has the value of its first name
             t.copy_(value_of(net, name, t))
         seen.add(t.data_ptr())
     out = {f"shape.{name}": torch.tensor(list(t.shape), dtype=torch.int64) for name, t in state.items()}
@@ -317,10 +317,10 @@ def store(net, module, inputs, classes):
 def main():
     torch.set_num_threads(1)
     os.makedirs(os.path.join(HERE, "zoo"), exist_ok=True)
-    made = cases()
-    for net in sys.argv[1:] or made:
+    constructors = cases()
+    for net in sys.argv[1:] or constructors:
         torch.manual_seed(0)
-        module, inputs, classes = made[net](net)
+        module, inputs, classes = constructors[net](net)
         store(net, module, inputs, classes)
 
 

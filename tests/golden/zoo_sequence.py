@@ -1,9 +1,9 @@
 """PyTorch references of the networks in src/zoo/sequence.c.
 
-Their parameters have the names and shapes of ours, in the same order, so a state dict fits both:
+Their parameters have the same names, shapes and order as ours, so a state dict fits both:
 
-    char_lstm(vocabulary, embedding=256, hidden=256, layers=2, dropout=0)   m(x, h0, c0) gives scores, h, c
-    gpt(vocabulary, context=128, layers=6, heads=6, width=192, dropout=0, bias=True, tied=True)   m(x) gives scores
+    char_lstm(vocabulary, embedding=256, hidden=256, layers=2, dropout=0)   m(x, h0, c0) returns scores, h, c
+    gpt(vocabulary, context=128, layers=6, heads=6, width=192, dropout=0, bias=True, tied=True)   m(x) returns scores
 """
 import math
 

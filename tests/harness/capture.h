@@ -1,4 +1,5 @@
-/* capture.h - what the library logs and what the process writes to stderr, for tests that check it.
+/* capture.h - captures the library's log messages and the process's stderr, for tests that check
+ * them.
  *
  *     capture_log(GD_LOG_WARNING);
  *     ...
@@ -13,12 +14,12 @@
 typedef struct log_capture {
     gd_log_level least; /* messages below this level are dropped */
     int infos, warnings;
-    char text[20000]; /* all messages, each with a line break behind it */
+    char text[20000]; /* all messages, each followed by a line break */
 } log_capture;
 
 extern log_capture captured;
 
-/* Forgets earlier messages and captures those of this level and above. */
+/* Discards captured messages and starts to capture those of this level and above. */
 void capture_log(gd_log_level least);
 void end_log_capture(void);
 

@@ -1,4 +1,4 @@
-/* cases.c - reads tests/cases/. */
+/* cases.c - reads the files of tests/cases/. See cases.h. */
 #include "cases.h"
 
 #include <ctype.h>
@@ -14,8 +14,8 @@ typedef struct reader {
     test_cases *cases;
     const char *file, *family, *only_op;
     int line;
-    test_block *block; /* NULL: none begun, or one that is not wanted */
-    bool skipping;     /* inside a block that is not wanted */
+    test_block *block; /* NULL: before the first block, or inside a skipped one */
+    bool skipping;     /* inside a block of another op than only_op, or of an unknown op */
 } reader;
 
 uint64_t text_hash(uint64_t seed, const char *text) {
@@ -24,7 +24,7 @@ uint64_t text_hash(uint64_t seed, const char *text) {
     return h;
 }
 
-static bool bad(reader *r, const char *what, const char *where) {
+static bool report_bad_line(reader *r, const char *what, const char *where) {
     fprintf(stderr, "%s:%d: %s: %s\n", r->file, r->line, what, where);
     r->cases->errors++;
     return false;
@@ -37,7 +37,7 @@ static char *copy_text(const char *from, size_t n) {
     return text;
 }
 
-/* A copy that many blocks may point to; it lives as long as the cases do. */
+/* A copy that the cases own, so that many blocks may point to it. */
 static const char *own_text(test_cases *cases, const char *from, size_t n) {
     cases->texts = realloc(cases->texts, (size_t)(cases->n_texts + 1) * sizeof *cases->texts);
     return cases->texts[cases->n_texts++] = copy_text(from, n);
@@ -53,7 +53,7 @@ static const struct {
                   {"ties", KIND_TIES},         {"special", KIND_SPECIAL},   {"index", KIND_INDEX},
                   {"mask", KIND_MASK},         {"distinct", KIND_DISTINCT}, {"sign", KIND_SIGN}};
 
-/* ":index(5,neg)" after the colon. */
+/* Reads a kind of data such as "index(5,neg)", the text after the colon. */
 static bool read_kind(reader *r, const char **at, case_item *item) {
     size_t n = strcspn(*at, "(+ ");
     for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++) {
@@ -62,10 +62,10 @@ static bool read_kind(reader *r, const char **at, case_item *item) {
         const char *s = *at + n;
         if (item->kind == KIND_INDEX) {
             char *end;
-            if (*s != '(') return bad(r, "index needs its range: index(n)", *at);
+            if (*s != '(') return report_bad_line(r, "index needs its range: index(n)", *at);
             item->range = strtoll(s + 1, &end, 10);
             if (strncmp(end, ",neg", 4) == 0) item->negative = true, end += 4;
-            if (*end != ')' || item->range < 1) return bad(r, "bad range", *at);
+            if (*end != ')' || item->range < 1) return report_bad_line(r, "bad range", *at);
             s = end + 1;
             if (!item->dtype) item->dtype = GD_I64;
         }
@@ -73,27 +73,29 @@ static bool read_kind(reader *r, const char **at, case_item *item) {
         *at = s;
         return true;
     }
-    return bad(r, "unknown kind of data", *at);
+    return report_bad_line(r, "unknown kind of data", *at);
 }
 
-/* "i64(2,3):index(5)" */
+/* Reads one tensor such as "i64(2,3):index(5)". */
 static bool read_item(reader *r, const char **at, case_item *item) {
     const char *s = *at;
     size_t n = strcspn(s, "( ");
     *item = (case_item){.dims = {.form = 1}};
-    if (s[n] != '(') return bad(r, "expected a shape such as (2,3)", s);
+    if (s[n] != '(') return report_bad_line(r, "expected a shape such as (2,3)", s);
     if (n > 0) {
         char name[16];
         snprintf(name, sizeof name, "%.*s", (int)(n < 15 ? n : 15), s);
         item->dtype = gd_dtype_from_name(name);
-        if (!item->dtype) return bad(r, "unknown dtype", s);
+        if (!item->dtype) return report_bad_line(r, "unknown dtype", s);
     }
     s += n + 1;
     while (*s != ')') {
         char *end;
-        if (item->dims.rank == GD_MAX_RANK) return bad(r, "more than 8 dimensions", *at);
+        if (item->dims.rank == GD_MAX_RANK)
+            return report_bad_line(r, "more than 8 dimensions", *at);
         int64_t size = strtoll(s, &end, 10);
-        if (end == s || size < 0 || (*end != ',' && *end != ')')) return bad(r, "bad shape", *at);
+        if (end == s || size < 0 || (*end != ',' && *end != ')'))
+            return report_bad_line(r, "bad shape", *at);
         item->dims.at[item->dims.rank++] = size;
         s = *end == ',' ? end + 1 : end;
     }
@@ -106,10 +108,11 @@ static bool read_item(reader *r, const char **at, case_item *item) {
     return true;
 }
 
-/* "x=(2,3)", "b=none", "xs=(2,3)+(2,5)" */
+/* Reads a named input such as "x=(2,3)", "b=none" or "xs=(2,3)+(2,5)". */
 static bool read_input(reader *r, const char **at, case_input *in) {
     size_t n = strcspn(*at, "= ");
-    if ((*at)[n] != '=' || n >= sizeof in->name) return bad(r, "expected name=(shape)", *at);
+    if ((*at)[n] != '=' || n >= sizeof in->name)
+        return report_bad_line(r, "expected name=(shape)", *at);
     snprintf(in->name, sizeof in->name, "%.*s", (int)n, *at);
     const char *s = *at + n + 1;
     if (strncmp(s, "none", 4) == 0 && (!s[4] || s[4] == ' ')) {
@@ -123,13 +126,13 @@ static bool read_input(reader *r, const char **at, case_input *in) {
         if (*s != '+') break;
         s++;
     }
-    if (in->n_items > MAX_ITEMS) return bad(r, "too many tensors", *at);
-    if (*s && *s != ' ') return bad(r, "unexpected text", s);
+    if (in->n_items > MAX_ITEMS) return report_bad_line(r, "too many tensors", *at);
+    if (*s && *s != ' ') return report_bad_line(r, "unexpected text", s);
     *at = s;
     return true;
 }
 
-/* Each input of the record is named, or optional; each name is an input of the record. */
+/* Every required input of the record is given, and every given name is an input of the record. */
 static bool check_names(reader *r, const test_case *c) {
     const gd_op *op = c->block->op;
     for (int i = 0; i < c->n_inputs; i++) {
@@ -139,20 +142,20 @@ static bool check_names(reader *r, const test_case *c) {
             if (strcmp(p->name, c->inputs[i].name) != 0) continue;
             known = true;
             if (c->inputs[i].n_items > 1 && !p->variadic)
-                return bad(r, "a list for an input that takes one tensor", p->name);
+                return report_bad_line(r, "a list for an input that takes one tensor", p->name);
             if (c->inputs[i].none && !p->optional && !p->variadic)
-                return bad(r, "this input cannot be absent", p->name);
+                return report_bad_line(r, "this input cannot be absent", p->name);
         }
         for (int k = 0; k < i; k++)
             if (strcmp(c->inputs[k].name, c->inputs[i].name) == 0)
-                return bad(r, "given twice", c->inputs[i].name);
-        if (!known) return bad(r, "the op has no such input", c->inputs[i].name);
+                return report_bad_line(r, "given twice", c->inputs[i].name);
+        if (!known) return report_bad_line(r, "the op has no such input", c->inputs[i].name);
     }
     for (int k = 0; k < gd_op_input_count(op); k++) {
         const gd_op_param *p = gd_op_input(op, k);
         bool given = p->optional || p->variadic;
         for (int i = 0; i < c->n_inputs; i++) given |= strcmp(p->name, c->inputs[i].name) == 0;
-        if (!given) return bad(r, "missing input", p->name);
+        if (!given) return report_bad_line(r, "missing input", p->name);
     }
     return true;
 }
@@ -160,7 +163,8 @@ static bool check_names(reader *r, const test_case *c) {
 static bool check_options(reader *r, const test_case *c) {
     GD_SCOPE;
     gd_attrs *attrs = gd_attrs_new(c->block->op);
-    if (gd_attrs_parse(attrs, c->options) != GD_OK) return bad(r, gd_error_message(), c->options);
+    if (gd_attrs_parse(attrs, c->options) != GD_OK)
+        return report_bad_line(r, gd_error_message(), c->options);
     return true;
 }
 
@@ -174,14 +178,15 @@ static bool read_marks(reader *r, const char *s, test_case *c) {
         else if (n == 7 && strncmp(s, "notorch", n) == 0) c->notorch = true;
         else if (n == 6 && strncmp(s, "random", n) == 0 && c->block->layer) c->random = true;
         else if (n > 0)
-            return bad(r, "unknown mark (nograd, nosecond, notorch; random for a layer)", s);
+            return report_bad_line(
+                r, "unknown mark (nograd, nosecond, notorch; random for a layer)", s);
         s += n;
         while (*s == ' ') s++;
     }
     return true;
 }
 
-/* `text` has single spaces and begins behind "case ". */
+/* Reads a case line without its leading "case "; `text` has single spaces. */
 static bool read_case(reader *r, const char *text) {
     test_block *b = r->block;
     b->cases = realloc(b->cases, (size_t)(b->n_cases + 1) * sizeof *b->cases);
@@ -190,7 +195,7 @@ static bool read_case(reader *r, const char *text) {
     const char *bar = strchr(text, '|'), *second = bar ? strchr(bar + 1, '|') : NULL;
     size_t n = second ? (size_t)(second - text) : strlen(text);
     while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '|')) n--;
-    c->text = copy_text(text, n); /* marks do not change data */
+    c->text = copy_text(text, n); /* without marks: they do not change data */
     const char *from = bar ? bar + 1 : "";
     size_t options = second ? (size_t)(second - from) : strlen(from);
     c->options = copy_text(from, options);
@@ -199,7 +204,7 @@ static bool read_case(reader *r, const char *text) {
             s++;
             continue;
         }
-        if (c->n_inputs == MAX_INPUTS) return bad(r, "too many inputs", s);
+        if (c->n_inputs == MAX_INPUTS) return report_bad_line(r, "too many inputs", s);
         if (!read_input(r, &s, &c->inputs[c->n_inputs++])) return false;
     }
     if (second && !read_marks(r, second + 1 + (second[1] == ' '), c)) return false;
@@ -223,11 +228,11 @@ static bool read_dtypes(reader *r, const char *s) {
         else if (strcmp(word, "number") == 0) mask |= floats | ints;
         else if (strcmp(word, "int") == 0) mask |= ints;
         else if (gd_dtype_from_name(word)) mask |= 1u << gd_dtype_from_name(word);
-        else return bad(r, "unknown dtype", s);
+        else return report_bad_line(r, "unknown dtype", s);
         s += n;
         while (*s == ' ') s++;
     }
-    if (!mask) return bad(r, "which dtypes?", "dtypes");
+    if (!mask) return report_bad_line(r, "expected at least one dtype", "dtypes");
     r->block->dtypes = mask;
     r->block->dtypes_given = true;
     return true;
@@ -241,7 +246,8 @@ static bool begin_block(reader *r, const char *name, bool is_layer) {
     const gd_op *op = is_layer ? (layer ? &layer->record : NULL) : gd_op_find(name);
     if (!op) {
         r->skipping = true;
-        return bad(r, is_layer ? "there is no such layer" : "there is no such op", name);
+        return report_bad_line(r, is_layer ? "there is no such layer" : "there is no such op",
+                               name);
     }
     test_cases *all = r->cases;
     all->blocks = realloc(all->blocks, (size_t)(all->n_blocks + 1) * sizeof *all->blocks);
@@ -257,7 +263,7 @@ static bool begin_block(reader *r, const char *name, bool is_layer) {
     return true;
 }
 
-static bool is(const char *word, const char *key) { return strcmp(word, key) == 0; }
+static bool is_keyword(const char *word, const char *key) { return strcmp(word, key) == 0; }
 
 static bool read_line(reader *r, char *line) {
     /* single spaces, none at the ends */
@@ -272,29 +278,31 @@ static bool read_line(reader *r, char *line) {
     if (!*line || *line == '#') return true;
     size_t n = strcspn(line, " ");
     char *rest = line + n + (line[n] == ' ');
-    line[n] = 0; /* the first word alone */
-    if (is(line, "op") || is(line, "layer")) return begin_block(r, rest, is(line, "layer"));
+    line[n] = 0; /* `line` is now the first word, `rest` the remainder */
+    if (is_keyword(line, "op") || is_keyword(line, "layer"))
+        return begin_block(r, rest, is_keyword(line, "layer"));
     if (r->skipping) return true;
     test_block *b = r->block;
-    if (!b) return bad(r, "expected 'op NAME' or 'layer NAME' first", line);
-    if (is(line, "case")) return read_case(r, rest);
-    if (is(line, "dtypes")) return read_dtypes(r, rest);
-    if (is(line, "torch"))
-        return b->torch ? bad(r, "a second torch line", rest)
+    if (!b) return report_bad_line(r, "expected 'op NAME' or 'layer NAME' first", line);
+    if (is_keyword(line, "case")) return read_case(r, rest);
+    if (is_keyword(line, "dtypes")) return read_dtypes(r, rest);
+    if (is_keyword(line, "torch"))
+        return b->torch ? report_bad_line(r, "a second torch line", rest)
                         : (b->torch = copy_text(rest, strlen(rest)), true);
-    if (is(line, "call") && b->layer)
-        return b->call ? bad(r, "a second call line", rest)
+    if (is_keyword(line, "call") && b->layer)
+        return b->call ? report_bad_line(r, "a second call line", rest)
                        : (b->call = copy_text(rest, strlen(rest)), true);
-    if (is(line, "nograd"))
+    if (is_keyword(line, "nograd"))
         return *rest ? (free(b->nograd), b->nograd = copy_text(rest, strlen(rest)), true)
-                     : bad(r, "give the reason", line);
-    if (is(line, "nosecond"))
+                     : report_bad_line(r, "give the reason", line);
+    if (is_keyword(line, "nosecond"))
         return *rest ? (free(b->nosecond), b->nosecond = copy_text(rest, strlen(rest)), true)
-                     : bad(r, "give the reason", line);
-    if (is(line, "tolerance")) {
+                     : report_bad_line(r, "give the reason", line);
+    if (is_keyword(line, "tolerance")) {
         char *end;
         b->tolerance_f32 = strtod(rest, &end);
-        if (end == rest || !(b->tolerance_f32 > 0)) return bad(r, "expected a number", rest);
+        if (end == rest || !(b->tolerance_f32 > 0))
+            return report_bad_line(r, "expected a number", rest);
         if (*end == ' ') {
             char *second;
             double f64 = strtod(end, &second);
@@ -302,8 +310,8 @@ static bool read_line(reader *r, char *line) {
         }
         return true;
     }
-    return bad(r, "expected op, layer, torch, call, dtypes, tolerance, nograd, nosecond or case",
-               line);
+    return report_bad_line(
+        r, "expected op, layer, torch, call, dtypes, tolerance, nograd, nosecond or case", line);
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
@@ -322,7 +330,7 @@ static void read_file(test_cases *cases, const char *folder, const char *name,
                 .family = own_text(cases, name, strlen(name) - 4),
                 .only_op = only_op};
     if (!f) {
-        bad(&r, "cannot be read", path);
+        report_bad_line(&r, "cannot be read", path);
         return;
     }
     char *line = NULL;
@@ -331,7 +339,7 @@ static void read_file(test_cases *cases, const char *folder, const char *name,
         r.line++;
         if (!read_line(&r, line) && r.block && r.block->n_cases > 0 &&
             r.block->cases[r.block->n_cases - 1].line == r.line)
-            r.block->n_cases--; /* the bad case is left out, the rest still runs */
+            r.block->n_cases--; /* drop the bad case, the others still run */
     }
     free(line);
     fclose(f);
@@ -358,7 +366,7 @@ test_cases cases_read(const char *folder, const char *family, const char *op) {
     qsort(names, (size_t)n, sizeof *names, by_name);
     for (int i = 0; i < n; i++) read_file(&cases, folder, names[i], op);
     for (int i = 0; i < n; i++) free(names[i]);
-    /* the arrays have stopped moving: point back */
+    /* realloc has moved the blocks: set the back pointers now */
     for (int b = 0; b < cases.n_blocks; b++)
         for (int k = 0; k < cases.blocks[b].n_cases; k++)
             cases.blocks[b].cases[k].block = &cases.blocks[b];
@@ -385,7 +393,7 @@ void cases_free(test_cases *cases) {
     free(cases->texts);
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- queries ---------------------------------------------------------------------------------- */
 
 static const case_input *find_input(const test_case *c, const char *name) {
     for (int i = 0; i < c->n_inputs; i++)

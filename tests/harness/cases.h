@@ -1,4 +1,4 @@
-/* cases.h - the test cases of tests/cases/, read. See tests/cases/README.md for the format. */
+/* cases.h - reads the test cases of tests/cases/, whose README.md describes the format. */
 #ifndef GRADUS_TESTS_CASES_H
 #define GRADUS_TESTS_CASES_H
 
@@ -24,7 +24,7 @@ typedef enum data_kind {
 
 /* One tensor of a case. */
 typedef struct case_item {
-    gd_dtype dtype; /* GD_DTYPE_NONE: that of the variant being run */
+    gd_dtype dtype; /* GD_DTYPE_NONE: the dtype of the variant that runs */
     gd_shape dims;
     data_kind kind;
     int64_t range; /* index(n) */
@@ -44,13 +44,13 @@ typedef struct test_block test_block;
 typedef struct test_case {
     const test_block *block;
     int line;
-    char *text;    /* the line with single spaces: data and golden results hang on it */
-    char *options; /* as gd_attrs_parse takes them */
+    char *text;    /* the line with single spaces; the data and the golden key derive from it */
+    char *options; /* as text for gd_attrs_parse */
     case_input inputs[MAX_INPUTS];
     int n_inputs;
     bool nograd, nosecond, notorch;
-    bool random; /* of a layer: train mode draws random numbers, so only eval mode equals PyTorch */
-    bool flexible; /* an input has the dtype of the variant */
+    bool random;   /* layer: train mode draws random numbers, so only eval mode equals PyTorch */
+    bool flexible; /* at least one input has no dtype of its own and takes the variant's */
 } test_case;
 
 struct test_block {
@@ -58,13 +58,13 @@ struct test_block {
     const char *family;
     int line;
     const gd_op *op;              /* the op, or the record of the layer */
-    const struct gd_maker *layer; /* of a layer block; NULL: an op's */
-    char *torch;                  /* NULL: PyTorch has no such thing */
-    char *call; /* of a layer: how PyTorch's module `m` is called; NULL: with the inputs in order */
-    unsigned dtypes; /* bit for each dtype that inputs are tried with */
+    const struct gd_maker *layer; /* NULL: this is the block of an op */
+    char *torch;                  /* the PyTorch expression; NULL: PyTorch has no equivalent */
+    char *call;      /* layer: the call of PyTorch's module `m`; NULL: with the inputs in order */
+    unsigned dtypes; /* bit set: the dtypes of the block's variants */
     bool dtypes_given;
     double tolerance_f32, tolerance_f64;
-    char *nograd, *nosecond; /* reasons; NULL: checked */
+    char *nograd, *nosecond; /* why gradients are not checked; NULL: they are */
     test_case *cases;
     int n_cases;
 };
@@ -72,26 +72,26 @@ struct test_block {
 typedef struct test_cases {
     test_block *blocks;
     int n_blocks;
-    char **texts; /* names that blocks point to */
+    char **texts; /* file and family names that blocks point to */
     int n_texts;
     int errors; /* bad lines; each was printed with file and line */
 } test_cases;
 
-/* Reads every .txt file of the folder whose name without .txt is `family` (NULL: all), and the
- * blocks of op `op` (NULL: all). */
+/* Reads the file FAMILY.txt of the folder (NULL: every .txt file), and of it the blocks of `op`
+ * (NULL: all). */
 test_cases cases_read(const char *folder, const char *family, const char *op);
 void cases_free(test_cases *cases);
 
-/* The item that stands for input tensor number i of the call, in the record's order; NULL: absent.
- * `name` gets the input's name and `item` its place in a list. */
+/* The item of input tensor i of the call, in the record's order; NULL: absent. Stores the input's
+ * name in `name` and the index within a variadic input in `item`. */
 const case_item *case_item_at(const test_case *c, int i, const char **name, int *item);
-/* How many tensors the call has. */
+/* The number of input tensors of the call, absent ones included. */
 int case_tensor_count(const test_case *c);
 
-/* A hash of text, the same everywhere (FNV-1a, 64 bits). */
+/* A 64-bit FNV-1a hash, the same on every machine. */
 uint64_t text_hash(uint64_t seed, const char *text);
 
-/* "elementwise.txt:12: add: case a=(2,3) b=(3)" */
+/* Such as "elementwise.txt:12: add: case a=(2,3) b=(3)". The next call overwrites the text. */
 const char *case_name(const test_case *c);
 
 #endif

@@ -53,7 +53,7 @@ typedef struct call_info {
     uint8_t op, flags[3];
     uint32_t arch;
     uint64_t instruction, stack;
-    uint64_t number; /* at the begin of a call */
+    uint64_t number; /* of the system call, at its entry */
     uint64_t rest[8];
 } call_info;
 
@@ -63,13 +63,13 @@ static bool is_planned_call(const kill_plan *plan, long call) {
     return plan->calls == NULL;
 }
 
-/* Runs the child to the begin or the end of its next system call. False: it has ended. */
+/* Runs the child to the entry or the exit of its next system call. False: the child has ended. */
 static bool run_to_next_stop(pid_t child, int *state, child_end *end) {
     for (int signal = 0;; signal = WSTOPSIG(*state) == SIGTRAP ? 0 : WSTOPSIG(*state)) {
         ptrace(PTRACE_SYSCALL, child, NULL, (void *)(intptr_t)signal);
         if (waitpid(child, state, 0) < 0 || !WIFSTOPPED(*state)) return false;
         if (WSTOPSIG(*state) == (SIGTRAP | 0x80))
-            break; /* other stops are signals, which are passed on */
+            break; /* a system call; other stops are signals, which the loop delivers */
     }
     call_info info;
     memset(&info, 0, sizeof info);

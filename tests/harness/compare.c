@@ -58,14 +58,14 @@ double *tensor_numbers(const gd_tensor *t) {
     return numbers;
 }
 
-static bool same_form(const gd_tensor *a, const gd_tensor *b) {
+static bool same_dtype_and_dims(const gd_tensor *a, const gd_tensor *b) {
     bool same = gd_tensor_dtype(a) == gd_tensor_dtype(b) && a->rank == b->rank;
     for (int k = 0; same && k < a->rank; k++) same = a->dims[k] == b->dims[k];
     return same;
 }
 
 bool tensors_same_bits(const gd_tensor *a, const gd_tensor *b) {
-    if (gd_failed() || !same_form(a, b)) return false;
+    if (gd_failed() || !same_dtype_and_dims(a, b)) return false;
     char *x = read_elements(a), *y = read_elements(b);
     const bool same = x && y && memcmp(x, y, tensor_bytes(a)) == 0;
     free(x);
@@ -78,8 +78,8 @@ double tensors_distance(const gd_tensor *a, const gd_tensor *b) {
     double *x = tensor_numbers(a), *y = tensor_numbers(b), largest = 0;
     if (!x || !y || gd_tensor_numel(b) != n || gd_failed()) largest = (double)NAN;
     for (int64_t i = 0; i < n && !isnan(largest); i++) {
-        const double off = x[i] == y[i] ? 0 : fabs(x[i] - y[i]);
-        largest = off <= largest ? largest : off;
+        const double difference = x[i] == y[i] ? 0 : fabs(x[i] - y[i]);
+        largest = difference <= largest ? largest : difference;
     }
     free(x);
     free(y);
@@ -116,13 +116,13 @@ static bool floats_agree(gd_dtype dtype, const char *a, const char *b, int64_t n
     return agree;
 }
 
-static bool all_zero(const gd_tensor *t, char *why) {
+static bool is_all_zero(const gd_tensor *t, char *why) {
     double *x = tensor_numbers(t);
     bool zero = x != NULL;
     for (int64_t i = 0; i < gd_tensor_numel(t) && zero; i++)
         if (x[i] != 0) {
-            snprintf(why, WHY, "element %lld is %.17g, the other has no value (zero)", (long long)i,
-                     x[i]);
+            snprintf(why, WHY, "element %lld is %.17g, expected 0 (the other tensor is NULL)",
+                     (long long)i, x[i]);
             zero = false;
         }
     free(x);
@@ -134,9 +134,9 @@ bool tensors_agree(const gd_tensor *actual, const gd_tensor *expected, double to
     char a_text[160], b_text[160];
     snprintf(why, WHY, "cannot be read: %.200s", gd_error_message());
     if (!actual && !expected) return true;
-    if (!actual || !expected) return all_zero(actual ? actual : expected, why);
+    if (!actual || !expected) return is_all_zero(actual ? actual : expected, why);
     gd_dtype dtype = gd_tensor_dtype(actual);
-    if (!same_form(actual, expected)) {
+    if (!same_dtype_and_dims(actual, expected)) {
         snprintf(why, WHY, "is %s, expected %s", gd_describe(actual, a_text, 100),
                  gd_describe(expected, b_text, 100));
         return false;

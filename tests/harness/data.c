@@ -28,13 +28,13 @@ static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t 
     case KIND_ABOVE1: return 1.1 + 1.9 * u;
     case KIND_UNIT: return -0.95 + 1.9 * u;
     case KIND_PROB: return 0.02 + 0.96 * u;
-    case KIND_AWAY: /* one of eight stretches between halves, 0.1 from its ends */
+    case KIND_AWAY: /* at least 0.1 away from every multiple of 0.5 */
         return -2.0 + 0.5 * (double)(draw_at(seed, (uint64_t)i) & 7) + 0.1 + 0.3 * u;
     case KIND_ZEROS: return draw_at(seed, (uint64_t)i) % 3 == 0 ? 0 : -2.0 + 4.0 * u;
     case KIND_TIES: return -1.0 + 0.5 * (double)(draw_at(seed, (uint64_t)i) % 5);
     case KIND_SIGN: return u < 0.5 ? -1 : 1;
     case KIND_SPECIAL: return special_floats[i % N_SPECIAL_FLOATS];
-    case KIND_DISTINCT: /* nor are two of one size */
+    case KIND_DISTINCT: /* absolute values are distinct as well */
         return -2.0 + 4.0 * ((double)order[i] + 0.3) / (double)n;
     case KIND_INDEX:
     case KIND_MASK:
@@ -43,13 +43,13 @@ static double float_at(uint64_t seed, const case_item *item, int64_t i, int64_t 
     return -2.0 + 4.0 * u;
 }
 
-static int64_t smallest(gd_dtype dtype) {
+static int64_t smallest_integer(gd_dtype dtype) {
     return dtype == GD_I8    ? INT8_MIN
            : dtype == GD_I32 ? INT32_MIN
            : dtype == GD_I64 ? INT64_MIN
                              : 0;
 }
-static int64_t largest(gd_dtype dtype) {
+static int64_t largest_integer(gd_dtype dtype) {
     return dtype == GD_U8    ? UINT8_MAX
            : dtype == GD_I8  ? INT8_MAX
            : dtype == GD_I32 ? INT32_MAX
@@ -57,15 +57,15 @@ static int64_t largest(gd_dtype dtype) {
                              : 1;
 }
 
-static int64_t special_whole(gd_dtype dtype, int64_t i) {
-    int64_t low = smallest(dtype), high = largest(dtype);
+static int64_t special_integer(gd_dtype dtype, int64_t i) {
+    int64_t low = smallest_integer(dtype), high = largest_integer(dtype);
     const int64_t list[] = {
         low, high, 0, 1, low ? -1 : 2, 2, low ? -2 : 3, high - 1, low + 1, 7, low ? -7 : 5, 31, 63};
     return list[i % (int64_t)(sizeof list / sizeof *list)];
 }
 
-static int64_t whole_at(uint64_t seed, const case_item *item, gd_dtype dtype, int64_t i,
-                        const int64_t *order) {
+static int64_t integer_at(uint64_t seed, const case_item *item, gd_dtype dtype, int64_t i,
+                          const int64_t *order) {
     uint64_t w = draw_at(seed, (uint64_t)i) >> 16;
     bool is_unsigned = dtype == GD_U8 || dtype == GD_BOOL;
     switch (item->kind) {
@@ -76,7 +76,7 @@ static int64_t whole_at(uint64_t seed, const case_item *item, gd_dtype dtype, in
     case KIND_MASK: return (int64_t)(w & 1);
     case KIND_ZEROS: return w % 3 == 0 ? 0 : (int64_t)(w % 11) - (is_unsigned ? 0 : 5);
     case KIND_TIES: return (int64_t)(w % 3) - (is_unsigned ? 0 : 1);
-    case KIND_SPECIAL: return special_whole(dtype, i);
+    case KIND_SPECIAL: return special_integer(dtype, i);
     case KIND_DISTINCT: return order[i];
     case KIND_SIGN: return w & 1 ? 1 : -1;
     case KIND_INDEX:
@@ -105,10 +105,10 @@ void data_fill(uint64_t seed, const case_item *item, gd_dtype dtype, int64_t n, 
     for (int64_t i = 0; i < n; i++) {
         void *to = (char *)data + (size_t)i * size;
         if (gd_dtype_is_float(dtype)) {
-            /* rounded to f32 first, so that f32 and f64 see the same numbers */
+            /* rounded to f32 first, so that f32 and f64 get the same numbers */
             gd_store_f64(dtype, to, (double)(float)float_at(seed, item, i, n, order));
         } else {
-            int64_t v = whole_at(seed, item, dtype, i, order);
+            int64_t v = integer_at(seed, item, dtype, i, order);
             gd_store_i64(
                 dtype, to,
                 dtype == GD_BOOL
@@ -142,8 +142,8 @@ const char *layout_name(layout kind) {
     return names[kind];
 }
 
-/* The dim that LAYOUT_EXPANDED repeats: the smallest one that can be, so that what is left still
- * has many values (the spread of a constant is only rounding); -1: none. */
+/* The axis that LAYOUT_EXPANDED repeats: the smallest dim above 1, so that many distinct values
+ * remain (the variance of a constant is only rounding). -1: none. */
 static int expanded_axis(const gd_shape *dims) {
     int axis = -1;
     for (int k = dims->rank; k-- > 0;)
@@ -185,14 +185,14 @@ static void free_buffer(void *data, void *user) {
     free(user);
 }
 
-/* Moves row-major data into a fresh buffer with these strides, and wraps it. */
-static gd_tensor *place(const gd_shape *dims, const int64_t *strides, gd_dtype dtype,
-                        const char *rows, int64_t n) {
+/* Copies row-major data into a new buffer with these strides and wraps the buffer as a tensor. */
+static gd_tensor *strided_tensor(const gd_shape *dims, const int64_t *strides, gd_dtype dtype,
+                                 const char *rows, int64_t n) {
     size_t size = gd_dtype_size(dtype);
     int64_t span = 1;
     for (int k = 0; k < dims->rank; k++) span += (dims->at[k] - 1) * strides[k];
     if (n == 0) span = 0;
-    /* one element before and after, so that a view does not start where its memory does */
+    /* one extra element at each end, so that the view does not start at the start of its memory */
     size_t bytes = (size_t)(span + 2) * size;
     char *buffer = malloc(bytes);
     memset(buffer, 0x7f, bytes); /* a large number or a NaN in every dtype */
@@ -210,13 +210,13 @@ static gd_tensor *place(const gd_shape *dims, const int64_t *strides, gd_dtype d
     return t;
 }
 
-/* The same as views of a tensor on the default device, which has no host memory to wrap. */
-static gd_tensor *place_on_device(layout kind, const gd_shape *dims, gd_dtype dtype,
-                                  const char *rows, int64_t n) {
+/* The same by views of a tensor on the default device, where host memory cannot be wrapped. */
+static gd_tensor *strided_tensor_on_device(layout kind, const gd_shape *dims, gd_dtype dtype,
+                                           const char *rows, int64_t n) {
     const int64_t step = kind == LAYOUT_STEPPED ? 2 : 1;
     const size_t size = gd_dtype_size(dtype);
     const int expanded = kind == LAYOUT_EXPANDED ? expanded_axis(dims) : -1;
-    gd_shape outer = *dims, order = *dims; /* of the tensor that is viewed */
+    gd_shape outer = *dims, order = *dims; /* shape of the viewed tensor; axes of the permute */
     int64_t strides[GD_MAX_RANK], total = 1;
     for (int j = dims->rank; j-- > 0;) {
         const int k = kind == LAYOUT_COLUMNS ? dims->rank - 1 - j : j;
@@ -244,8 +244,8 @@ static gd_tensor *place_on_device(layout kind, const gd_shape *dims, gd_dtype dt
     return kind == LAYOUT_EXPANDED ? gd_expand(t, *dims) : t;
 }
 
-/* Along the expanded axis every value becomes that of index 0. */
-static void repeat_first(const gd_shape *dims, size_t size, char *rows, int64_t n) {
+/* Copies the values at index 0 of the expanded axis to all its other indices. */
+static void repeat_first_index(const gd_shape *dims, size_t size, char *rows, int64_t n) {
     int axis = expanded_axis(dims);
     int64_t inner = 1;
     if (axis < 0) return;
@@ -275,11 +275,11 @@ gd_tensor *case_tensor(const test_case *c, int i, gd_dtype dtype, layout kind, b
     uint64_t seed =
         text_hash(text_hash(text_hash((uint64_t)k, gd_op_name(c->block->op)), c->text), name);
     data_fill(seed, item, dtype, n, rows);
-    if (kind == LAYOUT_EXPANDED || like_expanded) repeat_first(&item->dims, size, rows, n);
+    if (kind == LAYOUT_EXPANDED || like_expanded) repeat_first_index(&item->dims, size, rows, n);
     strides_of(layout_applies(kind, item) ? kind : LAYOUT_ROWS, &item->dims, strides);
     gd_tensor *t = kind == LAYOUT_ROWS ? gd_from_array(item->dims, dtype, rows)
-                   : test_on_device()  ? place_on_device(kind, &item->dims, dtype, rows, n)
-                                       : place(&item->dims, strides, dtype, rows, n);
+                   : test_on_device()  ? strided_tensor_on_device(kind, &item->dims, dtype, rows, n)
+                                       : strided_tensor(&item->dims, strides, dtype, rows, n);
     free(rows);
     return t;
 }

@@ -1,4 +1,4 @@
-/* draw.h - random numbers of tests: the same in every run and on every machine.
+/* draw.h - random numbers for tests: the same in every run and on every machine.
  *
  *     draws d = {seed};
  *     int64_t rows = draw_between(&d, 1, 40);

@@ -1,4 +1,4 @@
-/* dump.c - tells make.py the cases, their options with defaults, and their data. */
+/* dump.c - prints the cases, their options with defaults, and their data for golden/make.py. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void put_number(double v) {
     else printf("%.17g", v);
 }
 
-/* The value of an option as Python shall see it; "none" is null. */
+/* Prints the value of an option as JSON; an unset one is null. */
 static void put_option(const gd_op_attr *a, const char *data) {
     const void *field = data + a->offset;
     switch (a->type) {

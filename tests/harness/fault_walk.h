@@ -1,4 +1,4 @@
-/* fault_walk.h - walks over the allocations of a piece of code: in round n, allocation n fails.
+/* fault_walk.h - repeats a piece of code and makes allocation n fail in round n.
  *
  *     for (fault_walk w = {.what = "saving a net"}; fault_next(&w);) {
  *         GD_SCOPE;
@@ -10,8 +10,8 @@
  *         ... check that nothing changed, where status is not GD_OK ...
  *     }
  *
- * The walk ends after the first round that does not reach its allocation. fault_next fails the test
- * where a round leaves objects or bytes behind, and where the walk does not end.
+ * The walk ends after the first round that makes fewer allocations. fault_next fails the test if a
+ * round leaks objects or bytes, or if the walk does not end.
  */
 #ifndef GRADUS_TESTS_FAULT_WALK_H
 #define GRADUS_TESTS_FAULT_WALK_H
@@ -23,18 +23,18 @@
 #include "gradus/testing.h"
 
 typedef struct fault_walk {
-    const char *what;       /* names the code in messages */
+    const char *what;       /* the name of the code in messages */
     bool lasting;           /* all later allocations fail as well */
     int64_t first;          /* the allocation that fails in the first round */
-    int64_t stride;         /* how far the next round is; 0: 1 */
-    int64_t dense;          /* if not 0: from this allocation on the stride grows with the number */
-    int64_t most;           /* a walk that comes so far does not end; 0: 100000 */
-    int64_t at;             /* the allocation of this round */
-    int64_t rounds;         /* begun so far */
+    int64_t stride;         /* distance between the allocations of two rounds; 0: 1 */
+    int64_t dense;          /* if not 0: the stride grows by 1 for each `dense` allocations */
+    int64_t most;           /* the walk fails at this allocation; 0: 100000 */
+    int64_t at;             /* the allocation that fails in this round */
+    int64_t rounds;         /* started so far */
     int64_t failures;       /* rounds that failed, as CHECK_FAULT counts them */
     bool fired;             /* this round reached its allocation; set by fault_end */
-    int64_t counted;        /* gd_fault_allocations at the begin of the round */
-    int64_t objects, bytes; /* alive at the begin of the round */
+    int64_t counted;        /* gd_fault_allocations at the start of the round */
+    int64_t objects, bytes; /* live ones at the start of the round */
 } fault_walk;
 
 /* Makes allocation w->at of the code that follows fail. */
@@ -48,7 +48,7 @@ static inline void fault_end(fault_walk *w) {
     w->fired = gd_fault_allocations() - w->counted > w->at;
 }
 
-/* Goes to the next round. False: the walk is at its end. */
+/* Advances to the next round. False: the walk is complete. */
 static inline bool fault_advance(fault_walk *w) {
     if (w->rounds && !w->fired) return false;
     if (w->rounds == 0) w->at = w->first;
@@ -60,7 +60,7 @@ static inline bool fault_advance(fault_walk *w) {
     return w->at < (w->most ? w->most : 100000);
 }
 
-/* Whether a round has left nothing behind. */
+/* Whether the current round has leaked nothing. */
 static inline bool fault_is_clean(const fault_walk *w) {
     return w->rounds == 0 ||
            (gd_live_objects() == w->objects && gd_memory_stats(NULL).live_bytes == w->bytes);
@@ -74,7 +74,7 @@ static inline long long fault_leaked_bytes(const fault_walk *w) {
 
 /* --- in tests with test.h --------------------------------------------------------------------- */
 
-/* The next round; the last one has left nothing behind. */
+/* Checks that the last round leaked nothing, then advances. False: the walk is complete. */
 #define fault_next(w)                                                                          \
     ({                                                                                         \
         CHECK_SAYING(fault_is_clean(w), "%s, allocation %lld: leaks %lld objects, %lld bytes", \

@@ -1,4 +1,5 @@
-/* golden.c - reads the golden files. The format is written down in tests/golden/make.py. */
+/* golden.c - reads the golden files and compares results with them. tests/golden/make.py documents
+ * the format. */
 #include "golden.h"
 
 #include <math.h>
@@ -9,11 +10,11 @@
 #include "compare.h"
 #include "core/copy.h"
 
-enum { SAMPLES = 48 };
+enum { SAMPLES = 48 }; /* elements that are stored of a large tensor */
 
 uint64_t golden_key(const test_case *c, gd_dtype dtype) {
-    uint64_t h =
-        text_hash(2, gd_op_name(c->block->op)); /* 2: the version of the data and the format */
+    enum { VERSION = 2 }; /* of the input data and the file format */
+    uint64_t h = text_hash(VERSION, gd_op_name(c->block->op));
     h = text_hash(h, c->block->torch ? c->block->torch : "");
     if (c->block->call) h = text_hash(h, c->block->call);
     h = text_hash(h, c->text);
@@ -34,34 +35,34 @@ int golden_dtypes(const test_case *c, gd_dtype dtypes[GD_DTYPE_COUNT]) {
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-typedef struct entry {
+typedef struct golden_entry {
     uint64_t key;
     const unsigned char *data;
-} entry;
+} golden_entry;
 
 struct golden {
     unsigned char *bytes;
     size_t size;
-    entry *entries;
+    golden_entry *entries;
     int count;
 };
 
-typedef struct stored {
+typedef struct stored_tensor {
     gd_dtype dtype; /* GD_DTYPE_NONE: no tensor */
     int rank;
     bool sampled;
     int64_t dims[GD_MAX_RANK], n;
     const unsigned char *data; /* all elements, or SAMPLES of them */
-    double sum, sum_of_sizes;
+    double sum, sum_of_sizes;  /* weighted sum, and sum of absolute values, of all elements */
     uint32_t not_finite;
-} stored;
+} stored_tensor;
 
 static uint32_t u32_at(const unsigned char *p) {
     return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static const unsigned char *read_tensor(const unsigned char *p, stored *t) {
-    *t = (stored){.dtype = (gd_dtype)p[0], .rank = p[1], .sampled = p[2], .n = 1};
+static const unsigned char *read_tensor(const unsigned char *p, stored_tensor *t) {
+    *t = (stored_tensor){.dtype = (gd_dtype)p[0], .rank = p[1], .sampled = p[2], .n = 1};
     p += 4;
     for (int k = 0; k < t->rank; k++, p += 4) t->dims[k] = u32_at(p), t->n *= t->dims[k];
     if (!t->dtype) t->n = 0;
@@ -100,7 +101,7 @@ golden *golden_open(const char *folder, const char *family) {
         g->entries[i].data = p + 8;
         int n = p[9] + p[10];
         p += 12;
-        stored t;
+        stored_tensor t;
         for (int k = 0; k < n; k++) p = read_tensor(p, &t);
     }
     return g;
@@ -113,21 +114,21 @@ void golden_close(golden *g) {
     free(g);
 }
 
-static const entry *find_entry(const golden *g, uint64_t key) {
+static const golden_entry *find_entry(const golden *g, uint64_t key) {
     for (int i = 0; g && i < g->count; i++)
         if (g->entries[i].key == key) return &g->entries[i];
     return NULL;
 }
 
 golden_answer golden_look(const golden *g, uint64_t key) {
-    const entry *e = find_entry(g, key);
-    return !e ? GOLDEN_MISSING : e->data[0] ? GOLDEN_REFUSED : GOLDEN_SAME;
+    const golden_entry *e = find_entry(g, key);
+    return !e ? GOLDEN_MISSING : e->data[0] ? GOLDEN_TORCH_ERROR : GOLDEN_SAME;
 }
 
 char *golden_text(const golden *g, uint64_t key) {
-    const entry *e = find_entry(g, key);
+    const golden_entry *e = find_entry(g, key);
     if (!e || e->data[0]) return NULL;
-    stored t;
+    stored_tensor t;
     read_tensor(e->data + 4, &t);
     char *text = malloc((size_t)t.n + 1);
     memcpy(text, t.data, (size_t)t.n);
@@ -137,20 +138,20 @@ char *golden_text(const golden *g, uint64_t key) {
 
 /* --- comparing -------------------------------------------------------------------------------- */
 
-/* Element i, by way of a place that is aligned: in the file it may lie anywhere. */
-static double stored_number(const stored *s, int64_t i) {
-    double place;
-    memcpy(&place, s->data + (size_t)i * gd_dtype_size(s->dtype), gd_dtype_size(s->dtype));
-    return gd_load_f64(s->dtype, &place);
+/* Element i. It is copied first: the file does not align elements. */
+static double stored_number(const stored_tensor *s, int64_t i) {
+    double aligned;
+    memcpy(&aligned, s->data + (size_t)i * gd_dtype_size(s->dtype), gd_dtype_size(s->dtype));
+    return gd_load_f64(s->dtype, &aligned);
 }
 
-static int64_t stored_whole(const stored *s, int64_t i) {
-    int64_t place;
-    memcpy(&place, s->data + (size_t)i * gd_dtype_size(s->dtype), gd_dtype_size(s->dtype));
-    return gd_load_i64(s->dtype, &place);
+static int64_t stored_integer(const stored_tensor *s, int64_t i) {
+    int64_t aligned;
+    memcpy(&aligned, s->data + (size_t)i * gd_dtype_size(s->dtype), gd_dtype_size(s->dtype));
+    return gd_load_i64(s->dtype, &aligned);
 }
 
-static bool check_head(const gd_tensor *t, const stored *s, char *why) {
+static bool check_dtype_and_dims(const gd_tensor *t, const stored_tensor *s, char *why) {
     bool same = gd_tensor_dtype(t) == s->dtype && gd_tensor_rank(t) == s->rank;
     for (int k = 0; same && k < s->rank; k++) same = gd_tensor_dim(t, k) == s->dims[k];
     if (same) return true;
@@ -167,7 +168,7 @@ static bool check_head(const gd_tensor *t, const stored *s, char *why) {
     return false;
 }
 
-static bool check_samples(const stored *s, const double *x, double tolerance, char *why) {
+static bool check_samples(const stored_tensor *s, const double *x, double tolerance, char *why) {
     double sum = 0, sizes = 0, samples[SAMPLES];
     uint32_t not_finite = 0;
     for (int j = 0; j < SAMPLES; j++) samples[j] = stored_number(s, j);
@@ -195,8 +196,8 @@ static bool check_samples(const stored *s, const double *x, double tolerance, ch
     return false;
 }
 
-/* Integers and bools agree exactly, sampled ones by a sum that wraps. */
-static bool check_wholes(const gd_tensor *t, const stored *s, char *why) {
+/* Integers and bools must be equal. For a sampled tensor a checksum covers the other elements. */
+static bool check_integers(const gd_tensor *t, const stored_tensor *s, char *why) {
     size_t size = gd_dtype_size(s->dtype);
     char *data = malloc((size_t)s->n * size + 1);
     bool same = gd_copy_to(t, data, (size_t)s->n * size) == GD_OK;
@@ -206,7 +207,7 @@ static bool check_wholes(const gd_tensor *t, const stored *s, char *why) {
         sum += (uint64_t)gd_load_i64(s->dtype, data + (size_t)i * size) * (uint64_t)(2 * i + 1);
     for (int64_t j = 0; j < (s->sampled ? SAMPLES : s->n) && same; j++) {
         int64_t i = s->sampled ? j * (s->n - 1) / (SAMPLES - 1) : j;
-        long long x = gd_load_i64(s->dtype, data + (size_t)i * size), y = stored_whole(s, j);
+        long long x = gd_load_i64(s->dtype, data + (size_t)i * size), y = stored_integer(s, j);
         same = x == y;
         if (!same)
             snprintf(why, 256, "element %lld is %lld, PyTorch's is %lld", (long long)i, x, y);
@@ -220,10 +221,10 @@ static bool check_wholes(const gd_tensor *t, const stored *s, char *why) {
     return same;
 }
 
-static bool check_tensor(const gd_tensor *t, const stored *s, double tolerance, char *why) {
+static bool check_tensor(const gd_tensor *t, const stored_tensor *s, double tolerance, char *why) {
     if (!t && !s->dtype) return true;
-    if (t && s->dtype && !check_head(t, s, why)) return false;
-    if (t && s->dtype && !gd_dtype_is_float(s->dtype)) return check_wholes(t, s, why);
+    if (t && s->dtype && !check_dtype_and_dims(t, s, why)) return false;
+    if (t && s->dtype && !gd_dtype_is_float(s->dtype)) return check_integers(t, s, why);
     double *x = t ? tensor_numbers(t) : calloc((size_t)s->n + 1, sizeof *x);
     bool same = x != NULL;
     if (!same) snprintf(why, 256, "cannot be read: %.200s", gd_error_message());
@@ -247,10 +248,10 @@ static bool check_tensor(const gd_tensor *t, const stored *s, double tolerance, 
 
 golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r,
                              const test_block *b, char *why) {
-    const entry *e = find_entry(g, key);
+    const golden_entry *e = find_entry(g, key);
     char what[256];
     if (!e) return GOLDEN_MISSING;
-    if (e->data[0]) return GOLDEN_REFUSED;
+    if (e->data[0]) return GOLDEN_TORCH_ERROR;
     int n_out = e->data[1], n_grad = e->data[2];
     const unsigned char *p = e->data + 4;
     if (n_out != r->n_out) {
@@ -258,7 +259,7 @@ golden_answer golden_compare(const golden *g, uint64_t key, const run_result *r,
         return GOLDEN_DIFFERS;
     }
     for (int k = 0; k < n_out + n_grad; k++) {
-        stored s;
+        stored_tensor s;
         p = read_tensor(p, &s);
         int i = k - n_out;
         const gd_tensor *t = k < n_out ? r->out[k] : i < r->n_in ? r->grad[i] : NULL;

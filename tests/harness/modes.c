@@ -1,4 +1,5 @@
-/* modes.c - the ways of running a case. To add one, write its run function and name it here. */
+/* modes.c - the table of modes, and the modes that run a case eagerly. To add a mode, write its run
+ * function and add it to `modes` at the end of this file. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,17 +11,17 @@
 
 static const run_mode eager = {"eager", true, NULL, run_case, false};
 
-/* --- without a scope: the caller owns what calls return --------------------------------------- */
+/* --- without a scope: the caller owns the tensors that calls return --------------------------- */
 
-/* Into the scope that the caller opens afterwards. */
-typedef struct copies {
+/* The elements of a result, which become a tensor in the scope of the starting thread. */
+typedef struct result_copy {
     gd_shape shape;
     gd_dtype dtype;
     char *data;
-} copies;
+} result_copy;
 
-static void take_copy(copies *c, gd_tensor *t) {
-    *c = (copies){.data = NULL};
+static void copy_result(result_copy *c, gd_tensor *t) {
+    *c = (result_copy){.data = NULL};
     if (!t) return;
     c->shape = gd_tensor_shape(t);
     c->dtype = gd_tensor_dtype(t);
@@ -29,26 +30,27 @@ static void take_copy(copies *c, gd_tensor *t) {
     gd_copy_to(t, c->data, bytes);
 }
 
-static gd_tensor *give(copies *c) {
+/* Frees the copy. */
+static gd_tensor *tensor_from_copy(result_copy *c) {
     gd_tensor *t = c->data ? gd_from_array(c->shape, c->dtype, c->data) : NULL;
     free(c->data);
     return t;
 }
 
-/* Inputs, options, outputs and gradients are released one
- * by one; what is left over is a leak that the suite reports. */
+/* A run that releases inputs, options, outputs and gradients one by one. The suite reports objects
+ * that are still alive as leaks. */
 typedef struct unscoped_run {
     const run_setup *s;
     run_result *r;
-    gd_device *device; /* the default one of the thread that starts the run */
-    copies outs[MAX_TENSORS], grads[MAX_TENSORS];
+    gd_device *device; /* the default device of the starting thread */
+    result_copy outs[MAX_TENSORS], grads[MAX_TENSORS];
 } unscoped_run;
 
-static void *on_own_thread(void *arg) {
+static void *unscoped_thread(void *arg) {
     unscoped_run *run = arg;
     const run_setup *s = run->s;
     run_result *r = run->r;
-    copies *outs = run->outs, *grads = run->grads;
+    result_copy *outs = run->outs, *grads = run->grads;
     int64_t objects = gd_live_objects();
     gd_set_default_device(run->device);
     gd_tensor *in[MAX_TENSORS], *weights[MAX_TENSORS], *used[MAX_TENSORS], *by[MAX_TENSORS];
@@ -61,7 +63,7 @@ static void *on_own_thread(void *arg) {
     gd_tensors y = gd_op_call(s->c->block->op, (gd_tensors){in, r->n_in}, attrs);
     r->status = gd_error_status();
     for (int64_t k = 0; k < y.count; k++) {
-        take_copy(&outs[r->n_out++], y.at[k]);
+        copy_result(&outs[r->n_out++], y.at[k]);
         if (gd_tensor_requires_grad(y.at[k])) {
             weights[n_used] = loss_weights(y.at[k], (int)k);
             used[n_used++] = y.at[k];
@@ -76,12 +78,12 @@ static void *on_own_thread(void *arg) {
                                .gradients = (gd_tensors){weights, n_used}, .allow_unused = true);
         r->status = gd_error_status();
         for (int i = 0, k = 0; i < r->n_in; i++)
-            if (gd_tensor_requires_grad(in[i])) take_copy(&grads[i], g.at[k++]);
+            if (gd_tensor_requires_grad(in[i])) copy_result(&grads[i], g.at[k++]);
         r->has_grad = r->status == GD_OK;
         gd_release_list(g);
     }
     for (int i = 0; i < r->n_in; i++)
-        if (in[i] && input_is_mutated(s->c->block->op, i)) take_copy(&outs[r->n_out++], in[i]);
+        if (in[i] && input_is_mutated(s->c->block->op, i)) copy_result(&outs[r->n_out++], in[i]);
     for (int k = 0; k < n_used; k++) gd_release(weights[k]);
     gd_release_list(y);
     gd_release(attrs);
@@ -91,17 +93,17 @@ static void *on_own_thread(void *arg) {
     return NULL;
 }
 
-/* A new thread has no scope. */
+/* Runs the case on a new thread, which has no scope. */
 static void run_unscoped(const run_setup *s, run_result *r) {
     pthread_t thread;
     unscoped_run *run = calloc(1, sizeof *run);
     run->s = s;
     run->r = r;
     run->device = gd_default_device();
-    pthread_create(&thread, NULL, on_own_thread, run);
+    pthread_create(&thread, NULL, unscoped_thread, run);
     pthread_join(thread, NULL);
-    for (int k = 0; k < r->n_out; k++) r->out[k] = give(&run->outs[k]);
-    for (int i = 0; i < r->n_in; i++) r->grad[i] = give(&run->grads[i]);
+    for (int k = 0; k < r->n_out; k++) r->out[k] = tensor_from_copy(&run->outs[k]);
+    for (int i = 0; i < r->n_in; i++) r->grad[i] = tensor_from_copy(&run->grads[i]);
     free(run);
 }
 

@@ -1,4 +1,4 @@
-/* modes.h - ways of running a case: as a graph, as a plan, on another device. */
+/* modes.h - the modes of modes_symbolic.c and modes_device.c, for the table in modes.c. */
 #ifndef GRADUS_TESTS_MODES_H
 #define GRADUS_TESTS_MODES_H
 

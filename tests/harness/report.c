@@ -38,8 +38,7 @@ void report_at(const test_case *c, gd_dtype dtype) {
     current_dtype = dtype;
 }
 
-/* Not what a handler may do by the letter; the program is lost anyway, and the place is worth
- * it. */
+/* printf is not async-signal-safe, but the process ends anyway and the name of the case helps. */
 static void crashed(int signal_number) {
     printf("CRASH %s (signal %d): %s [%s]\n", running ? running->name : "", signal_number,
            current ? case_name(current) : "outside of a case", gd_dtype_name(current_dtype));

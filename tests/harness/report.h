@@ -1,4 +1,5 @@
-/* report.h - the results of a suite: counts, failures with their place, skips by reason. */
+/* report.h - the results of a suite: counts of passed and failed checks, failures with the line of
+ * their case, and skips by reason. */
 #ifndef GRADUS_TESTS_REPORT_H
 #define GRADUS_TESTS_REPORT_H
 
@@ -8,7 +9,7 @@
 typedef struct suite {
     const char *name, *promise;
     void (*run)(const test_cases *cases);
-    bool once; /* checks the entire table: runs once, not for each family */
+    bool once; /* covers all ops or layers: not run for a single family */
 } suite;
 
 void report_begin(const suite *s);
@@ -16,23 +17,23 @@ void report_begin(const suite *s);
 int report_end(void);
 
 void report_pass(void);
-/* Prints the case's place (NULL: none) and what happened. */
+/* Prints the case with its file and line (NULL: none), and the message. */
 void report_fail(const test_case *c, gd_dtype dtype, const char *format, ...) GD_PRINTF(3, 4);
 void report_skip(const char *reason);
 
-/* Records the running case, so that a crash can name it; NULL: none. */
+/* Records the running case, which a crash report names; NULL: none. */
 void report_at(const test_case *c, gd_dtype dtype);
-/* Makes a crash print the case it happened in. */
+/* Installs signal handlers that print the running case. */
 void report_crashes(void);
 
 /* Whether GRADUS_TEST_FULL=1 is set: nothing is sampled. */
 bool test_full(void);
-/* Whether a case is among the sample of one in n; always when everything runs. */
+/* Whether a case belongs to the sample of one in n. Always true with --op or GRADUS_TEST_FULL=1. */
 bool test_sampled(const test_case *c, int n);
-/* Whether the default device is not the CPU. Suites of many small calls take a sample there. */
+/* Whether the default device is not the CPU. Suites of many small calls run only a sample there. */
 bool test_on_device(void);
 
-extern const char *const golden_folder; /* where the golden files are */
+extern const char *const golden_folder; /* the folder of the golden files */
 extern const char *only_op;             /* --op, or NULL */
 extern const char *only_family;         /* --family, or NULL */
 

@@ -22,7 +22,7 @@ int build_inputs(const run_setup *s, gd_tensor **in) {
             !input_is_mutated(s->c->block->op, i))
             in[i] = gd_requires_grad(in[i]);
     }
-    while (n > 0 && !in[n - 1]) n--; /* absent ones at the end may be left out */
+    while (n > 0 && !in[n - 1]) n--; /* drop absent inputs at the end */
     return n;
 }
 
@@ -44,12 +44,13 @@ bool case_has_gradient(const test_case *c, gd_dtype dtype, const char **why) {
     return !*why;
 }
 
-/* Gradients by the inputs of what `y` weighs; false where nothing depends on anything. */
+/* Gradients of the weighted sum of y by each input, into `grad`. `shapes` has a tensor of the shape
+ * of each y. False if no y depends on an input, or on failure. */
 static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y,
-                         gd_tensor *const *shapes, int n_y, int salt, bool again,
+                         gd_tensor *const *shapes, int n_y, int salt, bool create_graph,
                          gd_tensor **grad) {
     gd_tensor *outs[MAX_TENSORS], *weights[MAX_TENSORS], *by[MAX_TENSORS];
-    int n_outs = 0, n_by = 0, place[MAX_TENSORS];
+    int n_outs = 0, n_by = 0, input_index[MAX_TENSORS];
     for (int k = 0; k < n_y; k++)
         if (y[k] && gd_tensor_requires_grad(y[k])) {
             outs[n_outs] = y[k];
@@ -57,20 +58,20 @@ static bool gradients_of(gd_tensor *const *in, int n_in, gd_tensor *const *y,
         }
     for (int i = 0; i < n_in; i++)
         if (in[i] && gd_tensor_requires_grad(in[i])) {
-            place[n_by] = i;
+            input_index[n_by] = i;
             by[n_by++] = in[i];
         }
     if (n_outs == 0 || n_by == 0) return false;
-    gd_tensors g =
-        gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}), .create_graph = again,
-                .gradients = (gd_tensors){weights, n_outs}, .allow_unused = true);
-    for (int k = 0; k < n_by && k < g.count; k++) grad[place[k]] = g.at[k];
+    gd_tensors g = gd_grad(((gd_tensors){outs, n_outs}), ((gd_tensors){by, n_by}),
+                           .create_graph = create_graph, .gradients = (gd_tensors){weights, n_outs},
+                           .allow_unused = true);
+    for (int k = 0; k < n_by && k < g.count; k++) grad[input_index[k]] = g.at[k];
     return !gd_failed();
 }
 
 gd_status differentiate(const run_setup *s, gd_tensor *const *in, gd_tensor *const *y, int n_y,
                         run_result *r) {
-    enum { SALT = 5 }; /* weights of the second order that are not those of the first */
+    enum { SALT = 5 }; /* so that the second order has other weights than the first */
     r->has_grad =
         gradients_of(in, r->n_in, y, s->shapes ? s->shapes : y, n_y, 0, s->second, r->grad);
     if (s->second && r->has_grad)
@@ -84,7 +85,7 @@ void run_case(const run_setup *s, run_result *r) {
     *r = (run_result){.status = GD_OK};
     report_at(s->c, s->dtype);
     gd_clear_error();
-    gd_seed(7); /* random ops give the same numbers in every run of a case */
+    gd_seed(7); /* random ops draw the same numbers in every run of a case */
     r->n_in = build_inputs(s, in);
     gd_tensors y = gd_op_call(op, (gd_tensors){in, r->n_in}, build_attrs(s->c));
     r->status = gd_error_status();
@@ -100,18 +101,18 @@ double block_tolerance(const test_block *b, gd_dtype dtype) {
     switch (dtype) {
     case GD_F64: return b->tolerance_f64;
     case GD_F32: return b->tolerance_f32;
-    default: return usual_tolerance(dtype) * fmax(1, sqrt(f32)); /* halves: errors grow less */
+    default: return usual_tolerance(dtype) * fmax(1, sqrt(f32)); /* f16, bf16: errors grow less */
     }
 }
 
 static bool gradients_agree(gd_tensor *const *a, gd_tensor *const *b, int n,
                             const test_block *block, char *why) {
-    char what[300];
+    char difference[300];
     for (int i = 0; i < n; i++) {
         if (!a[i] && !b[i]) continue;
         double t = block ? block_tolerance(block, gd_tensor_dtype(b[i] ? b[i] : a[i])) : 0;
-        if (!tensors_agree(a[i], b[i], t, what)) {
-            snprintf(why, 512, "gradient of input %d: %s", i, what);
+        if (!tensors_agree(a[i], b[i], t, difference)) {
+            snprintf(why, 512, "gradient of input %d: %s", i, difference);
             return false;
         }
     }
@@ -119,15 +120,15 @@ static bool gradients_agree(gd_tensor *const *a, gd_tensor *const *b, int n,
 }
 
 bool results_agree(const run_result *a, const run_result *b, const test_block *block, char *why) {
-    char what[300];
+    char difference[300];
     if (a->n_out != b->n_out) {
         snprintf(why, 512, "%d outputs, expected %d", a->n_out, b->n_out);
         return false;
     }
     for (int k = 0; k < a->n_out; k++) {
         double t = block ? block_tolerance(block, gd_tensor_dtype(b->out[k])) : 0;
-        if (!tensors_agree(a->out[k], b->out[k], t, what)) {
-            snprintf(why, 512, "output %d: %s", k, what);
+        if (!tensors_agree(a->out[k], b->out[k], t, difference)) {
+            snprintf(why, 512, "output %d: %s", k, difference);
             return false;
         }
     }
@@ -135,7 +136,7 @@ bool results_agree(const run_result *a, const run_result *b, const test_block *b
         return false;
     if (!a->has_second && !b->has_second) return true;
     if (gradients_agree(a->grad2, b->grad2, a->n_in, block, why)) return true;
-    snprintf(what, sizeof what, "%.*s", (int)sizeof what - 1, why);
-    snprintf(why, 512, "second order: %s", what);
+    snprintf(difference, sizeof difference, "%.*s", (int)sizeof difference - 1, why);
+    snprintf(why, 512, "second order: %s", difference);
     return false;
 }

@@ -17,7 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[300];
 static pid_t root_owner;
 
-/* All paths returned so far, each once. */
+/* All paths returned so far, without duplicates. */
 static char **paths;
 static size_t path_count;
 

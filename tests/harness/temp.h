@@ -1,11 +1,11 @@
-/* temp.h - temporary files of tests: one folder for each process, in $TMPDIR or /tmp.
+/* temp.h - temporary files of tests: one folder per process, in $TMPDIR or /tmp.
  *
  *     const char *path = temp_path("net.safetensors");
  *     gd_save_state(path, ...);
  *
- * The folder is made by the first call and removed with all that is in it when the process ends.
- * A child of fork() uses its parent's folder and does not remove it. The paths returned here stay
- * valid until the process ends. files.h reads and writes files.
+ * The first call creates the folder; the exit of the process removes it with its contents. A child
+ * of fork() uses its parent's folder and does not remove it. Returned paths stay valid until the
+ * process exits. files.h reads and writes files.
  */
 #ifndef GRADUS_TESTS_TEMP_H
 #define GRADUS_TESTS_TEMP_H
@@ -14,10 +14,10 @@
 
 const char *temp_folder(void);
 
-/* The path of a file in the folder, its name written as printf does. */
+/* The path of a file in the folder; the name is a printf format. */
 const char *temp_path(const char *name, ...) __attribute__((format(printf, 1, 2)));
 
-/* A new empty folder in it; one of that name is removed first. */
+/* Creates an empty folder in it, after removing one of the same name. */
 const char *temp_new_folder(const char *name);
 
 /* Writes a file in the folder and returns its path. */

@@ -1,4 +1,5 @@
-/* bad_backend.c - backends that are to be refused; KIND and the macro of its fault are defined. */
+/* bad_backend.c - backends that must fail to load. The build defines KIND and the macro of the
+ * fault. */
 #include <gradus/backend.h>
 
 #ifndef OTHER

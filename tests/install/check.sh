@@ -1,10 +1,11 @@
 #!/bin/sh
-# check.sh WHAT - one check of the installed library; see CMakeLists.txt for the environment.
+# check.sh CHECK - runs one check of the installed library. CMakeLists.txt sets the environment:
 #
 #   SOURCE BUILD PREFIX   folders: of the repository, of its build, and to install into
-#   CC CXX FLAGS          compilers, and flags (sanitizers) that the library was built with
+#   CC FLAGS              the compiler, and sanitizer flags with which the library was built
+#   SOVERSION             the expected version of the soname
 #
-# 77 means: skipped, with the reason printed.
+# Exit status 77 means skipped; the reason is printed.
 set -eu
 what=$1
 work=$PREFIX-$what
@@ -26,7 +27,7 @@ pc() { PKG_CONFIG_PATH="$(libdir)/pkgconfig" pkg-config "$@" gradus; }
 run() { LD_LIBRARY_PATH="$(libdir)" "$@" || fail "$* did not pass"; }
 require() { command -v "$1" >/dev/null 2>&1 || { say "skipped: no $1 here"; exit 77; }; }
 
-# Puts the library into an empty prefix.
+# Installs the library into an empty prefix.
 install_prefix() {
     rm -rf "$PREFIX"
     DESTDIR='' cmake --install "$BUILD" --prefix "$PREFIX" >/dev/null
@@ -38,14 +39,14 @@ install_prefix() {
     done
 }
 
-# A program links to the library by its soname, so that a newer one that breaks it is not taken.
+# Programs link to the library by its soname, so that they do not load an incompatible newer one.
 soname() {
     wanted=libgradus.so.$SOVERSION
     [ -e "$(libdir)/$wanted" ] || fail "there is no $wanted"
     readelf -d "$(libdir)/libgradus.so" | grep -q "SONAME.*\[$wanted\]" || fail "the soname is not $wanted"
 }
 
-# The shared library shows what the headers declare with GD_API, and nothing else.
+# The shared library exports the functions that the headers declare with GD_API, and nothing else.
 symbols() {
     fresh_work
     cat "$PREFIX"/include/gradus/*.h | tr '\n' ' ' | sed 's/GD_API/\n&/g' |
@@ -54,10 +55,10 @@ symbols() {
     # the sanitizers' own symbols are not ours
     grep -Ev '^(__asan|__odr_asan|__ubsan|__tsan|__lsan|__sanitizer)' exported >ours || true
     [ "$(wc -l <ours)" -gt 100 ] || fail "the list of symbols looks wrong"
-    if ! diff declared ours; then fail "< declared but not there; > there but not declared"; fi
+    if ! diff declared ours; then fail "< declared but not exported; > exported but not declared"; fi
 }
 
-# Nothing in the library tells where it was built. Sanitizers put paths into it for their reports.
+# The library does not contain paths of the build. Sanitizers add paths for their reports.
 no_build_paths() {
     unless_sanitized
     for file in "$(libdir)/libgradus.so" "$(libdir)/libgradus.a"; do
@@ -93,7 +94,7 @@ cmake_package() {
     ./consumer && ./consumer_static || fail "the program did not pass"
 }
 
-# As compilers other than the one that built the library see the headers.
+# Compiles a program with another compiler than the one that built the library.
 compiled_by() {
     compiler=$1
     standard=$2
@@ -101,8 +102,7 @@ compiled_by() {
     require "$compiler"
     require pkg-config
     fresh_work
-    # A sanitized library needs the runtime of the compiler that built it: only the headers are
-    # checked then.
+    # A sanitized library needs the runtime of the compiler that built it, so check only headers.
     # shellcheck disable=SC2046,SC2086
     if [ -n "$FLAGS" ]; then
         "$compiler" "$standard" $warnings -fsyntax-only "$here/$source" $(pc --cflags)
@@ -112,7 +112,7 @@ compiled_by() {
     fi
 }
 
-# A library with a sanitizer must be linked, not opened: its runtime has to come first.
+# A library with a sanitizer must be linked, not opened: the sanitizer's runtime has to load first.
 unless_sanitized() { [ -z "$FLAGS" ] || { say "skipped: the library is built with $FLAGS"; exit 77; }; }
 
 dlopen_c() {
@@ -121,9 +121,9 @@ dlopen_c() {
     # shellcheck disable=SC2086
     $CC -std=gnu11 $warnings "$here/plugin.c" -pthread -ldl -o plugin
     ./plugin "$(libdir)/libgradus.so" || fail "the library cannot be opened by dlopen"
-    # room that other libraries in the process need as well
+    # initial-exec thread-local storage is scarce, and other libraries need it too
     size=$(readelf -lW "$(libdir)/libgradus.so" | awk '$1 == "TLS" { print $6 }')
-    [ "$((size))" -le 256 ] || fail "its thread-local segment has $((size)) bytes; at most 256 are polite"
+    [ "$((size))" -le 256 ] || fail "its thread-local segment has $((size)) bytes; the limit is 256"
 }
 
 dlopen_python() {
@@ -142,7 +142,7 @@ gradus.gd_release(t)
 PYTHON
 }
 
-# Backends that are installed beside the library, and ones that are refused.
+# Backends that are installed with the library, and backends that fail to load.
 backend() {
     require pkg-config
     fresh_work

@@ -1,4 +1,4 @@
-/* consumer.c - a program that knows only the installed library. */
+/* consumer.c - a program that uses only the installed library. */
 #include <gradus/gradus.h>
 
 #include <math.h>

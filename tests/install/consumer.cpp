@@ -1,4 +1,4 @@
-// consumer.cpp - the same program in C++17 and in C++20, which has options by name.
+// consumer.cpp - the program of consumer.c in C++17, and in C++20 with options by name.
 #include <gradus/gradus.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@ static gd_tensors forward(gd_tensors in, void *self) {
     return gd_listed(gd_module_forward(m->head, gd_module_forward(m->body, in.at[0])));
 }
 
-// A module of the program's own. C++17 gives required arguments alone, or fills an options struct.
+// A user-defined module. C++17 passes only required arguments, or fills an options struct.
 static bool modules() {
     GD_SCOPE;
     gd_module *net = gd_module_new(forward, sizeof(two_parts));
@@ -43,18 +43,18 @@ int main() {
     const float values[] = {-2, -1, 0, 1, 2, 3};
     gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 3), GD_F32, values));
 #if __cplusplus >= 202002L
-    gd_tensor *y = gd_sum(gd_leaky_relu(x, .slope = 0.5), .axis = 1); // a number, as in C
+    gd_tensor *y = gd_sum(gd_leaky_relu(x, .slope = 0.5), .axis = 1); // an option by name, as in C
     gd_tensor *all = gd_sum(gd_detach(x), .axis = {0, 1});
     if (gd_tensor_rank(y) != 1 || gd_item(all) != 3) return 1;
     if (gd_tensor_rank(gd_sum(x, .axis = gd_dims(0))) != 1) return 1;
-    gd_status walked = gd_backward(gd_sum(y), .retain_graph = true);
+    gd_status backward_status = gd_backward(gd_sum(y), .retain_graph = true);
 #else
     gd_leaky_relu_options leaky = gd_leaky_relu_defaults();
     leaky.slope = 0.5;
     gd_sum_options rows = gd_sum_defaults();
     rows.axis = 1;
     gd_tensor *y = gd_sum_at(GD_HERE, gd_leaky_relu_at(GD_HERE, x, &leaky), &rows);
-    gd_status walked = gd_backward(gd_sum(y));
+    gd_status backward_status = gd_backward(gd_sum(y));
 #endif
     {
         GD_SCOPE;
@@ -78,7 +78,7 @@ int main() {
         return 1;
     if (report.missing != 1 || gd_state_count(gd_read_state("consumer.safetensors")) != 1) return 1;
     std::remove("consumer.safetensors");
-    if (!modules() || gd_failed() || walked != GD_OK) {
+    if (!modules() || gd_failed() || backward_status != GD_OK) {
         std::fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }

@@ -1,9 +1,8 @@
-/* plugin.c - opens the library while it runs, as a plugin host does, and trains one number.
+/* plugin.c - opens the library with dlopen, as a plugin host does, and calls it from two threads.
  *
  *     plugin PATH_OF_LIBGRADUS_SO
  *
- * dlopen has room for few initial-exec thread-locals: a library with too many is refused there, and
- * nowhere else.
+ * dlopen has little room for initial-exec thread-locals: a library with too many fails only there.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,8 +13,9 @@ static gd_tensor *(*scalar)(const char *site, double);
 static double (*item)(const char *site, const gd_tensor *);
 static void (*release)(gd_tensor *);
 
-/* Threads that were there before the library was opened need its thread-locals, too. */
-static void *in_thread(void *sum) {
+/* Runs in the main thread, which is older than the library, and in a new one: both need its
+ * thread-locals. */
+static void *add_item(void *sum) {
     gd_tensor *t = scalar("plugin", 2);
     *(double *)sum += item("plugin", t);
     release(t);
@@ -36,9 +36,9 @@ int main(int argc, char **argv) {
         return 1;
     }
     double sum = 0;
-    in_thread(&sum);
+    add_item(&sum);
     pthread_t thread;
-    if (pthread_create(&thread, NULL, in_thread, &sum) != 0) return 1;
+    if (pthread_create(&thread, NULL, add_item, &sum) != 0) return 1;
     pthread_join(thread, NULL);
     return sum == 4 ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-/* copies.c - the same layer by other ways: sizes left out, a clone, moved to another dtype and
- * back. */
+/* copies.c - a layer computes the same when its sizes are inferred, when it is cloned, and when it
+ * is moved to another dtype and back. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,9 +18,9 @@ static bool runs_agree(const test_case *c, gd_dtype dtype, gd_module *a, gd_modu
     return true;
 }
 
-/* The first weights, and then what both compute with the case's. */
-static void compare_outputs(const test_case *c, gd_dtype dtype, const char *what, gd_module *a,
-                            gd_module *b) {
+/* Compares the initial state of two layers, then their results with the case's weights. */
+static void compare_layers(const test_case *c, gd_dtype dtype, const char *what, gd_module *a,
+                           gd_module *b) {
     char why[512];
     layer_state x, y;
     if (!a || !b || gd_failed()) {
@@ -40,8 +40,8 @@ static void compare_outputs(const test_case *c, gd_dtype dtype, const char *what
     else if (same) report_pass();
 }
 
-/* The options of the case with GD_ANY in those that the layer finds. */
-static bool leave_out(const test_case *c, char *text, size_t size) {
+/* The options of the case, with GD_ANY for those that the layer infers from its inputs. */
+static bool replace_inferred(const test_case *c, char *text, size_t size) {
     const gd_maker *maker = c->block->layer;
     bool any = false;
     size_t used = 0;
@@ -50,40 +50,41 @@ static bool leave_out(const test_case *c, char *text, size_t size) {
     text[0] = 0;
     for (char *word; (word = strtok_r(rest, " ", &rest));) {
         const size_t n = strcspn(word, "=");
-        bool found = false; /* one number, not a list of several */
+        bool inferred = false; /* one number, not a list of several */
         for (int i = 0; i < maker->n_finds; i++)
-            found |= strlen(maker->finds[i].option) == n &&
-                     strncmp(maker->finds[i].option, word, n) == 0 && !strchr(word, ',');
-        any |= found;
-        used += found ? (size_t)snprintf(text + used, size - used, "%.*s=%d ", (int)n, word, GD_ANY)
-                      : (size_t)snprintf(text + used, size - used, "%s ", word);
+            inferred |= strlen(maker->finds[i].option) == n &&
+                        strncmp(maker->finds[i].option, word, n) == 0 && !strchr(word, ',');
+        any |= inferred;
+        used += inferred
+                    ? (size_t)snprintf(text + used, size - used, "%.*s=%d ", (int)n, word, GD_ANY)
+                    : (size_t)snprintf(text + used, size - used, "%s ", word);
     }
     return any;
 }
 
-static void copies(const test_case *c, gd_dtype dtype) {
+static void compare_copies(const test_case *c, gd_dtype dtype) {
     char text[1024];
     GD_SCOPE;
     gd_clear_error();
     gd_seed(3);
     gd_module *m = layer_from(c, c->options, GD_F32);
-    if (leave_out(c, text, sizeof text) && dtype == GD_F32) {
+    if (replace_inferred(c, text, sizeof text) && dtype == GD_F32) {
         gd_tensor *in[MAX_TENSORS];
         gd_seed(3);
-        gd_module *found = layer_from(c, text, GD_F32);
+        gd_module *inferred = layer_from(c, text, GD_F32);
         const int n = layer_inputs(c, GD_F32, in);
-        gd_module_build_at(GD_HERE, found, (gd_tensors){in, n});
-        compare_outputs(c, dtype, "sizes left out", m, found);
+        gd_module_build_at(GD_HERE, inferred, (gd_tensors){in, n});
+        compare_layers(c, dtype, "inferred sizes", m, inferred);
         gd_clear_error();
     }
     if (m && dtype != GD_F32) gd_module_to(m, NULL, dtype);
-    compare_outputs(c, dtype, "a clone", m, m ? gd_module_clone(m) : NULL);
+    compare_layers(c, dtype, "a clone", m, m ? gd_module_clone(m) : NULL);
     gd_clear_error();
     gd_module *moved = m ? gd_module_clone(m) : NULL;
     if (moved && dtype == GD_F32 &&
         (gd_module_to(moved, NULL, GD_F64) != GD_OK || gd_module_to(moved, NULL, GD_F32) != GD_OK))
         report_fail(c, dtype, "moved: %s", gd_error_message());
-    compare_outputs(c, dtype, "moved to f64 and back", m, moved);
+    compare_layers(c, dtype, "moved to f64 and back", m, moved);
 }
 
-void suite_nn_copies(const test_cases *cases) { each_layer_case(cases, copies); }
+void suite_nn_copies(const test_cases *cases) { each_layer_case(cases, compare_copies); }

@@ -1,5 +1,5 @@
-/* golden.c - layers against PyTorch's modules with the same numbers: names, shapes, outputs,
- * gradients, buffers. */
+/* golden.c - compares layers with PyTorch's modules that have the same weights: names, shapes,
+ * outputs, gradients, buffers. */
 #include "golden.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static void describe_state(const layer_state *s, char *text, size_t size) {
     }
 }
 
-static golden *file;
+static golden *golden_file;
 
 static void compare_mode(const test_case *c, gd_module *m, gd_dtype dtype, bool train) {
     const char *mode = train ? "train" : "eval";
@@ -40,15 +40,15 @@ static void compare_mode(const test_case *c, gd_module *m, gd_dtype dtype, bool 
         report_fail(c, dtype, "in %s mode: %s", mode, gd_error_message());
         return;
     }
-    switch (golden_compare(file, key_of(c, dtype, mode), &r, c->block, why)) {
+    switch (golden_compare(golden_file, key_of(c, dtype, mode), &r, c->block, why)) {
     case GOLDEN_SAME: report_pass(); break;
     case GOLDEN_MISSING:
         report_fail(c, dtype, "no golden result; run tests/golden/nn_make.py %s", c->block->family);
         break;
-    case GOLDEN_REFUSED:
+    case GOLDEN_TORCH_ERROR:
     case GOLDEN_DIFFERS:
         report_fail(c, dtype,
-                    "in %s mode (buffers are behind the outputs, parameters behind the inputs): %s",
+                    "in %s mode (buffers follow the outputs, parameters follow the inputs): %s",
                     mode, why);
     }
 }
@@ -66,13 +66,13 @@ static void compare_case(const test_case *c, gd_dtype dtype) {
         return;
     }
     layer_state s;
-    char mine[4096];
+    char actual[4096];
     layer_state_of(m, &s);
-    describe_state(&s, mine, sizeof mine);
-    char *theirs = golden_text(file, key_of(c, dtype, "state"));
-    if (theirs && strcmp(mine, theirs) != 0)
-        report_fail(c, dtype, "parameters and buffers are\n%sPyTorch's are\n%s", mine, theirs);
-    free(theirs);
+    describe_state(&s, actual, sizeof actual);
+    char *expected = golden_text(golden_file, key_of(c, dtype, "state"));
+    if (expected && strcmp(actual, expected) != 0)
+        report_fail(c, dtype, "parameters and buffers are\n%sPyTorch's are\n%s", actual, expected);
+    free(expected);
     compare_mode(c, m, dtype, false);
     if (!c->random) compare_mode(c, m, dtype, true);
 }
@@ -80,24 +80,24 @@ static void compare_case(const test_case *c, gd_dtype dtype) {
 void suite_nn_golden(const test_cases *cases) {
     for (int b = 0; b < cases->n_blocks; b++) {
         const test_cases one = {.blocks = &cases->blocks[b], .n_blocks = 1};
-        file = golden_open(golden_folder, cases->blocks[b].family);
+        golden_file = golden_open(golden_folder, cases->blocks[b].family);
         each_layer_case(&one, compare_case);
-        golden_close(file);
+        golden_close(golden_file);
     }
 }
 
-/* --- what nn_make.py reads -------------------------------------------------------------------- */
+/* --- the input of nn_make.py ------------------------------------------------------------------ */
 
-static int failed;
+static int dump_failures;
 
-static void dump(const test_case *c, gd_dtype dtype) {
+static void dump_case(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     gd_clear_error();
     if (!c->block->torch || c->notorch) return;
     gd_module *m = layer_of(c, dtype);
     if (!m) {
         fprintf(stderr, "%s: %s\n", case_name(c), gd_error_message());
-        failed++;
+        dump_failures++;
         return;
     }
     gd_tensor *in[MAX_TENSORS];
@@ -131,6 +131,6 @@ static void dump(const test_case *c, gd_dtype dtype) {
 }
 
 int nn_dump(const test_cases *cases) {
-    each_layer_case(cases, dump);
-    return failed;
+    each_layer_case(cases, dump_case);
+    return dump_failures;
 }

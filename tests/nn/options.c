@@ -1,12 +1,12 @@
-/* options.c - wrong values of options: the layer refuses them by its name and the option's, or
- * works with them. */
+/* options.c - a layer accepts unusual option values, or fails with a message that names the layer
+ * and the option. Also checks that every layer has cases. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "layer.h"
 
-/* Values that some layer has to refuse, for each type of option. */
+/* Values of an option type that are wrong for at least some options. */
 static const char *const *bad_values(gd_attr_type type) {
     static const char *const ints[] = {"-7", "0", "-1", NULL};
     static const char *const floats[] = {"-7", "0", "nan", "inf", "-inf", "1e300", NULL};
@@ -29,9 +29,9 @@ static const char *const *bad_values(gd_attr_type type) {
     }
 }
 
-/* The options of the case with one in place of what it had. */
-static void with_value(const test_case *c, const char *name, const char *value, char *text,
-                       size_t size) {
+/* The options of the case, with one option set to another value. */
+static void replace_option(const test_case *c, const char *name, const char *value, char *text,
+                           size_t size) {
     char copy[1024], *rest = copy;
     snprintf(copy, sizeof copy, "%s", c->options);
     size_t used = (size_t)snprintf(text, size, "%s=%s", name, value);
@@ -46,8 +46,8 @@ static void with_value(const test_case *c, const char *name, const char *value, 
 static bool has_word(const char *text, const char *name) {
     const size_t n = strlen(name);
     for (const char *at = text; (at = strstr(at, name)); at++) {
-        const bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
-        if (begins && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+        const bool starts_word = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        if (starts_word && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
     }
     return false;
 }
@@ -56,18 +56,19 @@ static void try_option(const test_case *c, const gd_op_attr *a, const char *valu
     char text[1024];
     GD_SCOPE;
     gd_clear_error();
-    with_value(c, a->name, value, text, sizeof text);
+    replace_option(c, a->name, value, text, sizeof text);
     gd_module *m = gd_layer_new(gd_op_name(c->block->op), text);
     if (m) {
         gd_tensor *in[MAX_TENSORS];
         const int n = layer_inputs(c, GD_F32, in);
         gd_module_call(m, ((gd_tensors){in, n}));
-    } else if (!gd_failed()) report_fail(c, GD_DTYPE_NONE, "%s: no layer, and no failure", text);
+    } else if (!gd_failed())
+        report_fail(c, GD_DTYPE_NONE, "%s: returned NULL without recording a failure", text);
     const char *message = gd_error_message();
     if (gd_failed() &&
         (!has_word(message, gd_op_name(c->block->op)) || !has_word(message, a->name)))
         report_fail(c, GD_DTYPE_NONE,
-                    "%s=%s: the message names not both the layer and the option: %s", a->name,
+                    "%s=%s: the message does not name both the layer and the option: %s", a->name,
                     value, message);
     else report_pass();
 }

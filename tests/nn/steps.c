@@ -1,4 +1,4 @@
-/* steps.c - five training steps of a layer eagerly, by a jit and by a session: the same bits at
+/* steps.c - five training steps of a layer give the same bits eagerly, in a jit and in a session at
  * level 0. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +11,16 @@
 
 enum { STEPS = 5, MOST = 2 * MAX_TENSORS };
 
-/* What a run of all steps leaves: loss, outputs and gradients of each step, then the state. */
-typedef struct track {
+/* The results of a run: loss, outputs and gradients of each step, then the final state. */
+typedef struct run_record {
     gd_tensor *at[STEPS * MOST + MAX_TENSORS];
     int n;
-} track;
+} run_record;
 
 /* The loss: the sum of squares of the first output. */
 static gd_tensor *loss_of(gd_tensors y) { return gd_sum(gd_square(y.at[0])); }
 
-/* The update of SGD, p -= 0.001 g. Appends what a session has to fetch for it. */
+/* SGD: p -= 0.001 g. Appends the assignments, which a session has to fetch. */
 static void update_parameters(const gd_tensor *const *parameters, gd_tensor *const *gradients,
                               int n, gd_tensor **updates, int *n_updates) {
     GD_NO_GRAD;
@@ -31,25 +31,25 @@ static void update_parameters(const gd_tensor *const *parameters, gd_tensor *con
     }
 }
 
-typedef struct stepping {
+typedef struct step_context {
     gd_module *m;
-    bool absent[MAX_TENSORS]; /* inputs that are not among those of `step` */
+    bool absent[MAX_TENSORS]; /* inputs that the case leaves out; train_step gets the others */
     int n_in;
     gd_tensor *updates[MAX_TENSORS];
     int n_updates;
-} stepping;
+} step_context;
 
-/* The inputs with NULL for absent ones, which a jit does not take. */
-static gd_tensors with_absent(gd_tensors in, const stepping *s) {
+/* All inputs, with NULL for absent ones: a jit takes no NULL. */
+static gd_tensors with_absent(gd_tensors in, const step_context *s) {
     gd_tensor *all[MAX_TENSORS];
     for (int i = 0, k = 0; i < s->n_in; i++) all[i] = s->absent[i] ? NULL : in.at[k++];
     return gd_list_copy((gd_tensors){all, s->n_in});
 }
 
-/* A step: gives the loss, the outputs and the gradients of inputs and parameters. */
-static gd_tensors step(gd_tensors in, void *user) {
-    stepping *s = user;
-    gd_tensor *by[MOST], *given[MOST] = {NULL}, *results[MOST];
+/* One training step. Returns the loss, the outputs and the gradients of inputs and parameters. */
+static gd_tensors train_step(gd_tensors in, void *user) {
+    step_context *s = user;
+    gd_tensor *by[MOST], *gradients[MOST] = {NULL}, *results[MOST];
     int n_by = 0, n = 0;
     gd_tensors y = gd_module_call(s->m, with_absent(in, s)),
                parameters = gd_module_parameters(s->m);
@@ -62,30 +62,31 @@ static gd_tensors step(gd_tensors in, void *user) {
     for (int64_t i = 0; i < parameters.count; i++) by[n_by++] = parameters.at[i];
     if (n_by > 0 && gd_tensor_requires_grad(loss)) {
         gd_tensors g = gd_grad(gd_list(loss), ((gd_tensors){by, n_by}), .allow_unused = true);
-        for (int i = 0; i < n_by && i < g.count; i++) given[i] = g.at[i];
+        for (int i = 0; i < n_by && i < g.count; i++) gradients[i] = g.at[i];
     }
     results[n++] = loss;
     for (int64_t k = 0; k < y.count; k++) results[n++] = y.at[k];
     for (int i = 0; i < n_by; i++)
-        if (given[i]) results[n++] = given[i];
-    update_parameters((const gd_tensor *const *)parameters.at, given + n_in, (int)parameters.count,
-                      s->updates, &s->n_updates);
+        if (gradients[i]) results[n++] = gradients[i];
+    update_parameters((const gd_tensor *const *)parameters.at, gradients + n_in,
+                      (int)parameters.count, s->updates, &s->n_updates);
     return gd_list_copy((gd_tensors){results, n});
 }
 
-static void record_results(track *t, gd_tensors results) {
+static void record_results(run_record *t, gd_tensors results) {
     for (int64_t i = 0; i < results.count && t->n < STEPS * MOST; i++)
         t->at[t->n++] = gd_clone(gd_detach(results.at[i]));
 }
 
-static void note_state(track *t, gd_module *m) {
+static void record_state(run_record *t, gd_module *m) {
     layer_state s;
     layer_state_of(m, &s);
     for (int i = 0; i < s.n; i++) t->at[t->n++] = gd_clone(gd_detach(s.at[i]));
 }
 
-/* The inputs that are there. */
-static int inputs_of(const test_case *c, gd_dtype dtype, gd_tensor **in, stepping *s) {
+/* Creates the inputs that are not absent. */
+static int make_present_inputs(const test_case *c, gd_dtype dtype, gd_tensor **in,
+                               step_context *s) {
     s->n_in = layer_inputs(c, dtype, in);
     int n = 0;
     for (int i = 0; i < s->n_in; i++)
@@ -93,32 +94,33 @@ static int inputs_of(const test_case *c, gd_dtype dtype, gd_tensor **in, steppin
     return n;
 }
 
-static void run_eager(const test_case *c, gd_module *m, gd_dtype dtype, track *t) {
+static void run_eager(const test_case *c, gd_module *m, gd_dtype dtype, run_record *t) {
     gd_tensor *in[MAX_TENSORS];
-    stepping s = {.m = m};
-    const int n = inputs_of(c, dtype, in, &s);
+    step_context s = {.m = m};
+    const int n = make_present_inputs(c, dtype, in, &s);
     gd_seed(7);
     for (int i = 0; i < STEPS && !gd_failed(); i++)
-        record_results(t, step((gd_tensors){in, n}, &s));
-    note_state(t, m);
+        record_results(t, train_step((gd_tensors){in, n}, &s));
+    record_state(t, m);
 }
 
-static void run_jit(const test_case *c, gd_module *m, gd_dtype dtype, int level, track *t) {
+static void run_jit(const test_case *c, gd_module *m, gd_dtype dtype, int level, run_record *t) {
     gd_tensor *in[MAX_TENSORS];
-    stepping s = {.m = m};
-    gd_jit *jit = gd_jit_new(step, &s, .level = level);
-    const int n = inputs_of(c, dtype, in, &s);
+    step_context s = {.m = m};
+    gd_jit *jit = gd_jit_new(train_step, &s, .level = level);
+    const int n = make_present_inputs(c, dtype, in, &s);
     gd_seed(7);
     for (int i = 0; i < STEPS && !gd_failed(); i++)
         record_results(t, gd_jit_call(jit, ((gd_tensors){in, n})));
-    note_state(t, m);
+    record_state(t, m);
 }
 
-static void run_session(const test_case *c, gd_module *m, gd_dtype dtype, int level, track *t) {
+static void run_session(const test_case *c, gd_module *m, gd_dtype dtype, int level,
+                        run_record *t) {
     gd_tensor *in[MAX_TENSORS], *symbols[MAX_TENSORS] = {NULL}, *feeds[2 * MAX_TENSORS],
                                 *fetches[2 * MOST];
-    stepping s = {.m = m};
-    const int n = inputs_of(c, dtype, in, &s);
+    step_context s = {.m = m};
+    const int n = make_present_inputs(c, dtype, in, &s);
     int n_feeds = 0;
     gd_graph *graph = gd_graph_new();
     gd_tensors results;
@@ -127,7 +129,7 @@ static void run_session(const test_case *c, gd_module *m, gd_dtype dtype, int le
         GD_GRAPH(graph);
         for (int i = 0; i < n; i++)
             symbols[i] = gd_placeholder(gd_tensor_shape(in[i]), .dtype = gd_tensor_dtype(in[i]));
-        results = step((gd_tensors){symbols, n}, &s);
+        results = train_step((gd_tensors){symbols, n}, &s);
     }
     if (gd_failed()) return;
     for (int i = 0; i < n; i++) feeds[n_feeds++] = symbols[i], feeds[n_feeds++] = gd_detach(in[i]);
@@ -140,16 +142,16 @@ static void run_session(const test_case *c, gd_module *m, gd_dtype dtype, int le
                                         ((gd_tensors){fetches, n_fetches}));
         record_results(t, (gd_tensors){got.at, results.count});
     }
-    note_state(t, m);
+    record_state(t, m);
 }
 
-static bool tracks_agree(const track *a, const track *b, double tolerance, char *why) {
+static bool records_agree(const run_record *a, const run_record *b, double tolerance, char *why) {
     char what[256];
     for (int i = 0; i < a->n && i < b->n; i++)
         if (!tensors_agree(a->at[i], b->at[i], tolerance, what)) {
             snprintf(
                 why, 400,
-                "number %d of %d (loss, outputs, gradients of each step; the state is last): %s", i,
+                "tensor %d of %d (loss, outputs and gradients of each step, then the state): %s", i,
                 a->n, what);
             return false;
         }
@@ -157,20 +159,20 @@ static bool tracks_agree(const track *a, const track *b, double tolerance, char 
     return a->n == b->n;
 }
 
-typedef struct way {
+typedef struct run_way {
     const char *name;
     int level;
-    void (*run)(const test_case *c, gd_module *m, gd_dtype dtype, int level, track *t);
+    void (*run)(const test_case *c, gd_module *m, gd_dtype dtype, int level, run_record *t);
     bool exact;
-} way;
-static const way ways[] = {{"a jit", 0, run_jit, true},
-                           {"a session", 0, run_session, true},
-                           {"a jit of level 2", 2, run_jit, false},
-                           {"a session of level 1", 1, run_session, false},
-                           {"a session of level 2", 2, run_session, false}};
+} run_way;
+static const run_way ways[] = {{"a jit", 0, run_jit, true},
+                               {"a session", 0, run_session, true},
+                               {"a jit of level 2", 2, run_jit, false},
+                               {"a session of level 1", 1, run_session, false},
+                               {"a session of level 2", 2, run_session, false}};
 
 static void compare_steps(const test_case *c, gd_dtype dtype) {
-    static track expected, got;
+    static run_record expected, got;
     char why[512];
     GD_SCOPE;
     gd_clear_error();
@@ -190,7 +192,7 @@ static void compare_steps(const test_case *c, gd_dtype dtype) {
         GD_SCOPE;
         gd_clear_error();
         if (c->random && ways[i].run == run_session) {
-            report_skip("a session draws random numbers of its own");
+            report_skip("a session draws other random numbers than eager code");
             continue;
         }
         got.n = 0;
@@ -198,7 +200,7 @@ static void compare_steps(const test_case *c, gd_dtype dtype) {
         ways[i].run(c, m, dtype, ways[i].level, &got);
         const double tolerance = ways[i].exact ? 0 : 10 * block_tolerance(c->block, dtype);
         if (gd_failed()) report_fail(c, dtype, "%s: %s", ways[i].name, gd_error_message());
-        else if (!tracks_agree(&got, &expected, tolerance, why))
+        else if (!records_agree(&got, &expected, tolerance, why))
             report_fail(c, dtype, "%s, against eager: %s", ways[i].name, why);
         else report_pass();
     }

@@ -1,10 +1,9 @@
-/* test_layers.c - every layer, every case of tests/cases/nn, in every suite.
+/* test_layers.c - runs every case of tests/cases/nn in every suite.
  *
  *     test_layers                                 all suites, all cases
  *     test_layers --layer conv2d                  one layer
  *     test_layers --family conv --suite golden
- *     test_layers --dump --family conv            the cases and their numbers, for
- * tests/golden/nn_make.py
+ *     test_layers --dump --family conv            the cases and their data, for golden/nn_make.py
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,9 +17,9 @@ const char *only_op, *only_family;
 static const suite suites[] = {
     {"golden", "names, outputs, gradients and buffers are PyTorch's, in train and eval mode",
      suite_nn_golden, false},
-    {"steps", "training steps give the same bits eagerly, by a jit and by a session",
+    {"steps", "training steps give the same bits eagerly, in a jit and in a session",
      suite_nn_steps, false},
-    {"copies", "sizes left out, a clone and a layer that was moved compute the same",
+    {"copies", "a layer with inferred sizes, a clone and a moved layer compute the same",
      suite_nn_copies, false},
     {"options", "wrong options give a message that names the layer and the option",
      suite_nn_options, false},

@@ -1,4 +1,4 @@
-/* bodies.c - ops that have a body in other ops give the same as their kernels, in every dtype. */
+/* bodies.c - the body of an op in other ops gives the results of its kernel, in every dtype. */
 #include "gradus/testing.h"
 #include "suites.h"
 
@@ -18,7 +18,7 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     gd_set_op_bodies(false);
     if (body.status != GD_OK) report_fail(c, dtype, "as its body: %s", gd_error_message());
     else if (results_agree(&kernel, &body, c->block, why)) report_pass();
-    else report_fail(c, dtype, "expected what the kernel gives: %s", why);
+    else report_fail(c, dtype, "body and kernel differ: %s", why);
 }
 
 void suite_bodies(const test_cases *cases) { each_variant(cases, ~0u, check_variant); }

@@ -1,4 +1,4 @@
-/* coverage.c - an op of the table without cases is an op without tests. */
+/* coverage.c - every op of the table has cases, documentation, and a gradient check. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,14 +8,14 @@
 #include "gradus/testing.h"
 #include "suites.h"
 
-/* What else may be in the table: pieces of other ops, twins (tested with their base op), and what a
- * test program has added. */
-static bool exempt(const gd_op *op) {
+/* Ops that need no cases: internal ones, in-place twins (tested with their base op), and ops that a
+ * test program has defined. */
+static bool needs_no_cases(const gd_op *op) {
     return gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE | GD_OP_USER);
 }
 
-/* The part of the reference page that is about an op; NULL: there is none. */
-static char *section_of(char *page, const gd_op *op, size_t *length) {
+/* The section of an op in docs/ops.md; NULL: none. */
+static char *find_section(char *page, const gd_op *op, size_t *length) {
     char head[96];
     snprintf(head, sizeof head, "### `gd_%s(", gd_op_name(op));
     char *at = strstr(page, head), *next = at ? strstr(at + 1, "\n### ") : NULL;
@@ -23,10 +23,10 @@ static char *section_of(char *page, const gd_op *op, size_t *length) {
     return at;
 }
 
-/* Every word that an option takes is on the page as the constant that a C program writes. */
+/* The section lists every word of a word option as the constant that a C program writes. */
 static void check_words(char *page, const gd_op *op) {
     size_t length = 0;
-    const char *section = section_of(page, op, &length);
+    const char *section = find_section(page, op, &length);
     for (int i = 0; i < gd_op_attr_count(op); i++)
         for (const char *w = gd_op_attr_at(op, i)->words; w && *w; w += strspn(w, " ")) {
             char constant[64] = "`GD_";
@@ -36,7 +36,7 @@ static void check_words(char *page, const gd_op *op) {
             strcat(constant, "`");
             if (section && memmem(section, length, constant, strlen(constant))) report_pass();
             else
-                report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md does not say %s for .%s of %s",
+                report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md does not list %s for .%s of %s",
                             constant, gd_op_attr_at(op, i)->name, gd_op_name(op));
             w += n;
         }
@@ -50,11 +50,11 @@ static void check_reference(void) {
         return;
     }
     for (int i = 0; i < gd_op_count(); i++)
-        if (!exempt(gd_op_at(i))) check_words(page, gd_op_at(i));
+        if (!needs_no_cases(gd_op_at(i))) check_words(page, gd_op_at(i));
     gd_free(page);
 }
 
-/* The most kernels that a device needs beside elementwise ones: bodies in other ops give the rest. */
+/* The most kernels that a device may need beside elementwise ones; other ops run as bodies. */
 enum { MOST_KERNELS = 40 };
 
 static void check_kernel_count(void) {
@@ -75,8 +75,8 @@ static void check_kernel_count(void) {
     printf("  a device needs %d kernels beside elementwise ones:%s\n", count, names);
 }
 
-/* An op that has both gives its body a chance to call it again: its cases end where bodies have no
- * cycle. */
+/* Runs all cases with bodies instead of kernels: this ends only if bodies do not call each other in
+ * a cycle. */
 static void check_bodies_end(const test_cases *cases) {
     gd_set_op_bodies(true);
     for (int b = 0; b < cases->n_blocks; b++)
@@ -100,28 +100,28 @@ void suite_coverage(const test_cases *cases) {
     }
     for (int i = 0; i < gd_op_count(); i++) {
         const gd_op *op = gd_op_at(i);
-        int here = 0, gradients = 0;
+        int op_cases = 0, gradients = 0;
         bool torch = false, excused = false;
         const char *why;
-        if (exempt(op)) continue;
+        if (needs_no_cases(op)) continue;
         ops++;
         for (int b = 0; b < cases->n_blocks; b++) {
             const test_block *block = &cases->blocks[b];
             if (block->op != op) continue;
             torch |= block->torch != NULL;
             excused |= block->nograd != NULL;
-            here += block->n_cases;
+            op_cases += block->n_cases;
             for (int k = 0; k < block->n_cases; k++)
                 gradients += case_has_gradient(&block->cases[k], GD_F64, &why);
         }
-        covered += here > 0;
+        covered += op_cases > 0;
         with_torch += torch;
-        n_cases += here;
+        n_cases += op_cases;
         differentiable += gd_op_differentiable(op);
-        if (here == 0)
+        if (op_cases == 0)
             report_fail(NULL, GD_DTYPE_NONE, "%s has no case in tests/cases/", gd_op_name(op));
         else if (gd_op_differentiable(op) && gradients == 0 && !excused)
-            report_fail(NULL, GD_DTYPE_NONE, "%s has a gradient, and no case that checks it",
+            report_fail(NULL, GD_DTYPE_NONE, "%s has a gradient, but no case checks it",
                         gd_op_name(op));
         else report_pass();
         if (!*gd_op_doc(op))

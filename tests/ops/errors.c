@@ -1,9 +1,9 @@
 /* errors.c - a wrong call never crashes: it gives a status and a message that names the op, and
- * leaks nothing. Each op of the table, internal ones too, is called with the inputs of the first
- * case of each of its blocks, one thing made wrong at a time. What is accepted must have a
- * gradient, too.
+ * leaks nothing. Each op of the table, internal ones included, is called with the inputs of the
+ * first case of each of its blocks, with one input or option changed at a time. A call that is
+ * accepted must also have a gradient.
  *
- * GRADUS_TEST_FULL=1 begins with every case.
+ * GRADUS_TEST_FULL=1 uses every case.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,28 +12,28 @@
 
 #include "suites.h"
 
-/* The call that is being made wrong. */
+/* A call of which one input or option is changed. */
 typedef struct attempt {
     const gd_op *op;
-    const test_case *c; /* NULL: the op has none; inputs and options are then guessed */
+    const test_case *c; /* NULL: the op has no case; inputs and options are guessed */
     gd_tensor *in[MAX_TENSORS];
     int n_in;
     gd_attrs *attrs;
 } attempt;
 
-/* --- guesses: what an op without cases might take --------------------------------------------- */
+/* --- guessed inputs and options of ops without cases ------------------------------------------ */
 
 static const gd_shape guesses[] = {
     {{2, 3}, 2, 1}, {{6}, 1, 1}, {{2, 3, 4}, 3, 1}, {{2, 3, 4, 5}, 4, 1}};
 enum { GUESSES = sizeof guesses / sizeof *guesses };
-static int guess; /* the one that is tried */
+static int guess; /* index of the guess in use */
 
 static void guess_inputs(attempt *a) {
     for (int i = 0; i < gd_op_input_count(a->op); i++)
         a->in[a->n_in++] = gd_full(guesses[guess], 1.0, .dtype = GD_F32);
 }
 
-/* Something for each option that has no default. */
+/* Sets each option that has no default. */
 static void guess_options(attempt *a) {
     char text[64];
     for (int k = 0; k < gd_op_attr_count(a->op); k++) {
@@ -67,7 +67,7 @@ static void start_attempt(attempt *a, const gd_op *op, const test_case *c) {
     gd_clear_error();
 }
 
-static void complain(const attempt *a, const char *what, const char *problem) {
+static void report_wrong_call(const attempt *a, const char *what, const char *problem) {
     char text[700];
     snprintf(text, sizeof text, "%s: %s: %s [%s]", gd_op_name(a->op), what, problem,
              gd_error_message());
@@ -80,7 +80,7 @@ static bool all_errors(gd_tensors list) {
     return list.count > 0;
 }
 
-/* The gradient of a call that was accepted. In-place ops have overwritten what it would need. */
+/* Differentiates a call that was accepted, unless the op has overwritten an input. */
 static void differentiate_call(const attempt *a, const char *what) {
     gd_tensor *in[MAX_TENSORS], *by[MAX_TENSORS], *loss = NULL;
     int n_by = 0;
@@ -93,30 +93,30 @@ static void differentiate_call(const attempt *a, const char *what) {
     }
     if (n_by == 0) return;
     gd_tensors y = gd_op_call(a->op, (gd_tensors){in, a->n_in}, a->attrs);
-    for (int k = 0; k < y.count; k++) /* a view may be larger than the world */
+    for (int k = 0; k < y.count; k++) /* a broadcast view may have any number of elements */
         if (gd_tensor_numel(y.at[k]) > 1 << 20) return;
     for (int k = 0; k < y.count; k++)
         if (gd_tensor_requires_grad(y.at[k]))
             loss = loss ? gd_add(loss, gd_sum(y.at[k])) : gd_sum(y.at[k]);
     if (!loss) return;
     gd_grad(gd_list(loss), ((gd_tensors){by, n_by}), .allow_unused = true);
-    /* an index, or a mask, may not fit what is empty and was never looked at */
+    /* the forward of an empty tensor does not check indices and masks, the gradient may */
     const gd_status status = gd_error_status();
-    const bool by_data =
+    const bool depends_on_data =
         status == GD_E_INDEX || strcmp(gd_op_name(a->op), "masked_scatter_grad") == 0;
-    if (status != GD_OK && status != GD_E_MEMORY && !by_data)
-        complain(a, what, "was accepted, and has no gradient");
+    if (status != GD_OK && status != GD_E_MEMORY && !depends_on_data)
+        report_wrong_call(a, what, "was accepted, and has no gradient");
 }
 
-/* Calls. Where `must_fail`, success is a failure of the test. */
+/* Calls the op and checks the error. With `must_fail` the call must not succeed. */
 static void call_op(const attempt *a, const char *what, bool must_fail) {
     gd_tensors y = gd_op_call(a->op, (gd_tensors){a->in, a->n_in}, a->attrs);
     gd_status status = gd_error_status();
-    if (status == GD_OK && must_fail) complain(a, what, "was accepted");
+    if (status == GD_OK && must_fail) report_wrong_call(a, what, "was accepted");
     else if (status != GD_OK && !all_errors(y))
-        complain(a, what, "failed and did not return error tensors");
+        report_wrong_call(a, what, "failed and did not return error tensors");
     else if (status != GD_OK && !strstr(gd_error_message(), gd_op_name(a->op)))
-        complain(a, what, "the message does not name the op");
+        report_wrong_call(a, what, "the message does not name the op");
     else report_pass();
     if (status == GD_OK && !must_fail) differentiate_call(a, what);
     gd_clear_error();
@@ -124,11 +124,12 @@ static void call_op(const attempt *a, const char *what, bool must_fail) {
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
-/* Shapes that nearly fit, made at each axis. */
-static const char *const other_shapes[] = {"a larger", "a smaller", "an empty", "no", "one before"};
+/* Changes of one axis that give shapes that nearly fit. */
+static const char *const other_shapes[] = {"a larger", "a smaller", "an empty", "no",
+                                           "an extra axis before"};
 enum { OTHER_SHAPES = sizeof other_shapes / sizeof *other_shapes };
 
-static gd_tensor *nearby(const gd_tensor *right, int number) {
+static gd_tensor *nearly_same_shape(const gd_tensor *right, int number) {
     const int how = number % OTHER_SHAPES, axis = number / OTHER_SHAPES;
     gd_shape s = {.form = 1};
     for (int d = 0; d < gd_tensor_rank(right); d++) {
@@ -143,10 +144,10 @@ static gd_tensor *nearby(const gd_tensor *right, int number) {
     return gd_full(s, 1.0, .dtype = gd_tensor_dtype(right));
 }
 
-static void wrong_inputs(const gd_op *op, const test_case *c) {
+static void try_wrong_inputs(const gd_op *op, const test_case *c) {
     char what[160];
     attempt a;
-    for (int i = 0;; i++) { /* absent */
+    for (int i = 0;; i++) { /* each input absent */
         GD_SCOPE;
         start_attempt(&a, op, c);
         if (i >= a.n_in) break;
@@ -157,7 +158,7 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         call_op(&a, what, !p->optional || p->variadic);
     }
     {
-        GD_SCOPE; /* too few, too many, none at all */
+        GD_SCOPE; /* no inputs, too many inputs */
         start_attempt(&a, op, c);
         int n = a.n_in, required = 0;
         for (int k = 0; k < gd_op_input_count(op); k++) required += !gd_op_input(op, k)->optional;
@@ -169,7 +170,7 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         while (a.n_in < 40) a.in[a.n_in] = n ? a.in[0] : gd_scalar(1), a.n_in++;
         call_op(&a, "40 inputs", !variadic);
     }
-    /* other shapes and dtypes: some are fine, none may crash */
+    /* other shapes and dtypes: some are valid, none may crash */
     static const gd_shape shapes[] = {
         {.rank = 0, .form = 1},           {{7}, 1, 1},       {{7, 11, 13}, 3, 1},    {{0}, 1, 1},
         {{1, 1, 1, 1, 1, 1, 1, 1}, 8, 1}, {{3, 0, 5}, 3, 1}, {{2, 3, 4, 5, 6}, 5, 1}};
@@ -191,7 +192,7 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
             call_op(&a, what, false);
         }
         for (int k = 0; k < OTHER_SHAPES * gd_tensor_rank(right); k++) {
-            a.in[i] = nearby(right, k);
+            a.in[i] = nearly_same_shape(right, k);
             snprintf(what, sizeof what, "input %d with %s axis %d", i,
                      other_shapes[k % OTHER_SHAPES], k / OTHER_SHAPES);
             call_op(&a, what, false);
@@ -199,7 +200,7 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
         a.in[i] = gd_reshape(right, gd_dims(-3)); /* an error tensor passes through */
         gd_tensors y = gd_op_call(a.op, (gd_tensors){a.in, a.n_in}, a.attrs);
         if (!all_errors(y) || !strstr(gd_error_message(), "reshape"))
-            complain(&a, "an error tensor", "did not pass through");
+            report_wrong_call(&a, "an error tensor", "did not pass through");
         else report_pass();
         gd_clear_error();
     }
@@ -209,7 +210,7 @@ static void wrong_inputs(const gd_op *op, const test_case *c) {
 
 static bool takes_any_text(gd_attr_type type) { return type == GD_ATTR_STRING; }
 
-static void wrong_options(const gd_op *op, const test_case *c) {
+static void try_wrong_options(const gd_op *op, const test_case *c) {
     static const char *const garbage[] = {
         "", "abc", "1,2,3,4,5,6,7,8,9,10", "@", "1;2", "0x", "--1", "1e999x", "nonesuch"};
     static const char *const numbers[] = {"-1",
@@ -244,11 +245,13 @@ static void wrong_options(const gd_op *op, const test_case *c) {
         start_attempt(&a, op, c);
         gd_status s = gd_attrs_parse(a.attrs, "no_such_option=1");
         if (s == GD_OK || !strstr(gd_error_message(), gd_op_name(op)))
-            complain(&a, "an unknown option", "was not refused by name");
+            report_wrong_call(&a, "an unknown option",
+                              "did not fail, or the message does not name the op");
         else report_pass();
         s = gd_attrs_parse(a.attrs, "just words");
         if (s == GD_OK || !strstr(gd_error_message(), gd_op_name(op)))
-            complain(&a, "options without =", "were not refused by name");
+            report_wrong_call(
+                &a, "options without =", "did not fail, or the message does not name the op");
         else report_pass();
     }
     for (int k = 0; k < gd_op_attr_count(op); k++) {
@@ -268,9 +271,9 @@ static void wrong_options(const gd_op *op, const test_case *c) {
             snprintf(what, sizeof what, "%s=%s", at->name, garbage[g]);
             bool empty_list = !*garbage[g] && at->type == GD_ATTR_SHAPE;
             if (s == GD_OK && !takes_any_text(at->type) && !empty_list)
-                complain(&a, what, "was accepted");
+                report_wrong_call(&a, what, "was accepted");
             else if (s != GD_OK && !strstr(gd_error_message(), gd_op_name(op)))
-                complain(&a, what, "the message does not name the op");
+                report_wrong_call(&a, what, "the message does not name the op");
             else report_pass();
         }
         bool list = at->type == GD_ATTR_SHAPE || at->type == GD_ATTR_INTS;
@@ -297,8 +300,8 @@ static void wrong_options(const gd_op *op, const test_case *c) {
 static void check_op(const gd_op *op, const test_case *c) {
     int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
     report_at(c, GD_DTYPE_NONE);
-    wrong_inputs(op, c);
-    wrong_options(op, c);
+    try_wrong_inputs(op, c);
+    try_wrong_options(op, c);
     gd_clear_error();
     if (gd_live_objects() != objects || gd_memory_stats(NULL).live_bytes != bytes)
         report_fail(c, GD_DTYPE_NONE, "%s: wrong calls leak %lld objects, %lld bytes",
@@ -308,12 +311,12 @@ static void check_op(const gd_op *op, const test_case *c) {
 
 void suite_errors(const test_cases *cases) {
 #ifndef GD_SANITIZED
-    /* a size that is merely large shall fail, not fill the machine */
-    struct rlimit before, less;
+    /* a large size fails at this limit instead of filling the machine's memory */
+    struct rlimit before, lower;
     getrlimit(RLIMIT_AS, &before);
-    less = before;
-    less.rlim_cur = (rlim_t)6 << 30;
-    setrlimit(RLIMIT_AS, &less);
+    lower = before;
+    lower.rlim_cur = (rlim_t)6 << 30;
+    setrlimit(RLIMIT_AS, &lower);
 #endif
     const bool full = getenv("GRADUS_TEST_FULL") != NULL;
     for (int i = 0; i < gd_op_count(); i++) {
@@ -328,7 +331,7 @@ void suite_errors(const test_cases *cases) {
             for (int k = 0; k < block->n_cases && (k == 0 || full); k++, found = true)
                 check_op(op, &block->cases[k]);
         }
-        /* with a family given, only its ops; those without cases go with no family */
+        /* ops without cases have no family: they run only if no family is given */
         for (guess = 0; !found && !only_family && guess < GUESSES; guess++) check_op(op, NULL);
     }
 #ifndef GD_SANITIZED

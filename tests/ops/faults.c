@@ -1,13 +1,13 @@
-/* faults.c - every allocation of a call fails once: no crash, no leak, and the status says so. */
+/* faults.c - makes every allocation of a call fail once: no crash, no leak, and GD_E_MEMORY. */
 #include <stdio.h>
 #include <string.h>
 
 #include "fault_walk.h"
 #include "suites.h"
 
-enum { MOST = 3000 }; /* allocations walked over for one op */
+enum { MOST = 3000 }; /* allocations of one op at which a walk stops */
 
-/* One call and its gradients, with inputs that exist already. */
+/* Calls the op on existing inputs and computes its gradients. */
 static gd_status forward_and_back(const run_setup *s, gd_tensor *const *in, int n_in,
                                   const gd_attrs *attrs, run_result *r) {
     gd_tensor *outs[MAX_TENSORS], *by[MAX_TENSORS];
@@ -31,7 +31,7 @@ static gd_status forward_and_back(const run_setup *s, gd_tensor *const *in, int 
     return GD_OK;
 }
 
-/* Reports what a round of a walk has left behind. */
+/* Reports the objects and bytes that a round has leaked. */
 static void report_leaks(const fault_walk *w, const test_case *c, gd_dtype dtype) {
     if (!fault_is_clean(w))
         report_fail(c, dtype, "%s, allocation %lld fails%s: leaks %lld objects, %lld bytes",
@@ -58,13 +58,14 @@ static void run_round(fault_walk *w, const test_case *c, gd_dtype dtype) {
         report_fail(c, dtype, "allocation %lld fails: %s [%s]", (long long)w->at,
                     gd_status_name(status), gd_error_message());
     if (status != GD_OK && !w->fired)
-        report_fail(c, dtype, "fails without a fault: %s", gd_error_message());
+        report_fail(c, dtype, "fails although no allocation failed: %s", gd_error_message());
     gd_clear_error();
     if (status != GD_OK || input_is_mutated(c->block->op, 0)) return;
-    gd_seed(7); /* a fault that was survived must not have changed a number */
+    gd_seed(7); /* a call that succeeds despite the fault has the same results */
     forward_and_back(&s, in, n_in, attrs, &expected);
     if (!results_agree(&broken, &expected, NULL, why))
-        report_fail(c, dtype, "allocation %lld fails unnoticed: %s", (long long)w->at, why);
+        report_fail(c, dtype, "allocation %lld fails, and the call succeeds with other results: %s",
+                    (long long)w->at, why);
 }
 
 static void walk_case(fault_walk *w, const test_case *c, gd_dtype dtype) {
@@ -77,21 +78,21 @@ static void walk_case(fault_walk *w, const test_case *c, gd_dtype dtype) {
 
 static void check_case(const test_case *c, gd_dtype dtype) {
     report_at(c, dtype);
-    fault_walk one = {.what = "the case", .most = MOST};
-    walk_case(&one, c, dtype);
-    fault_walk all = {
-        .what = "the case", .lasting = true, .most = MOST, .stride = one.rounds / 40 + 1};
-    walk_case(&all, c, dtype);
+    fault_walk single = {.what = "the case", .most = MOST};
+    walk_case(&single, c, dtype);
+    fault_walk lasting_walk = {
+        .what = "the case", .lasting = true, .most = MOST, .stride = single.rounds / 40 + 1};
+    walk_case(&lasting_walk, c, dtype);
     report_pass();
 }
 
 /* --- a training step -------------------------------------------------------------------------- */
 
-typedef struct net {
+typedef struct small_net {
     gd_tensor *x, *target, *w1, *b1, *w2, *b2;
-} net;
+} small_net;
 
-static gd_status train_step(const net *m) {
+static gd_status train_step(const small_net *m) {
     GD_SCOPE;
     gd_tensor *h = gd_tanh(gd_add(gd_call("matmul", gd_list(m->x, m->w1), NULL), m->b1));
     gd_tensor *y = gd_add(gd_call("matmul", gd_list(h, m->w2), NULL), m->b2);
@@ -105,13 +106,13 @@ static gd_status train_step(const net *m) {
     return gd_error_status();
 }
 
-static gd_tensor *filled(gd_shape dims, float scale) {
+static gd_tensor *make_filled(gd_shape dims, float scale) {
     float data[64];
     for (int i = 0; i < 64; i++) data[i] = scale * (float)loss_weight(0, i);
     return gd_from_array(dims, GD_F32, data);
 }
 
-static void training_step(void) {
+static void walk_training_step(void) {
     if (!gd_op_find("matmul")) {
         report_skip("a training step: there is no matmul");
         return;
@@ -119,12 +120,12 @@ static void training_step(void) {
     for (fault_walk w = {.what = "training step", .dense = 200}; fault_advance(&w);) {
         {
             GD_SCOPE;
-            net m = {filled(gd_dims(8, 5), 1),
-                     filled(gd_dims(8, 2), 2),
-                     gd_requires_grad(filled(gd_dims(5, 7), 1)),
-                     gd_requires_grad(filled(gd_dims(7), 1)),
-                     gd_requires_grad(filled(gd_dims(7, 2), 1)),
-                     gd_requires_grad(filled(gd_dims(2), 1))};
+            small_net m = {make_filled(gd_dims(8, 5), 1),
+                           make_filled(gd_dims(8, 2), 2),
+                           gd_requires_grad(make_filled(gd_dims(5, 7), 1)),
+                           gd_requires_grad(make_filled(gd_dims(7), 1)),
+                           gd_requires_grad(make_filled(gd_dims(7, 2), 1)),
+                           gd_requires_grad(make_filled(gd_dims(2), 1))};
             fault_begin(&w);
             gd_status status = train_step(&m);
             fault_end(&w);
@@ -150,6 +151,6 @@ void suite_faults(const test_cases *cases) {
                                          : block->dtypes >> GD_F32 & 1 ? GD_F32
                                                                        : GD_I64);
     }
-    if (!only_op && (!only_family || strcmp(only_family, "elementwise") == 0)) training_step();
+    if (!only_op && (!only_family || strcmp(only_family, "elementwise") == 0)) walk_training_step();
     gd_set_num_threads(0);
 }

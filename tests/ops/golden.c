@@ -1,19 +1,19 @@
-/* golden.c - results and gradients are PyTorch's. */
+/* golden.c - compares results and gradients with those stored from PyTorch. */
 #include <stdio.h>
 #include <string.h>
 
 #include "suites.h"
 
-static const char *opened_for;
-static golden *opened;
+static const char *open_family;
+static golden *open_golden;
 
-static const golden *golden_for(const char *family) {
-    if (!opened_for || strcmp(opened_for, family) != 0) {
-        golden_close(opened);
-        opened = golden_open(golden_folder, family);
-        opened_for = family;
+static const golden *golden_of_family(const char *family) {
+    if (!open_family || strcmp(open_family, family) != 0) {
+        golden_close(open_golden);
+        open_golden = golden_open(golden_folder, family);
+        open_family = family;
     }
-    return opened;
+    return open_golden;
 }
 
 static void check_variant(const test_case *c, gd_dtype dtype) {
@@ -22,7 +22,7 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     char why[512] = "";
     run_result r;
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
-    const golden *g = golden_for(c->block->family);
+    const golden *g = golden_of_family(c->block->family);
     uint64_t key = golden_key(c, dtype);
     golden_answer answer = golden_look(g, key);
     if (answer == GOLDEN_MISSING) {
@@ -30,7 +30,7 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
                     c->block->family);
         return;
     }
-    if (answer == GOLDEN_REFUSED) {
+    if (answer == GOLDEN_TORCH_ERROR) {
         report_skip("PyTorch does not take this dtype");
         return;
     }
@@ -66,7 +66,7 @@ void suite_golden(const test_cases *cases) {
         }
     }
     printf("  %d ops, %d cases compared with PyTorch\n", ops, n_cases);
-    golden_close(opened);
-    opened = NULL;
-    opened_for = NULL;
+    golden_close(open_golden);
+    open_golden = NULL;
+    open_family = NULL;
 }

@@ -1,17 +1,17 @@
-/* gradcheck.c - gradients of first and second order are those of finite differences. */
+/* gradcheck.c - compares first- and second-order gradients with finite differences. */
 #include <stdio.h>
 
 #include "suites.h"
 
 enum {
-    LARGE = 1500,  /* elements; larger cases are left to GRADUS_TEST_FULL, */
-    SPREAD = 1000, /* number of elements of each input that are moved then, */
-    FEW = 6,       /* and on a device, where each of a thousand small calls is queued */
+    LARGE = 1500,     /* input elements of a case; larger ones need GRADUS_TEST_FULL=1 */
+    MOVED = 1000,     /* elements of each input that gradcheck moves */
+    MOVED_DEVICE = 6, /* the same on a device, where small calls are slow */
 };
 
-/* The op as a function with one float result: its only one, or a weighted sum of all. */
-static bool narrow; /* a result was less than f64: differences would see its rounding */
+static bool has_narrow_result; /* not f64: finite differences would show its rounding */
 
+/* The op as a function with one float result: its only one, or a weighted sum of all. */
 static gd_tensor *call_op(gd_tensors inputs, void *user) {
     const test_case *c = user;
     gd_tensor *in[MAX_TENSORS], *sum = NULL;
@@ -25,14 +25,15 @@ static gd_tensor *call_op(gd_tensors inputs, void *user) {
     for (int64_t k = 0; k < y.count; k++) {
         if (!gd_dtype_is_float(gd_tensor_dtype(y.at[k]))) continue;
         gd_tensor *part = n == 1 ? y.at[k] : gd_sum(gd_mul(y.at[k], loss_weights(y.at[k], (int)k)));
-        if (gd_tensor_dtype(part) != GD_F64) narrow = true;
+        if (gd_tensor_dtype(part) != GD_F64) has_narrow_result = true;
         if (gd_tensor_dtype(part) != GD_F64) part = gd_cast(part, GD_F64);
         sum = sum ? gd_add(sum, part) : part;
     }
     return sum ? sum : gd_failed() ? gd_detach(NULL) : gd_full(gd_dims(), 0.0, .dtype = GD_F64);
 }
 
-static const char *unfit(const test_case *c) {
+/* Why the case cannot be checked; NULL: it can. */
+static const char *skip_reason(const test_case *c) {
     const char *why;
     int64_t elements = 0;
     bool any = false;
@@ -43,10 +44,10 @@ static const char *unfit(const test_case *c) {
         int item;
         const case_item *x = case_item_at(c, i, &name, &item);
         if (!x) continue;
-        bool wanted = case_dtype(c, i, GD_F64) == GD_F64;
-        any |= wanted;
-        if (wanted && x->kind == KIND_SPECIAL) return "special values";
-        if (wanted && x->kind == KIND_TIES) return "ties";
+        bool checked = case_dtype(c, i, GD_F64) == GD_F64;
+        any |= checked;
+        if (checked && x->kind == KIND_SPECIAL) return "special values";
+        if (checked && x->kind == KIND_TIES) return "ties";
         int64_t n = 1;
         for (int k = 0; k < x->dims.rank; k++) n *= x->dims.at[k];
         elements += n;
@@ -56,7 +57,9 @@ static const char *unfit(const test_case *c) {
     return NULL;
 }
 
-static int64_t moved_elements(void) { return test_full() || !test_on_device() ? SPREAD : FEW; }
+static int64_t moved_elements(void) {
+    return test_full() || !test_on_device() ? MOVED : MOVED_DEVICE;
+}
 
 static void check_case(const test_case *c) {
     GD_SCOPE;
@@ -69,8 +72,8 @@ static void check_case(const test_case *c) {
     for (int i = 0; i < n; i++)
         if (gd_tensor_dtype(in[i]) == GD_F64 && !input_is_mutated(c->block->op, i))
             gd_requires_grad(in[i]);
-    narrow = false;
-    { /* a result that cannot have a gradient (integers) has none to check */
+    has_narrow_result = false;
+    { /* skip results without a gradient, such as integers */
         GD_SCOPE;
         gd_tensor *y = call_op((gd_tensors){in, n}, (void *)c);
         if (gd_failed()) {
@@ -81,8 +84,8 @@ static void check_case(const test_case *c) {
             report_skip("the result does not require grad");
             return;
         }
-        if (narrow) {
-            report_skip("the result is less than f64");
+        if (has_narrow_result) {
+            report_skip("the result is narrower than f64");
             return;
         }
     }
@@ -104,7 +107,7 @@ static void check_case(const test_case *c) {
 void suite_gradcheck(const test_cases *cases) {
     for (int b = 0; b < cases->n_blocks; b++)
         for (int k = 0; k < cases->blocks[b].n_cases; k++) {
-            const char *why = unfit(&cases->blocks[b].cases[k]);
+            const char *why = skip_reason(&cases->blocks[b].cases[k]);
             if (why) report_skip(why);
             else check_case(&cases->blocks[b].cases[k]);
         }

@@ -1,4 +1,4 @@
-/* macs.c - multiply-adds: those that a rule gives are those of the op's body. */
+/* macs.c - an op's rule for the number of multiply-adds (MACs) agrees with its body. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,23 +9,24 @@
 
 extern const char *only_op, *only_family;
 
-/* NULL: as many as there should be. */
+/* Compares rule and body; returns a description of the difference, or NULL. */
 static const char *compare_macs(const gd_op *op, const gd_attrs *attrs, gd_tensor *const *in,
-                                int n_in, gd_tensor *const *out, int n_out, double again) {
+                                int n_in, gd_tensor *const *out, int n_out, double recomputed) {
     static char why[300];
-    double macs, of_body;
+    double macs, body_macs;
     if (gd_tensor_macs(op, gd_attrs_data(attrs), in, n_in, out, n_out, &macs) != GD_OK)
         return gd_latest_failure();
     snprintf(why, sizeof why, "%g multiply-adds", macs);
     if (!(macs >= 0) || macs != floor(macs)) return why;
     /* the body of a transposed convolution multiplies the zeros that it inserts */
     if (!op->macs || !op->expand || strncmp(op->name, "conv_", 5) == 0) return NULL;
-    gd_op bare = *op;
-    bare.macs = NULL;
-    if (gd_tensor_macs(&bare, gd_attrs_data(attrs), in, n_in, out, n_out, &of_body) != GD_OK)
+    gd_op without_rule = *op;
+    without_rule.macs = NULL;
+    if (gd_tensor_macs(&without_rule, gd_attrs_data(attrs), in, n_in, out, n_out, &body_macs) !=
+        GD_OK)
         return gd_latest_failure();
-    snprintf(why, sizeof why, "the rule says %g multiply-adds, the body has %g", macs, of_body);
-    return macs + again == of_body ? NULL : why;
+    snprintf(why, sizeof why, "the rule gives %g multiply-adds, the body has %g", macs, body_macs);
+    return macs + recomputed == body_macs ? NULL : why;
 }
 
 static void check_case(const test_case *c, gd_dtype dtype) {
@@ -42,13 +43,13 @@ static void check_case(const test_case *c, gd_dtype dtype) {
     else report_pass();
 }
 
-/* Internal ops without cases: "2,3" is a tensor of that shape, "-" an absent one. */
+/* Internal ops without cases. "2,3" is a tensor of that shape, "." a scalar, "-" absent. */
 #define LAYER(I, G, h0, c0) "7,2," I " " h0 " " c0 " - " G "," I " " G ",5 " G " " G
 #define BACK(gc, I, G, h0, c0, saved, cells) \
     "7,2,5 1,2,5 " gc ",2,5 " LAYER(I, G, h0, c0) " 7,2,5 7,2," saved " 7,2," cells
 static const struct example {
     const char *op, *shapes, *options;
-    double again; /* what the body computes once more, and the op has saved */
+    double recomputed; /* MACs of values that the body recomputes and the op has saved */
 } examples[] = {
     {"linear_relu", "4,3 5,3 5", "", 0},
     {"linear_relu", "2,4,3 5,3", "", 0},
@@ -90,14 +91,15 @@ static void check_example(const struct example *x) {
     gd_attrs *attrs = gd_attrs_new(op);
     gd_attrs_parse(attrs, x->options);
     const gd_tensors y = gd_op_call(op, ((gd_tensors){in, n_in}), attrs);
-    const char *why = gd_failed() ? gd_error_message()
-                                  : compare_macs(op, attrs, in, n_in, y.at, (int)y.count, x->again);
+    const char *why = gd_failed()
+                          ? gd_error_message()
+                          : compare_macs(op, attrs, in, n_in, y.at, (int)y.count, x->recomputed);
     if (why) report_fail(NULL, GD_F32, "%s %s: %s", x->op, x->options, why);
     else report_pass();
     gd_clear_error();
 }
 
-/* Every rule is compared with the body that its op has. */
+/* Every op with a rule and a body has a case or an example. */
 static void check_covered(const test_cases *cases, const gd_op *op) {
     if (!op->macs || !op->expand) return;
     for (int b = 0; b < cases->n_blocks; b++)

@@ -1,4 +1,4 @@
-/* modes.c - every way of running an op gives what the eager call does. */
+/* modes.c - every mode (harness/modes.c) gives the results of the eager call. */
 #include "suites.h"
 
 static const run_mode *mode;

@@ -1,7 +1,7 @@
-/* onnx.c - every op can be saved in an ONNX file, loaded again, and gives the same results.
+/* onnx.c - every op, saved to an ONNX file and loaded again, gives the same results.
  *
- * GRADUS_ONNX_DIR=FOLDER leaves the files there, each with its inputs and outputs as .npz, for
- * tests/golden/onnx_check.py, which runs them by ONNX Runtime.
+ * GRADUS_ONNX_DIR=FOLDER keeps the files there, each with its inputs and outputs as .npz, for
+ * tests/golden/onnx_check.py, which runs them with ONNX Runtime.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +15,14 @@
 
 static bool unknown_sizes;
 
-typedef struct net {
+typedef struct onnx_case {
     gd_graph *graph;
     gd_tensor *feeds[2 * MAX_TENSORS]; /* placeholder, value, placeholder, value, ... */
     gd_tensor *inputs[MAX_TENSORS];
     gd_tensor *outputs[MAX_TENSORS];
-    int numbers[MAX_TENSORS]; /* of the inputs in the call */
+    int numbers[MAX_TENSORS]; /* index of each input in the call */
     int n, n_out;
-} net;
+} onnx_case;
 
 static gd_tensor *placeholder_for(gd_tensor *t, int number) {
     gd_shape shape = gd_tensor_shape(t);
@@ -32,9 +32,9 @@ static gd_tensor *placeholder_for(gd_tensor *t, int number) {
     return gd_placeholder(shape, .name = name, .dtype = gd_tensor_dtype(t));
 }
 
-static net build_net(const run_setup *s) {
+static onnx_case build_onnx_case(const run_setup *s) {
     const gd_op *op = s->c->block->op;
-    net n = {.graph = gd_graph_new()};
+    onnx_case n = {.graph = gd_graph_new()};
     gd_tensor *in[MAX_TENSORS], *symbols[MAX_TENSORS] = {NULL};
     gd_seed(7);
     const int count = build_inputs(s, in);
@@ -67,8 +67,8 @@ static void file_path(const test_case *c, gd_dtype dtype, char *path, size_t siz
                  c->line, dtype ? gd_dtype_name(dtype) : "own", unknown_sizes ? "_any" : "");
 }
 
-/* What ONNX Runtime is to be compared with. */
-static void leave_numbers(const char *path, const net *n, gd_tensors results) {
+/* Saves inputs and expected results for onnx_check.py. */
+static void save_expected(const char *path, const onnx_case *n, gd_tensors results) {
     const char *names[2 * MAX_TENSORS];
     static char text[2 * MAX_TENSORS][16];
     gd_tensor *values[2 * MAX_TENSORS];
@@ -87,7 +87,7 @@ static void leave_numbers(const char *path, const net *n, gd_tensors results) {
     gd_save_npz(npz, names, (gd_tensors){values, count});
 }
 
-static gd_tensors run_graph(gd_graph *graph, const net *n) {
+static gd_tensors run_graph(gd_graph *graph, const onnx_case *n) {
     gd_session *session = gd_session_new(graph, .level = 0);
     gd_tensor *feeds[2 * MAX_TENSORS], *fetches[MAX_TENSORS];
     char name[16];
@@ -104,6 +104,7 @@ static gd_tensors run_graph(gd_graph *graph, const net *n) {
                           ((gd_tensors){fetches, n->n_out}));
 }
 
+/* Whether a row of the operator table saves the op as one node. */
 static bool has_row(const gd_op *op) {
     gd_onnx_row own;
     for (int i = 0; i < gd_onnx_row_count; i++) {
@@ -113,7 +114,7 @@ static bool has_row(const gd_op *op) {
     return gd_onnx_implied_row(op, &own);
 }
 
-/* Whether the file has one node for the op, apart from those that name its outputs. */
+/* Whether the file has one node for the op, beside the Identity nodes that name its outputs. */
 static bool is_one_node(const char *file, const gd_op *op) {
     gd_pb_doc *doc;
     int count = 0;
@@ -133,7 +134,7 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     run_setup s = {.c = c, .dtype = dtype};
     report_at(c, dtype);
     gd_clear_error();
-    net n = build_net(&s);
+    onnx_case n = build_onnx_case(&s);
     gd_session *session = gd_session_new(n.graph, .level = 0);
     gd_tensors expected = gd_session_run(session, ((gd_tensors){n.feeds, 2 * n.n}),
                                          ((gd_tensors){n.outputs, n.n_out}));
@@ -141,42 +142,43 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
         report_skip("a shape depends on a size that is not known");
         return;
     }
-    session =
-        gd_session_new(n.graph, .level = 0); /* another one: the run may have written variables */
+    /* a new session: the run may have written variables */
+    session = gd_session_new(n.graph, .level = 0);
     file_path(c, dtype, path, sizeof path);
     snprintf(file, sizeof file, "%s.onnx", path);
     gd_status status = gd_onnx_save(file, session, ((gd_tensors){n.inputs, n.n}),
                                     ((gd_tensors){n.outputs, n.n_out}), .own_ops = true);
-    const bool direct = status == GD_OK && is_one_node(file, c->block->op);
+    const bool one_node = status == GD_OK && is_one_node(file, c->block->op);
     gd_graph *loaded = status == GD_OK ? gd_onnx_load(file) : NULL;
     gd_tensors got = loaded ? run_graph(loaded, &n) : (gd_tensors){NULL, 0};
     const unsigned flags = gd_op_flags(c->block->op);
-    /* random ones give other numbers each time; the body of a gradient op may work out what the op
-     * is given, and the cases give it anything */
-    const bool any = (flags & GD_OP_RANDOM) ||
-                     strstr(c->options ? c->options : "", "dropout=0.5") ||
-                     ((flags & GD_OP_INTERNAL) && strstr(gd_op_name(c->block->op), "_grad"));
-    if (getenv("GRADUS_ONNX_DIR") && status == GD_OK && !any) leave_numbers(path, &n, expected);
+    /* Results are not compared for random ops, nor for gradient ops: their bodies may recompute
+     * inputs to which the cases give arbitrary values. */
+    const bool not_comparable =
+        (flags & GD_OP_RANDOM) || strstr(c->options ? c->options : "", "dropout=0.5") ||
+        ((flags & GD_OP_INTERNAL) && strstr(gd_op_name(c->block->op), "_grad"));
+    if (getenv("GRADUS_ONNX_DIR") && status == GD_OK && !not_comparable)
+        save_expected(path, &n, expected);
     else unlink(file);
     if (status != GD_OK || gd_failed()) {
         report_fail(c, dtype, "%s", gd_error_message());
         return;
     }
-    if (any) {
+    if (not_comparable) {
         report_pass();
         return;
     }
     run_result a = {.n_out = n.n_out}, b = {.n_out = n.n_out};
     for (int k = 0; k < n.n_out; k++) a.out[k] = got.at[k], b.out[k] = expected.at[k];
-    /* where one node says it all, the loaded graph is the saved one: the same bits */
-    if (results_agree(&a, &b, direct ? NULL : c->block, why)) report_pass();
+    /* if one node represents the op, the loaded graph is the saved one: the same bits */
+    if (results_agree(&a, &b, one_node ? NULL : c->block, why)) report_pass();
     else report_fail(c, dtype, "%s", why);
 }
 
 /* --- the page of the documentation ------------------------------------------------------------ */
 
-/* A line for each op and each ONNX operator it can be: "| `add` | `Add` |". */
-static char *table(void) {
+/* A line for each op and each ONNX operator it is saved as: "| `add` | `Add` |". */
+static char *expected_table(void) {
     char *text = NULL, last[128] = "";
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -191,7 +193,7 @@ static char *table(void) {
             if (!row->op || row->body || strcmp(row->op, op->name) != 0) continue;
             snprintf(line, sizeof line, "| `%s` | `%s` |\n", op->name, gd_onnx_row_name(row));
             if (strcmp(line, last) != 0)
-                fputs(line, out); /* two rows may differ in their options alone */
+                fputs(line, out); /* rows may differ only in their options */
             memcpy(last, line, sizeof last);
         }
     }
@@ -200,14 +202,16 @@ static char *table(void) {
 }
 
 void check_onnx_page(void) {
-    char *page = NULL, *wanted = table();
+    char *page = NULL, *expected_text = expected_table();
     size_t bytes = 0;
     const gd_status status =
         gd_file_read_all(GRADUS_CASES_DIR "/../../docs/onnx.md", &page, &bytes);
-    if (status == GD_OK && strstr(page, wanted)) report_pass();
-    else report_fail(NULL, GD_DTYPE_NONE, "docs/onnx.md does not have this table:\n%s", wanted);
+    if (status == GD_OK && strstr(page, expected_text)) report_pass();
+    else
+        report_fail(NULL, GD_DTYPE_NONE, "docs/onnx.md does not have this table:\n%s",
+                    expected_text);
     gd_free(page);
-    free(wanted);
+    free(expected_text);
 }
 
 void suite_onnx(const test_cases *cases) {

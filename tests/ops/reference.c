@@ -1,4 +1,5 @@
-/* reference.c - fast kernels give what the reference kernels do, in every dtype of the block. */
+/* reference.c - fast kernels give the results of the reference kernels, in every dtype of the
+ * block. */
 #include "gradus/testing.h"
 #include "suites.h"
 
@@ -19,7 +20,7 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     if (slow.status != GD_OK)
         report_fail(c, dtype, "with reference kernels: %s", gd_error_message());
     else if (results_agree(&fast, &slow, c->block, why)) report_pass();
-    else report_fail(c, dtype, "expected as the reference kernels: %s", why);
+    else report_fail(c, dtype, "differs from the reference kernels: %s", why);
 }
 
 void suite_reference(const test_cases *cases) { each_variant(cases, ~0u, check_variant); }

@@ -1,13 +1,13 @@
-/* scalar.c - elementwise ops, their gradients and reductions, printed in the scalar dialect, compiled and called
- * once for each element, give what the reference kernels give, in every dtype. */
+/* scalar.c - kernels printed in the scalar dialect give the results of the reference kernels, in
+ * every dtype: elementwise ops, their gradients, and reductions. */
 #include "gradus/testing.h"
 #include "scalar_kernels.h"
 #include "suites.h"
 
-/* Whether the op may have a kernel of the dialect. */
+/* Whether the op may have a kernel in the dialect. */
 static bool has_source(const gd_op *op) { return op->ir || op->facts.reduces; }
 
-static void run_once(const test_case *c, gd_dtype dtype) {
+static void collect_sources(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     const char *no_grad;
     run_result r;
@@ -16,7 +16,7 @@ static void run_once(const test_case *c, gd_dtype dtype) {
     gd_clear_error();
 }
 
-/* The case with inputs in a layout: strides are arguments of the same kernel. */
+/* Checks the case with all inputs in a layout: strides are arguments of the same kernel. */
 static void check_layout(const test_case *c, gd_dtype dtype, layout kind) {
     GD_SCOPE;
     const char *no_grad;
@@ -30,15 +30,15 @@ static void check_layout(const test_case *c, gd_dtype dtype, layout kind) {
         report_fail(c, dtype, "%s", gd_error_message());
         return;
     }
-    if (scalar.runs == runs) return; /* no kernel of the case is among the sample */
+    if (scalar.runs == runs) return; /* the sample has no kernel of this case */
     gd_set_reference_kernels(true);
     run_case(&s, &expected);
     gd_set_reference_kernels(false);
     if (results_agree(&result, &expected, c->block, why)) report_pass();
-    else report_fail(c, dtype, "in the scalar dialect, %s: %s", layout_name(kind), why);
+    else report_fail(c, dtype, "in the scalar dialect, %s inputs: %s", layout_name(kind), why);
 }
 
-static void check(const test_case *c, gd_dtype dtype) {
+static void check_variant(const test_case *c, gd_dtype dtype) {
     if (!has_source(c->block->op)) return;
     check_layout(c, dtype, LAYOUT_ROWS);
     check_layout(c, dtype, LAYOUT_COLUMNS);
@@ -46,14 +46,14 @@ static void check(const test_case *c, gd_dtype dtype) {
 }
 
 void suite_scalar(const test_cases *cases) {
-    enum { SAMPLE = 4 };
+    enum { SAMPLE = 4 }; /* one in 4 kernels is compiled */
     const char *full = getenv("GRADUS_TEST_FULL");
     scalar_begin(full && *full == '1' ? 1 : SAMPLE);
-    each_variant(cases, ~0u, run_once);
+    each_variant(cases, ~0u, collect_sources);
     const int compiled = scalar_compile();
     printf("  %d of %d kernels\n", compiled, scalar.count);
     if (compiled < 0)
         report_fail(NULL, GD_DTYPE_NONE, "some kernels of the scalar dialect do not compile");
-    each_variant(cases, ~0u, check);
+    each_variant(cases, ~0u, check_variant);
     scalar_end();
 }

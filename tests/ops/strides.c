@@ -1,15 +1,15 @@
-/* strides.c - strided inputs give what contiguous copies of them do. */
+/* strides.c - strided inputs give the results of contiguous copies. */
 #include <stdio.h>
 
 #include "suites.h"
 
-/* Input `which` in a layout (-1: all of them), against row-major ones with the same values. */
+/* Compares input `which` (-1: all inputs) in a layout with row-major inputs of the same values. */
 static void compare_layout(const test_case *c, gd_dtype dtype, int which, layout kind,
                            bool gradients) {
     GD_SCOPE;
     char why[512] = "";
-    run_result strided, rows;
-    run_setup s = {.c = c, .dtype = dtype, .gradients = gradients}, plain = s;
+    run_result strided, expected;
+    run_setup s = {.c = c, .dtype = dtype, .gradients = gradients}, contiguous = s;
     int n = case_tensor_count(c), changed = 0;
     for (int i = 0; i < n && i < MAX_TENSORS; i++) {
         const char *name;
@@ -18,12 +18,12 @@ static void compare_layout(const test_case *c, gd_dtype dtype, int which, layout
         if (!item || (which >= 0 && i != which) || !layout_applies(kind, item)) continue;
         if (kind == LAYOUT_EXPANDED && input_is_mutated(c->block->op, i)) continue;
         s.layouts[i] = kind;
-        plain.like_expanded[i] = s.like_expanded[i] = kind == LAYOUT_EXPANDED;
+        contiguous.like_expanded[i] = s.like_expanded[i] = kind == LAYOUT_EXPANDED;
         changed++;
     }
     if (changed == 0 || (which < 0 && changed < 2)) return;
-    run_case(&plain, &rows);
-    if (rows.status != GD_OK) { /* repeated values may be no valid data for the op */
+    run_case(&contiguous, &expected);
+    if (expected.status != GD_OK) { /* repeated values may be invalid for the op */
         if (kind == LAYOUT_EXPANDED) report_skip("not valid with repeated values");
         else report_fail(c, dtype, "%s", gd_error_message());
         return;
@@ -31,7 +31,7 @@ static void compare_layout(const test_case *c, gd_dtype dtype, int which, layout
     run_case(&s, &strided);
     if (strided.status != GD_OK)
         report_fail(c, dtype, "%s input %d: %s", layout_name(kind), which, gd_error_message());
-    else if (results_agree(&strided, &rows, c->block, why)) report_pass();
+    else if (results_agree(&strided, &expected, c->block, why)) report_pass();
     else report_fail(c, dtype, "%s input %d: %s", layout_name(kind), which, why);
 }
 

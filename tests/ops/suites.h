@@ -1,4 +1,4 @@
-/* suites.h - the suites over tests/cases/, one function and one file each. */
+/* suites.h - the suites over tests/cases/, one function each. */
 #ifndef GRADUS_TESTS_SUITES_H
 #define GRADUS_TESTS_SUITES_H
 
@@ -25,11 +25,11 @@ void suite_macs(const test_cases *cases);
 void suite_autocast(const test_cases *cases);
 void suite_coverage(const test_cases *cases);
 
-/* Whether docs/onnx.md lists what can be saved; a part of suite_coverage. */
+/* Checks that docs/onnx.md lists the ops that can be saved; a part of suite_coverage. */
 void check_onnx_page(void);
 
-/* Calls fn for each case and each dtype of its block that is in `mask`. A case that gives the
- * dtypes of all inputs is called once, with GD_DTYPE_NONE. */
+/* Calls fn for each case and each dtype of its block that is in `mask`. For a case that gives the
+ * dtypes of all inputs, calls it once with GD_DTYPE_NONE. */
 void each_variant(const test_cases *cases, unsigned mask,
                   void (*fn)(const test_case *c, gd_dtype dtype));
 

@@ -1,13 +1,13 @@
-/* test_ops.c - every op, every case of tests/cases/, in every suite.
+/* test_ops.c - runs every case of tests/cases/ in every suite.
  *
  *     test_ops                                all suites, all cases
  *     test_ops --op conv2d                    one op in all suites
  *     test_ops --family reduce --suite golden
  *     test_ops --device test --suite golden   on another device
- *     test_ops --list                         the suites and what each promises
+ *     test_ops --list                         the suites and the promise of each
  *     test_ops --dump --family reduce         the cases and their data, for tests/golden/make.py
  *
- * GRADUS_TEST_FULL=1 runs all of what is otherwise sampled.
+ * GRADUS_TEST_FULL=1 also runs the cases that suites skip as large or sample.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,21 +26,22 @@ static const suite suites[] = {
      suite_gradcheck, false},
     {"reference", "fast kernels give the reference kernels' results, in every dtype",
      suite_reference, false},
-    {"strides", "strided inputs give what contiguous ones do", suite_strides, false},
+    {"strides", "strided inputs give the results of contiguous ones", suite_strides, false},
     {"threads", "the same bits for any number of threads", suite_threads, false},
-    {"bodies", "ops run as their bodies in other ops give the results of their kernels",
-     suite_bodies, false},
+    {"bodies", "the body of an op in other ops gives the results of its kernel", suite_bodies,
+     false},
     {"scalar", "kernels of the scalar dialect give the reference kernels' results", suite_scalar,
      false},
     {"isa", "every instruction set gives the reference kernels' results", suite_isa, false},
-    {"modes", "every way of running gives the eager call's results", suite_modes, false},
+    {"modes", "every mode (graph, plan, device) gives the eager call's results", suite_modes,
+     false},
     {"onnx", "saved in an ONNX file and loaded again, an op gives the same results", suite_onnx,
      false},
     {"inplace", "in-place twins write what their base op returns", suite_inplace, false},
     {"errors", "wrong calls give a status and a message that names the op", suite_errors, false},
     {"faults", "any allocation may fail: no crash, no leak, GD_E_MEMORY", suite_faults, false},
     {"stack", "64 KiB of stack are enough", suite_stack, false},
-    {"autocast", "autocast gives what casts by hand give", suite_autocast, false},
+    {"autocast", "autocast gives the results of explicit casts", suite_autocast, false},
     {"macs", "rules count the multiply-adds of the op's body", suite_macs, false},
     {"coverage", "every op has cases, every gradient is checked", suite_coverage, true},
     {NULL, NULL, NULL, false},
@@ -75,7 +76,7 @@ static int run_suite(const suite *s, const test_cases *cases) {
     return failed;
 }
 
-/* Makes a device the default one, so that the cases' inputs, and all that follows, are there. */
+/* Makes a device the default one: inputs are created there, and ops run there. */
 static bool use_device(const char *kind) {
     gd_test_device(); /* sets the folder of backends */
     gd_device *device = gd_device_get(kind);

@@ -1,5 +1,5 @@
-/* threads.c - the same bits for any number of threads, and every instruction set as good as the
- * reference. */
+/* threads.c - any number of threads gives the same bits, and every instruction set gives the
+ * results of the reference kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 
 enum { LARGEST = 300000 }; /* elements of any tensor of an enlarged case */
 
-/* --- cases made larger, so that there is work to share ---------------------------------------- */
+/* --- cases enlarged so that threads share work ------------------------------------------------ */
 
-/* A copy of the case in which every dim of that size is `factor` times as large. The text stays, so
- * the data begin as before. */
-static test_case enlarged(const test_case *c, int64_t size, int64_t factor) {
+/* A copy of the case in which every dim of this size is `factor` times as large. The text stays the
+ * same, so the data begin with the same numbers. */
+static test_case enlarge_case(const test_case *c, int64_t size, int64_t factor) {
     test_case big = *c;
     for (int i = 0; i < c->n_inputs; i++) {
         case_input *in = &big.inputs[i];
@@ -29,7 +29,7 @@ static test_case enlarged(const test_case *c, int64_t size, int64_t factor) {
     return big;
 }
 
-static void enlarged_free(test_case *big) {
+static void free_enlarged_case(test_case *big) {
     for (int i = 0; i < big->n_inputs; i++) free(big->inputs[i].items);
 }
 
@@ -45,22 +45,22 @@ static int64_t elements(const test_case *c) {
     return total;
 }
 
-/* How many elements the inputs have when broadcast together: a guess at the work. */
+/* The number of elements of the inputs' broadcast shape: an estimate of the work. */
 static int64_t broadcast_elements(const test_case *c) {
-    int64_t box[GD_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1}, n = 1;
+    int64_t broadcast_dims[GD_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1}, n = 1;
     for (int i = 0; i < c->n_inputs; i++)
         for (int k = 0; k < c->inputs[i].n_items; k++) {
             const gd_shape *dims = &c->inputs[i].items[k].dims;
             for (int d = 0; d < dims->rank; d++) {
-                int64_t *at = &box[GD_MAX_RANK - dims->rank + d];
+                int64_t *at = &broadcast_dims[GD_MAX_RANK - dims->rank + d];
                 if (dims->at[d] > *at) *at = dims->at[d];
             }
         }
-    for (int d = 0; d < GD_MAX_RANK && n < LARGEST; d++) n *= box[d];
+    for (int d = 0; d < GD_MAX_RANK && n < LARGEST; d++) n *= broadcast_dims[d];
     return n;
 }
 
-/* Whether the shape rule accepts the case, and its results are not too large. */
+/* Whether the shape rule accepts the case and no tensor is larger than LARGEST. */
 static bool affordable(const test_case *c, gd_dtype dtype) {
     GD_SCOPE;
     const gd_op *op = c->block->op;
@@ -75,16 +75,15 @@ static bool affordable(const test_case *c, gd_dtype dtype) {
                       metas, gd_op_output_count(op)};
     for (int k = 0; k < infer.n_out; k++)
         metas[k] = (gd_meta){.view_of = -1, .dtype = n && in[0] ? gd_tensor_dtype(in[0]) : GD_F32};
-    bool fine = op->infer(&infer) == GD_OK;
-    for (int k = 0; k < infer.n_out && fine; k++) {
+    bool ok = op->infer(&infer) == GD_OK;
+    for (int k = 0; k < infer.n_out && ok; k++) {
         int64_t elements_out = 1;
         for (int d = 0; d < infer.out[k].rank; d++)
-            fine =
-                fine && !__builtin_mul_overflow(elements_out, infer.out[k].dims[d], &elements_out);
-        fine = fine && elements_out <= LARGEST;
+            ok = ok && !__builtin_mul_overflow(elements_out, infer.out[k].dims[d], &elements_out);
+        ok = ok && elements_out <= LARGEST;
     }
     if (infer.out != metas) gd_free(infer.out);
-    return fine;
+    return ok;
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -99,7 +98,7 @@ static void check_bits(const test_case *c, gd_dtype dtype, const char *what, boo
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
     gd_set_num_threads(1);
     run_case(&s, &one);
-    if (one.status != GD_OK) { /* the larger sizes may not fit the options */
+    if (one.status != GD_OK) { /* enlarged sizes may be invalid with the options */
         if (!large) report_fail(c, dtype, "%s", gd_error_message());
         return;
     }
@@ -128,15 +127,15 @@ static void check_threads(const test_case *c, gd_dtype dtype) {
         if (sizes[i] <= 1) continue;
         bool done = false;
         for (int64_t factor = 40000 / elements(c); factor > 1 && !done; factor /= 8) {
-            test_case big = enlarged(c, sizes[i], factor);
+            test_case big = enlarge_case(c, sizes[i], factor);
             if (affordable(&big, dtype)) {
                 char what[64];
-                snprintf(what, sizeof what, "size %lld made %lld: ", (long long)sizes[i],
+                snprintf(what, sizeof what, "size %lld enlarged to %lld: ", (long long)sizes[i],
                          (long long)(sizes[i] * factor));
                 check_bits(&big, dtype, what, true);
                 done = true;
             }
-            enlarged_free(&big);
+            free_enlarged_case(&big);
         }
     }
 }
@@ -163,17 +162,17 @@ static void check_isa(const test_case *c, gd_dtype dtype) {
         report_fail(c, dtype, "%s", gd_error_message());
         return;
     }
-    bool fine = true;
-    for (int isa = GD_ISA_BASE; isa <= (int)best && fine; isa++) {
+    bool ok = true;
+    for (int isa = GD_ISA_BASE; isa <= (int)best && ok; isa++) {
         gd_cpu_set_isa((gd_isa)isa);
         run_case(&s, &fast);
-        fine = fast.status == GD_OK && results_agree(&fast, &slow, c->block, why);
-        if (!fine)
+        ok = fast.status == GD_OK && results_agree(&fast, &slow, c->block, why);
+        if (!ok)
             report_fail(c, dtype, "%s: %s", gd_isa_name((gd_isa)isa),
                         fast.status == GD_OK ? why : gd_error_message());
     }
     gd_cpu_set_isa(best);
-    if (fine) report_pass();
+    if (ok) report_pass();
 }
 
 void suite_isa(const test_cases *cases) {

@@ -31,16 +31,17 @@ static void record_message(gd_log_level level, const char *message, void *user) 
     if (sscanf(message, "gd_fit: stopped after step %" SCNd64 ": SIG", &step) == 1 &&
         strstr(message, "SIGTERM"))
         page->stopped = step;
-    if (level < GD_LOG_WARNING) return;
+    if (level < GD_LOG_WARNING && !strstr(message, "cannot be traced")) return;
     snprintf(page->warning, sizeof page->warning, "%s", message);
     page->warnings++;
 }
 
 /* --- data ------------------------------------------------------------------------------------- */
 
-static int64_t count(void *self) { return *(int *)self; }
+static int64_t count_samples(void *self) { return *(int *)self; }
 
-/* A bright stripe in one of four places, with noise that depends on the sample alone. */
+/* Image (1, SIDE, SIDE) with a bright stripe at one of four positions, the class. The noise depends
+ * only on the sample. */
 static gd_tensors get_sample(int64_t index, gd_random *random, void *self) {
     (void)random;
     float image[SIDE * SIDE];
@@ -52,8 +53,8 @@ static gd_tensors get_sample(int64_t index, gd_random *random, void *self) {
                      gd_scalar_of(class, GD_I64));
 }
 
-/* A program's own augmentation. */
-static gd_tensors jitter(gd_tensors sample, gd_random *random, void *user) {
+/* A user-defined augmentation. */
+static gd_tensors jitter_sample(gd_tensors sample, gd_random *random, void *user) {
     (void)user;
     const double scale = gd_random_between(random, 0.8, 1.2),
                  shift = gd_random_between(random, -0.2, 0.2);
@@ -61,14 +62,14 @@ static gd_tensors jitter(gd_tensors sample, gd_random *random, void *user) {
                      sample.at[1]);
 }
 
-static gd_loader *loader(int *samples, bool train) {
+static gd_loader *make_loader(int *samples, bool train) {
     gd_dataset *data =
-        gd_dataset_from(samples, .count = count, .get = get_sample, .name = "stripes");
+        gd_dataset_from(samples, .count = count_samples, .get = get_sample, .name = "stripes");
     if (train) {
         data = gd_dataset_transform(data, gd_transform_flip(),
                                     gd_transform_crop(SIDE, .padding = gd_dims(1, 0)),
                                     gd_transform_erase(.p = 0.3));
-        data = gd_dataset_map(data, jitter, NULL);
+        data = gd_dataset_map(data, jitter_sample, NULL);
     }
     return gd_loader_new(data, .batch = BATCH, .shuffle = train, .seed = 3,
                          .workers = train ? 4 : 0);
@@ -76,7 +77,7 @@ static gd_loader *loader(int *samples, bool train) {
 
 /* --- the run ---------------------------------------------------------------------------------- */
 
-/* A callback with state: its numbers are part of the result. */
+/* The state of a callback; its numbers are part of the result. */
 typedef struct counter {
     int64_t batches, epochs;
     double sum;
@@ -102,7 +103,7 @@ static gd_module *make_net(void) {
                             gd_nn_dropout(.p = 0.2), gd_nn_linear(24, CLASSES));
 }
 
-/* Numbers of the history with all their bits, without times. */
+/* Writes the history with all bits of its numbers, without times. */
 static void write_history(const char *result, const gd_history *h, const counter *c) {
     char path[4096];
     snprintf(path, sizeof path, "%s.txt", result);
@@ -129,8 +130,8 @@ static gd_history *train(gd_module *net, const char *folder, counter *c) {
     gd_callback *save =
         gd_checkpoint(folder, .every_steps = KILLED_EVERY_STEPS, .keep = 3, .best = "val_loss");
     gd_callback *stop = gd_callback_new("early_stopping", "monitor=val_loss patience=3");
-    return gd_fit(net, loader(&train_samples, true), .epochs = EPOCHS,
-                  .validation = loader(&test_samples, false),
+    return gd_fit(net, make_loader(&train_samples, true), .epochs = EPOCHS,
+                  .validation = make_loader(&test_samples, false),
                   .callbacks = gd_callbacks(save, count_all, stop), .resume = folder,
                   .progress = GD_PROGRESS_NONE);
 }
@@ -144,7 +145,7 @@ int killed_run(const char *folder, const char *result, killed_page *page) {
     gd_seed(11);
     counter c = {0};
     gd_module *net = make_net(), *best = make_net();
-    const char *kind = getenv("GRADUS_KILL_DEVICE"); /* the CPU if it is not set */
+    const char *kind = getenv("GRADUS_KILL_DEVICE"); /* default: the CPU */
     if (kind) gd_module_to(net, kind, GD_DTYPE_NONE);
     const gd_history *h = train(net, folder, &c);
     char path[4096];

@@ -9,44 +9,44 @@
 #include "files.h"
 #include "io/state_io.h"
 
-typedef struct source {
+typedef struct open_file {
     gd_file_reader *reader;
     gd_safetensors header;
     const uint8_t *data;
-} source;
+} open_file;
 
-static bool open_source(source *s, const char *path) {
-    *s = (source){0};
+static bool open_safetensors(open_file *s, const char *path) {
+    *s = (open_file){0};
     return gd_file_reader_open(&s->reader, path) == GD_OK &&
            gd_safetensors_read(&s->header, s->reader) == GD_OK &&
            gd_file_reader_map(s->reader, &s->data) == GD_OK;
 }
 
-static void close_source(source *s) {
+static void close_safetensors(open_file *s) {
     gd_safetensors_free(&s->header);
     gd_file_reader_close(s->reader);
 }
 
-static bool is_of(const char *name, const char *part) {
+static bool belongs_to_part(const char *name, const char *part) {
     const size_t length = strlen(part);
     return strncmp(name, part, length) == 0 && (name[length] == '.' || name[length] == 0);
 }
 
-static const gd_safetensors_entry *find_entry(const source *s, const char *name) {
+static const gd_safetensors_entry *find_entry(const open_file *s, const char *name) {
     for (size_t i = 0; i < s->header.count; i++)
         if (strcmp(s->header.entries[i].name, name) == 0) return &s->header.entries[i];
     return NULL;
 }
 
-static const char *find_value(const source *s, const char *key) {
+static const char *find_value(const open_file *s, const char *key) {
     for (size_t i = 0; i < s->header.n_values; i++)
         if (strcmp(s->header.values[i].key, key) == 0) return s->header.values[i].text;
     return NULL;
 }
 
-/* The file in memory: `data[i]` are the bytes of entry i. */
-static bool write_all(const char *path, gd_safetensors_entry *entries, const uint8_t **data,
-                      size_t count, gd_safetensors_value *values, size_t n_values) {
+/* Writes a file with these entries; `data[i]` are the bytes of entry i. */
+static bool write_safetensors(const char *path, gd_safetensors_entry *entries, const uint8_t **data,
+                              size_t count, gd_safetensors_value *values, size_t n_values) {
     char *header;
     size_t bytes, at;
     if (gd_safetensors_make_header(path, entries, count, values, n_values, &header, &bytes) !=
@@ -68,7 +68,7 @@ static bool write_all(const char *path, gd_safetensors_entry *entries, const uin
     return true;
 }
 
-static int mix_files(const source *a, const source *b, const char *path, const char *part) {
+static int mix_files(const open_file *a, const open_file *b, const char *path, const char *part) {
     const size_t count = a->header.count, n_values = a->header.n_values;
     gd_safetensors_entry *entries = calloc(count + 1, sizeof *entries);
     gd_safetensors_value *values = calloc(n_values + 1, sizeof *values);
@@ -76,7 +76,8 @@ static int mix_files(const source *a, const source *b, const char *path, const c
     int differ = 0;
     for (size_t i = 0; i < count; i++) {
         const gd_safetensors_entry *e = &a->header.entries[i],
-                                   *other = is_of(e->name, part) ? find_entry(b, e->name) : NULL;
+                                   *other = belongs_to_part(e->name, part) ? find_entry(b, e->name)
+                                                                           : NULL;
         entries[i] = other ? *other : *e;
         data[i] = other ? b->data + other->begin : a->data + e->begin;
         differ += other &&
@@ -84,31 +85,32 @@ static int mix_files(const source *a, const source *b, const char *path, const c
     }
     for (size_t i = 0; i < n_values; i++) {
         const char *key = a->header.values[i].key, *text = a->header.values[i].text,
-                   *other = is_of(key, part) ? find_value(b, key) : NULL;
+                   *other = belongs_to_part(key, part) ? find_value(b, key) : NULL;
         if (strcmp(key, GD_CHECKSUM_KEY) == 0) text = GD_CHECKSUM_BLANK;
         values[i] = (gd_safetensors_value){key, other ? other : text};
         differ += other && strcmp(other, text) != 0;
     }
-    const bool done = write_all(path, entries, data, count, values, n_values);
+    const bool done = write_safetensors(path, entries, data, count, values, n_values);
     free(entries), free(values), free(data);
     return done ? differ : -1;
 }
 
 int mix_part(const char *into, const char *from, const char *part) {
-    source a, b;
+    open_file a, b;
     char path[4096];
     snprintf(path, sizeof path, "%s.mixed", into);
     int differ = -1;
-    if (open_source(&a, into) & open_source(&b, from)) differ = mix_files(&a, &b, path, part);
-    close_source(&a), close_source(&b);
+    if (open_safetensors(&a, into) & open_safetensors(&b, from))
+        differ = mix_files(&a, &b, path, part);
+    close_safetensors(&a), close_safetensors(&b);
     return differ >= 0 && rename(path, into) == 0 ? differ : -1;
 }
 
 bool mix_parts(const char *path, char *text, int size) {
-    source s;
-    const bool is_open = open_source(&s, path);
+    open_file s;
+    const bool is_open = open_safetensors(&s, path);
     const char *parts = is_open ? find_value(&s, GD_STATE_PARTS) : NULL;
     snprintf(text, (size_t)size, "%s", parts ? parts : "");
-    close_source(&s);
+    close_safetensors(&s);
     return parts != NULL;
 }

@@ -1,9 +1,9 @@
-/* test_kill.c - a training run that is killed again and again ends with the same bits as one
- * that is not.
+/* test_kill.c - a training run that is killed many times ends with the same bits as one that is
+ * never killed.
  *
- * `test_kill --train FOLDER RESULT PAGE` is the run (killed_run.h); the tests start it, kill it,
- * and start it again until it is done. GRADUS_TEST_FULL=1: a kill at every system call that
- * writes, and more at random.
+ * `test_kill --train FOLDER RESULT PAGE` is the run (killed_run.h). The tests start it, kill it,
+ * and start it again until it completes. With GRADUS_TEST_FULL=1 they kill it at every system call
+ * that writes, and more often at random.
  */
 #define _GNU_SOURCE 1
 #include <inttypes.h>
@@ -22,15 +22,15 @@
 #include "temp.h"
 #include "test.h"
 
-/* Of the runs that are killed and of the one that is not. */
+/* Folder and result of the killed runs, and of the complete run, which is never killed. */
 static const char *folder, *result, *complete_folder, *expected;
 static const char *page_path;
 static killed_page *page;
-static double complete_seconds; /* of the run that nobody kills */
+static double complete_seconds; /* duration of the complete run */
 static int64_t complete_steps;
 static draws stream = {20240501};
 
-/* Two checkpoints of the run in different epochs; the second one in the middle of one, and of an
+/* Steps of two checkpoints in different epochs. NEW is in the middle of an epoch and of an
  * accumulation. */
 enum { OLD = 15, NEW = 55 };
 
@@ -52,7 +52,7 @@ static int start_run(void *user) {
     return 127;
 }
 
-/* Whether both runs have left the same file RESULT or RESULT.txt. */
+/* Whether the files RESULT (or RESULT.txt) of both runs are equal. */
 static bool same_results(const char *suffix) {
     char path[500];
     size_t sizes[2] = {0, 0};
@@ -84,7 +84,7 @@ static bool copy_step(const char *from, const char *to, int step) {
     return copy_file(from, to, name) & copy_file(from, to, "best.safetensors");
 }
 
-/* Prepares a run that is killed; the first call also makes the run that is not. */
+/* Prepares a killed run; the first call also executes the complete run. */
 static bool begin_run(void) {
     if (!page) {
         folder = temp_path("run");
@@ -111,21 +111,23 @@ static void check_result(const char *how) {
     CHECK_SAYING(same_results(""), "%s: the weights differ", how);
     CHECK_SAYING(same_results(".txt"), "%s: the history differs", how);
     CHECK_SAYING(page->step == complete_steps, "%s: %" PRId64 " steps", how, page->step);
-    CHECK_SAYING(folder_count(folder) <= 4, "%s: %d files pile up", how, folder_count(folder));
+    CHECK_SAYING(folder_count(folder) <= 4, "%s: %d files in the folder", how,
+                 folder_count(folder));
 }
 
-/* --- a chain of kills ------------------------------------------------------------------------- */
+/* --- chains of killed processes --------------------------------------------------------------- */
 
-/* How a process of the chain ends; true: it was killed. */
-typedef bool (*ending)(int number, int *status);
+/* Runs one process of a chain and ends it; true: it was killed. */
+typedef bool (*end_process_fn)(int number, int *status);
 
 typedef struct chain {
-    int64_t reached; /* the step that the processes so far have come to */
-    int64_t resumed; /* the latest step that was resumed from */
-    int kills, runs, longest;
+    int64_t reached; /* the last step of the processes so far */
+    int64_t resumed; /* the step of the latest resume */
+    int kills, runs; /* killed processes, completed runs */
+    int most_lost;   /* the most steps that a kill has lost */
 } chain;
 
-/* A process has ended: where it says it went on is at most an interval behind. */
+/* After a process has ended: it resumed at most one checkpoint interval before the last kill. */
 static void check_resumed(chain *c, const char *how) {
     const int64_t from = page->resumed;
     CHECK_SAYING(page->warnings == 0, "%s: %s", how, page->warning);
@@ -134,17 +136,17 @@ static void check_resumed(chain *c, const char *how) {
         CHECK_SAYING(from <= c->reached && from >= c->reached - KILLED_EVERY_STEPS &&
                          from >= c->resumed,
                      "%s: resumed from %" PRId64 ", killed at %" PRId64, how, from, c->reached);
-        if ((int)(c->reached - from) > c->longest) c->longest = (int)(c->reached - from);
+        if ((int)(c->reached - from) > c->most_lost) c->most_lost = (int)(c->reached - from);
         c->resumed = from;
-    } else if (page->step != c->reached) { /* it has trained, and from the beginning */
+    } else if (page->step != c->reached) { /* it has trained from the start */
         CHECK_SAYING(c->reached <= KILLED_EVERY_STEPS && c->resumed == 0,
-                     "%s: started again, killed at %" PRId64, how, c->reached);
+                     "%s: started from step 0, killed at %" PRId64, how, c->reached);
     }
     c->reached = page->step;
     page->resumed = -1;
 }
 
-static void kill_often(int kills, ending end, const char *how) {
+static void kill_repeatedly(int kills, end_process_fn end, const char *how) {
     if (!begin_run()) return;
     chain c = {0};
     while (c.kills < kills && test_failures < 5) {
@@ -156,7 +158,7 @@ static void kill_often(int kills, ending end, const char *how) {
         CHECK_SAYING(status == 0, "%s: the run failed after %d kills", how, c.kills);
         check_result(how);
         c.runs++;
-        c = (chain){.kills = c.kills, .runs = c.runs, .longest = c.longest};
+        c = (chain){.kills = c.kills, .runs = c.runs, .most_lost = c.most_lost};
         folder_remove(folder);
         page->step = 0;
     }
@@ -164,12 +166,12 @@ static void kill_often(int kills, ending end, const char *how) {
     check_resumed(&c, how);
     check_result(how);
     printf("%s: %d kills, %d complete runs, at most %d steps lost\n", how, c.kills, c.runs + 1,
-           c.longest);
+           c.most_lost);
 }
 
 static int kills_of(int few, int many) { return getenv("GRADUS_TEST_FULL") ? many : few; }
 
-/* --- the ways to die -------------------------------------------------------------------------- */
+/* --- ways to end a process -------------------------------------------------------------------- */
 
 static bool kill_at_any_time(int number, int *status) {
     (void)number;
@@ -180,10 +182,10 @@ static bool kill_at_any_time(int number, int *status) {
 }
 
 TEST(a_run_that_is_killed_at_any_time_ends_with_the_same_bits) {
-    kill_often(kills_of(6, 200), kill_at_any_time, "kill -9 at any time");
+    kill_repeatedly(kills_of(6, 200), kill_at_any_time, "kill -9 at any time");
 }
 
-static const long calls[] = {
+static const long writing_calls[] = {
     SYS_write,     SYS_pwrite64, SYS_fsync,
 #ifdef SYS_rename
     SYS_rename,
@@ -201,21 +203,29 @@ static const long calls[] = {
 #endif
     SYS_mkdirat,
 };
-enum { CALLS = sizeof calls / sizeof *calls };
-static bool cannot_trace;
-static int seen[2][1000]; /* kills at each call: when it began, and when it ended */
+enum { CALLS = sizeof writing_calls / sizeof *writing_calls };
 
-/* In a chain a process goes on where the one before was killed. A checkpoint has 12 to 14 stops. */
+/* The calls at which processes are killed. With the net on a device the folder of compiled kernels
+ * is created many times, so mkdir and mkdirat, which come last in the list, are left out. */
+static int count_calls(void) {
+    int count = CALLS;
+    while (getenv("GRADUS_KILL_DEVICE") && writing_calls[count - 1] != SYS_unlinkat) count--;
+    return count;
+}
+static bool cannot_trace;
+static int kills_at_call[2][1000]; /* kills at each call: at its entry, at its exit */
+
+/* Kills the n-th process of a chain at its stop n + 1. A checkpoint has 12 to 14 stops. */
 static bool kill_at_calls(int number, int *status) {
-    const kill_plan plan = {.stop = number + 1, .calls = calls, .n_calls = CALLS};
+    const kill_plan plan = {.stop = number + 1, .calls = writing_calls, .n_calls = count_calls()};
     const child_end end = child_kill_at(plan, start_run, &(run){folder, result});
     *status = end.status;
     cannot_trace |= !end.traced;
-    if (end.killed && end.call >= 0 && end.call < 1000) seen[!end.before][end.call]++;
+    if (end.killed && end.call >= 0 && end.call < 1000) kills_at_call[!end.before][end.call]++;
     return end.killed || cannot_trace;
 }
 
-/* For each stop of the run: kills it there, then runs it to its end. */
+/* For each stop of the run: kills it there, then completes it. */
 static void kill_at_every_call(void) {
     int status = 0, stop = 0;
     for (; begin_run() && kill_at_calls(stop, &status) && !cannot_trace; stop++) {
@@ -230,27 +240,29 @@ static void kill_at_every_call(void) {
 }
 
 TEST(a_run_that_is_killed_before_and_after_writes_and_renames_ends_with_the_same_bits) {
-    kill_often(14, kill_at_calls, "kill -9 at system calls");
+    kill_repeatedly(14, kill_at_calls, "kill -9 at system calls");
     if (getenv("GRADUS_TEST_FULL")) kill_at_every_call();
     if (cannot_trace) SKIP("processes cannot be traced here");
     for (int after = 0; after < 2; after++) {
-        int renames = seen[after][SYS_renameat2];
+        int renames = kills_at_call[after][SYS_renameat2];
 #ifdef SYS_rename
-        renames += seen[after][SYS_rename];
+        renames += kills_at_call[after][SYS_rename];
 #endif
 #ifdef SYS_renameat
-        renames += seen[after][SYS_renameat];
+        renames += kills_at_call[after][SYS_renameat];
 #endif
-        CHECK_SAYING(renames && seen[after][SYS_pwrite64] && seen[after][SYS_fsync], "%d %d %d",
-                     renames, seen[after][SYS_pwrite64], seen[after][SYS_fsync]);
+        CHECK_SAYING(renames && kills_at_call[after][SYS_pwrite64] &&
+                         kills_at_call[after][SYS_fsync],
+                     "%d %d %d", renames, kills_at_call[after][SYS_pwrite64],
+                     kills_at_call[after][SYS_fsync]);
     }
 }
 
-/* SIGTERM: the run stops after its batch, and saves. Nothing is lost. */
+/* After SIGTERM the run stops after its batch and saves a checkpoint. No step is lost. */
 static int64_t stopped_at = -1;
 static int stops;
 
-static bool stop_it(int number, int *status) {
+static bool stop_by_sigterm(int number, int *status) {
     (void)number;
     page->stopped = -1;
     const long long longest = (long long)(1.1e9 * complete_seconds);
@@ -261,18 +273,18 @@ static bool stop_it(int number, int *status) {
                      page->resumed, stopped_at);
         stopped_at = -1;
     }
-    if (page->stopped > 0) stopped_at = page->stopped; /* at 0 there is nothing to resume */
+    if (page->stopped > 0) stopped_at = page->stopped; /* step 0 has no checkpoint */
     stops += page->stopped >= 0;
-    return page->stopped >= 0 || *status == -1; /* -1: before the run began to listen */
+    return page->stopped >= 0 || *status == -1; /* -1: before the run installed its handler */
 }
 
-TEST(a_run_that_is_stopped_by_sigterm_goes_on_where_it_was) {
+TEST(a_run_that_is_stopped_by_sigterm_resumes_where_it_stopped) {
     stopped_at = -1;
-    kill_often(kills_of(6, 40), stop_it, "SIGTERM");
-    CHECK_SAYING(stops > 0, "no signal came while it trained");
+    kill_repeatedly(kills_of(6, 40), stop_by_sigterm, "SIGTERM");
+    CHECK_SAYING(stops > 0, "no signal arrived during training");
 }
 
-/* --- every part is needed --------------------------------------------------------------------- */
+/* --- every part of a checkpoint is needed ----------------------------------------------------- */
 
 static int mix_child(void *part) {
     char into[500], from[500];
@@ -281,9 +293,9 @@ static int mix_child(void *part) {
     return mix_part(into, from, part) > 0 ? 0 : 1;
 }
 
-/* Kills a run after the checkpoints OLD and NEW and copies these to the folder of the complete
+/* Kills a run after the checkpoints OLD and NEW and copies both to the folder of the complete
  * run. */
-static void save_two(void) {
+static void save_old_and_new(void) {
     static const int steps[] = {OLD, NEW};
     for (int i = 0; i < 2; i++) {
         page->die_at = steps[i] + 1;
@@ -293,7 +305,7 @@ static void save_two(void) {
     page->die_at = 0;
 }
 
-/* The run that goes on from NEW with one part of OLD. */
+/* Resumes a run from NEW with one part of OLD. */
 static void run_mixed(const char *part, int *status) {
     folder_remove(folder);
     mkdir(folder, 0777);
@@ -305,7 +317,7 @@ static void run_mixed(const char *part, int *status) {
     CHECK(page->resumed == NEW);
 }
 
-TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
+TEST(a_run_that_is_resumed_with_an_older_part_differs) {
     static const char *const parts[] = {"net",
                                         "optimizer",
                                         "schedule",
@@ -322,7 +334,7 @@ TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
                                         "run.0.weight.grad"};
     int status;
     if (!begin_run()) return;
-    save_two();
+    save_old_and_new();
     run_mixed("", &status);
     CHECK(status == 0);
     check_result("resumed with all parts");
@@ -330,7 +342,7 @@ TEST(a_run_that_is_resumed_with_a_part_that_is_older_differs) {
         run_mixed(parts[i], &status);
         CHECK_SAYING(status == 0, "%s", parts[i]);
         CHECK_SAYING(!same_results("") || !same_results(".txt"),
-                     "with another %s the result is the same", parts[i]);
+                     "an older %s does not change the result", parts[i]);
     }
 }
 

@@ -1,4 +1,4 @@
-/* control_models.h - the branches and loops that test_control.c looks at. */
+/* control_models.h - functions with branches and loops, for the tests of control flow. */
 #ifndef CONTROL_MODELS_H
 #define CONTROL_MODELS_H
 
@@ -6,9 +6,9 @@
 
 static gd_tensor *noise(gd_shape dims, gd_dtype dtype) { return gd_cast(gd_randn(dims), dtype); }
 
-/* --- models: functions of tensors, written once ----------------------------------------------- */
+/* --- models: functions of values or symbols --------------------------------------------------- */
 
-/* y_t = (y_{t-1} + x_t) * w; w comes from outside. */
+/* y_t = (y_{t-1} + x_t) * w, with a captured w. */
 static gd_tensor *fold_step(gd_tensors in, void *w) {
     return gd_mul(gd_add(in.at[0], in.at[1]), w);
 }
@@ -24,7 +24,7 @@ static gd_tensor *folded_by_hand(gd_tensors in, void *user) {
     return y;
 }
 
-/* Two states, two sequences, two results, from the end. */
+/* Two states, two sequences and two results per step. */
 static gd_tensors two_step(gd_tensors in, void *w) {
     gd_tensor *a = in.at[0], *b = in.at[1], *x = in.at[2], *z = in.at[3];
     gd_tensor *next = gd_tanh(gd_add(gd_mul(a, x), gd_mul(b, w)));
@@ -40,7 +40,7 @@ static gd_tensor *two_scanned(gd_tensors in, void *user) {
                               in.at[2], .reverse = user != NULL));
 }
 
-/* One way or the other, by the data. */
+/* A branch that depends on the data. */
 static gd_tensors with_sine(gd_tensors in, void *w) {
     return gd_listed(gd_mul(gd_sin(in.at[0]), w), in.at[0]);
 }
@@ -54,7 +54,7 @@ static gd_tensor *branched(gd_tensors in, void *user) {
     return gd_mul(gd_add(r.at[0], gd_mul(r.at[1], in.at[0])), gd_sum(in.at[1]));
 }
 
-/* Doubles and more until it is large. */
+/* Multiplies by more than 1.5 until the sum of squares reaches 1000. */
 static gd_tensors is_small(gd_tensors in, void *w) {
     (void)w;
     return gd_listed(
@@ -71,7 +71,7 @@ static gd_tensor *grown(gd_tensors in, void *user) {
         .at[0];
 }
 
-/* A scan in a branch in a loop, all of which use w and x from outside. */
+/* A scan in a branch in a loop, all of which capture w and x. */
 typedef struct outside {
     gd_tensor *x, *w;
 } outside;
@@ -121,7 +121,7 @@ static gd_tensor *scan_in_scan(gd_tensors in, void *user) {
     return gd_add(s.state.at[0], gd_sum(s.ys.at[0], .axis = 0));
 }
 
-/* What is captured depends on what else is captured. */
+/* Captured tensors that depend on other captured tensors. */
 static gd_tensor *entangled(gd_tensors in, void *user) {
     gd_tensor *v = gd_sin(gd_mul(in.at[2], in.at[0]));
     outside o = {gd_mul(in.at[1], v), gd_tanh(gd_add(v, in.at[2]))};
@@ -132,7 +132,7 @@ static gd_tensor *entangled(gd_tensors in, void *user) {
     return gd_mul(gd_add(r.at[0], r.at[1]), v);
 }
 
-/* Functions that return a captured tensor: a transposed view that is used before and after, too. */
+/* Branches that return a captured tensor: a transposed view that is also used before and after. */
 static gd_tensors as_it_is(gd_tensors in, void *w) {
     (void)in;
     return gd_listed(w);
@@ -171,7 +171,7 @@ static const model models[] = {
 };
 enum { MODELS = sizeof models / sizeof *models, INPUTS = 3 };
 
-/* y0 (4), x (3, 4), w (4). */
+/* Creates y0 (4), x (3, 4) and w (4). */
 static void make_inputs(gd_dtype dtype, gd_tensor **in) {
     gd_seed(5);
     in[0] = noise(gd_dims(4), dtype);

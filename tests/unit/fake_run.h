@@ -1,4 +1,4 @@
-/* fake_run.h - a run without training: events with the values that a test gives them. */
+/* fake_run.h - a run without training: sends events with chosen values to callbacks. */
 #ifndef GRADUS_FAKE_RUN_H
 #define GRADUS_FAKE_RUN_H
 
@@ -16,8 +16,8 @@ typedef struct fake_run {
     const char *names[FAKE_VALUES];
     double values[FAKE_VALUES];
     gd_tensors inputs;
-    char stopped[400]; /* why; "": it has not */
-    char said[400];
+    char stopped[400]; /* the reason of a stop; "": not stopped */
+    char said[400];    /* the latest message of a callback */
     gd_event event;
 } fake_run;
 
@@ -56,7 +56,7 @@ static inline void fake_begin(fake_run *r, gd_module *net, gd_optimizer *optimiz
     r->event = (gd_event){.net = net, .optimizer = optimizer, .run = (struct gd_fit_run *)r};
 }
 
-/* Sets a value, which is added if there is none of that name. */
+/* Sets the value of this name, and adds it if needed. */
 static inline void fake_set(fake_run *r, const char *name, double value) {
     int i = 0;
     while (r->names[i] && strcmp(r->names[i], name) != 0) i++;
@@ -69,7 +69,7 @@ static inline gd_status fake_call(fake_run *r, gd_callback *c, gd_event_kind kin
     return gd_callback_call(c, &r->event);
 }
 
-/* The end of the next batch, and the end of the epoch. */
+/* Sends the end of the next batch, or the end of the epoch. */
 static inline gd_status fake_batch(fake_run *r, gd_callback *c) {
     r->event.step++;
     return fake_call(r, c, GD_ON_BATCH_END);
@@ -79,7 +79,7 @@ static inline gd_status fake_epoch_end(fake_run *r, gd_callback *c) {
     r->event.epoch++;
     return status;
 }
-/* An entire epoch, after which `name` has this value. */
+/* Sends the events of an epoch, at whose end `name` has this value. */
 static inline gd_status fake_epoch(fake_run *r, gd_callback *c, int batches, const char *name,
                                    double value) {
     gd_status status = GD_OK;

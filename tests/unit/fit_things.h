@@ -1,4 +1,4 @@
-/* fit_things.h - data and nets of the tests of training. */
+/* fit_things.h - data, nets and callbacks for the tests of training. */
 #ifndef FIT_THINGS_H
 #define FIT_THINGS_H
 
@@ -9,7 +9,7 @@
 enum { SAMPLES = 60, FEATURES = 5, CLASSES = 3 };
 #define QUIET .progress = GD_PROGRESS_NONE
 
-/* Classes that a linear net can tell apart, with some noise. */
+/* Linearly separable classes with noise: x (SAMPLES, FEATURES), y (SAMPLES). */
 static inline void make_data(gd_tensor **x, gd_tensor **y) {
     float features[SAMPLES * FEATURES];
     int64_t classes[SAMPLES];
@@ -34,7 +34,7 @@ static inline gd_module *make_dropout_net(void) {
                             gd_nn_dropout(.p = 0.2), gd_nn_linear(8, CLASSES));
 }
 
-/* Over all parameters and buffers. */
+/* The largest |a - b| over all parameters and buffers. */
 static inline double largest_difference(gd_module *a, gd_module *b) {
     GD_SCOPE;
     double most = 0;

@@ -1,5 +1,5 @@
-/* fuse_ways.h - one function of tensors run in several ways: eager, as a plan by the evaluator, as
- * a plan by compiled kernels; and the text of its plan. For the tests of fused kernels. */
+/* fuse_ways.h - runs a function of tensors eagerly, as a plan by the evaluator, and as a plan with
+ * compiled kernels, and compares the results. For the tests of fused kernels. */
 #ifndef GRADUS_TESTS_FUSE_WAYS_H
 #define GRADUS_TESTS_FUSE_WAYS_H
 
@@ -10,11 +10,12 @@
 
 enum { MOST = 24 };
 
-/* Builds results from inputs: on values it computes, on symbols it makes a graph. */
+/* The results of a body_fn. */
 typedef struct results {
     gd_tensor *at[MOST];
     int count;
 } results;
+/* The function under test: computes with values, or builds a graph from symbols. */
 typedef results (*body_fn)(gd_tensor *const *x, const void *arg);
 
 typedef struct planned {
@@ -55,7 +56,7 @@ static __attribute__((unused)) int count(const char *text, const char *part) {
     return n;
 }
 
-/* The same bits, or both NaN: which one it is may differ. */
+/* Whether elements agree: the same bits, both NaN (with any bits), or within the tolerance. */
 static bool same_numbers(gd_tensor *a, gd_tensor *b, double tolerance) {
     a = gd_contiguous(a);
     b = gd_contiguous(b);
@@ -75,7 +76,7 @@ static bool same_numbers(gd_tensor *a, gd_tensor *b, double tolerance) {
     return true;
 }
 
-/* Eager, then the plan by the evaluator and compiled: the same numbers each time. */
+/* Compares the plan, by the evaluator and compiled, with the eager results. */
 static __attribute__((unused)) void check_all_ways(const char *what, body_fn body, const void *arg,
                                                    gd_tensor *const *x, int n, double tolerance) {
     GD_SCOPE;

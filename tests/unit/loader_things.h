@@ -10,10 +10,10 @@
 #include "clean_test.h"
 #include "gradus/gradus.h"
 
-/* Samples (x, y): x is f32[2] of the number and a random number, y the number. */
+/* Samples (x, y): x is f32[2] with the index and a random number, y is the index. */
 typedef struct numbers {
     int64_t count;
-    int broken_every; /* every n-th sample fails; 0: none */
+    int broken_every; /* every n-th sample fails; 0: no sample */
     int sleep_us;
     bool records; /* a broken sample records a failure and returns tensors */
     _Atomic int calls;
@@ -28,7 +28,7 @@ static inline gd_tensors numbers_get(int64_t index, gd_random *random, void *sel
     const bool broken = n->broken_every && index % n->broken_every == n->broken_every - 1;
     gd_tensor *y = gd_scalar_of((double)index, GD_I64);
     if (broken && n->records) {
-        gd_matmul(y, gd_ones(gd_dims(3, 3, 3))); /* fails, and nobody looks */
+        gd_matmul(y, gd_ones(gd_dims(3, 3, 3))); /* fails, and the caller does not check it */
         return gd_listed(y, y);
     }
     if (broken) return gd_listed(gd_reshape(y, gd_dims(7)), y);
@@ -38,7 +38,7 @@ static inline gd_tensors numbers_get(int64_t index, gd_random *random, void *sel
 
 #define NUMBERS(n) gd_dataset_from(n, .count = numbers_count, .get = numbers_get, .name = "numbers")
 
-/* The bytes of what a loader gives. */
+/* Hashes the bytes of batches. */
 static inline uint64_t hash(uint64_t h, const void *data, size_t bytes) {
     const unsigned char *p = data;
     for (size_t i = 0; i < bytes; i++) h = (h ^ p[i]) * 0x100000001b3u;
@@ -60,7 +60,7 @@ static inline uint64_t hash_batch(uint64_t h, gd_tensors batch) {
     return h;
 }
 
-/* The rest of the epoch; in *batches how many there were. */
+/* Hashes the rest of the epoch and counts its batches in *batches. */
 static inline uint64_t hash_epoch(gd_loader *loader, int *batches) {
     uint64_t h = 0xcbf29ce484222325u;
     int count = 0;
@@ -69,7 +69,7 @@ static inline uint64_t hash_epoch(gd_loader *loader, int *batches) {
     return h;
 }
 
-/* The integers of a tensor. */
+/* Copies the integers of a tensor. */
 static inline void read_ints(const gd_tensor *t, int64_t *to, int64_t room) {
     const int64_t count = gd_tensor_numel(t);
     CHECK(count <= room && gd_tensor_dtype(t) == GD_I64);

@@ -1,4 +1,4 @@
-/* numpy_sample.h - a .npz file as NumPy 2.4 writes it:
+/* numpy_sample.h - a compressed .npz file written by NumPy 2.4:
  *
  *     np.savez_compressed(path,
  *         fortran=np.asfortranarray(np.arange(6, dtype=">f8").reshape(2, 3) / 4),

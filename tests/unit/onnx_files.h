@@ -1,5 +1,4 @@
-/* onnx_files.h - what tests of ONNX files have in common: a folder, files from their text form,
- * runs. */
+/* onnx_files.h - helpers of the ONNX tests: a folder, files written from their text form, runs. */
 #ifndef ONNX_FILES_H
 #define ONNX_FILES_H
 
@@ -11,7 +10,7 @@
 #include "onnx/load/load.h"
 #include "temp.h"
 
-/* A file from its text form. */
+/* Writes a model file from its text form and returns its path. */
 static inline const char *write_model(const char *text) {
     gd_pb_doc *doc;
     char *data;
@@ -42,7 +41,7 @@ static inline gd_tensor *run_one(gd_graph *graph, const char *input, gd_tensor *
     "input { name: '" name "' type { tensor_type { elem_type: 1 shape { " dims " } } } } "
 #define OUTPUT(name) "output { name: '" name "' type { tensor_type { elem_type: 1 } } } "
 
-/* Loads a file while its allocations fail. */
+/* Loads a file with each of its allocations failing once. */
 static inline void walk_load(const char *path, fault_walk w) {
     while (fault_next(&w)) {
         GD_SCOPE;
@@ -54,7 +53,7 @@ static inline void walk_load(const char *path, fault_walk w) {
     }
 }
 
-static inline void refuses(const char *text, gd_status status, const char *message) {
+static inline void check_load_fails(const char *text, gd_status status, const char *message) {
     GD_SCOPE;
     const char *path = write_model(text);
     CHECK(gd_onnx_load(path) == NULL);

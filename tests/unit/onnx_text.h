@@ -1,4 +1,4 @@
-/* onnx_text.h - ONNX models as text, for tests of what single nodes mean. */
+/* onnx_text.h - ONNX models as text, for tests of single nodes. */
 #ifndef ONNX_TEXT_H
 #define ONNX_TEXT_H
 
@@ -17,8 +17,8 @@
 #define INTS(name, numbers) "attribute { name: '" name "' type: INTS ints: [" numbers "] } "
 #define WORD(name, text)    "attribute { name: '" name "' type: STRING s: '" text "' } "
 
-/* Loads a model, runs it, and gives it once more through a file of ours. */
-static inline gd_tensor *result(const char *text, gd_tensor *x) {
+/* Loads and runs a model, then saves, loads and runs it again; both results must be equal. */
+static inline gd_tensor *run_text(const char *text, gd_tensor *x) {
     gd_graph *g = gd_onnx_load(write_model(text));
     CHECK_SAYING(g != NULL, "%s", gd_error_message());
     if (!g) return gd_full(gd_dims(), 0);
@@ -38,7 +38,7 @@ static inline bool has_dims(gd_tensor *t, int rank, const int64_t *dims) {
     const gd_shape s = gd_tensor_shape(t);
     return !gd_failed() && s.rank == rank && memcmp(s.at, dims, (size_t)rank * sizeof *dims) == 0;
 }
-#define DIMS(t, ...)                                                                               \
+#define CHECK_DIMS(t, ...)                                                                         \
     CHECK_SAYING(                                                                                  \
         has_dims(t, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__}), \
         "%s", gd_error_message())

@@ -30,27 +30,29 @@ static void list_dims(gd_tensor *t, char *text, size_t size) {
     snprintf(text + n, size - (size_t)n, "]");
 }
 
-/* Results of the same shapes and dtypes whose numbers differ by no more than this (0: the same). */
-static void check_same(uint64_t seed, const char *way, const results *want, const results *got,
+/* Checks that results have the same shapes and dtypes and differ by at most `tolerance` (0: same
+ * bits). */
+static void check_same(uint64_t seed, const char *mode, const results *expected, const results *got,
                        double tolerance) {
-    CHECK(want->count == got->count);
-    for (int i = 0; i < want->count && i < got->count; i++) {
+    CHECK(expected->count == got->count);
+    for (int i = 0; i < expected->count && i < got->count; i++) {
         char a_dims[80], b_dims[80];
-        list_dims(want->at[i], a_dims, sizeof a_dims);
+        list_dims(expected->at[i], a_dims, sizeof a_dims);
         list_dims(got->at[i], b_dims, sizeof b_dims);
         if (strcmp(a_dims, b_dims) != 0) {
-            CHECK_SAYING(false, "seed %llu, %s, result %d of %d: %s, eagerly %s",
-                         (unsigned long long)seed, way, i, want->count, b_dims, a_dims);
+            CHECK_SAYING(false, "seed %llu, %s, result %d of %d: %s, but %s in eager code",
+                         (unsigned long long)seed, mode, i, expected->count, b_dims, a_dims);
             return;
         }
-        const double *a = gd_data(gd_contiguous(gd_cast(gd_detach(want->at[i]), GD_F64)));
+        const double *a = gd_data(gd_contiguous(gd_cast(gd_detach(expected->at[i]), GD_F64)));
         const double *b = gd_data(gd_contiguous(gd_cast(gd_detach(got->at[i]), GD_F64)));
-        const int64_t n = gd_tensor_numel(want->at[i]);
+        const int64_t n = gd_tensor_numel(expected->at[i]);
         for (int64_t e = 0; e < n && a && b; e++) {
             if (is_close(a[e], b[e], tolerance)) continue;
-            CHECK_SAYING(
-                false, "seed %llu, %s, result %d of %d (%s), element %lld: %.17g, eagerly %.17g",
-                (unsigned long long)seed, way, i, want->count, a_dims, (long long)e, b[e], a[e]);
+            CHECK_SAYING(false,
+                         "seed %llu, %s, result %d of %d (%s), element %lld: %.17g, eagerly %.17g",
+                         (unsigned long long)seed, mode, i, expected->count, a_dims, (long long)e,
+                         b[e], a[e]);
             return;
         }
     }
@@ -61,7 +63,7 @@ static __attribute__((unused)) const char *level_name(int level) {
     return names[level];
 }
 
-/* Calls `check` with seeds 1, 2, ...: `usual` of them, or the number in GRADUS_GRAPHS. */
+/* Calls `check` with seeds 1, 2, ...: `usual` seeds, or the number in GRADUS_GRAPHS. */
 static void for_each_seed(uint64_t usual, void (*check)(uint64_t seed)) {
     const char *asked = getenv("GRADUS_GRAPHS"), *one = getenv("GRADUS_GRAPH");
     const uint64_t count = asked ? strtoull(asked, NULL, 10) : usual;

@@ -19,7 +19,7 @@ def values(shape, dtype):
     return (torch.arange(int(np.prod(shape))) % 3 - (0 if dtype in (torch.uint8, torch.bool) else 1)).to(dtype).reshape(shape)
 
 
-if what == "read":  # what the library wrote
+if what == "read":  # a file written by the library
     tensors = load_file(path)
     for name, dtype in DTYPES.items():
         assert torch.equal(tensors["net." + name], values((2, 5), dtype)), name
@@ -29,7 +29,7 @@ if what == "read":  # what the library wrote
     with safe_open(path, "pt") as file:
         assert file.metadata()["net.integer"] == "-7" and file.metadata()["format"] == "pt"
         checksum = file.metadata().get("gradus.checksum")
-    if checksum and xxhash:  # of the file with zeros in place of its digits
+    if checksum and xxhash:  # computed with zeros in place of its digits
         data = open(path, "rb").read()
         assert "xxh64:" + xxhash.xxh64(data.replace(checksum.encode(), b"xxh64:" + b"0" * 16)).hexdigest() == checksum
 elif what == "write":
@@ -37,7 +37,7 @@ elif what == "write":
     tensors.update({f"net.r{rank}": values([2, 1, 3, 1, 2, 1, 2, 1][:rank], torch.float32) for rank in range(9)})
     tensors["net.empty"] = torch.zeros(2, 0, 3, dtype=torch.float64)
     save_file(tensors, path, metadata={"net.number": "0.5", "net.integer": "-7", "net.natural": "9", "net.text": "x"})
-elif what == "checkpoint":  # with tied and transposed weights, one level down
+elif what == "checkpoint":  # with tied and transposed weights, in a nested dict
     net = torch.nn.ModuleDict(dict(a=torch.nn.Linear(3, 4), b=torch.nn.Linear(3, 4)))
     net["b"].weight = net["a"].weight
     state = {"module." + name: v for name, v in net.state_dict().items()}
@@ -49,4 +49,4 @@ elif what == "checkpoint":  # with tied and transposed weights, one level down
         net["b"].bias.fill_(2)
     torch.save({"epoch": 3, "state_dict": state, "optimizer": {"lr": 0.1}}, path)
 else:
-    sys.exit(f"what is {what}?")
+    sys.exit(f"unknown command {what}")

@@ -1,6 +1,5 @@
-/* state_things.h - objects with state for the tests of saving and loading: a net with parameters,
- * small values and a net inside, and an optimizer that keeps a moment for each of a net's
- * parameters. */
+/* state_things.h - objects with state for tests of saving and loading: a net with parameters, small
+ * values and an inner net, and an optimizer with a moment for each parameter of a net. */
 #ifndef TESTS_STATE_THINGS_H
 #define TESTS_STATE_THINGS_H
 
@@ -60,7 +59,7 @@ static gd_status net_load(gd_object *object, gd_loading *in) {
 static const gd_state_rules net_rules = {net_save, net_load};
 static const gd_class net_class = {.name = "net", .destroy = net_destroy, .state = &net_rules};
 
-/* Not in a scope: end_net() it. */
+/* Not owned by a scope: release it with end_net(). */
 static inline net *new_net(void) {
     net *n = gd_calloc(1, sizeof *n);
     if (!n) abort();
@@ -74,7 +73,7 @@ static inline void add(net *n, const char *name, gd_tensor *t) {
     n->tensors[n->count++] = gd_retain(t);
 }
 
-/* fc1.weight (3,2), fc1.bias (3), fc2.weight (2,3), all elements `value`. */
+/* fc1.weight (3,2), fc1.bias (3), fc2.weight (2,3), all elements are `value`. */
 static inline net *small_net(double value) {
     GD_SCOPE;
     net *n = new_net();
@@ -84,7 +83,7 @@ static inline net *small_net(double value) {
     return n;
 }
 
-/* Whether all elements of all tensors are `value`. */
+/* Returns whether all elements of all tensors are `value`. */
 static inline bool all_are(const net *n, double value) {
     GD_SCOPE;
     for (int i = 0; i < n->count; i++) {
@@ -100,7 +99,7 @@ static inline bool all_are(const net *n, double value) {
 typedef struct moments {
     gd_object object;
     net *of;
-    gd_tensor *moment[24]; /* NULL until the first step, or a load */
+    gd_tensor *moment[24]; /* NULL until the first step or load */
     int64_t steps;
 } moments;
 
@@ -140,7 +139,7 @@ static void moments_done(void *user, bool loaded) {
     gd_free(l);
 }
 
-/* Moments that are not there yet are made with the shapes of the file. */
+/* Missing moments are created with the shapes of the file. */
 static gd_status moments_load(gd_object *object, gd_loading *in) {
     moments *m = (moments *)object;
     loaded_moments *l = gd_calloc(1, sizeof *l);
@@ -167,7 +166,7 @@ static const gd_state_rules moments_rules = {moments_save, moments_load};
 static const gd_class moments_class = {
     .name = "moments", .destroy = moments_destroy, .state = &moments_rules};
 
-/* value 0: without moments. */
+/* With value 0 it has no moments. */
 static inline moments *new_moments(net *of, double value) {
     GD_SCOPE;
     moments *m = gd_calloc(1, sizeof *m);

@@ -1,6 +1,6 @@
 """The Python side of test_tensorboard.c: python tensorboard_python.py FOLDER EXPECTED.
 
-TensorBoard's own readers read the event files of a folder. Lines of the second file say what they must find:
+TensorBoard's own readers read the event files of a folder. The lines of EXPECTED list what they must find:
 
     scalar TAG STEP VALUE ...              all points of a tag, in order
     histogram TAG STEP MIN MAX NUM SUM SQUARES
@@ -24,10 +24,10 @@ graph = None
 
 def scalar(tag, *points):
     found = [(e.step, np.float32(e.value)) for e in board.Scalars(tag)]
-    wanted = [(int(s), np.float32(v)) for s, v in zip(points[::2], points[1::2])]
-    same = len(found) == len(wanted) and all(
-        a == c and (b == d or (np.isnan(b) and np.isnan(d))) for (a, b), (c, d) in zip(found, wanted))
-    assert same, f"{tag}: {found}, not {wanted}"
+    expected_points = [(int(s), np.float32(v)) for s, v in zip(points[::2], points[1::2])]
+    same = len(found) == len(expected_points) and all(
+        a == c and (b == d or (np.isnan(b) and np.isnan(d))) for (a, b), (c, d) in zip(found, expected_points))
+    assert same, f"{tag}: {found}, not {expected_points}"
 
 
 def histogram(tag, step, *numbers):
@@ -50,7 +50,7 @@ def node(name, op, inputs=""):
 def nodes(count):
     names = [n.name for n in board.Graph().node]
     assert len(names) == int(count) == len(set(names)), names
-    for n in board.Graph().node:  # every edge has a beginning
+    for n in board.Graph().node:  # every edge starts at a node
         for i in n.input:
             assert i.split(":")[0] in names, f"{n.name} reads {i}"
 
@@ -59,7 +59,7 @@ for line in open(expected):
     word, *rest = line.split()
     globals()[word](*rest)
 
-# every record of every file is read without a complaint, and the first one has the version
+# every record of every file is readable, and the first one has the version
 for name in sorted(os.listdir(folder)):
     events = list(EventFileLoader(os.path.join(folder, name)).Load())
     assert events[0].file_version == "brain.Event:2" and events[0].wall_time > 1.5e9

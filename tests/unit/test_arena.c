@@ -1,4 +1,4 @@
-/* test_arena.c - large buffers are used again in other sizes. */
+/* test_arena.c - the arena reuses the memory of large buffers for other sizes. */
 #include "core/arena.h"
 #include "draw.h"
 #include "gradus/gradus.h"
@@ -18,27 +18,27 @@ static void fill_buffer(buffer *b, size_t bytes, unsigned char mark) {
     if (b->at) memset(b->at, mark, bytes);
 }
 
-static bool is_whole(const buffer *b) {
+static bool is_intact(const buffer *b) {
     for (size_t i = 0; i < b->bytes; i += 997)
         if (b->at[i] != b->mark) return false;
     return b->at[b->bytes - 1] == b->mark;
 }
 
-/* The arena of this process may be in use by the library: this test makes no tensors. */
-TEST(buffers_do_not_overlap_whatever_the_order) {
+/* The library uses the same arena, so this test creates no tensors. */
+TEST(buffers_do_not_overlap_in_any_order) {
     static buffer list[BUFFERS];
     draws d = {1};
     for (int i = 0; i < 3000; i++) {
         buffer *b = &list[draw_below(&d, BUFFERS)];
         if (b->at) {
-            CHECK(is_whole(b));
+            CHECK(is_intact(b));
             gd_arena_free(b->at);
             b->at = NULL;
         } else fill_buffer(b, MEGABYTE + (size_t)draw_below(&d, 6 * MEGABYTE), (unsigned char)i);
     }
     for (int i = 0; i < BUFFERS; i++)
         if (list[i].at) {
-            CHECK(is_whole(&list[i]));
+            CHECK(is_intact(&list[i]));
             gd_arena_free(list[i].at);
             list[i].at = NULL;
         }
@@ -46,7 +46,7 @@ TEST(buffers_do_not_overlap_whatever_the_order) {
     CHECK(gd_arena_cached() == 0);
 }
 
-TEST(free_neighbours_become_one_buffer) {
+TEST(adjacent_free_buffers_are_merged) {
     buffer a[4];
     for (int i = 0; i < 4; i++) fill_buffer(&a[i], 5 * MEGABYTE, 1);
     for (int i = 0; i < 4; i++) gd_arena_free(a[i].at);
@@ -59,8 +59,8 @@ TEST(free_neighbours_become_one_buffer) {
     gd_arena_trim();
 }
 
-/* As the sizes of a training step change, so do those of its tensors. */
-TEST(what_is_held_for_reuse_is_no_more_than_was_in_use) {
+/* The sizes of tensors vary, as with training batches of varying size. */
+TEST(cached_memory_does_not_exceed_peak_use) {
     GD_SCOPE;
     gd_memory_trim(NULL);
     gd_memory_reset_peak(NULL);

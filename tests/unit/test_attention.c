@@ -1,5 +1,5 @@
-/* test_attention.c - attention beyond what tables of cases can say: how much memory it takes, rows
- * that see nothing, and memory that runs out.
+/* test_attention.c - attention: memory use, fully masked rows, failed allocations, half precision
+ * and dropout. tests/cases/attention.txt has the numbers.
  */
 #include <math.h>
 
@@ -8,8 +8,8 @@
 #include "gradus/gradus.h"
 #include "test.h"
 
-/* The first test, since a peak never comes down: other tests may need more. */
-TEST(memory_grows_with_the_length_and_not_with_its_square) {
+/* Must run first: other tests may raise the peak, which never decreases. */
+TEST(memory_is_linear_in_the_sequence_length) {
     enum { T = 4096, E = 16 };
     for (int causal = 0; causal < 2; causal++) {
         GD_SCOPE;
@@ -24,7 +24,7 @@ TEST(memory_grows_with_the_length_and_not_with_its_square) {
     }
 }
 
-TEST(rows_that_see_nothing_give_zeros_and_have_no_gradient) {
+TEST(fully_masked_rows_give_zeros_and_have_no_gradient) {
     static const gd_dtype dtypes[] = {GD_F32, GD_F64};
     enum { L = 40, S = 140, E = 3, NONE = 33 };
     for (int d = 0; d < 2; d++) {
@@ -49,7 +49,7 @@ TEST(rows_that_see_nothing_give_zeros_and_have_no_gradient) {
     }
 }
 
-TEST(no_memory_is_a_status_in_every_order) {
+TEST(a_failed_allocation_is_a_status_in_every_order) {
     static const char *const forms[] = {"plain", "causal and grouped", "masked"};
     gd_set_num_threads(1);
     for (int form = 0; form < 3; form++) {
@@ -77,9 +77,9 @@ TEST(no_memory_is_a_status_in_every_order) {
     gd_set_num_threads(0);
 }
 
-/* Where one weight is nearly 1, the gradient of the scores is a small difference of large numbers:
- * rounding y to half precision before must not show in it. */
-TEST(gradients_in_half_precision_are_right_where_softmax_is_peaked) {
+/* If one weight is nearly 1, the gradient of the scores is a small difference of large numbers. It
+ * must not contain the error of rounding y to half precision. */
+TEST(half_precision_gradients_are_accurate_for_peaked_softmax) {
     static const gd_dtype dtypes[] = {GD_BF16, GD_F16};
     static const int64_t columns[] = {24, 600};
     for (int d = 0; d < 2; d++)
@@ -121,8 +121,9 @@ TEST(gradients_in_half_precision_are_right_where_softmax_is_peaked) {
 
 /* --- dropout ---------------------------------------------------------------------------------- */
 
-/* Written out, with gd_dropout of the weights. */
-static gd_tensor *written_out(gd_tensor *q, gd_tensor *k, gd_tensor *v, double p, bool causal) {
+/* Attention in ops, with gd_dropout of the weights. */
+static gd_tensor *attention_by_ops(gd_tensor *q, gd_tensor *k, gd_tensor *v, double p,
+                                   bool causal) {
     gd_tensor *scores =
         gd_div(gd_matmul(q, gd_transpose(k, -2, -1)),
                gd_scalar_of(sqrt((double)gd_tensor_dim(q, -1)), gd_tensor_dtype(q)));
@@ -134,7 +135,7 @@ static gd_tensor *written_out(gd_tensor *q, gd_tensor *k, gd_tensor *v, double p
     return gd_matmul(gd_dropout(gd_softmax(scores, .axis = -1), .p = p), v);
 }
 
-TEST(dropout_keeps_the_weights_that_dropout_of_the_weights_would_keep) {
+TEST(dropout_in_attention_equals_dropout_of_the_weights) {
     static const gd_dtype dtypes[] = {GD_F32, GD_F64};
     for (int d = 0; d < 2; d++)
         for (int causal = 0; causal < 2; causal++) {
@@ -151,11 +152,11 @@ TEST(dropout_keeps_the_weights_that_dropout_of_the_weights_would_keep) {
                 gd_seed(12);
                 y[k] = k == 0 ? gd_scaled_dot_product_attention(in[0], in[1], in[2], .dropout = 0.3,
                                                                 .causal = causal)
-                              : written_out(in[0], in[1], in[2], 0.3, causal);
-                CHECK(gd_rng_state().call == 1); /* one number */
+                              : attention_by_ops(in[0], in[1], in[2], 0.3, causal);
+                CHECK(gd_rng_state().call == 1); /* one draw */
                 g[k] = gd_grad(gd_list(gd_sum(gd_square(y[k]))), ((gd_tensors){in, 3}),
                                .create_graph = true);
-                CHECK(gd_rng_state().call == 1); /* and the gradient takes none */
+                CHECK(gd_rng_state().call == 1); /* the gradient draws none */
             }
             double most = d ? 1e-12 : 1e-5;
             CHECK(tensors_relative_distance(y[0], y[1]) < most);
@@ -166,7 +167,7 @@ TEST(dropout_keeps_the_weights_that_dropout_of_the_weights_would_keep) {
         }
 }
 
-TEST(dropout_is_off_while_not_training_and_right_on_average) {
+TEST(dropout_is_off_in_eval_mode_and_unbiased_in_training) {
     GD_SCOPE;
     gd_seed(4);
     gd_tensor *q = gd_randn(gd_dims(6, 4)), *k = gd_randn(gd_dims(9, 4)),
@@ -187,25 +188,26 @@ TEST(dropout_is_off_while_not_training_and_right_on_average) {
     gd_clear_error();
 }
 
-static gd_tensor *dropped(gd_tensors in, void *user) {
+static gd_tensor *attention_with_dropout(gd_tensors in, void *user) {
     (void)user;
     return gd_scaled_dot_product_attention(in.at[0], in.at[1], in.at[2], .mask = in.at[3],
                                            .dropout = 0.4);
 }
 
-TEST(gradients_of_two_orders_flow_through_dropout) {
+TEST(first_and_second_order_gradients_flow_through_dropout) {
     GD_SCOPE;
     gd_seed(8);
     gd_tensor *in[4];
     for (int i = 0; i < 4; i++)
         in[i] = gd_requires_grad(
             gd_randn(i == 3 ? gd_dims(4, 6) : gd_dims(2, i == 0 ? 4 : 6, 3), .dtype = GD_F64));
-    gd_status status = gd_gradcheck(dropped, ((gd_tensors){in, 4}), NULL, .second_order = true);
+    gd_status status =
+        gd_gradcheck(attention_with_dropout, ((gd_tensors){in, 4}), NULL, .second_order = true);
     CHECK_SAYING(status == GD_OK, "%s", gd_error_message());
     gd_clear_error();
 }
 
-TEST(each_run_of_a_graph_drops_other_weights) {
+TEST(each_run_of_a_graph_draws_a_new_dropout_mask) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *gx;

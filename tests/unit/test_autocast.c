@@ -1,4 +1,5 @@
-/* Mixed precision: GD_AUTOCAST in eager code, on the tape, in jits and in graphs. */
+/* test_autocast.c - mixed precision: GD_AUTOCAST in eager code, on the tape, in jits and in
+ * graphs. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,11 +11,11 @@
 #include "temp.h"
 #include "test.h"
 
-static gd_tensor *leaf(gd_shape dims) { return gd_requires_grad(gd_randn(dims)); }
+static gd_tensor *make_leaf(gd_shape dims) { return gd_requires_grad(gd_randn(dims)); }
 
 /* --- the setting ------------------------------------------------------------------------------ */
 
-TEST(the_setting_ends_with_its_block) {
+TEST(autocast_ends_with_its_block) {
     CHECK(gd_autocast_dtype() == GD_DTYPE_NONE);
     {
         GD_AUTOCAST(GD_BF16);
@@ -31,7 +32,7 @@ TEST(the_setting_ends_with_its_block) {
     gd_autocast_end(NULL);
 }
 
-TEST(other_dtypes_are_refused_and_change_nothing) {
+TEST(autocast_to_other_dtypes_fails_and_changes_nothing) {
     static const struct {
         gd_dtype dtype;
         const char *name;
@@ -47,23 +48,23 @@ TEST(other_dtypes_are_refused_and_change_nothing) {
     }
 }
 
-static void *ask(void *out) {
+static void *read_setting_in_thread(void *out) {
     *(gd_dtype *)out = gd_autocast_dtype();
     return NULL;
 }
 
-TEST(a_thread_has_its_own_setting) {
+TEST(autocast_is_per_thread) {
     GD_AUTOCAST(GD_BF16);
     gd_dtype other = GD_BF16;
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, ask, &other) == 0);
+    CHECK(pthread_create(&thread, NULL, read_setting_in_thread, &other) == 0);
     pthread_join(thread, NULL);
     CHECK(other == GD_DTYPE_NONE);
 }
 
 /* --- classes ---------------------------------------------------------------------------------- */
 
-TEST(products_run_low_and_sums_run_in_f32) {
+TEST(products_run_in_low_precision_and_sums_in_f32) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(4, 6)), *w = gd_randn(gd_dims(6, 3));
     GD_AUTOCAST(GD_BF16);
@@ -81,19 +82,19 @@ TEST(products_run_low_and_sums_run_in_f32) {
     CHECK(!gd_failed());
 }
 
-TEST(f64_and_what_is_written_in_place_stay) {
+TEST(f64_inputs_and_in_place_targets_are_not_cast) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(4, 6)), *w = gd_randn(gd_dims(6, 3), .dtype = GD_F64);
     gd_tensor *b = gd_randn(gd_dims(4), .dtype = GD_BF16), *exact = gd_matmul(x, w);
     GD_AUTOCAST(GD_BF16);
-    gd_tensor *y = gd_matmul(x, w); /* x is not rounded to bf16 on its way to f64 */
+    gd_tensor *y = gd_matmul(x, w); /* x is promoted to f64 without rounding to bf16 */
     CHECK(gd_tensor_dtype(y) == GD_F64);
     CHECK(memcmp(gd_data(y), gd_data(exact), 12 * sizeof(double)) == 0);
     CHECK(gd_tensor_dtype(gd_exp_(b)) == GD_BF16);
     CHECK(!gd_failed());
 }
 
-TEST(casts_are_freed_with_the_call) {
+TEST(casts_are_freed_after_the_call) {
     GD_SCOPE;
     GD_NO_GRAD;
     gd_tensor *x = gd_randn(gd_dims(4, 6)), *w = gd_randn(gd_dims(6, 3));
@@ -103,7 +104,7 @@ TEST(casts_are_freed_with_the_call) {
     CHECK(gd_live_objects() == before + 1);
 }
 
-/* Powers of a matrix: x, x x, x x x ...; a list of products. */
+/* A user-defined op with a list of results: the powers x, x x, x x x ... of a matrix. */
 static gd_status powers_infer(gd_infer *i) {
     const int64_t n = *(const int64_t *)i->attrs;
     const gd_status status =
@@ -119,7 +120,7 @@ static void powers_expand(gd_expand *e) {
         e->y[k] = k ? gd_matmul(e->y[k - 1], e->x[0]) : gd_clone(e->x[0]);
 }
 
-TEST(ops_of_the_program_have_classes_and_lists_of_results) {
+TEST(user_defined_ops_have_autocast_classes_and_lists_of_results) {
     GD_SCOPE;
     gd_op_define("powers(x, n:int) -> ys*  lowp\nPowers of a matrix.\n",
                  &(gd_op_rules){.infer = powers_infer, .expand = powers_expand});
@@ -162,7 +163,8 @@ TEST(a_thread_without_a_scope_owns_the_result_alone) {
 
 TEST(gradients_of_f32_parameters_are_f32) {
     GD_SCOPE;
-    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = leaf(gd_dims(6, 3)), *b = leaf(gd_dims(3));
+    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = make_leaf(gd_dims(6, 3)),
+              *b = make_leaf(gd_dims(3));
     gd_tensor *loss;
     {
         GD_AUTOCAST(GD_BF16);
@@ -178,10 +180,10 @@ TEST(gradients_of_f32_parameters_are_f32) {
     CHECK(!gd_failed());
 }
 
-/* The rules compute in the forward's dtypes, inside of the block and after it. */
+/* Backward computes in the dtypes of the forward, inside the block and after it. */
 TEST(backward_is_the_same_inside_and_after_the_block) {
     GD_SCOPE;
-    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = leaf(gd_dims(6, 3));
+    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = make_leaf(gd_dims(6, 3));
     gd_tensor *inside, *after, *loss;
     {
         GD_AUTOCAST(GD_BF16);
@@ -193,10 +195,10 @@ TEST(backward_is_the_same_inside_and_after_the_block) {
     CHECK(!gd_failed());
 }
 
-/* A forward that was f32 has gradients in f32, wherever the walk back stands. */
+/* The gradients of an f32 forward are f32, even if backward runs under autocast. */
 TEST(backward_under_autocast_does_not_round_an_f32_forward) {
     GD_SCOPE;
-    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = leaf(gd_dims(6, 3)),
+    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = make_leaf(gd_dims(6, 3)),
               *loss = gd_sum(gd_square(gd_matmul(x, w)));
     gd_tensor *outside = gd_grad(gd_list(loss), gd_list(w), .retain_graph = true).at[0];
     GD_AUTOCAST(GD_BF16);
@@ -210,9 +212,9 @@ static gd_tensor *two_products(gd_tensors in, void *w) {
     return gd_sum(gd_matmul(h, gd_transpose(h, 0, 1)));
 }
 
-TEST(recompute_runs_again_under_the_first_setting) {
+TEST(recompute_uses_the_autocast_setting_of_the_forward) {
     GD_SCOPE;
-    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = leaf(gd_dims(6, 3)), *direct, *loss;
+    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = make_leaf(gd_dims(6, 3)), *direct, *loss;
     {
         GD_AUTOCAST(GD_BF16);
         direct = gd_grad(gd_list(two_products(gd_list(x), w)), gd_list(w)).at[0];
@@ -223,7 +225,7 @@ TEST(recompute_runs_again_under_the_first_setting) {
     CHECK(memcmp(gd_data(direct), gd_data(gd_tensor_grad(w)), 18 * sizeof(float)) == 0);
 }
 
-/* --- functions of the program ----------------------------------------------------------------- */
+/* --- user-defined functions ------------------------------------------------------------------- */
 
 static gd_dtype seen;
 static void product_forward(gd_context *c) {
@@ -235,9 +237,9 @@ static void product_backward(gd_context *c) { c->gx[0] = gd_matmul(c->gy[0], gd_
 static const gd_function product = {
     .name = "product", .forward = product_forward, .backward = product_backward};
 
-TEST(functions_of_the_program_decide_themselves) {
+TEST(autocast_is_off_inside_user_defined_functions) {
     GD_SCOPE;
-    gd_tensor *x = leaf(gd_dims(3, 3));
+    gd_tensor *x = make_leaf(gd_dims(3, 3));
     GD_AUTOCAST(GD_BF16);
     gd_tensor *y = gd_apply(&product, gd_list(x), NULL).at[0];
     CHECK(seen == GD_DTYPE_NONE && gd_tensor_dtype(y) == GD_F32);
@@ -252,7 +254,7 @@ static gd_tensors product_of(gd_tensors in, void *w) {
 
 TEST(a_jit_has_a_plan_for_each_setting) {
     GD_SCOPE;
-    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = leaf(gd_dims(6, 3));
+    gd_tensor *x = gd_randn(gd_dims(8, 6)), *w = make_leaf(gd_dims(6, 3));
     gd_jit *jit = gd_jit_new(product_of, w);
     CHECK(gd_tensor_dtype(gd_jit_call(jit, gd_list(x)).at[0]) == GD_F32);
     for (int again = 0; again < 2; again++) {
@@ -290,7 +292,7 @@ TEST(a_session_runs_the_graph_as_it_was_built) {
     CHECK(!gd_failed());
 }
 
-/* An ONNX file has the casts, and gives the same results. */
+/* The ONNX file contains the casts and gives the same results. */
 TEST(a_graph_with_casts_is_saved_as_onnx) {
     GD_SCOPE;
     static const gd_dtype lows[] = {GD_BF16, GD_F16};
@@ -310,7 +312,7 @@ TEST(a_graph_with_casts_is_saved_as_onnx) {
         CHECK(gd_onnx_save(path, s, gd_list(x), gd_list(y)) == GD_OK);
         gd_tensor *before = gd_session_run(s, gd_list(x, value), gd_list(y)).at[0], *after;
         {
-            GD_AUTOCAST(GD_BF16); /* loading takes the file as it is */
+            GD_AUTOCAST(GD_BF16); /* loading adds no casts */
             gd_graph *loaded = gd_onnx_load(path);
             gd_tensor *in = gd_graph_find(loaded, "x"), *out = gd_graph_find(loaded, "y");
             after = gd_session_run(gd_session_new(loaded), gd_list(in, value), gd_list(out)).at[0];
@@ -362,7 +364,7 @@ TEST(threads_call_one_jit_under_different_settings) {
     CHECK(gd_jit_traces(jit) == 3);
 }
 
-/* --- no memory -------------------------------------------------------------------------------- */
+/* --- failing allocations ---------------------------------------------------------------------- */
 
 TEST(any_allocation_may_fail) {
     gd_tensor *x = gd_ones(gd_dims(4, 4));
@@ -383,7 +385,7 @@ TEST(any_allocation_may_fail) {
     gd_release(x);
 }
 
-TEST(a_failed_call_names_the_op_and_the_place) {
+TEST(a_failed_call_names_the_op_and_the_source_line) {
     GD_SCOPE;
     gd_tensor *x = gd_ones(gd_dims(4, 3));
     GD_AUTOCAST(GD_BF16);
@@ -427,7 +429,8 @@ typedef struct losses {
 } losses;
 
 /* The same weights and batches in each dtype. */
-static losses train(const char *net, const char *options, bool tokens, gd_dtype dtype, bool jit) {
+static losses train_net(const char *net, const char *options, bool tokens, gd_dtype dtype,
+                        bool jit) {
     GD_SCOPE;
     gd_seed(3);
     training t = {.net = gd_net_new(net, options), .dtype = dtype};
@@ -462,22 +465,22 @@ static losses train(const char *net, const char *options, bool tokens, gd_dtype 
     return sum;
 }
 
-/* PyTorch's means with and without autocast are up to 0.013 of the first loss apart, either way. */
+/* In PyTorch the mean losses with and without autocast differ by up to 0.013 of the first loss. */
 static void compare_training(const char *net, const char *options, bool tokens, double first) {
-    const losses exact = train(net, options, tokens, GD_DTYPE_NONE, true);
+    const losses exact = train_net(net, options, tokens, GD_DTYPE_NONE, true);
     static const gd_dtype lows[] = {GD_BF16, GD_F16};
     CHECK_SAYING(exact.last < first / 2, "f32 ends at %g", exact.last);
     for (int i = 0; i < 2; i++)
         for (int jit = 0; jit < 2; jit++) {
-            const losses low = train(net, options, tokens, lows[i], jit);
+            const losses low = train_net(net, options, tokens, lows[i], jit);
             CHECK_SAYING(fabs(low.all - exact.all) < 0.02 * first && low.last < first / 2,
                          "%s%s: %g and %g at the end; f32 %g and %g", gd_dtype_name(lows[i]),
                          jit ? ", jit" : "", low.all, low.last, exact.all, exact.last);
         }
 }
 
-TEST(lenet_learns_as_in_f32) { compare_training("lenet", "", false, log(10)); }
-TEST(gpt_learns_as_in_f32) {
+TEST(lenet_learns_as_well_as_in_f32) { compare_training("lenet", "", false, log(10)); }
+TEST(gpt_learns_as_well_as_in_f32) {
     compare_training("gpt", "vocabulary=17 context=16 layers=2 heads=2 width=32 dropout=0", true,
                      log(17));
 }

@@ -1,38 +1,41 @@
-/* test_become.c - parameters that move to other memory, another device or another dtype. */
+/* test_become.c - gd_tensor_become: parameters that move to other memory, another device or another
+ * dtype. */
 #include "backend/test/device.h"
 #include "clean_test.h"
 #include "core/tensor.h"
 #include "gradus/gradus.h"
 #include "graph/build/graph.h"
 
-static double at(gd_tensor *t, int i) {
+static double value_at(gd_tensor *t, int i) {
     float host[64];
     gd_copy_to(t, host, (size_t)gd_tensor_numel(t) * sizeof(float));
     return host[i];
 }
 
-static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(2, 3), value)); }
+static gd_tensor *make_leaf(double value) {
+    return gd_requires_grad(gd_full(gd_dims(2, 3), value));
+}
 
 CLEAN_TEST(a_leaf_takes_over_memory_dtype_device_and_strides) {
     GD_SCOPE;
-    gd_tensor *w = leaf(1), *transposed = gd_transpose(gd_full(gd_dims(3, 2), 4), 0, 1);
+    gd_tensor *w = make_leaf(1), *transposed = gd_transpose(gd_full(gd_dims(3, 2), 4), 0, 1);
     gd_set_grad(w, gd_ones(gd_dims(2, 3)));
-    CHECK(gd_tensor_become(w, transposed) == GD_OK && at(w, 5) == 4 &&
+    CHECK(gd_tensor_become(w, transposed) == GD_OK && value_at(w, 5) == 4 &&
           !gd_tensor_is_contiguous(w) && w->requires_grad);
-    CHECK(gd_tensor_grad(w)); /* still fits */
+    CHECK(gd_tensor_grad(w)); /* kept, since shape, dtype and device agree */
     CHECK(gd_tensor_become(w, gd_cast(gd_full(gd_dims(2, 3), 5), GD_F64)) == GD_OK);
     CHECK(gd_tensor_dtype(w) == GD_F64 && !gd_tensor_grad(w));
     CHECK(gd_tensor_become(w, gd_to_device(gd_full(gd_dims(2, 3), 6), gd_test_device())) == GD_OK);
-    CHECK(gd_tensor_device(w) == gd_test_device() && at(w, 0) == 6);
+    CHECK(gd_tensor_device(w) == gd_test_device() && value_at(w, 0) == 6);
     gd_backward(gd_sum(gd_square(w)));
     CHECK_SAYING(!gd_failed() && gd_tensor_device(gd_tensor_grad(w)) == gd_test_device() &&
-                     at(gd_tensor_grad(w), 0) == 12,
+                     value_at(gd_tensor_grad(w), 0) == 12,
                  "%s", gd_error_message());
 }
 
-CLEAN_TEST(what_cannot_become_another_is_refused) {
+CLEAN_TEST(tensors_that_cannot_be_replaced_fail) {
     GD_SCOPE;
-    gd_tensor *w = leaf(1), *y = gd_square(w), *other = gd_ones(gd_dims(2, 3));
+    gd_tensor *w = make_leaf(1), *y = gd_square(w), *other = gd_ones(gd_dims(2, 3));
     CHECK(gd_tensor_become(y, other) == GD_E_STATE && strstr(gd_latest_failure(), "only leaves"));
     CHECK(gd_tensor_become(w, gd_cast(other, GD_I32)) == GD_E_DTYPE);
     CHECK(gd_tensor_become(w, gd_detach(w)) == GD_E_ARGUMENT &&
@@ -40,14 +43,14 @@ CLEAN_TEST(what_cannot_become_another_is_refused) {
     CHECK(!gd_failed()); /* nothing is recorded */
 }
 
-CLEAN_TEST(the_tape_refuses_to_use_what_it_saved) {
+CLEAN_TEST(backward_fails_if_a_saved_tensor_was_replaced) {
     GD_SCOPE;
-    gd_tensor *w = leaf(3), *x = gd_requires_grad(gd_ones(gd_dims(2, 3))),
+    gd_tensor *w = make_leaf(3), *x = gd_requires_grad(gd_ones(gd_dims(2, 3))),
               *y = gd_sum(gd_mul(w, x));
     gd_tensor_become(w, gd_full(gd_dims(2, 3), 7));
     CHECK(gd_backward(y) != GD_OK && says("overwritten"));
     gd_clear_error();
-    gd_tensor *sum = gd_sum(gd_add(w, x)); /* whose gradient needs no value */
+    gd_tensor *sum = gd_sum(gd_add(w, x)); /* its gradient needs no saved value */
     gd_tensor_become(w, gd_cast(gd_full(gd_dims(2, 3), 7), GD_F64));
     CHECK_SAYING(gd_backward(sum) != GD_OK && says("f32") && says("f64") &&
                      says("since the forward"),
@@ -65,13 +68,13 @@ static gd_tensors forward(gd_tensors in, void *user) {
 
 CLEAN_TEST(a_jit_traces_again_for_a_tensor_that_moved) {
     GD_SCOPE;
-    layer l = {leaf(2), gd_full(gd_dims(2, 3), 10)};
+    layer l = {make_leaf(2), gd_full(gd_dims(2, 3), 10)};
     gd_jit *jit = gd_jit_new(forward, &l);
     gd_tensor *x = gd_ones(gd_dims(2, 3));
     gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
-    CHECK(at(y, 0) == 20 && gd_jit_traces(jit) == 1);
-    gd_tensor_become(l.stats, gd_full(gd_dims(2, 3), 100)); /* no gradient */
-    CHECK(at(gd_jit_call(jit, gd_list(x)).at[0], 0) == 200 && gd_jit_traces(jit) == 2);
+    CHECK(value_at(y, 0) == 20 && gd_jit_traces(jit) == 1);
+    gd_tensor_become(l.stats, gd_full(gd_dims(2, 3), 100)); /* a tensor without gradient */
+    CHECK(value_at(gd_jit_call(jit, gd_list(x)).at[0], 0) == 200 && gd_jit_traces(jit) == 2);
     CHECK(gd_backward(gd_sum(y)) != GD_OK && says("has moved"));
     gd_clear_error();
     gd_tensor_become(l.w, gd_cast(gd_full(gd_dims(2, 3), 3), GD_F64));
@@ -85,15 +88,15 @@ CLEAN_TEST(a_jit_traces_again_for_a_tensor_that_moved) {
     gd_tensor_become(l.w, gd_to_device(gd_full(gd_dims(2, 3), 5), device));
     gd_tensor_become(l.stats, gd_to_device(gd_full(gd_dims(2, 3), 7), device));
     for (int i = 0; i < 2; i++) y = gd_jit_call(jit, gd_list(gd_to_device(x, device))).at[0];
-    CHECK_SAYING(!gd_failed() && gd_tensor_device(y) == device && at(y, 0) == 35 &&
+    CHECK_SAYING(!gd_failed() && gd_tensor_device(y) == device && value_at(y, 0) == 35 &&
                      gd_jit_traces(jit) == 4,
                  "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_jit_gives_up_the_memory_that_its_tensors_left) {
+CLEAN_TEST(a_jit_releases_the_old_memory_of_moved_tensors) {
     GD_SCOPE;
     GD_NO_GRAD;
-    layer l = {leaf(2), gd_full(gd_dims(2, 3), 10)};
+    layer l = {make_leaf(2), gd_full(gd_dims(2, 3), 10)};
     gd_jit *jit = gd_jit_new(forward, &l);
     gd_tensor *x = gd_ones(gd_dims(2, 3));
     gd_storage *old = l.w->storage;
@@ -106,7 +109,7 @@ CLEAN_TEST(a_jit_gives_up_the_memory_that_its_tensors_left) {
     gd_storage_release(old);
 }
 
-/* A graph whose nodes, and whose gradient, read w and a frozen tensor; also in a branch. */
+/* A graph whose nodes and gradient read w and a frozen tensor, also in a branch. */
 typedef struct model {
     gd_graph *graph;
     gd_tensor *x, *y, *gx, *in_branch;
@@ -123,10 +126,10 @@ static model build_model(layer *l) {
     return m;
 }
 
-CLEAN_TEST(a_session_finds_new_memory) {
+CLEAN_TEST(a_session_reads_the_new_memory) {
     GD_SCOPE;
     for (int level = 0; level < 3; level++) {
-        layer l = {leaf(2), gd_full(gd_dims(2, 3), 10)};
+        layer l = {make_leaf(2), gd_full(gd_dims(2, 3), 10)};
         const model m = build_model(&l);
         gd_session *a = gd_session_new(m.graph, .level = level),
                    *b = gd_session_new(m.graph, .level = level);
@@ -136,10 +139,11 @@ CLEAN_TEST(a_session_finds_new_memory) {
                 gd_tensors r =
                     gd_session_run(k ? b : a, gd_feed(m.x, x), gd_list(m.y, m.gx, m.in_branch));
                 const double expected = (2 + i) * (10 + 10 * i);
-                CHECK_SAYING(!gd_failed() && at(r.at[0], 1) == expected &&
-                                 at(r.at[1], 2) == expected && at(r.at[2], 0) == expected,
-                             "level %d: %g %g %g, not %g: %s", level, at(r.at[0], 1),
-                             at(r.at[1], 2), at(r.at[2], 0), expected, gd_error_message());
+                CHECK_SAYING(
+                    !gd_failed() && value_at(r.at[0], 1) == expected &&
+                        value_at(r.at[1], 2) == expected && value_at(r.at[2], 0) == expected,
+                    "level %d: %g %g %g, expected %g: %s", level, value_at(r.at[0], 1),
+                    value_at(r.at[1], 2), value_at(r.at[2], 0), expected, gd_error_message());
             }
             gd_tensor_become(l.w, i ? gd_transpose(gd_full(gd_dims(3, 2), 4), 0, 1)
                                     : gd_full(gd_dims(2, 3), 3));
@@ -148,9 +152,9 @@ CLEAN_TEST(a_session_finds_new_memory) {
     }
 }
 
-CLEAN_TEST(a_session_refuses_another_dtype_and_another_device) {
+CLEAN_TEST(a_session_fails_for_another_dtype_or_device) {
     GD_SCOPE;
-    layer l = {leaf(2), gd_full(gd_dims(2, 3), 10)};
+    layer l = {make_leaf(2), gd_full(gd_dims(2, 3), 10)};
     const model m = build_model(&l);
     gd_session *s = gd_session_new(m.graph);
     gd_tensor *x = gd_ones(gd_dims(2, 3));
@@ -172,13 +176,13 @@ CLEAN_TEST(a_session_refuses_another_dtype_and_another_device) {
     gd_tensor_become(l.w, gd_to_device(gd_full(gd_dims(2, 3), 3), device));
     gd_session *there = gd_session_new(m.graph, .device = device);
     gd_tensors r = gd_session_run(there, gd_feed(m.x, x), gd_list(m.y, m.gx));
-    CHECK_SAYING(!gd_failed() && at(r.at[0], 1) == 12 && at(r.at[1], 1) == 12, "%s",
+    CHECK_SAYING(!gd_failed() && value_at(r.at[0], 1) == 12 && value_at(r.at[1], 1) == 12, "%s",
                  gd_error_message());
 }
 
-CLEAN_TEST(training_goes_on_with_new_memory) {
+CLEAN_TEST(training_continues_in_the_new_memory) {
     GD_SCOPE;
-    layer l = {leaf(2), gd_full(gd_dims(2, 3), 1)};
+    layer l = {make_leaf(2), gd_full(gd_dims(2, 3), 1)};
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *update;
     {
@@ -190,13 +194,14 @@ CLEAN_TEST(training_goes_on_with_new_memory) {
     gd_session *s = gd_session_new(graph);
     gd_tensor *one = gd_ones(gd_dims(2, 3)), *old = gd_detach(l.w);
     gd_session_run(s, gd_feed(x, one), gd_list(update));
-    CHECK(at(l.w, 0) == 1);
+    CHECK(value_at(l.w, 0) == 1);
     gd_tensor_become(l.w, gd_full(gd_dims(2, 3), 9));
     gd_session_run(s, gd_feed(x, one), gd_list(update));
-    CHECK_SAYING(!gd_failed() && at(l.w, 0) == 8 && at(old, 0) == 1, "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && value_at(l.w, 0) == 8 && value_at(old, 0) == 1, "%s",
+                 gd_error_message());
 }
 
-static gd_tensors moves(gd_tensors in, void *user) {
+static gd_tensors move_captured(gd_tensors in, void *user) {
     const gd_status status = gd_tensor_become(user, gd_empty(gd_dims(2, 3), GD_F32));
     if (status != GD_OK) gd_error_record(status);
     return in;
@@ -204,9 +209,9 @@ static gd_tensors moves(gd_tensors in, void *user) {
 
 CLEAN_TEST(a_traced_function_cannot_move_a_tensor) {
     GD_SCOPE;
-    gd_tensor *w = leaf(1);
+    gd_tensor *w = make_leaf(1);
     gd_storage *before = w->storage;
-    gd_jit_call(gd_jit_new(moves, w), gd_list(gd_ones(gd_dims(2, 3))));
+    gd_jit_call(gd_jit_new(move_captured, w), gd_list(gd_ones(gd_dims(2, 3))));
     CHECK(gd_failed() && w->storage == before && says("in the function of a gd_jit"));
     gd_clear_error();
 }

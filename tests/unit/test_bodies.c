@@ -1,5 +1,5 @@
-/* test_bodies.c - an op that runs as its body draws the numbers of its kernel, and refuses what that
- * refuses, in its words. */
+/* test_bodies.c - an op that runs as its body draws the same random numbers as its kernel, and
+ * fails for the same data with the same messages. */
 #include <math.h>
 
 #include "core/tensor.h"
@@ -48,7 +48,7 @@ static bool same_bits(const gd_tensor *a, const gd_tensor *b) {
                   (size_t)gd_tensor_numel(a) * gd_dtype_size((gd_dtype)a->dtype)) == 0;
 }
 
-TEST(bodies_draw_the_numbers_of_kernels) {
+TEST(bodies_draw_the_same_numbers_as_kernels) {
     static const struct {
         const char *name;
         draw_fn draw;
@@ -62,7 +62,7 @@ TEST(bodies_draw_the_numbers_of_kernels) {
     for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
             GD_SCOPE;
-            gd_tensor *y[2][2]; /* two calls: the generator goes on alike */
+            gd_tensor *y[2][2]; /* two calls: the generator advances equally */
             for (int body = 0; body < 2; body++) {
                 gd_seed(17);
                 gd_set_op_bodies(body);
@@ -78,10 +78,10 @@ TEST(bodies_draw_the_numbers_of_kernels) {
         }
 }
 
-/* --- the same refusals ------------------------------------------------------------------------ */
+/* --- the same errors -------------------------------------------------------------------------- */
 
-/* Makes a call that its data fail. */
-static void refused_call(int which) {
+/* Makes a call that fails because of its data. */
+static void call_with_bad_data(int which) {
     gd_tensor *x = gd_reshape(gd_arange(0, 12), gd_dims(3, 4));
     gd_tensor *bad = gd_from_array(gd_dims(3), GD_I64, (int64_t[]){2, 7, 1});
     gd_tensor *negative = gd_from_array(gd_dims(1, 2), GD_I32, (int32_t[]){0, -1});
@@ -105,22 +105,22 @@ static void refused_call(int which) {
     default: gd_one_hot(negative, -1); break;
     }
 }
-enum { REFUSED_CALLS = 16 };
+enum { BAD_CALLS = 16 };
 
-TEST(bodies_refuse_data_as_kernels_do) {
-    for (int which = 0; which < REFUSED_CALLS; which++) {
+TEST(bodies_reject_data_with_the_messages_of_kernels) {
+    for (int which = 0; which < BAD_CALLS; which++) {
         GD_SCOPE;
         char message[2][600];
         gd_status status[2];
         for (int body = 0; body < 2; body++) {
             gd_set_op_bodies(body);
-            refused_call(which);
+            call_with_bad_data(which);
             gd_set_op_bodies(false);
             status[body] = gd_failure();
             snprintf(message[body], sizeof message[body], "%s", gd_error_message());
             gd_clear_error();
         }
-        CHECK_SAYING(status[0] != GD_OK, "call %d is not refused", which);
+        CHECK_SAYING(status[0] != GD_OK, "call %d does not fail", which);
         CHECK_SAYING(status[0] == status[1] && strcmp(message[0], message[1]) == 0,
                      "call %d:\n  kernel: %s\n  body:   %s", which, message[0], message[1]);
     }

@@ -1,7 +1,7 @@
-/* test_callback_faults.c - callbacks in which any one allocation fails.
+/* test_callback_faults.c - callbacks in which one allocation fails.
  *
- * Promises: the status is GD_E_MEMORY, or the memory was not needed; nothing leaks; logs stay
- * readable; and the same event, sent again, has the effect that it would have had.
+ * Each time the status is GD_E_MEMORY, or the callback did without the memory. Nothing leaks, logs
+ * stay readable, and the same event, sent again, has its usual effect.
  */
 #include <dirent.h>
 #include <math.h>
@@ -17,20 +17,20 @@
 #include "gradus/gradus.h"
 #include "temp.h"
 
-static const char *folder, *path; /* of events, and of the log in it */
+static const char *folder, *path; /* the folder of event files, and the path of the log */
 
 typedef struct trial {
     gd_callback *callback;
     fake_run run;
     gd_optimizer *optimizer;
-    double own; /* state of a callback of the test's */
+    double own; /* state of a user-defined callback */
 } trial;
 
 typedef struct work {
     const char *name;
-    void (*make)(trial *t); /* the callback, and events before */
+    void (*make)(trial *t); /* creates the callback and sends earlier events */
     gd_status (*act)(trial *t);
-    bool (*right)(trial *t); /* after the act has succeeded; NULL: anything is */
+    bool (*right)(trial *t); /* checks the effect of a successful `act`; NULL: no check */
 } work;
 
 static gd_status no_op(gd_event *event, void *self) { return (void)event, (void)self, GD_OK; }
@@ -110,7 +110,7 @@ static void make_board(trial *t) {
     t->run.event.step = 1;
 }
 
-/* Every record of every file has its checksums. */
+/* Whether all records of all event files have right checksums. */
 static bool can_be_read(trial *t) {
     DIR *d = opendir(folder);
     bool good = d != NULL;
@@ -173,7 +173,7 @@ static void run_round(fault_walk *faults, const work *w) {
 TEST(callbacks_survive_any_failed_allocation) {
     folder = temp_new_folder("events");
     path = temp_path("events/log.csv");
-    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    gd_set_num_threads(1); /* so that allocation n is the same in each round */
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         fault_walk faults = {.what = works[i].name};
         while (fault_next(&faults)) {
@@ -185,7 +185,7 @@ TEST(callbacks_survive_any_failed_allocation) {
     gd_set_num_threads(0);
 }
 
-static gd_status make_one(int i) {
+static gd_status make_callback(int i) {
     GD_SCOPE;
     double own = 1;
     gd_callback *c = i == 0   ? gd_early_stopping()
@@ -198,11 +198,11 @@ static gd_status make_one(int i) {
     return c ? GD_OK : gd_error_status();
 }
 
-TEST(making_callbacks_survives_any_failed_allocation) {
+TEST(creating_callbacks_survives_any_failed_allocation) {
     for (int i = 0; i < 7; i++) {
         for (fault_walk faults = {.what = "making a callback"}; fault_next(&faults);) {
             fault_begin(&faults);
-            const gd_status status = make_one(i);
+            const gd_status status = make_callback(i);
             fault_end(&faults);
             CHECK_FAULT(&faults, status);
         }

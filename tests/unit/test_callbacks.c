@@ -1,4 +1,4 @@
-/* test_callbacks.c - callbacks, with events of a run that trains nothing (fake_run.h). */
+/* test_callbacks.c - the library's callbacks, with events of a fake run (fake_run.h). */
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -29,8 +29,8 @@ static double weight_of(gd_module *net) {
         CHECK_SAYING(status_ == GD_OK, "%s", gd_latest_failure()); \
     } while (0)
 
-/* Takes the state of a callback over into a new one, as a checkpoint does. */
-static void hand_over(gd_callback *from, gd_callback *to) {
+/* Copies the state of a callback to a new one, as a checkpoint does. */
+static void copy_state(gd_callback *from, gd_callback *to) {
     const char *path = temp_path("callback.safetensors");
     CHECK_OK(gd_save_state(path, gd_part("c", from)));
     CHECK_OK(gd_load_state(path, gd_part("c", to)));
@@ -38,7 +38,7 @@ static void hand_over(gd_callback *from, gd_callback *to) {
 
 /* --- early stopping --------------------------------------------------------------------------- */
 
-CLEAN_TEST(early_stopping_ends_the_run_and_puts_the_best_weights_back) {
+CLEAN_TEST(early_stopping_ends_the_run_and_restores_the_best_weights) {
     GD_SCOPE;
     fake_run r;
     gd_module *net = net_of(0);
@@ -56,7 +56,7 @@ CLEAN_TEST(early_stopping_ends_the_run_and_puts_the_best_weights_back) {
                  "%s", r.stopped);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_END));
     CHECK(weight_of(net) == 1);
-    r.event.step = r.event.epoch = 0; /* a second run begins anew */
+    r.event.step = r.event.epoch = 0; /* a second run starts */
     *r.stopped = 0;
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
     CHECK_OK(fake_epoch(&r, c, 1, "val_loss", 9));
@@ -66,7 +66,7 @@ CLEAN_TEST(early_stopping_ends_the_run_and_puts_the_best_weights_back) {
     CHECK(*r.stopped);
 }
 
-CLEAN_TEST(early_stopping_knows_which_values_are_good) {
+CLEAN_TEST(early_stopping_compares_values_by_mode_and_min_delta) {
     GD_SCOPE;
     struct {
         const char *monitor, *options;
@@ -94,7 +94,7 @@ CLEAN_TEST(early_stopping_knows_which_values_are_good) {
     }
 }
 
-CLEAN_TEST(early_stopping_goes_on_from_its_state) {
+CLEAN_TEST(early_stopping_resumes_from_its_state) {
     GD_SCOPE;
     fake_run r;
     gd_module *net = net_of(7);
@@ -104,34 +104,34 @@ CLEAN_TEST(early_stopping_goes_on_from_its_state) {
     set_weight(net, 8);
     CHECK_OK(fake_epoch(&r, before, 1, "loss", 2));
     gd_callback *after = gd_early_stopping(.patience = 2, .monitor = "loss");
-    hand_over(before, after);
+    copy_state(before, after);
     CHECK_OK(fake_call(&r, after, GD_ON_FIT_BEGIN));
     CHECK(!*r.stopped);
     CHECK_OK(fake_epoch(&r, after, 1, "loss", 2));
     CHECK(strstr(r.stopped, "for 2 epochs; the best was 1, in epoch 1"));
     gd_callback *again = gd_early_stopping(.patience = 2, .monitor = "loss"); /* after the stop */
-    hand_over(after, again);
+    copy_state(after, again);
     *r.stopped = 0;
     CHECK_OK(fake_call(&r, again, GD_ON_FIT_BEGIN));
     CHECK(strstr(r.stopped, "for 2 epochs"));
     CHECK_OK(fake_call(&r, again, GD_ON_FIT_END));
     CHECK(weight_of(net) == 7);
-    /* saved after its end: a resumed run has the last weights, and at its end the best again */
+    /* saved after the end: a resumed run starts with the last weights and ends with the best */
     gd_callback *last = gd_early_stopping(.patience = 2, .monitor = "loss");
-    hand_over(again, last);
+    copy_state(again, last);
     CHECK_OK(fake_call(&r, last, GD_ON_FIT_BEGIN));
     CHECK(weight_of(net) == 8);
     CHECK_OK(fake_call(&r, last, GD_ON_FIT_END));
     CHECK(weight_of(net) == 7);
-    gd_callback *fresh =
-        gd_early_stopping(.monitor = "loss"); /* without weights, into one that has some */
-    hand_over(fresh, again);
+    gd_callback *fresh = gd_early_stopping(
+            .monitor = "loss"); /* a state without weights, loaded into a callback that has some */
+    copy_state(fresh, again);
     set_weight(net, 5);
     CHECK_OK(fake_call(&r, again, GD_ON_FIT_END));
     CHECK(weight_of(net) == 5);
 }
 
-CLEAN_TEST(a_name_that_is_not_there_is_a_failure) {
+CLEAN_TEST(an_unknown_metric_name_is_an_error) {
     GD_SCOPE;
     fake_run r;
     fake_begin(&r, net_of(1), NULL);
@@ -177,11 +177,11 @@ CLEAN_TEST(reduce_on_plateau_follows_keras) {
         CHECK_OK(fake_epoch(&r, c, 1, "loss", losses[i]));
         CHECK_SAYING(lr_of(o, 0) == rates[i], "epoch %d: %g", i, lr_of(o, 0));
         CHECK(lr_of(o, 1) == (i < 2 ? 0.5 : 0.3));
-        if (i == 4) { /* resumed in the middle */
+        if (i == 4) { /* resume here */
             gd_callback *other =
                 gd_reduce_on_plateau(.monitor = "loss", .factor = 0.5, .patience = 2, .cooldown = 1,
                                      .min_lr = 0.3, .min_delta = 0);
-            hand_over(c, other);
+            copy_state(c, other);
             c = other;
             CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
         }
@@ -207,15 +207,15 @@ CLEAN_TEST(a_schedule_steps_after_epochs_or_batches) {
         CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
         for (int epoch = 0; epoch < 6; epoch++) {
             for (int batch = 0; batch < 2; batch++) {
-                CHECK_SAYING(lr_of(o, 0) == lr_of(reference, 0), "%.17g, not %.17g", lr_of(o, 0),
-                             lr_of(reference, 0));
+                CHECK_SAYING(lr_of(o, 0) == lr_of(reference, 0), "%.17g, expected %.17g",
+                             lr_of(o, 0), lr_of(reference, 0));
                 CHECK_OK(fake_batch(&r, c));
                 if (every) gd_schedule_step(schedule);
             }
             CHECK_OK(fake_epoch_end(&r, c));
             if (!every) gd_schedule_step(schedule);
             if (epoch != 2) continue;
-            /* a new process: another optimizer and another callback get the state */
+            /* as in a new process: another optimizer and callback load the state */
             const char *path = temp_path("scheduled.safetensors");
             CHECK_OK(gd_save_state(path, gd_part("o", o), gd_part("c", c)));
             o = gd_optim_sgd(gd_module_parameters(net), .lr = 0.1);
@@ -249,23 +249,23 @@ CLEAN_TEST(csv_log_writes_a_row_for_each_epoch) {
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
     CHECK(file_has_text(path, ""));
     CHECK_OK(fake_epoch(&r, c, 3, "val_loss", 0.1));
-    CHECK(file_has_text(path, "epoch,step,loss,val_loss,lr\n1,3,1.5,0.1,0.25\n")); /* at once */
+    CHECK(file_has_text(
+        path, "epoch,step,loss,val_loss,lr\n1,3,1.5,0.1,0.25\n")); /* written immediately */
     fake_set(&r, "loss", INFINITY);
     CHECK_OK(fake_epoch(&r, c, 3, "val_loss", NAN));
-    CHECK_OK(
-        fake_epoch(&r, c, 3, "a \"b\", c", 1e-7)); /* a name that comes later, and needs quotes */
+    CHECK_OK(fake_epoch(&r, c, 3, "a \"b\", c", 1e-7)); /* a new column whose name needs quotes */
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_END));
     CHECK(file_has_text(
         path, "epoch,step,loss,val_loss,lr,\"a \"\"b\"\", c\"\n1,3,1.5,0.1,0.25\n2,6,inf,nan,0.25\n"
               "3,9,inf,nan,0.25,1e-07\n"));
-    /* resumed after two epochs: the third row goes, the head stays */
+    /* resumed after two epochs: the third row is removed, the header kept */
     gd_callback *before = gd_csv_log(path), *after = gd_csv_log(path);
     fake_run two;
     fake_begin(&two, net, o);
     gd_callback *writer = gd_csv_log(temp_path("other.csv")); /* has written two rows */
     CHECK_OK(fake_call(&two, writer, GD_ON_FIT_BEGIN));
     for (int i = 0; i < 2; i++) CHECK_OK(fake_epoch(&two, writer, 3, "loss", 1));
-    hand_over(writer, after);
+    copy_state(writer, after);
     r.event.step = 6, r.event.epoch = 2;
     CHECK_OK(fake_call(&r, after, GD_ON_FIT_BEGIN));
     fake_set(&r, "loss", 9);
@@ -273,13 +273,13 @@ CLEAN_TEST(csv_log_writes_a_row_for_each_epoch) {
     CHECK(file_has_text(
         path, "epoch,step,loss,val_loss,lr,\"a \"\"b\"\", c\"\n1,3,1.5,0.1,0.25\n2,6,inf,nan,0.25\n"
               "3,9,9,8,0.25,1e-07\n"));
-    /* a file that was cut off in the middle of a row */
+    /* a file that was truncated inside a row */
     file_write_text(path, "epoch,step,loss\n1,3,1.5\n2,6,0.");
-    hand_over(writer, before);
+    copy_state(writer, before);
     r.event.step = 6, r.event.epoch = 2;
     CHECK_OK(fake_call(&r, before, GD_ON_FIT_BEGIN));
     CHECK(file_has_text(path, "epoch,step,loss\n1,3,1.5\n"));
-    /* another run replaces the log, and nothing but a log */
+    /* another run replaces a log, but no other file */
     r.event.step = r.event.epoch = 0;
     CHECK_OK(fake_call(&r, before, GD_ON_FIT_BEGIN));
     CHECK(file_has_text(path, ""));
@@ -304,8 +304,8 @@ CLEAN_TEST(csv_log_writes_rows_for_steps) {
         file_has_text(path, "epoch,step,loss,val_loss\n1,2,2\n1,4,2\n1,5,2,3\n2,6,2,\n2,6,2,4\n"));
 }
 
-/* A limit on the size of files acts as a full disk: a write beyond it fails. */
-CLEAN_TEST(a_full_disk_loses_rows_and_no_run) {
+/* A file size limit acts as a full disk: writes beyond it fail. */
+CLEAN_TEST(a_full_disk_loses_rows_but_training_continues) {
     GD_SCOPE;
     fake_run r;
 
@@ -330,26 +330,26 @@ CLEAN_TEST(a_full_disk_loses_rows_and_no_run) {
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 0.0625));
     CHECK(file_has_text(path, "epoch,step,loss\n1,1,0.5\n4,4,0.0625\n"));
-    gd_callback *nowhere = gd_csv_log("/proc/no/such/log.csv"); /* a wrong path fails at once */
+    gd_callback *nowhere = gd_csv_log("/proc/no/such/log.csv"); /* a wrong path fails immediately */
     CHECK(fake_call(&r, nowhere, GD_ON_FIT_BEGIN) == GD_E_IO);
     CHECK(!gd_csv_log("") && says("gd_csv_log: the path is empty"));
     gd_clear_error();
 }
 
-/* --- of a program's own ----------------------------------------------------------------------- */
+/* --- user-defined callbacks ------------------------------------------------------------------- */
 
-typedef struct mine {
+typedef struct user_callback {
     double best;
     int calls[5];
     int destroyed;
-} mine;
+} user_callback;
 
 static gd_status count_call(gd_event *event, void *self) {
-    ((mine *)self)->calls[event->kind]++;
+    ((user_callback *)self)->calls[event->kind]++;
     return GD_OK;
 }
 static gd_status check_loss(gd_event *event, void *self) {
-    mine *m = self;
+    user_callback *m = self;
     m->calls[event->kind]++;
     m->best = gd_event_value(event, "loss");
     if (m->best > 5) gd_event_stop(event, "the loss is large");
@@ -357,17 +357,17 @@ static gd_status check_loss(gd_event *event, void *self) {
     if (m->best < 0) return gd_reshape(gd_ones(gd_dims(3)), gd_dims(7)), GD_OK;
     return GD_OK;
 }
-static void destroy_mine(void *self) { ((mine *)self)->destroyed++; }
+static void destroy_user_callback(void *self) { ((user_callback *)self)->destroyed++; }
 
-CLEAN_TEST(a_program_has_callbacks_of_its_own) {
-    mine m = {0}, other = {0};
+CLEAN_TEST(a_program_may_define_callbacks_from_functions) {
+    user_callback m = {0}, other = {0};
     {
         GD_SCOPE;
         fake_run r;
         fake_begin(&r, net_of(1), NULL);
         gd_callback *c = gd_callback_from(&m, .fit_begin = count_call, .epoch_begin = count_call,
                                           .batch_end = count_call, .epoch_end = check_loss,
-                                          .fit_end = count_call, .destroy = destroy_mine,
+                                          .fit_end = count_call, .destroy = destroy_user_callback,
                                           .state_bytes = sizeof m, .name = "mine");
         CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
         CHECK_OK(fake_call(&r, c, GD_ON_EPOCH_BEGIN));
@@ -384,30 +384,31 @@ CLEAN_TEST(a_program_has_callbacks_of_its_own) {
         CHECK(fake_epoch(&r, c, 0, "loss", -1) == GD_E_SHAPE); /* an op has failed */
         CHECK(strncmp(gd_latest_failure(), "mine: reshape", 13) == 0 && !gd_failed());
         gd_callback *to = gd_callback_from(&other, .state_bytes = sizeof other);
-        hand_over(c, to);
+        copy_state(c, to);
         CHECK(memcmp(&m, &other, sizeof m) == 0);
-        mine small = {.best = 3};
+        user_callback small = {.best = 3};
         gd_callback *unfit = gd_callback_from(&small, .state_bytes = 8);
         CHECK(gd_set_state(unfit, gd_state_of(c)) != GD_OK && small.best == 3);
         gd_clear_error();
-        CHECK_OK(fake_call(&r, gd_callback_from(NULL), GD_ON_FIT_BEGIN)); /* no functions at all */
+        CHECK_OK(fake_call(&r, gd_callback_from(NULL),
+                           GD_ON_FIT_BEGIN)); /* a callback without functions */
         CHECK(!gd_callback_from(NULL, .state_bytes = 3) && says("self is NULL"));
         gd_clear_error();
     }
     CHECK(m.destroyed == 1);
 }
 
-static void *open_mine(const void *options) {
+static void *open_user_callback(const void *options) {
     const struct { int64_t times; } *o = options;
-    mine *m = o->times < 9 ? calloc(1, sizeof *m) : NULL;
+    user_callback *m = o->times < 9 ? calloc(1, sizeof *m) : NULL;
     if (m) m->best = (double)o->times;
     return m;
 }
 
-CLEAN_TEST(a_program_defines_callbacks) {
+CLEAN_TEST(a_program_may_register_callbacks) {
     GD_SCOPE;
     CHECK(gd_callback_define("beep\nRings.\n  times int = 1   in [1, inf)\n",
-                             (gd_callback_type){.open = open_mine,
+                             (gd_callback_type){.open = open_user_callback,
                                                 .functions = {.epoch_end = check_loss,
                                                               .destroy = free}}) == GD_OK);
     fake_run r;
@@ -428,7 +429,7 @@ CLEAN_TEST(a_program_defines_callbacks) {
 CLEAN_TEST(a_list_of_callbacks_is_called_in_its_order) {
     GD_SCOPE;
     fake_run r;
-    mine a = {0}, b = {0};
+    user_callback a = {0}, b = {0};
     fake_begin(&r, net_of(1), NULL);
     r.event.kind = GD_ON_EPOCH_END;
     fake_set(&r, "loss", 9);
@@ -436,7 +437,8 @@ CLEAN_TEST(a_list_of_callbacks_is_called_in_its_order) {
                                          gd_callback_from(&b, .epoch_end = check_loss),
                                          gd_callback_from(&a, .epoch_end = count_call));
     CHECK(gd_callbacks_call(list, &r.event) == GD_E_STATE);
-    CHECK(a.calls[GD_ON_EPOCH_END] == 1 && b.calls[GD_ON_EPOCH_END] == 1); /* a failure ends it */
+    CHECK(a.calls[GD_ON_EPOCH_END] == 1 &&
+          b.calls[GD_ON_EPOCH_END] == 1); /* a failure ends the list */
 }
 
 TEST_MAIN

@@ -1,5 +1,5 @@
-/* test_casts.c - the rule of gradus/dtype.h for values that change their dtype: all pairs of
- * dtypes, on every instruction set, by every way a value can take.
+/* test_casts.c - casts follow the rule of gradus/dtype.h: all pairs of dtypes, on every instruction
+ * set, in eager calls, assignments, plans and folded constants.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -78,8 +78,8 @@ static const double specials[] = {0.0,
                                   5e-324};
 enum { COUNT = sizeof specials / sizeof *specials };
 
-/* The rule for a number that an f64 can represent. */
-static int64_t as_integer(gd_dtype to, double x) {
+/* The rule for casting a float to an integer dtype: truncate, saturate, NaN becomes 0. */
+static int64_t saturate_to_integer(gd_dtype to, double x) {
     const double low = to == GD_U8    ? 0
                        : to == GD_I8  ? -128
                        : to == GD_I32 ? -2147483648.0
@@ -94,7 +94,7 @@ static int64_t as_integer(gd_dtype to, double x) {
     return (int64_t)x;
 }
 
-static int64_t wrapped(gd_dtype to, int64_t x) {
+static int64_t wrap_integer(gd_dtype to, int64_t x) {
     return to == GD_U8 ? (uint8_t)x : to == GD_I8 ? (int8_t)x : to == GD_I32 ? (int32_t)x : x;
 }
 
@@ -103,8 +103,9 @@ static bool is_expected(gd_dtype to, const void *y, gd_dtype from, const void *x
         return gd_load_i64(to, y) ==
                (gd_dtype_is_float(from) ? gd_load_f64(from, x) != 0 : gd_load_i64(from, x) != 0);
     if (!gd_dtype_is_float(to))
-        return gd_load_i64(to, y) == (gd_dtype_is_float(from) ? as_integer(to, gd_load_f64(from, x))
-                                                              : wrapped(to, gd_load_i64(from, x)));
+        return gd_load_i64(to, y) == (gd_dtype_is_float(from)
+                                          ? saturate_to_integer(to, gd_load_f64(from, x))
+                                          : wrap_integer(to, gd_load_i64(from, x)));
     const double got = gd_load_f64(to, y);
     const double given =
         gd_dtype_is_float(from) ? gd_load_f64(from, x) : (double)gd_load_i64(from, x);
@@ -123,9 +124,9 @@ static gd_tensor *numbers(gd_dtype dtype) {
     double *values = malloc(N * sizeof *values);
     for (int i = 0; i < N; i++) values[i] = specials[(i + i / COUNT) % COUNT];
     gd_tensor *x = gd_from_array(gd_dims(N), GD_F64, values);
-    if (dtype == GD_I64) /* what no double holds */
+    if (dtype == GD_I64) /* integers that f64 cannot represent */
         for (int i = 0; i < N; i++) {
-            int64_t integer = as_integer(GD_I64, values[i]);
+            int64_t integer = saturate_to_integer(GD_I64, values[i]);
             memcpy(&values[i], &integer, sizeof integer);
         }
     if (dtype == GD_I64) x = gd_from_array(gd_dims(N), GD_I64, values);
@@ -196,25 +197,25 @@ TEST(assignments_follow_the_rule) {
     }
 }
 
-static gd_dtype wanted;
+static gd_dtype target_dtype;
 
-/* Between elementwise steps, so that a plan has something to fuse. */
-static results cast_between(gd_tensor *const *x, const void *arg) {
+/* A cast between elementwise steps, so that the plan fuses it. */
+static results cast_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
-    gd_tensor *y = gd_cast(gd_clone(x[0]), wanted);
+    gd_tensor *y = gd_cast(gd_clone(x[0]), target_dtype);
     return (results){.at = {y, gd_mul(gd_add(y, y), y)}, .count = 2};
 }
 
-TEST(plans_follow_the_rule_by_the_evaluator_and_compiled) {
+TEST(plans_follow_the_rule_in_evaluator_and_compiled_kernels) {
     for (int level = 0; level <= 2; level++)
         for (int compiled = 0; compiled < (level == 2 ? 2 : 1); compiled++) {
             if (compiled) use_compiler();
             else use_evaluator();
             EACH_PAIR(from, to) {
                 GD_SCOPE;
-                wanted = to;
+                target_dtype = to;
                 gd_tensor *x = numbers(from);
-                planned p = plan(cast_between, NULL, &x, 1, level);
+                planned p = plan(cast_body, NULL, &x, 1, level);
                 gd_tensors got = run(&p);
                 check_cast(compiled ? "compiled" : "plan", got.at[0], x);
             }
@@ -233,13 +234,13 @@ TEST(constants_are_folded_by_the_rule) {
                 gd_session_run(gd_session_new(graph, .level = 2), gd_list(), gd_list(y));
             CHECK(!gd_failed());
             int64_t value = gd_load_i64(to, gd_data(got.at[0])),
-                    expected = as_integer(to, specials[i]);
+                    expected = saturate_to_integer(to, specials[i]);
             CHECK_SAYING(value == expected, "%.17g to %s is %lld", specials[i], gd_dtype_name(to),
                          (long long)value);
         }
 }
 
-TEST(sums_convert_to_an_integer_dtype_by_the_rule_first) {
+TEST(sums_cast_to_an_integer_dtype_before_adding) {
     static const gd_dtype from[] = {GD_F16, GD_F32, GD_F64};
     for (gd_dtype to = GD_U8; to <= GD_I64; to++)
         for (int f = 0; f < 3; f++)

@@ -1,4 +1,5 @@
-/* test_checkpoint.c - the callback that saves a run: when, what stays, and resuming. */
+/* test_checkpoint.c - the checkpoint callback: when it saves, which files it keeps, and
+ * resuming. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ static bool is_there(const char *name) { return file_exists(temp_path("checkpoin
 
 /* --- runs ------------------------------------------------------------------------------------- */
 
-/* 4 batches an epoch. */
+/* A net for fit_net, which trains 4 batches per epoch. */
 static gd_module *make_net(void) {
     gd_seed(1);
     gd_module *net =
@@ -68,7 +69,7 @@ static double sum_of(gd_module *net) {
 
 /* --- when ------------------------------------------------------------------------------------- */
 
-CLEAN_TEST(it_saves_after_each_epoch_and_keeps_three) {
+CLEAN_TEST(checkpoints_are_saved_after_each_epoch_and_three_are_kept) {
     GD_SCOPE;
     begin_test();
     gd_history *h = fit_net(make_net(), (run){.epochs = 5, .checkpoint = gd_checkpoint(folder)});
@@ -79,7 +80,7 @@ CLEAN_TEST(it_saves_after_each_epoch_and_keeps_three) {
     end_log_capture();
 }
 
-CLEAN_TEST(what_a_killed_process_has_left_is_removed_by_the_next_save) {
+CLEAN_TEST(the_next_save_removes_the_files_of_a_killed_process) {
     GD_SCOPE;
     begin_test();
     temp_write_text("checkpoints/step-00000099.safetensors.tmp-1", "");
@@ -89,7 +90,7 @@ CLEAN_TEST(what_a_killed_process_has_left_is_removed_by_the_next_save) {
     end_log_capture();
 }
 
-CLEAN_TEST(it_saves_after_steps_and_at_the_end) {
+CLEAN_TEST(checkpoints_are_saved_every_n_steps_and_at_the_end) {
     GD_SCOPE;
     begin_test();
     CHECK(fit_net(make_net(), (run){.epochs = 2,
@@ -101,7 +102,7 @@ CLEAN_TEST(it_saves_after_steps_and_at_the_end) {
     end_log_capture();
 }
 
-CLEAN_TEST(it_saves_by_the_clock) {
+CLEAN_TEST(checkpoints_are_saved_at_time_intervals) {
     GD_SCOPE;
     begin_test();
     CHECK(fit_net(make_net(), (run){.epochs = 2,
@@ -116,19 +117,19 @@ CLEAN_TEST(it_saves_by_the_clock) {
     end_log_capture();
 }
 
-CLEAN_TEST(a_run_that_is_stopped_saves_where_it_is_and_goes_on_there) {
+CLEAN_TEST(a_stopped_run_saves_and_resumes_at_that_step) {
     GD_SCOPE;
     begin_test();
-    gd_module *integer = make_net();
-    CHECK(fit_net(integer, (run){.epochs = 3, .checkpoint = gd_checkpoint(folder)}));
-    const double expected = sum_of(integer);
+    gd_module *complete = make_net();
+    CHECK(fit_net(complete, (run){.epochs = 3, .checkpoint = gd_checkpoint(folder)}));
+    const double expected = sum_of(complete);
     folder_clear(folder);
     CHECK(
         fit_net(make_net(), (run){.epochs = 3, .stop_at = 6, .checkpoint = gd_checkpoint(folder)}));
     CHECK(is_there("step-00000006.safetensors"));
     captured.text[0] = 0;
     gd_module *net = make_net();
-    (void)gd_item(gd_randn(gd_dims())); /* the generator is elsewhere */
+    (void)gd_item(gd_randn(gd_dims())); /* advance the generator, which the resume must restore */
     CHECK(sum_of(net) != expected);
     gd_history *h =
         fit_net(net, (run){.epochs = 3, .resumes = true, .checkpoint = gd_checkpoint(folder)});
@@ -138,10 +139,10 @@ CLEAN_TEST(a_run_that_is_stopped_saves_where_it_is_and_goes_on_there) {
     end_log_capture();
 }
 
-static int64_t reads_left =
-    -1; /* of samples of validation until the run is interrupted; -1: it is not */
+/* Validation samples to read until the run is interrupted; -1: it is not. */
+static int64_t reads_left = -1;
 
-static int64_t six(void *self) {
+static int64_t count_validation(void *self) {
     (void)self;
     return 6;
 }
@@ -151,15 +152,15 @@ static gd_tensors validation_sample(int64_t index, gd_random *random, void *self
     return gd_listed(gd_full(gd_dims(3), (double)index), gd_full(gd_dims(1), 1));
 }
 
-/* Three epochs of 4 batches, with validation in 3; early stopping keeps the best weights. */
+/* Three epochs of 4 batches and 3 validation batches; early stopping keeps the best weights. */
 static gd_history *fit_validated(gd_module *net, int64_t stop) {
     GD_SCOPE;
     gd_random random = gd_random_of(1, 2);
     float x[48], y[16];
     for (int i = 0; i < 48; i++) x[i] = (float)gd_random_normal(&random);
     for (int i = 0; i < 16; i++) y[i] = x[3 * i] - x[3 * i + 1];
-    gd_loader *validation =
-        gd_loader_new(gd_dataset_from(NULL, .count = six, .get = validation_sample), .batch = 2);
+    gd_loader *validation = gd_loader_new(
+        gd_dataset_from(NULL, .count = count_validation, .get = validation_sample), .batch = 2);
     return gd_keep(gd_fit(
         net,
         gd_list(gd_from_array(gd_dims(16, 3), GD_F32, x), gd_from_array(gd_dims(16, 1), GD_F32, y)),
@@ -178,8 +179,8 @@ static double sum_of_history(const gd_history *h) {
     return sum;
 }
 
-/* After each batch, and at each sample of validation. */
-CLEAN_TEST(a_run_that_is_interrupted_anywhere_goes_on_there) {
+/* Interrupts the run after each batch and at each validation sample. */
+CLEAN_TEST(a_run_that_is_interrupted_anywhere_resumes_there) {
     GD_SCOPE;
     begin_test();
     gd_module *net = make_net();
@@ -195,13 +196,13 @@ CLEAN_TEST(a_run_that_is_interrupted_anywhere_goes_on_there) {
         net = make_net();
         h = fit_validated(net, 0);
         CHECK_SAYING(h && sum_of(net) == expected, "%d: %s", (int)moment, gd_error_message());
-        CHECK_SAYING(h && sum_of_history(h) == rows, "%d: another history, of %d rows", (int)moment,
-                     (int)gd_history_rows(h));
+        CHECK_SAYING(h && sum_of_history(h) == rows, "%d: the history differs and has %d rows",
+                     (int)moment, (int)gd_history_rows(h));
     }
     end_log_capture();
 }
 
-CLEAN_TEST(a_run_that_is_done_stays_done) {
+CLEAN_TEST(a_complete_run_does_not_train_again) {
     GD_SCOPE;
     begin_test();
     gd_module *net = make_net();
@@ -211,21 +212,21 @@ CLEAN_TEST(a_run_that_is_done_stays_done) {
     gd_history *h =
         fit_net(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)});
     CHECK_SAYING(h && sum_of(net) == expected && gd_history_rows(h) == 2, "%s", gd_error_message());
-    for (int i = 1; i < 4; i++) /* older ones that a killed process had no time to remove */
+    for (int i = 1; i < 4; i++) /* older checkpoints that a killed process did not remove */
         CHECK(link(temp_path("checkpoints/step-00000004.safetensors"),
                    temp_path("checkpoints/step-%08d.safetensors", i)) == 0);
     CHECK(fit_net(net, (run){.epochs = 2, .resumes = true, .checkpoint = gd_checkpoint(folder)}));
     CHECK(folder_count(folder) == 3);
     h = fit_net(net, (run){.epochs = 3,
                            .resumes = true,
-                           .checkpoint = gd_checkpoint(folder)}); /* and can go on */
+                           .checkpoint = gd_checkpoint(folder)}); /* more epochs continue the run */
     CHECK(h && sum_of(net) != expected && gd_history_rows(h) == 3);
     end_log_capture();
 }
 
-/* --- the best --------------------------------------------------------------------------------- */
+/* --- the best checkpoint ---------------------------------------------------------------------- */
 
-CLEAN_TEST(the_best_is_kept_and_is_a_file_of_weights_like_any_other) {
+CLEAN_TEST(the_best_checkpoint_is_an_ordinary_weight_file) {
     GD_SCOPE;
     begin_test();
     gd_module *net = make_net();
@@ -247,8 +248,8 @@ CLEAN_TEST(the_best_is_kept_and_is_a_file_of_weights_like_any_other) {
     end_log_capture();
 }
 
-/* With the largest loss as the best, the first epoch is. */
-CLEAN_TEST(the_mode_says_what_is_good_and_the_best_survives_a_resume) {
+/* If the largest loss is the best, the first epoch wins. */
+CLEAN_TEST(the_mode_selects_the_best_checkpoint_which_survives_a_resume) {
     GD_SCOPE;
     begin_test();
     struct stat first, later;
@@ -268,7 +269,7 @@ CLEAN_TEST(the_mode_says_what_is_good_and_the_best_survives_a_resume) {
     end_log_capture();
 }
 
-CLEAN_TEST(a_value_that_the_run_does_not_have_ends_it_with_those_it_has) {
+CLEAN_TEST(an_unknown_metric_ends_the_run_and_lists_the_known_ones) {
     GD_SCOPE;
     begin_test();
     CHECK(!fit_net(make_net(),
@@ -280,7 +281,7 @@ CLEAN_TEST(a_value_that_the_run_does_not_have_ends_it_with_those_it_has) {
 
 /* --- folders ---------------------------------------------------------------------------------- */
 
-CLEAN_TEST(a_run_that_starts_anew_sets_the_checkpoints_of_the_run_before_aside) {
+CLEAN_TEST(a_new_run_moves_the_checkpoints_of_the_previous_run_aside) {
     GD_SCOPE;
     begin_test();
     CHECK(fit_net(make_net(), (run){.epochs = 3, .checkpoint = gd_checkpoint(folder)}));
@@ -295,7 +296,7 @@ CLEAN_TEST(a_run_that_starts_anew_sets_the_checkpoints_of_the_run_before_aside) 
     end_log_capture();
 }
 
-CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_replaced) {
+CLEAN_TEST(a_damaged_checkpoint_is_skipped_and_replaced) {
     GD_SCOPE;
     begin_test();
     gd_module *net = make_net();
@@ -326,7 +327,7 @@ CLEAN_TEST(a_checkpoint_of_another_net_ends_the_run) {
     end_log_capture();
 }
 
-CLEAN_TEST(a_folder_that_cannot_be_made_ends_the_run_at_once) {
+CLEAN_TEST(a_folder_that_cannot_be_created_ends_the_run_at_once) {
     GD_SCOPE;
     begin_test();
     const char *path = temp_write_text("checkpoints/file", "");
@@ -350,9 +351,9 @@ static gd_status count_epochs(gd_event *event, void *self) {
     return GD_OK;
 }
 
-/* The checkpoint stands first in the list, and still has what those behind it know after the
+/* The checkpoint callback is first in the list, but saves the state of later callbacks after the
  * event. */
-CLEAN_TEST(the_state_of_callbacks_behind_it_is_that_after_the_event) {
+CLEAN_TEST(a_checkpoint_has_the_state_of_later_callbacks_after_the_event) {
     GD_SCOPE;
     begin_test();
     seen before = {0}, after = {0};

@@ -1,5 +1,5 @@
-/* test_checkpoint_faults.c - full and failing disks: training continues, the previous checkpoint
- * stays, and the user is warned. */
+/* test_checkpoint_faults.c - full and failing disks: training continues, the previous checkpoint is
+ * kept, and the user is warned. */
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <fcntl.h>
@@ -20,13 +20,13 @@
 #include "temp.h"
 #include "train/checkpoint_files.h"
 
-/* --- calls that fail -------------------------------------------------------------------------- */
+/* --- failing system calls --------------------------------------------------------------------- */
 
-/* The library's calls come here, since the program has functions of these names. */
+/* The library calls these definitions of pwrite, fsync, rename, open and unlink. */
 static int faults_left, fault_error, calls_until_fault = -1;
-static char calls[200]; /* their first letters */
+static char calls[200]; /* the first letters of the calls so far */
 
-static bool fails(char call) {
+static bool call_fails(char call) {
     const size_t length = strlen(calls);
     if (length + 1 < sizeof calls) calls[length] = call;
     if (calls_until_fault < 0) return false;
@@ -40,24 +40,24 @@ static bool fails(char call) {
 }
 
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset) {
-    return fails('w') ? -1 : syscall(SYS_pwrite64, fd, data, bytes, offset);
+    return call_fails('w') ? -1 : syscall(SYS_pwrite64, fd, data, bytes, offset);
 }
-int fsync(int fd) { return fails('f') ? -1 : (int)syscall(SYS_fsync, fd); }
+int fsync(int fd) { return call_fails('f') ? -1 : (int)syscall(SYS_fsync, fd); }
 int rename(const char *from, const char *to) {
-    return fails('r') ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+    return call_fails('r') ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 int open(const char *path, int flags, ...) {
     va_list args;
     va_start(args, flags);
     const int mode = flags & O_CREAT ? va_arg(args, int) : 0;
     va_end(args);
-    if (flags & O_CREAT && strstr(path, ".safetensors") && fails('o')) return -1;
+    if (flags & O_CREAT && strstr(path, ".safetensors") && call_fails('o')) return -1;
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 int unlink(const char *path) {
     const size_t length = strlen(calls);
     if (length + 1 < sizeof calls)
-        calls[length] = 'u'; /* of those that are not needed any more: nothing depends on it */
+        calls[length] = 'u'; /* removes an old checkpoint, and never fails here */
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
@@ -65,7 +65,7 @@ int unlink(const char *path) {
 
 static const char *folder;
 
-static int good_files(void) {
+static int count_good_files(void) {
     int64_t *steps;
     int count, good = 0;
     CHECK(gd_checkpoint_steps(folder, &steps, &count) == GD_OK);
@@ -80,14 +80,14 @@ static int good_files(void) {
     return good;
 }
 
-/* Calls begin to fail in the second epoch; a batch later there is a good checkpoint and no rest
- * of a bad one. */
-typedef struct plan {
-    int call, error, count, keep, others, good; /* others: files that are no steps */
-} plan;
+/* Calls start to fail in the second epoch. One batch later a good checkpoint exists, and no partial
+ * file. */
+typedef struct fault_plan {
+    int call, error, count, keep, others, good; /* others: files that are not step checkpoints */
+} fault_plan;
 
 static gd_status batch_end(gd_event *event, void *self) {
-    plan *p = self;
+    fault_plan *p = self;
     if (event->step == 5) {
         memset(calls, 0, sizeof calls);
         fault_error = p->error;
@@ -95,15 +95,15 @@ static gd_status batch_end(gd_event *event, void *self) {
         calls_until_fault = p->call;
     }
     if (event->step == 9) {
-        p->good = good_files();
-        CHECK_SAYING(p->good + p->others == folder_count(folder), "%d good ones among %d files",
+        p->good = count_good_files();
+        CHECK_SAYING(p->good + p->others == folder_count(folder), "%d good checkpoints, %d files",
                      p->good, folder_count(folder));
     }
     return GD_OK;
 }
 
-/* Four batches in each of four epochs. The sum of the weights at the end; NaN: it failed. */
-static double train(plan *p, gd_progress progress) {
+/* Trains four epochs of four batches. Returns the sum of the weights; NaN: failed. */
+static double train_with_faults(fault_plan *p, gd_progress progress) {
     GD_SCOPE;
     capture_log(GD_LOG_WARNING);
     gd_seed(1);
@@ -120,18 +120,18 @@ static double train(plan *p, gd_progress progress) {
     return h ? gd_item(gd_sum(gd_module_parameters(net).at[0])) : 0.0 / 0.0;
 }
 
-static void fail_each_call(int error, int keep, const char *reason) {
+static void fail_each_call_once(int error, int keep, const char *reason) {
     folder = temp_new_folder("checkpoints");
-    plan p = {.call = -1, .keep = keep};
-    const double expected = train(&p, GD_PROGRESS_NONE);
+    fault_plan p = {.call = -1, .keep = keep};
+    const double expected = train_with_faults(&p, GD_PROGRESS_NONE);
     CHECK(captured.warnings == 0 && p.good == keep);
     int failed = 0;
     for (int call = 0; call < 60 && test_failures < 5; call++) {
         folder_clear(folder);
-        p = (plan){.call = call, .error = error, .count = 1, .keep = keep};
-        CHECK(train(&p, GD_PROGRESS_NONE) == expected);
+        p = (fault_plan){.call = call, .error = error, .count = 1, .keep = keep};
+        CHECK(train_with_faults(&p, GD_PROGRESS_NONE) == expected);
         CHECK_SAYING(p.good >= 1, "call %d: %d good checkpoints", call, p.good);
-        if (captured.warnings == 0) { /* no call left to fail */
+        if (captured.warnings == 0) { /* no call is left to fail */
             CHECK(p.good == keep);
             break;
         }
@@ -139,43 +139,43 @@ static void fail_each_call(int error, int keep, const char *reason) {
         CHECK_SAYING(strstr(captured.text, "is not saved, and training continues: ") &&
                          strstr(captured.text, folder) && strstr(captured.text, reason),
                      "call %d: %s", call, captured.text);
-        /* once the disk is well again, the next interval saves */
-        CHECK_SAYING(good_files() == keep, "call %d: %d good", call, good_files());
-        CHECK(folder_count(folder) == good_files());
+        /* when the disk works again, the next interval saves */
+        CHECK_SAYING(count_good_files() == keep, "call %d: %d good", call, count_good_files());
+        CHECK(folder_count(folder) == count_good_files());
     }
     CHECK_SAYING(failed >= 6, "%d calls failed",
                  failed); /* open, write twice, sync, rename, sync */
 }
 
-CLEAN_TEST(each_call_that_finds_the_disk_full_once_is_survived) {
-    fail_each_call(ENOSPC, 2, "No space left on device");
+CLEAN_TEST(training_survives_each_call_failing_once_with_a_full_disk) {
+    fail_each_call_once(ENOSPC, 2, "No space left on device");
 }
-CLEAN_TEST(each_call_that_the_disk_fails_once_is_survived) {
-    fail_each_call(EIO, 1, "Input/output error");
+CLEAN_TEST(training_survives_each_call_failing_once_with_an_io_error) {
+    fail_each_call_once(EIO, 1, "Input/output error");
 }
 
-CLEAN_TEST(a_disk_that_stays_full_is_survived) {
+CLEAN_TEST(training_survives_a_disk_that_stays_full) {
     folder = temp_new_folder("checkpoints");
-    plan p = {.call = 0, .error = ENOSPC, .count = 1000000, .keep = 2};
-    train(&p, GD_PROGRESS_NONE);
+    fault_plan p = {.call = 0, .error = ENOSPC, .count = 1000000, .keep = 2};
+    train_with_faults(&p, GD_PROGRESS_NONE);
     CHECK_SAYING(captured.warnings == 4, "%d warnings",
-                 captured.warnings); /* of three epochs, and at the end */
-    CHECK(good_files() == 1 && folder_count(folder) == 1);
+                 captured.warnings); /* for three epochs, and at the end */
+    CHECK(count_good_files() == 1 && folder_count(folder) == 1);
 }
 
-CLEAN_TEST(a_checkpoint_is_on_the_disk_before_it_has_its_name_and_before_the_older_one_goes) {
+CLEAN_TEST(a_checkpoint_is_synced_before_it_is_renamed_and_older_ones_are_removed) {
     folder = temp_new_folder("checkpoints");
-    plan p = {.call = -1, .keep = 1};
-    train(&p, GD_PROGRESS_NONE);
+    fault_plan p = {.call = -1, .keep = 1};
+    train_with_faults(&p, GD_PROGRESS_NONE);
     CHECK_SAYING(strncmp(calls, "owwfrfuowwfrfu", 14) == 0, "%s", calls);
 }
 
-/* The rate is highest after the second epoch, where nothing can be saved; then the third has the
- * best file. */
-CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
+/* The learning rate is highest after the second epoch, when saving fails. The best file is then
+ * that of the third. */
+CLEAN_TEST(a_best_value_whose_checkpoint_failed_does_not_count) {
     GD_SCOPE;
     folder = temp_new_folder("checkpoints");
-    plan p = {.call = 0, .error = ENOSPC, .count = 2, .others = 1};
+    fault_plan p = {.call = 0, .error = ENOSPC, .count = 2, .others = 1};
     capture_log(GD_LOG_WARNING);
     gd_module *net = gd_nn_linear(3, 1);
     gd_compile(net, .optimizer = "adam lr=0.01", .schedule = "cosine steps=30 warmup=6",
@@ -195,13 +195,13 @@ CLEAN_TEST(a_best_that_was_not_saved_does_not_count) {
     end_log_capture();
 }
 
-/* --- what the user sees ----------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
-CLEAN_TEST(the_progress_says_that_a_checkpoint_was_not_saved) {
+CLEAN_TEST(the_progress_reports_a_checkpoint_that_was_not_saved) {
     folder = temp_new_folder("checkpoints");
     capture_stderr();
-    plan p = {.call = 0, .error = ENOSPC, .count = 1, .keep = 2};
-    train(&p, GD_PROGRESS_LINES);
+    fault_plan p = {.call = 0, .error = ENOSPC, .count = 1, .keep = 2};
+    train_with_faults(&p, GD_PROGRESS_LINES);
     char *seen = end_stderr_capture();
     CHECK_SAYING(strstr(seen, "the checkpoint of step 8 is not saved, and training continues: ") &&
                      strstr(seen, "No space left on device"),
@@ -209,19 +209,19 @@ CLEAN_TEST(the_progress_says_that_a_checkpoint_was_not_saved) {
     free(seen);
 }
 
-/* --- disks that are full ---------------------------------------------------------------------- */
+/* --- full disks ------------------------------------------------------------------------------- */
 
-/* A limit on the size of files. */
+/* Trains with a limit on file sizes. */
 static int train_with_limit(void *limit) {
     signal(SIGXFSZ, SIG_IGN);
-    plan p = {.call = -1};
+    fault_plan p = {.call = -1};
     const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     setrlimit(RLIMIT_FSIZE, &small);
-    train(&p, GD_PROGRESS_NONE);
+    train_with_faults(&p, GD_PROGRESS_NONE);
     return test_failures || captured.warnings != 5 || folder_count(folder) != 0;
 }
 
-TEST(files_that_may_not_grow_are_survived) {
+TEST(training_survives_a_limit_on_file_sizes) {
     folder = temp_new_folder("checkpoints");
     rlim_t limits[] = {0, 100, 1000};
     for (int i = 0; i < 3; i++) CHECK(child_run(train_with_limit, &limits[i]) == 0);
@@ -236,7 +236,7 @@ static void write_text(const char *path, const char *words) {
 
 enum { NO_NAMESPACE = 50, NO_MOUNT, NOT_FULL };
 
-/* In a small file system that another program fills after the first checkpoint. */
+/* Fills the small file system after the first checkpoint, as another program would. */
 static gd_status fill_up(gd_event *event, void *self) {
     (void)self;
     const char *path = temp_path("checkpoints/other");
@@ -275,16 +275,16 @@ static int train_on_tmpfs(void *user) {
     CHECK_SAYING(h && gd_history_rows(h) == 5, "%s", gd_error_message());
     CHECK_SAYING(captured.warnings == 2 && strstr(captured.text, "No space left on device"),
                  "%d: %s", captured.warnings, captured.text);
-    CHECK_SAYING(good_files() == 3 && folder_count(folder) == 3, "%d",
-                 good_files()); /* epochs 1, 4, 5 */
+    CHECK_SAYING(count_good_files() == 3 && folder_count(folder) == 3, "%d",
+                 count_good_files()); /* epochs 1, 4, 5 */
     return test_failures != 0;
 }
 
-TEST(a_small_tmpfs_that_is_full_for_two_epochs_is_survived) {
+TEST(training_survives_a_tmpfs_that_is_full_for_two_epochs) {
     folder = temp_new_folder("checkpoints");
     const int status = child_run(train_on_tmpfs, NULL);
-    if (status == NO_NAMESPACE) SKIP("no namespace of its own can be had here");
-    if (status == NO_MOUNT) SKIP("no tmpfs can be mounted here");
+    if (status == NO_NAMESPACE) SKIP("this machine does not allow a new namespace");
+    if (status == NO_MOUNT) SKIP("this machine does not allow mounting a tmpfs");
     CHECK_SAYING(status == 0, "%d", status);
 }
 

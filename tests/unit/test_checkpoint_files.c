@@ -1,4 +1,4 @@
-/* test_checkpoint_files.c - a folder of checkpoints: which one is resumed from, which ones stay. */
+/* test_checkpoint_files.c - a folder of checkpoints: which one is restored, which ones are kept. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ static void save_step(int64_t step) {
 
 static bool is_there(const char *name) { return file_exists(in_folder(name)); }
 
-/* The step that is restored; -1: none, -2: a failure. */
+/* Restores the folder and returns the step; -1: no checkpoint, -2: failure. */
 static int64_t restore_step(void) {
     GD_SCOPE;
     gd_tensor *w = gd_zeros(gd_dims(4));
@@ -48,7 +48,7 @@ static int64_t restore_step(void) {
     const double value = gd_item(gd_max(w));
     CHECK(!gd_failed());
     if (status != GD_OK || !r.found) {
-        CHECK(value == 0); /* nothing was changed */
+        CHECK(value == 0); /* unchanged */
         return status == GD_OK ? -1 : -2;
     }
     CHECK(value == (double)r.step && strstr(r.path, folder));
@@ -57,14 +57,14 @@ static int64_t restore_step(void) {
 
 /* --- resuming --------------------------------------------------------------------------------- */
 
-CLEAN_TEST(the_newest_checkpoint_is_restored_and_the_log_says_so) {
+CLEAN_TEST(the_newest_checkpoint_is_restored_and_logged) {
     begin_test();
     CHECK(restore_step() == -1);
     save_step(9);
     save_step(12);
     save_step(134217728);
     save_file("best.safetensors", 5);
-    save_file("step-3.safetensors", 5); /* not a name of a checkpoint */
+    save_file("step-3.safetensors", 5); /* not the name of a checkpoint */
     CHECK(restore_step() == 134217728);
     CHECK_SAYING(captured.infos == 1 && captured.warnings == 0 &&
                      strstr(captured.text, "resumed from step 134217728: ") &&
@@ -73,12 +73,12 @@ CLEAN_TEST(the_newest_checkpoint_is_restored_and_the_log_says_so) {
     end_log_capture();
 }
 
-CLEAN_TEST(a_folder_that_is_not_there_has_no_checkpoint) {
+CLEAN_TEST(a_missing_folder_has_no_checkpoint) {
     begin_test();
     folder_remove(folder);
     CHECK(restore_step() == -1 && captured.infos + captured.warnings == 0);
     file_write_text(folder, "");
-    CHECK(restore_step() == -2); /* a file is no folder */
+    CHECK(restore_step() == -2); /* the path is a file */
     end_log_capture();
 }
 
@@ -101,7 +101,7 @@ static void save_without_checksum(const char *path) {
     CHECK(gd_save_state(path, gd_part("w", gd_full(gd_dims(4), 9))) == GD_OK);
 }
 
-CLEAN_TEST(a_damaged_checkpoint_is_passed_over_and_named_with_the_reason) {
+CLEAN_TEST(a_damaged_checkpoint_is_skipped_and_logged_with_the_reason) {
     static const struct {
         void (*damage)(const char *path);
         const char *reason;
@@ -151,7 +151,7 @@ CLEAN_TEST(a_checkpoint_of_another_net_is_a_failure) {
     end_log_capture();
 }
 
-CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
+CLEAN_TEST(a_failed_allocation_is_a_status_and_skips_no_checkpoint) {
     GD_SCOPE;
     begin_test();
     save_step(3);
@@ -172,9 +172,9 @@ CLEAN_TEST(no_memory_is_a_status_and_no_damage) {
     end_log_capture();
 }
 
-/* --- which ones stay -------------------------------------------------------------------------- */
+/* --- which ones are kept ---------------------------------------------------------------------- */
 
-TEST(the_newest_stay_and_later_ones_go) {
+TEST(the_newest_checkpoints_are_kept_and_those_of_later_steps_removed) {
     begin_test();
     for (int64_t s = 1; s <= 7; s++) save_step(s);
     save_file("best.safetensors", 1);
@@ -189,7 +189,7 @@ TEST(the_newest_stay_and_later_ones_go) {
     end_log_capture();
 }
 
-TEST(files_of_killed_writers_are_removed_and_those_of_others_stay) {
+TEST(files_of_killed_writers_are_removed_and_those_of_live_ones_kept) {
     static const char *const left[] = {"step-00000004.safetensors.tmp-1",
                                        "step-123456789.safetensors.tmp-77-1",
                                        "best.safetensors.tmp-2"};
@@ -221,7 +221,7 @@ TEST(checkpoints_of_an_earlier_run_are_set_aside_once) {
     end_log_capture();
 }
 
-TEST(folders_are_made_with_those_above_them) {
+TEST(parent_folders_are_created) {
     begin_test();
     CHECK(gd_checkpoint_make_folder(in_folder("a//b/c/")) == GD_OK && is_there("a/b/c"));
     CHECK(gd_checkpoint_make_folder(in_folder("a/b/c")) == GD_OK);

@@ -1,4 +1,4 @@
-/* test_checksum.c - files with a checksum: every damage to them is detected. */
+/* test_checksum.c - files with a checksum: any damage is detected. */
 
 #include "clean_test.h"
 #include "core/error.h"
@@ -17,8 +17,8 @@ static uint64_t hash_of(const void *data, size_t bytes, size_t piece) {
     return gd_xxh64_value(&h);
 }
 
-/* Values of the xxhash package for Python. */
-TEST(the_hash_is_xxh64_in_pieces_of_any_size) {
+/* Expected values are from Python's xxhash package. */
+TEST(the_hash_is_xxh64_for_pieces_of_any_size) {
     static const struct {
         size_t bytes;
         uint64_t hash;
@@ -33,14 +33,14 @@ TEST(the_hash_is_xxh64_in_pieces_of_any_size) {
                          known[i].bytes, piece);
 }
 
-/* --- where the digits are --------------------------------------------------------------------- */
+/* --- the position of the digits --------------------------------------------------------------- */
 
 static long found_at(const char *json) {
     size_t at;
     return gd_checksum_find(json, strlen(json), &at) ? (long)at : -1;
 }
 
-TEST(digits_are_found_in_the_member_with_the_key_alone) {
+TEST(digits_are_found_only_in_the_member_with_the_key) {
     CHECK(found_at("{\"gradus.checksum\":\"xxh64:0123456789abcdef\"}") == 26);
     CHECK(found_at("{\"gradus.checksum\" : \"xxh64:0123456789abcdef\"}") == 28);
     CHECK(found_at(
@@ -70,7 +70,7 @@ static gd_status save_file(const char *to, bool checksum, double value) {
         .checksum = checksum, .shard_bytes = to == index_path ? 60 : 0);
 }
 
-CLEAN_TEST(a_file_with_a_checksum_loads_and_hides_it) {
+CLEAN_TEST(a_file_with_a_checksum_loads_without_exposing_it) {
     GD_SCOPE;
     set_paths();
     for (int i = 0; i < 4; i++) {
@@ -98,7 +98,7 @@ CLEAN_TEST(a_file_with_a_checksum_loads_and_hides_it) {
     }
 }
 
-/* Loads what `save` has written, and checks that a failure has changed nothing. */
+/* Loads a file of save_file, and checks that a failed load changes nothing. */
 static gd_status load_file(const char *name, bool checked) {
     GD_SCOPE;
     gd_tensor *a = gd_zeros(gd_dims(5, 3)), *b = gd_zeros(gd_dims(7), .dtype = GD_F64);
@@ -110,14 +110,14 @@ static gd_status load_file(const char *name, bool checked) {
                 : gd_load_state_with(name, ((gd_state_parts){parts, 3}));
     const char *message = checked ? gd_latest_failure() : gd_error_message();
     if (status == GD_OK) return GD_OK;
-    CHECK_SAYING(strstr(message, temp_folder()), "%s", message); /* names the file */
+    CHECK_SAYING(strstr(message, temp_folder()), "%s", message); /* the message names the file */
     CHECK(!checked || damaged);
     gd_clear_error();
     CHECK(gd_item(gd_max(a)) == 0 && gd_item(gd_max(b)) == 0 && gd_rng_state().seed == 99);
     return status;
 }
 
-CLEAN_TEST(every_flipped_bit_of_a_checked_file_is_noticed) {
+CLEAN_TEST(every_flipped_bit_and_every_truncation_is_detected) {
     GD_SCOPE;
     set_paths();
     CHECK(save_file(path, true, 3) == GD_OK && load_file(path, true) == GD_OK);
@@ -130,7 +130,7 @@ CLEAN_TEST(every_flipped_bit_of_a_checked_file_is_noticed) {
         data[i] ^= bit;
         CHECK_SAYING(load_file(path, true) == GD_E_FORMAT, "byte %zu of %zu", i, bytes);
     }
-    for (size_t n = 0; n < bytes && test_failures < 10; n++) { /* and every missing end */
+    for (size_t n = 0; n < bytes && test_failures < 10; n++) { /* and truncated at every byte */
         file_write(path, data, n);
         CHECK_SAYING(load_file(path, true) == GD_E_FORMAT, "cut to %zu of %zu", n, bytes);
         if (n % 8 == 0) CHECK(load_file(path, false) == GD_E_FORMAT);
@@ -138,7 +138,7 @@ CLEAN_TEST(every_flipped_bit_of_a_checked_file_is_noticed) {
     free(data);
 }
 
-CLEAN_TEST(a_damaged_element_is_refused_with_the_file_and_the_reason) {
+CLEAN_TEST(a_damaged_element_fails_with_the_file_and_the_reason) {
     GD_SCOPE;
     set_paths();
     CHECK(save_file(path, true, 3) == GD_OK);
@@ -154,7 +154,7 @@ CLEAN_TEST(a_damaged_element_is_refused_with_the_file_and_the_reason) {
     free(data);
 }
 
-CLEAN_TEST(damage_to_a_shard_or_to_the_values_of_the_index_is_noticed) {
+CLEAN_TEST(damage_to_a_shard_or_to_the_values_of_the_index_is_detected) {
     GD_SCOPE;
     set_paths();
     const char *shard = temp_path("net-00001-of-00002.safetensors");
@@ -165,7 +165,7 @@ CLEAN_TEST(damage_to_a_shard_or_to_the_values_of_the_index_is_noticed) {
         char *data = file_read(names[i], &bytes), *seed = memmem(data, bytes, "\"3\"", 3);
         char *byte = i == 0 ? data + bytes - 1 : seed + 1;
         CHECK(i == 0 || seed);
-        *byte ^= 1; /* the index is valid JSON still */
+        *byte ^= 1; /* the index is still valid JSON */
         file_write(names[i], data, bytes);
         CHECK(load_file(index_path, false) == GD_E_FORMAT);
         *byte ^= 1;

@@ -1,10 +1,9 @@
 /* test_conv.c - promises of backend/cpu/conv.h: convolutions of any sizes, in all three directions,
- * agree with simple loops, on every instruction set of this processor; they touch nothing but their
- * result; and they have the same bits for any number of threads.
+ * agree with simple loops on every instruction set of this processor, write only their result, and
+ * have the same bits for any number of threads.
  *
- * Shapes are drawn at random from a seed, awkward ones more often than not. The numbers are small
- * integers, so that matrix products have to be exact. GRADUS_TEST_FULL=1 draws more;
- * GRADUS_TEST_SEED begins elsewhere.
+ * Shapes are random, and mostly awkward ones. The numbers are small integers, so that matrix
+ * products must be exact. GRADUS_TEST_FULL=1 tests more shapes; GRADUS_TEST_SEED sets another seed.
  */
 #include <math.h>
 
@@ -67,7 +66,7 @@ static double work_of(const gd_conv *c) {
     return (double)y_numbers(c) * (double)c->ci * (double)gd_conv_positions(c->kernel);
 }
 
-/* The sizes of one axis. y may have more windows than fit, as the op conv_forward allows. */
+/* Draws the sizes of one axis. y may have more windows than fit, as the op conv_forward allows. */
 static void draw_axis(gd_conv *c, int a, int64_t largest) {
     c->kernel[a] =
         draw_one_in(&stream, 3) ? draw_between(&stream, 1, 7) : draw_between(&stream, 1, 3);
@@ -100,8 +99,7 @@ static gd_conv draw_form(void) {
                      .groups = draw_one_in(&stream, 3) ? draw_between(&stream, 1, 5) : 1};
         const bool deep = draw_one_in(&stream, 6),
                    wide = !deep &&
-                          draw_one_in(&stream,
-                                      6); /* more rows than are summed at once; many columns */
+                          draw_one_in(&stream, 6); /* more rows than one block sums; many columns */
         for (int a = 0; a < AXES; a++) {
             c.in[a] = c.out[a] = c.kernel[a] = c.stride[a] = c.dilation[a] = 1;
             if (a >= AXES - axes)
@@ -115,31 +113,32 @@ static gd_conv draw_form(void) {
     }
 }
 
-/* --- simple loops ----------------------------------------------------------------------------- */
+/* --- reference loops -------------------------------------------------------------------------- */
 
-/* Of an axis: the element under a tap, or -1. */
-static int64_t under(const gd_conv *c, int a, int64_t window, int64_t tap) {
+/* The index on axis a of the element under a tap, or -1. */
+static int64_t element_under_tap(const gd_conv *c, int a, int64_t window, int64_t tap) {
     const int64_t i = window * c->stride[a] - c->before[a] + tap * c->dilation[a];
     return i >= 0 && i < c->in[a] ? i : -1;
 }
 
-static void plain(const gd_conv *c, gd_conv_direction to, double *x, double *w, double *y) {
+static void run_reference_loops(const gd_conv *c, gd_conv_direction to, double *x, double *w,
+                                double *y) {
     const int64_t in = gd_conv_positions(c->in), out = gd_conv_positions(c->out),
                   taps = gd_conv_positions(c->kernel);
     for (int64_t p = 0; p < out; p++)
         for (int64_t t = 0; t < taps; t++) {
-            const int64_t d =
-                under(c, 0, p / (c->out[1] * c->out[2]), t / (c->kernel[1] * c->kernel[2]));
+            const int64_t d = element_under_tap(c, 0, p / (c->out[1] * c->out[2]),
+                                                t / (c->kernel[1] * c->kernel[2]));
             const int64_t h =
-                under(c, 1, p / c->out[2] % c->out[1], t / c->kernel[2] % c->kernel[1]);
-            const int64_t v = under(c, 2, p % c->out[2], t % c->kernel[2]);
+                element_under_tap(c, 1, p / c->out[2] % c->out[1], t / c->kernel[2] % c->kernel[1]);
+            const int64_t v = element_under_tap(c, 2, p % c->out[2], t % c->kernel[2]);
             if (d < 0 || h < 0 || v < 0) continue;
-            const int64_t place = (d * c->in[1] + h) * c->in[2] + v;
+            const int64_t x_index = (d * c->in[1] + h) * c->in[2] + v;
             for (int64_t n = 0; n < c->batch; n++)
                 for (int64_t o = 0; o < c->groups * c->co; o++)
                     for (int64_t i = 0; i < c->ci; i++) {
                         double *xe =
-                            x + (n * c->groups * c->ci + o / c->co * c->ci + i) * in + place;
+                            x + (n * c->groups * c->ci + o / c->co * c->ci + i) * in + x_index;
                         double *we = w + (o * c->ci + i) * taps + t,
                                *ye = y + (n * c->groups * c->co + o) * out + p;
                         if (to == GD_CONV_TO_OUTPUT) *ye += *xe * *we;
@@ -154,7 +153,7 @@ static void plain(const gd_conv *c, gd_conv_direction to, double *x, double *w, 
 static void *allocate(int64_t bytes) {
     void *p = malloc(bytes > 0 ? (size_t)bytes : 1);
     if (!p) {
-        printf("no memory for the test itself\n");
+        printf("out of memory in the test itself\n");
         exit(2);
     }
     return p;
@@ -166,7 +165,7 @@ static double *draw_numbers(int64_t n) {
     return to;
 }
 
-/* A copy in memory of exactly its size, so that a sanitizer sees each access outside of it. */
+/* A copy allocated with its exact size, so that a sanitizer finds accesses outside it. */
 static void *copy_as(const double *from, int64_t n, gd_dtype dtype) {
     void *to = allocate(n * (dtype == GD_F64 ? 8 : 4));
     for (int64_t i = 0; i < n; i++) {
@@ -180,7 +179,7 @@ static double number_at(const void *from, int64_t i, gd_dtype dtype) {
     return dtype == GD_F64 ? ((const double *)from)[i] : (double)((const float *)from)[i];
 }
 
-/* One way to compute. */
+/* An implementation of convolution. */
 typedef struct {
     const char *name;
     size_t (*bytes)(const gd_conv *c, gd_conv_direction to, gd_dtype dtype);
@@ -188,14 +187,15 @@ typedef struct {
     double tolerance; /* in units of typical sums */
 } algorithm;
 
-/* The expected size of a sum of as many random products as an element of the result has. */
+/* The typical absolute value of an element of the result, a sum of random products. */
 static double typical_sum(const gd_conv *c, gd_conv_direction to) {
     const double taps = (double)gd_conv_positions(c->kernel);
     const double terms = to == GD_CONV_TO_OUTPUT ? (double)c->ci * taps
                          : to == GD_CONV_TO_INPUT
                              ? (double)c->co * taps
                              : (double)c->batch * (double)gd_conv_positions(c->out);
-    return 6.7 * sqrt(terms); /* products of integers from -4 to 4 have a deviation of 6.7 */
+    return 6.7 *
+           sqrt(terms); /* products of integers from -4 to 4 have a standard deviation of 6.7 */
 }
 
 static size_t gemm_bytes(const gd_conv *c, gd_conv_direction to, gd_dtype dtype) {
@@ -228,7 +228,8 @@ static void *run_algorithm(const algorithm *how, const gd_conv *c, gd_conv_direc
     gd_set_num_threads(threads);
     const size_t bytes = how->bytes(c, to, dtype);
     void *result = allocate(numbers_of(c, to) * size), *workspace = NULL;
-    memset(result, 0xff, (size_t)(numbers_of(c, to) * size)); /* NaN, as whatever nobody wrote */
+    memset(result, 0xff,
+           (size_t)(numbers_of(c, to) * size)); /* NaN marks elements that were not written */
     if (bytes > 0) {
         workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
         if (!workspace) exit(2);
@@ -263,7 +264,7 @@ static void check_form(const algorithm *how, const gd_conv *c, gd_conv_direction
     void *in_x = copy_as(x, x_numbers(c), dtype), *in_w = copy_as(w, w_numbers(c), dtype),
          *in_y = copy_as(y, y_numbers(c), dtype);
     void *in_bias = copy_as(bias, channels, dtype);
-    plain(c, to, x, w, y);
+    run_reference_loops(c, to, x, w, y);
     const double tolerance = how->tolerance * typical_sum(c, to);
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
@@ -274,7 +275,8 @@ static void check_form(const algorithm *how, const gd_conv *c, gd_conv_direction
             int64_t wrong = -1;
             for (int64_t i = 0; i < n && wrong < 0; i++)
                 if (!(fabs(number_at(got, i, dtype) - want[i]) <= tolerance)) wrong = i;
-            CHECK_SAYING(wrong < 0, "%s %s, %s, %d threads, %s: number %lld is %.9g, not %.9g: %s",
+            CHECK_SAYING(wrong < 0,
+                         "%s %s, %s, %d threads, %s: number %lld is %.9g, expected %.9g: %s",
                          how->name, direction_names[to], dtype == GD_F64 ? "f64" : "f32", threads,
                          gd_isa_name((gd_isa)isa), (long long)wrong, number_at(got, wrong, dtype),
                          want[wrong], describe(c));
@@ -294,7 +296,7 @@ static void check_form(const algorithm *how, const gd_conv *c, gd_conv_direction
     free(x), free(w), free(y), free(bias), free(in_x), free(in_w), free(in_y), free(in_bias);
 }
 
-static void check_all(const gd_conv *c, gd_dtype dtype) {
+static void check_all_directions(const gd_conv *c, gd_dtype dtype) {
     check_form(&by_products, c, GD_CONV_TO_OUTPUT, dtype);
     if (gd_conv_gemm_input_matches(c)) check_form(&by_products, c, GD_CONV_TO_INPUT, dtype);
     check_form(&by_products, c, GD_CONV_TO_WEIGHT, dtype);
@@ -306,11 +308,11 @@ TEST(convolution_by_products_is_exact_for_random_shapes) {
     begin_stream();
     for (int i = 0; i < draw_count(150, 3000) && test_failures < 10; i++) {
         const gd_conv c = draw_form();
-        check_all(&c, draw_one_in(&stream, 3) ? GD_F64 : GD_F32);
+        check_all_directions(&c, draw_one_in(&stream, 3) ? GD_F64 : GD_F32);
     }
 }
 
-/* As many taps as a panel of patches has rows, and more. */
+/* At least as many taps as a panel of patches has rows. */
 TEST(convolution_by_products_is_exact_for_many_taps) {
     begin_stream();
     for (int64_t taps = 45; taps < 70; taps += draw_one_in(&stream, 2) ? 1 : 3) {
@@ -323,8 +325,8 @@ TEST(convolution_by_products_is_exact_for_many_taps) {
                               .kernel = {1, 1, taps},
                               .stride = {1, 1, 1},
                               .dilation = {1, 1, 1}};
-        check_all(&line, GD_F32);
-        check_all(&line, GD_F64);
+        check_all_directions(&line, GD_F32);
+        check_all_directions(&line, GD_F64);
     }
     for (int64_t side = 6; side <= 9; side++)
         for (int64_t stride = 1; stride <= 3; stride++) {
@@ -339,7 +341,7 @@ TEST(convolution_by_products_is_exact_for_many_taps) {
                 .stride = {1, stride, stride},
                 .dilation = {1, 1, 1},
                 .before = {0, 3, 3}};
-            check_all(&square, GD_F32);
+            check_all_directions(&square, GD_F32);
         }
     const gd_conv cube = {.batch = 1,
                           .groups = 2,
@@ -351,7 +353,7 @@ TEST(convolution_by_products_is_exact_for_many_taps) {
                           .stride = {1, 1, 1},
                           .dilation = {1, 1, 1},
                           .before = {1, 1, 1}};
-    check_all(&cube, GD_F32);
+    check_all_directions(&cube, GD_F32);
 }
 
 TEST(direct_convolution_is_exact_for_random_shapes) {
@@ -448,7 +450,7 @@ static results call_with_gradients(const char *op, gd_tensor *x, gd_tensor *w, g
     return r;
 }
 
-/* The same, but for the last digits of Winograd's sums and of rounding to f16 and bf16. */
+/* Whether results agree up to the rounding of Winograd's sums, f16 and bf16. */
 static bool results_close(gd_tensor *a, gd_tensor *b) {
     char why[256];
     const gd_dtype dtype = gd_tensor_dtype(a);

@@ -1,5 +1,4 @@
-/* test_core.c - scopes, errors, dtypes, shapes, copies of data, options, ops defined by a
- * program. */
+/* test_core.c - scopes, errors, dtypes, shapes, copies of data, options, and user-defined ops. */
 #include <math.h>
 #include <pthread.h>
 
@@ -10,7 +9,7 @@ static const float six[6] = {1, 2, 3, 4, 5, 6};
 static gd_tensor *matrix(void) { return gd_from_array(gd_dims(2, 3), GD_F32, six); }
 /* --- scopes ----------------------------------------------------------------------------------- */
 
-TEST(a_scope_frees_what_was_made_in_it) {
+TEST(a_scope_frees_its_tensors) {
     int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
     {
         GD_SCOPE;
@@ -22,7 +21,7 @@ TEST(a_scope_frees_what_was_made_in_it) {
     CHECK(gd_memory_stats(NULL).live_bytes == bytes);
 }
 
-static int leaves_by(int way) {
+static int leave_scope(int way) {
     for (int i = 0; i < 3; i++) {
         GD_SCOPE;
         matrix();
@@ -38,7 +37,7 @@ out:
 TEST(a_scope_is_closed_by_break_continue_return_and_goto) {
     int64_t objects = gd_live_objects();
     for (int way = 0; way < 4; way++) {
-        leaves_by(way);
+        leave_scope(way);
         CHECK(gd_live_objects() == objects);
     }
 }
@@ -46,11 +45,11 @@ TEST(a_scope_is_closed_by_break_continue_return_and_goto) {
 static gd_tensor *doubled(gd_tensor *x) {
     GD_SCOPE;
     gd_tensor *y = gd_add(x, x);
-    gd_add(y, y); /* forgotten, freed here */
+    gd_add(y, y); /* not kept: freed at the end of the scope */
     return gd_keep(y);
 }
 
-TEST(keep_hands_a_result_to_the_scope_outside) {
+TEST(keep_moves_a_result_to_the_outer_scope) {
     int64_t objects = gd_live_objects();
     {
         GD_SCOPE;
@@ -70,7 +69,7 @@ TEST(keep_hands_a_result_to_the_scope_outside) {
     CHECK(gd_live_objects() == objects);
 }
 
-TEST(keep_without_a_scope_outside_makes_the_caller_the_owner) {
+TEST(keep_without_an_outer_scope_makes_the_caller_the_owner) {
     int64_t objects = gd_live_objects();
     gd_tensor *x = matrix(), *y;
     {
@@ -126,7 +125,7 @@ TEST(retain_outlives_the_scope) {
     gd_release(NULL);
 }
 
-TEST(scopes_nest_deeper_than_their_stack_was_made_for) {
+TEST(scopes_nest_deeper_than_their_initial_stack) {
     int64_t objects = gd_live_objects();
     gd_scope *scopes[200];
     for (int i = 0; i < 200; i++) {
@@ -150,7 +149,7 @@ TEST(a_view_keeps_the_memory_of_its_base) {
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
-TEST(a_failed_op_is_recorded_with_op_shapes_and_place) {
+TEST(a_failed_op_is_recorded_with_op_shapes_and_source_line) {
     GD_SCOPE;
     float five[5] = {0};
     gd_tensor *y = gd_add(matrix(), gd_from_array(gd_dims(5), GD_F32, five));
@@ -171,12 +170,12 @@ TEST(error_tensors_pass_through_and_the_first_failure_stays) {
     gd_clear_error();
     CHECK(gd_tensor_rank(y) == 0 && gd_tensor_dtype(y) == GD_DTYPE_NONE && gd_data(y) == NULL);
     gd_clear_error();
-    y = gd_add(y, y); /* cleared, but still the result of something that failed */
+    y = gd_add(y, y); /* cleared, but y is still an error tensor */
     CHECK(gd_tensor_is_error(y));
     gd_clear_error();
 }
 
-TEST(a_status_call_records_its_failure_too) {
+TEST(a_failed_status_call_is_recorded) {
     GD_SCOPE;
     float out[5];
     CHECK(gd_copy_to(matrix(), out, sizeof out) == GD_E_SHAPE);
@@ -187,7 +186,7 @@ TEST(a_status_call_records_its_failure_too) {
     gd_clear_error();
 }
 
-TEST(while_a_failure_is_recorded_state_does_not_change) {
+TEST(no_state_changes_while_a_failure_is_recorded) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(matrix()), *loss = gd_sum(gd_square(w));
     gd_reshape(w, gd_dims(7));
@@ -197,7 +196,7 @@ TEST(while_a_failure_is_recorded_state_does_not_change) {
     CHECK(gd_backward(loss) == GD_OK && gd_tensor_grad(w) != NULL);
 }
 
-TEST(reading_what_cannot_be_read_says_why) {
+TEST(failed_reads_explain_the_reason) {
     GD_SCOPE;
     CHECK(isnan(gd_item(matrix())) && gd_failed() && says("6 elements"));
     gd_clear_error();
@@ -214,7 +213,7 @@ TEST(every_status_has_a_name) {
         CHECK(strncmp(gd_status_name((gd_status)s), s ? "GD_E_" : "GD_OK", 5) == 0);
 }
 
-static void *fails_alone(void *arg) {
+static void *fail_in_thread(void *arg) {
     (void)arg;
     GD_SCOPE;
     gd_reshape(matrix(), gd_dims(7));
@@ -224,14 +223,14 @@ static void *fails_alone(void *arg) {
 TEST(failures_belong_to_their_thread) {
     pthread_t thread;
     void *failed;
-    pthread_create(&thread, NULL, fails_alone, NULL);
+    pthread_create(&thread, NULL, fail_in_thread, NULL);
     pthread_join(thread, &failed);
     CHECK(failed && !gd_failed());
 }
 
 /* --- dtypes ----------------------------------------------------------------------------------- */
 
-TEST(promotion_is_the_table_of_the_header) {
+TEST(promotion_follows_the_table_in_dtype_h) {
     static const char *const table[9][9] = {
         {"bool", "u8", "i8", "i32", "i64", "f16", "bf16", "f32", "f64"},
         {"u8", "u8", "i32", "i32", "i64", "f16", "bf16", "f32", "f64"},
@@ -249,14 +248,14 @@ TEST(promotion_is_the_table_of_the_header) {
             gd_dtype a = gd_dtype_from_name(names[i]), b = gd_dtype_from_name(names[k]);
             CHECK_SAYING(gd_promote(a, b) == gd_dtype_from_name(table[i][k]), "%s with %s gives %s",
                          names[i], names[k], gd_dtype_name(gd_promote(a, b)));
-            GD_SCOPE; /* and in an op */
+            GD_SCOPE; /* the same in an op */
             gd_tensor *y =
                 gd_add(gd_full(gd_dims(2), 1, .dtype = a), gd_full(gd_dims(2), 1, .dtype = b));
             CHECK(gd_tensor_dtype(y) == gd_promote(a, b));
         }
 }
 
-TEST(a_number_of_rank_0_does_not_widen) {
+TEST(a_scalar_tensor_does_not_widen_the_dtype) {
     GD_SCOPE;
     gd_tensor *half = gd_full(gd_dims(2), 1, .dtype = GD_F16),
               *integer = gd_full(gd_dims(2), 1, .dtype = GD_I32);
@@ -279,7 +278,7 @@ TEST(dtypes_have_names_and_sizes) {
 
 /* --- shapes and views ------------------------------------------------------------------------- */
 
-TEST(shapes_are_answered_for_any_tensor) {
+TEST(shape_queries_work_for_any_tensor) {
     GD_SCOPE;
     gd_tensor *x = matrix();
     CHECK(gd_tensor_rank(x) == 2 && gd_tensor_numel(x) == 6 && gd_tensor_dim(x, -1) == 3 &&
@@ -294,7 +293,7 @@ TEST(shapes_are_answered_for_any_tensor) {
     CHECK(strcmp(gd_device_name(gd_tensor_device(x)), "cpu") == 0);
 }
 
-TEST(sizes_that_cannot_be_are_refused) {
+TEST(invalid_sizes_fail) {
     GD_SCOPE;
     const gd_shape wrong[] = {gd_dims(-1, 2), gd_dims(INT64_MAX, 2), gd_dims(INT64_MAX / 2, 1),
                               gd_dims(1ll << 40, 1ll << 40)};
@@ -342,7 +341,7 @@ static void count_delete(void *data, void *user) {
     deleted += *(int *)user;
 }
 
-TEST(foreign_memory_is_used_in_place_and_deleted_once) {
+TEST(user_memory_is_used_in_place_and_deleted_once) {
     float memory[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
     int one = 1;
     int64_t strides[] = {1, 4};
@@ -369,12 +368,12 @@ TEST(foreign_memory_is_used_in_place_and_deleted_once) {
         gd_clear_error();
         gd_from_memory(gd_dims(2), NULL, GD_F32, memory, NULL, NULL);
     }
-    CHECK(deleted == 1); /* a refused one still belongs to the caller */
+    CHECK(deleted == 1); /* after a failed call the caller still owns the memory */
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-static void *computes(void *arg) {
+static void *compute_in_thread(void *arg) {
     for (int i = 0; i < 50; i++) {
         GD_SCOPE;
         gd_tensor *x = gd_full(gd_dims(300, 40), 0.5),
@@ -386,11 +385,11 @@ static void *computes(void *arg) {
     return NULL;
 }
 
-TEST(several_threads_may_compute_at_once_and_share_a_tensor) {
+TEST(threads_may_compute_concurrently_and_share_a_tensor) {
     int64_t objects = gd_live_objects();
     pthread_t threads[4];
     gd_tensor *shared = gd_full(gd_dims(), 1.0);
-    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, computes, &shared);
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, compute_in_thread, &shared);
     for (int i = 0; i < 4; i++) {
         void *failed;
         pthread_join(threads[i], &failed);
@@ -407,18 +406,18 @@ TEST(the_number_of_threads_can_be_set) {
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-TEST(options_by_name_the_rest_by_default) {
+TEST(options_are_given_by_name_and_others_have_defaults) {
     GD_SCOPE;
     gd_tensor *x = gd_full(gd_dims(1, 1, 8, 8), 1);
     gd_shape s = gd_tensor_shape(gd_avg_pool2d(x, .kernel = 2));
-    CHECK(s.at[2] == 4 && s.at[3] == 4); /* the stride is the kernel's */
+    CHECK(s.at[2] == 4 && s.at[3] == 4); /* the default stride is the kernel size */
     s = gd_tensor_shape(gd_avg_pool2d(x, .kernel = 2, .stride = 1));
     CHECK(s.at[2] == 7 && s.at[3] == 7);
     s = gd_tensor_shape(gd_avg_pool2d(x, .kernel = 2, .stride = {2, 1}));
     CHECK(s.at[2] == 4 && s.at[3] == 7);
     s = gd_tensor_shape(gd_avg_pool2d(x, .stride = {4, 3}, .kernel = {2, 3}, .padding = 1));
     CHECK(s.at[2] == 3 && s.at[3] == 3);
-    /* 0 is a value like any other */
+    /* 0 is not the same as unset */
     CHECK(gd_tensor_numel(gd_sum(matrix(), .axis = 0)) == 3 &&
           gd_tensor_numel(gd_sum(matrix(), .axis = -1)) == 2);
     CHECK(gd_tensor_numel(gd_sum(matrix())) == 1 &&
@@ -427,13 +426,13 @@ TEST(options_by_name_the_rest_by_default) {
     CHECK(!gd_failed());
 }
 
-TEST(a_list_in_braces_without_its_length_is_refused) {
+TEST(a_list_in_braces_without_its_length_fails) {
     GD_SCOPE;
     CHECK(gd_tensor_is_error(gd_sum(matrix(), .axis = {0, 1})) && says("gd_dims"));
     gd_clear_error();
 }
 
-TEST(options_structs_have_defaults_for_those_without_macros) {
+TEST(options_structs_have_defaults_without_macros) {
     GD_SCOPE;
     gd_sum_options o = gd_sum_defaults();
     o.keepdim = true;
@@ -442,7 +441,7 @@ TEST(options_structs_have_defaults_for_those_without_macros) {
     CHECK(l.slope == 0.01);
 }
 
-TEST(options_as_text) {
+TEST(options_can_be_given_as_text) {
     GD_SCOPE;
     gd_attrs *attrs = gd_attrs_new(gd_op_find("sum"));
     CHECK(gd_attrs_parse(attrs, "axis=0,1 keepdim=true dtype=f64") == GD_OK);
@@ -452,7 +451,7 @@ TEST(options_as_text) {
           says("keepdim"));
     gd_clear_error();
     CHECK(gd_attrs_set_text(attrs, "axes", "1") == GD_E_ARGUMENT && says("axis"));
-    gd_clear_error(); /* says what there is */
+    gd_clear_error(); /* lists the known options */
     CHECK(gd_op_call(gd_op_find("exp"), gd_list(matrix()), attrs).at[0] != NULL && gd_failed());
     gd_clear_error();
 }
@@ -469,9 +468,9 @@ TEST(words_are_hashes_of_their_text) {
     gd_clear_error();
 }
 
-/* --- the table -------------------------------------------------------------------------------- */
+/* --- the op table ----------------------------------------------------------------------------- */
 
-TEST(the_table_can_be_read) {
+TEST(the_op_table_can_be_read) {
     int n = gd_op_count();
     for (int i = 1; i < n; i++)
         CHECK(strcmp(gd_op_name(gd_op_at(i - 1)), gd_op_name(gd_op_at(i))) < 0);
@@ -486,7 +485,7 @@ TEST(the_table_can_be_read) {
     CHECK(strstr(gd_op_kernels(sum, "cpu", text, sizeof text), "reference") != NULL);
 }
 
-TEST(a_program_adds_an_elementwise_op_by_its_expression) {
+TEST(a_program_defines_an_elementwise_op_by_its_expression) {
     GD_SCOPE;
     const char *record = "test_swish(x) -> y  elementwise float\n"
                          "x times the sigmoid of beta x.\n"
@@ -494,7 +493,7 @@ TEST(a_program_adds_an_elementwise_op_by_its_expression) {
                          "  y = x / (1 + exp(-beta*x))\n";
     CHECK_SAYING(gd_op_define(record, NULL) == GD_OK, "%s", gd_error_message());
     CHECK(gd_op_define(record, NULL) == GD_E_ARGUMENT && says("test_swish"));
-    gd_clear_error(); /* the name is taken */
+    gd_clear_error(); /* the name exists already */
     gd_clear_error();
     const gd_op *op = gd_op_find("test_swish");
     CHECK(op && gd_op_flags(op) & GD_OP_USER && gd_op_flags(op) & GD_OP_ELEMENTWISE &&
@@ -511,7 +510,7 @@ TEST(a_program_adds_an_elementwise_op_by_its_expression) {
     CHECK(!gd_failed());
 }
 
-/* y[i] = x[i] + i along the last axis, with every rule written out. */
+/* y[i] = x[i] + i along the last axis, with explicit rules and a kernel. */
 static gd_status ramp_infer(gd_infer *i) {
     if (gd_tensor_rank(i->in[0]) < 1)
         return gd_op_fail(GD_E_SHAPE, "x needs at least one dimension");
@@ -531,7 +530,7 @@ static gd_status ramp_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-TEST(a_program_adds_an_op_with_rules_and_a_kernel) {
+TEST(a_program_defines_an_op_with_rules_and_a_kernel) {
     GD_SCOPE;
     gd_op_rules rules = {.infer = ramp_infer,
                          .vjp = ramp_vjp,
@@ -552,7 +551,7 @@ TEST(a_program_adds_an_op_with_rules_and_a_kernel) {
     gd_clear_error();
 }
 
-TEST(a_record_that_does_not_parse_is_refused_with_its_line) {
+TEST(a_record_that_does_not_parse_fails_with_its_line) {
     static const char *const wrong[] = {
         "",
         "noparens",

@@ -1,5 +1,5 @@
-/* test_data_faults.c - datasets from files where there is no memory: each allocation fails once.
- * The call fails with GD_E_MEMORY or does what it should, and nothing is left behind. */
+/* test_data_faults.c - makes each allocation of reading a dataset fail once. The call fails with
+ * GD_E_MEMORY or succeeds, and nothing leaks. */
 #include "clean_test.h"
 #include "data_files.h"
 #include "fault_walk.h"
@@ -8,7 +8,7 @@
 
 static const char *folder;
 
-/* Opens a dataset, and reads its last sample. */
+/* Opens a dataset. */
 typedef gd_dataset *(*open_fn)(void);
 
 static gd_dataset *open_idx(void) {

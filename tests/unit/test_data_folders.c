@@ -1,4 +1,4 @@
-/* test_data_folders.c - images in folders and lists as datasets, from several threads too. */
+/* test_data_folders.c - datasets of images in folders and lists, also from several threads. */
 #include <pthread.h>
 
 #include "clean_test.h"
@@ -7,7 +7,7 @@
 #include "gradus/gradus.h"
 #include "temp.h"
 
-/* A PPM of one colour. */
+/* Writes a PPM file of one color. */
 static const char *make_image(const char *name, int width, int height, int red, int green,
                               int blue) {
     char text[2000];
@@ -35,7 +35,7 @@ static const char *make_images(void) {
     return folder;
 }
 
-static bool fails(gd_dataset *d, int64_t index) {
+static bool sample_fails(gd_dataset *d, int64_t index) {
     gd_dataset_get(d, index);
     return gd_failed();
 }
@@ -66,17 +66,17 @@ CLEAN_TEST(folders_are_classes) {
     CHECK(gd_dataset_count(gd_dataset_image_folder(make_images(), .suffixes = ".png a.ppm")) == 1);
 }
 
-CLEAN_TEST(a_broken_image_is_named) {
+CLEAN_TEST(a_damaged_image_is_named) {
     GD_SCOPE;
     const char *folder = make_images();
     temp_write_text("pets/dogs/2.ppm", "P6 4 3 255\nshort");
     gd_dataset *d = gd_dataset_image_folder(folder);
-    CHECK(fails(d, 2));
+    CHECK(sample_fails(d, 2));
     CHECK_SAYING(says("image_folder: dogs/2.ppm: ") && says("pets/dogs/2.ppm: damaged PNM"), "%s",
                  gd_error_message());
     gd_clear_error();
     unlink(temp_path("pets/dogs/2.ppm"));
-    CHECK(fails(d, 2) && says("dogs/2.ppm: cannot be opened"));
+    CHECK(sample_fails(d, 2) && says("dogs/2.ppm: cannot be opened"));
     gd_clear_error();
     CHECK(!gd_dataset_image_folder(folder, .channels = 2) && says("channels is 2"));
     gd_clear_error();
@@ -128,7 +128,7 @@ static void *read_all(void *sum) {
     return NULL;
 }
 
-CLEAN_TEST(several_threads_read_at_once) {
+CLEAN_TEST(several_threads_read_concurrently) {
     GD_SCOPE;
     make_images();
     shared = gd_dataset_image_folder(temp_path("pets"), .size = 4);

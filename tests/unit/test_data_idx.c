@@ -12,9 +12,9 @@
 
 /* --- gzip ------------------------------------------------------------------------------------- */
 
-/* All of a file in memory through a stream; NULL: it fails. gd_free() it. */
+/* Decompresses a gzip file in memory; NULL: failed. gd_free() it. */
 static char *unpack(const void *data, size_t bytes, size_t *size) {
-    uint8_t *exact = malloc(bytes ? bytes : 1); /* so that a read beyond it shows */
+    uint8_t *exact = malloc(bytes ? bytes : 1); /* so that sanitizers find reads beyond it */
     gd_stream *s;
     char *out = NULL;
     memcpy(exact, data, bytes);
@@ -60,7 +60,7 @@ CLEAN_TEST(gzip_members_are_read_one_after_the_other) {
     check_unpacks("", 0, "", 0);
 }
 
-CLEAN_TEST(a_gzip_header_may_have_every_part) {
+CLEAN_TEST(a_gzip_header_may_have_all_optional_parts) {
     uint8_t file[200] = {0x1f, 0x8b, 8, 2 | 4 | 8 | 16, 0, 0, 0, 0, 0, 3, 2, 0, 'x', 'y'},
             *p = file + 14;
     char text[300];
@@ -71,12 +71,12 @@ CLEAN_TEST(a_gzip_header_may_have_every_part) {
     p += sizeof packed - 10;
     check_unpacks(file, (size_t)(p - file), text, expected_text(text));
     size_t size;
-    file[16] ^= 1; /* the name, so that the checksum of the header is wrong */
+    file[16] ^= 1; /* changes the name, so that the checksum of the header is wrong */
     CHECK(!unpack(file, (size_t)(p - file), &size));
     CHECK(strstr(gd_latest_failure(), "checksum of the header"));
 }
 
-CLEAN_TEST(a_damaged_gzip_file_is_refused_with_its_place) {
+CLEAN_TEST(a_damaged_gzip_file_fails_with_its_name) {
     size_t size;
     for (size_t n = 2; n < sizeof packed; n++) {
         char *out = unpack(packed, n, &size);
@@ -89,8 +89,8 @@ CLEAN_TEST(a_damaged_gzip_file_is_refused_with_its_place) {
         memcpy(copy, packed, sizeof packed);
         copy[bit / 8] ^= (uint8_t)(1 << bit % 8);
         char *out = unpack(copy, sizeof copy, &size);
-        /* time, extra flags and system mean nothing, nor do the bits that fill up the last deflated
-         * byte; bit 24 says "text"; without its magic it is no gzip file */
+        /* These bits are ignored: time, extra flags, system, the padding of the last deflated byte,
+         * and bit 24 ("text"). Without its magic number the file is not gzip. */
         if (bit / 8 > 1 && (bit / 8 < 4 || bit / 8 > 9) && bit != 24 && (bit < 164 || bit > 167))
             CHECK_SAYING(!out, "bit %zu", bit);
         gd_free(out);
@@ -103,7 +103,7 @@ CLEAN_TEST(a_damaged_gzip_file_is_refused_with_its_place) {
                  gd_latest_failure());
 }
 
-CLEAN_TEST(a_stream_bounds_what_a_header_may_claim) {
+CLEAN_TEST(a_stream_limits_the_size_a_header_may_claim) {
     /* an IDX header of 16 billion bytes, gzipped: nothing is allocated */
     const uint8_t claim[] = {0, 0, 8, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 4};
     size_t size;
@@ -150,7 +150,7 @@ CLEAN_TEST(every_idx_type_is_read) {
                -3.141592653589793);
 }
 
-CLEAN_TEST(idx_samples_have_the_rest_of_the_shape) {
+CLEAN_TEST(idx_samples_have_the_shape_without_the_first_axis) {
     GD_SCOPE;
     const uint8_t pixels[24] = {0, 51, 102, 153, 204, 255, 1};
     const char *images = write_idx("images", 8, DIMS(2, 3, 4), pixels, 24);
@@ -176,19 +176,20 @@ CLEAN_TEST(idx_samples_have_the_rest_of_the_shape) {
     CHECK(!gd_dataset_idx(images, .labels = three) && says("has 3 labels") && says("2 samples"));
 }
 
-/* Whatever is wrong with the bytes, the message names the file. */
-static void check_damaged(const uint8_t *data, size_t bytes, bool refused) {
+/* Opens a damaged file: if that fails, the message names the file. */
+static void check_damaged(const uint8_t *data, size_t bytes, bool must_fail) {
     GD_SCOPE;
     const char *path = temp_write("damaged", data, bytes);
     gd_dataset *d = gd_dataset_idx(path);
-    if (refused) CHECK_SAYING(!d && says("damaged: "), "%zu bytes: %s", bytes, gd_error_message());
+    if (must_fail)
+        CHECK_SAYING(!d && says("damaged: "), "%zu bytes: %s", bytes, gd_error_message());
     if (!d)
         CHECK(gd_error_status() == GD_E_FORMAT || gd_error_status() == GD_E_UNSUPPORTED ||
               gd_error_status() == GD_E_SHAPE);
     gd_clear_error();
 }
 
-CLEAN_TEST(a_damaged_idx_file_is_refused_with_its_name) {
+CLEAN_TEST(a_damaged_idx_file_fails_with_its_name) {
     const uint8_t pixels[12] = {1, 2, 3};
     size_t bytes = 0, packed_bytes;
     uint8_t *file = file_read(write_idx("sound", 8, DIMS(2, 2, 3), pixels, 12), &bytes);
@@ -197,7 +198,7 @@ CLEAN_TEST(a_damaged_idx_file_is_refused_with_its_name) {
     for (size_t n = 0; n < packed_bytes; n++) check_damaged(zipped, n, true);
     for (size_t bit = 0; bit < 8 * bytes; bit++) {
         file[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        check_damaged(file, bytes, bit < 16); /* another type or shape may do */
+        check_damaged(file, bytes, bit < 16); /* a flip of type or shape may give a valid file */
         file[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     file = realloc(file, bytes + 1);
@@ -209,7 +210,7 @@ CLEAN_TEST(a_damaged_idx_file_is_refused_with_its_name) {
 
 /* --- MNIST ------------------------------------------------------------------------------------ */
 
-CLEAN_TEST(mnist_takes_all_names_of_its_files) {
+CLEAN_TEST(mnist_accepts_all_usual_file_names) {
     GD_SCOPE;
     uint8_t pixels[2 * 28 * 28] = {[784] = 255};
     size_t bytes = 0, packed_bytes;
@@ -236,7 +237,7 @@ CLEAN_TEST(mnist_takes_all_names_of_its_files) {
     free(zipped);
 }
 
-CLEAN_TEST(the_real_mnist_is_what_it_is_known_for) {
+CLEAN_TEST(the_real_mnist_has_its_known_count_and_mean) {
     const char *folder = real_data("mnist");
     if (!folder) SKIP("no MNIST at $GRADUS_DATA/mnist or ../shared/data/mnist");
     GD_SCOPE;

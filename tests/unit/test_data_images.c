@@ -1,5 +1,5 @@
-/* test_data_images.c - images: decoded as Pillow does, resized, saved, and refused where
- * damaged. */
+/* test_data_images.c - images are decoded like Pillow does, resized and saved; damaged ones
+ * fail. */
 #include "clean_test.h"
 #include "compare.h"
 #include "core/alloc.h"
@@ -12,7 +12,7 @@
 
 static const char *const folder = GRADUS_GOLDEN "/images";
 
-static const char *image(const char *name) {
+static const char *image_path(const char *name) {
     static char path[600];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
@@ -30,7 +30,7 @@ static bool built_for(const char *name) {
 
 /* Entries of pixels.npz: "rgb.png", and with options "rgb.png grey", "rgb.png 8x9". */
 CLEAN_TEST(images_have_the_pixels_that_pillow_decodes) {
-    gd_npz *golden = gd_npz_open(image("pixels.npz"));
+    gd_npz *golden = gd_npz_open(image_path("pixels.npz"));
     CHECK_SAYING(golden, "%s", gd_error_message());
     int checked = 0;
     for (int64_t i = 0; i < gd_npz_count(golden); i++) {
@@ -41,12 +41,13 @@ CLEAN_TEST(images_have_the_pixels_that_pillow_decodes) {
         if ((space = strchr(file, ' '))) *space++ = 0;
         if (!built_for(file)) continue;
         if (space && strchr(space, 'x')) sscanf(space, "%dx%d", &width, &height);
-        gd_tensor *x = gd_load_image(image(file), .alpha = space && strcmp(space, "alpha") == 0,
-                                     .channels = !space                       ? 0
-                                                 : strcmp(space, "grey") == 0 ? 1
-                                                 : strcmp(space, "rgb") == 0  ? 3
-                                                                              : 0,
-                                     .width = width, .height = height);
+        gd_tensor *x =
+            gd_load_image(image_path(file), .alpha = space && strcmp(space, "alpha") == 0,
+                          .channels = !space                       ? 0
+                                      : strcmp(space, "grey") == 0 ? 1
+                                      : strcmp(space, "rgb") == 0  ? 3
+                                                                   : 0,
+                          .width = width, .height = height);
         CHECK_SAYING(!gd_tensor_is_error(x), "%s", gd_error_message());
         CHECK_SAYING(tensors_same_bits(x, gd_npz_load(golden, gd_npz_name(golden, i))), "%s",
                      gd_npz_name(golden, i));
@@ -56,28 +57,29 @@ CLEAN_TEST(images_have_the_pixels_that_pillow_decodes) {
     gd_release(golden);
 }
 
-CLEAN_TEST(a_jpeg_is_decoded_at_a_scale_that_is_enough) {
+CLEAN_TEST(a_jpeg_is_decoded_at_the_smallest_sufficient_scale) {
     if (!built_for(".jpg")) SKIP("built without libjpeg");
     GD_SCOPE;
-    gd_tensor *full = gd_load_image(image("large.jpg")); /* (3, 64, 48) */
-    gd_tensor *small = gd_load_image(image("large.jpg"), .height = 16, .width = 12); /* a quarter */
+    gd_tensor *full = gd_load_image(image_path("large.jpg")); /* (3, 64, 48) */
+    gd_tensor *small =
+        gd_load_image(image_path("large.jpg"), .height = 16, .width = 12); /* a quarter */
     gd_tensor *odd =
-        gd_load_image(image("large.jpg"), .height = 20, .width = 24); /* a half, resized */
+        gd_load_image(image_path("large.jpg"), .height = 20, .width = 24); /* a half, resized */
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK(gd_tensor_dim(small, 1) == 16 && gd_tensor_dim(small, 2) == 12);
     CHECK(gd_tensor_dim(odd, 1) == 20 && gd_tensor_dim(odd, 2) == 24);
     double difference =
         gd_item(gd_abs(gd_sub(gd_mean(gd_cast(full, GD_F32)), gd_mean(gd_cast(small, GD_F32)))));
     CHECK_SAYING(difference < 2, "%g", difference);
-    gd_tensor *grey = gd_load_image(image("large.jpg"), .channels = 1);
+    gd_tensor *grey = gd_load_image(image_path("large.jpg"), .channels = 1);
     CHECK(gd_tensor_dim(grey, 0) == 1 && gd_tensor_dim(grey, 1) == 64);
 }
 
-CLEAN_TEST(wrong_options_and_files_are_refused) {
-    CHECK(gd_tensor_is_error(gd_load_image(image("text.ppm"), .channels = 2)) &&
+CLEAN_TEST(wrong_options_and_files_fail) {
+    CHECK(gd_tensor_is_error(gd_load_image(image_path("text.ppm"), .channels = 2)) &&
           says("channels is 2"));
     gd_clear_error();
-    CHECK(gd_tensor_is_error(gd_load_image(image("text.ppm"), .width = -1)) &&
+    CHECK(gd_tensor_is_error(gd_load_image(image_path("text.ppm"), .width = -1)) &&
           says("is out of range"));
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_load_image("/no/such.png")) && says("/no/such.png"));
@@ -96,7 +98,7 @@ CLEAN_TEST(wrong_options_and_files_are_refused) {
     CHECK(gd_tensor_is_error(gd_decode_image("P5 9999 9999 255 ", 17)) &&
           says("do not fit into the 0 bytes"));
     gd_clear_error();
-    if (built_for(".png")) { /* a header of 2^28 pixels and nothing behind it */
+    if (built_for(".png")) { /* a header of 2^28 pixels without data */
         uint8_t png[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x40\0\0\0\x40\0\x08\x02\0\0\0....";
         const uint32_t crc = gd_crc32(0, png + 12, 17);
         for (int i = 0; i < 4; i++) png[29 + i] = (uint8_t)(crc >> (24 - 8 * i));
@@ -108,7 +110,8 @@ CLEAN_TEST(wrong_options_and_files_are_refused) {
 CLEAN_TEST(a_gzipped_image_is_read) {
     GD_SCOPE;
     size_t bytes = 0, size;
-    uint8_t *data = file_read(image("bytes.ppm"), &bytes), *zipped = test_gzip(data, bytes, &size);
+    uint8_t *data = file_read(image_path("bytes.ppm"), &bytes),
+            *zipped = test_gzip(data, bytes, &size);
     gd_tensor *x = gd_load_image(temp_write("x.ppm.gz", zipped, size)),
               *y = gd_decode_image(data, bytes);
     CHECK_SAYING(tensors_same_bits(x, y), "%s", gd_error_message());
@@ -118,69 +121,71 @@ CLEAN_TEST(a_gzipped_image_is_read) {
 
 /* --- damage ----------------------------------------------------------------------------------- */
 
-/* Cut at each byte, and with each bit flipped. */
-static void damage(const char *name) {
+/* Decodes the file truncated at each byte and with each bit flipped. */
+static void check_damaged_image(const char *name) {
     size_t bytes = 0;
-    uint8_t *data = file_read(image(name), &bytes);
+    uint8_t *data = file_read(image_path(name), &bytes);
     const gd_bitmap_options options = {.channels = 3, .width = 5, .height = 4};
-    gd_bitmap image;
+    gd_bitmap bitmap;
     char prefix[100];
     snprintf(prefix, sizeof prefix, "%s: ", name);
     for (size_t n = 0; n < bytes; n++) {
         uint8_t *part = malloc(n ? n : 1);
         memcpy(part, data, n);
-        const gd_status status = gd_bitmap_decode(&image, name, part, n, &options);
-        /* the last byte of a text may be a space or a digit of a number; PNM says no more of its
-         * end */
+        const gd_status status = gd_bitmap_decode(&bitmap, name, part, n, &options);
+        /* the last byte of a text PNM may be white space or a digit, so its loss is not
+         * detectable */
         if (n + 2 < bytes || !strstr(name, "text"))
             CHECK_SAYING(status != GD_OK, "%s cut at %zu", name, n);
         if (status != GD_OK)
             CHECK_SAYING(strstr(gd_latest_failure(), prefix), "%s", gd_latest_failure());
-        gd_bitmap_free(&image);
+        gd_bitmap_free(&bitmap);
         free(part);
     }
     for (size_t bit = 0; bit < 8 * bytes; bit++) {
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        const gd_status status = gd_bitmap_decode(&image, name, data, bytes, &options);
+        const gd_status status = gd_bitmap_decode(&bitmap, name, data, bytes, &options);
         CHECK(status != GD_E_MEMORY);
         if (status != GD_OK)
             CHECK_SAYING(strstr(gd_latest_failure(), prefix), "%s", gd_latest_failure());
-        gd_bitmap_free(&image);
+        gd_bitmap_free(&bitmap);
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     free(data);
 }
 
-CLEAN_TEST(a_damaged_jpeg_is_refused_with_its_place) {
+CLEAN_TEST(a_damaged_jpeg_fails_with_its_name) {
     if (!built_for(".jpg")) SKIP("built without libjpeg");
-    damage("rgb420.jpg");
-    damage("progressive.jpg");
-    damage("restart.jpg");
-    damage("cmyk.jpg");
-    damage("grey.jpg");
+    check_damaged_image("rgb420.jpg");
+    check_damaged_image("progressive.jpg");
+    check_damaged_image("restart.jpg");
+    check_damaged_image("cmyk.jpg");
+    check_damaged_image("grey.jpg");
 }
-CLEAN_TEST(a_damaged_png_is_refused_with_its_place) {
+CLEAN_TEST(a_damaged_png_fails_with_its_name) {
     if (!built_for(".png")) SKIP("built without libpng");
-    damage("rgb.png");
-    damage("interlaced1.png");
-    damage("palette_alpha.png");
-    damage("rgba16.png");
+    check_damaged_image("rgb.png");
+    check_damaged_image("interlaced1.png");
+    check_damaged_image("palette_alpha.png");
+    check_damaged_image("rgba16.png");
 }
-CLEAN_TEST(a_damaged_pnm_is_refused_with_its_place) {
+CLEAN_TEST(a_damaged_pnm_fails_with_its_name) {
     static const char *const names[] = {"text.pbm", "text.pgm", "text.ppm",
                                         "bits.pbm", "wide.pgm", "bytes.ppm"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) damage(names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_damaged_image(names[i]);
 }
 
-CLEAN_TEST(without_its_library_a_image_is_refused_with_the_package) {
+CLEAN_TEST(without_its_library_an_image_fails_and_names_the_package) {
     GD_SCOPE;
     if (!built_for(".jpg")) {
-        CHECK(gd_tensor_is_error(gd_load_image(image("grey.jpg"))) && says("install libjpeg-dev"));
+        CHECK(gd_tensor_is_error(gd_load_image(image_path("grey.jpg"))) &&
+              says("install libjpeg-dev"));
         CHECK(gd_error_status() == GD_E_UNSUPPORTED);
     }
     gd_clear_error();
     if (!built_for(".png")) {
-        CHECK(gd_tensor_is_error(gd_load_image(image("grey8.png"))) && says("install libpng-dev"));
+        CHECK(gd_tensor_is_error(gd_load_image(image_path("grey8.png"))) &&
+              says("install libpng-dev"));
         CHECK(gd_error_status() == GD_E_UNSUPPORTED);
     }
 }
@@ -202,8 +207,8 @@ CLEAN_TEST(a_saved_png_is_read_back) {
                          (long long)size, gd_error_message());
         }
     GD_SCOPE;
-    gd_tensor *x = gd_load_image(image("rgb420.jpg"));
-    if (!built_for(".jpg")) x = gd_load_image(image("rgb.png"));
+    gd_tensor *x = gd_load_image(image_path("rgb420.jpg"));
+    if (!built_for(".jpg")) x = gd_load_image(image_path("rgb.png"));
     gd_clear_error();
     CHECK(gd_save_png(path, x) == GD_OK && tensors_same_bits(gd_load_image(path), x));
     size_t bytes = 0;

@@ -1,4 +1,4 @@
-/* test_data_sequences.c - texts and tokens as datasets, and CIFAR. */
+/* test_data_sequences.c - datasets of texts and tokens, and CIFAR. */
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "data_files.h"
@@ -13,13 +13,13 @@ static void check_integers(gd_tensor *t, int64_t count, const int64_t *expected)
     if (gd_tensor_numel(t) != count || gd_tensor_dtype(t) != GD_I64) return;
     const int64_t *got = gd_data(t);
     for (int64_t i = 0; i < count; i++)
-        CHECK_SAYING(got[i] == expected[i], "%lld: %lld, not %lld", (long long)i, (long long)got[i],
-                     (long long)expected[i]);
+        CHECK_SAYING(got[i] == expected[i], "%lld: %lld, expected %lld", (long long)i,
+                     (long long)got[i], (long long)expected[i]);
 }
 #define CHECK_INTEGERS(t, ...) \
     check_integers(t, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__})
 
-static bool fails(gd_dataset *d, int64_t index) {
+static bool sample_fails(gd_dataset *d, int64_t index) {
     gd_dataset_get(d, index);
     return gd_failed();
 }
@@ -45,7 +45,7 @@ CLEAN_TEST(characters_are_numbered_by_their_code_points) {
     check_gather(d);
 }
 
-CLEAN_TEST(bytes_are_their_own_numbers) {
+CLEAN_TEST(bytes_are_numbered_by_their_value) {
     GD_SCOPE;
     const char *path = temp_write("b.txt", "\xff\0ab\n", 5);
     gd_dataset *d = gd_dataset_text(path, 2, .unit = GD_BYTE, .stride = 2);
@@ -118,7 +118,7 @@ CLEAN_TEST(tokens_span_shards) {
     d = gd_dataset_tokens(temp_path("shard_*.bin"), 3, .vocabulary = 1005);
     gd_dataset_get(d, 0);
     CHECK(!gd_failed());
-    CHECK(fails(d, 1) && says("shard_3.bin: token 1 is 1005; the vocabulary has 1005"));
+    CHECK(sample_fails(d, 1) && says("shard_3.bin: token 1 is 1005; the vocabulary has 1005"));
 }
 
 CLEAN_TEST(tokens_have_several_types) {
@@ -148,15 +148,15 @@ CLEAN_TEST(tokens_have_several_types) {
     gd_clear_error();
     gd_put_u32(data + 8, (uint32_t)-5);
     d = gd_dataset_tokens(temp_write("wide.bin", data, 20), 3, .type = GD_INT32, .skip = 4);
-    CHECK(fails(d, 0) && says("token 1 is -5, which is negative"));
+    CHECK(sample_fails(d, 0) && says("token 1 is -5, which is negative"));
 }
 
 /* --- CIFAR ------------------------------------------------------------------------------------ */
 
 enum { PIXELS = 3072 };
 
-/* `count` records: labels first + i + 10 k, then pixels of value first + i. */
-static size_t records(uint8_t *to, int count, int labels, int first) {
+/* Writes `count` records: labels first + i + 10 k, then pixels of value first + i. */
+static size_t write_records(uint8_t *to, int count, int labels, int first) {
     uint8_t *p = to;
     for (int i = 0; i < count; i++) {
         for (int k = 0; k < labels; k++) *p++ = (uint8_t)(first + i + 10 * k);
@@ -176,9 +176,9 @@ CLEAN_TEST(cifar_images_have_their_classes) {
     gd_clear_error();
     for (int i = 1; i <= 5; i++) {
         snprintf(name, sizeof name, "data_batch_%d.bin", i);
-        temp_write(name, data, records(data, 2, 1, i));
+        temp_write(name, data, write_records(data, 2, 1, i));
     }
-    size_t size, bytes = records(data, 3, 1, 4);
+    size_t size, bytes = write_records(data, 3, 1, 4);
     uint8_t *zipped = test_gzip(data, bytes, &size);
     temp_write("test_batch.bin.gz", zipped, size);
     free(zipped);
@@ -191,7 +191,7 @@ CLEAN_TEST(cifar_images_have_their_classes) {
     CHECK(gd_dataset_count(gd_dataset_cifar10(folder, GD_TEST)) == 3);
     check_gather(d);
 
-    temp_write("train.bin", data, records(data, 4, 2, 3));
+    temp_write("train.bin", data, write_records(data, 4, 2, 3));
     d = gd_dataset_cifar100(folder, GD_TRAIN, .bytes = true);
     CHECK(gd_item_int(gd_dataset_get(d, 1).at[1]) == 14 && gd_dataset_class_count(d) == 100);
     CHECK(((uint8_t *)gd_data(gd_dataset_get(d, 1).at[0]))[0] == 4);
@@ -201,9 +201,9 @@ CLEAN_TEST(cifar_images_have_their_classes) {
     check_gather(d);
 }
 
-CLEAN_TEST(damaged_cifar_files_are_refused_with_their_place) {
+CLEAN_TEST(damaged_cifar_files_fail_with_their_name) {
     static uint8_t data[3 * (PIXELS + 1)];
-    const size_t bytes = records(data, 2, 1, 1);
+    const size_t bytes = write_records(data, 2, 1, 1);
     const char *folder = temp_folder();
     unlink(temp_path("test_batch.bin.gz"));
     for (size_t n = 0; n < bytes; n += n % 50 == 0 ? 1 : 49) {

@@ -1,4 +1,4 @@
-/* test_data_tables.c - CSV files and arrays of NumPy's as datasets. */
+/* test_data_tables.c - datasets of CSV files and NumPy arrays. */
 #include <math.h>
 
 #include "clean_test.h"
@@ -13,7 +13,7 @@
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-/* All fields of a text: "a|b;c|d;", or NULL where it fails. */
+/* All fields of a CSV text in the form "a|b;c|d;"; NULL: failed. */
 static const char *fields_of(const char *text, size_t bytes, char separator) {
     static char out[2000];
     uint8_t *exact = malloc(bytes ? bytes : 1);
@@ -47,7 +47,7 @@ static const char *fields_in(const char *text) { return fields_of(text, strlen(t
         CHECK_SAYING(got_ &&strcmp(got_, expected) == 0, "%s", got_ ? got_ : gd_latest_failure()); \
     } while (0)
 
-CLEAN_TEST(csv_records_are_those_of_the_rfc) {
+CLEAN_TEST(csv_records_follow_rfc_4180) {
     CHECK_FIELDS("a,b\nc,d\n", "a|b;c|d;");
     CHECK_FIELDS("a,b\r\nc,d", "a|b;c|d;");
     CHECK_FIELDS("a,b\rc,d\r", "a|b;c|d;");
@@ -65,7 +65,7 @@ CLEAN_TEST(csv_records_are_those_of_the_rfc) {
     CHECK(strcmp(fields_of("1,5;2\n", 6, ';'), "1,5|2;") == 0);
 }
 
-CLEAN_TEST(damaged_csv_is_refused_with_line_and_column) {
+CLEAN_TEST(damaged_csv_fails_with_line_and_column) {
     CHECK(!fields_in("a,b\nc,\"d") &&
           strstr(gd_latest_failure(), "t.csv: line 2, column 3: the quote"));
     CHECK(!fields_in("a,\"b\"c\n") && strstr(gd_latest_failure(), "line 1, column 6: text after"));
@@ -88,7 +88,7 @@ static void check_floats(gd_tensor *t, int64_t count, const float *expected) {
     if (gd_tensor_numel(t) != count) return;
     const float *got = gd_data(t);
     for (int64_t i = 0; i < count; i++)
-        CHECK_SAYING(fabsf(got[i] - expected[i]) < 1e-6f, "%lld: %g, not %g", (long long)i,
+        CHECK_SAYING(fabsf(got[i] - expected[i]) < 1e-6f, "%lld: %g, expected %g", (long long)i,
                      (double)got[i], (double)expected[i]);
 }
 #define CHECK_FLOATS(t, ...)                                                   \
@@ -136,7 +136,7 @@ CLEAN_TEST(categories_that_are_numbers_are_sorted_as_numbers) {
     CHECK(gd_dataset_count(gd_dataset_csv(path, .separator = ";", .header = GD_YES)) == 3);
 }
 
-CLEAN_TEST(missing_values_are_what_the_option_says) {
+CLEAN_TEST(missing_values_follow_the_option) {
     GD_SCOPE;
     const char *path = temp_write_text("m.csv", "a,b,y\n1,u,1\n,v,2\n3,,3\n5,u,\n");
     CHECK(!gd_dataset_csv(path, .target = "y") &&
@@ -150,13 +150,12 @@ CLEAN_TEST(missing_values_are_what_the_option_says) {
     path = temp_write_text("m.csv", "a,b\n1,u\nNA,v\n3,\n5,u\n");
     d = gd_dataset_csv(path, .missing = GD_MEAN);
     CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 3, 0, 1, 0);
-    CHECK_FLOATS(gd_dataset_get(d, 2).at[0], 3, 0, 0,
-                 1); /* missing values are one more category, the last */
+    CHECK_FLOATS(gd_dataset_get(d, 2).at[0], 3, 0, 0, 1); /* missing values are the last category */
     d = gd_dataset_csv(path, .missing = GD_ZERO, .categories = GD_INDEX);
     CHECK_FLOATS(gd_dataset_get(d, 1).at[0], 0, 1);
 }
 
-CLEAN_TEST(numbers_are_standardized_by_the_training_file) {
+CLEAN_TEST(numbers_are_standardized_with_the_training_statistics) {
     GD_SCOPE;
     const char *train = temp_write_text("train.csv", "x,c,y\n1,b,0\n3,a,1\n5,b,0\n");
     const char *test = temp_write_text("test.csv", "y,c,x\n1,b,7\n");
@@ -182,7 +181,7 @@ CLEAN_TEST(numbers_are_standardized_by_the_training_file) {
           says("has no column 'y'; it has x, c"));
 }
 
-CLEAN_TEST(wrong_options_of_csv_are_refused) {
+CLEAN_TEST(wrong_csv_options_fail) {
     GD_SCOPE;
     const char *path = temp_write_text("houses.csv", houses);
     CHECK(!gd_dataset_csv(path, .target = "cost") &&
@@ -205,7 +204,7 @@ CLEAN_TEST(wrong_options_of_csv_are_refused) {
           says("line 2 has 1 fields; the first has 2"));
 }
 
-CLEAN_TEST(a_batch_of_rows_is_the_rows) {
+CLEAN_TEST(a_batch_contains_its_rows) {
     GD_SCOPE;
     size_t size;
     uint8_t *zipped = test_gzip(houses, sizeof houses - 1, &size);
@@ -228,7 +227,7 @@ static void check_damaged_csv(const void *data, size_t bytes) {
     gd_clear_error();
 }
 
-CLEAN_TEST(a_damaged_table_is_read_or_refused) {
+CLEAN_TEST(a_damaged_table_is_read_or_fails) {
     char text[] = "size,\"city\"\n1,\"a\"\"b\"\n2,\"c\nd\"\n3.5,\n";
     for (size_t n = 0; n < sizeof text; n++) check_damaged_csv(text, n);
     for (size_t bit = 0; bit < 8 * (sizeof text - 1); bit++) {
@@ -279,7 +278,7 @@ CLEAN_TEST(rows_of_arrays_are_samples) {
     free(zipped);
 }
 
-CLEAN_TEST(a_damaged_archive_is_refused_with_its_name) {
+CLEAN_TEST(a_damaged_archive_fails_with_its_name) {
     size_t bytes = 0;
     const char *path = temp_path("d.npz");
     {

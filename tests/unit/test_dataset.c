@@ -1,5 +1,4 @@
-/* test_dataset.c - datasets and transforms as objects: made from functions, from records, by
- * name. */
+/* test_dataset.c - datasets and transforms from functions, from records, and by name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,8 +11,8 @@ typedef struct squares {
     int destroyed;
 } squares;
 
-static int64_t count(void *self) { return ((squares *)self)->count; }
-static gd_tensors get_sample(int64_t index, gd_random *random, void *self) {
+static int64_t count_squares(void *self) { return ((squares *)self)->count; }
+static gd_tensors get_square(int64_t index, gd_random *random, void *self) {
     (void)self;
     if (index == 3) return gd_listed(gd_reshape(gd_ones(gd_dims(2)), gd_dims(3)));
     if (index == 4) return gd_listed((gd_tensor *)NULL);
@@ -21,18 +20,18 @@ static gd_tensors get_sample(int64_t index, gd_random *random, void *self) {
     return gd_listed(gd_scalar_of((double)(index * index), GD_F32),
                      gd_scalar_of(gd_random_uniform(random), GD_F64));
 }
-static void destroy(void *self) { ((squares *)self)->destroyed++; }
+static void destroy_squares(void *self) { ((squares *)self)->destroyed++; }
 
 CLEAN_TEST(a_dataset_is_two_functions) {
     squares s = {.count = 10};
     {
         GD_SCOPE;
-        gd_dataset *d = gd_dataset_from(&s, .count = count, .get = get_sample, .destroy = destroy,
-                                        .name = "squares");
+        gd_dataset *d = gd_dataset_from(&s, .count = count_squares, .get = get_square,
+                                        .destroy = destroy_squares, .name = "squares");
         CHECK(gd_dataset_count(d) == 10 && gd_dataset_count(NULL) == 0);
         gd_tensors sample = gd_dataset_get(d, 7);
         CHECK(sample.count == 2 && gd_item(sample.at[0]) == 49);
-        /* its random numbers follow from seed, epoch and index */
+        /* its random numbers depend only on seed, epoch and index */
         const double x = gd_item(sample.at[1]);
         CHECK(gd_item(gd_dataset_get(d, 7).at[1]) == x);
         CHECK(gd_item(gd_dataset_get(d, 7, .epoch = 1).at[1]) != x);
@@ -44,10 +43,11 @@ CLEAN_TEST(a_dataset_is_two_functions) {
     CHECK(s.destroyed == 1);
 }
 
-CLEAN_TEST(a_broken_sample_is_named) {
+CLEAN_TEST(a_failing_sample_is_named) {
     squares s = {.count = 10};
     GD_SCOPE;
-    gd_dataset *d = gd_dataset_from(&s, .count = count, .get = get_sample, .name = "squares");
+    gd_dataset *d =
+        gd_dataset_from(&s, .count = count_squares, .get = get_square, .name = "squares");
     gd_tensors sample = gd_dataset_get(d, 3);
     CHECK(sample.count == GD_FAILED_COUNT && gd_tensor_is_error(sample.at[0]));
     CHECK(says("squares: sample 3: ") && says("reshape"));
@@ -62,12 +62,13 @@ CLEAN_TEST(a_broken_sample_is_named) {
     CHECK(says("sample 10 does not exist; squares has 10 samples"));
     gd_clear_error();
     s.count = -1;
-    CHECK(gd_dataset_from(&s, .count = count, .get = get_sample, .destroy = destroy) == NULL &&
+    CHECK(gd_dataset_from(&s, .count = count_squares, .get = get_square,
+                          .destroy = destroy_squares) == NULL &&
           s.destroyed == 0);
     gd_clear_error();
 }
 
-static gd_tensor *plus(const void *options, gd_tensor *x, gd_random *random) {
+static gd_tensor *add_option(const void *options, gd_tensor *x, gd_random *random) {
     (void)random;
     return gd_add(x, gd_scalar(*(const double *)options));
 }
@@ -83,11 +84,11 @@ static gd_tensors get_number(int64_t index, gd_random *random, void *self) {
     return gd_listed(gd_scalar((double)index));
 }
 
-CLEAN_TEST(datasets_and_transforms_are_made_by_name) {
+CLEAN_TEST(datasets_and_transforms_are_created_by_name) {
     static bool defined;
     if (!defined) {
         CHECK(gd_transform_define("plus\nAdds a number.\n  number float = 1\n  field int = 0\n",
-                                  plus) == GD_OK);
+                                  add_option) == GD_OK);
         CHECK(gd_dataset_define("numbers(n:int)\nThe numbers from 0.\n",
                                 (gd_dataset_type){open_numbers, count_numbers, get_number, NULL}) ==
               GD_OK);

@@ -1,4 +1,4 @@
-/* test_datasets_combined.c - datasets that are made of tensors and of other datasets. */
+/* test_datasets_combined.c - datasets of tensors and of other datasets. */
 #include <math.h>
 
 #include "loader_things.h"
@@ -8,7 +8,7 @@ static gd_tensor *count_up(int64_t rows, int64_t width) {
     return width == 1 ? x : gd_reshape(x, gd_dims(rows, width));
 }
 
-/* Number of tensor `field` of a sample; NAN: there is none. */
+/* The number in tensor `field` of a sample; NAN: failed. */
 static double value_of(gd_dataset *d, int64_t index, int field) {
     GD_SCOPE;
     gd_tensors sample = gd_dataset_get(d, index);
@@ -17,7 +17,7 @@ static double value_of(gd_dataset *d, int64_t index, int field) {
         gd_reshape(gd_slice(gd_reshape(sample.at[field], gd_dims(-1)), .stop = 1), gd_dims()));
 }
 
-#define REFUSES(call, part)                                 \
+#define CHECK_FAILS(call, part)                             \
     do {                                                    \
         CHECK(!(call));                                     \
         CHECK_SAYING(says(part), "%s", gd_error_message()); \
@@ -39,7 +39,7 @@ CLEAN_TEST(a_sample_of_tensors_is_a_row_of_each) {
     CHECK(gd_item_int(sample.at[1]) == 2);
 }
 
-/* Batches of tensors are gathered; sample by sample they must be the same. */
+/* A map function that prevents gathering: batches are then stacked sample by sample. */
 static gd_tensors as_it_is(gd_tensors sample, gd_random *random, void *user) {
     (void)random, (void)user;
     return sample;
@@ -53,7 +53,7 @@ static void check_gather(gd_dataset *d, const char *what) {
                  gd_error_message());
 }
 
-CLEAN_TEST(gathered_batches_are_those_of_single_samples) {
+CLEAN_TEST(gathered_batches_equal_stacked_samples) {
     GD_SCOPE;
     gd_tensor *x = count_up(11, 6), *y = gd_arange(0, 11, .dtype = GD_I64);
     gd_tensor *across = gd_transpose(gd_reshape(gd_arange(0, 66), gd_dims(6, 11)), 0, 1);
@@ -74,16 +74,16 @@ CLEAN_TEST(gathered_batches_are_those_of_single_samples) {
     check_gather(first, "split");
 }
 
-CLEAN_TEST(tensors_that_do_not_fit_are_refused) {
+CLEAN_TEST(tensors_of_different_lengths_fail) {
     GD_SCOPE;
-    REFUSES(gd_dataset_tensors(gd_ones(gd_dims(3, 2)), gd_ones(gd_dims(4))),
-            "tensor 1 is f32[4] and tensor 0 is f32[3,2]");
-    REFUSES(gd_dataset_tensors(gd_ones(gd_dims(3)), NULL), "tensor 1 is NULL");
-    REFUSES(gd_dataset_tensors(gd_scalar(3)), "a single number");
-    REFUSES(gd_dataset_tensors_at("x.c:1", (gd_tensors){NULL, 0}), "it takes 1 to 16");
+    CHECK_FAILS(gd_dataset_tensors(gd_ones(gd_dims(3, 2)), gd_ones(gd_dims(4))),
+                "tensor 1 is f32[4] and tensor 0 is f32[3,2]");
+    CHECK_FAILS(gd_dataset_tensors(gd_ones(gd_dims(3)), NULL), "tensor 1 is NULL");
+    CHECK_FAILS(gd_dataset_tensors(gd_scalar(3)), "a single number");
+    CHECK_FAILS(gd_dataset_tensors_at("x.c:1", (gd_tensors){NULL, 0}), "it takes 1 to 16");
 }
 
-/* --- choosing --------------------------------------------------------------------------------- */
+/* --- selecting samples ------------------------------------------------------------------------ */
 
 static bool is_even(gd_tensors sample, void *user) {
     if (user) ++*(int *)user;
@@ -100,7 +100,7 @@ CLEAN_TEST(range_subset_filter_and_concat_choose_samples) {
     const int64_t some[] = {3, 3, 19};
     gd_tensor *indices = gd_from_array(gd_dims(3), GD_I64, some);
     gd_dataset *subset = gd_dataset_subset(d, indices);
-    gd_add_(indices, gd_scalar_int(50)); /* it has its own copy */
+    gd_add_(indices, gd_scalar_int(50)); /* the subset has its own copy */
     CHECK(gd_dataset_count(subset) == 3 && value_of(subset, 1, 1) == 3 &&
           value_of(subset, 2, 1) == 19);
     int looked = 0;
@@ -118,7 +118,7 @@ CLEAN_TEST(range_subset_filter_and_concat_choose_samples) {
     gd_clear_error();
 }
 
-CLEAN_TEST(a_random_split_is_a_partition_that_follows_from_the_seed) {
+CLEAN_TEST(a_random_split_is_a_partition_that_depends_on_the_seed) {
     GD_SCOPE;
     numbers n = {.count = 101};
     gd_dataset *d = NUMBERS(&n), *parts[2], *again[2], *other[2];
@@ -144,39 +144,39 @@ CLEAN_TEST(a_random_split_is_a_partition_that_follows_from_the_seed) {
     CHECK(says("share is 1.5") && !parts[0] && !parts[1]);
 }
 
-CLEAN_TEST(choices_that_do_not_fit_are_refused) {
+CLEAN_TEST(invalid_selections_fail) {
     GD_SCOPE;
     numbers n = {.count = 20}, broken = {.count = 20, .broken_every = 6};
     gd_dataset *d = NUMBERS(&n);
-    REFUSES(gd_dataset_range(d, 15, 6),
-            "a range of 6 samples from sample 15 on; numbers has 20 samples");
-    REFUSES(gd_dataset_range(d, -1, 2), "sample -1");
-    REFUSES(gd_dataset_range(d, INT64_MAX, INT64_MAX), "numbers has 20");
-    REFUSES(gd_dataset_range(NULL, 0, 0), "the dataset is NULL");
+    CHECK_FAILS(gd_dataset_range(d, 15, 6),
+                "a range of 6 samples from sample 15 on; numbers has 20 samples");
+    CHECK_FAILS(gd_dataset_range(d, -1, 2), "sample -1");
+    CHECK_FAILS(gd_dataset_range(d, INT64_MAX, INT64_MAX), "numbers has 20");
+    CHECK_FAILS(gd_dataset_range(NULL, 0, 0), "the dataset is NULL");
     const int64_t some[] = {0, 20};
-    REFUSES(gd_dataset_subset(d, gd_from_array(gd_dims(2), GD_I64, some)),
-            "index 1 is 20; numbers has 20");
-    REFUSES(gd_dataset_subset(d, gd_ones(gd_dims(2))),
-            "f32[2]; they should be i32 or i64 of rank 1");
-    REFUSES(gd_dataset_subset(d, NULL), "the indices are NULL");
-    REFUSES(gd_dataset_filter(d, NULL, NULL), "the function is NULL");
-    REFUSES(gd_dataset_filter(NUMBERS(&broken), is_even, NULL), "numbers: sample 5: ");
-    REFUSES(gd_dataset_concat(d, NULL), "dataset 1 is NULL");
-    REFUSES(gd_dataset_zip(d, gd_dataset_range(d, 0, 3)),
-            "dataset 1 has 3 samples and dataset 0 has 20");
-    REFUSES(gd_dataset_map(d, NULL, NULL), "the function is NULL");
+    CHECK_FAILS(gd_dataset_subset(d, gd_from_array(gd_dims(2), GD_I64, some)),
+                "index 1 is 20; numbers has 20");
+    CHECK_FAILS(gd_dataset_subset(d, gd_ones(gd_dims(2))),
+                "f32[2]; they should be i32 or i64 of rank 1");
+    CHECK_FAILS(gd_dataset_subset(d, NULL), "the indices are NULL");
+    CHECK_FAILS(gd_dataset_filter(d, NULL, NULL), "the function is NULL");
+    CHECK_FAILS(gd_dataset_filter(NUMBERS(&broken), is_even, NULL), "numbers: sample 5: ");
+    CHECK_FAILS(gd_dataset_concat(d, NULL), "dataset 1 is NULL");
+    CHECK_FAILS(gd_dataset_zip(d, gd_dataset_range(d, 0, 3)),
+                "dataset 1 has 3 samples and dataset 0 has 20");
+    CHECK_FAILS(gd_dataset_map(d, NULL, NULL), "the function is NULL");
 }
 
 /* --- new samples ------------------------------------------------------------------------------ */
 
 static gd_tensors add_noise(gd_tensors sample, gd_random *random, void *user) {
-    GD_SCOPE; /* what it makes in between is freed */
+    GD_SCOPE; /* frees the intermediate tensors */
     gd_tensor *noise = gd_scalar(gd_random_uniform(random));
     gd_tensor *x = gd_mul(gd_add(sample.at[0], noise), gd_scalar(*(double *)user));
     return gd_keep_list(gd_listed(x, sample.at[1]));
 }
 
-CLEAN_TEST(map_makes_samples_with_random_numbers_of_their_own) {
+CLEAN_TEST(map_draws_different_random_numbers_for_each_sample) {
     GD_SCOPE;
     double factor = 100;
     numbers n = {.count = 30};
@@ -229,7 +229,7 @@ CLEAN_TEST(a_failure_in_map_names_the_sample) {
     gd_clear_error();
 }
 
-CLEAN_TEST(zip_puts_samples_side_by_side) {
+CLEAN_TEST(zip_joins_the_tensors_of_samples) {
     GD_SCOPE;
     numbers n = {.count = 6};
     gd_dataset *d = gd_dataset_zip(NUMBERS(&n), gd_dataset_tensors(count_up(6, 2)));
@@ -239,7 +239,7 @@ CLEAN_TEST(zip_puts_samples_side_by_side) {
     gd_clear_error();
 }
 
-CLEAN_TEST(names_of_classes_and_samples_are_passed_on) {
+CLEAN_TEST(combined_datasets_keep_names_of_classes_and_samples) {
     GD_SCOPE;
     numbers n = {.count = 30};
     gd_dataset *digits = gd_dataset_digits(.count = 30), *plain = NUMBERS(&n), *first, *rest;

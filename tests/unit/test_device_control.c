@@ -1,5 +1,5 @@
-/* test_device_control.c - branches and loops on the test device: the host reads conditions between
- * captured segments of a plan, and the functions are plans of their own. */
+/* test_device_control.c - branches and loops on the test device. The host reads conditions between
+ * captured segments of a plan, and bodies are separate plans. */
 #include "backend/test/device.h"
 #include "compare.h"
 #include "gradus/gradus.h"
@@ -38,7 +38,7 @@ static void check_model(const model *m, gd_tensor *const *values, gd_tensor *con
         for (int i = 0; i < RESULTS; i++) {
             gd_tensor *got = gd_to_device(r.at[i], gd_device_get("cpu"));
             const double distance = tensors_relative_distance(got, expected[i]);
-            CHECK_SAYING(distance <= 1e-9, "%s at level %d, run %d: result %d is %g apart; %s",
+            CHECK_SAYING(distance <= 1e-9, "%s at level %d, run %d: result %d differs by %g; %s",
                          m->name, level, run, i, distance, gd_error_message());
         }
     }
@@ -96,10 +96,10 @@ TEST(segments_around_a_branch_are_launched) {
                      got[1]);
         const gd_test_counts *counts = &gd_test_device_controls(device)->counts;
         if (run == 4) kernels = counts->kernels, launches = counts->launches;
-        if (run == 5) { /* two segments of the plan, and the function that was taken */
+        if (run == 5) { /* two segments of the plan, and the taken branch */
             CHECK_SAYING(counts->launches - launches == 3, "%d",
                          (int)(counts->launches - launches));
-            CHECK(counts->kernels - kernels <= 1); /* the copy of the function's result */
+            CHECK(counts->kernels - kernels <= 1); /* the copy of the branch's result */
         }
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());

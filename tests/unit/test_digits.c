@@ -1,4 +1,4 @@
-/* test_digits.c - the built-in digits: the same for ever, in range, balanced, neither too easy
+/* test_digits.c - the built-in digits dataset: reproducible, in range, balanced, neither too easy
  * nor too hard. */
 #include <math.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@ static uint64_t hash_bytes(uint64_t h, const void *data, size_t n) {
     return h;
 }
 
-/* Of samples first ... first + count. */
+/* The hash of samples first to first + count - 1. */
 static uint64_t hash_of(gd_dataset *d, int64_t first, int64_t count) {
     uint64_t h = 14695981039346656037u;
     for (int64_t i = first; i < first + count; i++) {
@@ -27,22 +27,23 @@ static uint64_t hash_of(gd_dataset *d, int64_t first, int64_t count) {
     return h;
 }
 
-/* These numbers change with the strokes; they do not change with the machine, the compiler or the
- * number of threads. */
+/* The expected hash depends on the strokes, but not on the machine, the compiler or the number of
+ * threads. */
 TEST(samples_are_a_function_of_seed_and_number) {
     GD_SCOPE;
     gd_dataset *a = gd_dataset_digits(.seed = 1), *b = gd_dataset_new("digits", "seed=1 count=50"),
                *c = gd_dataset_digits(.seed = 2);
     const uint64_t h = hash_of(a, 0, 50);
     CHECK_SAYING(h == 0xe1550df92cdab445u, "0x%llx", (unsigned long long)h);
-    CHECK(hash_of(a, 10, 5) == hash_of(b, 10, 5)); /* not of the count, nor of what came before */
+    CHECK(hash_of(a, 10, 5) ==
+          hash_of(b, 10, 5)); /* independent of the count and of earlier samples */
     CHECK(hash_of(a, 0, 5) != hash_of(c, 0, 5));
     gd_tensors first = gd_dataset_get(a, 7, .seed = 3, .epoch = 1),
                second = gd_dataset_get(a, 7, .seed = 4, .epoch = 2);
     CHECK(memcmp(gd_data(first.at[0]), gd_data(second.at[0]), 784 * sizeof(float)) == 0);
 }
 
-TEST(images_are_those_of_mnist_in_form) {
+TEST(images_have_the_form_of_mnist) {
     GD_SCOPE;
     gd_dataset *d = gd_dataset_digits(.count = 1000);
     double sum = 0, squares = 0;
@@ -76,8 +77,8 @@ TEST(images_are_those_of_mnist_in_form) {
                  deviation);
 }
 
-/* Whatever the number is modulo anything, each class is there as often. */
-TEST(classes_do_not_follow_the_order) {
+/* Each class is equally frequent for every index modulo 10 and after every other class. */
+TEST(classes_are_independent_of_the_index) {
     GD_SCOPE;
     gd_dataset *d = gd_dataset_digits(.count = 4000, .size = 8);
     int table[10][10] = {{0}}, after[10][10] = {{0}};
@@ -117,7 +118,7 @@ TEST(every_size_works) {
     CHECK(hash_of(gd_dataset_digits(.size = 256), 0, 3) != 0);
 }
 
-TEST(options_change_what_they_say) {
+TEST(options_change_the_samples) {
     GD_SCOPE;
     double mass[3];
     for (int k = 0; k < 3; k++) {
@@ -178,7 +179,7 @@ TEST(threads_share_a_dataset) {
     for (int i = 0; i < 4; i++) CHECK(works[i].hash == hash_of(d, 0, 300));
 }
 
-/* --- how hard they are ------------------------------------------------------------------------ */
+/* --- difficulty ------------------------------------------------------------------------------- */
 
 enum { PIXELS = 784 };
 
@@ -235,7 +236,7 @@ static double linear_accuracy(int64_t count, int epochs) {
     return (double)right / (double)unseen;
 }
 
-/* GRADUS_TEST_FULL trains until it gets no better. */
+/* With GRADUS_TEST_FULL=1 the training converges. */
 TEST(a_linear_classifier_stays_under_90_percent) {
     const bool full = getenv("GRADUS_TEST_FULL") != NULL;
     const double share = full ? linear_accuracy(20000, 20) : linear_accuracy(5000, 3);

@@ -1,5 +1,4 @@
-/* test_dropout_layers.c - layers that draw random numbers in train mode: what is dropped, scaled
- * and kept. */
+/* test_dropout_layers.c - layers that draw random numbers in train mode: dropout and rrelu. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +14,25 @@ static bool number_near(double a, double b, double tolerance) {
     fprintf(stderr, "%g, expected %g\n", a, b);
     return false;
 }
-/* The share of elements that equal a number. */
-static double share(gd_tensor *t, double value) {
+/* The fraction of elements that equal a number. */
+static double fraction_equal_to(gd_tensor *t, double value) {
     return mean(gd_cast(gd_lt(gd_abs(gd_sub(t, gd_scalar(value))), gd_scalar(1e-6)), GD_F32));
 }
 
-CLEAN_TEST(dropout_zeroes_a_share_and_scales_the_rest) {
+CLEAN_TEST(dropout_zeroes_a_fraction_and_scales_the_others) {
     GD_SCOPE;
     gd_seed(1);
     gd_module *m = gd_nn_dropout(.p = 0.3);
     gd_tensor *y = gd_module_forward(m, gd_ones(gd_dims(200, 200)));
-    CHECK(number_near(share(y, 0), 0.3, 0.02) && number_near(share(y, 1 / 0.7), 0.7, 0.02));
-    CHECK(share(gd_module_forward(gd_nn_dropout(.p = 1), gd_ones(gd_dims(9))), 0) == 1);
+    CHECK(number_near(fraction_equal_to(y, 0), 0.3, 0.02) &&
+          number_near(fraction_equal_to(y, 1 / 0.7), 0.7, 0.02));
+    CHECK(fraction_equal_to(gd_module_forward(gd_nn_dropout(.p = 1), gd_ones(gd_dims(9))), 0) == 1);
     gd_module_eval(m);
-    CHECK(share(gd_module_forward(m, gd_ones(gd_dims(9))), 1) == 1);
+    CHECK(fraction_equal_to(gd_module_forward(m, gd_ones(gd_dims(9))), 1) == 1);
     CHECK(!gd_failed());
 }
 
-/* A channel is dropped as a unit: its smallest and largest values are equal. */
+/* Entire channels are dropped: all values of a channel are equal. */
 static void check_channels(gd_module *m, gd_shape dims, int first, double p, double kept,
                            double dropped) {
     GD_SCOPE;
@@ -41,11 +41,12 @@ static void check_channels(gd_module *m, gd_shape dims, int first, double p, dou
     gd_tensor *y = gd_module_forward(m, gd_ones(dims));
     gd_tensor *low = gd_min(y, .axis = axes), *high = gd_max(y, .axis = axes);
     CHECK(number(gd_max(gd_sub(high, low))) == 0);
-    CHECK(number_near(share(low, dropped), p, 0.03) && number_near(share(low, kept), 1 - p, 0.03));
+    CHECK(number_near(fraction_equal_to(low, dropped), p, 0.03) &&
+          number_near(fraction_equal_to(low, kept), 1 - p, 0.03));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(channel_dropouts_drop_channels_as_a_whole) {
+CLEAN_TEST(channel_dropouts_drop_entire_channels) {
     GD_SCOPE;
     gd_seed(2);
     check_channels(gd_nn_dropout1d(.p = 0.25), gd_dims(60, 80, 4), 2, 0.25, 1 / 0.75, 0);
@@ -71,7 +72,7 @@ CLEAN_TEST(alpha_dropout_keeps_mean_and_variance) {
         CHECK(number_near(mean(y), 0, 0.02) && number_near(variance(y), 1, 0.03));
         CHECK(number(gd_max(gd_abs(gd_sub(x, y)))) > 0.1);
     }
-    CHECK(share(gd_module_forward(gd_nn_alpha_dropout(.p = 1), x), 0) == 1);
+    CHECK(fraction_equal_to(gd_module_forward(gd_nn_alpha_dropout(.p = 1), x), 0) == 1);
     CHECK(!gd_failed());
 }
 
@@ -83,7 +84,7 @@ CLEAN_TEST(rrelu_draws_slopes_between_its_bounds) {
     CHECK(number(gd_min(slopes)) >= 0.1f && number(gd_max(slopes)) <= 0.5f);
     CHECK(number_near(mean(slopes), 0.3, 0.01) &&
           number_near(variance(slopes), 0.4 * 0.4 / 12, 0.001));
-    CHECK(share(gd_module_forward(m, gd_full(gd_dims(9), 2.0)), 2) == 1);
+    CHECK(fraction_equal_to(gd_module_forward(m, gd_full(gd_dims(9), 2.0)), 2) == 1);
     /* the gradient is the slope that was drawn */
     gd_tensor *x = gd_requires_grad(gd_neg(gd_ones(gd_dims(5)))), *y = gd_module_forward(m, x);
     gd_backward(gd_sum(y));

@@ -1,14 +1,13 @@
-/* test_eager_in_trace.c - parameters that are made while a function is traced or a graph is built.
- */
+/* test_eager_in_trace.c - parameters that are created during a trace or while a graph is built. */
 #include "clean_test.h"
 #include "compare.h"
 #include "gradus/gradus.h"
 #include "graph/build/graph.h"
 
-/* A layer that makes its weight in the first forward. */
+/* A layer that creates its weight in the first forward. */
 typedef struct lazy {
     gd_tensor *w;
-    int made;
+    int created;
 } lazy;
 
 static gd_tensor *weight(lazy *l, int64_t n) {
@@ -16,7 +15,7 @@ static gd_tensor *weight(lazy *l, int64_t n) {
     GD_EAGER;
     GD_SCOPE;
     GD_NO_GRAD;
-    l->made++;
+    l->created++;
     gd_tensor *w = gd_mul_(gd_randn(gd_dims(n, 2)), gd_scalar(0.5));
     return l->w = gd_retain(gd_requires_grad(w));
 }
@@ -27,7 +26,7 @@ static gd_tensors forward(gd_tensors in, void *user) {
     return gd_listed(gd_sum(y));
 }
 
-CLEAN_TEST(a_parameter_made_in_a_trace_is_a_leaf_with_a_gradient) {
+CLEAN_TEST(a_parameter_created_in_a_trace_is_a_leaf_with_a_gradient) {
     GD_SCOPE;
     lazy eager = {NULL, 0}, traced = {NULL, 0};
     gd_jit *jit = gd_jit_new(forward, &traced, .level = 0);
@@ -45,7 +44,7 @@ CLEAN_TEST(a_parameter_made_in_a_trace_is_a_leaf_with_a_gradient) {
         CHECK(gd_backward(y) == GD_OK && gd_item(y) == expected[i]);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    CHECK(eager.made == 1 && traced.made == 1 && gd_jit_traces(jit) == 1);
+    CHECK(eager.created == 1 && traced.created == 1 && gd_jit_traces(jit) == 1);
     CHECK(!gd_tensor_is_symbol(traced.w) && tensors_same_bits(eager.w, traced.w));
     CHECK(gd_tensor_grad(traced.w) &&
           tensors_same_bits(gd_tensor_grad(eager.w), gd_tensor_grad(traced.w)));
@@ -53,8 +52,8 @@ CLEAN_TEST(a_parameter_made_in_a_trace_is_a_leaf_with_a_gradient) {
     gd_release(traced.w);
 }
 
-/* A training step: gd_backward finds the parameter that was made in it. */
-static gd_tensors step(gd_tensors in, void *user) {
+/* A training step: gd_backward finds the parameter that the step created. */
+static gd_tensors train_step(gd_tensors in, void *user) {
     gd_tensor *loss = forward(in, user).at[0];
     gd_backward(loss);
     lazy *l = user;
@@ -64,36 +63,36 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-CLEAN_TEST(a_traced_step_trains_a_parameter_that_it_made) {
+CLEAN_TEST(a_traced_step_trains_a_parameter_that_it_creates) {
     GD_SCOPE;
     lazy eager = {NULL, 0}, traced = {NULL, 0};
-    gd_jit *jit = gd_jit_new(step, &traced, .level = 0);
+    gd_jit *jit = gd_jit_new(train_step, &traced, .level = 0);
     gd_tensor *x = gd_full(gd_dims(4, 3), 0.3);
     gd_seed(7);
-    for (int i = 0; i < 3; i++) step(gd_list(x), &eager);
+    for (int i = 0; i < 3; i++) train_step(gd_list(x), &eager);
     gd_seed(7);
     for (int i = 0; i < 3; i++) gd_jit_call(jit, gd_list(x));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    CHECK(traced.made == 1 && tensors_same_bits(eager.w, traced.w));
+    CHECK(traced.created == 1 && tensors_same_bits(eager.w, traced.w));
     gd_release(eager.w);
     gd_release(traced.w);
 }
 
-static gd_tensors in_branches(gd_tensors in, void *user) {
+static gd_tensors forward_in_branches(gd_tensors in, void *user) {
     return gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), forward, forward, in, user);
 }
 
-CLEAN_TEST(a_parameter_may_be_made_in_a_branch) {
+CLEAN_TEST(a_parameter_may_be_created_in_a_branch) {
     GD_SCOPE;
     lazy l = {NULL, 0};
-    gd_jit *jit = gd_jit_new(in_branches, &l);
+    gd_jit *jit = gd_jit_new(forward_in_branches, &l);
     gd_tensor *x = gd_ones(gd_dims(2, 3));
     CHECK(gd_backward(gd_jit_call(jit, gd_list(x)).at[0]) == GD_OK);
-    CHECK_SAYING(!gd_failed() && l.made == 1 && gd_tensor_grad(l.w), "%s", gd_error_message());
+    CHECK_SAYING(!gd_failed() && l.created == 1 && gd_tensor_grad(l.w), "%s", gd_error_message());
     gd_release(l.w);
 }
 
-CLEAN_TEST(a_graph_captures_a_parameter_made_while_it_is_built) {
+CLEAN_TEST(a_graph_captures_a_parameter_created_while_it_is_built) {
     GD_SCOPE;
     lazy l = {NULL, 0};
     gd_graph *graph = gd_graph_new();

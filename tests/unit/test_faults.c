@@ -1,9 +1,8 @@
-/* test_faults.c - a step of training in which any one allocation fails.
+/* test_faults.c - a training step in which one allocation fails.
  *
- * The walk lets the n-th allocation of a step fail, for n = 0, 1, 2, ... until the step is
- * through. Promised each time: the status is GD_E_MEMORY (or the step did not need that memory),
- * no parameter is half written, nothing leaks, and the next step is the one that would have
- * been.
+ * The walk makes allocation n of a step fail, for n = 0, 1, 2, ... until the step completes. Each
+ * time the status is GD_E_MEMORY (or the step did without that memory), no parameter is partly
+ * written, nothing leaks, and the next step gives the usual result.
  */
 #include "compare.h"
 #include "fault_walk.h"
@@ -13,7 +12,7 @@
 
 enum { MOST_STATE = 12, MOST_BYTES = 4096 };
 
-/* What a model keeps between steps: parameters first, then running statistics. */
+/* The state of a model: parameters first, then running statistics. */
 typedef struct {
     const char *name;
     void (*make)(gd_tensor **state, gd_tensor **x, gd_tensor **target);
@@ -46,21 +45,21 @@ static bool has_bytes(const gd_tensor *t, const char *bytes) {
     return gd_copy_to(t, now, tensor_bytes(t)) == GD_OK && memcmp(now, bytes, tensor_bytes(t)) == 0;
 }
 
-/* `walked` tells the caller whether backward was through. */
+/* Sets `backward_done` when the backward pass has completed. */
 static gd_status train_step(const model *m, gd_tensor *const *state, gd_tensor *x,
-                            gd_tensor *target, bool *walked) {
+                            gd_tensor *target, bool *backward_done) {
     GD_SCOPE;
-    *walked = false;
+    *backward_done = false;
     gd_status status = gd_backward(m->loss(state, x, target));
     if (status != GD_OK) return status;
-    *walked = true;
+    *backward_done = true;
     GD_NO_GRAD;
     for (int i = 0; i < m->n_parameters; i++)
         gd_sub_(state[i], gd_mul(gd_tensor_grad(state[i]), gd_scalar(0.1)));
     return gd_error_status();
 }
 
-static void forget_gradients(const model *m, gd_tensor *const *state) {
+static void clear_gradients(const model *m, gd_tensor *const *state) {
     for (int i = 0; i < m->n_parameters; i++) gd_zero_grad(state[i]);
     gd_clear_error();
 }
@@ -68,10 +67,10 @@ static void forget_gradients(const model *m, gd_tensor *const *state) {
 /* One step in which an allocation fails, then one without a fault. */
 static void run_round(fault_walk *w, const model *m, gd_tensor *const *state, gd_tensor *x,
                       gd_tensor *target, const snapshot *before, const snapshot *after) {
-    bool walked;
+    bool backward_done;
     gd_seed(3);
     fault_begin(w);
-    gd_status status = train_step(m, state, x, target, &walked);
+    gd_status status = train_step(m, state, x, target, &backward_done);
     fault_end(w);
     for (int i = 0; i < m->n_state; i++) {
         const bool as_before = has_bytes(state[i], before->bytes[i]),
@@ -79,17 +78,17 @@ static void run_round(fault_walk *w, const model *m, gd_tensor *const *state, gd
         CHECK_ROUND(w, as_before || as_after);
         CHECK_ROUND(w, status != GD_OK || as_after);
         /* no parameter changes without a gradient */
-        CHECK_ROUND(w, walked || i >= m->n_parameters || as_before);
+        CHECK_ROUND(w, backward_done || i >= m->n_parameters || as_before);
     }
     CHECK_FAULT(w, status);
-    forget_gradients(m, state);
+    clear_gradients(m, state);
     CHECK_ROUND(w, fault_is_clean(w));
     restore_state(m, state, before);
     gd_seed(3);
-    status = train_step(m, state, x, target, &walked);
+    status = train_step(m, state, x, target, &backward_done);
     CHECK_SAYING(status == GD_OK, "%s, the step after: %s", m->name, gd_error_message());
     for (int i = 0; i < m->n_state; i++) CHECK_ROUND(w, has_bytes(state[i], after->bytes[i]));
-    forget_gradients(m, state);
+    clear_gradients(m, state);
     restore_state(m, state, before);
 }
 
@@ -97,18 +96,18 @@ static void walk_model(const model *m) {
     GD_SCOPE;
     gd_tensor *state[MOST_STATE], *x, *target;
     static snapshot before, after;
-    bool walked;
-    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    bool backward_done;
+    gd_set_num_threads(1); /* so that allocation n is the same in each round */
     gd_seed(5);
     m->make(state, &x, &target);
     save_state(m, state, &before);
     gd_seed(3);
-    CHECK_SAYING(train_step(m, state, x, target, &walked) == GD_OK, "%s: %s", m->name,
+    CHECK_SAYING(train_step(m, state, x, target, &backward_done) == GD_OK, "%s: %s", m->name,
                  gd_error_message());
     save_state(m, state, &after);
     for (int i = 0; i < m->n_state; i++)
         CHECK(memcmp(before.bytes[i], after.bytes[i], tensor_bytes(state[i])) != 0);
-    forget_gradients(m, state);
+    clear_gradients(m, state);
     restore_state(m, state, &before);
     fault_walk one = {.what = m->name};
     while (fault_next(&one)) run_round(&one, m, state, x, target, &before, &after);
@@ -145,7 +144,7 @@ static void make_images(gd_tensor **state, gd_tensor **x, gd_tensor **target) {
     *x = gd_normal(gd_dims(3, 2, 6, 6));
     *target = gd_from_array(gd_dims(3), GD_I64, classes);
     state[0] = weights(gd_dims(4, 2, 3, 3));
-    state[1] = weights(gd_dims(4)); /* of the norm, which makes a bias before it useless */
+    state[1] = weights(gd_dims(4)); /* weight of the norm; a bias before a norm has no effect */
     state[2] = weights(gd_dims(4));
     state[3] = weights(gd_dims(3, 36));
     state[4] = weights(gd_dims(3));

@@ -70,8 +70,8 @@ TEST(large_and_small_writes_keep_their_order) {
     free(expected);
 }
 
-/* A limit on the size of files acts as a full disk. */
-TEST(full_disk_leaves_the_old_file) {
+/* A file size limit acts as a full disk. */
+TEST(a_full_disk_keeps_the_old_file) {
     CHECK(put_text(path, "precious") == GD_OK);
     struct rlimit before, small;
     getrlimit(RLIMIT_FSIZE, &before);
@@ -84,9 +84,9 @@ TEST(full_disk_leaves_the_old_file) {
     CHECK(gd_file_writer_begin(&w, path) == GD_OK);
     CHECK(gd_file_writer_write(w, data, 300000) == GD_E_IO);
     CHECK(strstr(gd_latest_failure(), path) != NULL);
-    CHECK(gd_file_writer_write(w, "x", 1) == GD_E_IO); /* and stays failed */
+    CHECK(gd_file_writer_write(w, "x", 1) == GD_E_IO); /* the writer stays failed */
     CHECK(gd_file_writer_commit(w) == GD_E_IO);
-    CHECK(gd_file_writer_begin(&w, path) == GD_OK); /* fails only when the buffer goes out */
+    CHECK(gd_file_writer_begin(&w, path) == GD_OK); /* fails only when the buffer is flushed */
     for (int i = 0; i < 3; i++) CHECK(gd_file_writer_write(w, data, 40000) == GD_OK);
     CHECK(gd_file_writer_commit(w) == GD_E_IO);
     setrlimit(RLIMIT_FSIZE, &before);
@@ -95,8 +95,8 @@ TEST(full_disk_leaves_the_old_file) {
     CHECK(folder_count(folder) == 1);
 }
 
-/* A child that begins to write and is killed. */
-static int write_half(void *user) {
+/* A child that starts to write and is killed. */
+static int write_and_wait_for_kill(void *user) {
     gd_file_writer *w;
     (void)user;
     if (gd_file_writer_begin(&w, path) != GD_OK) return 1;
@@ -104,15 +104,15 @@ static int write_half(void *user) {
     return raise(SIGKILL);
 }
 
-TEST(files_of_dead_writers_are_removed_and_those_of_living_ones_are_not) {
+TEST(files_of_dead_writers_are_removed_and_those_of_live_ones_kept) {
     CHECK(put_text(path, "old") == GD_OK);
-    for (int i = 0; i < 3; i++) CHECK(child_run(write_half, NULL) == -1);
-    CHECK(folder_count(folder) == 2); /* each removes that of the one before */
+    for (int i = 0; i < 3; i++) CHECK(child_run(write_and_wait_for_kill, NULL) == -1);
+    CHECK(folder_count(folder) == 2); /* each writer removes the file of the previous one */
     gd_file_writer *a, *b;
     CHECK(gd_file_writer_begin(&a, path) == GD_OK);
     CHECK(gd_file_writer_begin(&b, path) == GD_OK);
-    CHECK(child_run(write_half, NULL) == -1);
-    CHECK(folder_count(folder) == 4); /* the target, two living and one dead */
+    CHECK(child_run(write_and_wait_for_kill, NULL) == -1);
+    CHECK(folder_count(folder) == 4); /* the target, two of live writers and one of a dead writer */
     CHECK(gd_file_writer_write(a, "a", 1) == GD_OK && gd_file_writer_write(b, "b", 1) == GD_OK);
     CHECK(gd_file_writer_commit(a) == GD_OK && file_has_text(path, "a"));
     CHECK(gd_file_writer_commit(b) == GD_OK && file_has_text(path, "b"));
@@ -121,7 +121,7 @@ TEST(files_of_dead_writers_are_removed_and_those_of_living_ones_are_not) {
 }
 
 /* More writers of one file than there are numbered names. */
-TEST(many_writers_of_one_file_do_not_meet) {
+TEST(many_writers_of_one_file_do_not_conflict) {
     enum { MANY = 40 };
     gd_file_writer *w[MANY];
     CHECK(put_text(path, "old") == GD_OK);
@@ -138,7 +138,7 @@ TEST(many_writers_of_one_file_do_not_meet) {
 
 static bool is_kept(void *user, const char *name) { return strstr(name, user) != NULL; }
 
-TEST(a_second_file_is_owned_until_the_first_is_there) {
+TEST(a_second_file_is_owned_until_the_first_is_committed) {
     const char *stem = temp_path("file.data-"), *name = temp_path("file.data-0123456789abcdef");
     gd_file_writer *w;
     CHECK(put_text(path, "old") == GD_OK && chmod(path, 0600) == 0);
@@ -161,7 +161,7 @@ TEST(a_second_file_is_owned_until_the_first_is_there) {
     CHECK(folder_count(folder) == 1 && chmod(path, 0644) == 0);
 }
 
-TEST(permissions_and_links_stay) {
+TEST(permissions_and_links_are_preserved) {
     CHECK(put_text(path, "old") == GD_OK);
     CHECK(chmod(path, 0640) == 0);
     CHECK(put_text(path, "new") == GD_OK);
@@ -176,7 +176,7 @@ TEST(permissions_and_links_stay) {
     unlink(link);
 }
 
-TEST(what_cannot_be_opened_is_named) {
+TEST(files_that_cannot_be_opened_are_named) {
     gd_file_reader *r;
     gd_file_writer *w;
     const char *missing = temp_path("no/such");
@@ -205,7 +205,7 @@ TEST(reads_are_bounded) {
         CHECK(gd_file_reader_read_at(r, 11, buffer, 0) == GD_E_FORMAT);
         CHECK(gd_file_reader_read_at(r, UINT64_MAX, buffer, 1) == GD_E_FORMAT);
         CHECK(gd_file_reader_read_at(r, 1, buffer, SIZE_MAX) == GD_E_FORMAT);
-        if (!memory) { /* somebody cuts it meanwhile */
+        if (!memory) { /* another process truncates it meanwhile */
             CHECK(truncate(path, 5) == 0);
             CHECK(gd_file_reader_read_at(r, 3, buffer, 4) == GD_E_FORMAT);
         }
@@ -214,14 +214,14 @@ TEST(reads_are_bounded) {
     gd_file_reader_close(NULL);
 }
 
-TEST(no_memory_is_a_status) {
+TEST(a_failed_allocation_is_a_status) {
     CHECK(put_text(path, "old") == GD_OK);
     for (fault_walk w = {.what = "writing"}; fault_next(&w);) {
         fault_begin(&w);
         gd_status status = put_text(path, "new");
         fault_end(&w);
         CHECK_FAULT(&w, status);
-        /* without memory for the folder's name only its sync is left out */
+        /* without memory for the folder's name, the writer only skips syncing the folder */
         CHECK_ROUND(&w, file_has_text(path, status == GD_OK ? "new" : "old"));
     }
     fault_walk w = {.what = "reading"};

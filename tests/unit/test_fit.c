@@ -1,4 +1,4 @@
-/* test_fit.c - gd_compile, gd_fit, gd_evaluate and gd_predict: what they compute. */
+/* test_fit.c - the results of gd_compile, gd_fit, gd_evaluate and gd_predict. */
 #include <math.h>
 
 #include "backend/test/device.h"
@@ -10,7 +10,7 @@
 
 /* --- compile ---------------------------------------------------------------------------------- */
 
-CLEAN_TEST(compile_names_what_there_is) {
+CLEAN_TEST(compile_errors_list_the_valid_names) {
     GD_SCOPE;
     gd_module *net = make_net();
     static const struct {
@@ -63,10 +63,11 @@ CLEAN_TEST(compile_names_what_there_is) {
           says("gd_compile"));
 }
 
-/* --- the same bits as a loop by hand ---------------------------------------------------------- */
+/* --- the same bits as a manual loop ----------------------------------------------------------- */
 
-/* Batches of 16 of 60 samples: the last one has 12. */
-static void by_hand(gd_module *net, gd_tensor *x, gd_tensor *y, int epochs, double losses[]) {
+/* Trains on 60 samples in batches of 16; the last batch has 12. */
+static void train_by_manual_loop(gd_module *net, gd_tensor *x, gd_tensor *y, int epochs,
+                                 double losses[]) {
     gd_optimizer *adam = gd_optim_adam(gd_module_parameters(net), .lr = 0.05);
     gd_schedule *schedule = gd_lr_cosine(adam, 20);
     for (int e = 0; e < epochs; e++) {
@@ -87,7 +88,7 @@ static void by_hand(gd_module *net, gd_tensor *x, gd_tensor *y, int epochs, doub
     }
 }
 
-CLEAN_TEST(fit_computes_what_a_loop_by_hand_does) {
+CLEAN_TEST(fit_computes_the_same_as_a_manual_loop) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -95,7 +96,7 @@ CLEAN_TEST(fit_computes_what_a_loop_by_hand_does) {
               *plan = gd_module_clone(hand);
     double losses[3];
     gd_seed(9);
-    by_hand(hand, x, y, 3, losses);
+    train_by_manual_loop(hand, x, y, 3, losses);
     for (int jit = 0; jit < 2; jit++) {
         gd_module *net = jit ? plan : eager;
         gd_seed(9);
@@ -106,10 +107,10 @@ CLEAN_TEST(fit_computes_what_a_loop_by_hand_does) {
         CHECK_SAYING(h, "%s", gd_error_message());
         for (int e = 0; e < 3; e++)
             CHECK_SAYING(fabs(gd_history_value(h, "loss", e) - losses[e]) < (jit ? 1e-6 : 1e-12),
-                         "epoch %d: %.17g, not %.17g", e, gd_history_value(h, "loss", e),
+                         "epoch %d: %.17g, expected %.17g", e, gd_history_value(h, "loss", e),
                          losses[e]);
-        const double off = largest_difference(net, hand);
-        CHECK_SAYING(off <= (jit ? 1e-5 : 0), "jit %d: differs by %g", jit, off);
+        const double difference = largest_difference(net, hand);
+        CHECK_SAYING(difference <= (jit ? 1e-5 : 0), "jit %d: differs by %g", jit, difference);
         CHECK(gd_module_is_training(net));
     }
 }
@@ -128,8 +129,9 @@ CLEAN_TEST(nets_without_sizes_are_built_by_the_first_batch) {
     CHECK(gd_history_value(h, "loss", 1) < gd_history_value(h, "loss", 0));
 }
 
-/* A hand-made group: the mean of the losses of its batches. */
-CLEAN_TEST(accumulated_batches_make_the_step_of_their_mean) {
+/* Compares with groups of batches by hand: the loss of a group is the mean of its batches'
+ * losses. */
+CLEAN_TEST(accumulated_batches_give_the_step_of_their_mean_loss) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -159,7 +161,7 @@ CLEAN_TEST(accumulated_batches_make_the_step_of_their_mean) {
     }
 }
 
-/* Mixed precision learns the same things; parameters stay f32, and f16 has a loss scale. */
+/* Mixed precision gives nearly the same loss; parameters stay f32, and f16 has a loss scale. */
 CLEAN_TEST(nets_train_in_half_precision) {
     GD_SCOPE;
     gd_tensor *x, *y;
@@ -185,13 +187,13 @@ CLEAN_TEST(nets_train_in_half_precision) {
                  loss[0]);
 }
 
-/* Batches, class weights and sums follow the net to its device. */
+/* Batches, class weights and sums are moved to the device of the net. */
 CLEAN_TEST(nets_train_on_their_device) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
     gd_device *device = gd_test_device();
-    gd_module *late = gd_nn_linear(GD_ANY, CLASSES); /* built there */
+    gd_module *late = gd_nn_linear(GD_ANY, CLASSES); /* built on the device */
     CHECK(gd_module_to(late, gd_device_name(device), GD_DTYPE_NONE) == GD_OK);
     gd_compile(late, .optimizer = "sgd", .loss = "cross_entropy");
     CHECK_SAYING(gd_fit(late, gd_list(x, y), QUIET), "%s", gd_error_message());
@@ -218,7 +220,7 @@ CLEAN_TEST(nets_train_on_their_device) {
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
-CLEAN_TEST(weights_of_classes_are_those_of_the_loss) {
+CLEAN_TEST(class_weights_are_those_of_the_loss) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -239,8 +241,8 @@ CLEAN_TEST(weights_of_classes_are_those_of_the_loss) {
     CHECK(!gd_fit(net, gd_list(x, y), .class_weights = w, QUIET) && says("reduction"));
 }
 
-/* Samples of weight 0 do not count; weights that are equal change nothing. */
-CLEAN_TEST(weights_of_samples_come_from_the_loader) {
+/* Samples of weight 0 do not count; equal weights change nothing. */
+CLEAN_TEST(sample_weights_come_from_the_loader) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -270,14 +272,14 @@ CLEAN_TEST(weights_of_samples_come_from_the_loader) {
 
 /* --- validation, evaluation, prediction ------------------------------------------------------- */
 
-CLEAN_TEST(validation_is_in_eval_mode_and_modes_are_put_back) {
+CLEAN_TEST(validation_runs_in_eval_mode_and_restores_modes) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
     gd_module *net = make_dropout_net();
     gd_module *frozen = gd_module_at(net, 1);
     gd_compile(net, .optimizer = "sgd lr=0.05", .loss = "cross_entropy", .metrics = "accuracy");
-    gd_module_eval(frozen); /* stays so while the net is trained */
+    gd_module_eval(frozen); /* stays in eval mode during training */
     gd_history *h =
         gd_fit(net, gd_list(x, y), .epochs = 2, .validation_tensors = gd_list(x, y), QUIET);
     CHECK_SAYING(h, "%s", gd_error_message());
@@ -294,7 +296,7 @@ CLEAN_TEST(validation_is_in_eval_mode_and_modes_are_put_back) {
     CHECK(gd_fit(net, gd_list(x, y), QUIET) && !gd_module_is_training(net));
 }
 
-CLEAN_TEST(a_split_keeps_samples_back) {
+CLEAN_TEST(a_validation_split_holds_out_samples) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -316,7 +318,7 @@ CLEAN_TEST(a_split_keeps_samples_back) {
           says("gd_dataset_random_split"));
 }
 
-CLEAN_TEST(predictions_are_those_of_the_net) {
+CLEAN_TEST(predictions_equal_the_outputs_of_the_net) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -390,7 +392,7 @@ CLEAN_TEST(a_net_that_reads_values_trains_eagerly) {
     CHECK_SAYING(largest_difference(inner, plain) == 0, "%g", largest_difference(inner, plain));
 }
 
-CLEAN_TEST(a_failure_names_the_layer_and_leaves_modes_alone) {
+CLEAN_TEST(a_failure_names_the_layer_and_restores_modes) {
     GD_SCOPE;
     gd_module *net = make_net();
     gd_compile(net, .optimizer = "adam", .loss = "cross_entropy");
@@ -408,7 +410,7 @@ CLEAN_TEST(a_failure_names_the_layer_and_leaves_modes_alone) {
     CHECK_SAYING(says("7"), "%s", gd_error_message());
 }
 
-/* --- schedules as long as the run ------------------------------------------------------------- */
+/* --- schedules over the entire run ------------------------------------------------------------ */
 
 CLEAN_TEST(a_schedule_without_steps_ends_with_the_run) {
     static const struct {

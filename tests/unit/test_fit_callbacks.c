@@ -1,4 +1,4 @@
-/* test_fit_callbacks.c - the library's callbacks in runs of gd_fit: stopped, resumed, and with
+/* test_fit_callbacks.c - the library's callbacks in runs of gd_fit that stop, resume, or get
  * NaN. */
 
 #include "clean_test.h"
@@ -11,7 +11,7 @@ static gd_status stop_at(gd_event *event, void *self) {
     return GD_OK;
 }
 
-/* A file without its column of seconds, which is the last one. */
+/* The text of a log without its last column, seconds. */
 static const char *read_log(const char *path) {
     static char texts[2][20000];
     static int next;
@@ -27,8 +27,9 @@ static const char *read_log(const char *path) {
     return text;
 }
 
-/* A run of 6 epochs of 7 batches that stops after `steps` steps; 0: at its end. */
-static gd_module *train(const char *where, int64_t steps, const char *schedule, bool per_step) {
+/* Trains 6 epochs of 7 batches, and stops after `steps` steps; 0: at the end. */
+static gd_module *train_with_callbacks(const char *where, int64_t steps, const char *schedule,
+                                       bool per_step) {
     gd_tensor *x, *y;
     make_data(&x, &y);
     gd_module *net = make_dropout_net();
@@ -51,8 +52,8 @@ static gd_module *train(const char *where, int64_t steps, const char *schedule, 
     return net;
 }
 
-/* Stopped in the middle of an epoch, at its end, and twice; each time the run goes on as if it
- * had never stopped: the same weights and the same log. */
+/* The run stops inside an epoch, at the end of an epoch, or twice. Resumed, it gives the same
+ * weights and the same log as an uninterrupted run. */
 CLEAN_TEST(a_resumed_run_has_the_same_weights_and_the_same_log) {
     static const struct {
         const char *schedule;
@@ -69,10 +70,11 @@ CLEAN_TEST(a_resumed_run_has_the_same_weights_and_the_same_log) {
         GD_SCOPE;
         temp_new_folder("once");
         temp_new_folder("parts");
-        gd_module *once = train("once", 0, cases[i].schedule, cases[i].per_step), *parts = NULL;
+        gd_module *once = train_with_callbacks("once", 0, cases[i].schedule, cases[i].per_step),
+                  *parts = NULL;
         for (int k = 0; k < 3 && cases[i].ends[k]; k++)
-            train("parts", cases[i].ends[k], cases[i].schedule, cases[i].per_step);
-        parts = train("parts", 0, cases[i].schedule, cases[i].per_step);
+            train_with_callbacks("parts", cases[i].ends[k], cases[i].schedule, cases[i].per_step);
+        parts = train_with_callbacks("parts", 0, cases[i].schedule, cases[i].per_step);
         CHECK_SAYING(largest_difference(once, parts) == 0, "case %zu: %g", i,
                      largest_difference(once, parts));
         const char *a = read_log(temp_path("once/log.csv")),
@@ -83,13 +85,13 @@ CLEAN_TEST(a_resumed_run_has_the_same_weights_and_the_same_log) {
     }
 }
 
-CLEAN_TEST(early_stopping_ends_a_run_and_leaves_the_best_weights) {
+CLEAN_TEST(early_stopping_ends_a_run_with_the_best_weights) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
     gd_module *net = make_net();
     gd_compile(net, .optimizer = "sgd lr=2 momentum=0.9",
-               .loss = "cross_entropy"); /* too fast: it gets worse */
+               .loss = "cross_entropy"); /* a learning rate at which the loss increases */
     gd_history *h = gd_fit(net, gd_list(x, y), .epochs = 100, .validation_tensors = gd_list(x, y),
                            .callbacks = gd_callbacks(gd_early_stopping(.patience = 3)), QUIET);
     const int64_t rows = gd_history_rows(h);
@@ -113,7 +115,7 @@ CLEAN_TEST(stop_on_nan_names_the_layer) {
     CHECK_SAYING(gd_failed() && says("linear"), "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_name_that_is_not_there_ends_the_run_with_a_failure) {
+CLEAN_TEST(an_unknown_metric_name_ends_the_run_with_a_failure) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);

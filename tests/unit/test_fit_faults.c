@@ -1,8 +1,8 @@
-/* test_fit_faults.c - training in which any one allocation fails.
+/* test_fit_faults.c - training in which one allocation fails.
  *
- * Promises: the status is GD_E_MEMORY, or the memory was not needed; nothing leaks; modes and
- * signal handlers are as before; the net is in the state after some step, never between two; and
- * the same training, repeated, gives the result that it would have given.
+ * Each time the status is GD_E_MEMORY, or the run did without the memory. Nothing leaks, modes and
+ * signal handlers are restored, the net is in the state after a complete step, and the same
+ * training, repeated, gives the usual result.
  */
 #include <signal.h>
 
@@ -19,7 +19,7 @@ typedef struct work {
     bool jit;
 } work;
 
-static gd_history *train(gd_module *net, gd_tensor *x, gd_tensor *y, bool jit, int steps) {
+static gd_history *train_steps(gd_module *net, gd_tensor *x, gd_tensor *y, bool jit, int steps) {
     if (gd_compile(net, .optimizer = "adam lr=0.02", .schedule = "cosine steps=60",
                    .loss = "cross_entropy", .metrics = "accuracy", .clip_norm = 1) != GD_OK)
         return NULL;
@@ -29,13 +29,13 @@ static gd_history *train(gd_module *net, gd_tensor *x, gd_tensor *y, bool jit, i
 
 static gd_status fit(gd_module *net, gd_tensor *x, gd_tensor *y) {
     GD_SCOPE;
-    train(net, x, y, true, 0);
+    train_steps(net, x, y, true, 0);
     return gd_error_status();
 }
 
 static gd_status fit_eager(gd_module *net, gd_tensor *x, gd_tensor *y) {
     GD_SCOPE;
-    train(net, x, y, false, 0);
+    train_steps(net, x, y, false, 0);
     return gd_error_status();
 }
 
@@ -54,7 +54,7 @@ static gd_status predict(gd_module *net, gd_tensor *x, gd_tensor *y) {
     return gd_error_status();
 }
 
-/* Nets after 0 to STEPS steps. */
+/* The net after 0 to STEPS steps. */
 static gd_module *after[STEPS + 1];
 
 static bool is_after_some_steps(gd_module *net, bool trains) {
@@ -78,21 +78,21 @@ static void run_round(fault_walk *faults, const work *w, bool trains) {
     sigaction(SIGINT, NULL, &handler);
     CHECK_ROUND(faults, handler.sa_handler == SIG_DFL);
     CHECK_ROUND(faults, gd_module_is_training(net) && !gd_module_is_training(gd_module_at(net, 1)));
-    CHECK_ROUND(faults, is_after_some_steps(net, trains)); /* no step is done in part */
+    CHECK_ROUND(faults, is_after_some_steps(net, trains)); /* no partial step */
     gd_tensors parameters = gd_module_parameters(net);
     for (int64_t i = 0; i < parameters.count; i++) CHECK(!gd_tensor_grad(parameters.at[i]));
 }
 
 static void walk_work(const work *w, bool trains) {
     GD_SCOPE;
-    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    gd_set_num_threads(1); /* so that allocation n is the same in each round */
     for (int steps = 0; steps <= (trains ? STEPS : 0); steps++) {
         gd_tensor *x, *y;
         make_data(&x, &y);
         after[steps] = make_dropout_net();
         gd_module_eval(gd_module_at(after[steps], 1));
         gd_seed(17);
-        if (steps) CHECK(train(after[steps], x, y, w->jit, steps));
+        if (steps) CHECK(train_steps(after[steps], x, y, w->jit, steps));
     }
     fault_walk faults = {.what = w->name};
     while (fault_next(&faults)) run_round(&faults, w, trains);

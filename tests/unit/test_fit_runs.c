@@ -1,4 +1,4 @@
-/* test_fit_runs.c - how runs of gd_fit begin, stop, fail and go on. */
+/* test_fit_runs.c - how runs of gd_fit start, stop, fail and resume. */
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,15 +10,15 @@
 #include "temp.h"
 #include "train/fit.h"
 
-/* --- steps of the program's own --------------------------------------------------------------- */
+/* --- user-defined steps ----------------------------------------------------------------------- */
 
-/* A GAN: the net holds both networks; each has an optimizer. */
+/* A GAN: the net contains both networks, each with its own optimizer. */
 typedef struct gan {
     gd_module *generator, *critic;
     gd_optimizer *generator_adam, *critic_adam;
 } gan;
 
-static gd_tensor *judged(gan *g, gd_tensor *x, double as) {
+static gd_tensor *discriminator_loss(gan *g, gd_tensor *x, double as) {
     gd_tensor *logits = gd_module_forward(g->critic, x);
     return gd_bce_with_logits(logits, gd_full(gd_tensor_shape(logits), as));
 }
@@ -29,11 +29,12 @@ static gd_tensor *gan_step(gd_module *net, gd_tensors batch, void *user) {
     gd_tensor *real = batch.at[0];
     gd_tensor *noise = gd_randn(gd_dims(gd_tensor_dim(real, 0), 3));
     gd_tensor *fake = gd_module_forward(g->generator, noise);
-    gd_tensor *critic = gd_add(judged(g, real, 1), judged(g, gd_detach(fake), 0));
+    gd_tensor *critic =
+        gd_add(discriminator_loss(g, real, 1), discriminator_loss(g, gd_detach(fake), 0));
     gd_optimizer_zero_grad(g->critic_adam);
     gd_backward(critic);
     gd_optimizer_step(g->critic_adam);
-    gd_tensor *fooled = judged(g, fake, 1);
+    gd_tensor *fooled = discriminator_loss(g, fake, 1);
     gd_optimizer_zero_grad(g->generator_adam);
     gd_backward(fooled);
     gd_optimizer_step(g->generator_adam);
@@ -51,7 +52,7 @@ static gd_module *make_gan(gan *g) {
     return gd_nn_list(g->generator, g->critic);
 }
 
-CLEAN_TEST(a_gan_is_a_step_function) {
+CLEAN_TEST(a_gan_trains_with_a_step_function) {
     GD_SCOPE;
     gd_seed(2);
     gd_tensor *real = gd_add(gd_mul(gd_randn(gd_dims(256, 2)), gd_scalar(0.2)),
@@ -76,8 +77,8 @@ CLEAN_TEST(a_gan_is_a_step_function) {
                  gd_item(gd_select(centre, 0, 1)));
 }
 
-/* A language model: batches of token windows, the loss over all positions; the compiled
- * optimizer. */
+/* A language model: batches of token windows, a loss over all positions, and the optimizer of
+ * gd_compile. */
 enum { TOKENS = 11, WINDOW = 6 };
 
 static gd_tensor *next_token_loss(gd_module *net, gd_tensor *tokens) {
@@ -95,12 +96,12 @@ static gd_tensor *language_step(gd_module *net, gd_tensors batch, void *user) {
     return loss;
 }
 
-CLEAN_TEST(a_language_model_is_a_step_function) {
+CLEAN_TEST(a_language_model_trains_with_a_step_function) {
     GD_SCOPE;
     int64_t tokens[64][WINDOW + 1];
     for (int i = 0; i < 64; i++)
         for (int k = 0; k <= WINDOW; k++)
-            tokens[i][k] = (i + 3 * k) % TOKENS; /* the next one follows from this one */
+            tokens[i][k] = (i + 3 * k) % TOKENS; /* each token determines the next one */
     gd_tensor *windows = gd_from_array(gd_dims(64, WINDOW + 1), GD_I64, tokens);
     gd_seed(1);
     gd_module *net = gd_nn_sequential(gd_nn_embedding(TOKENS, 12), gd_nn_linear(12, TOKENS));
@@ -118,7 +119,7 @@ static gd_tensor *no_loss(gd_module *net, gd_tensors batch, void *user) {
     return gd_module_forward(net, batch.at[0]);
 }
 
-CLEAN_TEST(a_step_function_returns_the_loss) {
+CLEAN_TEST(a_step_function_must_return_the_loss) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -138,7 +139,7 @@ static int old_handler_calls;
 static void old_handler(int signal) { (void)signal, old_handler_calls++; }
 
 typedef struct stopper {
-    int at, signal; /* the batch after which it ends; 0: gd_fit_interrupt */
+    int at, signal; /* the batch after which to stop; the signal to raise, 0: gd_fit_interrupt */
     int seen, ends;
 } stopper;
 
@@ -181,10 +182,10 @@ CLEAN_TEST(signals_end_a_run_after_its_batch) {
         CHECK(isfinite(gd_history_last(h, "loss")));
         sigaction(SIGINT, NULL, &now);
         CHECK(now.sa_handler == old_handler);
-        CHECK(gd_fit(net, gd_list(x, y), .batch = 10, QUIET)); /* the next run is another one */
+        CHECK(gd_fit(net, gd_list(x, y), .batch = 10, QUIET)); /* the next run is not interrupted */
     }
     CHECK(old_handler_calls == 0);
-    /* a second signal is the old handler's */
+    /* a second signal calls the previous handler */
     stopper once = {.at = 2, .signal = SIGINT}, twice = {.at = 2, .signal = SIGINT};
     gd_module *net = make_net();
     gd_compile(net, .optimizer = "sgd", .loss = "cross_entropy");
@@ -195,7 +196,7 @@ CLEAN_TEST(signals_end_a_run_after_its_batch) {
                  old_handler_calls, once.seen);
     sigaction(SIGINT, NULL, &now);
     CHECK(now.sa_handler == old_handler);
-    /* declined */
+    /* with signal handling disabled */
     old_handler_calls = 0;
     stopper declined = {.at = 2, .signal = SIGINT};
     gd_fit(net, gd_list(x, y), .batch = 10, .interrupt = false, QUIET,
@@ -213,7 +214,7 @@ static gd_status check_finite(gd_event *event, void *self) {
     return GD_OK;
 }
 
-/* The net after a run of some steps and one with the bad sample is as after the steps alone. */
+/* A run fails at the step with the bad sample; the net is then in the state before that step. */
 static void run_bad(gd_module *net, gd_tensor *x, gd_tensor *y, bool jit, const char *expected) {
     gd_module *good = gd_module_clone(net);
     gd_compile(good, .optimizer = "sgd lr=0.1", .loss = "cross_entropy");
@@ -261,7 +262,7 @@ static gd_module *make_boosted(void) {
     return net;
 }
 
-CLEAN_TEST(a_step_that_is_not_finite_is_not_done_and_names_the_layer) {
+CLEAN_TEST(a_non_finite_step_is_not_applied_and_names_the_layer) {
     for (int jit = 0; jit < 2; jit++) {
         GD_SCOPE;
         gd_tensor *x, *y;
@@ -284,7 +285,7 @@ static gd_tensors root(gd_tensors in, void *self) {
     return gd_listed(gd_add(h, gd_sqrt(gd_mul(h, gd_scalar(0)))));
 }
 
-CLEAN_TEST(a_gradient_that_is_not_finite_is_named) {
+CLEAN_TEST(a_non_finite_gradient_is_named) {
     for (int jit = 0; jit < 2; jit++) {
         GD_SCOPE;
         gd_tensor *x, *y;
@@ -308,16 +309,16 @@ CLEAN_TEST(a_gradient_that_is_not_finite_is_named) {
 
 /* --- resuming --------------------------------------------------------------------------------- */
 
-/* How the first part of a run ends. */
+/* How the first part of a resumed run ends. */
 enum { NOT, BY_MAX_STEPS, BY_INTERRUPT, BY_FAILURE };
 typedef struct ending {
     int how, step;
 } ending;
 
-static gd_status end_now(gd_event *event, void *self) {
+static gd_status end_run(gd_event *event, void *self) {
     const ending *e = self;
     if (e->how == BY_INTERRUPT && event->step == e->step) gd_fit_interrupt();
-    /* the checkpoint of this step is not written any more */
+    /* before the checkpoint of this step is written */
     return e->how == BY_FAILURE && event->step == e->step + 1 ? GD_E_IO : GD_OK;
 }
 
@@ -327,7 +328,7 @@ static gd_history *train_one(gd_module *net, gd_tensor *x, gd_tensor *y, const c
                .loss = "cross_entropy", .metrics = "accuracy", .accumulate = accumulate,
                .clip_norm = 1);
     gd_callback *stop = gd_early_stopping(.patience = 50),
-                *ends = gd_callback_from(&end, .batch_end = end_now);
+                *ends = gd_callback_from(&end, .batch_end = end_run);
     gd_callback_list list =
         folder ? gd_callbacks(gd_checkpoint(folder, .every_steps = 3, .keep = 0), stop, ends)
                : gd_callbacks(stop);
@@ -347,14 +348,14 @@ static bool same_history(const gd_history *a, const gd_history *b) {
         for (int64_t row = 0; row < gd_history_rows(a); row++) {
             const double p = gd_history_value(a, name, row), q = gd_history_value(b, name, row);
             if (p == q || (isnan(p) && isnan(q))) continue;
-            fprintf(stderr, "%s[%lld]: %.17g, not %.17g\n", name, (long long)row, q, p);
+            fprintf(stderr, "%s[%lld]: %.17g, expected %.17g\n", name, (long long)row, q, p);
             same = false;
         }
     }
     return same;
 }
 
-/* Trains to the end, in two parts. */
+/* Trains in two parts and compares with the complete run. */
 static void check_resumed(gd_module *complete, const gd_history *all, gd_tensor *x, gd_tensor *y,
                           ending end, int accumulate, bool jit) {
     GD_SCOPE;
@@ -390,15 +391,16 @@ CLEAN_TEST(a_resumed_run_ends_with_the_same_bits) {
             static const int stops[] = {3, 6, 10, 23};
             for (int i = 0; i < 4; i++)
                 for (int how = BY_MAX_STEPS; how <= BY_FAILURE; how++)
-                    /* max_steps ends a group of gradients early, which is another step then */
+                    /* max_steps inside an accumulation group ends the group early, which changes
+                     * the step */
                     if (how != BY_MAX_STEPS || accumulate == 1)
                         check_resumed(complete, all, x, y, (ending){how, stops[i]}, accumulate,
                                       jit);
         }
 }
 
-/* A run that a callback has ended stays ended; one that is complete does nothing. */
-CLEAN_TEST(a_run_that_was_ended_does_not_go_on) {
+/* Resuming a run that early stopping has ended trains no further. */
+CLEAN_TEST(a_run_that_a_callback_ended_does_not_resume) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -450,8 +452,8 @@ CLEAN_TEST(two_threads_train_two_nets) {
         CHECK(largest_difference(jobs[i].net, jobs[2].net) == 0 && jobs[i].loss == jobs[2].loss);
 }
 
-/* With everything that a run can have: progress, a checkpoint, a step that is not finite. */
-static void train_whole(void *arg) {
+/* A run with progress, a checkpoint and a non-finite step. */
+static void train_with_all_features(void *arg) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -470,15 +472,15 @@ static void train_whole(void *arg) {
     gd_clear_error();
 }
 
-TEST(a_small_stack_is_enough) {
+TEST(a_run_needs_less_than_64_kib_of_stack) {
     const char *folder = temp_new_folder("run");
-    const size_t used = stack_used(train_whole, (void *)folder);
+    const size_t used = stack_used(train_with_all_features, (void *)folder);
 #ifndef __SANITIZE_THREAD__ /* whose frames are larger */
     CHECK_SAYING(used > 0 && used < STACK_ALLOWED, "%zu bytes of stack", used);
 #endif
 }
 
-/* A fit in a callback of another one. */
+/* Calls gd_fit in a callback of another run. */
 static gd_status fit_inside(gd_event *event, void *self) {
     job *j = self;
     (void)event;
@@ -503,7 +505,7 @@ CLEAN_TEST(runs_nest) {
                .callbacks = gd_callbacks(gd_callback_from(&j, .batch_end = fit_inside)));
     CHECK_SAYING(a && isfinite(j.loss), "%s", gd_error_message());
     gd_history *b = gd_fit(alone, gd_list(j.x, j.y), .epochs = 2, .batch = 16, QUIET);
-    /* gd_evaluate of the net in the middle of an epoch leaves the sums of training alone */
+    /* gd_evaluate of the net inside an epoch does not change the sums of training */
     CHECK(same_history(b, a) && largest_difference(alone, other.net) == 0);
 }
 

@@ -1,4 +1,5 @@
-/* test_fork.c - the child of a fork may use sessions and jits that other threads were using. */
+/* test_fork.c - the child of a fork may use sessions and jits that other threads use at that
+ * time. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -16,8 +17,8 @@
 #if defined(__SANITIZE_THREAD__)
 #define WITH_TSAN 1
 #endif
-/* AddressSanitizer's allocator has locks that a fork does not wait for: a child hangs in malloc
- * where another thread was in it. */
+/* A fork does not wait for the locks of AddressSanitizer's allocator: the child hangs in malloc if
+ * another thread was in it. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SKIP_WITH_BUSY_ALLOCATOR \
     SKIP("AddressSanitizer's allocator does not survive a fork while others use it")
@@ -25,10 +26,10 @@
 #define SKIP_WITH_BUSY_ALLOCATOR
 #endif
 
-enum { FORKS = 40, HANGS = 30 }; /* HANGS: seconds after which a child counts as hung */
+enum { FORKS = 40, HANGS = 30 }; /* HANGS: seconds after which an alarm ends a hung child */
 
-/* Whether a child in which `works` runs ends well. */
-static bool in_child(bool (*works)(void *), void *arg) {
+/* Whether `works` returns true in a child. */
+static bool succeeds_in_child(bool (*works)(void *), void *arg) {
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
@@ -53,7 +54,7 @@ static gd_tensors exponential(gd_tensors in, void *user) {
     return gd_listed(gd_exp(in.at[0]));
 }
 
-/* a and b are written in each step, and are always equal between two. */
+/* Each step writes a and b, which are equal between steps. */
 static void make_model(model *m) {
     gd_graph *graph = gd_graph_new();
     {
@@ -94,15 +95,17 @@ static bool call_jit(void *arg) {
     return !gd_failed() && gd_item(gd_max(y)) == 1;
 }
 
-static bool use_all(void *arg) { return read_session(arg) && write_session(arg) && call_jit(arg); }
+static bool run_all_kinds(void *arg) {
+    return read_session(arg) && write_session(arg) && call_jit(arg);
+}
 
-static void *keep_reading(void *arg) {
+static void *read_in_loop(void *arg) {
     model *m = arg;
     while (!atomic_load(&m->over)) atomic_fetch_add(&m->runs, read_session(m));
     return NULL;
 }
 
-static void *keep_writing(void *arg) {
+static void *write_in_loop(void *arg) {
     model *m = arg;
     while (!atomic_load(&m->over)) {
         GD_SCOPE;
@@ -112,7 +115,7 @@ static void *keep_writing(void *arg) {
     return NULL;
 }
 
-static void *keep_calling(void *arg) {
+static void *call_in_loop(void *arg) {
     model *m = arg;
     while (!atomic_load(&m->over)) atomic_fetch_add(&m->runs, call_jit(m));
     return NULL;
@@ -122,36 +125,36 @@ static void check_forks(void *(*busy)(void *)) {
     GD_SCOPE;
     model m = {.over = false};
     make_model(&m);
-    use_all(&m);
+    run_all_kinds(&m);
     pthread_t threads[3];
     for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, busy, &m);
     for (int i = 0; i < FORKS; i++) {
         const int runs = atomic_load(&m.runs);
-        const bool works = in_child(use_all, &m);
+        const bool works = succeeds_in_child(run_all_kinds, &m);
         CHECK_SAYING(works, "fork %d", i);
         if (!works) break;
-        while (atomic_load(&m.runs) == runs) sched_yield(); /* the parent's threads go on */
+        while (atomic_load(&m.runs) == runs) sched_yield(); /* the parent's threads continue */
     }
     atomic_store(&m.over, true);
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
-    CHECK(use_all(&m) && !gd_failed());
+    CHECK(run_all_kinds(&m) && !gd_failed());
 }
 
 TEST(a_session_that_others_read_works_in_the_child) {
     SKIP_WITH_BUSY_ALLOCATOR;
-    check_forks(keep_reading);
+    check_forks(read_in_loop);
 }
-TEST(a_session_that_others_write_is_whole_in_the_child) {
+TEST(a_session_that_others_write_is_consistent_in_the_child) {
     SKIP_WITH_BUSY_ALLOCATOR;
-    check_forks(keep_writing);
+    check_forks(write_in_loop);
 }
 TEST(a_jit_that_others_call_works_in_the_child) {
     SKIP_WITH_BUSY_ALLOCATOR;
-    check_forks(keep_calling);
+    check_forks(call_in_loop);
 }
 
-/* Plans are made all the time: each shape is new. */
-static void *keep_planning(void *arg) {
+/* Every call traces and plans, since each shape is new. */
+static void *plan_in_loop(void *arg) {
     model *m = arg;
     for (int64_t n = 1; !atomic_load(&m->over); n++) {
         GD_SCOPE;
@@ -163,12 +166,12 @@ static void *keep_planning(void *arg) {
 
 TEST(a_jit_that_others_trace_works_in_the_child) {
     SKIP_WITH_BUSY_ALLOCATOR;
-    check_forks(keep_planning);
+    check_forks(plan_in_loop);
 }
 
-/* --- what takes long at the moment of the fork ------------------------------------------------ */
+/* --- forks during a long operation ------------------------------------------------------------ */
 
-static _Atomic int stage; /* 1: the other thread is in the middle of it; 2: it may go on */
+static _Atomic int stage; /* 1: the other thread is inside the operation; 2: it may continue */
 static bool is_child;
 
 static void wait_in_the_middle(void) {
@@ -191,7 +194,7 @@ static bool call_in_child(void *arg) {
     return call_jit(arg);
 }
 
-TEST(a_function_that_is_being_traced_is_traced_anew_in_the_child) {
+TEST(a_function_being_traced_is_traced_again_in_the_child) {
     GD_SCOPE;
     pthread_t thread;
     model m = {.jit = gd_jit_new(slow_to_trace, NULL)};
@@ -199,14 +202,14 @@ TEST(a_function_that_is_being_traced_is_traced_anew_in_the_child) {
     atomic_store(&stage, 0);
     pthread_create(&thread, NULL, call_once, &m);
     while (atomic_load(&stage) != 1) sched_yield();
-    CHECK(in_child(call_in_child, &m));
+    CHECK(succeeds_in_child(call_in_child, &m));
     atomic_store(&stage, 2);
     pthread_join(thread, &done);
     CHECK(done != NULL);
     CHECK(call_jit(&m) && gd_jit_traces(m.jit) == 1);
 }
 
-/* A hook that the gradient of a call goes through waits. */
+/* The backward pass waits in a hook. */
 typedef struct layer {
     gd_jit *jit;
     gd_tensor *w;
@@ -239,7 +242,7 @@ static bool walk_in_child(void *arg) {
     return walk_back(arg);
 }
 
-TEST(a_gradient_that_is_being_made_is_made_anew_in_the_child) {
+TEST(a_gradient_being_computed_is_computed_again_in_the_child) {
     GD_SCOPE;
     pthread_t thread;
     layer l = {.w = gd_requires_grad(gd_ones(gd_dims(2)))};
@@ -248,23 +251,23 @@ TEST(a_gradient_that_is_being_made_is_made_anew_in_the_child) {
     atomic_store(&stage, 0);
     pthread_create(&thread, NULL, walk_once, &l);
     while (atomic_load(&stage) != 1) sched_yield();
-    CHECK(in_child(walk_in_child, &l));
+    CHECK(succeeds_in_child(walk_in_child, &l));
     atomic_store(&stage, 2);
     pthread_join(thread, &done);
     CHECK(done != NULL && walk_back(&l));
 }
 
-/* --- a run that does not end ------------------------------------------------------------------ */
+/* --- forks during a write --------------------------------------------------------------------- */
 
-typedef struct lonely {
+typedef struct locked_state {
     gd_rwlock turn;
     gd_forked forked;
-} lonely;
+} locked_state;
 
-static void lonely_in_child(gd_forked *f) { gd_rwlock_in_child(f->lock); }
+static void repair_lock_in_child(gd_forked *f) { gd_rwlock_in_child(f->lock); }
 
 static void *write_long(void *arg) {
-    lonely *l = arg;
+    locked_state *l = arg;
     gd_rwlock_hold hold;
     if (gd_rwlock_take(&l->turn, true, &hold) != GD_OK) return NULL;
     wait_in_the_middle();
@@ -272,22 +275,22 @@ static void *write_long(void *arg) {
     return arg;
 }
 
-static bool is_refused(void *arg) {
+static bool read_fails(void *arg) {
     gd_rwlock_hold hold;
-    return gd_rwlock_take(&((lonely *)arg)->turn, false, &hold) == GD_E_STATE &&
+    return gd_rwlock_take(&((locked_state *)arg)->turn, false, &hold) == GD_E_STATE &&
            strstr(gd_latest_failure(), "was forked while") != NULL;
 }
 
-TEST(a_child_is_told_what_was_half_written) {
+TEST(a_child_gets_an_error_for_half_written_state) {
     pthread_t thread;
-    lonely l;
+    locked_state l;
     gd_rwlock_init(&l.turn);
-    l.forked = (gd_forked){.in_child = lonely_in_child, .lock = &l.turn};
+    l.forked = (gd_forked){.in_child = repair_lock_in_child, .lock = &l.turn};
     gd_forked_add(&l.forked);
     atomic_store(&stage, 0);
     pthread_create(&thread, NULL, write_long, &l);
     while (atomic_load(&stage) != 1) sched_yield();
-    CHECK(in_child(is_refused, &l));
+    CHECK(succeeds_in_child(read_fails, &l));
     atomic_store(&stage, 2);
     pthread_join(thread, NULL);
     gd_rwlock_hold hold;
@@ -298,15 +301,16 @@ TEST(a_child_is_told_what_was_half_written) {
 
 /* A fork while this thread holds the lock of a run: both processes continue to hold it. */
 TEST(a_thread_may_fork_while_it_writes) {
-    lonely l;
+    locked_state l;
     gd_rwlock_hold hold, inner;
     gd_rwlock_init(&l.turn);
-    l.forked = (gd_forked){.in_child = lonely_in_child, .lock = &l.turn};
+    l.forked = (gd_forked){.in_child = repair_lock_in_child, .lock = &l.turn};
     gd_forked_add(&l.forked);
     CHECK(gd_rwlock_take(&l.turn, true, &hold) == GD_OK);
     fflush(NULL);
     const pid_t child = fork();
-    bool right = gd_rwlock_take(&l.turn, false, &inner) == GD_E_STATE; /* inside of itself */
+    bool right =
+        gd_rwlock_take(&l.turn, false, &inner) == GD_E_STATE; /* a nested read lock fails */
     gd_rwlock_release(&hold);
     right = right && gd_rwlock_take(&l.turn, false, &hold) == GD_OK;
     gd_rwlock_release(&hold);
@@ -341,8 +345,8 @@ static bool call_large_in_child(void *arg) {
     return call_large(arg) != NULL;
 }
 
-/* The compiler waits until a file is there. */
-TEST(a_kernel_that_is_being_compiled_is_compiled_anew_in_the_child) {
+/* The compiler waits until a file exists. */
+TEST(a_kernel_being_compiled_is_compiled_again_in_the_child) {
     const char *script = temp_path("cc"), *mark = temp_path("started"), *go = temp_path("go");
     char text[1000];
     snprintf(text, sizeof text,
@@ -359,8 +363,8 @@ TEST(a_kernel_that_is_being_compiled_is_compiled_anew_in_the_child) {
         void *done;
         pthread_create(&thread, NULL, call_large, &m);
         while (!file_exists(mark)) usleep(1000);
-        CHECK(in_child(call_large_in_child, &m));
-        CHECK(in_child(compute_in_child, &m));
+        CHECK(succeeds_in_child(call_large_in_child, &m));
+        CHECK(succeeds_in_child(compute_in_child, &m));
         file_write_text(go, "");
         pthread_join(thread, &done);
         CHECK(done != NULL);
@@ -375,29 +379,29 @@ static bool multiply(void *arg) {
     return !gd_failed() && gd_item(gd_max(y)) == 200 && (!m->jit || call_jit(m));
 }
 
-static void *keep_multiplying(void *arg) {
+static void *multiply_in_loop(void *arg) {
     model *m = arg;
     while (!atomic_load(&m->over)) atomic_fetch_add(&m->runs, multiply(m));
     return NULL;
 }
 
-TEST(the_pool_that_others_use_works_in_the_child) {
+TEST(a_pool_that_others_use_works_in_the_child) {
     SKIP_WITH_BUSY_ALLOCATOR;
 #ifdef WITH_TSAN
-    SKIP("ThreadSanitizer does not follow threads that a child makes");
+    SKIP("ThreadSanitizer does not support threads that a child creates");
 #endif
     GD_SCOPE;
     model m = {.over = false};
     pthread_t thread;
     gd_set_num_threads(4);
-    pthread_create(&thread, NULL, keep_multiplying, &m);
-    for (int i = 0; i < FORKS; i++) CHECK_SAYING(in_child(multiply, &m), "fork %d", i);
+    pthread_create(&thread, NULL, multiply_in_loop, &m);
+    for (int i = 0; i < FORKS; i++) CHECK_SAYING(succeeds_in_child(multiply, &m), "fork %d", i);
     atomic_store(&m.over, true);
     pthread_join(thread, NULL);
     gd_set_num_threads(1);
 }
 
 int main(int argc, char **argv) {
-    gd_set_num_threads(1); /* children make no threads */
+    gd_set_num_threads(1); /* children create no threads */
     return test_run_all(argc, argv);
 }

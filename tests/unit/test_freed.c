@@ -1,6 +1,6 @@
-/* test_freed.c - a tensor that is used after its scope has ended. Runs twice: as programs run
- * usually, where only what is traced is checked, and with GRADUS_DEBUG=handles, where everything
- * is. */
+/* test_freed.c - a tensor that is used after its scope has ended. Runs twice: by default, where
+ * only results of traced functions are checked, and with GRADUS_DEBUG=handles, which checks all
+ * uses. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@
 
 /* --- checked mode ----------------------------------------------------------------------------- */
 
-static gd_tensor *freed_by_a_scope(void) {
+static gd_tensor *make_freed_tensor(void) {
     GD_SCOPE;
     return gd_relu(gd_ones(gd_dims(3)));
 }
@@ -29,8 +29,8 @@ static gd_tensor *freed_by_a_scope(void) {
 TEST(a_tensor_of_an_ended_scope_names_its_op_its_line_and_the_scope) {
     MUST_BE_CHECKED();
     GD_SCOPE;
-    gd_tensor *y = freed_by_a_scope();
-    gd_tensor *other = gd_full(gd_dims(5), 7); /* would have taken its place */
+    gd_tensor *y = make_freed_tensor();
+    gd_tensor *other = gd_full(gd_dims(5), 7); /* would reuse its memory in default mode */
     CHECK(y != other && gd_tensor_is_error(gd_add(y, y)) && gd_error_status() == GD_E_STATE);
     CHECK_SAYS("add(a freed", "use after free", "'a' is the result of relu (",
                "test_freed.c:", "scope of ");
@@ -49,7 +49,7 @@ TEST(a_tensor_of_an_ended_scope_names_its_op_its_line_and_the_scope) {
     CHECK_SAYS("freed", "relu");
 }
 
-TEST(tensors_that_no_op_made_name_their_call) {
+TEST(tensors_without_an_op_name_the_call_that_created_them) {
     MUST_BE_CHECKED();
     gd_tensor *t;
     {
@@ -60,7 +60,7 @@ TEST(tensors_that_no_op_made_name_their_call) {
     CHECK_SAYS("a tensor (", "test_freed.c:", "scope of ");
 }
 
-TEST(releasing_twice_is_a_failure) {
+TEST(releasing_twice_is_an_error) {
     MUST_BE_CHECKED();
     gd_tensor *t = gd_ones(gd_dims(3));
     gd_release(t);
@@ -73,7 +73,7 @@ TEST(releasing_twice_is_a_failure) {
     CHECK_SAYS("gd_keep");
 }
 
-TEST(releasing_what_a_scope_holds_is_a_failure) {
+TEST(releasing_a_tensor_of_a_scope_is_an_error) {
     MUST_BE_CHECKED();
     {
         GD_SCOPE;
@@ -107,78 +107,77 @@ TEST(handles_are_not_reused) {
     }
 }
 
-/* --- always: what a traced function returns --------------------------------------------------- */
+/* --- results of traced functions, which are always checked ------------------------------------ */
 
-static gd_tensors a_stack_list(gd_tensors in, void *user) {
+static gd_tensors return_stack_list(gd_tensors in, void *user) {
     (void)user;
     return gd_list(gd_neg(in.at[0])); /* not gd_listed */
 }
-static gd_tensors of_its_own_scope(gd_tensors in, void *user) {
+static gd_tensors return_freed_tensors(gd_tensors in, void *user) {
     (void)user;
     GD_SCOPE;
     return gd_listed(gd_neg(in.at[0])); /* no gd_keep_list */
 }
-static gd_tensors a_list_of_its_own_scope(gd_tensors in, void *user) {
+static gd_tensors return_freed_list(gd_tensors in, void *user) {
     (void)user;
     GD_SCOPE;
     return gd_listed(gd_keep(gd_neg(in.at[0]))); /* keeps the tensor, and not the list */
 }
-static gd_tensors a_tensor_of_its_own_scope(gd_tensors in, void *user) {
+static gd_tensors return_freed_tensor(gd_tensors in, void *user) {
     gd_tensor *y;
     (void)user;
     {
         GD_SCOPE;
         y = gd_neg(in.at[0]);
     }
-    gd_exp(in.at[0]); /* would have taken its place */
+    gd_exp(in.at[0]); /* may reuse its memory */
     return gd_listed(y);
 }
-static gd_tensors as_it_should_be(gd_tensors in, void *user) {
+static gd_tensors return_kept(gd_tensors in, void *user) {
     (void)user;
     GD_SCOPE;
     return gd_keep_list(gd_listed(gd_neg(in.at[0])));
 }
-static gd_tensors always(gd_tensors in, void *user) {
+static gd_tensors always_true(gd_tensors in, void *user) {
     (void)in, (void)user;
     return gd_listed(gd_scalar(1));
 }
 
-TEST(a_jit_refuses_what_ended_with_its_function) {
+TEST(a_jit_fails_if_its_function_returns_freed_tensors) {
     GD_SCOPE;
     gd_tensor *x = gd_ones(gd_dims(2));
-    CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(a_stack_list, NULL), gd_list(x)).at[0]));
+    CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(return_stack_list, NULL), gd_list(x)).at[0]));
     CHECK_SAYS("gd_jit_call", "ended with it", "gd_listed");
-    CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(of_its_own_scope, NULL), gd_list(x)).at[0]));
+    CHECK(
+        gd_tensor_is_error(gd_jit_call(gd_jit_new(return_freed_tensors, NULL), gd_list(x)).at[0]));
     CHECK_SAYS("gd_jit_call", "result 0 of the function", "freed at the end of the scope of ",
                "test_freed.c:", "gd_keep_list");
-    CHECK(gd_tensor_is_error(
-        gd_jit_call(gd_jit_new(a_list_of_its_own_scope, NULL), gd_list(x)).at[0]));
+    CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(return_freed_list, NULL), gd_list(x)).at[0]));
     CHECK_SAYS("list of tensors", "gd_keep_list");
-    CHECK(gd_tensor_is_error(
-        gd_jit_call(gd_jit_new(a_tensor_of_its_own_scope, NULL), gd_list(x)).at[0]));
+    CHECK(gd_tensor_is_error(gd_jit_call(gd_jit_new(return_freed_tensor, NULL), gd_list(x)).at[0]));
     CHECK_SAYS("result of neg (", "scope of ");
-    gd_tensors y = gd_jit_call(gd_jit_new(as_it_should_be, NULL), gd_list(x));
+    gd_tensors y = gd_jit_call(gd_jit_new(return_kept, NULL), gd_list(x));
     CHECK(y.count == 1 && !gd_failed() && ((float *)gd_data(y.at[0]))[0] == -1);
 }
 
-TEST(branches_and_loops_refuse_it_too) {
+TEST(branches_and_loops_fail_if_a_body_returns_freed_tensors) {
     GD_SCOPE;
     gd_tensor *x = gd_ones(gd_dims(2)), *yes = gd_scalar(1);
-    gd_cond(yes, a_stack_list, a_stack_list, gd_list(x), NULL);
+    gd_cond(yes, return_stack_list, return_stack_list, gd_list(x), NULL);
     CHECK_SAYS("ended with it", "gd_listed");
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
     gd_tensor *p = gd_placeholder(gd_dims(2)), *choice = gd_placeholder(gd_dims());
-    gd_cond(choice, of_its_own_scope, as_it_should_be, gd_list(p), NULL);
+    gd_cond(choice, return_freed_tensors, return_kept, gd_list(p), NULL);
     CHECK_SAYS("result 0 of the function", "gd_keep_list");
-    gd_while_loop(always, a_stack_list, gd_list(p), NULL, .max_steps = 2);
+    gd_while_loop(always_true, return_stack_list, gd_list(p), NULL, .max_steps = 2);
     CHECK_SAYS("ended with it");
 }
 
-TEST(what_was_kept_for_a_trace_is_freed_with_it) {
+TEST(tensors_kept_for_a_trace_are_freed_with_it) {
     GD_SCOPE;
     gd_tensor *x = gd_ones(gd_dims(2));
-    gd_jit *jit = gd_jit_new(as_it_should_be, NULL);
+    gd_jit *jit = gd_jit_new(return_kept, NULL);
     gd_jit_call(jit, gd_list(x));
     CHECK(gd_this_thread.keeping_freed == 0 && gd_this_thread.freed == NULL);
 }

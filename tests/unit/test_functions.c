@@ -1,4 +1,4 @@
-/* test_functions.c - functions of the program (gd_apply) in graphs and jits. */
+/* test_functions.c - user-defined functions (gd_apply) in graphs and jits. */
 #include <math.h>
 #include <stdatomic.h>
 
@@ -14,7 +14,7 @@ typedef struct scale {
     _Atomic int forwards, backwards;
 } scale;
 
-/* In C: y = tanh(by x), and its sum as a second result. Saves a result and another tensor. */
+/* Computes in C: y = tanh(by x), and the sum of y. Saves a result and another tensor. */
 static void c_forward(gd_context *c) {
     scale *s = c->user;
     const int64_t n = gd_tensor_numel(c->x[0]);
@@ -41,7 +41,7 @@ static void c_backward(gd_context *c) {
     for (int64_t i = 0; i < n; i++) to[i] = (gy[i] + sum) * s->by * (1 - y[i] * y[i]);
     const float *two = gd_data(doubled), *one = gd_data(x);
     for (int64_t i = 0; i < n; i++)
-        if (two[i] != 2 * one[i]) to[i] = NAN; /* what was saved is what was saved */
+        if (two[i] != 2 * one[i]) to[i] = NAN; /* saved tensors must be unchanged */
     c->gx[0] = gx;
     s->backwards++;
 }
@@ -62,7 +62,7 @@ static const gd_function with_infer = {.name = "with_infer",
                                        .backward = c_backward,
                                        .infer = c_infer};
 
-/* In ops: y = a exp(b), b broadcast. */
+/* Computes with ops: y = a exp(b), with b broadcast. */
 static void ops_forward(gd_context *c) {
     gd_tensor *e = gd_exp(c->x[1]);
     gd_save(c, c->x[0]);
@@ -78,8 +78,8 @@ static void ops_backward(gd_context *c) {
 
 static const gd_function in_ops = {
     .name = "in_ops", .forward = ops_forward, .backward = ops_backward, .backward_of_ops = true};
-static const gd_function in_ops_by_call = {
-    .name = "in_ops_by_call", .forward = ops_forward, .backward = ops_backward};
+static const gd_function in_ops_undeclared = {
+    .name = "in_ops_undeclared", .forward = ops_forward, .backward = ops_backward};
 
 /* --- jits ------------------------------------------------------------------------------------- */
 
@@ -96,7 +96,7 @@ static net make_net(int way) {
              .b = gd_requires_grad(gd_mul(gd_randn(gd_dims(4)), gd_scalar(0.5))),
              .s = {.by = 0.7f},
              .first = way % 2 ? &with_infer : &in_c,
-             .second = way / 2 ? &in_ops : &in_ops_by_call};
+             .second = way / 2 ? &in_ops : &in_ops_undeclared};
     n.optimizer = gd_optim_adam(gd_list(n.w, n.b), .lr = 0.05);
     return n;
 }
@@ -108,7 +108,7 @@ static gd_tensor *loss_of(net *n, gd_tensor *x) {
     return gd_add(gd_sum(gd_square(y)), gd_mul(h.at[1], gd_scalar(0.1)));
 }
 
-static gd_tensors train(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     net *n = user;
     gd_optimizer_zero_grad(n->optimizer);
     gd_tensor *loss = loss_of(n, in.at[0]);
@@ -124,19 +124,19 @@ CLEAN_TEST(a_training_step_with_functions_is_one_plan) {
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;
             net a = make_net(way), b = make_net(way);
-            gd_jit *jit = gd_jit_new(train, &a, .level = level);
+            gd_jit *jit = gd_jit_new(train_step, &a, .level = level);
             for (int i = 0; i < 5; i++) {
                 gd_tensor *x = gd_randn(gd_dims(6, 3));
                 const int forwards = a.s.forwards, backwards = a.s.backwards;
                 gd_tensor *fast = gd_jit_call(jit, gd_list(x)).at[0],
-                          *slow = train(gd_list(x), &b).at[0];
+                          *slow = train_step(gd_list(x), &b).at[0];
                 CHECK_SAYING(!gd_failed(), "way %d: %s", way, gd_error_message());
                 if (gd_failed()) return;
                 const double most =
                     fmax(tensors_distance(fast, slow),
                          fmax(tensors_distance(a.w, b.w), tensors_distance(a.b, b.b)));
-                CHECK_SAYING(most <= (level == 0 ? 0 : 1e-5), "way %d, level %d, call %d: %g apart",
-                             way, level, i, most);
+                CHECK_SAYING(most <= (level == 0 ? 0 : 1e-5),
+                             "way %d, level %d, call %d: differs by %g", way, level, i, most);
                 if (i > 0 || way % 2)
                     CHECK_SAYING(a.s.forwards == forwards + 1 && a.s.backwards == backwards + 1,
                                  "%d calls", a.s.forwards);
@@ -170,7 +170,7 @@ static gd_tensors penalty(gd_tensors in, void *user) {
     return gd_listed(gd_grad(gd_list(gd_sum(gd_square(g))), gd_list(n->b)).at[0]);
 }
 
-CLEAN_TEST(gradients_of_gradients_go_through_backwards_of_ops) {
+CLEAN_TEST(second_order_gradients_go_through_backwards_built_from_ops) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(3, 4));
     net a = make_net(2), b = make_net(2);
@@ -181,14 +181,14 @@ CLEAN_TEST(gradients_of_gradients_go_through_backwards_of_ops) {
     }
     net c = make_net(0);
     gd_jit_call(gd_jit_new(penalty, &c), gd_list(x));
-    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("in_ops_by_call") &&
+    CHECK_SAYING(gd_error_status() == GD_E_UNSUPPORTED && says("in_ops_undeclared") &&
                      says(".backward_of_ops"),
                  "%s", gd_error_message());
 }
 
 /* --- graphs ----------------------------------------------------------------------------------- */
 
-/* Sizes that are known, that are not, and that depend on data. */
+/* With known sizes, unknown sizes, and sizes that depend on data. */
 CLEAN_TEST(functions_are_nodes_of_graphs) {
     for (int way = 0; way < 4; way++)
         for (int sizes = 0; sizes < 3; sizes++)
@@ -227,7 +227,7 @@ CLEAN_TEST(functions_are_nodes_of_graphs) {
             }
 }
 
-/* Without inputs, twice the same, and not wanted: each node that is needed calls once in a run. */
+/* A function without inputs: each needed node calls it once per run, even if nodes are equal. */
 static void count_forward(gd_context *c) {
     _Atomic int *count = c->user;
     c->y[0] = gd_scalar((double)++*count);
@@ -258,7 +258,7 @@ CLEAN_TEST(a_node_calls_once_in_each_run_that_needs_it) {
     }
 }
 
-/* An input that the function keeps stays what it was; an input may be a result. */
+/* An input that the function retains is not overwritten, and may be returned as a result. */
 static gd_tensor *kept;
 static void keep_forward(gd_context *c) {
     if (kept) gd_release(kept);
@@ -269,7 +269,7 @@ static void pass_backward(gd_context *c) { c->gx[0] = c->gy[0]; }
 static const gd_function keeping = {
     .name = "keeping", .forward = keep_forward, .backward = pass_backward};
 
-CLEAN_TEST(inputs_may_be_kept_and_given_back) {
+CLEAN_TEST(inputs_may_be_retained_and_returned) {
     {
         GD_SCOPE;
         gd_graph *graph = gd_graph_new();
@@ -292,10 +292,10 @@ CLEAN_TEST(inputs_may_be_kept_and_given_back) {
     kept = NULL;
 }
 
-/* --- what is refused -------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static void fail_forward(gd_context *c) { c->y[0] = gd_add(c->x[0], gd_ones(gd_dims(77))); }
-static void rank_forward(gd_context *c) { /* the shape follows from the values */
+static void rank_forward(gd_context *c) { /* the shape depends on the values */
     c->y[0] = gd_item(gd_max(c->x[0])) > 1 ? gd_ones(gd_dims(2)) : gd_ones(gd_dims(3));
 }
 static const gd_function failing = {
@@ -303,7 +303,7 @@ static const gd_function failing = {
 static const gd_function changing = {
     .name = "changing", .forward = rank_forward, .backward = pass_backward};
 
-CLEAN_TEST(functions_that_do_not_fit_are_named) {
+CLEAN_TEST(invalid_functions_are_named_in_the_error) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y;
@@ -325,7 +325,7 @@ CLEAN_TEST(functions_that_do_not_fit_are_named) {
     CHECK_SAYING(gd_error_status() == GD_E_STATE && says("changing") && says("result 0 is f32[2]"),
                  "%s", gd_error_message());
     gd_clear_error();
-    CHECK(gd_onnx_save(temp_path("refused.onnx"), s, gd_list(x), gd_list(y), .own_ops = true) ==
+    CHECK(gd_onnx_save(temp_path("unsupported.onnx"), s, gd_list(x), gd_list(y), .own_ops = true) ==
           GD_E_UNSUPPORTED);
     CHECK_SAYING(says("calls a function of the program (gd_apply)"), "%s", gd_error_message());
     gd_clear_error();

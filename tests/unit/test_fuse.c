@@ -1,10 +1,10 @@
-/* test_fuse.c - chains of elementwise ops as one kernel: what is fused, and that it computes the
- * same. */
+/* test_fuse.c - chains of elementwise ops become one kernel, which computes the same results. */
 #include "backend/cpu/isa.h"
+#include "draw.h"
 #include "fuse_ways.h"
 #include "graph/lower/program.h"
 
-/* --- what is fused ---------------------------------------------------------------------------- */
+/* --- which ops are fused ---------------------------------------------------------------------- */
 
 static results chain_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -25,14 +25,14 @@ TEST(a_chain_becomes_one_step) {
     check_all_ways("chain", chain_body, NULL, &x, 1, 0);
 }
 
-/* A value that is fetched, or read by somebody else, is a result too. */
+/* A value that is fetched, or that a later step reads, is also a result of the kernel. */
 static results branches_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *e = gd_exp(x[0]), *t = gd_tanh(e);
     return (results){{gd_add(t, e), t, gd_sum(gd_cumsum(e, 0)), gd_reshape(t, gd_dims(35))}, 4};
 }
 
-TEST(a_value_that_others_read_is_stored) {
+TEST(a_value_that_later_steps_read_is_stored) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(5, 7));
     planned fused = plan(branches_body, NULL, &x, 1, 2);
@@ -43,7 +43,7 @@ TEST(a_value_that_others_read_is_stored) {
     check_all_ways("branches", branches_body, NULL, &x, 1, 0);
 }
 
-/* exp(x) and the sum at the end have a softmax between them: they cannot be one step. */
+/* A softmax lies between exp(x) and the final sum: they cannot be one step. */
 static results detour_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *e = gd_neg(gd_exp(x[0]));
@@ -52,7 +52,7 @@ static results detour_body(gd_tensor *const *x, const void *arg) {
     return (results){{gd_mul(gd_add(gd_add(e, around), other), gd_tanh(e)), gd_add(other, e)}, 2};
 }
 
-TEST(a_group_does_not_wait_for_itself) {
+TEST(a_group_does_not_depend_on_itself) {
     GD_SCOPE;
     gd_tensor *x[2] = {gd_randn(gd_dims(6, 9)), gd_randn(gd_dims(6, 9))};
     planned fused = plan(detour_body, NULL, x, 2, 2);
@@ -62,7 +62,7 @@ TEST(a_group_does_not_wait_for_itself) {
     check_all_ways("detour", detour_body, NULL, x, 2, 0);
 }
 
-/* More steps, results and operands than one kernel takes. */
+/* More steps, results and operands than one kernel can have. */
 static results long_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *y = x[0];
@@ -82,7 +82,7 @@ static results many_operands_body(gd_tensor *const *x, const void *arg) {
     return (results){{y}, 1};
 }
 
-TEST(what_is_too_much_for_one_kernel_becomes_several) {
+TEST(a_chain_too_long_for_one_kernel_becomes_several) {
     GD_SCOPE;
     gd_tensor *x[22];
     for (int i = 0; i < 22; i++) x[i] = gd_randn(gd_dims(3, 11));
@@ -102,7 +102,8 @@ static results broadcast_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *a = gd_add(gd_mul(x[0], x[1]), x[2]); /* (7,33), (33), (7,1) */
     gd_tensor *b = gd_where(gd_gt(a, x[3]), gd_exp(gd_neg(a)), gd_permute(x[4], gd_dims(1, 0)));
-    gd_tensor *small = gd_mul(gd_tanh(x[1]), x[3]); /* a group of another shape, read by this one */
+    gd_tensor *small =
+        gd_mul(gd_tanh(x[1]), x[3]); /* a group of another shape that this one reads */
     return (results){{gd_sub(gd_mul(b, small), gd_full(gd_dims(7, 33), 0.25)),
                       gd_logical_and(gd_gt(a, x[3]), gd_lt(b, a))},
                      2};
@@ -124,31 +125,31 @@ TEST(operands_broadcast_and_scalars_are_read_once) {
     }
 }
 
-/* Halves are rounded where they leave the kernel, not at every step. */
+/* f16 and bf16 are rounded when the kernel stores them, not at every step. */
 static results half_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *y = gd_tanh(gd_add(gd_mul(x[0], x[0]), x[1]));
     return (results){{y, gd_cast(gd_cast(gd_mul(x[2], gd_scalar(3)), GD_BF16), GD_F32)}, 2};
 }
 
-TEST(halves_are_computed_as_f32) {
+TEST(f16_and_bf16_are_computed_as_f32) {
     GD_SCOPE;
     gd_tensor *x[3] = {noise(gd_dims(9, 5), GD_BF16), noise(gd_dims(9, 5), GD_BF16),
                        gd_randn(gd_dims(9, 5))};
     check_all_ways("bf16", half_body, NULL, x, 3, 0.01);
     GD_SCOPE;
     planned p = plan(half_body, NULL, x, 3, 2);
-    /* a rounding that was asked for is done */
+    /* an explicit cast does round */
     CHECK(same_numbers(run(&p).at[1], half_body(x, NULL).at[1], 0));
 }
 
-static results whole_body(gd_tensor *const *x, const void *arg) {
+static results integer_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *y = gd_bitwise_xor(gd_add(gd_mul(x[0], x[1]), x[0]), x[1]);
     return (results){{gd_maximum(gd_neg(y), x[2]), gd_eq(y, x[0]), gd_sub(x[2], y)}, 3};
 }
 
-TEST(integers_wrap_as_they_did) {
+TEST(fused_integers_wrap_like_eager_ones) {
     GD_SCOPE;
     static const gd_dtype dtypes[] = {GD_I64, GD_I32, GD_I8, GD_U8};
     for (int i = 0; i < 4; i++) {
@@ -156,32 +157,32 @@ TEST(integers_wrap_as_they_did) {
         for (int k = 0; k < 3; k++)
             x[k] = gd_cast(gd_mul(gd_randn(k == 2 ? gd_dims() : gd_dims(40)), gd_scalar(40)),
                            dtypes[i]);
-        check_all_ways(gd_dtype_name(dtypes[i]), whole_body, NULL, x, 3, 0);
+        check_all_ways(gd_dtype_name(dtypes[i]), integer_body, NULL, x, 3, 0);
     }
-    /* numbers that f64 does not have */
+    /* integers that f64 cannot represent */
     gd_tensor *large[3] = {
         gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){INT64_MAX, 9007199254740993})),
         gd_from_array(gd_dims(2), GD_I64, ((int64_t[]){1, 3})),
         gd_from_array(gd_dims(), GD_I64, ((int64_t[]){9007199254740993}))};
-    check_all_ways("large", whole_body, NULL, large, 3, 0);
+    check_all_ways("large", integer_body, NULL, large, 3, 0);
 }
 
-/* 0 times what is not finite is NaN also where the 0 is known. */
+/* 0 times infinity or NaN is NaN, even if the 0 is a constant. */
 static results zero_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     return (results){
         {gd_add(gd_mul(gd_log(x[0]), gd_full(gd_dims(4), 0)), gd_full(gd_dims(), -0.0))}, 1};
 }
 
-TEST(constants_are_numbers_like_others) {
+TEST(constant_zeros_are_not_folded_away) {
     GD_SCOPE;
     gd_tensor *x = gd_from_array(gd_dims(4), GD_F32, ((float[]){0, -1, 1, INFINITY}));
     check_all_ways("zeros", zero_body, NULL, &x, 1, 0);
 }
 
-/* --- every op, in chains made by chance ------------------------------------------------------- */
+/* --- every op, in random chains --------------------------------------------------------------- */
 
-static bool takes_part(const gd_op *op) {
+static bool is_eligible(const gd_op *op) {
     const unsigned no = GD_OP_INPLACE | GD_OP_RANDOM | GD_OP_INTEGRAL | GD_OP_USER;
     if (!(gd_op_flags(op) & GD_OP_ELEMENTWISE) || (gd_op_flags(op) & no)) return false;
     for (int i = 0; i < gd_op_attr_count(op); i++)
@@ -193,36 +194,30 @@ static bool takes_part(const gd_op *op) {
     return gd_op_input_count(op) > 0;
 }
 
-static uint32_t next_of(uint32_t *state) {
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
+typedef struct random_chain {
+    uint64_t seed;
+    int first, length; /* the chain calls these eligible ops of the table */
+} random_chain;
 
-typedef struct chance {
-    uint32_t seed;
-    int first, length; /* ops of the table that must be in it: from the first eligible one on */
-} chance;
-
-static const gd_op *eligible(int number) {
+static const gd_op *eligible_op(int number) {
     for (int i = 0; i < gd_op_count(); i++)
-        if (takes_part(gd_op_at(i)) && number-- == 0) return gd_op_at(i);
+        if (is_eligible(gd_op_at(i)) && number-- == 0) return gd_op_at(i);
     return NULL;
 }
 
-/* Each op reads the result before it, and others that there are. */
+/* Each op reads the result of the previous op, and random earlier results. */
 static results random_body(gd_tensor *const *x, const void *arg) {
-    const chance *c = arg;
-    uint32_t state = c->seed;
+    const random_chain *c = arg;
+    draws stream = {c->seed};
     gd_tensor *pool[MOST] = {x[0], x[1], x[2], x[3]};
     int n = 4;
     for (int i = 0; i < c->length; i++) {
-        const gd_op *op = eligible(c->first + i);
+        const gd_op *op = eligible_op(c->first + i);
         if (!op) break;
         gd_tensor *in[8];
-        const int n_in = gd_op_input_count(op), chosen = (int)(next_of(&state) % (uint32_t)n_in);
-        for (int k = 0; k < n_in; k++)
-            in[k] = pool[k == chosen ? n - 1 : (int)(next_of(&state) % (uint32_t)n)];
-        for (int k = 0; k < n_in; k++) { /* what the op takes */
+        const int n_in = gd_op_input_count(op), chosen = draw_below(&stream, n_in);
+        for (int k = 0; k < n_in; k++) in[k] = pool[k == chosen ? n - 1 : draw_below(&stream, n)];
+        for (int k = 0; k < n_in; k++) { /* convert to a dtype that the op takes */
             if (strcmp(gd_op_input(op, k)->name, "mask") == 0) in[k] = gd_gt(in[k], x[3]);
             else if (gd_op_flags(op) & GD_OP_INTERNAL)
                 in[k] = gd_cast(in[k], gd_tensor_dtype(x[0]));
@@ -233,17 +228,17 @@ static results random_body(gd_tensor *const *x, const void *arg) {
                 gd_attrs_set_float(attrs, gd_op_attr_at(op, k)->name, 1.5);
         gd_tensors y = gd_op_call(op, ((gd_tensors){in, n_in}), attrs);
         if (y.count == 0) break;
-        pool[n++] = y.at[0]; /* not every op takes a bool */
+        pool[n++] = y.at[0]; /* as a float below if bool: not every op takes a bool */
         if (gd_tensor_dtype(y.at[0]) == GD_BOOL && i + 1 < c->length)
             pool[n - 1] = gd_cast(y.at[0], gd_tensor_dtype(x[0]));
     }
     return (results){{pool[n - 1]}, 1};
 }
 
-TEST(every_op_in_chains_made_by_chance) {
+TEST(random_chains_of_every_op_agree_with_eager) {
     GD_SCOPE;
     int ops = 0;
-    while (eligible(ops)) ops++;
+    while (eligible_op(ops)) ops++;
     gd_seed(7);
     for (int wide = 0; wide < 2; wide++) {
         const gd_dtype dtype = wide ? GD_F64 : GD_F32;
@@ -251,8 +246,8 @@ TEST(every_op_in_chains_made_by_chance) {
                            noise(gd_dims(5, 23), dtype), noise(gd_dims(), dtype)};
         for (int first = 0; first < ops; first += 6) {
             char what[80];
-            chance c = {(uint32_t)(first * 7919 + wide), first, 6};
-            snprintf(what, sizeof what, "chain from %s, %s", gd_op_name(eligible(first)),
+            const random_chain c = {(uint64_t)(first * 7919 + wide), first, 6};
+            snprintf(what, sizeof what, "chain from %s, %s", gd_op_name(eligible_op(first)),
                      gd_dtype_name(dtype));
             check_all_ways(what, random_body, &c, x, 4, 0);
         }
@@ -261,8 +256,8 @@ TEST(every_op_in_chains_made_by_chance) {
     CHECK(gd_native_count().compiled + gd_native_count().loaded > 20);
 }
 
-/* Each instruction set by its own evaluator and its own compiled kernels. */
-TEST(all_instruction_sets) {
+/* Each instruction set has its own evaluator and its own compiled kernels. */
+TEST(all_instruction_sets_agree_with_eager) {
     GD_SCOPE;
     const gd_isa before = gd_cpu_isa();
     gd_tensor *x = gd_randn(gd_dims(5, 7));
@@ -272,7 +267,7 @@ TEST(all_instruction_sets) {
     gd_cpu_set_isa(before);
 }
 
-/* --- gradients, and nets that learn ----------------------------------------------------------- */
+/* --- gradients and training ------------------------------------------------------------------- */
 
 static results gradient_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -342,10 +337,10 @@ static results reduce_body(gd_tensor *const *x, const void *arg) {
     gd_tensor *d = gd_sub(x[0], x[1]);
     gd_tensor *y = gd_call(r->op, gd_list(gd_mul(gd_square(d), x[2])), r->options);
     return (results){{y, gd_exp(d)},
-                     2}; /* d is read by two, and exp(d) stored beside the reduction */
+                     2}; /* two ops read d, and the kernel stores exp(d) beside the reduction */
 }
 
-TEST(a_reduction_takes_in_what_is_made_for_it) {
+TEST(a_reduction_absorbs_the_ops_before_it) {
     GD_SCOPE;
     static const char *const ops[] = {"sum", "mean", "max", "min"};
     static const char *const axes[] = {"",         "axis=0",
@@ -382,8 +377,8 @@ static results short_rows_body(gd_tensor *const *x, const void *arg) {
         2};
 }
 
-/* All rows become one line of elements, with the bias in it again and again. */
-TEST(a_bias_of_short_rows_is_read_right_wherever_a_piece_begins) {
+/* Short rows are processed as one contiguous run of elements, in which the bias repeats. */
+TEST(a_bias_of_short_rows_is_read_at_the_right_offset) {
     GD_SCOPE;
     static const int64_t shapes[][2] = {{2, 3},   {70, 3},   {1000, 10},
                                         {33, 64}, {3000, 7}, {300, 200}};
@@ -418,14 +413,14 @@ TEST(reductions_have_the_same_bits_on_any_number_of_threads) {
     gd_set_num_threads(2);
 }
 
-/* --- a program's own ops ---------------------------------------------------------------------- */
+/* --- user-defined ops ------------------------------------------------------------------------- */
 
 static results own_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     return (results){{gd_softmax(gd_call("bent", gd_list(x[0]), "by=0.5"), .axis = 0)}, 1};
 }
 
-TEST(an_op_without_a_kernel_gets_one_by_itself) {
+TEST(an_op_without_a_kernel_gets_a_generated_one) {
     GD_SCOPE;
     CHECK(gd_op_define("bent(x) -> y  elementwise float\nBent.\n  by float = 1\n  y = x / (1 + "
                        "exp(-by*x)) + abs(x)\n",
@@ -438,7 +433,7 @@ TEST(an_op_without_a_kernel_gets_one_by_itself) {
     check_all_ways("bent", own_body, NULL, &x, 1, 0);
 }
 
-/* --- the rest --------------------------------------------------------------------------------- */
+/* --- profiler and devices --------------------------------------------------------------------- */
 
 TEST(the_profiler_lists_the_ops_of_a_kernel) {
     GD_SCOPE;
@@ -456,7 +451,7 @@ TEST(the_profiler_lists_the_ops_of_a_kernel) {
     gd_profiler_clear();
 }
 
-/* On a device whose memory the host does not see: scalars are read where the kernel runs. */
+/* The host cannot read the memory of this device: the kernel reads scalars there. */
 TEST(fused_steps_run_on_other_devices) {
     GD_SCOPE;
     gd_device *device = gd_test_device();
@@ -485,8 +480,8 @@ TEST(fused_steps_run_on_other_devices) {
 
 /* --- limits of integers ----------------------------------------------------------------------- */
 
-/* Limits that are not given are infinite, and others are further than an integer can be. */
-static results limited(gd_tensor *const *x, const void *arg) {
+/* Missing limits are infinite, and others are outside the range of the integer dtype. */
+static results clamp_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *t = gd_mul(x[0], x[0]);
     gd_tensor *low = gd_clamp(t, .min = 2), *high = gd_clamp(t, .max = 3);
@@ -494,22 +489,22 @@ static results limited(gd_tensor *const *x, const void *arg) {
     return (results){{low, high, free}, 3};
 }
 
-TEST(limits_beyond_the_integers_limit_none) {
+TEST(limits_outside_the_integer_range_change_nothing) {
     GD_SCOPE;
     static const int64_t want[3][5] = {{4, 2, 2, 2, 4}, {3, 1, 0, 1, 3}, {4, 1, 0, 1, 4}};
     const gd_dtype dtypes[] = {GD_I8, GD_I32, GD_I64};
     for (int d = 0; d < 3; d++) {
         gd_tensor *x = gd_arange(-2, 3, .dtype = dtypes[d]);
-        const results eager = limited(&x, NULL);
+        const results eager = clamp_body(&x, NULL);
         for (int i = 0; i < 3; i++)
             CHECK(same_numbers(gd_cast(eager.at[i], GD_I64),
                                gd_from_array(gd_dims(5), GD_I64, want[i]), 0));
-        check_all_ways(gd_dtype_name(dtypes[d]), limited, NULL, &x, 1, 0);
+        check_all_ways(gd_dtype_name(dtypes[d]), clamp_body, NULL, &x, 1, 0);
     }
 }
 
-/* Other sizes use the same op and the same kernel. */
-TEST(a_kernel_is_made_once_for_all_sizes) {
+/* All sizes share one op and one kernel. */
+TEST(a_kernel_is_compiled_once_for_all_sizes) {
     GD_SCOPE;
     use_compiler();
     gd_native_counts before = gd_native_count();

@@ -1,23 +1,23 @@
-/* test_fuse_rows.c - reductions of rows whose values are used element by element: one kernel, which
- * goes over each row several times. */
+/* test_fuse_rows.c - reductions of rows and the elementwise ops that use their results become one
+ * kernel, which reads each row several times. */
 #include "backend/cpu/isa.h"
 #include "core/tensor.h"
 #include "fuse_ways.h"
 
-static results one(gd_tensor *y) { return (results){{y}, 1}; }
-static results two(gd_tensor *y, gd_tensor *z) { return (results){{y, z}, 2}; }
+static results one_result(gd_tensor *y) { return (results){{y}, 1}; }
+static results two_results(gd_tensor *y, gd_tensor *z) { return (results){{y, z}, 2}; }
 
-/* --- the usual suspects ----------------------------------------------------------------------- */
+/* --- softmax, norms --------------------------------------------------------------------------- */
 
 static results center_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
-    return one(gd_sub(x[0], gd_mean(x[0], .axis = -1, .keepdim = true)));
+    return one_result(gd_sub(x[0], gd_mean(x[0], .axis = -1, .keepdim = true)));
 }
 
 static results softmax_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *e = gd_exp(gd_sub(x[0], gd_max(x[0], .axis = -1, .keepdim = true)));
-    return one(gd_div(e, gd_sum(e, .axis = -1, .keepdim = true)));
+    return one_result(gd_div(e, gd_sum(e, .axis = -1, .keepdim = true)));
 }
 
 static results layer_norm_body(gd_tensor *const *x, const void *arg) {
@@ -25,14 +25,14 @@ static results layer_norm_body(gd_tensor *const *x, const void *arg) {
     gd_tensor *d = gd_sub(x[0], gd_mean(x[0], .axis = -1, .keepdim = true));
     gd_tensor *v = gd_mean(gd_square(d), .axis = -1, .keepdim = true);
     gd_tensor *y = gd_div(d, gd_sqrt(gd_add(v, gd_scalar(1e-5))));
-    return one(gd_add(gd_mul(y, x[1]), x[2]));
+    return one_result(gd_add(gd_mul(y, x[1]), x[2]));
 }
 
-/* No keepdim: the values of the rows come back as a view of another rank. */
+/* Without keepdim: the row values return as a view of another rank. */
 static results norm_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *s = gd_sqrt(gd_sum(gd_mul(x[0], x[0]), .axis = -1));
-    return two(gd_div(x[0], gd_unsqueeze(s, -1)), s);
+    return two_results(gd_div(x[0], gd_unsqueeze(s, -1)), s);
 }
 
 static results rms_body(gd_tensor *const *x, const void *arg) {
@@ -40,7 +40,7 @@ static results rms_body(gd_tensor *const *x, const void *arg) {
     gd_tensor *h = gd_add(x[0], gd_mul(x[1], gd_scalar(0.5)));
     gd_tensor *r =
         gd_rsqrt(gd_add(gd_mean(gd_square(h), .axis = -1, .keepdim = true), gd_scalar(1e-6)));
-    return two(gd_mul(gd_mul(h, r), x[2]), h);
+    return two_results(gd_mul(gd_mul(h, r), x[2]), h);
 }
 
 static char *fused_text(body_fn body, gd_tensor *const *x, int n) {
@@ -55,7 +55,7 @@ static char *fused_text(body_fn body, gd_tensor *const *x, int n) {
         free(text);                                                                  \
     } while (0)
 
-TEST(reductions_of_rows_and_what_uses_them_become_one_step) {
+TEST(row_reductions_and_their_consumers_become_one_step) {
     GD_SCOPE;
     gd_tensor *x[3] = {gd_randn(gd_dims(5, 7)), gd_randn(gd_dims(7)), gd_randn(gd_dims(7))};
     planned plain = plan(softmax_body, NULL, x, 1, 0);
@@ -78,7 +78,7 @@ TEST(reductions_of_rows_and_what_uses_them_become_one_step) {
     free(text);
 }
 
-/* Rows of every kind of length, by both kinds of kernel; the bits of both are the same. */
+/* Compares evaluator and compiled kernel with eager, and with each other bit by bit. */
 static void check_body(const char *what, body_fn body, gd_tensor *const *x, int n,
                        double tolerance) {
     GD_SCOPE;
@@ -95,7 +95,7 @@ static void check_body(const char *what, body_fn body, gd_tensor *const *x, int 
                      what, i);
 }
 
-TEST(rows_of_any_length) {
+TEST(rows_of_any_length_agree_with_eager) {
     static const int64_t lengths[] = {1,   2,   3,   4,    5,    7,    8,    9,    15,  16,
                                       17,  31,  33,  63,   64,   65,   127,  129,  255, 257,
                                       511, 512, 513, 1000, 1023, 1025, 4099, 70000};
@@ -119,7 +119,7 @@ TEST(rows_of_any_length) {
         }
 }
 
-TEST(halves_are_widened_row_by_row) {
+TEST(f16_and_bf16_rows_agree_with_eager) {
     GD_SCOPE;
     static const gd_dtype dtypes[] = {GD_F16, GD_BF16};
     for (int d = 0; d < 2; d++)
@@ -132,14 +132,14 @@ TEST(halves_are_widened_row_by_row) {
         }
 }
 
-TEST(empty_tensors_and_rows) {
+TEST(empty_tensors_and_rows_agree_with_eager) {
     GD_SCOPE;
     gd_tensor *no_rows = gd_zeros(gd_dims(0, 7)), *no_elements = gd_zeros(gd_dims(7, 0));
     check_body("no rows", softmax_body, &no_rows, 1, 0);
     check_body("no elements", center_body, &no_elements, 1, 0);
 }
 
-TEST(numbers_that_are_none) {
+TEST(nan_and_infinity_agree_with_eager) {
     GD_SCOPE;
     gd_tensor *x = gd_from_array(gd_dims(5, 3), GD_F32,
                                  ((float[]){1, NAN, 2, INFINITY, 0, 1, -INFINITY, -INFINITY,
@@ -155,13 +155,13 @@ TEST(numbers_that_are_none) {
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-/* An attention mask over (B,1,1,T), a scale for each row from outside, and scalars. */
+/* An attention mask of shape (B,1,1,T), a scale per row as an operand, and scalars. */
 static results attention_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *s = gd_mul(gd_add(gd_mul(x[0], x[3]), x[1]), x[2]);
     gd_tensor *e = gd_exp(gd_sub(s, gd_max(s, .axis = -1, .keepdim = true)));
     gd_tensor *total = gd_sum(e, .axis = -1, .keepdim = true);
-    return two(gd_div(e, gd_add(total, gd_square(x[2]))), total);
+    return two_results(gd_div(e, gd_add(total, gd_square(x[2]))), total);
 }
 
 TEST(operands_broadcast_along_rows_and_across_them) {
@@ -179,16 +179,16 @@ TEST(operands_broadcast_along_rows_and_across_them) {
     }
 }
 
-/* Rows over several axes; a transposed operand; one that is broadcast inside the row. */
+/* Rows over several axes, with a transposed operand and one that is broadcast inside the row. */
 static results planes_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *t = gd_add(gd_permute(x[0], gd_dims(0, 1, 3, 2)), x[1]);
     gd_tensor *m = gd_mean(t, .axis = gd_dims(2, 3), .keepdim = true);
     gd_tensor *low = gd_min(t, .axis = gd_dims(-2, -1), .keepdim = true);
-    return one(gd_mul(gd_sub(t, m), gd_sub(m, low)));
+    return one_result(gd_mul(gd_sub(t, m), gd_sub(m, low)));
 }
 
-TEST(rows_of_several_axes) {
+TEST(rows_may_span_several_axes) {
     GD_SCOPE;
     gd_tensor *x[2] = {gd_randn(gd_dims(3, 4, 9, 5)), gd_randn(gd_dims(9))};
     check_body("planes", planes_body, x, 2, 1e-5);
@@ -197,39 +197,40 @@ TEST(rows_of_several_axes) {
     free(text);
 }
 
-/* All axes: the whole tensor is one row. */
-static results whole_body(gd_tensor *const *x, const void *arg) {
+/* Reduces all axes: the entire tensor is one row. */
+static results entire_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *s = gd_sqrt(gd_sum(gd_square(x[0])));
-    return two(gd_div(x[0], gd_maximum(s, gd_scalar(1))), s);
+    return two_results(gd_div(x[0], gd_maximum(s, gd_scalar(1))), s);
 }
 
-TEST(a_whole_tensor_as_one_row) {
+TEST(an_entire_tensor_may_be_one_row) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(7, 31));
-    check_body("whole", whole_body, &x, 1, 1e-5);
-    char *text = fused_text(whole_body, &x, 1);
+    check_body("entire", entire_body, &x, 1, 1e-5);
+    char *text = fused_text(entire_body, &x, 1);
     CHECK_SAYING(strstr(text, "fused{square, sum, sqrt, maximum, div}"), "%s", text);
     free(text);
 }
 
-/* --- what is not one kernel ------------------------------------------------------------------- */
+/* --- chains that are not one kernel ----------------------------------------------------------- */
 
-/* Square: [4] would broadcast along the rows, and must not be taken for a value of each. */
+/* A square matrix: [4] broadcasts along rows and is not one value per row. */
 static results askew_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
-    return two(gd_sub(x[0], gd_mean(x[0], .axis = -1)), gd_sub(x[0], gd_mean(x[0], .axis = 0)));
+    return two_results(gd_sub(x[0], gd_mean(x[0], .axis = -1)),
+                       gd_sub(x[0], gd_mean(x[0], .axis = 0)));
 }
 
-/* Columns are reduced; a step outside lies between; the sum of another shape is used. */
+/* A reduction of columns, a step between that cannot be fused, and a sum of another shape. */
 static results between_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *m = gd_cumsum(gd_max(x[0], .axis = -1, .keepdim = true), 0);
-    return two(gd_exp(gd_sub(x[0], m)),
-               gd_mul(x[0], gd_sum(gd_tanh(x[1]), .axis = -1, .keepdim = true)));
+    return two_results(gd_exp(gd_sub(x[0], m)),
+                       gd_mul(x[0], gd_sum(gd_tanh(x[1]), .axis = -1, .keepdim = true)));
 }
 
-TEST(what_only_looks_like_rows_is_left_alone) {
+TEST(mismatched_reductions_are_not_fused) {
     GD_SCOPE;
     gd_tensor *square = gd_randn(gd_dims(4, 4));
     check_body("askew", askew_body, &square, 1, 1e-6);
@@ -264,7 +265,7 @@ TEST(rows_have_the_same_bits_on_any_number_of_threads) {
     gd_set_num_threads(2);
 }
 
-TEST(all_instruction_sets) {
+TEST(all_instruction_sets_agree_with_eager) {
     GD_SCOPE;
     const gd_isa before = gd_cpu_isa();
     gd_tensor *x[3] = {gd_randn(gd_dims(5, 77)), gd_randn(gd_dims(77)), gd_randn(gd_dims(77))};
@@ -276,17 +277,17 @@ TEST(all_instruction_sets) {
     gd_cpu_set_isa(before);
 }
 
-/* The result takes the place of an operand that nobody needs any more. */
+/* The result overwrites an operand that no later step reads. */
 static results after_matmul_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     return softmax_body((gd_tensor *[]){gd_matmul(x[0], x[1])}, NULL);
 }
 static results twice_body(gd_tensor *const *x, const void *arg) {
     gd_tensor *y = after_matmul_body(x, arg).at[0];
-    return one(gd_matmul(y, x[1]));
+    return one_result(gd_matmul(y, x[1]));
 }
 
-TEST(a_row_is_written_where_it_was_read) {
+TEST(a_row_is_written_in_place) {
     GD_SCOPE;
     gd_tensor *x[2] = {gd_randn(gd_dims(64, 64)), gd_randn(gd_dims(64, 64))};
     check_body("after a product", after_matmul_body, x, 2, 1e-5);
@@ -305,10 +306,10 @@ static results gradient_body(gd_tensor *const *x, const void *arg) {
     gd_tensor *in[3] = {w, x[1], x[2]};
     gd_tensor *y = arg ? layer_norm_body(in, NULL).at[0] : softmax_body(in, NULL).at[0];
     gd_tensor *g = gd_grad(gd_list(gd_sum(gd_mul(y, x[3]))), gd_list(w)).at[0];
-    return two(y, g);
+    return two_results(y, g);
 }
 
-TEST(gradients_through_rows) {
+TEST(gradients_through_rows_agree_with_eager) {
     GD_SCOPE;
     gd_tensor *x[4] = {gd_randn(gd_dims(6, 50)), gd_randn(gd_dims(50)), gd_randn(gd_dims(50)),
                        gd_randn(gd_dims(6, 50))};

@@ -1,9 +1,10 @@
-/* test_fuse_worth.c - plans fuse what is faster for it, with a compiler and without. */
+/* test_fuse_worth.c - plans fuse only chains that become faster, with a compiler and without. */
 #include <sys/stat.h>
 
+#include "files.h"
 #include "fuse_ways.h"
 
-/* As users have it. */
+/* The default settings. */
 static void use_default(void) {
     unsetenv("GRADUS_NATIVE");
     gd_ew_set_compiled(true);
@@ -16,7 +17,7 @@ static void use_no_compiler(void) {
     setenv("GRADUS_NATIVE", "0", 1);
 }
 
-/* The fused steps of a plan, "fused{a, b} fused{c, d}". */
+/* The fused steps of a plan, such as "fused{a, b} fused{c, d}". */
 static const char *fused_steps(body_fn body, int64_t rows, int64_t columns) {
     GD_SCOPE;
     static char found[512];
@@ -70,52 +71,56 @@ static results short_rows(gd_tensor *const *x, const void *arg) {
     return (results){{s}, 1};
 }
 
-TEST(with_a_compiler_chains_are_fused_where_they_are_worth_compiling) {
+TEST(with_a_compiler_chains_worth_compiling_are_fused) {
     use_default();
     CHECK_FUSED(heavy, 100, 100, "fused{add, gelu, mul}");
     CHECK_FUSED(softmax, 100, 100, "fused{max, sub, exp, sum, div}");
     CHECK_FUSED(squares, 100, 100, "fused{sub, square, mean}");
-    CHECK_FUSED(heavy, 5, 100, ""); /* too little for the compiler, and the evaluator loses */
+    CHECK_FUSED(heavy, 5, 100,
+                ""); /* too small to compile, and the evaluator is slower than kernels */
     CHECK_FUSED(softmax, 5, 100, "");
 }
 
-TEST(without_a_compiler_only_what_the_evaluator_wins_is_fused) {
+TEST(without_a_compiler_chains_are_fused_if_the_evaluator_is_faster) {
     use_no_compiler();
-    CHECK_FUSED(heavy, 100, 100, ""); /* gelu is a dozen primitives, and a kernel of the build */
+    CHECK_FUSED(heavy, 100, 100,
+                ""); /* gelu is a dozen primitives in the evaluator, but has its own kernel */
     CHECK_FUSED(softmax, 100, 100, "");
     CHECK_FUSED(softmax, 10, 4096, "fused{max, sub, exp, sum, div}");
-    CHECK_FUSED(squares, 100, 100, "fused{sub, square, mean}"); /* no term is in memory */
-    CHECK_FUSED(truths, 100, 100, "fused{gt, neg, where}");     /* no bool is in memory */
+    CHECK_FUSED(squares, 100, 100, "fused{sub, square, mean}"); /* saves storing the terms */
+    CHECK_FUSED(truths, 100, 100, "fused{gt, neg, where}");     /* saves storing the bools */
     CHECK_FUSED(truths, 2, 3, "fused{gt, neg, where}");
     use_default();
 }
 
-TEST(a_cache_that_is_open_to_others_is_as_no_compiler) {
-    char folder[] = "/tmp/gradus-worth-XXXXXX", before[4096];
+TEST(a_cache_folder_that_others_can_read_disables_the_compiler) {
+    const char *folder = temp_new_folder("shared-cache");
+    char before[4096];
     snprintf(before, sizeof before, "%s", getenv("GRADUS_CACHE"));
-    CHECK(mkdtemp(folder) && chmod(folder, 0755) == 0);
+    CHECK(chmod(folder, 0755) == 0);
     setenv("GRADUS_CACHE", folder, 1);
     use_default();
     CHECK_FUSED(heavy, 90, 100, "");
     CHECK_FUSED(squares, 90, 100, "fused{sub, square, mean}");
     setenv("GRADUS_CACHE", before, 1);
-    CHECK(rmdir(folder) == 0);
+    CHECK(folder_count(folder) == 0);
 }
 
-static results rare(gd_tensor *const *x, const void *arg) { /* no other test has compiled it */
+static results rare(gd_tensor *const *x,
+                    const void *arg) { /* a chain that no other test compiles */
     (void)arg;
     return (results){{gd_mul(gd_softplus(gd_gelu(x[0])), x[1])}, 1};
 }
 
-TEST(a_compiler_that_fails_is_as_none) {
+TEST(a_failing_compiler_disables_fusion) {
     use_default();
     setenv("GRADUS_CC", "/bin/false", 1);
     CHECK_FUSED(rare, 77, 101, "");
     unsetenv("GRADUS_CC");
 }
 
-/* The result is in memory anyway: to make it in the order of the sum costs more than to read it. */
-TEST(a_sum_of_what_is_kept_stays_a_step) {
+/* The summand is stored anyway: reading it costs less than computing it in the order of the sum. */
+TEST(a_sum_of_a_stored_result_stays_a_separate_step) {
     for (int compiled = 0; compiled < 2; compiled++) {
         if (compiled) use_default();
         else use_no_compiler();

@@ -1,6 +1,6 @@
-/* test_fuzz.c - the short form of the fuzz targets that no other test runs: files cut at each byte,
- * and some thousand damaged copies, always the same ones. (fuzz_onnx and fuzz_protobuf:
- * test_onnx.c, test_onnx_control.c, test_protobuf.c.) `make fuzz` runs them all for longer, with
+/* test_fuzz.c - the short form of fuzz targets: runs them on files truncated at each byte and on
+ * some thousand damaged copies, the same in each run. test_onnx.c, test_onnx_control.c and
+ * test_protobuf.c run fuzz_onnx and fuzz_protobuf. `make fuzz` runs all targets for longer, with
  * clang's libFuzzer. */
 
 #include "../fuzz/damage.h"
@@ -24,7 +24,7 @@ static void run_cut_and_damaged(fuzz_target run, const char *original, size_t by
     run_damaged(run, original, bytes, rounds);
 }
 
-static char *file_of(const char *suffix, size_t *bytes) {
+static char *make_numpy_file(const char *suffix, size_t *bytes) {
     GD_SCOPE;
     char *data = NULL;
     const char *path = temp_path("fuzz%s", suffix);
@@ -36,23 +36,23 @@ static char *file_of(const char *suffix, size_t *bytes) {
     return data;
 }
 
-CLEAN_TEST(damaged_json_is_refused_or_read_whole) {
+CLEAN_TEST(damaged_json_fails_or_is_read_completely) {
     static const char text[] =
         "{\"a\": [1, -2.5e3, true, null, {\"b\": \"\\u00e4\\ud83d\\ude00 x\"}], "
         "\"\": [[], {}], \"long\": 12345678901234567890}";
     run_cut_and_damaged(fuzz_json, text, sizeof text - 1, 20000);
 }
 
-CLEAN_TEST(a_damaged_npy_file_is_refused_or_read_whole) {
+CLEAN_TEST(a_damaged_npy_file_fails_or_is_read_completely) {
     size_t bytes;
-    char *original = file_of(".npy", &bytes);
+    char *original = make_numpy_file(".npy", &bytes);
     run_cut_and_damaged(fuzz_npy, original, bytes, 20000);
     gd_free(original);
 }
 
-CLEAN_TEST(a_damaged_zip_archive_is_refused_or_read_whole) {
+CLEAN_TEST(a_damaged_zip_archive_fails_or_is_read_completely) {
     size_t bytes;
-    char *original = file_of(".npz", &bytes);
+    char *original = make_numpy_file(".npz", &bytes);
     run_cut_and_damaged(fuzz_zip, original, bytes, 5000);
     gd_free(original);
 }

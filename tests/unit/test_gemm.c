@@ -1,6 +1,6 @@
-/* test_gemm.c - promises of backend/cpu/gemm.h: products of any shape, strides and types agree
- * with a triple loop in double, on every instruction set of this processor; they touch
- * nothing but C; and they have the same bits for any number of threads.
+/* test_gemm.c - promises of backend/cpu/gemm.h: products of any shape, strides and dtypes agree
+ * with a triple loop in double on every instruction set of this processor, write only C, and have
+ * the same bits for any number of threads.
  *
  * GRADUS_GEMM_CASES is the number of random cases (default 300).
  */
@@ -30,13 +30,13 @@ static void report_failure(const char *format, ...) {
 static void *allocate(size_t bytes) {
     void *p = malloc(bytes ? bytes : 1);
     if (!p) {
-        printf("no memory for the test itself\n");
+        printf("out of memory in the test itself\n");
         exit(2);
     }
     return p;
 }
 
-/* --- elements of any type, by other means than the code under test ---------------------------- */
+/* --- elements of any dtype, read and written without the code under test ---------------------- */
 
 static size_t size_of(gd_dtype t) { return t == GD_F64 ? 8 : t == GD_F32 ? 4 : 2; }
 
@@ -58,7 +58,7 @@ static double read_at(const void *data, gd_dtype t, int64_t i) {
     return h & 0x8000 ? -x : x;
 }
 
-/* Truncates: the tests choose their values, they need not be rounded well. */
+/* Truncates: the tests choose values for which rounding does not matter. */
 static void write_at(void *data, gd_dtype t, int64_t i, double x) {
     if (t == GD_F64) {
         ((double *)data)[i] = x;
@@ -87,7 +87,7 @@ static void write_at(void *data, gd_dtype t, int64_t i, double x) {
 
 /* --- matrices of any layout ------------------------------------------------------------------- */
 
-/* `count` matrices in one buffer, which has NaN wherever there is no element. */
+/* `count` matrices in one buffer, with NaN between their elements. */
 typedef struct matrix {
     void *buffer;
     size_t bytes;
@@ -95,7 +95,7 @@ typedef struct matrix {
     gd_dtype dtype;
 } matrix;
 
-/* The first four have room for all elements, so that C can have them. */
+/* In the first four every element has its own memory, so C may use them. */
 enum layout { ROWS, COLUMNS, SPREAD, BACKWARDS, REPEAT_ROW, REPEAT_COLUMN };
 
 static void *address(const matrix *x) {
@@ -143,7 +143,7 @@ typedef struct test_case {
     bool accumulate, scaled, biased, masked;
     double scale;
     gd_gemm_act act;
-    bool share_a, share_b; /* one for all products */
+    bool share_a, share_b; /* one matrix for all products */
     const char *name;
 } test_case;
 
@@ -177,7 +177,7 @@ static gd_status run_case(const test_case *t) {
     if (t->biased)
         g.bias = (gd_gemm_in){address(&t->bias), t->bias.dtype, t->bias.row, t->bias.col};
     if (t->products == 1 && !t->share_a) return gd_gemm_run(&g);
-    /* The products as a batch of rank 2, if their number is even. */
+    /* An even number of products is passed as a batch of rank 2. */
     const int64_t inner = t->products % 2 == 0 ? 2 : 1;
     const int64_t a = t->share_a ? 0 : t->a.step, b = t->share_b ? 0 : t->b.step;
     gd_gemm_batch batch = {
@@ -191,7 +191,7 @@ static gd_status run_case(const test_case *t) {
     return gd_gemm_run_batch(&g, &batch);
 }
 
-/* What element (i, j) of product p should be, and how far off it may be. */
+/* The expected element (i, j) of product p, and its tolerance. */
 static double expected(const test_case *t, const matrix *c, int64_t p, int64_t i, int64_t j,
                        double *tolerance) {
     double sum = 0, size = 0;
@@ -208,7 +208,8 @@ static double expected(const test_case *t, const matrix *c, int64_t p, int64_t i
     if (t->act == GD_GEMM_RELU && result < 0) result = 0;
     if (t->masked && element(&t->mask, p, i, j) <= 0) result = 0;
     const double sum_epsilon = epsilon_of(t->c.dtype == GD_F64 ? GD_F64 : GD_F32);
-    /* Errors of random terms grow with the root of their number, those of equal terms with it. */
+    /* Errors of random terms grow with the square root of their number, errors of equal terms
+     * linearly. */
     const bool equal = t->a.col == 0 && t->b.row == 0;
     const double growth = 4 + (equal ? (double)t->k : sqrt((double)t->k));
     *tolerance = sum_epsilon * growth * (size + fabs(old) + fabs(bias)) +
@@ -218,7 +219,7 @@ static double expected(const test_case *t, const matrix *c, int64_t p, int64_t i
 
 static void check_values(const test_case *t, const matrix *before, const double *want,
                          const double *tolerance, const char *isa) {
-    /* What is no element of C must be as it was: the elements are marked as they are checked. */
+    /* Memory that is not an element of C must be unchanged. Checked elements are marked. */
     matrix rest = t->c;
     rest.buffer = allocate(t->c.bytes);
     memcpy(rest.buffer, t->c.buffer, t->c.bytes);
@@ -230,7 +231,7 @@ static void check_values(const test_case *t, const matrix *before, const double 
                 bool same = isnan(want[at]) ? isnan(got) : got == want[at] || off <= tolerance[at];
                 if (!same) {
                     char what[128];
-                    snprintf(what, sizeof what, "product %lld (%lld, %lld) is %.9g, not %.9g",
+                    snprintf(what, sizeof what, "product %lld (%lld, %lld) is %.9g, expected %.9g",
                              (long long)p, (long long)i, (long long)j, got, want[at]);
                     report_case(t, isa, what);
                     free(rest.buffer);
@@ -287,7 +288,7 @@ static void free_case(test_case *t) {
     free(t->mask.buffer);
 }
 
-/* Matrices for a case whose sizes and settings are said. */
+/* Creates the matrices of a case whose sizes and settings are given. */
 static void fill_case(test_case *t, enum layout a, enum layout b, enum layout c, gd_dtype ta,
                       gd_dtype tb, gd_dtype tc) {
     static const enum layout bias_layouts[] = {REPEAT_ROW, REPEAT_COLUMN, ROWS, COLUMNS};
@@ -342,7 +343,7 @@ TEST(random_products_agree_with_a_triple_loop) {
     }
 }
 
-TEST(every_transposition_and_type_of_chosen_shapes) {
+TEST(every_layout_and_dtype_agrees_for_chosen_shapes) {
     static const int64_t shapes[][3] = {
         {1, 1, 1},     {1, 300, 70},  {300, 1, 70},  {1, 90, 5000}, {3, 200, 90},
         {200, 4, 90},  {2, 3, 9000},  {64, 64, 64},  {65, 49, 33},  {57, 97, 513},
@@ -363,7 +364,7 @@ TEST(every_transposition_and_type_of_chosen_shapes) {
             }
 }
 
-TEST(large_products_are_cut_and_agree) {
+TEST(large_products_are_split_and_agree) {
     static const int64_t shapes[][3] = {{700, 500, 60}, {130, 900, 300}, {1000, 33, 40}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int layouts = 0; layouts < 4; layouts++) {
@@ -409,7 +410,7 @@ TEST(empty_products_are_zero) {
         report_failure("empty: a batch of none is not");
 }
 
-TEST(nan_and_infinity_go_through) {
+TEST(nan_and_infinity_propagate) {
     static const int64_t shapes[][3] = {{40, 50, 30}, {1, 200, 30}, {3, 60, 40}, {70, 1, 50}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int layouts = 0; layouts < 4; layouts++)
@@ -418,7 +419,7 @@ TEST(nan_and_infinity_go_through) {
                 t.m = shapes[s][0], t.n = shapes[s][1], t.k = shapes[s][2];
                 fill_case(&t, layouts & 1 ? COLUMNS : ROWS, layouts & 2 ? COLUMNS : ROWS, ROWS,
                           layouts == 3 ? GD_BF16 : GD_F32, GD_F32, layouts == 2 ? GD_F16 : GD_F32);
-                /* A row of zeros meets a column with NaN, another one with an infinity. */
+                /* A row of zeros times a column with NaN, and times one with an infinity. */
                 for (int64_t k = 0; k < t.k; k++) set_element(&t.a, 0, 0, k, 0);
                 set_element(&t.b, 0, t.k / 2, 0, (double)NAN);
                 set_element(&t.b, 0, t.k - 1, t.n - 1, (double)INFINITY);
@@ -428,8 +429,8 @@ TEST(nan_and_infinity_go_through) {
             }
 }
 
-/* All 65536 numbers of 16 bits, read and written: times one, they must come back. */
-TEST(halves_are_read_and_rounded_exactly) {
+/* Multiplies all 65536 numbers of 16 bits by one: they must not change. */
+TEST(f16_and_bf16_are_read_and_rounded_exactly) {
     static uint16_t in[65536], out[65536];
     static float wide[65536];
     static const gd_dtype types[] = {GD_F16, GD_BF16};
@@ -452,10 +453,10 @@ TEST(halves_are_read_and_rounded_exactly) {
             for (int i = 0; i < 65536; i++) {
                 double want = read_at(in, t, i), got = (double)wide[i];
                 if (isnan(want) ? !isnan(got) : got != want)
-                    report_failure("halves: %s: type %d: 0x%04x is read as %g, not %g",
+                    report_failure("16 bits: %s: type %d: 0x%04x is read as %g, expected %g",
                                    gd_isa_name((gd_isa)isa), (int)t, (unsigned)i, got, want);
             }
-            /* Written: the numbers themselves, and points between a number and the next. */
+            /* Rounding: the numbers themselves, and points between a number and the next. */
             const unsigned top = t == GD_F16 ? 0x7c00 : 0x7f80;
             for (int point = 0; point < 4; point++) {
                 for (unsigned i = 0; i < 65536; i++) {
@@ -474,7 +475,7 @@ TEST(halves_are_read_and_rounded_exactly) {
                 }
                 for (unsigned i = 0; i < 65536; i++) {
                     const unsigned magnitude = i & 0x7fff;
-                    unsigned want = i; /* half way goes to the even one */
+                    unsigned want = i; /* ties round to even */
                     if (magnitude + 1 < top && (point == 3 || (point == 2 && (i & 1))))
                         want = i + 1;
                     const bool nan = magnitude > top;
@@ -482,7 +483,7 @@ TEST(halves_are_read_and_rounded_exactly) {
                     bool good = nan ? (got & 0x7fff) > top : got == want;
                     if (want == 0x8000 && got == 0) good = true; /* 0 + -0 is 0 */
                     if (!good)
-                        report_failure("halves: %s: type %d: %g is written as 0x%04x, not 0x%04x",
+                        report_failure("16 bits: %s: type %d: %g is written as 0x%04x, not 0x%04x",
                                        gd_isa_name((gd_isa)isa), (int)t, (double)wide[i], got,
                                        want);
                 }
@@ -491,19 +492,19 @@ TEST(halves_are_read_and_rounded_exactly) {
     }
 }
 
-TEST(unknown_mixes_of_types_are_refused) {
+TEST(unsupported_dtype_combinations_fail) {
     double x = 1, y = 1, z = 5;
     gd_gemm g = {.m = 1, .n = 1, .k = 1};
     g.a = (gd_gemm_in){&x, GD_F64, 1, 1};
     g.b = (gd_gemm_in){&y, GD_F32, 1, 1};
     g.c = (gd_gemm_out){&z, GD_F64, 1, 1};
-    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) report_failure("f64 times f32 is not refused");
+    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) report_failure("f64 times f32 does not fail");
     g.a.dtype = g.b.dtype = g.c.dtype = GD_I32;
-    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) report_failure("i32 is not refused");
+    if (gd_gemm_run(&g) != GD_E_DTYPE || z != 5) report_failure("i32 does not fail");
 }
 
-/* Without memory a product fails cleanly, and works again when there is some. */
-TEST(no_memory_is_a_status) {
+/* Without memory a product fails, and works again once memory is available. */
+TEST(a_failed_allocation_is_a_status) {
     static const int64_t shapes[][3] = {{90, 90, 90}, {300, 400, 300}, {5, 40, 9000}};
     for (int isa = 0; isa < GD_ISA_COUNT; isa++) {
         if (gd_cpu_set_isa((gd_isa)isa) != (gd_isa)isa) continue;
@@ -521,7 +522,8 @@ TEST(no_memory_is_a_status) {
                     report_case(&t, gd_isa_name((gd_isa)isa), "no GD_E_MEMORY");
             }
             if (w.rounds < 2 || w.fired)
-                report_case(&t, gd_isa_name((gd_isa)isa), "does not fail as it should");
+                report_case(&t, gd_isa_name((gd_isa)isa),
+                            "the walk over its allocations does not end");
             check_case(&t);
             gd_cpu_set_isa((gd_isa)isa);
             free_case(&t);
@@ -529,8 +531,8 @@ TEST(no_memory_is_a_status) {
     }
 }
 
-/* Once there is a reserve, products have the same bits without memory as with it. */
-TEST(a_reserve_is_enough) {
+/* With a reserved workspace, products have the same bits without memory as with it. */
+TEST(a_reserved_workspace_is_enough_without_memory) {
     static const int64_t shapes[][3] = {
         {90, 90, 90}, {300, 400, 300}, {5, 40, 9000}, {700, 600, 3000}};
     static const gd_dtype types[] = {GD_F32, GD_F64, GD_BF16};
@@ -551,9 +553,11 @@ TEST(a_reserve_is_enough) {
                 if (status == GD_OK) status = run_case(&t);
                 gd_fault_after(-1, false);
                 if (status != GD_OK)
-                    report_case(&t, gd_isa_name((gd_isa)isa), "fails in spite of the reserve");
+                    report_case(&t, gd_isa_name((gd_isa)isa),
+                                "fails despite the reserved workspace");
                 if (memcmp(with, t.c.buffer, t.c.bytes) != 0)
-                    report_case(&t, gd_isa_name((gd_isa)isa), "has other bits in the reserve");
+                    report_case(&t, gd_isa_name((gd_isa)isa),
+                                "has other bits in the reserved workspace");
                 free(with);
                 free_case(&t);
             }

@@ -7,7 +7,7 @@
 #include "gradus/gradus.h"
 #include "values.h"
 
-/* --- a net that learns ------------------------------------------------------------------------ */
+/* --- training --------------------------------------------------------------------------------- */
 
 typedef struct net {
     gd_graph *graph;
@@ -30,7 +30,7 @@ static net make_net(bool any_batch) {
     return n;
 }
 
-/* Every place that the message names is a line of this file, not one of the library's. */
+/* Whether all source lines in the message are in this file, not in the library. */
 static bool names_this_file_alone(void) {
     const char *message = gd_error_message(), *at = message;
     int places = 0;
@@ -59,7 +59,7 @@ CLEAN_TEST(a_net_learns_and_fetching_the_loss_alone_changes_nothing) {
     CHECK(!tensors_same_bits(before, gd_session_get(s, n.w1)));
 }
 
-/* The same net with eager ops has the same bits after some steps, at level 0. */
+/* At level 0 a session and eager ops give the same bits after some steps. */
 CLEAN_TEST(a_session_trains_to_the_bits_of_eager_ops) {
     GD_SCOPE;
     for (int any = 0; any < 2; any++) {
@@ -100,7 +100,7 @@ CLEAN_TEST(one_graph_takes_batches_of_any_size) {
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-CLEAN_TEST(results_that_are_held_are_not_overwritten) {
+CLEAN_TEST(results_that_the_program_holds_are_not_overwritten) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y;
@@ -135,7 +135,7 @@ CLEAN_TEST(fetches_may_be_feeds_variables_views_and_the_same_twice) {
     CHECK(gd_item(gd_session_run(s, gd_nothing, gd_list(gd_sum(v))).at[0]) == 10);
 }
 
-CLEAN_TEST(values_outside_a_graph_are_read_when_it_runs) {
+CLEAN_TEST(captured_tensors_are_read_when_the_graph_runs) {
     GD_SCOPE;
     gd_tensor *scale = gd_full(gd_dims(1), 3);
     gd_graph *graph = gd_graph_new();
@@ -152,7 +152,7 @@ CLEAN_TEST(values_outside_a_graph_are_read_when_it_runs) {
     CHECK(((float *)gd_data(gd_session_run(s, gd_feed(x, ones), gd_list(y)).at[0]))[1] == 4);
 }
 
-CLEAN_TEST(noise_is_new_in_each_run_and_the_same_in_each_session) {
+CLEAN_TEST(random_numbers_differ_in_each_run_and_agree_between_sessions) {
     GD_SCOPE;
     gd_seed(5);
     gd_graph *graph = gd_graph_new();
@@ -168,10 +168,10 @@ CLEAN_TEST(noise_is_new_in_each_run_and_the_same_in_each_session) {
     CHECK(tensors_same_bits(a1, b1) && !tensors_same_bits(a1, a2));
     gd_seed(5);
     CHECK(tensors_same_bits(
-        a1, gd_randn(gd_dims(4)))); /* and the first run is what an eager call would give */
+        a1, gd_randn(gd_dims(4)))); /* the first run draws the numbers of an eager call */
 }
 
-CLEAN_TEST(what_must_run_before_is_run_too) {
+CLEAN_TEST(control_dependencies_run_too) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *v, *y;
@@ -264,7 +264,7 @@ CLEAN_TEST(a_failed_run_changes_no_variable) {
     CHECK(gd_item(gd_sum(gd_session_get(s, v))) == 6);
 }
 
-CLEAN_TEST(of_two_assigns_the_later_one_wins) {
+CLEAN_TEST(the_later_of_two_assigns_wins) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *v, *one, *two;
@@ -275,7 +275,8 @@ CLEAN_TEST(of_two_assigns_the_later_one_wins) {
         two = gd_assign(v, gd_full(gd_dims(3), 3));
     }
     gd_session *s = gd_session_new(graph);
-    gd_session_run(s, gd_nothing, gd_list(two, one)); /* in the order in which they were built */
+    gd_session_run(s, gd_nothing,
+                   gd_list(two, one)); /* run in the order in which they were built */
     CHECK(gd_item(gd_sum(gd_session_get(s, v))) == 9);
     gd_session_run(s, gd_nothing, gd_list(one));
     CHECK(gd_item(gd_sum(gd_session_get(s, v))) == 6 && !gd_failed());
@@ -283,7 +284,7 @@ CLEAN_TEST(of_two_assigns_the_later_one_wins) {
 
 /* --- plans ------------------------------------------------------------------------------------ */
 
-CLEAN_TEST(the_plan_can_be_read_and_says_what_it_needs) {
+CLEAN_TEST(the_plan_text_lists_steps_and_memory) {
     GD_SCOPE;
     net n = make_net(false);
     gd_session *s = gd_session_new(n.graph);
@@ -303,7 +304,7 @@ CLEAN_TEST(the_plan_can_be_read_and_says_what_it_needs) {
     free(text);
 }
 
-CLEAN_TEST(old_plans_make_room_for_new_ones) {
+CLEAN_TEST(old_plans_are_evicted) {
     GD_SCOPE;
     net n = make_net(true);
     gd_session *s = gd_session_new(n.graph, .plans = 2);
@@ -325,7 +326,7 @@ typedef struct worker {
     int failures;
 } worker;
 
-static void *work(void *arg) {
+static void *run_in_thread(void *arg) {
     worker *w = arg;
     GD_SCOPE;
     for (int i = 0; i < 50; i++) {
@@ -346,7 +347,7 @@ CLEAN_TEST(several_threads_run_one_session) {
     worker workers[4];
     for (int i = 0; i < 4; i++) {
         workers[i] = (worker){s, &n, i == 0, 0};
-        pthread_create(&threads[i], NULL, work, &workers[i]);
+        pthread_create(&threads[i], NULL, run_in_thread, &workers[i]);
     }
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
@@ -354,9 +355,9 @@ CLEAN_TEST(several_threads_run_one_session) {
     }
 }
 
-/* --- feeding and fetching as others do -------------------------------------------------------- */
+/* --- more feeds and fetches ------------------------------------------------------------------- */
 
-CLEAN_TEST(results_of_one_node_are_fed_all_or_none) {
+CLEAN_TEST(all_or_none_of_the_results_of_a_node_are_fed) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *first, *second;
@@ -375,7 +376,7 @@ CLEAN_TEST(results_of_one_node_are_fed_all_or_none) {
                   *twenties = gd_full(gd_dims(2), 20);
         CHECK(gd_item(gd_session_run(s, gd_feed(parts.at[0], tens), gd_list(first)).at[0]) == 20);
         CHECK(gd_item(gd_session_run(s, gd_feed(parts.at[1], tens), gd_list(second)).at[0]) ==
-              20); /* not the plan before */
+              20); /* not the plan of the previous run */
         gd_tensors r = gd_session_run(s, gd_feed(parts.at[0], tens, parts.at[1], twenties),
                                       gd_list(first, second));
         CHECK(!gd_failed() && gd_item(r.at[0]) == 20 && gd_item(r.at[1]) == 40);
@@ -391,14 +392,14 @@ CLEAN_TEST(results_of_one_node_are_fed_all_or_none) {
     }
 }
 
-CLEAN_TEST(what_is_given_to_write_into_must_fit) {
+CLEAN_TEST(tensors_of_into_must_have_the_shape_of_the_fetch) {
     GD_SCOPE;
     net n = make_net(true);
     gd_session *s = gd_session_new(n.graph);
     gd_tensor *x = gd_ones(gd_dims(2, 20)), *y = gd_ones(gd_dims(2, 5)),
               *into = gd_full(gd_dims(), 0, .dtype = GD_F64);
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(into));
-    CHECK(!gd_failed() && gd_item(into) > 0); /* converted */
+    CHECK(!gd_failed() && gd_item(into) > 0); /* converted to the dtype of `into` */
     gd_session_run(s, gd_feed(n.x, x, n.y, y), gd_list(n.loss), .into = gd_list(n.loss));
     CHECK_SAYING(gd_error_status() == GD_E_SHAPE && says("into a symbol, f32[]"), "%s",
                  gd_error_message());
@@ -418,9 +419,9 @@ CLEAN_TEST(what_is_given_to_write_into_must_fit) {
     gd_clear_error();
 }
 
-/* Messages name places of the program, not of the library; and there is none where nothing
- * failed. */
-CLEAN_TEST(messages_have_the_lines_of_the_program) {
+/* Messages name source lines of the program, not of the library. Without a failure there is no
+ * message. */
+CLEAN_TEST(messages_name_source_lines_of_the_program) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *loss, *train;
@@ -485,9 +486,8 @@ static void *run_once(void *arg) {
     return gd_failed() ? "failed" : NULL;
 }
 
-/* Threads whose first runs are at the same time: each finds all variables with their first
- * values. */
-CLEAN_TEST(several_threads_may_begin_at_once) {
+/* Several threads run a new session at the same time: each sees all variables initialized. */
+CLEAN_TEST(several_threads_may_start_a_session_at_once) {
     GD_SCOPE;
     for (int again = 0; again < 5; again++) {
         GD_SCOPE;

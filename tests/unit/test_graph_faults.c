@@ -1,10 +1,10 @@
-/* test_graph_faults.c - plans, optimizers, traced functions and loops in which any one allocation
+/* test_graph_faults.c - plans, optimizers, traced functions and loops in which one allocation
  * fails.
  *
- * A trial brings some work to where it begins, lets the n-th allocation of it fail, and does it
- * once more without a fault; the walk has n = 0, 1, 2, ... until the work is through. Promised each
- * time: the status is GD_E_MEMORY (or the work did not need that memory), what it changes is as it
- * was, nothing leaks, and the work after it gives what it would have given.
+ * A trial prepares some work, makes allocation n of the work fail, and repeats the work without a
+ * fault. The walk has n = 0, 1, 2, ... until the work completes. Each time the status is
+ * GD_E_MEMORY (or the work did without that memory), the state is unchanged, nothing leaks, and the
+ * repeated work gives the usual result.
  */
 #include "compare.h"
 #include "fault_walk.h"
@@ -14,7 +14,7 @@
 
 enum { MOST_BYTES = 1 << 16 };
 
-/* What is there during one trial. */
+/* The objects of one trial. */
 typedef struct trial {
     gd_session *session;
     gd_optimizer *optimizer;
@@ -25,10 +25,10 @@ typedef struct trial {
 
 typedef struct work {
     const char *name;
-    void (*begin)(trial *t);                         /* without faults */
-    gd_status (*act)(trial *t, double *result);      /* the part that is walked over */
-    void (*look)(trial *t, char *to, size_t *bytes); /* at what it changes */
-    bool all_or_nothing;                             /* a failed act has changed nothing */
+    void (*begin)(trial *t);                               /* prepares, without faults */
+    gd_status (*act)(trial *t, double *result);            /* the work in which allocations fail */
+    void (*copy_state)(trial *t, char *to, size_t *bytes); /* copies the state that `act` changes */
+    bool all_or_nothing;                                   /* a failed act has changed nothing */
 } work;
 
 typedef struct snapshot {
@@ -46,7 +46,7 @@ static void add_tensor(gd_tensor *t, char *to, size_t *bytes) {
 static void take_snapshot(const work *w, trial *t, snapshot *s) {
     GD_SCOPE;
     s->bytes = 0;
-    w->look(t, s->at, &s->bytes);
+    w->copy_state(t, s->at, &s->bytes);
     CHECK_SAYING(!gd_failed(), "%s: %s", w->name, gd_error_message());
 }
 
@@ -60,8 +60,7 @@ static gd_status do_work(const work *w, trial *t, double *result) {
     return status != GD_OK ? status : gd_error_status();
 }
 
-/* Twice, so that what cannot be looked at (the state of an optimizer) shows in the second result.
- */
+/* Does the work twice, so that hidden state (of an optimizer) affects the second result. */
 static void do_work_twice(const work *w, trial *t, snapshot *s) {
     double first = 0, second = 0;
     gd_status status = do_work(w, t, &first);
@@ -72,8 +71,8 @@ static void do_work_twice(const work *w, trial *t, snapshot *s) {
     take_snapshot(w, t, s);
 }
 
-/* In C, so that it needs no memory. */
-static double sum(const gd_tensor *t) {
+/* Sums in C, without allocations. */
+static double sum_elements(const gd_tensor *t) {
     double s = 0;
     for (int64_t i = 0; i < gd_tensor_numel(t); i++)
         s += (double)((const float *)gd_data((gd_tensor *)t))[i] * (double)(i + 1);
@@ -104,7 +103,7 @@ static void run_round(fault_walk *faults, const work *w, int level, const snapsh
 
 static void walk_work(const work *w, int level) {
     static snapshot after;
-    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    gd_set_num_threads(1); /* so that allocation n is the same in each round */
     {
         GD_SCOPE;
         trial t = {.level = level};
@@ -124,7 +123,7 @@ static void walk_work(const work *w, int level) {
 
 /* --- sessions --------------------------------------------------------------------------------- */
 
-/* Of the graph that is walked over; it lives outside of the trials. */
+/* The graph under test, which all trials share. */
 static struct {
     gd_graph *graph;
     gd_tensor *x, *y, *loss, *train;
@@ -139,7 +138,7 @@ static gd_status run_rows(trial *t, int64_t rows, double *result) {
     return GD_OK;
 }
 
-static void look_at_session(trial *t, char *to, size_t *bytes) {
+static void copy_session_state(trial *t, char *to, size_t *bytes) {
     gd_tensors all = gd_graph_variables(g.graph);
     for (int64_t i = 0; i < all.count; i++)
         add_tensor(gd_session_get(t->session, all.at[i]), to, bytes);
@@ -152,13 +151,13 @@ static void used_session(trial *t) {
     CHECK(run_rows(t, 5, &result) == GD_OK);
 }
 
-/* A new session each time, so that a failed one shows its leaks. */
+/* Creates a session each time, so that leaks of a failed one show. */
 static gd_status new_session_and_run(trial *t, double *result) {
     gd_session *s = gd_session_new(g.graph, .level = t->level);
     trial own = {.session = s};
     return s ? run_rows(&own, 3, result) : gd_error_status();
 }
-static gd_status run(trial *t, double *result) { return run_rows(t, 3, result); }
+static gd_status run_session(trial *t, double *result) { return run_rows(t, 3, result); }
 
 static void make_net(void) {
     g.graph = gd_graph_new();
@@ -178,10 +177,12 @@ TEST(a_training_step_in_a_session_survives_any_failed_allocation) {
     gd_seed(1);
     make_net();
     for (int level = 0; level <= 2; level += 2) {
-        walk_work(&(work){"first run", new_session, run, look_at_session, true}, level);
-        walk_work(&(work){"new session", new_session, new_session_and_run, look_at_session, true},
+        walk_work(&(work){"first run", new_session, run_session, copy_session_state, true}, level);
+        walk_work(
+            &(work){"new session", new_session, new_session_and_run, copy_session_state, true},
+            level);
+        walk_work(&(work){"another signature", used_session, run_session, copy_session_state, true},
                   level);
-        walk_work(&(work){"another signature", used_session, run, look_at_session, true}, level);
     }
 }
 
@@ -191,16 +192,16 @@ static gd_tensors scan_step(gd_tensors in, void *w) {
     gd_tensor *h = gd_tanh(gd_add(gd_matmul(in.at[0], w), in.at[1]));
     return gd_listed(h, gd_mul(h, h));
 }
-static gd_tensors half(gd_tensors in, void *w) {
+static gd_tensors halve(gd_tensors in, void *w) {
     (void)w;
     return gd_listed(gd_mul(in.at[0], gd_scalar(0.5)));
 }
 static gd_tensors times_w(gd_tensors in, void *w) { return gd_listed(gd_matmul(in.at[0], w)); }
-static gd_tensors small(gd_tensors in, void *w) {
+static gd_tensors is_small(gd_tensors in, void *w) {
     (void)w;
     return gd_listed(gd_lt(gd_sum(in.at[0]), gd_scalar(100)));
 }
-static gd_tensors twice(gd_tensors in, void *w) {
+static gd_tensors double_state(gd_tensors in, void *w) {
     (void)w;
     return gd_listed(gd_add(gd_mul(in.at[0], gd_scalar(2)), gd_scalar(0.1)));
 }
@@ -216,12 +217,13 @@ static void make_loops(bool with_while) {
     gd_scanned s = gd_scan(scan_step, gd_list(start), gd_list(gd_unsqueeze(g.x, 1)), w);
     gd_tensor *mean = gd_mean(s.ys.at[0], .axis = 0);
     gd_tensor *h =
-        gd_cond(gd_gt(gd_sum(g.x), gd_scalar(-1e9)), times_w, half, gd_list(mean), v).at[0];
+        gd_cond(gd_gt(gd_sum(g.x), gd_scalar(-1e9)), times_w, halve, gd_list(mean), v).at[0];
     g.loss = gd_add(gd_mean(gd_square(h)), gd_mean(gd_square(g.y)));
     g.train = gd_minimize(gd_optim_sgd(gd_graph_variables(g.graph), .lr = 0.1), g.loss);
     if (with_while)
         g.loss = gd_sum(
-            gd_while_loop(small, twice, gd_list(gd_mean(gd_square(g.x), .axis = 0)), NULL).at[0]);
+            gd_while_loop(is_small, double_state, gd_list(gd_mean(gd_square(g.x), .axis = 0)), NULL)
+                .at[0]);
 }
 
 TEST(branches_and_loops_survive_any_failed_allocation) {
@@ -231,8 +233,8 @@ TEST(branches_and_loops_survive_any_failed_allocation) {
             gd_seed(1);
             make_loops(with_while);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            walk_work(&(work){with_while ? "loops, with while" : "loops", new_session, run,
-                              look_at_session, true},
+            walk_work(&(work){with_while ? "loops, with while" : "loops", new_session, run_session,
+                              copy_session_state, true},
                       level);
         }
 }
@@ -249,28 +251,29 @@ static void new_optimizer(trial *t) {
     CHECK(gd_backward(gd_sum(gd_square(
               gd_matmul(gd_tanh(gd_add(gd_matmul(t->x, t->w[0]), t->w[1])), t->w[2])))) == GD_OK);
 }
-static gd_status step(trial *t, double *result) {
+static gd_status step_optimizer(trial *t, double *result) {
     gd_status status = gd_optimizer_step(t->optimizer);
-    if (status == GD_OK) *result = sum(t->w[0]);
+    if (status == GD_OK) *result = sum_elements(t->w[0]);
     return status;
 }
-static void look_at_parameters(trial *t, char *to, size_t *bytes) {
+static void copy_parameters(trial *t, char *to, size_t *bytes) {
     for (int i = 0; i < 3; i++) add_tensor(t->w[i], to, bytes);
 }
 
 TEST(a_step_of_an_optimizer_survives_any_failed_allocation) {
-    walk_work(&(work){"adam", new_optimizer, step, look_at_parameters, true}, 0);
+    walk_work(&(work){"adam", new_optimizer, step_optimizer, copy_parameters, true}, 0);
 }
 
 /* --- traced functions ------------------------------------------------------------------------- */
 
-static trial *jitted; /* the function reads its tensors from here */
-static gd_tensor *net(gd_tensor *x) {
-    return gd_matmul(gd_tanh(gd_add(gd_matmul(x, jitted->w[0]), jitted->w[1])), jitted->w[2]);
+static trial *jit_trial; /* the function reads its tensors from here */
+static gd_tensor *forward_net(gd_tensor *x) {
+    return gd_matmul(gd_tanh(gd_add(gd_matmul(x, jit_trial->w[0]), jit_trial->w[1])),
+                     jit_trial->w[2]);
 }
 static gd_tensors layers(gd_tensors in, void *user) {
     (void)user;
-    return gd_listed(net(in.at[0]));
+    return gd_listed(forward_net(in.at[0]));
 }
 static void new_jit(trial *t) {
     t->w[0] = gd_requires_grad(gd_full(gd_dims(6, 8), 0.2));
@@ -278,7 +281,7 @@ static void new_jit(trial *t) {
     t->w[2] = gd_requires_grad(gd_full(gd_dims(8, 4), 0.3));
     t->x = gd_requires_grad(gd_full(gd_dims(3, 6), 0.4));
     t->jit = gd_jit_new(layers, NULL, .level = t->level);
-    jitted = t;
+    jit_trial = t;
 }
 static void used_jit(trial *t) {
     new_jit(t);
@@ -288,31 +291,32 @@ static void used_jit(trial *t) {
 static gd_status call_jit(trial *t, double *result) {
     gd_tensors y = gd_jit_call(t->jit, gd_list(t->x));
     if (gd_failed()) return gd_error_status();
-    *result = sum(y.at[0]);
+    *result = sum_elements(y.at[0]);
     return GD_OK;
 }
 
-static gd_status walk_back(trial *t, double *result) {
+static gd_status run_backward(trial *t, double *result) {
     gd_tensors y = gd_jit_call(t->jit, gd_list(t->x));
     if (gd_failed()) return gd_error_status();
     gd_tensors gradients =
         gd_grad(gd_list(gd_sum(gd_square(y.at[0]))), gd_list(t->x, t->w[0], t->w[2]));
     if (gd_failed()) return gd_error_status();
-    *result = sum(gradients.at[0]) + sum(gradients.at[1]) + sum(gradients.at[2]);
+    *result = sum_elements(gradients.at[0]) + sum_elements(gradients.at[1]) +
+              sum_elements(gradients.at[2]);
     return gd_error_status();
 }
-static void look_at_nothing(trial *t, char *to, size_t *bytes) {
+static void copy_nothing(trial *t, char *to, size_t *bytes) {
     (void)t;
     (void)to;
     *bytes = 0;
 }
 
-/* A training step; gradients are forgotten first, or never. */
-static bool adds;
+/* A training step that clears gradients first, or accumulates them. */
+static bool accumulates;
 static gd_tensors train_eagerly(gd_tensors in, void *user) {
     trial *t = user;
-    if (!adds) gd_optimizer_zero_grad(t->optimizer);
-    gd_tensor *loss = gd_sum(gd_square(net(in.at[0])));
+    if (!accumulates) gd_optimizer_zero_grad(t->optimizer);
+    gd_tensor *loss = gd_sum(gd_square(forward_net(in.at[0])));
     gd_backward(loss);
     gd_optimizer_step(t->optimizer);
     return gd_listed(loss);
@@ -328,28 +332,26 @@ static void used_training(trial *t) {
     GD_SCOPE;
     CHECK(gd_jit_call(t->jit, gd_list(t->x)).count == 1);
 }
-static void look_at_gradients(trial *t, char *to, size_t *bytes) {
-    look_at_parameters(t, to, bytes);
-    for (int i = 0; i < 3 && adds; i++)
+static void copy_gradients(trial *t, char *to, size_t *bytes) {
+    copy_parameters(t, to, bytes);
+    for (int i = 0; i < 3 && accumulates; i++)
         if (gd_tensor_grad(t->w[i])) add_tensor(gd_tensor_grad(t->w[i]), to, bytes);
 }
 
 TEST(traced_training_steps_survive_any_failed_allocation) {
     for (int level = 0; level <= 2; level += 2)
         for (int way = 0; way < 2; way++) {
-            adds = way == 1;
-            walk_work(&(work){"first step", new_training, call_jit, look_at_gradients, true},
-                      level);
-            walk_work(&(work){"second step", used_training, call_jit, look_at_gradients, true},
-                      level);
+            accumulates = way == 1;
+            walk_work(&(work){"first step", new_training, call_jit, copy_gradients, true}, level);
+            walk_work(&(work){"second step", used_training, call_jit, copy_gradients, true}, level);
         }
 }
 
 TEST(traced_functions_survive_any_failed_allocation) {
     for (int level = 0; level <= 2; level += 2) {
-        walk_work(&(work){"first call", new_jit, call_jit, look_at_nothing, true}, level);
-        walk_work(&(work){"second call", used_jit, call_jit, look_at_nothing, true}, level);
-        walk_work(&(work){"gradients", new_jit, walk_back, look_at_nothing, true}, level);
+        walk_work(&(work){"first call", new_jit, call_jit, copy_nothing, true}, level);
+        walk_work(&(work){"second call", used_jit, call_jit, copy_nothing, true}, level);
+        walk_work(&(work){"gradients", new_jit, run_backward, copy_nothing, true}, level);
     }
 }
 

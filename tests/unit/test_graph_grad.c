@@ -1,9 +1,9 @@
-/* test_graph_grad.c - where gradients go in a graph, and where they do not: as on the tape. */
+/* test_graph_grad.c - gradients in a graph flow and stop as on the tape. */
 #include "clean_test.h"
 #include "compare.h"
 #include "gradus/gradus.h"
 
-/* --- what stops a gradient -------------------------------------------------------------------- */
+/* --- ops that stop a gradient ----------------------------------------------------------------- */
 
 typedef gd_tensor *(*formula)(gd_tensor *x, gd_tensor *w);
 
@@ -39,15 +39,16 @@ static gd_tensor *no_grad_in_a_loop(gd_tensor *x, gd_tensor *w) {
     return gd_sum(gd_foldl(step_no_grad, gd_zeros(gd_dims()), gd_list(x), gd_sum(gd_square(w))));
 }
 
-/* The gradients of y and of their squares' sum by x and w, on the tape. */
-static void eager(formula f, gd_tensor *xs, gd_tensor *ws, gd_tensor **first, gd_tensor **second) {
+/* Gradients on the tape: of y by w, and of the sum of squares of these. */
+static void tape_gradients(formula f, gd_tensor *xs, gd_tensor *ws, gd_tensor **first,
+                           gd_tensor **second) {
     gd_tensor *x = gd_requires_grad(gd_clone(xs)), *w = gd_requires_grad(gd_clone(ws));
     gd_tensors g = gd_grad(gd_list(f(x, w)), gd_list(w), .create_graph = true);
     *first = g.at[0];
     *second = gd_grad(gd_list(gd_sum(gd_square(g.at[0]))), gd_list(w)).at[0];
 }
 
-CLEAN_TEST(what_is_cut_off_from_its_history_has_no_gradient_in_a_graph_either) {
+CLEAN_TEST(detached_values_have_no_gradient_in_a_graph) {
     GD_SCOPE;
     gd_tensor *xs = gd_from_array(gd_dims(3), GD_F32, (float[]){0.5f, -1, 2}),
               *ws = gd_from_array(gd_dims(3), GD_F32, (float[]){1, 2, -0.5f});
@@ -56,7 +57,7 @@ CLEAN_TEST(what_is_cut_off_from_its_history_has_no_gradient_in_a_graph_either) {
         for (int unknown = 0; unknown < 2; unknown++)
             for (int level = 0; level < 3; level += 2) {
                 gd_tensor *first, *second;
-                eager(formulas[f], xs, ws, &first, &second);
+                tape_gradients(formulas[f], xs, ws, &first, &second);
                 gd_graph *graph = gd_graph_new();
                 gd_tensor *x, *w, *g, *gg;
                 {
@@ -77,9 +78,9 @@ CLEAN_TEST(what_is_cut_off_from_its_history_has_no_gradient_in_a_graph_either) {
             }
 }
 
-/* --- what does not depend --------------------------------------------------------------------- */
+/* --- unused inputs ---------------------------------------------------------------------------- */
 
-CLEAN_TEST(an_input_without_influence_is_an_error_whether_sizes_are_known_or_not) {
+CLEAN_TEST(an_unused_input_is_an_error_for_known_and_unknown_sizes) {
     for (int unknown = 0; unknown < 2; unknown++) {
         GD_SCOPE;
         gd_graph *graph = gd_graph_new();
@@ -102,7 +103,7 @@ CLEAN_TEST(an_input_without_influence_is_an_error_whether_sizes_are_known_or_not
     }
 }
 
-CLEAN_TEST(an_optimizer_leaves_variables_alone_that_the_loss_does_not_use) {
+CLEAN_TEST(an_optimizer_does_not_update_variables_that_the_loss_does_not_use) {
     for (int unknown = 0; unknown < 2; unknown++) {
         GD_SCOPE;
         gd_graph *graph = gd_graph_new();
@@ -122,19 +123,19 @@ CLEAN_TEST(an_optimizer_leaves_variables_alone_that_the_loss_does_not_use) {
     }
 }
 
-CLEAN_TEST(walking_back_from_a_symbol_is_refused) {
+CLEAN_TEST(gd_backward_of_a_symbol_fails) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
-    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2))); /* recorded: a symbol */
+    gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(2))); /* traced: w is a symbol */
     CHECK(gd_backward(gd_sum(w)) == GD_E_STATE && says("gd_grad") && gd_failed());
     gd_clear_error();
     CHECK(!gd_tensor_grad(w));
 }
 
-/* --- values outside --------------------------------------------------------------------------- */
+/* --- captured tensors ------------------------------------------------------------------------- */
 
-CLEAN_TEST(gradients_are_of_values_as_they_are_when_the_graph_runs) {
+CLEAN_TEST(gradients_use_captured_values_as_they_are_at_the_run) {
     GD_SCOPE;
     gd_tensor *scale = gd_full(gd_dims(2), 3), *x, *y, *g;
     gd_graph *graph = gd_graph_new();
@@ -143,22 +144,22 @@ CLEAN_TEST(gradients_are_of_values_as_they_are_when_the_graph_runs) {
         x = gd_placeholder(gd_dims(2));
         y = gd_sum(gd_mul(x, scale));
     }
-    gd_copy_from(scale, (float[]){5, 6}, 8); /* before the gradient is computed */
+    gd_copy_from(scale, (float[]){5, 6}, 8); /* after the graph was built, before it runs */
     g = gd_gradients(gd_list(y), gd_list(x)).at[0];
     gd_tensors r =
         gd_session_run(gd_session_new(graph), gd_feed(x, gd_ones(gd_dims(2))), gd_list(g));
     CHECK_SAYING(!gd_failed() && tensors_distance(r.at[0], scale) == 0, "%s", gd_error_message());
 }
 
-/* --- ops that write --------------------------------------------------------------------------- */
+/* --- mutating ops ----------------------------------------------------------------------------- */
 
-/* The mask makes sizes depend on data: such a run is evaluated node by node, with a tape. */
+/* The mask makes sizes depend on data, so the graph is evaluated node by node with a tape. */
 static gd_tensor *normed_and_masked(gd_tensor *x, gd_tensor *w, gd_tensor *mean, gd_tensor *var) {
     gd_tensor *y = gd_batch_norm(x, w, NULL, mean, var, .training = true);
     return gd_mul(gd_sum(gd_sin(y)), gd_sum(gd_masked_select(x, gd_gt(x, gd_scalar(0)))));
 }
 
-CLEAN_TEST(gradients_go_through_ops_that_write_in_runs_without_a_plan) {
+CLEAN_TEST(gradients_go_through_mutating_ops_in_unplanned_runs) {
     GD_SCOPE;
     gd_seed(3);
     gd_tensor *xs = gd_randn(gd_dims(4, 3)), *w = gd_requires_grad(gd_randn(gd_dims(3))),
@@ -186,7 +187,7 @@ CLEAN_TEST(gradients_go_through_ops_that_write_in_runs_without_a_plan) {
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-CLEAN_TEST(a_name_is_of_one_node_of_its_scope) {
+CLEAN_TEST(a_name_belongs_to_one_node_of_its_scope) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);

@@ -1,4 +1,4 @@
-/* test_history.c - the table that gd_fit returns, and its image. */
+/* test_history.c - the history table that gd_fit returns, and its plot. */
 #include <math.h>
 
 #include "clean_test.h"
@@ -36,7 +36,7 @@ CLEAN_TEST(histories_are_tables) {
           isnan(gd_history_value(h, NULL, 0)));
     CHECK(gd_history_rows(NULL) == 0 && gd_history_columns(NULL) == 0 &&
           isnan(gd_history_last(NULL, "loss")) && !gd_history_name(NULL, 0));
-    /* a column that comes later has no values before */
+    /* a column that is added later has no earlier values */
     CHECK(gd_history_column(h, "late") == 7);
     CHECK(isnan(gd_history_value(h, "late", 1)) && gd_history_value(h, "accuracy", 0) == 1 / 3.0 &&
           gd_history_value(h, "seconds", 2) == 1);
@@ -79,7 +79,7 @@ static int count_of(const char *text, const char *part) {
     return n;
 }
 
-CLEAN_TEST(images_have_a_panel_for_each_scale) {
+CLEAN_TEST(plots_have_a_panel_for_each_scale) {
     static const int rows[] = {1, 5, 200};
     for (int i = 0; i < 3; i++) {
         gd_history *h = make_history(rows[i]);
@@ -93,20 +93,20 @@ CLEAN_TEST(images_have_a_panel_for_each_scale) {
         CHECK(strstr(svg, ">val_accuracy</text>") && strstr(svg, ">epoch</text>"));
         CHECK(!strstr(svg, "nan") && !strstr(svg, "inf") && !strstr(svg, ">lr<") &&
               !strstr(svg, "href"));
-        /* every third value of val_loss is missing: the curve is in pieces */
+        /* every third value of val_loss is missing: the curve has gaps */
         const char *dashed = strstr(svg, "class=\"val\" stroke");
         CHECK(dashed);
         if (rows[i] == 200 && dashed) {
             char curve[20000];
             snprintf(curve, sizeof curve, "%.*s", (int)strcspn(dashed, ">"), dashed);
-            CHECK_SAYING(count_of(curve, "M") == 67, "%d pieces", count_of(curve, "M"));
+            CHECK_SAYING(count_of(curve, "M") == 67, "%d curve segments", count_of(curve, "M"));
         }
         gd_free(svg);
         gd_release(h);
     }
 }
 
-CLEAN_TEST(images_are_files) {
+CLEAN_TEST(plots_are_saved_as_files) {
     gd_history *h = make_history(4), *none = gd_history_bare();
     const char *path = temp_path("curve.svg");
     CHECK_SAYING(gd_history_plot(h, path) == GD_OK, "%s", gd_error_message());
@@ -122,8 +122,8 @@ CLEAN_TEST(images_are_files) {
     gd_release(none);
 }
 
-/* Names are the program's. */
-CLEAN_TEST(names_in_images_are_escaped) {
+/* Names come from the program and may contain markup. */
+CLEAN_TEST(names_in_plots_are_escaped) {
     gd_history *h = gd_history_bare();
     gd_history_column(h, "a<b>&\"c\"");
     gd_history_add_row(h);

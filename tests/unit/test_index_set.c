@@ -1,10 +1,10 @@
-/* test_index_set.c - src/core/index_set.h: items are found by hash and comparison. */
+/* test_index_set.c - src/core/index_set.h finds items by hash and comparison. */
 #include "core/index_set.h"
 #include "test.h"
 
 enum { ITEMS = 1000 };
 
-/* The index of an item with this number; -1: none. All items have one of `hashes` hashes. */
+/* Returns the index of the item with this number, or -1. Items have `hashes` different hashes. */
 static int find_number(const gd_index_set *set, const int *numbers, int number, int hashes) {
     int found;
     for (size_t probe = 0; (found = gd_index_set_next(
@@ -31,6 +31,6 @@ static void check_set(int hashes) {
 }
 
 TEST(index_set_finds_each_item) { check_set(1 << 20); }
-TEST(index_set_tells_items_with_equal_hashes_apart) { check_set(3); }
+TEST(index_set_distinguishes_items_with_equal_hashes) { check_set(3); }
 
 TEST_MAIN

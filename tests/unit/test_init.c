@@ -1,4 +1,4 @@
-/* test_init.c - initializers: moments, bounds, structure, by name from text, wrong options. */
+/* test_init.c - initializers: moments, bounds, structure, creation from text, invalid options. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct moments {
     int64_t n;
 } moments;
 
-static double *numbers_of(gd_tensor *t) {
+static double *values_of(gd_tensor *t) {
     const int64_t n = gd_tensor_numel(t);
     double *x = malloc((size_t)n * sizeof *x + 1);
     gd_copy_to(gd_cast(t, GD_F64), x, (size_t)n * sizeof *x);
@@ -22,7 +22,7 @@ static double *numbers_of(gd_tensor *t) {
 
 static moments moments_of(gd_tensor *t) {
     GD_SCOPE;
-    double *x = numbers_of(t);
+    double *x = values_of(t);
     moments m = {.n = gd_tensor_numel(t), .low = INFINITY, .high = -INFINITY};
     double second = 0, fourth = 0;
     for (int64_t i = 0; i < m.n; i++)
@@ -38,8 +38,8 @@ static moments moments_of(gd_tensor *t) {
     return m;
 }
 
-/* The mean within five standard errors, the deviation within 3 %. */
-static bool spreads(gd_tensor *t, double mean, double std) {
+/* Checks that the mean is within five standard errors and the deviation within 3 %. */
+static bool has_moments(gd_tensor *t, double mean, double std) {
     const moments m = moments_of(t);
     const bool right =
         fabs(m.mean - mean) < 5 * std / sqrt((double)m.n) && fabs(m.std - std) < 0.03 * std;
@@ -54,12 +54,12 @@ static bool is_uniform(gd_tensor *t, double bound) {
 static bool is_normal(gd_tensor *t) { return fabs(moments_of(t).kurtosis - 3) < 0.25; }
 
 /* (60, 40, 3, 3): fan in 360, fan out 540. */
-static gd_shape weight(void) { return gd_dims(60, 40, 3, 3); }
+static gd_shape weight_shape(void) { return gd_dims(60, 40, 3, 3); }
 
-CLEAN_TEST(plain_numbers_are_what_they_say) {
+CLEAN_TEST(constant_initializers_fill_with_their_constant) {
     GD_SCOPE;
-    CHECK(moments_of(gd_init_zeros(weight())).high == 0 &&
-          moments_of(gd_init_ones(weight())).low == 1);
+    CHECK(moments_of(gd_init_zeros(weight_shape())).high == 0 &&
+          moments_of(gd_init_ones(weight_shape())).low == 1);
     const moments m = moments_of(gd_init_constant(gd_dims(7), .value = 2.5));
     CHECK(m.low == 2.5 && m.high == 2.5);
     CHECK(gd_tensor_dtype(gd_init_constant(gd_dims(7), .value = 0.1, .dtype = GD_F64)) == GD_F64);
@@ -67,41 +67,41 @@ CLEAN_TEST(plain_numbers_are_what_they_say) {
     CHECK(!gd_failed());
 }
 
-CLEAN_TEST(random_numbers_have_the_moments_and_bounds_of_their_formulas) {
+CLEAN_TEST(random_initializers_have_the_expected_moments_and_bounds) {
     GD_SCOPE;
     gd_seed(1);
-    const moments u = moments_of(gd_init_uniform(weight(), .low = 2, .high = 5));
+    const moments u = moments_of(gd_init_uniform(weight_shape(), .low = 2, .high = 5));
     CHECK(u.low >= 2 && u.high < 5 && fabs(u.mean - 3.5) < 0.05 &&
           fabs(u.std - 3 / sqrt(12)) < 0.02);
-    CHECK(spreads(gd_init_normal(weight(), .mean = 1, .std = 0.5), 1, 0.5));
+    CHECK(has_moments(gd_init_normal(weight_shape(), .mean = 1, .std = 0.5), 1, 0.5));
     const double xavier = 0.5 * sqrt(2.0 / (360 + 540)), he = sqrt(2.0 / 360),
                  lecun = sqrt(1.0 / 360);
-    gd_tensor *t = gd_init_xavier_uniform(weight(), .gain = 0.5);
-    CHECK(spreads(t, 0, xavier) && is_uniform(t, sqrt(3) * xavier));
-    t = gd_init_xavier_normal(weight(), .gain = 0.5);
-    CHECK(spreads(t, 0, xavier) && is_normal(t));
-    t = gd_init_kaiming_uniform(weight());
-    CHECK(spreads(t, 0, he) && is_uniform(t, sqrt(3) * he));
-    t = gd_init_kaiming_normal(weight(), .dtype = GD_F64);
-    CHECK(spreads(t, 0, he) && is_normal(t) && gd_tensor_dtype(t) == GD_F64);
-    t = gd_init_lecun_uniform(weight());
-    CHECK(spreads(t, 0, lecun) && is_uniform(t, sqrt(3) * lecun));
-    t = gd_init_lecun_normal(weight());
-    CHECK(spreads(t, 0, lecun) && is_normal(t));
+    gd_tensor *t = gd_init_xavier_uniform(weight_shape(), .gain = 0.5);
+    CHECK(has_moments(t, 0, xavier) && is_uniform(t, sqrt(3) * xavier));
+    t = gd_init_xavier_normal(weight_shape(), .gain = 0.5);
+    CHECK(has_moments(t, 0, xavier) && is_normal(t));
+    t = gd_init_kaiming_uniform(weight_shape());
+    CHECK(has_moments(t, 0, he) && is_uniform(t, sqrt(3) * he));
+    t = gd_init_kaiming_normal(weight_shape(), .dtype = GD_F64);
+    CHECK(has_moments(t, 0, he) && is_normal(t) && gd_tensor_dtype(t) == GD_F64);
+    t = gd_init_lecun_uniform(weight_shape());
+    CHECK(has_moments(t, 0, lecun) && is_uniform(t, sqrt(3) * lecun));
+    t = gd_init_lecun_normal(weight_shape());
+    CHECK(has_moments(t, 0, lecun) && is_normal(t));
     CHECK(!gd_failed());
 }
 
-static double density(double x) { return exp(-0.5 * x * x) / sqrt(2 * M_PI); }
-static double below(double x) { return 0.5 * erfc(-x / sqrt(2)); }
+static double normal_density(double x) { return exp(-0.5 * x * x) / sqrt(2 * M_PI); }
+static double normal_cdf(double x) { return 0.5 * erfc(-x / sqrt(2)); }
 
-/* Mean and deviation of a normal number between a and b. */
+/* Mean and deviation of a standard normal variable truncated to [a, b]. */
 static void truncated_moments(double a, double b, double *mean, double *std) {
-    const double z = a > 0 ? below(-a) - below(-b) : below(b) - below(a);
-    *mean = (density(a) - density(b)) / z;
-    *std = sqrt(1 + (a * density(a) - b * density(b)) / z - *mean * *mean);
+    const double z = a > 0 ? normal_cdf(-a) - normal_cdf(-b) : normal_cdf(b) - normal_cdf(a);
+    *mean = (normal_density(a) - normal_density(b)) / z;
+    *std = sqrt(1 + (a * normal_density(a) - b * normal_density(b)) / z - *mean * *mean);
 }
 
-CLEAN_TEST(truncated_normal_numbers_stay_in_their_bounds_and_have_the_moments_of_the_cut_bell) {
+CLEAN_TEST(truncated_normal_has_the_expected_bounds_and_moments) {
     static const double cuts[][2] = {{-2, 2}, {-1, 3}, {0.5, 0.75}, {4, 6}, {-12, -9}, {9, 12}};
     gd_seed(2);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
@@ -114,13 +114,14 @@ CLEAN_TEST(truncated_normal_numbers_stay_in_their_bounds_and_have_the_moments_of
         const moments m = moments_of(t);
         CHECK_SAYING(m.low >= 10 + 0.5 * a && m.high <= 10 + 0.5 * b, "[%g, %g]: from %g to %g", a,
                      b, m.low, m.high);
-        CHECK_SAYING(spreads(t, 10 + 0.5 * mean, 0.5 * std), "[%g, %g]", a, b);
+        CHECK_SAYING(has_moments(t, 10 + 0.5 * mean, 0.5 * std), "[%g, %g]", a, b);
     }
     CHECK(!gd_failed());
 }
 
-/* The largest element of |w w^T - gain^2 I| (or w^T w), of w as a matrix (outputs, the rest). */
-static double not_orthogonal(gd_shape dims, double gain, gd_dtype dtype) {
+/* The largest element of |w w^T - gain^2 I| (or of w^T w for tall w), with w as a matrix (outputs,
+ * all other axes). */
+static double orthogonality_error(gd_shape dims, double gain, gd_dtype dtype) {
     GD_SCOPE;
     gd_tensor *w = gd_flatten(gd_init_orthogonal(dims, .gain = gain, .dtype = dtype),
                               .start_axis = 1),
@@ -134,19 +135,19 @@ static double not_orthogonal(gd_shape dims, double gain, gd_dtype dtype) {
 
 CLEAN_TEST(orthogonal_weights_have_orthogonal_rows_or_columns) {
     gd_seed(3);
-    CHECK(not_orthogonal(gd_dims(40, 40), 1, GD_F64) < 1e-13);
-    CHECK(not_orthogonal(gd_dims(20, 50), 3, GD_F64) < 1e-12);
-    CHECK(not_orthogonal(gd_dims(50, 20), 0.5, GD_F64) < 1e-13);
-    CHECK(not_orthogonal(gd_dims(16, 8, 3, 3), 1.5, GD_F32) < 1e-5);
-    CHECK(not_orthogonal(gd_dims(1, 1), 1, GD_F32) < 1e-6);
+    CHECK(orthogonality_error(gd_dims(40, 40), 1, GD_F64) < 1e-13);
+    CHECK(orthogonality_error(gd_dims(20, 50), 3, GD_F64) < 1e-12);
+    CHECK(orthogonality_error(gd_dims(50, 20), 0.5, GD_F64) < 1e-13);
+    CHECK(orthogonality_error(gd_dims(16, 8, 3, 3), 1.5, GD_F32) < 1e-5);
+    CHECK(orthogonality_error(gd_dims(1, 1), 1, GD_F32) < 1e-6);
     {
-        GD_SCOPE; /* no direction is preferred: their elements have mean 0 and variance 1 / columns */
-        CHECK(spreads(gd_init_orthogonal(gd_dims(100, 200)), 0, 1 / sqrt(200)));
+        GD_SCOPE; /* the distribution is isotropic: elements have mean 0 and variance 1 / columns */
+        CHECK(has_moments(gd_init_orthogonal(gd_dims(100, 200)), 0, 1 / sqrt(200)));
     }
     CHECK(!gd_failed());
 }
 
-CLEAN_TEST(identity_weights_pass_their_input_on) {
+CLEAN_TEST(identity_weights_return_their_input) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(2, 4, 6, 5)), *w = gd_init_identity(gd_dims(4, 4, 3, 5));
     gd_tensor *y = gd_conv2d(x, w, NULL, .padding = {1, 2});
@@ -155,13 +156,13 @@ CLEAN_TEST(identity_weights_pass_their_input_on) {
               *z = gd_linear(line, gd_init_identity(gd_dims(4, 4), .gain = 2), NULL);
     CHECK(tensors_distance(z, gd_mul(line, gd_scalar(2))) == 0);
     CHECK(moments_of(gd_init_identity(gd_dims(2, 5))).mean ==
-          0.2); /* what is not square: two ones of ten */
+          0.2); /* a non-square matrix: two ones among ten elements */
     CHECK(!gd_failed());
 }
 
 /* --- by name ---------------------------------------------------------------------------------- */
 
-CLEAN_TEST(every_initializer_fills_parameters_by_name_from_text_in_their_dtype) {
+CLEAN_TEST(every_initializer_can_be_created_from_text_and_keeps_the_dtype) {
     const gd_maker *m;
     int count = 0;
     for (int i = 0; (m = gd_maker_at("init", i)); i++, count++) {
@@ -180,7 +181,7 @@ CLEAN_TEST(every_initializer_fills_parameters_by_name_from_text_in_their_dtype) 
     CHECK(count >= 14 && !gd_failed());
 }
 
-CLEAN_TEST(text_has_options_and_patterns_choose_parameters) {
+CLEAN_TEST(initializer_text_has_options_and_patterns_select_parameters) {
     GD_SCOPE;
     gd_module *net = gd_nn_sequential(gd_nn_linear(50, 40), gd_nn_linear(40, 30));
     CHECK(gd_module_init(net, "*.weight", "truncated_normal std=0.02") == GD_OK);
@@ -197,31 +198,31 @@ CLEAN_TEST(text_has_options_and_patterns_choose_parameters) {
     CHECK(!gd_failed());
 }
 
-/* The message has both words. */
-static bool refused(gd_status status, const char *one, const char *other) {
+/* Checks that the message contains both parts. */
+static bool fails_with(gd_status status, const char *one, const char *other) {
     const bool right = status != GD_OK && gd_failed() && says(one) && says(other);
     if (!right) fprintf(stderr, "expected '%s' and '%s': %s\n", one, other, gd_error_message());
     gd_clear_error();
     return right;
 }
 
-CLEAN_TEST(wrong_initializers_and_options_are_refused_by_name) {
+CLEAN_TEST(wrong_initializers_and_options_fail_and_are_named) {
     GD_SCOPE;
     gd_module *net = gd_nn_linear(6, 4);
-    CHECK(refused(gd_module_init(net, "*", "xavier"), "xavier", "xavier_uniform"));
-    CHECK(refused(gd_module_init(net, "*", "normal deviation=1"), "normal", "deviation"));
-    CHECK(refused(gd_module_init(net, "weight", "normal std=-1"), "weight", "std is -1"));
-    CHECK(refused(gd_module_init(net, "weight", "uniform low=2 high=1"), "low is 2", "high 1"));
-    CHECK(refused(gd_module_init(net, "weight", "truncated_normal low=1 high=1"),
-                  "truncated_normal", "low"));
-    CHECK(refused(gd_module_init(net, "weight", "truncated_normal std=nan"), "truncated_normal",
-                  "std"));
-    CHECK(refused(gd_module_init(net, "bias", "orthogonal"), "orthogonal", "at least two"));
-    CHECK(refused(gd_module_init(net, "nothing", "zeros"), "nothing", "linear"));
+    CHECK(fails_with(gd_module_init(net, "*", "xavier"), "xavier", "xavier_uniform"));
+    CHECK(fails_with(gd_module_init(net, "*", "normal deviation=1"), "normal", "deviation"));
+    CHECK(fails_with(gd_module_init(net, "weight", "normal std=-1"), "weight", "std is -1"));
+    CHECK(fails_with(gd_module_init(net, "weight", "uniform low=2 high=1"), "low is 2", "high 1"));
+    CHECK(fails_with(gd_module_init(net, "weight", "truncated_normal low=1 high=1"),
+                     "truncated_normal", "low"));
+    CHECK(fails_with(gd_module_init(net, "weight", "truncated_normal std=nan"), "truncated_normal",
+                     "std"));
+    CHECK(fails_with(gd_module_init(net, "bias", "orthogonal"), "orthogonal", "at least two"));
+    CHECK(fails_with(gd_module_init(net, "nothing", "zeros"), "nothing", "linear"));
     CHECK(gd_tensor_is_error(gd_init_normal(gd_dims(3), .std = -2)) &&
-          refused(GD_E_ARGUMENT, "gd_init_normal", "std is -2"));
+          fails_with(GD_E_ARGUMENT, "gd_init_normal", "std is -2"));
     CHECK(gd_tensor_is_error(gd_init_kaiming_normal(gd_dims(3))) &&
-          refused(GD_E_SHAPE, "gd_init_kaiming_normal", "at least two"));
+          fails_with(GD_E_SHAPE, "gd_init_kaiming_normal", "at least two"));
 }
 
 TEST_MAIN

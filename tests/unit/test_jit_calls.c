@@ -1,4 +1,4 @@
-/* test_jit_calls.c - gd_jit: plans by key, and what C code may do in a function that is traced. */
+/* test_jit_calls.c - gd_jit: plans by key, and the C code that a traced function may contain. */
 #include "gradus/gradus.h"
 #include "clean_test.h"
 
@@ -15,11 +15,11 @@ static net make_net(void) {
                  .depth = 1};
 }
 
-static double first(gd_tensor *t) { return gd_item(gd_at(gd_detach(t), 0)); }
+static double first_element(gd_tensor *t) { return gd_item(gd_at(gd_detach(t), 0)); }
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
-static gd_tensors predict(gd_tensors in, void *user) {
+static gd_tensors predict_with_depth(gd_tensors in, void *user) {
     net *n = user;
     gd_tensor *x = in.at[0];
     n->calls++;
@@ -27,44 +27,45 @@ static gd_tensors predict(gd_tensors in, void *user) {
     return gd_listed(n->training ? gd_add(x, gd_scalar(100)) : x);
 }
 
-CLEAN_TEST(a_key_makes_a_plan_of_its_own) {
+CLEAN_TEST(each_key_has_its_own_plan) {
     GD_SCOPE;
     GD_NO_GRAD;
     net n = make_net();
-    gd_jit *jit = gd_jit_new(predict, &n, .level = 0);
+    gd_jit *jit = gd_jit_new(predict_with_depth, &n, .level = 0);
     gd_tensor *x = gd_ones(gd_dims(4));
     for (int again = 0; again < 3; again++)
         for (int mode = 0; mode < 2; mode++)
             for (n.depth = 1; n.depth < 4; n.depth++) {
                 n.training = mode;
-                const double y =
-                    first(gd_jit_call(jit, gd_list(x), .key = n.training | n.depth << 1).at[0]);
+                const double y = first_element(
+                    gd_jit_call(jit, gd_list(x), .key = n.training | n.depth << 1).at[0]);
                 CHECK_SAYING(y == (1 << n.depth) + (mode ? 100 : 0), "depth %d: %g", (int)n.depth,
                              y);
             }
     CHECK_SAYING(gd_jit_traces(jit) == 6 && n.calls == 6, "%d", gd_jit_traces(jit));
     n.depth = 1;
-    gd_jit_call(jit, gd_list(x)); /* no key is key 0 */
+    gd_jit_call(jit, gd_list(x)); /* a call without a key has key 0 */
     gd_jit_call(jit, gd_list(x), .key = 0);
     gd_jit_call(jit, gd_list(x), .key = INT64_MIN);
     CHECK(gd_jit_traces(jit) == 8 && !gd_failed());
 }
 
-CLEAN_TEST(gradients_of_calls_with_keys_are_those_of_their_plans) {
+CLEAN_TEST(gradients_of_calls_with_keys_come_from_the_plan_of_the_key) {
     GD_SCOPE;
     net n = make_net();
-    gd_jit *jit = gd_jit_new(predict, &n, .level = 0);
+    gd_jit *jit = gd_jit_new(predict_with_depth, &n, .level = 0);
     gd_tensor *x = gd_ones(gd_dims(4)),
               *a = gd_sum(gd_jit_call(jit, gd_list(x), .key = n.depth = 1).at[0]),
               *b = gd_sum(gd_jit_call(jit, gd_list(x), .key = n.depth = 3).at[0]);
     gd_backward(a);
-    CHECK(first(gd_tensor_grad(n.w)) == 1);
+    CHECK(first_element(gd_tensor_grad(n.w)) == 1);
     gd_zero_grad(n.w);
     gd_backward(b);
-    CHECK_SAYING(first(gd_tensor_grad(n.w)) == 12 && !gd_failed(), "%s", gd_error_message());
+    CHECK_SAYING(first_element(gd_tensor_grad(n.w)) == 12 && !gd_failed(), "%s",
+                 gd_error_message());
 }
 
-/* --- what C code does at once ----------------------------------------------------------------- */
+/* --- side effects of C code ------------------------------------------------------------------- */
 
 typedef enum {
     COPY_FROM,
@@ -74,15 +75,15 @@ typedef enum {
     ITEM_WRITTEN,
     COPY_WRITTEN,
     FREEZES,
-    WAYS
-} way;
-typedef struct doing {
-    way what;
+    SIDE_EFFECTS
+} side_effect;
+typedef struct effect_case {
+    side_effect what;
     gd_tensor *w;
-} doing;
+} effect_case;
 
-static gd_tensors do_it(gd_tensors in, void *user) {
-    doing *d = user;
+static gd_tensors run_side_effect(gd_tensors in, void *user) {
+    effect_case *d = user;
     float v[4] = {1, 2, 3, 4};
     int grad = gd_no_grad_begin();
     if (d->what >= DATA_WRITTEN && d->what <= COPY_WRITTEN) gd_add_(d->w, in.at[0]);
@@ -96,34 +97,34 @@ static gd_tensors do_it(gd_tensors in, void *user) {
         if (gd_copy_to(d->w, v, sizeof *v) != GD_OK) gd_item(d->w);
         break;
     case FREEZES: gd_set_requires_grad(d->w, false); break;
-    case WAYS: break;
+    case SIDE_EFFECTS: break;
     }
     gd_grad_mode_end(&grad);
     return gd_listed(gd_mul(in.at[0], d->w));
 }
 
-CLEAN_TEST(what_would_be_done_once_is_refused_and_not_done) {
-    static const char *const parts[WAYS] = {"gd_assign",      "call it outside", "call it outside",
-                                            "written by add", "written by add",  "written by add",
-                                            "change it back"};
-    for (int i = 0; i < WAYS; i++) {
+CLEAN_TEST(side_effects_that_would_run_only_while_tracing_fail) {
+    static const char *const parts[SIDE_EFFECTS] = {
+        "gd_assign",      "call it outside", "call it outside", "written by add",
+        "written by add", "written by add",  "change it back"};
+    for (int i = 0; i < SIDE_EFFECTS; i++) {
         GD_SCOPE;
-        doing d = {(way)i, gd_requires_grad(gd_ones(gd_dims(1)))};
+        effect_case d = {(side_effect)i, gd_requires_grad(gd_ones(gd_dims(1)))};
         gd_seed(5);
         const gd_rng before = gd_rng_state();
-        gd_jit_call(gd_jit_new(do_it, &d), gd_list(gd_ones(gd_dims(1))));
-        CHECK_SAYING(gd_failed() && says(parts[i]), "way %d: %s", i, gd_error_message());
+        gd_jit_call(gd_jit_new(run_side_effect, &d), gd_list(gd_ones(gd_dims(1))));
+        CHECK_SAYING(gd_failed() && says(parts[i]), "side effect %d: %s", i, gd_error_message());
         gd_clear_error();
         const gd_rng now = gd_rng_state();
         CHECK(gd_item(d.w) == 1 && gd_tensor_requires_grad(d.w) && now.seed == before.seed &&
               now.call == before.call);
-        d.what = WAYS;
-        CHECK(gd_item(gd_jit_call(gd_jit_new(do_it, &d), gd_list(gd_full(gd_dims(1), 3))).at[0]) ==
-              3);
+        d.what = SIDE_EFFECTS;
+        CHECK(gd_item(gd_jit_call(gd_jit_new(run_side_effect, &d), gd_list(gd_full(gd_dims(1), 3)))
+                          .at[0]) == 3);
     }
 }
 
-CLEAN_TEST(a_graph_may_be_built_beside_data_that_is_written) {
+CLEAN_TEST(data_may_be_written_while_a_graph_is_built) {
     GD_SCOPE;
     gd_tensor *t = gd_ones(gd_dims(2));
     gd_graph *graph = gd_graph_new();
@@ -133,8 +134,8 @@ CLEAN_TEST(a_graph_may_be_built_beside_data_that_is_written) {
     CHECK(!gd_failed() && gd_rng_state().seed == 3);
 }
 
-/* w is frozen while the loss of v is computed, as the discriminator of a GAN is. */
-static gd_tensors alternate(gd_tensors in, void *user) {
+/* w is frozen while the loss of v is computed, as for the discriminator of a GAN. */
+static gd_tensors train_with_frozen_w(gd_tensors in, void *user) {
     net *n = user;
     n->calls++;
     gd_set_requires_grad(n->w, false);
@@ -143,16 +144,16 @@ static gd_tensors alternate(gd_tensors in, void *user) {
     return gd_nothing;
 }
 
-CLEAN_TEST(leaves_may_be_frozen_for_a_part_of_the_function) {
+CLEAN_TEST(leaves_may_be_frozen_in_a_part_of_the_function) {
     for (int level = 0; level <= 2; level += 2) {
         GD_SCOPE;
         net n = make_net();
-        gd_jit *jit = gd_jit_new(alternate, &n, .level = level);
+        gd_jit *jit = gd_jit_new(train_with_frozen_w, &n, .level = level);
         for (int i = 0; i < 3; i++) {
             gd_zero_grad(n.v);
             gd_jit_call(jit, gd_list(gd_ones(gd_dims(4))));
             CHECK_SAYING(!gd_failed() && !gd_tensor_grad(n.w) && gd_tensor_requires_grad(n.w) &&
-                             first(gd_tensor_grad(n.v)) == 2,
+                             first_element(gd_tensor_grad(n.v)) == 2,
                          "%s", gd_error_message());
         }
         CHECK_SAYING(gd_jit_traces(jit) == 1 && n.calls == 1, "%d", gd_jit_traces(jit));

@@ -1,4 +1,4 @@
-/* test_json.c - what format/json.h and core/number.h promise. */
+/* test_json.c - JSON reading and writing (format/json.h) and numbers (core/number.h). */
 #include <float.h>
 #include <math.h>
 
@@ -10,8 +10,8 @@
 #include "format/json.h"
 #include "test.h"
 
-/* Parses a copy of exactly the text's size, so that AddressSanitizer sees a read beyond it. */
-static gd_json_doc *parse_n(const char *text, size_t bytes, gd_status *status) {
+/* Parses a heap copy of exactly `bytes` bytes, so that AddressSanitizer detects reads beyond it. */
+static gd_json_doc *parse_bytes(const char *text, size_t bytes, gd_status *status) {
     char *copy = malloc(bytes ? bytes : 1);
     memcpy(copy, text, bytes);
     gd_json_doc *doc;
@@ -23,14 +23,14 @@ static gd_json_doc *parse_n(const char *text, size_t bytes, gd_status *status) {
 
 static gd_json_doc *parse_text(const char *text) {
     gd_status status;
-    gd_json_doc *doc = parse_n(text, strlen(text), &status);
-    if (doc == NULL) fprintf(stderr, "refused: %s\n  %s\n", text, gd_latest_failure());
+    gd_json_doc *doc = parse_bytes(text, strlen(text), &status);
+    if (doc == NULL) fprintf(stderr, "failed:  %s\n  %s\n", text, gd_latest_failure());
     return doc;
 }
 
-static bool refused(const char *text, const char *message) {
+static bool fails_with(const char *text, const char *message) {
     gd_status status;
-    gd_json_doc *doc = parse_n(text, strlen(text), &status);
+    gd_json_doc *doc = parse_bytes(text, strlen(text), &status);
     gd_json_free(doc);
     bool as_expected = status == GD_E_FORMAT && strcmp(gd_latest_failure(), message) == 0;
     if (!as_expected)
@@ -39,7 +39,7 @@ static bool refused(const char *text, const char *message) {
     return as_expected;
 }
 
-static const char rich[] =
+static const char sample_text[] =
     "{\"name\": \"caf\\u00e9 \\ud83d\\ude00 \xC3\xA9\", \"list\": [1, -2.5e3, true, false, null, "
     "[], {}],\n \"a\": {\"b\": {\"c\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}}, \"n\": 9007199254740993, "
     "\"k1\": 1, \"k2\": 2, \"k3\": 3, \"k4\": 4, \"k5\": 5, \"k6\": 6}";
@@ -47,7 +47,7 @@ static const char rich[] =
 /* --- reading ---------------------------------------------------------------------------------- */
 
 TEST(values_of_every_type) {
-    gd_json_doc *doc = parse_text(rich);
+    gd_json_doc *doc = parse_text(sample_text);
     CHECK(doc != NULL);
     if (doc == NULL) return;
     const gd_json *root = gd_json_root(doc);
@@ -68,16 +68,16 @@ TEST(values_of_every_type) {
     CHECK(gd_json_at(list, 7) == NULL);
     const gd_json *c = gd_json_get(gd_json_get(gd_json_get(root, "a"), "b"), "c");
     CHECK(c != NULL && strcmp(c->text, "\"\\/\b\f\n\r\t") == 0);
-    CHECK(gd_json_get(root, "n")->integer == 9007199254740993); /* no double can hold it */
-    CHECK(gd_json_get(root, "k6")->integer == 6);               /* through the sorted index */
+    CHECK(gd_json_get(root, "n")->integer == 9007199254740993); /* not representable as a double */
+    CHECK(gd_json_get(root, "k6")->integer == 6);               /* found by the sorted index */
     CHECK(gd_json_get(root, "k7") == NULL && gd_json_get(root, "") == NULL);
     CHECK(gd_json_get(list, "name") == NULL && gd_json_get(NULL, "name") == NULL);
-    CHECK(strcmp(gd_json_at(root, 1)->key, "list") == 0); /* in the order of the text */
+    CHECK(strcmp(gd_json_at(root, 1)->key, "list") == 0); /* members keep the order of the text */
     CHECK(gd_json_get(root, "a")->line == 2 && gd_json_get(root, "a")->column == 7);
     gd_json_free(doc);
 }
 
-TEST(numbers_exact_and_as_double) {
+TEST(numbers_are_read_as_exact_integers_and_as_doubles) {
     static const struct {
         const char *text;
         double number;
@@ -115,54 +115,54 @@ TEST(numbers_exact_and_as_double) {
     gd_json_free(doc);
 }
 
-TEST(zero_bytes_inside_strings) {
+TEST(strings_may_contain_zero_bytes) {
     gd_json_doc *doc = parse_text("\"a\\u0000b\"");
     CHECK(doc != NULL && gd_json_root(doc)->length == 3);
     CHECK(doc != NULL && memcmp(gd_json_root(doc)->text, "a\0b", 4) == 0);
     gd_json_free(doc);
 }
 
-TEST(errors_say_where_and_what) {
-    CHECK(refused("", "t.json:1:1: expected a value, found the end"));
-    CHECK(refused("{\"a\": 1,\n \"b\" 2}", "t.json:2:6: expected ':' after the key, found '2'"));
-    CHECK(refused("[1 2]", "t.json:1:4: expected ',' or ']', found '2'"));
-    CHECK(refused("[1,]", "t.json:1:4: expected a value, found ']'"));
-    CHECK(refused("{\"a\":1,}", "t.json:1:8: expected a key in double quotes, found '}'"));
-    CHECK(refused("{a:1}", "t.json:1:2: expected a key in double quotes, found 'a'"));
-    CHECK(refused("{\"a\":1", "t.json:1:7: expected ',' or '}', found the end"));
-    CHECK(refused("nul", "t.json:1:1: expected a value, found 'n'"));
-    CHECK(refused("1 x", "t.json:1:3: expected nothing more, found 'x'"));
-    CHECK(refused("01", "t.json:1:2: expected nothing more, found '1'"));
-    CHECK(refused("1.", "t.json:1:3: expected a digit after '.', found the end"));
-    CHECK(refused("-", "t.json:1:2: expected a digit, found the end"));
-    CHECK(refused("1e+", "t.json:1:4: expected a digit of the exponent, found the end"));
-    CHECK(refused("+1", "t.json:1:1: expected a value, found '+'"));
-    CHECK(refused("NaN", "t.json:1:1: expected a value, found 'N'"));
-    CHECK(refused("[1e999]", "t.json:1:2: this number is beyond the range of a double"));
-    CHECK(refused("\"a", "t.json:1:3: expected a closing '\"', found the end"));
-    CHECK(refused("\"\\",
-                  "t.json:1:3: expected one of \"\\/bfnrtu after a backslash, found the end"));
-    CHECK(
-        refused("\"\\x\"", "t.json:1:3: expected one of \"\\/bfnrtu after a backslash, found 'x'"));
-    CHECK(refused("\"\n\"",
-                  "t.json:1:2: expected an escape for a control character, found byte 0x0A"));
-    CHECK(refused("\"\\u12G4\"", "t.json:1:6: expected four hexadecimal digits, found 'G'"));
-    CHECK(refused("\"\\udc00\"",
-                  "t.json:1:8: the second half of a surrogate pair has no first half"));
-    CHECK(refused("\"\\ud800x\"", "t.json:1:8: expected \\u and the second half of a surrogate "
-                                  "pair, found 'x'"));
-    CHECK(refused("\"\xC0\x80\"", "t.json:1:2: expected UTF-8, found byte 0xC0"));
-    CHECK(refused("\"\xED\xA0\x80\"", "t.json:1:2: expected UTF-8, found byte 0xED"));
-    CHECK(refused("\"\xF4\x90\x80\x80\"", "t.json:1:2: expected UTF-8, found byte 0xF4"));
-    CHECK(refused("\xEF\xBB\xBF{}", "t.json:1:1: expected a value, found byte 0xEF"));
+TEST(errors_give_position_and_reason) {
+    CHECK(fails_with("", "t.json:1:1: expected a value, found the end"));
+    CHECK(fails_with("{\"a\": 1,\n \"b\" 2}", "t.json:2:6: expected ':' after the key, found '2'"));
+    CHECK(fails_with("[1 2]", "t.json:1:4: expected ',' or ']', found '2'"));
+    CHECK(fails_with("[1,]", "t.json:1:4: expected a value, found ']'"));
+    CHECK(fails_with("{\"a\":1,}", "t.json:1:8: expected a key in double quotes, found '}'"));
+    CHECK(fails_with("{a:1}", "t.json:1:2: expected a key in double quotes, found 'a'"));
+    CHECK(fails_with("{\"a\":1", "t.json:1:7: expected ',' or '}', found the end"));
+    CHECK(fails_with("nul", "t.json:1:1: expected a value, found 'n'"));
+    CHECK(fails_with("1 x", "t.json:1:3: expected nothing more, found 'x'"));
+    CHECK(fails_with("01", "t.json:1:2: expected nothing more, found '1'"));
+    CHECK(fails_with("1.", "t.json:1:3: expected a digit after '.', found the end"));
+    CHECK(fails_with("-", "t.json:1:2: expected a digit, found the end"));
+    CHECK(fails_with("1e+", "t.json:1:4: expected a digit of the exponent, found the end"));
+    CHECK(fails_with("+1", "t.json:1:1: expected a value, found '+'"));
+    CHECK(fails_with("NaN", "t.json:1:1: expected a value, found 'N'"));
+    CHECK(fails_with("[1e999]", "t.json:1:2: this number is beyond the range of a double"));
+    CHECK(fails_with("\"a", "t.json:1:3: expected a closing '\"', found the end"));
+    CHECK(fails_with("\"\\",
+                     "t.json:1:3: expected one of \"\\/bfnrtu after a backslash, found the end"));
+    CHECK(fails_with("\"\\x\"",
+                     "t.json:1:3: expected one of \"\\/bfnrtu after a backslash, found 'x'"));
+    CHECK(fails_with("\"\n\"",
+                     "t.json:1:2: expected an escape for a control character, found byte 0x0A"));
+    CHECK(fails_with("\"\\u12G4\"", "t.json:1:6: expected four hexadecimal digits, found 'G'"));
+    CHECK(fails_with("\"\\udc00\"",
+                     "t.json:1:8: the second half of a surrogate pair has no first half"));
+    CHECK(fails_with("\"\\ud800x\"", "t.json:1:8: expected \\u and the second half of a surrogate "
+                                     "pair, found 'x'"));
+    CHECK(fails_with("\"\xC0\x80\"", "t.json:1:2: expected UTF-8, found byte 0xC0"));
+    CHECK(fails_with("\"\xED\xA0\x80\"", "t.json:1:2: expected UTF-8, found byte 0xED"));
+    CHECK(fails_with("\"\xF4\x90\x80\x80\"", "t.json:1:2: expected UTF-8, found byte 0xF4"));
+    CHECK(fails_with("\xEF\xBB\xBF{}", "t.json:1:1: expected a value, found byte 0xEF"));
 }
 
-TEST(equal_keys_are_refused) {
-    CHECK(refused("{\"a\":1,\n\"a\":2}", "t.json:2:5: a second member with the key \"a\""));
-    CHECK(
-        refused("{\"k1\":1,\"k2\":2,\"k3\":3,\"k4\":4,\"k5\":5,\"k6\":6,\"k7\":7,\"k8\":8,\"k9\":9,"
-                "\"k3\":0}",
-                "t.json:1:70: a second member with the key \"k3\""));
+TEST(duplicate_keys_fail) {
+    CHECK(fails_with("{\"a\":1,\n\"a\":2}", "t.json:2:5: a second member with the key \"a\""));
+    CHECK(fails_with(
+        "{\"k1\":1,\"k2\":2,\"k3\":3,\"k4\":4,\"k5\":5,\"k6\":6,\"k7\":7,\"k8\":8,\"k9\":9,"
+        "\"k3\":0}",
+        "t.json:1:70: a second member with the key \"k3\""));
 }
 
 TEST(nesting_has_a_limit) {
@@ -171,43 +171,43 @@ TEST(nesting_has_a_limit) {
         memset(text, '[', (size_t)depth);
         memset(text + depth, ']', (size_t)depth);
         gd_status status;
-        gd_json_free(parse_n(text, 2 * (size_t)depth, &status));
+        gd_json_free(parse_bytes(text, 2 * (size_t)depth, &status));
         CHECK(status == (depth <= GD_JSON_MAX_DEPTH ? GD_OK : GD_E_FORMAT));
     }
-    char *deep = malloc(1000000); /* must not exhaust the stack either */
+    char *deep = malloc(1000000); /* deep nesting must not exhaust the stack */
     memset(deep, '[', 1000000);
     gd_status status;
-    gd_json_free(parse_n(deep, 1000000, &status));
+    gd_json_free(parse_bytes(deep, 1000000, &status));
     CHECK(status == GD_E_FORMAT);
     free(deep);
 }
 
-TEST(cut_off_anywhere_is_refused) {
-    for (size_t bytes = 0; bytes < strlen(rich); bytes++) {
+TEST(text_truncated_at_any_byte_fails) {
+    for (size_t bytes = 0; bytes < strlen(sample_text); bytes++) {
         gd_status status;
-        gd_json_doc *doc = parse_n(rich, bytes, &status);
+        gd_json_doc *doc = parse_bytes(sample_text, bytes, &status);
         CHECK(doc == NULL && status == GD_E_FORMAT);
         gd_json_free(doc);
     }
 }
 
-TEST(any_changed_byte_is_survived) {
-    char text[sizeof rich];
-    for (size_t i = 0; i + 1 < sizeof rich; i++)
+TEST(text_with_any_changed_byte_does_not_crash) {
+    char text[sizeof sample_text];
+    for (size_t i = 0; i + 1 < sizeof sample_text; i++)
         for (int value = 0; value < 256; value++) {
-            memcpy(text, rich, sizeof rich);
+            memcpy(text, sample_text, sizeof sample_text);
             text[i] = (char)value;
             gd_status status;
-            gd_json_free(parse_n(text, sizeof rich - 1, &status));
+            gd_json_free(parse_bytes(text, sizeof sample_text - 1, &status));
             CHECK(status == GD_OK || status == GD_E_FORMAT);
         }
 }
 
-TEST(no_memory_is_a_status) {
+TEST(failed_allocations_return_a_status) {
     for (fault_walk w = {.what = "parsing"}; fault_next(&w);) {
         gd_status status;
         fault_begin(&w);
-        gd_json_doc *doc = parse_n(rich, strlen(rich), &status);
+        gd_json_doc *doc = parse_bytes(sample_text, strlen(sample_text), &status);
         fault_end(&w);
         gd_json_free(doc);
         CHECK_ROUND(&w, status == (w.fired ? GD_E_MEMORY : GD_OK));
@@ -256,7 +256,7 @@ TEST(written_text_is_json) {
     gd_free(text);
 }
 
-TEST(what_is_no_json_cannot_be_written) {
+TEST(invalid_json_cannot_be_written) {
     gd_json_writer w;
     char *text;
     size_t bytes;
@@ -270,22 +270,22 @@ TEST(what_is_no_json_cannot_be_written) {
     gd_json_put_string(&w, "\xFF");
     CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_ARGUMENT);
     gd_json_writer_begin(&w, 0);
-    CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_STATE); /* nothing */
+    CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_STATE); /* no value */
     gd_json_writer_begin(&w, 0);
     gd_json_put_int(&w, 1);
-    gd_json_put_int(&w, 2); /* two values */
+    gd_json_put_int(&w, 2); /* a second value at the top level */
     CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_STATE);
     gd_json_writer_begin(&w, 0);
     gd_json_put_begin_object(&w);
-    gd_json_put_int(&w, 2); /* no key */
+    gd_json_put_int(&w, 2); /* a member without a key */
     CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_STATE);
     gd_json_writer_begin(&w, 0);
     gd_json_put_begin_array(&w);
-    gd_json_put_key(&w, "k"); /* no object */
+    gd_json_put_key(&w, "k"); /* a key outside an object */
     CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_STATE);
     gd_json_writer_begin(&w, 0);
     gd_json_put_begin_array(&w);
-    gd_json_put_end_object(&w); /* the wrong end */
+    gd_json_put_end_object(&w); /* the end of an object in an array */
     CHECK(gd_json_writer_end(&w, &text, &bytes) == GD_E_STATE);
     gd_json_writer_begin(&w, 0);
     gd_json_put_begin_object(&w);
@@ -307,7 +307,7 @@ TEST(what_is_no_json_cannot_be_written) {
     }
 }
 
-/* Any finite number. */
+/* Returns any finite double. */
 static double draw_double(draws *d) {
     const uint64_t bits = draw_bits(d);
     double value;
@@ -315,7 +315,7 @@ static double draw_double(draws *d) {
     return isfinite(value) ? value : 0;
 }
 
-TEST(doubles_print_short_and_read_back) {
+TEST(doubles_are_printed_short_and_read_back_exactly) {
     static const struct {
         double value;
         const char *text;

@@ -1,8 +1,8 @@
-/* test_layout.c - values that lie in memory in another order than their axes: the same numbers. */
+/* test_layout.c - plans that choose the memory order of values give the same results. */
 #include "core/tensor.h"
 #include "fuse_ways.h"
 
-static results one(gd_tensor *y) { return (results){{y}, 1}; }
+static results one_result(gd_tensor *y) { return (results){{y}, 1}; }
 
 static char *plan_text(body_fn body, gd_tensor *const *x, int n) {
     planned p = plan(body, NULL, x, n, 2);
@@ -11,11 +11,11 @@ static char *plan_text(body_fn body, gd_tensor *const *x, int n) {
 
 /* --- sinking ---------------------------------------------------------------------------------- */
 
-/* A chain over a transposed operand and operands of every other kind. */
+/* An elementwise chain over a transposed operand and operands of every other kind. */
 static results chain_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *t = gd_permute(x[0], gd_dims(2, 0, 1)); /* (4,2,3) */
-    /* one call after the other: in which order arguments are evaluated is the compiler's affair */
+    /* separate statements, because the evaluation order of function arguments is unspecified */
     gd_tensor *away = gd_sub(t, x[2]), *bent = gd_tanh(gd_add(gd_mul(t, gd_scalar(0.5)), x[1]));
     gd_tensor *y = gd_mul(bent, away), *scaled = gd_mul(y, gd_narrow(x[3], 1, 1, 1));
     y = gd_where(gd_gt(y, gd_scalar(0)), y, scaled);
@@ -28,7 +28,7 @@ static results chain_body(gd_tensor *const *x, const void *arg) {
     return r;
 }
 
-TEST(a_chain_runs_in_the_order_of_its_operand) {
+TEST(an_elementwise_chain_takes_the_memory_order_of_its_operand) {
     GD_SCOPE;
     for (int wide = 0; wide < 2; wide++) {
         const gd_dtype dtype = wide ? GD_F64 : GD_F32;
@@ -47,35 +47,36 @@ TEST(a_chain_runs_in_the_order_of_its_operand) {
     }
 }
 
-static results there_and_back_body(gd_tensor *const *x, const void *arg) {
+static results permute_and_back_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *t = gd_permute(x[0], gd_dims(0, 2, 3, 1));
-    t = gd_add(gd_mul(t, x[1]), x[2]); /* channels-last, as in a net that came from elsewhere */
-    return one(gd_conv2d(gd_permute(gd_relu(t), gd_dims(0, 3, 1, 2)), x[3], NULL));
+    /* channels-last, as in a network imported from another framework */
+    t = gd_add(gd_mul(t, x[1]), x[2]);
+    return one_result(gd_conv2d(gd_permute(gd_relu(t), gd_dims(0, 3, 1, 2)), x[3], NULL));
 }
 
-TEST(permutes_cancel_around_elementwise_steps) {
+TEST(permutes_around_elementwise_ops_cancel) {
     GD_SCOPE;
     gd_tensor *x[4] = {gd_randn(gd_dims(2, 3, 8, 8)), gd_randn(gd_dims(3)), gd_randn(gd_dims(3)),
                        gd_randn(gd_dims(4, 3, 3, 3))};
-    check_all_ways("there and back", there_and_back_body, NULL, x, 4, 1e-5);
-    char *text = plan_text(there_and_back_body, x, 4);
+    check_all_ways("there and back", permute_and_back_body, NULL, x, 4, 1e-5);
+    char *text = plan_text(permute_and_back_body, x, 4);
     CHECK_SAYING(strstr(text, "f32[2,3,8,8] = fused{mul, add, relu}(%0 (feed 0) f32[2,3,8,8]"),
                  "%s", text);
     free(text);
 }
 
-/* --- attention by hand ------------------------------------------------------------------------ */
+/* --- attention from matmul and permute -------------------------------------------------------- */
 
 enum { B = 2, T = 7, H = 3, D = 4 };
 
-static gd_tensor *heads(gd_tensor *x) {
+static gd_tensor *split_heads(gd_tensor *x) {
     return gd_permute(gd_reshape(x, gd_dims(B, T, H, D)), gd_dims(0, 2, 1, 3));
 }
 
 static gd_tensor *attention(gd_tensor *const *x) {
-    gd_tensor *q = heads(gd_matmul(x[0], x[1])), *k = heads(gd_matmul(x[0], x[2])),
-              *v = heads(x[0]);
+    gd_tensor *q = split_heads(gd_matmul(x[0], x[1])), *k = split_heads(gd_matmul(x[0], x[2])),
+              *v = split_heads(x[0]);
     gd_tensor *scores = gd_mul(gd_matmul(q, gd_contiguous(gd_transpose(k, 2, 3))), gd_scalar(0.5));
     gd_tensor *y = gd_matmul(gd_softmax(scores, .axis = -1), v);
     return gd_linear(gd_reshape(gd_permute(y, gd_dims(0, 2, 1, 3)), gd_dims(B, T, H * D)), x[3],
@@ -84,17 +85,17 @@ static gd_tensor *attention(gd_tensor *const *x) {
 
 static results attention_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
-    return one(attention(x));
+    return one_result(attention(x));
 }
 
 static results attention_gradient_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *w = x[1]->requires_grad ? x[1] : gd_requires_grad(gd_clone(x[1]));
     gd_tensor *in[4] = {x[0], w, x[2], x[3]};
-    return one(gd_grad(gd_list(gd_sum(gd_square(attention(in)))), gd_list(w)).at[0]);
+    return one_result(gd_grad(gd_list(gd_sum(gd_square(attention(in)))), gd_list(w)).at[0]);
 }
 
-TEST(the_heads_of_attention_are_put_together_without_a_copy) {
+TEST(attention_heads_are_merged_without_a_copy) {
     GD_SCOPE;
     gd_tensor *x[4] = {gd_randn(gd_dims(B, T, H * D)), gd_randn(gd_dims(H * D, H * D)),
                        gd_randn(gd_dims(H * D, H * D)), gd_randn(gd_dims(5, H * D))};
@@ -105,7 +106,7 @@ TEST(the_heads_of_attention_are_put_together_without_a_copy) {
     free(text);
 }
 
-/* --- copies that have to be ------------------------------------------------------------------- */
+/* --- necessary copies ------------------------------------------------------------------------- */
 
 static results copies_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
@@ -116,14 +117,14 @@ static results copies_body(gd_tensor *const *x, const void *arg) {
                      6};
 }
 
-TEST(copies_that_somebody_needs_stay) {
+TEST(copies_whose_memory_order_is_read_are_kept) {
     GD_SCOPE;
     gd_tensor *x[2] = {gd_randn(gd_dims(5, 6)), gd_randn(gd_dims(1, 5))};
     check_all_ways("copies", copies_body, NULL, x, 2, 1e-6);
 }
 
-/* A slice that runs back gives as many elements, in another order. */
-static results backward_body(gd_tensor *const *x, const void *arg) {
+/* A slice with a negative step has the same number of elements, but in another order. */
+static results reversed_slice_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *y = gd_matmul(x[0], x[1]), *back = gd_slice(y, .step = -1);
     return (results){{gd_relu(gd_slice(back, .stop = 1)),
@@ -132,10 +133,10 @@ static results backward_body(gd_tensor *const *x, const void *arg) {
                      3};
 }
 
-TEST(a_slice_that_runs_back_is_no_copy_in_order) {
+TEST(a_slice_with_a_negative_step_is_not_removed_as_a_copy) {
     GD_SCOPE;
     gd_tensor *x[3] = {gd_randn(gd_dims(5, 4)), gd_randn(gd_dims(4, 6)), gd_randn(gd_dims(6, 5))};
-    check_all_ways("backward", backward_body, NULL, x, 3, 1e-5);
+    check_all_ways("backward", reversed_slice_body, NULL, x, 3, 1e-5);
 }
 
 int main(int argc, char **argv) { return run_with_cache(argc, argv); }

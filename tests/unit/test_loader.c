@@ -1,10 +1,11 @@
-/* test_loader.c - batches: the same whatever the workers do, in order, and the loader's own. */
+/* test_loader.c - batches are independent of the workers, arrive in order, and belong to the
+ * loader. */
 #include <pthread.h>
 
 #include "core/pool.h"
 #include "loader_things.h"
 
-static uint64_t two_epochs(int workers, int prefetch, bool shuffle) {
+static uint64_t hash_two_epochs(int workers, int prefetch, bool shuffle) {
     GD_SCOPE;
     numbers n = {.count = 103};
     gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 8, .shuffle = shuffle, .seed = 5,
@@ -13,19 +14,20 @@ static uint64_t two_epochs(int workers, int prefetch, bool shuffle) {
     uint64_t h = hash_epoch(l, &batches);
     CHECK(batches == 13 && gd_loader_batches(l) == 13);
     const uint64_t second = hash_epoch(l, &batches);
-    CHECK(batches == 13 && second != h); /* random numbers differ, if not the order */
+    /* random numbers differ between epochs, even without shuffling */
+    CHECK(batches == 13 && second != h);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     return h ^ second * 3;
 }
 
 CLEAN_TEST(batches_have_the_same_bits_for_any_number_of_workers) {
     for (int shuffle = 0; shuffle < 2; shuffle++) {
-        const uint64_t plain = two_epochs(0, 2, shuffle);
-        CHECK(two_epochs(1, 1, shuffle) == plain);
-        CHECK(two_epochs(4, 2, shuffle) == plain);
-        CHECK(two_epochs(40, 3, shuffle) == plain);
+        const uint64_t plain = hash_two_epochs(0, 2, shuffle);
+        CHECK(hash_two_epochs(1, 1, shuffle) == plain);
+        CHECK(hash_two_epochs(4, 2, shuffle) == plain);
+        CHECK(hash_two_epochs(40, 3, shuffle) == plain);
     }
-    CHECK(two_epochs(0, 2, true) != two_epochs(0, 2, false));
+    CHECK(hash_two_epochs(0, 2, true) != hash_two_epochs(0, 2, false));
 }
 
 CLEAN_TEST(an_epoch_has_each_sample_once) {
@@ -44,11 +46,11 @@ CLEAN_TEST(an_epoch_has_each_sample_once) {
                 in_order += y[i] == all++, seen[y[i]]++;
         }
         for (int i = 0; i < COUNT; i++) CHECK(seen[i] == 1);
-        CHECK_SAYING(in_order < 10, "%d samples are in their places", in_order);
+        CHECK_SAYING(in_order < 10, "%d samples kept their position", in_order);
     }
 }
 
-CLEAN_TEST(a_sample_of_a_batch_is_the_one_that_gd_dataset_get_gives) {
+CLEAN_TEST(samples_of_a_batch_equal_those_of_gd_dataset_get) {
     GD_SCOPE;
     numbers n = {.count = 20};
     gd_dataset *d = NUMBERS(&n);
@@ -65,7 +67,7 @@ CLEAN_TEST(a_sample_of_a_batch_is_the_one_that_gd_dataset_get_gives) {
     }
 }
 
-CLEAN_TEST(drop_last_leaves_out_a_batch_that_is_not_full) {
+CLEAN_TEST(drop_last_omits_an_incomplete_batch) {
     GD_SCOPE;
     numbers n = {.count = 21};
     for (int workers = 0; workers <= 2; workers += 2) {
@@ -79,7 +81,7 @@ CLEAN_TEST(drop_last_leaves_out_a_batch_that_is_not_full) {
     }
 }
 
-CLEAN_TEST(a_dataset_without_samples_has_epochs_without_batches) {
+CLEAN_TEST(an_empty_dataset_has_epochs_without_batches) {
     GD_SCOPE;
     numbers n = {.count = 0};
     for (int workers = 0; workers <= 2; workers += 2) {
@@ -90,14 +92,14 @@ CLEAN_TEST(a_dataset_without_samples_has_epochs_without_batches) {
     }
 }
 
-CLEAN_TEST(a_batch_is_the_loaders_until_the_next_and_can_be_retained) {
+CLEAN_TEST(the_loader_owns_a_batch_until_the_next_one_unless_it_is_retained) {
     GD_SCOPE;
     numbers n = {.count = 12};
     gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 2);
     gd_tensors batch;
     gd_tensor *kept;
     {
-        GD_SCOPE; /* does not own it */
+        GD_SCOPE; /* does not own the batch */
         CHECK(gd_loader_next(l, &batch));
         kept = gd_retain(batch.at[1]);
     }
@@ -115,7 +117,7 @@ CLEAN_TEST(a_batch_is_the_loaders_until_the_next_and_can_be_retained) {
 
 /* --- small stacks ----------------------------------------------------------------------------- */
 
-static void *on_a_small_stack(void *arg) {
+static void *load_on_small_stack(void *arg) {
     GD_SCOPE;
     numbers n = {.count = 40, .broken_every = 7};
     gd_tensor *weights = gd_ones(gd_dims(40)), *classes = gd_zeros(gd_dims(40), .dtype = GD_I64);
@@ -131,7 +133,8 @@ static void *on_a_small_stack(void *arg) {
             gd_loader_new(all, .batch = 4, .sampler = samplers[i], .pad = true, .workers = 2),
             NULL);
     }
-    *(bool *)arg = gd_failed() && says("sample "); /* of the last loader, which skips none */
+    /* from the last loader, which skips no samples */
+    *(bool *)arg = gd_failed() && says("sample ");
     return NULL;
 }
 
@@ -144,7 +147,7 @@ CLEAN_TEST(a_loader_needs_little_stack) {
     bool ended = false;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 64 << 10);
-    CHECK(pthread_create(&thread, &attributes, on_a_small_stack, &ended) == 0);
+    CHECK(pthread_create(&thread, &attributes, load_on_small_stack, &ended) == 0);
     pthread_join(thread, NULL);
     pthread_attr_destroy(&attributes);
     CHECK(ended);
@@ -152,7 +155,7 @@ CLEAN_TEST(a_loader_needs_little_stack) {
 
 /* --- prefetch --------------------------------------------------------------------------------- */
 
-CLEAN_TEST(workers_are_no_further_ahead_than_prefetch_allows) {
+CLEAN_TEST(workers_prefetch_no_more_batches_than_the_limit) {
     GD_SCOPE;
     numbers n = {.count = 400};
     gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 3, .prefetch = 2);
@@ -166,7 +169,7 @@ CLEAN_TEST(workers_are_no_further_ahead_than_prefetch_allows) {
     }
 }
 
-CLEAN_TEST(no_worker_is_at_work_between_two_epochs) {
+CLEAN_TEST(workers_are_idle_between_epochs) {
     GD_SCOPE;
     numbers n = {.count = 40};
     gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 2);
@@ -177,34 +180,34 @@ CLEAN_TEST(no_worker_is_at_work_between_two_epochs) {
     CHECK(atomic_load(&n.calls) == 80);
 }
 
-/* --- the pool --------------------------------------------------------------------------------- */
+/* --- the thread pool -------------------------------------------------------------------------- */
 
 static _Thread_local bool is_caller;
-static _Atomic int elsewhere;
-static bool pool_is_used; /* so that the caller's piece waits until another thread has one */
-static void look_around(void *arg, int64_t piece) {
+static _Atomic int pieces_on_other_threads;
+static bool pool_is_used; /* the caller's piece waits until another thread has run one */
+static void count_other_threads(void *arg, int64_t piece) {
     (void)arg, (void)piece;
-    if (!is_caller) atomic_fetch_add(&elsewhere, 1);
-    while (pool_is_used && atomic_load(&elsewhere) == 0) usleep(200);
+    if (!is_caller) atomic_fetch_add(&pieces_on_other_threads, 1);
+    while (pool_is_used && atomic_load(&pieces_on_other_threads) == 0) usleep(200);
 }
-static gd_tensors uses_the_pool(int64_t index, gd_random *random, void *self) {
+static gd_tensors get_with_pool(int64_t index, gd_random *random, void *self) {
     is_caller = true;
-    gd_parallel_for(8, look_around, NULL);
+    gd_parallel_for(8, count_other_threads, NULL);
     is_caller = false;
     return numbers_get(index, random, self);
 }
 
-/* A step of training would find it taken. */
-CLEAN_TEST(workers_leave_the_thread_pool_to_the_program) {
+/* Otherwise a training step would find the pool occupied. */
+CLEAN_TEST(workers_do_not_occupy_the_thread_pool) {
     GD_SCOPE;
     numbers n = {.count = 12};
     gd_set_num_threads(3);
     for (int workers = 2; workers >= 0; workers -= 2) {
-        gd_dataset *d = gd_dataset_from(&n, .count = numbers_count, .get = uses_the_pool);
+        gd_dataset *d = gd_dataset_from(&n, .count = numbers_count, .get = get_with_pool);
         pool_is_used = workers == 0;
         hash_epoch(gd_loader_new(d, .batch = 3, .workers = workers), NULL);
-        CHECK_SAYING((atomic_load(&elsewhere) == 0) == (workers > 0), "%d pieces with %d workers",
-                     atomic_load(&elsewhere), workers);
+        CHECK_SAYING((atomic_load(&pieces_on_other_threads) == 0) == (workers > 0),
+                     "%d pieces with %d workers", atomic_load(&pieces_on_other_threads), workers);
     }
     gd_set_num_threads(0);
 }
@@ -218,7 +221,7 @@ CLEAN_TEST(a_loader_can_be_stopped_and_released_at_any_time) {
         gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 4);
         gd_tensors batch;
         for (int i = 0; i < after; i++) CHECK(gd_loader_next(l, &batch));
-        if (after % 3 == 0) continue; /* the scope ends it */
+        if (after % 3 == 0) continue; /* released by the scope */
         gd_loader_stop(l);
         const int calls = atomic_load(&n.calls);
         usleep(1000);
@@ -226,7 +229,7 @@ CLEAN_TEST(a_loader_can_be_stopped_and_released_at_any_time) {
         CHECK(gd_loader_tell(l).batch == after);
         if (after % 3 == 1) continue;
         int64_t y[4];
-        CHECK(gd_loader_next(l, &batch)); /* goes on */
+        CHECK(gd_loader_next(l, &batch)); /* the loader continues */
         read_ints(batch.at[1], y, 4);
         CHECK(y[0] == 4 * after);
     }
@@ -244,8 +247,8 @@ CLEAN_TEST(seek_goes_to_any_batch_of_any_epoch) {
         gd_tensors batch;
         for (int e = 0; e < 3; e++) {
             for (int b = 0; b < 7; b++) {
-                const gd_loader_position here = gd_loader_tell(l);
-                CHECK(here.epoch == e && here.batch == b);
+                const gd_loader_position position = gd_loader_tell(l);
+                CHECK(position.epoch == e && position.batch == b);
                 CHECK(gd_loader_next(l, &batch));
                 at[e][b] = hash_batch(1, batch);
             }

@@ -1,11 +1,12 @@
-/* test_loader_batches.c - how samples become a batch: stacked, padded, by a function; broken
- * ones. */
+/* test_loader_batches.c - how samples become a batch: stacked, padded or collated, and broken
+ * samples. */
 #include "backend/test/device.h"
 #include "loader_things.h"
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-/* Sample i: i32 of i % 4 + 1 numbers i, a (2, i % 3) matrix of 1, a number. */
+/* Sample i has three tensors: i32 with i % 4 + 1 times the number i, a (2, i % 3) matrix of ones,
+ * and a number. */
 static int64_t ragged_count(void *self) {
     (void)self;
     return 9;
@@ -16,14 +17,14 @@ static gd_tensors ragged_get(int64_t index, gd_random *random, void *self) {
                      gd_transpose(gd_ones(gd_dims(index % 3, 2)), 0, 1),
                      gd_scalar_of((double)index, GD_I64));
 }
-static gd_dataset *ragged(void) {
+static gd_dataset *ragged_dataset(void) {
     return gd_dataset_from(NULL, .count = ragged_count, .get = ragged_get, .name = "ragged");
 }
 
-CLEAN_TEST(samples_of_different_shapes_are_both_named) {
+CLEAN_TEST(an_error_about_different_shapes_names_both_samples) {
     GD_SCOPE;
     for (int workers = 0; workers <= 2; workers += 2) {
-        gd_loader *l = gd_loader_new(ragged(), .batch = 3, .workers = workers);
+        gd_loader *l = gd_loader_new(ragged_dataset(), .batch = 3, .workers = workers);
         gd_tensors batch;
         CHECK(!gd_loader_next(l, &batch) && gd_error_status() == GD_E_SHAPE);
         CHECK(batch.count > 0 && gd_tensor_is_error(batch.at[0]));
@@ -35,11 +36,11 @@ CLEAN_TEST(samples_of_different_shapes_are_both_named) {
     }
 }
 
-CLEAN_TEST(pad_fills_each_axis_up_at_its_end) {
+CLEAN_TEST(pad_extends_each_axis_at_its_end) {
     GD_SCOPE;
     for (int workers = 0; workers <= 2; workers += 2) {
-        gd_loader *l =
-            gd_loader_new(ragged(), .batch = 4, .workers = workers, .pad = true, .pad_value = -7);
+        gd_loader *l = gd_loader_new(ragged_dataset(), .batch = 4, .workers = workers, .pad = true,
+                                     .pad_value = -7);
         gd_tensors batch;
         CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
         CHECK(batch.count == 3 && gd_tensor_is_contiguous(batch.at[0]));
@@ -55,13 +56,14 @@ CLEAN_TEST(pad_fills_each_axis_up_at_its_end) {
         CHECK(gd_copy_to(batch.at[1], two, sizeof two) == GD_OK &&
               memcmp(flat, two, sizeof two) == 0);
         CHECK(gd_tensor_rank(batch.at[2]) == 1);
-        CHECK(gd_loader_next(l, &batch) && gd_loader_next(l, &batch)); /* the last has one sample */
+        /* the last batch has one sample */
+        CHECK(gd_loader_next(l, &batch) && gd_loader_next(l, &batch));
         CHECK(gd_tensor_dim(batch.at[0], 0) == 1 && gd_tensor_dim(batch.at[0], 1) == 1);
         CHECK(!gd_loader_next(l, &batch) && !gd_failed());
     }
 }
 
-/* Samples that do not fit together for another reason. */
+/* Samples that cannot be stacked for another reason than their shape. */
 static gd_tensors odd_get(int64_t index, gd_random *random, void *self) {
     (void)random;
     gd_tensor *x = gd_ones(gd_dims(2));
@@ -73,7 +75,7 @@ static gd_tensors odd_get(int64_t index, gd_random *random, void *self) {
     }
 }
 
-CLEAN_TEST(other_differences_are_errors_with_and_without_pad) {
+CLEAN_TEST(samples_that_differ_in_rank_dtype_or_count_fail_with_and_without_pad) {
     GD_SCOPE;
     static const char *const words[] = {"tensor 0 is f32[2] and f64[2]",
                                         "tensor 0 is f32[2] and f32[2,1]",
@@ -90,9 +92,9 @@ CLEAN_TEST(other_differences_are_errors_with_and_without_pad) {
         }
 }
 
-/* --- a function of the program ---------------------------------------------------------------- */
+/* --- collate functions ------------------------------------------------------------------------ */
 
-static gd_tensors lengths(const gd_tensors *samples, int64_t count, void *user) {
+static gd_tensors collate_lengths(const gd_tensors *samples, int64_t count, void *user) {
     GD_SCOPE;
     int64_t sizes[16];
     for (int64_t i = 0; i < count; i++)
@@ -104,19 +106,19 @@ static gd_tensors collate_fails(const gd_tensors *samples, int64_t count, void *
     return gd_listed(gd_reshape(samples[0].at[0], gd_dims(77)));
 }
 
-CLEAN_TEST(a_collate_function_makes_the_batch) {
+CLEAN_TEST(a_collate_function_builds_the_batch) {
     GD_SCOPE;
     int factor = 10;
     for (int workers = 0; workers <= 2; workers += 2) {
-        gd_loader *l = gd_loader_new(ragged(), .batch = 4, .workers = workers, .collate = lengths,
-                                     .user = &factor);
+        gd_loader *l = gd_loader_new(ragged_dataset(), .batch = 4, .workers = workers,
+                                     .collate = collate_lengths, .user = &factor);
         gd_tensors batch;
         int64_t sizes[4];
         CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
         read_ints(batch.at[1], sizes, 4);
         CHECK(sizes[0] == 10 && sizes[3] == 40);
-        gd_loader *bad =
-            gd_loader_new(ragged(), .batch = 4, .workers = workers, .collate = collate_fails);
+        gd_loader *bad = gd_loader_new(ragged_dataset(), .batch = 4, .workers = workers,
+                                       .collate = collate_fails);
         CHECK(!gd_loader_next(bad, &batch) && says("the collate function: "));
         gd_clear_error();
     }
@@ -124,24 +126,25 @@ CLEAN_TEST(a_collate_function_makes_the_batch) {
 
 /* --- broken samples --------------------------------------------------------------------------- */
 
-CLEAN_TEST(a_broken_sample_fails_its_batch_in_its_turn_and_the_next_goes_on) {
+CLEAN_TEST(a_broken_sample_fails_its_own_batch_and_the_next_batch_follows) {
     for (int records = 0; records < 2; records++)
         for (int workers = 0; workers <= 4; workers += 2) {
             GD_SCOPE;
-            numbers n = {.count = 30, .broken_every = 14, .records = records}; /* 13 and 27 */
+            /* samples 13 and 27 */
+            numbers n = {.count = 30, .broken_every = 14, .records = records};
             gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = workers);
             gd_tensors batch;
             int64_t y[4];
             for (int b = 0; b < 8; b++) {
                 const bool fails = b == 3 || b == 6;
-                if (workers) usleep(2000); /* it is prepared long before it is used */
+                if (workers) usleep(2000); /* the batch is prepared long before it is used */
                 CHECK_SAYING(gd_loader_next(l, &batch) == !fails, "batch %d: %s", b,
                              gd_error_message());
                 CHECK(gd_failed() == fails);
                 if (fails) {
                     CHECK_SAYING(says(b == 3 ? "numbers: sample 13: " : "numbers: sample 27: "),
                                  "%s", gd_error_message());
-                    CHECK(!gd_loader_next(l, &batch)); /* waits for gd_clear_error */
+                    CHECK(!gd_loader_next(l, &batch)); /* fails until gd_clear_error */
                     CHECK(gd_loader_tell(l).batch == b + 1);
                     gd_clear_error();
                 } else {
@@ -168,7 +171,8 @@ static void check_skipping(int broken_every, int workers, uint64_t *expected) {
             CHECK(gd_loader_skipped(l) + samples <= 4 * gd_loader_tell(l).batch + 60 * epoch);
             h = hash_batch(h, batch);
             const int64_t skipped = gd_loader_skipped(l);
-            h = hash(h, &skipped, sizeof skipped); /* of batches that were given, not prepared */
+            /* counts only batches that were returned, not prepared ones */
+            h = hash(h, &skipped, sizeof skipped);
         }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK_SAYING(gd_loader_skipped(l) == 2 * (60 / broken_every), "%" PRId64, gd_loader_skipped(l));
@@ -177,14 +181,15 @@ static void check_skipping(int broken_every, int workers, uint64_t *expected) {
     CHECK(h == *expected);
 }
 
-CLEAN_TEST(broken_samples_can_be_left_out_and_are_counted) {
+CLEAN_TEST(broken_samples_can_be_skipped_and_are_counted) {
     uint64_t expected = 0;
-    static const int kinds[] = {7, 2, 1}; /* at last all of them: no batches */
+    /* with 1 all samples are broken and there are no batches */
+    static const int kinds[] = {7, 2, 1};
     for (int k = 0; k < 3; k++)
         for (int workers = 0; workers <= 3; workers++) check_skipping(kinds[k], workers, &expected);
 }
 
-CLEAN_TEST(broken_samples_are_left_out_of_padded_batches_too) {
+CLEAN_TEST(broken_samples_are_skipped_in_padded_batches) {
     GD_SCOPE;
     numbers n = {.count = 10, .broken_every = 3};
     gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 5, .pad = true, .skip_broken = true);
@@ -195,45 +200,46 @@ CLEAN_TEST(broken_samples_are_left_out_of_padded_batches_too) {
           gd_loader_skipped(l) == 3);
 }
 
-/* --- the thread ------------------------------------------------------------------------------- */
+/* --- where samples are computed --------------------------------------------------------------- */
 
-static gd_tensors first_ones(const gd_tensors *samples, int64_t count, void *user) {
+static gd_tensors collate_first(const gd_tensors *samples, int64_t count, void *user) {
     (void)count, (void)user;
     return gd_listed(samples[0].at[0]);
 }
-static gd_tensors looks_around(int64_t index, gd_random *random, void *self) {
+static gd_tensors get_and_check_modes(int64_t index, gd_random *random, void *self) {
     (void)random;
     gd_tensor *x = gd_requires_grad(gd_full(gd_dims(2), (double)index));
     if (gd_default_device() != gd_device_get("cpu")) *(bool *)self = true;
     return gd_listed(gd_mul(x, x));
 }
 
-CLEAN_TEST(samples_are_made_on_the_cpu_and_without_a_tape) {
+CLEAN_TEST(samples_are_computed_on_the_cpu_without_a_tape) {
     GD_SCOPE;
-    bool elsewhere = false;
-    gd_dataset *d = gd_dataset_from(&elsewhere, .count = ragged_count, .get = looks_around);
-    gd_loader *l = gd_loader_new(d, .batch = 3, .targets = 0, .collate = first_ones);
+    bool wrong_modes = false;
+    gd_dataset *d =
+        gd_dataset_from(&wrong_modes, .count = ragged_count, .get = get_and_check_modes);
+    gd_loader *l = gd_loader_new(d, .batch = 3, .targets = 0, .collate = collate_first);
     gd_tensors batch;
     {
         GD_DEVICE(gd_test_device());
         CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
     }
-    CHECK(!elsewhere && gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
+    CHECK(!wrong_modes && gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
     CHECK(!gd_tensor_requires_grad(batch.at[0]));
 }
 
-static gd_tensors made_elsewhere(int64_t index, gd_random *random, void *self) {
+static gd_tensors get_on_other_device(int64_t index, gd_random *random, void *self) {
     (void)random, (void)self;
     return gd_listed(gd_to_device(gd_full(gd_dims(2), (double)index), gd_test_device()));
 }
 
-CLEAN_TEST(tensors_of_another_device_are_copied_or_refused) {
+CLEAN_TEST(samples_on_another_device_are_copied_or_fail) {
     GD_SCOPE;
     gd_device *device = gd_test_device();
     gd_tensors batch;
     float x[3][2];
     for (int pad = 0; pad < 2; pad++) {
-        gd_dataset *d = gd_dataset_from(NULL, .count = ragged_count, .get = made_elsewhere);
+        gd_dataset *d = gd_dataset_from(NULL, .count = ragged_count, .get = get_on_other_device);
         gd_loader *l = gd_loader_new(d, .batch = 3, .targets = 0, .pad = pad);
         CHECK_SAYING(gd_loader_next(l, &batch), "%s", gd_error_message());
         CHECK(gd_tensor_device(batch.at[0]) == gd_device_get("cpu"));
@@ -242,13 +248,13 @@ CLEAN_TEST(tensors_of_another_device_are_copied_or_refused) {
     gd_tensor *ones = gd_to_device(gd_ones(gd_dims(9)), device);
     gd_tensor *classes = gd_to_device(gd_zeros(gd_dims(9), .dtype = GD_I64), device);
     CHECK(gd_sampler_weighted(ones) && gd_sampler_stratified(classes));
-    CHECK(gd_dataset_count(gd_dataset_subset(ragged(), classes)) == 9);
+    CHECK(gd_dataset_count(gd_dataset_subset(ragged_dataset(), classes)) == 9);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK(!gd_dataset_tensors(ones) && says("tensor 0 is on test:0"));
     gd_clear_error();
 }
 
-static gd_tensors reads_a_loader(gd_tensors in, void *user) {
+static gd_tensors read_loader(gd_tensors in, void *user) {
     gd_tensors batch;
     gd_loader_next(user, &batch);
     return gd_listed(gd_add(in.at[0], batch.at[0]));
@@ -258,7 +264,7 @@ CLEAN_TEST(a_traced_function_cannot_read_a_loader) {
     GD_SCOPE;
     gd_loader *l =
         gd_loader_new(gd_dataset_tensors(gd_ones(gd_dims(6, 2))), .batch = 2, .targets = 0);
-    gd_jit_call(gd_jit_new(reads_a_loader, l), gd_list(gd_ones(gd_dims(2, 2))));
+    gd_jit_call(gd_jit_new(read_loader, l), gd_list(gd_ones(gd_dims(2, 2))));
     CHECK_SAYING(says("gd_loader_next: a function is being traced"), "%s", gd_error_message());
     gd_clear_error();
     CHECK(gd_loader_tell(l).batch == 0);
@@ -266,21 +272,21 @@ CLEAN_TEST(a_traced_function_cannot_read_a_loader) {
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-static int64_t own_count(int64_t samples, void *self) {
+static int64_t sampler_count(int64_t samples, void *self) {
     (void)samples;
     return *(int64_t *)self;
 }
-static int64_t own_at(int64_t position, uint64_t seed, uint64_t epoch, int64_t samples,
-                      void *self) {
+static int64_t sampler_at(int64_t position, uint64_t seed, uint64_t epoch, int64_t samples,
+                          void *self) {
     (void)self;
     return position == 5 && seed == 99 ? samples : (position + (int64_t)epoch) % samples;
 }
 
-CLEAN_TEST(a_program_can_have_a_sampler_of_its_own) {
+CLEAN_TEST(a_program_can_define_a_sampler) {
     GD_SCOPE;
     numbers n = {.count = 4};
     int64_t positions = 9, y[9];
-    gd_sampler *s = gd_sampler_from(&positions, .count = own_count, .at = own_at);
+    gd_sampler *s = gd_sampler_from(&positions, .count = sampler_count, .at = sampler_at);
     for (int workers = 0; workers <= 2; workers += 2) {
         gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 3, .sampler = s, .workers = workers);
         CHECK(gd_loader_batches(l) == 3 &&
@@ -300,26 +306,27 @@ CLEAN_TEST(a_program_can_have_a_sampler_of_its_own) {
     CHECK(!gd_loader_new(NUMBERS(&n), .sampler = s) && says("the sampler's count is -1"));
 }
 
-CLEAN_TEST(options_that_do_not_fit_are_refused) {
+CLEAN_TEST(invalid_options_fail) {
     GD_SCOPE;
     numbers n = {.count = 6};
     gd_dataset *d = NUMBERS(&n);
     gd_sampler *s = gd_sampler_weighted(gd_ones(gd_dims(5)));
-#define REFUSES(part, ...)                                                             \
+#define CHECK_FAILS(part, ...)                                                         \
     do {                                                                               \
         CHECK(!gd_loader_new(__VA_ARGS__));                                            \
         CHECK_SAYING(says(part) && says("gd_loader_new: "), "%s", gd_error_message()); \
         gd_clear_error();                                                              \
     } while (0)
-    REFUSES("the dataset is NULL", NULL);
-    REFUSES(".batch is 0; it must be at least 1", d, .batch = 0);
-    REFUSES(".workers is -1; it must be from 0 to 256", d, .workers = -1);
-    REFUSES(".prefetch is 0", d, .prefetch = 0);
-    REFUSES(".targets is -1", d, .targets = -1);
-    REFUSES(".weights is 2; it must be from 0 to 1", d, .weights = 2);
-    REFUSES(".shuffle and .sampler", d, .shuffle = true, .sampler = gd_sampler_distributed(0, 2));
-    REFUSES(".pad is for stacking", d, .pad = true, .collate = lengths);
-    REFUSES("the sampler is for 5 samples, and the dataset has 6", d, .sampler = s);
+    CHECK_FAILS("the dataset is NULL", NULL);
+    CHECK_FAILS(".batch is 0; it must be at least 1", d, .batch = 0);
+    CHECK_FAILS(".workers is -1; it must be from 0 to 256", d, .workers = -1);
+    CHECK_FAILS(".prefetch is 0", d, .prefetch = 0);
+    CHECK_FAILS(".targets is -1", d, .targets = -1);
+    CHECK_FAILS(".weights is 2; it must be from 0 to 1", d, .weights = 2);
+    CHECK_FAILS(".shuffle and .sampler", d, .shuffle = true,
+                .sampler = gd_sampler_distributed(0, 2));
+    CHECK_FAILS(".pad is for stacking", d, .pad = true, .collate = collate_lengths);
+    CHECK_FAILS("the sampler is for 5 samples, and the dataset has 6", d, .sampler = s);
     gd_loader *l = gd_loader_new(d, .targets = 2, .weights = 1);
     gd_tensors batch;
     CHECK(!gd_loader_next(l, &batch));

@@ -1,13 +1,13 @@
 /* test_loader_faults.c - every allocation fails once while datasets, samplers and loaders are
- * made and used.
+ * created and used.
  *
- * A failure is reported, nothing leaks, and the same work succeeds afterwards. With workers the
- * allocation that fails is another one each time.
+ * A failure is reported, nothing leaks, and the same work succeeds afterwards. With workers a
+ * different allocation fails in each run.
  */
 #include "fault_walk.h"
 #include "loader_things.h"
 
-/* Runs `work` until none of its allocations fails. */
+/* Repeats `work` until none of its allocations fails. */
 static void walk_work(const char *what, gd_status (*work)(void *), void *user) {
     fault_walk w = {.what = what};
     while (fault_next(&w)) {
@@ -19,16 +19,16 @@ static void walk_work(const char *what, gd_status (*work)(void *), void *user) {
     CHECK_SAYING(w.failures > 3, "%s: only %lld allocations failed", what, (long long)w.failures);
 }
 
-static gd_tensors doubled(gd_tensors sample, gd_random *random, void *user) {
+static gd_tensors double_sample(gd_tensors sample, gd_random *random, void *user) {
     (void)random, (void)user;
     return gd_listed(gd_add(sample.at[0], sample.at[0]), sample.at[1]);
 }
-static bool all_but_two(gd_tensors sample, void *user) {
+static bool keep_all_but_two(gd_tensors sample, void *user) {
     (void)user;
     return gd_item_int(sample.at[1]) != 2;
 }
 
-static gd_status combine(void *user) {
+static gd_status combine_datasets(void *user) {
     GD_SCOPE;
     const int64_t some[] = {1, 0, 3};
     gd_dataset *d = gd_dataset_tensors(gd_ones(gd_dims(4, 2)), gd_arange(0, 4, .dtype = GD_I64)),
@@ -38,14 +38,15 @@ static gd_status combine(void *user) {
     gd_dataset *all =
         gd_dataset_concat(gd_dataset_subset(d, gd_from_array(gd_dims(3), GD_I64, some)),
                           gd_dataset_range(d, 1, 2), a, b);
-    gd_dataset *last = gd_dataset_filter(gd_dataset_map(all, doubled, NULL), all_but_two, NULL);
+    gd_dataset *last =
+        gd_dataset_filter(gd_dataset_map(all, double_sample, NULL), keep_all_but_two, NULL);
     gd_dataset *pairs = gd_dataset_zip(last, last);
     if (pairs) gd_dataset_get(pairs, 0);
     return gd_error_status();
 }
-TEST(combining_datasets) { walk_work("combining", combine, NULL); }
+TEST(combining_datasets) { walk_work("combining", combine_datasets, NULL); }
 
-static gd_status sample(void *user) {
+static gd_status use_samplers(void *user) {
     GD_SCOPE;
     (void)user;
     const float weights[] = {1, 0, 3, 1, 1, 2};
@@ -63,7 +64,7 @@ static gd_status sample(void *user) {
     }
     return gd_error_status();
 }
-TEST(making_and_using_samplers) { walk_work("samplers", sample, NULL); }
+TEST(creating_and_using_samplers) { walk_work("samplers", use_samplers, NULL); }
 
 typedef struct trial {
     int workers;
@@ -71,12 +72,12 @@ typedef struct trial {
     gd_collate_fn collate;
 } trial;
 
-static gd_tensors first_of(const gd_tensors *samples, int64_t count, void *user) {
+static gd_tensors collate_first(const gd_tensors *samples, int64_t count, void *user) {
     (void)count, (void)user;
     return gd_listed(samples[0].at[0], samples[0].at[1]);
 }
 
-/* After a failure the next call goes on, and all batches come but for the one that failed. */
+/* After a failure the next call continues: every batch arrives except the failed one. */
 static gd_status read_all(void *user) {
     const trial *t = user;
     GD_SCOPE;
@@ -103,7 +104,7 @@ static gd_status read_all(void *user) {
 
 TEST(reading_batches) {
     trial trials[] = {
-        {0}, {.skip_broken = true}, {.pad = true}, {.collate = first_of}, {.tensors = true}};
+        {0}, {.skip_broken = true}, {.pad = true}, {.collate = collate_first}, {.tensors = true}};
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
         for (int workers = 0; workers <= 2; workers += 2) {
             trials[i].workers = workers;
@@ -116,7 +117,7 @@ typedef struct saved {
     gd_state *state;
 } saved;
 
-static gd_status load(void *user) {
+static gd_status load_loader(void *user) {
     saved *s = user;
     gd_loader_seek(s->loader, ((gd_loader_position){0, 1}));
     const gd_status status = gd_set_state(s->loader, s->state);
@@ -130,7 +131,7 @@ TEST(loading_the_state) {
     saved s = {.loader = gd_loader_new(NUMBERS(&n), .batch = 4, .shuffle = true)};
     CHECK(gd_loader_seek(s.loader, ((gd_loader_position){0, 2})) == GD_OK);
     s.state = gd_state_of(s.loader);
-    walk_work("loading", load, &s);
+    walk_work("loading", load_loader, &s);
 }
 
 TEST_MAIN

@@ -1,4 +1,4 @@
-/* test_loader_state.c - a loader that is saved and loaded goes on with the next batch. */
+/* test_loader_state.c - a loader that is saved and loaded continues with the next batch. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,11 +8,11 @@
 
 static const char *const file = "test_loader_state.safetensors";
 
-CLEAN_TEST(a_loaded_loader_goes_on_with_the_next_batch) {
+CLEAN_TEST(a_loaded_loader_continues_with_the_next_batch) {
     GD_SCOPE;
     numbers n = {.count = 50, .broken_every = 9};
     for (int workers = 0; workers <= 3; workers += 3)
-        for (int stop = 0; stop < 14; stop += 3) { /* within the second epoch, too */
+        for (int stop = 0; stop < 14; stop += 3) { /* some stops lie in the second epoch */
             gd_loader *a = gd_loader_new(NUMBERS(&n), .batch = 8, .shuffle = true, .seed = 12,
                                          .workers = workers, .skip_broken = true);
             gd_loader *b = gd_loader_new(NUMBERS(&n), .batch = 8, .shuffle = true, .seed = 1,
@@ -20,7 +20,7 @@ CLEAN_TEST(a_loaded_loader_goes_on_with_the_next_batch) {
             gd_tensors batch;
             for (int i = 0; i < stop; i++) gd_loader_next(a, &batch);
             CHECK(gd_save_state(file, gd_part("loader", a)) == GD_OK);
-            for (int i = 0; i < 3; i++) gd_loader_next(b, &batch); /* somewhere else before */
+            for (int i = 0; i < 3; i++) gd_loader_next(b, &batch); /* starts at another position */
             CHECK_SAYING(gd_load_state(file, gd_part("loader", b)) == GD_OK, "%s",
                          gd_error_message());
             CHECK(gd_loader_tell(a).epoch == gd_loader_tell(b).epoch &&
@@ -33,7 +33,7 @@ CLEAN_TEST(a_loaded_loader_goes_on_with_the_next_batch) {
     remove(file);
 }
 
-CLEAN_TEST(a_state_of_another_loader_is_refused_and_changes_nothing) {
+CLEAN_TEST(loading_the_state_of_a_different_loader_fails_and_changes_nothing) {
     GD_SCOPE;
     numbers n = {.count = 50}, more = {.count = 51};
     gd_sampler *s = gd_sampler_weighted(gd_ones(gd_dims(50)));
@@ -79,7 +79,7 @@ CLEAN_TEST(a_state_of_another_loader_is_refused_and_changes_nothing) {
 
 enum { FORKS = 30, HANGS = 60 };
 
-/* Whether the child gets batch `next` and those after it. */
+/* Returns whether the child gets batch `next` and the batches after it. */
 static bool works_in_child(gd_loader *l, int next, bool use) {
     GD_SCOPE;
     if (use) {
@@ -115,19 +115,19 @@ TEST(the_child_of_a_fork_can_use_and_free_a_loader) {
     gd_release(l);
 }
 
-/* --- signals and the end ---------------------------------------------------------------------- */
+/* --- signals and exit ------------------------------------------------------------------------- */
 
 static _Atomic int in_worker;
 static pthread_t main_thread;
-static void handler(int signal) {
+static void record_signal_thread(int signal) {
     (void)signal;
     if (!pthread_equal(pthread_self(), main_thread)) atomic_fetch_add(&in_worker, 1);
 }
 
-CLEAN_TEST(signals_go_to_the_programs_threads) {
+CLEAN_TEST(workers_do_not_receive_signals) {
     GD_SCOPE;
     main_thread = pthread_self();
-    struct sigaction action = {.sa_handler = handler}, before;
+    struct sigaction action = {.sa_handler = record_signal_thread}, before;
     sigaction(SIGUSR1, &action, &before);
     numbers n = {.count = 400, .sleep_us = 100};
     gd_loader *l = gd_loader_new(NUMBERS(&n), .batch = 4, .workers = 4);
@@ -136,7 +136,7 @@ CLEAN_TEST(signals_go_to_the_programs_threads) {
     sigaddset(&blocked, SIGUSR1);
     gd_tensors batch;
     CHECK(gd_loader_next(l, &batch));
-    pthread_sigmask(SIG_BLOCK, &blocked, &old); /* only a worker could take it now */
+    pthread_sigmask(SIG_BLOCK, &blocked, &old); /* now only a worker could receive the signal */
     for (int i = 0; i < 50; i++) {
         kill(getpid(), SIGUSR1);
         CHECK(gd_loader_next(l, &batch));
@@ -146,8 +146,8 @@ CLEAN_TEST(signals_go_to_the_programs_threads) {
     sigaction(SIGUSR1, &before, NULL);
 }
 
-/* exit() while workers are at work, with the loader still there. */
-TEST(a_program_may_exit_while_workers_are_at_work) {
+/* exit() while workers run and the loader still exists. */
+TEST(a_program_may_exit_while_workers_run) {
     SKIP_FORKS;
     fflush(NULL);
     for (int i = 0; i < 5; i++) {
@@ -165,8 +165,8 @@ TEST(a_program_may_exit_while_workers_are_at_work) {
     }
 }
 
-/* Two threads of a program use two loaders at the same time. */
-static void *another(void *arg) {
+/* Reads a second loader in another thread. */
+static void *read_other_loader(void *arg) {
     GD_SCOPE;
     numbers n = {.count = 60};
     for (int i = 0; i < 5; i++) {
@@ -176,10 +176,11 @@ static void *another(void *arg) {
     return NULL;
 }
 
-CLEAN_TEST(several_threads_have_loaders_of_their_own) {
+CLEAN_TEST(several_threads_can_use_separate_loaders) {
     pthread_t threads[3];
     uint64_t h[3];
-    for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, another, &h[i]) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, read_other_loader, &h[i]) == 0);
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
     CHECK(h[0] == h[1] && h[1] == h[2]);
 }

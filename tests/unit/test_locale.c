@@ -1,6 +1,6 @@
-/* test_locale.c - a program that sets a locale with a decimal comma sees no difference.
+/* test_locale.c - a locale with a decimal comma changes no result of the library.
  *
- * Such a locale need not be installed: localedef makes one in a folder of this test.
+ * The locale need not be installed: localedef creates it in a folder of this test.
  */
 #include <locale.h>
 
@@ -22,9 +22,9 @@ static bool find_comma(void) {
     return false;
 }
 
-/* Sets a locale with a decimal comma. NULL, or why that cannot be done. */
+/* Sets a locale with a decimal comma. Returns NULL, or the reason why that is impossible. */
 static const char *set_comma(void) {
-    static const char *folder; /* of the locale and of the kernels that are compiled here */
+    static const char *folder; /* holds the locale and the compiled kernels */
     if (!folder) {
         folder = temp_folder();
         setenv("GRADUS_CACHE", folder, 1);
@@ -45,9 +45,9 @@ static const char *set_comma(void) {
         if (comma_why_) SKIP(comma_why_);     \
     } while (0)
 
-static void set_plain(void) { setlocale(LC_ALL, "C"); }
+static void set_c_locale(void) { setlocale(LC_ALL, "C"); }
 
-TEST(numbers_are_read_and_printed_with_a_point) {
+TEST(numbers_are_read_and_printed_with_a_decimal_point) {
     COMMA_OR_SKIP;
     char text[64], *end;
     gd_double_print(text, 1.5);
@@ -55,13 +55,13 @@ TEST(numbers_are_read_and_printed_with_a_point) {
     CHECK(gd_double_parse("2.5,", &end) == 2.5 && *end == ',');
     gd_snprintf(text, sizeof text, "%g %a", 0.25, 1.5);
     CHECK_SAYING(strcmp(text, "0.25 0x1.8p+0") == 0, "%s", text);
-    snprintf(text, sizeof text, "%g", 0.25); /* the program's own printing is as it was */
+    snprintf(text, sizeof text, "%g", 0.25); /* printing by the program itself is unaffected */
     CHECK_SAYING(strcmp(text, "0,25") == 0, "%s", text);
     CHECK(gd_float_shortest(0.1f) == 0.1);
-    set_plain();
+    set_c_locale();
 }
 
-TEST(options_are_read_with_a_point_and_no_comma) {
+TEST(options_are_read_with_a_decimal_point) {
     GD_SCOPE;
     COMMA_OR_SKIP;
     gd_tensor *x = gd_from_array(gd_dims(1), GD_F32, (float[]){-1});
@@ -70,10 +70,10 @@ TEST(options_are_read_with_a_point_and_no_comma) {
     gd_call("leaky_relu", gd_list(x), "slope=0,25");
     CHECK(gd_failed());
     gd_clear_error();
-    set_plain();
+    set_c_locale();
 }
 
-TEST(ops_are_defined_with_a_point) {
+TEST(expressions_of_new_ops_are_read_with_a_decimal_point) {
     GD_SCOPE;
     COMMA_OR_SKIP;
     CHECK(gd_op_define("eighth(x) -> y  elementwise float\nAn eighth.\n  beta float = 1.5\n  y = "
@@ -85,10 +85,10 @@ TEST(ops_are_defined_with_a_point) {
     CHECK(gd_backward(y) == GD_OK && gd_item(gd_tensor_grad(x)) == 0.1875);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     gd_clear_error();
-    set_plain();
+    set_c_locale();
 }
 
-static gd_tensors chain(gd_tensors in, void *user) {
+static gd_tensors elementwise_chain(gd_tensors in, void *user) {
     (void)user;
     gd_tensor *x = in.at[0], *e = gd_exp(x);
     gd_tensor *a = gd_add(gd_mul(gd_gelu(x), gd_scalar(0.3)), gd_scalar(0.7));
@@ -104,7 +104,7 @@ TEST(kernels_are_compiled_and_give_the_same_bits) {
     struct stat identity;
     gd_tensor *x = gd_div(gd_reshape(gd_arange(0, 10000), gd_dims(100, 100)), gd_scalar(5000));
     const gd_native_counts before = gd_native_count();
-    gd_tensors comma = gd_jit_call(gd_jit_new(chain, NULL), gd_list(x));
+    gd_tensors comma = gd_jit_call(gd_jit_new(elementwise_chain, NULL), gd_list(x));
     const gd_native_counts after = gd_native_count();
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     const char *off = getenv("GRADUS_NATIVE");
@@ -113,14 +113,14 @@ TEST(kernels_are_compiled_and_give_the_same_bits) {
         CHECK_SAYING(after.failed == before.failed && after.compiled > before.compiled,
                      "%d failed, %d compiled", (int)(after.failed - before.failed),
                      (int)(after.compiled - before.compiled));
-    set_plain();
-    gd_tensors plain = gd_jit_call(gd_jit_new(chain, NULL), gd_list(x));
+    set_c_locale();
+    gd_tensors plain = gd_jit_call(gd_jit_new(elementwise_chain, NULL), gd_list(x));
     for (int i = 0; i < 3; i++)
         CHECK(memcmp(gd_data(comma.at[i]), gd_data(plain.at[i]),
                      (size_t)gd_tensor_numel(plain.at[i]) * sizeof(float)) == 0);
 }
 
-TEST(tables_and_messages_have_a_point) {
+TEST(tables_and_messages_have_a_decimal_point) {
     GD_SCOPE;
     COMMA_OR_SKIP;
     static char text[1 << 16];
@@ -145,10 +145,10 @@ TEST(tables_and_messages_have_a_point) {
     char *lines = gd_graph_text(g);
     CHECK_SAYING(lines && strstr(lines, "slope=0.25"), "%s", lines ? lines : "");
     free(lines);
-    set_plain();
+    set_c_locale();
 }
 
-TEST(logs_have_a_point) {
+TEST(logs_have_a_decimal_point) {
     GD_SCOPE;
     COMMA_OR_SKIP;
     const char *path = temp_path("log.csv");
@@ -160,7 +160,7 @@ TEST(logs_have_a_point) {
     for (int i = 0; i < 2; i++) CHECK(fake_epoch(&r, stopping, 1, "loss", 0.5) == GD_OK);
     CHECK_SAYING(strstr(r.stopped, "the best was 0.5,"), "%s", r.stopped);
     CHECK(file_has_text(path, "epoch,step,loss\n1,1,0.5\n"));
-    set_plain();
+    set_c_locale();
 }
 
 TEST_MAIN

@@ -1,5 +1,5 @@
-/* test_loss.c - losses over classes, beyond the cases of tests/cases: messages for wrong targets,
- * all targets ignored, bodies against kernels, and extreme numbers.
+/* test_loss.c - classification losses beyond tests/cases: messages for wrong targets, all targets
+ * ignored, bodies against kernels, and extreme values.
  */
 #include <math.h>
 
@@ -10,7 +10,7 @@
 #include "ops/call.h"
 #include "test.h"
 
-static gd_tensor *indices(int64_t n, const int64_t *values) {
+static gd_tensor *index_tensor(int64_t n, const int64_t *values) {
     return gd_from_array(gd_dims(n), GD_I64, values);
 }
 
@@ -20,7 +20,7 @@ static bool close_to(double a, double b, double tolerance) {
 
 /* --- wrong targets ---------------------------------------------------------------------------- */
 
-TEST(a_class_that_does_not_exist_is_named_with_its_place) {
+TEST(a_class_out_of_range_is_reported_with_its_index) {
     static const gd_dtype dtypes[] = {GD_F32, GD_F64, GD_F16};
     for (int d = 0; d < 3; d++)
         for (int high = 0; high < 2; high++) {
@@ -29,8 +29,9 @@ TEST(a_class_that_does_not_exist_is_named_with_its_place) {
             gd_tensor *x = gd_randn(gd_dims(N, C), .dtype = dtypes[d]),
                       *target = gd_randint(gd_dims(N), 0, C);
             int64_t *t = gd_data(target);
-            t[4321] = 99,
-            t[1234] = high ? C : -1; /* the first one is named, whichever thread finds it */
+            /* the first bad target is reported, whichever thread finds it */
+            t[4321] = 99;
+            t[1234] = high ? C : -1;
             char expected[80];
             snprintf(expected, sizeof expected, "target 1234 is class %d, but classes are 0 to 9",
                      high ? C : -1);
@@ -45,7 +46,7 @@ TEST(a_class_that_does_not_exist_is_named_with_its_place) {
         }
 }
 
-TEST(a_target_that_broadcasts_is_warned_of) {
+TEST(a_target_that_broadcasts_gives_a_warning) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(8, 1))), *target = gd_rand(gd_dims(8));
     char line[40];
@@ -71,7 +72,7 @@ TEST(a_target_that_broadcasts_is_warned_of) {
     gd_mse_loss(x, gd_reshape(target, gd_dims(8, 1)));
     gd_mse_loss(x, gd_scalar(1));
     CHECK(captured.warnings == 0);
-    gd_graph *graph = gd_graph_new(); /* in a graph once, when it is built */
+    gd_graph *graph = gd_graph_new(); /* a graph warns once, when it is built */
     {
         GD_GRAPH(graph);
         gd_tensor *a = gd_placeholder(gd_dims(8, 1)), *loss = gd_mse_loss(a, target);
@@ -85,10 +86,10 @@ TEST(a_target_that_broadcasts_is_warned_of) {
     end_log_capture();
 }
 
-TEST(shapes_that_do_not_fit_are_refused) {
+TEST(shapes_that_do_not_match_fail) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(4, 3)), *integer = gd_zeros(gd_dims(4), .dtype = GD_I64);
-#define REFUSED(status, expression)                                                            \
+#define CHECK_FAILS(status, expression)                                                        \
     do {                                                                                       \
         CHECK(gd_tensor_is_error(expression));                                                 \
         CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), \
@@ -96,33 +97,33 @@ TEST(shapes_that_do_not_fit_are_refused) {
         CHECK_SAYING(strstr(gd_error_message(), "test_loss.c"), "%s", gd_error_message());     \
         gd_clear_error();                                                                      \
     } while (0)
-    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(3), .dtype = GD_I64)));
-    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 1), .dtype = GD_I64)));
-    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 4))));
-    REFUSED(GD_E_DTYPE, gd_cross_entropy(x, gd_zeros(gd_dims(4), .dtype = GD_BOOL)));
-    REFUSED(GD_E_DTYPE, gd_cross_entropy(gd_zeros(gd_dims(4, 3), .dtype = GD_I32), integer));
-    REFUSED(GD_E_SHAPE, gd_cross_entropy(gd_scalar(1), gd_scalar_int(0)));
-    REFUSED(GD_E_SHAPE, gd_cross_entropy(x, integer, .weight = gd_ones(gd_dims(4))));
-    REFUSED(GD_E_DTYPE,
-            gd_cross_entropy(x, integer, .weight = gd_ones(gd_dims(3), .dtype = GD_F64)));
-    REFUSED(GD_E_ARGUMENT, gd_cross_entropy(x, integer, .label_smoothing = 1.5));
-    REFUSED(GD_E_DTYPE, gd_nll_loss(x, gd_zeros(gd_dims(4))));
-    REFUSED(GD_E_SHAPE, gd_mse_loss(x, gd_zeros(gd_dims(4))));
-    REFUSED(GD_E_DTYPE, gd_mse_loss(integer, integer));
-    REFUSED(GD_E_SHAPE, gd_bce_loss(x, gd_zeros(gd_dims(3))));
-    REFUSED(GD_E_SHAPE, gd_bce_with_logits(x, gd_zeros(gd_dims(3))));
-    REFUSED(GD_E_ARGUMENT, gd_huber_loss(x, x, .delta = 0));
-    REFUSED(GD_E_ARGUMENT, gd_smooth_l1_loss(x, x, .beta = -1));
-    REFUSED(GD_E_SHAPE, gd_kl_div(gd_scalar(1), gd_scalar(1), .reduction = GD_BATCHMEAN));
-    REFUSED(GD_E_SHAPE, gd_cosine_embedding_loss(x, x, gd_scalar(1)));
+    CHECK_FAILS(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(3), .dtype = GD_I64)));
+    CHECK_FAILS(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 1), .dtype = GD_I64)));
+    CHECK_FAILS(GD_E_SHAPE, gd_cross_entropy(x, gd_zeros(gd_dims(4, 4))));
+    CHECK_FAILS(GD_E_DTYPE, gd_cross_entropy(x, gd_zeros(gd_dims(4), .dtype = GD_BOOL)));
+    CHECK_FAILS(GD_E_DTYPE, gd_cross_entropy(gd_zeros(gd_dims(4, 3), .dtype = GD_I32), integer));
+    CHECK_FAILS(GD_E_SHAPE, gd_cross_entropy(gd_scalar(1), gd_scalar_int(0)));
+    CHECK_FAILS(GD_E_SHAPE, gd_cross_entropy(x, integer, .weight = gd_ones(gd_dims(4))));
+    CHECK_FAILS(GD_E_DTYPE,
+                gd_cross_entropy(x, integer, .weight = gd_ones(gd_dims(3), .dtype = GD_F64)));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_cross_entropy(x, integer, .label_smoothing = 1.5));
+    CHECK_FAILS(GD_E_DTYPE, gd_nll_loss(x, gd_zeros(gd_dims(4))));
+    CHECK_FAILS(GD_E_SHAPE, gd_mse_loss(x, gd_zeros(gd_dims(4))));
+    CHECK_FAILS(GD_E_DTYPE, gd_mse_loss(integer, integer));
+    CHECK_FAILS(GD_E_SHAPE, gd_bce_loss(x, gd_zeros(gd_dims(3))));
+    CHECK_FAILS(GD_E_SHAPE, gd_bce_with_logits(x, gd_zeros(gd_dims(3))));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_huber_loss(x, x, .delta = 0));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_smooth_l1_loss(x, x, .beta = -1));
+    CHECK_FAILS(GD_E_SHAPE, gd_kl_div(gd_scalar(1), gd_scalar(1), .reduction = GD_BATCHMEAN));
+    CHECK_FAILS(GD_E_SHAPE, gd_cosine_embedding_loss(x, x, gd_scalar(1)));
 }
 
 /* --- ignored targets -------------------------------------------------------------------------- */
 
-TEST(targets_that_are_all_ignored_give_nan_as_a_mean_and_0_as_a_sum) {
+TEST(ignoring_all_targets_gives_nan_as_mean_and_0_as_sum) {
     static const int64_t ignored[3] = {-100, -100, -100};
     GD_SCOPE;
-    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(3, 4))), *target = indices(3, ignored);
+    gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(3, 4))), *target = index_tensor(3, ignored);
     CHECK(isnan(gd_item(gd_cross_entropy(x, target))));
     CHECK(isnan(gd_item(gd_nll_loss(x, target))));
     CHECK(gd_item(gd_cross_entropy(x, target, .reduction = GD_SUM)) == 0);
@@ -132,13 +133,14 @@ TEST(targets_that_are_all_ignored_give_nan_as_a_mean_and_0_as_a_sum) {
     for (int i = 0; i < 12; i++) CHECK(g[i] == 0);
 }
 
-TEST(logits_of_an_ignored_target_do_not_matter) {
+TEST(logits_of_an_ignored_target_have_no_effect) {
     static const int64_t values[3] = {1, -100, 0};
     for (int inner = 1; inner <= 2; inner++) {
         GD_SCOPE;
         float data[3][4] = {{1, 2, 3, 4}, {NAN, INFINITY, -INFINITY, NAN}, {4, 3, 2, 1}};
-        gd_tensor *x = gd_from_array(gd_dims(3, 4), GD_F32, data), *target = indices(3, values);
-        if (inner == 2) { /* as columns: (1,4,3) */
+        gd_tensor *x = gd_from_array(gd_dims(3, 4), GD_F32, data),
+                  *target = index_tensor(3, values);
+        if (inner == 2) { /* classes along axis 1: (1,4,3) */
             x = gd_clone(gd_reshape(gd_permute(x, gd_dims(1, 0)), gd_dims(1, 4, 3)));
             target = gd_reshape(target, gd_dims(1, 3));
         }
@@ -154,14 +156,14 @@ TEST(logits_of_an_ignored_target_do_not_matter) {
     }
 }
 
-/* --- numbers ---------------------------------------------------------------------------------- */
+/* --- extreme values --------------------------------------------------------------------------- */
 
-TEST(large_logits_keep_their_digits) {
+TEST(large_logits_keep_their_precision) {
     static const int64_t values[2] = {0, 1};
     GD_SCOPE;
     float data[2][3] = {{1000, 998, 990}, {-2000, -2003, -2001}};
     gd_tensor *x = gd_requires_grad(gd_from_array(gd_dims(2, 3), GD_F32, data));
-    gd_tensor *y = gd_cross_entropy(x, indices(2, values), .reduction = GD_NONE);
+    gd_tensor *y = gd_cross_entropy(x, index_tensor(2, values), .reduction = GD_NONE);
     const float *v = gd_data(y);
     CHECK(close_to(v[0], log1p(exp(-2) + exp(-10)), 1e-6));
     CHECK(close_to(v[1], 3 + log(1 + exp(-3) + exp(-1)), 1e-6));
@@ -171,7 +173,7 @@ TEST(large_logits_keep_their_digits) {
     CHECK(close_to(g[0], 1 / sum - 1, 1e-6) && close_to(g[1], exp(-2) / sum, 1e-6));
 }
 
-TEST(bce_with_logits_is_finite_far_out_in_both_orders) {
+TEST(bce_with_logits_and_its_gradient_are_finite_for_large_logits) {
     GD_SCOPE;
     float data[4] = {-500, -90, 90, 500}, targets[4] = {0, 1, 0, 1};
     gd_tensor *target = gd_from_array(gd_dims(4), GD_F32, targets);
@@ -190,7 +192,7 @@ TEST(bce_with_logits_is_finite_far_out_in_both_orders) {
 
 /* --- kernels and bodies ----------------------------------------------------------------------- */
 
-/* The op's body in other ops against its kernel. */
+/* Compares the op's body with its kernel. */
 static void check_body(const char *name, gd_tensors inputs, const char *options, double tolerance) {
     const gd_op *op = gd_op_find(name);
     gd_tensor *from_kernel = gd_call(name, inputs, options), *y[4] = {NULL};
@@ -204,7 +206,7 @@ static void check_body(const char *name, gd_tensors inputs, const char *options,
     gd_clear_error();
 }
 
-TEST(bodies_give_what_kernels_give) {
+TEST(bodies_agree_with_kernels) {
     static const char *const options[] = {"", "reduction=sum", "reduction=none", "ignore_index=1",
                                           "ignore_index=1 reduction=none"};
     static const gd_shape shapes[] = {
@@ -231,7 +233,7 @@ TEST(bodies_give_what_kernels_give) {
             }
 }
 
-TEST(no_memory_is_a_status) {
+TEST(failed_allocations_return_a_status) {
     for (fault_walk w = {.what = "cross entropy", .lasting = true}; fault_next(&w);) {
         GD_SCOPE;
         gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(40, 7))),

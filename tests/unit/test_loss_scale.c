@@ -1,4 +1,5 @@
-/* Loss scaling: the same bits as without it, and steps that overflow change nothing. */
+/* test_loss_scale.c - loss scaling gives the same bits as training without it, and steps that
+ * overflow change nothing. */
 #include <math.h>
 #include <string.h>
 
@@ -21,14 +22,14 @@ static const char *const optimizers[][2] = {
 };
 enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 
-/* One training: parameters, optimizer, schedule, and a scale or none. */
-typedef struct run {
+/* One training run: parameters, optimizer, schedule, and a loss scale or NULL. */
+typedef struct training {
     gd_tensor *w, *b;
     gd_optimizer *optimizer;
     gd_schedule *schedule;
     gd_loss_scale *scale;
     bool clips;
-} run;
+} training;
 
 static gd_tensor *start_value(gd_shape dims) {
     float data[IN * OUT];
@@ -36,28 +37,29 @@ static gd_tensor *start_value(gd_shape dims) {
     return gd_requires_grad(gd_from_array(dims, GD_F32, data));
 }
 
-static run make_run(int which, gd_loss_scale *scale) {
-    run r = {.w = start_value(gd_dims(IN, OUT)), .b = start_value(gd_dims(OUT)), .scale = scale};
+static training make_training(int which, gd_loss_scale *scale) {
+    training r = {
+        .w = start_value(gd_dims(IN, OUT)), .b = start_value(gd_dims(OUT)), .scale = scale};
     r.optimizer = gd_optimizer_new(optimizers[which][0], gd_list(r.w, r.b), optimizers[which][1]);
     r.schedule = gd_lr_exponential(r.optimizer, 0.9);
     return r;
 }
 
-static gd_tensor *batch(int step) {
+static gd_tensor *make_batch(int step) {
     float data[ROWS * IN];
     for (int i = 0; i < ROWS * IN; i++) data[i] = cosf((float)(i + 31 * step));
     return gd_from_array(gd_dims(ROWS, IN), GD_F32, data);
 }
 
-/* `bad` of rank 0 is added to the loss times w's first number: NaN and infinity reach the
+/* Adds `bad` (rank 0) times the first element of w to the loss, so that NaN and infinity reach the
  * gradient. */
-static gd_tensor *loss_of(const run *r, gd_tensor *x, gd_tensor *bad) {
+static gd_tensor *loss_of(const training *r, gd_tensor *x, gd_tensor *bad) {
     gd_tensor *y = gd_linear(x, gd_transpose(r->w, 0, 1), r->b);
     return gd_add(gd_mean(gd_square(y)), gd_mul(bad, gd_sum(gd_narrow(r->w, 0, 0, 1))));
 }
 
-static gd_tensors step(gd_tensors in, void *user) {
-    run *r = user;
+static gd_tensors train_step(gd_tensors in, void *user) {
+    training *r = user;
     gd_optimizer_zero_grad(r->optimizer);
     gd_tensor *loss = loss_of(r, in.at[0], in.at[1]);
     gd_backward(gd_loss_scale_apply(r->scale, loss));
@@ -76,15 +78,15 @@ static bool same_states(const gd_state *x, const gd_state *y) {
     return all;
 }
 
-/* Parameters, rates and all that the optimizer keeps. */
-static bool same_runs(const run *a, const run *b) {
+/* Compares parameters, learning rates and the entire optimizer state. */
+static bool same_trainings(const training *a, const training *b) {
     return tensors_same_bits(a->w, b->w) && tensors_same_bits(a->b, b->b) &&
            same_states(gd_state_of(a->optimizer), gd_state_of(b->optimizer)) &&
            same_states(gd_state_of(a->schedule), gd_state_of(b->schedule));
 }
 
-static double value_of(gd_loss_scale *s) { return gd_item(gd_loss_scale_value(s)); }
-static double skipped_of(gd_loss_scale *s) { return gd_item(gd_loss_scale_skipped(s)); }
+static double scale_value(gd_loss_scale *s) { return gd_item(gd_loss_scale_value(s)); }
+static double skipped_steps(gd_loss_scale *s) { return gd_item(gd_loss_scale_skipped(s)); }
 
 /* --- the same bits ---------------------------------------------------------------------------- */
 
@@ -92,88 +94,91 @@ TEST(a_power_of_two_changes_no_bit) {
     GD_SCOPE;
     gd_tensor *none = gd_scalar(0);
     for (int which = 0; which < OPTIMIZERS; which++)
-        for (int way = 0; way < 4; way++) { /* eager or jit, clipped or not */
+        for (int variant = 0; variant < 4; variant++) { /* eager or jit, clipped or not */
             GD_SCOPE;
-            run plain = make_run(which, NULL),
-                scaled = make_run(which, gd_loss_scale_new(.interval = 3));
-            plain.clips = scaled.clips = way & 2;
-            gd_jit *a = gd_jit_new(step, &plain, .level = 0),
-                   *b = gd_jit_new(step, &scaled, .level = 0);
+            training plain = make_training(which, NULL),
+                     scaled = make_training(which, gd_loss_scale_new(.interval = 3));
+            plain.clips = scaled.clips = variant & 2;
+            gd_jit *a = gd_jit_new(train_step, &plain, .level = 0),
+                   *b = gd_jit_new(train_step, &scaled, .level = 0);
             for (int i = 0; i < 8; i++) {
-                gd_tensors in = gd_list(batch(i), none);
-                if (way & 1) gd_jit_call(a, in), gd_jit_call(b, in);
-                else step(in, &plain), step(in, &scaled);
+                gd_tensors in = gd_list(make_batch(i), none);
+                if (variant & 1) gd_jit_call(a, in), gd_jit_call(b, in);
+                else train_step(in, &plain), train_step(in, &scaled);
             }
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            CHECK_SAYING(same_runs(&plain, &scaled), "%s %s, way %d", optimizers[which][0],
-                         optimizers[which][1], way);
-            CHECK(value_of(scaled.scale) == 65536 * 4);
-            CHECK(skipped_of(scaled.scale) == 0);
+            CHECK_SAYING(same_trainings(&plain, &scaled), "%s %s, variant %d", optimizers[which][0],
+                         optimizers[which][1], variant);
+            CHECK(scale_value(scaled.scale) == 65536 * 4);
+            CHECK(skipped_steps(scaled.scale) == 0);
         }
 }
 
 /* --- steps that overflow ---------------------------------------------------------------------- */
 
-/* Bad steps in between leave a run as if they had never been. */
+/* Runs with and without overflowing steps in between end with the same bits. */
 TEST(a_step_that_overflows_changes_nothing) {
     GD_SCOPE;
     static const double bad[] = {0, NAN, INFINITY, 0, 0, -INFINITY, 0, NAN, 0};
     for (int which = 0; which < OPTIMIZERS; which++)
-        for (int way = 0; way < 5; way++) { /* eager, jit of levels 0 to 2, clipped */
+        for (int variant = 0; variant < 5; variant++) { /* eager, jit of levels 0 to 2, clipped */
             GD_SCOPE;
-            run plain = make_run(which, NULL), scaled = make_run(which, gd_loss_scale_new());
-            plain.clips = scaled.clips = way == 4;
-            gd_jit *jit = gd_jit_new(step, &scaled, .level = way > 0 ? (way - 1) % 3 : 0),
-                   *other = gd_jit_new(step, &plain, .level = way > 0 ? (way - 1) % 3 : 0);
+            training plain = make_training(which, NULL),
+                     scaled = make_training(which, gd_loss_scale_new());
+            plain.clips = scaled.clips = variant == 4;
+            gd_jit *jit = gd_jit_new(train_step, &scaled,
+                                     .level = variant > 0 ? (variant - 1) % 3 : 0),
+                   *other =
+                       gd_jit_new(train_step, &plain, .level = variant > 0 ? (variant - 1) % 3 : 0);
             for (int i = 0; i < 9; i++) {
-                gd_tensors in = gd_list(batch(i), gd_scalar(bad[i]));
-                if (way == 0 || way == 4) step(in, &scaled);
+                gd_tensors in = gd_list(make_batch(i), gd_scalar(bad[i]));
+                if (variant == 0 || variant == 4) train_step(in, &scaled);
                 else gd_jit_call(jit, in);
                 if (bad[i] != 0) continue;
-                if (way == 0 || way == 4) step(in, &plain);
+                if (variant == 0 || variant == 4) train_step(in, &plain);
                 else gd_jit_call(other, in);
             }
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-            CHECK_SAYING(same_runs(&plain, &scaled), "%s %s, way %d", optimizers[which][0],
-                         optimizers[which][1], way);
-            CHECK(value_of(scaled.scale) == 65536.0 / 16);
-            CHECK(skipped_of(scaled.scale) == 4);
+            CHECK_SAYING(same_trainings(&plain, &scaled), "%s %s, variant %d", optimizers[which][0],
+                         optimizers[which][1], variant);
+            CHECK(scale_value(scaled.scale) == 65536.0 / 16);
+            CHECK(skipped_steps(scaled.scale) == 4);
         }
 }
 
-/* The first step of all may be a bad one: Adam's corrections divide by 1 - beta^0 then. */
+/* The very first step may overflow: then Adam's corrections would divide by 1 - beta^0. */
 TEST(the_first_step_may_be_skipped) {
     GD_SCOPE;
-    run plain = make_run(2, NULL), scaled = make_run(2, gd_loss_scale_new());
-    step(gd_list(batch(0), gd_scalar(NAN)), &scaled);
+    training plain = make_training(2, NULL), scaled = make_training(2, gd_loss_scale_new());
+    train_step(gd_list(make_batch(0), gd_scalar(NAN)), &scaled);
     for (int i = 0; i < 3; i++) {
-        step(gd_list(batch(i), gd_scalar(0)), &scaled);
-        step(gd_list(batch(i), gd_scalar(0)), &plain);
+        train_step(gd_list(make_batch(i), gd_scalar(0)), &scaled);
+        train_step(gd_list(make_batch(i), gd_scalar(0)), &plain);
     }
-    CHECK(!gd_failed() && same_runs(&plain, &scaled));
+    CHECK(!gd_failed() && same_trainings(&plain, &scaled));
 }
 
 TEST(the_scale_grows_after_good_steps_and_stays_finite) {
     GD_SCOPE;
-    run r =
-        make_run(0, gd_loss_scale_new(.start = 1024, .growth = 4, .backoff = 0.25, .interval = 2));
+    training r = make_training(
+        0, gd_loss_scale_new(.start = 1024, .growth = 4, .backoff = 0.25, .interval = 2));
     static const double bad[] = {0, 0, 0, NAN, 0, 0};
     static const double expected[] = {1024, 4096, 4096, 1024, 1024, 4096};
     for (int i = 0; i < 6; i++) {
-        step(gd_list(batch(i), gd_scalar(bad[i])), &r);
-        CHECK(value_of(r.scale) == expected[i]);
+        train_step(gd_list(make_batch(i), gd_scalar(bad[i])), &r);
+        CHECK(scale_value(r.scale) == expected[i]);
     }
     gd_loss_scale *large = gd_loss_scale_new(.start = 0x1p127, .interval = 1);
     gd_tensor *w = gd_requires_grad(gd_scalar(1e-3));
     gd_optimizer *o = gd_optim_sgd(gd_list(w), .lr = 0);
     gd_backward(gd_loss_scale_apply(large, gd_mul(w, gd_scalar(1e-3))));
     gd_loss_scale_step(large, o);
-    CHECK(value_of(large) == 0x1p127);
+    CHECK(scale_value(large) == 0x1p127);
     gd_loss_scale *small = gd_loss_scale_new(.start = 0x1p-126);
     gd_optimizer_zero_grad(o);
     gd_backward(gd_loss_scale_apply(small, gd_mul(w, gd_scalar(NAN))));
     gd_loss_scale_step(small, o);
-    CHECK(value_of(small) == 0x1p-126);
+    CHECK(scale_value(small) == 0x1p-126);
     CHECK(!gd_failed());
 }
 
@@ -187,12 +192,12 @@ TEST(a_loss_of_f16_is_scaled_in_f32) {
     CHECK(gd_tensor_dtype(gd_loss_scale_apply(scale, gd_scalar_of(2, GD_F64))) == GD_F64);
     gd_backward(gd_loss_scale_apply(scale, gd_mul(gd_mean(w), gd_scalar(0x1p-14))));
     gd_loss_scale_step(scale, o);
-    CHECK(skipped_of(scale) == 0);
+    CHECK(skipped_steps(scale) == 0);
     CHECK(gd_item(gd_select(gd_tensor_grad(w), 0, 0)) == 0x1p-15);
     CHECK(!gd_failed());
 }
 
-/* 1 / scale is below the numbers of f16. */
+/* 1 / scale is smaller than the smallest f16. */
 TEST(gradients_of_f16_are_unscaled_in_f32) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_full(gd_dims(2), 3, .dtype = GD_F16));
@@ -200,13 +205,13 @@ TEST(gradients_of_f16_are_unscaled_in_f32) {
     gd_optimizer *o = gd_optim_sgd(gd_list(w), .lr = 1);
     gd_backward(gd_loss_scale_apply(scale, gd_mul(gd_cast(gd_sum(w), GD_F32), gd_scalar(0x1p-20))));
     gd_loss_scale_step(scale, o);
-    CHECK(skipped_of(scale) == 0);
+    CHECK(skipped_steps(scale) == 0);
     CHECK(gd_item(gd_select(gd_tensor_grad(w), 0, 0)) == 0x1p-20);
     CHECK(!gd_failed());
 }
 
-/* A gradient without elements has no largest one. */
-TEST(parameters_without_elements_or_gradients_are_fine) {
+/* The largest element of an empty gradient does not exist. */
+TEST(parameters_without_elements_or_gradients_are_allowed) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3))),
               *empty = gd_requires_grad(gd_ones(gd_dims(0, 3))),
@@ -214,7 +219,8 @@ TEST(parameters_without_elements_or_gradients_are_fine) {
     gd_optimizer *o = gd_optim_adam(gd_list(w, empty, unused), .lr = 0.1);
     gd_schedule *schedule = gd_lr_exponential(o, 0.5);
     gd_loss_scale *scale = gd_loss_scale_new();
-    CHECK(gd_loss_scale_step(scale, o, .schedule = schedule) == GD_OK); /* no gradients at all */
+    /* no parameter has a gradient */
+    CHECK(gd_loss_scale_step(scale, o, .schedule = schedule) == GD_OK);
     CHECK(gd_item(gd_optimizer_lr(o)) == 0.05);
     gd_backward(gd_loss_scale_apply(scale, gd_add(gd_sum(w), gd_sum(empty))));
     CHECK(gd_loss_scale_step(scale, o) == GD_OK);
@@ -226,7 +232,7 @@ static void sign_update(gd_update *u) {
     gd_update_each(u, "sign_step", NULL, gd_list(gd_update_lr(u)));
 }
 
-TEST(user_defined_optimizers_skip_too) {
+TEST(user_defined_optimizers_skip_overflowing_steps) {
     GD_SCOPE;
     gd_op_define(
         "sign_step(p!, g, lr) -> p  elementwise nograd\nOne step by the sign of the gradient.\n"
@@ -249,14 +255,14 @@ TEST(user_defined_optimizers_skip_too) {
 
 /* --- graphs ----------------------------------------------------------------------------------- */
 
-typedef struct built {
+typedef struct built_step {
     gd_graph *graph;
     gd_tensor *x, *bad, *train, *w, *scale;
-} built;
+} built_step;
 
-/* The same training as a graph: of variables, or of eager parameters. */
-static built build_step(int which, bool variables, bool scales, bool clips) {
-    built g = {.graph = gd_graph_new()};
+/* The same training as a graph, with variables or with eager parameters. */
+static built_step build_step(int which, bool variables, bool scales, bool clips) {
+    built_step g = {.graph = gd_graph_new()};
     gd_tensor *w = start_value(gd_dims(IN, OUT)), *b = start_value(gd_dims(OUT));
     GD_GRAPH(g.graph);
     if (variables) {
@@ -266,7 +272,7 @@ static built build_step(int which, bool variables, bool scales, bool clips) {
     g.w = w;
     g.x = gd_placeholder(gd_dims(ROWS, IN));
     g.bad = gd_placeholder(gd_dims());
-    const run r = {.w = w, .b = b};
+    const training r = {.w = w, .b = b};
     gd_optimizer *o = gd_optimizer_new(optimizers[which][0], gd_list(w, b), optimizers[which][1]);
     gd_schedule *s = gd_lr_exponential(o, 0.9);
     gd_loss_scale *scale = scales ? gd_loss_scale_new() : NULL;
@@ -276,31 +282,31 @@ static built build_step(int which, bool variables, bool scales, bool clips) {
     return g;
 }
 
-TEST(sessions_skip_steps_too) {
+TEST(sessions_skip_overflowing_steps) {
     GD_SCOPE;
     static const double bad[] = {0, NAN, 0, 0, INFINITY, 0};
     for (int which = 0; which < OPTIMIZERS; which++)
-        for (int way = 0; way < 12; way++) {
+        for (int variant = 0; variant < 12; variant++) {
             GD_SCOPE;
-            const bool variables = way & 1;
-            const int level = way / 2 % 3;
-            built plain = build_step(which, variables, false, way >= 6),
-                  scaled = build_step(which, variables, true, way >= 6);
+            const bool variables = variant & 1;
+            const int level = variant / 2 % 3;
+            built_step plain = build_step(which, variables, false, variant >= 6),
+                       scaled = build_step(which, variables, true, variant >= 6);
             gd_session *a = gd_session_new(plain.graph, .level = level),
                        *b = gd_session_new(scaled.graph, .level = level);
             for (int i = 0; i < 6; i++) {
-                gd_session_run(b, gd_list(scaled.x, batch(i), scaled.bad, gd_scalar(bad[i])),
+                gd_session_run(b, gd_list(scaled.x, make_batch(i), scaled.bad, gd_scalar(bad[i])),
                                gd_list(scaled.train));
                 if (bad[i] == 0)
-                    gd_session_run(a, gd_list(plain.x, batch(i), plain.bad, gd_scalar(0)),
+                    gd_session_run(a, gd_list(plain.x, make_batch(i), plain.bad, gd_scalar(0)),
                                    gd_list(plain.train));
             }
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             if (gd_failed()) return;
             gd_tensor *u = variables ? gd_session_get(a, plain.w) : plain.w,
                       *v = variables ? gd_session_get(b, scaled.w) : scaled.w;
-            CHECK_SAYING(tensors_same_bits(u, v), "%s %s, way %d", optimizers[which][0],
-                         optimizers[which][1], way);
+            CHECK_SAYING(tensors_same_bits(u, v), "%s %s, variant %d", optimizers[which][0],
+                         optimizers[which][1], variant);
             gd_tensor *scale = variables ? gd_session_get(b, scaled.scale) : scaled.scale;
             CHECK(gd_item(scale) == 65536.0 / 4);
         }
@@ -310,21 +316,21 @@ TEST(sessions_skip_steps_too) {
 
 TEST(the_state_is_saved_and_restored) {
     GD_SCOPE;
-    run r = make_run(0, gd_loss_scale_new(.interval = 5));
+    training r = make_training(0, gd_loss_scale_new(.interval = 5));
     static const double bad[] = {0, NAN, 0, 0};
-    for (int i = 0; i < 4; i++) step(gd_list(batch(i), gd_scalar(bad[i])), &r);
+    for (int i = 0; i < 4; i++) train_step(gd_list(make_batch(i), gd_scalar(bad[i])), &r);
     gd_loss_scale *other = gd_loss_scale_new(.interval = 5);
     gd_state *state = gd_state_of(r.scale);
     CHECK(gd_state_count(state) == 3);
     CHECK(gd_item(gd_state_find(state, "good_steps")) == 2);
     CHECK(gd_set_state(other, state) == GD_OK);
-    CHECK(value_of(other) == 32768 && skipped_of(other) == 1);
+    CHECK(scale_value(other) == 32768 && skipped_steps(other) == 1);
     CHECK(!gd_failed());
 }
 
 /* --- misuse ----------------------------------------------------------------------------------- */
 
-#define REFUSES(call, code, word)                                                           \
+#define CHECK_FAILS(call, code, word)                                                       \
     do {                                                                                    \
         (void)(call);                                                                       \
         CHECK_SAYING(gd_error_status() == (code) && strstr(gd_error_message(), word), "%s", \
@@ -332,38 +338,38 @@ TEST(the_state_is_saved_and_restored) {
         gd_clear_error();                                                                   \
     } while (0)
 
-static gd_tensors step_alone(gd_tensors in, void *user) {
-    run *r = user;
+static gd_tensors step_without_loss(gd_tensors in, void *user) {
+    training *r = user;
     gd_loss_scale_step(r->scale, r->optimizer);
     return gd_listed(gd_clone(in.at[0]));
 }
 
-TEST(misuse_is_named) {
+TEST(misuse_fails_with_a_message) {
     GD_SCOPE;
-    REFUSES(gd_loss_scale_new(.start = 0), GD_E_ARGUMENT, "start");
-    REFUSES(gd_loss_scale_new(.start = 1e39), GD_E_ARGUMENT, "start");
-    REFUSES(gd_loss_scale_new(.growth = 0.5), GD_E_ARGUMENT, "growth");
-    REFUSES(gd_loss_scale_new(.backoff = 2), GD_E_ARGUMENT, "backoff");
-    REFUSES(gd_loss_scale_new(.backoff = NAN), GD_E_ARGUMENT, "backoff");
-    REFUSES(gd_loss_scale_new(.interval = 0), GD_E_ARGUMENT, "interval");
-    run r = make_run(0, gd_loss_scale_new()), other = make_run(0, NULL);
-    REFUSES(gd_loss_scale_apply(r.scale, NULL), GD_E_ARGUMENT, "loss is NULL");
-    REFUSES(gd_loss_scale_apply(r.scale, gd_scalar_of(1, GD_I64)), GD_E_DTYPE, "i64");
-    REFUSES(gd_loss_scale_step(r.scale, NULL), GD_E_ARGUMENT, "optimizer is NULL");
-    REFUSES(gd_loss_scale_step(r.scale, r.optimizer, .schedule = other.schedule), GD_E_ARGUMENT,
-            "schedule");
-    REFUSES(gd_loss_scale_value(NULL), GD_E_ARGUMENT, "NULL");
-    gd_backward(gd_loss_scale_apply(r.scale, loss_of(&r, batch(0), gd_scalar(0))));
+    CHECK_FAILS(gd_loss_scale_new(.start = 0), GD_E_ARGUMENT, "start");
+    CHECK_FAILS(gd_loss_scale_new(.start = 1e39), GD_E_ARGUMENT, "start");
+    CHECK_FAILS(gd_loss_scale_new(.growth = 0.5), GD_E_ARGUMENT, "growth");
+    CHECK_FAILS(gd_loss_scale_new(.backoff = 2), GD_E_ARGUMENT, "backoff");
+    CHECK_FAILS(gd_loss_scale_new(.backoff = NAN), GD_E_ARGUMENT, "backoff");
+    CHECK_FAILS(gd_loss_scale_new(.interval = 0), GD_E_ARGUMENT, "interval");
+    training r = make_training(0, gd_loss_scale_new()), other = make_training(0, NULL);
+    CHECK_FAILS(gd_loss_scale_apply(r.scale, NULL), GD_E_ARGUMENT, "loss is NULL");
+    CHECK_FAILS(gd_loss_scale_apply(r.scale, gd_scalar_of(1, GD_I64)), GD_E_DTYPE, "i64");
+    CHECK_FAILS(gd_loss_scale_step(r.scale, NULL), GD_E_ARGUMENT, "optimizer is NULL");
+    CHECK_FAILS(gd_loss_scale_step(r.scale, r.optimizer, .schedule = other.schedule), GD_E_ARGUMENT,
+                "schedule");
+    CHECK_FAILS(gd_loss_scale_value(NULL), GD_E_ARGUMENT, "NULL");
+    gd_backward(gd_loss_scale_apply(r.scale, loss_of(&r, make_batch(0), gd_scalar(0))));
     CHECK(gd_loss_scale_unscale(r.scale, r.optimizer) == GD_OK);
-    REFUSES(gd_loss_scale_unscale(r.scale, r.optimizer), GD_E_STATE, "already");
-    gd_jit *jit = gd_jit_new(step_alone, &r);
-    REFUSES(gd_jit_call(jit, gd_list(batch(0))), GD_E_STATE, "outside");
+    CHECK_FAILS(gd_loss_scale_unscale(r.scale, r.optimizer), GD_E_STATE, "already");
+    gd_jit *jit = gd_jit_new(step_without_loss, &r);
+    CHECK_FAILS(gd_jit_call(jit, gd_list(make_batch(0))), GD_E_STATE, "outside");
     CHECK(gd_loss_scale_step(r.scale, r.optimizer) == GD_OK);
     CHECK(gd_loss_scale_unscale(r.scale, r.optimizer) ==
-          GD_OK); /* the step has ended the last one */
+          GD_OK); /* the step above has ended the previous one */
 }
 
-TEST(a_scale_stays_where_it_was_used_first) {
+TEST(a_scale_stays_on_the_device_of_its_first_use) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
@@ -372,23 +378,24 @@ TEST(a_scale_stays_where_it_was_used_first) {
     gd_loss_scale *scale = gd_loss_scale_new(), *eager = gd_loss_scale_new();
     gd_minimize(o, gd_square(w), .loss_scale = scale);
     CHECK(!gd_failed());
-    REFUSES(gd_loss_scale_apply(scale, gd_square(w)), GD_E_STATE, "gd_minimize");
-    REFUSES(gd_state_of(scale), GD_E_STATE, "session");
+    CHECK_FAILS(gd_loss_scale_apply(scale, gd_square(w)), GD_E_STATE, "gd_minimize");
+    CHECK_FAILS(gd_state_of(scale), GD_E_STATE, "session");
     gd_loss_scale_apply(eager, gd_square(w));
-    REFUSES(gd_minimize(o, gd_square(w), .loss_scale = eager), GD_E_STATE, "loss scale");
+    CHECK_FAILS(gd_minimize(o, gd_square(w), .loss_scale = eager), GD_E_STATE, "loss scale");
 }
 
-/* --- no memory -------------------------------------------------------------------------------- */
+/* --- failed allocations ----------------------------------------------------------------------- */
 
-/* Whichever allocation fails, the step is done completely or not at all, and the next one
+/* Whichever allocation fails, the step is done completely or not at all, and the next step
  * continues. */
-TEST(a_step_without_memory_changes_nothing) {
+TEST(a_step_with_a_failed_allocation_changes_nothing) {
     GD_SCOPE;
-    run plain = make_run(2, gd_loss_scale_new()), r = make_run(2, gd_loss_scale_new());
+    training plain = make_training(2, gd_loss_scale_new()),
+             r = make_training(2, gd_loss_scale_new());
     gd_tensor *zero = gd_scalar(0);
-    step(gd_list(batch(0), zero), &plain);
-    bool done = false; /* a step is taken once */
-    gd_backward(gd_loss_scale_apply(r.scale, loss_of(&r, batch(0), zero)));
+    train_step(gd_list(make_batch(0), zero), &plain);
+    bool done = false; /* whether the step was done */
+    gd_backward(gd_loss_scale_apply(r.scale, loss_of(&r, make_batch(0), zero)));
     fault_walk w = {.what = "a step"};
     while (!done && fault_advance(&w)) {
         fault_begin(&w);
@@ -397,11 +404,11 @@ TEST(a_step_without_memory_changes_nothing) {
         CHECK_FAULT(&w, gd_error_status());
     }
     CHECK(done && w.failures > 20);
-    CHECK(same_runs(&plain, &r));
-    CHECK(value_of(r.scale) == 65536);
+    CHECK(same_trainings(&plain, &r));
+    CHECK(scale_value(r.scale) == 65536);
 }
 
-TEST(making_one_without_memory_fails_cleanly) {
+TEST(creation_with_a_failed_allocation_fails_cleanly) {
     for (fault_walk w = {.what = "gd_loss_scale_new"}; fault_next(&w);) {
         GD_SCOPE;
         fault_begin(&w);

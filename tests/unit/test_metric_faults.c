@@ -1,7 +1,7 @@
-/* test_metric_faults.c - metrics in which any one allocation fails.
+/* test_metric_faults.c - metrics with any one allocation failing.
  *
- * Promises: the status is GD_E_MEMORY, or the memory was not needed; the value is as before;
- * nothing leaks; and the same work, repeated, gives the result that it would have given.
+ * The status is GD_E_MEMORY, or the memory was not needed; the value is unchanged; nothing leaks;
+ * and repeating the work gives the expected result.
  */
 #include <math.h>
 
@@ -68,14 +68,14 @@ static gd_status load_metric(trial *t) {
     return state ? gd_set_state(m, state) : gd_error_status();
 }
 
-static gd_tensors body(gd_tensors in, void *user) {
+static gd_tensors update_body(gd_tensors in, void *user) {
     trial *t = user;
     gd_metric_update(t->metric, in.at[0], in.at[1], .weight = in.at[2]);
     return (gd_tensors){NULL, 0};
 }
 static gd_status call_jit(trial *t) {
     GD_SCOPE;
-    gd_jit *jit = gd_jit_new(body, t);
+    gd_jit *jit = gd_jit_new(update_body, t);
     if (jit) gd_jit_call(jit, gd_list(t->output, t->target, t->weight));
     return gd_error_status();
 }
@@ -101,7 +101,7 @@ static void run_round(fault_walk *faults, const work *w, trial t) {
 }
 
 static void walk_work(const work *w, trial t) {
-    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    gd_set_num_threads(1); /* makes the order of allocations deterministic */
     {
         GD_SCOPE;
         trial first = t;
@@ -143,7 +143,7 @@ TEST(values_survive_any_failed_allocation) {
     for (int i = 0; i < METRICS; i++) walk_work(&(work){"a value", compute_value}, metrics[i]);
 }
 TEST(loads_survive_any_failed_allocation) { walk_work(&(work){"a load", load_metric}, metrics[3]); }
-TEST(jits_survive_any_failed_allocation) {
+TEST(jit_calls_survive_any_failed_allocation) {
     walk_work(&(work){"a jit's call", call_jit}, metrics[0]);
 }
 

@@ -20,18 +20,18 @@ static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * (1 + fabs(b
 
 /* --- accuracy --------------------------------------------------------------------------------- */
 
-static gd_tensor *three_by_three(void) {
-    return FLOATS(gd_dims(3, 3), 1, 2, 0, /* class 1 */ 5, 5, 1 /* class 0: the first of equals */,
-                  0, -1, 3);
+static gd_tensor *logits_3x3(void) {
+    return FLOATS(gd_dims(3, 3), 1, 2, 0, /* class 1 */ 5, 5,
+                  1 /* class 0: ties go to the lowest class */, 0, -1, 3);
 }
 
-CLEAN_TEST(accuracy_counts_samples_whose_class_is_right) {
+CLEAN_TEST(accuracy_is_the_share_of_correct_samples) {
     GD_SCOPE;
     gd_metric *m = gd_metric_accuracy();
     CHECK(isnan(gd_metric_number(m)));
-    gd_metric_update(m, three_by_three(), INTS(gd_dims(3), 1, 0, 0));
+    gd_metric_update(m, logits_3x3(), INTS(gd_dims(3), 1, 0, 0));
     CHECK_NUMBER(m, 2.0 / 3);
-    gd_metric_update(m, three_by_three(), INTS(gd_dims(3), 1, 1, 2));
+    gd_metric_update(m, logits_3x3(), INTS(gd_dims(3), 1, 1, 2));
     CHECK_NUMBER(m, 4.0 / 6);
     gd_metric_reset(m);
     CHECK(isnan(gd_metric_number(m)));
@@ -39,13 +39,13 @@ CLEAN_TEST(accuracy_counts_samples_whose_class_is_right) {
     CHECK(gd_tensor_rank(gd_metric_value(m)) == 0 && gd_tensor_dtype(gd_metric_value(m)) == GD_F64);
 }
 
-typedef struct jitted {
+typedef struct jitted_metric {
     gd_metric *metric;
     bool reset;
-} jitted;
+} jitted_metric;
 
 static gd_tensors measure_batch(gd_tensors in, void *user) {
-    const jitted *j = user;
+    const jitted_metric *j = user;
     if (j->reset) gd_metric_reset(j->metric);
     gd_metric_update(j->metric, in.at[0], in.at[1]);
     return gd_listed(gd_metric_value(j->metric));
@@ -53,9 +53,9 @@ static gd_tensors measure_batch(gd_tensors in, void *user) {
 
 CLEAN_TEST(a_jit_adds_to_the_same_sums_as_eager_updates) {
     GD_SCOPE;
-    jitted j = {gd_metric_accuracy(), false};
+    jitted_metric j = {gd_metric_accuracy(), false};
     gd_jit *jit = gd_jit_new(measure_batch, &j);
-    gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0);
+    gd_tensor *x = logits_3x3(), *t = INTS(gd_dims(3), 1, 0, 0);
     CHECK(near(gd_item(gd_jit_call(jit, gd_list(x, t)).at[0]), 2.0 / 3));
     CHECK_NUMBER(j.metric, 2.0 / 3);
     gd_metric_update(j.metric, x, INTS(gd_dims(3), 1, 0, 2));
@@ -69,11 +69,11 @@ CLEAN_TEST(a_jit_adds_to_the_same_sums_as_eager_updates) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_jit_that_resets_begins_each_call_at_zero) {
+CLEAN_TEST(a_jit_that_resets_starts_each_call_at_zero) {
     GD_SCOPE;
-    for (int before = 0; before < 2; before++) { /* with sums from before, and without */
-        jitted j = {gd_metric_accuracy(), true};
-        gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0);
+    for (int before = 0; before < 2; before++) { /* with and without earlier sums */
+        jitted_metric j = {gd_metric_accuracy(), true};
+        gd_tensor *x = logits_3x3(), *t = INTS(gd_dims(3), 1, 0, 0);
         if (before) gd_metric_update(j.metric, x, INTS(gd_dims(3), 1, 0, 2));
         gd_jit *jit = gd_jit_new(measure_batch, &j);
         for (int i = 0; i < 3; i++) {
@@ -100,9 +100,9 @@ static void draw_integers(draws *d, int64_t *to, int below, int64_t count) {
 }
 
 /* Outputs, targets and weights of all samples. */
-typedef struct data {
+typedef struct metric_data {
     gd_tensor *output, *target, *weight;
-} data;
+} metric_data;
 
 static gd_tensor *draw_weights(draws *d) {
     float weights[N];
@@ -110,11 +110,11 @@ static gd_tensor *draw_weights(draws *d) {
     return gd_from_array(gd_dims(N), GD_F32, weights);
 }
 
-static data draw_classes(uint64_t seed, bool weighted, bool missing) {
+static metric_data draw_classes(uint64_t seed, bool weighted, bool missing) {
     static float scores[N * C];
     static int64_t target[N];
     draws stream = {seed};
-    data d = {NULL, NULL, NULL};
+    metric_data d = {NULL, NULL, NULL};
     draw_numbers(&stream, scores, N * C);
     draw_integers(&stream, target, C, N);
     for (int i = 0; i < N && missing; i++) {
@@ -131,12 +131,12 @@ static data draw_classes(uint64_t seed, bool weighted, bool missing) {
     return d;
 }
 
-static data draw_data(const char *name) {
+static metric_data draw_data(const char *name) {
     static float output[N * T * C], other[N * 3];
     static int64_t target[N * T];
     draws stream = {4};
     const bool weighted = strstr(name, "weighted") != NULL;
-    data d = {NULL, NULL, NULL};
+    metric_data d = {NULL, NULL, NULL};
     if (strcmp(name, "many") == 0) return draw_classes(1, false, false);
     if (strcmp(name, "weighted") == 0) return draw_classes(2, true, false);
     if (strcmp(name, "missing") == 0) return draw_classes(3, false, true);
@@ -163,14 +163,14 @@ static data draw_data(const char *name) {
     return d;
 }
 
-static gd_tensors update_one(gd_tensors in, void *user) {
+static gd_tensors update_batch(gd_tensors in, void *user) {
     gd_metric_update(user, in.at[0], in.at[1], .weight = in.count > 2 ? in.at[2] : NULL);
     return (gd_tensors){NULL, 0};
 }
 
-static void update_all(gd_metric *m, data d, bool jitted_too) {
+static void update_batches(gd_metric *m, metric_data d, bool jitted_too) {
     GD_SCOPE;
-    gd_jit *jit = jitted_too ? gd_jit_new(update_one, m) : NULL;
+    gd_jit *jit = jitted_too ? gd_jit_new(update_batch, m) : NULL;
     for (int i = 0; i < BATCHES; i++) {
         GD_SCOPE;
         const int64_t n = N / BATCHES, at = i * n;
@@ -178,12 +178,12 @@ static void update_all(gd_metric *m, data d, bool jitted_too) {
         if (d.weight) part[2] = gd_narrow(d.weight, 0, at, n);
         gd_tensors list = {part, d.weight ? 3 : 2};
         if (jit) gd_jit_call(jit, list);
-        else update_one(list, m);
+        else update_batch(list, m);
     }
 }
 
 /* One line of the file: "DATA METRIC OPTION... VALUE". */
-static bool agrees(char *line, bool jitted_too) {
+static bool line_agrees(char *line, bool jitted_too) {
     GD_SCOPE;
     char *name = strchr(line, ' '), *value = strrchr(line, ' '), options[200] = "";
     *name++ = 0;
@@ -199,7 +199,7 @@ static bool agrees(char *line, bool jitted_too) {
         snprintf(options, sizeof options, "%s", rest);
     }
     gd_metric *m = gd_metric_new(name, options);
-    update_all(m, draw_data(line), jitted_too);
+    update_batches(m, draw_data(line), jitted_too);
     gd_tensor *got = gd_metric_value(m);
     if (at) got = gd_select(gd_select(got, 0, row), 0, column);
     const double is = gd_item(got), should = strtod(value, NULL);
@@ -211,14 +211,14 @@ static bool agrees(char *line, bool jitted_too) {
     return good;
 }
 
-static void compare_all(bool jitted_too) {
+static void compare_lines(bool jitted_too) {
     FILE *file = fopen(GRADUS_GOLDEN "/metrics.txt", "r");
     char line[300];
     int count = 0;
     CHECK(file);
     while (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
-        CHECK(agrees(line, jitted_too));
+        CHECK(line_agrees(line, jitted_too));
         gd_clear_error();
         count++;
     }
@@ -226,8 +226,8 @@ static void compare_all(bool jitted_too) {
     if (file) fclose(file);
 }
 
-CLEAN_TEST(values_are_those_of_scikit_learn) { compare_all(false); }
-CLEAN_TEST(values_of_a_jit_are_those_of_scikit_learn) { compare_all(true); }
+CLEAN_TEST(values_agree_with_scikit_learn) { compare_lines(false); }
+CLEAN_TEST(values_of_a_jit_agree_with_scikit_learn) { compare_lines(true); }
 
 /* --- forms of outputs and targets ------------------------------------------------------------- */
 
@@ -238,9 +238,9 @@ CLEAN_TEST(values_of_a_jit_are_those_of_scikit_learn) { compare_all(true); }
         CHECK_NUMBER(made_, expected);            \
     } while (0)
 
-CLEAN_TEST(accuracy_takes_targets_in_all_forms) {
+CLEAN_TEST(accuracy_accepts_all_forms_of_targets) {
     GD_SCOPE;
-    gd_tensor *x = three_by_three();
+    gd_tensor *x = logits_3x3();
     CHECK_ONE(gd_metric_accuracy(), x, FLOATS(gd_dims(3, 3), 0, 1, 0, 1, 0, 0, 1, 0, 0), 2.0 / 3);
     CHECK_ONE(gd_metric_accuracy(), x, FLOATS(gd_dims(3, 3), .1, .8, .1, .5, .2, .3, .2, .5, .3),
               2.0 / 3);
@@ -260,7 +260,8 @@ CLEAN_TEST(accuracy_takes_targets_in_all_forms) {
     gd_tensor *image = FLOATS(gd_dims(1, 2, 2, 2), 1, 1, 0, 0, 0, 2, 2, 2);
     CHECK_ONE(gd_metric_accuracy(), image, INTS(gd_dims(1, 2, 2), 0, 1, 0, 1), 0.75);
     CHECK_ONE(gd_metric_accuracy(.ignore_index = 0), image, INTS(gd_dims(1, 2, 2), 0, 1, 0, 1), 1);
-    gd_metric *m = gd_metric_accuracy(); /* a weight of each sample counts for all of its places */
+    /* the weight of a sample applies to all of its positions */
+    gd_metric *m = gd_metric_accuracy();
     gd_metric_update(m, gd_cat(gd_list(image, image)),
                      INTS(gd_dims(2, 2, 2), 0, 1, 0, 1, 1, 1, 1, 1),
                      .weight = FLOATS(gd_dims(2), 1, 3));
@@ -268,27 +269,27 @@ CLEAN_TEST(accuracy_takes_targets_in_all_forms) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(half_precision_outputs_are_measured) {
+CLEAN_TEST(outputs_may_have_half_precision) {
     GD_SCOPE;
-    gd_tensor *x = gd_cast(three_by_three(), GD_BF16), *t = INTS(gd_dims(3), 1, 0, 2);
+    gd_tensor *x = gd_cast(logits_3x3(), GD_BF16), *t = INTS(gd_dims(3), 1, 0, 2);
     CHECK_ONE(gd_metric_accuracy(), x, t, 1);
     CHECK_ONE(gd_metric_top_k(.k = 1), x, t, 1);
     gd_metric *m = gd_metric_perplexity(), *exact = gd_metric_perplexity();
     gd_metric_update(m, x, t);
-    gd_metric_update(exact, three_by_three(), t);
+    gd_metric_update(exact, logits_3x3(), t);
     CHECK_NUMBER(m, gd_metric_number(exact));
 }
 
-CLEAN_TEST(perplexity_takes_probabilities_as_targets) {
+CLEAN_TEST(perplexity_accepts_probabilities_as_targets) {
     GD_SCOPE;
-    gd_tensor *x = three_by_three();
+    gd_tensor *x = logits_3x3();
     gd_metric *numbers = gd_metric_perplexity(), *vectors = gd_metric_perplexity();
     gd_metric_update(numbers, x, INTS(gd_dims(3), 1, 0, 2));
     gd_metric_update(vectors, x, FLOATS(gd_dims(3, 3), 0, 1, 0, 1, 0, 0, 0, 0, 1));
     CHECK_NUMBER(vectors, gd_metric_number(numbers));
 }
 
-CLEAN_TEST(of_equal_outputs_the_lower_class_comes_first) {
+CLEAN_TEST(ties_are_won_by_the_lower_class) {
     GD_SCOPE;
     gd_tensor *equal = gd_zeros(gd_dims(4, 4)), *t = INTS(gd_dims(4), 0, 1, 2, 3);
     CHECK_ONE(gd_metric_accuracy(), equal, t, 0.25);
@@ -296,13 +297,14 @@ CLEAN_TEST(of_equal_outputs_the_lower_class_comes_first) {
     CHECK_ONE(gd_metric_top_k(.k = 3), equal, t, 0.75);
     CHECK_ONE(gd_metric_top_k(.k = 9), equal, t, 1);
     gd_tensor *bad = FLOATS(gd_dims(2, 3), NAN, 1, 2, 1, NAN, 2);
-    CHECK_ONE(gd_metric_top_k(.k = 2), bad, INTS(gd_dims(2), 2, 2), 1); /* NaN counts as largest */
+    /* NaN counts as the largest value */
+    CHECK_ONE(gd_metric_top_k(.k = 2), bad, INTS(gd_dims(2), 2, 2), 1);
     CHECK_ONE(gd_metric_top_k(.k = 1), bad, INTS(gd_dims(2), 2, 2), 0);
 }
 
-CLEAN_TEST(classes_without_samples_count_nothing) {
+CLEAN_TEST(classes_without_samples_count_as_zero) {
     GD_SCOPE;
-    gd_tensor *x = FLOATS(gd_dims(2, 1), -1, -1); /* nothing is taken for class 1 */
+    gd_tensor *x = FLOATS(gd_dims(2, 1), -1, -1); /* no sample is predicted as class 1 */
     CHECK_ONE(gd_metric_precision(), x, INTS(gd_dims(2), 1, 0), 0);
     CHECK_ONE(gd_metric_recall(), x, INTS(gd_dims(2), 0, 0), 0);
     CHECK_ONE(gd_metric_f1(), x, INTS(gd_dims(2), 0, 0), 0);
@@ -317,9 +319,9 @@ CLEAN_TEST(classes_without_samples_count_nothing) {
     CHECK_NUMBER(m, 0.5);
 }
 
-/* Ones and zeros around their own centres: most of them far outside of where a sigmoid is not 0
- * or 1. */
-CLEAN_TEST(auc_tells_confident_outputs_apart) {
+/* Scores of positive and negative samples around two centers, mostly where the sigmoid saturates at
+ * 0 or 1. */
+CLEAN_TEST(auc_distinguishes_very_confident_outputs) {
     GD_SCOPE;
     static float x[2000];
     static int64_t t[2000];
@@ -328,7 +330,7 @@ CLEAN_TEST(auc_tells_confident_outputs_apart) {
         t[i] = i % 2;
         x[i] = (float)(40 + 3 * (double)t[i] + (double)draw_below(&stream, 1000) / 100);
     }
-    int64_t twice = 0; /* pairs in order, times two */
+    int64_t twice = 0; /* correctly ordered pairs, times two */
     for (int i = 1; i < 2000; i += 2)
         for (int k = 0; k < 2000; k += 2) twice += 2 * (x[i] > x[k]) + (x[i] == x[k]);
     const double exact = (double)twice / 2e6;
@@ -352,7 +354,7 @@ CLEAN_TEST(auc_tells_confident_outputs_apart) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(numbers_are_compared_one_by_one) {
+CLEAN_TEST(regression_metrics_compare_element_by_element) {
     GD_SCOPE;
     gd_tensor *column = FLOATS(gd_dims(3, 1), 1, 2, 3), *row = FLOATS(gd_dims(3), 1, 2, 6);
     CHECK_ONE(gd_metric_mae(), column, row, 1);
@@ -361,7 +363,7 @@ CLEAN_TEST(numbers_are_compared_one_by_one) {
     CHECK_ONE(gd_metric_mae(), column, INTS(gd_dims(3), 1, 2, 6), 1);
     CHECK_ONE(gd_metric_r2(), FLOATS(gd_dims(2), 5, 5), FLOATS(gd_dims(2), 5, 5), 1);
     CHECK_ONE(gd_metric_r2(), FLOATS(gd_dims(2), 5, 6), FLOATS(gd_dims(2), 5, 5), 0);
-    gd_metric *m = gd_metric_mse(); /* a sample without weight may be anything */
+    gd_metric *m = gd_metric_mse(); /* a sample with weight 0 may hold any value */
     gd_metric_update(m, FLOATS(gd_dims(2), NAN, 3), FLOATS(gd_dims(2), 0, 1),
                      .weight = FLOATS(gd_dims(2), 0, 1));
     CHECK_NUMBER(m, 4);
@@ -369,17 +371,18 @@ CLEAN_TEST(numbers_are_compared_one_by_one) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(sums_do_not_lose_small_numbers) {
+CLEAN_TEST(sums_accumulate_in_f64) {
     GD_SCOPE;
     gd_metric *m = gd_metric_mae();
     gd_tensor *one = gd_ones(gd_dims(1 << 16)), *zero = gd_zeros(gd_dims(1 << 16));
-    for (int i = 0; i < 300; i++) gd_metric_update(m, one, zero); /* more than f32 can count */
+    /* more samples than f32 can count */
+    for (int i = 0; i < 300; i++) gd_metric_update(m, one, zero);
     CHECK_NUMBER(m, 1);
 }
 
 /* --- labels, records -------------------------------------------------------------------------- */
 
-CLEAN_TEST(names_have_their_options) {
+CLEAN_TEST(labels_contain_the_options) {
     GD_SCOPE;
     CHECK(strcmp(gd_metric_name(gd_metric_top_k()), "top_5") == 0);
     CHECK(strcmp(gd_metric_name(gd_metric_top_k(.k = 12)), "top_12") == 0);
@@ -400,7 +403,7 @@ static void count_update(gd_metric *m, gd_tensor *output, gd_tensor *target, gd_
 }
 static gd_tensor *count_value(gd_metric *m) { return gd_metric_sum(m, "sum"); }
 
-CLEAN_TEST(a_program_defines_metrics) {
+CLEAN_TEST(a_program_can_define_metrics) {
     GD_SCOPE;
     static bool defined;
     if (!defined)
@@ -420,39 +423,39 @@ CLEAN_TEST(a_program_defines_metrics) {
     CHECK_NUMBER(m, 13);
 }
 
-/* --- what does not fit ------------------------------------------------------------------------ */
+/* --- invalid inputs --------------------------------------------------------------------------- */
 
-#define CHECK_REFUSED(made, output, target, words)              \
+#define CHECK_FAILS(made, output, target, words)                \
     do {                                                        \
         CHECK(gd_metric_update(made, output, target) != GD_OK); \
         CHECK_SAYING(says(words), "%s", gd_error_message());    \
         gd_clear_error();                                       \
     } while (0)
 
-CLEAN_TEST(messages_say_what_would_fit) {
+CLEAN_TEST(messages_state_what_is_expected) {
     GD_SCOPE;
     gd_tensor *x = gd_zeros(gd_dims(4, 5)), *sequence = gd_zeros(gd_dims(2, 3, 5));
     gd_tensor *class = gd_zeros(gd_dims(4), .dtype = GD_I64);
-    CHECK_REFUSED(gd_metric_accuracy(), x, gd_zeros(gd_dims(3), .dtype = GD_I64),
-                  "metric accuracy: the output is f32[4,5] and the target i64[3]; class numbers "
-                  "would be [4]");
-    CHECK_REFUSED(gd_metric_accuracy(), sequence, gd_zeros(gd_dims(2, 3), .dtype = GD_I64),
-                  "axis=-1");
-    CHECK_REFUSED(gd_metric_accuracy(), x, gd_zeros(gd_dims(4)),
-                  "class numbers are integers; the target is f32");
-    CHECK_REFUSED(gd_metric_accuracy(), gd_scalar(1), class, "the output is a number");
-    CHECK_REFUSED(gd_metric_accuracy(.axis = 2), x, class, "axis");
-    CHECK_REFUSED(gd_metric_accuracy(.axis = 0), x, class, "axis is 0, the axis of the samples");
-    CHECK_REFUSED(gd_metric_top_k(), gd_zeros(gd_dims(4, 1)), class, "one column");
-    CHECK_REFUSED(gd_metric_auc(), x, class, "5 classes; auc is for two");
-    CHECK_REFUSED(gd_metric_f1(.average = GD_BINARY), x, class,
-                  "average is binary and the output has 5 classes");
-    CHECK_REFUSED(gd_metric_confusion(), x, gd_full(gd_dims(4), 9, .dtype = GD_I64),
-                  "metric confusion");
-    CHECK_REFUSED(gd_metric_mse(), x, class,
-                  "the output is f32[4,5] and the target i64[4]; they must have the same shape");
-    CHECK_REFUSED(gd_metric_mse(), x, NULL, "the target is NULL");
-    CHECK_REFUSED(NULL, x, class, "the metric is NULL");
+    CHECK_FAILS(gd_metric_accuracy(), x, gd_zeros(gd_dims(3), .dtype = GD_I64),
+                "metric accuracy: the output is f32[4,5] and the target i64[3]; class numbers "
+                "would be [4]");
+    CHECK_FAILS(gd_metric_accuracy(), sequence, gd_zeros(gd_dims(2, 3), .dtype = GD_I64),
+                "axis=-1");
+    CHECK_FAILS(gd_metric_accuracy(), x, gd_zeros(gd_dims(4)),
+                "class numbers are integers; the target is f32");
+    CHECK_FAILS(gd_metric_accuracy(), gd_scalar(1), class, "the output is a number");
+    CHECK_FAILS(gd_metric_accuracy(.axis = 2), x, class, "axis");
+    CHECK_FAILS(gd_metric_accuracy(.axis = 0), x, class, "axis is 0, the axis of the samples");
+    CHECK_FAILS(gd_metric_top_k(), gd_zeros(gd_dims(4, 1)), class, "one column");
+    CHECK_FAILS(gd_metric_auc(), x, class, "5 classes; auc is for two");
+    CHECK_FAILS(gd_metric_f1(.average = GD_BINARY), x, class,
+                "average is binary and the output has 5 classes");
+    CHECK_FAILS(gd_metric_confusion(), x, gd_full(gd_dims(4), 9, .dtype = GD_I64),
+                "metric confusion");
+    CHECK_FAILS(gd_metric_mse(), x, class,
+                "the output is f32[4,5] and the target i64[4]; they must have the same shape");
+    CHECK_FAILS(gd_metric_mse(), x, NULL, "the target is NULL");
+    CHECK_FAILS(NULL, x, class, "the metric is NULL");
     gd_metric *m = gd_metric_accuracy();
     CHECK(gd_metric_update(m, x, class, .weight = gd_zeros(gd_dims(5))) == GD_E_SHAPE &&
           says("weight is f32[5]"));
@@ -467,17 +470,17 @@ CLEAN_TEST(messages_say_what_would_fit) {
     CHECK(isnan(gd_metric_number(matrix)) &&
           says("metric confusion: the value is f64[5,5], not a number"));
     gd_clear_error();
-    CHECK_REFUSED(matrix, gd_zeros(gd_dims(4, 6)), class,
-                  "the sum 'matrix' has shape [5,5], and the value of this batch [6,6]");
+    CHECK_FAILS(matrix, gd_zeros(gd_dims(4, 6)), class,
+                "the sum 'matrix' has shape [5,5], and the value of this batch [6,6]");
     CHECK(gd_item(gd_select(gd_select(gd_metric_value(matrix), 0, 0), 0, 0)) == 4);
 }
 
 CLEAN_TEST(nothing_is_added_while_a_failure_is_recorded) {
     GD_SCOPE;
     gd_metric *m = gd_metric_accuracy();
-    gd_metric_update(m, three_by_three(), INTS(gd_dims(3), 1, 0, 0));
+    gd_metric_update(m, logits_3x3(), INTS(gd_dims(3), 1, 0, 0));
     gd_reshape(gd_ones(gd_dims(3)), gd_dims(7));
-    CHECK(gd_metric_update(m, three_by_three(), INTS(gd_dims(3), 1, 0, 0)) == gd_error_status());
+    CHECK(gd_metric_update(m, logits_3x3(), INTS(gd_dims(3), 1, 0, 0)) == gd_error_status());
     CHECK(gd_metric_reset(m) == gd_error_status());
     gd_clear_error();
     CHECK_NUMBER(m, 2.0 / 3);
@@ -488,7 +491,7 @@ CLEAN_TEST(nothing_is_added_while_a_failure_is_recorded) {
 CLEAN_TEST(sums_are_saved_and_loaded) {
     GD_SCOPE;
     gd_metric *from = gd_metric_f1(), *to = gd_metric_f1(), *empty = gd_metric_f1();
-    gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0);
+    gd_tensor *x = logits_3x3(), *t = INTS(gd_dims(3), 1, 0, 0);
     gd_metric_update(from, x, t);
     const double before = gd_metric_number(from);
     const char *path = temp_path("metrics.safetensors");
@@ -498,9 +501,9 @@ CLEAN_TEST(sums_are_saved_and_loaded) {
     gd_metric_update(to, x, t);
     gd_metric_update(from, x, t);
     CHECK_NUMBER(to, gd_metric_number(from));
-    CHECK(gd_load_state(path, gd_part("f1", to)) == GD_OK); /* into sums that are there */
+    CHECK(gd_load_state(path, gd_part("f1", to)) == GD_OK); /* replaces existing sums */
     CHECK_NUMBER(to, before);
-    CHECK(gd_load_state(path, gd_part("other", to)) == GD_OK); /* without sums */
+    CHECK(gd_load_state(path, gd_part("other", to)) == GD_OK); /* creates missing sums */
     CHECK(isnan(gd_metric_number(to)));
     gd_metric_update(to, x, t);
     CHECK_NUMBER(to, before);
@@ -512,19 +515,18 @@ CLEAN_TEST(sums_are_saved_and_loaded) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_jit_goes_on_with_loaded_sums) {
+CLEAN_TEST(a_jit_continues_with_loaded_sums) {
     GD_SCOPE;
-    jitted j = {gd_metric_accuracy(), false};
+    jitted_metric j = {gd_metric_accuracy(), false};
     gd_metric *saved = gd_metric_accuracy(), *empty = gd_metric_accuracy();
-    gd_tensor *x = three_by_three(), *t = INTS(gd_dims(3), 1, 0, 0),
-              *all = INTS(gd_dims(3), 1, 0, 2);
+    gd_tensor *x = logits_3x3(), *t = INTS(gd_dims(3), 1, 0, 0), *all = INTS(gd_dims(3), 1, 0, 2);
     gd_metric_update(saved, x, all);
     gd_jit *jit = gd_jit_new(measure_batch, &j);
     gd_jit_call(jit, gd_list(x, t));
     gd_set_state(j.metric, gd_state_of(saved)); /* the same tensors */
     CHECK(near(gd_item(gd_jit_call(jit, gd_list(x, t)).at[0]), 5.0 / 6));
     CHECK(gd_jit_traces(jit) == 1);
-    gd_set_state(j.metric, gd_state_of(empty)); /* others: it is traced again */
+    gd_set_state(j.metric, gd_state_of(empty)); /* other tensors: the jit is retraced */
     CHECK(near(gd_item(gd_jit_call(jit, gd_list(x, t)).at[0]), 2.0 / 3));
     CHECK_NUMBER(j.metric, 2.0 / 3);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());

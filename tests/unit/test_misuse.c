@@ -1,5 +1,5 @@
-/* test_misuse.c - what a program may get wrong: NULL, counts that make no sense, sizes that
- * overflow, scopes closed twice. Each is a status and a message, never a crash, and leaks nothing.
+/* test_misuse.c - misuse of the API: NULL, invalid counts, sizes that overflow, scopes closed
+ * twice. Each returns a status and a message, never crashes, and leaks nothing.
  */
 #include <math.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 static const gd_tensors no_list = {NULL, 0}, null_list = {NULL, 2}, negative_list = {NULL, -3};
 
-/* The call has failed with this status, and its message has `part` in it. */
+/* Checks that the call fails with this status and a message that contains `part`. */
 #define CHECK_FAILED(call, status, part)                                                     \
     do {                                                                                     \
         gd_clear_error();                                                                    \
@@ -29,18 +29,20 @@ static const gd_tensors no_list = {NULL, 0}, null_list = {NULL, 2}, negative_lis
         gd_clear_error();                                                                   \
     } while (0)
 
-/* What a failed list holds. */
+/* A failed list holds error tensors. */
 static bool all_errors(gd_tensors list) {
     for (int64_t i = 0; i < list.count; i++)
         if (!gd_tensor_is_error(list.at[i])) return false;
     return list.count > 0;
 }
 
-static gd_tensor *some(void) { return gd_from_array(gd_dims(3), GD_F32, (const float[]){1, 2, 3}); }
+static gd_tensor *some_tensor(void) {
+    return gd_from_array(gd_dims(3), GD_F32, (const float[]){1, 2, 3});
+}
 
 /* --- tensors ---------------------------------------------------------------------------------- */
 
-TEST(null_tensors_are_answered) {
+TEST(null_tensors_are_accepted_or_reported) {
     CHECK(gd_tensor_rank(NULL) == 0 && gd_tensor_numel(NULL) == 0 &&
           gd_tensor_dtype(NULL) == GD_DTYPE_NONE);
     CHECK(gd_tensor_device(NULL) == NULL && gd_tensor_dim(NULL, 0) == 0 &&
@@ -63,7 +65,7 @@ TEST(null_tensors_are_answered) {
     CHECK_STATUS(gd_copy_from(NULL, NULL, 0), GD_E_ARGUMENT);
 }
 
-TEST(shapes_that_are_none_are_refused) {
+TEST(invalid_shapes_fail) {
     GD_SCOPE;
     CHECK_FAILED(gd_empty(gd_shape_of(-1, NULL), GD_F32), GD_E_SHAPE, "dimensions");
     CHECK_FAILED(gd_empty(gd_shape_of(9, (const int64_t[9]){0}), GD_F32), GD_E_SHAPE, "dimensions");
@@ -78,11 +80,12 @@ TEST(shapes_that_are_none_are_refused) {
     CHECK_FAILED(gd_scalar_of(1, (gd_dtype)77), GD_E_DTYPE, "element type");
     CHECK_FAILED(gd_from_array(gd_dims(2), GD_F32, NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_full(gd_shape_of(3, NULL), 0), GD_E_ARGUMENT, "dims");
-    CHECK_FAILED(gd_reshape(some(), gd_dims(INT64_MAX, INT64_MAX, 3)), GD_E_OVERFLOW, "reshape");
-    CHECK_FAILED(gd_reshape(some(), gd_dims(-1, -1)), GD_E_SHAPE, "reshape");
+    CHECK_FAILED(gd_reshape(some_tensor(), gd_dims(INT64_MAX, INT64_MAX, 3)), GD_E_OVERFLOW,
+                 "reshape");
+    CHECK_FAILED(gd_reshape(some_tensor(), gd_dims(-1, -1)), GD_E_SHAPE, "reshape");
 }
 
-TEST(foreign_memory_must_be_within_reach) {
+TEST(external_memory_must_cover_shape_and_strides) {
     GD_SCOPE;
     _Alignas(16) char data[64] = {0};
     CHECK_FAILED(gd_from_memory(gd_dims(2), NULL, GD_F32, NULL, NULL, NULL), GD_E_ARGUMENT, "NULL");
@@ -108,7 +111,7 @@ TEST(without_a_scope_a_failed_call_leaks_nothing) {
     CHECK_FAILED(gd_add(NULL, NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_cat(null_list), GD_E_ARGUMENT, "list");
     CHECK_FAILED(gd_full(gd_dims(-2), 1), GD_E_SHAPE, "negative");
-    gd_tensor *x = some(), *y = gd_empty(gd_dims(4), GD_F32);
+    gd_tensor *x = some_tensor(), *y = gd_empty(gd_dims(4), GD_F32);
     CHECK_FAILED(gd_mse_loss(x, y), GD_E_SHAPE, "mse_loss");
     CHECK_FAILED(gd_layer_norm(x, y, NULL), GD_E_SHAPE, "layer_norm");
     CHECK(gd_split(x, gd_dims(1, 1)).count == 2 && gd_error_status() == GD_E_SHAPE);
@@ -118,20 +121,20 @@ TEST(without_a_scope_a_failed_call_leaks_nothing) {
     CHECK(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes);
 }
 
-TEST(reading_with_the_wrong_size_is_refused) {
+TEST(copying_with_the_wrong_size_fails) {
     GD_SCOPE;
     float data[4];
-    CHECK_STATUS(gd_copy_to(some(), data, sizeof data), GD_E_SHAPE);
-    CHECK_STATUS(gd_copy_to(some(), NULL, 12), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_copy_from(some(), data, SIZE_MAX), GD_E_SHAPE);
-    CHECK_STATUS(gd_copy_from(some(), NULL, 12), GD_E_ARGUMENT);
-    CHECK(isnan(gd_item(some())) && gd_error_status() == GD_E_SHAPE);
+    CHECK_STATUS(gd_copy_to(some_tensor(), data, sizeof data), GD_E_SHAPE);
+    CHECK_STATUS(gd_copy_to(some_tensor(), NULL, 12), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_copy_from(some_tensor(), data, SIZE_MAX), GD_E_SHAPE);
+    CHECK_STATUS(gd_copy_from(some_tensor(), NULL, 12), GD_E_ARGUMENT);
+    CHECK(isnan(gd_item(some_tensor())) && gd_error_status() == GD_E_SHAPE);
     gd_clear_error();
 }
 
 /* --- scopes ----------------------------------------------------------------------------------- */
 
-static void *close_other(void *scope) {
+static void *close_scope(void *scope) {
     gd_scope_close(scope);
     return NULL;
 }
@@ -139,11 +142,11 @@ static void *close_other(void *scope) {
 TEST(a_scope_is_closed_once_and_by_its_own_thread) {
     int64_t objects = gd_live_objects();
     GD_SCOPE;
-    gd_tensor *outside = some();
+    gd_tensor *outside = some_tensor();
     gd_scope *inner = gd_scope_open(), *same = inner;
-    some();
+    some_tensor();
     pthread_t thread;
-    pthread_create(&thread, NULL, close_other, &same);
+    pthread_create(&thread, NULL, close_scope, &same);
     pthread_join(thread, NULL);
     CHECK(gd_live_objects() == objects + 2);
     gd_scope_close(&inner);
@@ -155,12 +158,12 @@ TEST(a_scope_is_closed_once_and_by_its_own_thread) {
     CHECK(gd_item(gd_sum(outside)) == 6);
 }
 
-TEST(keeping_what_is_kept_already_changes_nothing) {
+TEST(keeping_an_object_twice_changes_nothing) {
     GD_SCOPE;
     gd_tensor *y;
     {
         GD_SCOPE;
-        y = gd_keep(gd_keep(some()));
+        y = gd_keep(gd_keep(some_tensor()));
         gd_keep(&*y);
     }
     CHECK(gd_item(gd_sum(y)) == 6);
@@ -168,9 +171,9 @@ TEST(keeping_what_is_kept_already_changes_nothing) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-TEST(null_and_impossible_lists_are_refused) {
+TEST(null_and_invalid_lists_fail) {
     GD_SCOPE;
-    gd_tensor *x = some();
+    gd_tensor *x = some_tensor();
     CHECK_FAILED(gd_cat(no_list), GD_E_ARGUMENT, "cat");
     CHECK_FAILED(gd_cat(null_list), GD_E_ARGUMENT, "list");
     CHECK_FAILED(gd_cat(negative_list), GD_E_ARGUMENT, "list");
@@ -191,7 +194,7 @@ TEST(null_and_impossible_lists_are_refused) {
     gd_clear_error();
 }
 
-TEST(options_that_are_not_there_are_refused) {
+TEST(unknown_options_fail) {
     GD_SCOPE;
     const gd_op *sum = gd_op_find("sum");
     gd_attrs *attrs = gd_attrs_new(sum);
@@ -210,7 +213,7 @@ TEST(options_that_are_not_there_are_refused) {
     CHECK_STATUS(gd_attrs_parse(attrs, "axis=1 =2"), GD_E_ARGUMENT);
     gd_release(NULL);
     CHECK(all_errors(
-        gd_op_call(gd_op_find("mean"), gd_list(some()), attrs))); /* options of another op */
+        gd_op_call(gd_op_find("mean"), gd_list(some_tensor()), attrs))); /* options of another op */
     CHECK(gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
     CHECK_FAILED(gd_conv2d(gd_zeros(gd_dims(1, 1, 4, 4)), gd_zeros(gd_dims(1, 1, 1, 1)), NULL,
@@ -221,7 +224,7 @@ TEST(options_that_are_not_there_are_refused) {
                  GD_E_ARGUMENT, "dilation");
 }
 
-TEST(the_table_is_read_with_care) {
+TEST(invalid_queries_of_the_op_table_fail) {
     char text[8] = "full";
     CHECK(gd_op_at(-1) == NULL && gd_op_at(gd_op_count()) == NULL && gd_op_find(NULL) == NULL);
     CHECK(strcmp(gd_op_name(NULL), "") == 0 && gd_op_input(NULL, 0) == NULL &&
@@ -234,10 +237,10 @@ TEST(the_table_is_read_with_care) {
     CHECK(gd_op_kernels(gd_op_find("conv2d"), "cpu", NULL, 0) == NULL);
 }
 
-TEST(running_into_tensors_that_do_not_fit_is_refused) {
+TEST(running_into_outputs_of_the_wrong_shape_or_dtype_fails) {
     GD_SCOPE;
     const gd_op *add = gd_op_find("add");
-    gd_tensor *x = some(), *y = gd_zeros(gd_dims(3)), *matrix = gd_zeros(gd_dims(3, 2));
+    gd_tensor *x = some_tensor(), *y = gd_zeros(gd_dims(3)), *matrix = gd_zeros(gd_dims(3, 2));
     CHECK_STATUS(gd_op_run_into(add, gd_list(x, x), NULL, gd_list(y)), GD_OK);
     CHECK(gd_item(gd_sum(y)) == 12);
     CHECK_STATUS(gd_op_run_into(NULL, gd_list(x, x), NULL, gd_list(y)), GD_E_ARGUMENT);
@@ -260,10 +263,10 @@ TEST(running_into_tensors_that_do_not_fit_is_refused) {
     gd_tensor *four = gd_zeros(gd_dims(2, 3));
     CHECK_STATUS(gd_op_run_into(gd_op_find("batch_norm"), gd_list(four, NULL, NULL, y, y), NULL,
                                 gd_list(four, y, y)),
-                 GD_E_ARGUMENT); /* it writes its inputs */
+                 GD_E_ARGUMENT); /* the op writes its inputs */
 }
 
-TEST(an_op_with_too_many_outputs_is_refused) {
+TEST(an_op_with_too_many_outputs_fails) {
     CHECK_STATUS(gd_op_define(NULL, NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_define("", NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_op_define("nine(x) -> a, b, c, d, e, f, g, h, i\nNine.\n",
@@ -281,24 +284,24 @@ TEST(an_op_with_too_many_outputs_is_refused) {
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-static gd_tensor *squares(gd_tensors x, void *user) {
+static gd_tensor *sum_of_squares(gd_tensors x, void *user) {
     (void)user;
     return gd_sum(gd_square(x.at[0]));
 }
-static gd_tensor *nothing(gd_tensors x, void *user) {
+static gd_tensor *no_result(gd_tensors x, void *user) {
     (void)x;
     (void)user;
     return NULL;
 }
-static void set_nothing(gd_context *c) { (void)c; }
+static void forward_without_outputs(gd_context *c) { (void)c; }
 
-TEST(gradients_of_nothing_are_refused) {
+TEST(gradients_without_outputs_or_inputs_fail) {
     GD_SCOPE;
-    gd_tensor *x = gd_requires_grad(some()), *y = gd_sum(gd_square(x));
+    gd_tensor *x = gd_requires_grad(some_tensor()), *y = gd_sum(gd_square(x));
     CHECK_STATUS(gd_backward(NULL), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_backward(some()), GD_E_STATE);
+    CHECK_STATUS(gd_backward(some_tensor()), GD_E_STATE);
     CHECK_STATUS(gd_backward(gd_square(x)), GD_E_SHAPE);
-    CHECK_STATUS(gd_backward(y, .gradient = some()), GD_E_SHAPE);
+    CHECK_STATUS(gd_backward(y, .gradient = some_tensor()), GD_E_SHAPE);
     CHECK(gd_tensor_grad(x) == NULL);
     CHECK(gd_grad(no_list, gd_list(x)).count == 1 && gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
@@ -317,13 +320,13 @@ TEST(gradients_of_nothing_are_refused) {
     CHECK_STATUS(gd_tensor_hook(x, NULL, NULL), GD_E_ARGUMENT);
     CHECK_FAILED(gd_detach(NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_requires_grad(NULL), GD_E_ARGUMENT, "no tensor");
-    CHECK_STATUS(gd_backward(y), GD_OK); /* all that did no harm */
+    CHECK_STATUS(gd_backward(y), GD_OK); /* none of these failures had an effect */
     CHECK(gd_item(gd_sum(gd_tensor_grad(x))) == 12);
 }
 
-TEST(a_gradient_must_fit_its_tensor) {
+TEST(a_gradient_must_have_the_shape_of_its_tensor) {
     GD_SCOPE;
-    gd_tensor *x = gd_requires_grad(some());
+    gd_tensor *x = gd_requires_grad(some_tensor());
     CHECK_STATUS(gd_set_grad(NULL, x), GD_E_ARGUMENT);
     CHECK_STATUS(gd_set_grad(x, gd_zeros(gd_dims(4))), GD_E_SHAPE);
     CHECK_STATUS(gd_set_grad(x, gd_zeros(gd_dims(3), .dtype = GD_I64)), GD_E_DTYPE);
@@ -333,34 +336,36 @@ TEST(a_gradient_must_fit_its_tensor) {
     CHECK_STATUS(gd_set_grad(x, NULL), GD_OK);
 }
 
-TEST(transforms_refuse_what_is_no_function) {
+TEST(function_transforms_with_invalid_functions_fail) {
     GD_SCOPE;
-    gd_tensor *x = gd_requires_grad(some());
-    gd_function function = {
-        .name = "nothing", .n_out = 1, .forward = set_nothing, .backward = set_nothing};
+    gd_tensor *x = gd_requires_grad(some_tensor());
+    gd_function function = {.name = "nothing",
+                            .n_out = 1,
+                            .forward = forward_without_outputs,
+                            .backward = forward_without_outputs};
     CHECK_FAILED(gd_recompute(NULL, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_recompute(squares, null_list, NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_recompute(squares, negative_list, NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_recompute(nothing, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(sum_of_squares, null_list, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(sum_of_squares, negative_list, NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_recompute(no_result, gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jvp(NULL, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_jvp(squares, null_list, null_list, NULL), GD_E_ARGUMENT, "inputs");
-    CHECK_FAILED(gd_jvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT,
+    CHECK_FAILED(gd_jvp(sum_of_squares, null_list, null_list, NULL), GD_E_ARGUMENT, "inputs");
+    CHECK_FAILED(gd_jvp(sum_of_squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL), GD_E_ARGUMENT,
                  "tangent");
-    CHECK_FAILED(gd_jvp(nothing, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
+    CHECK_FAILED(gd_jvp(no_result, gd_list(x), gd_list(x), NULL), GD_E_ARGUMENT, "NULL");
     CHECK_FAILED(gd_jacobian(NULL, gd_list(x), 0, NULL), GD_E_ARGUMENT, "NULL");
-    CHECK_FAILED(gd_jacobian(squares, gd_list(x), 1, NULL), GD_E_INDEX, "input 1");
-    CHECK_FAILED(gd_jacobian(squares, gd_list(x), -1, NULL), GD_E_INDEX, "input -1");
+    CHECK_FAILED(gd_jacobian(sum_of_squares, gd_list(x), 1, NULL), GD_E_INDEX, "input 1");
+    CHECK_FAILED(gd_jacobian(sum_of_squares, gd_list(x), -1, NULL), GD_E_INDEX, "input -1");
     CHECK(gd_hvp(NULL, gd_list(x), gd_list(x), NULL).count == 1 &&
           gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK_FAILED(gd_hvp(squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL).at[0], GD_E_ARGUMENT,
-                 "vector");
-    gd_hvp(squares, negative_list, negative_list, NULL);
+    CHECK_FAILED(gd_hvp(sum_of_squares, gd_list(x), ((gd_tensors){NULL, 1}), NULL).at[0],
+                 GD_E_ARGUMENT, "vector");
+    gd_hvp(sum_of_squares, negative_list, negative_list, NULL);
     CHECK(gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
     CHECK_STATUS(gd_gradcheck(NULL, gd_list(x), NULL), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_gradcheck(squares, null_list, NULL), GD_E_ARGUMENT);
-    CHECK_STATUS(gd_gradcheck(squares, negative_list, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_gradcheck(sum_of_squares, null_list, NULL), GD_E_ARGUMENT);
+    CHECK_STATUS(gd_gradcheck(sum_of_squares, negative_list, NULL), GD_E_ARGUMENT);
     CHECK(gd_tensor_is_error(gd_apply(NULL, gd_list(x), NULL).at[0]) &&
           gd_error_status() == GD_E_ARGUMENT);
     gd_clear_error();
@@ -370,11 +375,11 @@ TEST(transforms_refuse_what_is_no_function) {
     gd_grad_mode_end(NULL);
 }
 
-/* --- the rest --------------------------------------------------------------------------------- */
+/* --- devices, threads, files ------------------------------------------------------------------ */
 
-TEST(devices_threads_and_streams_that_are_none) {
+TEST(invalid_devices_thread_counts_and_streams_fail) {
     GD_SCOPE;
-    gd_tensor *x = some();
+    gd_tensor *x = some_tensor();
     CHECK(gd_device_get(NULL) == NULL && gd_device_get("") == NULL &&
           gd_device_get("cpu:7") == NULL);
     CHECK(strcmp(gd_device_name(NULL), "") == 0);
@@ -396,9 +401,9 @@ TEST(devices_threads_and_streams_that_are_none) {
     gd_set_log(NULL, NULL);
 }
 
-TEST(files_of_no_name) {
+TEST(file_calls_without_a_path_fail) {
     GD_SCOPE;
-    gd_tensor *x = some();
+    gd_tensor *x = some_tensor();
     CHECK_STATUS(gd_save_npy(NULL, x), GD_E_ARGUMENT);
     CHECK_STATUS(gd_save_npy("misuse.npy", NULL), GD_E_ARGUMENT);
     CHECK_STATUS(gd_save_npz(NULL, gd_names("x"), gd_list(x)), GD_E_ARGUMENT);

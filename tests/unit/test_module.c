@@ -1,4 +1,4 @@
-/* test_module.c - modules: trees, names, calls, modes, messages. */
+/* test_module.c - modules: trees, names, calls, modes and messages. */
 #include <sys/resource.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static gd_module *two_layer_new(int64_t in, int64_t hidden, int64_t out) {
     return net;
 }
 
-TEST(a_module_of_ones_own_has_named_parameters_and_computes) {
+TEST(a_user_defined_module_has_named_parameters_and_computes) {
     GD_SCOPE;
     gd_module *net = two_layer_new(4, 8, 3);
     gd_tensors p = gd_module_parameters(net);
@@ -51,7 +51,7 @@ TEST(a_module_of_ones_own_has_named_parameters_and_computes) {
     CHECK(!gd_failed());
 }
 
-TEST(sequential_and_sizes_that_are_found) {
+TEST(sequential_infers_input_sizes) {
     GD_SCOPE;
     gd_module *net =
         gd_nn_sequential(gd_nn_conv2d(1, 4, 5, .padding = 2), gd_nn_relu(), gd_nn_max_pool2d(2),
@@ -82,14 +82,14 @@ TEST(messages_name_the_layer_by_its_path) {
     CHECK_MESSAGE("0.wieght", "0.weight, 0.bias");
 }
 
-static gd_tensors in_net(gd_tensors in, void *user) {
+static gd_tensors forward_net(gd_tensors in, void *user) {
     return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
 }
 
-TEST(a_jit_makes_a_plan_for_each_mode) {
+TEST(a_jit_has_a_plan_for_each_mode) {
     GD_SCOPE;
     gd_module *net = gd_nn_sequential(gd_nn_linear(8, 64), gd_nn_dropout());
-    gd_jit *jit = gd_jit_new(in_net, net);
+    gd_jit *jit = gd_jit_new(forward_net, net);
     gd_tensor *x = gd_randn(gd_dims(4, 8));
     gd_tensor *a = gd_jit_call(jit, gd_list(x)).at[0], *b = gd_jit_call(jit, gd_list(x)).at[0];
     CHECK(!tensors_same_bits(a, b));
@@ -104,10 +104,10 @@ TEST(a_jit_makes_a_plan_for_each_mode) {
     CHECK(!gd_failed());
 }
 
-TEST(a_parameter_made_in_a_trace_is_a_parameter) {
+TEST(a_parameter_created_while_tracing_is_a_parameter) {
     GD_SCOPE;
     gd_module *net = gd_nn_linear(GD_ANY, 3);
-    gd_jit *jit = gd_jit_new(in_net, net);
+    gd_jit *jit = gd_jit_new(forward_net, net);
     gd_tensor *x = gd_randn(gd_dims(4, 8));
     gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
     CHECK(gd_module_parameters(net).count == 2);
@@ -133,10 +133,10 @@ TEST(a_clone_has_its_own_values_and_its_own_fields) {
     CHECK(!gd_failed());
 }
 
-TEST(a_replaced_child_is_used_and_plans_are_made_anew) {
+TEST(replacing_a_child_retraces_plans) {
     GD_SCOPE;
     gd_module *net = two_layer_new(4, 8, 3);
-    gd_jit *jit = gd_jit_new(in_net, net);
+    gd_jit *jit = gd_jit_new(forward_net, net);
     gd_tensor *x = gd_randn(gd_dims(5, 4));
     CHECK(gd_tensor_dim(gd_jit_call(jit, gd_list(x)).at[0], 1) == 3);
     gd_module_replace(net, "fc2", gd_nn_linear(8, 7));
@@ -145,10 +145,10 @@ TEST(a_replaced_child_is_used_and_plans_are_made_anew) {
     CHECK(!gd_failed());
 }
 
-TEST(a_module_moves_to_another_dtype_with_the_same_handles) {
+TEST(moving_to_another_dtype_keeps_the_tensor_handles) {
     GD_SCOPE;
     gd_module *net = two_layer_new(4, 8, 3);
-    gd_jit *jit = gd_jit_new(in_net, net);
+    gd_jit *jit = gd_jit_new(forward_net, net);
     gd_tensor *w = gd_module_tensor(net, "fc1.weight"), *x = gd_randn(gd_dims(5, 4));
     gd_tensor *y = gd_jit_call(jit, gd_list(x)).at[0];
     CHECK(gd_module_to(net, NULL, GD_F64) == GD_OK);
@@ -159,7 +159,7 @@ TEST(a_module_moves_to_another_dtype_with_the_same_handles) {
     CHECK(!gd_failed());
 }
 
-TEST(a_move_to_a_device_that_is_not_there_moves_nothing) {
+TEST(moving_to_a_missing_device_changes_nothing) {
     GD_SCOPE;
     gd_module *net = two_layer_new(4, 8, 3);
     gd_tensor *x = gd_randn(gd_dims(2, 4)), *y = gd_module_forward(net, x);
@@ -210,7 +210,7 @@ TEST(a_summary_lists_layers_shapes_parameters_and_multiply_adds) {
     free(text);
 }
 
-TEST(building_makes_parameters_without_computing) {
+TEST(building_creates_parameters_without_computing) {
     GD_SCOPE;
     gd_module *net =
         gd_nn_sequential(gd_nn_linear(GD_ANY, 1000), gd_nn_dropout(), gd_nn_linear(GD_ANY, 3));
@@ -218,7 +218,7 @@ TEST(building_makes_parameters_without_computing) {
     gd_tensor *w;
     CHECK(gd_module_build(net, gd_zeros(gd_dims(5, 20))) == GD_OK);
     CHECK((w = gd_module_tensor(net, "2.weight")) && gd_tensor_dim(w, 1) == 1000);
-    CHECK(gd_rng_state().call == before.call + 4); /* weights and biases, and no dropout */
+    CHECK(gd_rng_state().call == before.call + 4); /* draws weights and biases, but no dropout */
     CHECK(!gd_failed());
 }
 
@@ -227,21 +227,21 @@ static gd_tensors count_calls(gd_module *m, gd_tensors in, gd_tensors out, void 
     ++*(int *)user;
     return (gd_tensors){NULL, 0};
 }
-static gd_tensors twice(gd_module *m, gd_tensors in, gd_tensors out, void *user) {
+static gd_tensors double_output(gd_module *m, gd_tensors in, gd_tensors out, void *user) {
     (void)m, (void)in, (void)user;
     return gd_listed(gd_mul(out.at[0], gd_scalar(2)));
 }
 
-TEST(hooks_are_called_and_a_jit_takes_those_that_build_ops_alone) {
+TEST(hooks_are_called_and_a_jit_traces_hooks_that_only_call_ops) {
     GD_SCOPE;
     gd_module *net = gd_nn_sequential(gd_nn_linear(4, 3), gd_nn_relu());
     gd_tensor *x = gd_randn(gd_dims(2, 4)), *y = gd_module_forward(net, x);
     int calls = 0;
     int64_t hook = gd_module_on_forward(gd_module_at(net, 0), count_calls, &calls);
-    gd_module_on_forward(net, twice, NULL, .builds_ops = true);
+    gd_module_on_forward(net, double_output, NULL, .builds_ops = true);
     CHECK(tensors_same_bits(gd_module_forward(net, x), gd_mul(y, gd_scalar(2))));
     CHECK(calls == 1);
-    gd_jit *jit = gd_jit_new(in_net, net);
+    gd_jit *jit = gd_jit_new(forward_net, net);
     gd_jit_call(jit, gd_list(x));
     CHECK_MESSAGE("0 (linear): it has a hook", ".builds_ops = true");
     gd_module_unhook(gd_module_at(net, 0), hook);
@@ -271,7 +271,7 @@ static gd_tensors scale_forward(gd_module *m, gd_tensors in) {
     return gd_listed(gd_mul(in.at[0], gd_layer_tensor(m, "weight")));
 }
 
-TEST(a_program_defines_a_layer) {
+TEST(a_program_can_define_a_layer) {
     GD_SCOPE;
     gd_status status =
         gd_layer_define("scale(x, features:int) -> y\n"
@@ -290,22 +290,22 @@ TEST(a_program_defines_a_layer) {
     CHECK_MESSAGE("there is no layer 'scael'");
 }
 
-/* --- what a function returns ------------------------------------------------------------------ */
+/* --- lists returned by forward functions ------------------------------------------------------ */
 
-/* As `return gd_list(...)` does: the array is gone with the function. */
-static gd_tensors __attribute__((noinline)) ended_list(gd_tensors in, void *self) {
-    gd_tensor *volatile here[1] = {in.at[0]};
-    gd_tensor *const *volatile at = (gd_tensor *const *)here;
+/* Returns a list whose array is gone when the function returns, as `return gd_list(...)` does. */
+static gd_tensors __attribute__((noinline)) return_dangling_list(gd_tensors in, void *self) {
+    gd_tensor *volatile local_array[1] = {in.at[0]};
+    gd_tensor *const *volatile at = (gd_tensor *const *)local_array;
     (void)self;
     return (gd_tensors){at, 1};
 }
 
-/* The check knows the stack without opening a file at each call, as the system does for the main
- * thread. */
-CLEAN_TEST(a_list_that_ended_with_its_function_is_refused_also_without_files) {
+/* The check finds the bounds of the stack without opening a file in each call, as
+ * pthread_getattr_np does for the main thread. */
+CLEAN_TEST(a_dangling_list_fails_even_without_free_file_descriptors) {
     GD_SCOPE;
     struct rlimit files;
-    gd_module *bad = gd_module_new(ended_list, 0);
+    gd_module *bad = gd_module_new(return_dangling_list, 0);
     gd_tensor *x = gd_ones(gd_dims(2));
     gd_module_forward(bad, x);
     CHECK_SAYING(says("a list that ended with it"), "%s", gd_error_message());

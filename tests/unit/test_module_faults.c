@@ -1,7 +1,7 @@
 /* test_module_faults.c - every allocation fails once while modules are built, trained, copied,
  * moved, saved and loaded.
  *
- * A failure is reported, nothing leaks, what existed is as it was, and the same work succeeds
+ * A failure is reported, nothing leaks, existing objects are unchanged, and the same work succeeds
  * afterwards.
  */
 #include <stdio.h>
@@ -19,7 +19,7 @@ static gd_module *make_net(void) {
                             gd_nn_flatten(), gd_nn_dropout(), gd_nn_linear(GD_ANY, 3));
 }
 
-/* Runs `work` until none of its allocations fails. `undo` puts back what it has changed. */
+/* Repeats `work` until none of its allocations fails. `undo` reverts its changes. */
 static void walk_work(const char *what, bool (*work)(void *), void (*undo)(void *, bool done),
                       void *user) {
     fault_walk w = {.what = what};
@@ -45,27 +45,29 @@ static bool build_net(void *user) {
 typedef struct {
     gd_module *fc1, *fc2;
     gd_tensor *scale;
-} own;
+} user_module;
 
-static gd_tensors own_forward(gd_tensors in, void *self) {
-    own *m = self;
+static gd_tensors user_module_forward(gd_tensors in, void *self) {
+    user_module *m = self;
     return gd_listed(
         gd_module_forward(m->fc2, gd_mul(gd_module_forward(m->fc1, in.at[0]), m->scale)));
 }
 
-/* As docs/modules.md writes it, with no check before the end. */
-static bool build_own(void *user) {
+/* Written as in docs/modules.md, with no check before the end. */
+static bool build_user_module(void *user) {
     GD_SCOPE;
     (void)user;
-    gd_module *net = gd_module_new(own_forward, sizeof(own));
-    own *m = gd_module_self(net);
+    gd_module *net = gd_module_new(user_module_forward, sizeof(user_module));
+    user_module *m = gd_module_self(net);
     GD_CHILD(net, m->fc1, gd_nn_linear(4, 3));
     GD_CHILD(net, m->fc2, gd_nn_sequential(gd_nn_linear(3, 2), gd_nn_relu()));
     GD_PARAMETER(net, m->scale, gd_ones(gd_dims(3)));
     gd_module_forward(net, gd_ones(gd_dims(2, 4)));
     return !gd_failed();
 }
-TEST(building_a_module_of_ones_own) { walk_work("a module of one's own", build_own, NULL, NULL); }
+TEST(building_a_user_defined_module) {
+    walk_work("a user-defined module", build_user_module, NULL, NULL);
+}
 
 TEST(building) { walk_work("building", build_net, NULL, NULL); }
 
@@ -83,7 +85,7 @@ static bool train_net(void *user) {
 }
 TEST(training) { walk_work("training", train_net, NULL, NULL); }
 
-/* Networks of several inputs and outputs, of modules in modules, with a shared parameter. */
+/* Networks with several inputs and outputs, nested modules and a shared parameter. */
 static bool train_on_sequences(void *user) {
     GD_SCOPE;
     (void)user;
@@ -104,8 +106,8 @@ static bool train_on_sequences(void *user) {
 }
 TEST(training_on_sequences) { walk_work("training on sequences", train_on_sequences, NULL, NULL); }
 
-/* Networks whose graph follows from tokens. */
-static bool train_dynamic(void *user) {
+/* Networks whose graph depends on tokens. */
+static bool train_dynamic_networks(void *user) {
     GD_SCOPE;
     (void)user;
     const int64_t tree[] = {1, 0, 2}, program[] = {0, 1, 0, 2};
@@ -120,7 +122,7 @@ static bool train_dynamic(void *user) {
     return trees && programs && !gd_failed();
 }
 TEST(training_dynamic_networks) {
-    walk_work("training dynamic networks", train_dynamic, NULL, NULL);
+    walk_work("training dynamic networks", train_dynamic_networks, NULL, NULL);
 }
 
 typedef struct held {
@@ -139,7 +141,7 @@ static bool move_net(void *user) {
     return gd_module_to(((held *)user)->net, NULL, GD_F64) == GD_OK;
 }
 
-/* All of it has moved, or nothing. */
+/* All parameters have moved, or none. */
 static void move_back(void *user, bool done) {
     GD_SCOPE;
     held *h = user;
@@ -151,7 +153,7 @@ static void move_back(void *user, bool done) {
     CHECK(tensors_distance(gd_module_forward(h->net, h->x), h->y) == 0);
 }
 
-/* What a failed load leaves is what was there. */
+/* A failed load leaves the old values. */
 static void check_loaded(void *user, bool done) {
     GD_SCOPE;
     held *h = user;
@@ -170,7 +172,7 @@ static bool load_net(void *user) {
     return gd_load_state(temp_path("net.safetensors"), gd_part("net", h->other)) == GD_OK;
 }
 
-static bool summarize(void *user) {
+static bool summarize_net(void *user) {
     GD_SCOPE;
     held *h = user;
     char *text = gd_module_summary(h->net, h->x);
@@ -184,14 +186,14 @@ TEST(copying_moving_saving_loading) {
     held h = {.net = make_net(), .other = make_net(), .x = gd_randn(gd_dims(2, 1, 6, 6))};
     gd_module_eval(h.net);
     gd_module_eval(h.other);
-    GD_NO_GRAD; /* the tape would hold parameters from before they move */
+    GD_NO_GRAD; /* the tape would hold parameters from before the move */
     h.y = gd_module_forward(h.net, h.x);
     gd_module_forward(h.other, h.x);
     walk_work("copying", copy_net, NULL, &h);
     walk_work("moving", move_net, move_back, &h);
     walk_work("saving", save_net, NULL, &h);
     walk_work("loading", load_net, check_loaded, &h);
-    walk_work("summary", summarize, NULL, &h);
+    walk_work("summary", summarize_net, NULL, &h);
 }
 
 TEST_MAIN

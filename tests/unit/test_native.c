@@ -1,7 +1,7 @@
-/* test_native.c - kernels compiled while a program runs, and the files they are kept in.
+/* test_native.c - kernels compiled at run time, and their cache files.
  *
- * What a process has loaded stays loaded, so each part runs in a child of its own; what it returns
- * says what it saw.
+ * A loaded kernel stays loaded, so each part runs in its own child process and reports by its exit
+ * code.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,28 +23,29 @@ typedef struct expression {
     gd_ir_node nodes[GD_IR_MAX_NODES];
 } expression;
 
-static int lookup(gd_ir_builder *b, void *context, const char *name, size_t length) {
+static int find_input(gd_ir_builder *b, void *context, const char *name, size_t length) {
     (void)context;
     return length == 1 && *name >= 'a' && *name <= 'c' ? gd_ir_var(b, *name - 'a') : -1;
 }
 
-static void parse(expression *e, const char *text) {
+static void parse_expression(expression *e, const char *text) {
     gd_ir_builder b = {.count = 0};
     memset(e, 0, sizeof *e);
-    int node = gd_ir_parse(&b, text, lookup, NULL);
+    int node = gd_ir_parse(&b, text, find_input, NULL);
     CHECK_SAYING(node >= 0, "%s", b.error);
     e->ir = gd_ir_finish(&b, &node, 1, e->nodes);
 }
 
 static gd_ew_fn kernel_of(const char *text) {
     expression e;
-    parse(&e, text);
+    parse_expression(&e, text);
     return (gd_ew_fn)(void *)gd_native_kernel(&(gd_kernel_source){.ir = &e.ir, .type = "f32"},
                                               gd_ew_target(gd_cpu_isa()));
 }
 
-/* Whether it is there and computes a*b + a, over a length that is no multiple of a vector. */
-static bool works(gd_ew_fn fn) {
+/* Returns whether the kernel exists and computes a*b + a, for a length that is no multiple of a
+ * vector. */
+static bool kernel_works(gd_ew_fn fn) {
     float a[37], b[37], y[37];
     if (!fn) return false;
     for (int i = 0; i < 37; i++) a[i] = 0.5f * (float)i, b[i] = 3.0f - (float)i, y[i] = -1;
@@ -57,44 +58,44 @@ static bool works(gd_ew_fn fn) {
 
 /* --- processes and directories ---------------------------------------------------------------- */
 
-/* The bits that a child returns. */
+/* Bits of a child's exit code. */
 enum { WORKS = 1, COMPILED = 2, LOADED = 4, FAILED = 8 };
 
 static int make_product(void) {
     gd_ew_fn fn = kernel_of(PRODUCT);
     gd_native_counts c = gd_native_count();
-    return (works(fn) ? WORKS : 0) | (c.compiled ? COMPILED : 0) | (c.loaded ? LOADED : 0) |
+    return (kernel_works(fn) ? WORKS : 0) | (c.compiled ? COMPILED : 0) | (c.loaded ? LOADED : 0) |
            (c.failed ? FAILED : 0);
 }
 
-static pid_t start(int (*body)(void)) {
+static pid_t start_child(int (*body)(void)) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) _exit(body());
     return child;
 }
 
-static int finish(pid_t child) {
+static int finish_child(pid_t child) {
     int status = 0;
     if (child < 0 || waitpid(child, &status, 0) != child) return -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status) - 1000;
 }
 
-static int in_child(int (*body)(void)) { return finish(start(body)); }
+static int run_in_child(int (*body)(void)) { return finish_child(start_child(body)); }
 
-static char base[64], cache[256];
+static char base_folder[64], cache_folder[256];
 
 static void fresh_cache(const char *name) {
-    snprintf(base, sizeof base, "/tmp/gradus-native-XXXXXX");
-    CHECK(mkdtemp(base) != NULL);
-    snprintf(cache, sizeof cache, "%s/%s", base, name);
-    setenv("GRADUS_CACHE", cache, 1);
+    snprintf(base_folder, sizeof base_folder, "/tmp/gradus-native-XXXXXX");
+    CHECK(mkdtemp(base_folder) != NULL);
+    snprintf(cache_folder, sizeof cache_folder, "%s/%s", base_folder, name);
+    setenv("GRADUS_CACHE", cache_folder, 1);
     unsetenv("GRADUS_CC");
     unsetenv("GRADUS_NATIVE");
 }
 
-/* Its files, and the name of the last one that ends so. */
-static int files(const char *directory, const char *end, char *last, size_t size) {
+/* Counts the files that end with `end`; the path of one of them is stored in `last`. */
+static int count_files(const char *directory, const char *end, char *last, size_t size) {
     DIR *d = opendir(directory);
     int n = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -114,19 +115,20 @@ static void remove_tree(const char *path) {
         execlp("rm", "rm", "-rf", "--", path, (char *)NULL);
         _exit(1);
     }
-    finish(child);
+    finish_child(child);
 }
 
-/* --- what must work --------------------------------------------------------------------------- */
+/* --- working caches --------------------------------------------------------------------------- */
 
 TEST(a_kernel_is_compiled_once_and_then_found) {
     fresh_cache("new/deeper");
-    CHECK(in_child(make_product) == (WORKS | COMPILED));
-    CHECK(in_child(make_product) == (WORKS | LOADED));
-    CHECK(files(cache, "", NULL, 0) == 1 && files(cache, ".so", NULL, 0) == 1);
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
+    CHECK(run_in_child(make_product) == (WORKS | LOADED));
+    CHECK(count_files(cache_folder, "", NULL, 0) == 1 &&
+          count_files(cache_folder, ".so", NULL, 0) == 1);
     struct stat s;
-    CHECK(stat(cache, &s) == 0 && (s.st_mode & 0777) == 0700);
-    remove_tree(base);
+    CHECK(stat(cache_folder, &s) == 0 && (s.st_mode & 0777) == 0700);
+    remove_tree(base_folder);
 }
 
 static int with_default_directory(void) {
@@ -137,35 +139,35 @@ static int with_default_directory(void) {
 TEST(the_directory_follows_the_environment) {
     char path[300];
     fresh_cache("x");
-    setenv("XDG_CACHE_HOME", base, 1);
-    CHECK(in_child(with_default_directory) == (WORKS | COMPILED));
-    snprintf(path, sizeof path, "%s/gradus", base);
-    CHECK(files(path, ".so", NULL, 0) == 1);
+    setenv("XDG_CACHE_HOME", base_folder, 1);
+    CHECK(run_in_child(with_default_directory) == (WORKS | COMPILED));
+    snprintf(path, sizeof path, "%s/gradus", base_folder);
+    CHECK(count_files(path, ".so", NULL, 0) == 1);
     unsetenv("XDG_CACHE_HOME");
     char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
-    setenv("HOME", base, 1);
-    CHECK(in_child(with_default_directory) == (WORKS | COMPILED));
-    snprintf(path, sizeof path, "%s/.cache/gradus", base);
-    CHECK(files(path, ".so", NULL, 0) == 1);
+    setenv("HOME", base_folder, 1);
+    CHECK(run_in_child(with_default_directory) == (WORKS | COMPILED));
+    snprintf(path, sizeof path, "%s/.cache/gradus", base_folder);
+    CHECK(count_files(path, ".so", NULL, 0) == 1);
     if (home) setenv("HOME", home, 1);
     free(home);
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
 TEST(names_are_never_read_by_a_shell) {
     char proof[300];
     fresh_cache("it's \"a\" dir; touch $(touch proof) `touch proof` & -o x");
-    snprintf(proof, sizeof proof, "%s/proof", base);
-    CHECK(chdir(base) == 0);
-    CHECK(in_child(make_product) == (WORKS | COMPILED) &&
-          in_child(make_product) == (WORKS | LOADED));
+    snprintf(proof, sizeof proof, "%s/proof", base_folder);
+    CHECK(chdir(base_folder) == 0);
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED) &&
+          run_in_child(make_product) == (WORKS | LOADED));
     CHECK(access(proof, F_OK) != 0);
     CHECK(chdir("/") == 0);
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
 static void *make_in_thread(void *arg) {
-    *(bool *)arg = works(kernel_of(PRODUCT));
+    *(bool *)arg = kernel_works(kernel_of(PRODUCT));
     return NULL;
 }
 
@@ -179,22 +181,23 @@ static int make_in_threads(void) {
     return gd_native_count().compiled == 1 && gd_native_count().loaded == 0 ? WORKS : COMPILED;
 }
 
-TEST(threads_that_want_the_same_kernel_wait_for_one_compiler) {
+TEST(threads_that_need_the_same_kernel_wait_for_one_compiler) {
     fresh_cache("c");
-    CHECK(in_child(make_in_threads) == WORKS);
-    remove_tree(base);
+    CHECK(run_in_child(make_in_threads) == WORKS);
+    remove_tree(base_folder);
 }
 
-TEST(processes_may_fill_the_cache_at_once) {
+TEST(several_processes_may_fill_the_cache_at_once) {
     fresh_cache("c");
     pid_t children[4];
-    for (int i = 0; i < 4; i++) children[i] = start(make_product);
-    for (int i = 0; i < 4; i++) CHECK(finish(children[i]) & WORKS);
-    CHECK(files(cache, "", NULL, 0) == 1 && files(cache, ".so", NULL, 0) == 1);
-    remove_tree(base);
+    for (int i = 0; i < 4; i++) children[i] = start_child(make_product);
+    for (int i = 0; i < 4; i++) CHECK(finish_child(children[i]) & WORKS);
+    CHECK(count_files(cache_folder, "", NULL, 0) == 1 &&
+          count_files(cache_folder, ".so", NULL, 0) == 1);
+    remove_tree(base_folder);
 }
 
-/* --- files that are not what they should be --------------------------------------------------- */
+/* --- corrupt files ---------------------------------------------------------------------------- */
 
 static void write_file(const char *path, const char *text, size_t bytes) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0700);
@@ -202,99 +205,101 @@ static void write_file(const char *path, const char *text, size_t bytes) {
     close(fd);
 }
 
-TEST(a_file_that_was_cut_short_is_made_again) {
+TEST(a_truncated_cache_file_is_replaced) {
     char file[512];
     fresh_cache("c");
-    CHECK(in_child(make_product) == (WORKS | COMPILED));
-    CHECK(files(cache, ".so", file, sizeof file) == 1);
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
+    CHECK(count_files(cache_folder, ".so", file, sizeof file) == 1);
     struct stat s;
     CHECK(stat(file, &s) == 0);
     const off_t sizes[] = {0, 1, 63, 500, 4096, s.st_size / 2, s.st_size - 41, s.st_size - 1};
     for (int i = 0; i < 8; i++) {
         CHECK(truncate(file, sizes[i]) == 0);
-        const int got = in_child(make_product);
+        const int got = run_in_child(make_product);
         CHECK_SAYING(got == (WORKS | COMPILED), "%d bytes: %d", (int)sizes[i], got);
     }
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
-TEST(a_file_of_another_kind_is_made_again) {
+TEST(a_corrupt_cache_file_is_replaced) {
     char file[512];
     fresh_cache("c");
-    CHECK(in_child(make_product) == (WORKS | COMPILED));
-    CHECK(files(cache, ".so", file, sizeof file) == 1);
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
+    CHECK(count_files(cache_folder, ".so", file, sizeof file) == 1);
     write_file(file, "this is no library", 18);
-    CHECK(in_child(make_product) == (WORKS | COMPILED));
-    int fd = open(file, O_WRONLY); /* a byte in the middle */
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
+    int fd = open(file, O_WRONLY); /* changes a byte in the middle */
     CHECK(fd >= 0 && pwrite(fd, "\xff", 1, 2000) == 1 && close(fd) == 0);
-    CHECK(in_child(make_product) == (WORKS | COMPILED));
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
     unlink(file);
     CHECK(symlink("/etc/passwd", file) == 0);
-    CHECK(in_child(make_product) == (WORKS | COMPILED));
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
     CHECK(access("/etc/passwd", R_OK) == 0);
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
-static int make_other(void) { return kernel_of("a - b") ? WORKS : 0; }
+static int make_other_kernel(void) { return kernel_of("a - b") ? WORKS : 0; }
 
-/* A whole file of ours, but of another expression: the key inside tells. */
-TEST(the_kernel_of_another_expression_is_not_taken) {
+/* A valid cache file of another expression: the key inside differs. */
+TEST(the_kernel_of_another_expression_is_not_used) {
     char mine[512], other[512], kept[600];
     fresh_cache("c");
-    CHECK(in_child(make_product) == (WORKS | COMPILED) &&
-          files(cache, ".so", mine, sizeof mine) == 1);
-    snprintf(kept, sizeof kept, "%s/kept", base);
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED) &&
+          count_files(cache_folder, ".so", mine, sizeof mine) == 1);
+    snprintf(kept, sizeof kept, "%s/kept", base_folder);
     CHECK(rename(mine, kept) == 0);
-    CHECK(in_child(make_other) == WORKS && files(cache, ".so", other, sizeof other) == 1);
+    CHECK(run_in_child(make_other_kernel) == WORKS &&
+          count_files(cache_folder, ".so", other, sizeof other) == 1);
     CHECK(rename(other, mine) == 0);
-    CHECK(in_child(make_product) == (WORKS | COMPILED));
-    remove_tree(base);
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
+    remove_tree(base_folder);
 }
 
-/* --- where it must not work ------------------------------------------------------------------- */
+/* --- unusable directories and compilers ------------------------------------------------------- */
 
-TEST(a_directory_that_others_can_use_is_left_alone) {
+TEST(a_directory_writable_by_others_is_not_used) {
     static const mode_t modes[] = {0755, 0770, 0701, 0777};
     for (int i = 0; i < 4; i++) {
         fresh_cache("c");
-        CHECK(mkdir(cache, 0700) == 0 && chmod(cache, modes[i]) == 0);
-        CHECK(in_child(make_product) == FAILED && files(cache, "", NULL, 0) == 0);
-        remove_tree(base);
+        CHECK(mkdir(cache_folder, 0700) == 0 && chmod(cache_folder, modes[i]) == 0);
+        CHECK(run_in_child(make_product) == FAILED && count_files(cache_folder, "", NULL, 0) == 0);
+        remove_tree(base_folder);
     }
     char real[300];
     fresh_cache("c");
-    snprintf(real, sizeof real, "%s/real", base);
-    CHECK(mkdir(real, 0700) == 0 && symlink(real, cache) == 0);
-    CHECK(in_child(make_product) == FAILED && files(real, "", NULL, 0) == 0);
-    remove_tree(base);
+    snprintf(real, sizeof real, "%s/real", base_folder);
+    CHECK(mkdir(real, 0700) == 0 && symlink(real, cache_folder) == 0);
+    CHECK(run_in_child(make_product) == FAILED && count_files(real, "", NULL, 0) == 0);
+    remove_tree(base_folder);
     fresh_cache("c");
-    write_file(cache, "a file", 6);
-    CHECK(in_child(make_product) == FAILED);
-    remove_tree(base);
+    write_file(cache_folder, "a file", 6);
+    CHECK(run_in_child(make_product) == FAILED);
+    remove_tree(base_folder);
 }
 
-TEST(a_directory_of_another_user_is_left_alone) {
+TEST(a_directory_of_another_user_is_not_used) {
     if (geteuid() != 0) SKIP("only root can give a directory away");
     fresh_cache("c");
-    CHECK(mkdir(cache, 0700) == 0 && chown(cache, 12345, 12345) == 0);
-    CHECK(in_child(make_product) == FAILED && files(cache, "", NULL, 0) == 0);
-    remove_tree(base);
+    CHECK(mkdir(cache_folder, 0700) == 0 && chown(cache_folder, 12345, 12345) == 0);
+    CHECK(run_in_child(make_product) == FAILED && count_files(cache_folder, "", NULL, 0) == 0);
+    remove_tree(base_folder);
 }
 
-TEST(without_a_compiler_there_is_no_kernel_and_no_rest) {
+TEST(without_a_compiler_there_is_no_kernel_and_no_leftover_file) {
     static const char *const compilers[] = {"/no/such/compiler", "no-such-compiler", "/bin/false",
                                             "/bin/true",         "/etc/passwd",      "/tmp"};
     for (int i = 0; i < 6; i++) {
         fresh_cache("c");
         setenv("GRADUS_CC", compilers[i], 1);
-        CHECK_SAYING(in_child(make_product) == FAILED && files(cache, "", NULL, 0) == 0, "%s",
-                     compilers[i]);
-        remove_tree(base);
+        CHECK_SAYING(run_in_child(make_product) == FAILED &&
+                         count_files(cache_folder, "", NULL, 0) == 0,
+                     "%s", compilers[i]);
+        remove_tree(base_folder);
     }
     fresh_cache("c");
     setenv("GRADUS_NATIVE", "0", 1);
-    CHECK(in_child(make_product) == FAILED && access(cache, F_OK) != 0);
-    remove_tree(base);
+    CHECK(run_in_child(make_product) == FAILED && access(cache_folder, F_OK) != 0);
+    remove_tree(base_folder);
 }
 
 /* --- in a plan -------------------------------------------------------------------------------- */
@@ -323,20 +328,19 @@ static int run_a_plan(void) {
            (c.failed && debug_messages == 1 ? FAILED : 0);
 }
 
-TEST(a_plan_runs_with_a_compiler_and_without) {
+TEST(a_plan_runs_with_and_without_a_compiler) {
     fresh_cache("c");
-    CHECK(in_child(run_a_plan) == (WORKS | COMPILED));
+    CHECK(run_in_child(run_a_plan) == (WORKS | COMPILED));
     setenv("GRADUS_CC", "/bin/false", 1);
-    CHECK(in_child(run_a_plan) == (WORKS | FAILED));
+    CHECK(run_in_child(run_a_plan) == (WORKS | FAILED));
     unsetenv("GRADUS_CC");
-    setenv("GRADUS_NATIVE", "0",
-           1); /* then there is nothing to compile: the ops have kernels of their own */
-    CHECK(in_child(run_a_plan) == WORKS);
+    setenv("GRADUS_NATIVE", "0", 1); /* nothing to compile: the ops run their own kernels */
+    CHECK(run_in_child(run_a_plan) == WORKS);
     unsetenv("GRADUS_NATIVE");
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
-/* --- what the log says ------------------------------------------------------------------------ */
+/* --- log messages ----------------------------------------------------------------------------- */
 
 static int warnings;
 static char warning[1024];
@@ -347,13 +351,13 @@ static void keep_warning(gd_log_level level, const char *message, void *context)
     snprintf(warning, sizeof warning, "%s", message);
 }
 
-static const char *wanted[2]; /* parts of the one warning; NULL: no warning */
+static const char *expected_parts[2]; /* expected parts of the only warning; NULL: no warning */
 
-/* Two plans, each with a kernel of its own, and the warnings they give. */
+/* Runs two plans, each with its own kernel, and checks their warnings. */
 static int run_two_plans(void) {
     run_a_plan();
     gd_set_log(keep_warning, NULL);
-    gd_native_forget(); /* the warning is due again */
+    gd_native_forget(); /* resets the "warned already" flag */
     for (int i = 0; i < 2; i++) {
         GD_SCOPE;
         gd_graph *graph = gd_graph_new();
@@ -367,38 +371,39 @@ static int run_two_plans(void) {
                        gd_list(y));
     }
     if (gd_failed()) return 0;
-    if (!wanted[0]) return warnings == 0 ? WORKS : 0;
-    const bool said = warnings == 1 && strstr(warning, wanted[0]) && strstr(warning, wanted[1]);
-    if (!said) fprintf(stderr, "%d warnings: %s\n", warnings, warning);
-    return said ? WORKS : 0;
+    if (!expected_parts[0]) return warnings == 0 ? WORKS : 0;
+    const bool correct =
+        warnings == 1 && strstr(warning, expected_parts[0]) && strstr(warning, expected_parts[1]);
+    if (!correct) fprintf(stderr, "%d warnings: %s\n", warnings, warning);
+    return correct ? WORKS : 0;
 }
 
-TEST(what_stops_compiled_kernels_is_said_once_and_what_helps) {
+TEST(the_log_names_the_reason_and_the_remedy_once) {
     fresh_cache("c");
-    CHECK(in_child(run_two_plans) == WORKS);
-    wanted[0] = cache;
-    CHECK(chmod(cache, 0755) == 0);
-    wanted[1] = "chmod 700";
-    CHECK(in_child(run_two_plans) == WORKS);
-    CHECK(chmod(cache, 0700) == 0);
+    CHECK(run_in_child(run_two_plans) == WORKS);
+    expected_parts[0] = cache_folder;
+    CHECK(chmod(cache_folder, 0755) == 0);
+    expected_parts[1] = "chmod 700";
+    CHECK(run_in_child(run_two_plans) == WORKS);
+    CHECK(chmod(cache_folder, 0700) == 0);
     setenv("GRADUS_CC", "no-such-compiler", 1);
-    wanted[0] = "no-such-compiler";
-    wanted[1] = "GRADUS_CC";
-    CHECK(in_child(run_two_plans) == WORKS);
+    expected_parts[0] = "no-such-compiler";
+    expected_parts[1] = "GRADUS_CC";
+    CHECK(run_in_child(run_two_plans) == WORKS);
     setenv("GRADUS_CC", "/bin/false", 1);
-    wanted[0] = "/bin/false failed";
-    CHECK(in_child(run_two_plans) == WORKS);
+    expected_parts[0] = "/bin/false failed";
+    CHECK(run_in_child(run_two_plans) == WORKS);
     unsetenv("GRADUS_CC");
-    setenv("GRADUS_NATIVE", "0", 1); /* as it was asked for */
-    wanted[0] = NULL;
-    CHECK(in_child(run_two_plans) == WORKS);
+    setenv("GRADUS_NATIVE", "0", 1); /* disabled on purpose: no warning */
+    expected_parts[0] = NULL;
+    CHECK(run_in_child(run_two_plans) == WORKS);
     unsetenv("GRADUS_NATIVE");
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
-/* --- several at once -------------------------------------------------------------------------- */
+/* --- several kernels -------------------------------------------------------------------------- */
 
-/* A plan of three kernels, the first of which another plan has too. */
+/* A plan of up to three kernels; a plan of one shares the first. */
 static int run_kernels(int count, bool *right) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
@@ -417,76 +422,77 @@ static int run_kernels(int count, bool *right) {
     return (int)gd_native_count().runs;
 }
 
-/* What a child returns: compiled, loaded and runs as digits; 0 where the numbers are wrong. */
-static int digits(int count) {
+/* The exit code encodes compiled, loaded and run kernels as digits; 0 means wrong results. */
+static int kernel_counts(int count) {
     bool right;
     const int runs = run_kernels(count, &right);
     const gd_native_counts c = gd_native_count();
     return right ? (int)(c.compiled * 25 + c.loaded * 5) + runs + 1 : 0;
 }
-static int one_kernel(void) { return digits(1); }
-static int three_kernels(void) { return digits(3); }
-static int three_in_reference(void) { /* by the evaluator, whatever the compiler does */
+static int one_kernel(void) { return kernel_counts(1); }
+static int three_kernels(void) { return kernel_counts(3); }
+static int three_in_reference(void) { /* interpreted, whatever the compiler does */
     bool right;
     run_kernels(3, &right);
     return right && gd_native_count().compiled == 0 ? WORKS : 0;
 }
 #define DIGITS(compiled, loaded, runs) ((compiled)*25 + (loaded)*5 + (runs) + 1)
 
-TEST(the_kernels_of_a_plan_are_compiled_together_and_found_alone) {
+TEST(kernels_of_a_plan_are_compiled_together_and_found_separately) {
     fresh_cache("c");
-    CHECK(in_child(three_kernels) == DIGITS(3, 0, 1));
-    CHECK(files(cache, ".so", NULL, 0) == 3 && files(cache, "", NULL, 0) == 3);
-    CHECK(in_child(three_kernels) == DIGITS(0, 3, 0));
-    CHECK(in_child(one_kernel) == DIGITS(0, 1, 0));
-    remove_tree(base);
+    CHECK(run_in_child(three_kernels) == DIGITS(3, 0, 1));
+    CHECK(count_files(cache_folder, ".so", NULL, 0) == 3 &&
+          count_files(cache_folder, "", NULL, 0) == 3);
+    CHECK(run_in_child(three_kernels) == DIGITS(0, 3, 0));
+    CHECK(run_in_child(one_kernel) == DIGITS(0, 1, 0));
+    remove_tree(base_folder);
     fresh_cache("c");
-    CHECK(in_child(one_kernel) == DIGITS(1, 0, 1));
-    CHECK(in_child(three_kernels) == DIGITS(2, 1, 1));
-    remove_tree(base);
+    CHECK(run_in_child(one_kernel) == DIGITS(1, 0, 1));
+    CHECK(run_in_child(three_kernels) == DIGITS(2, 1, 1));
+    remove_tree(base_folder);
 }
 
-/* A program in place of the compiler. */
+/* Uses a shell script in place of the compiler. */
 static void use_script(const char *text) {
     char path[300], body[2000];
-    snprintf(path, sizeof path, "%s/compiler", base);
+    snprintf(path, sizeof path, "%s/compiler", base_folder);
     const int length = snprintf(body, sizeof body, "#!/bin/sh\n%s\n", text);
     write_file(path, body, (size_t)length);
     CHECK(chmod(path, 0700) == 0);
     setenv("GRADUS_CC", path, 1);
 }
 
-TEST(a_kernel_that_cannot_be_compiled_does_not_spoil_the_others) {
+TEST(a_kernel_that_does_not_compile_does_not_affect_the_others) {
     fresh_cache("c");
-    /* refuses sources with a square in them, so also the three together */
+    /* fails for sources with a square, and so also for the three together */
     use_script(
         "for a in \"$@\"; do case $a in *.c) sed '1,/#define GD_NATIVE_KERNEL/d' $a | grep -q "
         "'v_mul_f32(t' && exit 1;; esac; "
         "done; exec cc \"$@\"");
-    const int got = in_child(three_kernels);
+    const int got = run_in_child(three_kernels);
     CHECK_SAYING(got == DIGITS(2, 0, 4), "%d", got);
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
-TEST(a_compiler_that_crashes_or_hangs_is_done_without) {
+TEST(plans_run_without_a_compiler_that_crashes_or_hangs) {
     char pid[300];
     fresh_cache("c");
     use_script("kill -SEGV $$");
-    CHECK(in_child(three_in_reference) == WORKS && files(cache, "", NULL, 0) == 0);
-    remove_tree(base);
+    CHECK(run_in_child(three_in_reference) == WORKS && count_files(cache_folder, "", NULL, 0) == 0);
+    remove_tree(base_folder);
     fresh_cache("c");
-    snprintf(pid, sizeof pid, "%s/pid", base);
+    snprintf(pid, sizeof pid, "%s/pid", base_folder);
     char script[400];
     snprintf(script, sizeof script, "sleep 1000 & echo $! > %s; wait", pid);
     use_script(script);
     setenv("GRADUS_CC_TIMEOUT", "0.3", 1);
-    CHECK(in_child(three_in_reference) == WORKS && files(cache, "", NULL, 0) == 0);
-    FILE *f = fopen(pid, "r"); /* what the compiler had started is gone, too */
+    CHECK(run_in_child(three_in_reference) == WORKS && count_files(cache_folder, "", NULL, 0) == 0);
+    FILE *f = fopen(pid, "r"); /* the compiler's own child process is gone, too */
     int number = 0;
     CHECK(f && fscanf(f, "%d", &number) == 1 && number > 1);
     if (f) fclose(f);
     char state = 0, line[400];
-    for (int i = 0; i < 1000; i++) { /* gone, or a zombie that nobody has looked after yet */
+    for (int i = 0; i < 1000; i++) { /* gone, or a zombie that has not been reaped yet */
         snprintf(line, sizeof line, "/proc/%d/stat", number);
         f = fopen(line, "r");
         state = 0;
@@ -497,43 +503,44 @@ TEST(a_compiler_that_crashes_or_hangs_is_done_without) {
     }
     CHECK(state == 0 || state == 'Z');
     unsetenv("GRADUS_CC_TIMEOUT");
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
 /* --- a fork while a kernel is compiled -------------------------------------------------------- */
 
 static int compile_in_grandchild(void) {
     unsetenv("GRADUS_CC");
-    return works(kernel_of(PRODUCT)) && kernel_of("a - b*c") ? WORKS : 0;
+    return kernel_works(kernel_of(PRODUCT)) && kernel_of("a - b*c") ? WORKS : 0;
 }
 
 static int fork_while_compiling(void) {
     char mark[300];
     bool right = false;
     pthread_t thread;
-    snprintf(mark, sizeof mark, "%s/started", base);
+    snprintf(mark, sizeof mark, "%s/started", base_folder);
     pthread_create(&thread, NULL, make_in_thread, &right);
     while (access(mark, F_OK) != 0) usleep(1000);
-    const int got = in_child(compile_in_grandchild); /* would wait for ever for what nobody makes */
+    /* the child must not wait for a compiler that runs only in its parent */
+    const int got = run_in_child(compile_in_grandchild);
     char go[300];
-    snprintf(go, sizeof go, "%s/go", base);
+    snprintf(go, sizeof go, "%s/go", base_folder);
     write_file(go, "", 0);
     pthread_join(thread, NULL);
     return got == WORKS && right ? WORKS : got;
 }
 
-TEST(a_child_does_not_wait_for_what_its_parent_compiles) {
+TEST(a_forked_child_does_not_wait_for_the_compiler_of_its_parent) {
     char script[900];
     fresh_cache("c");
     snprintf(script, sizeof script,
-             "touch %s/started; while [ ! -e %s/go ]; do sleep 0.05; done; exec cc \"$@\"", base,
-             base);
+             "touch %s/started; while [ ! -e %s/go ]; do sleep 0.05; done; exec cc \"$@\"",
+             base_folder, base_folder);
     use_script(script);
-    CHECK(in_child(fork_while_compiling) == WORKS);
-    remove_tree(base);
+    CHECK(run_in_child(fork_while_compiling) == WORKS);
+    remove_tree(base_folder);
 }
 
-/* --- how much is kept ------------------------------------------------------------------------- */
+/* --- cache size ------------------------------------------------------------------------------- */
 
 static double bytes_of(const char *directory) {
     DIR *d = opendir(directory);
@@ -551,34 +558,35 @@ static int many_kernels(void) {
     for (int i = 0; i < 12; i++) {
         char text[40];
         snprintf(text, sizeof text, "a*%d + b", i + 2 + (int)(getpid() % 1000) * 100);
-        if (!kernel_of(text) || !works(kernel_of(PRODUCT))) return 0;
+        if (!kernel_of(text) || !kernel_works(kernel_of(PRODUCT))) return 0;
         gd_native_forget();
     }
     return WORKS;
 }
 
-TEST(the_cache_stays_small_and_keeps_what_is_used) {
+TEST(the_cache_stays_small_and_keeps_recently_used_kernels) {
     char old[300];
     fresh_cache("c");
-    CHECK(in_child(make_product) == (WORKS | COMPILED));
-    const double one = bytes_of(cache);
+    CHECK(run_in_child(make_product) == (WORKS | COMPILED));
+    const double one = bytes_of(cache_folder);
     char limit[32];
     snprintf(limit, sizeof limit, "%g", 5.5 * one / 1e6);
     setenv("GRADUS_CACHE_MB", limit, 1);
     snprintf(old, sizeof old, "%s/new-abcdef.c",
-             cache); /* of a process that was killed yesterday */
+             cache_folder); /* a temporary file of a process killed yesterday */
     write_file(old, "x", 1);
     const struct timespec yesterday[2] = {{.tv_sec = time(NULL) - 86400},
                                           {.tv_sec = time(NULL) - 86400}};
     CHECK(utimensat(AT_FDCWD, old, yesterday, 0) == 0);
     pid_t children[3];
-    for (int i = 0; i < 3; i++) children[i] = start(many_kernels);
-    for (int i = 0; i < 3; i++) CHECK(finish(children[i]) == WORKS);
-    CHECK_SAYING(bytes_of(cache) <= 5.6 * one, "%g of %g", bytes_of(cache), one);
-    CHECK(files(cache, ".so", NULL, 0) >= 3 && files(cache, ".c", NULL, 0) == 0);
-    CHECK(in_child(make_product) == (WORKS | LOADED)); /* it was used all the time */
+    for (int i = 0; i < 3; i++) children[i] = start_child(many_kernels);
+    for (int i = 0; i < 3; i++) CHECK(finish_child(children[i]) == WORKS);
+    CHECK_SAYING(bytes_of(cache_folder) <= 5.6 * one, "%g of %g", bytes_of(cache_folder), one);
+    CHECK(count_files(cache_folder, ".so", NULL, 0) >= 3 &&
+          count_files(cache_folder, ".c", NULL, 0) == 0);
+    CHECK(run_in_child(make_product) == (WORKS | LOADED)); /* it was used in every round */
     unsetenv("GRADUS_CACHE_MB");
-    remove_tree(base);
+    remove_tree(base_folder);
 }
 
 TEST_MAIN

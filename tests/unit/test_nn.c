@@ -1,4 +1,4 @@
-/* test_nn.c - what weights start as, and layers that make their own. */
+/* test_nn.c - initial weights, and layers that create their own variables. */
 #include <math.h>
 
 #include "compare.h"
@@ -6,7 +6,7 @@
 #include "gradus/gradus.h"
 #include "test.h"
 
-/* --- what weights start as -------------------------------------------------------------------- */
+/* --- initial weights -------------------------------------------------------------------------- */
 
 static double deviation(gd_tensor *x) { return sqrt(gd_item(gd_mean(gd_mul(x, x)))); }
 
@@ -16,13 +16,13 @@ static void check_spread(const char *what, gd_tensor *x, double expected, bool n
                  got, expected);
     CHECK_SAYING(fabs(gd_item(gd_mean(x))) < 0.05 * expected, "%s: mean %g", what,
                  gd_item(gd_mean(x)));
-    /* numbers spread evenly end at sqrt(3) deviations, others go on */
+    /* uniform numbers end at sqrt(3) deviations, normal ones exceed it */
     CHECK_SAYING(normal ? most > 2.5 * expected
                         : most > 1.7 * expected && most <= 1.7321 * expected,
                  "%s: up to %g", what, most);
 }
 
-TEST(weights_are_as_large_as_their_fans_say) {
+TEST(initial_weights_scale_with_their_fans) {
     GD_SCOPE;
     gd_seed(3);
     check_spread("xavier_uniform", gd_init_xavier_uniform(gd_dims(300, 100)), sqrt(2.0 / 400),
@@ -50,7 +50,7 @@ TEST(weights_are_as_large_as_their_fans_say) {
 
 /* --- dense ------------------------------------------------------------------------------------ */
 
-TEST(a_dense_layer_is_linear_with_variables_of_its_own) {
+TEST(a_dense_layer_is_linear_with_its_own_variables) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y;
@@ -76,7 +76,7 @@ TEST(a_dense_layer_is_linear_with_variables_of_its_own) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-TEST(a_dense_layer_starts_as_it_is_told) {
+TEST(a_dense_layer_uses_the_given_initializers) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y;
@@ -94,7 +94,7 @@ TEST(a_dense_layer_starts_as_it_is_told) {
                  gd_error_message());
 }
 
-#define REFUSES(call, ...)                                                                 \
+#define CHECK_FAILS(call, ...)                                                             \
     do {                                                                                   \
         CHECK(gd_tensor_is_error(call));                                                   \
         const char *const words[] = {__VA_ARGS__, "test_nn.c"};                            \
@@ -104,31 +104,31 @@ TEST(a_dense_layer_starts_as_it_is_told) {
         gd_clear_error();                                                                  \
     } while (0)
 
-TEST(what_a_dense_layer_cannot_do_it_says) {
+TEST(misuse_of_a_dense_layer_fails_with_a_message) {
     GD_SCOPE;
-    REFUSES(gd_dense(gd_ones(gd_dims(2, 3)), 4), "GD_GRAPH");
+    CHECK_FAILS(gd_dense(gd_ones(gd_dims(2, 3)), 4), "GD_GRAPH");
     gd_graph *graph = gd_graph_new();
     {
         GD_GRAPH(graph);
         gd_tensor *x = gd_placeholder(gd_dims(2, 3));
-        REFUSES(gd_dense(x, 0), "units is 0");
-        REFUSES(gd_dense(NULL, 3), "x is NULL");
-        REFUSES(gd_dense(gd_placeholder(gd_dims()), 3), "scalar");
-        REFUSES(gd_dense(gd_placeholder(gd_dims(2, GD_ANY)), 3), "not known");
-        REFUSES(gd_dense(gd_placeholder(gd_dims(2, 3), .dtype = GD_I64), 3), "i64");
-        REFUSES(gd_dense(x, 4, .activation = "rellu"), "no op 'rellu'");
-        REFUSES(gd_dense(x, 4, .activation = "add"), "add is not an activation");
-        REFUSES(gd_dense(x, 4, .activation = "reshape"), "reshape is not an activation");
-        REFUSES(gd_dense(x, 4, .weight = gd_zeros(gd_dims(3, 4))), "(units, n), here (4, 3)");
-        REFUSES(gd_dense(x, 4, .weight = gd_zeros(gd_dims(4, 3), .dtype = GD_F64)),
-                "weight is f64, x f32");
-        CHECK(gd_graph_variables(graph).count == 0); /* nothing was left behind */
+        CHECK_FAILS(gd_dense(x, 0), "units is 0");
+        CHECK_FAILS(gd_dense(NULL, 3), "x is NULL");
+        CHECK_FAILS(gd_dense(gd_placeholder(gd_dims()), 3), "scalar");
+        CHECK_FAILS(gd_dense(gd_placeholder(gd_dims(2, GD_ANY)), 3), "not known");
+        CHECK_FAILS(gd_dense(gd_placeholder(gd_dims(2, 3), .dtype = GD_I64), 3), "i64");
+        CHECK_FAILS(gd_dense(x, 4, .activation = "rellu"), "no op 'rellu'");
+        CHECK_FAILS(gd_dense(x, 4, .activation = "add"), "add is not an activation");
+        CHECK_FAILS(gd_dense(x, 4, .activation = "reshape"), "reshape is not an activation");
+        CHECK_FAILS(gd_dense(x, 4, .weight = gd_zeros(gd_dims(3, 4))), "(units, n), here (4, 3)");
+        CHECK_FAILS(gd_dense(x, 4, .weight = gd_zeros(gd_dims(4, 3), .dtype = GD_F64)),
+                    "weight is f64, x f32");
+        CHECK(gd_graph_variables(graph).count == 0); /* no variables remain after a failure */
         gd_dense(x, 4, .name = "layer");
-        REFUSES(gd_dense(x, 4, .name = "layer"), "layer/weight");
+        CHECK_FAILS(gd_dense(x, 4, .name = "layer"), "layer/weight");
     }
 }
 
-TEST(no_memory_for_a_layer_is_a_status) {
+TEST(failed_allocations_of_a_layer_return_a_status) {
     GD_SCOPE;
     for (fault_walk w = {.what = "gd_dense", .lasting = true}; fault_next(&w);) {
         GD_SCOPE;

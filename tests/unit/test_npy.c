@@ -1,5 +1,5 @@
-/* test_npy.c - what format/npy.h promises: headers as NumPy writes them are read, damaged ones are
- * refused, and what is written is read again. */
+/* test_npy.c - .npy headers (format/npy.h): headers of NumPy are read, damaged ones fail, and
+ * written headers are read back. */
 #include "core/alloc.h"
 #include "core/error.h"
 #include "fault_walk.h"
@@ -8,14 +8,14 @@
 #include "test.h"
 
 /* A .npy file of the given version and dictionary, followed by `items` zero bytes. */
-typedef struct image {
+typedef struct npy_bytes {
     uint8_t *bytes;
     size_t size;
-} image;
+} npy_bytes;
 
-static image make_image(int version, const char *dictionary, size_t items) {
+static npy_bytes make_npy_bytes(int version, const char *dictionary, size_t items) {
     size_t length = strlen(dictionary), start = version == 1 ? 10 : 12;
-    image m = {calloc(1, start + length + items), start + length + items};
+    npy_bytes m = {calloc(1, start + length + items), start + length + items};
     memcpy(m.bytes, "\x93NUMPY", 6);
     m.bytes[6] = (uint8_t)version;
     m.bytes[8] = (uint8_t)length;
@@ -24,8 +24,8 @@ static image make_image(int version, const char *dictionary, size_t items) {
     return m;
 }
 
-static gd_status read_image(const uint8_t *bytes, size_t size, gd_npy_header *h) {
-    /* exactly as large, so that AddressSanitizer sees a read beyond it */
+static gd_status read_npy_bytes(const uint8_t *bytes, size_t size, gd_npy_header *h) {
+    /* a heap copy of exactly this size, so that AddressSanitizer detects reads beyond it */
     uint8_t *copy = malloc(size ? size : 1);
     memcpy(copy, bytes, size);
     gd_file_reader *file;
@@ -38,8 +38,8 @@ static gd_status read_image(const uint8_t *bytes, size_t size, gd_npy_header *h)
 
 static gd_status read_dictionary(int version, const char *dictionary, size_t items,
                                  gd_npy_header *h) {
-    image m = make_image(version, dictionary, items);
-    gd_status status = read_image(m.bytes, m.size, h);
+    npy_bytes m = make_npy_bytes(version, dictionary, items);
+    gd_status status = read_npy_bytes(m.bytes, m.size, h);
     free(m.bytes);
     return status;
 }
@@ -97,7 +97,7 @@ TEST(every_item_type) {
                           &h) == GD_E_UNSUPPORTED);
 }
 
-TEST(every_way_to_write_a_dictionary) {
+TEST(header_dictionaries_are_read_in_every_notation) {
     static const char *const good[] = {
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }",
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3,)}\n",
@@ -128,7 +128,8 @@ TEST(every_way_to_write_a_dictionary) {
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 9223372036854775808)}",
         "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 4611686018427387904)}",
         "{'descr': '<i4', 'fortran_order': True, 'shape': (4294967296, 4294967296)}",
-        "{'descr': '<i4', 'fortran_order': True, 'shape': (7,)}", /* 24 bytes are there, not 28 */
+        /* the file has 24 bytes of items, not 28 */
+        "{'descr': '<i4', 'fortran_order': True, 'shape': (7,)}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         gd_status status = read_dictionary(1, bad[i], 24, &h);
@@ -138,7 +139,7 @@ TEST(every_way_to_write_a_dictionary) {
     }
 }
 
-TEST(no_items_need_no_bytes) {
+TEST(arrays_without_items_have_no_bytes) {
     gd_npy_header h;
     CHECK(read_dictionary(1,
                           "{'descr': '<i4', 'fortran_order': False, 'shape': (4611686018427387904, "
@@ -158,12 +159,12 @@ TEST(ranks_have_a_limit) {
     }
 }
 
-TEST(lying_lengths_allocate_nothing) {
-    image m = make_image(2, "{'descr': '|i1', 'fortran_order': False, 'shape': (1,)}", 1);
-    memset(m.bytes + 8, 0xFF, 4); /* a header of 4 GiB */
+TEST(false_lengths_allocate_nothing) {
+    npy_bytes m = make_npy_bytes(2, "{'descr': '|i1', 'fortran_order': False, 'shape': (1,)}", 1);
+    memset(m.bytes + 8, 0xFF, 4); /* claims a header of 4 GiB */
     gd_npy_header h;
     int64_t before = gd_fault_allocations();
-    CHECK(read_image(m.bytes, m.size, &h) == GD_E_FORMAT);
+    CHECK(read_npy_bytes(m.bytes, m.size, &h) == GD_E_FORMAT);
     CHECK(gd_fault_allocations() - before <= 2); /* the reader and its name */
     free(m.bytes);
 }
@@ -192,7 +193,7 @@ TEST(written_headers_read_back) {
         CHECK(size % 64 == 0 && h.data_offset == size && bytes[size - 1] == '\n');
         if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
             CHECK(memcmp(bytes + 10, cases[i].text, strlen(cases[i].text)) == 0);
-        CHECK(read_image(bytes, size + h.data_bytes, &again) == GD_OK);
+        CHECK(read_npy_bytes(bytes, size + h.data_bytes, &again) == GD_OK);
         CHECK(again.kind == h.kind && again.itemsize == h.itemsize && again.fortran == h.fortran &&
               again.swapped == h.swapped && again.rank == h.rank &&
               memcmp(again.dims, h.dims, sizeof h.dims) == 0 &&
@@ -204,7 +205,7 @@ TEST(written_headers_read_back) {
     size_t size;
     gd_npy_header again;
     CHECK(gd_npy_make_header(&longest, bytes, &size) == GD_OK);
-    CHECK(size <= sizeof bytes && read_image(bytes, size, &again) == GD_OK);
+    CHECK(size <= sizeof bytes && read_npy_bytes(bytes, size, &again) == GD_OK);
 }
 
 TEST(impossible_headers_are_not_written) {
@@ -220,7 +221,7 @@ TEST(impossible_headers_are_not_written) {
     CHECK(gd_npy_make_header(&h, bytes, &size) == GD_E_OVERFLOW);
 }
 
-TEST(bytes_swap) {
+TEST(big_endian_items_are_swapped) {
     uint8_t bytes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     gd_npy_swap(bytes, 2, 4);
     CHECK(memcmp(bytes, (uint8_t[]){3, 2, 1, 0, 7, 6, 5, 4, 8, 9}, 10) == 0);
@@ -230,17 +231,18 @@ TEST(bytes_swap) {
     CHECK(bytes[0] == 3);
 }
 
-TEST(cut_off_or_changed_is_survived) {
-    image m = make_image(2, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }   \n", 32);
+TEST(truncated_or_changed_files_do_not_crash) {
+    npy_bytes m =
+        make_npy_bytes(2, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }   \n", 32);
     gd_npy_header h;
-    CHECK(read_image(m.bytes, m.size, &h) == GD_OK);
+    CHECK(read_npy_bytes(m.bytes, m.size, &h) == GD_OK);
     for (size_t size = 0; size < m.size; size++)
-        CHECK(read_image(m.bytes, size, &h) == GD_E_FORMAT);
+        CHECK(read_npy_bytes(m.bytes, size, &h) == GD_E_FORMAT);
     for (size_t i = 0; i < m.size - 32; i++) {
         uint8_t before = m.bytes[i];
         for (int value = 0; value < 256; value++) {
             m.bytes[i] = (uint8_t)value;
-            gd_status status = read_image(m.bytes, m.size, &h);
+            gd_status status = read_npy_bytes(m.bytes, m.size, &h);
             CHECK(status == GD_OK || status == GD_E_FORMAT || status == GD_E_UNSUPPORTED);
             if (status == GD_OK) CHECK(h.data_offset + h.data_bytes <= m.size);
         }
@@ -249,11 +251,11 @@ TEST(cut_off_or_changed_is_survived) {
     fault_walk w = {.what = "reading"};
     while (fault_next(&w)) {
         fault_begin(&w);
-        const gd_status status = read_image(m.bytes, m.size, &h);
+        const gd_status status = read_npy_bytes(m.bytes, m.size, &h);
         fault_end(&w);
         CHECK_FAULT(&w, status);
     }
-    CHECK(w.failures >= 3); /* reader, its name, the header's text */
+    CHECK(w.failures >= 3); /* the reader, its name, the text of the header */
     free(m.bytes);
 }
 

@@ -1,4 +1,4 @@
-/* test_onnx.c - graphs saved as ONNX files and loaded again; files that are damaged or lie. */
+/* test_onnx.c - graphs saved as ONNX files and loaded; damaged and malicious files. */
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ typedef struct net {
     gd_tensor *x, *y;
 } net;
 
-static net two_layers(void) {
+static net make_two_layers(void) {
     net n = {.graph = gd_graph_new()};
     gd_seed(3);
     GD_GRAPH(n.graph);
@@ -33,13 +33,13 @@ static net two_layers(void) {
     return n;
 }
 
-CLEAN_TEST(a_net_that_was_saved_is_loaded_with_its_names_and_weights_and_gives_the_same_bits) {
+CLEAN_TEST(a_saved_net_is_loaded_with_names_and_weights_and_gives_the_same_bits) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *value = ramp(gd_dims(7, 20), -1, 0.01);
     gd_tensor *w1 = gd_graph_find(n.graph, "w1");
     gd_session_set(n.session, w1,
-                   ramp(gd_dims(20, 10), 0.5, -0.003)); /* not what it was made with */
+                   ramp(gd_dims(20, 10), 0.5, -0.003)); /* differs from the initial value */
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
     const char *path = temp_path("net.onnx");
     CHECK_SAYING(gd_onnx_save(path, n.session, gd_list(n.x), gd_list(n.y)) == GD_OK, "%s",
@@ -53,7 +53,7 @@ CLEAN_TEST(a_net_that_was_saved_is_loaded_with_its_names_and_weights_and_gives_t
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_convolutional_net_goes_through_a_file) {
+CLEAN_TEST(a_convolutional_net_is_saved_and_loaded) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *classes;
@@ -86,14 +86,14 @@ CLEAN_TEST(a_convolutional_net_goes_through_a_file) {
     CHECK_SAYING(tensors_same_bits(run_one(loaded, "image", value, "scores"), expected.at[0]), "%s",
                  gd_error_message());
     CHECK(tensors_same_bits(run_one(loaded, "image", value, "classes"), expected.at[1]));
-    char *text = gd_graph_text(loaded); /* the ops themselves, not their pieces */
+    char *text = gd_graph_text(loaded); /* the ops themselves, not their bodies */
     CHECK_SAYING(strstr(text, "= batch_norm(") && strstr(text, "= layer_norm(") &&
                      strstr(text, "= conv2d(") && strstr(text, "= linear("),
                  "%s", text);
     free(text);
 }
 
-CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a_node) {
+CLEAN_TEST(outputs_may_be_inputs_variables_duplicates_or_any_output_of_a_node) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *v;
@@ -122,8 +122,8 @@ CLEAN_TEST(outputs_may_be_inputs_variables_the_same_twice_and_later_results_of_a
     CHECK(gd_item(gd_sum(run_one(loaded, "x", value, "v/output"))) == 8);
 }
 
-/* Its rules wait for the sizes of a run. */
-CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
+/* Its gradient rules depend on sizes that only a run provides. */
+CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_gradus_node) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *g;
@@ -149,8 +149,8 @@ CLEAN_TEST(a_gradient_of_unknown_sizes_is_saved_as_a_node_of_our_own) {
                  "%s", gd_error_message());
 }
 
-/* A graph that assigns: nodes of our own domain. */
-CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
+/* A graph that assigns is saved as nodes of the library's own domain. */
+CLEAN_TEST(a_training_graph_is_saved_and_continues_training) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *loss, *train;
@@ -185,7 +185,7 @@ CLEAN_TEST(a_graph_that_trains_is_saved_and_goes_on_training) {
                  gd_error_message());
 }
 
-CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
+CLEAN_TEST(a_loaded_graph_updates_running_statistics) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y, *mean;
@@ -213,13 +213,14 @@ CLEAN_TEST(statistics_that_a_run_writes_are_written_by_the_loaded_graph_too) {
                  "%s", gd_error_message());
 }
 
-CLEAN_TEST(saving_takes_no_random_number) {
+CLEAN_TEST(saving_consumes_no_random_number) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y;
     {
         GD_GRAPH(graph);
-        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x"); /* its body waits for the size */
+        /* the body of the op depends on the unknown size */
+        x = gd_placeholder(gd_dims(GD_ANY, 3), .name = "x");
         y = gd_dropout(x);
     }
     gd_session *session = gd_session_new(graph);
@@ -233,9 +234,9 @@ CLEAN_TEST(saving_takes_no_random_number) {
     CHECK(gd_onnx_load(temp_path("noise.onnx")) != NULL);
 }
 
-CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
+CLEAN_TEST(saving_fails_with_the_missing_or_unsupported_part) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *value = gd_full(gd_dims(2), 0);
     const char *path = temp_path("never.onnx");
     CHECK(gd_onnx_save(path, n.session, gd_nothing, gd_list(n.y)) == GD_E_ARGUMENT &&
@@ -265,10 +266,10 @@ CLEAN_TEST(saving_says_what_is_missing_or_cannot_be_saved) {
     CHECK(!file_exists(path) && !gd_failed());
 }
 
-/* What GD_AFTER puts before a node matters if something of it remains. */
-CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) {
+/* A control edge of GD_AFTER matters only if its node has an effect. */
+CLEAN_TEST(control_edges_are_saved_except_those_after_a_write) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *v, *harmless, *counted, *far, *value = ramp(gd_dims(2, 20), -1, 0.1);
     const char *path = temp_path("after.onnx");
     {
@@ -307,8 +308,8 @@ CLEAN_TEST(what_runs_after_a_write_is_refused_and_after_anything_else_is_saved) 
 
 /* --- external data ---------------------------------------------------------------------------- */
 
-/* The file of the folder whose name begins so; there is one. */
-static const char *beside(const char *start) {
+/* Returns the only file of the folder whose name begins with `start`. */
+static const char *find_data_file(const char *start) {
     char pattern[400];
     static char found[400];
     glob_t files;
@@ -319,9 +320,9 @@ static const char *beside(const char *start) {
     return found;
 }
 
-CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
+CLEAN_TEST(large_tensors_are_stored_in_an_external_file_beside_the_model) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *value = ramp(gd_dims(3, 20), -1, 0.01);
     gd_tensor *expected = gd_session_run(n.session, gd_feed(n.x, value), gd_list(n.y)).at[0];
     const char *path = temp_path("external.onnx");
@@ -329,8 +330,8 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
                      GD_OK,
                  "%s", gd_error_message());
     struct stat info;
-    const char *data = beside("external.onnx.data-");
-    CHECK(stat(data, &info) == 0 && info.st_size >= 800 + 200); /* w1 and w2, not b2 */
+    const char *data = find_data_file("external.onnx.data-");
+    CHECK(stat(data, &info) == 0 && info.st_size >= 800 + 200); /* w1 and w2, but not b2 */
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(tensors_same_bits(run_one(loaded, "x", value, "y"), expected), "%s",
                  gd_error_message());
@@ -348,7 +349,7 @@ CLEAN_TEST(large_tensors_lie_in_a_file_beside_and_are_read_from_nowhere_else) {
     gd_clear_error();
 }
 
-CLEAN_TEST(data_outside_the_folder_are_refused) {
+CLEAN_TEST(external_data_outside_the_folder_fails) {
     static const char *const places[] = {"../secret", "/etc/passwd", "a/../../b", "..", "a/..",
                                          "",          "C:\\\\x"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -359,82 +360,93 @@ CLEAN_TEST(data_outside_the_folder_are_refused) {
                  "external_data { key: 'location' value: '%s' } } node { op_type: 'Relu' input: "
                  "'w' output: 'y' } " OUTPUT("y") "}",
                  places[i]);
-        refuses(text, GD_E_FORMAT, "is not in the folder of the file");
+        check_load_fails(text, GD_E_FORMAT, "is not in the folder of the file");
     }
-    refuses(HEAD "graph { initializer { name: 'w' dims: 2 data_type: 1 data_location: EXTERNAL "
-                 "external_data { key: 'location' value: 'x' } "
-                 "external_data { key: 'offset' value: '99999999999999999999' } } }",
-            GD_E_FORMAT, "the offset of its data");
+    check_load_fails(HEAD
+                     "graph { initializer { name: 'w' dims: 2 data_type: 1 data_location: EXTERNAL "
+                     "external_data { key: 'location' value: 'x' } "
+                     "external_data { key: 'offset' value: '99999999999999999999' } } }",
+                     GD_E_FORMAT, "the offset of its data");
 }
 
-/* --- files that are wrong --------------------------------------------------------------------- */
+/* --- invalid files ---------------------------------------------------------------------------- */
 
-CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
-    refuses("ir_version: 10", GD_E_FORMAT, "no graph");
-    refuses("opset_import { version: 9 } graph { node { op_type: 'Relu' } }", GD_E_UNSUPPORTED,
-            "its opset is 9");
-    refuses(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "
-                                             "output: 'y' } " OUTPUT("y") "}",
-            GD_E_UNSUPPORTED, "node 0 'n' (Frobnicate): this operator is not known");
-    refuses(
+CLEAN_TEST(an_invalid_file_fails_with_the_node_and_its_operator) {
+    check_load_fails("ir_version: 10", GD_E_FORMAT, "no graph");
+    check_load_fails("opset_import { version: 9 } graph { node { op_type: 'Relu' } }",
+                     GD_E_UNSUPPORTED, "its opset is 9");
+    check_load_fails(
+        HEAD "graph { " INPUT(
+            "x", "dim { dim_value: 3 }") "node { name: 'n' op_type: 'Frobnicate' input: 'x' "
+                                         "output: 'y' } " OUTPUT("y") "}",
+        GD_E_UNSUPPORTED, "node 0 'n' (Frobnicate): this operator is not supported");
+    check_load_fails(
         HEAD "graph { " INPUT(
             "x",
             "") "node { name: 'n' op_type: 'Relu' domain: 'com.example' input: 'x' output: 'y' } }",
         GD_E_UNSUPPORTED, "the domain 'com.example'");
-    refuses(
+    check_load_fails(
         HEAD "graph { " INPUT(
             "x",
             "") "node { name: 'n' op_type: 'nothing' domain: 'gradus' input: 'x' output: 'y' } }",
         GD_E_UNSUPPORTED, "there is no op 'nothing'");
-    refuses(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 3 }") "node { name: 'a' op_type: 'Add' input: 'x' "
-                                             "input: 'z' output: 'y' } "
-                                             "node { name: 'b' op_type: 'Relu' input: 'y' "
-                                             "output: 'z' } " OUTPUT("z") "}",
-            GD_E_FORMAT,
-            "node 0 'a' (Add): its input 'z' is an output of 'b', which comes later: the graph has "
-            "a cycle");
-    refuses(HEAD
-            "graph { " INPUT("x", "") "node { name: 'a' op_type: 'Relu' input: 'q' output: 'y' } }",
-            GD_E_FORMAT, "its input 'q' is neither an output of a node nor an input");
-    refuses(HEAD "graph { " INPUT("x", "dim { dim_value: 3 }")
-                INPUT("z", "dim { dim_value: 4 }") "node { name: 'a' op_type: 'Add' input: 'x' "
-                                                   "input: 'z' output: 'y' } " OUTPUT("y") "}",
-            GD_E_SHAPE, "node 0 'a' (Add): add(a f32[3], b f32[4])");
-    refuses(HEAD "graph { " INPUT("x", "") INPUT("x", "") "}", GD_E_FORMAT, "two values named 'x'");
-    refuses(HEAD "graph { " INPUT("x", "") "node { op_type: 'Relu' input: 'x' output: 'x' } }",
-            GD_E_FORMAT, "two values named 'x'");
-    refuses(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 4611686018427387904 } dim { dim_value: 4 }") "}",
-            GD_E_OVERFLOW, "input 'x'");
-    refuses(HEAD "graph { " INPUT("x", "dim { dim_value: -5 }") "}", GD_E_FORMAT,
-            "its dimension 0 is -5");
-    refuses(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 4611686018427387904 dims: 4 "
-                 "raw_data: '' } }",
-            GD_E_OVERFLOW, "tensor 'w'");
-    refuses(HEAD "graph { initializer { name: 'w' data_type: 1 dims: 3 raw_data: 'abcd' } }",
-            GD_E_FORMAT, "tensor 'w': has 4 bytes of data, and should have 12");
-    refuses(HEAD "graph { initializer { name: 'w' data_type: 8 dims: 1 string_data: 'a' } }",
-            GD_E_UNSUPPORTED, "STRING");
-    refuses(HEAD "graph { " INPUT("x", "") OUTPUT("y") "}", GD_E_FORMAT,
-            "output 'y': no node computes it");
-    refuses(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 3 }") "node { op_type: 'Relu' input: 'x' output: 'y' } "
-                                             "output { name: 'y' type { tensor_type { elem_type: 7 "
-                                             "shape { dim { dim_value: 4 } } } } } }",
-            GD_E_SHAPE, "it is f32[3], and the file declares i64[4]");
-    refuses(
+    check_load_fails(
+        HEAD
+        "graph { " INPUT("x", "dim { dim_value: 3 }") "node { name: 'a' op_type: 'Add' input: 'x' "
+                                                      "input: 'z' output: 'y' } "
+                                                      "node { name: 'b' op_type: 'Relu' input: 'y' "
+                                                      "output: 'z' } " OUTPUT("z") "}",
+        GD_E_FORMAT,
+        "node 0 'a' (Add): its input 'z' is an output of 'b', which comes later: the graph has "
+        "a cycle");
+    check_load_fails(HEAD "graph { " INPUT(
+                         "x", "") "node { name: 'a' op_type: 'Relu' input: 'q' output: 'y' } }",
+                     GD_E_FORMAT, "its input 'q' is neither an output of a node nor an input");
+    check_load_fails(HEAD "graph { " INPUT("x", "dim { dim_value: 3 }") INPUT(
+                         "z", "dim { dim_value: 4 }") "node { name: 'a' op_type: 'Add' input: 'x' "
+                                                      "input: 'z' output: 'y' } " OUTPUT("y") "}",
+                     GD_E_SHAPE, "node 0 'a' (Add): add(a f32[3], b f32[4])");
+    check_load_fails(HEAD "graph { " INPUT("x", "") INPUT("x", "") "}", GD_E_FORMAT,
+                     "two values named 'x'");
+    check_load_fails(HEAD
+                     "graph { " INPUT("x", "") "node { op_type: 'Relu' input: 'x' output: 'x' } }",
+                     GD_E_FORMAT, "two values named 'x'");
+    check_load_fails(HEAD "graph { " INPUT(
+                         "x", "dim { dim_value: 4611686018427387904 } dim { dim_value: 4 }") "}",
+                     GD_E_OVERFLOW, "input 'x'");
+    check_load_fails(HEAD "graph { " INPUT("x", "dim { dim_value: -5 }") "}", GD_E_FORMAT,
+                     "its dimension 0 is -5");
+    check_load_fails(
+        HEAD "graph { initializer { name: 'w' data_type: 1 dims: 4611686018427387904 dims: 4 "
+             "raw_data: '' } }",
+        GD_E_OVERFLOW, "tensor 'w'");
+    check_load_fails(HEAD
+                     "graph { initializer { name: 'w' data_type: 1 dims: 3 raw_data: 'abcd' } }",
+                     GD_E_FORMAT, "tensor 'w': has 4 bytes of data, and should have 12");
+    check_load_fails(HEAD
+                     "graph { initializer { name: 'w' data_type: 8 dims: 1 string_data: 'a' } }",
+                     GD_E_UNSUPPORTED, "STRING");
+    check_load_fails(HEAD "graph { " INPUT("x", "") OUTPUT("y") "}", GD_E_FORMAT,
+                     "output 'y': no node computes it");
+    check_load_fails(
+        HEAD "graph { " INPUT(
+            "x", "dim { dim_value: 3 }") "node { op_type: 'Relu' input: 'x' output: 'y' } "
+                                         "output { name: 'y' type { tensor_type { elem_type: 7 "
+                                         "shape { dim { dim_value: 4 } } } } } }",
+        GD_E_SHAPE, "it is f32[3], and the file declares i64[4]");
+    check_load_fails(
         HEAD "graph { " INPUT("x", "dim { dim_value: 6 }") INPUT(
             "s", "") "node { name: 'r' op_type: 'Reshape' input: 'x' input: 's' output: 'y' } }",
         GD_E_UNSUPPORTED, "'s' is known only when the graph runs");
-    refuses(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' input: 'x' output: "
-                                             "'y' attribute { name: 'odd' i: 1 type: INT } } }",
-            GD_E_UNSUPPORTED, "its attribute 'odd'");
-    refuses(HEAD "graph { " INPUT(
-                "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' output: 'y' } }",
-            GD_E_FORMAT, "its input for 'x' is missing");
+    check_load_fails(
+        HEAD "graph { " INPUT(
+            "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' input: 'x' output: "
+                                         "'y' attribute { name: 'odd' i: 1 type: INT } } }",
+        GD_E_UNSUPPORTED, "its attribute 'odd'");
+    check_load_fails(
+        HEAD "graph { " INPUT(
+            "x", "dim { dim_value: 6 }") "node { name: 'r' op_type: 'Relu' output: 'y' } }",
+        GD_E_FORMAT, "its input for 'x' is missing");
     GD_SCOPE;
     CHECK(gd_onnx_load(temp_path("not there")) == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
@@ -442,8 +454,8 @@ CLEAN_TEST(a_wrong_file_is_refused_with_the_node_and_its_operator) {
     gd_clear_error();
 }
 
-/* What other programs write. */
-CLEAN_TEST(files_of_others_are_read) {
+/* Models as other programs write them. */
+CLEAN_TEST(files_of_other_programs_are_read) {
     GD_SCOPE;
     gd_graph *g =
         gd_onnx_load(write_model(HEAD "graph { " INPUT(
@@ -477,7 +489,7 @@ CLEAN_TEST(files_of_others_are_read) {
 
 static char *read_net(size_t *bytes) {
     GD_SCOPE;
-    net n = two_layers();
+    net n = make_two_layers();
     gd_tensor *more;
     {
         GD_GRAPH(n.graph);
@@ -494,7 +506,7 @@ static char *read_net(size_t *bytes) {
     return data;
 }
 
-CLEAN_TEST(a_file_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
+CLEAN_TEST(a_file_truncated_anywhere_fails_or_gives_a_smaller_graph) {
     size_t bytes;
     char *original = read_net(&bytes);
     run_cut(LLVMFuzzerTestOneInput, original, bytes);
@@ -511,9 +523,9 @@ CLEAN_TEST(damaged_files_never_crash) {
 CLEAN_TEST(any_allocation_may_fail) {
     net n;
     GD_SCOPE;
-    n = two_layers();
+    n = make_two_layers();
     gd_session_run(n.session, gd_feed(n.x, gd_full(gd_dims(1, 20), 1)),
-                   gd_list(n.y)); /* variables are there */
+                   gd_list(n.y)); /* initializes the variables */
     const char *path = temp_path("faults.onnx");
     for (fault_walk w = {.what = "saving", .lasting = true}; fault_next(&w);) {
         fault_begin(&w);
@@ -524,8 +536,8 @@ CLEAN_TEST(any_allocation_may_fail) {
     walk_load(path, (fault_walk){.what = path, .lasting = true});
 }
 
-/* Ops that are saved by rows with conditions, by expressions and by bodies, for known sizes and
- * not. */
+/* Ops that are saved by conditional table entries, by expressions and by bodies, for known and
+ * unknown sizes. */
 static gd_tensor *many_forms(gd_tensor *x) {
     gd_tensor *h = gd_silu(gd_matmul(x, gd_full(gd_dims(6, 6), 0.1)));
     h = gd_softplus(gd_layer_norm(h, gd_ones(gd_dims(6)), NULL));
@@ -534,7 +546,7 @@ static gd_tensor *many_forms(gd_tensor *x) {
     return gd_add(gd_mse_loss(h, gd_zeros_like(h)), gd_sum(gd_sort(x).values));
 }
 
-CLEAN_TEST(no_memory_while_saving_is_not_taken_for_an_op_without_an_operator) {
+CLEAN_TEST(a_failed_allocation_while_saving_is_not_reported_as_an_unsupported_op) {
     for (int known = 0; known < 2; known++) {
         GD_SCOPE;
         gd_graph *g = gd_graph_new();

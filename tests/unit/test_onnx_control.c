@@ -1,7 +1,7 @@
-/* test_onnx_control.c - branches and loops in ONNX files: saved here and read here, and read from
- * files of others; files whose branches and loops are wrong.
+/* test_onnx_control.c - branches and loops in ONNX files: saved and loaded by this library, and
+ * loaded from files of other programs; files with invalid branches and loops.
  *
- * GRADUS_ONNX_DIR=FOLDER leaves what is saved there, with its inputs and outputs, for
+ * GRADUS_ONNX_DIR=FOLDER keeps the saved models there, with their inputs and outputs, for
  * tests/golden/onnx_check.py.
  */
 #include "../fuzz/damage.h"
@@ -13,14 +13,14 @@
 #include "temp.h"
 #include "values.h"
 
-/* --- models that are saved here --------------------------------------------------------------- */
+/* --- models saved by this library ------------------------------------------------------------- */
 
 typedef struct net {
     gd_graph *graph;
     gd_tensor *in[INPUTS], *y;
 } net;
 
-/* As placeholders, the first axis of x of any size; or with w as a variable. */
+/* All inputs are placeholders, with an unknown first axis of x if `any`; or w is a variable. */
 static net build_net(const model *m, gd_tensor **values, bool any, bool variable) {
     static const char *const names[] = {"y0", "x", "w"};
     net n = {.graph = gd_graph_new()};
@@ -46,7 +46,7 @@ static gd_tensor *run_graph(gd_graph *graph, gd_tensor **values, bool variable, 
         .at[0];
 }
 
-static void leave_numbers(const char *name, gd_tensor **values, bool variable, gd_tensor *y) {
+static void keep_numbers(const char *name, gd_tensor **values, bool variable, gd_tensor *y) {
     char npz[600];
     const char *names[] = {"i0", "i1", variable ? "o0" : "i2", "o0"};
     gd_tensor *list[] = {values[0], values[1], variable ? y : values[2], y};
@@ -55,7 +55,7 @@ static void leave_numbers(const char *name, gd_tensor **values, bool variable, g
     gd_save_npz(npz, names, ((gd_tensors){list, variable ? 3 : 4}));
 }
 
-static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool variable) {
+static void check_save_and_load(const model *m, gd_dtype dtype, bool any, bool variable) {
     GD_SCOPE;
     gd_tensor *values[INPUTS];
     char name[500], path[520];
@@ -71,7 +71,7 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
     CHECK_SAYING(
         gd_onnx_save(path, session, ((gd_tensors){n.in, variable ? 2 : 3}), gd_list(n.y)) == GD_OK,
         "%s: %s", m->name, gd_error_message());
-    leave_numbers(name, values, variable, expected);
+    keep_numbers(name, values, variable, expected);
     gd_graph *loaded = gd_onnx_load(path);
     CHECK_SAYING(loaded != NULL, "%s: %s", name, gd_error_message());
     if (!loaded) return;
@@ -80,7 +80,7 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
     gd_tensor *off = gd_max(gd_abs(gd_sub(run_graph(loaded, values, variable, 2), expected)));
     CHECK_SAYING(gd_item(off) <= (dtype == GD_F32 ? 1e-4 : 1e-12) && !gd_failed(),
                  "%s: off by %g: %s", name, gd_item(off), gd_error_message());
-    /* and once more: what was loaded can be saved */
+    /* a loaded graph can be saved again */
     session = gd_session_new(loaded);
     gd_tensor *in[] = {gd_graph_find(loaded, "y0"), gd_graph_find(loaded, "x"),
                        gd_graph_find(loaded, "w")};
@@ -93,15 +93,15 @@ static void goes_through_a_file(const model *m, gd_dtype dtype, bool any, bool v
                  "%s: %s", name, gd_error_message());
 }
 
-CLEAN_TEST(branches_and_loops_go_through_a_file_and_give_the_same_bits) {
+CLEAN_TEST(saved_and_loaded_branches_and_loops_give_the_same_bits) {
     for (int i = 0; i < MODELS; i++)
-        for (int way = 0; way < 3; way++) {
-            goes_through_a_file(&models[i], GD_F32, way == 1, way == 2);
-            goes_through_a_file(&models[i], GD_F64, way == 1, way == 2);
+        for (int mode = 0; mode < 3; mode++) {
+            check_save_and_load(&models[i], GD_F32, mode == 1, mode == 2);
+            check_save_and_load(&models[i], GD_F64, mode == 1, mode == 2);
         }
 }
 
-/* --- files of others -------------------------------------------------------------------------- */
+/* --- files of other programs ------------------------------------------------------------------ */
 
 #define SCALAR(list, name, type) \
     list " { name: '" name "' type { tensor_type { elem_type: " type " shape { } } } } "
@@ -115,7 +115,8 @@ CLEAN_TEST(branches_and_loops_go_through_a_file_and_give_the_same_bits) {
     "attribute { name: '" name "' type: GRAPH g { name: 'g' " content " } } "
 #define INTS(name, numbers) "attribute { name: '" name "' type: INTS ints: " numbers " } "
 
-static gd_tensor *run_two(gd_graph *graph, gd_tensor *x, gd_tensor *p, const char *output) {
+static gd_tensor *run_with_condition(gd_graph *graph, gd_tensor *x, gd_tensor *p,
+                                     const char *output) {
     if (!graph) return gd_full(gd_dims(), NAN);
     gd_session *session = gd_session_new(graph, .level = 0);
     return gd_session_run(session,
@@ -124,23 +125,23 @@ static gd_tensor *run_two(gd_graph *graph, gd_tensor *x, gd_tensor *p, const cha
         .at[0];
 }
 
-static bool has_values(gd_tensor *t, int64_t count, const double *wanted) {
+static bool has_values(gd_tensor *t, int64_t count, const double *expected) {
     if (gd_failed() || gd_tensor_numel(t) != count) return false;
     t = gd_contiguous(gd_cast(t, GD_F64));
-    return memcmp(gd_data(t), wanted, (size_t)count * sizeof *wanted) == 0;
+    return memcmp(gd_data(t), expected, (size_t)count * sizeof *expected) == 0;
 }
-#define IS(t, ...)                                                                                \
+#define CHECK_VALUES(t, ...)                                                                      \
     CHECK_SAYING(                                                                                 \
         has_values(t, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__}), \
         "%s", gd_error_message())
 
-/* y = p ? x * w : -x, with w a weight of the file that only a branch reads. */
+/* y = p ? x * w : -x, where only one branch reads the weight w of the file. */
 #define BRANCHES                                                                               \
     GRAPH("then_branch", NODE("Mul", "input: 'x' input: 'w'", "a") ANY_OF("output", "a", "1")) \
     GRAPH("else_branch", NODE("Neg", "input: 'x'", "b") ANY_OF("output", "b", "1"))
 #define WEIGHT "initializer { name: 'w' data_type: 1 dims: 2 float_data: [3, 4] } "
 
-CLEAN_TEST(a_branch_of_another_program_is_taken_as_the_data_say) {
+CLEAN_TEST(a_loaded_if_follows_its_condition) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(
         write_model(HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "9")
@@ -148,12 +149,12 @@ CLEAN_TEST(a_branch_of_another_program_is_taken_as_the_data_say) {
                                "} " OUTPUT("y") "}"),
         .trainable = true);
     gd_tensor *x = ramp(gd_dims(2), 1, 1);
-    IS(run_two(g, x, gd_scalar_of(1, GD_BOOL), "y"), 3, 8);
-    IS(run_two(g, x, gd_scalar_of(0, GD_BOOL), "y"), -1, -2);
+    CHECK_VALUES(run_with_condition(g, x, gd_scalar_of(1, GD_BOOL), "y"), 3, 8);
+    CHECK_VALUES(run_with_condition(g, x, gd_scalar_of(0, GD_BOOL), "y"), -1, -2);
     CHECK(g && gd_graph_variables(g).count == 1 && gd_graph_find(g, "w") != NULL);
 }
 
-CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
+CLEAN_TEST(an_if_with_a_constant_condition_keeps_one_branch) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(write_model(
         HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "9")
@@ -165,10 +166,10 @@ CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
     char *text = g ? gd_graph_text(g) : NULL;
     CHECK_SAYING(text && !strstr(text, "cond_graph"), "%s", text ? text : "");
     free(text);
-    IS(run_one(g, "x", ramp(gd_dims(2), 1, 1), "y"), 3, 8);
+    CHECK_VALUES(run_one(g, "x", ramp(gd_dims(2), 1, 1), "y"), 3, 8);
 }
 
-/* s_0 = x; s_{t+1} = s_t + t, and z_t = s_t * w: w from outside, t the number of the step. */
+/* s_0 = x; s_{t+1} = s_t + t, and z_t = s_t * w, where w is captured and t is the step number. */
 #define LOOP_BODY(going)                                                                          \
     GRAPH("body",                                                                                 \
           SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF(                             \
@@ -185,26 +186,26 @@ CLEAN_TEST(a_condition_that_is_known_leaves_one_branch) {
                                       " input: 'x' output: 'end' output: 'all' " LOOP_BODY(   \
                                           going) "} " OUTPUT("end") OUTPUT("all") "}"
 #define ALWAYS NODE("Identity", "input: 'c'", "d")
-/* on as long as the sum is below 5 */
+/* continues while the sum is below 5 */
 #define WHILE_SMALL                                                                                \
     "node { op_type: 'ReduceSum' input: 'n' output: 'sum' attribute { name: 'keepdims' type: INT " \
     "} } " NODE("Less", "input: 'sum' input: 'five'", "d")
 
-CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
+CLEAN_TEST(a_loaded_loop_counts_its_steps_and_stacks_results) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(2), 1, 1), *p = gd_scalar_of(2, GD_I64);
     gd_graph *g = gd_onnx_load(write_model(LOOP("input: 'three' input: ''", ALWAYS)));
-    IS(run_two(g, x, p, "end"), 4, 5);
-    IS(run_two(g, x, p, "all"), 3, 8, 3, 8, 6, 12);
+    CHECK_VALUES(run_with_condition(g, x, p, "end"), 4, 5);
+    CHECK_VALUES(run_with_condition(g, x, p, "all"), 3, 8, 3, 8, 6, 12);
     g = gd_onnx_load(write_model(LOOP("input: 'three' input: 'yes'", WHILE_SMALL)));
-    IS(run_two(g, x, p, "end"), 2, 3); /* 1 2, then 1 2, then 2 3 */
-    IS(run_two(g, x, p, "all"), 3, 8, 3, 8);
-    IS(run_two(g, ramp(gd_dims(2), 9, 1), p, "all"), 27, 40);
+    CHECK_VALUES(run_with_condition(g, x, p, "end"), 2, 3); /* 1 2, then 1 2, then 2 3 */
+    CHECK_VALUES(run_with_condition(g, x, p, "all"), 3, 8, 3, 8);
+    CHECK_VALUES(run_with_condition(g, ramp(gd_dims(2), 9, 1), p, "all"), 27, 40);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* The same without what is gathered: the number of steps may be data. */
-#define PLAIN_LOOP(inputs, going)                                                                 \
+/* The same loop without stacked results: then the trip count may be data. */
+#define LOOP_WITHOUT_RESULTS(inputs, going)                                                       \
     HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "7") WEIGHT CONSTANT( \
         "five", "1",                                                                              \
         "float_data: 5") "node { name: 'l' op_type: 'Loop' " inputs                               \
@@ -216,22 +217,23 @@ CLEAN_TEST(a_loop_of_another_program_counts_its_steps_and_gathers_results) {
                                          going ANY_OF("output", "d", "9")                         \
                                              ANY_OF("output", "n", "1")) "} " OUTPUT("end") "}"
 
-CLEAN_TEST(the_number_of_steps_may_be_data) {
+CLEAN_TEST(the_trip_count_may_be_computed) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(2), 1, 1);
-    gd_graph *g = gd_onnx_load(write_model(PLAIN_LOOP("input: 'p' input: ''", ALWAYS)));
-    IS(run_two(g, x, gd_scalar_of(3, GD_I64), "end"), 10, 14);
-    IS(run_two(g, x, gd_scalar_of(0, GD_I64), "end"), 1, 2);
-    g = gd_onnx_load(write_model(PLAIN_LOOP("input: '' input: ''", WHILE_SMALL)));
-    IS(run_one(g, "x", x, "end"), 4, 6); /* at least once */
+    gd_graph *g = gd_onnx_load(write_model(LOOP_WITHOUT_RESULTS("input: 'p' input: ''", ALWAYS)));
+    CHECK_VALUES(run_with_condition(g, x, gd_scalar_of(3, GD_I64), "end"), 10, 14);
+    CHECK_VALUES(run_with_condition(g, x, gd_scalar_of(0, GD_I64), "end"), 1, 2);
+    g = gd_onnx_load(write_model(LOOP_WITHOUT_RESULTS("input: '' input: ''", WHILE_SMALL)));
+    CHECK_VALUES(run_one(g, "x", x, "end"), 4, 6); /* runs at least once */
     g = gd_onnx_load(write_model(LOOP("input: 'p' input: 'yes'", ALWAYS)));
     CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("'l' (Loop)") &&
-          says("one position for each step"));
+          says("one row for each step"));
     gd_clear_error();
 }
 
-/* Two sequences, one of them backwards and along its last axis; results to the last axis. */
-CLEAN_TEST(a_scan_of_another_program_goes_along_any_axis_in_any_direction) {
+/* Two sequences, one of them reversed and along its last axis; results are stacked along the last
+ * axis. */
+CLEAN_TEST(a_loaded_scan_follows_any_axis_in_any_direction) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(write_model(
         HEAD "graph { " INPUT("x", "dim { dim_value: 3 } dim { dim_value: 2 }")
@@ -248,78 +250,85 @@ CLEAN_TEST(a_scan_of_another_program_goes_along_any_axis_in_any_direction) {
                 OUTPUT("all") OUTPUT("back") "}"));
     gd_tensor *x = ramp(gd_dims(3, 2), 0, 10), *p = ramp(gd_dims(2, 3), 0, 1);
     /* (0 10) - (2 5), (20 30) - (1 4), (40 50) - (0 3) */
-    IS(run_two(g, x, p, "end"), 3 - 2 + 19 + 40, 4 + 5 + 26 + 47);
-    IS(run_two(g, x, p, "all"), -2, 19, 40, 5, 26, 47);
-    IS(run_two(g, x, p, "back"), 40, 47, 19, 26, -2, 5);
+    CHECK_VALUES(run_with_condition(g, x, p, "end"), 3 - 2 + 19 + 40, 4 + 5 + 26 + 47);
+    CHECK_VALUES(run_with_condition(g, x, p, "all"), -2, 19, 40, 5, 26, 47);
+    CHECK_VALUES(run_with_condition(g, x, p, "back"), 40, 47, 19, 26, -2, 5);
 }
 
-/* --- files that are wrong --------------------------------------------------------------------- */
+/* --- invalid files ---------------------------------------------------------------------------- */
 
-#define WRONG(node) \
+#define INVALID(node) \
     HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") SCALAR("input", "p", "9") WEIGHT node "}"
 
-CLEAN_TEST(a_wrong_branch_or_loop_is_refused_with_its_place) {
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' }"), GD_E_FORMAT,
-            "'n' (If): it needs a graph 'then_branch'");
-    refuses(WRONG("node { name: 'n' op_type: 'If' output: 'y' " BRANCHES "}"), GD_E_FORMAT,
-            "'n' (If): its condition is missing");
-    refuses(
-        WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' output: 'z' " BRANCHES "}"),
+CLEAN_TEST(an_invalid_branch_or_loop_fails_with_its_location) {
+    check_load_fails(INVALID("node { name: 'n' op_type: 'If' input: 'p' output: 'y' }"),
+                     GD_E_FORMAT, "'n' (If): it needs a graph 'then_branch'");
+    check_load_fails(INVALID("node { name: 'n' op_type: 'If' output: 'y' " BRANCHES "}"),
+                     GD_E_FORMAT, "'n' (If): its condition is missing");
+    check_load_fails(
+        INVALID("node { name: 'n' op_type: 'If' input: 'p' output: 'y' output: 'z' " BRANCHES "}"),
         GD_E_FORMAT, "it has 2 outputs, and its graph has 1");
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
-                "then_branch", ANY_OF("output", "gone", "1"))
-                      GRAPH("else_branch", ANY_OF("output", "x", "1")) "}"),
-            GD_E_FORMAT, "'n' (If): then_branch: no node computes its output 'gone'");
-    refuses(
-        WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
+    check_load_fails(INVALID("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
+                         "then_branch", ANY_OF("output", "gone", "1"))
+                                 GRAPH("else_branch", ANY_OF("output", "x", "1")) "}"),
+                     GD_E_FORMAT, "'n' (If): then_branch: no node computes its output 'gone'");
+    check_load_fails(
+        INVALID("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
             "then_branch", ANY_OF("output", "x", "1"))
-                  GRAPH("else_branch",
-                        "node { name: 'in' op_type: 'Neg' input: 'z' output: 'q' } " ANY_OF(
-                            "output", "q", "1")) "}"),
+                    GRAPH("else_branch",
+                          "node { name: 'in' op_type: 'Neg' input: 'z' output: 'q' } " ANY_OF(
+                              "output", "q", "1")) "}"),
         GD_E_FORMAT,
         "'n' (If): else_branch: node 0 'in' (Neg): its input 'z' is neither an output of a node");
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
-                "then_branch", ANY_OF("output", "x", "1"))
-                      GRAPH("else_branch",
-                            NODE("ReduceSum", "input: 'x'", "q") ANY_OF("output", "q", "1")) "}"),
-            GD_E_SHAPE, "both branches must return the same shapes");
-    refuses(WRONG("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
-                "then_branch", ANY_OF("output", "x", "1"))
-                      GRAPH("else_branch",
-                            NODE("Neg", "input: 'y'", "q") ANY_OF("output", "q", "1")) "}"),
-            GD_E_FORMAT,
-            "its input 'y' is an output of 'n', which comes later: the graph has a cycle");
-    refuses(
-        WRONG("node { name: 'l' op_type: 'Loop' input: '' input: '' input: 'x' output: 'y' " GRAPH(
-            "body", SCALAR("input", "t", "7")) "}"),
+    check_load_fails(INVALID("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
+                         "then_branch", ANY_OF("output", "x", "1"))
+                                 GRAPH("else_branch", NODE("ReduceSum", "input: 'x'", "q")
+                                                          ANY_OF("output", "q", "1")) "}"),
+                     GD_E_SHAPE, "both branches must return the same shapes");
+    check_load_fails(INVALID("node { name: 'n' op_type: 'If' input: 'p' output: 'y' " GRAPH(
+                         "then_branch", ANY_OF("output", "x", "1"))
+                                 GRAPH("else_branch", NODE("Neg", "input: 'y'", "q")
+                                                          ANY_OF("output", "q", "1")) "}"),
+                     GD_E_FORMAT,
+                     "its input 'y' is an output of 'n', which comes later: the graph has a cycle");
+    check_load_fails(
+        INVALID(
+            "node { name: 'l' op_type: 'Loop' input: '' input: '' input: 'x' output: 'y' " GRAPH(
+                "body", SCALAR("input", "t", "7")) "}"),
         GD_E_FORMAT, "it has 3 inputs, and its body has 1 inputs and 0 outputs");
-    refuses(
-        WRONG("node { name: 'l' op_type: 'Loop' input: '' input: '' input: 'x' output: 'y' " GRAPH(
-            "body", SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF("input", "s", "7")
-                        ANY_OF("output", "c", "9") ANY_OF("output", "s", "1")) "}"),
+    check_load_fails(
+        INVALID(
+            "node { name: 'l' op_type: 'Loop' input: '' input: '' input: 'x' output: 'y' " GRAPH(
+                "body",
+                SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF("input", "s", "7")
+                    ANY_OF("output", "c", "9") ANY_OF("output", "s", "1")) "}"),
         GD_E_DTYPE, "body: its input 's' must be INT64, and it gets f32");
-    refuses(
-        WRONG("node { name: 'l' op_type: 'Loop' input: '' input: 'p' input: 'x' output: 'y' " GRAPH(
-            "body", SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF("input", "s", "1")
-                        NODE("Concat", "input: 's' input: 's' attribute { name: 'axis' type: INT }",
-                             "n") ANY_OF("output", "c", "9") ANY_OF("output", "n", "1")) "}"),
+    check_load_fails(
+        INVALID(
+            "node { name: 'l' op_type: 'Loop' input: '' input: 'p' input: 'x' output: 'y' " GRAPH(
+                "body",
+                SCALAR("input", "t", "7") SCALAR("input", "c", "9") ANY_OF("input", "s", "1")
+                    NODE("Concat", "input: 's' input: 's' attribute { name: 'axis' type: INT }",
+                         "n") ANY_OF("output", "c", "9") ANY_OF("output", "n", "1")) "}"),
         GD_E_SHAPE, "a loop's state keeps its shape");
-    refuses(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' " GRAPH(
-                "body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
-            GD_E_FORMAT, "it has 1 inputs, 0 of them scan inputs");
-    refuses(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
-                  "'num_scan_inputs' "
-                  "type: INT i: 1 } " INTS("scan_input_axes", "[5]")
-                      GRAPH("body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
-            GD_E_INDEX, "'s' (Scan)");
-    refuses(WRONG("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
-                  "'num_scan_inputs' "
-                  "type: INT i: 1 } " INTS("scan_input_directions", "[0, 1]")
-                      GRAPH("body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
-            GD_E_FORMAT, "'scan_input_directions' has 2 numbers, and should have 1");
+    check_load_fails(INVALID("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' " GRAPH(
+                         "body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
+                     GD_E_FORMAT, "it has 1 inputs, 0 of them scan inputs");
+    check_load_fails(
+        INVALID("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
+                "'num_scan_inputs' "
+                "type: INT i: 1 } " INTS("scan_input_axes", "[5]")
+                    GRAPH("body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
+        GD_E_INDEX, "'s' (Scan)");
+    check_load_fails(
+        INVALID("node { name: 's' op_type: 'Scan' input: 'x' output: 'y' attribute { name: "
+                "'num_scan_inputs' "
+                "type: INT i: 1 } " INTS("scan_input_directions", "[0, 1]")
+                    GRAPH("body", ANY_OF("input", "a", "1") ANY_OF("output", "a", "1")) "}"),
+        GD_E_FORMAT, "'scan_input_directions' has 2 numbers, and should have 1");
 }
 
-/* If in If in If ... : with `levels` of them. */
+/* `levels` nested If nodes. */
 static char *nested_text(int levels) {
     char *text = NULL;
     size_t size;
@@ -340,12 +349,13 @@ static char *nested_text(int levels) {
     return text;
 }
 
-CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
+CLEAN_TEST(nesting_of_graphs_has_a_limit) {
     GD_SCOPE;
     char *fine = nested_text(20), *deep = nested_text(21), *parser = nested_text(40);
     gd_graph *g = gd_onnx_load(write_model(fine));
-    IS(run_two(g, ramp(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1, 2);
-    refuses(deep, GD_E_UNSUPPORTED, "subgraphs are nested more than 20 levels deep");
+    CHECK_VALUES(run_with_condition(g, ramp(gd_dims(2), 1, 1), gd_scalar_of(1, GD_BOOL), "y0"), 1,
+                 2);
+    check_load_fails(deep, GD_E_UNSUPPORTED, "subgraphs are nested more than 20 levels deep");
     gd_pb_doc *doc;
     CHECK(gd_pb_read_text(&doc, &gd_onnx_model_schema, "model", parser, strlen(parser)) ==
           GD_E_FORMAT);
@@ -355,7 +365,7 @@ CLEAN_TEST(graphs_lie_in_graphs_only_so_deep) {
     free(parser);
 }
 
-CLEAN_TEST(a_loop_of_very_many_steps_is_loaded_and_does_not_begin) {
+CLEAN_TEST(a_loop_with_a_huge_trip_count_is_loaded_and_fails_before_its_first_step) {
     GD_SCOPE;
     gd_graph *g =
         gd_onnx_load(write_model(HEAD "graph { " INPUT("x", "dim { dim_value: 2 }") CONSTANT(
@@ -376,7 +386,7 @@ CLEAN_TEST(a_loop_of_very_many_steps_is_loaded_and_does_not_begin) {
                                                                ANY_OF("output", "n",
                                                                       "1")) "} " OUTPUT("en"
                                                                                         "d") "}"));
-    CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("one position for each step"));
+    CHECK(!g && gd_error_status() == GD_E_UNSUPPORTED && says("one row for each step"));
     gd_clear_error();
 }
 
@@ -396,7 +406,7 @@ static char *read_nested(size_t *bytes) {
     return data;
 }
 
-CLEAN_TEST(a_file_with_loops_that_is_cut_anywhere_is_refused_or_a_smaller_graph) {
+CLEAN_TEST(a_file_with_loops_truncated_anywhere_fails_or_gives_a_smaller_graph) {
     size_t bytes;
     char *original = read_nested(&bytes);
     run_cut(LLVMFuzzerTestOneInput, original, bytes);

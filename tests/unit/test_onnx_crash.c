@@ -1,7 +1,7 @@
-/* test_onnx_crash.c - a model and its external data fit together at any moment: a process that
- * is killed while it saves, or a full disk, leaves the old model or the new one, complete.
+/* test_onnx_crash.c - a model and its external data are consistent at any moment: a process killed
+ * while it saves, or a full disk, leaves the complete old model or the complete new one.
  *
- * This process only forks: children save, children load.
+ * This process only forks: its children save and load.
  */
 #define _GNU_SOURCE 1
 #include <signal.h>
@@ -21,8 +21,9 @@ static void begin_test(void) {
     path = temp_path("models/net.onnx");
 }
 
-/* y = x * w + mean(large), all weights `value`: w is in the model, large in the external data. */
-static gd_status save_model(double value, bool beside) {
+/* y = x * w + mean(large), all weights are `value`. w is in the model file, `large` in the external
+ * data. */
+static gd_status save_model(double value, bool external) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *y;
@@ -34,10 +35,11 @@ static gd_status save_model(double value, bool beside) {
         y = gd_named(gd_add(gd_mul(x, w), gd_mean(large, .axis = 0)), "y");
     }
     gd_session *s = gd_session_new(g);
-    return gd_onnx_save(path, s, gd_list(x), gd_list(y), .external_above = beside ? 1000 : 1 << 26);
+    return gd_onnx_save(path, s, gd_list(x), gd_list(y),
+                        .external_above = external ? 1000 : 1 << 26);
 }
 
-/* The value of all weights; -1: it cannot be loaded, -2: they differ. */
+/* Returns the value of all weights; -1: loading failed, -2: the weights differ. */
 static double load_model(void) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(path);
@@ -55,11 +57,11 @@ static double load_model(void) {
 
 typedef struct saving {
     double value;
-    bool beside;
+    bool external;
 } saving;
 static int save_child(void *user) {
     const saving *s = user;
-    return save_model(s->value, s->beside);
+    return save_model(s->value, s->external);
 }
 static int save_forever(void *user) {
     (void)user;
@@ -70,27 +72,28 @@ static int load_child(void *user) {
     (void)user;
     return (int)load_model() + 2;
 }
-static int save_in_child(double value, bool beside) {
-    return child_run(save_child, &(saving){value, beside});
+static int save_in_child(double value, bool external) {
+    return child_run(save_child, &(saving){value, external});
 }
 static int load_in_child(void) { return child_run(load_child, NULL) - 2; }
 
-/* A last save leaves the model and its data, or the model alone, and nothing else. */
-static void leaves_no_garbage(bool beside) {
-    CHECK(save_in_child(beside ? 9 : 8, beside) == GD_OK && load_in_child() == (beside ? 9 : 8));
-    CHECK_SAYING(folder_count(folder) == (beside ? 2 : 1), "%d files", folder_count(folder));
+/* The last save leaves only the model and its data, or only the model. */
+static void check_no_garbage(bool external) {
+    CHECK(save_in_child(external ? 9 : 8, external) == GD_OK &&
+          load_in_child() == (external ? 9 : 8));
+    CHECK_SAYING(folder_count(folder) == (external ? 2 : 1), "%d files", folder_count(folder));
 }
 
 /* --- killed at every system call -------------------------------------------------------------- */
 
-/* Twice as many stops as system calls: at its beginning and at its end. */
-static void kill_everywhere(bool beside) {
+/* There are two stops for each system call: at its entry and at its exit. */
+static void kill_at_every_call(bool external) {
     begin_test();
     child_end end = {.traced = true, .killed = true};
     int old = 0, new = 0;
     for (int k = 0; end.killed && end.traced; k++) {
         CHECK(save_in_child(1, true) == GD_OK);
-        end = child_kill_at((kill_plan){.stop = k}, save_child, &(saving){2, beside});
+        end = child_kill_at((kill_plan){.stop = k}, save_child, &(saving){2, external});
         CHECK(end.killed || !end.traced || end.status == GD_OK);
         const int value = load_in_child();
         CHECK_SAYING(value == 1 || value == 2, "killed at stop %d: %d", k, value);
@@ -101,19 +104,17 @@ static void kill_everywhere(bool beside) {
     }
     if (!end.traced) SKIP("processes cannot be traced here");
     CHECK_SAYING(old > 10 && new > 10, "%d times the old model, %d times the new one", old, new);
-    leaves_no_garbage(beside);
+    check_no_garbage(external);
 }
 
-TEST(a_save_that_is_killed_at_any_system_call_leaves_one_model_with_its_data) {
-    kill_everywhere(true);
-}
-TEST(a_save_without_external_data_that_is_killed_keeps_or_replaces_a_model_with_them) {
-    kill_everywhere(false);
+TEST(a_save_killed_at_any_system_call_leaves_one_complete_model) { kill_at_every_call(true); }
+TEST(a_killed_save_without_external_data_keeps_or_replaces_a_model_with_external_data) {
+    kill_at_every_call(false);
 }
 
-/* --- killed at any time ----------------------------------------------------------------------- */
+/* --- killed at a random time ------------------------------------------------------------------ */
 
-TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no_garbage) {
+TEST(processes_killed_while_saving_leave_consistent_models_and_no_garbage) {
     begin_test();
     draws d = {12345};
     CHECK(save_in_child(1, true) == GD_OK);
@@ -122,12 +123,12 @@ TEST(processes_that_save_in_a_loop_and_are_killed_leave_consistent_models_and_no
         CHECK(child_signal_after(moment, SIGKILL, save_forever, NULL) == -1);
         const int value = load_in_child();
         CHECK_SAYING(value > 0, "after kill %d: %d", i, value);
-        CHECK_SAYING(folder_count(folder) <= 6, "%d files pile up", folder_count(folder));
+        CHECK_SAYING(folder_count(folder) <= 6, "%d files accumulate", folder_count(folder));
     }
-    leaves_no_garbage(false);
+    check_no_garbage(false);
 }
 
-/* --- several at once -------------------------------------------------------------------------- */
+/* --- several processes ------------------------------------------------------------------------ */
 
 static int save_forty(void *number) {
     for (int v = 1; v <= 40; v++)
@@ -138,22 +139,22 @@ static int save_forty(void *number) {
     return 0;
 }
 
-TEST(several_processes_that_save_to_one_path_do_not_take_each_others_files) {
+TEST(several_processes_that_save_to_one_path_do_not_mix_their_files) {
     begin_test();
     CHECK(save_in_child(1, true) == GD_OK);
     pid_t children[4];
     for (int i = 0; i < 4; i++) children[i] = child_start(save_forty, &i);
-    for (int i = 0; i < 30; i++) { /* a reader at the same time */
+    for (int i = 0; i < 30; i++) { /* reads at the same time */
         const int value = load_in_child();
         CHECK_SAYING(value > 0, "%d", value);
     }
     for (int i = 0; i < 4; i++) CHECK(child_wait(children[i]) == 0);
-    leaves_no_garbage(true);
+    check_no_garbage(true);
 }
 
 /* --- a full disk ------------------------------------------------------------------------------ */
 
-/* A limit on the size of files acts as a full disk. */
+/* A limit on the file size simulates a full disk. */
 static int save_with_limit(void *limit) {
     const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     signal(SIGXFSZ, SIG_IGN);

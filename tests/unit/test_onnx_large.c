@@ -34,63 +34,63 @@ static void add_value(gd_pb *graph, const char *list, const char *name, bool sha
     gd_pb_put_int(gd_pb_put_message(shape, "dim"), "dim_value", 2);
 }
 
-static const char *numbered(char *name, const char *what, int i) {
+static const char *numbered_name(char *name, const char *what, int i) {
     snprintf(name, 32, "%s%d", what, i);
     return name;
 }
 
-/* A chain of nodes; each reads the one before and one more tensor. */
-static void chain(gd_pb *graph, int nodes) {
+/* A chain of nodes; each reads the previous one and one more tensor. */
+static void fill_chain(gd_pb *graph, int nodes) {
     char before[32] = "x", next[32], w[32];
     for (int i = 0; i < nodes; i++) {
         gd_pb *tensor = gd_pb_put_message(graph, "initializer");
-        gd_pb_put_string(tensor, "name", numbered(w, "w", i));
+        gd_pb_put_string(tensor, "name", numbered_name(w, "w", i));
         gd_pb_put_int(tensor, "data_type", 1);
         gd_pb_put_float(tensor, "float_data", 1);
-        add_node(graph, "Add", before, w, i == nodes - 1 ? "y" : numbered(next, "v", i));
+        add_node(graph, "Add", before, w, i == nodes - 1 ? "y" : numbered_name(next, "v", i));
         memcpy(before, next, sizeof before);
     }
     add_value(graph, "output", "y", false);
 }
 
-/* Shape, Gather, Unsqueeze, Concat, Reshape, again and again, for a size that is not known. */
-static void sizes(gd_pb *graph, int nodes) {
+/* Shape, Gather, Unsqueeze, Concat, Reshape, repeated, for an unknown size. */
+static void fill_shape_computations(gd_pb *graph, int nodes) {
     char x[32] = "x", y[32], a[32], b[32], c[32], d[32];
     add_list(graph, "zero", 0, 0);
     add_list(graph, "first", 1, 0);
     add_list(graph, "two", 1, 2);
     for (int i = 0; i < nodes / 6; i++) {
-        add_node(graph, "Shape", x, NULL, numbered(a, "a", i));
-        add_node(graph, "Gather", a, "zero", numbered(b, "b", i));
-        add_node(graph, "Unsqueeze", b, "first", numbered(c, "c", i));
-        gd_pb *cat = add_node(graph, "Concat", c, "two", numbered(d, "d", i));
+        add_node(graph, "Shape", x, NULL, numbered_name(a, "a", i));
+        add_node(graph, "Gather", a, "zero", numbered_name(b, "b", i));
+        add_node(graph, "Unsqueeze", b, "first", numbered_name(c, "c", i));
+        gd_pb *cat = add_node(graph, "Concat", c, "two", numbered_name(d, "d", i));
         gd_pb *axis = gd_pb_put_message(cat, "attribute");
         gd_pb_put_string(axis, "name", "axis");
         gd_pb_put_int(axis, "type", 2);
         gd_pb_put_int(axis, "i", 0);
-        add_node(graph, "Reshape", x, d, numbered(y, "r", i));
-        add_node(graph, "Relu", y, NULL, i == nodes / 6 - 1 ? "y" : numbered(x, "v", i));
+        add_node(graph, "Reshape", x, d, numbered_name(y, "r", i));
+        add_node(graph, "Relu", y, NULL, i == nodes / 6 - 1 ? "y" : numbered_name(x, "v", i));
     }
     add_value(graph, "output", "y", false);
 }
 
-/* Constants that each meet the input, all of them results. */
-static void outputs(gd_pb *graph, int nodes) {
+/* Constants added to the input, all of them outputs. */
+static void fill_outputs(gd_pb *graph, int nodes) {
     char c[32], y[32];
     for (int i = 0; i < nodes / 2; i++) {
-        gd_pb *node = add_node(graph, "Constant", NULL, NULL, numbered(c, "c", i));
+        gd_pb *node = add_node(graph, "Constant", NULL, NULL, numbered_name(c, "c", i));
         gd_pb *value = gd_pb_put_message(node, "attribute");
         gd_pb_put_string(value, "name", "value_float");
         gd_pb_put_int(value, "type", 1);
         gd_pb_put_float(value, "f", 1);
-        add_node(graph, "Add", "x", c, i == 0 ? "y" : numbered(y, "v", i));
+        add_node(graph, "Add", "x", c, i == 0 ? "y" : numbered_name(y, "v", i));
         add_value(graph, "output", i == 0 ? "y" : y, false);
     }
 }
 
 /* --- loading, running, saving ----------------------------------------------------------------- */
 
-/* A second or two where the time grows with the nodes, hours where it grows with their square. */
+/* Takes a second or two if the time is linear in the number of nodes, hours if it is quadratic. */
 #ifdef GD_SANITIZED
 enum { NODES = 12000 };
 #else
@@ -122,8 +122,10 @@ static void load_run_save(void (*fill)(gd_pb *, int)) {
                  "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_long_chain_is_loaded_run_and_saved) { load_run_save(chain); }
-CLEAN_TEST(many_nodes_that_work_with_sizes_are_loaded_run_and_saved) { load_run_save(sizes); }
-CLEAN_TEST(many_outputs_are_loaded_run_and_saved) { load_run_save(outputs); }
+CLEAN_TEST(a_long_chain_is_loaded_run_and_saved) { load_run_save(fill_chain); }
+CLEAN_TEST(many_shape_computations_are_loaded_run_and_saved) {
+    load_run_save(fill_shape_computations);
+}
+CLEAN_TEST(many_outputs_are_loaded_run_and_saved) { load_run_save(fill_outputs); }
 
 TEST_MAIN

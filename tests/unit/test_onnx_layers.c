@@ -1,5 +1,5 @@
-/* test_onnx_layers.c - operators of ONNX that say things in another way than our ops: recurrent
- * layers with their gates in another order, OneHot, Resize, TopK. */
+/* test_onnx_layers.c - ONNX operators with other conventions than our ops: recurrent layers with
+ * another gate order, OneHot, Resize, TopK. */
 #include "compare.h"
 #include "onnx_files.h"
 #include "temp.h"
@@ -27,16 +27,16 @@ static void put_weight(FILE *out, const char *name, gd_tensor *t) {
     fputs("] } ", out);
 }
 
-/* The gates from row `at` on, in the order of this library. */
-static gd_tensor *gates(gd_tensor *t, int at, int n, const int *order) {
+/* The gates starting at row `at`, in the order of this library. */
+static gd_tensor *reorder_gates(gd_tensor *t, int at, int n, const int *order) {
     gd_tensor *parts[4];
     for (int i = 0; i < n; i++) parts[i] = gd_narrow(t, 0, at + order[i] * H, H);
     return gd_cat(((gd_tensors){parts, n}), .axis = 0);
 }
 
-static void recurrent(const char *op_type, int n, const int *order, int directions,
-                      const char *direction, const char *attributes, bool lengths,
-                      bool batch_first) {
+static void check_recurrent(const char *op_type, int n, const int *order, int directions,
+                            const char *direction, const char *attributes, bool lengths,
+                            bool batch_first) {
     GD_SCOPE;
     char *text = NULL;
     size_t size;
@@ -75,44 +75,44 @@ static void recurrent(const char *op_type, int n, const int *order, int directio
     gd_tensor *weights[8];
     for (int d = 0; d < directions; d++) {
         gd_tensor *both = gd_select(b, 0, d);
-        weights[4 * d] = gates(gd_select(w, 0, d), 0, n, order);
-        weights[4 * d + 1] = gates(gd_select(r, 0, d), 0, n, order);
-        weights[4 * d + 2] = gates(both, 0, n, order);
-        weights[4 * d + 3] = gates(both, n * H, n, order);
+        weights[4 * d] = reorder_gates(gd_select(w, 0, d), 0, n, order);
+        weights[4 * d + 1] = reorder_gates(gd_select(r, 0, d), 0, n, order);
+        weights[4 * d + 2] = reorder_gates(both, 0, n, order);
+        weights[4 * d + 3] = reorder_gates(both, n * H, n, order);
     }
     const gd_tensors list = {weights, 4 * directions};
     const int64_t numbers_of[] = {3, 1};
-    gd_tensor *limits = lengths ? gd_from_array(gd_dims(2), GD_I64, numbers_of) : NULL, *wanted,
+    gd_tensor *limits = lengths ? gd_from_array(gd_dims(2), GD_I64, numbers_of) : NULL, *expected,
               *last;
     const bool two = directions == 2;
     if (n == 4) {
         gd_lstm_outputs o = gd_lstm(x, h0, c0, limits, list, .bidirectional = two);
-        wanted = o.y, last = o.h;
+        expected = o.y, last = o.h;
         gd_tensor *c = run_one(g, "x", fed, "c");
         CHECK(tensors_same_bits(batch_first ? gd_permute(c, gd_dims(1, 0, 2)) : c, o.c));
     } else if (n == 3) {
         gd_gru_outputs o = gd_gru(x, h0, limits, list, .bidirectional = two);
-        wanted = o.y, last = o.h;
+        expected = o.y, last = o.h;
     } else {
         gd_rnn_outputs o = gd_rnn(x, h0, limits, list, .bidirectional = two,
                                   .activation = strstr(attributes, "Relu") ? GD_RELU : GD_TANH);
-        wanted = o.y, last = o.h;
+        expected = o.y, last = o.h;
     }
-    wanted = gd_permute(gd_reshape(wanted, gd_dims(T, N, directions, H)), gd_dims(0, 2, 1, 3));
-    CHECK_SAYING(tensors_same_bits(y, wanted) && tensors_same_bits(h, last), "%s %s: %s", op_type,
+    expected = gd_permute(gd_reshape(expected, gd_dims(T, N, directions, H)), gd_dims(0, 2, 1, 3));
+    CHECK_SAYING(tensors_same_bits(y, expected) && tensors_same_bits(h, last), "%s %s: %s", op_type,
                  direction, gd_error_message());
 }
 
-CLEAN_TEST(recurrent_layers_of_others_have_their_gates_in_another_order) {
+CLEAN_TEST(recurrent_layers_are_loaded_with_the_gate_order_of_onnx) {
     static const int lstm[] = {0, 2, 3, 1}, gru[] = {1, 0, 2}, one[] = {0};
     for (int lengths = 0; lengths < 2; lengths++)
         for (int first = 0; first < 2; first++) {
-            recurrent("LSTM", 4, lstm, 1, "forward", "", lengths, first);
-            recurrent("LSTM", 4, lstm, 2, "bidirectional", "", lengths, first);
-            recurrent("GRU", 3, gru, 2, "bidirectional", INT("linear_before_reset", 1), lengths,
-                      first);
-            recurrent("RNN", 1, one, 1, "forward", "", lengths, first);
-            recurrent(
+            check_recurrent("LSTM", 4, lstm, 1, "forward", "", lengths, first);
+            check_recurrent("LSTM", 4, lstm, 2, "bidirectional", "", lengths, first);
+            check_recurrent("GRU", 3, gru, 2, "bidirectional", INT("linear_before_reset", 1),
+                            lengths, first);
+            check_recurrent("RNN", 1, one, 1, "forward", "", lengths, first);
+            check_recurrent(
                 "RNN", 1, one, 2, "bidirectional",
                 "attribute { name: 'activations' type: STRINGS strings: 'Relu' strings: 'Relu' } ",
                 lengths, first);
@@ -126,25 +126,28 @@ CLEAN_TEST(recurrent_layers_of_others_have_their_gates_in_another_order) {
                                             "} }"
 
 CLEAN_TEST(recurrent_layers_that_ours_are_not_are_refused) {
-    refuses(LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: -1 } "),
-            GD_E_FORMAT, "'l' (LSTM): its clip is -1; it must be above 0");
-    refuses(LAYER("LSTM",
-                  "input: 'w' input: 'w' input: '' input: '' input: '' input: '' input: 'x'", ""),
-            GD_E_SHAPE, "its P is f32[3,2,2], and must be [1,6]");
-    refuses(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE, "'l' (LSTM): its R is");
-    refuses(LAYER("LSTM", "input: 'w'", ""), GD_E_FORMAT, "its input 2 is missing");
-    refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")), GD_E_UNSUPPORTED,
-            "its direction is not one that is possible here");
-    refuses(LAYER("RNN", "input: 'w' input: 'w'",
-                  "attribute { name: 'activations' type: STRINGS strings: 'Sine' }"),
-            GD_E_UNSUPPORTED, "its activation 'Sine' is not known here");
-    refuses(LAYER("LSTM", "input: 'w' input: 'w'", WORD("gates", "open")), GD_E_UNSUPPORTED,
-            "its attribute 'gates'");
+    check_load_fails(
+        LAYER("LSTM", "input: 'w' input: 'w'", "attribute { name: 'clip' type: FLOAT f: -1 } "),
+        GD_E_FORMAT, "'l' (LSTM): its clip is -1; it must be above 0");
+    check_load_fails(
+        LAYER("LSTM", "input: 'w' input: 'w' input: '' input: '' input: '' input: '' input: 'x'",
+              ""),
+        GD_E_SHAPE, "its P is f32[3,2,2], and must be [1,6]");
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'x'", ""), GD_E_SHAPE,
+                     "'l' (LSTM): its R is");
+    check_load_fails(LAYER("LSTM", "input: 'w'", ""), GD_E_FORMAT, "its input 2 is missing");
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", WORD("direction", "up")),
+                     GD_E_UNSUPPORTED, "its direction is not supported");
+    check_load_fails(LAYER("RNN", "input: 'w' input: 'w'",
+                           "attribute { name: 'activations' type: STRINGS strings: 'Sine' }"),
+                     GD_E_UNSUPPORTED, "its activation 'Sine' is not supported");
+    check_load_fails(LAYER("LSTM", "input: 'w' input: 'w'", WORD("gates", "open")),
+                     GD_E_UNSUPPORTED, "its attribute 'gates'");
 }
 
-/* --- others ----------------------------------------------------------------------------------- */
+/* --- other operators -------------------------------------------------------------------------- */
 
-CLEAN_TEST(one_hot_counts_from_the_end_and_has_any_axis) {
+CLEAN_TEST(one_hot_takes_negative_indices_and_any_axis) {
     GD_SCOPE;
     gd_graph *g = gd_onnx_load(write_model(HEAD "graph { " INPUT("x", SIZE(2)) LIST(
         "depth", 1, "3") "initializer { name: 'v' data_type: 1 dims: 2 "
@@ -152,13 +155,13 @@ CLEAN_TEST(one_hot_counts_from_the_end_and_has_any_axis) {
                              "to", 7) "} "
                                       "node { op_type: 'OneHot' input: 'i' input: 'depth' input: "
                                       "'v' output: 'y' " INT("axis", 0) "} " OUTPUT("y") "}"));
-    const float at[] = {2, -3}, wanted[] = {5, 7, 5, 5, 7, 5};
+    const float at[] = {2, -3}, expected[] = {5, 7, 5, 5, 7, 5};
     gd_tensor *y = g ? run_one(g, "x", gd_from_array(gd_dims(2), GD_F32, at), "y") : NULL;
-    CHECK_SAYING(y && tensors_same_bits(y, gd_from_array(gd_dims(3, 2), GD_F32, wanted)), "%s",
+    CHECK_SAYING(y && tensors_same_bits(y, gd_from_array(gd_dims(3, 2), GD_F32, expected)), "%s",
                  gd_error_message());
 }
 
-CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
+CLEAN_TEST(resize_takes_sizes_or_scales_of_given_axes) {
     GD_SCOPE;
     gd_tensor *x = ramp(gd_dims(1, 1, 2, 3), 0, 1);
 #define RESIZE(numbers, inputs, attributes)                                                \
@@ -178,17 +181,18 @@ CLEAN_TEST(resizing_goes_by_sizes_or_factors_of_named_axes) {
                "input: '' input: 's'", ASYMMETRIC)));
     CHECK_SAYING(g && tensors_same_bits(run_one(g, "x", x, "y"), gd_resize(x, .scale = 2)), "%s",
                  gd_error_message());
-    refuses(
+    check_load_fails(
         RESIZE(LIST("s", 4, "1, 1, 4, 6"), "input: '' input: '' input: 's'", WORD("mode", "cubic")),
         GD_E_UNSUPPORTED, "'r' (Resize): size 0 of its input must be known");
-    refuses(RESIZE(LIST("s", 4, "1, 2, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
-            GD_E_UNSUPPORTED, "size 0 of its input must be known for this kind of Resize");
-    refuses(RESIZE(LIST("s", 3, "1, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
-            GD_E_FORMAT, "3 numbers for 4 axes");
+    check_load_fails(
+        RESIZE(LIST("s", 4, "1, 2, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
+        GD_E_UNSUPPORTED, "size 0 of its input must be known for this kind of Resize");
+    check_load_fails(RESIZE(LIST("s", 3, "1, 4, 6"), "input: '' input: '' input: 's'", ASYMMETRIC),
+                     GD_E_FORMAT, "3 numbers for 4 axes");
 }
 
-/* Kernels compute bytes as i32: a limit that no byte can be is none. */
-CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
+/* Kernels compute u8 as i32: a limit outside the range of u8 has no effect. */
+CLEAN_TEST(u8_options_out_of_range_mean_the_same_in_a_file) {
     GD_SCOPE;
     const gd_dtype dtypes[] = {GD_U8, GD_I8, GD_I32, GD_I64};
     for (int d = 0; d < 4; d++) {
@@ -222,7 +226,7 @@ CLEAN_TEST(numbers_that_no_byte_can_be_mean_the_same_in_a_file) {
     }
 }
 
-CLEAN_TEST(a_sort_is_a_topk_of_all_and_comes_back_for_any_size) {
+CLEAN_TEST(a_sort_is_saved_as_topk_and_loaded_for_any_size) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     gd_tensor *x, *y;

@@ -1,4 +1,4 @@
-/* test_onnx_module.c - modules saved as ONNX files, and ONNX files as modules. */
+/* test_onnx_module.c - modules saved as ONNX files, and ONNX files loaded as modules. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "temp.h"
 #include "test.h"
 
-CLEAN_TEST(a_net_comes_back_with_its_names_and_results) {
+CLEAN_TEST(a_net_is_saved_and_loaded_with_names_and_results) {
     GD_SCOPE;
     gd_seed(1);
     gd_module *net = gd_net_new("lenet", "");
@@ -40,7 +40,7 @@ CLEAN_TEST(a_net_comes_back_with_its_names_and_results) {
           !gd_failed());
 }
 
-static gd_tensors step(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     void **u = user;
     gd_tensor *loss = gd_cross_entropy(gd_module_forward((gd_module *)u[0], in.at[0]), in.at[1]);
     gd_backward(loss);
@@ -49,7 +49,7 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-CLEAN_TEST(a_loaded_net_trains_further_eagerly_and_as_a_plan) {
+CLEAN_TEST(a_loaded_net_continues_training_eagerly_and_as_a_plan) {
     GD_SCOPE;
     gd_seed(2);
     gd_module *net = gd_net_new("lenet", "");
@@ -60,12 +60,12 @@ CLEAN_TEST(a_loaded_net_trains_further_eagerly_and_as_a_plan) {
     for (int jit = 0; jit < 2; jit++) {
         gd_module *m = gd_onnx_module(temp_path("module.onnx"));
         void *user[] = {m, gd_optim_adam(gd_module_parameters(m), .lr = 1e-3)};
-        gd_jit *fast = gd_jit_new(step, user);
+        gd_jit *fast = gd_jit_new(train_step, user);
         double first = 0;
         for (int i = 0; i < 30; i++) {
             GD_SCOPE;
             gd_tensors in = gd_list(x, y);
-            last[jit] = gd_item(jit ? gd_jit_call(fast, in).at[0] : step(in, user).at[0]);
+            last[jit] = gd_item(jit ? gd_jit_call(fast, in).at[0] : train_step(in, user).at[0]);
             if (i == 0) first = last[jit];
         }
         CHECK(!gd_failed());
@@ -74,17 +74,17 @@ CLEAN_TEST(a_loaded_net_trains_further_eagerly_and_as_a_plan) {
     CHECK(last[0] - last[1] < 1e-3 && last[1] - last[0] < 1e-3);
 }
 
-static gd_tensors forward(gd_tensors in, void *user) {
+static gd_tensors forward_net(gd_tensors in, void *user) {
     return gd_listed(gd_module_forward((gd_module *)user, in.at[0]));
 }
 
-CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
+CLEAN_TEST(saving_restores_modes_and_saves_batch_norms_in_eval_mode) {
     GD_SCOPE;
     gd_module *net =
         gd_nn_sequential(gd_nn_conv2d(1, 4, 3), gd_nn_batch_norm2d(4), gd_nn_relu(),
                          gd_nn_dropout(.p = 0.5), gd_nn_flatten(), gd_nn_linear(4 * 36, 3));
     gd_tensor *x = gd_randn(gd_dims(8, 1, 8, 8));
-    gd_module_forward(net, x); /* statistics */
+    gd_module_forward(net, x); /* updates the statistics */
     gd_module_eval(gd_module_at(net, 3));
     CHECK(gd_onnx_save_module(temp_path("module.onnx"), net, gd_list(x), .inputs = "image",
                               .outputs = "scores") == GD_OK);
@@ -95,7 +95,7 @@ CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
     CHECK(tensors_distance(y, gd_module_forward(back, x)) <= 1e-5);
     CHECK(tensors_distance(y, gd_module_forward(copy, x)) <= 1e-5);
     CHECK(gd_module_buffers(back).count >= 2);
-    gd_jit *jit = gd_jit_new(forward, back);
+    gd_jit *jit = gd_jit_new(forward_net, back);
     CHECK(tensors_distance(y, gd_jit_call(jit, gd_list(x)).at[0]) <= 1e-5);
     char *text = gd_module_summary(back, x);
     CHECK(text && strstr(text, "parameters"));
@@ -104,16 +104,16 @@ CLEAN_TEST(modes_are_put_back_and_batch_norms_are_saved_as_they_predict) {
     CHECK(gd_graph_find(graph, "image") && gd_graph_find(graph, "scores"));
 }
 
-CLEAN_TEST(failures_say_what_is_missing) {
+CLEAN_TEST(failures_name_the_missing_part) {
     GD_SCOPE;
     CHECK(gd_onnx_module("/no/such/file") == NULL && gd_error_status() == GD_E_IO);
     gd_clear_error();
-    CHECK(gd_onnx_save_module(temp_path("refused.onnx"), NULL, gd_list(gd_ones(gd_dims(1)))) ==
+    CHECK(gd_onnx_save_module(temp_path("failed.onnx"), NULL, gd_list(gd_ones(gd_dims(1)))) ==
           GD_E_ARGUMENT);
     gd_clear_error();
-    CHECK(gd_onnx_save_module(temp_path("refused.onnx"), gd_nn_linear(3, 2),
+    CHECK(gd_onnx_save_module(temp_path("failed.onnx"), gd_nn_linear(3, 2),
                               gd_list(gd_ones(gd_dims(2, 5)))) == GD_E_SHAPE);
-    CHECK(!file_exists(temp_path("refused.onnx")));
+    CHECK(!file_exists(temp_path("failed.onnx")));
     gd_clear_error();
 }
 

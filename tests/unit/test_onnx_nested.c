@@ -1,5 +1,4 @@
-/* test_onnx_nested.c - branches and loops in each other: what is saved can be loaded, on a small
- * stack. */
+/* test_onnx_nested.c - nested branches and loops: saving and loading work on a small stack. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,7 +7,7 @@
 #include "onnx_files.h"
 #include "temp.h"
 
-/* Frames are larger without optimization, and with a sanitizer. */
+/* Frames are larger without optimization and with a sanitizer. */
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
@@ -20,38 +19,38 @@ enum { SMALL_STACK = 64 << 10, SMALL_FRAMES = 0 };
 
 typedef enum kind { CONDS, LOOPS, SCANS } kind;
 
-/* y = x + depth, by functions in functions. */
+/* y = x + depth, computed by nested functions. */
 typedef struct level {
     kind kind;
     int left;
 } level;
 
-static gd_tensors nested(gd_tensor *x, level l);
+static gd_tensors nested_op(gd_tensor *x, level l);
 
-static gd_tensors deeper(gd_tensors in, void *user) {
+static gd_tensors nested_body(gd_tensors in, void *user) {
     const level *l = user;
     gd_tensor *x = gd_add(in.at[l->kind == LOOPS], gd_scalar(1));
-    gd_tensors y = l->left ? nested(x, (level){l->kind, l->left - 1}) : gd_listed(x);
+    gd_tensors y = l->left ? nested_op(x, (level){l->kind, l->left - 1}) : gd_listed(x);
     if (gd_failed()) return gd_list_of_errors(l->kind == LOOPS ? 2 : 1);
     if (l->kind == CONDS || l->kind == SCANS) return gd_listed(y.at[0]);
     return gd_listed(gd_add(in.at[0], gd_scalar_of(1, GD_I64)), y.at[0]);
 }
-static gd_tensors unchanged(gd_tensors in, void *user) {
+static gd_tensors identity_body(gd_tensors in, void *user) {
     (void)user;
     return gd_listed(gd_clone(in.at[0]));
 }
-static gd_tensors first_step(gd_tensors in, void *user) {
+static gd_tensors is_first_step(gd_tensors in, void *user) {
     (void)user;
     return gd_listed(gd_lt(in.at[0], gd_scalar_of(1, GD_I64)));
 }
 
-static gd_tensors nested(gd_tensor *x, level l) {
+static gd_tensors nested_op(gd_tensor *x, level l) {
     if (l.kind == CONDS)
-        return gd_cond(gd_gt(gd_sum(x), gd_scalar(-1)), deeper, unchanged, gd_list(x), &l);
+        return gd_cond(gd_gt(gd_sum(x), gd_scalar(-1)), nested_body, identity_body, gd_list(x), &l);
     if (l.kind == SCANS)
-        return gd_scan(deeper, gd_list(x), gd_list(gd_ones(gd_dims(1, 1))), &l).state;
-    gd_tensor *zero = gd_cast(gd_mul(gd_sum(x), gd_scalar(0)), GD_I64); /* known when it runs */
-    gd_tensors y = gd_while_loop(first_step, deeper, gd_list(zero, x), &l);
+        return gd_scan(nested_body, gd_list(x), gd_list(gd_ones(gd_dims(1, 1))), &l).state;
+    gd_tensor *zero = gd_cast(gd_mul(gd_sum(x), gd_scalar(0)), GD_I64); /* known only at run time */
+    gd_tensors y = gd_while_loop(is_first_step, nested_body, gd_list(zero, x), &l);
     return (gd_tensors){y.at + 1, y.count - 1};
 }
 
@@ -62,7 +61,7 @@ static gd_status save_nested(kind of, int depth, const char *path) {
     {
         GD_GRAPH(g);
         x = gd_placeholder(gd_dims(2), .name = "x");
-        y = gd_clone(nested(x, (level){of, depth - 1}).at[0]);
+        y = gd_clone(nested_op(x, (level){of, depth - 1}).at[0]);
     }
     gd_session *session = gd_session_new(g);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
@@ -78,7 +77,7 @@ typedef struct job {
     gd_status saved, loaded;
 } job;
 
-static void *work(void *user) {
+static void *save_and_load(void *user) {
     job *j = user;
     j->saved = save_nested(j->kind, j->depth, j->path);
     gd_clear_error();
@@ -91,8 +90,8 @@ static void *work(void *user) {
     return NULL;
 }
 
-/* Runs it on a stack with a page behind it that nothing may touch. */
-static void on_small_stack(job *j) {
+/* Runs the job on a stack that ends at a guard page. */
+static void run_on_small_stack(job *j) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory =
         mmap(NULL, SMALL_STACK + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -101,15 +100,15 @@ static void on_small_stack(job *j) {
     pthread_t thread;
     pthread_attr_init(&attributes);
     if (pthread_attr_setstack(&attributes, memory + page, SMALL_STACK) != 0) abort();
-    if (pthread_create(&thread, &attributes, work, j) != 0) abort();
+    if (pthread_create(&thread, &attributes, save_and_load, j) != 0) abort();
     pthread_join(thread, NULL);
     munmap(memory, SMALL_STACK + page);
 }
 
-static void nests(kind of, int most) {
+static void check_nesting(kind of, int most) {
     job j = {.kind = of, .depth = most, .path = temp_path("nested.onnx")};
-    if (SMALL_FRAMES) on_small_stack(&j);
-    else work(&j);
+    if (SMALL_FRAMES) run_on_small_stack(&j);
+    else save_and_load(&j);
     CHECK_SAYING(j.saved == GD_OK && j.loaded == GD_OK, "%d levels: saved %s, loaded %s", most,
                  gd_status_name(j.saved), gd_status_name(j.loaded));
     GD_SCOPE;
@@ -120,11 +119,11 @@ static void nests(kind of, int most) {
     gd_clear_error();
 }
 
-CLEAN_TEST(branches_in_branches_are_saved_and_loaded_on_a_small_stack) { nests(CONDS, 20); }
-CLEAN_TEST(loops_in_loops_are_saved_and_loaded_on_a_small_stack) { nests(LOOPS, 20); }
-CLEAN_TEST(scans_in_scans_are_saved_and_loaded_on_a_small_stack) { nests(SCANS, 20); }
+CLEAN_TEST(branches_in_branches_are_saved_and_loaded_on_a_small_stack) { check_nesting(CONDS, 20); }
+CLEAN_TEST(loops_in_loops_are_saved_and_loaded_on_a_small_stack) { check_nesting(LOOPS, 20); }
+CLEAN_TEST(scans_in_scans_are_saved_and_loaded_on_a_small_stack) { check_nesting(SCANS, 20); }
 
-CLEAN_TEST(what_is_nested_deeper_than_files_are_loaded_is_not_saved) {
+CLEAN_TEST(nesting_beyond_the_limit_of_loading_is_not_saved) {
     for (kind k = CONDS; k <= SCANS; k++) {
         GD_SCOPE;
         CHECK(save_nested(k, 21, temp_path("deep.onnx")) == GD_E_UNSUPPORTED);

@@ -1,13 +1,13 @@
-/* test_onnx_others.c - files that others made: what they give here is what they gave there, and so
- * it is once they were saved by us and loaded again.
+/* test_onnx_others.c - ONNX files of other programs give the same results here, also after they are
+ * saved by this library and loaded again.
  *
- * In tests/golden/torch are models as PyTorch exports them, in tests/golden/onnx nodes that PyTorch
- * does not write, run by ONNX Runtime: made by torch_make.py and onnx_make.py. NAME.pb has the
- * inputs i0, i1, ... and the outputs o0, o1, ... of NAME.onnx and of NAME.script.onnx, as the
- * initializers of a model without nodes.
+ * tests/golden/torch has models exported by PyTorch. tests/golden/onnx has nodes that PyTorch does
+ * not export, with results of ONNX Runtime. They are written by torch_make.py and onnx_make.py.
+ * NAME.pb has the inputs i0, i1, ... and the outputs o0, o1, ... of NAME.onnx and of
+ * NAME.script.onnx, as initializers of a model without nodes.
  *
- * `test_onnx_others PART` runs those whose name has PART in it, GRADUS_OTHERS=FOLDER those of
- * another folder. GRADUS_ONNX_DIR=FOLDER leaves what is saved there, for
+ * `test_onnx_others PART` runs the files whose name contains PART. GRADUS_OTHERS=FOLDER uses the
+ * files of another folder. GRADUS_ONNX_DIR=FOLDER keeps the saved models there, for
  * tests/golden/onnx_check.py.
  */
 #include <dirent.h>
@@ -21,9 +21,9 @@
 
 enum { MOST_FILES = 1024, MOST_VALUES = 32 };
 
-/* A file's inputs and outputs, and what they are to be. */
+/* The inputs of a file and its expected outputs. */
 typedef struct sample {
-    char name[300]; /* of the file, without its end */
+    char name[300]; /* of the file, without its extension */
     gd_tensor *in[MOST_VALUES], *out[MOST_VALUES];
     int n_in, n_out;
 } sample;
@@ -36,7 +36,7 @@ static const char *name_of(char letter, int i) {
     return name;
 }
 
-/* The tensors of NAME.pb. */
+/* Reads the tensors of NAME.pb. */
 static void read_sample(const char *path, sample *s) {
     gd_pb_doc *doc;
     CHECK_SAYING(gd_pb_load(&doc, &gd_onnx_model_schema, path) == GD_OK, "%s", gd_error_message());
@@ -53,7 +53,7 @@ static void read_sample(const char *path, sample *s) {
 
 /* --- running and comparing -------------------------------------------------------------------- */
 
-/* The largest difference, relative to the largest number where that is above 1; -1: shapes or
+/* Returns the largest difference, relative to the largest value if that is above 1; -1: shapes or
  * dtypes differ. */
 static double distance_of(gd_tensor *a, gd_tensor *b) {
     const gd_shape s = gd_tensor_shape(a), t = gd_tensor_shape(b);
@@ -68,10 +68,10 @@ static double tolerance_of(gd_dtype dtype) {
     return dtype == GD_F32 ? 2e-5 : dtype == GD_F64 ? 1e-10 : dtype == GD_F16 ? 2e-3 : 0;
 }
 
-/* Whether the graph gives what the sample has. */
+/* Checks that the graph gives the outputs of the sample. */
 static void check_graph(gd_graph *graph, const sample *s, int level, const char *what) {
     gd_tensor *feeds[2 * MOST_VALUES], *fetches[MOST_VALUES];
-    char have[160], wanted[160];
+    char have[160], expected[160];
     for (int i = 0; i < s->n_in; i++) {
         feeds[2 * i] = gd_graph_find(graph, name_of('i', i));
         feeds[2 * i + 1] = s->in[i];
@@ -87,7 +87,7 @@ static void check_graph(gd_graph *graph, const sample *s, int level, const char 
         CHECK_SAYING(off >= 0 && off <= tolerance_of(gd_tensor_dtype(s->out[k])),
                      "%s, %s, level %d: output %d is %s and should be %s, off by %g", s->name, what,
                      level, k, gd_describe(r.at[k], have, sizeof have),
-                     gd_describe(s->out[k], wanted, sizeof wanted), off);
+                     gd_describe(s->out[k], expected, sizeof expected), off);
     }
     gd_clear_error();
 }
@@ -103,8 +103,8 @@ static void save_graph(gd_graph *graph, const sample *s, const char *path) {
     gd_clear_error();
 }
 
-/* For others to look at. */
-static void leave_sample(const sample *s, const char *path) {
+/* Keeps the files for onnx_check.py. */
+static void keep_sample(const sample *s, const char *path) {
     const char *names[2 * MOST_VALUES];
     gd_tensor *values[2 * MOST_VALUES];
     char npz[1100];
@@ -134,7 +134,7 @@ static void check_file(const char *from, const char *file) {
     snprintf(again, sizeof again, "%s/%s_%s.onnx", into ? into : temp_folder(),
              strrchr(from, '/') ? strrchr(from, '/') + 1 : from, s.name);
     save_graph(graph, &s, again);
-    if (into) leave_sample(&s, again);
+    if (into) keep_sample(&s, again);
     gd_graph *saved = gd_onnx_load(again);
     CHECK_SAYING(saved != NULL, "%s, saved: %s", s.name, gd_error_message());
     if (saved) check_graph(saved, &s, 0, "saved and loaded");
@@ -148,7 +148,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Calls `check` for each .onnx file of a folder, in the order of their names. */
+/* Calls `check` for each .onnx file of a folder, in alphabetical order. */
 static void each_file(const char *from, void (*check)(const char *from, const char *file)) {
     char *names[MOST_FILES];
     int n = 0;
@@ -168,16 +168,16 @@ static void each_file(const char *from, void (*check)(const char *from, const ch
     }
 }
 
-CLEAN_TEST(models_of_pytorch_give_what_they_gave_there) {
+CLEAN_TEST(models_exported_by_pytorch_give_the_results_of_pytorch) {
     const char *other = getenv("GRADUS_OTHERS");
     each_file(other ? other : GRADUS_GOLDEN "/torch", check_file);
 }
 
-CLEAN_TEST(files_of_others_give_what_onnx_runtime_makes_of_them) {
+CLEAN_TEST(files_of_other_programs_give_the_results_of_onnx_runtime) {
     if (!getenv("GRADUS_OTHERS")) each_file(GRADUS_GOLDEN "/onnx", check_file);
 }
 
-/* The short form of fuzz_onnx. */
+/* A short form of fuzz_onnx. */
 static void check_damaged(const char *from, const char *file) {
     char path[1000], *data;
     size_t bytes;
@@ -187,12 +187,12 @@ static void check_damaged(const char *from, const char *file) {
     gd_free(data);
 }
 
-CLEAN_TEST(damaged_files_of_others_are_refused_or_read_whole) {
+CLEAN_TEST(damaged_files_of_other_programs_fail_or_load_completely) {
     each_file(GRADUS_GOLDEN "/torch", check_damaged);
     each_file(GRADUS_GOLDEN "/onnx", check_damaged);
 }
 
-/* Other allocations fail for each file, so that all files together reach every allocation. */
+/* Other allocations fail for each file, so that the files together reach every allocation. */
 static void check_faults(const char *from, const char *file) {
     static int first;
     const int stride = getenv("GRADUS_ALL_FAULTS") ? 1 : 37;
@@ -203,7 +203,7 @@ static void check_faults(const char *from, const char *file) {
         (fault_walk){.what = file, .lasting = true, .first = first++ % stride, .stride = stride});
 }
 
-CLEAN_TEST(any_allocation_may_fail_while_files_of_others_are_read) {
+CLEAN_TEST(any_allocation_may_fail_while_files_of_other_programs_are_read) {
     each_file(GRADUS_GOLDEN "/torch", check_faults);
     each_file(GRADUS_GOLDEN "/onnx", check_faults);
 }

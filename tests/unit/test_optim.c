@@ -1,4 +1,4 @@
-/* test_optim.c - which tensors an optimizer takes as parameters. */
+/* test_optim.c - which tensors an optimizer accepts as parameters. */
 #include "clean_test.h"
 #include "compare.h"
 #include "gradus/gradus.h"
@@ -11,7 +11,7 @@ static gd_optimizer *make_optimizer(int method, gd_tensors parameters) {
     return gd_optim_adam(parameters, .lr = 0.5);
 }
 
-static void check_refused(gd_tensors parameters, gd_status status, const char *part) {
+static void check_fails(gd_tensors parameters, gd_status status, const char *part) {
     for (int method = 0; method < METHODS; method++) {
         const gd_optimizer *o = make_optimizer(method, parameters);
         CHECK_SAYING(!o && gd_error_status() == status && says(part), "method %d: %s", method,
@@ -20,47 +20,47 @@ static void check_refused(gd_tensors parameters, gd_status status, const char *p
     }
 }
 
-CLEAN_TEST(results_of_ops_are_no_parameters) {
+CLEAN_TEST(results_of_ops_are_not_accepted_as_parameters) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3))), *half = gd_scalar(0.5);
-    check_refused(gd_list(w, gd_mul(w, half)), GD_E_STATE,
-                  "write gd_requires_grad(gd_mul(...)) instead of gd_mul(gd_requires_grad(...))");
-    check_refused(gd_list(gd_mul(w, half)), GD_E_STATE, "test_optim.c:");
+    check_fails(gd_list(w, gd_mul(w, half)), GD_E_STATE,
+                "write gd_requires_grad(gd_mul(...)) instead of gd_mul(gd_requires_grad(...))");
+    check_fails(gd_list(gd_mul(w, half)), GD_E_STATE, "test_optim.c:");
     CHECK(make_optimizer(0, gd_list(gd_requires_grad(gd_mul(gd_detach(w), half)))) && !gd_failed());
 }
 
-CLEAN_TEST(symbols_that_are_no_variables_are_no_parameters) {
+CLEAN_TEST(symbols_are_accepted_as_parameters_only_if_they_are_variables) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
     gd_tensor *x = gd_placeholder(gd_dims(3), .name = "images"),
               *v = gd_variable(gd_ones(gd_dims(3)));
-    check_refused(gd_list(gd_mul(v, gd_scalar(0.5))), GD_E_STATE,
-                  "write gd_variable(gd_mul(...)) instead of gd_mul(gd_variable(...))");
-    check_refused(gd_list(x), GD_E_STATE, "'images'");
-    check_refused(gd_list(v, gd_requires_grad(gd_from_array(gd_dims(1), GD_F32, (float[]){1}))),
-                  GD_E_ARGUMENT, "not both");
+    check_fails(gd_list(gd_mul(v, gd_scalar(0.5))), GD_E_STATE,
+                "write gd_variable(gd_mul(...)) instead of gd_mul(gd_variable(...))");
+    check_fails(gd_list(x), GD_E_STATE, "'images'");
+    check_fails(gd_list(v, gd_requires_grad(gd_from_array(gd_dims(1), GD_F32, (float[]){1}))),
+                GD_E_ARGUMENT, "not both");
 }
 
-CLEAN_TEST(a_tensor_that_comes_twice_is_refused) {
+CLEAN_TEST(a_duplicate_parameter_fails) {
     GD_SCOPE;
     gd_tensor *a = gd_requires_grad(gd_ones(gd_dims(2))),
               *b = gd_requires_grad(gd_ones(gd_dims(2)));
-    check_refused(gd_list(a, b, a), GD_E_ARGUMENT, "parameter 2 is the same tensor as parameter 0");
+    check_fails(gd_list(a, b, a), GD_E_ARGUMENT, "parameter 2 is the same tensor as parameter 0");
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
     gd_tensor *v = gd_variable(gd_ones(gd_dims(3)), .name = "v");
-    check_refused(gd_list(v, gd_graph_find(graph, "v")), GD_E_ARGUMENT,
-                  "parameter 1 is the same tensor as parameter 0");
+    check_fails(gd_list(v, gd_graph_find(graph, "v")), GD_E_ARGUMENT,
+                "parameter 1 is the same tensor as parameter 0");
 }
 
-CLEAN_TEST(integers_are_no_parameters) {
+CLEAN_TEST(integer_tensors_are_not_accepted_as_parameters) {
     GD_SCOPE;
-    check_refused(gd_list(gd_ones(gd_dims(2), .dtype = GD_I64)), GD_E_DTYPE, "i64");
+    check_fails(gd_list(gd_ones(gd_dims(2), .dtype = GD_I64)), GD_E_DTYPE, "i64");
 }
 
-/* A frozen leaf stays as it is, whatever its gradient, and begins like any other when it is thawed.
- */
+/* A frozen leaf is not updated, whatever its gradient, and starts without state when it is
+ * unfrozen. */
 CLEAN_TEST(frozen_leaves_are_skipped) {
     for (int method = 0; method < METHODS; method++) {
         GD_SCOPE;
@@ -90,7 +90,7 @@ typedef struct frozen {
     gd_optimizer *optimizer;
 } frozen;
 
-static gd_tensors train(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     frozen *f = user;
     gd_optimizer_zero_grad(f->optimizer);
     gd_tensor *loss = gd_sum(gd_mul(gd_add(f->a, f->b), in.at[0]));
@@ -105,19 +105,19 @@ static frozen make_frozen(void) {
     return f;
 }
 
-/* In a jit, thawing makes a second plan, and freezing again returns to the first. */
-CLEAN_TEST(leaves_are_frozen_and_thawed_between_the_calls_of_a_jit) {
+/* In a jit, unfreezing traces a second plan, and freezing again reuses the first. */
+CLEAN_TEST(leaves_may_be_frozen_and_unfrozen_between_calls_of_a_jit) {
     GD_SCOPE;
     frozen f = make_frozen(), g = make_frozen();
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     if (gd_failed()) return;
-    gd_jit *jit = gd_jit_new(train, &f, .level = 0);
+    gd_jit *jit = gd_jit_new(train_step, &f, .level = 0);
     gd_tensor *x = gd_full(gd_dims(2), 2);
     for (int i = 0; i < 6; i++) {
         gd_set_requires_grad(f.b, i >= 2 && i < 4);
         gd_set_requires_grad(g.b, i >= 2 && i < 4);
         gd_jit_call(jit, gd_list(x));
-        train(gd_list(x), &g);
+        train_step(gd_list(x), &g);
         GD_NO_GRAD;
         CHECK_SAYING(!gd_failed() && tensors_distance(f.a, g.a) == 0 &&
                          tensors_distance(f.b, g.b) == 0,
@@ -128,14 +128,14 @@ CLEAN_TEST(leaves_are_frozen_and_thawed_between_the_calls_of_a_jit) {
 
 /* --- gd_minimize ------------------------------------------------------------------------------ */
 
-static gd_tensors minimize(gd_tensors in, void *user) {
+static gd_tensors minimize_body(gd_tensors in, void *user) {
     frozen *f = user;
     gd_tensor *loss = gd_sum(gd_square(gd_mul(gd_add(f->a, f->b), in.at[0])));
     gd_minimize(f->optimizer, loss);
     return gd_listed(loss);
 }
 
-static gd_tensors step(gd_tensors in, void *user) {
+static gd_tensors unfrozen_step(gd_tensors in, void *user) {
     frozen *f = user;
     gd_optimizer_zero_grad(f->optimizer);
     gd_tensor *loss = gd_sum(gd_square(gd_mul(gd_add(f->a, f->b), in.at[0])));
@@ -144,19 +144,19 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-CLEAN_TEST(leaves_are_minimized_in_a_jit) {
+CLEAN_TEST(gd_minimize_updates_leaves_in_a_jit) {
     GD_SCOPE;
     frozen f = make_frozen(), g = make_frozen();
-    gd_jit *jit = gd_jit_new(minimize, &f, .level = 0);
+    gd_jit *jit = gd_jit_new(minimize_body, &f, .level = 0);
     gd_tensor *x = gd_full(gd_dims(2), 2);
-    for (int i = 0; i < 4; i++) gd_jit_call(jit, gd_list(x)), step(gd_list(x), &g);
+    for (int i = 0; i < 4; i++) gd_jit_call(jit, gd_list(x)), unfrozen_step(gd_list(x), &g);
     GD_NO_GRAD;
     CHECK_SAYING(!gd_failed() && tensors_distance(f.a, g.a) == 0 && gd_item(gd_max(f.a)) < 1, "%s",
                  gd_error_message());
     CHECK(gd_item(gd_min(f.b)) == 1 && gd_item(gd_max(f.b)) == 1 && !gd_tensor_grad(f.a));
 }
 
-CLEAN_TEST(gd_minimize_says_what_is_wrong) {
+CLEAN_TEST(gd_minimize_reports_misuse) {
     GD_SCOPE;
     frozen f = make_frozen();
     CHECK(gd_tensor_is_error(gd_minimize(f.optimizer, gd_sum(f.a))) && says("gd_optimizer_step"));

@@ -1,7 +1,7 @@
-/* test_optim_faults.c - optimizers, schedules and clipping in which any one allocation fails.
+/* test_optim_faults.c - optimizers, schedules and clipping with any one allocation failing.
  *
- * Promised: the status is GD_E_MEMORY, or the memory was not needed; nothing has changed; nothing
- * leaks; and the same work, done again, gives what it would have given.
+ * The status is GD_E_MEMORY, or the memory was not needed; nothing has changed; nothing leaks; and
+ * repeating the work gives the expected result.
  */
 #include "clean_test.h"
 #include "compare.h"
@@ -19,7 +19,7 @@ typedef struct trial {
 
 typedef struct work {
     const char *name;
-    void (*begin)(trial *t); /* after the tensors were made; NULL: nothing */
+    void (*begin)(trial *t); /* called after the tensors are created; NULL: no call */
     gd_status (*act)(trial *t);
 } work;
 
@@ -42,29 +42,31 @@ static gd_status make_optimizer(trial *t) {
     return gd_error_status();
 }
 
-static void begin(trial *t) { CHECK_SAYING(make_optimizer(t) == GD_OK, "%s", gd_error_message()); }
+static void begin_trial(trial *t) {
+    CHECK_SAYING(make_optimizer(t) == GD_OK, "%s", gd_error_message());
+}
 
-static gd_status make_and_drop(trial *t) {
+static gd_status make_and_release(trial *t) {
     GD_SCOPE;
     trial own = *t;
     return make_optimizer(&own);
 }
 
-static gd_status step(trial *t) { return gd_optimizer_step(t->optimizer); }
-static gd_status schedule_step(trial *t) { return gd_schedule_step(t->schedule); }
+static gd_status step_optimizer(trial *t) { return gd_optimizer_step(t->optimizer); }
+static gd_status step_schedule(trial *t) { return gd_schedule_step(t->schedule); }
 
-static gd_status clip(trial *t) {
+static gd_status clip_by_norm(trial *t) {
     GD_SCOPE;
     gd_clip_grad_norm(((gd_tensors){t->w, TENSORS}), 1);
     return gd_error_status();
 }
 
-static gd_status clip_value(trial *t) {
+static gd_status clip_by_value(trial *t) {
     return gd_clip_grad_value(((gd_tensors){t->w, TENSORS}), 0.7);
 }
 
-/* A new graph and one run. */
-static gd_status minimize(trial *t) {
+/* Builds a new graph and runs it once. */
+static gd_status minimize_once(trial *t) {
     GD_SCOPE;
     gd_graph *graph = gd_graph_new();
     if (!graph) return gd_error_status();
@@ -81,7 +83,7 @@ static gd_status minimize(trial *t) {
     return gd_error_status();
 }
 
-/* --- walking ---------------------------------------------------------------------------------- */
+/* --- fault walks ------------------------------------------------------------------------------ */
 
 typedef struct snapshot {
     size_t bytes;
@@ -112,7 +114,7 @@ static void prepare_trial(const work *w, trial *t) {
     if (w->begin) w->begin(t);
 }
 
-static void act_twice(const work *w, trial *t, snapshot *s) {
+static void do_work_twice(const work *w, trial *t, snapshot *s) {
     for (int i = 0; i < 2; i++)
         CHECK_SAYING(w->act(t) == GD_OK, "%s of %s: %s", w->name, t->name, gd_error_message());
     take_snapshot(t, s);
@@ -131,19 +133,19 @@ static void run_round(fault_walk *faults, const work *w, trial t) {
     if (status == GD_OK) return;
     take_snapshot(&t, &now);
     CHECK_ROUND(faults, same_snapshots(&now, &before));
-    act_twice(w, &t, &now);
+    do_work_twice(w, &t, &now);
     CHECK_ROUND(faults, same_snapshots(&now, &after));
     gd_clear_error();
 }
 
 static void walk_work(const work *w, const char *name, const char *options) {
     const trial t = {.name = name, .options = options};
-    gd_set_num_threads(1); /* so that the n-th allocation is the same one each time */
+    gd_set_num_threads(1); /* makes the order of allocations deterministic */
     {
         GD_SCOPE;
         trial first = t;
         prepare_trial(w, &first);
-        act_twice(w, &first, &after);
+        do_work_twice(w, &first, &after);
     }
     char what[100];
     snprintf(what, sizeof what, "%s of %s", w->name, name);
@@ -160,23 +162,24 @@ static const char *const optimizers[][2] = {{"sgd", "momentum=0.9 dampening=0.5"
 
 TEST(steps_survive_any_failed_allocation) {
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
-        walk_work(&(work){"a step", begin, step}, optimizers[i][0], optimizers[i][1]);
+        walk_work(&(work){"a step", begin_trial, step_optimizer}, optimizers[i][0],
+                  optimizers[i][1]);
 }
 
-TEST(making_optimizers_survives_any_failed_allocation) {
-    walk_work(&(work){"making", NULL, make_and_drop}, "adam", NULL);
+TEST(creating_optimizers_survives_any_failed_allocation) {
+    walk_work(&(work){"making", NULL, make_and_release}, "adam", NULL);
 }
-TEST(steps_of_schedules_survive_any_failed_allocation) {
-    walk_work(&(work){"a step of the schedule", begin, schedule_step}, "sgd", NULL);
+TEST(schedule_steps_survive_any_failed_allocation) {
+    walk_work(&(work){"a step of the schedule", begin_trial, step_schedule}, "sgd", NULL);
 }
 
 TEST(clipping_survives_any_failed_allocation) {
-    walk_work(&(work){"clipping", NULL, clip}, "sgd", NULL);
-    walk_work(&(work){"clipping by value", NULL, clip_value}, "sgd", NULL);
+    walk_work(&(work){"clipping", NULL, clip_by_norm}, "sgd", NULL);
+    walk_work(&(work){"clipping by value", NULL, clip_by_value}, "sgd", NULL);
 }
 
 TEST(a_graph_with_leaves_survives_any_failed_allocation) {
-    walk_work(&(work){"gd_minimize", begin, minimize}, "adam", NULL);
+    walk_work(&(work){"gd_minimize", begin_trial, minimize_once}, "adam", NULL);
 }
 
 TEST_MAIN

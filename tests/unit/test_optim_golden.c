@@ -1,8 +1,8 @@
 /* test_optim_golden.c - optimizers and schedules follow PyTorch's trajectories.
  *
- * tests/golden/optim_cases.txt has the cases, and optim_make.py the net and the form of optim.bin.
- * Each case takes 100 steps with eager ops, in a gd_jit, and in a session, with leaves and with
- * variables: all within 1e-6 of PyTorch, and at level 0 all in the same bits.
+ * tests/golden/optim_cases.txt has the cases; optim_make.py describes the net and the format of
+ * optim.bin. Each case takes 100 steps with eager ops, in a gd_jit, and in a session with leaves
+ * and with variables: all within 1e-6 of PyTorch, and at level 0 all with the same bits.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -36,7 +36,7 @@ typedef struct test_case {
     char line[LINE], part[5][LINE]; /* optimizer, options, options of group 1, schedule, more */
     double clip_norm, clip_value;
     int frozen;
-    trajectory want;
+    trajectory expected;
 } test_case;
 
 static test_case cases[MOST_CASES];
@@ -55,7 +55,7 @@ static double number_after(const char *text, const char *name) {
     return at ? strtod(at + strlen(name), NULL) : 0;
 }
 
-static void cut_words(test_case *c) {
+static void split_parts(test_case *c) {
     const char *from = c->line;
     for (int i = 0; i < 5; i++) {
         size_t n = strcspn(from, "|");
@@ -84,10 +84,10 @@ static bool read_cases(void) {
         if (*line == 0 || *line == '#') continue;
         test_case *c = &cases[n_cases];
         snprintf(c->line, LINE, "%s", line);
-        cut_words(c);
+        split_parts(c);
         fine = ++n_cases < MOST_CASES && fread(&key, 8, 1, golden) == 1 && key == key_of(c->line) &&
-               fread(&c->want, sizeof c->want, 1, golden) == 1;
-        CHECK_SAYING(fine, "optim.bin is not that of '%s'; run optim_make.py", line);
+               fread(&c->expected, sizeof c->expected, 1, golden) == 1;
+        CHECK_SAYING(fine, "optim.bin does not match '%s'; run optim_make.py", line);
     }
     if (text) fclose(text);
     if (golden) fclose(golden);
@@ -96,7 +96,7 @@ static bool read_cases(void) {
 
 /* --- the net ---------------------------------------------------------------------------------- */
 
-static gd_tensor *data(gd_shape dims, double phase) {
+static gd_tensor *wave_data(gd_shape dims, double phase) {
     double values[256];
     int64_t n = 1;
     for (int d = 0; d < dims.rank; d++) n *= dims.at[d];
@@ -113,19 +113,19 @@ typedef struct net {
     gd_tensor *x[4], *y[4];
 } net;
 
-static const char *rest_of(const char *text) {
+static const char *options_of(const char *text) {
     text += strcspn(text, " ");
     return text;
 }
 
-static void attach(net *n) {
+static void attach_optimizer(net *n) {
     const test_case *c = n->c;
     n->optimizer = gd_optimizer_new(c->part[0], gd_list(n->w[0], n->w[1]), c->part[1]);
     gd_optimizer_add_text(n->optimizer, gd_list(n->w[2], n->w[3]), c->part[2]);
     if (!*c->part[3]) return;
     char name[40];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(c->part[3], " "), c->part[3]);
-    n->schedule = gd_schedule_new(name, n->optimizer, rest_of(c->part[3]));
+    n->schedule = gd_schedule_new(name, n->optimizer, options_of(c->part[3]));
 }
 
 static net make_net(const test_case *c, bool variables) {
@@ -134,13 +134,13 @@ static net make_net(const test_case *c, bool variables) {
     static const char *const names[] = {"w1", "b1", "w2", "b2"};
     net n = {.c = c};
     for (int i = 0; i < TENSORS; i++) {
-        gd_tensor *w = gd_mul(data(shapes[i], i), gd_scalar_of(0.5, GD_F64));
+        gd_tensor *w = gd_mul(wave_data(shapes[i], i), gd_scalar_of(0.5, GD_F64));
         n.w[i] = variables ? gd_variable(w, .name = names[i]) : gd_requires_grad(w);
     }
-    attach(&n);
+    attach_optimizer(&n);
     for (int i = 0; i < 4; i++) {
-        n.x[i] = data(gd_dims(BATCH, INPUTS), 10 + i);
-        n.y[i] = data(gd_dims(BATCH, OUTPUTS), 20 + i);
+        n.x[i] = wave_data(gd_dims(BATCH, INPUTS), 10 + i);
+        n.y[i] = wave_data(gd_dims(BATCH, OUTPUTS), 20 + i);
     }
     return n;
 }
@@ -150,7 +150,7 @@ static gd_tensor *loss_of(const net *n, gd_tensor *x, gd_tensor *y) {
     return gd_mse_loss(gd_linear(h, n->w[2], n->w[3]), y);
 }
 
-static gd_tensors train(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     net *n = user;
     const gd_tensors all = {n->w, TENSORS};
     gd_optimizer_zero_grad(n->optimizer);
@@ -191,14 +191,14 @@ static void begin_run(runner *r, const test_case *c, mode m) {
     r->session = gd_session_new(graph, .level = level_of(m));
 }
 
-static void step(runner *r, int i) {
+static void run_step(runner *r, int i) {
     GD_SCOPE;
     net *n = &r->net;
     gd_tensor *x = n->x[i % 4], *y = n->y[i % 4];
     if (n->c->frozen) gd_set_requires_grad(n->w[1], i >= n->c->frozen);
     if (r->session) gd_session_run(r->session, gd_feed(r->x, x, r->y, y), gd_list(r->step));
     else if (r->jit) gd_jit_call(r->jit, gd_list(x, y));
-    else train(gd_list(x, y), n);
+    else train_step(gd_list(x, y), n);
 }
 
 static gd_tensor *value_of(const runner *r, gd_tensor *t, mode m) {
@@ -221,13 +221,13 @@ static void read_numbers(runner *r, mode m, double *numbers, double *last) {
             gd_item(value_of(r, gd_optimizer_lr(r->net.optimizer, .group = g), m));
 }
 
-static bool follow(const test_case *c, mode m, trajectory *got) {
+static bool follow_trajectory(const test_case *c, mode m, trajectory *got) {
     GD_SCOPE;
     runner r;
     begin_run(&r, c, m);
-    if (m == JIT || m == JIT_FUSED) r.jit = gd_jit_new(train, &r.net, .level = level_of(m));
+    if (m == JIT || m == JIT_FUSED) r.jit = gd_jit_new(train_step, &r.net, .level = level_of(m));
     for (int i = 0; i < STEPS && !gd_failed(); i++) {
-        step(&r, i);
+        run_step(&r, i);
         read_numbers(&r, m, got->at[i], i == STEPS - 1 ? got->last : NULL);
     }
     if (r.jit)
@@ -239,23 +239,23 @@ static bool follow(const test_case *c, mode m, trajectory *got) {
     return fine;
 }
 
-static double relative_error(double got, double want) {
-    return fabs(got - want) / fmax(1e-3, fabs(want));
+static double relative_error(double got, double expected) {
+    return fabs(got - expected) / fmax(1e-3, fabs(expected));
 }
 
 static void compare_trajectory(const test_case *c, mode m, const trajectory *got) {
     double most = 0;
     for (int i = 0; i < STEPS; i++)
         for (int k = 0; k < NUMBERS; k++) {
-            const double off = relative_error(got->at[i][k], c->want.at[i][k]);
+            const double off = relative_error(got->at[i][k], c->expected.at[i][k]);
             if (!(off <= most)) most = off;
             CHECK_SAYING(off <= 1e-6, "%s, %s, step %d, number %d: %.12g, not %.12g", c->line,
-                         mode_names[m], i, k, got->at[i][k], c->want.at[i][k]);
+                         mode_names[m], i, k, got->at[i][k], c->expected.at[i][k]);
             if (!(off <= 1e-6)) return;
         }
     for (int i = 0; i < PARAMETERS; i++)
-        CHECK_SAYING(relative_error(got->last[i], c->want.last[i]) <= 1e-6, "%s, %s, element %d",
-                     c->line, mode_names[m], i);
+        CHECK_SAYING(relative_error(got->last[i], c->expected.last[i]) <= 1e-6,
+                     "%s, %s, element %d", c->line, mode_names[m], i);
 }
 
 CLEAN_TEST(optimizers_and_schedules_follow_pytorch) {
@@ -263,12 +263,12 @@ CLEAN_TEST(optimizers_and_schedules_follow_pytorch) {
     CHECK(read_cases() && n_cases > 30);
     for (int i = 0; i < n_cases; i++) {
         const test_case *c = &cases[i];
-        if (!follow(c, EAGER, &eager)) continue;
+        if (!follow_trajectory(c, EAGER, &eager)) continue;
         compare_trajectory(c, EAGER, &eager);
         for (mode m = JIT; m < MODES; m++) {
             if (c->frozen && m >= SESSION)
                 continue; /* a graph has the leaves as they were when it was built */
-            if (!follow(c, m, &got)) continue;
+            if (!follow_trajectory(c, m, &got)) continue;
             compare_trajectory(c, m, &got);
             if (level_of(m) == 0)
                 CHECK_SAYING(memcmp(&eager, &got, sizeof got) == 0, "%s: %s has other bits",

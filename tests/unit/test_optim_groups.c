@@ -1,5 +1,4 @@
-/* test_optim_groups.c - groups, factors, options by name, clipping, and optimizers of a program's
- * own. */
+/* test_optim_groups.c - groups, factors, options by name, clipping, and user-defined optimizers. */
 #include <math.h>
 
 #include "backend/test/device.h"
@@ -10,7 +9,7 @@
 
 static gd_tensor *leaf(double value) { return gd_requires_grad(gd_full(gd_dims(3), value)); }
 static void set_grad(gd_tensor *w, double value) { gd_set_grad(w, gd_full(gd_dims(3), value)); }
-static double first(gd_tensor *w) {
+static double first_element(gd_tensor *w) {
     GD_SCOPE;
     GD_NO_GRAD;
     return gd_item(gd_select(w, 0, 0));
@@ -25,7 +24,7 @@ CLEAN_TEST(groups_have_their_own_options) {
           gd_optimizer_group_count(sgd) == 3);
     set_grad(a, 1), set_grad(b, 1), set_grad(c, 1);
     CHECK(gd_optimizer_step(sgd) == GD_OK);
-    CHECK(first(a) == 0.5 && first(b) == 0.25 && first(c) == 1.5);
+    CHECK(first_element(a) == 0.5 && first_element(b) == 0.25 && first_element(c) == 1.5);
     gd_optimizer_set_lr(sgd, 1, .group = 1);
     CHECK(gd_item(gd_optimizer_lr(sgd)) == 0.5 && gd_item(gd_optimizer_lr(sgd, .group = 1)) == 1);
     CHECK(gd_tensor_dtype(gd_optimizer_lr(sgd)) == GD_F64);
@@ -33,33 +32,33 @@ CLEAN_TEST(groups_have_their_own_options) {
     CHECK(gd_failed() && says("no group 3; the optimizer has 3"));
 }
 
-static void check_refused(gd_status got, gd_status status, const char *part) {
+static void check_fails(gd_status got, gd_status status, const char *part) {
     CHECK_SAYING(got == status && gd_error_status() == status && says(part), "%s",
                  gd_error_message());
     gd_clear_error();
 }
 
-CLEAN_TEST(groups_that_do_not_fit_are_refused) {
+CLEAN_TEST(invalid_groups_fail) {
     GD_SCOPE;
     gd_tensor *a = leaf(1), *b = leaf(1);
     gd_optimizer *sgd = gd_optim_sgd(gd_list(a));
-    check_refused(gd_optimizer_add(sgd, gd_list(a)), GD_E_ARGUMENT, "parameter 0 is in group 0");
-    check_refused(gd_optimizer_add(sgd, gd_list(b), .beta1 = 0.9), GD_E_ARGUMENT,
-                  "sgd has no option 'beta1'");
-    check_refused(gd_optimizer_add(sgd, gd_list(b), .lr = -1), GD_E_ARGUMENT,
-                  "gd_optim_sgd: lr is -1; it must be in [0, inf)");
-    check_refused(gd_optimizer_add(sgd, gd_list(b), .nesterov = true), GD_E_ARGUMENT,
-                  "nesterov needs momentum");
-    check_refused(gd_optimizer_add_text(sgd, gd_list(b), "rate=1"), GD_E_ARGUMENT,
-                  "no option 'rate'");
+    check_fails(gd_optimizer_add(sgd, gd_list(a)), GD_E_ARGUMENT, "parameter 0 is in group 0");
+    check_fails(gd_optimizer_add(sgd, gd_list(b), .beta1 = 0.9), GD_E_ARGUMENT,
+                "sgd has no option 'beta1'");
+    check_fails(gd_optimizer_add(sgd, gd_list(b), .lr = -1), GD_E_ARGUMENT,
+                "gd_optim_sgd: lr is -1; it must be in [0, inf)");
+    check_fails(gd_optimizer_add(sgd, gd_list(b), .nesterov = true), GD_E_ARGUMENT,
+                "nesterov needs momentum");
+    check_fails(gd_optimizer_add_text(sgd, gd_list(b), "rate=1"), GD_E_ARGUMENT,
+                "no option 'rate'");
     CHECK(gd_optimizer_group_count(sgd) == 1);
     CHECK(gd_optimizer_add(sgd, gd_list(b)) == GD_OK);
     CHECK(!gd_optimizer_new("sdg", gd_list(a), NULL) && says("there is no optimizer 'sdg'"));
     gd_clear_error();
 }
 
-/* A rate of 0.5 with factor 2 is one of 1; a decay with factor 0 is none. */
-CLEAN_TEST(factors_multiply_rate_and_decay) {
+/* A learning rate of 0.5 with factor 2 equals 1; a weight decay with factor 0 is none. */
+CLEAN_TEST(group_factors_multiply_learning_rate_and_weight_decay) {
     for (int late = 0; late < 2; late++) {
         GD_SCOPE;
         gd_tensor *w[3] = {leaf(1), leaf(1), leaf(1)};
@@ -70,26 +69,27 @@ CLEAN_TEST(factors_multiply_rate_and_decay) {
               gd_optimizer_set_factors(sgd, w[2], .lr = 3) == GD_OK);
         for (int i = 0; i < 3; i++) set_grad(w[i], 1);
         CHECK(gd_optimizer_step(sgd) == GD_OK);
-        CHECK_SAYING(first(w[0]) == 0.5 && first(w[1]) == 0.5 && first(w[2]) == -0.5, "%g %g %g",
-                     first(w[0]), first(w[1]), first(w[2]));
+        CHECK_SAYING(first_element(w[0]) == 0.5 && first_element(w[1]) == 0.5 &&
+                         first_element(w[2]) == -0.5,
+                     "%g %g %g", first_element(w[0]), first_element(w[1]), first_element(w[2]));
     }
     GD_SCOPE;
     gd_tensor *w = leaf(1);
     gd_optimizer *adam = gd_optim_adam(gd_list(w));
-    check_refused(gd_optimizer_set_factors(adam, w, .lr = -1), GD_E_ARGUMENT,
-                  "lr is -1; it must be in [0, inf)");
-    check_refused(gd_optimizer_set_factors(adam, w, .weight_decay = NAN), GD_E_ARGUMENT,
-                  "weight_decay is");
-    check_refused(gd_optimizer_set_factors(adam, leaf(1)), GD_E_ARGUMENT,
-                  "not a parameter of the optimizer");
+    check_fails(gd_optimizer_set_factors(adam, w, .lr = -1), GD_E_ARGUMENT,
+                "lr is -1; it must be in [0, inf)");
+    check_fails(gd_optimizer_set_factors(adam, w, .weight_decay = NAN), GD_E_ARGUMENT,
+                "weight_decay is");
+    check_fails(gd_optimizer_set_factors(adam, leaf(1)), GD_E_ARGUMENT,
+                "not a parameter of the optimizer");
     set_grad(w, 1);
     gd_optimizer_step(adam);
-    check_refused(gd_optimizer_set_factors(adam, w, .lr = 2), GD_E_STATE, "before the first step");
+    check_fails(gd_optimizer_set_factors(adam, w, .lr = 2), GD_E_STATE, "before the first step");
 }
 
-/* --- every option, from the records ----------------------------------------------------------- */
+/* --- every option of the records -------------------------------------------------------------- */
 
-typedef gd_status try_options(const char *name, const char *options);
+typedef gd_status options_fn(const char *name, const char *options);
 
 static gd_status try_optimizer(const char *name, const char *options) {
     GD_SCOPE;
@@ -97,7 +97,7 @@ static gd_status try_optimizer(const char *name, const char *options) {
     return gd_error_status();
 }
 
-/* Those that are required come first. */
+/* Required options come first. */
 static const char *required_of(const gd_op *record, const char *but, char *text) {
     *text = 0;
     for (int i = 0; i < record->n_attrs; i++)
@@ -113,21 +113,21 @@ static gd_status try_schedule(const char *name, const char *options) {
     return gd_error_status();
 }
 
-static void check_bad(const gd_maker *m, const gd_op_attr *a, const char *value,
-                      try_options *attempt, const char *prefix) {
-    char options[200], wanted[100], more[100];
+static void check_invalid_value(const gd_maker *m, const gd_op_attr *a, const char *value,
+                                options_fn *attempt, const char *prefix) {
+    char options[200], expected[100], more[100];
     required_of(&m->record, a->name, more);
     snprintf(options, sizeof options, "%s%s=%s", more, a->name, value);
-    snprintf(wanted, sizeof wanted, "%s%s: %s ", prefix, m->record.name, a->name);
-    CHECK_SAYING(attempt(m->record.name, options) == GD_E_ARGUMENT && says(wanted) &&
+    snprintf(expected, sizeof expected, "%s%s: %s ", prefix, m->record.name, a->name);
+    CHECK_SAYING(attempt(m->record.name, options) == GD_E_ARGUMENT && says(expected) &&
                      says("it must be"),
                  "%s of %s: '%s'", options, m->record.name, gd_error_message());
     gd_clear_error();
 }
 
-/* An option with a bad value gives a message that names the record and the option; the defaults are
- * fine. */
-static void check_options(const char *kind, const char *prefix, try_options *attempt) {
+/* An option with an invalid value gives a message that names the record and the option; the
+ * defaults are valid. */
+static void check_options(const char *kind, const char *prefix, options_fn *attempt) {
     char text[100];
     const gd_maker *m;
     int options = 0;
@@ -141,16 +141,18 @@ static void check_options(const char *kind, const char *prefix, try_options *att
                 continue;
             CHECK_SAYING(a->required || strncmp(a->doc, "in ", 3) == 0, "%s of %s has no range",
                          a->name, m->record.name);
-            if (strncmp(a->doc, "in (-inf", 8) != 0) check_bad(m, a, "-1", attempt, prefix);
+            if (strncmp(a->doc, "in (-inf", 8) != 0)
+                check_invalid_value(m, a, "-1", attempt, prefix);
             if (a->type == GD_ATTR_FLOAT)
-                check_bad(m, a, "nan", attempt, prefix), check_bad(m, a, "inf", attempt, prefix);
+                check_invalid_value(m, a, "nan", attempt, prefix),
+                    check_invalid_value(m, a, "inf", attempt, prefix);
             options++;
         }
     }
     CHECK(options > 20);
 }
 
-CLEAN_TEST(bad_options_are_named) {
+CLEAN_TEST(invalid_options_are_named) {
     check_options("optimizer", "gd_optim_", try_optimizer);
     check_options("schedule", "gd_lr_", try_schedule);
     GD_SCOPE;
@@ -170,7 +172,7 @@ CLEAN_TEST(bad_options_are_named) {
     CHECK(!gd_schedule_new("cosine", sgd, NULL) && says("steps"));
 }
 
-CLEAN_TEST(all_optimizers_and_schedules_have_names) {
+CLEAN_TEST(all_optimizers_and_schedules_can_be_created_by_name) {
     int n = 0, schedules = 0;
     while (gd_record_at("optimizer", n)) n++;
     while (gd_record_at("schedule", schedules)) schedules++;
@@ -193,11 +195,12 @@ CLEAN_TEST(gradients_are_clipped_by_norm) {
         CHECK_SAYING(fabs(gd_item(norm) - total) < 1e-6 && gd_tensor_dtype(norm) == GD_F64,
                      "%g: %s", gd_item(norm), gd_error_message());
         const double factor = 2 / (total + 1e-6);
-        CHECK(fabs(first(gd_tensor_grad(a)) - 3 * factor) < 1e-6 &&
-              fabs(first(gd_tensor_grad(b)) + 4 * factor) < 1e-6);
-        CHECK(fabs(first(gd_tensor_grad(h)) - 5 * factor) < 1e-6 && !gd_tensor_grad(c));
-        gd_clip_grad_norm(gd_list(a, b, c, h), 100, .norm_type = p); /* they are short enough */
-        CHECK(fabs(first(gd_tensor_grad(a)) - 3 * factor) < 1e-6);
+        CHECK(fabs(first_element(gd_tensor_grad(a)) - 3 * factor) < 1e-6 &&
+              fabs(first_element(gd_tensor_grad(b)) + 4 * factor) < 1e-6);
+        CHECK(fabs(first_element(gd_tensor_grad(h)) - 5 * factor) < 1e-6 && !gd_tensor_grad(c));
+        /* the norms are small enough */
+        gd_clip_grad_norm(gd_list(a, b, c, h), 100, .norm_type = p);
+        CHECK(fabs(first_element(gd_tensor_grad(a)) - 3 * factor) < 1e-6);
     }
 }
 
@@ -206,10 +209,11 @@ CLEAN_TEST(gradients_are_clipped_by_value) {
     gd_tensor *a = leaf(1), *b = leaf(1), *c = leaf(1);
     set_grad(a, 3), set_grad(b, -4);
     CHECK(gd_clip_grad_value(gd_list(a, b, c), 3.5) == GD_OK);
-    CHECK(first(gd_tensor_grad(a)) == 3 && first(gd_tensor_grad(b)) == -3.5 && !gd_tensor_grad(c));
+    CHECK(first_element(gd_tensor_grad(a)) == 3 && first_element(gd_tensor_grad(b)) == -3.5 &&
+          !gd_tensor_grad(c));
 }
 
-CLEAN_TEST(clipping_says_what_is_wrong) {
+CLEAN_TEST(clipping_reports_misuse) {
     GD_SCOPE;
     gd_tensor *a = leaf(1);
     CHECK(gd_item(gd_clip_grad_norm(gd_list(a), 1)) == 0); /* there are no gradients */
@@ -219,7 +223,7 @@ CLEAN_TEST(clipping_says_what_is_wrong) {
     CHECK(gd_tensor_is_error(gd_clip_grad_norm(gd_list(a), 1, .error_if_nonfinite = true)) &&
           says("not finite"));
     gd_clear_error();
-    CHECK(isinf(first(gd_tensor_grad(a)))); /* as it was */
+    CHECK(isinf(first_element(gd_tensor_grad(a)))); /* unchanged */
     CHECK(gd_tensor_is_error(gd_clip_grad_norm(gd_list(a), NAN)) && says("max_norm"));
     gd_clear_error();
     CHECK(gd_tensor_is_error(gd_clip_grad_norm(gd_list(a), 1, .norm_type = 0)) &&
@@ -228,21 +232,21 @@ CLEAN_TEST(clipping_says_what_is_wrong) {
     CHECK(gd_clip_grad_value(gd_list(a, NULL), 1) == GD_E_ARGUMENT && says("parameter 1 is NULL"));
 }
 
-/* Two leaves with the same gradient tensor: it is scaled twice, as one by one. */
-CLEAN_TEST(a_gradient_that_two_leaves_share_is_written_in_order) {
+/* Two leaves with the same gradient tensor: it is scaled twice, as when clipped one by one. */
+CLEAN_TEST(a_gradient_shared_by_two_leaves_is_updated_in_order) {
     GD_SCOPE;
     gd_tensor *a = leaf(1), *b = leaf(1), *g = gd_full(gd_dims(3), 2);
     gd_set_grad(a, g), gd_set_grad(b, g);
     gd_clip_grad_norm(gd_list(a, b), 1, .norm_type = INFINITY);
-    CHECK_SAYING(fabs(first(g) - 0.5) < 1e-5, "%g", first(g));
+    CHECK_SAYING(fabs(first_element(g) - 0.5) < 1e-5, "%g", first_element(g));
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
 enum { MANY = 40 };
 
-/* Tensors of many sizes, dtypes and layouts, in one optimizer or in one each, on one thread or
- * several: the same bits. */
+/* Tensors of many sizes, dtypes and layouts, in one optimizer or one optimizer each, on one thread
+ * or several, give the same bits. */
 static void make_many(gd_tensor **w) {
     gd_seed(3);
     for (int i = 0; i < MANY; i++) {
@@ -255,11 +259,11 @@ static void make_many(gd_tensor **w) {
         w[i] = gd_requires_grad(gd_detach(t));
         gd_tensor *g = gd_cast(gd_randn(gd_tensor_shape(t)), dtype);
         if (i % 17 == 3) g = gd_transpose(gd_clone(gd_transpose(g, 0, 1)), 0, 1);
-        if (i != 12) gd_set_grad(w[i], g); /* which has none */
+        if (i != 12) gd_set_grad(w[i], g); /* leaf 12 has no gradient */
     }
 }
 
-CLEAN_TEST(a_list_is_updated_as_one_by_one) {
+CLEAN_TEST(updating_a_list_equals_updating_one_by_one) {
     for (int threads = 1; threads <= 3; threads += 2)
         for (const char *const *name =
                  (const char *const[]){"sgd", "adam", "rmsprop", "adagrad", NULL};
@@ -284,7 +288,8 @@ CLEAN_TEST(a_list_is_updated_as_one_by_one) {
     gd_set_num_threads(0);
 }
 
-/* A device without a kernel for lists, whose memory the host cannot read: the same updates. */
+/* A device without a kernel for lists, whose memory the host cannot read, gives the same
+ * updates. */
 CLEAN_TEST(parameters_on_another_device_are_updated) {
     GD_SCOPE;
     gd_device *device = gd_test_device();
@@ -296,26 +301,30 @@ CLEAN_TEST(parameters_on_another_device_are_updated) {
             set_grad(a[i], 0.5 + i);
             gd_set_grad(b[i], gd_to_device(gd_full(gd_dims(3), 0.5 + i), device));
         }
-        gd_optimizer *here = gd_optimizer_new(method ? "adamw" : "sgd", ((gd_tensors){a, 3}), NULL),
-                     *there =
+        gd_optimizer *host_optimizer =
+                         gd_optimizer_new(method ? "adamw" : "sgd", ((gd_tensors){a, 3}), NULL),
+                     *device_optimizer =
                          gd_optimizer_new(method ? "adamw" : "sgd", ((gd_tensors){b, 3}), NULL);
-        gd_schedule *s = gd_lr_exponential(here, 0.5), *t = gd_lr_exponential(there, 0.5);
+        gd_schedule *s = gd_lr_exponential(host_optimizer, 0.5),
+                    *t = gd_lr_exponential(device_optimizer, 0.5);
         for (int step = 0; step < 3; step++) {
             if (step == 1) gd_set_requires_grad(a[1], false), gd_set_requires_grad(b[1], false);
             gd_clip_grad_norm(((gd_tensors){a, 3}), 1), gd_clip_grad_norm(((gd_tensors){b, 3}), 1);
-            gd_optimizer_step(here), gd_optimizer_step(there);
+            gd_optimizer_step(host_optimizer), gd_optimizer_step(device_optimizer);
             gd_schedule_step(s), gd_schedule_step(t);
         }
         for (int i = 0; i < 3; i++) {
             GD_NO_GRAD;
             gd_tensor *back = gd_to_device(b[i], gd_device_get("cpu"));
-            CHECK_SAYING(!gd_failed() && fabs(first(back) - first(a[i])) < 1e-6 && first(back) < 1,
-                         "%d: %.9g %.9g %s", method, first(back), first(a[i]), gd_error_message());
+            CHECK_SAYING(!gd_failed() && fabs(first_element(back) - first_element(a[i])) < 1e-6 &&
+                             first_element(back) < 1,
+                         "%d: %.9g %.9g %s", method, first_element(back), first_element(a[i]),
+                         gd_error_message());
         }
     }
 }
 
-/* --- a program's own -------------------------------------------------------------------------- */
+/* --- user-defined optimizers ------------------------------------------------------------------ */
 
 typedef struct signs_options {
     double lr, shrink;
@@ -332,7 +341,7 @@ static gd_tensor *halving_rate(const void *options, gd_tensor *step, gd_tensor *
     return gd_mul(base, gd_pow(gd_scalar_of(0.5, GD_F64), step));
 }
 
-TEST(a_program_defines_its_own) {
+TEST(a_program_can_define_optimizers_and_schedules) {
     GD_SCOPE;
     CHECK(gd_op_define(
               "sign_step(p!, g, lr) -> p  elementwise nograd\nOne step.\n  p = p - lr * sign(g)\n",
@@ -352,8 +361,8 @@ TEST(a_program_defines_its_own) {
         gd_optimizer_step(o);
         gd_schedule_step(s);
     }
-    CHECK_SAYING(first(a) == 1 - 0.375 && first(b) == 1 + 0.375, "%g %g %s", first(a), first(b),
-                 gd_error_message());
+    CHECK_SAYING(first_element(a) == 1 - 0.375 && first_element(b) == 1 + 0.375, "%g %g %s",
+                 first_element(a), first_element(b), gd_error_message());
     CHECK(!gd_optimizer_new("signs", gd_list(a), "shrink=2") &&
           says("gd_optim_signs: shrink is 2; it must be in (0, 1]"));
     gd_clear_error();

@@ -1,5 +1,5 @@
-/* test_optim_state.c - the state of optimizers and schedules is saved, loaded, and goes on in the
- * same bits. */
+/* test_optim_state.c - the state of optimizers and schedules is saved and loaded, and training
+ * continues with the same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static gd_tensor *loss_of(const net *n, gd_tensor *x) {
     return gd_mean(gd_square(gd_sub(gd_matmul(h, n->w[2]), gd_sum(x))));
 }
 
-static gd_tensors train(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     net *n = user;
     gd_optimizer_zero_grad(n->optimizer);
     gd_tensor *loss = loss_of(n, in.at[0]);
@@ -37,7 +37,7 @@ static gd_tensors train(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-static gd_tensor *data(gd_shape dims, double phase) {
+static gd_tensor *wave_data(gd_shape dims, double phase) {
     float values[64];
     int64_t n = 1;
     for (int d = 0; d < dims.rank; d++) n *= dims.at[d];
@@ -48,12 +48,12 @@ static gd_tensor *data(gd_shape dims, double phase) {
 static void make_net(net *n, const char *optimizer, const char *options, mode m) {
     const gd_shape shapes[] = {gd_dims(6, 4), gd_dims(6), gd_dims(6, 2)};
     *n = (net){.jit = NULL};
-    for (int i = 0; i < TENSORS; i++) n->w[i] = gd_requires_grad(data(shapes[i], i));
+    for (int i = 0; i < TENSORS; i++) n->w[i] = gd_requires_grad(wave_data(shapes[i], i));
     n->optimizer = gd_optimizer_new(optimizer, gd_list(n->w[0], n->w[1]), options);
     gd_optimizer_add(n->optimizer, gd_list(n->w[2]), .lr = 0.02);
     gd_optimizer_set_factors(n->optimizer, n->w[1], .lr = 2);
     n->schedule = gd_lr_cosine(n->optimizer, 70, .warmup = 10);
-    if (m == JIT) n->jit = gd_jit_new(train, n, .level = 0);
+    if (m == JIT) n->jit = gd_jit_new(train_step, n, .level = 0);
     if (m != SESSION) return;
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
@@ -65,10 +65,10 @@ static void make_net(net *n, const char *optimizer, const char *options, mode m)
 static void run_steps(net *n, int from, int to) {
     for (int i = from; i < to && !gd_failed(); i++) {
         GD_SCOPE;
-        gd_tensor *x = data(gd_dims(5, 4), 10 + i % 5);
+        gd_tensor *x = wave_data(gd_dims(5, 4), 10 + i % 5);
         if (n->session) gd_session_run(n->session, gd_feed(n->x, x), gd_list(n->step));
         else if (n->jit) gd_jit_call(n->jit, gd_list(x));
-        else train(gd_list(x), n);
+        else train_step(gd_list(x), n);
     }
 }
 
@@ -94,8 +94,8 @@ static const char *const optimizers[][2] = {{"sgd", "lr=0.05 momentum=0.9 dampen
                                             {"rmsprop", "lr=0.005 centered=true momentum=0.5"},
                                             {"adagrad", "lr=0.05 lr_decay=0.1"}};
 
-/* 50 steps, saved; a new net loads them and takes 50 more: as 100 steps. */
-CLEAN_TEST(training_goes_on_in_the_same_bits) {
+/* 50 steps, a save, a load into a new net, and 50 more steps equal 100 steps. */
+CLEAN_TEST(resumed_training_gives_the_same_bits) {
     const char *path = temp_path("optimizer.safetensors");
     for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
         for (mode m = EAGER; m < MODES; m++) {
@@ -107,7 +107,7 @@ CLEAN_TEST(training_goes_on_in_the_same_bits) {
             make_net(&resumed, optimizers[k][0], optimizers[k][1], m);
             run_steps(&complete, 0, STEPS);
             run_steps(&begun, 0, SAVED);
-            run_steps(&resumed, 0, (int)k * (int)m); /* it may have other state before */
+            run_steps(&resumed, 0, (int)k * (int)m); /* may have other state before the load */
             CHECK_SAYING(gd_save_state_with(path, parts_of(&begun, parts)) == GD_OK, "%s",
                          gd_error_message());
             CHECK_SAYING(gd_load_state_with(path, parts_of(&resumed, parts)) == GD_OK,
@@ -119,7 +119,7 @@ CLEAN_TEST(training_goes_on_in_the_same_bits) {
         }
 }
 
-CLEAN_TEST(state_has_names_that_a_person_understands) {
+CLEAN_TEST(state_names_are_readable) {
     GD_SCOPE;
     net n;
     make_net(&n, "adam", "lr=0.05 amsgrad=true", EAGER);
@@ -138,8 +138,8 @@ CLEAN_TEST(state_has_names_that_a_person_understands) {
     CHECK(schedule && gd_item(gd_state_find(schedule, "step")) == 3);
 }
 
-/* What does not fit is named, and nothing changes. */
-CLEAN_TEST(state_of_another_optimizer_is_refused) {
+/* A mismatch is named, and nothing changes. */
+CLEAN_TEST(loading_the_state_of_another_optimizer_fails) {
     GD_SCOPE;
     net adam, sgd;
     make_net(&adam, "adam", "lr=0.05", EAGER);

@@ -1,10 +1,10 @@
-/* test_passes.c - what each pass does to a program, seen in its text. */
+/* test_passes.c - the effect of each pass on a program, checked in its text. */
 #include <math.h>
 
 #include "ops/infer.h"
 #include "program.h"
 
-TEST(prune_takes_out_what_nobody_reads) {
+TEST(prune_removes_unused_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_sin(x);
     gd_tensors parts = gd_split(gd_exp(x), gd_dims(1)); /* two views; one is used */
@@ -14,15 +14,15 @@ TEST(prune_takes_out_what_nobody_reads) {
                   "%2 f32[1,3], %3 f32[1,3] = split(%1) sizes=[1]\n"
                   "%4 f32[] = sum(%3)\n"
                   "fetch %4\n");
-    CHECK(gd_pass_prune(p) == 0); /* sin was never in it: only what the fetch needs is lowered */
-    p->steps[2].removed = true;   /* as if the sum had been folded into something else */
+    CHECK(gd_pass_prune(p) == 0); /* sin was never in the program: lowering starts at the fetch */
+    p->steps[2].removed = true;   /* as if the sum had been fused into another step */
     p->fetches[0] = 0;
     CHECK(gd_pass_prune(p) == 2);
     check_text(p, "fetch %0\n");
     gd_program_free(p);
 }
 
-TEST(share_computes_the_same_thing_once) {
+TEST(share_merges_equal_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_add(gd_sin(gd_mul(x, x)), gd_sin(gd_mul(x, x)));
     FETCH(y);
@@ -34,13 +34,13 @@ TEST(share_computes_the_same_thing_once) {
     gd_program_free(p);
 }
 
-TEST(share_makes_what_either_of_two_is_wanted_for) {
+TEST(share_keeps_the_control_edges_of_merged_nodes) {
     IN_GRAPH(g, 2, 3);
     gd_tensor *plain = gd_layer_norm(x, NULL, NULL), *again = gd_layer_norm(x, NULL, NULL);
     gd_tensor *slope = gd_gradients(gd_list(gd_sum(gd_mul(again, again))), gd_list(x)).at[0];
     y = gd_add(plain, slope);
     FETCH(y);
-    CHECK(gd_pass_prune(p) > 0); /* the first keeps nothing for a gradient */
+    CHECK(gd_pass_prune(p) > 0); /* the first step no longer saves a value for a gradient */
     CHECK(p->steps[0].out[1] < 0 && p->steps[1].out[1] >= 0);
     const int mean = p->steps[1].out[1];
     CHECK(gd_pass_cse(p) == 1);
@@ -48,7 +48,7 @@ TEST(share_makes_what_either_of_two_is_wanted_for) {
     gd_program_free(p);
 }
 
-TEST(share_leaves_noise_and_different_options_alone) {
+TEST(share_keeps_random_ops_and_different_options_apart) {
     IN_GRAPH(g, 2, 3);
     y = gd_add(gd_add(gd_dropout(x), gd_dropout(x)),
                gd_add(gd_leaky_relu(x, .slope = 0.1), gd_leaky_relu(x, .slope = 0.2)));
@@ -57,7 +57,7 @@ TEST(share_leaves_noise_and_different_options_alone) {
     gd_program_free(p);
 }
 
-TEST(fold_computes_what_is_the_same_in_every_run) {
+TEST(fold_evaluates_constant_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_mul(x, gd_sqrt(gd_add(gd_full(gd_dims(3), 7), gd_ones(gd_dims(3)))));
     FETCH(y);
@@ -69,7 +69,7 @@ TEST(fold_computes_what_is_the_same_in_every_run) {
     gd_program_free(p);
 }
 
-TEST(simplify_drops_neutral_steps) {
+TEST(simplify_removes_neutral_ops) {
     IN_GRAPH(g, 2, 3);
     y = gd_div(gd_sub(gd_add(gd_mul(gd_ones(gd_dims(3)), x), gd_zeros(gd_dims(2, 3))),
                       gd_zeros(gd_dims(3))),
@@ -83,7 +83,7 @@ TEST(simplify_drops_neutral_steps) {
     gd_program_free(p);
 }
 
-TEST(simplify_drops_an_infinite_neutral_step) {
+TEST(simplify_removes_a_neutral_clamp_to_infinity) {
     IN_GRAPH(g, 2, 3);
     y = gd_sin(gd_logaddexp(x, gd_full(gd_dims(3), -INFINITY)));
     FETCH(y);
@@ -91,7 +91,7 @@ TEST(simplify_drops_an_infinite_neutral_step) {
     gd_program_free(p);
 }
 
-TEST(simplify_keeps_a_neutral_step_that_broadcasts) {
+TEST(simplify_keeps_a_neutral_op_that_broadcasts) {
     IN_GRAPH(g, 2, 3);
     y = gd_mul(gd_sum(x, .axis = 1, .keepdim = true), gd_ones(gd_dims(2, 3)));
     FETCH(y);
@@ -99,7 +99,7 @@ TEST(simplify_keeps_a_neutral_step_that_broadcasts) {
     gd_program_free(p);
 }
 
-TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
+TEST(simplify_merges_views_and_removes_inverse_pairs) {
     IN_GRAPH(g, 2, 3);
     gd_tensor *there_and_back = gd_permute(gd_permute(x, gd_dims(1, 0)), gd_dims(1, 0));
     gd_tensor *reshaped = gd_reshape(gd_reshape(there_and_back, gd_dims(6)), gd_dims(2, 3));
@@ -114,8 +114,8 @@ TEST(simplify_unites_views_and_undoes_what_undoes_itself) {
     gd_program_free(p);
 }
 
-/* A program's own ops are simplified as their records say. */
-TEST(simplify_knows_what_a_program_says_of_its_ops) {
+/* User-defined ops are simplified according to their records. */
+TEST(simplify_uses_the_properties_of_user_defined_ops) {
     CHECK(gd_op_define("pass_blend(a, b) -> y  elementwise\nOf a and b.\n  y = max(a, b) - min(b, "
                        "3)\n  neutral b 3\n",
                        NULL) == GD_OK);
@@ -125,12 +125,12 @@ TEST(simplify_knows_what_a_program_says_of_its_ops) {
     CHECK(gd_op_define("pass_turn(x) -> y  elementwise involution\n1 - x.\n  y = 1 - x\n", NULL) ==
           GD_OK);
     IN_GRAPH(g, 2, 3);
-    y = gd_call("pass_blend", gd_list(x, gd_full(gd_dims(3), 3)), NULL); /* x */
+    y = gd_call("pass_blend", gd_list(x, gd_full(gd_dims(3), 3)), NULL); /* gives x */
     y = gd_call("pass_blend", gd_list(gd_full(gd_dims(3), 3), y), NULL); /* stays */
     y = gd_call("pass_hold", gd_list(gd_call("pass_hold", gd_list(y), "most=2")),
-                "most=2");                          /* once */
+                "most=2");                          /* applied once */
     y = gd_call("pass_hold", gd_list(y), "most=3"); /* other options: stays */
-    y = gd_call("pass_turn", gd_list(gd_call("pass_turn", gd_list(y), NULL)), NULL); /* nothing */
+    y = gd_call("pass_turn", gd_list(gd_call("pass_turn", gd_list(y), NULL)), NULL); /* cancels */
     y = gd_exp(y);
     FETCH(y);
     CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 2);
@@ -147,7 +147,7 @@ TEST(simplify_knows_what_a_program_says_of_its_ops) {
     gd_program_free(p);
 }
 
-TEST(records_say_what_they_can_keep) {
+TEST(invalid_properties_in_records_fail) {
     CHECK(gd_op_define("pass_bad(a, b, c) -> y  elementwise\nx.\n  y = a + b + c\n  neutral a 0\n",
                        NULL) == GD_E_ARGUMENT);
     CHECK_SAYING(strstr(gd_error_message(), "two inputs"), "%s", gd_error_message());
@@ -193,8 +193,8 @@ TEST(records_say_what_they_can_keep) {
     }
 }
 
-/* A product whose every element is squared, and divided by `by`: as linear_relu is for linear
- * and relu. */
+/* A product with every element squared and divided by `by`, as linear_relu is for linear and
+ * relu. */
 static gd_status product_squared_infer(gd_infer *i) {
     const gd_tensor *a = i->in[0], *b = i->in[1];
     if (a->rank != 2 || b->rank != 2 || a->dims[1] != b->dims[0])
@@ -215,9 +215,9 @@ static gd_status product_squared(gd_kernel_call *k) {
     return GD_OK;
 }
 
-/* Two steps become one of a program's own op, as its record says: with its options, and where it
- * can be. */
-TEST(epilogue_knows_what_a_program_says_of_its_ops) {
+/* Two steps become one step of a user-defined op according to its record: with its options, and
+ * only where it is valid. */
+TEST(epilogue_uses_the_properties_of_user_defined_ops) {
     const gd_op_rules rules = {.infer = product_squared_infer,
                                .reference = product_squared,
                                .reference_flags = GD_KERNEL_DOUBLE};
@@ -233,8 +233,8 @@ TEST(epilogue_knows_what_a_program_says_of_its_ops) {
     } cases[] = {
         {"by=2", false, false, true},
         {"by=2 plus=1", false, false, false}, /* an option that the op does not have */
-        {"by=2", true, false, false},         /* its rule does not take three axes */
-        {"by=2", false, true, false},         /* the product is read twice */
+        {"by=2", true, false, false},         /* its infer rule does not accept three axes */
+        {"by=2", false, true, false},         /* the product has two readers */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         GD_SCOPE;
@@ -263,7 +263,7 @@ TEST(epilogue_knows_what_a_program_says_of_its_ops) {
     }
 }
 
-TEST(epilogue_folds_relu_and_steps_of_descent) {
+TEST(epilogue_fuses_relu_and_gradient_descent_into_products) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *w, *loss, *train;
@@ -284,7 +284,7 @@ TEST(epilogue_folds_relu_and_steps_of_descent) {
     gd_program_free(p);
 }
 
-TEST(epilogue_masks_what_goes_back_through_relu) {
+TEST(epilogue_fuses_the_relu_mask_into_the_gradient_product) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *w, *v, *y, *gw;
@@ -302,7 +302,7 @@ TEST(epilogue_masks_what_goes_back_through_relu) {
     CHECK_SAYING(text && strstr(text, "matmul_relu_grad(") && !strstr(text, "relu.gx"), "%s", text);
     free(text);
     gd_program_free(p);
-    /* the same numbers, and NaN goes through as it does in relu's own gradient */
+    /* the same values; NaN propagates as in the gradient of relu */
     gd_session *plain = gd_session_new(g, .level = 0), *fast = gd_session_new(g, .level = 2);
     gd_tensor *data = gd_from_array(gd_dims(2, 3), GD_F32, (float[]){1, -2, 3, NAN, 0, 1});
     gd_session_set(fast, w, gd_session_get(plain, w));
@@ -315,8 +315,7 @@ TEST(epilogue_masks_what_goes_back_through_relu) {
         CHECK(fabsf(one[i] - other[i]) < 1e-4f || (isnan(one[i]) && isnan(other[i])));
 }
 
-/* Shapes for each of the ways in which the CPU convolves: products, Winograd's, directly by
- * groups. */
+/* Shapes for each convolution algorithm of the CPU: products, Winograd, and direct by groups. */
 static const struct {
     int64_t x[4], w[4];
     const char *options;
@@ -327,7 +326,7 @@ static const struct {
     {{2, 8, 9, 9}, {8, 1, 3, 3}, "pad_mode=same groups=8"},
 };
 
-TEST(epilogue_folds_relu_into_convolutions) {
+TEST(epilogue_fuses_relu_into_convolutions) {
     for (int i = 0; i < 4; i++)
         for (int biased = 0; biased < 2; biased++) {
             GD_SCOPE;
@@ -361,15 +360,15 @@ TEST(epilogue_folds_relu_into_convolutions) {
         }
 }
 
-typedef struct normed {
+typedef struct normed_net {
     gd_graph *graph;
     gd_tensor *x, *y, *value, *between;
-} normed;
+} normed_net;
 
-/* relu(batch_norm(inner(x, w, b))), with variables for all that can be one. */
-static normed make_normed(const char *inner, gd_shape x, gd_shape w, const char *options,
-                          bool biased, bool training) {
-    normed n = {.graph = gd_graph_new(), .value = gd_randn(x)};
+/* relu(batch_norm(inner(x, w, b))), with variables for all operands that can be one. */
+static normed_net make_normed_net(const char *inner, gd_shape x, gd_shape w, const char *options,
+                                  bool biased, bool training) {
+    normed_net n = {.graph = gd_graph_new(), .value = gd_randn(x)};
     const gd_shape channels = gd_dims(w.at[0]);
     gd_tensor *b = biased ? gd_randn(channels) : NULL, *first = gd_randn(w),
               *mean = gd_randn(channels);
@@ -384,10 +383,10 @@ static normed make_normed(const char *inner, gd_shape x, gd_shape w, const char 
     return n;
 }
 
-TEST(norms_become_part_of_the_weights_before_them) {
+TEST(batch_norms_are_folded_into_the_preceding_weights) {
     GD_SCOPE;
-    normed n =
-        make_normed("conv2d", gd_dims(2, 3, 8, 8), gd_dims(4, 3, 3, 3), "padding=1", false, false);
+    normed_net n = make_normed_net("conv2d", gd_dims(2, 3, 8, 8), gd_dims(4, 3, 3, 3), "padding=1",
+                                   false, false);
     gd_program *p = program_of(gd_list(n.x), gd_list(n.value), gd_list(n.y));
     CHECK(gd_pass_prune(p) >= 0);
     check_text(p, "%5 f32[2,4,8,8] = conv2d(%0 (feed 0) f32[2,3,8,8], %1 (variable 0) "
@@ -407,11 +406,11 @@ TEST(norms_become_part_of_the_weights_before_them) {
                   "momentum=0.1 eps=0.001\n"
                   "%12 f32[2,4,8,8] = conv_relu(%0 (feed 0) f32[2,3,8,8], %13, %14) stride=[1,1] "
                   "padding=[1,1] dilation=[1,1] groups=1\n"
-                  "fetch %12\n"); /* and the running statistics are not written */
+                  "fetch %12\n"); /* the running statistics are not written */
     gd_program_free(p);
 }
 
-TEST(weights_with_norms_in_them_give_the_same_numbers) {
+TEST(weights_with_folded_batch_norms_give_the_same_values) {
     static const struct {
         const char *inner;
         int64_t x[4], w[4];
@@ -425,9 +424,9 @@ TEST(weights_with_norms_in_them_give_the_same_numbers) {
     for (int i = 0; i < 5; i++)
         for (int biased = 0; biased < 2; biased++) {
             GD_SCOPE;
-            normed n = make_normed(cases[i].inner, gd_shape_of(cases[i].rank, cases[i].x),
-                                   gd_shape_of(cases[i].rank, cases[i].w), cases[i].options, biased,
-                                   false);
+            normed_net n = make_normed_net(cases[i].inner, gd_shape_of(cases[i].rank, cases[i].x),
+                                           gd_shape_of(cases[i].rank, cases[i].w), cases[i].options,
+                                           biased, false);
             gd_session *plain = gd_session_new(n.graph, .level = 0),
                        *fast = gd_session_new(n.graph);
             char *text = gd_session_plan_text(fast, gd_feed(n.x, n.value), gd_list(n.y));
@@ -447,13 +446,14 @@ TEST(weights_with_norms_in_them_give_the_same_numbers) {
         }
 }
 
-/* In training, where the convolution is read by others, and where it comes without a batch. */
-TEST(norms_that_are_no_part_of_the_weights_stay) {
+/* Not folded: in training, where the convolution has other readers, and where it has no batch
+ * axis. */
+TEST(batch_norms_that_cannot_be_folded_are_kept) {
     for (int i = 0; i < 3; i++) {
         GD_SCOPE;
-        normed n =
-            make_normed("conv2d", i == 2 ? gd_dims(3, 8, 8) : gd_dims(2, 3, 8, 8),
-                        i == 2 ? gd_dims(8, 3, 1, 1) : gd_dims(4, 3, 3, 3), "", true, i == 0);
+        normed_net n =
+            make_normed_net("conv2d", i == 2 ? gd_dims(3, 8, 8) : gd_dims(2, 3, 8, 8),
+                            i == 2 ? gd_dims(8, 3, 1, 1) : gd_dims(4, 3, 3, 3), "", true, i == 0);
         gd_program *p = program_of(gd_list(n.x), gd_list(n.value),
                                    i == 1 ? gd_list(n.y, n.between) : gd_list(n.y));
         CHECK(gd_pass_prune(p) >= 0 && gd_pass_fold_norm(p, gd_cpu()) == 0);
@@ -461,8 +461,8 @@ TEST(norms_that_are_no_part_of_the_weights_stay) {
     }
 }
 
-/* What the convolution itself gives is wanted, too: it stays. */
-TEST(epilogue_leaves_convolutions_that_others_read) {
+/* The result of the convolution itself is fetched, so it stays. */
+TEST(epilogue_keeps_convolutions_with_other_readers) {
     IN_GRAPH(g, 2, 3);
     y = gd_conv1d(gd_reshape(x, gd_dims(1, 2, 3)), gd_ones(gd_dims(2, 2, 2)), NULL);
     y = gd_add(gd_relu(y), y);
@@ -473,7 +473,7 @@ TEST(epilogue_leaves_convolutions_that_others_read) {
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-TEST(layout_sinks_permutes_through_elementwise_steps_until_they_cancel) {
+TEST(layout_sinks_permutes_through_elementwise_ops_until_they_cancel) {
     IN_GRAPH(g, 2, 3);
     gd_tensor *t = gd_permute(x, gd_dims(1, 0));
     y = gd_mul(gd_tanh(gd_add(t, gd_full(gd_dims(2), 3))), t);
@@ -498,7 +498,7 @@ TEST(layout_sinks_permutes_through_elementwise_steps_until_they_cancel) {
     gd_program_free(p);
 }
 
-TEST(layout_leaves_products_their_transposed_operands) {
+TEST(layout_keeps_transposed_operands_of_products) {
     IN_GRAPH(g, 2, 3);
     gd_tensor *t = gd_contiguous(gd_permute(x, gd_dims(1, 0)));
     y = gd_matmul(gd_relu(t), gd_clone(gd_transpose(t, 0, 1)));
@@ -514,8 +514,8 @@ TEST(layout_leaves_products_their_transposed_operands) {
     gd_program_free(p);
 }
 
-/* Heads of attention: (2, 3, 4) by head, put together to (3, 2*4). */
-TEST(layout_lets_a_product_write_what_would_be_copied) {
+/* Attention heads: (2, 3, 4), one matrix for each head, merged to (3, 2*4). */
+TEST(layout_lets_a_product_write_in_permuted_order_instead_of_a_copy) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *x, *y;
@@ -539,9 +539,9 @@ TEST(layout_lets_a_product_write_what_would_be_copied) {
     gd_program_free(p);
 }
 
-/* A fetch is row-major as it was; linear would have to copy; a sum with what lies the other way
- * would be two kernels. */
-TEST(layout_makes_nobody_copy) {
+/* A fetch stays row-major; linear would have to copy; a sum with a value in another memory order
+ * would need two kernels. */
+TEST(layout_adds_no_copies) {
     for (int i = 0; i < 3; i++) {
         IN_GRAPH(g, 2, 3);
         gd_tensor *t = gd_exp(gd_permute(x, gd_dims(1, 0)));

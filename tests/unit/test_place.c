@@ -1,5 +1,5 @@
-/* test_place.c - the addresses of a plan's buffers: live buffers never overlap, and the slab is
- * hardly larger than the buffers that are live at one time.
+/* test_place.c - buffer placement in a plan: live buffers never overlap, and the slab is hardly
+ * larger than the largest sum of live buffers.
  */
 #include "draw.h"
 #include "graph/plan/memory.h"
@@ -7,9 +7,9 @@
 
 enum { MOST_LAYERS = 400, MOST_SPANS = 12 * MOST_LAYERS };
 
-/* A training step: activations live until the gradient comes by, some values for a few steps only.
- * Sizes change with every layer (`uneven`), or in every third. */
-static int training(draws *d, gd_span *spans, int layers, bool uneven) {
+/* A training step: activations live until their gradient is computed, some values for a few steps
+ * only. Sizes change in every layer (`uneven`) or in every third. */
+static int make_training_spans(draws *d, gd_span *spans, int layers, bool uneven) {
     int begin[MOST_LAYERS], turn = 0, n = 0;
     size_t bytes[MOST_LAYERS], size = 64 * (size_t)(1 + draw_below(d, 64));
     for (int l = 0; l < layers; l++) {
@@ -33,7 +33,7 @@ static int training(draws *d, gd_span *spans, int layers, bool uneven) {
                                    at + 1 + draw_below(d, 4), 0};
         }
         if (draw_below(d, 4) == 0)
-            spans[n++] = (gd_span){4, begin[l], end, 0}; /* a number to be fetched */
+            spans[n++] = (gd_span){4, begin[l], end, 0}; /* a number to fetch */
     }
     return n;
 }
@@ -52,13 +52,13 @@ static void check_apart(const gd_span *spans, int n, size_t slab) {
     }
 }
 
-TEST(a_training_step_needs_what_is_alive) {
+TEST(a_training_step_needs_only_the_memory_of_live_values) {
     static gd_span spans[MOST_SPANS];
     static const int layers[] = {1, 2, 5, 20, 80, MOST_LAYERS};
     for (size_t x = 0; x < sizeof layers / sizeof *layers; x++)
         for (int seed = 0; seed < (layers[x] < 50 ? 100 : 3); seed++) {
             draws d = {(uint64_t)(seed + 1)};
-            const int n = training(&d, spans, layers[x], seed % 2);
+            const int n = make_training_spans(&d, spans, layers[x], seed % 2);
             size_t slab, live;
             CHECK(gd_place_spans(spans, n, &slab, &live) == GD_OK);
             CHECK(slab >= live);
@@ -69,7 +69,7 @@ TEST(a_training_step_needs_what_is_alive) {
         }
 }
 
-TEST(awkward_spans_are_placed) {
+TEST(overlapping_spans_are_placed_without_conflict) {
     size_t slab, live;
     CHECK(gd_place_spans(NULL, 0, &slab, &live) == GD_OK);
     CHECK(slab == 0 && live == 0);

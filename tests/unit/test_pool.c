@@ -1,4 +1,4 @@
-/* test_pool.c - promises of the thread pool: every piece runs once, for any caller in any thread.
+/* test_pool.c - the thread pool: every piece runs once, for any caller in any thread.
  *
  * GRADUS_POOL_LIBRARY=LIBRARY also loads LIBRARY (a shared object that exports gd_parallel_for and
  * gd_set_num_threads), uses it and unloads it.
@@ -37,8 +37,8 @@
 
 enum { MANY = 1000 };
 
-/* How often each piece ran; not atomic, so that ThreadSanitizer sees a piece that runs twice at
- * once, or a loop that returns before its pieces are done. */
+/* Counts how often each piece ran. Not atomic, so that ThreadSanitizer detects a piece that runs
+ * twice at once, or a loop that returns before its pieces are done. */
 typedef struct tally {
     int ran[MANY];
 } tally;
@@ -57,7 +57,7 @@ static bool loop_works(int64_t n) {
     return all_ran(&t, n, 1);
 }
 
-/* Pieces that wait for each other: they end only if as many threads as pieces run them. */
+/* Pieces that wait for each other: they end only if each runs on its own thread. */
 typedef struct meeting {
     _Atomic int arrived;
     int expected;
@@ -66,16 +66,16 @@ typedef struct meeting {
     pthread_t caller;
 } meeting;
 
-static void meet(void *arg, int64_t i) {
+static void wait_for_all(void *arg, int64_t i) {
     meeting *m = arg;
     (void)i;
     atomic_fetch_add(&m->arrived, 1);
     while (atomic_load(&m->arrived) < m->expected) sched_yield();
 }
 
-static void look_at_worker(void *arg, int64_t i) {
+static void check_worker(void *arg, int64_t i) {
     meeting *m = arg;
-    meet(arg, i);
+    wait_for_all(arg, i);
     if (pthread_equal(pthread_self(), m->caller)) return;
     char name[16] = "";
     pthread_getname_np(pthread_self(), name, sizeof name);
@@ -86,7 +86,7 @@ static void look_at_worker(void *arg, int64_t i) {
                          sigismember(&mask, SIGALRM) && !sigismember(&mask, SIGSEGV);
 }
 
-/* Threads of this process by the name that the pool gives. */
+/* Counts the threads of this process that have the pool's thread name. */
 static int count_workers(void) {
     DIR *tasks = opendir("/proc/self/task");
     if (tasks == NULL) return -1;
@@ -103,8 +103,8 @@ static int count_workers(void) {
     return count;
 }
 
-/* A thread that was joined may be listed a little longer. */
-static bool workers_come_to(int n) {
+/* A joined thread may be listed for a short time. */
+static bool wait_for_workers(int n) {
     for (int tries = 0; tries < 5000; tries++) {
         int now = count_workers();
         if (now == n || now == -1) return true;
@@ -115,10 +115,10 @@ static bool workers_come_to(int n) {
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-TEST(environment_sets_the_number) {
-    /* main set GRADUS_NUM_THREADS before anybody asked. */
+TEST(environment_variable_sets_the_number_of_threads) {
+    /* main set GRADUS_NUM_THREADS before the first use of the pool */
     CHECK(gd_num_threads() == 3);
-    CHECK(count_workers() <= 0); /* nothing is made before the first loop */
+    CHECK(count_workers() <= 0); /* no thread exists before the first loop */
 }
 
 TEST(every_piece_runs_once) {
@@ -129,45 +129,45 @@ TEST(every_piece_runs_once) {
     for (int i = 0; i < 2000; i++) CHECK(loop_works(2 + i % 7));
 }
 
-TEST(workers_take_part_named_and_without_signals) {
+TEST(workers_take_part_have_names_and_block_signals) {
     gd_set_num_threads(2);
     meeting m = {.expected = 2, .caller = pthread_self()};
-    gd_parallel_for(2, look_at_worker, &m);
+    gd_parallel_for(2, check_worker, &m);
     CHECK(m.names_ok);
     CHECK(m.signals_blocked);
 }
 
-TEST(sleeping_workers_wake) {
+TEST(sleeping_workers_wake_up) {
     gd_set_num_threads(4);
     for (int i = 0; i < 20; i++) {
         usleep(2000);
         meeting m = {.expected = 4};
-        gd_parallel_for(4, meet, &m);
+        gd_parallel_for(4, wait_for_all, &m);
         CHECK(m.arrived == 4);
     }
 }
 
-static void note_order(void *arg, int64_t i) {
+static void record_order(void *arg, int64_t i) {
     int64_t *next = arg;
     if (*next == i) (*next)++;
 }
 
-TEST(one_thread_runs_in_order) {
+TEST(one_thread_runs_pieces_in_order) {
     gd_set_num_threads(1);
     int64_t next = 0;
-    gd_parallel_for(100, note_order, &next);
+    gd_parallel_for(100, record_order, &next);
     CHECK(next == 100);
 }
 
-static void run_inner(void *arg, int64_t i) {
+static void run_inner_loop(void *arg, int64_t i) {
     tally *inner = arg;
     gd_parallel_for(50, count_piece, &inner[i]);
 }
 
-TEST(nested_loops_run) {
+TEST(nested_parallel_loops_run) {
     gd_set_num_threads(3);
     tally *inner = calloc(20, sizeof *inner);
-    gd_parallel_for(20, run_inner, inner);
+    gd_parallel_for(20, run_inner_loop, inner);
     for (int i = 0; i < 20; i++) CHECK(all_ran(&inner[i], 50, 1));
     free(inner);
 }
@@ -188,12 +188,12 @@ TEST(pool_grows_and_shrinks) {
         CHECK(gd_set_num_threads(sizes[k]) == GD_OK);
         CHECK(loop_works(100));
         meeting m = {.expected = sizes[k]};
-        gd_parallel_for(sizes[k], meet, &m); /* ends only if all threads are there */
+        gd_parallel_for(sizes[k], wait_for_all, &m); /* ends only if all threads take part */
         CHECK(m.arrived == sizes[k]);
-        CHECK(workers_come_to(sizes[k] - 1));
+        CHECK(wait_for_workers(sizes[k] - 1));
     }
-    gd_set_num_threads(1); /* takes effect at once when nobody has the pool */
-    CHECK(workers_come_to(0));
+    gd_set_num_threads(1); /* takes effect at once when the pool is idle */
+    CHECK(wait_for_workers(0));
 }
 
 static void *host_thread(void *arg) {
@@ -205,7 +205,7 @@ static void *host_thread(void *arg) {
     return NULL;
 }
 
-TEST(several_host_threads_call_and_set_at_once) {
+TEST(several_threads_may_run_loops_and_change_settings_at_once) {
     pthread_t threads[6];
     for (int i = 0; i < 6; i++) {
         int rc = pthread_create(&threads[i], NULL, host_thread, (void *)(intptr_t)i);
@@ -214,8 +214,8 @@ TEST(several_host_threads_call_and_set_at_once) {
     for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
 }
 
-TEST(refused_threads_mean_fewer_workers) {
-    /* Stacks that cannot be had: every pthread_create from here on fails. */
+TEST(failed_thread_creation_leaves_fewer_workers) {
+    /* Stacks that cannot be allocated: every pthread_create from here on fails. */
     gd_set_num_threads(1);
     pthread_attr_t normal, huge;
     pthread_getattr_default_np(&normal);
@@ -225,13 +225,13 @@ TEST(refused_threads_mean_fewer_workers) {
     gd_set_num_threads(4);
     CHECK(loop_works(100));
     CHECK(loop_works(100));
-    CHECK(workers_come_to(0));
+    CHECK(wait_for_workers(0));
     CHECK(pthread_setattr_default_np(&normal) == 0);
     pthread_attr_destroy(&huge);
     pthread_attr_destroy(&normal);
     gd_set_num_threads(3);
     meeting m = {.expected = 3};
-    gd_parallel_for(3, meet, &m);
+    gd_parallel_for(3, wait_for_all, &m);
     CHECK(m.arrived == 3);
 }
 
@@ -241,13 +241,13 @@ static int child_works(void) {
         if (!loop_works(64)) return 1;
     meeting m = {.expected = 3};
     gd_set_num_threads(3);
-    gd_parallel_for(3, meet, &m);
+    gd_parallel_for(3, wait_for_all, &m);
     if (m.arrived != 3) return 2;
     gd_set_num_threads(2);
     return loop_works(MANY) ? 0 : 3;
 }
 
-TEST(child_of_fork_makes_its_own_workers) {
+TEST(child_of_fork_creates_its_own_workers) {
     SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(4);
     CHECK(loop_works(100));
@@ -255,14 +255,14 @@ TEST(child_of_fork_makes_its_own_workers) {
     if (pid == 0) {
         if (count_workers() > 0) _exit(10);
         int failed = child_works();
-        /* and so does the child's child, leaving by exit() with its destructors */
+        /* the child's child works, too, and leaves by exit() with its destructors */
         pid_t grandchild = fork();
         if (grandchild == 0) exit(child_works());
         if (child_wait(grandchild) != 0) failed = 11;
         exit(failed);
     }
     CHECK(child_wait(pid) == 0);
-    CHECK(loop_works(100)); /* the parent's pool is as before */
+    CHECK(loop_works(100)); /* the parent's pool is unaffected */
 }
 
 static _Atomic bool stop_looping;
@@ -273,7 +273,7 @@ static void *loop_until_stopped(void *arg) {
     return NULL;
 }
 
-TEST(fork_during_another_threads_loop) {
+TEST(fork_during_a_loop_of_another_thread_works) {
     SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(4);
     stop_looping = false;
@@ -293,30 +293,31 @@ typedef struct fork_in_piece {
     _Atomic int good_children;
 } fork_in_piece;
 
-static void fork_here(void *arg, int64_t i) {
+static void fork_in_piece_body(void *arg, int64_t i) {
     fork_in_piece *f = arg;
     if (i % 8 != 0) return;
     pid_t pid = fork();
-    if (pid == 0) _exit(loop_works(20) ? 0 : 1); /* inline, and must not wait for anybody */
+    /* the loop runs inline, and must not wait for other threads */
+    if (pid == 0) _exit(loop_works(20) ? 0 : 1);
     if (child_wait(pid) == 0) f->good_children++;
 }
 
-TEST(fork_from_within_a_piece) {
+TEST(fork_inside_a_piece_works) {
     gd_set_num_threads(3);
     fork_in_piece f = {.parent = getpid()};
-    gd_parallel_for(32, fork_here, &f);
+    gd_parallel_for(32, fork_in_piece_body, &f);
     CHECK(f.good_children == 4);
     CHECK(loop_works(100));
 }
 
-/* The child returns from the piece that forked it: its caller's loop ends instead of waiting for
- * workers that are not there. A child of a worker ends with its thread. */
+/* The child returns from the piece that forked it: its loop ends instead of waiting for workers
+ * that do not exist. A child of a worker ends with its thread. */
 static void fork_and_return(void *arg, int64_t i) {
     (void)arg;
     if (i == 3) (void)!fork();
 }
 
-TEST(child_returns_from_a_piece) {
+TEST(a_forked_child_may_return_from_a_piece) {
     SKIP_WITHOUT_CHILD_THREADS;
     gd_set_num_threads(3);
     fork_in_piece f = {.parent = getpid()};
@@ -325,7 +326,7 @@ TEST(child_returns_from_a_piece) {
     CHECK(child_wait(-1) == 0);
 }
 
-static void exit_here(void *arg, int64_t i) {
+static void exit_in_piece(void *arg, int64_t i) {
     (void)arg;
     if (i == 5) exit(7);
     usleep(100);
@@ -335,13 +336,13 @@ static void loop_in_atexit(void) {
     if (!loop_works(100)) _exit(1);
 }
 
-/* exit() at awkward moments neither hangs nor crashes. */
-TEST(exit_from_anywhere) {
+/* exit() at any moment neither hangs nor crashes. */
+TEST(exit_may_be_called_anywhere) {
     SKIP_WITHOUT_CHILD_THREADS;
     pid_t pid = fork();
     if (pid == 0) {
         gd_set_num_threads(3);
-        gd_parallel_for(10, exit_here, NULL);
+        gd_parallel_for(10, exit_in_piece, NULL);
         _exit(1);
     }
     CHECK(child_wait(pid) == 7);
@@ -363,7 +364,7 @@ TEST(exit_from_anywhere) {
 TEST(the_library_may_be_unloaded) {
     const char *library = getenv("GRADUS_POOL_LIBRARY");
     if (!library) SKIP("GRADUS_POOL_LIBRARY names no library to load");
-    gd_set_num_threads(1); /* so that only the library's workers count */
+    gd_set_num_threads(1); /* only the workers of the loaded library count */
     for (int i = 0; i < 20; i++) {
         void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
         if (handle == NULL) fprintf(stderr, "%s\n", dlerror());
@@ -379,18 +380,18 @@ TEST(the_library_may_be_unloaded) {
             loop(MANY, count_piece, &t);
             CHECK(all_ran(&t, MANY, 1));
         }
-        if (i % 2) usleep(1000); /* workers asleep, or still spinning */
+        if (i % 2) usleep(1000); /* workers sleep, or still spin */
         dlclose(handle);
         pid_t pid = fork(); /* the fork handler is gone with the library */
         if (pid == 0) _exit(0);
         CHECK(child_wait(pid) == 0);
     }
-    CHECK(workers_come_to(0));
+    CHECK(wait_for_workers(0));
 }
 
 int main(int argc, char **argv) {
     setenv("GRADUS_NUM_THREADS", "3", 1);
     const int status = test_run_all(argc, argv);
-    gd_set_num_threads(4); /* leave with workers running */
+    gd_set_num_threads(4); /* exits with running workers */
     return status || !loop_works(100);
 }

@@ -1,4 +1,4 @@
-/* test_profiler.c - what gradus/profiler.h promises. */
+/* test_profiler.c - gradus/profiler.h: counts, tables, traces and anomaly mode. */
 #include <gradus/gradus.h>
 
 #include <math.h>
@@ -8,14 +8,14 @@
 #include "temp.h"
 #include "test.h"
 
-static void work(void) {
+static void run_ops(void) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_full(gd_dims(100, 100), 0.5));
     gd_tensor *y = gd_tanh(gd_tanh(x));
     gd_backward(gd_sum(y));
 }
 
-/* The row of an op, summed over its kernels. */
+/* Sums the rows of an op over its kernels. */
 static bool find_row(const char *op, gd_profile_row *sum) {
     gd_profile_row row;
     bool found = false;
@@ -31,9 +31,9 @@ static bool find_row(const char *op, gd_profile_row *sum) {
     return found;
 }
 
-TEST(nothing_is_measured_while_it_is_off) {
+TEST(a_stopped_profiler_measures_nothing) {
     gd_profiler_clear();
-    work();
+    run_ops();
     CHECK(!gd_profiler_is_on());
     CHECK(!gd_profiler_row(0, &(gd_profile_row){.op = NULL}));
 }
@@ -41,9 +41,9 @@ TEST(nothing_is_measured_while_it_is_off) {
 TEST(calls_bytes_and_memory_are_counted) {
     gd_profile_row row, last = {.total_ms = (double)INFINITY};
     CHECK(gd_profiler_start() == GD_OK && gd_profiler_is_on());
-    work();
+    run_ops();
     gd_profiler_stop();
-    work(); /* not counted */
+    run_ops(); /* not counted */
     CHECK(find_row("tanh", &row));
     CHECK(row.calls == 2);
     CHECK(row.bytes == 2 * 2 * 40000); /* 10000 floats in and out, twice */
@@ -56,13 +56,13 @@ TEST(calls_bytes_and_memory_are_counted) {
         last = row;
     }
     gd_profiler_start();
-    CHECK(!gd_profiler_row(0, &row)); /* a new start forgets */
+    CHECK(!gd_profiler_row(0, &row)); /* a new start clears the rows */
     gd_profiler_stop();
 }
 
 TEST(the_table_has_a_line_for_each_op) {
     gd_profiler_start();
-    work();
+    run_ops();
     gd_profiler_stop();
     char *text = NULL;
     size_t size;
@@ -81,7 +81,7 @@ TEST(the_trace_is_json_with_spans_calls_and_memory) {
     {
         GD_PROFILE("a \"span\"");
         GD_PROFILE("inside");
-        work();
+        run_ops();
     }
     gd_profiler_stop();
     const char *path = temp_path("trace.json");
@@ -103,7 +103,7 @@ TEST(the_trace_is_json_with_spans_calls_and_memory) {
         }
     }
     CHECK(spans == 1 && tanhs == 2 && counters > 3);
-    for (size_t i = 0; gd_json_at(events, i); i++) { /* all calls lie within the span */
+    for (size_t i = 0; gd_json_at(events, i); i++) { /* all calls are within the span */
         double at = gd_json_get(gd_json_at(events, i), "ts")->number;
         CHECK(at >= begin && at <= end);
     }
@@ -113,8 +113,8 @@ TEST(the_trace_is_json_with_spans_calls_and_memory) {
     CHECK(!gd_failed());
 }
 
-static void *work_often(void *unused) {
-    for (int i = 0; i < 50; i++) work();
+static void *run_ops_repeatedly(void *unused) {
+    for (int i = 0; i < 50; i++) run_ops();
     return unused;
 }
 
@@ -122,7 +122,8 @@ TEST(several_threads_are_measured_at_once) {
     pthread_t threads[4];
     gd_profile_row row;
     gd_profiler_start();
-    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, work_often, NULL) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, run_ops_repeatedly, NULL) == 0);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     gd_profiler_stop();
     CHECK(find_row("tanh", &row) && row.calls == 400);
@@ -130,7 +131,7 @@ TEST(several_threads_are_measured_at_once) {
     CHECK(!gd_profiler_row(0, &row));
 }
 
-TEST(anomaly_mode_names_the_op_behind_a_nan) {
+TEST(anomaly_mode_names_the_op_that_produced_a_nan) {
     GD_SCOPE;
     gd_set_anomaly_mode(true);
     CHECK(gd_anomaly_mode());
@@ -153,7 +154,7 @@ TEST(anomaly_mode_names_the_op_behind_a_nan) {
     CHECK(!gd_failed());
 }
 
-TEST(anomaly_mode_sees_backward) {
+TEST(anomaly_mode_checks_the_backward_pass) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_full(gd_dims(2), 0));
     gd_tensor *y = gd_sum(gd_mul(gd_sqrt(x), x)); /* its gradient is 0 * inf */

@@ -1,4 +1,4 @@
-/* test_progress.c - what a run shows: in terminals of any width, in a file, in a pipe. */
+/* test_progress.c - progress output in terminals of any width, files and pipes. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 static const gd_progress_value values[] = {
     {"loss", 0.12345}, {"accuracy", 0.9712}, {"val_loss", 0.31}, {"val_accuracy", 0.95}};
 
-static gd_progress_numbers half(void) {
+static gd_progress_numbers half_done(void) {
     return (gd_progress_numbers){.what = "epoch",
                                  .epoch = 2,
                                  .epochs = 5,
@@ -28,13 +28,13 @@ static gd_progress_numbers half(void) {
                                  .n_values = 2};
 }
 
-static int columns(const char *text) {
+static int column_count(const char *text) {
     int n = 0;
     for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
     return n;
 }
 
-TEST(bars_fit_their_terminals) {
+TEST(bars_fit_the_terminal_width) {
     static const struct {
         int width;
         const char *text;
@@ -48,7 +48,7 @@ TEST(bars_fit_their_terminals) {
         {1, "2"},
     };
     char text[GD_PROGRESS_TEXT];
-    const gd_progress_numbers n = half();
+    const gd_progress_numbers n = half_done();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gd_progress_bar(&n, cases[i].width, (gd_progress_style){false, false}, text);
         CHECK_SAYING(strcmp(text, cases[i].text) == 0, "width %d: '%s'", cases[i].width, text);
@@ -59,16 +59,18 @@ TEST(bars_fit_their_terminals) {
             any.batch = batch;
             any.left = batch ? 1e5 / batch : NAN;
             gd_progress_bar(&any, width, (gd_progress_style){true, false}, text);
-            CHECK_SAYING(columns(text) < (width > 2 ? width : 2), "width %d: '%s'", width, text);
+            CHECK_SAYING(column_count(text) < (width > 2 ? width : 2), "width %d: '%s'", width,
+                         text);
             any.batches = any.epochs = 0;
             gd_progress_bar(&any, width, (gd_progress_style){true, false}, text);
-            CHECK_SAYING(columns(text) < (width > 2 ? width : 2), "width %d: '%s'", width, text);
+            CHECK_SAYING(column_count(text) < (width > 2 ? width : 2), "width %d: '%s'", width,
+                         text);
         }
 }
 
-TEST(lines_that_stay_go_on_in_the_next_line) {
+TEST(permanent_lines_end_with_a_newline) {
     char text[GD_PROGRESS_TEXT];
-    gd_progress_numbers n = half();
+    gd_progress_numbers n = half_done();
     n.n_values = 4;
     gd_progress_result(&n, 0, text);
     CHECK_SAYING(strcmp(text, "epoch 2/5  4.2s  21.3k/s  loss 0.1235  accuracy 0.9712  val_loss "
@@ -84,7 +86,7 @@ TEST(lines_that_stay_go_on_in_the_next_line) {
                  "%s", text);
 }
 
-TEST(numbers_are_short) {
+TEST(numbers_are_printed_short) {
     static const struct {
         double value;
         const char *number;
@@ -126,7 +128,7 @@ static gd_status wait_a_little(gd_event *event, void *self) {
     return GD_OK;
 }
 
-static void train(gd_progress mode) {
+static void run_training(gd_progress mode) {
     GD_SCOPE;
     gd_tensor *x, *y;
     make_data(&x, &y);
@@ -137,13 +139,13 @@ static void train(gd_progress mode) {
            .callbacks = gd_callbacks(gd_callback_from(NULL, .batch_end = wait_a_little)));
 }
 
-/* What a child writes to its stderr, which is the other end of `mine`. */
+/* Reads what a child writes to its stderr, which is connected to `mine`. */
 static void read_child(int theirs, int mine, gd_progress mode, char *text, size_t size) {
     const pid_t child = fork();
     if (child == 0) {
         dup2(theirs, STDERR_FILENO);
         close(mine);
-        train(mode);
+        run_training(mode);
         _exit(0);
     }
     close(theirs);
@@ -166,7 +168,7 @@ static void read_terminal(int width, const char *term, gd_progress mode, char *t
     read_child(theirs, mine, mode, text, size);
 }
 
-static int count_of(const char *text, const char *part) {
+static int count_occurrences(const char *text, const char *part) {
     int n = 0;
     for (; (text = strstr(text, part)); text += strlen(part)) n++;
     return n;
@@ -174,7 +176,8 @@ static int count_of(const char *text, const char *part) {
 
 static char seen[1 << 18];
 
-/* No line is as wide as the terminal. Lines end at \r and \n; escape sequences take no columns. */
+/* Returns the width of the widest line. Lines end at \r and
+ * ; escape sequences have no width. */
 static int widest_line(const char *text) {
     int widest = 0, width = 0;
     for (; *text; text++) {
@@ -190,7 +193,7 @@ static int widest_line(const char *text) {
     return widest;
 }
 
-TEST(a_terminal_has_a_bar) {
+TEST(a_terminal_gets_a_bar) {
     static const int widths[] = {80, 40, 22};
     setenv("LC_ALL", "C.UTF-8", 1);
     unsetenv("NO_COLOR");
@@ -198,11 +201,12 @@ TEST(a_terminal_has_a_bar) {
         read_terminal(widths[i], "xterm", GD_PROGRESS_AUTO, seen, sizeof seen);
         CHECK_SAYING(widest_line(seen) < widths[i], "width %d: %d columns\n%s", widths[i],
                      widest_line(seen), seen);
-        CHECK_SAYING(count_of(seen, "\r") >= 4 && strstr(seen, "epoch 2/2  ") &&
+        CHECK_SAYING(count_occurrences(seen, "\r") >= 4 && strstr(seen, "epoch 2/2  ") &&
                          strstr(seen, "val_accuracy"),
                      "%s", seen);
-        /* at most ten times a second: a run of 60 batches of 10 ms is longer than half a second */
-        CHECK_SAYING(count_of(seen, "\x1b[K") < 30, "%d redraws", count_of(seen, "\x1b[K"));
+        /* updates at most ten times a second: 60 batches of 10 ms take longer than half a second */
+        CHECK_SAYING(count_occurrences(seen, "\x1b[K") < 30, "%d redraws",
+                     count_occurrences(seen, "\x1b[K"));
     }
     CHECK(strstr(seen, "━") == NULL);
     read_terminal(80, "xterm", GD_PROGRESS_AUTO, seen, sizeof seen);
@@ -215,18 +219,18 @@ TEST(a_terminal_has_a_bar) {
 }
 
 static void check_lines(const char *text) {
-    CHECK_SAYING(!strchr(text, '\x1b') && count_of(text, "epoch 1/2") == 1 &&
-                     count_of(text, "epoch 2/2") == 1,
+    CHECK_SAYING(!strchr(text, '\x1b') && count_occurrences(text, "epoch 1/2") == 1 &&
+                     count_occurrences(text, "epoch 2/2") == 1,
                  "%s", text);
     CHECK(strstr(text, "val_accuracy 0."));
 }
 
-TEST(a_pipe_and_a_dumb_terminal_have_lines) {
+TEST(a_pipe_and_a_dumb_terminal_get_lines) {
     int ends[2];
     CHECK(pipe(ends) == 0);
     read_child(ends[1], ends[0], GD_PROGRESS_AUTO, seen, sizeof seen);
     check_lines(seen);
-    CHECK_SAYING(!strchr(seen, '\r') && count_of(seen, "\n") == 2, "%s", seen);
+    CHECK_SAYING(!strchr(seen, '\r') && count_occurrences(seen, "\n") == 2, "%s", seen);
     read_terminal(80, "dumb", GD_PROGRESS_AUTO, seen, sizeof seen);
     check_lines(seen);
     CHECK(pipe(ends) == 0);

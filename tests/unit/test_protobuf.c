@@ -1,4 +1,5 @@
-/* test_protobuf.c - protocol buffers: both formats against Python's, limits, and what is refused.
+/* test_protobuf.c - protocol buffers: both formats compared with Python's, limits, and invalid
+ * messages.
  */
 #include <math.h>
 
@@ -92,7 +93,7 @@ static void check_values(gd_pb_doc *doc) {
           gd_pb_message(root, "nothing") == NULL);
 }
 
-TEST(what_python_wrote_is_read_and_written_byte_for_byte) {
+TEST(messages_written_by_python_are_read_and_written_byte_for_byte) {
     gd_pb_doc *doc, *from_text;
     char *again, *printed;
     size_t bytes, length;
@@ -125,7 +126,7 @@ TEST(a_message_is_filled_and_written) {
     gd_pb_doc *doc = gd_pb_new(&thing_schema);
     gd_pb *root = gd_pb_root(doc);
     gd_pb_put_int(root, "color", 10);
-    gd_pb_put_int(root, "color", 5); /* not repeated: the last one stays */
+    gd_pb_put_int(root, "color", 5); /* not repeated: the last value wins */
     gd_pb *child = gd_pb_put_message(root, "things");
     gd_pb_put_string(child, "text", "x");
     gd_pb_put_float(child, "floats", 0.25);
@@ -140,12 +141,13 @@ TEST(a_message_is_filled_and_written) {
         "%s", out);
     gd_free(out);
     gd_pb_put_int(root, "text", 1);
-    gd_pb_put_int(gd_pb_put_message(root, "no such"), "i32", 1); /* into nothing */
+    /* writes to a missing message are ignored */
+    gd_pb_put_int(gd_pb_put_message(root, "no such"), "i32", 1);
     CHECK(gd_pb_print(doc, &out, &bytes) == GD_E_ARGUMENT && says("'text'") && out == NULL);
     gd_pb_free(doc);
 }
 
-TEST(both_ways_of_repeated_numbers_are_read_and_unknown_fields_are_skipped) {
+TEST(packed_and_unpacked_numbers_are_read_and_unknown_fields_are_skipped) {
     gd_pb_doc *doc;
     /* packed numbers one by one, unpacked ones packed; fields 16 (all wire types), 500 */
     static const char mixed[] =
@@ -158,16 +160,17 @@ TEST(both_ways_of_repeated_numbers_are_read_and_unknown_fields_are_skipped) {
     CHECK(numbers && numbers->count == 2 && numbers->ints[1] == 8);
     CHECK(gd_pb_int(gd_pb_root(doc), "i32", 0) == 9);
     gd_pb_free(doc);
-    /* a message that comes in two parts is one */
+    /* a message in two parts is merged */
     CHECK(read_wire(&doc, "\x5a\x02\x08\x01\x5a\x02\x10\x02", 8) == GD_OK);
     const gd_pb *child = gd_pb_message(gd_pb_root(doc), "child");
     CHECK(gd_pb_int(child, "i32", 0) == 1 && gd_pb_int(child, "i64", 0) == 2);
     gd_pb_free(doc);
 }
 
-TEST(every_cut_of_a_message_is_refused_or_a_message) {
+TEST(a_message_truncated_anywhere_fails_or_is_valid) {
     for (size_t n = 0; n < WIRE; n++) {
-        char *part = malloc(n + 1); /* of exactly its size, so that a read behind it shows */
+        /* a heap copy of exactly this size, so that AddressSanitizer detects reads beyond it */
+        char *part = malloc(n + 1);
         memcpy(part, wire, n);
         gd_pb_doc *doc;
         gd_status status = gd_pb_read(&doc, &thing_schema, "cut", part, n);
@@ -178,30 +181,30 @@ TEST(every_cut_of_a_message_is_refused_or_a_message) {
     }
 }
 
-static void refuses_wire(const char *data, size_t bytes, const char *message) {
+static void check_wire_fails(const char *data, size_t bytes, const char *message) {
     gd_pb_doc *doc;
     CHECK(read_wire(&doc, data, bytes) == GD_E_FORMAT && doc == NULL);
     CHECK_SAYING(says(message), "%s", gd_latest_failure());
 }
 
 TEST(a_wrong_message_is_refused_with_the_place_and_the_field) {
-    refuses_wire("\x62\x02\x10\x01\x62\x03\x4a\x05z", 9,
-                 "thing.pb: byte 7: things[1].text: needs 5 bytes where 1 are left");
-    refuses_wire("\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02", 11,
-                 "byte 1: i32: a number has more than 64 bits");
-    refuses_wire("\x08\xff", 2, "i32: a number is cut off");
-    refuses_wire("\x0a\x00", 2, "i32: has wire type 2; in a Thing it has 0");
-    refuses_wire("\x0b", 1, "i32: has wire type 3");
-    refuses_wire("\x83\x01", 2, "byte 2: a group");
-    refuses_wire("\x00", 1, "byte 0: a field has no such number");
-    refuses_wire("\x4a\x02\xc3\x28", 4, "text: a string is not UTF-8");
-    refuses_wire("\x4a\x01\0", 3, "text: a string is not UTF-8, or holds a zero byte");
-    refuses_wire("\x3d\x00\x00", 3, "f: a number is cut off");
-    refuses_wire("\x7a\x05\x00\x00\x00\x00\x00", 7,
-                 "floats[0]: packed numbers do not fill their bytes");
-    refuses_wire("\x72\x02\x01\x80", 4, "byte 3: packed[0]: a number is cut off");
-    refuses_wire("\x5a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11,
-                 "child: needs 18446744073709551615 bytes where 0 are left");
+    check_wire_fails("\x62\x02\x10\x01\x62\x03\x4a\x05z", 9,
+                     "thing.pb: byte 7: things[1].text: needs 5 bytes where 1 are left");
+    check_wire_fails("\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02", 11,
+                     "byte 1: i32: a number has more than 64 bits");
+    check_wire_fails("\x08\xff", 2, "i32: a number is truncated");
+    check_wire_fails("\x0a\x00", 2, "i32: has wire type 2; in a Thing it has 0");
+    check_wire_fails("\x0b", 1, "i32: has wire type 3");
+    check_wire_fails("\x83\x01", 2, "byte 2: a group");
+    check_wire_fails("\x00", 1, "byte 0: a field number must be from 1 to 2^29 - 1");
+    check_wire_fails("\x4a\x02\xc3\x28", 4, "text: a string is not UTF-8");
+    check_wire_fails("\x4a\x01\0", 3, "text: a string is not UTF-8, or holds a zero byte");
+    check_wire_fails("\x3d\x00\x00", 3, "f: a number is truncated");
+    check_wire_fails("\x7a\x05\x00\x00\x00\x00\x00", 7,
+                     "floats[0]: packed numbers do not fill their bytes");
+    check_wire_fails("\x72\x02\x01\x80", 4, "byte 3: packed[0]: a number is truncated");
+    check_wire_fails("\x5a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11,
+                     "child: needs 18446744073709551615 bytes where 0 are left");
 }
 
 TEST(nesting_has_a_limit) {
@@ -234,7 +237,7 @@ TEST(nesting_has_a_limit) {
     free(prose);
 }
 
-TEST(text_is_read_in_all_its_forms) {
+TEST(text_is_read_in_all_notations) {
     gd_pb_doc *doc;
     CHECK_SAYING(
         read_text(&doc, "# a comment\n"
@@ -261,39 +264,40 @@ TEST(text_is_read_in_all_its_forms) {
     gd_pb_free(doc);
 }
 
-static void refuses_text(const char *data, const char *message) {
+static void check_text_fails(const char *data, const char *message) {
     gd_pb_doc *doc;
     CHECK(read_text(&doc, data) == GD_E_FORMAT && doc == NULL);
     CHECK_SAYING(says(message), "%s: %s", data, gd_latest_failure());
 }
 
-TEST(wrong_text_is_refused_with_line_column_and_field) {
-    refuses_text("i32: 1\nthings {\n  wrong: 1\n}",
-                 "thing.txt:3:3: things[0]: a Thing has no field 'wrong'");
-    refuses_text("i32: x", "thing.txt:1:6: i32: expected an integer of 32 bits, found 'x'");
-    refuses_text("i32: 2147483648", "i32: expected an integer of 32 bits, found '2147483648'");
-    refuses_text("u32: -1", "u32: expected a nonnegative integer");
-    refuses_text("i32: 1 i32: 2", "thing.txt:1:8: i32: is given twice");
-    refuses_text("i32: [1]", "i32: takes one value");
-    refuses_text("color: PINK", "color: expected a name of this enum");
-    refuses_text("text: \"a\n\"", "text: expected a closing quote, found byte 0x0A");
-    refuses_text("text: \"\\q\"", "expected an escape");
-    refuses_text("text: \"\\xff\"", "text: a string is not UTF-8");
-    refuses_text("text: x", "text: expected a string in quotes");
-    refuses_text("child { i32: 1", "child: expected '}', found the end");
-    refuses_text("child < i32: 1 }", "child: expected the name of a field, found '}'");
-    refuses_text("child: 3", "child: expected '{', found '3'");
-    refuses_text("numbers: [1 2]", "numbers[0]: expected ',' or ']', found '2'");
-    refuses_text("numbers: [1,]", "expected a value");
-    refuses_text("i32 1", "i32: expected ':'");
-    refuses_text("[a.b]: 1", "expected the name of a field, found '['");
-    refuses_text("f: 0x10", "f: expected a number");
-    refuses_text("i32: ", "i32: expected an integer of 32 bits, found the end");
+TEST(invalid_text_fails_with_line_column_and_field) {
+    check_text_fails("i32: 1\nthings {\n  wrong: 1\n}",
+                     "thing.txt:3:3: things[0]: a Thing has no field 'wrong'");
+    check_text_fails("i32: x", "thing.txt:1:6: i32: expected an integer of 32 bits, found 'x'");
+    check_text_fails("i32: 2147483648", "i32: expected an integer of 32 bits, found '2147483648'");
+    check_text_fails("u32: -1", "u32: expected a nonnegative integer");
+    check_text_fails("i32: 1 i32: 2", "thing.txt:1:8: i32: is given twice");
+    check_text_fails("i32: [1]", "i32: takes one value");
+    check_text_fails("color: PINK", "color: expected a name of this enum");
+    check_text_fails("text: \"a\n\"", "text: expected a closing quote, found byte 0x0A");
+    check_text_fails("text: \"\\q\"", "expected an escape");
+    check_text_fails("text: \"\\xff\"", "text: a string is not UTF-8");
+    check_text_fails("text: x", "text: expected a string in quotes");
+    check_text_fails("child { i32: 1", "child: expected '}', found the end");
+    check_text_fails("child < i32: 1 }", "child: expected the name of a field, found '}'");
+    check_text_fails("child: 3", "child: expected '{', found '3'");
+    check_text_fails("numbers: [1 2]", "numbers[0]: expected ',' or ']', found '2'");
+    check_text_fails("numbers: [1,]", "expected a value");
+    check_text_fails("i32 1", "i32: expected ':'");
+    check_text_fails("[a.b]: 1", "expected the name of a field, found '['");
+    check_text_fails("f: 0x10", "f: expected a number");
+    check_text_fails("i32: ", "i32: expected an integer of 32 bits, found the end");
 }
 
-/* --- the short form of fuzz/fuzz_protobuf.c: damaged messages, always the same ones ----------- */
+/* --- short form of fuzz/fuzz_protobuf.c: a fixed sequence of damaged messages --------------------
+ */
 
-TEST(damaged_messages_never_crash_and_what_is_read_can_be_written) {
+TEST(damaged_messages_never_crash_and_can_be_written_if_they_are_read) {
     for (int round = 0; round < 20000; round++) {
         size_t size;
         uint8_t *data = round & 1 ? damaged_copy(text, sizeof text - 1, &size)

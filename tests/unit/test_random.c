@@ -1,9 +1,9 @@
-/* test_random.c - what random numbers promise: a pure function of (seed, call, element), one number
- * of the generator a call, the same bits for any number of threads, instruction set and kernel, and
- * the distributions that the names say.
+/* test_random.c - random numbers are a pure function of (seed, call, element), advance the
+ * generator by one for each call, have the same bits for any number of threads, instruction set and
+ * kernel, and follow their distributions.
  *
- * Seeds are fixed, so the statistical checks always give the same answer; their bounds are those
- * that a fair generator passes in all but one of a thousand seeds or fewer.
+ * Seeds are fixed, so the statistical checks are deterministic. A fair generator passes their
+ * bounds for all but one seed in a thousand or fewer.
  */
 #include <math.h>
 
@@ -47,8 +47,8 @@ static const maker makers[] = {make_uniform, make_normal,    make_randint,   mak
 enum { MAKERS = sizeof makers / sizeof *makers };
 static const gd_dtype float_dtypes[] = {GD_F32, GD_F64, GD_F16, GD_BF16};
 
-/* The elements as doubles, sorted or not; freed by the caller. */
-static double *values(gd_tensor *t, int64_t *n) {
+/* Returns the elements as doubles; the caller frees them. */
+static double *values_as_doubles(gd_tensor *t, int64_t *n) {
     gd_tensor *wide = gd_cast(t, GD_F64);
     *n = gd_tensor_numel(wide);
     double *v = malloc((size_t)*n * sizeof *v + 1);
@@ -61,10 +61,11 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The largest distance between the empirical and the given distribution function, times sqrt(n). */
-static double kolmogorov(gd_tensor *t, double (*distribution)(double)) {
+/* The Kolmogorov-Smirnov statistic: the largest distance between the empirical and the given
+ * distribution function, times sqrt(n). */
+static double kolmogorov_smirnov(gd_tensor *t, double (*distribution)(double)) {
     int64_t n;
-    double *v = values(t, &n), worst = 0;
+    double *v = values_as_doubles(t, &n), worst = 0;
     qsort(v, (size_t)n, sizeof *v, by_value);
     for (int64_t i = 0; i < n; i++) {
         double f = distribution(v[i]);
@@ -77,7 +78,7 @@ static double kolmogorov(gd_tensor *t, double (*distribution)(double)) {
 static double uniform_distribution(double x) { return x; }
 static double normal_distribution(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
 
-static double mean_of(const double *v, int64_t n, int power, double center) {
+static double central_moment(const double *v, int64_t n, int power, double center) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += pow(v[i] - center, power);
     return sum / (double)n;
@@ -85,7 +86,7 @@ static double mean_of(const double *v, int64_t n, int power, double center) {
 
 /* --- the generator ---------------------------------------------------------------------------- */
 
-TEST(philox_gives_the_published_words) {
+TEST(philox_gives_the_published_values) {
     static const struct {
         gd_rng rng;
         uint64_t block;
@@ -104,42 +105,43 @@ TEST(philox_gives_the_published_words) {
     }
 }
 
-TEST(each_call_takes_one_number_whatever_its_size) {
+TEST(each_call_advances_the_counter_by_one) {
     GD_SCOPE;
     gd_seed(5);
     CHECK(gd_rng_state().seed == 5 && gd_rng_state().call == 0);
     uint64_t call = 0;
     gd_tensor *x = gd_ones(gd_dims(3, 4));
     CHECK(gd_rng_state().call == call);
-#define TAKES(n, expression)                                                             \
+#define CHECK_ADVANCES(n, expression)                                                    \
     do {                                                                                 \
         CHECK(!gd_tensor_is_error(expression));                                          \
         call += n;                                                                       \
         CHECK_SAYING(gd_rng_state().call == call, "%llu, not %llu",                      \
                      (unsigned long long)gd_rng_state().call, (unsigned long long)call); \
     } while (0)
-    TAKES(1, gd_rand(gd_dims(1)));
-    TAKES(1, gd_rand(gd_dims(1000, 100)));
-    TAKES(1, gd_rand(gd_dims(0)));
-    TAKES(1, gd_randn(gd_dims(5), .dtype = GD_F64));
-    TAKES(1, gd_uniform(gd_dims()));
-    TAKES(1, gd_normal(gd_dims(7)));
-    TAKES(1, gd_rand_like(x));
-    TAKES(1, gd_randn_like(x));
-    TAKES(1, gd_bernoulli(x));
-    TAKES(1, gd_randint(gd_dims(9), 0, 10));
-    TAKES(1, gd_randperm(100));
-    TAKES(1, gd_multinomial(x, 2));
-    TAKES(1, gd_dropout(x));
-    TAKES(1, gd_dropout(x, .p = 0));
-    TAKES(0, gd_dropout(x, .training = false));
-    TAKES(0, gd_zeros(gd_dims(4)));
-    CHECK(gd_tensor_is_error(gd_randint(gd_dims(3), 5, 5))); /* a refused call takes none */
+    CHECK_ADVANCES(1, gd_rand(gd_dims(1)));
+    CHECK_ADVANCES(1, gd_rand(gd_dims(1000, 100)));
+    CHECK_ADVANCES(1, gd_rand(gd_dims(0)));
+    CHECK_ADVANCES(1, gd_randn(gd_dims(5), .dtype = GD_F64));
+    CHECK_ADVANCES(1, gd_uniform(gd_dims()));
+    CHECK_ADVANCES(1, gd_normal(gd_dims(7)));
+    CHECK_ADVANCES(1, gd_rand_like(x));
+    CHECK_ADVANCES(1, gd_randn_like(x));
+    CHECK_ADVANCES(1, gd_bernoulli(x));
+    CHECK_ADVANCES(1, gd_randint(gd_dims(9), 0, 10));
+    CHECK_ADVANCES(1, gd_randperm(100));
+    CHECK_ADVANCES(1, gd_multinomial(x, 2));
+    CHECK_ADVANCES(1, gd_dropout(x));
+    CHECK_ADVANCES(1, gd_dropout(x, .p = 0));
+    CHECK_ADVANCES(0, gd_dropout(x, .training = false));
+    CHECK_ADVANCES(0, gd_zeros(gd_dims(4)));
+    /* a failed call does not advance the generator */
+    CHECK(gd_tensor_is_error(gd_randint(gd_dims(3), 5, 5)));
     CHECK(gd_rng_state().call == call);
     gd_clear_error();
 }
 
-TEST(state_can_be_set_back) {
+TEST(state_can_be_restored) {
     GD_SCOPE;
     gd_seed(11);
     gd_rand(gd_dims(3));
@@ -156,7 +158,7 @@ TEST(state_can_be_set_back) {
 
 /* --- the same bits ---------------------------------------------------------------------------- */
 
-TEST(elements_are_the_words_that_the_header_says) {
+TEST(elements_follow_the_documented_formula) {
     GD_SCOPE;
     enum { N = 1001 };
     gd_seed(0x123456789abcdef);
@@ -233,25 +235,26 @@ TEST(uniform_numbers_are_uniform) {
         gd_seed(21 + (uint64_t)t);
         gd_tensor *x = gd_rand(gd_dims(1000000), .dtype = float_dtypes[t]);
         int64_t n;
-        double *v = values(x, &n), lag = 0;
-        CHECK_SAYING(kolmogorov(x, uniform_distribution) < 1.95, "%g",
-                     kolmogorov(x, uniform_distribution));
-        CHECK(fabs(mean_of(v, n, 1, 0.5)) < 3.3 * sqrt(1.0 / 12 / (double)n));
-        CHECK(fabs(mean_of(v, n, 2, 0.5) - 1.0 / 12) < 3.3 * sqrt(1.0 / 180 / (double)n));
+        double *v = values_as_doubles(x, &n), lag = 0;
+        CHECK_SAYING(kolmogorov_smirnov(x, uniform_distribution) < 1.95, "%g",
+                     kolmogorov_smirnov(x, uniform_distribution));
+        CHECK(fabs(central_moment(v, n, 1, 0.5)) < 3.3 * sqrt(1.0 / 12 / (double)n));
+        CHECK(fabs(central_moment(v, n, 2, 0.5) - 1.0 / 12) < 3.3 * sqrt(1.0 / 180 / (double)n));
         for (int64_t i = 1; i < n; i++)
-            lag += (v[i] - 0.5) * (v[i - 1] - 0.5); /* neighbours know nothing of each other */
+            lag += (v[i] - 0.5) * (v[i - 1] - 0.5); /* neighbors are uncorrelated */
         CHECK(fabs(lag / (double)n) < 3.3 / 12 / sqrt((double)n));
         for (int64_t i = 0; i < n; i++) CHECK(v[i] >= 0 && v[i] < 1);
         free(v);
     }
 }
 
-TEST(halves_of_uniform_have_all_their_values_below_one) {
+TEST(uniform_half_precision_numbers_stay_below_one) {
     for (int t = 2; t < 4; t++) {
         GD_SCOPE;
         gd_seed(31);
         int64_t n, levels = t == 2 ? 2048 : 256;
-        double *v = values(gd_rand(gd_dims(400000), .dtype = float_dtypes[t]), &n), chi = 0;
+        double *v = values_as_doubles(gd_rand(gd_dims(400000), .dtype = float_dtypes[t]), &n),
+               chi = 0;
         int *count = calloc((size_t)levels, sizeof *count);
         for (int64_t i = 0; i < n; i++) {
             CHECK(v[i] >= 0 && v[i] < 1 && v[i] * (double)levels == floor(v[i] * (double)levels));
@@ -278,8 +281,8 @@ TEST(uniform_stays_below_high_where_rounding_would_reach_it) {
         CHECK(top < 0);
         CHECK((dtype == GD_F64 ? gd_uniform_f64(&r, ~0u, ~0u) : gd_uniform_f32(&r, ~0u)) == 3);
         int64_t n;
-        double *v =
-            values(gd_uniform(gd_dims(20000), .low = 7.5, .high = 8.25, .dtype = dtype), &n);
+        double *v = values_as_doubles(
+            gd_uniform(gd_dims(20000), .low = 7.5, .high = 8.25, .dtype = dtype), &n);
         for (int64_t i = 0; i < n; i++) CHECK(v[i] >= 7.5 && v[i] < 8.25);
         free(v);
     }
@@ -293,16 +296,16 @@ TEST(normal_numbers_are_normal) {
         gd_seed(41 + (uint64_t)t);
         gd_tensor *x = gd_randn(gd_dims(1000, 1000), .dtype = float_dtypes[t]);
         int64_t n;
-        double *v = values(x, &n), root = sqrt((double)n), lag = 0, pairs = 0;
-        CHECK_SAYING(kolmogorov(x, normal_distribution) < 1.95, "%g",
-                     kolmogorov(x, normal_distribution));
-        CHECK(fabs(mean_of(v, n, 1, 0)) < 3.3 / root);
-        CHECK(fabs(mean_of(v, n, 2, 0) - 1) < 3.3 * sqrt(2) / root);
-        CHECK(fabs(mean_of(v, n, 3, 0)) < 3.3 * sqrt(15) / root);
-        CHECK(fabs(mean_of(v, n, 4, 0) - 3) < 3.3 * sqrt(96) / root);
+        double *v = values_as_doubles(x, &n), root = sqrt((double)n), lag = 0, pairs = 0;
+        CHECK_SAYING(kolmogorov_smirnov(x, normal_distribution) < 1.95, "%g",
+                     kolmogorov_smirnov(x, normal_distribution));
+        CHECK(fabs(central_moment(v, n, 1, 0)) < 3.3 / root);
+        CHECK(fabs(central_moment(v, n, 2, 0) - 1) < 3.3 * sqrt(2) / root);
+        CHECK(fabs(central_moment(v, n, 3, 0)) < 3.3 * sqrt(15) / root);
+        CHECK(fabs(central_moment(v, n, 4, 0) - 3) < 3.3 * sqrt(96) / root);
         for (int64_t i = 1; i < n; i++) lag += v[i] * v[i - 1];
-        for (int64_t i = 1; i < n; i += 2)
-            pairs += (v[i] * v[i] - 1) * (v[i - 1] * v[i - 1] - 1); /* of one radius */
+        /* the two numbers of a pair come from the same radius */
+        for (int64_t i = 1; i < n; i += 2) pairs += (v[i] * v[i] - 1) * (v[i - 1] * v[i - 1] - 1);
         CHECK(fabs(lag / root) < 3.3);
         CHECK(fabs(pairs / sqrt((double)n / 2)) < 3.3 * 2);
         int64_t beyond = 0;
@@ -316,13 +319,13 @@ TEST(normal_numbers_are_normal) {
     }
 }
 
-TEST(normals_agree_with_the_formula_in_higher_precision) {
+TEST(normal_numbers_agree_with_the_formula_in_higher_precision) {
     double worst = 0, worst_wide = 0;
     for (uint64_t i = 0; i < 300000; i++) {
         uint32_t w[4];
         gd_philox((gd_rng){77, 0}, i, w);
         if (i < 1000) w[0] = (uint32_t)i;                /* the far tail */
-        else if (i < 2000) w[0] = ~(uint32_t)(i - 1000); /* the very center */
+        else if (i < 2000) w[0] = ~(uint32_t)(i - 1000); /* the center */
         if (i % 5 == 0)
             w[1] = w[2] =
                 (w[1] & 7) * 0x20000000u + (w[3] & 3) - 2; /* near the multiples of pi / 4 */
@@ -349,11 +352,11 @@ TEST(mean_and_std_shift_and_scale) {
     GD_SCOPE;
     gd_seed(51);
     int64_t n;
-    double *v = values(gd_normal(gd_dims(200000), .mean = -4, .std = 3), &n);
-    CHECK(fabs(mean_of(v, n, 1, -4)) < 3.3 * 3 / sqrt((double)n));
-    CHECK(fabs(mean_of(v, n, 2, -4) - 9) < 3.3 * 9 * sqrt(2) / sqrt((double)n));
+    double *v = values_as_doubles(gd_normal(gd_dims(200000), .mean = -4, .std = 3), &n);
+    CHECK(fabs(central_moment(v, n, 1, -4)) < 3.3 * 3 / sqrt((double)n));
+    CHECK(fabs(central_moment(v, n, 2, -4) - 9) < 3.3 * 9 * sqrt(2) / sqrt((double)n));
     free(v);
-    v = values(gd_normal(gd_dims(1000), .mean = 1.5, .std = 0), &n);
+    v = values_as_doubles(gd_normal(gd_dims(1000), .mean = 1.5, .std = 0), &n);
     for (int64_t i = 0; i < n; i++) CHECK(v[i] == 1.5);
     free(v);
 }
@@ -365,7 +368,7 @@ TEST(randint_covers_its_range_evenly) {
     gd_seed(61);
     enum { N = 700000, LOW = -3, HIGH = 4 };
     int64_t n, count[HIGH - LOW] = {0};
-    double *v = values(gd_randint(gd_dims(N), LOW, HIGH), &n), chi = 0;
+    double *v = values_as_doubles(gd_randint(gd_dims(N), LOW, HIGH), &n), chi = 0;
     for (int64_t i = 0; i < n; i++) {
         CHECK(v[i] >= LOW && v[i] < HIGH);
         count[(int)v[i] - LOW]++;
@@ -373,10 +376,10 @@ TEST(randint_covers_its_range_evenly) {
     for (int k = 0; k < HIGH - LOW; k++) chi += pow((double)count[k] - N / 7.0, 2) / (N / 7.0);
     CHECK_SAYING(chi < 22.5, "%g", chi); /* 6 degrees of freedom */
     free(v);
-    const int64_t *integer = gd_data(gd_randint(gd_dims(1000), INT64_MIN, INT64_MAX)),
+    const int64_t *full_range = gd_data(gd_randint(gd_dims(1000), INT64_MIN, INT64_MAX)),
                   *one = gd_data(gd_randint(gd_dims(50), 8, 9));
     int negative = 0;
-    for (int i = 0; i < 1000; i++) negative += integer[i] < 0;
+    for (int i = 0; i < 1000; i++) negative += full_range[i] < 0;
     CHECK(abs(negative - 500) < 60);
     for (int i = 0; i < 50; i++) CHECK(one[i] == 8);
 }
@@ -400,7 +403,7 @@ TEST(randperm_is_a_permutation_and_all_are_equally_likely) {
     for (int i = 0; i < draws; i++) {
         GD_SCOPE;
         const int32_t *v = gd_data(gd_randperm(4, .dtype = GD_I32));
-        int rank = 0; /* of the permutation among all 24 */
+        int rank = 0; /* the rank of the permutation among all 24 */
         for (int a = 0, weight = 6; a < 3; weight /= 3 - a, a++)
             for (int b = a + 1; b < 4; b++) rank += (v[b] < v[a]) * weight;
         count[rank]++;
@@ -410,9 +413,9 @@ TEST(randperm_is_a_permutation_and_all_are_equally_likely) {
     CHECK_SAYING(chi < 49.7, "%g", chi); /* 23 degrees of freedom */
 }
 
-/* --- choosing --------------------------------------------------------------------------------- */
+/* --- bernoulli, multinomial ------------------------------------------------------------------- */
 
-TEST(bernoulli_follows_each_element) {
+TEST(bernoulli_uses_the_probability_of_each_element) {
     GD_SCOPE;
     gd_seed(81);
     enum { N = 100000 };
@@ -432,7 +435,7 @@ TEST(bernoulli_follows_each_element) {
     }
 }
 
-TEST(multinomial_draws_with_replacement_as_weighted) {
+TEST(multinomial_with_replacement_follows_the_weights) {
     GD_SCOPE;
     gd_seed(91);
     enum { N = 100000 };
@@ -453,7 +456,7 @@ TEST(multinomial_draws_with_replacement_as_weighted) {
     }
 }
 
-TEST(multinomial_draws_without_replacement_as_weighted) {
+TEST(multinomial_without_replacement_follows_the_weights) {
     GD_SCOPE;
     gd_seed(92);
     enum { N = 100000 };
@@ -482,7 +485,7 @@ TEST(multinomial_draws_without_replacement_as_weighted) {
 
 /* --- dropout ---------------------------------------------------------------------------------- */
 
-TEST(dropout_zeroes_and_scales_and_so_does_its_gradient) {
+TEST(dropout_and_its_gradient_zero_and_scale) {
     gd_seed(101);
     for (int t = 0; t < 4; t++) {
         GD_SCOPE;
@@ -491,7 +494,8 @@ TEST(dropout_zeroes_and_scales_and_so_does_its_gradient) {
         gd_tensor *y = gd_dropout(x, .p = 0.25);
         CHECK(gd_backward(gd_sum(y)) == GD_OK);
         int64_t n, zeros = 0;
-        double *a = values(x, &n), *b = values(y, &n), *g = values(gd_tensor_grad(x), &n),
+        double *a = values_as_doubles(x, &n), *b = values_as_doubles(y, &n),
+               *g = values_as_doubles(gd_tensor_grad(x), &n),
                last = t == 1   ? 1e-15
                       : t == 0 ? 1e-6
                                : 1e-2;
@@ -506,7 +510,7 @@ TEST(dropout_zeroes_and_scales_and_so_does_its_gradient) {
     }
 }
 
-TEST(dropout_without_training_is_its_input) {
+TEST(dropout_outside_training_returns_its_input) {
     GD_SCOPE;
     gd_tensor *x = gd_randn(gd_dims(5, 5));
     CHECK(gd_dropout(x, .training = false) == x);
@@ -531,7 +535,7 @@ static gd_tensor *cube_of_dropout(gd_tensors inputs, void *user) {
     return gd_sum(gd_mul(gd_mul(y, y), y));
 }
 
-TEST(dropout_has_gradients_of_both_orders) {
+TEST(dropout_has_first_and_second_order_gradients) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(3, 5), .dtype = GD_F64));
     CHECK_SAYING(gd_gradcheck(cube_of_dropout, gd_list(x), NULL, .second_order = true) == GD_OK,
@@ -540,48 +544,48 @@ TEST(dropout_has_gradients_of_both_orders) {
 
 /* --- failures --------------------------------------------------------------------------------- */
 
-TEST(what_makes_no_sense_is_refused) {
+TEST(invalid_arguments_fail) {
     GD_SCOPE;
     float bad[3] = {0.5f, 1.5f, 0}, nan[2] = {NAN, 1}, none[2] = {0, 0}, negative[2] = {1, -1};
     gd_tensor *integer = gd_full(gd_dims(3), 1, .dtype = GD_I64), *x = gd_ones(gd_dims(3));
-#define REFUSED(status, expression)                                                            \
+#define CHECK_FAILS(status, expression)                                                        \
     do {                                                                                       \
         CHECK(gd_tensor_is_error(expression));                                                 \
         CHECK_SAYING(gd_error_status() == status, "%s: %s", gd_status_name(gd_error_status()), \
                      gd_error_message());                                                      \
         gd_clear_error();                                                                      \
     } while (0)
-    REFUSED(GD_E_DTYPE, gd_rand(gd_dims(3), .dtype = GD_I32));
-    REFUSED(GD_E_DTYPE, gd_randn_like(integer));
-    REFUSED(GD_E_SHAPE, gd_rand(gd_dims(3, -1)));
-    REFUSED(GD_E_OVERFLOW, gd_randn(gd_dims(INT64_C(1) << 40, INT64_C(1) << 40)));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = 2, .high = 1));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = NAN));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .high = INFINITY));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = -3e38, .high = 3e38));
-    REFUSED(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .high = 70000, .dtype = GD_F16));
-    REFUSED(GD_E_ARGUMENT, gd_normal(gd_dims(3), .std = -1));
-    REFUSED(GD_E_ARGUMENT, gd_randint(gd_dims(3), 4, 4));
-    REFUSED(GD_E_OVERFLOW, gd_randint(gd_dims(3), 0, 300, .dtype = GD_U8));
-    REFUSED(GD_E_ARGUMENT, gd_randperm(-1));
-    REFUSED(GD_E_OVERFLOW, gd_randperm(300, .dtype = GD_U8));
-    REFUSED(GD_E_DTYPE, gd_randperm(3, .dtype = GD_F32));
-    REFUSED(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(3), GD_F32, bad)));
-    REFUSED(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(2), GD_F32, nan)));
-    REFUSED(GD_E_DTYPE, gd_bernoulli(integer));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(x, 4));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(x, 0));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(3), GD_F32, bad), 3));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, none), 1));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, negative), 1));
-    REFUSED(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, nan), 1));
-    REFUSED(GD_E_SHAPE, gd_multinomial(gd_ones(gd_dims(2, 2, 2)), 1));
-    REFUSED(GD_E_ARGUMENT, gd_dropout(x, .p = 1.5));
-    REFUSED(GD_E_ARGUMENT, gd_dropout(x, .p = -0.1));
-    REFUSED(GD_E_DTYPE, gd_dropout(integer));
+    CHECK_FAILS(GD_E_DTYPE, gd_rand(gd_dims(3), .dtype = GD_I32));
+    CHECK_FAILS(GD_E_DTYPE, gd_randn_like(integer));
+    CHECK_FAILS(GD_E_SHAPE, gd_rand(gd_dims(3, -1)));
+    CHECK_FAILS(GD_E_OVERFLOW, gd_randn(gd_dims(INT64_C(1) << 40, INT64_C(1) << 40)));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = 2, .high = 1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = NAN));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .high = INFINITY));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .low = -3e38, .high = 3e38));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_uniform(gd_dims(3), .high = 70000, .dtype = GD_F16));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_normal(gd_dims(3), .std = -1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_randint(gd_dims(3), 4, 4));
+    CHECK_FAILS(GD_E_OVERFLOW, gd_randint(gd_dims(3), 0, 300, .dtype = GD_U8));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_randperm(-1));
+    CHECK_FAILS(GD_E_OVERFLOW, gd_randperm(300, .dtype = GD_U8));
+    CHECK_FAILS(GD_E_DTYPE, gd_randperm(3, .dtype = GD_F32));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(3), GD_F32, bad)));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_bernoulli(gd_from_array(gd_dims(2), GD_F32, nan)));
+    CHECK_FAILS(GD_E_DTYPE, gd_bernoulli(integer));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(x, 4));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(x, 0));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(3), GD_F32, bad), 3));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, none), 1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, negative), 1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_multinomial(gd_from_array(gd_dims(2), GD_F32, nan), 1));
+    CHECK_FAILS(GD_E_SHAPE, gd_multinomial(gd_ones(gd_dims(2, 2, 2)), 1));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_dropout(x, .p = 1.5));
+    CHECK_FAILS(GD_E_ARGUMENT, gd_dropout(x, .p = -0.1));
+    CHECK_FAILS(GD_E_DTYPE, gd_dropout(integer));
 }
 
-TEST(a_bad_probability_is_named_with_its_place) {
+TEST(an_invalid_probability_is_reported_with_its_index) {
     GD_SCOPE;
     gd_tensor *p = gd_full(gd_dims(40000), 0.5);
     float *v = gd_data(p);
@@ -592,7 +596,7 @@ TEST(a_bad_probability_is_named_with_its_place) {
     gd_clear_error();
 }
 
-TEST(no_memory_is_a_status) {
+TEST(failed_allocations_return_a_status) {
     for (fault_walk faults = {.what = "drawing", .lasting = true}; fault_next(&faults);) {
         GD_SCOPE;
         gd_tensor *w = gd_ones(gd_dims(5));

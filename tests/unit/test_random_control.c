@@ -1,8 +1,8 @@
 /* test_random_control.c - random nested branches and loops give the same results in plans as in
- * eager code, where they are ordinary C: values, gradients and gradients of gradients.
+ * eager code, where they are ordinary C: values, gradients and second-order gradients.
  *
  * Every function has its own seed, because a graph calls it once, and eager code as often as the
- * data require. All values are f64 (ROWS, COLUMNS), except for the counters of loops.
+ * data requires. All values are f64 (ROWS, COLUMNS), except for loop counters.
  */
 #include "draw.h"
 #include "random_graphs.h"
@@ -11,13 +11,13 @@
 enum { ROWS = 3, COLUMNS = 4, INPUTS = 3, MOST_VALUES = 32, DEEPEST = 3 };
 
 /* The values that a function captures. */
-typedef struct around {
+typedef struct captured_values {
     uint64_t seed;
     int depth, count, steps;
     gd_tensor *values[MOST_VALUES];
-} around;
+} captured_values;
 
-static gd_tensor *plain(draws *d, gd_tensor *a, gd_tensor *b) {
+static gd_tensor *random_simple_op(draws *d, gd_tensor *a, gd_tensor *b) {
     switch (draw_below(d, 14)) {
     case 0: return gd_add(a, b);
     case 1: return gd_sub(a, b);
@@ -38,13 +38,13 @@ static gd_tensor *plain(draws *d, gd_tensor *a, gd_tensor *b) {
     }
 }
 
-static gd_tensor *made(draws *d, around *o);
+static gd_tensor *random_value(draws *d, captured_values *o);
 
-/* Adds values to those around, then gives `n` of them. */
-static void make_values(draws *d, around *o, int n, gd_tensor **out) {
+/* Adds new values to the captured ones, then chooses `n` of all, mostly recent ones. */
+static void make_values(draws *d, captured_values *o, int n, gd_tensor **out) {
     const int length = 1 + draw_below(d, 4);
     for (int i = 0; i < length && o->count < MOST_VALUES; i++) {
-        gd_tensor *value = made(d, o);
+        gd_tensor *value = random_value(d, o);
         o->values[o->count++] = value;
     }
     for (int i = 0; i < n; i++)
@@ -53,9 +53,11 @@ static void make_values(draws *d, around *o, int n, gd_tensor **out) {
                                        : draw_below(d, o->count)];
 }
 
-/* Its own values: what is around, and the inputs. Those of odd seeds see inputs alone. */
-static around inside(const around *o, uint64_t which, const gd_tensor *const *in, int n) {
-    around mine = {.seed = o->seed * 31 + which, .depth = o->depth + 1, .steps = o->steps};
+/* The values that a nested function can use: captured values and its inputs; in one of three cases
+ * only its inputs. */
+static captured_values nested_values(const captured_values *o, uint64_t which,
+                                     const gd_tensor *const *in, int n) {
+    captured_values mine = {.seed = o->seed * 31 + which, .depth = o->depth + 1, .steps = o->steps};
     draws d = {mine.seed * 977 + 5};
     const int seen = draw_below(&d, 3) ? o->count : 0;
     for (int i = 0; i < seen && mine.count < MOST_VALUES / 2; i++)
@@ -64,8 +66,10 @@ static around inside(const around *o, uint64_t which, const gd_tensor *const *in
     return mine;
 }
 
-static gd_tensors body_of(gd_tensors in, const around *o, uint64_t which, int first, int count) {
-    around mine = inside(o, which, (const gd_tensor *const *)in.at + first, in.count - first);
+static gd_tensors random_body(gd_tensors in, const captured_values *o, uint64_t which, int first,
+                              int count) {
+    captured_values mine =
+        nested_values(o, which, (const gd_tensor *const *)in.at + first, in.count - first);
     draws d = {mine.seed};
     gd_tensor *out[4];
     make_values(&d, &mine, count, out);
@@ -76,34 +80,36 @@ static gd_tensors body_of(gd_tensors in, const around *o, uint64_t which, int fi
     }
 }
 
-static gd_tensors yes_body(gd_tensors in, void *user) { return body_of(in, user, 1, 0, 2); }
-static gd_tensors no_body(gd_tensors in, void *user) { return body_of(in, user, 2, 0, 2); }
-static gd_tensor *fold_body(gd_tensors in, void *user) { return body_of(in, user, 3, 0, 1).at[0]; }
-static gd_tensors scan_body(gd_tensors in, void *user) { return body_of(in, user, 4, 0, 3); }
+static gd_tensors yes_body(gd_tensors in, void *user) { return random_body(in, user, 1, 0, 2); }
+static gd_tensors no_body(gd_tensors in, void *user) { return random_body(in, user, 2, 0, 2); }
+static gd_tensor *fold_body(gd_tensors in, void *user) {
+    return random_body(in, user, 3, 0, 1).at[0];
+}
+static gd_tensors scan_body(gd_tensors in, void *user) { return random_body(in, user, 4, 0, 3); }
 
-/* A loop's state: how often yet, then two values. */
-static gd_tensors goes_on(gd_tensors in, void *user) {
-    const around *o = user;
+/* The state of a loop is a step counter and two values. */
+static gd_tensors count_condition(gd_tensors in, void *user) {
+    const captured_values *o = user;
     return gd_listed(gd_lt(in.at[0], scalar_f64(o->steps)));
 }
-static gd_tensors goes_on_by_data(gd_tensors in, void *user) {
-    const around *o = user;
+static gd_tensors data_condition(gd_tensors in, void *user) {
+    const captured_values *o = user;
     gd_tensor *few = gd_lt(in.at[0], scalar_f64(o->steps));
     return gd_listed(
         gd_logical_and(few, gd_lt(gd_mean(in.at[1]), gd_mean(o->values[o->count - 1]))));
 }
 static gd_tensors loop_body(gd_tensors in, void *user) {
-    gd_tensors r = body_of(in, user, 5, 1, 2);
+    gd_tensors r = random_body(in, user, 5, 1, 2);
     return gd_listed(gd_add(in.at[0], scalar_f64(1)), r.at[0], r.at[1]);
 }
 
-static gd_tensor *sequence(draws *d, const around *o) {
+static gd_tensor *make_sequence(draws *d, const captured_values *o) {
     gd_tensor *a = o->values[draw_below(d, o->count)], *b = o->values[o->count - 1];
     gd_tensor *all = gd_stack(gd_list(a, b, gd_sin(b)));
     return gd_narrow(all, 0, 0, draw_below(d, 4));
 }
 
-static gd_tensor *made(draws *d, around *o) {
+static gd_tensor *random_value(draws *d, captured_values *o) {
     gd_tensor *a = o->values[draw_below(d, o->count)],
               *b = o->values[o->count - 1 - draw_below(d, o->count < 3 ? o->count : 3)];
     const int kind = draw_below(d, o->depth < DEEPEST ? 8 : 4);
@@ -119,27 +125,27 @@ static gd_tensor *made(draws *d, around *o) {
     case 5: {
         o->steps = draw_below(d, 4);
         const gd_tensors state = gd_list(scalar_f64(0), a, b);
-        gd_tensors r = draw_below(d, 2) ? gd_while_loop(goes_on, loop_body, state, o)
-                                        : gd_while_loop(goes_on_by_data, loop_body, state, o,
+        gd_tensors r = draw_below(d, 2) ? gd_while_loop(count_condition, loop_body, state, o)
+                                        : gd_while_loop(data_condition, loop_body, state, o,
                                                         .max_steps = draw_below(d, 4));
         return draw_below(d, 2) ? r.at[1] : gd_sub(r.at[1], r.at[2]);
     }
-    case 6: return gd_foldl(fold_body, a, gd_list(sequence(d, o)), o);
+    case 6: return gd_foldl(fold_body, a, gd_list(make_sequence(d, o)), o);
     case 7: {
-        gd_tensor *x = sequence(d, o);
+        gd_tensor *x = make_sequence(d, o);
         gd_scanned s =
             gd_scan(scan_body, gd_list(a, b), gd_list(x), o, .reverse = draw_below(d, 2));
         gd_tensor *ys = gd_sum(s.ys.at[0], .axis = gd_dims(0));
         return draw_below(d, 2) ? gd_add(s.state.at[0], gd_tanh(ys))
                                 : gd_mul(s.state.at[1], gd_sin(ys));
     }
-    default: return plain(d, a, b);
+    default: return random_simple_op(d, a, b);
     }
 }
 
-/* Two values and a loss. */
-static results body(uint64_t seed, gd_tensor *const *in) {
-    around o = {.seed = seed * 7919 + 3, .count = INPUTS};
+/* Returns two values and a loss. */
+static results graph_body(uint64_t seed, gd_tensor *const *in) {
+    captured_values o = {.seed = seed * 7919 + 3, .count = INPUTS};
     draws d = {seed * 104729 + 1};
     results r = {.count = 3};
     for (int i = 0; i < INPUTS; i++) o.values[i] = in[i];
@@ -151,7 +157,7 @@ static results body(uint64_t seed, gd_tensor *const *in) {
     return r;
 }
 
-/* Gradients of the loss, and of their squares. */
+/* Adds the gradients of the loss and, if `twice`, of the sum of their squares. */
 static void add_gradients(results *r, gd_tensor **by, int n, bool twice) {
     const gd_tensors inputs = {by, n};
     gd_tensors g = gd_grad(gd_list(r->at[2]), inputs, .create_graph = twice);
@@ -164,15 +170,15 @@ static void add_gradients(results *r, gd_tensor **by, int n, bool twice) {
     for (int i = 0; i < n && !gd_failed(); i++) r->at[r->count++] = g.at[i];
 }
 
-static results eager(uint64_t seed, gd_tensor *const *values) {
+static results run_eager(uint64_t seed, gd_tensor *const *values) {
     gd_tensor *in[INPUTS];
     for (int i = 0; i < INPUTS; i++) in[i] = gd_requires_grad(gd_clone(values[i]));
-    results r = body(seed, in);
+    results r = graph_body(seed, in);
     add_gradients(&r, in, INPUTS, seed % 3 == 0);
     return r;
 }
 
-static results planned(uint64_t seed, gd_tensor *const *values, int level) {
+static results run_plan(uint64_t seed, gd_tensor *const *values, int level) {
     gd_graph *graph = gd_graph_new();
     gd_tensor *in[INPUTS];
     results r;
@@ -180,7 +186,7 @@ static results planned(uint64_t seed, gd_tensor *const *values, int level) {
         GD_GRAPH(graph);
         in[0] = gd_placeholder(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
         for (int i = 1; i < INPUTS; i++) in[i] = gd_variable(values[i]);
-        r = body(seed, in);
+        r = graph_body(seed, in);
         add_gradients(&r, in, INPUTS, seed % 3 == 0);
     }
     gd_session *session = gd_session_new(graph, .level = level);
@@ -195,14 +201,16 @@ static void check_graph(uint64_t seed) {
     gd_tensor *values[INPUTS];
     gd_seed(seed);
     for (int i = 0; i < INPUTS; i++) values[i] = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
-    const results want = eager(seed, values);
+    const results expected = run_eager(seed, values);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
-        const results got = planned(seed, values, level);
+        const results got = run_plan(seed, values, level);
         if (gd_failed()) return;
-        check_same(seed, level_name(level), &want, &got, level == 0 ? 0 : 1e-9);
+        check_same(seed, level_name(level), &expected, &got, level == 0 ? 0 : 1e-9);
     }
 }
 
-TEST(branches_and_loops_in_plans_give_what_they_give_eagerly) { for_each_seed(60, check_graph); }
+TEST(random_branches_and_loops_agree_between_plans_and_eager_code) {
+    for_each_seed(60, check_graph);
+}
 
 TEST_MAIN

@@ -1,16 +1,16 @@
 /* test_random_dtypes.c - random graphs of all dtypes, with views of views, empty tensors and
- * in-place ops: plans give the results of eager code, and fused kernels give the same bits in
- * the evaluator and compiled.
+ * in-place ops: plans give the results of eager code, and fused kernels give the same bits
+ * interpreted and compiled.
  *
- * Values are (rows, columns), of any dtype. Levels 0 and 1 have the bits of eager code. At level
- * 2 half floats are rounded elsewhere, and what decides (a comparison, a cast to integers) may
- * decide otherwise; so only graphs of integers, and graphs of wide floats that decide nothing,
- * are compared.
+ * Values are (rows, columns) of any dtype. Levels 0 and 1 have the bits of eager code. Level 2
+ * rounds half precision floats in other places, so a comparison or a cast to integers may give
+ * another result. Therefore only graphs of integers, and graphs of wide floats without such
+ * decisions, are compared.
  */
 #include "fuse_ways_knobs.h"
 #include "random_dtypes.h"
 
-static results planned(uint64_t seed, enum kind kind, gd_tensor *const *x, int level) {
+static results run_plan(uint64_t seed, enum kind kind, gd_tensor *const *x, int level) {
     gd_graph *graph = gd_graph_new();
     gd_tensor *in[INPUTS], *feeds[2 * INPUTS];
     results r;
@@ -21,7 +21,7 @@ static results planned(uint64_t seed, enum kind kind, gd_tensor *const *x, int l
             feeds[2 * i] = in[i];
             feeds[2 * i + 1] = x[i];
         }
-        r = body(seed, kind, in);
+        r = graph_body(seed, kind, in);
     }
     gd_session *session = gd_session_new(graph, .level = level);
     gd_tensors got = {NULL, 0};
@@ -35,28 +35,28 @@ static results planned(uint64_t seed, enum kind kind, gd_tensor *const *x, int l
 static void check_graph(uint64_t seed) {
     gd_tensor *x[INPUTS];
     const enum kind kind = make_inputs(seed, x);
-    const results want = body(seed, kind, x);
+    const results expected = graph_body(seed, kind, x);
     for (int level = 0; level <= (kind == ALL_DTYPES ? 1 : 2) && !gd_failed(); level++) {
-        const results got = planned(seed, kind, x, level);
+        const results got = run_plan(seed, kind, x, level);
         if (!gd_failed())
-            check_same(seed, level_name(level), &want, &got,
+            check_same(seed, level_name(level), &expected, &got,
                        level == 2 && kind == FLOATS ? 1e-3 : 0);
     }
 }
 
-TEST(plans_of_all_dtypes_give_what_eager_code_gives) { for_each_seed(90, check_graph); }
+TEST(random_plans_of_all_dtypes_agree_with_eager_code) { for_each_seed(90, check_graph); }
 
 static void check_kernels(uint64_t seed) {
     gd_tensor *x[INPUTS];
     const enum kind kind = make_inputs(seed, x);
     use_evaluator();
-    const results want = planned(seed, kind, x, 2);
+    const results expected = run_plan(seed, kind, x, 2);
     use_compiler();
-    const results got = planned(seed, kind, x, 2);
+    const results got = run_plan(seed, kind, x, 2);
     use_evaluator();
-    if (!gd_failed()) check_same(seed, "compiled, not by the evaluator", &want, &got, 0);
+    if (!gd_failed()) check_same(seed, "compiled, not by the evaluator", &expected, &got, 0);
 }
 
-TEST(the_evaluator_and_the_compiler_give_the_same_bits) { for_each_seed(3, check_kernels); }
+TEST(random_plans_give_the_same_bits_interpreted_and_compiled) { for_each_seed(3, check_kernels); }
 
 int main(int argc, char **argv) { return run_with_cache(argc, argv); }

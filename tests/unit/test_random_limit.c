@@ -12,8 +12,8 @@ typedef struct net {
     results fetches;
 } net;
 
-/* A loss behind a chain of values, some of which are wanted, and a step of training. */
-static net built(uint64_t seed, gd_tensor *const *first) {
+/* A loss after a chain of values, some of which are fetched, and a training step. */
+static net build_net(uint64_t seed, gd_tensor *const *first) {
     draws d = {seed * 7919 + 9};
     net m = {.graph = gd_graph_new()};
     GD_GRAPH(m.graph);
@@ -25,10 +25,10 @@ static net built(uint64_t seed, gd_tensor *const *first) {
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 4 ? n : 4)];
         pool[n++] =
-            draw_below(&d, 12) ? made_of(&d, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
+            draw_below(&d, 12) ? random_op(&d, false, &kept, a, b, m.p) : gd_dropout(b, .p = 0.2);
         if (draw_below(&d, 12) == 0) m.fetches.at[m.fetches.count++] = pool[n - 1];
     }
-    gd_tensor *loss = gd_mean(tame(pool[n - 1]));
+    gd_tensor *loss = gd_mean(bounded(pool[n - 1]));
     for (int i = 0; i < PARAMETERS; i++)
         loss = gd_add(loss, gd_mul(gd_mean(gd_square(m.p[i])), scalar_f64(0.01)));
     m.fetches.at[m.fetches.count++] = loss;
@@ -39,9 +39,10 @@ static net built(uint64_t seed, gd_tensor *const *first) {
     return m;
 }
 
-/* What the steps fetched, and what the variables are then. False: the limit cannot be kept. */
-static bool train(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory,
-                  results *r) {
+/* Trains and collects the fetches and the final variables. Returns false if the limit cannot be
+ * met. */
+static bool train_net(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory,
+                      results *r) {
     gd_session *session = gd_session_new(m->graph, .level = level, .memory_limit = limit);
     const gd_tensors feeds = gd_list(m->fed, x), fetches = {m->fetches.at, m->fetches.count};
     if (gd_session_plan(session, feeds, fetches, memory) != GD_OK) return false;
@@ -55,8 +56,9 @@ static bool train(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory
     return true;
 }
 
-/* Bytes that the device counts more once a session has run. */
-static int64_t bytes_of(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_memory *memory) {
+/* Returns by how many bytes the device's count grows when a session runs. */
+static int64_t measure_bytes(net *m, gd_tensor *x, int level, int64_t limit,
+                             gd_plan_memory *memory) {
     GD_SCOPE;
     const int64_t before = gd_memory_stats(NULL).live_bytes;
     gd_session *session = gd_session_new(m->graph, .level = level, .memory_limit = limit);
@@ -68,15 +70,15 @@ static int64_t bytes_of(net *m, gd_tensor *x, int level, int64_t limit, gd_plan_
 
 static void check_memory(uint64_t seed, net *m, gd_tensor *x, int level, int64_t limit) {
     gd_plan_memory memory;
-    const int64_t bytes = bytes_of(m, x, level, limit, &memory);
-    const int64_t said =
+    const int64_t bytes = measure_bytes(m, x, level, limit, &memory);
+    const int64_t predicted =
         memory.peak_bytes + memory.variable_bytes + memory.fetch_bytes + memory.constant_bytes;
     if (gd_failed() || memory.at_least) return;
-    /* above level 0 a branch that no run took has no memory yet */
-    CHECK_SAYING(level == 0 ? bytes == said : bytes <= said,
+    /* above level 0 a branch that was never taken has no memory yet */
+    CHECK_SAYING(level == 0 ? bytes == predicted : bytes <= predicted,
                  "seed %llu, level %d, limit %lld: %lld bytes, its plan says %lld",
                  (unsigned long long)seed, level, (long long)limit, (long long)bytes,
-                 (long long)said);
+                 (long long)predicted);
 }
 
 static void check_net(uint64_t seed) {
@@ -85,31 +87,31 @@ static void check_net(uint64_t seed) {
     gd_tensor *x = gd_randn(gd_dims(ROWS, COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
         first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
-    net m = built(seed, first);
+    net m = build_net(seed, first);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
         gd_plan_memory free_memory, memory;
-        results want, got;
-        if (!train(&m, x, level, 0, &free_memory, &want) || gd_failed()) return;
+        results expected, got;
+        if (!train_net(&m, x, level, 0, &free_memory, &expected) || gd_failed()) return;
         check_memory(seed, &m, x, level, 0);
         for (int part = 9; part >= 3 && !gd_failed(); part -= 2) {
             const int64_t limit = free_memory.peak_bytes * part / 10;
             if (limit <= 0) break;
-            if (!train(&m, x, level, limit, &memory, &got)) {
+            if (!train_net(&m, x, level, limit, &memory, &got)) {
                 CHECK_SAYING(strstr(gd_error_message(), "memory_limit"), "seed %llu: %s",
                              (unsigned long long)seed, gd_error_message());
                 gd_clear_error();
                 break;
             }
-            char way[60];
-            snprintf(way, sizeof way, "level %d, %d tenths of the memory", level, part);
+            char mode[60];
+            snprintf(mode, sizeof mode, "level %d, %d tenths of the memory", level, part);
             CHECK_SAYING(memory.at_least || memory.peak_bytes <= limit, "seed %llu, %s",
-                         (unsigned long long)seed, way);
-            if (!gd_failed()) check_same(seed, way, &want, &got, 0);
+                         (unsigned long long)seed, mode);
+            if (!gd_failed()) check_same(seed, mode, &expected, &got, 0);
             if (!gd_failed()) check_memory(seed, &m, x, level, limit);
         }
     }
 }
 
-TEST(a_limit_of_memory_changes_no_bit_and_is_kept) { for_each_seed(8, check_net); }
+TEST(a_memory_limit_is_respected_and_changes_no_bit) { for_each_seed(8, check_net); }
 
 TEST_MAIN

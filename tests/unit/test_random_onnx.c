@@ -1,8 +1,8 @@
 /* test_random_onnx.c - random graphs give the same results after they were saved as ONNX and
  * loaded, for batches of several sizes. Gradients are among the results.
  *
- * Every second file may contain the library's own ops; graphs that need such an op are refused
- * in the other files.
+ * Every second file may contain the library's own ops; the other files cannot store graphs that
+ * need such an op.
  */
 
 #include "draw.h"
@@ -14,7 +14,7 @@ enum { MOST_VALUES = 40 };
 
 static const char *path;
 
-static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
+static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     draws d = {seed * 7919 + 8};
     gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
@@ -23,7 +23,7 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     const bool by_data = draw_below(&d, 6) == 0;
     for (int i = 0; i < length; i++) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
-        pool[n++] = made_of(&d, by_data, NULL, a, b, p);
+        pool[n++] = random_op(&d, by_data, NULL, a, b, p);
         if (draw_below(&d, 4) == 0 && r.count < MOST_RESULTS / 2) r.at[r.count++] = pool[n - 1];
     }
     r.at[r.count++] = pool[n - 1];
@@ -36,7 +36,7 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     return r;
 }
 
-static bool is_refused(void) { return strstr(gd_error_message(), "own_ops") != NULL; }
+static bool needs_own_ops(void) { return strstr(gd_error_message(), "own_ops") != NULL; }
 
 static void run_session(gd_session *session, gd_tensor *fed, gd_tensor *x, const results *symbols,
                         results *r) {
@@ -51,15 +51,15 @@ enum { BATCHES = sizeof batches / sizeof *batches };
 
 static void name_of(int i, char *name) { snprintf(name, 20, "result%d", i); }
 
-/* The results of the graph that is saved, with another name for each. */
-static gd_session *saved(uint64_t seed, gd_tensor *const *first, gd_tensor **fed, results *symbols,
-                         gd_status *status) {
+/* Saves a graph and returns its session and results; each result has another name. */
+static gd_session *save_random_graph(uint64_t seed, gd_tensor *const *first, gd_tensor **fed,
+                                     results *symbols, gd_status *status) {
     gd_graph *graph = gd_graph_new();
     gd_tensor *p[ALL];
     GD_GRAPH(graph);
     *fed = gd_placeholder(gd_dims(seed % 3 ? GD_ANY : 3, COLUMNS), .dtype = GD_F64, .name = "x");
     for (int i = 0; i < ALL; i++) p[i] = gd_variable(first[i]);
-    *symbols = body(seed, *fed, p);
+    *symbols = graph_body(seed, *fed, p);
     for (int i = 0; i < symbols->count && !gd_failed(); i++) {
         char name[20];
         name_of(i, name);
@@ -74,18 +74,18 @@ static gd_session *saved(uint64_t seed, gd_tensor *const *first, gd_tensor **fed
 static void check_graph(uint64_t seed) {
     gd_tensor *x[BATCHES], *first[ALL], *fed;
     const int n = seed % 3 ? BATCHES : 1;
-    results symbols, loaded, want, got;
+    results symbols, loaded, expected, got;
     gd_seed(seed);
     for (int k = 0; k < n; k++) x[k] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
         first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
     gd_status status;
-    gd_session *before = saved(seed, first, &fed, &symbols, &status);
-    if (status != GD_OK && seed % 2 == 0 && is_refused()) {
+    gd_session *before = save_random_graph(seed, first, &fed, &symbols, &status);
+    if (status != GD_OK && seed % 2 == 0 && needs_own_ops()) {
         gd_clear_error();
         return;
     }
-    if (gd_failed()) return; /* the caller shows it */
+    if (gd_failed()) return; /* the caller reports it */
     gd_graph *graph = gd_onnx_load(path);
     CHECK_SAYING(graph, "seed %llu: %s", (unsigned long long)seed, gd_error_message());
     if (!graph) return;
@@ -100,15 +100,15 @@ static void check_graph(uint64_t seed) {
         if (!loaded.at[i]) return;
     }
     for (int k = 0; k < n && !gd_failed(); k++) {
-        char way[60];
-        snprintf(way, sizeof way, "loaded, %d rows", batches[k]);
-        run_session(before, fed, x[k], &symbols, &want);
+        char mode[60];
+        snprintf(mode, sizeof mode, "loaded, %d rows", batches[k]);
+        run_session(before, fed, x[k], &symbols, &expected);
         if (!gd_failed()) run_session(after, x_again, x[k], &loaded, &got);
-        if (!gd_failed()) check_same(seed, way, &want, &got, 1e-6);
+        if (!gd_failed()) check_same(seed, mode, &expected, &got, 1e-6);
     }
 }
 
-TEST(a_graph_that_was_saved_and_loaded_gives_the_same) {
+TEST(random_graphs_give_the_same_results_after_saving_and_loading) {
     path = temp_path("random.onnx");
     for_each_seed(60, check_graph);
 }

@@ -1,4 +1,4 @@
-/* test_random_onnx_dtypes.c - random graphs of all dtypes give the same numbers after they were
+/* test_random_onnx_dtypes.c - random graphs of all dtypes give the same values after they were
  * saved as ONNX and loaded. */
 
 #include "random_dtypes.h"
@@ -14,7 +14,7 @@ typedef struct model {
 
 static void name_of(const char *what, int i, char *name) { snprintf(name, 20, "%s%d", what, i); }
 
-static model built(uint64_t seed, enum kind kind, gd_tensor *const *x) {
+static model build_model(uint64_t seed, enum kind kind, gd_tensor *const *x) {
     model m;
     gd_graph *graph = gd_graph_new();
     gd_tensor *in[INPUTS];
@@ -27,7 +27,7 @@ static model built(uint64_t seed, enum kind kind, gd_tensor *const *x) {
         m.feeds[2 * i] = in[i];
         m.feeds[2 * i + 1] = x[i];
     }
-    m.fetches = body(seed, kind, in);
+    m.fetches = graph_body(seed, kind, in);
     for (int i = 0; i < m.fetches.count && !gd_failed(); i++) {
         char name[20];
         name_of("y", i, name);
@@ -76,7 +76,7 @@ static results run_model(model *m) {
 static void check_graph(uint64_t seed) {
     gd_tensor *x[INPUTS];
     const enum kind kind = make_inputs(seed, x);
-    model before = built(seed, kind, x), after;
+    model before = build_model(seed, kind, x), after;
     if (gd_failed()) return;
     const bool own_ops = seed % 2;
     if (save_model(&before, own_ops) != GD_OK) {
@@ -88,14 +88,14 @@ static void check_graph(uint64_t seed) {
     const bool loaded = load_model(&after, x, before.fetches.count);
     CHECK_SAYING(loaded, "seed %llu: %s", (unsigned long long)seed, gd_error_message());
     if (!loaded) return;
-    const results want = run_model(&before), got = run_model(&after);
-    if (!gd_failed()) check_same(seed, "loaded", &want, &got, kind == FLOATS ? 1e-3 : 0);
+    const results expected = run_model(&before), got = run_model(&after);
+    if (!gd_failed()) check_same(seed, "loaded", &expected, &got, kind == FLOATS ? 1e-3 : 0);
 }
 
-TEST(a_graph_of_all_dtypes_that_was_saved_and_loaded_gives_the_same) {
+TEST(random_graphs_of_all_dtypes_give_the_same_results_after_saving_and_loading) {
     path = temp_path("random.onnx");
-    without_halves =
-        true; /* a file casts integers to a half before a sum, a kernel the sum alone */
+    without_half_precision =
+        true; /* a file casts integers to half precision before a sum, a kernel only the sum */
     for_each_seed(90, check_graph);
 }
 

@@ -1,5 +1,5 @@
 /* test_random_sizes.c - random graphs with an unknown batch size give the results of eager code,
- * with gradients and after training, for batches of changing sizes, 0 and 1 among them.
+ * with gradients and after training, for batches of changing sizes, including 0 and 1.
  *
  * Values are f64 (N, COLUMNS) where N is GD_ANY.
  */
@@ -9,8 +9,8 @@
 
 enum { MOST_VALUES = 60 };
 
-/* Values that are wanted, then a loss. */
-static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
+/* Returns the fetched values, then a loss. */
+static results graph_body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
     draws d = {seed * 7919 + 2};
     gd_tensor *pool[MOST_VALUES] = {x, gd_mul(x, p[0])};
     results r = {.count = 0};
@@ -21,17 +21,17 @@ static results body(uint64_t seed, gd_tensor *x, gd_tensor *const *p) {
         gd_tensor *a = pool[draw_below(&d, n)], *b = pool[n - 1 - draw_below(&d, n < 5 ? n : 5)];
         const bool room = r.count < MOST_RESULTS - 20;
         int kept = 0; /* a graph updates statistics only where the result is fetched */
-        pool[n++] = made_of(&d, by_data, room ? &kept : NULL, a, b, p);
+        pool[n++] = random_op(&d, by_data, room ? &kept : NULL, a, b, p);
         if (room && (kept || draw_below(&d, 6) == 0)) r.at[r.count++] = pool[n - 1];
     }
-    gd_tensor *loss = gd_mul(gd_sum(tame(pool[n - 1])), scalar_f64(0.1));
+    gd_tensor *loss = gd_mul(gd_sum(bounded(pool[n - 1])), scalar_f64(0.1));
     for (int i = 0; i < PARAMETERS; i++)
         loss = gd_add(loss, gd_mul(gd_mean(gd_mul(p[i], p[i])), scalar_f64(0.01)));
     r.at[r.count++] = loss;
     return r;
 }
 
-/* Batches in the order in which they come; one that was there before finds its plan. */
+/* Batch sizes in order; a repeated size reuses its plan. */
 static const int batches[] = {4, 1, 7, 0, 4, 2};
 enum { BATCHES = sizeof batches / sizeof *batches };
 
@@ -41,14 +41,14 @@ static gd_optimizer *optimizer_for(uint64_t seed, gd_tensor **p) {
                     : gd_optim_adam(list, .lr = 0.01);
 }
 
-/* What there is after each batch: values, loss, gradients, and what the parameters are then. */
-static void eager(uint64_t seed, gd_tensor *const *x, gd_tensor *const *first, results *r) {
+/* Collects values, loss, gradients and parameters after each batch. */
+static void run_eager(uint64_t seed, gd_tensor *const *x, gd_tensor *const *first, results *r) {
     gd_tensor *p[ALL];
     for (int i = 0; i < ALL; i++)
         p[i] = i < PARAMETERS ? gd_requires_grad(gd_clone(first[i])) : gd_clone(first[i]);
     gd_optimizer *optimizer = optimizer_for(seed, p);
     for (int k = 0; k < BATCHES && !gd_failed(); k++) {
-        r[k] = body(seed, x[k], p);
+        r[k] = graph_body(seed, x[k], p);
         const gd_tensors g =
             gd_grad(gd_list(r[k].at[r[k].count - 1]), ((gd_tensors){p, PARAMETERS}));
         for (int i = 0; i < r[k].count; i++) r[k].at[i] = gd_detach(r[k].at[i]);
@@ -61,8 +61,8 @@ static void eager(uint64_t seed, gd_tensor *const *x, gd_tensor *const *first, r
     }
 }
 
-static void planned(uint64_t seed, gd_tensor *const *x, gd_tensor *const *first, int level,
-                    results *r) {
+static void run_plan(uint64_t seed, gd_tensor *const *x, gd_tensor *const *first, int level,
+                     results *r) {
     gd_graph *graph = gd_graph_new();
     gd_tensor *p[ALL], *fed;
     results symbols;
@@ -70,7 +70,7 @@ static void planned(uint64_t seed, gd_tensor *const *x, gd_tensor *const *first,
         GD_GRAPH(graph);
         fed = gd_placeholder(gd_dims(GD_ANY, COLUMNS), .dtype = GD_F64);
         for (int i = 0; i < ALL; i++) p[i] = gd_variable(first[i], .trainable = i < PARAMETERS);
-        symbols = body(seed, fed, p);
+        symbols = graph_body(seed, fed, p);
         gd_tensor *loss = symbols.at[symbols.count - 1];
         const gd_tensors g = gd_gradients(gd_list(loss), ((gd_tensors){p, PARAMETERS}));
         for (int i = 0; i < PARAMETERS && !gd_failed(); i++) symbols.at[symbols.count++] = g.at[i];
@@ -88,23 +88,25 @@ static void planned(uint64_t seed, gd_tensor *const *x, gd_tensor *const *first,
 
 static void check_graph(uint64_t seed) {
     gd_tensor *x[BATCHES], *first[ALL];
-    results want[BATCHES], got[BATCHES];
+    results expected[BATCHES], got[BATCHES];
     gd_seed(seed);
     for (int k = 0; k < BATCHES; k++)
         x[k] = gd_randn(gd_dims(batches[k], COLUMNS), .dtype = GD_F64);
     for (int i = 0; i < ALL; i++)
         first[i] = gd_mul(gd_randn(parameter_shape(i), .dtype = GD_F64), scalar_f64(0.4));
-    eager(seed, x, first, want);
+    run_eager(seed, x, first, expected);
     for (int level = 0; level <= 2 && !gd_failed(); level++) {
-        planned(seed, x, first, level, got);
+        run_plan(seed, x, first, level, got);
         for (int k = 0; k < BATCHES && !gd_failed(); k++) {
-            char way[60];
-            snprintf(way, sizeof way, "level %d, batch %d of %d", level, k, batches[k]);
-            check_same(seed, way, &want[k], &got[k], 1e-6);
+            char mode[60];
+            snprintf(mode, sizeof mode, "level %d, batch %d of %d", level, k, batches[k]);
+            check_same(seed, mode, &expected[k], &got[k], 1e-6);
         }
     }
 }
 
-TEST(plans_for_any_batch_give_what_eager_code_gives) { for_each_seed(40, check_graph); }
+TEST(random_plans_with_unknown_batch_sizes_agree_with_eager_code) {
+    for_each_seed(40, check_graph);
+}
 
 TEST_MAIN

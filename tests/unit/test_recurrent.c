@@ -1,5 +1,5 @@
-/* test_recurrent.c - recurrent layers beyond what tables of cases can say: sizes that are cut into
- * pieces and panels, what padding may hold, what is kept, and memory that runs out.
+/* test_recurrent.c - recurrent layers beyond the case files: sizes that need several pieces and
+ * panels, arbitrary values in the padding, saved values, and failed allocations.
  */
 #include <math.h>
 
@@ -25,34 +25,37 @@ typedef struct {
     int n_out;
 } layer;
 
-static bool has(const layer *l, const char *option) { return strstr(l->options, option) != NULL; }
+static bool has_option(const layer *l, const char *option) {
+    return strstr(l->options, option) != NULL;
+}
 
-static gd_tensor *small(gd_shape dims, gd_dtype dtype) {
+static gd_tensor *small_values(gd_shape dims, gd_dtype dtype) {
     return gd_detach(gd_mul(gd_randn(dims, .dtype = dtype), gd_scalar_of(0.2, dtype)));
 }
 
-/* x, h0, (c0,) lengths and weights with biases, as the options ask for them. */
+/* x, h0, (c0,) lengths, and weights with biases, according to the options. */
 static void make_inputs(layer *l) {
     bool lstm = strcmp(l->op, "lstm") == 0;
     int64_t gates = lstm                        ? 4
                     : strcmp(l->op, "gru") == 0 ? 3
                                                 : 1,
-            directions = has(l, "bidirectional=true") ? 2 : 1;
-    int64_t layers = has(l, "layers=2") ? 2 : 1;
+            directions = has_option(l, "bidirectional=true") ? 2 : 1;
+    int64_t layers = has_option(l, "layers=2") ? 2 : 1;
     gd_seed(5);
     l->n_in = 0;
-    l->in[l->n_in++] = small(gd_dims(l->steps, l->batch, l->inputs), l->dtype);
+    l->in[l->n_in++] = small_values(gd_dims(l->steps, l->batch, l->inputs), l->dtype);
     for (int s = 0; s < 1 + lstm; s++)
         l->in[l->n_in++] =
-            l->states ? small(gd_dims(layers * directions, l->batch, l->hidden), l->dtype) : NULL;
+            l->states ? small_values(gd_dims(layers * directions, l->batch, l->hidden), l->dtype)
+                      : NULL;
     l->in[l->n_in++] = l->lengths ? gd_randint(gd_dims(l->batch), 0, l->steps + 2) : NULL;
     for (int64_t k = 0; k < layers * directions; k++) {
         int64_t rows = gates * l->hidden,
                 from = k < directions ? l->inputs : directions * l->hidden;
-        l->in[l->n_in++] = small(gd_dims(rows, from), l->dtype);
-        l->in[l->n_in++] = small(gd_dims(rows, l->hidden), l->dtype);
-        l->in[l->n_in++] = small(gd_dims(rows), l->dtype);
-        l->in[l->n_in++] = small(gd_dims(rows), l->dtype);
+        l->in[l->n_in++] = small_values(gd_dims(rows, from), l->dtype);
+        l->in[l->n_in++] = small_values(gd_dims(rows, l->hidden), l->dtype);
+        l->in[l->n_in++] = small_values(gd_dims(rows), l->dtype);
+        l->in[l->n_in++] = small_values(gd_dims(rows), l->dtype);
     }
 }
 
@@ -65,8 +68,8 @@ static void call_layer(layer *l) {
     for (int k = 0; k < l->n_out; k++) l->out[k] = y.at[k];
 }
 
-/* Also the gradients of the outputs' sum, weighted by position, by every float input. */
-static void call_and_back(layer *l) {
+/* Also computes the gradients of the outputs' sum, weighted by position, for every float input. */
+static void call_with_gradients(layer *l) {
     gd_tensor *by[MOST], *loss = NULL;
     int n = 0;
     for (int i = 0; i < l->n_in; i++)
@@ -87,8 +90,8 @@ static void call_and_back(layer *l) {
 
 static const char *const ops[] = {"rnn", "lstm", "gru"};
 
-/* Rows in several pieces, gates in several panels and a part of one. */
-static layer large(int op, const char *options) {
+/* Rows in several pieces; gates in several panels and a partial one. */
+static layer large_layer(int op, const char *options) {
     return (layer){.op = ops[op],
                    .options = options,
                    .steps = 5,
@@ -101,8 +104,8 @@ static layer large(int op, const char *options) {
 }
 
 /* Steps in several chunks, the last one smaller. */
-static layer many(int op, const char *options) {
-    layer l = large(op, options);
+static layer long_layer(int op, const char *options) {
+    layer l = large_layer(op, options);
     l.batch = op == 0 ? 4000 : 1000, l.inputs = 10, l.hidden = 24;
     return l;
 }
@@ -110,15 +113,16 @@ static layer many(int op, const char *options) {
 TEST(any_number_of_threads_gives_the_same_bits) {
     for (int op = 0; op < 6; op++) {
         GD_SCOPE;
-        layer one = op < 3 ? large(op, "bidirectional=true") : many(op - 3, "bidirectional=true");
+        layer one = op < 3 ? large_layer(op, "bidirectional=true")
+                           : long_layer(op - 3, "bidirectional=true");
         layer more = one;
         gd_set_num_threads(1);
         make_inputs(&one);
-        call_and_back(&one);
+        call_with_gradients(&one);
         for (int threads = 2; threads <= 5; threads++) {
             gd_set_num_threads(threads);
             make_inputs(&more);
-            call_and_back(&more);
+            call_with_gradients(&more);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             for (int k = 0; k < one.n_out; k++) CHECK(tensors_same_bits(one.out[k], more.out[k]));
             for (int i = 0; i < one.n_in; i++)
@@ -135,9 +139,9 @@ static void check_against_body(layer fast) {
     layer slow = fast;
     make_inputs(&fast);
     make_inputs(&slow);
-    call_and_back(&fast);
+    call_with_gradients(&fast);
     gd_set_reference_kernels(true);
-    call_and_back(&slow);
+    call_with_gradients(&slow);
     gd_set_reference_kernels(false);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     for (int k = 0; k < fast.n_out; k++)
@@ -149,13 +153,13 @@ static void check_against_body(layer fast) {
                          fast.op, fast.options, i);
 }
 
-TEST(kernels_give_what_bodies_give) {
+TEST(kernels_agree_with_bodies) {
     static const int64_t batches[] = {1, 3, 6, 60};
     static const char *const options[] = {"", "bidirectional=true", "layers=2"};
     for (int op = 0; op < 3; op++) {
         for (int b = 0; b < 4; b++)
             for (int o = 0; o < 3; o++) {
-                layer l = large(op, options[o]);
+                layer l = large_layer(op, options[o]);
                 l.steps = 3, l.inputs = 10;
                 l.batch = batches[b];
                 l.hidden = 21 + 12 * b;
@@ -167,13 +171,13 @@ TEST(kernels_give_what_bodies_give) {
     }
 }
 
-/* Results and gradients of the sum of their squares, of one direction. */
-static void square_back(gd_tensor *const *y, gd_tensors by, gd_tensors *gradients) {
+/* Gradients of the sum of squares of the results, for one direction. */
+static void square_gradients(gd_tensor *const *y, gd_tensors by, gd_tensors *gradients) {
     gd_tensor *loss = gd_add(gd_sum(gd_square(y[0])), gd_sum(gd_square(y[1])));
     *gradients = gd_grad(gd_list(loss), by);
 }
 
-TEST(sequences_in_chunks_give_what_bodies_give) {
+TEST(kernels_agree_with_bodies_on_sequences_in_chunks) {
     static const char *const cells[] = {"tanh", "lstm", "gru"};
     const gd_op *op = gd_op_find("recurrent");
     for (int cell = 0; cell < 3; cell++)
@@ -181,7 +185,7 @@ TEST(sequences_in_chunks_give_what_bodies_give) {
             GD_SCOPE;
             char options[64];
             snprintf(options, sizeof options, "cell=%s reverse=%d", cells[cell], reverse);
-            layer l = many(cell, "");
+            layer l = long_layer(cell, "");
             l.dtype = GD_F64;
             make_inputs(&l);
             int n = 2;
@@ -194,23 +198,23 @@ TEST(sequences_in_chunks_give_what_bodies_give) {
             gd_tensors fast = gd_op_call(op, (gd_tensors){in, 8}, attrs), g[2];
             gd_expand body = {op, gd_attrs_data(attrs), 8, 5, in, y};
             op->expand(&body);
-            square_back(fast.at, (gd_tensors){w, 4}, &g[0]);
-            square_back(y, (gd_tensors){w, 4}, &g[1]);
+            square_gradients(fast.at, (gd_tensors){w, 4}, &g[0]);
+            square_gradients(y, (gd_tensors){w, 4}, &g[1]);
             CHECK_SAYING(!gd_failed(), "%s: %s", options, gd_error_message());
             for (int k = 0; k < (cell == 1 ? 3 : 2); k++)
                 CHECK_SAYING(tensors_distance(fast.at[k], y[k]) < 1e-12, "%s: output %d", options,
                              k);
-            for (int i = 0; i < 4 && i < g[0].count; i++) /* sums of thousands */
+            for (int i = 0; i < 4 && i < g[0].count; i++) /* sums of thousands of terms */
                 CHECK_SAYING(tensors_distance(g[0].at[i], g[1].at[i]) < 1e-9, "%s: gradient %d",
                              options, i);
         }
 }
 
-TEST(what_stands_behind_the_end_of_a_sequence_counts_nowhere) {
+TEST(padding_after_the_end_of_a_sequence_has_no_effect) {
     for (int op = 0; op < 3; op++)
         for (int reference = 0; reference < 2; reference++) {
             GD_SCOPE;
-            layer clean = large(op, "layers=2 bidirectional=true");
+            layer clean = large_layer(op, "layers=2 bidirectional=true");
             clean.batch = 7, clean.hidden = 5;
             layer dirty = clean;
             gd_set_reference_kernels(reference);
@@ -222,8 +226,8 @@ TEST(what_stands_behind_the_end_of_a_sequence_counts_nowhere) {
                 for (int64_t n = 0; n < dirty.batch; n++)
                     for (int64_t i = 0; i < dirty.inputs && t >= lengths[n]; i++)
                         x[(t * dirty.batch + n) * dirty.inputs + i] = i % 2 ? NAN : INFINITY;
-            call_and_back(&clean);
-            call_and_back(&dirty);
+            call_with_gradients(&clean);
+            call_with_gradients(&dirty);
             gd_set_reference_kernels(false);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             for (int k = 0; k < clean.n_out; k++)
@@ -235,28 +239,28 @@ TEST(what_stands_behind_the_end_of_a_sequence_counts_nowhere) {
         }
 }
 
-TEST(a_gradient_that_is_wanted_changes_no_bit) {
+TEST(requiring_a_gradient_changes_no_bit) {
     for (int op = 0; op < 6; op++)
         for (int half = 0; half < 2; half++) {
             GD_SCOPE;
-            layer plain =
-                op < 3 ? large(op, "bidirectional=true") : many(op - 3, "bidirectional=true");
+            layer plain = op < 3 ? large_layer(op, "bidirectional=true")
+                                 : long_layer(op - 3, "bidirectional=true");
             if (half) plain.dtype = GD_F16;
             layer taped = plain;
             make_inputs(&plain);
             make_inputs(&taped);
             call_layer(&plain);
-            call_and_back(&taped);
+            call_with_gradients(&taped);
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             for (int k = 0; k < plain.n_out; k++)
                 CHECK(tensors_same_bits(plain.out[k], taped.out[k]));
         }
 }
 
-TEST(nothing_is_kept_when_no_gradient_is_wanted) {
+TEST(nothing_is_saved_when_no_gradient_is_required) {
     for (int op = 0; op < 3; op++) {
         GD_SCOPE;
-        layer l = large(op, "");
+        layer l = large_layer(op, "");
         l.lengths = false;
         make_inputs(&l);
         int64_t before = gd_memory_stats(NULL).live_bytes, outputs = 0;
@@ -268,10 +272,10 @@ TEST(nothing_is_kept_when_no_gradient_is_wanted) {
     }
 }
 
-TEST(dropout_is_between_layers_and_in_training_alone) {
+TEST(dropout_applies_only_between_layers_and_in_training) {
     for (int op = 0; op < 3; op++) {
         GD_SCOPE;
-        layer l = large(op, "layers=2");
+        layer l = large_layer(op, "layers=2");
         l.lengths = false;
         make_inputs(&l);
         call_layer(&l);
@@ -279,7 +283,7 @@ TEST(dropout_is_between_layers_and_in_training_alone) {
         l.options = "layers=2 dropout=1";
         call_layer(&l);
         CHECK(tensors_same_bits(y, l.out[0]));
-        /* all of the first layer's results dropped: what went into it no longer matters */
+        /* all results of the first layer are dropped, so its inputs have no effect */
         l.options = "layers=2 dropout=1 training=true";
         call_layer(&l);
         gd_tensor *dropped = l.out[0];
@@ -293,7 +297,7 @@ TEST(dropout_is_between_layers_and_in_training_alone) {
     }
 }
 
-TEST(no_memory_is_a_status_in_every_order) {
+TEST(failed_allocations_return_a_status_in_forward_and_backward) {
     for (int op = 0; op < 3; op++) {
         for (fault_walk faults = {.what = ops[op], .dense = 40}; fault_next(&faults);) {
             GD_SCOPE;

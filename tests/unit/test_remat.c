@@ -1,13 +1,12 @@
-/* test_remat.c - a limit on the memory of a run: values are computed twice, and results stay the
- * same to the bit. */
+/* test_remat.c - a memory limit for runs: values are recomputed, and results have the same bits. */
 #include "core/alloc.h"
 #include "ops/op.h"
 #include "program.h"
 
-/* --- the pass, seen in the text --------------------------------------------------------------- */
+/* --- the pass, checked in the program text ---------------------------------------------------- */
 
-/* As the plan does: the pass replaces the array of steps. */
-static int remat(gd_program *p, size_t target) {
+/* Calls the pass as the planner does: it replaces the array of steps. */
+static int run_remat(gd_program *p, size_t target) {
     gd_pstep *before = p->steps;
     const gd_remat how = {.target = target};
     const int again = gd_pass_remat(p, &how);
@@ -15,9 +14,9 @@ static int remat(gd_program *p, size_t target) {
     return again;
 }
 
-/* In each of these x is [16,16]: 1024 bytes. */
+/* In each of these tests x is [16,16]: 1024 bytes. */
 
-TEST(remat_computes_a_value_again_instead_of_keeping_it) {
+TEST(remat_recomputes_a_value_instead_of_keeping_it) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_exp(x), *b = gd_matmul(x, x);
     b = gd_matmul(b, gd_matmul(b, b));
@@ -30,8 +29,8 @@ TEST(remat_computes_a_value_again_instead_of_keeping_it) {
                   "%5 f32[16,16] = matmul(%4, %1)\n"
                   "fetch %5\n");
     p->roots[p->values[p->fetches[0]].root].fetched = true;
-    CHECK(remat(p, 4096) == 0); /* a, b, b b and b (b b) are there at one time */
-    CHECK(remat(p, 3072) == 1);
+    CHECK(run_remat(p, 4096) == 0); /* a, b, b b and b (b b) are live at the same time */
+    CHECK(run_remat(p, 3072) == 1);
     check_text(p, "%1 f32[16,16] = exp(%0 (feed 0) f32[16,16])\n"
                   "%2 f32[16,16] = matmul(%0 (feed 0) f32[16,16], %0 (feed 0) f32[16,16])\n"
                   "%3 f32[16,16] = matmul(%2, %2)\n"
@@ -42,14 +41,14 @@ TEST(remat_computes_a_value_again_instead_of_keeping_it) {
     gd_program_free(p);
 }
 
-TEST(remat_takes_cheap_steps_before_products) {
+TEST(remat_recomputes_cheap_ops_before_products) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_exp(x), *c = gd_matmul(x, x), *b = gd_matmul(x, gd_exp(gd_neg(x)));
     b = gd_matmul(b, gd_matmul(b, b));
     y = gd_matmul(gd_matmul(b, c), a);
     FETCH(y);
     p->roots[p->values[p->fetches[0]].root].fetched = true;
-    CHECK(remat(p, 4096) == 1);
+    CHECK(run_remat(p, 4096) == 1);
     char *text = gd_program_text(p);
     int exps = 0;
     for (const char *t = text; (t = strstr(t, "= exp(%0")); t++) exps++;
@@ -58,15 +57,15 @@ TEST(remat_takes_cheap_steps_before_products) {
     gd_program_free(p);
 }
 
-/* Views of what is computed again are made again, and noise is the same noise. */
-TEST(remat_repeats_views_and_noise) {
+/* Views of recomputed values are recreated, and random ops repeat their numbers. */
+TEST(remat_recomputes_views_and_random_ops) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *a = gd_permute(gd_dropout(x, .p = 0.5), gd_dims(1, 0)), *b = gd_matmul(x, a);
     b = gd_matmul(b, gd_matmul(b, b));
     y = gd_matmul(b, a);
     FETCH(y);
     p->roots[p->values[p->fetches[0]].root].fetched = true;
-    CHECK(remat(p, 3072) == 1);
+    CHECK(run_remat(p, 3072) == 1);
     const gd_node *noise[2] = {NULL, NULL};
     for (int i = 0, n = 0; i < p->n_steps; i++)
         if (strcmp(p->steps[i].op->name, "dropout_train") == 0 && n < 2)
@@ -80,7 +79,7 @@ TEST(remat_repeats_views_and_noise) {
     gd_program_free(p);
 }
 
-/* --- deep nets -------------------------------------------------------------------------------- */
+/* --- deep networks ---------------------------------------------------------------------------- */
 
 enum { LAYERS = 32, WIDTH = 32, BATCH = 256, IMAGE_LAYERS = 12 };
 
@@ -91,7 +90,7 @@ typedef struct net {
     int n_statistics;
 } net;
 
-static gd_tensor *weights(gd_shape dims, double scale) {
+static gd_tensor *random_weights(gd_shape dims, double scale) {
     return gd_variable(gd_mul(gd_randn(dims), gd_scalar(scale)));
 }
 
@@ -111,7 +110,7 @@ static net dense_net(bool adam) {
     n.y = gd_placeholder(gd_dims(GD_ANY, WIDTH));
     gd_tensor *h = n.x;
     for (int i = 0; i < LAYERS; i++) {
-        gd_tensor *w = weights(gd_dims(WIDTH, WIDTH), 0.2),
+        gd_tensor *w = random_weights(gd_dims(WIDTH, WIDTH), 0.2),
                   *b = gd_variable(gd_zeros(gd_dims(WIDTH)));
         h = gd_tanh(gd_linear(h, w, b));
         if (i % 8 == 3) h = gd_dropout(h, .p = 0.1);
@@ -120,7 +119,7 @@ static net dense_net(bool adam) {
     return n;
 }
 
-/* Blocks of convolution, norm with running statistics, relu, and the way around them. */
+/* Blocks of convolution, batch norm with running statistics, relu, and a residual connection. */
 static net image_net(bool adam) {
     net n = {.graph = gd_graph_new(),
              .xs = gd_randn(gd_dims(4, 8, 12, 12)),
@@ -132,7 +131,7 @@ static net image_net(bool adam) {
     for (int i = 0; i < IMAGE_LAYERS; i++) {
         gd_tensor *mean = gd_variable(gd_zeros(gd_dims(8)), .trainable = false),
                   *var = gd_variable(gd_ones(gd_dims(8)), .trainable = false);
-        gd_tensor *t = gd_conv2d(h, weights(gd_dims(8, 8, 3, 3), 0.1), NULL, .padding = 1);
+        gd_tensor *t = gd_conv2d(h, random_weights(gd_dims(8, 8, 3, 3), 0.1), NULL, .padding = 1);
         t = gd_batch_norm(t, gd_variable(gd_ones(gd_dims(8))), gd_variable(gd_zeros(gd_dims(8))),
                           mean, var, .training = true);
         h = gd_add(h, gd_relu(t));
@@ -143,9 +142,9 @@ static net image_net(bool adam) {
     return n;
 }
 
-/* All variables after some steps, and what the plan needs. */
-static gd_plan_memory train(net n, int level, int64_t limit, int steps, char **state,
-                            size_t *bytes) {
+/* Trains for some steps and returns all variables and the memory of the plan. */
+static gd_plan_memory train_net(net n, int level, int64_t limit, int steps, char **state,
+                                size_t *bytes) {
     gd_plan_memory m = {0};
     gd_seed(7);
     gd_session *s = gd_session_new(n.graph, .level = level, .memory_limit = limit);
@@ -176,11 +175,11 @@ static void check_limits(const char *name, net (*make)(bool), bool adam, const i
         net n = make(adam);
         char *expected, *got;
         size_t bytes, got_bytes;
-        const gd_plan_memory unlimited = train(n, level, 0, steps, &expected, &bytes);
+        const gd_plan_memory unlimited = train_net(n, level, 0, steps, &expected, &bytes);
         CHECK(unlimited.recomputed_steps == 0);
         for (const int *percent = percents; *percent; percent++) {
             const int64_t limit = unlimited.peak_bytes * *percent / 100;
-            const gd_plan_memory m = train(n, level, limit, steps, &got, &got_bytes);
+            const gd_plan_memory m = train_net(n, level, limit, steps, &got, &got_bytes);
             CHECK_SAYING(m.peak_bytes <= limit && m.recomputed_steps > 0,
                          "%s, level %d: %lld bytes of %lld at %d %%, %d steps twice", name, level,
                          (long long)m.peak_bytes, (long long)unlimited.peak_bytes, *percent,
@@ -199,13 +198,13 @@ TEST(a_deep_net_trains_in_less_memory_with_the_same_bits) {
 }
 
 TEST(a_convolution_net_trains_in_less_memory_with_the_same_bits) {
-    gd_set_num_threads(2); /* each has some memory for convolutions */
+    gd_set_num_threads(2); /* each thread has its own workspace for convolutions */
     check_limits("12 blocks", image_net, true, (const int[]){80, 60, 50, 0});
 }
 
-/* With segments as long as there are segments, twice the square root of the layers is enough.
+/* With about sqrt(layers) segments of that length, twice the square root of the layers is enough.
  * Reference kernels also have f64 copies of their operands. */
-TEST(the_least_is_about_the_square_root_of_the_layers) {
+TEST(the_minimum_memory_grows_with_the_square_root_of_the_layers) {
     GD_SCOPE;
     net n = dense_net(false);
     const gd_tensors feed = gd_feed(n.x, n.xs, n.y, n.ys), fetch = gd_list(n.loss, n.train);
@@ -228,17 +227,17 @@ TEST(a_limit_that_cannot_be_met_fails_before_anything_runs) {
     CHECK(gd_copy_to(gd_session_get(s, w), before, sizeof before) == GD_OK);
     gd_session_run(s, feed, gd_list(n.loss, n.train));
     CHECK(gd_error_status() == GD_E_MEMORY);
-    const char *said = gd_error_message();
-    CHECK_SAYING(strstr(said, limit) && strstr(said, "memory limit") &&
-                     strstr(said, "smaller batches"),
-                 "%s", said);
+    const char *message = gd_error_message();
+    CHECK_SAYING(strstr(message, limit) && strstr(message, "memory limit") &&
+                     strstr(message, "smaller batches"),
+                 "%s", message);
     gd_clear_error();
     CHECK(gd_copy_to(gd_session_get(s, w), after, sizeof after) == GD_OK &&
           memcmp(before, after, sizeof before) == 0);
     gd_plan_memory m;
     CHECK(gd_session_plan(s, feed, gd_list(n.loss, n.train), &m) == GD_E_MEMORY);
     gd_clear_error();
-    gd_tensor *few = gd_randn(gd_dims(2, WIDTH)); /* a smaller batch is fine */
+    gd_tensor *few = gd_randn(gd_dims(2, WIDTH)); /* a smaller batch fits */
     gd_session_run(s, gd_feed(n.x, few, n.y, few), gd_list(n.loss, n.train));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK(gd_session_new(n.graph, .memory_limit = -1) == NULL &&
@@ -248,14 +247,14 @@ TEST(a_limit_that_cannot_be_met_fails_before_anything_runs) {
 
 /* --- updates ---------------------------------------------------------------------------------- */
 
-/* Where the first step with this op stands among all. */
-static int place_of(const gd_program *p, const char *op, int from) {
+/* The position of the first step with this op, starting at `from`. */
+static int position_of(const gd_program *p, const char *op, int from) {
     for (int i = from; i < p->n_steps; i++)
         if (!p->steps[i].removed && strcmp(p->steps[i].op->name, op) == 0) return i;
     return -1;
 }
 
-TEST(variables_are_updated_as_soon_as_their_gradient_is_there) {
+TEST(variables_are_updated_as_soon_as_their_gradient_is_computed) {
     IN_GRAPH(g, 16, 16);
     gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))),
               *w2 = gd_variable(gd_ones(gd_dims(16, 16)));
@@ -263,16 +262,16 @@ TEST(variables_are_updated_as_soon_as_their_gradient_is_there) {
                     gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w1)), w2)));
     FETCH(y);
     CHECK(gd_pass_early_updates(p) > 0);
-    const int first = place_of(p, "sgd_step", 0), gradient = place_of(p, "tanh.gx", 0),
-              second = place_of(p, "sgd_step", first + 1);
+    const int first = position_of(p, "sgd_step", 0), gradient = position_of(p, "tanh.gx", 0),
+              second = position_of(p, "sgd_step", first + 1);
     char *text = gd_program_text(p);
     CHECK_SAYING(first >= 0 && first < gradient && gradient < second, "%s", text);
     free(text);
     gd_program_free(p);
 }
 
-/* A step that may fail stands between the gradients and the updates: these stay behind it. */
-TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
+/* A step that may fail is between the gradients and the updates: the updates stay after it. */
+TEST(no_update_moves_before_a_node_that_may_fail) {
     for (int risky = 0; risky < 2; risky++) {
         IN_GRAPH(g, 16, 16);
         gd_tensor *w1 = gd_variable(gd_ones(gd_dims(16, 16))),
@@ -285,8 +284,8 @@ TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
         y = gd_group(gd_list(gd_sgd_step(w1, by.at[0], lr), gd_sgd_step(w2, by.at[1], lr)));
         FETCH(gd_sum(rows), y);
         CHECK(gd_pass_early_updates(p) >= !risky);
-        const int failing = place_of(p, risky ? "index_select" : "softmax", 0),
-                  update = place_of(p, "sgd_step", 0);
+        const int failing = position_of(p, risky ? "index_select" : "softmax", 0),
+                  update = position_of(p, "sgd_step", 0);
         char *text = gd_program_text(p);
         CHECK_SAYING(failing >= 0 && update >= 0 && (update > failing) == risky, "%s", text);
         free(text);
@@ -295,7 +294,7 @@ TEST(no_update_moves_in_front_of_a_step_that_may_fail) {
 }
 
 /* Records name the ops that may fail for other reasons than indices. */
-TEST(a_variable_is_as_it_was_when_data_is_refused) {
+TEST(a_variable_is_unchanged_when_a_kernel_fails_on_its_data) {
     enum { BERNOULLI, MULTINOMIAL, MASKED, OPS };
     for (int op = 0; op < OPS; op++)
         for (int level = 0; level <= 2; level++) {
@@ -348,42 +347,42 @@ static model language_model(void) {
     return m;
 }
 
-static gd_tensor *tokens(int64_t last) {
+static gd_tensor *make_tokens(int64_t last) {
     int64_t t[TOKENS];
     for (int i = 0; i < TOKENS; i++) t[i] = 7 * i % WORDS;
     t[TOKENS - 1] = last;
     return gd_from_array(gd_dims(3, TOKENS / 3), GD_I64, t);
 }
 
-/* What the forward pass has looked up can be looked up on the way back, too: gradients of an
- * embedding and of a loss over classes hold no update up. */
-TEST(indices_that_have_been_checked_hold_no_update_up) {
+/* Indices checked in the forward pass need no check in the backward pass: gradients of an embedding
+ * and of a classification loss do not delay updates. */
+TEST(checked_indices_do_not_delay_updates) {
     GD_SCOPE;
     model m = language_model();
-    gd_program *p =
-        program_of(gd_list(m.x, m.target), gd_list(tokens(0), tokens(1)), gd_list(m.loss, m.train));
+    gd_program *p = program_of(gd_list(m.x, m.target), gd_list(make_tokens(0), make_tokens(1)),
+                               gd_list(m.loss, m.train));
     CHECK(gd_pass_early_updates(p) > 0);
-    const int update = place_of(p, "sgd_step", 0), gradient = place_of(p, "index_add", 0);
+    const int update = position_of(p, "sgd_step", 0), gradient = position_of(p, "index_add", 0);
     char *text = gd_program_text(p);
-    CHECK_SAYING(update > place_of(p, "index_cross_entropy_grad", 0) && update < gradient, "%s",
+    CHECK_SAYING(update > position_of(p, "index_cross_entropy_grad", 0) && update < gradient, "%s",
                  text);
     free(text);
     bool *risks = gd_program_risks(p);
-    CHECK(risks[place_of(p, "embedding", 0)] && risks[place_of(p, "index_cross_entropy", 0)]);
-    CHECK(!risks[place_of(p, "index_cross_entropy_grad", 0)] && !risks[gradient]);
+    CHECK(risks[position_of(p, "embedding", 0)] && risks[position_of(p, "index_cross_entropy", 0)]);
+    CHECK(!risks[position_of(p, "index_cross_entropy_grad", 0)] && !risks[gradient]);
     gd_free(risks);
     gd_program_free(p);
     gd_plan_memory memory;
     gd_session *s = gd_session_new(m.graph);
-    CHECK(gd_session_plan(s, gd_feed(m.x, tokens(0), m.target, tokens(1)), gd_list(m.loss, m.train),
-                          &memory) == GD_OK);
-    /* gradients of the table and of w, which are not there at the same time, and some rows */
+    CHECK(gd_session_plan(s, gd_feed(m.x, make_tokens(0), m.target, make_tokens(1)),
+                          gd_list(m.loss, m.train), &memory) == GD_OK);
+    /* gradients of the table and of w, which are not live at the same time, and some rows */
     CHECK_SAYING(gd_reference_only() || memory.peak_bytes < 2 * WORDS * WIDE * 4, "%lld bytes",
                  (long long)memory.peak_bytes);
 }
 
-/* What max pooling says of the winners' places is right, so that its gradient cannot fail. */
-TEST(indices_that_a_step_makes_hold_no_update_up) {
+/* The indices from max pooling are always valid, so its gradient cannot fail. */
+TEST(computed_indices_do_not_delay_updates) {
     IN_GRAPH(g, 6, 64);
     gd_tensor *w1 = gd_variable(gd_randn(gd_dims(4, 3, 3, 3))),
               *w2 = gd_variable(gd_randn(gd_dims(5, 64)));
@@ -394,7 +393,7 @@ TEST(indices_that_a_step_makes_hold_no_update_up) {
                     gd_sum(gd_linear(gd_flatten(pooled, .start_axis = 1), w2, NULL)));
     FETCH(y);
     CHECK(gd_pass_early_updates(p) > 0);
-    const int update = place_of(p, "sgd_step", 0), gradient = place_of(p, "pool_scatter", 0);
+    const int update = position_of(p, "sgd_step", 0), gradient = position_of(p, "pool_scatter", 0);
     bool *risks = gd_program_risks(p);
     char *text = gd_program_text(p);
     CHECK_SAYING(gradient >= 0 && update >= 0 && update < gradient && !risks[gradient], "%s", text);
@@ -403,36 +402,36 @@ TEST(indices_that_a_step_makes_hold_no_update_up) {
     gd_program_free(p);
 }
 
-/* The record says how large the indices are: below the size of the axis that was sorted. */
-TEST(only_indices_as_a_record_gives_them_are_safe) {
+/* The record declares the range of the indices: below the size of the sorted axis. */
+TEST(only_unmodified_computed_indices_are_safe) {
     enum { SAFE, SMALLER, CHANGED, WAYS };
-    for (int way = 0; way < WAYS; way++) {
+    for (int mode = 0; mode < WAYS; mode++) {
         IN_GRAPH(g, 4, 6);
         gd_tensor *at = gd_sort(x).indices;
-        if (way == CHANGED) at = gd_add(at, gd_full(gd_dims(4, 6), 1, .dtype = GD_I64));
-        y = gd_sum(gd_gather(way == SMALLER ? gd_narrow(x, 1, 0, 5) : x, 1, at));
+        if (mode == CHANGED) at = gd_add(at, gd_full(gd_dims(4, 6), 1, .dtype = GD_I64));
+        y = gd_sum(gd_gather(mode == SMALLER ? gd_narrow(x, 1, 0, 5) : x, 1, at));
         FETCH(y);
         bool *risks = gd_program_risks(p);
-        CHECK(risks[place_of(p, "gather", 0)] == (way != SAFE) && !risks[place_of(p, "sort", 0)]);
+        CHECK(risks[position_of(p, "gather", 0)] == (mode != SAFE) &&
+              !risks[position_of(p, "sort", 0)]);
         gd_free(risks);
         gd_program_free(p);
     }
 }
 
-TEST(a_language_model_is_as_it_was_when_an_index_is_out_of_range) {
+TEST(a_language_model_is_unchanged_after_an_index_out_of_range) {
     for (int level = 0; level <= 2; level++) {
         GD_SCOPE;
         model m = language_model();
         gd_session *s = gd_session_new(m.graph, .level = level);
         float before[2][WORDS * WIDE], after[2][WORDS * WIDE];
-        for (int run = 0; run < 3;
-             run++) { /* a token that is none, a class that is none, neither */
+        for (int run = 0; run < 3; run++) { /* an invalid token, an invalid class, neither */
             CHECK(gd_copy_to(gd_session_get(s, m.table), before[0], sizeof before[0]) == GD_OK);
             CHECK(gd_copy_to(gd_session_get(s, m.w), before[1], sizeof before[1]) == GD_OK);
-            gd_session_run(
-                s,
-                gd_feed(m.x, tokens(run == 0 ? WORDS : 0), m.target, tokens(run == 1 ? WORDS : 1)),
-                gd_list(m.loss, m.train));
+            gd_session_run(s,
+                           gd_feed(m.x, make_tokens(run == 0 ? WORDS : 0), m.target,
+                                   make_tokens(run == 1 ? WORDS : 1)),
+                           gd_list(m.loss, m.train));
             CHECK(gd_error_status() == (run < 2 ? GD_E_INDEX : GD_OK));
             gd_clear_error();
             CHECK(gd_copy_to(gd_session_get(s, m.table), after[0], sizeof after[0]) == GD_OK);
@@ -443,8 +442,8 @@ TEST(a_language_model_is_as_it_was_when_an_index_is_out_of_range) {
     }
 }
 
-/* Only a check of the same numbers against a size that is not larger is one. */
-TEST(other_indices_and_other_sizes_are_checked_again) {
+/* A check is reused only for the same indices and a size that is not smaller. */
+TEST(new_indices_and_new_sizes_are_checked_again) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *i, *j, *x, *y[8];
@@ -454,12 +453,12 @@ TEST(other_indices_and_other_sizes_are_checked_again) {
         j = gd_placeholder(gd_dims(4), .dtype = GD_I64);
         x = gd_placeholder(gd_dims(9, 5));
         y[0] = gd_index_select(x, -1, i);
-        y[1] = gd_index_select(x, 0, i);                      /* of 9, not 5: checked */
-        y[2] = gd_embedding(gd_reshape(i, gd_dims(2, 2)), x); /* the same numbers: checked */
-        y[3] = gd_one_hot(i, 4, .dtype = GD_F32);             /* of 4: not */
-        y[4] = gd_index_select(x, 0, j);                      /* other numbers */
-        y[5] = gd_index_select(x, 0, gd_flip(i, gd_dims(0))); /* a copy: nobody knows of what */
-        y[6] = gd_index_select(x, 1, gd_narrow(j, 0, 1, 2));  /* some of them, of 5 */
+        y[1] = gd_index_select(x, 0, i);                      /* the limit is 9, not 5: checked */
+        y[2] = gd_embedding(gd_reshape(i, gd_dims(2, 2)), x); /* the same indices: checked */
+        y[3] = gd_one_hot(i, 4, .dtype = GD_F32);             /* the limit is 4: not checked */
+        y[4] = gd_index_select(x, 0, j);                      /* other indices */
+        y[5] = gd_index_select(x, 0, gd_flip(i, gd_dims(0))); /* a copy: its values are unknown */
+        y[6] = gd_index_select(x, 1, gd_narrow(j, 0, 1, 2));  /* a part of j, for an axis of 5 */
         y[7] = gd_nll_loss(x, gd_narrow(gd_cat(gd_list(i, i, j), .axis = 0), 0, 0, 9));
     }
     static const char *const ops[] = {"index_select",    "index_select", "embedding",
@@ -472,16 +471,16 @@ TEST(other_indices_and_other_sizes_are_checked_again) {
                                gd_list(y[0], y[1], y[2], y[3], y[4], y[5], y[6], y[7]));
     bool *risks = gd_program_risks(p);
     for (int k = 0, at = -1; k < 8; k++) {
-        at = place_of(p, ops[k], at + 1);
+        at = position_of(p, ops[k], at + 1);
         CHECK_SAYING(at >= 0 && risks[at] == risky[k], "step %d", k);
     }
     gd_free(risks);
     gd_program_free(p);
 }
 
-/* Gradients of an embedding come last, and may find an index that is out of range: then all
- * variables must be as they were. */
-TEST(no_variable_is_updated_before_a_step_that_may_fail) {
+/* Gradients of an embedding come last and may find an index out of range: then no variable may have
+ * changed. */
+TEST(no_variable_is_updated_before_a_node_that_may_fail) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();
     gd_tensor *i, *j, *table, *w, *loss, *step;

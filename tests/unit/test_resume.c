@@ -1,6 +1,7 @@
-/* test_resume.c - a training run that goes on in a new process: the same bits as without the break.
+/* test_resume.c - a training run that continues in a new process has the same bits as an
+ * uninterrupted run.
  *
- * The test runs itself again: `test_resume --resume WAY LEFT_OUT FROM TO` loads FROM, takes the
+ * The test runs itself again: `test_resume --resume MODE LEFT_OUT FROM TO` loads FROM, takes the
  * second half of the steps, and saves to TO.
  */
 #include <unistd.h>
@@ -13,10 +14,10 @@
 
 enum { STEPS = 100, SAVED = 50, BATCH = 16, INPUTS = 8, CLASSES = 4 };
 
-typedef enum way { EAGER, JIT, SESSION, WAYS } way;
-static const char *const way_names[] = {"eager", "jit", "session"};
+typedef enum run_mode { EAGER, JIT, SESSION, RUN_MODES } run_mode;
+static const char *const mode_names[] = {"eager", "jit", "session"};
 
-typedef struct run {
+typedef struct training_run {
     gd_module *net;
     gd_optimizer *adam;
     gd_schedule *cosine;
@@ -24,10 +25,10 @@ typedef struct run {
     gd_session *session;
     gd_tensor *x, *y, *loss, *train; /* of the session's graph */
     gd_tensor *losses;               /* of the second half */
-} run;
+} training_run;
 
-static gd_tensors step(gd_tensors in, void *user) {
-    run *r = user;
+static gd_tensors train_step(gd_tensors in, void *user) {
+    training_run *r = user;
     gd_tensor *loss = gd_cross_entropy(gd_module_forward(r->net, in.at[0]), in.at[1]);
     gd_optimizer_zero_grad(r->adam);
     gd_backward(loss);
@@ -36,7 +37,7 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-static void make_session(run *r) {
+static void make_session(training_run *r) {
     gd_graph *graph = gd_graph_new();
     GD_GRAPH(graph);
     r->x = gd_placeholder(gd_dims(BATCH, INPUTS));
@@ -46,19 +47,19 @@ static void make_session(run *r) {
     r->session = gd_session_new(graph, .level = 0);
 }
 
-static void make_run(run *r, way how, uint64_t seed) {
+static void make_run(training_run *r, run_mode mode, uint64_t seed) {
     gd_seed(seed);
-    *r = (run){.losses = gd_zeros(gd_dims(STEPS - SAVED))};
+    *r = (training_run){.losses = gd_zeros(gd_dims(STEPS - SAVED))};
     r->net = gd_nn_sequential(gd_nn_linear(INPUTS, 32), gd_nn_batch_norm1d(32), gd_nn_relu(),
                               gd_nn_dropout(.p = 0.3), gd_nn_linear(32, CLASSES));
     r->adam = gd_optim_adam(gd_module_parameters(r->net), .lr = 1e-2);
     r->cosine = gd_lr_cosine(r->adam, 80, .warmup = 10);
-    if (how == JIT) r->jit = gd_jit_new(step, r, .level = 0);
-    if (how == SESSION) make_session(r);
+    if (mode == JIT) r->jit = gd_jit_new(train_step, r, .level = 0);
+    if (mode == SESSION) make_session(r);
 }
 
-/* Batches come from the generator, as dropout's noise does. */
-static void take_steps(run *r, int from, int to) {
+/* Batches and dropout draw from the same generator. */
+static void take_steps(training_run *r, int from, int to) {
     for (int i = from; i < to && !gd_failed(); i++) {
         GD_SCOPE;
         gd_tensor *x = gd_randn(gd_dims(BATCH, INPUTS));
@@ -66,13 +67,16 @@ static void take_steps(run *r, int from, int to) {
         if (r->session)
             loss = gd_session_run(r->session, gd_feed(r->x, x, r->y, y), gd_list(r->loss, r->train))
                        .at[0];
-        else loss = (r->jit ? gd_jit_call(r->jit, gd_list(x, y)) : step(gd_list(x, y), r)).at[0];
+        else
+            loss =
+                (r->jit ? gd_jit_call(r->jit, gd_list(x, y)) : train_step(gd_list(x, y), r)).at[0];
         if (i >= SAVED) ((float *)gd_data(r->losses))[i - SAVED] = (float)gd_item(loss);
     }
 }
 
-/* All parts but one. */
-static gd_state_parts parts_of(const run *r, const char *left_out, gd_state_part parts[6]) {
+/* Returns all parts except `left_out`. */
+static gd_state_parts parts_of(const training_run *r, const char *left_out,
+                               gd_state_part parts[6]) {
     const gd_state_part all[] = {gd_part("net", r->net),         gd_part("adam", r->adam),
                                  gd_part("cosine", r->cosine),   gd_part("rng", gd_generator()),
                                  gd_part("session", r->session), gd_part("losses", r->losses)};
@@ -82,7 +86,7 @@ static gd_state_parts parts_of(const run *r, const char *left_out, gd_state_part
     return (gd_state_parts){parts, count};
 }
 
-static gd_status save_run(const run *r, const char *path) {
+static gd_status save_run(const training_run *r, const char *path) {
     gd_state_part parts[6];
     return gd_save_state_with(path, parts_of(r, "", parts));
 }
@@ -91,12 +95,12 @@ static gd_status save_run(const run *r, const char *path) {
 
 static int resume_run(char **args) {
     GD_SCOPE;
-    run r;
+    training_run r;
     gd_state_part parts[6];
-    const way how = (way)atoi(args[0]);
-    make_run(&r, how, 99); /* other weights, and another place of the generator */
-    if (how == SESSION)
-        make_run(&r, SESSION, 1); /* a graph has the noise of the seed it was built with */
+    const run_mode mode = (run_mode)atoi(args[0]);
+    make_run(&r, mode, 99); /* other weights and another generator state */
+    /* a graph keeps the random numbers of the seed that it was built with */
+    if (mode == SESSION) make_run(&r, SESSION, 1);
     gd_load_state_with(args[2], parts_of(&r, args[1], parts));
     take_steps(&r, SAVED, STEPS);
     save_run(&r, args[3]);
@@ -110,17 +114,17 @@ static int run_resume(void *args) {
     return 127;
 }
 
-static int resume_in_child(way how, const char *left_out, const char *from, const char *to) {
+static int resume_in_child(run_mode mode, const char *left_out, const char *from, const char *to) {
     char number[8];
-    snprintf(number, sizeof number, "%d", how);
+    snprintf(number, sizeof number, "%d", mode);
     const char *const args[] = {number, left_out, from, to};
     return child_run(run_resume, (void *)args);
 }
 
 /* --- the tests -------------------------------------------------------------------------------- */
 
-/* The first tensor or value that differs; NULL: none does. */
-static const char *difference(const char *a_path, const char *b_path) {
+/* Returns the name of the first tensor or value that differs, or NULL. */
+static const char *first_difference(const char *a_path, const char *b_path) {
     gd_state *a = gd_read_state(a_path), *b = gd_read_state(b_path);
     if (!a || !b || gd_state_count(a) != gd_state_count(b)) return "the number of tensors";
     for (int64_t i = 0; i < gd_state_count(a); i++) {
@@ -134,35 +138,35 @@ static const char *difference(const char *a_path, const char *b_path) {
     return NULL;
 }
 
-static void check_resumed(way how) {
+static void check_resumed(run_mode mode) {
     GD_SCOPE;
     const char *saved = temp_path("saved.safetensors"), *entire = temp_path("entire.safetensors"),
                *resumed = temp_path("resumed.safetensors");
-    run r;
-    make_run(&r, how, 1);
+    training_run r;
+    make_run(&r, mode, 1);
     take_steps(&r, 0, STEPS);
     CHECK_SAYING(save_run(&r, entire) == GD_OK, "%s", gd_error_message());
-    make_run(&r, how, 1);
+    make_run(&r, mode, 1);
     take_steps(&r, 0, SAVED);
     CHECK_SAYING(save_run(&r, saved) == GD_OK, "%s", gd_error_message());
-    CHECK(difference(entire, saved) != NULL);
+    CHECK(first_difference(entire, saved) != NULL);
 
-    CHECK(resume_in_child(how, "", saved, resumed) == 0);
-    const char *other = difference(entire, resumed);
-    CHECK_SAYING(!other, "%s: %s differs", way_names[how], other);
-    /* Each part is needed. (Names in that of Adam are the net's, so that it is not loaded
+    CHECK(resume_in_child(mode, "", saved, resumed) == 0);
+    const char *other = first_difference(entire, resumed);
+    CHECK_SAYING(!other, "%s: %s differs", mode_names[mode], other);
+    /* Each part is necessary. (Adam's state uses the names of the net, so it is not loaded
      * alone.) */
     static const char *const parts[] = {"adam", "cosine", "rng", "session"};
-    for (int i = 0; i < (how == SESSION ? 4 : 3); i++) {
-        CHECK(resume_in_child(how, parts[i], saved, resumed) == 0);
-        CHECK_SAYING(difference(entire, resumed), "%s without %s: the same", way_names[how],
+    for (int i = 0; i < (mode == SESSION ? 4 : 3); i++) {
+        CHECK(resume_in_child(mode, parts[i], saved, resumed) == 0);
+        CHECK_SAYING(first_difference(entire, resumed), "%s without %s: the same", mode_names[mode],
                      parts[i]);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
-CLEAN_TEST(an_eager_run_goes_on_in_a_new_process) { check_resumed(EAGER); }
-CLEAN_TEST(a_traced_run_goes_on_in_a_new_process) { check_resumed(JIT); }
-CLEAN_TEST(a_sessions_run_goes_on_in_a_new_process) { check_resumed(SESSION); }
+CLEAN_TEST(an_eager_run_continues_in_a_new_process) { check_resumed(EAGER); }
+CLEAN_TEST(a_traced_run_continues_in_a_new_process) { check_resumed(JIT); }
+CLEAN_TEST(a_session_run_continues_in_a_new_process) { check_resumed(SESSION); }
 
 int main(int argc, char **argv) {
     if (argc == 6 && strcmp(argv[1], "--resume") == 0) return resume_run(argv + 2);

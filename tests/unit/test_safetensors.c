@@ -1,4 +1,5 @@
-/* test_safetensors.c - the bytes of safetensors files: what is read, what is refused and why. */
+/* test_safetensors.c - the bytes of safetensors files: valid files are read, and invalid ones fail
+ * with a reason. */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,9 +23,9 @@ static gd_status read_bytes(const void *data, size_t bytes, gd_safetensors *h) {
     return status;
 }
 
-/* --- hostile files ---------------------------------------------------------------------------- */
+/* --- malicious files -------------------------------------------------------------------------- */
 
-TEST(every_bad_file_of_the_corpus_is_refused_with_its_reason) {
+TEST(every_invalid_file_of_the_corpus_fails_with_its_reason) {
     FILE *list = fopen(GRADUS_CORPUS "/safetensors/expected.txt", "r");
     char line[400], path[600];
     int count = 0;
@@ -53,7 +54,7 @@ TEST(every_bad_file_of_the_corpus_is_refused_with_its_reason) {
     CHECK_SAYING(count > 50, "%d files", count);
 }
 
-TEST(damaged_files_are_refused_or_read_whole) {
+TEST(damaged_files_fail_or_load_completely) {
     gd_file_reader *file;
     const uint8_t *data;
     CHECK(gd_file_reader_open(&file, GRADUS_GOLDEN "/safetensors/all.safetensors") == GD_OK);
@@ -63,7 +64,7 @@ TEST(damaged_files_are_refused_or_read_whole) {
     gd_file_reader_close(file);
 }
 
-TEST(damaged_files_with_a_checksum_are_refused_or_read_whole) {
+TEST(damaged_files_with_a_checksum_fail_or_load_completely) {
     GD_SCOPE;
     const char *path = temp_path("sum.safetensors");
     gd_file_reader *file;
@@ -79,7 +80,7 @@ TEST(damaged_files_with_a_checksum_are_refused_or_read_whole) {
 
 /* --- headers ---------------------------------------------------------------------------------- */
 
-TEST(a_header_that_is_written_is_read_again) {
+TEST(a_written_header_is_read_back) {
     const int64_t dims[] = {2, 3};
     gd_safetensors_entry entries[] = {
         {.name = "a \"quoted\" n\xc3\xa4me", .dtype = "F32", .rank = 2, .dims = dims, .bytes = 24},
@@ -101,7 +102,7 @@ TEST(a_header_that_is_written_is_read_again) {
     free(file);
 }
 
-TEST(unaligned_headers_and_padding_are_fine) {
+TEST(unaligned_headers_and_padding_are_accepted) {
     static const char text[] =
         "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3],\"extra\":1}}  \n ";
     char file[200];
@@ -114,7 +115,7 @@ TEST(unaligned_headers_and_padding_are_fine) {
     gd_safetensors_free(&h);
 }
 
-TEST(names_and_sizes_that_cannot_be_written_are_refused) {
+TEST(invalid_names_and_sizes_are_not_written) {
     const int64_t dims[] = {INT64_MAX};
     char *header;
     size_t bytes;
@@ -129,7 +130,7 @@ TEST(names_and_sizes_that_cannot_be_written_are_refused) {
 }
 
 /* Elements at odd addresses, and a bool that is neither 0 nor 1. */
-CLEAN_TEST(data_that_are_not_aligned_are_loaded_and_converted) {
+CLEAN_TEST(unaligned_data_is_loaded_and_converted) {
     GD_SCOPE;
     static const char text[] = "{\"b\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[0,3]},"
                                "\"w\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[3,19]}}";
@@ -185,9 +186,9 @@ CLEAN_TEST(a_file_of_more_than_4_gb_is_read_through_a_map) {
     CHECK(gd_copy_to(behind, got, sizeof got) == GD_OK && got[0] == 1.5f && got[1] == -2.5f);
 }
 
-/* --- what the safetensors package wrote ------------------------------------------------------- */
+/* --- files of the safetensors package --------------------------------------------------------- */
 
-static double expected(gd_dtype dtype, int64_t i) {
+static double expected_value(gd_dtype dtype, int64_t i) {
     return dtype == GD_BOOL ? i % 3 == 0 : dtype == GD_U8 ? (3 * i + 1) % 5 : (3 * i + 1) % 7 - 2;
 }
 
@@ -196,7 +197,7 @@ static void check_values(gd_tensor *t, gd_shape shape, gd_dtype dtype) {
     for (int k = 0; k < shape.rank; k++) CHECK(gd_tensor_dim(t, k) == shape.at[k]);
     gd_tensor *flat = gd_reshape(gd_cast(t, GD_F64), gd_dims(-1));
     for (int64_t i = 0; i < gd_tensor_numel(t) && gd_tensor_numel(t) > 0; i++)
-        CHECK(gd_item(gd_at(flat, i)) == expected(dtype, i));
+        CHECK(gd_item(gd_at(flat, i)) == expected_value(dtype, i));
 }
 
 CLEAN_TEST(files_of_the_safetensors_package_are_read) {
@@ -221,7 +222,7 @@ CLEAN_TEST(files_of_the_safetensors_package_are_read) {
     CHECK(strcmp(gd_state_value(s, "step"), "41") == 0 && !gd_state_value(s, "format"));
 }
 
-CLEAN_TEST(other_dtypes_are_refused_by_name_and_only_if_they_are_wanted) {
+CLEAN_TEST(unsupported_dtypes_fail_only_when_their_tensor_is_loaded) {
     GD_SCOPE;
     const char *path = GRADUS_GOLDEN "/safetensors/others.safetensors";
     gd_tensor *plain = gd_zeros(gd_dims(2)), *half = gd_zeros(gd_dims(4)),
@@ -233,7 +234,7 @@ CLEAN_TEST(other_dtypes_are_refused_by_name_and_only_if_they_are_wanted) {
                      says("others.safetensors"),
                  "%s", gd_error_message());
     gd_clear_error();
-    CHECK(gd_read_state(path) == NULL && says("which is not known here"));
+    CHECK(gd_read_state(path) == NULL && says("which is not supported"));
     gd_clear_error();
 }
 

@@ -1,4 +1,5 @@
-/* test_sampler.c - random numbers, the keyed permutation, and what samplers promise of an epoch. */
+/* test_sampler.c - random numbers of the data pipeline, the keyed permutation, and the samples of
+ * an epoch. */
 #include <malloc.h>
 #include <math.h>
 
@@ -8,8 +9,8 @@
 
 /* --- gd_random -------------------------------------------------------------------------------- */
 
-/* The known answers of Random123 for Philox 4x32-10. */
-TEST(random_words_are_those_of_philox) {
+/* The published test vectors of Random123 for Philox 4x32-10. */
+TEST(random_words_come_from_philox) {
     static const struct {
         gd_rng rng;
         uint64_t block;
@@ -28,7 +29,7 @@ TEST(random_words_are_those_of_philox) {
     }
 }
 
-TEST(a_copy_of_a_sequence_goes_on_alike_and_streams_differ) {
+TEST(a_copied_generator_continues_alike_and_streams_differ) {
     gd_random a = gd_random_of(3, 4), other = gd_random_of(3, 5);
     gd_random_word(&a);
     gd_random b = a;
@@ -41,8 +42,9 @@ TEST(a_copy_of_a_sequence_goes_on_alike_and_streams_differ) {
     CHECK(same == 0 && gd_random_word(NULL) == 0 && gd_random_below(NULL, 5) == 0);
 }
 
-/* Pearson's sum for `cells` equally likely cells, as standard deviations from its mean. */
-static double excess(const int *counts, int cells, int draws) {
+/* Pearson's chi-squared statistic for `cells` equally likely cells, in standard deviations from its
+ * mean. */
+static double chi_squared_deviation(const int *counts, int cells, int draws) {
     double sum = 0;
     const double expected = (double)draws / cells;
     for (int i = 0; i < cells; i++)
@@ -55,7 +57,7 @@ TEST(numbers_are_uniform_between_their_bounds_and_normal) {
     gd_random r = gd_random_of(11, 0);
     int uniform[CELLS] = {0}, between[CELLS] = {0};
     double sum = 0, squares = 0;
-    int beyond = 0; /* 1.96 deviations */
+    int beyond = 0; /* outside 1.96 deviations */
     for (int i = 0; i < DRAWS; i++) {
         const double u = gd_random_uniform(&r), b = gd_random_between(&r, -3, 5),
                      z = gd_random_normal(&r);
@@ -66,7 +68,8 @@ TEST(numbers_are_uniform_between_their_bounds_and_normal) {
         squares += z * z;
         beyond += fabs(z) > 1.959964;
     }
-    CHECK(fabs(excess(uniform, CELLS, DRAWS)) < 4 && fabs(excess(between, CELLS, DRAWS)) < 4);
+    CHECK(fabs(chi_squared_deviation(uniform, CELLS, DRAWS)) < 4 &&
+          fabs(chi_squared_deviation(between, CELLS, DRAWS)) < 4);
     CHECK(fabs(sum / DRAWS) < 4 / sqrt(DRAWS) && fabs(squares / DRAWS - 1) < 4 * sqrt(2.0 / DRAWS));
     CHECK(fabs(beyond - 0.05 * DRAWS) < 4 * sqrt(0.05 * 0.95 * DRAWS));
 }
@@ -77,9 +80,9 @@ TEST(each_number_below_a_count_is_equally_likely) {
     for (int n = 2; n <= 60; n += 29) {
         int counts[60] = {0};
         for (int i = 0; i < DRAWS; i++) counts[gd_random_below(&r, n)]++;
-        CHECK_SAYING(fabs(excess(counts, n, DRAWS)) < 4, "below %d", n);
+        CHECK_SAYING(fabs(chi_squared_deviation(counts, n, DRAWS)) < 4, "below %d", n);
     }
-    /* 2^64 is 8/3 of this: a remainder alone would be below 2/3 of it in 3/4 of the draws */
+    /* 2^64 is 8/3 of this: with a plain remainder, 3/4 of the draws would be in the lower 2/3 */
     const int64_t large = INT64_C(3) << 61;
     int low = 0;
     for (int i = 0; i < DRAWS; i++) {
@@ -117,7 +120,7 @@ TEST(every_count_has_a_permutation) {
     check_permutation(gd_draw_key(GD_DRAW_ORDER, 2, 0), (1 << 20) + 1);
 }
 
-/* Where a table is out of the question: in range, and no two alike among a few. */
+/* Counts too large for a table: positions are in range, and a few of them are all different. */
 TEST(huge_counts_stay_in_range) {
     static const int64_t counts[] = {INT64_C(1) << 33, (INT64_C(1) << 40) + 12345, INT64_MAX};
     for (int c = 0; c < 3; c++)
@@ -145,13 +148,13 @@ TEST(all_orders_of_few_samples_are_equally_likely) {
             }
             counts[rank]++;
         }
-        const double e = excess(counts, factorial[n], DRAWS);
+        const double e = chi_squared_deviation(counts, factorial[n], DRAWS);
         CHECK_SAYING(e < 4, "orders of %d: %g", n, e);
     }
 }
 
-/* Where one sample goes, and where two go relative to each other, over many keys. */
-TEST(places_of_samples_and_of_pairs_are_uniform) {
+/* The position of one sample, and the relative position of two, over many keys. */
+TEST(positions_of_samples_and_of_pairs_are_uniform) {
     static const int64_t counts[] = {8, 37, 64, 100, 1000, 65536, 100003};
     enum { DRAWS = 40000, CELLS = 8 };
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
@@ -173,21 +176,22 @@ TEST(places_of_samples_and_of_pairs_are_uniform) {
         }
         CHECK_SAYING((sum - 7) / sqrt(14) < 4, "n %" PRId64 ": places %g", n, sum);
         if (n >= 1000)
-            CHECK_SAYING(excess(distance, CELLS, DRAWS) < 4, "n %" PRId64 ": distances", n);
+            CHECK_SAYING(chi_squared_deviation(distance, CELLS, DRAWS) < 4,
+                         "n %" PRId64 ": distances", n);
     }
 }
 
-TEST(orders_of_epochs_and_seeds_have_nothing_in_common) {
+TEST(orders_of_epochs_and_seeds_are_independent) {
     enum { N = 10000 };
     for (uint64_t k = 0; k < 4; k++) {
         int same_epoch = 0, same_seed = 0, fixed = 0;
         for (int64_t i = 0; i < N; i++) {
-            const int64_t here = gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k, k), i, N);
-            same_epoch += here == gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k, k + 1), i, N);
-            same_seed += here == gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k + 1, k), i, N);
-            fixed += here == i;
+            const int64_t position = gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k, k), i, N);
+            same_epoch += position == gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k, k + 1), i, N);
+            same_seed += position == gd_shuffled(gd_draw_key(GD_DRAW_ORDER, k + 1, k), i, N);
+            fixed += position == i;
         }
-        /* each is 1 on average */
+        /* each has mean 1 */
         CHECK_SAYING(same_epoch < 8 && same_seed < 8 && fixed < 8, "%d %d %d", same_epoch,
                      same_seed, fixed);
     }
@@ -195,9 +199,9 @@ TEST(orders_of_epochs_and_seeds_have_nothing_in_common) {
 
 /* --- samplers --------------------------------------------------------------------------------- */
 
-/* The samples of an epoch, from the sampler itself, in stretches of `step`. */
-static int64_t epoch_of(gd_sampler *s, int64_t samples, uint64_t seed, uint64_t epoch, int64_t step,
-                        int64_t *indices) {
+/* Reads the samples of an epoch from the sampler, `step` at a time. */
+static int64_t read_epoch(gd_sampler *s, int64_t samples, uint64_t seed, uint64_t epoch,
+                          int64_t step, int64_t *indices) {
     gd_order order = {.sampler = s, .samples = samples, .seed = seed};
     CHECK(gd_order_begin(&order, epoch) == GD_OK);
     const int64_t count = gd_order_count(&order);
@@ -207,7 +211,7 @@ static int64_t epoch_of(gd_sampler *s, int64_t samples, uint64_t seed, uint64_t 
     return count;
 }
 
-CLEAN_TEST(weighted_draws_come_in_the_proportion_of_the_weights) {
+CLEAN_TEST(weighted_draws_are_proportional_to_the_weights) {
     GD_SCOPE;
     enum { N = 300, DRAWS = 200000 };
     float weights[N];
@@ -216,7 +220,7 @@ CLEAN_TEST(weighted_draws_come_in_the_proportion_of_the_weights) {
     gd_tensor *w = gd_from_array(gd_dims(N), GD_F32, weights);
     gd_sampler *s = gd_sampler_weighted(w, .count = DRAWS);
     int64_t *drawn = malloc(DRAWS * sizeof *drawn);
-    CHECK(epoch_of(s, N, 9, 0, 777, drawn) == DRAWS);
+    CHECK(read_epoch(s, N, 9, 0, 777, drawn) == DRAWS);
     int counts[N] = {0}, kinds = 0;
     for (int i = 0; i < DRAWS; i++) counts[drawn[i]]++;
     double sum = 0;
@@ -227,16 +231,16 @@ CLEAN_TEST(weighted_draws_come_in_the_proportion_of_the_weights) {
     }
     CHECK_SAYING(fabs(sum - (kinds - 1)) < 4 * sqrt(2.0 * (kinds - 1)), "%g of %d", sum, kinds);
     free(drawn);
-    /* strided weights of another dtype are the same weights */
+    /* strided weights of another dtype give the same draws */
     gd_tensor *pairs = gd_stack(gd_list(gd_zeros(gd_dims(N)), w), .axis = 1);
     gd_tensor *wide = gd_select(gd_cast(pairs, GD_F64), 1, 1);
     int64_t a[100], b[100];
-    epoch_of(gd_sampler_weighted(w, .count = 100), N, 1, 2, 10, a);
-    epoch_of(gd_sampler_weighted(wide, .count = 100), N, 1, 2, 100, b);
+    read_epoch(gd_sampler_weighted(w, .count = 100), N, 1, 2, 10, a);
+    read_epoch(gd_sampler_weighted(wide, .count = 100), N, 1, 2, 100, b);
     CHECK_SAYING(memcmp(a, b, sizeof a) == 0, "%s", gd_error_message());
 }
 
-CLEAN_TEST(without_replacement_no_sample_comes_twice_and_heavy_ones_come_first) {
+CLEAN_TEST(without_replacement_samples_are_unique_and_heavy_ones_come_first) {
     GD_SCOPE;
     enum { N = 1000, EPOCHS = 3000 };
     float weights[N];
@@ -247,24 +251,25 @@ CLEAN_TEST(without_replacement_no_sample_comes_twice_and_heavy_ones_come_first) 
     int64_t order[N], first[10];
     int heavy = 0;
     for (int e = 0; e < EPOCHS; e++) {
-        CHECK(epoch_of(few, N, 4, (uint64_t)e, 10, first) == 10);
+        CHECK(read_epoch(few, N, 4, (uint64_t)e, 10, first) == 10);
         heavy += weights[first[0]] == 3;
         if (e % 100) continue;
         char seen[N] = {0};
-        CHECK(epoch_of(all, N, 4, (uint64_t)e, 64, order) == 750);
+        CHECK(read_epoch(all, N, 4, (uint64_t)e, 64, order) == 750);
         for (int i = 0; i < 750; i++) CHECK(weights[order[i]] > 0 && !seen[order[i]]++);
-        CHECK(memcmp(order, first, sizeof first) == 0); /* the same order, cut off */
+        CHECK(memcmp(order, first, sizeof first) == 0); /* a prefix of the same order */
     }
-    /* 250 samples of weight 3 and 500 of weight 1: three draws of five are heavy */
+    /* 250 samples of weight 3 and 500 of weight 1: three of five first draws are heavy */
     CHECK_SAYING(fabs(heavy - 0.6 * EPOCHS) < 4 * sqrt(0.24 * EPOCHS), "%d of %d", heavy, EPOCHS);
-    /* weights whose keys overflow count, too */
+    /* weights whose keys overflow still count */
     const double tiny[] = {1e300, 5e-324, 1};
     gd_sampler *odd =
         gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F64, tiny), .replacement = false);
-    CHECK(epoch_of(odd, 3, 0, 0, 3, order) == 3 && order[0] == 0 && order[1] == 2 && order[2] == 1);
+    CHECK(read_epoch(odd, 3, 0, 0, 3, order) == 3 && order[0] == 0 && order[1] == 2 &&
+          order[2] == 1);
 }
 
-CLEAN_TEST(each_stretch_has_the_classes_in_their_shares) {
+CLEAN_TEST(each_segment_of_a_stratified_order_keeps_the_class_proportions) {
     GD_SCOPE;
     enum { N = 4000, CLASSES = 8, STRETCH = 100 };
     static const int sizes[CLASSES] = {1000, 1000, 1000, 500, 300, 150, 45, 5};
@@ -274,8 +279,8 @@ CLEAN_TEST(each_stretch_has_the_classes_in_their_shares) {
         for (int i = 0; i < sizes[c]; i++) classes[at++] = c;
     gd_sampler *s = gd_sampler_stratified(gd_from_array(gd_dims(N), GD_I64, classes));
     for (uint64_t epoch = 0; epoch < 5; epoch++) {
-        CHECK(epoch_of(s, N, 3, epoch, STRETCH, order) == N);
-        epoch_of(s, N, 3, epoch, 37, again);
+        CHECK(read_epoch(s, N, 3, epoch, STRETCH, order) == N);
+        read_epoch(s, N, 3, epoch, 37, again);
         CHECK(memcmp(order, again, sizeof order) == 0);
         char seen[N] = {0};
         for (int i = 0; i < N; i++) CHECK(!seen[order[i]]++);
@@ -292,42 +297,43 @@ CLEAN_TEST(each_stretch_has_the_classes_in_their_shares) {
     }
 }
 
-CLEAN_TEST(stratified_orders_are_shuffled_and_take_any_integers) {
+CLEAN_TEST(stratified_orders_are_shuffled_and_accept_any_integer_labels) {
     GD_SCOPE;
     enum { N = 600 };
     int64_t far[N], order[2][N];
     int8_t near[N];
     for (int i = 0; i < N; i++) {
         near[i] = (int8_t)(i % 3 - 1);
-        far[i] = near[i] * (INT64_MAX / 2); /* classes that no table has room for */
+        far[i] = near[i] * (INT64_MAX / 2); /* labels too far apart for a table */
     }
     gd_sampler *a = gd_sampler_stratified(gd_from_array(gd_dims(N), GD_I64, far)),
                *b = gd_sampler_stratified(gd_from_array(gd_dims(N), GD_I8, near));
-    epoch_of(a, N, 1, 0, N, order[0]);
-    epoch_of(b, N, 1, 0, N, order[1]);
+    read_epoch(a, N, 1, 0, N, order[0]);
+    read_epoch(b, N, 1, 0, N, order[1]);
     CHECK(memcmp(order[0], order[1], sizeof *order) == 0);
-    for (int i = 0; i < N; i += 3) { /* three classes of a size: each once in a round */
+    for (int i = 0; i < N; i += 3) { /* three classes of equal size: each once in a round */
         int sum = 0, most = -9;
         for (int k = 0; k < 3; k++)
             sum += near[order[0][i + k]],
                 most = near[order[0][i + k]] > most ? near[order[0][i + k]] : most;
         CHECK(sum == 0 && most == 1);
     }
-    epoch_of(a, N, 1, 1, N, order[1]);
+    read_epoch(a, N, 1, 1, N, order[1]);
     int same = 0, in_order = 0;
     for (int i = 0; i < N; i++) same += order[0][i] == order[1][i], in_order += order[0][i] == i;
     CHECK_SAYING(same < 20 && in_order < 20, "%d, %d", same, in_order);
-    /* each of another class, and all of one class */
+    /* each sample in its own class, and all samples in one class */
     for (int i = 0; i < N; i++) far[i] = i;
-    epoch_of(gd_sampler_stratified(gd_from_array(gd_dims(N), GD_I64, far)), N, 1, 0, 50, order[0]);
-    epoch_of(gd_sampler_stratified(gd_zeros(gd_dims(N), .dtype = GD_I32)), N, 1, 0, 50, order[1]);
+    read_epoch(gd_sampler_stratified(gd_from_array(gd_dims(N), GD_I64, far)), N, 1, 0, 50,
+               order[0]);
+    read_epoch(gd_sampler_stratified(gd_zeros(gd_dims(N), .dtype = GD_I32)), N, 1, 0, 50, order[1]);
     for (int k = 0; k < 2; k++) {
         char seen[N] = {0};
         for (int i = 0; i < N; i++) CHECK(!seen[order[k][i]]++);
     }
 }
 
-CLEAN_TEST(ranks_have_as_many_samples_each_and_together_all) {
+CLEAN_TEST(ranks_have_equal_shares_that_cover_all_samples) {
     GD_SCOPE;
     for (int n = 1; n <= 40; n += 13)
         for (int world = 1; world <= 7; world += 2)
@@ -337,7 +343,7 @@ CLEAN_TEST(ranks_have_as_many_samples_each_and_together_all) {
                 for (int rank = 0; rank < world; rank++) {
                     gd_sampler *s = gd_sampler_distributed(rank, world, .shuffle = how % 2 == 1,
                                                            .drop_last = how >= 2);
-                    const int64_t count = epoch_of(s, n, 8, 1, 40, order);
+                    const int64_t count = read_epoch(s, n, 8, 1, 40, order);
                     CHECK(count == (how >= 2 ? n / world : (n + world - 1) / world));
                     for (int64_t i = 0; i < count; i++) times[order[i]]++, total++;
                 }
@@ -349,7 +355,7 @@ CLEAN_TEST(ranks_have_as_many_samples_each_and_together_all) {
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-static int64_t millions(void *self) {
+static int64_t million_count(void *self) {
     (void)self;
     return 10000000;
 }
@@ -358,15 +364,15 @@ static gd_tensors million_get(int64_t index, gd_random *random, void *self) {
     return gd_listed(gd_scalar_of((double)index, GD_I64));
 }
 
-static double megabytes(void) {
+static double used_megabytes(void) {
     const struct mallinfo2 info = mallinfo2();
     return (double)(info.uordblks + info.hblkhd) / 1e6;
 }
 
-/* Ten million samples: what the loader keeps while it runs. */
+/* The memory that a loader of ten million samples uses while it runs. */
 static void check_bookkeeping(const char *what, gd_sampler *sampler, double before) {
     GD_SCOPE;
-    gd_dataset *d = gd_dataset_from(NULL, .count = millions, .get = million_get);
+    gd_dataset *d = gd_dataset_from(NULL, .count = million_count, .get = million_get);
     gd_loader *l = gd_loader_new(d, .batch = 64, .shuffle = !sampler, .sampler = sampler,
                                  .workers = 2, .targets = 0);
     gd_tensors batch;
@@ -374,23 +380,23 @@ static void check_bookkeeping(const char *what, gd_sampler *sampler, double befo
     gd_dataset *train, *rest;
     gd_dataset_random_split(d, 0.9, &train, &rest);
     CHECK(gd_dataset_count(train) == 9000000 && gd_dataset_count(rest) == 1000000);
-    const double used = megabytes() - before;
+    const double used = used_megabytes() - before;
     CHECK_SAYING(used < 64, "%s: %.1f MB", what, used);
     printf("# bookkeeping of ten million samples, %s: %.2f MB\n", what, used);
 }
 
-CLEAN_TEST(ten_million_samples_cost_less_than_64_megabytes) {
+CLEAN_TEST(ten_million_samples_use_less_than_64_megabytes) {
     GD_SCOPE;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     SKIP("the sanitizer's allocator does not count");
 #endif
-    check_bookkeeping("shuffled", NULL, megabytes());
+    check_bookkeeping("shuffled", NULL, used_megabytes());
     gd_tensor *weights = gd_ones(gd_dims(10000000));
     gd_tensor *classes =
         gd_remainder(gd_arange(0, 10000000, .dtype = GD_I32), gd_scalar_of(1000, GD_I32));
     for (int k = 0; k < 3; k++) {
         GD_SCOPE;
-        const double before = megabytes();
+        const double before = used_megabytes();
         gd_sampler *s = k == 0   ? gd_sampler_weighted(weights)
                         : k == 1 ? gd_sampler_weighted(weights, .replacement = false)
                                  : gd_sampler_stratified(classes);
@@ -400,31 +406,32 @@ CLEAN_TEST(ten_million_samples_cost_less_than_64_megabytes) {
     }
 }
 
-/* --- what does not fit ------------------------------------------------------------------------ */
+/* --- invalid arguments ------------------------------------------------------------------------ */
 
-CLEAN_TEST(messages_of_samplers_say_what_would_fit) {
+CLEAN_TEST(messages_of_samplers_state_what_is_expected) {
     GD_SCOPE;
-#define REFUSES(call, part)                                 \
+#define CHECK_FAILS(call, part)                             \
     do {                                                    \
         CHECK(!(call));                                     \
         CHECK_SAYING(says(part), "%s", gd_error_message()); \
         gd_clear_error();                                   \
     } while (0)
     const float bad[] = {1, -2, 1}, none[] = {0, 0}, some[] = {0, 1, 0};
-    REFUSES(gd_sampler_weighted(NULL), "the weights are NULL");
-    REFUSES(gd_sampler_weighted(gd_ones(gd_dims(2, 2))), "f32[2,2]; they should have rank 1");
-    REFUSES(gd_sampler_weighted(gd_zeros(gd_dims(2), .dtype = GD_I64)), "should be floats");
-    REFUSES(gd_sampler_weighted(gd_ones(gd_dims(0))), "there are no weights");
-    REFUSES(gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F32, bad)), "weight 1 is -2");
-    REFUSES(gd_sampler_weighted(gd_from_array(gd_dims(2), GD_F32, none)), "all 2 weights are 0");
-    REFUSES(gd_sampler_weighted(gd_ones(gd_dims(3)), .count = -4), ".count is -4");
-    REFUSES(gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F32, some), .replacement = false),
-            "only 1 of the 3 weights are above 0");
-    REFUSES(gd_sampler_stratified(gd_ones(gd_dims(3))), "should be integers");
-    REFUSES(gd_sampler_stratified(NULL), "the classes are NULL");
-    REFUSES(gd_sampler_distributed(0, 0), "world is 0");
-    REFUSES(gd_sampler_distributed(4, 4), "it must be from 0 to 3");
-    REFUSES(gd_sampler_from(NULL), ".at");
+    CHECK_FAILS(gd_sampler_weighted(NULL), "the weights are NULL");
+    CHECK_FAILS(gd_sampler_weighted(gd_ones(gd_dims(2, 2))), "f32[2,2]; they should have rank 1");
+    CHECK_FAILS(gd_sampler_weighted(gd_zeros(gd_dims(2), .dtype = GD_I64)), "should be floats");
+    CHECK_FAILS(gd_sampler_weighted(gd_ones(gd_dims(0))), "there are no weights");
+    CHECK_FAILS(gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F32, bad)), "weight 1 is -2");
+    CHECK_FAILS(gd_sampler_weighted(gd_from_array(gd_dims(2), GD_F32, none)),
+                "all 2 weights are 0");
+    CHECK_FAILS(gd_sampler_weighted(gd_ones(gd_dims(3)), .count = -4), ".count is -4");
+    CHECK_FAILS(gd_sampler_weighted(gd_from_array(gd_dims(3), GD_F32, some), .replacement = false),
+                "only 1 of the 3 weights are above 0");
+    CHECK_FAILS(gd_sampler_stratified(gd_ones(gd_dims(3))), "should be integers");
+    CHECK_FAILS(gd_sampler_stratified(NULL), "the classes are NULL");
+    CHECK_FAILS(gd_sampler_distributed(0, 0), "world is 0");
+    CHECK_FAILS(gd_sampler_distributed(4, 4), "it must be from 0 to 3");
+    CHECK_FAILS(gd_sampler_from(NULL), ".at");
 }
 
 TEST_MAIN

@@ -1,5 +1,6 @@
-/* test_scalar.c - kernels of the scalar dialect: printed, compiled, and called once for each element,
- * output of a reduction, or row. tests/ops/scalar.c does the same with the cases of every op. */
+/* test_scalar.c - kernels of the scalar dialect: printed, compiled, and called once for each
+ * element, output of a reduction, or row. tests/ops/scalar.c does the same for the cases of every
+ * op. */
 #include <dlfcn.h>
 #include <math.h>
 
@@ -14,7 +15,7 @@ static const char *const types[] = {"f32", "f64", "i32", "i64"};
 static const gd_dtype type_dtypes[] = {GD_F32, GD_F64, GD_I32, GD_I64};
 static const size_t type_sizes[] = {4, 8, 4, 8};
 
-/* Plans run by the evaluator, so that the CPU's own kernels need no compiler. */
+/* Plans run in the evaluator, so that the CPU's own kernels need no compiler. */
 static int compile_collected(void) {
     unsetenv("GRADUS_NATIVE");
     const int n = scalar_compile();
@@ -28,9 +29,9 @@ static void compile_sources(const gd_kernel_source *sources, int n, gd_compiled_
     setenv("GRADUS_NATIVE", "0", 1);
 }
 
-/* --- the text --------------------------------------------------------------------------------- */
+/* --- printed text ----------------------------------------------------------------------------- */
 
-TEST(the_prelude_includes_headers_of_c_alone) {
+TEST(the_prelude_includes_only_standard_c_headers) {
     CHECK(gd_scalar_prelude[gd_scalar_prelude_bytes] == 0);
     CHECK(strlen(gd_scalar_prelude) == gd_scalar_prelude_bytes);
     CHECK(strstr(gd_scalar_prelude, "#include <math.h>") != NULL);
@@ -99,7 +100,7 @@ static void set_element(int t, void *at, int number) {
     else gd_store_i64(type_dtypes[t], at, integers[number]);
 }
 
-/* One call, of operands that are elements number a, b and c of the lists. */
+/* Checks one call whose operands have the indices a, b and c in the lists. */
 static void check_primitive(const gd_prim *p, int t, gd_scalar_fn fn, const int *numbers) {
     char in[3][8], out[8];
     double x[3];
@@ -130,7 +131,7 @@ static void check_primitive(const gd_prim *p, int t, gd_scalar_fn fn, const int 
                  x[2], gd_load_f64(type_dtypes[t], out), gd_load_f64(type_dtypes[t], expected));
 }
 
-TEST(every_primitive_is_that_of_the_table) {
+TEST(every_primitive_agrees_with_the_table) {
     enum { MOST_KERNELS = 512 };
     expression *e = calloc(MOST_KERNELS, sizeof *e);
     gd_kernel_source *sources = calloc(MOST_KERNELS, sizeof *sources);
@@ -184,7 +185,7 @@ static void check_conversion(int from, int t, gd_scalar_fn fn, double number) {
     }
 }
 
-TEST(elements_of_every_dtype_are_read_and_written_as_copies_do) {
+TEST(elements_of_every_dtype_are_converted_as_copies_do) {
     expression e = {.ir = {.count = 0}};
     gd_ir_builder b = {.count = 0};
     gd_kernel_source sources[N_DTYPES * 4];
@@ -213,38 +214,38 @@ TEST(elements_of_every_dtype_are_read_and_written_as_copies_do) {
 
 /* --- fused ops -------------------------------------------------------------------------------- */
 
-static results one(gd_tensor *y) { return (results){{y}, 1}; }
-static results two(gd_tensor *y, gd_tensor *z) { return (results){{y, z}, 2}; }
+static results one_result(gd_tensor *y) { return (results){{y}, 1}; }
+static results two_results(gd_tensor *y, gd_tensor *z) { return (results){{y, z}, 2}; }
 
-static gd_tensor *mean_of(gd_tensor *x) { return gd_mean(x, .axis = -1, .keepdim = true); }
+static gd_tensor *row_mean(gd_tensor *x) { return gd_mean(x, .axis = -1, .keepdim = true); }
 
 static results chain_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *h = gd_mul(gd_add(x[0], x[1]), gd_scalar(0.5));
     gd_tensor *e = gd_exp(h),
-              *positive = gd_gt(h, gd_scalar(0)); /* the order of the nodes counts */
+              *positive = gd_gt(h, gd_scalar(0)); /* the order of the nodes matters */
     gd_tensor *chosen = gd_where(positive, h, e);
-    return two(gd_tanh(h), chosen);
+    return two_results(gd_tanh(h), chosen);
 }
 
 static results softmax_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *e = gd_exp(gd_sub(x[0], gd_max(x[0], .axis = -1, .keepdim = true)));
-    return one(gd_div(e, gd_sum(e, .axis = -1, .keepdim = true)));
+    return one_result(gd_div(e, gd_sum(e, .axis = -1, .keepdim = true)));
 }
 
 static results layer_norm_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
-    gd_tensor *d = gd_sub(x[0], mean_of(x[0]));
-    gd_tensor *y = gd_div(d, gd_sqrt(gd_add(mean_of(gd_square(d)), gd_scalar(1e-5))));
-    return one(gd_add(gd_mul(y, x[1]), x[1]));
+    gd_tensor *d = gd_sub(x[0], row_mean(x[0]));
+    gd_tensor *y = gd_div(d, gd_sqrt(gd_add(row_mean(gd_square(d)), gd_scalar(1e-5))));
+    return one_result(gd_add(gd_mul(y, x[1]), x[1]));
 }
 
-/* The values of the rows are results, too. */
+/* The values of each row are results, too. */
 static results norm_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *s = gd_sqrt(gd_sum(gd_mul(x[0], x[0]), .axis = -1));
-    return two(gd_div(x[0], gd_unsqueeze(s, -1)), s);
+    return two_results(gd_div(x[0], gd_unsqueeze(s, -1)), s);
 }
 
 /* Two rows are kept between passes. */
@@ -252,22 +253,22 @@ static results kept_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
     gd_tensor *e = gd_exp(x[0]), *c = gd_cosh(x[0]);
     gd_tensor *p = gd_div(e, gd_sum(e, .axis = -1, .keepdim = true));
-    return one(gd_sub(p, gd_div(c, gd_max(c, .axis = -1, .keepdim = true))));
+    return one_result(gd_sub(p, gd_div(c, gd_max(c, .axis = -1, .keepdim = true))));
 }
 
-/* A column: one number for each row from outside. */
+/* A captured column: one value for each row. */
 static results column_body(gd_tensor *const *x, const void *arg) {
     (void)arg;
-    gd_tensor *d = gd_mul(gd_sub(x[0], mean_of(x[0])), x[2]);
-    return one(gd_div(d, gd_max(gd_abs(d), .axis = -1, .keepdim = true)));
+    gd_tensor *d = gd_mul(gd_sub(x[0], row_mean(x[0])), x[2]);
+    return one_result(gd_div(d, gd_max(gd_abs(d), .axis = -1, .keepdim = true)));
 }
 
-static results reduced(gd_tensor *x, int how, const gd_shape *axis) {
+static results reduce_by(gd_tensor *x, int how, const gd_shape *axis) {
     switch (how) {
-    case 0: return one(gd_sum(x, .axis = *axis));
-    case 1: return one(gd_mean(x, .axis = *axis, .keepdim = true));
-    case 2: return one(gd_max(x, .axis = *axis));
-    default: return one(gd_min(x, .axis = *axis, .keepdim = true));
+    case 0: return one_result(gd_sum(x, .axis = *axis));
+    case 1: return one_result(gd_mean(x, .axis = *axis, .keepdim = true));
+    case 2: return one_result(gd_max(x, .axis = *axis));
+    default: return one_result(gd_min(x, .axis = *axis, .keepdim = true));
     }
 }
 
@@ -279,13 +280,13 @@ typedef struct reduction {
 static results reduction_body(gd_tensor *const *x, const void *arg) {
     const reduction *r = arg;
     gd_tensor *h = gd_square(gd_sub(gd_sin(x[0]), x[1]));
-    return reduced(h, r->how, &r->axis);
+    return reduce_by(h, r->how, &r->axis);
 }
 
 static results stored_reduction_body(gd_tensor *const *x, const void *arg) {
     const reduction *r = arg;
     gd_tensor *h = gd_mul(gd_exp(x[0]), x[1]);
-    results y = reduced(h, r->how, &r->axis);
+    results y = reduce_by(h, r->how, &r->axis);
     y.at[y.count++] = h;
     return y;
 }
@@ -300,7 +301,7 @@ static double tolerance_of(gd_dtype dtype) {
     return dtype == GD_F64 ? 1e-12 : dtype == GD_F32 ? 2e-5 : dtype == GD_F16 ? 4e-3 : 3e-2;
 }
 
-/* Runs a body as a plan while sources are collected, or by what was compiled of them. */
+/* Runs a body as a plan while its kernels are collected, or with the compiled kernels. */
 static void run_plan(const scalar_case *c, gd_dtype dtype, bool transposed, bool compare) {
     GD_SCOPE;
     gd_seed(17);
@@ -329,7 +330,7 @@ static void run_cases(const scalar_case *cases, int n) {
     }
 }
 
-TEST(fused_chains_and_rows) {
+TEST(fused_chains_and_row_kernels_agree_with_eager_code) {
     static const scalar_case cases[] = {
         {"chain", chain_body, {0}},           {"softmax", softmax_body, {0}},
         {"layer_norm", layer_norm_body, {0}}, {"norm", norm_body, {0}},
@@ -341,7 +342,7 @@ TEST(fused_chains_and_rows) {
     scalar_end();
 }
 
-TEST(fused_reductions) {
+TEST(fused_reductions_agree_with_eager_code) {
     scalar_case cases[12] = {{NULL, NULL, {0}}};
     int n = 0;
     for (int how = 0; how < 4; how++) {
@@ -388,7 +389,7 @@ static bool request_has_kernel(gd_device *device, const gd_fusion_request *reque
     return k && k->fn;
 }
 
-/* A kernel of each kind. */
+/* A body that needs a kernel of each kind. */
 static results several_body(gd_tensor *const *x, const void *arg) {
     const reduction all = {0, gd_dims(0, 1)};
     results y = {.count = 0};
@@ -398,7 +399,7 @@ static results several_body(gd_tensor *const *x, const void *arg) {
     return y;
 }
 
-/* Fuses for the CPU as for a device that has nothing but a compiler of this dialect. */
+/* Fusion rules of a device that only has a compiler for this dialect, applied to the CPU. */
 static gd_fusion_rules scalar_rules(void) {
     return (gd_fusion_rules){.dialect = &gd_dialect_scalar,
                              .max_tensors = 4,
@@ -416,7 +417,7 @@ static gd_fusion_rules scalar_rules(void) {
                              .has_kernel = request_has_kernel};
 }
 
-/* All steps of a plan, and those that are fused. */
+/* The number of all steps of a plan, and of the fused ones. */
 typedef struct step_counts {
     int all, fused;
 } step_counts;
@@ -450,7 +451,7 @@ TEST(plans_compile_their_kernels_at_once_for_the_device) {
     gd_fuse_set_always(true);
 }
 
-TEST(plans_follow_the_rules_of_the_device) {
+TEST(plans_respect_the_fusion_limits_of_the_device) {
     GD_SCOPE;
     const gd_fusion_rules *before = gd_cpu()->api->fusion;
     gd_fusion_rules rules = scalar_rules();
@@ -492,7 +493,7 @@ TEST(plans_follow_the_rules_of_the_device) {
     scalar_end();
 }
 
-/* --- a backend that links nothing of Gradus --------------------------------------------------- */
+/* --- a backend that does not link Gradus ------------------------------------------------------ */
 
 typedef bool (*module_fn)(const gd_codegen_api *api, const gd_kernel_call *call,
                           const char *folder);

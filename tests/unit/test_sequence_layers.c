@@ -1,14 +1,13 @@
-/* test_sequence_layers.c - recurrent layers, attention and transformers: what case files cannot
- * say. */
+/* test_sequence_layers.c - recurrent layers, attention and transformers, beyond the case files. */
 #include <math.h>
 
 #include "clean_test.h"
 #include "compare.h"
 #include "gradus/gradus.h"
 
-/* --- first weights ---------------------------------------------------------------------------- */
+/* --- initial weights -------------------------------------------------------------------------- */
 
-/* Uniform in (-bound, bound): none beyond it, and some near it. */
+/* Checks for a uniform distribution in (-bound, bound): none beyond it, and some near it. */
 static void check_uniform(gd_module *m, const char *name, double bound) {
     gd_tensor *w = gd_detach(gd_module_tensor(m, name));
     const double most = gd_item(gd_max(gd_abs(w))), std = sqrt(gd_item(gd_mean(gd_square(w))));
@@ -21,7 +20,7 @@ static void check_filled(gd_module *m, const char *name, double value) {
     CHECK_SAYING(gd_item(gd_min(w)) == value && gd_item(gd_max(w)) == value, "%s", name);
 }
 
-CLEAN_TEST(first_weights_are_pytorchs) {
+CLEAN_TEST(initial_weights_follow_pytorch) {
     GD_SCOPE;
     gd_seed(1);
     gd_module *lstm = gd_nn_lstm(7, 16, .layers = 2, .bidirectional = true);
@@ -49,8 +48,8 @@ CLEAN_TEST(first_weights_are_pytorchs) {
 
 /* --- dropout ---------------------------------------------------------------------------------- */
 
-/* In train mode two calls differ; in eval mode they do not. */
-static void check_drops(gd_module *m, gd_tensors in) {
+/* Two calls differ in train mode and agree in eval mode. */
+static void check_dropout(gd_module *m, gd_tensors in) {
     CHECK_SAYING(tensors_distance(gd_module_call(m, in).at[0], gd_module_call(m, in).at[0]) > 0,
                  "%s", gd_module_type(m));
     gd_module_eval(m);
@@ -59,28 +58,28 @@ static void check_drops(gd_module *m, gd_tensors in) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(dropout_is_for_train_mode_alone) {
+CLEAN_TEST(dropout_applies_only_in_train_mode) {
     GD_SCOPE;
     gd_seed(2);
     gd_tensors in = gd_list(gd_randn(gd_dims(6, 3, 8))),
                both = gd_list(in.at[0], gd_randn(gd_dims(4, 3, 8)));
-    check_drops(gd_nn_rnn(8, 8, .layers = 2, .dropout = 0.5), in);
-    check_drops(gd_nn_lstm(8, 8, .layers = 2, .dropout = 0.5), in);
-    check_drops(gd_nn_gru(8, 8, .layers = 2, .dropout = 0.5), in);
-    check_drops(gd_nn_multihead_attention(8, 2, .dropout = 0.5), in);
-    check_drops(gd_nn_multihead_attention(8, 2, .dropout = 0.5, .need_weights = true), in);
-    check_drops(gd_nn_positional_encoding(8, .dropout = 0.5), in);
-    check_drops(gd_nn_transformer_encoder_layer(8, 2, .dropout = 0.5), in);
-    check_drops(gd_nn_transformer_decoder(8, 2, 2, .dropout = 0.5), both);
-    /* between layers, so not where there is one */
+    check_dropout(gd_nn_rnn(8, 8, .layers = 2, .dropout = 0.5), in);
+    check_dropout(gd_nn_lstm(8, 8, .layers = 2, .dropout = 0.5), in);
+    check_dropout(gd_nn_gru(8, 8, .layers = 2, .dropout = 0.5), in);
+    check_dropout(gd_nn_multihead_attention(8, 2, .dropout = 0.5), in);
+    check_dropout(gd_nn_multihead_attention(8, 2, .dropout = 0.5, .need_weights = true), in);
+    check_dropout(gd_nn_positional_encoding(8, .dropout = 0.5), in);
+    check_dropout(gd_nn_transformer_encoder_layer(8, 2, .dropout = 0.5), in);
+    check_dropout(gd_nn_transformer_decoder(8, 2, 2, .dropout = 0.5), both);
+    /* dropout is between layers, so a single layer has none */
     gd_module *one = gd_nn_lstm(8, 8, .dropout = 0.5);
     CHECK(tensors_distance(gd_module_call(one, in).at[0], gd_module_call(one, in).at[0]) == 0);
 }
 
 /* --- attention -------------------------------------------------------------------------------- */
 
-/* Where the mask hides all places, the heads give zeros, and y is the bias of out_proj. */
-CLEAN_TEST(a_query_that_sees_nothing_gives_zeros_and_no_nan) {
+/* Where the mask hides all positions, the heads give zeros, and y is the bias of out_proj. */
+CLEAN_TEST(a_fully_masked_query_gives_zeros_and_no_nan) {
     GD_SCOPE;
     gd_seed(3);
     gd_tensor *x = gd_randn(gd_dims(3, 2, 8));
@@ -97,7 +96,7 @@ CLEAN_TEST(a_query_that_sees_nothing_gives_zeros_and_no_nan) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(with_and_without_weights_it_is_the_same_attention) {
+CLEAN_TEST(attention_is_the_same_with_and_without_returned_weights) {
     GD_SCOPE;
     gd_seed(4);
     gd_module *fused = gd_nn_multihead_attention(8, 2, .causal = true, .batch_first = true);
@@ -114,7 +113,7 @@ CLEAN_TEST(with_and_without_weights_it_is_the_same_attention) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_graph_may_leave_the_batch_open) {
+CLEAN_TEST(a_graph_may_have_an_unknown_batch_size) {
     GD_SCOPE;
     gd_seed(5);
     gd_module *attention = gd_nn_transformer_encoder_layer(8, 2, .dim_feedforward = 8,
@@ -175,9 +174,10 @@ CLEAN_TEST(wrong_shapes_and_options_are_named) {
     check_message("layers.0.self_attn", "mask");
 }
 
-/* --- positions, which PyTorch has no layer for ------------------------------------------------ */
+/* --- positional encoding, which PyTorch has no layer for ---------------------------------------
+ */
 
-CLEAN_TEST(positions_are_encoded_as_sines_and_cosines) {
+CLEAN_TEST(positional_encoding_uses_sines_and_cosines) {
     GD_SCOPE;
     gd_module *m = gd_nn_positional_encoding(5, .max_len = 7, .batch_first = true);
     gd_tensor *x = gd_zeros(gd_dims(2, 6, 5)), *y = gd_module_forward(m, x);

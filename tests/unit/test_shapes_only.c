@@ -1,4 +1,4 @@
-/* test_shapes_only.c - functions on shapes alone, and multiply-adds. */
+/* test_shapes_only.c - inferring only the shapes of functions, and counting multiply-adds. */
 #include <math.h>
 
 #include "clean_test.h"
@@ -8,7 +8,7 @@
 #include "ops/macs.h"
 
 typedef struct net {
-    gd_tensor *conv, *mean, *var, *steps, *w, *made;
+    gd_tensor *conv, *mean, *var, *steps, *w, *created;
 } net;
 
 static net make_net(void) {
@@ -20,23 +20,23 @@ static net make_net(void) {
                  NULL};
 }
 
-/* conv, batch norm with statistics, dropout, linear; and a weight that is made on the way. */
-static gd_tensor *forward(net *n, gd_tensor *x) {
+/* conv, batch norm with statistics, dropout, linear; and a weight created in the first call. */
+static gd_tensor *forward_net(net *n, gd_tensor *x) {
     gd_tensor *y = gd_conv2d(x, n->conv, NULL, .padding = 1, .stride = 2);
     y = gd_batch_norm(y, NULL, NULL, n->mean, n->var, .training = true);
     gd_add_(n->steps, gd_scalar(1));
     y = gd_dropout(gd_relu(y), .p = 0.5);
     y = gd_linear(gd_mean(y, .axis = gd_dims(-1, -2)), n->w, NULL);
-    if (!n->made) {
+    if (!n->created) {
         GD_EAGER;
-        n->made = gd_retain(gd_requires_grad(gd_randn(gd_dims(gd_tensor_dim(y, 1), 4))));
+        n->created = gd_retain(gd_requires_grad(gd_randn(gd_dims(gd_tensor_dim(y, 1), 4))));
     }
-    return gd_matmul(y, n->made);
+    return gd_matmul(y, n->created);
 }
 
-static int64_t live(void) { return gd_memory_stats(NULL).live_bytes; }
+static int64_t live_bytes(void) { return gd_memory_stats(NULL).live_bytes; }
 
-CLEAN_TEST(ops_work_out_shapes_and_leave_nothing_behind) {
+CLEAN_TEST(ops_infer_shapes_and_leave_no_side_effects) {
     GD_SCOPE;
     net n = make_net();
     gd_seed(9);
@@ -44,23 +44,24 @@ CLEAN_TEST(ops_work_out_shapes_and_leave_nothing_behind) {
     gd_seed(9);
     {
         gd_shapes_only only;
-        const int64_t objects = gd_live_objects(), bytes = live();
+        const int64_t objects = gd_live_objects(), bytes = live_bytes();
         gd_shapes_only_begin(&only);
-        n.made = gd_ones(gd_dims()); /* not NULL: nothing is made this time */
+        n.created = gd_ones(gd_dims()); /* not NULL: this call creates no weight */
         gd_tensor *x = gd_symbol(gd_dims(64, 3, 224, 224), GD_F32, NULL);
         gd_tensor *y = gd_linear(
             gd_mean(gd_relu(gd_conv2d(x, n.conv, NULL)), .axis = gd_dims(-1, -2)), n.w, NULL);
-        CHECK(gd_tensor_is_symbol(n.made) && gd_tensor_is_symbol(y) && gd_tensor_dim(y, 0) == 64 &&
-              gd_tensor_dim(y, 1) == 10);
-        CHECK(live() == bytes);
-        n.made = NULL;
+        CHECK(gd_tensor_is_symbol(n.created) && gd_tensor_is_symbol(y) &&
+              gd_tensor_dim(y, 0) == 64 && gd_tensor_dim(y, 1) == 10);
+        CHECK(live_bytes() == bytes);
+        n.created = NULL;
         gd_shapes_only_end(&only);
-        CHECK_SAYING(gd_live_objects() == objects && live() == bytes, "%lld objects, %lld bytes",
-                     (long long)(gd_live_objects() - objects), (long long)(live() - bytes));
+        CHECK_SAYING(gd_live_objects() == objects && live_bytes() == bytes,
+                     "%lld objects, %lld bytes", (long long)(gd_live_objects() - objects),
+                     (long long)(live_bytes() - bytes));
     }
     gd_shapes_only only;
     gd_shapes_only_begin(&only);
-    gd_tensor *y = forward(&n, gd_symbol(gd_dims(64, 3, 224, 224), GD_F32, NULL));
+    gd_tensor *y = forward_net(&n, gd_symbol(gd_dims(64, 3, 224, 224), GD_F32, NULL));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     CHECK(gd_tensor_is_symbol(y) && gd_tensor_rank(y) == 2 && gd_tensor_dim(y, 0) == 64 &&
           gd_tensor_dim(y, 1) == 4);
@@ -68,19 +69,19 @@ CLEAN_TEST(ops_work_out_shapes_and_leave_nothing_behind) {
     CHECK(!gd_tensor_is_symbol(gd_zeros(gd_dims(2)))); /* ops run again */
     CHECK(gd_item(n.steps) == 0 && ((float *)gd_data(n.mean))[3] == 0 &&
           ((float *)gd_data(n.var))[3] == 1);
-    CHECK(n.made && gd_data(n.made) && gd_tensor_dim(n.made, 0) == 10);
+    CHECK(n.created && gd_data(n.created) && gd_tensor_dim(n.created, 0) == 10);
     gd_seed(9);
     gd_shapes_only_begin(&only);
-    forward(&n, gd_symbol(gd_dims(1, 3, 8, 8), GD_F32, NULL));
+    forward_net(&n, gd_symbol(gd_dims(1, 3, 8, 8), GD_F32, NULL));
     gd_shapes_only_end(&only);
-    gd_tensor *again = gd_rand(gd_dims(3)); /* dropout took no number */
+    gd_tensor *again = gd_rand(gd_dims(3)); /* dropout has not advanced the generator */
     CHECK(memcmp(gd_data(first), gd_data(again), 3 * sizeof(float)) == 0);
-    gd_tensor *z = forward(&n, gd_ones(gd_dims(1, 3, 8, 8))); /* and now with values */
+    gd_tensor *z = forward_net(&n, gd_ones(gd_dims(1, 3, 8, 8))); /* now with values */
     CHECK(!gd_failed() && gd_tensor_dim(z, 1) == 4 && gd_item(n.steps) == 1);
-    gd_release(n.made);
+    gd_release(n.created);
 }
 
-CLEAN_TEST(multiply_adds_are_counted_call_by_call) {
+CLEAN_TEST(multiply_adds_are_counted_for_each_call) {
     GD_SCOPE;
     net n = make_net();
     gd_shapes_only only;
@@ -110,7 +111,7 @@ CLEAN_TEST(multiply_adds_are_counted_call_by_call) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* The multiply-adds of one call. */
+/* Counts the multiply-adds of one call. */
 #define MACS(call)                                  \
     ({                                              \
         gd_shapes_only only_;                       \
@@ -122,7 +123,7 @@ CLEAN_TEST(multiply_adds_are_counted_call_by_call) {
     })
 #define S(...) gd_symbol(gd_dims(__VA_ARGS__), GD_F32, NULL)
 
-CLEAN_TEST(ops_have_as_many_multiply_adds_as_one_counts_by_hand) {
+CLEAN_TEST(multiply_adds_agree_with_counts_by_hand) {
     GD_SCOPE;
     CHECK(MACS(gd_matmul(S(4, 2, 3), S(3, 5))) == 4 * 2 * 3 * 5 &&
           MACS(gd_matmul(S(3), S(3))) == 3);
@@ -150,40 +151,45 @@ CLEAN_TEST(ops_have_as_many_multiply_adds_as_one_counts_by_hand) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-static gd_tensors once(gd_tensors in, void *user) { return gd_listed(gd_matmul(in.at[0], user)); }
-static gd_tensors twice(gd_tensors in, void *user) { return once(once(in, user), user); }
-static gd_tensors small(gd_tensors in, void *user) {
+static gd_tensors matmul_once(gd_tensors in, void *user) {
+    return gd_listed(gd_matmul(in.at[0], user));
+}
+static gd_tensors matmul_twice(gd_tensors in, void *user) {
+    return matmul_once(matmul_once(in, user), user);
+}
+static gd_tensors is_small(gd_tensors in, void *user) {
     (void)user;
     return gd_listed(gd_lt(gd_sum(in.at[0]), gd_scalar(9)));
 }
-static gd_tensors accumulate(gd_tensors in, void *user) {
+static gd_tensors accumulate_row(gd_tensors in, void *user) {
     gd_tensor *state = gd_add(gd_matmul(in.at[0], user), in.at[1]);
     return gd_listed(state, state);
 }
 
-CLEAN_TEST(branches_and_loops_have_shapes) {
+CLEAN_TEST(shapes_of_branches_and_loops_are_inferred) {
     GD_SCOPE;
     gd_tensor *w = gd_zeros(gd_dims(4, 4));
     gd_shapes_only only;
     gd_shapes_only_begin(&only);
-    gd_tensor *y =
-        gd_cond(gd_gt(gd_sum(S(2, 4)), gd_scalar(0)), twice, once, gd_list(S(2, 4)), w).at[0];
-    CHECK(gd_shapes_only_macs() == 2 * 2 * 4 * 4); /* those of the branch that has more */
+    gd_tensor *y = gd_cond(gd_gt(gd_sum(S(2, 4)), gd_scalar(0)), matmul_twice, matmul_once,
+                           gd_list(S(2, 4)), w)
+                       .at[0];
+    CHECK(gd_shapes_only_macs() == 2 * 2 * 4 * 4); /* those of the more expensive branch */
     CHECK(gd_tensor_dim(y, 0) == 2 && gd_tensor_dim(y, 1) == 4);
-    gd_scanned s = gd_scan(accumulate, gd_list(S(2, 4)), gd_list(S(9, 2, 4)), w);
+    gd_scanned s = gd_scan(accumulate_row, gd_list(S(2, 4)), gd_list(S(9, 2, 4)), w);
     CHECK(gd_tensor_dim(s.state.at[0], 1) == 4 && gd_tensor_dim(s.ys.at[0], 0) == 9);
     CHECK(gd_shapes_only_macs() == (2 + 9) * 2 * 4 * 4);
-    gd_jit *jit = gd_jit_new(once, w);
+    gd_jit *jit = gd_jit_new(matmul_once, w);
     CHECK(gd_tensor_dim(gd_jit_call(jit, gd_list(S(3, 4))).at[0], 0) == 3 &&
           gd_jit_traces(jit) == 0);
     CHECK(gd_shapes_only_macs() == (2 + 9) * 2 * 4 * 4 + 3 * 4 * 4);
-    gd_while_loop(small, once, gd_list(S(2, 4)), w);
+    gd_while_loop(is_small, matmul_once, gd_list(S(2, 4)), w);
     CHECK(isnan(gd_shapes_only_macs()));
     gd_shapes_only_end(&only);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(shapes_that_do_not_fit_fail_and_values_cannot_be_read) {
+CLEAN_TEST(invalid_shapes_fail_and_values_cannot_be_read) {
     GD_SCOPE;
     gd_shapes_only only;
     gd_shapes_only_begin(&only);
@@ -195,8 +201,9 @@ CLEAN_TEST(shapes_that_do_not_fit_fail_and_values_cannot_be_read) {
     gd_shapes_only_end(&only);
 }
 
-/* Also while a function is traced: a layer of unknown size reads the shape of its input. */
-static gd_tensors asks(gd_tensors in, void *user) {
+/* Shapes can also be inferred while a function is traced: a layer of unknown size reads the shape
+ * of its input. */
+static gd_tensors infer_shape(gd_tensors in, void *user) {
     gd_shapes_only only;
     gd_shapes_only_begin(&only);
     gd_tensor *y = gd_matmul(in.at[0], gd_ones(gd_dims(3, 7)));
@@ -206,10 +213,10 @@ static gd_tensors asks(gd_tensors in, void *user) {
     return gd_listed(gd_mul(in.at[0], gd_scalar((double)width)));
 }
 
-CLEAN_TEST(a_traced_function_may_ask_for_shapes) {
+CLEAN_TEST(a_traced_function_may_infer_shapes) {
     GD_SCOPE;
     int64_t width = 0;
-    gd_jit *jit = gd_jit_new(asks, &width);
+    gd_jit *jit = gd_jit_new(infer_shape, &width);
     gd_tensor *y = gd_jit_call(jit, gd_list(gd_ones(gd_dims(2, 3)))).at[0];
     CHECK_SAYING(!gd_failed() && width == 7 && ((float *)gd_data(y))[0] == 7, "%s",
                  gd_error_message());

@@ -1,4 +1,4 @@
-/* test_sources.c - rules that all sources of the library keep, read from the sources themselves. */
+/* test_sources.c - rules for all sources of the library, checked in the sources themselves. */
 #include <ctype.h>
 #include <dirent.h>
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* All of a file with a 0 behind it; free() it. NULL: it cannot be read. */
+/* Reads a file as a string; the caller frees it. NULL: it cannot be read. */
 static char *read_file(const char *path) {
     FILE *f = fopen(path, "r");
     if (!f) return NULL;
@@ -24,7 +24,7 @@ static char *read_file(const char *path) {
 
 typedef void visitor(const char *path, const char *text, void *user);
 
-/* Visits each .c and .h file in a folder and those below it; returns how many. */
+/* Visits each .c and .h file in a folder and below it; returns their number. */
 static int each_source(const char *folder, visitor *visit, void *user) {
     DIR *d = opendir(folder);
     int count = 0;
@@ -61,7 +61,7 @@ typedef struct token {
     int line;
 } token;
 
-/* The token at or after *at, which moves behind it. Comments are no tokens. */
+/* Returns the token at or after *at and moves *at behind it. Comments are not tokens. */
 static token next_token(const char **at, int *line) {
     const char *s = *at;
     for (;;) {
@@ -98,9 +98,9 @@ static bool is_one_of(token t, const char *const *words) {
     return false;
 }
 
-/* --- what follows the locale ------------------------------------------------------------------ */
+/* --- locale ----------------------------------------------------------------------------------- */
 
-/* A conversion of a float, as "%.*g". */
+/* Returns whether a string contains a float conversion such as "%.*g". */
 static bool prints_float(token t) {
     for (size_t i = 0; i + 1 < t.length; i++) {
         if (t.at[i] != '%') continue;
@@ -115,8 +115,8 @@ static bool prints_float(token t) {
     return false;
 }
 
-/* Never called outside core/number.c, with any arguments. */
-static const char *const never[] = {
+/* These are called only in core/number.c. */
+static const char *const locale_functions[] = {
     "strtod",   "strtof",    "strtold",   "atof",      "strtod_l",   "strtof_l",    "scanf",
     "sscanf",   "fscanf",    "vscanf",    "vsscanf",   "vfscanf",    "vprintf",     "vfprintf",
     "vsprintf", "vsnprintf", "vasprintf", "vdprintf",  "isalpha",    "isdigit",     "isalnum",
@@ -124,25 +124,24 @@ static const char *const never[] = {
     "iscntrl",  "isblank",   "toupper",   "tolower",   "strcasecmp", "strncasecmp", "strcoll",
     "strxfrm",  "strftime",  "setlocale", "uselocale", "newlocale",  "localeconv",  NULL};
 
-/* Print no floats. */
+/* These must not print floats. */
 static const char *const printers[] = {"printf",   "fprintf", "sprintf", "snprintf",
                                        "asprintf", "dprintf", NULL};
 
 enum { DEEPEST = 256 };
 
-static void look_for_locale(const char *path, const char *text, void *user) {
+static void check_locale_use(const char *path, const char *text, void *user) {
     (void)user;
     if (strstr(path, "/core/number.")) return;
     token calls[DEEPEST] = {{.kind = END}}, before = {.kind = END};
     int depth = 0, line = 1;
     for (token t; (t = next_token(&text, &line)).kind != END; before = t) {
         if (t.kind == NAME)
-            CHECK_SAYING(!is_one_of(t, never),
+            CHECK_SAYING(!is_one_of(t, locale_functions),
                          "%s:%d: %.*s follows the locale: use core/number.h or core/ascii.h", path,
                          t.line, (int)t.length, t.at);
         if (token_is(t, "(") &&
-            depth + 1 <
-                DEEPEST) { /* inside parentheses without a name it is still the outer call */
+            depth + 1 < DEEPEST) { /* parentheses without a name belong to the outer call */
             calls[depth + 1] = before.kind == NAME ? before : calls[depth];
             depth++;
         }
@@ -154,13 +153,13 @@ static void look_for_locale(const char *path, const char *text, void *user) {
     }
 }
 
-TEST(no_source_reads_or_prints_numbers_as_the_locale_says) {
-    CHECK(each_source(GRADUS_SOURCE "/src", look_for_locale, NULL) > 200);
+TEST(no_source_uses_locale_dependent_number_formatting) {
+    CHECK(each_source(GRADUS_SOURCE "/src", check_locale_use, NULL) > 200);
 }
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
-/* Whether the call at `at`, up to its closing parenthesis, has an argument api->kind. */
+/* Returns whether the call at `at` has an argument api->kind. */
 static bool names_kind(const char *at, int line) {
     token name = {.kind = END};
     int depth = 0;
@@ -173,7 +172,7 @@ static bool names_kind(const char *at, int line) {
     return false;
 }
 
-static void look_for_devices(const char *path, const char *text, void *user) {
+static void check_device_use(const char *path, const char *text, void *user) {
     static const char *const comparisons[] = {"strcmp", "strncmp", "memcmp", NULL};
     static const char backend[] = "\"backend/";
     (void)user;
@@ -191,37 +190,37 @@ static void look_for_devices(const char *path, const char *text, void *user) {
     }
 }
 
-TEST(graphs_and_ops_know_no_backend) {
+TEST(graphs_and_ops_do_not_depend_on_a_backend) {
     static const char *const folders[] = {"codegen", "ops", "autograd", "graph", "nn", "optim"};
     for (int i = 0; i < 6; i++) {
         char path[4096];
         snprintf(path, sizeof path, "%s/src/%s", GRADUS_SOURCE, folders[i]);
-        CHECK(each_source(path, look_for_devices, NULL) > 5);
+        CHECK(each_source(path, check_device_use, NULL) > 5);
     }
 }
 
 /* --- the environment -------------------------------------------------------------------------- */
 
 enum { VARIABLES = 64 };
-typedef struct names {
+typedef struct name_list {
     char at[VARIABLES][64];
     int count;
-} names;
+} name_list;
 
-static bool has(const names *n, const char *name) {
+static bool has_name(const name_list *n, const char *name) {
     for (int i = 0; i < n->count; i++)
         if (strcmp(n->at[i], name) == 0) return true;
     return false;
 }
 
-static void add_name(names *n, const char *name, size_t length) {
+static void add_name(name_list *n, const char *name, size_t length) {
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
     CHECK(n->count < VARIABLES);
-    if (!has(n, text) && n->count < VARIABLES) strcpy(n->at[n->count++], text);
+    if (!has_name(n, text) && n->count < VARIABLES) strcpy(n->at[n->count++], text);
 }
 
-static void look_for_variables(const char *path, const char *text, void *user) {
+static void collect_read_variables(const char *path, const char *text, void *user) {
     int line = 1;
     for (token t; (t = next_token(&text, &line)).kind != END;) {
         if (t.kind != NAME || (!token_is(t, "getenv") && !token_is(t, "secure_getenv"))) continue;
@@ -233,26 +232,26 @@ static void look_for_variables(const char *path, const char *text, void *user) {
     }
 }
 
-/* A variable of the page has a line of the table: "| `GRADUS_CC` | ... |". */
-static void look_at_page(const char *text, names *n) {
+/* A documented variable has a line in the table: "| `GRADUS_CC` | ... |". */
+static void collect_documented_variables(const char *text, name_list *n) {
     for (const char *at = text; (at = strstr(at, "\n| `")); at += 4)
         add_name(n, at + 4, strcspn(at + 4, "`=\n"));
 }
 
-TEST(every_environment_variable_is_on_its_page_and_every_one_there_is_read) {
-    static names read, documented;
-    each_source(GRADUS_SOURCE "/src", look_for_variables, &read);
+TEST(documented_environment_variables_are_exactly_those_that_are_read) {
+    static name_list read, documented;
+    each_source(GRADUS_SOURCE "/src", collect_read_variables, &read);
     char *page = read_file(GRADUS_SOURCE "/docs/environment.md");
     CHECK(page);
-    if (page) look_at_page(page, &documented);
+    if (page) collect_documented_variables(page, &documented);
     free(page);
     CHECK(read.count > 5);
     for (int i = 0; i < read.count; i++)
-        CHECK_SAYING(has(&documented, read.at[i]), "%s is read and not in docs/environment.md",
+        CHECK_SAYING(has_name(&documented, read.at[i]), "%s is read and not in docs/environment.md",
                      read.at[i]);
     for (int i = 0; i < documented.count; i++)
-        CHECK_SAYING(has(&read, documented.at[i]), "%s is in docs/environment.md and never read",
-                     documented.at[i]);
+        CHECK_SAYING(has_name(&read, documented.at[i]),
+                     "%s is in docs/environment.md and never read", documented.at[i]);
 }
 
 TEST_MAIN

@@ -1,6 +1,6 @@
-/* test_stack.c - a thread with 64 KiB of stack can do everything (threads.h). Ops and their
- * gradients are measured by test_ops --suite stack; here is the rest: sessions, jits, files,
- * loops, long tapes. */
+/* test_stack.c - a thread with 64 KiB of stack can do everything (threads.h). test_ops --suite
+ * stack measures ops and their gradients; this file measures sessions, jits, files, loops and long
+ * tapes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 #include "temp.h"
 #include "test.h"
 
-static bool fine;
+static bool has_worked;
 static char message[400];
 
-/* What the thread calls leaves here whether it worked. */
+/* Called by the measured function to report whether it worked. */
 static void check_worked(bool worked) {
-    fine = worked && !gd_failed();
+    has_worked = worked && !gd_failed();
     snprintf(message, sizeof message, "%s", gd_error_message());
 }
 
@@ -26,7 +26,7 @@ static void check_stack(const char *what, void (*fn)(void *arg)) {
     (void)what, (void)fn;
 #else
     const size_t used = stack_used(fn, NULL);
-    CHECK_SAYING(fine, "%s: %s", what, message);
+    CHECK_SAYING(has_worked, "%s: %s", what, message);
     CHECK_SAYING(used > 0 && used <= STACK_ALLOWED,
                  "%s needs %zu bytes of stack; at most %d are allowed", what, used, STACK_ALLOWED);
 #endif
@@ -61,11 +61,11 @@ static void train_a_graph(void *unused) {
     free(gd_graph_dot(graph));
     gd_session *tight = gd_session_new(graph, .memory_limit = 40000);
     gd_session_run(tight, gd_feed(x, xs, y, ys), gd_list(loss, train));
-    gd_clear_error(); /* it may be too tight */
+    gd_clear_error(); /* the limit may be too small */
     check_worked(true);
 }
 
-static gd_tensors body(gd_tensors in, void *w) {
+static gd_tensors traced_body(gd_tensors in, void *w) {
     return gd_listed(gd_sum(gd_gelu(gd_mul(gd_matmul(in.at[0], w), gd_scalar(2))), .axis = 1));
 }
 
@@ -73,7 +73,7 @@ static void call_jits(void *unused) {
     (void)unused;
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_randn(gd_dims(40, 30)));
-    gd_jit *jit = gd_jit_new(body, w);
+    gd_jit *jit = gd_jit_new(traced_body, w);
     for (int i = 0; i < 2; i++)
         gd_backward(gd_sum(gd_jit_call(jit, gd_list(gd_randn(gd_dims(20, 40)))).at[0]));
     check_worked(gd_tensor_grad(w) != NULL);
@@ -116,16 +116,17 @@ static void run_loops(void *unused) {
     check_worked(gd_onnx_load(temp_path("loops.onnx")) != NULL);
 }
 
-/* --- branches in branches --------------------------------------------------------------------- */
+/* --- nested branches -------------------------------------------------------------------------- */
 
 static int depth, levels;
-static gd_tensors flat(gd_tensors in, void *user) {
+static gd_tensors innermost_branch(gd_tensors in, void *user) {
     return (void)user, gd_listed(gd_tanh(in.at[0]));
 }
-static gd_tensors nested(gd_tensors in, void *user) {
+static gd_tensors nested_branch(gd_tensors in, void *user) {
     if (depth >= levels) return gd_listed(gd_mul(in.at[0], gd_scalar(2)));
     depth++;
-    gd_tensors r = gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), nested, flat, in, user);
+    gd_tensors r =
+        gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), nested_branch, innermost_branch, in, user);
     depth--;
     return r;
 }
@@ -137,7 +138,7 @@ static bool run_nested(int level) {
     {
         GD_GRAPH(graph);
         x = gd_placeholder(gd_dims(3));
-        y = nested(gd_list(x), NULL).at[0];
+        y = nested_branch(gd_list(x), NULL).at[0];
         g = gd_gradients(gd_list(gd_sum(y)), gd_list(x)).at[0];
     }
     gd_session *session = gd_session_new(graph, .level = level);
@@ -159,8 +160,8 @@ static void *nest_too_deep(void *status) {
     return NULL;
 }
 
-/* In a thread that really has no more, what does not fit fails. */
-static void fails_where_the_stack_ends(void) {
+/* In a thread whose stack ends there, deeper nesting fails. */
+static void check_stack_end(void) {
     pthread_attr_t attributes;
     pthread_t thread;
     gd_status status = GD_OK;
@@ -200,7 +201,7 @@ static void free_a_long_tape(void *unused) {
     check_worked(true);
 }
 
-static gd_tensor *wave(gd_tensors in, void *user) {
+static gd_tensor *sine_function(gd_tensors in, void *user) {
     return (void)user, gd_sum(gd_sin(gd_mul(in.at[0], in.at[0])));
 }
 
@@ -209,14 +210,14 @@ static void use_transforms(void *unused) {
     GD_SCOPE;
     gd_tensor *x = gd_requires_grad(gd_randn(gd_dims(4), .dtype = GD_F64)),
               *v = gd_ones_like(gd_detach(x));
-    gd_jvp(wave, gd_list(x), gd_list(v), NULL);
-    gd_jacobian(wave, gd_list(x), 0, NULL);
-    gd_hvp(wave, gd_list(x), gd_list(v), NULL);
-    gd_backward(gd_recompute(wave, gd_list(x), NULL));
-    check_worked(gd_gradcheck(wave, gd_list(x), NULL, .second_order = true) == GD_OK);
+    gd_jvp(sine_function, gd_list(x), gd_list(v), NULL);
+    gd_jacobian(sine_function, gd_list(x), 0, NULL);
+    gd_hvp(sine_function, gd_list(x), gd_list(v), NULL);
+    gd_backward(gd_recompute(sine_function, gd_list(x), NULL));
+    check_worked(gd_gradcheck(sine_function, gd_list(x), NULL, .second_order = true) == GD_OK);
 }
 
-/* --- files, text ------------------------------------------------------------------------------ */
+/* --- files and text --------------------------------------------------------------------------- */
 
 static void use_files(void *unused) {
     (void)unused;
@@ -276,7 +277,7 @@ static void define_an_op(void *unused) {
     check_worked(gd_tensor_grad(x) != NULL);
 }
 
-TEST(sixty_four_kib_of_stack_are_enough) {
+TEST(all_work_fits_in_64_kib_of_stack) {
 #ifdef GD_SANITIZED
     SKIP("frames are larger under a sanitizer");
 #endif
@@ -285,7 +286,7 @@ TEST(sixty_four_kib_of_stack_are_enough) {
     check_stack("a jit", call_jits);
     check_stack("loops", run_loops);
     check_stack("branches in branches", nest_eight_deep);
-    fails_where_the_stack_ends();
+    check_stack_end();
     check_stack("walking a long tape", walk_a_long_tape);
     check_stack("freeing a long tape", free_a_long_tape);
     check_stack("transforms", use_transforms);
@@ -296,13 +297,15 @@ TEST(sixty_four_kib_of_stack_are_enough) {
     CHECK(folder_count(temp_folder()) == 8); /* and no temporary file of the library */
 }
 
-/* The measure itself: a function that needs more is found. */
-static void needs_much(void *unused) {
+/* Checks the measurement itself with a function that needs too much stack. */
+static void use_large_frame(void *unused) {
     (void)unused;
     volatile char much[100 << 10];
     for (size_t i = 0; i < sizeof much; i++) much[i] = 1;
     check_worked(much[5] == 1);
 }
-TEST(the_measure_sees_large_frames) { CHECK(stack_used(needs_much, NULL) > 100 << 10); }
+TEST(the_stack_measurement_detects_large_frames) {
+    CHECK(stack_used(use_large_frame, NULL) > 100 << 10);
+}
 
 TEST_MAIN

@@ -1,5 +1,4 @@
-/* test_stages.c - expressions in which one long primitive waits for another run as several
- * loops. */
+/* test_stages.c - expressions in which a long primitive depends on another run as several loops. */
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/native.h"
 #include "codegen/stages.h"
@@ -10,7 +9,7 @@ typedef struct expression {
     gd_ir_node nodes[GD_IR_MAX_NODES];
 } expression;
 
-static int lookup(gd_ir_builder *b, void *context, const char *name, size_t length) {
+static int find_input(gd_ir_builder *b, void *context, const char *name, size_t length) {
     (void)context;
     return length == 1 && *name >= 'a' && *name <= 'c' ? gd_ir_var(b, *name - 'a') : -1;
 }
@@ -18,22 +17,22 @@ static int lookup(gd_ir_builder *b, void *context, const char *name, size_t leng
 static void parse_expression(expression *e, const char *text) {
     gd_ir_builder b = {.count = 0};
     memset(e, 0, sizeof *e);
-    int node = gd_ir_parse(&b, text, lookup, NULL);
+    int node = gd_ir_parse(&b, text, find_input, NULL);
     CHECK_SAYING(node >= 0, "%s", b.error);
     e->ir = gd_ir_finish(&b, &node, 1, e->nodes);
     e->ir.n_vars = 3;
 }
 
-TEST(a_long_primitive_that_waits_for_another_has_a_stage_of_its_own) {
+TEST(a_long_primitive_that_depends_on_another_has_its_own_stage) {
     static const struct {
         const char *text;
         int stages, buffers;
     } cases[] = {{"a*b + c", 1, 0},
-                 {"tanh(a) * exp(b) + sqrt(c)", 1, 0}, /* side by side */
+                 {"tanh(a) * exp(b) + sqrt(c)", 1, 0}, /* independent of each other */
                  {"tanh(erf(a))", 2, 1},
                  {"tanh(erf(a)*b + c)", 2, 1},
                  {"erf(a) * tanh(erf(a))", 2, 1},
-                 {"(a + b) * tanh(exp(c))", 2, 1}, /* a + b is computed where it is read */
+                 {"(a + b) * tanh(exp(c))", 2, 1}, /* a + b is recomputed where it is read */
                  {"log(tanh(erf(a))) + erf(a)", 3, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expression e;
@@ -49,7 +48,8 @@ TEST(a_long_primitive_that_waits_for_another_has_a_stage_of_its_own) {
 
 enum { MOST = 2000 };
 
-/* The kernel against the primitives one by one: the same bits, into a new result or into a. */
+/* Compares the kernel with the primitives one by one: the same bits, into a new result or in
+ * place. */
 static void check_kernel(const char *text, int64_t n, bool in_place) {
     static float x[3][MOST], y[MOST], expected[MOST];
     _Alignas(64) static char tiles[16 * MOST * sizeof(float)];
@@ -72,7 +72,7 @@ static void check_kernel(const char *text, int64_t n, bool in_place) {
                  (int)n);
 }
 
-TEST(stages_give_the_same_bits_and_may_write_over_an_operand) {
+TEST(stages_give_the_same_bits_and_may_overwrite_an_operand) {
     static const char *const texts[] = {"tanh(erf(a))", "tanh(erf(a)*b + c) * a",
                                         "(a + b) * tanh(exp(c)) - a",
                                         "log(2 + tanh(erf(a))) + erf(a) * b"};

@@ -1,4 +1,4 @@
-/* test_state.c - objects load by name what they saved; messages name what does not fit. */
+/* test_state.c - objects load by name what they have saved; messages name every mismatch. */
 #include <math.h>
 
 #include "backend/test/device.h"
@@ -9,7 +9,7 @@
 
 /* --- round trips ------------------------------------------------------------------------------ */
 
-CLEAN_TEST(every_dtype_and_rank_goes_through_a_file) {
+CLEAN_TEST(every_dtype_and_rank_is_saved_and_loaded) {
     GD_SCOPE;
     static const char *const ranks[] = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"};
     net *from = new_net(), *to = new_net();
@@ -44,7 +44,7 @@ CLEAN_TEST(every_dtype_and_rank_goes_through_a_file) {
     end_net(to);
 }
 
-CLEAN_TEST(values_go_through_a_file_exactly) {
+CLEAN_TEST(values_are_saved_and_loaded_exactly) {
     static const double numbers[] = {0.1, -0.0, 1e308, 5e-324, INFINITY, -INFINITY, NAN, 1.0 / 3};
     static const int64_t integers[] = {INT64_MIN, INT64_MAX, 0, -1, 1, 2, 3, 4};
     const char *path = temp_path("values.safetensors");
@@ -67,7 +67,7 @@ CLEAN_TEST(values_go_through_a_file_exactly) {
     }
 }
 
-CLEAN_TEST(handle_and_storage_stay_when_a_tensor_is_loaded) {
+CLEAN_TEST(loading_keeps_the_handle_and_storage_of_a_tensor) {
     GD_SCOPE;
     net *from = small_net(2), *to = small_net(1);
     gd_tensor *handle = to->tensors[0], *view = gd_reshape(handle, gd_dims(6));
@@ -80,7 +80,7 @@ CLEAN_TEST(handle_and_storage_stay_when_a_tensor_is_loaded) {
     end_net(to);
 }
 
-CLEAN_TEST(a_write_by_a_load_is_seen_by_the_tape) {
+CLEAN_TEST(the_tape_detects_a_load_into_a_saved_tensor) {
     GD_SCOPE;
     net *from = small_net(2), *to = new_net();
     gd_tensor *w = gd_requires_grad(gd_ones(gd_dims(3, 2)));
@@ -90,13 +90,13 @@ CLEAN_TEST(a_write_by_a_load_is_seen_by_the_tape) {
     gd_load_report report;
     CHECK(gd_save_state(path, gd_part("", (void *)from)) == GD_OK);
     CHECK(gd_load_state_with(path, gd_parts(gd_part("", (void *)to)), .partial = &report) == GD_OK);
-    CHECK(gd_backward(loss) == GD_E_STATE); /* what it saved was overwritten */
+    CHECK(gd_backward(loss) == GD_E_STATE); /* a saved value was overwritten */
     gd_clear_error();
     end_net(from);
     end_net(to);
 }
 
-CLEAN_TEST(floats_are_converted_and_nothing_else_is) {
+CLEAN_TEST(only_floats_are_converted) {
     GD_SCOPE;
     static const gd_dtype floats[] = {GD_F16, GD_BF16, GD_F32, GD_F64};
     const char *path = temp_path("convert.safetensors");
@@ -115,20 +115,21 @@ CLEAN_TEST(floats_are_converted_and_nothing_else_is) {
     }
 }
 
-CLEAN_TEST(a_device_that_the_host_cannot_read_is_saved_and_loaded) {
+CLEAN_TEST(tensors_on_a_device_that_the_host_cannot_read_are_saved_and_loaded) {
     GD_SCOPE;
     gd_device *device = gd_test_device();
-    gd_tensor *here = gd_randn(gd_dims(4, 6)), *there = gd_to_device(here, device);
+    gd_tensor *on_host = gd_randn(gd_dims(4, 6)), *on_device = gd_to_device(on_host, device);
     gd_tensor *strided = gd_transpose(gd_to_device(gd_zeros(gd_dims(6, 4)), device), 0, 1);
     gd_tensor *half = gd_to_device(gd_zeros(gd_dims(4, 6), .dtype = GD_F64), device);
     const char *path = temp_path("device.safetensors");
-    CHECK_SAYING(gd_save_state(path, gd_part("w", there)) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(gd_save_state(path, gd_part("w", on_device)) == GD_OK, "%s", gd_error_message());
     CHECK_SAYING(gd_load_state(path, gd_part("w", strided)) == GD_OK, "%s", gd_error_message());
     CHECK_SAYING(gd_load_state(path, gd_part("w", half)) == GD_OK, "%s", gd_error_message());
-    CHECK(tensors_distance(gd_to_device(strided, gd_device_get("cpu")), here) == 0);
+    CHECK(tensors_distance(gd_to_device(strided, gd_device_get("cpu")), on_host) == 0);
     CHECK(gd_item(gd_max(gd_abs(
-              gd_sub(gd_to_device(half, gd_device_get("cpu")), gd_cast(here, GD_F64))))) == 0);
-    CHECK(gd_set_state(half, gd_state_of(there)) != GD_OK); /* a tensor has no name */
+              gd_sub(gd_to_device(half, gd_device_get("cpu")), gd_cast(on_host, GD_F64))))) == 0);
+    /* the tensor in the state has no name */
+    CHECK(gd_set_state(half, gd_state_of(on_device)) != GD_OK);
     gd_clear_error();
 }
 
@@ -158,18 +159,18 @@ CLEAN_TEST(a_state_lists_names_and_tensors) {
     end_net(other);
 }
 
-CLEAN_TEST(a_tied_tensor_is_written_once_and_found_under_any_name) {
+CLEAN_TEST(a_tied_tensor_is_written_once_and_loaded_under_any_name) {
     GD_SCOPE;
     net *from = small_net(2), *first = new_net(), *second = new_net();
     add(from, "decoder", from->tensors[0]);
     add(from, "view",
-        gd_reshape(from->tensors[0], gd_dims(3, 2))); /* the same memory by another handle */
+        gd_reshape(from->tensors[0], gd_dims(3, 2))); /* the same memory through another handle */
     const char *path = temp_path("tied.safetensors");
     CHECK(gd_save_state(path, gd_part("", (void *)from)) == GD_OK);
     gd_state *s = gd_read_state(path);
     CHECK(gd_state_count(s) == 3 && gd_state_find(s, "fc1.weight") && !gd_state_find(s, "decoder"));
     gd_tensor *w = gd_zeros(gd_dims(3, 2));
-    add(first, "decoder", w); /* the name that is not there comes first */
+    add(first, "decoder", w); /* the missing name comes first */
     add(first, "fc1.weight", w);
     add(first, "fc1.bias", gd_zeros(gd_dims(3)));
     add(first, "fc2.weight", gd_zeros(gd_dims(2, 3)));
@@ -187,7 +188,7 @@ CLEAN_TEST(a_tied_tensor_is_written_once_and_found_under_any_name) {
     end_net(second);
 }
 
-CLEAN_TEST(moments_have_the_names_of_their_parameters_whatever_the_order) {
+CLEAN_TEST(moments_are_named_after_their_parameters_in_any_order) {
     GD_SCOPE;
     net *n = small_net(1);
     moments *m = new_moments(n, 7);
@@ -205,21 +206,22 @@ CLEAN_TEST(moments_have_the_names_of_their_parameters_whatever_the_order) {
     }
     CHECK(gd_save_state(alone, gd_part("adam", (void *)m)) == GD_OK &&
           gd_state_find(gd_read_state(alone), "adam.0.exp_avg"));
-    for (int way = 0; way < 4; way++) { /* both forms of names, with the net and without it */
+    for (int variant = 0; variant < 4;
+         variant++) { /* both forms of names, with and without the net */
         net *fresh = small_net(0);
         moments *loaded = new_moments(fresh, 0);
-        const char *from = way % 2 ? alone : path;
+        const char *from = variant % 2 ? alone : path;
         gd_load_report report;
         gd_status status = GD_OK;
-        if (way == 0)
+        if (variant == 0)
             status =
                 gd_load_state(from, gd_part("adam", (void *)loaded), gd_part("net", (void *)fresh));
-        if (way == 1)
+        if (variant == 1)
             status = gd_load_state_with(
                 from, gd_parts(gd_part("net", (void *)fresh), gd_part("adam", (void *)loaded)),
                 .partial = &report);
-        if (way == 3) status = gd_load_state(from, gd_part("adam", (void *)loaded));
-        if (way == 2) { /* names of a net that is not there */
+        if (variant == 3) status = gd_load_state(from, gd_part("adam", (void *)loaded));
+        if (variant == 2) { /* names of a net that is not in the file */
             CHECK(gd_load_state(from, gd_part("adam", (void *)loaded)) != GD_OK &&
                   says("unexpected adam.fc1.weight.exp_avg") && loaded->steps == 0);
             gd_clear_error();
@@ -235,7 +237,7 @@ CLEAN_TEST(moments_have_the_names_of_their_parameters_whatever_the_order) {
     end_net(n);
 }
 
-CLEAN_TEST(names_that_two_nets_have_are_told_apart_by_their_parts) {
+CLEAN_TEST(parts_distinguish_equal_names_of_two_nets) {
     GD_SCOPE;
     net *a = small_net(1), *b = small_net(2), *both = new_net();
     for (int i = 0; i < 3; i++) add(both, a->names[i], a->tensors[i]);
@@ -260,9 +262,9 @@ CLEAN_TEST(names_that_two_nets_have_are_told_apart_by_their_parts) {
     end_net(both);
 }
 
-/* --- what does not fit ------------------------------------------------------------------------ */
+/* --- mismatches ------------------------------------------------------------------------------- */
 
-CLEAN_TEST(a_load_that_does_not_fit_says_how_and_changes_nothing) {
+CLEAN_TEST(a_mismatching_load_lists_the_differences_and_changes_nothing) {
     GD_SCOPE;
     net *from = small_net(2), *to = small_net(1);
     from->has_values = to->has_values = true;
@@ -296,7 +298,7 @@ CLEAN_TEST(a_load_that_does_not_fit_says_how_and_changes_nothing) {
     end_net(to);
 }
 
-CLEAN_TEST(long_lists_are_counted) {
+CLEAN_TEST(long_lists_of_differences_are_shortened_to_a_count) {
     GD_SCOPE;
     static const char *const names[] = {"a0", "a1", "a2", "a3", "a4", "a5", "a6"};
     net *from = small_net(2), *to = new_net();
@@ -333,7 +335,7 @@ CLEAN_TEST(a_part_is_loaded_from_a_file_with_more_parts) {
     end_net(to);
 }
 
-CLEAN_TEST(values_that_are_missing_or_wrong_are_told) {
+CLEAN_TEST(missing_and_invalid_values_are_reported) {
     GD_SCOPE;
     net *from = small_net(2), *to = small_net(1);
     const char *path = temp_path("wrong.safetensors");
@@ -349,13 +351,13 @@ CLEAN_TEST(values_that_are_missing_or_wrong_are_told) {
           says("missing net.number, net.integer, net.natural, net.text"));
     gd_clear_error();
     gd_state *s = gd_read_state(
-        GRADUS_GOLDEN "/safetensors/all.safetensors"); /* "step": "41" of another program */
+        GRADUS_GOLDEN "/safetensors/all.safetensors"); /* "step": "41" written by another program */
     CHECK(gd_set_state(s, s) == GD_OK);
     end_net(from);
     end_net(to);
 }
 
-CLEAN_TEST(parts_without_state_or_with_the_same_name_are_refused) {
+CLEAN_TEST(parts_without_state_or_with_duplicate_names_fail) {
     GD_SCOPE;
     net *n = small_net(1), *o = small_net(2);
     const char *path = temp_path("refused.safetensors");
@@ -396,7 +398,7 @@ CLEAN_TEST(parts_without_state_or_with_the_same_name_are_refused) {
     CHECK(!file_exists(path));
     CHECK(gd_state_of(graph) == NULL && says("gd_state_of: the object is of the kind 'graph'"));
     gd_clear_error();
-    add(n, "fc1.bias", gd_ones(gd_dims(9))); /* another tensor of the same name */
+    add(n, "fc1.bias", gd_ones(gd_dims(9))); /* another tensor with the same name */
     CHECK(gd_save_state(path, gd_part("n", (void *)n)) != GD_OK &&
           says("part 'n': two tensors have the name 'n.fc1.bias'"));
     gd_clear_error();
@@ -419,7 +421,7 @@ static const char *rename_all(const char *name, void *user) {
     return user;
 }
 
-CLEAN_TEST(a_prefix_is_cut_and_names_are_changed) {
+CLEAN_TEST(names_can_be_mapped_and_prefixes_removed) {
     GD_SCOPE;
     net *from = new_net(), *to = small_net(0);
     int calls = 0;
@@ -446,9 +448,9 @@ CLEAN_TEST(a_prefix_is_cut_and_names_are_changed) {
     end_net(to);
 }
 
-/* --- the generator, sessions ------------------------------------------------------------------ */
+/* --- the generator and sessions --------------------------------------------------------------- */
 
-CLEAN_TEST(the_generator_goes_on_where_it_was_saved) {
+CLEAN_TEST(the_generator_continues_where_it_was_saved) {
     GD_SCOPE;
     const char *path = temp_path("rng.safetensors");
     gd_seed(UINT64_MAX - 3);
@@ -458,7 +460,7 @@ CLEAN_TEST(the_generator_goes_on_where_it_was_saved) {
     gd_seed(1);
     gd_tensor *other = gd_ones(gd_dims(2));
     CHECK(gd_load_state(path, gd_part("rng", gd_generator()), gd_part("w", other)) !=
-          GD_OK); /* w is not there */
+          GD_OK); /* w is missing */
     gd_clear_error();
     CHECK(gd_rng_state().seed == 1 && gd_rng_state().call == 0);
     CHECK_SAYING(gd_load_state(path, gd_part("rng", gd_generator())) == GD_OK, "%s",
@@ -472,7 +474,7 @@ typedef struct training {
     gd_tensor *step, *w;
 } training;
 
-/* Dropout makes each run another. */
+/* Dropout makes each run different. */
 static training make_training(void) {
     training t;
     gd_seed(3);
@@ -495,42 +497,43 @@ static double run_steps(training t, int steps) {
     return gd_item(gd_sum(gd_session_get(t.session, t.w)));
 }
 
-CLEAN_TEST(a_session_goes_on_with_the_same_bits) {
+CLEAN_TEST(a_loaded_session_continues_with_the_same_bits) {
     GD_SCOPE;
     const char *path = temp_path("session.safetensors");
     training a = make_training();
-    const double integer = run_steps(a, 20);
+    const double expected = run_steps(a, 20);
     training b = make_training();
     run_steps(b, 10);
     CHECK_SAYING(gd_save_state(path, gd_part("train", b.session)) == GD_OK, "%s",
                  gd_error_message());
-    CHECK(run_steps(b, 10) == integer);
+    CHECK(run_steps(b, 10) == expected);
     training c = make_training();
     CHECK_SAYING(gd_load_state(path, gd_part("train", c.session)) == GD_OK, "%s",
                  gd_error_message());
-    CHECK(run_steps(c, 10) == integer);
-    training d = make_training(); /* also one that has run already */
+    CHECK(run_steps(c, 10) == expected);
+    training d = make_training(); /* a session that has already run */
     run_steps(d, 7);
-    CHECK(gd_load_state(path, gd_part("train", d.session)) == GD_OK && run_steps(d, 10) == integer);
+    CHECK(gd_load_state(path, gd_part("train", d.session)) == GD_OK &&
+          run_steps(d, 10) == expected);
     gd_state *s = gd_read_state(path);
     CHECK(gd_state_find(s, "train.w") && gd_state_value(s, "train.runs"));
 }
 
-CLEAN_TEST(a_failed_load_leaves_a_session_as_it_was) {
+CLEAN_TEST(a_failed_load_leaves_a_session_unchanged) {
     GD_SCOPE;
     const char *path = temp_path("session2.safetensors");
     training a = make_training(), b = make_training();
-    const double integer = run_steps(a, 5);
+    const double expected = run_steps(a, 5);
     gd_tensor *other = gd_ones(gd_dims(3));
     CHECK(gd_save_state(path, gd_part("train", a.session)) == GD_OK);
     run_steps(b, 3);
     CHECK(gd_load_state(path, gd_part("train", b.session), gd_part("other", other)) != GD_OK &&
           says("missing other"));
     gd_clear_error();
-    CHECK(run_steps(b, 2) == integer); /* and the variables can be written again */
+    CHECK(run_steps(b, 2) == expected); /* the variables can still be written */
 }
 
-static gd_tensors saves(gd_tensors in, void *user) {
+static gd_tensors save_in_trace(gd_tensors in, void *user) {
     CHECK(gd_save_state(user, gd_part("w", in.at[0])) != GD_OK);
     return gd_listed(in.at[0]);
 }
@@ -538,7 +541,7 @@ static gd_tensors saves(gd_tensors in, void *user) {
 CLEAN_TEST(nothing_is_saved_while_a_function_is_traced) {
     GD_SCOPE;
     const char *path = temp_path("traced.safetensors");
-    gd_jit_call(gd_jit_new(saves, (void *)(uintptr_t)path), gd_list(gd_ones(gd_dims(2))));
+    gd_jit_call(gd_jit_new(save_in_trace, (void *)(uintptr_t)path), gd_list(gd_ones(gd_dims(2))));
     CHECK(gd_failed() && !file_exists(path));
     gd_clear_error();
 }

@@ -1,8 +1,8 @@
-/* test_state_crash.c - a state on the disk is the old one or the new one, never a mixture: a
- * process that is killed while it saves, several that save at once, and a full disk leave files
- * that can be loaded.
+/* test_state_crash.c - a state on disk is the old one or the new one, never a mixture: a process
+ * killed while it saves, several processes that save at once, and a full disk leave files that can
+ * be loaded.
  *
- * This process only forks: children save, children load.
+ * This process only forks: its children save and load.
  */
 #define _GNU_SOURCE 1
 #include <signal.h>
@@ -25,7 +25,7 @@ static void begin_test(bool with_shards) {
     path = temp_path("states/net.safetensors%s", with_shards ? ".index.json" : "");
 }
 
-/* Three tensors of `value`; in three shards if it is 1, 2 or even, else in two. */
+/* Saves three tensors of `value`; in three shards if it is 1, 2 or even, else in two. */
 static gd_status save_state(double value) {
     GD_SCOPE;
     gd_tensor *a = gd_full(gd_dims(20, 30), value), *b = gd_full(gd_dims(5000), value),
@@ -39,7 +39,7 @@ static gd_status save_state(double value) {
         &options);
 }
 
-/* The value of everything; -1: it cannot be loaded, -2: a mixture. */
+/* Returns the value of all elements; -1: loading failed, -2: a mixture. */
 static int load_state(void) {
     GD_SCOPE;
     gd_tensor *a = gd_zeros(gd_dims(20, 30)), *b = gd_zeros(gd_dims(5000)),
@@ -69,7 +69,7 @@ static int load_value(void *user) {
 static int save_in_child(double value) { return child_run(save_value, &value); }
 static int load_in_child(void) { return child_run(load_value, NULL) - 2; }
 
-static void leaves_no_garbage(void) {
+static void check_no_garbage(void) {
     CHECK(save_in_child(9) == GD_OK && load_in_child() == 9);
     CHECK_SAYING(folder_count(folder) == (sharded ? 3 : 1), "%d files", folder_count(folder));
     folder_clear(folder);
@@ -78,7 +78,7 @@ static void leaves_no_garbage(void) {
 
 /* --- killed at every system call -------------------------------------------------------------- */
 
-static void kill_everywhere(bool with_shards) {
+static void kill_at_every_call(bool with_shards) {
     begin_test(with_shards);
     child_end end = {.traced = true, .killed = true};
     int old = 0, new = 0;
@@ -95,17 +95,17 @@ static void kill_everywhere(bool with_shards) {
     }
     if (!end.traced) SKIP("processes cannot be traced here");
     CHECK_SAYING(old > 10 && new > 3, "%d times the old state, %d times the new one", old, new);
-    leaves_no_garbage();
+    check_no_garbage();
 }
 
-TEST(a_save_that_is_killed_at_any_system_call_leaves_the_old_state_or_the_new_one) {
-    kill_everywhere(false);
+TEST(a_save_killed_at_any_system_call_leaves_the_old_or_the_new_state) {
+    kill_at_every_call(false);
 }
-TEST(a_save_of_shards_that_is_killed_at_any_system_call_leaves_the_old_set_or_the_new_one) {
-    kill_everywhere(true);
+TEST(a_sharded_save_killed_at_any_system_call_leaves_the_old_or_the_new_shards) {
+    kill_at_every_call(true);
 }
 
-TEST(saves_of_shards_that_are_killed_at_any_time_leave_no_garbage) {
+TEST(killed_sharded_saves_leave_no_garbage) {
     begin_test(true);
     draws d = {12345};
     CHECK(save_in_child(1) == GD_OK);
@@ -114,13 +114,13 @@ TEST(saves_of_shards_that_are_killed_at_any_time_leave_no_garbage) {
         CHECK(child_signal_after(moment, SIGKILL, save_forever, NULL) == -1);
         const int value = load_in_child();
         CHECK_SAYING(value > 0, "after kill %d: %d", i, value);
-        /* on a busy machine several saves in a row are killed before they can sweep */
-        CHECK_SAYING(folder_count(folder) <= 60, "%d files pile up", folder_count(folder));
+        /* on a busy machine several saves in a row are killed before they can clean up */
+        CHECK_SAYING(folder_count(folder) <= 60, "%d files accumulate", folder_count(folder));
     }
-    leaves_no_garbage();
+    check_no_garbage();
 }
 
-/* --- several at once -------------------------------------------------------------------------- */
+/* --- several processes ------------------------------------------------------------------------ */
 
 static int save_fifteen(void *number) {
     for (int v = 1; v <= 15; v++)
@@ -131,25 +131,25 @@ static int save_fifteen(void *number) {
     return 0;
 }
 
-static void several_at_once(bool with_shards) {
+static void save_concurrently(bool with_shards) {
     begin_test(with_shards);
     CHECK(save_in_child(1) == GD_OK);
     pid_t children[4];
     for (int i = 0; i < 4; i++) children[i] = child_start(save_fifteen, &i);
-    for (int i = 0; i < 30; i++) { /* a reader at the same time */
+    for (int i = 0; i < 30; i++) { /* reads at the same time */
         const int value = load_in_child();
         CHECK_SAYING(value > 0, "%d", value);
     }
     for (int i = 0; i < 4; i++) CHECK(child_wait(children[i]) == 0);
-    leaves_no_garbage();
+    check_no_garbage();
 }
 
-TEST(several_processes_that_save_to_one_path_leave_one_state) { several_at_once(false); }
-TEST(several_processes_that_save_shards_to_one_path_leave_one_set) { several_at_once(true); }
+TEST(several_processes_that_save_to_one_path_leave_one_state) { save_concurrently(false); }
+TEST(several_processes_that_save_shards_to_one_path_leave_one_set) { save_concurrently(true); }
 
 /* --- a full disk ------------------------------------------------------------------------------ */
 
-/* A limit on the size of files acts as a full disk. */
+/* A limit on the file size simulates a full disk. */
 static int save_with_limit(void *limit) {
     const struct rlimit small = {*(rlim_t *)limit, *(rlim_t *)limit};
     signal(SIGXFSZ, SIG_IGN);
@@ -170,7 +170,7 @@ static void fill_disk(bool with_shards) {
         if (full != 1) CHECK(save_in_child(1) == GD_OK);
     }
     CHECK_SAYING(failed > 5, "%d saves failed", failed);
-    leaves_no_garbage();
+    check_no_garbage();
 }
 
 TEST(a_full_disk_leaves_the_old_state) { fill_disk(false); }

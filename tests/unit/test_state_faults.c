@@ -1,24 +1,24 @@
-/* test_state_faults.c - saving and loading in which any one allocation fails.
+/* test_state_faults.c - saving and loading with any one allocation failing.
  *
- * Promised each time: the status is GD_E_MEMORY (or that memory was not needed), the old file or
- * the old values are as they were, nothing leaks, and the same call without a fault works.
+ * The status is GD_E_MEMORY (or the memory was not needed), the old file or the old values are
+ * unchanged, nothing leaks, and the same call without a fault works.
  */
 #include "core/error.h"
 #include "fault_walk.h"
 #include "state_things.h"
 #include "temp.h"
 
-typedef struct world {
+typedef struct saved_objects {
     net *a, *b;
     moments *m;
     gd_session *session;
     gd_tensor *variable;
     const char *path;
     bool sharded;
-} world;
+} saved_objects;
 
-static world make_world(double value, const char *path) {
-    world w = {.a = small_net(value), .b = small_net(value), .path = path};
+static saved_objects make_objects(double value, const char *path) {
+    saved_objects w = {.a = small_net(value), .b = small_net(value), .path = path};
     w.a->has_values = true;
     w.a->integer = (int64_t)value;
     w.b->inner = small_net(value);
@@ -29,17 +29,17 @@ static world make_world(double value, const char *path) {
     GD_GRAPH(graph);
     w.variable = gd_variable(gd_full(gd_dims(4), value), .name = "v");
     w.session = gd_session_new(graph);
-    gd_session_get(w.session, w.variable); /* gives it its first value */
+    gd_session_get(w.session, w.variable); /* initializes the variable */
     return w;
 }
 
-static void end_world(world *w) {
+static void end_objects(saved_objects *w) {
     end_moments(w->m);
     end_net(w->a);
     end_net(w->b);
 }
 
-static gd_state_parts parts_of(const world *w, gd_state_part at[5]) {
+static gd_state_parts parts_of(const saved_objects *w, gd_state_part at[5]) {
     at[0] = gd_part("m", (void *)w->m);
     at[1] = gd_part("a", (void *)w->a);
     at[2] = gd_part("b", (void *)w->b);
@@ -48,7 +48,7 @@ static gd_state_parts parts_of(const world *w, gd_state_part at[5]) {
     return (gd_state_parts){at, 5};
 }
 
-static gd_status save_world(const world *w) {
+static gd_status save_objects(const saved_objects *w) {
     gd_state_part at[5];
     const gd_save_state_options options = {.shard_bytes = w->sharded ? 60 : 0};
     return gd_save_state_at(NULL, w->path, parts_of(w, at), &options);
@@ -59,14 +59,14 @@ static const char *same_name(const char *name, void *user) {
     return name;
 }
 
-static gd_status load_world(const world *w) {
+static gd_status load_objects(const saved_objects *w) {
     gd_state_part at[5];
     const gd_load_state_options options = {.rename = same_name};
     return gd_load_state_at(NULL, w->path, parts_of(w, at), &options);
 }
 
-/* Whether all of its values are `value`. */
-static bool world_is(const world *w, double value) {
+/* Returns whether all values are `value`. */
+static bool objects_have_value(const saved_objects *w, double value) {
     GD_SCOPE;
     bool same = all_are(w->a, value) && all_are(w->b, value) && all_are(w->b->inner, value) &&
                 w->a->integer == value && w->m->steps == value &&
@@ -76,61 +76,63 @@ static bool world_is(const world *w, double value) {
 }
 
 /* Saves `two` over `one`. Some allocations may fail without effect. */
-static void walk_saves(const world *one, const world *two, const world *to, bool lasting) {
+static void walk_saves(const saved_objects *one, const saved_objects *two, const saved_objects *to,
+                       bool lasting) {
     fault_walk w = {.what = "saving", .lasting = lasting};
     for (gd_status status = GD_OK; fault_next(&w);) {
         gd_seed(1);
-        if (status == GD_OK) CHECK_SAYING(save_world(one) == GD_OK, "%s", gd_error_message());
+        if (status == GD_OK) CHECK_SAYING(save_objects(one) == GD_OK, "%s", gd_error_message());
         gd_seed(2);
         fault_begin(&w);
-        status = save_world(two);
+        status = save_objects(two);
         fault_end(&w);
         CHECK_FAULT(&w, status);
-        CHECK_ROUND(&w, load_world(to) == GD_OK);
+        CHECK_ROUND(&w, load_objects(to) == GD_OK);
         gd_clear_error();
-        CHECK_ROUND(&w, world_is(to, status == GD_OK ? 2 : 1));
+        CHECK_ROUND(&w, objects_have_value(to, status == GD_OK ? 2 : 1));
     }
     CHECK_SAYING(w.failures > 30, "%lld saves failed", (long long)w.failures);
 }
 
 /* Loads the values 2 over the values 1. Some allocations may fail without effect. */
-static void walk_loads(const world *from_one, const world *to, bool lasting) {
+static void walk_loads(const saved_objects *from_one, const saved_objects *to, bool lasting) {
     fault_walk w = {.what = "loading", .lasting = lasting};
     while (fault_next(&w)) {
-        world reset = *to;
+        saved_objects reset = *to;
         reset.path = from_one->path;
-        CHECK(load_world(&reset) == GD_OK && world_is(to, 1));
+        CHECK(load_objects(&reset) == GD_OK && objects_have_value(to, 1));
         fault_begin(&w);
-        const gd_status status = load_world(to);
+        const gd_status status = load_objects(to);
         fault_end(&w);
         CHECK_FAULT(&w, status);
-        CHECK_ROUND(&w, world_is(to, status == GD_OK ? 2 : 1));
+        CHECK_ROUND(&w, objects_have_value(to, status == GD_OK ? 2 : 1));
     }
     CHECK_SAYING(w.failures > 30, "%lld loads failed", (long long)w.failures);
 }
 
-static void walk_world(bool sharded, bool lasting) {
+static void walk_objects(bool sharded, bool lasting) {
     GD_SCOPE;
     const char *path = temp_path("faults.%s", sharded ? "index.json" : "safetensors");
-    world one = make_world(1, path), two = make_world(2, path), to = make_world(3, path),
-          first = make_world(1, temp_path("first.safetensors"));
+    saved_objects one = make_objects(1, path), two = make_objects(2, path),
+                  to = make_objects(3, path),
+                  first = make_objects(1, temp_path("first.safetensors"));
     one.sharded = two.sharded = sharded;
     gd_seed(1);
-    CHECK_SAYING(save_world(&first) == GD_OK, "%s", gd_error_message());
+    CHECK_SAYING(save_objects(&first) == GD_OK, "%s", gd_error_message());
     walk_saves(&one, &two, &to, lasting);
     walk_loads(&first, &to, lasting);
-    end_world(&one);
-    end_world(&two);
-    end_world(&to);
-    end_world(&first);
+    end_objects(&one);
+    end_objects(&two);
+    end_objects(&to);
+    end_objects(&first);
 }
 
-CLEAN_TEST(any_allocation_may_fail) { walk_world(false, false); }
-CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk_world(false, true); }
-CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) { walk_world(true, false); }
+CLEAN_TEST(any_allocation_may_fail) { walk_objects(false, false); }
+CLEAN_TEST(all_allocations_from_any_one_on_may_fail) { walk_objects(false, true); }
+CLEAN_TEST(any_allocation_of_a_save_in_shards_may_fail) { walk_objects(true, false); }
 
-/* The load has to make the moments. */
-CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {
+/* The load has to create the moments. */
+CLEAN_TEST(any_allocation_of_a_load_that_creates_tensors_may_fail) {
     GD_SCOPE;
     net *n = small_net(2);
     moments *m = new_moments(n, 5);
@@ -156,7 +158,7 @@ CLEAN_TEST(any_allocation_of_a_load_that_makes_tensors_may_fail) {
     end_net(n);
 }
 
-/* Moves the data of a file by a byte, so that each tensor needs memory to be converted. */
+/* Moves the data of a file by one byte, so that each tensor needs memory for its conversion. */
 static void make_unaligned(const char *path) {
     char data[4000];
     uint64_t length;

@@ -1,30 +1,30 @@
 /* test_state_python.c - the safetensors package reads our files, we read its files, and
- * tools/to_safetensors.py converts a PyTorch checkpoint to a file that can be loaded. Needs a
- * Python with torch and safetensors: python3, or the one that GRADUS_PYTHON names. */
+ * tools/to_safetensors.py converts a PyTorch checkpoint. Needs a Python with torch and safetensors:
+ * python3, or the one named by GRADUS_PYTHON. */
 #include "compare.h"
 #include "state_things.h"
 #include "temp.h"
 
-static const char *python(void) {
+static const char *find_python(void) {
     static char command[500];
     const char *name = getenv("GRADUS_PYTHON") ? getenv("GRADUS_PYTHON") : "python3";
-    static int there = -1;
-    if (there < 0) {
+    static int available = -1;
+    if (available < 0) {
         snprintf(command, sizeof command,
                  "%s -c 'import torch, numpy, safetensors' >/dev/null 2>&1", name);
-        there = system(command) == 0;
+        available = system(command) == 0;
     }
-    return there ? name : NULL;
+    return available ? name : NULL;
 }
 
 static bool run_python(const char *what, const char *path) {
     char command[1500];
-    snprintf(command, sizeof command, "%s '%s/unit/state_python.py' %s '%s'", python(),
+    snprintf(command, sizeof command, "%s '%s/unit/state_python.py' %s '%s'", find_python(),
              GRADUS_TESTS, what, path);
     return system(command) == 0;
 }
 
-static gd_tensor *values(gd_shape shape, gd_dtype dtype) {
+static gd_tensor *make_values(gd_shape shape, gd_dtype dtype) {
     int64_t count = 1;
     for (int i = 0; i < shape.rank; i++) count *= shape.at[i];
     gd_tensor *i = gd_cast(gd_arange(0, (double)count), GD_I64);
@@ -33,7 +33,7 @@ static gd_tensor *values(gd_shape shape, gd_dtype dtype) {
     return gd_reshape(gd_cast(gd_sub(third, gd_scalar_int(less)), dtype), shape);
 }
 
-/* With the values of state_python.py, or zeros. */
+/* Has the values of state_python.py, or zeros. */
 static net *make_net(bool zeros) {
     GD_SCOPE;
     static const char *const ranks[] = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"};
@@ -42,18 +42,18 @@ static net *make_net(bool zeros) {
     n->integer = zeros ? 0 : -7;
     for (gd_dtype dtype = GD_BOOL; dtype < GD_DTYPE_COUNT; dtype++)
         add(n, gd_dtype_name(dtype),
-            zeros ? gd_zeros(gd_dims(2, 5), .dtype = dtype) : values(gd_dims(2, 5), dtype));
+            zeros ? gd_zeros(gd_dims(2, 5), .dtype = dtype) : make_values(gd_dims(2, 5), dtype));
     for (int rank = 0; rank <= 8; rank++) {
         gd_shape shape = gd_dims(2, 1, 3, 1, 2, 1, 2, 1);
         shape.rank = rank;
-        add(n, ranks[rank], zeros ? gd_zeros(shape) : values(shape, GD_F32));
+        add(n, ranks[rank], zeros ? gd_zeros(shape) : make_values(shape, GD_F32));
     }
     add(n, "empty", gd_zeros(gd_dims(2, 0, 3), .dtype = GD_F64));
     return n;
 }
 
-CLEAN_TEST(the_package_reads_our_files) {
-    if (!python()) SKIP("no Python with torch and safetensors");
+CLEAN_TEST(python_safetensors_reads_our_files) {
+    if (!find_python()) SKIP("no Python with torch and safetensors");
     net *n = make_net(false);
     const char *path = temp_path("ours.safetensors");
     for (int checksum = 0; checksum < 2; checksum++) {
@@ -65,9 +65,9 @@ CLEAN_TEST(the_package_reads_our_files) {
     end_net(n);
 }
 
-CLEAN_TEST(we_read_files_of_the_package) {
+CLEAN_TEST(files_of_python_safetensors_are_read) {
     GD_SCOPE;
-    if (!python()) SKIP("no Python with torch and safetensors");
+    if (!find_python()) SKIP("no Python with torch and safetensors");
     net *n = make_net(true), *expected = make_net(false);
     const char *path = temp_path("theirs.safetensors");
     CHECK(run_python("write", path));
@@ -84,12 +84,12 @@ CLEAN_TEST(we_read_files_of_the_package) {
 
 CLEAN_TEST(a_pytorch_checkpoint_is_converted) {
     GD_SCOPE;
-    if (!python()) SKIP("no Python with torch and safetensors");
+    if (!find_python()) SKIP("no Python with torch and safetensors");
     const char *from = temp_path("net.pt"), *path = temp_path("net.safetensors");
     char command[2000];
     snprintf(command, sizeof command,
              "%s '%s/../tools/to_safetensors.py' '%s' '%s' --strip module. >/dev/null 2>&1",
-             python(), GRADUS_TESTS, from, path);
+             find_python(), GRADUS_TESTS, from, path);
     CHECK(run_python("checkpoint", from) && system(command) == 0);
     net *n = new_net();
     gd_tensor *w = gd_zeros(gd_dims(4, 3)), *t = gd_zeros(gd_dims(3, 2));
@@ -106,8 +106,8 @@ CLEAN_TEST(a_pytorch_checkpoint_is_converted) {
           strcmp(gd_state_value(s, "step"), "12") == 0);
     snprintf(command, sizeof command,
              "%s '%s/../tools/to_safetensors.py' '%s' '%s' --key optimizer >/dev/null 2>&1",
-             python(), GRADUS_TESTS, from, path);
-    CHECK(system(command) != 0); /* which is no state dict */
+             find_python(), GRADUS_TESTS, from, path);
+    CHECK(system(command) != 0); /* not a state dict */
     end_net(n);
 }
 

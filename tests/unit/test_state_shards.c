@@ -1,5 +1,5 @@
-/* test_state_shards.c - states in shards with an index: cut by size, replaced together, and hostile
- * indexes refused. */
+/* test_state_shards.c - states in shards with an index: split by size and replaced together;
+ * malicious indexes fail. */
 #include <dirent.h>
 
 #include "files.h"
@@ -13,7 +13,7 @@ static void begin_test(void) {
     index_path = temp_path("shards/model.safetensors.index.json");
 }
 
-/* The number of files whose names begin with `start`. */
+/* Returns the number of files whose names begin with `start`. */
 static int count_files(const char *start) {
     DIR *d = opendir(folder);
     int count = 0;
@@ -27,7 +27,7 @@ static void write_text(const char *name, const char *text) {
     file_write_text(temp_path("shards/%s", name), text);
 }
 
-CLEAN_TEST(a_state_is_cut_into_shards_and_loaded_by_its_index) {
+CLEAN_TEST(a_state_is_split_into_shards_and_loaded_by_its_index) {
     GD_SCOPE;
     begin_test();
     net *from = small_net(2), *to = small_net(0);
@@ -62,7 +62,7 @@ CLEAN_TEST(a_state_is_cut_into_shards_and_loaded_by_its_index) {
     end_net(to);
 }
 
-CLEAN_TEST(other_files_of_the_folder_stay) {
+CLEAN_TEST(other_files_of_the_folder_are_kept) {
     GD_SCOPE;
     begin_test();
     net *n = small_net(1);
@@ -84,7 +84,7 @@ CLEAN_TEST(other_files_of_the_folder_stay) {
     end_net(n);
 }
 
-CLEAN_TEST(an_index_that_is_wrong_is_refused_with_the_reason) {
+CLEAN_TEST(an_invalid_index_fails_with_the_reason) {
     GD_SCOPE;
     begin_test();
     net *n = small_net(1);
@@ -104,7 +104,8 @@ CLEAN_TEST(an_index_that_is_wrong_is_refused_with_the_reason) {
         {"{\"weight_map\": {\"a\": \"\"}}", "which is not in the folder of the index"},
         {"{\"weight_map\": {\"a\": \"nowhere.safetensors\"}}",
          "nowhere.safetensors: cannot be opened"},
-        {"{\"weight_map\": {\"a\": \"model.safetensors.index.json\"}}", "is no safetensors file"},
+        {"{\"weight_map\": {\"a\": \"model.safetensors.index.json\"}}",
+         "is not a safetensors file"},
         {"{\"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\"}}",
          "'a' is not in model-00001-of-00002.safetensors"},
         {"{\"weight_map\": {\"fc2.weight\": \"model-00001-of-00002.safetensors\"}}",
@@ -117,12 +118,12 @@ CLEAN_TEST(an_index_that_is_wrong_is_refused_with_the_reason) {
         gd_clear_error();
     }
     CHECK(gd_save_state_with(index_path, gd_parts(gd_part("", (void *)n)), .shard_bytes = 36) ==
-          GD_OK); /* over a bad one */
+          GD_OK); /* replaces a damaged index */
     CHECK(gd_load_state(index_path, gd_part("", (void *)n)) == GD_OK && count_files("") == 3);
     end_net(n);
 }
 
-CLEAN_TEST(too_many_shards_are_refused) {
+CLEAN_TEST(too_many_shards_fail) {
     GD_SCOPE;
     begin_test();
     static char names[600][8];
@@ -141,7 +142,7 @@ CLEAN_TEST(too_many_shards_are_refused) {
     CHECK_SAYING(gd_load_state_at(NULL, index_path, all, NULL) == GD_OK, "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_state_without_tensors_is_an_index_alone) {
+CLEAN_TEST(a_state_without_tensors_is_only_an_index) {
     GD_SCOPE;
     begin_test();
     CHECK_SAYING(gd_save_state(index_path, gd_part("rng", gd_generator())) == GD_OK &&

@@ -1,9 +1,8 @@
-/* test_tensorboard.c - event files: their bytes, and what TensorBoard's own reader finds in
- * them.
+/* test_tensorboard.c - event files: their bytes, and what TensorBoard's own reader finds in them.
  *
- * The reader is a Python package. The test takes it from python3 (or the Python that
- * GRADUS_PYTHON names); else it makes a virtual environment in the build folder, if packages can
- * be had there. */
+ * The reader is a Python package. The test uses the one of python3 (or of the Python named by
+ * GRADUS_PYTHON); otherwise it creates a virtual environment in the build folder, if packages can
+ * be installed. */
 #include <dirent.h>
 #include <float.h>
 #include <signal.h>
@@ -39,7 +38,7 @@ typedef struct events {
     int count, files;
 } events;
 
-/* All records of a file; false where a length or a checksum is wrong. */
+/* Reads all records of a file; false if a length or a checksum is wrong. */
 static bool read_records(events *e, const char *path) {
     char *data;
     size_t bytes;
@@ -99,11 +98,11 @@ static const gd_pb *find_value(const events *e, const char *tag, int64_t step) {
     return NULL;
 }
 
-static double scalar_of(const events *e, const char *tag, int64_t step) {
+static double find_scalar(const events *e, const char *tag, int64_t step) {
     return gd_pb_float(find_value(e, tag, step), "simple_value", NAN);
 }
 
-TEST(checksums_are_those_of_the_castagnoli_polynomial) {
+TEST(checksums_use_the_castagnoli_polynomial) {
     CHECK(gd_crc32c(0, "123456789", 9) == 0xE3069283u);
     CHECK(gd_crc32(0, "123456789", 9) == 0xCBF43926u);
     const char zeros[32] = {0};
@@ -130,7 +129,8 @@ static void run_epochs(fake_run *r, gd_callback *c, int first, int end) {
     }
 }
 
-/* Three epochs of four batches, of which the last is lost; then it is resumed after the second. */
+/* Three epochs of four batches, the last of which is lost; then the run resumes after the
+ * second. */
 static void run_and_resume(gd_module *net, gd_tensor *x) {
     fake_run r;
     gd_optimizer *o = gd_optim_sgd(gd_module_parameters(net), .lr = 0.125);
@@ -151,7 +151,7 @@ static void run_and_resume(gd_module *net, gd_tensor *x) {
     CHECK_OK(fake_call(&r, resumed, GD_ON_FIT_END));
 }
 
-CLEAN_TEST(our_own_reader_finds_what_was_written) {
+CLEAN_TEST(written_events_are_read_back) {
     GD_SCOPE;
     events e;
     folder = temp_new_folder("events");
@@ -159,9 +159,9 @@ CLEAN_TEST(our_own_reader_finds_what_was_written) {
     run_and_resume(net, gd_ones(gd_dims(2, 1, 4, 4)));
     CHECK(read_all(&e, folder) && e.files == 2);
     CHECK(strcmp(gd_pb_string(gd_pb_root(e.at[0]), "file_version"), "brain.Event:2") == 0);
-    CHECK(scalar_of(&e, "loss/train", 4) == 2 && scalar_of(&e, "loss/validation", 8) == 2);
-    CHECK(scalar_of(&e, "lr", 4) == 0.125 && scalar_of(&e, "accuracy/train", 4) == 0.5);
-    CHECK(scalar_of(&e, "step/loss", 3) == 2 && scalar_of(&e, "step/loss", 6) == 1);
+    CHECK(find_scalar(&e, "loss/train", 4) == 2 && find_scalar(&e, "loss/validation", 8) == 2);
+    CHECK(find_scalar(&e, "lr", 4) == 0.125 && find_scalar(&e, "accuracy/train", 4) == 0.5);
+    CHECK(find_scalar(&e, "step/loss", 3) == 2 && find_scalar(&e, "step/loss", 6) == 1);
     CHECK(!find_value(&e, "step/loss", 4) && !find_value(&e, "step/val_loss", 6));
     const gd_pb *weights = gd_pb_message(find_value(&e, "weights/0.weight", 8), "histo");
     CHECK(gd_pb_float(weights, "num", 0) == 18);
@@ -282,7 +282,7 @@ CLEAN_TEST(a_graph_has_all_inputs_and_outputs) {
     gd_free(data);
 }
 
-/* Names are there once, and every edge begins at one that comes before. */
+/* Checks that names are unique and that every edge starts at an earlier node. */
 static bool is_complete(const gd_pb *graph) {
     for (size_t i = 0; i < gd_pb_count(graph, "node"); i++) {
         const gd_pb *node = gd_pb_message_at(graph, "node", i);
@@ -336,7 +336,7 @@ CLEAN_TEST(graphs_of_networks_are_complete) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-static gd_tensors reads_values(gd_tensors in, void *self) {
+static gd_tensors read_values_forward(gd_tensors in, void *self) {
     (void)self;
     return gd_listed(gd_item(gd_sum(in.at[0])) > 0 ? in.at[0] : gd_neg(in.at[0]));
 }
@@ -346,20 +346,20 @@ CLEAN_TEST(a_net_that_reads_values_has_no_graph_and_trains) {
     fake_run r;
     events e;
     folder = temp_new_folder("events");
-    gd_module *net = gd_module_new(reads_values, 0);
+    gd_module *net = gd_module_new(read_values_forward, 0);
     fake_begin(&r, net, NULL);
     r.inputs = gd_listed(gd_ones(gd_dims(3)));
     gd_callback *c = gd_tensorboard(folder);
     CHECK_OK(fake_call(&r, c, GD_ON_FIT_BEGIN));
     CHECK_OK(fake_epoch(&r, c, 2, "loss", 1));
     CHECK(!gd_failed());
-    CHECK(read_all(&e, folder) && scalar_of(&e, "loss/train", 2) == 1);
+    CHECK(read_all(&e, folder) && find_scalar(&e, "loss/train", 2) == 1);
     end_events(&e);
 }
 
-/* --- no room ---------------------------------------------------------------------------------- */
+/* --- full disk -------------------------------------------------------------------------------- */
 
-CLEAN_TEST(a_full_disk_loses_events_and_no_run) {
+CLEAN_TEST(a_full_disk_loses_events_but_does_not_stop_training) {
     GD_SCOPE;
     fake_run r;
     events e;
@@ -379,8 +379,8 @@ CLEAN_TEST(a_full_disk_loses_events_and_no_run) {
                  r.said);
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK_OK(fake_epoch(&r, c, 1, "loss", 2));
-    CHECK(read_all(&e, folder) && scalar_of(&e, "loss/train", 1) == 4 &&
-          scalar_of(&e, "loss/train", 3) == 2);
+    CHECK(read_all(&e, folder) && find_scalar(&e, "loss/train", 1) == 4 &&
+          find_scalar(&e, "loss/train", 3) == 2);
     CHECK(!find_value(&e, "loss/train", 2));
     end_events(&e);
     CHECK(fake_call(&r, gd_tensorboard("/proc/no/such"), GD_ON_FIT_BEGIN) == GD_E_IO);
@@ -396,15 +396,15 @@ static bool has_package(const char *python) {
     return system(command) == 0;
 }
 
-/* A Python that has TensorBoard; NULL: there is none. */
-static const char *python(void) {
+/* Returns a Python that has TensorBoard, or NULL. */
+static const char *find_python(void) {
     static char own[500];
     char command[1500];
     const char *name = getenv("GRADUS_PYTHON") ? getenv("GRADUS_PYTHON") : "python3";
     if (has_package(name)) return name;
     snprintf(own, sizeof own, "'%s/bin/python'", GRADUS_VENV);
     if (has_package(own)) return own;
-    if (file_exists(GRADUS_VENV)) return NULL; /* it was tried before */
+    if (file_exists(GRADUS_VENV)) return NULL; /* an earlier attempt failed */
     snprintf(command, sizeof command,
              "{ python3 -m venv '%s' && %s -m pip install -q --retries 0 --timeout 5 tensorboard; "
              "} >/dev/null 2>&1",
@@ -422,7 +422,7 @@ static void expect_histogram(FILE *out, const char *tag, int step, gd_tensor *t)
 
 CLEAN_TEST(tensorboard_reads_our_files) {
     GD_SCOPE;
-    const char *name = python();
+    const char *name = find_python();
     if (!name) SKIP("no Python with tensorboard, and pip installs none (in " GRADUS_VENV ")");
     folder = temp_new_folder("events");
     gd_module *net = make_net();
@@ -432,7 +432,8 @@ CLEAN_TEST(tensorboard_reads_our_files) {
     FILE *out = fopen(expected, "w");
     CHECK(out != NULL);
     if (!out) return;
-    fputs("scalar loss/train 4 2 8 1 12 0.5 16 0.25\n", out); /* and no 99, which was purged */
+    /* without epoch 99, which was purged */
+    fputs("scalar loss/train 4 2 8 1 12 0.5 16 0.25\n", out);
     fputs("scalar loss/validation 4 3 8 2 12 1.5 16 1.25\n", out);
     fputs("scalar accuracy/train 4 0.5 8 nan 12 0.5 16 0.5\nscalar lr 4 0.125 8 0.125 12 0.125 16 "
           "0.125\n",

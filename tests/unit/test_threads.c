@@ -1,5 +1,4 @@
-/* test_threads.c - several threads of a program in the library at once, and fork() while they
- * are. */
+/* test_threads.c - several threads use the library at once, and fork() while they do. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -11,7 +10,7 @@
 
 enum { THREADS = 4 };
 
-/* The weights and the data that all threads read. */
+/* Weights and data that all threads read. */
 typedef struct {
     gd_tensor *x, *w, *target;
 } shared;
@@ -22,7 +21,7 @@ static shared make_shared(void) {
 }
 
 /* One training step on a copy of the shared weights. */
-static bool step(const shared *s, float *loss) {
+static bool train_step(const shared *s, float *loss) {
     GD_SCOPE;
     gd_tensor *w = gd_requires_grad(gd_clone(s->w));
     gd_tensor *h = gd_layer_norm(gd_gelu(gd_linear(s->x, w, NULL)), NULL, NULL);
@@ -30,8 +29,8 @@ static bool step(const shared *s, float *loss) {
         gd_cross_entropy(gd_add(h, gd_tanh(gd_einsum("nc,nc->nc", gd_list(h, h)))), s->target);
     if (gd_backward(y) != GD_OK) return false;
     GD_NO_GRAD;
-    gd_tensor *noise =
-        gd_dropout(gd_normal(gd_dims(8, 24)), .training = true); /* takes the generator's lock */
+    /* takes the lock of the generator */
+    gd_tensor *noise = gd_dropout(gd_normal(gd_dims(8, 24)), .training = true);
     gd_sub_(w, gd_mul(gd_tensor_grad(w), gd_scalar(0.1)));
     gd_tensor *kept = gd_call("sum", gd_list(gd_mul(noise, w)), "axis=1 keepdim=true");
     *loss = (float)gd_item(y);
@@ -42,22 +41,23 @@ typedef struct {
     const shared *s;
     float loss;
     int steps;
-    _Atomic bool *stop; /* NULL: after `steps` */
+    _Atomic bool *stop; /* NULL: ends after `steps` */
     bool failed;
 } job;
 
-static void *train(void *arg) {
+static void *train_repeatedly(void *arg) {
     job *j = arg;
     for (int i = 0; (j->stop ? !atomic_load(j->stop) : i < j->steps) && !j->failed; i++) {
         float loss;
-        if (!step(j->s, &loss)) j->failed = true;
-        if (i > 0 && loss != j->loss) j->failed = true; /* the same bits, whoever has the pool */
+        if (!train_step(j->s, &loss)) j->failed = true;
+        /* the same bits, whichever thread has the pool */
+        if (i > 0 && loss != j->loss) j->failed = true;
         j->loss = loss;
     }
     return NULL;
 }
 
-TEST(threads_that_train_at_once_get_the_same_bits) {
+TEST(threads_that_train_concurrently_get_the_same_bits) {
     GD_SCOPE;
     shared s = make_shared();
     pthread_t threads[THREADS];
@@ -65,15 +65,15 @@ TEST(threads_that_train_at_once_get_the_same_bits) {
     int64_t objects = gd_live_objects();
     for (int i = 0; i < THREADS; i++) {
         jobs[i] = (job){.s = &s, .steps = 20};
-        pthread_create(&threads[i], NULL, train, &jobs[i]);
+        pthread_create(&threads[i], NULL, train_repeatedly, &jobs[i]);
     }
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < THREADS; i++) CHECK(!jobs[i].failed && jobs[i].loss == jobs[0].loss);
     CHECK(gd_live_objects() == objects);
 }
 
-/* What may be called from any thread at any time. */
-static void *meddle(void *arg) {
+/* Calls the functions that any thread may call at any time. */
+static void *change_settings(void *arg) {
     job *j = arg;
     for (int i = 0; i < j->steps; i++) {
         char record[128], text[256];
@@ -103,7 +103,8 @@ TEST(settings_may_change_while_other_threads_compute) {
     job jobs[THREADS + 1];
     for (int i = 0; i <= THREADS; i++) {
         jobs[i] = (job){.s = &s, .steps = 12};
-        pthread_create(&threads[i], NULL, i < THREADS ? train : meddle, &jobs[i]);
+        pthread_create(&threads[i], NULL, i < THREADS ? train_repeatedly : change_settings,
+                       &jobs[i]);
     }
     for (int i = 0; i <= THREADS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i <= THREADS; i++) CHECK(!jobs[i].failed);
@@ -111,8 +112,8 @@ TEST(settings_may_change_while_other_threads_compute) {
     gd_set_num_threads(0);
 }
 
-/* A handle that one thread makes and another releases; views, gradients and the tape with it. */
-static void *hand_over(void *arg) {
+/* Creates handles that another thread releases, with views, gradients and the tape. */
+static void *create_and_hand_over(void *arg) {
     gd_tensor *_Atomic *slot = arg;
     for (int i = 0; i < 200; i++) {
         gd_tensor *x = gd_requires_grad(gd_full(gd_dims(40), i)), *y = gd_square(x), *z = gd_sum(y);
@@ -127,15 +128,17 @@ TEST(a_result_may_be_released_by_another_thread) {
     int64_t objects = gd_live_objects(), bytes = gd_memory_stats(NULL).live_bytes;
     gd_tensor *_Atomic slot = NULL;
     pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, hand_over, &slot);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, create_and_hand_over, &slot);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     gd_release(atomic_load(&slot));
     CHECK(gd_live_objects() == objects && gd_memory_stats(NULL).live_bytes == bytes);
 }
 
-TEST(a_child_of_fork_computes_whatever_other_threads_were_doing) {
-#ifdef GD_SANITIZED /* AddressSanitizer's allocator has locks that a fork does not wait for; ThreadSanitizer
-                       cannot follow threads that the child of a threaded program makes */
+TEST(a_forked_child_can_compute_while_other_threads_were_computing) {
+#ifdef GD_SANITIZED /* the allocator of AddressSanitizer has locks that a fork does not wait for;
+                     * ThreadSanitizer cannot follow threads created in the child of a threaded
+                     * program */
     SKIP("the sanitizers' own threads and locks do not survive a fork");
 #else
     GD_SCOPE;
@@ -144,16 +147,16 @@ TEST(a_child_of_fork_computes_whatever_other_threads_were_doing) {
     job jobs[2];
     _Atomic bool stop = false;
     float expected;
-    CHECK(step(&s, &expected));
+    CHECK(train_step(&s, &expected));
     for (int i = 0; i < 2; i++) {
         jobs[i] = (job){.s = &s, .stop = &stop};
-        pthread_create(&threads[i], NULL, train, &jobs[i]);
+        pthread_create(&threads[i], NULL, train_repeatedly, &jobs[i]);
     }
     for (int i = 0; i < 60; i++) {
         pid_t child = fork();
         if (child == 0) {
             float loss = 0;
-            bool fine = step(&s, &loss) && loss == expected;
+            bool fine = train_step(&s, &loss) && loss == expected;
             gd_seed(1);
             fine = fine && gd_op_find("tanh") &&
                    gd_op_define("child(x) -> y  elementwise\nx.\n  y = x\n", NULL) == GD_OK;

@@ -1,4 +1,4 @@
-/* test_trace_values.c - C values, such as modes, that the function of a jit reads. */
+/* test_trace_values.c - C values, such as modes, that a traced function reads. */
 #include "clean_test.h"
 #include "core/alloc.h"
 #include "core/object.h"
@@ -6,32 +6,32 @@
 #include "graph/build/graph.h"
 
 /* An object with a mode, as a module has one. */
-typedef struct thing {
+typedef struct moded_object {
     gd_object object;
     int mode;
-} thing;
+} moded_object;
 
 static int destroyed;
-static void thing_destroy(gd_object *object) {
+static void moded_object_destroy(gd_object *object) {
     destroyed++;
     gd_free(object);
 }
-static const gd_class thing_class = {.name = "thing", .destroy = thing_destroy};
+static const gd_class moded_object_class = {.name = "thing", .destroy = moded_object_destroy};
 
-static thing *thing_new(int mode) {
-    thing *t = gd_calloc(1, sizeof *t);
-    gd_object_init(&t->object, &thing_class);
+static moded_object *moded_object_new(int mode) {
+    moded_object *t = gd_calloc(1, sizeof *t);
+    gd_object_init(&t->object, &moded_object_class);
     t->mode = mode;
     return t;
 }
 
-static int mode_of(thing *t) {
+static int mode_of(moded_object *t) {
     CHECK(gd_trace_record_value(&t->object, &t->mode) == GD_OK);
     return t->mode;
 }
 
 /* x * mode */
-static gd_tensors scale(gd_tensors in, void *user) {
+static gd_tensors scale_by_mode(gd_tensors in, void *user) {
     return gd_listed(gd_mul(in.at[0], gd_scalar(mode_of(user))));
 }
 
@@ -39,11 +39,11 @@ static double call_jit(gd_jit *jit, double x) {
     return gd_item(gd_jit_call(jit, gd_list(gd_scalar(x))).at[0]);
 }
 
-CLEAN_TEST(a_jit_makes_a_plan_for_each_value_and_finds_it_again) {
-    thing *t = thing_new(2);
+CLEAN_TEST(a_jit_keeps_a_plan_for_each_value) {
+    moded_object *t = moded_object_new(2);
     {
         GD_SCOPE;
-        gd_jit *jit = gd_jit_new(scale, t);
+        gd_jit *jit = gd_jit_new(scale_by_mode, t);
         CHECK(call_jit(jit, 3) == 6 && gd_jit_traces(jit) == 1);
         t->mode = 5;
         CHECK(call_jit(jit, 3) == 15 && gd_jit_traces(jit) == 2);
@@ -55,12 +55,12 @@ CLEAN_TEST(a_jit_makes_a_plan_for_each_value_and_finds_it_again) {
     gd_object_release(&t->object);
 }
 
-CLEAN_TEST(what_was_traced_holds_the_owner) {
-    thing *t = thing_new(2);
+CLEAN_TEST(a_trace_holds_a_reference_to_the_owner_of_a_value) {
+    moded_object *t = moded_object_new(2);
     destroyed = 0;
     {
         GD_SCOPE;
-        gd_jit *jit = gd_jit_new(scale, t);
+        gd_jit *jit = gd_jit_new(scale_by_mode, t);
         CHECK(call_jit(jit, 3) == 6);
         gd_object_release(&t->object);
         CHECK(destroyed == 0 && call_jit(jit, 3) == 6);
@@ -68,13 +68,13 @@ CLEAN_TEST(what_was_traced_holds_the_owner) {
     CHECK(destroyed == 1);
 }
 
-CLEAN_TEST(a_value_that_was_not_read_makes_no_plan) {
-    thing *t = thing_new(2), *other = thing_new(1);
+CLEAN_TEST(a_value_that_was_not_read_does_not_retrace) {
+    moded_object *t = moded_object_new(2), *other = moded_object_new(1);
     {
         GD_SCOPE;
-        gd_jit *jit = gd_jit_new(scale, t);
+        gd_jit *jit = gd_jit_new(scale_by_mode, t);
         CHECK(call_jit(jit, 3) == 6);
-        mode_of(other); /* outside of the function */
+        mode_of(other); /* outside the traced function */
         other->mode = 7;
         CHECK(call_jit(jit, 3) == 6 && gd_jit_traces(jit) == 1);
     }
@@ -82,13 +82,13 @@ CLEAN_TEST(a_value_that_was_not_read_makes_no_plan) {
     gd_object_release(&other->object);
 }
 
-static gd_tensors by_another_jit(gd_tensors in, void *user) { return gd_jit_call(user, in); }
+static gd_tensors call_inner_jit(gd_tensors in, void *user) { return gd_jit_call(user, in); }
 
-CLEAN_TEST(a_jit_that_another_calls_passes_its_values_on) {
-    thing *t = thing_new(2);
+CLEAN_TEST(an_inner_jit_propagates_its_values_to_the_outer_one) {
+    moded_object *t = moded_object_new(2);
     {
         GD_SCOPE;
-        gd_jit *inner = gd_jit_new(scale, t), *outer = gd_jit_new(by_another_jit, inner);
+        gd_jit *inner = gd_jit_new(scale_by_mode, t), *outer = gd_jit_new(call_inner_jit, inner);
         CHECK(call_jit(outer, 3) == 6);
         t->mode = 4;
         CHECK(call_jit(outer, 3) == 12 && call_jit(inner, 3) == 12);
@@ -98,24 +98,24 @@ CLEAN_TEST(a_jit_that_another_calls_passes_its_values_on) {
     gd_object_release(&t->object);
 }
 
-static gd_tensors in_branches(gd_tensors in, void *user) {
-    return gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), scale, scale, in, user);
+static gd_tensors scale_in_branches(gd_tensors in, void *user) {
+    return gd_cond(gd_gt(gd_sum(in.at[0]), gd_scalar(0)), scale_by_mode, scale_by_mode, in, user);
 }
 
-/* Sums the rows of x times the mode. */
+/* Sums the rows of x, each multiplied by the mode. */
 static gd_tensors add_row(gd_tensors in, void *user) {
     gd_tensor *sum = gd_add(in.at[0], gd_mul(in.at[1], gd_scalar(mode_of(user))));
     return gd_listed(sum, sum);
 }
-static gd_tensors in_a_body(gd_tensors in, void *user) {
+static gd_tensors scale_in_loop(gd_tensors in, void *user) {
     return gd_scan(add_row, gd_list(gd_scalar(0)), in, user).state;
 }
 
-CLEAN_TEST(values_are_recorded_in_branches_and_bodies) {
-    thing *t = thing_new(2);
+CLEAN_TEST(values_are_recorded_in_branches_and_loop_bodies) {
+    moded_object *t = moded_object_new(2);
     {
         GD_SCOPE;
-        gd_jit *jit = gd_jit_new(in_branches, t), *loop = gd_jit_new(in_a_body, t);
+        gd_jit *jit = gd_jit_new(scale_in_branches, t), *loop = gd_jit_new(scale_in_loop, t);
         gd_tensor *x = gd_ones(gd_dims(3));
         CHECK(call_jit(jit, 3) == 6 && gd_item(gd_jit_call(loop, gd_list(x)).at[0]) == 6);
         t->mode = 4;
@@ -128,7 +128,7 @@ CLEAN_TEST(values_are_recorded_in_branches_and_bodies) {
 }
 
 CLEAN_TEST(a_graph_stays_in_the_mode_in_which_it_was_built) {
-    thing *t = thing_new(2);
+    moded_object *t = moded_object_new(2);
     {
         GD_SCOPE;
         gd_graph *graph = gd_graph_new();
@@ -136,7 +136,7 @@ CLEAN_TEST(a_graph_stays_in_the_mode_in_which_it_was_built) {
         {
             GD_GRAPH(graph);
             x = gd_placeholder(gd_dims());
-            y = scale(gd_list(x), t).at[0];
+            y = scale_by_mode(gd_list(x), t).at[0];
         }
         CHECK(graph->n_values == 0);
         t->mode = 9;
@@ -146,27 +146,27 @@ CLEAN_TEST(a_graph_stays_in_the_mode_in_which_it_was_built) {
     gd_object_release(&t->object);
 }
 
-/* In another mode for a part of the function, as a program evaluates in the middle of a step. */
-static gd_tensors changes_back(gd_tensors in, void *user) {
-    thing *t = user;
+/* Another mode in a part of the function, as for an evaluation in the middle of a step. */
+static gd_tensors change_and_restore_mode(gd_tensors in, void *user) {
+    moded_object *t = user;
     const int before = mode_of(t);
     t->mode = 10;
     gd_tensor *y = gd_mul(in.at[0], gd_scalar(mode_of(t)));
     t->mode = before;
     return gd_listed(gd_add(y, gd_scalar(mode_of(t))));
 }
-static gd_tensors leaves_changed(gd_tensors in, void *user) {
-    thing *t = user;
+static gd_tensors change_mode(gd_tensors in, void *user) {
+    moded_object *t = user;
     mode_of(t);
     t->mode = 10;
     return gd_listed(gd_mul(in.at[0], gd_scalar(mode_of(t))));
 }
 
-CLEAN_TEST(a_function_may_change_a_value_for_a_while) {
-    thing *t = thing_new(2);
+CLEAN_TEST(a_function_may_change_a_value_temporarily) {
+    moded_object *t = moded_object_new(2);
     {
         GD_SCOPE;
-        gd_jit *jit = gd_jit_new(changes_back, t), *wrong = gd_jit_new(leaves_changed, t);
+        gd_jit *jit = gd_jit_new(change_and_restore_mode, t), *wrong = gd_jit_new(change_mode, t);
         CHECK(call_jit(jit, 3) == 32 && call_jit(jit, 3) == 32 && gd_jit_traces(jit) == 1);
         t->mode = 3;
         CHECK(call_jit(jit, 3) == 33 && gd_jit_traces(jit) == 2);

@@ -1,6 +1,5 @@
-/* test_transforms.c - transforms: functions on images against torchvision
- * (tests/golden/transforms_make.py), what random ones draw, options, shapes and dtypes that do
- * not fit. */
+/* test_transforms.c - transforms: image functions against torchvision
+ * (tests/golden/transforms_make.py), random parameters, options, and invalid shapes and dtypes. */
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -13,7 +12,7 @@
 #include "gradus/transforms.h"
 #include "test.h"
 
-/* The input of transforms_make.py. */
+/* The input image of transforms_make.py. */
 static gd_tensor *make_image(gd_dtype dtype, int64_t c, int64_t h, int64_t w) {
     gd_tensor *x = gd_empty(gd_dims(c, h, w), dtype);
     for (int64_t k = 0; k < c; k++)
@@ -27,13 +26,13 @@ static gd_tensor *make_image(gd_dtype dtype, int64_t c, int64_t h, int64_t w) {
     return x;
 }
 
-static float at(gd_tensor *x, int64_t i) { return ((float *)gd_data(x))[i]; }
+static float element(gd_tensor *x, int64_t i) { return ((float *)gd_data(x))[i]; }
 
 /* --- against torchvision ---------------------------------------------------------------------- */
 
 enum { MOST_WORDS = 20 };
 
-static gd_status compute(char **a, int n, gd_image *x, gd_image *y) {
+static gd_status apply_function(char **a, int n, gd_image *x, gd_image *y) {
     double v[MOST_WORDS];
     for (int i = 0; i < n; i++) v[i] = atof(a[i]);
     float fill[GD_MAX_FLOATS];
@@ -85,8 +84,8 @@ static uint64_t key_of(const char *line) {
     return h;
 }
 
-/* Affine maps: torchvision's grid is computed in f32. */
-static double allowed(const char *name, gd_dtype dtype) {
+/* The tolerance: torchvision computes the grid of affine maps in f32. */
+static double tolerance_of(const char *name, gd_dtype dtype) {
     if (dtype == GD_U8) return 1;
     return !strcmp(name, "affine") || !strcmp(name, "rotate") ? 2e-5 : 1e-5;
 }
@@ -99,20 +98,20 @@ static void check_case(const char *line, FILE *golden) {
     for (char *w; n < MOST_WORDS && (w = strtok_r(rest, " ", &rest));) words[n++] = w;
     uint64_t head[4];
     const bool read = fread(head, 8, 4, golden) == 4 && head[0] == key_of(line);
-    CHECK_SAYING(read, "transforms.bin is not that of '%s'; run transforms_make.py", line);
+    CHECK_SAYING(read, "transforms.bin does not match '%s'; run transforms_make.py", line);
     if (!read || head[1] * head[2] * head[3] > 1 << 20) return;
     const gd_dtype dtype = !strcmp(words[1], "u8") ? GD_U8 : GD_F32;
     gd_image x, y;
     CHECK(gd_image_of(make_image(dtype, atoi(words[2]), atoi(words[3]), atoi(words[4])), &x) ==
           GD_OK);
-    const gd_status status = compute(words + 5, n - 5, &x, &y);
+    const gd_status status = apply_function(words + 5, n - 5, &x, &y);
     CHECK_SAYING(status == GD_OK, "%s: %s", line, gd_error_message());
-    const bool normal = !strcmp(words[0], "normalize"); /* floats of bytes, too */
+    const bool normal = !strcmp(words[0], "normalize"); /* gives floats for bytes, too */
     const gd_dtype result = normal ? GD_F32 : dtype;
     const size_t count = (size_t)(head[1] * head[2] * head[3]),
                  bytes = count * gd_dtype_size(result);
-    void *want = malloc(bytes);
-    CHECK(fread(want, 1, bytes, golden) == bytes);
+    void *expected = malloc(bytes);
+    CHECK(fread(expected, 1, bytes, golden) == bytes);
     const bool fits = status == GD_OK && (uint64_t)y.channels == head[1] &&
                       (uint64_t)y.height == head[2] && (uint64_t)y.width == head[3] &&
                       y.dtype == result;
@@ -121,18 +120,19 @@ static void check_case(const char *line, FILE *golden) {
     double worst = 0;
     int off = 0;
     for (size_t i = 0; fits && i < count; i++) {
-        const double d = result == GD_U8 ? abs(((uint8_t *)want)[i] - ((uint8_t *)y.data)[i])
-                                         : fabs((double)((float *)want)[i] - ((float *)y.data)[i]);
+        const double d = result == GD_U8
+                             ? abs(((uint8_t *)expected)[i] - ((uint8_t *)y.data)[i])
+                             : fabs((double)((float *)expected)[i] - ((float *)y.data)[i]);
         worst = d > worst ? d : worst;
         off += d > 0;
     }
-    CHECK_SAYING(worst <= allowed(words[0], result), "%s: off by %g", line, worst);
+    CHECK_SAYING(worst <= tolerance_of(words[0], result), "%s: off by %g", line, worst);
     if (result == GD_U8)
         CHECK_SAYING(off <= 1 + (int)count / 25, "%s: %d of %zu are off by 1", line, off, count);
-    free(want);
+    free(expected);
 }
 
-TEST(functions_on_images_give_what_torchvision_gives) {
+TEST(image_functions_agree_with_torchvision) {
     FILE *text = fopen(GRADUS_GOLDEN "/transforms_cases.txt", "r"),
          *golden = fopen(GRADUS_GOLDEN "/transforms.bin", "rb");
     char line[200], magic[8];
@@ -149,7 +149,7 @@ TEST(functions_on_images_give_what_torchvision_gives) {
     if (golden) fclose(golden);
 }
 
-/* --- what random ones draw -------------------------------------------------------------------- */
+/* --- random transforms ------------------------------------------------------------------------ */
 
 TEST(crop_draws_its_top_then_its_left) {
     GD_SCOPE;
@@ -161,23 +161,23 @@ TEST(crop_draws_its_top_then_its_left) {
         gd_tensor *y = gd_transform_apply(crop, x, &r);
         const int64_t top = gd_random_below(&copy, 12 + 4 - 5 + 1),
                       left = gd_random_below(&copy, 15 + 2 - 6 + 1);
-        gd_image image, want;
+        gd_image image, expected;
         CHECK(gd_image_of(x, &image) == GD_OK);
-        CHECK(gd_image_window(&image, top - 2, left - 1, 5, 6, GD_BORDER_REFLECT, NULL, &want) ==
-              GD_OK);
-        CHECK(tensors_same_bits(y, want.tensor));
-        CHECK(gd_random_word(&r) == gd_random_word(&copy)); /* and nothing else */
+        CHECK(gd_image_window(&image, top - 2, left - 1, 5, 6, GD_BORDER_REFLECT, NULL,
+                              &expected) == GD_OK);
+        CHECK(tensors_same_bits(y, expected.tensor));
+        CHECK(gd_random_word(&r) == gd_random_word(&copy)); /* and draws nothing else */
     }
 }
 
-TEST(crop_pads_a_small_image_where_it_may) {
+TEST(crop_pads_a_small_image_if_allowed) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 1, 4, 4);
     gd_tensor *y =
         gd_transform_apply(gd_transform_crop(6, .pad_if_needed = true, .fill = 2), x, NULL);
     CHECK(gd_tensor_dim(y, 1) == 6 && gd_tensor_dim(y, 2) == 6);
     int outside = 0;
-    for (int i = 0; i < 36; i++) outside += at(y, i) == 2;
+    for (int i = 0; i < 36; i++) outside += element(y, i) == 2;
     CHECK_SAYING(outside >= 20, "%d", outside);
     y = gd_transform_apply(gd_transform_crop(6), x, NULL);
     CHECK(gd_tensor_is_error(y));
@@ -186,7 +186,7 @@ TEST(crop_pads_a_small_image_where_it_may) {
     gd_clear_error();
 }
 
-TEST(flip_happens_as_often_as_it_should) {
+TEST(flip_follows_its_probability) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_U8, 1, 3, 4);
     gd_transform *some = gd_transform_flip(.p = 0.25), *always = gd_transform_flip(.p = 1),
@@ -206,23 +206,24 @@ TEST(flip_happens_as_often_as_it_should) {
     CHECK(((uint8_t *)gd_data(gd_transform_apply(down, x, NULL)))[0] == ((uint8_t *)gd_data(x))[8]);
 }
 
-TEST(noise_has_its_mean_and_deviation) {
+TEST(noise_has_the_given_mean_and_deviation) {
     GD_SCOPE;
     gd_tensor *x = gd_full(gd_dims(1, 200, 201), 0.5);
     gd_tensor *y =
         gd_transform_apply(gd_transform_noise(.mean = 0.1, .sigma = 0.3, .clip = false), x, NULL);
     double sum = 0, squares = 0, n = 200 * 201;
-    for (int i = 0; i < 200 * 201; i++) sum += at(y, i), squares += (double)at(y, i) * at(y, i);
+    for (int i = 0; i < 200 * 201; i++)
+        sum += element(y, i), squares += (double)element(y, i) * element(y, i);
     const double mean = sum / n, deviation = sqrt(squares / n - mean * mean);
     CHECK_SAYING(fabs(mean - 0.6) < 0.006 && fabs(deviation - 0.3) < 0.004, "%g %g", mean,
                  deviation);
     y = gd_transform_apply(gd_transform_noise(.sigma = 2), x, NULL);
-    for (int i = 0; i < 200 * 201; i++) CHECK(at(y, i) >= 0 && at(y, i) <= 1);
+    for (int i = 0; i < 200 * 201; i++) CHECK(element(y, i) >= 0 && element(y, i) <= 1);
     y = gd_transform_apply(gd_transform_noise(.sigma = 0.1), make_image(GD_U8, 3, 8, 8), NULL);
     CHECK(gd_tensor_dtype(y) == GD_U8);
 }
 
-TEST(erase_sets_a_rectangle_and_leaves_the_rest) {
+TEST(erase_sets_only_a_rectangle) {
     GD_SCOPE;
     gd_tensor *x = gd_full(gd_dims(2, 20, 30), 0.5);
     gd_transform *erase = gd_transform_erase(.p = 1, .value = gd_floats(-1, -2));
@@ -232,8 +233,9 @@ TEST(erase_sets_a_rectangle_and_leaves_the_rest) {
         gd_tensor *y = gd_transform_apply(erase, x, &r);
         int low[2] = {99, 99}, high[2] = {-1, -1}, count = 0;
         for (int i = 0; i < 600; i++) {
-            CHECK((at(y, i) == -1) == (at(y, 600 + i) == -2)); /* each channel has its own number */
-            if (at(y, i) != -1) continue;
+            CHECK((element(y, i) == -1) ==
+                  (element(y, 600 + i) == -2)); /* each channel has its own value */
+            if (element(y, i) != -1) continue;
             const int place[2] = {i / 30, i % 30};
             count++;
             for (int k = 0; k < 2; k++) {
@@ -245,16 +247,16 @@ TEST(erase_sets_a_rectangle_and_leaves_the_rest) {
                          (high[0] - low[0] + 1) * (high[1] - low[1] + 1) == count,
                      "%d", count);
     }
-    CHECK(at(x, 0) == 0.5f); /* the sample's own tensor is as it was */
+    CHECK(element(x, 0) == 0.5f); /* the sample's own tensor is unchanged */
     gd_tensor *y = gd_transform_apply(gd_transform_erase(.p = 1, .noise = true), x, NULL);
     int other = 0;
-    for (int i = 0; i < 600; i++) other += at(y, i) != 0.5f;
+    for (int i = 0; i < 600; i++) other += element(y, i) != 0.5f;
     CHECK(other > 0);
 }
 
 TEST(random_resized_crop_takes_parts_of_all_sizes) {
     GD_SCOPE;
-    gd_tensor *x = gd_empty(gd_dims(1, 40, 60), GD_F32); /* each pixel has its column */
+    gd_tensor *x = gd_empty(gd_dims(1, 40, 60), GD_F32); /* each pixel holds its column index */
     for (int i = 0; i < 2400; i++) ((float *)gd_data(x))[i] = (float)(i % 60);
     gd_transform *t = gd_transform_random_resized_crop(gd_dims(8, 8));
     double least = 99, most = 0;
@@ -263,16 +265,16 @@ TEST(random_resized_crop_takes_parts_of_all_sizes) {
         gd_random r = gd_random_of(2, i);
         gd_tensor *y = gd_transform_apply(t, x, &r);
         CHECK(gd_tensor_dim(y, 1) == 8 && gd_tensor_dim(y, 2) == 8);
-        const double width = at(y, 7) - at(y, 0);
+        const double width = element(y, 7) - element(y, 0);
         least = width < least ? width : least;
         most = width > most ? width : most;
     }
     CHECK_SAYING(least < 14 && most > 40, "%g %g", least, most);
-    /* nothing fits: the middle */
+    /* no rectangle fits: the center */
     gd_transform *thin =
         gd_transform_random_resized_crop(4, .scale = gd_floats(1, 1), .ratio = gd_floats(1, 1));
     gd_tensor *y = gd_transform_apply(thin, x, NULL);
-    CHECK(at(y, 0) > 10 && at(y, 3) < 50);
+    CHECK(element(y, 0) > 10 && element(y, 3) < 50);
 }
 
 TEST(color_jitter_applies_its_factors_in_its_order) {
@@ -293,15 +295,15 @@ TEST(color_jitter_applies_its_factors_in_its_order) {
         const double f[4] = {gd_random_between(&copy, 0.6, 1.4), gd_random_between(&copy, 0.5, 0.9),
                              gd_random_between(&copy, 0.7, 1.3),
                              gd_random_between(&copy, -0.1, 0.1)};
-        gd_image want;
-        CHECK(gd_image_of(make_image(GD_U8, 3, 7, 9), &want) == GD_OK);
+        gd_image expected;
+        CHECK(gd_image_of(make_image(GD_U8, 3, 7, 9), &expected) == GD_OK);
         for (int i = 0; i < 4; i++) {
-            if (order[i] == 0) gd_image_brightness(&want, f[0]);
-            if (order[i] == 1) gd_image_contrast(&want, f[1]);
-            if (order[i] == 2) gd_image_saturation(&want, f[2]);
-            if (order[i] == 3) gd_image_hue(&want, f[3]);
+            if (order[i] == 0) gd_image_brightness(&expected, f[0]);
+            if (order[i] == 1) gd_image_contrast(&expected, f[1]);
+            if (order[i] == 2) gd_image_saturation(&expected, f[2]);
+            if (order[i] == 3) gd_image_hue(&expected, f[3]);
         }
-        CHECK(tensors_same_bits(y, want.tensor));
+        CHECK(tensors_same_bits(y, expected.tensor));
     }
     CHECK(tensors_same_bits(gd_transform_apply(gd_transform_color_jitter(), x, NULL), x));
 }
@@ -313,11 +315,11 @@ TEST(rotate_and_affine_draw_in_their_ranges) {
     gd_tensor *y = gd_transform_apply(gd_transform_rotate(gd_floats(10, 80)), x, &r);
     double m[6];
     float fill[GD_MAX_FLOATS] = {0};
-    gd_image image, want;
+    gd_image image, expected;
     CHECK(gd_image_of(x, &image) == GD_OK);
     gd_affine_matrix(-gd_random_between(&copy, 10, 80), 0, 0, 1, 0, 0, m);
-    CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &want) == GD_OK &&
-          tensors_same_bits(y, want.tensor));
+    CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &expected) == GD_OK &&
+          tensors_same_bits(y, expected.tensor));
     y = gd_transform_apply(gd_transform_affine(20, .translate = 0.2, .scale = gd_floats(0.8, 1.2),
                                                .shear = gd_floats(-5, 5, -3, 3)),
                            x, &r);
@@ -326,15 +328,15 @@ TEST(rotate_and_affine_draw_in_their_ranges) {
                  ty = nearbyint(gd_random_between(&copy, -2.2, 2.2));
     const double scale = gd_random_between(&copy, 0.8, 1.2), sx = gd_random_between(&copy, -5, 5);
     gd_affine_matrix(angle, tx, ty, scale, sx, gd_random_between(&copy, -3, 3), m);
-    CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &want) == GD_OK &&
-          tensors_same_bits(y, want.tensor));
+    CHECK(gd_image_affine(&image, m, 11, 11, GD_FILTER_BILINEAR, fill, &expected) == GD_OK &&
+          tensors_same_bits(y, expected.tensor));
     CHECK(tensors_same_bits(gd_transform_apply(gd_transform_affine(0), x, NULL),
-                            x)); /* nothing to do changes nothing */
+                            x)); /* identity parameters change nothing */
 }
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-TEST(resize_keeps_the_ratio_for_one_number) {
+TEST(resize_to_one_number_keeps_the_aspect_ratio) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_U8, 3, 30, 40);
     gd_tensor *y = gd_transform_apply(gd_transform_resize(15), x, NULL);
@@ -346,12 +348,13 @@ TEST(resize_keeps_the_ratio_for_one_number) {
     CHECK(gd_transform_apply(gd_transform_resize(30), x, NULL) == x);
 }
 
-TEST(one_hot_and_cast) {
+TEST(one_hot_and_cast_convert_the_target) {
     GD_SCOPE;
     gd_tensor *y = gd_transform_apply(gd_transform_one_hot(4), gd_scalar_int(2), NULL);
-    CHECK(gd_tensor_rank(y) == 1 && at(y, 2) == 1 && at(y, 0) + at(y, 1) + at(y, 3) == 0);
+    CHECK(gd_tensor_rank(y) == 1 && element(y, 2) == 1 &&
+          element(y, 0) + element(y, 1) + element(y, 3) == 0);
     y = gd_transform_apply(gd_transform_one_hot(4, .smoothing = 0.2), gd_scalar_int(2), NULL);
-    CHECK(fabsf(at(y, 2) - 0.85f) < 1e-6 && fabsf(at(y, 0) - 0.05f) < 1e-6);
+    CHECK(fabsf(element(y, 2) - 0.85f) < 1e-6 && fabsf(element(y, 0) - 0.05f) < 1e-6);
     y = gd_transform_apply(gd_transform_one_hot(4, .dtype = GD_I64),
                            gd_cast(gd_arange(0, 3), GD_I32), NULL);
     CHECK(gd_tensor_rank(y) == 2 && gd_tensor_dtype(y) == GD_I64 &&
@@ -367,7 +370,7 @@ TEST(lists_of_floats_are_options) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 3, 2, 2);
     gd_tensor *y = gd_transform_apply(gd_transform_normalize(gd_floats(0.1, 0.2, 0.3), 2), x, NULL);
-    CHECK(fabsf(at(y, 5) - (at(x, 5) - 0.2f) / 2) < 1e-6f);
+    CHECK(fabsf(element(y, 5) - (element(x, 5) - 0.2f) / 2) < 1e-6f);
     gd_tensor *z =
         gd_transform_apply(gd_transform_new("normalize", "mean=0.1,0.2,0.3 std=2"), x, NULL);
     CHECK(tensors_same_bits(y, z));
@@ -404,15 +407,15 @@ TEST(datasets_apply_transforms_to_their_field) {
     gd_tensors again = gd_dataset_get(d, 3, .seed = 7, .epoch = 2),
                other = gd_dataset_get(d, 3, .seed = 7, .epoch = 3);
     CHECK(tensors_same_bits(s.at[0], again.at[0]) && !tensors_same_bits(s.at[0], other.at[0]));
-    CHECK(fabsf(at(s.at[0], 0) + 0.13f / 0.31f) < 1e-5f);
+    CHECK(fabsf(element(s.at[0], 0) + 0.13f / 0.31f) < 1e-5f);
 }
 
 /* --- shapes and dtypes ------------------------------------------------------------------------ */
 
-/* One of each, with options. */
+/* Every transform, with options. */
 static const struct {
     const char *name, *options;
-} all[] = {
+} all_transforms[] = {
     {"scale", ""},
     {"normalize", "mean=0.5 std=0.25"},
     {"cast", "dtype=f32"},
@@ -430,72 +433,76 @@ static const struct {
     {"grayscale", ""},
 };
 
-TEST(each_transform_is_in_the_list) {
+TEST(every_transform_is_tested) {
     for (int i = 0; gd_record_at("transform", i); i++) {
         bool found = !strcmp(gd_op_name(gd_record_at("transform", i)), "one_hot");
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            found |= !strcmp(all[k].name, gd_op_name(gd_record_at("transform", i)));
+        for (size_t k = 0; k < sizeof all_transforms / sizeof *all_transforms; k++)
+            found |= !strcmp(all_transforms[k].name, gd_op_name(gd_record_at("transform", i)));
         CHECK_SAYING(found, "%s is not tested", gd_op_name(gd_record_at("transform", i)));
     }
 }
 
-/* Floats of other widths give nearly what f32 gives, and keep their dtype. */
+/* Other float dtypes give nearly the result of f32, and keep their dtype. */
 TEST(other_floats_work_as_f32) {
     static const gd_dtype dtypes[] = {GD_F64, GD_F16, GD_BF16};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; i < sizeof all_transforms / sizeof *all_transforms; i++)
         for (size_t k = 0; k < 3; k++) {
             GD_SCOPE;
             gd_tensor *x = make_image(GD_F32, 3, 7, 6);
-            gd_transform *t = gd_transform_new(all[i].name, all[i].options);
-            gd_tensor *want = gd_transform_apply(t, x, NULL),
+            gd_transform *t = gd_transform_new(all_transforms[i].name, all_transforms[i].options);
+            gd_tensor *expected = gd_transform_apply(t, x, NULL),
                       *y = gd_transform_apply(t, gd_cast(x, dtypes[k]), NULL);
-            CHECK_SAYING(!gd_tensor_is_error(y), "%s: %s", all[i].name, gd_error_message());
-            CHECK_SAYING(gd_tensor_dtype(y) == (!strcmp(all[i].name, "cast") ? GD_F32 : dtypes[k]),
-                         "%s", all[i].name);
+            CHECK_SAYING(!gd_tensor_is_error(y), "%s: %s", all_transforms[i].name,
+                         gd_error_message());
+            CHECK_SAYING(gd_tensor_dtype(y) ==
+                             (!strcmp(all_transforms[i].name, "cast") ? GD_F32 : dtypes[k]),
+                         "%s", all_transforms[i].name);
             y = gd_contiguous(gd_cast(y, GD_F32));
             double worst = 0;
-            for (int64_t e = 0; e < gd_tensor_numel(want); e++)
-                worst = fmax(worst, fabs((double)at(want, e) - at(y, e)));
-            CHECK_SAYING(worst < (dtypes[k] == GD_BF16 ? 0.05 : 0.01), "%s: %g", all[i].name,
-                         worst);
+            for (int64_t e = 0; e < gd_tensor_numel(expected); e++)
+                worst = fmax(worst, fabs((double)element(expected, e) - element(y, e)));
+            CHECK_SAYING(worst < (dtypes[k] == GD_BF16 ? 0.05 : 0.01), "%s: %g",
+                         all_transforms[i].name, worst);
         }
     gd_clear_error();
 }
 
 TEST(views_and_other_ranks_work) {
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all_transforms / sizeof *all_transforms; i++) {
         GD_SCOPE;
         gd_tensor *x = make_image(GD_F32, 3, 7, 6);
-        gd_transform *t = gd_transform_new(all[i].name, all[i].options);
-        gd_tensor *want = gd_transform_apply(t, x, NULL);
+        gd_transform *t = gd_transform_new(all_transforms[i].name, all_transforms[i].options);
+        gd_tensor *expected = gd_transform_apply(t, x, NULL);
         gd_tensor *view = gd_transpose(gd_contiguous(gd_transpose(x, 1, 2)), 1, 2);
         CHECK(!gd_tensor_is_contiguous(view));
-        CHECK_SAYING(tensors_same_bits(gd_contiguous(gd_transform_apply(t, view, NULL)), want),
-                     "%s of a view", all[i].name);
+        CHECK_SAYING(tensors_same_bits(gd_contiguous(gd_transform_apply(t, view, NULL)), expected),
+                     "%s of a view", all_transforms[i].name);
         gd_tensor *plain = gd_transform_apply(t, make_image(GD_F32, 1, 7, 6), NULL);
         gd_tensor *flat =
             gd_transform_apply(t, gd_reshape(make_image(GD_F32, 1, 7, 6), gd_dims(7, 6)), NULL);
-        CHECK_SAYING(!gd_tensor_is_error(flat), "%s: %s", all[i].name, gd_error_message());
+        CHECK_SAYING(!gd_tensor_is_error(flat), "%s: %s", all_transforms[i].name,
+                     gd_error_message());
         CHECK_SAYING(tensors_same_bits(gd_reshape(flat, gd_tensor_shape(plain)), plain),
-                     "%s of (H, W)", all[i].name);
+                     "%s of (H, W)", all_transforms[i].name);
         gd_tensor *video =
             gd_transform_apply(t, gd_reshape(gd_cat(gd_list(x, x)), gd_dims(2, 3, 7, 6)), NULL);
         CHECK_SAYING(gd_tensor_rank(video) == 4 && gd_tensor_dim(video, 0) == 2, "%s of a video",
-                     all[i].name);
+                     all_transforms[i].name);
     }
     gd_clear_error();
 }
 
-TEST(many_channels_take_one_number) {
+TEST(one_number_applies_to_all_channels) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 20, 4, 4);
     gd_tensor *y = gd_transform_apply(gd_transform_pad(1, .fill = 3), x, NULL);
-    CHECK(gd_tensor_dim(y, 0) == 20 && at(y, 36 * 19) == 3 && at(y, 36 * 19 + 7) == at(x, 16 * 19));
+    CHECK(gd_tensor_dim(y, 0) == 20 && element(y, 36 * 19) == 3 &&
+          element(y, 36 * 19 + 7) == element(x, 16 * 19));
     y = gd_transform_apply(gd_transform_normalize(1, 2), x, NULL);
-    CHECK(fabsf(at(y, 16 * 19) - (at(x, 16 * 19) - 1) / 2) < 1e-6);
+    CHECK(fabsf(element(y, 16 * 19) - (element(x, 16 * 19) - 1) / 2) < 1e-6);
 }
 
-#define REFUSED(what, ...)                                                        \
+#define CHECK_FAILS(what, ...)                                                    \
     do {                                                                          \
         GD_SCOPE;                                                                 \
         const gd_tensor *y_ = (__VA_ARGS__);                                      \
@@ -504,23 +511,24 @@ TEST(many_channels_take_one_number) {
         gd_clear_error();                                                         \
     } while (0)
 
-TEST(what_does_not_fit_is_refused) {
+TEST(unsuitable_samples_fail) {
     GD_SCOPE;
     gd_tensor *x = make_image(GD_F32, 3, 4, 4);
-    REFUSED("this is f32[3]",
-            gd_transform_apply(gd_transform_flip(.p = 1), gd_ones(gd_dims(3)), NULL));
-    REFUSED("has no pixels",
-            gd_transform_apply(gd_transform_flip(), gd_ones(gd_dims(3, 0, 2)), NULL));
-    REFUSED("mean has 2 numbers and the image 3 channels",
-            gd_transform_apply(gd_transform_normalize(gd_floats(1, 2), 1), x, NULL));
-    REFUSED("u8 or floats", gd_transform_apply(gd_transform_resize(2), gd_cast(x, GD_I32), NULL));
-    REFUSED("(3, H, W)",
-            gd_transform_apply(gd_transform_grayscale(), gd_ones(gd_dims(4, 2, 2)), NULL));
-    REFUSED("classes are integers", gd_transform_apply(gd_transform_one_hot(3), x, NULL));
-    REFUSED("NULL", gd_transform_apply(NULL, x, NULL));
+    CHECK_FAILS("this is f32[3]",
+                gd_transform_apply(gd_transform_flip(.p = 1), gd_ones(gd_dims(3)), NULL));
+    CHECK_FAILS("has no pixels",
+                gd_transform_apply(gd_transform_flip(), gd_ones(gd_dims(3, 0, 2)), NULL));
+    CHECK_FAILS("mean has 2 numbers and the image 3 channels",
+                gd_transform_apply(gd_transform_normalize(gd_floats(1, 2), 1), x, NULL));
+    CHECK_FAILS("u8 or floats",
+                gd_transform_apply(gd_transform_resize(2), gd_cast(x, GD_I32), NULL));
+    CHECK_FAILS("(3, H, W)",
+                gd_transform_apply(gd_transform_grayscale(), gd_ones(gd_dims(4, 2, 2)), NULL));
+    CHECK_FAILS("classes are integers", gd_transform_apply(gd_transform_one_hot(3), x, NULL));
+    CHECK_FAILS("NULL", gd_transform_apply(NULL, x, NULL));
 }
 
-TEST(wrong_options_are_refused) {
+TEST(wrong_options_fail) {
     static const struct {
         const char *name, *options, *says;
     } wrong[] = {
@@ -560,8 +568,8 @@ TEST(wrong_options_are_refused) {
     }
 }
 
-/* Odd sizes and options: an image of the requested size, or a failure. */
-TEST(random_sizes_never_break) {
+/* Unusual sizes and options give an image of the requested size, or fail. */
+TEST(random_sizes_never_crash) {
     gd_random r = gd_random_of(11, 0);
     static const char *const modes[] = {"constant", "edge", "reflect", "symmetric"},
                              *const filters[] = {"bilinear", "nearest", "bicubic"};
@@ -610,18 +618,18 @@ TEST(random_sizes_never_break) {
         CHECK_SAYING(!gd_tensor_is_error(y), "%s %s: %s", name, text, gd_error_message());
         if (strstr(text, "size=")) CHECK(gd_tensor_dim(y, 1) == oh && gd_tensor_dim(y, 2) == ow);
         for (int64_t e = 0; gd_tensor_dtype(y) == GD_F32 && e < gd_tensor_numel(y); e++)
-            CHECK(fabsf(at(y, e)) < 2);
+            CHECK(fabsf(element(y, e)) < 2);
         gd_clear_error();
     }
 }
 
 /* Whichever allocation fails, the transform fails with a message and leaks nothing. */
 TEST(failed_allocations_are_reported) {
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (fault_walk w = {.what = all[i].name, .most = 200}; fault_next(&w);) {
+    for (size_t i = 0; i < sizeof all_transforms / sizeof *all_transforms; i++)
+        for (fault_walk w = {.what = all_transforms[i].name, .most = 200}; fault_next(&w);) {
             GD_SCOPE;
             gd_tensor *x = make_image(GD_U8, 3, 9, 8);
-            gd_transform *t = gd_transform_new(all[i].name, all[i].options);
+            gd_transform *t = gd_transform_new(all_transforms[i].name, all_transforms[i].options);
             const int64_t before = gd_live_objects();
             fault_begin(&w);
             gd_tensor *y = gd_transform_apply(t, x, NULL);
@@ -632,14 +640,15 @@ TEST(failed_allocations_are_reported) {
         }
 }
 
-/* Each thread its own random numbers: all get the same results. */
+/* All threads with equal seeds get the same results. */
 static void *hash_all(void *out) {
     uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all_transforms / sizeof *all_transforms; i++) {
         GD_SCOPE;
         gd_random r = gd_random_of(9, i);
-        gd_tensor *y = gd_transform_apply(gd_transform_new(all[i].name, all[i].options),
-                                          make_image(GD_U8, 3, 31, 33), &r);
+        gd_tensor *y =
+            gd_transform_apply(gd_transform_new(all_transforms[i].name, all_transforms[i].options),
+                               make_image(GD_U8, 3, 31, 33), &r);
         const unsigned char *bytes = gd_data(y);
         const size_t n = tensor_bytes(y);
         for (size_t k = 0; bytes && k < n; k++) h = (h ^ bytes[k]) * 1099511628211u;
@@ -648,7 +657,7 @@ static void *hash_all(void *out) {
     return NULL;
 }
 
-TEST(any_thread_gives_the_same_bits) {
+TEST(every_thread_gives_the_same_bits) {
     pthread_t threads[4];
     uint64_t hash[5];
     hash_all(&hash[4]);

@@ -1,11 +1,11 @@
-/* test_variance.c - variances keep their digits however large the mean is. */
+/* test_variance.c - variances keep their precision at any mean. */
 #include <math.h>
 
 #include "backend/cpu/isa.h"
 #include "gradus/gradus.h"
 #include "test.h"
 
-/* Shapes that take each way through the reduction: rows, runs, columns, few and narrow ones. */
+/* Shapes for each code path of the reduction: rows, runs, columns, few and narrow ones. */
 static const struct {
     int64_t rows, cols;
     int axis;
@@ -17,7 +17,7 @@ static double largest_error(gd_tensor *got, gd_tensor *expected) {
     return gd_item(gd_max(gd_abs(e)));
 }
 
-TEST(a_large_mean_costs_no_digits) {
+TEST(a_large_mean_loses_no_precision) {
     static const double means[] = {0, 3, 1e3, 1e5, -1e6};
     const gd_isa before = gd_cpu_isa();
     for (gd_isa isa = GD_ISA_BASE; isa < GD_ISA_COUNT; isa++) {
@@ -44,7 +44,7 @@ TEST(a_large_mean_costs_no_digits) {
     gd_cpu_set_isa(before);
 }
 
-TEST(equal_elements_have_no_variance_at_all) {
+TEST(equal_elements_have_zero_variance) {
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         GD_SCOPE;
         gd_tensor *x = gd_full(gd_dims(shapes[s].rows, shapes[s].cols), 0.1);
@@ -54,7 +54,7 @@ TEST(equal_elements_have_no_variance_at_all) {
     }
 }
 
-TEST(what_is_not_finite_has_no_variance) {
+TEST(non_finite_elements_give_nan) {
     GD_SCOPE;
     const float values[] = {1, 2, INFINITY, 4, NAN, 6, 7, 8, 9};
     gd_tensor *x = gd_from_array(gd_dims(3, 3), GD_F32, values), *rows = gd_var(x, .axis = 1),
@@ -64,8 +64,8 @@ TEST(what_is_not_finite_has_no_variance) {
     CHECK(c[0] == 9 && isnan(c[1]) && isnan(c[2]));
 }
 
-/* batch_norm takes its statistics from the same reduction. */
-TEST(batch_norm_keeps_its_digits_too) {
+/* batch_norm computes its statistics with the same reduction. */
+TEST(batch_norm_keeps_its_precision_at_a_large_mean) {
     GD_SCOPE;
     gd_tensor *x = gd_add(gd_randn(gd_dims(64, 5, 7, 7)), gd_scalar(1e5)),
               *wide = gd_cast(x, GD_F64);

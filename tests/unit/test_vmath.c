@@ -1,12 +1,12 @@
-/* test_vmath.c - the vector math keeps its promises, in every instruction set this machine has.
+/* test_vmath.c - the accuracy of the vector math in every instruction set of this machine.
  *
  *   test_vmath                  a stratified sample of all inputs and every special value
- *   test_vmath --full [name]    unary f32 functions (or the one named, "exp_f32") over all 2^32
- *   test_vmath --table          also prints the largest errors found
+ *   test_vmath --full [name]    unary f32 functions (or the named one, "exp_f32") over all 2^32
+ *   test_vmath --table          also prints the largest errors
  *   test_vmath --bench          ns per element, one thread, 16k elements, instead of testing
  *
  * References are libm's functions in double for f32, and in long double for f64. Errors are in
- * units of the last place of the exact result; the sign is compared too, that of zero as well.
+ * units of the last place of the exact result; the sign is compared, too, also that of zero.
  */
 #include "backend/cpu/isa.h"
 #include "draw.h"
@@ -29,10 +29,10 @@ GD_ISA_DECLARE(int, vmath_probe_lanes, (void));
 
 enum { CHUNK = 1 << 16 };
 
-static draws stream = {1};
+static draws random_stream = {1};
 
 static int failures, print_table, full_mode;
-static gd_isa best; /* the highest set of this machine */
+static gd_isa best; /* the best instruction set of this machine */
 
 static void report_failure(const char *name, gd_isa isa, const char *what) {
     if (failures++ < 50) printf("FAIL %s (%s): %s\n", name, gd_isa_name(isa), what);
@@ -45,10 +45,10 @@ static void run_function(gd_isa isa, const char *name, int64_t n, const void *a,
         report_failure(name, isa, "no such function");
 }
 
-/* ---- Inputs ---------------------------------------------------------------------------------- */
+/* --- inputs ----------------------------------------------------------------------------------- */
 
 static double uniform(double low, double high) {
-    return low + (high - low) * (double)(draw_bits(&stream) >> 11) * 0x1p-53;
+    return low + (high - low) * (double)(draw_bits(&random_stream) >> 11) * 0x1p-53;
 }
 static float float_of(uint32_t bits) {
     float x;
@@ -61,7 +61,7 @@ static double double_of(uint64_t bits) {
     return x;
 }
 
-/* Where functions change their ways: each with its neighbours and both signs. */
+/* Values where functions change their method, each with its neighbors and both signs. */
 static const double corners[] = {0,       0x1p-149, 0x1p-126, 0x1p-25,  0x1p-24,
                                  0x1p-14, 0x1p-12,  0.1,      0.25,     1.0 / 3,
                                  0.5,     2.0 / 3,  0.75,     1,        4.0 / 3,
@@ -97,29 +97,30 @@ static int special_f64(double *x) {
 }
 enum { SPECIALS = 6 * sizeof corners / sizeof corners[0] + 8 };
 
-/* ---- Errors in units of the last place ------------------------------------------------------- */
+/* --- errors in units of the last place -------------------------------------------------------- */
 
-static double ulps_f32(float got, double want) {
-    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
-    if (!signbit(got) != !signbit(want)) return INFINITY;
-    double g = fmin(fabs((double)got), 0x1p128), w = fmin(fabs(want), 0x1p128);
+static double ulps_f32(float got, double expected) {
+    if (isnan(expected) || isnan(got)) return isnan(expected) && isnan(got) ? 0 : INFINITY;
+    if (!signbit(got) != !signbit(expected)) return INFINITY;
+    double g = fmin(fabs((double)got), 0x1p128), w = fmin(fabs(expected), 0x1p128);
     int exponent = w < 0x1p-126 ? -126 : ilogb(w);
     return fabs(g - w) * double_of((uint64_t)(1023 + 23 - exponent) << 52);
 }
-static double ulps_f64(double got, long double want) {
-    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : INFINITY;
-    if (!signbit(got) != !signbit(want)) return INFINITY;
-    long double g = fminl(fabsl((long double)got), 0x1p1024L), w = fminl(fabsl(want), 0x1p1024L);
+static double ulps_f64(double got, long double expected) {
+    if (isnan(expected) || isnan(got)) return isnan(expected) && isnan(got) ? 0 : INFINITY;
+    if (!signbit(got) != !signbit(expected)) return INFINITY;
+    long double g = fminl(fabsl((long double)got), 0x1p1024L),
+                w = fminl(fabsl(expected), 0x1p1024L);
     int exponent = w < 0x1p-1022L ? -1022 : ilogbl(w);
     return (double)(fabsl(g - w) * ldexpl(1, 52 - exponent));
 }
 
 typedef struct worst {
-    double ulps, a, b, got, want;
+    double ulps, a, b, got, expected;
 } worst;
 
-static void record_worst(worst *w, double ulps, double a, double b, double got, double want) {
-    if (!(ulps <= w->ulps)) *w = (worst){ulps, a, b, got, want};
+static void record_worst(worst *w, double ulps, double a, double b, double got, double expected) {
+    if (!(ulps <= w->ulps)) *w = (worst){ulps, a, b, got, expected};
 }
 static void judge_worst(const char *name, const char *type, gd_isa isa, const worst *w,
                         double limit) {
@@ -130,11 +131,11 @@ static void judge_worst(const char *name, const char *type, gd_isa isa, const wo
     snprintf(full, sizeof full, "%s_%s", name, type);
     snprintf(text, sizeof text,
              "%.3f ulp, at most %.2f promised, at (%.17g, %.17g): %.17g, not %.17g", w->ulps, limit,
-             w->a, w->b, w->got, w->want);
+             w->a, w->b, w->got, w->expected);
     report_failure(full, isa, text);
 }
 
-/* ---- Unary functions ------------------------------------------------------------------------- */
+/* --- unary functions -------------------------------------------------------------------------- */
 
 #define REFERENCES(D, S)                                                                       \
     static D ref_neg##S(D x) { return -x; }                                                    \
@@ -160,8 +161,8 @@ static void judge_worst(const char *name, const char *type, gd_isa isa, const wo
 REFERENCES(double, )
 REFERENCES(long double, l)
 
-/* Limits in ulp: f32 with a fused multiply-add and without, f64. digamma is measured in absolute
- * terms where it is below 1, because it has zeros. */
+/* Limits in ulp: f32 with and without a fused multiply-add, f64. The error of digamma is absolute
+ * where its value is below 1, because it has zeros. */
 static const struct unary {
     const char *name;
     double (*ref)(double);
@@ -209,24 +210,25 @@ static const struct unary {
 enum { UNARY = sizeof unary / sizeof unary[0] };
 
 static void test_unary_f32(const struct unary *u, const float *x, int n, worst *w) {
-    static double want[CHUNK];
+    static double expected[CHUNK];
     static float got[CHUNK];
     char name[64];
     snprintf(name, sizeof name, "%s_f32", u->name);
-    for (int i = 0; i < n; i++) want[i] = u->ref(x[i]);
+    for (int i = 0; i < n; i++) expected[i] = u->ref(x[i]);
     for (gd_isa isa = 0; isa <= best; isa++) {
         run_function(isa, name, n, x, NULL, NULL, got);
         for (int i = 0; i < n; i++) {
-            if (got[i] == (float)want[i] && got[i] != 0 && w[isa].ulps >= 0.5) continue;
-            double ulps = ulps_f32(got[i], want[i]);
-            if (u->ref == ref_digamma && fabs(want[i]) < 1) ulps = fabs(got[i] - want[i]) * 0x1p23;
-            record_worst(&w[isa], ulps, x[i], 0, got[i], want[i]);
+            if (got[i] == (float)expected[i] && got[i] != 0 && w[isa].ulps >= 0.5) continue;
+            double ulps = ulps_f32(got[i], expected[i]);
+            if (u->ref == ref_digamma && fabs(expected[i]) < 1)
+                ulps = fabs(got[i] - expected[i]) * 0x1p23;
+            record_worst(&w[isa], ulps, x[i], 0, got[i], expected[i]);
         }
     }
 }
 
-/* Every bit pattern in full mode, else one of each 2^12 neighbours, drawn at random. */
-static void all_unary_f32(const char *only) {
+/* Tests every bit pattern in full mode, otherwise a random one of each 2^12 neighbors. */
+static void test_all_unary_f32(const char *only) {
     static float x[CHUNK];
     for (int k = 0; k < UNARY; k++) {
         char name[64];
@@ -237,7 +239,8 @@ static void all_unary_f32(const char *only) {
         uint64_t step = full_mode ? 1 : 1 << 12;
         for (uint64_t at = 0; at < 1ull << 32; at += CHUNK * step) {
             for (uint64_t i = 0; i < CHUNK; i++)
-                x[i] = float_of((uint32_t)(at + i * step + (draw_bits(&stream) & (step - 1))));
+                x[i] =
+                    float_of((uint32_t)(at + i * step + (draw_bits(&random_stream) & (step - 1))));
             test_unary_f32(&unary[k], x, CHUNK, w);
         }
         for (gd_isa isa = 0; isa <= best; isa++)
@@ -246,37 +249,37 @@ static void all_unary_f32(const char *only) {
     }
 }
 
-static void all_unary_f64(void) {
+static void test_all_unary_f64(void) {
     static double x[CHUNK], got[CHUNK];
-    static long double want[CHUNK];
+    static long double expected[CHUNK];
     for (int k = 0; k < UNARY; k++) {
         if (!unary[k].refl) continue;
         int n = special_f64(x);
         for (; n < CHUNK; n++) {
             int kind = n % 4;
-            x[n] = kind == 0   ? double_of(draw_bits(&stream))
+            x[n] = kind == 0   ? double_of(draw_bits(&random_stream))
                    : kind == 1 ? uniform(-4, 4)
                    : kind == 2 ? uniform(-50, 50)
                                : copysign(exp2(uniform(-60, 12)), uniform(-1, 3));
         }
-        for (int i = 0; i < n; i++) want[i] = unary[k].refl(x[i]);
+        for (int i = 0; i < n; i++) expected[i] = unary[k].refl(x[i]);
         char name[64];
         snprintf(name, sizeof name, "%s_f64", unary[k].name);
         for (gd_isa isa = 0; isa <= best; isa++) {
             worst w = {0, 0, 0, 0, 0};
             run_function(isa, name, n, x, NULL, NULL, got);
             for (int i = 0; i < n; i++) {
-                double ulps = ulps_f64(got[i], want[i]);
-                if (unary[k].ref == ref_digamma && fabsl(want[i]) < 1)
-                    ulps = (double)fabsl(got[i] - want[i]) * 0x1p52;
-                record_worst(&w, ulps, x[i], 0, got[i], (double)want[i]);
+                double ulps = ulps_f64(got[i], expected[i]);
+                if (unary[k].ref == ref_digamma && fabsl(expected[i]) < 1)
+                    ulps = (double)fabsl(got[i] - expected[i]) * 0x1p52;
+                record_worst(&w, ulps, x[i], 0, got[i], (double)expected[i]);
             }
             judge_worst(unary[k].name, "f64", isa, &w, unary[k].limit_f64);
         }
     }
 }
 
-/* ---- Binary functions ------------------------------------------------------------------------ */
+/* --- binary functions ------------------------------------------------------------------------- */
 
 #define REFERENCES2(E, D, S, F)                                                           \
     static D ref2_add##S(E a, E b) { return (D)a + b; }                                   \
@@ -301,7 +304,7 @@ static void all_unary_f64(void) {
         if (r != 0 && (b < 0) != (r < 0)) r += b;                                         \
         return r;                                                                         \
     }                                                                                     \
-    static D ref2_floor_divide##S(E a, E b) { /* as PyTorch writes it */                  \
+    static D ref2_floor_divide##S(E a, E b) { /* as PyTorch computes it */                \
         if (b == 0) return a / b;                                                         \
         E r = fmod##F(a, b), q = (a - r) / b;                                             \
         if (r != 0 && (b < 0) != (r < 0)) q -= 1;                                         \
@@ -348,22 +351,22 @@ static const struct binary {
     BINARY_ENTRY("logical_xor", ref2_xor, 0),
 };
 
-/* Random pairs of five kinds: any bits; ordinary sizes; bases near 1 with long exponents; close
+/* Random pairs of five kinds: any bits; ordinary sizes; bases near 1 with large exponents; close
  * together; integers. */
 static void random_pair(int kind, double *a, double *b) {
-    *a = kind == 0   ? double_of(draw_bits(&stream))
+    *a = kind == 0   ? double_of(draw_bits(&random_stream))
          : kind == 1 ? uniform(-10, 10)
          : kind == 2 ? 1 + uniform(-0.01, 0.01)
          : kind == 3 ? uniform(0, 20)
                      : floor(uniform(-30, 30));
-    *b = kind == 0   ? double_of(draw_bits(&stream))
+    *b = kind == 0   ? double_of(draw_bits(&random_stream))
          : kind == 1 ? uniform(-10, 10)
          : kind == 2 ? uniform(-9000, 9000)
          : kind == 3 ? *a * (1 + uniform(-1e-6, 1e-6))
                      : floor(uniform(-30, 30));
 }
 
-static void all_binary(void) {
+static void test_all_binary(void) {
     enum { N = SPECIALS * SPECIALS + (1 << 17) };
     float *a = malloc(N * sizeof *a), *b = malloc(N * sizeof *b), *got = malloc(N * sizeof *got);
     double *al = malloc(N * sizeof *al), *bl = malloc(N * sizeof *bl), *gl = malloc(N * sizeof *gl);
@@ -377,8 +380,8 @@ static void all_binary(void) {
     for (int k = 0; n < N; k++, n++) {
         double x, y;
         random_pair(k % 5, &x, &y);
-        a[n] = k % 5 ? (float)x : float_of((uint32_t)draw_bits(&stream));
-        b[n] = k % 5 ? (float)y : float_of((uint32_t)draw_bits(&stream));
+        a[n] = k % 5 ? (float)x : float_of((uint32_t)draw_bits(&random_stream));
+        b[n] = k % 5 ? (float)y : float_of((uint32_t)draw_bits(&random_stream));
     }
     for (int k = 0; nl < N; k++, nl++) random_pair(k % 5, &al[nl], &bl[nl]);
 
@@ -392,14 +395,14 @@ static void all_binary(void) {
             run_function(isa, name, nl, al, bl, NULL, gl);
             int either_zero = binary[k].ref == ref2_max || binary[k].ref == ref2_min;
             for (int i = 0; i < n; i++) {
-                double want = binary[k].ref(a[i], b[i]);
-                if (either_zero && a[i] == 0 && b[i] == 0) want = copysign(0, got[i]);
-                record_worst(&w, ulps_f32(got[i], want), a[i], b[i], got[i], want);
+                double expected = binary[k].ref(a[i], b[i]);
+                if (either_zero && a[i] == 0 && b[i] == 0) expected = copysign(0, got[i]);
+                record_worst(&w, ulps_f32(got[i], expected), a[i], b[i], got[i], expected);
             }
             for (int i = 0; i < nl; i++) {
-                long double want = binary[k].refl(al[i], bl[i]);
-                if (either_zero && al[i] == 0 && bl[i] == 0) want = copysign(0, gl[i]);
-                record_worst(&wl, ulps_f64(gl[i], want), al[i], bl[i], gl[i], (double)want);
+                long double expected = binary[k].refl(al[i], bl[i]);
+                if (either_zero && al[i] == 0 && bl[i] == 0) expected = copysign(0, gl[i]);
+                record_worst(&wl, ulps_f64(gl[i], expected), al[i], bl[i], gl[i], (double)expected);
             }
             judge_worst(binary[k].name, "f32", isa, &w, binary[k].limit);
             judge_worst(binary[k].name, "f64", isa, &wl, binary[k].limit);
@@ -430,19 +433,19 @@ static void test_ternary(void) {
 #if !defined(__x86_64__)
             continue;
 #endif
-            float want =
+            float expected =
                 fused ? fmaf(a[i], b[i], c[i]) : (float)((float)((double)a[i] * b[i]) + c[i]);
             volatile double product = al[i] * bl[i];
             double want_l = fused ? fma(al[i], bl[i], cl[i]) : product + cl[i];
-            if (!(got[i] == want || isnan(want)) || !(gl[i] == want_l || isnan(want_l)))
+            if (!(got[i] == expected || isnan(expected)) || !(gl[i] == want_l || isnan(want_l)))
                 report_failure("fma", isa, fused ? "rounds twice" : "is not a product and a sum");
         }
     }
 }
 
-/* ---- Integers -------------------------------------------------------------------------------- */
+/* --- integers --------------------------------------------------------------------------------- */
 
-/* Wide enough for every exact result; cut down to the type at the end. */
+/* Wide enough for every exact result, which is truncated to the type at the end. */
 typedef __int128 wide;
 
 static wide int_floor_divide(wide a, wide b) { return b ? a / b - (a % b != 0 && (a ^ b) < 0) : 0; }
@@ -485,7 +488,7 @@ static wide int_reference(const char *op, wide a, wide b, int bits) {
     if (!strcmp(op, "shl")) return inside ? (wide)((unsigned __int128)a << b) : 0;
     if (!strcmp(op, "shr")) return inside ? a >> b : a < 0 ? -1 : 0;
     if (!strcmp(op, "pow")) return int_pow(a, b);
-    return (wide)1 << 100; /* matches nothing: a name this test does not know */
+    return (wide)1 << 100; /* equals no result: an op that this test does not have */
 }
 
 static void test_integers(void) {
@@ -497,9 +500,12 @@ static void test_integers(void) {
     static int64_t a64[N], b64[N], c64[N], g64[N];
     static int32_t a32[N], b32[N], c32[N], g32[N];
     for (int i = 0; i < N; i++) {
-        int shift_a = (int)(draw_bits(&stream) % 64), shift_b = (int)(draw_bits(&stream) % 64);
-        a64[i] = i < EDGES * EDGES ? edges[i / EDGES] : (int64_t)draw_bits(&stream) >> shift_a;
-        b64[i] = i < EDGES * EDGES ? edges[i % EDGES] : (int64_t)draw_bits(&stream) >> shift_b;
+        int shift_a = (int)(draw_bits(&random_stream) % 64),
+            shift_b = (int)(draw_bits(&random_stream) % 64);
+        a64[i] =
+            i < EDGES * EDGES ? edges[i / EDGES] : (int64_t)draw_bits(&random_stream) >> shift_a;
+        b64[i] =
+            i < EDGES * EDGES ? edges[i % EDGES] : (int64_t)draw_bits(&random_stream) >> shift_b;
         a32[i] = (int32_t)a64[i], b32[i] = (int32_t)b64[i];
         c64[i] = c32[i] = i;
     }
@@ -517,11 +523,11 @@ static void test_integers(void) {
             if (is64) run_function(isa, name, N, a64, b64, NULL, g64);
             for (int i = 0; i < N; i++) {
                 wide x = is32 ? a32[i] : a64[i], y = is32 ? b32[i] : b64[i];
-                wide want = int_reference(op, x, y, is32 ? 32 : 64);
-                if (is32 ? g32[i] == (int32_t)want : g64[i] == (int64_t)want) continue;
+                wide expected = int_reference(op, x, y, is32 ? 32 : 64);
+                if (is32 ? g32[i] == (int32_t)expected : g64[i] == (int64_t)expected) continue;
                 char text[128];
                 snprintf(text, sizeof text, "(%lld, %lld) gives %lld, not %lld", (long long)x,
-                         (long long)y, (long long)(is32 ? g32[i] : g64[i]), (long long)want);
+                         (long long)y, (long long)(is32 ? g32[i] : g64[i]), (long long)expected);
                 report_failure(name, isa, text);
                 break;
             }
@@ -534,7 +540,7 @@ static void test_integers(void) {
     }
 }
 
-/* ---- Halves and other conversions ------------------------------------------------------------ */
+/* --- half precision and other conversions ----------------------------------------------------- */
 
 static double half_value(uint16_t h) {
     int exponent = (h >> 10) & 31, fraction = h & 1023;
@@ -544,9 +550,9 @@ static double half_value(uint16_t h) {
     return h & 0x8000 ? -size : size;
 }
 
-/* x rounded to `places` binary places after the leading one, no finer than 2^least, in double where
- * every step is exact. */
-static double rounded(double x, int places, int least, double overflow) {
+/* Rounds x to `places` binary digits after the leading one, but not finer than 2^least. Every step
+ * is exact in double. */
+static double round_to_digits(double x, int places, int least, double overflow) {
     if (x == 0 || isnan(x) || isinf(x)) return x;
     int exponent = ilogb(x) - places;
     if (exponent < least) exponent = least;
@@ -559,17 +565,19 @@ static void check_halves(gd_isa isa, const float *x, int n) {
     run_function(isa, "f32_to_f16", n, x, NULL, NULL, f16);
     run_function(isa, "f32_to_bf16", n, x, NULL, NULL, bf16);
     for (int i = 0; i < n; i++) {
-        double want = rounded(x[i], 10, -24, 65536), got = half_value(f16[i]);
-        double want_b = rounded(x[i], 7, -133, 0x1p128), got_b = float_of((uint32_t)bf16[i] << 16);
+        double expected = round_to_digits(x[i], 10, -24, 65536), got = half_value(f16[i]);
+        double want_b = round_to_digits(x[i], 7, -133, 0x1p128),
+               got_b = float_of((uint32_t)bf16[i] << 16);
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
-        if (isnan(x[i])) { /* quiet, with the leading bits of the payload, everywhere the same */
+        /* NaN is quiet, with the leading bits of the payload, in every instruction set */
+        if (isnan(x[i])) {
             if (f16[i] != ((bits >> 16 & 0x8000) | 0x7e00 | (bits >> 13 & 0x3ff)))
                 report_failure("f32_to_f16", isa, "loses a NaN");
             if (bf16[i] != (bits >> 16 | 0x40)) report_failure("f32_to_bf16", isa, "loses a NaN");
             continue;
         }
-        if (got != want || !signbit(got) != !signbit(want))
+        if (got != expected || !signbit(got) != !signbit(expected))
             report_failure("f32_to_f16", isa, "wrong");
         if (got_b != want_b || !signbit(got_b) != !signbit(want_b))
             report_failure("f32_to_bf16", isa, "wrong");
@@ -583,17 +591,19 @@ static void test_halves(void) {
         for (int i = 0; i < CHUNK; i++) h[i] = (uint16_t)i;
         run_function(isa, "f16_to_f32", CHUNK - 1, h, NULL, NULL, x);
         for (int i = 0; i < CHUNK - 1; i++) {
-            double want = half_value(h[i]);
+            double expected = half_value(h[i]);
             uint32_t bits;
             memcpy(&bits, &x[i], sizeof bits);
             uint32_t nan = (uint32_t)(i & 0x8000) << 16 | 0x7fc00000 | (uint32_t)(i & 0x3ff) << 13;
-            if (isnan(want) ? bits != nan : x[i] != want || !signbit(x[i]) != !signbit(want))
+            if (isnan(expected) ? bits != nan
+                                : x[i] != expected || !signbit(x[i]) != !signbit(expected))
                 report_failure("f16_to_f32", isa, "wrong");
         }
         run_function(isa, "bf16_to_f32", CHUNK - 1, h, NULL, NULL, x);
         for (int i = 0; i < CHUNK - 1; i++) {
-            float want = float_of((uint32_t)i << 16);
-            if (memcmp(&x[i], &want, sizeof want) != 0) report_failure("bf16_to_f32", isa, "wrong");
+            float expected = float_of((uint32_t)i << 16);
+            if (memcmp(&x[i], &expected, sizeof expected) != 0)
+                report_failure("bf16_to_f32", isa, "wrong");
         }
         /* the sample keeps the ties, whose low bits are 0x1000 and 0x8000 */
         uint64_t step = full_mode ? 1 : 1 << 10;
@@ -602,7 +612,8 @@ static void test_halves(void) {
             check_halves(isa, x, CHUNK);
             if (full_mode) continue;
             for (uint64_t i = 0; i < CHUNK; i++)
-                x[i] = float_of((uint32_t)(at + i * step + (draw_bits(&stream) & (step - 1))));
+                x[i] =
+                    float_of((uint32_t)(at + i * step + (draw_bits(&random_stream) & (step - 1))));
             check_halves(isa, x, CHUNK);
         }
     }
@@ -615,8 +626,8 @@ static void test_conversions(void) {
     float f32[N];
     double f64[N];
     for (int i = 0; i < N; i++) {
-        i32[i] = (int32_t)draw_bits(&stream) >> (i % 31);
-        i64[i] = (int64_t)draw_bits(&stream) >> (i % 63);
+        i32[i] = (int32_t)draw_bits(&random_stream) >> (i % 31);
+        i64[i] = (int64_t)draw_bits(&random_stream) >> (i % 63);
     }
     for (gd_isa isa = 0; isa <= best; isa++) {
         run_function(isa, "f32_from_i32", N, i32, NULL, NULL, f32);
@@ -634,7 +645,7 @@ static void test_conversions(void) {
     }
 }
 
-/* The sum folds the upper half of the lanes onto the lower until one is left. */
+/* The sum repeatedly adds the upper half of the lanes to the lower half. */
 static void test_hsum(void) {
     for (int round = 0; round < 100 * (int)(best + 1); round++) {
         gd_isa isa = gd_cpu_set_isa((gd_isa)(round % (int)(best + 1)));
@@ -653,7 +664,7 @@ static void test_hsum(void) {
     }
 }
 
-/* ---- Lanes and memory ------------------------------------------------------------------------ */
+/* --- lanes and memory ------------------------------------------------------------------------- */
 
 typedef union lanes {
     float f32[2 * SPECIALS];
@@ -663,15 +674,16 @@ typedef union lanes {
     char bytes[16 * SPECIALS];
 } lanes;
 
-/* Special and ordinary numbers for floats, any bits for integers. */
+/* Special and ordinary values for floats, any bits for integers. */
 static void fill_lanes(lanes *a, lanes *b, const char *type) {
     float s[SPECIALS];
     double sl[SPECIALS];
     int count = special_f32(s), count_l = special_f64(sl);
     for (int i = 0; i < 2 * SPECIALS; i++) {
-        int j = i / 2, other = (int)(draw_bits(&stream) % (unsigned)count);
+        int j = i / 2, other = (int)(draw_bits(&random_stream) % (unsigned)count);
         if (type[0] == 'i')
-            a->i64[i] = (int64_t)draw_bits(&stream), b->i64[i] = (int64_t)draw_bits(&stream);
+            a->i64[i] = (int64_t)draw_bits(&random_stream),
+            b->i64[i] = (int64_t)draw_bits(&random_stream);
         if (!strcmp(type, "f32")) {
             a->f32[i] = i % 2 ? (float)uniform(0, 2) : s[j % count];
             b->f32[i] = i % 2 ? 1.5f : s[other];
@@ -683,7 +695,7 @@ static void fill_lanes(lanes *a, lanes *b, const char *type) {
     }
 }
 
-/* The same bits, or NaN both. */
+/* Returns whether the lanes have the same bits or are both NaN. */
 static int same_lane(const char *type, const char *a, const char *b) {
     float x, y;
     double xl, yl;
@@ -698,7 +710,8 @@ static int same_lane(const char *type, const char *a, const char *b) {
     return memcmp(a, b, type[1] == '3' ? 4 : 8) == 0;
 }
 
-/* A lane's result is the same alone in a part vector, and at any place among any neighbours. */
+/* The result of a lane is the same alone in a partial vector, and at any position among any
+ * neighbors. */
 static void test_lanes_are_independent(void) {
     enum { N = 2 * SPECIALS };
     static lanes a, b, c, all, moved;
@@ -729,7 +742,7 @@ static void test_lanes_are_independent(void) {
     }
 }
 
-/* Part vectors end at the edge of a page that may not be touched, and leave what follows alone. */
+/* Partial vectors end at a guard page, and do not write beyond their end. */
 static void test_parts_stay_inside(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *map = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -746,30 +759,30 @@ static void test_parts_stay_inside(void) {
     for (gd_isa isa = 0; isa <= best; isa++)
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
             for (int n = 0; n <= 35; n++) {
-                char there[512];
-                memset(there, 0x55, sizeof there);
+                char buffer[512];
+                memset(buffer, 0x55, sizeof buffer);
                 char *edge = map + page;
                 memset(edge - 512, 1, 512);
                 run_function(isa, kinds[k].name, n, edge - (size_t)n * kinds[k].in, NULL, NULL,
-                             there);
-                for (size_t i = (size_t)n * kinds[k].out; i < sizeof there; i++)
-                    if (there[i] != 0x55)
+                             buffer);
+                for (size_t i = (size_t)n * kinds[k].out; i < sizeof buffer; i++)
+                    if (buffer[i] != 0x55)
                         report_failure(kinds[k].name, isa, "writes beyond its end");
-                run_function(isa, kinds[k].name, n, there, NULL, NULL,
+                run_function(isa, kinds[k].name, n, buffer, NULL, NULL,
                              edge - (size_t)n * kinds[k].out);
             }
     munmap(map, 2 * page);
 }
 
-/* ---- Speed ----------------------------------------------------------------------------------- */
+/* --- speed ------------------------------------------------------------------------------------ */
 
-static double now(void) {
+static double now_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void bench(const char *only) {
+static void run_benchmark(const char *only) {
     enum { N = 1 << 14 };
     static union {
         float f32[N];
@@ -796,9 +809,9 @@ static void bench(const char *only) {
         for (gd_isa isa = 0; isa <= best; isa++) {
             double least = 1;
             for (int round = 0; round < 60; round++) {
-                double start = now();
+                double start = now_seconds();
                 run_function(isa, name, N, &a, &b, &b, &out);
-                double t = now() - start;
+                double t = now_seconds() - start;
                 if (t < least) least = t;
             }
             printf("  %s %6.3f", gd_isa_name(isa), least * 1e9 / N);
@@ -810,13 +823,13 @@ static void bench(const char *only) {
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "", *only = argc > 2 ? argv[2] : NULL;
     best = gd_cpu_set_isa(GD_ISA_AVX512);
-    if (!strcmp(mode, "--bench")) return bench(only), 0;
+    if (!strcmp(mode, "--bench")) return run_benchmark(only), 0;
     full_mode = !strcmp(mode, "--full");
     print_table = full_mode || !strcmp(mode, "--table");
-    all_unary_f32(only);
+    test_all_unary_f32(only);
     if (!only) {
-        all_unary_f64();
-        all_binary();
+        test_all_unary_f64();
+        test_all_binary();
         test_ternary();
         test_integers();
         test_halves();

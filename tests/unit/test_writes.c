@@ -1,5 +1,5 @@
 /* test_writes.c - tensors and variables that are written several times in one call or run: each
- * read sees the write before it, as in eager code.
+ * read sees the previous write, as in eager code.
  */
 #include <math.h>
 
@@ -31,21 +31,21 @@ static model make_model(int kind) {
     return m;
 }
 
-static gd_tensor *normed(const model *m, gd_tensor *x) {
+static gd_tensor *apply_norm(const model *m, gd_tensor *x) {
     return gd_batch_norm(x, m->t[0], m->t[1], m->t[2], m->t[3], .training = true);
 }
 
-/* Batch norm three times, as in a step of a GAN; its statistics are read between. */
-static gd_tensors thrice(gd_tensors in, void *user) {
+/* Batch norm three times, as in a GAN step; its statistics are read in between. */
+static gd_tensors norm_three_times(gd_tensors in, void *user) {
     model *m = user;
     GD_NO_GRAD;
-    gd_tensor *a = normed(m, in.at[0]), *b = normed(m, gd_exp(a)),
+    gd_tensor *a = apply_norm(m, in.at[0]), *b = apply_norm(m, gd_exp(a)),
               *between = gd_mul(m->t[2], m->t[3]);
-    gd_tensor *c = normed(m, gd_add(b, between));
+    gd_tensor *c = apply_norm(m, gd_add(b, between));
     return gd_listed(a, b, between, c, gd_add(m->t[2], m->t[3]));
 }
 
-/* Steps of one optimizer one after the other, with new gradients for each, and with the same. */
+/* Two steps of one optimizer, with new gradients for each or with the same. */
 static gd_tensors two_steps(gd_tensors in, void *user) {
     model *m = user;
     gd_tensor *loss = NULL;
@@ -59,14 +59,14 @@ static gd_tensors two_steps(gd_tensors in, void *user) {
     return gd_listed(loss, gd_detach(gd_mul(m->t[0], m->t[1])));
 }
 
-/* Writes of all kinds to one tensor, in place, by an assign and by ops that update it. */
-static gd_tensors mixed(gd_tensors in, void *user) {
+/* Writes of all kinds to one tensor: in place, by an assign and by ops that update it. */
+static gd_tensors write_in_all_ways(gd_tensors in, void *user) {
     model *m = user;
     gd_tensor *x = gd_sum(in.at[0], .axis = gd_dims(0)), *t = m->t[2],
               *lr = gd_scalar_of(0.1, GD_F64);
     GD_NO_GRAD;
     gd_mul_(t, gd_cos(x));
-    normed(m, in.at[0]);
+    apply_norm(m, in.at[0]);
     gd_tensor *first = gd_exp(t);
     gd_assign(t, gd_add(t, gd_scalar_of(0.5, GD_F64)));
     gd_sgd_step(t, x, lr);
@@ -74,7 +74,7 @@ static gd_tensors mixed(gd_tensors in, void *user) {
     gd_tensor *second = gd_add(t, m->t[4]);
     gd_sub_(t, first);
     gd_assign(m->t[3], t);
-    normed(m, in.at[0]);
+    apply_norm(m, in.at[0]);
     return gd_listed(first, second, gd_tanh(t));
 }
 
@@ -102,13 +102,15 @@ static void check_function(gd_body fn, const char *name) {
         }
 }
 
-CLEAN_TEST(statistics_are_updated_each_time) { check_function(thrice, "thrice"); }
+CLEAN_TEST(running_statistics_are_updated_by_each_write) {
+    check_function(norm_three_times, "thrice");
+}
 CLEAN_TEST(an_optimizer_takes_several_steps_in_one_call) { check_function(two_steps, "two steps"); }
-CLEAN_TEST(writes_of_all_kinds_follow_each_other) { check_function(mixed, "mixed"); }
+CLEAN_TEST(several_writes_of_all_kinds_work) { check_function(write_in_all_ways, "mixed"); }
 
-/* The gradient of what was computed before a write is that of the value before it. (Eager code
- * refuses this: the value is gone.) */
-static gd_tensors write_then_walk(gd_tensors in, void *user) {
+/* The gradient of a value computed before a write uses the value before the write. (Eager code
+ * fails here: the value is overwritten.) */
+static gd_tensors write_before_backward(gd_tensors in, void *user) {
     model *m = user;
     gd_tensor *loss = gd_sum(gd_mul(gd_square(m->t[0]), gd_mul(m->t[4], in.at[0])));
     {
@@ -120,35 +122,35 @@ static gd_tensors write_then_walk(gd_tensors in, void *user) {
     return gd_listed(gd_grad(gd_list(loss), gd_list(m->t[0])).at[0]);
 }
 
-CLEAN_TEST(gradients_are_of_what_was_read) {
+CLEAN_TEST(gradients_use_the_value_that_was_read) {
     for (int level = 0; level <= 2; level++) {
         GD_SCOPE;
         model m = make_model(0);
         gd_tensor *x = gd_randn(gd_dims(3), .dtype = GD_F64);
         gd_tensor *two = gd_scalar_of(2, GD_F64);
-        gd_tensor *want = gd_mul(gd_mul(gd_clone(gd_detach(m.t[0])), two), gd_mul(m.t[4], x));
+        gd_tensor *expected = gd_mul(gd_mul(gd_clone(gd_detach(m.t[0])), two), gd_mul(m.t[4], x));
         gd_tensor *got = NULL;
         GD_NO_GRAD;
-        got = gd_jit_call(gd_jit_new(write_then_walk, &m, .level = level), gd_list(x)).at[0];
-        CHECK_SAYING(!gd_failed() && tensors_distance(got, want) < 1e-12, "level %d: %s", level,
+        got = gd_jit_call(gd_jit_new(write_before_backward, &m, .level = level), gd_list(x)).at[0];
+        CHECK_SAYING(!gd_failed() && tensors_distance(got, expected) < 1e-12, "level %d: %s", level,
                      gd_error_message());
     }
 }
 
 /* Called with the tape on: batch norm twice, its gradient and its statistics. */
-static gd_tensors twice_on_tape(gd_tensors in, void *user) {
-    return gd_listed(normed(user, gd_sin(normed(user, in.at[0]))));
+static gd_tensors norm_twice(gd_tensors in, void *user) {
+    return gd_listed(apply_norm(user, gd_sin(apply_norm(user, in.at[0]))));
 }
 
-CLEAN_TEST(calls_on_the_tape_write_several_times_and_once_only) {
+CLEAN_TEST(recorded_calls_perform_each_write_once) {
     for (int level = 0; level <= 2; level += 2) {
         GD_SCOPE;
         model a = make_model(0), b = make_model(0);
-        gd_jit *jit = gd_jit_new(twice_on_tape, &a, .level = level);
+        gd_jit *jit = gd_jit_new(norm_twice, &a, .level = level);
         for (int call = 0; call < 3; call++) {
             gd_tensor *x = gd_randn(gd_dims(5, 3), .dtype = GD_F64);
             gd_backward(gd_sum(gd_exp(gd_jit_call(jit, gd_list(x)).at[0])));
-            gd_backward(gd_sum(gd_exp(twice_on_tape(gd_list(x), &b).at[0])));
+            gd_backward(gd_sum(gd_exp(norm_twice(gd_list(x), &b).at[0])));
             CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
             if (gd_failed()) return;
             for (int i = 0; i < 4; i++) CHECK(tensors_distance(a.t[i], b.t[i]) <= 1e-12);
@@ -158,7 +160,7 @@ CLEAN_TEST(calls_on_the_tape_write_several_times_and_once_only) {
     }
 }
 
-/* A branch and a loop read what was written before them. */
+/* A branch and a loop read earlier writes. */
 static gd_tensors add_mean(gd_tensors in, void *user) {
     return gd_listed(gd_add(in.at[0], ((model *)user)->t[2]));
 }
@@ -173,14 +175,14 @@ static gd_tensors is_near(gd_tensors in, void *user) {
 static gd_tensors read_in_bodies(gd_tensors in, void *user) {
     model *m = user;
     GD_NO_GRAD;
-    gd_tensor *x = gd_sum(gd_square(normed(m, in.at[0])), .axis = gd_dims(0));
+    gd_tensor *x = gd_sum(gd_square(apply_norm(m, in.at[0])), .axis = gd_dims(0));
     gd_tensor *y =
         gd_cond(gd_gt(gd_sum(x), gd_scalar_of(0, GD_F64)), add_mean, sub_mean, gd_list(x), m).at[0];
-    normed(m, in.at[0]);
+    apply_norm(m, in.at[0]);
     return gd_listed(y, gd_while_loop(is_near, add_mean, gd_list(y), m, .max_steps = 7).at[0]);
 }
 
-CLEAN_TEST(bodies_read_what_was_written_before_them) { check_function(read_in_bodies, "bodies"); }
+CLEAN_TEST(loop_bodies_read_earlier_writes) { check_function(read_in_bodies, "bodies"); }
 
 static gd_tensors write_and_read_view(gd_tensors in, void *user) {
     gd_tensor **pair = user;
@@ -188,7 +190,7 @@ static gd_tensors write_and_read_view(gd_tensors in, void *user) {
     return gd_listed(gd_mul(pair[1], in.at[0]));
 }
 
-CLEAN_TEST(other_views_of_what_was_written_are_refused_unless_they_are_apart) {
+CLEAN_TEST(reading_another_view_of_written_memory_fails_if_it_overlaps) {
     GD_SCOPE;
     gd_tensor *all = gd_zeros(gd_dims(2, 3)), *x = gd_ones(gd_dims(3));
     gd_tensor *overlapping[] = {gd_select(all, 0, 0), gd_slice(all, .axis = 1, .stop = 1)},
@@ -203,20 +205,20 @@ CLEAN_TEST(other_views_of_what_was_written_are_refused_unless_they_are_apart) {
 
 /* --- graphs ----------------------------------------------------------------------------------- */
 
-/* Reads between the writes of a variable; `loop` makes the run one without a plan. */
-CLEAN_TEST(reads_in_a_graph_see_the_writes_that_were_built_before_them) {
-    for (int way = 0; way < 3; way++)
+/* Reads between the writes of a variable; with `loop` the run has no plan. */
+CLEAN_TEST(reads_in_a_graph_see_earlier_writes) {
+    for (int mode = 0; mode < 3; mode++)
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;
             gd_graph *graph = gd_graph_new();
             gd_tensor *v, *x, *before, *between, *after, *one, *two, *view;
             {
                 GD_GRAPH(graph);
-                x = gd_placeholder(gd_dims(way == 1 ? GD_ANY : 3));
+                x = gd_placeholder(gd_dims(mode == 1 ? GD_ANY : 3));
                 v = gd_variable(gd_full(gd_dims(3), 1));
-                view = gd_reshape(v, gd_dims(3, 1)); /* of the value at this point */
+                view = gd_reshape(v, gd_dims(3, 1)); /* a view of the value at this point */
                 gd_tensor *add =
-                    way == 2 ? gd_sum(gd_masked_select(x, gd_gt(x, gd_scalar(0)))) : gd_sum(x);
+                    mode == 2 ? gd_sum(gd_masked_select(x, gd_gt(x, gd_scalar(0)))) : gd_sum(x);
                 before = gd_mul(v, gd_scalar(1));
                 one = gd_assign(v, gd_add(v, add));
                 between = gd_mul(v, gd_scalar(1));
@@ -227,14 +229,15 @@ CLEAN_TEST(reads_in_a_graph_see_the_writes_that_were_built_before_them) {
             gd_tensor *given = gd_ones(gd_dims(3));
             gd_tensors r = gd_session_run(s, gd_feed(x, given),
                                           gd_list(after, one, between, two, before, view));
-            const double want[] = {40, 4, 4, 40, 1, 1};
-            CHECK_SAYING(!gd_failed(), "way %d: %s", way, gd_error_message());
+            const double expected[] = {40, 4, 4, 40, 1, 1};
+            CHECK_SAYING(!gd_failed(), "mode %d: %s", mode, gd_error_message());
             if (gd_failed()) return;
             for (int i = 0; i < 6; i++)
-                CHECK_SAYING(gd_item(gd_max(r.at[i])) == want[i], "way %d, level %d, fetch %d: %g",
-                             way, level, i, gd_item(gd_max(r.at[i])));
+                CHECK_SAYING(gd_item(gd_max(r.at[i])) == expected[i],
+                             "mode %d, level %d, fetch %d: %g", mode, level, i,
+                             gd_item(gd_max(r.at[i])));
             CHECK(gd_item(gd_max(gd_session_get(s, v))) == 40);
-            /* a run does what its fetches need: no write, one of them, both */
+            /* a run performs only what its fetches need: no write, one write, both */
             CHECK(gd_item(gd_max(gd_session_run(s, gd_feed(x, given), gd_list(after)).at[0])) ==
                   40);
             r = gd_session_run(s, gd_feed(x, given), gd_list(after, one));
@@ -242,14 +245,15 @@ CLEAN_TEST(reads_in_a_graph_see_the_writes_that_were_built_before_them) {
         }
 }
 
-static gd_tensors times_outside(gd_tensors in, void *outside) {
+static gd_tensors multiply_captured(gd_tensors in, void *outside) {
     return gd_listed(gd_mul(in.at[0], outside));
 }
-static gd_tensors nested_times_outside(gd_tensors in, void *outside) {
-    return gd_cond(gd_gt(in.at[0], gd_scalar(0)), times_outside, times_outside, in, outside);
+static gd_tensors multiply_captured_in_branch(gd_tensors in, void *outside) {
+    return gd_cond(gd_gt(in.at[0], gd_scalar(0)), multiply_captured, multiply_captured, in,
+                   outside);
 }
 
-CLEAN_TEST(a_branch_sees_what_the_graph_has_written_to_a_tensor_outside_before) {
+CLEAN_TEST(a_branch_sees_earlier_writes_to_a_captured_tensor) {
     GD_SCOPE;
     gd_tensor *outside = gd_scalar(1), *other = gd_scalar(7), *x, *before, *write, *after;
     gd_graph *graph = gd_graph_new();
@@ -257,11 +261,12 @@ CLEAN_TEST(a_branch_sees_what_the_graph_has_written_to_a_tensor_outside_before) 
         GD_GRAPH(graph);
         x = gd_placeholder(gd_dims());
         gd_tensor *choice = gd_gt(x, gd_scalar(0));
-        before = gd_cond(choice, times_outside, times_outside, gd_list(x), outside).at[0];
+        before = gd_cond(choice, multiply_captured, multiply_captured, gd_list(x), outside).at[0];
         write = gd_assign(outside, gd_scalar(5));
-        after = gd_cond(choice, nested_times_outside, times_outside, gd_list(x), outside).at[0];
-        after =
-            gd_add(after, gd_cond(choice, times_outside, times_outside, gd_list(x), other).at[0]);
+        after = gd_cond(choice, multiply_captured_in_branch, multiply_captured, gd_list(x), outside)
+                    .at[0];
+        after = gd_add(
+            after, gd_cond(choice, multiply_captured, multiply_captured, gd_list(x), other).at[0]);
     }
     for (int level = 0; level <= 2; level++) {
         const float one = 1;
@@ -275,7 +280,7 @@ CLEAN_TEST(a_branch_sees_what_the_graph_has_written_to_a_tensor_outside_before) 
     }
 }
 
-CLEAN_TEST(gradients_in_a_graph_are_of_what_was_read) {
+CLEAN_TEST(gradients_in_a_graph_use_the_value_that_was_read) {
     for (int any = 0; any < 2; any++)
         for (int level = 0; level <= 2; level++) {
             GD_SCOPE;
@@ -313,9 +318,9 @@ CLEAN_TEST(a_graph_updates_as_often_as_eager_code) {
                 gd_optimizer *o = kind == 0   ? gd_optim_sgd(leaves, .lr = 0.1)
                                   : kind == 1 ? gd_optim_sgd(leaves, .lr = 0.1, .momentum = 0.9)
                                               : gd_optim_adam(leaves, .lr = 0.1);
-                gd_tensor *h = normed(&m, gd_sin(normed(&m, x)));
+                gd_tensor *h = apply_norm(&m, gd_sin(apply_norm(&m, x)));
                 gd_tensor *one = gd_minimize(o, gd_sum(gd_square(h)));
-                y = gd_sum(gd_exp(normed(&m, x)));
+                y = gd_sum(gd_exp(apply_norm(&m, x)));
                 done = gd_group(gd_list(one, gd_minimize(o, y)));
             }
             gd_session *s = gd_session_new(graph, .level = level);
@@ -323,15 +328,15 @@ CLEAN_TEST(a_graph_updates_as_often_as_eager_code) {
                 gd_tensor *given = gd_randn(gd_dims(4, 3), .dtype = GD_F64);
                 gd_tensors r = gd_session_run(s, gd_feed(x, given), gd_list(y, done));
                 gd_optimizer_zero_grad(n.optimizer);
-                gd_backward(gd_sum(gd_square(normed(&n, gd_sin(normed(&n, given))))));
+                gd_backward(gd_sum(gd_square(apply_norm(&n, gd_sin(apply_norm(&n, given))))));
                 gd_optimizer_step(n.optimizer);
                 gd_optimizer_zero_grad(n.optimizer);
-                gd_tensor *want = gd_sum(gd_exp(normed(&n, given)));
-                gd_backward(want);
+                gd_tensor *expected = gd_sum(gd_exp(apply_norm(&n, given)));
+                gd_backward(expected);
                 gd_optimizer_step(n.optimizer);
                 CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
                 if (gd_failed()) return;
-                double most = tensors_distance(r.at[0], want);
+                double most = tensors_distance(r.at[0], expected);
                 for (int i = 0; i < 4; i++)
                     most = fmax(most, tensors_distance(gd_session_get(s, m.t[i]), n.t[i]));
                 CHECK_SAYING(most <= (level == 0 ? 0 : 1e-10),

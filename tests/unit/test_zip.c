@@ -1,4 +1,4 @@
-/* test_zip.c - what format/zip.h, inflate.h and crc32.h promise. */
+/* test_zip.c - ZIP archives, inflate and CRC-32 (format/zip.h, inflate.h, crc32.h). */
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -62,9 +62,9 @@ static gd_status read_stream(void *source, void *buffer, size_t bytes) {
     return gd_zip_stream_read(source, buffer, bytes);
 }
 
-/* Reads all entries of an archive in pieces; GD_OK when all of it is right. */
+/* Reads all entries of an archive in pieces; GD_OK if all of them are valid. */
 static gd_status read_everything(const void *data, size_t bytes) {
-    /* exactly as large, so that AddressSanitizer sees a read beyond it */
+    /* a heap copy of exactly this size, so that AddressSanitizer detects reads beyond it */
     void *copy = malloc(bytes ? bytes : 1);
     memcpy(copy, data, bytes);
     gd_file_reader *file;
@@ -90,7 +90,7 @@ static gd_status read_everything(const void *data, size_t bytes) {
 
 /* --- checksums and inflate -------------------------------------------------------------------- */
 
-TEST(checksum_of_known_text) {
+TEST(crc32_of_known_text_is_correct) {
     CHECK(gd_crc32(0, "", 0) == 0);
     CHECK(gd_crc32(0, "123456789", 9) == 0xCBF43926);
     const char *text = "The quick brown fox jumps over the lazy dog";
@@ -101,10 +101,10 @@ TEST(checksum_of_known_text) {
 
 typedef struct bytes_source {
     const uint8_t *at;
-    size_t left, most; /* the most bytes at a time */
+    size_t left, most; /* `most` is the largest number of bytes for each call */
 } bytes_source;
 
-static gd_status fetch(void *source, uint8_t *buffer, size_t room, size_t *got) {
+static gd_status fetch_bytes(void *source, uint8_t *buffer, size_t room, size_t *got) {
     bytes_source *s = source;
     *got = room < s->left ? room : s->left;
     if (*got > s->most) *got = s->most;
@@ -117,7 +117,7 @@ static gd_status fetch(void *source, uint8_t *buffer, size_t room, size_t *got) 
 static gd_status inflate_all(const uint8_t *data, size_t bytes, size_t most, size_t step,
                              char *text, size_t room, size_t *length) {
     bytes_source source = {data, bytes, most};
-    gd_inflate *z = gd_inflate_new("t", fetch, &source);
+    gd_inflate *z = gd_inflate_new("t", fetch_bytes, &source);
     gd_status status = GD_OK;
     *length = 0;
     for (size_t got = 1; status == GD_OK && got > 0 && *length < room;) {
@@ -129,7 +129,7 @@ static gd_status inflate_all(const uint8_t *data, size_t bytes, size_t most, siz
     return status;
 }
 
-TEST(blocks_of_every_kind) {
+TEST(deflate_blocks_of_every_kind_are_read) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -142,7 +142,7 @@ TEST(blocks_of_every_kind) {
          "abc",
          8, "abc", 3},                                 /* stored */
         {"\x4b\x4c\x4a\x06\x00", 5, "abc", 3},         /* fixed */
-        {"\x4b\x4c\x84\x01\x00", 5, "aaaaaaaaaa", 10}, /* a copy over itself */
+        {"\x4b\x4c\x84\x01\x00", 5, "aaaaaaaaaa", 10}, /* an overlapping copy */
         {"\x00\x02\x00\xfd\xff"
          "ab"
          "\x4b\x06\x00",
@@ -159,7 +159,7 @@ TEST(blocks_of_every_kind) {
         }
 }
 
-TEST(damaged_blocks_are_refused) {
+TEST(damaged_blocks_fail) {
     static const struct {
         const char *bytes;
         size_t size;
@@ -167,7 +167,7 @@ TEST(damaged_blocks_are_refused) {
     } cases[] = {
         {"", 0, "they end too early"},
         {"\x4b\x4c\x4a", 3, "they end too early"},
-        {"\x07", 1, "a block of no known kind"},
+        {"\x07", 1, "a block of an unknown type"},
         {"\x01\x03\x00\xfd\xff"
          "abc",
          8, "a stored block whose two lengths differ"},
@@ -176,7 +176,7 @@ TEST(damaged_blocks_are_refused) {
          7, "they end too early"},
         {"\x03\x02", 2, "a copy from before the beginning"},
         {"\xfc\x00\x00", 3, "too many codes"},
-        {"\x04\x00\x00\x00\x00\x00", 6, "a code without a symbol"},
+        {"\x04\x00\x00\x00\x00\x00", 6, "a code that has no symbol"},
         {"\x04\x00\xfe\xff", 4, "impossible code lengths"},
         {"\x04\x00\x92\x04", 4, "impossible code lengths"},
     };
@@ -194,7 +194,7 @@ TEST(damaged_blocks_are_refused) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-TEST(compressed_archive_of_numpy) {
+TEST(a_compressed_archive_of_numpy_is_read) {
     gd_file_reader *file;
     gd_zip_reader *zip;
     CHECK(open_memory(compressed_npz, sizeof compressed_npz, &file, &zip) == GD_OK);
@@ -215,7 +215,7 @@ TEST(compressed_archive_of_numpy) {
         CHECK(gd_zip_stream_read(s, item, 4) == GD_OK);
         CHECK(gd_get_u32(item) == (uint32_t)(i * 7 % 23));
     }
-    CHECK(gd_zip_stream_read(s, &h, 1) == GD_E_FORMAT); /* there is no more */
+    CHECK(gd_zip_stream_read(s, &h, 1) == GD_E_FORMAT); /* the stream has ended */
     gd_zip_stream_close(s);
 
     CHECK(gd_zip_stream_open(&s, zip, b) == GD_OK);
@@ -245,8 +245,9 @@ static void put_text(builder *b, const char *text) {
     b->at += strlen(text);
 }
 
-/* One stored entry "a" holding "hello", with every number that can be in Zip64's places. */
-static size_t zip64_archive(builder *b, uint64_t bytes, uint64_t offset, uint64_t count) {
+/* One stored entry "a" with the text "hello"; every number that Zip64 can hold is in a Zip64
+ * field. */
+static size_t make_zip64_archive(builder *b, uint64_t bytes, uint64_t offset, uint64_t count) {
     memset(b, 0, sizeof *b);
     b->at = b->bytes;
     put32(b, 0x04034b50), put16(b, 45), put16(b, 0), put16(b, 0), put32(b, 0);
@@ -258,7 +259,7 @@ static size_t zip64_archive(builder *b, uint64_t bytes, uint64_t offset, uint64_
     put32(b, gd_crc32(0, "hello", 5)), put32(b, UINT32_MAX), put32(b, UINT32_MAX);
     put16(b, 1), put16(b, 36), put16(b, 0), put16(b, 0), put16(b, 0), put32(b, 0);
     put32(b, UINT32_MAX), put_text(b, "a");
-    put16(b, 0x9999), put16(b, 4), put32(b, 0); /* somebody else's extra field */
+    put16(b, 0x9999), put16(b, 4), put32(b, 0); /* an extra field of another program */
     put16(b, 1), put16(b, 24), put64(b, bytes), put64(b, bytes), put64(b, offset);
     uint64_t end64 = (uint64_t)(b->at - b->bytes);
     put32(b, 0x06064b50), put64(b, 44), put16(b, 45), put16(b, 45), put32(b, 0), put32(b, 0);
@@ -271,7 +272,7 @@ static size_t zip64_archive(builder *b, uint64_t bytes, uint64_t offset, uint64_
 
 TEST(zip64_archives_are_read) {
     builder b;
-    size_t size = zip64_archive(&b, 5, 0, 1);
+    size_t size = make_zip64_archive(&b, 5, 0, 1);
     CHECK(read_everything(b.bytes, size) == GD_OK);
     gd_file_reader *file;
     gd_zip_reader *zip;
@@ -286,23 +287,23 @@ TEST(zip64_archives_are_read) {
     gd_file_reader_close(file);
 }
 
-TEST(lying_archives_are_refused) {
+TEST(archives_with_false_sizes_fail) {
     builder b;
-    CHECK(read_everything(b.bytes, zip64_archive(&b, 6, 0, 1)) == GD_E_FORMAT);
-    CHECK(read_everything(b.bytes, zip64_archive(&b, UINT64_MAX, 0, 1)) == GD_E_FORMAT);
-    CHECK(read_everything(b.bytes, zip64_archive(&b, 5, 1, 1)) == GD_E_FORMAT);
-    CHECK(read_everything(b.bytes, zip64_archive(&b, 5, UINT64_MAX, 1)) == GD_E_FORMAT);
-    CHECK(read_everything(b.bytes, zip64_archive(&b, 5, 0, 2)) == GD_E_FORMAT);
-    CHECK(read_everything(b.bytes, zip64_archive(&b, 5, 0, UINT64_MAX)) == GD_E_FORMAT);
+    CHECK(read_everything(b.bytes, make_zip64_archive(&b, 6, 0, 1)) == GD_E_FORMAT);
+    CHECK(read_everything(b.bytes, make_zip64_archive(&b, UINT64_MAX, 0, 1)) == GD_E_FORMAT);
+    CHECK(read_everything(b.bytes, make_zip64_archive(&b, 5, 1, 1)) == GD_E_FORMAT);
+    CHECK(read_everything(b.bytes, make_zip64_archive(&b, 5, UINT64_MAX, 1)) == GD_E_FORMAT);
+    CHECK(read_everything(b.bytes, make_zip64_archive(&b, 5, 0, 2)) == GD_E_FORMAT);
+    CHECK(read_everything(b.bytes, make_zip64_archive(&b, 5, 0, UINT64_MAX)) == GD_E_FORMAT);
 
-    /* A deflated entry that claims more than its bytes can give: refused by the directory. */
+    /* A deflated entry that claims more than its bytes can give: the directory check fails. */
     uint8_t copy[sizeof compressed_npz];
     memcpy(copy, compressed_npz, sizeof copy);
     uint8_t *entry = memmem(copy, sizeof copy, "PK\x01\x02", 4);
     gd_put_u32(entry + 24, 0x7FFFFFFF);
     CHECK(read_everything(copy, sizeof copy) == GD_E_FORMAT);
     CHECK(strstr(gd_latest_failure(), "claims more bytes") != NULL);
-    /* One that claims a little more, or less, than it holds: noticed at its end. */
+    /* An entry that claims a little more, or less, than it holds: detected at its end. */
     for (int by = -1; by <= 1; by += 2) {
         memcpy(copy, compressed_npz, sizeof copy);
         gd_put_u32(entry + 24, (uint32_t)((int)gd_get_u32(entry + 24) + by));
@@ -318,12 +319,12 @@ TEST(lying_archives_are_refused) {
     CHECK(read_everything(copy, sizeof copy) == GD_E_UNSUPPORTED); /* encrypted */
 }
 
-TEST(cut_off_or_changed_is_survived) {
+TEST(truncated_or_changed_files_do_not_crash) {
     CHECK(read_everything(compressed_npz, sizeof compressed_npz) == GD_OK);
     for (size_t size = 0; size < sizeof compressed_npz; size++)
         CHECK(read_everything(compressed_npz, size) == GD_E_FORMAT);
     builder b;
-    size_t zip64_size = zip64_archive(&b, 5, 0, 1);
+    size_t zip64_size = make_zip64_archive(&b, 5, 0, 1);
     for (size_t size = 0; size < zip64_size; size++)
         CHECK(read_everything(b.bytes, size) == GD_E_FORMAT);
 
@@ -347,7 +348,7 @@ TEST(cut_off_or_changed_is_survived) {
         }
 }
 
-TEST(no_memory_to_read_is_a_status) {
+TEST(failed_allocations_while_reading_return_a_status) {
     for (fault_walk w = {.what = "reading"}; fault_next(&w);) {
         fault_begin(&w);
         gd_status status = read_everything(compressed_npz, sizeof compressed_npz);
@@ -390,7 +391,7 @@ TEST(written_archives_read_back) {
     gd_zip_reader_close(zip);
     gd_file_reader_close(file);
 
-    /* the same contents are the same bytes */
+    /* equal contents give equal bytes */
     char *again;
     size_t again_bytes;
     CHECK(write_example() == GD_OK);
@@ -400,7 +401,7 @@ TEST(written_archives_read_back) {
     gd_free(again);
 }
 
-TEST(more_entries_than_16_bits_count) {
+TEST(archives_may_have_more_than_65535_entries) {
     enum { COUNT = 66000 };
     gd_zip_writer *w;
     CHECK(gd_zip_writer_begin(&w, path) == GD_OK);
@@ -420,7 +421,7 @@ TEST(more_entries_than_16_bits_count) {
     gd_file_reader_close(file);
 }
 
-TEST(misuse_is_refused) {
+TEST(misuse_fails) {
     unlink(path);
     gd_zip_writer *zip;
     CHECK(gd_zip_writer_begin(&zip, path) == GD_OK);
@@ -430,9 +431,9 @@ TEST(misuse_is_refused) {
     CHECK(gd_zip_writer_entry(zip, "twice") == GD_OK);
     CHECK(gd_zip_writer_entry(zip, "twice") == GD_OK);
     CHECK(gd_zip_writer_commit(zip) == GD_E_ARGUMENT);
-    CHECK(!file_exists(path)); /* nothing was put there */
+    CHECK(!file_exists(path)); /* no file was created */
     CHECK(gd_zip_writer_begin(&zip, path) == GD_OK);
-    CHECK(gd_zip_writer_commit(zip) == GD_OK); /* an empty archive is one */
+    CHECK(gd_zip_writer_commit(zip) == GD_OK); /* an empty archive is valid */
     char *data;
     size_t bytes;
     CHECK(gd_file_read_all(path, &data, &bytes) == GD_OK);
@@ -441,7 +442,7 @@ TEST(misuse_is_refused) {
     gd_zip_writer_cancel(NULL);
 }
 
-TEST(no_memory_to_write_is_a_status) {
+TEST(failed_allocations_while_writing_return_a_status) {
     for (fault_walk w = {.what = "writing"}; fault_next(&w);) {
         unlink(path);
         fault_begin(&w);

@@ -1,4 +1,4 @@
-/* test_zoo.c - ready networks. */
+/* test_zoo.c - the ready-made networks. */
 #include <string.h>
 
 #include "clean_test.h"
@@ -14,7 +14,7 @@ static void check_net(gd_module *net, gd_tensor *x, int64_t parameters, int64_t 
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(networks_for_images_have_the_known_numbers_of_parameters) {
+CLEAN_TEST(image_networks_have_the_published_parameter_counts) {
     GD_SCOPE;
     check_net(gd_zoo_lenet(), gd_randn(gd_dims(2, 1, 28, 28)), 61706, 10);
     check_net(gd_zoo_resnet18(), gd_randn(gd_dims(2, 3, 64, 64)), 11689512, 1000);
@@ -23,15 +23,15 @@ CLEAN_TEST(networks_for_images_have_the_known_numbers_of_parameters) {
               11689512 - 993 * 513, 7);
 }
 
-/* --- networks whose graph follows from tokens ------------------------------------------------- */
+/* --- networks whose graph depends on tokens --------------------------------------------------- */
 
-static gd_tensor *tokens_of(int64_t n, const int64_t *tokens) {
+static gd_tensor *token_tensor(int64_t n, const int64_t *tokens) {
     return gd_from_array(gd_dims(n), GD_I64, tokens);
 }
 #define TOKENS(...) \
-    tokens_of(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+    token_tensor(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
 
-CLEAN_TEST(a_tree_net_computes_along_the_tree) {
+CLEAN_TEST(a_tree_net_evaluates_the_tree) {
     GD_SCOPE;
     gd_module *net = gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3, .outputs = 5);
     gd_tensor *table = gd_module_tensor(net, "table");
@@ -43,8 +43,8 @@ CLEAN_TEST(a_tree_net_computes_along_the_tree) {
     gd_tensor *y = gd_module_forward(net, TOKENS(2, 0, 3, 5, 4)); /* 2 + 0 * 3 */
     CHECK(gd_tensor_dim(y, 0) == 1 && gd_tensor_dim(y, 1) == 5);
     CHECK(tensors_distance(y, by_hand) == 0);
-    gd_tensor *other =
-        gd_module_forward(net, TOKENS(0, 3, 5, 2, 4)); /* 0 * 3 + 2: the operands are not one bag */
+    /* 0 * 3 + 2: the order of the operands matters */
+    gd_tensor *other = gd_module_forward(net, TOKENS(0, 3, 5, 2, 4));
     CHECK(tensors_distance(y, other) > 0);
     CHECK(gd_item(gd_max(gd_abs(
               gd_sub(y, gd_module_forward(gd_module_clone(net), TOKENS(2, 0, 3, 5, 4)))))) == 0);
@@ -66,31 +66,30 @@ CLEAN_TEST(a_modular_net_runs_programs) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* The call fails, and says these words. */
-static void check_refused(gd_module *net, gd_tensor *tokens, const char *words) {
+/* Checks that the call fails with these words. */
+static void check_fails(gd_module *net, gd_tensor *tokens, const char *words) {
     CHECK(gd_tensor_is_error(gd_module_forward(net, tokens)));
     CHECK_SAYING(says(words) && says("tree_net: ") && says("test_zoo.c:"), "%s",
                  gd_error_message());
     gd_clear_error();
 }
 
-CLEAN_TEST(bad_tokens_are_refused_with_the_reason) {
+CLEAN_TEST(invalid_tokens_fail_with_the_reason) {
     GD_SCOPE;
     gd_module *net = gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3);
-    check_refused(net, TOKENS(1, 4),
-                  "token 1 is the operator 4 on 2 states, but there is 1 before it; tokens are in "
-                  "postfix order");
-    check_refused(net, TOKENS(4),
-                  "token 0 is the operator 4 on 2 states, but there are 0 before it");
-    check_refused(net, TOKENS(1, 2, 3, 4),
-                  "2 states are left after the last of 4 tokens; there must be one, the root");
-    check_refused(net, TOKENS(1, 6, 4), "token 1 is 6; leaves are 0 to 3, operators 4 to 5");
-    check_refused(net, TOKENS(-1), "token 0 is -1; leaves are 0 to 3, operators 4 to 5");
-    check_refused(net, gd_zeros(gd_dims(0), .dtype = GD_I64), "0 states are left");
-    check_refused(net, gd_zeros(gd_dims(2, 2), .dtype = GD_I64),
-                  "the tokens are i64 of rank 2; they must be i64 of rank 1");
-    check_refused(net, gd_zeros(gd_dims(2)), "the tokens are f32 of rank 1; they must be i64");
-    check_refused(net, NULL, "the tokens are NULL");
+    check_fails(net, TOKENS(1, 4),
+                "token 1 is the operator 4 on 2 states, but there is 1 before it; tokens are in "
+                "postfix order");
+    check_fails(net, TOKENS(4), "token 0 is the operator 4 on 2 states, but there are 0 before it");
+    check_fails(net, TOKENS(1, 2, 3, 4),
+                "2 states are left after the last of 4 tokens; there must be one, the root");
+    check_fails(net, TOKENS(1, 6, 4), "token 1 is 6; leaves are 0 to 3, operators 4 to 5");
+    check_fails(net, TOKENS(-1), "token 0 is -1; leaves are 0 to 3, operators 4 to 5");
+    check_fails(net, gd_zeros(gd_dims(0), .dtype = GD_I64), "0 states are left");
+    check_fails(net, gd_zeros(gd_dims(2, 2), .dtype = GD_I64),
+                "the tokens are i64 of rank 2; they must be i64 of rank 1");
+    check_fails(net, gd_zeros(gd_dims(2)), "the tokens are f32 of rank 1; they must be i64");
+    check_fails(net, NULL, "the tokens are NULL");
     gd_module_forward(net, TOKENS(1), TOKENS(1));
     CHECK_SAYING(says("it takes 1 input (tokens), not 2"), "%s", gd_error_message());
 }
@@ -98,16 +97,17 @@ CLEAN_TEST(bad_tokens_are_refused_with_the_reason) {
 typedef struct {
     gd_module *net;
     gd_tensor *tokens;
-} captured;
+} captured_tokens;
 
 static gd_tensors run_captured(gd_tensors in, void *user) {
-    captured *c = user;
+    captured_tokens *c = user;
     return gd_listed(gd_module_forward(c->net, in.count ? in.at[0] : c->tokens));
 }
 
-CLEAN_TEST(a_jit_reads_tokens_from_outside_and_no_symbols) {
+CLEAN_TEST(a_jit_reads_captured_tokens_but_not_symbols) {
     GD_SCOPE;
-    captured c = {gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3), TOKENS(2, 0, 3, 5, 4)};
+    captured_tokens c = {gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3),
+                         TOKENS(2, 0, 3, 5, 4)};
     gd_jit *jit = gd_jit_new(run_captured, &c, .level = 0);
     gd_tensor *y = gd_module_forward(c.net, c.tokens);
     CHECK(gd_item(gd_sub(y, gd_jit_call(jit, gd_nothing).at[0])) == 0);
@@ -121,7 +121,7 @@ CLEAN_TEST(a_jit_reads_tokens_from_outside_and_no_symbols) {
                  "%s", gd_error_message());
 }
 
-CLEAN_TEST(a_graph_keeps_the_tree_it_was_built_for) {
+CLEAN_TEST(a_graph_keeps_the_tree_that_it_was_built_for) {
     GD_SCOPE;
     gd_module *net = gd_zoo_tree_net(.leaves = 4, .operators = 2, .width = 3);
     gd_tensor *tokens = TOKENS(2, 0, 3, 5, 4), *y, *refused;
@@ -150,7 +150,7 @@ CLEAN_TEST(a_summary_shows_the_modules_of_a_tree) {
     free(text);
 }
 
-CLEAN_TEST(bad_options_of_dynamic_networks_are_refused) {
+CLEAN_TEST(invalid_options_of_dynamic_networks_fail) {
     GD_SCOPE;
     CHECK(!gd_zoo_tree_net(.leaves = 0) && says("tree_net: leaves is 0; it must be at least 1"));
     gd_clear_error();

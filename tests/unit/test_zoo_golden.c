@@ -1,4 +1,4 @@
-/* test_zoo_golden.c - networks of the zoo against PyTorch's: golden/zoo, written by
+/* test_zoo_golden.c - networks of the zoo compared with PyTorch: golden/zoo, written by
  * golden/zoo_make.py. */
 #include "clean_test.h"
 #include "compare.h"
@@ -7,15 +7,16 @@
 
 enum {
     PROJECTIONS = 3,
-    SUMMARY = 2 + PROJECTIONS /* norm, projections, what noise does to the loss */
+    /* norm, projections, effect of an error in the parameter on the loss */
+    SUMMARY = 2 + PROJECTIONS
 };
 
-static bool full(void) {
+static bool is_full_test(void) {
     const char *text = getenv("GRADUS_TEST_FULL");
     return text && strcmp(text, "1") == 0;
 }
 
-static gd_state *golden_of(const rule_net *of) {
+static gd_state *read_golden(const rule_net *of) {
     char path[512];
     snprintf(path, sizeof path, GRADUS_GOLDEN "/zoo/%s.safetensors", of->name);
     gd_state *golden = gd_read_state(path);
@@ -23,7 +24,7 @@ static gd_state *golden_of(const rule_net *of) {
     return golden;
 }
 
-static gd_tensor *stored(const gd_state *golden, const char *kind, const char *name) {
+static gd_tensor *golden_tensor(const gd_state *golden, const char *kind, const char *name) {
     char text[300];
     snprintf(text, sizeof text, "%s.%s", kind, name);
     return gd_state_find(golden, text);
@@ -48,11 +49,11 @@ static bool same_dims(const gd_tensor *t, gd_tensor *dims) {
     return true;
 }
 
-CLEAN_TEST(names_and_shapes_are_those_of_the_references) {
+CLEAN_TEST(names_and_shapes_equal_those_of_the_references) {
     for (int n = 0; n < RULE_NETS; n++) {
         GD_SCOPE;
         const rule_net *of = &rule_nets[n];
-        gd_state *golden = golden_of(of), *state = gd_state_of(rule_make(of, GD_F32).module);
+        gd_state *golden = read_golden(of), *state = gd_state_of(rule_make(of, GD_F32).module);
         int64_t expected = 0;
         for (int64_t i = 0; i < gd_state_count(golden); i++)
             expected += strncmp(gd_state_name(golden, i), "shape.", 6) == 0;
@@ -60,20 +61,20 @@ CLEAN_TEST(names_and_shapes_are_those_of_the_references) {
                      (long long)gd_state_count(state), (long long)expected);
         for (int64_t i = 0; i < gd_state_count(state); i++)
             CHECK_SAYING(same_dims(gd_state_tensor_at(state, i),
-                                   stored(golden, "shape", gd_state_name(state, i))),
+                                   golden_tensor(golden, "shape", gd_state_name(state, i))),
                          "%s: %s", of->name, gd_state_name(state, i));
     }
 }
 
 /* --- outputs and gradients -------------------------------------------------------------------- */
 
-typedef struct seen {
+typedef struct case_distances {
     double eval, train, loss;
-} seen; /* distances from the golden file */
+} case_distances; /* distances from the golden file */
 
-/* Computes outputs in both modes; the loss of train mode is left in *loss. */
-static seen run_case(const rule_case *c, const gd_state *golden, gd_tensor **loss) {
-    seen s;
+/* Computes outputs in both modes; *loss is that of train mode. */
+static case_distances run_case(const rule_case *c, const gd_state *golden, gd_tensor **loss) {
+    case_distances s;
     gd_module_eval(c->module);
     s.eval = tensors_relative_distance(rule_output(c, c->x), gd_state_find(golden, "eval.output"));
     gd_module_train(c->module);
@@ -84,7 +85,7 @@ static seen run_case(const rule_case *c, const gd_state *golden, gd_tensor **los
     return s;
 }
 
-static bool agrees(seen s, double tolerance) {
+static bool distances_agree(case_distances s, double tolerance) {
     return s.eval <= tolerance && s.train <= tolerance && s.loss <= tolerance;
 }
 
@@ -93,21 +94,21 @@ static void check_outputs(gd_dtype dtype, double tolerance) {
         GD_SCOPE;
         gd_tensor *loss;
         const rule_case c = rule_make(&rule_nets[n], dtype);
-        const seen s = run_case(&c, golden_of(c.of), &loss);
-        CHECK_SAYING(agrees(s, tolerance), "%s: eval %.2g, train %.2g, loss %.2g", c.of->name,
-                     s.eval, s.train, s.loss);
+        const case_distances s = run_case(&c, read_golden(c.of), &loss);
+        CHECK_SAYING(distances_agree(s, tolerance), "%s: eval %.2g, train %.2g, loss %.2g",
+                     c.of->name, s.eval, s.train, s.loss);
         if (getenv("GRADUS_TEST_SHOW"))
             printf("%s: eval %.2g, train %.2g, loss %.2g\n", c.of->name, s.eval, s.train, s.loss);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     }
 }
-CLEAN_TEST(outputs_in_f32_are_pytorchs) { check_outputs(GD_F32, 1e-4); }
-CLEAN_TEST(outputs_in_f64_are_pytorchs) { check_outputs(GD_F64, 1e-9); }
+CLEAN_TEST(outputs_in_f32_agree_with_pytorch) { check_outputs(GD_F32, 1e-4); }
+CLEAN_TEST(outputs_in_f64_agree_with_pytorch) { check_outputs(GD_F64, 1e-9); }
 
-/* The norm of a gradient and the other numbers of the golden files; p is its parameter. NULL:
- * zeros. */
-static void summarize(const char *net, const char *name, gd_tensor *p, gd_tensor *grad,
-                      double out[SUMMARY]) {
+/* The norm of a gradient and the other numbers of the golden files; p is its parameter. A NULL
+ * gradient counts as zeros. */
+static void summarize_gradient(const char *net, const char *name, gd_tensor *p, gd_tensor *grad,
+                               double out[SUMMARY]) {
     const int64_t n = gd_tensor_numel(p);
     memset(out, 0, SUMMARY * sizeof *out);
     if (!grad) return;
@@ -126,7 +127,8 @@ static void summarize(const char *net, const char *name, gd_tensor *p, gd_tensor
     out[0] = sqrt(out[0]);
 }
 
-/* Tolerances are relative to what a number may be: norms for projections (by weights below 1). */
+/* Tolerances are relative to the largest possible value: norms for projections (by weights below
+ * 1). */
 static bool summaries_agree(const double *a, const double *e, int64_t n, double tolerance) {
     const double room = tolerance * e[0] * sqrt((double)n);
     bool good = fabs(a[0] - e[0]) <= tolerance * e[0];
@@ -139,7 +141,7 @@ static void check_gradients(const rule_net *of) {
     GD_NO_GRAD;
     char name[300];
     const rule_case c = rule_make(of, GD_F64);
-    const gd_state *golden = golden_of(of);
+    const gd_state *golden = read_golden(of);
     {
         int enabled __attribute__((cleanup(gd_grad_mode_end), unused)) = gd_enable_grad_begin();
         gd_backward(rule_loss(&c, rule_output(&c, c.x)));
@@ -148,28 +150,29 @@ static void check_gradients(const rule_net *of) {
     for (int64_t i = 0; i < all.count; i++) {
         GD_SCOPE;
         gd_tensor *p = all.at[i],
-                  *e = stored(golden, "grad", gd_module_name_of(c.module, p, name, sizeof name));
+                  *e = golden_tensor(golden, "grad",
+                                     gd_module_name_of(c.module, p, name, sizeof name));
         double a[SUMMARY];
         CHECK_SAYING(e, "%s: %s", of->name, name);
-        summarize(of->name, name, p, gd_tensor_grad(p), a);
+        summarize_gradient(of->name, name, p, gd_tensor_grad(p), a);
         CHECK_SAYING(e && summaries_agree(a, gd_data(e), gd_tensor_numel(p), 1e-9),
                      "%s: %s: norm %.15g, not %.15g", of->name, name, a[0],
                      e ? ((double *)gd_data(e))[0] : NAN);
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
-CLEAN_TEST(gradients_in_f64_are_pytorchs) {
+CLEAN_TEST(gradients_in_f64_agree_with_pytorch) {
     for (int n = 0; n < RULE_NETS; n++) check_gradients(&rule_nets[n]);
 }
 
-/* --- what the golden files notice ------------------------------------------------------------- */
+/* --- sensitivity of the golden files ---------------------------------------------------------- */
 
-/* To first order, noise of 1 % in a parameter changes the loss by what is stored with its
+/* To first order, an error of 1 % in a parameter changes the loss by the number stored with its
  * gradient. */
-CLEAN_TEST(stored_gradients_tell_that_noise_in_any_parameter_is_noticed) {
+CLEAN_TEST(every_parameter_has_a_gradient_large_enough_for_the_comparison) {
     for (int n = 0; n < RULE_NETS; n++) {
         GD_SCOPE;
-        gd_state *golden = golden_of(&rule_nets[n]);
+        gd_state *golden = read_golden(&rule_nets[n]);
         const double loss = gd_item(gd_state_find(golden, "train.loss"));
         for (int64_t i = 0; i < gd_state_count(golden); i++) {
             const char *name = gd_state_name(golden, i);
@@ -183,7 +186,7 @@ CLEAN_TEST(stored_gradients_tell_that_noise_in_any_parameter_is_noticed) {
 }
 
 /* p * (1 + 1 % noise). */
-static gd_tensor *noisy(const char *net, const char *name, gd_tensor *p) {
+static gd_tensor *with_noise(const char *net, const char *name, gd_tensor *p) {
     gd_tensor *y = gd_clone(p);
     double *at = gd_data(y);
     const uint64_t seed = rule_seed(net, name, ":noise");
@@ -191,32 +194,33 @@ static gd_tensor *noisy(const char *net, const char *name, gd_tensor *p) {
     return y;
 }
 
-/* Puts noise into tensors of the state, one after the other, and computes: the comparison above
- * must fail. Of a large network a few are tried. Buffers too: evaluation reads them. */
-static void check_notices(const rule_net *of) {
+/* Adds noise to the tensors of the state, one at a time: the comparison above must fail. For a
+ * large network only a few are tried. Buffers are included, because eval mode reads them. */
+static void check_sensitivity(const rule_net *of) {
     GD_SCOPE;
     GD_NO_GRAD;
     const rule_case c = rule_make(of, GD_F64);
-    gd_state *golden = golden_of(of), *state = gd_state_of(c.module);
-    const int64_t count = gd_state_count(state), stride = full()       ? 1
-                                                          : of->large  ? 25
-                                                          : count > 40 ? 7
-                                                                       : 1;
+    gd_state *golden = read_golden(of), *state = gd_state_of(c.module);
+    const int64_t count = gd_state_count(state), stride = is_full_test() ? 1
+                                                          : of->large    ? 25
+                                                          : count > 40   ? 7
+                                                                         : 1;
     for (int64_t i = stride / 2; i < count; i += stride) {
         GD_SCOPE;
         const char *name = gd_state_name(state, i);
         gd_tensor *p = gd_state_tensor_at(state, i), *loss;
         if (!gd_dtype_is_float(gd_tensor_dtype(p))) continue;
-        gd_assign(p, noisy(of->name, name, p));
-        const seen s = run_case(&c, golden, &loss);
-        CHECK_SAYING(!agrees(s, 1e-9), "%s: 1 %% noise in %s is not noticed: %.2g %.2g %.2g",
-                     of->name, name, s.eval, s.train, s.loss);
-        rule_fill(c.module, of->name); /* running statistics, too */
+        gd_assign(p, with_noise(of->name, name, p));
+        const case_distances s = run_case(&c, golden, &loss);
+        CHECK_SAYING(!distances_agree(s, 1e-9),
+                     "%s: 1 %% noise in %s is not detected: %.2g %.2g %.2g", of->name, name, s.eval,
+                     s.train, s.loss);
+        rule_fill(c.module, of->name); /* restores running statistics, too */
     }
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
-CLEAN_TEST(noise_of_one_percent_in_a_parameter_is_noticed) {
-    for (int n = 0; n < RULE_NETS; n++) check_notices(&rule_nets[n]);
+CLEAN_TEST(an_error_of_one_percent_in_a_parameter_is_detected) {
+    for (int n = 0; n < RULE_NETS; n++) check_sensitivity(&rule_nets[n]);
 }
 
 TEST_MAIN

@@ -8,7 +8,7 @@
 
 enum { VOCABULARY = 65 };
 
-static gd_tensor *text(int64_t n, int64_t steps) {
+static gd_tensor *random_text(int64_t n, int64_t steps) {
     return gd_randint(gd_dims(n, steps), 0, VOCABULARY);
 }
 
@@ -27,9 +27,9 @@ static void check_names(gd_module *net, int count, const char *const *names) {
                      "%s, expected %s", name, names[i]);
 }
 
-/* --- what they are ---------------------------------------------------------------------------- */
+/* --- structure -------------------------------------------------------------------------------- */
 
-CLEAN_TEST(parameters_are_those_of_the_references) {
+CLEAN_TEST(parameters_equal_those_of_the_references) {
     GD_SCOPE;
     static const char *const lstm[] = {
         "embedding.weight", "lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0",
@@ -60,16 +60,16 @@ CLEAN_TEST(parameters_are_those_of_the_references) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-CLEAN_TEST(outputs_have_a_score_for_each_character_at_each_place) {
+CLEAN_TEST(outputs_have_a_score_for_each_character_at_each_position) {
     GD_SCOPE;
-    gd_tensor *x = text(3, 7);
+    gd_tensor *x = random_text(3, 7);
     gd_tensors y = gd_module_call(
         gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 12, .layers = 3), gd_list(x));
     CHECK(y.count == 3 && has_shape(y.at[0], gd_dims(3, 7, VOCABULARY)));
     CHECK(has_shape(y.at[1], gd_dims(3, 3, 12)) && has_shape(y.at[2], gd_dims(3, 3, 12)));
     gd_module *gpt = gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 2, .heads = 2, .width = 16);
     CHECK(has_shape(gd_module_forward(gpt, x), gd_dims(3, 7, VOCABULARY)));
-    CHECK(has_shape(gd_module_forward(gpt, text(1, 8)), gd_dims(1, 8, VOCABULARY)));
+    CHECK(has_shape(gd_module_forward(gpt, random_text(1, 8)), gd_dims(1, 8, VOCABULARY)));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
@@ -78,7 +78,7 @@ static double std_of(gd_module *net, const char *name) {
     return sqrt(gd_item(gd_mean(gd_square(w))));
 }
 
-CLEAN_TEST(weights_of_a_gpt_start_as_nanogpts) {
+CLEAN_TEST(initial_weights_of_a_gpt_follow_nanogpt) {
     GD_SCOPE;
     gd_seed(1);
     gd_module *net = gd_zoo_gpt(VOCABULARY);
@@ -97,7 +97,7 @@ CLEAN_TEST(weights_of_a_gpt_start_as_nanogpts) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-static void check_refused(gd_module *net, const char *a, const char *b) {
+static void check_fails(gd_module *net, const char *a, const char *b) {
     CHECK(!net && gd_failed());
     CHECK_SAYING(says(a) && says(b), "%s", gd_error_message());
     gd_clear_error();
@@ -105,11 +105,11 @@ static void check_refused(gd_module *net, const char *a, const char *b) {
 
 CLEAN_TEST(wrong_options_and_inputs_are_named) {
     GD_SCOPE;
-    check_refused(gd_zoo_char_lstm(0), "char_lstm", "vocabulary is 0");
-    check_refused(gd_zoo_char_lstm(5, .layers = 1 << 20), "char_lstm", "layers");
-    check_refused(gd_zoo_gpt(5, .heads = 5), "gpt", "heads is 5; it must divide width (192)");
-    check_refused(gd_zoo_gpt(5, .dropout = 2), "gpt", "dropout is 2");
-    check_refused(gd_net_new("gpt", "context=4"), "gpt", "vocabulary");
+    check_fails(gd_zoo_char_lstm(0), "char_lstm", "vocabulary is 0");
+    check_fails(gd_zoo_char_lstm(5, .layers = 1 << 20), "char_lstm", "layers");
+    check_fails(gd_zoo_gpt(5, .heads = 5), "gpt", "heads is 5; it must divide width (192)");
+    check_fails(gd_zoo_gpt(5, .dropout = 2), "gpt", "dropout is 2");
+    check_fails(gd_net_new("gpt", "context=4"), "gpt", "vocabulary");
     gd_module *net = gd_zoo_gpt(5, .context = 4, .layers = 1, .heads = 1, .width = 4);
     gd_module_forward(net, gd_zeros(gd_dims(2, 5), .dtype = GD_I64));
     CHECK_SAYING(says("transformer (gpt_transformer)") && says("at most 4"), "%s",
@@ -119,15 +119,15 @@ CLEAN_TEST(wrong_options_and_inputs_are_named) {
     CHECK_SAYING(says("char_lstm") && says("(N, T)"), "%s", gd_error_message());
 }
 
-/* --- what they compute ------------------------------------------------------------------------ */
+/* --- computation ------------------------------------------------------------------------------ */
 
-CLEAN_TEST(a_char_lstm_goes_on_where_its_states_stopped) {
+CLEAN_TEST(a_char_lstm_continues_from_its_states) {
     GD_SCOPE;
     gd_seed(2);
     GD_NO_GRAD;
     gd_module *net = gd_zoo_char_lstm(VOCABULARY, .embedding = 16, .hidden = 24, .dropout = 0.5);
     gd_module_eval(net);
-    gd_tensor *x = text(2, 9);
+    gd_tensor *x = random_text(2, 9);
     gd_tensors integer = gd_module_call(net, gd_list(x));
     gd_tensor *h = NULL, *c = NULL;
     for (int64_t t = 0; t < 9; t++) {
@@ -139,10 +139,10 @@ CLEAN_TEST(a_char_lstm_goes_on_where_its_states_stopped) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
-/* A later character changes no earlier score, and the scores from its own place on. */
+/* A later character changes no earlier score, but the scores from its own position on. */
 static void check_causal(gd_module *net) {
     enum { STEPS = 8, AT = 5 };
-    gd_tensor *x = text(2, STEPS), *y = gd_module_forward(net, x);
+    gd_tensor *x = random_text(2, STEPS), *y = gd_module_forward(net, x);
     gd_tensor *later = gd_ge(gd_arange(0, STEPS, .dtype = GD_I64), gd_scalar_int(AT));
     gd_tensor *other =
         gd_where(later, gd_remainder(gd_add(x, gd_scalar_int(1)), gd_scalar_int(VOCABULARY)), x);
@@ -167,7 +167,7 @@ typedef struct {
     gd_optimizer *optimizer;
 } trainer;
 
-static gd_tensors step(gd_tensors in, void *user) {
+static gd_tensors train_step(gd_tensors in, void *user) {
     trainer *t = user;
     gd_tensor *scores = gd_reshape(gd_module_forward(t->net, in.at[0]), gd_dims(-1, VOCABULARY));
     gd_tensor *loss = gd_cross_entropy(scores, gd_reshape(in.at[1], gd_dims(-1)));
@@ -177,11 +177,11 @@ static gd_tensors step(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-/* The loss over one batch after these steps: near 0 when the batch is known by heart. */
+/* Returns the loss on one batch after these steps: near 0 when the net has overfitted the batch. */
 static double loss_after(gd_module *net, int steps, double lr) {
     trainer t = {net, gd_optim_adamw(gd_module_parameters(net), .lr = lr)};
-    gd_jit *train = gd_jit_new(step, &t);
-    gd_tensor *x = text(4, 17);
+    gd_jit *train = gd_jit_new(train_step, &t);
+    gd_tensor *x = random_text(4, 17);
     gd_tensor *input = gd_contiguous(gd_narrow(x, 1, 0, 16)),
               *target = gd_contiguous(gd_narrow(x, 1, 1, 16));
     double loss = INFINITY;
@@ -195,7 +195,7 @@ static double loss_after(gd_module *net, int steps, double lr) {
     return loss;
 }
 
-CLEAN_TEST(a_char_lstm_learns_a_batch_by_heart) {
+CLEAN_TEST(a_char_lstm_overfits_one_batch) {
     GD_SCOPE;
     gd_seed(4);
     const double loss =
@@ -203,7 +203,7 @@ CLEAN_TEST(a_char_lstm_learns_a_batch_by_heart) {
     CHECK_SAYING(loss < 0.1, "the loss is %g", loss);
 }
 
-CLEAN_TEST(a_gpt_learns_a_batch_by_heart) {
+CLEAN_TEST(a_gpt_overfits_one_batch) {
     GD_SCOPE;
     gd_seed(5);
     const double loss = loss_after(
@@ -211,10 +211,10 @@ CLEAN_TEST(a_gpt_learns_a_batch_by_heart) {
     CHECK_SAYING(loss < 0.1, "the loss is %g", loss);
 }
 
-/* --- eagerly, by a jit and by a session ------------------------------------------------------- */
+/* --- eager, jit and session ------------------------------------------------------------------- */
 
-/* A step of gradient descent: gives the loss, and what a session has to fetch for the updates. */
-static gd_tensors descend(gd_tensors in, void *user) {
+/* A gradient descent step: returns the loss, and the updates that a session has to fetch. */
+static gd_tensors descent_step(gd_tensors in, void *user) {
     gd_module *net = user;
     gd_tensor *results[100];
     int64_t n = 0;
@@ -229,13 +229,13 @@ static gd_tensors descend(gd_tensors in, void *user) {
 
 enum { STEPS = 5 };
 
-static void descend_by(int way, gd_module *net, gd_tensor *x, gd_tensor *y, double *losses) {
+static void run_descent(int variant, gd_module *net, gd_tensor *x, gd_tensor *y, double *losses) {
     GD_SCOPE;
-    if (way < 2) {
-        gd_jit *jit = way ? gd_jit_new(descend, net, .level = 0) : NULL;
+    if (variant < 2) {
+        gd_jit *jit = variant ? gd_jit_new(descent_step, net, .level = 0) : NULL;
         for (int i = 0; i < STEPS; i++)
             losses[i] = gd_item(
-                (jit ? gd_jit_call(jit, gd_list(x, y)) : descend(gd_list(x, y), net)).at[0]);
+                (jit ? gd_jit_call(jit, gd_list(x, y)) : descent_step(gd_list(x, y), net)).at[0]);
         return;
     }
     gd_graph *graph = gd_graph_new();
@@ -245,22 +245,22 @@ static void descend_by(int way, gd_module *net, gd_tensor *x, gd_tensor *y, doub
         GD_GRAPH(graph);
         a = gd_placeholder(gd_tensor_shape(x), .dtype = GD_I64);
         b = gd_placeholder(gd_tensor_shape(y), .dtype = GD_I64);
-        fetches = descend(gd_list(a, b), net);
+        fetches = descent_step(gd_list(a, b), net);
     }
     gd_session *session = gd_session_new(graph, .level = 0);
     for (int i = 0; i < STEPS; i++)
         losses[i] = gd_item(gd_session_run(session, gd_list(a, x, b, y), fetches).at[0]);
 }
 
-static void check_ways(gd_module *net) {
+static void check_modes(gd_module *net) {
     gd_module *twins[3] = {gd_module_clone(net), gd_module_clone(net), gd_module_clone(net)};
-    gd_tensor *x = text(2, 6), *y = text(2, 6);
+    gd_tensor *x = random_text(2, 6), *y = random_text(2, 6);
     double losses[3][STEPS];
-    for (int way = 0; way < 3; way++) {
-        descend_by(way, twins[way], x, y, losses[way]);
+    for (int variant = 0; variant < 3; variant++) {
+        run_descent(variant, twins[variant], x, y, losses[variant]);
         CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-        CHECK(memcmp(losses[way], losses[0], sizeof losses[0]) == 0);
-        gd_tensors p = gd_module_parameters(twins[way]), q = gd_module_parameters(twins[0]);
+        CHECK(memcmp(losses[variant], losses[0], sizeof losses[0]) == 0);
+        gd_tensors p = gd_module_parameters(twins[variant]), q = gd_module_parameters(twins[0]);
         for (int64_t i = 0; i < p.count; i++) CHECK(tensors_distance(p.at[i], q.at[i]) == 0);
     }
     CHECK(losses[0][STEPS - 1] < losses[0][0]);
@@ -269,19 +269,19 @@ static void check_ways(gd_module *net) {
 CLEAN_TEST(eager_steps_jits_and_sessions_give_the_same_bits) {
     GD_SCOPE;
     gd_seed(7);
-    check_ways(gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 12));
-    check_ways(gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 2, .heads = 2, .width = 8));
-    check_ways(gd_zoo_gpt(VOCABULARY, .context = 6, .layers = 1, .heads = 2, .width = 8,
-                          .tied = false, .bias = false));
+    check_modes(gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 12));
+    check_modes(gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 2, .heads = 2, .width = 8));
+    check_modes(gd_zoo_gpt(VOCABULARY, .context = 6, .layers = 1, .heads = 2, .width = 8,
+                           .tied = false, .bias = false));
 }
 
-CLEAN_TEST(dropout_of_both_depends_on_the_mode) {
+CLEAN_TEST(dropout_of_both_networks_depends_on_the_mode) {
     GD_SCOPE;
     gd_seed(6);
     gd_module *nets[] = {
         gd_zoo_char_lstm(VOCABULARY, .embedding = 8, .hidden = 8, .dropout = 0.5),
         gd_zoo_gpt(VOCABULARY, .context = 8, .layers = 1, .heads = 2, .width = 8, .dropout = 0.5)};
-    gd_tensor *x = text(2, 8);
+    gd_tensor *x = random_text(2, 8);
     for (int i = 0; i < 2; i++) {
         CHECK(tensors_distance(gd_module_forward(nets[i], x), gd_module_forward(nets[i], x)) > 0);
         gd_module_eval(nets[i]);

@@ -1,8 +1,9 @@
-/* vmath_probe.isa.c - the vector math of each instruction set, callable by name for test_vmath.c.
+/* vmath_probe.isa.c - calls the vector math of each instruction set by name, for test_vmath.c.
  *
- *     vmath_probe("exp_f32", n, x, NULL, NULL, y)      y[i] = exp(x[i]), the tail as a part vector
+ *     vmath_probe("exp_f32", n, x, NULL, NULL, y)      y[i] = exp(x[i])
  *
- * returns 0 when it knows no such function. The other entry points test simd.h itself.
+ * The tail is computed as a partial vector. Returns 0 if there is no function with this name. The
+ * other entry points test simd.h itself.
  */
 #include "backend/cpu/isa.h"
 #include "backend/cpu/vmath.h"
@@ -13,16 +14,16 @@
 typedef void probe_fn(int64_t n, const void *a, const void *b, const void *c, void *out);
 
 /* A loop as in generated kernels: full vectors, then a partial one. */
-#define LOOP(T, E, lanes, WHOLE, PART)                                 \
-    (void)b;                                                           \
-    (void)c;                                                           \
-    const E *pa = a, *pb = b, *pc = c;                                 \
-    E *po = out;                                                       \
-    (void)pb;                                                          \
-    (void)pc;                                                          \
-    int64_t i = 0;                                                     \
-    for (; i + (lanes) <= n; i += (lanes)) v_store_##T(po + i, WHOLE); \
-    int rest = (int)(n - i);                                           \
+#define LOOP(T, E, lanes, FULL, PART)                                 \
+    (void)b;                                                          \
+    (void)c;                                                          \
+    const E *pa = a, *pb = b, *pc = c;                                \
+    E *po = out;                                                      \
+    (void)pb;                                                         \
+    (void)pc;                                                         \
+    int64_t i = 0;                                                    \
+    for (; i + (lanes) <= n; i += (lanes)) v_store_##T(po + i, FULL); \
+    int rest = (int)(n - i);                                          \
     if (rest > 0) v_store_part_##T(po + i, PART, rest)
 
 #define ARGS int64_t n, const void *a, const void *b, const void *c, void *out

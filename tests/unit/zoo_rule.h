@@ -1,5 +1,5 @@
-/* zoo_rule.h - networks of the zoo with weights and inputs made by a rule, from names and
- * element numbers. tests/golden/zoo_make.py has the same rule, so that PyTorch computes with the
+/* zoo_rule.h - networks of the zoo with weights and inputs computed by a rule from names and
+ * element indices. tests/golden/zoo_make.py has the same rule, so that PyTorch computes with the
  * same numbers.
  */
 #ifndef GRADUS_TESTS_ZOO_RULE_H
@@ -13,7 +13,7 @@
 #include "draw.h"
 #include "gradus/gradus.h"
 
-/* FNV-1a of "NET:NAME" and more. */
+/* FNV-1a of "NET:NAME" and `more`. */
 static inline uint64_t rule_seed(const char *net, const char *name, const char *more) {
     uint64_t h = 0xCBF29CE484222325u;
     const char *const parts[] = {net, ":", name, more};
@@ -22,7 +22,7 @@ static inline uint64_t rule_seed(const char *net, const char *name, const char *
     return h;
 }
 
-/* In (-1, 1), 24 bits. */
+/* A number in (-1, 1) with 24 bits. */
 static inline double rule_signed(uint64_t seed, int64_t i) {
     return (double)(draw_at(seed, (uint64_t)i) >> 40) * 0x1p-23 + 0x1p-24 - 1;
 }
@@ -32,7 +32,7 @@ static inline gd_tensor *rule_numbers(const char *net, const char *name, gd_shap
     gd_tensor *t = gd_empty(dims, dtype);
     const uint64_t seed = rule_seed(net, name, "");
     for (int64_t i = 0; i < gd_tensor_numel(t);
-         i++) /* rounded, so that f32 and f64 see the same numbers */
+         i++) /* rounded, so that f32 and f64 have the same numbers */
         gd_store_f64(dtype, (char *)gd_data(t) + (size_t)i * gd_dtype_size(dtype),
                      (double)(float)((double)(float)(rule_signed(seed, i) * scale) + plus));
     return t;
@@ -48,7 +48,7 @@ static inline gd_tensor *rule_integers(const char *net, const char *name, int64_
     return t;
 }
 
-/* What the tensor `name` of a state is. */
+/* The value of the tensor `name` of a state. */
 static inline gd_tensor *rule_value(const char *net, const char *name, const gd_tensor *t) {
     const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
     const gd_shape dims = gd_tensor_shape(t);
@@ -67,7 +67,7 @@ static inline void rule_fill(gd_module *module, const char *net) {
     gd_state *state = gd_state_of(module);
     for (int64_t i = 0; i < gd_state_count(state); i++) {
         gd_tensor *t = gd_state_tensor_at(state, i);
-        bool tied = false; /* tied tensors are what their first name says */
+        bool tied = false; /* a tied tensor has the value of its first name */
         for (int64_t k = 0; k < i; k++) tied |= gd_data(gd_state_tensor_at(state, k)) == gd_data(t);
         if (!tied) gd_assign(t, rule_value(net, gd_state_name(state, i), t));
     }
@@ -77,12 +77,11 @@ static inline void rule_fill(gd_module *module, const char *net) {
 
 typedef struct rule_net {
     const char *name, *options;
-    int64_t x[5]; /* dims of the input x, 0 behind them; none: there is no x */
-    int64_t
-        tokens[24];  /* the program or tree that comes first, -1 behind it; {-1}: there is none */
-    int64_t below;   /* x are integers below this; 0: floats */
-    int64_t classes; /* cross entropy with class numbers; 0: the mean of squares */
-    bool large;      /* a step takes long */
+    int64_t x[5];       /* dims of the input x, followed by 0; all 0: there is no x */
+    int64_t tokens[24]; /* the first input: a program or tree, then -1; {-1}: there is none */
+    int64_t below;      /* x has integers below this; 0: floats */
+    int64_t classes;    /* cross entropy with class indices; 0: mean of squares */
+    bool large;         /* a step takes long */
 } rule_net;
 
 static const rule_net rule_nets[] = {

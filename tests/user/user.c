@@ -1,5 +1,5 @@
-/* user.c - a program as a user writes it: all public headers, options, scopes, nested scopes,
- * and not a warning at -Wall -Wextra -Wshadow -Werror. */
+/* user.c - a program as a user writes it, with all public headers, options and nested scopes. It
+ * compiles without warnings at -Wall -Wextra -Wshadow -Werror. */
 #include <gradus/gradus.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ int main(void) {
         gd_tensor *joined = gd_cat(gd_list(parts.at[1], parts.at[0]), .axis = 1);
         gd_tensor *named = gd_call("add", gd_list(joined, gd_scalar(1)), NULL);
         gd_tensors g = gd_grad(gd_list(gd_sum(gd_exp(b1))), gd_list(b1), .retain_graph = true);
-        /* calls with options among the tensors of a list, and among other calls' arguments */
+        /* calls with options inside lists and inside other calls */
         gd_tensors rows = gd_list(gd_sum(x, .axis = 1), gd_mean(x, .axis = 1, .keepdim = true));
         gd_tensor *both = gd_cat(gd_list(gd_sum(x, .axis = 0), gd_mean(x, .axis = 0)), .axis = 0);
         if (rows.count != 2 ||

@@ -1,4 +1,4 @@
-// user.cpp - the headers in C++: typed calls through options structs, scopes by hand or by macro.
+// user.cpp - the public headers in C++: typed calls with options structs, and scopes.
 #include <cstdio>
 
 #include <gradus/gradus.h>
@@ -23,7 +23,7 @@ int main() {
     pool.kernel = 2;
     pool.stride = {2, 1};
     if (gd_tensor_dim(gd_avg_pool2d_at(GD_HERE, image, &pool), 3) != 5) return 1;
-    const long long big = 9007199254740993; // no double
+    const long long big = 9007199254740993; // not representable as a double
     if (gd_item_int(gd_sum_at(GD_HERE, gd_full_like_at(GD_HERE, gd_scalar_of(big, GD_I64), big, nullptr), nullptr)) != big)
         return 1;
     gd_clamp_options between;

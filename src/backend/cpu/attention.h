@@ -7,22 +7,22 @@
 
 #include "backend/cpu/isa.h"
 
-/* Applies an additive mask: row += mask; and a boolean one: row += 0 where it is set, -inf
- * elsewhere. */
+/* Adds a mask to the row: a float mask as it is; a bool mask as 0 where it is true and -inf where
+ * it is false. */
 GD_ISA_DECLARE(void, gd_attention_mask_float, (float *row, int64_t n, const float *mask));
 GD_ISA_DECLARE(void, gd_attention_mask_bool, (float *row, int64_t n, const uint8_t *mask));
 
 /* The maximum of the row and `max`; NaN if there is one. */
 GD_ISA_DECLARE(float, gd_attention_max, (const float *row, int64_t n, float max));
 
-/* row[j] = exp(row[j] - max); returns their sum, which is added in a fixed order. */
+/* row[j] = exp(row[j] - max); returns the sum of the row, added in a fixed order. */
 GD_ISA_DECLARE(float, gd_attention_exp, (float *row, int64_t n, float max));
 
 GD_ISA_DECLARE(void, gd_attention_scale, (float *row, int64_t n, float factor));
 GD_ISA_DECLARE(float, gd_attention_dot, (const float *a, const float *b, int64_t n));
 
-/* Softmax gradient: converts the gradients of weights to those of scores, g = w * (g - inner), and
- * 0 where w is 0. */
+/* Softmax gradient: replaces g, the gradients of the weights w, by the gradients of the scores:
+ * g = w * (g - inner), and 0 where w is 0. */
 GD_ISA_DECLARE(void, gd_attention_score_grad, (float *g, const float *w, int64_t n, float inner));
 
 #endif

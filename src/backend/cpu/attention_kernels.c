@@ -20,22 +20,26 @@
 #include "ops/attention.h"
 #include "ops/op.h"
 
-enum { ROWS = 64, COLUMNS = 256 }; /* of a tile of scores */
+/* The size of a tile of scores: rows of q by rows of k. The rows of a tile are COLUMNS apart. */
+enum { ROWS = 64, COLUMNS = 256 };
 
 typedef struct {
-    gd_attention s;
+    gd_attention s; /* matrix e of q is (rows, width), of k (columns, width), of v (columns, F);
+                       F is value_width */
     const gd_view *q, *k, *v, *mask;
-    float *y, *lse;                        /* forward */
+    float *y, *lse;                        /* forward: y (rows, F), log-sum-exp (rows) */
     const float *saved_y, *saved_lse, *gy; /* backward */
     float *gq, *gk, *gv;
     bool recompute_inner; /* saved_y was rounded to f16 or bf16: do not use it */
-    bool has_dropout;     /* dropout: a weight is kept with probability limit / 2^32, and scaled */
+    bool has_dropout;     /* keep a weight with probability limit / 2^32, and scale it */
     gd_rng rng;
     uint64_t limit;
     float kept_scale;
-    int64_t row_blocks;
+    int64_t row_blocks; /* blocks of ROWS rows of a matrix */
     gd_status status;
 } attention_job;
+
+/* c (m, n) = scale * a (m, k) * b (k, n), or += if `add`. */
 
 static gd_status multiply_f32(float *c, int64_t c_row, const float *a, int64_t a_row, int64_t a_col,
                               const float *b, int64_t b_row, int64_t b_col, int64_t m, int64_t n,
@@ -99,6 +103,7 @@ static void record_failure(attention_job *j, gd_status status) {
     __atomic_store_n(&j->status, status, __ATOMIC_RELAXED);
 }
 
+/* Computes y and the log-sum-exp of one block of rows of one matrix. */
 static void forward_task(void *arg, int64_t task) {
     attention_job *j = arg;
     const gd_attention *s = &j->s;
@@ -238,7 +243,7 @@ static gd_status inner_products(const attention_job *j, grad_tile *t, const floa
     return GD_OK;
 }
 
-/* The gradients of a block of rows with all columns. */
+/* Computes gq of a block of rows, and adds the contributions of these rows to gk and gv. */
 static gd_status backward_rows(const attention_job *j, grad_tile *t) {
     const gd_attention *s = &j->s;
     int64_t E = s->width, F = s->value_width, e = t->e, r = t->r, nr = t->nr;
@@ -252,9 +257,8 @@ static gd_status backward_rows(const attention_job *j, grad_tile *t) {
     t->gy = j->gy + (e * s->rows + r) * F;
     t->v = v;
     GD_TRY(inner_products(j, t, j->saved_y + (e * s->rows + r) * F, end, inner));
-    const bool weights_ready =
-        j->recompute_inner && !j->has_dropout &&
-        end <= COLUMNS; /* a single block, which inner_products has left in the tile */
+    /* With a single block of columns, inner_products has left its weights in the tile. */
+    const bool weights_ready = j->recompute_inner && !j->has_dropout && end <= COLUMNS;
     for (int64_t c = 0; c < end; c += COLUMNS) {
         const float *k = (const float *)j->k->data + at_k + c * E;
         int64_t nc = t->nc = end - c < COLUMNS ? end - c : COLUMNS;

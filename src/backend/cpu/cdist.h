@@ -1,4 +1,4 @@
-/* cdist.h - blocks of distances between rows, and of their gradients, for one instruction set. */
+/* cdist.h - computes blocks of the distances of cdist, and of its gradient. */
 #ifndef GRADUS_CPU_CDIST_H
 #define GRADUS_CPU_CDIST_H
 
@@ -7,16 +7,16 @@
 
 #include "backend/cpu/isa.h"
 
-/* p = 0, 1, 2, inf, and all others. */
 typedef enum gd_cdist_norm {
-    GD_CDIST_COUNT,
-    GD_CDIST_ABSOLUTE,
-    GD_CDIST_EUCLID,
-    GD_CDIST_LARGEST,
-    GD_CDIST_POWER
+    GD_CDIST_COUNT,    /* p = 0: the number of differences that are not 0 */
+    GD_CDIST_ABSOLUTE, /* p = 1 */
+    GD_CDIST_EUCLID,   /* p = 2 */
+    GD_CDIST_LARGEST,  /* p = inf */
+    GD_CDIST_POWER     /* any other p */
 } gd_cdist_norm;
 
-/* y (rows, columns) from a (rows, width) and b (columns, width); rows of y are y_row apart. */
+/* y[i, j] (rows, columns) = the distance of a[i] (rows, width) and b[j] (columns, width). The rows
+ * of y are y_row elements apart. */
 typedef struct gd_cdist_block {
     gd_cdist_norm norm;
     double p;
@@ -28,9 +28,9 @@ typedef struct gd_cdist_block {
 GD_ISA_DECLARE(void, gd_cdist_block_f32, (const gd_cdist_block *block));
 GD_ISA_DECLARE(void, gd_cdist_block_f64, (const gd_cdist_block *block));
 
-/* g (rows, width): the gradient of x (rows, width) from its distances to z (others, width).
- * gy and y of x[i] and z[j] are at i * x_step + j * z_step; one of the steps is 1. At most
- * GD_CDIST_GRAD_ROWS rows. */
+/* g (rows, width): the gradient of x (rows, width) for its distances y to z (others, width). x is a
+ * and z is b, or the other way round. y and its gradient gy have the pair (x[i], z[j]) at
+ * i * x_step + j * z_step; one of the steps is 1. There are at most GD_CDIST_GRAD_ROWS rows. */
 enum { GD_CDIST_GRAD_ROWS = 32 };
 typedef struct gd_cdist_grad_block {
     gd_cdist_norm norm;

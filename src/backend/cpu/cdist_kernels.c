@@ -1,4 +1,4 @@
-/* cdist_kernels.c - cdist and its gradient on the CPU, directly from differences. */
+/* cdist_kernels.c - CPU kernels of cdist and its gradient, which sum differences directly. */
 #include "backend/cpu/cdist.h"
 
 #include <math.h>
@@ -22,9 +22,9 @@ static gd_cdist_norm norm_of(double p) {
 typedef struct {
     gd_cdist_shape s;
     double p;
-    bool of_b;
+    bool of_b; /* the gradient of b, not of a */
     const gd_view *a, *b;
-    const char *gy, *saved_y; /* gradient */
+    const char *gy, *saved_y; /* for the gradient */
     char *result;
     int64_t size; /* bytes of an element */
     int64_t row_tasks, column_tasks;

@@ -1,9 +1,9 @@
 /* cdist_template.h - blocks of cdist and of its gradient for one dtype (see cdist.h, simd_typed.h).
  *
- * Forward, lanes are rows of b: a panel of b is transposed to (width, PANEL), and a tile of TILE_H
- * rows of a by PANEL distances accumulates in registers. Backward, lanes are coordinates: a tile of
- * GRAD_H rows by up to GRAD_W vectors accumulates over all rows of z. Every sum has the order of its
- * index for any tile, so a partition of the work changes no bit.
+ * For distances, lanes are rows of b: a panel of b is transposed to (width, PANEL), and a tile of
+ * TILE_H rows of a by PANEL distances accumulates in registers. For gradients, lanes are
+ * coordinates: a tile of GRAD_H rows of x by up to GRAD_W vectors accumulates over all rows of z.
+ * Each sum adds its terms in the order of their index, so tile sizes do not change the result.
  */
 #include "backend/cpu/cdist.h"
 #include "backend/cpu/simd_typed.h"
@@ -28,7 +28,7 @@ V_FN void store_lanes(E *p, VEC v, int n) {
 
 /* --- distances -------------------------------------------------------------------------------- */
 
-/* The sum with the term of one difference. */
+/* Adds the term of one difference d to the sum. */
 V_FN VEC add_term(const gd_cdist_norm norm, VEC sum, VEC d, VEC p) {
     const VEC zero = V(splat)(0), one = V(splat)(1);
     switch (norm) {
@@ -39,19 +39,20 @@ V_FN VEC add_term(const gd_cdist_norm norm, VEC sum, VEC d, VEC p) {
     default: return sum + V(pow)(V(abs)(d), p);
     }
 }
+/* The distance from the sum of its terms. */
 V_FN VEC finish_sum(const gd_cdist_norm norm, VEC sum, VEC inverse_p) {
     return norm == GD_CDIST_EUCLID  ? V(sqrt)(sum)
            : norm == GD_CDIST_POWER ? V(pow)(sum, inverse_p)
                                     : sum;
 }
 
-/* One tile: H rows of a (H, depth), a_row apart, and a panel of b (depth, PANEL). */
+/* The operands of a tile: H rows of a (H, depth), a_row apart, and a panel of b (depth, PANEL). */
 typedef struct {
     const E *a, *panel;
     int64_t a_row, depth, columns; /* columns to store, at most PANEL */
     E *y;
     int64_t y_row;
-    bool first, last; /* of the panels along the width */
+    bool first, last; /* whether it is the first or last panel along the width */
     E p, inverse_p;
 } distance_tile;
 
@@ -103,7 +104,8 @@ static const tile_fn tall_tile[] = {tall_tile_COUNT, tall_tile_ABSOLUTE, tall_ti
 static const tile_fn row_tile[] = {row_tile_COUNT, row_tile_ABSOLUTE, row_tile_EUCLID,
                                    row_tile_LARGEST, row_tile_POWER};
 
-/* b (columns, depth), rows `width` apart, as (depth, PANEL); columns that b lacks are 0. */
+/* Transposes b (columns, depth), whose rows are `width` apart, to a panel (depth, PANEL), padded
+ * with zeros. */
 static void pack_panel(const E *b, int64_t width, int64_t columns, int64_t depth, E *panel) {
     for (int64_t j = 0; j < columns; j++)
         for (int64_t k = 0; k < depth; k++) panel[k * PANEL + j] = b[j * width + k];
@@ -140,9 +142,9 @@ void TYPED(gd_cdist_block)(const gd_cdist_block *block) {
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-/* The gradients and distances of a block of rows of x and z. The factor of a pair is gy / y for p =
- * 2 and gy for others; the measure is y for p = inf and 1 / y for other p. Both are 0 where y is 0.
- * The pair of x[i] and z[j] is at i * x_step + j * z_step. */
+/* Two values for each pair (x[i], z[j]), at i * x_step + j * z_step, which add_slope reads.
+ * `factor` is gy / y for p = 2, otherwise gy. `measure` is y for p = inf, otherwise 1 / y. Both are
+ * 0 where y is 0, except that the factor of p = 1 is always gy. */
 typedef struct {
     E *factor, *measure;
     int64_t x_step, z_step;
@@ -157,7 +159,7 @@ V_FN void weigh_pairs(const gd_cdist_norm norm, VEC gy, VEC y, VEC *factor, VEC 
     *measure = norm == GD_CDIST_LARGEST ? y : V(select)(at_zero, zero, V(splat)(1) / y);
 }
 
-/* gy and y (rows, n), rows `step` apart, give weights (rows, n), rows `to_step` apart. */
+/* Computes the weights (rows, n), `to_step` apart, of gy and y (rows, n), `step` apart. */
 static void weigh_rows(const gd_cdist_norm norm, int64_t rows, int64_t n, const E *gy, const E *y,
                        int64_t step, pair_weights *to, int64_t to_step) {
     for (int64_t i = 0; i < rows; i++)
@@ -176,7 +178,7 @@ static void weigh_rows(const gd_cdist_norm norm, int64_t rows, int64_t n, const 
         }
 }
 
-/* The sum with the slope of one difference. */
+/* Adds the gradient of the distance by one coordinate, whose difference is d, to the sum. */
 V_FN VEC add_slope(const gd_cdist_norm norm, VEC sum, VEC d, VEC factor, VEC measure, VEC power) {
     const VEC zero = V(splat)(0), one = V(splat)(1);
     if (norm == GD_CDIST_EUCLID) return V(fma)(factor, d, sum);
@@ -187,14 +189,15 @@ V_FN VEC add_slope(const gd_cdist_norm norm, VEC sum, VEC d, VEC factor, VEC mea
     return sum + V(select)((d == zero) | (measure == zero), zero, slope);
 }
 
-/* One tile: H rows of x and their gradient g, from coordinate 0 to n <= W * LANES. */
+/* The operands of a tile: H rows of x and of their gradient g, W vectors of coordinates each, and
+ * the same coordinates of `others` rows of z. Rows are `width` apart. */
 typedef struct {
     const E *x, *z;
     int64_t width, others;
     pair_weights weights;
     E *g;
-    int part; /* coordinates in the last vector */
-    bool first;
+    int part;   /* coordinates in the last vector */
+    bool first; /* overwrite g; otherwise add to it */
     E power;
 } slope_tile;
 
@@ -225,7 +228,7 @@ V_FN void compute_slopes(const gd_cdist_norm norm, const int H, const int W, con
 #undef PART
 }
 
-/* A tile of one or two vectors; `full`: the last one has all its lanes. */
+/* Dispatches to constant W, and to code without masks if the last vector is full. */
 V_FN void compute_slopes_of(const gd_cdist_norm norm, const int H, int W, const slope_tile *t) {
     const bool full = t->part == LANES;
     if (W == 2 && full) compute_slopes(norm, H, 2, true, t);
@@ -252,7 +255,7 @@ static const slope_fn tall_slopes[] = {NULL, tall_slopes_ABSOLUTE, tall_slopes_E
 static const slope_fn row_slopes[] = {NULL, row_slopes_ABSOLUTE, row_slopes_EUCLID,
                                       row_slopes_LARGEST, row_slopes_POWER};
 
-/* All rows of x by `others` rows of z, whose weights are known. */
+/* Adds the gradients from t.others rows of z, whose weights are computed, to all rows of g. */
 static void add_slopes(const gd_cdist_grad_block *s, slope_tile t) {
     const slope_tile all = t;
     for (int64_t i = 0; i < s->rows;) {

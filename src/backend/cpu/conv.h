@@ -32,8 +32,7 @@ gd_status gd_conv_gemm_output(const gd_conv_call *call);
 gd_status gd_conv_gemm_input(const gd_conv_call *call);
 gd_status gd_conv_gemm_weight(const gd_conv_call *call);
 
-/* --- Winograd F(2x2, 3x3) and F(4x4, 3x3): conv_winograd.c
- * ------------------------------------- */
+/* --- Winograd F(2x2, 3x3) and F(4x4, 3x3): conv_winograd.c ------------------------------------ */
 
 /* Whether it supports the convolution (3x3, stride 1, no dilation, one group) and is estimated to
  * be faster than the others. */
@@ -41,8 +40,7 @@ bool gd_conv_winograd_matches(const gd_conv *c, gd_conv_direction direction);
 size_t gd_conv_winograd_bytes(const gd_conv *c, gd_conv_direction direction);
 gd_status gd_conv_winograd(const gd_conv_call *call, gd_conv_direction direction);
 
-/* --- direct convolution for groups of few channels: conv_direct.c
- * ------------------------------ */
+/* --- direct convolution for groups of few channels: conv_direct.c ----------------------------- */
 
 /* Whether it supports the convolution (two axes, several groups of few channels) and is estimated
  * to be faster than the others. */
@@ -50,8 +48,7 @@ bool gd_conv_direct_matches(const gd_conv *c, gd_conv_direction direction);
 size_t gd_conv_direct_bytes(const gd_conv *c, gd_conv_direction direction);
 gd_status gd_conv_direct(const gd_conv_call *call, gd_conv_direction direction);
 
-/* --- tasks and their workspace: conv_tasks.c
- * --------------------------------------------------- */
+/* --- tasks and their workspace: conv_tasks.c -------------------------------------------------- */
 
 /* The workspace for `shared` bytes and one slot of `slot` bytes for each of the tasks that run
  * concurrently. */

@@ -1,5 +1,5 @@
-/* conv_direct.h - direct convolution, without a matrix product: for groups of so few channels that
- * a GEMM would have hardly any rows, above all depthwise convolution.
+/* conv_direct.h - direct convolution, without a matrix product. It is for groups of few channels,
+ * above all depthwise convolution, where the matrices of a GEMM would have too few rows.
  *
  * A band of image rows is first packed into scratch memory: padded with zeros, and with its columns
  * grouped by their phase (column modulo stride). Vectors of neighbouring outputs then load
@@ -27,10 +27,10 @@ typedef struct gd_direct {
     int64_t in_h, in_w, out_h, out_w, kernel_h, kernel_w;
     int64_t stride_h, stride_w, dilation_h;
     int64_t before_h, before_w;   /* padding before the first element; negative: cropping */
-    int64_t spread_h, spread_w;   /* the distance of elements of x (zeros in between) */
+    int64_t spread_h, spread_w;   /* the distance of elements of x; zeros are between them */
     int64_t length;               /* numbers per phase in a line */
     int64_t line;                 /* numbers in a packed row: all phases */
-    int64_t tap[GD_DIRECT_WIDTH]; /* the offset in a line of each tap of the first output */
+    int64_t tap[GD_DIRECT_WIDTH]; /* for each tap: the offset in a line of output 0's element */
     bool relu;                    /* apply relu to the output */
 } gd_direct;
 

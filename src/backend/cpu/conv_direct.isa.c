@@ -17,7 +17,7 @@ static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* --- packing ---------------------------------------------------------------------------------- */
 
-/* How many steps of size `step` bring `from`, which may be negative, to 0 or above. */
+/* The least n >= 0 with from + n * step >= 0. */
 static int64_t steps_to_zero(int64_t from, int64_t step) {
     return from < 0 ? (-from + step - 1) / step : 0;
 }
@@ -39,8 +39,8 @@ static void pack_row(const gd_direct *d, const float *row, float *line) {
             line[d->before_w + i * spread] = row[i];
         return;
     }
-    for (int64_t phase = 0; phase < stride;
-         phase++) { /* element i of a phase is row[i * stride + from] */
+    /* Element i of a phase is row[i * stride + from]. */
+    for (int64_t phase = 0; phase < stride; phase++) {
         const int64_t from = phase - d->before_w, first = steps_to_zero(from, stride);
         const int64_t end =
             from < d->in_w ? min64((d->in_w - 1 - from) / stride + 1, d->length) : 0;

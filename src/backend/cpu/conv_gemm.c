@@ -9,19 +9,19 @@
 
 enum {
     TILE_COLUMNS = 192,    /* columns of a task */
-    MIN_TILE_COLUMNS = 48, /* if there would be too few tasks */
+    MIN_TILE_COLUMNS = 48, /* of a task, if there would be too few tasks */
     MIN_TASK_CHANNELS = 64,
 };
 
-/* The multiply-adds that are worth a task. */
+/* The multiply-adds that make another task worthwhile. */
 static const double TASK_MACS = 1 << 20;
 
-int64_t gd_conv_gemm_wanted_tasks(const gd_conv *c) {
+int64_t gd_conv_gemm_min_tasks(const gd_conv *c) {
     const double macs = (double)c->batch * (double)gd_conv_positions(c->out) *
                         (double)gd_conv_positions(c->kernel) * (double)c->groups * (double)c->ci *
                         (double)c->co;
-    const double wanted = 1 + macs / TASK_MACS;
-    return wanted < GD_CONV_ENOUGH_TASKS ? (int64_t)wanted : GD_CONV_ENOUGH_TASKS;
+    const double min_tasks = 1 + macs / TASK_MACS;
+    return min_tasks < GD_CONV_ENOUGH_TASKS ? (int64_t)min_tasks : GD_CONV_ENOUGH_TASKS;
 }
 
 /* --- y = w * columns -------------------------------------------------------------------------- */
@@ -29,14 +29,14 @@ int64_t gd_conv_gemm_wanted_tasks(const gd_conv *c) {
 gd_conv_output_plan gd_conv_plan_output(const gd_conv *c, gd_dtype dtype, bool direct) {
     gd_conv_output_plan p = {
         .c = *c, .dtype = dtype, .columns = c->batch * gd_conv_positions(c->out), .direct = direct};
-    const int64_t wanted = gd_conv_gemm_wanted_tasks(c);
+    const int64_t min_tasks = gd_conv_gemm_min_tasks(c);
     p.tile = TILE_COLUMNS;
     p.channel_blocks = gd_divide_up(c->co > 0 ? c->co : 1, GD_CONV_GEMM_ROWS);
-    while (gd_divide_up(p.columns, p.tile) * c->groups * p.channel_blocks < wanted &&
+    while (gd_divide_up(p.columns, p.tile) * c->groups * p.channel_blocks < min_tasks &&
            p.tile > MIN_TILE_COLUMNS)
         p.tile /= 2;
     p.tiles = gd_divide_up(p.columns, p.tile);
-    while (p.tiles * c->groups * p.channel_blocks < wanted &&
+    while (p.tiles * c->groups * p.channel_blocks < min_tasks &&
            c->co >= 2 * MIN_TASK_CHANNELS * p.channel_blocks)
         p.channel_blocks *= 2;
     p.tasks = p.tiles * c->groups * p.channel_blocks;
@@ -66,13 +66,13 @@ static void scatter_columns(const gd_conv_output_plan *p, int64_t channel, int64
                       d = j / (c->out[2] * c->out[1]) % c->out[0];
         const int64_t image = j / gd_conv_positions(c->out),
                       count = gd_min64(c->out[2] - w, end - j);
-        const int64_t place =
+        const int64_t offset =
             ((y->first[0] + d * y->step[0]) * y->size[1] + y->first[1] + h * y->step[1]) *
                 y->size[2] +
             y->first[2] + w * y->step[2];
         for (int64_t o = 0; o < channels; o++)
             copy_strided(
-                gd_conv_element(y->data, p->dtype, (image * all + channel + o) * plane + place),
+                gd_conv_element(y->data, p->dtype, (image * all + channel + o) * plane + offset),
                 matrix + (size_t)(o * (end - begin) + j - begin) * gd_conv_dtype_size(p->dtype),
                 count, y->step[2], p->dtype);
         j += count;
@@ -82,7 +82,8 @@ static void scatter_columns(const gd_conv_output_plan *p, int64_t channel, int64
 gd_status gd_conv_output_task(void *plan, int64_t i, char *memory) {
     const gd_conv_output_plan *p = plan;
     const gd_conv *c = &p->c;
-    const int64_t places = gd_conv_positions(c->out), rows = c->ci * gd_conv_positions(c->kernel);
+    const int64_t positions = gd_conv_positions(c->out),
+                  rows = c->ci * gd_conv_positions(c->kernel);
     const int64_t block = i % p->channel_blocks, group = i / p->channel_blocks % c->groups,
                   tile = i / (p->channel_blocks * c->groups);
     const int64_t begin = tile * p->tile, end = gd_min64(begin + p->tile, p->columns);
@@ -99,13 +100,13 @@ gd_status gd_conv_output_task(void *plan, int64_t i, char *memory) {
                  .fill_b = p->dtype == GD_F64 ? GD_ISA_CALL(gd_conv_im2col_f64)
                                               : GD_ISA_CALL(gd_conv_im2col_f32),
                  .fill_context = &columns};
-    const bool direct = p->direct && begin / places == (end - 1) / places;
+    const bool direct = p->direct && begin / positions == (end - 1) / positions;
     if (direct)
-        g.c =
-            (gd_gemm_out){gd_conv_element(p->y.data, p->dtype,
-                                          (begin / places * c->groups * c->co + channel) * places +
-                                              begin % places),
-                          p->dtype, places, 1};
+        g.c = (gd_gemm_out){
+            gd_conv_element(p->y.data, p->dtype,
+                            (begin / positions * c->groups * c->co + channel) * positions +
+                                begin % positions),
+            p->dtype, positions, 1};
     if (p->bias) g.bias = (gd_gemm_in){gd_conv_element(p->bias, p->dtype, channel), p->dtype, 1, 0};
     if (p->relu) g.act = GD_GEMM_RELU;
     if (g.m == 0) return GD_OK;
@@ -130,19 +131,19 @@ bool gd_conv_is_matmul(const gd_conv *c) {
 
 gd_status gd_conv_run_matmul(const gd_conv_call *call, bool to_x) {
     const gd_conv *c = &call->c;
-    const int64_t places = gd_conv_positions(c->out);
-    const int64_t x_image = c->groups * c->ci * places, y_image = c->groups * c->co * places;
+    const int64_t positions = gd_conv_positions(c->out);
+    const int64_t x_image = c->groups * c->ci * positions, y_image = c->groups * c->co * positions;
     gd_gemm g = {.m = c->co,
-                 .n = places,
+                 .n = positions,
                  .k = c->ci,
                  .a = {call->w, call->dtype, c->ci, 1},
-                 .b = {call->x, call->dtype, places, 1},
-                 .c = {call->y, call->dtype, places, 1}};
+                 .b = {call->x, call->dtype, positions, 1},
+                 .c = {call->y, call->dtype, positions, 1}};
     gd_gemm_batch b = {.rank = 2,
                        .size = {c->batch, c->groups},
                        .a_step = {0, c->co * c->ci},
-                       .b_step = {x_image, c->ci * places},
-                       .c_step = {y_image, c->co * places},
+                       .b_step = {x_image, c->ci * positions},
+                       .c_step = {y_image, c->co * positions},
                        .bias_step = {0, c->co}};
     if (to_x) {
         g.m = c->ci;
@@ -150,8 +151,8 @@ gd_status gd_conv_run_matmul(const gd_conv_call *call, bool to_x) {
         g.a = (gd_gemm_in){call->w, call->dtype, 1, c->ci};
         g.b.data = call->y;
         g.c.data = call->x;
-        memcpy(b.c_step, (int64_t[]){x_image, c->ci * places}, 2 * sizeof(int64_t));
-        memcpy(b.b_step, (int64_t[]){y_image, c->co * places}, 2 * sizeof(int64_t));
+        memcpy(b.c_step, (int64_t[]){x_image, c->ci * positions}, 2 * sizeof(int64_t));
+        memcpy(b.b_step, (int64_t[]){y_image, c->co * positions}, 2 * sizeof(int64_t));
         b.bias_step[1] = c->ci;
     }
     if (call->bias) g.bias = (gd_gemm_in){call->bias, call->dtype, 1, 0};

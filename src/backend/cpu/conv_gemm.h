@@ -17,8 +17,9 @@ enum {
     GD_CONV_ENOUGH_TASKS = 16, /* for the threads */
 };
 
-/* The number of tasks that a convolution of this size is worth, at most GD_CONV_ENOUGH_TASKS. */
-int64_t gd_conv_gemm_wanted_tasks(const gd_conv *c);
+/* The number of tasks that a convolution should be divided into at least, from its multiply-adds;
+ * at most GD_CONV_ENOUGH_TASKS. */
+int64_t gd_conv_gemm_min_tasks(const gd_conv *c);
 
 static inline size_t gd_conv_dtype_size(gd_dtype dtype) { return dtype == GD_F64 ? 8 : 4; }
 

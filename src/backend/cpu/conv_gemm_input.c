@@ -10,12 +10,12 @@
 #include "core/error.h"
 #include "core/pool.h"
 
-/* One phase along one axis: the elements i of x with i + before = number + stride * q, for q from
- * `from` on, and the taps tap, tap + tap_step, ... that contribute to them. */
+/* Phase `number` along one axis: the positions i of x with i + before = number + stride * q. */
 typedef struct {
-    int64_t count, from, place; /* elements; q and position in x of the first one */
-    int64_t taps, tap, tap_step;
-    int64_t dilation, before; /* of the convolution with those taps, flipped */
+    int64_t count;               /* positions in the phase */
+    int64_t first, first_q;      /* the first position, and its q */
+    int64_t taps, tap, tap_step; /* `taps` taps contribute: tap, tap + tap_step, ... */
+    int64_t dilation, before;    /* of the convolution by these taps, flipped */
 } axis_phase;
 
 static int64_t common_divisor(int64_t a, int64_t b) {
@@ -31,30 +31,30 @@ static axis_phase phase_along_axis(const gd_conv *c, int a, int64_t number) {
     const int64_t stride = c->stride[a], dilation = c->dilation[a],
                   divisor = common_divisor(stride, dilation);
     axis_phase p = {.tap_step = stride / divisor, .dilation = dilation / divisor};
-    /* q must give 0 <= number - before + stride q < in */
+    /* Positions are inside x: 0 <= number - before + stride * q < in. */
     const int64_t deficit = c->before[a] - number;
-    p.from = deficit > 0 ? gd_divide_up(deficit, stride) : -(-deficit / stride);
-    p.place = number - c->before[a] + stride * p.from;
-    p.count = p.place < c->in[a] ? (c->in[a] - 1 - p.place) / stride + 1 : 0;
+    p.first_q = deficit > 0 ? gd_divide_up(deficit, stride) : -(-deficit / stride);
+    p.first = number - c->before[a] + stride * p.first_q;
+    p.count = p.first < c->in[a] ? (c->in[a] - 1 - p.first) / stride + 1 : 0;
     if (number % divisor == 0)
         for (p.tap = 0; p.tap < p.tap_step && p.tap < c->kernel[a]; p.tap++)
             if (p.tap * dilation % stride == number) {
                 p.taps = (c->kernel[a] - 1 - p.tap) / p.tap_step + 1;
                 p.before =
-                    (p.tap * dilation - number) / stride + (p.taps - 1) * p.dilation - p.from;
+                    (p.tap * dilation - number) / stride + (p.taps - 1) * p.dilation - p.first_q;
                 break;
             }
     return p;
 }
 
 /* The convolution of y that computes phase `number` of x, counted over all axes, and the phases of
- * the axes; false if no tap contributes to it. */
+ * the axes. Returns false if the phase has no positions, or no tap contributes to them. */
 static bool phase_form(const gd_conv *c, int64_t number, gd_conv *form,
                        axis_phase axes[GD_CONV_AXES]) {
     *form = *c;
     form->ci = c->co;
     form->co = c->ci;
-    bool reached = true;
+    bool nonempty = true;
     for (int a = GD_CONV_AXES - 1; a >= 0; a--) {
         axes[a] = phase_along_axis(c, a, number % c->stride[a]);
         number /= c->stride[a];
@@ -64,9 +64,9 @@ static bool phase_form(const gd_conv *c, int64_t number, gd_conv *form,
         form->stride[a] = 1;
         form->dilation[a] = axes[a].dilation;
         form->before[a] = axes[a].before;
-        reached = reached && axes[a].taps > 0 && axes[a].count > 0;
+        nonempty = nonempty && axes[a].taps > 0 && axes[a].count > 0;
     }
-    return reached;
+    return nonempty;
 }
 
 typedef struct {
@@ -107,6 +107,15 @@ static int64_t phase_count(const gd_conv *c) {
     return phases;
 }
 
+static bool has_empty_phase(const gd_conv *c) {
+    for (int64_t i = 0; i < phase_count(c); i++) {
+        gd_conv form;
+        axis_phase axes[GD_CONV_AXES];
+        if (!phase_form(c, i, &form, axes)) return true;
+    }
+    return false;
+}
+
 /* With larger strides most phases are empty; the reference kernel handles them. */
 enum { MAX_PHASES = 64 };
 bool gd_conv_gemm_input_matches(const gd_conv *c) {
@@ -121,16 +130,16 @@ static size_t weight_bytes(const gd_conv *c, gd_dtype dtype) {
 
 size_t gd_conv_gemm_input_bytes(const gd_conv *c, gd_dtype dtype) {
     if (gd_conv_is_matmul(c)) return 0;
-    size_t most = 0;
+    size_t max_bytes = 0;
     for (int64_t i = 0; i < phase_count(c); i++) {
         gd_conv form;
         axis_phase axes[GD_CONV_AXES];
         if (!phase_form(c, i, &form, axes)) continue;
         const gd_conv_output_plan p = gd_conv_plan_output(&form, dtype, gd_conv_has_stride_1(c));
         const size_t bytes = gd_conv_slots_bytes(0, p.slot, p.tasks);
-        if (bytes > most) most = bytes;
+        if (bytes > max_bytes) max_bytes = bytes;
     }
-    return gd_round_to_cache_line(weight_bytes(c, dtype)) + most;
+    return gd_round_to_cache_line(weight_bytes(c, dtype)) + max_bytes;
 }
 
 typedef struct {
@@ -159,15 +168,9 @@ gd_status gd_conv_gemm_input(const gd_conv_call *call) {
     if (gd_conv_is_matmul(c)) return gd_conv_run_matmul(call, true);
     const bool direct = gd_conv_has_stride_1(c);
     const size_t shared = weight_bytes(c, call->dtype);
-    bool filled = false;
-    for (int64_t i = 0; i < phase_count(c); i++) {
-        gd_conv form;
-        axis_phase axes[GD_CONV_AXES];
-        if (phase_form(c, i, &form, axes) || filled) continue;
+    if (has_empty_phase(c))
         gd_parallel_for(c->batch * c->groups * c->ci, fill_plane,
                         &(plane_fill_job){call, gd_conv_positions(c->in)});
-        filled = true;
-    }
     for (int64_t i = 0; i < phase_count(c); i++) {
         gd_conv form;
         axis_phase axes[GD_CONV_AXES];
@@ -181,7 +184,7 @@ gd_status gd_conv_gemm_input(const gd_conv_call *call) {
         p.y.data = call->x;
         for (int a = 0; a < GD_CONV_AXES; a++) {
             p.y.size[a] = c->in[a];
-            p.y.first[a] = axes[a].place;
+            p.y.first[a] = axes[a].first;
             p.y.step[a] = c->stride[a];
         }
         GD_TRY(gd_conv_run_tasks(call, shared, p.slot, p.tasks, gd_conv_output_task, &p));

@@ -23,7 +23,7 @@ typedef struct {
 enum {
     TASK_ROWS = 480, /* rows of a task, at most */
     MIN_TASK_ROWS = 96,
-    TILE_COLUMNS = 1024, /* as many as the GEMM sums before it updates C */
+    TILE_COLUMNS = 1024, /* the depth that the GEMM sums before it updates C */
     MAX_SPLITS = 16,
     MAX_SUMS = 1 << 20, /* numbers in the partial sums of all splits */
     MIN_SPLIT_COLUMNS = 512
@@ -33,9 +33,9 @@ static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
     weight_plan p = {.rows = c->ci * gd_conv_positions(c->kernel),
                      .columns = c->batch * gd_conv_positions(c->out),
                      .splits = 1};
-    const int64_t wanted = gd_conv_gemm_wanted_tasks(c), numbers = c->groups * c->co * p.rows;
+    const int64_t min_tasks = gd_conv_gemm_min_tasks(c), numbers = c->groups * c->co * p.rows;
     p.row_blocks = gd_divide_up(p.rows > 0 ? p.rows : 1, TASK_ROWS);
-    while (c->groups * p.row_blocks * p.splits < wanted) {
+    while (c->groups * p.row_blocks * p.splits < min_tasks) {
         if (2 * p.splits * numbers <= MAX_SUMS && p.columns >= 2 * MIN_SPLIT_COLUMNS * p.splits &&
             p.splits < MAX_SPLITS)
             p.splits *= 2;
@@ -54,15 +54,15 @@ static weight_plan plan_weight(const gd_conv *c, gd_dtype dtype) {
 static gd_gemm_in y_as_matrix(const gd_conv_call *call, int64_t group, int64_t begin, int64_t end,
                               char *memory) {
     const gd_conv *c = &call->c;
-    const int64_t places = gd_conv_positions(c->out);
+    const int64_t positions = gd_conv_positions(c->out);
     for (int64_t j = begin; j < end;) {
-        const int64_t image = j / places, count = gd_min64((image + 1) * places, end) - j;
+        const int64_t image = j / positions, count = gd_min64((image + 1) * positions, end) - j;
         const char *from = gd_conv_element(
-            call->y, call->dtype, (image * c->groups + group) * c->co * places + j % places);
-        if (count == end - begin) return (gd_gemm_in){from, call->dtype, places, 1};
+            call->y, call->dtype, (image * c->groups + group) * c->co * positions + j % positions);
+        if (count == end - begin) return (gd_gemm_in){from, call->dtype, positions, 1};
         for (int64_t o = 0; o < c->co; o++)
             memcpy(gd_conv_element(memory, call->dtype, o * (end - begin) + j - begin),
-                   from + (size_t)(o * places) * gd_conv_dtype_size(call->dtype),
+                   from + (size_t)(o * positions) * gd_conv_dtype_size(call->dtype),
                    (size_t)count * gd_conv_dtype_size(call->dtype));
         j += count;
     }

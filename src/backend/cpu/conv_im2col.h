@@ -1,8 +1,8 @@
 /* conv_im2col.h - im2col for implicit GEMM: packs panels of a convolution's patch matrix.
  *
- * The patch of x under one window is a column of ci * taps numbers, in the order of a row of w: row
- * channel * taps + tap. All columns of a batch, column image * places + place, form the im2col
- * matrix `columns` (ci * taps, batch * places) with which
+ * The patch of x under one window is a column of ci * taps numbers: row channel * taps + tap, as in
+ * a row of w. The patches of a batch, column image * positions + position, form the im2col matrix
+ * `columns` (ci * taps, batch * positions), with which
  *
  *     y = w * columns        grad w = grad y * columns^T
  *
@@ -15,7 +15,8 @@
 #include "backend/cpu/isa.h"
 #include "ops/convolution.h"
 
-/* The submatrix that starts at (row, column). x is the first channel of the group in image 0. */
+/* The part of the im2col matrix of one group that starts at (row, column). x points to the first
+ * channel of the group in image 0. */
 typedef struct gd_conv_columns {
     const gd_conv *c;
     const void *x;

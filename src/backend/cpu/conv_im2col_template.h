@@ -4,6 +4,8 @@
  * The including file defines NAME(x) and FN(x), which form function names for the dtype, and the
  * vector operations: vec, LANES, lane_mask, MASK(low, high) (lanes [low, high)), LOAD(p),
  * LOAD_LANES(p, mask), STORE(p, v), EVEN(a, b), ZIP_LOW(a, b), ZIP_HIGH(a, b).
+ *
+ * stride_class is a constant: the stride along the width, 1 or 2, or 3 for any other stride.
  */
 
 /* The lanes of a vector of columns whose windows are in the same row of y. */
@@ -62,10 +64,10 @@ V_FN bool NAME(needs_no_mask)(const int stride_class, const gd_conv *c, const NA
 
 /* The offset from the element under the first tap to the element under `tap`. */
 V_FN int64_t NAME(tap_offset)(const gd_conv *c, int64_t tap) {
-    const int64_t at = tap % c->kernel[2] * c->dilation[2],
+    const int64_t across = tap % c->kernel[2] * c->dilation[2],
                   down = tap / c->kernel[2] % c->kernel[1] * c->dilation[1];
     const int64_t deep = tap / (c->kernel[2] * c->kernel[1]) * c->dilation[0];
-    return (deep * c->in[1] + down) * c->in[2] + at;
+    return (deep * c->in[1] + down) * c->in[2] + across;
 }
 
 /* Loads a full vector from x on. */
@@ -81,13 +83,13 @@ V_FN vec NAME(load_unmasked)(const int stride_class, int64_t stride, const real 
  * empty. */
 V_FN int NAME(find_spans)(const gd_conv *c, const NAME(segment) * segments, int count, int64_t tap,
                           NAME(span) * spans) {
-    const int64_t stride = c->stride[2], at = tap % c->kernel[2] * c->dilation[2];
+    const int64_t stride = c->stride[2], across = tap % c->kernel[2] * c->dilation[2];
     const int64_t down = tap / c->kernel[2] % c->kernel[1] * c->dilation[1];
     const int64_t deep = tap / (c->kernel[2] * c->kernel[1]) * c->dilation[0];
     int span_count = 0;
     for (int i = 0; i < count; i++) {
         const NAME(segment) *s = &segments[i];
-        const int64_t d = s->depth + deep, h = s->row + down, w = s->column_in_x + at;
+        const int64_t d = s->depth + deep, h = s->row + down, w = s->column_in_x + across;
         if (d < 0 || d >= c->in[0] || h < 0 || h >= c->in[1]) continue;
         /* lane l reads element w + l * stride of its row */
         int64_t low = w < 0 ? -w : 0, high = w < c->in[2] ? c->in[2] - w : 0;
@@ -99,7 +101,7 @@ V_FN int NAME(find_spans)(const gd_conv *c, const NAME(segment) * segments, int 
         if (high > s->high) high = s->high;
         if (low >= high) continue;
         NAME(span) *p = &spans[span_count++];
-        p->offset = s->offset + (deep * c->in[1] + down) * c->in[2] + at;
+        p->offset = s->offset + (deep * c->in[1] + down) * c->in[2] + across;
         p->low = low;
         p->high = high;
         if (stride == 1) {
@@ -171,6 +173,7 @@ V_FN void NAME(fill_rows_unmasked)(const int stride_class, const gd_conv *c, con
     }
 }
 
+/* Packs rows [k, k + depth) and columns [j, j + n) of the submatrix m. */
 V_FN void NAME(fill_panel)(const int stride_class, const gd_conv_columns *m, int64_t k,
                            int64_t depth, int64_t j, int64_t n, real *panel, int64_t step) {
     const gd_conv *c = m->c;
@@ -225,8 +228,8 @@ V_FN void NAME(transpose_square)(vec v[LANES]) {
  * different taps. */
 enum { NAME(PANEL_ROWS) = GD_GEMM_PANEL_MAX };
 
-/* Packs up to LANES columns of the rows [row, row_end), one square at a time. spans[t] are those of
- * the tap of row + t. */
+/* Packs up to LANES columns of the rows [row, row_end), one square at a time. spans[t] has the
+ * count[t] spans of the tap of row + t. */
 V_FN void NAME(fill_squares_masked)(const int stride_class, const gd_conv_columns *m, int64_t row,
                                     int64_t row_end, const NAME(span) spans[][LANES],
                                     const int *count, int64_t columns, real *panel, int64_t step) {
@@ -276,15 +279,16 @@ V_FN void NAME(fill_squares_unmasked)(const int stride_class, const gd_conv *c, 
     }
 }
 
+/* The same for the transpose of m: rows of the panel are columns of the im2col matrix. */
 V_FN void NAME(fill_transposed_panel)(const int stride_class, const gd_conv_columns *m, int64_t k,
                                       int64_t depth, int64_t j, int64_t n, real *panel,
                                       int64_t step) {
     const gd_conv *c = m->c;
     const int64_t taps = gd_conv_positions(c->kernel), row = m->row + j;
-    const int64_t used = taps < n ? taps : n; /* different taps in these rows */
-    typedef NAME(span) pieces_of_row[LANES];
+    const int64_t used = taps < n ? taps : n; /* the number of different taps in these rows */
+    typedef NAME(span) row_spans[LANES];
     GD_TILE(int64_t, offset, NAME(PANEL_ROWS));
-    GD_TILE(pieces_of_row, spans, NAME(PANEL_ROWS));
+    GD_TILE(row_spans, spans, NAME(PANEL_ROWS));
     GD_TILE(int, span_count, NAME(PANEL_ROWS));
     for (int64_t t = 0; t < used; t++) offset[t] = NAME(tap_offset)(c, (row + t) % taps);
     for (int64_t i = 0; i < depth; i += LANES) {

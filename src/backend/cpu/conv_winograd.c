@@ -105,16 +105,16 @@ enum {
     MANY_KERNELS = 1 << 20,     /* ... if the transformed kernels have more numbers than this */
 };
 
-/* The plan for y and for x. The kernels are transformed first. Then each block of tile rows is
- * transformed, multiplied and transformed back by one thread. If there are few tiles (share_tiles),
- * all tiles are transformed together, and the threads partition the output channels instead. */
+/* The plan for y and for the gradient of x. The kernels are transformed first. Then each block of
+ * tile rows is transformed, multiplied and transformed back by one thread. If there are few tiles
+ * (share_tiles), all tiles are transformed together, and the threads partition the output channels
+ * instead. */
 typedef struct {
     gd_wino g;
     const gd_conv_call *call;
     const float *x;
     float *y, *kernels, *tiles, *products;
-    int64_t rows;   /* tile rows of the batch */
-    int64_t blocks; /* that the tile rows are partitioned into */
+    int64_t rows, blocks; /* tile rows of the batch, and the blocks they are partitioned into */
     bool share_tiles;
     int64_t kernel_tasks, x_vectors, y_vectors, panel_tasks;
     size_t kernel_bytes, tile_bytes, product_bytes, scratch_bytes;
@@ -226,7 +226,7 @@ static gd_status run_convolution(const gd_conv_call *call, bool flipped) {
 /* --- the gradient of w ------------------------------------------------------------------------ */
 
 /* Chunks of tiles of x and y are transformed, and their products are added to sums for each plane.
- * With few channels, the chunks are divided into splits with partial sums of their own, which are
+ * With few channels, the chunks are divided into splits (split-K): each has partial sums, which are
  * added in order at the end. Otherwise all threads share the work on one chunk after the other. */
 enum {
     CHUNK_TILES = 128, /* tiles of a chunk, approximately */
@@ -311,7 +311,7 @@ static gd_status split_task(void *arg, int64_t i, char *memory) {
     return GD_OK;
 }
 
-/* For a shared chunk: transforms one channel vector of x or of y. */
+/* For a shared chunk: transforms one vector of channels of x or of y. */
 static gd_status transform_task(void *arg, int64_t i, char *memory) {
     const weight_plan *p = arg;
     const int64_t row = chunk_first_row(p, p->chunk), row_end = chunk_first_row(p, p->chunk + 1),

@@ -41,8 +41,8 @@ typedef struct gd_wino {
     int64_t x_row, x_plane, y_row, y_plane;
 } gd_wino;
 
-/* In the functions below, rows of tiles are numbered over the batch (image * tiles_h + row), and
- * `group` counts vectors of channels. This is the number of channels in a vector. */
+/* The number of channels in a vector. The functions below number rows of tiles over the batch
+ * (image * tiles_h + row), and channels by vectors. */
 GD_ISA_DECLARE(int, gd_wino_vector, (void));
 
 /* The scratch memory, in floats, that the three transforms below need for this many rows of tiles.
@@ -54,26 +54,26 @@ static inline int64_t gd_wino_scratch(const gd_wino *w, int64_t rows) {
     return (pixels + columns + 2 * GD_WINO_LANES) * GD_WINO_LANES;
 }
 
-/* Input transform: tiles of x in tile rows [row, row_end), channel vectors [group, group_end) ->
+/* Input transform: tiles of x in tile rows [row, row_end), channel vectors [vector, vector_end) ->
  * `tiles`, which starts with the first tile of tile row `row`. */
 GD_ISA_DECLARE(void, gd_wino_input,
-               (const gd_wino *w, const float *x, int64_t row, int64_t row_end, int64_t group,
-                int64_t group_end, float *tiles, float *scratch));
+               (const gd_wino *w, const float *x, int64_t row, int64_t row_end, int64_t vector,
+                int64_t vector_end, float *tiles, float *scratch));
 
 /* The same for tiles of the gradient of y, for the gradient of w. */
 GD_ISA_DECLARE(void, gd_wino_gradient,
-               (const gd_wino *w, const float *y, int64_t row, int64_t row_end, int64_t group,
-                int64_t group_end, float *tiles, float *scratch));
+               (const gd_wino *w, const float *y, int64_t row, int64_t row_end, int64_t vector,
+                int64_t vector_end, float *tiles, float *scratch));
 
 /* Output transform: products in tile rows [row, row_end) -> y; adds the bias unless it is NULL. */
 GD_ISA_DECLARE(void, gd_wino_output,
                (const gd_wino *w, const float *products, int64_t row, int64_t row_end,
-                int64_t group, int64_t group_end, const float *bias, float *y, float *scratch));
+                int64_t vector, int64_t vector_end, const float *bias, float *y, float *scratch));
 
-/* Kernel transform: kernels of output channels in vectors [group, group_end) -> the packed layout
+/* Kernel transform: kernels of output channels in vectors [vector, vector_end) -> the packed layout
  * that gd_wino_multiply reads, of gd_wino_kernel_numbers floats. */
 GD_ISA_DECLARE(void, gd_wino_kernels,
-               (const gd_wino *w, const float *weight, int64_t group, int64_t group_end,
+               (const gd_wino *w, const float *weight, int64_t vector, int64_t vector_end,
                 float *kernels, float *scratch));
 static inline int64_t gd_wino_kernel_numbers(const gd_wino *w) {
     const int64_t lanes = (w->co + GD_WINO_LANES - 1) / GD_WINO_LANES * GD_WINO_LANES;

@@ -69,13 +69,13 @@ static void gradient_tile_row_2(const gd_wino *g, const image_grid *im, int64_t 
 
 /* Transforms rows of tiles, one channel vector and one image at a time. */
 static void transform_image_rows(const gd_wino *g, const image_grid *im, int64_t row,
-                                 int64_t row_end, int64_t group, int64_t group_end, float *tiles,
+                                 int64_t row_end, int64_t vector, int64_t vector_end, float *tiles,
                                  float *scratch,
                                  void (*one_row)(const gd_wino *, const image_grid *, int64_t,
                                                  const float *, int64_t, float *, vf32 *)) {
     vf32 *columns = (vf32 *)(void *)scratch;
     float *pixels = scratch + (g->tiles_w * g->m + 2) * g->a * VL;
-    for (int64_t c = group; c < group_end; c++) {
+    for (int64_t c = vector; c < vector_end; c++) {
         const int64_t lanes = min64(im->channels - c * VL, VL);
         for (int64_t r = row; r < row_end;) {
             const int64_t image = r / g->tiles_h, first_row = r % g->tiles_h;
@@ -95,17 +95,17 @@ static void transform_image_rows(const gd_wino *g, const image_grid *im, int64_t
 }
 
 void GD_ISA_FN(gd_wino_input)(const gd_wino *g, const float *x, int64_t row, int64_t row_end,
-                              int64_t group, int64_t group_end, float *tiles, float *scratch) {
+                              int64_t vector, int64_t vector_end, float *tiles, float *scratch) {
     const image_grid im = {x,           g->ci, g->in_h,  g->in_w,   g->before_h,
                            g->before_w, g->a,  g->x_row, g->x_plane};
-    transform_image_rows(g, &im, row, row_end, group, group_end, tiles, scratch,
+    transform_image_rows(g, &im, row, row_end, vector, vector_end, tiles, scratch,
                          g->m == 4 ? input_tile_row_4 : input_tile_row_2);
 }
 
 void GD_ISA_FN(gd_wino_gradient)(const gd_wino *g, const float *y, int64_t row, int64_t row_end,
-                                 int64_t group, int64_t group_end, float *tiles, float *scratch) {
+                                 int64_t vector, int64_t vector_end, float *tiles, float *scratch) {
     const image_grid im = {y, g->co, g->out_h, g->out_w, 0, 0, g->m, g->y_row, g->y_plane};
-    transform_image_rows(g, &im, row, row_end, group, group_end, tiles, scratch,
+    transform_image_rows(g, &im, row, row_end, vector, vector_end, tiles, scratch,
                          g->m == 4 ? gradient_tile_row_4 : gradient_tile_row_2);
 }
 
@@ -154,9 +154,9 @@ static void inverse_tile_row_2(const gd_wino *g, const float *products, vf32 bia
 }
 
 void GD_ISA_FN(gd_wino_output)(const gd_wino *g, const float *products, int64_t row,
-                               int64_t row_end, int64_t group, int64_t group_end, const float *bias,
-                               float *y, float *scratch) {
-    for (int64_t c = group; c < group_end; c++) {
+                               int64_t row_end, int64_t vector, int64_t vector_end,
+                               const float *bias, float *y, float *scratch) {
+    for (int64_t c = vector; c < vector_end; c++) {
         const int64_t lanes = min64(g->co - c * VL, VL);
         const vf32 add = bias ? v_load_part_f32(bias + c * VL, (int)lanes) : (vf32){0};
         for (int64_t r = row; r < row_end; r++) {

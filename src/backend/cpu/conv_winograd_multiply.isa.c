@@ -58,11 +58,11 @@ static void gather_taps(const gd_wino *g, const float *weight, int64_t vector, f
         gather_lanes(weight + (c * g->co + vector * VL) * 9, 9, lanes, 9, taps + c * 9 * VL);
 }
 
-void GD_ISA_FN(gd_wino_kernels)(const gd_wino *g, const float *weight, int64_t group,
-                                int64_t group_end, float *kernels, float *scratch) {
+void GD_ISA_FN(gd_wino_kernels)(const gd_wino *g, const float *weight, int64_t vector,
+                                int64_t vector_end, float *kernels, float *scratch) {
     const panel_split p = channel_panels(g);
     const int64_t plane = g->ci * p.vectors * VL;
-    for (int64_t v = group; v < group_end; v++) {
+    for (int64_t v = vector; v < vector_end; v++) {
         int64_t panel = v * p.panels / p.vectors;
         while (panel + 1 < p.panels && panel_begin(p, panel + 1) <= v) panel++;
         const int64_t begin = panel_begin(p, panel), width = panel_begin(p, panel + 1) - begin;

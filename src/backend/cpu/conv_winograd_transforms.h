@@ -18,8 +18,7 @@ enum { VL = VF32_LANES, A_MAX = 6, M_MAX = 4 };
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* --- transposing between (channels, pixels) and (pixels, channels)
- * ----------------------------- */
+/* --- transposing between (channels, pixels) and (pixels, channels) ---------------------------- */
 
 #if V_BYTES == 64
 #define ZIP_LOW(a, b) \

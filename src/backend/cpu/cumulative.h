@@ -19,7 +19,8 @@ typedef enum gd_cumulative_kind {
 
 enum { GD_CUMULATIVE_LINES = 4, GD_CUMULATIVE_COLUMNS = 256 };
 
-/* What to compute. In reverse, steps are negative and pointers are to the last element. */
+/* What to compute. In reverse, steps are negative, and pointers point to the last element of a
+ * line. */
 typedef struct gd_cumulative {
     gd_cumulative_kind kind;
     bool exclusive; /* SUM, PROD: exclude the element itself */

@@ -69,7 +69,7 @@ static void total_task(void *arg, int64_t task) {
     }
 }
 
-/* Computes blocks, four at a time; the last one of a line may be shorter and is computed alone. */
+/* Computes blocks, four of equal length at a time. The last block of a line may be shorter. */
 static void lines_task(void *arg, int64_t task) {
     const cumulative_job *j = arg;
     int64_t end = (task + 1) * j->per_task, b = task * j->per_task;
@@ -89,10 +89,10 @@ static void lines_task(void *arg, int64_t task) {
             a[count] = j->a ? j->a + at : NULL;
             x[count] = j->x + at;
             y[count] = j->y + at;
-            double one = j->spec.kind == GD_CUMULATIVE_PROD;
+            double identity = j->spec.kind == GD_CUMULATIVE_PROD; /* 0 for sums */
             if (j->blocks > 1) start[count] = ((const uint64_t *)(const void *)j->starts)[b];
-            else if (j->isa == GD_ISA_CALL(gd_cumulative_i64)) start[count] = (uint64_t)one;
-            else __builtin_memcpy(&start[count], &one, 8);
+            else if (j->isa == GD_ISA_CALL(gd_cumulative_i64)) start[count] = (uint64_t)identity;
+            else __builtin_memcpy(&start[count], &identity, 8);
         }
         if (s.n > 0) j->isa->lines(&s, count, j->reverse ? -1 : 1, a, x, y, start);
     }
@@ -129,7 +129,7 @@ static void run_cumulative(cumulative_job *j, gd_dtype dtype) {
     gd_parallel_for(tasks, lines_task, j);
 }
 
-/* An input of another dtype is converted into y first, and computed in place. */
+/* Computes cumsum or cumprod. An input of another dtype is first converted into y. */
 static gd_status cumulate(gd_kernel_call *k, int64_t axis, gd_cumulative_kind kind, bool exclusive,
                           bool reverse) {
     cumulative_job j;

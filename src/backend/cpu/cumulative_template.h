@@ -10,6 +10,7 @@
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
+/* y = the cumulative sum or product of x, for `count` lines, from acc on. */
 INLINE void NAME(accumulate_lines)(gd_cumulative_kind kind, bool exclusive, int64_t n, int count,
                                    int64_t step, const void *const *x, void *const *y, A *acc) {
     for (int64_t t = 0; t < n; t++)
@@ -20,6 +21,7 @@ INLINE void NAME(accumulate_lines)(gd_cumulative_kind kind, bool exclusive, int6
         }
 }
 
+/* y[t] = a[t] * y[t - 1] + b[t]; the coefficient is a[t - 1] if `shifted`. y[0] = b[0]. */
 INLINE void NAME(linear_lines)(bool shifted, int64_t n, int count, int64_t step,
                                const void *const *a, const void *const *b, void *const *y) {
     A acc[GD_CUMULATIVE_LINES];
@@ -46,14 +48,20 @@ static void NAME(cumulate_lines)(const gd_cumulative *s, int count, int64_t step
     }
     A acc[GD_CUMULATIVE_LINES];
     for (int l = 0; l < count; l++) acc[l] = ((const A *)starts)[l];
-    if (count == GD_CUMULATIVE_LINES && !s->exclusive && s->kind == GD_CUMULATIVE_SUM)
-        NAME(accumulate_lines)
-    (GD_CUMULATIVE_SUM, false, s->n, GD_CUMULATIVE_LINES, step, x, y, acc);
-    else if (count == GD_CUMULATIVE_LINES && !s->exclusive) NAME(accumulate_lines)(
-        GD_CUMULATIVE_PROD, false, s->n, GD_CUMULATIVE_LINES, step, x, y, acc);
-    else if (count == GD_CUMULATIVE_LINES)
+    /* Constant arguments let the compiler unroll and specialize the common cases. */
+    const bool full = count == GD_CUMULATIVE_LINES;
+    if (full && s->exclusive) {
         NAME(accumulate_lines)(s->kind, true, s->n, GD_CUMULATIVE_LINES, step, x, y, acc);
-    else NAME(accumulate_lines)(s->kind, s->exclusive, s->n, count, step, x, y, acc); }
+    } else if (full && s->kind == GD_CUMULATIVE_SUM) {
+        const gd_cumulative_kind kind = GD_CUMULATIVE_SUM;
+        NAME(accumulate_lines)(kind, false, s->n, GD_CUMULATIVE_LINES, step, x, y, acc);
+    } else if (full) {
+        const gd_cumulative_kind kind = GD_CUMULATIVE_PROD;
+        NAME(accumulate_lines)(kind, false, s->n, GD_CUMULATIVE_LINES, step, x, y, acc);
+    } else {
+        NAME(accumulate_lines)(s->kind, s->exclusive, s->n, count, step, x, y, acc);
+    }
+}
 
 /* --- columns ---------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
-/* elementwise_program.c - the kernel of an expression: one that the build compiled, one compiled
- * while the program runs, or the evaluator, which runs the primitives one after the other on tiles
- * that stay in the first-level cache. All give the same bits.
+/* elementwise_program.c - computes an expression by a kernel that was compiled into the library, by
+ * one that is compiled at run time, or by the evaluator, which runs the kernels of the primitives
+ * one after the other on tiles that stay in the L1 cache. All compute the same bits.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "ops/intern.h"
 
 enum {
-    WORTH_COMPILING = 1024, /* elements: fewer are not worth the time that a compiler takes */
+    WORTH_COMPILING = 1024, /* elements; with fewer, compiling takes longer than it saves */
     MAX_PRIMS = 128,
 };
 
@@ -29,33 +29,36 @@ int gd_ew_type(gd_dtype compute) {
 
 /* --- compiled kernels ------------------------------------------------------------------------- */
 
-static const gd_ew_kernel *find_built(uint64_t hash) { return GD_ISA_CALL(gd_ew_find)(hash); }
+/* The kernels that were compiled into the library for the IR with this hash; NULL: none. */
+static const gd_ew_kernel *find_library_kernels(uint64_t hash) {
+    return GD_ISA_CALL(gd_ew_find)(hash);
+}
 
-/* The kernels of an op, looked up once for each instruction set. */
+/* The compiled kernels of an op. They are looked up once for each instruction set. */
 static const gd_ew_kernel *kernels_of(const gd_op *op, const gd_ir *ir) {
     static const gd_ew_kernel none = {0, {NULL, NULL, NULL, NULL}};
-    const void **place = &op->state->compiled[gd_cpu_isa()];
-    const gd_ew_kernel *kernel = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+    const void **entry = &op->state->compiled[gd_cpu_isa()];
+    const gd_ew_kernel *kernel = __atomic_load_n(entry, __ATOMIC_ACQUIRE);
     if (kernel) return kernel;
-    kernel = find_built(gd_ir_hash(ir));
+    kernel = find_library_kernels(gd_ir_hash(ir));
     if (!kernel) kernel = &none;
-    const void *before = NULL; /* never over one that was compiled meanwhile */
-    if (!__atomic_compare_exchange_n(place, &before, (const void *)kernel, false, __ATOMIC_ACQ_REL,
+    const void *before = NULL; /* do not replace kernels that another thread has stored */
+    if (!__atomic_compare_exchange_n(entry, &before, (const void *)kernel, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
         kernel = before;
     return kernel;
 }
 
-gd_ew_fn gd_ew_whole(const gd_op *op, const gd_ir *ir, int type) {
+gd_ew_fn gd_ew_compiled_kernel(const gd_op *op, const gd_ir *ir, int type) {
     return kernels_of(op, ir)->fn[type];
 }
 
-bool gd_ew_is_compiled(const gd_op *op) { return find_built(gd_ir_hash(op->ir)) != NULL; }
+bool gd_ew_is_compiled(const gd_op *op) { return find_library_kernels(gd_ir_hash(op->ir)) != NULL; }
 
 extern const char gd_kernel_headers[];
 extern const size_t gd_kernel_headers_bytes;
 
-/* The flags are those of the build's own kernels: see CMakeLists.txt. */
+/* The flags are those of the kernels in the library: see CMakeLists.txt. */
 static const char *const base[] = {NULL}, *const avx2[] = {"-mavx2", "-mfma", "-mf16c", NULL},
                          *const avx512[] = {"-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq",
                                             "-mfma",     "-mf16c",     NULL};
@@ -64,7 +67,7 @@ static gd_native_target targets[GD_ISA_COUNT] = {
     {"avx2", &gd_dialect_vector, avx2, gd_kernel_headers, 0},
     {"avx512", &gd_dialect_vector, avx512, gd_kernel_headers, 0}};
 
-static void __attribute__((constructor)) set_sizes(void) {
+static void __attribute__((constructor)) set_prelude_bytes(void) {
     for (int i = 0; i < GD_ISA_COUNT; i++) targets[i].prelude_bytes = gd_kernel_headers_bytes;
 }
 
@@ -79,20 +82,23 @@ bool gd_ew_is_worth_compiling(int64_t elements) {
     return elements >= WORTH_COMPILING || (on && strcmp(on, "always") == 0);
 }
 
-/* The kernels that an op has so far; NULL: not looked up yet. */
-static const gd_ew_kernel *known_kernels(const gd_op *op) {
+/* The kernels of an op without a lookup; NULL: not looked up yet. */
+static const gd_ew_kernel *cached_kernels(const gd_op *op) {
     return __atomic_load_n(&op->state->compiled[gd_cpu_isa()], __ATOMIC_ACQUIRE);
 }
 
+/* Whether a fused op has no compiled kernel and is worth one. */
 static bool needs_kernel(const gd_op *op, int64_t elements) {
     const gd_fusion *f = op->fusion;
     if (!f || !gd_ew_is_worth_compiling(elements)) return false;
-    const gd_ew_kernel *now = f->rows ? known_kernels(op) : kernels_of(op, &f->ir);
+    const gd_ew_kernel *now = f->rows ? cached_kernels(op) : kernels_of(op, &f->ir);
     return !now || !now->fn[gd_ew_type(f->type)];
 }
 
+/* Stores a compiled kernel of a fused op. Readers may still use the replaced gd_ew_kernel, so it is
+ * not freed. */
 static void add_kernel(const gd_op *op, gd_compiled_fn fn) {
-    const gd_ew_kernel *now = known_kernels(op);
+    const gd_ew_kernel *now = cached_kernels(op);
     gd_ew_kernel *kernel = gd_calloc_until_exit(sizeof *kernel);
     if (!kernel) return;
     if (now) *kernel = *now;
@@ -104,20 +110,20 @@ void gd_fused_compile(const gd_fusion_request *requests, int n) {
     static const char *const types[GD_EW_TYPES] = {"f32", "f64", "i32", "i64"};
     gd_kernel_source *sources = gd_calloc((size_t)n + 1, sizeof *sources);
     gd_compiled_fn *fns = gd_calloc((size_t)n + 1, sizeof *fns);
-    int *which = gd_calloc((size_t)n + 1, sizeof *which), count = 0;
-    for (int i = 0; i < n && sources && fns && which; i++) {
+    int *request_of = gd_calloc((size_t)n + 1, sizeof *request_of), count = 0;
+    for (int i = 0; i < n && sources && fns && request_of; i++) {
         const gd_fusion *f = requests[i].op->fusion;
         if (!needs_kernel(requests[i].op, requests[i].elements)) continue;
-        which[count] = i;
+        request_of[count] = i;
         sources[count++] = (gd_kernel_source){
             .ir = f->rows ? NULL : &f->ir, .rows = f->rows, .type = types[gd_ew_type(f->type)]};
     }
     if (count) gd_native_kernels(sources, count, gd_ew_target(gd_cpu_isa()), fns);
     for (int i = 0; i < count; i++)
-        if (fns[i]) add_kernel(requests[which[i]].op, fns[i]);
+        if (fns[i]) add_kernel(requests[request_of[i]].op, fns[i]);
     gd_free(sources);
     gd_free(fns);
-    gd_free(which);
+    gd_free(request_of);
 }
 
 void gd_fused_compile_call(const gd_kernel_call *call, int64_t elements) {
@@ -125,18 +131,19 @@ void gd_fused_compile_call(const gd_kernel_call *call, int64_t elements) {
 }
 
 void *gd_fused_rows_kernel(const gd_op *op) {
-    const gd_ew_kernel *now = known_kernels(op);
+    const gd_ew_kernel *now = cached_kernels(op);
     return now ? (void *)now->fn[gd_ew_type(op->fusion->type)] : NULL;
 }
 
 bool gd_fused_has_kernel(const gd_op *op) {
     const gd_fusion *f = op->fusion;
     return f->rows ? gd_fused_rows_kernel(op) != NULL
-                   : gd_ew_whole(op, &f->ir, gd_ew_type(f->type)) != NULL;
+                   : gd_ew_compiled_kernel(op, &f->ir, gd_ew_type(f->type)) != NULL;
 }
 
 /* --- the evaluator ---------------------------------------------------------------------------- */
 
+/* Finds the kernel of a primitive by the hash of its expression: variables and one node. */
 static gd_ew_fn look_up_primitive(int prim, int type) {
     gd_ir_node nodes[4];
     memset(nodes, 0, sizeof nodes);
@@ -150,26 +157,27 @@ static gd_ew_fn look_up_primitive(int prim, int type) {
                 .n_outputs = 1,
                 .output = {(int16_t)arity},
                 .nodes = nodes};
-    const gd_ew_kernel *k = find_built(gd_ir_hash(&ir));
+    const gd_ew_kernel *k = find_library_kernels(gd_ir_hash(&ir));
     return k ? k->fn[type] : NULL;
 }
 
-static gd_ew_fn primitive(int prim, int type) {
-    static gd_ew_fn known[GD_ISA_COUNT][MAX_PRIMS][GD_EW_TYPES];
+/* The kernel of one primitive, from a cache. */
+static gd_ew_fn primitive_kernel(int prim, int type) {
+    static gd_ew_fn cache[GD_ISA_COUNT][MAX_PRIMS][GD_EW_TYPES];
     if (prim >= MAX_PRIMS) return look_up_primitive(prim, type);
-    gd_ew_fn *place = &known[gd_cpu_isa()][prim][type],
-             fn = __atomic_load_n(place, __ATOMIC_RELAXED);
+    gd_ew_fn *entry = &cache[gd_cpu_isa()][prim][type],
+             fn = __atomic_load_n(entry, __ATOMIC_RELAXED);
     if (fn) return fn;
     fn = look_up_primitive(prim, type);
-    __atomic_store_n(place, fn, __ATOMIC_RELAXED);
+    __atomic_store_n(entry, fn, __ATOMIC_RELAXED);
     return fn;
 }
 
-static gd_status find_steps(const gd_ir *ir, int type, gd_ew_program *p) {
+static gd_status find_step_kernels(const gd_ir *ir, int type, gd_ew_program *p) {
     for (int i = 0; i < ir->count; i++) {
         int code = ir->nodes[i].code;
         if (code < GD_IR_PRIM) continue;
-        p->step[i] = primitive(code - GD_IR_PRIM, type);
+        p->step[i] = primitive_kernel(code - GD_IR_PRIM, type);
         if (!p->step[i])
             return gd_fail(GD_E_DTYPE, "%s is not defined for %s", gd_prims[code - GD_IR_PRIM].name,
                            type >= GD_EW_I32 ? "integers" : "floats");
@@ -177,18 +185,18 @@ static gd_status find_steps(const gd_ir *ir, int type, gd_ew_program *p) {
     return GD_OK;
 }
 
-static void begin_program(gd_ew_program *p, const gd_ir *ir, int type) {
+static void init_program(gd_ew_program *p, const gd_ir *ir, int type) {
     p->ir = ir;
-    p->integer = NULL;
+    p->kernel = NULL;
     p->type = type;
     p->n_slots = 0;
     p->slot = p->own_slot;
 }
 
 gd_status gd_ew_prepare_ir(const gd_ir *ir, int type, gd_ew_program *p) {
-    begin_program(p, ir, type);
+    init_program(p, ir, type);
     p->n_slots = gd_ir_slots(ir, p->own_slot);
-    return find_steps(ir, type, p);
+    return find_step_kernels(ir, type, p);
 }
 
 void gd_ew_params(const gd_op *op, const void *attrs, int type, gd_param *params) {
@@ -199,13 +207,13 @@ void gd_ew_params(const gd_op *op, const void *attrs, int type, gd_param *params
 
 gd_status gd_ew_prepare(const gd_kernel_call *call, const gd_ir *ir, int type, gd_ew_program *p) {
     const gd_op *op = call->op;
-    begin_program(p, ir, type);
+    init_program(p, ir, type);
     if (op->fusion) gd_fused_params(call, p->params);
     else gd_ew_params(op, call->attrs, type, p->params);
-    if (!op->fusion || gd_ew_uses_compiled()) p->integer = kernels_of(op, ir)->fn[type];
-    if (p->integer) return GD_OK;
-    GD_TRY(find_steps(ir, type, p));
-    if (op->fusion) { /* worked out when it was made */
+    if (!op->fusion || gd_ew_uses_compiled()) p->kernel = gd_ew_compiled_kernel(op, ir, type);
+    if (p->kernel) return GD_OK;
+    GD_TRY(find_step_kernels(ir, type, p));
+    if (op->fusion) { /* computed when the op was created */
         p->n_slots = op->fusion->n_slots;
         p->slot = op->fusion->slot;
     } else p->n_slots = gd_ir_slots(ir, p->own_slot);
@@ -229,20 +237,20 @@ static void fill_tile(void *tile, int type, gd_param value, int64_t n) {
     }
 }
 
-/* A constant of the expression. */
-static gd_param constant_of(double value, int type) {
+/* A constant of the expression, converted to the compute type. */
+static gd_param constant_param(double value, int type) {
     if (type == GD_EW_F32 || type == GD_EW_F64) return (gd_param){.real = value};
     return (gd_param){.integer = type == GD_EW_I32 ? gd_f64_to_i32(value) : gd_f64_to_i64(value)};
 }
 
 void gd_ew_constants(const gd_ew_program *p, const gd_param *params, int64_t tile, int64_t n,
                      char *tiles) {
-    if (p->integer) return;
+    if (p->kernel) return;
     for (int i = 0; i < p->ir->count; i++) {
         const gd_ir_node *node = &p->ir->nodes[i];
         if (node->code != GD_IR_CONST && node->code != GD_IR_PARAM) continue;
         const gd_param value =
-            node->code == GD_IR_CONST ? constant_of(node->value, p->type) : params[node->arg[0]];
+            node->code == GD_IR_CONST ? constant_param(node->value, p->type) : params[node->arg[0]];
         fill_tile(tiles + (size_t)p->slot[i] * (size_t)tile * type_size[p->type], p->type, value,
                   n);
     }
@@ -255,16 +263,16 @@ void gd_ew_evaluate(const gd_ew_program *p, int64_t tile, int64_t n, const void 
     const void *value[GD_IR_MAX_NODES];
     for (int i = 0; i < ir->count; i++) {
         const gd_ir_node *node = &ir->nodes[i];
-        void *mine = p->slot[i] < 0 ? NULL : tiles + (size_t)p->slot[i] * stride;
-        value[i] = mine;
+        void *result = p->slot[i] < 0 ? NULL : tiles + (size_t)p->slot[i] * stride;
+        value[i] = result;
         if (node->code == GD_IR_VAR) {
             value[i] = in[node->arg[0]];
-            if (mine) value[i] = memcpy(mine, value[i], bytes);
+            if (result) value[i] = memcpy(result, value[i], bytes);
         } else if (node->code >= GD_IR_PRIM) {
             const void *args[3] = {NULL, NULL, NULL};
             for (int k = 0; k < 3; k++)
                 if (node->arg[k] >= 0) args[k] = value[node->arg[k]];
-            p->step[i](n, args, &mine, NULL);
+            p->step[i](n, args, &result, NULL);
         }
     }
     for (int k = 0; k < ir->n_outputs; k++) memmove(out[k], value[ir->output[k]], bytes);

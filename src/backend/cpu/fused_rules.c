@@ -1,4 +1,4 @@
-/* fused_rules.c - what plans may fuse for the CPU. */
+/* fused_rules.c - the limits and costs of fusion on the CPU. */
 #include "backend/cpu/elementwise_job.h"
 #include "codegen/native.h"
 
@@ -27,7 +27,7 @@ static bool has_fused_kernel(gd_device *device, const gd_fusion_request *request
     return gd_fused_has_kernel(request->op);
 }
 
-/* bench/fusion.c measures them. */
+/* Measured with bench/fusion.c. */
 static const gd_evaluator_costs evaluator = {
     .conversion = 4, .small = 1024, .worthwhile_row = 2048};
 

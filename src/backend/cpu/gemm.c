@@ -262,7 +262,7 @@ static gd_gemm block_of_product(const gemm_job *j, gd_gemm g, int64_t index) {
     return g;
 }
 
-static void run_task(void *arg, int64_t i) {
+static void run_gemm_task(void *arg, int64_t i) {
     gemm_job *j = arg;
     const int64_t blocks = j->blocks_m * j->blocks_n;
     const int64_t first = i / (blocks * j->k_splits) * j->group;
@@ -313,7 +313,7 @@ static gd_status run_splits_in_reserve(gemm_job *j) {
     return status;
 }
 
-static gd_status run_job(gemm_job *j) {
+static gd_status run_gemm_job(gemm_job *j) {
     j->block = block_function(&j->g);
     if (j->k_splits > 1) {
         const int64_t bytes = j->k_splits * j->g.m * j->g.n * accumulator_size(j);
@@ -321,7 +321,7 @@ static gd_status run_job(gemm_job *j) {
         if (!j->partials) return run_splits_in_reserve(j);
     }
     const int64_t groups = divide_up(j->products, j->group);
-    gd_parallel_for(groups * j->k_splits * j->blocks_m * j->blocks_n, run_task, j);
+    gd_parallel_for(groups * j->k_splits * j->blocks_m * j->blocks_n, run_gemm_task, j);
     gd_status status = atomic_load(&j->status);
     if (status != GD_OK || j->k_splits == 1) return status;
     reduce_partials(&j->g, j->partials, j->k_splits);
@@ -391,7 +391,7 @@ gd_status gd_gemm_run_batch(const gd_gemm *g, const gd_gemm_batch *batch) {
         memcpy(j.batch.b_step, old.a_step, sizeof old.a_step);
     }
     partition_job(&j);
-    return run_job(&j) == GD_OK ? GD_OK : fail_memory(g);
+    return run_gemm_job(&j) == GD_OK ? GD_OK : fail_memory(g);
 }
 
 gd_status gd_gemm_run(const gd_gemm *g) {

@@ -58,8 +58,8 @@ typedef struct gd_gemm {
     double scale;
     gd_gemm_act act; /* applied after the bias; RELU of x is x < 0 ? 0 : x */
     gd_gemm_in mask; /* (m, n) or data NULL; where it is <= 0, C becomes 0. Not for batches. */
-    gd_gemm_fill
-        fill_b; /* packs B instead of reading `b`; only for gd_gemm_block_* (gemm_block.h) */
+    /* Packs B instead of reading `b`, if not NULL; only for gd_gemm_block_* (gemm_block.h). */
+    gd_gemm_fill fill_b;
     const void *fill_context;
 } gd_gemm;
 

@@ -23,7 +23,7 @@ static _Thread_local struct {
 
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
 static pthread_key_t scratch_key; /* its destructor frees the scratch memory of an exiting thread */
-static bool scratch_key_made;
+static bool has_scratch_key;
 
 void gd_gemm_free_scratch(void) {
     for (int i = 0; i < SCRATCH_KINDS; i++) {
@@ -38,14 +38,14 @@ static void free_scratch_at_thread_exit(void *unused) {
     gd_gemm_free_scratch();
 }
 
-static void make_scratch_key(void) {
-    scratch_key_made = pthread_key_create(&scratch_key, free_scratch_at_thread_exit) == 0;
+static void create_scratch_key(void) {
+    has_scratch_key = pthread_key_create(&scratch_key, free_scratch_at_thread_exit) == 0;
 }
 
 static void *thread_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
     if (scratch.bytes[kind] < bytes || gd_faults_armed()) {
-        pthread_once(&scratch_once, make_scratch_key);
-        if (!scratch_key_made || pthread_setspecific(scratch_key, &scratch) != 0) return NULL;
+        pthread_once(&scratch_once, create_scratch_key);
+        if (!has_scratch_key || pthread_setspecific(scratch_key, &scratch) != 0) return NULL;
         const size_t capacity = gd_gemm_scratch_capacity(bytes);
         gd_free(scratch.memory[kind]);
         scratch.memory[kind] = gd_aligned_alloc(SCRATCH_ALIGNMENT, capacity);
@@ -61,20 +61,20 @@ static void *thread_scratch(gd_gemm_scratch_kind kind, size_t bytes) {
  * more than any block needs for its strips of A, its panel of B and its sums. */
 enum { RESERVED_BLOCK = 6 << 20 };
 static _Atomic(char *) reserve;
-static pthread_mutex_t reserve_making = PTHREAD_MUTEX_INITIALIZER,
+static pthread_mutex_t reserve_creation = PTHREAD_MUTEX_INITIALIZER,
                        reserve_block = PTHREAD_MUTEX_INITIALIZER,
                        reserve_partials = PTHREAD_MUTEX_INITIALIZER;
-GD_MUTEX_AT_FORK(reserve_making)
+GD_MUTEX_AT_FORK(reserve_creation)
 GD_MUTEX_AT_FORK(reserve_partials)
 GD_INNER_MUTEX_AT_FORK(reserve_block)
 
 gd_status gd_gemm_reserve(void) {
     if (atomic_load(&reserve)) return GD_OK;
-    pthread_mutex_lock(&reserve_making);
+    pthread_mutex_lock(&reserve_creation);
     if (!atomic_load(&reserve))
         atomic_store(&reserve, gd_aligned_alloc(SCRATCH_ALIGNMENT,
                                                 RESERVED_BLOCK + 2 * GD_GEMM_RESERVED_PARTIAL));
-    pthread_mutex_unlock(&reserve_making);
+    pthread_mutex_unlock(&reserve_creation);
     return atomic_load(&reserve)
                ? GD_OK
                : gd_fail(GD_E_MEMORY, "out of memory for the scratch reserve of matrix products");

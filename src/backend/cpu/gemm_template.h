@@ -7,7 +7,7 @@
  *
  * Unlike BLIS, it packs only where that pays. A panel of B is packed if enough strips reuse it: by
  * the micro-kernel of the first strip, or in advance if B has to be transposed or widened. A is
- * read in place unless its strides make that slow.
+ * read in strip_step unless its strides make that slow.
  *
  * Sums of several blocks of k accumulate in C. If C has another dtype or is not row-major, they
  * accumulate in a row-major buffer, and gemm_epilogue.h writes C from it. With one block of k, a
@@ -93,7 +93,7 @@ static bool allocate_block_scratch(const gd_gemm *g, block_plan *p) {
  * each page and cache line of A is visited once. */
 static void pack_strips(const gd_gemm *g, const block_plan *p, int64_t k, int64_t depth) {
     const int64_t step = g->a.row == 1 ? 16 : depth;
-    const int64_t strips = divide_up(g->m, p->height), place = strip_size(p, depth);
+    const int64_t strips = divide_up(g->m, p->height), strip_step = strip_size(p, depth);
     for (int64_t d = 0; d < depth; d += step) {
         const int64_t count = min64(depth - d, step);
         /* The same heights as split_point() gives, computed incrementally. */
@@ -102,7 +102,7 @@ static void pack_strips(const gd_gemm *g, const block_plan *p, int64_t k, int64_
             int64_t height = quotient;
             error += remainder;
             if (error >= strips) error -= strips, height++;
-            pack(p->a + s * place + d * height, height, strip_source(g->a, i, k + d), height,
+            pack(p->a + s * strip_step + d * height, height, strip_source(g->a, i, k + d), height,
                  count);
             i += height;
         }

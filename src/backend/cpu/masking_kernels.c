@@ -1,9 +1,9 @@
 /* masking_kernels.c - masked_select, nonzero and masked_scatter: stream compaction, on all threads.
  *
- * The elements are partitioned into blocks. A first pass counts the set elements of each block, so
- * that the second pass knows where each block starts in the compacted list. Blocks are processed in
- * small chunks without branches on the data: branches on random masks would be mispredicted half of
- * the time.
+ * The elements are partitioned into blocks. A first pass counts the set elements of each block; the
+ * counts determine where each block starts in the compacted list. A second pass moves the elements.
+ * Both process a block in small chunks without branches on the data: branches on random masks would
+ * be mispredicted half of the time.
  */
 #include <string.h>
 

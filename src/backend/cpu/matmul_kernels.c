@@ -6,16 +6,14 @@
 #include "core/tensor.h"
 #include "ops/op.h"
 
-static bool is_float_dtype(gd_dtype d) { return gd_dtype_is_float(d); }
-
 /* The GEMM takes all f64, or any mix of f32, f16 and bf16. */
 static bool has_gemm_dtypes(const gd_kernel_call *k) {
     bool doubles = k->in[0].dtype == GD_F64;
     for (int i = 0; i < k->n_in; i++)
         if (k->in[i].rank > 0 &&
-            (!is_float_dtype(k->in[i].dtype) || (k->in[i].dtype == GD_F64) != doubles))
+            (!gd_dtype_is_float(k->in[i].dtype) || (k->in[i].dtype == GD_F64) != doubles))
             return false;
-    return is_float_dtype(k->out[0].dtype) && (k->out[0].dtype == GD_F64) == doubles;
+    return gd_dtype_is_float(k->out[0].dtype) && (k->out[0].dtype == GD_F64) == doubles;
 }
 
 /* The scratch bound of a product with result y that sums over k. */
@@ -81,7 +79,7 @@ static size_t matmul_packed_scratch(const gd_kernel_call *k) {
 static bool linear_packed_match(const gd_kernel_call *k) {
     for (int i = 1; i < k->n_in; i++)
         if (k->in[i].data && k->in[i].dtype != k->in[0].dtype) return false;
-    return is_float_dtype(k->in[0].dtype);
+    return gd_dtype_is_float(k->in[0].dtype);
 }
 static gd_status run_linear(gd_kernel_call *k, gd_gemm_act act) {
     const gd_view *x = &k->in[0], *w = &k->in[1],

@@ -16,7 +16,7 @@
 enum {
     TASK_ELEMENTS = 32768, /* roughly */
     LONG_RUN = 16,         /* runs of at least this many elements are long */
-    MIN_TASK_ROWS = 16,    /* rows whose gradients a task sums in E */
+    MIN_TASK_ROWS = 16,    /* rows whose gradients a task sums in the dtype of x */
     MAX_TASK_ROWS = 512,
 };
 
@@ -53,9 +53,8 @@ static int64_t channel_count(const gd_view *x) { return x->rank > 1 ? x->dims[1]
 
 static void init_batch_norm(batch_norm_job *j, const gd_view *x) {
     memset(j, 0, sizeof *j);
-    j->size = x->dtype == GD_F64
-                  ? 8
-                  : 4; /* workspace functions see f16 and bf16 before they are widened */
+    /* 4 for f16 and bf16, too: workspace functions see them before they are widened. */
+    j->size = x->dtype == GD_F64 ? 8 : 4;
     j->isa = x->dtype == GD_F64 ? GD_ISA_CALL(gd_norm_f64) : GD_ISA_CALL(gd_norm_f32);
     j->n = x->dims[0];
     j->c = channel_count(x);
@@ -269,8 +268,8 @@ static gd_status batch_norm_grad_channels_run(gd_kernel_call *k) {
         double sum = unit_count(&j) > 0 ? channel_sum(&j, j.sums, c) : 0,
                dot = unit_count(&j) > 0 ? channel_sum(&j, j.dots, c) : 0;
         double r = load_number(&j, rstd, c), a = r * (weight ? load_number(&j, weight, c) : 1);
-        store_number(&j, k->out[1].data, c,
-                     count > 0 ? dot * r : 0); /* without elements r is NaN */
+        /* Without elements r is NaN. */
+        store_number(&j, k->out[1].data, c, count > 0 ? dot * r : 0);
         store_number(&j, k->out[2].data, c, sum);
         store_channel(&j, j.a, c, a);
         store_channel(&j, j.b, c, o->training ? -a * r * r * dot / count : 0);

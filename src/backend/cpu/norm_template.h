@@ -6,27 +6,27 @@
 
 enum { BLOCK = 2048 };
 
-/* Runs DO(LOAD, STORE, KEEP) for each vector at i < n; the last one may be partial, and KEEP zeroes
- * its other lanes. */
+/* Runs DO(LOAD, STORE) for each vector at i < n; the last one may be partial. */
 #define LOAD_ALL(p)      V(load)(p)
 #define STORE_ALL(p, v)  V(store)(p, v)
 #define LOAD_TAIL(p)     V(load_part)(p, left)
 #define STORE_TAIL(p, v) V(store_part)(p, v, left)
-#define EACH_VECTOR(n, DO)                        \
-    do {                                          \
-        int64_t i = 0;                            \
-        for (; i + LANES <= (n); i += LANES) {    \
-            DO(LOAD_ALL, STORE_ALL, MASK_NONE);   \
-        }                                         \
-        if (i < (n)) {                            \
-            int left = (int)((n)-i);              \
-            DO(LOAD_TAIL, STORE_TAIL, MASK_TAIL); \
-        }                                         \
+#define EACH_VECTOR(n, DO)                     \
+    do {                                       \
+        int64_t i = 0;                         \
+        for (; i + LANES <= (n); i += LANES) { \
+            DO(LOAD_ALL, STORE_ALL);           \
+        }                                      \
+        if (i < (n)) {                         \
+            int left = (int)((n)-i);           \
+            DO(LOAD_TAIL, STORE_TAIL);         \
+        }                                      \
     } while (0)
-#define MASK_NONE(v) (v)
-#define MASK_TAIL(v) V(select)(IOTA < left, v, V(splat)(0)) /* zeroes the lanes beyond the end */
 
-/* The same for sums: ADD(k, offset, LOAD, KEEP) adds to accumulator k of four. */
+/* The same for sums: ADD(k, offset, LOAD, MASKED) adds to accumulator k of four. MASKED zeroes the
+ * lanes beyond the end. */
+#define MASK_NONE(v) (v)
+#define MASK_TAIL(v) V(select)(IOTA < left, v, V(splat)(0))
 #define EACH_SUM(n, ADD)                               \
     do {                                               \
         int64_t i = 0;                                 \
@@ -57,17 +57,17 @@ static inline double sum_accumulators(const VEC *a) {
 
 static double block_sum(int64_t n, const E *x) {
     VEC a[4] = FOUR_ZEROS;
-#define ADD_SUM(k, at, LOAD, KEEP) a[k] += LOAD(x + i + at)
+#define ADD_SUM(k, at, LOAD, MASKED) a[k] += LOAD(x + i + at)
     EACH_SUM(n, ADD_SUM);
     return sum_accumulators(a);
 }
 
 static double block_squares(int64_t n, const E *x, E from) {
     VEC a[4] = FOUR_ZEROS, m = V(splat)(from);
-#define ADD_SQUARES(k, at, LOAD, KEEP)      \
-    do {                                    \
-        VEC d = KEEP(LOAD(x + i + at) - m); \
-        a[k] += d * d;                      \
+#define ADD_SQUARES(k, at, LOAD, MASKED)      \
+    do {                                      \
+        VEC d = MASKED(LOAD(x + i + at) - m); \
+        a[k] += d * d;                        \
     } while (0)
     EACH_SUM(n, ADD_SQUARES);
     return sum_accumulators(a);
@@ -99,7 +99,7 @@ static void norm_scale(int64_t n, const void *px, double pa, double pb, void *py
     const E *x = px;
     E *y = py;
     VEC a = V(splat)((E)pa), b = V(splat)((E)pb);
-#define SCALE(LOAD, STORE, KEEP) STORE(y + i, LOAD(x + i) * a + b)
+#define SCALE(LOAD, STORE) STORE(y + i, LOAD(x + i) * a + b)
     EACH_VECTOR(n, SCALE);
 }
 
@@ -108,10 +108,10 @@ static void norm_scale_row(int64_t n, const void *px, double mean, double pa, co
     const E *x = px, *w = pw, *b = pb;
     E *y = py;
     VEC m = V(splat)((E)mean), a = V(splat)((E)pa);
-#define SCALE_ONLY(LOAD, STORE, KEEP) STORE(y + i, (LOAD(x + i) - m) * a)
-#define SCALE_W(LOAD, STORE, KEEP)    STORE(y + i, (LOAD(x + i) - m) * a * LOAD(w + i))
-#define SCALE_B(LOAD, STORE, KEEP)    STORE(y + i, (LOAD(x + i) - m) * a + LOAD(b + i))
-#define SCALE_WB(LOAD, STORE, KEEP)   STORE(y + i, (LOAD(x + i) - m) * a * LOAD(w + i) + LOAD(b + i))
+#define SCALE_ONLY(LOAD, STORE) STORE(y + i, (LOAD(x + i) - m) * a)
+#define SCALE_W(LOAD, STORE)    STORE(y + i, (LOAD(x + i) - m) * a * LOAD(w + i))
+#define SCALE_B(LOAD, STORE)    STORE(y + i, (LOAD(x + i) - m) * a + LOAD(b + i))
+#define SCALE_WB(LOAD, STORE)   STORE(y + i, (LOAD(x + i) - m) * a * LOAD(w + i) + LOAD(b + i))
     if (w && b) EACH_VECTOR(n, SCALE_WB);
     else if (w) EACH_VECTOR(n, SCALE_W);
     else if (b) EACH_VECTOR(n, SCALE_B);
@@ -121,7 +121,7 @@ static void norm_scale_row(int64_t n, const void *px, double mean, double pa, co
 static void norm_scale_each(int64_t n, const void *px, const void *pa, const void *pb, void *py) {
     const E *x = px, *a = pa, *b = pb;
     E *y = py;
-#define SCALE_EACH(LOAD, STORE, KEEP) STORE(y + i, LOAD(x + i) * LOAD(a + i) + LOAD(b + i))
+#define SCALE_EACH(LOAD, STORE) STORE(y + i, LOAD(x + i) * LOAD(a + i) + LOAD(b + i))
     EACH_VECTOR(n, SCALE_EACH);
 }
 
@@ -129,11 +129,11 @@ static void norm_scale_each(int64_t n, const void *px, const void *pa, const voi
 
 static void block_dots(int64_t n, const E *gy, const E *x, E mean, double *sum, double *dot) {
     VEC a[4] = FOUR_ZEROS, d[4] = FOUR_ZEROS, m = V(splat)(mean);
-#define ADD_DOTS(k, at, LOAD, KEEP)               \
-    do {                                          \
-        VEC g = LOAD(gy + i + at);                \
-        a[k] += g;                                \
-        d[k] += KEEP(g * (LOAD(x + i + at) - m)); \
+#define ADD_DOTS(k, at, LOAD, MASKED)               \
+    do {                                            \
+        VEC g = LOAD(gy + i + at);                  \
+        a[k] += g;                                  \
+        d[k] += MASKED(g * (LOAD(x + i + at) - m)); \
     } while (0)
     EACH_SUM(n, ADD_DOTS);
     *sum += sum_accumulators(a);
@@ -155,18 +155,18 @@ static inline __attribute__((always_inline)) void block_dots_row(int64_t n, cons
                                                                  double *sum, double *dot) {
     VEC s[4] = FOUR_ZEROS, d[4] = FOUR_ZEROS, m = V(splat)(mean), a = V(splat)(pa);
     int64_t i = 0;
-#define ADD_ROW(k, at, LOAD, STORE, KEEP)                                \
-    do {                                                                 \
-        VEC g = LOAD(gy + i + at), p = KEEP(g * (LOAD(x + i + at) - m)); \
-        STORE(gw + i + at, LOAD(gw + i + at) + p * a);                   \
-        STORE(gb + i + at, LOAD(gb + i + at) + g);                       \
-        if (weighted) {                                                  \
-            VEC v = LOAD(w + i + at);                                    \
-            g *= v;                                                      \
-            p *= v;                                                      \
-        }                                                                \
-        s[k] += g;                                                       \
-        d[k] += p;                                                       \
+#define ADD_ROW(k, at, LOAD, STORE, MASKED)                                \
+    do {                                                                   \
+        VEC g = LOAD(gy + i + at), p = MASKED(g * (LOAD(x + i + at) - m)); \
+        STORE(gw + i + at, LOAD(gw + i + at) + p * a);                     \
+        STORE(gb + i + at, LOAD(gb + i + at) + g);                         \
+        if (weighted) {                                                    \
+            VEC v = LOAD(w + i + at);                                      \
+            g *= v;                                                        \
+            p *= v;                                                        \
+        }                                                                  \
+        s[k] += g;                                                         \
+        d[k] += p;                                                         \
     } while (0)
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
         ADD_ROW(0, 0, LOAD_ALL, STORE_ALL, MASK_NONE);
@@ -202,7 +202,7 @@ static void norm_dots_each(int64_t n, const void *pg, const void *px, const void
                            void *pd) {
     const E *gy = pg, *x = px, *mean = pm;
     E *sums = ps, *dots = pd;
-#define DOTS_EACH(LOAD, STORE, KEEP)                                          \
+#define DOTS_EACH(LOAD, STORE)                                                \
     do {                                                                      \
         VEC g = LOAD(gy + i);                                                 \
         STORE(sums + i, LOAD(sums + i) + g);                                  \
@@ -216,7 +216,7 @@ static void norm_input_grad(int64_t n, const void *pg, const void *px, double me
     const E *gy = pg, *x = px;
     E *gx = py;
     VEC m = V(splat)((E)mean), a = V(splat)((E)pa), b = V(splat)((E)pb), c = V(splat)((E)pc);
-#define INPUT_GRAD(LOAD, STORE, KEEP) STORE(gx + i, LOAD(gy + i) * a + ((LOAD(x + i) - m) * b + c))
+#define INPUT_GRAD(LOAD, STORE) STORE(gx + i, LOAD(gy + i) * a + ((LOAD(x + i) - m) * b + c))
     EACH_VECTOR(n, INPUT_GRAD);
 }
 
@@ -229,7 +229,7 @@ static void norm_input_grad_row(int64_t n, const void *pg, const void *px, doubl
         return;
     }
     VEC m = V(splat)((E)mean), a = V(splat)((E)pa), b = V(splat)((E)pb), c = V(splat)((E)pc);
-#define INPUT_GRAD_ROW(LOAD, STORE, KEEP) \
+#define INPUT_GRAD_ROW(LOAD, STORE) \
     STORE(gx + i, LOAD(gy + i) * LOAD(w + i) * a + ((LOAD(x + i) - m) * b + c))
     EACH_VECTOR(n, INPUT_GRAD_ROW);
 }
@@ -238,7 +238,7 @@ static void norm_input_grad_each(int64_t n, const void *pg, const void *px, cons
                                  const void *pa, const void *pb, const void *pc, void *py) {
     const E *gy = pg, *x = px, *mean = pm, *a = pa, *b = pb, *c = pc;
     E *gx = py;
-#define INPUT_GRAD_EACH(LOAD, STORE, KEEP)     \
+#define INPUT_GRAD_EACH(LOAD, STORE)           \
     STORE(gx + i, LOAD(gy + i) * LOAD(a + i) + \
                       ((LOAD(x + i) - LOAD(mean + i)) * LOAD(b + i) + LOAD(c + i)))
     EACH_VECTOR(n, INPUT_GRAD_EACH);
@@ -247,7 +247,7 @@ static void norm_input_grad_each(int64_t n, const void *pg, const void *px, cons
 static void norm_add(int64_t n, const void *px, void *py) {
     const E *x = px;
     E *y = py;
-#define ADD_TO(LOAD, STORE, KEEP) STORE(y + i, LOAD(y + i) + LOAD(x + i))
+#define ADD_TO(LOAD, STORE) STORE(y + i, LOAD(y + i) + LOAD(x + i))
     EACH_VECTOR(n, ADD_TO);
 }
 

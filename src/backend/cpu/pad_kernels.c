@@ -86,8 +86,8 @@ static void pad_task(void *arg, int64_t task) {
     }
 }
 
-static size_t
-constant_row_bytes(const gd_kernel_call *k) { /* a row of y, filled with the constant */
+/* Bytes of a row of y, which is filled with the constant. */
+static size_t constant_row_bytes(const gd_kernel_call *k) {
     const gd_pad_options *o = k->attrs;
     pad_job j;
     init_pad(&j, k->in[0].rank, k->in[0].dims, &o->padding);
@@ -192,8 +192,8 @@ static void invert_sources(const gd_pad_axis *a, gd_word mode, int64_t *heads, i
     for (int64_t i = 0; i < a->out; i++) heads[gd_pad_source(a, mode, i) + 1]++;
     for (int64_t i = 0; i < a->n; i++) heads[i + 1] += heads[i];
     for (int64_t i = 0; i < a->out; i++) list[heads[gd_pad_source(a, mode, i)]++] = i;
-    memmove(heads + 1, heads,
-            (size_t)a->n * sizeof *heads); /* heads[i] has advanced to the start of i + 1 */
+    /* heads[i] has advanced to the start of i + 1. */
+    memmove(heads + 1, heads, (size_t)a->n * sizeof *heads);
     heads[0] = 0;
 }
 

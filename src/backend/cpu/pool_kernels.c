@@ -26,8 +26,8 @@ typedef struct {
     const gd_pool_window *windows[AXES]; /* per axis, one window for each element of y */
     int32_t *indices_i32;                /* indices of maxima in their plane, as i32 ... */
     int64_t *indices;                    /* ... or i64; NULL: not stored */
-    int64_t uniform_from,
-        uniform_to; /* windows of the last axis with the same size and a constant stride */
+    /* windows [from, to) of the last axis have the same size and a constant stride */
+    int64_t uniform_from, uniform_to;
     int64_t planes_per_task;
     _Atomic int64_t bad_index; /* an index that is out of range; -1: none */
 } pool_job;

@@ -18,9 +18,8 @@ static inline int64_t NAME(index_of_max)(const pool_job *p, const real *x, const
                 ((d->first + z * d->step) * height + h->first + r * h->step) * width + w->first;
             for (int64_t c = 0; c < w->count; c++) {
                 const real value = x[row + c * w->step];
-                const bool replaces =
-                    (value > best) |
-                    (value != value); /* branch-free, because it is unpredictable */
+                /* Branch-free, because the comparison is unpredictable. */
+                const bool replaces = (value > best) | (value != value);
                 best = replaces ? value : best;
                 best_index = replaces ? row + c * w->step : best_index;
             }

@@ -10,8 +10,8 @@
 
 typedef uint32_t vu32_half __attribute__((vector_size(V_BYTES / 2)));
 #if V_BYTES == 64
-typedef long long v_longs
-    __attribute__((vector_size(V_BYTES))); /* the type that the built-ins take for vi64 */
+/* The type that the built-ins take for vi64. */
+typedef long long v_longs __attribute__((vector_size(V_BYTES)));
 #endif
 
 enum { BLOCKS = 64 }; /* blocks of a batch, whose words stay in L1 */

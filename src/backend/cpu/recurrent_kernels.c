@@ -293,8 +293,8 @@ static gd_status recurrent_sequence_run(gd_kernel_call *k) {
     if (j.cell == GD_LSTM) init_state(&j, j.c, optional_input(k, 2));
     if (should_pack_input(&j)) pack_weights(&j, &j.w_ih, work + p.w_ih);
     if (should_pack_state(&j)) pack_weights(&j, &j.w_hh, work + p.w_hh);
-    char *kept =
-        j.keep ? k->out[3].data : j.y; /* an rnn computes y in place of its pre-activations */
+    /* An rnn computes y in place, over its pre-activations. */
+    char *kept = j.keep ? k->out[3].data : j.y;
     for (int64_t done = 0, count; done < j.steps; done += count) {
         count = j.steps - done < j.chunk ? j.steps - done : j.chunk;
         int64_t first = j.reverse ? j.steps - done - count : done;

@@ -53,8 +53,7 @@ static void reduce_source_rows(const reduce_job *j, const char *x, int64_t n, in
                                int64_t run_stride, int64_t cols, int64_t first, char *buffer,
                                char *s0, char *s1) {
     const int64_t bytes = n * runs * j->size;
-    const bool contiguous =
-        run_stride == n * j->size || runs == 1; /* the runs of a result are contiguous */
+    const bool contiguous = run_stride == n * j->size || runs == 1; /* the runs of a result */
     int64_t batch =
         contiguous && j->inner.x == bytes && bytes <= SOURCE_BYTES ? SOURCE_BYTES / bytes : 1;
     for (int64_t c = 0; c < cols; c += batch) {
@@ -115,8 +114,8 @@ static int collect_leaf_rows(const reduce_job *j, const char *base, int64_t leaf
     int64_t in_run = j->n_reduced ? first % j->run.dim : first,
             run = j->n_reduced ? first / j->run.dim : 0;
     const char *row = base + in_run * j->run.x + axes_offset(j->reduced, j->n_reduced, run);
-    if (j->r.source && j->n_reduced == 0 && cols == j->inner.dim &&
-        j->run.x == cols * j->size) { /* all rows at once */
+    const bool contiguous = j->n_reduced == 0 && cols == j->inner.dim && j->run.x == cols * j->size;
+    if (j->r.source && contiguous) { /* one call for all rows */
         compute_source(j, row, (end - first) * cols, buffer);
         for (int64_t r = first; r < end; r++)
             rows[r - first] = buffer + (r - first) * cols * j->size;

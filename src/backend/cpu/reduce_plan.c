@@ -66,8 +66,8 @@ static void plan_by_rows(reduce_job *j) {
     j->leaves_per_segment = divide_up(segment_elements(j), elements > 0 ? elements : 1);
     j->segments = divide_up(j->leaves, j->leaves_per_segment);
     j->chunk = j->segments > 1 && !j->results_interleaved ? 1 : ROWS_BATCH;
-    if (j->segments == 1 && !j->results_interleaved &&
-        j->chunk * j->total > segment_elements(j)) /* no more than one task's work */
+    /* A chunk is at most the work of one task. */
+    if (j->segments == 1 && !j->results_interleaved && j->chunk * j->total > segment_elements(j))
         j->chunk = j->total < segment_elements(j) ? segment_elements(j) / j->total : 1;
 }
 

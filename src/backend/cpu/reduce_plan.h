@@ -44,9 +44,8 @@ typedef struct {
     gd_dtype state;                  /* dtype of the first number of a state */
     int64_t state_size, second_size; /* bytes of the two numbers of a state */
     reduce_axis kept[GD_MAX_RANK], reduced[GD_MAX_RANK];
-    int n_kept,
-        n_reduced; /* without the innermost axes, which are `inner` (kept) and `run` (reduced) */
-    reduce_axis inner, run;
+    int n_kept, n_reduced;   /* without the innermost axes, `inner` and `run` */
+    reduce_axis inner, run;  /* the innermost kept axis and the innermost reduced axis */
     int64_t groups;          /* there are groups * inner.dim results */
     int64_t total;           /* elements of one result */
     bool by_columns, direct; /* direct: leaves read x in place */

@@ -185,16 +185,16 @@ static void arg_rows(gd_fold fold, leaf_block b, int64_t count, int64_t step, in
 static inline void arg_columns_at(gd_fold fold, const void *const *rows, int n_rows, int64_t c,
                                   int left, int64_t index, E *s0, int64_t *s1) {
     VEC best = V(load_part)((const E *)rows[0] + c, left);
-    MASK place = {0};
+    MASK best_row = {0};
     for (int r = 1; r < n_rows; r++) {
         VEC v = V(load_part)((const E *)rows[r] + c, left);
         MASK over = fold == GD_FOLD_ARGMAX ? v > best : v < best;
         over |= IS_NAN(v) & IS_NOT_NAN(best);
         best = V(select)(over, v, best);
-        place = (over & r) | (~over & place);
+        best_row = (over & r) | (~over & best_row);
     }
     V(store_part)(s0 + c, best, left);
-    for (int k = 0; k < left; k++) s1[c + k] = index + place[k];
+    for (int k = 0; k < left; k++) s1[c + k] = index + best_row[k];
 }
 
 static void arg_columns(gd_fold fold, const void *const *rows, int n_rows, int64_t cols,
@@ -220,11 +220,12 @@ static void arg_merge(gd_fold fold, int64_t cols, E *a0, int64_t *a1, const E *b
 
 FOLD_PARTS(DEFINE_ROW)
 
-/* Moments of a leaf in three steps, with numbers that stay small for any mean:
+/* The moments of a leaf are computed in three steps, with numbers that stay small for any mean:
  *   1. The mean of the differences from the first element gives a rough mean, rounded to E.
  *   2. The differences d from the rough mean give sum(d) and sum(d * d).
  *   3. The mean is rough + sum(d) / n, and the squared deviations from it are
  *      sum(d * d) - sum(d)^2 / n, which has almost no cancellation. */
+
 /* Two-pass moments in double precision, element by element: for numbers whose differences overflow
  * E, and for infinities and NaN. With `rows`, run r starts at rows[r][at]. */
 static void moments_two_pass(const void *const *rows, int64_t at, leaf_block b, double *s0,
@@ -242,6 +243,7 @@ static void moments_two_pass(const void *const *rows, int64_t at, leaf_block b, 
     *s1 = squares;
 }
 
+/* Step 3; returns the mean. `share` is 1 / n, *rest the sum of squared deviations. */
 static inline vf64 finish_moments(vf64 rough, vf64 sum, vf64 squares, double share, vf64 *rest) {
     vf64 e = sum * v_splat_f64(share);
     *rest = squares - sum * e;

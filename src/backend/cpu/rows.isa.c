@@ -1,9 +1,10 @@
-/* rows.isa.c - chunks of rows put together, in the order of the vector dialect (codegen/dialect_vector.c). */
+/* rows.isa.c - reduces chunks of rows in the order of the vector dialect
+ * (codegen/dialect_vector.c), so that the evaluator and compiled kernels give the same bits. */
 #include "backend/cpu/rows.h"
 #include "backend/cpu/vmath.h"
 #include "backend/cpu/vmath_row.h"
 
-#define FOLD(FOLD_NAME, T, V, E, LANES, START)                                               \
+#define FOLD_CHUNK(FOLD_NAME, T, V, E, LANES, START)                                         \
     do {                                                                                     \
         V a[4];                                                                              \
         int64_t at = 0;                                                                      \
@@ -21,12 +22,12 @@
         return v_across_##FOLD_NAME##_##T(a, ways);                                          \
     } while (0)
 
-#define DEFINE(T, V, E, LANES)                                                              \
+#define DEFINE_ROW_FOLD(T, V, E, LANES)                                                     \
     double GD_ISA_FN(gd_row_fold_##T)(gd_row_use use, int ways, int64_t n, const void *x) { \
-        if (use == GD_ROW_MAX) FOLD(max, T, V, E, LANES, -V_INF_##T);                       \
-        if (use == GD_ROW_MIN) FOLD(min, T, V, E, LANES, V_INF_##T);                        \
-        FOLD(add, T, V, E, LANES, 0);                                                       \
+        if (use == GD_ROW_MAX) FOLD_CHUNK(max, T, V, E, LANES, -V_INF_##T);                 \
+        if (use == GD_ROW_MIN) FOLD_CHUNK(min, T, V, E, LANES, V_INF_##T);                  \
+        FOLD_CHUNK(add, T, V, E, LANES, 0);                                                 \
     }
 
-DEFINE(f32, vf32, float, VF32_LANES)
-DEFINE(f64, vf64, double, VF64_LANES)
+DEFINE_ROW_FOLD(f32, vf32, float, VF32_LANES)
+DEFINE_ROW_FOLD(f64, vf64, double, VF64_LANES)

@@ -9,23 +9,23 @@
 
 enum { BLOCK = 4096 };
 
-/* Runs DO(LOAD, STORE, KEEP) for each vector of n elements; the last one may be partial. */
+/* Runs DO(LOAD, STORE) for each vector at i < n; the last one may be partial. */
 #define LOAD_ALL(p)      V(load)(p)
 #define STORE_ALL(p, v)  V(store)(p, v)
 #define LOAD_TAIL(p)     V(load_part)(p, left)
 #define STORE_TAIL(p, v) V(store_part)(p, v, left)
-#define EACH_VECTOR(n, DO)                        \
-    do {                                          \
-        int64_t i = 0;                            \
-        for (; i + LANES <= (n); i += LANES) {    \
-            DO(LOAD_ALL, STORE_ALL, MASK_NONE);   \
-        }                                         \
-        if (i < (n)) {                            \
-            int left = (int)((n)-i);              \
-            DO(LOAD_TAIL, STORE_TAIL, MASK_TAIL); \
-        }                                         \
+#define EACH_VECTOR(n, DO)                     \
+    do {                                       \
+        int64_t i = 0;                         \
+        for (; i + LANES <= (n); i += LANES) { \
+            DO(LOAD_ALL, STORE_ALL);           \
+        }                                      \
+        if (i < (n)) {                         \
+            int left = (int)((n)-i);           \
+            DO(LOAD_TAIL, STORE_TAIL);         \
+        }                                      \
     } while (0)
-#define MASK_NONE(v, fill) (v)
+/* The first `left` lanes of v, and `fill` in the others. */
 #define MASK_TAIL(v, fill) V(select)(IOTA < left, v, V(splat)((E)(fill)))
 
 static E max_lanes(VEC v) {
@@ -87,8 +87,8 @@ static void softmax_row(bool logs, int64_t n, const E *x, E *y) {
                     : exp_block(false, count, x + b, m, y + b);
     }
     VEC by = V(splat)((E)(logs ? __builtin_log(sum) : 1 / sum)), from = V(splat)(m);
-#define SCALE(LOAD, STORE, KEEP)    STORE(y + i, LOAD(y + i) * by)
-#define SUBTRACT(LOAD, STORE, KEEP) STORE(y + i, (LOAD(x + i) - from) - by)
+#define SCALE(LOAD, STORE)    STORE(y + i, LOAD(y + i) * by)
+#define SUBTRACT(LOAD, STORE) STORE(y + i, (LOAD(x + i) - from) - by)
     if (logs) EACH_VECTOR(n, SUBTRACT);
     else EACH_VECTOR(n, SCALE);
 }
@@ -127,8 +127,8 @@ static void softmax_grad_row(bool logs, int64_t n, const E *gy, const E *y, E *g
             logs ? dot_block(true, count, gy + b, y + b) : dot_block(false, count, gy + b, y + b);
     }
     VEC s = V(splat)((E)dot);
-#define ROW_GRAD(LOAD, STORE, KEEP)     STORE(gx + i, (LOAD(gy + i) - s) * LOAD(y + i))
-#define LOG_ROW_GRAD(LOAD, STORE, KEEP) STORE(gx + i, LOAD(gy + i) - V(exp)(LOAD(y + i)) * s)
+#define ROW_GRAD(LOAD, STORE)     STORE(gx + i, (LOAD(gy + i) - s) * LOAD(y + i))
+#define LOG_ROW_GRAD(LOAD, STORE) STORE(gx + i, LOAD(gy + i) - V(exp)(LOAD(y + i)) * s)
     if (logs) EACH_VECTOR(n, LOG_ROW_GRAD);
     else EACH_VECTOR(n, ROW_GRAD);
 }
@@ -199,9 +199,8 @@ static inline void long_columns(bool logs, int64_t cols, int64_t n, int64_t step
             sum[k] = V(select)(v > m[k], sum[k] * e + one, sum[k] + e);
             m[k] = V(max)(m[k], v);
         }
-    for (int64_t k = 0; k < vectors;
-         k++) { /* an infinite maximum gives NaN, as inf - inf would in the sum */
-        sum[k] += (m[k] - m[k]);
+    for (int64_t k = 0; k < vectors; k++) {
+        sum[k] += (m[k] - m[k]); /* NaN if the maximum is infinite, as inf - inf in the sum */
         sum[k] = logs ? V(log)(sum[k]) : one / sum[k];
     }
     for (int64_t t = 0; t < n; t++)

@@ -1,4 +1,5 @@
-/* device.c - the test device as a backend: see device.h. */
+/* device.c - the test device as a backend (device.h): copies, the error word, and the table of
+ * device functions. */
 #include "backend/test/device.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ const gd_host *test_host;
 
 typedef struct copy_task {
     test_task task;
-    void *to; /* handles or host addresses */
+    void *to; /* a handle if to_device, else a host address */
     const void *from;
     size_t bytes;
     bool to_device, from_device;
@@ -33,24 +34,18 @@ static gd_status queue_copy(gd_queue queue, copy_task copy) {
     return test_enqueue(queue, &t->task);
 }
 
-static gd_status upload(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes) {
+static gd_status upload_bytes(gd_device *d, gd_queue queue, void *to, const void *from,
+                              size_t bytes) {
     gd_test_device_controls(d)->counts.uploads++;
     return queue_copy(queue,
                       (copy_task){.to = to, .from = from, .bytes = bytes, .to_device = true});
 }
 
-static gd_status download(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes) {
+static gd_status download_bytes(gd_device *d, gd_queue queue, void *to, const void *from,
+                                size_t bytes) {
     gd_test_device_controls(d)->counts.downloads++;
     return queue_copy(queue,
                       (copy_task){.to = to, .from = from, .bytes = bytes, .from_device = true});
-}
-
-static gd_status copy(gd_device *d, void *to, const void *from, size_t bytes) {
-    gd_test_device_controls(d)->counts.copies++;
-    return queue_copy(
-        GD_QUEUE_COMPUTE,
-        (copy_task){
-            .to = to, .from = from, .bytes = bytes, .to_device = true, .from_device = true});
 }
 
 /* --- the error word --------------------------------------------------------------------------- */
@@ -66,19 +61,20 @@ void test_report(const gd_kernel_call *call, gd_data_problem problem, int64_t el
                                  .real = real};
 }
 
-/* The compute queue may run on behind what the host has waited for: the word is read in the queue. */
+/* Reads and clears the error word. This is a task of the compute queue, because kernels that were
+ * queued before it may still report errors. */
 typedef struct error_task {
     test_task task;
     gd_data_error *to;
 } error_task;
 
-static void run_error(test_task *task) {
+static void run_error_take(test_task *task) {
     *((error_task *)task)->to = test_error;
     test_error = (gd_data_error){0};
 }
 
 static gd_status error_take(gd_device *d, gd_data_error *error) {
-    error_task *t = test_task_new(sizeof *t, run_error, NULL);
+    error_task *t = test_task_new(sizeof *t, run_error_take, NULL);
     if (!t) return GD_E_MEMORY;
     t->to = error;
     gd_status status = test_enqueue(GD_QUEUE_COMPUTE, &t->task);
@@ -98,18 +94,17 @@ static gd_status memory_info(gd_device *d, size_t *free_bytes, size_t *total_byt
     return GD_OK;
 }
 
-static gd_fusion_rules fusion; /* the dialect is the library's */
+static gd_fusion_rules fusion_rules; /* test_fusion_rules with the scalar dialect of the host */
 
-static const gd_device_api api = {
+static const gd_device_api device_api = {
     .kind = "test",
     .dtypes = (1u << GD_DTYPE_COUNT) - 2u,
     .alignment = 256,
     .alloc = test_alloc,
     .free = test_free,
     .memory_info = memory_info,
-    .upload = upload,
-    .download = download,
-    .copy = copy,
+    .upload = upload_bytes,
+    .download = download_bytes,
     .event_record = test_event_record,
     .event_join = test_event_join,
     .event_wait = test_event_wait,
@@ -121,19 +116,19 @@ static const gd_device_api api = {
     .capture_end = test_capture_end,
     .capture_launch = test_capture_launch,
     .capture_free = test_capture_free,
-    .fusion = &fusion,
+    .fusion = &fusion_rules,
 };
 
-static gd_test_controls controls = {.fail_alloc_after = -1};
-gd_device test_device = {.api = &api, .name = "test:0", .state = &controls};
+static gd_test_controls device_controls = {.fail_alloc_after = -1};
+gd_device test_device = {.api = &device_api, .name = "test:0", .state = &device_controls};
 
 GD_API const gd_backend_info gradus_backend_info = GD_BACKEND_INFO("test");
 
 GD_API gd_status gradus_backend_open(const gd_host *host, gd_backend *backend) {
     static gd_device *devices[] = {&test_device};
     test_host = host;
-    fusion = test_fusion_rules;
-    fusion.dialect = host->codegen->scalar;
+    fusion_rules = test_fusion_rules;
+    fusion_rules.dialect = host->codegen->scalar;
     *backend = (gd_backend){devices, 1, test_kernels, test_kernel_count};
     return GD_OK;
 }

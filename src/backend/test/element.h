@@ -1,4 +1,5 @@
-/* element.h - single elements of any dtype, for kernels that take operands as they are. */
+/* element.h - loads and stores of single elements of any dtype, for kernels whose operands are not
+ * converted to f64 and i64. */
 #ifndef GRADUS_TEST_ELEMENT_H
 #define GRADUS_TEST_ELEMENT_H
 
@@ -47,7 +48,7 @@ static inline int64_t load_integer(gd_dtype dtype, const void *p) {
     }
 }
 
-/* Integers wrap around, as conversions of C do on all machines that matter here. */
+/* Integers that do not fit wrap around. */
 static inline void store_integer(gd_dtype dtype, void *p, int64_t v) {
     switch (dtype) {
     case GD_I64: *(int64_t *)p = v; break;
@@ -78,7 +79,8 @@ static inline int64_t count_elements(const gd_view *v) {
     return count;
 }
 
-/* Where element `number`, counted row-major over `dims`, lies in a view that is broadcast to them. */
+/* The address of element `number`, counted row-major over `dims`, in a view that is broadcast to
+ * these dims. */
 static inline char *element_at(const gd_view *v, int rank, const int64_t *dims, int64_t number) {
     int64_t at = 0;
     for (int d = rank; d-- > 0; number /= dims[d]) {

@@ -1,4 +1,5 @@
-/* kernels.c - the table of the test device's kernels, and how one is queued. */
+/* kernels.c - the table of the test device's kernels, the task that runs one, and elementwise
+ * kernels. */
 #include "backend/test/kernels.h"
 
 #include <stdlib.h>
@@ -10,39 +11,39 @@
     { .op = name, .variant = "test", .device = "test", .rank = 10, .flags = flag, .run = function }
 enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
 
-/* One line for each: op, flags, body. */
-#define KERNELS(X)                                     \
-    X("arange", ANY, test_arange)                      \
-    X("assign", ANY, test_assign)                      \
-    X("check_range", ANY, test_check_range)            \
-    X("clone", ANY, test_copy)                         \
-    X("contiguous", ANY, test_reshape)                 \
-    X("cumprod", DOUBLE, test_cumprod)                 \
-    X("cumsum", DOUBLE, test_cumsum)                   \
-    X("elementwise", ANY, test_elementwise)            \
-    X("flatten", ANY, test_reshape)                    \
-    X("full", ANY, test_full)                          \
-    X("gather", DOUBLE, test_gather)                   \
-    X("group", ANY, test_group)                        \
-    X("key_normals", DOUBLE, test_key_normals)         \
-    X("key_words", DOUBLE, test_key_words)             \
-    X("linear_recurrence", DOUBLE, test_linear_scan)   \
-    X("matmul", DOUBLE, test_matmul)                   \
-    X("max", DOUBLE, test_max)                         \
-    X("max_with_index", DOUBLE, test_max_with_index)   \
-    X("min", DOUBLE, test_min)                         \
-    X("min_with_index", DOUBLE, test_min_with_index)   \
-    X("multinomial", DOUBLE, test_multinomial)         \
-    X("prod", DOUBLE, test_prod)                       \
-    X("random_key", DOUBLE, test_random_key)           \
-    X("reshape", ANY, test_reshape)                    \
-    X("scatter", DOUBLE, test_scatter)                 \
-    X("scatter_add", DOUBLE, test_scatter_add)         \
-    X("scatter_extreme", DOUBLE, test_scatter_extreme) \
-    X("scatter_mul", DOUBLE, test_scatter_mul)         \
-    X("sort", DOUBLE, test_sort)                       \
+/* X(op, flags, body) */
+#define KERNELS(X)                                         \
+    X("arange", ANY, test_arange)                          \
+    X("assign", ANY, test_assign)                          \
+    X("check_range", ANY, test_check_range)                \
+    X("clone", ANY, test_copy)                             \
+    X("contiguous", ANY, test_reshape)                     \
+    X("cumprod", DOUBLE, test_cumprod)                     \
+    X("cumsum", DOUBLE, test_cumsum)                       \
+    X("elementwise", ANY, test_elementwise)                \
+    X("flatten", ANY, test_reshape)                        \
+    X("full", ANY, test_full)                              \
+    X("gather", DOUBLE, test_gather)                       \
+    X("group", ANY, test_group)                            \
+    X("key_normals", DOUBLE, test_key_normals)             \
+    X("key_words", DOUBLE, test_key_words)                 \
+    X("linear_recurrence", DOUBLE, test_linear_recurrence) \
+    X("matmul", DOUBLE, test_matmul)                       \
+    X("max", DOUBLE, test_max)                             \
+    X("max_with_index", DOUBLE, test_max_with_index)       \
+    X("min", DOUBLE, test_min)                             \
+    X("min_with_index", DOUBLE, test_min_with_index)       \
+    X("multinomial", DOUBLE, test_multinomial)             \
+    X("prod", DOUBLE, test_prod)                           \
+    X("random_key", DOUBLE, test_random_key)               \
+    X("reshape", ANY, test_reshape)                        \
+    X("scatter", DOUBLE, test_scatter)                     \
+    X("scatter_add", DOUBLE, test_scatter_add)             \
+    X("scatter_extreme", DOUBLE, test_scatter_extreme)     \
+    X("scatter_mul", DOUBLE, test_scatter_mul)             \
+    X("sort", DOUBLE, test_sort)                           \
     X("sum", DOUBLE, test_sum)
-/* Dynamic ops: op, function. */
+/* X(op, run function) */
 #define DYNAMIC_KERNELS(X)     \
     X("nonzero", test_nonzero) \
     X("one_hot_found", test_one_hot_found)
@@ -50,7 +51,7 @@ enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
 #define ENTRY(name, flag, body)       KERNEL(name, flag, test_kernel_run),
 #define BODY(name, flag, body)        body,
 #define DYNAMIC_ENTRY(name, function) KERNEL(name, DOUBLE, function),
-/* Fused ops prepare their kernel: it is compiled. */
+/* The prepare function of fused ops compiles the kernel. */
 #define FUSED_ENTRY(name)           \
     {.op = name,                    \
      .variant = "scalar",           \
@@ -70,11 +71,11 @@ const int test_kernel_count = (int)(sizeof test_kernels / sizeof *test_kernels);
 
 typedef struct kernel_task {
     test_task task;
-    gd_kernel_call call; /* its views and options stand behind the task */
+    gd_kernel_call call; /* its views and options follow the task in memory */
     test_body body;
 } kernel_task;
 
-/* The address of a view's data; false: it is not in one buffer. */
+/* Replaces the handle of a view by the address. False: the view is not inside one buffer. */
 static bool resolve_view(gd_view *v) {
     int64_t first = 0, last = 0;
     if (!v->data) return true;
@@ -95,7 +96,7 @@ static void sleep_us(int us) {
     nanosleep(&time, NULL);
 }
 
-/* A captured task runs more than once, so it is left as it was. */
+/* Runs a kernel on a copy of its call: a captured task runs more than once. */
 static void run_kernel(test_task *task) {
     const kernel_task *t = (const kernel_task *)task;
     const gd_test_controls *controls = gd_test_device_controls(&test_device);
@@ -104,10 +105,10 @@ static void run_kernel(test_task *task) {
     if (controls->delay_us) sleep_us(controls->delay_us);
     if (test_error.number) return; /* all kernels check the error word */
     gd_view *views = malloc(((size_t)n + 1) * sizeof *views);
-    bool there = views != NULL;
-    for (int i = 0; i < n && there; i++) {
+    bool resolved = views != NULL;
+    for (int i = 0; i < n && resolved; i++) {
         views[i] = i < call.n_in ? call.in[i] : call.out[i - call.n_in];
-        there = resolve_view(&views[i]);
+        resolved = resolve_view(&views[i]);
     }
     call.in = views;
     call.out = views + call.n_in;
@@ -116,7 +117,7 @@ static void run_kernel(test_task *task) {
         const gd_rng *noise = test_resolve(call.noise, sizeof *noise);
         if (noise) call.rng = (gd_rng){call.rng.seed ^ noise->seed, call.rng.call + noise->call};
     }
-    if (there) t->body(&call);
+    if (resolved) t->body(&call);
     else test_device.lost = true;
     free(views);
 }
@@ -154,7 +155,7 @@ void test_copy(gd_kernel_call *call) {
     }
 }
 
-/* A view that would not be one: the same elements in row-major order. */
+/* A reshape whose result cannot be a view: copies the elements in row-major order. */
 void test_reshape(gd_kernel_call *call) {
     const gd_view *from = &call->in[0], *to = &call->out[0];
     const int64_t count = count_elements(to), size = element_size(to->dtype);
@@ -163,9 +164,9 @@ void test_reshape(gd_kernel_call *call) {
                (size_t)size);
 }
 
-enum { MOST_VARS = 32, MOST_OUTPUTS = 16, MOST_PARAMS = 64 };
+enum { MAX_VARS = 32, MAX_OUTPUTS = 16, MAX_PARAMS = 64 };
 
-/* Whether the expression is computed in reals, as for the CPU's kernels. */
+/* Whether the expression is computed in floats, by the rules of the CPU's kernels. */
 static bool computes_reals(const gd_kernel_call *call) {
     const unsigned flags = test_host->op_flags(call->op);
     bool real = (flags & GD_OP_FLOAT) ||
@@ -178,8 +179,8 @@ static bool computes_reals(const gd_kernel_call *call) {
 
 void test_elementwise(gd_kernel_call *call) {
     const struct gd_ir *ir = test_host->op_expression(call->op);
-    double reals[MOST_PARAMS] = {0};
-    int64_t integers[MOST_PARAMS] = {0};
+    double reals[MAX_PARAMS] = {0};
+    int64_t integers[MAX_PARAMS] = {0};
     test_host->op_params(call->op, call->attrs, reals, integers);
     const bool real = computes_reals(call);
     bool wide = real && call->out[0].dtype == GD_F64; /* else floats are computed in f32 */
@@ -187,8 +188,8 @@ void test_elementwise(gd_kernel_call *call) {
     const gd_view *shape = &call->out[0];
     const int64_t count = count_elements(shape);
     for (int64_t e = 0; e < count; e++) {
-        double x[MOST_VARS], y[MOST_OUTPUTS];
-        int64_t a[MOST_VARS], b[MOST_OUTPUTS];
+        double x[MAX_VARS], y[MAX_OUTPUTS];
+        int64_t a[MAX_VARS], b[MAX_OUTPUTS];
         for (int i = 0; i < call->n_in; i++) {
             const char *p = element_at(&call->in[i], shape->rank, shape->dims, e);
             if (real) x[i] = load_real(call->in[i].dtype, p);

@@ -1,8 +1,8 @@
-/* kernels.h - how kernels of the test device are written.
+/* kernels.h - the bodies of the test device's kernels, and helpers to write them.
  *
- * A kernel is a body that runs on the worker of the compute queue, on a copy of the call in which
- * handles have become addresses. Most have the flag GD_KERNEL_DOUBLE: they see row-major f64 and i64
- * alone. The tables of all files are joined in kernels.c.
+ * A body runs on the worker of the compute queue, with a copy of the call whose handles have been
+ * resolved to addresses. Most kernels have the flag GD_KERNEL_DOUBLE, so their operands are
+ * row-major f64 and i64 only. kernels.c has the table of all kernels.
  */
 #ifndef GRADUS_TEST_KERNELS_H
 #define GRADUS_TEST_KERNELS_H
@@ -28,7 +28,7 @@ static inline int64_t integer_at(const gd_view *v, int64_t at) {
                               : gd_f64_to_i64(((const double *)v->data)[at]);
 }
 
-/* An element after its conversion to an integer dtype; other dtypes count as i64. */
+/* An element converted to an integer dtype. All other dtypes count as i64. */
 static inline int64_t integer_as(const gd_view *v, int64_t at, gd_dtype dtype) {
     int64_t stored = 0;
     if (dtype == GD_DTYPE_NONE || element_is_float(dtype)) dtype = GD_I64;
@@ -45,6 +45,7 @@ static inline int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis
 
 /* --- bodies ----------------------------------------------------------------------------------- */
 
+/* kernels.c */
 void test_copy(gd_kernel_call *call);
 void test_elementwise(gd_kernel_call *call);
 void test_reshape(gd_kernel_call *call);
@@ -61,7 +62,7 @@ void test_sum(gd_kernel_call *call);
 /* kernels_lines.c */
 void test_cumprod(gd_kernel_call *call);
 void test_cumsum(gd_kernel_call *call);
-void test_linear_scan(gd_kernel_call *call);
+void test_linear_recurrence(gd_kernel_call *call);
 void test_sort(gd_kernel_call *call);
 
 /* kernels_index.c */
@@ -72,7 +73,7 @@ void test_scatter_add(gd_kernel_call *call);
 void test_scatter_extreme(gd_kernel_call *call);
 void test_scatter_mul(gd_kernel_call *call);
 
-/* kernels_make.c */
+/* kernels_create.c */
 void test_arange(gd_kernel_call *call);
 void test_assign(gd_kernel_call *call);
 void test_full(gd_kernel_call *call);
@@ -82,7 +83,7 @@ void test_key_words(gd_kernel_call *call);
 void test_multinomial(gd_kernel_call *call);
 void test_random_key(gd_kernel_call *call);
 
-/* --- kernels of dynamic ops, which wait (kernels_index.c) -------------------------------------- */
+/* --- kernels of dynamic ops, which run on the calling thread (kernels_index.c) ---------------- */
 
 gd_status test_nonzero(gd_kernel_call *call);
 gd_status test_one_hot_found(gd_kernel_call *call);

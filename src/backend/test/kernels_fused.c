@@ -1,7 +1,7 @@
-/* kernels_fused.c - fused ops: kernels of the scalar dialect, one call for each element.
+/* kernels_fused.c - fused ops: kernels in the scalar dialect, one call for each element.
  *
- * The library prints the kernel, and its compiler and cache make a function of it. A worker calls
- * the function for one element after the other, as a GPU calls it in one thread for each.
+ * The host's code generator prints and compiles a kernel (gd_host.codegen). A worker calls the
+ * compiled function for one element after the other, as a GPU runs one thread for each element.
  */
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static gd_native_target native_target(void) {
                               .prelude_bytes = strlen(codegen->scalar_prelude)};
 }
 
-/* NULL: it cannot be compiled. */
+/* The compiled function, or NULL if compilation failed. */
 static gd_scalar_fn compile_source(const gd_kernel_source *source) {
     const gd_native_target target = native_target();
     gd_compiled_fn fn = NULL;
@@ -102,7 +102,7 @@ gd_status test_fused_prepare(const gd_kernel_call *call, void **prepared, size_t
 }
 
 void test_fused_release(gd_device *d, void *prepared) {
-    (void)prepared; /* the library keeps compiled kernels */
+    (void)prepared; /* the host owns compiled kernels */
     gd_test_device_controls(d)->counts.released++;
 }
 

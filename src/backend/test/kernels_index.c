@@ -1,19 +1,21 @@
-/* kernels_index.c - elements picked and placed by indices, and checks of data. All operands are
- * row-major f64 or i64, those of check_range are as they come. */
+/* kernels_index.c - gather and scatter, checks of data, and ops whose result has a size that
+ * depends on the data. All operands are row-major f64 or i64, except for check_range, which takes
+ * any. */
 #include "backend/test/kernels.h"
 #include "core/integer.h"
 #include "ops/problem.h"
 
 /* --- gather and scatter ----------------------------------------------------------------------- */
 
-/* A tensor of rank 0 is a list of one. */
+/* Treats a tensor of rank 0 as a list of one element. */
 static gd_view as_list(gd_view v) {
     if (v.rank == 0) v.rank = 1, v.dims[0] = v.strides[0] = 1;
     return v;
 }
 
-/* Whether all indices are in range. */
-static bool indices_fit(const gd_kernel_call *call, const gd_view *index, int64_t size, int axis) {
+/* Reports the first index that is out of range. */
+static bool check_indices(const gd_kernel_call *call, const gd_view *index, int64_t size,
+                          int axis) {
     const int64_t count = count_elements(index);
     for (int64_t e = 0; e < count; e++) {
         const int64_t i = integer_at(index, e);
@@ -24,10 +26,10 @@ static bool indices_fit(const gd_kernel_call *call, const gd_view *index, int64_
     return true;
 }
 
-/* The element of v at the position of element e of index; along the axis at `along`, unless that is
- * negative. */
-static int64_t element_beside(const gd_view *v, const gd_view *index, int64_t e, int axis,
-                              int64_t along) {
+/* The offset in v of the position of element e of index, with its coordinate along the axis
+ * replaced by `along` unless that is negative. */
+static int64_t offset_beside(const gd_view *v, const gd_view *index, int64_t e, int axis,
+                             int64_t along) {
     int64_t at = 0;
     for (int d = index->rank; d-- > 0; e /= index->dims[d])
         at += (d == axis && along >= 0 ? along : e % index->dims[d]) * v->strides[d];
@@ -39,16 +41,16 @@ void test_gather(gd_kernel_call *call) {
     const gd_view x = as_list(call->in[0]), index = as_list(call->in[1]), *y = &call->out[0];
     const int axis = axis_of(o->axis, x.rank);
     const int64_t count = count_elements(&index);
-    if (!indices_fit(call, &index, x.dims[axis], axis)) return;
+    if (!check_indices(call, &index, x.dims[axis], axis)) return;
     for (int64_t e = 0; e < count; e++)
-        copy_element(y, e, &x, element_beside(&x, &index, e, axis, integer_at(&index, e)));
+        copy_element(y, e, &x, offset_beside(&x, &index, e, axis, integer_at(&index, e)));
 }
 
-typedef enum { SET, ADD, MULTIPLY, LARGEST, SMALLEST } scatter_how;
+typedef enum { SET, ADD, MULTIPLY, LARGEST, SMALLEST } scatter_mode;
 
-/* NaN wins. */
-static double combine_reals(scatter_how how, double a, double b) {
-    switch (how) {
+/* NaN propagates. */
+static double combine_reals(scatter_mode mode, double a, double b) {
+    switch (mode) {
     case ADD: return a + b;
     case MULTIPLY: return a * b;
     case LARGEST: return a > b || isnan(a) ? a : b;
@@ -57,8 +59,8 @@ static double combine_reals(scatter_how how, double a, double b) {
     }
 }
 
-static int64_t combine_integers(scatter_how how, int64_t a, int64_t b) {
-    switch (how) {
+static int64_t combine_integers(scatter_mode mode, int64_t a, int64_t b) {
+    switch (mode) {
     case ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
     case MULTIPLY: return (int64_t)((uint64_t)a * (uint64_t)b);
     case LARGEST: return a > b ? a : b;
@@ -67,29 +69,30 @@ static int64_t combine_integers(scatter_how how, int64_t a, int64_t b) {
     }
 }
 
-static void combine_element(scatter_how how, const gd_view *y, int64_t to, double real,
+static void combine_element(scatter_mode mode, const gd_view *y, int64_t to, double real,
                             int64_t integer) {
     if (y->dtype == GD_F64)
-        ((double *)y->data)[to] = combine_reals(how, ((double *)y->data)[to], real);
-    else ((int64_t *)y->data)[to] = combine_integers(how, ((int64_t *)y->data)[to], integer);
+        ((double *)y->data)[to] = combine_reals(mode, ((double *)y->data)[to], real);
+    else ((int64_t *)y->data)[to] = combine_integers(mode, ((int64_t *)y->data)[to], integer);
 }
 
-/* y = x with the elements of src at the indices. `alone`: x does not count where one is put. */
-static void scatter_elements(gd_kernel_call *call, int64_t given_axis, scatter_how how,
-                             bool alone) {
+/* y = x, with the elements of src combined into it at the indices. With `exclude_self`, elements of
+ * x at the indices do not contribute to the result. */
+static void scatter_elements(gd_kernel_call *call, int64_t given_axis, scatter_mode mode,
+                             bool exclude_self) {
     const gd_view x = as_list(call->in[0]), index = as_list(call->in[1]),
                   src = as_list(call->in[2]), y = as_list(call->out[0]);
     const int axis = axis_of(given_axis, x.rank);
     const int64_t count = count_elements(&index), kept = count_elements(&x);
-    if (!indices_fit(call, &index, x.dims[axis], axis)) return;
+    if (!check_indices(call, &index, x.dims[axis], axis)) return;
     for (int64_t e = 0; e < kept; e++) copy_element(&y, e, &x, e);
-    for (int64_t e = 0; e < count && alone; e++) /* no larger, or no smaller, than any */
-        combine_element(SET, &y, element_beside(&y, &index, e, axis, integer_at(&index, e)),
-                        how == LARGEST ? -INFINITY : INFINITY,
-                        how == LARGEST ? INT64_MIN : INT64_MAX);
+    for (int64_t e = 0; e < count && exclude_self; e++) /* the identity of max or min */
+        combine_element(SET, &y, offset_beside(&y, &index, e, axis, integer_at(&index, e)),
+                        mode == LARGEST ? -INFINITY : INFINITY,
+                        mode == LARGEST ? INT64_MIN : INT64_MAX);
     for (int64_t e = 0; e < count; e++) {
-        const int64_t from = element_beside(&src, &index, e, axis, -1);
-        combine_element(how, &y, element_beside(&y, &index, e, axis, integer_at(&index, e)),
+        const int64_t from = offset_beside(&src, &index, e, axis, -1);
+        combine_element(mode, &y, offset_beside(&y, &index, e, axis, integer_at(&index, e)),
                         real_at(&src, from), integer_at(&src, from));
     }
 }
@@ -140,10 +143,11 @@ void test_check_range(gd_kernel_call *call) {
 
 /* --- results of unknown size ------------------------------------------------------------------ */
 
-/* These kernels wait: they run on the thread of the caller once the device is idle. */
+/* These kernels wait until the device is idle and run on the calling thread. */
 
-/* The input of a call where the host can read it; NULL: it cannot be trusted. */
-static gd_view *finished_input(const gd_kernel_call *call, gd_view *x) {
+/* Waits for the input and resolves its address. NULL if an earlier kernel failed or the address is
+ * invalid: the kernel must not read the data then. */
+static gd_view *wait_for_input(const gd_kernel_call *call, gd_view *x) {
     *x = call->in[0];
     test_drain();
     if (test_error.number) return NULL;
@@ -152,9 +156,9 @@ static gd_view *finished_input(const gd_kernel_call *call, gd_view *x) {
     return x->data ? x : NULL;
 }
 
-/* Output 0 where the host can write it. Memory that was in use may still be written by kernels that
- * were queued before it was freed. */
-static gd_status make_output(gd_kernel_call *call, int rank, const int64_t *dims, gd_view *y) {
+/* Allocates output 0 and resolves its address. The memory may have been in use before, so this
+ * waits for kernels that were queued before it was freed and may still write it. */
+static gd_status allocate_output(gd_kernel_call *call, int rank, const int64_t *dims, gd_view *y) {
     gd_status status = test_host->kernel_output(call, 0, rank, dims);
     if (status != GD_OK) return status;
     test_drain();
@@ -166,12 +170,12 @@ static gd_status make_output(gd_kernel_call *call, int rank, const int64_t *dims
 
 gd_status test_nonzero(gd_kernel_call *call) {
     gd_view input, y;
-    const gd_view *x = finished_input(call, &input);
+    const gd_view *x = wait_for_input(call, &input);
     const int rank = input.rank;
     const int64_t count = x ? count_elements(x) : 0;
     int64_t found = 0, at = 0;
     for (int64_t e = 0; e < count; e++) found += real_at(x, e) != 0;
-    gd_status status = make_output(call, 2, (int64_t[]){found, rank}, &y);
+    gd_status status = allocate_output(call, 2, (int64_t[]){found, rank}, &y);
     for (int64_t e = 0; e < count && status == GD_OK; e++) {
         if (real_at(x, e) == 0) continue;
         int64_t rest = e, *position = (int64_t *)y.data + rank * at++;
@@ -182,7 +186,7 @@ gd_status test_nonzero(gd_kernel_call *call) {
 
 gd_status test_one_hot_found(gd_kernel_call *call) {
     gd_view input, y;
-    const gd_view *x = finished_input(call, &input);
+    const gd_view *x = wait_for_input(call, &input);
     const int64_t count = count_elements(&input);
     int64_t most = 0, dims[GD_MAX_RANK];
     if (count == 0)
@@ -194,7 +198,7 @@ gd_status test_one_hot_found(gd_kernel_call *call) {
         return test_host->fail(GD_E_OVERFLOW, "'x' names class %lld", (long long)most);
     memcpy(dims, input.dims, sizeof dims);
     dims[input.rank] = most + 1;
-    gd_status status = make_output(call, input.rank + 1, dims, &y);
+    gd_status status = allocate_output(call, input.rank + 1, dims, &y);
     if (status != GD_OK || !x) return status;
     const int64_t size = element_size(y.dtype);
     memset(y.data, 0, (size_t)(count * (most + 1) * size));

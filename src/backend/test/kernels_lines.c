@@ -1,7 +1,8 @@
-/* kernels_lines.c - ops along one axis. All operands are row-major f64 or i64. */
+/* kernels_lines.c - ops along one axis: cumulative sums and products, linear recurrences, sort. All
+ * operands are row-major f64 or i64. */
 #include "backend/test/kernels.h"
 
-/* A row-major view as [outer][n][inner] around the axis. */
+/* A row-major view seen as (outer, n, inner) around the axis. */
 typedef struct lines {
     int64_t outer, n, inner;
 } lines;
@@ -14,20 +15,20 @@ static lines lines_along(const gd_view *x, int64_t axis) {
     return l;
 }
 
-/* Element t of line number `line`. */
+/* The offset of element t of a line; lines are counted over (outer, inner). */
 static int64_t line_element(const lines *l, int64_t line, int64_t t) {
     return (line / l->inner * l->n + t) * l->inner + line % l->inner;
 }
 
 /* --- cumulative sums and products ------------------------------------------------------------- */
 
-typedef struct cumulation {
+typedef struct cumulative_options {
     int64_t axis;
     bool product, exclusive, reverse;
     gd_dtype dtype;
-} cumulation;
+} cumulative_options;
 
-static void accumulate(gd_kernel_call *call, const cumulation *c) {
+static void accumulate_lines(gd_kernel_call *call, const cumulative_options *c) {
     const gd_view *x = &call->in[0], *y = &call->out[0];
     const lines l = lines_along(x, c->axis);
     for (int64_t line = 0; line < l.outer * l.inner; line++) {
@@ -52,16 +53,18 @@ static void accumulate(gd_kernel_call *call, const cumulation *c) {
 
 void test_cumsum(gd_kernel_call *call) {
     const gd_cumsum_options *o = call->attrs;
-    accumulate(call, &(cumulation){o->axis, false, o->exclusive, o->reverse, o->dtype});
+    accumulate_lines(call,
+                     &(cumulative_options){o->axis, false, o->exclusive, o->reverse, o->dtype});
 }
 
 void test_cumprod(gd_kernel_call *call) {
     const gd_cumprod_options *o = call->attrs;
-    accumulate(call, &(cumulation){o->axis, true, o->exclusive, o->reverse, o->dtype});
+    accumulate_lines(call,
+                     &(cumulative_options){o->axis, true, o->exclusive, o->reverse, o->dtype});
 }
 
-/* y[k] = c[k] y[k-1] + b[k]. */
-void test_linear_scan(gd_kernel_call *call) {
+/* y[k] = a[k] * y[k - 1] + b[k] along each line. With `neighbour`, the factor is a[k - 1]. */
+void test_linear_recurrence(gd_kernel_call *call) {
     const gd_linear_recurrence_options *o = call->attrs;
     const double *a = call->in[0].data, *b = call->in[1].data;
     double *y = call->out[0].data;
@@ -87,7 +90,7 @@ static bool is_smaller(const gd_view *x, int64_t a, int64_t b) {
     return p < q || (!isnan(p) && isnan(q));
 }
 
-/* Each element counts the elements before it, which is its place; equal ones keep their order. */
+/* The position of an element is the number of elements that come before it. The sort is stable. */
 void test_sort(gd_kernel_call *call) {
     const gd_sort_options *o = call->attrs;
     const gd_view *x = &call->in[0], *values = &call->out[0], *indices = &call->out[1];
@@ -95,13 +98,13 @@ void test_sort(gd_kernel_call *call) {
     for (int64_t line = 0; line < l.outer * l.inner; line++)
         for (int64_t t = 0; t < l.n; t++) {
             const int64_t own = line_element(&l, line, t);
-            int64_t place = 0;
+            int64_t position = 0;
             for (int64_t u = 0; u < l.n; u++) {
                 const int64_t other = line_element(&l, line, u);
                 const bool less = is_smaller(x, other, own), more = is_smaller(x, own, other);
-                place += (o->descending ? more : less) || (!less && !more && u < t);
+                position += (o->descending ? more : less) || (!less && !more && u < t);
             }
-            const int64_t to = line_element(&l, line, place);
+            const int64_t to = line_element(&l, line, position);
             if (values->data) copy_element(values, to, x, own);
             if (indices->data) ((int64_t *)indices->data)[to] = t;
         }

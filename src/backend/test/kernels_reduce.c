@@ -1,9 +1,9 @@
-/* kernels_reduce.c - products of matrices and reductions. All operands are row-major f64 or i64. */
+/* kernels_reduce.c - matrix products and reductions. All operands are row-major f64 or i64. */
 #include "backend/test/kernels.h"
 
 /* --- matmul ----------------------------------------------------------------------------------- */
 
-/* A matrix, or a batch of them, as rank-GD_MAX_RANK strides of rows, columns and the batch. */
+/* An operand of matmul: a vector, a matrix (rows, columns), or a batch of matrices. */
 typedef struct matrix {
     const gd_view *view;
     int64_t rows, columns;
@@ -14,7 +14,8 @@ static matrix matrix_of(const gd_view *v, bool left) {
     return (matrix){v, v->dims[v->rank - 2], v->dims[v->rank - 1]};
 }
 
-/* The first element of the matrix that belongs to batch number `number` over `dims`. */
+/* The offset of the matrix at position `number` of the batch, which is counted row-major over
+ * `dims` and to which the operand is broadcast. */
 static int64_t matrix_start(const matrix *m, int rank, const int64_t *dims, int64_t number) {
     int64_t at = 0, stride = m->rows * m->columns;
     for (int d = rank, k = m->view->rank - 2; d-- > 0 && k-- > 0; number /= dims[d]) {
@@ -54,7 +55,7 @@ void test_matmul(gd_kernel_call *call) {
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-/* Bit k: axis k is reduced. */
+/* Bit k is set if axis k is reduced. */
 static uint32_t reduced_axes(const gd_view *x, const gd_shape *axis) {
     uint32_t mask = 0;
     if (axis->form == -1) return ~0u;
@@ -63,11 +64,11 @@ static uint32_t reduced_axes(const gd_view *x, const gd_shape *axis) {
     return mask;
 }
 
-/* The elements of x that are reduced into one. */
+/* A group is the elements of x that are reduced to one result. */
 typedef struct groups {
     const gd_view *x;
     uint32_t mask;
-    int64_t count, size; /* results, and elements of each */
+    int64_t count, size; /* groups, and elements of a group */
 } groups;
 
 static groups groups_of(const gd_view *x, uint32_t mask) {
@@ -76,7 +77,7 @@ static groups groups_of(const gd_view *x, uint32_t mask) {
     return g;
 }
 
-/* Element n of a group, counted row-major over the reduced axes, as an element of x. */
+/* The offset in x of element n of a group; n counts row-major over the reduced axes. */
 static int64_t group_element(const groups *g, int64_t group, int64_t n) {
     int64_t at = 0, stride = 1;
     for (int d = g->x->rank; d-- > 0; stride *= g->x->dims[d]) {
@@ -87,8 +88,10 @@ static int64_t group_element(const groups *g, int64_t group, int64_t n) {
     return at;
 }
 
-/* Sums and products. With a dtype, each element is converted to it first; bools are joined by or. */
-static void fold_groups(gd_kernel_call *call, const gd_shape *axis, gd_dtype dtype, bool product) {
+/* Sums and products. For an integer result, each element is converted to `dtype` first; a sum of
+ * bools is a logical or. */
+static void reduce_groups(gd_kernel_call *call, const gd_shape *axis, gd_dtype dtype,
+                          bool product) {
     const gd_view *x = &call->in[0], *y = &call->out[0];
     const groups g = groups_of(x, reduced_axes(x, axis));
     for (int64_t o = 0; o < g.count; o++) {
@@ -109,18 +112,18 @@ static void fold_groups(gd_kernel_call *call, const gd_shape *axis, gd_dtype dty
 
 void test_sum(gd_kernel_call *call) {
     const gd_sum_options *o = call->attrs;
-    fold_groups(call, &o->axis, o->dtype, false);
+    reduce_groups(call, &o->axis, o->dtype, false);
 }
 
 void test_prod(gd_kernel_call *call) {
     const gd_prod_options *o = call->attrs;
-    fold_groups(call, &o->axis, o->dtype, true);
+    reduce_groups(call, &o->axis, o->dtype, true);
 }
 
 /* --- extremes --------------------------------------------------------------------------------- */
 
-/* Whether element a comes before element b as an extreme. NaN comes first. */
-static bool is_beyond(const gd_view *x, int64_t a, int64_t b, bool largest) {
+/* Whether element a is more extreme than element b. NaN is more extreme than any number. */
+static bool is_more_extreme(const gd_view *x, int64_t a, int64_t b, bool largest) {
     if (x->dtype == GD_I64) {
         const int64_t p = integer_at(x, a), q = integer_at(x, b);
         return largest ? p > q : p < q;
@@ -130,7 +133,7 @@ static bool is_beyond(const gd_view *x, int64_t a, int64_t b, bool largest) {
     return largest ? p > q : p < q;
 }
 
-/* The first extreme of each group, and its number in the group. */
+/* Computes the first extreme of each group, and its index in the group. */
 static void find_extremes(gd_kernel_call *call, uint32_t mask, bool largest) {
     const gd_view *x = &call->in[0];
     const groups g = groups_of(x, mask);
@@ -138,7 +141,7 @@ static void find_extremes(gd_kernel_call *call, uint32_t mask, bool largest) {
         int64_t best = group_element(&g, o, 0), number = 0;
         for (int64_t n = 1; n < g.size; n++) {
             const int64_t at = group_element(&g, o, n);
-            if (is_beyond(x, at, best, largest)) best = at, number = n;
+            if (is_more_extreme(x, at, best, largest)) best = at, number = n;
         }
         if (call->out[0].data) copy_element(&call->out[0], o, x, best);
         if (call->n_out > 1 && call->out[1].data) ((int64_t *)call->out[1].data)[o] = number;
@@ -155,16 +158,16 @@ void test_min(gd_kernel_call *call) {
     find_extremes(call, reduced_axes(&call->in[0], &o->axis), false);
 }
 
-static uint32_t one_axis(const gd_view *x, int64_t axis) {
+static uint32_t axis_bit(const gd_view *x, int64_t axis) {
     return x->rank > 0 ? 1u << axis_of(axis, x->rank) : 0;
 }
 
 void test_max_with_index(gd_kernel_call *call) {
     const gd_max_with_index_options *o = call->attrs;
-    find_extremes(call, one_axis(&call->in[0], o->axis), true);
+    find_extremes(call, axis_bit(&call->in[0], o->axis), true);
 }
 
 void test_min_with_index(gd_kernel_call *call) {
     const gd_min_with_index_options *o = call->attrs;
-    find_extremes(call, one_axis(&call->in[0], o->axis), false);
+    find_extremes(call, axis_bit(&call->in[0], o->axis), false);
 }

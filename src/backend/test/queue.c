@@ -13,14 +13,15 @@ typedef struct queue {
     pthread_t worker;
 } queue;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all queues, events and the capture */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+/* Protects all queues and events, and the capture. */
+static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t queues_changed = PTHREAD_COND_INITIALIZER;
 static queue queues[GD_QUEUE_COUNT];
-static bool started, stopping;
+static bool workers_started, workers_stopping;
 
 struct gd_capture {
     test_task *first, **last;
-    test_task *enter, *leave; /* among them */
+    test_task *enter, *leave; /* the boundary tasks among them, or NULL */
     int count;
 };
 static gd_capture *capturing;
@@ -30,52 +31,53 @@ static void free_task(test_task *task) {
     free(task);
 }
 
-static void *serve(void *arg) {
+/* The worker of a queue. */
+static void *serve_queue(void *arg) {
     queue *q = arg;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&queues_lock);
     while (true) {
-        while (!q->first && !stopping) pthread_cond_wait(&changed, &lock);
+        while (!q->first && !workers_stopping) pthread_cond_wait(&queues_changed, &queues_lock);
         if (!q->first) break;
         test_task *task = q->first;
         q->first = task->next;
         if (!q->first) q->last = &q->first;
         q->busy = true;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&queues_lock);
         task->run(task);
         free_task(task);
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&queues_lock);
         q->busy = false;
-        pthread_cond_broadcast(&changed);
+        pthread_cond_broadcast(&queues_changed);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&queues_lock);
     return NULL;
 }
 
-/* The workers end with the program, after what is queued. */
-static void stop(void) {
-    pthread_mutex_lock(&lock);
-    const bool running = started;
-    stopping = true;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
+/* At exit: the workers finish all queued tasks and end. */
+static void stop_workers(void) {
+    pthread_mutex_lock(&queues_lock);
+    const bool running = workers_started;
+    workers_stopping = true;
+    pthread_cond_broadcast(&queues_changed);
+    pthread_mutex_unlock(&queues_lock);
     for (int i = 0; i < GD_QUEUE_COUNT && running; i++) pthread_join(queues[i].worker, NULL);
 }
 
-/* The lock is held. */
-static bool start(void) {
-    if (started) return true;
+/* Starts the workers at the first call. The lock is held. */
+static bool start_workers(void) {
+    if (workers_started) return true;
     for (int i = 0; i < GD_QUEUE_COUNT; i++) {
         queues[i].last = &queues[i].first;
-        if (pthread_create(&queues[i].worker, NULL, serve, &queues[i]) != 0) return false;
+        if (pthread_create(&queues[i].worker, NULL, serve_queue, &queues[i]) != 0) return false;
     }
-    atexit(stop);
-    return started = true;
+    atexit(stop_workers);
+    return workers_started = true;
 }
 
 void *test_task_new(size_t bytes, void (*run)(test_task *), void (*drop)(test_task *)) {
     test_task *task = calloc(1, bytes);
     if (!task) {
-        test_host->fail(GD_E_MEMORY, "no memory to queue work");
+        test_host->fail(GD_E_MEMORY, "test:0: out of memory for a task");
         return NULL;
     }
     task->run = run;
@@ -86,9 +88,10 @@ void *test_task_new(size_t bytes, void (*run)(test_task *), void (*drop)(test_ta
 gd_status test_enqueue(gd_queue number, test_task *task) {
     gd_status status = GD_OK;
     if (gd_test_device_controls(&test_device)->lose) test_device.lost = true;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&queues_lock);
     if (test_device.lost) status = test_host->fail(GD_E_DEVICE, "test:0 is lost");
-    else if (!start()) status = test_host->fail(GD_E_DEVICE, "test:0 has no threads");
+    else if (!start_workers())
+        status = test_host->fail(GD_E_DEVICE, "test:0 cannot start its worker threads");
     else if (capturing && number == GD_QUEUE_COMPUTE) {
         *capturing->last = task;
         capturing->last = &task->next;
@@ -96,24 +99,24 @@ gd_status test_enqueue(gd_queue number, test_task *task) {
     } else {
         *queues[number].last = task;
         queues[number].last = &task->next;
-        pthread_cond_broadcast(&changed);
+        pthread_cond_broadcast(&queues_changed);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&queues_lock);
     if (status != GD_OK) free_task(task);
     return status;
 }
 
 void test_drain(void) {
-    pthread_mutex_lock(&lock);
-    while (started && (queues[GD_QUEUE_COMPUTE].first || queues[GD_QUEUE_COMPUTE].busy))
-        pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&queues_lock);
+    while (workers_started && (queues[GD_QUEUE_COMPUTE].first || queues[GD_QUEUE_COMPUTE].busy))
+        pthread_cond_wait(&queues_changed, &queues_lock);
+    pthread_mutex_unlock(&queues_lock);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
 
 struct gd_event {
-    int refs; /* the host's, and one for each task */
+    int refs; /* one for the host, and one for each task */
     bool done;
 };
 
@@ -128,38 +131,38 @@ static void release_event(gd_event *event) {
 }
 
 static void drop_event(test_task *task) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&queues_lock);
     release_event(((event_task *)task)->event);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&queues_lock);
 }
 
 static void set_event(test_task *task) {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&queues_lock);
     ((event_task *)task)->event->done = true;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
+    pthread_cond_broadcast(&queues_changed);
+    pthread_mutex_unlock(&queues_lock);
 }
 
 static void await_event(test_task *task) {
-    pthread_mutex_lock(&lock);
-    while (!((event_task *)task)->event->done) pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&queues_lock);
+    while (!((event_task *)task)->event->done) pthread_cond_wait(&queues_changed, &queues_lock);
+    pthread_mutex_unlock(&queues_lock);
 }
 
 static gd_status queue_event(gd_queue number, gd_event *event, void (*run)(test_task *)) {
     event_task *t = test_task_new(sizeof *t, run, drop_event);
     if (!t) return GD_E_MEMORY;
     t->event = event;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&queues_lock);
     event->refs++;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&queues_lock);
     return test_enqueue(number, &t->task);
 }
 
 gd_status test_event_record(gd_device *d, gd_queue number, gd_event **event) {
     (void)d;
     *event = calloc(1, sizeof **event);
-    if (!*event) return test_host->fail(GD_E_MEMORY, "no memory for an event");
+    if (!*event) return test_host->fail(GD_E_MEMORY, "test:0: out of memory for an event");
     (*event)->refs = 1;
     gd_status status = queue_event(number, *event, set_event);
     if (status != GD_OK) free(*event), *event = NULL;
@@ -173,17 +176,17 @@ gd_status test_event_join(gd_device *d, gd_queue number, gd_event *event) {
 
 gd_status test_event_wait(gd_device *d, gd_event *event) {
     gd_test_device_controls(d)->counts.waits++;
-    pthread_mutex_lock(&lock);
-    while (!event->done && !test_device.lost) pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&queues_lock);
+    while (!event->done && !test_device.lost) pthread_cond_wait(&queues_changed, &queues_lock);
+    pthread_mutex_unlock(&queues_lock);
     return test_device.lost ? test_host->fail(GD_E_DEVICE, "test:0 is lost") : GD_OK;
 }
 
 void test_event_free(gd_device *d, gd_event *event) {
     (void)d;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&queues_lock);
     release_event(event);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&queues_lock);
 }
 
 /* --- boundaries ------------------------------------------------------------------------------- */
@@ -195,7 +198,7 @@ typedef struct boundary_task {
     test_task task;
     gd_boundary boundary;
     bool enters;
-    /* the copies and numbers stand behind it */
+    /* the copies and numbers follow it in memory */
 } boundary_task;
 
 static void run_boundary(test_task *task) {
@@ -246,7 +249,7 @@ gd_status test_leave(gd_device *d, const gd_boundary *b) { return queue_boundary
 gd_status test_capture_begin(gd_device *d) {
     (void)d;
     gd_capture *capture = calloc(1, sizeof *capture);
-    if (!capture) return test_host->fail(GD_E_MEMORY, "no memory for a capture");
+    if (!capture) return test_host->fail(GD_E_MEMORY, "test:0: out of memory for a capture");
     capture->last = &capture->first;
     capturing = capture;
     return GD_OK;
@@ -259,7 +262,7 @@ gd_status test_capture_end(gd_device *d, gd_capture **capture) {
     return GD_OK;
 }
 
-/* The tasks of a capture with other boundaries. */
+/* Runs the tasks of a capture with other boundary tasks. */
 typedef struct launch_task {
     test_task task;
     const gd_capture *capture;
@@ -300,7 +303,7 @@ gd_status test_capture_launch(gd_device *d, gd_capture *capture, const gd_bounda
 
 void test_capture_free(gd_device *d, gd_capture *capture) {
     (void)d;
-    test_drain(); /* a launch may be waiting */
+    test_drain(); /* a launch may still be queued */
     while (capture->first) {
         test_task *task = capture->first;
         capture->first = task->next;

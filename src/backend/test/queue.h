@@ -1,4 +1,4 @@
-/* queue.h - the inside of the test device: tasks, queues, memory. */
+/* queue.h - internals of the test device: memory, tasks and queues, the error word. */
 #ifndef GRADUS_TEST_QUEUE_H
 #define GRADUS_TEST_QUEUE_H
 
@@ -13,8 +13,8 @@ extern gd_device test_device;
 
 gd_status test_alloc(gd_device *d, size_t bytes, void **handle);
 void test_free(gd_device *d, void *handle, size_t bytes);
-/* The address behind a handle, for workers. NULL where [handle, handle + bytes) is not in one
- * buffer: the device is lost then. */
+/* The address of a handle, for workers. NULL if [handle, handle + bytes) is not inside one buffer;
+ * the device is lost then. */
 void *test_resolve(const void *handle, size_t bytes);
 
 /* --- tasks (queue.c) -------------------------------------------------------------------------- */
@@ -22,12 +22,13 @@ void *test_resolve(const void *handle, size_t bytes);
 typedef struct test_task {
     struct test_task *next;
     void (*run)(struct test_task *task);  /* on a worker */
-    void (*drop)(struct test_task *task); /* frees what it holds; NULL: nothing */
+    void (*drop)(struct test_task *task); /* frees resources of the task; may be NULL */
 } test_task;
 
-/* A task with room for its own fields behind the head; NULL, with the failure set: no memory. */
+/* A zeroed task of `bytes` bytes, whose first field is a test_task. NULL if there is no memory,
+ * with the failure set. */
 void *test_task_new(size_t bytes, void (*run)(test_task *), void (*drop)(test_task *));
-/* Appends a task to a queue, which frees it; to the capture, where one is being made. */
+/* Appends a task to a queue or, during a capture, to the capture. Takes ownership of the task. */
 gd_status test_enqueue(gd_queue queue, test_task *task);
 /* Waits until the compute queue is empty. */
 void test_drain(void);
@@ -47,9 +48,9 @@ gd_status test_leave(gd_device *d, const gd_boundary *boundary);
 
 /* --- the error word --------------------------------------------------------------------------- */
 
-extern gd_data_error test_error; /* of workers of the compute queue */
-extern uint64_t test_run;        /* of the plan that runs */
-/* Reports a problem in the data of a call, if it is the first. */
+extern gd_data_error test_error; /* read and written by the worker of the compute queue */
+extern uint64_t test_run;        /* gd_boundary.run of the current plan */
+/* Sets the error word, unless it is set already. */
 void test_report(const gd_kernel_call *call, gd_data_problem problem, int64_t element, int64_t a,
                  int64_t b, int64_t c, double real);
 
@@ -58,7 +59,7 @@ void test_report(const gd_kernel_call *call, gd_data_problem problem, int64_t el
 extern const gd_kernel test_kernels[];
 extern const int test_kernel_count;
 
-/* Fused ops (kernels_fused.c); the dialect is filled in when the backend is opened. */
+/* Fused ops (kernels_fused.c); gradus_backend_open sets the dialect. */
 struct gd_fusion_rules;
 extern const struct gd_fusion_rules test_fusion_rules;
 bool test_fused_match(const gd_kernel_call *call);

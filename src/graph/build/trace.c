@@ -194,7 +194,7 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const trace
     node->stops = gd_this_thread.no_grad > 0 && gd_this_thread.rules == 0;
     node->site = call->site;
     node->rng = call->rng;
-    gd_device *device = gd_default_device();
+    gd_device *device = NULL; /* of the inputs; scalars on the CPU go with any device */
     gd_status status = GD_OK;
     for (int i = 0; i < call->n_in && status == GD_OK; i++) {
         status = gd_graph_record_capture(gd_graph_building(), inputs[i].now);
@@ -202,8 +202,9 @@ static gd_status add_node(gd_invocation *call, const gd_meta *metas, const trace
         gd_slot_capture(&node->slots[i], inputs[i].now);
         if (graph && i < op->n_inputs && op->inputs[i].mutated && node->slots[i].storage)
             graph->writes_values = true;
-        if (call->in[i]) device = call->in[i]->device;
+        if (call->in[i] && (!device || device == gd_cpu())) device = call->in[i]->device;
     }
+    if (!device) device = gd_default_device();
     for (int i = 0; i < call->n_out && status == GD_OK; i++)
         status = make_symbol(node, i, metas[i].device ? metas[i].device : device, &metas[i],
                              &call->out[i]);

@@ -32,7 +32,7 @@ gd_status gd_onnx_word_attribute(const gd_pb *node, const char *name, const char
                                  int count, int *index) {
     for (*index = 0; *index < count; (*index)++)
         if (gd_onnx_attribute_is(node, name, words[0], words[*index])) return GD_OK;
-    return gd_fail(GD_E_UNSUPPORTED, "its %s is not one that is possible here (%s, %s, ...)", name,
+    return gd_fail(GD_E_UNSUPPORTED, "its %s is not supported; it must be one of %s, %s, ...", name,
                    words[0], words[1]);
 }
 
@@ -70,7 +70,7 @@ gd_status gd_onnx_ints_attribute(const gd_pb *node, const char *name, int count,
 
 /* --- options ---------------------------------------------------------------------------------- */
 
-/* Copies a string attribute; false: it is no string, or too long. */
+/* Copies a string attribute; false: not a string, or too long. */
 static bool attribute_text(const gd_pb *a, char *text, size_t size) {
     const gd_pb_list *s = gd_pb_get(a, "s");
     const size_t length = s ? s->bytes[0].length : 0;
@@ -91,20 +91,21 @@ static gd_status attribute_number(const gd_pb *a, const char *name, double *valu
     return GD_OK;
 }
 
-/* The op's word for one of ONNX's, by renames ",ours:onnx,ours:onnx". */
-static const char *rename_word(const char *renames, const char *word, char *own) {
+/* Translates a word of ONNX to the op's, by renames ",ours:onnx,ours:onnx". */
+static const char *rename_word(const char *renames, const char *word, char *renamed) {
     for (const char *at = renames; at && *at; at = strchr(at + 1, ',')) {
         const char *colon = strchr(at, ':');
         const size_t length = colon ? strcspn(colon + 1, ",") : 0;
         if (colon && strlen(word) == length && strncmp(colon + 1, word, length) == 0) {
-            snprintf(own, GD_ONNX_WORD, "%.*s", (int)(colon - at - 1), at + 1);
-            return own;
+            snprintf(renamed, GD_ONNX_WORD, "%.*s", (int)(colon - at - 1), at + 1);
+            return renamed;
         }
     }
     return word;
 }
 
-/* A list that a row writes twice (pads: begins, ends) must have two equal halves. */
+/* The first half of a list that a row saves twice (pads: before, then after each axis). Fails if
+ * the halves differ. */
 static gd_status halve_list(const char *name, int *count, const int64_t *numbers) {
     const int half = *count / 2;
     if (*count % 2 || memcmp(numbers, numbers + half, sizeof *numbers * (size_t)half) != 0)
@@ -129,7 +130,7 @@ gd_status gd_onnx_set_numbers(gd_attrs *attrs, const gd_op_attr *option, const c
 
 gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_onnx_attribute *word,
                              const gd_op_attr *option, const gd_pb *a) {
-    char text[256], own[GD_ONNX_WORD];
+    char text[256], renamed[GD_ONNX_WORD];
     double number = 0;
     if (attribute_text(a, text, sizeof text) && strcmp(text, "none") == 0 &&
         option->type != GD_ATTR_WORD)
@@ -147,13 +148,13 @@ gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_onnx_attribute *word,
             return gd_attrs_put_text(attrs, option->name, text);
         const gd_dtype dtype = gd_onnx_dtype(gd_pb_int(a, "i", 0));
         if (dtype == GD_DTYPE_NONE)
-            return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' is %s, which no dtype here holds",
+            return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' is %s, which no dtype can hold",
                            word->onnx, gd_onnx_type_name(gd_pb_int(a, "i", 0)));
         return gd_attrs_put_text(attrs, option->name, gd_dtype_name(dtype));
     }
     case GD_ATTR_WORD:
         if (!attribute_text(a, text, sizeof text)) return fail_attribute(word->onnx, "a word");
-        return gd_attrs_put_text(attrs, option->name, rename_word(word->renames, text, own));
+        return gd_attrs_put_text(attrs, option->name, rename_word(word->renames, text, renamed));
     case GD_ATTR_STRING:
         if (!attribute_text(a, text, sizeof text)) return fail_attribute(word->onnx, "a string");
         return gd_attrs_put_text(attrs, option->name, text);

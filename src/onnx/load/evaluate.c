@@ -1,8 +1,8 @@
 /* evaluate.c - constant folding while a file is loaded.
  *
- * Files compute shapes, axes and counts by nodes (Shape, Gather, Concat, ...). This evaluates such
- * a value: it walks back from the symbol to nodes whose values are known, and runs the nodes
- * between.
+ * Files compute shapes, axes and counts by nodes (Shape, Gather, Concat, ...). To evaluate such a
+ * value, this file walks back from its symbol to nodes whose values are known, and runs the nodes
+ * in between.
  */
 #include <string.h>
 
@@ -41,7 +41,7 @@ static gd_status add_feed(evaluation *e, gd_tensor *symbol, gd_tensor *value) {
     return GD_OK;
 }
 
-/* The value of a node sizes_of, with `size` for each unknown size. */
+/* The value of an op sizes_of, with `size` for each unknown size. */
 static gd_tensor *evaluate_sizes(const gd_slot *x, int64_t size) {
     int64_t dims[GD_MAX_RANK];
     for (int i = 0; i < x->rank; i++) dims[i] = x->dims[i] == GD_UNKNOWN ? size : x->dims[i];
@@ -52,8 +52,8 @@ static gd_tensor *node_symbol(gd_node *node) {
     return gd_slot_get(&node->slots[node->n_in], node, "a graph");
 }
 
-/* The walk stops at variables (their initial value), at nodes sizes_of, and at nodes that were
- * evaluated before: a file with many lists of sizes is loaded in linear time. */
+/* The walk stops at variables (their initial value), at sizes_of, and at nodes that were evaluated
+ * before, so that a file with many lists of sizes is loaded in linear time. */
 static gd_status visit_node(evaluation *e, gd_node *node) {
     const int known = gd_map_find(&e->l->evaluated, node);
     if (known >= 0) return add_feed(e, e->l->values[known]->tensor, e->l->values[known]->constant);

@@ -48,8 +48,8 @@ void gd_onnx_operators_free(gd_names *operators) {
     gd_names_free(operators);
 }
 
-/* Searches the table once for each operator: it is long, and files have many nodes of few
- * operators. */
+/* Finds the rows of an operator, and caches them: the table is long, and a file has many nodes but
+ * few different operators. */
 static gd_status find_operator(gd_onnx_loader *l, const char *type, const gd_onnx_operator **out) {
     gd_onnx_operator *o = gd_names_find(&l->operators, type);
     *out = o;
@@ -76,15 +76,15 @@ static gd_status load_standard_node(gd_onnx_loader *l, const gd_pb *node) {
         GD_TRY(row->load ? row->load(l, node) : gd_onnx_load_row(l, node, row, padded, &fits));
         if (fits) return GD_OK;
     }
-    if (o->count) return gd_failure(); /* the reason of the last row */
-    return gd_fail(GD_E_UNSUPPORTED, "this operator is not known here");
+    if (o->count) return gd_failure(); /* the reason of the last row that did not fit */
+    return gd_fail(GD_E_UNSUPPORTED, "this operator is not supported");
 }
 
 static gd_status load_node(gd_onnx_loader *l, const gd_pb *node) {
     const char *domain = gd_pb_string(node, "domain");
     if (strcmp(domain, "gradus") == 0) return gd_onnx_load_own_node(l, node);
     if (*domain && strcmp(domain, "ai.onnx") != 0)
-        return gd_fail(GD_E_UNSUPPORTED, "operators of the domain '%.60s' are not known here",
+        return gd_fail(GD_E_UNSUPPORTED, "operators of the domain '%.60s' are not supported",
                        domain);
     return load_standard_node(l, node);
 }
@@ -101,7 +101,7 @@ gd_status gd_onnx_load_nodes(gd_onnx_loader *l) {
     }
     for (size_t i = 0; i < count; i++) {
         const gd_pb *node = gd_pb_message_at(l->frame->graph, "node", i);
-        /* names of further ops begin with the name of the node */
+        /* further ops that this node needs get names that begin with its name */
         gd_block scope = gd_name_scope_begin(gd_pb_string_at(node, "output", 0));
         l->first_new_node = gd_graph_building()->count;
         const gd_status status = load_node(l, node);

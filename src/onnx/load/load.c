@@ -25,12 +25,12 @@ static GD_OWN_FRAME gd_status read_shape(const gd_pb *info, gd_dtype *dtype, gd_
     if (!type) return gd_fail(GD_E_UNSUPPORTED, "it is not a tensor");
     *dtype = gd_onnx_dtype(gd_pb_int(type, "elem_type", 0));
     if (*dtype == GD_DTYPE_NONE)
-        return gd_fail(GD_E_UNSUPPORTED, "its elements are %s, which no dtype here holds",
+        return gd_fail(GD_E_UNSUPPORTED, "its elements are %s, which no dtype can hold",
                        gd_onnx_type_name(gd_pb_int(type, "elem_type", 0)));
-    if (!shape) return gd_fail(GD_E_UNSUPPORTED, "its rank is not known");
+    if (!shape) return gd_fail(GD_E_UNSUPPORTED, "its rank is unknown");
     if (rank > GD_MAX_RANK)
-        return gd_fail(GD_E_UNSUPPORTED, "it has %zu dimensions; at most %d are possible here",
-                       rank, GD_MAX_RANK);
+        return gd_fail(GD_E_UNSUPPORTED, "it has %zu dimensions; at most %d are supported", rank,
+                       GD_MAX_RANK);
     *dims = (gd_shape){.rank = (int)rank, .form = 1};
     int64_t elements = 1;
     for (size_t i = 0; i < rank; i++) {
@@ -62,7 +62,8 @@ static bool is_initializer(const gd_onnx_loader *l, const char *name) {
     return v && v->constant;
 }
 
-/* The list of variables in a file that Gradus saved, a line "train NAME" or "keep NAME" each. */
+/* The list of variables in a file that Gradus saved. It has a line "train NAME" or "keep NAME" for
+ * each. */
 static const char *saved_variables(const gd_onnx_loader *l) {
     for (size_t i = 0; i < gd_pb_count(l->model, "metadata_props"); i++) {
         const gd_pb *pair = gd_pb_message_at(l->model, "metadata_props", i);
@@ -94,7 +95,7 @@ static gd_status load_initializers(gd_onnx_loader *l) {
     const char *lines = saved_variables(l);
     l->saved_by_gradus = lines != NULL;
     if (gd_pb_count(l->frame->graph, "sparse_initializer"))
-        return gd_fail(GD_E_UNSUPPORTED, "it has sparse initializers");
+        return gd_fail(GD_E_UNSUPPORTED, "it has sparse initializers, which are not supported");
     for (size_t i = 0; i < gd_pb_count(l->frame->graph, "initializer"); i++) {
         const gd_pb *tensor = gd_pb_message_at(l->frame->graph, "initializer", i);
         gd_onnx_value *v;
@@ -145,7 +146,7 @@ static GD_OWN_FRAME gd_status check_output(gd_onnx_loader *l, const gd_pb *info)
              gd_describe(t, text, sizeof text), gd_dtype_name(dtype),
              gd_shape_text(dims.rank, dims.at, wanted, sizeof wanted));
     if ((gd_dtype)t->dtype != dtype) return gd_fail(GD_E_SHAPE, "%s", message);
-    /* some exporters write wrong sizes: use those that the nodes compute */
+    /* some exporters write wrong sizes; those of the nodes are used */
     gd_notice(GD_LOG_WARNING, "ONNX output '%.200s': %s", name, message);
     return GD_OK;
 }
@@ -168,10 +169,10 @@ static gd_status check_versions(const gd_onnx_loader *l) {
         const char *domain = gd_pb_string(opset, "domain");
         if (!*domain || strcmp(domain, "ai.onnx") == 0) version = gd_pb_int(opset, "version", -1);
     }
-    if (!l->frame->graph) return gd_fail(GD_E_FORMAT, "it is no ONNX file: it has no graph");
+    if (!l->frame->graph) return gd_fail(GD_E_FORMAT, "it is not an ONNX file: it has no graph");
     if (version == -1 && gd_pb_count(l->frame->graph, "node") == 0) return GD_OK;
     if (version < GD_ONNX_OLDEST_OPSET)
-        return gd_fail(GD_E_UNSUPPORTED, "its opset is %lld; those from %d on can be read",
+        return gd_fail(GD_E_UNSUPPORTED, "its opset is %lld; opsets from %d on are supported",
                        (long long)version, GD_ONNX_OLDEST_OPSET);
     return GD_OK;
 }
@@ -224,16 +225,6 @@ gd_status gd_onnx_load_model(const gd_pb *model, char *folder, bool trainable, g
     return status;
 }
 
-static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    const size_t length = !slash ? 1 : slash == path ? 1 : (size_t)(slash - path);
-    char *folder = gd_malloc(length + 1);
-    if (!folder) return NULL;
-    memcpy(folder, slash ? path : ".", length);
-    folder[length] = '\0';
-    return folder;
-}
-
 static gd_status load_once(const char *path, char *folder, bool trainable, gd_graph **out) {
     gd_pb_doc *doc;
     GD_TRY(gd_pb_load(&doc, &gd_onnx_model_schema, path));
@@ -248,7 +239,7 @@ static gd_status load_once(const char *path, char *folder, bool trainable, gd_gr
 gd_status gd_onnx_load_file(const char *path, bool trainable, gd_graph **out) {
     if (!path) return gd_fail(GD_E_ARGUMENT, "gd_onnx_load: path is NULL");
     GD_TRY(gd_scope_reserve(1));
-    char *folder = folder_of(path);
+    char *folder = gd_file_folder(path);
     if (!folder) return gd_no_memory(NULL, "to load a graph");
     gd_status status = load_once(path, folder, trainable, out);
     if (status == GD_E_IO && access(path, R_OK) == 0) {

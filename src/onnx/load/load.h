@@ -1,7 +1,7 @@
 /* load.h - an ONNX file that is being loaded: shared by the files of load/.
  *
  * Order: the loader and its values; attributes, inputs and outputs of a node; lists and sizes that
- * only a run knows; graphs and files.
+ * are known only at run time; graphs and files.
  */
 #ifndef GRADUS_ONNX_LOAD_H
 #define GRADUS_ONNX_LOAD_H
@@ -17,12 +17,12 @@
 typedef struct gd_onnx_value {
     const char *name;
     gd_tensor *tensor;   /* the operand of ops; NULL: a variable that no op has read yet */
-    gd_tensor *constant; /* its data if they are known while the file is loaded */
-    bool foldable;       /* it depends on constants only, and is small: gd_onnx_constant_value */
-    bool from_sizes;     /* it depends on constants and on sizes that only a run knows */
+    gd_tensor *constant; /* its data if they are known at load time */
+    bool foldable;       /* gd_onnx_constant_value can compute it: small, from constants only */
+    bool from_sizes;     /* it depends on constants and unknown sizes only */
     bool variable, trainable;
     size_t number;     /* index in the loader's list */
-    gd_tensor **items; /* the tensors of a sequence; NULL: it is no sequence */
+    gd_tensor **items; /* the tensors of a sequence; NULL: not a sequence */
     int64_t n_items;
 } gd_onnx_value;
 
@@ -31,7 +31,7 @@ typedef struct gd_onnx_value {
 typedef struct gd_onnx_frame {
     const gd_pb *graph;
     gd_names by_name;   /* its values so far */
-    gd_names producers; /* the node that makes each output, also of nodes not loaded yet */
+    gd_names producers; /* the node that computes each output, also for nodes not loaded yet */
     gd_names outputs;   /* of the model's graph: the program finds these symbols by name */
     struct gd_onnx_frame *outer;
 } gd_onnx_frame;
@@ -45,7 +45,7 @@ struct gd_onnx_loader {
     gd_onnx_value **values; /* of all frames */
     size_t count, room;
     gd_names operators;   /* the rows that can load each operator */
-    gd_map evaluated;     /* nodes whose values were folded: the numbers of those values */
+    gd_map evaluated;     /* from a folded node to the number of its value */
     int first_new_node;   /* graph nodes from this one on belong to the ONNX node being loaded */
     bool saved_by_gradus; /* then the file lists its variables */
     bool trainable;       /* initializers of other programs' files become trainable variables */
@@ -63,7 +63,7 @@ gd_status gd_onnx_value_tensor(gd_onnx_value *value, gd_tensor **tensor);
 /* Reads a TensorProto in the current scope. `folder` is where external data may be. */
 gd_status gd_onnx_read_tensor(const gd_pb *tensor, const char *folder, gd_tensor **out);
 
-/* The data of a value, evaluated if necessary; *out is NULL if they depend on a run. */
+/* The data of a value, evaluated if necessary; *out is NULL if they are known only at run time. */
 gd_status gd_onnx_constant_value(gd_onnx_loader *loader, const char *name, gd_tensor **out);
 /* Evaluates a symbol that depends on constants and sizes only, with `size` for each unknown
  * size. */
@@ -87,10 +87,10 @@ gd_status gd_onnx_float_attribute(const gd_pb *node, const char *name, double by
 gd_status gd_onnx_ints_attribute(const gd_pb *node, const char *name, int count, int64_t by_default,
                                  int64_t *values);
 
-/* Sets an option of an op from an attribute, as a row's word says. */
+/* Sets an option of an op from an attribute, as a word of a row describes it. */
 gd_status gd_onnx_set_option(gd_attrs *attrs, const gd_onnx_attribute *word,
                              const gd_op_attr *option, const gd_pb *attribute);
-/* Sets an int, int[n] or int[] option; `name` is what messages call the list. */
+/* Sets an int, int[n] or int[] option; messages call the list `name`. */
 gd_status gd_onnx_set_numbers(gd_attrs *attrs, const gd_op_attr *option, const char *name,
                               int count, const int64_t *numbers);
 /* Whether an attribute (NULL: not given) has the value that a row's word fixes. */
@@ -113,14 +113,14 @@ gd_status gd_onnx_set_number(gd_onnx_loader *loader, const gd_pb *node, size_t i
 static inline bool gd_onnx_has_output(const gd_pb *node, size_t i) {
     return *gd_pb_string_at(node, "output", i) != '\0';
 }
-/* Makes `tensor` output i of the node. */
+/* Sets output i of the node. */
 gd_status gd_onnx_set_output(gd_onnx_loader *loader, const gd_pb *node, size_t i,
                              gd_tensor *tensor);
 /* The same for a tensor of sizes. */
 gd_status gd_onnx_set_size_output(gd_onnx_loader *loader, const gd_pb *node, size_t i,
                                   gd_tensor *tensor);
 
-/* Declares tensor `t`, input `i` of `node`; the function fails if it is absent. */
+/* Declares tensor `t`, input `i` of `node`; returns with a failure if it is absent. */
 #define GD_ONNX_REQUIRE_INPUT(t, i)                                               \
     gd_tensor *t;                                                                 \
     do {                                                                          \
@@ -147,7 +147,7 @@ gd_status gd_onnx_normalize_axis(int64_t *axis, int rank);
 /* A tensor of rank 0 with x's dtype. */
 gd_tensor *gd_onnx_scalar_like(const gd_tensor *x, double value);
 
-/* --- lists and sizes that only a run knows (load/symbolic_size.c) ----------------------------- */
+/* --- lists and sizes known only at run time (load/symbolic_size.c) ---------------------------- */
 
 /* Whether a value is a constant or depends on constants and sizes only: gd_onnx_get_list takes
  * it. */
@@ -155,11 +155,12 @@ bool gd_onnx_is_data_independent(const gd_onnx_loader *loader, const char *name)
 /* Input i as a list of integers: a value, or a symbol that depends on sizes; NULL if it is absent.
  * Fails if it depends on data. */
 gd_status gd_onnx_get_list(gd_onnx_loader *loader, const gd_pb *node, size_t i, gd_tensor **list);
-/* Whether a list (NULL: absent) is known only in a run. */
+/* Whether a list (NULL: absent) is known only at run time. */
 static inline bool gd_onnx_is_symbolic(const gd_tensor *list) {
     return list && list->kind == GD_SYMBOL;
 }
-/* The op `late` (ops/deferred_call.h): a call with such lists, which a run makes when it knows the sizes. */
+/* Adds the op deferred_call (ops/deferred_call.h) for a call with such lists: a run makes the call
+ * once the sizes are known. */
 gd_status gd_onnx_add_deferred_node(gd_onnx_loader *loader, gd_deferred_call_options options,
                                     gd_tensor *x, gd_tensor *const *lists, int n_lists,
                                     gd_tensor **y);
@@ -170,7 +171,7 @@ gd_status gd_onnx_set_deferred_output(gd_onnx_loader *loader, const gd_pb *node,
 /* The sizes of x as a symbol, i64 (rank). */
 gd_status gd_onnx_sizes_of(gd_tensor *x, gd_tensor **sizes);
 
-/* A size: an integer, or a symbol if only a run knows it. */
+/* A size: an integer, or a symbol if it is known only at run time. */
 typedef struct gd_onnx_size {
     int64_t known;     /* GD_UNKNOWN: see `symbol` */
     gd_tensor *symbol; /* i64, rank 0 */
@@ -201,7 +202,8 @@ gd_status gd_onnx_load_own_node(gd_onnx_loader *loader, const gd_pb *node);
 
 /* Loads the nodes of the current frame's graph. */
 gd_status gd_onnx_load_nodes(gd_onnx_loader *loader);
-/* Creates the variables that the nodes of a subgraph read. That must be done outside of it. */
+/* Creates the variables that the nodes of a subgraph read. Must be called outside of the subgraph,
+ * before it is loaded. */
 gd_status gd_onnx_create_variables(gd_onnx_loader *loader, const gd_pb *graph);
 /* Loads a subgraph with these inputs into the graph that is being built. `outputs` has room for
  * gd_pb_count(graph, "output") values. */

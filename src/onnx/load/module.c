@@ -36,7 +36,7 @@ static void destroy_model(gd_object *object) {
 }
 static const gd_class model_class = {.name = "onnx model", .destroy = destroy_model};
 
-/* Copies the part of a path before its first dot and moves *path behind it; false: there is no
+/* Copies the part of a path before its first dot and moves *path behind the dot; false: there is no
  * dot. */
 static bool next_path_part(const char **path, char name[256]) {
     const char *dot = strchr(*path, '.');
@@ -79,7 +79,7 @@ static gd_tensors run_model(gd_module *module, gd_tensors in) {
     return gd_list_of_errors(m->n_outputs);
 }
 
-/* Adds a tensor at a path, and the modules on the way. */
+/* Adds a tensor at a path, and the modules that the path leads through. */
 static gd_status put_tensor(gd_module *m, const char *path, gd_tensor *t, bool trainable) {
     char name[256];
     while (next_path_part(&path, name)) {
@@ -97,8 +97,8 @@ static gd_status put_tensor(gd_module *m, const char *path, gd_tensor *t, bool t
                      : gd_module_put(m, GD_A_BUFFER, path, t, NULL);
 }
 
-/* A variable's name as a path in the module. A path has no empty parts; a name that has some
- * becomes one part. */
+/* A variable's name as a path in the module. A path has no empty parts: in a name that has some,
+ * dots become underscores. */
 static const char *variable_path(const char *name) {
     char text[256];
     snprintf(text, sizeof text, "%s", name);

@@ -28,7 +28,7 @@ gd_tensor *gd_onnx_get_input(gd_onnx_loader *l, const gd_pb *node, size_t i, gd_
 }
 
 gd_status gd_onnx_fail_too_long(const char *list, int count) {
-    return gd_fail(GD_E_UNSUPPORTED, "%s has %d numbers; at most %d are possible here", list, count,
+    return gd_fail(GD_E_UNSUPPORTED, "%s has %d numbers; at most %d are supported", list, count,
                    GD_MAX_RANK);
 }
 
@@ -102,8 +102,8 @@ gd_status gd_onnx_get_numbers(gd_onnx_loader *l, const gd_pb *node, size_t i, co
 
 /* --- outputs ---------------------------------------------------------------------------------- */
 
-/* Whether a node depends on constants only, or on constants and sizes only. The reads of its
- * subgraphs are not examined: then it is neither. */
+/* Whether a node depends on constants only, or on constants and sizes only. A node with subgraphs
+ * is neither, since their reads are not examined. */
 static void find_dependencies(gd_onnx_loader *l, const gd_pb *node, bool *constants, bool *sizes) {
     *constants = *sizes = true;
     for (size_t i = 0; i < gd_pb_count(node, "attribute"); i++)
@@ -117,8 +117,8 @@ static void find_dependencies(gd_onnx_loader *l, const gd_pb *node, bool *consta
     }
 }
 
-/* Whether this node may not rename a tensor: an earlier node made it, or it is not the first output
- * of an op. */
+/* Whether this node must not rename a tensor: an earlier node created it, or it is not the first
+ * output of an op. */
 static bool is_shared(const gd_onnx_loader *l, const gd_tensor *t) {
     return t->kind == GD_VALUE || t->node_index > 0 || t->node->origin->kind != GD_FROM_OP ||
            t->node->origin->graph != gd_graph_building() ||
@@ -133,7 +133,7 @@ static void set_name(gd_tensor *t, const char *name) {
     gd_this_building.prefix = prefix;
 }
 
-/* Whether the program must find a value by its name: an output of the model's graph. */
+/* Whether a value is an output of the model's graph: programs find those by name. */
 static bool is_graph_output(const gd_onnx_loader *l, const char *name) {
     return gd_names_find(&l->frame->outputs, name) != NULL;
 }

@@ -1,5 +1,5 @@
-/* own_node.c - loads a node of the domain "gradus": a call of an op with its options as they
- * are. */
+/* own_node.c - loads a node of the domain "gradus": it names an op, and its attributes are the op's
+ * options. */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ gd_status gd_onnx_load_own_node(gd_onnx_loader *l, const gd_pb *node) {
     if (variadic) {
         list = gd_op_call(op, (gd_tensors){in, (int64_t)n_in}, attrs);
         if (list.count < 1) return gd_failure();
-    } else { /* with the hidden outputs, which another node may read */
+    } else { /* including hidden outputs, which another node may read */
         if (n_out > (size_t)op->n_outputs)
             return gd_fail(GD_E_FORMAT, "it has %zu outputs; %s has %d", n_out, op->name,
                            op->n_outputs);
@@ -48,7 +48,7 @@ gd_status gd_onnx_load_own_node(gd_onnx_loader *l, const gd_pb *node) {
     }
     for (size_t k = 0; k < n_out; k++) {
         if (variadic && k >= (size_t)list.count)
-            return gd_fail(GD_E_FORMAT, "it has %zu outputs; %lld are there", n_out,
+            return gd_fail(GD_E_FORMAT, "it has %zu outputs, but the op has computed %lld", n_out,
                            (long long)list.count);
         gd_tensor *t = variadic ? list.at[k] : out[k];
         if (t) GD_TRY(gd_onnx_set_output(l, node, k, t));

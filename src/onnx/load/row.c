@@ -1,7 +1,7 @@
 /* row.c - loads a node as one call of an op, by a row of the table.
  *
  * Order: whether attributes and outputs of the node fit the row; inputs; conditions; options; the
- * call. If a part does not fit, the reason is recorded and another row is tried.
+ * call. If the node does not fit, the reason is recorded and the caller tries another row.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct row_load {
     gd_attrs *attrs;
     gd_tensor *in[GD_MAX_VARIADIC + 16];
     int n_in;
-    gd_tensor *padded; /* replaces the first input: pads are applied to it already; or NULL */
+    gd_tensor *padded; /* replaces the first input, with the pads applied to it; or NULL */
 } row_load;
 
 /* --- attributes and outputs ------------------------------------------------------------------- */
@@ -31,11 +31,11 @@ static bool is_padding(const char *attribute) {
 
 /* Records why the row does not fit. */
 static bool reject_row(bool *fits, const char *why, const char *what) {
-    gd_fail(GD_E_UNSUPPORTED, "%s '%s' is not what this library can do", why, what);
+    gd_fail(GD_E_UNSUPPORTED, "%s '%s' is not supported", why, what);
     return *fits = false;
 }
 
-/* Whether the row names all attributes of the node: another one may change its meaning. */
+/* Whether the row names all attributes of the node: any other attribute may change its meaning. */
 static bool names_all_attributes(const row_load *x, bool *fits) {
     for (size_t i = 0; i < gd_pb_count(x->node, "attribute"); i++) {
         const char *name = gd_pb_string(gd_pb_message_at(x->node, "attribute", i), "name");
@@ -164,7 +164,7 @@ static gd_status apply_conditions(row_load *x, bool *fits) {
         const int i = gd_onnx_input_index(x->op, when.name);
         char shape[160];
         if (i >= 0 && i < x->n_in && x->in[i] && input_fits(x, x->in[i], &when)) continue;
-        gd_fail(GD_E_UNSUPPORTED, "with %s for '%s' it is not what this library can do",
+        gd_fail(GD_E_UNSUPPORTED, "%s as its '%s' is not supported",
                 i >= 0 && x->in[i] ? gd_describe(x->in[i], shape, sizeof shape) : "nothing",
                 when.name);
         *fits = false;
@@ -216,13 +216,13 @@ gd_status gd_onnx_read_row_options(const gd_pb *node, const char *op, gd_attrs *
 
 /* --- the call --------------------------------------------------------------------------------- */
 
-static gd_status call_op(row_load *x) {
+static gd_status call_row_op(row_load *x) {
     gd_tensors out = gd_op_call(x->op, (gd_tensors){x->in, x->n_in}, x->attrs);
     if (out.count < 1) return gd_failure();
     for (size_t k = 0; k < gd_pb_count(x->node, "output"); k++) {
         if (k < (size_t)out.count) GD_TRY(gd_onnx_set_output(x->l, x->node, k, out.at[k]));
         else if (*gd_pb_string_at(x->node, "output", k))
-            return gd_fail(GD_E_UNSUPPORTED, "it has %zu outputs; %lld are possible here",
+            return gd_fail(GD_E_UNSUPPORTED, "it has %zu outputs; %lld are supported",
                            gd_pb_count(x->node, "output"), (long long)out.count);
     }
     return GD_OK;
@@ -242,7 +242,7 @@ gd_status gd_onnx_load_row(gd_onnx_loader *l, const gd_pb *node, const gd_onnx_r
         if (status == GD_OK && *fits) status = apply_conditions(x, fits);
         if (status == GD_OK && *fits) status = read_attributes(x);
         if (status == GD_OK && *fits) status = keep_input_dtype(x);
-        if (status == GD_OK && *fits) status = call_op(x);
+        if (status == GD_OK && *fits) status = call_row_op(x);
     }
     gd_free(x);
     return status;

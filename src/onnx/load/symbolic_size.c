@@ -1,8 +1,10 @@
-/* symbolic_size.c - sizes, and lists of integers computed from sizes, that only a run knows.
+/* symbolic_size.c - sizes, and lists of integers computed from sizes, that are known only at run
+ * time.
  *
  * ONNX passes shapes, axes and counts as tensors; ops take them as options. Where such a list
- * depends on an unknown size, the node `late` (ops/deferred_call.h) stands for the call until a run knows
- * the sizes. Order: lists; arithmetic with sizes; the node `late` and the shape of its result.
+ * depends on an unknown size, the op deferred_call (ops/deferred_call.h) represents the call in the
+ * graph, and a run makes the call once the sizes are known. Order: lists; arithmetic with sizes;
+ * the op deferred_call and the shape of its result.
  */
 #include <string.h>
 
@@ -82,9 +84,8 @@ gd_status gd_onnx_reshape_to(gd_onnx_loader *l, gd_tensor *x, int rank, const gd
     bool empty = false;
     if (x->kind == GD_FAILED) return gd_failure();
     if (rank > GD_MAX_RANK)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "its result has %d dimensions; at most %d are possible here", rank,
-                       GD_MAX_RANK);
+        return gd_fail(GD_E_UNSUPPORTED, "its result has %d dimensions; at most %d are supported",
+                       rank, GD_MAX_RANK);
     for (int k = 0; k < rank; k++) {
         dims.at[k] = sizes[k].known;
         unknown += dims.at[k] == GD_UNKNOWN;
@@ -104,7 +105,7 @@ gd_status gd_onnx_reshape_to(gd_onnx_loader *l, gd_tensor *x, int rank, const gd
                                      x, &all, 1, y);
 }
 
-/* --- the node `late` -------------------------------------------------------------------------- */
+/* --- deferred calls --------------------------------------------------------------------------- */
 
 /* The integers of a list, with `size` for each unknown size. */
 static gd_status evaluate_list(gd_onnx_loader *l, gd_tensor *list, int64_t size, gd_numbers *n) {
@@ -154,9 +155,8 @@ static gd_status infer_shape(gd_onnx_loader *l, gd_deferred_call_options *o, con
     static const int64_t probes[] = {120, 240, 7, 1};
     const int rank = result_rank(o, x, lists);
     if (rank < 0 || rank > GD_MAX_RANK)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "its result has %d dimensions; at most %d are possible here", rank,
-                       GD_MAX_RANK);
+        return gd_fail(GD_E_UNSUPPORTED, "its result has %d dimensions; at most %d are supported",
+                       rank, GD_MAX_RANK);
     o->dims = (gd_shape){.rank = rank, .form = 1};
     for (int i = 0; i < rank; i++) o->dims.at[i] = GD_UNKNOWN;
     for (size_t p = 0; p < sizeof probes / sizeof *probes; p++) {

@@ -17,7 +17,7 @@ static const char *tensor_name(const gd_pb *t) {
 
 /* --- data in another file --------------------------------------------------------------------- */
 
-/* Where external data are. */
+/* The location of external data. */
 typedef struct external_data {
     const char *location; /* of the file, relative to the folder of the model */
     uint64_t offset, length;
@@ -181,13 +181,13 @@ gd_status gd_onnx_read_tensor(const gd_pb *t, const char *folder, gd_tensor **ou
     size_t bytes;
     if (dtype == GD_DTYPE_NONE)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "tensor '%s': its elements are %s (%" PRId64 "), which no dtype here holds",
+                       "tensor '%s': its elements are %s (%" PRId64 "), which no dtype can hold",
                        tensor_name(t), gd_onnx_type_name(type), type);
     if (gd_pb_message(t, "segment"))
-        return gd_fail(GD_E_UNSUPPORTED, "tensor '%s' comes in segments", tensor_name(t));
-    if (rank > GD_MAX_RANK)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "tensor '%s' has %d dimensions; at most %d are possible here",
+                       "tensor '%s' is stored in segments, which is not supported", tensor_name(t));
+    if (rank > GD_MAX_RANK)
+        return gd_fail(GD_E_UNSUPPORTED, "tensor '%s' has %d dimensions; at most %d are supported",
                        tensor_name(t), rank, GD_MAX_RANK);
     const gd_status fits = gd_dims_bytes(rank, dims ? dims->ints : NULL, dtype, &bytes);
     if (fits != GD_OK) {

@@ -58,7 +58,7 @@ gd_status gd_onnx_value_tensor(gd_onnx_value *v, gd_tensor **out) {
         return gd_fail(GD_E_UNSUPPORTED, "'%.200s' is a sequence where a tensor is needed",
                        v->name);
     if (!v->tensor && v->variable) {
-        char *prefix = gd_this_building.prefix; /* names of the file are complete */
+        char *prefix = gd_this_building.prefix; /* the name in the file gets no prefix */
         gd_this_building.prefix = NULL;
         gd_tensor *variable = gd_variable(v->constant, .name = v->name, .trainable = v->trainable);
         gd_this_building.prefix = prefix;

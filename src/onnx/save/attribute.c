@@ -1,4 +1,4 @@
-/* attribute.c - attributes of nodes, and lists of integers as ONNX has them. */
+/* attribute.c - writes attributes of nodes, and converts lists of integers to ONNX's form. */
 #include <math.h>
 #include <string.h>
 
@@ -87,7 +87,8 @@ int gd_onnx_convert_list(const gd_onnx_call *c, const char *conversion, const gd
             numbers[k] = c->out[k].dims[gd_onnx_nonnegative_axis(axis, c->out[k].rank)];
     } else if (strcmp(conversion, "pads") == 0) {
         count = convert_padding(c->in[0].rank, count, numbers);
-    } else if (strcmp(conversion, "same_pads") == 0) { /* an odd total has its larger half behind */
+    } else if (strcmp(conversion, "same_pads") ==
+               0) { /* of an odd total, the larger half is behind */
         int64_t dilation[GD_MAX_RANK];
         count = gd_onnx_option_numbers(gd_onnx_find_option(c->op, "dilation"), c->attrs, dilation);
         for (int i = 0; i < count; i++) {
@@ -99,7 +100,7 @@ int gd_onnx_convert_list(const gd_onnx_call *c, const char *conversion, const gd
     } else if (strcmp(conversion, "nonnegative") == 0) { /* axes */
         for (int i = 0; i < count; i++)
             numbers[i] = gd_onnx_nonnegative_axis(numbers[i], c->in[0].rank);
-    } else if (strcmp(conversion, "trailing_axes") == 0) { /* the first of the last axes */
+    } else if (strcmp(conversion, "trailing_axes") == 0) { /* as the first of them, negative */
         numbers[0] = -(int64_t)(count >= 0                        ? count
                                 : c->n_in > 1 && c->in[1].present ? c->in[1].rank
                                                                   : 1);

@@ -1,9 +1,9 @@
 /* body.c - saves a call by its body, the op expressed in other ops.
  *
  * The body is traced with symbols in place of the inputs, and its nodes are saved as calls. A body
- * may compute with sizes. If some are unknown, it is traced twice with different sizes: if both
- * traces have the same nodes with the same options, the body does not depend on them. Order:
- * tracing; comparing two traces; saving.
+ * may compute with sizes. If some sizes are unknown, it is traced several times with different
+ * sizes: if all traces have the same nodes with the same options, the body does not depend on them.
+ * Order: tracing; comparing two traces; saving.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ typedef struct body {
     gd_node **nodes;    /* in order, with the placeholders of x */
     int count, room;
     const char ***names; /* of the nodes' outputs */
-    uint64_t *used;      /* of each node: bit k if output k is read */
+    uint64_t *used;      /* for each node: bit k if output k is read */
 } body;
 
 static void body_free(body *b) {
@@ -60,8 +60,8 @@ static int compare_order(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Traces the body with `size` for each unknown size. *ok: it has a body for these inputs. Fails
- * only without memory. */
+/* Traces the body with `size` for each unknown size. *ok: the op has a body for these inputs. Fails
+ * only if memory runs out. */
 static gd_status trace_body(const gd_onnx_call *c, void (*expand)(gd_expand *), int64_t size,
                             body *b, bool *ok) {
     b->x = gd_calloc((size_t)(c->n_in + c->n_out) + 1, sizeof *b->x);
@@ -118,8 +118,7 @@ static bool same_options(const gd_node *a, const gd_node *b) {
     return true;
 }
 
-/* Whether two captured tensors have the same data. They differ if they were computed from a
- * size. */
+/* Whether two captured tensors have the same data. Those computed from a size differ. */
 static gd_status same_value(const gd_slot *a, const gd_slot *b, bool *same) {
     *same = false;
     if (a->rank != b->rank || a->dtype != b->dtype ||
@@ -183,7 +182,7 @@ static bool has_unknown_size(const gd_onnx_call *c) {
 
 /* --- saving ----------------------------------------------------------------------------------- */
 
-/* Names the values: inputs and outputs as in the call, those between by new names. */
+/* Names the values: inputs and outputs have the names of the call, other values get new names. */
 static gd_status name_values(gd_onnx_saver *s, const gd_onnx_call *c, body *b) {
     b->names = gd_calloc((size_t)b->count + 1, sizeof *b->names);
     b->used = gd_calloc((size_t)b->count + 1, sizeof *b->used);
@@ -245,7 +244,7 @@ static gd_status save_nodes(gd_onnx_saver *s, const gd_onnx_call *c, body *b, in
         gd_free(in);
         GD_TRY(status);
     }
-    for (int k = 0; k < c->n_out; k++) { /* outputs that are inputs, constants, or duplicates */
+    for (int k = 0; k < c->n_out; k++) { /* outputs that are constants, inputs or duplicates */
         if (!b->y[k]) continue;
         if (b->y[k]->kind == GD_VALUE) {
             GD_TRY(gd_onnx_add_tensor(s, c->out_names[k], b->y[k]));

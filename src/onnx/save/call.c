@@ -1,6 +1,6 @@
-/* call.c - saves a call of an op, by the first way that is possible (gd_onnx_save_call).
+/* call.c - saves a call of an op, by the first method that applies (gd_onnx_save_call).
  *
- * Order: nodes of the domain "gradus"; the choice of the way.
+ * Order: nodes of the domain "gradus"; the choice of the method.
  */
 #include <math.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
     case GD_ATTR_FLOAT: {
         const gd_number number = gd_attr_number(option, attrs);
         const double value = number.value;
-        if (fabs(value) >= 0x1p53 &&
-            (double)number.integer == value) { /* an integer that a double may not hold */
+        /* a double may not hold such an integer exactly */
+        if (fabs(value) >= 0x1p53 && (double)number.integer == value) {
             gd_onnx_put_int(node, option->name, number.integer);
             break;
         }
@@ -57,9 +57,11 @@ static void put_own_option(gd_pb *node, const gd_op_attr *option, const void *at
 /* The node has the op's name, its options, and all its outputs. */
 static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
     if (gd_op_find(c->op->name) != c->op)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "%s: %s has no ONNX operator, and another program does not know its name",
-                       c->label, c->op->name);
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "%s: %s has no ONNX operator, and is not registered by name, so a file cannot refer "
+            "to it",
+            c->label, c->op->name);
     if (c->op->flags & GD_OP_CALLS)
         return gd_fail(GD_E_UNSUPPORTED,
                        "'%s' calls a function of the program (gd_apply), which a file cannot hold; "
@@ -68,10 +70,12 @@ static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
     if (!s->own_ops && (c->op->flags & GD_OP_OPAQUE))
         return gd_fail(
             GD_E_UNSUPPORTED,
-            "'%s' is %s, which depends on sizes that only a run knows, and ONNX has no operator "
-            "for "
-            "that. A graph whose placeholders have known sizes can be saved; with .own_ops = true "
-            "this one becomes a node of the domain \"gradus\", which only this library reads",
+            "'%s' is %s, which depends on sizes that are known only when the graph runs, and ONNX "
+            "has "
+            "no operator for that. A graph whose placeholders have known sizes can be saved; with "
+            ".own_ops = true this one becomes a node of the domain \"gradus\", which only this "
+            "library "
+            "reads",
             c->label, c->op->name);
     if (!s->own_ops)
         return gd_fail(
@@ -90,7 +94,7 @@ static gd_status save_own_node(gd_onnx_saver *s, const gd_onnx_call *c) {
 
 /* --- the choice ------------------------------------------------------------------------------- */
 
-/* A call without inputs that gives the same result each time: it is computed now. */
+/* Whether a call has no inputs and the same result each time: it is saved as a constant. */
 static bool is_constant(const gd_onnx_call *c) {
     return c->n_in == 0 && c->n_out == 1 &&
            !(c->op->flags & (GD_OP_RANDOM | GD_OP_DYNAMIC | GD_OP_OPAQUE | GD_OP_CALLS));
@@ -111,7 +115,7 @@ static bool writes_inputs(const gd_onnx_call *c) {
 }
 
 gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) {
-    /* the body of a random op that has a kernel draws from a key, which ONNX does not have */
+    /* the body of a random op with a kernel reads a random key, which ONNX does not have */
     const bool draws = (c->op->flags & GD_OP_RANDOM) && c->op->reference;
     void (*body)(gd_expand *) = draws ? NULL : c->op->expand;
     gd_onnx_row implied;
@@ -132,7 +136,7 @@ gd_status gd_onnx_save_call(gd_onnx_saver *s, const gd_onnx_call *c, int depth) 
     if (gd_onnx_implied_row(c->op, &implied)) GD_TRY(gd_onnx_row_fits(c, &implied, &fits));
     if (fits) return gd_onnx_save_row(s, c, &implied);
     if (c->op->ir) GD_TRY(gd_onnx_save_expression(s, c, &done));
-    /* a body writes no variables, and that of a GD_OP_OPAQUE op needs known values */
+    /* a body cannot write variables, and that of a GD_OP_OPAQUE op needs known values */
     if (!done && body && depth < MAX_BODY_DEPTH && !writes_inputs(c) &&
         !(c->op->flags & GD_OP_OPAQUE))
         GD_TRY(gd_onnx_save_body(s, c, body, depth, &done));

@@ -11,8 +11,8 @@
 
 /* --- functions -------------------------------------------------------------------------------- */
 
-/* Saves the nodes of a function into the current graph, with these names of inputs; returns the
- * names of its outputs in `out`. */
+/* Saves the nodes of a function into the current graph. `in` are the names of its inputs; `out`
+ * receives those of its outputs. */
 static gd_status save_function(gd_onnx_saver *s, const gd_subgraph *sub, const char *const *in,
                                const char **out) {
     gd_onnx_part part;
@@ -45,8 +45,8 @@ static bool is_graph_output(const gd_pb *graph, const char *name) {
     return false;
 }
 
-/* Adds an output to the current graph. It must be an output of a node, and be listed once; others
- * get an Identity. */
+/* Adds an output to the current graph. ONNX requires an output of a node that is listed only once;
+ * any other value gets an Identity. */
 static gd_status add_output(gd_onnx_saver *s, const char *name, gd_dtype dtype, int rank,
                             const int64_t *dims) {
     if (!is_node_output(s->current_graph, name) || is_graph_output(s->current_graph, name)) {
@@ -130,8 +130,8 @@ static gd_status save_cond(gd_onnx_saver *s, const gd_onnx_call *c) {
 
 /* --- loops ------------------------------------------------------------------------------------ */
 
-/* The condition as a bool. A Loop evaluates it before the first step, and in its body for the next
- * one. */
+/* Saves the condition as a bool. A Loop evaluates it before the first step, and in its body for the
+ * next step. */
 static gd_status save_condition(gd_onnx_saver *s, const gd_onnx_call *c,
                                 const gd_subgraph *condition, const char *const *in,
                                 const char **going) {
@@ -140,7 +140,7 @@ static gd_status save_condition(gd_onnx_saver *s, const gd_onnx_call *c,
                              going);
 }
 
-/* Saves the body, then the condition of the next step: its inputs are the new state and captured
+/* Saves the body, then the condition of the next step, which reads the new state and captured
  * values. */
 static gd_status save_while_body(gd_onnx_saver *s, const gd_onnx_call *c, const char **in,
                                  const char **out) {
@@ -189,7 +189,7 @@ static gd_status save_scan_body(gd_onnx_saver *s, const gd_onnx_call *c, const c
     const gd_scan_graph_options *o = c->attrs;
     for (int k = 0; k < o->state + o->xs; k++) {
         const gd_slot *x = &c->in[k];
-        const int cut = k >= o->state; /* a scan input without its first axis */
+        const int cut = k >= o->state; /* 1: a scan input, without its first axis */
         GD_TRY(add_input(s, c->label, cut ? "/x" : "/state", (gd_dtype)x->dtype, x->rank - cut,
                          x->dims + cut, &in[k]));
     }

@@ -1,7 +1,7 @@
 /* expression.c - saves an elementwise call by the op's expression, one node for each primitive.
  *
- * Order: primitives and ONNX operators; terms; evaluation, first dry to find out whether ONNX has
- * all primitives; the call.
+ * Order: primitives and ONNX operators; terms; evaluation, first as a dry run to find out whether
+ * ONNX has all primitives; the call.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 /* --- primitives ------------------------------------------------------------------------------- */
 
-/* Primitives that ONNX does not have, expressed in others. */
+/* Primitives that ONNX does not have, expressed in other primitives. */
 static const struct {
     const char *prim, *text;
 } expansions[] = {
@@ -76,7 +76,7 @@ static const char *operator_of(int prim, gd_dtype dtype) {
 /* The value of a subexpression: its name in the file, and whether it is a bool. */
 typedef struct term {
     const char *name;
-    bool truth;
+    bool is_bool;
 } term;
 
 typedef struct expression {
@@ -85,38 +85,34 @@ typedef struct expression {
     gd_dtype dtype; /* of terms that are not bool */
 } expression;
 
-static const char *cast_term(const expression *x, term t, bool truth) {
-    return t.truth == truth
+static const char *cast_term(const expression *x, term t, bool is_bool) {
+    return t.is_bool == is_bool
                ? t.name
-               : gd_onnx_put_cast(x->s, x->c->label, t.name, truth ? GD_BOOL : x->dtype, NULL);
+               : gd_onnx_put_cast(x->s, x->c->label, t.name, is_bool ? GD_BOOL : x->dtype, NULL);
 }
 
 /* --- evaluation ------------------------------------------------------------------------------- */
 
 typedef struct evaluation {
-    bool dry;          /* add no nodes, only find out whether ONNX has the operators */
+    bool dry;          /* adds no nodes, only checks that ONNX has the operators */
     int depth;         /* of expansions */
     const char *final; /* the name of the result; NULL: a new one */
 } evaluation;
 
-static bool starts_with(const char *text, const char *with) {
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-/* Whether the operands (bit 0) and the result (bit 1) of a primitive are bools in ONNX. */
+/* Bit 0: the operands of a primitive are bools in ONNX; bit 1: its result is. */
 static unsigned bool_operands(const char *prim) {
     static const char *const compare[] = {"eq", "ne",    "lt",    "le",      "gt",
                                           "ge", "isnan", "isinf", "isfinite"};
-    if (starts_with(prim, "logical_")) return 3;
+    if (strncmp(prim, "logical_", strlen("logical_")) == 0) return 3;
     for (size_t i = 0; i < sizeof compare / sizeof *compare; i++)
         if (strcmp(prim, compare[i]) == 0) return 2;
     return 0;
 }
 
-static gd_status evaluate(const expression *x, const gd_ir *ir, const term *vars,
-                          const gd_number *params, term *result, evaluation how);
+static gd_status evaluate_expression(const expression *x, const gd_ir *ir, const term *vars,
+                                     const gd_number *params, term *result, evaluation how);
 
-/* A primitive by its expansion. */
+/* Evaluates a primitive by its expansion. */
 static gd_status evaluate_expansion(const expression *x, const char *text, const term *in,
                                     term *out, evaluation how) {
     gd_ir_builder *b = gd_calloc(1, sizeof *b);
@@ -126,37 +122,38 @@ static gd_status evaluate_expansion(const expression *x, const char *text, const
     if (status == GD_OK && root < 0) status = GD_E_UNSUPPORTED;
     if (status == GD_OK) {
         const gd_ir ir = gd_ir_finish(b, &root, 1, nodes);
-        status = evaluate(x, &ir, in, NULL, out, (evaluation){how.dry, how.depth + 1, how.final});
+        status = evaluate_expression(x, &ir, in, NULL, out,
+                                     (evaluation){how.dry, how.depth + 1, how.final});
     }
     gd_free(b);
     gd_free(nodes);
     return status;
 }
 
-/* Fails with GD_E_UNSUPPORTED if ONNX cannot express it; any other failure is a lack of memory. */
+/* Fails with GD_E_UNSUPPORTED if ONNX cannot express it; otherwise only if memory runs out. */
 static gd_status evaluate_prim(const expression *x, int prim, const term *in, term *out,
                                evaluation how) {
     const gd_prim *p = &gd_prims[prim];
     const char *op_type = operator_of(prim, x->dtype), *names[3] = {NULL, NULL, NULL};
-    const unsigned truth = bool_operands(p->name);
+    const unsigned bools = bool_operands(p->name);
     if (!op_type) {
         for (size_t i = 0; i < sizeof expansions / sizeof *expansions && how.depth < 4; i++)
             if (strcmp(expansions[i].prim, p->name) == 0)
                 return evaluate_expansion(x, expansions[i].text, in, out, how);
         return GD_E_UNSUPPORTED;
     }
-    *out = (term){"", (truth & 2) != 0};
+    *out = (term){"", (bools & 2) != 0};
     if (how.dry) return GD_OK;
     for (int k = 0; k < p->arity; k++) {
-        const bool takes_bool = (truth & 1) || (k == 0 && strcmp(p->name, "where") == 0);
+        const bool takes_bool = (bools & 1) || (k == 0 && strcmp(p->name, "where") == 0);
         if (!(names[k] = cast_term(x, in[k], takes_bool))) return GD_E_MEMORY;
     }
     out->name = gd_onnx_put_node(x->s, x->c->label, op_type, p->arity, names, how.final, NULL);
     return out->name ? GD_OK : GD_E_MEMORY;
 }
 
-static gd_status evaluate(const expression *x, const gd_ir *ir, const term *vars,
-                          const gd_number *params, term *result, evaluation how) {
+static gd_status evaluate_expression(const expression *x, const gd_ir *ir, const term *vars,
+                                     const gd_number *params, term *result, evaluation how) {
     term *terms = gd_calloc((size_t)ir->count + 1, sizeof *terms);
     gd_status status = terms ? GD_OK : gd_no_memory(NULL, "to save a graph");
     for (int i = 0; i < ir->count && status == GD_OK; i++) {
@@ -193,8 +190,8 @@ static gd_dtype compute_dtype(const gd_onnx_call *c) {
 
 enum { MAX_TERMS = 24 };
 
-/* Kernels compute u8 and i8 as i32. The result is the same in 8 bits if all numbers of the
- * expression fit them; x < -1 in u8 is an example that needs i32. */
+/* Kernels compute u8 and i8 as i32. In 8 bits the result is the same if all numbers of the
+ * expression fit into 8 bits. x < -1 in u8 does not. */
 static bool needs_i32(const gd_ir *ir, const gd_number *params, gd_dtype dtype) {
     const double least = dtype == GD_U8 ? 0 : INT8_MIN,
                  most = dtype == GD_U8 ? UINT8_MAX : INT8_MAX;
@@ -221,16 +218,17 @@ gd_status gd_onnx_save_expression(gd_onnx_saver *s, const gd_onnx_call *c, bool 
     for (int i = 0; i < c->op->n_attrs; i++) params[i] = gd_attr_number(&c->op->attrs[i], c->attrs);
     if (needs_i32(ir, params, x.dtype)) x.dtype = GD_I32;
     for (int i = 0; i < c->n_in; i++) vars[i] = (term){c->in_names[i], c->in[i].dtype == GD_BOOL};
-    const gd_status status = evaluate(&x, ir, vars, params, &result, (evaluation){.dry = true});
+    const gd_status status =
+        evaluate_expression(&x, ir, vars, params, &result, (evaluation){.dry = true});
     if (status != GD_OK) return status == GD_E_UNSUPPORTED ? GD_OK : status;
     for (int i = 0; i < c->n_in; i++)
-        if (!vars[i].truth && (gd_dtype)c->in[i].dtype != x.dtype &&
+        if (!vars[i].is_bool && (gd_dtype)c->in[i].dtype != x.dtype &&
             !(vars[i].name = gd_onnx_put_cast(s, c->label, vars[i].name, x.dtype, NULL)))
             return GD_E_MEMORY;
     const gd_dtype out = (gd_dtype)c->out[0].dtype;
-    const bool fits = result.truth ? out == GD_BOOL : out == x.dtype;
-    GD_TRY(evaluate(&x, ir, vars, params, &result,
-                    (evaluation){.final = fits ? c->out_names[0] : NULL}));
+    const bool fits = result.is_bool ? out == GD_BOOL : out == x.dtype;
+    GD_TRY(evaluate_expression(&x, ir, vars, params, &result,
+                               (evaluation){.final = fits ? c->out_names[0] : NULL}));
     *done = true;
     if (!fits)
         return gd_onnx_put_cast(s, c->label, result.name, out, c->out_names[0]) ? GD_OK

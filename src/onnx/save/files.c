@@ -1,9 +1,10 @@
 /* files.c - writes an ONNX file, and a data file for large tensors.
  *
  * The model at PATH and its data file always belong together, even if the process is killed. The
- * name of the data file has a hash of its contents (PATH.data-0123456789abcdef), so no other data
- * get that name. The data are on the disk before the model is renamed to PATH, and the data of the
- * previous model are removed after that. The next save removes data that a killed save left.
+ * name of the data file contains a hash of its contents (PATH.data-0123456789abcdef), so different
+ * data have different names. The data are on the disk before the model is renamed to PATH, and the
+ * data of the previous model are removed after that. The next save removes data that a killed save
+ * left behind.
  *
  * Order: the data files that a model refers to; the data file; both files.
  */
@@ -14,16 +15,15 @@
 #include "core/alloc.h"
 #include "onnx/save/save.h"
 
-enum { SMALL = 1024, PAGE = 4096, LINE = 64 };
+enum {
+    SMALL = 1024, /* bytes of a tensor that stays in a large model */
+    PAGE = 4096,  /* alignments in the data file */
+    LINE = 64,
+};
 
 static const char SUFFIX[] = ".data-"; /* followed by the hash of the contents */
 /* The name of the data file in other programs, and in earlier versions of this one. */
 static const char OTHER_SUFFIX[] = ".data";
-
-static const char *file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
 
 /* --- references to data files ----------------------------------------------------------------- */
 
@@ -35,7 +35,7 @@ static bool refers_to(const gd_pb *message, const char *name) {
             const gd_pb *inner = list->messages[k];
             if (message->schema == &gd_onnx_tensor_schema &&
                 strcmp(gd_pb_string(inner, "key"), "location") == 0 &&
-                strcmp(file_name(gd_pb_string(inner, "value")), name) == 0)
+                strcmp(gd_file_name(gd_pb_string(inner, "value")), name) == 0)
                 return true;
             if (refers_to(inner, name)) return true;
         }
@@ -45,17 +45,17 @@ static bool refers_to(const gd_pb *message, const char *name) {
 
 typedef struct model_file {
     const char *path;
-    const char *data; /* a data file that it is known to refer to; or NULL */
+    const char *data; /* a data file to which it certainly refers; or NULL */
 } model_file;
 
-/* The same for the model that is at a path now. A file that cannot be read may refer to any name;
- * one that is no model, or does not exist, refers to none. */
+/* Whether the model that is at a path now refers to a data file. A file that cannot be read may
+ * refer to any name; one that is not a model, or does not exist, refers to none. */
 static bool model_needs(void *user, const char *name) {
     const model_file *model = user;
     gd_pb_doc *doc = NULL;
-    if (model->data && strcmp(file_name(model->data), file_name(name)) == 0) return true;
+    if (model->data && strcmp(gd_file_name(model->data), gd_file_name(name)) == 0) return true;
     const gd_status status = gd_pb_load(&doc, &gd_onnx_model_schema, model->path);
-    const bool needs = status == GD_OK ? refers_to(gd_pb_root(doc), file_name(name))
+    const bool needs = status == GD_OK ? refers_to(gd_pb_root(doc), gd_file_name(name))
                                        : status != GD_E_FORMAT && access(model->path, F_OK) == 0;
     gd_pb_free(doc);
     return needs;
@@ -121,8 +121,8 @@ static gd_status write_bytes(void *to, const void *data, size_t bytes) {
     return gd_file_writer_write(to, data, bytes);
 }
 
-/* The size above which tensors go into the data file. It is lowered if the model would exceed 1
- * GiB: a protocol buffer has at most 2 GiB. */
+/* The size above which tensors go into the data file. It is lowered if the model would exceed
+ * 1 GiB, since a protocol buffer has at most 2 GiB. */
 static size_t external_threshold(const gd_onnx_saver *s, int64_t above) {
     size_t inside = 0;
     for (size_t i = 0; i < s->n_initializers; i++)
@@ -150,7 +150,7 @@ static gd_status write_data(gd_onnx_saver *s, files *f, size_t most) {
     GD_TRY(name_data_file(data, f->path));
     for (size_t i = 0; i < s->n_initializers; i++)
         if (s->initializers[i].bytes > most)
-            put_pair(s->initializers[i].tensor, "location", file_name(data->name));
+            put_pair(s->initializers[i].tensor, "location", gd_file_name(data->name));
     return GD_OK;
 }
 
@@ -174,16 +174,16 @@ static gd_status commit_files(files *f) {
 /* Removes data files that the model at the path does not refer to: those of the previous model, of
  * killed saves, and of this save if it failed. */
 static void remove_unused_data(const files *f, bool saved) {
-    model_file now = {f->path, saved ? f->data.name : NULL};
-    const gd_file_keep keep = {model_needs, &now};
+    model_file model = {f->path, saved ? f->data.name : NULL};
+    const gd_file_keep keep = {model_needs, &model};
     const size_t bytes = strlen(f->path) + 20;
     char *stem = gd_malloc(bytes);
     if (f->other_data) gd_file_sweep(f->other_data, &keep);
-    if (!stem) return; /* the next save does it */
+    if (!stem) return; /* the next save removes them */
     snprintf(stem, bytes, "%s%s", f->path, SUFFIX);
     gd_file_sweep_folder(stem, &keep);
     snprintf(stem, bytes, "%s%s.tmp-", f->path, OTHER_SUFFIX);
-    if (!f->data.name) gd_file_sweep_claims(stem); /* otherwise the writer did it */
+    if (!f->data.name) gd_file_sweep_claims(stem); /* otherwise the writer has removed them */
     gd_free(stem);
 }
 
@@ -200,11 +200,11 @@ static gd_status find_other_data(files *f) {
     return GD_OK;
 }
 
-/* The same after a failure; keeps its message. */
+/* Removes unused data after a failure, and keeps the message of the failure. */
 static void clean_up_failure(const files *f, gd_status status) {
     const size_t bytes = strlen(gd_this_thread.latest_text) + 1;
     char *message = gd_malloc(bytes);
-    if (!message) return; /* the next save does it */
+    if (!message) return; /* the next save removes them */
     memcpy(message, gd_this_thread.latest_text, bytes);
     remove_unused_data(f, false);
     gd_fail(status, "%s", message);

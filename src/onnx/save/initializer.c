@@ -126,7 +126,7 @@ gd_status gd_onnx_record_variable(gd_onnx_saver *s, bool trainable, const char *
     return GD_OK;
 }
 
-/* The path of a parameter or buffer of the module that is being saved; NULL: the tensor is
+/* The path of a tensor that is a parameter or buffer of the module being saved; NULL: it is
  * neither. */
 static const char *parameter_name(gd_onnx_saver *s, const gd_tensor *t) {
     if (!s->module) return NULL;

@@ -10,7 +10,7 @@
 #include "nn/saved_modes.h"
 #include "onnx/save/save.h"
 
-/* Word `index` of a list of names; if there are fewer, the last word and a number. */
+/* Word `index` of a list of names; if the list is shorter, its last word and the index. */
 static void indexed_name(const char *names, int64_t index, char *text, size_t size) {
     const char *word = names, *last = names;
     int64_t at = 0;
@@ -84,7 +84,7 @@ static gd_status save_traced(const module_save *s, bool any_batch) {
                               &options, s->net);
 }
 
-/* Tries a save in a scope of its own. */
+/* Saves within a new scope, and recovers from a failure. */
 static gd_status try_save(const module_save *s, bool any_batch) {
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
@@ -125,7 +125,7 @@ gd_status gd_onnx_save_module_at(const char *site, const char *path, gd_module *
         gd_saved_modes_set(&modes, 0);
         status = try_save(&s, options->any_batch);
         if (status != GD_OK && options->any_batch && status != GD_E_MEMORY && status != GD_E_IO) {
-            /* it may need a known batch size; with another cause it fails again */
+            /* it may need a known batch size; if the cause is another one, it fails again */
             char why[GD_MESSAGE_MAX];
             snprintf(why, sizeof why, "%s", gd_latest_failure());
             status = try_save(&s, false);

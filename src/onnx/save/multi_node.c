@@ -27,8 +27,8 @@ static const char *cast_input(gd_onnx_saver *s, const gd_onnx_call *c, int i, gd
 
 /* --- arithmetic ------------------------------------------------------------------------------- */
 
-/* ONNX's Div of integers truncates: subtracts 1 if there is a remainder and a and b have different
- * signs. */
+/* ONNX's Div of integers truncates. This subtracts 1 if there is a remainder and a and b have
+ * different signs. */
 gd_status gd_onnx_save_floor_divide(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     const gd_dtype dtype = (gd_dtype)c->out[0].dtype;
     const char *a = cast_input(s, c, 0, dtype), *b = cast_input(s, c, 1, dtype),

@@ -25,7 +25,7 @@ void gd_onnx_put_value_info(gd_pb *graph, const char *list, const char *name, gd
     for (int i = 0; i < rank; i++) {
         gd_pb *dim = gd_pb_put_message(shape, "dim");
         char param[300];
-        /* unknown sizes may differ, so each has another name */
+        /* unknown sizes may differ, so each has a different name */
         snprintf(param, sizeof param, "%.200s_%d", name, i);
         if (dims[i] == GD_UNKNOWN) gd_pb_put_string(dim, "dim_param", param);
         else gd_pb_put_int(dim, "dim_value", dims[i]);
@@ -42,10 +42,10 @@ const char *gd_onnx_put_node(gd_onnx_saver *s, const char *label, const char *op
                              const char *const *inputs, const char *to, gd_pb **node) {
     const char *result = to ? to : gd_onnx_unique_name(s, label, "/part");
     if (!result) return NULL;
-    gd_pb *made = gd_onnx_add_node(s, op_type, "", result);
-    for (int i = 0; i < n; i++) gd_pb_put_string(made, "input", inputs[i] ? inputs[i] : "");
-    gd_pb_put_string(made, "output", result);
-    if (node) *node = made;
+    gd_pb *added = gd_onnx_add_node(s, op_type, "", result);
+    for (int i = 0; i < n; i++) gd_pb_put_string(added, "input", inputs[i] ? inputs[i] : "");
+    gd_pb_put_string(added, "output", result);
+    if (node) *node = added;
     return result;
 }
 

@@ -1,5 +1,5 @@
-/* op_bodies.c - bodies of ops for saving: expressed in other ops, where ONNX has no operator for
- * the op or one with fewer options. A body that sets no output does not apply to the call. */
+/* op_bodies.c - bodies for saving: ops expressed in other ops, where ONNX has no operator for the
+ * op, or one with fewer options. A body that sets no output does not apply to the call. */
 #include <string.h>
 
 #include "gradus/ops.h"

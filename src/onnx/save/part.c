@@ -44,7 +44,7 @@ gd_status gd_onnx_need_output(gd_onnx_part *p, const gd_node *node, int index, c
     const char **names;
     const gd_origin *o = node ? node->origin : NULL;
     if (!o || o->graph != p->graph)
-        return gd_fail(GD_E_ARGUMENT, "'%s' reads a symbol that is not of this graph", reader);
+        return gd_fail(GD_E_ARGUMENT, "'%s' reads a symbol of another graph", reader);
     GD_TRY(output_names(p, node, &names));
     p->used[o->number] |= (uint64_t)1 << (index & 63);
     if (!names[index]) p->needed[o->number] = true; /* inputs have a name already */
@@ -60,8 +60,8 @@ static bool has_side_effect(const gd_node *node) {
     return false;
 }
 
-/* A node that was built under GD_AFTER runs other nodes before itself. A file cannot express that,
- * which is wrong only if those have side effects. */
+/* A node that was built under GD_AFTER runs after other nodes. A file cannot express that order. It
+ * matters only if those nodes have side effects, so then this fails. */
 static gd_status check_dependencies(const gd_onnx_part *p, const gd_node *node) {
     const gd_origin *o = node->origin;
     gd_status status = GD_OK;
@@ -163,8 +163,8 @@ static gd_status save_node(gd_onnx_saver *s, const gd_onnx_part *p, gd_node *nod
 }
 
 gd_status gd_onnx_save_part(gd_onnx_saver *s, gd_onnx_part *p) {
-    for (int i = 0; i < p->graph->count;
-         i++) /* names of the graph first, so that they stay unchanged */
+    /* the graph's names are assigned first, so that they stay unchanged */
+    for (int i = 0; i < p->graph->count; i++)
         if (p->needed[i]) GD_TRY(gd_onnx_name_outputs(s, p, p->graph->nodes[i]));
     for (int i = 0; i < p->graph->count; i++)
         if (p->needed[i]) GD_TRY(save_node(s, p, p->graph->nodes[i]));

@@ -1,18 +1,18 @@
-/* recurrent.c - the op `recurrent` as an LSTM, GRU or RNN node. onnx/recurrent.h has the layout of
- * the weights. */
+/* recurrent.c - saves the op `recurrent` as an LSTM, GRU or RNN node. onnx/recurrent.h has the
+ * layout of the weights. */
 #include <string.h>
 
 #include "gradus/ops.h"
 #include "onnx/recurrent.h"
 #include "onnx/save/save.h"
 
-typedef gd_onnx_recurrent_kind kind;
+typedef gd_onnx_recurrent_kind recurrent_kind;
 
 /* The inputs of the op. */
 enum { X, H0, C0, LENGTHS, W_IH, W_HH, B_IH, B_HH };
 
 /* Reorders the gates of a weight or a bias: Split, then Concat. */
-static const char *reorder_gates(gd_onnx_saver *s, const gd_onnx_call *c, const kind *k,
+static const char *reorder_gates(gd_onnx_saver *s, const gd_onnx_call *c, const recurrent_kind *k,
                                  const char *name) {
     const char *parts[GD_ONNX_MAX_GATES], *order[GD_ONNX_MAX_GATES];
     gd_pb *node;
@@ -30,7 +30,7 @@ static const char *reorder_gates(gd_onnx_saver *s, const gd_onnx_call *c, const 
     return result;
 }
 
-/* Adds the axis of directions, of size 1, in front. */
+/* Adds the axis of directions, of size 1, as the first axis. */
 static const char *add_direction_axis(gd_onnx_saver *s, const gd_onnx_call *c, const char *name) {
     const char *zero = gd_onnx_add_constant(s, c->label, GD_I64, 1, &(int64_t){1}, &(int64_t){0});
     gd_pb *node;
@@ -40,7 +40,7 @@ static const char *add_direction_axis(gd_onnx_saver *s, const gd_onnx_call *c, c
 }
 
 /* The inputs W, R and B. */
-static gd_status add_weights(gd_onnx_saver *s, const gd_onnx_call *c, const kind *k,
+static gd_status add_weights(gd_onnx_saver *s, const gd_onnx_call *c, const recurrent_kind *k,
                              const char **in) {
     const char *w = reorder_gates(s, c, k, c->in_names[W_IH]),
                *r = reorder_gates(s, c, k, c->in_names[W_HH]);
@@ -59,7 +59,7 @@ static gd_status add_weights(gd_onnx_saver *s, const gd_onnx_call *c, const kind
     return in[3] ? GD_OK : GD_E_MEMORY;
 }
 
-/* The lengths as i32, at max_length the number of steps: the op limits them, ONNX does not. */
+/* The lengths as i32, clamped to the number of steps: the op clamps them, ONNX does not. */
 static const char *add_sequence_lens(gd_onnx_saver *s, const gd_onnx_call *c) {
     const int64_t steps = c->in[X].dims[0];
     const int64_t zero = 0;
@@ -82,7 +82,7 @@ static const char *add_sequence_lens(gd_onnx_saver *s, const gd_onnx_call *c) {
 }
 
 /* X, W, R, B, sequence_lens, initial_h, initial_c. */
-static gd_status add_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const kind *k,
+static gd_status add_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const recurrent_kind *k,
                             const char **in) {
     in[0] = c->in_names[X];
     GD_TRY(add_weights(s, c, k, in));
@@ -94,9 +94,9 @@ static gd_status add_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const kind 
 
 gd_status gd_onnx_save_recurrent(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     const gd_recurrent_options *o = c->attrs;
-    const kind *k = &gd_onnx_recurrent_kinds[o->cell == GD_LSTM  ? GD_ONNX_LSTM
-                                             : o->cell == GD_GRU ? GD_ONNX_GRU
-                                                                 : GD_ONNX_RNN];
+    const recurrent_kind *k = &gd_onnx_recurrent_kinds[o->cell == GD_LSTM  ? GD_ONNX_LSTM
+                                                       : o->cell == GD_GRU ? GD_ONNX_GRU
+                                                                           : GD_ONNX_RNN];
     const char *in[7] = {NULL}, *y;
     const bool lstm = k->gates == 4;
     gd_pb *node;

@@ -16,7 +16,7 @@
 
 /* --- whether a row fits ----------------------------------------------------------------------- */
 
-/* Whether an option has the value that a text describes. Fails only without memory. */
+/* Whether an option has the value that a text describes. Fails only if memory runs out. */
 static gd_status option_is(const gd_op *op, const void *attrs, const char *name, const char *text,
                            bool *is) {
     const gd_op_attr *a = gd_onnx_find_option(op, name);
@@ -57,7 +57,7 @@ static bool input_fits(const gd_onnx_call *c, const gd_onnx_condition *when) {
     }
 }
 
-/* Whether the hidden outputs, which ONNX does not have, are not read. */
+/* Whether no node reads the hidden outputs, which ONNX does not have. */
 static bool hides_outputs(const gd_onnx_call *c) {
     for (int k = 0; k < c->op->n_outputs && k < c->n_out; k++)
         if (c->op->outputs[k].hidden && (c->used >> k & 1)) return false;
@@ -108,7 +108,7 @@ gd_status gd_onnx_row_fits(const gd_onnx_call *c, const gd_onnx_row *row, bool *
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
-/* `to` GD_DTYPE_NONE: no cast. */
+/* With `to` GD_DTYPE_NONE there is no cast. */
 static const char *cast_input(gd_onnx_saver *s, const gd_onnx_call *c, const char *name,
                               gd_dtype from, gd_dtype to) {
     return from == to || to == GD_DTYPE_NONE ? name : gd_onnx_put_cast(s, c->label, name, to, NULL);
@@ -151,7 +151,7 @@ static gd_status fill_input(gd_onnx_saver *s, const gd_onnx_call *c, double valu
     const gd_slot *x = &c->in[0];
     gd_shape dims;
     if (!fill_shape(c, &dims))
-        return gd_fail(GD_E_STATE, "%s: the number of its channels is not known", c->label);
+        return gd_fail(GD_E_STATE, "%s: the number of its channels is unknown", c->label);
     *name = gd_onnx_unique_name(s, c->label, value ? "/ones" : "/zeros");
     if (!*name) return GD_E_MEMORY;
     gd_block device = gd_device_begin(gd_device_get("cpu"));
@@ -165,7 +165,7 @@ static gd_status fill_input(gd_onnx_saver *s, const gd_onnx_call *c, double valu
     return gd_onnx_add_tensor(s, *name, t);
 }
 
-/* An option as a tensor of rank 0: an integer as i64, another number in the output's dtype. *name
+/* Adds an option as a tensor of rank 0: i64 for an integer option, else the output's dtype. *name
  * is NULL if the option is not given. */
 static gd_status number_input(gd_onnx_saver *s, const gd_onnx_call *c, const gd_op_attr *a,
                               const char **name) {
@@ -232,7 +232,7 @@ static gd_status node_inputs(gd_onnx_saver *s, const gd_onnx_call *c, const gd_o
 
 /* --- attributes ------------------------------------------------------------------------------- */
 
-/* ONNX's word for one of the op's, by renames ",ours:onnx,ours:onnx". */
+/* Translates a word of the op to ONNX's, by renames ",ours:onnx,ours:onnx". */
 static const char *rename_word(const char *renames, const char *word, char renamed[GD_ONNX_WORD]) {
     const size_t length = strlen(word);
     for (const char *at = renames; at && *at; at = strchr(at + 1, ','))
@@ -305,7 +305,8 @@ static gd_status save_wide(gd_onnx_saver *s, const gd_onnx_call *c, const gd_onn
     const char *names[MAX_WIDE];
     gd_onnx_call wide = *c;
     if (c->n_out > MAX_WIDE)
-        return gd_fail(GD_E_UNSUPPORTED, "%s has %d results", c->label, c->n_out);
+        return gd_fail(GD_E_UNSUPPORTED, "%s has %d results; at most %d are supported", c->label,
+                       c->n_out, MAX_WIDE);
     memcpy(out, c->out, (size_t)c->n_out * sizeof *out);
     memcpy(names, c->out_names, (size_t)c->n_out * sizeof *names);
     out[0].dtype = GD_F32;

@@ -15,7 +15,7 @@ static gd_status check_symbol(const gd_onnx_part *p, const gd_tensor *t, const c
                               int64_t i) {
     const gd_origin *o = t && t->kind == GD_SYMBOL ? t->node->origin : NULL;
     if (!o || o->graph != p->graph)
-        return gd_fail(GD_E_ARGUMENT, "%s %lld is no symbol of the session's graph", what,
+        return gd_fail(GD_E_ARGUMENT, "%s %lld is not a symbol of the session's graph", what,
                        (long long)i);
     return GD_OK;
 }
@@ -26,7 +26,7 @@ static gd_status add_inputs(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs
         GD_TRY(check_symbol(p, t, "input", i));
         const gd_origin *o = t->node->origin;
         if (p->names[o->number] && p->names[o->number][t->node_index])
-            return gd_fail(GD_E_ARGUMENT, "'%s' is twice among the inputs", o->name);
+            return gd_fail(GD_E_ARGUMENT, "'%s' is listed twice among the inputs", o->name);
         const char *name = gd_onnx_unique_name(s, o->name, "");
         if (!name) return GD_E_MEMORY;
         GD_TRY(gd_onnx_part_input(p, t->node, t->node_index, name));
@@ -35,8 +35,8 @@ static gd_status add_inputs(gd_onnx_saver *s, gd_onnx_part *p, gd_tensors inputs
     return GD_OK;
 }
 
-/* An output of the file must be an output of a node, and each has its own name. Others get an
- * Identity. */
+/* An output of the file must be an output of a node, and have a name that no other output has. Any
+ * other value gets an Identity. */
 static gd_status add_outputs(gd_onnx_saver *s, const gd_onnx_part *p, gd_tensors outputs) {
     gd_names added = {0};
     gd_status status = GD_OK;
@@ -144,13 +144,14 @@ gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors i
                        : !session ? "the session is NULL"
                                   : "there are no outputs");
     if (o->external_above < 0)
-        return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: external_above is %lld",
+        return gd_fail(GD_E_ARGUMENT,
+                       "gd_onnx_save: external_above is %lld; it must not be negative",
                        (long long)o->external_above);
     const gd_tensor *first = outputs.at[0];
     gd_graph *graph = first && first->kind == GD_SYMBOL && first->node->origin
                           ? first->node->origin->graph
                           : NULL;
-    if (!graph) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: output 0 is no symbol of a graph");
+    if (!graph) return gd_fail(GD_E_ARGUMENT, "gd_onnx_save: output 0 is not a symbol of a graph");
     gd_scope *scope = gd_scope_open(); /* tensors live until they are written */
     gd_block device = gd_device_begin(gd_device_get("cpu"));
     const gd_tracing tracing = gd_tracing_off();

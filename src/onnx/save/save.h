@@ -1,7 +1,7 @@
 /* save.h - an ONNX file that is being saved: shared by the files of save/.
  *
- * Order: the saver; names and tensors; messages of nodes; parts of graphs; calls; rows that have
- * functions or bodies of their own; files.
+ * Order: the saver; names and tensors; messages of nodes; parts of graphs; calls; functions and
+ * bodies that rows of the table name; files.
  */
 #ifndef GRADUS_ONNX_SAVE_H
 #define GRADUS_ONNX_SAVE_H
@@ -32,7 +32,7 @@ struct gd_onnx_saver {
     size_t variables_length;
     int depth;                   /* of subgraphs around current_graph */
     bool own_ops;                /* nodes of the domain "gradus" are allowed */
-    bool has_own_nodes;          /* and there are some */
+    bool has_own_nodes;          /* the file has such nodes */
     gd_module *module;           /* captured tensors get the names of its parameters; or NULL */
     const char *const *metadata; /* keys and values in turn, NULL at the end; or NULL */
 };
@@ -62,7 +62,7 @@ const char *gd_onnx_captured_name(gd_onnx_saver *saver, const gd_slot *slot, con
 gd_pb *gd_onnx_add_node(gd_onnx_saver *saver, const char *op_type, const char *domain,
                         const char *label);
 /* A node of the standard domain with `n` inputs (NULL: absent) and one output, `to` or, if that is
- * NULL, a new name that begins with `label`. Returns the output's name, NULL without memory. *node
+ * NULL, a new name that begins with `label`. Returns the output's name; NULL: no memory. *node
  * is the node, for attributes; `node` may be NULL. */
 const char *gd_onnx_put_node(gd_onnx_saver *saver, const char *label, const char *op_type, int n,
                              const char *const *inputs, const char *to, gd_pb **node);
@@ -84,7 +84,7 @@ void gd_onnx_put_value_info(gd_pb *graph, const char *list, const char *name, gd
 /* Attributes. */
 void gd_onnx_put_int(gd_pb *node, const char *name, int64_t value);
 void gd_onnx_put_float(gd_pb *node, const char *name, double value);
-/* A double that is no float, as a tensor of rank 0. */
+/* A double that a float cannot hold, as a tensor of rank 0. */
 void gd_onnx_put_double(gd_pb *node, const char *name, double value);
 void gd_onnx_put_ints(gd_pb *node, const char *name, int count, const int64_t *values);
 void gd_onnx_put_string(gd_pb *node, const char *name, const char *value);
@@ -98,13 +98,13 @@ gd_pb *gd_onnx_put_subgraph(gd_pb *node, const char *name); /* an empty one */
 typedef struct gd_onnx_part {
     gd_graph *graph;
     const char ***names; /* of each node's outputs; NULL: not needed */
-    uint64_t *used;      /* of each node: bit k if output k is read */
-    bool *needed;        /* of each node: it must be computed */
+    uint64_t *used;      /* for each node: bit k if output k is read */
+    bool *needed;        /* for each node: it must be computed */
 } gd_onnx_part;
 
 gd_status gd_onnx_part_begin(gd_onnx_part *part, gd_graph *graph);
 void gd_onnx_part_end(gd_onnx_part *part);
-/* Makes a value an input of the part, under a name that exists already. */
+/* Makes a value an input of the part, with an existing name. */
 gd_status gd_onnx_part_input(gd_onnx_part *part, const gd_node *node, int index, const char *name);
 /* Records that output `index` of a node is read; messages call the reader `reader`. */
 gd_status gd_onnx_need_output(gd_onnx_part *part, const gd_node *node, int index,
@@ -126,13 +126,13 @@ struct gd_onnx_call {
     const char **in_names; /* NULL: absent */
     const char **out_names;
     uint64_t used;     /* bit k: output k is read */
-    const char *label; /* its name in messages, and the beginning of names of further values */
+    const char *label; /* its name in messages, and the prefix of names of further values */
 };
 
 /* Saves a call by a row, its expression, its body, or as a node of the domain "gradus". */
 gd_status gd_onnx_save_call(gd_onnx_saver *saver, const gd_onnx_call *call, int depth);
 
-/* Whether a row can save a call; and saves it. */
+/* Whether a row can save a call, and saving it. */
 gd_status gd_onnx_row_fits(const gd_onnx_call *call, const gd_onnx_row *row, bool *fits);
 gd_status gd_onnx_save_row(gd_onnx_saver *saver, const gd_onnx_call *call, const gd_onnx_row *row);
 /* The integers of the option `attr`, converted for ONNX (save/attribute.c has the conversions; "":
@@ -142,7 +142,7 @@ int gd_onnx_convert_list(const gd_onnx_call *call, const char *conversion, const
 /* The dtype that the inputs of a call promote to. */
 gd_dtype gd_onnx_promoted_dtype(const gd_onnx_call *call);
 
-/* By the op's expression, by a body. *done false: not possible. */
+/* Saves a call by the op's expression, or by a body. *done is false if that is not possible. */
 gd_status gd_onnx_save_expression(gd_onnx_saver *saver, const gd_onnx_call *call, bool *done);
 gd_status gd_onnx_save_body(gd_onnx_saver *saver, const gd_onnx_call *call,
                             void (*body)(gd_expand *), int depth, bool *done);
@@ -189,7 +189,8 @@ void gd_onnx_masked_select_body(gd_expand *expand);
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* Behind gd_onnx_save and gd_onnx_save_module. `module` names captured tensors; or NULL. */
+/* Implements gd_onnx_save and gd_onnx_save_module. Captured tensors that are parameters of `module`
+ * get their names; or NULL. */
 gd_status gd_onnx_save_model(const char *path, gd_session *session, gd_tensors inputs,
                              gd_tensors outputs, const gd_onnx_save_options *options,
                              gd_module *module);

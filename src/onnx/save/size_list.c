@@ -1,5 +1,5 @@
-/* size_list.c - Resize, and ops whose lists of integers depend on sizes (ops/deferred_call.h), which ONNX
- * has as tensors. */
+/* size_list.c - saves Resize, and deferred calls (ops/deferred_call.h), whose lists of integers
+ * depend on sizes and are tensors in ONNX. */
 #include <math.h>
 
 #include "core/number.h"
@@ -19,7 +19,7 @@ static void put_resize_modes(gd_pb *node, bool linear, bool align_corners, bool 
     if (!linear) gd_onnx_put_string(node, "nearest_mode", "floor");
 }
 
-/* By sizes, or by the factor if it is given: positions of elements depend on it. */
+/* Saves the factor if it is given, since positions of elements depend on it; else the sizes. */
 gd_status gd_onnx_save_resize(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     const gd_resize_options *o = c->attrs;
     const gd_slot *x = &c->in[0];
@@ -34,7 +34,7 @@ gd_status gd_onnx_save_resize(gd_onnx_saver *s, const gd_onnx_call *c, bool *don
         dims[i] = c->out[0].dims[i];
         scales[i] = i < 2 ? 1 : (float)o->scale;
         if (!scaled && dims[i] == GD_UNKNOWN && i >= 2) return GD_OK;
-        /* ONNX's factors are f32: they must give the same size */
+        /* ONNX's factors are f32: rounded, they must give the same size */
         if (scaled && x->dims[i] != GD_UNKNOWN &&
             (int64_t)floor((double)x->dims[i] * (double)scales[i]) != dims[i])
             return GD_OK;
@@ -96,7 +96,7 @@ static gd_status save_deferred_pad(gd_onnx_saver *s, const gd_onnx_call *c) {
     return GD_OK;
 }
 
-/* The node has the same inputs as the op `late`. */
+/* The node has the same inputs as the op deferred_call. */
 gd_status gd_onnx_save_deferred(gd_onnx_saver *s, const gd_onnx_call *c, bool *done) {
     static const char *const operators[GD_DEFERRED_KINDS] = {
         [GD_DEFERRED_RESHAPE] = "Reshape", [GD_DEFERRED_EXPAND] = "Expand",

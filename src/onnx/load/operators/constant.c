@@ -72,7 +72,7 @@ gd_status gd_onnx_load_shape(gd_onnx_loader *l, const gd_pb *node) {
     return GD_OK;
 }
 
-/* Integers, or floats that are constant. */
+/* Its inputs are integers, or floats that are constant. */
 gd_status gd_onnx_load_range(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *lists[3];
     bool symbolic = false;
@@ -118,8 +118,8 @@ gd_status gd_onnx_load_eye_like(gd_onnx_loader *l, const gd_pb *node) {
     const gd_dtype dtype = gd_onnx_dtype(type);
     if (x->rank != 2 || dtype == GD_DTYPE_NONE)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "it needs a matrix and a known dtype, not %s and %d dimensions",
-                       gd_onnx_type_name(type), x->rank);
+                       "it needs a matrix and a supported dtype, not %d dimensions and %s", x->rank,
+                       gd_onnx_type_name(type));
     gd_tensor *ones = gd_ones_like(x, .dtype = GD_I64);
     gd_tensor *row = gd_cumsum(ones, 0), *column = gd_cumsum(ones, 1);
     gd_tensor *is_diagonal = gd_eq(gd_sub(column, row), gd_from_array(gd_dims(), GD_I64, &k));

@@ -1,7 +1,7 @@
 /* control_flow.c - If, Loop and Scan as gd_cond, gd_while_loop and gd_scan.
  *
- * A subgraph of the node is the function that gd_cond and the loops trace: the trace calls it, and
- * it loads the nodes of the subgraph. Order: subgraphs as functions; If; Scan; Loop.
+ * gd_cond and the loops trace functions. Here each function loads the nodes of a subgraph when the
+ * trace calls it. Order: subgraphs as functions; If; Scan; Loop.
  */
 #include "gradus/control.h"
 
@@ -20,7 +20,7 @@
 typedef struct function {
     gd_onnx_loader *l;
     const gd_pb *graph;
-    const char *attribute; /* that holds the graph */
+    const char *attribute; /* of the node: holds the graph */
 } function;
 
 static gd_status find_subgraph(const gd_pb *node, const char *attribute, const gd_pb **graph) {
@@ -30,7 +30,7 @@ static gd_status find_subgraph(const gd_pb *node, const char *attribute, const g
 
 static size_t output_count(const gd_pb *graph) { return gd_pb_count(graph, "output"); }
 
-/* The state of a call, on the heap: calls nest. */
+/* The state of a call. It is on the heap, since calls nest. */
 typedef struct function_call {
     gd_attempt attempt;
     gd_onnx_value *values[];
@@ -119,8 +119,8 @@ gd_status gd_onnx_load_if(gd_onnx_loader *l, const gd_pb *node) {
 /* --- Scan ------------------------------------------------------------------------------------- */
 
 /* The scan is reversed if all inputs are; else the reversed inputs are flipped. */
-static GD_OWN_FRAME gd_status scan_inputs(gd_onnx_loader *l, const gd_pb *node, int n_state,
-                                          int n_xs, gd_tensor **in, bool *reverse) {
+static GD_OWN_FRAME gd_status read_scan_inputs(gd_onnx_loader *l, const gd_pb *node, int n_state,
+                                               int n_xs, gd_tensor **in, bool *reverse) {
     int64_t axes[GD_ONNX_MAX_NUMBERS], reversed[GD_ONNX_MAX_NUMBERS];
     GD_TRY(gd_onnx_ints_attribute(node, "scan_input_axes", n_xs, 0, axes));
     GD_TRY(gd_onnx_ints_attribute(node, "scan_input_directions", n_xs, 0, reversed));
@@ -137,10 +137,10 @@ static GD_OWN_FRAME gd_status scan_inputs(gd_onnx_loader *l, const gd_pb *node, 
     return GD_OK;
 }
 
-/* gd_scan puts y_t at the position of x_t. ONNX puts the first y_t at the beginning, or at the end
- * for a reversed output. */
-static GD_OWN_FRAME gd_status scan_outputs(gd_onnx_loader *l, const gd_pb *node, size_t n_state,
-                                           gd_tensors ys, bool reverse) {
+/* gd_scan puts y_t at the position of x_t. ONNX orders outputs by steps: the first y_t is at the
+ * beginning, or at the end for a reversed output. */
+static GD_OWN_FRAME gd_status set_scan_outputs(gd_onnx_loader *l, const gd_pb *node, size_t n_state,
+                                               gd_tensors ys, bool reverse) {
     int64_t axes[GD_ONNX_MAX_NUMBERS], reversed[GD_ONNX_MAX_NUMBERS];
     GD_TRY(gd_onnx_ints_attribute(node, "scan_output_axes", (int)ys.count, 0, axes));
     GD_TRY(gd_onnx_ints_attribute(node, "scan_output_directions", (int)ys.count, 0, reversed));
@@ -169,17 +169,17 @@ gd_status gd_onnx_load_scan(gd_onnx_loader *l, const gd_pb *node) {
                        (long long)n_in, (long long)n_xs, output_count(f.graph));
     if (n_in > GD_ONNX_MAX_NUMBERS || n_ys > GD_ONNX_MAX_NUMBERS)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "it has %lld inputs and %lld scan outputs; at most %d are possible here",
+                       "it has %lld inputs and %lld scan outputs; at most %d are supported",
                        (long long)n_in, (long long)n_ys, GD_ONNX_MAX_NUMBERS);
     const int n_state = (int)(n_in - n_xs);
-    GD_TRY(scan_inputs(l, node, n_state, (int)n_xs, in, &reverse));
+    GD_TRY(read_scan_inputs(l, node, n_state, (int)n_xs, in, &reverse));
     if (l->depth == 0) GD_TRY(gd_onnx_create_variables(l, f.graph));
     gd_scanned y =
         gd_scan_at(NULL, call_first, (gd_tensors){in, n_state}, (gd_tensors){in + n_state, n_xs},
                    &f, &(gd_scan_options){.reverse = reverse});
     if (gd_failed()) return gd_failure();
     GD_TRY(set_outputs(l, node, 0, y.state));
-    return scan_outputs(l, node, (size_t)n_state, y.ys, reverse);
+    return set_scan_outputs(l, node, (size_t)n_state, y.ys, reverse);
 }
 
 /* --- Loop ------------------------------------------------------------------------------------- */
@@ -189,14 +189,14 @@ typedef struct loop {
     function f;
     gd_tensor *state[GD_ONNX_MAX_NUMBERS];
     int n_state, n_ys;
-    int64_t max_steps;    /* INT64_MAX: only the run or the condition limits them */
+    int64_t max_steps;    /* INT64_MAX: only `trips` or the condition limits the steps */
     gd_tensor *trips;     /* the trip count if it is not constant, rank 0 */
     bool always;          /* the condition is always true */
     gd_tensor *condition; /* before the first step */
 } loop;
 
-/* Follows a value back through Identity and Cast nodes: returns its first name, and the node that
- * computes it in *producer, or NULL. */
+/* Follows a value back through Identity and Cast nodes and returns the name at the start of the
+ * chain. *producer is the node that computes it, or NULL. */
 static const char *follow_identities(const gd_pb *graph, const char *name, const gd_pb **producer) {
     for (size_t i = gd_pb_count(graph, "node"); i-- > 0;) {
         const gd_pb *node = gd_pb_message_at(graph, "node", i);
@@ -210,7 +210,8 @@ static const char *follow_identities(const gd_pb *graph, const char *name, const
     return name;
 }
 
-/* Whether the condition stays true: the body returns the one that it gets, or a constant. */
+/* *always: the condition starts true and stays true, since the body returns its input condition or
+ * a constant that is true. */
 static gd_status is_always_true(gd_onnx_loader *l, const gd_pb *body, bool starts, bool *always) {
     const gd_pb *producer = NULL;
     const char *name = follow_identities(
@@ -239,7 +240,7 @@ static gd_status is_always_true(gd_onnx_loader *l, const gd_pb *body, bool start
 /* A tensor of one element as rank 0. */
 static gd_tensor *to_scalar(gd_tensor *t) { return t->rank ? gd_reshape(t, gd_dims()) : t; }
 
-static gd_status read_limits(gd_onnx_loader *l, const gd_pb *node, loop *x) {
+static gd_status read_loop_limits(gd_onnx_loader *l, const gd_pb *node, loop *x) {
     const char *trips = gd_pb_string_at(node, "input", 0),
                *condition = gd_pb_string_at(node, "input", 1);
     gd_tensor *constant = NULL;
@@ -267,8 +268,8 @@ static gd_status read_limits(gd_onnx_loader *l, const gd_pb *node, loop *x) {
     return is_always_true(l, x->f.graph, starts, &x->always);
 }
 
-/* The function of a scan over 0, 1, 2, ...: calls the body with (state..., step). */
-static gd_tensors scan_step(gd_tensors in, void *user) {
+/* The function of a scan over 0, 1, 2, ...: gets (state..., step) and calls the body. */
+static gd_tensors call_scan_body(gd_tensors in, void *user) {
     const loop *x = user;
     gd_tensor **given = gd_list_new(x->n_state + 2);
     if (!given) return gd_list_of_errors(x->n_state + x->n_ys);
@@ -282,8 +283,8 @@ static gd_tensors scan_step(gd_tensors in, void *user) {
 /* A Loop with a constant number of steps is a scan over the step numbers. */
 static gd_status load_as_scan(gd_onnx_loader *l, const gd_pb *node, loop *x) {
     gd_tensor *steps = gd_arange(0, (double)x->max_steps, .dtype = GD_I64);
-    gd_scanned y = gd_scan_at(NULL, scan_step, (gd_tensors){x->state, x->n_state}, gd_list(steps),
-                              x, &(gd_scan_options){.reverse = false});
+    gd_scanned y = gd_scan_at(NULL, call_scan_body, (gd_tensors){x->state, x->n_state},
+                              gd_list(steps), x, &(gd_scan_options){.reverse = false});
     if (gd_failed()) return gd_failure();
     GD_TRY(set_outputs(l, node, 0, y.state));
     return set_outputs(l, node, (size_t)x->n_state, y.ys);
@@ -291,7 +292,7 @@ static gd_status load_as_scan(gd_onnx_loader *l, const gd_pb *node, loop *x) {
 
 /* The condition of a while loop. Its state: step, condition, the state of the Loop, and a buffer
  * for each scan output. */
-static gd_tensors while_condition(gd_tensors in, void *user) {
+static gd_tensors evaluate_while_condition(gd_tensors in, void *user) {
     const loop *x = user;
     gd_tensor *condition = in.at[1];
     if (x->trips) condition = gd_logical_and(condition, gd_lt(in.at[0], gd_cast(x->trips, GD_I64)));
@@ -306,7 +307,7 @@ static gd_tensor *write_row(const loop *x, gd_tensor *buffer, gd_tensor *y, gd_t
     return gd_where(gd_eq(numbers, step), gd_unsqueeze(y, 0), buffer);
 }
 
-static gd_tensors while_body(gd_tensors in, void *user) {
+static gd_tensors call_while_body(gd_tensors in, void *user) {
     const loop *x = user;
     gd_tensors y = call_function(&x->f, in.at, (size_t)x->n_state + 2);
     gd_tensor **next = gd_list_new(in.count);
@@ -319,7 +320,7 @@ static gd_tensors while_body(gd_tensors in, void *user) {
     return (gd_tensors){next, in.count};
 }
 
-static gd_tensors trial_body(gd_tensors in, void *user) {
+static gd_tensors call_trial_body(gd_tensors in, void *user) {
     const loop *x = user;
     return call_function(&x->f, in.at, (size_t)in.count);
 }
@@ -327,30 +328,32 @@ static gd_tensors trial_body(gd_tensors in, void *user) {
 enum { MAX_TRIALS = 3, MAX_ROWS = 1 << 16 };
 
 static gd_status fail_scan_outputs(const char *why) {
-    return gd_fail(GD_E_UNSUPPORTED,
-                   "its scan outputs have one position for each step, and %s. Possible are "
-                   "loops with a constant trip count (at most %d if a condition may end them)",
-                   why, MAX_ROWS);
+    return gd_fail(
+        GD_E_UNSUPPORTED,
+        "its scan outputs have one row for each step, and %s. Supported are loops with a "
+        "constant trip count (at most %d if a condition may end them)",
+        why, MAX_ROWS);
 }
 
-/* Traces the body only for the shapes of its outputs. */
+/* Traces the body only to infer the shapes of its outputs. */
 static gd_status trace_shapes(loop *x, gd_tensor *const *state, gd_subgraph **sub) {
     gd_onnx_loader *l = x->f.l;
     gd_meta *metas = gd_calloc((size_t)x->n_state + 2, sizeof *metas);
     if (!metas) return gd_no_memory(NULL, "to load a graph");
     for (int i = 0; i < x->n_state + 2; i++) metas[i] = gd_meta_of(state[i]);
     l->trials++;
-    const gd_status status = gd_subgraph_trace(trial_body, x, metas, x->n_state + 2, sub);
+    const gd_status status = gd_subgraph_trace(call_trial_body, x, metas, x->n_state + 2, sub);
     l->trials--;
     gd_free(metas);
     return status;
 }
 
 /* A buffer (max_steps, ...) for each scan output. */
-static gd_status make_buffers(loop *x, gd_tensor **state) {
+static gd_status create_scan_buffers(loop *x, gd_tensor **state) {
     gd_subgraph *sub = NULL;
     if (x->n_ys == 0) return GD_OK;
-    if (x->max_steps > MAX_ROWS) return fail_scan_outputs("only the run knows their number");
+    if (x->max_steps > MAX_ROWS)
+        return fail_scan_outputs("their number is known only when the graph runs");
     if (x->f.l->trials >= MAX_TRIALS) return fail_scan_outputs("such loops are nested");
     gd_status status = trace_shapes(x, state, &sub);
     for (int k = 0; k < x->n_ys && status == GD_OK; k++) {
@@ -382,10 +385,10 @@ static gd_status load_as_while(gd_onnx_loader *l, const gd_pb *node, loop *x) {
     state[0] = gd_scalar_of(0, GD_I64);
     state[1] = gd_cast(x->condition, GD_BOOL);
     memcpy(state + 2, x->state, (size_t)x->n_state * sizeof *state);
-    GD_TRY(make_buffers(x, state));
-    gd_tensors y =
-        gd_while_loop_at(NULL, while_condition, while_body, (gd_tensors){state, n + x->n_ys}, x,
-                         &(gd_while_loop_options){.max_steps = x->max_steps});
+    GD_TRY(create_scan_buffers(x, state));
+    gd_tensors y = gd_while_loop_at(NULL, evaluate_while_condition, call_while_body,
+                                    (gd_tensors){state, n + x->n_ys}, x,
+                                    &(gd_while_loop_options){.max_steps = x->max_steps});
     if (gd_failed()) return gd_failure();
     GD_TRY(set_outputs(l, node, 0, (gd_tensors){y.at + 2, x->n_state}));
     for (int k = 0; k < x->n_ys; k++) {
@@ -412,7 +415,7 @@ static gd_status count_values(const gd_pb *node, loop *x) {
     if (n_state > GD_ONNX_MAX_NUMBERS || n_ys > GD_ONNX_MAX_NUMBERS)
         return gd_fail(
             GD_E_UNSUPPORTED,
-            "it has a state of %lld values and %lld scan outputs; at most %d are possible here",
+            "it has a state of %lld values and %lld scan outputs; at most %d are supported",
             (long long)n_state, (long long)n_ys, GD_ONNX_MAX_NUMBERS);
     x->n_state = (int)n_state;
     x->n_ys = (int)n_ys;
@@ -426,7 +429,7 @@ static gd_status load_loop(gd_onnx_loader *l, const gd_pb *node, loop *x) {
         GD_ONNX_REQUIRE_INPUT(initial, (size_t)i + 2);
         x->state[i] = initial;
     }
-    GD_TRY(read_limits(l, node, x));
+    GD_TRY(read_loop_limits(l, node, x));
     if (l->depth == 0) GD_TRY(gd_onnx_create_variables(l, x->f.graph));
     if (x->always && !x->trips && x->max_steps <= MAX_SCAN_STEPS) return load_as_scan(l, node, x);
     return load_as_while(l, node, x);

@@ -1,5 +1,5 @@
-/* elementwise.c - elementwise operators with attributes or dtypes that the op does not have: each
- * is a few ops. */
+/* elementwise.c - elementwise operators with attributes or dtypes that the op does not support.
+ * Each becomes a few ops. */
 #include <math.h>
 #include <string.h>
 
@@ -47,14 +47,14 @@ gd_status gd_onnx_load_pow(gd_onnx_loader *l, const gd_pb *node) {
     const gd_dtype dtype = (gd_dtype)a->dtype;
     if (gd_dtype_is_float(dtype) || !gd_dtype_is_float((gd_dtype)b->dtype))
         return gd_onnx_set_output(l, node, 0, gd_cast(gd_pow(a, b), dtype));
-    gd_tensor *y = gd_pow(gd_cast(a, GD_F64), gd_cast(b, GD_F64)), *integer = gd_round(y);
-    gd_tensor *error = gd_abs(gd_sub(y, integer)),
+    gd_tensor *y = gd_pow(gd_cast(a, GD_F64), gd_cast(b, GD_F64)), *rounded = gd_round(y);
+    gd_tensor *error = gd_abs(gd_sub(y, rounded)),
               *tolerance = gd_mul(gd_abs(y), gd_scalar_of(1e-14, GD_F64));
     return gd_onnx_set_output(l, node, 0,
-                              gd_cast(gd_where(gd_le(error, tolerance), integer, y), dtype));
+                              gd_cast(gd_where(gd_le(error, tolerance), rounded, y), dtype));
 }
 
-/* Of integers: ONNX truncates. (A row has Div of floats.) */
+/* Div of integers: ONNX truncates. (A row loads Div of floats.) */
 gd_status gd_onnx_load_div(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_REQUIRE_INPUT(a, 0);
     GD_ONNX_REQUIRE_INPUT(b, 1);
@@ -155,7 +155,7 @@ gd_status gd_onnx_load_bit_shift(gd_onnx_loader *l, const gd_pb *node) {
                               left ? gd_bitwise_left_shift(x, by) : gd_bitwise_right_shift(x, by));
 }
 
-/* For one of the infinities, or none. (A row has the IsInf of both.) */
+/* Detects one of the infinities, or none. (A row loads the IsInf of both.) */
 gd_status gd_onnx_load_isinf(gd_onnx_loader *l, const gd_pb *node) {
     int64_t negative, positive;
     GD_ONNX_REQUIRE_INPUT(x, 0);

@@ -39,7 +39,7 @@ static gd_tensor *grid_position(const sampling *s, gd_tensor *grid, int d) {
     return at;
 }
 
-/* The elements at integer positions (N, 1, M), 0 outside of the image: (N, C, M). */
+/* The elements (N, C, M) at integer positions (N, 1, M); 0 outside of the image. */
 static gd_tensor *gather_elements(const sampling *s, gd_tensor *row, gd_tensor *column) {
     gd_tensor *zero = gd_scalar_of(0, GD_I64), *one = gd_scalar_of(1, GD_I64), *inside = NULL;
     gd_tensor *at[2] = {gd_cast(row, GD_I64), gd_cast(column, GD_I64)};
@@ -70,7 +70,7 @@ static gd_tensor *interpolate(const sampling *s, gd_tensor *row, gd_tensor *colu
     return y;
 }
 
-/* x (N, C, H, W) at the positions of a grid (N, H', W', 2), which has the column first. */
+/* Samples x (N, C, H, W) at the positions of a grid (N, H', W', 2), which has the column first. */
 gd_status gd_onnx_load_grid_sample(gd_onnx_loader *l, const gd_pb *node) {
     int64_t corners;
     gd_onnx_size s[4], g[3], planes[3], positions[3];
@@ -84,7 +84,7 @@ gd_status gd_onnx_load_grid_sample(gd_onnx_loader *l, const gd_pb *node) {
          !gd_onnx_attribute_is(node, "mode", "linear", "bilinear")))
         return gd_fail(
             GD_E_UNSUPPORTED,
-            "possible are mode linear and nearest, for images of 4 dimensions and a grid "
+            "modes linear and nearest are supported, for images of 4 dimensions and a grid "
             "(N, H, W, 2)");
     for (int i = 0; i < 4; i++) GD_TRY(gd_onnx_size_of(x, i, &s[i]));
     for (int i = 0; i < 3; i++) GD_TRY(gd_onnx_size_of(grid, i, &g[i]));
@@ -145,7 +145,8 @@ gd_status gd_onnx_load_affine_grid(gd_onnx_loader *l, const gd_pb *node) {
         return gd_fail(GD_E_SHAPE, "it needs a size of 4 or 5 numbers, and (N, 2, 3) or (N, 3, 4)");
     for (int d = 0; d < n; d++) {
         if (size[2 + d] < 1 || size[2 + d] > MAX_POSITIONS / count)
-            return gd_fail(GD_E_UNSUPPORTED, "its size %d is %lld", 2 + d, (long long)size[2 + d]);
+            return gd_fail(GD_E_UNSUPPORTED, "its size %d is %lld, which is out of range", 2 + d,
+                           (long long)size[2 + d]);
         count *= size[2 + d];
     }
     double *rows = gd_calloc((size_t)(count * (n + 1)), sizeof *rows);
@@ -180,7 +181,7 @@ static gd_status read_blocks(gd_onnx_loader *l, const gd_pb *node, blocks *b) {
     for (size_t k = 0; k < 2; k++) {
         GD_TRY(gd_onnx_get_numbers(l, node, 1 + k, "", &count[k], numbers[k]));
         if (count[k] != AXES)
-            return gd_fail(GD_E_UNSUPPORTED, "its images have %d axes; possible are %d", count[k],
+            return gd_fail(GD_E_UNSUPPORTED, "its images have %d axes; %d are supported", count[k],
                            AXES);
     }
     GD_TRY(gd_onnx_ints_attribute(node, "strides", AXES, 1, b->stride));

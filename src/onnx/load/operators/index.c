@@ -1,7 +1,7 @@
 /* index.c - operators with indices: Gather, GatherElements, GatherND, ScatterElements, ScatterND,
  * OneHot, NonZero, and MaxPool with its second output.
  *
- * Negative indices of ONNX count from the end; ops take no negative indices.
+ * In ONNX a negative index counts from the end; ops take no negative indices.
  */
 #include <string.h>
 
@@ -17,7 +17,8 @@ static gd_tensor *wrap_indices(gd_tensor *index, gd_onnx_size size) {
     return gd_where(gd_lt(index, gd_scalar_of(0, dtype)), gd_add(index, number), index);
 }
 
-/* Whether input i certainly has no negative number: it is constant, or Gradus saved the file. */
+/* *nonnegative: input i certainly has no negative number, since it is a constant without one or
+ * Gradus saved the file. */
 static gd_status is_nonnegative(gd_onnx_loader *l, const gd_pb *node, size_t i, bool *nonnegative) {
     gd_tensor *value;
     *nonnegative = l->saved_by_gradus;
@@ -135,8 +136,9 @@ gd_status gd_onnx_load_scatter_elements(gd_onnx_loader *l, const gd_pb *node) {
 
 /* --- GatherND and ScatterND ------------------------------------------------------------------- */
 
-/* The index (..., n) selects slices of x by n axes, behind `batch` axes that both have. Those batch
- * + n axes of x are flattened to one, and each index becomes a flat index. */
+/* The last axis of the index (..., n) holds a position along n axes of x, after `batch` axes that x
+ * and the index share. These batch + n axes of x are flattened to one, and each position becomes a
+ * flat index. */
 typedef struct flat_index {
     gd_tensor *x;                                          /* (P, ...) with flattened axes */
     gd_tensor *indices;                                    /* (M) */
@@ -162,7 +164,7 @@ static gd_status flatten_indices(gd_onnx_loader *l, const gd_pb *node, gd_tensor
             gd_shape dims = {.rank = last, .form = 1};
             if (size.known == GD_UNKNOWN)
                 return gd_fail(GD_E_UNSUPPORTED,
-                               "its batch_dims are possible where their sizes are known");
+                               "its batch_dims are supported only for known sizes");
             for (int d = 0; d < last; d++) dims.at[d] = d == k ? size.known : 1;
             at = gd_reshape(gd_arange(0, (double)size.known, .dtype = GD_I64), dims);
         } else {
@@ -282,8 +284,8 @@ gd_status gd_onnx_load_max_pool_indices(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_pad_input(l, node, &padded));
     if (padded || order || x->rank < 3 || x->rank > 5)
         return gd_fail(GD_E_UNSUPPORTED,
-                       "its indices are possible for 3 to 5 dimensions, storage_order 0, and equal "
-                       "padding on both sides");
+                       "its indices are supported only for 3 to 5 dimensions, storage_order 0, and "
+                       "equal padding on both sides");
     const gd_op *op = gd_op_find(with_indices[x->rank - 3]);
     gd_attrs *attrs = gd_attrs_new(op);
     if (!attrs) return GD_E_MEMORY;

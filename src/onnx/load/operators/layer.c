@@ -79,9 +79,10 @@ gd_status gd_onnx_load_attention(gd_onnx_loader *l, const gd_pb *node) {
         GD_ONNX_REQUIRE_INPUT(x, i);
         GD_TRY(gd_onnx_int_attribute(node, heads_of[i], 0, &heads[i]));
         if (x->rank != 4 && (x->rank != 3 || heads[i] < 1))
-            return gd_fail(GD_E_FORMAT,
-                           "its input %zu has %d dimensions; possible are 4, or 3 and %s", i,
-                           x->rank, heads_of[i]);
+            return gd_fail(
+                GD_E_FORMAT,
+                "its input %zu has %d dimensions; it must have 4, or 3 and the attribute %s", i,
+                x->rank, heads_of[i]);
         flat = flat || x->rank == 3;
         GD_TRY(split_heads(l, x, heads[i], &in[i]));
     }
@@ -94,9 +95,10 @@ gd_status gd_onnx_load_attention(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_OPTIONAL_INPUT(lengths, 6);
     if (softcap != 0 || lengths || (causal && has_past) ||
         (gd_pb_count(node, "output") > 3 && *gd_pb_string_at(node, "output", 3)))
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "possible here is attention without softcap, nonpad_kv_seqlen, the products "
-                       "as an output, and is_causal together with past keys");
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "attention is supported without softcap, nonpad_kv_seqlen, the products as an "
+            "output, and is_causal together with past keys");
     const bool grouped = /* heads of Q share heads of K and V */
         in[0]->dims[1] != in[1]->dims[1] || in[0]->dims[1] == GD_UNKNOWN;
     y = gd_scaled_dot_product_attention(in[0], in[1], in[2], .mask = mask, .causal = causal != 0,

@@ -14,7 +14,7 @@ static gd_tensor *broadcast_channels(gd_tensor *t, const gd_tensor *x) {
     return gd_reshape(t, dims);
 }
 
-/* The op needs variables for the running statistics; with computed ones the formula is used. */
+/* The op needs variables for the running statistics. Computed statistics use the formula. */
 gd_status gd_onnx_load_batch_norm(gd_onnx_loader *l, const gd_pb *node) {
     int64_t training;
     double eps;
@@ -30,7 +30,7 @@ gd_status gd_onnx_load_batch_norm(gd_onnx_loader *l, const gd_pb *node) {
     if (training)
         return gd_fail(
             GD_E_UNSUPPORTED,
-            "it is in training_mode, or has more than one output; only inference is possible here");
+            "it is in training_mode, or has more than one output; only inference is supported");
     if (is_variable(mean) && is_variable(var))
         return gd_onnx_set_output(l, node, 0,
                                   gd_batch_norm(x, weight, bias, mean, var, .eps = eps));

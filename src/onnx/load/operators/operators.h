@@ -70,8 +70,8 @@ gd_status gd_onnx_load_one_hot(gd_onnx_loader *loader, const gd_pb *node);
 /* window.c */
 gd_status gd_onnx_load_average_pool(gd_onnx_loader *loader, const gd_pb *node);
 gd_status gd_onnx_load_conv_transpose(gd_onnx_loader *loader, const gd_pb *node);
-/* The first input of a Conv or MaxPool with the node's padding, if the op has no option for that
- * padding: it differs between the two sides, or keeps the size. NULL: the op has one. */
+/* Pads the first input of a Conv or MaxPool if the op has no option for the node's padding, because
+ * it differs between the two sides or keeps the size. *padded is NULL if the op has an option. */
 gd_status gd_onnx_pad_input(gd_onnx_loader *loader, const gd_pb *node, gd_tensor **padded);
 
 /* layer.c */

@@ -11,9 +11,8 @@
 
 typedef gd_onnx_recurrent_node recurrent_node;
 
-static gd_status fail_attribute(const char *attribute) {
-    return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' is not what this library can do",
-                   attribute);
+static gd_status fail_unsupported(const char *attribute) {
+    return gd_fail(GD_E_UNSUPPORTED, "its attribute '%s' is not supported", attribute);
 }
 
 static gd_status read_direction(const gd_pb *node, recurrent_node *a) {
@@ -36,7 +35,7 @@ static gd_status read_attributes(const gd_pb *node, recurrent_node *a) {
         bool found = false;
         for (size_t n = 0; n < sizeof known / sizeof *known; n++)
             found = found || strcmp(name, known[n]) == 0;
-        if (!found) return fail_attribute(name);
+        if (!found) return fail_unsupported(name);
     }
     GD_TRY(read_direction(node, a));
     GD_TRY(gd_onnx_read_activations(node, a, &standard));

@@ -22,11 +22,12 @@ typedef struct gd_onnx_recurrent_node {
     bool is_op;      /* the op `recurrent` computes it; else a scan of the formula */
     gd_word cell[2]; /* the option `cell` of each direction, if is_op */
     gd_onnx_activation activations[2][3];
-    double clip; /* inputs of activations are clamped to -clip .. clip; INFINITY: not */
+    double clip; /* inputs of activations are clamped to -clip .. clip; INFINITY: no clamp */
     bool input_forget, linear_before_reset;
 } gd_onnx_recurrent_node;
 
-/* Reads the activations. *standard: the op `recurrent` has them (defaults, or Relu in an RNN). */
+/* Reads the activations. *standard: the op `recurrent` supports them (the defaults, or Relu in an
+ * RNN). */
 gd_status gd_onnx_read_activations(const gd_pb *node, gd_onnx_recurrent_node *recurrent,
                                    bool *standard);
 

@@ -36,7 +36,7 @@ ACTIVATION(apply_elu, gd_elu(x, .alpha = a))
 ACTIVATION(apply_hard_sigmoid, gd_clamp(apply_linear(x, a, b), .min = 0, .max = 1))
 ACTIVATION(apply_scaled_tanh, apply_linear(gd_tanh(apply_linear(x, b, 0)), a, 0))
 
-/* The activations by name, with the defaults of alpha and beta; NAN: there is none. */
+/* The activations by name, with the defaults of alpha and beta; NAN: it has no such parameter. */
 static const struct {
     const char *name;
     gd_onnx_activation activation;
@@ -52,7 +52,8 @@ static const struct {
                    {"HardSigmoid", {apply_hard_sigmoid, 0.2, 0.5}},
                    {"ScaledTanh", {apply_scaled_tanh, 1, 1}}};
 
-/* Activations that have an alpha (or beta) take the numbers of the list in turn. */
+/* The lists activation_alpha and activation_beta have a number only for each activation that has
+ * such a parameter. Takes the next one. */
 static void take_parameter(const gd_pb_list *list, size_t *next, double *number) {
     if (isnan(*number) || !list || *next >= list->count) return;
     *number = (double)list->floats[(*next)++];
@@ -66,7 +67,7 @@ static gd_status find_activation(const char *name, size_t length, gd_onnx_activa
             *f = activations[i].activation;
             return GD_OK;
         }
-    return gd_fail(GD_E_UNSUPPORTED, "its activation '%.*s' is not known here",
+    return gd_fail(GD_E_UNSUPPORTED, "its activation '%.*s' is not supported",
                    (int)(length < 40 ? length : 40), name);
 }
 
@@ -156,7 +157,8 @@ static void gru_step(const direction *x, gd_tensor *xw, gd_tensor **h) {
 }
 
 /* in: the state (h, and c of an LSTM), then x w^T + wb (N, G*H), and the number of the step.
- * Returns the next state and y. Behind the end of a sequence the state stays, and y is 0. */
+ * Returns the next state and y. After the end of a sequence the state does not change, and y is
+ * 0. */
 static gd_tensors scan_step(gd_tensors in, void *user) {
     const direction *x = user;
     gd_tensor *h = in.at[0], *c = x->has_c ? in.at[1] : NULL, *xw = in.at[x->has_c ? 2 : 1];

@@ -40,8 +40,9 @@ gd_status gd_onnx_load_log_sum(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_cast(y, (gd_dtype)x->dtype));
 }
 
-/* With select_last_index: the first index of x flipped along the axis, counted from the end. */
-static gd_status load_argument(gd_onnx_loader *l, const gd_pb *node, bool max) {
+/* With select_last_index: finds the first index in x flipped along the axis, and counts it from the
+ * end. */
+static gd_status load_arg_reduction(gd_onnx_loader *l, const gd_pb *node, bool max) {
     int64_t axis, keep, last;
     gd_onnx_size size;
     GD_ONNX_REQUIRE_INPUT(x, 0);
@@ -57,10 +58,10 @@ static gd_status load_argument(gd_onnx_loader *l, const gd_pb *node, bool max) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 gd_status gd_onnx_load_argmax(gd_onnx_loader *l, const gd_pb *node) {
-    return load_argument(l, node, true);
+    return load_arg_reduction(l, node, true);
 }
 gd_status gd_onnx_load_argmin(gd_onnx_loader *l, const gd_pb *node) {
-    return load_argument(l, node, false);
+    return load_arg_reduction(l, node, false);
 }
 
 /* 1 at the first maximum, 0 elsewhere. */
@@ -89,7 +90,7 @@ gd_status gd_onnx_load_lp_normalization(gd_onnx_loader *l, const gd_pb *node) {
 
 /* --- TopK ------------------------------------------------------------------------------------- */
 
-/* Whether a symbolic number is the size of an axis, for several values of the unknown sizes. */
+/* Whether a symbolic number is the size of an axis. Probes several values of the unknown sizes. */
 static gd_status is_axis_size(gd_onnx_loader *l, gd_tensor *list, int64_t size, bool *is) {
     gd_tensor *value;
     for (int64_t probe = 3; probe < 8 && *is; probe++) {
@@ -100,7 +101,7 @@ static gd_status is_axis_size(gd_onnx_loader *l, gd_tensor *list, int64_t size, 
     return GD_OK;
 }
 
-/* A k that only a run knows must be the size of the axis: then TopK is a sort. */
+/* If k is known only at run time, it must be the size of the axis: then TopK is a sort. */
 gd_status gd_onnx_load_topk(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *k, *values, *indices;
     gd_numbers count;
@@ -116,8 +117,9 @@ gd_status gd_onnx_load_topk(gd_onnx_loader *l, const gd_pb *node) {
     if (k->kind == GD_SYMBOL) {
         GD_TRY(is_axis_size(l, k, size, &sorts_all));
         if (!sorts_all)
-            return gd_fail(GD_E_UNSUPPORTED,
-                           "its k depends on sizes of a run, and is not the size of its axis");
+            return gd_fail(
+                GD_E_UNSUPPORTED,
+                "its k is known only when the graph runs, and is not the size of its axis");
         gd_sort_outputs s = gd_sort(x, .axis = axis, .descending = largest != 0);
         values = s.values, indices = s.indices;
     } else {

@@ -1,5 +1,6 @@
-/* resize.c - Resize by the op `resize`: nearest (asymmetric, floor) and linear (half_pixel or
- * align_corners) over the axes behind the first two. resize_axes.c has all other modes. */
+/* resize.c - a Resize that the op `resize` can compute: nearest (asymmetric, floor) and linear
+ * (half_pixel or align_corners) over the axes behind the first two. resize_axes.c has all other
+ * modes. */
 #include <math.h>
 #include <string.h>
 
@@ -71,7 +72,7 @@ static gd_status get_nonempty_list(gd_onnx_loader *l, const gd_pb *node, size_t 
     return GD_OK;
 }
 
-/* To sizes that only a run knows. */
+/* Resizes to sizes that are known only at run time. */
 static gd_status resize_symbolic(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x,
                                  gd_tensor *sizes, const resize_mode *m) {
     int64_t axes[GD_MAX_RANK];
@@ -97,8 +98,8 @@ static gd_status resize_symbolic(gd_onnx_loader *l, const gd_pb *node, gd_tensor
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* By the op: the axes behind the first two, by one factor, or to sizes. *y is NULL if that is not
- * possible. */
+/* Calls the op: the axes behind the first two, by one factor or to sizes. *y is NULL if the op
+ * cannot compute it. */
 static void resize_by_op(gd_tensor *x, bool scaled, const double *numbers, const resize_mode *m,
                          gd_tensor **y) {
     const gd_word mode = m->linear ? GD_LINEAR : GD_NEAREST;
@@ -121,7 +122,7 @@ static void resize_by_op(gd_tensor *x, bool scaled, const double *numbers, const
         *y = gd_resize(x, .scale = numbers[2], .mode = mode);
         return;
     }
-    for (int i = 2; i < x->rank; i++) /* factors that are exact can be replaced by sizes */
+    for (int i = 2; i < x->rank; i++) /* exact factors can be replaced by sizes */
         if ((scaled || isnan(numbers[i])) &&
             (x->dims[i] == GD_UNKNOWN ||
              (!isnan(numbers[i]) && (double)x->dims[i] * numbers[i] != (double)size.at[i - 2])))
@@ -143,10 +144,11 @@ gd_status gd_onnx_load_resize(gd_onnx_loader *l, const gd_pb *node) {
     if (!scales == !sizes) return gd_fail(GD_E_FORMAT, "it needs either scales or sizes");
     gd_tensor *list = scales ? scales : sizes;
     if (list->kind == GD_SYMBOL && (!m.is_op || scales))
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "its %s depend on sizes of a run; that is possible for sizes with mode "
-                       "nearest (asymmetric, floor) and mode linear (half_pixel or align_corners)",
-                       scales ? "scales" : "sizes");
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "its %s are known only when the graph runs; that is supported for sizes with mode "
+            "nearest (asymmetric, floor) and mode linear (half_pixel or align_corners)",
+            scales ? "scales" : "sizes");
     if (list->kind == GD_SYMBOL || (sizes && m.is_op && m.first && gd_has_unknown(&x, 1)))
         return resize_symbolic(l, node, x, sizes, &m);
     GD_TRY(read_axes(node, x, list, &count, axes));

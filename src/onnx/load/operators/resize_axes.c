@@ -99,7 +99,7 @@ static void fill_row(const resize_mode *w, double x, double scale, int64_t n, do
     for (int64_t k = 0; k < n && sum != 0; k++) row[k] /= sum;
 }
 
-/* Along one axis, mode nearest. */
+/* Resizes along one axis in mode nearest. */
 static gd_tensor *select_nearest(const resize_mode *w, gd_tensor *x, int axis, int64_t m,
                                  double scale) {
     const int64_t n = x->dims[axis];
@@ -112,7 +112,7 @@ static gd_tensor *select_nearest(const resize_mode *w, gd_tensor *x, int axis, i
     return y;
 }
 
-/* Along one axis, modes linear and cubic. */
+/* Resizes along one axis in modes linear and cubic. */
 static gd_tensor *multiply_weights(const resize_mode *w, gd_tensor *x, int axis, int64_t m,
                                    double scale) {
     const int64_t n = x->dims[axis];
@@ -147,15 +147,15 @@ gd_status gd_onnx_resize_axes(const gd_pb *node, gd_tensor *x, bool scaled, cons
         if (n == GD_UNKNOWN)
             return gd_fail(
                 GD_E_UNSUPPORTED,
-                "size %d of its input must be known for this kind of Resize; without it "
-                "possible are mode nearest (asymmetric, floor) and mode linear "
+                "size %d of its input must be known for this kind of Resize; with an unknown "
+                "size, supported are mode nearest (asymmetric, floor) and mode linear "
                 "(half_pixel or align_corners), without antialias, by one factor for the "
                 "axes behind the first two",
                 axis);
         const double size = scaled ? floor((double)n * numbers[axis]) : numbers[axis];
         if (!(size >= 1 && size * (double)n <= MAX_WEIGHTS) || n < 1)
-            return gd_fail(GD_E_UNSUPPORTED, "axis %d of %lld elements cannot get %g", axis,
-                           (long long)n, size);
+            return gd_fail(GD_E_UNSUPPORTED, "axis %d cannot be resized from %lld to %g elements",
+                           axis, (long long)n, size);
         const double scale = scaled ? numbers[axis] : size / (double)n;
         if (!scaled && size == (double)n) continue; /* the identity */
         *y = (w.filter == NEAREST ? select_nearest : multiply_weights)(&w, *y, axis, (int64_t)size,

@@ -1,5 +1,5 @@
-/* sequence.c - sequences of tensors. Gradus has no such values: a sequence becomes a list of
- * tensors while the file is loaded, so its length must be known then. */
+/* sequence.c - sequences of tensors. Gradus has no such values: the loader keeps a sequence as a
+ * list of tensors, so its length must be known at load time. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -19,12 +19,11 @@ static gd_status get_sequence(gd_onnx_loader *l, const gd_pb *node, size_t i, gd
     return gd_fail(GD_E_FORMAT, "its input '%.200s' must be a sequence", name);
 }
 
-/* Makes a sequence of `count` elements the output of the node. */
+/* Adds a sequence of `count` elements as the output of the node. */
 static gd_status add_sequence(gd_onnx_loader *l, const gd_pb *node, int64_t count,
                               gd_onnx_value **v) {
     if (count < 0 || count > MAX_ITEMS)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "a sequence of %lld elements; at most %d are possible here",
+        return gd_fail(GD_E_UNSUPPORTED, "its sequence has %lld elements; at most %d are supported",
                        (long long)count, MAX_ITEMS);
     GD_TRY(gd_onnx_add_value(l, gd_pb_string_at(node, "output", 0), v));
     (*v)->items = gd_calloc((size_t)count + 1, sizeof *(*v)->items);
@@ -112,7 +111,7 @@ gd_status gd_onnx_load_concat_from_sequence(gd_onnx_loader *l, const gd_pb *node
     GD_TRY(gd_onnx_int_attribute(node, "axis", 0, &axis));
     GD_TRY(gd_onnx_int_attribute(node, "new_axis", 0, &new_axis));
     if (from->n_items < 1 || from->n_items > GD_MAX_VARIADIC)
-        return gd_fail(GD_E_UNSUPPORTED, "it joins %lld tensors; possible are 1 to %d",
+        return gd_fail(GD_E_UNSUPPORTED, "it joins %lld tensors; from 1 to %d are supported",
                        (long long)from->n_items, GD_MAX_VARIADIC);
     const gd_tensors all = {from->items, from->n_items};
     return gd_onnx_set_output(l, node, 0,
@@ -137,7 +136,7 @@ static gd_status read_piece_sizes(gd_onnx_loader *l, const gd_pb *node, int64_t 
         *count = total / numbers[0] + (total % numbers[0] != 0);
     }
     if (*count > MAX_ITEMS)
-        return gd_fail(GD_E_UNSUPPORTED, "it makes %lld pieces; at most %d are possible here",
+        return gd_fail(GD_E_UNSUPPORTED, "it splits into %lld pieces; at most %d are supported",
                        (long long)*count, MAX_ITEMS);
     *sizes = gd_calloc((size_t)*count + 1, sizeof **sizes);
     if (!*sizes) return gd_no_memory(NULL, "to load a graph");

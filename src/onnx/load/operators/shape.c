@@ -5,8 +5,9 @@
 #include "gradus/ops.h"
 #include "onnx/load/operators/operators.h"
 
-/* A Reshape that keeps an unknown size of x at position `kept` and infers another (-1). If that is
- * the only unknown size of x, it cancels out, and the inferred one follows from the known sizes. */
+/* For a Reshape that keeps an unknown size of x at axis `kept` and infers another one (-1). If x
+ * has no other unknown size, the kept one cancels out, and the inferred size follows from the known
+ * ones. Returns false if it cannot be inferred. */
 static bool infer_size(const gd_tensor *x, int rank, int64_t *dims, int kept) {
     int64_t x_known = 1, y_known = 1;
     int inferred = -1, unknown = 0;
@@ -32,23 +33,24 @@ gd_status gd_onnx_load_reshape(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_REQUIRE_INPUT(x, 0);
     GD_TRY(gd_onnx_int_attribute(node, "allowzero", 0, &zero));
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
-    const gd_deferred_call_options late = {.kind = GD_DEFERRED_RESHAPE, .zero = zero != 0};
-    if (gd_onnx_is_symbolic(list)) return gd_onnx_set_deferred_output(l, node, late, x, &list, 1);
+    const gd_deferred_call_options o = {.kind = GD_DEFERRED_RESHAPE, .zero = zero != 0};
+    if (gd_onnx_is_symbolic(list)) return gd_onnx_set_deferred_output(l, node, o, x, &list, 1);
     GD_TRY(gd_onnx_get_numbers(l, node, 1, "shape", &rank, dims));
     if (rank < 0 || rank > GD_MAX_RANK) return gd_onnx_fail_too_long("its shape", rank);
-    for (int i = 0; i < rank; i++) { /* 0: the size of x */
+    for (int i = 0; i < rank; i++) { /* 0 copies the size of x */
         if (dims[i] == 0 && !zero) {
             if (i >= x->rank)
-                return gd_fail(GD_E_SHAPE,
-                               "dimension %d must be that of its input, which has %d dimensions", i,
-                               x->rank);
+                return gd_fail(
+                    GD_E_SHAPE,
+                    "dimension %d is copied from its input, which has only %d dimensions", i,
+                    x->rank);
             dims[i] = x->dims[i];
             if (dims[i] == GD_UNKNOWN) kept = i; /* GD_UNKNOWN is -1, too */
         }
         n_inferred += dims[i] == -1;
     }
     if (kept >= 0 && n_inferred > 1 && !infer_size(x, rank, dims, kept))
-        return list ? gd_onnx_set_deferred_output(l, node, late, x, &list, 1)
+        return list ? gd_onnx_set_deferred_output(l, node, o, x, &list, 1)
                     : gd_fail(GD_E_UNSUPPORTED, "two of its sizes are not known");
     return gd_onnx_set_output(l, node, 0, gd_reshape(x, gd_shape_of(rank, dims)));
 }
@@ -91,7 +93,7 @@ gd_status gd_onnx_load_unsqueeze(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, y);
 }
 
-/* The two shapes broadcast; a size of 1 keeps that of x. */
+/* The shape of x and the list broadcast to each other: a size of 1 in the list keeps that of x. */
 gd_status gd_onnx_load_expand(gd_onnx_loader *l, const gd_pb *node) {
     int64_t dims[GD_ONNX_MAX_NUMBERS];
     int count;

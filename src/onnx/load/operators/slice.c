@@ -33,8 +33,8 @@ gd_status gd_onnx_load_slice(gd_onnx_loader *l, const gd_pb *node) {
     return gd_onnx_set_output(l, node, 0, gd_deferred_now(&o, x, numbers, 4));
 }
 
-/* Splits by sizes that only a run knows: each piece is a slice, and starts at the sum of the sizes
- * before it. */
+/* Splits by sizes that are known only at run time: each piece is a slice that starts at the sum of
+ * the sizes before it. */
 static gd_status split_symbolic(gd_onnx_loader *l, const gd_pb *node, gd_tensor *x, int64_t axis,
                                 gd_tensor *sizes, int64_t pieces) {
     gd_tensor *ends, *axes, *steps, *y;
@@ -56,7 +56,7 @@ static gd_status split_symbolic(gd_onnx_loader *l, const gd_pb *node, gd_tensor 
     return GD_OK;
 }
 
-/* Sizes of pieces that are equal; the last ones are smaller if the size is no multiple. */
+/* The sizes of equal pieces; the last ones are smaller if the axis is not a multiple. */
 static gd_status even_sizes(gd_tensor *x, int64_t axis, int64_t pieces, gd_tensor **sizes) {
     gd_onnx_size size;
     gd_tensor *parts[GD_ONNX_MAX_NUMBERS];
@@ -81,7 +81,7 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
     GD_TRY(gd_onnx_int_attribute(node, "axis", 0, &axis));
     GD_TRY(gd_onnx_normalize_axis(&axis, x->rank));
     if (pieces < 1 || pieces > GD_ONNX_MAX_NUMBERS)
-        return gd_fail(GD_E_UNSUPPORTED, "it has %lld outputs; possible are 1 to %d",
+        return gd_fail(GD_E_UNSUPPORTED, "it has %lld outputs; from 1 to %d are supported",
                        (long long)pieces, GD_ONNX_MAX_NUMBERS);
     GD_TRY(gd_onnx_get_list(l, node, 1, &list));
     if (gd_onnx_is_symbolic(list)) return split_symbolic(l, node, x, axis, list, pieces);
@@ -89,7 +89,7 @@ gd_status gd_onnx_load_split(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *parts[GD_ONNX_MAX_NUMBERS];
     if (count >= 0 && count != pieces)
         return gd_fail(GD_E_FORMAT, "it has %lld outputs and %d sizes", (long long)pieces, count);
-    if (count > 1 && count <= GD_MAX_RANK) { /* the op does not need to know the size */
+    if (count > 1 && count <= GD_MAX_RANK) { /* the op does not need the size of the axis */
         gd_tensors y = gd_split(x, gd_shape_of(count, sizes), .axis = axis);
         if (y.count != pieces) return gd_failure();
         for (int64_t k = 0; k < pieces; k++)

@@ -1,6 +1,6 @@
-/* window.c - padding of Conv, MaxPool, AveragePool and ConvTranspose that the ops have no option
- * for: it differs between the two sides of an axis, or keeps sizes (auto_pad). The input is padded
- * first; the result of a ConvTranspose is sliced. */
+/* window.c - Conv, MaxPool, AveragePool and ConvTranspose with padding for which the ops have no
+ * option: it differs between the two sides of an axis, or keeps sizes (auto_pad). The input is
+ * padded first; the result of a ConvTranspose is sliced. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,8 +107,8 @@ gd_status gd_onnx_pad_input(gd_onnx_loader *l, const gd_pb *node, gd_tensor **pa
 
 /* Calls NAME1d, NAME2d or NAME3d with the options of the node; without `pads`: all but the
  * padding. */
-static gd_status call_op(const gd_pb *node, const char *name, const window *w, bool pads,
-                         gd_tensors in, gd_tensor **y) {
+static gd_status call_window_op(const gd_pb *node, const char *name, const window *w, bool pads,
+                                gd_tensors in, gd_tensor **y) {
     char text[64];
     snprintf(text, sizeof text, "%s%dd", name, w->n);
     const gd_op *op = gd_op_find(text);
@@ -121,8 +121,8 @@ static gd_status call_op(const gd_pb *node, const char *name, const window *w, b
     return GD_OK;
 }
 
-/* If padding does not count (count_include_pad 0), the average over the padded input is divided by
- * the average over padded ones. */
+/* With count_include_pad 0, the average over the padded input is divided by the average over ones
+ * padded in the same way. */
 gd_status gd_onnx_load_average_pool(gd_onnx_loader *l, const gd_pb *node) {
     int64_t counts;
     window w = {0};
@@ -130,7 +130,7 @@ gd_status gd_onnx_load_average_pool(gd_onnx_loader *l, const gd_pb *node) {
     gd_tensor *y, *share;
     GD_ONNX_REQUIRE_INPUT(x, 0);
     if (!has_spatial_axes(x))
-        return gd_fail(GD_E_UNSUPPORTED, "its input has %d dimensions; possible are 3 to %d",
+        return gd_fail(GD_E_UNSUPPORTED, "its input has %d dimensions; from 3 to %d are supported",
                        x->rank, 2 + AXES);
     GD_TRY(gd_onnx_int_attribute(node, "count_include_pad", 0, &counts));
     GD_TRY(read_padding(l, node, x, &w, &symmetric));
@@ -140,13 +140,14 @@ gd_status gd_onnx_load_average_pool(gd_onnx_loader *l, const gd_pb *node) {
     }
     if (dilated) return gd_fail(GD_E_UNSUPPORTED, "its dilations must be 1 here");
     if (symmetric) {
-        GD_TRY(call_op(node, "avg_pool", &w, true, gd_list(x), &y));
+        GD_TRY(call_window_op(node, "avg_pool", &w, true, gd_list(x), &y));
         return gd_onnx_set_output(l, node, 0, y);
     }
-    GD_TRY(call_op(node, "avg_pool", &w, false, gd_list(pad_by_window(x, &w, 0)), &y));
+    GD_TRY(call_window_op(node, "avg_pool", &w, false, gd_list(pad_by_window(x, &w, 0)), &y));
     if (!counts && !none) {
         gd_tensor *ones = gd_ones_like(gd_narrow(gd_narrow(x, 0, 0, 1), 1, 0, 1));
-        GD_TRY(call_op(node, "avg_pool", &w, false, gd_list(pad_by_window(ones, &w, 0)), &share));
+        GD_TRY(call_window_op(node, "avg_pool", &w, false, gd_list(pad_by_window(ones, &w, 0)),
+                              &share));
         y = gd_div(y, share);
     }
     return gd_onnx_set_output(l, node, 0, y);
@@ -174,7 +175,7 @@ static gd_status read_output_crop(const gd_pb *node, const gd_tensor *x, window 
         int64_t total = wide + output_padding[i] - w->stride[i]; /* beyond size * stride */
         if (output_shape && size == GD_UNKNOWN)
             return gd_fail(GD_E_UNSUPPORTED,
-                           "its output_shape is possible where size %d of its input is known",
+                           "its output_shape is supported only if size %d of its input is known",
                            2 + i);
         if (output_shape) {
             const int64_t result = output_shape->ints[output_shape->count - (size_t)(w->n - i)];
@@ -200,9 +201,10 @@ gd_status gd_onnx_load_conv_transpose(gd_onnx_loader *l, const gd_pb *node) {
     GD_ONNX_REQUIRE_INPUT(weight, 1);
     GD_ONNX_OPTIONAL_INPUT(b, 2);
     if (!has_spatial_axes(x) || weight->rank != x->rank)
-        return gd_fail(GD_E_UNSUPPORTED,
-                       "its input and its weight have %d and %d dimensions; possible are 3 to %d",
-                       x->rank, weight->rank, 2 + AXES);
+        return gd_fail(
+            GD_E_UNSUPPORTED,
+            "its input and its weight have %d and %d dimensions; from 3 to %d are supported",
+            x->rank, weight->rank, 2 + AXES);
     GD_TRY(read_window(l, node, x, &w));
     if (gd_onnx_attribute_is(node, "auto_pad", "NOTSET", "VALID"))
         for (int i = 0; i < w.n; i++) w.before[i] = w.after[i] = 0;
@@ -211,7 +213,7 @@ gd_status gd_onnx_load_conv_transpose(gd_onnx_loader *l, const gd_pb *node) {
                 gd_onnx_attribute_is(node, "auto_pad", "NOTSET", "NOTSET");
     for (int i = 0; i < w.n; i++) symmetric = symmetric && w.before[i] == w.after[i];
     gd_tensor *in[] = {x, weight, b};
-    GD_TRY(call_op(node, "conv_transpose", &w, symmetric, (gd_tensors){in, 3}, &y));
+    GD_TRY(call_window_op(node, "conv_transpose", &w, symmetric, (gd_tensors){in, 3}, &y));
     for (int i = 0; i < w.n && !symmetric; i++)
         if (w.before[i] || w.after[i])
             y = gd_slice(y, .axis = 2 + i, .start = w.before[i],

@@ -1,4 +1,4 @@
-/* kernels_make.c - tensors from nothing and from random numbers, and writing variables. */
+/* kernels_create.c - constants, random numbers, and assignments to variables. */
 #include "backend/test/kernels.h"
 #include "core/integer.h"
 #include "ops/random_dist.h"
@@ -33,7 +33,8 @@ void test_arange(gd_kernel_call *call) {
 
 void test_group(gd_kernel_call *call) { *(uint8_t *)call->out[0].data = 1; }
 
-/* The inputs are x and the value, the outputs the new value and x. The value may be a view of x. */
+/* Inputs: x and the value. Outputs: the new value (optional), and x, which is mutated. The value
+ * may be a view of x: where there is an output for the new value, it is copied there first. */
 void test_assign(gd_kernel_call *call) {
     gd_kernel_call copy = *call;
     copy.in = &call->in[1];
@@ -53,12 +54,12 @@ void test_random_key(gd_kernel_call *call) {
     key[1] = (int64_t)call->rng.call;
 }
 
-static gd_rng rng_of(const gd_view *key) {
+static gd_rng rng_of_key(const gd_view *key) {
     return (gd_rng){(uint64_t)integer_at(key, 0), (uint64_t)integer_at(key, 1)};
 }
 
 void test_key_words(gd_kernel_call *call) {
-    const gd_rng rng = rng_of(&call->in[0]);
+    const gd_rng rng = rng_of_key(&call->in[0]);
     const int64_t count = count_elements(&call->out[0]);
     for (int64_t i = 0; i < count; i++)
         ((int64_t *)call->out[0].data)[i] = gd_word_at(rng, (uint64_t)i);
@@ -66,7 +67,7 @@ void test_key_words(gd_kernel_call *call) {
 
 void test_key_normals(gd_kernel_call *call) {
     const gd_key_normals_options *o = call->attrs;
-    const gd_rng rng = rng_of(&call->in[0]);
+    const gd_rng rng = rng_of_key(&call->in[0]);
     const int64_t count = count_elements(&call->out[0]);
     for (int64_t i = 0; i < count; i++) {
         uint32_t words[4];
@@ -82,8 +83,8 @@ void test_key_normals(gd_kernel_call *call) {
 
 /* --- multinomial ------------------------------------------------------------------------------ */
 
-/* Reports what is wrong with a row of weights. */
-static bool weights_fit(const gd_kernel_call *call, int64_t row, int64_t classes) {
+/* Reports weights that are negative, not finite, all 0, or too few to draw without replacement. */
+static bool check_weights(const gd_kernel_call *call, int64_t row, int64_t classes) {
     const gd_multinomial_options *o = call->attrs;
     const double *weights = (const double *)call->in[0].data + row * classes;
     double sum = 0;
@@ -103,7 +104,8 @@ static bool weights_fit(const gd_kernel_call *call, int64_t row, int64_t classes
     return false;
 }
 
-/* The class in which the weights, added up, pass a random part of their sum. */
+/* Draws a class with a probability proportional to its weight: the first class whose cumulative
+ * weight exceeds a random fraction of the total. */
 static int64_t draw_class(gd_rng rng, const double *weights, int64_t classes, int64_t number) {
     const uint64_t bits = gd_long_at(rng, (uint64_t)number);
     double total = 0, sum = 0;
@@ -114,24 +116,25 @@ static int64_t draw_class(gd_rng rng, const double *weights, int64_t classes, in
     return classes - 1;
 }
 
-/* When a class arrives: classes are drawn without replacement in this order. */
+/* The arrival time of a class, exponentially distributed with rate `weight`. Sampling without
+ * replacement draws classes in the order of their arrival times. */
 static double arrival_of(gd_rng rng, double weight, int64_t number) {
     const uint64_t bits = gd_long_at(rng, (uint64_t)number);
     const double u = gd_unit_f64((uint32_t)(bits >> 32), (uint32_t)bits) + 0x1p-54;
     return -gd_log_unit_f64(u) / weight;
 }
 
-/* How many classes arrive before class c. */
-static int64_t place_of_class(gd_rng rng, const double *weights, int64_t classes, int64_t first,
-                              int64_t c) {
+/* The number of classes that arrive before class c. */
+static int64_t position_of_class(gd_rng rng, const double *weights, int64_t classes, int64_t first,
+                                 int64_t c) {
     const double own = arrival_of(rng, weights[c], first + c);
-    int64_t place = 0;
+    int64_t position = 0;
     for (int64_t k = 0; k < classes; k++) {
         if (!(weights[k] > 0) || k == c) continue;
         const double other = arrival_of(rng, weights[k], first + k);
-        place += other < own || (other == own && k < c);
+        position += other < own || (other == own && k < c);
     }
-    return place;
+    return position;
 }
 
 void test_multinomial(gd_kernel_call *call) {
@@ -141,13 +144,14 @@ void test_multinomial(gd_kernel_call *call) {
     for (int64_t row = 0; row < rows; row++) {
         const double *weights = (const double *)w->data + row * classes;
         int64_t *y = (int64_t *)call->out[0].data + row * o->n;
-        if (!weights_fit(call, row, classes)) return;
+        if (!check_weights(call, row, classes)) return;
         for (int64_t i = 0; i < o->n && o->replacement; i++)
             y[i] = draw_class(call->rng, weights, classes, row * o->n + i);
         for (int64_t c = 0; c < classes && !o->replacement; c++) {
             if (!(weights[c] > 0)) continue;
-            const int64_t place = place_of_class(call->rng, weights, classes, row * classes, c);
-            if (place < o->n) y[place] = c;
+            const int64_t position =
+                position_of_class(call->rng, weights, classes, row * classes, c);
+            if (position < o->n) y[position] = c;
         }
     }
 }

@@ -1,7 +1,7 @@
-/* modes_elsewhere.c - a case as symbols through the graph's executor, and on the test device. */
+/* modes_symbolic.c - the modes that build a case from symbols. They run it node by node, or as a
+ * session's plan. */
 #include <string.h>
 
-#include "backend/test/device.h"
 #include "graph/build/graph.h"
 #include "graph/build/trace.h"
 #include "gradus/session.h"
@@ -17,23 +17,25 @@ static bool writes_inputs(const gd_op *op) {
 /* --- as symbols ------------------------------------------------------------------------------- */
 
 static bool graph_available(const test_case *c, const char **why) {
-    if (writes_inputs(c->block->op)) *why = "a graph does not write into the values it is fed";
+    if (writes_inputs(c->block->op)) *why = "a graph does not write into its feeds";
     return *why == NULL;
 }
 
-/* Builds the case out of symbols: outputs and gradients to fetch, inputs to feed. */
-typedef struct symbolic {
+/* A case as symbols: placeholders and their values to feed, outputs and gradients to fetch. */
+typedef struct symbolic_case {
     gd_tensor *feeds[MAX_TENSORS], *values[MAX_TENSORS], *fetches[3 * MAX_TENSORS];
-    gd_tensor *written[MAX_TENSORS]; /* variables that the op writes */
+    gd_tensor *written[MAX_TENSORS]; /* variables, for the inputs that the op mutates */
     int n_feeds, n_fetches, n_written;
-} symbolic;
+} symbolic_case;
 
-static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int number),
-                  run_result *r, symbolic *g) {
+/* Calls the op on symbols that make_symbol creates, and differentiates it. */
+static void build_symbolic(const run_setup *s,
+                           gd_tensor *(*make_symbol)(gd_tensor *like, int number), run_result *r,
+                           symbolic_case *g) {
     const gd_op *op = s->c->block->op;
     gd_tensor *in[MAX_TENSORS], *symbol[MAX_TENSORS] = {NULL};
     run_setup setup = *s;
-    if (gd_op_flags(op) & GD_OP_DYNAMIC) setup.gradients = false; /* no shape to weigh by yet */
+    if (gd_op_flags(op) & GD_OP_DYNAMIC) setup.gradients = false; /* weights need a known shape */
     g->n_feeds = g->n_fetches = g->n_written = 0;
     gd_tracing tracing = gd_tracing_off();
     gd_seed(7);
@@ -44,14 +46,14 @@ static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int nu
     for (int i = 0, k = 0; i < r->n_in; i++)
         if (in[i] && input_is_mutated(op, i))
             symbol[i] = g->written[g->n_written++] = gd_variable(in[i]);
-        else if (in[i]) symbol[i] = g->feeds[k++] = make(in[i], i);
+        else if (in[i]) symbol[i] = g->feeds[k++] = make_symbol(in[i], i);
     gd_tensors y = gd_op_call(op, (gd_tensors){symbol, r->n_in}, build_attrs(s->c));
     r->status = gd_error_status();
     if (r->status != GD_OK) return;
     for (int64_t k = 0; k < y.count; k++) g->fetches[g->n_fetches++] = y.at[k];
     r->n_out = g->n_fetches;
     if (setup.gradients) {
-        tracing = gd_tracing_off(); /* the weights are values */
+        tracing = gd_tracing_off(); /* loss weights are values, not symbols */
         r->status = differentiate(s, symbol, y.at, (int)y.count, r);
         gd_tracing_on(tracing);
     }
@@ -60,10 +62,10 @@ static void build(const run_setup *s, gd_tensor *(*make)(gd_tensor *like, int nu
     for (int order = 0; order < 2; order++)
         for (int i = 0; i < r->n_in; i++)
             if (gd_tensor_is_symbol(grads[order][i]))
-                g->fetches[g->n_fetches++] = grads[order][i]; /* else a constant */
+                g->fetches[g->n_fetches++] = grads[order][i]; /* others are values already */
 }
 
-static void take_results(gd_tensors got, run_result *r) {
+static void store_results(gd_tensors got, run_result *r) {
     int at = 0;
     gd_tensor **grads[] = {r->grad, r->grad2};
     for (int k = 0; k < r->n_out; k++) r->out[k] = got.at[at++];
@@ -80,7 +82,7 @@ static gd_tensor *placeholder_like(gd_tensor *t, int number) {
     (void)number;
     return gd_placeholder(gd_tensor_shape(t), .dtype = gd_tensor_dtype(t));
 }
-/* The first input has no known size, as a batch of images of any kind. */
+/* All sizes of the first input are unknown. */
 static gd_tensor *unknown_like(gd_tensor *t, int number) {
     if (number > 0) return placeholder_like(t, number);
     gd_shape shape = gd_tensor_shape(t);
@@ -89,18 +91,18 @@ static gd_tensor *unknown_like(gd_tensor *t, int number) {
 }
 
 static void run_graph(const run_setup *s, run_result *r) {
-    symbolic g;
+    symbolic_case g;
     *r = (run_result){.status = GD_OK};
     gd_clear_error();
     if (case_tensor_count(s->c) == 0) gd_trace_begin();
-    build(s, symbol_like, r, &g);
+    build_symbolic(s, symbol_like, r, &g);
     if (case_tensor_count(s->c) == 0) gd_trace_end();
     if (r->status != GD_OK) return;
     gd_tensors got =
         gd_evaluate_nodes((gd_tensors){g.fetches, g.n_fetches}, (gd_tensors){g.feeds, g.n_feeds},
                           (gd_tensors){g.values, g.n_feeds});
     r->status = gd_error_status();
-    take_results(got, r);
+    store_results(got, r);
 }
 
 const run_mode graph_mode = {"as symbols", true, graph_available, run_graph, false};
@@ -108,15 +110,15 @@ const run_mode graph_mode = {"as symbols", true, graph_available, run_graph, fal
 /* --- as a plan -------------------------------------------------------------------------------- */
 
 static void run_session(const run_setup *s, run_result *r, int level,
-                        gd_tensor *(*make)(gd_tensor *like, int number)) {
-    symbolic g;
+                        gd_tensor *(*make_symbol)(gd_tensor *like, int number)) {
+    symbolic_case g;
     *r = (run_result){.status = GD_OK};
     gd_clear_error();
     gd_graph *graph = gd_graph_new();
     gd_session *session = gd_session_new(graph, .level = level);
     {
         GD_GRAPH(graph);
-        build(s, make, r, &g);
+        build_symbolic(s, make_symbol, r, &g);
     }
     if (r->status != GD_OK) return;
     gd_tensor *feeds[2 * MAX_TENSORS];
@@ -124,14 +126,14 @@ static void run_session(const run_setup *s, run_result *r, int level,
     gd_tensors got = gd_session_run(session, ((gd_tensors){feeds, 2 * g.n_feeds}),
                                     ((gd_tensors){g.fetches, g.n_fetches}));
     r->status = gd_error_status();
-    take_results(got, r);
+    store_results(got, r);
     for (int i = 0; i < g.n_written; i++)
         r->out[r->n_out++] = gd_session_get(session, g.written[i]);
 }
 
 static bool plan_available(const test_case *c, const char **why) {
     if (gd_op_flags(c->block->op) & GD_OP_INPLACE)
-        *why = "in place, a symbol's handle means the new value";
+        *why = "an in-place op rebinds its symbol to the new value";
     return *why == NULL;
 }
 
@@ -148,7 +150,7 @@ const run_mode optimized_mode = {"as a plan of level 2", false, plan_available, 
 
 /* --- with sizes unknown ----------------------------------------------------------------------- */
 
-/* Where the op's shape rule cannot do without a size, saying so is right. */
+/* A shape rule that needs a size may fail with "not known yet". */
 static void run_unknown(const run_setup *s, run_result *r) {
     run_session(s, r, 0, unknown_like);
     if (r->status == GD_E_SHAPE && strstr(gd_error_message(), "not known yet")) {
@@ -160,37 +162,3 @@ static void run_unknown(const run_setup *s, run_result *r) {
 
 const run_mode unknown_mode = {"as a plan of unknown sizes", true, plan_available, run_unknown,
                                true};
-
-/* --- on the test device ----------------------------------------------------------------------- */
-
-static gd_tensor *to_host(gd_tensor *t) { return t ? gd_to_device(t, gd_device_get("cpu")) : NULL; }
-
-static void run_device(const run_setup *s, run_result *r) {
-    const gd_op *op = s->c->block->op;
-    gd_tensor *in[MAX_TENSORS], *there[MAX_TENSORS] = {NULL};
-    gd_device *device = gd_test_device();
-    *r = (run_result){.status = GD_OK};
-    gd_clear_error();
-    gd_seed(7);
-    r->n_in = build_inputs(s, in);
-    for (int i = 0; i < r->n_in; i++) {
-        if (!in[i]) continue;
-        there[i] = gd_to_device(gd_detach(in[i]), device);
-        if (gd_tensor_requires_grad(in[i])) gd_requires_grad(there[i]);
-    }
-    gd_set_default_device(device);
-    gd_tensors y = gd_op_call(op, (gd_tensors){there, r->n_in}, build_attrs(s->c));
-    if (!gd_failed() && s->gradients) differentiate(s, there, y.at, (int)y.count, r);
-    gd_set_default_device(NULL);
-    for (int64_t k = 0; k < y.count; k++) r->out[r->n_out++] = to_host(gd_detach(y.at[k]));
-    for (int i = 0; i < r->n_in; i++) {
-        r->grad[i] = to_host(r->grad[i]);
-        r->grad2[i] = to_host(r->grad2[i]);
-        if (there[i] && input_is_mutated(op, i)) r->out[r->n_out++] = to_host(there[i]);
-    }
-    gd_status late = gd_synchronize(device);
-    r->status = gd_error_status();
-    if (r->status == GD_OK) r->status = late;
-}
-
-const run_mode device_mode = {"on the test device", false, NULL, run_device, false};
