@@ -12,14 +12,15 @@
 
 /* --- the library ------------------------------------------------------------------------------ */
 
-#define CUBLASLT_FUNCTIONS(X)                                                                  \
-    X(cublasLtCreate)                                                                          \
-    X(cublasLtMatmul)                                                                          \
-    X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) \
-        X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy)                           \
-            X(cublasLtMatrixLayoutSetAttribute) X(cublasLtMatmulPreferenceCreate)              \
-                X(cublasLtMatmulPreferenceDestroy) X(cublasLtMatmulPreferenceSetAttribute)     \
-                    X(cublasLtMatmulAlgoGetHeuristic)
+/* clang-format off */
+#define CUBLASLT_FUNCTIONS(X) \
+    X(cublasLtCreate) X(cublasLtMatmul) \
+    X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) \
+    X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) \
+    X(cublasLtMatrixLayoutDestroy) X(cublasLtMatrixLayoutSetAttribute) \
+    X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) \
+    X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic)
+/* clang-format on */
 
 #define POINTER(name) __typeof__(&name) name;
 static struct { CUBLASLT_FUNCTIONS(POINTER) } lt;
