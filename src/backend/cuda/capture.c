@@ -17,6 +17,7 @@ typedef struct boundary_nodes {
 } boundary_nodes;
 
 struct gd_capture {
+    CUgraph recorded; /* its nodes name those of `graph` */
     CUgraphExec graph;
     boundary_nodes enter, leave;
 };
@@ -127,16 +128,18 @@ gd_status gd_cuda_capture_begin(gd_device *d) {
 gd_status gd_cuda_capture_end(gd_device *d, gd_capture **capture) {
     gd_cuda_state *s = gd_cuda_state_of(d);
     gd_capture *c = s->capturing;
-    CUgraph graph = NULL;
     s->capturing = NULL;
     *capture = NULL;
     gd_status status = gd_cuda_enter_context(d);
     if (status == GD_OK)
-        status = GD_CUDA_CALL(d, cuStreamEndCapture(s->streams[GD_QUEUE_COMPUTE], &graph));
-    if (status == GD_OK) status = GD_CUDA_CALL(d, cuGraphInstantiate(&c->graph, graph, 0));
-    if (graph) gd_cuda.cuGraphDestroy(graph);
-    if (status == GD_OK) *capture = c;
-    else gd_cuda_host->release(c);
+        status = GD_CUDA_CALL(d, cuStreamEndCapture(s->streams[GD_QUEUE_COMPUTE], &c->recorded));
+    if (status == GD_OK) status = GD_CUDA_CALL(d, cuGraphInstantiate(&c->graph, c->recorded, 0));
+    if (status == GD_OK) {
+        *capture = c;
+        return GD_OK;
+    }
+    if (c->recorded) gd_cuda.cuGraphDestroy(c->recorded);
+    gd_cuda_host->release(c);
     return status;
 }
 
@@ -177,6 +180,7 @@ void gd_cuda_capture_free(gd_device *d, gd_capture *c) {
     if (gd_cuda_enter_context(d) == GD_OK) {
         gd_cuda.cuStreamSynchronize(gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE]);
         gd_cuda.cuGraphExecDestroy(c->graph);
+        gd_cuda.cuGraphDestroy(c->recorded);
     }
     gd_cuda_host->release(c);
 }
