@@ -13,6 +13,7 @@
 #include "gradus/gradus.h"
 #include "gradus/testing.h"
 #include "ops/random_dist.h"
+#include "ops/random_uniform.h"
 #include "test.h"
 
 /* --- helpers ---------------------------------------------------------------------------------- */
