@@ -204,6 +204,20 @@ extern "C" void emulated_warp_barrier(void) {
     set_index(thread);
 }
 
+extern "C" int emulated_any(int predicate) {
+    const unsigned count = blockDim.x * blockDim.y * blockDim.z;
+    int any = 0;
+    memcpy(threads[current].lane, &predicate, sizeof predicate);
+    emulated_barrier();
+    for (unsigned t = 0; t < count; t++) {
+        int other;
+        memcpy(&other, threads[t].lane, sizeof other);
+        if (!threads[t].done) any |= other != 0;
+    }
+    emulated_barrier();
+    return any;
+}
+
 extern "C" void *emulated_lane(int lane) {
     const unsigned thread = current / 32 * 32 + (unsigned)lane;
     const unsigned count = blockDim.x * blockDim.y * blockDim.z;

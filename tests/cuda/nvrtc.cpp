@@ -57,7 +57,7 @@ int nvrtcCompileProgram(program *p, int, const char *const *) {
         const std::string own = base + "." + std::to_string(getpid());
         std::ofstream(own + ".cpp") << text;
         const std::string command = EMULATED_COMPILER " -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC " +
-                                    own + ".cpp -o " + own + ".so > " + own + ".log 2>&1";
+                                    own + ".cpp -o " + own + ".so " EMULATED_FOLDER "/libcuda.so.1 -Wl,-rpath," EMULATED_FOLDER " > " + own + ".log 2>&1";
         const int status = system(command.c_str());
         std::ifstream log(own + ".log");
         p->log.assign(std::istreambuf_iterator<char>(log), {});

@@ -17,6 +17,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__    __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __shared__ static
@@ -31,6 +32,15 @@ static const int warpSize = 32;
 
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
+};
+struct alignas(16) ulonglong2 {
+    unsigned long long x, y;
+};
+struct alignas(16) double2 {
+    double x, y;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
 };
 struct alignas(16) float4 {
     float x, y, z, w;
@@ -91,6 +101,8 @@ extern "C" void emulated_warp_barrier(void); /* all threads of the warp */
 extern "C" void *emulated_lane(int lane);    /* 16 bytes of another thread of the warp */
 
 static inline void __syncthreads(void) { emulated_barrier(); }
+extern "C" int emulated_any(int predicate); /* whether it is true in any thread of the block */
+static inline int __syncthreads_or(int predicate) { return emulated_any(predicate); }
 static inline void __syncwarp(unsigned mask = ~0u) {
     (void)mask;
     emulated_warp_barrier();
