@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/elementwise.h"
+#include "backend/cuda/fusion.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/state.h"
 
