@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "codegen/ir.h"
+
 /* --- the table -------------------------------------------------------------------------------- */
 
 #define KERNEL(name, flag, function) \
@@ -21,6 +23,7 @@ enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
     X("cumprod", DOUBLE, test_cumprod)                     \
     X("cumsum", DOUBLE, test_cumsum)                       \
     X("elementwise", ANY, test_elementwise)                \
+    X("elementwise_list", ANY, test_elementwise_list)      \
     X("flatten", ANY, test_reshape)                        \
     X("full", ANY, test_full)                              \
     X("gather", DOUBLE, test_gather)                       \
@@ -206,5 +209,28 @@ void test_elementwise(gd_kernel_call *call) {
                 store_real(call->out[i].dtype, p, (double)b[i]);
             else store_integer(call->out[i].dtype, p, b[i]);
         }
+    }
+}
+
+/* An elementwise op for each entry of a list: the inputs of entry 0, those of entry 1, ..., and then
+ * numbers of rank 0, or of rank 1 with an element for each entry (gd_each in ops/call.h). */
+void test_elementwise_list(gd_kernel_call *call) {
+    const int n_inputs = test_host->op_expression(call->op)->n_vars, count = call->each,
+              width = (call->n_in - n_inputs) / (count - 1), written = call->n_out / count;
+    gd_view in[MAX_VARS];
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < n_inputs; k++) {
+            in[k] = call->in[k < width ? i * width + k : (count - 1) * width + k];
+            if (k < width || in[k].rank == 0) continue;
+            in[k].data = (char *)in[k].data + i * in[k].strides[0] * element_size(in[k].dtype);
+            in[k].rank = 0;
+        }
+        gd_kernel_call entry = *call;
+        entry.in = in;
+        entry.n_in = n_inputs;
+        entry.out = call->out + i * written;
+        entry.n_out = written;
+        entry.each = 0;
+        test_elementwise(&entry);
     }
 }

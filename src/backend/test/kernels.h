@@ -48,6 +48,7 @@ static inline int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis
 /* kernels.c */
 void test_copy(gd_kernel_call *call);
 void test_elementwise(gd_kernel_call *call);
+void test_elementwise_list(gd_kernel_call *call);
 void test_reshape(gd_kernel_call *call);
 
 /* kernels_reduce.c */

@@ -137,8 +137,9 @@ gd_view gd_program_view(const gd_pvalue *v) {
 const gd_kernel *gd_step_kernel(const gd_program *p, const gd_pstep *s, gd_device *device) {
     enum { MOST = 32 };
     const int n = s->n_in + s->n_out;
-    gd_view views[MOST];
-    if ((s->op->flags & GD_OP_OPAQUE) || n > MOST) return NULL;
+    gd_view few[MOST], *views = few;
+    if ((s->op->flags & GD_OP_OPAQUE) || (n > MOST && !s->each)) return NULL;
+    if (n > MOST && !(views = gd_malloc((size_t)n * sizeof *views))) return NULL;
     for (int i = 0; i < n; i++) {
         const int value = i < s->n_in ? s->in[i] : s->out[i - s->n_in];
         if (value == -1) views[i] = (gd_view){.data = NULL};
@@ -148,8 +149,11 @@ const gd_kernel *gd_step_kernel(const gd_program *p, const gd_pstep *s, gd_devic
     gd_kernel_call call;
     gd_kernel_call_set(&call, s->attrs, views, s->n_in, views + s->n_in, s->n_out);
     call.op = s->op;
+    call.each = s->each;
     call.device = device;
-    return gd_kernel_select(s->op, &call, device->api->kind);
+    const gd_kernel *kernel = gd_kernel_select(s->op, &call, device->api->kind);
+    if (views != few) gd_free(views);
+    return kernel;
 }
 
 void gd_program_describe(const gd_program *p, int value, gd_device *device, gd_tensor *t) {
@@ -232,7 +236,8 @@ char *gd_program_text(const gd_program *p) {
             print_value(out, p, s->out[k]);
             first = 0;
         }
-        fprintf(out, " = %s(", s->op->name);
+        if (s->each) fprintf(out, " = %s[%d](", s->op->name, s->each);
+        else fprintf(out, " = %s(", s->op->name);
         for (int k = 0; k < s->n_in; k++) {
             if (k) fputs(", ", out);
             if (s->in[k] < 0) fputs("-", out);

@@ -56,6 +56,7 @@ typedef struct gd_pstep {
     int n_in, n_out;     /* n_out: outputs of the op, then the inputs that it writes */
     int *in, *out;       /* values; -1: absent. An unused output is GD_UNWANTED(value): it has a
                           * shape and no memory */
+    int each;            /* the entries of a list step (passes/list_updates.c); otherwise 0 */
     bool view;           /* it computes nothing: its outputs are views of an input */
     bool removed;
 } gd_pstep;
@@ -177,6 +178,10 @@ int gd_pass_layout(gd_program *program, gd_device *device);
 int gd_pass_fuse(gd_program *program, gd_device *device);
 /* Moves updates of variables up. */
 int gd_pass_early_updates(gd_program *program);
+
+/* Combines updates of variables into list steps, for devices with a kernel for lists and calls that
+ * cost much. */
+int gd_pass_list_updates(gd_program *program, gd_device *device);
 
 /* Rematerialization: repeats steps so that their results need not be kept. Returns the number of
  * repeated steps; if it is not 0, `steps` is a new array, and the caller frees the old one. */

@@ -148,6 +148,14 @@ static gd_status place_boundary(gd_plan *plan) {
     return cut_segments(plan);
 }
 
+/* Updates of variables run as early as possible, which frees gradients, or together at the end. A
+ * limit of the memory forbids the latter. */
+static gd_status arrange_updates(gd_program *p, gd_device *device, size_t limit) {
+    const int lists = limit == 0 ? gd_pass_list_updates(p, device) : 0;
+    const bool done = lists > 0 || (lists == 0 && gd_pass_early_updates(p) >= 0);
+    return done ? GD_OK : gd_this_thread.latest;
+}
+
 /* --- the plan --------------------------------------------------------------------------------- */
 
 /* Captured tensors must be on the plan's device, except for small ones in host memory. */
@@ -190,7 +198,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK) status = drop_unread_constants(program);
     if (status == GD_OK) status = copy_fetches(program);
     if (status == GD_OK) status = copy_committed(program);
-    if (status == GD_OK && gd_pass_early_updates(program) < 0) status = gd_this_thread.latest;
+    if (status == GD_OK) status = arrange_updates(program, device, limit);
     if (status == GD_OK) status = gd_control_prepare(program, device, level);
     if (status == GD_OK && program->n_commits > 0 && device->api->reserve)
         status = device->api->reserve(device); /* see may_fail in liveness.c */

@@ -91,8 +91,9 @@ static gd_status stage_operands(gd_plan *plan, gd_pcall *c) {
 gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
     gd_pcall c = {.step = step, .first = plan->n_views, .n_in = step->n_in, .workspace = -1};
     /* outputs that repeat mutated inputs */
-    const int aliases =
-        step->op->ir && step->op->n_mutated > 0 ? step->n_out - step->op->n_mutated : 0;
+    const int aliases = step->op->ir && step->op->n_mutated > 0 && !step->each
+                            ? step->n_out - step->op->n_mutated
+                            : 0;
     bool needed = false;
     int view;
     c.n_out = step->n_out - aliases;
@@ -110,6 +111,7 @@ gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
     gd_kernel_call_set(&call, step->attrs, plan->views + c.first, c.n_in,
                        plan->views + c.first + c.n_in, c.n_out);
     call.op = step->op;
+    call.each = step->each;
     call.device = plan->device;
     call.kernel = c.kernel = gd_kernel_select(step->op, &call, plan->device->api->kind);
     if (!c.kernel && gd_fallback_allowed(step->op)) call.kernel = c.kernel = &gd_host_kernel;

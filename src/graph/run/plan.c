@@ -54,6 +54,7 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
         gd_kernel_call_set(k, c->step->attrs, in->views + c->first, c->n_in,
                            in->views + c->first + c->n_in, c->n_out);
         k->op = c->step->op;
+        k->each = c->step->each;
         k->kernel = c->kernel;
         k->device = plan->device;
         k->workspace = c->workspace < 0 ? NULL : in->views[c->workspace].data;

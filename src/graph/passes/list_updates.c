@@ -1,0 +1,206 @@
+/* list_updates.c - combines updates of variables into list steps: one kernel call for many
+ * parameters.
+ *
+ * An optimizer's update is a step for each parameter: adam_step(p!, m!, v!, g, step, root, keep).
+ * Where each kernel call has a fixed cost, as on a GPU, one call for all of them is much faster. A
+ * list step has the operands of its entries one after the other, without the trailing numbers, and
+ * then the numbers (see gd_each in ops/call.h):
+ *
+ *     in:  p0 m0 v0 g0  p1 m1 v1 g1 ...  step root keep
+ *     out: p0 m0 v0  p1 m1 v1 ...
+ *
+ * A number is a tensor of rank 0 that all entries share, or one of rank 1 with an element for each
+ * entry. The entries run where the last of them was, so gradients live until then; early_updates.c
+ * does the opposite, for devices whose kernels cost little to call.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "graph/lower/program.h"
+#include "ops/launch.h"
+
+enum { MOST_ENTRIES = 1024 };
+
+typedef struct update_list {
+    gd_program *p;
+    int *steps; /* members, in the order of the entries */
+    int count;
+    int n_numbers;    /* trailing inputs of rank 0 */
+    unsigned *reads;  /* per root: the stamp of the list of which a member reads it */
+    unsigned *writes; /* per root: the same for writes */
+    unsigned stamp;
+} update_list;
+
+static bool is_update(const gd_pstep *s) {
+    return !s->removed && !s->view && !s->each && s->op->ir && !s->op->fusion && !s->op->base &&
+           s->op->n_mutated > 0 && s->n_in == s->op->n_inputs;
+}
+
+/* The number of last inputs that have rank 0 and are not written. */
+static int count_numbers(const gd_program *p, const gd_pstep *s) {
+    int n = 0;
+    while (n < s->n_in - 1) {
+        const int k = s->n_in - 1 - n;
+        if (s->in[k] < 0 || p->values[s->in[k]].rank != 0 || s->op->inputs[k].mutated) break;
+        n++;
+    }
+    return n;
+}
+
+/* Whether two updates have the same op, options and dtypes. */
+static bool are_alike(const gd_program *p, const gd_pstep *a, const gd_pstep *b) {
+    if (a->op != b->op || !gd_same_options(a, b) || count_numbers(p, a) != count_numbers(p, b))
+        return false;
+    for (int k = 0; k < a->n_in; k++) {
+        if ((a->in[k] < 0) != (b->in[k] < 0)) return false;
+        if (a->in[k] >= 0 && p->values[a->in[k]].dtype != p->values[b->in[k]].dtype) return false;
+    }
+    return true;
+}
+
+/* --- members ---------------------------------------------------------------------------------- */
+
+/* Whether a step cannot stay between members that are moved to a position after it. */
+static bool conflicts(const update_list *l, const gd_pstep *s) {
+    if (s->removed || s->view) return false;
+    for (int k = 0; k < s->n_in; k++) {
+        const int root = gd_value_root(l->p, s->in[k]);
+        if (root >= 0 && l->writes[root] == l->stamp) return true;
+    }
+    for (int k = 0; k < s->n_out; k++) {
+        const int root = gd_value_root(l->p, s->out[k]);
+        if (root >= 0 && (l->writes[root] == l->stamp || l->reads[root] == l->stamp)) return true;
+    }
+    return false;
+}
+
+static void add_member(update_list *l, int at) {
+    const gd_pstep *s = &l->p->steps[at];
+    for (int k = 0; k < s->n_in; k++) {
+        const int root = gd_value_root(l->p, s->in[k]);
+        if (root >= 0) l->reads[root] = l->stamp;
+    }
+    for (int k = 0; k < s->n_out; k++) {
+        const int root = gd_value_root(l->p, s->out[k]);
+        if (root >= 0) l->writes[root] = l->stamp;
+    }
+    l->steps[l->count++] = at;
+}
+
+/* Collects the updates like step `first` that can run where the last of them is. */
+static void collect_members(update_list *l, int first) {
+    const gd_pstep *model = &l->p->steps[first];
+    l->count = 0;
+    l->stamp++;
+    l->n_numbers = count_numbers(l->p, model);
+    add_member(l, first);
+    for (int i = first + 1; i < l->p->n_steps && l->count < MOST_ENTRIES; i++) {
+        const gd_pstep *s = &l->p->steps[i];
+        if (conflicts(l, s)) break;
+        if (is_update(s) && are_alike(l->p, model, s)) add_member(l, i);
+    }
+}
+
+/* --- numbers ---------------------------------------------------------------------------------- */
+
+static const gd_pvalue *number_of(const update_list *l, int entry, int number) {
+    const gd_pstep *s = &l->p->steps[l->steps[entry]];
+    return &l->p->values[s->in[s->n_in - l->n_numbers + number]];
+}
+
+/* Sorts the entries by the offset of the number, so that elements of one tensor are in order. */
+static void sort_by_number(update_list *l, int number) {
+    for (int i = 1; i < l->count; i++)
+        for (int k = i;
+             k > 0 && number_of(l, k, number)->offset < number_of(l, k - 1, number)->offset; k--) {
+            const int step = l->steps[k];
+            l->steps[k] = l->steps[k - 1];
+            l->steps[k - 1] = step;
+        }
+}
+
+/* The value of rank 0 or 1 with the number of each entry; -1: the numbers are not evenly spaced
+ * elements of one tensor, or no memory. */
+static int combine_number(update_list *l, int number) {
+    gd_pvalue v = *number_of(l, 0, number);
+    const int64_t step = number_of(l, 1, number)->offset - v.offset;
+    for (int i = 1; i < l->count; i++) {
+        const gd_pvalue *other = number_of(l, i, number);
+        if (other->root != v.root || other->offset != v.offset + i * step) return -1;
+    }
+    if (step == 0) { /* shared */
+        const gd_pstep *s = &l->p->steps[l->steps[0]];
+        return s->in[s->n_in - l->n_numbers + number];
+    }
+    v.rank = 1;
+    v.dims[0] = l->count;
+    v.strides[0] = step;
+    return gd_program_value(l->p, v);
+}
+
+/* --- the list step ---------------------------------------------------------------------------- */
+
+static gd_pstep make_list_step(update_list *l) {
+    const gd_pstep *model = &l->p->steps[l->steps[0]];
+    const int width = model->n_in - l->n_numbers, written = model->op->n_mutated;
+    gd_pstep made = {.op = model->op,
+                     .attrs = model->attrs,
+                     .node = model->node,
+                     .each = l->count,
+                     .n_in = l->count * width + l->n_numbers,
+                     .n_out = l->count * written};
+    made.in = gd_program_alloc(l->p, (size_t)(made.n_in + made.n_out) * sizeof *made.in);
+    if (!made.in) return (gd_pstep){.removed = true};
+    made.out = made.in + made.n_in;
+    for (int i = 0; i < l->count; i++) {
+        const gd_pstep *s = &l->p->steps[l->steps[i]];
+        memcpy(made.in + i * width, s->in, (size_t)width * sizeof *s->in);
+        memcpy(made.out + i * written, s->out + s->n_out - written,
+               (size_t)written * sizeof *s->out); /* after the outputs, which are views of them */
+    }
+    for (int k = 0; k < l->n_numbers; k++)
+        if ((made.in[l->count * width + k] = combine_number(l, k)) < 0)
+            return (gd_pstep){.removed = true};
+    return made;
+}
+
+/* Replaces the members by a list step. False: the device has no kernel for it, or the numbers
+ * cannot be combined. */
+static bool combine_members(update_list *l, gd_device *device) {
+    int last = 0;
+    for (int i = 0; i < l->count; i++)
+        if (l->steps[i] > last) last = l->steps[i];
+    for (int k = 0; k < l->n_numbers; k++)
+        if (number_of(l, 0, k)->offset != number_of(l, l->count - 1, k)->offset) {
+            sort_by_number(l, k);
+            break;
+        }
+    const gd_pstep made = make_list_step(l);
+    if (made.removed || !gd_step_kernel(l->p, &made, device)) return false;
+    for (int i = 0; i < l->count; i++) l->p->steps[l->steps[i]].removed = true;
+    l->p->steps[last] = made;
+    return true;
+}
+
+int gd_pass_list_updates(gd_program *p, gd_device *device) {
+    if (device->api->host_reads || !gd_list_kernel_exists(device->api->kind)) return 0;
+    const size_t roots = (size_t)p->n_roots + 1;
+    update_list l = {.p = p,
+                     .steps = gd_malloc(MOST_ENTRIES * sizeof *l.steps),
+                     .reads = gd_calloc(2 * roots, sizeof *l.reads)};
+    int lists = 0;
+    if (!l.steps || !l.reads) {
+        gd_no_memory(NULL, "to plan a run");
+        lists = -1;
+    }
+    l.writes = l.reads + roots;
+    for (int i = 0; i < p->n_steps && lists >= 0; i++) {
+        if (!is_update(&p->steps[i])) continue;
+        collect_members(&l, i);
+        if (l.count > 1) lists += combine_members(&l, device);
+    }
+    gd_free(l.steps);
+    gd_free(l.reads);
+    return lists;
+}
