@@ -37,6 +37,11 @@ static std::string kernel_name(const std::string &source) {
     return source.substr(at, source.find('(', at) - at);
 }
 
+static bool has_barriers(const std::string &source) {
+    return source.find("__syncthreads") != std::string::npos ||
+           source.find("__shfl") != std::string::npos;
+}
+
 extern "C" {
 
 int nvrtcCreateProgram(program **p, const char *source, const char *, int, const char *const *,
@@ -51,7 +56,7 @@ int nvrtcCompileProgram(program *p, int, const char *const *) {
         "#include \"" EMULATED_SHIM "\"\n" + p->source +
         "\nextern \"C\" const emulated_kernel emulated_kernels_compiled[];\n"
         "const emulated_kernel emulated_kernels_compiled[] = {EMULATED_KERNEL(" +
-        name + ", false), {}};\n";
+        name + (has_barriers(p->source) ? ", true), {}};\n" : ", false), {}};\n");
     const std::string base = cache_folder() + "/" + hash_text(text), library = base + ".so";
     if (access(library.c_str(), R_OK) != 0) {
         const std::string own = base + "." + std::to_string(getpid());

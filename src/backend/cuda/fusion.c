@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/compiler.h"
+#include "backend/cuda/fused_reduction.h"
 #include "backend/cuda/kernels.h"
 
 /* --- the dialect ------------------------------------------------------------------------------ */
@@ -81,6 +82,7 @@ const gd_fusion_rules *gd_cuda_fusion_rules(void) {
     dialect = *gd_cuda_host->codegen->scalar;
     dialect.name = "cuda";
     dialect.head = head;
+    dialect.reduction = gd_cuda_print_reduction;
     dialect.nan[0] = "__int_as_float(0x7fc00000)";
     dialect.nan[1] = "__longlong_as_double(0x7ff8000000000000ll)";
     dialect.infinity[0] = "__int_as_float(0x7f800000)";
@@ -91,6 +93,7 @@ const gd_fusion_rules *gd_cuda_fusion_rules(void) {
                               .max_outputs = 4,
                               .max_nodes = 128,
                               .max_ops = 24,
+                              .reductions = true,
                               .has_own_kernel = has_own_kernel,
                               .is_compiler_ready = is_compiler_ready,
                               .is_worth_compiling = is_worth_compiling,
