@@ -88,7 +88,7 @@ enum {
 /* The index over images or channels and the positions of an operand, or its taps. */
 static gd_cuda_conv_index index_of(const gd_cuda_conv_operand *o) {
     gd_cuda_conv_index index = {.step = {1, 1, 1}};
-    for (int a = 0; a < AXES; a++) index.size[a] = (int)o->dims[2 + a];
+    for (int a = 0; a < AXES; a++) index.size[a] = o->dims[2 + a];
     return index;
 }
 
@@ -104,7 +104,7 @@ static void set_gathered(gd_cuda_conv *p, const gd_cuda_conv_operand *o, int64_t
     p->b = o->data;
     p->b_group = group_channels * o->strides[1];
     copy_axes(p->b_axis, o->strides + 2);
-    for (int a = 0; a < AXES; a++) p->b_size[a] = (int)o->dims[2 + a], p->divisor[a] = 1;
+    for (int a = 0; a < AXES; a++) p->b_size[a] = o->dims[2 + a], p->divisor[a] = 1;
 }
 
 /* y: the columns are the positions of y, the sums run over channels of x and taps. */
@@ -117,9 +117,9 @@ static void set_output_product(const gd_cuda_conv_problem *q, gd_cuda_conv *p) {
     p->depth = index_of(&q->w);
     p->depth.stride = q->x.strides[1];
     for (int a = 0; a < AXES; a++) {
-        p->column.step[a] = (int)q->stride[a];
-        p->column.first[a] = (int)-q->before[a];
-        p->depth.step[a] = (int)q->dilation[a];
+        p->column.step[a] = q->stride[a];
+        p->column.first[a] = -q->before[a];
+        p->depth.step[a] = q->dilation[a];
     }
     p->a = q->w.data;
     p->a_group = q->co * q->w.strides[0];
@@ -145,9 +145,9 @@ static void set_input_product(const gd_cuda_conv_problem *q, gd_cuda_conv *p) {
     p->depth.stride = q->y.strides[1];
     set_gathered(p, &q->y, q->co);
     for (int a = 0; a < AXES; a++) {
-        p->column.first[a] = (int)q->before[a];
-        p->depth.step[a] = (int)-q->dilation[a];
-        p->divisor[a] = (int)q->stride[a];
+        p->column.first[a] = q->before[a];
+        p->depth.step[a] = -q->dilation[a];
+        p->divisor[a] = q->stride[a];
     }
     p->a = q->w.data;
     p->a_group = q->co * q->w.strides[0];
@@ -171,9 +171,9 @@ static void set_weight_product(const gd_cuda_conv_problem *q, gd_cuda_conv *p) {
     p->depth = index_of(&q->y);
     p->depth.stride = q->x.strides[0];
     for (int a = 0; a < AXES; a++) {
-        p->column.step[a] = (int)q->dilation[a];
-        p->depth.step[a] = (int)q->stride[a];
-        p->depth.first[a] = (int)-q->before[a];
+        p->column.step[a] = q->dilation[a];
+        p->depth.step[a] = q->stride[a];
+        p->depth.first[a] = -q->before[a];
     }
     p->a = q->y.data;
     p->a_group = q->co * q->y.strides[1];
@@ -232,50 +232,96 @@ static bool positions_fit(const gd_cuda_conv_problem *q) {
     return true;
 }
 
-bool gd_cuda_conv_matches(const gd_kernel_call *call) {
-    const gd_dtype dtype = call->out[0].dtype;
-    if (!gd_cuda_is_float(dtype)) return false;
-    for (int i = 0; i < call->n_in; i++) /* an absent bias has no data */
-        if ((i < 2 || call->in[i].data) && call->in[i].dtype != dtype) return false;
+bool gd_cuda_conv_is_common(const gd_kernel_call *call) {
     const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
-    return positions_fit(&q);
+    return gd_cuda_is_float(q.dtype) && positions_fit(&q);
+}
+
+static gd_cuda_kernel kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_f32"),
+                                   GD_CUDA_KERNEL("convolution", "gd_convolve_f16"),
+                                   GD_CUDA_KERNEL("convolution", "gd_convolve_bf16"),
+                                   GD_CUDA_KERNEL("convolution", "gd_convolve_f64"),
+                                   GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
+                                   GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer")},
+                      divided_kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f32"),
+                                           GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f16"),
+                                           GD_CUDA_KERNEL("convolution",
+                                                          "gd_convolve_divided_bf16"),
+                                           GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f64"),
+                                           GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
+                                           GD_CUDA_KERNEL("convolution",
+                                                          "gd_convolve_any_integer")},
+                      parts_kernels[] = {
+                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
+                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f16"),
+                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_bf16"),
+                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f64"),
+                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_real"),
+                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_integer")};
+enum { KERNEL_F32, KERNEL_F16, KERNEL_BF16, KERNEL_F64, KERNEL_ANY_REAL, KERNEL_ANY_INTEGER };
+
+/* The number of a dtype's kernel in the arrays of this file. */
+static int dtype_kernel(gd_dtype dtype) {
+    return dtype == GD_F32    ? KERNEL_F32
+           : dtype == GD_F16  ? KERNEL_F16
+           : dtype == GD_BF16 ? KERNEL_BF16
+                              : KERNEL_F64;
+}
+static int call_kernel(const gd_kernel_call *call) {
+    if (!gd_cuda_is_float(call->out[0].dtype)) return KERNEL_ANY_INTEGER;
+    return gd_cuda_conv_is_common(call) ? dtype_kernel(call->out[0].dtype) : KERNEL_ANY_REAL;
 }
 
 size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
     const gd_cuda_conv p = product_of(call);
     return p.parts > 1
-               ? (size_t)(p.parts * p.groups * p.m * p.n) * (call->out[0].dtype == GD_F64 ? 8 : 4)
+               ? (size_t)(p.parts * p.groups * p.m * p.n) * (call_kernel(call) < KERNEL_F64 ? 4 : 8)
                : 0;
 }
 
-static gd_cuda_kernel kernels[2][4] = {{GD_CUDA_KERNEL("convolution", "gd_convolve_f32"),
-                                        GD_CUDA_KERNEL("convolution", "gd_convolve_f16"),
-                                        GD_CUDA_KERNEL("convolution", "gd_convolve_bf16"),
-                                        GD_CUDA_KERNEL("convolution", "gd_convolve_f64")},
-                                       {GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f32"),
-                                        GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f16"),
-                                        GD_CUDA_KERNEL("convolution", "gd_convolve_divided_bf16"),
-                                        GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f64")}},
-                      parts_f32 = GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
-                      parts_f64 = GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f64");
-
 gd_status gd_cuda_conv_run(gd_kernel_call *call) {
     enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
-    const gd_dtype dtype = call->out[0].dtype;
     gd_cuda_conv p = product_of(call);
     p.call = gd_cuda_call_of(call);
     p.partials = call->workspace;
-    const bool divides = p.divisor[0] * p.divisor[1] * p.divisor[2] != 1;
-    const int number = dtype == GD_F32 ? 0 : dtype == GD_F16 ? 1 : dtype == GD_BF16 ? 2 : 3;
+    const bool divides = p.divisor[0] > 1 || p.divisor[1] > 1 || p.divisor[2] > 1;
+    const int number = call_kernel(call);
     const long long blocks = count_tiles(&p) * (p.parts > 0 ? p.parts : 1);
     if (blocks == 0) return GD_OK;
-    gd_status status = gd_cuda_launch(call->device, &kernels[divides][number],
-                                      blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, &p);
+    gd_status status =
+        gd_cuda_launch(call->device, divides ? &divided_kernels[number] : &kernels[number],
+                       blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, &p);
     if (status == GD_OK && p.parts > 1)
-        status = gd_cuda_launch_each(call->device, dtype == GD_F64 ? &parts_f64 : &parts_f32,
-                                     p.groups * p.m * p.n, &p);
+        status =
+            gd_cuda_launch_each(call->device, &parts_kernels[number], p.groups * p.m * p.n, &p);
     return status;
 }
 
-GD_CUDA_CONV_OPS("gemm", 10, .flags = GD_KERNEL_CHECKED, .match = gd_cuda_conv_matches,
-                 .workspace = gd_cuda_conv_workspace, .run = gd_cuda_conv_run)
+static gd_cuda_kernel epilogues[] = {
+    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f32"),
+    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f16"),
+    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_bf16"),
+    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f64"),
+};
+
+gd_status gd_cuda_conv_epilogue(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
+                                const gd_cuda_conv_operand *result) {
+    const long long positions = count_positions(result);
+    const bool channels_last = positions > 1 && result->strides[1] == 1 && result->dims[1] > 1;
+    const gd_cuda_conv_epilogue_args p = {
+        .call = gd_cuda_call_of(call),
+        .y = result->data,
+        .count = result->dims[0] * result->dims[1] * positions,
+        .inner = channels_last ? 1 : positions,
+        .channels = result->dims[1],
+        .bias = q->bias ? q->bias->data : NULL,
+        .bias_stride = q->bias ? q->bias->strides[0] : 0,
+        .relu = q->relu,
+    };
+    const long long together = 16 / (long long)gd_cuda_element_size(q->dtype);
+    return gd_cuda_launch_each(call->device, &epilogues[dtype_kernel(q->dtype)],
+                               (p.count + together - 1) / together, &p);
+}
+
+GD_CUDA_CONV_OPS("gemm", 10, .flags = GD_KERNEL_CHECKED, .workspace = gd_cuda_conv_workspace,
+                 .run = gd_cuda_conv_run)

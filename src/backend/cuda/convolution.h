@@ -43,11 +43,16 @@ gd_cuda_conv_direction gd_cuda_conv_direction_of(const gd_op *op);
 
 gd_cuda_conv_problem gd_cuda_conv_problem_of(const gd_kernel_call *call);
 
-/* Whether the kernels of convolution.c accept a call: its operands are floats of one dtype, and all
- * positions fit into 32 bits. */
-bool gd_cuda_conv_matches(const gd_kernel_call *call);
+/* Whether a call computes with floats, and all its positions fit into 32 bits. */
+bool gd_cuda_conv_is_common(const gd_kernel_call *call);
+
+/* The kernels of convolution.c, which support every call. */
 size_t gd_cuda_conv_workspace(const gd_kernel_call *call);
 gd_status gd_cuda_conv_run(gd_kernel_call *call);
+
+/* Adds the bias to a result, in place, and applies relu, as the problem demands. */
+gd_status gd_cuda_conv_epilogue(const gd_kernel_call *call, const gd_cuda_conv_problem *problem,
+                                const gd_cuda_conv_operand *result);
 
 /* Adds a kernel for each op of a convolution, with the other fields of gd_kernel. */
 #define GD_CUDA_CONV_OPS(variant_name, rank_value, ...)                      \

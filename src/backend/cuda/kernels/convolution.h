@@ -14,8 +14,7 @@ enum {
  * gathered operand it has the offset major * stride, and adds first[a] + i[a] * step[a] to the
  * coordinate of axis a. */
 typedef struct gd_cuda_conv_index {
-    int size[3], step[3], first[3];
-    long long stride;
+    long long size[3], step[3], first[3], stride;
 } gd_cuda_conv_index;
 
 /* A convolution as a product of matrices for each group: out (m, n) = a (m, k) b (k, n). The
@@ -39,7 +38,7 @@ typedef struct gd_cuda_conv {
      * The coordinate divided by divisor is the position. */
     const void *b;
     long long b_group, b_axis[3];
-    int b_size[3], divisor[3];
+    long long b_size[3], divisor[3];
 
     void *out;
     long long out_group, out_row, out_major, out_axis[3]; /* by group, m, and the indices of n */
@@ -50,5 +49,16 @@ typedef struct gd_cuda_conv {
     long long parts, chunk; /* k is divided into parts of `chunk`, a multiple of the depth */
     void *partials;         /* (parts, groups, m, n) in the compute type, if there are several */
 } gd_cuda_conv;
+
+/* Bias and relu on a result (batch, channels, positions), in place. It is dense; neighbouring
+ * elements of a channel are `inner` apart: element e has channel e / inner % channels. */
+typedef struct gd_cuda_conv_epilogue_args {
+    gd_cuda_call call;
+    void *y;
+    long long count, inner, channels;
+    const void *bias; /* or NULL */
+    long long bias_stride;
+    int relu;
+} gd_cuda_conv_epilogue_args;
 
 #endif
