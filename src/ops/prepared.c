@@ -1,8 +1,8 @@
 /* prepared.c - a cache of the results of kernels' `prepare`, by problem.
  *
- * The key is everything that `prepare` may read: kernel, device, options, and the dtype, shape,
- * strides and alignment of each operand. At most MAX_IDLE entries that nobody holds stay in the
- * cache; beyond that the least recently used is released.
+ * The key is everything that `prepare` may read: kernel, device, options, whether tf32 is allowed,
+ * and the dtype, shape, strides and alignment of each operand. At most MAX_IDLE entries that
+ * nobody holds stay in the cache; beyond that the least recently used is released.
  */
 #include <pthread.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static size_t make_key(const gd_kernel_call *call, char *key) {
     *at++ = (int64_t)(uintptr_t)call->device;
     *at++ = (int64_t)(uintptr_t)call->op;
     *at++ = call->n_in;
-    *at++ = call->each;
+    *at++ = call->each << 1 | call->tf32;
     for (int i = 0; i < call->n_in; i++) at = add_view_key(at, &call->in[i]);
     for (int i = 0; i < call->n_out; i++) at = add_view_key(at, &call->out[i]);
     const size_t bytes = (size_t)((char *)at - key),
