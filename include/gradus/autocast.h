@@ -51,6 +51,18 @@ GD_API void gd_autocast_end(gd_dtype *before);
 /* The setting of this thread: GD_BF16, GD_F16, or GD_DTYPE_NONE for off. */
 GD_API gd_dtype gd_autocast_dtype(void);
 
+/* --- tf32 ------------------------------------------------------------------------------------- */
+
+/* Whether f32 matrix products, convolutions and recurrent layers may round their operands to tf32,
+ * the format of NVIDIA's tensor cores: the range of f32 with 10 bits of mantissa instead of 23. Sums
+ * are still f32. It is much faster there, has no effect on other devices, and is off by default.
+ * Returns the previous setting.
+ *
+ * The setting is per thread and also applies to gradient rules. A session keeps the setting with
+ * which it was created (.tf32 in session.h); a gd_jit builds a plan for each setting. */
+GD_API bool gd_allow_tf32(bool allow);
+GD_API bool gd_tf32_allowed(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -163,10 +163,10 @@ enum { GD_BACKEND_MAGIC = 0x47424431 }; /* "GBD1" */
 
 /* A hash of the layouts on which library and backend must agree: the options of all ops and the
  * structs of this header. */
-#define GD_LAYOUT                                                                          \
-    (GD_OPTIONS_HASH + sizeof(gd_kernel_call) * 1000003u + sizeof(gd_kernel) * 1009u +     \
-     sizeof(gd_view) * 10007u + sizeof(gd_device_api) * 100003u + sizeof(gd_device) * 7u + \
-     sizeof(gd_host) * 31u)
+#define GD_LAYOUT                                                                      \
+    (GD_OPTIONS_HASH + sizeof(gd_kernel_call) * 1000003u + sizeof(gd_kernel) * 1009u + \
+     offsetof(gd_kernel_call, tf32) * 13u + sizeof(gd_view) * 10007u +                 \
+     sizeof(gd_device_api) * 100003u + sizeof(gd_device) * 7u + sizeof(gd_host) * 31u)
 
 typedef struct gd_backend_info {
     uint32_t magic;

@@ -112,6 +112,7 @@ typedef struct gd_kernel_call {
     gd_device *device;
     void *prepared;   /* the result of gd_kernel.prepare, or NULL */
     uint64_t number;  /* the error word's number for a call that may find bad data; otherwise 0 */
+    bool tf32;        /* products of f32 may round their operands to tf32 (gd_allow_tf32) */
     bool overwrites;  /* internal: the outputs are tensors that existed before the call */
     const char *site; /* internal: source location of the program's call */
     void **made;      /* internal: outputs that gd_kernel_output has created */

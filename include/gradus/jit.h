@@ -13,8 +13,8 @@
  * struct) are fixed by the trace. Reading the data of a symbol is an error, which names the line.
  *
  * The trace records the modes of modules (training or evaluation) that the function reads, and the
- * setting of GD_AUTOCAST: a call under other modes or another setting traces again. For other C
- * values that change, pass the value as the key of the call; each key has its own plan:
+ * settings of GD_AUTOCAST and gd_allow_tf32: a call under other modes or settings traces again. For
+ * other C values that change, pass the value as the key of the call; each key has its own plan:
  *
  *     gd_tensor *y = gd_jit_call(fast, gd_list(x), .key = n.depth).at[0];
  *

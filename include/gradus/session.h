@@ -14,6 +14,7 @@
 #ifndef GRADUS_SESSION_H
 #define GRADUS_SESSION_H
 
+#include "gradus/autocast.h"
 #include "gradus/graph.h"
 
 #ifdef __cplusplus
@@ -40,15 +41,19 @@ typedef struct gd_session_options {
      * fails before it starts, and the message has the required size. Initial values of variables,
      * and runs whose sizes depend on data, have no plan and no limit. */
     int64_t memory_limit GD_DEFAULT_(0);
+    /* Whether f32 products may compute in tf32 (gd_allow_tf32), in all runs of this session. -1: the
+     * setting of the thread that creates the session. */
+    int tf32 GD_DEFAULT_(-1);
 } gd_session_options;
 
 /* A session in the current scope; it holds the graph. NULL, with the failure recorded, if out of
  * memory. */
-#define gd_session_new(graph, ...)                                                \
-    GD_WITH_OPTIONS_(gd_session_new_at(                                           \
-        GD_HERE, graph,                                                           \
-        GD_OPTIONS_(gd_session_options, (.device = NULL, .level = 2, .plans = 32, \
-                                         .memory_limit = 0) __VA_OPT__(, ) __VA_ARGS__)))
+#define gd_session_new(graph, ...)                                                           \
+    GD_WITH_OPTIONS_(gd_session_new_at(                                                      \
+        GD_HERE, graph,                                                                      \
+        GD_OPTIONS_(gd_session_options,                                                      \
+                    (.device = NULL, .level = 2, .plans = 32, .memory_limit = 0, .tf32 = -1) \
+                        __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_session *gd_session_new_at(const char *site, gd_graph *graph,
                                      const gd_session_options *options);
 

@@ -22,7 +22,8 @@ typedef struct {
     gd_fn fn;
     void *user;
     gd_rng rng;   /* before the first run */
-    int autocast; /* the setting of the first run */
+    int autocast; /* the settings of the first run */
+    bool tf32;
 } segment;
 
 /* --- the sources of a segment ----------------------------------------------------------------- */
@@ -127,7 +128,9 @@ static gd_status rerun_segment(gd_context *c) {
     gd_rng_restore(s->rng);
     int before = gd_enable_grad_begin();
     const int autocast = gd_autocast_pause(s->autocast);
+    const bool tf32 = gd_allow_tf32(s->tf32);
     gd_tensor *y = s->fn((gd_tensors){x, n}, s->user);
+    gd_allow_tf32(tf32);
     gd_autocast_resume(&autocast);
     gd_grad_mode_end(&before);
     gd_rng_restore(now);
@@ -204,7 +207,7 @@ gd_tensor *gd_recompute_at(const char *site, gd_fn fn, gd_tensors inputs, void *
     /* without a tape nothing is saved; a graph plans its memory itself */
     if (symbols || !gd_grad_enabled()) return fn(inputs, user);
     gd_scope *scope = gd_scope_open();
-    segment s = {fn, user, gd_rng_state(), gd_this_thread.autocast};
+    segment s = {fn, user, gd_rng_state(), gd_this_thread.autocast, gd_this_thread.tf32};
     gd_tensor *y = NULL;
     gd_status status = recompute_segment(&s, inputs, &y);
     if (status == GD_OK) gd_keep(y);

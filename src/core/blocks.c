@@ -5,6 +5,9 @@
  * best fit: the smallest block that is large enough, and among equal ones that at the lowest
  * address, so that the same sequence of requests always gets the same blocks. Handles are never
  * dereferenced.
+ *
+ * Small blocks that were freed recently are reused before all others, without a merge and a split:
+ * eager ops on small tensors free and allocate the same sizes again and again.
  */
 #include "core/blocks.h"
 
@@ -24,11 +27,19 @@ typedef struct block {
     bool is_free;
 } block;
 
-enum { CLASSES = 64 };
+enum {
+    CLASSES = 64,
+    RECENT_BYTES = 16 << 10,
+    RECENT_SIZES = RECENT_BYTES / LEAST_BLOCK,
+    MOST_RECENT = 32
+};
 
 struct gd_blocks {
     gd_device *device;
     block *free_blocks[GD_QUEUE_COUNT][CLASSES]; /* by the logarithm of their size */
+    block *recent[RECENT_SIZES +
+                  1]; /* of the compute queue, by size / LEAST_BLOCK, linked by `next` */
+    int recent_count[RECENT_SIZES + 1];
     block *in_use[HASH_SIZE];
     size_t held, unused;
 };
@@ -132,12 +143,49 @@ static block *merge_blocks(block *left, block *right) {
     return left;
 }
 
+static void add_used_block(gd_blocks *blocks, block *b) {
+    block **slot = hash_slot(blocks, b->handle);
+    b->chain = *slot;
+    *slot = b;
+}
+
+/* The size of a block's list of recent blocks; 0: it has none. */
+static size_t recent_size(size_t bytes, gd_queue queue) {
+    return queue == GD_QUEUE_COMPUTE && bytes <= RECENT_BYTES ? bytes / LEAST_BLOCK : 0;
+}
+
+static block *take_recent_block(gd_blocks *blocks, size_t bytes, gd_queue queue) {
+    const size_t size = recent_size(bytes, queue);
+    block *b = blocks->recent[size]; /* recent[0] is empty */
+    if (!b) return NULL;
+    blocks->recent[size] = b->next;
+    blocks->recent_count[size]--;
+    blocks->unused -= b->bytes;
+    return b;
+}
+
+static bool add_recent_block(gd_blocks *blocks, block *b) {
+    const size_t size = recent_size(b->bytes, b->queue);
+    if (size == 0 || blocks->recent_count[size] == MOST_RECENT) return false;
+    b->next = blocks->recent[size];
+    blocks->recent[size] = b;
+    blocks->recent_count[size]++;
+    blocks->unused += b->bytes;
+    return true;
+}
+
 gd_status gd_blocks_alloc(gd_blocks *blocks, size_t bytes, gd_queue queue, void **handle) {
     gd_device *d = blocks->device;
     const size_t alignment = d->api->alignment > LEAST_BLOCK ? d->api->alignment : LEAST_BLOCK;
     if (bytes > (size_t)1 << 52) return GD_E_MEMORY;
     bytes = round_up(bytes ? bytes : 1, alignment);
-    block *b = find_free_block(blocks, bytes, queue);
+    block *b = take_recent_block(blocks, bytes, queue);
+    if (b) {
+        add_used_block(blocks, b);
+        *handle = b->handle;
+        return GD_OK;
+    }
+    b = find_free_block(blocks, bytes, queue);
     if (!b) {
         gd_status status = add_segment(blocks, bytes, queue);
         if (status != GD_OK) return status;
@@ -151,11 +199,23 @@ gd_status gd_blocks_alloc(gd_blocks *blocks, size_t bytes, gd_queue queue, void 
     if (b->event) d->api->event_free(d, b->event);
     b->event = NULL;
     split_block(blocks, b, bytes);
-    block **slot = hash_slot(blocks, b->handle);
-    b->chain = *slot;
-    *slot = b;
+    add_used_block(blocks, b);
     *handle = b->handle;
     return GD_OK;
+}
+
+/* Adds a block of the compute queue to the free blocks, merged with its free neighbours. */
+static void merge_free_block(gd_blocks *blocks, block *b) {
+    block *before = b->before, *after = b->after;
+    if (after && after->is_free) {
+        remove_free_block(blocks, after);
+        b = merge_blocks(b, after);
+    }
+    if (before && before->is_free) {
+        remove_free_block(blocks, before);
+        b = merge_blocks(before, b);
+    }
+    add_free_block(blocks, b);
 }
 
 void gd_blocks_free(gd_blocks *blocks, void *handle) {
@@ -171,16 +231,7 @@ void gd_blocks_free(gd_blocks *blocks, void *handle) {
         add_free_block(blocks, b);
         return;
     }
-    block *before = b->before, *after = b->after;
-    if (after && after->is_free) {
-        remove_free_block(blocks, after);
-        b = merge_blocks(b, after);
-    }
-    if (before && before->is_free) {
-        remove_free_block(blocks, before);
-        b = merge_blocks(before, b);
-    }
-    add_free_block(blocks, b);
+    if (!add_recent_block(blocks, b)) merge_free_block(blocks, b);
 }
 
 /* Free blocks of the upload queue keep their events and are not merged. When the compute queue is
@@ -204,6 +255,9 @@ static void merge_upload_blocks(gd_blocks *blocks, int class) {
 
 void gd_blocks_trim(gd_blocks *blocks) {
     gd_device *d = blocks->device;
+    for (size_t size = 1; size <= RECENT_SIZES; size++)
+        for (block *b; (b = take_recent_block(blocks, size * LEAST_BLOCK, GD_QUEUE_COMPUTE));)
+            merge_free_block(blocks, b);
     for (int class = 0; class < CLASSES; class ++) merge_upload_blocks(blocks, class);
     for (int queue = 0; queue < GD_QUEUE_COUNT; queue++)
         for (int class = 0; class < CLASSES; class ++)

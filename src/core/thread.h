@@ -50,6 +50,7 @@ typedef struct gd_thread {
     gd_device *device; /* gd_set_default_device: the device of new tensors; NULL: the CPU */
     int no_grad;       /* GD_NO_GRAD: > 0, the tape does not record */
     int autocast;      /* GD_AUTOCAST: its gd_dtype; GD_DTYPE_NONE: off */
+    bool tf32;         /* gd_allow_tf32 */
     void *tracer;      /* GD_GRAPH, gd_jit: the graph to which ops are appended; NULL: ops run */
     int rules;  /* > 0: in a gradient rule; nodes that it adds to a graph always have gradients */
     int bodies; /* > 0: in the body of an op */

@@ -1,4 +1,5 @@
-/* autocast.c - the setting of GD_AUTOCAST, and which inputs the dispatcher casts under it. */
+/* autocast.c - the settings of GD_AUTOCAST and gd_allow_tf32, and which inputs the dispatcher casts
+ * under GD_AUTOCAST. */
 #include "ops/autocast.h"
 
 #include "gradus/ops.h"
@@ -20,6 +21,15 @@ gd_dtype gd_autocast_begin_at(const char *site, gd_dtype dtype) {
 
 void gd_autocast_end(gd_dtype *before) {
     if (before) gd_this_thread.autocast = (int)*before;
+}
+
+bool gd_tf32_allowed(void) { return gd_this_thread.tf32; }
+
+bool gd_allow_tf32(bool allow) {
+    gd_thread *thread = &gd_this_thread;
+    const bool before = thread->tf32;
+    thread->tf32 = allow;
+    return before;
 }
 
 /* --- casts of inputs -------------------------------------------------------------------------- */

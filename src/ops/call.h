@@ -29,6 +29,7 @@ static inline void gd_kernel_call_set(gd_kernel_call *k, const void *attrs, cons
     k->device = NULL;
     k->prepared = NULL;
     k->number = 0;
+    k->tf32 = gd_this_thread.tf32;
     k->overwrites = false;
     k->site = NULL;
     k->made = NULL;

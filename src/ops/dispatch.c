@@ -471,8 +471,62 @@ static bool view_needs_copy(const gd_invocation *call) {
     return gd_infer_any(call->op, &infer) == GD_OK && meta.view_of < 0;
 }
 
-/* Whether the call runs as its body: the op has no kernel. An op that has both runs its kernel,
- * also if a gradient is required, so that results do not depend on that. */
+/* Sets the views of a call's outputs from their shapes. They do not exist yet: the views have a dummy
+ * address. */
+static void set_output_views(const gd_invocation *call, const gd_infer *infer, gd_view *views) {
+    static _Alignas(256) char dummy;
+    const gd_op *op = call->op;
+    const bool want_hidden = call->want_hidden || gd_grad_wanted(op, call->in, call->n_in);
+    for (int i = 0; i < infer->n_out; i++) {
+        const gd_meta *m = &infer->out[i];
+        const bool hidden = op->outputs[i < op->n_outputs ? i : op->n_outputs - 1].hidden;
+        views[i] = (gd_view){
+            .data = hidden && !want_hidden ? NULL : &dummy, .dtype = m->dtype, .rank = m->rank};
+        memcpy(views[i].dims, m->dims, sizeof(int64_t) * (size_t)m->rank);
+        if (m->view_of < 0) gd_row_major(m->rank, m->dims, views[i].strides);
+        else memcpy(views[i].strides, m->strides, sizeof(int64_t) * (size_t)m->rank);
+    }
+}
+
+static void set_input_views(const gd_invocation *call, gd_view *views) {
+    static _Alignas(256) char dummy;
+    for (int i = 0; i < call->n_in; i++) {
+        if (call->in[i]) gd_view_set(&views[i], call->in[i]);
+        else views[i] = (gd_view){.data = NULL};
+        if (call->in[i] && !views[i].data) views[i].data = &dummy; /* a symbol */
+    }
+}
+
+/* Whether a kernel of the device matches the call. */
+static bool call_has_kernel(const gd_invocation *call, gd_device *device) {
+    const gd_op *op = call->op;
+    gd_meta metas[FEW];
+    gd_view few[3 * FEW], *views = few;
+    gd_infer infer = {op, call->attrs, call->in, call->n_in, metas, call->n_out};
+    for (int i = 0; i < call->n_out; i++) gd_meta_clear(&metas[i], call->in, call->n_in);
+    bool found = gd_infer_any(op, &infer) != GD_OK; /* the call reports the failure */
+    const int n = call->n_in + infer.n_out + op->n_mutated;
+    if (!found && n > 3 * FEW && !(views = gd_malloc((size_t)n * sizeof *views))) found = true;
+    if (!found) {
+        gd_view *outputs = views + call->n_in;
+        set_input_views(call, views);
+        set_output_views(call, &infer, outputs);
+        for (int i = 0, k = infer.n_out; i < op->n_inputs && i < call->n_in; i++)
+            if (op->inputs[i].mutated) outputs[k++] = views[i];
+        gd_kernel_call k;
+        gd_kernel_call_set(&k, call->attrs, views, call->n_in, outputs,
+                           infer.n_out + op->n_mutated);
+        k.op = op;
+        k.device = device;
+        found = gd_kernel_select(op, &k, device->api->kind) || gd_fallback_allowed(op);
+    }
+    if (infer.out != metas) gd_free(infer.out);
+    if (views != few) gd_free(views);
+    return found;
+}
+
+/* Whether the call runs as its body: the op has no kernel that matches. A call that has both runs its
+ * kernel, also if a gradient is required, so that results do not depend on that. */
 static bool runs_as_body(const gd_invocation *call, gd_device *device) {
     const gd_op *op = call->op;
     if (!op->expand) return false;
@@ -480,7 +534,8 @@ static bool runs_as_body(const gd_invocation *call, gd_device *device) {
     if (is_symbolic(call) && ((op->flags & GD_OP_OPAQUE) || gd_has_unknown(call->in, call->n_in)))
         return false;
     if (!op->infer || !gd_kernel_exists(op, device->api->kind)) return true;
-    if (!(op->flags & GD_OP_VIEW)) return false;
+    if (!(op->flags & GD_OP_VIEW))
+        return gd_kernels_are_partial(op, device->api->kind) && !call_has_kernel(call, device);
     /* a view needs no kernel, but a call that has to copy does */
     const char *runs_as = gd_op_runs_as(op, device->api->kind);
     return strcmp(runs_as, "view") == 0 && view_needs_copy(call);

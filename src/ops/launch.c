@@ -112,13 +112,15 @@ static gd_status copy_staged_out(const gd_launch *l) {
 
 /* --- the kernel ------------------------------------------------------------------------------- */
 
-static inline gd_status choose_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+static inline void choose_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
     call->op = op;
     call->device = device;
     call->workspace = NULL;
     call->workspace_bytes = 0;
     call->kernel = gd_kernel_select(op, call, device->api->kind);
-    if (call->kernel) return GD_OK;
+}
+
+static gd_status fail_without_kernel(const gd_kernel_call *call, const gd_device *device) {
     const gd_view *v = call->n_in > 0 ? &call->in[0] : call->n_out > 0 ? &call->out[0] : NULL;
     return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", device->name,
                    v ? gd_dtype_name(v->dtype) : "this call");
@@ -156,39 +158,55 @@ gd_status gd_kernel_queue(gd_kernel_call *call) {
 /* The call with its staged operands, as the kernel gets it. */
 static gd_kernel_call staged_call(const gd_launch *l) {
     gd_kernel_call staged = *l->call;
-    if (l->views) {
-        staged.in = l->views;
-        staged.out = l->views + staged.n_in;
-    }
+    staged.in = l->views;
+    staged.out = l->views + staged.n_in;
     return staged;
 }
 
-gd_status gd_launch_begin(gd_launch *l, const gd_op *op, gd_kernel_call *call, gd_device *device) {
+/* Prepares the kernel and allocates its workspace. `call` has the staged operands. */
+static inline gd_status prepare_call(gd_launch *l, gd_kernel_call *call) {
+    if (call->kernel->prepare) GD_TRY(gd_prepared_get(call, &l->prepared));
+    return get_workspace(call);
+}
+
+static gd_status prepare_staged_call(gd_launch *l) {
+    GD_TRY(stage_operands(l));
+    gd_kernel_call staged = staged_call(l);
+    gd_status status = prepare_call(l, &staged);
+    l->call->prepared = staged.prepared;
+    l->call->workspace = staged.workspace;
+    l->call->workspace_bytes = staged.workspace_bytes;
+    return status;
+}
+
+/* Begins the launch of a call whose kernel is chosen. */
+static gd_status begin_launch(gd_launch *l, gd_kernel_call *call) {
     *l = (gd_launch){.call = call};
-    GD_TRY(choose_kernel(op, call, device));
-    gd_status status = operands_are_ready(call) ? GD_OK : stage_operands(l);
-    if (status == GD_OK) {
-        gd_kernel_call staged = staged_call(l);
-        if (call->kernel->prepare) status = gd_prepared_get(&staged, &l->prepared);
-        if (status == GD_OK) status = get_workspace(&staged);
-        call->prepared = staged.prepared;
-        call->workspace = staged.workspace;
-        call->workspace_bytes = staged.workspace_bytes;
-    }
+    gd_status status = operands_are_ready(call) ? prepare_call(l, call) : prepare_staged_call(l);
     if (status != GD_OK) gd_launch_end(l);
-    else if (!device->api->host_reads && gd_op_is_fallible(op, call->in, call->n_in))
+    else if (!call->device->api->host_reads && gd_op_is_fallible(call->op, call->in, call->n_in))
         gd_call_record(call);
     return status;
 }
 
+gd_status gd_launch_begin(gd_launch *l, const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    choose_kernel(op, call, device);
+    return call->kernel ? begin_launch(l, call) : fail_without_kernel(call, device);
+}
+
 gd_status gd_launch_run(gd_launch *l) {
     gd_kernel_call *call = l->call;
-    if (l->views) GD_TRY(copy_staged_in(l));
+    if (!l->views) {
+        const int64_t started = gd_profile_start();
+        const gd_status status = gd_kernel_queue(call);
+        return started ? gd_profile_end(call, started, status) : status;
+    }
+    GD_TRY(copy_staged_in(l));
     gd_kernel_call staged = staged_call(l);
     const int64_t started = gd_profile_start();
     gd_status status = gd_kernel_queue(&staged);
     if (started) status = gd_profile_end(call, started, status);
-    if (status != GD_OK || !l->views) return status;
+    if (status != GD_OK) return status;
     if (!(call->op->flags & GD_OP_DYNAMIC)) return copy_staged_out(l);
     /* a dynamic op allocates its outputs itself */
     memcpy(call->out, staged.out, (size_t)call->n_out * sizeof *call->out);
@@ -206,22 +224,18 @@ void gd_launch_end(gd_launch *l) {
     l->prepared = NULL;
 }
 
-static gd_status launch_kernel(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_device *device) {
+    if (gd_this_thread.transaction) return gd_transaction_add(op, call, device);
+    choose_kernel(op, call, device);
+    if (!call->kernel)
+        return !device->api->host_reads && gd_fallback_allowed(op)
+                   ? gd_run_fallback(op, call, device)
+                   : fail_without_kernel(call, device);
     gd_launch l;
-    GD_TRY(gd_launch_begin(&l, op, call, device));
+    GD_TRY(begin_launch(&l, call));
     gd_status status = gd_launch_run(&l);
     gd_launch_end(&l);
     return status;
-}
-
-gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_device *device) {
-    if (gd_this_thread.transaction) return gd_transaction_add(op, call, device);
-    if (device->api->host_reads) return launch_kernel(op, call, device);
-    call->op = op;
-    call->device = device;
-    const bool has_kernel = gd_kernel_select(op, call, device->api->kind) != NULL;
-    return !has_kernel && gd_fallback_allowed(op) ? gd_run_fallback(op, call, device)
-                                                  : launch_kernel(op, call, device);
 }
 
 __attribute__((constructor)) static void set_copy_hook(void) { gd_copy_view_hook = gd_copy_view; }

@@ -96,6 +96,8 @@ gd_status gd_kernel_add(const gd_kernel *kernel);
 /* The kernel that runs this call, or NULL. */
 const gd_kernel *gd_kernel_select(const gd_op *op, const gd_kernel_call *call, const char *device);
 bool gd_kernel_exists(const gd_op *op, const char *device);
+/* Whether all kernels that the op has for the device have a `match`, so that a call may have none. */
+bool gd_kernels_are_partial(const gd_op *op, const char *device);
 /* Whether the device can run an elementwise op for a list of tensors in one call
  * (gd_dispatch_each). */
 bool gd_list_kernel_exists(const char *device);

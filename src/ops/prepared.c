@@ -1,8 +1,8 @@
 /* prepared.c - a cache of the results of kernels' `prepare`, by problem.
  *
- * The key is everything that `prepare` may read: kernel, device, options, and the dtype, shape,
- * strides and alignment of each operand. At most MAX_IDLE entries that nobody holds stay in the
- * cache; beyond that the least recently used is released.
+ * The key is everything that `prepare` may read: kernel, device, options, whether tf32 is allowed,
+ * and the dtype, shape, strides and alignment of each operand. At most MAX_IDLE entries that
+ * nobody holds stay in the cache; beyond that the least recently used is released.
  */
 #include <pthread.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "core/fork.h"
 #include "ops/launch.h"
 
-enum { HASH_SIZE = 1024, MAX_IDLE = 512, VIEW_WORDS = 3 + 2 * GD_MAX_RANK };
+enum { HASH_SIZE = 1024, MAX_IDLE = 512, HEAD_WORDS = 4, VIEW_WORDS = 1 + 2 * GD_MAX_RANK };
 
 struct gd_prepared {
     struct gd_prepared *chain;         /* next entry in the same slot of the hash table */
@@ -22,8 +22,8 @@ struct gd_prepared {
     size_t workspace_bytes;
     int refs;
     uint64_t hash;
-    size_t key_bytes;
-    char key[];
+    size_t key_words;
+    int64_t key[];
 };
 
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,44 +35,57 @@ static int n_idle;
 
 /* The largest power of two, up to 256, that divides the address. */
 static int64_t alignment_of(const void *address) {
-    const uintptr_t low = (uintptr_t)address & 255;
-    return low ? (int64_t)(low & -low) : 256;
+    const uintptr_t low = (uintptr_t)address | 256;
+    return (int64_t)(low & -low);
 }
 
-static int64_t *add_view_key(int64_t *at, const gd_view *v) {
-    *at++ = v->data ? alignment_of(v->data) : 0;
-    *at++ = v->dtype;
-    *at++ = v->rank;
+static inline int64_t *add_view_key(int64_t *at, const gd_view *v) {
+    const int64_t alignment = v->data ? alignment_of(v->data) : 0;
+    *at++ = alignment | (int64_t)v->dtype << 16 | (int64_t)v->rank << 32;
     for (int i = 0; i < v->rank; i++) *at++ = v->dims[i];
     for (int i = 0; i < v->rank; i++) *at++ = v->strides[i];
     return at;
 }
 
-static size_t max_key_bytes(const gd_kernel_call *call) {
-    const size_t options = (call->attrs ? call->op->attrs_size : 0) + 2 * sizeof(int64_t);
-    return (size_t)(call->n_in + call->n_out) * VIEW_WORDS * sizeof(int64_t) + options +
-           4 * sizeof(void *);
+static size_t option_bytes(const gd_kernel_call *call) {
+    return call->attrs ? call->op->attrs_size : 0;
 }
 
-static size_t make_key(const gd_kernel_call *call, char *key) {
-    int64_t *at = (int64_t *)(void *)key;
+static size_t max_key_words(const gd_kernel_call *call) {
+    return HEAD_WORDS + (size_t)(call->n_in + call->n_out) * VIEW_WORDS +
+           (option_bytes(call) + 7) / 8;
+}
+
+/* Returns the number of words. */
+static size_t make_key(const gd_kernel_call *call, int64_t *key) {
+    const size_t options = option_bytes(call);
+    int64_t *at = key;
     *at++ = (int64_t)(uintptr_t)call->kernel;
     *at++ = (int64_t)(uintptr_t)call->device;
     *at++ = (int64_t)(uintptr_t)call->op;
-    *at++ = call->n_in;
-    *at++ = call->each;
+    *at++ = (int64_t)call->each << 32 | call->n_in << 1 | call->tf32;
     for (int i = 0; i < call->n_in; i++) at = add_view_key(at, &call->in[i]);
     for (int i = 0; i < call->n_out; i++) at = add_view_key(at, &call->out[i]);
-    const size_t bytes = (size_t)((char *)at - key),
-                 options = call->attrs ? call->op->attrs_size : 0;
-    if (options) memcpy(at, call->attrs, options);
-    return bytes + options;
+    if (options) {
+        at[(options - 1) / 8] = 0; /* the last word may be filled in part */
+        memcpy(at, call->attrs, options);
+    }
+    return (size_t)(at - key) + (options + 7) / 8;
 }
 
-static uint64_t hash_key(const char *key, size_t bytes) {
-    uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < bytes; i++) h = (h ^ (unsigned char)key[i]) * 1099511628211u;
+static uint64_t hash_key(const int64_t *key, size_t words) {
+    uint64_t h = words;
+    for (size_t i = 0; i < words; i++) {
+        h = (h ^ (uint64_t)key[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
     return h;
+}
+
+static bool same_key(const int64_t *a, const int64_t *b, size_t words) {
+    for (size_t i = 0; i < words; i++)
+        if (a[i] != b[i]) return false;
+    return true;
 }
 
 /* --- entries ---------------------------------------------------------------------------------- */
@@ -108,18 +121,18 @@ static void free_entry(gd_prepared *p) {
     gd_free(p);
 }
 
-static gd_prepared *find_entry(const char *key, size_t bytes, uint64_t hash) {
+static gd_prepared *find_entry(const int64_t *key, size_t words, uint64_t hash) {
     for (gd_prepared *p = table[hash % HASH_SIZE]; p; p = p->chain)
-        if (p->hash == hash && p->key_bytes == bytes && memcmp(p->key, key, bytes) == 0) {
+        if (p->hash == hash && p->key_words == words && same_key(p->key, key, words)) {
             if (p->refs++ == 0) remove_idle(p);
             return p;
         }
     return NULL;
 }
 
-static gd_status make_entry(const gd_kernel_call *call, const char *key, size_t bytes,
+static gd_status make_entry(const gd_kernel_call *call, const int64_t *key, size_t words,
                             uint64_t hash, gd_prepared **made) {
-    gd_prepared *p = gd_calloc(1, sizeof *p + bytes);
+    gd_prepared *p = gd_calloc(1, sizeof *p + words * sizeof *key);
     if (!p) return gd_fail(GD_E_MEMORY, "no memory to prepare a kernel");
     gd_status status = call->kernel->prepare(call, &p->value, &p->workspace_bytes);
     if (status != GD_OK) {
@@ -130,25 +143,25 @@ static gd_status make_entry(const gd_kernel_call *call, const char *key, size_t 
     p->kernel = call->kernel;
     p->refs = 1;
     p->hash = hash;
-    p->key_bytes = bytes;
-    memcpy(p->key, key, bytes);
+    p->key_words = words;
+    memcpy(p->key, key, words * sizeof *key);
     *made = p;
     return GD_OK;
 }
 
 gd_status gd_prepared_get(gd_kernel_call *call, gd_prepared **prepared) {
-    _Alignas(8) char short_key[2048];
-    const size_t most = max_key_bytes(call);
-    char *key = most <= sizeof short_key ? short_key : gd_malloc(most);
+    int64_t short_key[256];
+    const size_t most = max_key_words(call);
+    int64_t *key = most <= 256 ? short_key : gd_malloc(most * sizeof *key);
     if (!key) return gd_fail(GD_E_MEMORY, "no memory to prepare a kernel");
-    const size_t bytes = make_key(call, key);
-    const uint64_t hash = hash_key(key, bytes);
+    const size_t words = make_key(call, key);
+    const uint64_t hash = hash_key(key, words);
     pthread_mutex_lock(&cache_lock);
-    gd_prepared *p = find_entry(key, bytes, hash);
+    gd_prepared *p = find_entry(key, words, hash);
     pthread_mutex_unlock(&cache_lock);
     gd_status status = GD_OK;
     if (!p) { /* not under the lock: prepare may compile. Two threads may both add an entry */
-        status = make_entry(call, key, bytes, hash, &p);
+        status = make_entry(call, key, words, hash, &p);
         if (status == GD_OK) {
             pthread_mutex_lock(&cache_lock);
             p->chain = table[hash % HASH_SIZE];

@@ -169,6 +169,14 @@ bool gd_kernel_exists(const gd_op *op, const char *device) {
            ((op->flags & GD_OP_VIEW) && op->infer);
 }
 
+bool gd_kernels_are_partial(const gd_op *op, const char *device) {
+    gd_table_init();
+    const gd_kernel_list *own = find_kernels(op->state->kernels, device);
+    for (int i = 0; own && i < own->count; i++)
+        if (!own->entries[i]->match) return false;
+    return own != NULL;
+}
+
 bool gd_list_kernel_exists(const char *device) {
     gd_table_init();
     return !reference_only && find_kernels(list_kernels, device);

@@ -43,6 +43,12 @@ static inline gd_cuda_call gd_cuda_call_of(const gd_kernel_call *call) {
     return (gd_cuda_call){gd_cuda_state_of(call->device)->word, call->number};
 }
 
+/* Whether f32 products of this call may compute in tf32: the program allows it, and the device's
+ * tensor cores support it. `prepare` may depend on it. */
+static inline bool gd_cuda_tf32(const gd_kernel_call *call) {
+    return call->tf32 && gd_cuda_state_of(call->device)->capability >= 80;
+}
+
 static inline long long gd_cuda_count(const gd_view *v) {
     long long count = 1;
     for (int i = 0; i < v->rank; i++) count *= v->dims[i];

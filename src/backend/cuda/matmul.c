@@ -1,8 +1,9 @@
-/* matmul.c - the product of matrices, for all dtypes and strides. It runs where no kernel of a
- * library of NVIDIA does. */
+/* matmul.c - matrix products for all dtypes and strides: matmul, linear and linear_relu. They run
+ * where no kernel of a library of NVIDIA does. */
 #include "backend/cuda/kernels/matmul.h"
 
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/product_tiled.h"
 #include "gradus/ops.h"
 
 static gd_cuda_kernel matmul_f32 = GD_CUDA_KERNEL("matmul", "gd_matmul_f32"),
@@ -54,7 +55,7 @@ static void divide_depth(gd_cuda_matmul *p) {
     if (p->chunk > 0) p->parts = (p->k + p->chunk - 1) / p->chunk; /* none is empty */
 }
 
-static gd_cuda_matmul plan_product(const gd_kernel_call *call) {
+static gd_cuda_matmul plan_matmul(const gd_kernel_call *call) {
     const gd_view *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
     const bool rows = a->rank > 1, columns = b->rank > 1;
     gd_cuda_matmul p = {.m = rows ? a->dims[a->rank - 2] : 1,
@@ -70,13 +71,42 @@ static gd_cuda_matmul plan_product(const gd_kernel_call *call) {
     return p;
 }
 
-/* --- the kernel ------------------------------------------------------------------------------- */
+/* x (..., m, k), the transpose of w (n, k), and a bias (n) or none. */
+static gd_cuda_matmul plan_linear(const gd_kernel_call *call) {
+    const gd_view *x = &call->in[0], *w = &call->in[1], *y = &call->out[0],
+                  *bias = call->n_in > 2 && call->in[2].data ? &call->in[2] : NULL;
+    const bool rows = x->rank > 1;
+    gd_cuda_matmul p = {.m = rows ? x->dims[x->rank - 2] : 1,
+                        .n = w->dims[0],
+                        .k = w->dims[1],
+                        .batches = 1,
+                        .batch_rank = rows ? x->rank - 2 : 0};
+    for (int d = 0; d < p.batch_rank; d++) p.batches *= p.batch_dims[d] = y->dims[d];
+    p.a = matrix_of(x, rows, true, p.batch_rank);
+    p.b = (gd_cuda_matrix){
+        .data = w->data, .dtype = (int)w->dtype, .row = w->strides[1], .column = w->strides[0]};
+    p.y = matrix_of(y, rows, true, p.batch_rank);
+    if (bias) {
+        p.bias = bias->data;
+        p.bias_dtype = (int)bias->dtype;
+        p.bias_stride = bias->strides[0];
+    }
+    divide_depth(&p);
+    return p;
+}
 
-static size_t matmul_workspace(const gd_kernel_call *call) {
-    const gd_cuda_matmul p = plan_product(call);
+static gd_cuda_matmul plan_linear_relu(const gd_kernel_call *call) {
+    gd_cuda_matmul p = plan_linear(call);
+    p.relu = 1;
+    return p;
+}
+
+/* --- the kernels ------------------------------------------------------------------------------ */
+
+static size_t partial_bytes(const gd_kernel_call *call, const gd_cuda_matmul *p) {
     const gd_dtype dtype = call->out[0].dtype;
     const size_t element = gd_cuda_is_float(dtype) && dtype != GD_F64 ? 4 : 8;
-    return p.parts > 1 ? (size_t)(p.parts * p.batches * p.m * p.n) * element : 0;
+    return p->parts > 1 ? (size_t)(p->parts * p->batches * p->m * p->n) * element : 0;
 }
 
 static gd_cuda_kernel *product_kernel(gd_dtype a, gd_dtype b, gd_dtype y) {
@@ -86,29 +116,41 @@ static gd_cuda_kernel *product_kernel(gd_dtype a, gd_dtype b, gd_dtype y) {
     return a == GD_F32 ? &matmul_f32 : a == GD_F16 ? &matmul_f16 : &matmul_bf16;
 }
 
-static gd_status run_matmul(gd_kernel_call *call) {
+static gd_status queue_product(gd_kernel_call *call, gd_cuda_matmul *p) {
     enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
     const gd_dtype dtype = call->out[0].dtype;
-    gd_cuda_matmul p = plan_product(call);
-    p.call = gd_cuda_call_of(call);
-    p.partials = call->workspace;
-    const long long blocks = count_tiles(&p) * p.parts;
+    p->call = gd_cuda_call_of(call);
+    p->partials = call->workspace;
+    const long long blocks = count_tiles(p) * p->parts;
     gd_status status =
         gd_cuda_launch(call->device, product_kernel(call->in[0].dtype, call->in[1].dtype, dtype),
-                       blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, &p);
-    if (status == GD_OK && p.parts > 1)
+                       blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, p);
+    if (status == GD_OK && p->parts > 1)
         status = gd_cuda_launch_each(call->device,
                                      dtype == GD_F64           ? &parts_f64
                                      : gd_cuda_is_float(dtype) ? &parts_f32
                                                                : &parts_i64,
-                                     p.batches * p.m * p.n, &p);
+                                     p->batches * p->m * p->n, p);
     return status;
 }
 
-GD_CUDA_ADD(matmul_kernel, {.op = "matmul",
-                            .variant = "tiled",
-                            .device = "cuda",
-                            .rank = 10,
-                            .flags = GD_KERNEL_CHECKED,
-                            .workspace = matmul_workspace,
-                            .run = run_matmul})
+#define TILED_PRODUCT(name)                                                  \
+    static size_t name##_workspace(const gd_kernel_call *call) {             \
+        const gd_cuda_matmul p = plan_##name(call);                          \
+        return partial_bytes(call, &p);                                      \
+    }                                                                        \
+    static gd_status run_##name(gd_kernel_call *call) {                      \
+        gd_cuda_matmul p = plan_##name(call);                                \
+        return queue_product(call, &p);                                      \
+    }                                                                        \
+    const gd_tiled_product gd_tiled_##name = {name##_workspace, run_##name}; \
+    GD_CUDA_ADD(name##_kernel, {.op = #name,                                 \
+                                .variant = "tiled",                          \
+                                .device = "cuda",                            \
+                                .rank = 10,                                  \
+                                .flags = GD_KERNEL_CHECKED,                  \
+                                .workspace = name##_workspace,               \
+                                .run = run_##name})
+TILED_PRODUCT(matmul)
+TILED_PRODUCT(linear)
+TILED_PRODUCT(linear_relu)

@@ -192,6 +192,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     plan->program = program;
     plan->device = device;
     plan->on_host = device->api->host_reads;
+    plan->tf32 = gd_this_thread.tf32;
     plan->guard = gd_guard_new();
     gd_status status = check_devices(program, device);
     if (status == GD_OK) status = run_passes(program, device, level);

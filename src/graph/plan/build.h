@@ -42,6 +42,7 @@ typedef struct gd_segment {
 struct gd_plan {
     gd_program *program;
     gd_device *device;
+    bool tf32;      /* gd_kernel_call.tf32 of all calls */
     bool on_host;   /* the device runs kernels in the calling thread (device->api->host_reads) */
     gd_view *views; /* data is filled in by each instance */
     gd_binding *bindings;

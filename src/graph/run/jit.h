@@ -1,7 +1,7 @@
 /* jit.h - the internals of a jit, shared by the jit*.c files.
  *
  * For each signature the function is traced to a graph of its own, with a session that runs it. A
- * signature is the caller's key, the inputs' devices, dtypes and shapes, the autocast setting,
+ * signature is the caller's key, the inputs' devices, dtypes and shapes, the settings of autocast and tf32,
  * which captured tensors require a gradient, which of them have one that the function reads, and C
  * values such as the modes of modules.
  *
@@ -27,7 +27,8 @@ typedef struct gd_jit_trace {
     gd_graph *graph;
     gd_session *session;
     int64_t key;
-    int autocast; /* the setting during the trace */
+    int autocast; /* the settings during the trace */
+    bool tf32;
     int n_in, n_out, n_leaves;
     uint64_t n_noise;      /* how many call numbers of the generator a call takes */
     gd_tensor **in, **out; /* symbols */

@@ -217,7 +217,10 @@ static gd_status run_backward(gd_jit_trace *t, gd_context *c) {
 }
 
 void gd_jit_backward(gd_context *c) {
+    const gd_jit_trace *t = c->user;
+    const bool tf32 = gd_allow_tf32(t->tf32);
     gd_status status = run_backward(c->user, c);
+    gd_allow_tf32(tf32);
     if (status == GD_OK) return;
     gd_error_record(status);
     for (int i = 0; i < c->n_in; i++)

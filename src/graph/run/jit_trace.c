@@ -162,6 +162,7 @@ gd_status gd_jit_trace_make(gd_jit *jit, gd_tensors inputs, gd_jit_trace **made)
     if (!t) return gd_no_memory(NULL, "for a jit");
     atomic_init(&t->refs, 1);
     t->autocast = gd_this_thread.autocast;
+    t->tf32 = gd_this_thread.tf32;
     t->guard = gd_guard_new();
     gd_work_init(&t->deriving);
     t->forked = (gd_forked){.in_child = trace_in_child};
@@ -201,7 +202,8 @@ bool gd_jit_trace_is_stale(const gd_jit_trace *t) {
 }
 
 bool gd_jit_trace_fits(const gd_jit_trace *t, gd_tensors inputs, int64_t key) {
-    if (t->key != key || t->autocast != gd_this_thread.autocast || t->n_in != inputs.count)
+    if (t->key != key || t->autocast != gd_this_thread.autocast || t->tf32 != gd_this_thread.tf32 ||
+        t->n_in != inputs.count)
         return false;
     for (int i = 0; i < t->graph->n_captured; i++) /* parameters may have been frozen or unfrozen */
         if (t->graph->captured[i].requires_grad != t->graph->captured[i].tensor->requires_grad)

@@ -57,6 +57,7 @@ static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
         k->each = c->step->each;
         k->kernel = c->kernel;
         k->device = plan->device;
+        k->tf32 = plan->tf32;
         k->workspace = c->workspace < 0 ? NULL : in->views[c->workspace].data;
         k->workspace_bytes = c->workspace_bytes;
         k->prepared = c->prepared ? gd_prepared_value(c->prepared) : NULL;

@@ -63,6 +63,7 @@ gd_session *gd_session_new_at(const char *site, gd_graph *graph, const gd_sessio
     s->graph = gd_retain(graph);
     s->device = o->device ? o->device : gd_default_device();
     s->level = o->level;
+    s->tf32 = o->tf32 < 0 ? gd_tf32_allowed() : o->tf32 > 0;
     s->most_plans = o->plans;
     s->memory_limit = (size_t)o->memory_limit;
     s->plans = plans;
@@ -140,7 +141,9 @@ gd_status gd_session_initialize(gd_session *s) {
     GD_TRY(gd_graph_refresh(s->graph));
     if (all_initialized(s)) return GD_OK;
     GD_TRY(gd_rwlock_take(&s->lock, true, &hold));
+    const bool tf32 = gd_allow_tf32(s->tf32);
     gd_status status = initialize_variables(s);
+    gd_allow_tf32(tf32);
     gd_rwlock_release(&hold);
     return status;
 }

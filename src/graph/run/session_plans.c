@@ -202,11 +202,13 @@ static gd_status query_plan(gd_session *s, gd_tensors feeds, gd_tensors fetches,
     gd_plan_use use;
     gd_device *device = gd_this_thread.device;
     gd_this_thread.device = s->device;
+    const bool tf32 = gd_allow_tf32(s->tf32);
     if (status == GD_OK) status = gd_graph_refresh(s->graph);
     if (status == GD_OK)
         status = gd_session_find_plan(s, (gd_tensors){symbols, n}, (gd_tensors){values, n}, fetches,
                                       &use);
     gd_this_thread.device = device;
+    gd_allow_tf32(tf32);
     if (status == GD_OK) {
         query(use.plan, arg);
         gd_session_leave_plan(&use);

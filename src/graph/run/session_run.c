@@ -231,6 +231,7 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
         const gd_tracing tracing = gd_tracing_off();
         gd_device *device = thread->device; /* a replay creates tensors on the session's */
         thread->device = s->device;
+        const bool tf32 = gd_allow_tf32(s->tf32);
         int grad = gd_no_grad_begin();
         gd_attempt attempt;
         gd_attempt_begin(&attempt);
@@ -238,6 +239,7 @@ gd_tensors gd_session_run_at(const char *site, gd_session *s, gd_tensors feeds, 
         status = gd_attempt_end(&attempt, status);
         gd_grad_mode_end(&grad);
         thread->device = device;
+        gd_allow_tf32(tf32);
         gd_tracing_on(tracing);
     }
     if (status == GD_OK) return (gd_tensors){results, fetches.count};

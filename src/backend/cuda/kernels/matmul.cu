@@ -53,16 +53,27 @@ static __device__ __forceinline__ unsigned long long multiply_add(unsigned long 
     return a * b + c; /* wraps */
 }
 
-/* Not inlined: a thread stores 16 elements. */
-static __device__ __noinline__ void store_sum(const gd_cuda_matrix &y, long long at, double sum) {
-    store_real(y.dtype, y.data, at, sum);
+/* Adds the bias to column j of a row and stores it. ReLU keeps NaN. Not inlined: a thread stores 16
+ * elements. */
+template <typename R>
+static __device__ __forceinline__ void store_float(const gd_cuda_matmul &p, long long at,
+                                                   long long j, R sum) {
+    if (p.bias) sum += (R)load_real(p.bias_dtype, p.bias, j * p.bias_stride);
+    store_real(p.y.dtype, p.y.data, at, p.relu && sum <= 0 ? (R)0 : sum);
 }
-static __device__ __noinline__ void store_sum(const gd_cuda_matrix &y, long long at, float sum) {
-    store_real(y.dtype, y.data, at, sum);
+static __device__ __noinline__ void store_sum(const gd_cuda_matmul &p, long long at, long long j,
+                                              double sum) {
+    store_float(p, at, j, sum);
 }
-static __device__ __noinline__ void store_sum(const gd_cuda_matrix &y, long long at,
+static __device__ __noinline__ void store_sum(const gd_cuda_matmul &p, long long at, long long j,
+                                              float sum) {
+    store_float(p, at, j, sum);
+}
+static __device__ __noinline__ void store_sum(const gd_cuda_matmul &p, long long at, long long j,
                                               unsigned long long sum) {
-    store_integer(y.dtype, y.data, at, (int64_t)sum);
+    if (p.bias)
+        sum += (unsigned long long)load_integer(p.bias_dtype, p.bias, j * p.bias_stride);
+    store_integer(p.y.dtype, p.y.data, at, p.relu && (int64_t)sum <= 0 ? 0 : (int64_t)sum);
 }
 
 static __device__ __noinline__ long long batch_offset(const gd_cuda_matmul &p,
@@ -145,7 +156,7 @@ static __device__ __forceinline__ void multiply_matrices(const gd_cuda_matmul &p
                 const long long at_i = i + row * EACH_SIDE + r, at_j = j + column + c * SIDE;
                 if (at_i >= p.m || at_j >= p.n) continue;
                 if (p.parts == 1)
-                    store_sum(p.y, to_y + at_i * p.y.row + at_j * p.y.column, total[r][c]);
+                    store_sum(p, to_y + at_i * p.y.row + at_j * p.y.column, at_j, total[r][c]);
                 else
                     ((C *)p.partials)[((part * p.batches + matrix) * p.m + at_i) * p.n + at_j] =
                         total[r][c];
@@ -162,7 +173,7 @@ static __device__ __forceinline__ void add_parts(const gd_cuda_matmul &p) {
         C sum = 0;
         for (long long part = 0; part < p.parts; part++)
             sum += ((const C *)p.partials)[part * count + e];
-        store_sum(p.y, batch_offset(p, p.y, matrix) + i * p.y.row + j * p.y.column, sum);
+        store_sum(p, batch_offset(p, p.y, matrix) + i * p.y.row + j * p.y.column, j, sum);
     }
 }
 
