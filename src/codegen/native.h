@@ -90,6 +90,14 @@ bool gd_native_is_sealed(const char *path);
 /* Gives a finished file another name (a hard link); replaces a file of that name. */
 bool gd_native_name(const char *path, const char *name);
 
+/* Code of another compiler in the same cache, in the file KEY.bin; `key` has 32 digits. The code
+ * that was stored under the key, to be released with gd_free; NULL: there is none, it is damaged,
+ * or there is no cache. */
+void *gd_native_load_code(const char *key, size_t *bytes);
+/* Stores code. False: there is no cache, or no space in it, which is harmless. Processes may store
+ * the same key at the same time. */
+bool gd_native_store_code(const char *key, const void *code, size_t bytes);
+
 /* Records that a file was used. */
 void gd_native_touch(const char *path);
 /* Removes the least recently used files of a full cache. */

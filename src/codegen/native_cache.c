@@ -190,6 +190,59 @@ bool gd_native_name(const char *path, const char *name) {
     return done;
 }
 
+/* --- code of other compilers ------------------------------------------------------------------ */
+
+static bool code_path(const char *key, char directory[GD_NATIVE_PATH],
+                      char file[GD_NATIVE_PATH + 64]) {
+    char why[GD_NATIVE_WHY];
+    if (strlen(key) != GD_NATIVE_KEY - 1 || !gd_native_directory(directory, GD_NATIVE_PATH, why))
+        return false;
+    snprintf(file, GD_NATIVE_PATH + 64, "%s/%s.bin", directory, key);
+    return true;
+}
+
+void *gd_native_load_code(const char *key, size_t *bytes) {
+    char directory[GD_NATIVE_PATH], file[GD_NATIVE_PATH + 64];
+    if (!code_path(key, directory, file)) return NULL;
+    char *text = read_file(file, bytes);
+    if (!text) return NULL;
+    const size_t code = *bytes > sizeof(seal) ? *bytes - sizeof(seal) : 0;
+    const seal s = seal_of(text, code);
+    if (code == 0 || memcmp(&s, text + code, sizeof s) != 0) {
+        gd_free(text);
+        return NULL;
+    }
+    gd_native_touch(file);
+    *bytes = code;
+    return text;
+}
+
+static bool write_bytes(int fd, const char *text, size_t bytes) {
+    while (bytes) {
+        const ssize_t put = write(fd, text, bytes);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return false;
+        text += put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
+/* Writes a temporary file, which then gets its name: readers see a complete file or none. */
+bool gd_native_store_code(const char *key, const void *code, size_t bytes) {
+    char directory[GD_NATIVE_PATH], file[GD_NATIVE_PATH + 64], fresh[GD_NATIVE_PATH + 64];
+    if (!code_path(key, directory, file)) return false;
+    snprintf(fresh, sizeof fresh, "%s/new-XXXXXX", directory);
+    const int fd = mkostemp(fresh, O_CLOEXEC);
+    if (fd < 0) return false;
+    const seal s = seal_of(code, bytes);
+    bool done = write_bytes(fd, code, bytes) && write_bytes(fd, (const char *)&s, sizeof s);
+    done = close(fd) == 0 && done && rename(fresh, file) == 0;
+    if (!done) unlink(fresh);
+    if (done) gd_native_trim(directory);
+    return done;
+}
+
 /* --- the size of the cache -------------------------------------------------------------------- */
 
 enum {
@@ -211,10 +264,11 @@ static int by_use(const void *a, const void *b) {
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* Whether it is the file name of a kernel: 32 digits and ".so". */
+/* Whether it is the file name of a kernel: 32 digits, and ".so" or ".bin". */
 static bool is_kernel_name(const char *name) {
     const size_t digits = strspn(name, "0123456789abcdef");
-    return digits == GD_NATIVE_KEY - 1 && strcmp(name + digits, ".so") == 0;
+    return digits == GD_NATIVE_KEY - 1 &&
+           (strcmp(name + digits, ".so") == 0 || strcmp(name + digits, ".bin") == 0);
 }
 
 static double cache_limit(void) {

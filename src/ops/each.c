@@ -107,7 +107,9 @@ static gd_status select_numbers(const gd_each *e, gd_device *device, gd_tensor *
     return GD_OK;
 }
 
-static gd_status call_all_entries(const gd_each *e, gd_device *device) {
+/* One call of the list kernel, or one for each entry if the kernel does not support the op. */
+static gd_status call_all_entries(const gd_each *e, const char *site, gd_device *device,
+                                  gd_tensor **results) {
     gd_tensor *numbers[GD_EACH_INPUTS];
     GD_TRY(select_numbers(e, device, numbers));
     const gd_op *op = e->op->base ? e->op->base : e->op;
@@ -119,11 +121,15 @@ static gd_status call_all_entries(const gd_each *e, gd_device *device) {
     k.each = e->count;
     for (int i = 0; i < e->count * width; i++) {
         gd_view_set(&views[i], e->in[i]);
-        if (!is_written(e->op, i % width)) continue;
-        *out++ = views[i];
-        atomic_fetch_add(&e->in[i]->storage->version, 1);
+        if (is_written(e->op, i % width)) *out++ = views[i];
     }
     for (int i = 0; i < e->n_numbers; i++) gd_view_set(&views[e->count * width + i], numbers[i]);
+    k.op = op;
+    k.device = device;
+    if (!gd_kernel_select(op, &k, device->api->kind)) return call_each_entry(e, site, results);
+    for (int i = 0; i < e->count * width; i++)
+        if (is_written(e->op, i % width)) atomic_fetch_add(&e->in[i]->storage->version, 1);
+    for (int i = 0; results && i < e->count; i++) results[i] = e->in[i * width];
     return gd_run_kernel(op, &k, device);
 }
 
@@ -137,7 +143,5 @@ gd_status gd_dispatch_each(const gd_each *e, const char *site, gd_tensor **out) 
     GD_TRY(gd_attrs_check(e->op, e->attrs));
     if (check_entries(e) != GD_OK)
         return call_each_entry(e, site, out); /* fails again, with a message about the entry */
-    GD_TRY(call_all_entries(e, device));
-    for (int i = 0; out && i < e->count; i++) out[i] = e->in[i * inputs_per_entry(e)];
-    return GD_OK;
+    return call_all_entries(e, site, device, out);
 }

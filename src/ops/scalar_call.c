@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "codegen/record.h"
 #include "ops/call.h"
 #include "ops/fused.h"
 #include "ops/infer.h"
@@ -178,13 +179,8 @@ static void set_params(const gd_kernel_call *call, gd_scalar_args *a) {
         memcpy(a->params + f->n_scalars, o->constants, sizeof *a->params * (size_t)f->n_constants);
         return;
     }
-    if (is_reduction(op)) return; /* no parameters */
-    gd_dtype in[GD_SOURCE_INPUTS];
-    for (int i = 0; i < call->n_in; i++) in[i] = call->in[i].dtype;
-    const gd_dtype out = call->out[skipped_outputs(op, call->n_out)].dtype,
-                   type = gd_op_compute_dtype(op, in, call->n_in, out);
-    for (int i = 0; i < op->n_attrs && call->attrs; i++)
-        a->params[i] = gd_attr_param(&op->attrs[i], call->attrs, type);
+    if (!is_reduction(op)) /* reductions have no parameters */
+        gd_scalar_params(call, gd_scalar_compute_dtype(call), a->params);
 }
 
 /* Whether result i has one element for each call of the kernel instead of one for each element. */
@@ -238,4 +234,55 @@ size_t gd_scalar_kept_bytes(const gd_kernel_call *call, const gd_scalar_args *a,
     if (!f || !f->rows) return 0;
     return (size_t)f->rows->n_kept * (size_t)kept_rows * (size_t)a->inner_count *
            gd_dtype_size(f->type);
+}
+
+/* --- calls that fill their own arguments ------------------------------------------------------ */
+
+bool gd_scalar_expression(const gd_op *op, gd_op_expression *e) {
+    if (!op->ir) return false;
+    *e = (gd_op_expression){.ir = op->ir,
+                            .hash = gd_ir_hash(op->ir),
+                            .n_tensors = op->fusion ? op->fusion->n_tensors : op->n_inputs,
+                            .n_scalars = op->fusion ? op->fusion->n_scalars : 0,
+                            .is_fused = op->fusion != NULL};
+    return true;
+}
+
+int gd_scalar_skipped_outputs(const gd_kernel_call *call) {
+    return call->each ? 0 : skipped_outputs(call->op, call->n_out);
+}
+
+gd_dtype gd_scalar_compute_dtype(const gd_kernel_call *call) {
+    gd_dtype in[GD_SOURCE_INPUTS];
+    int n = call->n_in, numbers = 0, width = n;
+    if (call->each) { /* the tensors of the first entry, then the numbers (ops/call.h) */
+        n = call->op->n_inputs;
+        width = call->each > 1 ? (call->n_in - n) / (call->each - 1) : n;
+        numbers = call->n_in - (n - width);
+    }
+    for (int i = 0; i < n; i++) in[i] = call->in[i < width ? i : numbers + i - width].dtype;
+    return gd_op_compute_dtype(call->op, in, n, call->out[gd_scalar_skipped_outputs(call)].dtype);
+}
+
+void gd_scalar_params(const gd_kernel_call *call, gd_dtype type, gd_param *params) {
+    const gd_op *op = call->op;
+    if (op->fusion) {
+        const gd_fused_options *o = call->attrs;
+        memcpy(params + op->fusion->n_scalars, o->constants,
+               sizeof *params * (size_t)op->fusion->n_constants);
+        return;
+    }
+    for (int i = 0; i < op->n_attrs && call->attrs; i++)
+        params[i] = gd_attr_param(&op->attrs[i], call->attrs, type);
+}
+
+int gd_scalar_dims(const gd_kernel_call *call, const int64_t **dims) {
+    if (call->op->fusion) {
+        const gd_fused_options *o = call->attrs;
+        *dims = o->dims;
+        return o->rank;
+    }
+    const gd_view *out = &call->out[gd_scalar_skipped_outputs(call)];
+    *dims = out->dims;
+    return out->rank;
 }

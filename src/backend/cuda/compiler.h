@@ -1,14 +1,33 @@
-/* compiler.h - kernels that are compiled at run time, by NVRTC. */
+/* compiler.h - kernels that are compiled at run time, by NVRTC.
+ *
+ * Compiled code is kept in the library's cache on disk (codegen/native.h), by a hash of the source,
+ * the options, the architecture and the NVRTC library. NVRTC is loaded only if a kernel is not in
+ * the cache.
+ */
 #ifndef GRADUS_CUDA_COMPILER_H
 #define GRADUS_CUDA_COMPILER_H
 
 #include "backend/cuda/state.h"
 
-/* Whether NVRTC can be loaded. It is looked for at the first call. */
+/* Whether there is an NVRTC library. */
 bool gd_cuda_has_compiler(void);
 
-/* The function `name` of a source text, compiled for the device. Equal texts are compiled once;
- * functions stay loaded. NULL, with the failure set, if it cannot be compiled. */
-CUfunction gd_cuda_compile(gd_device *d, const char *source, const char *name);
+/* A source text with one kernel, and its function. */
+typedef struct gd_cuda_program {
+    char *source;
+    const char *name;
+    CUfunction function; /* NULL: it cannot be compiled */
+} gd_cuda_program;
+
+/* Sets the functions of all programs for the device. Those that are not in the cache are compiled
+ * at the same time, by several threads. Equal texts are compiled once; functions stay loaded. If
+ * any cannot be compiled, it returns the failure of the first one. */
+gd_status gd_cuda_compile(gd_device *d, gd_cuda_program *programs, int n);
+
+/* The function of a source text that was compiled before; NULL: none. */
+CUfunction gd_cuda_find_compiled(gd_device *d, const char *source);
+
+/* For tests: the number of texts that NVRTC has compiled, and whether it is loaded. */
+int gd_cuda_compile_count(void);
 
 #endif

@@ -1,52 +1,113 @@
-/* elementwise.c - elementwise and fused ops: kernels printed from their expressions (fusion.h). */
+/* elementwise.c - elementwise and fused ops.
+ *
+ * The build has compiled kernels for all ops of the library and their gradients. Fused ops, and ops
+ * that the program defines, have kernels that are compiled for the dtypes of a call.
+ */
+#include <string.h>
+
+#include "backend/cuda/expression.h"
 #include "backend/cuda/fusion.h"
-#include "backend/cuda/kernels.h"
 
-/* --- the kernel ------------------------------------------------------------------------------- */
+/* --- kernels of the build --------------------------------------------------------------------- */
 
-static bool match_expression(const gd_kernel_call *call) {
-    gd_kernel_source source;
-    return gd_cuda_host->codegen->source_of_call(call, &source);
+static bool match_built(const gd_kernel_call *call) {
+    const gd_cuda_op *x = gd_cuda_op_of(call->op);
+    return x && x->built &&
+           (x->built->types >> gd_cuda_type_index(gd_cuda_host->codegen->compute_dtype(call)) & 1);
 }
 
-static gd_status prepare_expression(const gd_kernel_call *call, void **prepared,
-                                    size_t *workspace) {
+static gd_status run_built(gd_kernel_call *call) {
+    gd_cuda_op *x = gd_cuda_op_of(call->op);
+    gd_cuda_arguments a;
+    gd_cuda_fill_arguments(call, x, true, &a);
+    return a.variant == GD_CUDA_VECTORS
+               ? gd_cuda_launch(call->device, &x->vectors, a.blocks, GD_CUDA_EXPRESSION_THREADS,
+                                &a.vectors)
+               : gd_cuda_launch(call->device, &x->elements[gd_cuda_type_index(a.type)], a.blocks,
+                                GD_CUDA_EXPRESSION_THREADS, &a.elements);
+}
+
+GD_CUDA_ADD(built_kernel, {.op = "elementwise",
+                           .variant = "built",
+                           .device = "cuda",
+                           .rank = 30,
+                           .flags = GD_KERNEL_CHECKED,
+                           .match = match_built,
+                           .run = run_built})
+
+/* --- kernels that are compiled for a call ----------------------------------------------------- */
+
+/* The functions for vectors and elements; NULL: not compiled yet. */
+typedef struct compiled_functions {
+    CUfunction functions[2];
+} compiled_functions;
+
+static bool match_compiled(const gd_kernel_call *call) {
     gd_kernel_source source;
-    gd_scalar_args args;
+    return call->n_in + call->n_out <= GD_SOURCE_INPUTS + GD_SOURCE_OUTPUTS &&
+           gd_cuda_host->codegen->source_of_call(call, &source) && !source.rows &&
+           !source.reduces && gd_cuda_op_of(call->op);
+}
+
+static gd_status compile_variant(const gd_kernel_call *call, gd_cuda_variant variant,
+                                 compiled_functions *f) {
+    gd_kernel_source source;
+    if (f->functions[variant]) return GD_OK;
     if (!gd_cuda_host->codegen->source_of_call(call, &source))
         return gd_cuda_host->fail(GD_E_UNSUPPORTED, "%s has too many operands for %s",
                                   gd_cuda_host->op_name(call->op), call->device->name);
-    CUfunction function = gd_cuda_compile_source(call->device, &source);
-    if (!function) return GD_E_DEVICE;
-    gd_cuda_host->codegen->args_of_call(call, &args);
-    *prepared = function;
-    *workspace = gd_cuda_host->codegen->kept_bytes(call, &args, args.count);
-    return GD_OK;
+    return gd_cuda_compile_variant(call->device, &source, variant, &f->functions[variant]);
 }
 
-static gd_status run_expression(gd_kernel_call *call) {
-    enum { THREADS = 256 };
-    gd_cuda_state *s = gd_cuda_state_of(call->device);
-    gd_scalar_args args;
-    gd_cuda_host->codegen->args_of_call(call, &args);
-    args.kept = call->workspace;
-    args.kept_rows = args.count;
-    if (args.count == 0) return GD_OK;
-    const void *word = s->word;
-    void *parameters[] = {&args, &word};
-    gd_status status = gd_cuda_enter_context(call->device);
+/* The variant for a call whose operands are aligned. The addresses of a plan's operands are not
+ * known when it is prepared, but most are aligned. */
+static gd_cuda_variant usual_variant(const gd_kernel_call *call) {
+    gd_view views[GD_SOURCE_INPUTS + GD_SOURCE_OUTPUTS];
+    gd_kernel_call aligned = *call;
+    gd_cuda_arguments a;
+    memcpy(views, call->in, (size_t)call->n_in * sizeof *views);
+    memcpy(views + call->n_in, call->out, (size_t)call->n_out * sizeof *views);
+    for (int i = 0; i < call->n_in + call->n_out; i++)
+        if (views[i].data) views[i].data = (void *)(uintptr_t)256;
+    aligned.in = views;
+    aligned.out = views + call->n_in;
+    gd_cuda_fill_arguments(&aligned, gd_cuda_op_of(call->op), false, &a);
+    return a.variant;
+}
+
+static gd_status prepare_compiled(const gd_kernel_call *call, void **prepared, size_t *workspace) {
+    compiled_functions *f = gd_cuda_host->allocate(sizeof *f);
+    *workspace = 0;
+    if (!f) return gd_cuda_host->fail(GD_E_MEMORY, "no memory for the kernel of a call");
+    memset(f, 0, sizeof *f);
+    gd_status status = compile_variant(call, usual_variant(call), f);
+    if (status == GD_OK) *prepared = f;
+    else gd_cuda_host->release(f);
+    return status;
+}
+
+static gd_status run_compiled(gd_kernel_call *call) {
+    compiled_functions *f = call->prepared;
+    gd_cuda_arguments a;
+    gd_cuda_fill_arguments(call, gd_cuda_op_of(call->op), false, &a);
+    gd_status status = compile_variant(call, a.variant, f);
     if (status != GD_OK) return status;
-    GD_CUDA_TRY(call->device,
-                cuLaunchKernel((CUfunction)call->prepared,
-                               (unsigned)((args.count + THREADS - 1) / THREADS), 1, 1, THREADS, 1,
-                               1, 0, s->streams[GD_QUEUE_COMPUTE], parameters, NULL));
-    return GD_OK;
+    const void *arguments =
+        a.variant == GD_CUDA_VECTORS ? (const void *)&a.vectors : (const void *)&a.elements;
+    return gd_cuda_launch_function(call->device, f->functions[a.variant], a.blocks, arguments);
 }
 
-#define EXPRESSION_KERNEL(name)                                                       \
-    {                                                                                 \
-        .op = name, .variant = "expression", .device = "cuda", .rank = 20,            \
-        .flags = GD_KERNEL_CHECKED, .match = match_expression, .run = run_expression, \
-        .prepare = prepare_expression                                                 \
-    }
-GD_CUDA_ADD(elementwise_kernel, EXPRESSION_KERNEL("elementwise"))
+static void release_compiled(gd_device *d, void *prepared) {
+    (void)d;
+    gd_cuda_host->release(prepared);
+}
+
+GD_CUDA_ADD(compiled_kernel, {.op = "elementwise",
+                              .variant = "compiled",
+                              .device = "cuda",
+                              .rank = 20,
+                              .flags = GD_KERNEL_CHECKED,
+                              .match = match_compiled,
+                              .run = run_compiled,
+                              .prepare = prepare_compiled,
+                              .release = release_compiled})

@@ -1,65 +1,74 @@
-/* fusion.c - the CUDA dialect, and what plans may fuse.
+/* fusion.c - what plans may fuse, and kernels that NVRTC compiles: those of fused ops and of ops
+ * that a program defines.
  *
- * The library prints a kernel in this backend's dialect, NVRTC compiles it for the dtypes of the
- * call, and each thread computes one element.
+ * The library prints them (codegen/dialect_cuda.h). They use the loops of the build's kernels
+ * (kernels/expression.cuh), compiled for the dtypes of the call. A plan's kernels are compiled
+ * together, for vectors; those for other strides when a call needs them.
  */
 #include "backend/cuda/fusion.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cuda/compiler.h"
+#include "backend/cuda/expression.h"
 #include "backend/cuda/fused_reduction.h"
-#include "backend/cuda/kernels.h"
 
-/* --- the dialect ------------------------------------------------------------------------------ */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
-static gd_dialect dialect; /* the scalar one with another head */
-static gd_fusion_rules rules;
+static gd_dialect dialect; /* the library's, with reductions */
 static const char kernel_name[] = "gd_expression";
+extern const char gd_cuda_expression_text[]; /* kernels/expression.cuh, from the build */
 
-static const char head[] =
-    "extern \"C\" __global__ void __launch_bounds__(256) %s(\n"
-    "        const __grid_constant__ gd_scalar_args args, const gd_word *word) {\n"
-    "    if (word->number) return;\n"
-    "    const gd_scalar_args *a = &args;\n"
-    "    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;\n"
-    "    if (i >= a->count) return;\n";
-
-static const char prelude_begin[] = "#define inline __device__ __forceinline__\n",
-                  prelude_end[] = "#undef inline\nstruct gd_word { unsigned long long number; };\n";
-
-/* The source text of a kernel, to be freed by the caller; NULL: no memory. */
-static char *print_source(const gd_kernel_source *source) {
+/* The source text of a kernel, to be freed by the caller; NULL: no memory, or there is no such
+ * kernel. */
+static char *print_source(const gd_kernel_source *source, gd_cuda_variant variant) {
+    const gd_codegen_api *api = gd_cuda_host->codegen;
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     if (!out) return NULL;
-    fputs(prelude_begin, out);
-    fputs(gd_cuda_host->codegen->scalar_prelude, out);
-    fputs(prelude_end, out);
-    const bool printed = gd_cuda_host->codegen->print_kernel(out, &dialect, source, kernel_name);
+    fputs("#define inline __device__ __forceinline__\n", out);
+    fputs(api->scalar_prelude, out);
+    fputs("#undef inline\n", out);
+    bool printed = true;
+    if (source->reduces || source->rows) {
+        fputs("struct gd_word { unsigned long long number; };\n", out);
+        printed = api->print_kernel(out, &dialect, source, kernel_name);
+    } else {
+        fputs(gd_cuda_expression_text, out);
+        api->print_cuda_expression(out, source, "expression", variant == GD_CUDA_LIST);
+        api->print_cuda_kernel(out, variant, "expression", kernel_name);
+    }
     if (fclose(out) == 0 && printed) return text;
     free(text);
     return NULL;
 }
 
+gd_status gd_cuda_compile_variant(gd_device *d, const gd_kernel_source *source,
+                                  gd_cuda_variant variant, CUfunction *function) {
+    gd_cuda_program program = {.source = print_source(source, variant), .name = kernel_name};
+    if (!program.source)
+        return gd_cuda_host->fail(GD_E_MEMORY, "no memory for the source of a kernel");
+    gd_status status = gd_cuda_compile(d, &program, 1);
+    free(program.source);
+    *function = program.function;
+    return status;
+}
+
 CUfunction gd_cuda_compile_source(gd_device *d, const gd_kernel_source *source) {
-    char *text = print_source(source);
-    if (!text) {
-        gd_cuda_host->fail(GD_E_MEMORY, "no memory for the source of a kernel");
-        return NULL;
-    }
-    CUfunction function = gd_cuda_compile(d, text, kernel_name);
-    free(text);
-    return function;
+    CUfunction function = NULL;
+    return gd_cuda_compile_variant(d, source, GD_CUDA_VECTORS, &function) == GD_OK ? function
+                                                                                   : NULL;
 }
 
 /* --- what plans may fuse ---------------------------------------------------------------------- */
 
 static bool has_own_kernel(gd_device *d, const gd_op *op) {
-    (void)d, (void)op;
-    return false;
+    (void)d;
+    const gd_cuda_op *x = gd_cuda_op_of(op);
+    return x && x->built;
 }
 static bool is_compiler_ready(gd_device *d) {
     (void)d;
@@ -69,24 +78,39 @@ static bool is_worth_compiling(gd_device *d, int64_t elements) {
     (void)d;
     return elements > 0;
 }
-static bool has_kernel(gd_device *d, const gd_fusion_request *request) {
+
+/* The text of a request's kernel; NULL: it has none. */
+static char *print_request(const gd_fusion_request *request) {
     gd_kernel_source source;
-    return gd_cuda_host->codegen->source_of_request(request, &source) &&
-           gd_cuda_compile_source(d, &source);
+    return gd_cuda_host->codegen->source_of_request(request, &source)
+               ? print_source(&source, GD_CUDA_VECTORS)
+               : NULL;
 }
+
+static bool has_kernel(gd_device *d, const gd_fusion_request *request) {
+    char *text = print_request(request);
+    const bool found = text && gd_cuda_find_compiled(d, text);
+    free(text);
+    return found;
+}
+
+/* Failures are not reported: has_kernel is false for a request that could not be compiled. */
 static void compile_requests(gd_device *d, const gd_fusion_request *requests, int n) {
-    for (int i = 0; i < n; i++) has_kernel(d, &requests[i]);
+    gd_cuda_program *programs = gd_cuda_host->allocate((size_t)(n + 1) * sizeof *programs);
+    int count = 0;
+    for (int i = 0; i < n && programs; i++) {
+        char *text = print_request(&requests[i]);
+        if (text) programs[count++] = (gd_cuda_program){.source = text, .name = kernel_name};
+    }
+    if (count) gd_cuda_compile(d, programs, count);
+    for (int i = 0; i < count; i++) free(programs[i].source);
+    gd_cuda_host->release(programs);
 }
 
 const gd_fusion_rules *gd_cuda_fusion_rules(void) {
-    dialect = *gd_cuda_host->codegen->scalar;
-    dialect.name = "cuda";
-    dialect.head = head;
+    static gd_fusion_rules rules;
+    dialect = *gd_cuda_host->codegen->cuda;
     dialect.reduction = gd_cuda_print_reduction;
-    dialect.nan[0] = "__int_as_float(0x7fc00000)";
-    dialect.nan[1] = "__longlong_as_double(0x7ff8000000000000ll)";
-    dialect.infinity[0] = "__int_as_float(0x7f800000)";
-    dialect.infinity[1] = "__longlong_as_double(0x7ff0000000000000ll)";
     rules = (gd_fusion_rules){.dialect = &dialect,
                               .max_tensors = 12,
                               .max_params = 16,

@@ -1,4 +1,4 @@
-/* fusion.h - what plans may fuse for CUDA devices, and the kernels of fused ops. */
+/* fusion.h - what plans may fuse for CUDA devices, and kernels that are compiled at run time. */
 #ifndef GRADUS_CUDA_FUSION_H
 #define GRADUS_CUDA_FUSION_H
 
@@ -10,7 +10,9 @@
 const gd_fusion_rules *gd_cuda_fusion_rules(void);
 
 /* The kernel of a source, printed and compiled at first use; NULL, with the failure set, if it
- * cannot be compiled. */
+ * cannot be compiled. An elementwise op has several variants, of which it is GD_CUDA_VECTORS. */
 CUfunction gd_cuda_compile_source(gd_device *d, const gd_kernel_source *source);
+gd_status gd_cuda_compile_variant(gd_device *d, const gd_kernel_source *source,
+                                  gd_cuda_variant variant, CUfunction *function);
 
 #endif

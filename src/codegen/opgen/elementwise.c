@@ -12,30 +12,26 @@
 #include "codegen/dialect.h"
 #include "codegen/opgen/opgen.h"
 
-enum { SHARDS = 12, MAX_ENTRIES = 4000 };
+enum { SHARDS = 12 };
 
-typedef struct {
-    uint64_t hash;
-    gd_ir ir;
-    gd_ir_node *nodes;
-    char label[120]; /* for a comment */
-} kernel_entry;
+kernel_entry *entries[MAX_ENTRIES];
+int n_entries;
 
-static kernel_entry *entries[MAX_ENTRIES];
-static int n_entries;
-
-static void add_entry(const gd_ir *ir, const gd_ir_node *nodes, const char *label) {
+/* `o` is NULL for a primitive. */
+static kernel_entry *add_entry(const op *o, const gd_ir *ir, const gd_ir_node *nodes,
+                               const char *label) {
     uint64_t hash = gd_ir_hash(ir);
     for (int i = 0; i < n_entries; i++)
-        if (entries[i]->hash == hash) return;
+        if (entries[i]->hash == hash) return entries[i];
     kernel_entry *e = calloc(1, sizeof *e);
     e->hash = hash;
+    e->op = o;
     e->nodes = malloc(sizeof *nodes * GD_IR_MAX_NODES);
     memcpy(e->nodes, nodes, sizeof *nodes * GD_IR_MAX_NODES);
     e->ir = *ir;
     e->ir.nodes = e->nodes;
     snprintf(e->label, sizeof e->label, "%s", label);
-    entries[n_entries++] = e;
+    return entries[n_entries++] = e;
 }
 
 static void add_op_entries(op *o) {
@@ -46,9 +42,10 @@ static void add_op_entries(op *o) {
     int used[4 * GD_RECORD_MAX];
     memset(nodes, 0, sizeof nodes);
     if (!gd_record_forward(r, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
-    add_entry(&ir, nodes, r->name);
+    kernel_entry *e = add_entry(o, &ir, nodes, r->name);
     bool writes = false;
     for (int i = 0; i < r->n_inputs; i++) writes |= r->inputs[i].mutated;
+    e->for_lists |= writes || r->inplace_too;
     if (writes) {
         gd_ir forward = ir;
         gd_ir_node forward_nodes[GD_IR_MAX_NODES];
@@ -57,14 +54,14 @@ static void add_op_entries(op *o) {
         if (!gd_ir_unless(&forward, r->inputs, r->n_inputs, &ir, nodes))
             die(o->source->path, o->line, "the expressions are too long for the form with `skip`");
         snprintf(label, sizeof label, "%s, unless", r->name);
-        add_entry(&ir, nodes, label);
+        add_entry(o, &ir, nodes, label)->for_lists = true;
     }
     for (int i = 0; i < r->n_inputs; i++) {
         if (!gd_record_gradient(r, i, &ir, nodes)) die(o->source->path, o->line, "%s", r->error);
         if (ir.nodes[ir.output[0]].code < GD_IR_PRIM) continue; /* zero, or passes through */
         gd_ir_compact(&ir, nodes, used);
         snprintf(label, sizeof label, "gradient of %s by %s", r->name, r->inputs[i].name);
-        add_entry(&ir, nodes, label);
+        add_entry(o, &ir, nodes, label);
     }
 }
 
@@ -78,20 +75,17 @@ static void add_prim_entry(int prim) {
     gd_ir ir = gd_ir_finish(&b, &node, 1, nodes);
     char label[120];
     snprintf(label, sizeof label, "primitive %s", gd_prims[prim].name);
-    add_entry(&ir, nodes, label);
+    add_entry(NULL, &ir, nodes, label);
 }
 
-static const struct {
-    const char *type;
-    unsigned need;
-} types[4] = {
+const kernel_type kernel_types[4] = {
     {"f32", GD_PRIM_FLOAT}, {"f64", GD_PRIM_FLOAT}, {"i32", GD_PRIM_INT}, {"i64", GD_PRIM_INT}};
 
 static void print_kernel(FILE *out, const kernel_entry *e, int t) {
     char name[40];
-    snprintf(name, sizeof name, "k_%016llx_%s", (unsigned long long)e->hash, types[t].type);
+    snprintf(name, sizeof name, "k_%016llx_%s", (unsigned long long)e->hash, kernel_types[t].type);
     fprintf(out, "/* %s */\nstatic ", e->label);
-    const gd_kernel_source expression = {.ir = &e->ir, .type = types[t].type};
+    const gd_kernel_source expression = {.ir = &e->ir, .type = kernel_types[t].type};
     gd_print_kernel(out, &gd_dialect_vector, &expression, name);
     fputs("\n", out);
 }
@@ -112,7 +106,8 @@ static void print_shard(int shard) {
     for (int i = 0; i < n_entries; i++) {
         if ((int)(entries[i]->hash % SHARDS) != shard) continue;
         for (int t = 0; t < 4; t++)
-            if (gd_ir_types(&entries[i]->ir) & types[t].need) print_kernel(out, entries[i], t);
+            if (gd_ir_types(&entries[i]->ir) & kernel_types[t].need)
+                print_kernel(out, entries[i], t);
     }
     fprintf(out, "const gd_ew_kernel GD_ISA_FN(gd_ew_shard_%d)[] = {\n", shard);
     for (int i = 0; i < n_entries; i++) {
@@ -120,9 +115,9 @@ static void print_shard(int shard) {
         if ((int)(e->hash % SHARDS) != shard) continue;
         fprintf(out, "    {0x%016llxu, {", (unsigned long long)e->hash);
         for (int t = 0; t < 4; t++) {
-            if (gd_ir_types(&e->ir) & types[t].need)
+            if (gd_ir_types(&e->ir) & kernel_types[t].need)
                 fprintf(out, "%sk_%016llx_%s", t ? ", " : "", (unsigned long long)e->hash,
-                        types[t].type);
+                        kernel_types[t].type);
             else fprintf(out, "%sNULL", t ? ", " : "");
         }
         fputs("}},\n", out);
@@ -166,4 +161,5 @@ void write_elementwise(void) {
           "    return shard && low < count && shard[low].hash == hash ? &shard[low] : NULL;\n}\n",
           out);
     finish_output();
+    write_cuda_kernels();
 }

@@ -17,6 +17,7 @@
  *     STEM.gen.h        the records of one source file as data, which it includes at its end
  *     op_table.c        the table of all records
  *     ew_N.isa.c        kernels of elementwise ops and their gradients; ew_table.isa.c: a table
+ *     expression_N.cu   the same kernels for the CUDA backend; expression_table.c: a table
  *     ops.md            the reference page
  *     gradus/KINDs.h    the constructors of layers, optimizers ...; KINDs.md: their reference pages
  *     maker_calls.c     the functions behind the constructors, and the table of their records
@@ -80,6 +81,29 @@ void write_records(void);
 void write_elementwise(void);
 void write_page(void);
 void write_counts(void);
+
+/* An expression that gets kernels (elementwise.c): that of an op, of a gradient or of a primitive.
+ * Sorted by hash. */
+typedef struct kernel_entry {
+    uint64_t hash;
+    gd_ir ir;
+    gd_ir_node *nodes;
+    const op *op;    /* the first op with this expression; NULL: a primitive */
+    bool for_lists;  /* the op can write its inputs, so it is called for lists of tensors */
+    char label[120]; /* for a comment */
+} kernel_entry;
+enum { MAX_ENTRIES = 4000 };
+extern kernel_entry *entries[MAX_ENTRIES];
+extern int n_entries;
+
+/* The compute types, and the primitives' types (GD_PRIM_FLOAT or GD_PRIM_INT) that they need. */
+typedef struct kernel_type {
+    const char *type;
+    unsigned need;
+} kernel_type;
+extern const kernel_type kernel_types[4];
+
+void write_cuda_kernels(void);
 
 /* The functions NAME_RULE of an op; ends with NULL. */
 extern const char *const op_rules[];
