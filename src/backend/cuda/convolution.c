@@ -1,6 +1,7 @@
 /* convolution.c - see convolution.h. Kernels for all floats, strides and options. */
 #include "backend/cuda/convolution.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/kernels/convolution.h"
@@ -78,10 +79,9 @@ gd_cuda_conv_problem gd_cuda_conv_problem_of(const gd_kernel_call *call) {
 /* --- the product ------------------------------------------------------------------------------ */
 
 enum {
-    TILE = GD_CUDA_CONV_TILE,
+    COLUMNS = GD_CUDA_CONV_COLUMNS,
     DEPTH = GD_CUDA_CONV_DEPTH,
-    THREADS = GD_CUDA_CONV_THREADS,
-    ENOUGH_TILES = 264, /* to keep a device busy */
+    ENOUGH_TILES = 396, /* to keep a device busy */
     LEAST_CHUNK = 128,  /* of k, in one part */
 };
 
@@ -188,13 +188,22 @@ static void set_weight_product(const gd_cuda_conv_problem *q, gd_cuda_conv *p) {
     copy_axes(p->out_axis, q->w.strides + 2);
 }
 
-static long long count_tiles(const gd_cuda_conv *p) {
-    return (p->m + TILE - 1) / TILE * ((p->n + TILE - 1) / TILE) * p->groups;
+/* Rows of the product that a block computes. Few rows waste less of a block. */
+static int block_rows(const gd_cuda_conv *p) {
+    if (p->any) return GD_CUDA_CONV_ROWS;
+    const long long rest = p->m % GD_CUDA_CONV_ROWS;
+    return rest > 0 && rest <= GD_CUDA_CONV_FEW_ROWS && p->m < 2 * GD_CUDA_CONV_ROWS
+               ? GD_CUDA_CONV_FEW_ROWS
+               : GD_CUDA_CONV_ROWS;
+}
+
+static long long count_tiles(const gd_cuda_conv *p, int rows) {
+    return (p->m + rows - 1) / rows * ((p->n + COLUMNS - 1) / COLUMNS) * p->groups;
 }
 
 /* The number of parts depends on the shape alone, so that all devices add in the same order. */
 static void divide_depth(gd_cuda_conv *p) {
-    const long long tiles = count_tiles(p);
+    const long long tiles = count_tiles(p, block_rows(p));
     p->parts = 1;
     if (tiles > 0 && tiles < ENOUGH_TILES) {
         const long long most = p->k / LEAST_CHUNK;
@@ -204,22 +213,6 @@ static void divide_depth(gd_cuda_conv *p) {
     p->chunk = ((p->k + p->parts - 1) / p->parts + DEPTH - 1) / DEPTH * DEPTH;
     if (p->chunk > 0) p->parts = (p->k + p->chunk - 1) / p->chunk; /* none is empty */
 }
-
-static gd_cuda_conv product_of(const gd_kernel_call *call) {
-    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
-    gd_cuda_conv p = {.dtype = (int)q.dtype, .groups = q.groups, .relu = q.relu};
-    if (q.bias) {
-        p.bias = q.bias->data;
-        p.bias_stride = q.bias->strides[0];
-    }
-    if (q.direction == GD_CUDA_CONV_OUTPUT) set_output_product(&q, &p);
-    else if (q.direction == GD_CUDA_CONV_INPUT) set_input_product(&q, &p);
-    else set_weight_product(&q, &p);
-    divide_depth(&p);
-    return p;
-}
-
-/* --- the kernels ------------------------------------------------------------------------------ */
 
 /* Positions of windows and taps, in x and beyond its borders, are computed in 32 bits. */
 static bool positions_fit(const gd_cuda_conv_problem *q) {
@@ -232,25 +225,46 @@ static bool positions_fit(const gd_cuda_conv_problem *q) {
     return true;
 }
 
+static gd_cuda_conv product_of(const gd_kernel_call *call) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    gd_cuda_conv p = {.dtype = (int)q.dtype,
+                      .any = !gd_cuda_is_float(q.dtype) || !positions_fit(&q),
+                      .groups = q.groups,
+                      .relu = q.relu};
+    if (q.bias) {
+        p.bias = q.bias->data;
+        p.bias_stride = q.bias->strides[0];
+    }
+    if (q.direction == GD_CUDA_CONV_OUTPUT) set_output_product(&q, &p);
+    else if (q.direction == GD_CUDA_CONV_INPUT) set_input_product(&q, &p);
+    else set_weight_product(&q, &p);
+    const int last = p.depth.size[2] > 1 ? 2 : p.depth.size[1] > 1 ? 1 : 0; /* varies fastest */
+    const long long step = p.depth.size[last] > 1 ? p.a_axis[last] : p.a_major;
+    p.a_by_depth = llabs(step) < llabs(p.a_row);
+    divide_depth(&p);
+    return p;
+}
+
+/* --- the kernels ------------------------------------------------------------------------------ */
+
 bool gd_cuda_conv_is_common(const gd_kernel_call *call) {
     const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
     return gd_cuda_is_float(q.dtype) && positions_fit(&q);
 }
 
-static gd_cuda_kernel kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_f32"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_f16"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_bf16"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_f64"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer")},
-                      divided_kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f32"),
-                                           GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f16"),
-                                           GD_CUDA_KERNEL("convolution",
-                                                          "gd_convolve_divided_bf16"),
-                                           GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f64"),
-                                           GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
-                                           GD_CUDA_KERNEL("convolution",
-                                                          "gd_convolve_any_integer")},
+#define DTYPE_KERNELS(prefix)                                            \
+    {                                                                    \
+        GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "f32"),      \
+            GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "f16"),  \
+            GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "bf16"), \
+            GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "f64"),  \
+    }
+/* By few rows (GD_CUDA_CONV_FEW_ROWS), divisors other than 1, and dtype. */
+static gd_cuda_kernel kernels[2][2][4] = {{DTYPE_KERNELS(""), DTYPE_KERNELS("divided_")},
+                                          {DTYPE_KERNELS("few_"), DTYPE_KERNELS("few_divided_")}},
+                      any_real = GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
+                      any_integer = GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer"),
+                      epilogues[] = DTYPE_KERNELS("epilogue_"),
                       parts_kernels[] = {
                           GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
                           GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f16"),
@@ -258,6 +272,7 @@ static gd_cuda_kernel kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_f3
                           GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f64"),
                           GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_real"),
                           GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_integer")};
+#undef DTYPE_KERNELS
 enum { KERNEL_F32, KERNEL_F16, KERNEL_BF16, KERNEL_F64, KERNEL_ANY_REAL, KERNEL_ANY_INTEGER };
 
 /* The number of a dtype's kernel in the arrays of this file. */
@@ -267,16 +282,17 @@ static int dtype_kernel(gd_dtype dtype) {
            : dtype == GD_BF16 ? KERNEL_BF16
                               : KERNEL_F64;
 }
-static int call_kernel(const gd_kernel_call *call) {
-    if (!gd_cuda_is_float(call->out[0].dtype)) return KERNEL_ANY_INTEGER;
-    return gd_cuda_conv_is_common(call) ? dtype_kernel(call->out[0].dtype) : KERNEL_ANY_REAL;
+static int product_kernel(const gd_cuda_conv *p) {
+    return !p->any                                ? dtype_kernel((gd_dtype)p->dtype)
+           : gd_cuda_is_float((gd_dtype)p->dtype) ? KERNEL_ANY_REAL
+                                                  : KERNEL_ANY_INTEGER;
 }
 
 size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
     const gd_cuda_conv p = product_of(call);
-    return p.parts > 1
-               ? (size_t)(p.parts * p.groups * p.m * p.n) * (call_kernel(call) < KERNEL_F64 ? 4 : 8)
-               : 0;
+    return p.parts > 1 ? (size_t)(p.parts * p.groups * p.m * p.n) *
+                             (product_kernel(&p) < KERNEL_F64 ? 4 : 8)
+                       : 0;
 }
 
 gd_status gd_cuda_conv_run(gd_kernel_call *call) {
@@ -285,24 +301,25 @@ gd_status gd_cuda_conv_run(gd_kernel_call *call) {
     p.call = gd_cuda_call_of(call);
     p.partials = call->workspace;
     const bool divides = p.divisor[0] > 1 || p.divisor[1] > 1 || p.divisor[2] > 1;
-    const int number = call_kernel(call);
-    const long long blocks = count_tiles(&p) * (p.parts > 0 ? p.parts : 1);
+    const int number = product_kernel(&p), rows = block_rows(&p);
+    const long long blocks = count_tiles(&p, rows) * p.parts;
     if (blocks == 0) return GD_OK;
+    gd_cuda_kernel *kernel = number == KERNEL_ANY_REAL ? &any_real
+                             : number == KERNEL_ANY_INTEGER
+                                 ? &any_integer
+                                 : &kernels[rows < GD_CUDA_CONV_ROWS][divides][number];
     gd_status status =
-        gd_cuda_launch(call->device, divides ? &divided_kernels[number] : &kernels[number],
-                       blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, &p);
-    if (status == GD_OK && p.parts > 1)
-        status =
-            gd_cuda_launch_each(call->device, &parts_kernels[number], p.groups * p.m * p.n, &p);
+        gd_cuda_launch(call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS,
+                       gd_cuda_conv_threads(rows), &p);
+    if (status == GD_OK && p.parts > 1) {
+        const long long sums =
+            (p.groups * p.m * p.n + GD_CUDA_CONV_PART_ELEMENTS - 1) / GD_CUDA_CONV_PART_ELEMENTS;
+        status = gd_cuda_launch(call->device, &parts_kernels[number],
+                                sums < MOST_BLOCKS ? sums : MOST_BLOCKS,
+                                GD_CUDA_CONV_PART_ELEMENTS * GD_CUDA_CONV_PART_THREADS, &p);
+    }
     return status;
 }
-
-static gd_cuda_kernel epilogues[] = {
-    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f32"),
-    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f16"),
-    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_bf16"),
-    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f64"),
-};
 
 gd_status gd_cuda_conv_epilogue(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
                                 const gd_cuda_conv_operand *result) {

@@ -4,11 +4,18 @@
 
 #include "backend/cuda/kernels/view.h"
 
+/* A block computes GD_CUDA_CONV_ROWS or GD_CUDA_CONV_FEW_ROWS rows of the product, and each thread
+ * 4 x 4 elements. */
 enum {
-    GD_CUDA_CONV_TILE = 64,     /* rows and columns of the product that a block computes */
-    GD_CUDA_CONV_DEPTH = 16,    /* products of each sum for which it loads operands at a time */
-    GD_CUDA_CONV_THREADS = 256, /* each computes 4 x 4 elements */
+    GD_CUDA_CONV_ROWS = 64,
+    GD_CUDA_CONV_FEW_ROWS = 32,
+    GD_CUDA_CONV_COLUMNS = 64,
+    GD_CUDA_CONV_DEPTH = 16, /* products of each sum for which it loads operands at a time */
+    /* the kernels that add parts: a block has so many elements, and threads for each of them */
+    GD_CUDA_CONV_PART_ELEMENTS = 32,
+    GD_CUDA_CONV_PART_THREADS = 8,
 };
+static inline int gd_cuda_conv_threads(int rows) { return rows * GD_CUDA_CONV_COLUMNS / 16; }
 
 /* An index of the product, divided into a major index and three positions i[a] < size[a]. In the
  * gathered operand it has the offset major * stride, and adds first[a] + i[a] * step[a] to the
@@ -28,11 +35,13 @@ typedef struct gd_cuda_conv_index {
 typedef struct gd_cuda_conv {
     gd_cuda_call call;
     int dtype;
+    int any; /* integers, or positions of 64 bits: one of the kernels for any dtype runs */
     long long groups, m, n, k;
     gd_cuda_conv_index column, depth;
 
     const void *a;
     long long a_group, a_row, a_major, a_axis[3]; /* strides by group, m, and the indices of k */
+    int a_by_depth; /* neighbours in memory have neighbouring k, not m */
 
     /* b is 0 where a coordinate is not in 0 .. size * divisor - 1, or is no multiple of divisor.
      * The coordinate divided by divisor is the position. */
