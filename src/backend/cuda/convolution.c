@@ -79,10 +79,18 @@ gd_cuda_conv_problem gd_cuda_conv_problem_of(const gd_kernel_call *call) {
 /* --- the product ------------------------------------------------------------------------------ */
 
 enum {
-    COLUMNS = GD_CUDA_CONV_COLUMNS,
     DEPTH = GD_CUDA_CONV_DEPTH,
-    ENOUGH_TILES = 396, /* to keep a device busy */
-    LEAST_CHUNK = 128,  /* of k, in one part */
+    ENOUGH_THREADS = 67584, /* to keep a device busy: 132 multiprocessors, 512 on each */
+    LEAST_CHUNK = 128,      /* of k, in one part */
+};
+
+typedef enum { TILE_FEW, TILE_MIDDLE, TILE_WIDE, TILE_LARGE } tile_number;
+static const struct {
+    int rows, columns, threads;
+} tiles[] = {
+#define TILE(name, rows, columns, threads) {rows, columns, threads},
+    GD_CUDA_CONV_TILES(TILE)
+#undef TILE
 };
 
 /* The index over images or channels and the positions of an operand, or its taps. */
@@ -188,35 +196,59 @@ static void set_weight_product(const gd_cuda_conv_problem *q, gd_cuda_conv *p) {
     copy_axes(p->out_axis, q->w.strides + 2);
 }
 
-/* Rows of the product that a block computes. Few rows waste less of a block. */
-static int block_rows(const gd_cuda_conv *p) {
-    if (p->any) return GD_CUDA_CONV_ROWS;
-    const long long rest = p->m % GD_CUDA_CONV_ROWS;
-    return rest > 0 && rest <= GD_CUDA_CONV_FEW_ROWS && p->m < 2 * GD_CUDA_CONV_ROWS
-               ? GD_CUDA_CONV_FEW_ROWS
-               : GD_CUDA_CONV_ROWS;
+static long long count_tiles(const gd_cuda_conv *p, tile_number tile) {
+    return (p->m + tiles[tile].rows - 1) / tiles[tile].rows *
+           ((p->n + tiles[tile].columns - 1) / tiles[tile].columns) * p->groups;
 }
 
-static long long count_tiles(const gd_cuda_conv *p, int rows) {
-    return (p->m + rows - 1) / rows * ((p->n + COLUMNS - 1) / COLUMNS) * p->groups;
+/* The part of a tile's rows that are rows of the product. */
+static double used_rows(const gd_cuda_conv *p, tile_number tile) {
+    const int rows = tiles[tile].rows;
+    return (double)p->m / (double)((p->m + rows - 1) / rows * rows);
+}
+
+/* The largest tile whose blocks keep a device busy, and that wastes little. */
+static tile_number choose_tile(const gd_cuda_conv *p) {
+    const double wasteful = 0.8;
+    if (p->any) return TILE_MIDDLE;
+    if (used_rows(p, TILE_MIDDLE) < wasteful * used_rows(p, TILE_FEW)) return TILE_FEW;
+    if (p->dtype != GD_F32) return TILE_MIDDLE;
+    const long long parts = p->k / 1024 > 1 ? p->k / 1024 : 1, processors = 132;
+    if (used_rows(p, TILE_LARGE) >= wasteful && count_tiles(p, TILE_LARGE) * parts >= processors)
+        return TILE_LARGE;
+    return count_tiles(p, TILE_WIDE) * parts >= 2 * processors ? TILE_WIDE : TILE_MIDDLE;
 }
 
 /* The number of parts depends on the shape alone, so that all devices add in the same order. */
-static void divide_depth(gd_cuda_conv *p) {
-    const long long tiles = count_tiles(p, block_rows(p));
+static void divide_depth(gd_cuda_conv *p, tile_number tile) {
+    const long long count = count_tiles(p, tile), enough = ENOUGH_THREADS / tiles[tile].threads;
     p->parts = 1;
-    if (tiles > 0 && tiles < ENOUGH_TILES) {
+    if (count > 0 && count < enough) {
         const long long most = p->k / LEAST_CHUNK;
-        p->parts = ENOUGH_TILES / tiles;
+        p->parts = enough / count;
         if (p->parts > most) p->parts = most > 1 ? most : 1;
     }
     p->chunk = ((p->k + p->parts - 1) / p->parts + DEPTH - 1) / DEPTH * DEPTH;
     if (p->chunk > 0) p->parts = (p->k + p->chunk - 1) / p->chunk; /* none is empty */
 }
 
+/* Whether the offsets of an image's elements from its first one fit into 32 bits. */
+static bool offsets_fit(const gd_cuda_conv_operand *o) {
+    const int64_t limit = INT32_MAX;
+    int64_t most = 0;
+    for (int a = 0; a < AXES; a++) {
+        const int64_t stride = llabs(o->strides[2 + a]);
+        if (stride > limit || o->dims[2 + a] > limit) return false;
+        if (o->dims[2 + a] > 1) most += (o->dims[2 + a] - 1) * stride;
+        if (most > limit) return false;
+    }
+    return true;
+}
+
 /* Positions of windows and taps, in x and beyond its borders, are computed in 32 bits. */
 static bool positions_fit(const gd_cuda_conv_problem *q) {
     const int64_t limit = 1 << 29;
+    if (!offsets_fit(&q->x) || !offsets_fit(&q->y)) return false;
     for (int a = 0; a < AXES; a++)
         if (q->x.dims[2 + a] > limit || q->y.dims[2 + a] > limit || q->before[a] > limit ||
             q->w.dims[2 + a] > limit || q->stride[a] > limit || q->dilation[a] > limit ||
@@ -241,7 +273,8 @@ static gd_cuda_conv product_of(const gd_kernel_call *call) {
     const int last = p.depth.size[2] > 1 ? 2 : p.depth.size[1] > 1 ? 1 : 0; /* varies fastest */
     const long long step = p.depth.size[last] > 1 ? p.a_axis[last] : p.a_major;
     p.a_by_depth = llabs(step) < llabs(p.a_row);
-    divide_depth(&p);
+    p.has_depth_axis = q.axes == AXES;
+    divide_depth(&p, choose_tile(&p));
     return p;
 }
 
@@ -259,19 +292,23 @@ bool gd_cuda_conv_is_common(const gd_kernel_call *call) {
             GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "bf16"), \
             GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "f64"),  \
     }
-/* By few rows (GD_CUDA_CONV_FEW_ROWS), divisors other than 1, and dtype. */
-static gd_cuda_kernel kernels[2][2][4] = {{DTYPE_KERNELS(""), DTYPE_KERNELS("divided_")},
-                                          {DTYPE_KERNELS("few_"), DTYPE_KERNELS("few_divided_")}},
-                      any_real = GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
-                      any_integer = GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer"),
-                      epilogues[] = DTYPE_KERNELS("epilogue_"),
-                      parts_kernels[] = {
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f16"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_bf16"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f64"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_real"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_integer")};
+/* By tile, divisors other than 1, and dtype. Large tiles are for f32 only. */
+static gd_cuda_kernel
+    kernels[][2][4] = {{DTYPE_KERNELS("few_"), DTYPE_KERNELS("few_divided_")},
+                       {DTYPE_KERNELS("middle_"), DTYPE_KERNELS("middle_divided_")},
+                       {{GD_CUDA_KERNEL("convolution", "gd_convolve_wide_f32")},
+                        {GD_CUDA_KERNEL("convolution", "gd_convolve_wide_divided_f32")}},
+                       {{GD_CUDA_KERNEL("convolution", "gd_convolve_large_f32")},
+                        {GD_CUDA_KERNEL("convolution", "gd_convolve_large_divided_f32")}}},
+    any_real = GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
+    any_integer = GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer"),
+    epilogues[] = DTYPE_KERNELS("epilogue_"),
+    parts_kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f16"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_bf16"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f64"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_real"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_integer")};
 #undef DTYPE_KERNELS
 enum { KERNEL_F32, KERNEL_F16, KERNEL_BF16, KERNEL_F64, KERNEL_ANY_REAL, KERNEL_ANY_INTEGER };
 
@@ -288,6 +325,11 @@ static int product_kernel(const gd_cuda_conv *p) {
                                                   : KERNEL_ANY_INTEGER;
 }
 
+int64_t gd_cuda_conv_products(const gd_kernel_call *call) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    return q.y.dims[0] * q.y.dims[1] * count_positions(&q.y) * q.ci * count_positions(&q.w);
+}
+
 size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
     const gd_cuda_conv p = product_of(call);
     return p.parts > 1 ? (size_t)(p.parts * p.groups * p.m * p.n) *
@@ -301,16 +343,15 @@ gd_status gd_cuda_conv_run(gd_kernel_call *call) {
     p.call = gd_cuda_call_of(call);
     p.partials = call->workspace;
     const bool divides = p.divisor[0] > 1 || p.divisor[1] > 1 || p.divisor[2] > 1;
-    const int number = product_kernel(&p), rows = block_rows(&p);
-    const long long blocks = count_tiles(&p, rows) * p.parts;
+    const int number = product_kernel(&p);
+    const tile_number tile = choose_tile(&p);
+    const long long blocks = count_tiles(&p, tile) * p.parts;
     if (blocks == 0) return GD_OK;
-    gd_cuda_kernel *kernel = number == KERNEL_ANY_REAL ? &any_real
-                             : number == KERNEL_ANY_INTEGER
-                                 ? &any_integer
-                                 : &kernels[rows < GD_CUDA_CONV_ROWS][divides][number];
-    gd_status status =
-        gd_cuda_launch(call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS,
-                       gd_cuda_conv_threads(rows), &p);
+    gd_cuda_kernel *kernel = number == KERNEL_ANY_REAL      ? &any_real
+                             : number == KERNEL_ANY_INTEGER ? &any_integer
+                                                            : &kernels[tile][divides][number];
+    gd_status status = gd_cuda_launch(
+        call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, tiles[tile].threads, &p);
     if (status == GD_OK && p.parts > 1) {
         const long long sums =
             (p.groups * p.m * p.n + GD_CUDA_CONV_PART_ELEMENTS - 1) / GD_CUDA_CONV_PART_ELEMENTS;

@@ -200,7 +200,7 @@ static void add_convolution(gd_dnn_graph *g, const gd_cuda_conv_problem *q, bool
 
 /* --- preparation ------------------------------------------------------------------------------ */
 
-static const int64_t MAX_WORKSPACE = INT64_C(1) << 30;
+static const int64_t MAX_WORKSPACE = INT64_C(1) << 30, MANY_PRODUCTS = 300000000;
 
 /* A prepared convolution. Operands are x, w and y. */
 typedef struct convolution {
@@ -285,9 +285,14 @@ static void release_convolution(gd_device *d, void *prepared) {
 
 /* --- the kernel ------------------------------------------------------------------------------- */
 
-/* cuDNN indexes with 32 bits. */
+/* cuDNN indexes with 32 bits. Its engines for f32 without tf32, and for f64, are either slow, or not
+ * deterministic, or not as precise as f32 (Winograd's algorithm with large tiles). With tf32, small
+ * problems spend most of their time in the engines' conversions of layouts. */
 static bool match_convolution(const gd_kernel_call *call) {
+    const gd_dtype dtype = call->out[0].dtype;
+    if (dtype == GD_F64 || (dtype == GD_F32 && !gd_cuda_tf32(call))) return false;
     if (!gd_cuda_has_dnn() || !gd_cuda_conv_is_common(call)) return false;
+    if (dtype == GD_F32 && gd_cuda_conv_products(call) < MANY_PRODUCTS) return false;
     const gd_view *views[] = {&call->in[0], &call->in[1], &call->out[0]};
     for (int i = 0; i < 3; i++) {
         const long long count = gd_cuda_count(views[i]);

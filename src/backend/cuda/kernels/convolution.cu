@@ -1,19 +1,18 @@
 /* convolution.cu - convolutions and their gradients as products of matrices (implicit GEMM).
  *
- * A block computes a tile of 64 or 32 rows and 64 columns. It loads tiles of both operands into
- * shared memory, for 16 products of each sum at a time, and each thread adds up 4 x 4 elements in
- * registers. While it computes, it loads the next tiles. The windows of the gathered operand are
- * never stored. Floats of 16 and 32 bits are computed in f32.
+ * A block computes a tile of the product. It loads tiles of both operands into shared memory, for 16
+ * products of each sum at a time, and each thread adds up 4 x 4 to 8 x 8 elements in registers.
+ * While it computes, it loads the next tiles. The windows of the gathered operand are never stored.
+ * Floats of 16 and 32 bits are computed in f32.
  */
 #include "backend/cuda/kernels/convolution.h"
 #include "backend/cuda/kernels/typed.cuh"
 
 enum {
-    COLUMNS = GD_CUDA_CONV_COLUMNS,
     DEPTH = GD_CUDA_CONV_DEPTH,
     PAD = 4,  /* elements at the end of a row in shared memory: spread columns over banks */
-    EACH = 4, /* a thread computes 4 x 4 elements */
-    SIDE = COLUMNS / EACH,
+    QUAD = 4, /* neighbouring rows or columns that a thread loads at once */
+    SIDE = 16, /* threads side by side in a tile */
     SUM_LENGTH = 512, /* products that are summed before they are added to the total */
     PART_ELEMENTS = GD_CUDA_CONV_PART_ELEMENTS,
     PART_THREADS = GD_CUDA_CONV_PART_THREADS,
@@ -123,10 +122,11 @@ template <typename L, typename P, bool DIVIDES>
 static __device__ __forceinline__ typename L::type gather(const gd_cuda_conv &p, long long group,
                                                           const gathered_place<P> &column,
                                                           const gathered_place<P> &row) {
-    long long at = group + column.base + row.base;
+    P at = 0; /* within an image, so 32 bits are enough if P is int */
     bool inside = true;
 #pragma unroll
     for (int a = 0; a < 3; a++) {
+        if (a == 0 && !p.has_depth_axis) continue;
         P place = column.at[a] + row.at[a];
         if (DIVIDES) {
             const P quotient = place / (P)p.divisor[a];
@@ -134,9 +134,10 @@ static __device__ __forceinline__ typename L::type gather(const gd_cuda_conv &p,
             place = quotient;
         }
         inside = inside && place >= 0 && place < (P)p.b_size[a];
-        at += place * p.b_axis[a];
+        at += place * (P)p.b_axis[a];
     }
-    return inside ? L::load(p.dtype, p.b, at) : typename L::type(0);
+    return inside ? L::load(p.dtype, p.b, group + column.base + row.base + at)
+                  : typename L::type(0);
 }
 
 /* Stores an element of the result: sum, bias, relu. */
@@ -164,12 +165,34 @@ struct summed_place {
     gathered_place<P> b;
 };
 
+/* The shape of a tile. A thread computes ROWS_EACH x COLUMNS_EACH elements, in quads that are
+ * ROW_STEP or COLUMN_STEP apart. */
+template <int ROW_COUNT, int COLUMN_COUNT, int THREAD_COUNT>
+struct tile_shape {
+    enum {
+        ROWS = ROW_COUNT,
+        COLUMNS = COLUMN_COUNT,
+        THREADS = THREAD_COUNT,
+        ROW_STEP = THREADS / SIDE * QUAD,
+        COLUMN_STEP = SIDE * QUAD,
+        ROWS_EACH = ROWS / (THREADS / SIDE),
+        COLUMNS_EACH = COLUMNS / SIDE,
+    };
+    /* The row of the thread's row number r in the tile, and the column likewise. */
+    static __device__ __forceinline__ int row(int r) {
+        return (int)threadIdx.x / SIDE * QUAD + r / QUAD * ROW_STEP + r % QUAD;
+    }
+    static __device__ __forceinline__ int column(int c) {
+        return (int)threadIdx.x % SIDE * QUAD + c / QUAD * COLUMN_STEP + c % QUAD;
+    }
+};
+
 /* Shared memory: two tiles of each operand, and the places of their summed indices. The first of
  * each is in use while the second is filled, and the other way round. */
-template <typename L, typename P, int ROWS>
+template <typename L, typename P, typename S>
 struct tiles {
-    alignas(16) typename L::type left[2][DEPTH][ROWS + PAD];
-    alignas(16) typename L::type right[2][DEPTH][COLUMNS + PAD];
+    alignas(16) typename L::type left[2][DEPTH][S::ROWS + PAD];
+    alignas(16) typename L::type right[2][DEPTH][S::COLUMNS + PAD];
     summed_place<P> depths[2][DEPTH];
 };
 
@@ -179,58 +202,58 @@ struct product_tile {
 };
 
 /* The elements of both operands that a thread loads for one step. */
-template <typename L, typename P, bool DIVIDES, int ROWS>
+template <typename L, typename P, bool DIVIDES, typename S>
 struct tile_loader {
     enum {
-        THREADS = ROWS * SIDE / EACH,
-        LEFT = ROWS * DEPTH / THREADS,
-        RIGHT = COLUMNS * DEPTH / THREADS,
-        RIGHT_STEP = THREADS / COLUMNS,
+        LEFT = S::ROWS * DEPTH / S::THREADS,
+        RIGHT = S::COLUMNS * DEPTH / S::THREADS,
+        RIGHT_STEP = S::THREADS / S::COLUMNS,
     };
     typename L::type left[LEFT], right[RIGHT];
     gathered_place<P> column;
     bool in_columns;
 
     __device__ __forceinline__ void begin(const gd_cuda_conv &p, const product_tile &t) {
-        const long long own = t.column + threadIdx.x % COLUMNS;
+        const long long own = t.column + threadIdx.x % S::COLUMNS;
         in_columns = own < p.n;
         column = place_of(p.column, divide_index<P>(p.column, in_columns ? own : 0));
     }
     /* The row and depth of element e of `left`. */
     static __device__ __forceinline__ int left_row(const gd_cuda_conv &p, int e) {
-        return p.a_by_depth ? (int)threadIdx.x / DEPTH + e * (THREADS / DEPTH)
-                            : (int)threadIdx.x % ROWS;
+        return p.a_by_depth ? (int)threadIdx.x / DEPTH + e * (S::THREADS / DEPTH)
+                            : (int)threadIdx.x % S::ROWS;
     }
     static __device__ __forceinline__ int left_depth(const gd_cuda_conv &p, int e) {
         return p.a_by_depth ? (int)threadIdx.x % DEPTH
-                            : (int)threadIdx.x / ROWS + e * (THREADS / ROWS);
+                            : (int)threadIdx.x / S::ROWS + e * (S::THREADS / S::ROWS);
     }
     static __device__ __forceinline__ int right_depth(int e) {
-        return (int)threadIdx.x / COLUMNS + e * RIGHT_STEP;
+        return (int)threadIdx.x / S::COLUMNS + e * RIGHT_STEP;
     }
     __device__ __forceinline__ void load(const gd_cuda_conv &p, const product_tile &t, long long k,
                                          const summed_place<P> *depths) {
+        const int deep = t.end - k < DEPTH ? (int)(t.end - k) : DEPTH;
 #pragma unroll
         for (int e = 0; e < RIGHT; e++) {
             const int depth = right_depth(e);
-            right[e] = in_columns && k + depth < t.end
+            right[e] = in_columns && depth < deep
                            ? gather<L, P, DIVIDES>(p, t.group * p.b_group, column, depths[depth].b)
                            : typename L::type(0);
         }
 #pragma unroll
         for (int e = 0; e < LEFT; e++) {
             const int row = left_row(p, e), depth = left_depth(p, e);
-            const bool inside = t.row + row < p.m && k + depth < t.end;
+            const bool inside = t.row + row < p.m && depth < deep;
             const long long at =
                 t.group * p.a_group + (t.row + row) * p.a_row + (inside ? depths[depth].a : 0);
             left[e] = inside ? L::load(p.dtype, p.a, at) : typename L::type(0);
         }
     }
-    __device__ __forceinline__ void store(const gd_cuda_conv &p, tiles<L, P, ROWS> *s,
+    __device__ __forceinline__ void store(const gd_cuda_conv &p, tiles<L, P, S> *s,
                                           int buffer) const {
 #pragma unroll
         for (int e = 0; e < RIGHT; e++)
-            s->right[buffer][right_depth(e)][threadIdx.x % COLUMNS] = right[e];
+            s->right[buffer][right_depth(e)][threadIdx.x % S::COLUMNS] = right[e];
 #pragma unroll
         for (int e = 0; e < LEFT; e++) s->left[buffer][left_depth(p, e)][left_row(p, e)] = left[e];
     }
@@ -248,15 +271,33 @@ static __device__ __forceinline__ void place_depths(const gd_cuda_conv &p, long 
     place->b = place_of(p.depth, d);
 }
 
-/* Adds the sums of a tile to total[EACH][EACH]. */
-template <typename L, typename P, bool DIVIDES, int ROWS>
-static __device__ __forceinline__ void sum_tile(const gd_cuda_conv &p, const product_tile &t,
-                                                tiles<L, P, ROWS> *s,
-                                                typename L::type (*total)[EACH]) {
+/* Adds the products of one step to the sums of a thread. */
+template <typename L, typename P, typename S>
+static __device__ __forceinline__ void multiply_tiles(const tiles<L, P, S> *s, int buffer,
+                                                      typename L::type (*sum)[S::COLUMNS_EACH]) {
     typedef typename L::type C;
-    const int row = (int)threadIdx.x / SIDE * EACH, column = (int)threadIdx.x % SIDE * EACH;
-    tile_loader<L, P, DIVIDES, ROWS> loader;
-    C sum[EACH][EACH] = {};
+#pragma unroll
+    for (int d = 0; d < DEPTH; d++) {
+        C a[S::ROWS_EACH], b[S::COLUMNS_EACH];
+#pragma unroll
+        for (int r = 0; r < S::ROWS_EACH; r++) a[r] = s->left[buffer][d][S::row(r)];
+#pragma unroll
+        for (int c = 0; c < S::COLUMNS_EACH; c++) b[c] = s->right[buffer][d][S::column(c)];
+#pragma unroll
+        for (int r = 0; r < S::ROWS_EACH; r++)
+#pragma unroll
+            for (int c = 0; c < S::COLUMNS_EACH; c++)
+                sum[r][c] = multiply_add(a[r], b[c], sum[r][c]);
+    }
+}
+
+/* Computes the sums of a tile: total[r][c] is the element in the thread's row r and column c. */
+template <typename L, typename P, bool DIVIDES, typename S>
+static __device__ __forceinline__ void sum_tile(const gd_cuda_conv &p, const product_tile &t,
+                                                tiles<L, P, S> *s,
+                                                typename L::type (*total)[S::COLUMNS_EACH]) {
+    typename L::type sum[S::ROWS_EACH][S::COLUMNS_EACH] = {};
+    tile_loader<L, P, DIVIDES, S> loader;
     int summed = 0, buffer = 0;
     loader.begin(p, t);
     place_depths(p, t.first, t.end, s->depths[0]);
@@ -270,59 +311,47 @@ static __device__ __forceinline__ void sum_tile(const gd_cuda_conv &p, const pro
         const bool more = k + DEPTH < t.end;
         if (more) loader.load(p, t, k + DEPTH, s->depths[buffer ^ 1]);
         place_depths(p, k + 2 * DEPTH, t.end, s->depths[buffer]);
-#pragma unroll
-        for (int d = 0; d < DEPTH; d++) {
-            C a[EACH], b[EACH];
-#pragma unroll
-            for (int i = 0; i < EACH; i++) {
-                a[i] = s->left[buffer][d][row + i];
-                b[i] = s->right[buffer][d][column + i];
-            }
-#pragma unroll
-            for (int r = 0; r < EACH; r++)
-#pragma unroll
-                for (int c = 0; c < EACH; c++) sum[r][c] = multiply_add(a[r], b[c], sum[r][c]);
-        }
+        multiply_tiles<L, P, S>(s, buffer, sum);
         if (more) loader.store(p, s, buffer ^ 1);
         __syncthreads();
         summed += DEPTH;
         if (summed < SUM_LENGTH && more) continue;
         summed = 0; /* rounding errors grow with the length of a sum */
 #pragma unroll
-        for (int r = 0; r < EACH; r++)
+        for (int r = 0; r < S::ROWS_EACH; r++)
 #pragma unroll
-            for (int c = 0; c < EACH; c++) {
+            for (int c = 0; c < S::COLUMNS_EACH; c++) {
                 total[r][c] += sum[r][c];
                 sum[r][c] = 0;
             }
     }
 }
 
-template <typename L, typename P, bool DIVIDES, int ROWS>
-static __device__ __forceinline__ void convolve(const gd_cuda_conv &p, tiles<L, P, ROWS> *s) {
+template <typename L, typename P, bool DIVIDES, typename S>
+static __device__ __forceinline__ void convolve(const gd_cuda_conv &p, tiles<L, P, S> *s) {
     typedef typename L::type C;
-    const int row = (int)threadIdx.x / SIDE * EACH, column = (int)threadIdx.x % SIDE * EACH;
-    const long long tiles_m = (p.m + ROWS - 1) / ROWS, tiles_n = (p.n + COLUMNS - 1) / COLUMNS,
-                    tiles = tiles_m * tiles_n, items = tiles * p.groups * p.parts;
+    const long long tiles_m = (p.m + S::ROWS - 1) / S::ROWS,
+                    tiles_n = (p.n + S::COLUMNS - 1) / S::COLUMNS, tiles = tiles_m * tiles_n,
+                    items = tiles * p.groups * p.parts;
 #pragma unroll 1
     for (long long item = blockIdx.x; item < items; item += gridDim.x) {
         product_tile t;
         t.group = item / tiles % p.groups;
         t.part = item / tiles / p.groups;
-        t.row = item % tiles / tiles_n * ROWS;
-        t.column = item % tiles_n * COLUMNS;
+        t.row = item % tiles % tiles_m * S::ROWS; /* blocks in flight share columns of b */
+        t.column = item % tiles / tiles_m * S::COLUMNS;
         t.first = t.part * p.chunk;
         t.end = t.first + p.chunk < p.k ? t.first + p.chunk : p.k;
-        C total[EACH][EACH] = {};
-        sum_tile<L, P, DIVIDES, ROWS>(p, t, s, total);
+        C total[S::ROWS_EACH][S::COLUMNS_EACH] = {};
+        sum_tile<L, P, DIVIDES, S>(p, t, s, total);
 #pragma unroll
-        for (int c = 0; c < EACH; c++) {
-            const long long at_n = t.column + column + c;
+        for (int c = 0; c < S::COLUMNS_EACH; c++) {
+            const long long at_n = t.column + S::column(c);
             if (at_n >= p.n) break;
             const long long offset = p.parts == 1 ? output_offset<P>(p, at_n) : 0;
 #pragma unroll
-            for (int r = 0; r < EACH; r++) {
-                const long long at_m = t.row + row + r;
+            for (int r = 0; r < S::ROWS_EACH; r++) {
+                const long long at_m = t.row + S::row(r);
                 if (at_m >= p.m) break;
                 if (p.parts == 1) store_result<L>(p, t.group, at_m, offset, total[r][c]);
                 else
@@ -399,33 +428,40 @@ EPILOGUE_KERNEL(f16, f16_element, GD_F16)
 EPILOGUE_KERNEL(bf16, bf16_element, GD_BF16)
 EPILOGUE_KERNEL(f64, double, GD_F64)
 
-#define CONVOLUTION_KERNEL(name, P, DIVIDES, ROWS, ...)                       \
-    extern "C" __global__ void __launch_bounds__(ROWS * SIDE / EACH)          \
-        gd_convolve_##name(const __grid_constant__ gd_cuda_conv p) {          \
-        RETURN_IF_FAILED(p.call);                                             \
-        __shared__ tiles<__VA_ARGS__, P, ROWS> shared;                        \
-        convolve<__VA_ARGS__, P, DIVIDES, ROWS>(p, &shared);                  \
+#define SHAPE(name, rows, columns, threads) typedef tile_shape<rows, columns, threads> name##_shape;
+GD_CUDA_CONV_TILES(SHAPE)
+#undef SHAPE
+
+#define CONVOLUTION_KERNEL(name, P, DIVIDES, S, ...)                           \
+    extern "C" __global__ void __launch_bounds__(S::THREADS)                   \
+        gd_convolve_##name(const __grid_constant__ gd_cuda_conv p) {           \
+        RETURN_IF_FAILED(p.call);                                              \
+        __shared__ tiles<__VA_ARGS__, P, S> shared;                            \
+        convolve<__VA_ARGS__, P, DIVIDES, S>(p, &shared);                      \
     }
-#define PARTS_KERNEL(name, ...)                                               \
+#define PARTS_KERNEL(name, ...)                                                \
     extern "C" __global__ void __launch_bounds__(PART_ELEMENTS * PART_THREADS) \
-        gd_convolve_parts_##name(const __grid_constant__ gd_cuda_conv p) {    \
-        RETURN_IF_FAILED(p.call);                                             \
-        __shared__ __VA_ARGS__::type sums[PART_ELEMENTS * PART_THREADS];      \
-        add_parts<__VA_ARGS__>(p, sums);                                      \
+        gd_convolve_parts_##name(const __grid_constant__ gd_cuda_conv p) {     \
+        RETURN_IF_FAILED(p.call);                                              \
+        __shared__ __VA_ARGS__::type sums[PART_ELEMENTS * PART_THREADS];       \
+        add_parts<__VA_ARGS__>(p, sums);                                       \
     }
-#define TYPED_KERNELS(name, T)                                                  \
-    CONVOLUTION_KERNEL(name, int, false, GD_CUDA_CONV_ROWS, typed_loads<T>)     \
-    CONVOLUTION_KERNEL(divided_##name, int, true, GD_CUDA_CONV_ROWS, typed_loads<T>) \
-    CONVOLUTION_KERNEL(few_##name, int, false, GD_CUDA_CONV_FEW_ROWS, typed_loads<T>) \
-    CONVOLUTION_KERNEL(few_divided_##name, int, true, GD_CUDA_CONV_FEW_ROWS, typed_loads<T>) \
+#define SHAPE_KERNELS(shape, name, T)                                             \
+    CONVOLUTION_KERNEL(shape##_##name, int, false, shape##_shape, typed_loads<T>) \
+    CONVOLUTION_KERNEL(shape##_divided_##name, int, true, shape##_shape, typed_loads<T>)
+#define TYPED_KERNELS(name, T)     \
+    SHAPE_KERNELS(few, name, T)    \
+    SHAPE_KERNELS(middle, name, T) \
     PARTS_KERNEL(name, typed_loads<T>)
 
 TYPED_KERNELS(f32, float)
+SHAPE_KERNELS(wide, f32, float)
+SHAPE_KERNELS(large, f32, float)
 TYPED_KERNELS(f16, f16_element)
 TYPED_KERNELS(bf16, bf16_element)
 TYPED_KERNELS(f64, double)
 /* Integers, and problems whose positions do not fit into 32 bits. */
-CONVOLUTION_KERNEL(any_real, long long, true, GD_CUDA_CONV_ROWS, real_loads)
-CONVOLUTION_KERNEL(any_integer, long long, true, GD_CUDA_CONV_ROWS, integer_loads)
+CONVOLUTION_KERNEL(any_real, long long, true, middle_shape, real_loads)
+CONVOLUTION_KERNEL(any_integer, long long, true, middle_shape, integer_loads)
 PARTS_KERNEL(any_real, real_loads)
 PARTS_KERNEL(any_integer, integer_loads)

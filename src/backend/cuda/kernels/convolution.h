@@ -4,18 +4,20 @@
 
 #include "backend/cuda/kernels/view.h"
 
-/* A block computes GD_CUDA_CONV_ROWS or GD_CUDA_CONV_FEW_ROWS rows of the product, and each thread
- * 4 x 4 elements. */
+/* The tile of the product that a block computes: rows, columns, and threads. A thread computes
+ * (rows / 16 or rows / 8) x (columns / 16) elements. */
+#define GD_CUDA_CONV_TILES(X) \
+    X(few, 32, 64, 128)       \
+    X(middle, 64, 64, 256)    \
+    X(wide, 64, 128, 256)     \
+    X(large, 128, 128, 256)
+
 enum {
-    GD_CUDA_CONV_ROWS = 64,
-    GD_CUDA_CONV_FEW_ROWS = 32,
-    GD_CUDA_CONV_COLUMNS = 64,
-    GD_CUDA_CONV_DEPTH = 16, /* products of each sum for which it loads operands at a time */
+    GD_CUDA_CONV_DEPTH = 16, /* products of each sum for which a block loads operands at a time */
     /* the kernels that add parts: a block has so many elements, and threads for each of them */
     GD_CUDA_CONV_PART_ELEMENTS = 32,
     GD_CUDA_CONV_PART_THREADS = 8,
 };
-static inline int gd_cuda_conv_threads(int rows) { return rows * GD_CUDA_CONV_COLUMNS / 16; }
 
 /* An index of the product, divided into a major index and three positions i[a] < size[a]. In the
  * gathered operand it has the offset major * stride, and adds first[a] + i[a] * step[a] to the
@@ -48,6 +50,7 @@ typedef struct gd_cuda_conv {
     const void *b;
     long long b_group, b_axis[3];
     long long b_size[3], divisor[3];
+    int has_depth_axis; /* axis 0 has more than one position or tap */
 
     void *out;
     long long out_group, out_row, out_major, out_axis[3]; /* by group, m, and the indices of n */
