@@ -1,6 +1,7 @@
 /* convolution.c - see convolution.h. Kernels for all floats, strides and options. */
 #include "backend/cuda/convolution.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/kernels/convolution.h"
@@ -78,11 +79,18 @@ gd_cuda_conv_problem gd_cuda_conv_problem_of(const gd_kernel_call *call) {
 /* --- the product ------------------------------------------------------------------------------ */
 
 enum {
-    TILE = GD_CUDA_CONV_TILE,
     DEPTH = GD_CUDA_CONV_DEPTH,
-    THREADS = GD_CUDA_CONV_THREADS,
-    ENOUGH_TILES = 264, /* to keep a device busy */
-    LEAST_CHUNK = 128,  /* of k, in one part */
+    ENOUGH_THREADS = 67584, /* to keep a device busy: 132 multiprocessors, 512 on each */
+    LEAST_CHUNK = 128,      /* of k, in one part */
+};
+
+typedef enum { TILE_FEW, TILE_MIDDLE, TILE_WIDE, TILE_LARGE } tile_number;
+static const struct {
+    int rows, columns, threads;
+} tiles[] = {
+#define TILE(name, rows, columns, threads) {rows, columns, threads},
+    GD_CUDA_CONV_TILES(TILE)
+#undef TILE
 };
 
 /* The index over images or channels and the positions of an operand, or its taps. */
@@ -188,42 +196,59 @@ static void set_weight_product(const gd_cuda_conv_problem *q, gd_cuda_conv *p) {
     copy_axes(p->out_axis, q->w.strides + 2);
 }
 
-static long long count_tiles(const gd_cuda_conv *p) {
-    return (p->m + TILE - 1) / TILE * ((p->n + TILE - 1) / TILE) * p->groups;
+static long long count_tiles(const gd_cuda_conv *p, tile_number tile) {
+    return (p->m + tiles[tile].rows - 1) / tiles[tile].rows *
+           ((p->n + tiles[tile].columns - 1) / tiles[tile].columns) * p->groups;
+}
+
+/* The part of a tile's rows that are rows of the product. */
+static double used_rows(const gd_cuda_conv *p, tile_number tile) {
+    const int rows = tiles[tile].rows;
+    return (double)p->m / (double)((p->m + rows - 1) / rows * rows);
+}
+
+/* The largest tile whose blocks keep a device busy, and that wastes little. */
+static tile_number choose_tile(const gd_cuda_conv *p) {
+    const double wasteful = 0.8;
+    if (p->any) return TILE_MIDDLE;
+    if (used_rows(p, TILE_MIDDLE) < wasteful * used_rows(p, TILE_FEW)) return TILE_FEW;
+    if (p->dtype != GD_F32) return TILE_MIDDLE;
+    const long long parts = p->k / 1024 > 1 ? p->k / 1024 : 1, processors = 132;
+    if (used_rows(p, TILE_LARGE) >= wasteful && count_tiles(p, TILE_LARGE) * parts >= processors)
+        return TILE_LARGE;
+    return count_tiles(p, TILE_WIDE) * parts >= 2 * processors ? TILE_WIDE : TILE_MIDDLE;
 }
 
 /* The number of parts depends on the shape alone, so that all devices add in the same order. */
-static void divide_depth(gd_cuda_conv *p) {
-    const long long tiles = count_tiles(p);
+static void divide_depth(gd_cuda_conv *p, tile_number tile) {
+    const long long count = count_tiles(p, tile), enough = ENOUGH_THREADS / tiles[tile].threads;
     p->parts = 1;
-    if (tiles > 0 && tiles < ENOUGH_TILES) {
+    if (count > 0 && count < enough) {
         const long long most = p->k / LEAST_CHUNK;
-        p->parts = ENOUGH_TILES / tiles;
+        p->parts = enough / count;
         if (p->parts > most) p->parts = most > 1 ? most : 1;
     }
     p->chunk = ((p->k + p->parts - 1) / p->parts + DEPTH - 1) / DEPTH * DEPTH;
     if (p->chunk > 0) p->parts = (p->k + p->chunk - 1) / p->chunk; /* none is empty */
 }
 
-static gd_cuda_conv product_of(const gd_kernel_call *call) {
-    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
-    gd_cuda_conv p = {.dtype = (int)q.dtype, .groups = q.groups, .relu = q.relu};
-    if (q.bias) {
-        p.bias = q.bias->data;
-        p.bias_stride = q.bias->strides[0];
+/* Whether the offsets of an image's elements from its first one fit into 32 bits. */
+static bool offsets_fit(const gd_cuda_conv_operand *o) {
+    const int64_t limit = INT32_MAX;
+    int64_t most = 0;
+    for (int a = 0; a < AXES; a++) {
+        const int64_t stride = llabs(o->strides[2 + a]);
+        if (stride > limit || o->dims[2 + a] > limit) return false;
+        if (o->dims[2 + a] > 1) most += (o->dims[2 + a] - 1) * stride;
+        if (most > limit) return false;
     }
-    if (q.direction == GD_CUDA_CONV_OUTPUT) set_output_product(&q, &p);
-    else if (q.direction == GD_CUDA_CONV_INPUT) set_input_product(&q, &p);
-    else set_weight_product(&q, &p);
-    divide_depth(&p);
-    return p;
+    return true;
 }
-
-/* --- the kernels ------------------------------------------------------------------------------ */
 
 /* Positions of windows and taps, in x and beyond its borders, are computed in 32 bits. */
 static bool positions_fit(const gd_cuda_conv_problem *q) {
     const int64_t limit = 1 << 29;
+    if (!offsets_fit(&q->x) || !offsets_fit(&q->y)) return false;
     for (int a = 0; a < AXES; a++)
         if (q->x.dims[2 + a] > limit || q->y.dims[2 + a] > limit || q->before[a] > limit ||
             q->w.dims[2 + a] > limit || q->stride[a] > limit || q->dilation[a] > limit ||
@@ -232,32 +257,59 @@ static bool positions_fit(const gd_cuda_conv_problem *q) {
     return true;
 }
 
+static gd_cuda_conv product_of(const gd_kernel_call *call) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    gd_cuda_conv p = {.dtype = (int)q.dtype,
+                      .any = !gd_cuda_is_float(q.dtype) || !positions_fit(&q),
+                      .groups = q.groups,
+                      .relu = q.relu};
+    if (q.bias) {
+        p.bias = q.bias->data;
+        p.bias_stride = q.bias->strides[0];
+    }
+    if (q.direction == GD_CUDA_CONV_OUTPUT) set_output_product(&q, &p);
+    else if (q.direction == GD_CUDA_CONV_INPUT) set_input_product(&q, &p);
+    else set_weight_product(&q, &p);
+    const int last = p.depth.size[2] > 1 ? 2 : p.depth.size[1] > 1 ? 1 : 0; /* varies fastest */
+    const long long step = p.depth.size[last] > 1 ? p.a_axis[last] : p.a_major;
+    p.a_by_depth = llabs(step) < llabs(p.a_row);
+    p.has_depth_axis = q.axes == AXES;
+    divide_depth(&p, choose_tile(&p));
+    return p;
+}
+
+/* --- the kernels ------------------------------------------------------------------------------ */
+
 bool gd_cuda_conv_is_common(const gd_kernel_call *call) {
     const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
     return gd_cuda_is_float(q.dtype) && positions_fit(&q);
 }
 
-static gd_cuda_kernel kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_f32"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_f16"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_bf16"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_f64"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
-                                   GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer")},
-                      divided_kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f32"),
-                                           GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f16"),
-                                           GD_CUDA_KERNEL("convolution",
-                                                          "gd_convolve_divided_bf16"),
-                                           GD_CUDA_KERNEL("convolution", "gd_convolve_divided_f64"),
-                                           GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
-                                           GD_CUDA_KERNEL("convolution",
-                                                          "gd_convolve_any_integer")},
-                      parts_kernels[] = {
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f16"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_bf16"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f64"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_real"),
-                          GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_integer")};
+#define DTYPE_KERNELS(prefix)                                            \
+    {                                                                    \
+        GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "f32"),      \
+            GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "f16"),  \
+            GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "bf16"), \
+            GD_CUDA_KERNEL("convolution", "gd_convolve_" prefix "f64"),  \
+    }
+/* By tile, divisors other than 1, and dtype. Large tiles are for f32 only. */
+static gd_cuda_kernel
+    kernels[][2][4] = {{DTYPE_KERNELS("few_"), DTYPE_KERNELS("few_divided_")},
+                       {DTYPE_KERNELS("middle_"), DTYPE_KERNELS("middle_divided_")},
+                       {{GD_CUDA_KERNEL("convolution", "gd_convolve_wide_f32")},
+                        {GD_CUDA_KERNEL("convolution", "gd_convolve_wide_divided_f32")}},
+                       {{GD_CUDA_KERNEL("convolution", "gd_convolve_large_f32")},
+                        {GD_CUDA_KERNEL("convolution", "gd_convolve_large_divided_f32")}}},
+    any_real = GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
+    any_integer = GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer"),
+    epilogues[] = DTYPE_KERNELS("epilogue_"),
+    parts_kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f16"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_bf16"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f64"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_real"),
+                       GD_CUDA_KERNEL("convolution", "gd_convolve_parts_any_integer")};
+#undef DTYPE_KERNELS
 enum { KERNEL_F32, KERNEL_F16, KERNEL_BF16, KERNEL_F64, KERNEL_ANY_REAL, KERNEL_ANY_INTEGER };
 
 /* The number of a dtype's kernel in the arrays of this file. */
@@ -267,16 +319,22 @@ static int dtype_kernel(gd_dtype dtype) {
            : dtype == GD_BF16 ? KERNEL_BF16
                               : KERNEL_F64;
 }
-static int call_kernel(const gd_kernel_call *call) {
-    if (!gd_cuda_is_float(call->out[0].dtype)) return KERNEL_ANY_INTEGER;
-    return gd_cuda_conv_is_common(call) ? dtype_kernel(call->out[0].dtype) : KERNEL_ANY_REAL;
+static int product_kernel(const gd_cuda_conv *p) {
+    return !p->any                                ? dtype_kernel((gd_dtype)p->dtype)
+           : gd_cuda_is_float((gd_dtype)p->dtype) ? KERNEL_ANY_REAL
+                                                  : KERNEL_ANY_INTEGER;
+}
+
+int64_t gd_cuda_conv_products(const gd_kernel_call *call) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    return q.y.dims[0] * q.y.dims[1] * count_positions(&q.y) * q.ci * count_positions(&q.w);
 }
 
 size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
     const gd_cuda_conv p = product_of(call);
-    return p.parts > 1
-               ? (size_t)(p.parts * p.groups * p.m * p.n) * (call_kernel(call) < KERNEL_F64 ? 4 : 8)
-               : 0;
+    return p.parts > 1 ? (size_t)(p.parts * p.groups * p.m * p.n) *
+                             (product_kernel(&p) < KERNEL_F64 ? 4 : 8)
+                       : 0;
 }
 
 gd_status gd_cuda_conv_run(gd_kernel_call *call) {
@@ -285,24 +343,24 @@ gd_status gd_cuda_conv_run(gd_kernel_call *call) {
     p.call = gd_cuda_call_of(call);
     p.partials = call->workspace;
     const bool divides = p.divisor[0] > 1 || p.divisor[1] > 1 || p.divisor[2] > 1;
-    const int number = call_kernel(call);
-    const long long blocks = count_tiles(&p) * (p.parts > 0 ? p.parts : 1);
+    const int number = product_kernel(&p);
+    const tile_number tile = choose_tile(&p);
+    const long long blocks = count_tiles(&p, tile) * p.parts;
     if (blocks == 0) return GD_OK;
-    gd_status status =
-        gd_cuda_launch(call->device, divides ? &divided_kernels[number] : &kernels[number],
-                       blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, THREADS, &p);
-    if (status == GD_OK && p.parts > 1)
-        status =
-            gd_cuda_launch_each(call->device, &parts_kernels[number], p.groups * p.m * p.n, &p);
+    gd_cuda_kernel *kernel = number == KERNEL_ANY_REAL      ? &any_real
+                             : number == KERNEL_ANY_INTEGER ? &any_integer
+                                                            : &kernels[tile][divides][number];
+    gd_status status = gd_cuda_launch(
+        call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, tiles[tile].threads, &p);
+    if (status == GD_OK && p.parts > 1) {
+        const long long sums =
+            (p.groups * p.m * p.n + GD_CUDA_CONV_PART_ELEMENTS - 1) / GD_CUDA_CONV_PART_ELEMENTS;
+        status = gd_cuda_launch(call->device, &parts_kernels[number],
+                                sums < MOST_BLOCKS ? sums : MOST_BLOCKS,
+                                GD_CUDA_CONV_PART_ELEMENTS * GD_CUDA_CONV_PART_THREADS, &p);
+    }
     return status;
 }
-
-static gd_cuda_kernel epilogues[] = {
-    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f32"),
-    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f16"),
-    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_bf16"),
-    GD_CUDA_KERNEL("convolution", "gd_convolve_epilogue_f64"),
-};
 
 gd_status gd_cuda_conv_epilogue(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
                                 const gd_cuda_conv_operand *result) {

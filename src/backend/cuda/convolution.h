@@ -46,6 +46,9 @@ gd_cuda_conv_problem gd_cuda_conv_problem_of(const gd_kernel_call *call);
 /* Whether a call computes with floats, and all its positions fit into 32 bits. */
 bool gd_cuda_conv_is_common(const gd_kernel_call *call);
 
+/* The multiply-adds of a call, also those with padding. */
+int64_t gd_cuda_conv_products(const gd_kernel_call *call);
+
 /* The kernels of convolution.c, which support every call. */
 size_t gd_cuda_conv_workspace(const gd_kernel_call *call);
 gd_status gd_cuda_conv_run(gd_kernel_call *call);

@@ -3,21 +3,17 @@
  * cuDNN takes operands that are dense in one of two orders of their dims: batch, channels, axes, or
  * batch, axes, channels (channels last). An operand with other strides than its problem's order is
  * copied to the workspace, or from there. Bias and relu are part of cuDNN's graph if an engine
- * supports that, otherwise an own kernel adds them. Problems without any engine run with the
+ * supports that, otherwise an own kernel adds them. A strided
+ * convolution of few channels runs on blocks of pixels (space_to_depth.h). Problems without any engine run with the
  * kernels of convolution.c.
  */
 #include <string.h>
 
 #include "backend/cuda/convolution.h"
 #include "backend/cuda/dnn_graph.h"
+#include "backend/cuda/space_to_depth.h"
 
 enum { AXES = GD_CUDA_AXES, RANK = 2 + GD_CUDA_AXES };
-
-/* Whether products of f32 may be computed in tf32. */
-static bool allows_tf32(const gd_kernel_call *call) {
-    (void)call;
-    return false;
-}
 
 /* --- layouts ---------------------------------------------------------------------------------- */
 
@@ -204,12 +200,14 @@ static void add_convolution(gd_dnn_graph *g, const gd_cuda_conv_problem *q, bool
 
 /* --- preparation ------------------------------------------------------------------------------ */
 
-static const int64_t MAX_WORKSPACE = INT64_C(1) << 30;
+static const int64_t MAX_WORKSPACE = INT64_C(1) << 30, MANY_PRODUCTS = 300000000;
 
 /* A prepared convolution. Operands are x, w and y. */
 typedef struct convolution {
     gd_dnn_plan *plan; /* NULL: the kernels of convolution.c run */
-    bool channels_last, has_epilogue /* the plan adds bias and relu */;
+    bool channels_last;
+    bool has_epilogue; /* the plan adds bias and relu */
+    bool has_blocks;   /* the plan is that of gd_cuda_blocks_of, whose x and w are copies */
     bool copied[3];    /* operands with a copy in the workspace */
     size_t offsets[3]; /* of these copies; the plan's own workspace is before them */
 } convolution;
@@ -219,7 +217,7 @@ static size_t align_offset(size_t bytes) { return (bytes + 255) & ~(size_t)255; 
 static gd_status make_convolution_plan(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
                                        convolution *c) {
     gd_dnn_choice choice = {.forbidden = GD_DNN_NARROW, .workspace_bytes = MAX_WORKSPACE};
-    if (q->dtype == GD_F32 && !allows_tf32(call))
+    if (q->dtype == GD_F32 && !gd_cuda_tf32(call))
         choice.forbidden |= 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
     const bool bias_is_dense = !q->bias || q->bias->dims[0] == 1 || q->bias->strides[0] == 1;
     gd_status status = GD_OK;
@@ -243,7 +241,7 @@ static size_t place_copies(const gd_cuda_conv_problem *q, convolution *c) {
     const gd_cuda_conv_operand *operands[] = {&q->x, &q->w, &q->y};
     size_t bytes = align_offset(c->plan->workspace_bytes);
     for (int i = 0; i < 3; i++) {
-        c->copied[i] = !is_dense(operands[i], c->channels_last);
+        c->copied[i] = !is_dense(operands[i], c->channels_last) || (c->has_blocks && i < 2);
         if (!c->copied[i]) continue;
         int64_t count = 1;
         for (int d = 0; d < RANK; d++) count *= operands[i]->dims[d];
@@ -259,13 +257,20 @@ static gd_status prepare_convolution(const gd_kernel_call *call, void **prepared
     convolution *c = gd_cuda_host->allocate(sizeof *c);
     if (!c) return gd_cuda_host->fail(GD_E_MEMORY, "no memory to prepare a convolution");
     *c = (convolution){.channels_last = is_channels_last(&q)};
-    const gd_status status = make_convolution_plan(call, &q, c);
+    const gd_cuda_conv_problem blocks = gd_cuda_blocks_of(&q);
+    c->has_blocks = c->channels_last && gd_cuda_blocks_pay(&q);
+    gd_status status = c->has_blocks ? make_convolution_plan(call, &blocks, c) : GD_OK;
+    if (status == GD_OK && !c->plan) {
+        c->has_blocks = false;
+        status = make_convolution_plan(call, &q, c);
+    }
     if (status != GD_OK) {
         gd_cuda_host->release(c);
         return status;
     }
     /* operands that are not aligned run with the other kernels, too */
-    const size_t own = gd_cuda_conv_workspace(call), bytes = c->plan ? place_copies(&q, c) : 0;
+    const size_t own = gd_cuda_conv_workspace(call),
+                 bytes = c->plan ? place_copies(c->has_blocks ? &blocks : &q, c) : 0;
     *workspace = bytes > own ? bytes : own;
     *prepared = c;
     return GD_OK;
@@ -273,16 +278,21 @@ static gd_status prepare_convolution(const gd_kernel_call *call, void **prepared
 
 static void release_convolution(gd_device *d, void *prepared) {
     convolution *c = prepared;
-    (void)d;
+    gd_cuda_enter_context(d);
     gd_dnn_free_plan(c->plan);
     gd_cuda_host->release(c);
 }
 
 /* --- the kernel ------------------------------------------------------------------------------- */
 
-/* cuDNN indexes with 32 bits. */
+/* cuDNN indexes with 32 bits. Its engines for f32 without tf32, and for f64, are either slow, or not
+ * deterministic, or not as precise as f32 (Winograd's algorithm with large tiles). With tf32, small
+ * problems spend most of their time in the engines' conversions of layouts. */
 static bool match_convolution(const gd_kernel_call *call) {
+    const gd_dtype dtype = call->out[0].dtype;
+    if (dtype == GD_F64 || (dtype == GD_F32 && !gd_cuda_tf32(call))) return false;
     if (!gd_cuda_has_dnn() || !gd_cuda_conv_is_common(call)) return false;
+    if (dtype == GD_F32 && gd_cuda_conv_products(call) < MANY_PRODUCTS) return false;
     const gd_view *views[] = {&call->in[0], &call->in[1], &call->out[0]};
     for (int i = 0; i < 3; i++) {
         const long long count = gd_cuda_count(views[i]);
@@ -309,38 +319,54 @@ static gd_cuda_conv_operand copy_of(const gd_kernel_call *call, const gd_cuda_co
 
 static bool is_aligned(const void *pointer) { return ((uintptr_t)pointer & 15) == 0; }
 
+enum { OPERAND_X, OPERAND_W, OPERAND_Y, OPERANDS };
+
+/* Queues the copy of an operand of problem q to the workspace, or back. */
+static gd_status queue_operand(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
+                               const convolution *c, int i, const gd_cuda_conv_operand *copy,
+                               bool back) {
+    const gd_cuda_conv_operand *operands[] = {&q->x, &q->w, &q->y};
+    const gd_view original = view_of(operands[i], q->dtype), copied = view_of(copy, q->dtype);
+    if (c->has_blocks && i == OPERAND_X) return gd_cuda_queue_x_blocks(call, q, copy);
+    if (c->has_blocks && i == OPERAND_W) return gd_cuda_queue_w_blocks(call, q, copy, back);
+    return back ? gd_cuda_queue_copy(call, &original, &copied)
+                : gd_cuda_queue_copy(call, &copied, &original);
+}
+
+/* Runs the plan with operands x, w and y, and then what it lacks of bias and relu. */
+static gd_status run_plan(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
+                          const convolution *c, const gd_cuda_conv_operand *result) {
+    const int64_t ids[] = {ID_X, ID_W, ID_Y, ID_BIAS};
+    void *const pointers[] = {q->x.data, q->w.data, q->y.data, q->bias ? q->bias->data : NULL};
+    gd_status status = gd_dnn_run_plan(call->device, c->plan, c->has_epilogue && q->bias ? 4 : 3,
+                                       ids, pointers, call->workspace);
+    if (status == GD_OK && !c->has_epilogue && (q->bias || q->relu))
+        status = gd_cuda_conv_epilogue(call, q, result);
+    return status;
+}
+
 static gd_status run_convolution(gd_kernel_call *call) {
     const convolution *c = call->prepared;
-    gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
-    gd_cuda_conv_operand *operands[] = {&q.x, &q.w, &q.y};
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    gd_cuda_conv_problem run = c->has_blocks ? gd_cuda_blocks_of(&q) : q;
+    gd_cuda_conv_operand *operands[] = {&run.x, &run.w, &run.y};
+    const int result = q.direction == GD_CUDA_CONV_OUTPUT  ? OPERAND_Y
+                       : q.direction == GD_CUDA_CONV_INPUT ? OPERAND_X
+                                                           : OPERAND_W;
     bool aligned = !c->has_epilogue || !q.bias || is_aligned(q.bias->data);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < OPERANDS; i++)
         aligned = aligned && (c->copied[i] || is_aligned(operands[i]->data));
     if (!c->plan || !aligned) return gd_cuda_conv_run(call);
 
-    const int result = q.direction == GD_CUDA_CONV_OUTPUT  ? 2
-                       : q.direction == GD_CUDA_CONV_INPUT ? 0
-                                                           : 1;
-    const gd_view out = view_of(operands[result], q.dtype);
     gd_status status = GD_OK;
-    for (int i = 0; i < 3 && status == GD_OK; i++) {
+    for (int i = 0; i < OPERANDS && status == GD_OK; i++) {
         if (!c->copied[i]) continue;
-        const gd_view from = view_of(operands[i], q.dtype);
         *operands[i] = copy_of(call, operands[i], c, i);
-        const gd_view to = view_of(operands[i], q.dtype);
-        if (i != result) status = gd_cuda_queue_copy(call, &to, &from);
+        if (i != result) status = queue_operand(call, &q, c, i, operands[i], false);
     }
-    const int64_t ids[] = {ID_X, ID_W, ID_Y, ID_BIAS};
-    void *const pointers[] = {q.x.data, q.w.data, q.y.data, q.bias ? q.bias->data : NULL};
-    if (status == GD_OK)
-        status = gd_dnn_run_plan(call->device, c->plan, c->has_epilogue && q.bias ? 4 : 3, ids,
-                                 pointers, call->workspace);
-    if (status == GD_OK && !c->has_epilogue && (q.bias || q.relu))
-        status = gd_cuda_conv_epilogue(call, &q, operands[result]);
-    if (status == GD_OK && c->copied[result]) {
-        const gd_view from = view_of(operands[result], q.dtype);
-        status = gd_cuda_queue_copy(call, &out, &from);
-    }
+    if (status == GD_OK) status = run_plan(call, &run, c, operands[result]);
+    if (status == GD_OK && c->copied[result])
+        status = queue_operand(call, &q, c, result, operands[result], true);
     return status;
 }
 

@@ -1,20 +1,22 @@
 /* convolution.cu - convolutions and their gradients as products of matrices (implicit GEMM).
  *
- * A block computes a tile of 64 x 64 elements. It loads tiles of both operands into shared memory,
- * for 16 products of each sum at a time, and each thread adds up 4 x 4 elements in registers. The
- * windows of the gathered operand are never stored. Floats of 16 and 32 bits are computed in f32.
+ * A block computes a tile of the product. It loads tiles of both operands into shared memory, for 16
+ * products of each sum at a time, and each thread adds up 4 x 4 to 8 x 8 elements in registers.
+ * While it computes, it loads the next tiles. The windows of the gathered operand are never stored.
+ * Floats of 16 and 32 bits are computed in f32.
  */
 #include "backend/cuda/kernels/convolution.h"
 #include "backend/cuda/kernels/typed.cuh"
 
 enum {
-    TILE = GD_CUDA_CONV_TILE,
     DEPTH = GD_CUDA_CONV_DEPTH,
-    THREADS = GD_CUDA_CONV_THREADS,
-    ROW = TILE + 4, /* elements of a row in shared memory: spreads columns over banks */
-    EACH_SIDE = 4,  /* a thread computes 4 x 4 elements */
-    SIDE = TILE / EACH_SIDE,
+    PAD = 4,  /* elements at the end of a row in shared memory: spread columns over banks */
+    QUAD = 4, /* neighbouring rows or columns that a thread loads at once */
+    SIDE = 16, /* threads side by side in a tile */
     SUM_LENGTH = 512, /* products that are summed before they are added to the total */
+    PART_ELEMENTS = GD_CUDA_CONV_PART_ELEMENTS,
+    PART_THREADS = GD_CUDA_CONV_PART_THREADS,
+    ELEMENT_THREADS = 256,
 };
 
 static __device__ __forceinline__ float multiply_add(float a, float b, float c) {
@@ -120,10 +122,11 @@ template <typename L, typename P, bool DIVIDES>
 static __device__ __forceinline__ typename L::type gather(const gd_cuda_conv &p, long long group,
                                                           const gathered_place<P> &column,
                                                           const gathered_place<P> &row) {
-    long long at = group + column.base + row.base;
+    P at = 0; /* within an image, so 32 bits are enough if P is int */
     bool inside = true;
 #pragma unroll
     for (int a = 0; a < 3; a++) {
+        if (a == 0 && !p.has_depth_axis) continue;
         P place = column.at[a] + row.at[a];
         if (DIVIDES) {
             const P quotient = place / (P)p.divisor[a];
@@ -131,9 +134,10 @@ static __device__ __forceinline__ typename L::type gather(const gd_cuda_conv &p,
             place = quotient;
         }
         inside = inside && place >= 0 && place < (P)p.b_size[a];
-        at += place * p.b_axis[a];
+        at += place * (P)p.b_axis[a];
     }
-    return inside ? L::load(p.dtype, p.b, at) : typename L::type(0);
+    return inside ? L::load(p.dtype, p.b, group + column.base + row.base + at)
+                  : typename L::type(0);
 }
 
 /* Stores an element of the result: sum, bias, relu. */
@@ -161,105 +165,227 @@ struct summed_place {
     gathered_place<P> b;
 };
 
-template <typename L, typename P, bool DIVIDES>
-static __device__ __forceinline__ void convolve(const gd_cuda_conv &p,
-                                                typename L::type (*left)[ROW],
-                                                typename L::type (*right)[ROW],
-                                                summed_place<P> *depths) {
+/* The shape of a tile. A thread computes ROWS_EACH x COLUMNS_EACH elements, in quads that are
+ * ROW_STEP or COLUMN_STEP apart. */
+template <int ROW_COUNT, int COLUMN_COUNT, int THREAD_COUNT>
+struct tile_shape {
+    enum {
+        ROWS = ROW_COUNT,
+        COLUMNS = COLUMN_COUNT,
+        THREADS = THREAD_COUNT,
+        ROW_STEP = THREADS / SIDE * QUAD,
+        COLUMN_STEP = SIDE * QUAD,
+        ROWS_EACH = ROWS / (THREADS / SIDE),
+        COLUMNS_EACH = COLUMNS / SIDE,
+    };
+    /* The row of the thread's row number r in the tile, and the column likewise. */
+    static __device__ __forceinline__ int row(int r) {
+        return (int)threadIdx.x / SIDE * QUAD + r / QUAD * ROW_STEP + r % QUAD;
+    }
+    static __device__ __forceinline__ int column(int c) {
+        return (int)threadIdx.x % SIDE * QUAD + c / QUAD * COLUMN_STEP + c % QUAD;
+    }
+};
+
+/* Shared memory: two tiles of each operand, and the places of their summed indices. The first of
+ * each is in use while the second is filled, and the other way round. */
+template <typename L, typename P, typename S>
+struct tiles {
+    alignas(16) typename L::type left[2][DEPTH][S::ROWS + PAD];
+    alignas(16) typename L::type right[2][DEPTH][S::COLUMNS + PAD];
+    summed_place<P> depths[2][DEPTH];
+};
+
+/* The part of a product that a block computes. */
+struct product_tile {
+    long long group, part, row, column, first, end;
+};
+
+/* The elements of both operands that a thread loads for one step. */
+template <typename L, typename P, bool DIVIDES, typename S>
+struct tile_loader {
+    enum {
+        LEFT = S::ROWS * DEPTH / S::THREADS,
+        RIGHT = S::COLUMNS * DEPTH / S::THREADS,
+        RIGHT_STEP = S::THREADS / S::COLUMNS,
+    };
+    typename L::type left[LEFT], right[RIGHT];
+    gathered_place<P> column;
+    bool in_columns;
+
+    __device__ __forceinline__ void begin(const gd_cuda_conv &p, const product_tile &t) {
+        const long long own = t.column + threadIdx.x % S::COLUMNS;
+        in_columns = own < p.n;
+        column = place_of(p.column, divide_index<P>(p.column, in_columns ? own : 0));
+    }
+    /* The row and depth of element e of `left`. */
+    static __device__ __forceinline__ int left_row(const gd_cuda_conv &p, int e) {
+        return p.a_by_depth ? (int)threadIdx.x / DEPTH + e * (S::THREADS / DEPTH)
+                            : (int)threadIdx.x % S::ROWS;
+    }
+    static __device__ __forceinline__ int left_depth(const gd_cuda_conv &p, int e) {
+        return p.a_by_depth ? (int)threadIdx.x % DEPTH
+                            : (int)threadIdx.x / S::ROWS + e * (S::THREADS / S::ROWS);
+    }
+    static __device__ __forceinline__ int right_depth(int e) {
+        return (int)threadIdx.x / S::COLUMNS + e * RIGHT_STEP;
+    }
+    __device__ __forceinline__ void load(const gd_cuda_conv &p, const product_tile &t, long long k,
+                                         const summed_place<P> *depths) {
+        const int deep = t.end - k < DEPTH ? (int)(t.end - k) : DEPTH;
+#pragma unroll
+        for (int e = 0; e < RIGHT; e++) {
+            const int depth = right_depth(e);
+            right[e] = in_columns && depth < deep
+                           ? gather<L, P, DIVIDES>(p, t.group * p.b_group, column, depths[depth].b)
+                           : typename L::type(0);
+        }
+#pragma unroll
+        for (int e = 0; e < LEFT; e++) {
+            const int row = left_row(p, e), depth = left_depth(p, e);
+            const bool inside = t.row + row < p.m && depth < deep;
+            const long long at =
+                t.group * p.a_group + (t.row + row) * p.a_row + (inside ? depths[depth].a : 0);
+            left[e] = inside ? L::load(p.dtype, p.a, at) : typename L::type(0);
+        }
+    }
+    __device__ __forceinline__ void store(const gd_cuda_conv &p, tiles<L, P, S> *s,
+                                          int buffer) const {
+#pragma unroll
+        for (int e = 0; e < RIGHT; e++)
+            s->right[buffer][right_depth(e)][threadIdx.x % S::COLUMNS] = right[e];
+#pragma unroll
+        for (int e = 0; e < LEFT; e++) s->left[buffer][left_depth(p, e)][left_row(p, e)] = left[e];
+    }
+};
+
+/* Fills the places of the summed indices k .. k + DEPTH - 1, by the first threads. */
+template <typename P>
+static __device__ __forceinline__ void place_depths(const gd_cuda_conv &p, long long k,
+                                                    long long end, summed_place<P> *depths) {
+    if (threadIdx.x >= DEPTH || k + threadIdx.x >= end) return;
+    const divided<P> d = divide_index<P>(p.depth, k + threadIdx.x);
+    summed_place<P> *place = &depths[threadIdx.x];
+    place->a = d.major * p.a_major + d.at[0] * p.a_axis[0] + d.at[1] * p.a_axis[1] +
+               d.at[2] * p.a_axis[2];
+    place->b = place_of(p.depth, d);
+}
+
+/* Adds the products of one step to the sums of a thread. */
+template <typename L, typename P, typename S>
+static __device__ __forceinline__ void multiply_tiles(const tiles<L, P, S> *s, int buffer,
+                                                      typename L::type (*sum)[S::COLUMNS_EACH]) {
     typedef typename L::type C;
-    const int row = (int)threadIdx.x / SIDE, column = (int)threadIdx.x % SIDE;
-    const long long tiles_m = (p.m + TILE - 1) / TILE, tiles_n = (p.n + TILE - 1) / TILE,
-                    tiles = tiles_m * tiles_n, items = tiles * p.groups * p.parts;
+#pragma unroll
+    for (int d = 0; d < DEPTH; d++) {
+        C a[S::ROWS_EACH], b[S::COLUMNS_EACH];
+#pragma unroll
+        for (int r = 0; r < S::ROWS_EACH; r++) a[r] = s->left[buffer][d][S::row(r)];
+#pragma unroll
+        for (int c = 0; c < S::COLUMNS_EACH; c++) b[c] = s->right[buffer][d][S::column(c)];
+#pragma unroll
+        for (int r = 0; r < S::ROWS_EACH; r++)
+#pragma unroll
+            for (int c = 0; c < S::COLUMNS_EACH; c++)
+                sum[r][c] = multiply_add(a[r], b[c], sum[r][c]);
+    }
+}
+
+/* Computes the sums of a tile: total[r][c] is the element in the thread's row r and column c. */
+template <typename L, typename P, bool DIVIDES, typename S>
+static __device__ __forceinline__ void sum_tile(const gd_cuda_conv &p, const product_tile &t,
+                                                tiles<L, P, S> *s,
+                                                typename L::type (*total)[S::COLUMNS_EACH]) {
+    typename L::type sum[S::ROWS_EACH][S::COLUMNS_EACH] = {};
+    tile_loader<L, P, DIVIDES, S> loader;
+    int summed = 0, buffer = 0;
+    loader.begin(p, t);
+    place_depths(p, t.first, t.end, s->depths[0]);
+    place_depths(p, t.first + DEPTH, t.end, s->depths[1]);
+    __syncthreads();
+    loader.load(p, t, t.first, s->depths[0]);
+    loader.store(p, s, 0);
+    __syncthreads();
+#pragma unroll 1
+    for (long long k = t.first; k < t.end; k += DEPTH, buffer ^= 1) {
+        const bool more = k + DEPTH < t.end;
+        if (more) loader.load(p, t, k + DEPTH, s->depths[buffer ^ 1]);
+        place_depths(p, k + 2 * DEPTH, t.end, s->depths[buffer]);
+        multiply_tiles<L, P, S>(s, buffer, sum);
+        if (more) loader.store(p, s, buffer ^ 1);
+        __syncthreads();
+        summed += DEPTH;
+        if (summed < SUM_LENGTH && more) continue;
+        summed = 0; /* rounding errors grow with the length of a sum */
+#pragma unroll
+        for (int r = 0; r < S::ROWS_EACH; r++)
+#pragma unroll
+            for (int c = 0; c < S::COLUMNS_EACH; c++) {
+                total[r][c] += sum[r][c];
+                sum[r][c] = 0;
+            }
+    }
+}
+
+template <typename L, typename P, bool DIVIDES, typename S>
+static __device__ __forceinline__ void convolve(const gd_cuda_conv &p, tiles<L, P, S> *s) {
+    typedef typename L::type C;
+    const long long tiles_m = (p.m + S::ROWS - 1) / S::ROWS,
+                    tiles_n = (p.n + S::COLUMNS - 1) / S::COLUMNS, tiles = tiles_m * tiles_n,
+                    items = tiles * p.groups * p.parts;
 #pragma unroll 1
     for (long long item = blockIdx.x; item < items; item += gridDim.x) {
-        const long long group = item / tiles % p.groups, part = item / tiles / p.groups,
-                        i = item % tiles / tiles_n * TILE, j = item % tiles_n * TILE;
-        const long long first = part * p.chunk,
-                        end = first + p.chunk < p.k ? first + p.chunk : p.k;
-        /* every thread loads elements of one column of b and of one row of a */
-        const int across = (int)threadIdx.x % TILE, deep = (int)threadIdx.x / TILE;
-        const bool in_columns = j + across < p.n, in_rows = i + across < p.m;
-        const gathered_place<P> own =
-            place_of(p.column, divide_index<P>(p.column, in_columns ? j + across : 0));
-        const long long own_row = group * p.a_group + (i + across) * p.a_row;
-        C total[EACH_SIDE][EACH_SIDE] = {}, sum[EACH_SIDE][EACH_SIDE] = {};
-        int summed = 0;
-#pragma unroll 1
-        for (long long k = first; k < end; k += DEPTH) {
-            if (threadIdx.x < DEPTH && k + threadIdx.x < end) {
-                const divided<P> d = divide_index<P>(p.depth, k + threadIdx.x);
-                summed_place<P> *place = &depths[threadIdx.x];
-                place->a = d.major * p.a_major + d.at[0] * p.a_axis[0] + d.at[1] * p.a_axis[1] +
-                           d.at[2] * p.a_axis[2];
-                place->b = place_of(p.depth, d);
-            }
-            __syncthreads();
+        product_tile t;
+        t.group = item / tiles % p.groups;
+        t.part = item / tiles / p.groups;
+        t.row = item % tiles % tiles_m * S::ROWS; /* blocks in flight share columns of b */
+        t.column = item % tiles / tiles_m * S::COLUMNS;
+        t.first = t.part * p.chunk;
+        t.end = t.first + p.chunk < p.k ? t.first + p.chunk : p.k;
+        C total[S::ROWS_EACH][S::COLUMNS_EACH] = {};
+        sum_tile<L, P, DIVIDES, S>(p, t, s, total);
 #pragma unroll
-            for (int e = 0; e < DEPTH * TILE / THREADS; e++) {
-                const int depth = deep + e * (THREADS / TILE);
-                const bool in_depth = k + depth < end;
-                right[depth][across] =
-                    in_depth && in_columns
-                        ? gather<L, P, DIVIDES>(p, group * p.b_group, own, depths[depth].b)
-                        : C(0);
-                left[depth][across] = in_depth && in_rows
-                                          ? L::load(p.dtype, p.a, own_row + depths[depth].a)
-                                          : C(0);
-            }
-            __syncthreads();
+        for (int c = 0; c < S::COLUMNS_EACH; c++) {
+            const long long at_n = t.column + S::column(c);
+            if (at_n >= p.n) break;
+            const long long offset = p.parts == 1 ? output_offset<P>(p, at_n) : 0;
 #pragma unroll
-            for (int d = 0; d < DEPTH; d++) {
-                C a[EACH_SIDE], b[EACH_SIDE];
-                for (int r = 0; r < EACH_SIDE; r++) a[r] = left[d][row * EACH_SIDE + r];
-                for (int c = 0; c < EACH_SIDE; c++) b[c] = right[d][column + c * SIDE];
-                for (int r = 0; r < EACH_SIDE; r++)
-                    for (int c = 0; c < EACH_SIDE; c++)
-                        sum[r][c] = multiply_add(a[r], b[c], sum[r][c]);
-            }
-            __syncthreads();
-            summed += DEPTH;
-            if (summed < SUM_LENGTH && k + DEPTH < end) continue;
-            summed = 0; /* rounding errors grow with the length of a sum */
-            for (int r = 0; r < EACH_SIDE; r++)
-                for (int c = 0; c < EACH_SIDE; c++) {
-                    total[r][c] += sum[r][c];
-                    sum[r][c] = 0;
-                }
-        }
-#pragma unroll 1
-        for (int c = 0; c < EACH_SIDE; c++) {
-            const long long at_j = j + column + c * SIDE;
-            if (at_j >= p.n) continue;
-            const long long offset = p.parts == 1 ? output_offset<P>(p, at_j) : 0;
-#pragma unroll
-            for (int r = 0; r < EACH_SIDE; r++) {
-                const long long at_i = i + row * EACH_SIDE + r;
-                /* total[r][c] with a constant index, so that it stays in registers */
-                const C value = c == 0   ? total[r][0]
-                                : c == 1 ? total[r][1]
-                                : c == 2 ? total[r][2]
-                                         : total[r][3];
-                if (at_i >= p.m) continue;
-                if (p.parts == 1) store_result<L>(p, group, at_i, offset, value);
+            for (int r = 0; r < S::ROWS_EACH; r++) {
+                const long long at_m = t.row + S::row(r);
+                if (at_m >= p.m) break;
+                if (p.parts == 1) store_result<L>(p, t.group, at_m, offset, total[r][c]);
                 else
-                    ((C *)p.partials)[((part * p.groups + group) * p.m + at_i) * p.n + at_j] =
-                        value;
+                    ((C *)p.partials)[((t.part * p.groups + t.group) * p.m + at_m) * p.n + at_n] =
+                        total[r][c];
             }
         }
     }
 }
 
-/* Adds the parts of each element. */
+/* Adds the parts of each element. Neighbouring threads read neighbouring elements; several threads
+ * share the parts of an element. */
 template <typename L>
-static __device__ __forceinline__ void add_parts(const gd_cuda_conv &p) {
+static __device__ __forceinline__ void add_parts(const gd_cuda_conv &p, typename L::type *sums) {
     typedef typename L::type C;
     const long long count = p.groups * p.m * p.n;
-    for (EACH(e, count)) {
-        const long long group = e / (p.m * p.n), row = e / p.n % p.m, column = e % p.n;
+    const int lane = (int)threadIdx.x % PART_ELEMENTS, slice = (int)threadIdx.x / PART_ELEMENTS;
+#pragma unroll 1
+    for (long long base = (long long)blockIdx.x * PART_ELEMENTS; base < count;
+         base += (long long)gridDim.x * PART_ELEMENTS) {
+        const long long e = base + lane;
         C sum = 0;
-        for (long long part = 0; part < p.parts; part++)
-            sum += ((const C *)p.partials)[part * count + e];
-        store_result<L>(p, group, row, output_offset<long long>(p, column), sum);
+        if (e < count)
+#pragma unroll 8
+            for (long long part = slice; part < p.parts; part += PART_THREADS)
+                sum += ((const C *)p.partials)[part * count + e];
+        sums[threadIdx.x] = sum;
+        __syncthreads();
+        if (slice == 0 && e < count) {
+            for (int i = 1; i < PART_THREADS; i++) sum += sums[i * PART_ELEMENTS + lane];
+            const long long group = e / (p.m * p.n), row = e / p.n % p.m, column = e % p.n;
+            store_result<L>(p, group, row, output_offset<long long>(p, column), sum);
+        }
+        __syncthreads();
     }
 }
 
@@ -292,7 +418,7 @@ static __device__ __forceinline__ void finish_results(const gd_cuda_conv_epilogu
 }
 
 #define EPILOGUE_KERNEL(name, T, dtype)                                              \
-    extern "C" __global__ void __launch_bounds__(THREADS)                            \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                    \
         gd_convolve_epilogue_##name(const __grid_constant__ gd_cuda_conv_epilogue_args p) { \
         RETURN_IF_FAILED(p.call);                                                    \
         finish_results<T>(p, dtype);                                                 \
@@ -302,35 +428,40 @@ EPILOGUE_KERNEL(f16, f16_element, GD_F16)
 EPILOGUE_KERNEL(bf16, bf16_element, GD_BF16)
 EPILOGUE_KERNEL(f64, double, GD_F64)
 
-#define CONVOLUTION_KERNEL(name, P, DIVIDES, ...)                          \
-    extern "C" __global__ void __launch_bounds__(THREADS)                  \
-        gd_convolve_##name(const __grid_constant__ gd_cuda_conv p) {       \
-        RETURN_IF_FAILED(p.call);                                          \
-        __shared__ __VA_ARGS__::type left[DEPTH][ROW], right[DEPTH][ROW];  \
-        __shared__ summed_place<P> depths[DEPTH];                          \
-        convolve<__VA_ARGS__, P, DIVIDES>(p, left, right, depths);         \
-    }
-#define PARTS_KERNEL(name, ...)                                            \
-    extern "C" __global__ void __launch_bounds__(THREADS)                  \
-        gd_convolve_parts_##name(const __grid_constant__ gd_cuda_conv p) { \
-        RETURN_IF_FAILED(p.call);                                          \
-        add_parts<__VA_ARGS__>(p);                                         \
-    }
+#define SHAPE(name, rows, columns, threads) typedef tile_shape<rows, columns, threads> name##_shape;
+GD_CUDA_CONV_TILES(SHAPE)
+#undef SHAPE
 
-CONVOLUTION_KERNEL(f32, int, false, typed_loads<float>)
-CONVOLUTION_KERNEL(f16, int, false, typed_loads<f16_element>)
-CONVOLUTION_KERNEL(bf16, int, false, typed_loads<bf16_element>)
-CONVOLUTION_KERNEL(f64, int, false, typed_loads<double>)
-CONVOLUTION_KERNEL(divided_f32, int, true, typed_loads<float>)
-CONVOLUTION_KERNEL(divided_f16, int, true, typed_loads<f16_element>)
-CONVOLUTION_KERNEL(divided_bf16, int, true, typed_loads<bf16_element>)
-CONVOLUTION_KERNEL(divided_f64, int, true, typed_loads<double>)
+#define CONVOLUTION_KERNEL(name, P, DIVIDES, S, ...)                           \
+    extern "C" __global__ void __launch_bounds__(S::THREADS)                   \
+        gd_convolve_##name(const __grid_constant__ gd_cuda_conv p) {           \
+        RETURN_IF_FAILED(p.call);                                              \
+        __shared__ tiles<__VA_ARGS__, P, S> shared;                            \
+        convolve<__VA_ARGS__, P, DIVIDES, S>(p, &shared);                      \
+    }
+#define PARTS_KERNEL(name, ...)                                                \
+    extern "C" __global__ void __launch_bounds__(PART_ELEMENTS * PART_THREADS) \
+        gd_convolve_parts_##name(const __grid_constant__ gd_cuda_conv p) {     \
+        RETURN_IF_FAILED(p.call);                                              \
+        __shared__ __VA_ARGS__::type sums[PART_ELEMENTS * PART_THREADS];       \
+        add_parts<__VA_ARGS__>(p, sums);                                       \
+    }
+#define SHAPE_KERNELS(shape, name, T)                                             \
+    CONVOLUTION_KERNEL(shape##_##name, int, false, shape##_shape, typed_loads<T>) \
+    CONVOLUTION_KERNEL(shape##_divided_##name, int, true, shape##_shape, typed_loads<T>)
+#define TYPED_KERNELS(name, T)     \
+    SHAPE_KERNELS(few, name, T)    \
+    SHAPE_KERNELS(middle, name, T) \
+    PARTS_KERNEL(name, typed_loads<T>)
+
+TYPED_KERNELS(f32, float)
+SHAPE_KERNELS(wide, f32, float)
+SHAPE_KERNELS(large, f32, float)
+TYPED_KERNELS(f16, f16_element)
+TYPED_KERNELS(bf16, bf16_element)
+TYPED_KERNELS(f64, double)
 /* Integers, and problems whose positions do not fit into 32 bits. */
-CONVOLUTION_KERNEL(any_real, long long, true, real_loads)
-CONVOLUTION_KERNEL(any_integer, long long, true, integer_loads)
-PARTS_KERNEL(f32, typed_loads<float>)
-PARTS_KERNEL(f16, typed_loads<f16_element>)
-PARTS_KERNEL(bf16, typed_loads<bf16_element>)
-PARTS_KERNEL(f64, typed_loads<double>)
+CONVOLUTION_KERNEL(any_real, long long, true, middle_shape, real_loads)
+CONVOLUTION_KERNEL(any_integer, long long, true, middle_shape, integer_loads)
 PARTS_KERNEL(any_real, real_loads)
 PARTS_KERNEL(any_integer, integer_loads)

@@ -4,10 +4,19 @@
 
 #include "backend/cuda/kernels/view.h"
 
+/* The tile of the product that a block computes: rows, columns, and threads. A thread computes
+ * (rows / 16 or rows / 8) x (columns / 16) elements. */
+#define GD_CUDA_CONV_TILES(X) \
+    X(few, 32, 64, 128)       \
+    X(middle, 64, 64, 256)    \
+    X(wide, 64, 128, 256)     \
+    X(large, 128, 128, 256)
+
 enum {
-    GD_CUDA_CONV_TILE = 64,     /* rows and columns of the product that a block computes */
-    GD_CUDA_CONV_DEPTH = 16,    /* products of each sum for which it loads operands at a time */
-    GD_CUDA_CONV_THREADS = 256, /* each computes 4 x 4 elements */
+    GD_CUDA_CONV_DEPTH = 16, /* products of each sum for which a block loads operands at a time */
+    /* the kernels that add parts: a block has so many elements, and threads for each of them */
+    GD_CUDA_CONV_PART_ELEMENTS = 32,
+    GD_CUDA_CONV_PART_THREADS = 8,
 };
 
 /* An index of the product, divided into a major index and three positions i[a] < size[a]. In the
@@ -28,17 +37,20 @@ typedef struct gd_cuda_conv_index {
 typedef struct gd_cuda_conv {
     gd_cuda_call call;
     int dtype;
+    int any; /* integers, or positions of 64 bits: one of the kernels for any dtype runs */
     long long groups, m, n, k;
     gd_cuda_conv_index column, depth;
 
     const void *a;
     long long a_group, a_row, a_major, a_axis[3]; /* strides by group, m, and the indices of k */
+    int a_by_depth; /* neighbours in memory have neighbouring k, not m */
 
     /* b is 0 where a coordinate is not in 0 .. size * divisor - 1, or is no multiple of divisor.
      * The coordinate divided by divisor is the position. */
     const void *b;
     long long b_group, b_axis[3];
     long long b_size[3], divisor[3];
+    int has_depth_axis; /* axis 0 has more than one position or tap */
 
     void *out;
     long long out_group, out_row, out_major, out_axis[3]; /* by group, m, and the indices of n */
