@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/attention.h"
 #include "gradus/ops.h"
 #include "ops/attention.h"
 
@@ -35,21 +35,52 @@ static attention_kernels in_f32[] = {TILED(f32, 4, 64, 64), TILED(f32, 4, 32, 12
                                      TILED(f32, 4, 32, 256)},
                          in_f64[] = {TILED(f64, 8, 32, 64), TILED(f64, 8, 32, 128),
                                      TILED(f64, 8, 16, 256)};
+
+#define TENSOR_CORES(dtype, head, second)                                                    \
+    {                                                                                        \
+        head, GD_CUDA_ATTENTION_MMA_THREADS, GD_CUDA_MMA_ROWS *GD_CUDA_MMA_ROW_TILES(head),  \
+            GD_CUDA_MMA_ROWS, GD_CUDA_MMA_ROWS,                                              \
+            GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_forward_" #dtype "_" #head, \
+                                  GD_CUDA_MMA_FORWARD_BYTES(head)),                          \
+            GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_keys_" #dtype "_" #head,    \
+                                  GD_CUDA_MMA_BACKWARD_BYTES(head)),                         \
+            GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_queries_" #dtype "_" #head, \
+                                  GD_CUDA_MMA_BACKWARD_BYTES(head)),                         \
+            second                                                                           \
+    }
+static gd_cuda_kernel values_f16 =
+                          GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_values_f16_256",
+                                                GD_CUDA_MMA_BACKWARD_BYTES(256)),
+                      values_bf16 =
+                          GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_values_bf16_256",
+                                                GD_CUDA_MMA_BACKWARD_BYTES(256));
+static attention_kernels in_f16[] = {TENSOR_CORES(f16, 64, NULL), TENSOR_CORES(f16, 128, NULL),
+                                     TENSOR_CORES(f16, 256, &values_f16)},
+                         in_bf16[] = {TENSOR_CORES(bf16, 64, NULL), TENSOR_CORES(bf16, 128, NULL),
+                                      TENSOR_CORES(bf16, 256, &values_bf16)};
 enum { HEAD_SIZES = sizeof in_f32 / sizeof *in_f32 };
 
 static gd_cuda_kernel inner_f32 = GD_CUDA_KERNEL("attention", "gd_attention_inner_f32"),
-                      inner_f64 = GD_CUDA_KERNEL("attention", "gd_attention_inner_f64");
+                      inner_f64 = GD_CUDA_KERNEL("attention", "gd_attention_inner_f64"),
+                      inner_f16 = GD_CUDA_KERNEL("attention", "gd_attention_inner_f16"),
+                      inner_bf16 = GD_CUDA_KERNEL("attention", "gd_attention_inner_bf16");
 
 static attention_kernels *kernels_for(gd_dtype dtype, int64_t width, int64_t value_width) {
-    attention_kernels *sizes = dtype == GD_F64 ? in_f64 : dtype == GD_F32 ? in_f32 : NULL;
+    attention_kernels *sizes = dtype == GD_F64   ? in_f64
+                               : dtype == GD_F32 ? in_f32
+                               : dtype == GD_F16 ? in_f16
+                                                 : in_bf16;
     const int64_t head = width > value_width ? width : value_width;
-    for (int i = 0; sizes && i < HEAD_SIZES; i++)
+    for (int i = 0; i < HEAD_SIZES; i++)
         if (head <= sizes[i].head) return &sizes[i];
     return NULL;
 }
 
 static gd_cuda_kernel *inner_kernel(gd_dtype dtype) {
-    return dtype == GD_F64 ? &inner_f64 : &inner_f32;
+    return dtype == GD_F64   ? &inner_f64
+           : dtype == GD_F32 ? &inner_f32
+           : dtype == GD_F16 ? &inner_f16
+                             : &inner_bf16;
 }
 
 /* The dynamic shared memory that a block may have. */
@@ -78,8 +109,9 @@ static gd_cuda_heads heads_of(const gd_view *v, int matrix_dims, int batch_rank)
     const int row = v->rank - matrix_dims, column = row + 1;
     if (row >= 0 && v->dims[row] > 1) h.row = v->strides[row];
     if (matrix_dims == 2 && column >= 0 && v->dims[column] > 1) h.column = v->strides[column];
-    h.vectors = aligned && matrix_dims == 2 && h.row % unit == 0 && h.column == 1 &&
-                v->dims[v->rank - 1] % unit == 0;
+    h.vectors =
+        aligned && matrix_dims == 2 && h.row % unit == 0 && h.column == 1 &&
+        v->dims[v->rank - 1] % (unit > 4 ? unit : 4) == 0; /* kernels load 4 or 8 elements */
     return h;
 }
 
@@ -138,13 +170,13 @@ static gd_status queue_tiles(const gd_kernel_call *call, gd_cuda_kernel *kernel,
 
 /* --- forward ---------------------------------------------------------------------------------- */
 
-static bool match_forward(const gd_kernel_call *call) {
+bool gd_cuda_match_attention(const gd_kernel_call *call) {
     const gd_view *q = &call->in[0];
     attention_kernels *kernels = kernels_for(q->dtype, last_dim(q), last_dim(&call->in[2]));
     return kernels && kernels->forward.shared_bytes <= shared_limit(call->device);
 }
 
-static gd_status run_forward(gd_kernel_call *call) {
+gd_status gd_cuda_run_attention(gd_kernel_call *call) {
     const gd_attention_forward_options *o = call->attrs;
     const gd_view *y = &call->out[0], *lse = &call->out[1];
     attention_kernels *kernels = kernels_for(y->dtype, last_dim(&call->in[0]), last_dim(y));
@@ -161,7 +193,7 @@ static gd_status run_forward(gd_kernel_call *call) {
 
 /* Each matrix of k and v has one block for each tile, so they must not be broadcast; the gradient
  * rule of attention_forward expands them. */
-static bool match_grad(const gd_kernel_call *call) {
+bool gd_cuda_match_attention_grad(const gd_kernel_call *call) {
     const gd_attention_grad_options *o = call->attrs;
     const gd_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *gy = &call->in[5];
     attention_kernels *kernels = kernels_for(q->dtype, last_dim(q), last_dim(v));
@@ -177,12 +209,12 @@ static bool match_grad(const gd_kernel_call *call) {
     return true;
 }
 
-static size_t grad_workspace(const gd_kernel_call *call) {
+size_t gd_cuda_attention_grad_workspace(const gd_kernel_call *call) {
     const gd_view *lse = &call->in[4]; /* one inner product for each element */
     return (size_t)gd_cuda_count(lse) * gd_cuda_element_size(lse->dtype);
 }
 
-static gd_status run_grad(gd_kernel_call *call) {
+gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
     enum { WARPS = GD_CUDA_ATTENTION_THREADS / 32 };
     const gd_attention_grad_options *o = call->attrs;
     const gd_view *y = &call->in[3], *gy = &call->in[5];
@@ -202,6 +234,9 @@ static gd_status run_grad(gd_kernel_call *call) {
     if (status == GD_OK && (p.gk.data || p.gv.data))
         status = queue_tiles(call, &kernels->keys, kernels->threads, p.matrices / p.groups,
                              p.columns, kernels->keys_rows, &p);
+    if (status == GD_OK && p.gv.data && kernels->second_keys)
+        status = queue_tiles(call, kernels->second_keys, kernels->threads, p.matrices / p.groups,
+                             p.columns, kernels->keys_rows, &p);
     if (status == GD_OK && p.gq.data)
         status = queue_tiles(call, &kernels->queries, kernels->threads, p.matrices, p.rows,
                              kernels->queries_rows, &p);
@@ -213,13 +248,13 @@ GD_CUDA_ADD(attention_forward_kernel, {.op = "attention_forward",
                                        .device = "cuda",
                                        .rank = 10,
                                        .flags = GD_KERNEL_CHECKED,
-                                       .match = match_forward,
-                                       .run = run_forward})
+                                       .match = gd_cuda_match_attention,
+                                       .run = gd_cuda_run_attention})
 GD_CUDA_ADD(attention_grad_kernel, {.op = "attention_grad",
                                     .variant = "tiles",
                                     .device = "cuda",
                                     .rank = 10,
                                     .flags = GD_KERNEL_CHECKED,
-                                    .match = match_grad,
-                                    .workspace = grad_workspace,
-                                    .run = run_grad})
+                                    .match = gd_cuda_match_attention_grad,
+                                    .workspace = gd_cuda_attention_grad_workspace,
+                                    .run = gd_cuda_run_attention_grad})

@@ -49,11 +49,13 @@ struct dropout_words {
         rng.seed = (uint64_t)p.key[0];
         rng.call = (uint64_t)p.key[p.key_stride];
     }
+    /* Not inlined, because a thread has many weights. */
+    __device__ __noinline__ void compute_words() { gd_philox(rng, block, words); }
     /* Whether weight `number` of (batch, L, S), row-major, is kept. */
     __device__ __forceinline__ bool keeps(const gd_cuda_attention &p, uint64_t number) {
         if (number / 4 != block) {
             block = number / 4;
-            gd_philox(rng, block, words);
+            compute_words();
         }
         const int i = (int)(number % 4);
         return (i == 0 ? words[0] : i == 1 ? words[1] : i == 2 ? words[2] : words[3]) < p.limit;

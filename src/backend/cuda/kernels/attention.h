@@ -47,7 +47,20 @@ typedef struct gd_cuda_attention {
 #define GD_CUDA_ATTENTION_BYTES(element, tile, head, matrices, weights) \
     ((matrices) * (tile) * ((head) * (element) + 16) + (weights) * (tile) * ((tile) * (element) + 16))
 
-/* attention_mma.cu, in 16-bit elements: tiles of `rows` rows. */
-#define GD_CUDA_ATTENTION_ROWS_BYTES(rows, head) ((rows) * ((head) + 8) * 2)
+/* attention_mma.cu: 16-row tiles of q of a warp and rows of a tile of k and v in forward, and rows of
+ * a tile that backward loops over. The others have 64 rows. */
+#define GD_CUDA_MMA_ROW_TILES(head) ((head) <= 64 ? 2 : 1)
+#define GD_CUDA_MMA_COLUMNS(head) ((head) <= 128 ? 64 : 32)
+#define GD_CUDA_MMA_STEP(head) ((head) <= 64 ? 64 : 32)
+#define GD_CUDA_MMA_ROWS 64
+/* Bytes of a block: its own rows, and two tiles of two matrices that are loaded in turn; the kernel
+ * for gk and gv has two numbers for each row of the latter, too. */
+#define GD_CUDA_MMA_ROWS_BYTES(rows, head) ((rows) * ((head) + 8) * 2)
+#define GD_CUDA_MMA_FORWARD_BYTES(head)                                    \
+    (GD_CUDA_MMA_ROWS_BYTES(GD_CUDA_MMA_ROWS * GD_CUDA_MMA_ROW_TILES(head), head) + \
+     4 * GD_CUDA_MMA_ROWS_BYTES(GD_CUDA_MMA_COLUMNS(head), head))
+#define GD_CUDA_MMA_BACKWARD_BYTES(head)                          \
+    (2 * GD_CUDA_MMA_ROWS_BYTES(GD_CUDA_MMA_ROWS, head) +         \
+     4 * GD_CUDA_MMA_ROWS_BYTES(GD_CUDA_MMA_STEP(head), head) + 4 * 4 * GD_CUDA_MMA_STEP(head))
 
 #endif
