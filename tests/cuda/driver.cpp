@@ -21,6 +21,7 @@
 #include "shim.h"
 
 emulated_index threadIdx, blockIdx, blockDim, gridDim;
+alignas(128) unsigned char emulated_shared[EMULATED_SHARED_BYTES];
 extern const emulated_kernel *const emulated_kernel_lists[]; /* of the build; ends with NULL */
 
 namespace {
@@ -404,7 +405,7 @@ CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA
 static std::vector<std::vector<char>> copy_parameters(const emulated_kernel *k, void **parameters);
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                        unsigned by, unsigned bz, unsigned, CUstream s, void **parameters,
+                        unsigned by, unsigned bz, unsigned shared, CUstream s, void **parameters,
                         void **) {
     ALIVE;
     const char *limit = setting("lost=");
@@ -413,7 +414,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
         return CUDA_ERROR_LAUNCH_FAILED;
     }
     const emulated_kernel *k = ((function *)f)->kernel;
-    if (gx == 0 || gy == 0 || gz == 0 || bx * by * bz == 0 || bx * by * bz > 1024)
+    if (gx == 0 || gy == 0 || gz == 0 || bx * by * bz == 0 || bx * by * bz > 1024 ||
+        shared > EMULATED_SHARED_BYTES)
         return CUDA_ERROR_INVALID_VALUE;
     const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
     if (!((stream *)s)->capture) {

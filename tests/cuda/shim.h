@@ -94,6 +94,10 @@ template <typename T, typename U> static inline T atomicMin(T *p, U value) {
     return before;
 }
 
+/* The dynamic shared memory of a block: blocks run one after the other. */
+enum { EMULATED_SHARED_BYTES = 227 << 10 };
+extern "C" unsigned char emulated_shared[EMULATED_SHARED_BYTES];
+
 /* --- barriers and shuffles -------------------------------------------------------------------- */
 
 extern "C" void emulated_barrier(void);      /* all threads of the block */
@@ -148,6 +152,54 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
     for (int lane = 0; lane < 32; lane++)
         result |= (unsigned)(__shfl_sync(mask, predicate != 0, lane) ? 1 : 0) << lane;
     return result;
+}
+/* --- tensor cores: the fragments of PTX --- */
+
+/* ldmatrix.x4 of 16-bit elements: lane i has the address of row i % 8 of matrix i / 8. Register m is
+ * the pair (row lane / 4, columns 2 (lane % 4) and the next) of matrix m, or of its transpose. */
+static inline void emulated_load_matrices(uint32_t *registers, const void *row, bool transposed) {
+    const int lane = (int)(threadIdx.x % 32);
+    memcpy(emulated_lane(lane), &row, sizeof row);
+    emulated_warp_barrier();
+    for (int m = 0; m < 4; m++) {
+        uint16_t pair[2];
+        for (int e = 0; e < 2; e++) {
+            const int i = lane / 4, j = lane % 4 * 2 + e;
+            const uint16_t *from;
+            memcpy(&from, emulated_lane(8 * m + (transposed ? j : i)), sizeof from);
+            pair[e] = from[transposed ? i : j];
+        }
+        memcpy(&registers[m], pair, sizeof pair);
+    }
+    emulated_warp_barrier();
+}
+
+/* mma.m16n8k16: c (16, 8) += a (16, 16) b (16, 8). `widen` converts an element to float. */
+template <typename W>
+static inline void emulated_mma(float *c, const uint32_t *a, const uint32_t *b, W widen) {
+    const int lane = (int)(threadIdx.x % 32), group = lane / 4;
+    float rows[2][16], columns[16][2];
+    memcpy(emulated_lane(lane), a, 16);
+    emulated_warp_barrier();
+    for (int t = 0; t < 4; t++) {
+        uint16_t other[8];
+        memcpy(other, emulated_lane(4 * group + t), sizeof other);
+        for (int e = 0; e < 8; e++) /* registers: (row, k half) = (0,0), (8,0), (0,8), (8,8) */
+            rows[e / 2 % 2][e / 4 * 8 + 2 * t + e % 2] = widen(other[e]);
+    }
+    emulated_warp_barrier();
+    memcpy(emulated_lane(lane), b, 8);
+    emulated_warp_barrier();
+    for (int j = 0; j < 2; j++)
+        for (int t = 0; t < 4; t++) {
+            uint16_t other[4];
+            memcpy(other, emulated_lane(4 * (lane % 4 * 2 + j) + t), sizeof other);
+            for (int e = 0; e < 4; e++) columns[e / 2 * 8 + 2 * t + e % 2][j] = widen(other[e]);
+        }
+    emulated_warp_barrier();
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++)
+            for (int k = 0; k < 16; k++) c[2 * i + j] += rows[i][k] * columns[k][j];
 }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
