@@ -70,6 +70,7 @@ static inline long long __double_as_longlong(double x) {
     return bits;
 }
 template <typename T> static inline T __ldg(const T *p) { return *p; }
+template <typename T> static inline T __ldcg(const T *p) { return *p; }
 static inline void __threadfence(void) {}
 
 /* Threads run one at a time, so a plain update is atomic. */

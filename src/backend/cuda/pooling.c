@@ -117,13 +117,14 @@ static void assign_threads(gd_cuda_pool *p, const gd_view *x, int n, gd_dtype dt
     p->batch = lead > 1 ? x->dims[0] : 1;
     p->channels = x->dims[lead - 1];
     *vector = GD_CUDA_POOL_VECTOR / (int)size;
+    const bool results = is_aligned(&p->y, *vector, size) &&
+                         is_aligned(&p->indices, *vector, p->wide_indices ? 8 : 4);
+    p->scattered = written == &p->y && !results;
     if (p->channels % *vector != 0 || !is_aligned(&p->x, *vector, size) ||
-        !is_aligned(&p->y, *vector, size) ||
-        !is_aligned(&p->indices, *vector, p->wide_indices ? 8 : 4))
+        !(results || p->scattered))
         *vector = 1;
     p->channels /= *vector;
-    p->channels_last =
-        *vector > 1 || (p->channels > 1 && written->strides[1] == 1 && written->strides[4] != 1);
+    p->channels_last = p->channels > 1 && written->strides[1] == 1 && written->strides[4] != 1;
     p->count = p->batch * p->channels * sizes[0] * sizes[1] * sizes[2];
     const long long plane = p->in[0] * p->in[1] * p->in[2];
     p->small = is_below_2_31(p->count * GD_CUDA_POOL_LANES) && is_below_2_31(plane);

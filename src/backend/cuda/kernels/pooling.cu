@@ -130,19 +130,29 @@ static __device__ __forceinline__ W smallest_real() {
 }
 
 template <typename T, int V>
+static __device__ __forceinline__ void store_results(const gd_cuda_pool &p, const pool_position &at,
+                                                     const vector_of<T, V> &y) {
+    T *to = (T *)p.y.data + offset_of(p.y, at);
+    if (p.scattered) {
+#pragma unroll
+        for (int v = 0; v < V; v++) to[v * p.y.strides[1]] = y.at[v];
+    } else *(vector_of<T, V> *)to = y;
+}
+
+template <typename T, int V>
 static __device__ __forceinline__ void store_maxima(const gd_cuda_pool &p, const pool_position &at,
                                                     const typename wide_type<T>::type *best,
                                                     const long long *index) {
     vector_of<T, V> y;
 #pragma unroll
     for (int v = 0; v < V; v++) narrow(best[v], &y.at[v]);
-    if (p.y.data) *(vector_of<T, V> *)((T *)p.y.data + offset_of(p.y, at)) = y;
+    if (p.y.data) store_results(p, at, y);
     if (!p.indices.data) return;
-    const long long first = offset_of(p.indices, at);
+    const long long first = offset_of(p.indices, at), step = p.indices.strides[1];
     if (p.wide_indices) {
 #pragma unroll
-        for (int v = 0; v < V; v++) ((int64_t *)p.indices.data)[first + v] = index[v];
-    } else if (V % 4 == 0) {
+        for (int v = 0; v < V; v++) ((int64_t *)p.indices.data)[first + v * step] = index[v];
+    } else if (V % 4 == 0 && !p.scattered) {
 #pragma unroll
         for (int v = 0; v < V; v += 4) {
             uint4 four = {(unsigned)index[v], (unsigned)index[v + 1 < V ? v + 1 : v],
@@ -152,7 +162,8 @@ static __device__ __forceinline__ void store_maxima(const gd_cuda_pool &p, const
         }
     } else {
 #pragma unroll
-        for (int v = 0; v < V; v++) ((int32_t *)p.indices.data)[first + v] = (int32_t)index[v];
+        for (int v = 0; v < V; v++)
+            ((int32_t *)p.indices.data)[first + v * step] = (int32_t)index[v];
     }
 }
 
@@ -317,7 +328,7 @@ static __device__ void average_of_windows(const gd_cuda_pool &p) {
         vector_of<T, V> y;
 #pragma unroll
         for (int v = 0; v < V; v++) narrow(empty ? 0 : (wide)(sums[v] / divisor), &y.at[v]);
-        *(vector_of<T, V> *)((T *)p.y.data + offset_of(p.y, at)) = y;
+        store_results(p, at, y);
     }
 }
 

@@ -17,12 +17,13 @@ typedef struct gd_cuda_planes {
 } gd_cuda_planes;
 
 /* x are the planes that are pooled, y the results. Forward kernels write y, backward kernels x. A
- * thread computes one element, or adjacent channels that are contiguous in all three tensors. */
+ * thread computes one element, or adjacent channels that are contiguous. */
 typedef struct gd_cuda_pool {
     gd_cuda_call call;
     gd_cuda_planes x, y, indices; /* indices of maxima in their plane, shaped as y */
     int wide_indices;             /* i64, otherwise i32 */
     int channels_last;            /* threads next to each other work on adjacent channels */
+    int scattered;                /* channels are contiguous in x, but not in y and indices */
     int small;                    /* 32 bits hold the numbers of all elements */
     long long count;              /* of threads */
     long long batch, channels;    /* channels: of threads, i.e. vectors of them */
