@@ -95,6 +95,12 @@ template <typename T, typename U> static inline T atomicMin(T *p, U value) {
     return before;
 }
 
+template <typename T, typename U> static inline T atomicOr(T *p, U value) {
+    const T before = *p;
+    *p |= value;
+    return before;
+}
+
 /* The dynamic shared memory of a block: blocks run one after the other. */
 enum { EMULATED_SHARED_BYTES = 227 << 10 };
 extern "C" unsigned char emulated_shared[EMULATED_SHARED_BYTES];
@@ -203,6 +209,7 @@ static inline void emulated_mma(float *c, const uint32_t *a, const uint32_t *b, 
             for (int k = 0; k < 16; k++) c[2 * i + j] += rows[i][k] * columns[k][j];
 }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 /* A kernel: its name, a function that calls it with the parameters of a launch, and the sizes of the
  * parameters. EMULATED_KERNEL(copy, true) describes the function `copy`, which has barriers. */
