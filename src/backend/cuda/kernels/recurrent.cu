@@ -4,14 +4,7 @@
  * Weights stay in shared memory. The input's part of a step does not depend on other blocks, so it
  * is computed before the block waits for the states of the step before.
  */
-#include "backend/cuda/kernels/recurrent.h"
-#include "backend/cuda/kernels/typed.cuh"
-
-#ifdef __CUDACC__
-extern __shared__ __align__(16) unsigned char shared_memory[];
-#else
-#define shared_memory emulated_shared
-#endif
+#include "backend/cuda/kernels/recurrent.cuh"
 
 enum { THREADS = GD_CUDA_RECURRENT_THREADS, PAD = GD_CUDA_RECURRENT_PAD };
 
@@ -35,24 +28,6 @@ static __device__ __forceinline__ float multiply_add(float a, float b, float c) 
 }
 static __device__ __forceinline__ double multiply_add(double a, double b, double c) {
     return fma(a, b, c);
-}
-
-static __device__ __forceinline__ void narrow(double x, double *y) { *y = x; }
-static __device__ __forceinline__ void narrow(float x, float *y) { *y = x; }
-static __device__ __forceinline__ void narrow(float x, f16_element *y) {
-    y->bits = gd_f32_to_f16(x);
-}
-static __device__ __forceinline__ void narrow(float x, bf16_element *y) {
-    y->bits = gd_f32_to_bf16(x);
-}
-
-static __device__ __forceinline__ float sigmoid_of(float x) { return 1 / (1 + expf(-x)); }
-static __device__ __forceinline__ double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
-static __device__ __forceinline__ float tanh_of(float x) { return tanhf(x); }
-static __device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
-template <typename W>
-static __device__ __forceinline__ W sigmoid_slope(W y) {
-    return y * (1 - y);
 }
 
 /* --- tiles ------------------------------------------------------------------------------------ */
@@ -109,12 +84,14 @@ static __device__ __forceinline__ void multiply_exchange(W sums[8][4], const W *
     long long k = share * t.slice;
     const long long end = k + share < depth ? k + share : depth;
     const W *w = weights + t.column, *v = values + t.sequence;
-    for (; k + 8 <= end; k += 8) {
-        W loaded[8][4];
+    enum { AHEAD = 4 };
+    for (; k + AHEAD <= end; k += AHEAD) {
+        W loaded[AHEAD][4];
 #pragma unroll
-        for (int i = 0; i < 8; i++) load_four(v + (k + i) * padded, loaded[i]);
+        for (int i = 0; i < AHEAD; i++) load_four(v + (k + i) * padded, loaded[i]);
 #pragma unroll
-        for (int i = 0; i < 8; i++) add_products<S, W>(sums, w + (k + i) * S::columns, loaded[i]);
+        for (int i = 0; i < AHEAD; i++)
+            add_products<S, W>(sums, w + (k + i) * S::columns, loaded[i]);
     }
     for (; k < end; k++) {
         W loaded[4];
@@ -183,134 +160,20 @@ static __device__ __forceinline__ W sum_partials(const W *partials, int column, 
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-/* --- order of the blocks ---------------------------------------------------------------------- */
-
-/* Waits until `count` tiles are complete. */
-static __device__ __forceinline__ void wait_for_tiles(const unsigned *counter, unsigned count) {
-    if (threadIdx.x == 0) {
-        while (*(const volatile unsigned *)counter < count) {
-        }
-        __threadfence();
-    }
-    __syncthreads();
-}
-
-static __device__ __forceinline__ void complete_tile(unsigned *counter) {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        atomicAdd(counter, 1u);
-    }
-}
-
-/* A tile: units from `unit` on, sequences from `sequence` on. Block b has the tiles b, b + blocks,
- * ... */
-struct tile_place {
-    int units; /* number of the tile of units */
-    long long unit, sequence;
-    unsigned *counter;
-};
-static __device__ __forceinline__ tile_place tile_place_of(const gd_cuda_recurrent &p, int tile,
-                                                           int units, int batch) {
-    tile_place at;
-    const int b = tile / p.unit_tiles;
-    at.units = tile - b * p.unit_tiles;
-    at.unit = (long long)at.units * units;
-    at.sequence = (long long)b * batch;
-    at.counter = p.counters + 32 * b;
-    return at;
-}
-
 /* --- forward ---------------------------------------------------------------------------------- */
 
-template <typename T>
-static __device__ __forceinline__ typename wide_type<T>::type optional_element(const void *p,
-                                                                              long long i) {
-    return p ? widen(((const T *)p)[i]) : 0;
-}
-
-/* Columns of packed weights for each unit. For a gru: reset, update, the input's part of the new
- * gate, and the state's part of it. */
-static __device__ __forceinline__ int columns_per_unit(const gd_cuda_recurrent &p) {
-    return p.cell == GD_CUDA_CELL_LSTM || p.cell == GD_CUDA_CELL_GRU ? 4 : 1;
-}
-
-/* Column g * units + u of the packed weights has the weights of gate g of unit u. */
+/* Column g * units + u of the packed weights has the weights of sum g of unit u. */
 template <typename T, typename W>
 static __device__ void pack_forward(const gd_cuda_recurrent &p, const tile_place &at, int units,
                                     W *packed) {
-    const long long depth = p.inputs + p.hidden;
+    const long long inputs = p.input_sums ? 0 : p.inputs, depth = inputs + p.hidden;
     for (long long i = threadIdx.x; i < depth * forward_tile::columns; i += THREADS) {
         const int column = (int)(i % forward_tile::columns);
-        const long long k = i / forward_tile::columns, unit = at.unit + column % units;
-        const bool input = k < p.inputs, gru = p.cell == GD_CUDA_CELL_GRU;
-        int gate = column / units;
-        bool absent = unit >= p.hidden;
-        if (gru && gate == 2) absent = absent || !input;
-        if (gru && gate == 3) {
-            absent = absent || input;
-            gate = 2;
-        }
-        const long long row = gate * p.hidden + unit;
-        packed[i] = absent  ? 0
-                    : input ? widen(((const T *)p.w_ih)[row * p.inputs + k])
-                            : widen(((const T *)p.w_hh)[row * p.hidden + k - p.inputs]);
+        const long long k = i / forward_tile::columns;
+        const bool input = k < inputs;
+        packed[i] = widen(forward_weight<T>(p, column / units, at.unit + column % units,
+                                            input ? k : k - inputs, input));
     }
-}
-
-/* The sum of both biases of a gate; those of a gru's new gate are separate. */
-template <typename T>
-static __device__ __forceinline__ typename wide_type<T>::type bias_of(const gd_cuda_recurrent &p,
-                                                                     int gate, long long unit) {
-    if (p.cell == GD_CUDA_CELL_GRU && gate >= 2)
-        return gate == 2 ? optional_element<T>(p.b_ih, 2 * p.hidden + unit)
-                         : optional_element<T>(p.b_hh, 2 * p.hidden + unit);
-    const long long row = gate * p.hidden + unit;
-    return optional_element<T>(p.b_ih, row) + optional_element<T>(p.b_hh, row);
-}
-
-/* Computes unit `u` of sequence n in step t from the sums of its gates. */
-template <typename T, typename W>
-static __device__ __forceinline__ void forward_unit(const gd_cuda_recurrent &p, const W *sums,
-                                                    long long t, long long n, long long u,
-                                                    const W *before, W *after, bool last) {
-    const long long cell = n * p.hidden + u, at = t * p.batch * p.hidden + cell;
-    const long long first = (t * p.batch + n) * 4 * p.hidden + u;
-    const bool active = !p.lengths || t < p.lengths[n];
-    const W h_before = __ldcg(before + u * p.padded + n);
-    W *gates = (W *)p.gates, *state = (W *)p.state;
-    W h = h_before, c = 0, saved[4] = {0, 0, 0, 0};
-    if (p.cell == GD_CUDA_CELL_LSTM) {
-        c = state[cell];
-        if (active) {
-            saved[0] = sigmoid_of(sums[0]);
-            saved[1] = sigmoid_of(sums[1]);
-            saved[2] = tanh_of(sums[2]);
-            saved[3] = sigmoid_of(sums[3]);
-            c = saved[1] * c + saved[0] * saved[2];
-            h = saved[3] * tanh_of(c);
-        }
-    } else if (active && p.cell == GD_CUDA_CELL_GRU) {
-        saved[0] = sigmoid_of(sums[0]);
-        saved[1] = sigmoid_of(sums[1]);
-        saved[3] = sums[3];
-        saved[2] = tanh_of(sums[2] + saved[0] * sums[3]);
-        h = saved[2] + saved[1] * (h_before - saved[2]);
-    } else if (active) {
-        h = p.cell == GD_CUDA_CELL_TANH ? tanh_of(sums[0]) : sums[0] < 0 ? 0 : sums[0];
-    }
-    after[u * p.padded + n] = h;
-    narrow(active ? h : 0, (T *)p.y + at);
-    if (p.cell == GD_CUDA_CELL_LSTM) {
-        state[cell] = c;
-        if (p.cells) ((W *)p.cells)[at] = active ? c : 0;
-    }
-    if (gates && columns_per_unit(p) == 4)
-        for (int g = 0; g < 4; g++) gates[first + g * p.hidden] = saved[g];
-    else if (gates) gates[at] = active ? h : 0;
-    if (!last) return;
-    if (p.h) narrow(h, (T *)p.h + cell);
-    if (p.c && p.cell == GD_CUDA_CELL_LSTM) narrow(c, (T *)p.c + cell);
 }
 
 template <typename T>
@@ -319,14 +182,13 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
     typedef forward_tile S;
     const int per_unit = columns_per_unit(p), units = S::columns / per_unit;
     const int tiles = p.unit_tiles * p.batch_tiles;
-    const long long depth = p.inputs + p.hidden;
+    const long long inputs = p.input_sums ? 0 : p.inputs, depth = inputs + p.hidden;
     const tile_thread own = tile_thread_of<S>();
     W *partials = (W *)shared_memory, *shared_weights = partials + S::slices * S::sums;
     for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
         const tile_place at = tile_place_of(p, tile, units, S::batch);
-        W *packed =
-            p.packed ? (W *)p.packed + tile * depth * S::columns : shared_weights;
-        pack_forward<T, W>(p, at, units, packed);
+        pack_forward<T, W>(p, at, units,
+                           p.packed ? (W *)p.packed + tile * depth * S::columns : shared_weights);
         for (int i = (int)threadIdx.x; i < units * S::batch; i += THREADS) {
             const long long u = at.unit + i % units, n = at.sequence + i / units;
             if (u >= p.hidden || n >= p.batch) continue;
@@ -338,32 +200,51 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
     }
     for (long long s = 0; s < p.steps; s++) {
         const long long t = p.reverse ? p.steps - 1 - s : s, size = p.hidden * p.padded;
+        const bool last = s + 1 == p.steps;
         const W *before = (const W *)p.exchange + (s & 1) * size;
         W *after = (W *)p.exchange + (~s & 1) * size;
         for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
             const tile_place at = tile_place_of(p, tile, units, S::batch);
-            const W *packed = p.packed ? (const W *)p.packed + tile * depth * S::columns
-                                       : shared_weights;
+            const W *packed =
+                p.packed ? (const W *)p.packed + tile * depth * S::columns : shared_weights;
             W sums[8][4] = {{0}};
-            multiply_input<S, T, W>(sums, packed,
-                                    (const T *)p.x + (t * p.batch + at.sequence) * p.inputs,
-                                    p.inputs, p.batch - at.sequence, own);
+            unit_step<W> r;
+            W gates[4] = {0, 0, 0, 0};
+            r.n = at.sequence + (int)threadIdx.x / units;
+            r.u = at.unit + (int)threadIdx.x % units;
+            r.present = (int)threadIdx.x < units * S::batch && r.u < p.hidden && r.n < p.batch;
+            if (inputs > 0)
+                multiply_input<S, T, W>(sums, packed,
+                                        (const T *)p.x + (t * p.batch + at.sequence) * inputs,
+                                        inputs, p.batch - at.sequence, own);
+            for (int g = 0; g < per_unit && r.present; g++)
+                gates[g] = input_sum<W>(p, g, t, r.n, r.u) + bias_of<T>(p, g, r.u);
             wait_for_tiles(at.counter, (unsigned)((s + 1) * p.unit_tiles));
-            multiply_exchange<S, W>(sums, packed + p.inputs * S::columns, before + at.sequence,
+            multiply_exchange<S, W>(sums, packed + inputs * S::columns, before + at.sequence,
                                     p.hidden, p.padded, own);
             store_partials<S, W>(sums, partials, own);
             __syncthreads();
-            for (int i = (int)threadIdx.x; i < units * S::batch; i += THREADS) {
-                const int unit = i % units, sequence = i / units;
-                const long long u = at.unit + unit, n = at.sequence + sequence;
-                W gates[4] = {0, 0, 0, 0};
-                if (u >= p.hidden || n >= p.batch) continue;
+            for (int i = (int)threadIdx.x + THREADS; i < units * S::batch; i += THREADS) {
+                unit_step<W> more; /* units of an rnn */
+                more.n = at.sequence + i / units;
+                more.u = at.unit + i % units;
+                more.present = more.u < p.hidden && more.n < p.batch;
+                if (!more.present) continue;
+                const W sum = sum_partials<S, W>(partials, i % units, i / units) +
+                              input_sum<W>(p, 0, t, more.n, more.u) + bias_of<T>(p, 0, more.u);
+                compute_unit(p, &sum, t, __ldcg(before + more.u * p.padded + more.n), more);
+                after[more.u * p.padded + more.n] = more.h;
+                store_unit<T>(p, t, more, last);
+            }
+            if (r.present) {
                 for (int g = 0; g < per_unit; g++)
-                    gates[g] = sum_partials<S, W>(partials, g * units + unit, sequence) +
-                               bias_of<T>(p, g, u);
-                forward_unit<T, W>(p, gates, t, n, u, before, after, s + 1 == p.steps);
+                    gates[g] += sum_partials<S, W>(
+                        partials, g * units + (int)threadIdx.x % units, (int)threadIdx.x / units);
+                compute_unit(p, gates, t, __ldcg(before + r.u * p.padded + r.n), r);
+                after[r.u * p.padded + r.n] = r.h;
             }
             complete_tile(at.counter);
+            store_unit<T>(p, t, r, last);
         }
     }
 }
@@ -376,63 +257,6 @@ static __device__ void pack_backward(const gd_cuda_recurrent &p, const tile_plac
     for (long long i = threadIdx.x; i < p.depth * backward_tile::columns; i += THREADS) {
         const long long u = at.unit + i % backward_tile::columns, k = i / backward_tile::columns;
         packed[i] = u < p.hidden ? widen(((const T *)p.w_hh)[k * p.hidden + u]) : 0;
-    }
-}
-
-/* Whether step t is the first of sequence n in the order of the steps. */
-static __device__ __forceinline__ bool begins_at(const gd_cuda_recurrent &p, long long t,
-                                                 long long n) {
-    const long long length = p.lengths && p.lengths[n] < p.steps ? p.lengths[n] : p.steps;
-    return p.reverse ? t + 1 == length : t == 0;
-}
-
-/* The gradients of the gates of one unit. dh is the gradient of the state after step t. */
-template <typename T, typename W>
-static __device__ __forceinline__ void backward_unit(const gd_cuda_recurrent &p, W dh, long long t,
-                                                     long long n, long long u, W *after) {
-    const long long cell = n * p.hidden + u, plane = p.batch * p.hidden, at = t * plane + cell;
-    const long long before = at + (p.reverse ? plane : -plane);
-    const bool active = !p.lengths || t < p.lengths[n], begins = begins_at(p, t, n);
-    const W *saved = (const W *)p.saved + (t * p.batch + n) * 4 * p.hidden + u;
-    W *state = (W *)p.state, g[4] = {0, 0, 0, 0}, carry = dh;
-    if (active) {
-        const W d = dh + widen(((const T *)p.gy)[at]);
-        carry = 0;
-        if (p.cell == GD_CUDA_CELL_LSTM) {
-            const W i = saved[0], f = saved[p.hidden], c = saved[2 * p.hidden],
-                    o = saved[3 * p.hidden], tanh_c = tanh_of(((const W *)p.saved_c)[at]);
-            const W c_before = begins ? optional_element<T>(p.c0, cell)
-                                      : ((const W *)p.saved_c)[before];
-            const W dc = state[cell] + d * o * (1 - tanh_c * tanh_c);
-            g[0] = dc * c * sigmoid_slope(i);
-            g[1] = dc * c_before * sigmoid_slope(f);
-            g[2] = dc * i * (1 - c * c);
-            g[3] = d * tanh_c * sigmoid_slope(o);
-            state[cell] = dc * f;
-        } else if (p.cell == GD_CUDA_CELL_GRU) {
-            const W r = saved[0], z = saved[p.hidden], c = saved[2 * p.hidden],
-                    part = saved[3 * p.hidden];
-            const W h_before = begins ? optional_element<T>(p.h0, cell)
-                                      : widen(((const T *)p.saved_y)[before]);
-            g[2] = d * (1 - z) * (1 - c * c);
-            g[0] = g[2] * part * sigmoid_slope(r);
-            g[1] = d * (h_before - c) * sigmoid_slope(z);
-            g[3] = g[2] * r;
-            carry = d * z;
-        } else {
-            const W y = p.wide_y ? ((const W *)p.saved_y)[at] : widen(((const T *)p.saved_y)[at]);
-            g[0] = p.cell == GD_CUDA_CELL_TANH ? d * (1 - y * y) : y > 0 ? d : 0;
-        }
-    }
-    ((W *)p.carry)[cell] = carry;
-    /* a gru's w_hh multiplies g[3] instead of g[2] */
-    const bool gru = p.cell == GD_CUDA_CELL_GRU;
-    const int blocks = gru ? 3 : p.parts;
-    T *to = (T *)p.gradients + (t * p.batch + n) * p.parts * p.hidden + u;
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        if (k < blocks) after[(k * p.hidden + u) * p.padded + n] = gru && k == 2 ? g[3] : g[k];
-        if (k < p.parts) narrow(g[k], to + k * p.hidden);
     }
 }
 
@@ -471,21 +295,18 @@ static __device__ void run_backward(const gd_cuda_recurrent &p) {
                 const long long u = at.unit + unit, n = at.sequence + sequence,
                                 cell = n * p.hidden + u;
                 if (u >= p.hidden || n >= p.batch) continue;
-                W dh;
-                if (s == 0) {
-                    dh = optional_element<T>(p.gh, cell);
-                    ((W *)p.state)[cell] = p.cell == GD_CUDA_CELL_LSTM
-                                               ? optional_element<T>(p.gc, cell)
-                                               : 0;
-                } else {
-                    dh = ((const W *)p.carry)[cell] + sum_partials<S, W>(partials, unit, sequence);
+                const W dh = s == 0 ? first_gradient<T, W>(p, cell)
+                                    : ((const W *)p.carry)[cell] +
+                                          sum_partials<S, W>(partials, unit, sequence);
+                if (s == p.steps) {
+                    store_last_gradient<T, W>(p, dh, cell);
+                    continue;
                 }
-                if (s < p.steps) backward_unit<T, W>(p, dh, t, n, u, after);
-                else {
-                    if (p.gh0) narrow(dh, (T *)p.gh0 + cell);
-                    if (p.gc0 && p.cell == GD_CUDA_CELL_LSTM)
-                        narrow(((const W *)p.state)[cell], (T *)p.gc0 + cell);
-                }
+                W g[4];
+                backward_unit<T, W>(p, dh, t, n, u, g);
+                for (int k = 0; k < weight_blocks(p); k++)
+                    after[(k * p.hidden + u) * p.padded + n] = block_gradient(p, g, k);
+                store_gradients<T>(p, t, n, u, g);
             }
             complete_tile(at.counter);
         }

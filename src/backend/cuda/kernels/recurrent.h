@@ -7,7 +7,7 @@
 /* A thread computes 8 x 4 sums: 8 columns of packed weights times 4 sequences of the batch. A tile
  * is the work of a block in one step. Several threads compute each sum, over slices of the depth. */
 enum {
-    GD_CUDA_RECURRENT_THREADS = 256,
+    GD_CUDA_RECURRENT_THREADS = 512,
     GD_CUDA_RECURRENT_SHARED = 227 << 10, /* bytes of shared memory */
 
     GD_CUDA_FORWARD_COLUMNS = 32, /* of a tile: gates of 8 units, or 32 units of an rnn */
@@ -15,6 +15,14 @@ enum {
     GD_CUDA_BACKWARD_COLUMNS = 16, /* of a tile: units */
     GD_CUDA_BACKWARD_BATCH = 16,
     GD_CUDA_RECURRENT_PAD = 4, /* elements after a row of partial sums, against bank conflicts */
+
+    /* recurrent_mma.cu */
+    GD_CUDA_MMA_THREADS = 256,
+    GD_CUDA_MMA_FORWARD_ROWS = 64, /* gates of 16 units, or 64 units of an rnn */
+    GD_CUDA_MMA_FORWARD_BATCH = 16,
+    GD_CUDA_MMA_BACKWARD_UNITS = 32,
+    GD_CUDA_MMA_BACKWARD_BATCH = 8,
+    GD_CUDA_MMA_PAD = 8, /* elements after a row of 16-bit elements in shared memory */
 };
 
 typedef enum gd_cuda_cell {
@@ -36,9 +44,10 @@ typedef struct gd_cuda_recurrent {
     int reverse;
     int dtype;
     long long steps, batch, inputs, hidden;
-    long long depth; /* columns of w_hh that a gradient multiplies: G*H */
+    long long depth;                                     /* rows of w_hh: G*H */
     const void *x, *h0, *c0, *w_ih, *w_hh, *b_ih, *b_hh; /* h0, c0, biases: or NULL */
     const long long *lengths;                            /* or NULL */
+    const void *input_sums; /* wide (T, N, G*H): x w_ih^T; NULL: the kernel computes it */
 
     void *y, *h, *c;
     void *gates; /* wide (T, N, 4H) after the activations; or (T, N, H): y; or NULL */
