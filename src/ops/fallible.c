@@ -78,7 +78,7 @@ static operand operand_of_tensor(const gd_tensor *t) {
 static checked_data checked_data_of(const gd_kernel_call *call) {
     const gd_op *op = call->op;
     const int input = op->facts.checks ? op->facts.index.tensor : 0;
-    checked_data c = {.what = NULL};
+    checked_data c = {.what = op->facts.checks ? "a table" : NULL}; /* for op embedding */
     if (input < call->n_in) c.operand = operand_of_view(&call->in[input]);
     for (int i = 0; i < op->n_attrs && call->attrs; i++)
         if (op->attrs[i].type == GD_ATTR_STRING && strcmp(op->attrs[i].name, "what") == 0)

@@ -47,7 +47,14 @@ static int64_t plane_size(const gd_view *x, int n) {
 
 /*op pool_scatter(gy, indices, dims:int[]) -> gx  internal
  * Adds each element of gy to the element of a zero plane with sizes dims that its index names: the
- * gradient of max pooling. Elements with index -1 are ignored.
+ * gradient of max pooling. Elements with index -1 are ignored. If the options describe the windows
+ * of the max pooling, an index must be in the window of its element; kernels can then compute each
+ * element of gx alone.
+ *   kernel   int[] = none     size of the windows; none: not known
+ *   stride   int[] = none     step between windows
+ *   padding  int[] = none     elements added on each side
+ *   dilation int[] = none     step between the elements of a window
+ *   adaptive bool = false     windows of nearly equal size, one for each element of gy
  *   saves indices
  *   index indices < dims[0:] or -1
  */

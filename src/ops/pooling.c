@@ -189,7 +189,16 @@ static gd_status infer_pool(gd_infer *i) {
 
 static void max_vjp(gd_vjp *v) {
     const int n = gd_spatial_axes(v->op, v->attrs);
-    v->gx[0] = gd_pool_scatter(v->gy[0], v->y[1], gd_spatial_dims(v->x[0], n));
+    const gd_shape dims = gd_spatial_dims(v->x[0], n);
+    pool_options o;
+    read_options(v->op, v->attrs, n, &o);
+    if (strncmp(v->op->name, "adaptive_", 9) == 0)
+        v->gx[0] = gd_pool_scatter(v->gy[0], v->y[1], dims, .adaptive = true);
+    else
+        v->gx[0] = gd_pool_scatter(v->gy[0], v->y[1], dims, .kernel = gd_spatial_list(o.kernel, n),
+                                   .stride = gd_spatial_list(o.stride, n),
+                                   .padding = gd_spatial_list(o.padding, n),
+                                   .dilation = gd_spatial_list(o.dilation, n));
 }
 
 /* The first of the largest elements of each window; a NaN replaces all elements before it, as in

@@ -70,6 +70,7 @@ static inline long long __double_as_longlong(double x) {
     return bits;
 }
 template <typename T> static inline T __ldg(const T *p) { return *p; }
+template <typename T> static inline T __ldcg(const T *p) { return *p; }
 static inline void __threadfence(void) {}
 
 /* Threads run one at a time, so a plain update is atomic. */
@@ -91,6 +92,12 @@ template <typename T, typename U> static inline T atomicMax(T *p, U value) {
 template <typename T, typename U> static inline T atomicMin(T *p, U value) {
     const T before = *p;
     if (value < *p) *p = value;
+    return before;
+}
+
+template <typename T, typename U> static inline T atomicOr(T *p, U value) {
+    const T before = *p;
+    *p |= value;
     return before;
 }
 
@@ -202,6 +209,7 @@ static inline void emulated_mma(float *c, const uint32_t *a, const uint32_t *b, 
             for (int k = 0; k < 16; k++) c[2 * i + j] += rows[i][k] * columns[k][j];
 }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 /* A kernel: its name, a function that calls it with the parameters of a launch, and the sizes of the
  * parameters. EMULATED_KERNEL(copy, true) describes the function `copy`, which has barriers. */

@@ -1,0 +1,345 @@
+/* recurrent.c - one direction of a recurrent layer over all steps, and its gradient.
+ *
+ * The input's part of all steps is one product (product_input.c). All steps, or all steps of the
+ * gradient, are one kernel, whose blocks stay for all steps. A block takes all shared memory of a
+ * multiprocessor and there are at most as many blocks as multiprocessors, so all of them run at the
+ * same time.
+ */
+#include "backend/cuda/kernels/recurrent.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/product_input.h"
+#include "gradus/ops.h"
+
+enum { F64, F32, F16, BF16, DTYPES };
+
+static int number_of(gd_dtype dtype) {
+    return dtype == GD_F64 ? F64 : dtype == GD_F32 ? F32 : dtype == GD_F16 ? F16 : BF16;
+}
+
+#define KERNELS(name)                                                                       \
+    {                                                                                       \
+        [F64] = GD_CUDA_KERNEL_SHARED("recurrent", name "f64", GD_CUDA_RECURRENT_SHARED),   \
+        [F32] = GD_CUDA_KERNEL_SHARED("recurrent", name "f32", GD_CUDA_RECURRENT_SHARED),   \
+        [F16] = GD_CUDA_KERNEL_SHARED("recurrent", name "f16", GD_CUDA_RECURRENT_SHARED),   \
+        [BF16] = GD_CUDA_KERNEL_SHARED("recurrent", name "bf16", GD_CUDA_RECURRENT_SHARED), \
+    }
+static gd_cuda_kernel forward_kernels[DTYPES] = KERNELS("gd_recurrent_");
+static gd_cuda_kernel backward_kernels[DTYPES] = KERNELS("gd_recurrent_grad_");
+
+/* On tensor cores. */
+static gd_cuda_kernel forward_mma_kernels[] = {
+    GD_CUDA_KERNEL_SHARED("recurrent_mma", "gd_recurrent_mma_f16", GD_CUDA_RECURRENT_SHARED),
+    GD_CUDA_KERNEL_SHARED("recurrent_mma", "gd_recurrent_mma_bf16", GD_CUDA_RECURRENT_SHARED)};
+static gd_cuda_kernel backward_mma_kernels[] = {
+    GD_CUDA_KERNEL_SHARED("recurrent_mma", "gd_recurrent_grad_mma_f16", GD_CUDA_RECURRENT_SHARED),
+    GD_CUDA_KERNEL_SHARED("recurrent_mma", "gd_recurrent_grad_mma_bf16", GD_CUDA_RECURRENT_SHARED)};
+
+static gd_cuda_cell cell_of(gd_word cell) {
+    return cell == GD_LSTM   ? GD_CUDA_CELL_LSTM
+           : cell == GD_GRU  ? GD_CUDA_CELL_GRU
+           : cell == GD_RELU ? GD_CUDA_CELL_RELU
+                             : GD_CUDA_CELL_TANH;
+}
+
+/* The inputs of op recurrent, and those of op recurrent_grad before and after them. */
+enum { X, H0, C0, LENGTHS, W_IH, W_HH, B_IH, B_HH, INPUTS };
+enum { GY, GH, GC, LAYER, Y = LAYER + INPUTS, SAVED, CELLS };
+
+static const void *input_data(const gd_kernel_call *call, int i) {
+    return i < call->n_in ? call->in[i].data : NULL;
+}
+
+/* --- work of the blocks ----------------------------------------------------------------------- */
+
+static int64_t tiles_of(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
+
+/* A device with few multiprocessors runs one block, which needs no other. */
+static int64_t max_blocks(const gd_device *d) {
+    enum { MIN_PROCESSORS = 8 };
+    const int processors = gd_cuda_state_of(d)->processors;
+    return processors < MIN_PROCESSORS ? 1 : processors;
+}
+
+/* Tiles, and offsets into the workspace. */
+typedef struct work_layout {
+    bool mma; /* on tensor cores */
+    int64_t unit_tiles, batch_tiles, padded;
+    bool packs; /* weights are packed in the workspace: they do not fit into shared memory */
+    size_t counters, exchange, cleared, state, carry, packed, bytes;
+} work_layout;
+
+/* The work of one call, as the kernels divide it. */
+typedef struct work_shape {
+    int64_t units, batch;           /* of a tile */
+    int64_t columns, depth;         /* of the weights of a tile */
+    size_t shared;                  /* bytes of shared memory */
+    size_t exchanged, element_size; /* elements that each sequence exchanges */
+} work_shape;
+
+static size_t wide_size(const gd_view *x) { return x->dtype == GD_F64 ? 8 : 4; }
+
+static work_layout layout_work(const gd_device *d, const gd_view *x, int64_t hidden,
+                               const work_shape *s, bool mma) {
+    const size_t cells = (size_t)(x->dims[1] * hidden) * wide_size(x);
+    work_layout w = {.mma = mma,
+                     .unit_tiles = tiles_of(hidden, s->units),
+                     .batch_tiles = tiles_of(x->dims[1], s->batch)};
+    const int64_t tiles = w.unit_tiles * w.batch_tiles;
+    w.padded = w.batch_tiles * s->batch;
+    w.packs = !mma && (tiles > max_blocks(d) || s->shared > GD_CUDA_RECURRENT_SHARED);
+#define RESERVE(field, count) w.field = w.bytes, w.bytes += ((count) + 255) / 256 * 256
+    RESERVE(counters, (size_t)w.batch_tiles * 128);
+    if (!mma) w.cleared = w.bytes;
+    RESERVE(exchange, 2 * s->exchanged * (size_t)w.padded * s->element_size);
+    if (mma) w.cleared = w.bytes;
+    RESERVE(state, cells);
+    RESERVE(carry, cells);
+    RESERVE(packed, w.packs ? (size_t)(tiles * s->depth * s->columns) * wide_size(x) : 0);
+#undef RESERVE
+    return w;
+}
+
+static int64_t round_up(int64_t n, int64_t to) { return tiles_of(n, to) * to; }
+
+/* Tensor cores are used if the weights fit into the shared memory of all blocks. (A device with
+ * few multiprocessors packs them in each step.) */
+static bool can_use_mma(const gd_device *d, const gd_view *x, int64_t hidden, const work_shape *s) {
+    const int64_t tiles = tiles_of(hidden, s->units) * tiles_of(x->dims[1], s->batch);
+    return (x->dtype == GD_F16 || x->dtype == GD_BF16) && s->shared <= GD_CUDA_RECURRENT_SHARED &&
+           (tiles <= max_blocks(d) || max_blocks(d) == 1);
+}
+
+/* `inputs` is 0 if a product computes the input's part. */
+static work_layout layout_forward(const gd_kernel_call *call, int64_t inputs) {
+    const gd_view *x = &call->in[X];
+    const gd_recurrent_options *o = call->attrs;
+    const int64_t hidden = call->in[W_HH].dims[1];
+    const int per_unit = o->cell == GD_LSTM || o->cell == GD_GRU ? 4 : 1;
+    const int64_t in = round_up(inputs, 16), state = round_up(hidden, 16);
+    enum {
+        ROWS = GD_CUDA_MMA_FORWARD_ROWS,
+        BATCH = GD_CUDA_MMA_FORWARD_BATCH,
+        PAD = GD_CUDA_MMA_PAD,
+        WARPS = GD_CUDA_MMA_THREADS / 32,
+        COLUMNS = GD_CUDA_FORWARD_COLUMNS,
+        SLICES = GD_CUDA_RECURRENT_THREADS / (COLUMNS / 8 * (GD_CUDA_FORWARD_BATCH / 4)),
+    };
+    const work_shape mma = {
+        .units = ROWS / per_unit,
+        .batch = BATCH,
+        .shared = WARPS * ROWS * (BATCH + GD_CUDA_RECURRENT_PAD) * sizeof(float) +
+                  2 * (size_t)(ROWS * (in + state + PAD) + BATCH * (in + state + 2 * PAD)),
+        .exchanged = (size_t)state,
+        .element_size = 2};
+    if (can_use_mma(call->device, x, hidden, &mma))
+        return layout_work(call->device, x, hidden, &mma, true);
+    const work_shape other = {
+        .units = COLUMNS / per_unit,
+        .batch = GD_CUDA_FORWARD_BATCH,
+        .columns = COLUMNS,
+        .depth = inputs + hidden,
+        .shared = wide_size(x) *
+                  (size_t)(SLICES * COLUMNS * (GD_CUDA_FORWARD_BATCH + GD_CUDA_RECURRENT_PAD) +
+                           (inputs + hidden) * COLUMNS),
+        .exchanged = (size_t)hidden,
+        .element_size = wide_size(x)};
+    return layout_work(call->device, x, hidden, &other, false);
+}
+
+static work_layout layout_backward(const gd_kernel_call *call) {
+    const gd_view *x = &call->in[LAYER + X], *w_hh = &call->in[LAYER + W_HH];
+    const int64_t hidden = w_hh->dims[1], depth = w_hh->dims[0], rows = round_up(depth, 32);
+    enum {
+        UNITS = GD_CUDA_MMA_BACKWARD_UNITS,
+        BATCH = GD_CUDA_MMA_BACKWARD_BATCH,
+        PAD = GD_CUDA_MMA_PAD,
+        WARPS = GD_CUDA_MMA_THREADS / 32,
+        COLUMNS = GD_CUDA_BACKWARD_COLUMNS,
+        SLICES = GD_CUDA_RECURRENT_THREADS / (COLUMNS / 8 * (GD_CUDA_BACKWARD_BATCH / 4)),
+    };
+    const work_shape mma = {.units = UNITS,
+                            .batch = BATCH,
+                            .shared =
+                                WARPS * UNITS * (BATCH + GD_CUDA_RECURRENT_PAD) * sizeof(float) +
+                                2 * (size_t)(rows * (UNITS + PAD) + BATCH * (rows + PAD)),
+                            .exchanged = (size_t)rows,
+                            .element_size = 2};
+    if (can_use_mma(call->device, x, hidden, &mma))
+        return layout_work(call->device, x, hidden, &mma, true);
+    const work_shape other = {
+        .units = COLUMNS,
+        .batch = GD_CUDA_BACKWARD_BATCH,
+        .columns = COLUMNS,
+        .depth = depth,
+        .shared = wide_size(x) *
+                  (size_t)(SLICES * COLUMNS * (GD_CUDA_BACKWARD_BATCH + GD_CUDA_RECURRENT_PAD) +
+                           depth * COLUMNS),
+        .exchanged = (size_t)depth,
+        .element_size = wide_size(x)};
+    return layout_work(call->device, x, hidden, &other, false);
+}
+static size_t backward_bytes(const gd_kernel_call *call) { return layout_backward(call).bytes; }
+
+/* --- launches --------------------------------------------------------------------------------- */
+
+static bool is_supported(const gd_view *x, int64_t hidden) {
+    return gd_cuda_is_float(x->dtype) && x->dims[0] > 0 && x->dims[1] > 0 && hidden > 0 &&
+           x->dims[0] < INT32_MAX / (hidden + 1);
+}
+static bool match_forward(const gd_kernel_call *call) {
+    return is_supported(&call->in[X], call->in[W_HH].dims[1]);
+}
+static bool match_backward(const gd_kernel_call *call) {
+    return is_supported(&call->in[LAYER + X], call->in[LAYER + W_HH].dims[1]);
+}
+
+static gd_cuda_recurrent recurrent_of(const gd_kernel_call *call, int first, gd_word cell,
+                                      bool reverse, const work_layout *w) {
+    const gd_view *x = &call->in[first + X], *w_hh = &call->in[first + W_HH];
+    char *work = call->workspace;
+    return (gd_cuda_recurrent){
+        .call = gd_cuda_call_of(call),
+        .cell = (int)cell_of(cell),
+        .reverse = reverse,
+        .dtype = (int)x->dtype,
+        .steps = x->dims[0],
+        .batch = x->dims[1],
+        .inputs = x->dims[2],
+        .hidden = w_hh->dims[1],
+        .depth = w_hh->dims[0],
+        .x = x->data,
+        .h0 = input_data(call, first + H0),
+        .c0 = input_data(call, first + C0),
+        .lengths = input_data(call, first + LENGTHS),
+        .w_ih = call->in[first + W_IH].data,
+        .w_hh = w_hh->data,
+        .b_ih = input_data(call, first + B_IH),
+        .b_hh = input_data(call, first + B_HH),
+        .unit_tiles = (int)w->unit_tiles,
+        .batch_tiles = (int)w->batch_tiles,
+        .padded = w->padded,
+        .exchange = work + w->exchange,
+        .state = work + w->state,
+        .carry = work + w->carry,
+        .packed = w->packs ? work + w->packed : NULL,
+        .counters = (unsigned *)(work + w->counters),
+    };
+}
+
+static gd_status launch_recurrent(gd_kernel_call *call, gd_cuda_kernel *kernel,
+                                  const gd_cuda_recurrent *p, const work_layout *w) {
+    const gd_cuda_state *s = gd_cuda_state_of(call->device);
+    const int64_t tiles = w->unit_tiles * w->batch_tiles, most = max_blocks(call->device);
+    GD_CUDA_TRY(call->device, cuMemsetD8Async((CUdeviceptr)(uintptr_t)p->counters, 0, w->cleared,
+                                              s->streams[GD_QUEUE_COMPUTE]));
+    return gd_cuda_launch(call->device, kernel, tiles < most ? tiles : most,
+                          w->mma ? GD_CUDA_MMA_THREADS : GD_CUDA_RECURRENT_THREADS, p);
+}
+
+/* The product of the input, and its part of the workspace. */
+typedef struct forward_plan {
+    gd_input_product *product; /* NULL: the kernel computes the input's part */
+    work_layout work;
+    size_t sums, scratch, scratch_bytes; /* offsets of the product's result and workspace */
+} forward_plan;
+
+static gd_status prepare_forward(const gd_kernel_call *call, void **prepared, size_t *workspace) {
+    const gd_view *x = &call->in[X], *w_ih = &call->in[W_IH];
+    const int64_t rows = x->dims[0] * x->dims[1];
+    forward_plan *plan = gd_cuda_host->allocate(sizeof *plan);
+    if (!plan) return gd_cuda_host->fail(GD_E_MEMORY, "no memory to prepare a recurrent layer");
+    memset(plan, 0, sizeof *plan);
+    plan->product =
+        gd_input_product_new(call, x->dtype, rows, w_ih->dims[0], x->dims[2], &plan->scratch_bytes);
+    plan->work = layout_forward(call, plan->product ? 0 : x->dims[2]);
+    *workspace = plan->work.bytes;
+    if (plan->product) {
+        plan->sums = *workspace;
+        plan->scratch = plan->sums + (size_t)(rows * w_ih->dims[0]) * wide_size(x);
+        plan->scratch = (plan->scratch + 255) / 256 * 256;
+        *workspace = plan->scratch + plan->scratch_bytes;
+    }
+    *prepared = plan;
+    return GD_OK;
+}
+
+static void release_forward(gd_device *d, void *prepared) {
+    (void)d;
+    forward_plan *plan = prepared;
+    if (plan->product) gd_input_product_free(plan->product);
+    gd_cuda_host->release(prepared);
+}
+
+/* The outputs are y, h, c, gates and cells. */
+static gd_status run_forward(gd_kernel_call *call) {
+    const gd_recurrent_options *o = call->attrs;
+    const forward_plan *plan = call->prepared;
+    const gd_dtype dtype = call->in[X].dtype;
+    gd_cuda_recurrent p = recurrent_of(call, 0, o->cell, o->reverse, &plan->work);
+    p.y = call->out[0].data;
+    p.h = call->out[1].data;
+    p.c = call->out[2].data;
+    p.gates = call->out[3].dims[2] > 0 ? call->out[3].data : NULL;
+    p.cells = call->out[4].dims[2] > 0 ? call->out[4].data : NULL;
+    gd_status status = gd_cuda_enter_context(call->device);
+    if (plan->product && status == GD_OK) {
+        char *work = call->workspace;
+        p.input_sums = work + plan->sums;
+        status = gd_input_product_queue(call, plan->product, p.x, p.w_ih, work + plan->sums,
+                                        work + plan->scratch, plan->scratch_bytes);
+    }
+    if (status != GD_OK) return status;
+    return launch_recurrent(call,
+                            plan->work.mma ? &forward_mma_kernels[dtype == GD_BF16]
+                                           : &forward_kernels[number_of(dtype)],
+                            &p, &plan->work);
+}
+
+/* The outputs are the gradients of the gates, of h0 and of c0. */
+static gd_status run_backward(gd_kernel_call *call) {
+    const gd_recurrent_grad_options *o = call->attrs;
+    const work_layout w = layout_backward(call);
+    gd_cuda_recurrent p = recurrent_of(call, LAYER, o->cell, o->reverse, &w);
+    p.gy = call->in[GY].data;
+    p.gh = call->in[GH].data;
+    p.gc = call->in[GC].data;
+    p.saved = call->in[SAVED].data;
+    p.saved_y = call->in[Y].data;
+    p.saved_c = call->in[CELLS].data;
+    if (o->cell == GD_TANH && call->in[SAVED].dims[2] > 0) {
+        p.saved_y = p.saved;
+        p.wide_y = true;
+    }
+    p.gradients = call->out[0].data;
+    p.parts = o->cell == GD_GRU || o->cell == GD_LSTM ? 4 : 1;
+    p.gh0 = call->out[1].data;
+    p.gc0 = call->out[2].data;
+    const gd_dtype dtype = call->in[LAYER + X].dtype;
+    gd_status status = gd_cuda_enter_context(call->device);
+    if (status != GD_OK) return status;
+    return launch_recurrent(
+        call, w.mma ? &backward_mma_kernels[dtype == GD_BF16] : &backward_kernels[number_of(dtype)],
+        &p, &w);
+}
+
+GD_CUDA_ADD(recurrent_kernel, {.op = "recurrent",
+                               .variant = "cuda",
+                               .device = "cuda",
+                               .rank = 10,
+                               .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,
+                               .match = match_forward,
+                               .run = run_forward,
+                               .prepare = prepare_forward,
+                               .release = release_forward})
+GD_CUDA_ADD(recurrent_grad_kernel, {.op = "recurrent_grad",
+                                    .variant = "cuda",
+                                    .device = "cuda",
+                                    .rank = 10,
+                                    .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,
+                                    .match = match_backward,
+                                    .workspace = backward_bytes,
+                                    .run = run_backward})
