@@ -296,7 +296,7 @@ static __device__ void likelihood_grad_elements(const parameters &p, void *) {
         const bool named = class_of(p, position) == c;
         narrow(((T *)p.gx)[i],
                named ? (W)(-gradient_of_term(p, position) *
-                           (p.weight ? load_real(p.total_dtype, p.weight, c) : 1.0))
+                           (p.weight ? load_real(p.weight_dtype, p.weight, c) : 1.0))
                      : (W)0);
     }
 }

@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/view.h"
 
 enum {
-    GD_CUDA_LOSS_THREADS = 512,  /* of a block that reads one row of scores */
+    GD_CUDA_LOSS_THREADS = 512,   /* of a block that reads one row of scores */
     GD_CUDA_TOTAL_THREADS = 1024, /* of the block that adds the terms of all positions */
 };
 
@@ -16,7 +16,8 @@ typedef struct gd_cuda_class_loss {
     const void *x;
     int dtype, target_dtype;
     const void *target;
-    const void *weight; /* in x's dtype; NULL: none */
+    const void *weight; /* NULL: none */
+    int weight_dtype;   /* x's dtype, but in the gradient of nll_loss */
     long long outer, classes, inner, ignore;
     double smoothing;
     int mean, each; /* reductions `mean` and `none` */
