@@ -55,11 +55,7 @@ static gd_status check_first(const gd_kernel_call *call, const gd_cuda_class_los
 /* --- losses ----------------------------------------------------------------------------------- */
 
 /* Whether one block computes all terms and adds them. */
-static bool takes_one_block(const gd_view *x) {
-    const gd_class_shape s = gd_class_shape_of(x->rank, x->dims);
-    return s.outer * s.inner * (s.inner > 1 ? s.classes : 1) <= ONE_BLOCK_SCORES &&
-           gd_cuda_count(x) <= ONE_BLOCK_SCORES;
-}
+static bool takes_one_block(const gd_view *x) { return gd_cuda_count(x) <= ONE_BLOCK_SCORES; }
 static size_t loss_workspace(const gd_kernel_call *call) {
     const gd_class_shape s = gd_class_shape_of(call->in[0].rank, call->in[0].dims);
     return takes_one_block(&call->in[0]) ? 0
@@ -91,7 +87,7 @@ static gd_status run_index_cross_entropy(gd_kernel_call *call) {
     p.shift = call->out[1].data;
     p.scale = call->out[2].data;
     p.total = call->out[3].data;
-    if (p.inner > 1)
+    if (p.inner != 1)
         return queue_loss(call, &p, &entropy_lines, position_count(&p), WARP_THREADS, WARP_THREADS);
     if (p.classes > WARP_CLASSES && !takes_one_block(&call->in[0]))
         return queue_loss(call, &p, &entropy_block_rows, p.outer, 1, GD_CUDA_LOSS_THREADS);
