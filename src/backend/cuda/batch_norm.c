@@ -1,4 +1,4 @@
-/* batch_norm.c - batch norm and its gradient. */
+/* batch_norm.c - batch norm and its gradient, also with an addition and ReLU after it. */
 #include "backend/cuda/kernels/batch_norm.h"
 
 #include "backend/cuda/kernels.h"
@@ -6,8 +6,13 @@
 
 #define PASS(name) GD_CUDA_KERNEL("batch_norm", "gd_batch_norm_" name)
 static gd_cuda_kernel statistics = PASS("statistics"), finish = PASS("finish"),
-                      apply = PASS("apply"), grad_sums = PASS("grad_sums"),
-                      grad_finish = PASS("grad_finish"), grad_apply = PASS("grad_apply");
+                      apply = PASS("apply"), apply_relu = PASS("apply_relu"),
+                      apply_add = PASS("apply_add"), apply_add_relu = PASS("apply_add_relu"),
+                      grad_sums = PASS("grad_sums"), grad_sums_relu = PASS("grad_sums_relu"),
+                      grad_sums_add_relu = PASS("grad_sums_add_relu"),
+                      grad_sums_add_relu_sum = PASS("grad_sums_add_relu_sum"),
+                      grad_finish = PASS("grad_finish"), grad_apply = PASS("grad_apply"),
+                      grad_apply_relu = PASS("grad_apply_relu");
 
 /* --- layouts ---------------------------------------------------------------------------------- */
 
@@ -107,16 +112,19 @@ static gd_status queue_finish(gd_device *d, gd_cuda_kernel *kernel, const gd_cud
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-static gd_status run_batch_norm(gd_kernel_call *call) {
-    const gd_batch_norm_options *o = call->attrs;
-    const gd_view *x = &call->in[0];
+/* The inputs are x, with `adds` z, then the parameters. */
+static gd_status queue_batch_norm(const gd_kernel_call *call, const gd_batch_norm_options *o,
+                                  bool adds, gd_cuda_kernel *last) {
+    const gd_view *x = &call->in[0], *parameters = &call->in[1 + adds];
+    const void *z = adds ? call->in[1].data : NULL;
     gd_device *d = call->device;
     gd_cuda_batch_norm p =
-        describe_batch_norm(call, x, (const void *[]){x->data, call->out[0].data}, 2);
+        describe_batch_norm(call, x, (const void *[]){x->data, call->out[0].data, z}, 3);
     set_workspace(&p, call, x);
     p.y = call->out[0].data;
-    p.weight = channel_vector(&call->in[1]);
-    p.bias = channel_vector(&call->in[2]);
+    p.z = z;
+    p.weight = channel_vector(&parameters[0]);
+    p.bias = channel_vector(&parameters[1]);
     p.mean = channel_vector(&call->out[1]);
     p.rstd = channel_vector(&call->out[2]);
     p.running_mean = channel_vector(&call->out[3]);
@@ -127,28 +135,77 @@ static gd_status run_batch_norm(gd_kernel_call *call) {
     gd_status status = GD_OK;
     if (p.training && p.rows > 0) status = queue_pass(d, &statistics, &p);
     if (status == GD_OK) status = queue_finish(d, &finish, &p);
-    return status == GD_OK && p.rows > 0 ? queue_pass(d, &apply, &p) : status;
+    return status == GD_OK && p.rows > 0 ? queue_pass(d, last, &p) : status;
 }
 
-static gd_status run_batch_norm_grad(gd_kernel_call *call) {
-    const gd_batch_norm_grad_options *o = call->attrs;
+static gd_status run_batch_norm(gd_kernel_call *call) {
+    return queue_batch_norm(call, call->attrs, false, &apply);
+}
+static gd_status run_batch_norm_relu(gd_kernel_call *call) {
+    const gd_batch_norm_relu_options *o = call->attrs;
+    return queue_batch_norm(call, &(gd_batch_norm_options){o->training, o->momentum, o->eps}, false,
+                            &apply_relu);
+}
+static gd_status run_batch_norm_add(gd_kernel_call *call) {
+    const gd_batch_norm_add_options *o = call->attrs;
+    return queue_batch_norm(call, &(gd_batch_norm_options){o->training, o->momentum, o->eps}, true,
+                            &apply_add);
+}
+static gd_status run_batch_norm_add_relu(gd_kernel_call *call) {
+    const gd_batch_norm_add_relu_options *o = call->attrs;
+    return queue_batch_norm(call, &(gd_batch_norm_options){o->training, o->momentum, o->eps}, true,
+                            &apply_add_relu);
+}
+
+/* The inputs are gy, x, weight, mean, rstd and, for ReLU, y; then gy2. With an output gz, the first
+ * pass stores gy after the mask of ReLU, and the second one reads that. */
+static gd_status queue_batch_norm_grad(const gd_kernel_call *call, bool training, double eps) {
     const gd_view *gy = &call->in[0], *x = &call->in[1];
+    const bool masks = call->n_in > 5, stores = call->n_out > 3, sums = call->n_in > 6;
+    const void *y = masks ? call->in[5].data : NULL, *gz = stores ? call->out[3].data : NULL,
+               *gy2 = sums ? call->in[6].data : NULL;
     gd_device *d = call->device;
-    gd_cuda_batch_norm p =
-        describe_batch_norm(call, x, (const void *[]){gy->data, x->data, call->out[0].data}, 3);
+    gd_cuda_batch_norm p = describe_batch_norm(
+        call, x, (const void *[]){gy->data, x->data, call->out[0].data, y, gz, gy2}, 6);
     set_workspace(&p, call, x);
     p.gy = gy->data;
+    p.gy2 = gy2;
+    p.relu = y;
+    p.gz = stores ? call->out[3].data : NULL;
     p.y = call->out[0].data;
     p.weight = channel_vector(&call->in[2]);
     p.mean = channel_vector(&call->in[3]);
     p.rstd = channel_vector(&call->in[4]);
     p.gweight = channel_vector(&call->out[1]);
     p.gbias = channel_vector(&call->out[2]);
-    p.eps = o->eps;
-    p.training = o->training;
-    gd_status status = queue_pass(d, &grad_sums, &p);
+    p.eps = eps;
+    p.training = training;
+    gd_cuda_kernel *first = sums     ? &grad_sums_add_relu_sum
+                            : stores ? &grad_sums_add_relu
+                            : masks  ? &grad_sums_relu
+                                     : &grad_sums;
+    gd_status status = queue_pass(d, first, &p);
     if (status == GD_OK) status = queue_finish(d, &grad_finish, &p);
-    return status == GD_OK && p.y && p.rows > 0 ? queue_pass(d, &grad_apply, &p) : status;
+    if (stores) p.gy = p.gz;
+    if (status != GD_OK || !p.y || p.rows == 0) return status;
+    return queue_pass(d, masks && !stores ? &grad_apply_relu : &grad_apply, &p);
+}
+
+static gd_status run_batch_norm_grad(gd_kernel_call *call) {
+    const gd_batch_norm_grad_options *o = call->attrs;
+    return queue_batch_norm_grad(call, o->training, o->eps);
+}
+static gd_status run_batch_norm_relu_grad(gd_kernel_call *call) {
+    const gd_batch_norm_relu_grad_options *o = call->attrs;
+    return queue_batch_norm_grad(call, o->training, o->eps);
+}
+static gd_status run_batch_norm_add_relu_grad(gd_kernel_call *call) {
+    const gd_batch_norm_add_relu_grad_options *o = call->attrs;
+    return queue_batch_norm_grad(call, o->training, o->eps);
+}
+static gd_status run_batch_norm_add_relu_sum_grad(gd_kernel_call *call) {
+    const gd_batch_norm_add_relu_sum_grad_options *o = call->attrs;
+    return queue_batch_norm_grad(call, o->training, o->eps);
 }
 
 static bool same_strides(const gd_view *a, const gd_view *b) {
@@ -157,32 +214,44 @@ static bool same_strides(const gd_view *a, const gd_view *b) {
     return true;
 }
 
-/* Whether all operands lie as the kernels need them. Others are copied for the kernels below. */
-static bool has_fit_layout(const gd_kernel_call *call, int first, int n_large) {
+/* Whether all operands lie as the kernels need them; those of other calls are copied. Bit k of
+ * `large`: input k has x's shape; the others are vectors of channels. All outputs of x's shape,
+ * which are the first one and number `last`, lie as x, too. */
+static bool has_fit_layout(const gd_kernel_call *call, unsigned large, int last) {
     const gd_view *x = &call->in[0];
     if (!gd_cuda_is_contiguous(x) && !is_channels_last(x)) return false;
     for (int i = 0; i < call->n_in + call->n_out; i++) {
-        const gd_view *v = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
-        if (!v->data) continue;
-        const bool large = i < n_large || i == call->n_in + first;
-        if (large ? !same_strides(x, v) : !gd_cuda_is_contiguous(v)) return false;
+        const bool input = i < call->n_in;
+        const int k = input ? i : i - call->n_in;
+        const gd_view *v = input ? &call->in[k] : &call->out[k];
+        const bool lies_as_x = input ? large >> k & 1 : k == 0 || k == last;
+        if (v->data && (lies_as_x ? !same_strides(x, v) : !gd_cuda_is_contiguous(v))) return false;
     }
     return true;
 }
-static bool batch_norm_match(const gd_kernel_call *call) { return has_fit_layout(call, 0, 1); }
-static bool batch_norm_grad_match(const gd_kernel_call *call) { return has_fit_layout(call, 0, 2); }
+static bool batch_norm_match(const gd_kernel_call *call) { return has_fit_layout(call, 1, 0); }
+static bool batch_norm_add_match(const gd_kernel_call *call) { return has_fit_layout(call, 3, 0); }
+static bool batch_norm_grad_match(const gd_kernel_call *call) { return has_fit_layout(call, 3, 0); }
+static bool batch_norm_relu_grad_match(const gd_kernel_call *call) {
+    return has_fit_layout(call, 1 | 2 | 32, 0);
+}
+/* The second pass reads gz, so it must have memory. */
+static bool batch_norm_add_relu_grad_match(const gd_kernel_call *call) {
+    return call->out[3].data && has_fit_layout(call, 1 | 2 | 32 | 64, 3);
+}
+static bool has_gz(const gd_kernel_call *call) { return call->out[3].data != NULL; }
 static size_t batch_norm_workspace(const gd_kernel_call *call) {
     return workspace_bytes(&call->in[0]);
 }
 
 /* Two kernels for each op: the second has its operands copied to row-major order. */
-#define NORM_KERNELS(name)                                                         \
+#define NORM_KERNELS(name, condition, staged_condition)                            \
     GD_CUDA_ADD(name##_kernel, {.op = #name,                                       \
                                 .variant = "cuda",                                 \
                                 .device = "cuda",                                  \
                                 .rank = 20,                                        \
                                 .flags = GD_KERNEL_CHECKED,                        \
-                                .match = name##_match,                             \
+                                .match = condition,                                \
                                 .workspace = batch_norm_workspace,                 \
                                 .run = run_##name})                                \
     GD_CUDA_ADD(name##_staged, {.op = #name,                                       \
@@ -190,8 +259,15 @@ static size_t batch_norm_workspace(const gd_kernel_call *call) {
                                 .device = "cuda",                                  \
                                 .rank = 10,                                        \
                                 .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
+                                .match = staged_condition,                         \
                                 .workspace = batch_norm_workspace,                 \
                                 .run = run_##name})
 
-NORM_KERNELS(batch_norm)
-NORM_KERNELS(batch_norm_grad)
+NORM_KERNELS(batch_norm, batch_norm_match, NULL)
+NORM_KERNELS(batch_norm_relu, batch_norm_match, NULL)
+NORM_KERNELS(batch_norm_add, batch_norm_add_match, NULL)
+NORM_KERNELS(batch_norm_add_relu, batch_norm_add_match, NULL)
+NORM_KERNELS(batch_norm_grad, batch_norm_grad_match, NULL)
+NORM_KERNELS(batch_norm_relu_grad, batch_norm_relu_grad_match, NULL)
+NORM_KERNELS(batch_norm_add_relu_grad, batch_norm_add_relu_grad_match, has_gz)
+NORM_KERNELS(batch_norm_add_relu_sum_grad, batch_norm_add_relu_grad_match, has_gz)

@@ -18,6 +18,7 @@ static gd_cuda_kernel check_targets = LOSS_KERNEL("check_targets"),
 
 enum {
     ONE_BLOCK_SCORES = 1 << 14, /* a problem with fewer scores is computed by one block */
+    LINE_CLASSES = 16,          /* rows of fewer scores are read by a thread */
     WARP_CLASSES = 1024,        /* rows of more scores are read by a block */
     WARP_THREADS = 256,
     MOST_BLOCKS = 1 << 20,
@@ -68,8 +69,12 @@ static gd_status queue_loss(const gd_kernel_call *call, gd_cuda_class_loss *p,
                             gd_cuda_kernel *kernel, long long items, int in_block, int threads) {
     gd_status status = check_first(call, p);
     if (status != GD_OK) return status;
-    if (takes_one_block(&call->in[0]))
-        return gd_cuda_launch(call->device, kernel, 1, GD_CUDA_TOTAL_THREADS, p);
+    if (takes_one_block(&call->in[0])) {
+        const long long needed = items * (threads / in_block), most = GD_CUDA_TOTAL_THREADS;
+        return gd_cuda_launch(
+            call->device, kernel, 1,
+            needed < most ? (int)(needed + 31) / 32 * 32 + 32 * (needed == 0) : (int)most, p);
+    }
     p->terms = call->workspace;
     long long blocks = (items + in_block - 1) / in_block;
     status = gd_cuda_launch(call->device, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS,
@@ -87,7 +92,7 @@ static gd_status run_index_cross_entropy(gd_kernel_call *call) {
     p.shift = call->out[1].data;
     p.scale = call->out[2].data;
     p.total = call->out[3].data;
-    if (p.inner != 1)
+    if (p.inner != 1 || p.classes <= LINE_CLASSES)
         return queue_loss(call, &p, &entropy_lines, position_count(&p), WARP_THREADS, WARP_THREADS);
     if (p.classes > WARP_CLASSES && !takes_one_block(&call->in[0]))
         return queue_loss(call, &p, &entropy_block_rows, p.outer, 1, GD_CUDA_LOSS_THREADS);

@@ -79,6 +79,7 @@ static gd_status queue_norm(const gd_kernel_call *call, gd_cuda_row_norm *p) {
     p->y = call->out[0].data;
     if (p->rows == 0) return GD_OK;
     const long long kept = has_vectors(p) ? 32 : 8; /* elements that a thread keeps */
+    p->eights = (int)divide_up(p->length, 8LL * (p->length <= 32 * 32 ? 32 : THREADS));
     if (p->length <= 32 * kept) return queue_rows(d, p, kept == 32 ? &warp_rows : &warp_any, NULL);
     if (p->length <= THREADS * kept)
         return queue_rows(d, p, NULL, kept == 32 ? &block_rows : &block_any);
@@ -183,6 +184,7 @@ static gd_status queue_parameter_grads(gd_device *d, const gd_cuda_row_norm *p) 
 
 /* Layer norm with rows that fit into registers: one pass for all gradients. */
 static gd_status queue_layer_grad(gd_device *d, gd_cuda_row_norm *p, bool warp) {
+    p->eights = (int)divide_up(p->length, 8 * 32);
     p->parts = at_most(warp ? divide_up(p->rows, WARP_ROWS) : p->rows, GRAD_BLOCKS);
     gd_status status =
         gd_cuda_launch(d, warp ? &layer_grad_warp : &layer_grad_block, p->parts, THREADS, p);

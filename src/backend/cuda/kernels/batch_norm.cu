@@ -12,7 +12,7 @@
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/pack.cuh"
 
-enum { THREADS = GD_CUDA_NORM_THREADS, RELU = 1, ADD = 2 };
+enum { THREADS = GD_CUDA_NORM_THREADS, RELU = 1, ADD = 2, SUM = 4 };
 
 typedef gd_cuda_batch_norm parameters;
 
@@ -92,20 +92,21 @@ struct apply_job {
 };
 
 /* Sums of gy and gy (x - mean). With RELU, gy counts only where the result of ReLU is above 0; with
- * ADD these gy are stored. */
+ * ADD these gy are stored. With SUM, gy2 is added to gy. */
 template <typename T, int N, bool LAST, int FLAGS>
 struct grad_sums_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
-    enum { INPUTS = FLAGS & RELU ? 3 : 2, UNROLL = FLAGS & RELU ? 1 : 2, WRITES = (FLAGS & ADD) / ADD };
-    enum { P = LAST ? N : 1 };
+    enum { INPUTS = FLAGS & SUM ? 4 : FLAGS & RELU ? 3 : 2, UNROLL = FLAGS & RELU ? 1 : 2 };
+    enum { P = LAST ? N : 1, WRITES = (FLAGS & ADD) / ADD };
     W mean[P], sum[N], dot[N];
-    const T *in[3];
+    const T *in[4];
     T *out;
     __device__ __forceinline__ void begin(const parameters &p, long long channel) {
         in[0] = (const T *)p.gy;
         in[1] = (const T *)p.x;
         in[2] = (const T *)p.relu;
+        in[3] = (const T *)p.gy2;
         out = (T *)p.gz;
 #pragma unroll
         for (int i = 0; i < P; i++) mean[i] = (W)channel_number(p.mean, channel + i, 0);
@@ -115,7 +116,8 @@ struct grad_sums_job {
     __device__ __forceinline__ void compute(const W (*x)[N], W *gz) {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const W g = FLAGS & RELU && x[INPUTS - 1][i] <= 0 ? (W)0 : x[0][i];
+            const W gy = FLAGS & SUM ? x[0][i] + x[INPUTS - 1][i] : x[0][i];
+            const W g = FLAGS & RELU && x[FLAGS & RELU ? 2 : 0][i] <= 0 ? (W)0 : gy;
             sum[i] += g;
             dot[i] = multiply_add(g, x[1][i] - mean[P == 1 ? 0 : i], dot[i]);
             if (WRITES) gz[i] = g;
@@ -154,31 +156,34 @@ struct grad_apply_job {
 
 /* --- passes over the rows --------------------------------------------------------------------- */
 
+/* U vectors, `stride` elements apart: all are loaded before the first one is used. */
+template <class J, int N, int U>
+static __device__ __forceinline__ void visit_some(J &job, long long offset, long long stride) {
+    typedef typename J::element T;
+    typedef typename J::W W;
+    raw_vector<T, N> raw[U][J::INPUTS];
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+        for (int k = 0; k < J::INPUTS; k++) raw[u][k].load(job.in[k] + offset + u * stride);
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        W in[J::INPUTS][N], out[N];
+#pragma unroll
+        for (int k = 0; k < J::INPUTS; k++) raw[u][k].widen_to(in[k]);
+        job.compute(in, out);
+        if (J::WRITES) raw_vector<T, N>::store(job.out + offset + u * stride, out);
+    }
+}
+
 /* `count` vectors, `stride` elements apart. */
 template <class J, int N>
 static __device__ __forceinline__ void visit_vectors(J &job, long long offset, long long count,
                                                      long long stride) {
-    typedef typename J::element T;
-    typedef typename J::W W;
-    for (long long i = 0; i < count; i += J::UNROLL, offset += J::UNROLL * stride) {
-        raw_vector<T, N> raw[J::UNROLL][J::INPUTS];
-#pragma unroll
-        for (int u = 0; u < J::UNROLL; u++)
-            if (i + u < count) {
-#pragma unroll
-                for (int k = 0; k < J::INPUTS; k++)
-                    raw[u][k].load(job.in[k] + offset + u * stride);
-            }
-#pragma unroll
-        for (int u = 0; u < J::UNROLL; u++)
-            if (i + u < count) {
-                W in[J::INPUTS][N], out[N];
-#pragma unroll
-                for (int k = 0; k < J::INPUTS; k++) raw[u][k].widen_to(in[k]);
-                job.compute(in, out);
-                if (J::WRITES) raw_vector<T, N>::store(job.out + offset + u * stride, out);
-            }
-    }
+    long long i = 0;
+    for (; i + J::UNROLL <= count; i += J::UNROLL, offset += J::UNROLL * stride)
+        visit_some<J, N, J::UNROLL>(job, offset, stride);
+    for (; i < count; i++, offset += stride) visit_some<J, N, 1>(job, offset, stride);
 }
 
 /* A thread's position: columns tx of row ty; `depth` rows; its part of the rows of a tile. */
@@ -234,6 +239,7 @@ static __device__ __forceinline__ void store_sums(const parameters &p, int which
         const int width = p.columns * N;
         for (int j = threadIdx.x; j < width; j += THREADS) {
             double sum = 0;
+#pragma unroll 8
             for (int y = 0; y < t.depth; y++) sum += (double)shared[y * width + j];
             if (t.tile * width + j < p.c) partials[t.tile * width + j] = sum;
         }
@@ -284,10 +290,12 @@ static __device__ __forceinline__ void run_layout(const parameters &p, void *mem
 PASS(statistics, statistics_job, 0, true)
 PASS(apply, apply_job, 0, false)
 PASS(apply_relu, apply_job, RELU, false)
+PASS(apply_add, apply_job, ADD, false)
 PASS(apply_add_relu, apply_job, RELU | ADD, false)
 PASS(grad_sums, grad_sums_job, 0, true)
 PASS(grad_sums_relu, grad_sums_job, RELU, true)
 PASS(grad_sums_add_relu, grad_sums_job, RELU | ADD, true)
+PASS(grad_sums_add_relu_sum, grad_sums_job, RELU | ADD | SUM, true)
 PASS(grad_apply, grad_apply_job, 0, false)
 PASS(grad_apply_relu, grad_apply_job, RELU, false)
 
@@ -299,11 +307,14 @@ static __device__ __forceinline__ void add_partials(const parameters &p, long lo
     __shared__ double shared[2][GD_CUDA_FINISH_LANES][GD_CUDA_FINISH_CHANNELS];
     const int c = threadIdx.x % GD_CUDA_FINISH_CHANNELS;
     double a = 0, b = 0;
-    if (channel < p.c)
-        for (long long k = lane; k < p.parts; k += GD_CUDA_FINISH_LANES) {
-            a += p.partials[2 * k * p.c + channel];
-            b += p.partials[(2 * k + 1) * p.c + channel];
+    if (channel < p.c) {
+        const double *from = p.partials + channel;
+#pragma unroll 8
+        for (int k = lane; k < (int)p.parts; k += GD_CUDA_FINISH_LANES) {
+            a += from[2 * k * p.c];
+            b += from[(2 * k + 1) * p.c];
         }
+    }
     shared[0][lane][c] = a;
     shared[1][lane][c] = b;
     __syncthreads();

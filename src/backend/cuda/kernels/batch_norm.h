@@ -33,9 +33,9 @@ typedef struct gd_cuda_batch_norm {
     void *y;       /* or gx */
     const void *z; /* is added before ReLU; NULL: none */
     /* of gradients */
-    const void *gy;
-    const void *relu; /* the result of ReLU: where it is 0, gy counts as 0 */
-    void *gz;         /* gy after that */
+    const void *gy, *gy2; /* gy2 is added to gy; NULL: none */
+    const void *relu;     /* the result of ReLU: where it is 0, gy counts as 0 */
+    void *gz;             /* gy after that */
     gd_cuda_channel_vector weight, bias, running_mean, running_var, mean, rstd, gweight, gbias;
     double momentum, eps;
     int training;

@@ -101,7 +101,7 @@ static __device__ __forceinline__ void finish_position(const parameters &p, long
     const W all = s.exps.largest == -(W)INFINITY ? (W)NAN : s.exps.sum;
     double term = 0, weight = 0;
     if (c >= 0) {
-        const double log_sum = log((double)all);
+        const double log_sum = (double)log_of(all);
         weight = (double)weight_of<T>(p, c);
         term = (1 - p.smoothing) * weight * (log_sum - ((double)score - (double)s.exps.largest));
         if (p.smoothing > 0)
@@ -160,10 +160,18 @@ static __device__ void entropy_lines(const parameters &p, void *memory) {
         const T *scores = (const T *)p.x + first;
         score_sums<W> s;
         s.start();
+        enum { CHUNK = 8 };
+        long long at = 0;
+        for (; at + CHUNK <= p.classes; at += CHUNK) {
+            W x[CHUNK];
+#pragma unroll
+            for (int i = 0; i < CHUNK; i++) x[i] = widen(scores[(at + i) * p.inner]);
+            s.template add<T, CHUNK>(p, at, x);
+        }
 #pragma unroll 4
-        for (long long c = 0; c < p.classes; c++) {
-            const W x = widen(scores[c * p.inner]);
-            s.template add<T, 1>(p, c, &x);
+        for (; at < p.classes; at++) {
+            const W x = widen(scores[at * p.inner]);
+            s.template add<T, 1>(p, at, &x);
         }
         const long long c = class_of(p, position);
         finish_position<T>(p, position, c, s, c < 0 ? (W)0 : widen(scores[c * p.inner]), &sum,

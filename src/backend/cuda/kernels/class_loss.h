@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/view.h"
 
 enum {
-    GD_CUDA_LOSS_THREADS = 512,   /* of a block that reads one row of scores */
+    GD_CUDA_LOSS_THREADS = 256,   /* of a block that reads one row of scores */
     GD_CUDA_TOTAL_THREADS = 1024, /* of the block that adds the terms of all positions */
 };
 

@@ -35,36 +35,28 @@ struct online_sum {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) sum += exp_below<CAPPED>(x[i], largest);
     }
-    __device__ __forceinline__ void join(W other_largest, W other_sum) {
-        const W most = larger_of(largest, other_largest);
-        sum = (largest == most ? sum : sum * exp_of(largest - most)) +
-              (other_largest == most ? other_sum : other_sum * exp_of(other_largest - most));
+    /* Makes the sum one for a largest element that is not smaller. */
+    __device__ __forceinline__ void raise_to(W most) {
+        if (largest != most) sum *= exp_of(largest - most);
         largest = most;
     }
-    /* Joins those of all threads of a warp, or of a block. */
+    /* The result of all threads of a warp, or of a block, in all of them. */
     __device__ __forceinline__ void join_warp() {
-        for (int d = 16; d > 0; d /= 2) {
-            const W other_largest = __shfl_xor_sync(~0u, largest, d);
-            const W other_sum = __shfl_xor_sync(~0u, sum, d);
-            if (threadIdx.x & d) { /* both lanes join in the same order */
-                const W own_largest = largest, own_sum = sum;
-                largest = other_largest;
-                sum = other_sum;
-                join(own_largest, own_sum);
-            } else join(other_largest, other_sum);
-        }
+        W most = largest;
+        for (int d = 16; d > 0; d /= 2) most = larger_of(most, __shfl_xor_sync(~0u, most, d));
+        raise_to(most);
+        sum = sum_of_lanes(sum, 32);
     }
-    /* `shared` has 64 elements. */
+    /* `shared` has 32 elements. */
     __device__ __forceinline__ void join_block(W *shared, int threads) {
-        join_warp();
+        W most = largest;
+        for (int d = 16; d > 0; d /= 2) most = larger_of(most, __shfl_xor_sync(~0u, most, d));
         __syncthreads();
-        if (threadIdx.x % 32 == 0) {
-            shared[threadIdx.x / 32] = largest;
-            shared[32 + threadIdx.x / 32] = sum;
-        }
+        if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = most;
         __syncthreads();
-        start();
-        for (int i = 0; i < threads / 32; i++) join(shared[i], shared[32 + i]);
+        for (int i = 0; i < threads / 32; i++) most = larger_of(most, shared[i]);
+        raise_to(most);
+        sum = sum_of_block(sum, shared, threads);
     }
 };
 
@@ -87,18 +79,24 @@ static __device__ __forceinline__ void visit_row(const T *row, long long n, int 
         f((long long)thread, &x, count_of<1>());
     }
     const T *body = row + head;
-    for (long long v = thread; v < vectors; v += UNROLL * threads) {
+    long long v = thread;
+    for (; v + (UNROLL - 1) * threads < vectors; v += UNROLL * threads) {
         raw_vector<T, N> raw[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            if (v + u * threads < vectors) raw[u].load(body + (v + u * threads) * N);
+        for (int u = 0; u < UNROLL; u++) raw[u].load(body + (v + u * threads) * N);
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            if (v + u * threads < vectors) {
-                W x[N];
-                raw[u].widen_to(x);
-                f(head + (v + u * threads) * N, (const W *)x, count_of<N>());
-            }
+        for (int u = 0; u < UNROLL; u++) {
+            W x[N];
+            raw[u].widen_to(x);
+            f(head + (v + u * threads) * N, (const W *)x, count_of<N>());
+        }
+    }
+    for (; v < vectors; v += threads) {
+        raw_vector<T, N> raw;
+        W x[N];
+        raw.load(body + v * N);
+        raw.widen_to(x);
+        f(head + v * N, (const W *)x, count_of<N>());
     }
     for (long long i = head + vectors * N + thread; i < n; i += threads) {
         const W x = widen(row[i]);

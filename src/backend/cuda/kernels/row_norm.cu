@@ -51,14 +51,14 @@ static __device__ __forceinline__ void load_parameters(const parameters &p, cons
         for (int k = 0; k < N; k++) to[k] = one;
     } else if (dtype == p.dtype) {
         raw_vector<T, N> raw;
-        raw.load((const T *)data + i);
+        raw.bits = __ldg((const uint4 *)((const T *)data + i));
         raw.widen_to(to);
     } else {
         enum { M = pack_size<W>::value };
 #pragma unroll
         for (int k = 0; k < N; k += M) {
             raw_vector<W, M> raw;
-            raw.load((const W *)data + i + k);
+            raw.bits = __ldg((const uint4 *)((const W *)data + i + k));
             raw.widen_to(to + k);
         }
     }
@@ -101,27 +101,30 @@ static __device__ __forceinline__ void norm_rows(const parameters &p, void *memo
         T *to = (T *)p.y + row * p.length;
         W mean = 0, square = 0;
         if constexpr (K > 0) {
-            raw_vector<T, N> raw[K];
-            W x[K][N];
+            raw_vector<T, N> raw[K]; /* it has fewer registers than the wide elements */
+            W x[N];
 #pragma unroll
             for (int k = 0; k < K; k++)
                 if ((long long)(thread + k * threads) * N < p.length)
                     raw[k].load(from + (long long)(thread + k * threads) * N);
+            if (p.centered) {
+#pragma unroll
+                for (int k = 0; k < K; k++)
+                    if ((long long)(thread + k * threads) * N < p.length) {
+                        raw[k].widen_to(x);
+#pragma unroll
+                        for (int j = 0; j < N; j++) mean += x[j];
+                    }
+                mean = sum_of_group<BLOCK>(mean, (W *)memory) / count;
+            }
 #pragma unroll
             for (int k = 0; k < K; k++)
                 if ((long long)(thread + k * threads) * N < p.length) {
-                    raw[k].widen_to(x[k]);
-#pragma unroll
-                    for (int j = 0; j < N; j++) mean += x[k][j];
-                }
-            mean = p.centered ? sum_of_group<BLOCK>(mean, (W *)memory) / count : (W)0;
-#pragma unroll
-            for (int k = 0; k < K; k++)
-                if ((long long)(thread + k * threads) * N < p.length) {
+                    raw[k].widen_to(x);
 #pragma unroll
                     for (int j = 0; j < N; j++) {
-                        x[k][j] -= mean;
-                        square = multiply_add(x[k][j], x[k][j], square);
+                        const W d = x[j] - mean;
+                        square = multiply_add(d, d, square);
                     }
                 }
             const W rstd = store_statistics(p, row, thread, mean,
@@ -133,9 +136,11 @@ static __device__ __forceinline__ void norm_rows(const parameters &p, void *memo
                     W w[N], b[N];
                     load_parameters<T, N>(p, p.weight, p.weight_dtype, row, i, (W)1, w);
                     load_parameters<T, N>(p, p.bias, p.bias_dtype, row, i, (W)0, b);
+                    raw[k].widen_to(x);
 #pragma unroll
-                    for (int j = 0; j < N; j++) x[k][j] = multiply_add(x[k][j] * rstd, w[j], b[j]);
-                    raw_vector<T, N>::store(to + i, x[k]);
+                    for (int j = 0; j < N; j++)
+                        x[j] = multiply_add((x[j] - mean) * rstd, w[j], b[j]);
+                    raw_vector<T, N>::store(to + i, x);
                 }
             }
         } else {
@@ -299,25 +304,47 @@ static __device__ void row_grads(const parameters &p, void *memory) {
     }
 }
 
-#define NORM_KERNEL(name, memory_bytes, ...)                                   \
-    extern "C" __global__ void __launch_bounds__(THREADS)                      \
-        gd_##name(const __grid_constant__ gd_cuda_row_norm p) {                \
-        RETURN_IF_FAILED(p.call);                                              \
+/* Calls f<K> with K vectors of N elements that hold `eights` times 8 elements, 1 to 4. */
+#define WITH_VECTORS(eights, N, f)              \
+    switch (eights) {                           \
+    case 1: f(8 / (N)); break;                  \
+    case 2: f(16 / (N)); break;                 \
+    case 3: f(24 / (N)); break;                 \
+    default: f(32 / (N)); break;                \
+    }
+
+template <typename T, bool BLOCK>
+static __device__ __forceinline__ void norm_vector_rows(const parameters &p, void *memory) {
+    enum { N = pack_size<T>::value };
+#define NORM_ROWS(K) norm_rows<T, N, K, BLOCK>(p, memory)
+    WITH_VECTORS(p.eights, N, NORM_ROWS)
+}
+template <typename T>
+static __device__ __forceinline__ void layer_grad_warps(const parameters &p, void *memory) {
+    enum { N = pack_size<T>::value };
+#define GRAD_ROWS(K) layer_grad_rows<T, N, K, false>(p, memory)
+    WITH_VECTORS(p.eights, N, GRAD_ROWS)
+}
+
+#define NORM_KERNEL(name, blocks, memory_bytes, ...)                                \
+    extern "C" __global__ void __launch_bounds__(THREADS, blocks)                   \
+        gd_##name(const __grid_constant__ gd_cuda_row_norm p) {                     \
+        RETURN_IF_FAILED(p.call);                                                   \
         __shared__ uint4 memory[(memory_bytes) / 16]; /* used with __syncthreads */ \
-        WITH_FLOAT_TYPE(p.dtype, __VA_ARGS__(p, memory))                       \
+        WITH_FLOAT_TYPE(p.dtype, __VA_ARGS__(p, memory))                            \
     }
 
 /* At most 32 elements for each thread; in gradients of rows that a block keeps, 16. */
-#define PACK pack_size<T>::value
-NORM_KERNEL(norm_warp_rows, 256, norm_rows<T, PACK, 32 / PACK, false>)
-NORM_KERNEL(norm_block_rows, 256, norm_rows<T, PACK, 32 / PACK, true>)
-NORM_KERNEL(norm_warp_any, 256, norm_rows<T, 1, 8, false>)
-NORM_KERNEL(norm_block_any, 256, norm_rows<T, 1, 8, true>)
-NORM_KERNEL(norm_long_rows, 256, norm_rows<T, 1, 0, true>)
-NORM_KERNEL(layer_grad_warp_rows, 8192, layer_grad_rows<T, PACK, 32 / PACK, false>)
-NORM_KERNEL(layer_grad_block_rows, 256, layer_grad_rows<T, PACK, 16 / PACK, true>)
-NORM_KERNEL(row_grad_warp_rows, 256, row_grads<T, false>)
-NORM_KERNEL(row_grad_block_rows, 256, row_grads<T, true>)
+NORM_KERNEL(norm_warp_rows, 4, 256, norm_vector_rows<T, false>)
+NORM_KERNEL(norm_block_rows, 4, 256, norm_vector_rows<T, true>)
+NORM_KERNEL(norm_warp_any, 4, 256, norm_rows<T, 1, 8, false>)
+NORM_KERNEL(norm_block_any, 4, 256, norm_rows<T, 1, 8, true>)
+NORM_KERNEL(norm_long_rows, 4, 256, norm_rows<T, 1, 0, true>)
+NORM_KERNEL(layer_grad_warp_rows, 2, 8192, layer_grad_warps<T>)
+NORM_KERNEL(layer_grad_block_rows, 2, 256,
+            layer_grad_rows<T, pack_size<T>::value, 16 / pack_size<T>::value, true>)
+NORM_KERNEL(row_grad_warp_rows, 4, 256, row_grads<T, false>)
+NORM_KERNEL(row_grad_block_rows, 4, 256, row_grads<T, true>)
 
 /* --- gradients of weight and bias ------------------------------------------------------------- */
 
@@ -378,11 +405,14 @@ extern "C" __global__ void __launch_bounds__(512)
     const int lane = threadIdx.x / COLUMNS, c = threadIdx.x % COLUMNS;
     const long long channel = (long long)blockIdx.x * COLUMNS + c;
     double dot = 0, sum = 0;
-    if (channel < p.c)
-        for (long long k = lane; k < p.parts; k += LANES) {
-            dot += p.partials[2 * k * p.c + channel];
-            sum += p.partials[(2 * k + 1) * p.c + channel];
+    if (channel < p.c) {
+        const double *from = p.partials + channel;
+#pragma unroll 8
+        for (int k = lane; k < (int)p.parts; k += LANES) {
+            dot += from[2 * k * p.c];
+            sum += from[(2 * k + 1) * p.c];
         }
+    }
     shared[0][lane][c] = dot;
     shared[1][lane][c] = sum;
     __syncthreads();

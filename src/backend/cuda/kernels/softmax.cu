@@ -80,37 +80,43 @@ static __device__ __forceinline__ void softmax_rows(const gd_cuda_softmax &p, vo
     const int threads = BLOCK ? (int)blockDim.x : 32, thread = (int)threadIdx.x % threads;
     for (EACH_ROW(row, p.outer)) {
         W x[K][N], largest = -(W)INFINITY, sum = 0;
+        /* elements behind the row are -inf: their exp is 0 unless all elements are -inf */
         load_row<T, N, K>((const T *)p.x + row * p.n, p.n, thread, threads, -(W)INFINITY, x);
 #pragma unroll
         for (int k = 0; k < K; k++)
 #pragma unroll
             for (int i = 0; i < N; i++) largest = larger_of(largest, x[k][i]);
         largest = largest_of_group<BLOCK>(largest, shared);
-        const bool capped = p.kind == GD_CUDA_LOGSUMEXP;
+        if (p.kind == GD_CUDA_LOGSUMEXP) {
 #pragma unroll
-        for (int k = 0; k < K; k++)
+            for (int k = 0; k < K; k++)
 #pragma unroll
-            for (int i = 0; i < N; i++) {
-                const bool inside = (long long)(thread + k * threads) * N < p.n;
-                const W d = x[k][i] - largest;
-                const W e = !inside  ? (W)0
-                            : capped ? exp_below<true>(x[k][i], largest)
-                                     : exp_of(d);
-                sum += e;
-                x[k][i] = p.kind == GD_CUDA_SOFTMAX ? e : d;
-            }
-        sum = sum_of_group<BLOCK>(sum, shared);
-        if (capped) {
+                for (int i = 0; i < N; i++) sum += exp_below<true>(x[k][i], largest);
+            sum = sum_of_group<BLOCK>(sum, shared);
             if (thread == 0) narrow(((T *)p.out)[row], log_of_sum(largest, sum));
-            continue;
+        } else if (p.kind == GD_CUDA_SOFTMAX) {
+#pragma unroll
+            for (int k = 0; k < K; k++)
+#pragma unroll
+                for (int i = 0; i < N; i++) sum += x[k][i] = exp_of(x[k][i] - largest);
+            const W scale = 1 / sum_of_group<BLOCK>(sum, shared);
+#pragma unroll
+            for (int k = 0; k < K; k++)
+#pragma unroll
+                for (int i = 0; i < N; i++) x[k][i] *= scale;
+            store_row<T, N, K>((T *)p.out + row * p.n, p.n, thread, threads, x);
+        } else {
+#pragma unroll
+            for (int k = 0; k < K; k++)
+#pragma unroll
+                for (int i = 0; i < N; i++) sum += exp_of(x[k][i] -= largest);
+            const W shift = log_of(sum_of_group<BLOCK>(sum, shared));
+#pragma unroll
+            for (int k = 0; k < K; k++)
+#pragma unroll
+                for (int i = 0; i < N; i++) x[k][i] -= shift;
+            store_row<T, N, K>((T *)p.out + row * p.n, p.n, thread, threads, x);
         }
-        const W scale = 1 / sum, shift = log_of(sum);
-#pragma unroll
-        for (int k = 0; k < K; k++)
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                x[k][i] = p.kind == GD_CUDA_SOFTMAX ? x[k][i] * scale : x[k][i] - shift;
-        store_row<T, N, K>((T *)p.out + row * p.n, p.n, thread, threads, x);
     }
 }
 
@@ -182,10 +188,24 @@ static __device__ void softmax_long(const gd_cuda_softmax &p, void *memory) {
             continue;
         }
         const W scale = 1 / total.sum, shift = log_of(total.sum), largest = total.largest;
-        for (long long i = threadIdx.x; i < p.n; i += blockDim.x) {
-            const W d = widen(from[i]) - largest;
-            narrow(to[i], p.kind == GD_CUDA_SOFTMAX ? exp_of(d) * scale : d - shift);
+        if ((((uintptr_t)from ^ (uintptr_t)to) & 15) != 0) {
+            for (long long i = threadIdx.x; i < p.n; i += blockDim.x) {
+                const W d = widen(from[i]) - largest;
+                narrow(to[i], p.kind == GD_CUDA_SOFTMAX ? exp_of(d) * scale : d - shift);
+            }
+            continue;
         }
+        visit_row<T>(from, p.n, (int)threadIdx.x, (int)blockDim.x,
+                     [&](long long first, const W *x, auto count) {
+                         enum { COUNT = decltype(count)::value };
+                         W y[COUNT];
+#pragma unroll
+                         for (int i = 0; i < COUNT; i++) {
+                             const W d = x[i] - largest;
+                             y[i] = p.kind == GD_CUDA_SOFTMAX ? exp_of(d) * scale : d - shift;
+                         }
+                         raw_vector<T, COUNT>::store(to + first, y);
+                     });
     }
 }
 
