@@ -284,6 +284,75 @@ TEST(epilogue_fuses_relu_and_gradient_descent_into_products) {
     gd_program_free(p);
 }
 
+/* CPU kernels of the ops that batch norms are fused into. They match only in the test below, which
+ * does not run them. */
+static bool fuses_norms;
+static bool fused_norm_match(const gd_kernel_call *call) {
+    (void)call;
+    return fuses_norms;
+}
+static gd_status fused_norm_run(gd_kernel_call *call) {
+    (void)call;
+    return GD_E_UNSUPPORTED;
+}
+#define FUSED_NORM(name)                                                                      \
+    {                                                                                         \
+        .op = name, .variant = "pass", .device = "cpu", .rank = 1, .match = fused_norm_match, \
+        .run = fused_norm_run                                                                 \
+    }
+static const gd_kernel fused_norms[] = {
+    FUSED_NORM("batch_norm_relu"),
+    FUSED_NORM("batch_norm_add"),
+    FUSED_NORM("batch_norm_add_relu"),
+    FUSED_NORM("batch_norm_relu_grad"),
+    FUSED_NORM("batch_norm_add_relu_grad"),
+    FUSED_NORM("batch_norm_add_relu_sum_grad"),
+    FUSED_NORM("batch_norm_add_relu_sum_grad"),
+};
+
+/* The training step of a residual block: x -> norm -> relu -> (norm + the same) -> relu. */
+TEST(epilogue_fuses_batch_norm_addition_and_relu) {
+    for (size_t i = 0; i < sizeof fused_norms / sizeof *fused_norms; i++)
+        CHECK(gd_kernel_register(&fused_norms[i]) == GD_OK);
+    for (int variant = 0; variant < 3; variant++) {
+        GD_SCOPE;
+        gd_graph *g = gd_graph_new();
+        gd_tensor *x, *w, *w2, *mean, *var, *mean2, *var2, *y, *z;
+        gd_tensors gradients;
+        {
+            GD_GRAPH(g);
+            x = gd_placeholder(gd_dims(4, 3, 5));
+            w = gd_variable(gd_full(gd_dims(3), 1));
+            w2 = gd_variable(gd_full(gd_dims(3), 2));
+            mean = gd_variable(gd_full(gd_dims(3), 0));
+            var = gd_variable(gd_full(gd_dims(3), 1));
+            mean2 = gd_variable(gd_full(gd_dims(3), 0));
+            var2 = gd_variable(gd_full(gd_dims(3), 1));
+            y = gd_relu(gd_batch_norm(x, w, NULL, mean, var, .training = true));
+            z = gd_batch_norm(y, w2, NULL, mean2, var2, .training = true);
+            gd_tensor *sum = variant == 0 ? gd_add(z, y) : gd_add(y, z);
+            /* variant 2: the sum is read by another step, so relu cannot be part of it */
+            gd_tensor *last = variant == 2 ? gd_mul(gd_relu(sum), sum) : gd_relu(sum);
+            gradients = gd_gradients(gd_list(gd_sum(gd_square(last))), gd_list(w, w2));
+        }
+        gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(4, 3, 5), 1)),
+                                   gd_list(gradients.at[0], gradients.at[1]));
+        fuses_norms = true;
+        CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == (variant == 2 ? 3 : 5));
+        fuses_norms = false;
+        char *text = gd_program_text(p);
+        CHECK_SAYING(text && strstr(text, "= batch_norm_relu(") && !strstr(text, "= batch_norm(") &&
+                         strstr(text, "= batch_norm_relu_grad(") &&
+                         !strstr(text, "= batch_norm_add(") == (variant != 2) &&
+                         !strstr(text, "= batch_norm_add_relu(") == (variant == 2) &&
+                         !strstr(text, "= batch_norm_add_relu_grad(") == (variant == 2) &&
+                         !strstr(text, "= relu(") == (variant != 2),
+                     "%d: %s", variant, text);
+        free(text);
+        gd_program_free(p);
+    }
+}
+
 TEST(epilogue_fuses_the_relu_mask_into_the_gradient_product) {
     GD_SCOPE;
     gd_graph *g = gd_graph_new();

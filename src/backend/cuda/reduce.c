@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/sum.h"
 #include "gradus/ops.h"
 
 /* A fold: the kernel that reduces, and the one that joins parts. */
@@ -108,7 +109,9 @@ static gd_cuda_reduce plan_reduction(const gd_kernel_call *call, uint32_t mask) 
 
 static size_t partials_bytes(const gd_kernel_call *call, uint32_t mask) {
     const gd_cuda_reduce p = plan_reduction(call, mask);
-    return p.parts > 1 ? (size_t)(p.parts * p.outputs) * GD_CUDA_PARTIAL_BYTES : 0;
+    const size_t bytes = p.parts > 1 ? (size_t)(p.parts * p.outputs) * GD_CUDA_PARTIAL_BYTES : 0,
+                 sum_bytes = gd_cuda_sum_bytes(&p);
+    return bytes > sum_bytes ? bytes : sum_bytes;
 }
 
 static gd_status queue_reduction(const gd_kernel_call *call, fold_kernels *fold,
@@ -135,6 +138,7 @@ static gd_status run_fold(const gd_kernel_call *call, uint32_t mask, fold_kernel
     gd_cuda_reduce p = plan_reduction(call, mask);
     p.y = gd_cuda_view_of(y);
     if (mean) p.divisor = (double)p.size;
+    if (of_reals == &real_sum && gd_cuda_can_sum(&p, y)) return gd_cuda_queue_sum(call, &p, y);
     return queue_reduction(call,
                            gd_cuda_is_float(y->dtype) ? of_reals
                            : y->dtype == GD_BOOL      ? of_bools

@@ -1,9 +1,14 @@
-/* epilogue.c - replaces a product and the elementwise step after it by one op with an epilogue.
+/* epilogue.c - replaces a step and the elementwise step after or before it by one op.
  *
  * Records with `fuses` name such ops: linear and relu become linear_relu, a convolution and relu
  * become conv_relu; a product whose result goes through the gradient of relu is masked; a product
  * that is only used by a step of gradient descent becomes part of that step, and is never
- * materialized.
+ * materialized. A fused op has the results of the outer op, except that
+ *
+ * - if the inner op has several results, as batch_norm has, the fused op has these, with the first
+ *   one replaced by the outer result;
+ * - an op with one result more than the outer op returns the inner result as its last one. It is
+ *   for inner results that other steps read, too: the gradient of relu in a residual block.
  */
 #include <string.h>
 
@@ -116,7 +121,8 @@ static bool accepts_operands(const gd_program *p, const gd_pstep *s, gd_device *
     gd_attempt_begin(&attempt);
     bool agrees = gd_attempt_end(&attempt, s->op->infer(&infer)) == GD_OK;
     for (int k = 0; k < n_out && agrees; k++) {
-        const gd_pvalue *v = s->out[k] < 0 ? NULL : &p->values[s->out[k]];
+        const int value = s->out[k] < -1 ? GD_UNWANTED(s->out[k]) : s->out[k];
+        const gd_pvalue *v = value < 0 ? NULL : &p->values[value];
         agrees = v && v->dtype == metas[k].dtype && v->rank == metas[k].rank &&
                  memcmp(v->dims, metas[k].dims, sizeof(int64_t) * v->rank) == 0;
     }
@@ -128,30 +134,151 @@ bool gd_step_can_run(const gd_program *p, const gd_pstep *s, gd_device *device) 
            gd_step_kernel(p, s, device);
 }
 
-/* Replaces step `at` and the step whose result it reads by a step of `op`, if possible. */
-static bool fuse_two_steps(gd_program *p, const gd_op *op, int at, const int *readers,
-                           gd_device *device) {
+/* A pair of steps that may become one step of `op`. */
+typedef struct step_pair {
+    const gd_op *op;
+    int inner, outer; /* their numbers */
+    int operand;      /* the input of `outer` that is the inner result */
+    bool swapped;     /* the two inputs of `outer`, a commutative op, are in the other order */
+    bool keeps_inner; /* other steps read the inner result: it is the last result of `op` */
+} step_pair;
+
+/* Whether the order of the op's two inputs does not matter: a sum or a product of them. */
+static bool is_commutative(const gd_op *op) {
+    const gd_ir *ir = op->ir;
+    if (!ir || op->n_inputs != 2 || ir->n_outputs != 1 || ir->count != 3) return false;
+    const gd_ir_node *n = &ir->nodes[ir->output[0]];
+    if (n->code < GD_IR_PRIM) return false;
+    const char *name = gd_prims[n->code - GD_IR_PRIM].name;
+    return n->arg[0] != n->arg[1] && (strcmp(name, "add") == 0 || strcmp(name, "mul") == 0);
+}
+
+/* Whether the results of both steps, without the inner one that only the outer step reads, are
+ * those of the op. */
+static bool has_same_results(const gd_program *p, step_pair *pair, const int *readers) {
+    const gd_pstep *inner = &p->steps[pair->inner], *outer = &p->steps[pair->outer];
+    const gd_op *op = pair->op;
+    const bool shared = readers[p->values[inner->out[0]].root] != 1;
+    if (inner->n_out > 1) /* the outer result replaces the first inner one */
+        return !shared && outer->n_out == 1 && op->n_outputs == inner->op->n_outputs &&
+               op->n_mutated == inner->op->n_mutated;
+    pair->keeps_inner = op->n_outputs == outer->op->n_outputs + 1;
+    return pair->keeps_inner ? shared && op->n_mutated == 0 && outer->op->n_mutated == 0
+                             : !shared && op->n_outputs == outer->op->n_outputs &&
+                                   op->n_mutated == outer->op->n_mutated;
+}
+
+/* Finds the step that is fused with step `at` into `op`. */
+static bool find_pair(const gd_program *p, const gd_op *op, int at, bool swapped,
+                      const int *readers, step_pair *pair) {
     const gd_op_fuses *f = &op->facts.fuses;
-    gd_pstep *outer = &p->steps[at];
-    const int from = gd_inner_step(p, f, at, readers);
-    if (from < 0 || op->n_outputs != outer->op->n_outputs || op->n_mutated != outer->op->n_mutated)
+    const gd_pstep *outer = &p->steps[at];
+    int k = 0;
+    while (f->outer_in[k] != GD_FUSES_INNER) k++;
+    if (swapped) k = 1 - k;
+    if (k >= outer->n_in || outer->in[k] < 0) return false;
+    const int from = gd_program_producer(p, outer->in[k], at);
+    if (from < 0 || !is_one_of(p->steps[from].op->name, f->inner) || p->steps[from].view ||
+        p->steps[from].out[0] != outer->in[k])
         return false;
-    gd_pstep *inner = &p->steps[from], made = *outer;
-    made.op = op;
-    made.n_in = 0;
-    made.in = gd_program_alloc(p, ((size_t)op->n_inputs + 1) * sizeof *made.in);
-    if (!made.in) return false;
-    for (int i = 0; i < op->n_inputs; i++) made.in[i] = -1;
-    if (!gd_take_operands(inner, f->inner_in, f->n_inner, made.in, &made.n_in) ||
-        !gd_take_operands(outer, f->outer_in, f->n_outer, made.in, &made.n_in) ||
-        !gd_take_options(p, op, inner, outer, &made.attrs) || made.n_in < op->n_required ||
-        !gd_step_can_run(p, &made, device))
-        return false;
-    if (f->n_outer == 1)
-        made.node = inner->node; /* it replaces the inner step: no other operands */
-    *(f->n_outer == 1 ? inner : outer) = made;
-    (f->n_outer == 1 ? outer : inner)->removed = true;
+    *pair = (step_pair){op, from, at, k, swapped, false};
+    return has_same_results(p, pair, readers);
+}
+
+static bool has_root(const gd_program *p, const int *values, int n, int root) {
+    for (int k = 0; k < n; k++)
+        if (values[k] >= 0 && p->values[values[k]].root == root) return true;
+    return false;
+}
+
+/* Whether step `s` can run after the steps up to `end`, or, with `earlier`, before the steps from
+ * `end` on: none of them reads or writes its results, or writes its operands; `but` is not
+ * considered. */
+static bool can_move(const gd_program *p, int s, int end, bool earlier, int but) {
+    const gd_pstep *moved = &p->steps[s];
+    for (int i = earlier ? end : s + 1; i < (earlier ? s : end); i++) {
+        const gd_pstep *other = &p->steps[i];
+        if (other->removed || i == but) continue;
+        for (int k = 0; k < moved->n_out; k++) {
+            if (moved->out[k] < 0) continue;
+            const int root = p->values[moved->out[k]].root;
+            if (has_root(p, other->in, other->n_in, root) ||
+                has_root(p, other->out, other->n_out, root))
+                return false;
+        }
+        for (int k = 0; k < moved->n_in; k++)
+            if (moved->in[k] >= 0 &&
+                has_root(p, other->out, other->n_out, p->values[moved->in[k]].root))
+                return false;
+    }
     return true;
+}
+
+/* The results of the fused step. */
+static bool set_results(gd_program *p, const step_pair *pair, gd_pstep *made) {
+    const gd_pstep *inner = &p->steps[pair->inner], *outer = &p->steps[pair->outer];
+    const gd_pstep *most = inner->n_out > 1 ? inner : outer; /* the step with most of them */
+    made->n_out = most->n_out + pair->keeps_inner;
+    made->out = gd_program_alloc(p, ((size_t)made->n_out + 1) * sizeof *made->out);
+    if (!made->out) return false;
+    memcpy(made->out, most->out, (size_t)most->n_out * sizeof *made->out);
+    if (inner->n_out > 1) made->out[0] = outer->out[0];
+    if (pair->keeps_inner) made->out[most->n_out] = inner->out[0];
+    return true;
+}
+
+/* The operands and options of the fused step. */
+static bool set_operands(gd_program *p, const step_pair *pair, gd_pstep *made) {
+    const gd_op_fuses *f = &pair->op->facts.fuses;
+    const gd_pstep *inner = &p->steps[pair->inner];
+    gd_pstep outer = p->steps[pair->outer];
+    int exchanged[2];
+    if (pair->swapped) {
+        exchanged[0] = outer.in[1];
+        exchanged[1] = outer.in[0];
+        outer.in = exchanged;
+    }
+    made->n_in = 0;
+    made->in = gd_program_alloc(p, ((size_t)pair->op->n_inputs + 1) * sizeof *made->in);
+    if (!made->in) return false;
+    for (int i = 0; i < pair->op->n_inputs; i++) made->in[i] = -1;
+    return gd_take_operands(inner, f->inner_in, f->n_inner, made->in, &made->n_in) &&
+           gd_take_operands(&outer, f->outer_in, f->n_outer, made->in, &made->n_in) &&
+           gd_take_options(p, pair->op, inner, &outer, &made->attrs) &&
+           made->n_in >= pair->op->n_required;
+}
+
+/* Replaces both steps by one, if possible. It runs in the place of the inner step if other steps
+ * read the inner result, or if the outer step has no other operands; otherwise in that of the outer
+ * one. Returns the number of the new step; -1: they cannot be fused. */
+static int fuse_pair(gd_program *p, const step_pair *pair, gd_device *device) {
+    gd_pstep *inner = &p->steps[pair->inner], *outer = &p->steps[pair->outer], made = *outer;
+    const bool replaces_inner = pair->keeps_inner || pair->op->facts.fuses.n_outer == 1;
+    made.op = pair->op;
+    if (!set_operands(p, pair, &made) || !set_results(p, pair, &made)) return -1;
+    if (replaces_inner
+            ? pair->keeps_inner && !can_move(p, pair->outer, pair->inner, true, pair->inner)
+            : !can_move(p, pair->inner, pair->outer, false, pair->outer))
+        return -1;
+    if (!gd_step_can_run(p, &made, device)) return -1;
+    if (pair->op->facts.fuses.n_outer == 1) made.node = inner->node;
+    *(replaces_inner ? inner : outer) = made;
+    (replaces_inner ? outer : inner)->removed = true;
+    return replaces_inner ? pair->inner : pair->outer;
+}
+
+/* Replaces step `at` and the step whose result it reads by a step of `op`, if possible. Returns the
+ * number of the new step, or -1. */
+static int fuse_two_steps(gd_program *p, const gd_op *op, int at, const int *readers,
+                          gd_device *device) {
+    const int orders = 1 + (p->steps[at].n_in == 2 && is_commutative(p->steps[at].op));
+    for (int swapped = 0; swapped < orders; swapped++) {
+        step_pair pair;
+        const int made =
+            find_pair(p, op, at, swapped, readers, &pair) ? fuse_pair(p, &pair, device) : -1;
+        if (made >= 0) return made;
+    }
+    return -1;
 }
 
 /* --- the pass --------------------------------------------------------------------------------- */
@@ -169,7 +296,11 @@ int gd_pass_epilogue(gd_program *p, gd_device *device) {
         for (int k = 0; k < n_ops; k++) {
             const gd_pstep *s = &p->steps[i];
             if (s->removed || strcmp(s->op->name, ops[k]->facts.fuses.outer) != 0) continue;
-            changes += fuse_two_steps(p, ops[k], i, readers, device);
+            const int made = fuse_two_steps(p, ops[k], i, readers, device);
+            if (made < 0) continue;
+            changes++;
+            i = made - 1; /* the new step may be the outer one of another op */
+            break;
         }
     gd_free(readers);
     return changes;

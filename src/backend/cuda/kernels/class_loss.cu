@@ -1,0 +1,314 @@
+/* class_loss.cu - cross-entropy and negative log likelihood of class numbers, and their gradients.
+ *
+ * The scores are read once in each direction. A loss has a term and a weight for each position;
+ * one block adds them in a fixed order.
+ */
+#include "backend/cuda/kernels/class_loss.h"
+
+#include "backend/cuda/kernels/online.cuh"
+#include "gradus/backend.h"
+
+typedef gd_cuda_class_loss parameters;
+
+/* --- targets ---------------------------------------------------------------------------------- */
+
+/* The class of a position; -1: ignored, or a bad one, which is reported. */
+static __device__ __forceinline__ long long class_of(const parameters &p, long long position) {
+    const long long c = load_integer(p.target_dtype, p.target, position);
+    if (c == p.ignore) return -1;
+    if (c >= 0 && c < p.classes) return c;
+    report_problem(p.call, GD_DATA_CLASS, position, c, p.classes, p.ignore, 0);
+    return -1;
+}
+
+extern "C" __global__ void gd_check_targets(const __grid_constant__ gd_cuda_class_loss p) {
+    RETURN_IF_FAILED(p.call);
+    for (EACH(i, p.outer * p.inner)) class_of(p, i);
+}
+
+template <typename T>
+static __device__ __forceinline__ typename wide_type<T>::type weight_of(const parameters &p,
+                                                                        long long c) {
+    return p.weight ? widen(((const T *)p.weight)[c]) : (typename wide_type<T>::type)1;
+}
+
+/* --- reductions ------------------------------------------------------------------------------- */
+
+/* Stores the loss from the sums of terms and weights. */
+static __device__ __forceinline__ void store_loss(const parameters &p, double sum, double total) {
+    if (!p.each) store_real(p.dtype, p.y, 0, p.mean ? sum / total : sum);
+    if (p.total) *p.total = total;
+}
+
+/* A position's term and weight: for the second kernel, or added to this thread's sums. */
+static __device__ __forceinline__ void put_term(const parameters &p, long long position,
+                                                double term, double weight, double *sum,
+                                                double *total) {
+    if (p.each) store_real(p.dtype, p.y, position, term);
+    if (p.terms) {
+        p.terms[2 * position] = term;
+        p.terms[2 * position + 1] = weight;
+    }
+    *sum += term;
+    *total += weight;
+}
+
+extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS)
+    gd_loss_total(const __grid_constant__ gd_cuda_class_loss p) {
+    RETURN_IF_FAILED(p.call);
+    __shared__ double shared[32];
+    double sum = 0, total = 0;
+#pragma unroll 4
+    for (long long i = threadIdx.x; i < p.outer * p.inner; i += blockDim.x) {
+        sum += p.terms[2 * i];
+        total += p.terms[2 * i + 1];
+    }
+    sum = sum_of_block(sum, shared, (int)blockDim.x);
+    total = sum_of_block(total, shared, (int)blockDim.x);
+    if (threadIdx.x == 0) store_loss(p, sum, total);
+}
+
+/* --- cross-entropy ---------------------------------------------------------------------------- */
+
+/* What the loss of a position needs to know of its scores. */
+template <typename W>
+struct score_sums {
+    online_sum<W, false> exps;
+    W weighted, weights; /* sums of weight * x and of the weights, for label smoothing */
+    __device__ __forceinline__ void start() {
+        exps.start();
+        weighted = weights = 0;
+    }
+    template <typename T, int COUNT>
+    __device__ __forceinline__ void add(const parameters &p, long long c, const W *x) {
+        exps.template add<COUNT>(x);
+        if (p.smoothing > 0) {
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) {
+                const W weight = weight_of<T>(p, c + i);
+                weighted += weight * x[i];
+                weights += weight;
+            }
+        }
+    }
+};
+
+/* The term of a position, from the sums over its scores and the target's score. */
+template <typename T, typename W>
+static __device__ __forceinline__ void finish_position(const parameters &p, long long position,
+                                                       long long c, const score_sums<W> &s,
+                                                       W score, double *sum, double *total) {
+    const W all = s.exps.largest == -(W)INFINITY ? (W)NAN : s.exps.sum;
+    double term = 0, weight = 0;
+    if (c >= 0) {
+        const double log_sum = (double)log_of(all);
+        weight = (double)weight_of<T>(p, c);
+        term = (1 - p.smoothing) * weight * (log_sum - ((double)score - (double)s.exps.largest));
+        if (p.smoothing > 0)
+            term += p.smoothing / (double)p.classes *
+                    ((double)s.weights * (log_sum + (double)s.exps.largest) - (double)s.weighted);
+    }
+    if (p.shift) ((W *)p.shift)[position] = s.exps.largest;
+    if (p.scale) ((W *)p.scale)[position] = 1 / all;
+    put_term(p, position, term, weight, sum, total);
+}
+
+/* Rows of scores (inner = 1), each read by a block, or by a warp. */
+template <typename T, bool BLOCK>
+static __device__ void entropy_rows(const parameters &p, void *memory) {
+    typedef typename wide_type<T>::type W;
+    const int threads = BLOCK ? (int)blockDim.x : 32, thread = (int)threadIdx.x % threads;
+    const long long step = BLOCK ? gridDim.x : (long long)gridDim.x * (blockDim.x / 32);
+    double sum = 0, total = 0;
+    for (long long row = BLOCK ? blockIdx.x
+                               : (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+         row < p.outer; row += step) {
+        const T *scores = (const T *)p.x + row * p.classes;
+        score_sums<W> s;
+        s.start();
+        visit_row<T>(scores, p.classes, thread, threads,
+                     [&](long long c, const W *x, auto count) {
+                         s.template add<T, decltype(count)::value>(p, c, x);
+                     });
+        if (BLOCK) s.exps.join_block((W *)memory, threads);
+        else s.exps.join_warp();
+        if (p.smoothing > 0) {
+            s.weighted = BLOCK ? sum_of_block(s.weighted, (W *)memory, threads)
+                               : sum_of_lanes(s.weighted, 32);
+            s.weights = BLOCK ? sum_of_block(s.weights, (W *)memory, threads)
+                              : sum_of_lanes(s.weights, 32);
+        }
+        if (thread == 0) {
+            const long long c = class_of(p, row);
+            finish_position<T>(p, row, c, s, c < 0 ? (W)0 : widen(scores[c]), &sum, &total);
+        }
+    }
+    if (p.terms) return;
+    sum = sum_of_block(sum, (double *)memory, (int)blockDim.x);
+    total = sum_of_block(total, (double *)memory, (int)blockDim.x);
+    if (threadIdx.x == 0) store_loss(p, sum, total);
+}
+
+/* Any `inner`: neighbouring threads compute neighbouring positions. */
+template <typename T>
+static __device__ void entropy_lines(const parameters &p, void *memory) {
+    typedef typename wide_type<T>::type W;
+    double sum = 0, total = 0;
+    for (EACH(position, p.outer * p.inner)) {
+        const long long n = position / p.inner,
+                        first = n * p.classes * p.inner + (position - n * p.inner);
+        const T *scores = (const T *)p.x + first;
+        score_sums<W> s;
+        s.start();
+        enum { CHUNK = 8 };
+        long long at = 0;
+        for (; at + CHUNK <= p.classes; at += CHUNK) {
+            W x[CHUNK];
+#pragma unroll
+            for (int i = 0; i < CHUNK; i++) x[i] = widen(scores[(at + i) * p.inner]);
+            s.template add<T, CHUNK>(p, at, x);
+        }
+#pragma unroll 4
+        for (; at < p.classes; at++) {
+            const W x = widen(scores[at * p.inner]);
+            s.template add<T, 1>(p, at, &x);
+        }
+        const long long c = class_of(p, position);
+        finish_position<T>(p, position, c, s, c < 0 ? (W)0 : widen(scores[c * p.inner]), &sum,
+                           &total);
+    }
+    if (p.terms) return;
+    sum = sum_of_block(sum, (double *)memory, (int)blockDim.x);
+    total = sum_of_block(total, (double *)memory, (int)blockDim.x);
+    if (threadIdx.x == 0) store_loss(p, sum, total);
+}
+
+template <typename T>
+static __device__ void likelihood_terms(const parameters &p, void *memory) {
+    double sum = 0, total = 0;
+    for (EACH(position, p.outer * p.inner)) {
+        const long long n = position / p.inner,
+                        first = n * p.classes * p.inner + (position - n * p.inner);
+        const long long c = class_of(p, position);
+        double term = 0, weight = 0;
+        if (c >= 0) {
+            weight = (double)weight_of<T>(p, c);
+            term = -weight * (double)widen(((const T *)p.x)[first + c * p.inner]);
+        }
+        put_term(p, position, term, weight, &sum, &total);
+    }
+    if (p.terms) return;
+    sum = sum_of_block(sum, (double *)memory, (int)blockDim.x);
+    total = sum_of_block(total, (double *)memory, (int)blockDim.x);
+    if (threadIdx.x == 0) store_loss(p, sum, total);
+}
+
+#define LOSS_KERNEL(name, threads, ...)                                     \
+    extern "C" __global__ void __launch_bounds__(threads)                   \
+        gd_##name(const __grid_constant__ gd_cuda_class_loss p) {           \
+        RETURN_IF_FAILED(p.call);                                           \
+        __shared__ double memory[64]; /* of barriers: __syncthreads */      \
+        WITH_FLOAT_TYPE(p.dtype, __VA_ARGS__(p, memory))                    \
+    }
+LOSS_KERNEL(cross_entropy_block_rows, GD_CUDA_LOSS_THREADS, entropy_rows<T, true>)
+LOSS_KERNEL(cross_entropy_warp_rows, GD_CUDA_TOTAL_THREADS, entropy_rows<T, false>)
+LOSS_KERNEL(cross_entropy_lines, GD_CUDA_TOTAL_THREADS, entropy_lines<T>)
+LOSS_KERNEL(likelihood_terms, GD_CUDA_TOTAL_THREADS, likelihood_terms<T>)
+
+/* --- gradients -------------------------------------------------------------------------------- */
+
+/* The gradient of a position's term: gy, divided by the total for a mean. */
+static __device__ __forceinline__ double gradient_of_term(const parameters &p, long long position) {
+    const double g = load_real(p.gy_dtype, p.gy, p.each ? position : 0);
+    return p.mean ? g / load_real(p.total_dtype, p.total_of, 0) : g;
+}
+
+/* The factors of a position: gx = pull exp(x - shift) - even weight, minus own at its class. */
+template <typename W>
+struct position_factors {
+    W shift, pull, own, even;
+    long long c;
+};
+template <typename T, typename W>
+static __device__ __forceinline__ position_factors<W> factors_of(const parameters &p,
+                                                                 long long position, double all) {
+    position_factors<W> f;
+    f.c = class_of(p, position);
+    const double g = f.c < 0 ? 0 : gradient_of_term(p, position);
+    const double own = f.c < 0 ? 0 : (1 - p.smoothing) * (double)weight_of<T>(p, f.c);
+    const double even = p.smoothing / (double)p.classes;
+    f.shift = ((const W *)p.shift)[position];
+    f.pull = (W)(g * (own + even * all) * (double)((const W *)p.scale)[position]);
+    f.own = (W)(g * own);
+    f.even = (W)(g * even);
+    return f;
+}
+template <typename T, typename W>
+static __device__ __forceinline__ W score_gradient(const parameters &p,
+                                                   const position_factors<W> &f, long long c, W x) {
+    if (f.c < 0) return 0;
+    W g = f.pull * exp_of(x - f.shift);
+    if (p.smoothing > 0) g -= f.even * weight_of<T>(p, c);
+    return c == f.c ? g - f.own : g;
+}
+
+/* The sum of all weights, which label smoothing needs. All threads of the block get it. */
+template <typename T>
+static __device__ __forceinline__ double sum_of_weights(const parameters &p, double *shared) {
+    if (!p.weight || p.smoothing <= 0) return (double)p.classes;
+    double sum = 0;
+    for (long long c = threadIdx.x; c < p.classes; c += blockDim.x)
+        sum += (double)weight_of<T>(p, c);
+    return sum_of_block(sum, shared, (int)blockDim.x);
+}
+
+/* Rows of scores, each by a block. x and gx have the same address modulo 16, so that vectors of
+ * one are vectors of the other. */
+template <typename T>
+static __device__ void entropy_grad_rows(const parameters &p, void *memory) {
+    typedef typename wide_type<T>::type W;
+    const double all = sum_of_weights<T>(p, (double *)memory);
+    for (long long row = blockIdx.x; row < p.outer; row += gridDim.x) {
+        const position_factors<W> f = factors_of<T, W>(p, row, all);
+        T *to = (T *)p.gx + row * p.classes;
+        visit_row<T>((const T *)p.x + row * p.classes, p.classes, (int)threadIdx.x, (int)blockDim.x,
+                     [&](long long c, const W *x, auto count) {
+                         enum { COUNT = decltype(count)::value };
+                         W g[COUNT];
+#pragma unroll
+                         for (int i = 0; i < COUNT; i++)
+                             g[i] = score_gradient<T>(p, f, c + i, x[i]);
+                         raw_vector<T, COUNT>::store(to + c, g);
+                     });
+    }
+}
+
+template <typename T>
+static __device__ void entropy_grad_elements(const parameters &p, void *memory) {
+    typedef typename wide_type<T>::type W;
+    const double all = sum_of_weights<T>(p, (double *)memory);
+    for (EACH(i, p.outer * p.classes * p.inner)) {
+        const long long line = i / p.inner, n = line / p.classes, c = line - n * p.classes;
+        const long long position = n * p.inner + (i - line * p.inner);
+        const position_factors<W> f = factors_of<T, W>(p, position, all);
+        narrow(((T *)p.gx)[i], score_gradient<T>(p, f, c, widen(((const T *)p.x)[i])));
+    }
+}
+
+template <typename T>
+static __device__ void likelihood_grad_elements(const parameters &p, void *) {
+    typedef typename wide_type<T>::type W;
+    for (EACH(i, p.outer * p.classes * p.inner)) {
+        const long long line = i / p.inner, n = line / p.classes, c = line - n * p.classes;
+        const long long position = n * p.inner + (i - line * p.inner);
+        const bool named = class_of(p, position) == c;
+        narrow(((T *)p.gx)[i],
+               named ? (W)(-gradient_of_term(p, position) *
+                           (p.weight ? load_real(p.weight_dtype, p.weight, c) : 1.0))
+                     : (W)0);
+    }
+}
+
+LOSS_KERNEL(cross_entropy_grad_rows, GD_CUDA_LOSS_THREADS, entropy_grad_rows<T>)
+LOSS_KERNEL(cross_entropy_grad_elements, 256, entropy_grad_elements<T>)
+LOSS_KERNEL(likelihood_grad_elements, 256, likelihood_grad_elements<T>)

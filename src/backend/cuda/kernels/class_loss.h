@@ -1,0 +1,37 @@
+/* class_loss.h - parameters of the kernels in class_loss.cu. */
+#ifndef GRADUS_CUDA_CLASS_LOSS_H
+#define GRADUS_CUDA_CLASS_LOSS_H
+
+#include "backend/cuda/kernels/view.h"
+
+enum {
+    GD_CUDA_LOSS_THREADS = 256,   /* of a block that reads one row of scores */
+    GD_CUDA_TOTAL_THREADS = 1024, /* of the block that adds the terms of all positions */
+};
+
+/* Scores x (outer, classes, inner), contiguous. Position p = n * inner + d has the scores (n, ., d)
+ * and the target number p. */
+typedef struct gd_cuda_class_loss {
+    gd_cuda_call call;
+    const void *x;
+    int dtype, target_dtype;
+    const void *target;
+    const void *weight; /* NULL: none */
+    int weight_dtype;   /* x's dtype, but in the gradient of nll_loss */
+    long long outer, classes, inner, ignore;
+    double smoothing;
+    int mean, each; /* reductions `mean` and `none` */
+    void *y;
+    void *shift, *scale; /* in f32, or f64 for f64; NULL: not needed */
+    double *total;       /* NULL: not needed */
+    /* Terms and weights of all positions, which a second kernel adds. NULL: one block computes
+     * and adds all of them. */
+    double *terms;
+    /* of gradients */
+    const void *gy;
+    const void *total_of; /* the total as an input */
+    int gy_dtype, total_dtype;
+    void *gx;
+} gd_cuda_class_loss;
+
+#endif
