@@ -404,9 +404,16 @@ TEST(out_of_memory_reports_the_size_and_the_program_continues) {
 TEST(a_lost_device_stays_lost_and_host_tensors_work) {
     GD_SCOPE;
     gd_tensor *x = on_device(gd_dims(2), (float[]){1, 2}), *host = gd_ones(gd_dims(2));
+    gd_synchronize(device);
+    gd_exp(x); /* the first call since the host has waited */
+    gd_neg(x);
     gd_test_device_controls(device)->lose = true;
     gd_item(gd_sum(x));
     CHECK(gd_error_status() == GD_E_DEVICE);
+    CHECK_SAYING(strstr(gd_error_message(), "the cause is exp (") &&
+                     strstr(gd_error_message(), "test_device_async.c") &&
+                     strstr(gd_error_message(), "or one of the 2 calls after it"),
+                 "%s", gd_error_message());
     gd_clear_error();
     gd_add(x, x);
     CHECK(gd_error_status() == GD_E_DEVICE && strstr(gd_error_message(), "lost"));

@@ -61,7 +61,5 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
     if (status != GD_OK || blocks == 0) return status;
     GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0,
                                   s->streams[GD_QUEUE_COMPUTE], parameters, NULL));
-    if (s->synchronous && !s->capturing)
-        GD_CUDA_TRY(d, cuStreamSynchronize(s->streams[GD_QUEUE_COMPUTE]));
     return GD_OK;
 }
