@@ -13,7 +13,7 @@
  * versions.
  *
  * Threads: the library may call a device from several threads at once. It holds the device's lock
- * during calls that queue work on the compute queue.
+ * during calls that queue work on the compute queue, and while a kernel runs (gd_kernel.run).
  */
 #ifndef GRADUS_BACKEND_H
 #define GRADUS_BACKEND_H
@@ -55,6 +55,8 @@ typedef struct gd_data_error {
     int64_t values[3];
     double real;
 } gd_data_error;
+
+enum { GD_ERROR_BYTES = 128 };
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
@@ -119,8 +121,12 @@ typedef struct gd_device_api {
     gd_status (*event_wait)(gd_device *d, gd_event *event);                 /* the host waits */
     void (*event_free)(gd_device *d, gd_event *event);
 
-    /* Reads the error word and clears it. The caller has waited for the compute queue. */
-    gd_status (*error_take)(gd_device *d, gd_data_error *error);
+    /* The error word. error_read queues a copy of it on the compute queue, to at most GD_ERROR_BYTES of
+     * pinned memory. error_parse converts such a copy, when the queue is done. error_clear queues a
+     * kernel or copy that clears the word. */
+    gd_status (*error_read)(gd_device *d, void *to);
+    void (*error_parse)(gd_device *d, const void *read, gd_data_error *error);
+    gd_status (*error_clear)(gd_device *d);
 
     /* Plans. `enter` and `leave` each queue one kernel on the compute queue. It copies nothing
      * while the error word is set, but `enter` still sets the number of the run. Between
@@ -193,7 +199,9 @@ typedef struct gd_host {
     void *(*allocate)(size_t bytes);
     void (*release)(void *memory);
 
-    /* For kernels of dynamic ops, which wait: creates output i (gd_kernel_output). */
+    /* For kernels of dynamic ops: waits for the compute queue, while other threads may queue work,
+     * and creates output i (gd_kernel_output). */
+    gd_status (*wait)(gd_device *d);
     gd_status (*kernel_output)(gd_kernel_call *call, int i, int rank, const int64_t *dims);
 
     /* Ops as data: gd_op_name and so on, and the expression of an elementwise or fused op. */

@@ -64,6 +64,18 @@ bool gd_device_is_usable(const gd_device *d); /* the same without a message */
 void gd_device_lock(gd_device *d);
 void gd_device_unlock(gd_device *d);
 
+/* GRADUS_DEBUG=device: the host waits after every kernel call, so that a failure of the device is
+ * reported by the call that caused it. Plans are not captured. */
+extern bool gd_device_debug;
+
+/* Around a call that queues kernels: checks and locks the device, and records the call for the message
+ * if the device fails later. gd_device_end_call unlocks it, waits in debug mode, and returns `status`
+ * or that of the wait. `site` may be NULL. */
+gd_status gd_device_begin_call(gd_device *d, const char *name, const char *site);
+gd_status gd_device_end_call(gd_device *d, gd_status status);
+/* For a call that waits for results of its own kernels; the lock is released meanwhile. */
+gd_status gd_device_wait_in_call(gd_device *d);
+
 /* Memory from the caching allocator of an asynchronous device, for gd_device_alloc. */
 gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **handle);
 void gd_queue_free(gd_device *d, void *handle);

@@ -6,6 +6,8 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -24,10 +26,19 @@ typedef struct bounce {
 /* A counter that a run has advanced. The list has the newest first. */
 typedef struct logged_counter {
     struct logged_counter *next;
+    uint64_t serial; /* of this entry */
     uint64_t run;
     _Atomic uint64_t *counter;
     uint64_t before;
 } logged_counter;
+
+/* The calls since the host has last waited for the compute queue: one of them is the cause if the
+ * device fails. */
+typedef struct queued_calls {
+    int64_t count;
+    char first[64]; /* the name of the first */
+    const char *site;
+} queued_calls;
 
 typedef struct gd_device_queue gd_device_queue;
 struct gd_device_queue {
@@ -37,9 +48,19 @@ struct gd_device_queue {
     bounce *bounces; /* free, or still read by an upload */
     logged_counter *counters;
     int n_counters;
+    uint64_t counter_serial;          /* of the newest counter */
+    uint64_t taken_number, taken_run; /* of the latest error that was taken */
+    queued_calls calls;
 };
 
 /* --- creation and loss ------------------------------------------------------------------------ */
+
+bool gd_device_debug;
+
+__attribute__((constructor)) static void read_debug_mode(void) {
+    const char *mode = getenv("GRADUS_DEBUG");
+    gd_device_debug = mode && strstr(mode, "device");
+}
 
 static bool forked; /* this process is the child of a fork, in which only the CPU is usable */
 
@@ -88,6 +109,21 @@ gd_status gd_device_check(const gd_device *d) {
 
 void gd_device_lock(gd_device *d) { pthread_mutex_lock(&d->queue->lock); }
 void gd_device_unlock(gd_device *d) { pthread_mutex_unlock(&d->queue->lock); }
+
+/* Adds the calls that may have caused the loss of the device to the message of a failure, and returns
+ * the status. In debug mode the failed call itself is the cause. The lock is held. */
+static gd_status explain_loss(const gd_device *d, const gd_device_queue *q, gd_status status) {
+    const queued_calls *calls = &q->calls;
+    if (status == GD_OK || !d->lost || gd_device_debug || calls->count == 0) return status;
+    char others[80] = "";
+    if (calls->count > 1)
+        snprintf(others, sizeof others, " or one of the %lld calls after it",
+                 (long long)calls->count - 1);
+    gd_error_suffix("; the cause is %s%s%s%s%s; GRADUS_DEBUG=device finds it", calls->first,
+                    calls->site ? " (" : "", calls->site ? calls->site : "", calls->site ? ")" : "",
+                    others);
+    return status;
+}
 
 /* Checks the device and locks its queue. */
 static gd_status lock_queue(gd_device *d, gd_device_queue **q) {
@@ -150,6 +186,7 @@ gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **hand
     }
     if (status == GD_E_MEMORY) status = describe_shortage(d, q, bytes);
     atomic_store(&d->cached_bytes, (int64_t)gd_blocks_unused(q->blocks));
+    status = explain_loss(d, q, status);
     pthread_mutex_unlock(&q->lock);
     return status;
 }
@@ -231,6 +268,7 @@ static gd_status upload_on(gd_device *d, gd_queue queue, void *to, const void *f
             status = d->api->event_join(d, GD_QUEUE_COMPUTE, b->event);
         give_bounce(q, b);
     }
+    status = explain_loss(d, q, status);
     pthread_mutex_unlock(&q->lock);
     return status;
 }
@@ -241,16 +279,23 @@ gd_status gd_device_upload_new(gd_device *d, void *to, const void *from, size_t 
     return GD_OK;
 }
 
-/* Resets the counters of run `failed` and of later runs (0: none has failed), and clears the log.
- * The lock is held. */
-static void settle_counters(gd_device_queue *q, uint64_t failed) {
-    while (q->counters) {
-        logged_counter *c = q->counters;
-        q->counters = c->next;
-        if (failed && c->run >= failed) atomic_store(c->counter, c->before);
+/* Drops the counters up to entry `serial` from the log: their runs have succeeded. The lock is held. */
+static void drop_counters(gd_device_queue *q, uint64_t serial) {
+    logged_counter **at = &q->counters;
+    while (*at && (*at)->serial > serial) at = &(*at)->next;
+    while (*at) {
+        logged_counter *c = *at;
+        *at = c->next;
         gd_free(c);
+        q->n_counters--;
     }
-    q->n_counters = 0;
+}
+
+/* Resets the counters of run `failed` and of later runs, and clears the log. The lock is held. */
+static void reset_counters(gd_device_queue *q, uint64_t failed) {
+    for (const logged_counter *c = q->counters; c; c = c->next)
+        if (c->run >= failed) atomic_store(c->counter, c->before);
+    drop_counters(q, UINT64_MAX);
 }
 
 /* The number of the first run that the error word has prevented; 0: none. The calls of a plan are
@@ -261,52 +306,89 @@ static uint64_t first_failed_run(const gd_data_error *error) {
     return is_eager || error->run == 0 ? error->number : error->run;
 }
 
-/* Reads and reports the error word when all queued work is done. The lock is held. */
-static gd_status take_error(gd_device *d, gd_device_queue *q) {
+/* Reports the error word, of which `word` is a copy. Several threads may have read the same error: all
+ * fail, but it is cleared once. `serial` is that of the newest counter when the copy was queued. The
+ * lock is held. */
+static gd_status take_error(gd_device *d, gd_device_queue *q, const void *word, uint64_t serial) {
     gd_data_error error = {0};
-    GD_TRY(d->api->error_take(d, &error));
-    settle_counters(q, first_failed_run(&error));
-    if (!error.number) return GD_OK;
+    d->api->error_parse(d, word, &error);
+    if (!error.number) {
+        drop_counters(q, serial);
+        return GD_OK;
+    }
+    if (error.number != q->taken_number || error.run != q->taken_run) {
+        GD_TRY(d->api->error_clear(d));
+        reset_counters(q, first_failed_run(&error)); /* all later runs were prevented, too */
+        q->taken_number = error.number;
+        q->taken_run = error.run;
+    }
     return gd_data_error_hook ? gd_data_error_hook(d, &error)
                               : gd_fail(GD_E_STATE, "a kernel on %s has found bad data", d->name);
 }
 
-/* Records an event and waits for it; the lock is released during the wait. */
+/* Records an event and waits for it; the lock is released during the wait. The queue has waited for all
+ * work of the compute queue. */
 static gd_status wait_for_queue(gd_device *d, gd_device_queue *q, gd_queue queue) {
     gd_event *event;
+    const int64_t calls = q->calls.count;
     GD_TRY(d->api->event_record(d, queue, &event));
     pthread_mutex_unlock(&q->lock);
     gd_status status = d->api->event_wait(d, event);
     pthread_mutex_lock(&q->lock);
     d->api->event_free(d, event);
+    if (status == GD_OK && q->calls.count == calls) q->calls.count = 0; /* none came meanwhile */
+    return status;
+}
+
+/* Copies of the error word are behind the data in a bounce buffer. */
+enum { DATA_ALIGNMENT = 64 };
+
+static size_t download_bytes(size_t bytes) {
+    return (bytes + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT + GD_ERROR_BYTES;
+}
+static void *error_copy(const bounce *b) {
+    return (char *)b->address + b->bytes / DATA_ALIGNMENT * DATA_ALIGNMENT - GD_ERROR_BYTES;
+}
+
+/* Queues copies of the error word and of `bytes` of data to a bounce buffer. */
+static gd_status queue_download(gd_device *d, bounce *b, const void *from, size_t bytes) {
+    GD_TRY(d->api->error_read(d, error_copy(b)));
+    if (bytes == 0) return GD_OK;
+    GD_TRY(order_queues(d, GD_QUEUE_COMPUTE, GD_QUEUE_DOWNLOAD));
+    return d->api->download(d, GD_QUEUE_DOWNLOAD, b->address, from, bytes);
+}
+
+/* Waits for all work, reports the error word, and copies `bytes` from the device. */
+static gd_status wait_and_download(gd_device *d, void *to, const void *from, size_t bytes) {
+    gd_device_queue *q;
+    GD_TRY(lock_queue(d, &q));
+    const uint64_t serial = q->counter_serial;
+    bounce *b = take_bounce(d, q, download_bytes(bytes));
+    gd_status status =
+        b ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to download %zu bytes from %s", bytes, d->name);
+    if (status == GD_OK && (status = queue_download(d, b, from, bytes)) != GD_OK)
+        b = NULL; /* never reused: a copy may be queued */
+    if (status == GD_OK)
+        status = wait_for_queue(d, q, bytes ? GD_QUEUE_DOWNLOAD : GD_QUEUE_COMPUTE);
+    if (status == GD_OK) status = take_error(d, q, error_copy(b), serial);
+    if (status == GD_OK && bytes) memcpy(to, b->address, bytes);
+    if (b) give_bounce(q, b);
+    status = explain_loss(d, q, status);
+    pthread_mutex_unlock(&q->lock);
     return status;
 }
 
 gd_status gd_device_download(gd_device *d, void *to, const void *from, size_t bytes) {
-    if (d->api->host_reads) {
-        memmove(to, from, bytes);
-        return GD_OK;
-    }
-    gd_device_queue *q;
-    GD_TRY(lock_queue(d, &q));
-    bounce *b = take_bounce(d, q, bytes);
-    gd_status status =
-        b ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to download %zu bytes from %s", bytes, d->name);
-    if (status == GD_OK) status = order_queues(d, GD_QUEUE_COMPUTE, GD_QUEUE_DOWNLOAD);
-    if (status == GD_OK) status = d->api->download(d, GD_QUEUE_DOWNLOAD, b->address, from, bytes);
-    if (status == GD_OK) status = wait_for_queue(d, q, GD_QUEUE_DOWNLOAD);
-    if (status == GD_OK) status = take_error(d, q);
-    if (status == GD_OK) memcpy(to, b->address, bytes);
-    if (b) give_bounce(q, b);
-    pthread_mutex_unlock(&q->lock);
-    return status;
+    if (!d->api->host_reads) return wait_and_download(d, to, from, bytes);
+    memmove(to, from, bytes);
+    return GD_OK;
 }
 
 gd_status gd_device_wait(gd_device *d) {
     if (d->api->host_reads || !d->queue) return GD_OK;
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
-    gd_status status = wait_for_queue(d, q, GD_QUEUE_COMPUTE);
+    gd_status status = explain_loss(d, q, wait_for_queue(d, q, GD_QUEUE_COMPUTE));
     pthread_mutex_unlock(&q->lock);
     return status;
 }
@@ -314,10 +396,29 @@ gd_status gd_device_wait(gd_device *d) {
 gd_status gd_device_synchronize(gd_device *d) {
     if (d->api->host_reads) return GD_OK;
     if (!d->queue) return gd_device_check(d); /* nothing has been queued yet */
+    return wait_and_download(d, NULL, NULL, 0);
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+gd_status gd_device_begin_call(gd_device *d, const char *name, const char *site) {
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
-    gd_status status = wait_for_queue(d, q, GD_QUEUE_COMPUTE);
-    if (status == GD_OK) status = take_error(d, q);
+    if (q->calls.count++ == 0) {
+        snprintf(q->calls.first, sizeof q->calls.first, "%s", name);
+        q->calls.site = site;
+    }
+    return GD_OK;
+}
+
+gd_status gd_device_wait_in_call(gd_device *d) {
+    return wait_for_queue(d, d->queue, GD_QUEUE_COMPUTE);
+}
+
+gd_status gd_device_end_call(gd_device *d, gd_status status) {
+    gd_device_queue *q = d->queue;
+    if (gd_device_debug && status == GD_OK) status = wait_for_queue(d, q, GD_QUEUE_COMPUTE);
+    status = explain_loss(d, q, status);
     pthread_mutex_unlock(&q->lock);
     return status;
 }
@@ -349,7 +450,7 @@ void gd_device_log_counter(gd_device *d, uint64_t run, _Atomic uint64_t *counter
     if (!c) return;
     gd_device_queue *q = d->queue;
     pthread_mutex_lock(&q->lock);
-    *c = (logged_counter){q->counters, run, counter, before};
+    *c = (logged_counter){q->counters, ++q->counter_serial, run, counter, before};
     q->counters = c;
     if (++q->n_counters == MOST_COUNTERS) drop_old_counters(q);
     pthread_mutex_unlock(&q->lock);

@@ -34,6 +34,7 @@ static const gd_host *make_host(void) {
                      .log = log_warning,
                      .allocate = gd_malloc,
                      .release = gd_free,
+                     .wait = gd_device_wait_in_call,
                      .kernel_output = gd_kernel_output,
                      .op_name = gd_op_name,
                      .op_attr_at = gd_op_attr_at,

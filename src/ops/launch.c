@@ -141,16 +141,15 @@ static inline void free_workspace(gd_kernel_call *call) {
 
 gd_status gd_kernel_queue(gd_kernel_call *call) {
     gd_device *device = call->device;
-    /* Not under the device's lock: kernels of dynamic ops wait and allocate, those of branches and
-     * loops run plans. */
+    /* Not under the device's lock: kernels of branches and loops run plans, and the host's kernels run
+     * functions of the program. */
     if (device->api->host_reads || call->kernel == &gd_host_kernel ||
-        (call->op->flags & (GD_OP_DYNAMIC | GD_OP_OPAQUE)))
+        (call->op->flags & GD_OP_OPAQUE))
         return call->kernel->run(call);
-    GD_TRY(gd_device_check(device));
-    gd_device_lock(device);
-    gd_status status = call->kernel->run(call);
-    gd_device_unlock(device);
-    return status;
+    const gd_thread *thread = &gd_this_thread;
+    const gd_op *op = thread->body ? thread->body->op : call->op;
+    GD_TRY(gd_device_begin_call(device, op->name, call->site ? call->site : thread->site));
+    return gd_device_end_call(device, call->kernel->run(call));
 }
 
 /* --- launches --------------------------------------------------------------------------------- */

@@ -50,6 +50,37 @@ TEST(kernels_get_contiguous_inputs_of_their_dtype) {
     CHECK(!gd_failed());
 }
 
+/* Ops without a kernel on the device become their bodies when the run is planned. */
+static void check_other_device(int64_t rows) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *v, *y, *g;
+    {
+        GD_GRAPH(graph); /* the default device is the CPU */
+        x = gd_placeholder(gd_dims(rows, 3));
+        v = gd_variable(gd_from_array(gd_dims(3), GD_F32, ((float[]){1, 2, 4})));
+        y = gd_sum(gd_logsumexp(gd_std(gd_mul(x, v), .axis = gd_dims(1), .keepdim = true)));
+        g = gd_grad(gd_list(y), gd_list(v)).at[0];
+    }
+    gd_tensor *value = gd_from_array(gd_dims(2, 3), GD_F32, ((float[]){1, 0, 2, -1, 3, 1}));
+    float got[2][4];
+    for (int level = 0; level < 3; level++)
+        for (int i = 0; i < 2; i++) {
+            gd_session *s = gd_session_new(graph, .device = i ? device : NULL, .level = level);
+            gd_tensors r = gd_session_run(s, gd_feed(x, value), gd_list(y, g));
+            gd_copy_to(r.at[0], &got[i][0], sizeof(float));
+            gd_copy_to(r.at[1], &got[i][1], 3 * sizeof(float));
+            CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+            gd_clear_error();
+            for (int k = 0; i == 1 && k < 4; k++) CHECK(fabsf(got[0][k] - got[1][k]) < 1e-5f);
+        }
+}
+
+TEST(a_graph_that_was_built_for_the_cpu_runs_on_another_device) {
+    check_other_device(2);
+    check_other_device(-1); /* a size that is known only when it runs */
+}
+
 /* --- failures that depend on data ------------------------------------------------------------- */
 
 TEST(an_eager_failure_has_op_shapes_and_source_line) {
@@ -404,9 +435,16 @@ TEST(out_of_memory_reports_the_size_and_the_program_continues) {
 TEST(a_lost_device_stays_lost_and_host_tensors_work) {
     GD_SCOPE;
     gd_tensor *x = on_device(gd_dims(2), (float[]){1, 2}), *host = gd_ones(gd_dims(2));
+    gd_synchronize(device);
+    gd_exp(x); /* the first call since the host has waited */
+    gd_neg(x);
     gd_test_device_controls(device)->lose = true;
     gd_item(gd_sum(x));
     CHECK(gd_error_status() == GD_E_DEVICE);
+    CHECK_SAYING(strstr(gd_error_message(), "the cause is exp (") &&
+                     strstr(gd_error_message(), "test_device_async.c") &&
+                     strstr(gd_error_message(), "or one of the 2 calls after it"),
+                 "%s", gd_error_message());
     gd_clear_error();
     gd_add(x, x);
     CHECK(gd_error_status() == GD_E_DEVICE && strstr(gd_error_message(), "lost"));

@@ -37,7 +37,9 @@ static gd_device_api api = {
     .event_join = gd_cuda_event_join,
     .event_wait = gd_cuda_event_wait,
     .event_free = gd_cuda_event_free,
-    .error_take = gd_cuda_error_take,
+    .error_read = gd_cuda_error_read,
+    .error_parse = gd_cuda_error_parse,
+    .error_clear = gd_cuda_error_clear,
     .enter = gd_cuda_enter,
     .leave = gd_cuda_leave,
     .capture_begin = gd_cuda_capture_begin,
@@ -65,12 +67,10 @@ static gd_status read_attributes(gd_device *d, gd_cuda_state *s) {
 }
 
 static gd_status make_word(gd_device *d, gd_cuda_state *s) {
-    void *word, *read;
+    void *word;
     gd_status status = gd_cuda_alloc(d, sizeof *s->word, &word);
-    if (status == GD_OK) status = gd_cuda_pinned_alloc(d, sizeof *s->read, &read);
     if (status != GD_OK) return status;
     s->word = word;
-    s->read = read;
     GD_CUDA_TRY(d, cuMemsetD8Async((CUdeviceptr)(uintptr_t)word, 0, sizeof *s->word,
                                    s->streams[GD_QUEUE_COMPUTE]));
     return GD_OK;
@@ -91,8 +91,6 @@ static gd_status open_device(int number, gd_device *d, gd_cuda_state *s) {
             number, name, s->capability / 10, s->capability % 10, OLDEST_CAPABILITY / 10,
             OLDEST_CAPABILITY % 10);
     }
-    const char *debug = getenv("GRADUS_DEBUG");
-    s->synchronous = debug && strstr(debug, "device");
     pthread_mutex_init(&s->lock, NULL);
     GD_CUDA_TRY(d, cuDevicePrimaryCtxRetain(&s->context, s->number));
     status = gd_cuda_enter_context(d);

@@ -205,9 +205,7 @@ static gd_status clear_number(gd_device *d, long long *number) {
 
 static gd_status read_number(gd_device *d, const long long *number, long long *value) {
     gd_status status = gd_cuda_download(d, GD_QUEUE_COMPUTE, value, number, sizeof *value);
-    if (status != GD_OK) return status;
-    GD_CUDA_TRY(d, cuStreamSynchronize(gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE]));
-    return GD_OK;
+    return status == GD_OK ? gd_cuda_host->wait(d) : status;
 }
 
 /* About the square root of the number of elements: one thread sums up the chunks. */

@@ -66,7 +66,5 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
     GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
                                   (unsigned)kernel->shared_bytes, s->streams[GD_QUEUE_COMPUTE],
                                   parameters, NULL));
-    if (s->synchronous && !s->capturing)
-        GD_CUDA_TRY(d, cuStreamSynchronize(s->streams[GD_QUEUE_COMPUTE]));
     return GD_OK;
 }

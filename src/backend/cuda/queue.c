@@ -60,22 +60,36 @@ gd_status gd_cuda_event_wait(gd_device *d, gd_event *event) {
 
 /* --- the error word --------------------------------------------------------------------------- */
 
-gd_status gd_cuda_error_take(gd_device *d, gd_data_error *error) {
+_Static_assert(sizeof(gd_cuda_word) <= GD_ERROR_BYTES, "the library reserves this much memory");
+
+static CUdeviceptr word_address(const gd_cuda_state *s) { return (CUdeviceptr)(uintptr_t)s->word; }
+
+gd_status gd_cuda_error_read(gd_device *d, void *to) {
     gd_cuda_state *s = gd_cuda_state_of(d);
-    const CUstream stream = s->streams[GD_QUEUE_COMPUTE];
-    const CUdeviceptr word = (CUdeviceptr)(uintptr_t)s->word;
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
-    GD_CUDA_TRY(d, cuMemcpyDtoHAsync(s->read, word, sizeof *s->read, stream));
-    GD_CUDA_TRY(d, cuStreamSynchronize(stream));
-    const gd_cuda_word *w = s->read;
+    GD_CUDA_TRY(
+        d, cuMemcpyDtoHAsync(to, word_address(s), sizeof *s->word, s->streams[GD_QUEUE_COMPUTE]));
+    return GD_OK;
+}
+
+void gd_cuda_error_parse(gd_device *d, const void *read, gd_data_error *error) {
+    (void)d;
+    const gd_cuda_word *w = read;
     *error = (gd_data_error){.number = w->number,
                              .run = w->run,
                              .problem = (int32_t)w->problem,
                              .element = w->element,
                              .values = {w->values[0], w->values[1], w->values[2]},
                              .real = w->real};
-    if (w->number) /* `current_run` stays: a plan may be running */
-        GD_CUDA_TRY(d, cuMemsetD8Async(word, 0, offsetof(gd_cuda_word, current_run), stream));
+}
+
+/* `current_run` stays: a plan may be running. */
+gd_status gd_cuda_error_clear(gd_device *d) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    GD_CUDA_TRY(d, cuMemsetD8Async(word_address(s), 0, offsetof(gd_cuda_word, current_run),
+                                   s->streams[GD_QUEUE_COMPUTE]));
     return GD_OK;
 }

@@ -20,14 +20,12 @@ typedef struct gd_cuda_state {
     int capability;     /* 90: compute capability 9.0 */
     int processors;     /* multiprocessors */
     gd_cuda_word *word; /* device address of the error word */
-    gd_cuda_word *read; /* pinned host memory for a copy of it */
 
     pthread_mutex_t lock; /* of events and modules */
     gd_event *free_events;
 
     CUmodule *modules;     /* by number of the image; NULL: not loaded yet */
     gd_capture *capturing; /* the capture that records calls now, or NULL */
-    bool synchronous;      /* GRADUS_DEBUG=device: the host waits after each kernel */
 } gd_cuda_state;
 
 static inline gd_cuda_state *gd_cuda_state_of(const gd_device *d) {
@@ -53,7 +51,9 @@ gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_event **event);
 gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_event *event);
 gd_status gd_cuda_event_wait(gd_device *d, gd_event *event);
 void gd_cuda_event_free(gd_device *d, gd_event *event);
-gd_status gd_cuda_error_take(gd_device *d, gd_data_error *error);
+gd_status gd_cuda_error_read(gd_device *d, void *to);
+void gd_cuda_error_parse(gd_device *d, const void *read, gd_data_error *error);
+gd_status gd_cuda_error_clear(gd_device *d);
 
 /* --- plans (capture.c) ------------------------------------------------------------------------ */
 

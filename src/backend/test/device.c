@@ -68,21 +68,30 @@ typedef struct error_task {
     gd_data_error *to;
 } error_task;
 
-static void run_error_take(test_task *task) {
-    *((error_task *)task)->to = test_error;
+static void run_error_read(test_task *task) { *((error_task *)task)->to = test_error; }
+static void run_error_clear(test_task *task) {
+    (void)task;
     test_error = (gd_data_error){0};
 }
 
-static gd_status error_take(gd_device *d, gd_data_error *error) {
-    error_task *t = test_task_new(sizeof *t, run_error_take, NULL);
+static gd_status queue_error_task(void (*run)(test_task *), void *to) {
+    error_task *t = test_task_new(sizeof *t, run, NULL);
     if (!t) return GD_E_MEMORY;
-    t->to = error;
-    gd_status status = test_enqueue(GD_QUEUE_COMPUTE, &t->task);
-    gd_event *event = NULL;
-    if (status == GD_OK) status = test_event_record(d, GD_QUEUE_COMPUTE, &event);
-    if (status == GD_OK) status = test_event_wait(d, event);
-    if (event) test_event_free(d, event);
-    return status;
+    t->to = to;
+    return test_enqueue(GD_QUEUE_COMPUTE, &t->task);
+}
+
+static gd_status error_read(gd_device *d, void *to) {
+    (void)d;
+    return queue_error_task(run_error_read, to);
+}
+static gd_status error_clear(gd_device *d) {
+    (void)d;
+    return queue_error_task(run_error_clear, NULL);
+}
+static void error_parse(gd_device *d, const void *read, gd_data_error *error) {
+    (void)d;
+    *error = *(const gd_data_error *)read;
 }
 
 /* --- the backend ------------------------------------------------------------------------------ */
@@ -109,7 +118,9 @@ static const gd_device_api device_api = {
     .event_join = test_event_join,
     .event_wait = test_event_wait,
     .event_free = test_event_free,
-    .error_take = error_take,
+    .error_read = error_read,
+    .error_parse = error_parse,
+    .error_clear = error_clear,
     .enter = test_enter,
     .leave = test_leave,
     .capture_begin = test_capture_begin,

@@ -1,8 +1,9 @@
 /* lower.c - lowers the part of a graph that the fetches need to a program.
  *
- * First the nodes are collected. If a size is not known in the graph, the nodes are traced again
- * (replay.c) with the sizes of the feeds, which also differentiates deferred gradients and unrolls
- * scans. Last, each node becomes a step (steps.c).
+ * First the nodes are collected. If a size is not known in the graph, or the graph was built for
+ * another kind of device, the nodes are traced again (replay.c) with the sizes of the feeds on the
+ * device of the run. That also differentiates deferred gradients and unrolls scans, and ops without a
+ * kernel on the device become their bodies. Last, each node becomes a step (steps.c).
  */
 #include "graph/lower/lower.h"
 
@@ -92,12 +93,16 @@ static gd_status check_all_fed(gd_lowering *l, gd_tensors fetches) {
 /* --- properties of the nodes ------------------------------------------------------------------ */
 
 static bool needs_replay(const gd_lowering *l) {
+    const gd_device_api *api = gd_default_device()->api; /* of the run */
     for (int i = 0; i < l->count; i++) {
         const gd_node *node = l->entries[i].node;
         if (node->op && (node->op->flags & GD_OP_OPAQUE)) return true;
-        for (int k = node->n_in; k < node->n_in + node->n_out; k++)
-            for (int d = 0; d < node->slots[k].rank; d++)
-                if (node->slots[k].dims[d] == GD_UNKNOWN) return true;
+        for (int k = node->n_in; k < node->n_in + node->n_out; k++) {
+            const gd_slot *slot = &node->slots[k];
+            if (slot->device && slot->device->api != api) return true;
+            for (int d = 0; d < slot->rank; d++)
+                if (slot->dims[d] == GD_UNKNOWN) return true;
+        }
     }
     return false;
 }

@@ -1,4 +1,5 @@
-/* replay.c - traces the nodes of a graph again with known sizes, in no graph. */
+/* replay.c - traces the nodes of a graph again, with known sizes and on the device of the run (the
+ * default device), in no graph. */
 #include "graph/build/trace.h"
 #include "graph/lower/lower.h"
 #include "gradus/ops.h"
@@ -24,14 +25,16 @@ static gd_status replay_node(gd_lowering *l, gd_lowered_node *e) {
         const gd_tensor *value = l->fed.at[i];
         if (l->feeds.at[i]->node == node)
             e->symbols[l->feeds.at[i]->node_index] = gd_symbol(
-                gd_shape_of(value->rank, value->dims), (gd_dtype)value->dtype, value->device);
+                gd_shape_of(value->rank, value->dims), (gd_dtype)value->dtype, gd_default_device());
     }
     if (e->feed >= 0) return GD_OK;
     if (!node->op) {
         if (!gd_node_is_variable(node))
             return gd_fail(GD_E_ARGUMENT, "'%s' is needed and was not fed", gd_node_name(node));
         e->symbols[0] = gd_node_symbol(node, 0);
-        return e->symbols[0] ? GD_OK : GD_E_MEMORY;
+        if (!e->symbols[0]) return GD_E_MEMORY;
+        e->symbols[0]->device = gd_default_device();
+        return GD_OK;
     }
     gd_tensor **in = gd_program_alloc(l->p, (size_t)(node->n_in + 1) * sizeof *in);
     if (!in) return GD_E_MEMORY;

@@ -197,12 +197,11 @@ gd_status gd_boundary_run(gd_plan *plan, gd_instance *in, gd_tensors feeds,
             status = run_on_host(&r, i);
             continue;
         }
-        gd_device_lock(d);
-        status = run_segment(&r, i);
-        gd_device_unlock(d);
+        status = gd_device_begin_call(d, "a run of a plan", gd_this_thread.site);
+        if (status == GD_OK) status = gd_device_end_call(d, run_segment(&r, i));
     }
     if (status != GD_OK) return status;
     if (in->warmed) in->moved = false;
-    in->warmed = true;
+    in->warmed = !gd_device_debug; /* captures would hide the call that fails */
     return GD_OK;
 }

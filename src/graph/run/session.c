@@ -141,9 +141,12 @@ gd_status gd_session_initialize(gd_session *s) {
     GD_TRY(gd_graph_refresh(s->graph));
     if (all_initialized(s)) return GD_OK;
     GD_TRY(gd_rwlock_take(&s->lock, true, &hold));
+    gd_device *device = gd_this_thread.device;
+    gd_this_thread.device = s->device;
     const bool tf32 = gd_allow_tf32(s->tf32);
     gd_status status = initialize_variables(s);
     gd_allow_tf32(tf32);
+    gd_this_thread.device = device;
     gd_rwlock_release(&hold);
     return status;
 }
