@@ -27,6 +27,12 @@ static std::string hash_text(const std::string &text) {
     return digits;
 }
 
+static bool has_barriers(const std::string &source) {
+    for (const char *word : {"__syncthreads", "__syncwarp", "__shfl", "__ballot"})
+        if (source.find(word) != std::string::npos) return true;
+    return false;
+}
+
 /* The name after "__global__ void", without the launch bounds. */
 static std::string kernel_name(const std::string &source) {
     size_t at = source.find("__global__ void ");
@@ -35,11 +41,6 @@ static std::string kernel_name(const std::string &source) {
     const std::string bounds = "__launch_bounds__";
     if (source.compare(at, bounds.size(), bounds) == 0) at = source.find(')', at) + 2;
     return source.substr(at, source.find('(', at) - at);
-}
-
-static bool has_barriers(const std::string &source) {
-    return source.find("__syncthreads") != std::string::npos ||
-           source.find("__shfl") != std::string::npos;
 }
 
 extern "C" {
@@ -53,7 +54,7 @@ int nvrtcCreateProgram(program **p, const char *source, const char *, int, const
 int nvrtcCompileProgram(program *p, int, const char *const *) {
     const std::string name = kernel_name(p->source);
     const std::string text =
-        "#include \"" EMULATED_SHIM "\"\n" + p->source +
+        "#include \"" EMULATED_PRELUDE "\"\n" + p->source +
         "\nextern \"C\" const emulated_kernel emulated_kernels_compiled[];\n"
         "const emulated_kernel emulated_kernels_compiled[] = {EMULATED_KERNEL(" +
         name + (has_barriers(p->source) ? ", true), {}};\n" : ", false), {}};\n");
@@ -61,8 +62,9 @@ int nvrtcCompileProgram(program *p, int, const char *const *) {
     if (access(library.c_str(), R_OK) != 0) {
         const std::string own = base + "." + std::to_string(getpid());
         std::ofstream(own + ".cpp") << text;
-        const std::string command = EMULATED_COMPILER " -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC " +
-                                    own + ".cpp -o " + own + ".so " EMULATED_FOLDER "/libcuda.so.1 -Wl,-rpath," EMULATED_FOLDER " > " + own + ".log 2>&1";
+        const std::string command = EMULATED_COMPILER " -shared " + own + ".cpp -o " + own +
+                                    ".so " EMULATED_FOLDER "/libcuda.so.1 -Wl,-rpath," EMULATED_FOLDER
+                                    " > " + own + ".log 2>&1";
         const int status = system(command.c_str());
         std::ifstream log(own + ".log");
         p->log.assign(std::istreambuf_iterator<char>(log), {});

@@ -45,6 +45,11 @@ extern const run_mode *const modes[]; /* modes[0] is eager; ends with NULL */
 /* The eager mode. A failure stays recorded until the next run clears it. */
 void run_case(const run_setup *setup, run_result *result);
 
+/* Runs the case several times as a plan of level 2. Calls before_run(0) before the first run, and
+ * so on; before_run(runs) is called after the last. The results are those of the last run. */
+void run_plan_repeatedly(const run_setup *setup, run_result *result, int runs,
+                         void (*before_run)(int run));
+
 /* The steps of run_case, for suites that need only some of them. */
 int build_inputs(const run_setup *setup, gd_tensor **in);
 gd_attrs *build_attrs(const test_case *c);
