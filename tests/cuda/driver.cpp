@@ -27,6 +27,7 @@
 #include "submit.h"
 
 emulated_index threadIdx, blockIdx, blockDim, gridDim;
+alignas(128) unsigned char emulated_shared[EMULATED_SHARED_BYTES];
 extern const emulated_kernel *const emulated_kernel_lists[]; /* of the build; ends with NULL */
 
 namespace {
@@ -186,6 +187,7 @@ struct module {
 };
 struct function {
     const emulated_kernel *kernel;
+    unsigned most_shared; /* bytes of dynamic shared memory that a launch may have */
 };
 
 /* A kernel with copies of its parameters, a copy, a memset, or the call of a library. */
@@ -636,21 +638,27 @@ CUresult cuModuleGetFunction(CUfunction *result, CUmodule m, const char *name) {
         for (int i = 0; emulated_kernel_lists[i] && !found; i++)
             found = find_kernel(emulated_kernel_lists[i], name);
     if (!found) return CUDA_ERROR_NOT_FOUND;
-    *result = (CUfunction) new function{found};
+    *result = (CUfunction) new function{found, 48 << 10};
     return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
+    ALIVE;
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
+    if (value < 0 || value > EMULATED_SHARED_BYTES) return CUDA_ERROR_INVALID_VALUE;
+    ((function *)f)->most_shared = (unsigned)value;
+    return CUDA_SUCCESS;
+}
 
 static std::vector<std::vector<char>> copy_parameters(const emulated_kernel *k, void **parameters);
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                        unsigned by, unsigned bz, unsigned, CUstream s, void **parameters,
+                        unsigned by, unsigned bz, unsigned shared, CUstream s, void **parameters,
                         void **) {
     ALIVE;
     const emulated_kernel *k = ((function *)f)->kernel;
     if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535 ||
-        bx * by * bz == 0 || bx * by * bz > 1024)
+        bx * by * bz == 0 || bx * by * bz > 1024 || shared > ((function *)f)->most_shared)
         return CUDA_ERROR_INVALID_VALUE;
     return submit(s, node{k, {gx, gy, gz}, {bx, by, bz}, copy_parameters(k, parameters)});
 }

@@ -94,6 +94,10 @@ template <typename T, typename U> static inline T atomicMin(T *p, U value) {
     return before;
 }
 
+/* The dynamic shared memory of a block: blocks run one after the other. */
+enum { EMULATED_SHARED_BYTES = 227 << 10 };
+extern "C" unsigned char emulated_shared[EMULATED_SHARED_BYTES];
+
 /* --- barriers and shuffles -------------------------------------------------------------------- */
 
 extern "C" void emulated_barrier(void);      /* all threads of the block */

@@ -20,7 +20,8 @@
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuEventCreate)     \
     X(cuEventRecord) X(cuEventSynchronize)               \
     X(cuModuleLoadData) X(cuModuleGetFunction)           \
-    X(cuLaunchKernel) X(cuGraphInstantiate) X(cuGraphLaunch) X(cuGraphDestroy)                   \
+    X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuGraphInstantiate) X(cuGraphLaunch)               \
+    X(cuGraphDestroy)                                                                            \
     X(cuGraphExecDestroy) X(cuGraphExecKernelNodeSetParams)
 /* clang-format on */
 

@@ -34,6 +34,10 @@ static gd_status load_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction 
     gd_status status = load_module(d, kernel->image, &module);
     if (status == GD_OK)
         status = GD_CUDA_CALL(d, cuModuleGetFunction(function, module, kernel->name));
+    if (status == GD_OK && kernel->shared_bytes)
+        status = GD_CUDA_CALL(d, cuFuncSetAttribute(*function,
+                                                    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                    kernel->shared_bytes));
     return status;
 }
 
@@ -59,8 +63,9 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
     gd_status status = gd_cuda_enter_context(d);
     if (status == GD_OK) status = gd_cuda_function(d, kernel, &function);
     if (status != GD_OK || blocks == 0) return status;
-    GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, 0,
-                                  s->streams[GD_QUEUE_COMPUTE], parameters, NULL));
+    GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
+                                  (unsigned)kernel->shared_bytes, s->streams[GD_QUEUE_COMPUTE],
+                                  parameters, NULL));
     if (s->synchronous && !s->capturing)
         GD_CUDA_TRY(d, cuStreamSynchronize(s->streams[GD_QUEUE_COMPUTE]));
     return GD_OK;

@@ -77,11 +77,11 @@ enum { GD_CUDA_DEVICES = 16 };
 typedef struct gd_cuda_kernel {
     const char *image, *name;
     _Atomic(CUfunction) functions[GD_CUDA_DEVICES]; /* by device */
+    int shared_bytes;                               /* dynamic shared memory of a block */
 } gd_cuda_kernel;
-#define GD_CUDA_KERNEL(image, name) \
-    {                               \
-        image, name, { NULL }       \
-    }
+#define GD_CUDA_KERNEL(image, name) GD_CUDA_KERNEL_SHARED(image, name, 0)
+#define GD_CUDA_KERNEL_SHARED(image, name, shared_bytes) \
+    { image, name, {NULL}, shared_bytes }
 
 gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function);
 
