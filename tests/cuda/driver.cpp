@@ -335,6 +335,7 @@ CUresult submit(CUstream handle, node n) {
         s->capture->nodes.push_back(std::make_shared<const node>(std::move(n)));
         return CUDA_SUCCESS;
     }
+    if (n.call) counts.library_calls++;
     if (n.kernel || n.call) counts.launches++;
     else counts.copies++;
     push(s, task{task::RUN, {std::make_shared<const node>(std::move(n))}, nullptr, 0, nullptr});

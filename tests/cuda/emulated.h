@@ -15,6 +15,7 @@
 /* Calls of the host so far. */
 typedef struct emulated_counts {
     int64_t launches;         /* kernels and calls of libraries, outside of captures */
+    int64_t library_calls;    /* of these, calls of cuBLASLt and cuDNN */
     int64_t copies;           /* copies and memsets, outside of captures */
     int64_t captured;         /* nodes that captures recorded */
     int64_t captured_to_host; /* of these, copies to the host */

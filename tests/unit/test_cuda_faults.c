@@ -117,6 +117,32 @@ TEST(without_cudnn) {
     check_ops("nothing");
 }
 
+TEST(failures_of_cublaslt) {
+    NEEDS_EMULATOR;
+    IN_CHILD(EMULATED, "");
+    GD_SCOPE;
+    gd_device *device = cuda_open_device();
+    gd_tensor *x = cuda_tensor(device, gd_dims(2, 2), (float[]){1, 2, 3, 4});
+    emulated_controls *cuda = emulated_cuda();
+    const int64_t before = cuda->counts.library_calls;
+    CHECK(cuda_has_values(gd_matmul(x, x), 4, (float[]){7, 10, 15, 22}));
+    if (cuda->counts.library_calls == before) SKIP("the backend was built without cuBLASLt");
+    cuda->no_algorithm = 1; /* the backend's own kernel runs, or the message has the sizes */
+    gd_tensor *wide = cuda_tensor(device, gd_dims(2, 1), (float[]){1, 1}), *y = gd_matmul(x, wide);
+    CHECK_SAYING(gd_failed() ? gd_error_status() == GD_E_UNSUPPORTED &&
+                                   strstr(gd_error_message(), "(2, 2) (2, 1)")
+                             : cuda_has_values(y, 2, (float[]){3, 7}),
+                 "%s", gd_error_message());
+    gd_clear_error();
+    cuda->no_algorithm = 0;
+    cuda->failing_library = 1;
+    y = gd_matmul(x, x);
+    CHECK(cuda_failed_with(GD_E_DEVICE, "cuBLASLt failed with status"));
+    cuda->failing_library = 0;
+    CHECK(cuda_has_values(gd_matmul(x, x), 4, (float[]){7, 10, 15, 22}));
+    CHECK(!gd_failed());
+}
+
 TEST(with_an_unwritable_kernel_cache) {
     static const char folder[] = "/proc/self/no_such_folder"; /* not writable for root either */
     char before[1000];
