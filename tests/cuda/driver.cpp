@@ -13,6 +13,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <setjmp.h>
+#include <time.h>
 #include <ucontext.h>
 
 #include <cstdio>
@@ -218,6 +219,7 @@ struct event {
     uint64_t recorded, done; /* numbers of the latest record queued and executed */
     struct stream *stream;   /* of the latest record */
     graph *capture;          /* that contains the latest record, or NULL */
+    double ms;               /* the time when it was executed */
 };
 
 struct task {
@@ -269,13 +271,19 @@ void run_node(const node *n) {
     else memset(n->to, n->value, n->bytes);
 }
 
+double milliseconds() {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+}
+
 void run_until(const stream *s, const event *e, uint64_t number);
 
 void run_front(stream *s) {
     task t = std::move(s->queue.front());
     s->queue.pop_front();
     if (t.kind == task::WAIT) run_until(t.recorder, t.at, t.number);
-    else if (t.kind == task::RECORD) t.at->done = t.number;
+    else if (t.kind == task::RECORD) t.at->done = t.number, t.at->ms = milliseconds();
     else
         for (const work &n : t.nodes) run_node(n.get());
 }
@@ -596,9 +604,12 @@ CUresult cuEventQuery(CUevent handle) {
     run_front(e->stream); /* a program that polls sees progress */
     return e->done >= e->recorded ? check_lost() : CUDA_ERROR_NOT_READY;
 }
-CUresult cuEventElapsedTime(float *ms, CUevent, CUevent) {
+CUresult cuEventElapsedTime(float *ms, CUevent first, CUevent second) {
     ALIVE;
-    *ms = 0;
+    const event *from = (event *)first, *to = (event *)second;
+    if (!from->recorded || !to->recorded) return CUDA_ERROR_INVALID_HANDLE;
+    if (from->done < from->recorded || to->done < to->recorded) return CUDA_ERROR_NOT_READY;
+    *ms = (float)(to->ms - from->ms);
     return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent handle) {
@@ -732,6 +743,14 @@ CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph g, unsigned long long) {
     created->keys = created->nodes;
     *exec = (CUgraphExec)created;
     counts.instantiations++;
+    return CUDA_SUCCESS;
+}
+CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *count) {
+    ALIVE;
+    const graph *from = (graph *)g;
+    for (size_t i = 0; nodes && i < *count && i < from->nodes.size(); i++)
+        nodes[i] = (CUgraphNode)from->nodes[i].get();
+    *count = from->nodes.size();
     return CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph g) {

@@ -1,5 +1,10 @@
 /* nvrtc.cpp - an emulated NVRTC, libnvrtc.so.13: compiles kernels for the emulated driver with the
- * system's C++ compiler. The "machine code" is the path of a library. */
+ * system's C++ compiler. The "machine code" is the path of a library.
+ *
+ * If GRADUS_NVRTC_CHECK is the path of a real NVRTC, that also compiles each kernel, for all
+ * architectures of the project; GRADUS_NVRTC_SAMPLE=N checks one kernel in N.
+ */
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -8,12 +13,19 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <vector>
 
 struct program {
     std::string source, code, log;
+    std::vector<std::string> headers, header_names;
 };
 
-/* Compiled kernels, by a hash of their source; kept between runs of the tests. */
+static std::string read_text(const std::string &file) {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+/* Compiled kernels, by a hash of their source and of shim.h; kept between runs of the tests. */
 static std::string cache_folder() {
     const char *set = getenv("GRADUS_EMULATED_CACHE");
     return set ? set : EMULATED_CACHE;
@@ -43,22 +55,78 @@ static std::string kernel_name(const std::string &source) {
     return source.substr(at, source.find('(', at) - at);
 }
 
+/* --- a real NVRTC ------------------------------------------------------------------------------- */
+
+/* Compiles the program for one architecture; the log is that of the compiler. */
+static bool compile_for(void *library, const program *p, const std::string &architecture,
+                        const std::vector<std::string> &options, std::string *log) {
+#define REAL(name, ...) ((int (*)(__VA_ARGS__))dlsym(library, #name))
+    std::vector<const char *> headers, names, flags;
+    for (const std::string &text : p->headers) headers.push_back(text.c_str());
+    for (const std::string &text : p->header_names) names.push_back(text.c_str());
+    const std::string target = "--gpu-architecture=" + architecture;
+    flags.push_back(target.c_str());
+    for (const std::string &text : options)
+        if (text.compare(0, 18, "--gpu-architecture") != 0) flags.push_back(text.c_str());
+    void *made = nullptr;
+    size_t bytes = 0;
+    const int created = REAL(nvrtcCreateProgram, void **, const char *, const char *, int,
+                             const char *const *, const char *const *)(
+        &made, p->source.c_str(), "kernel", (int)headers.size(), headers.data(), names.data());
+    if (created != 0) return *log = "NVRTC cannot create a program", false;
+    const int status = REAL(nvrtcCompileProgram, void *, int, const char *const *)(
+        made, (int)flags.size(), flags.data());
+    REAL(nvrtcGetProgramLogSize, void *, size_t *)(made, &bytes);
+    log->resize(bytes);
+    REAL(nvrtcGetProgramLog, void *, char *)(made, log->data());
+    REAL(nvrtcDestroyProgram, void **)(&made);
+    *log = architecture + ": " + *log;
+    return status == 0;
+#undef REAL
+}
+
+/* Whether a real NVRTC, if there is one, compiles the program. A file records that it did. */
+static bool check_with_real(program *p, const std::string &base,
+                            const std::vector<std::string> &options) {
+    static const char *const path = getenv("GRADUS_NVRTC_CHECK"),
+                      *const sample = getenv("GRADUS_NVRTC_SAMPLE");
+    const unsigned long one_in = sample && atol(sample) > 0 ? (unsigned long)atol(sample) : 1;
+    const std::string passed = base + ".checked";
+    if (!path || !*path || strtoull(hash_text(p->source).c_str(), nullptr, 16) % one_in != 0 ||
+        access(passed.c_str(), R_OK) == 0)
+        return true;
+    static void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return p->log = dlerror(), false;
+    for (const char *architecture : {"sm_80", "sm_90", "sm_100"})
+        if (!compile_for(library, p, architecture, options, &p->log)) return false;
+    std::ofstream(passed) << "\n";
+    return true;
+}
+
+/* --- the functions of NVRTC --------------------------------------------------------------------- */
+
 extern "C" {
 
-int nvrtcCreateProgram(program **p, const char *source, const char *, int, const char *const *,
-                       const char *const *) {
-    *p = new program{source, "", ""};
+int nvrtcCreateProgram(program **p, const char *source, const char *, int n,
+                       const char *const *headers, const char *const *names) {
+    *p = new program{source, "", "", {}, {}};
+    for (int i = 0; i < n; i++) {
+        (*p)->headers.push_back(headers[i]);
+        (*p)->header_names.push_back(names[i]);
+    }
     return 0;
 }
 
-int nvrtcCompileProgram(program *p, int, const char *const *) {
+int nvrtcCompileProgram(program *p, int n, const char *const *options) {
     const std::string name = kernel_name(p->source);
     const std::string text =
         "#include \"" EMULATED_PRELUDE "\"\n" + p->source +
         "\nextern \"C\" const emulated_kernel emulated_kernels_compiled[];\n"
         "const emulated_kernel emulated_kernels_compiled[] = {EMULATED_KERNEL(" +
         name + (has_barriers(p->source) ? ", true), {}};\n" : ", false), {}};\n");
-    const std::string base = cache_folder() + "/" + hash_text(text), library = base + ".so";
+    static const std::string shim = read_text(EMULATED_SHIM);
+    const std::string base = cache_folder() + "/" + hash_text(shim + text), library = base + ".so";
+    if (!check_with_real(p, base, {options, options + n})) return 6; /* NVRTC_ERROR_COMPILATION */
     if (access(library.c_str(), R_OK) != 0) {
         const std::string own = base + "." + std::to_string(getpid());
         std::ofstream(own + ".cpp") << text;
@@ -66,12 +134,11 @@ int nvrtcCompileProgram(program *p, int, const char *const *) {
                                     ".so " EMULATED_FOLDER "/libcuda.so.1 -Wl,-rpath," EMULATED_FOLDER
                                     " > " + own + ".log 2>&1";
         const int status = system(command.c_str());
-        std::ifstream log(own + ".log");
-        p->log.assign(std::istreambuf_iterator<char>(log), {});
+        p->log = read_text(own + ".log");
         if (status == 0) rename((own + ".so").c_str(), library.c_str());
         unlink((own + ".cpp").c_str());
         unlink((own + ".log").c_str());
-        if (status != 0) return 6; /* NVRTC_ERROR_COMPILATION */
+        if (status != 0) return 6;
     }
     p->code = "emulated:" + library;
     return 0;

@@ -143,6 +143,36 @@ TEST(failures_of_cublaslt) {
     CHECK(!gd_failed());
 }
 
+/* A convolution whose shape no earlier call had, so that it is planned again: image (1, 1, 2, n). */
+static gd_tensor *convolve(gd_device *device, int n) {
+    float image[2 * 8];
+    for (int i = 0; i < 2 * n; i++) image[i] = (float)i;
+    return gd_conv2d(cuda_tensor(device, gd_dims(1, 1, 2, n), image),
+                     cuda_tensor(device, gd_dims(1, 1, 2, 1), (float[]){10, 1}), NULL);
+}
+
+TEST(failures_of_cudnn) {
+    NEEDS_EMULATOR;
+    IN_CHILD(EMULATED, "");
+    GD_SCOPE;
+    gd_device *device = cuda_open_device();
+    emulated_controls *cuda = emulated_cuda();
+    const int64_t before = cuda->counts.library_calls;
+    CHECK(cuda_has_values(convolve(device, 2), 2, (float[]){2, 13}));
+    if (cuda->counts.library_calls == before) SKIP("the backend was built without cuDNN");
+    cuda->no_algorithm = 1; /* the backend's own kernel runs */
+    CHECK_SAYING(cuda_has_values(convolve(device, 3), 3, (float[]){3, 14, 25}), "%s",
+                 gd_error_message());
+    cuda->no_algorithm = 0;
+    cuda->failing_library = 1;
+    gd_tensor *y = convolve(device, 4);
+    (void)y;
+    CHECK(cuda_failed_with(GD_E_DEVICE, "cudnnBackendExecute failed with"));
+    cuda->failing_library = 0;
+    CHECK(cuda_has_values(convolve(device, 4), 4, (float[]){4, 15, 26, 37}));
+    CHECK(!gd_failed());
+}
+
 TEST(with_an_unwritable_kernel_cache) {
     static const char folder[] = "/proc/self/no_such_folder"; /* not writable for root either */
     char before[1000];
