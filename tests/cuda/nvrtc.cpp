@@ -2,9 +2,9 @@
  * system's C++ compiler. The "machine code" is the path of a library.
  *
  * If GRADUS_NVRTC_CHECK is the path of a real NVRTC, that also compiles each kernel, for all
- * architectures of the project; GRADUS_NVRTC_SAMPLE=N checks one kernel in N.
+ * architectures of the project; GRADUS_NVRTC_SAMPLE=N checks one kernel in N (GRADUS_TEST_FULL=1: all).
  */
-#include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -57,50 +57,31 @@ static std::string kernel_name(const std::string &source) {
 
 /* --- a real NVRTC ------------------------------------------------------------------------------- */
 
-/* Compiles the program for one architecture; the log is that of the compiler. */
-static bool compile_for(void *library, const program *p, const std::string &architecture,
-                        const std::vector<std::string> &options, std::string *log) {
-#define REAL(name, ...) ((int (*)(__VA_ARGS__))dlsym(library, #name))
-    std::vector<const char *> headers, names, flags;
-    for (const std::string &text : p->headers) headers.push_back(text.c_str());
-    for (const std::string &text : p->header_names) names.push_back(text.c_str());
-    const std::string target = "--gpu-architecture=" + architecture;
-    flags.push_back(target.c_str());
-    for (const std::string &text : options)
-        if (text.compare(0, 18, "--gpu-architecture") != 0) flags.push_back(text.c_str());
-    void *made = nullptr;
-    size_t bytes = 0;
-    const int created = REAL(nvrtcCreateProgram, void **, const char *, const char *, int,
-                             const char *const *, const char *const *)(
-        &made, p->source.c_str(), "kernel", (int)headers.size(), headers.data(), names.data());
-    if (created != 0) return *log = "NVRTC cannot create a program", false;
-    const int status = REAL(nvrtcCompileProgram, void *, int, const char *const *)(
-        made, (int)flags.size(), flags.data());
-    REAL(nvrtcGetProgramLogSize, void *, size_t *)(made, &bytes);
-    log->resize(bytes);
-    REAL(nvrtcGetProgramLog, void *, char *)(made, log->data());
-    REAL(nvrtcDestroyProgram, void **)(&made);
-    *log = architecture + ": " + *log;
-    return status == 0;
-#undef REAL
-}
-
-/* Whether a real NVRTC, if there is one, compiles the program. A file records that it did. */
+/* Whether a real NVRTC, if there is one, compiles the program (nvrtc_check.cpp). A file records that
+ * it did. */
 static bool check_with_real(program *p, const std::string &base,
                             const std::vector<std::string> &options) {
-    static const char *const path = getenv("GRADUS_NVRTC_CHECK"),
-                      *const sample = getenv("GRADUS_NVRTC_SAMPLE");
-    const unsigned long one_in = sample && atol(sample) > 0 ? (unsigned long)atol(sample) : 1;
-    const std::string passed = base + ".checked";
+    const char *const path = getenv("GRADUS_NVRTC_CHECK"), *const sample = getenv("GRADUS_NVRTC_SAMPLE");
+    const bool all = getenv("GRADUS_TEST_FULL") || !sample || atol(sample) < 1;
+    const unsigned long one_in = all ? 1 : (unsigned long)atol(sample);
+    const std::string passed = base + ".checked", folder = base + "." + std::to_string(getpid());
     if (!path || !*path || strtoull(hash_text(p->source).c_str(), nullptr, 16) % one_in != 0 ||
         access(passed.c_str(), R_OK) == 0)
         return true;
-    static void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) return p->log = dlerror(), false;
-    for (const char *architecture : {"sm_80", "sm_90", "sm_100"})
-        if (!compile_for(library, p, architecture, options, &p->log)) return false;
-    std::ofstream(passed) << "\n";
-    return true;
+    mkdir(folder.c_str(), 0777);
+    std::ofstream(folder + "/source") << p->source;
+    for (size_t i = 0; i < p->headers.size(); i++)
+        std::ofstream(folder + "/" + p->header_names[i]) << p->headers[i];
+    std::string command = std::string("LD_LIBRARY_PATH= " EMULATED_CHECK " ") + path + " " + folder;
+    for (const std::string &option : options) command += " " + option;
+    const int status = system((command + " > " + folder + ".log 2>&1").c_str());
+    p->log = read_text(folder + ".log");
+    if (status == 0) std::ofstream(passed) << "\n";
+    for (const std::string &name : p->header_names) unlink((folder + "/" + name).c_str());
+    unlink((folder + "/source").c_str());
+    unlink((folder + ".log").c_str());
+    rmdir(folder.c_str());
+    return status == 0;
 }
 
 /* --- the functions of NVRTC --------------------------------------------------------------------- */
