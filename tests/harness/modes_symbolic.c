@@ -50,7 +50,11 @@ static void build_symbolic(const run_setup *s,
     gd_tensors y = gd_op_call(op, (gd_tensors){symbol, r->n_in}, build_attrs(s->c));
     r->status = gd_error_status();
     if (r->status != GD_OK) return;
-    for (int64_t k = 0; k < y.count; k++) g->fetches[g->n_fetches++] = y.at[k];
+    for (int64_t k = 0; k < y.count; k++) {
+        const gd_shape shape = gd_tensor_shape(y.at[k]);
+        for (int d = 0; d < shape.rank; d++) r->unknown_sizes |= shape.at[d] == GD_ANY;
+        g->fetches[g->n_fetches++] = y.at[k];
+    }
     r->n_out = g->n_fetches;
     if (setup.gradients) {
         tracing = gd_tracing_off(); /* loss weights are values, not symbols */

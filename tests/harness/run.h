@@ -25,8 +25,9 @@ typedef struct run_result {
     gd_tensor *grad2[MAX_TENSORS]; /* second order, the same way */
     bool has_grad, has_second;     /* gradients were computed */
     int n_in;
-    int64_t leaked;    /* leaked objects, if the mode counts them */
-    char message[300]; /* of a failure in another thread; others are in gd_error_message() */
+    bool unknown_sizes; /* a plan: the size of an output is not known before it runs */
+    int64_t leaked;     /* leaked objects, if the mode counts them */
+    char message[300];  /* of a failure in another thread; others are in gd_error_message() */
 } run_result;
 
 /* A mode: a way to run a case, such as through a graph or on another device. The suite "modes" runs
