@@ -1,64 +1,254 @@
 #!/bin/sh
-# gpu_check.sh [PART...] - checks the CUDA backend on a machine with a GPU; it needs no network.
+# gpu_check.sh [PART...] [--data FOLDER] - checks the CUDA backend on a machine with a GPU. It needs no network.
 #
-#   build   builds the library, the CUDA backend and the tests in build-gpu/, and prints what is off
-#   test    runs the generated suites on the GPU
+#   build      builds the library, the CUDA backend, tests, benchmarks and examples in build-gpu/; prints what is off
+#   test       runs the generated suites, the tests of the device, and a training run that is killed, on the GPU
+#   sanitize   runs a sample of the suites under compute-sanitizer, memcheck and racecheck
+#   bench      compares training steps with those of PyTorch (bench/versus_pytorch_cuda.py)
+#   train      trains on the data of FOLDER: the files of MNIST in FOLDER or FOLDER/mnist, and a text,
+#              FOLDER/tinyshakespeare.txt, FOLDER/shakespeare.txt or FOLDER/input.txt
 #
-# Without arguments all parts run. Each part ends with a table. Variables: JOBS, the number of processes; SUITES, the
-# suites of `test`; KIND, the kind of device (cuda).
-set -eu
+# Without parts: build, test, sanitize and bench, and train with --data. Each part ends with a table, in less than nine
+# minutes; what has not finished by then is ended and counts as failed. A part that cannot run says why, and is no failure.
+#
+# Variables: JOBS, processes at a time (default: the number of cores); SUITES, those of `test`; NETS, those of `bench`;
+# ARCHITECTURES, for which kernels are compiled (default: that of the GPU); KIND, the kind of device (cuda); SAMPLE, one
+# case in SAMPLE (default: all) of `test`.
+set -u
 cd "$(dirname "$0")/.."
 build=build-gpu
 jobs=${JOBS:-$(nproc)}
 kind=${KIND:-cuda}
+results=$build/results
+limit=530 # seconds for a part
+data=
+parts=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --data)
+        [ $# -gt 1 ] || { echo "--data needs a folder" >&2; exit 2; }
+        data=$2
+        shift
+        ;;
+    build | test | sanitize | bench | train) parts="$parts $1" ;;
+    *) echo "there is no part '$1'; there are build, test, sanitize, bench and train" >&2; exit 2 ;;
+    esac
+    shift
+done
+[ -n "$parts" ] || parts="build test sanitize bench${data:+ train}"
+
+seconds() { date +%s; }
+begin_part() {
+    began=$(seconds)
+    mkdir -p $results
+    echo "--- $1 ---"
+}
+# The seconds that the part still has, at least 1.
+left() {
+    rest=$((limit - $(seconds) + began))
+    [ $rest -gt 0 ] || rest=1
+    echo $rest
+}
+end_part() { echo "$1: $2, in $(($(seconds) - began)) s"; }
+
+needs_program() {
+    [ -x "$1" ] && return 0
+    echo "off: $1 is not built (run: tools/gpu_check.sh build)"
+    return 1
+}
+find_sanitizer() {
+    for candidate in compute-sanitizer "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer" \
+        "${CUDA_HOME:-/usr/local/cuda}/compute-sanitizer/compute-sanitizer"; do
+        command -v "$candidate" 2>/dev/null && return 0
+    done
+    return 1
+}
+has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; }
+families() { ls tests/cases/*.txt | sed 's#.*/##; s#\.txt##'; }
+
+# --- build ---
 
 part_build() {
+    begin_part build
+    architectures=${ARCHITECTURES:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u | paste -sd ';')}
     generator=
     command -v ninja >/dev/null 2>&1 && generator="-G Ninja"
-    cmake -S . -B $build $generator -DGRADUS_EXAMPLES=OFF -DGRADUS_CUDA=AUTO -DGRADUS_CUDA_ARCHITECTURES="${ARCHITECTURES:-90}" >$build.log 2>&1 ||
-        { cat $build.log; return 1; }
-    grep -E "devices|images" $build.log
-    targets="gradus_backend_test test_ops gradus_tool"
-    [ "$kind" = cuda ] && targets="$targets gradus_backend_cuda"
-    for target in $targets; do
-        cmake --build $build -j"$jobs" --target "$target" >>$build.log 2>&1 || { tail -40 $build.log; return 1; }
+    log=$build/build.log
+    mkdir -p $build
+    # shellcheck disable=SC2086
+    cmake -S . -B $build $generator -DGRADUS_CUDA=AUTO -DGRADUS_CUDA_ARCHITECTURES="${architectures:-90}" >$log 2>&1 ||
+        { cat $log; end_part build failed; return 1; }
+    status=0
+    rows=
+    # the names of targets that exist, with what each is for
+    for target in gradus_backend_$kind gradus_backend_test test_ops test_kill test_cuda_device gradus_tool bench_device mnist gpt; do
+        if ! cmake --build $build --target help 2>/dev/null | grep -q "^\(\.\.\. \)\?$target\b"; then
+            rows="$rows$target off\n"
+        elif timeout "$(left)" cmake --build $build -j"$jobs" --target "$target" >>$log 2>&1; then
+            rows="$rows$target built\n"
+        else
+            rows="$rows$target FAILED\n"
+            status=1
+        fi
     done
-    echo "build: done"
+    [ $status = 0 ] || tail -40 $log
+    echo
+    grep -E '^--   (devices|cuBLASLt|cuDNN|NVRTC|JPEG|PNG)' $log | sed 's/^--   //'
+    find_sanitizer >/dev/null && echo "compute-sanitizer on" || echo "compute-sanitizer off (it was not found, so there is no part sanitize)"
+    has_torch && echo "PyTorch           on" || echo "PyTorch           off (python3 has none with CUDA, so there is no part bench)"
+    # shellcheck disable=SC2059
+    printf "$rows" | awk '{ printf "%-20s %s\n", $1, $2 }'
+    [ $status = 0 ] && end_part build done || end_part build FAILED
+    return $status
 }
 
-# One process for each suite and family; a line of results for each suite.
-part_test() {
-    suites=${SUITES:-"golden gradcheck strides inplace modes autocast"}
-    families=$(ls tests/cases/*.txt | sed 's#.*/##; s#\.txt##')
-    mkdir -p $build/results
-    rm -f $build/results/*
-    for suite in $suites; do
-        for family in $families; do echo "$suite $family"; done
-    done | xargs -P "$jobs" -L 1 sh -c "timeout 500 $build/tests/test_ops --device $kind --suite \$0 --family \$1 \
-        >$build/results/\$0.\$1 2>&1 || echo \"ended with status \$?\" >>$build/results/\$0.\$1"
-    printf '%-12s %8s %8s  %s\n' suite passed failed "families with failures"
+# --- test ---
+
+# run_families COMMAND - reads lines "suite family"; the output of each is in results/suite.family. $0 and $1 of the
+# command are suite and family.
+run_families() {
+    # shellcheck disable=SC2016
+    xargs -P "$jobs" -L 1 sh -c "$1"' >'"$results"'/$0.$1 2>&1 || echo "ended with status $?" >>'"$results"'/$0.$1'
+}
+
+# A line for each suite: passed, failed, and the families with failures.
+print_suites() {
     bad=0
-    for suite in $suites; do
+    printf '%-22s %8s %8s  %s\n' suite passed failed "families with failures"
+    for suite in $1; do
         passed=0 failed=0 names=
-        for family in $families; do
-            file=$build/results/$suite.$family
-            line=$(grep -E "^$suite: [0-9]+ passed" "$file" || echo "$suite: 0 passed, 1 failed")
-            p=$(echo "$line" | sed 's/.*: \([0-9]*\) passed.*/\1/')
-            f=$(echo "$line" | sed 's/.*, \([0-9]*\) failed.*/\1/')
-            passed=$((passed + p)) failed=$((failed + f))
-            [ "$f" = 0 ] || names="$names $family:$f"
+        for family in $(families); do
+            file=$results/$suite.$family
+            [ -f "$file" ] || continue
+            p=$(sed -n 's/^[a-z]*: \([0-9]*\) passed.*/\1/p' "$file" | tail -1)
+            f=$(sed -n 's/^[a-z]*: [0-9]* passed, \([0-9]*\) failed.*/\1/p' "$file" | tail -1)
+            if grep -q "ended with status" "$file" && [ "${f:-0}" = 0 ]; then f=1; fi # a crash, or out of time
+            passed=$((passed + ${p:-0})) failed=$((failed + ${f:-1}))
+            [ "${f:-1}" = 0 ] || names="$names $family:${f:-1}"
         done
         [ $failed = 0 ] || bad=1
-        printf '%-12s %8d %8d %s\n' "$suite" $passed $failed "$names"
+        printf '%-22s %8d %8d %s\n' "$suite" $passed $failed "$names"
     done
     return $bad
 }
 
-status=0
-for part in ${*:-build test}; do
-    case $part in
-    build | test) part_$part || status=1 ;;
-    *) echo "there is no part '$part'; there are build and test" >&2; exit 2 ;;
-    esac
+part_test() {
+    begin_part test
+    needs_program $build/tests/test_ops || return 0
+    suites=${SUITES:-"golden gradcheck strides inplace modes autocast capture"}
+    rm -f $results/*.*
+    export GRADUS_BACKEND_PATH=$PWD/$build/backends
+    for suite in $suites; do
+        for family in $(families); do echo "$suite $family"; done
+    done | run_families "timeout $(left) $build/tests/test_ops --device $kind --sample ${SAMPLE:-1} --suite \$0 --family \$1"
+    status=0
+    rows=
+    for program in test_cuda_device test_kill; do
+        name="$program -"
+        if [ ! -x $build/tests/$program ]; then
+            rows="$rows$name off\n"
+        elif GRADUS_TEST_GPU=1 GRADUS_KILL_DEVICE=$kind timeout "$(left)" $build/tests/$program >$results/$program.log 2>&1; then
+            rows="$rows$name $(grep -o '[0-9]* passed' $results/$program.log | tail -1 | cut -d' ' -f1) 0\n"
+        else
+            tail -20 $results/$program.log
+            rows="$rows$name 0 1\n"
+            status=1
+        fi
+    done
+    grep -h -A1 "^FAIL\|^CRASH" $results/*.* 2>/dev/null | head -40
+    echo
+    print_suites "$suites" || status=1
+    # shellcheck disable=SC2059
+    printf "$rows" | awk '{ printf "%-22s %8s %8s\n", $1, $3, $4 }'
+    [ $status = 0 ] && end_part test passed || end_part test FAILED
+    return $status
+}
+
+# --- sanitize ---
+
+part_sanitize() {
+    begin_part sanitize
+    needs_program $build/tests/test_ops || return 0
+    sanitizer=$(find_sanitizer) || { echo "off: compute-sanitizer was not found"; return 0; }
+    export GRADUS_BACKEND_PATH=$PWD/$build/backends
+    rm -f $results/memcheck.* $results/racecheck.*
+    for tool in memcheck racecheck; do
+        for family in $(families); do echo "$tool $family"; done
+    done | JOBS=$jobs run_families "timeout $(left) $sanitizer --tool \$0 --error-exitcode 86 $build/tests/test_ops --device $kind --sample 60 --suite golden --family \$1"
+    status=0
+    grep -h "=========" $results/memcheck.* $results/racecheck.* 2>/dev/null | grep -v "COMPUTE-SANITIZER\|ERROR SUMMARY: 0\|RACECHECK SUMMARY: 0" | head -40
+    echo
+    print_suites "memcheck racecheck" || status=1
+    [ $status = 0 ] && end_part sanitize clean || end_part sanitize FAILED
+    return $status
+}
+
+# --- bench ---
+
+part_bench() {
+    begin_part bench
+    needs_program $build/bench/bench_device || return 0
+    has_torch || { echo "off: python3 has no PyTorch with CUDA"; return 0; }
+    export GRADUS_BACKEND_PATH=$PWD/$build/backends
+    status=0
+    # shellcheck disable=SC2086
+    timeout "$(left)" python3 bench/versus_pytorch_cuda.py $build/bench/bench_device ${NETS:+--nets $NETS} --extra || status=1
+    [ $status = 0 ] && end_part bench done || end_part bench FAILED
+    return $status
+}
+
+# --- train ---
+
+# train_net NAME TARGET PATTERN MORE COMMAND... - a row of the table. The result is the number that PATTERN finds in the
+# output; MORE: it must be at least TARGET, otherwise at most.
+train_net() {
+    name=$1 target=$2 pattern=$3 more=$4
+    shift 4
+    start=$(seconds)
+    timeout "$(left)" "$@" >"$results/train.$name.log" 2>&1
+    code=$?
+    result=$(sed -n "$pattern" "$results/train.$name.log" | tail -1)
+    reached=$(awk -v r="${result:-x}" -v t="$target" -v more="$more" 'BEGIN {
+        if (r == "x") print "no"; else print ((more ? r + 0 >= t + 0 : r + 0 <= t + 0) ? "yes" : "no") }')
+    if [ $code != 0 ] || [ "$reached" = no ]; then
+        status=1
+        tail -5 "$results/train.$name.log"
+    fi
+    rows="$rows$name ${result:--} $target $reached $(($(seconds) - start))\n"
+}
+
+part_train() {
+    begin_part train
+    [ -n "$data" ] || { echo "off: --data FOLDER is missing"; return 0; }
+    export GRADUS_BACKEND_PATH=$PWD/$build/backends
+    status=0
+    rows=
+    digits=
+    for folder in "$data/mnist" "$data/MNIST" "$data/MNIST/raw" "$data"; do
+        ls "$folder"/train-images* >/dev/null 2>&1 && digits=$folder && break
+    done
+    text=
+    for file in tinyshakespeare.txt shakespeare.txt input.txt; do
+        [ -f "$data/$file" ] && text=$data/$file && break
+    done
+    if [ -z "$digits" ]; then echo "off: $data has no files of MNIST (train-images-idx3-ubyte)"
+    elif needs_program $build/examples/mnist; then
+        train_net mnist 99.2 's/^\([0-9.]*\) % of .*/\1/p' 1 $build/examples/mnist "$digits" --device "$kind"
+    fi
+    if [ -z "$text" ]; then echo "off: $data has no text (tinyshakespeare.txt)"
+    elif needs_program $build/examples/gpt; then
+        train_net gpt 1.50 's/.*validation loss \([0-9.]*\).*/\1/p' '' $build/examples/gpt "$text" --large --device "$kind"
+    fi
+    echo
+    printf '%-10s %10s %10s %8s %8s\n' net result target reached seconds
+    # shellcheck disable=SC2059
+    printf "$rows" | awk '{ printf "%-10s %10s %10s %8s %8s\n", $1, $2, $3, $4, $5 }'
+    [ $status = 0 ] && end_part train done || end_part train FAILED
+    return $status
+}
+
+failed=0
+for part in $parts; do
+    part_"$part" || failed=1
 done
-exit $status
+exit $failed

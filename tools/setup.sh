@@ -3,10 +3,13 @@
 #
 #     tools/setup.sh          tools for building
 #     tools/setup.sh test     also the tools for the tests
+#     tools/setup.sh cuda     headers of cuBLASLt and cuDNN, and NVRTC, if nvcc is there and they are missing
 #     tools/setup.sh list     lists the packages and installs nothing
 #
 # Checks for each tool and installs only missing ones, with apt-get. If none is missing, it needs neither the network nor
-# root.
+# root. What CUDA's own folder lacks comes from Python packages, from the index that pip is configured for, and goes to
+# $GRADUS_CUDA_PACKAGES (~/.cache/gradus/cuda). `test` does that as well, and continues without if it fails: the build
+# then leaves out what needs them.
 set -eu
 
 want=${1:-build}
@@ -44,16 +47,63 @@ any_compiles() {
     return 1
 }
 
+# --- CUDA ---
+cuda_folder=${GRADUS_CUDA_PACKAGES:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/gradus/cuda}
+
+# The names of CUDA's files, in its own folder, in the system's, or fetched before.
+has_cuda_file() {
+    for folder in "${CUDA_HOME:-/usr/local/cuda}" "$cuda_folder" /usr; do
+        for sub in include lib64 lib lib/x86_64-linux-gnu lib/aarch64-linux-gnu; do
+            for name in "$@"; do
+                [ -e "$folder/$sub/$name" ] && return 0
+            done
+        done
+    done
+    return 1
+}
+fetch_cuda() {
+    nvcc=
+    for candidate in nvcc "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
+        have "$candidate" && nvcc=$candidate && break
+    done
+    if [ -z "$nvcc" ]; then
+        echo "setup: no nvcc, so there is no CUDA backend and nothing to fetch for it"
+        return 0
+    fi
+    major=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+    suffix= # until CUDA 12 the names of all packages had one
+    [ "${major:-13}" -ge 13 ] || suffix=-cu$major
+    packages=
+    has_cuda_file cublasLt.h || packages="$packages nvidia-cublas$suffix~=${major:-13}.0"
+    has_cuda_file cudnn.h || packages="$packages nvidia-cudnn-cu${major:-13}~=9.0"
+    has_cuda_file "libnvrtc.so.${major:-13}" || packages="$packages nvidia-cuda-nvrtc$suffix~=${major:-13}.0"
+    if [ -z "$packages" ]; then
+        echo "setup: the headers of cuBLASLt and cuDNN, and NVRTC, are there"
+        return 0
+    fi
+    if ! python3 -m pip --version >/dev/null 2>&1; then
+        echo "setup: python3 has no pip, so these are not fetched:$packages"
+        return 1
+    fi
+    # shellcheck disable=SC2086 # a list of words
+    python3 "$(dirname "$0")/fetch_cuda.py" "$cuda_folder" $packages
+}
+
 case $want in
 build | test) ;;
+cuda)
+    fetch_cuda
+    exit
+    ;;
 list)
     echo "to build:  gcc (or clang) libc6-dev make cmake ninja-build"
     echo "to test:   g++ (or clang++) pkg-config binutils clang locales libjpeg-dev libpng-dev clang-format-14"
+    echo "CUDA:      nvcc; nvidia-cublas nvidia-cudnn-cu13 nvidia-cuda-nvrtc (Python packages, for headers and NVRTC)"
     echo "optional:  libjpeg-dev libpng-dev (JPEG and PNG images), ccache (faster rebuilds)"
     exit 0
     ;;
 *)
-    echo "usage: tools/setup.sh [build|test|list]" >&2
+    echo "usage: tools/setup.sh [build|test|cuda|list]" >&2
     exit 2
     ;;
 esac
@@ -107,4 +157,7 @@ minor=${version#* }
 if [ "$major" -lt 3 ] || { [ "$major" -eq 3 ] && [ "$minor" -lt 20 ]; }; then
     echo "setup: cmake is $major.$minor; at least 3.20 is needed (https://cmake.org/download)" >&2
     exit 1
+fi
+if [ "$want" = test ]; then
+    fetch_cuda || echo "setup: continuing; the summary of the build says which parts of CUDA are off"
 fi

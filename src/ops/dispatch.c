@@ -129,8 +129,9 @@ static gd_status find_device(const gd_invocation *call, gd_device **device, bool
                 const gd_tensor *u = call->in[k];
                 if (u && !is_host_number(call, k))
                     return gd_fail(GD_E_DEVICE,
-                                   "tensors are on %s and on %s; move one with gd_to_device",
-                                   u->device->name, t->device->name);
+                                   "'%s' is on %s and '%s' is on %s; move one with gd_to_device",
+                                   input_name(call->op, k), u->device->name,
+                                   input_name(call->op, i), t->device->name);
             }
             *numbers = true;
             *device = t->device;

@@ -1,24 +1,31 @@
 /* driver.cpp - an emulated CUDA driver, libcuda.so.1, for tests on machines without a GPU.
  *
- * It runs kernels on the CPU (shim.h), keeps the rules of captures, counts calls, and can simulate a
- * missing device, an old driver, a lack of memory and a lost device. Streams run at once: a copy or
- * kernel is complete when its call returns, except in a capture, which records it.
+ * It runs kernels on the CPU (shim.h), enforces the rules of captures, counts calls, and simulates a
+ * missing device, an old driver, a lack of memory and a lost device (emulated.h).
+ *
+ * Streams are asynchronous: work is queued and runs as late as possible, when the host waits for it.
+ * Missing waits between host and device or between streams therefore give wrong results.
  *
  * GRADUS_EMULATED_CUDA is a list of words: none (no device), old (driver), weak (compute capability
- * 7.5), memory=BYTES (of the device), lost=N (the N-th launch fails and all later calls, too).
+ * 7.5), memory=BYTES (of the device), lost=N (the N-th kernel loses the device), immediate (work runs
+ * when it is queued).
  */
 #include <cuda.h>
 #include <dlfcn.h>
+#include <setjmp.h>
+#include <time.h>
 #include <ucontext.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "shim.h"
+#include "submit.h"
 
 emulated_index threadIdx, blockIdx, blockDim, gridDim;
 alignas(128) unsigned char emulated_shared[EMULATED_SHARED_BYTES];
@@ -37,8 +44,17 @@ const char *setting(const char *word) {
     return at ? at + strlen(word) : nullptr;
 }
 
+emulated_controls read_settings() {
+    emulated_controls c = {};
+    const char *memory = setting("memory="), *loss = setting("lost=");
+    c.memory = memory ? (size_t)strtoull(memory, nullptr, 10) : (size_t)8 << 30;
+    c.lose_after = loss ? atoll(loss) - 1 : -1;
+    return c;
+}
+emulated_controls controls = read_settings();
+emulated_counts &counts = controls.counts;
+
 bool lost;
-long long launches;
 
 CUresult check_lost() { return lost ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS; }
 #define ALIVE                                                                       \
@@ -47,20 +63,28 @@ CUresult check_lost() { return lost ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS; }
 
 /* --- running kernels -------------------------------------------------------------------------- */
 
-/* A block's threads as coroutines. */
+/* The threads of a block are coroutines, which are created once and reused for every block. A switch
+ * is a _longjmp, which costs no system call. */
 struct coroutine {
-    ucontext_t context;
-    std::vector<char> stack;
-    bool done;
-    unsigned waits; /* barriers that the thread has reached */
-    unsigned warp_waits;
+    ucontext_t entry;
+    jmp_buf at;
+    bool started, done;
     alignas(16) char lane[16];
+    char stack[64 << 10];
 };
-std::vector<coroutine> threads;
-ucontext_t scheduler;
+enum { MAX_THREADS = 1024, WARP = 32 };
+coroutine *threads[MAX_THREADS];
+jmp_buf scheduler;
 const emulated_kernel *running;
 void **running_parameters;
 unsigned current;
+uint64_t progress; /* of the block: barriers reached and threads done */
+
+/* Threads that meet at a barrier: a block or a warp. */
+struct group {
+    unsigned alive, arrived, phase;
+};
+group block_group, warp_groups[MAX_THREADS / WARP];
 
 void set_index(unsigned thread) {
     current = thread;
@@ -68,33 +92,71 @@ void set_index(unsigned thread) {
                  thread / blockDim.x / blockDim.y};
 }
 
-void run_thread() {
-    running->call(running_parameters);
-    threads[current].done = true;
-    swapcontext(&threads[current].context, &scheduler);
+void yield_thread() {
+    if (_setjmp(threads[current]->at) == 0) _longjmp(scheduler, 1);
+}
+
+void release_group(group &g) {
+    progress++;
+    if (g.arrived < g.alive || g.arrived == 0) return;
+    g.arrived = 0;
+    g.phase++;
+}
+void wait_for_group(group &g) {
+    const unsigned phase = g.phase;
+    g.arrived++;
+    release_group(g);
+    while (g.phase == phase) yield_thread();
+}
+void leave_group(group &g) {
+    g.alive--;
+    release_group(g);
+}
+
+void run_threads() {
+    for (;;) {
+        running->call(running_parameters);
+        threads[current]->done = true;
+        leave_group(block_group);
+        leave_group(warp_groups[current / WARP]);
+        yield_thread();
+    }
+}
+
+void resume_thread(unsigned t) {
+    coroutine *c = threads[t];
+    set_index(t);
+    if (_setjmp(scheduler) != 0) return;
+    if (c->started) _longjmp(c->at, 1);
+    c->started = true;
+    setcontext(&c->entry);
+}
+
+void create_coroutine(unsigned t) {
+    coroutine *c = threads[t] = new coroutine;
+    c->started = false;
+    getcontext(&c->entry);
+    c->entry.uc_stack.ss_sp = c->stack;
+    c->entry.uc_stack.ss_size = sizeof c->stack;
+    c->entry.uc_link = nullptr;
+    makecontext(&c->entry, run_threads, 0);
 }
 
 void run_block_of_coroutines(unsigned count) {
-    enum { STACK = 64 << 10 };
-    if (threads.size() < count) threads.resize(count);
     for (unsigned t = 0; t < count; t++) {
-        coroutine &c = threads[t];
-        c.stack.resize(STACK);
-        c.done = false;
-        c.waits = c.warp_waits = 0;
-        getcontext(&c.context);
-        c.context.uc_stack.ss_sp = c.stack.data();
-        c.context.uc_stack.ss_size = STACK;
-        c.context.uc_link = nullptr;
-        makecontext(&c.context, run_thread, 0);
+        if (!threads[t]) create_coroutine(t);
+        threads[t]->done = false;
     }
-    for (bool any = true; any;) {
-        any = false;
-        for (unsigned t = 0; t < count; t++) {
-            if (threads[t].done) continue;
-            any = true;
-            set_index(t);
-            swapcontext(&scheduler, &threads[t].context);
+    block_group = {count, 0, 0};
+    for (unsigned w = 0; w * WARP < count; w++)
+        warp_groups[w] = {count - w * WARP < WARP ? count - w * WARP : WARP, 0, 0};
+    while (block_group.alive) {
+        const uint64_t before = progress;
+        for (unsigned t = 0; t < count; t++)
+            if (!threads[t]->done) resume_thread(t);
+        if (progress == before) {
+            fprintf(stderr, "emulated CUDA: threads of %s wait for each other\n", running->name);
+            abort();
         }
     }
 }
@@ -119,101 +181,205 @@ void run_kernel(const emulated_kernel *k, const unsigned grid[3], const unsigned
             }
 }
 
-/* --- objects ---------------------------------------------------------------------------------- */
+/* --- streams, events, graphs ------------------------------------------------------------------- */
 
 struct module {
     void *library; /* of a kernel that the emulated NVRTC compiled; NULL: the build's kernels */
 };
 struct function {
     const emulated_kernel *kernel;
+    unsigned most_shared; /* bytes of dynamic shared memory that a launch may have */
 };
 
-/* A recorded call of a capture, with copies of the parameters. */
+/* A kernel with copies of its parameters, a copy, a memset, or the call of a library. */
 struct node {
     const emulated_kernel *kernel;
     unsigned grid[3], block[3];
     std::vector<std::vector<char>> parameters;
+    std::function<void()> call;
     void *to; /* a copy or memset */
     const void *from;
+    std::vector<char> staged; /* the bytes of `from` if it is not pinned */
     size_t bytes;
     int value;
+    bool to_host;
 };
+typedef std::shared_ptr<const node> work;
+
 struct graph {
-    std::vector<node *> nodes;
+    std::vector<work> nodes; /* in the order in which they run */
+    std::vector<work> keys;  /* executable graphs: the recorded node of each */
+    CUstreamCaptureMode mode;
+    struct stream *origin;
+    std::vector<struct stream *> joined; /* streams that wait for an event of the capture */
+    bool invalid;
 };
+
+struct event {
+    uint64_t recorded, done; /* numbers of the latest record queued and executed */
+    struct stream *stream;   /* of the latest record */
+    graph *capture;          /* that contains the latest record, or NULL */
+    double ms;               /* the time when it was executed */
+};
+
+struct task {
+    enum { RUN, RECORD, WAIT } kind;
+    std::vector<work> nodes;
+    event *at;
+    uint64_t number; /* of the record */
+    struct stream *recorder;
+};
+
 struct stream {
     graph *capture;
+    std::deque<task> queue;
 };
+stream legacy; /* CUstream 0 */
+std::vector<stream *> streams = {&legacy};
 
 std::map<CUdeviceptr, size_t> buffers;
-size_t used;
+std::map<char *, size_t> pinned;
 
-size_t total_memory() {
-    const char *text = setting("memory=");
-    return text ? (size_t)strtoull(text, nullptr, 10) : (size_t)8 << 30;
+/* Captures that are open, by their thread and in total. */
+thread_local std::vector<graph *> own_captures;
+std::vector<graph *> all_captures;
+
+stream *stream_of(CUstream s) { return s ? (stream *)s : &legacy; }
+
+template <typename Map, typename Key> bool contains(const Map &map, Key address, size_t bytes) {
+    auto at = map.upper_bound(address);
+    if (at == map.begin()) return false;
+    --at;
+    return address + bytes <= at->first + at->second;
 }
 
 void run_node(const node *n) {
+    if (lost) return;
+    if (n->kernel || n->call) {
+        if (controls.lose_after == 0) {
+            lost = true;
+            return;
+        }
+        if (controls.lose_after > 0) controls.lose_after--;
+    }
     if (n->kernel) {
         std::vector<void *> pointers;
         for (const std::vector<char> &p : n->parameters) pointers.push_back((void *)p.data());
         run_kernel(n->kernel, n->grid, n->block, pointers.data());
-    } else if (n->from) memmove(n->to, n->from, n->bytes);
+    } else if (n->call) n->call();
+    else if (n->from) memmove(n->to, n->staged.empty() ? n->from : n->staged.data(), n->bytes);
     else memset(n->to, n->value, n->bytes);
 }
 
-/* Runs a call now, or records it. */
-CUresult submit(CUstream s, node *n) {
-    stream *at = (stream *)s;
-    if (at->capture) at->capture->nodes.push_back(n);
-    else {
-        run_node(n);
-        delete n;
+double milliseconds() {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+}
+
+void run_until(const stream *s, const event *e, uint64_t number);
+
+void run_front(stream *s) {
+    task t = std::move(s->queue.front());
+    s->queue.pop_front();
+    if (t.kind == task::WAIT) run_until(t.recorder, t.at, t.number);
+    else if (t.kind == task::RECORD) t.at->done = t.number, t.at->ms = milliseconds();
+    else
+        for (const work &n : t.nodes) run_node(n.get());
+}
+void drain(stream *s) {
+    while (!s->queue.empty()) run_front(s);
+}
+/* Runs a stream until it has executed a record of the event. */
+void run_until(const stream *s, const event *e, uint64_t number) {
+    while (e->done < number && !s->queue.empty()) run_front((stream *)s);
+}
+void drain_all() {
+    for (stream *s : streams) drain(s);
+}
+
+enum { LONGEST_QUEUE = 2000 };
+
+void push(stream *s, task t) {
+    static const bool immediate = setting("immediate");
+    s->queue.push_back(std::move(t));
+    if (immediate || s->queue.size() > LONGEST_QUEUE) drain(s);
+}
+
+/* Rules of captures: a call that synchronizes or allocates is forbidden in a thread that captures,
+ * and in all threads if a capture is global. It invalidates the capture. */
+CUresult forbid_in_captures() {
+    bool any = false;
+    for (graph *g : all_captures) {
+        bool own = false;
+        for (graph *mine : own_captures) own = own || mine == g;
+        if (g->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+        if (own || g->mode == CU_STREAM_CAPTURE_MODE_GLOBAL) any = g->invalid = true;
     }
+    if (any) counts.violations++;
+    return any ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+CUresult violate(graph *g, CUresult result) {
+    if (g) g->invalid = true;
+    counts.violations++;
+    return result;
+}
+#define SAFE \
+    if (CUresult state = forbid_in_captures()) return state
+
+/* Work on the legacy stream depends on every stream, also on captured ones. */
+CUresult check_stream(stream *s) {
+    if (s != &legacy || all_captures.empty()) return CUDA_SUCCESS;
+    return violate(all_captures.back(), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+}
+
+CUresult submit(CUstream handle, node n) {
+    stream *s = stream_of(handle);
+    if (CUresult state = check_stream(s)) return state;
+    if (s->capture) {
+        if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        counts.captured++;
+        if (n.to_host) counts.captured_to_host++;
+        s->capture->nodes.push_back(std::make_shared<const node>(std::move(n)));
+        return CUDA_SUCCESS;
+    }
+    if (n.call) counts.library_calls++;
+    if (n.kernel || n.call) counts.launches++;
+    else counts.copies++;
+    push(s, task{task::RUN, {std::make_shared<const node>(std::move(n))}, nullptr, 0, nullptr});
     return CUDA_SUCCESS;
 }
 
 } // namespace
 
+extern "C" emulated_controls *gradus_emulated_controls(void) { return &controls; }
+
+CUresult emulated_submit(CUstream s, std::function<void()> call) {
+    ALIVE;
+    node n = {};
+    n.call = std::move(call);
+    return submit(s, std::move(n));
+}
+
+bool emulated_is_device_memory(const void *address, size_t bytes) {
+    LOCKED;
+    return contains(buffers, (CUdeviceptr)address, bytes);
+}
+
 /* --- barriers (shim.h) ------------------------------------------------------------------------ */
 
-extern "C" void emulated_barrier(void) {
-    coroutine &own = threads[current];
-    const unsigned count = blockDim.x * blockDim.y * blockDim.z, thread = current;
-    const unsigned phase = ++own.waits;
-    for (bool all = false; !all;) {
-        all = true;
-        for (unsigned t = 0; t < count; t++) all = all && (threads[t].done || threads[t].waits >= phase);
-        if (all) break;
-        swapcontext(&threads[thread].context, &scheduler);
-    }
-    set_index(thread);
-}
-
-extern "C" void emulated_warp_barrier(void) {
-    coroutine &own = threads[current];
-    const unsigned count = blockDim.x * blockDim.y * blockDim.z, thread = current;
-    const unsigned first = thread / 32 * 32, end = first + 32 < count ? first + 32 : count;
-    const unsigned phase = ++own.warp_waits;
-    for (bool all = false; !all;) {
-        all = true;
-        for (unsigned t = first; t < end; t++)
-            all = all && (threads[t].done || threads[t].warp_waits >= phase);
-        if (all) break;
-        swapcontext(&threads[thread].context, &scheduler);
-    }
-    set_index(thread);
-}
+extern "C" void emulated_barrier(void) { wait_for_group(block_group); }
+extern "C" void emulated_warp_barrier(void) { wait_for_group(warp_groups[current / WARP]); }
 
 extern "C" int emulated_any(int predicate) {
     const unsigned count = blockDim.x * blockDim.y * blockDim.z;
     int any = 0;
-    memcpy(threads[current].lane, &predicate, sizeof predicate);
+    memcpy(threads[current]->lane, &predicate, sizeof predicate);
     emulated_barrier();
     for (unsigned t = 0; t < count; t++) {
         int other;
-        memcpy(&other, threads[t].lane, sizeof other);
-        if (!threads[t].done) any |= other != 0;
+        memcpy(&other, threads[t]->lane, sizeof other);
+        if (!threads[t]->done) any |= other != 0;
     }
     emulated_barrier();
     return any;
@@ -222,7 +388,7 @@ extern "C" int emulated_any(int predicate) {
 extern "C" void *emulated_lane(int lane) {
     const unsigned thread = current / 32 * 32 + (unsigned)lane;
     const unsigned count = blockDim.x * blockDim.y * blockDim.z;
-    return thread < count && !threads[thread].done ? threads[thread].lane : nullptr;
+    return thread < count && !threads[thread]->done ? threads[thread]->lane : nullptr;
 }
 
 /* --- the driver's functions ------------------------------------------------------------------- */
@@ -276,94 +442,180 @@ CUresult cuCtxSetCurrent(CUcontext) {
 
 CUresult cuMemGetInfo(size_t *free_bytes, size_t *total) {
     ALIVE;
-    *total = total_memory();
-    *free_bytes = *total - used;
+    *total = controls.memory;
+    *free_bytes = controls.used < *total ? *total - controls.used : 0;
     return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
     ALIVE;
+    SAFE;
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (bytes > total_memory() - used) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (controls.used + bytes > controls.memory) return CUDA_ERROR_OUT_OF_MEMORY;
     void *memory = nullptr;
     if (posix_memalign(&memory, 256, bytes) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(memory, 0x7f, bytes);
     *address = (CUdeviceptr)memory;
     buffers[*address] = bytes;
-    used += bytes;
+    controls.used += bytes;
+    counts.allocations++;
     return CUDA_SUCCESS;
 }
 CUresult cuMemFree(CUdeviceptr address) {
     LOCKED;
+    SAFE;
     auto at = buffers.find(address);
     if (at == buffers.end()) return CUDA_ERROR_INVALID_VALUE;
-    used -= at->second;
+    drain_all();
+    controls.used -= at->second;
     buffers.erase(at);
     free((void *)address);
-    return CUDA_SUCCESS;
+    counts.frees++;
+    return check_lost();
 }
 CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned) {
     ALIVE;
+    SAFE;
     *address = malloc(bytes ? bytes : 1);
-    return *address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-CUresult cuMemFreeHost(void *address) {
-    free(address);
+    if (!*address) return CUDA_ERROR_OUT_OF_MEMORY;
+    pinned[(char *)*address] = bytes;
+    counts.pinned_allocations++;
     return CUDA_SUCCESS;
 }
-
-static CUresult submit_copy(CUstream s, void *to, const void *from, size_t bytes) {
-    return submit(s, new node{nullptr, {0, 0, 0}, {0, 0, 0}, {}, to, from, bytes, 0});
+CUresult cuMemFreeHost(void *address) {
+    LOCKED;
+    SAFE;
+    if (pinned.erase((char *)address) == 0) return CUDA_ERROR_INVALID_VALUE;
+    drain_all();
+    free(address);
+    return check_lost();
 }
+
+static node copy_node(void *to, const void *from, size_t bytes) {
+    node n = {};
+    n.to = to;
+    n.from = from;
+    n.bytes = bytes;
+    return n;
+}
+static bool on_device(CUdeviceptr address, size_t bytes) {
+    return contains(buffers, address, bytes);
+}
+/* From memory that is not pinned, the driver copies before it returns. */
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream s) {
     ALIVE;
-    return submit_copy(s, (void *)to, from, bytes);
+    if (!on_device(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    node n = copy_node((void *)to, from, bytes);
+    if (!contains(pinned, (char *)from, bytes) && !stream_of(s)->capture)
+        n.staged.assign((const char *)from, (const char *)from + bytes);
+    return submit(s, std::move(n));
 }
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream s) {
     ALIVE;
-    return submit_copy(s, to, (const void *)from, bytes);
+    if (!on_device(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    node n = copy_node(to, (const void *)from, bytes);
+    n.to_host = true;
+    CUresult result = submit(s, std::move(n));
+    if (!contains(pinned, (char *)to, bytes)) drain(stream_of(s));
+    return result;
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
     ALIVE;
-    return submit_copy(s, (void *)to, (const void *)from, bytes);
+    if (!on_device(to, bytes) || !on_device(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    return submit(s, copy_node((void *)to, (const void *)from, bytes));
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream s) {
     ALIVE;
-    return submit(s, new node{nullptr, {0, 0, 0}, {0, 0, 0}, {}, (void *)to, nullptr, bytes, value});
+    if (!on_device(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+    node n = copy_node((void *)to, nullptr, bytes);
+    n.value = value;
+    return submit(s, std::move(n));
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int) {
     ALIVE;
-    *s = (CUstream) new stream{nullptr};
+    stream *created = new stream{};
+    streams.push_back(created);
+    *s = (CUstream)created;
     return CUDA_SUCCESS;
 }
-CUresult cuStreamSynchronize(CUstream s) {
+CUresult cuStreamSynchronize(CUstream handle) {
     ALIVE;
-    return ((stream *)s)->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+    stream *s = stream_of(handle);
+    if (s->capture) return violate(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    SAFE;
+    counts.waits++;
+    drain(s);
+    return check_lost();
 }
-CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned) {
+/* A stream that waits for an event of a capture joins the capture. */
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned) {
     ALIVE;
+    stream *s = stream_of(handle);
+    event *e = (event *)event_handle;
+    if (CUresult state = check_stream(s)) return state;
+    if (e->capture != s->capture) {
+        if (!e->capture) return violate(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+        if (s->capture) return violate(s->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+        s->capture = e->capture;
+        s->capture->joined.push_back(s);
+        return CUDA_SUCCESS;
+    }
+    if (s->capture) { /* the stream waits for all work of the joined one */
+        auto &joined = s->capture->joined;
+        for (size_t i = 0; i < joined.size(); i++)
+            if (joined[i] == e->stream && s != e->stream) joined.erase(joined.begin() + (long)i);
+        return CUDA_SUCCESS;
+    }
+    counts.events++;
+    push(s, task{task::WAIT, {}, e, e->recorded, e->stream});
     return CUDA_SUCCESS;
 }
-CUresult cuEventCreate(CUevent *event, unsigned) {
+CUresult cuEventCreate(CUevent *result, unsigned) {
     ALIVE;
-    *event = (CUevent) new int(0);
+    *result = (CUevent) new event{};
     return CUDA_SUCCESS;
 }
-CUresult cuEventRecord(CUevent, CUstream) {
+CUresult cuEventRecord(CUevent handle, CUstream s) {
     ALIVE;
+    event *e = (event *)handle;
+    if (CUresult state = check_stream(stream_of(s))) return state;
+    e->stream = stream_of(s);
+    e->capture = e->stream->capture;
+    if (e->capture) return CUDA_SUCCESS;
+    counts.events++;
+    push(e->stream, task{task::RECORD, {}, e, ++e->recorded, nullptr});
     return CUDA_SUCCESS;
 }
-CUresult cuEventSynchronize(CUevent) {
+CUresult cuEventSynchronize(CUevent handle) {
     ALIVE;
+    event *e = (event *)handle;
+    if (e->capture) return violate(e->capture, CUDA_ERROR_CAPTURED_EVENT);
+    SAFE;
+    counts.waits++;
+    if (e->stream) run_until(e->stream, e, e->recorded);
+    return check_lost();
+}
+CUresult cuEventQuery(CUevent handle) {
+    ALIVE;
+    event *e = (event *)handle;
+    if (e->capture) return violate(e->capture, CUDA_ERROR_CAPTURED_EVENT);
+    SAFE;
+    if (e->done >= e->recorded) return CUDA_SUCCESS;
+    run_front(e->stream); /* a program that polls sees progress */
+    return e->done >= e->recorded ? check_lost() : CUDA_ERROR_NOT_READY;
+}
+CUresult cuEventElapsedTime(float *ms, CUevent first, CUevent second) {
+    ALIVE;
+    const event *from = (event *)first, *to = (event *)second;
+    if (!from->recorded || !to->recorded) return CUDA_ERROR_INVALID_HANDLE;
+    if (from->done < from->recorded || to->done < to->recorded) return CUDA_ERROR_NOT_READY;
+    *ms = (float)(to->ms - from->ms);
     return CUDA_SUCCESS;
 }
-CUresult cuEventElapsedTime(float *ms, CUevent, CUevent) {
-    ALIVE;
-    *ms = 0;
-    return CUDA_SUCCESS;
-}
-CUresult cuEventDestroy(CUevent event) {
-    delete (int *)event;
+CUresult cuEventDestroy(CUevent handle) {
+    LOCKED;
+    drain_all(); /* no queued task refers to the event any more */
+    delete (event *)handle;
     return CUDA_SUCCESS;
 }
 
@@ -371,6 +623,8 @@ CUresult cuEventDestroy(CUevent event) {
 
 CUresult cuModuleLoadData(CUmodule *result, const void *image) {
     ALIVE;
+    SAFE;
+    counts.modules++;
     static const char magic[] = "emulated:"; /* then the path of a library */
     const char *text = (const char *)image;
     module *m = new module{nullptr};
@@ -396,11 +650,17 @@ CUresult cuModuleGetFunction(CUfunction *result, CUmodule m, const char *name) {
         for (int i = 0; emulated_kernel_lists[i] && !found; i++)
             found = find_kernel(emulated_kernel_lists[i], name);
     if (!found) return CUDA_ERROR_NOT_FOUND;
-    *result = (CUfunction) new function{found};
+    *result = (CUfunction) new function{found, 48 << 10};
     return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
-CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
+    ALIVE;
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
+    if (value < 0 || value > EMULATED_SHARED_BYTES) return CUDA_ERROR_INVALID_VALUE;
+    ((function *)f)->most_shared = (unsigned)value;
+    return CUDA_SUCCESS;
+}
 
 static std::vector<std::vector<char>> copy_parameters(const emulated_kernel *k, void **parameters);
 
@@ -408,82 +668,130 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
                         unsigned by, unsigned bz, unsigned shared, CUstream s, void **parameters,
                         void **) {
     ALIVE;
-    const char *limit = setting("lost=");
-    if (limit && ++launches >= atoll(limit)) {
-        lost = true;
-        return CUDA_ERROR_LAUNCH_FAILED;
-    }
     const emulated_kernel *k = ((function *)f)->kernel;
-    if (gx == 0 || gy == 0 || gz == 0 || bx * by * bz == 0 || bx * by * bz > 1024 ||
-        shared > EMULATED_SHARED_BYTES)
+    if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535 ||
+        bx * by * bz == 0 || bx * by * bz > 1024 || shared > ((function *)f)->most_shared)
         return CUDA_ERROR_INVALID_VALUE;
-    const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
-    if (!((stream *)s)->capture) {
-        run_kernel(k, grid, block, parameters);
-        return CUDA_SUCCESS;
-    }
-    node *n = new node{k, {gx, gy, gz}, {bx, by, bz}, copy_parameters(k, parameters), nullptr,
-                       nullptr, 0, 0};
-    return submit(s, n);
+    return submit(s, node{k, {gx, gy, gz}, {bx, by, bz}, copy_parameters(k, parameters)});
 }
 
 /* --- captures --- */
 
-CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+CUresult cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
     ALIVE;
-    ((stream *)s)->capture = new graph;
+    stream *s = stream_of(handle);
+    if (s == &legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (s->capture) return CUDA_ERROR_ILLEGAL_STATE;
+    s->capture = new graph{};
+    s->capture->mode = mode;
+    s->capture->origin = s;
+    own_captures.push_back(s->capture);
+    all_captures.push_back(s->capture);
+    counts.captures++;
     return CUDA_SUCCESS;
 }
-CUresult cuStreamEndCapture(CUstream s, CUgraph *result) {
-    ALIVE;
-    *result = (CUgraph)((stream *)s)->capture;
-    ((stream *)s)->capture = nullptr;
-    return *result ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+static void remove_capture(std::vector<graph *> &list, graph *g) {
+    for (size_t i = 0; i < list.size(); i++)
+        if (list[i] == g) {
+            list.erase(list.begin() + (long)i);
+            return;
+        }
+}
+CUresult cuStreamEndCapture(CUstream handle, CUgraph *result) {
+    LOCKED;
+    stream *s = stream_of(handle);
+    graph *g = s->capture;
+    *result = nullptr;
+    if (!g) return CUDA_ERROR_ILLEGAL_STATE;
+    if (s != g->origin) return violate(g, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    bool own = g->mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+    for (graph *mine : own_captures) own = own || mine == g;
+    if (!own) return violate(g, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    remove_capture(own_captures, g);
+    remove_capture(all_captures, g);
+    const CUresult state = lost                ? CUDA_ERROR_LAUNCH_FAILED
+                           : g->invalid        ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                           : !g->joined.empty() ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+                                               : CUDA_SUCCESS;
+    for (stream *each : streams)
+        if (each->capture == g) each->capture = nullptr;
+    if (state == CUDA_SUCCESS) *result = (CUgraph)g;
+    else delete g;
+    return state;
 }
 CUresult cuStreamGetCaptureInfo(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id,
                                 CUgraph *result, const CUgraphNode **nodes,
                                 const CUgraphEdgeData **edges, size_t *count) {
     ALIVE;
     static CUgraphNode latest;
-    graph *g = ((stream *)s)->capture;
-    *status = g ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    *count = g && !g->nodes.empty();
-    if (*count) latest = (CUgraphNode)g->nodes.back();
-    *nodes = &latest;
-    *result = (CUgraph)g;
+    graph *g = stream_of(s)->capture;
+    *status = !g           ? CU_STREAM_CAPTURE_STATUS_NONE
+              : g->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                           : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (count) *count = g && !g->nodes.empty();
+    if (g && !g->nodes.empty()) latest = (CUgraphNode)g->nodes.back().get();
+    if (nodes) *nodes = &latest;
+    if (result) *result = (CUgraph)g;
     if (id) *id = 1;
     if (edges) *edges = nullptr;
     return CUDA_SUCCESS;
 }
-/* The nodes go to the executable graph, which has the handles of the nodes. */
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph g, unsigned long long) {
     ALIVE;
-    *exec = (CUgraphExec) new graph(*(graph *)g);
+    SAFE;
+    graph *created = new graph(*(graph *)g);
+    created->keys = created->nodes;
+    *exec = (CUgraphExec)created;
+    counts.instantiations++;
+    return CUDA_SUCCESS;
+}
+CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *count) {
+    ALIVE;
+    const graph *from = (graph *)g;
+    for (size_t i = 0; nodes && i < *count && i < from->nodes.size(); i++)
+        nodes[i] = (CUgraphNode)from->nodes[i].get();
+    *count = from->nodes.size();
     return CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph g) {
+    LOCKED;
     delete (graph *)g;
     return CUDA_SUCCESS;
 }
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-    for (node *n : ((graph *)exec)->nodes) delete n;
+    LOCKED;
     delete (graph *)exec;
     return CUDA_SUCCESS;
 }
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream) {
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
     ALIVE;
-    for (const node *n : ((graph *)exec)->nodes) run_node(n);
+    stream *s = stream_of(handle);
+    const graph *g = (graph *)exec;
+    if (CUresult state = check_stream(s)) return state;
+    if (s->capture) {
+        s->capture->nodes.insert(s->capture->nodes.end(), g->nodes.begin(), g->nodes.end());
+        return CUDA_SUCCESS;
+    }
+    counts.graph_launches++;
+    push(s, task{task::RUN, g->nodes, nullptr, 0, nullptr});
     return CUDA_SUCCESS;
 }
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec, CUgraphNode at,
+/* Launches that are queued keep their parameters. */
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode at,
                                         const CUDA_KERNEL_NODE_PARAMS *p) {
     ALIVE;
-    node *n = (node *)at;
-    n->kernel = ((function *)p->func)->kernel;
-    n->grid[0] = p->gridDimX, n->grid[1] = p->gridDimY, n->grid[2] = p->gridDimZ;
-    n->block[0] = p->blockDimX, n->block[1] = p->blockDimY, n->block[2] = p->blockDimZ;
-    n->parameters = copy_parameters(n->kernel, p->kernelParams);
-    return CUDA_SUCCESS;
+    graph *g = (graph *)exec;
+    const emulated_kernel *k = ((function *)p->func)->kernel;
+    for (size_t i = 0; i < g->keys.size(); i++)
+        if ((CUgraphNode)g->keys[i].get() == at) {
+            if (!g->keys[i]->kernel) return CUDA_ERROR_INVALID_VALUE;
+            g->nodes[i] = std::make_shared<const node>(node{
+                k, {p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ},
+                copy_parameters(k, p->kernelParams)});
+            counts.parameter_changes++;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 } // extern "C"

@@ -373,15 +373,33 @@ test_cases cases_read(const char *folder, const char *family, const char *op) {
     return cases;
 }
 
+static void free_case(test_case *c) {
+    for (int i = 0; i < c->n_inputs; i++) free(c->inputs[i].items);
+    free(c->text);
+    free(c->options);
+}
+
+/* Not the hash of test_sampled, so that a sample of a sample is not empty. */
+static uint64_t sample_hash(const test_case *c) { return text_hash(11, c->text) >> 8; }
+
+void cases_sample(test_cases *cases, int n) {
+    for (int b = 0; b < cases->n_blocks; b++) {
+        test_block *block = &cases->blocks[b];
+        int least = 0, kept = 0;
+        for (int k = 1; k < block->n_cases; k++)
+            if (sample_hash(&block->cases[k]) < sample_hash(&block->cases[least])) least = k;
+        for (int k = 0; k < block->n_cases; k++)
+            if (k == least || sample_hash(&block->cases[k]) % (uint64_t)n == 0)
+                block->cases[kept++] = block->cases[k];
+            else free_case(&block->cases[k]);
+        block->n_cases = kept;
+    }
+}
+
 void cases_free(test_cases *cases) {
     for (int b = 0; b < cases->n_blocks; b++) {
         test_block *block = &cases->blocks[b];
-        for (int k = 0; k < block->n_cases; k++) {
-            for (int i = 0; i < block->cases[k].n_inputs; i++)
-                free(block->cases[k].inputs[i].items);
-            free(block->cases[k].text);
-            free(block->cases[k].options);
-        }
+        for (int k = 0; k < block->n_cases; k++) free_case(&block->cases[k]);
         free(block->cases);
         free(block->torch);
         free(block->call);

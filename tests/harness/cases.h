@@ -82,6 +82,9 @@ typedef struct test_cases {
 test_cases cases_read(const char *folder, const char *family, const char *op);
 void cases_free(test_cases *cases);
 
+/* Keeps one case in n, chosen by the hash of its text, and at least one of each block. */
+void cases_sample(test_cases *cases, int n);
+
 /* The item of input tensor i of the call, in the record's order; NULL: absent. Stores the input's
  * name in `name` and the index within a variadic input in `item`. */
 const case_item *case_item_at(const test_case *c, int i, const char **name, int *item);

@@ -50,7 +50,11 @@ static void build_symbolic(const run_setup *s,
     gd_tensors y = gd_op_call(op, (gd_tensors){symbol, r->n_in}, build_attrs(s->c));
     r->status = gd_error_status();
     if (r->status != GD_OK) return;
-    for (int64_t k = 0; k < y.count; k++) g->fetches[g->n_fetches++] = y.at[k];
+    for (int64_t k = 0; k < y.count; k++) {
+        const gd_shape shape = gd_tensor_shape(y.at[k]);
+        for (int d = 0; d < shape.rank; d++) r->unknown_sizes |= shape.at[d] == GD_ANY;
+        g->fetches[g->n_fetches++] = y.at[k];
+    }
     r->n_out = g->n_fetches;
     if (setup.gradients) {
         tracing = gd_tracing_off(); /* loss weights are values, not symbols */
@@ -109,7 +113,8 @@ const run_mode graph_mode = {"as symbols", true, graph_available, run_graph, fal
 
 /* --- as a plan -------------------------------------------------------------------------------- */
 
-static void run_session(const run_setup *s, run_result *r, int level,
+static void run_session(const run_setup *s, run_result *r, int level, int runs,
+                        void (*before_run)(int run),
                         gd_tensor *(*make_symbol)(gd_tensor *like, int number)) {
     symbolic_case g;
     *r = (run_result){.status = GD_OK};
@@ -123,9 +128,15 @@ static void run_session(const run_setup *s, run_result *r, int level,
     if (r->status != GD_OK) return;
     gd_tensor *feeds[2 * MAX_TENSORS];
     for (int i = 0; i < g.n_feeds; i++) feeds[2 * i] = g.feeds[i], feeds[2 * i + 1] = g.values[i];
-    gd_tensors got = gd_session_run(session, ((gd_tensors){feeds, 2 * g.n_feeds}),
-                                    ((gd_tensors){g.fetches, g.n_fetches}));
+    gd_tensors got = {NULL, 0};
+    for (int run = 0; run < runs && !gd_failed(); run++) {
+        if (before_run) before_run(run);
+        got = gd_session_run(session, ((gd_tensors){feeds, 2 * g.n_feeds}),
+                             ((gd_tensors){g.fetches, g.n_fetches}));
+    }
+    if (before_run) before_run(runs);
     r->status = gd_error_status();
+    if (r->status != GD_OK) return;
     store_results(got, r);
     for (int i = 0; i < g.n_written; i++)
         r->out[r->n_out++] = gd_session_get(session, g.written[i]);
@@ -137,11 +148,15 @@ static bool plan_available(const test_case *c, const char **why) {
     return *why == NULL;
 }
 
+void run_plan_repeatedly(const run_setup *s, run_result *r, int runs, void (*before_run)(int run)) {
+    run_session(s, r, 2, runs, before_run, placeholder_like);
+}
+
 static void run_planned(const run_setup *s, run_result *r) {
-    run_session(s, r, 0, placeholder_like);
+    run_session(s, r, 0, 1, NULL, placeholder_like);
 }
 static void run_optimized(const run_setup *s, run_result *r) {
-    run_session(s, r, 2, placeholder_like);
+    run_session(s, r, 2, 1, NULL, placeholder_like);
 }
 
 const run_mode plan_mode = {"as a plan", true, plan_available, run_planned, false};
@@ -152,10 +167,10 @@ const run_mode optimized_mode = {"as a plan of level 2", false, plan_available, 
 
 /* A shape rule that needs a size may fail with "not known yet". */
 static void run_unknown(const run_setup *s, run_result *r) {
-    run_session(s, r, 0, unknown_like);
+    run_session(s, r, 0, 1, NULL, unknown_like);
     if (r->status == GD_E_SHAPE && strstr(gd_error_message(), "not known yet")) {
         gd_clear_error();
-        run_session(s, r, 0, placeholder_like);
+        run_session(s, r, 0, 1, NULL, placeholder_like);
         report_skip("a shape depends on a size that is not known");
     }
 }

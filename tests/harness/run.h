@@ -25,8 +25,9 @@ typedef struct run_result {
     gd_tensor *grad2[MAX_TENSORS]; /* second order, the same way */
     bool has_grad, has_second;     /* gradients were computed */
     int n_in;
-    int64_t leaked;    /* leaked objects, if the mode counts them */
-    char message[300]; /* of a failure in another thread; others are in gd_error_message() */
+    bool unknown_sizes; /* a plan: the size of an output is not known before it runs */
+    int64_t leaked;     /* leaked objects, if the mode counts them */
+    char message[300];  /* of a failure in another thread; others are in gd_error_message() */
 } run_result;
 
 /* A mode: a way to run a case, such as through a graph or on another device. The suite "modes" runs
@@ -44,6 +45,11 @@ extern const run_mode *const modes[]; /* modes[0] is eager; ends with NULL */
 
 /* The eager mode. A failure stays recorded until the next run clears it. */
 void run_case(const run_setup *setup, run_result *result);
+
+/* Runs the case several times as a plan of level 2. Calls before_run(0) before the first run, and
+ * so on; before_run(runs) is called after the last. The results are those of the last run. */
+void run_plan_repeatedly(const run_setup *setup, run_result *result, int runs,
+                         void (*before_run)(int run));
 
 /* The steps of run_case, for suites that need only some of them. */
 int build_inputs(const run_setup *setup, gd_tensor **in);

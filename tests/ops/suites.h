@@ -23,6 +23,7 @@ void suite_faults(const test_cases *cases);
 void suite_stack(const test_cases *cases);
 void suite_macs(const test_cases *cases);
 void suite_autocast(const test_cases *cases);
+void suite_capture(const test_cases *cases);
 void suite_coverage(const test_cases *cases);
 
 /* Checks that docs/onnx.md lists the ops that can be saved; a part of suite_coverage. */

@@ -4,6 +4,7 @@
  *     test_ops --op conv2d                    one op in all suites
  *     test_ops --family reduce --suite golden
  *     test_ops --device test --suite golden   on another device
+ *     test_ops --sample 10                    of each op one case, and of the others one in 10
  *     test_ops --list                         the suites and the promise of each
  *     test_ops --dump --family reduce         the cases and their data, for tests/golden/make.py
  *
@@ -42,6 +43,8 @@ static const suite suites[] = {
     {"faults", "any allocation may fail: no crash, no leak, GD_E_MEMORY", suite_faults, false},
     {"stack", "64 KiB of stack are enough", suite_stack, false},
     {"autocast", "autocast gives the results of explicit casts", suite_autocast, false},
+    {"capture", "a replayed plan is one launch on the device and gives the eager call's results",
+     suite_capture, false},
     {"macs", "rules count the multiply-adds of the op's body", suite_macs, false},
     {"coverage", "every op has cases, every gradient is checked", suite_coverage, true},
     {NULL, NULL, NULL, false},
@@ -80,19 +83,24 @@ static int run_suite(const suite *s, const test_cases *cases) {
 static bool use_device(const char *kind) {
     gd_test_device(); /* sets the folder of backends */
     gd_device *device = gd_device_get(kind);
-    if (!device) fprintf(stderr, "%s\n", gd_error_message());
+    if (!device) fprintf(stderr, "skipped: %s\n", gd_error_message());
     gd_set_default_device(device);
     return device != NULL;
 }
 
+/* The exit status if there is no such device. CTest reports the tests of GPUs as skipped then, and
+ * all others as failed. */
+enum { SKIPPED = 77 };
+
 int main(int argc, char **argv) {
-    const char *only_suite = NULL, *kind = NULL;
+    const char *only_suite = NULL, *kind = NULL, *sample = NULL;
     bool dump = false;
     for (int i = 1; i < argc; i++) {
         const char **value = strcmp(argv[i], "--op") == 0       ? &only_op
                              : strcmp(argv[i], "--family") == 0 ? &only_family
                              : strcmp(argv[i], "--suite") == 0  ? &only_suite
                              : strcmp(argv[i], "--device") == 0 ? &kind
+                             : strcmp(argv[i], "--sample") == 0 ? &sample
                                                                 : NULL;
         if (value && i + 1 < argc) *value = argv[++i];
         else if (strcmp(argv[i], "--dump") == 0) dump = true;
@@ -101,15 +109,16 @@ int main(int argc, char **argv) {
             return 0;
         } else {
             fprintf(stderr,
-                    "usage: %s [--op NAME] [--family NAME] [--suite NAME] [--device KIND] [--list] "
-                    "[--dump]\n",
+                    "usage: %s [--op NAME] [--family NAME] [--suite NAME] [--device KIND] "
+                    "[--sample N] [--list] [--dump]\n",
                     argv[0]);
             return 2;
         }
     }
     report_crashes();
-    if (kind && !use_device(kind)) return 1;
+    if (kind && !use_device(kind)) return SKIPPED;
     test_cases cases = cases_read(GRADUS_CASES_DIR, only_family, only_op);
+    if (sample && atoi(sample) > 1 && !only_op && !test_full()) cases_sample(&cases, atoi(sample));
     int failed = cases.errors;
     if (dump) {
         golden_dump(&cases);
