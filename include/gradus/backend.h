@@ -118,6 +118,11 @@ typedef struct gd_device_api {
     gd_status (*event_join)(gd_device *d, gd_queue queue, gd_event *event); /* the queue waits */
     gd_status (*event_wait)(gd_device *d, gd_event *event);                 /* the host waits */
     void (*event_free)(gd_device *d, gd_event *event);
+    /* For the profiler: records an event with a time on the compute queue, and computes the time
+     * between two of them after the host has waited for the second. NULL: the profiler waits for
+     * each kernel instead. */
+    gd_status (*time_record)(gd_device *d, gd_event **event);
+    gd_status (*time_between)(gd_device *d, gd_event *first, gd_event *second, double *nanoseconds);
 
     /* Reads the error word and clears it. The caller has waited for the compute queue. */
     gd_status (*error_take)(gd_device *d, gd_data_error *error);

@@ -7,6 +7,7 @@
  * GRADUS_EMULATED_CUDA is a list of words: none (no device), old (driver), weak (compute capability
  * 7.5), memory=BYTES (of the device), lost=N (the N-th launch fails and all later calls, too).
  */
+#include <time.h>
 #include <cuda.h>
 #include <dlfcn.h>
 #include <ucontext.h>
@@ -345,24 +346,28 @@ CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned) {
 }
 CUresult cuEventCreate(CUevent *event, unsigned) {
     ALIVE;
-    *event = (CUevent) new int(0);
+    *event = (CUevent) new double(0);
     return CUDA_SUCCESS;
 }
-CUresult cuEventRecord(CUevent, CUstream) {
+/* Kernels run when they are launched, so the time now is that of the stream. */
+CUresult cuEventRecord(CUevent event, CUstream) {
     ALIVE;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *(double *)event = 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
     return CUDA_SUCCESS;
 }
 CUresult cuEventSynchronize(CUevent) {
     ALIVE;
     return CUDA_SUCCESS;
 }
-CUresult cuEventElapsedTime(float *ms, CUevent, CUevent) {
+CUresult cuEventElapsedTime(float *ms, CUevent first, CUevent second) {
     ALIVE;
-    *ms = 0;
+    *ms = (float)(*(double *)second - *(double *)first);
     return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent event) {
-    delete (int *)event;
+    delete (double *)event;
     return CUDA_SUCCESS;
 }
 
@@ -457,6 +462,14 @@ CUresult cuStreamGetCaptureInfo(CUstream s, CUstreamCaptureStatus *status, cuuin
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph g, unsigned long long) {
     ALIVE;
     *exec = (CUgraphExec) new graph(*(graph *)g);
+    return CUDA_SUCCESS;
+}
+CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *count) {
+    ALIVE;
+    const graph *from = (graph *)g;
+    for (size_t i = 0; nodes && i < *count && i < from->nodes.size(); i++)
+        nodes[i] = (CUgraphNode)from->nodes[i];
+    *count = from->nodes.size();
     return CUDA_SUCCESS;
 }
 CUresult cuGraphDestroy(CUgraph g) {
