@@ -12,8 +12,8 @@ runs eagerly ("torch"), as one captured CUDA graph of the entire step ("graph"),
 and captured. Its optimizers are fused ones, cudnn.benchmark is on, and nothing makes it deterministic. Gradus is always
 deterministic.
 
-The ratio is PyTorch's best time divided by the time of our plan; "eager" is PyTorch's eager time divided by ours. Calls are
-kernel calls of one step of ours; memory is the peak of both in MiB, PyTorch's in its fastest mode.
+The ratio is PyTorch's best time divided by the time of our plan; "eager" is PyTorch's eager time divided by ours. Launches are
+those of one step of ours, eager and as a plan; memory is the peak of both in MiB, PyTorch's in its fastest mode.
 
 --profile prints our kernels by time for each net. --twice runs 20 steps in two processes for each net and mode, and compares
 checksums of all weights. --extra measures a one-element add, gelu(x*2+1)*x over 2^26 floats, and the time to start.
@@ -353,9 +353,9 @@ def show(name, ours, theirs, times):
         return f"{statistics.median(y / x for x, y in zip(times[a], times[b])):6.2f}" if a in medians and b in medians else "     -"
     columns = " ".join(f"{medians[key]:8.3f}" if key in medians else "       -"
                        for key in ("eager", "plan", "torch", "graph", "compile", "both"))
-    calls = " ".join(f"{int(ours[m].ask('calls')):5}" if m in ours else "    -" for m in ("eager", "plan"))
+    launches = " ".join(f"{int(ours[m].ask('launches')):5}" if m in ours else "    -" for m in ("eager", "plan"))
     peak = [f"{float(ours[m].ask('peak')) / 2**20:7.0f}" if m in ours else "      -" for m in ("eager", "plan")]
-    print(f"{name:14} {columns} | {ratio(best_ours, best_theirs)} {ratio('eager', 'torch')} | {calls} | {' '.join(peak)} "
+    print(f"{name:14} {columns} | {ratio(best_ours, best_theirs)} {ratio('eager', 'torch')} | {launches} | {' '.join(peak)} "
           f"{theirs[best_theirs].peak / 2**20 if theirs else 0:7.0f}", flush=True)
 
 
@@ -440,7 +440,7 @@ def main():
             measure_extra(args, folder)
         if names and not args.twice:
             print(f"{'net':14} {'eager':>8} {'plan':>8} {'torch':>8} {'graph':>8} {'compile':>8} {'both':>8} | {'ratio':>6} {'eager':>6} | "
-                  f"{'calls':>11} | {'MiB: eager, plan, torch':>23}", flush=True)
+                  f"{'launches':>11} | {'MiB: eager, plan, torch':>23}", flush=True)
         for name in names:
             (run_twice if args.twice else compare)(args, name, folder)
 

@@ -12,13 +12,15 @@
  *
  *     round MS     runs steps for about MS milliseconds without and then with the clock; prints
  *                  nanoseconds per step
- *     calls        prints the number of kernel calls of one step
+ *     launches     prints the number of kernels that one step launches; an eager call of a library
+ *                  counts as one
  *     peak         prints the peak of the bytes in use by tensors
  *     profile      prints a table of one step by op and kernel, then an empty line
  *     checksum N   runs N steps; prints a checksum of all weights
  *
  * `bench_device --one add|gelu|start|bare` is in one.c.
  */
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,18 +161,46 @@ static void time_round(step_state *s, double ms) {
     printf("%.1f\n", run_steps(s, 1 + (int64_t)(ms * 1e6 / second)));
 }
 
-static void print_profile(step_state *s, bool table) {
-    int64_t calls = 0;
-    gd_profile_row row;
-    gd_synchronize(s->device);
+static void print_profile(step_state *s) {
+    run_steps(s, 1);
     gd_profiler_start();
     run_steps(s, 1);
     gd_profiler_stop();
-    if (table) gd_profiler_table(stdout);
-    for (int64_t i = 0; gd_profiler_row(i, &row); i++) calls += row.calls;
-    if (table) printf("\n");
-    else printf("%lld\n", (long long)calls);
+    gd_profiler_table(stdout);
+    printf("\n");
     gd_profiler_clear();
+}
+
+/* Calls of libraries in one eager step; the backend counts its own launches. */
+static int64_t count_library_calls(step_state *s) {
+    static const char *const libraries[] = {"cublaslt", "cudnn"};
+    int64_t calls = 0;
+    gd_profile_row row;
+    gd_profiler_start();
+    run_steps(s, 1);
+    gd_profiler_stop();
+    for (int64_t i = 0; gd_profiler_row(i, &row); i++)
+        for (int k = 0; k < 2; k++)
+            if (strstr(row.kernel, libraries[k])) calls += row.calls;
+    gd_profiler_clear();
+    return calls;
+}
+
+static void print_launches(step_state *s) {
+    static _Atomic(int64_t) none;
+    void *backend = NULL;
+    for (const char *path = getenv("GRADUS_BACKEND_PATH"); path && *path && !backend;) {
+        char file[4096];
+        const int length = (int)strcspn(path, ":");
+        snprintf(file, sizeof file, "%.*s/libgradus_cuda.so", length, path);
+        backend = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
+        path += length + (path[length] == ':');
+    }
+    _Atomic(int64_t) *launches = backend ? dlsym(backend, "gradus_cuda_launches") : NULL;
+    if (!launches) launches = &none;
+    const int64_t libraries = s->jit ? 0 : count_library_calls(s), before = *launches;
+    run_steps(s, 1);
+    printf("%lld\n", (long long)(*launches - before + libraries));
 }
 
 static void print_checksum(step_state *s, int64_t steps) {
@@ -194,8 +224,8 @@ static int serve_commands(step_state *s) {
     while (!gd_failed() && fgets(line, sizeof line, stdin)) {
         const double number = strtod(line + strcspn(line, " \n"), NULL);
         if (strncmp(line, "round", 5) == 0) time_round(s, number);
-        else if (strncmp(line, "calls", 5) == 0) print_profile(s, false);
-        else if (strncmp(line, "profile", 7) == 0) print_profile(s, true);
+        else if (strncmp(line, "launches", 8) == 0) print_launches(s);
+        else if (strncmp(line, "profile", 7) == 0) print_profile(s);
         else if (strncmp(line, "peak", 4) == 0)
             printf("%lld\n", (long long)gd_memory_stats(s->device).peak_bytes);
         else if (strncmp(line, "checksum", 8) == 0) print_checksum(s, (int64_t)number);
@@ -253,7 +283,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: bench_device --device DEVICE --net NET --file FILE ...\n");
         return 2;
     } else {
-#ifdef GD_TF32
+#ifdef GD_HAVE_TF32
         gd_allow_tf32(o.tf32);
 #endif
         step_state s;
