@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "show.h"
+
 enum { LENGTH = 64, BATCH = 32 };
 
 /* Replaces forward, loss and backward, because the net returns scores (N, T, C) and its last
@@ -40,6 +42,7 @@ static void write_text(gd_module *net, gd_dataset *text, int length) {
 }
 
 int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     if (argc < 2) {
         fprintf(stderr, "usage: %s FILE [STEPS]\n", argv[0]);

@@ -47,7 +47,8 @@ static void make_batch(gd_tensor **images, gd_tensor **labels) {
     *images = gd_add(gd_sin(gd_add(gd_mul(frequency, along), phase)), noise);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(2);
     net n = {.conv1 = gd_requires_grad(gd_init_kaiming_normal(gd_dims(8, 1, 3, 3))),

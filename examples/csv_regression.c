@@ -7,6 +7,8 @@
 #include <gradus/gradus.h>
 #include <stdio.h>
 
+#include "show.h"
+
 /* The price depends on area, city and year; some years are missing. */
 static const char *make_table(void) {
     static const char *const cities[] = {"Bern", "Oslo", "Rome"};
@@ -27,6 +29,7 @@ static const char *make_table(void) {
 }
 
 int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     gd_dataset *table =

@@ -9,7 +9,8 @@
 
 enum { N = 64, D = 1000, H = 100, OUT = 10, EPOCHS = 10 };
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     gd_tensor *x = gd_randn(gd_dims(N, D));
@@ -17,7 +18,8 @@ int main(void) {
     gd_module *net = gd_nn_sequential(gd_nn_linear(D, H), gd_nn_relu(), gd_nn_linear(H, OUT));
     gd_optimizer *sgd = gd_optim_sgd(gd_module_parameters(net), .lr = 1e-4);
     gd_loader *loader =
-        gd_loader_new(gd_dataset_tensors(x, y), .batch = 8, .shuffle = true, .workers = 1);
+        gd_loader_new(gd_dataset_tensors(x, y), .batch = 8, .shuffle = true, .workers = 1,
+                      .device = gd_default_device()); /* batches are on the device of the net */
 
     double first = 0, last = 0;
     for (int epoch = 0; epoch < EPOCHS; epoch++) {

@@ -29,7 +29,8 @@ static gd_tensor *scores_of(gd_module *net, int64_t most, int64_t *value) {
     return gd_module_forward(net, gd_from_array(gd_dims(end - tokens), GD_I64, tokens));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(1);
     gd_module *net = gd_zoo_tree_net(.leaves = MODULUS, .operators = 3, .outputs = MODULUS);

@@ -34,7 +34,8 @@ static double train(gd_module *net, gd_tensor *x, double ring, int64_t rings, in
     return gd_item(gd_mean(gd_cast(right, GD_F32)));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(1);
     gd_module *first = new_net(), *net = new_net();

@@ -45,7 +45,8 @@ static gd_tensor *circle_points(void) {
     return gd_mul(gd_stack(gd_list(gd_cos(angle), gd_sin(angle)), .axis = 1), gd_scalar(RADIUS));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(1);
     gan g = {.generator = gd_nn_sequential(gd_nn_linear(NOISE, WIDTH), gd_nn_relu(),

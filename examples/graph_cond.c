@@ -23,7 +23,8 @@ static gd_tensors multiply_w2(gd_tensors in, void *user) {
 
 static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     gd_graph *graph = gd_graph_new();

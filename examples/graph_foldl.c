@@ -16,7 +16,8 @@ static gd_tensor *next_state(gd_tensors in, void *w) {
 
 static double distance(gd_tensor *a, gd_tensor *b) { return gd_item(gd_max(gd_abs(gd_sub(a, b)))); }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     gd_graph *graph = gd_graph_new();

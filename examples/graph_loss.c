@@ -5,7 +5,8 @@
 
 enum { N = 64, D = 1000, H = 100, STEPS = 50 };
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     gd_graph *graph = gd_graph_new();

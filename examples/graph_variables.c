@@ -15,7 +15,8 @@ static bool are_equal(gd_tensor *a, gd_tensor *b) {
     return gd_item(gd_max(gd_abs(gd_sub(a, b)))) == 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     gd_graph *graph = gd_graph_new();

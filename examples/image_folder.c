@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "show.h"
+
 enum { SIZE = 32 };
 static const char *const shapes[] = {"circle", "cross", "square"};
 
@@ -45,6 +47,7 @@ static const char *make_images(void) {
 }
 
 int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     const char *dir = argc > 1 ? argv[1] : make_images();

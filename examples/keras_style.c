@@ -5,7 +5,8 @@
 
 enum { N = 64, D = 1000, H = 100 };
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     gd_module *net = gd_nn_sequential(gd_nn_linear(D, H), gd_nn_relu(), gd_nn_linear(H, D));

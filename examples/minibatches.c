@@ -38,7 +38,8 @@ static double accuracy_of(const net *n, gd_tensor *x, gd_tensor *y) {
     return gd_item(gd_mean(gd_cast(gd_eq(predicted, y), GD_F32)));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(1);
     gd_tensor *x, *y, *test_x, *test_y;

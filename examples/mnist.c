@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "show.h"
+
 static gd_module *make_net(void) {
     return gd_nn_sequential(gd_nn_conv2d(1, 32, 3, .padding = 1, .bias = false),
                             gd_nn_batch_norm2d(32), gd_nn_relu(), gd_nn_max_pool2d(2),
@@ -17,6 +19,7 @@ static gd_module *make_net(void) {
 }
 
 int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     const bool real = argc > 1;

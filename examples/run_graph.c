@@ -8,7 +8,10 @@
 
 #include <stdio.h>
 
+#include "show.h"
+
 int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     const char *path = argc > 1 ? argv[1] : "net.onnx";
     GD_SCOPE;
     gd_graph *graph = gd_onnx_load(path);

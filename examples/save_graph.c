@@ -11,6 +11,7 @@
 enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
 
 int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     const char *path = argc > 1 ? argv[1] : "net.onnx";
     GD_SCOPE;
     gd_seed(0);

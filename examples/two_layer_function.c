@@ -27,7 +27,8 @@ static gd_tensor *my_relu(gd_tensor *x) {
     return y.count ? y.at[0] : NULL;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE; /* tensors created in this block are freed at its end */
     gd_seed(0);
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));

@@ -23,7 +23,8 @@ static gd_module *two_layer_net_new(int64_t d_in, int64_t h, int64_t d_out) {
     return net;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE;
     gd_seed(0);
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));

@@ -11,7 +11,8 @@ enum { N = 64, D_IN = 1000, H = 100, D_OUT = 10, STEPS = 500 };
 
 static gd_tensor *transposed(gd_tensor *x) { return gd_permute(x, gd_dims(1, 0)); }
 
-int main(void) {
+int main(int argc, char **argv) {
+    choose_device(&argc, argv);
     GD_SCOPE; /* tensors created in this block are freed at its end */
     gd_seed(0);
     gd_tensor *x = gd_randn(gd_dims(N, D_IN)), *y = gd_randn(gd_dims(N, D_OUT));

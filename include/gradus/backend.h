@@ -120,6 +120,11 @@ typedef struct gd_device_api {
     gd_status (*event_join)(gd_device *d, gd_queue queue, gd_event *event); /* the queue waits */
     gd_status (*event_wait)(gd_device *d, gd_event *event);                 /* the host waits */
     void (*event_free)(gd_device *d, gd_event *event);
+    /* For the profiler: records an event with a time on the compute queue, and computes the time
+     * between two of them after the host has waited for the second. NULL: the profiler waits for
+     * each kernel instead. */
+    gd_status (*time_record)(gd_device *d, gd_event **event);
+    gd_status (*time_between)(gd_device *d, gd_event *first, gd_event *second, double *nanoseconds);
 
     /* The error word. error_read queues a copy of it on the compute queue, to at most GD_ERROR_BYTES of
      * pinned memory. error_parse converts such a copy, when the queue is done. error_clear queues a

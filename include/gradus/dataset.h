@@ -89,8 +89,8 @@ typedef struct gd_dataset_functions {
 GD_API gd_dataset *gd_dataset_from_at(const char *site, void *self,
                                       const gd_dataset_functions *functions);
 
-/* A dataset of tensors on the CPU with the same first size: sample i has x[i] of each tensor x. The
- * tensors are held, not copied. */
+/* A dataset of tensors with the same first size: sample i has x[i] of each tensor x. The tensors
+ * are held, not copied; those of another device than the CPU are copied there. */
 #define gd_dataset_tensors(...) gd_dataset_tensors_at(GD_HERE, gd_list(__VA_ARGS__))
 GD_API gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors tensors);
 

@@ -10,8 +10,9 @@
  *         }
  *
  * A batch has the tensors of its samples, stacked along a new first axis: inputs, then targets,
- * then weights. It is on the CPU and belongs to the loader until the next gd_loader_next; gd_retain
- * keeps a tensor longer.
+ * then weights. It belongs to the loader until the next gd_loader_next; gd_retain keeps a tensor
+ * longer. Batches are on the CPU, or on .device: then workers copy them there through pinned memory
+ * in advance, while the device computes. gd_fit does this for the device of the net.
  *
  * The order of samples depends only on the seed and the epoch, never on the number of workers or
  * their timing. Workers are threads that prefetch up to .prefetch batches each, from the first
@@ -50,6 +51,7 @@ typedef struct gd_loader_options {
     bool skip_broken GD_DEFAULT_(false); /* skips and counts samples that cannot be read */
     gd_collate_fn collate GD_DEFAULT_(nullptr); /* NULL: stacks the samples */
     void *user GD_DEFAULT_(nullptr);            /* for collate */
+    gd_device *device GD_DEFAULT_(nullptr);     /* where batches are; NULL: the CPU */
 } gd_loader_options;
 
 #define gd_loader_new(dataset, ...)                                                               \
@@ -58,8 +60,8 @@ typedef struct gd_loader_options {
         GD_OPTIONS_(gd_loader_options,                                                            \
                     (.batch = 32, .shuffle = false, .seed = 0, .sampler = NULL, .workers = 0,     \
                      .prefetch = 2, .drop_last = false, .targets = 1, .weights = 0, .pad = false, \
-                     .pad_value = 0, .skip_broken = false, .collate = NULL, .user = NULL)         \
-                        __VA_OPT__(, ) __VA_ARGS__)))
+                     .pad_value = 0, .skip_broken = false, .collate = NULL, .user = NULL,         \
+                     .device = NULL) __VA_OPT__(, ) __VA_ARGS__)))
 GD_API gd_loader *gd_loader_new_at(const char *site, gd_dataset *dataset,
                                    const gd_loader_options *options);
 

@@ -7,8 +7,10 @@
  *     gd_profiler_save_trace("trace.json");    // for chrome://tracing or ui.perfetto.dev
  *
  * Every kernel between start and stop is measured, on all threads, including those of backward. On
- * an asynchronous device the profiler waits for each kernel, so a program is slower while profiled.
- * While the profiler is off, an op only reads a flag.
+ * an asynchronous device the times are those of the device, from events around each call; plans run
+ * call by call instead of as one captured graph, so a program is slower while profiled. (A device
+ * without such events is waited for after each kernel.) While the profiler is off, an op only reads
+ * a flag.
  *
  * All functions may be called from any thread.
  */

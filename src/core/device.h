@@ -48,6 +48,17 @@ void gd_device_free(gd_device *d, void *handle, size_t bytes);
 gd_status gd_device_upload_new(gd_device *d, void *to, const void *from, size_t bytes);
 gd_status gd_device_download(gd_device *d, void *to, const void *from, size_t bytes);
 
+/* Uploads in advance: gd_device_upload_ahead also copies to a new buffer, but kernels do not wait
+ * for it. gd_device_mark_uploads marks the end of all uploads so far, and gd_device_join_uploads
+ * lets later kernels wait for them; it frees the mark, also after a failure. */
+gd_status gd_device_upload_ahead(gd_device *d, void *to, const void *from, size_t bytes);
+gd_status gd_device_mark_uploads(gd_device *d, gd_event **mark);
+gd_status gd_device_join_uploads(gd_device *d, gd_event *mark);
+void gd_device_drop_mark(gd_device *d, gd_event *mark);
+
+/* How many times the host has waited for the compute queue or a download, for tests. */
+int64_t gd_device_waits(gd_device *d);
+
 /* Waits for all queued work, then reports and clears the error word. */
 gd_status gd_device_synchronize(gd_device *d);
 /* Only waits. */

@@ -51,6 +51,7 @@ struct gd_device_queue {
     uint64_t counter_serial;          /* of the newest counter */
     uint64_t taken_number, taken_run; /* of the latest error that was taken */
     queued_calls calls;
+    int64_t waits; /* gd_device_waits */
 };
 
 /* --- creation and loss ------------------------------------------------------------------------ */
@@ -254,29 +255,57 @@ static gd_status order_queues(gd_device *d, gd_queue first, gd_queue second) {
     return status;
 }
 
-static gd_status upload_on(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes) {
+/* Copies to a bounce buffer and queues the upload. The lock is not held during the copy, so that
+ * other threads can queue work. */
+static gd_status upload_on(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes,
+                           bool ahead) {
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
     bounce *b = take_bounce(d, q, bytes);
-    gd_status status =
-        b ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to upload %zu bytes to %s", bytes, d->name);
-    if (status == GD_OK) {
-        memcpy(b->address, from, bytes);
-        status = d->api->upload(d, queue, to, b->address, bytes);
-        if (status == GD_OK) status = d->api->event_record(d, queue, &b->event);
-        if (status == GD_OK && queue != GD_QUEUE_COMPUTE)
-            status = d->api->event_join(d, GD_QUEUE_COMPUTE, b->event);
-        give_bounce(q, b);
-    }
+    pthread_mutex_unlock(&q->lock);
+    if (!b) return gd_fail(GD_E_MEMORY, "no memory to upload %zu bytes to %s", bytes, d->name);
+    memcpy(b->address, from, bytes);
+    pthread_mutex_lock(&q->lock);
+    gd_status status = gd_device_check(d);
+    if (status == GD_OK) status = d->api->upload(d, queue, to, b->address, bytes);
+    if (status == GD_OK) status = d->api->event_record(d, queue, &b->event);
+    if (status == GD_OK && queue != GD_QUEUE_COMPUTE && !ahead)
+        status = d->api->event_join(d, GD_QUEUE_COMPUTE, b->event);
+    give_bounce(q, b);
     status = explain_loss(d, q, status);
     pthread_mutex_unlock(&q->lock);
     return status;
 }
 
 gd_status gd_device_upload_new(gd_device *d, void *to, const void *from, size_t bytes) {
-    if (!d->api->host_reads) return upload_on(d, GD_QUEUE_UPLOAD, to, from, bytes);
+    if (!d->api->host_reads) return upload_on(d, GD_QUEUE_UPLOAD, to, from, bytes, false);
     memcpy(to, from, bytes);
     return GD_OK;
+}
+
+gd_status gd_device_upload_ahead(gd_device *d, void *to, const void *from, size_t bytes) {
+    return upload_on(d, GD_QUEUE_UPLOAD, to, from, bytes, true);
+}
+
+gd_status gd_device_mark_uploads(gd_device *d, gd_event **mark) {
+    gd_device_queue *q;
+    GD_TRY(lock_queue(d, &q));
+    gd_status status = d->api->event_record(d, GD_QUEUE_UPLOAD, mark);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+gd_status gd_device_join_uploads(gd_device *d, gd_event *mark) {
+    gd_device_queue *q;
+    GD_TRY(lock_queue(d, &q));
+    gd_status status = d->api->event_join(d, GD_QUEUE_COMPUTE, mark);
+    d->api->event_free(d, mark);
+    pthread_mutex_unlock(&q->lock);
+    return status;
+}
+
+void gd_device_drop_mark(gd_device *d, gd_event *mark) {
+    if (gd_device_is_usable(d)) d->api->event_free(d, mark); /* else its events are gone */
 }
 
 /* Drops the counters up to entry `serial` from the log: their runs have succeeded. The lock is held. */
@@ -332,6 +361,7 @@ static gd_status wait_for_queue(gd_device *d, gd_device_queue *q, gd_queue queue
     gd_event *event;
     const int64_t calls = q->calls.count;
     GD_TRY(d->api->event_record(d, queue, &event));
+    q->waits++;
     pthread_mutex_unlock(&q->lock);
     gd_status status = d->api->event_wait(d, event);
     pthread_mutex_lock(&q->lock);
@@ -382,6 +412,15 @@ gd_status gd_device_download(gd_device *d, void *to, const void *from, size_t by
     if (!d->api->host_reads) return wait_and_download(d, to, from, bytes);
     memmove(to, from, bytes);
     return GD_OK;
+}
+
+int64_t gd_device_waits(gd_device *d) {
+    gd_device_queue *q = d->queue;
+    if (!q) return 0;
+    pthread_mutex_lock(&q->lock);
+    const int64_t waits = q->waits;
+    pthread_mutex_unlock(&q->lock);
+    return waits;
 }
 
 gd_status gd_device_wait(gd_device *d) {

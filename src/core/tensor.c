@@ -114,19 +114,31 @@ gd_tensor *gd_tensor_new(gd_device *device, gd_dtype dtype, int rank, const int6
     return t;
 }
 
-gd_tensor *gd_tensor_from_host(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims,
-                               const void *data) {
+typedef gd_status upload_fn(gd_device *device, void *to, const void *from, size_t bytes);
+
+static gd_tensor *upload_tensor(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims,
+                                const void *data, upload_fn *upload) {
     const size_t bytes = (size_t)gd_numel(rank, dims) * gd_dtype_bytes(dtype);
     gd_storage *storage = gd_storage_new_for(device, bytes, GD_QUEUE_UPLOAD);
     if (!storage) return NULL;
     gd_tensor *t = gd_tensor_bare(GD_VALUE, device, dtype, rank, dims);
-    if (!t || (bytes > 0 && gd_device_upload_new(device, storage->data, data, bytes) != GD_OK)) {
+    if (!t || (bytes > 0 && upload(device, storage->data, data, bytes) != GD_OK)) {
         gd_storage_release(storage);
         if (t && gd_this_thread.depth == 0) gd_release(t);
         return NULL;
     }
     t->storage = storage;
     return t;
+}
+
+gd_tensor *gd_tensor_from_host(gd_device *device, gd_dtype dtype, int rank, const int64_t *dims,
+                               const void *data) {
+    return upload_tensor(device, dtype, rank, dims, data, gd_device_upload_new);
+}
+
+gd_tensor *gd_tensor_upload_ahead(gd_device *device, const gd_tensor *t) {
+    return upload_tensor(device, (gd_dtype)t->dtype, t->rank, t->dims, gd_view_of(t).data,
+                         gd_device_upload_ahead);
 }
 
 gd_tensor *gd_tensor_view(gd_tensor *base, int rank, const int64_t *dims, const int64_t *strides,

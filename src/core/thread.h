@@ -117,6 +117,17 @@ static inline void gd_site_end(const char **before) { gd_this_thread.site = *bef
 #define GD_CALLED_FROM(site) \
     __attribute__((cleanup(gd_site_end), unused)) const char *site_before_ = gd_site_begin(site)
 
+/* For the rest of the block, creation ops put their results on the CPU: GD_ON_CPU; */
+static inline gd_device *gd_on_cpu_begin(void) {
+    gd_thread *thread = &gd_this_thread;
+    gd_device *before = thread->device;
+    thread->device = NULL;
+    return before;
+}
+static inline void gd_on_cpu_end(gd_device **before) { gd_this_thread.device = *before; }
+#define GD_ON_CPU \
+    __attribute__((cleanup(gd_on_cpu_end), unused)) gd_device *device_before_ = gd_on_cpu_begin()
+
 /* Fails with GD_E_MEMORY if this thread's stack is nearly full. Recursive code calls it: nested
  * functions of the program, nested graphs. */
 gd_status gd_check_stack(void);

@@ -10,6 +10,7 @@
 #include "core/tensor.h"
 #include "core/thread.h"
 #include "data/loader.h"
+#include "gradus/ops.h"
 
 /* A batch under construction. */
 typedef struct batch_job {
@@ -21,6 +22,7 @@ typedef struct batch_job {
     int64_t first;   /* the index of the first of these, for messages */
     int64_t skipped; /* broken samples */
     gd_sample batch;
+    gd_event *uploaded;
 } batch_job;
 
 /* Fetches sample i of the batch into the current scope. *there is false if it is broken and is
@@ -255,6 +257,21 @@ static gd_status make_batch(batch_job *j, int64_t number) {
                    j->batch.count, o->targets, o->weights, o->targets + o->weights);
 }
 
+/* Replaces the tensors of a batch by copies on the loader's device. */
+static gd_status upload_batch(batch_job *j) {
+    gd_device *device = j->loader->options.device;
+    if (!device || j->batch.count == 0) return GD_OK;
+    for (int k = 0; k < j->batch.count; k++) {
+        gd_tensor *t = j->batch.at[k];
+        if (!gd_is_row_major(t->rank, t->dims, t->strides)) t = gd_contiguous(t);
+        if (t->kind == GD_FAILED) return gd_failure();
+        t = gd_tensor_upload_ahead(device, t);
+        if (!t) return gd_this_thread.latest;
+        j->batch.at[k] = t;
+    }
+    return gd_device_mark_uploads(device, &j->uploaded);
+}
+
 /* Samples are computed on the CPU and without a tape, whatever the settings of the thread. */
 void gd_loader_prepare(const gd_loader *l, int64_t number, const _Atomic bool *stop,
                        gd_prepared *p) {
@@ -266,8 +283,11 @@ void gd_loader_prepare(const gd_loader *l, int64_t number, const _Atomic bool *s
     gd_scope *scope = gd_scope_open();
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
-    p->status = gd_attempt_end(&attempt, make_batch(&j, number));
+    gd_status status = make_batch(&j, number);
+    if (status == GD_OK) status = upload_batch(&j);
+    p->status = gd_attempt_end(&attempt, status);
     p->batch.count = 0;
+    p->uploaded = j.uploaded;
     p->skipped = p->status == GD_OK ? j.skipped : 0;
     if (p->status == GD_OK) {
         p->batch = j.batch;

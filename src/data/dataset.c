@@ -75,6 +75,7 @@ gd_status gd_dataset_set_classes(gd_dataset *d, const char *const *names, int64_
 /* Takes ownership of `options`, also on failure. */
 static gd_dataset *open_dataset(const char *site, const gd_maker *maker, void *options) {
     GD_CALLED_FROM(site);
+    GD_ON_CPU; /* where samples are, whatever the default device */
     const gd_dataset_rules *rules = maker->rules;
     gd_status status = gd_check_ranges(maker, options, "gd_dataset_");
     if (status == GD_OK && rules->check) status = rules->check(options);
@@ -247,6 +248,7 @@ gd_status gd_dataset_fetch(const gd_dataset *d, int64_t index, gd_random *random
     if (index < 0 || index >= d->count)
         return gd_fail(GD_E_INDEX, "sample %lld does not exist; %s has %lld samples",
                        (long long)index, d->type, (long long)d->count);
+    GD_ON_CPU;
     gd_attempt attempt;
     gd_attempt_begin(&attempt);
     const gd_status status = gd_attempt_end(&attempt, d->rules->get(d, index, random, sample));

@@ -86,10 +86,7 @@ static gd_status open_arrays(arrays *a, const gd_dataset_numpy_options *o) {
 static gd_status numpy_open(gd_dataset *d) {
     arrays *a = d->self = gd_calloc(1, sizeof *a);
     if (!a) return gd_no_memory(NULL, "for a dataset");
-    gd_device *before = gd_this_thread.device;
-    gd_this_thread.device = gd_cpu(); /* samples are on the CPU, whatever the default device */
     const gd_status status = open_arrays(a, d->options);
-    gd_this_thread.device = before;
     if (status == GD_OK) d->count = a->tensors[0]->dims[0];
     return status;
 }

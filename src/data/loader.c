@@ -17,7 +17,7 @@ enum { MAX_WORKERS = 256, MAX_PREFETCH = 1024 };
 static void destroy_loader(gd_object *object) {
     gd_loader *l = (gd_loader *)object;
     gd_workers_end(l);
-    gd_sample_release(&l->given.batch);
+    gd_loader_drop(l, &l->given);
     gd_order_end(&l->order);
     gd_release(l->options.sampler);
     gd_release(l->dataset);
@@ -75,6 +75,7 @@ static gd_status make_loader(gd_dataset *dataset, const gd_loader_options *o, gd
     gd_object_count(1);
     l->dataset = gd_retain(dataset);
     l->options = *o;
+    if (o->device == gd_cpu()) l->options.device = NULL;
     gd_retain(o->sampler);
     l->order = (gd_order){
         .sampler = o->sampler, .shuffle = o->shuffle, .samples = dataset->count, .seed = o->seed};
@@ -113,6 +114,12 @@ static gd_status begin_epoch(gd_loader *l) {
     return GD_OK;
 }
 
+void gd_loader_drop(const gd_loader *l, gd_prepared *p) {
+    gd_sample_release(&p->batch);
+    if (p->uploaded) gd_device_drop_mark(l->options.device, p->uploaded);
+    p->uploaded = NULL;
+}
+
 /* Discards prepared batches. */
 static void discard_batches(gd_loader *l) {
     gd_workers_end(l);
@@ -133,9 +140,16 @@ static gd_status take_batch(gd_loader *l) {
     return GD_OK;
 }
 
+/* Later kernels wait until the batch is on the device. */
+static gd_status join_upload(gd_loader *l) {
+    gd_event *uploaded = l->given.uploaded;
+    l->given.uploaded = NULL;
+    return uploaded ? gd_device_join_uploads(l->options.device, uploaded) : GD_OK;
+}
+
 /* Sets l->given to the next batch that is not empty; to none at the end of an epoch. */
 static gd_status next_batch(gd_loader *l) {
-    gd_sample_release(&l->given.batch);
+    gd_loader_drop(l, &l->given);
     while (l->at.batch < l->batches) {
         GD_TRY(take_batch(l));
         l->at.batch++;
@@ -145,7 +159,7 @@ static gd_status next_batch(gd_loader *l) {
             gd_this_thread.latest_placed = l->given.placed;
             return l->given.status;
         }
-        if (l->given.batch.count > 0) return GD_OK;
+        if (l->given.batch.count > 0) return join_upload(l);
     }
     l->at = (gd_loader_position){l->at.epoch + 1, 0};
     l->begun = false;
@@ -169,6 +183,14 @@ bool gd_loader_next_at(const char *site, gd_loader *l, gd_tensors *batch) {
     if (gd_report(site, status) != GD_OK) return false;
     *batch = (gd_tensors){l->given.batch.at, l->given.batch.count};
     return batch->count > 0;
+}
+
+gd_device *gd_loader_set_device(gd_loader *l, gd_device *device) {
+    gd_device *before = l->options.device;
+    if (device == gd_cpu()) device = NULL;
+    if (before != device) discard_batches(l);
+    l->options.device = device;
+    return before;
 }
 
 void gd_loader_stop(gd_loader *l) {

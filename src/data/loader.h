@@ -12,8 +12,9 @@
 
 /* A batch, or a failure. */
 typedef struct gd_prepared {
-    gd_sample batch; /* retained; empty if all samples were broken and skipped */
-    int64_t skipped; /* broken samples */
+    gd_sample batch;    /* retained; empty if all samples were broken and skipped */
+    gd_event *uploaded; /* after its upload to the loader's device; NULL: none */
+    int64_t skipped;    /* broken samples */
     gd_status status;
     bool placed; /* the message ends with the place of the call */
     char text[GD_MESSAGE_MAX];
@@ -38,6 +39,12 @@ struct gd_loader {
  * true. */
 void gd_loader_prepare(const gd_loader *loader, int64_t number, const _Atomic bool *stop,
                        gd_prepared *prepared);
+
+/* Frees a batch that no one uses. */
+void gd_loader_drop(const gd_loader *loader, gd_prepared *prepared);
+
+/* Changes .device and returns the previous one. Prefetched batches are discarded if it differs. */
+gd_device *gd_loader_set_device(gd_loader *loader, gd_device *device);
 
 /* Makes workers prepare the batches from loader->at.batch on, and starts them if necessary. If the
  * system cannot create threads, loader->workers stays NULL. */

@@ -184,7 +184,7 @@ void gd_workers_end(gd_loader *l) {
         pthread_cond_destroy(&w->ready);
     }
     for (int64_t i = 0; i < w->room; i++)
-        if (w->slots[i].ready) gd_sample_release(&w->slots[i].prepared.batch);
+        if (w->slots[i].ready) gd_loader_drop(l, &w->slots[i].prepared);
     gd_free(w->slots);
     gd_free(w);
 }

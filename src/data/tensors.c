@@ -88,11 +88,6 @@ static gd_status check_tensors(gd_tensors list) {
             return gd_fail(GD_E_SHAPE,
                            "tensor %lld is a single number; its first axis should be the samples",
                            (long long)i);
-        if (t->device != gd_cpu())
-            return gd_fail(GD_E_DEVICE,
-                           "tensor %lld is on %s; samples are on the CPU, so copy it there with "
-                           "gd_to_device",
-                           (long long)i, t->device->name);
         if (t->dims[0] != first->dims[0])
             return gd_fail(GD_E_SHAPE,
                            "tensor %lld is %s and tensor 0 is %s; the first sizes, the numbers of "
@@ -101,6 +96,20 @@ static gd_status check_tensors(gd_tensors list) {
                            gd_describe(first, text[1], sizeof *text));
     }
     return GD_OK;
+}
+
+/* Batches are gathered on the CPU, so tensors of other devices are copied there once. */
+static gd_status hold_tensors(tensor_rows *r, gd_tensors list) {
+    gd_scope *scope = gd_scope_open();
+    gd_status status = GD_OK;
+    while (r->count < list.count && status == GD_OK) {
+        gd_tensor *t = list.at[r->count];
+        if (t->device != gd_cpu()) t = gd_to_device(t, gd_cpu());
+        if (t->kind == GD_FAILED) status = gd_failure();
+        else r->at[r->count++] = gd_retain(t);
+    }
+    gd_scope_close(&scope);
+    return status;
 }
 
 gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors list) {
@@ -118,8 +127,9 @@ gd_dataset *gd_dataset_tensors_at(const char *site, gd_tensors list) {
         gd_error_prefix("gd_dataset_tensors: ");
         return gd_dataset_finish(site, NULL, status);
     }
-    for (; r->count < list.count; r->count++) r->at[r->count] = gd_retain(list.at[r->count]);
     d->self = r;
     d->count = list.at[0]->dims[0];
-    return gd_dataset_finish(site, d, GD_OK);
+    status = hold_tensors(r, list);
+    if (status != GD_OK) gd_error_prefix("gd_dataset_tensors: ");
+    return gd_dataset_finish(site, d, status);
 }

@@ -196,15 +196,15 @@ gd_status gd_launch_begin(gd_launch *l, const gd_op *op, gd_kernel_call *call, g
 gd_status gd_launch_run(gd_launch *l) {
     gd_kernel_call *call = l->call;
     if (!l->views) {
-        const int64_t started = gd_profile_start();
+        const gd_profile_mark mark = gd_profile_start(call->device);
         const gd_status status = gd_kernel_queue(call);
-        return started ? gd_profile_end(call, started, status) : status;
+        return mark.started ? gd_profile_end(call, mark, status) : status;
     }
     GD_TRY(copy_staged_in(l));
     gd_kernel_call staged = staged_call(l);
-    const int64_t started = gd_profile_start();
+    const gd_profile_mark mark = gd_profile_start(call->device);
     gd_status status = gd_kernel_queue(&staged);
-    if (started) status = gd_profile_end(call, started, status);
+    if (mark.started) status = gd_profile_end(call, mark, status);
     if (status != GD_OK) return status;
     if (!(call->op->flags & GD_OP_DYNAMIC)) return copy_staged_out(l);
     /* a dynamic op allocates its outputs itself */

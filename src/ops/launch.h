@@ -102,9 +102,9 @@ static inline gd_status gd_run_kernel(const gd_op *op, gd_kernel_call *call, gd_
     if (!call->kernel || (call->kernel->flags & GD_KERNEL_STAGED) || call->kernel->prepare ||
         (call->kernel->workspace && call->kernel->workspace(call) > 0))
         return gd_run_kernel_indirect(op, call, device);
-    const int64_t started = gd_profile_start();
+    const gd_profile_mark mark = gd_profile_start(device);
     const gd_status status = call->kernel->run(call);
-    return started ? gd_profile_end(call, started, status) : status;
+    return mark.started ? gd_profile_end(call, mark, status) : status;
 }
 
 #endif

@@ -47,7 +47,13 @@ typedef struct kernel_row {
     int64_t calls, nanoseconds, bytes, live_bytes;
 } kernel_row;
 
-enum { MAX_EVENTS = 1 << 20 };
+/* A call on a device that has times. Its time is read later, so that the host need not wait. */
+typedef struct queued_call {
+    profile_event call;
+    gd_event *first, *second; /* before and after its kernels */
+} queued_call;
+
+enum { MAX_EVENTS = 1 << 20, MAX_QUEUED = 4096 };
 
 static pthread_mutex_t profile_lock = PTHREAD_MUTEX_INITIALIZER;
 GD_MUTEX_AT_FORK(profile_lock)
@@ -57,6 +63,8 @@ static struct {
     kernel_row *rows;
     int64_t n_rows, row_capacity;
     int64_t started, ended;
+    queued_call *queued;
+    int64_t n_queued, queued_capacity;
     bool out_of_memory; /* the table lacks events and must not be shown */
 } profile;
 
@@ -99,20 +107,62 @@ static void add_to_row(const profile_event *e) {
     if (e->live_bytes > r->live_bytes) r->live_bytes = e->live_bytes;
 }
 
+/* The lock is held. */
+static void add_event(const profile_event *e) {
+    if (e->started < profile.started) return; /* it began before this profile */
+    if (e->op) add_to_row(e);
+    profile_event *events =
+        profile.n_events == MAX_EVENTS
+            ? NULL
+            : grow_list(profile.events, profile.n_events, &profile.event_capacity, sizeof *events);
+    if (events) {
+        profile.events = events;
+        events[profile.n_events++] = *e;
+    } else {
+        profile.dropped++;
+    }
+}
+
 static void record_event(const profile_event *e) {
     pthread_mutex_lock(&profile_lock);
-    if (e->started >= profile.started) { /* else it began before this profile */
-        if (e->op) add_to_row(e);
-        profile_event *events = profile.n_events == MAX_EVENTS
-                                    ? NULL
-                                    : grow_list(profile.events, profile.n_events,
-                                                &profile.event_capacity, sizeof *events);
-        if (events) {
-            profile.events = events;
-            events[profile.n_events++] = *e;
-        } else {
-            profile.dropped++;
-        }
+    add_event(e);
+    pthread_mutex_unlock(&profile_lock);
+}
+
+/* Adds the queued calls to the profile; waits for the devices. A call begins when the host has
+ * queued it, or when the previous one ends. The lock is held. */
+static void settle_queued(void) {
+    const gd_device *last = NULL;
+    int64_t end = 0;
+    for (int64_t i = 0; i < profile.n_queued; i++) {
+        queued_call *q = &profile.queued[i];
+        gd_device *d = q->call.device;
+        double ns = 0;
+        if (!gd_device_is_usable(d)) continue; /* its events are gone */
+        const bool timed = d->api->event_wait(d, q->second) == GD_OK &&
+                           d->api->time_between(d, q->first, q->second, &ns) == GD_OK;
+        d->api->event_free(d, q->first);
+        d->api->event_free(d, q->second);
+        if (!timed) continue;
+        q->call.nanoseconds = (int64_t)ns;
+        if (d == last && q->call.started < end) q->call.started = end;
+        last = d;
+        end = q->call.started + q->call.nanoseconds;
+        add_event(&q->call);
+    }
+    profile.n_queued = 0;
+}
+
+static void record_queued(const queued_call *q) {
+    pthread_mutex_lock(&profile_lock);
+    if (profile.n_queued == MAX_QUEUED) settle_queued();
+    queued_call *list =
+        grow_list(profile.queued, profile.n_queued, &profile.queued_capacity, sizeof *list);
+    if (list) {
+        profile.queued = list;
+        list[profile.n_queued++] = *q;
+    } else {
+        profile.out_of_memory = true;
     }
     pthread_mutex_unlock(&profile_lock);
 }
@@ -126,18 +176,39 @@ static int64_t view_bytes(const gd_view *v) {
     return count * (int64_t)gd_dtype_size(v->dtype);
 }
 
-static void record_kernel(const gd_kernel_call *call, int64_t started) {
+static gd_status record_time(gd_device *d, gd_event **event) {
+    gd_device_lock(d);
+    const gd_status status = d->api->time_record(d, event);
+    gd_device_unlock(d);
+    return status;
+}
+
+gd_profile_mark gd_profile_begin(gd_device *d) {
+    gd_profile_mark mark = {gd_profile_now(), NULL};
+    const bool timed = !d->api->host_reads && d->api->time_record && d->queue;
+    if (timed && (atomic_load(&gd_watch) & GD_WATCH_TIME) && gd_device_is_usable(d) &&
+        record_time(d, &mark.event) != GD_OK)
+        mark.event = NULL; /* the kernel fails, too */
+    return mark;
+}
+
+static void record_kernel(const gd_kernel_call *call, gd_profile_mark mark) {
     profile_event e = {.name = call->op->name,
                        .op = call->op,
                        .kernel = call->kernel,
                        .device = call->device,
-                       .started = started,
+                       .started = mark.started,
                        .thread = thread_number()};
-    gd_device_wait(call->device);
-    e.nanoseconds = gd_profile_now() - started;
     for (int i = 0; i < call->n_in; i++) e.bytes += view_bytes(&call->in[i]);
     for (int i = 0; i < call->n_out; i++) e.bytes += view_bytes(&call->out[i]);
     e.live_bytes = gd_device_live(call->device);
+    gd_event *second;
+    if (mark.event && record_time(call->device, &second) == GD_OK) {
+        record_queued(&(queued_call){e, mark.event, second});
+        return;
+    }
+    gd_device_wait(call->device);
+    e.nanoseconds = gd_profile_now() - mark.started;
     record_event(&e);
 }
 
@@ -187,9 +258,10 @@ static gd_status check_for_nan(const gd_kernel_call *call) {
     return GD_OK;
 }
 
-gd_status gd_profile_end(const gd_kernel_call *call, int64_t started, gd_status status) {
+gd_status gd_profile_end(const gd_kernel_call *call, gd_profile_mark mark, gd_status status) {
     unsigned watch = atomic_load_explicit(&gd_watch, memory_order_relaxed);
-    if (watch & GD_WATCH_TIME) record_kernel(call, started);
+    if (watch & GD_WATCH_TIME) record_kernel(call, mark);
+    else if (mark.event) gd_device_drop_mark(call->device, mark.event);
     if ((watch & GD_WATCH_NAN) && status == GD_OK) status = check_for_nan(call);
     return status;
 }
@@ -203,7 +275,19 @@ bool gd_anomaly_mode(void) { return atomic_load(&gd_watch) & GD_WATCH_NAN; }
 
 /* --- on and off ------------------------------------------------------------------------------- */
 
+/* Frees the events of calls whose times nobody needs. */
+static void drop_queued(void) {
+    for (int64_t i = 0; i < profile.n_queued; i++) {
+        gd_device_drop_mark(profile.queued[i].call.device, profile.queued[i].first);
+        gd_device_drop_mark(profile.queued[i].call.device, profile.queued[i].second);
+    }
+    gd_free(profile.queued);
+    profile.queued = NULL;
+    profile.n_queued = profile.queued_capacity = 0;
+}
+
 static void clear_profile(void) {
+    drop_queued();
     gd_free(profile.events);
     gd_free(profile.rows);
     profile.events = NULL;
@@ -226,6 +310,7 @@ gd_status gd_profiler_start(void) {
 void gd_profiler_stop(void) {
     unsigned before = atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_TIME);
     pthread_mutex_lock(&profile_lock);
+    settle_queued();
     if (before & GD_WATCH_TIME) profile.ended = gd_profile_now();
     pthread_mutex_unlock(&profile_lock);
 }
@@ -267,6 +352,7 @@ static int slower_first(const void *a, const void *b) {
 /* A sorted copy of the rows, so that the lock is not held while the table is written. */
 static gd_status sorted_rows(kernel_row **out, int64_t *count) {
     pthread_mutex_lock(&profile_lock);
+    settle_queued();
     *count = profile.n_rows;
     *out = gd_malloc((size_t)(*count + 1) * sizeof **out);
     if (*out && *count) memcpy(*out, profile.rows, (size_t)*count * sizeof **out);
@@ -407,6 +493,7 @@ static gd_status trace_text(char **text, size_t *bytes) {
     gd_json_put_begin_object(&w);
     put_text(&w, "displayTimeUnit", "ms");
     pthread_mutex_lock(&profile_lock);
+    settle_queued();
     put_number(&w, "droppedCalls", profile.dropped);
     gd_json_put_key(&w, "traceEvents");
     gd_json_put_begin_array(&w);

@@ -10,6 +10,7 @@
 #include "gradus/autocast.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
+#include "data/loader.h"
 #include "graph/build/graph.h"
 #include "train/loss.h"
 
@@ -73,6 +74,10 @@ gd_status gd_batches_begin(gd_batches *b, const char *what, gd_module *net, gd_t
     gd_device *device;
     GD_TRY(find_device(net, &device));
     b->loss_sum = scalar_zero(device);
+    if (b->loss_sum) {
+        b->loader_device = gd_loader_set_device(loader, b->loss_sum->device);
+        b->sets_device = true;
+    }
     b->weight_sum = b->loss_sum ? scalar_zero(device) : NULL;
     return b->weight_sum ? GD_OK : gd_failure();
 }
@@ -102,6 +107,7 @@ void gd_batches_end(gd_batches *b) {
     gd_release(b->loss_sum);
     gd_release(b->weight_sum);
     gd_release(b->class_weights);
+    if (b->sets_device) gd_loader_set_device(b->loader, b->loader_device);
     gd_release(b->loader);
     if (b->training) gd_object_release(&b->training->object);
     gd_release(b->net);
@@ -170,7 +176,7 @@ gd_status gd_batch_inputs(const gd_batches *b, gd_tensors batch, gd_tensors *inp
     return GD_OK;
 }
 
-/* Moves a batch, which is on the CPU, to the device. */
+/* Moves a batch to the device; the batches of the loader are there already. */
 static gd_status move_batch(gd_device *device, gd_tensors *batch) {
     bool there = true;
     for (int64_t i = 0; i < batch->count; i++) there &= batch->at[i]->device == device;

@@ -21,6 +21,8 @@ typedef struct gd_batches {
     gd_tensor *loss_sum, *weight_sum; /* f64 of rank 0 */
     gd_jit *jit;                      /* NULL: eager */
     const char *what;                 /* "gd_fit", for messages */
+    gd_device *loader_device;         /* .device of the loader before `sets_device` */
+    bool sets_device;                 /* the loader copies batches to the device of the net */
 } gd_batches;
 
 /* Uses the metrics of the training, or with `own_metrics` new ones like them. */

@@ -158,10 +158,8 @@ static gd_status functions_load(gd_callback *c, gd_loading *in) {
     if (f->call.state_bytes == 0) return GD_OK;
     GD_EAGER;
     GD_SCOPE;
-    gd_device *device = gd_this_thread.device;
-    gd_this_thread.device = gd_cpu();
+    GD_ON_CPU;
     gd_tensor *bytes = gd_empty(gd_dims((int64_t)f->call.state_bytes), GD_U8);
-    gd_this_thread.device = device;
     if (bytes->kind == GD_FAILED) return gd_failure();
     loaded_bytes *a = gd_calloc(1, sizeof *a);
     if (!a) return gd_no_memory(NULL, "for the state of a callback");

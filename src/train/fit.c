@@ -385,8 +385,8 @@ static void end_run(gd_fit_run *r) {
     if (r->validation.net) gd_loader_stop(r->validation.loader);
     gd_saved_modes_restore(&r->modes);
     if (r->training && r->training->optimizer) gd_module_zero_grad(r->net);
+    gd_batches_end(&r->validation); /* before `train`, which may have the same loader */
     gd_batches_end(&r->train);
-    gd_batches_end(&r->validation);
     gd_undo_free(&r->undo);
     gd_free(r->values);
     gd_free(r->stopped);

@@ -189,6 +189,15 @@ typedef struct {
     int64_t context;
 } trunk;
 
+/* 0, 1, ... on the device of x. */
+static gd_tensor *position_indices(const gd_tensor *x, int64_t steps) {
+    gd_device *before = gd_default_device();
+    gd_set_default_device(gd_tensor_device(x));
+    gd_tensor *indices = gd_arange(0, (double)steps, .dtype = GD_I64);
+    gd_set_default_device(before);
+    return indices;
+}
+
 static gd_tensors trunk_forward(gd_tensors in, void *self) {
     trunk *m = self;
     char text[160];
@@ -199,7 +208,7 @@ static gd_tensors trunk_forward(gd_tensors in, void *self) {
             GD_E_SHAPE, "it takes x (N, T), T at most %lld and known before a run, not %s",
             (long long)m->context,
             in.count > 0 && in.at[0] ? gd_describe(in.at[0], text, sizeof text) : "nothing"));
-    gd_tensor *positions = gd_module_forward(m->wpe, gd_arange(0, (double)steps, .dtype = GD_I64));
+    gd_tensor *positions = gd_module_forward(m->wpe, position_indices(in.at[0], steps));
     gd_tensor *x =
         gd_module_forward(m->drop, gd_add(gd_module_forward(m->wte, in.at[0]), positions));
     for (int i = 0; i < gd_module_count(m->h); i++) x = gd_module_forward(gd_module_at(m->h, i), x);

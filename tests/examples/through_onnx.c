@@ -93,8 +93,8 @@ static gd_tensors run_both(gd_session *session, gd_tensors feeds, gd_tensors fet
 #include EXAMPLE
 #undef main
 
-int main(void) {
-    const int status = example_main();
+int main(int argc, char **argv) {
+    const int status = example_main(argc, argv);
     printf("%d runs of loaded graphs, %d of them wrong.\n", compared, failures);
     return status || failures || !compared;
 }

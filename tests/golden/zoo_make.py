@@ -3,8 +3,8 @@
 
     python tests/golden/zoo_make.py [NET ...]
 
-Needs a Python with torch, numpy and safetensors; with torchvision, the names and shapes of ResNet-18 are
-compared with torchvision's own.
+Needs a Python with torch, numpy and safetensors; with torchvision, the names and shapes of ResNet-18 and
+ResNet-50 are compared with torchvision's own.
 
 Weights and inputs are computed from names and element indices by a rule that tests/unit/zoo_rule.h also
 implements, so a file holds no weights. It holds
@@ -21,7 +21,6 @@ import sys
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import nn
 
 import zoo_sequence
@@ -111,18 +110,32 @@ class Block(nn.Module):
         return F.relu(y + (self.downsample(x) if hasattr(self, "downsample") else x))
 
 
-class ResNet(nn.Module):
-    """stages: (channels, blocks) of each; imagenet: a 7x7 first convolution, and pooling."""
-
-    def __init__(self, stages, classes, imagenet):
+class Bottleneck(nn.Module):
+    def __init__(self, n, out, stride):
         super().__init__()
-        n = stages[0][0]
+        self.conv1, self.bn1 = nn.Conv2d(n, out // 4, 1, bias=False), nn.BatchNorm2d(out // 4)
+        self.conv2, self.bn2 = nn.Conv2d(out // 4, out // 4, 3, stride, 1, bias=False), nn.BatchNorm2d(out // 4)
+        self.conv3, self.bn3 = nn.Conv2d(out // 4, out, 1, bias=False), nn.BatchNorm2d(out)
+        if stride != 1 or n != out:
+            self.downsample = nn.Sequential(nn.Conv2d(n, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        y = F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))
+        return F.relu(self.bn3(self.conv3(y)) + (self.downsample(x) if hasattr(self, "downsample") else x))
+
+
+class ResNet(nn.Module):
+    """stages: (channels, blocks) of each; imagenet: a 7x7 first convolution to 64 channels, and pooling."""
+
+    def __init__(self, stages, classes, imagenet, block=Block):
+        super().__init__()
+        n = 64 if imagenet else stages[0][0]
         self.imagenet, self.stages = imagenet, len(stages)
         self.conv1 = nn.Conv2d(3, n, 7, 2, 3, bias=False) if imagenet else nn.Conv2d(3, n, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(n)
         for i, (out, blocks) in enumerate(stages):
             setattr(self, f"layer{i + 1}", nn.Sequential(*[
-                Block(n if k == 0 else out, out, 2 if i > 0 and k == 0 else 1) for k in range(blocks)]))
+                block(n if k == 0 else out, out, 2 if i > 0 and k == 0 else 1) for k in range(blocks)]))
             n = out
         self.fc = nn.Linear(n, classes)
 
@@ -139,21 +152,44 @@ def resnet18(classes):
     return ResNet([(64, 2), (128, 2), (256, 2), (512, 2)], classes, True)
 
 
-def checked_resnet18(classes):
+def resnet50(classes):
+    return ResNet([(256, 3), (512, 4), (1024, 6), (2048, 3)], classes, True, Bottleneck)
+
+
+class VGG16(nn.Module):
+    """Without dropout, whose random numbers differ from ours."""
+
+    def __init__(self, classes, hidden=4096):
+        super().__init__()
+        layers, n = [], 3
+        for out in (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0):
+            layers += [nn.Conv2d(n, out, 3, padding=1), nn.ReLU()] if out else [nn.MaxPool2d(2)]
+            n = out or n
+        self.features, self.avgpool = nn.Sequential(*layers), nn.AdaptiveAvgPool2d(7)
+        self.classifier = nn.Sequential(nn.Linear(512 * 49, hidden), nn.ReLU(), nn.Identity(),
+                                        nn.Linear(hidden, hidden), nn.ReLU(), nn.Identity(), nn.Linear(hidden, classes))
+
+    def forward(self, x):
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+def checked(name, net, classes):
     """Compares names and shapes with torchvision's, if it is installed."""
-    net = resnet18(classes)
     try:
         # names need no compiled ops, which a torchvision for another PyTorch version cannot load
         lib = torch.library.Library("torchvision", "FRAGMENT")
         for op in ("nms", "qnms"):
             lib.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        from torchvision.models import resnet18 as theirs
+    except RuntimeError:
+        pass  # defined by an earlier call
+    try:
+        import torchvision.models
     except ImportError:
-        print("resnet18: no torchvision to compare names and shapes with")
+        print(f"{name}: no torchvision to compare names and shapes with")
         return net
-    ours, known = net.state_dict(), theirs(num_classes=classes).state_dict()
+    ours, known = net.state_dict(), getattr(torchvision.models, name)(num_classes=classes).state_dict()
     assert [(k, v.shape) for k, v in ours.items()] == [(k, v.shape) for k, v in known.items()]
-    print("resnet18: names and shapes are torchvision's")
+    print(f"{name}: names and shapes are torchvision's")
     return net
 
 
@@ -266,7 +302,9 @@ def cases():
     """name: (module, inputs, classes, or None for the mean of squares)"""
     return {
         "lenet": lambda n: (LeNet(), images(n, 4, 1, 28, 28), 10),
-        "resnet18": lambda n: (checked_resnet18(10), images(n, 2, 3, 64, 64), 10),
+        "resnet18": lambda n: (checked("resnet18", resnet18(10), 10), images(n, 2, 3, 64, 64), 10),
+        "resnet50": lambda n: (checked("resnet50", resnet50(10), 10), images(n, 2, 3, 64, 64), 10),
+        "vgg16": lambda n: (VGG16(10, hidden=16), images(n, 2, 3, 32, 32), 10),
         "resnet20": lambda n: (resnet20(10), images(n, 2, 3, 32, 32), 10),
         "tree_net": lambda n: (TreeNet(10, 3, 8, 2), [torch.tensor([1, 2, 11, 3, 9, 12, 10, 4, 1, 10, 11])], None),
         "modular_net": lambda n: (ModularNet(6, 6, 8, 3, 2, 5, 12, 16),
@@ -294,6 +332,7 @@ def summary(net, name, parameter):
 
 
 def store(net, module, inputs, classes):
+    from safetensors.torch import save_file  # not needed by programs that import only the networks
     state, seen = module.double().state_dict(), set()
     for name, t in state.items():
         if t.data_ptr() not in seen:  # a tied tensor has the value of its first name

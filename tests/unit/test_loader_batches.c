@@ -233,7 +233,7 @@ static gd_tensors get_on_other_device(int64_t index, gd_random *random, void *se
     return gd_listed(gd_to_device(gd_full(gd_dims(2), (double)index), gd_test_device()));
 }
 
-CLEAN_TEST(samples_on_another_device_are_copied_or_fail) {
+CLEAN_TEST(samples_on_another_device_are_copied) {
     GD_SCOPE;
     gd_device *device = gd_test_device();
     gd_tensors batch;
@@ -249,9 +249,8 @@ CLEAN_TEST(samples_on_another_device_are_copied_or_fail) {
     gd_tensor *classes = gd_to_device(gd_zeros(gd_dims(9), .dtype = GD_I64), device);
     CHECK(gd_sampler_weighted(ones) && gd_sampler_stratified(classes));
     CHECK(gd_dataset_count(gd_dataset_subset(ragged_dataset(), classes)) == 9);
+    CHECK(gd_dataset_count(gd_dataset_tensors(ones)) == 9);
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    CHECK(!gd_dataset_tensors(ones) && says("tensor 0 is on test:0"));
-    gd_clear_error();
 }
 
 static gd_tensors read_loader(gd_tensors in, void *user) {

@@ -87,6 +87,9 @@ typedef struct rule_net {
 static const rule_net rule_nets[] = {
     {"lenet", "", .x = {4, 1, 28, 28}, .tokens = {-1}, .classes = 10},
     {"resnet18", "classes=10", .x = {2, 3, 64, 64}, .tokens = {-1}, .classes = 10, .large = true},
+    {"resnet50", "classes=10", .x = {2, 3, 64, 64}, .tokens = {-1}, .classes = 10, .large = true},
+    {"vgg16", "classes=10 hidden=16 dropout=0", .x = {2, 3, 32, 32}, .tokens = {-1}, .classes = 10,
+     .large = true},
     {"resnet20", "", .x = {2, 3, 32, 32}, .tokens = {-1}, .classes = 10},
     {"tree_net", "width=8 outputs=2", .tokens = {1, 2, 11, 3, 9, 12, 10, 4, 1, 10, 11, -1}},
     {"modular_net", "channels=6 size=6 width=8 unary=3 binary=2 classes=5 projection=12 hidden=16",

@@ -12,7 +12,7 @@ static struct {
     const char *checkpoints, *log, *tensorboard, *curve;
     int64_t epochs, steps, batch, workers, accumulate, patience, every;
     double lr, split, clip;
-    bool resume, eager;
+    bool resume, eager, profile;
 } o = {.optimizer = "adamw",
        .precision = "f32",
        .epochs = 5,
@@ -65,6 +65,8 @@ static const option options[] = {
      "stop when validation has not improved for this many epochs, and restore the best weights"},
     {"workers", INTEGER, &o.workers, "N", "threads that prepare batches (default 1)"},
     {"eager", FLAG, &o.eager, NULL, "run op by op, without a compiled plan"},
+    {"profile", FLAG, &o.profile, NULL,
+     "print a table of all kernels by time to stderr at the end; training is slower"},
     {"what to save", HEADING, NULL, NULL, NULL},
     {"checkpoints", TEXT, &o.checkpoints, "DIR", "save the run in this folder after each epoch"},
     {"every", INTEGER, &o.every, "N", "also save after every N batches"},
@@ -188,8 +190,13 @@ static int run_train(int count, const char **words) {
                 a.model[0] ? a.model : o.model, (long long)gd_dataset_count(d.train),
                 d.test ? ", validated on " : "", (long long)(d.test ? gd_dataset_count(d.test) : 0),
                 (long long)o.batch);
+    if (o.profile) gd_profiler_start();
     gd_history *h = fit_net(net, &d, train, test);
     if (!h) return failed();
+    if (o.profile) {
+        gd_profiler_stop();
+        if (gd_profiler_table(stderr) != GD_OK) return failed();
+    }
     if (o.out && save_model(o.out, net, d.sample, 1, &a) != GD_OK) return failed();
     if (o.curve && gd_history_plot(h, o.curve) != GD_OK) return failed();
     if (common.json) print_json(h, &a, net);

@@ -4,6 +4,7 @@
  * and exit kernels have their feeds, fetches and numbers as parameters. A launch sets these
  * parameters and launches the graph.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "backend/cuda/state.h"
@@ -19,6 +20,7 @@ typedef struct boundary_nodes {
 struct gd_capture {
     CUgraph recorded; /* its nodes name those of `graph` */
     CUgraphExec graph;
+    size_t node_count;
     boundary_nodes enter, leave;
 };
 
@@ -133,6 +135,8 @@ gd_status gd_cuda_capture_end(gd_device *d, gd_capture **capture) {
     gd_status status = gd_cuda_enter_context(d);
     if (status == GD_OK)
         status = GD_CUDA_CALL(d, cuStreamEndCapture(s->streams[GD_QUEUE_COMPUTE], &c->recorded));
+    if (status == GD_OK)
+        status = GD_CUDA_CALL(d, cuGraphGetNodes(c->recorded, NULL, &c->node_count));
     if (status == GD_OK) status = GD_CUDA_CALL(d, cuGraphInstantiate(&c->graph, c->recorded, 0));
     if (status == GD_OK) {
         *capture = c;
@@ -172,6 +176,7 @@ gd_status gd_cuda_capture_launch(gd_device *d, gd_capture *c, const gd_boundary 
     if (status == GD_OK && leave) status = set_boundary(d, c, &c->leave, leave, false);
     if (status != GD_OK) return status;
     GD_CUDA_TRY(d, cuGraphLaunch(c->graph, gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE]));
+    atomic_fetch_add_explicit(&gradus_cuda_launches, (int64_t)c->node_count, memory_order_relaxed);
     return GD_OK;
 }
 

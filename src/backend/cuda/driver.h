@@ -18,11 +18,11 @@
     X(cuMemFreeHost) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)              \
     X(cuMemsetD8Async) X(cuStreamCreateWithPriority) X(cuStreamSynchronize) X(cuStreamWaitEvent) \
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuEventCreate)     \
-    X(cuEventRecord) X(cuEventSynchronize)               \
+    X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime)               \
     X(cuModuleLoadData) X(cuModuleGetFunction)           \
     X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuGraphInstantiate) X(cuGraphLaunch)               \
     X(cuGraphDestroy)                                                                            \
-    X(cuGraphExecDestroy) X(cuGraphExecKernelNodeSetParams)
+    X(cuGraphExecDestroy) X(cuGraphExecKernelNodeSetParams) X(cuGraphGetNodes)
 /* clang-format on */
 
 #define GD_CUDA_POINTER(name) __typeof__(&name) name;
@@ -32,6 +32,10 @@ typedef struct gd_cuda_functions {
 #undef GD_CUDA_POINTER
 
 extern gd_cuda_functions gd_cuda;
+
+/* The number of kernels launched so far, one by one or as nodes of captured graphs; of libraries
+ * only the latter. bench/cuda/steps.c reads it by dlsym. */
+extern _Atomic(int64_t) gradus_cuda_launches;
 
 /* The functions of the library that opened the backend. */
 extern const gd_host *gd_cuda_host;

@@ -7,11 +7,11 @@
 /* --- events ----------------------------------------------------------------------------------- */
 
 /* A free event, or a new one. NULL, with the failure set, if there is none. */
-static gd_event *take_event(gd_device *d) {
+static gd_event *take_event(gd_device *d, bool timed) {
     gd_cuda_state *s = gd_cuda_state_of(d);
     pthread_mutex_lock(&s->lock);
-    gd_event *event = s->free_events;
-    if (event) s->free_events = event->next;
+    gd_event *event = s->free_events[timed];
+    if (event) s->free_events[timed] = event->next;
     pthread_mutex_unlock(&s->lock);
     if (event) return event;
     event = gd_cuda_host->allocate(sizeof *event);
@@ -19,8 +19,9 @@ static gd_event *take_event(gd_device *d) {
         gd_cuda_host->fail(GD_E_MEMORY, "no memory for an event of %s", d->name);
         return NULL;
     }
-    if (GD_CUDA_CALL(d, cuEventCreate(&event->event, CU_EVENT_DISABLE_TIMING)) == GD_OK)
-        return event;
+    event->timed = timed;
+    const unsigned flags = timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
+    if (GD_CUDA_CALL(d, cuEventCreate(&event->event, flags)) == GD_OK) return event;
     gd_cuda_host->release(event);
     return NULL;
 }
@@ -28,19 +29,36 @@ static gd_event *take_event(gd_device *d) {
 void gd_cuda_event_free(gd_device *d, gd_event *event) {
     gd_cuda_state *s = gd_cuda_state_of(d);
     pthread_mutex_lock(&s->lock);
-    event->next = s->free_events;
-    s->free_events = event;
+    event->next = s->free_events[event->timed];
+    s->free_events[event->timed] = event;
     pthread_mutex_unlock(&s->lock);
 }
 
-gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_event **event) {
+static gd_status record_event(gd_device *d, gd_queue queue, bool timed, gd_event **event) {
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
-    *event = take_event(d);
+    *event = take_event(d, timed);
     if (!*event) return GD_E_DEVICE;
     status = GD_CUDA_CALL(d, cuEventRecord((*event)->event, gd_cuda_state_of(d)->streams[queue]));
     if (status != GD_OK) gd_cuda_event_free(d, *event);
     return status;
+}
+
+gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_event **event) {
+    return record_event(d, queue, false, event);
+}
+
+gd_status gd_cuda_time_record(gd_device *d, gd_event **event) {
+    return record_event(d, GD_QUEUE_COMPUTE, true, event);
+}
+
+gd_status gd_cuda_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns) {
+    gd_status status = gd_cuda_enter_context(d);
+    if (status != GD_OK) return status;
+    float ms = 0;
+    GD_CUDA_TRY(d, cuEventElapsedTime(&ms, first->event, second->event));
+    *ns = 1e6 * (double)ms;
+    return GD_OK;
 }
 
 gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_event *event) {

@@ -10,6 +10,7 @@
 struct gd_event {
     CUevent event;
     gd_event *next; /* in the list of free events */
+    bool timed;     /* of gd_cuda_time_record */
 };
 
 typedef struct gd_cuda_state {
@@ -21,8 +22,8 @@ typedef struct gd_cuda_state {
     int processors;     /* multiprocessors */
     gd_cuda_word *word; /* device address of the error word */
 
-    pthread_mutex_t lock; /* of events and modules */
-    gd_event *free_events;
+    pthread_mutex_t lock;     /* of events and modules */
+    gd_event *free_events[2]; /* without and with times */
 
     CUmodule *modules;     /* by number of the image; NULL: not loaded yet */
     gd_capture *capturing; /* the capture that records calls now, or NULL */
@@ -51,6 +52,8 @@ gd_status gd_cuda_event_record(gd_device *d, gd_queue queue, gd_event **event);
 gd_status gd_cuda_event_join(gd_device *d, gd_queue queue, gd_event *event);
 gd_status gd_cuda_event_wait(gd_device *d, gd_event *event);
 void gd_cuda_event_free(gd_device *d, gd_event *event);
+gd_status gd_cuda_time_record(gd_device *d, gd_event **event);
+gd_status gd_cuda_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns);
 gd_status gd_cuda_error_read(gd_device *d, void *to);
 void gd_cuda_error_parse(gd_device *d, const void *read, gd_data_error *error);
 gd_status gd_cuda_error_clear(gd_device *d);

@@ -15,6 +15,7 @@
 #include "core/alloc.h"
 #include "graph/run/instance.h"
 #include "ops/launch.h"
+#include "ops/profile.h"
 
 static void free_capture(gd_device *d, gd_capture **capture) {
     if (*capture && gd_device_is_usable(d)) { /* a lost device has no captures */
@@ -157,7 +158,10 @@ static gd_status run_segment(boundary_run *r, int number) {
     gd_instance *in = r->in;
     gd_device *d = r->plan->device;
     gd_capture **capture = &in->captures[number];
-    if (!d->api->capture_begin || !in->warmed) return queue_segment(r, number);
+    /* the profiler and anomaly mode act on each call, so they need the calls one by one */
+    const bool watched = atomic_load_explicit(&gd_watch, memory_order_relaxed);
+    if (watched && in->moved) free_capture(d, capture);
+    if (!d->api->capture_begin || !in->warmed || watched) return queue_segment(r, number);
     if (!*capture || in->moved) GD_TRY(capture_segment(r, number));
     return d->api->capture_launch(d, *capture, number == 0 ? &r->entry : NULL,
                                   number == r->plan->n_segments - 1 ? &r->exit : NULL);

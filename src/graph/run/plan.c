@@ -167,9 +167,9 @@ static gd_status run_call(gd_plan *plan, gd_instance *in, const gd_pcall *c, gd_
     for (int i = c->first_copy; i < c->first_copy + c->n_before; i++)
         GD_TRY(gd_copy_view(plan->device, &in->views[plan->copies[i].to],
                             &in->views[plan->copies[i].from]));
-    const int64_t started = gd_profile_start();
+    const gd_profile_mark mark = gd_profile_start(plan->device);
     gd_status status = plan->on_host ? k->kernel->run(k) : gd_kernel_queue(k);
-    if (started) status = gd_profile_end(k, started, status);
+    if (mark.started) status = gd_profile_end(k, mark, status);
     if (status != GD_OK) {
         const gd_node *node = c->step->node;
         gd_error_prefix("%s: ", node && node->origin ? node->origin->name : c->step->op->name);
