@@ -9,7 +9,8 @@
 #              FOLDER/tinyshakespeare.txt, FOLDER/shakespeare.txt or FOLDER/input.txt
 #
 # Without parts: build, test, sanitize and bench, and train with --data. Each part ends with a table, in less than nine
-# minutes; what has not finished by then is ended and counts as failed. A part that cannot run says why, and is no failure.
+# minutes, and test and bench together in less than twelve; what has not finished by then is ended and counts as failed. A
+# part that cannot run says why, and is no failure.
 #
 # Variables: JOBS, processes at a time (default: the number of cores); SUITES, those of `test`; NETS, those of `bench`;
 # ARCHITECTURES, for which kernels are compiled (default: that of the GPU); KIND, the kind of device (cuda); SAMPLE, one
@@ -20,7 +21,6 @@ build=build-gpu
 jobs=${JOBS:-$(nproc)}
 kind=${KIND:-cuda}
 results=$build/results
-limit=530 # seconds for a part
 data=
 parts=
 while [ $# -gt 0 ]; do
@@ -38,14 +38,16 @@ done
 [ -n "$parts" ] || parts="build test sanitize bench${data:+ train}"
 
 seconds() { date +%s; }
+# begin_part NAME SECONDS
 begin_part() {
     began=$(seconds)
+    deadline=$((began + $2))
     mkdir -p $results
     echo "--- $1 ---"
 }
 # The seconds that the part still has, at least 1.
 left() {
-    rest=$((limit - $(seconds) + began))
+    rest=$((deadline - $(seconds)))
     [ $rest -gt 0 ] || rest=1
     echo $rest
 }
@@ -64,12 +66,12 @@ find_sanitizer() {
     return 1
 }
 has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; }
-families() { ls tests/cases/*.txt | sed 's#.*/##; s#\.txt##'; }
+families() { ls -S tests/cases/*.txt | sed 's#.*/##; s#\.txt##'; } # the largest first
 
 # --- build ---
 
 part_build() {
-    begin_part build
+    begin_part build 530
     architectures=${ARCHITECTURES:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u | paste -sd ';')}
     generator=
     command -v ninja >/dev/null 2>&1 && generator="-G Ninja"
@@ -105,10 +107,11 @@ part_build() {
 # --- test ---
 
 # run_families COMMAND - reads lines "suite family"; the output of each is in results/suite.family. $0 and $1 of the
-# command are suite and family.
+# command are suite and family. All end at the deadline of the part.
 run_families() {
     # shellcheck disable=SC2016
-    xargs -P "$jobs" -L 1 sh -c "$1"' >'"$results"'/$0.$1 2>&1 || echo "ended with status $?" >>'"$results"'/$0.$1'
+    xargs -P "$jobs" -L 1 sh -c 'rest=$(('"$deadline"' - $(date +%s))); [ $rest -gt 0 ] || rest=1; timeout $rest '"$1"' \
+        >'"$results"'/$0.$1 2>&1 || echo "ended with status $?" >>'"$results"'/$0.$1'
 }
 
 # A line for each suite: passed, failed, and the families with failures.
@@ -133,14 +136,14 @@ print_suites() {
 }
 
 part_test() {
-    begin_part test
+    begin_part test 430
     needs_program $build/tests/test_ops || return 0
     suites=${SUITES:-"golden gradcheck strides inplace modes autocast capture"}
     rm -f $results/*.*
     export GRADUS_BACKEND_PATH=$PWD/$build/backends
     for suite in $suites; do
         for family in $(families); do echo "$suite $family"; done
-    done | run_families "timeout $(left) $build/tests/test_ops --device $kind --sample ${SAMPLE:-1} --suite \$0 --family \$1"
+    done | run_families "$build/tests/test_ops --device $kind --sample ${SAMPLE:-1} --suite \$0 --family \$1"
     status=0
     rows=
     for program in test_cuda_device test_kill; do
@@ -167,14 +170,14 @@ part_test() {
 # --- sanitize ---
 
 part_sanitize() {
-    begin_part sanitize
+    begin_part sanitize 530
     needs_program $build/tests/test_ops || return 0
     sanitizer=$(find_sanitizer) || { echo "off: compute-sanitizer was not found"; return 0; }
     export GRADUS_BACKEND_PATH=$PWD/$build/backends
     rm -f $results/memcheck.* $results/racecheck.*
     for tool in memcheck racecheck; do
         for family in $(families); do echo "$tool $family"; done
-    done | JOBS=$jobs run_families "timeout $(left) $sanitizer --tool \$0 --error-exitcode 86 $build/tests/test_ops --device $kind --sample 60 --suite golden --family \$1"
+    done | run_families "$sanitizer --tool \$0 --error-exitcode 86 $build/tests/test_ops --device $kind --sample 60 --suite golden --family \$1"
     status=0
     grep -h "=========" $results/memcheck.* $results/racecheck.* 2>/dev/null | grep -v "COMPUTE-SANITIZER\|ERROR SUMMARY: 0\|RACECHECK SUMMARY: 0" | head -40
     echo
@@ -186,7 +189,7 @@ part_sanitize() {
 # --- bench ---
 
 part_bench() {
-    begin_part bench
+    begin_part bench 280
     needs_program $build/bench/bench_device || return 0
     has_torch || { echo "off: python3 has no PyTorch with CUDA"; return 0; }
     export GRADUS_BACKEND_PATH=$PWD/$build/backends
@@ -218,7 +221,7 @@ train_net() {
 }
 
 part_train() {
-    begin_part train
+    begin_part train 530
     [ -n "$data" ] || { echo "off: --data FOLDER is missing"; return 0; }
     export GRADUS_BACKEND_PATH=$PWD/$build/backends
     status=0

@@ -401,9 +401,23 @@ CUresult cuDriverGetVersion(int *version) {
     return CUDA_SUCCESS;
 }
 CUresult cuGetErrorName(CUresult result, const char **text) {
-    *text = result == CUDA_ERROR_OUT_OF_MEMORY  ? "CUDA_ERROR_OUT_OF_MEMORY"
-            : result == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED"
-                                                 : "CUDA_ERROR";
+#define NAME(error) \
+    case error: *text = #error; break
+    switch (result) {
+        NAME(CUDA_ERROR_OUT_OF_MEMORY);
+        NAME(CUDA_ERROR_LAUNCH_FAILED);
+        NAME(CUDA_ERROR_INVALID_VALUE);
+        NAME(CUDA_ERROR_INVALID_IMAGE);
+        NAME(CUDA_ERROR_NOT_FOUND);
+        NAME(CUDA_ERROR_CAPTURED_EVENT);
+        NAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        NAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        NAME(CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+        NAME(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        NAME(CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    default: *text = "CUDA_ERROR"; break;
+    }
+#undef NAME
     return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult result, const char **text) {
