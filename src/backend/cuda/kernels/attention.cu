@@ -1,7 +1,7 @@
 /* attention.cu - attention in f32 and f64, without the matrix of weights in memory.
  *
- * A block holds tiles of TILE rows of q, k, v (and gy) in shared memory. Its 16 x 16 threads
- * compute a tile of scores, EACH x EACH for each thread, and the weights go through shared memory
+ * A block holds tiles of TILE rows of q, k, v (and gy) in shared memory. Its 8 x 16 threads
+ * compute a tile of scores, a part of HIGH x WIDE for each thread, and the weights go through shared memory
  * to the second product. Forward computes the softmax online: when a tile has a larger maximum, the
  * sums and outputs so far are rescaled. Backward recomputes the weights from the log-sum-exp. One
  * kernel has a block for each tile of k, which loops over the tiles of q and sums gk and gv;
@@ -12,6 +12,7 @@
 enum {
     THREADS = GD_CUDA_ATTENTION_THREADS,
     SIDE = 16, /* threads of a row of the block */
+    HEIGHT = THREADS / SIDE,
 };
 
 /* Four neighbouring elements, which are loaded together. */
@@ -31,17 +32,18 @@ static __device__ __forceinline__ double logarithm(double x) { return log(x); }
 /* Tiles of TILE rows; head sizes up to HEAD. C is float or double. */
 template <typename C, int TILE, int HEAD> struct attention {
     enum {
-        EACH = TILE / SIDE,        /* rows and columns of scores of a thread */
+        HIGH = TILE / HEIGHT,      /* rows of scores of a thread */
+        WIDE = TILE / SIDE,        /* columns */
         PAD = 16 / sizeof(C),      /* spreads rows over banks, and keeps them aligned */
         ROW = HEAD + PAD,          /* elements of a row in shared memory */
         WEIGHTS = TILE + PAD,      /* of a row of weights */
         QUADS = HEAD / (4 * SIDE), /* groups of 4 columns of a result of a thread */
         MATRIX = TILE * ROW,
     };
-    typedef C scores[EACH][EACH];     /* rows row() + i, columns column() + SIDE * j */
-    typedef C result[EACH][QUADS][4]; /* rows row() + i, columns first_column(g) + c */
+    typedef C scores[HIGH][WIDE];     /* rows row() + i, columns column() + SIDE * j */
+    typedef C result[HIGH][QUADS][4]; /* rows row() + i, columns first_column(g) + c */
 
-    static __device__ __forceinline__ int row() { return (int)threadIdx.x / SIDE * EACH; }
+    static __device__ __forceinline__ int row() { return (int)threadIdx.x / SIDE * HIGH; }
     static __device__ __forceinline__ int column() { return (int)threadIdx.x % SIDE; }
     static __device__ __forceinline__ int first_column(int g) {
         return (int)threadIdx.x % SIDE * 4 + g * 4 * SIDE;
@@ -86,7 +88,7 @@ template <typename C, int TILE, int HEAD> struct attention {
                                                       const result &r, C factor) {
         C *to = (C *)m.data + base;
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
+        for (int i = 0; i < HIGH; i++) {
             const long long at = first + row() + i;
 #pragma unroll
             for (int g = 0; g < QUADS; g++) {
@@ -109,17 +111,17 @@ template <typename C, int TILE, int HEAD> struct attention {
 
     /* s = a b^T, both with `width` columns. */
     static __device__ __forceinline__ void dot_rows(scores &s, const C *a, const C *b, int width) {
-        for (int i = 0; i < EACH; i++)
-            for (int j = 0; j < EACH; j++) s[i][j] = 0;
+        for (int i = 0; i < HIGH; i++)
+            for (int j = 0; j < WIDE; j++) s[i][j] = 0;
 #pragma unroll 4
         for (int k = 0; k < width; k += 4) {
-            quad<C> left[EACH], right[EACH];
-            for (int i = 0; i < EACH; i++) left[i] = *(const quad<C> *)(a + (row() + i) * ROW + k);
-            for (int j = 0; j < EACH; j++)
+            quad<C> left[HIGH], right[WIDE];
+            for (int i = 0; i < HIGH; i++) left[i] = *(const quad<C> *)(a + (row() + i) * ROW + k);
+            for (int j = 0; j < WIDE; j++)
                 right[j] = *(const quad<C> *)(b + (column() + SIDE * j) * ROW + k);
             for (int t = 0; t < 4; t++)
-                for (int i = 0; i < EACH; i++)
-                    for (int j = 0; j < EACH; j++)
+                for (int i = 0; i < HIGH; i++)
+                    for (int j = 0; j < WIDE; j++)
                         s[i][j] = multiply_add(left[i].at[t], right[j].at[t], s[i][j]);
         }
     }
@@ -128,16 +130,25 @@ template <typename C, int TILE, int HEAD> struct attention {
     static __device__ __forceinline__ void add_product(result &r, const C *w, const C *b) {
 #pragma unroll 2
         for (int k = 0; k < TILE; k += 4) {
-            quad<C> left[EACH];
-            for (int i = 0; i < EACH; i++)
+            quad<C> left[HIGH];
+            for (int i = 0; i < HIGH; i++)
                 left[i] = *(const quad<C> *)(w + (row() + i) * WEIGHTS + k);
             for (int t = 0; t < 4; t++)
                 for (int g = 0; g < QUADS; g++) {
                     const quad<C> right = *(const quad<C> *)(b + (k + t) * ROW + first_column(g));
-                    for (int i = 0; i < EACH; i++)
+                    for (int i = 0; i < HIGH; i++)
                         for (int c = 0; c < 4; c++)
                             r[i][g][c] = multiply_add(left[i].at[t], right.at[c], r[i][g][c]);
                 }
+        }
+    }
+
+    /* Elements whose address is a multiple of HIGH elements. */
+    static __device__ __forceinline__ void load_neighbours(C (&to)[HIGH], const C *from) {
+        for (int i = 0; i < HIGH; i += 4) {
+            if (HIGH % 4 == 0) *(quad<C> *)(to + i) = *(const quad<C> *)(from + i);
+            else
+                for (int t = 0; t < HIGH; t++) to[t] = from[t];
         }
     }
 
@@ -146,11 +157,11 @@ template <typename C, int TILE, int HEAD> struct attention {
                                                                   const C *b) {
 #pragma unroll 4
         for (int k = 0; k < TILE; k++) {
-            C left[EACH];
-            for (int i = 0; i < EACH; i++) left[i] = w[k * WEIGHTS + row() + i];
+            C left[HIGH];
+            load_neighbours(left, w + k * WEIGHTS + row());
             for (int g = 0; g < QUADS; g++) {
                 const quad<C> right = *(const quad<C> *)(b + k * ROW + first_column(g));
-                for (int i = 0; i < EACH; i++)
+                for (int i = 0; i < HIGH; i++)
                     for (int c = 0; c < 4; c++)
                         r[i][g][c] = multiply_add(left[i], right.at[c], r[i][g][c]);
             }
@@ -158,8 +169,8 @@ template <typename C, int TILE, int HEAD> struct attention {
     }
 
     static __device__ __forceinline__ void store_weights(C *to, const scores &s) {
-        for (int i = 0; i < EACH; i++)
-            for (int j = 0; j < EACH; j++)
+        for (int i = 0; i < HIGH; i++)
+            for (int j = 0; j < WIDE; j++)
                 to[(row() + i) * WEIGHTS + column() + SIDE * j] = s[i][j];
     }
 
@@ -172,8 +183,8 @@ template <typename C, int TILE, int HEAD> struct attention {
                                                           long long r, long long c) {
         const C scale = (C)p.scale;
         dot_rows(s, q, k, p.width);
-        for (int i = 0; i < EACH; i++)
-            for (int j = 0; j < EACH; j++) {
+        for (int i = 0; i < HIGH; i++)
+            for (int j = 0; j < WIDE; j++) {
                 const long long at = r + row() + i, to = c + column() + SIDE * j;
                 const bool inside = at < p.rows && to < p.columns && !(p.causal && to > at);
                 s[i][j] *= scale;
@@ -188,8 +199,8 @@ template <typename C, int TILE, int HEAD> struct attention {
                                                          dropout_words &words, scores &s,
                                                          long long matrix, long long r,
                                                          long long c) {
-        for (int i = 0; i < EACH; i++)
-            for (int j = 0; j < EACH; j++) {
+        for (int i = 0; i < HIGH; i++)
+            for (int j = 0; j < WIDE; j++) {
                 const long long number =
                     (matrix * p.rows + r + row() + i) * p.columns + c + column() + SIDE * j;
                 s[i][j] *= words.keeps(p, (uint64_t)number) ? (C)p.kept_scale : C(0);
@@ -212,14 +223,14 @@ template <typename C, int TILE, int HEAD> struct attention {
 
     /* The weights of a tile from the scores s, relative to the maximum so far, which is updated
      * together with the sums; y is rescaled. */
-    static __device__ __forceinline__ void update_softmax(scores &s, C (&most)[EACH],
-                                                          C (&sum)[EACH], result &y) {
-        for (int i = 0; i < EACH; i++) {
+    static __device__ __forceinline__ void update_softmax(scores &s, C (&most)[HIGH],
+                                                          C (&sum)[HIGH], result &y) {
+        for (int i = 0; i < HIGH; i++) {
             C largest = most[i], total = 0;
-            for (int j = 0; j < EACH; j++) largest = s[i][j] > largest ? s[i][j] : largest;
+            for (int j = 0; j < WIDE; j++) largest = s[i][j] > largest ? s[i][j] : largest;
             largest = row_max(largest);
             const C base = largest == C(-INFINITY) ? C(0) : largest;
-            for (int j = 0; j < EACH; j++) total += s[i][j] = exponential(s[i][j] - base);
+            for (int j = 0; j < WIDE; j++) total += s[i][j] = exponential(s[i][j] - base);
             const C rescale = exponential(most[i] - base);
             sum[i] = multiply_add(sum[i], rescale, row_sum(total));
             most[i] = largest;
@@ -236,9 +247,9 @@ template <typename C, int TILE, int HEAD> struct attention {
                         at_mask = matrix_offset(p, p.mask, matrix, false);
         const long long end = p.causal && r + TILE < p.columns ? r + TILE : p.columns;
         dropout_words words(p);
-        C most[EACH], sum[EACH];
+        C most[HIGH], sum[HIGH];
         result y = {};
-        for (int i = 0; i < EACH; i++) most[i] = C(-INFINITY), sum[i] = 0;
+        for (int i = 0; i < HIGH; i++) most[i] = C(-INFINITY), sum[i] = 0;
         load_rows(q, p.q, matrix_offset(p, p.q, matrix, false), r, p.rows, p.width);
         for (long long c = 0; c < end; c += TILE) {
             scores s;
@@ -254,7 +265,7 @@ template <typename C, int TILE, int HEAD> struct attention {
             __syncthreads();
         }
         const long long at_lse = matrix_offset(p, p.lse, matrix, false);
-        for (int i = 0; i < EACH; i++) {
+        for (int i = 0; i < HIGH; i++) {
             const bool masked = most[i] == C(-INFINITY) && !(sum[i] != sum[i]);
             const long long at = r + row() + i;
             for (int g = 0; g < QUADS; g++)
@@ -289,12 +300,12 @@ template <typename C, int TILE, int HEAD> struct attention {
         compute_scores(p, w, q, k, at.mask, r, c);
         dot_rows(g, gy, v, p.value_width);
         if (p.key) apply_dropout(p, words, g, at.matrix, r, c);
-        for (int i = 0; i < EACH; i++) {
+        for (int i = 0; i < HIGH; i++) {
             const long long n = r + row() + i;
             const bool inside = n < p.rows;
             const C lse = inside ? ((const C *)p.lse.data)[at.lse + n * p.lse.row] : C(0),
                     inner = inside ? ((const C *)p.inner)[at.inner + n] : C(0);
-            for (int j = 0; j < EACH; j++) {
+            for (int j = 0; j < WIDE; j++) {
                 w[i][j] = w[i][j] == C(-INFINITY) ? C(0) : exponential(w[i][j] - lse);
                 g[i][j] = w[i][j] == C(0) ? C(0) : w[i][j] * (g[i][j] - inner);
             }

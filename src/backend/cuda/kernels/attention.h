@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/view.h"
 
 enum {
-    GD_CUDA_ATTENTION_THREADS = 256,     /* of a block: attention.cu */
+    GD_CUDA_ATTENTION_THREADS = 128,     /* of a block: attention.cu */
     GD_CUDA_ATTENTION_MMA_THREADS = 128, /* attention_mma.cuh */
     GD_CUDA_ATTENTION_HEAD = 256,        /* the largest head size */
 };
