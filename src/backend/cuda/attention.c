@@ -1,5 +1,5 @@
 /* attention.c - attention and its gradient, without the matrix of weights in memory: f32 and f64 by
- * kernels/attention.cu, f16 and bf16 on tensor cores by kernels/attention_mma.cu. */
+ * kernels/attention.cu, f16 and bf16 on tensor cores by kernels/attention_mma.cuh. */
 #include "backend/cuda/kernels/attention.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@
 
 /* --- kernels by dtype and head size ----------------------------------------------------------- */
 
-/* The kernels for head sizes up to `head`. A block of each computes so many rows of y, of gk and gv,
- * or of gq. */
+/* The kernels for head sizes up to `head`. A block of each computes so many rows of y, of gk and
+ * gv, or of gq. */
 typedef struct attention_kernels {
     int head, threads;
     int forward_rows, keys_rows, queries_rows;
@@ -36,28 +36,40 @@ static attention_kernels in_f32[] = {TILED(f32, 4, 64, 64), TILED(f32, 4, 32, 12
                          in_f64[] = {TILED(f64, 8, 32, 64), TILED(f64, 8, 32, 128),
                                      TILED(f64, 8, 16, 256)};
 
-#define TENSOR_CORES(dtype, head, second)                                                    \
-    {                                                                                        \
-        head, GD_CUDA_ATTENTION_MMA_THREADS, GD_CUDA_MMA_ROWS *GD_CUDA_MMA_ROW_TILES(head),  \
-            GD_CUDA_MMA_ROWS, GD_CUDA_MMA_ROWS,                                              \
-            GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_forward_" #dtype "_" #head, \
-                                  GD_CUDA_MMA_FORWARD_BYTES(head)),                          \
-            GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_keys_" #dtype "_" #head,    \
-                                  GD_CUDA_MMA_BACKWARD_BYTES(head)),                         \
-            GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_queries_" #dtype "_" #head, \
-                                  GD_CUDA_MMA_BACKWARD_BYTES(head)),                         \
-            second                                                                           \
+/* `name` is the dtype; general kernels have masks and dropout. */
+#define TENSOR_CORES(image, name, head, second)                                             \
+    {                                                                                       \
+        head, GD_CUDA_ATTENTION_MMA_THREADS, GD_CUDA_MMA_ROWS *GD_CUDA_MMA_ROW_TILES(head), \
+            GD_CUDA_MMA_ROWS, GD_CUDA_MMA_ROWS,                                             \
+            GD_CUDA_KERNEL_SHARED(image, "gd_attention_forward_" name "_" #head,            \
+                                  GD_CUDA_MMA_FORWARD_BYTES(head)),                         \
+            GD_CUDA_KERNEL_SHARED(image, "gd_attention_keys_" name "_" #head,               \
+                                  GD_CUDA_MMA_BACKWARD_BYTES(GD_CUDA_MMA_KEYS_STEP, head)), \
+            GD_CUDA_KERNEL_SHARED(                                                          \
+                image, "gd_attention_queries_" name "_" #head,                              \
+                GD_CUDA_MMA_BACKWARD_BYTES(GD_CUDA_MMA_QUERIES_STEP(head), head)),          \
+            second                                                                          \
     }
-static gd_cuda_kernel values_f16 =
-                          GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_values_f16_256",
-                                                GD_CUDA_MMA_BACKWARD_BYTES(256)),
-                      values_bf16 =
-                          GD_CUDA_KERNEL_SHARED("attention_mma", "gd_attention_values_bf16_256",
-                                                GD_CUDA_MMA_BACKWARD_BYTES(256));
-static attention_kernels in_f16[] = {TENSOR_CORES(f16, 64, NULL), TENSOR_CORES(f16, 128, NULL),
-                                     TENSOR_CORES(f16, 256, &values_f16)},
-                         in_bf16[] = {TENSOR_CORES(bf16, 64, NULL), TENSOR_CORES(bf16, 128, NULL),
-                                      TENSOR_CORES(bf16, 256, &values_bf16)};
+#define VALUES_KERNEL(image, name)                                   \
+    GD_CUDA_KERNEL_SHARED(image, "gd_attention_values_" name "_256", \
+                          GD_CUDA_MMA_BACKWARD_BYTES(GD_CUDA_MMA_KEYS_STEP, 256))
+static gd_cuda_kernel values_f16 = VALUES_KERNEL("attention_f16", "f16_general"),
+                      values_bf16 = VALUES_KERNEL("attention_bf16", "bf16_general");
+#define TENSOR_CORE_SIZES(type)                                                      \
+    {                                                                                \
+        TENSOR_CORES("attention_" #type, #type, 64, NULL),                           \
+            TENSOR_CORES("attention_" #type, #type, 128, NULL),                      \
+            TENSOR_CORES("attention_" #type, #type "_general", 256, &values_##type), \
+    }
+#define GENERAL_TENSOR_CORE_SIZES(type)                                              \
+    {                                                                                \
+        TENSOR_CORES("attention_" #type, #type "_general", 64, NULL),                \
+            TENSOR_CORES("attention_" #type, #type "_general", 128, NULL),           \
+            TENSOR_CORES("attention_" #type, #type "_general", 256, &values_##type), \
+    }
+static attention_kernels in_f16[] = TENSOR_CORE_SIZES(f16), in_bf16[] = TENSOR_CORE_SIZES(bf16),
+                         general_f16[] = GENERAL_TENSOR_CORE_SIZES(f16),
+                         general_bf16[] = GENERAL_TENSOR_CORE_SIZES(bf16);
 enum { HEAD_SIZES = sizeof in_f32 / sizeof *in_f32 };
 
 static gd_cuda_kernel inner_f32 = GD_CUDA_KERNEL("attention", "gd_attention_inner_f32"),
@@ -65,12 +77,19 @@ static gd_cuda_kernel inner_f32 = GD_CUDA_KERNEL("attention", "gd_attention_inne
                       inner_f16 = GD_CUDA_KERNEL("attention", "gd_attention_inner_f16"),
                       inner_bf16 = GD_CUDA_KERNEL("attention", "gd_attention_inner_bf16");
 
-static attention_kernels *kernels_for(gd_dtype dtype, int64_t width, int64_t value_width) {
-    attention_kernels *sizes = dtype == GD_F64   ? in_f64
-                               : dtype == GD_F32 ? in_f32
-                               : dtype == GD_F16 ? in_f16
-                                                 : in_bf16;
-    const int64_t head = width > value_width ? width : value_width;
+/* The kernels of a call; NULL: its heads are too large. Input `mask_at` is the mask, the next
+ * one the key of dropout. */
+static attention_kernels *kernels_for(const gd_kernel_call *call, int mask_at) {
+    const gd_view *q = &call->in[0], *v = &call->in[2];
+    const int64_t width = q->dims[q->rank - 1], value_width = v->dims[v->rank - 1],
+                  head = width > value_width ? width : value_width;
+    bool general = false;
+    for (int i = mask_at; i < call->n_in; i++) general = general || call->in[i].data;
+    attention_kernels *sizes = q->dtype == GD_F64   ? in_f64
+                               : q->dtype == GD_F32 ? in_f32
+                               : q->dtype == GD_F16 ? (general ? general_f16 : in_f16)
+                               : general            ? general_bf16
+                                                    : in_bf16;
     for (int i = 0; i < HEAD_SIZES; i++)
         if (head <= sizes[i].head) return &sizes[i];
     return NULL;
@@ -155,8 +174,6 @@ static gd_cuda_attention describe_attention(const gd_kernel_call *call, const gd
     return p;
 }
 
-static int64_t last_dim(const gd_view *v) { return v->dims[v->rank - 1]; }
-
 enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
 
 /* Queues a kernel with a block for every `tile` of the rows of each matrix. */
@@ -171,15 +188,14 @@ static gd_status queue_tiles(const gd_kernel_call *call, gd_cuda_kernel *kernel,
 /* --- forward ---------------------------------------------------------------------------------- */
 
 bool gd_cuda_match_attention(const gd_kernel_call *call) {
-    const gd_view *q = &call->in[0];
-    attention_kernels *kernels = kernels_for(q->dtype, last_dim(q), last_dim(&call->in[2]));
+    attention_kernels *kernels = kernels_for(call, 3);
     return kernels && kernels->forward.shared_bytes <= shared_limit(call->device);
 }
 
 gd_status gd_cuda_run_attention(gd_kernel_call *call) {
     const gd_attention_forward_options *o = call->attrs;
     const gd_view *y = &call->out[0], *lse = &call->out[1];
-    attention_kernels *kernels = kernels_for(y->dtype, last_dim(&call->in[0]), last_dim(y));
+    attention_kernels *kernels = kernels_for(call, 3);
     gd_cuda_attention p =
         describe_attention(call, y, 3, o->causal, o->grouped, o->scale, o->dropout);
     p.call = gd_cuda_call_of(call);
@@ -196,7 +212,7 @@ gd_status gd_cuda_run_attention(gd_kernel_call *call) {
 bool gd_cuda_match_attention_grad(const gd_kernel_call *call) {
     const gd_attention_grad_options *o = call->attrs;
     const gd_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *gy = &call->in[5];
-    attention_kernels *kernels = kernels_for(q->dtype, last_dim(q), last_dim(v));
+    attention_kernels *kernels = kernels_for(call, 6);
     if (!kernels || kernels->keys.shared_bytes > shared_limit(call->device) ||
         q->rank != gy->rank || k->rank != q->rank || v->rank != q->rank)
         return false;
@@ -218,7 +234,7 @@ gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
     enum { WARPS = GD_CUDA_ATTENTION_THREADS / 32 };
     const gd_attention_grad_options *o = call->attrs;
     const gd_view *y = &call->in[3], *gy = &call->in[5];
-    attention_kernels *kernels = kernels_for(y->dtype, last_dim(&call->in[0]), last_dim(y));
+    attention_kernels *kernels = kernels_for(call, 6);
     gd_cuda_attention p =
         describe_attention(call, gy, 6, o->causal, o->grouped, o->scale, o->dropout);
     p.call = gd_cuda_call_of(call);

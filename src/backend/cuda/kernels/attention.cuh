@@ -1,4 +1,4 @@
-/* attention.cuh - batches, masks and dropout of attention, for attention.cu and attention_mma.cu. */
+/* attention.cuh - batches, masks and dropout of attention, for kernels. */
 #ifndef GRADUS_CUDA_ATTENTION_CUH
 #define GRADUS_CUDA_ATTENTION_CUH
 
