@@ -162,17 +162,20 @@ static __device__ __forceinline__ W sum_partials(const W *partials, int column, 
 
 /* --- forward ---------------------------------------------------------------------------------- */
 
-/* Column g * units + u of the packed weights has the weights of sum g of unit u. */
+/* Column g * units + u of the packed weights has the weights of sum g of unit u: first those of the
+ * inputs, then those of the states. Each thread packs parts of one column. */
 template <typename T, typename W>
 static __device__ void pack_forward(const gd_cuda_recurrent &p, const tile_place &at, int units,
                                     W *packed) {
-    const long long inputs = p.input_sums ? 0 : p.inputs, depth = inputs + p.hidden;
-    for (long long i = threadIdx.x; i < depth * forward_tile::columns; i += THREADS) {
-        const int column = (int)(i % forward_tile::columns);
-        const long long k = i / forward_tile::columns;
-        const bool input = k < inputs;
-        packed[i] = widen(forward_weight<T>(p, column / units, at.unit + column % units,
-                                            input ? k : k - inputs, input));
+    enum { COLUMNS = forward_tile::columns, RUN = 8, STEP = THREADS / COLUMNS * RUN };
+    const int column = (int)threadIdx.x % COLUMNS;
+    for (int input = p.input_sums ? 0 : 1; input >= 0; input--) {
+        const long long depth = input ? p.inputs : p.hidden;
+        const T *from = forward_weights<T>(p, column / units, at.unit + column % units, input);
+        for (long long first = (int)threadIdx.x / COLUMNS * RUN; first < depth; first += STEP)
+            for (long long k = first; k < first + RUN && k < depth; k++)
+                packed[k * COLUMNS + column] = from ? widen(from[k]) : 0;
+        packed += depth * COLUMNS;
     }
 }
 

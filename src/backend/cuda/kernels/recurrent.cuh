@@ -82,23 +82,17 @@ static __device__ __forceinline__ int columns_per_unit(const gd_cuda_recurrent &
     return p.cell == GD_CUDA_CELL_LSTM || p.cell == GD_CUDA_CELL_GRU ? 4 : 1;
 }
 
-/* The weight of sum `number` of a unit for input k of [x, h]. */
+/* The weights of sum `number` of a unit for the inputs, or for the states; NULL: all are 0. */
 template <typename T>
-static __device__ __forceinline__ T forward_weight(const gd_cuda_recurrent &p, int number,
-                                                   long long unit, long long k, bool input) {
-    const bool gru = p.cell == GD_CUDA_CELL_GRU;
-    bool absent = unit >= p.hidden || k >= (input ? p.inputs : p.hidden);
-    if (gru && number == 2) absent = absent || !input;
-    if (gru && number == 3) {
-        absent = absent || input;
+static __device__ __forceinline__ const T *forward_weights(const gd_cuda_recurrent &p, int number,
+                                                           long long unit, bool input) {
+    if (unit >= p.hidden) return NULL;
+    if (p.cell == GD_CUDA_CELL_GRU && number >= 2) {
+        if (input != (number == 2)) return NULL;
         number = 2;
     }
     const long long row = number * p.hidden + unit;
-    T zero;
-    narrow(0, &zero);
-    return absent  ? zero
-           : input ? ((const T *)p.w_ih)[row * p.inputs + k]
-                   : ((const T *)p.w_hh)[row * p.hidden + k];
+    return input ? (const T *)p.w_ih + row * p.inputs : (const T *)p.w_hh + row * p.hidden;
 }
 
 /* The sum of both biases of a gate; those of a gru's new gate are separate. */

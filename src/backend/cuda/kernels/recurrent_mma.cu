@@ -65,13 +65,17 @@ static __device__ __forceinline__ void stage_input(T *to, int stride, const T *f
 template <typename T>
 static __device__ void pack_rows(const gd_cuda_recurrent &p, const tile_place &at, int units,
                                  int inputs, int hidden, T *packed) {
-    const int depth = inputs + hidden;
-    for (int i = (int)threadIdx.x; i < ROWS * depth; i += THREADS) {
-        const int row = i / depth, k = i - row * depth;
-        const bool input = k < inputs;
-        packed[row * (depth + PAD) + k] = forward_weight<T>(
-            p, row / units, at.unit + row % units, input ? k : k - inputs, input);
-    }
+    const int lane = (int)threadIdx.x % 32;
+    T zero;
+    narrow(0, &zero);
+    for (int row = (int)threadIdx.x / 32; row < ROWS; row += WARPS)
+        for (int input = 0; input < 2; input++) {
+            const T *from = forward_weights<T>(p, row / units, at.unit + row % units, input);
+            T *to = packed + row * (inputs + hidden + PAD) + (input ? 0 : inputs);
+            const int columns = input ? inputs : hidden;
+            const long long present = from ? (input ? p.inputs : p.hidden) : 0;
+            for (int k = lane; k < columns; k += 32) to[k] = k < present ? from[k] : zero;
+        }
 }
 
 /* sums (64, 16) += weights (64, depth) times the transpose of operand (16, depth). The warps take
