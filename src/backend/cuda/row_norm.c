@@ -49,12 +49,12 @@ static gd_cuda_row_norm describe_rows(const gd_kernel_call *call, const gd_view 
 }
 
 /* Whether rows consist of vectors of 16 aligned bytes, with one weight for all elements of a vector
- * or one for each. */
+ * or one for each. f64 is read in single elements. */
 static bool has_vectors(const gd_cuda_row_norm *p) {
     const int width = 16 / (int)gd_cuda_element_size((gd_dtype)p->dtype);
     const bool layer = p->groups == 1 && p->s == 1;
-    return (layer ? p->length : p->s) % width == 0 && is_aligned(p->x) && is_aligned(p->y) &&
-           is_aligned(p->gy) && is_aligned(p->weight) && is_aligned(p->bias);
+    return p->dtype != GD_F64 && (layer ? p->length : p->s) % width == 0 && is_aligned(p->x) &&
+           is_aligned(p->y) && is_aligned(p->gy) && is_aligned(p->weight) && is_aligned(p->bias);
 }
 
 static gd_status queue_rows(gd_device *d, const gd_cuda_row_norm *p, gd_cuda_kernel *warp,

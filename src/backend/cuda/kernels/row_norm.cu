@@ -313,10 +313,10 @@ static __device__ void row_grads(const parameters &p, void *memory) {
     default: f(32 / (N)); break;                \
     }
 
-template <typename T, bool BLOCK>
-static __device__ __forceinline__ void norm_vector_rows(const parameters &p, void *memory) {
+template <typename T>
+static __device__ __forceinline__ void norm_warps(const parameters &p, void *memory) {
     enum { N = pack_size<T>::value };
-#define NORM_ROWS(K) norm_rows<T, N, K, BLOCK>(p, memory)
+#define NORM_ROWS(K) norm_rows<T, N, K, false>(p, memory)
     WITH_VECTORS(p.eights, N, NORM_ROWS)
 }
 template <typename T>
@@ -326,25 +326,34 @@ static __device__ __forceinline__ void layer_grad_warps(const parameters &p, voi
     WITH_VECTORS(p.eights, N, GRAD_ROWS)
 }
 
-#define NORM_KERNEL(name, blocks, memory_bytes, ...)                                \
+#define NORM_KERNEL(name, types, blocks, memory_bytes, ...)                         \
     extern "C" __global__ void __launch_bounds__(THREADS, blocks)                   \
         gd_##name(const __grid_constant__ gd_cuda_row_norm p) {                     \
         RETURN_IF_FAILED(p.call);                                                   \
         __shared__ uint4 memory[(memory_bytes) / 16]; /* used with __syncthreads */ \
-        WITH_FLOAT_TYPE(p.dtype, __VA_ARGS__(p, memory))                            \
+        types(p.dtype, __VA_ARGS__(p, memory))                                      \
+    }
+
+/* The types of kernels with vectors: f64 has none, to limit the code. */
+#define WITH_VECTOR_TYPE(dtype, ...)                         \
+    switch (dtype) {                                         \
+    case GD_F32: ELEMENT_TYPE_CASE(float, __VA_ARGS__)       \
+    case GD_F16: ELEMENT_TYPE_CASE(f16_element, __VA_ARGS__) \
+    default: ELEMENT_TYPE_CASE(bf16_element, __VA_ARGS__)    \
     }
 
 /* At most 32 elements for each thread; in gradients of rows that a block keeps, 16. */
-NORM_KERNEL(norm_warp_rows, 4, 256, norm_vector_rows<T, false>)
-NORM_KERNEL(norm_block_rows, 4, 256, norm_vector_rows<T, true>)
-NORM_KERNEL(norm_warp_any, 4, 256, norm_rows<T, 1, 8, false>)
-NORM_KERNEL(norm_block_any, 4, 256, norm_rows<T, 1, 8, true>)
-NORM_KERNEL(norm_long_rows, 4, 256, norm_rows<T, 1, 0, true>)
-NORM_KERNEL(layer_grad_warp_rows, 2, 8192, layer_grad_warps<T>)
-NORM_KERNEL(layer_grad_block_rows, 2, 256,
-            layer_grad_rows<T, pack_size<T>::value, 16 / pack_size<T>::value, true>)
-NORM_KERNEL(row_grad_warp_rows, 4, 256, row_grads<T, false>)
-NORM_KERNEL(row_grad_block_rows, 4, 256, row_grads<T, true>)
+#define PACK pack_size<T>::value
+NORM_KERNEL(norm_warp_rows, WITH_VECTOR_TYPE, 4, 256, norm_warps<T>)
+NORM_KERNEL(norm_block_rows, WITH_VECTOR_TYPE, 4, 256, norm_rows<T, PACK, 32 / PACK, true>)
+NORM_KERNEL(norm_warp_any, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 8, false>)
+NORM_KERNEL(norm_block_any, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 8, true>)
+NORM_KERNEL(norm_long_rows, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 0, true>)
+NORM_KERNEL(layer_grad_warp_rows, WITH_VECTOR_TYPE, 2, 8192, layer_grad_warps<T>)
+NORM_KERNEL(layer_grad_block_rows, WITH_VECTOR_TYPE, 2, 256,
+            layer_grad_rows<T, PACK, 16 / PACK, true>)
+NORM_KERNEL(row_grad_warp_rows, WITH_FLOAT_TYPE, 4, 256, row_grads<T, false>)
+NORM_KERNEL(row_grad_block_rows, WITH_FLOAT_TYPE, 4, 256, row_grads<T, true>)
 
 /* --- gradients of weight and bias ------------------------------------------------------------- */
 
