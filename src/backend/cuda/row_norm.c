@@ -12,6 +12,7 @@ static gd_cuda_kernel warp_rows = ROW_KERNEL("norm_warp_rows"),
                       warp_any = ROW_KERNEL("norm_warp_any"),
                       block_any = ROW_KERNEL("norm_block_any"),
                       long_rows = ROW_KERNEL("norm_long_rows"),
+                      long_any = ROW_KERNEL("norm_long_any"),
                       layer_grad_warp = ROW_KERNEL("layer_grad_warp_rows"),
                       layer_grad_block = ROW_KERNEL("layer_grad_block_rows"),
                       row_grad_warp = ROW_KERNEL("row_grad_warp_rows"),
@@ -83,7 +84,7 @@ static gd_status queue_norm(const gd_kernel_call *call, gd_cuda_row_norm *p) {
     if (p->length <= 32 * kept) return queue_rows(d, p, kept == 32 ? &warp_rows : &warp_any, NULL);
     if (p->length <= THREADS * kept)
         return queue_rows(d, p, NULL, kept == 32 ? &block_rows : &block_any);
-    return queue_rows(d, p, NULL, &long_rows);
+    return queue_rows(d, p, NULL, kept == 32 ? &long_rows : &long_any);
 }
 
 /* Rows of the last dimensions: as many as there are statistics in `rstd`. */

@@ -76,7 +76,7 @@ template <typename T, int N, bool LAST, int FLAGS>
 struct apply_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
-    enum { INPUTS = FLAGS & ADD ? 2 : 1, UNROLL = FLAGS & ADD ? 2 : 4, WRITES = 1, P = LAST ? N : 1 };
+    enum { INPUTS = FLAGS & ADD ? 2 : 1, UNROLL = 2, WRITES = 1, P = LAST ? N : 1 };
     W mean[P], scale[P], bias[P];
     const T *in[2];
     T *out;
