@@ -101,13 +101,12 @@ static void batch_norm_add_relu_expand(gd_expand *e) {
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-/* Infers the results of batch_norm_grad from the first five inputs; y has x's shape. */
+/* Infers the results of batch_norm_grad from the first five inputs. */
 static gd_status infer_batch_norm_grad(const gd_infer *i, bool training, double eps) {
     const gd_op *op = gd_op_find("batch_norm_grad");
     const gd_batch_norm_grad_options o = {.training = training, .eps = eps};
     gd_infer of_norm = {op, &o, i->in, 5, i->out, 3};
-    GD_TRY(op->infer(&of_norm));
-    return need_shape_of_x(i->in[5], i->in[1], "y");
+    return op->infer(&of_norm);
 }
 
 /* gy where y is above 0 or NaN, and 0 elsewhere: the gradient of relu. */
@@ -121,12 +120,44 @@ static gd_tensor *mask_gradient(gd_tensor *gy, gd_tensor *y) {
  */
 static gd_status batch_norm_relu_grad_infer(gd_infer *i) {
     const gd_batch_norm_relu_grad_options *o = i->attrs;
-    return infer_batch_norm_grad(i, o->training, o->eps);
+    GD_TRY(infer_batch_norm_grad(i, o->training, o->eps));
+    return need_shape_of_x(i->in[5], i->in[1], "y");
 }
 static void batch_norm_relu_grad_expand(gd_expand *e) {
     const gd_batch_norm_relu_grad_options *o = e->attrs;
     gd_batch_norm_grad_outputs g = gd_batch_norm_grad(
         mask_gradient(e->x[0], e->x[5]), e->x[1], e->x[2], e->x[3], e->x[4], o->training, o->eps);
+    e->y[0] = g.gx;
+    e->y[1] = g.gweight;
+    e->y[2] = g.gbias;
+}
+
+/*op batch_norm_relu_grad_from_x(gy, x, weight?, mean, rstd, bias?, training:bool, eps:float) -> gx, gweight, gbias  nograd internal
+ * batch_norm_relu_grad, with the mask of ReLU computed again from x.
+ *   fuses batch_norm_relu_grad(gy, x, weight, mean, rstd, batch_norm_relu(x, weight, bias))
+ */
+static gd_status batch_norm_relu_grad_from_x_infer(gd_infer *i) {
+    const gd_batch_norm_relu_grad_from_x_options *o = i->attrs;
+    const gd_tensor *x = i->in[1], *bias = input_at(i->in, i->n_in, 5);
+    GD_TRY(infer_batch_norm_grad(i, o->training, o->eps));
+    if (bias && (bias->rank != 1 || bias->dims[0] != x->dims[1] ||
+                 !gd_dtype_is_float((gd_dtype)bias->dtype)))
+        return gd_op_fail(GD_E_SHAPE, "'bias' must have one number for each channel");
+    return GD_OK;
+}
+static void batch_norm_relu_grad_from_x_expand(gd_expand *e) {
+    const gd_batch_norm_relu_grad_from_x_options *o = e->attrs;
+    const gd_dtype dtype = (gd_dtype)e->x[1]->dtype, wide = gd_wide_dtype(dtype);
+    gd_tensor *x = e->x[1], *weight = e->x[2], *bias = input_at(e->x, e->n_in, 5);
+    gd_shape dims = {.rank = x->rank, .form = 1};
+    for (int k = 0; k < x->rank; k++) dims.at[k] = k == 1 ? x->dims[1] : 1;
+    gd_tensor *y = gd_sub(gd_as_dtype(x, wide), gd_reshape(gd_as_dtype(e->x[3], wide), dims));
+    y = gd_mul(y, gd_reshape(gd_as_dtype(e->x[4], wide), dims));
+    if (weight) y = gd_mul(y, gd_reshape(gd_as_dtype(weight, wide), dims));
+    if (bias) y = gd_add(y, gd_reshape(gd_as_dtype(bias, wide), dims));
+    gd_batch_norm_grad_outputs g =
+        gd_batch_norm_grad(mask_gradient(e->x[0], gd_as_dtype(y, dtype)), x, weight, e->x[3],
+                           e->x[4], o->training, o->eps);
     e->y[0] = g.gx;
     e->y[1] = g.gweight;
     e->y[2] = g.gbias;
@@ -139,6 +170,7 @@ static void batch_norm_relu_grad_expand(gd_expand *e) {
 static gd_status batch_norm_add_relu_grad_infer(gd_infer *i) {
     const gd_batch_norm_add_relu_grad_options *o = i->attrs;
     GD_TRY(infer_batch_norm_grad(i, o->training, o->eps));
+    GD_TRY(need_shape_of_x(i->in[5], i->in[1], "y"));
     gd_meta_like(&i->out[3], i->in[1]);
     return GD_OK;
 }
@@ -160,6 +192,7 @@ static void batch_norm_add_relu_grad_expand(gd_expand *e) {
 static gd_status batch_norm_add_relu_sum_grad_infer(gd_infer *i) {
     const gd_batch_norm_add_relu_sum_grad_options *o = i->attrs;
     GD_TRY(infer_batch_norm_grad(i, o->training, o->eps));
+    GD_TRY(need_shape_of_x(i->in[5], i->in[1], "y"));
     GD_TRY(need_shape_of_x(i->in[6], i->in[1], "gy2"));
     gd_meta_like(&i->out[3], i->in[1]);
     return GD_OK;

@@ -307,7 +307,9 @@ static const gd_kernel fused_norms[] = {
     FUSED_NORM("batch_norm_relu_grad"),
     FUSED_NORM("batch_norm_add_relu_grad"),
     FUSED_NORM("batch_norm_add_relu_sum_grad"),
+    FUSED_NORM("batch_norm_relu_grad_from_x"),
     FUSED_NORM("batch_norm_add_relu_sum_grad"),
+    FUSED_NORM("batch_norm_relu_grad_from_x"),
 };
 
 /* The training step of a residual block: x -> norm -> relu -> (norm + the same) -> relu. */
@@ -338,11 +340,11 @@ TEST(epilogue_fuses_batch_norm_addition_and_relu) {
         gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(4, 3, 5), 1)),
                                    gd_list(gradients.at[0], gradients.at[1]));
         fuses_norms = true;
-        CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == (variant == 2 ? 3 : 5));
+        CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == (variant == 2 ? 4 : 6));
         fuses_norms = false;
         char *text = gd_program_text(p);
         CHECK_SAYING(text && strstr(text, "= batch_norm_relu(") && !strstr(text, "= batch_norm(") &&
-                         strstr(text, "= batch_norm_relu_grad(") &&
+                         strstr(text, "= batch_norm_relu_grad_from_x(") &&
                          !strstr(text, "= batch_norm_add(") == (variant != 2) &&
                          !strstr(text, "= batch_norm_add_relu(") == (variant == 2) &&
                          !strstr(text, "= batch_norm_add_relu_grad(") == (variant == 2) &&

@@ -12,7 +12,9 @@ static gd_cuda_kernel statistics = PASS("statistics"), finish = PASS("finish"),
                       grad_sums_add_relu = PASS("grad_sums_add_relu"),
                       grad_sums_add_relu_sum = PASS("grad_sums_add_relu_sum"),
                       grad_finish = PASS("grad_finish"), grad_apply = PASS("grad_apply"),
-                      grad_apply_relu = PASS("grad_apply_relu");
+                      grad_apply_relu = PASS("grad_apply_relu"),
+                      grad_sums_again = PASS("grad_sums_again"),
+                      grad_apply_again = PASS("grad_apply_again");
 
 /* --- layouts ---------------------------------------------------------------------------------- */
 
@@ -157,11 +159,13 @@ static gd_status run_batch_norm_add_relu(gd_kernel_call *call) {
                             &apply_add_relu);
 }
 
-/* The inputs are gy, x, weight, mean, rstd and, for ReLU, y; then gy2. With an output gz, the first
- * pass stores gy after the mask of ReLU, and the second one reads that. */
-static gd_status queue_batch_norm_grad(const gd_kernel_call *call, bool training, double eps) {
+/* The inputs are gy, x, weight, mean, rstd and, for ReLU, y or, with `again`, the bias; then gy2.
+ * With an output gz, the first pass stores gy after the mask of ReLU, and the second one reads
+ * that. */
+static gd_status queue_batch_norm_grad(const gd_kernel_call *call, bool training, double eps,
+                                       bool again) {
     const gd_view *gy = &call->in[0], *x = &call->in[1];
-    const bool masks = call->n_in > 5, stores = call->n_out > 3, sums = call->n_in > 6;
+    const bool masks = call->n_in > 5 && !again, stores = call->n_out > 3, sums = call->n_in > 6;
     const void *y = masks ? call->in[5].data : NULL, *gz = stores ? call->out[3].data : NULL,
                *gy2 = sums ? call->in[6].data : NULL;
     gd_device *d = call->device;
@@ -178,9 +182,11 @@ static gd_status queue_batch_norm_grad(const gd_kernel_call *call, bool training
     p.rstd = channel_vector(&call->in[4]);
     p.gweight = channel_vector(&call->out[1]);
     p.gbias = channel_vector(&call->out[2]);
+    if (again && call->n_in > 5) p.bias = channel_vector(&call->in[5]);
     p.eps = eps;
     p.training = training;
-    gd_cuda_kernel *first = sums     ? &grad_sums_add_relu_sum
+    gd_cuda_kernel *first = again    ? &grad_sums_again
+                            : sums   ? &grad_sums_add_relu_sum
                             : stores ? &grad_sums_add_relu
                             : masks  ? &grad_sums_relu
                                      : &grad_sums;
@@ -188,24 +194,30 @@ static gd_status queue_batch_norm_grad(const gd_kernel_call *call, bool training
     if (status == GD_OK) status = queue_finish(d, &grad_finish, &p);
     if (stores) p.gy = p.gz;
     if (status != GD_OK || !p.y || p.rows == 0) return status;
+    if (again) return queue_pass(d, &grad_apply_again, &p);
     return queue_pass(d, masks && !stores ? &grad_apply_relu : &grad_apply, &p);
 }
 
 static gd_status run_batch_norm_grad(gd_kernel_call *call) {
     const gd_batch_norm_grad_options *o = call->attrs;
-    return queue_batch_norm_grad(call, o->training, o->eps);
+    return queue_batch_norm_grad(call, o->training, o->eps, false);
 }
 static gd_status run_batch_norm_relu_grad(gd_kernel_call *call) {
     const gd_batch_norm_relu_grad_options *o = call->attrs;
-    return queue_batch_norm_grad(call, o->training, o->eps);
+    return queue_batch_norm_grad(call, o->training, o->eps, false);
 }
 static gd_status run_batch_norm_add_relu_grad(gd_kernel_call *call) {
     const gd_batch_norm_add_relu_grad_options *o = call->attrs;
-    return queue_batch_norm_grad(call, o->training, o->eps);
+    return queue_batch_norm_grad(call, o->training, o->eps, false);
 }
 static gd_status run_batch_norm_add_relu_sum_grad(gd_kernel_call *call) {
     const gd_batch_norm_add_relu_sum_grad_options *o = call->attrs;
-    return queue_batch_norm_grad(call, o->training, o->eps);
+    return queue_batch_norm_grad(call, o->training, o->eps, false);
+}
+
+static gd_status run_batch_norm_relu_grad_from_x(gd_kernel_call *call) {
+    const gd_batch_norm_relu_grad_from_x_options *o = call->attrs;
+    return queue_batch_norm_grad(call, o->training, o->eps, true);
 }
 
 static bool same_strides(const gd_view *a, const gd_view *b) {
@@ -271,3 +283,4 @@ NORM_KERNELS(batch_norm_grad, batch_norm_grad_match, NULL)
 NORM_KERNELS(batch_norm_relu_grad, batch_norm_relu_grad_match, NULL)
 NORM_KERNELS(batch_norm_add_relu_grad, batch_norm_add_relu_grad_match, has_gz)
 NORM_KERNELS(batch_norm_add_relu_sum_grad, batch_norm_add_relu_grad_match, has_gz)
+NORM_KERNELS(batch_norm_relu_grad_from_x, batch_norm_grad_match, NULL)

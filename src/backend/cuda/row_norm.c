@@ -12,6 +12,7 @@ static gd_cuda_kernel warp_rows = ROW_KERNEL("norm_warp_rows"),
                       warp_any = ROW_KERNEL("norm_warp_any"),
                       block_any = ROW_KERNEL("norm_block_any"),
                       long_rows = ROW_KERNEL("norm_long_rows"),
+                      long_any = ROW_KERNEL("norm_long_any"),
                       layer_grad_warp = ROW_KERNEL("layer_grad_warp_rows"),
                       layer_grad_block = ROW_KERNEL("layer_grad_block_rows"),
                       row_grad_warp = ROW_KERNEL("row_grad_warp_rows"),
@@ -49,12 +50,12 @@ static gd_cuda_row_norm describe_rows(const gd_kernel_call *call, const gd_view 
 }
 
 /* Whether rows consist of vectors of 16 aligned bytes, with one weight for all elements of a vector
- * or one for each. */
+ * or one for each. f64 is read in single elements. */
 static bool has_vectors(const gd_cuda_row_norm *p) {
     const int width = 16 / (int)gd_cuda_element_size((gd_dtype)p->dtype);
     const bool layer = p->groups == 1 && p->s == 1;
-    return (layer ? p->length : p->s) % width == 0 && is_aligned(p->x) && is_aligned(p->y) &&
-           is_aligned(p->gy) && is_aligned(p->weight) && is_aligned(p->bias);
+    return p->dtype != GD_F64 && (layer ? p->length : p->s) % width == 0 && is_aligned(p->x) &&
+           is_aligned(p->y) && is_aligned(p->gy) && is_aligned(p->weight) && is_aligned(p->bias);
 }
 
 static gd_status queue_rows(gd_device *d, const gd_cuda_row_norm *p, gd_cuda_kernel *warp,
@@ -83,7 +84,7 @@ static gd_status queue_norm(const gd_kernel_call *call, gd_cuda_row_norm *p) {
     if (p->length <= 32 * kept) return queue_rows(d, p, kept == 32 ? &warp_rows : &warp_any, NULL);
     if (p->length <= THREADS * kept)
         return queue_rows(d, p, NULL, kept == 32 ? &block_rows : &block_any);
-    return queue_rows(d, p, NULL, &long_rows);
+    return queue_rows(d, p, NULL, kept == 32 ? &long_rows : &long_any);
 }
 
 /* Rows of the last dimensions: as many as there are statistics in `rstd`. */

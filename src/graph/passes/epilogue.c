@@ -9,6 +9,9 @@
  *   one replaced by the outer result;
  * - an op with one result more than the outer op returns the inner result as its last one. It is
  *   for inner results that other steps read, too: the gradient of relu in a residual block.
+ *
+ * If both ops have an operand of the same name, the inner step stays: the fused op computes its
+ * result again from the operands, instead of reading it.
  */
 #include <string.h>
 
@@ -141,7 +144,24 @@ typedef struct step_pair {
     int operand;      /* the input of `outer` that is the inner result */
     bool swapped;     /* the two inputs of `outer`, a commutative op, are in the other order */
     bool keeps_inner; /* other steps read the inner result: it is the last result of `op` */
+    bool repeats;     /* the inner step stays, and `op` computes its result again */
 } step_pair;
+
+/* Whether the record names an operand of both ops. */
+static bool shares_operand(const gd_op_fuses *f) {
+    for (int i = 0; i < f->n_inner; i++)
+        for (int k = 0; k < f->n_outer; k++)
+            if (f->inner_in[i] >= 0 && f->inner_in[i] == f->outer_in[k]) return true;
+    return false;
+}
+
+/* Whether the outer step reads other results of the inner one: then they belong together. */
+static bool reads_other_results(const gd_pstep *outer, const gd_pstep *inner) {
+    for (int k = 0; k < outer->n_in; k++)
+        for (int i = 1; i < inner->n_out; i++)
+            if (outer->in[k] >= 0 && outer->in[k] == inner->out[i]) return true;
+    return false;
+}
 
 /* Whether the order of the op's two inputs does not matter: a sum or a product of them. */
 static bool is_commutative(const gd_op *op) {
@@ -158,6 +178,9 @@ static bool is_commutative(const gd_op *op) {
 static bool has_same_results(const gd_program *p, step_pair *pair, const int *readers) {
     const gd_pstep *inner = &p->steps[pair->inner], *outer = &p->steps[pair->outer];
     const gd_op *op = pair->op;
+    if (pair->repeats)
+        return reads_other_results(outer, inner) && op->n_outputs == outer->op->n_outputs &&
+               op->n_mutated == 0 && outer->op->n_mutated == 0;
     const bool shared = readers[p->values[inner->out[0]].root] != 1;
     if (inner->n_out > 1) /* the outer result replaces the first inner one */
         return !shared && outer->n_out == 1 && op->n_outputs == inner->op->n_outputs &&
@@ -181,7 +204,7 @@ static bool find_pair(const gd_program *p, const gd_op *op, int at, bool swapped
     if (from < 0 || !is_one_of(p->steps[from].op->name, f->inner) || p->steps[from].view ||
         p->steps[from].out[0] != outer->in[k])
         return false;
-    *pair = (step_pair){op, from, at, k, swapped, false};
+    *pair = (step_pair){op, from, at, k, swapped, false, shares_operand(f)};
     return has_same_results(p, pair, readers);
 }
 
@@ -198,7 +221,7 @@ static bool can_move(const gd_program *p, int s, int end, bool earlier, int but)
     const gd_pstep *moved = &p->steps[s];
     for (int i = earlier ? end : s + 1; i < (earlier ? s : end); i++) {
         const gd_pstep *other = &p->steps[i];
-        if (other->removed || i == but) continue;
+        if (other->removed || other->view || i == but) continue;
         for (int k = 0; k < moved->n_out; k++) {
             if (moved->out[k] < 0) continue;
             const int root = p->values[moved->out[k]].root;
@@ -217,6 +240,7 @@ static bool can_move(const gd_program *p, int s, int end, bool earlier, int but)
 /* The results of the fused step. */
 static bool set_results(gd_program *p, const step_pair *pair, gd_pstep *made) {
     const gd_pstep *inner = &p->steps[pair->inner], *outer = &p->steps[pair->outer];
+    if (pair->repeats) return true;                          /* those of the outer step */
     const gd_pstep *most = inner->n_out > 1 ? inner : outer; /* the step with most of them */
     made->n_out = most->n_out + pair->keeps_inner;
     made->out = gd_program_alloc(p, ((size_t)made->n_out + 1) * sizeof *made->out);
@@ -224,6 +248,20 @@ static bool set_results(gd_program *p, const step_pair *pair, gd_pstep *made) {
     memcpy(made->out, most->out, (size_t)most->n_out * sizeof *made->out);
     if (inner->n_out > 1) made->out[0] = outer->out[0];
     if (pair->keeps_inner) made->out[most->n_out] = inner->out[0];
+    return true;
+}
+
+/* Adds the operands of an inner step that stays. An operand that the outer step has, too, must be
+ * the same value. */
+static bool repeat_operands(const gd_op_fuses *f, const gd_pstep *inner, gd_pstep *made) {
+    for (int k = 0; k < f->n_inner; k++) {
+        const int to = f->inner_in[k], value = k < inner->n_in ? inner->in[k] : -1;
+        bool shared = false;
+        for (int i = 0; i < f->n_outer; i++) shared = shared || f->outer_in[i] == to;
+        if (shared && made->in[to] != value) return false;
+        made->in[to] = value;
+        if (to >= made->n_in) made->n_in = to + 1;
+    }
     return true;
 }
 
@@ -242,10 +280,26 @@ static bool set_operands(gd_program *p, const step_pair *pair, gd_pstep *made) {
     made->in = gd_program_alloc(p, ((size_t)pair->op->n_inputs + 1) * sizeof *made->in);
     if (!made->in) return false;
     for (int i = 0; i < pair->op->n_inputs; i++) made->in[i] = -1;
+    if (pair->repeats)
+        return gd_take_operands(&outer, f->outer_in, f->n_outer, made->in, &made->n_in) &&
+               repeat_operands(f, inner, made) &&
+               gd_take_options(p, pair->op, NULL, &outer, &made->attrs) &&
+               made->n_in >= pair->op->n_required;
     return gd_take_operands(inner, f->inner_in, f->n_inner, made->in, &made->n_in) &&
            gd_take_operands(&outer, f->outer_in, f->n_outer, made->in, &made->n_in) &&
            gd_take_options(p, pair->op, inner, &outer, &made->attrs) &&
            made->n_in >= pair->op->n_required;
+}
+
+/* Whether no step between the two writes an operand of the inner one. */
+static bool operands_stay(const gd_program *p, const step_pair *pair) {
+    const gd_pstep *inner = &p->steps[pair->inner];
+    for (int i = pair->inner + 1; i < pair->outer; i++)
+        for (int k = 0; k < pair->op->facts.fuses.n_inner && k < inner->n_in; k++)
+            if (inner->in[k] >= 0 && !p->steps[i].removed && !p->steps[i].view &&
+                has_root(p, p->steps[i].out, p->steps[i].n_out, p->values[inner->in[k]].root))
+                return false;
+    return true;
 }
 
 /* Replaces both steps by one, if possible. It runs in the place of the inner step if other steps
@@ -256,6 +310,11 @@ static int fuse_pair(gd_program *p, const step_pair *pair, gd_device *device) {
     const bool replaces_inner = pair->keeps_inner || pair->op->facts.fuses.n_outer == 1;
     made.op = pair->op;
     if (!set_operands(p, pair, &made) || !set_results(p, pair, &made)) return -1;
+    if (pair->repeats) {
+        if (!operands_stay(p, pair) || !gd_step_can_run(p, &made, device)) return -1;
+        *outer = made;
+        return pair->outer;
+    }
     if (replaces_inner
             ? pair->keeps_inner && !can_move(p, pair->outer, pair->inner, true, pair->inner)
             : !can_move(p, pair->inner, pair->outer, false, pair->outer))

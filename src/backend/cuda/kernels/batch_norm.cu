@@ -12,7 +12,7 @@
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/pack.cuh"
 
-enum { THREADS = GD_CUDA_NORM_THREADS, RELU = 1, ADD = 2, SUM = 4 };
+enum { THREADS = GD_CUDA_NORM_THREADS, RELU = 1, ADD = 2, SUM = 4, AGAIN = 8 };
 
 typedef gd_cuda_batch_norm parameters;
 
@@ -33,6 +33,14 @@ template <typename W>
 static __device__ __forceinline__ W relu_of(W x) {
     return x <= 0 ? (W)0 : x;
 }
+
+/* Whether y = relu(v), rounded to T, is 0: where v is at most half the smallest number of T. */
+template <typename W>
+static __device__ __forceinline__ bool is_masked(W v, W) {
+    return v <= 0;
+}
+static __device__ __forceinline__ bool is_masked(float v, f16_element) { return v <= 0x1p-25f; }
+static __device__ __forceinline__ bool is_masked(float v, bf16_element) { return v <= 0x1p-134f; }
 
 /* --- jobs ------------------------------------------------------------------------------------- */
 
@@ -68,7 +76,7 @@ template <typename T, int N, bool LAST, int FLAGS>
 struct apply_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
-    enum { INPUTS = FLAGS & ADD ? 2 : 1, UNROLL = FLAGS & ADD ? 2 : 4, WRITES = 1, P = LAST ? N : 1 };
+    enum { INPUTS = FLAGS & ADD ? 2 : 1, UNROLL = 2, WRITES = 1, P = LAST ? N : 1 };
     W mean[P], scale[P], bias[P];
     const T *in[2];
     T *out;
@@ -92,14 +100,15 @@ struct apply_job {
 };
 
 /* Sums of gy and gy (x - mean). With RELU, gy counts only where the result of ReLU is above 0; with
- * ADD these gy are stored. With SUM, gy2 is added to gy. */
+ * ADD these gy are stored. With SUM, gy2 is added to gy. With AGAIN, as with RELU, but the result is
+ * computed again from x. */
 template <typename T, int N, bool LAST, int FLAGS>
 struct grad_sums_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
     enum { INPUTS = FLAGS & SUM ? 4 : FLAGS & RELU ? 3 : 2, UNROLL = FLAGS & RELU ? 1 : 2 };
     enum { P = LAST ? N : 1, WRITES = (FLAGS & ADD) / ADD };
-    W mean[P], sum[N], dot[N];
+    W mean[P], scale[P], bias[P], sum[N], dot[N];
     const T *in[4];
     T *out;
     __device__ __forceinline__ void begin(const parameters &p, long long channel) {
@@ -110,6 +119,14 @@ struct grad_sums_job {
         out = (T *)p.gz;
 #pragma unroll
         for (int i = 0; i < P; i++) mean[i] = (W)channel_number(p.mean, channel + i, 0);
+        if (FLAGS & AGAIN) {
+#pragma unroll
+            for (int i = 0; i < P; i++) {
+                scale[i] = (W)(channel_number(p.rstd, channel + i, 1) *
+                               channel_number(p.weight, channel + i, 1));
+                bias[i] = (W)channel_number(p.bias, channel + i, 0);
+            }
+        }
 #pragma unroll
         for (int i = 0; i < N; i++) sum[i] = dot[i] = 0;
     }
@@ -117,9 +134,13 @@ struct grad_sums_job {
 #pragma unroll
         for (int i = 0; i < N; i++) {
             const W gy = FLAGS & SUM ? x[0][i] + x[INPUTS - 1][i] : x[0][i];
-            const W g = FLAGS & RELU && x[FLAGS & RELU ? 2 : 0][i] <= 0 ? (W)0 : gy;
+            const int k = P == 1 ? 0 : i;
+            const W d = x[1][i] - mean[k];
+            bool masked = FLAGS & RELU && x[FLAGS & RELU ? 2 : 0][i] <= 0;
+            if (FLAGS & AGAIN) masked = is_masked(multiply_add(d, scale[k], bias[k]), T{});
+            const W g = masked ? (W)0 : gy;
             sum[i] += g;
-            dot[i] = multiply_add(g, x[1][i] - mean[P == 1 ? 0 : i], dot[i]);
+            dot[i] = multiply_add(g, d, dot[i]);
             if (WRITES) gz[i] = g;
         }
     }
@@ -131,7 +152,7 @@ struct grad_apply_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
     enum { INPUTS = FLAGS & RELU ? 3 : 2, UNROLL = FLAGS & RELU ? 1 : 2, WRITES = 1, P = LAST ? N : 1 };
-    W mean[P], scale[P], mean_gy[P], slope[P];
+    W mean[P], scale[P], mean_gy[P], slope[P], bias[P];
     const T *in[3];
     T *out;
     __device__ __forceinline__ void begin(const parameters &p, long long channel) {
@@ -143,13 +164,17 @@ struct grad_apply_job {
         load_factors<W, P>(p, 1, channel, scale);
         load_factors<W, P>(p, 2, channel, mean_gy);
         load_factors<W, P>(p, 3, channel, slope);
+        if (FLAGS & AGAIN) load_factors<W, P>(p, 4, channel, bias);
     }
     __device__ __forceinline__ void compute(const W (*x)[N], W *gx) {
 #pragma unroll
         for (int i = 0; i < N; i++) {
             const int k = P == 1 ? 0 : i;
-            const W g = FLAGS & RELU && x[INPUTS - 1][i] <= 0 ? (W)0 : x[0][i];
-            gx[i] = scale[k] * ((g - mean_gy[k]) - (x[1][i] - mean[k]) * slope[k]);
+            const W d = x[1][i] - mean[k];
+            bool masked = FLAGS & RELU && x[INPUTS - 1][i] <= 0;
+            if (FLAGS & AGAIN) masked = is_masked(multiply_add(d, scale[k], bias[k]), T{});
+            const W g = masked ? (W)0 : x[0][i];
+            gx[i] = scale[k] * ((g - mean_gy[k]) - d * slope[k]);
         }
     }
 };
@@ -298,6 +323,8 @@ PASS(grad_sums_add_relu, grad_sums_job, RELU | ADD, true)
 PASS(grad_sums_add_relu_sum, grad_sums_job, RELU | ADD | SUM, true)
 PASS(grad_apply, grad_apply_job, 0, false)
 PASS(grad_apply_relu, grad_apply_job, RELU, false)
+PASS(grad_sums_again, grad_sums_job, AGAIN, true)
+PASS(grad_apply_again, grad_apply_job, AGAIN, false)
 
 /* --- between the passes ----------------------------------------------------------------------- */
 
@@ -363,7 +390,9 @@ extern "C" __global__ void gd_batch_norm_finish(const __grid_constant__ gd_cuda_
         update_running(p.running_mean, channel, p.momentum, mean);
         update_running(p.running_var, channel, p.momentum, variance * count / (count - 1));
     }
-    const double rstd = 1 / sqrt(variance + p.eps);
+    /* the gradient computes the same factors from the stored statistics */
+    double rstd = 1 / sqrt(variance + p.eps);
+    if (p.dtype != GD_F64) rstd = (double)(float)rstd;
     store_channel(p.mean, channel, mean);
     store_channel(p.rstd, channel, rstd);
     set_factor(p, 0, channel, mean);
@@ -387,4 +416,5 @@ extern "C" __global__ void gd_batch_norm_grad_finish(const __grid_constant__ gd_
     set_factor(p, 1, channel, rstd * channel_number(p.weight, channel, 1));
     set_factor(p, 2, channel, p.training ? sum / count : 0);
     set_factor(p, 3, channel, p.training ? rstd * rstd * dot / count : 0);
+    set_factor(p, 4, channel, channel_number(p.bias, channel, 0));
 }

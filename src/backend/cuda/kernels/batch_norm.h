@@ -8,7 +8,7 @@ enum {
     GD_CUDA_NORM_THREADS = 512, /* of a block that reads x */
     GD_CUDA_FINISH_CHANNELS = 32,
     GD_CUDA_FINISH_LANES = 16, /* threads that add the partial sums of a channel */
-    GD_CUDA_NORM_FACTORS = 4,  /* numbers of the table for each channel */
+    GD_CUDA_NORM_FACTORS = 5,  /* numbers of the table for each channel */
 };
 
 /* A vector with one number for each channel; data NULL: absent. */

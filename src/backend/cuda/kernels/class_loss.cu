@@ -13,12 +13,16 @@ typedef gd_cuda_class_loss parameters;
 /* --- targets ---------------------------------------------------------------------------------- */
 
 /* The class of a position; -1: ignored, or a bad one, which is reported. */
-static __device__ __forceinline__ long long class_of(const parameters &p, long long position) {
-    const long long c = load_integer(p.target_dtype, p.target, position);
+static __device__ __forceinline__ long long check_class(const parameters &p, long long position,
+                                                        long long c) {
     if (c == p.ignore) return -1;
     if (c >= 0 && c < p.classes) return c;
     report_problem(p.call, GD_DATA_CLASS, position, c, p.classes, p.ignore, 0);
     return -1;
+}
+
+static __device__ __forceinline__ long long class_of(const parameters &p, long long position) {
+    return check_class(p, position, load_integer(p.target_dtype, p.target, position));
 }
 
 extern "C" __global__ void gd_check_targets(const __grid_constant__ gd_cuda_class_loss p) {
@@ -124,6 +128,8 @@ static __device__ void entropy_rows(const parameters &p, void *memory) {
                                : (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
          row < p.outer; row += step) {
         const T *scores = (const T *)p.x + row * p.classes;
+        /* loaded before the scores, so that thread 0 need not wait for it at the end */
+        const long long target = load_integer(p.target_dtype, p.target, row);
         score_sums<W> s;
         s.start();
         visit_row<T>(scores, p.classes, thread, threads,
@@ -139,7 +145,7 @@ static __device__ void entropy_rows(const parameters &p, void *memory) {
                               : sum_of_lanes(s.weights, 32);
         }
         if (thread == 0) {
-            const long long c = class_of(p, row);
+            const long long c = check_class(p, row, target);
             finish_position<T>(p, row, c, s, c < 0 ? (W)0 : widen(scores[c]), &sum, &total);
         }
     }
@@ -203,17 +209,17 @@ static __device__ void likelihood_terms(const parameters &p, void *memory) {
     if (threadIdx.x == 0) store_loss(p, sum, total);
 }
 
-#define LOSS_KERNEL(name, threads, ...)                                     \
-    extern "C" __global__ void __launch_bounds__(threads)                   \
+#define LOSS_KERNEL(name, threads, blocks, ...)                             \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)           \
         gd_##name(const __grid_constant__ gd_cuda_class_loss p) {           \
         RETURN_IF_FAILED(p.call);                                           \
         __shared__ double memory[64]; /* of barriers: __syncthreads */      \
         WITH_FLOAT_TYPE(p.dtype, __VA_ARGS__(p, memory))                    \
     }
-LOSS_KERNEL(cross_entropy_block_rows, GD_CUDA_LOSS_THREADS, entropy_rows<T, true>)
-LOSS_KERNEL(cross_entropy_warp_rows, GD_CUDA_TOTAL_THREADS, entropy_rows<T, false>)
-LOSS_KERNEL(cross_entropy_lines, GD_CUDA_TOTAL_THREADS, entropy_lines<T>)
-LOSS_KERNEL(likelihood_terms, GD_CUDA_TOTAL_THREADS, likelihood_terms<T>)
+LOSS_KERNEL(cross_entropy_block_rows, GD_CUDA_LOSS_THREADS, 5, entropy_rows<T, true>)
+LOSS_KERNEL(cross_entropy_warp_rows, GD_CUDA_TOTAL_THREADS, 1, entropy_rows<T, false>)
+LOSS_KERNEL(cross_entropy_lines, GD_CUDA_TOTAL_THREADS, 1, entropy_lines<T>)
+LOSS_KERNEL(likelihood_terms, GD_CUDA_TOTAL_THREADS, 1, likelihood_terms<T>)
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
@@ -309,6 +315,6 @@ static __device__ void likelihood_grad_elements(const parameters &p, void *) {
     }
 }
 
-LOSS_KERNEL(cross_entropy_grad_rows, GD_CUDA_LOSS_THREADS, entropy_grad_rows<T>)
-LOSS_KERNEL(cross_entropy_grad_elements, 256, entropy_grad_elements<T>)
-LOSS_KERNEL(likelihood_grad_elements, 256, likelihood_grad_elements<T>)
+LOSS_KERNEL(cross_entropy_grad_rows, GD_CUDA_LOSS_THREADS, 5, entropy_grad_rows<T>)
+LOSS_KERNEL(cross_entropy_grad_elements, 256, 4, entropy_grad_elements<T>)
+LOSS_KERNEL(likelihood_grad_elements, 256, 4, likelihood_grad_elements<T>)

@@ -1,8 +1,8 @@
 /* row_norm.cu - normalization of rows: layer, RMS, group and instance norm, and their gradients.
  *
  * A row is kept in registers: by a warp if it has up to 1024 elements, otherwise by a block. Longer
- * rows are read again for each step. Mean and variance are computed one after the other, so that
- * the variance of numbers with a large mean is exact.
+ * rows are read twice. Mean and variance of a row in registers are computed one after the other, so
+ * that the variance of numbers with a large mean is exact.
  *
  * The gradients of weight and bias are sums over rows. In layer norm, a warp adds those of its rows
  * in registers; otherwise a pass over gy and x computes them.
@@ -75,6 +75,34 @@ static __device__ __forceinline__ void load_parameters(const parameters &p, cons
 #define EACH_VECTOR(i, N) \
     long long i = (long long)thread * N; i < p.length; i += (long long)threads * N
 
+/* f(i, elements) for the vectors of N elements of a row that this thread visits. */
+template <typename T, int N, class F>
+static __device__ __forceinline__ void each_vector(const T *row, long long length, int thread,
+                                                   int threads, F &&f) {
+    typedef typename wide_type<T>::type W;
+    enum { UNROLL = 4 };
+    const long long step = (long long)threads * N;
+    long long i = (long long)thread * N;
+    for (; i + (UNROLL - 1) * step < length; i += UNROLL * step) {
+        raw_vector<T, N> raw[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) raw[u].load(row + i + u * step);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            W x[N];
+            raw[u].widen_to(x);
+            f(i + u * step, (const W *)x);
+        }
+    }
+    for (; i < length; i += step) {
+        raw_vector<T, N> raw;
+        W x[N];
+        raw.load(row + i);
+        raw.widen_to(x);
+        f(i, (const W *)x);
+    }
+}
+
 /* --- forward ---------------------------------------------------------------------------------- */
 
 template <typename W>
@@ -143,27 +171,36 @@ static __device__ __forceinline__ void norm_rows(const parameters &p, void *memo
                     raw_vector<T, N>::store(to + i, x);
                 }
             }
-        } else {
-            double sum = 0;
-#pragma unroll 4
-            for (EACH_VECTOR(i, 1)) sum += (double)widen(from[i]);
-            if (p.centered)
-                mean = (W)(sum_of_group<BLOCK>(sum, (double *)memory) / (double)p.length);
-            sum = 0;
-#pragma unroll 4
-            for (EACH_VECTOR(i, 1)) {
-                const W d = widen(from[i]) - mean;
-                sum += (double)(d * d);
-            }
+        } else { /* sums of x - shift and its square in one pass, as in batch norm */
+            const W shift = p.centered ? widen(from[0]) : (W)0;
+            double sum = 0, squares = 0;
+            each_vector<T, N>(from, p.length, thread, threads, [&](long long, const W *x) {
+                W part = 0, of_squares = 0;
+#pragma unroll
+                for (int j = 0; j < N; j++) {
+                    const W d = x[j] - shift;
+                    part += d;
+                    of_squares = multiply_add(d, d, of_squares);
+                }
+                sum += (double)part;
+                squares += (double)of_squares;
+            });
             sum = sum_of_group<BLOCK>(sum, (double *)memory) / (double)p.length;
-            const W rstd = store_statistics(p, row, thread, mean, (W)sum);
-#pragma unroll 4
-            for (EACH_VECTOR(i, 1)) {
-                const long long c = channel_of(p, row, i);
-                narrow(to[i], multiply_add((widen(from[i]) - mean) * rstd,
-                                           parameter_of(p.weight, p.weight_dtype, c, (W)1),
-                                           parameter_of(p.bias, p.bias_dtype, c, (W)0)));
+            squares = sum_of_group<BLOCK>(squares, (double *)memory) / (double)p.length;
+            if (p.centered) {
+                mean = (W)(sum + (double)shift);
+                squares -= sum * sum;
+                if (squares < 0) squares = 0;
             }
+            const W rstd = store_statistics(p, row, thread, mean, (W)squares);
+            each_vector<T, N>(from, p.length, thread, threads, [&](long long i, const W *x) {
+                W w[N], b[N], y[N];
+                load_parameters<T, N>(p, p.weight, p.weight_dtype, row, i, (W)1, w);
+                load_parameters<T, N>(p, p.bias, p.bias_dtype, row, i, (W)0, b);
+#pragma unroll
+                for (int j = 0; j < N; j++) y[j] = multiply_add((x[j] - mean) * rstd, w[j], b[j]);
+                raw_vector<T, N>::store(to + i, y);
+            });
         }
     }
 }
@@ -313,10 +350,10 @@ static __device__ void row_grads(const parameters &p, void *memory) {
     default: f(32 / (N)); break;                \
     }
 
-template <typename T, bool BLOCK>
-static __device__ __forceinline__ void norm_vector_rows(const parameters &p, void *memory) {
+template <typename T>
+static __device__ __forceinline__ void norm_warps(const parameters &p, void *memory) {
     enum { N = pack_size<T>::value };
-#define NORM_ROWS(K) norm_rows<T, N, K, BLOCK>(p, memory)
+#define NORM_ROWS(K) norm_rows<T, N, K, false>(p, memory)
     WITH_VECTORS(p.eights, N, NORM_ROWS)
 }
 template <typename T>
@@ -326,25 +363,35 @@ static __device__ __forceinline__ void layer_grad_warps(const parameters &p, voi
     WITH_VECTORS(p.eights, N, GRAD_ROWS)
 }
 
-#define NORM_KERNEL(name, blocks, memory_bytes, ...)                                \
+#define NORM_KERNEL(name, types, blocks, memory_bytes, ...)                         \
     extern "C" __global__ void __launch_bounds__(THREADS, blocks)                   \
         gd_##name(const __grid_constant__ gd_cuda_row_norm p) {                     \
         RETURN_IF_FAILED(p.call);                                                   \
         __shared__ uint4 memory[(memory_bytes) / 16]; /* used with __syncthreads */ \
-        WITH_FLOAT_TYPE(p.dtype, __VA_ARGS__(p, memory))                            \
+        types(p.dtype, __VA_ARGS__(p, memory))                                      \
+    }
+
+/* The types of kernels with vectors: f64 has none, to limit the code. */
+#define WITH_VECTOR_TYPE(dtype, ...)                         \
+    switch (dtype) {                                         \
+    case GD_F32: ELEMENT_TYPE_CASE(float, __VA_ARGS__)       \
+    case GD_F16: ELEMENT_TYPE_CASE(f16_element, __VA_ARGS__) \
+    default: ELEMENT_TYPE_CASE(bf16_element, __VA_ARGS__)    \
     }
 
 /* At most 32 elements for each thread; in gradients of rows that a block keeps, 16. */
-NORM_KERNEL(norm_warp_rows, 4, 256, norm_vector_rows<T, false>)
-NORM_KERNEL(norm_block_rows, 4, 256, norm_vector_rows<T, true>)
-NORM_KERNEL(norm_warp_any, 4, 256, norm_rows<T, 1, 8, false>)
-NORM_KERNEL(norm_block_any, 4, 256, norm_rows<T, 1, 8, true>)
-NORM_KERNEL(norm_long_rows, 4, 256, norm_rows<T, 1, 0, true>)
-NORM_KERNEL(layer_grad_warp_rows, 2, 8192, layer_grad_warps<T>)
-NORM_KERNEL(layer_grad_block_rows, 2, 256,
-            layer_grad_rows<T, pack_size<T>::value, 16 / pack_size<T>::value, true>)
-NORM_KERNEL(row_grad_warp_rows, 4, 256, row_grads<T, false>)
-NORM_KERNEL(row_grad_block_rows, 4, 256, row_grads<T, true>)
+#define PACK pack_size<T>::value
+NORM_KERNEL(norm_warp_rows, WITH_VECTOR_TYPE, 4, 256, norm_warps<T>)
+NORM_KERNEL(norm_block_rows, WITH_VECTOR_TYPE, 4, 256, norm_rows<T, PACK, 32 / PACK, true>)
+NORM_KERNEL(norm_warp_any, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 8, false>)
+NORM_KERNEL(norm_block_any, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 8, true>)
+NORM_KERNEL(norm_long_rows, WITH_VECTOR_TYPE, 4, 256, norm_rows<T, PACK, 0, true>)
+NORM_KERNEL(norm_long_any, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 0, true>)
+NORM_KERNEL(layer_grad_warp_rows, WITH_VECTOR_TYPE, 2, 8192, layer_grad_warps<T>)
+NORM_KERNEL(layer_grad_block_rows, WITH_VECTOR_TYPE, 2, 256,
+            layer_grad_rows<T, PACK, 16 / PACK, true>)
+NORM_KERNEL(row_grad_warp_rows, WITH_FLOAT_TYPE, 4, 256, row_grads<T, false>)
+NORM_KERNEL(row_grad_block_rows, WITH_FLOAT_TYPE, 4, 256, row_grads<T, true>)
 
 /* --- gradients of weight and bias ------------------------------------------------------------- */
 

@@ -136,24 +136,39 @@ static __device__ __forceinline__ void grad_rows(const gd_cuda_softmax &p, void 
     enum { K = row_vectors<T, N>::value };
     const int threads = BLOCK ? (int)blockDim.x : 32, thread = (int)threadIdx.x % threads;
     for (EACH_ROW(row, p.outer)) {
-        W g[K][N], y[K][N], sum = 0;
-        load_row<T, N, K>((const T *)p.x + row * p.n, p.n, thread, threads, (W)0, g);
-        load_row<T, N, K>((const T *)p.y + row * p.n, p.n, thread, threads, (W)0, y);
+        raw_vector<T, N> raw_g[K], raw_y[K]; /* fewer registers than the wide elements */
+        W g[N], y[N], sum = 0;
+        const long long first = row * p.n;
 #pragma unroll
         for (int k = 0; k < K; k++)
+            if ((long long)(thread + k * threads) * N < p.n) {
+                raw_g[k].load((const T *)p.x + first + (long long)(thread + k * threads) * N);
+                raw_y[k].load((const T *)p.y + first + (long long)(thread + k * threads) * N);
+            }
 #pragma unroll
-            for (int i = 0; i < N; i++) sum += grad_term(p.kind, g[k][i], y[k][i]);
+        for (int k = 0; k < K; k++)
+            if ((long long)(thread + k * threads) * N < p.n) {
+                raw_g[k].widen_to(g);
+                raw_y[k].widen_to(y);
+#pragma unroll
+                for (int i = 0; i < N; i++) sum += grad_term(p.kind, g[i], y[i]);
+            }
         sum = sum_of_group<BLOCK>(sum, (W *)memory);
 #pragma unroll
         for (int k = 0; k < K; k++)
+            if ((long long)(thread + k * threads) * N < p.n) {
+                raw_g[k].widen_to(g);
+                raw_y[k].widen_to(y);
 #pragma unroll
-            for (int i = 0; i < N; i++) g[k][i] = grad_of(p.kind, g[k][i], y[k][i], sum);
-        store_row<T, N, K>((T *)p.out + row * p.n, p.n, thread, threads, g);
+                for (int i = 0; i < N; i++) g[i] = grad_of(p.kind, g[i], y[i], sum);
+                raw_vector<T, N>::store(
+                    (T *)p.out + first + (long long)(thread + k * threads) * N, g);
+            }
     }
 }
 
-#define ROW_KERNEL(name, function, block, threads)                                     \
-    extern "C" __global__ void __launch_bounds__(threads)                              \
+#define ROW_KERNEL(name, function, block, threads, blocks)                             \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)                      \
         gd_##name(const __grid_constant__ gd_cuda_softmax p) {                         \
         RETURN_IF_FAILED(p.call);                                                      \
         __shared__ double memory[64];                                                  \
@@ -163,10 +178,10 @@ static __device__ __forceinline__ void grad_rows(const gd_cuda_softmax &p, void 
             WITH_FLOAT_TYPE(p.dtype, function<T, 1, block>(p, memory))                 \
         }                                                                              \
     }
-ROW_KERNEL(softmax_warp_rows, softmax_rows, false, 256)
-ROW_KERNEL(softmax_block_rows, softmax_rows, true, 1024)
-ROW_KERNEL(softmax_grad_warp_rows, grad_rows, false, 256)
-ROW_KERNEL(softmax_grad_block_rows, grad_rows, true, 512)
+ROW_KERNEL(softmax_warp_rows, softmax_rows, false, 256, 4)
+ROW_KERNEL(softmax_block_rows, softmax_rows, true, 1024, 1)
+ROW_KERNEL(softmax_grad_warp_rows, grad_rows, false, 256, 4)
+ROW_KERNEL(softmax_grad_block_rows, grad_rows, true, 512, 2)
 
 /* --- long rows: read twice -------------------------------------------------------------------- */
 
