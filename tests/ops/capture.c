@@ -35,9 +35,9 @@ static gd_status count_wait(gd_device *d, gd_event *event) {
     counts.waits++;
     return original->event_wait(d, event);
 }
-static gd_status count_error_take(gd_device *d, gd_data_error *error) {
+static gd_status count_error_read(gd_device *d, void *to) {
     counts.error_reads++;
-    return original->error_take(d, error);
+    return original->error_read(d, to);
 }
 static gd_status count_enter(gd_device *d, const gd_boundary *boundary) {
     counts.kernels_of_boundaries++;
@@ -64,7 +64,7 @@ static void start_counting(void) {
     counting.upload = count_upload;
     counting.download = count_download;
     counting.event_wait = count_wait;
-    counting.error_take = count_error_take;
+    counting.error_read = count_error_read;
     counting.enter = count_enter;
     counting.leave = count_leave;
     counting.capture_begin = count_begin;
