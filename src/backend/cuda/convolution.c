@@ -219,11 +219,28 @@ static tile_number choose_tile(const gd_cuda_conv *p) {
     return count_tiles(p, TILE_WIDE) * parts >= 2 * processors ? TILE_WIDE : TILE_MIDDLE;
 }
 
+/* How a product is computed without tiles, which few rows would leave almost empty. */
+typedef enum {
+    DIRECT_NOT,      /* by tiles */
+    DIRECT_ELEMENTS, /* a thread for each element */
+    DIRECT_SUMS,     /* a block for each element */
+} direct_way;
+static direct_way choose_direct_way(const gd_cuda_conv *p) {
+    enum { FEW_ROWS = 4, FEW_PRODUCTS = 512, FEW_COLUMNS = 64, FEW_ELEMENTS = 65536 };
+    if (p->any || p->m > FEW_ROWS) return DIRECT_NOT;
+    if (p->k <= FEW_PRODUCTS) return DIRECT_ELEMENTS;
+    const bool divides = p->divisor[0] > 1 || p->divisor[1] > 1 || p->divisor[2] > 1;
+    return p->n <= FEW_COLUMNS && p->groups * p->m * p->n <= FEW_ELEMENTS && p->groups > 1 &&
+                   !divides
+               ? DIRECT_SUMS
+               : DIRECT_NOT;
+}
+
 /* The number of parts depends on the shape alone, so that all devices add in the same order. */
 static void divide_depth(gd_cuda_conv *p, tile_number tile) {
     const long long count = count_tiles(p, tile), enough = ENOUGH_THREADS / tiles[tile].threads;
     p->parts = 1;
-    if (count > 0 && count < enough) {
+    if (count > 0 && count < enough && choose_direct_way(p) == DIRECT_NOT) {
         const long long most = p->k / LEAST_CHUNK;
         p->parts = enough / count;
         if (p->parts > most) p->parts = most > 1 ? most : 1;
@@ -302,7 +319,8 @@ static gd_cuda_kernel
                         {GD_CUDA_KERNEL("convolution", "gd_convolve_large_divided_f32")}}},
     any_real = GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
     any_integer = GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer"),
-    epilogues[] = DTYPE_KERNELS("epilogue_"),
+    direct[2][4] = {DTYPE_KERNELS("direct_"), DTYPE_KERNELS("direct_divided_")},
+    direct_sums[] = DTYPE_KERNELS("direct_sum_"), epilogues[] = DTYPE_KERNELS("epilogue_"),
     parts_kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
                        GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f16"),
                        GD_CUDA_KERNEL("convolution", "gd_convolve_parts_bf16"),
@@ -337,8 +355,20 @@ size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
                        : 0;
 }
 
+enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
+
+static gd_status run_direct(const gd_kernel_call *call, const gd_cuda_conv *p, direct_way way,
+                            bool divides) {
+    const long long elements = p->groups * p->m * p->n;
+    const int number = product_kernel(p);
+    return way == DIRECT_SUMS
+               ? gd_cuda_launch(call->device, &direct_sums[number],
+                                elements < MOST_BLOCKS ? elements : MOST_BLOCKS,
+                                GD_CUDA_CONV_ELEMENT_THREADS, p)
+               : gd_cuda_launch_each(call->device, &direct[divides][number], elements, p);
+}
+
 gd_status gd_cuda_conv_run(gd_kernel_call *call) {
-    enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
     gd_cuda_conv p = product_of(call);
     p.call = gd_cuda_call_of(call);
     p.partials = call->workspace;
@@ -347,6 +377,8 @@ gd_status gd_cuda_conv_run(gd_kernel_call *call) {
     const tile_number tile = choose_tile(&p);
     const long long blocks = count_tiles(&p, tile) * p.parts;
     if (blocks == 0) return GD_OK;
+    const direct_way way = choose_direct_way(&p);
+    if (way != DIRECT_NOT) return run_direct(call, &p, way, divides);
     gd_cuda_kernel *kernel = number == KERNEL_ANY_REAL      ? &any_real
                              : number == KERNEL_ANY_INTEGER ? &any_integer
                                                             : &kernels[tile][divides][number];

@@ -16,7 +16,7 @@ enum {
     SUM_LENGTH = 512, /* products that are summed before they are added to the total */
     PART_ELEMENTS = GD_CUDA_CONV_PART_ELEMENTS,
     PART_THREADS = GD_CUDA_CONV_PART_THREADS,
-    ELEMENT_THREADS = 256,
+    ELEMENT_THREADS = GD_CUDA_CONV_ELEMENT_THREADS,
 };
 
 static __device__ __forceinline__ float multiply_add(float a, float b, float c) {
@@ -389,6 +389,72 @@ static __device__ __forceinline__ void add_parts(const gd_cuda_conv &p, typename
     }
 }
 
+/* --- few rows in each group, as in depthwise convolution ---------------------------------------- */
+
+/* Each thread computes elements of the result one by one. */
+template <typename L, bool DIVIDES>
+static __device__ __forceinline__ void convolve_directly(const gd_cuda_conv &p) {
+    const long long taps = p.depth.size[0] * p.depth.size[1] * p.depth.size[2];
+    for (EACH(e, p.groups * p.m * p.n)) {
+        const long long rest = e / p.n, column = e - rest * p.n, group = rest / p.m,
+                        row = rest - group * p.m;
+        const divided<int> d = divide_index<int>(p.column, column);
+        const gathered_place<int> own = place_of(p.column, d);
+        typename L::type sum = 0;
+#pragma unroll 1
+        for (long long major = 0; major * taps < p.k; major++) {
+            divided<int> at;
+            at.major = major;
+            for (at.at[0] = 0; at.at[0] < p.depth.size[0]; at.at[0]++)
+                for (at.at[1] = 0; at.at[1] < p.depth.size[1]; at.at[1]++)
+#pragma unroll 4
+                    for (at.at[2] = 0; at.at[2] < p.depth.size[2]; at.at[2]++) {
+                        const long long a = group * p.a_group + row * p.a_row +
+                                            major * p.a_major + at.at[0] * p.a_axis[0] +
+                                            at.at[1] * p.a_axis[1] + at.at[2] * p.a_axis[2];
+                        sum = multiply_add(L::load(p.dtype, p.a, a),
+                                           gather<L, int, DIVIDES>(p, group * p.b_group, own,
+                                                                   place_of(p.depth, at)),
+                                           sum);
+                    }
+        }
+        const long long offset = d.major * p.out_major + d.at[0] * p.out_axis[0] +
+                                 d.at[1] * p.out_axis[1] + d.at[2] * p.out_axis[2];
+        store_result<L>(p, group, row, offset, sum);
+    }
+}
+
+/* A block computes an element of the result, which is a long sum. */
+template <typename L>
+static __device__ __forceinline__ void sum_directly(const gd_cuda_conv &p,
+                                                    typename L::type *sums) {
+#pragma unroll 1
+    for (long long e = blockIdx.x; e < p.groups * p.m * p.n; e += gridDim.x) {
+        const long long column = e % p.n, row = e / p.n % p.m, group = e / p.n / p.m;
+        const gathered_place<int> own = place_of(p.column, divide_index<int>(p.column, column));
+        typename L::type sum = 0;
+        for (long long k = threadIdx.x; k < p.k; k += ELEMENT_THREADS) {
+            const divided<int> d = divide_index<int>(p.depth, k);
+            const long long a = group * p.a_group + row * p.a_row + d.major * p.a_major +
+                                d.at[0] * p.a_axis[0] + d.at[1] * p.a_axis[1] +
+                                d.at[2] * p.a_axis[2];
+            sum = multiply_add(
+                L::load(p.dtype, p.a, a),
+                gather<L, int, false>(p, group * p.b_group, own, place_of(p.depth, d)), sum);
+        }
+        sums[threadIdx.x] = sum;
+        __syncthreads();
+        for (int half = ELEMENT_THREADS / 2; half > 0; half /= 2) {
+            if ((int)threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) store_result<L>(p, group, row, output_offset<int>(p, column), sums[0]);
+        __syncthreads();
+    }
+}
+
+/* --- bias and relu ------------------------------------------------------------------------------ */
+
 /* Bias and relu. A thread handles 16 bytes, and all of them at once if they are aligned. */
 template <typename T>
 static __device__ __forceinline__ void finish_results(const gd_cuda_conv_epilogue_args &p,
@@ -449,9 +515,27 @@ GD_CUDA_CONV_TILES(SHAPE)
 #define SHAPE_KERNELS(shape, name, T)                                             \
     CONVOLUTION_KERNEL(shape##_##name, int, false, shape##_shape, typed_loads<T>) \
     CONVOLUTION_KERNEL(shape##_divided_##name, int, true, shape##_shape, typed_loads<T>)
+#define DIRECT_KERNELS(name, T)                                                          \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
+        gd_convolve_direct_##name(const __grid_constant__ gd_cuda_conv p) {              \
+        RETURN_IF_FAILED(p.call);                                                        \
+        convolve_directly<typed_loads<T>, false>(p);                                     \
+    }                                                                                    \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
+        gd_convolve_direct_divided_##name(const __grid_constant__ gd_cuda_conv p) {      \
+        RETURN_IF_FAILED(p.call);                                                        \
+        convolve_directly<typed_loads<T>, true>(p);                                      \
+    }                                                                                    \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
+        gd_convolve_direct_sum_##name(const __grid_constant__ gd_cuda_conv p) {          \
+        RETURN_IF_FAILED(p.call);                                                        \
+        __shared__ typed_loads<T>::type sums[ELEMENT_THREADS];                           \
+        sum_directly<typed_loads<T>>(p, sums);                                           \
+    }
 #define TYPED_KERNELS(name, T)     \
     SHAPE_KERNELS(few, name, T)    \
     SHAPE_KERNELS(middle, name, T) \
+    DIRECT_KERNELS(name, T)        \
     PARTS_KERNEL(name, typed_loads<T>)
 
 TYPED_KERNELS(f32, float)

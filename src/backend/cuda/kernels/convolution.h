@@ -17,6 +17,7 @@ enum {
     /* the kernels that add parts: a block has so many elements, and threads for each of them */
     GD_CUDA_CONV_PART_ELEMENTS = 32,
     GD_CUDA_CONV_PART_THREADS = 8,
+    GD_CUDA_CONV_ELEMENT_THREADS = 256, /* of the kernels without tiles */
 };
 
 /* An index of the product, divided into a major index and three positions i[a] < size[a]. In the
