@@ -88,7 +88,7 @@ typedef enum { TILE_FEW, TILE_MIDDLE, TILE_WIDE, TILE_LARGE } tile_number;
 static const struct {
     int rows, columns, threads;
 } tiles[] = {
-#define TILE(name, rows, columns, threads) {rows, columns, threads},
+#define TILE(name, rows, columns, threads, blocks) {rows, columns, threads},
     GD_CUDA_CONV_TILES(TILE)
 #undef TILE
 };
@@ -249,29 +249,38 @@ static void divide_depth(gd_cuda_conv *p, tile_number tile) {
     if (p->chunk > 0) p->parts = (p->k + p->chunk - 1) / p->chunk; /* none is empty */
 }
 
-/* Whether the offsets of an image's elements from its first one fit into 32 bits. */
+/* Whether the offsets of all elements of an operand fit into 32 bits. */
 static bool offsets_fit(const gd_cuda_conv_operand *o) {
-    const int64_t limit = INT32_MAX;
+    const int64_t limit = INT32_MAX / 2;
     int64_t most = 0;
-    for (int a = 0; a < AXES; a++) {
-        const int64_t stride = llabs(o->strides[2 + a]);
-        if (stride > limit || o->dims[2 + a] > limit) return false;
-        if (o->dims[2 + a] > 1) most += (o->dims[2 + a] - 1) * stride;
+    for (int d = 0; d < 2 + AXES; d++) {
+        const int64_t stride = llabs(o->strides[d]);
+        if (o->dims[d] > limit) return false;
+        if (o->dims[d] < 2) continue;
+        if (stride > limit) return false;
+        most += (o->dims[d] - 1) * stride;
         if (most > limit) return false;
     }
     return true;
 }
 
-/* Positions of windows and taps, in x and beyond its borders, are computed in 32 bits. */
+/* Whether all sizes, positions in x and beyond its borders, and offsets fit into 32 bits. */
 static bool positions_fit(const gd_cuda_conv_problem *q) {
     const int64_t limit = 1 << 29;
-    if (!offsets_fit(&q->x) || !offsets_fit(&q->y)) return false;
+    if (!offsets_fit(&q->x) || !offsets_fit(&q->w) || !offsets_fit(&q->y)) return false;
     for (int a = 0; a < AXES; a++)
         if (q->x.dims[2 + a] > limit || q->y.dims[2 + a] > limit || q->before[a] > limit ||
             q->w.dims[2 + a] > limit || q->stride[a] > limit || q->dilation[a] > limit ||
             q->y.dims[2 + a] * q->stride[a] > limit || q->w.dims[2 + a] * q->dilation[a] > limit)
             return false;
     return true;
+}
+
+/* The exponent if n is a power of two, otherwise -1. */
+static int exponent_of(long long n) {
+    int exponent = 0;
+    while (1ll << exponent < n) exponent++;
+    return 1ll << exponent == n ? exponent : -1;
 }
 
 static gd_cuda_conv product_of(const gd_kernel_call *call) {
@@ -291,6 +300,7 @@ static gd_cuda_conv product_of(const gd_kernel_call *call) {
     const long long step = p.depth.size[last] > 1 ? p.a_axis[last] : p.a_major;
     p.a_by_depth = llabs(step) < llabs(p.a_row);
     p.has_depth_axis = q.axes == AXES;
+    for (int a = 0; a < AXES; a++) p.shifts[a] = exponent_of(p.divisor[a]);
     divide_depth(&p, choose_tile(&p));
     return p;
 }
