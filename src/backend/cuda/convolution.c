@@ -88,7 +88,7 @@ typedef enum { TILE_FEW, TILE_MIDDLE, TILE_WIDE, TILE_LARGE } tile_number;
 static const struct {
     int rows, columns, threads;
 } tiles[] = {
-#define TILE(name, rows, columns, threads) {rows, columns, threads},
+#define TILE(name, rows, columns, threads, blocks) {rows, columns, threads},
     GD_CUDA_CONV_TILES(TILE)
 #undef TILE
 };
@@ -219,11 +219,28 @@ static tile_number choose_tile(const gd_cuda_conv *p) {
     return count_tiles(p, TILE_WIDE) * parts >= 2 * processors ? TILE_WIDE : TILE_MIDDLE;
 }
 
+/* How a product is computed without tiles, which few rows would leave almost empty. */
+typedef enum {
+    DIRECT_NOT,      /* by tiles */
+    DIRECT_ELEMENTS, /* a thread for each element */
+    DIRECT_SUMS,     /* a block for each element */
+} direct_way;
+static direct_way choose_direct_way(const gd_cuda_conv *p) {
+    enum { FEW_ROWS = 4, FEW_PRODUCTS = 512, FEW_COLUMNS = 64, FEW_ELEMENTS = 65536 };
+    if (p->any || p->m > FEW_ROWS) return DIRECT_NOT;
+    if (p->k <= FEW_PRODUCTS) return DIRECT_ELEMENTS;
+    const bool divides = p->divisor[0] > 1 || p->divisor[1] > 1 || p->divisor[2] > 1;
+    return p->n <= FEW_COLUMNS && p->groups * p->m * p->n <= FEW_ELEMENTS && p->groups > 1 &&
+                   !divides
+               ? DIRECT_SUMS
+               : DIRECT_NOT;
+}
+
 /* The number of parts depends on the shape alone, so that all devices add in the same order. */
 static void divide_depth(gd_cuda_conv *p, tile_number tile) {
     const long long count = count_tiles(p, tile), enough = ENOUGH_THREADS / tiles[tile].threads;
     p->parts = 1;
-    if (count > 0 && count < enough) {
+    if (count > 0 && count < enough && choose_direct_way(p) == DIRECT_NOT) {
         const long long most = p->k / LEAST_CHUNK;
         p->parts = enough / count;
         if (p->parts > most) p->parts = most > 1 ? most : 1;
@@ -232,29 +249,38 @@ static void divide_depth(gd_cuda_conv *p, tile_number tile) {
     if (p->chunk > 0) p->parts = (p->k + p->chunk - 1) / p->chunk; /* none is empty */
 }
 
-/* Whether the offsets of an image's elements from its first one fit into 32 bits. */
+/* Whether the offsets of all elements of an operand fit into 32 bits. */
 static bool offsets_fit(const gd_cuda_conv_operand *o) {
-    const int64_t limit = INT32_MAX;
+    const int64_t limit = INT32_MAX / 2;
     int64_t most = 0;
-    for (int a = 0; a < AXES; a++) {
-        const int64_t stride = llabs(o->strides[2 + a]);
-        if (stride > limit || o->dims[2 + a] > limit) return false;
-        if (o->dims[2 + a] > 1) most += (o->dims[2 + a] - 1) * stride;
+    for (int d = 0; d < 2 + AXES; d++) {
+        const int64_t stride = llabs(o->strides[d]);
+        if (o->dims[d] > limit) return false;
+        if (o->dims[d] < 2) continue;
+        if (stride > limit) return false;
+        most += (o->dims[d] - 1) * stride;
         if (most > limit) return false;
     }
     return true;
 }
 
-/* Positions of windows and taps, in x and beyond its borders, are computed in 32 bits. */
+/* Whether all sizes, positions in x and beyond its borders, and offsets fit into 32 bits. */
 static bool positions_fit(const gd_cuda_conv_problem *q) {
     const int64_t limit = 1 << 29;
-    if (!offsets_fit(&q->x) || !offsets_fit(&q->y)) return false;
+    if (!offsets_fit(&q->x) || !offsets_fit(&q->w) || !offsets_fit(&q->y)) return false;
     for (int a = 0; a < AXES; a++)
         if (q->x.dims[2 + a] > limit || q->y.dims[2 + a] > limit || q->before[a] > limit ||
             q->w.dims[2 + a] > limit || q->stride[a] > limit || q->dilation[a] > limit ||
             q->y.dims[2 + a] * q->stride[a] > limit || q->w.dims[2 + a] * q->dilation[a] > limit)
             return false;
     return true;
+}
+
+/* The exponent if n is a power of two, otherwise -1. */
+static int exponent_of(long long n) {
+    int exponent = 0;
+    while (1ll << exponent < n) exponent++;
+    return 1ll << exponent == n ? exponent : -1;
 }
 
 static gd_cuda_conv product_of(const gd_kernel_call *call) {
@@ -274,6 +300,7 @@ static gd_cuda_conv product_of(const gd_kernel_call *call) {
     const long long step = p.depth.size[last] > 1 ? p.a_axis[last] : p.a_major;
     p.a_by_depth = llabs(step) < llabs(p.a_row);
     p.has_depth_axis = q.axes == AXES;
+    for (int a = 0; a < AXES; a++) p.shifts[a] = exponent_of(p.divisor[a]);
     divide_depth(&p, choose_tile(&p));
     return p;
 }
@@ -302,7 +329,8 @@ static gd_cuda_kernel
                         {GD_CUDA_KERNEL("convolution", "gd_convolve_large_divided_f32")}}},
     any_real = GD_CUDA_KERNEL("convolution", "gd_convolve_any_real"),
     any_integer = GD_CUDA_KERNEL("convolution", "gd_convolve_any_integer"),
-    epilogues[] = DTYPE_KERNELS("epilogue_"),
+    direct[2][4] = {DTYPE_KERNELS("direct_"), DTYPE_KERNELS("direct_divided_")},
+    direct_sums[] = DTYPE_KERNELS("direct_sum_"), epilogues[] = DTYPE_KERNELS("epilogue_"),
     parts_kernels[] = {GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f32"),
                        GD_CUDA_KERNEL("convolution", "gd_convolve_parts_f16"),
                        GD_CUDA_KERNEL("convolution", "gd_convolve_parts_bf16"),
@@ -337,8 +365,20 @@ size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
                        : 0;
 }
 
+enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
+
+static gd_status run_direct(const gd_kernel_call *call, const gd_cuda_conv *p, direct_way way,
+                            bool divides) {
+    const long long elements = p->groups * p->m * p->n;
+    const int number = product_kernel(p);
+    return way == DIRECT_SUMS
+               ? gd_cuda_launch(call->device, &direct_sums[number],
+                                elements < MOST_BLOCKS ? elements : MOST_BLOCKS,
+                                GD_CUDA_CONV_ELEMENT_THREADS, p)
+               : gd_cuda_launch_each(call->device, &direct[divides][number], elements, p);
+}
+
 gd_status gd_cuda_conv_run(gd_kernel_call *call) {
-    enum { MOST_BLOCKS = 1 << 20 }; /* blocks loop over the rest */
     gd_cuda_conv p = product_of(call);
     p.call = gd_cuda_call_of(call);
     p.partials = call->workspace;
@@ -347,6 +387,8 @@ gd_status gd_cuda_conv_run(gd_kernel_call *call) {
     const tile_number tile = choose_tile(&p);
     const long long blocks = count_tiles(&p, tile) * p.parts;
     if (blocks == 0) return GD_OK;
+    const direct_way way = choose_direct_way(&p);
+    if (way != DIRECT_NOT) return run_direct(call, &p, way, divides);
     gd_cuda_kernel *kernel = number == KERNEL_ANY_REAL      ? &any_real
                              : number == KERNEL_ANY_INTEGER ? &any_integer
                                                             : &kernels[tile][divides][number];

@@ -126,11 +126,11 @@ void gd_dnn_add_reduction(gd_dnn_graph *g, cudnnReduceTensorOp_t mode, cudnnData
 static cudnnHandle_t build_handles[GD_CUDA_DEVICES];
 static pthread_mutex_t build_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static gd_status find_build_handle(gd_device *d, cudnnHandle_t *handle) {
+/* NULL: cuDNN cannot be initialized, for example because one of its libraries is missing. */
+static cudnnHandle_t find_build_handle(gd_device *d) {
     cudnnHandle_t *known = &build_handles[gd_cuda_state_of(d)->index];
-    if (!*known) GD_DNN_TRY(d, cudnnCreate(known));
-    *handle = *known;
-    return GD_OK;
+    if (!*known && gd_dnn.cudnnCreate(known) != CUDNN_STATUS_SUCCESS) *known = NULL;
+    return *known;
 }
 
 /* Whether the notes of a configuration's engine allow it. An engine whose notes cannot be read is
@@ -214,9 +214,8 @@ static cudnnBackendDescriptor_t search_heuristic(cudnnHandle_t handle, gd_dnn_gr
 
 static gd_status build_plan(gd_device *d, gd_dnn_graph *g, const gd_dnn_choice *choice,
                             gd_dnn_plan *plan) {
-    cudnnHandle_t handle;
-    gd_status status = find_build_handle(d, &handle);
-    if (status != GD_OK) return status;
+    cudnnHandle_t handle = find_build_handle(d);
+    if (!handle) return GD_OK;
     cudnnBackendDescriptor_t graph =
         gd_dnn_add_descriptor(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     gd_dnn_set(g, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);

@@ -14,10 +14,15 @@ bool gd_cuda_blocks_pay(const gd_cuda_conv_problem *q) {
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Positions of y begin at multiples of the stride minus the padding. So that they begin at a block,
- * taps are shifted by the missing part of a block. */
+/* The padding before x in pixels, rounded up to blocks. */
+static int64_t padding_shift(const gd_cuda_conv_problem *q, int axis) {
+    return divide_up(q->before[axis], q->stride[axis]) * q->stride[axis];
+}
+
+/* Windows begin at multiples of the stride minus the padding. So that they begin at a block, taps
+ * are shifted by the missing part of a block. */
 static int64_t tap_shift(const gd_cuda_conv_problem *q, int axis) {
-    return divide_up(q->before[axis], q->stride[axis]) * q->stride[axis] - q->before[axis];
+    return padding_shift(q, axis) - q->before[axis];
 }
 
 static void set_channels_last(gd_cuda_conv_operand *o) {
@@ -33,9 +38,9 @@ gd_cuda_conv_problem gd_cuda_blocks_of(const gd_cuda_conv_problem *q) {
     p.x.dims[1] = p.w.dims[1] = p.ci;
     p.x.data = p.w.data = NULL;
     for (int a = Y; a <= X; a++) {
-        p.x.dims[2 + a] = divide_up(q->x.dims[2 + a], q->stride[a]);
         p.w.dims[2 + a] = divide_up(q->w.dims[2 + a] + tap_shift(q, a), q->stride[a]);
-        p.before[a] = divide_up(q->before[a], q->stride[a]);
+        p.x.dims[2 + a] = q->y.dims[2 + a] + p.w.dims[2 + a] - 1; /* with the padding */
+        p.before[a] = 0;
         p.stride[a] = 1;
     }
     set_channels_last(&p.x);
@@ -73,7 +78,9 @@ static gd_status queue_blocks(const gd_kernel_call *call, const gd_cuda_space_to
 
 gd_status gd_cuda_queue_x_blocks(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
                                  const gd_cuda_conv_operand *blocks) {
-    const gd_cuda_space_to_depth p = arguments_of(call, &q->x, blocks, q->stride[Y]);
+    gd_cuda_space_to_depth p = arguments_of(call, &q->x, blocks, q->stride[Y]);
+    p.shift_y = (int)padding_shift(q, Y);
+    p.shift_x = (int)padding_shift(q, X);
     return queue_blocks(call, &p);
 }
 

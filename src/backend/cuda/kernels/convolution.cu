@@ -16,7 +16,7 @@ enum {
     SUM_LENGTH = 512, /* products that are summed before they are added to the total */
     PART_ELEMENTS = GD_CUDA_CONV_PART_ELEMENTS,
     PART_THREADS = GD_CUDA_CONV_PART_THREADS,
-    ELEMENT_THREADS = 256,
+    ELEMENT_THREADS = GD_CUDA_CONV_ELEMENT_THREADS,
 };
 
 static __device__ __forceinline__ float multiply_add(float a, float b, float c) {
@@ -31,18 +31,33 @@ static __device__ __forceinline__ unsigned long long multiply_add(unsigned long 
     return a * b + c; /* wraps */
 }
 
-/* How a kernel loads elements: those of one type T, or of any dtype. */
+static __device__ __forceinline__ void narrow(float x, float *to) { *to = x; }
+static __device__ __forceinline__ void narrow(double x, double *to) { *to = x; }
+static __device__ __forceinline__ void narrow(float x, f16_element *to) {
+    to->bits = gd_f32_to_f16(x);
+}
+static __device__ __forceinline__ void narrow(float x, bf16_element *to) {
+    to->bits = gd_f32_to_bf16(x);
+}
+
+/* How a kernel loads and stores elements: those of one type T, or of any dtype. */
 template <typename T>
 struct typed_loads {
     typedef typename wide_type<T>::type type;
     static __device__ __forceinline__ type load(int, const void *p, long long i) {
         return widen(((const T *)p)[i]);
     }
+    static __device__ __forceinline__ void store(int, void *p, long long i, type x) {
+        narrow(x, (T *)p + i);
+    }
 };
 struct real_loads {
     typedef double type;
     static __device__ __forceinline__ double load(int dtype, const void *p, long long i) {
         return load_real(dtype, p, i);
+    }
+    static __device__ __forceinline__ void store(int dtype, void *p, long long i, double x) {
+        store_real(dtype, p, i, x);
     }
 };
 struct integer_loads {
@@ -51,93 +66,86 @@ struct integer_loads {
                                                               long long i) {
         return (unsigned long long)load_integer(dtype, p, i);
     }
+    static __device__ __forceinline__ void store(int dtype, void *p, long long i,
+                                                 unsigned long long x) {
+        store_integer(dtype, p, i, (int64_t)x);
+    }
 };
-static __device__ __forceinline__ void store_sum(int dtype, void *p, long long i, double sum) {
-    store_real(dtype, p, i, sum);
-}
-static __device__ __forceinline__ void store_sum(int dtype, void *p, long long i, float sum) {
-    store_real(dtype, p, i, sum);
-}
-static __device__ __forceinline__ void store_sum(int dtype, void *p, long long i,
-                                                 unsigned long long sum) {
-    store_integer(dtype, p, i, (int64_t)sum);
-}
 static __device__ __forceinline__ bool is_positive_or_nan(double x) { return !(x <= 0); }
 static __device__ __forceinline__ bool is_positive_or_nan(float x) { return !(x <= 0); }
 static __device__ __forceinline__ bool is_positive_or_nan(unsigned long long x) {
     return (long long)x > 0;
 }
 
-/* An index of the product as major index and positions, of type P: int, or long long for problems
- * with huge strides or sizes. */
+/* Sizes, positions and offsets have type P: int, or long long if they do not fit. */
+
+/* An index of the product as major index and positions. */
 template <typename P>
 struct divided {
-    long long major;
-    P at[3];
+    P major, at[3];
 };
+static __device__ __forceinline__ int quotient_of(int a, int b) {
+    return (int)((unsigned)a / (unsigned)b); /* faster than with signs, which none has */
+}
+static __device__ __forceinline__ long long quotient_of(long long a, long long b) { return a / b; }
 template <typename P>
 static __device__ __forceinline__ divided<P> divide_index(const gd_cuda_conv_index &index,
-                                                          long long number) {
+                                                          P number) {
     divided<P> d;
-    /* most indices fit into 32 bits, whose division is much faster */
-    if (sizeof(P) == 4 && number <= 0x7fffffff) {
-        unsigned rest = (unsigned)number;
-#pragma unroll
-        for (int a = 2; a >= 0; a--) {
-            const unsigned size = (unsigned)index.size[a], next = rest / size;
-            d.at[a] = (P)(rest - next * size);
-            rest = next;
-        }
-        d.major = rest;
-        return d;
-    }
 #pragma unroll
     for (int a = 2; a >= 0; a--) {
-        const long long next = number / index.size[a];
-        d.at[a] = (P)(number - next * index.size[a]);
+        const P size = (P)index.size[a], next = quotient_of(number, size);
+        d.at[a] = number - next * size;
         number = next;
     }
     d.major = number;
     return d;
 }
 
-/* What an index contributes to the address of a gathered element. */
+/* What an index contributes to the address of a gathered element: coordinates, and the offset that
+ * they have if no divisor is used. */
 template <typename P>
 struct gathered_place {
-    long long base;
-    P at[3];
+    P base, at[3];
 };
-template <typename P>
-static __device__ __forceinline__ gathered_place<P> place_of(const gd_cuda_conv_index &index,
+template <typename P, bool DIVIDES>
+static __device__ __forceinline__ gathered_place<P> place_of(const gd_cuda_conv &p,
+                                                             const gd_cuda_conv_index &index,
                                                              const divided<P> &d) {
     gathered_place<P> place;
-    place.base = d.major * index.stride;
+    place.base = d.major * (P)index.stride;
 #pragma unroll
-    for (int a = 0; a < 3; a++) place.at[a] = (P)index.first[a] + d.at[a] * (P)index.step[a];
+    for (int a = 0; a < 3; a++) {
+        place.at[a] = (P)index.first[a] + d.at[a] * (P)index.step[a];
+        if (!DIVIDES) place.base += place.at[a] * (P)p.b_axis[a];
+    }
     return place;
 }
 
-/* The element of b in a row and column of the product, or 0. DIVIDES: some divisor is not 1. */
-template <typename L, typename P, bool DIVIDES>
-static __device__ __forceinline__ typename L::type gather(const gd_cuda_conv &p, long long group,
-                                                          const gathered_place<P> &column,
-                                                          const gathered_place<P> &row) {
-    P at = 0; /* within an image, so 32 bits are enough if P is int */
+/* Whether a row and column of the product have an element of b, and its offset in the group; the
+ * offset is 0 if there is none. DIVIDES: some divisor is not 1. */
+template <typename P, bool DIVIDES>
+static __device__ __forceinline__ bool find_gathered(const gd_cuda_conv &p,
+                                                     const gathered_place<P> &column,
+                                                     const gathered_place<P> &row, P *offset) {
+    P at = column.base + row.base;
     bool inside = true;
 #pragma unroll
     for (int a = 0; a < 3; a++) {
         if (a == 0 && !p.has_depth_axis) continue;
         P place = column.at[a] + row.at[a];
         if (DIVIDES) {
-            const P quotient = place / (P)p.divisor[a];
-            inside = inside && place >= 0 && quotient * (P)p.divisor[a] == place;
+            const int shift = p.shifts[a];
+            const P divisor = (P)p.divisor[a],
+                    quotient = shift >= 0 ? place >> shift : place / divisor;
+            inside = inside & (place >= 0) & (quotient * divisor == place);
             place = quotient;
+            at += place * (P)p.b_axis[a];
         }
-        inside = inside && place >= 0 && place < (P)p.b_size[a];
-        at += place * (P)p.b_axis[a];
+        inside = inside & (place >= 0) & (place < (P)p.b_size[a]);
     }
-    return inside ? L::load(p.dtype, p.b, group + column.base + row.base + at)
-                  : typename L::type(0);
+    *offset = inside ? at : 0;
+    return inside;
 }
 
 /* Stores an element of the result: sum, bias, relu. */
@@ -147,27 +155,33 @@ static __device__ __forceinline__ void store_result(const gd_cuda_conv &p, long 
                                                     typename L::type sum) {
     if (p.bias) sum += L::load(p.dtype, p.bias, (group * p.m + row) * p.bias_stride);
     if (p.relu && !is_positive_or_nan(sum)) sum = 0;
-    store_sum(p.dtype, p.out, group * p.out_group + row * p.out_row + column_offset, sum);
+    L::store(p.dtype, p.out, group * p.out_group + row * p.out_row + column_offset, sum);
 }
 
 template <typename P>
 static __device__ __forceinline__ long long output_offset(const gd_cuda_conv &p,
-                                                          long long column) {
-    const divided<P> d = divide_index<P>(p.column, column);
+                                                          const divided<P> &d) {
     return d.major * p.out_major + d.at[0] * p.out_axis[0] + d.at[1] * p.out_axis[1] +
            d.at[2] * p.out_axis[2];
 }
 
+/* The offset of a summed index in a row of a. */
+template <typename P>
+static __device__ __forceinline__ P row_offset(const gd_cuda_conv &p, const divided<P> &d) {
+    return d.major * (P)p.a_major + d.at[0] * (P)p.a_axis[0] + d.at[1] * (P)p.a_axis[1] +
+           d.at[2] * (P)p.a_axis[2];
+}
+
 /* The summed index of one load: places in a and b. */
 template <typename P>
-struct summed_place {
-    long long a;
+struct alignas(16) summed_place {
     gathered_place<P> b;
+    P a;
 };
 
 /* The shape of a tile. A thread computes ROWS_EACH x COLUMNS_EACH elements, in quads that are
  * ROW_STEP or COLUMN_STEP apart. */
-template <int ROW_COUNT, int COLUMN_COUNT, int THREAD_COUNT>
+template <int ROW_COUNT, int COLUMN_COUNT, int THREAD_COUNT, int BLOCK_COUNT>
 struct tile_shape {
     enum {
         ROWS = ROW_COUNT,
@@ -177,6 +191,8 @@ struct tile_shape {
         COLUMN_STEP = SIDE * QUAD,
         ROWS_EACH = ROWS / (THREADS / SIDE),
         COLUMNS_EACH = COLUMNS / SIDE,
+        /* blocks on a multiprocessor, which limit the registers of a thread */
+        BLOCKS = BLOCK_COUNT,
     };
     /* The row of the thread's row number r in the tile, and the column likewise. */
     static __device__ __forceinline__ int row(int r) {
@@ -196,9 +212,11 @@ struct tiles {
     summed_place<P> depths[2][DEPTH];
 };
 
-/* The part of a product that a block computes. */
+/* The part of a product that a block computes: its tile from (row, column) on, and of the sums the
+ * products first .. end - 1. */
+template <typename P>
 struct product_tile {
-    long long group, part, row, column, first, end;
+    P group, part, row, column, first, end;
 };
 
 /* The elements of both operands that a thread loads for one step. */
@@ -210,13 +228,18 @@ struct tile_loader {
         RIGHT_STEP = S::THREADS / S::COLUMNS,
     };
     typename L::type left[LEFT], right[RIGHT];
-    gathered_place<P> column;
+    gathered_place<P> column; /* of the thread's elements of `right` */
     bool in_columns;
+    P group_b, group_a, rows; /* offsets of the group and tile; rows of a in the tile */
 
-    __device__ __forceinline__ void begin(const gd_cuda_conv &p, const product_tile &t) {
-        const long long own = t.column + threadIdx.x % S::COLUMNS;
-        in_columns = own < p.n;
-        column = place_of(p.column, divide_index<P>(p.column, in_columns ? own : 0));
+    __device__ __forceinline__ void begin(const gd_cuda_conv &p, const product_tile<P> &t) {
+        const P own = t.column + (P)(threadIdx.x % S::COLUMNS);
+        in_columns = own < (P)p.n;
+        column = place_of<P, DIVIDES>(p, p.column,
+                                      divide_index<P>(p.column, in_columns ? own : 0));
+        group_b = t.group * (P)p.b_group;
+        group_a = t.group * (P)p.a_group + t.row * (P)p.a_row;
+        rows = (P)p.m - t.row;
     }
     /* The row and depth of element e of `left`. */
     static __device__ __forceinline__ int left_row(const gd_cuda_conv &p, int e) {
@@ -230,23 +253,27 @@ struct tile_loader {
     static __device__ __forceinline__ int right_depth(int e) {
         return (int)threadIdx.x / S::COLUMNS + e * RIGHT_STEP;
     }
-    __device__ __forceinline__ void load(const gd_cuda_conv &p, const product_tile &t, long long k,
+    /* Loads do not branch, so that all are in flight at once: elements that do not exist are
+     * loaded from the beginning of the operand, and dropped. */
+    __device__ __forceinline__ void load(const gd_cuda_conv &p, const product_tile<P> &t, P k,
                                          const summed_place<P> *depths) {
-        const int deep = t.end - k < DEPTH ? (int)(t.end - k) : DEPTH;
+        const P deep = t.end - k;
 #pragma unroll
         for (int e = 0; e < RIGHT; e++) {
             const int depth = right_depth(e);
-            right[e] = in_columns && depth < deep
-                           ? gather<L, P, DIVIDES>(p, t.group * p.b_group, column, depths[depth].b)
-                           : typename L::type(0);
+            P at;
+            bool inside = find_gathered<P, DIVIDES>(p, column, depths[depth].b, &at);
+            inside = inside & in_columns & (depth < deep);
+            const typename L::type value = L::load(p.dtype, p.b, inside ? group_b + at : 0);
+            right[e] = inside ? value : typename L::type(0);
         }
 #pragma unroll
         for (int e = 0; e < LEFT; e++) {
             const int row = left_row(p, e), depth = left_depth(p, e);
-            const bool inside = t.row + row < p.m && depth < deep;
-            const long long at =
-                t.group * p.a_group + (t.row + row) * p.a_row + (inside ? depths[depth].a : 0);
-            left[e] = inside ? L::load(p.dtype, p.a, at) : typename L::type(0);
+            const bool inside = (row < rows) & (depth < deep);
+            const P at = group_a + row * (P)p.a_row + depths[depth].a;
+            const typename L::type value = L::load(p.dtype, p.a, inside ? at : 0);
+            left[e] = inside ? value : typename L::type(0);
         }
     }
     __device__ __forceinline__ void store(const gd_cuda_conv &p, tiles<L, P, S> *s,
@@ -260,16 +287,21 @@ struct tile_loader {
 };
 
 /* Fills the places of the summed indices k .. k + DEPTH - 1, by the first threads. */
-template <typename P>
-static __device__ __forceinline__ void place_depths(const gd_cuda_conv &p, long long k,
-                                                    long long end, summed_place<P> *depths) {
-    if (threadIdx.x >= DEPTH || k + threadIdx.x >= end) return;
-    const divided<P> d = divide_index<P>(p.depth, k + threadIdx.x);
-    summed_place<P> *place = &depths[threadIdx.x];
-    place->a = d.major * p.a_major + d.at[0] * p.a_axis[0] + d.at[1] * p.a_axis[1] +
-               d.at[2] * p.a_axis[2];
-    place->b = place_of(p.depth, d);
+template <typename P, bool DIVIDES>
+static __device__ __forceinline__ void place_depths(const gd_cuda_conv &p, P k, P end,
+                                                    summed_place<P> *depths) {
+    const P own = k + (P)threadIdx.x;
+    if (threadIdx.x >= DEPTH) return;
+    const divided<P> d = divide_index<P>(p.depth, own < end ? own : 0);
+    depths[threadIdx.x].b = place_of<P, DIVIDES>(p, p.depth, d);
+    depths[threadIdx.x].a = row_offset<P>(p, d);
 }
+
+/* Four neighbouring elements of shared memory. */
+template <typename C>
+struct alignas(16) quad {
+    C at[QUAD];
+};
 
 /* Adds the products of one step to the sums of a thread. */
 template <typename L, typename P, typename S>
@@ -278,39 +310,44 @@ static __device__ __forceinline__ void multiply_tiles(const tiles<L, P, S> *s, i
     typedef typename L::type C;
 #pragma unroll
     for (int d = 0; d < DEPTH; d++) {
-        C a[S::ROWS_EACH], b[S::COLUMNS_EACH];
+        quad<C> a[S::ROWS_EACH / QUAD], b[S::COLUMNS_EACH / QUAD];
 #pragma unroll
-        for (int r = 0; r < S::ROWS_EACH; r++) a[r] = s->left[buffer][d][S::row(r)];
+        for (int r = 0; r < S::ROWS_EACH / QUAD; r++)
+            a[r] = *(const quad<C> *)&s->left[buffer][d][S::row(r * QUAD)];
 #pragma unroll
-        for (int c = 0; c < S::COLUMNS_EACH; c++) b[c] = s->right[buffer][d][S::column(c)];
+        for (int c = 0; c < S::COLUMNS_EACH / QUAD; c++)
+            b[c] = *(const quad<C> *)&s->right[buffer][d][S::column(c * QUAD)];
 #pragma unroll
         for (int r = 0; r < S::ROWS_EACH; r++)
 #pragma unroll
             for (int c = 0; c < S::COLUMNS_EACH; c++)
-                sum[r][c] = multiply_add(a[r], b[c], sum[r][c]);
+                sum[r][c] = multiply_add(a[r / QUAD].at[r % QUAD], b[c / QUAD].at[c % QUAD],
+                                         sum[r][c]);
     }
 }
 
 /* Computes the sums of a tile: total[r][c] is the element in the thread's row r and column c. */
 template <typename L, typename P, bool DIVIDES, typename S>
-static __device__ __forceinline__ void sum_tile(const gd_cuda_conv &p, const product_tile &t,
+static __device__ __forceinline__ void sum_tile(const gd_cuda_conv &p, const product_tile<P> &t,
                                                 tiles<L, P, S> *s,
                                                 typename L::type (*total)[S::COLUMNS_EACH]) {
     typename L::type sum[S::ROWS_EACH][S::COLUMNS_EACH] = {};
     tile_loader<L, P, DIVIDES, S> loader;
     int summed = 0, buffer = 0;
+    if (t.first >= t.end) return;
     loader.begin(p, t);
-    place_depths(p, t.first, t.end, s->depths[0]);
-    place_depths(p, t.first + DEPTH, t.end, s->depths[1]);
+    place_depths<P, DIVIDES>(p, t.first, t.end, s->depths[0]);
+    place_depths<P, DIVIDES>(p, t.first + DEPTH, t.end, s->depths[1]);
     __syncthreads();
     loader.load(p, t, t.first, s->depths[0]);
     loader.store(p, s, 0);
     __syncthreads();
 #pragma unroll 1
-    for (long long k = t.first; k < t.end; k += DEPTH, buffer ^= 1) {
+    for (P k = t.first; k < t.end; k += DEPTH, buffer ^= 1) {
         const bool more = k + DEPTH < t.end;
         if (more) loader.load(p, t, k + DEPTH, s->depths[buffer ^ 1]);
-        place_depths(p, k + 2 * DEPTH, t.end, s->depths[buffer]);
+        if (k + 2 * DEPTH < t.end)
+            place_depths<P, DIVIDES>(p, k + 2 * DEPTH, t.end, s->depths[buffer]);
         multiply_tiles<L, P, S>(s, buffer, sum);
         if (more) loader.store(p, s, buffer ^ 1);
         __syncthreads();
@@ -330,33 +367,35 @@ static __device__ __forceinline__ void sum_tile(const gd_cuda_conv &p, const pro
 template <typename L, typename P, bool DIVIDES, typename S>
 static __device__ __forceinline__ void convolve(const gd_cuda_conv &p, tiles<L, P, S> *s) {
     typedef typename L::type C;
-    const long long tiles_m = (p.m + S::ROWS - 1) / S::ROWS,
-                    tiles_n = (p.n + S::COLUMNS - 1) / S::COLUMNS, tiles = tiles_m * tiles_n,
-                    items = tiles * p.groups * p.parts;
+    const P tiles_m = ((P)p.m + S::ROWS - 1) / S::ROWS,
+            tiles_n = ((P)p.n + S::COLUMNS - 1) / S::COLUMNS, tiles = tiles_m * tiles_n,
+            groups = (P)p.groups, items = tiles * groups * (P)p.parts;
 #pragma unroll 1
-    for (long long item = blockIdx.x; item < items; item += gridDim.x) {
-        product_tile t;
-        t.group = item / tiles % p.groups;
-        t.part = item / tiles / p.groups;
-        t.row = item % tiles % tiles_m * S::ROWS; /* blocks in flight share columns of b */
-        t.column = item % tiles / tiles_m * S::COLUMNS;
-        t.first = t.part * p.chunk;
-        t.end = t.first + p.chunk < p.k ? t.first + p.chunk : p.k;
+    for (P item = (P)blockIdx.x; item < items; item += (P)gridDim.x) {
+        product_tile<P> t;
+        const P matrix = quotient_of(item, tiles), in_matrix = item - matrix * tiles;
+        t.part = quotient_of(matrix, groups);
+        t.group = matrix - t.part * groups;
+        t.column = quotient_of(in_matrix, tiles_m); /* blocks in flight share columns of b */
+        t.row = (in_matrix - t.column * tiles_m) * S::ROWS;
+        t.column *= S::COLUMNS;
+        t.first = t.part * (P)p.chunk;
+        t.end = (P)p.k - t.first < (P)p.chunk ? (P)p.k : t.first + (P)p.chunk;
         C total[S::ROWS_EACH][S::COLUMNS_EACH] = {};
         sum_tile<L, P, DIVIDES, S>(p, t, s, total);
+        const long long part = (t.part * p.groups + t.group) * p.m * p.n;
 #pragma unroll
         for (int c = 0; c < S::COLUMNS_EACH; c++) {
-            const long long at_n = t.column + S::column(c);
-            if (at_n >= p.n) break;
-            const long long offset = p.parts == 1 ? output_offset<P>(p, at_n) : 0;
+            const P at_n = t.column + S::column(c);
+            if (at_n >= (P)p.n) break;
+            const long long offset =
+                p.parts == 1 ? output_offset<P>(p, divide_index<P>(p.column, at_n)) : 0;
 #pragma unroll
             for (int r = 0; r < S::ROWS_EACH; r++) {
-                const long long at_m = t.row + S::row(r);
-                if (at_m >= p.m) break;
+                const P at_m = t.row + S::row(r);
+                if (at_m >= (P)p.m) break;
                 if (p.parts == 1) store_result<L>(p, t.group, at_m, offset, total[r][c]);
-                else
-                    ((C *)p.partials)[((t.part * p.groups + t.group) * p.m + at_m) * p.n + at_n] =
-                        total[r][c];
+                else ((C *)p.partials)[part + at_m * p.n + at_n] = total[r][c];
             }
         }
     }
@@ -382,12 +421,86 @@ static __device__ __forceinline__ void add_parts(const gd_cuda_conv &p, typename
         __syncthreads();
         if (slice == 0 && e < count) {
             for (int i = 1; i < PART_THREADS; i++) sum += sums[i * PART_ELEMENTS + lane];
-            const long long group = e / (p.m * p.n), row = e / p.n % p.m, column = e % p.n;
-            store_result<L>(p, group, row, output_offset<long long>(p, column), sum);
+            const long long rest = e / p.n, group = rest / p.m;
+            const divided<long long> d = divide_index<long long>(p.column, e - rest * p.n);
+            store_result<L>(p, group, rest - group * p.m, output_offset<long long>(p, d), sum);
         }
         __syncthreads();
     }
 }
+
+/* --- few rows in each group, as in depthwise convolution ---------------------------------------- */
+
+/* Each thread computes elements of the result one by one. */
+template <typename L, bool DIVIDES>
+static __device__ __forceinline__ void convolve_directly(const gd_cuda_conv &p) {
+    const int n = (int)p.n, m = (int)p.m, count = (int)(p.groups * p.m * p.n),
+              majors = (int)(p.k / (p.depth.size[0] * p.depth.size[1] * p.depth.size[2])),
+              depth = (int)p.depth.size[0], height = (int)p.depth.size[1],
+              width = (int)p.depth.size[2];
+    for (EACH(e, count)) {
+        const int rest = quotient_of((int)e, n), group = quotient_of(rest, m),
+                  row = rest - group * m;
+        const divided<int> d = divide_index<int>(p.column, (int)e - rest * n);
+        const gathered_place<int> own = place_of<int, DIVIDES>(p, p.column, d);
+        const int a = group * (int)p.a_group + row * (int)p.a_row, b = group * (int)p.b_group;
+        typename L::type sum = 0;
+        divided<int> at;
+#pragma unroll 1
+        for (at.major = 0; at.major < majors; at.major++)
+#pragma unroll 1
+            for (at.at[0] = 0; at.at[0] < depth; at.at[0]++)
+#pragma unroll 1
+                for (at.at[1] = 0; at.at[1] < height; at.at[1]++)
+#pragma unroll 4
+                    for (at.at[2] = 0; at.at[2] < width; at.at[2]++) {
+                        int offset;
+                        const bool inside = find_gathered<int, DIVIDES>(
+                            p, own, place_of<int, DIVIDES>(p, p.depth, at), &offset);
+                        const typename L::type x = L::load(p.dtype, p.b, inside ? b + offset : 0),
+                                               w = L::load(p.dtype, p.a, a + row_offset(p, at));
+                        sum = multiply_add(w, inside ? x : typename L::type(0), sum);
+                    }
+        store_result<L>(p, group, row, output_offset<int>(p, d), sum);
+    }
+}
+
+/* A block computes an element of the result, which is a long sum. */
+template <typename L>
+static __device__ __forceinline__ void sum_directly(const gd_cuda_conv &p,
+                                                    typename L::type *sums) {
+    const int k_end = (int)p.k;
+#pragma unroll 1
+    for (long long e = blockIdx.x; e < p.groups * p.m * p.n; e += gridDim.x) {
+        const int column = (int)(e % p.n), row = (int)(e / p.n % p.m),
+                  group = (int)(e / p.n / p.m);
+        const divided<int> d = divide_index<int>(p.column, column);
+        const gathered_place<int> own = place_of<int, false>(p, p.column, d);
+        const int a = group * (int)p.a_group + row * (int)p.a_row, b = group * (int)p.b_group;
+        typename L::type sum = 0;
+#pragma unroll 4
+        for (int k = (int)threadIdx.x; k < k_end; k += ELEMENT_THREADS) {
+            const divided<int> at = divide_index<int>(p.depth, k);
+            int offset;
+            const bool inside = find_gathered<int, false>(
+                p, own, place_of<int, false>(p, p.depth, at), &offset);
+            const typename L::type x = L::load(p.dtype, p.b, inside ? b + offset : 0),
+                                   y = L::load(p.dtype, p.a, a + row_offset(p, at));
+            sum = multiply_add(y, inside ? x : typename L::type(0), sum);
+        }
+        sums[threadIdx.x] = sum;
+        __syncthreads();
+        for (int half = ELEMENT_THREADS / 2; half > 0; half /= 2) {
+            if ((int)threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+            __syncthreads();
+        }
+        if (threadIdx.x == 0)
+            store_result<L>(p, group, row, output_offset<int>(p, d), sums[0]);
+        __syncthreads();
+    }
+}
+
+/* --- bias and relu ------------------------------------------------------------------------------ */
 
 /* Bias and relu. A thread handles 16 bytes, and all of them at once if they are aligned. */
 template <typename T>
@@ -428,12 +541,14 @@ EPILOGUE_KERNEL(f16, f16_element, GD_F16)
 EPILOGUE_KERNEL(bf16, bf16_element, GD_BF16)
 EPILOGUE_KERNEL(f64, double, GD_F64)
 
-#define SHAPE(name, rows, columns, threads) typedef tile_shape<rows, columns, threads> name##_shape;
+#define SHAPE(name, rows, columns, threads, blocks)                   \
+    typedef tile_shape<rows, columns, threads, blocks> name##_shape; \
+    typedef tile_shape<rows, columns, threads, 1> name##_wide_shape; /* for f64 */
 GD_CUDA_CONV_TILES(SHAPE)
 #undef SHAPE
 
 #define CONVOLUTION_KERNEL(name, P, DIVIDES, S, ...)                           \
-    extern "C" __global__ void __launch_bounds__(S::THREADS)                   \
+    extern "C" __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)        \
         gd_convolve_##name(const __grid_constant__ gd_cuda_conv p) {           \
         RETURN_IF_FAILED(p.call);                                              \
         __shared__ tiles<__VA_ARGS__, P, S> shared;                            \
@@ -446,22 +561,40 @@ GD_CUDA_CONV_TILES(SHAPE)
         __shared__ __VA_ARGS__::type sums[PART_ELEMENTS * PART_THREADS];       \
         add_parts<__VA_ARGS__>(p, sums);                                       \
     }
-#define SHAPE_KERNELS(shape, name, T)                                             \
-    CONVOLUTION_KERNEL(shape##_##name, int, false, shape##_shape, typed_loads<T>) \
-    CONVOLUTION_KERNEL(shape##_divided_##name, int, true, shape##_shape, typed_loads<T>)
-#define TYPED_KERNELS(name, T)     \
-    SHAPE_KERNELS(few, name, T)    \
-    SHAPE_KERNELS(middle, name, T) \
+#define SHAPE_KERNELS(shape, name, S, T)                              \
+    CONVOLUTION_KERNEL(shape##_##name, int, false, S, typed_loads<T>) \
+    CONVOLUTION_KERNEL(shape##_divided_##name, int, true, S, typed_loads<T>)
+#define DIRECT_KERNELS(name, T)                                                          \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
+        gd_convolve_direct_##name(const __grid_constant__ gd_cuda_conv p) {              \
+        RETURN_IF_FAILED(p.call);                                                        \
+        convolve_directly<typed_loads<T>, false>(p);                                     \
+    }                                                                                    \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
+        gd_convolve_direct_divided_##name(const __grid_constant__ gd_cuda_conv p) {      \
+        RETURN_IF_FAILED(p.call);                                                        \
+        convolve_directly<typed_loads<T>, true>(p);                                      \
+    }                                                                                    \
+    extern "C" __global__ void __launch_bounds__(ELEMENT_THREADS)                        \
+        gd_convolve_direct_sum_##name(const __grid_constant__ gd_cuda_conv p) {          \
+        RETURN_IF_FAILED(p.call);                                                        \
+        __shared__ typed_loads<T>::type sums[ELEMENT_THREADS];                           \
+        sum_directly<typed_loads<T>>(p, sums);                                           \
+    }
+#define TYPED_KERNELS(name, kind, T)                    \
+    SHAPE_KERNELS(few, name, few_##kind##shape, T)       \
+    SHAPE_KERNELS(middle, name, middle_##kind##shape, T) \
+    DIRECT_KERNELS(name, T)                             \
     PARTS_KERNEL(name, typed_loads<T>)
 
-TYPED_KERNELS(f32, float)
-SHAPE_KERNELS(wide, f32, float)
-SHAPE_KERNELS(large, f32, float)
-TYPED_KERNELS(f16, f16_element)
-TYPED_KERNELS(bf16, bf16_element)
-TYPED_KERNELS(f64, double)
+TYPED_KERNELS(f32, , float)
+SHAPE_KERNELS(wide, f32, wide_shape, float)
+SHAPE_KERNELS(large, f32, large_shape, float)
+TYPED_KERNELS(f16, , f16_element)
+TYPED_KERNELS(bf16, , bf16_element)
+TYPED_KERNELS(f64, wide_, double)
 /* Integers, and problems whose positions do not fit into 32 bits. */
-CONVOLUTION_KERNEL(any_real, long long, true, middle_shape, real_loads)
-CONVOLUTION_KERNEL(any_integer, long long, true, middle_shape, integer_loads)
+CONVOLUTION_KERNEL(any_real, long long, true, middle_wide_shape, real_loads)
+CONVOLUTION_KERNEL(any_integer, long long, true, middle_wide_shape, integer_loads)
 PARTS_KERNEL(any_real, real_loads)
 PARTS_KERNEL(any_integer, integer_loads)

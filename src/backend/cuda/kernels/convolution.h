@@ -4,19 +4,20 @@
 
 #include "backend/cuda/kernels/view.h"
 
-/* The tile of the product that a block computes: rows, columns, and threads. A thread computes
- * (rows / 16 or rows / 8) x (columns / 16) elements. */
+/* The tile of the product that a block computes: rows, columns, threads, and blocks that share a
+ * multiprocessor. A thread computes (rows / 16 or rows / 8) x (columns / 16) elements. */
 #define GD_CUDA_CONV_TILES(X) \
-    X(few, 32, 64, 128)       \
-    X(middle, 64, 64, 256)    \
-    X(wide, 64, 128, 256)     \
-    X(large, 128, 128, 256)
+    X(few, 32, 64, 128, 4)    \
+    X(middle, 64, 64, 256, 2) \
+    X(wide, 64, 128, 256, 2)  \
+    X(large, 128, 128, 256, 1)
 
 enum {
     GD_CUDA_CONV_DEPTH = 16, /* products of each sum for which a block loads operands at a time */
     /* the kernels that add parts: a block has so many elements, and threads for each of them */
     GD_CUDA_CONV_PART_ELEMENTS = 32,
     GD_CUDA_CONV_PART_THREADS = 8,
+    GD_CUDA_CONV_ELEMENT_THREADS = 256, /* of the kernels without tiles */
 };
 
 /* An index of the product, divided into a major index and three positions i[a] < size[a]. In the
@@ -37,7 +38,7 @@ typedef struct gd_cuda_conv_index {
 typedef struct gd_cuda_conv {
     gd_cuda_call call;
     int dtype;
-    int any; /* integers, or positions of 64 bits: one of the kernels for any dtype runs */
+    int any; /* integers, or sizes and offsets of 64 bits: a kernel for any dtype runs */
     long long groups, m, n, k;
     gd_cuda_conv_index column, depth;
 
@@ -50,6 +51,7 @@ typedef struct gd_cuda_conv {
     const void *b;
     long long b_group, b_axis[3];
     long long b_size[3], divisor[3];
+    int shifts[3];      /* divisor == 1 << shift; -1: the divisor is no power of two */
     int has_depth_axis; /* axis 0 has more than one position or tap */
 
     void *out;
