@@ -151,3 +151,5 @@ TEST(the_least_recently_used_code_is_removed) {
     unsetenv("GRADUS_CACHE_MB");
     remove_cache();
 }
+
+TEST_MAIN

@@ -126,11 +126,17 @@ static gd_status launch_batch(const list_call *l, list_batch *b) {
     return status;
 }
 
+/* The last chunk has the elements after the last vector, too. */
+static int64_t count_chunks(int64_t count) {
+    const int64_t chunks =
+        (count - count % GD_CUDA_VECTOR + GD_CUDA_LIST_CHUNK - 1) / GD_CUDA_LIST_CHUNK;
+    return chunks > 0 ? chunks : 1;
+}
+
 static gd_status add_entry(const list_call *l, list_batch *b, int i, unsigned long long dtypes) {
     gd_cuda_list_head *h = &b->arguments.head;
     const gd_view *in = l->call->in + i * l->width, *out = l->call->out + i * l->written;
-    const int64_t count = gd_cuda_count(&in[0]),
-                  chunks = (count + GD_CUDA_LIST_CHUNK - 1) / GD_CUDA_LIST_CHUNK;
+    const int64_t count = gd_cuda_count(&in[0]), chunks = count_chunks(count);
     const bool fits = b->fixed_words + (h->count + 1) * b->entry_words <= GD_CUDA_LIST_WORDS &&
                       h->dtypes == dtypes && b->blocks + chunks <= INT32_MAX;
     if (h->count > 0 && !fits) {
