@@ -427,11 +427,13 @@ def main():
     parser.add_argument("--ms", type=float, default=100, help="length of a round: %(default)s")
     parser.add_argument("--limit", type=float, default=60, help="seconds to wait for an answer of Gradus: %(default)s")
     parser.add_argument("--steps", type=int, default=20, help="of --twice: %(default)s")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start no further net after this time")
     parser.add_argument("--compile", action="store_true", help="also torch.compile, for nets for which it pays")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--twice", action="store_true")
     parser.add_argument("--extra", action="store_true")
     args = parser.parse_args()
+    began = time.perf_counter()
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
     print(f"PyTorch {torch.__version__}, {where}; milliseconds per step, medians of {args.rounds} rounds")
     names = [name for name in args.nets.split(",") if name]
@@ -442,6 +444,9 @@ def main():
             print(f"{'net':14} {'eager':>8} {'plan':>8} {'torch':>8} {'graph':>8} {'compile':>8} {'both':>8} | {'ratio':>6} {'eager':>6} | "
                   f"{'launches':>11} | {'MiB: eager, plan, torch':>23}", flush=True)
         for name in names:
+            if time.perf_counter() - began > args.seconds:
+                print(f"{name}: not started; the time is over")
+                continue
             (run_twice if args.twice else compare)(args, name, folder)
 
 

@@ -1,7 +1,8 @@
 /* mnist.c - a convolutional net that reads handwritten digits.
  *
- *     mnist DIR [EPOCHS]      the files of MNIST in DIR; five epochs give more than 99.2 %
- *     mnist                   a short run on digits that the library draws
+ *     mnist DIR [EPOCHS] [--device NAME]    the files of MNIST in DIR; five epochs give more than
+ *                                           99.2 %
+ *     mnist [--device NAME]                 a short run on digits that the library draws
  */
 #include <gradus/gradus.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ int main(int argc, char **argv) {
     /* shifts each digit at random by up to two pixels */
     digits = gd_dataset_transform(digits, gd_transform_crop(28, .padding = 2));
 
-    gd_loader *train = gd_loader_new(digits, .batch = 64, .shuffle = true, .workers = 1);
+    gd_loader *train = gd_loader_new(digits, .batch = 64, .shuffle = true, .workers = 4);
     gd_loader *test = gd_loader_new(unseen, .batch = 200);
     gd_module *net = make_net();
     gd_compile(net, .optimizer = "adamw lr=0.002", .schedule = "cosine", .loss = "cross_entropy",

@@ -283,9 +283,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: bench_device --device DEVICE --net NET --file FILE ...\n");
         return 2;
     } else {
-#ifdef GD_HAVE_TF32
         gd_allow_tf32(o.tf32);
-#endif
         step_state s;
         if (make_state(&s, &o)) {
             print_first_steps(&s);

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "backend/test/device.h"
+#include "core/device.h"
 #include "format/json.h"
 #include "temp.h"
 #include "test.h"
@@ -163,6 +165,53 @@ TEST(anomaly_mode_checks_the_backward_pass) {
     CHECK(strstr(gd_error_message(), "anomaly"));
     gd_set_anomaly_mode(false);
     gd_clear_error();
+}
+
+/* --- an asynchronous device ------------------------------------------------------------------- */
+
+static gd_tensors device_body(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_sum(gd_tanh(gd_matmul(in.at[0], in.at[0]))));
+}
+
+/* The device sleeps before each kernel. The times are those of the device, and the host does not
+ * wait for them. */
+TEST(kernels_of_a_device_have_its_times) {
+    GD_SCOPE;
+    gd_device *device = gd_test_device();
+    gd_tensor *x = gd_to_device(gd_full(gd_dims(4, 4), 0.5), device);
+    gd_profile_row row;
+    gd_synchronize(device);
+    gd_test_device_controls(device)->delay_us = 3000;
+    CHECK(gd_profiler_start() == GD_OK);
+    const int64_t before = gd_device_waits(device);
+    for (int i = 0; i < 5; i++) gd_tanh(x);
+    CHECK(gd_device_waits(device) == before);
+    gd_profiler_stop();
+    gd_test_device_controls(device)->delay_us = 0;
+    CHECK(find_row("tanh", &row));
+    CHECK_SAYING(row.calls == 5 && row.total_ms >= 15, "%lld calls, %g ms", (long long)row.calls,
+                 row.total_ms);
+    gd_profiler_clear();
+    CHECK(!gd_failed());
+}
+
+/* Captured calls have no times, so a plan runs uncaptured while it is profiled. */
+TEST(plans_of_a_device_are_profiled_call_by_call) {
+    GD_SCOPE;
+    gd_device *device = gd_test_device();
+    gd_tensor *x = gd_to_device(gd_full(gd_dims(4, 4), 0.5), device);
+    gd_jit *jit = gd_jit_new(device_body, NULL);
+    const double expected = gd_item(gd_jit_call(jit, gd_list(x)).at[0]);
+    gd_profile_row row;
+    for (int i = 0; i < 3; i++) gd_jit_call(jit, gd_list(x)); /* captured */
+    CHECK(gd_profiler_start() == GD_OK);
+    for (int i = 0; i < 4; i++) gd_jit_call(jit, gd_list(x));
+    gd_profiler_stop();
+    CHECK(find_row("matmul", &row) && row.calls == 4);
+    gd_profiler_clear();
+    CHECK(gd_item(gd_jit_call(jit, gd_list(x)).at[0]) == expected); /* captured again */
+    CHECK(!gd_failed());
 }
 
 TEST_MAIN

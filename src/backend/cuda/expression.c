@@ -338,7 +338,5 @@ gd_status gd_cuda_launch_function(gd_device *d, CUfunction function, int64_t blo
     if (status != GD_OK) return status;
     GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, GD_CUDA_EXPRESSION_THREADS, 1,
                                   1, 0, s->streams[GD_QUEUE_COMPUTE], parameters, NULL));
-    if (s->synchronous && !s->capturing)
-        GD_CUDA_TRY(d, cuStreamSynchronize(s->streams[GD_QUEUE_COMPUTE]));
     return GD_OK;
 }

@@ -118,6 +118,7 @@ void test_drain(void) {
 struct gd_event {
     int refs; /* one for the host, and one for each task */
     bool done;
+    struct timespec time; /* when it was done */
 };
 
 typedef struct event_task {
@@ -138,7 +139,9 @@ static void drop_event(test_task *task) {
 
 static void set_event(test_task *task) {
     pthread_mutex_lock(&queues_lock);
-    ((event_task *)task)->event->done = true;
+    gd_event *event = ((event_task *)task)->event;
+    clock_gettime(CLOCK_MONOTONIC, &event->time);
+    event->done = true;
     pthread_cond_broadcast(&queues_changed);
     pthread_mutex_unlock(&queues_lock);
 }
@@ -180,6 +183,17 @@ gd_status test_event_wait(gd_device *d, gd_event *event) {
     while (!event->done && !test_device.lost) pthread_cond_wait(&queues_changed, &queues_lock);
     pthread_mutex_unlock(&queues_lock);
     return test_device.lost ? test_host->fail(GD_E_DEVICE, "test:0 is lost") : GD_OK;
+}
+
+gd_status test_time_record(gd_device *d, gd_event **event) {
+    return test_event_record(d, GD_QUEUE_COMPUTE, event);
+}
+
+gd_status test_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns) {
+    (void)d;
+    *ns = 1e9 * (double)(second->time.tv_sec - first->time.tv_sec) +
+          (double)(second->time.tv_nsec - first->time.tv_nsec);
+    return GD_OK;
 }
 
 void test_event_free(gd_device *d, gd_event *event) {

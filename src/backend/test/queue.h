@@ -37,6 +37,8 @@ gd_status test_event_record(gd_device *d, gd_queue queue, gd_event **event);
 gd_status test_event_join(gd_device *d, gd_queue queue, gd_event *event);
 gd_status test_event_wait(gd_device *d, gd_event *event);
 void test_event_free(gd_device *d, gd_event *event);
+gd_status test_time_record(gd_device *d, gd_event **event);
+gd_status test_time_between(gd_device *d, gd_event *first, gd_event *second, double *ns);
 
 gd_status test_capture_begin(gd_device *d);
 gd_status test_capture_end(gd_device *d, gd_capture **capture);
