@@ -158,7 +158,7 @@ static gd_tensor *mean_over(gd_tensor *x, gd_shape axes) {
 
 /* --- batch norm ------------------------------------------------------------------------------- */
 
-/*op batch_norm(x, weight?, bias?, running_mean!?, running_var!?) -> y, mean~, rstd~  fullp
+/*op batch_norm(x, weight?, bias?, running_mean!?, running_var!?) -> y, mean~, rstd~
  * Normalizes each channel of x (N,C,...) to mean 0 and variance 1, then multiplies by its weight
  * and adds its bias. In training, it uses the mean and variance of the batch and updates the
  * running statistics: running = (1 - momentum) running + momentum new (with the unbiased variance).

@@ -126,10 +126,13 @@ int gd_program_producer(const gd_program *p, int value, int before) {
     return -1;
 }
 
-char gd_unbound_address;
+_Alignas(GD_UNBOUND_BYTES) char gd_unbound_address[GD_UNBOUND_BYTES];
 
 gd_view gd_program_view(const gd_pvalue *v) {
-    gd_view view = {.data = &gd_unbound_address, .dtype = (gd_dtype)v->dtype, .rank = v->rank};
+    const uint64_t offset = (uint64_t)v->offset * gd_dtype_bytes(v->dtype);
+    gd_view view = {.data = gd_unbound_address + offset % GD_UNBOUND_BYTES,
+                    .dtype = (gd_dtype)v->dtype,
+                    .rank = v->rank};
     for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];
     return view;
 }
