@@ -26,7 +26,9 @@ setup-cuda: ## fetch headers of cuBLASLt and cuDNN, and NVRTC, which CUDA's fold
 	@tools/setup.sh cuda
 
 # Every build below calls configure_in(folder, flags) and compile_in(folder).
-configure_in = cmake -S . -B $(1) -G Ninja $(CMAKE_FLAGS) $(2)
+configure_in = cmake -S . -B $(1) -G Ninja -DGRADUS_CUDA_OPTIMIZE=ON $(2) $(CMAKE_FLAGS)
+# Without a GPU, tests only compile CUDA kernels; the optimizer would take most of the time.
+unoptimized  = $(if $(wildcard /dev/nvidiactl),,-DGRADUS_CUDA_OPTIMIZE=OFF)
 compile_in   = cmake --build $(1) -j $(JOBS)
 
 build: setup ## the library, the tests and the examples, in build/
@@ -39,12 +41,12 @@ demo: setup ## train a net that reads digits, and print some of its answers
 	@$(BUILD)/bin/gradus demo --dir $(BUILD)/demo
 
 test: setup-test ## build everything and run the tests
-	@$(call configure_in,$(BUILD))
+	@$(call configure_in,$(BUILD),$(unoptimized))
 	@$(call compile_in,$(BUILD))
 	@tools/run_tests.sh $(BUILD) $(CTEST)
 
 test-full: setup-test ## the tests with every case, not a sample of them
-	@$(call configure_in,$(BUILD))
+	@$(call configure_in,$(BUILD),$(unoptimized))
 	@$(call compile_in,$(BUILD))
 	@GRADUS_TEST_FULL=1 tools/run_tests.sh $(BUILD) $(CTEST)
 
