@@ -10,14 +10,12 @@
 
 /* --- kernels by dtype and head size ----------------------------------------------------------- */
 
-/* The kernels for head sizes up to `head`. A block of each computes so many rows of y, of gk and
- * gv, or of gq. */
+/* The kernels for head sizes up to `head`. */
 typedef struct attention_kernels {
     int head, threads;
-    int forward_rows, keys_rows, queries_rows;
+    int forward_rows, keys_rows, queries_rows; /* of y, of gk and gv, of gq: the rows of a block */
     gd_cuda_kernel forward, keys, queries;
-    gd_cuda_kernel
-        *second_keys; /* keys computes gk alone, and this kernel gv; NULL: it does both */
+    gd_cuda_kernel *second_keys; /* computes gv, and `keys` only gk; NULL: `keys` computes both */
 } attention_kernels;
 
 #define TILED(dtype, element, tile, head)                                                \
