@@ -10,14 +10,12 @@
 
 /* --- kernels by dtype and head size ----------------------------------------------------------- */
 
-/* The kernels for head sizes up to `head`. A block of each computes so many rows of y, of gk and
- * gv, or of gq. */
+/* The kernels for head sizes up to `head`. */
 typedef struct attention_kernels {
     int head, threads;
-    int forward_rows, keys_rows, queries_rows;
+    int forward_rows, keys_rows, queries_rows; /* of y, of gk and gv, of gq: the rows of a block */
     gd_cuda_kernel forward, keys, queries;
-    gd_cuda_kernel
-        *second_keys; /* keys computes gk alone, and this kernel gv; NULL: it does both */
+    gd_cuda_kernel *second_keys; /* computes gv, and `keys` only gk; NULL: `keys` computes both */
 } attention_kernels;
 
 #define TILED(dtype, element, tile, head)                                                \
@@ -110,6 +108,13 @@ static int shared_limit(const gd_device *d) {
                                                   : 99 << 10;
 }
 
+/* The leading dimensions of y. */
+static int64_t count_matrices(const gd_view *y) {
+    int64_t count = 1;
+    for (int d = 0; d < y->rank - 2; d++) count *= y->dims[d];
+    return count;
+}
+
 /* --- operands --------------------------------------------------------------------------------- */
 
 /* A view whose last dimensions are rows and columns; lse has only rows. The other dimensions are
@@ -189,7 +194,8 @@ static gd_status queue_tiles(const gd_kernel_call *call, gd_cuda_kernel *kernel,
 
 bool gd_cuda_match_attention(const gd_kernel_call *call) {
     attention_kernels *kernels = kernels_for(call, 3);
-    return kernels && kernels->forward.shared_bytes <= shared_limit(call->device);
+    return kernels && kernels->forward.shared_bytes <= shared_limit(call->device) &&
+           count_matrices(&call->out[0]) <= INT32_MAX;
 }
 
 gd_status gd_cuda_run_attention(gd_kernel_call *call) {
@@ -214,7 +220,9 @@ bool gd_cuda_match_attention_grad(const gd_kernel_call *call) {
     const gd_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *gy = &call->in[5];
     attention_kernels *kernels = kernels_for(call, 6);
     if (!kernels || kernels->keys.shared_bytes > shared_limit(call->device) ||
-        q->rank != gy->rank || k->rank != q->rank || v->rank != q->rank)
+        kernels->queries.shared_bytes > shared_limit(call->device) ||
+        count_matrices(gy) > INT32_MAX || q->rank != gy->rank || k->rank != q->rank ||
+        v->rank != q->rank)
         return false;
     for (int d = 0; d < q->rank - 2; d++) {
         const bool shared = o->grouped && d == q->rank - 3;
@@ -231,7 +239,6 @@ size_t gd_cuda_attention_grad_workspace(const gd_kernel_call *call) {
 }
 
 gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
-    enum { WARPS = GD_CUDA_ATTENTION_THREADS / 32 };
     const gd_attention_grad_options *o = call->attrs;
     const gd_view *y = &call->in[3], *gy = &call->in[5];
     attention_kernels *kernels = kernels_for(call, 6);
@@ -245,8 +252,8 @@ gd_status gd_cuda_run_attention_grad(gd_kernel_call *call) {
     p.gk = heads_of(&call->out[1], 2, p.batch_rank);
     p.gv = heads_of(&call->out[2], 2, p.batch_rank);
     p.inner = call->workspace;
-    gd_status status = queue_tiles(call, inner_kernel(y->dtype), GD_CUDA_ATTENTION_THREADS, 1,
-                                   p.matrices * p.rows, WARPS, &p);
+    gd_status status = queue_tiles(call, inner_kernel(y->dtype), GD_CUDA_ATTENTION_THREADS,
+                                   p.matrices, p.rows, GD_CUDA_ATTENTION_INNER_ROWS, &p);
     if (status == GD_OK && (p.gk.data || p.gv.data))
         status = queue_tiles(call, &kernels->keys, kernels->threads, p.matrices / p.groups,
                              p.columns, kernels->keys_rows, &p);

@@ -1,7 +1,7 @@
 /* attention.cu - attention in f32 and f64, without the matrix of weights in memory.
  *
- * A block holds tiles of TILE rows of q, k, v (and gy) in shared memory. Its 8 x 16 threads
- * compute a tile of scores, a part of HIGH x WIDE for each thread, and the weights go through shared memory
+ * A block holds tiles of TILE rows of q, k, v (and gy) in shared memory. Its 8 x 16 threads compute
+ * a tile of scores, a part of HIGH x WIDE for each thread, and the weights go through shared memory
  * to the second product. Forward computes the softmax online: when a tile has a larger maximum, the
  * sums and outputs so far are rescaled. Backward recomputes the weights from the log-sum-exp. One
  * kernel has a block for each tile of k, which loops over the tiles of q and sums gk and gv;
@@ -392,20 +392,36 @@ template <typename C, int TILE, int HEAD> struct attention {
     }
 };
 
-/* The sums of gy y: a warp for each row. */
+/* The sums of gy y: LANES lanes for each row, and a block for INNER_ROWS rows. */
+template <typename T> struct alignas(16) vector { T at[16 / sizeof(T)]; };
+
 template <typename T> static __device__ __forceinline__ void sum_rows(const gd_cuda_attention &p) {
     typedef typename wide_type<T>::type C;
-    const int lane = (int)threadIdx.x % 32;
-    const long long warps = (long long)gridDim.x * (THREADS / 32), rows = p.matrices * p.rows;
-    for (long long n = ((long long)blockIdx.x * THREADS + threadIdx.x) / 32; n < rows; n += warps) {
-        const long long matrix = n / p.rows, row = n % p.rows;
-        const T *y = (const T *)p.y.data + matrix_offset(p, p.y, matrix, false) + row * p.y.row,
-                *gy = (const T *)p.gy.data + matrix_offset(p, p.gy, matrix, false) + row * p.gy.row;
-        C sum = 0;
-        for (int t = lane; t < p.value_width; t += 32)
-            sum = multiply_add(widen(y[t * p.y.column]), widen(gy[t * p.gy.column]), sum);
-        for (int bits = 16; bits > 0; bits /= 2) sum += __shfl_xor_sync(~0u, sum, bits);
-        if (lane == 0) ((C *)p.inner)[n] = sum;
+    enum { LANES = 8, UNIT = 16 / sizeof(T), INNER_ROWS = GD_CUDA_ATTENTION_INNER_ROWS };
+    const int lane = (int)threadIdx.x % LANES;
+    const long long tiles = (p.rows + INNER_ROWS - 1) / INNER_ROWS;
+    for (long long item = blockIdx.x; item < tiles * p.matrices; item += gridDim.x) {
+        const long long matrix = item / tiles, first = item % tiles * INNER_ROWS;
+        const T *y = (const T *)p.y.data + matrix_offset(p, p.y, matrix, false),
+                *gy = (const T *)p.gy.data + matrix_offset(p, p.gy, matrix, false);
+        for (int i = (int)threadIdx.x / LANES; i < INNER_ROWS; i += THREADS / LANES) {
+            const long long row = first + i;
+            const T *a = y + row * p.y.row, *b = gy + row * p.gy.row;
+            const int width = row < p.rows ? p.value_width : 0;
+            C sum = 0;
+            if (p.y.vectors && p.gy.vectors)
+                for (int t = lane * UNIT; t < width; t += LANES * UNIT) {
+                    const vector<T> left = *(const vector<T> *)(a + t),
+                                    right = *(const vector<T> *)(b + t);
+                    for (int e = 0; e < UNIT; e++)
+                        sum = multiply_add(widen(left.at[e]), widen(right.at[e]), sum);
+                }
+            else
+                for (int t = lane; t < width; t += LANES)
+                    sum = multiply_add(widen(a[t * p.y.column]), widen(b[t * p.gy.column]), sum);
+            for (int bits = LANES / 2; bits > 0; bits /= 2) sum += __shfl_xor_sync(~0u, sum, bits);
+            if (lane == 0 && row < p.rows) ((C *)p.inner)[matrix * p.rows + row] = sum;
+        }
     }
 }
 

@@ -17,11 +17,13 @@ static __device__ __noinline__ long long matrix_offset(const gd_cuda_attention &
                                                        const gd_cuda_heads &operand,
                                                        long long number, bool shared_heads) {
     long long at = 0;
+    unsigned rest = (unsigned)number; /* there are fewer than 2^31 matrices */
 #pragma unroll 1
     for (int d = p.batch_rank - 1; d >= 0; d--) {
-        long long i = number % p.batch_dims[d];
-        number /= p.batch_dims[d];
-        if (shared_heads && d == p.batch_rank - 1) i /= p.groups;
+        const unsigned size = (unsigned)p.batch_dims[d];
+        unsigned i = rest % size;
+        rest /= size;
+        if (shared_heads && d == p.batch_rank - 1) i /= (unsigned)p.groups;
         at += i * operand.batch[d];
     }
     return at;

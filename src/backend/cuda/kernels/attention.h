@@ -7,7 +7,7 @@
 enum {
     GD_CUDA_ATTENTION_THREADS = 128,     /* of a block: attention.cu */
     GD_CUDA_ATTENTION_MMA_THREADS = 128, /* attention_mma.cuh */
-    GD_CUDA_ATTENTION_HEAD = 256,        /* the largest head size */
+    GD_CUDA_ATTENTION_INNER_ROWS = 64,   /* of a block that sums gy y */
 };
 
 /* An operand: one matrix for each element of the batch. */
