@@ -29,22 +29,32 @@ static __device__ __forceinline__ typename wide_type<T>::type optional_element(c
 
 /* --- order of the blocks ---------------------------------------------------------------------- */
 
+/* A write that other blocks see after all writes of the block before it, and a read of it. */
+#ifdef __CUDACC__
+static __device__ __forceinline__ void add_release(unsigned *counter) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+static __device__ __forceinline__ unsigned load_acquire(const unsigned *counter) {
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+    return value;
+}
+#else
+static inline void add_release(unsigned *counter) { ++*counter; }
+static inline unsigned load_acquire(const unsigned *counter) { return *counter; }
+#endif
+
 /* Waits until `count` tiles are complete. */
 static __device__ __forceinline__ void wait_for_tiles(const unsigned *counter, unsigned count) {
-    if (threadIdx.x == 0) {
-        while (*(const volatile unsigned *)counter < count) {
+    if (threadIdx.x == 0)
+        while (load_acquire(counter) < count) {
         }
-        __threadfence();
-    }
     __syncthreads();
 }
 
 static __device__ __forceinline__ void complete_tile(unsigned *counter) {
     __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        atomicAdd(counter, 1u);
-    }
+    if (threadIdx.x == 0) add_release(counter);
 }
 
 /* A tile: units from `unit` on, sequences from `sequence` on. Block b has the tiles b, b + blocks,
