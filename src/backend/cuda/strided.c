@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/strided.h"
 
 static gd_cuda_kernel copy_strided = GD_CUDA_KERNEL("strided", "gd_copy_strided");
+static gd_cuda_kernel copy_broadcast = GD_CUDA_KERNEL("strided", "gd_copy_broadcast");
 static gd_cuda_kernel copy_transposed = GD_CUDA_KERNEL("strided", "gd_copy_transposed");
 
 /* A dimension of a copy. */
@@ -93,6 +94,12 @@ bool gd_cuda_queue_strided(const gd_kernel_call *call, const gd_view *to, const 
                               .unit = widen_units(to, from, axes, rank),
                               .rank = rank,
                               .count = 1};
+    if (rank == 1 && axes[0].to == 1 && axes[0].from == 0 && axes[0].size * p.unit % 16 == 0 &&
+        (uintptr_t)to->data % 16 == 0) {
+        p.count = (int)(axes[0].size * p.unit / 16);
+        *status = gd_cuda_launch_each(call->device, &copy_broadcast, p.count, &p);
+        return true;
+    }
     const bool transposes = p.unit < 16 && order_transpose(axes, rank);
     for (int d = 0; d < rank; d++) {
         p.dims[d] = (int)axes[d].size;

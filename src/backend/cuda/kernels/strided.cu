@@ -28,6 +28,17 @@ extern "C" __global__ void gd_copy_strided(const __grid_constant__ gd_cuda_strid
     }
 }
 
+/* One element, copied to contiguous memory; `count` is in units of 16 bytes. */
+extern "C" __global__ void gd_copy_broadcast(const __grid_constant__ gd_cuda_strided_copy p) {
+    RETURN_IF_FAILED(p.call);
+    union {
+        uint4 unit;
+        unsigned char bytes[16];
+    } value;
+    for (int k = 0; k < 16; k++) value.bytes[k] = ((const unsigned char *)p.from)[k % p.unit];
+    for (EACH(i, p.count)) ((uint4 *)p.to)[i] = value.unit;
+}
+
 /* A block copies tiles of 32 x 32 elements by shared memory: it reads along one dimension and
  * writes along the other. */
 template <typename T>
