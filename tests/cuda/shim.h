@@ -209,6 +209,9 @@ static inline void emulated_mma(float *c, const uint32_t *a, const uint32_t *b, 
             for (int k = 0; k < 16; k++) c[2 * i + j] += rows[i][k] * columns[k][j];
 }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline unsigned __umulhi(unsigned a, unsigned b) {
+    return (unsigned)((unsigned long long)a * b >> 32);
+}
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 
 /* A kernel: its name, a function that calls it with the parameters of a launch, and the sizes of the

@@ -2,6 +2,7 @@
 #include "backend/cuda/kernels/copy.h"
 
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/strided.h"
 
 static gd_cuda_kernel copy_views = GD_CUDA_KERNEL("copy", "gd_copy_views");
 static gd_cuda_kernel copy_bytes = GD_CUDA_KERNEL("copy", "gd_copy_bytes");
@@ -22,6 +23,9 @@ static gd_status queue_copy(const gd_kernel_call *call, const gd_view *to, const
                                           (long long)gd_cuda_element_size(to->dtype)};
         return gd_cuda_launch_each(call->device, &copy_bytes, (p.bytes + 15) / 16, &p);
     }
+    gd_status status;
+    if (to->dtype == from->dtype && gd_cuda_queue_strided(call, to, from, reshapes, &status))
+        return status;
     const gd_cuda_copy p = {c, gd_cuda_view_of(to), gd_cuda_view_of(from), reshapes};
     return gd_cuda_launch_each(call->device, &copy_views, p.to.count, &p);
 }

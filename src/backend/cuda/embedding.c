@@ -116,7 +116,9 @@ static size_t add_bytes(const gd_kernel_call *call) { return layout_add(call).by
 static bool match_index_add(const gd_kernel_call *call) {
     const gd_index_add_options *o = call->attrs;
     const gd_view y = gd_cuda_at_least_1d(call->out[0]);
-    return gd_cuda_is_float(y.dtype) && y.dims[gd_cuda_axis(o->axis, y.rank)] < UINT32_MAX &&
+    return gd_cuda_is_float(y.dtype) && gd_cuda_is_contiguous(&call->out[0]) &&
+           gd_cuda_is_contiguous(&call->in[2]) &&
+           y.dims[gd_cuda_axis(o->axis, y.rank)] < UINT32_MAX &&
            gd_cuda_count(&call->in[1]) < UINT32_MAX;
 }
 
@@ -193,7 +195,7 @@ GD_CUDA_ADD(index_add_kernel, {.op = "index_add",
                                .variant = "cuda",
                                .device = "cuda",
                                .rank = 10,
-                               .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,
+                               .flags = GD_KERNEL_CHECKED,
                                .match = match_index_add,
                                .workspace = add_bytes,
                                .run = run_index_add})

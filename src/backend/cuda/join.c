@@ -2,6 +2,7 @@
  * gradient of slices. */
 #include "backend/cuda/kernels/join.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/walk.h"
@@ -53,7 +54,7 @@ static gd_status queue_rows(const gd_kernel_call *call, int rank, int axis) {
     gd_cuda_join p = {.call = gd_cuda_call_of(call), .y = y->data, .rows = rows};
     p.unit = common_unit(mixed);
     p.row = total / p.unit;
-    long long start = 0;
+    long long start = 0, largest = 0; /* units of the largest piece */
     gd_status status = GD_OK;
     for (int i = 0; i < call->n_in && status == GD_OK; i++) {
         const long long units =
@@ -61,12 +62,15 @@ static gd_status queue_rows(const gd_kernel_call *call, int rank, int axis) {
         if (units > 0) {
             p.pieces[p.count].x = call->in[i].data;
             p.pieces[p.count].start = start;
+            p.pieces[p.count].small = rows * units < INT32_MAX;
+            if (p.pieces[p.count].small) p.pieces[p.count].by = gd_cuda_divisor_of(units);
             p.pieces[p.count++].end = start += units;
+            if (rows * units > largest) largest = rows * units;
         }
         if (p.count == 0 || (p.count < GD_CUDA_PIECES && i + 1 < call->n_in)) continue;
-        const long long columns = start - p.pieces[0].start;
-        status = gd_cuda_launch_each(call->device, &join_pieces, rows * columns, &p);
+        status = gd_cuda_launch_each(call->device, &join_pieces, largest, &p);
         p.count = 0;
+        largest = 0;
     }
     return status;
 }
@@ -157,6 +161,22 @@ static void widen_units(gd_cuda_mapped_copy *p) {
     p->unit = 16;
 }
 
+/* Whether 32 bits hold all numbers of a copy. */
+static bool is_small(const gd_cuda_mapped_copy *p) {
+    const long long most = INT32_MAX;
+    long long x = 0, y = 0;
+    bool small = p->count < most;
+    for (int d = 0; d < p->rank && small; d++) {
+        const long long first = llabs(p->first[d]), x_stride = llabs(p->x_strides[d]),
+                        y_stride = llabs(p->y_strides[d]);
+        small = p->sizes[d] < most / 4 && p->dims[d] < most / 4 && first < most / 4 &&
+                llabs(p->period[d]) < most && p->base[d] < most / 4 && x_stride < most &&
+                y_stride < most && (x += p->sizes[d] * x_stride) < most &&
+                (y += p->dims[d] * y_stride) < most;
+    }
+    return small;
+}
+
 static gd_status queue_mapped(const gd_kernel_call *call, const gd_view *x, const gd_view *y,
                               const axis_map *maps, double value) {
     gd_cuda_mapped_copy p = {.call = gd_cuda_call_of(call),
@@ -169,7 +189,9 @@ static gd_status queue_mapped(const gd_kernel_call *call, const gd_view *x, cons
     for (int d = 0; d < y->rank; d++) add_axis(&p, x, y, d, &maps[d]);
     widen_units(&p);
     for (int d = 0; d < p.rank; d++) p.count *= p.dims[d];
-    p.small = p.count < (1ll << 31);
+    p.small = is_small(&p);
+    for (int d = 0; d < p.rank && p.small; d++)
+        p.by[d] = gd_cuda_divisor_of(p.dims[d] > 0 ? p.dims[d] : 1);
     return gd_cuda_launch_each(call->device, &copy_mapped, p.count, &p);
 }
 

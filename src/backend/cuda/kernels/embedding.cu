@@ -50,17 +50,33 @@ extern "C" __global__ void gd_index_add_count(const __grid_constant__ gd_cuda_in
     }
 }
 
-/* The order of the segments is arbitrary: each of them is added up alone. */
+/* The order of the segments is arbitrary: each of them is added up alone. A warp reserves the
+ * segments of 32 rows at once. */
 extern "C" __global__ void gd_index_add_reserve(const __grid_constant__ gd_cuda_index_add p) {
     RETURN_IF_FAILED(p.call);
-    for (EACH(r, p.size)) {
-        const unsigned length = p.counts[r];
+    const int lane = (int)(threadIdx.x % 32);
+    const long long rows = (p.size + 31) / 32 * 32; /* all lanes of a warp take part */
+    for (EACH(r, rows)) {
+        const unsigned length = r < p.size ? p.counts[r] : 0;
+        const unsigned used = __ballot_sync(~0u, length > 0);
+        unsigned before = length; /* rows of src up to this lane */
+        for (int step = 1; step < 32; step *= 2) {
+            const unsigned other = __shfl_up_sync(~0u, before, step);
+            if (lane >= step) before += other;
+        }
+        unsigned first_segment = 0, first_row = 0;
+        if (lane == 31 && used) {
+            first_segment = atomicAdd(&p.totals[0], (unsigned)__popc(used));
+            first_row = atomicAdd(&p.totals[1], before);
+        }
+        first_segment = __shfl_sync(~0u, first_segment, 31);
+        first_row = __shfl_sync(~0u, first_row, 31);
         if (length == 0) continue;
         gd_cuda_segment s;
         s.row = (unsigned)r;
-        s.start = atomicAdd(&p.totals[1], length);
+        s.start = first_row + before - length;
         s.length = length;
-        p.segments[atomicAdd(&p.totals[0], 1u)] = s;
+        p.segments[first_segment + (unsigned)__popc(used & ((1u << lane) - 1))] = s;
         p.starts[r] = s.start;
     }
 }
@@ -142,6 +158,41 @@ static __device__ void add_short_segments(const gd_cuda_index_add &p) {
     }
 }
 
+/* Adds the rows whose bits are set in words [from, to), in order; several loads are in flight. */
+template <typename T, int V>
+static __device__ __forceinline__ void add_marked_rows(const gd_cuda_index_add &p,
+                                                       typename wide_type<T>::type *sums,
+                                                       const T *src, const unsigned *bits,
+                                                       int from, int to, bool inside) {
+    enum { AHEAD = 8 };
+    unsigned word = from < to ? bits[from] : 0;
+    while (from < to) {
+        long long rows[AHEAD];
+        int count = 0;
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            while (word == 0 && ++from < to) word = bits[from];
+            if (from < to) {
+                rows[k] = from * 32 + __ffs((int)word) - 1;
+                word &= word - 1;
+                count = k + 1;
+            }
+        }
+        vector_of<T, V> loaded[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (k < count && inside)
+                loaded[k] = *(const vector_of<T, V> *)(src + rows[k] * p.width);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (k < count && inside) {
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    sums[v] += (typename wide_type<T>::type)p.alpha * widen(loaded[k].at[v]);
+            }
+    }
+}
+
 /* Long segments: a block adds 32 * V columns of one. A bit for each row of a window of src puts
  * them in order; each warp adds the rows of its part of the window. */
 template <typename T, int V>
@@ -173,11 +224,8 @@ static __device__ void add_long_segments(const gd_cuda_index_add &p) {
             __syncthreads();
             const int share = (words + GD_CUDA_ADD_WARPS - 1) / GD_CUDA_ADD_WARPS;
             const int end = (warp + 1) * share < words ? (warp + 1) * share : words;
-            for (int k = warp * share; k < end; k++)
-                for (unsigned word = bits[k]; word; word &= word - 1) {
-                    const long long row = first + k * 32 + __ffs((int)word) - 1;
-                    if (column < p.width) add_row<T, V>(sums, src + row * p.width, (wide)p.alpha);
-                }
+            add_marked_rows<T, V>(p, sums, src + first * p.width, bits, warp * share, end,
+                                  column < p.width);
             __syncthreads();
         }
         for (int v = 0; v < V; v++) partials[(warp * 32 + lane) * V + v] = sums[v];

@@ -2,6 +2,7 @@
 #ifndef GRADUS_CUDA_JOIN_H
 #define GRADUS_CUDA_JOIN_H
 
+#include "backend/cuda/kernels/divisor.h"
 #include "backend/cuda/kernels/view.h"
 
 enum { GD_CUDA_PIECES = 16 }; /* that one kernel copies */
@@ -17,6 +18,8 @@ typedef struct gd_cuda_join {
     struct {
         const void *x;
         long long start, end;
+        gd_cuda_divisor by; /* end - start, if the piece has less than 2^31 units */
+        int small;
     } pieces[GD_CUDA_PIECES];
 } gd_cuda_join;
 
@@ -39,7 +42,8 @@ typedef struct gd_cuda_mapped_copy {
     double value;
     int rank, small; /* small: 32 bits hold the number of units */
     long long count;
-    long long dims[GD_CUDA_RANK]; /* of y; strides are in units */
+    gd_cuda_divisor by[GD_CUDA_RANK]; /* dims, if they are small */
+    long long dims[GD_CUDA_RANK];     /* of y; strides are in units */
     long long x_strides[GD_CUDA_RANK], y_strides[GD_CUDA_RANK];
     int maps[GD_CUDA_RANK];
     long long sizes[GD_CUDA_RANK]; /* of x */

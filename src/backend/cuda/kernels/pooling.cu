@@ -23,35 +23,26 @@ static __device__ __forceinline__ void narrow(float x, bf16_element *y) {
 
 /* A thread's element (or its first channel) and the coordinates of its window. */
 struct pool_position {
-    long long n, c;
-    long long at[GD_CUDA_POOL_AXES];
+    int n, c;
+    int at[GD_CUDA_POOL_AXES];
 };
 
-/* Divides by `by`, and takes the remainder from *number. */
-static __device__ __forceinline__ long long split_off(bool small, long long *number, long long by) {
-    const long long rest = small ? (long long)((uint32_t)*number / (uint32_t)by) : *number / by;
-    const long long last = *number - rest * by;
-    *number = rest;
-    return last;
-}
-
 static __device__ __forceinline__ pool_position position_of(const gd_cuda_pool &p, int vector,
-                                                            const long long *sizes,
-                                                            long long number) {
+                                                            int number) {
     pool_position at;
-    if (p.channels_last) at.c = split_off(p.small, &number, p.channels) * vector;
-    for (int a = GD_CUDA_POOL_AXES - 1; a >= 0; a--)
-        at.at[a] = sizes[a] == 1 ? 0 : split_off(p.small, &number, sizes[a]);
-    if (!p.channels_last) at.c = split_off(p.small, &number, p.channels) * vector;
+    if (p.channels_last) at.c = split_off(p.by_channels, &number) * vector;
+    for (int a = GD_CUDA_POOL_AXES - 1; a > 0; a--) at.at[a] = split_off(p.by_size[a], &number);
+    at.at[0] = p.by_size[0].by == 1 ? 0 : split_off(p.by_size[0], &number);
+    if (!p.channels_last) at.c = split_off(p.by_channels, &number) * vector;
     at.n = number;
     return at;
 }
 
-static __device__ __forceinline__ long long plane_offset(const gd_cuda_planes &t, long long n,
-                                                         long long c) {
+static __device__ __forceinline__ int plane_offset(const gd_cuda_planes &t, int n,
+                                                         int c) {
     return n * t.strides[0] + c * t.strides[1];
 }
-static __device__ __forceinline__ long long offset_of(const gd_cuda_planes &t,
+static __device__ __forceinline__ int offset_of(const gd_cuda_planes &t,
                                                       const pool_position &at) {
     return plane_offset(t, at.n, at.c) + at.at[0] * t.strides[2] + at.at[1] * t.strides[3] +
            at.at[2] * t.strides[4];
@@ -59,10 +50,10 @@ static __device__ __forceinline__ long long offset_of(const gd_cuda_planes &t,
 
 /* The elements first, first + step, ... of x along an axis (ops/pooling.h). */
 struct pool_window {
-    long long first, count, size;
+    int first, count, size;
 };
-static __device__ __forceinline__ pool_window window_at(const gd_cuda_pool &p, int a, long long o) {
-    const long long in = p.in[a];
+static __device__ __forceinline__ pool_window window_at(const gd_cuda_pool &p, int a, int o) {
+    const int in = p.in[a];
     pool_window w;
     if (in == 1 && p.out[a] == 1 && p.kernel[a] == 1) {
         w.first = 0;
@@ -70,15 +61,15 @@ static __device__ __forceinline__ pool_window window_at(const gd_cuda_pool &p, i
         return w;
     }
     if (p.adaptive) {
-        w.first = o * in / p.out[a];
-        w.count = w.size = ((o + 1) * in - 1) / p.out[a] + 1 - w.first;
+        w.first = (int)((long long)o * in / p.out[a]);
+        w.count = w.size = (int)(((o + 1ll) * in - 1) / p.out[a]) + 1 - w.first;
         return w;
     }
-    const long long step = p.dilation[a], kernel = p.kernel[a];
-    const long long begin = o * p.stride[a] - p.padding[a], reach = in - begin;
-    const long long skip = begin >= 0 ? 0 : step == 1 ? -begin : (-begin + step - 1) / step;
-    const long long taps = reach <= 0 ? 0 : step == 1 ? reach : (reach - 1) / step + 1;
-    const long long end = taps < kernel ? taps : kernel;
+    const int step = p.dilation[a], kernel = p.kernel[a];
+    const int begin = o * p.stride[a] - p.padding[a], reach = in - begin;
+    const int skip = begin >= 0 ? 0 : step == 1 ? -begin : (-begin + step - 1) / step;
+    const int taps = reach <= 0 ? 0 : step == 1 ? reach : (reach - 1) / step + 1;
+    const int end = taps < kernel ? taps : kernel;
     w.first = begin + skip * step;
     w.count = end > skip ? end - skip : 0;
     w.size = !p.count_padding                        ? w.count
@@ -89,28 +80,23 @@ static __device__ __forceinline__ pool_window window_at(const gd_cuda_pool &p, i
 
 /* The windows that may contain element i: first .. last. A dilated window may skip it. */
 struct pool_range {
-    long long first, last;
+    int first, last;
 };
-static __device__ __forceinline__ pool_range windows_of(const gd_cuda_pool &p, int a, long long i) {
-    const long long out = p.out[a], in = p.in[a];
+static __device__ __forceinline__ pool_range windows_of(const gd_cuda_pool &p, int a, int i) {
+    const int out = p.out[a], in = p.in[a];
     pool_range r;
     if (in == 1 && out == 1) {
         r.first = r.last = 0;
         return r;
     }
     if (p.adaptive) {
-        r.first = i * out / in;
-        r.last = ((i + 1) * out - 1) / in;
+        r.first = (int)((long long)i * out / in);
+        r.last = (int)(((i + 1ll) * out - 1) / in);
     } else {
-        const long long stride = p.stride[a], end = i + p.padding[a],
+        const int stride = p.stride[a], end = i + p.padding[a],
                         begin = end - (p.kernel[a] - 1) * p.dilation[a];
-        if (p.small) {
-            r.first = begin <= 0 ? 0 : ((uint32_t)begin + (uint32_t)stride - 1) / (uint32_t)stride;
-            r.last = (uint32_t)end / (uint32_t)stride;
-        } else {
-            r.first = begin <= 0 ? 0 : (begin + stride - 1) / stride;
-            r.last = end / stride;
-        }
+        r.first = begin <= 0 ? 0 : divide_by(p.by_stride[a], begin + stride - 1);
+        r.last = divide_by(p.by_stride[a], end);
     }
     if (r.last > out - 1) r.last = out - 1;
     return r;
@@ -142,13 +128,13 @@ static __device__ __forceinline__ void store_results(const gd_cuda_pool &p, cons
 template <typename T, int V>
 static __device__ __forceinline__ void store_maxima(const gd_cuda_pool &p, const pool_position &at,
                                                     const typename wide_type<T>::type *best,
-                                                    const long long *index) {
+                                                    const int *index) {
     vector_of<T, V> y;
 #pragma unroll
     for (int v = 0; v < V; v++) narrow(best[v], &y.at[v]);
     if (p.y.data) store_results(p, at, y);
     if (!p.indices.data) return;
-    const long long first = offset_of(p.indices, at), step = p.indices.strides[1];
+    const int first = offset_of(p.indices, at), step = p.indices.strides[1];
     if (p.wide_indices) {
 #pragma unroll
         for (int v = 0; v < V; v++) ((int64_t *)p.indices.data)[first + v * step] = index[v];
@@ -172,7 +158,7 @@ template <typename T, int V, int K>
 static __device__ void max_of_square(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
     for (EACH(i, p.count)) {
-        const pool_position at = position_of(p, V, p.out, i);
+        const pool_position at = position_of(p, V, (int)i);
         const int row = (int)(at.at[1] * p.stride[1] - p.padding[1]),
                   column = (int)(at.at[2] * p.stride[2] - p.padding[2]);
         const int height = (int)p.in[1], width = (int)p.in[2];
@@ -205,7 +191,7 @@ static __device__ void max_of_square(const gd_cuda_pool &p) {
             }
             any = true;
         }
-        long long indices[V];
+        int indices[V];
 #pragma unroll
         for (int v = 0; v < V; v++) indices[v] = index[v];
         store_maxima<T, V>(p, at, best, indices);
@@ -214,8 +200,8 @@ static __device__ void max_of_square(const gd_cuda_pool &p) {
 
 /* Joins the maxima of two lanes: the last NaN, or else the first of the largest elements. */
 template <typename W>
-static __device__ __forceinline__ void join_maxima(W *best, long long *index, W other,
-                                                   long long other_index) {
+static __device__ __forceinline__ void join_maxima(W *best, int *index, W other,
+                                                   int other_index) {
     const bool nan = *best != *best, other_nan = other != other;
     const bool take = *index < 0       ? true
                       : other_index < 0 ? false
@@ -233,26 +219,26 @@ template <typename T, int V, int LANES>
 static __device__ void max_of_windows(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
     const int lane = LANES > 1 ? (int)(threadIdx.x % LANES) : 0;
-    for (EACH(i, p.count * LANES)) {
-        const pool_position at = position_of(p, V, p.out, i / LANES);
+    for (EACH(i, (long long)p.count * LANES)) {
+        const pool_position at = position_of(p, V, (int)(i / LANES));
         const pool_window d = window_at(p, 0, at.at[0]), h = window_at(p, 1, at.at[1]),
                           w = window_at(p, 2, at.at[2]);
         const T *x = (const T *)p.x.data + plane_offset(p.x, at.n, at.c);
         wide best[V];
-        long long index[V];
+        int index[V];
 #pragma unroll
         for (int v = 0; v < V; v++) {
             best[v] = smallest_real<wide>();
             index[v] = -1;
         }
-        long long z = 0, r = 0, c = lane; /* tap (z, r, c) of the window */
+        int z = 0, r = 0, c = lane; /* tap (z, r, c) of the window */
         const bool empty = d.count == 0 || h.count == 0 || w.count == 0;
         if (LANES > 1 && !empty) {
             r = c / w.count, c -= r * w.count;
             z = r / h.count, r -= z * h.count;
         }
         while (!empty && z < d.count) {
-            const long long row = h.first + r * p.dilation[1], column = w.first + c * p.dilation[2],
+            const int row = h.first + r * p.dilation[1], column = w.first + c * p.dilation[2],
                             depth = d.first + z * p.dilation[0],
                             number = (depth * p.in[1] + row) * p.in[2] + column;
             const vector_of<T, V> values =
@@ -289,15 +275,15 @@ template <typename T, int V, int LANES>
 static __device__ void average_of_windows(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
     const int lane = LANES > 1 ? (int)(threadIdx.x % LANES) : 0;
-    for (EACH(i, p.count * LANES)) {
-        const pool_position at = position_of(p, V, p.out, i / LANES);
+    for (EACH(i, (long long)p.count * LANES)) {
+        const pool_position at = position_of(p, V, (int)(i / LANES));
         const pool_window d = window_at(p, 0, at.at[0]), h = window_at(p, 1, at.at[1]),
                           w = window_at(p, 2, at.at[2]);
         const T *x = (const T *)p.x.data + plane_offset(p.x, at.n, at.c) +
                      d.first * p.x.strides[2] + h.first * p.x.strides[3] +
                      w.first * p.x.strides[4];
         double sums[V] = {0};
-        long long z = 0, r = 0, c = lane;
+        int z = 0, r = 0, c = lane;
         const bool empty = d.count == 0 || h.count == 0 || w.count == 0;
         if (LANES > 1 && !empty) {
             r = c / w.count, c -= r * w.count;
@@ -324,7 +310,7 @@ static __device__ void average_of_windows(const gd_cuda_pool &p) {
                     sums[v] += __shfl_down_sync(~0u, sums[v], step);
         }
         if (lane > 0) continue;
-        const double divisor = p.divisor ? (double)p.divisor : (double)(d.size * h.size * w.size);
+        const double divisor = p.divisor ? (double)p.divisor : ((double)d.size * h.size * w.size);
         vector_of<T, V> y;
 #pragma unroll
         for (int v = 0; v < V; v++) narrow(empty ? 0 : (wide)(sums[v] / divisor), &y.at[v]);
@@ -336,17 +322,17 @@ template <typename T, int V>
 static __device__ void average_gradient(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
     for (EACH(i, p.count)) {
-        const pool_position at = position_of(p, V, p.in, i);
+        const pool_position at = position_of(p, V, (int)i);
         const pool_range d = windows_of(p, 0, at.at[0]), h = windows_of(p, 1, at.at[1]),
                          w = windows_of(p, 2, at.at[2]);
         const T *y = (const T *)p.y.data + plane_offset(p.y, at.n, at.c);
         wide sums[V] = {0};
-        for (long long z = d.first; z <= d.last; z++)
-            for (long long r = h.first; r <= h.last; r++) {
+        for (int z = d.first; z <= d.last; z++)
+            for (int r = h.first; r <= h.last; r++) {
                 const T *row = y + z * p.y.strides[2] + r * p.y.strides[3];
-                const long long rows =
+                const int rows =
                     p.divisor ? 1 : window_at(p, 0, z).size * window_at(p, 1, r).size;
-                for (long long c = w.first; c <= w.last; c++) {
+                for (int c = w.first; c <= w.last; c++) {
                     const wide divisor =
                         (wide)(p.divisor ? p.divisor : rows * window_at(p, 2, c).size);
                     const vector_of<T, V> values =
@@ -365,11 +351,11 @@ static __device__ void average_gradient(const gd_cuda_pool &p) {
 /* --- gradients of maxima ---------------------------------------------------------------------- */
 
 template <int V>
-static __device__ __forceinline__ void load_indices(const gd_cuda_pool &p, long long first,
-                                                    long long *index) {
+static __device__ __forceinline__ void load_indices(const gd_cuda_pool &p, int first,
+                                                    int *index) {
     if (p.wide_indices) {
 #pragma unroll
-        for (int v = 0; v < V; v++) index[v] = ((const int64_t *)p.indices.data)[first + v];
+        for (int v = 0; v < V; v++) index[v] = ((const long long *)p.indices.data)[first + v];
     } else if (V % 4 == 0) {
 #pragma unroll
         for (int v = 0; v < V; v += 4) {
@@ -387,10 +373,10 @@ static __device__ __forceinline__ void load_indices(const gd_cuda_pool &p, long 
 
 static __device__ __forceinline__ void report_index(const gd_cuda_pool &p, int vector,
                                                     const pool_position &at, int v,
-                                                    long long index) {
-    const long long channels = p.channels * vector;
+                                                    int index) {
+    const int channels = p.channels * vector;
     const long long element =
-        (((at.n * channels + at.c + v) * p.out[0] + at.at[0]) * p.out[1] + at.at[1]) * p.out[2] +
+        ((((long long)at.n * channels + at.c + v) * p.out[0] + at.at[0]) * p.out[1] + at.at[1]) * p.out[2] +
         at.at[2];
     report_problem(p.call, GD_DATA_PLANE_INDEX, element, index, p.in[0] * p.in[1] * p.in[2], 0, 0);
 }
@@ -398,19 +384,19 @@ static __device__ __forceinline__ void report_index(const gd_cuda_pool &p, int v
 template <typename T, int V>
 static __device__ void max_gradient(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
-    const long long plane = p.in[0] * p.in[1] * p.in[2];
+    const int plane = p.in[0] * p.in[1] * p.in[2];
     for (EACH(i, p.count)) {
-        const pool_position at = position_of(p, V, p.in, i);
+        const pool_position at = position_of(p, V, (int)i);
         const pool_range d = windows_of(p, 0, at.at[0]), h = windows_of(p, 1, at.at[1]),
                          w = windows_of(p, 2, at.at[2]);
-        const long long own = (at.at[0] * p.in[1] + at.at[1]) * p.in[2] + at.at[2];
+        const int own = (at.at[0] * p.in[1] + at.at[1]) * p.in[2] + at.at[2];
         const T *y = (const T *)p.y.data + plane_offset(p.y, at.n, at.c);
-        const long long chosen = plane_offset(p.indices, at.n, at.c);
+        const int chosen = plane_offset(p.indices, at.n, at.c);
         wide sums[V] = {0};
-        for (long long z = d.first; z <= d.last; z++)
-            for (long long r = h.first; r <= h.last; r++)
-                for (long long c = w.first; c <= w.last; c++) {
-                    long long index[V];
+        for (int z = d.first; z <= d.last; z++)
+            for (int r = h.first; r <= h.last; r++)
+                for (int c = w.first; c <= w.last; c++) {
+                    int index[V];
                     load_indices<V>(p,
                                     chosen + z * p.indices.strides[2] + r * p.indices.strides[3] +
                                         c * p.indices.strides[4],
@@ -438,21 +424,21 @@ static __device__ void max_gradient(const gd_cuda_pool &p) {
 /* The elements of x at the indices. */
 template <typename T, int V>
 static __device__ void gather_maxima(const gd_cuda_pool &p) {
-    const long long plane = p.in[0] * p.in[1] * p.in[2];
+    const int plane = p.in[0] * p.in[1] * p.in[2];
     for (EACH(i, p.count)) {
-        const pool_position at = position_of(p, V, p.out, i);
+        const pool_position at = position_of(p, V, (int)i);
         const T *x = (const T *)p.x.data + plane_offset(p.x, at.n, at.c);
-        long long index[V];
+        int index[V];
         vector_of<T, V> y;
         load_indices<V>(p, offset_of(p.indices, at), index);
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            long long row = index[v];
+            int row = index[v];
             narrow(0, &y.at[v]);
             if (row < -1 || row >= plane) report_index(p, V, at, v, row);
             else if (row >= 0) {
-                const long long column = split_off(p.small, &row, p.in[2]),
-                                r = split_off(p.small, &row, p.in[1]);
+                const int column = row % p.in[2], r = row / p.in[2] % p.in[1];
+                row /= p.in[2] * p.in[1];
                 y.at[v] = x[v * p.x.strides[1] + row * p.x.strides[2] + r * p.x.strides[3] +
                             column * p.x.strides[4]];
             }

@@ -2,6 +2,7 @@
 #ifndef GRADUS_CUDA_POOLING_H
 #define GRADUS_CUDA_POOLING_H
 
+#include "backend/cuda/kernels/divisor.h"
 #include "backend/cuda/kernels/view.h"
 
 enum {
@@ -13,23 +14,25 @@ enum {
 /* A tensor of shape (N, C, D, H, W); absent axes have size 1. */
 typedef struct gd_cuda_planes {
     void *data; /* NULL: not needed */
-    long long strides[5];
+    int strides[5];
 } gd_cuda_planes;
 
 /* x are the planes that are pooled, y the results. Forward kernels write y, backward kernels x. A
- * thread computes one element, or adjacent channels that are contiguous. */
+ * thread computes one element, or adjacent channels that are contiguous. Offsets and numbers of
+ * elements are below 2^31: the host divides large batches. */
 typedef struct gd_cuda_pool {
     gd_cuda_call call;
     gd_cuda_planes x, y, indices; /* indices of maxima in their plane, shaped as y */
     int wide_indices;             /* i64, otherwise i32 */
     int channels_last;            /* threads next to each other work on adjacent channels */
     int scattered;                /* channels are contiguous in x, but not in y and indices */
-    int small;                    /* 32 bits hold the numbers of all elements */
-    long long count;              /* of threads */
-    long long batch, channels;    /* channels: of threads, i.e. vectors of them */
-    long long in[GD_CUDA_POOL_AXES], out[GD_CUDA_POOL_AXES];
+    int count;                    /* of threads */
+    int channels;                 /* of threads, i.e. vectors of them */
+    gd_cuda_divisor by_channels, by_size[GD_CUDA_POOL_AXES]; /* sizes of the tensor written */
+    gd_cuda_divisor by_stride[GD_CUDA_POOL_AXES];
+    int in[GD_CUDA_POOL_AXES], out[GD_CUDA_POOL_AXES];
     int adaptive; /* windows follow from `in` and `out` */
-    long long kernel[GD_CUDA_POOL_AXES], stride[GD_CUDA_POOL_AXES], dilation[GD_CUDA_POOL_AXES],
+    int kernel[GD_CUDA_POOL_AXES], stride[GD_CUDA_POOL_AXES], dilation[GD_CUDA_POOL_AXES],
         padding[GD_CUDA_POOL_AXES];
     int count_padding; /* averages divide by the size of the window including padding */
     long long divisor; /* if not 0, averages divide by this instead */

@@ -184,20 +184,24 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
     typedef typename wide_type<T>::type W;
     typedef forward_tile S;
     const int per_unit = columns_per_unit(p), units = S::columns / per_unit;
-    const int tiles = p.unit_tiles * p.batch_tiles;
+    const int tiles = p.unit_tiles * p.batch_tiles, threads = units * S::batch;
+    const bool single = tiles <= (int)gridDim.x; /* a block has one tile */
     const long long inputs = p.input_sums ? 0 : p.inputs, depth = inputs + p.hidden;
     const tile_thread own = tile_thread_of<S>();
     W *partials = (W *)shared_memory, *shared_weights = partials + S::slices * S::sums;
+    unit_step<W> units_of_thread[2]; /* an rnn has more units than threads */
     for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
         const tile_place at = tile_place_of(p, tile, units, S::batch);
         pack_forward<T, W>(p, at, units,
                            p.packed ? (W *)p.packed + tile * depth * S::columns : shared_weights);
-        for (int i = (int)threadIdx.x; i < units * S::batch; i += THREADS) {
-            const long long u = at.unit + i % units, n = at.sequence + i / units;
-            if (u >= p.hidden || n >= p.batch) continue;
-            ((W *)p.exchange)[u * p.padded + n] = optional_element<T>(p.h0, n * p.hidden + u);
-            if (p.cell == GD_CUDA_CELL_LSTM)
-                ((W *)p.state)[n * p.hidden + u] = optional_element<T>(p.c0, n * p.hidden + u);
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            unit_step<W> &r = units_of_thread[k];
+            place_unit(p, at, units, S::batch, (int)threadIdx.x + k * THREADS, r);
+            load_unit<T>(p, r);
+            load_sums(p, p.reverse ? p.steps - 1 : 0, r);
+            if (r.present) ((W *)p.exchange)[r.u * p.padded + r.n] = r.h;
+            if (!single) keep_state(p, r);
         }
         complete_tile(at.counter);
     }
@@ -211,43 +215,47 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
             const W *packed =
                 p.packed ? (const W *)p.packed + tile * depth * S::columns : shared_weights;
             W sums[8][4] = {{0}};
-            unit_step<W> r;
-            W gates[4] = {0, 0, 0, 0};
-            r.n = at.sequence + (int)threadIdx.x / units;
-            r.u = at.unit + (int)threadIdx.x % units;
-            r.present = (int)threadIdx.x < units * S::batch && r.u < p.hidden && r.n < p.batch;
             if (inputs > 0)
                 multiply_input<S, T, W>(sums, packed,
                                         (const T *)p.x + (t * p.batch + at.sequence) * inputs,
                                         inputs, p.batch - at.sequence, own);
-            for (int g = 0; g < per_unit && r.present; g++)
-                gates[g] = input_sum<W>(p, g, t, r.n, r.u) + bias_of<T>(p, g, r.u);
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                unit_step<W> &r = units_of_thread[k];
+                if (single) continue;
+                place_unit(p, at, units, S::batch, (int)threadIdx.x + k * THREADS, r);
+                load_unit<T>(p, r);
+                restore_state(p, r);
+                load_sums(p, t, r);
+            }
             wait_for_tiles(at.counter, (unsigned)((s + 1) * p.unit_tiles));
             multiply_exchange<S, W>(sums, packed + inputs * S::columns, before + at.sequence,
                                     p.hidden, p.padded, own);
             store_partials<S, W>(sums, partials, own);
             __syncthreads();
-            for (int i = (int)threadIdx.x + THREADS; i < units * S::batch; i += THREADS) {
-                unit_step<W> more; /* units of an rnn */
-                more.n = at.sequence + i / units;
-                more.u = at.unit + i % units;
-                more.present = more.u < p.hidden && more.n < p.batch;
-                if (!more.present) continue;
-                const W sum = sum_partials<S, W>(partials, i % units, i / units) +
-                              input_sum<W>(p, 0, t, more.n, more.u) + bias_of<T>(p, 0, more.u);
-                compute_unit(p, &sum, t, __ldcg(before + more.u * p.padded + more.n), more);
-                after[more.u * p.padded + more.n] = more.h;
-                store_unit<T>(p, t, more, last);
-            }
-            if (r.present) {
-                for (int g = 0; g < per_unit; g++)
-                    gates[g] += sum_partials<S, W>(
-                        partials, g * units + (int)threadIdx.x % units, (int)threadIdx.x / units);
-                compute_unit(p, gates, t, __ldcg(before + r.u * p.padded + r.n), r);
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                unit_step<W> &r = units_of_thread[k];
+                const int i = (int)threadIdx.x + k * THREADS;
+                if (k * THREADS >= threads || !r.present) continue;
+                W gates[4] = {0, 0, 0, 0};
+#pragma unroll
+                for (int g = 0; g < 4; g++)
+                    if (g < per_unit)
+                        gates[g] = sum_partials<S, W>(partials, g * units + i % units, i / units) +
+                                   (r.sums[g] + r.bias[g]);
+                compute_unit(p, gates, t, r);
                 after[r.u * p.padded + r.n] = r.h;
             }
             complete_tile(at.counter);
-            store_unit<T>(p, t, r, last);
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                unit_step<W> &r = units_of_thread[k];
+                if (k * THREADS >= threads) continue;
+                if (single && !last) load_sums(p, p.reverse ? t - 1 : t + 1, r);
+                if (!single) keep_state(p, r);
+                store_unit<T>(p, t, r, last);
+            }
         }
     }
 }
@@ -263,18 +271,32 @@ static __device__ void pack_backward(const gd_cuda_recurrent &p, const tile_plac
     }
 }
 
+template <typename S, typename W>
+static __device__ __forceinline__ void place_gradient(const gd_cuda_recurrent &p,
+                                                      const tile_place &at, unit_gradient<W> &r) {
+    const int i = (int)threadIdx.x;
+    r.n = at.sequence + i / S::columns;
+    r.u = at.unit + i % S::columns;
+    r.present = i < S::columns * S::batch && r.u < p.hidden && r.n < p.batch;
+}
+
 template <typename T>
 static __device__ void run_backward(const gd_cuda_recurrent &p) {
     typedef typename wide_type<T>::type W;
     typedef backward_tile S;
-    const int tiles = p.unit_tiles * p.batch_tiles;
+    const int tiles = p.unit_tiles * p.batch_tiles, i = (int)threadIdx.x;
+    const bool single = tiles <= (int)gridDim.x; /* a block has one tile */
     const tile_thread own = tile_thread_of<S>();
     W *partials = (W *)shared_memory, *shared_weights = partials + S::slices * S::sums;
+    unit_gradient<W> r;
     for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
         const tile_place at = tile_place_of(p, tile, S::columns, S::batch);
         pack_backward<T, W>(p, at,
                             p.packed ? (W *)p.packed + tile * p.depth * S::columns
                                      : shared_weights);
+        place_gradient<S>(p, at, r);
+        load_gradients<T>(p, r);
+        if (!single) keep_gradients(p, r);
     }
     __syncthreads();
     for (long long s = 0; s <= p.steps; s++) { /* the last one computes gh0 */
@@ -283,6 +305,11 @@ static __device__ void run_backward(const gd_cuda_recurrent &p) {
         W *after = (W *)p.exchange + (~s & 1) * size;
         for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
             const tile_place at = tile_place_of(p, tile, S::columns, S::batch);
+            if (!single) {
+                place_gradient<S>(p, at, r);
+                restore_gradients(p, r);
+            }
+            if (s < p.steps) load_step<T>(p, t, r);
             if (s > 0) {
                 W sums[8][4] = {{0}};
                 wait_for_tiles(at.counter, (unsigned)(s * p.unit_tiles));
@@ -293,25 +320,22 @@ static __device__ void run_backward(const gd_cuda_recurrent &p) {
                 store_partials<S, W>(sums, partials, own);
             }
             __syncthreads();
-            for (int i = (int)threadIdx.x; i < S::columns * S::batch; i += THREADS) {
-                const int unit = i % S::columns, sequence = i / S::columns;
-                const long long u = at.unit + unit, n = at.sequence + sequence,
-                                cell = n * p.hidden + u;
-                if (u >= p.hidden || n >= p.batch) continue;
-                const W dh = s == 0 ? first_gradient<T, W>(p, cell)
-                                    : ((const W *)p.carry)[cell] +
-                                          sum_partials<S, W>(partials, unit, sequence);
-                if (s == p.steps) {
-                    store_last_gradient<T, W>(p, dh, cell);
-                    continue;
+            if (r.present) {
+                W dh = r.carry;
+                if (s > 0) dh += sum_partials<S, W>(partials, i % S::columns, i / S::columns);
+                if (s == p.steps) store_last_gradient<T>(p, dh, r);
+                else {
+                    compute_gradient(p, dh, r);
+#pragma unroll
+                    for (int k = 0; k < 4; k++)
+                        if (k < weight_blocks(p))
+                            after[(k * p.hidden + r.u) * p.padded + r.n] =
+                                block_gradient(p, r.g, k);
                 }
-                W g[4];
-                backward_unit<T, W>(p, dh, t, n, u, g);
-                for (int k = 0; k < weight_blocks(p); k++)
-                    after[(k * p.hidden + u) * p.padded + n] = block_gradient(p, g, k);
-                store_gradients<T>(p, t, n, u, g);
             }
             complete_tile(at.counter);
+            if (!single) keep_gradients(p, r);
+            if (s < p.steps) store_gradients<T>(p, t, r);
         }
     }
 }

@@ -29,22 +29,32 @@ static __device__ __forceinline__ typename wide_type<T>::type optional_element(c
 
 /* --- order of the blocks ---------------------------------------------------------------------- */
 
+/* A write that other blocks see after all writes of the block before it, and a read of it. */
+#ifdef __CUDACC__
+static __device__ __forceinline__ void add_release(unsigned *counter) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+static __device__ __forceinline__ unsigned load_acquire(const unsigned *counter) {
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+    return value;
+}
+#else
+static inline void add_release(unsigned *counter) { ++*counter; }
+static inline unsigned load_acquire(const unsigned *counter) { return *counter; }
+#endif
+
 /* Waits until `count` tiles are complete. */
 static __device__ __forceinline__ void wait_for_tiles(const unsigned *counter, unsigned count) {
-    if (threadIdx.x == 0) {
-        while (*(const volatile unsigned *)counter < count) {
+    if (threadIdx.x == 0)
+        while (load_acquire(counter) < count) {
         }
-        __threadfence();
-    }
     __syncthreads();
 }
 
 static __device__ __forceinline__ void complete_tile(unsigned *counter) {
     __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        atomicAdd(counter, 1u);
-    }
+    if (threadIdx.x == 0) add_release(counter);
 }
 
 /* A tile: units from `unit` on, sequences from `sequence` on. Block b has the tiles b, b + blocks,
@@ -106,47 +116,87 @@ static __device__ __forceinline__ typename wide_type<T>::type bias_of(const gd_c
     return optional_element<T>(p.b_ih, row) + optional_element<T>(p.b_hh, row);
 }
 
-/* A step of one unit of one sequence. */
+/* A unit of one sequence: where it is, its state, and the result of a step. */
 template <typename W>
 struct unit_step {
     long long n, u;
     bool present, active;
+    W bias[4];
+    W sums[4]; /* the input's part of the sums of the next step */
     W h, c;
     W gates[4]; /* after the activations */
 };
 
-/* The input's part of sum g of a unit, if a product has computed it. */
+/* The unit of thread number i of a tile. */
 template <typename W>
-static __device__ __forceinline__ W input_sum(const gd_cuda_recurrent &p, int g, long long t,
-                                              long long n, long long u) {
-    if (!p.input_sums || g * p.hidden >= p.depth) return 0; /* the state's part of a gru */
-    return ((const W *)p.input_sums)[(t * p.batch + n) * p.depth + g * p.hidden + u];
+static __device__ __forceinline__ void place_unit(const gd_cuda_recurrent &p, const tile_place &at,
+                                                  int units, int batch, int i, unit_step<W> &r) {
+    r.n = at.sequence + i / units;
+    r.u = at.unit + i % units;
+    r.present = i < units * batch && r.u < p.hidden && r.n < p.batch;
 }
 
-/* Computes a step from the sums of the gates and the state before. */
+/* The input's parts of the sums of a unit, if a product has computed them. */
+template <typename W>
+static __device__ __forceinline__ void load_sums(const gd_cuda_recurrent &p, long long t,
+                                                 unit_step<W> &r) {
+    if (!p.input_sums || !r.present) return;
+    const W *from = (const W *)p.input_sums + (t * p.batch + r.n) * p.depth + r.u;
+#pragma unroll
+    for (int g = 0; g < 4; g++) /* a gru has three: the fourth sum is the state's part */
+        if (g * p.hidden < p.depth) r.sums[g] = from[g * p.hidden];
+}
+
+/* Biases, and the state before the first step. */
+template <typename T, typename W>
+static __device__ __forceinline__ void load_unit(const gd_cuda_recurrent &p, unit_step<W> &r) {
+#pragma unroll
+    for (int g = 0; g < 4; g++) {
+        r.sums[g] = 0;
+        r.bias[g] = r.present && g < columns_per_unit(p) ? bias_of<T>(p, g, r.u) : (W)0;
+    }
+    r.h = r.present ? optional_element<T>(p.h0, r.n * p.hidden + r.u) : (W)0;
+    r.c = r.present && p.cell == GD_CUDA_CELL_LSTM
+              ? optional_element<T>(p.c0, r.n * p.hidden + r.u)
+              : (W)0;
+}
+
+/* The state between steps, if a block has several tiles. */
+template <typename W>
+static __device__ __forceinline__ void restore_state(const gd_cuda_recurrent &p, unit_step<W> &r) {
+    if (!r.present) return;
+    r.h = ((const W *)p.carry)[r.n * p.hidden + r.u];
+    r.c = ((const W *)p.state)[r.n * p.hidden + r.u];
+}
+template <typename W>
+static __device__ __forceinline__ void keep_state(const gd_cuda_recurrent &p,
+                                                  const unit_step<W> &r) {
+    if (!r.present) return;
+    ((W *)p.carry)[r.n * p.hidden + r.u] = r.h;
+    ((W *)p.state)[r.n * p.hidden + r.u] = r.c;
+}
+
+/* Computes a step from the sums of the gates. */
 template <typename W>
 static __device__ __forceinline__ void compute_unit(const gd_cuda_recurrent &p, const W *sums,
-                                                    long long t, W h_before, unit_step<W> &r) {
+                                                    long long t, unit_step<W> &r) {
     r.active = !p.lengths || t < p.lengths[r.n];
-    r.h = h_before;
-    r.c = 0;
     r.gates[0] = r.gates[1] = r.gates[2] = r.gates[3] = 0;
+    if (!r.active) return;
     if (p.cell == GD_CUDA_CELL_LSTM) {
-        r.c = ((const W *)p.state)[r.n * p.hidden + r.u];
-        if (!r.active) return;
         r.gates[0] = sigmoid_of(sums[0]);
         r.gates[1] = sigmoid_of(sums[1]);
         r.gates[2] = tanh_of(sums[2]);
         r.gates[3] = sigmoid_of(sums[3]);
         r.c = r.gates[1] * r.c + r.gates[0] * r.gates[2];
         r.h = r.gates[3] * tanh_of(r.c);
-    } else if (r.active && p.cell == GD_CUDA_CELL_GRU) {
+    } else if (p.cell == GD_CUDA_CELL_GRU) {
         r.gates[0] = sigmoid_of(sums[0]);
         r.gates[1] = sigmoid_of(sums[1]);
         r.gates[3] = sums[3];
         r.gates[2] = tanh_of(sums[2] + r.gates[0] * sums[3]);
-        r.h = r.gates[2] + r.gates[1] * (h_before - r.gates[2]);
-    } else if (r.active) {
+        r.h = r.gates[2] + r.gates[1] * (r.h - r.gates[2]);
+    } else {
         r.h = p.cell == GD_CUDA_CELL_TANH ? tanh_of(sums[0]) : sums[0] < 0 ? 0 : sums[0];
     }
 }
@@ -160,10 +210,7 @@ static __device__ __forceinline__ void store_unit(const gd_cuda_recurrent &p, lo
     W *gates = (W *)p.gates;
     if (!r.present) return;
     narrow(r.active ? r.h : 0, (T *)p.y + at);
-    if (p.cell == GD_CUDA_CELL_LSTM) {
-        ((W *)p.state)[cell] = r.c;
-        if (p.cells) ((W *)p.cells)[at] = r.active ? r.c : 0;
-    }
+    if (p.cells) ((W *)p.cells)[at] = r.active ? r.c : 0;
     if (gates && columns_per_unit(p) == 4)
         for (int g = 0; g < 4; g++) gates[first + g * p.hidden] = r.gates[g];
     else if (gates) gates[at] = r.active ? r.h : 0;
@@ -178,56 +225,84 @@ static __device__ __forceinline__ bool begins_at(const gd_cuda_recurrent &p, lon
     return p.reverse ? t + 1 == length : t == 0;
 }
 
-/* Computes the gradients g of the gates of one unit. dh is the gradient of the state after step
- * t. */
+/* What the gradient of a step of one unit reads, and the gradients that go on to the step before. */
+template <typename W>
+struct unit_gradient {
+    long long n, u;
+    bool present, active;
+    W gy, gates[4];
+    W result;  /* y of an rnn, c after the step of an lstm */
+    W before;  /* h before the step of a gru, c before the step of an lstm */
+    W dc;      /* gradient of c */
+    W carry;   /* gradient of h, without that through the gates */
+    W g[4];    /* gradients of the gates */
+};
+
 template <typename T, typename W>
-static __device__ __forceinline__ void backward_unit(const gd_cuda_recurrent &p, W dh, long long t,
-                                                     long long n, long long u, W *g) {
-    const long long cell = n * p.hidden + u, plane = p.batch * p.hidden, at = t * plane + cell;
+static __device__ __forceinline__ void load_step(const gd_cuda_recurrent &p, long long t,
+                                                 unit_gradient<W> &r) {
+    if (!r.present) return;
+    const long long cell = r.n * p.hidden + r.u, plane = p.batch * p.hidden, at = t * plane + cell;
     const long long before = at + (p.reverse ? plane : -plane);
-    const bool active = !p.lengths || t < p.lengths[n], begins = begins_at(p, t, n);
-    const W *saved = (const W *)p.saved + (t * p.batch + n) * 4 * p.hidden + u;
-    W *state = (W *)p.state, carry = dh;
-    g[0] = g[1] = g[2] = g[3] = 0;
-    if (active) {
-        const W d = dh + widen(((const T *)p.gy)[at]);
-        carry = 0;
-        if (p.cell == GD_CUDA_CELL_LSTM) {
-            const W i = saved[0], f = saved[p.hidden], c = saved[2 * p.hidden],
-                    o = saved[3 * p.hidden], tanh_c = tanh_of(((const W *)p.saved_c)[at]);
-            const W c_before = begins ? optional_element<T>(p.c0, cell)
-                                      : ((const W *)p.saved_c)[before];
-            const W dc = state[cell] + d * o * (1 - tanh_c * tanh_c);
-            g[0] = dc * c * sigmoid_slope(i);
-            g[1] = dc * c_before * sigmoid_slope(f);
-            g[2] = dc * i * (1 - c * c);
-            g[3] = d * tanh_c * sigmoid_slope(o);
-            state[cell] = dc * f;
-        } else if (p.cell == GD_CUDA_CELL_GRU) {
-            const W r = saved[0], z = saved[p.hidden], c = saved[2 * p.hidden],
-                    part = saved[3 * p.hidden];
-            const W h_before = begins ? optional_element<T>(p.h0, cell)
-                                      : widen(((const T *)p.saved_y)[before]);
-            g[2] = d * (1 - z) * (1 - c * c);
-            g[0] = g[2] * part * sigmoid_slope(r);
-            g[1] = d * (h_before - c) * sigmoid_slope(z);
-            g[3] = g[2] * r;
-            carry = d * z;
-        } else {
-            const W y = p.wide_y ? ((const W *)p.saved_y)[at] : widen(((const T *)p.saved_y)[at]);
-            g[0] = p.cell == GD_CUDA_CELL_TANH ? d * (1 - y * y) : y > 0 ? d : 0;
-        }
+    r.active = !p.lengths || t < p.lengths[r.n];
+    if (!r.active) return;
+    const bool begins = begins_at(p, t, r.n);
+    r.gy = widen(((const T *)p.gy)[at]);
+    if (p.parts == 4) {
+        const W *saved = (const W *)p.saved + (t * p.batch + r.n) * 4 * p.hidden + r.u;
+#pragma unroll
+        for (int g = 0; g < 4; g++) r.gates[g] = saved[g * p.hidden];
     }
-    ((W *)p.carry)[cell] = carry;
+    if (p.cell == GD_CUDA_CELL_LSTM) {
+        r.result = ((const W *)p.saved_c)[at];
+        r.before = begins ? optional_element<T>(p.c0, cell) : ((const W *)p.saved_c)[before];
+    } else if (p.cell == GD_CUDA_CELL_GRU) {
+        r.before =
+            begins ? optional_element<T>(p.h0, cell) : widen(((const T *)p.saved_y)[before]);
+    } else {
+        r.result = p.wide_y ? ((const W *)p.saved_y)[at] : widen(((const T *)p.saved_y)[at]);
+    }
+}
+
+/* Computes the gradients of the gates. dh is the gradient of the state after the step. */
+template <typename W>
+static __device__ __forceinline__ void compute_gradient(const gd_cuda_recurrent &p, W dh,
+                                                        unit_gradient<W> &r) {
+    r.g[0] = r.g[1] = r.g[2] = r.g[3] = 0;
+    r.carry = dh;
+    if (!r.active) return;
+    const W d = dh + r.gy;
+    r.carry = 0;
+    if (p.cell == GD_CUDA_CELL_LSTM) {
+        const W i = r.gates[0], f = r.gates[1], c = r.gates[2], o = r.gates[3],
+                tanh_c = tanh_of(r.result);
+        const W dc = r.dc + d * o * (1 - tanh_c * tanh_c);
+        r.g[0] = dc * c * sigmoid_slope(i);
+        r.g[1] = dc * r.before * sigmoid_slope(f);
+        r.g[2] = dc * i * (1 - c * c);
+        r.g[3] = d * tanh_c * sigmoid_slope(o);
+        r.dc = dc * f;
+    } else if (p.cell == GD_CUDA_CELL_GRU) {
+        const W reset = r.gates[0], z = r.gates[1], c = r.gates[2];
+        r.g[2] = d * (1 - z) * (1 - c * c);
+        r.g[0] = r.g[2] * r.gates[3] * sigmoid_slope(reset);
+        r.g[1] = d * (r.before - c) * sigmoid_slope(z);
+        r.g[3] = r.g[2] * reset;
+        r.carry = d * z;
+    } else {
+        const W y = r.result;
+        r.g[0] = p.cell == GD_CUDA_CELL_TANH ? d * (1 - y * y) : y > 0 ? d : 0;
+    }
 }
 
 template <typename T, typename W>
 static __device__ __forceinline__ void store_gradients(const gd_cuda_recurrent &p, long long t,
-                                                       long long n, long long u, const W *g) {
-    T *to = (T *)p.gradients + (t * p.batch + n) * p.parts * p.hidden + u;
+                                                       const unit_gradient<W> &r) {
+    if (!r.present) return;
+    T *to = (T *)p.gradients + (t * p.batch + r.n) * p.parts * p.hidden + r.u;
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        if (k < p.parts) narrow(g[k], to + k * p.hidden);
+        if (k < p.parts) narrow(r.g[k], to + k * p.hidden);
 }
 
 /* The blocks of w_hh, and the gradient that multiplies one of them: for a gru's new gate that of the
@@ -240,19 +315,39 @@ static __device__ __forceinline__ W block_gradient(const gd_cuda_recurrent &p, c
     return p.cell == GD_CUDA_CELL_GRU && k == 2 ? g[3] : g[k];
 }
 
-/* The gradients of the states after the last step: gh and gc. */
+/* The gradients of the states after the last step: gh, which is the carry, and gc. */
 template <typename T, typename W>
-static __device__ __forceinline__ W first_gradient(const gd_cuda_recurrent &p, long long cell) {
-    ((W *)p.state)[cell] =
-        p.cell == GD_CUDA_CELL_LSTM ? optional_element<T>(p.gc, cell) : (W)0;
-    return optional_element<T>(p.gh, cell);
+static __device__ __forceinline__ void load_gradients(const gd_cuda_recurrent &p,
+                                                      unit_gradient<W> &r) {
+    const long long cell = r.n * p.hidden + r.u;
+    r.active = false;
+    r.carry = r.present ? optional_element<T>(p.gh, cell) : (W)0;
+    r.dc = r.present && p.cell == GD_CUDA_CELL_LSTM ? optional_element<T>(p.gc, cell) : (W)0;
 }
+/* Those between steps, if a block has several tiles. */
+template <typename W>
+static __device__ __forceinline__ void restore_gradients(const gd_cuda_recurrent &p,
+                                                         unit_gradient<W> &r) {
+    if (!r.present) return;
+    r.carry = ((const W *)p.carry)[r.n * p.hidden + r.u];
+    r.dc = ((const W *)p.state)[r.n * p.hidden + r.u];
+}
+template <typename W>
+static __device__ __forceinline__ void keep_gradients(const gd_cuda_recurrent &p,
+                                                      const unit_gradient<W> &r) {
+    if (!r.present) return;
+    ((W *)p.carry)[r.n * p.hidden + r.u] = r.carry;
+    ((W *)p.state)[r.n * p.hidden + r.u] = r.dc;
+}
+
+/* dh is the gradient of h0. */
 template <typename T, typename W>
 static __device__ __forceinline__ void store_last_gradient(const gd_cuda_recurrent &p, W dh,
-                                                           long long cell) {
+                                                           const unit_gradient<W> &r) {
+    const long long cell = r.n * p.hidden + r.u;
+    if (!r.present) return;
     if (p.gh0) narrow(dh, (T *)p.gh0 + cell);
-    if (p.gc0 && p.cell == GD_CUDA_CELL_LSTM)
-        narrow(((const W *)p.state)[cell], (T *)p.gc0 + cell);
+    if (p.gc0 && p.cell == GD_CUDA_CELL_LSTM) narrow(r.dc, (T *)p.gc0 + cell);
 }
 
 #endif

@@ -117,18 +117,22 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
     T *weights = (T *)(partials + WARPS * ROWS * PARTIAL), *x = weights + ROWS * stride,
       *h = x + BATCH * (inputs + PAD);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int threads = units * BATCH;
+    const bool single = tiles <= (int)gridDim.x; /* a block has one tile */
+    enum { MOST = ROWS * BATCH / THREADS };      /* units of a thread: one, or four of an rnn */
+    unit_step<float> units_of_thread[MOST];
     for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
         const tile_place at = tile_place_of(p, tile, units, BATCH);
         pack_rows(p, at, units, inputs, hidden, weights);
-        for (int i = (int)threadIdx.x; i < units * BATCH; i += THREADS) {
-            const long long u = at.unit + i % units, n = at.sequence + i / units,
-                            cell = n * p.hidden + u;
-            if (u >= p.hidden || n >= p.batch) continue;
-            const float first = optional_element<T>(p.h0, cell);
-            ((float *)p.carry)[cell] = first;
-            narrow(first, (T *)p.exchange + n * hidden + u);
-            if (p.cell == GD_CUDA_CELL_LSTM)
-                ((float *)p.state)[cell] = optional_element<T>(p.c0, cell);
+#pragma unroll
+        for (int k = 0; k < MOST; k++) {
+            unit_step<float> &r = units_of_thread[k];
+            if (k * THREADS >= threads) continue;
+            place_unit(p, at, units, BATCH, (int)threadIdx.x + k * THREADS, r);
+            load_unit<T>(p, r);
+            load_sums(p, p.reverse ? p.steps - 1 : 0, r);
+            if (r.present) narrow(r.h, (T *)p.exchange + r.n * hidden + r.u);
+            if (!single) keep_state(p, r);
         }
         complete_tile(at.counter);
     }
@@ -139,14 +143,19 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
         T *after = (T *)p.exchange + (~s & 1) * size;
         for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
             const tile_place at = tile_place_of(p, tile, units, BATCH);
-            float sums[4][2][4] = {{{0}}}, gates[4] = {0, 0, 0, 0}, h_before = 0;
-            unit_step<float> r;
-            r.n = at.sequence + (int)threadIdx.x / units;
-            r.u = at.unit + (int)threadIdx.x % units;
-            r.present = (int)threadIdx.x < units * BATCH && r.u < p.hidden && r.n < p.batch;
-            if (tiles > (int)gridDim.x) { /* the weights of another tile are there */
+            float sums[4][2][4] = {{{0}}};
+            if (!single) { /* the weights of another tile are there */
                 __syncthreads();
                 pack_rows(p, at, units, inputs, hidden, weights);
+#pragma unroll
+                for (int k = 0; k < MOST; k++) {
+                    unit_step<float> &r = units_of_thread[k];
+                    if (k * THREADS >= threads) continue;
+                    place_unit(p, at, units, BATCH, (int)threadIdx.x + k * THREADS, r);
+                    load_unit<T>(p, r);
+                    restore_state(p, r);
+                    load_sums(p, t, r);
+                }
             }
             if (inputs > 0) {
                 stage_input(x, inputs + PAD,
@@ -154,11 +163,6 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
                             p.batch - at.sequence, (int)p.inputs, inputs);
                 __syncthreads();
                 multiply_rows(sums, weights, stride, x, inputs);
-            }
-            if (r.present) {
-                for (int g = 0; g < per_unit; g++)
-                    gates[g] = input_sum<float>(p, g, t, r.n, r.u) + bias_of<T>(p, g, r.u);
-                h_before = ((const float *)p.carry)[r.n * p.hidden + r.u];
             }
             wait_for_tiles(at.counter, (unsigned)((s + 1) * p.unit_tiles));
             stage_exchange(h, hidden + PAD, before + at.sequence * hidden, BATCH, hidden);
@@ -175,31 +179,29 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
                         *(float2 *)(own + (m * 16 + half * 8) * PARTIAL + n * 8) = v;
                     }
             __syncthreads();
-            for (int i = (int)threadIdx.x + THREADS; i < units * BATCH; i += THREADS) {
-                unit_step<float> more; /* units of an rnn */
-                more.n = at.sequence + i / units;
-                more.u = at.unit + i % units;
-                more.present = more.u < p.hidden && more.n < p.batch;
-                if (!more.present) continue;
-                float *carry = (float *)p.carry + more.n * p.hidden + more.u;
-                const float sum = sum_rows(partials, i % units, i / units) +
-                                  input_sum<float>(p, 0, t, more.n, more.u) +
-                                  bias_of<T>(p, 0, more.u);
-                compute_unit(p, &sum, t, *carry, more);
-                *carry = more.h;
-                narrow(more.h, after + more.n * hidden + more.u);
-                store_unit<T>(p, t, more, last);
-            }
-            if (r.present) {
-                for (int g = 0; g < per_unit; g++)
-                    gates[g] += sum_rows(partials, g * units + (int)threadIdx.x % units,
-                                         (int)threadIdx.x / units);
-                compute_unit(p, gates, t, h_before, r);
+#pragma unroll
+            for (int k = 0; k < MOST; k++) {
+                unit_step<float> &r = units_of_thread[k];
+                const int i = (int)threadIdx.x + k * THREADS;
+                if (k * THREADS >= threads || !r.present) continue;
+                float gates[4] = {0, 0, 0, 0};
+#pragma unroll
+                for (int g = 0; g < 4; g++)
+                    if (g < per_unit)
+                        gates[g] = sum_rows(partials, g * units + i % units, i / units) +
+                                   (r.sums[g] + r.bias[g]);
+                compute_unit(p, gates, t, r);
                 narrow(r.h, after + r.n * hidden + r.u);
             }
             complete_tile(at.counter);
-            if (r.present) ((float *)p.carry)[r.n * p.hidden + r.u] = r.h;
-            store_unit<T>(p, t, r, last);
+#pragma unroll
+            for (int k = 0; k < MOST; k++) {
+                unit_step<float> &r = units_of_thread[k];
+                if (k * THREADS >= threads) continue;
+                if (single && !last) load_sums(p, p.reverse ? t - 1 : t + 1, r);
+                if (!single) keep_state(p, r);
+                store_unit<T>(p, t, r, last);
+            }
         }
     }
 }
@@ -242,6 +244,15 @@ static __device__ __forceinline__ void multiply_units(float (&sums)[2][4], const
     }
 }
 
+static __device__ __forceinline__ void place_gradient(const gd_cuda_recurrent &p,
+                                                      const tile_place &at,
+                                                      unit_gradient<float> &r) {
+    const int i = (int)threadIdx.x;
+    r.n = at.sequence + i / UNITS;
+    r.u = at.unit + i % UNITS;
+    r.present = i < UNITS * SEQUENCES && r.u < p.hidden && r.n < p.batch;
+}
+
 template <typename T>
 static __device__ void run_backward(const gd_cuda_recurrent &p) {
     const int tiles = p.unit_tiles * p.batch_tiles, depth = round_up(p.depth, 32);
@@ -249,19 +260,29 @@ static __device__ void run_backward(const gd_cuda_recurrent &p) {
     float *partials = (float *)shared_memory;
     T *weights = (T *)(partials + WARPS * UNITS * PARTIAL),
       *operand = weights + depth * (UNITS + PAD);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    if (tiles <= (int)gridDim.x)
-        pack_units(p, tile_place_of(p, (int)blockIdx.x, UNITS, SEQUENCES), depth, weights);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, i = (int)threadIdx.x;
+    const bool single = tiles <= (int)gridDim.x; /* a block has one tile */
+    unit_gradient<float> r;
+    for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
+        const tile_place at = tile_place_of(p, tile, UNITS, SEQUENCES);
+        if (single) pack_units(p, at, depth, weights);
+        place_gradient(p, at, r);
+        load_gradients<T>(p, r);
+        if (!single) keep_gradients(p, r);
+    }
     for (long long s = 0; s <= p.steps; s++) { /* the last one computes gh0 */
         const long long t = p.reverse ? s : p.steps - 1 - s, size = p.padded * depth;
         const T *before = (const T *)p.exchange + (s & 1) * size;
         T *after = (T *)p.exchange + (~s & 1) * size;
         for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
             const tile_place at = tile_place_of(p, tile, UNITS, SEQUENCES);
-            if (tiles > (int)gridDim.x) { /* the weights of another tile are there */
+            if (!single) { /* the weights of another tile are there */
                 __syncthreads();
                 pack_units(p, at, depth, weights);
+                place_gradient(p, at, r);
+                restore_gradients(p, r);
             }
+            if (s < p.steps) load_step<T>(p, t, r);
             if (s > 0) {
                 float sums[2][4] = {{0}};
                 wait_for_tiles(at.counter, (unsigned)(s * p.unit_tiles));
@@ -279,31 +300,28 @@ static __device__ void run_backward(const gd_cuda_recurrent &p) {
                     }
             }
             __syncthreads();
-            for (int i = (int)threadIdx.x; i < UNITS * SEQUENCES; i += THREADS) {
-                const int unit = i % UNITS, sequence = i / UNITS;
-                const long long u = at.unit + unit, n = at.sequence + sequence,
-                                cell = n * p.hidden + u;
-                if (u >= p.hidden || n >= p.batch) continue;
-                float dh;
-                if (s == 0) dh = first_gradient<T, float>(p, cell);
-                else {
-                    const float *part = partials + unit * PARTIAL + sequence;
-                    dh = 0;
+            if (r.present) {
+                float dh = r.carry;
+                if (s > 0) {
+                    const float *part = partials + i % UNITS * PARTIAL + i / UNITS;
+                    float sum = 0;
 #pragma unroll
-                    for (int w = 0; w < WARPS; w++) dh += part[w * UNITS * PARTIAL];
-                    dh += ((const float *)p.carry)[cell];
+                    for (int w = 0; w < WARPS; w++) sum += part[w * UNITS * PARTIAL];
+                    dh += sum;
                 }
-                if (s == p.steps) {
-                    store_last_gradient<T, float>(p, dh, cell);
-                    continue;
+                if (s == p.steps) store_last_gradient<T>(p, dh, r);
+                else {
+                    compute_gradient(p, dh, r);
+#pragma unroll
+                    for (int k = 0; k < 4; k++)
+                        if (k < weight_blocks(p))
+                            narrow(block_gradient(p, r.g, k),
+                                   after + r.n * depth + k * p.hidden + r.u);
                 }
-                float g[4];
-                backward_unit<T, float>(p, dh, t, n, u, g);
-                for (int k = 0; k < weight_blocks(p); k++)
-                    narrow(block_gradient(p, g, k), after + n * depth + k * p.hidden + u);
-                store_gradients<T>(p, t, n, u, g);
             }
             complete_tile(at.counter);
+            if (!single) keep_gradients(p, r);
+            if (s < p.steps) store_gradients<T>(p, t, r);
         }
     }
 }
