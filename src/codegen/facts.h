@@ -31,7 +31,9 @@ typedef enum gd_op_reduces {
 } gd_op_reduces;
 
 /* Record line "fuses relu(linear(x, w, b))": plans replace these two ops by this one. `outer` must
- * be the only reader of the result of `inner`. All other operands are inputs of this op. */
+ * be the only reader of the result of `inner`, unless this op returns it as its last output, or
+ * computes it again because both ops have an operand of the same name (graph/passes/epilogue.c).
+ * All other operands are inputs of this op. */
 enum { GD_FUSES_INPUTS = 8, GD_FUSES_INNER = -1, GD_FUSES_OTHER = -2 };
 typedef struct gd_op_fuses {
     const char *outer; /* NULL: the record has no such line */

@@ -19,6 +19,13 @@ static gd_cuda_kernel warp_rows = ROW_KERNEL("norm_warp_rows"),
                       row_grad_block = ROW_KERNEL("row_grad_block_rows"),
                       parameter_sums = ROW_KERNEL("norm_parameter_sums"),
                       parameter_grads = ROW_KERNEL("norm_parameter_grads"),
+                      plane_sums_warp = ROW_KERNEL("plane_sums_warp"),
+                      plane_sums_block = ROW_KERNEL("plane_sums_block"),
+                      plane_sums_any = ROW_KERNEL("plane_sums_any"),
+                      plane_grads_warp = ROW_KERNEL("plane_grads_warp"),
+                      plane_grads_block = ROW_KERNEL("plane_grads_block"),
+                      plane_grads_any = ROW_KERNEL("plane_grads_any"),
+                      plane_grad_finish = ROW_KERNEL("plane_grad_finish"),
                       instance_running = ROW_KERNEL("instance_running");
 
 enum {
@@ -170,10 +177,10 @@ static gd_cuda_row_norm describe_grad(const gd_kernel_call *call) {
     return p;
 }
 
-/* The parts of the samples whose sums are added by different blocks. */
+/* The parts of the samples whose sums are added by different blocks; s = 1. */
 static long long count_parts(const gd_cuda_row_norm *p) {
-    const long long tiles = p->s == 1 ? divide_up(p->c, GD_CUDA_PARAMETER_COLUMNS) : p->c;
-    const long long most = p->s == 1 ? divide_up(p->n, 4LL * GD_CUDA_PARAMETER_LANES) : p->n;
+    const long long tiles = divide_up(p->c, GD_CUDA_PARAMETER_COLUMNS),
+                    most = divide_up(p->n, 4LL * GD_CUDA_PARAMETER_LANES);
     const long long parts = tiles > 0 ? at_most(divide_up(2 * GRAD_BLOCKS, tiles), most) : 1;
     return parts > 1 ? at_most(parts, GRAD_BLOCKS) : 1;
 }
@@ -192,9 +199,31 @@ static gd_status queue_layer_grad(gd_device *d, gd_cuda_row_norm *p, bool warp) 
     return status == GD_OK && p->partials ? queue_parameter_grads(d, p) : status;
 }
 
+/* Group norm with s > 1: sums over planes, then over rows and channels, then gx. */
+static gd_status queue_plane_grad(gd_device *d, gd_cuda_row_norm *p) {
+    enum { BLOCK_ELEMENTS = 1024 }; /* longer planes are read by a block */
+    const bool vectors = has_vectors(p), block = vectors && p->s > BLOCK_ELEMENTS;
+    const long long planes = p->n * p->c, groups = block ? 1 : WARP_ROWS,
+                    blocks = at_most(divide_up(planes, groups), MOST_BLOCKS);
+    gd_cuda_kernel *sums = !vectors ? &plane_sums_any
+                           : block  ? &plane_sums_block
+                                    : &plane_sums_warp,
+                   *grads = !vectors ? &plane_grads_any
+                            : block  ? &plane_grads_block
+                                     : &plane_grads_warp;
+    gd_status status = gd_cuda_launch(d, sums, blocks, THREADS, p);
+    if (status == GD_OK)
+        status =
+            gd_cuda_launch(d, &plane_grad_finish,
+                           at_most(divide_up(p->rows + p->c, WARP_ROWS), MOST_BLOCKS), THREADS, p);
+    return status == GD_OK && p->y ? gd_cuda_launch(d, grads, blocks, THREADS, p) : status;
+}
+
 static gd_status run_row_norm_grad(gd_kernel_call *call) {
     gd_cuda_row_norm p = describe_grad(call);
     gd_device *d = call->device;
+    p.planes = call->workspace;
+    if (p.s != 1) return queue_plane_grad(d, &p);
     const bool layer = p.groups == 1 && p.s == 1;
     if (layer && p.rows > 0 && p.length > 0 && p.length <= 16 * THREADS && has_vectors(&p))
         return queue_layer_grad(d, &p, p.length <= 32 * 32);
@@ -204,12 +233,16 @@ static gd_status run_row_norm_grad(gd_kernel_call *call) {
         status = p.length <= 32 * 32 ? queue_rows(d, &p, &row_grad_warp, NULL)
                                      : queue_rows(d, &p, NULL, &row_grad_block);
     if (status != GD_OK || !p.partials) return status;
-    const long long tiles = p.s == 1 ? divide_up(p.c, GD_CUDA_PARAMETER_COLUMNS) : p.c;
+    const long long tiles = divide_up(p.c, GD_CUDA_PARAMETER_COLUMNS);
     status = gd_cuda_launch(d, &parameter_sums, tiles * p.parts, PARAMETER_THREADS, &p);
     return status == GD_OK ? queue_parameter_grads(d, &p) : status;
 }
 static size_t row_norm_grad_workspace(const gd_kernel_call *call) {
-    return (size_t)call->in[1].dims[1] * GRAD_BLOCKS * 2 * sizeof(double) + 16;
+    const gd_row_norm_grad_options *o = call->attrs;
+    const gd_view *x = &call->in[1];
+    const size_t partials = (size_t)x->dims[1] * GRAD_BLOCKS * 2 * sizeof(double) + 16,
+                 planes = (size_t)(x->dims[0] * (x->dims[1] + o->groups)) * 2 * sizeof(double) + 16;
+    return x->dims[2] != 1 ? planes : partials;
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */

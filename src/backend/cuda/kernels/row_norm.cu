@@ -5,7 +5,8 @@
  * that the variance of numbers with a large mean is exact.
  *
  * The gradients of weight and bias are sums over rows. In layer norm, a warp adds those of its rows
- * in registers; otherwise a pass over gy and x computes them.
+ * in registers; in group norm of images, they follow from the sums over planes; otherwise a pass
+ * over gy and x computes them.
  */
 #include "backend/cuda/kernels/row_norm.h"
 
@@ -395,26 +396,23 @@ NORM_KERNEL(row_grad_block_rows, WITH_FLOAT_TYPE, 4, 256, row_grads<T, true>)
 
 /* --- gradients of weight and bias ------------------------------------------------------------- */
 
-/* The sums of a part of the samples n for 32 channels. s = 1: neighbouring threads have
- * neighbouring channels, and the lanes of a channel its samples. Otherwise a block has one channel
- * and neighbouring threads have neighbouring elements of it. */
+/* The sums of a part of the samples for 32 channels, with s = 1: neighbouring threads have
+ * neighbouring channels, and the lanes of a channel its samples. */
 template <typename T>
 static __device__ void parameter_sums(const parameters &p, double (*shared)[2]) {
     typedef typename wide_type<T>::type W;
     enum { COLUMNS = GD_CUDA_PARAMETER_COLUMNS, LANES = GD_CUDA_PARAMETER_LANES };
-    const long long tiles = p.s == 1 ? (p.c + COLUMNS - 1) / COLUMNS : p.c;
-    const long long tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
-    const int lane = p.s == 1 ? (int)threadIdx.x / COLUMNS : (int)threadIdx.x,
-              lanes = p.s == 1 ? (int)LANES : COLUMNS * LANES;
-    const long long channel = p.s == 1 ? tile * COLUMNS + threadIdx.x % COLUMNS : tile;
+    const long long tiles = (p.c + COLUMNS - 1) / COLUMNS, tile = blockIdx.x % tiles,
+                    part = blockIdx.x / tiles;
+    const int lane = (int)threadIdx.x / COLUMNS;
+    const long long channel = tile * COLUMNS + threadIdx.x % COLUMNS;
     const long long group = p.groups == 1 ? 0 : channel / (p.c / p.groups);
     const long long share = (p.n + p.parts - 1) / p.parts, first = part * share,
                     end = first + share < p.n ? first + share : p.n;
     double dot = 0, sum = 0;
     if (channel < p.c)
-        for (long long e = first * p.s + lane; e < end * p.s; e += lanes) {
-            const long long n = p.s == 1 ? e : e / p.s, row = n * p.groups + group,
-                            at = p.s == 1 ? n * p.c + channel : (n * p.c + channel) * p.s + (e - n * p.s);
+        for (long long n = first + lane; n < end; n += LANES) {
+            const long long row = n * p.groups + group, at = n * p.c + channel;
             const W mean = p.mean ? (W)load_real(p.statistics_dtype, p.mean, row) : (W)0,
                     rstd = (W)load_real(p.statistics_dtype, p.rstd, row);
             const W g = widen(((const T *)p.gy)[at]);
@@ -423,12 +421,11 @@ static __device__ void parameter_sums(const parameters &p, double (*shared)[2]) 
         }
     shared[threadIdx.x][0] = dot;
     shared[threadIdx.x][1] = sum;
-    const int stride = p.s == 1 ? (int)COLUMNS : 1;
-    for (int half = lanes / 2; half > 0; half /= 2) {
+    for (int half = LANES / 2; half > 0; half /= 2) {
         __syncthreads();
         if (lane < half) {
-            shared[threadIdx.x][0] += shared[threadIdx.x + half * stride][0];
-            shared[threadIdx.x][1] += shared[threadIdx.x + half * stride][1];
+            shared[threadIdx.x][0] += shared[threadIdx.x + half * COLUMNS][0];
+            shared[threadIdx.x][1] += shared[threadIdx.x + half * COLUMNS][1];
         }
     }
     if (lane == 0 && channel < p.c) {
@@ -468,6 +465,147 @@ extern "C" __global__ void __launch_bounds__(512)
     if (p.gweight) store_real(p.dtype == GD_F64 ? GD_F64 : GD_F32, p.gweight, channel, dot);
     if (p.gbias) store_real(p.dtype == GD_F64 ? GD_F64 : GD_F32, p.gbias, channel, sum);
 }
+
+/* --- gradients of group norm ------------------------------------------------------------------ */
+
+/* For s > 1. A plane is the s elements of one channel of a sample. All sums follow from two numbers
+ * for each plane: the sums of gy and of gy (x - mean). */
+
+/* The planes of this thread's warp or, with BLOCK, block. */
+#define EACH_PLANE(plane)                                                                  \
+    long long plane = BLOCK ? blockIdx.x                                                   \
+                            : (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;   \
+    plane < p.n * p.c;                                                                     \
+    plane += BLOCK ? gridDim.x : (long long)gridDim.x * (THREADS / 32)
+
+static __device__ __forceinline__ long long row_of_plane(const parameters &p, long long plane) {
+    const long long n = plane / p.c;
+    return n * p.groups + (plane - n * p.c) / (p.c / p.groups);
+}
+
+/* f(i, gy, x) for the vectors of a plane that this thread visits. */
+template <typename T, int N, class F>
+static __device__ __forceinline__ void each_pair(const parameters &p, long long plane, int thread,
+                                                 int threads, F &&f) {
+    typedef typename wide_type<T>::type W;
+    enum { UNROLL = 2 };
+    const T *gy = (const T *)p.gy + plane * p.s, *x = (const T *)p.x + plane * p.s;
+    const long long step = (long long)threads * N;
+    for (long long i = (long long)thread * N; i < p.s; i += UNROLL * step) {
+        raw_vector<T, N> raw_g[UNROLL], raw_x[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            if (i + u * step < p.s) {
+                raw_g[u].load(gy + i + u * step);
+                raw_x[u].load(x + i + u * step);
+            }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            if (i + u * step < p.s) {
+                W g[N], v[N];
+                raw_g[u].widen_to(g);
+                raw_x[u].widen_to(v);
+                f(i + u * step, g, v);
+            }
+    }
+}
+
+template <typename T, int N, bool BLOCK>
+static __device__ __forceinline__ void plane_sums(const parameters &p, void *memory) {
+    typedef typename wide_type<T>::type W;
+    const int threads = BLOCK ? THREADS : 32, thread = (int)threadIdx.x % threads;
+    for (EACH_PLANE(plane)) {
+        const long long row = row_of_plane(p, plane);
+        const W mean = p.mean ? (W)load_real(p.statistics_dtype, p.mean, row) : (W)0;
+        double sum = 0, dot = 0;
+        each_pair<T, N>(p, plane, thread, threads, [&](long long, const W *g, const W *x) {
+            W part = 0, of_products = 0;
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                part += g[j];
+                of_products = multiply_add(g[j], x[j] - mean, of_products);
+            }
+            sum += (double)part;
+            dot += (double)of_products;
+        });
+        sum = sum_of_group<BLOCK>(sum, (double *)memory);
+        dot = sum_of_group<BLOCK>(dot, (double *)memory);
+        if (thread == 0) {
+            p.planes[2 * plane] = sum;
+            p.planes[2 * plane + 1] = dot;
+        }
+    }
+}
+
+template <typename T, int N, bool BLOCK>
+static __device__ __forceinline__ void plane_grads(const parameters &p, void *) {
+    typedef typename wide_type<T>::type W;
+    const int threads = BLOCK ? THREADS : 32, thread = (int)threadIdx.x % threads;
+    for (EACH_PLANE(plane)) {
+        const long long row = row_of_plane(p, plane);
+        row_sums<W> r;
+        r.load(p, row);
+        const double *sums = p.planes + 2 * p.n * p.c + 2 * row;
+        const W sum = (W)sums[0], slope = (W)sums[1] * r.rstd;
+        const W w = parameter_of(p.weight, p.weight_dtype, plane % p.c, (W)1);
+        T *gx = (T *)p.y + plane * p.s;
+        each_pair<T, N>(p, plane, thread, threads, [&](long long i, const W *g, const W *x) {
+            W to[N];
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                to[j] = r.rstd * ((g[j] * w - sum) - (x[j] - r.mean) * slope);
+            raw_vector<T, N>::store(gx + i, to);
+        });
+    }
+}
+
+/* A warp computes the sums of a row, which plane_grads reads, or the gradients of a channel's
+ * parameters. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gd_plane_grad_finish(const __grid_constant__ gd_cuda_row_norm p) {
+    RETURN_IF_FAILED(p.call);
+    const int lane = (int)threadIdx.x % 32, wide = p.dtype == GD_F64 ? GD_F64 : GD_F32;
+    const long long share = p.c / p.groups;
+    for (long long i = (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+         i < p.rows + p.c; i += (long long)gridDim.x * (THREADS / 32)) {
+        double sum = 0, dot = 0;
+        if (i < p.rows) {
+            const long long n = i / p.groups, first = (i - n * p.groups) * share;
+            for (long long k = lane; k < share; k += 32) {
+                const double *plane = p.planes + 2 * (n * p.c + first + k);
+                const double w = p.weight ? load_real(p.weight_dtype, p.weight, first + k) : 1.0;
+                sum += w * plane[0];
+                dot += w * plane[1];
+            }
+            sum = sum_of_lanes(sum, 32);
+            dot = sum_of_lanes(dot, 32) * load_real(p.statistics_dtype, p.rstd, i);
+            if (lane == 0) {
+                double *to = p.planes + 2 * p.n * p.c + 2 * i;
+                to[0] = p.centered ? sum / (double)p.length : 0;
+                to[1] = dot / (double)p.length;
+            }
+            continue;
+        }
+        const long long channel = i - p.rows;
+        for (long long n = lane; n < p.n; n += 32) {
+            const double *plane = p.planes + 2 * (n * p.c + channel);
+            sum += plane[0];
+            dot += plane[1] *
+                   load_real(p.statistics_dtype, p.rstd, n * p.groups + channel / share);
+        }
+        sum = sum_of_lanes(sum, 32);
+        dot = sum_of_lanes(dot, 32);
+        if (lane == 0 && p.gweight) store_real(wide, p.gweight, channel, dot);
+        if (lane == 0 && p.gbias) store_real(wide, p.gbias, channel, sum);
+    }
+}
+
+NORM_KERNEL(plane_sums_warp, WITH_VECTOR_TYPE, 4, 256, plane_sums<T, PACK, false>)
+NORM_KERNEL(plane_sums_block, WITH_VECTOR_TYPE, 4, 256, plane_sums<T, PACK, true>)
+NORM_KERNEL(plane_sums_any, WITH_FLOAT_TYPE, 4, 256, plane_sums<T, 1, false>)
+NORM_KERNEL(plane_grads_warp, WITH_VECTOR_TYPE, 4, 256, plane_grads<T, PACK, false>)
+NORM_KERNEL(plane_grads_block, WITH_VECTOR_TYPE, 4, 256, plane_grads<T, PACK, true>)
+NORM_KERNEL(plane_grads_any, WITH_FLOAT_TYPE, 4, 256, plane_grads<T, 1, false>)
 
 /* --- instance norm: running statistics -------------------------------------------------------- */
 

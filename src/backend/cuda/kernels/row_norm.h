@@ -28,6 +28,7 @@ typedef struct gd_cuda_row_norm {
     void *gweight, *gbias; /* in the wide dtype */
     double *partials;      /* (parts, 2, c): sums of gy * hat and of gy */
     long long parts;
+    double *planes; /* (n * c, 2), then (rows, 2): sums over planes and rows, if s > 1 */
     /* of instance norm: running statistics */
     void *running_mean, *running_var;
     int running_mean_dtype, running_var_dtype;
