@@ -6,7 +6,8 @@
  * dialect in its fusion rules (fusion_rules.h).
  *
  *   gd_dialect_vector   C with the vectors of the CPU backend; a call computes many elements
- *   gd_dialect_scalar   C without vectors; a call computes one element, as a GPU thread does
+ *   gd_dialect_scalar   C without vectors; a call computes one element
+ *   gd_dialect_cuda     CUDA C++ (dialect_cuda.h)
  *
  * Like ir.h it depends on the C library alone, because the build's generator links it. Backends,
  * which do not link Gradus, call it through function pointers. There is no global state.
@@ -71,8 +72,8 @@ extern const gd_dialect gd_dialect_vector;
  * gd_scalar_fn (scalar_args.h) and follow the text of gd_scalar_prelude (native.h). */
 extern const gd_dialect gd_dialect_scalar;
 
-/* The skeletons of gd_dialect_scalar, for similar dialects: one for CUDA has another `head` and its
- * own names of types and primitives. */
+/* The skeletons of gd_dialect_scalar, for similar dialects with another `head` and their own names
+ * of types and primitives. */
 void gd_scalar_loop(FILE *out, const gd_dialect *dialect, const gd_kernel_source *source,
                     const char *name);
 void gd_scalar_reduction(FILE *out, const gd_dialect *dialect, const gd_kernel_source *source,

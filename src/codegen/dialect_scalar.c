@@ -223,11 +223,6 @@ void gd_scalar_rows(FILE *out, const gd_dialect *d, const gd_kernel_source *s, c
     fputs("}\n", out);
 }
 
-/* For CUDA the head would be
- *     extern "C" __global__ void NAME(const gd_scalar_args args) {
- *         const gd_scalar_args *a = &args;
- *         const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
- *         if (i >= a->count) return; */
 const gd_dialect gd_dialect_scalar = {.name = "scalar",
                                       .declare = "s_%s ",
                                       .primitive = "s_%s_%s",

@@ -256,8 +256,9 @@ static bool fill_vectors(const gd_kernel_call *call, const gd_cuda_op *x, const 
         if (!is_unused(x, o, k) && !fits_vectors(s, v, k, k >= o->n_in, any_dtypes)) return false;
         if (s->strides[k][last] == 0) h->broadcast |= 1u << k;
         h->dtypes |= (unsigned long long)v->dtype << 4 * (k & 15);
-        const int64_t middle = s->rank > 1 ? s->strides[k][last - 1] : 0,
-                      outer = s->rank > 2 ? s->strides[k][0] : 0;
+        const int64_t unit = s->strides[k][last] == 0 ? 1 : GD_CUDA_VECTOR,
+                      middle = s->rank > 1 ? s->strides[k][last - 1] / unit : 0,
+                      outer = s->rank > 2 ? s->strides[k][0] / unit : 0;
         a->vectors.words[k] = (uint64_t)(uintptr_t)v->data;
         a->vectors.words[o->n + x->n_params + k] =
             (uint64_t)(uint32_t)outer | (uint64_t)(uint32_t)middle << 32;
@@ -276,7 +277,7 @@ static void fill_elements(const gd_kernel_call *call, const gd_cuda_op *x, const
     *h = (gd_cuda_general_head){.word = gd_cuda_state_of(call->device)->word,
                                 .count = s->count,
                                 .rank = (short)s->rank,
-                                .wide = !is_small(s, 0)};
+                                .wide = !is_small(s, o->n)};
     for (int d = 0; d < s->rank; d++) {
         h->dims[d] = s->dims[d];
         if (!h->wide) h->divisors[d] = divisor_of(s->dims[d]);

@@ -174,21 +174,25 @@ E_FN bool is_vector_dtype(int dtype) {
     return dtype == E_F32 || dtype == E_F16 || dtype == E_BF16 || dtype == E_BOOL;
 }
 
-/* Vector number i. */
+/* Vector number i. The address is computed once, so that each size is one predicated load. */
 template <bool ANY>
 E_FN vector_bits<ANY> load_vector(int dtype, const void *p, long long i) {
-    vector_bits<ANY> r = {};
-    const int bytes = dtype_bytes(dtype);
-    if (bytes == 4) {
-        const uint4 x = ((const uint4 *)p)[i];
+    vector_bits<ANY> r;
+    const int bytes = ANY               ? GD_CUDA_VECTOR * dtype_bytes(dtype)
+                      : dtype == E_F32  ? 16
+                      : dtype == E_BOOL ? 4
+                                        : 8;
+    const char *from = (const char *)p + i * bytes;
+    if (bytes == 16) {
+        const uint4 x = *(const uint4 *)from;
         r.w[0] = x.x, r.w[1] = x.y, r.w[2] = x.z, r.w[3] = x.w;
-    } else if (bytes == 2) {
-        const uint2 x = ((const uint2 *)p)[i];
+    } else if (bytes == 8) {
+        const uint2 x = *(const uint2 *)from;
         r.w[0] = x.x, r.w[1] = x.y;
-    } else if (bytes == 1) {
-        r.w[0] = ((const unsigned *)p)[i];
+    } else if (!ANY || bytes == 4) {
+        r.w[0] = *(const unsigned *)from;
     } else if constexpr (ANY) {
-        const uint4 x = ((const uint4 *)p)[2 * i], y = ((const uint4 *)p)[2 * i + 1];
+        const uint4 x = ((const uint4 *)from)[0], y = ((const uint4 *)from)[1];
         r.w[0] = x.x, r.w[1] = x.y, r.w[2] = x.z, r.w[3] = x.w;
         r.w[4] = y.x, r.w[5] = y.y, r.w[6] = y.z, r.w[7] = y.w;
     }
@@ -198,7 +202,7 @@ E_FN vector_bits<ANY> load_vector(int dtype, const void *p, long long i) {
 /* A vector of equal elements. If the dtypes are not static, it is one of f32. */
 template <typename T, bool ANY>
 E_FN vector_bits<ANY> load_broadcast(int dtype, const void *p, long long i) {
-    vector_bits<ANY> r = {};
+    vector_bits<ANY> r;
     const int bytes = dtype_bytes(dtype);
     if constexpr (!ANY) {
         r.w[0] = r.w[1] = r.w[2] = r.w[3] = bits_of_float((float)load_one<T, ANY>(dtype, p, i));
@@ -373,18 +377,19 @@ E_FN void run_vectors(const vector_arguments<E> &a) {
     const long long vectors = h.count / GD_CUDA_VECTOR,
                     first = (long long)blockIdx.x * (U * THREADS) + threadIdx.x;
     const auto data = [&](int k) { return address_of(a.words[k]); };
+    const bool has_rows = h.inner.divisor != 0;
     bool valid[U];
     long long column[U];
-    int middle[U], outer[U];
+    unsigned middle[U], outer[U];
 #pragma unroll
     for (int u = 0; u < U; u++) {
         column[u] = first + u * THREADS;
         middle[u] = outer[u] = 0;
         valid[u] = column[u] < vectors;
-        if (h.inner.divisor) {
+        if (has_rows) {
             const unsigned v = (unsigned)column[u], row = divide(v, h.inner);
-            outer[u] = (int)divide(row, h.middle);
-            middle[u] = (int)(row - outer[u] * h.middle.divisor);
+            outer[u] = divide(row, h.middle);
+            middle[u] = row - outer[u] * h.middle.divisor;
             column[u] = v - row * h.inner.divisor;
         }
     }
@@ -392,9 +397,10 @@ E_FN void run_vectors(const vector_arguments<E> &a) {
         expression, h.dtypes, h.broadcast, valid,
         [&](int u, int k) {
             const unsigned long long strides = a.words[N + E::PARAMS + k];
-            const long long offset = (long long)(int)strides * outer[u] +
-                                     (long long)(int)(strides >> 32) * middle[u];
-            return h.broadcast >> k & 1 ? offset : offset / GD_CUDA_VECTOR + column[u];
+            const int offset = has_rows ? (int)((unsigned)strides * outer[u] +
+                                                (unsigned)(strides >> 32) * middle[u])
+                                        : 0;
+            return h.broadcast >> k & 1 ? (long long)offset : column[u] + offset;
         },
         data);
     const long long tail = vectors * GD_CUDA_VECTOR + threadIdx.x;
@@ -411,6 +417,41 @@ __host__ __device__ constexpr int elements_unroll() {
 
 static __device__ __noinline__ long long divide_wide(long long n, long long d) { return n / d; }
 
+/* The offsets of element i in N operands. Narrow: they and i have 31 bits. */
+template <int N>
+E_FN void offsets_narrow(const gd_cuda_general_head &h, const unsigned long long *strides,
+                         unsigned i, long long *offset) {
+    int at[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) at[k] = 0;
+#pragma unroll 1
+    for (int d = h.rank; d-- > 0;) {
+        const unsigned rest = d > 0 ? divide(i, h.divisors[d]) : 0;
+        const int index = (int)(i - rest * h.divisors[d].divisor);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            at[k] += index * (int)strides[k * GD_CUDA_EXPRESSION_RANK + d];
+        i = rest;
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) offset[k] = at[k];
+}
+template <int N>
+E_FN void offsets_wide(const gd_cuda_general_head &h, const unsigned long long *strides,
+                       long long i, long long *offset) {
+#pragma unroll
+    for (int k = 0; k < N; k++) offset[k] = 0;
+#pragma unroll 1
+    for (int d = h.rank; d-- > 0;) {
+        const long long rest = d > 0 ? divide_wide(i, h.dims[d]) : 0,
+                        index = i - rest * h.dims[d];
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            offset[k] += index * (long long)strides[k * GD_CUDA_EXPRESSION_RANK + d];
+        i = rest;
+    }
+}
+
 template <class E>
 E_FN void run_elements(const general_arguments<E> &a) {
     typedef typename E::type T;
@@ -424,21 +465,12 @@ E_FN void run_elements(const general_arguments<E> &a) {
     bool valid[U];
 #pragma unroll
     for (int u = 0; u < U; u++) {
-        long long i = ((long long)blockIdx.x * U + u) * GD_CUDA_EXPRESSION_THREADS + threadIdx.x;
+        const long long i =
+            ((long long)blockIdx.x * U + u) * GD_CUDA_EXPRESSION_THREADS + threadIdx.x;
         valid[u] = i < h.count;
         if (!valid[u]) continue;
-#pragma unroll
-        for (int k = 0; k < N; k++) offset[u][k] = 0;
-#pragma unroll 1
-        for (int d = h.rank; d-- > 0;) {
-            const long long rest = h.wide ? divide_wide(i, h.dims[d])
-                                          : (long long)divide((unsigned)i, h.divisors[d]),
-                            index = i - rest * h.dims[d];
-#pragma unroll
-            for (int k = 0; k < N; k++)
-                offset[u][k] += index * (long long)strides[k * GD_CUDA_EXPRESSION_RANK + d];
-            i = rest;
-        }
+        if (h.wide) offsets_wide<N>(h, strides, i, offset[u]);
+        else offsets_narrow<N>(h, strides, (unsigned)i, offset[u]);
 #pragma unroll
         for (int k = 0; k < E::INPUTS; k++)
             if (E::USED >> k & 1)

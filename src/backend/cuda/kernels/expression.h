@@ -5,7 +5,8 @@
  * 8 bytes, whose number depends on the expression: n operands (the tensors read, then those
  * written) and p parameters.
  *
- *   vector    n addresses, p parameters, n pairs of strides: the outermost one in the low half
+ *   vector    n addresses, p parameters, n pairs of strides: the outermost one in the low half; in
+ *             vectors, or in elements if the operand is broadcast
  *   general   n addresses, p parameters, n lists of GD_CUDA_EXPRESSION_RANK strides
  *   list      p parameters, the addresses and strides of the numbers, then the entries
  */
