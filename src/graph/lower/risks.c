@@ -114,7 +114,7 @@ static bool is_checked(const known_ranges *k, const range_check *c) {
 static bool may_fail(known_ranges *k, const gd_pstep *s) {
     const gd_program *p = k->p;
     range_check c;
-    if (s->op->ir) return false;
+    if (s->op->ir || (s->op->flags & GD_OP_AWAITS)) return false; /* the latter read no data */
     if (s->op->flags & (GD_OP_OPAQUE | GD_OP_FALLIBLE))
         return true; /* a subgraph may contain any op */
     const bool checks = get_checked_input(p, s, &c), checked = checks && is_checked(k, &c);
