@@ -126,11 +126,11 @@ int gd_program_producer(const gd_program *p, int value, int before) {
     return -1;
 }
 
-_Alignas(GD_UNBOUND_BYTES) char gd_unbound_address[GD_UNBOUND_BYTES];
+_Alignas(GD_UNBOUND_ALIGNMENT) char gd_unbound_memory[GD_UNBOUND_ALIGNMENT];
 
 gd_view gd_program_view(const gd_pvalue *v) {
-    const uint64_t offset = (uint64_t)v->offset * gd_dtype_bytes(v->dtype);
-    gd_view view = {.data = gd_unbound_address + offset % GD_UNBOUND_BYTES,
+    const size_t offset = (size_t)v->offset * gd_dtype_bytes(v->dtype);
+    gd_view view = {.data = gd_unbound_memory + offset % GD_UNBOUND_ALIGNMENT,
                     .dtype = (gd_dtype)v->dtype,
                     .rank = v->rank};
     for (int i = 0; i < v->rank; i++) view.dims[i] = v->dims[i], view.strides[i] = v->strides[i];

@@ -143,10 +143,12 @@ int *gd_program_readers(const gd_program *program);
 int *gd_program_writes(const gd_program *program);
 /* The step before step `before` that has the value as a result; -1: none. */
 int gd_program_producer(const gd_program *program, int value, int before);
-/* Kernels are chosen and prepared before addresses are known. Meanwhile present operands have an
- * address in this array with the same alignment: roots begin at multiples of the device's. */
-enum { GD_UNBOUND_BYTES = 256 }; /* as much as alignments are distinguished (ops/prepared.c) */
-extern char gd_unbound_address[GD_UNBOUND_BYTES];
+/* Kernels are chosen and prepared before addresses are known: present operands have an address in
+ * this memory meanwhile. It has the alignment that the operand will have on an asynchronous device,
+ * whose buffers are aligned; algorithms of libraries depend on it. Kernels of the CPU, which also
+ * gets memory of the program, must not rely on it. */
+enum { GD_UNBOUND_ALIGNMENT = 256 };
+extern char gd_unbound_memory[GD_UNBOUND_ALIGNMENT];
 gd_view gd_program_view(const gd_pvalue *value);
 /* The kernel for a step; NULL: none. */
 const gd_kernel *gd_step_kernel(const gd_program *program, const gd_pstep *step, gd_device *device);

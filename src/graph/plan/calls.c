@@ -125,7 +125,7 @@ gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
     c.workspace_bytes = c.kernel->workspace ? c.kernel->workspace(&call) : call.workspace_bytes;
     c.scratch = c.kernel->scratch ? c.kernel->scratch(&call) : 0;
     if (c.workspace_bytes) {
-        const gd_view bytes = {.data = gd_unbound_address,
+        const gd_view bytes = {.data = gd_unbound_memory,
                                .dtype = GD_U8,
                                .rank = 1,
                                .dims = {(int64_t)c.workspace_bytes},
