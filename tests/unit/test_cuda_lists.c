@@ -20,7 +20,7 @@ static gd_tensor *make_values(int64_t n, double start, double step, gd_dtype dty
 /* The same values at an address that is not aligned for vectors. */
 static gd_tensor *make_unaligned(gd_tensor *t, gd_device *device) {
     gd_tensor *one = gd_to_device(gd_zeros(gd_dims(1), .dtype = gd_tensor_dtype(t)), device);
-    return gd_narrow(gd_cat(gd_list(one, t)), 0, 1, gd_tensor_dims(t).dim[0]);
+    return gd_narrow(gd_cat(gd_list(one, t)), 0, 1, gd_tensor_numel(t));
 }
 
 typedef struct updated {
