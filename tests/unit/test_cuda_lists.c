@@ -18,9 +18,9 @@ static gd_tensor *make_values(int64_t n, double start, double step, gd_dtype dty
 }
 
 /* The same values at an address that is not aligned for vectors. */
-static gd_tensor *make_unaligned(gd_tensor *t, gd_device *device) {
-    gd_tensor *one = gd_to_device(gd_zeros(gd_dims(1), .dtype = gd_tensor_dtype(t)), device);
-    return gd_narrow(gd_cat(gd_list(one, t)), 0, 1, gd_tensor_dims(t).dim[0]);
+static gd_tensor *make_unaligned(int64_t n, double start, double step, gd_dtype dtype,
+                                 gd_device *device) {
+    return gd_narrow(make_values(n + 1, start - step, step, dtype, device), 0, 1, n);
 }
 
 typedef struct updated {
@@ -33,9 +33,9 @@ static updated update_parameters(const char *optimizer, gd_dtype dtype, bool cli
     updated u = {.launches = -1};
     for (int i = 0; i < PARAMETERS; i++) {
         const int64_t n = sizes[i % N_SIZES];
-        gd_tensor *g = make_values(n, 3.0 * i, 0.7, dtype, device);
         u.values[i] = gd_requires_grad(make_values(n, i, 0.1, dtype, device));
-        gd_set_grad(u.values[i], i % 13 == 5 ? make_unaligned(g, device) : g);
+        gd_set_grad(u.values[i], i % 13 == 5 ? make_unaligned(n, 3.0 * i, 0.7, dtype, device)
+                                             : make_values(n, 3.0 * i, 0.7, dtype, device));
     }
     const gd_tensors all = {u.values, PARAMETERS};
     gd_optimizer *o = gd_optimizer_new(optimizer, all, "lr=0.01 weight_decay=0.1");
