@@ -13,6 +13,8 @@ typedef struct softmax_kernels {
 #define KERNELS(name)                                                                            \
     GD_CUDA_KERNEL("softmax", name "_warp_rows"), GD_CUDA_KERNEL("softmax", name "_block_rows"), \
         GD_CUDA_KERNEL("softmax", name "_long_rows"), GD_CUDA_KERNEL("softmax", name "_lines")
+static gd_cuda_kernel grad_warp_rows_16 =
+    GD_CUDA_KERNEL("softmax", "gd_softmax_grad_warp_rows_16"); /* f16 and bf16 */
 static softmax_kernels forward_kernels = {KERNELS("gd_softmax"), 1024},
                        grad_kernels = {KERNELS("gd_softmax_grad"), 512};
 
@@ -34,7 +36,9 @@ static gd_status queue_lines(const gd_kernel_call *call, softmax_kernels *kernel
     const long long kept = p->vector ? 32 : 8; /* elements that a thread keeps */
     if (p->n <= 32 * kept) {
         const int rows = WARP_THREADS / 32;
-        return gd_cuda_launch(call->device, &kernels->warp,
+        gd_cuda_kernel *warp =
+            kernels == &grad_kernels && size == 2 ? &grad_warp_rows_16 : &kernels->warp;
+        return gd_cuda_launch(call->device, warp,
                               at_most((p->outer + rows - 1) / rows, MOST_BLOCKS), WARP_THREADS, p);
     }
     int threads = 64;

@@ -106,7 +106,7 @@ template <typename T, int N, bool LAST, int FLAGS>
 struct grad_sums_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
-    enum { INPUTS = FLAGS & SUM ? 4 : FLAGS & RELU ? 3 : 2, UNROLL = FLAGS & RELU ? 1 : 2 };
+    enum { INPUTS = FLAGS & SUM ? 4 : FLAGS & RELU ? 3 : 2, UNROLL = FLAGS ? 1 : 2 };
     enum { P = LAST ? N : 1, WRITES = (FLAGS & ADD) / ADD };
     W mean[P], scale[P], bias[P], sum[N], dot[N];
     const T *in[4];
@@ -151,7 +151,7 @@ template <typename T, int N, bool LAST, int FLAGS>
 struct grad_apply_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
-    enum { INPUTS = FLAGS & RELU ? 3 : 2, UNROLL = FLAGS & RELU ? 1 : 2, WRITES = 1, P = LAST ? N : 1 };
+    enum { INPUTS = FLAGS & RELU ? 3 : 2, UNROLL = FLAGS ? 1 : 2, WRITES = 1, P = LAST ? N : 1 };
     W mean[P], scale[P], mean_gy[P], slope[P], bias[P];
     const T *in[3];
     T *out;
@@ -181,24 +181,29 @@ struct grad_apply_job {
 
 /* --- passes over the rows --------------------------------------------------------------------- */
 
-/* U vectors, `stride` elements apart: all are loaded before the first one is used. */
-template <class J, int N, int U>
-static __device__ __forceinline__ void visit_some(J &job, long long offset, long long stride) {
+/* `count` vectors, at most U, `stride` elements apart: all are loaded before the first one is used.
+ * FULL: count is U. */
+template <class J, int N, int U, bool FULL>
+static __device__ __forceinline__ void visit_some(J &job, long long offset, long long stride,
+                                                  long long count) {
     typedef typename J::element T;
     typedef typename J::W W;
     raw_vector<T, N> raw[U][J::INPUTS];
 #pragma unroll
     for (int u = 0; u < U; u++)
+        if (FULL || u < count) {
 #pragma unroll
-        for (int k = 0; k < J::INPUTS; k++) raw[u][k].load(job.in[k] + offset + u * stride);
+            for (int k = 0; k < J::INPUTS; k++) raw[u][k].load(job.in[k] + offset + u * stride);
+        }
 #pragma unroll
-    for (int u = 0; u < U; u++) {
-        W in[J::INPUTS][N], out[N];
+    for (int u = 0; u < U; u++)
+        if (FULL || u < count) {
+            W in[J::INPUTS][N], out[N];
 #pragma unroll
-        for (int k = 0; k < J::INPUTS; k++) raw[u][k].widen_to(in[k]);
-        job.compute(in, out);
-        if (J::WRITES) raw_vector<T, N>::store(job.out + offset + u * stride, out);
-    }
+            for (int k = 0; k < J::INPUTS; k++) raw[u][k].widen_to(in[k]);
+            job.compute(in, out);
+            if (J::WRITES) raw_vector<T, N>::store(job.out + offset + u * stride, out);
+        }
 }
 
 /* `count` vectors, `stride` elements apart. */
@@ -207,8 +212,8 @@ static __device__ __forceinline__ void visit_vectors(J &job, long long offset, l
                                                      long long stride) {
     long long i = 0;
     for (; i + J::UNROLL <= count; i += J::UNROLL, offset += J::UNROLL * stride)
-        visit_some<J, N, J::UNROLL>(job, offset, stride);
-    for (; i < count; i++, offset += stride) visit_some<J, N, 1>(job, offset, stride);
+        visit_some<J, N, J::UNROLL, true>(job, offset, stride, J::UNROLL);
+    if (i < count) visit_some<J, N, J::UNROLL, false>(job, offset, stride, count - i);
 }
 
 /* A thread's position: columns tx of row ty; `depth` rows; its part of the rows of a tile. */

@@ -167,21 +167,34 @@ static __device__ __forceinline__ void grad_rows(const gd_cuda_softmax &p, void 
     }
 }
 
-#define ROW_KERNEL(name, function, block, threads, blocks)                             \
+/* `blocks` on a multiprocessor limit the registers. Gradients of 16-bit types have their own kernels,
+ * because they need fewer registers than those of the others. */
+#define ROW_KERNEL(name, types, function, block, threads, blocks)                      \
     extern "C" __global__ void __launch_bounds__(threads, blocks)                      \
         gd_##name(const __grid_constant__ gd_cuda_softmax p) {                         \
         RETURN_IF_FAILED(p.call);                                                      \
         __shared__ double memory[64];                                                  \
         if (p.vector) {                                                                \
-            WITH_FLOAT_TYPE(p.dtype, function<T, pack_size<T>::value, block>(p, memory)) \
+            types(p.dtype, function<T, pack_size<T>::value, block>(p, memory))         \
         } else {                                                                       \
-            WITH_FLOAT_TYPE(p.dtype, function<T, 1, block>(p, memory))                 \
+            types(p.dtype, function<T, 1, block>(p, memory))                           \
         }                                                                              \
     }
-ROW_KERNEL(softmax_warp_rows, softmax_rows, false, 256, 4)
-ROW_KERNEL(softmax_block_rows, softmax_rows, true, 1024, 1)
-ROW_KERNEL(softmax_grad_warp_rows, grad_rows, false, 256, 4)
-ROW_KERNEL(softmax_grad_block_rows, grad_rows, true, 512, 2)
+#define WITH_16_BIT_TYPE(dtype, ...)                         \
+    switch (dtype) {                                         \
+    case GD_F16: ELEMENT_TYPE_CASE(f16_element, __VA_ARGS__) \
+    default: ELEMENT_TYPE_CASE(bf16_element, __VA_ARGS__)    \
+    }
+#define WITH_LARGER_TYPE(dtype, ...)                    \
+    switch (dtype) {                                    \
+    case GD_F64: ELEMENT_TYPE_CASE(double, __VA_ARGS__) \
+    default: ELEMENT_TYPE_CASE(float, __VA_ARGS__)      \
+    }
+ROW_KERNEL(softmax_warp_rows, WITH_FLOAT_TYPE, softmax_rows, false, 256, 1)
+ROW_KERNEL(softmax_block_rows, WITH_FLOAT_TYPE, softmax_rows, true, 1024, 1)
+ROW_KERNEL(softmax_grad_warp_rows_16, WITH_16_BIT_TYPE, grad_rows, false, 256, 4)
+ROW_KERNEL(softmax_grad_warp_rows, WITH_LARGER_TYPE, grad_rows, false, 256, 1)
+ROW_KERNEL(softmax_grad_block_rows, WITH_FLOAT_TYPE, grad_rows, true, 512, 1)
 
 /* --- long rows: read twice -------------------------------------------------------------------- */
 
