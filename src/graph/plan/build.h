@@ -16,7 +16,8 @@ typedef struct gd_pcall {
     const gd_pstep *step;
     const gd_kernel *kernel;
     int first, n_in, n_out;
-    int workspace; /* a view, or -1 */
+    bool contiguous; /* operands are staged to be row-major: no kernel supports their strides */
+    int workspace;   /* a view, or -1 */
     size_t workspace_bytes;
     size_t scratch;                    /* bytes of a thread's buffers, at most */
     int first_copy, n_before, n_after; /* staging copies before and after the call */

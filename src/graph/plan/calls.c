@@ -51,7 +51,8 @@ static gd_status add_buffer(gd_plan *plan, gd_view view, size_t bytes, int *numb
 /* Stages operands as the kernel's flags require (see launch.h): operands that are not contiguous or
  * not wide enough are copied to a buffer before the call, and results from one after it. */
 static gd_status stage_operands(gd_plan *plan, gd_pcall *c) {
-    const unsigned flags = c->kernel->flags & GD_KERNEL_STAGED;
+    const unsigned flags =
+        (c->kernel->flags & GD_KERNEL_STAGED) | (c->contiguous ? GD_KERNEL_CONTIGUOUS : 0);
     c->first_copy = plan->n_copies;
     if (!flags) return GD_OK;
     const int n = c->n_in + c->n_out;
@@ -88,6 +89,24 @@ static gd_status stage_operands(gd_plan *plan, gd_pcall *c) {
     return status;
 }
 
+/* The kernel for the call with row-major operands; NULL: none. Passes may have given an operand
+ * strides that the op's kernels do not support. */
+static const gd_kernel *select_for_contiguous(const gd_plan *plan, const gd_kernel_call *call) {
+    const int n = call->n_in + call->n_out;
+    gd_view *views = gd_malloc(((size_t)n + 1) * sizeof *views);
+    if (!views) return NULL;
+    for (int i = 0; i < n; i++) {
+        views[i] = i < call->n_in ? call->in[i] : call->out[i - call->n_in];
+        gd_row_major(views[i].rank, views[i].dims, views[i].strides);
+    }
+    gd_kernel_call simple = *call;
+    simple.in = views;
+    simple.out = views + call->n_in;
+    const gd_kernel *kernel = gd_kernel_select(call->op, &simple, plan->device->api->kind);
+    gd_free(views);
+    return kernel;
+}
+
 gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
     gd_pcall c = {.step = step, .first = plan->n_views, .n_in = step->n_in, .workspace = -1};
     /* outputs that repeat mutated inputs */
@@ -114,6 +133,10 @@ gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
     call.each = step->each;
     call.device = plan->device;
     call.kernel = c.kernel = gd_kernel_select(step->op, &call, plan->device->api->kind);
+    if (!c.kernel) {
+        call.kernel = c.kernel = select_for_contiguous(plan, &call);
+        c.contiguous = c.kernel != NULL;
+    }
     if (!c.kernel && gd_fallback_allowed(step->op)) call.kernel = c.kernel = &gd_host_kernel;
     if (!c.kernel)
         return gd_fail(GD_E_UNSUPPORTED, "no kernel on %s for %s", plan->device->name,
