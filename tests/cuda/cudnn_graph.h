@@ -35,7 +35,7 @@ struct dnn_operation {
     dnn_kind kind;
     int mode = 0;
     int64_t in[3] = {DNN_NO_TENSOR, DNN_NO_TENSOR, DNN_NO_TENSOR}, out = DNN_NO_TENSOR; /* ids */
-    double alpha = 1, beta = 0;             /* of convolutions */
+    double alpha = 1, beta = 0; /* of convolutions */
     std::vector<int64_t> padding, strides, dilations;
     bool flipped = false; /* CUDNN_CONVOLUTION, not CUDNN_CROSS_CORRELATION */
     int64_t axis = -1;
