@@ -15,7 +15,7 @@ static void fresh_cache(void) {
 }
 
 static void remove_cache(void) {
-    char command[128];
+    char command[320];
     snprintf(command, sizeof command, "chmod 700 %s; rm -rf %s", cache_folder, base_folder);
     CHECK(system(command) == 0);
     unsetenv("GRADUS_CACHE");
