@@ -23,7 +23,6 @@ import torch  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 EXCEPTIONS = {
-    ("batch_norm", "bf16"): "its weights and statistics are f32",
     ("instance_norm", "bf16"): "as the other norms",
     ("mean", "bf16"): "as sum",
     ("var", "bf16"): "a sum of squares",
