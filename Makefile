@@ -53,7 +53,7 @@ test-full: setup-test ## the tests with every case, not a sample of them
 # detect_stack_use_after_return is off: gcc does not align its copies of stack frames for AVX-512
 # vectors, so that a correct program would crash.
 test-asan: setup-test ## the tests under AddressSanitizer (leaks too) and UBSan, in build-asan/
-	@$(call configure_in,$(BUILD)-asan,-DGRADUS_SANITI.PHONY: help setup setup-test setup-cuda configureE=address,undefined)
+	@$(call configure_in,$(BUILD)-asan,-DGRADUS_SANITIZE=address,undefined)
 	@$(call compile_in,$(BUILD)-asan)
 	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:allocator_may_return_null=1:$(ASAN_OPTIONS) \
 	    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
@@ -65,7 +65,7 @@ test-clang: setup-test ## the unit tests, built with clang, in build-clang/
 	@tools/run_tests.sh $(BUILD)-clang ctest --output-on-failure -j2 -R '$(if $(TESTS),$(TESTS),^unit)'
 
 test-tsan: setup-test ## the tests under ThreadSanitizer, in build-tsan/
-	@$(call configure_in,$(BUILD)-tsan,-DGRADUS_SANITI.PHONY: help setup setup-test setup-cuda configureE=thread)
+	@$(call configure_in,$(BUILD)-tsan,-DGRADUS_SANITIZE=thread)
 	@$(call compile_in,$(BUILD)-tsan)
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 \
 	    tools/run_tests.sh $(BUILD)-tsan $(CTEST)
@@ -73,7 +73,7 @@ test-tsan: setup-test ## the tests under ThreadSanitizer, in build-tsan/
 # The time for each target: make fuzz SECONDS_EACH=600
 SECONDS_EACH ?= 60
 fuzz: setup ## run the fuzz targets of tests/fuzz with clang's libFuzzer, a minute each, in build-fuzz/
-	@$(call configure_in,$(BUILD)-fuzz,-DGRADUS_FU.PHONY: help setup setup-test setup-cuda configure.PHONY: help setup setup-test setup-cuda configure=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)
+	@$(call configure_in,$(BUILD)-fuzz,-DGRADUS_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++)
 	@$(call compile_in,$(BUILD)-fuzz) --target fuzz_targets test_onnx_control
 	@tools/fuzz.sh $(BUILD)-fuzz $(SECONDS_EACH)
 
