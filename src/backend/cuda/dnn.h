@@ -15,14 +15,7 @@
     X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnCreate) X(cudnnSetStream)                   \
     X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor)                             \
     X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize)              \
-    X(cudnnBackendExecute)                                                                       \
-    X(cudnnCreateTensorDescriptor) X(cudnnDestroyTensorDescriptor)                               \
-    X(cudnnSetTensorNdDescriptor) X(cudnnGetTensorNdDescriptor)                                  \
-    X(cudnnCreateDropoutDescriptor) X(cudnnDestroyDropoutDescriptor) X(cudnnSetDropoutDescriptor)\
-    X(cudnnCreateRNNDescriptor) X(cudnnDestroyRNNDescriptor) X(cudnnSetRNNDescriptor_v8)         \
-    X(cudnnCreateRNNDataDescriptor) X(cudnnDestroyRNNDataDescriptor) X(cudnnSetRNNDataDescriptor)\
-    X(cudnnGetRNNTempSpaceSizes) X(cudnnGetRNNWeightSpaceSize) X(cudnnGetRNNWeightParams)        \
-    X(cudnnRNNForward) X(cudnnRNNBackwardData_v8) X(cudnnRNNBackwardWeights_v8)
+    X(cudnnBackendExecute)
 /* clang-format on */
 
 #define GD_DNN_POINTER(name) __typeof__(&name) name;
