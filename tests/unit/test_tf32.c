@@ -79,12 +79,13 @@ TEST(the_setting_is_part_of_a_prepared_problem) {
     gd_tensor *x = gd_ones(gd_dims(1, 1, 1)); /* a shape that no other test prepares */
     prepared[0] = prepared[1] = 0;
     for (int i = 0; i < 4; i++) {
-        GD_SCOPE; /* the results have the same address, and so the same alignment */
+        GD_SCOPE;
         gd_allow_tf32(i % 2);
         probe(x);
     }
     gd_allow_tf32(false);
-    CHECK(prepared[0] == 1 && prepared[1] == 1);
+    /* more than once where the results differ in alignment, as under a sanitizer */
+    CHECK(prepared[0] >= 1 && prepared[1] >= 1);
 }
 
 TEST(a_session_keeps_the_setting_of_its_creation) {
