@@ -30,8 +30,6 @@ static bool is_channels_last(const gd_view *x) {
     return true;
 }
 
-static bool is_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
-
 static gd_cuda_channel_vector channel_vector(const gd_view *v) {
     return (gd_cuda_channel_vector){v->data, (int)v->dtype};
 }
@@ -83,7 +81,7 @@ static gd_cuda_batch_norm describe_batch_norm(const gd_kernel_call *call, const 
     p.channels_last = is_channels_last(x) && !(gd_cuda_is_contiguous(x) && p.s > 1);
     const int width = 16 / (int)gd_cuda_element_size(x->dtype);
     p.vector = x->dtype != GD_F64 && (p.channels_last ? p.c : p.s) % width == 0;
-    for (int i = 0; i < count; i++) p.vector = p.vector && is_aligned(tensors[i]);
+    for (int i = 0; i < count; i++) p.vector = p.vector && gd_cuda_is_aligned(tensors[i]);
     divide_work(&p);
     return p;
 }

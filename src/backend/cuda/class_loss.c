@@ -152,16 +152,7 @@ static gd_status run_nll_loss_grad(gd_kernel_call *call) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-#define LOSS_OP(name, bytes)                                                       \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                                       \
-                                .variant = "cuda",                                 \
-                                .device = "cuda",                                  \
-                                .rank = 10,                                        \
-                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
-                                .workspace = bytes,                                \
-                                .run = run_##name})
-
-LOSS_OP(index_cross_entropy, loss_workspace)
-LOSS_OP(nll_loss, loss_workspace)
-LOSS_OP(index_cross_entropy_grad, NULL)
-LOSS_OP(nll_loss_grad, NULL)
+GD_CUDA_CONTIGUOUS_OP(index_cross_entropy, loss_workspace)
+GD_CUDA_CONTIGUOUS_OP(nll_loss, loss_workspace)
+GD_CUDA_CONTIGUOUS_OP(index_cross_entropy_grad, NULL)
+GD_CUDA_CONTIGUOUS_OP(nll_loss_grad, NULL)

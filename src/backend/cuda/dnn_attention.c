@@ -309,7 +309,7 @@ static void release_plan(gd_device *d, void *prepared) {
     gd_cuda_host->release(a);
 }
 
-static bool is_aligned(const gd_view *v) { return ((uintptr_t)v->data & 15) == 0; }
+static bool is_aligned(const gd_view *v) { return gd_cuda_is_aligned(v->data); }
 
 static bool match_forward(const gd_kernel_call *call) {
     const gd_attention_forward_options *o = call->attrs;

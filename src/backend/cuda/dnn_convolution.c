@@ -317,8 +317,6 @@ static gd_cuda_conv_operand copy_of(const gd_kernel_call *call, const gd_cuda_co
     return copy;
 }
 
-static bool is_aligned(const void *pointer) { return ((uintptr_t)pointer & 15) == 0; }
-
 enum { OPERAND_X, OPERAND_W, OPERAND_Y, OPERANDS };
 
 /* Queues the copy of an operand of problem q to the workspace, or back. */
@@ -353,9 +351,9 @@ static gd_status run_convolution(gd_kernel_call *call) {
     const int result = q.direction == GD_CUDA_CONV_OUTPUT  ? OPERAND_Y
                        : q.direction == GD_CUDA_CONV_INPUT ? OPERAND_X
                                                            : OPERAND_W;
-    bool aligned = !c->has_epilogue || !q.bias || is_aligned(q.bias->data);
+    bool aligned = !c->has_epilogue || !q.bias || gd_cuda_is_aligned(q.bias->data);
     for (int i = 0; i < OPERANDS; i++)
-        aligned = aligned && (c->copied[i] || is_aligned(operands[i]->data));
+        aligned = aligned && (c->copied[i] || gd_cuda_is_aligned(operands[i]->data));
     if (!c->plan || !aligned) return gd_cuda_conv_run(call);
 
     gd_status status = GD_OK;

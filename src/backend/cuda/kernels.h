@@ -23,6 +23,16 @@ gd_status gd_cuda_collect_kernels(const gd_kernel **kernels, int *count);
                                 .rank = 10,                 \
                                 .flags = GD_KERNEL_CHECKED, \
                                 .run = function})
+/* The same for a kernel run_NAME that takes row-major operands, with its workspace function or
+ * NULL. */
+#define GD_CUDA_CONTIGUOUS_OP(name, bytes)                                         \
+    GD_CUDA_ADD(name##_kernel, {.op = #name,                                       \
+                                .variant = "cuda",                                 \
+                                .device = "cuda",                                  \
+                                .rank = 10,                                        \
+                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
+                                .workspace = bytes,                                \
+                                .run = run_##name})
 /* The same with all fields of gd_kernel, under a name of its own. */
 #define GD_CUDA_ADD(name, ...)                                                                     \
     static const gd_kernel name = __VA_ARGS__;                                                     \
@@ -69,6 +79,11 @@ static inline size_t gd_cuda_element_size(gd_dtype dtype) {
 
 static inline bool gd_cuda_is_float(gd_dtype dtype) {
     return dtype == GD_F16 || dtype == GD_BF16 || dtype == GD_F32 || dtype == GD_F64;
+}
+
+/* Whether 16 bytes can be read at once. */
+static inline bool gd_cuda_is_aligned(const void *address) {
+    return ((uintptr_t)address & 15) == 0;
 }
 
 static inline bool gd_cuda_is_contiguous(const gd_view *v) {

@@ -39,8 +39,6 @@ enum {
 
 static long long at_most(long long a, long long b) { return a < b ? a : b; }
 static long long divide_up(long long a, long long b) { return (a + b - 1) / b; }
-static bool is_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
-
 /* x as (n, c, s) with rows of c / groups * s elements. */
 static gd_cuda_row_norm describe_rows(const gd_kernel_call *call, const gd_view *x, long long n,
                                       long long c, long long s, long long groups) {
@@ -61,8 +59,9 @@ static gd_cuda_row_norm describe_rows(const gd_kernel_call *call, const gd_view 
 static bool has_vectors(const gd_cuda_row_norm *p) {
     const int width = 16 / (int)gd_cuda_element_size((gd_dtype)p->dtype);
     const bool layer = p->groups == 1 && p->s == 1;
-    return p->dtype != GD_F64 && (layer ? p->length : p->s) % width == 0 && is_aligned(p->x) &&
-           is_aligned(p->y) && is_aligned(p->gy) && is_aligned(p->weight) && is_aligned(p->bias);
+    return p->dtype != GD_F64 && (layer ? p->length : p->s) % width == 0 &&
+           gd_cuda_is_aligned(p->x) && gd_cuda_is_aligned(p->y) && gd_cuda_is_aligned(p->gy) &&
+           gd_cuda_is_aligned(p->weight) && gd_cuda_is_aligned(p->bias);
 }
 
 static gd_status queue_rows(gd_device *d, const gd_cuda_row_norm *p, gd_cuda_kernel *warp,
@@ -247,17 +246,8 @@ static size_t row_norm_grad_workspace(const gd_kernel_call *call) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-#define ROW_NORM_OP(name, bytes)                                                   \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                                       \
-                                .variant = "cuda",                                 \
-                                .device = "cuda",                                  \
-                                .rank = 10,                                        \
-                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
-                                .workspace = bytes,                                \
-                                .run = run_##name})
-
-ROW_NORM_OP(layer_norm, NULL)
-ROW_NORM_OP(rms_norm, NULL)
-ROW_NORM_OP(group_norm, NULL)
-ROW_NORM_OP(instance_norm_train, instance_norm_train_workspace)
-ROW_NORM_OP(row_norm_grad, row_norm_grad_workspace)
+GD_CUDA_CONTIGUOUS_OP(layer_norm, NULL)
+GD_CUDA_CONTIGUOUS_OP(rms_norm, NULL)
+GD_CUDA_CONTIGUOUS_OP(group_norm, NULL)
+GD_CUDA_CONTIGUOUS_OP(instance_norm_train, instance_norm_train_workspace)
+GD_CUDA_CONTIGUOUS_OP(row_norm_grad, row_norm_grad_workspace)

@@ -20,8 +20,6 @@ static softmax_kernels forward_kernels = {KERNELS("gd_softmax"), 1024},
 
 enum { WARP_THREADS = 256, LONG_THREADS = 512, MOST_BLOCKS = 1 << 20 };
 
-static bool is_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
-
 static long long at_most(long long a, long long b) { return a < b ? a : b; }
 
 static gd_status queue_lines(const gd_kernel_call *call, softmax_kernels *kernels,
@@ -31,8 +29,8 @@ static gd_status queue_lines(const gd_kernel_call *call, softmax_kernels *kernel
     if (p->outer * p->inner == 0 || (p->n == 0 && p->kind != GD_CUDA_LOGSUMEXP)) return GD_OK;
     if (p->inner > 1)
         return gd_cuda_launch_each(call->device, &kernels->lines, p->outer * p->inner, p);
-    p->vector = p->n * size % 16 == 0 && is_aligned(p->x) && is_aligned(p->out) &&
-                (!p->y || is_aligned(p->y));
+    p->vector = p->n * size % 16 == 0 && gd_cuda_is_aligned(p->x) && gd_cuda_is_aligned(p->out) &&
+                (!p->y || gd_cuda_is_aligned(p->y));
     const long long kept = p->vector ? 32 : 8; /* elements that a thread keeps */
     if (p->n <= 32 * kept) {
         const int rows = WARP_THREADS / 32;
