@@ -158,13 +158,20 @@ static gd_status run_segment(boundary_run *r, int number) {
     gd_instance *in = r->in;
     gd_device *d = r->plan->device;
     gd_capture **capture = &in->captures[number];
-    /* the profiler and anomaly mode act on each call, so they need the calls one by one */
-    const bool watched = atomic_load_explicit(&gd_watch, memory_order_relaxed);
+    /* the profiler and anomaly mode act on each call, so they need the calls one by one, unless
+     * plans are measured */
+    const unsigned watch = atomic_load_explicit(&gd_watch, memory_order_relaxed);
+    const bool timed = watch == (GD_WATCH_TIME | GD_WATCH_PLANS), watched = watch && !timed;
     if (watched && in->moved) free_capture(d, capture);
     if (!d->api->capture_begin || !in->warmed || watched) return queue_segment(r, number);
     if (!*capture || in->moved) GD_TRY(capture_segment(r, number));
-    return d->api->capture_launch(d, *capture, number == 0 ? &r->entry : NULL,
-                                  number == r->plan->n_segments - 1 ? &r->exit : NULL);
+    const gd_profile_mark mark = gd_profile_start(d);
+    const gd_status status =
+        d->api->capture_launch(d, *capture, number == 0 ? &r->entry : NULL,
+                               number == r->plan->n_segments - 1 ? &r->exit : NULL);
+    if (!mark.started) return status;
+    const gd_kernel_call call = gd_profile_plan_call(d);
+    return gd_profile_end(&call, mark, status);
 }
 
 /* Runs a branch or a loop, whose condition the host reads; its bodies are plans of their own. */
