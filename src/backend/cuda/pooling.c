@@ -388,13 +388,13 @@ static gd_status run_avg_pool_grad(gd_kernel_call *call) {
     return launch_pool(call, &avg_grad_kernels[vector > 1][dtype], &p, x, y, NULL, n, p.in, 1);
 }
 
-#define POOL_OP(name, function, matches)                    \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                \
-                                .variant = "cuda",          \
-                                .device = "cuda",           \
-                                .rank = 10,                 \
-                                .flags = GD_KERNEL_CHECKED, \
-                                .match = matches,           \
+#define POOL_OP(name, function, matches)                                                \
+    GD_CUDA_ADD(name##_kernel, {.op = #name,                                            \
+                                .variant = "cuda",                                      \
+                                .device = "cuda",                                       \
+                                .rank = 10,                                             \
+                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS, \
+                                .match = matches,                                       \
                                 .run = function})
 POOL_OP(max_pool1d, run_max_pool, match_forward)
 POOL_OP(max_pool2d, run_max_pool, match_forward)

@@ -39,26 +39,27 @@ static void find_lives(const gd_plan *plan, liveness *l) {
     }
 }
 
-/* Whether the view covers all of its root, in row-major order. */
-static bool fills_root(const gd_plan *plan, int view) {
+/* Whether the view covers all of its root, in any order of its axes. */
+static bool covers_root(const gd_plan *plan, int view) {
     const gd_view *v = &plan->views[view];
     const gd_binding *b = &plan->bindings[view];
-    return b->root >= 0 && b->offset == 0 && gd_is_row_major(v->rank, v->dims, v->strides) &&
+    return b->root >= 0 && b->offset == 0 && gd_is_dense(v->rank, v->dims, v->strides) &&
            (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype) ==
                plan->program->roots[b->root].bytes;
 }
 
 static bool same_layout(const gd_view *a, const gd_view *b) {
     if (a->rank != b->rank || gd_dtype_size(a->dtype) != gd_dtype_size(b->dtype)) return false;
-    return memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank) == 0;
+    return memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank) == 0 &&
+           gd_same_strides(a->rank, a->dims, a->strides, b->strides);
 }
 
-/* Whether all operands of the call in this root cover all of it in row-major order: an elementwise
- * kernel then reads each element before it writes the result at the same address. */
+/* Whether all operands of the call in this root cover all of it in the order of the result: an
+ * elementwise kernel then reads each element before it writes the result at the same address. */
 static bool reads_in_order(const gd_plan *plan, const gd_pcall *c, int root, const gd_view *like) {
     for (int v = c->first; v < c->first + c->n_in; v++)
         if (plan->bindings[v].root == root &&
-            (!fills_root(plan, v) || !same_layout(&plan->views[v], like)))
+            (!covers_root(plan, v) || !same_layout(&plan->views[v], like)))
             return false;
     return true;
 }
@@ -74,7 +75,7 @@ static void share_in_place(const gd_plan *plan, liveness *l) {
         for (int o = c->first + c->n_in; o < c->first + c->n_in + c->n_out - reduces; o++) {
             const int out = plan->bindings[o].root;
             if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched ||
-                l->begin[out] != i || l->same[out] != out || !fills_root(plan, o))
+                l->begin[out] != i || l->same[out] != out || !covers_root(plan, o))
                 continue;
             for (int v = c->first; v < c->first + c->n_in; v++) {
                 int in = plan->bindings[v].root;
