@@ -212,6 +212,8 @@ int gd_pass_early_updates(gd_program *program);
 /* Combines updates of variables into list steps, for devices with a kernel for lists and calls that
  * cost much. */
 int gd_pass_list_updates(gd_program *program, gd_device *device);
+/* Combines copies of variables, and casts of gradients for list steps, into list steps. */
+int gd_pass_list_copies(gd_program *program, gd_device *device);
 
 /* Rematerialization: repeats steps so that their results need not be kept. Returns the number of
  * repeated steps; if it is not 0, `steps` is a new array, and the caller frees the old one. */

@@ -160,25 +160,60 @@ static bool can_write_through(const gd_plan *plan, const liveness *l, const gd_c
            updates_in_order(plan, &plan->calls[written], c->root, v);
 }
 
-static gd_status place_commits(gd_plan *plan, liveness *l) {
+/* Adds one call that copies the values of all these commits, if the device has a kernel for lists.
+ * It is the last call, so that no later one can fail. */
+static gd_status add_commit_call(gd_plan *plan, const int *commits, int n, bool *added) {
     gd_program *p = plan->program;
-    const int risk = find_last_risk(plan, l);
+    *added = false;
+    if (n < 2 || plan->on_host || !gd_list_kernel_exists(plan->device->api->kind)) return GD_OK;
+    gd_pstep *s = gd_program_alloc(p, sizeof *s);
+    int *values = gd_program_alloc(p, 2 * (size_t)n * sizeof *values);
+    if (!s || !values) return GD_E_MEMORY;
+    for (int i = 0; i < n; i++) {
+        values[i] = p->commits[commits[i]].value;
+        values[n + i] = p->commits[commits[i]].to;
+    }
+    *s = (gd_pstep){.op = gd_op_find("clone"),
+                    .each = n,
+                    .n_in = n,
+                    .n_out = n,
+                    .in = values,
+                    .out = values + n};
+    if (!gd_step_kernel(p, s, plan->device)) return GD_OK;
+    *added = true;
+    return gd_plan_add_call(plan, s);
+}
+
+static gd_status add_commit_copies(gd_plan *plan, const int *commits, int n) {
+    const gd_program *p = plan->program;
+    bool added;
     plan->first_commit_copy = plan->n_copies;
-    for (int i = 0; i < p->n_commits; i++) {
-        gd_commit *c = &p->commits[i];
-        const int root = p->values[c->value].root;
-        c->through = l->same[root] == root && can_write_through(plan, l, c, risk);
-        if (c->through) {
-            l->same[root] = c->root;
-            continue;
-        }
+    GD_TRY(add_commit_call(plan, commits, n, &added));
+    for (int i = 0; i < n && !added; i++) {
         int to, from;
-        GD_TRY(gd_plan_add_value_view(plan, c->to, &to));
-        GD_TRY(gd_plan_add_value_view(plan, c->value, &from));
+        GD_TRY(gd_plan_add_value_view(plan, p->commits[commits[i]].to, &to));
+        GD_TRY(gd_plan_add_value_view(plan, p->commits[commits[i]].value, &from));
         GD_TRY(gd_plan_add_copy(plan, to, from));
         plan->n_commit_copies++;
     }
     return GD_OK;
+}
+
+static gd_status place_commits(gd_plan *plan, liveness *l) {
+    gd_program *p = plan->program;
+    const int risk = find_last_risk(plan, l);
+    int *copied = gd_malloc(((size_t)p->n_commits + 1) * sizeof *copied), n = 0;
+    if (!copied) return gd_no_memory(NULL, "to plan a run");
+    for (int i = 0; i < p->n_commits; i++) {
+        gd_commit *c = &p->commits[i];
+        const int root = p->values[c->value].root;
+        c->through = l->same[root] == root && can_write_through(plan, l, c, risk);
+        if (c->through) l->same[root] = c->root;
+        else copied[n++] = i;
+    }
+    const gd_status status = add_commit_copies(plan, copied, n);
+    gd_free(copied);
+    return status;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
