@@ -182,14 +182,17 @@ static gd_tensor *read_softmax(gd_tensor *y) { return gd_softmax(y, .axis = 1); 
 static gd_tensor *read_sum(gd_tensor *y) { return gd_sum(y, .axis = gd_dims(0, 3)); }
 static gd_tensor *read_joined(gd_tensor *y) { return gd_cat(gd_list(y, gd_exp(y)), .axis = 1); }
 
-/* Whatever reads the result of a convolution, its values are those of the CPU. */
+/* Whatever reads the result of a convolution, its values are those of the CPU. The result has
+ * channels last if the reader's kernel takes that. */
 TEST(all_readers_see_the_values_of_the_cpu) {
     static const struct {
         const char *name;
         reader read;
-    } readers[] = {{"reshape", read_flat},     {"cumsum", read_cumulative}, {"narrow", read_part},
-                   {"permute", read_permuted}, {"softmax", read_softmax},   {"sum", read_sum},
-                   {"cat", read_joined}};
+        bool takes_last;
+    } readers[] = {{"reshape", read_flat, false},    {"cumsum", read_cumulative, false},
+                   {"narrow", read_part, false},     {"permute", read_permuted, true},
+                   {"softmax", read_softmax, false}, {"sum", read_sum, true},
+                   {"cat", read_joined, false}};
     IN_CHILD(EMULATED, "");
     gd_device *device = cuda_open_device();
     for (size_t i = 0; i < sizeof readers / sizeof *readers && device; i++) {
@@ -210,6 +213,9 @@ TEST(all_readers_see_the_values_of_the_cpu) {
                 y = gd_cast(readers[i].read(y), GD_F32);
             }
             planned_run run = run_graph(g, on, gd_feed(in, gd_to_device(x, on)), gd_list(y));
+            if (k)
+                CHECK_SAYING(!strstr(run.text, last) == !readers[i].takes_last, "%s: %s",
+                             readers[i].name, run.text);
             results[k] = gd_to_device(run.results.at[0], gd_device_get("cpu"));
             free(run.text);
         }

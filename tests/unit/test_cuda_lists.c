@@ -175,14 +175,17 @@ static gd_tensors train_convolutions(gd_tensors in, void *user) {
     return gd_listed(loss);
 }
 
-/* The weights have 9 taps and more channels than a tile, fewer, or as many as no vector has. */
-static void train_conv_net(gd_device *device, gd_tensor **weights) {
+/* The changes of the weights in three steps. They have 9 taps and more channels than a tile, fewer,
+ * or as many as no vector has. */
+static void train_conv_net(gd_device *device, gd_tensor **changes) {
     static const int64_t channels[LAYERS + 1] = {8, 12, 300, 9, 16};
     conv_net n;
+    gd_tensor *before[LAYERS];
     gd_seed(3);
     for (int i = 0; i < LAYERS; i++) {
         gd_tensor *w = gd_mul(gd_randn(gd_dims(channels[i + 1], channels[i], 3, 3)),
                               gd_scalar(1 / sqrt(9.0 * (double)channels[i])));
+        before[i] = gd_clone(w);
         n.w[i] = gd_requires_grad(gd_to_device(w, device));
     }
     const gd_tensors all = {n.w, LAYERS};
@@ -191,7 +194,7 @@ static void train_conv_net(gd_device *device, gd_tensor **weights) {
     gd_jit *jit = gd_jit_new(train_convolutions, &n);
     for (int i = 0; i < 3; i++) gd_jit_call(jit, gd_list(x));
     for (int i = 0; i < LAYERS; i++)
-        weights[i] = gd_to_device(gd_detach(n.w[i]), gd_device_get("cpu"));
+        changes[i] = gd_sub(gd_to_device(gd_detach(n.w[i]), gd_device_get("cpu")), before[i]);
 }
 
 TEST(gradients_with_channels_last_update_weights_as_on_the_cpu) {
@@ -203,7 +206,7 @@ TEST(gradients_with_channels_last_update_weights_as_on_the_cpu) {
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
     for (int i = 0; i < LAYERS && !gd_failed(); i++) {
         const double distance = tensors_relative_distance(there[i], here[i]);
-        CHECK_SAYING(distance < 2e-3, "%d: %g", i, distance);
+        CHECK_SAYING(distance < 5e-2, "%d: %g", i, distance);
     }
 }
 
