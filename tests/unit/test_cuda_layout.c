@@ -33,7 +33,7 @@ static planned_run run_graph(gd_graph *g, gd_device *device, gd_tensors feeds, g
 
 /* --- a residual net --------------------------------------------------------------------------- */
 
-enum { BATCH = 2, CHANNELS = 16, SIDE = 14, CLASSES = 5, WEIGHTS = 3, NORMS = 3 };
+enum { BATCH = 2, CHANNELS = 16, SIDE = 13, CLASSES = 5, WEIGHTS = 3, NORMS = 3 };
 
 /* The parameters of the net, in host memory. */
 typedef struct net_values {
