@@ -96,6 +96,15 @@ static planned_run run_net(const net_values *v, gd_device *device) {
         fetches);
 }
 
+static void check_results(const planned_run *here, const planned_run *there) {
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    for (int64_t i = 0; i < there->results.count && !gd_failed(); i++) {
+        const double distance = tensors_relative_distance(
+            gd_to_device(there->results.at[i], gd_device_get("cpu")), here->results.at[i]);
+        CHECK_SAYING(distance < 4e-2, "result %d: %g", (int)i, distance);
+    }
+}
+
 /* Whether every result of the op with images has channels last. */
 static bool all_last(const char *text, const char *op) {
     char name[64];
@@ -127,11 +136,56 @@ TEST(a_residual_net_has_channels_last_and_the_results_of_the_cpu) {
     CHECK_SAYING(!strstr(there.text, "= clone(") && !strstr(there.text, "= contiguous("), "%s",
                  there.text);
     CHECK_SAYING(!strstr(here.text, last), "%s", here.text);
-    for (int64_t i = 0; i < there.results.count; i++) {
-        const double distance = tensors_relative_distance(
-            gd_to_device(there.results.at[i], gd_device_get("cpu")), here.results.at[i]);
-        CHECK_SAYING(distance < 4e-2, "result %d: %g", (int)i, distance);
+    check_results(&here, &there);
+    free(here.text);
+    free(there.text);
+}
+
+/* The kernels that run where cuDNN has no engine take both layouts, too. */
+TEST(convolutions_without_an_engine_have_the_results_of_the_cpu) {
+    NEEDS_EMULATOR;
+    IN_CHILD(EMULATED, "");
+    GD_SCOPE;
+    gd_device *device = cuda_open_device();
+    emulated_cuda()->no_algorithm = 1;
+    const net_values v = make_values();
+    const planned_run here = run_net(&v, gd_device_get("cpu")), there = run_net(&v, device);
+    CHECK_SAYING(there.text && strstr(there.text, last), "%s", there.text);
+    check_results(&here, &there);
+    free(here.text);
+    free(there.text);
+}
+
+/* Images with three axes, whose gradients go through both convolutions. */
+static planned_run run_volumes(gd_device *device) {
+    gd_graph *g = gd_graph_new();
+    gd_tensor *x, *y, *loss, *w[2];
+    gd_tensors gradients;
+    gd_seed(9);
+    gd_tensor *value = gd_cast(gd_randn(gd_dims(2, 8, 5, 6, 7)), GD_BF16);
+    {
+        GD_GRAPH(g);
+        x = gd_placeholder(gd_dims(2, 8, 5, 6, 7), .dtype = GD_BF16);
+        for (int i = 0; i < 2; i++)
+            w[i] = gd_variable(
+                gd_cast(gd_mul(gd_randn(gd_dims(8, 8, 3, 3, 3)), gd_scalar(0.1)), GD_BF16));
+        y = gd_conv3d(x, w[0], NULL, .padding = 1);
+        y = gd_relu(gd_batch_norm(y, NULL, NULL, NULL, NULL, .training = true));
+        y = gd_conv3d(gd_max_pool3d(y, .kernel = 2), w[1], NULL, .padding = 1);
+        loss = gd_mean(gd_square(gd_cast(y, GD_F32)));
+        gradients = gd_gradients(gd_list(loss), gd_list(w[0], w[1]));
     }
+    return run_graph(g, device, gd_feed(x, gd_to_device(value, device)),
+                     gd_list(loss, gradients.at[0], gradients.at[1]));
+}
+
+TEST(volumes_have_channels_last_and_the_results_of_the_cpu) {
+    IN_CHILD(EMULATED, "");
+    GD_SCOPE;
+    const planned_run here = run_volumes(gd_device_get("cpu")),
+                      there = run_volumes(cuda_open_device());
+    CHECK_SAYING(there.text && count_text(there.text, "{0,2,3,4,1}") >= 6, "%s", there.text);
+    check_results(&here, &there);
     free(here.text);
     free(there.text);
 }
