@@ -148,11 +148,12 @@ static gd_status place_boundary(gd_plan *plan) {
     return cut_segments(plan);
 }
 
-/* Updates of variables run as early as possible, which frees gradients, or together at the end. A
- * limit of the memory forbids the latter. */
+/* Updates of variables run as early as possible, which frees gradients, or together at the end.
+ * Copies of variables are taken together. A limit of the memory forbids lists. */
 static gd_status arrange_updates(gd_program *p, gd_device *device, size_t limit) {
     const int lists = limit == 0 ? gd_pass_list_updates(p, device) : 0;
-    const bool done = lists > 0 || (lists == 0 && gd_pass_early_updates(p) >= 0);
+    const bool done = (lists > 0 || (lists == 0 && gd_pass_early_updates(p) >= 0)) &&
+                      (limit > 0 || gd_pass_list_copies(p, device) >= 0);
     return done ? GD_OK : gd_this_thread.latest;
 }
 
