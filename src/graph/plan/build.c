@@ -123,17 +123,43 @@ static gd_status cut_segments(gd_plan *plan) {
     return GD_OK;
 }
 
-/* Assigns fixed offsets to feeds, fetches and numbers of runs on an asynchronous device. */
+static bool is_fed_or_fetched(const gd_root *root) {
+    return root->kind == GD_ROOT_FEED || root->fetched;
+}
+
+/* A captured plan copies its feeds and fetches, because its addresses are fixed. A GPU copies
+ * BYTES_PER_LAUNCH in about the time in which the host launches a kernel. If the large feeds and
+ * fetches are larger than that for each call, the plan is not captured, and runs use them in
+ * place. */
+enum { LARGE_BYTES = 1 << 20, BYTES_PER_LAUNCH = 8 << 20 };
+
+static gd_status choose_in_place(gd_plan *plan) {
+    const gd_program *p = plan->program;
+    plan->in_place = gd_calloc((size_t)p->n_roots + 1, sizeof *plan->in_place);
+    if (!plan->in_place) return gd_no_memory(NULL, "to plan a run");
+    size_t bytes = 0;
+    for (int r = 0; r < p->n_roots; r++) {
+        plan->in_place[r] = is_fed_or_fetched(&p->roots[r]) && p->roots[r].bytes >= LARGE_BYTES;
+        if (plan->in_place[r]) bytes += p->roots[r].bytes;
+    }
+    plan->captured = bytes / BYTES_PER_LAUNCH < (size_t)plan->n_calls || bytes == 0;
+    if (plan->captured) memset(plan->in_place, 0, (size_t)p->n_roots * sizeof *plan->in_place);
+    return GD_OK;
+}
+
+/* Assigns fixed offsets to the feeds, fetches and numbers that runs on an asynchronous device
+ * copy. */
 static gd_status place_boundary(gd_plan *plan) {
     const gd_program *p = plan->program;
     plan->noise_slot = GD_NO_SLOT;
     if (plan->device->api->host_reads) return GD_OK;
+    GD_TRY(choose_in_place(plan));
     plan->slots = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->slots);
     if (!plan->slots) return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++) {
         const bool number = gd_root_is_number(plan, r);
         plan->slots[r] = GD_NO_SLOT;
-        if (p->roots[r].kind != GD_ROOT_FEED && !p->roots[r].fetched && !number) continue;
+        if ((!is_fed_or_fetched(&p->roots[r]) || plan->in_place[r]) && !number) continue;
         plan->slots[r] = plan->boundary;
         plan->boundary += gd_plan_align(plan->device, p->roots[r].bytes + 1);
         if (number) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
