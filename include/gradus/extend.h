@@ -128,6 +128,10 @@ enum {
      * such kernels write tensors that outlive the call. Others write a buffer, which the device's
      * copy kernel (op "clone", which must have this flag) copies. */
     GD_KERNEL_CHECKED = 8,
+    /* The kernel also takes f16 or bf16 for operands that are f32 by the op's rules; `match` decides
+     * for which. It computes in f32 and rounds each result once, so plans leave out casts before
+     * and after it. */
+    GD_KERNEL_MIXED = 16,
 };
 
 /* A kernel: one way to run an op on one kind of device. */

@@ -28,6 +28,7 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
                gd_pass_epilogue(p, device) >= 0;
     const bool fuse = level >= 2 && device->api->fusion && !gd_reference_only();
     done = done && (!fuse || gd_pass_fuse(p, device) >= 0);
+    done = done && (level < 2 || gd_pass_absorb_casts(p, device) >= 0);
     return done ? GD_OK : gd_this_thread.latest;
 }
 
@@ -174,10 +175,18 @@ static gd_status place_boundary(gd_plan *plan) {
     return cut_segments(plan);
 }
 
-/* Updates of variables run as early as possible, which frees gradients, or together at the end. A
- * limit of the memory forbids the latter. */
+/* Lets results be written where copies would put them. A root may then be written in parts, which
+ * passes for a limit of the memory do not support. */
+static gd_status drop_copies(gd_program *p, gd_device *device, int level, size_t limit) {
+    if (level < 2 || limit > 0) return GD_OK;
+    return gd_pass_direct_results(p, device) >= 0 ? GD_OK : gd_this_thread.latest;
+}
+
+/* Updates of variables run as early as possible, which frees gradients, or together at the end.
+ * Casts of parameters run together at the start. A limit of the memory forbids lists. */
 static gd_status arrange_updates(gd_program *p, gd_device *device, size_t limit) {
     const int lists = limit == 0 ? gd_pass_list_updates(p, device) : 0;
+    if (limit == 0 && gd_pass_list_casts(p, device) < 0) return gd_this_thread.latest;
     const bool done = lists > 0 || (lists == 0 && gd_pass_early_updates(p) >= 0);
     return done ? GD_OK : gd_this_thread.latest;
 }
@@ -222,6 +231,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     plan->guard = gd_guard_new();
     gd_status status = check_devices(program, device);
     if (status == GD_OK) status = run_passes(program, device, level);
+    if (status == GD_OK) status = drop_copies(program, device, level, limit);
     if (status == GD_OK) status = drop_unread_constants(program);
     if (status == GD_OK) status = copy_fetches(program);
     if (status == GD_OK) status = copy_committed(program);
