@@ -96,10 +96,17 @@ static bool match_weights(const gd_kernel_call *call, int weight, gd_dtype score
     return !w.data || w.dtype == scores;
 }
 
+/* Whether shift and scale have the dtype in which the kernels compute. */
+static bool match_statistics(const gd_view *statistics, gd_dtype scores) {
+    const gd_dtype wide = scores == GD_F64 ? GD_F64 : GD_F32;
+    return statistics[0].dtype == wide && statistics[1].dtype == wide;
+}
+
 /* The loss of 16-bit scores may be f32. */
 static bool match_index_cross_entropy(const gd_kernel_call *call) {
     const gd_dtype x = call->in[0].dtype, y = call->out[0].dtype;
-    return match_weights(call, 2, x) && (y == x || (is_narrow(x) && y == GD_F32));
+    return match_weights(call, 2, x) && match_statistics(call->out + 1, x) &&
+           call->out[3].dtype == GD_F64 && (y == x || (is_narrow(x) && y == GD_F32));
 }
 
 static gd_status run_index_cross_entropy(gd_kernel_call *call) {
@@ -138,10 +145,11 @@ static void set_gradients(gd_cuda_class_loss *p, const gd_view *gy, const gd_vie
     p->gx = gx->data;
 }
 
-/* Any dtype of gy, shift and scale in f32 or f64. */
+/* gy may have any dtype. */
 static bool match_index_cross_entropy_grad(const gd_kernel_call *call) {
     const gd_dtype x = call->in[1].dtype;
-    return match_weights(call, 6, x) && call->out[0].dtype == x;
+    return match_weights(call, 6, x) && match_statistics(call->in + 3, x) &&
+           call->out[0].dtype == x;
 }
 
 static gd_status run_index_cross_entropy_grad(gd_kernel_call *call) {

@@ -113,9 +113,22 @@ static gd_cuda_row_norm describe_last_dims(const gd_kernel_call *call, const gd_
     return describe_rows(call, x, rows, rows > 0 ? gd_cuda_count(x) / rows : 0, 1, 1);
 }
 
+static gd_dtype wide_dtype(const gd_view *x) { return x->dtype == GD_F64 ? GD_F64 : GD_F32; }
+
+/* Whether the views are absent or have one of the dtypes. */
+static bool have_dtypes(const gd_view *views, int count, gd_dtype first, gd_dtype second) {
+    for (int i = 0; i < count; i++)
+        if (views[i].data && views[i].dtype != first && views[i].dtype != second) return false;
+    return true;
+}
+
 /* The results of f32 rows may be 16-bit floats. */
 static bool match_layer_norm(const gd_kernel_call *call) {
-    return match_mixed(&call->in[0], &call->out[0]);
+    const gd_view *x = &call->in[0];
+    const gd_dtype wide = wide_dtype(x);
+    return match_mixed(x, &call->out[0]) &&
+           have_dtypes(call->in + 1, call->n_in - 1, x->dtype, wide) &&
+           have_dtypes(call->out + 1, call->n_out - 1, wide, wide);
 }
 #define match_rms_norm   match_layer_norm
 #define match_group_norm match_layer_norm
@@ -242,7 +255,9 @@ static gd_status queue_plane_grad(gd_device *d, gd_cuda_row_norm *p) {
 /* In layer norm gy may be a 16-bit float beside x in f32. */
 static bool match_row_norm_grad(const gd_kernel_call *call) {
     const gd_view *gy = &call->in[0], *x = &call->in[1];
-    return call->out[0].dtype == x->dtype &&
+    const gd_dtype wide = wide_dtype(x);
+    return call->out[0].dtype == x->dtype && have_dtypes(call->out + 1, 2, wide, wide) &&
+           have_dtypes(call->in + 2, 1, x->dtype, wide) &&
            (gy->dtype == x->dtype || (x->dims[2] == 1 && match_mixed(x, gy)));
 }
 
