@@ -1,6 +1,5 @@
 /* test_cuda_lists.c - elementwise ops for lists of tensors on CUDA: updates of optimizers and
- * clipped gradients have the bits of the CPU, and take one launch for many parameters; a plan copies
- * running statistics in one call (graph/plan/lists.c). */
+ * clipped gradients have the bits of the CPU, and take one launch for many parameters. */
 #include <math.h>
 
 #include "cuda_child.h"
@@ -84,85 +83,6 @@ TEST(updates_of_lists_have_the_bits_of_the_cpu) {
             CHECK_SAYING(there.launches < PARAMETERS / 2, "%s %s: %d launches for %d parameters",
                          optimizers[o], gd_dtype_name(dtypes[d]), (int)there.launches, PARAMETERS);
         }
-}
-
-/* --- copies of variables ---------------------------------------------------------------------- */
-
-enum { NORMS = 3 };
-
-typedef struct classifier {
-    gd_module *net;
-    gd_optimizer *sgd;
-} classifier;
-
-static gd_tensors classify_step(gd_tensors in, void *user) {
-    classifier *c = user;
-    gd_optimizer_zero_grad(c->sgd);
-    gd_tensor *loss = gd_cross_entropy(gd_module_forward(c->net, in.at[0]), in.at[1]);
-    gd_backward(loss);
-    gd_optimizer_step(c->sgd);
-    return gd_listed(loss);
-}
-
-/* All running statistics, as one tensor on the CPU. */
-static gd_tensor *statistics_of(gd_module *net) {
-    gd_tensors buffers = gd_module_buffers(net);
-    gd_tensor *flat[16];
-    int64_t n = 0;
-    for (int64_t i = 0; i < buffers.count && n < 16; i++)
-        flat[n++] = gd_cast(
-            gd_reshape(gd_to_device(buffers.at[i], gd_device_get("cpu")), gd_dims(-1)), GD_F32);
-    return gd_cat(((gd_tensors){flat, n}), .axis = 0);
-}
-
-static gd_tensor *classes_of(const int64_t *classes) {
-    return gd_to_device(gd_from_array(gd_dims(4), GD_I64, classes), gd_default_device());
-}
-
-/* The loss can fail, so a plan updates copies of the statistics and commits them at the end.
- * `*copies` is the number of calls for this. */
-static gd_tensor *track_statistics(gd_device *device, bool jit, int64_t *copies) {
-    gd_set_default_device(device);
-    gd_seed(4);
-    classifier c = {.net = gd_nn_sequential(gd_nn_linear(7, 5), gd_nn_batch_norm1d(5),
-                                            gd_nn_linear(5, 6), gd_nn_batch_norm1d(6),
-                                            gd_nn_linear(6, 3), gd_nn_batch_norm1d(3))};
-    c.sgd = gd_optim_sgd(gd_module_parameters(c.net), .lr = 0.1);
-    gd_tensor *x = gd_randn(gd_dims(4, 7)), *y = classes_of((int64_t[]){0, 2, 1, 2});
-    gd_jit *fast = jit ? gd_jit_new(classify_step, &c) : NULL;
-    for (int i = 0; i < STEPS + 2; i++) {
-        if (i == STEPS + 1) gd_profiler_start();
-        if (fast) gd_jit_call(fast, gd_list(x, y));
-        else classify_step(gd_list(x, y), &c);
-    }
-    gd_profiler_stop();
-    gd_profile_row row;
-    *copies = 0;
-    for (int64_t i = 0; gd_profiler_row(i, &row); i++)
-        if (strcmp(row.op, "clone") == 0) *copies += row.calls;
-    gd_tensor *before = statistics_of(c.net);
-    if (fast) { /* a run that fails changes nothing */
-        gd_jit_call(fast, gd_list(x, classes_of((int64_t[]){0, 3, 1, 2})));
-        CHECK(gd_synchronize(device) == GD_E_INDEX);
-        gd_clear_error();
-        gd_tensor *after = statistics_of(c.net);
-        CHECK(gd_item(gd_max(gd_abs(gd_sub(after, before)))) == 0);
-    }
-    gd_set_default_device(NULL);
-    return before;
-}
-
-TEST(plans_copy_variables_in_lists) {
-    IN_CHILD(EMULATED, "");
-    GD_SCOPE;
-    int64_t none, copies;
-    gd_tensor *expected = track_statistics(gd_device_get("cpu"), false, &none),
-              *got = track_statistics(cuda_open_device(), true, &copies);
-    const double worst = gd_item(gd_max(gd_abs(gd_sub(got, expected))));
-    CHECK_SAYING(worst < 1e-4, "%g", worst);
-    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
-    /* one call at the start, one at the end, and for each norm that of its counter */
-    CHECK_SAYING(copies <= 2 + NORMS, "%d copies", (int)copies);
 }
 
 int main(int argc, char **argv) { return cuda_test_main(argc, argv); }

@@ -44,7 +44,6 @@ struct gd_plan {
     gd_program *program;
     gd_device *device;
     bool tf32;      /* gd_kernel_call.tf32 of all calls */
-    bool limited;   /* it has a memory limit */
     bool on_host;   /* the device runs kernels in the calling thread (device->api->host_reads) */
     gd_view *views; /* data is filled in by each instance */
     gd_binding *bindings;
@@ -91,19 +90,13 @@ static inline size_t gd_plan_align(const gd_device *device, size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/* --- building (calls.c, lists.c, liveness.c, limit.c) -------------------------------------------------- */
+/* --- building (calls.c, liveness.c, limit.c) -------------------------------------------------- */
 
 /* Adds the view of a value of the program; -1 is an absent operand. */
 gd_status gd_plan_add_value_view(gd_plan *plan, int value, int *view);
 gd_status gd_plan_add_copy(gd_plan *plan, int to, int from); /* views */
 /* Adds the kernel call of a step, with its staging copies and its workspace. */
 gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step);
-gd_status gd_plan_append_call(gd_plan *plan, gd_pcall call);
-/* Adds a view like another. */
-gd_status gd_plan_repeat_view(gd_plan *plan, int view, int *number);
-/* Combines copies of variables into calls for lists, for devices that have a kernel for them. Per
- * root, `same` is the root whose memory it shares. */
-gd_status gd_plan_list_copies(gd_plan *plan, const int *same);
 /* Decides where all roots lie. */
 gd_status gd_plan_assign_memory(gd_plan *plan);
 /* Adds all calls and assigns memory, at most `limit` bytes; 0: no limit. */

@@ -20,19 +20,6 @@ static gd_status add_view(gd_plan *plan, gd_view view, gd_binding binding, int *
     return GD_OK;
 }
 
-gd_status gd_plan_repeat_view(gd_plan *plan, int view, int *number) {
-    return add_view(plan, plan->views[view], plan->bindings[view], number);
-}
-
-gd_status gd_plan_append_call(gd_plan *plan, gd_pcall call) {
-    if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) {
-        gd_prepared_release(call.prepared);
-        return gd_no_memory(NULL, "to plan a run");
-    }
-    plan->calls[plan->n_calls++] = call;
-    return GD_OK;
-}
-
 gd_status gd_plan_add_copy(gd_plan *plan, int to, int from) {
     if (!gd_grow(plan->copies, plan->n_copies, plan->copies_room))
         return gd_no_memory(NULL, "to plan a run");
@@ -168,5 +155,10 @@ gd_status gd_plan_add_call(gd_plan *plan, const gd_pstep *step) {
                                .strides = {1}};
         GD_TRY(add_buffer(plan, bytes, c.workspace_bytes, &c.workspace));
     }
-    return gd_plan_append_call(plan, c);
+    if (!gd_grow(plan->calls, plan->n_calls, plan->calls_room)) {
+        gd_prepared_release(c.prepared);
+        return gd_no_memory(NULL, "to plan a run");
+    }
+    plan->calls[plan->n_calls++] = c;
+    return GD_OK;
 }

@@ -95,7 +95,6 @@ gd_status gd_plan_build_within(gd_plan *plan, size_t limit) {
                               .steps_room = p->steps_room,
                               .n_roots = p->n_roots,
                               .n_values = p->n_values};
-    plan->limited = limit > 0;
     gd_status status = build_calls(plan);
     if (status == GD_OK) status = fit_limit(plan, &before, limit);
     if (p->steps != before.steps) gd_free(before.steps);

@@ -23,7 +23,6 @@ static void extend_life(liveness *l, int root, int call) {
 }
 
 static void find_lives(const gd_plan *plan, liveness *l) {
-    for (int r = 0; r < plan->program->n_roots; r++) l->begin[r] = l->end[r] = -1;
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
         for (int v = c->first; v < c->first + c->n_in + c->n_out; v++)
@@ -257,14 +256,13 @@ gd_status gd_plan_assign_memory(gd_plan *plan) {
                   gd_malloc((size_t)(n + 1) * sizeof(int)), gd_program_risks(plan->program)};
     gd_status status =
         l.begin && l.end && l.same && l.risks ? GD_OK : gd_no_memory(NULL, "to plan a run");
-    for (int r = 0; r < n && status == GD_OK; r++) l.same[r] = r;
+    for (int r = 0; r < n && status == GD_OK; r++) {
+        l.begin[r] = l.end[r] = -1;
+        l.same[r] = r;
+    }
     if (status == GD_OK) {
         find_lives(plan, &l);
         status = place_commits(plan, &l);
-    }
-    if (status == GD_OK && !plan->limited) { /* the lists change the order of calls */
-        status = gd_plan_list_copies(plan, l.same);
-        find_lives(plan, &l);
     }
     if (status == GD_OK) {
         share_in_place(plan, &l);
