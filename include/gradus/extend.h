@@ -131,6 +131,10 @@ enum {
     /* The kernel writes outputs with any strides that `match` accepts. Plans choose the strides of
      * temporaries; elsewhere outputs are row-major. Elementwise kernels always support this. */
     GD_KERNEL_STRIDED_RESULTS = 32,
+    /* The kernel also takes f16 or bf16 for operands that are f32 by the op's rules; `match` decides
+     * for which. It computes in f32 and rounds each result once, so plans leave out casts before
+     * and after it. */
+    GD_KERNEL_MIXED = 16,
 };
 
 /* A kernel: one way to run an op on one kind of device. */

@@ -206,6 +206,10 @@ int gd_pass_simplify(gd_program *program);
 int gd_pass_layout(gd_program *program, gd_device *device);
 /* Fuses elementwise steps, and a reduction after them. */
 int gd_pass_fuse(gd_program *program, gd_device *device);
+/* Removes casts between f32 and 16-bit floats beside kernels that take either. */
+int gd_pass_absorb_casts(gd_program *program, gd_device *device);
+/* Removes copies whose operands can be written where the copy puts them. */
+int gd_pass_direct_results(gd_program *program, gd_device *device);
 /* Moves updates of variables up. */
 int gd_pass_early_updates(gd_program *program);
 
@@ -214,6 +218,8 @@ int gd_pass_early_updates(gd_program *program);
 int gd_pass_list_updates(gd_program *program, gd_device *device);
 /* Combines copies of variables, and casts of gradients for list steps, into list steps. */
 int gd_pass_list_copies(gd_program *program, gd_device *device);
+/* Combines casts of parameters in the same way. */
+int gd_pass_list_casts(gd_program *program, gd_device *device);
 
 /* Rematerialization: repeats steps so that their results need not be kept. Returns the number of
  * repeated steps; if it is not 0, `steps` is a new array, and the caller frees the old one. */
