@@ -193,6 +193,104 @@ static bool describe_matmul_relu_grad(const gd_kernel_call *call, gd_small_launc
     return true;
 }
 
+/* Adds the gradients gw (out, in) and gb (out) of a linear layer from gy (rows, out) and
+ * x (rows, in). NULL: they do not match. */
+static gd_small_product *add_gradients(gd_small_launch *l, const gd_view *gy, const gd_view *x,
+                                       const gd_view *gw, const gd_view *gb) {
+    const gd_view transposed = {.data = gy->data,
+                                .dtype = gy->dtype,
+                                .rank = 2,
+                                .dims = {gy->dims[1], gy->dims[0]},
+                                .strides = {gy->strides[1], gy->strides[0]}};
+    gd_product_problem q;
+    if (!gd_cuda_product_problem(&transposed, x, gw, &q) || gb->dtype != GD_F32 ||
+        !is_int(gb->strides[0]))
+        return NULL;
+    gd_small_product *p = gd_small_launch_add(l, &q, &transposed, x, gw);
+    if (p) p->sums = gb->data, p->sums_stride = (int)gb->strides[0];
+    return p;
+}
+
+static bool describe_linear_grad(const gd_kernel_call *call, gd_small_launch *l) {
+    l->parameters.count = 0;
+    return add_gradients(l, &call->in[0], &call->in[1], &call->out[0], &call->out[1]) &&
+           gd_small_launch_divide(l);
+}
+
+/* --- steps of gradient descent ---------------------------------------------------------------- */
+
+static bool set_rate(gd_small_product *p, const gd_view *rate) {
+    if (!p || !gd_cuda_is_float(rate->dtype)) return false;
+    p->rate = rate->data;
+    p->rate_dtype = (int)rate->dtype;
+    return true;
+}
+
+/* linear_step(w!, b!, gy, x, lr): w and b are the last outputs. */
+static bool describe_linear_step(const gd_kernel_call *call, gd_small_launch *l) {
+    const gd_view *out = call->out + call->n_out - 2;
+    l->parameters.count = 0;
+    return set_rate(add_gradients(l, &call->in[2], &call->in[3], &out[0], &out[1]), &call->in[4]) &&
+           gd_small_launch_divide(l);
+}
+
+/* A list of linear_step: w, b, gy and x of each entry, then the rate; the outputs are w and b of
+ * each entry (ops/call.h). */
+enum { STEP_INPUTS = 4, STEP_OUTPUTS = 2 };
+
+/* A launch for the entries from `first` on. Returns the entry after them; -1: no match. */
+static int describe_steps(const gd_kernel_call *call, int first, gd_small_launch *l) {
+    const gd_view *rate = &call->in[call->each * STEP_INPUTS];
+    l->parameters.count = 0;
+    int i = first;
+    for (; i < call->each && i - first < GD_SMALL_PRODUCT_ENTRIES; i++) {
+        const gd_view *in = call->in + i * STEP_INPUTS, *out = call->out + i * STEP_OUTPUTS;
+        if (!set_rate(add_gradients(l, &in[2], &in[3], &out[0], &out[1]), rate)) return -1;
+    }
+    return gd_small_launch_divide(l) ? i : -1;
+}
+
+static bool match_steps(const gd_kernel_call *call) {
+    if (strcmp(gd_cuda_host->op_name(call->op), "linear_step") != 0 ||
+        call->in[call->each * STEP_INPUTS].rank != 0)
+        return false;
+    gd_small_launch l;
+    int i = 0;
+    while (i >= 0 && i < call->each) i = describe_steps(call, i, &l);
+    return i > 0;
+}
+
+static size_t steps_workspace(const gd_kernel_call *call) {
+    gd_small_launch l;
+    size_t most = 0;
+    for (int i = 0; i >= 0 && i < call->each;) {
+        i = describe_steps(call, i, &l);
+        if (i > 0 && l.workspace > most) most = l.workspace;
+    }
+    return most;
+}
+
+static gd_status run_steps(gd_kernel_call *call) {
+    gd_status status = GD_OK;
+    for (int i = 0; i < call->each && status == GD_OK;) {
+        gd_small_launch l;
+        i = describe_steps(call, i, &l);
+        status = gd_small_launch_queue(call, &l);
+    }
+    return status;
+}
+
+GD_CUDA_ADD(small_steps, {.op = "elementwise_list",
+                          .variant = "small",
+                          .device = "cuda",
+                          .rank = 20,
+                          .flags = GD_KERNEL_CHECKED,
+                          .match = match_steps,
+                          .workspace = steps_workspace,
+                          .run = run_steps})
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
 #define SMALL_PRODUCT(name)                                      \
     static bool match_##name(const gd_kernel_call *call) {       \
         gd_small_launch l;                                       \
@@ -219,3 +317,5 @@ SMALL_PRODUCT(matmul)
 SMALL_PRODUCT(linear)
 SMALL_PRODUCT(linear_relu)
 SMALL_PRODUCT(matmul_relu_grad)
+SMALL_PRODUCT(linear_grad)
+SMALL_PRODUCT(linear_step)

@@ -275,7 +275,7 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     if (sums) shares[thread] = row_sum;
     __syncthreads();
 
-    const float rate = p.rate ? *p.rate : 0;
+    const float rate = p.rate ? (float)load_real(p.rate_dtype, p.rate, 0) : 0;
     float4 *const partial = (float4 *)(all.partials + (long long)blockIdx.x * (TILE + ROWS));
 #pragma unroll
     for (int e = thread; e < TILE / 4; e += THREADS) {

@@ -38,10 +38,11 @@ typedef struct gd_small_product {
     float *y;
     const float *bias; /* (n), added to each row; NULL: none */
     const float *mask; /* (m, n): the product is 0 where it is <= 0; NULL: none */
-    const float *rate; /* y minus rate times the product is stored; NULL: the product */
+    const void *rate;  /* y minus rate times the product is stored; NULL: the product */
     float *sums;       /* (m): sums of the rows of a, stored as y is; NULL: not computed */
     int m, n, k;
     int a_stride, b_stride, y_stride, mask_stride, bias_stride, sums_stride;
+    int rate_dtype;
     int relu;                         /* negative results are 0 */
     int vector_a, vector_b, vector_y; /* 16 bytes can be copied at once */
     /* The depth is divided into `parts` parts of `chunk` columns of a. */
