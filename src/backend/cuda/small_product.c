@@ -17,10 +17,10 @@ typedef struct tile_size {
     int cost; /* of one column of a, in cycles */
 } tile_size;
 
-static const int tile_costs[GD_SMALL_PRODUCT_TILE_COUNT] = {55, 28, 15, 9};
+static const int tile_costs[GD_SMALL_PRODUCT_TILE_COUNT] = {38, 20, 11, 7};
 
 static tile_size size_of_tile(int number) {
-#define TILE_SIZE(i, rows, columns, warp_rows, warp_columns, depth) {rows, columns, depth, 0},
+#define TILE_SIZE(i, rows, columns, warp_rows, warp_columns, each, depth) {rows, columns, depth, 0},
     static const tile_size sizes[] = {GD_SMALL_PRODUCT_TILES(TILE_SIZE)};
 #undef TILE_SIZE
     tile_size size = sizes[number];
@@ -33,7 +33,7 @@ enum {
     MULTIPROCESSORS = 132, /* of the devices that the costs were measured on */
     MOST_PARTS = 32,
     BLOCK_CYCLES = 2000,   /* of a block, without its arithmetic */
-    DIVIDED_CYCLES = 2500, /* more if the depth is divided into parts */
+    DIVIDED_CYCLES = 2000, /* more if the depth is divided into parts */
     PART_CYCLES = 100,     /* for each part */
 };
 
@@ -105,7 +105,7 @@ bool gd_small_launch_divide(gd_small_launch *l) {
 #define TILE_KERNEL(layout, i, rows, columns, depth)                      \
     GD_CUDA_KERNEL_SHARED("small_product", "gd_small_product_" layout #i, \
                           GD_SMALL_PRODUCT_SHARED(rows, columns, depth))
-#define TILE_KERNELS(i, rows, columns, warp_rows, warp_columns, depth)                       \
+#define TILE_KERNELS(i, rows, columns, warp_rows, warp_columns, each, depth)                       \
     {TILE_KERNEL("nn", i, rows, columns, depth), TILE_KERNEL("nt", i, rows, columns, depth), \
      TILE_KERNEL("tn", i, rows, columns, depth), TILE_KERNEL("tt", i, rows, columns, depth)},
 /* Of each tile, by layout: 2 if a has contiguous depth, and 1 if b has. */

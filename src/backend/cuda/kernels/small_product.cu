@@ -2,7 +2,7 @@
  *
  * A block computes a tile of y, or a part of the depth of one. It copies stages of both operands
  * asynchronously into shared memory; each warp has a share of the tile and of a stage's depth (a
- * slice), and each thread 8 x 4 or 4 x 4 elements in registers. The block adds the slices in shared
+ * slice), and each thread up to 8 x 8 elements in registers. The block adds the slices in shared
  * memory. If the depth is divided into parts, blocks store theirs, and the block that arrives last
  * adds them. All sums have a fixed order.
  */
@@ -64,38 +64,48 @@ static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c);
 
 static __device__ __forceinline__ int clamp_count(int n) { return n < 0 ? 0 : n > 4 ? 4 : n; }
 
-/* One stage of an operand: rows [row, row + ROWS) and depth [k, k + DEPTH), with zeros beyond its
- * `rows` and beyond `end`. */
+/* The share of this thread in the copies of an operand's stages: rows [row, row + ROWS), and DEPTH
+ * columns of the depth at a time, with zeros beyond its `rows` and beyond `end`. */
 template <int ROWS, int DEPTH, bool DEEP> struct operand {
     enum {
-        STRIDE = (DEEP ? DEPTH : ROWS) + GD_SMALL_PRODUCT_PAD,
-        FLOATS = (DEEP ? ROWS : DEPTH) * STRIDE,
+        LENGTH = DEEP ? DEPTH : ROWS, /* contiguous elements */
+        STRIDE = LENGTH + GD_SMALL_PRODUCT_PAD,
+        FLOATS = ROWS * DEPTH / LENGTH * STRIDE,
+        VECTORS = ROWS * DEPTH / 4 / THREADS,
+        APART = THREADS / (LENGTH / 4), /* rows of the stage between the vectors of a thread */
     };
-    static __device__ __forceinline__ void load(float *to, const float *from, int stride,
-                                                bool vector, int row, int rows, int k, int end) {
-        constexpr int LENGTH = DEEP ? DEPTH : ROWS; /* contiguous elements */
-        const int outer = DEEP ? row : k, outer_end = DEEP ? rows : end;
-        const int inner = DEEP ? k : row, inner_end = DEEP ? end : rows;
+    const float *from; /* the first vector of the next stage */
+    int stride, outer, inner, outer_end, inner_end;
+    bool vector;
+
+    __device__ __forceinline__ operand(const float *data, int data_stride, bool has_vectors,
+                                       int row, int rows, int k, int end)
+        : stride(data_stride), vector(has_vectors) {
+        const int o = vector ? (int)threadIdx.x / (LENGTH / 4) : 0,
+                  i = vector ? (int)threadIdx.x % (LENGTH / 4) * 4 : 0;
+        outer = (DEEP ? row : k) + o, inner = (DEEP ? k : row) + i;
+        outer_end = DEEP ? rows : end, inner_end = DEEP ? end : rows;
+        from = data + (long long)outer * stride + inner;
+    }
+    __device__ __forceinline__ void load(float *to) {
         if (vector) {
+            float *at = to + (int)threadIdx.x / (LENGTH / 4) * STRIDE +
+                        (int)threadIdx.x % (LENGTH / 4) * 4;
+            const int bytes = 4 * clamp_count(inner_end - inner);
 #pragma unroll
-            for (int e = (int)threadIdx.x; e < ROWS * DEPTH / 4; e += THREADS) {
-                const int o = e / (LENGTH / 4), i = e % (LENGTH / 4) * 4;
-                const int count =
-                    outer + o < outer_end ? clamp_count(inner_end - inner - i) : 0;
-                copy_vector(to + o * STRIDE + i,
-                            count ? from + (long long)(outer + o) * stride + inner + i : from,
-                            4 * count);
+            for (int v = 0; v < VECTORS; v++)
+                copy_vector(at + v * (APART * STRIDE), from + (long long)(v * APART) * stride,
+                            outer + v * APART < outer_end ? bytes : 0);
+        } else {
+#pragma unroll 4
+            for (int e = (int)threadIdx.x; e < ROWS * DEPTH; e += THREADS) {
+                const int o = e / LENGTH, i = e % LENGTH;
+                copy_float(to + o * STRIDE + i, from + (long long)o * stride + i,
+                           outer + o < outer_end && inner + i < inner_end ? 4 : 0);
             }
-            return;
         }
-#pragma unroll 8
-        for (int e = (int)threadIdx.x; e < ROWS * DEPTH; e += THREADS) {
-            const int o = e / LENGTH, i = e % LENGTH;
-            const bool inside = outer + o < outer_end && inner + i < inner_end;
-            copy_float(to + o * STRIDE + i,
-                       inside ? from + (long long)(outer + o) * stride + inner + i : from,
-                       inside ? 4 : 0);
-        }
+        if (DEEP) from += DEPTH, inner += DEPTH;
+        else from += (long long)DEPTH * stride, outer += DEPTH;
     }
     static __device__ __forceinline__ float at(const float *stage, int row, int k) {
         return DEEP ? stage[row * STRIDE + k] : stage[k * STRIDE + row];
@@ -195,17 +205,17 @@ static __device__ __forceinline__ bool arrives_last(unsigned int *counter, int p
 
 /* --- a tile ----------------------------------------------------------------------------------- */
 
-template <int ROWS, int COLUMNS, int WARP_ROWS, int WARP_COLUMNS, int DEPTH, bool DEEP_A,
-          bool DEEP_B>
+template <int ROWS, int COLUMNS, int WARP_ROWS, int WARP_COLUMNS, int EACH_COLUMNS, int DEPTH,
+          bool DEEP_A, bool DEEP_B>
 static __device__ __forceinline__ void multiply_tile(const gd_small_products &all,
-                                                     const product &p) {
+                                                     const product p) {
     typedef operand<ROWS, DEPTH, DEEP_A> left;
     typedef operand<COLUMNS, DEPTH, DEEP_B> right;
     enum {
         WARPS = ROWS / WARP_ROWS * (COLUMNS / WARP_COLUMNS), /* of a slice */
         SLICES = THREADS / 32 / WARPS,
         SLICE_DEPTH = DEPTH / SLICES,
-        LANE_COLUMNS = WARP_COLUMNS / 4, /* a thread has four columns */
+        LANE_COLUMNS = WARP_COLUMNS / EACH_COLUMNS,
         LANE_ROWS = 32 / LANE_COLUMNS,
         EACH_ROWS = WARP_ROWS / LANE_ROWS,
         STAGE = left::FLOATS + right::FLOATS,
@@ -218,48 +228,56 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     const int first = part * p.chunk, end = min(first + p.chunk, p.k),
               stages = (end - first + DEPTH - 1) / DEPTH;
     const bool sums = p.sums && j0 == 0;
-    const auto load_stage = [&](int s) {
-        float *to = shared + s % STAGES * STAGE;
-        left::load(to, p.a, p.a_stride, p.vector_a != 0, i0, p.m, first + s * DEPTH, end);
-        right::load(to + left::FLOATS, p.b, p.b_stride, p.vector_b != 0, j0, p.n,
-                    first + s * DEPTH, end);
-    };
+    left a(p.a, p.a_stride, p.vector_a != 0, i0, p.m, first, end);
+    right b(p.b, p.b_stride, p.vector_b != 0, j0, p.n, first, end);
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
-        if (s < stages) load_stage(s);
+        if (s < stages) {
+            a.load(shared + s * STAGE);
+            b.load(shared + s * STAGE + left::FLOATS);
+        }
         commit_copies();
     }
+    const bool failed = all.call.word->number != 0; /* arrives while the copies do */
 
     const int thread = (int)threadIdx.x, warp = thread / 32, lane = thread % 32,
               slice = warp / WARPS, row0 = warp % WARPS / (COLUMNS / WARP_COLUMNS) * WARP_ROWS,
               column0 = warp % (COLUMNS / WARP_COLUMNS) * WARP_COLUMNS,
               lane_row = lane / LANE_COLUMNS, lane_column = lane % LANE_COLUMNS;
-    float sum[EACH_ROWS][4] = {}, row_sum = 0;
+    float sum[EACH_ROWS][EACH_COLUMNS] = {}, row_sum = 0;
+    int now = 0, next = STAGES - 1; /* stages of the shared memory */
 #pragma unroll 1
     for (int s = 0; s < stages; s++) {
         wait_copies<STAGES - 2>();
         __syncthreads();
-        if (s + STAGES - 1 < stages) load_stage(s + STAGES - 1);
+        if (s + STAGES - 1 < stages) {
+            a.load(shared + next * STAGE);
+            b.load(shared + next * STAGE + left::FLOATS);
+        }
         commit_copies();
-        const float *stage_a = shared + s % STAGES * STAGE, *stage_b = stage_a + left::FLOATS;
+        const float *stage_a = shared + now * STAGE, *stage_b = stage_a + left::FLOATS;
 #pragma unroll
         for (int k = 0; k < SLICE_DEPTH; k += 4) {
-            float a[4][EACH_ROWS], b[4][4];
-            left::template read<EACH_ROWS, LANE_ROWS>(a, stage_a, row0, lane_row,
+            float x[4][EACH_ROWS], y[4][EACH_COLUMNS];
+            left::template read<EACH_ROWS, LANE_ROWS>(x, stage_a, row0, lane_row,
                                                       slice * SLICE_DEPTH + k);
-            right::template read<4, LANE_COLUMNS>(b, stage_b, column0, lane_column,
-                                                  slice * SLICE_DEPTH + k);
+            right::template read<EACH_COLUMNS, LANE_COLUMNS>(y, stage_b, column0, lane_column,
+                                                             slice * SLICE_DEPTH + k);
 #pragma unroll
             for (int l = 0; l < 4; l++)
 #pragma unroll
                 for (int i = 0; i < EACH_ROWS; i++)
 #pragma unroll
-                    for (int j = 0; j < 4; j++) sum[i][j] = __fmaf_rn(a[l][i], b[l][j], sum[i][j]);
+                    for (int j = 0; j < EACH_COLUMNS; j++)
+                        sum[i][j] = __fmaf_rn(x[l][i], y[l][j], sum[i][j]);
         }
         if (sums)
             for (int k = thread / ROWS; k < DEPTH; k += SUM_SHARES)
                 row_sum += left::at(stage_a, thread % ROWS, k);
+        now = now + 1 == STAGES ? 0 : now + 1;
+        next = next + 1 == STAGES ? 0 : next + 1;
     }
+    if (failed) return;
 
     /* slices, as (slice, row, column), then the shares of row sums */
     wait_copies<0>();
@@ -268,10 +286,11 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
 #pragma unroll
     for (int i = 0; i < EACH_ROWS; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++)
+        for (int j = 0; j < EACH_COLUMNS; j++)
             shared[slice * TILE +
                    left::template row_of<EACH_ROWS, LANE_ROWS>(row0, lane_row, i) * COLUMNS +
-                   right::template row_of<4, LANE_COLUMNS>(column0, lane_column, j)] = sum[i][j];
+                   right::template row_of<EACH_COLUMNS, LANE_COLUMNS>(column0, lane_column, j)] =
+                sum[i][j];
     if (sums) shares[thread] = row_sum;
     __syncthreads();
 
@@ -322,15 +341,14 @@ static __device__ __forceinline__ int find_entry(const gd_small_products &p) {
     return entry;
 }
 
-#define PRODUCT_KERNEL(name, deep_a, deep_b, rows, columns, warp_rows, warp_columns, depth) \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2)                                \
-        gd_small_product_##name(const __grid_constant__ gd_small_products p) {              \
-        RETURN_IF_FAILED(p.call);                                                           \
-        multiply_tile<rows, columns, warp_rows, warp_columns, depth, deep_a, deep_b>(       \
-            p, p.at[find_entry(p)]);                                                        \
+/* The error word is checked before anything is written. */
+#define PRODUCT_KERNEL(name, deep_a, deep_b, ...)                              \
+    extern "C" __global__ void __launch_bounds__(THREADS)                      \
+        gd_small_product_##name(const __grid_constant__ gd_small_products p) { \
+        multiply_tile<__VA_ARGS__, deep_a, deep_b>(p, p.at[find_entry(p)]);    \
     }
 /* a and b have contiguous rows (n) or contiguous depth (t) */
-#define TILE_KERNELS(number, ...)                       \
+#define TILE_KERNELS(number, ...)                         \
     PRODUCT_KERNEL(nn##number, false, false, __VA_ARGS__) \
     PRODUCT_KERNEL(nt##number, false, true, __VA_ARGS__)  \
     PRODUCT_KERNEL(tn##number, true, false, __VA_ARGS__)  \

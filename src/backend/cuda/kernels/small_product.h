@@ -11,12 +11,12 @@ enum {
 };
 
 /* The tiles of y that a block computes. TILES(X) calls X(number, rows, columns, rows of a warp,
- * columns of a warp, depth of a stage). */
+ * columns of a warp, columns of a thread, depth of a stage). */
 #define GD_SMALL_PRODUCT_TILES(X) \
-    X(0, 64, 64, 32, 32, 32)      \
-    X(1, 32, 64, 32, 32, 32)      \
-    X(2, 32, 32, 32, 32, 64)      \
-    X(3, 32, 16, 32, 16, 64)
+    X(0, 64, 64, 64, 32, 8, 32)   \
+    X(1, 32, 64, 32, 64, 8, 64)   \
+    X(2, 32, 32, 32, 32, 4, 64)   \
+    X(3, 32, 16, 32, 16, 4, 64)
 enum { GD_SMALL_PRODUCT_TILE_COUNT = 4, GD_SMALL_PRODUCT_STAGES = 4 };
 
 /* Floats between the rows of an operand's stage in shared memory: a multiple of 4 that spreads them
