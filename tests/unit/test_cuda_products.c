@@ -127,7 +127,7 @@ static double train_net(int layers, const char *optimizer, gd_device *device, gd
     return loss;
 }
 
-/* The nodes of a step with L layers: L products forward, L - 1 backward, the loss and its gradient,
+/* The nodes of a step with L layers: L products forward, L - 1 backward, the loss with its gradient,
  * the updates, the group of fetches, and both boundaries. */
 static void check_training(int layers, const char *optimizer, int most_nodes) {
     gd_device *device = cuda_open_device();
@@ -147,15 +147,15 @@ static void check_training(int layers, const char *optimizer, int most_nodes) {
 
 TEST(a_step_of_gradient_descent_updates_all_layers_in_one_launch) {
     IN_CHILD(EMULATED, "");
-    check_training(3, "sgd", 3 + 2 + 2 + 1 + 1 + 2);
+    check_training(3, "sgd", 3 + 1 + 2 + 1 + 1 + 2);
     /* 20 layers are more than one launch has */
-    check_training(20, "sgd", 20 + 19 + 2 + 2 + 1 + 2);
+    check_training(20, "sgd", 20 + 19 + 1 + 2 + 1 + 2);
 }
 
 TEST(other_optimizers_have_one_launch_for_the_gradients_of_a_layer) {
     IN_CHILD(EMULATED, "");
     /* two launches for the updates: the numbers of Adam, then all parameters */
-    check_training(3, "adam", 3 + 2 + 3 + 2 + 2 + 1 + 2);
+    check_training(3, "adam", 3 + 2 + 3 + 1 + 2 + 1 + 2);
 }
 
 int main(int argc, char **argv) { return cuda_test_main(argc, argv); }
