@@ -17,10 +17,10 @@ typedef struct tile_size {
     int cost; /* of one column of a, in cycles */
 } tile_size;
 
-static const int tile_costs[GD_SMALL_PRODUCT_TILE_COUNT] = {38, 20, 11, 7};
+static const int tile_costs[GD_SMALL_PRODUCT_TILE_COUNT] = {40, 21, 11, 6};
 
 static tile_size size_of_tile(int number) {
-#define TILE_SIZE(i, rows, columns, warp_rows, warp_columns, each, depth) {rows, columns, depth, 0},
+#define TILE_SIZE(i, rows, columns, depth) {rows, columns, depth, 0},
     static const tile_size sizes[] = {GD_SMALL_PRODUCT_TILES(TILE_SIZE)};
 #undef TILE_SIZE
     tile_size size = sizes[number];
@@ -32,9 +32,9 @@ enum {
     MOST_WORK = 1 << 27,   /* multiply-adds of a product */
     MULTIPROCESSORS = 132, /* of the devices that the costs were measured on */
     MOST_PARTS = 32,
-    BLOCK_CYCLES = 2000,   /* of a block, without its arithmetic */
-    DIVIDED_CYCLES = 2000, /* more if the depth is divided into parts */
-    PART_CYCLES = 100,     /* for each part */
+    BLOCK_CYCLES = 500,    /* of a block, without its arithmetic */
+    DIVIDED_CYCLES = 1500, /* more if the depth is divided into parts */
+    PART_CYCLES = 60,      /* for each part */
 };
 
 static int divide_up(int a, int b) { return (a + b - 1) / b; }
@@ -56,11 +56,11 @@ static int64_t estimate_cycles(const gd_small_launch *l, const tile_size *t, int
         const gd_small_product *p = &l->parameters.at[i];
         const int chunk = chunk_of(p, t, parts), divided = divide_up(p->k, chunk);
         blocks += (int64_t)count_tiles(p, t) * divided;
-        if (chunk > depth) depth = chunk < p->k ? chunk : p->k;
+        if (chunk > depth) depth = chunk;
         if (divided > most) most = divided;
     }
-    return (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS * (BLOCK_CYCLES / 4 + depth * t->cost) +
-           BLOCK_CYCLES + (most > 1 ? DIVIDED_CYCLES + most * PART_CYCLES : 0);
+    return (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS * (BLOCK_CYCLES + depth * t->cost) +
+           (most > 1 ? DIVIDED_CYCLES + most * PART_CYCLES : 0);
 }
 
 /* Depends on the shapes alone, so that all devices add in the same order. */
@@ -105,7 +105,7 @@ bool gd_small_launch_divide(gd_small_launch *l) {
 #define TILE_KERNEL(layout, i, rows, columns, depth)                      \
     GD_CUDA_KERNEL_SHARED("small_product", "gd_small_product_" layout #i, \
                           GD_SMALL_PRODUCT_SHARED(rows, columns, depth))
-#define TILE_KERNELS(i, rows, columns, warp_rows, warp_columns, each, depth)                       \
+#define TILE_KERNELS(i, rows, columns, depth)                                                \
     {TILE_KERNEL("nn", i, rows, columns, depth), TILE_KERNEL("nt", i, rows, columns, depth), \
      TILE_KERNEL("tn", i, rows, columns, depth), TILE_KERNEL("tt", i, rows, columns, depth)},
 /* Of each tile, by layout: 2 if a has contiguous depth, and 1 if b has. */
@@ -140,8 +140,7 @@ gd_small_product *gd_small_launch_add(gd_small_launch *l, const gd_product_probl
                             .b_stride = (int)b_stride,
                             .y_stride = (int)q->y.row,
                             .vector_a = gd_cuda_is_aligned(a->data) && a_stride % 4 == 0,
-                            .vector_b = gd_cuda_is_aligned(b->data) && b_stride % 4 == 0,
-                            .vector_y = gd_cuda_is_aligned(y->data) && q->y.row % 4 == 0};
+                            .vector_b = gd_cuda_is_aligned(b->data) && b_stride % 4 == 0};
     return p;
 }
 

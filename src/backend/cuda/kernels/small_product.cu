@@ -1,10 +1,12 @@
 /* small_product.cu - f32 products of small matrices, several in one launch, with epilogues.
  *
  * A block computes a tile of y, or a part of the depth of one. It copies stages of both operands
- * asynchronously into shared memory; each warp has a share of the tile and of a stage's depth (a
- * slice), and each thread up to 8 x 8 elements in registers. The block adds the slices in shared
- * memory. If the depth is divided into parts, blocks store theirs, and the block that arrives last
- * adds them. All sums have a fixed order.
+ * asynchronously into shared memory. A thread has 8 x 8 elements of the tile in registers, and a slice
+ * of the depth of each stage: smaller tiles have more slices. Reading 16 floats from shared memory
+ * takes as long as the 64 multiply-adds with them, so a thread reads those of the next step before
+ * it multiplies those of this one. The block adds the slices in shared memory. If the depth is divided
+ * into parts, blocks store theirs, and the block that arrives last adds them. All sums have a fixed
+ * order.
  */
 #include "backend/cuda/kernels/small_product.h"
 
@@ -12,7 +14,11 @@
 
 typedef gd_small_product product;
 
-enum { THREADS = GD_SMALL_PRODUCT_THREADS, STAGES = GD_SMALL_PRODUCT_STAGES };
+enum {
+    THREADS = GD_SMALL_PRODUCT_THREADS,
+    STAGES = GD_SMALL_PRODUCT_STAGES,
+    EACH = 8, /* a thread computes 8 x 8 elements */
+};
 
 /* How many blocks of each tile have arrived. The last one sets it back to 0. Kernels of a device run
  * one after the other, so all launches share the counters. */
@@ -110,29 +116,27 @@ template <int ROWS, int DEPTH, bool DEEP> struct operand {
     static __device__ __forceinline__ float at(const float *stage, int row, int k) {
         return DEEP ? stage[row * STRIDE + k] : stage[k * STRIDE + row];
     }
-    /* Of the rows of a warp, from row `first` on, a thread has COUNT; LANES threads share them. */
-    template <int COUNT, int LANES>
-    static __device__ __forceinline__ int row_of(int first, int lane, int i) {
-        return DEEP ? first + lane + i * LANES : first + i / 4 * (4 * LANES) + lane * 4 + i % 4;
+    /* The rows of a thread: EACH of them, LANES threads share all. */
+    template <int LANES> static __device__ __forceinline__ int row_of(int lane, int i) {
+        return DEEP ? lane + i * LANES : i / 4 * (4 * LANES) + lane * 4 + i % 4;
     }
-    /* Elements (row_of(i), k + l) for four l. */
-    template <int COUNT, int LANES>
-    static __device__ __forceinline__ void read(float (&to)[4][COUNT], const float *stage,
-                                                int first, int lane, int k) {
+    /* Elements (row_of(i), k) and (row_of(i), k + 1). */
+    template <int LANES>
+    static __device__ __forceinline__ void read(float (&to)[2][EACH], const float *stage, int lane,
+                                                int k) {
         if constexpr (DEEP) {
 #pragma unroll
-            for (int i = 0; i < COUNT; i++) {
-                const float4 x =
-                    *(const float4 *)(stage + row_of<COUNT, LANES>(first, lane, i) * STRIDE + k);
-                to[0][i] = x.x, to[1][i] = x.y, to[2][i] = x.z, to[3][i] = x.w;
+            for (int i = 0; i < EACH; i++) {
+                const float2 x = *(const float2 *)(stage + row_of<LANES>(lane, i) * STRIDE + k);
+                to[0][i] = x.x, to[1][i] = x.y;
             }
         } else {
 #pragma unroll
-            for (int l = 0; l < 4; l++)
+            for (int l = 0; l < 2; l++)
 #pragma unroll
-                for (int i = 0; i < COUNT; i += 4) {
-                    const float4 x = *(const float4 *)(stage + (k + l) * STRIDE +
-                                                       row_of<COUNT, LANES>(first, lane, i));
+                for (int i = 0; i < EACH; i += 4) {
+                    const float4 x =
+                        *(const float4 *)(stage + (k + l) * STRIDE + row_of<LANES>(lane, i));
                     to[l][i] = x.x, to[l][i + 1] = x.y, to[l][i + 2] = x.z, to[l][i + 3] = x.w;
                 }
         }
@@ -152,41 +156,11 @@ static __device__ __forceinline__ void store_element(const product &p, float rat
     *y = p.rate ? *y - rate * sum : sum;
 }
 
-/* Four elements of a row. */
-static __device__ __forceinline__ void store_vector(const product &p, float rate, int i, int j,
-                                                    float4 sum) {
-    if (!p.vector_y || p.bias || p.mask || i >= p.m || j + 3 >= p.n) {
-        store_element(p, rate, i, j, sum.x);
-        store_element(p, rate, i, j + 1, sum.y);
-        store_element(p, rate, i, j + 2, sum.z);
-        store_element(p, rate, i, j + 3, sum.w);
-        return;
-    }
-    float4 *y = (float4 *)(p.y + (long long)i * p.y_stride + j);
-    if (p.relu) {
-        if (sum.x <= 0) sum.x = 0;
-        if (sum.y <= 0) sum.y = 0;
-        if (sum.z <= 0) sum.z = 0;
-        if (sum.w <= 0) sum.w = 0;
-    }
-    if (p.rate) {
-        const float4 old = *y;
-        sum.x = old.x - rate * sum.x, sum.y = old.y - rate * sum.y;
-        sum.z = old.z - rate * sum.z, sum.w = old.w - rate * sum.w;
-    }
-    *y = sum;
-}
-
 static __device__ __forceinline__ void store_row_sum(const product &p, float rate, int i,
                                                      float sum) {
     if (i >= p.m) return;
     float *to = p.sums + (long long)i * p.sums_stride;
     *to = p.rate ? *to - rate * sum : sum;
-}
-
-static __device__ __forceinline__ float4 add_vectors(float4 a, float4 b) {
-    a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w;
-    return a;
 }
 
 /* Whether this block is the last one of its tile. Those before it have stored their parts. */
@@ -205,22 +179,23 @@ static __device__ __forceinline__ bool arrives_last(unsigned int *counter, int p
 
 /* --- a tile ----------------------------------------------------------------------------------- */
 
-template <int ROWS, int COLUMNS, int WARP_ROWS, int WARP_COLUMNS, int EACH_COLUMNS, int DEPTH,
-          bool DEEP_A, bool DEEP_B>
+template <int ROWS, int COLUMNS, int DEPTH, bool DEEP_A, bool DEEP_B>
 static __device__ __forceinline__ void multiply_tile(const gd_small_products &all,
                                                      const product p) {
     typedef operand<ROWS, DEPTH, DEEP_A> left;
     typedef operand<COLUMNS, DEPTH, DEEP_B> right;
     enum {
-        WARPS = ROWS / WARP_ROWS * (COLUMNS / WARP_COLUMNS), /* of a slice */
-        SLICES = THREADS / 32 / WARPS,
-        SLICE_DEPTH = DEPTH / SLICES,
-        LANE_COLUMNS = WARP_COLUMNS / EACH_COLUMNS,
-        LANE_ROWS = 32 / LANE_COLUMNS,
-        EACH_ROWS = WARP_ROWS / LANE_ROWS,
+        LANE_ROWS = ROWS / EACH,
+        LANE_COLUMNS = COLUMNS / EACH,
+        LANES = LANE_ROWS * LANE_COLUMNS, /* threads of a slice */
+        SLICES = THREADS / LANES,
+        STEPS = DEPTH / (2 * SLICES), /* of a stage; a step has two columns of a for each slice */
         STAGE = left::FLOATS + right::FLOATS,
         TILE = ROWS * COLUMNS,
-        SUM_SHARES = THREADS / ROWS, /* threads that add up one row of a */
+        ROW = COLUMNS + 4,                       /* of a slice in shared memory */
+        SLICE = ROWS * ROW + (DEEP_B ? 2 : 8),   /* spreads slices over banks */
+        TOTALS = TILE / THREADS,                 /* elements that a thread stores */
+        SUM_SHARES = THREADS / ROWS,             /* threads that add up one row of a */
     };
     float *const shared = (float *)product_shared;
     const int block = (int)blockIdx.x - p.first_block, tile = block / p.parts,
@@ -240,38 +215,40 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     }
     const bool failed = all.call.word->number != 0; /* arrives while the copies do */
 
-    const int thread = (int)threadIdx.x, warp = thread / 32, lane = thread % 32,
-              slice = warp / WARPS, row0 = warp % WARPS / (COLUMNS / WARP_COLUMNS) * WARP_ROWS,
-              column0 = warp % (COLUMNS / WARP_COLUMNS) * WARP_COLUMNS,
-              lane_row = lane / LANE_COLUMNS, lane_column = lane % LANE_COLUMNS;
-    float sum[EACH_ROWS][EACH_COLUMNS] = {}, row_sum = 0;
+    const int thread = (int)threadIdx.x, slice = thread / LANES,
+              lane_row = thread % LANES / LANE_COLUMNS, lane_column = thread % LANE_COLUMNS;
+    float sum[EACH][EACH] = {}, row_sum = 0;
     int now = 0, next = STAGES - 1; /* stages of the shared memory */
 #pragma unroll 1
     for (int s = 0; s < stages; s++) {
         wait_copies<STAGES - 2>();
         __syncthreads();
+        const float *stage_a = shared + now * STAGE, *stage_b = stage_a + left::FLOATS;
+        float x[2][2][EACH], y[2][2][EACH]; /* elements of this step and of the next one */
+        left::template read<LANE_ROWS>(x[0], stage_a, lane_row, 2 * slice);
+        right::template read<LANE_COLUMNS>(y[0], stage_b, lane_column, 2 * slice);
         if (s + STAGES - 1 < stages) {
             a.load(shared + next * STAGE);
             b.load(shared + next * STAGE + left::FLOATS);
         }
         commit_copies();
-        const float *stage_a = shared + now * STAGE, *stage_b = stage_a + left::FLOATS;
 #pragma unroll
-        for (int k = 0; k < SLICE_DEPTH; k += 4) {
-            float x[4][EACH_ROWS], y[4][EACH_COLUMNS];
-            left::template read<EACH_ROWS, LANE_ROWS>(x, stage_a, row0, lane_row,
-                                                      slice * SLICE_DEPTH + k);
-            right::template read<EACH_COLUMNS, LANE_COLUMNS>(y, stage_b, column0, lane_column,
-                                                             slice * SLICE_DEPTH + k);
+        for (int t = 0; t < STEPS; t++) {
+            if (t + 1 < STEPS) {
+                const int k = 2 * ((t + 1) * SLICES + slice);
+                left::template read<LANE_ROWS>(x[(t + 1) % 2], stage_a, lane_row, k);
+                right::template read<LANE_COLUMNS>(y[(t + 1) % 2], stage_b, lane_column, k);
+            }
 #pragma unroll
-            for (int l = 0; l < 4; l++)
+            for (int l = 0; l < 2; l++)
 #pragma unroll
-                for (int i = 0; i < EACH_ROWS; i++)
+                for (int i = 0; i < EACH; i++)
 #pragma unroll
-                    for (int j = 0; j < EACH_COLUMNS; j++)
-                        sum[i][j] = __fmaf_rn(x[l][i], y[l][j], sum[i][j]);
+                    for (int j = 0; j < EACH; j++)
+                        sum[i][j] = __fmaf_rn(x[t % 2][l][i], y[t % 2][l][j], sum[i][j]);
         }
         if (sums)
+#pragma unroll 8
             for (int k = thread / ROWS; k < DEPTH; k += SUM_SHARES)
                 row_sum += left::at(stage_a, thread % ROWS, k);
         now = now + 1 == STAGES ? 0 : now + 1;
@@ -282,55 +259,62 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     /* slices, as (slice, row, column), then the shares of row sums */
     wait_copies<0>();
     __syncthreads();
-    float *const shares = shared + SLICES * TILE;
+    float *const shares = shared + SLICES * SLICE;
 #pragma unroll
-    for (int i = 0; i < EACH_ROWS; i++)
+    for (int i = 0; i < EACH; i++) {
+        float *row = shared + slice * SLICE + left::template row_of<LANE_ROWS>(lane_row, i) * ROW;
+        if constexpr (DEEP_B) {
 #pragma unroll
-        for (int j = 0; j < EACH_COLUMNS; j++)
-            shared[slice * TILE +
-                   left::template row_of<EACH_ROWS, LANE_ROWS>(row0, lane_row, i) * COLUMNS +
-                   right::template row_of<EACH_COLUMNS, LANE_COLUMNS>(column0, lane_column, j)] =
-                sum[i][j];
+            for (int j = 0; j < EACH; j++)
+                row[right::template row_of<LANE_COLUMNS>(lane_column, j)] = sum[i][j];
+        } else {
+#pragma unroll
+            for (int j = 0; j < EACH; j += 4) {
+                const float4 four = {sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]};
+                *(float4 *)(row + right::template row_of<LANE_COLUMNS>(lane_column, j)) = four;
+            }
+        }
+    }
     if (sums) shares[thread] = row_sum;
     __syncthreads();
 
     const float rate = p.rate ? (float)load_real(p.rate_dtype, p.rate, 0) : 0;
-    float4 *const partial = (float4 *)(all.partials + (long long)blockIdx.x * (TILE + ROWS));
+    float total[TOTALS], sum_total = 0;
 #pragma unroll
-    for (int e = thread; e < TILE / 4; e += THREADS) {
-        float4 total = ((const float4 *)shared)[e];
+    for (int q = 0; q < TOTALS; q++) {
+        const int e = q * THREADS + thread;
+        const float *from = shared + e / COLUMNS * ROW + e % COLUMNS;
+        total[q] = from[0];
 #pragma unroll
-        for (int s = 1; s < SLICES; s++)
-            total = add_vectors(total, ((const float4 *)shared)[s * (TILE / 4) + e]);
-        if (p.parts == 1)
-            store_vector(p, rate, i0 + e * 4 / COLUMNS, j0 + e * 4 % COLUMNS, total);
-        else partial[e] = total;
+        for (int s = 1; s < SLICES; s++) total[q] += from[s * SLICE];
     }
     if (sums && thread < ROWS) {
-        float total = shares[thread];
 #pragma unroll
-        for (int s = 1; s < SUM_SHARES; s++) total += shares[s * ROWS + thread];
-        if (p.parts == 1) store_row_sum(p, rate, i0 + thread, total);
-        else ((float *)partial)[TILE + thread] = total;
+        for (int s = 0; s < SUM_SHARES; s++) sum_total += shares[s * ROWS + thread];
     }
-    if (p.parts == 1 || !arrives_last(&arrivals[p.first_counter + tile], p.parts)) return;
-
-    const float4 *const parts = partial - (long long)part * ((TILE + ROWS) / 4);
-#pragma unroll 1
-    for (int e = thread; e < TILE / 4; e += THREADS) {
-        float4 total = __ldcg(parts + e);
-#pragma unroll 8
-        for (int s = 1; s < p.parts; s++)
-            total = add_vectors(total, __ldcg(parts + s * ((TILE + ROWS) / 4) + e));
-        store_vector(p, rate, i0 + e * 4 / COLUMNS, j0 + e * 4 % COLUMNS, total);
+    if (p.parts > 1) {
+        float *const partial = all.partials + (long long)blockIdx.x * (TILE + ROWS) + thread;
+#pragma unroll
+        for (int q = 0; q < TOTALS; q++) partial[q * THREADS] = total[q];
+        if (sums && thread < ROWS) partial[TILE] = sum_total;
+        if (!arrives_last(&arrivals[p.first_counter + tile], p.parts)) return;
+        const float *from = partial - (long long)part * (TILE + ROWS);
+#pragma unroll
+        for (int q = 0; q < TOTALS; q++) total[q] = 0;
+        sum_total = 0;
+#pragma unroll 4
+        for (int s = 0; s < p.parts; s++, from += TILE + ROWS) {
+#pragma unroll
+            for (int q = 0; q < TOTALS; q++) total[q] += __ldcg(from + q * THREADS);
+            if (sums && thread < ROWS) sum_total += __ldcg(from + TILE);
+        }
     }
-    if (sums && thread < ROWS) {
-        float total = 0;
-#pragma unroll 8
-        for (int s = 0; s < p.parts; s++)
-            total += __ldcg((const float *)parts + s * (TILE + ROWS) + TILE + thread);
-        store_row_sum(p, rate, i0 + thread, total);
+#pragma unroll
+    for (int q = 0; q < TOTALS; q++) {
+        const int e = q * THREADS + thread;
+        store_element(p, rate, i0 + e / COLUMNS, j0 + e % COLUMNS, total[q]);
     }
+    if (sums && thread < ROWS) store_row_sum(p, rate, i0 + thread, sum_total);
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */

@@ -5,19 +5,19 @@
 #include "backend/cuda/kernels/view.h"
 
 enum {
-    GD_SMALL_PRODUCT_THREADS = 256,
+    GD_SMALL_PRODUCT_THREADS = 128,
     GD_SMALL_PRODUCT_ENTRIES = 16,    /* products of one launch */
     GD_SMALL_PRODUCT_COUNTERS = 4096, /* tiles of one launch whose depth is divided into parts */
 };
 
-/* The tiles of y that a block computes. TILES(X) calls X(number, rows, columns, rows of a warp,
- * columns of a warp, columns of a thread, depth of a stage). */
+/* The tiles of y that a block computes. GD_SMALL_PRODUCT_TILES(X) calls X(number, rows, columns,
+ * depth of a stage). */
 #define GD_SMALL_PRODUCT_TILES(X) \
-    X(0, 64, 64, 64, 32, 8, 32)   \
-    X(1, 32, 64, 32, 64, 8, 64)   \
-    X(2, 32, 32, 32, 32, 4, 64)   \
-    X(3, 32, 16, 32, 16, 4, 64)
-enum { GD_SMALL_PRODUCT_TILE_COUNT = 4, GD_SMALL_PRODUCT_STAGES = 4 };
+    X(0, 64, 64, 32)              \
+    X(1, 32, 64, 64)              \
+    X(2, 32, 32, 64)              \
+    X(3, 32, 16, 128)
+enum { GD_SMALL_PRODUCT_TILE_COUNT = 4, GD_SMALL_PRODUCT_STAGES = 3 };
 
 /* Floats between the rows of an operand's stage in shared memory: a multiple of 4 that spreads them
  * over the banks. An operand with contiguous depth is stored as (rows, depth), another one as
@@ -43,8 +43,8 @@ typedef struct gd_small_product {
     int m, n, k;
     int a_stride, b_stride, y_stride, mask_stride, bias_stride, sums_stride;
     int rate_dtype;
-    int relu;                         /* negative results are 0 */
-    int vector_a, vector_b, vector_y; /* 16 bytes can be copied at once */
+    int relu;               /* negative results are 0 */
+    int vector_a, vector_b; /* 16 bytes can be copied at once */
     /* The depth is divided into `parts` parts of `chunk` columns of a. */
     int parts, chunk;
     int columns;       /* tiles in a row of tiles */
