@@ -94,14 +94,14 @@ if(GRADUS_HAS_CUDA)
   set_source_files_properties(${CUDA_IMAGES}/images.c PROPERTIES OBJECT_DEPENDS "${CUDA_BINARIES}")
   file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/backend/cuda/*.c)
   # Libraries are loaded at run time; where a header is missing, the backend does without the library.
-  # product*.c need cublasLt.h, dnn*.c need cudnn.h.
+  # product.c, product_input.c and product_library.c need cublasLt.h, dnn*.c need cudnn.h.
   find_path(CUBLAS_INCLUDE cublasLt.h HINTS ${CUDA_INCLUDE} ${CUDA_PACKAGES}/include)
   find_path(CUDNN_INCLUDE cudnn.h HINTS ${CUDA_INCLUDE} ${CUDA_PACKAGES}/include)
   # Programs load NVRTC when they run; the tests compile kernels with it if it is found here.
   find_file(NVRTC_LIBRARY NAMES libnvrtc.so.13 libnvrtc.so.12 libnvrtc.so
     HINTS ${CUDA_INCLUDE}/../lib64 ${CUDA_INCLUDE}/../lib ${CUDA_PACKAGES}/lib NO_DEFAULT_PATH)
   if(NOT CUBLAS_INCLUDE)
-    list(FILTER CUDA_SOURCES EXCLUDE REGEX "/product[^/]*\\.c$")
+    list(FILTER CUDA_SOURCES EXCLUDE REGEX "/product(_input|_library)?\\.c$")
   endif()
   if(NOT CUDNN_INCLUDE)
     list(FILTER CUDA_SOURCES EXCLUDE REGEX "/dnn[^/]*\\.c$")

@@ -589,20 +589,28 @@ static gd_status index_cross_entropy_grad_infer(gd_infer *i) {
     return GD_OK;
 }
 
+/* The options of index_cross_entropy, and the weights or NULL. */
+typedef struct entropy_options {
+    gd_word reduction;
+    int64_t ignore_index;
+    double label_smoothing;
+    gd_tensor *weight;
+} entropy_options;
+
 /* gx = g ((own + even * all) softmax(x) - own * onehot - even * weight), where own = (1 -
  * smoothing) * weight of the target's class, even = smoothing / classes, and all is the sum of the
  * weights. Softmax is computed from x again, not from shift and scale, so that gradients of
- * gradients flow into x. */
-static void index_cross_entropy_grad_expand(gd_expand *e) {
-    const gd_index_cross_entropy_grad_options *o = e->attrs;
-    const gd_dtype dtype = (gd_dtype)e->x[1]->dtype, inside = gd_wide_dtype(dtype);
-    gd_tensor *x = gd_as_dtype(e->x[1], inside), *weight = gd_optional_input(e->x, e->n_in, 6);
+ * gradients flow into x. `total` is the divisor of a mean. */
+static gd_tensor *entropy_gradient(gd_tensor *gy, gd_tensor *scores, gd_tensor *targets,
+                                   gd_tensor *total, const entropy_options *o) {
+    const gd_dtype dtype = (gd_dtype)scores->dtype, inside = gd_wide_dtype(dtype);
+    gd_tensor *x = gd_as_dtype(scores, inside), *weight = o->weight;
     const int axis = class_axis(x);
-    gd_tensor *target = checked_targets(e->x[2], gd_tensor_dim(x, axis), o->ignore_index);
+    gd_tensor *target = checked_targets(targets, gd_tensor_dim(x, axis), o->ignore_index);
     if (weight) weight = gd_as_dtype(weight, inside);
     double even = o->label_smoothing / (double)gd_tensor_dim(x, axis);
     gd_tensor *g =
-        position_gradient(gd_as_dtype(e->x[0], inside), o->reduction == GD_MEAN ? e->x[5] : NULL, x,
+        position_gradient(gd_as_dtype(gy, inside), o->reduction == GD_MEAN ? total : NULL, x,
                           target, o->ignore_index);
     gd_tensor *own = gd_affine(gd_cast(target_mask(x, target), inside), 1 - o->label_smoothing, 0);
     if (weight) own = gd_mul(own, weight = along_classes(weight, x));
@@ -615,7 +623,14 @@ static void index_cross_entropy_grad_expand(gd_expand *e) {
         taken = gd_affine(own, 1, even);
     }
     g = gd_mul(g, gd_sub(gd_mul(mass, gd_softmax(x, .axis = axis)), taken));
-    e->y[0] = gd_as_dtype(g, dtype);
+    return gd_as_dtype(g, dtype);
+}
+
+static void index_cross_entropy_grad_expand(gd_expand *e) {
+    const gd_index_cross_entropy_grad_options *o = e->attrs;
+    e->y[0] = entropy_gradient(e->x[0], e->x[1], e->x[2], e->x[5],
+                               &(entropy_options){o->reduction, o->ignore_index, o->label_smoothing,
+                                                  gd_optional_input(e->x, e->n_in, 6)});
 }
 
 static gd_status index_cross_entropy_grad_reference(gd_kernel_call *k) {
@@ -646,6 +661,44 @@ static gd_status index_cross_entropy_grad_reference(gd_kernel_call *k) {
         }
     }
     return GD_OK;
+}
+
+/*op index_cross_entropy_with_grad(gy, x, target) -> y, gx  nograd internal
+ * index_cross_entropy and its gradient gx by x in one kernel, for plans whose gy, the gradient of
+ * the loss, does not depend on the loss.
+ *   reduction {none, mean, sum} = mean
+ *   ignore_index int = -100
+ *   label_smoothing float = 0
+ *   weight tensor?
+ *   index target < x[1] or ignore_index
+ */
+static gd_status index_cross_entropy_with_grad_infer(gd_infer *i) {
+    const gd_index_cross_entropy_with_grad_options *o = i->attrs;
+    const gd_tensor *x = i->in[1];
+    GD_TRY(need_classes(x, i->n_in > 3 ? i->in[3] : NULL));
+    GD_TRY(need_loss(i->in[0], o->reduction, x->rank, x->dims));
+    GD_TRY(gd_need_same_dtype(i->in[0], x, "gy", "x"));
+    GD_TRY(need_indices(x, i->in[2]));
+    GD_TRY(check_smoothing(o->label_smoothing));
+    loss_shape(&i->out[0], x, o->reduction);
+    gd_meta_like(&i->out[1], x);
+    return GD_OK;
+}
+static void index_cross_entropy_with_grad_expand(gd_expand *e) {
+    const gd_index_cross_entropy_with_grad_options *o = e->attrs;
+    gd_tensor *x = e->x[1], *target = e->x[2], *weight = gd_optional_input(e->x, e->n_in, 3);
+    const gd_dtype inside = gd_wide_dtype((gd_dtype)x->dtype);
+    e->y[0] = gd_index_cross_entropy(x, target, .reduction = o->reduction,
+                                     .ignore_index = o->ignore_index,
+                                     .label_smoothing = o->label_smoothing, .weight = weight);
+    gd_tensor *total =
+        o->reduction == GD_MEAN
+            ? weight_total(gd_as_dtype(x, inside), target,
+                           weight ? gd_as_dtype(weight, inside) : NULL, o->ignore_index)
+            : NULL;
+    e->y[1] = entropy_gradient(
+        e->x[0], x, target, total,
+        &(entropy_options){o->reduction, o->ignore_index, o->label_smoothing, weight});
 }
 
 #include "loss_class.gen.h"

@@ -291,6 +291,68 @@ static void matmul_step_expand(gd_expand *e) {
     e->y[0] = gd_sgd_step(e->x[0], gd_matmul(e->x[1], e->x[2]), e->x[3]);
 }
 
+/* gy (rows, out) and x (rows, in): gw (out, in) and gb (out). */
+static gd_status check_layer_gradients(const gd_tensor *gy, const gd_tensor *x) {
+    GD_TRY(gd_need_rank(gy, "gy", 2));
+    GD_TRY(gd_need_rank(x, "x", 2));
+    GD_TRY(gd_need_float(x, "x"));
+    GD_TRY(gd_need_same_dtype(gy, x, "gy", "x"));
+    if (gy->dims[0] != x->dims[0])
+        return gd_op_fail(GD_E_SHAPE, "'gy' has %lld rows, 'x' has %lld; they must be equal",
+                          (long long)gy->dims[0], (long long)x->dims[0]);
+    return GD_OK;
+}
+
+/*op linear_grad(gy, x) -> gw, gb  nograd internal heavy
+ * The gradients of linear by its weight and its bias: the transpose of gy (rows, out) times
+ * x (rows, in), and the sum of the rows of gy. Plans replace a matmul and a sum by it.
+ */
+static gd_status linear_grad_infer(gd_infer *i) {
+    const gd_tensor *gy = i->in[0], *x = i->in[1];
+    GD_TRY(check_layer_gradients(gy, x));
+    gd_meta_like(&i->out[0], x);
+    i->out[0].dims[0] = gy->dims[1];
+    gd_meta_like(&i->out[1], gy);
+    i->out[1].rank = 1;
+    i->out[1].dims[0] = gy->dims[1];
+    return GD_OK;
+}
+static double linear_grad_macs(const gd_op_shapes *s) {
+    return gd_shape_elements(&s->in[0]) * (double)s->in[1].dims[1];
+}
+static void linear_grad_expand(gd_expand *e) {
+    e->y[0] = gd_matmul(transpose_last(e->x[0]), e->x[1]);
+    e->y[1] = gd_sum(e->x[0], .axis = gd_dims(0));
+}
+
+/*op linear_step(w!, b!, gy, x, lr) -> w  nograd internal heavy
+ * A step of gradient descent for the weight w (out, in) and the bias b (out) of linear, from the
+ * gradient gy (rows, out) of its result and its input x (rows, in). The gradients of w and b are
+ * never stored. Plans replace linear_grad and two sgd_step by it.
+ */
+static gd_status linear_step_infer(gd_infer *i) {
+    const gd_tensor *w = i->in[0], *b = i->in[1], *gy = i->in[2], *x = i->in[3], *lr = i->in[4];
+    GD_TRY(check_layer_gradients(gy, x));
+    GD_TRY(gd_need_rank(w, "w", 2));
+    GD_TRY(gd_need_rank(b, "b", 1));
+    GD_TRY(gd_need_rank(lr, "lr", 0));
+    GD_TRY(gd_need_float(lr, "lr"));
+    GD_TRY(gd_need_same_dtype(w, x, "w", "x"));
+    GD_TRY(gd_need_same_dtype(b, x, "b", "x"));
+    if (w->dims[0] != gy->dims[1] || w->dims[1] != x->dims[1] || b->dims[0] != gy->dims[1])
+        return gd_op_fail(GD_E_SHAPE, "'w' must have shape [%lld, %lld], and 'b' shape [%lld]",
+                          (long long)gy->dims[1], (long long)x->dims[1], (long long)gy->dims[1]);
+    gd_meta_view(&i->out[0], w, 0);
+    return GD_OK;
+}
+static double linear_step_macs(const gd_op_shapes *s) {
+    return gd_shape_elements(&s->in[0]) * (double)s->in[2].dims[0];
+}
+static void linear_step_expand(gd_expand *e) {
+    e->y[0] = gd_sgd_step(e->x[0], gd_matmul(transpose_last(e->x[2]), e->x[3]), e->x[4]);
+    gd_sgd_step(e->x[1], gd_sum(e->x[2], .axis = gd_dims(0)), e->x[4]);
+}
+
 /* --- dot and outer ---------------------------------------------------------------------------- */
 
 /*op dot(a, b) -> y

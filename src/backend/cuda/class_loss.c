@@ -11,6 +11,7 @@ static gd_cuda_kernel check_targets = LOSS_KERNEL("check_targets"),
                       entropy_block_rows = LOSS_KERNEL("cross_entropy_block_rows"),
                       entropy_warp_rows = LOSS_KERNEL("cross_entropy_warp_rows"),
                       entropy_lines = LOSS_KERNEL("cross_entropy_lines"),
+                      entropy_with_grad = LOSS_KERNEL("cross_entropy_with_grad"),
                       likelihood_terms = LOSS_KERNEL("likelihood_terms"),
                       entropy_grad_rows = LOSS_KERNEL("cross_entropy_grad_rows"),
                       entropy_grad_elements = LOSS_KERNEL("cross_entropy_grad_elements"),
@@ -109,6 +110,11 @@ static bool match_index_cross_entropy(const gd_kernel_call *call) {
            call->out[3].dtype == GD_F64 && (y == x || (is_narrow(x) && y == GD_F32));
 }
 
+/* Whether a thread reads all scores of a position. */
+static bool reads_lines(const gd_cuda_class_loss *p) {
+    return p->inner != 1 || p->classes <= LINE_CLASSES;
+}
+
 static gd_status run_index_cross_entropy(gd_kernel_call *call) {
     const gd_index_cross_entropy_options *o = call->attrs;
     gd_cuda_class_loss p = describe_scores(
@@ -118,7 +124,7 @@ static gd_status run_index_cross_entropy(gd_kernel_call *call) {
     p.shift = call->out[1].data;
     p.scale = call->out[2].data;
     p.total = call->out[3].data;
-    if (p.inner != 1 || p.classes <= LINE_CLASSES)
+    if (reads_lines(&p))
         return queue_loss(call, &p, &entropy_lines, position_count(&p), WARP_THREADS, WARP_THREADS);
     if (p.classes > WARP_CLASSES && !takes_one_block(&call->in[0]))
         return queue_loss(call, &p, &entropy_block_rows, p.outer, 1, GD_CUDA_LOSS_THREADS);
@@ -171,6 +177,36 @@ static gd_status run_index_cross_entropy_grad(gd_kernel_call *call) {
                                &p);
 }
 
+/* Small problems, which one block computes. */
+static bool match_with_grad(const gd_kernel_call *call) { return takes_one_block(&call->in[1]); }
+
+/* The total, then shift and scale of each position, which are at most f64. */
+static size_t with_grad_workspace(const gd_kernel_call *call) {
+    const gd_class_shape s = gd_class_shape_of(call->in[1].rank, call->in[1].dims);
+    return sizeof(double) + (size_t)(s.outer * s.inner) * 2 * sizeof(double);
+}
+
+static gd_status run_index_cross_entropy_with_grad(gd_kernel_call *call) {
+    const gd_index_cross_entropy_with_grad_options *o = call->attrs;
+    gd_cuda_class_loss p = describe_scores(
+        call, &call->in[1], &call->in[2], gd_optional_view(call, 3), o->ignore_index, o->reduction);
+    double *statistics = call->workspace;
+    const gd_view total = {.data = statistics, .dtype = GD_F64};
+    set_gradients(&p, &call->in[0], &total, &call->out[1]);
+    p.smoothing = o->label_smoothing;
+    set_loss(&p, &call->out[0]);
+    p.total = statistics;
+    p.shift = statistics + 1;
+    p.scale = statistics + 1 + position_count(&p);
+    p.lines = reads_lines(&p);
+    const gd_status status = check_first(call, &p);
+    if (status != GD_OK) return status;
+    const long long scores = gd_cuda_count(&call->in[1]), most = GD_CUDA_TOTAL_THREADS;
+    return gd_cuda_launch(
+        call->device, &entropy_with_grad, 1,
+        scores < most ? (int)(scores + 31) / 32 * 32 + 32 * (scores == 0) : (int)most, &p);
+}
+
 static gd_status run_nll_loss_grad(gd_kernel_call *call) {
     const gd_nll_loss_grad_options *o = call->attrs;
     gd_cuda_class_loss p =
@@ -189,3 +225,12 @@ GD_CUDA_MIXED_OP(index_cross_entropy, loss_workspace)
 GD_CUDA_CONTIGUOUS_OP(nll_loss, loss_workspace)
 GD_CUDA_MIXED_OP(index_cross_entropy_grad, NULL)
 GD_CUDA_CONTIGUOUS_OP(nll_loss_grad, NULL)
+GD_CUDA_ADD(index_cross_entropy_with_grad_kernel,
+            {.op = "index_cross_entropy_with_grad",
+             .variant = "cuda",
+             .device = "cuda",
+             .rank = 10,
+             .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,
+             .match = match_with_grad,
+             .workspace = with_grad_workspace,
+             .run = run_index_cross_entropy_with_grad})

@@ -1,15 +1,14 @@
 /* fused_reduction.c - elementwise ops and a reduction of their last result in one kernel.
  *
- * An output is reduced over `inner_count` elements. Three ways to divide the work, which the
+ * An output is reduced over `inner_count` elements. Two ways to divide the work, which the
  * parameter `mode` selects:
  *
  *   ROWS     `width` threads (a warp or a block) for each output: the elements of an output are
  *            next to each other in memory
  *   COLUMNS  a block has 32 outputs and 8 lanes of elements: adjacent outputs are next to each other
- *   COMBINE  a warp for each output combines the partial results of several blocks
  *
  * Where there are few outputs, the elements are divided into `parts`, whose partial results are in
- * the workspace until COMBINE. All sums have a fixed order. Sums of floats are computed in f64.
+ * the workspace. The block that arrives last combines them, with a warp for each output. All sums have a fixed order. Sums of floats are computed in f64.
  */
 #include "backend/cuda/fused_reduction.h"
 
@@ -18,8 +17,8 @@
 #include "backend/cuda/fusion.h"
 #include "backend/cuda/kernels.h"
 
-enum { ROWS, COLUMNS, COMBINE };
-enum { THREADS = 256, WARP = 32, LANES = THREADS / WARP };
+enum { ROWS, COLUMNS };
+enum { THREADS = 256, WARP = 32, LANES = THREADS / WARP, MOST_GROUPS = 4096 };
 
 /* --- the text --------------------------------------------------------------------------------- */
 
@@ -145,6 +144,8 @@ static const char helpers[] =
     "    *i = q;\n"
     "    return rest;\n"
     "}\n"
+    /* how many blocks of a group have arrived; the last one sets it back to 0 */
+    "static __device__ unsigned int arrivals[4096];\n"
     "static __device__ __forceinline__ s_acc fold_warp(s_acc x) {\n"
     "    for (int m = 16; m > 0; m >>= 1) x = fold(x, __shfl_xor_sync(0xffffffffu, x, m));\n"
     "    return x;\n"
@@ -152,15 +153,18 @@ static const char helpers[] =
 
 static const char body[] =
     "    __shared__ s_acc lanes[8][33];\n"
+    "    __shared__ int last;\n"
     "    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;\n"
+    "    const int64_t group = (int64_t)blockIdx.x / a.parts;\n"
+    "    const int64_t k = (int64_t)blockIdx.x %(int64_t)a.parts, first = k * a.part;\n"
+    "    const int64_t end = first + a.part < a.inner_count ? first + a.part : a.inner_count;\n"
     "    s_acc *partial = (s_acc *)a.partial;\n"
+    "    s_acc x = EMPTY;\n"
+    "    int64_t i;\n"
+    "    bool stores;\n"
     "    if (a.mode == 0) {\n"
     "        const bool narrow = a.width == 32;\n"
-    "        const int64_t i = narrow ? (int64_t)blockIdx.x * 8 + warp\n"
-    "                                 : (int64_t)blockIdx.x / a.parts;\n"
-    "        const int64_t first = narrow ? 0 : (int64_t)blockIdx.x %(int64_t)a.parts * a.part;\n"
-    "        const int64_t end = first + a.part < a.inner_count ? first + a.part : a.inner_count;\n"
-    "        s_acc x = EMPTY;\n"
+    "        i = narrow ? group * 8 + warp : group;\n"
     "        if (i < a.count) {\n"
     "            begin_output(i);\n"
     "            #pragma unroll 4\n"
@@ -172,16 +176,11 @@ static const char body[] =
     "            if (lane == 0) lanes[0][warp] = x;\n"
     "            __syncthreads();\n"
     "            x = EMPTY;\n"
-    "            for (int k = 0; k < 8; k++) x = fold(x, lanes[0][k]);\n"
+    "            for (int n = 0; n < 8; n++) x = fold(x, lanes[0][n]);\n"
     "        }\n"
-    "        if (i >= a.count || (narrow ? lane : threadIdx.x) != 0) return;\n"
-    "        if (a.parts > 1) partial[blockIdx.x] = x;\n"
-    "        else finish(i, x);\n"
-    "    } else if (a.mode == 1) {\n"
-    "        const int64_t i = (int64_t)blockIdx.x / a.parts * 32 + lane;\n"
-    "        const int64_t k = (int64_t)blockIdx.x %(int64_t)a.parts, first = k * a.part;\n"
-    "        const int64_t end = first + a.part < a.inner_count ? first + a.part : a.inner_count;\n"
-    "        s_acc x = EMPTY;\n"
+    "        stores = i < a.count && (narrow ? lane : threadIdx.x) == 0;\n"
+    "    } else {\n"
+    "        i = group * 32 + lane;\n"
     "        if (i < a.count) {\n"
     "            begin_output(i);\n"
     "            #pragma unroll 4\n"
@@ -189,17 +188,34 @@ static const char body[] =
     "        }\n"
     "        lanes[warp][lane] = x;\n"
     "        __syncthreads();\n"
-    "        if (warp != 0 || i >= a.count) return;\n"
-    "        for (int n = 1; n < 8; n++) x = fold(x, lanes[n][lane]);\n"
-    "        if (a.parts > 1) partial[i * a.parts + k] = x;\n"
-    "        else finish(i, x);\n"
-    "    } else {\n"
-    "        const int64_t i = (int64_t)blockIdx.x * 8 + warp;\n"
-    "        s_acc x = EMPTY;\n"
-    "        for (int k = lane; i < a.count && k < a.parts; k += 32)\n"
-    "            x = fold(x, partial[i * a.parts + k]);\n"
+    "        stores = warp == 0 && i < a.count;\n"
+    "        if (stores)\n"
+    "            for (int n = 1; n < 8; n++) x = fold(x, lanes[n][lane]);\n"
+    "    }\n"
+    "    if (a.parts == 1) {\n"
+    "        if (stores) finish(i, x);\n"
+    "        return;\n"
+    "    }\n"
+    "    if (stores) {\n"
+    "        partial[i * a.parts + k] = x;\n"
+    "        __threadfence();\n"
+    "    }\n"
+    "    __syncthreads();\n"
+    "    if (threadIdx.x == 0) {\n"
+    "        last = atomicAdd(&arrivals[group], 1u) == (unsigned)a.parts - 1;\n"
+    "        if (last) arrivals[group] = 0;\n"
+    "        __threadfence();\n"
+    "    }\n"
+    "    __syncthreads();\n"
+    "    if (!last) return;\n"
+    "    const int outputs = a.mode == 0 ? 1 : 32;\n"
+    "    for (int n = warp; n < outputs && group * outputs + n < a.count; n += 8) {\n"
+    "        i = group * outputs + n;\n"
+    "        x = EMPTY;\n"
+    "        for (int m = lane; m < a.parts; m += 32)\n"
+    "            x = fold(x, __ldcg(partial + i * a.parts + m));\n"
     "        x = fold_warp(x);\n"
-    "        if (i < a.count && lane == 0) finish(i, x);\n"
+    "        if (lane == 0) finish(i, x);\n"
     "    }\n"
     "}\n";
 
@@ -255,8 +271,10 @@ static bool reads_columns(const gd_scalar_args *s, int n_tensors) {
 /* Divides the work: a pure function of sizes and device. */
 static void divide_work(const gd_cuda_state *device, const gd_scalar_args *s, int n_tensors,
                         reduction_head *h) {
-    const int64_t wanted = 2 * device->processors; /* blocks */
-    int64_t blocks, least;                         /* elements of a part */
+    const int64_t processors =
+        device->processors < MOST_GROUPS / 2 ? device->processors : MOST_GROUPS / 2;
+    const int64_t wanted = 2 * processors; /* blocks; fewer groups are divided into parts */
+    int64_t blocks, least;                 /* elements of a part */
     h->count = s->count;
     h->inner_count = s->inner_count;
     h->mode = reads_columns(s, n_tensors) ? COLUMNS : ROWS;
@@ -333,7 +351,7 @@ static void pack_arguments(const gd_kernel_source *source, const gd_scalar_args 
     memcpy(at + scalars, s->params, (size_t)source->ir->n_params * sizeof *s->params);
 }
 
-static gd_status launch_mode(const gd_kernel_call *call, int64_t blocks, void *arguments) {
+static gd_status launch_blocks(const gd_kernel_call *call, int64_t blocks, void *arguments) {
     void *parameters[] = {arguments};
     GD_CUDA_TRY(call->device,
                 cuLaunchKernel((CUfunction)call->prepared, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0,
@@ -359,11 +377,7 @@ static gd_status run_reduction(gd_kernel_call *call) {
     const int64_t groups = head.mode == COLUMNS ? (head.count + WARP - 1) / WARP
                            : head.width == WARP ? (head.count + LANES - 1) / LANES
                                                 : head.count;
-    status = launch_mode(call, groups * head.parts, arguments);
-    if (status != GD_OK || head.parts == 1) return status;
-    head.mode = COMBINE;
-    memcpy(arguments, &head, sizeof head);
-    return launch_mode(call, (head.count + LANES - 1) / LANES, arguments);
+    return launch_blocks(call, groups * head.parts, arguments);
 }
 
 GD_CUDA_ADD(fused_reduction_kernel, {.op = "fused_reduction",

@@ -70,8 +70,8 @@ static gd_product_problem new_problem(gd_dtype dtype) {
     return (gd_product_problem){.dtype = dtype, .batches = 1, .outer_count = 1};
 }
 
-bool gd_cuda_matmul_problem(const gd_kernel_call *call, gd_product_problem *p) {
-    const gd_view *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
+bool gd_cuda_product_problem(const gd_view *a, const gd_view *b, const gd_view *y,
+                             gd_product_problem *p) {
     const int rows = a->rank > 1, columns = b->rank > 1, batch_rank = y->rank - rows - columns;
     *p = new_problem(y->dtype);
     if (!gd_cuda_is_float(y->dtype) || a->dtype != y->dtype || b->dtype != y->dtype) return false;
@@ -86,6 +86,10 @@ bool gd_cuda_matmul_problem(const gd_kernel_call *call, gd_product_problem *p) {
         {a, a->rank - 1 - rows, &p->a}, {b, b->rank - 1 - columns, &p->b}, {y, batch_rank, &p->y}};
     divide_batch(p, operands, batch_rank, y->dims);
     return finish_problem(p);
+}
+
+bool gd_cuda_matmul_problem(const gd_kernel_call *call, gd_product_problem *p) {
+    return gd_cuda_product_problem(&call->in[0], &call->in[1], &call->out[0], p);
 }
 
 bool gd_cuda_linear_problem(const gd_kernel_call *call, gd_product_problem *p) {

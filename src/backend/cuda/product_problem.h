@@ -21,7 +21,9 @@ typedef struct gd_product_problem {
     int64_t outer_dims[GD_MAX_RANK], outer_count;
 } gd_product_problem;
 
-/* False: the operands have several dtypes, or there is nothing to compute. */
+/* y = a b. False: the operands have several dtypes, or there is nothing to compute. */
+bool gd_cuda_product_problem(const gd_view *a, const gd_view *b, const gd_view *y,
+                             gd_product_problem *p);
 bool gd_cuda_matmul_problem(const gd_kernel_call *call, gd_product_problem *p);
 /* For linear and linear_relu: a is x (..., k), b is the transpose of w (n, k). */
 bool gd_cuda_linear_problem(const gd_kernel_call *call, gd_product_problem *p);

@@ -1,7 +1,8 @@
 /* list_updates.c - combines updates of variables into list steps: one kernel call for many
  * parameters.
  *
- * An optimizer's update is a step for each parameter: adam_step(p!, m!, v!, g, step, root, keep).
+ * An optimizer's update is a step for each parameter: adam_step(p!, m!, v!, g, step, root, keep), or
+ * for each layer: linear_step(w!, b!, gy, x, lr).
  * Where each kernel call has a fixed cost, as on a GPU, one call for all of them is much faster. A
  * list step has the operands of its entries one after the other, without the trailing numbers, and
  * then the numbers (see gd_each in ops/call.h):
@@ -32,9 +33,22 @@ typedef struct update_list {
     unsigned stamp;
 } update_list;
 
-static bool is_update(const gd_pstep *s) {
-    return !s->removed && !s->view && !s->each && s->op->ir && !s->op->fusion && !s->op->base &&
-           s->op->n_mutated > 0 && s->n_in == s->op->n_inputs;
+/* Whether the only results of a step are the operands that it updates, and views of them. */
+static bool only_updates(const gd_program *p, const gd_pstep *s) {
+    const int results = s->n_out - s->op->n_mutated;
+    for (int k = 0; k < results; k++) {
+        const int root = gd_value_root(p, s->out[k]);
+        bool updated = root < 0;
+        for (int i = results; i < s->n_out; i++)
+            updated = updated || gd_value_root(p, s->out[i]) == root;
+        if (!updated) return false;
+    }
+    return true;
+}
+
+static bool is_update(const gd_program *p, const gd_pstep *s) {
+    return !s->removed && !s->view && !s->each && !s->op->fusion && !s->op->base &&
+           s->op->n_mutated > 0 && s->n_in == s->op->n_inputs && only_updates(p, s);
 }
 
 /* The number of last inputs that have rank 0 and are not written. */
@@ -110,7 +124,7 @@ static void collect_members(update_list *l, int first) {
     for (int i = first + 1; i < l->p->n_steps && l->count < MOST_ENTRIES; i++) {
         const gd_pstep *s = &l->p->steps[i];
         if (conflicts(l, s)) break;
-        if (is_update(s) && are_alike(l->p, model, s)) add_member(l, i);
+        if (is_update(l->p, s) && are_alike(l->p, model, s)) add_member(l, i);
     }
 }
 
@@ -208,7 +222,7 @@ int gd_pass_list_updates(gd_program *p, gd_device *device) {
     }
     l.writes = l.reads + roots;
     for (int i = 0; i < p->n_steps && lists >= 0; i++) {
-        if (!is_update(&p->steps[i])) continue;
+        if (!is_update(p, &p->steps[i])) continue;
         collect_members(&l, i);
         if (l.count > 1) lists += combine_members(&l, device);
     }

@@ -315,6 +315,16 @@ static __device__ void likelihood_grad_elements(const parameters &p, void *) {
     }
 }
 
+/* One block computes the loss, then its gradient from the statistics and the total that it stored. */
+template <typename T>
+static __device__ void entropy_with_grad(const parameters &p, void *memory) {
+    if (p.lines) entropy_lines<T>(p, memory);
+    else entropy_rows<T, false>(p, memory);
+    __syncthreads();
+    entropy_grad_elements<T>(p, memory);
+}
+
+LOSS_KERNEL(cross_entropy_with_grad, GD_CUDA_TOTAL_THREADS, 1, entropy_with_grad<T>)
 LOSS_KERNEL(cross_entropy_grad_rows, GD_CUDA_LOSS_THREADS, 5, entropy_grad_rows<T>)
 LOSS_KERNEL(cross_entropy_grad_elements, 256, 4, entropy_grad_elements<T>)
 LOSS_KERNEL(likelihood_grad_elements, 256, 4, likelihood_grad_elements<T>)

@@ -32,6 +32,7 @@ typedef struct gd_cuda_class_loss {
     const void *gy;
     const void *total_of; /* the total as an input */
     int gy_dtype, total_dtype;
+    int lines; /* a thread, not a warp, reads the scores of a position */
     void *gx;
 } gd_cuda_class_loss;
 

@@ -1,0 +1,320 @@
+/* small_product.c - f32 products of small matrices: matmul, linear and the fused ops of both.
+ *
+ * Library kernels for such products take several times as long as their arithmetic, and divide the
+ * depth with a second kernel. These are one launch, with bias, ReLU, the gradient of ReLU or a step
+ * of gradient descent as the epilogue.
+ */
+#include "backend/cuda/small_product.h"
+
+#include <string.h>
+
+#include "gradus/ops.h"
+
+/* --- tiles ------------------------------------------------------------------------------------ */
+
+typedef struct tile_size {
+    int rows, columns, depth;
+    int cost; /* of one column of a, in cycles */
+} tile_size;
+
+static const int tile_costs[GD_SMALL_PRODUCT_TILE_COUNT] = {40, 21, 11, 6};
+
+static tile_size size_of_tile(int number) {
+#define TILE_SIZE(i, rows, columns, depth) {rows, columns, depth, 0},
+    static const tile_size sizes[] = {GD_SMALL_PRODUCT_TILES(TILE_SIZE)};
+#undef TILE_SIZE
+    tile_size size = sizes[number];
+    size.cost = tile_costs[number];
+    return size;
+}
+
+enum {
+    MOST_WORK = 1 << 27,   /* multiply-adds of a product */
+    MULTIPROCESSORS = 132, /* of the devices that the costs were measured on */
+    MOST_PARTS = 32,
+    BLOCK_CYCLES = 500,    /* of a block, without its arithmetic */
+    DIVIDED_CYCLES = 1500, /* more if the depth is divided into parts */
+    PART_CYCLES = 60,      /* for each part */
+};
+
+static int divide_up(int a, int b) { return (a + b - 1) / b; }
+
+static int count_tiles(const gd_small_product *p, const tile_size *t) {
+    return divide_up(p->m, t->rows) * divide_up(p->n, t->columns);
+}
+
+/* The depth of each of `parts` parts, a multiple of that of a stage. */
+static int chunk_of(const gd_small_product *p, const tile_size *t, int parts) {
+    return divide_up(divide_up(p->k, parts), t->depth) * t->depth;
+}
+
+/* An estimate for all products of a launch, in cycles, if each has `parts` parts. */
+static int64_t estimate_cycles(const gd_small_launch *l, const tile_size *t, int parts) {
+    int64_t blocks = 0, depth = 0;
+    int most = 1;
+    for (int i = 0; i < l->parameters.count; i++) {
+        const gd_small_product *p = &l->parameters.at[i];
+        const int chunk = chunk_of(p, t, parts), divided = divide_up(p->k, chunk);
+        blocks += (int64_t)count_tiles(p, t) * divided;
+        if (chunk > depth) depth = chunk;
+        if (divided > most) most = divided;
+    }
+    return (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS * (BLOCK_CYCLES + depth * t->cost) +
+           (most > 1 ? DIVIDED_CYCLES + most * PART_CYCLES : 0);
+}
+
+/* Depends on the shapes alone, so that all devices add in the same order. */
+static int choose_parts(gd_small_launch *l) {
+    int64_t best = INT64_MAX;
+    int chosen = 1;
+    for (int i = 0; i < GD_SMALL_PRODUCT_TILE_COUNT; i++) {
+        const tile_size t = size_of_tile(i);
+        for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {
+            const int64_t cycles = estimate_cycles(l, &t, parts);
+            if (cycles >= best) continue;
+            best = cycles;
+            chosen = parts;
+            l->tile = i;
+        }
+    }
+    return chosen;
+}
+
+bool gd_small_launch_divide(gd_small_launch *l) {
+    const int parts = choose_parts(l);
+    const tile_size t = size_of_tile(l->tile);
+    l->blocks = l->counters = 0;
+    for (int i = 0; i < l->parameters.count; i++) {
+        gd_small_product *p = &l->parameters.at[i];
+        const int tiles = count_tiles(p, &t);
+        p->chunk = chunk_of(p, &t, parts);
+        p->parts = divide_up(p->k, p->chunk);
+        p->columns = divide_up(p->n, t.columns);
+        p->first_block = l->blocks;
+        p->first_counter = l->counters;
+        l->blocks += tiles * p->parts;
+        l->counters += p->parts > 1 ? tiles : 0;
+    }
+    l->workspace =
+        l->counters ? (size_t)l->blocks * (size_t)(t.rows * t.columns + t.rows) * sizeof(float) : 0;
+    return l->counters <= GD_SMALL_PRODUCT_COUNTERS;
+}
+
+/* --- launches --------------------------------------------------------------------------------- */
+
+#define TILE_KERNEL(layout, i, rows, columns, depth)                      \
+    GD_CUDA_KERNEL_SHARED("small_product", "gd_small_product_" layout #i, \
+                          GD_SMALL_PRODUCT_SHARED(rows, columns, depth))
+#define TILE_KERNELS(i, rows, columns, depth)                                                \
+    {TILE_KERNEL("nn", i, rows, columns, depth), TILE_KERNEL("nt", i, rows, columns, depth), \
+     TILE_KERNEL("tn", i, rows, columns, depth), TILE_KERNEL("tt", i, rows, columns, depth)},
+/* Of each tile, by layout: 2 if a has contiguous depth, and 1 if b has. */
+static gd_cuda_kernel kernels[][4] = {GD_SMALL_PRODUCT_TILES(TILE_KERNELS)};
+
+static bool is_int(int64_t x) { return x > INT32_MIN && x < INT32_MAX; }
+
+gd_small_product *gd_small_launch_add(gd_small_launch *l, const gd_product_problem *q,
+                                      const gd_view *a, const gd_view *b, const gd_view *y) {
+    const bool deep_a = q->a.column == 1, deep_b = q->b.row == 1;
+    const int64_t a_stride = deep_a ? q->a.row : q->a.column,
+                  b_stride = deep_b ? q->b.column : q->b.row;
+    if (q->dtype != GD_F32 || q->batches != 1 || q->outer_count != 1 || q->y.column != 1 ||
+        !(deep_a || q->a.row == 1) || !(deep_b || q->b.column == 1))
+        return NULL;
+    if (!is_int(a_stride) || !is_int(b_stride) || !is_int(q->y.row) || q->m > MOST_WORK ||
+        q->n > MOST_WORK || q->k > MOST_WORK || q->m * q->n > MOST_WORK ||
+        q->m * q->n * q->k > MOST_WORK)
+        return NULL;
+    if (l->parameters.count == GD_SMALL_PRODUCT_ENTRIES ||
+        (l->parameters.count > 0 && (deep_a != l->deep_a || deep_b != l->deep_b)))
+        return NULL;
+    l->deep_a = deep_a, l->deep_b = deep_b;
+    gd_small_product *p = &l->parameters.at[l->parameters.count++];
+    *p = (gd_small_product){.a = a->data,
+                            .b = b->data,
+                            .y = y->data,
+                            .m = (int)q->m,
+                            .n = (int)q->n,
+                            .k = (int)q->k,
+                            .a_stride = (int)a_stride,
+                            .b_stride = (int)b_stride,
+                            .y_stride = (int)q->y.row,
+                            .vector_a = gd_cuda_is_aligned(a->data) && a_stride % 4 == 0,
+                            .vector_b = gd_cuda_is_aligned(b->data) && b_stride % 4 == 0};
+    return p;
+}
+
+gd_status gd_small_launch_queue(const gd_kernel_call *call, gd_small_launch *l) {
+    l->parameters.call = gd_cuda_call_of(call);
+    l->parameters.partials = call->workspace;
+    return gd_cuda_launch(call->device, &kernels[l->tile][2 * l->deep_a + l->deep_b], l->blocks,
+                          GD_SMALL_PRODUCT_THREADS, &l->parameters);
+}
+
+/* --- ops -------------------------------------------------------------------------------------- */
+
+static bool describe_matmul(const gd_kernel_call *call, gd_small_launch *l) {
+    gd_product_problem q;
+    l->parameters.count = 0;
+    return gd_cuda_matmul_problem(call, &q) &&
+           gd_small_launch_add(l, &q, &call->in[0], &call->in[1], &call->out[0]) &&
+           gd_small_launch_divide(l);
+}
+
+static bool describe_linear(const gd_kernel_call *call, gd_small_launch *l) {
+    const gd_view *bias = call->n_in > 2 && call->in[2].data ? &call->in[2] : NULL;
+    gd_product_problem q;
+    l->parameters.count = 0;
+    gd_small_product *p =
+        gd_cuda_linear_problem(call, &q)
+            ? gd_small_launch_add(l, &q, &call->in[0], &call->in[1], &call->out[0])
+            : NULL;
+    if (!p || (bias && !is_int(bias->strides[0]))) return false;
+    if (bias) p->bias = bias->data, p->bias_stride = (int)bias->strides[0];
+    return gd_small_launch_divide(l);
+}
+
+static bool describe_linear_relu(const gd_kernel_call *call, gd_small_launch *l) {
+    if (!describe_linear(call, l)) return false;
+    l->parameters.at[0].relu = 1;
+    return true;
+}
+
+/* matmul_relu_grad(a, b, y): y, the mask, has contiguous rows. */
+static bool describe_matmul_relu_grad(const gd_kernel_call *call, gd_small_launch *l) {
+    const gd_view *mask = &call->in[2];
+    const int64_t row = mask->dims[0] > 1 ? mask->strides[0] : mask->dims[1];
+    if (!describe_matmul(call, l) || mask->dtype != GD_F32 || !is_int(row) ||
+        (mask->dims[1] > 1 && mask->strides[1] != 1))
+        return false;
+    l->parameters.at[0].mask = mask->data;
+    l->parameters.at[0].mask_stride = (int)row;
+    return true;
+}
+
+/* Adds the gradients gw (out, in) and gb (out) of a linear layer from gy (rows, out) and
+ * x (rows, in). NULL: they do not match. */
+static gd_small_product *add_gradients(gd_small_launch *l, const gd_view *gy, const gd_view *x,
+                                       const gd_view *gw, const gd_view *gb) {
+    const gd_view transposed = {.data = gy->data,
+                                .dtype = gy->dtype,
+                                .rank = 2,
+                                .dims = {gy->dims[1], gy->dims[0]},
+                                .strides = {gy->strides[1], gy->strides[0]}};
+    gd_product_problem q;
+    if (!gd_cuda_product_problem(&transposed, x, gw, &q) || gb->dtype != GD_F32 ||
+        !is_int(gb->strides[0]))
+        return NULL;
+    gd_small_product *p = gd_small_launch_add(l, &q, &transposed, x, gw);
+    if (p) p->sums = gb->data, p->sums_stride = (int)gb->strides[0];
+    return p;
+}
+
+static bool describe_linear_grad(const gd_kernel_call *call, gd_small_launch *l) {
+    l->parameters.count = 0;
+    return add_gradients(l, &call->in[0], &call->in[1], &call->out[0], &call->out[1]) &&
+           gd_small_launch_divide(l);
+}
+
+/* --- steps of gradient descent ---------------------------------------------------------------- */
+
+static bool set_rate(gd_small_product *p, const gd_view *rate) {
+    if (!p || !gd_cuda_is_float(rate->dtype)) return false;
+    p->rate = rate->data;
+    p->rate_dtype = (int)rate->dtype;
+    return true;
+}
+
+/* linear_step(w!, b!, gy, x, lr): w and b are the last outputs. */
+static bool describe_linear_step(const gd_kernel_call *call, gd_small_launch *l) {
+    const gd_view *out = call->out + call->n_out - 2;
+    l->parameters.count = 0;
+    return set_rate(add_gradients(l, &call->in[2], &call->in[3], &out[0], &out[1]), &call->in[4]) &&
+           gd_small_launch_divide(l);
+}
+
+/* A list of linear_step: w, b, gy and x of each entry, then the rate; the outputs are w and b of
+ * each entry (ops/call.h). */
+enum { STEP_INPUTS = 4, STEP_OUTPUTS = 2 };
+
+/* A launch for the entries from `first` on. Returns the entry after them; -1: no match. */
+static int describe_steps(const gd_kernel_call *call, int first, gd_small_launch *l) {
+    const gd_view *rate = &call->in[call->each * STEP_INPUTS];
+    l->parameters.count = 0;
+    int i = first;
+    for (; i < call->each && i - first < GD_SMALL_PRODUCT_ENTRIES; i++) {
+        const gd_view *in = call->in + i * STEP_INPUTS, *out = call->out + i * STEP_OUTPUTS;
+        if (!set_rate(add_gradients(l, &in[2], &in[3], &out[0], &out[1]), rate)) return -1;
+    }
+    return gd_small_launch_divide(l) ? i : -1;
+}
+
+static bool match_steps(const gd_kernel_call *call) {
+    if (strcmp(gd_cuda_host->op_name(call->op), "linear_step") != 0 ||
+        call->in[call->each * STEP_INPUTS].rank != 0)
+        return false;
+    gd_small_launch l;
+    int i = 0;
+    while (i >= 0 && i < call->each) i = describe_steps(call, i, &l);
+    return i > 0;
+}
+
+static size_t steps_workspace(const gd_kernel_call *call) {
+    gd_small_launch l;
+    size_t most = 0;
+    for (int i = 0; i >= 0 && i < call->each;) {
+        i = describe_steps(call, i, &l);
+        if (i > 0 && l.workspace > most) most = l.workspace;
+    }
+    return most;
+}
+
+static gd_status run_steps(gd_kernel_call *call) {
+    gd_status status = GD_OK;
+    for (int i = 0; i < call->each && status == GD_OK;) {
+        gd_small_launch l;
+        i = describe_steps(call, i, &l);
+        status = gd_small_launch_queue(call, &l);
+    }
+    return status;
+}
+
+GD_CUDA_ADD(small_steps, {.op = "elementwise_list",
+                          .variant = "small",
+                          .device = "cuda",
+                          .rank = 20,
+                          .flags = GD_KERNEL_CHECKED,
+                          .match = match_steps,
+                          .workspace = steps_workspace,
+                          .run = run_steps})
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+#define SMALL_PRODUCT(name)                                      \
+    static bool match_##name(const gd_kernel_call *call) {       \
+        gd_small_launch l;                                       \
+        return describe_##name(call, &l);                        \
+    }                                                            \
+    static size_t name##_workspace(const gd_kernel_call *call) { \
+        gd_small_launch l;                                       \
+        return describe_##name(call, &l) ? l.workspace : 0;      \
+    }                                                            \
+    static gd_status run_##name(gd_kernel_call *call) {          \
+        gd_small_launch l;                                       \
+        describe_##name(call, &l);                               \
+        return gd_small_launch_queue(call, &l);                  \
+    }                                                            \
+    GD_CUDA_ADD(name##_small, {.op = #name,                      \
+                               .variant = "small",               \
+                               .device = "cuda",                 \
+                               .rank = 30,                       \
+                               .flags = GD_KERNEL_CHECKED,       \
+                               .match = match_##name,            \
+                               .workspace = name##_workspace,    \
+                               .run = run_##name})
+SMALL_PRODUCT(matmul)
+SMALL_PRODUCT(linear)
+SMALL_PRODUCT(linear_relu)
+SMALL_PRODUCT(matmul_relu_grad)
+SMALL_PRODUCT(linear_grad)
+SMALL_PRODUCT(linear_step)

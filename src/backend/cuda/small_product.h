@@ -1,0 +1,25 @@
+/* small_product.h - f32 products of small matrices with epilogues, several in one launch. */
+#ifndef GRADUS_CUDA_SMALL_PRODUCT_HOST_H
+#define GRADUS_CUDA_SMALL_PRODUCT_HOST_H
+
+#include "backend/cuda/kernels/small_product.h"
+#include "backend/cuda/product_problem.h"
+
+/* Products that one launch computes. Their operands have the same layouts. */
+typedef struct gd_small_launch {
+    gd_small_products parameters;
+    bool deep_a, deep_b;
+    int tile; /* a number of GD_SMALL_PRODUCT_TILES */
+    int blocks, counters;
+    size_t workspace;
+} gd_small_launch;
+
+/* Adds a product; its epilogue is set in the entry that is returned. NULL: it is not a small f32
+ * product, or does not fit to the others of the launch. */
+gd_small_product *gd_small_launch_add(gd_small_launch *launch, const gd_product_problem *q,
+                                      const gd_view *a, const gd_view *b, const gd_view *y);
+/* Divides the products into tiles and parts, after all are added. False: there are too many. */
+bool gd_small_launch_divide(gd_small_launch *launch);
+gd_status gd_small_launch_queue(const gd_kernel_call *call, gd_small_launch *launch);
+
+#endif
