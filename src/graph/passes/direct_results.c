@@ -70,7 +70,7 @@ static void merge_axes(relayout *r) {
 static bool find_layout(const gd_program *p, const gd_pvalue *from, const gd_pvalue *to,
                         relayout *r) {
     *r = (relayout){.root = to->root, .offset = to->offset};
-    if (from->offset != 0 ||
+    if (from->offset != 0 || gd_value_elements(from) == 0 ||
         (size_t)gd_value_elements(from) * gd_dtype_bytes(from->dtype) != p->roots[from->root].bytes)
         return false;
     int64_t stride = 0, left = 1; /* of the axis of `to` that is being split, from the last on */
