@@ -32,7 +32,7 @@ static bool is_parameter_cast(const cast_list *l, const gd_pstep *s) {
     const gd_root_kind kind = p->roots[from->root].kind;
     return (kind == GD_ROOT_VARIABLE || kind == GD_ROOT_CAPTURED) && !l->written[from->root] &&
            from->dtype != to->dtype && gd_value_is_row_major(from) &&
-           gd_root_is_temporary(p, to->root) && gd_value_fills_root(p, to);
+           gd_root_is_temporary(p, to->root) && gd_value_covers_root(p, to);
 }
 
 static bool are_alike(const gd_program *p, const gd_pstep *a, const gd_pstep *b) {
