@@ -54,11 +54,17 @@ emulated_controls read_settings() {
 emulated_controls controls = read_settings();
 emulated_counts &counts = controls.counts;
 
+/* Multiprocessors of the device, each of which runs one block of a cooperative launch. */
+int processors() {
+    const char *count = setting("processors=");
+    return count ? atoi(count) : 2;
+}
+
 bool lost;
 
 CUresult check_lost() { return lost ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS; }
-#define ALIVE                                                                       \
-    LOCKED;                                                                         \
+#define ALIVE \
+    LOCKED;   \
     if (CUresult state = check_lost()) return state
 
 /* --- running kernels -------------------------------------------------------------------------- */
@@ -73,18 +79,26 @@ struct coroutine {
     char stack[64 << 10];
 };
 enum { MAX_THREADS = 1024, WARP = 32 };
-coroutine *threads[MAX_THREADS];
 jmp_buf scheduler;
 const emulated_kernel *running;
 void **running_parameters;
 unsigned current;
-uint64_t progress; /* of the block: barriers reached and threads done */
+uint64_t progress; /* barriers reached and threads done */
 
 /* Threads that meet at a barrier: a block or a warp. */
 struct group {
     unsigned alive, arrived, phase;
 };
-group block_group, warp_groups[MAX_THREADS / WARP];
+
+/* A block. Those of a cooperative launch run together: each has its threads and, while another one
+ * runs, a copy of its dynamic shared memory. (Static shared memory is not supported there.) */
+struct block_state {
+    coroutine *threads[MAX_THREADS];
+    group all, warps[MAX_THREADS / WARP];
+    std::vector<unsigned char> shared;
+};
+std::vector<block_state *> block_states;
+block_state *block; /* that runs */
 
 void set_index(unsigned thread) {
     current = thread;
@@ -93,7 +107,7 @@ void set_index(unsigned thread) {
 }
 
 void yield_thread() {
-    if (_setjmp(threads[current]->at) == 0) _longjmp(scheduler, 1);
+    if (_setjmp(block->threads[current]->at) == 0) _longjmp(scheduler, 1);
 }
 
 void release_group(group &g) {
@@ -116,15 +130,15 @@ void leave_group(group &g) {
 void run_threads() {
     for (;;) {
         running->call(running_parameters);
-        threads[current]->done = true;
-        leave_group(block_group);
-        leave_group(warp_groups[current / WARP]);
+        block->threads[current]->done = true;
+        leave_group(block->all);
+        leave_group(block->warps[current / WARP]);
         yield_thread();
     }
 }
 
 void resume_thread(unsigned t) {
-    coroutine *c = threads[t];
+    coroutine *c = block->threads[t];
     set_index(t);
     if (_setjmp(scheduler) != 0) return;
     if (c->started) _longjmp(c->at, 1);
@@ -133,7 +147,7 @@ void resume_thread(unsigned t) {
 }
 
 void create_coroutine(unsigned t) {
-    coroutine *c = threads[t] = new coroutine;
+    coroutine *c = block->threads[t] = new coroutine;
     c->started = false;
     getcontext(&c->entry);
     c->entry.uc_stack.ss_sp = c->stack;
@@ -142,38 +156,71 @@ void create_coroutine(unsigned t) {
     makecontext(&c->entry, run_threads, 0);
 }
 
-void run_block_of_coroutines(unsigned count) {
+void begin_block(size_t number, unsigned count) {
+    while (block_states.size() <= number) block_states.push_back(new block_state{});
+    block = block_states[number];
     for (unsigned t = 0; t < count; t++) {
-        if (!threads[t]) create_coroutine(t);
-        threads[t]->done = false;
+        if (!block->threads[t]) create_coroutine(t);
+        block->threads[t]->done = false;
     }
-    block_group = {count, 0, 0};
+    block->all = {count, 0, 0};
     for (unsigned w = 0; w * WARP < count; w++)
-        warp_groups[w] = {count - w * WARP < WARP ? count - w * WARP : WARP, 0, 0};
-    while (block_group.alive) {
-        const uint64_t before = progress;
+        block->warps[w] = {count - w * WARP < WARP ? count - w * WARP : WARP, 0, 0};
+}
+
+/* Runs the threads of the block until all are done or wait. */
+void resume_block(unsigned count) {
+    for (uint64_t before = ~progress; block->all.alive && progress != before;) {
+        before = progress;
         for (unsigned t = 0; t < count; t++)
-            if (!threads[t]->done) resume_thread(t);
-        if (progress == before) {
-            fprintf(stderr, "emulated CUDA: threads of %s wait for each other\n", running->name);
-            abort();
-        }
+            if (!block->threads[t]->done) resume_thread(t);
     }
 }
 
-void run_kernel(const emulated_kernel *k, const unsigned grid[3], const unsigned block[3],
-                void **parameters) {
-    const unsigned count = block[0] * block[1] * block[2];
+void stop_waiting(const char *which) {
+    fprintf(stderr, "emulated CUDA: %s of %s wait for each other\n", which, running->name);
+    abort();
+}
+
+/* A cooperative launch of (count, 1, 1) blocks. */
+void run_blocks_together(unsigned blocks, unsigned count, unsigned shared) {
+    unsigned alive = blocks;
+    for (unsigned b = 0; b < blocks; b++) {
+        begin_block(b, count);
+        block->shared.assign(shared, 0xff);
+    }
+    while (alive > 0) {
+        const uint64_t before = progress;
+        for (unsigned b = 0; b < blocks; b++) {
+            block = block_states[b];
+            if (block->all.alive == 0) continue;
+            blockIdx = {b, 0, 0};
+            memcpy(emulated_shared, block->shared.data(), shared);
+            resume_block(count);
+            memcpy(block->shared.data(), emulated_shared, shared);
+            alive -= block->all.alive == 0;
+        }
+        if (progress == before) stop_waiting("blocks");
+    }
+}
+
+void run_kernel(const emulated_kernel *k, const unsigned grid[3], const unsigned block_size[3],
+                void **parameters, bool together, unsigned shared) {
+    const unsigned count = block_size[0] * block_size[1] * block_size[2];
     gridDim = {grid[0], grid[1], grid[2]};
-    blockDim = {block[0], block[1], block[2]};
+    blockDim = {block_size[0], block_size[1], block_size[2]};
     running = k;
     running_parameters = parameters;
+    if (together) return run_blocks_together(grid[0], count, shared);
     for (unsigned z = 0; z < grid[2]; z++)
         for (unsigned y = 0; y < grid[1]; y++)
             for (unsigned x = 0; x < grid[0]; x++) {
                 blockIdx = {x, y, z};
-                if (k->has_barriers) run_block_of_coroutines(count);
-                else
+                if (k->has_barriers) {
+                    begin_block(0, count);
+                    resume_block(count);
+                    if (block->all.alive) stop_waiting("threads");
+                } else
                     for (unsigned t = 0; t < count; t++) {
                         set_index(t);
                         k->call(parameters);
@@ -203,6 +250,8 @@ struct node {
     size_t bytes;
     int value;
     bool to_host;
+    bool together;   /* a cooperative launch */
+    unsigned shared; /* bytes of dynamic shared memory of a cooperative launch */
 };
 typedef std::shared_ptr<const node> work;
 
@@ -265,7 +314,7 @@ void run_node(const node *n) {
     if (n->kernel) {
         std::vector<void *> pointers;
         for (const std::vector<char> &p : n->parameters) pointers.push_back((void *)p.data());
-        run_kernel(n->kernel, n->grid, n->block, pointers.data());
+        run_kernel(n->kernel, n->grid, n->block, pointers.data(), n->together, n->shared);
     } else if (n->call) n->call();
     else if (n->from) memmove(n->to, n->staged.empty() ? n->from : n->staged.data(), n->bytes);
     else memset(n->to, n->value, n->bytes);
@@ -368,18 +417,19 @@ bool emulated_is_device_memory(const void *address, size_t bytes) {
 
 /* --- barriers (shim.h) ------------------------------------------------------------------------ */
 
-extern "C" void emulated_barrier(void) { wait_for_group(block_group); }
-extern "C" void emulated_warp_barrier(void) { wait_for_group(warp_groups[current / WARP]); }
+extern "C" void emulated_barrier(void) { wait_for_group(block->all); }
+extern "C" void emulated_warp_barrier(void) { wait_for_group(block->warps[current / WARP]); }
+extern "C" void emulated_wait(void) { yield_thread(); }
 
 extern "C" int emulated_any(int predicate) {
     const unsigned count = blockDim.x * blockDim.y * blockDim.z;
     int any = 0;
-    memcpy(threads[current]->lane, &predicate, sizeof predicate);
+    memcpy(block->threads[current]->lane, &predicate, sizeof predicate);
     emulated_barrier();
     for (unsigned t = 0; t < count; t++) {
         int other;
-        memcpy(&other, threads[t]->lane, sizeof other);
-        if (!threads[t]->done) any |= other != 0;
+        memcpy(&other, block->threads[t]->lane, sizeof other);
+        if (!block->threads[t]->done) any |= other != 0;
     }
     emulated_barrier();
     return any;
@@ -388,6 +438,7 @@ extern "C" int emulated_any(int predicate) {
 extern "C" void *emulated_lane(int lane) {
     const unsigned thread = current / 32 * 32 + (unsigned)lane;
     const unsigned count = blockDim.x * blockDim.y * blockDim.z;
+    coroutine *const *threads = block->threads;
     return thread < count && !threads[thread]->done ? threads[thread]->lane : nullptr;
 }
 
@@ -440,7 +491,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     const bool weak = setting("weak");
     *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? (weak ? 7 : 9)
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? (weak ? 5 : 0)
-             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 2
+             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? processors()
                                                                          : 0;
     return CUDA_SUCCESS;
 }
@@ -658,8 +709,8 @@ CUresult cuModuleGetFunction(CUfunction *result, CUmodule m, const char *name) {
     ALIVE;
     const emulated_kernel *found = nullptr;
     if (void *library = ((module *)m)->library)
-        found = find_kernel((const emulated_kernel *)dlsym(library, "emulated_kernels_compiled"),
-                            name);
+        found =
+            find_kernel((const emulated_kernel *)dlsym(library, "emulated_kernels_compiled"), name);
     else
         for (int i = 0; emulated_kernel_lists[i] && !found; i++)
             found = find_kernel(emulated_kernel_lists[i], name);
@@ -687,6 +738,21 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
         bx * by * bz == 0 || bx * by * bz > 1024 || shared > ((function *)f)->most_shared)
         return CUDA_ERROR_INVALID_VALUE;
     return submit(s, node{k, {gx, gy, gz}, {bx, by, bz}, copy_parameters(k, parameters)});
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                   unsigned by, unsigned bz, unsigned shared, CUstream s,
+                                   void **parameters) {
+    ALIVE;
+    const emulated_kernel *k = ((function *)f)->kernel;
+    if (gx == 0 || gy != 1 || gz != 1 || bx * by * bz == 0 || bx * by * bz > 1024 ||
+        shared > ((function *)f)->most_shared)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (gx > (unsigned)processors()) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    node n{k, {gx, gy, gz}, {bx, by, bz}, copy_parameters(k, parameters)};
+    n.together = true;
+    n.shared = shared;
+    return submit(s, std::move(n));
 }
 
 /* --- captures --- */
@@ -723,10 +789,10 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *result) {
     if (!own) return violate(g, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
     remove_capture(own_captures, g);
     remove_capture(all_captures, g);
-    const CUresult state = lost                ? CUDA_ERROR_LAUNCH_FAILED
-                           : g->invalid        ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+    const CUresult state = lost                 ? CUDA_ERROR_LAUNCH_FAILED
+                           : g->invalid         ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                            : !g->joined.empty() ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
-                                               : CUDA_SUCCESS;
+                                                : CUDA_SUCCESS;
     for (stream *each : streams)
         if (each->capture == g) each->capture = nullptr;
     if (state == CUDA_SUCCESS) *result = (CUgraph)g;
@@ -799,9 +865,11 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode at,
     for (size_t i = 0; i < g->keys.size(); i++)
         if ((CUgraphNode)g->keys[i].get() == at) {
             if (!g->keys[i]->kernel) return CUDA_ERROR_INVALID_VALUE;
-            g->nodes[i] = std::make_shared<const node>(node{
-                k, {p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ},
-                copy_parameters(k, p->kernelParams)});
+            g->nodes[i] =
+                std::make_shared<const node>(node{k,
+                                                  {p->gridDimX, p->gridDimY, p->gridDimZ},
+                                                  {p->blockDimX, p->blockDimY, p->blockDimZ},
+                                                  copy_parameters(k, p->kernelParams)});
             counts.parameter_changes++;
             return CUDA_SUCCESS;
         }

@@ -2,6 +2,7 @@
  *
  * The emulator (driver.cpp) runs the threads of a grid one after the other, block by block. Kernels
  * with barriers or shuffles run their block's threads as coroutines, which switch at each barrier.
+ * The blocks of a cooperative launch switch when all their threads wait.
  */
 #ifndef GRADUS_TESTS_CUDA_SHIM_H
 #define GRADUS_TESTS_CUDA_SHIM_H
@@ -101,7 +102,7 @@ template <typename T, typename U> static inline T atomicOr(T *p, U value) {
     return before;
 }
 
-/* The dynamic shared memory of a block: blocks run one after the other. */
+/* The dynamic shared memory of the block that runs. */
 enum { EMULATED_SHARED_BYTES = 227 << 10 };
 extern "C" unsigned char emulated_shared[EMULATED_SHARED_BYTES];
 
@@ -109,6 +110,7 @@ extern "C" unsigned char emulated_shared[EMULATED_SHARED_BYTES];
 
 extern "C" void emulated_barrier(void);      /* all threads of the block */
 extern "C" void emulated_warp_barrier(void); /* all threads of the warp */
+extern "C" void emulated_wait(void);         /* lets others run; in loops that wait for a block */
 extern "C" void *emulated_lane(int lane);    /* 16 bytes of another thread of the warp */
 
 static inline void __syncthreads(void) { emulated_barrier(); }
@@ -207,6 +209,30 @@ static inline void emulated_mma(float *c, const uint32_t *a, const uint32_t *b, 
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++)
             for (int k = 0; k < 16; k++) c[2 * i + j] += rows[i][k] * columns[k][j];
+}
+/* mma.m16n8k8 of tf32: c (16, 8) += a (16, 8) b (8, 8). */
+static inline void emulated_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
+    const int lane = (int)(threadIdx.x % 32), group = lane / 4;
+    float rows[2][8], columns[8][2], other[4];
+    memcpy(emulated_lane(lane), a, 16);
+    emulated_warp_barrier();
+    for (int t = 0; t < 4; t++) {
+        memcpy(other, emulated_lane(4 * group + t), sizeof other);
+        for (int e = 0; e < 4; e++) /* registers: (row, k) = (0,t), (8,t), (0,t+4), (8,t+4) */
+            rows[e % 2][e / 2 * 4 + t] = other[e];
+    }
+    emulated_warp_barrier();
+    memcpy(emulated_lane(lane), b, 8);
+    emulated_warp_barrier();
+    for (int j = 0; j < 2; j++)
+        for (int t = 0; t < 4; t++) {
+            memcpy(other, emulated_lane(4 * (lane % 4 * 2 + j) + t), 8);
+            for (int e = 0; e < 2; e++) columns[e * 4 + t][j] = other[e];
+        }
+    emulated_warp_barrier();
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++)
+            for (int k = 0; k < 8; k++) c[2 * i + j] += rows[i][k] * columns[k][j];
 }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline unsigned __umulhi(unsigned a, unsigned b) {

@@ -71,7 +71,8 @@ static const char *check_near_f32(const test_case *c, gd_dtype low, const run_re
     run_setup s = {.c = c, .dtype = GD_F32, .gradients = case_has_gradient(c, GD_F32, &no_grad)};
     run_case(&s, &exact);
     if (exact.status != GD_OK) return gd_error_message();
-    const double most = low == GD_BF16 ? 0.1 : 0.03;
+    /* A recurrence of a saturated tanh amplifies the rounding of x and of the weights to bf16. */
+    const double most = low == GD_BF16 ? 0.15 : 0.03;
     for (int k = 0; k < exact.n_out; k++) {
         const double off = relative_error(r->out[k], exact.out[k]);
         snprintf(why, sizeof why, "result %d has a relative error of %.3g against f32", k, off);

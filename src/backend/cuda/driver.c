@@ -19,6 +19,16 @@ static CUresult CUDAAPI count_launch(CUfunction f, unsigned gx, unsigned gy, uns
     return launch_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);
 }
 
+static __typeof__(&cuLaunchCooperativeKernel) launch_cooperative_kernel;
+
+static CUresult CUDAAPI count_cooperative_launch(CUfunction f, unsigned gx, unsigned gy,
+                                                 unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                                                 unsigned shared, CUstream stream,
+                                                 void **parameters) {
+    atomic_fetch_add_explicit(&gradus_cuda_launches, 1, memory_order_relaxed);
+    return launch_cooperative_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, parameters);
+}
+
 enum { OLDEST_DRIVER = 12040 }; /* 12.4: graphs with kernel parameters of more than 4 KB */
 
 #define STRING_(name) #name
@@ -36,6 +46,8 @@ static gd_status load_functions(void *library) {
 #undef LOAD
     launch_kernel = gd_cuda.cuLaunchKernel;
     gd_cuda.cuLaunchKernel = count_launch;
+    launch_cooperative_kernel = gd_cuda.cuLaunchCooperativeKernel;
+    gd_cuda.cuLaunchCooperativeKernel = count_cooperative_launch;
     return GD_OK;
 }
 

@@ -68,3 +68,17 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
                                   parameters, NULL));
     return GD_OK;
 }
+
+gd_status gd_cuda_launch_together(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
+                                  const void *arguments) {
+    gd_cuda_state *s = gd_cuda_state_of(d);
+    void *parameters[] = {(void *)(uintptr_t)arguments};
+    CUfunction function;
+    gd_status status = gd_cuda_enter_context(d);
+    if (status == GD_OK) status = gd_cuda_function(d, kernel, &function);
+    if (status != GD_OK) return status;
+    GD_CUDA_TRY(d, cuLaunchCooperativeKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1,
+                                             1, (unsigned)kernel->shared_bytes,
+                                             s->streams[GD_QUEUE_COMPUTE], parameters));
+    return GD_OK;
+}

@@ -30,13 +30,20 @@ static int number_of(gd_dtype dtype) {
 static gd_cuda_kernel forward_kernels[DTYPES] = KERNELS("gd_recurrent_");
 static gd_cuda_kernel backward_kernels[DTYPES] = KERNELS("gd_recurrent_grad_");
 
-/* On tensor cores. */
-static gd_cuda_kernel forward_mma_kernels[] = {
-    GD_CUDA_KERNEL_SHARED("recurrent_mma", "gd_recurrent_mma_f16", GD_CUDA_RECURRENT_SHARED),
-    GD_CUDA_KERNEL_SHARED("recurrent_mma", "gd_recurrent_mma_bf16", GD_CUDA_RECURRENT_SHARED)};
-static gd_cuda_kernel backward_mma_kernels[] = {
-    GD_CUDA_KERNEL_SHARED("recurrent_mma", "gd_recurrent_grad_mma_f16", GD_CUDA_RECURRENT_SHARED),
-    GD_CUDA_KERNEL_SHARED("recurrent_mma", "gd_recurrent_grad_mma_bf16", GD_CUDA_RECURRENT_SHARED)};
+/* With the weights in the registers of all blocks, on tensor cores. The numbers are those of m-tiles
+ * and of words of a lane in each warp. */
+enum { ROWS_4X4, ROWS_2X8, COLUMNS_2X8, COLUMNS_1X16, RESIDENTS };
+#define RESIDENT(name)                                                         \
+    GD_CUDA_KERNEL_SHARED("recurrent_resident", "gd_recurrent_resident_" name, \
+                          GD_CUDA_RESIDENT_SHARED)
+#define RESIDENTS_OF(dtype)                                                       \
+    {                                                                             \
+        [ROWS_4X4] = RESIDENT("4x4_" dtype), [ROWS_2X8] = RESIDENT("2x8_" dtype), \
+        [COLUMNS_2X8] = RESIDENT("grad_2x8_" dtype),                              \
+        [COLUMNS_1X16] = RESIDENT("grad_1x16_" dtype),                            \
+    }
+static gd_cuda_kernel resident_kernels[][RESIDENTS] = {RESIDENTS_OF("tf32"), RESIDENTS_OF("f16"),
+                                                       RESIDENTS_OF("bf16")};
 
 static gd_cuda_cell cell_of(gd_word cell) {
     return cell == GD_LSTM   ? GD_CUDA_CELL_LSTM
@@ -57,60 +64,105 @@ static const void *input_data(const gd_kernel_call *call, int i) {
 
 static int64_t tiles_of(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
-/* A device with few multiprocessors runs one block, which needs no other. */
-static int64_t max_blocks(const gd_device *d) {
-    enum { MIN_PROCESSORS = 8 };
-    const int processors = gd_cuda_state_of(d)->processors;
-    return processors < MIN_PROCESSORS ? 1 : processors;
-}
+/* Blocks that run at the same time: one on each multiprocessor. */
+static int64_t max_blocks(const gd_device *d) { return gd_cuda_state_of(d)->processors; }
 
-/* Tiles, and offsets into the workspace. */
+/* How the work of a call is divided, and offsets into the workspace. */
 typedef struct work_layout {
-    bool mma; /* on tensor cores */
+    gd_cuda_kernel *kernel;
+    int threads;
     int64_t unit_tiles, batch_tiles, padded;
     bool packs; /* weights are packed in the workspace: they do not fit into shared memory */
-    size_t counters, exchange, cleared, state, carry, packed, bytes;
+    bool resident;
+    int groups, sequence_groups, row_bytes; /* of a resident kernel (kernels/recurrent.h) */
+    size_t cleared;                         /* bytes at the start that are initialized */
+    size_t exchange, state, carry, packed, bytes;
 } work_layout;
 
-/* The work of one call, as the kernels divide it. */
-typedef struct work_shape {
-    int64_t units, batch;           /* of a tile */
-    int64_t columns, depth;         /* of the weights of a tile */
-    size_t shared;                  /* bytes of shared memory */
-    size_t exchanged, element_size; /* elements that each sequence exchanges */
-} work_shape;
+/* The shape of the tiles of recurrent.cu. */
+typedef struct tile_shape {
+    int64_t units, batch;
+    int64_t columns, depth; /* of the weights of a tile */
+    size_t shared;          /* bytes of shared memory */
+    size_t exchanged;       /* elements that each sequence exchanges */
+} tile_shape;
 
 static size_t wide_size(const gd_view *x) { return x->dtype == GD_F64 ? 8 : 4; }
 
-static work_layout layout_work(const gd_device *d, const gd_view *x, int64_t hidden,
-                               const work_shape *s, bool mma) {
-    const size_t cells = (size_t)(x->dims[1] * hidden) * wide_size(x);
-    work_layout w = {.mma = mma,
+/* Reserves a part of the workspace and returns its offset. */
+static size_t reserve_bytes(work_layout *w, size_t bytes) {
+    const size_t at = w->bytes;
+    w->bytes += (bytes + 255) / 256 * 256;
+    return at;
+}
+
+static void reserve_states(work_layout *w, const gd_view *x, int64_t hidden) {
+    const size_t bytes = (size_t)(x->dims[1] * hidden) * wide_size(x);
+    w->state = reserve_bytes(w, bytes);
+    w->carry = reserve_bytes(w, bytes);
+}
+
+static work_layout layout_tiles(const gd_device *d, const gd_view *x, int64_t hidden,
+                                const tile_shape *s, gd_cuda_kernel *kernels) {
+    work_layout w = {.kernel = &kernels[number_of(x->dtype)],
+                     .threads = GD_CUDA_RECURRENT_THREADS,
                      .unit_tiles = tiles_of(hidden, s->units),
                      .batch_tiles = tiles_of(x->dims[1], s->batch)};
     const int64_t tiles = w.unit_tiles * w.batch_tiles;
     w.padded = w.batch_tiles * s->batch;
-    w.packs = !mma && (tiles > max_blocks(d) || s->shared > GD_CUDA_RECURRENT_SHARED);
-#define RESERVE(field, count) w.field = w.bytes, w.bytes += ((count) + 255) / 256 * 256
-    RESERVE(counters, (size_t)w.batch_tiles * 128);
-    if (!mma) w.cleared = w.bytes;
-    RESERVE(exchange, 2 * s->exchanged * (size_t)w.padded * s->element_size);
-    if (mma) w.cleared = w.bytes;
-    RESERVE(state, cells);
-    RESERVE(carry, cells);
-    RESERVE(packed, w.packs ? (size_t)(tiles * s->depth * s->columns) * wide_size(x) : 0);
-#undef RESERVE
+    w.packs = tiles > max_blocks(d) || s->shared > GD_CUDA_RECURRENT_SHARED;
+    reserve_bytes(&w, (size_t)w.batch_tiles * 128); /* counters */
+    w.cleared = w.bytes;
+    w.exchange = reserve_bytes(&w, 2 * s->exchanged * (size_t)w.padded * wide_size(x));
+    reserve_states(&w, x, hidden);
+    w.packed =
+        reserve_bytes(&w, w.packs ? (size_t)(tiles * s->depth * s->columns) * wide_size(x) : 0);
     return w;
 }
 
-static int64_t round_up(int64_t n, int64_t to) { return tiles_of(n, to) * to; }
+/* A layout of the resident kernels: the units of a block, and the most bytes of a row of the
+ * exchange whose products have weights that fit into registers. */
+typedef struct resident_shape {
+    int kernel, units, groups, most_bytes;
+} resident_shape;
+static const resident_shape resident_rows[] = {{ROWS_4X4, 32, 2, 16 * GD_CUDA_RESIDENT_PAIR},
+                                               {ROWS_4X4, 16, 1, 32 * GD_CUDA_RESIDENT_PAIR},
+                                               {ROWS_2X8, 8, 1, 64 * GD_CUDA_RESIDENT_PAIR}};
+static const resident_shape resident_columns[] = {
+    {COLUMNS_2X8, 32, 1, 64 * GD_CUDA_RESIDENT_PAIR},
+    {COLUMNS_1X16, 16, 1, 128 * GD_CUDA_RESIDENT_PAIR}};
 
-/* Tensor cores are used if the weights fit into the shared memory of all blocks. (A device with
- * few multiprocessors packs them in each step.) */
-static bool can_use_mma(const gd_device *d, const gd_view *x, int64_t hidden, const work_shape *s) {
-    const int64_t tiles = tiles_of(hidden, s->units) * tiles_of(x->dims[1], s->batch);
-    return (x->dtype == GD_F16 || x->dtype == GD_BF16) && s->shared <= GD_CUDA_RECURRENT_SHARED &&
-           (tiles <= max_blocks(d) || max_blocks(d) == 1);
+/* Resident kernels compute f16, bf16, and f32 if tf32 is allowed. `elements` are those that a unit
+ * sends to other blocks. False: the weights do not fit, or the dtype has none. */
+static bool layout_resident(const gd_kernel_call *call, const gd_view *x, int64_t hidden,
+                            int elements, const resident_shape *shapes, int count, work_layout *w) {
+    const int64_t most = max_blocks(call->device), size = (int64_t)gd_cuda_element_size(x->dtype);
+    if (x->dtype == GD_F64 || (x->dtype == GD_F32 && !gd_cuda_tf32(call))) return false;
+    for (int i = 0; i < count; i++) {
+        const resident_shape *s = &shapes[i];
+        const int64_t unit_tiles = tiles_of(hidden, s->units),
+                      row_bytes = unit_tiles * s->units * elements * size,
+                      parts = tiles_of(x->dims[1], 8); /* of the batch */
+        if (row_bytes > s->most_bytes || unit_tiles > most) continue;
+        const int64_t groups = tiles_of(parts, most / unit_tiles);
+        *w = (work_layout){
+            .kernel = &resident_kernels[number_of(x->dtype) - F32][s->kernel],
+            .threads = GD_CUDA_RESIDENT_THREADS,
+            .unit_tiles = unit_tiles,
+            .batch_tiles = tiles_of(parts, groups),
+            .resident = true,
+            .groups = s->groups,
+            .sequence_groups = (int)groups,
+            .row_bytes = (int)row_bytes,
+        };
+        w->padded = w->batch_tiles * groups * 8;
+        w->exchange =
+            reserve_bytes(w, GD_CUDA_RESIDENT_SLOTS * (size_t)w->padded * (size_t)row_bytes);
+        w->cleared = w->bytes;
+        reserve_states(w, x, hidden);
+        return true;
+    }
+    return false;
 }
 
 /* `inputs` is 0 if a product computes the input's part. */
@@ -119,25 +171,11 @@ static work_layout layout_forward(const gd_kernel_call *call, int64_t inputs) {
     const gd_recurrent_options *o = call->attrs;
     const int64_t hidden = call->in[W_HH].dims[1];
     const int per_unit = o->cell == GD_LSTM || o->cell == GD_GRU ? 4 : 1;
-    const int64_t in = round_up(inputs, 16), state = round_up(hidden, 16);
     enum {
-        ROWS = GD_CUDA_MMA_FORWARD_ROWS,
-        BATCH = GD_CUDA_MMA_FORWARD_BATCH,
-        PAD = GD_CUDA_MMA_PAD,
-        WARPS = GD_CUDA_MMA_THREADS / 32,
         COLUMNS = GD_CUDA_FORWARD_COLUMNS,
         SLICES = GD_CUDA_RECURRENT_THREADS / (COLUMNS / 8 * (GD_CUDA_FORWARD_BATCH / 4)),
     };
-    const work_shape mma = {
-        .units = ROWS / per_unit,
-        .batch = BATCH,
-        .shared = WARPS * ROWS * (BATCH + GD_CUDA_RECURRENT_PAD) * sizeof(float) +
-                  2 * (size_t)(ROWS * (in + state + PAD) + BATCH * (in + state + 2 * PAD)),
-        .exchanged = (size_t)state,
-        .element_size = 2};
-    if (can_use_mma(call->device, x, hidden, &mma))
-        return layout_work(call->device, x, hidden, &mma, true);
-    const work_shape other = {
+    const tile_shape s = {
         .units = COLUMNS / per_unit,
         .batch = GD_CUDA_FORWARD_BATCH,
         .columns = COLUMNS,
@@ -145,32 +183,21 @@ static work_layout layout_forward(const gd_kernel_call *call, int64_t inputs) {
         .shared = wide_size(x) *
                   (size_t)(SLICES * COLUMNS * (GD_CUDA_FORWARD_BATCH + GD_CUDA_RECURRENT_PAD) +
                            (inputs + hidden) * COLUMNS),
-        .exchanged = (size_t)hidden,
-        .element_size = wide_size(x)};
-    return layout_work(call->device, x, hidden, &other, false);
+        .exchanged = (size_t)hidden};
+    work_layout w;
+    if (inputs == 0 && x->dims[2] > 0 && layout_resident(call, x, hidden, 1, resident_rows, 3, &w))
+        return w;
+    return layout_tiles(call->device, x, hidden, &s, forward_kernels);
 }
 
 static work_layout layout_backward(const gd_kernel_call *call) {
     const gd_view *x = &call->in[LAYER + X], *w_hh = &call->in[LAYER + W_HH];
-    const int64_t hidden = w_hh->dims[1], depth = w_hh->dims[0], rows = round_up(depth, 32);
+    const int64_t hidden = w_hh->dims[1], depth = w_hh->dims[0];
     enum {
-        UNITS = GD_CUDA_MMA_BACKWARD_UNITS,
-        BATCH = GD_CUDA_MMA_BACKWARD_BATCH,
-        PAD = GD_CUDA_MMA_PAD,
-        WARPS = GD_CUDA_MMA_THREADS / 32,
         COLUMNS = GD_CUDA_BACKWARD_COLUMNS,
         SLICES = GD_CUDA_RECURRENT_THREADS / (COLUMNS / 8 * (GD_CUDA_BACKWARD_BATCH / 4)),
     };
-    const work_shape mma = {.units = UNITS,
-                            .batch = BATCH,
-                            .shared =
-                                WARPS * UNITS * (BATCH + GD_CUDA_RECURRENT_PAD) * sizeof(float) +
-                                2 * (size_t)(rows * (UNITS + PAD) + BATCH * (rows + PAD)),
-                            .exchanged = (size_t)rows,
-                            .element_size = 2};
-    if (can_use_mma(call->device, x, hidden, &mma))
-        return layout_work(call->device, x, hidden, &mma, true);
-    const work_shape other = {
+    const tile_shape s = {
         .units = COLUMNS,
         .batch = GD_CUDA_BACKWARD_BATCH,
         .columns = COLUMNS,
@@ -178,9 +205,10 @@ static work_layout layout_backward(const gd_kernel_call *call) {
         .shared = wide_size(x) *
                   (size_t)(SLICES * COLUMNS * (GD_CUDA_BACKWARD_BATCH + GD_CUDA_RECURRENT_PAD) +
                            depth * COLUMNS),
-        .exchanged = (size_t)depth,
-        .element_size = wide_size(x)};
-    return layout_work(call->device, x, hidden, &other, false);
+        .exchanged = (size_t)depth};
+    work_layout w;
+    if (layout_resident(call, x, hidden, 4, resident_columns, 2, &w)) return w;
+    return layout_tiles(call->device, x, hidden, &s, backward_kernels);
 }
 static size_t backward_bytes(const gd_kernel_call *call) { return layout_backward(call).bytes; }
 
@@ -226,18 +254,23 @@ static gd_cuda_recurrent recurrent_of(const gd_kernel_call *call, int first, gd_
         .state = work + w->state,
         .carry = work + w->carry,
         .packed = w->packs ? work + w->packed : NULL,
-        .counters = (unsigned *)(work + w->counters),
+        .counters = (unsigned *)work,
+        .groups = w->groups,
+        .sequence_groups = w->sequence_groups,
+        .row_bytes = w->row_bytes,
     };
 }
 
-static gd_status launch_recurrent(gd_kernel_call *call, gd_cuda_kernel *kernel,
-                                  const gd_cuda_recurrent *p, const work_layout *w) {
+/* The workspace begins with the counters, 0, or with the exchange of a resident kernel, empty. */
+static gd_status launch_recurrent(gd_kernel_call *call, const gd_cuda_recurrent *p,
+                                  const work_layout *w) {
     const gd_cuda_state *s = gd_cuda_state_of(call->device);
     const int64_t tiles = w->unit_tiles * w->batch_tiles, most = max_blocks(call->device);
-    GD_CUDA_TRY(call->device, cuMemsetD8Async((CUdeviceptr)(uintptr_t)p->counters, 0, w->cleared,
-                                              s->streams[GD_QUEUE_COMPUTE]));
-    return gd_cuda_launch(call->device, kernel, tiles < most ? tiles : most,
-                          w->mma ? GD_CUDA_MMA_THREADS : GD_CUDA_RECURRENT_THREADS, p);
+    GD_CUDA_TRY(call->device,
+                cuMemsetD8Async((CUdeviceptr)(uintptr_t)call->workspace, w->resident ? 0xff : 0,
+                                w->cleared, s->streams[GD_QUEUE_COMPUTE]));
+    return gd_cuda_launch_together(call->device, w->kernel, tiles < most ? tiles : most, w->threads,
+                                   p);
 }
 
 /* The product of the input, and its part of the workspace. */
@@ -278,7 +311,6 @@ static void release_forward(gd_device *d, void *prepared) {
 static gd_status run_forward(gd_kernel_call *call) {
     const gd_recurrent_options *o = call->attrs;
     const forward_plan *plan = call->prepared;
-    const gd_dtype dtype = call->in[X].dtype;
     gd_cuda_recurrent p = recurrent_of(call, 0, o->cell, o->reverse, &plan->work);
     p.y = call->out[0].data;
     p.h = call->out[1].data;
@@ -293,10 +325,7 @@ static gd_status run_forward(gd_kernel_call *call) {
                                         work + plan->scratch, plan->scratch_bytes);
     }
     if (status != GD_OK) return status;
-    return launch_recurrent(call,
-                            plan->work.mma ? &forward_mma_kernels[dtype == GD_BF16]
-                                           : &forward_kernels[number_of(dtype)],
-                            &p, &plan->work);
+    return launch_recurrent(call, &p, &plan->work);
 }
 
 /* The outputs are the gradients of the gates, of h0 and of c0. */
@@ -318,12 +347,9 @@ static gd_status run_backward(gd_kernel_call *call) {
     p.parts = o->cell == GD_GRU || o->cell == GD_LSTM ? 4 : 1;
     p.gh0 = call->out[1].data;
     p.gc0 = call->out[2].data;
-    const gd_dtype dtype = call->in[LAYER + X].dtype;
     gd_status status = gd_cuda_enter_context(call->device);
     if (status != GD_OK) return status;
-    return launch_recurrent(
-        call, w.mma ? &backward_mma_kernels[dtype == GD_BF16] : &backward_kernels[number_of(dtype)],
-        &p, &w);
+    return launch_recurrent(call, &p, &w);
 }
 
 GD_CUDA_ADD(recurrent_kernel, {.op = "recurrent",

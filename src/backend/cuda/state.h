@@ -92,5 +92,8 @@ gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *fun
  * to its only parameter, a struct that is copied. */
 gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
                          const void *arguments);
+/* The same for blocks that wait for each other: all run at the same time, or the launch fails. */
+gd_status gd_cuda_launch_together(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
+                                  const void *arguments);
 
 #endif

@@ -54,7 +54,23 @@ multiply_fragments<f16_element>(float (&c)[4], const uint32_t (&a)[4], uint32_t 
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+/* The same in tf32: a (16, 8) and b (8, 8) have 4 and 2 elements (row g or g + 8, column t or
+ * t + 4), in the order of the pairs above. */
+template <>
+__device__ __forceinline__ void multiply_fragments<float>(float (&c)[4], const uint32_t (&a)[4],
+                                                          uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 
+/* A float, rounded to tf32. */
+static __device__ __forceinline__ uint32_t round_tf32(float x) {
+    uint32_t rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+    return rounded;
+}
 /* Two floats, rounded; the first is in the lower half. */
 template <typename T> static __device__ __forceinline__ uint32_t round_pair(float x, float y);
 template <> __device__ __forceinline__ uint32_t round_pair<bf16_element>(float x, float y) {
@@ -92,6 +108,16 @@ static inline void multiply_fragments(float (&c)[4], const uint32_t (&a)[4], uin
                                       uint32_t b1) {
     const uint32_t b[2] = {b0, b1};
     emulated_mma(c, a, b, [](uint16_t bits) { return widen(T{bits}); });
+}
+template <>
+inline void multiply_fragments<float>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                      uint32_t b1) {
+    const uint32_t b[2] = {b0, b1};
+    emulated_mma_tf32(c, a, b);
+}
+static inline uint32_t round_tf32(float x) {
+    const uint32_t bits = (uint32_t)__float_as_int(x);
+    return x != x ? bits : (bits + 0x1000) & ~0x1fffu;
 }
 static inline uint16_t round_element(float x, f16_element) { return gd_f32_to_f16(x); }
 static inline uint16_t round_element(float x, bf16_element) { return gd_f32_to_bf16(x); }

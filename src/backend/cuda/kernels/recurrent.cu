@@ -342,17 +342,9 @@ static __device__ void run_backward(const gd_cuda_recurrent &p) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-#define RECURRENT_KERNELS(dtype, T)                                      \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)             \
-        gd_recurrent_##dtype(const __grid_constant__ gd_cuda_recurrent p) { \
-        RETURN_IF_FAILED(p.call);                                        \
-        run_forward<T>(p);                                               \
-    }                                                                    \
-    extern "C" __global__ void __launch_bounds__(THREADS, 1)             \
-        gd_recurrent_grad_##dtype(const __grid_constant__ gd_cuda_recurrent p) { \
-        RETURN_IF_FAILED(p.call);                                        \
-        run_backward<T>(p);                                              \
-    }
+#define RECURRENT_KERNELS(dtype, T)              \
+    RECURRENT_KERNEL(dtype, run_forward<T>)      \
+    RECURRENT_KERNEL(grad_##dtype, run_backward<T>)
 
 RECURRENT_KERNELS(f64, double)
 RECURRENT_KERNELS(f32, float)

@@ -1,5 +1,5 @@
 /* recurrent.cuh - the cells of recurrent layers and the order of the blocks, for recurrent.cu and
- * recurrent_mma.cu. */
+ * recurrent_resident.cu. */
 #ifndef GRADUS_CUDA_RECURRENT_CUH
 #define GRADUS_CUDA_RECURRENT_CUH
 
@@ -39,7 +39,9 @@ static __device__ __forceinline__ unsigned load_acquire(const unsigned *counter)
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
     return value;
 }
+static __device__ __forceinline__ void wait_a_moment() {}
 #else
+static inline void wait_a_moment() { emulated_wait(); }
 static inline void add_release(unsigned *counter) { ++*counter; }
 static inline unsigned load_acquire(const unsigned *counter) { return *counter; }
 #endif
@@ -47,8 +49,7 @@ static inline unsigned load_acquire(const unsigned *counter) { return *counter; 
 /* Waits until `count` tiles are complete. */
 static __device__ __forceinline__ void wait_for_tiles(const unsigned *counter, unsigned count) {
     if (threadIdx.x == 0)
-        while (load_acquire(counter) < count) {
-        }
+        while (load_acquire(counter) < count) wait_a_moment();
     __syncthreads();
 }
 
@@ -77,9 +78,34 @@ static __device__ __forceinline__ tile_place tile_place_of(const gd_cuda_recurre
 
 /* --- cells ------------------------------------------------------------------------------------ */
 
-static __device__ __forceinline__ float sigmoid_of(float x) { return 1 / (1 + expf(-x)); }
+/* The activations are in the chain of operations from one step to the next. Those of f32 have no
+ * branches, so that those of all gates overlap; they err by at most 2 units in the last place. */
+
+/* 1 / x for a normal x whose inverse is normal. */
+static __device__ __forceinline__ float inverse_of(float x) {
+#ifdef __CUDACC__
+    float y;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return fmaf(fmaf(-x, y, 1.0f), y, y);
+#else
+    return 1 / x;
+#endif
+}
+static __device__ __forceinline__ float sigmoid_of(float x) {
+    return inverse_of(1 + expf(x < -80 ? 80 : -x)); /* below, the result is about 0 */
+}
+static __device__ __forceinline__ float tanh_of(float x) {
+    const float a = fabsf(x), z = x * x, e = expf(-2 * a);
+    /* (tanh(x) - x) / x^3, with a relative error of 3e-9 in the sum x + x^3 q */
+    float q = fmaf(-0.0058951564f, z, 0.02079597f);
+    q = fmaf(q, z, -0.05378383f);
+    q = fmaf(q, z, 0.13331924f);
+    q = fmaf(q, z, -0.333333f);
+    const float small = fmaf(q, x * z, x),
+                large = copysignf(fmaf(-2 * e, inverse_of(1 + e), 1.0f), x);
+    return a < 0.6f ? small : large;
+}
 static __device__ __forceinline__ double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
-static __device__ __forceinline__ float tanh_of(float x) { return tanhf(x); }
 static __device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
 template <typename W>
 static __device__ __forceinline__ W sigmoid_slope(W y) {
@@ -147,13 +173,14 @@ static __device__ __forceinline__ void load_sums(const gd_cuda_recurrent &p, lon
         if (g * p.hidden < p.depth) r.sums[g] = from[g * p.hidden];
 }
 
-/* Biases, and the state before the first step. */
+/* Biases, and the state before the first step. A unit that is present for other sequences has its
+ * biases for those of the batch's padding, too: sequences follow one another in a thread. */
 template <typename T, typename W>
 static __device__ __forceinline__ void load_unit(const gd_cuda_recurrent &p, unit_step<W> &r) {
 #pragma unroll
     for (int g = 0; g < 4; g++) {
         r.sums[g] = 0;
-        r.bias[g] = r.present && g < columns_per_unit(p) ? bias_of<T>(p, g, r.u) : (W)0;
+        r.bias[g] = r.u < p.hidden && g < columns_per_unit(p) ? bias_of<T>(p, g, r.u) : (W)0;
     }
     r.h = r.present ? optional_element<T>(p.h0, r.n * p.hidden + r.u) : (W)0;
     r.c = r.present && p.cell == GD_CUDA_CELL_LSTM
@@ -349,5 +376,13 @@ static __device__ __forceinline__ void store_last_gradient(const gd_cuda_recurre
     if (p.gh0) narrow(dh, (T *)p.gh0 + cell);
     if (p.gc0 && p.cell == GD_CUDA_CELL_LSTM) narrow(r.dc, (T *)p.gc0 + cell);
 }
+
+/* The kernel gd_recurrent_NAME, whose blocks of THREADS threads call a function. */
+#define RECURRENT_KERNEL(name, ...)                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1)               \
+        gd_recurrent_##name(const __grid_constant__ gd_cuda_recurrent p) { \
+        RETURN_IF_FAILED(p.call);                                          \
+        __VA_ARGS__(p);                                                    \
+    }
 
 #endif

@@ -16,13 +16,11 @@ enum {
     GD_CUDA_BACKWARD_BATCH = 16,
     GD_CUDA_RECURRENT_PAD = 4, /* elements after a row of partial sums, against bank conflicts */
 
-    /* recurrent_mma.cu */
-    GD_CUDA_MMA_THREADS = 256,
-    GD_CUDA_MMA_FORWARD_ROWS = 64, /* gates of 16 units, or 64 units of an rnn */
-    GD_CUDA_MMA_FORWARD_BATCH = 16,
-    GD_CUDA_MMA_BACKWARD_UNITS = 32,
-    GD_CUDA_MMA_BACKWARD_BATCH = 8,
-    GD_CUDA_MMA_PAD = 8, /* elements after a row of 16-bit elements in shared memory */
+    /* recurrent_resident.cu */
+    GD_CUDA_RESIDENT_THREADS = 256,
+    GD_CUDA_RESIDENT_SHARED = 72 << 10,
+    GD_CUDA_RESIDENT_SLOTS = 8, /* of the exchange, a power of 2 */
+    GD_CUDA_RESIDENT_PAIR = 64, /* bytes of a row of the exchange that two k-tiles multiply */
 };
 
 typedef enum gd_cuda_cell {
@@ -66,6 +64,11 @@ typedef struct gd_cuda_recurrent {
     void *carry;        /* wide (N, H): the gradient of h without that through the gates */
     void *packed;       /* wide (unit_tiles, depth, columns): weights; NULL: shared memory */
     unsigned *counters; /* (batch_tiles, 32); 0 at first */
+
+    /* recurrent_resident.cu; there, `exchange` is (slots, padded, row_bytes) and EMPTY at first. */
+    int groups;          /* of warps with the same rows of weights */
+    int sequence_groups; /* of 8 sequences, that a block computes one after the other */
+    int row_bytes;
 } gd_cuda_recurrent;
 
 #endif

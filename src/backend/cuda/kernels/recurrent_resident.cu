@@ -1,0 +1,578 @@
+/* recurrent_resident.cu - recurrent layers in f16, bf16 and tf32 on tensor cores, with the recurrent
+ * weights in registers for all steps.
+ *
+ * A block has the weights of some units, as fragments of its 8 warps, and some sequences of the
+ * batch, which it computes in groups of 8, the width of a fragment. The operands of products are
+ * rounded to 16 bits or to tf32; sums, states and gates stay in f32.
+ *
+ * Blocks with the same sequences exchange states, or gradients of gates, through a ring of slots in
+ * global memory. No flag or counter tells that data have arrived: the data themselves do. A slot is
+ * filled with EMPTY words, and a reader repeats its loads until no word is EMPTY. An exchange then
+ * costs one store and one load. Every CLEARED steps, a thread empties the next CLEARED slots that it
+ * will write. In step s it has read slot s, so all blocks have read slot s - 1 and those before, and
+ * the slots of s + 3 to s + 2 + CLEARED are free. A fence follows, and after it the thread writes
+ * slot s + 2, which all readers read before they read slot s + 3.
+ */
+#include "backend/cuda/kernels/mma.cuh"
+#include "backend/cuda/kernels/recurrent.cuh"
+
+enum {
+    THREADS = GD_CUDA_RESIDENT_THREADS,
+    WARPS = THREADS / 32,
+    SLOTS = GD_CUDA_RESIDENT_SLOTS,
+    CLEARED = SLOTS / 2,
+    PAIR = GD_CUDA_RESIDENT_PAIR, /* bytes of a row that two k-tiles multiply: 16 of each lane */
+};
+static const uint32_t EMPTY = 0xffffffffu;
+
+/* --- exchange --------------------------------------------------------------------------------- */
+
+#ifdef __CUDACC__
+static __device__ __forceinline__ void store_relaxed(void *to, uint32_t x) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
+static __device__ __forceinline__ void store_relaxed(void *to, uint32_t x, uint32_t y) {
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(x), "r"(y)
+                 : "memory");
+}
+static __device__ __forceinline__ uint4 load_relaxed(const void *from) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from)
+                 : "memory");
+    return v;
+}
+static __device__ __forceinline__ bool any_lane(bool x) { return __any_sync(~0u, x); }
+#else
+static inline void store_relaxed(void *to, uint32_t x) { *(uint32_t *)to = x; }
+static inline void store_relaxed(void *to, uint32_t x, uint32_t y) {
+    ((uint32_t *)to)[0] = x, ((uint32_t *)to)[1] = y;
+}
+static inline uint4 load_relaxed(const void *from) { return *(const uint4 *)from; }
+static inline bool any_lane(bool own) { /* lanes may wait alone */
+    if (own) emulated_wait();
+    return own;
+}
+#endif
+
+static __device__ __forceinline__ bool has_empty(const uint4 &v) {
+    return max(max(v.x, v.y), max(v.z, v.w)) == EMPTY;
+}
+/* A word that is not EMPTY: instead of two NaNs, or one, with all bits set it sends others. */
+static __device__ __forceinline__ uint32_t sent_word(uint32_t x) {
+    return x == EMPTY ? 0x7fff7fffu : x;
+}
+
+/* Rows (padded, row_bytes) of a slot. */
+static __device__ __forceinline__ char *exchange_row(const gd_cuda_recurrent &p, long long slot,
+                                                     long long sequence) {
+    return (char *)p.exchange + ((slot & (SLOTS - 1)) * p.padded + sequence) * p.row_bytes;
+}
+
+/* Loads words of one row: word i is at from[i * PAIR] if i < count, else it is 0. */
+template <int WORDS>
+static __device__ __forceinline__ void receive_words(uint4 (&v)[WORDS], const char *from,
+                                                     int count) {
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) v[i].x = v[i].y = v[i].z = v[i].w = 0;
+    bool empty;
+    do {
+        empty = false;
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            if (i < count) v[i] = load_relaxed(from + i * PAIR);
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) empty |= has_empty(v[i]);
+    } while (any_lane(empty));
+}
+
+/* --- fragments -------------------------------------------------------------------------------- */
+
+/* Elements in the form in which tensor cores multiply them. In this file float is tf32. */
+static __device__ __forceinline__ uint32_t element_bits(f16_element x) { return x.bits; }
+static __device__ __forceinline__ uint32_t element_bits(bf16_element x) { return x.bits; }
+static __device__ __forceinline__ uint32_t element_bits(float x) { return round_tf32(x); }
+
+/* 16 bytes of aligned elements. */
+template <typename T> static __device__ __forceinline__ uint4 rounded_word(const T *from) {
+    return *(const uint4 *)from;
+}
+template <> __device__ __forceinline__ uint4 rounded_word(const float *from) {
+    const float4 v = *(const float4 *)from;
+    return uint4{round_tf32(v.x), round_tf32(v.y), round_tf32(v.z), round_tf32(v.w)};
+}
+
+/* The 16 bytes of elements k, k + 1, ... of a row, which element_at returns. */
+template <typename T, typename F>
+static __device__ __forceinline__ uint4 fragment_word(F element_at, long long k) {
+    enum { EACH = 4 / sizeof(T) }; /* of a register */
+    uint32_t r[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        r[i] = element_bits(element_at(k + i * EACH));
+        if (EACH == 2) r[i] |= element_bits(element_at(k + i * EACH + 1)) << 16;
+    }
+    uint4 v;
+    v.x = r[0], v.y = r[1], v.z = r[2], v.w = r[3];
+    return v;
+}
+
+/* The fragments a of two k-tiles, from the words of rows g and g + 8. The order of the elements of
+ * k in a fragment is free if a and b have the same: lane t has the elements of its own word. */
+static __device__ __forceinline__ void set_fragments(uint32_t (&first)[4], uint32_t (&second)[4],
+                                                     const uint4 &low, const uint4 &high) {
+    first[0] = low.x, first[1] = high.x, first[2] = low.y, first[3] = high.y;
+    second[0] = low.z, second[1] = high.z, second[2] = low.w, second[3] = high.w;
+}
+
+/* sums[c] += a times the words, for c in turn, so that successive products are independent. */
+template <typename T, int FIRST, int M, int WORDS, int TILES, int COPIES>
+static __device__ __forceinline__ void multiply_words(float (&sums)[COPIES][M][4],
+                                                      const uint32_t (&a)[M][TILES][4],
+                                                      const uint4 (&v)[WORDS], int count) {
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+        if (FIRST + i < count) {
+            enum { LOW = 2 * FIRST };
+#pragma unroll
+            for (int m = 0; m < M; m++)
+                multiply_fragments<T>(sums[2 * i % COPIES][m], a[m][LOW + 2 * i], v[i].x, v[i].y);
+#pragma unroll
+            for (int m = 0; m < M; m++)
+                multiply_fragments<T>(sums[(2 * i + 1) % COPIES][m], a[m][LOW + 2 * i + 1], v[i].z,
+                                      v[i].w);
+        }
+}
+template <int M, int COPIES>
+static __device__ __forceinline__ void add_copies(float (&sums)[COPIES][M][4]) {
+#pragma unroll
+    for (int c = COPIES / 2; c > 0; c /= 2)
+#pragma unroll
+        for (int k = 0; k < c; k++)
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) sums[k][m][e] += sums[k + c][m][e];
+}
+
+/* The position of a thread in a block. */
+struct resident_thread {
+    int lane, g, t, warp;
+    int group; /* of the rows of weights; the warps of a group divide the depth */
+    int slice, slices;
+    int pairs, first; /* of a row, that this warp multiplies */
+    int words;        /* of these that the lane has */
+};
+static __device__ __forceinline__ resident_thread resident_thread_of(const gd_cuda_recurrent &p) {
+    resident_thread r;
+    r.lane = (int)threadIdx.x % 32;
+    r.warp = (int)threadIdx.x / 32;
+    r.g = r.lane / 4;
+    r.t = r.lane % 4;
+    r.slices = WARPS / p.groups;
+    r.group = r.warp / r.slices;
+    r.slice = r.warp % r.slices;
+    const int pairs = (p.row_bytes + PAIR - 1) / PAIR, share = (pairs + r.slices - 1) / r.slices;
+    r.first = r.slice * share;
+    r.pairs = min(share, pairs - r.first);
+    const int bytes = p.row_bytes - r.first * PAIR - r.t * 16;
+    r.words = max(0, min(r.pairs, (bytes + PAIR - 16) / PAIR));
+    return r;
+}
+static __device__ __forceinline__ const char *own_words(const gd_cuda_recurrent &p, long long slot,
+                                                        long long sequence,
+                                                        const resident_thread &own) {
+    return exchange_row(p, slot, sequence + own.g) + own.first * PAIR + own.t * 16;
+}
+
+/* Empties the words of `bytes` bytes that this thread will write, and makes that visible. */
+static __device__ __forceinline__ void clear_slots(const gd_cuda_recurrent &p, long long s,
+                                                   long long sequence, long long offset,
+                                                   int bytes) {
+    if (s % CLEARED != 0) return;
+    for (int i = 0; i < CLEARED; i++)
+        for (int b = 0; b < bytes; b += 4)
+            store_relaxed(exchange_row(p, s + 3 + i, sequence) + offset + b, EMPTY);
+    __threadfence();
+}
+
+/* Keeps the compiler from moving loads of weights up, which needs more registers than there are. */
+static __device__ __forceinline__ void stop_hoisting() {
+#ifdef __CUDACC__
+    asm volatile("" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void prefetch_line(const void *p) {
+#ifdef __CUDACC__
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#else
+    (void)p;
+#endif
+}
+
+/* --- forward ---------------------------------------------------------------------------------- */
+
+/* A warp has M m-tiles. Tiles 2j and 2j + 1 have the four sums of 8 units: rows g and g + 8 of the
+ * first are sums 0 and 1 of unit g, those of the second sums 2 and 3. So a lane has all sums of one
+ * unit for two sequences. Warp i of the slices completes number i of these 2 * M / 2 results. */
+template <typename T, int M, int WORDS>
+static __device__ __forceinline__ void load_rows(const gd_cuda_recurrent &p, long long unit,
+                                                 const resident_thread &own,
+                                                 uint32_t (&a)[M][2 * WORDS][4]) {
+    enum { ELEMENTS = 16 / sizeof(T) };
+    const bool aligned = p.hidden % ELEMENTS == 0 && (uintptr_t)p.w_hh % 16 == 0;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            uint4 v[2];
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int number = m % 2 * 2 + half;
+                const T *row = number < columns_per_unit(p)
+                                   ? forward_weights<T>(p, number, unit + m / 2 * 8 + own.g, false)
+                                   : NULL;
+                const long long k = ((own.first + i) * PAIR + own.t * 16) / (int)sizeof(T);
+                const bool inside = row && i < own.pairs;
+                if (aligned)
+                    v[half] = inside && k < p.hidden ? rounded_word(row + k) : uint4{0, 0, 0, 0};
+                else
+                    v[half] = fragment_word<T>(
+                        [&](long long e) {
+                            T zero;
+                            narrow(0, &zero);
+                            return inside && e < p.hidden ? row[e] : zero;
+                        },
+                        k);
+            }
+            set_fragments(a[m][2 * i], a[m][2 * i + 1], v[0], v[1]);
+            if (i % 2 == 1) stop_hoisting();
+        }
+}
+
+/* Sends the state of a unit. Lanes of 8 units have the same sequence. */
+static __device__ __forceinline__ void send_state(const gd_cuda_recurrent &p, long long slot,
+                                                  const unit_step<float> &r, float) {
+    store_relaxed(exchange_row(p, slot, r.n) + r.u * 4, sent_word(round_tf32(r.h)));
+}
+template <typename T>
+static __device__ __forceinline__ void send_state(const gd_cuda_recurrent &p, long long slot,
+                                                  const unit_step<float> &r, T) {
+    T narrowed;
+    narrow(r.h, &narrowed);
+    const uint32_t bits = narrowed.bits, next = __shfl_xor_sync(~0u, bits, 4);
+    if (r.u % 2 == 0)
+        store_relaxed(exchange_row(p, slot, r.n) + r.u * 2, sent_word(bits | next << 16));
+}
+
+template <typename T, int M, int WORDS>
+struct resident_forward {
+    enum { COPIES = 4 / M > 1 ? 4 / M : 1 };
+
+    static __device__ __forceinline__ void place(const gd_cuda_recurrent &p, const tile_place &at,
+                                                 int n, const resident_thread &own,
+                                                 unit_step<float> &r) {
+        r.n = at.sequence + n * 8 + 2 * own.t + own.slice % 2;
+        r.u = at.unit + own.group * 4 * M + own.slice / 2 * 8 + own.g;
+        r.present = own.slice < M && r.u < p.hidden && r.n < p.batch;
+    }
+
+    static __device__ __forceinline__ void prefetch_sums(const gd_cuda_recurrent &p, long long t,
+                                                         const unit_step<float> &r) {
+        if (t < 0 || t >= p.steps || !r.present || r.u % 8 != 0) return; /* 32 bytes are a sector */
+        const float *from = (const float *)p.input_sums + (t * p.batch + r.n) * p.depth + r.u;
+        for (int g = 0; g * p.hidden < p.depth; g++) prefetch_line(from + g * p.hidden);
+    }
+
+    /* The sums of the gates of the thread's unit, from the sums of all slices of the depth. The
+     * partial sums (2, WARPS, M, 32) have two buffers in turn: a warp that is one step ahead does
+     * not write what another one reads. */
+    static __device__ __forceinline__ float4 sum_slices(const float (&sums)[M][4], int buffer,
+                                                        const resident_thread &own) {
+        float4 *partials = (float4 *)shared_memory + buffer * WARPS * M * 32 + own.lane;
+        float4 total = {0, 0, 0, 0};
+#pragma unroll
+        for (int i = 0; i < M; i++) {
+            const int j = i / 2 * 2, e = i % 2;
+            const float4 part = {sums[j][e], sums[j][2 + e], sums[j + 1][e], sums[j + 1][2 + e]};
+            if (i == own.slice) total = part;
+            else partials[(own.warp * M + i) * 32] = part;
+        }
+        __syncthreads();
+        if (own.slice >= M) return total;
+        const float4 *from = partials + (own.group * own.slices * M + own.slice) * 32;
+#pragma unroll
+        for (int k = 1; k < WARPS; k++)
+            if (k < own.slices) {
+                const float4 part = from[(own.slice ^ k) * M * 32];
+                total.x += part.x, total.y += part.y, total.z += part.z, total.w += part.w;
+            }
+        return total;
+    }
+
+    /* Computes the state of a unit after step s and sends it. */
+    static __device__ __forceinline__ void complete_step(const gd_cuda_recurrent &p, long long s,
+                                                         const float4 &sums, bool keeps,
+                                                         unit_step<float> &r) {
+        const long long t = p.reverse ? p.steps - 1 - s : s, next = p.reverse ? t - 1 : t + 1;
+        const bool last = s + 1 == p.steps;
+        float gates[4] = {sums.x, sums.y, sums.z, sums.w};
+#pragma unroll
+        for (int g = 0; g < 4; g++) gates[g] += r.sums[g] + r.bias[g];
+        if (r.present) compute_unit(p, gates, t, r);
+        send_state(p, s + 1, r, T{});
+        if (keeps) keep_state(p, r);
+        else if (!last) load_sums(p, next, r);
+        prefetch_sums(p, keeps ? next : 2 * next - t, r);
+        if (sizeof(T) == 4 || r.u % 2 == 0) clear_slots(p, s, r.n, r.u * (int)sizeof(T), 4);
+        store_unit<T>(p, t, r, last);
+    }
+
+    static __device__ void run(const gd_cuda_recurrent &p) {
+        const resident_thread own = resident_thread_of(p);
+        const tile_place at =
+            tile_place_of(p, (int)blockIdx.x, p.groups * 4 * M, p.sequence_groups * 8);
+        const bool keeps = p.sequence_groups > 1, completes = own.slice < M;
+        uint32_t a[M][2 * WORDS][4];
+        unit_step<float> r;
+        int buffer = 0;
+        load_rows<T, M, WORDS>(p, at.unit + own.group * 4 * M, own, a);
+        for (int n = 0; n < p.sequence_groups; n++) {
+            place(p, at, n, own, r);
+            load_unit<T>(p, r);
+            if (completes) send_state(p, 0, r, T{});
+            if (keeps) keep_state(p, r);
+        }
+        load_sums(p, p.reverse ? p.steps - 1 : 0, r);
+        for (long long s = 0; s < p.steps; s++)
+            for (int n = 0; n < p.sequence_groups; n++, buffer ^= 1) {
+                uint4 v[WORDS];
+                float sums[COPIES][M][4] = {{{0}}};
+                if (keeps) {
+                    place(p, at, n, own, r);
+                    restore_state(p, r);
+                    load_sums(p, p.reverse ? p.steps - 1 - s : s, r);
+                }
+                receive_words(v, own_words(p, s, at.sequence + n * 8, own), own.words);
+                multiply_words<T, 0>(sums, a, v, own.pairs);
+                add_copies(sums);
+                const float4 total = sum_slices(sums[0], buffer, own);
+                if (completes) complete_step(p, s, total, keeps, r);
+            }
+    }
+};
+
+/* --- backward --------------------------------------------------------------------------------- */
+
+/* The gradients of the gates of a unit are adjacent in the exchange: element 4u + k is that of gate
+ * k. Cells with fewer gates send zeros. A warp has M m-tiles of 16 units. */
+template <typename T>
+static __device__ __forceinline__ T column_element(const gd_cuda_recurrent &p, long long k,
+                                                   long long u) {
+    const long long gate = k % 4, from = k / 4;
+    T zero;
+    narrow(0, &zero);
+    return u < p.hidden && from < p.hidden && gate < weight_blocks(p)
+               ? ((const T *)p.w_hh)[(gate * p.hidden + from) * p.hidden + u]
+               : zero;
+}
+template <int M, int TILES>
+static __device__ __forceinline__ void load_columns(const gd_cuda_recurrent &p, long long unit,
+                                                    const resident_thread &own,
+                                                    uint32_t (&a)[M][TILES][4], float) {
+#pragma unroll
+    for (int i = 0; i < TILES / 2; i++) {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const long long k = ((own.first + i) * PAIR + own.t * 16) / 4, u = unit + m * 16 + own.g;
+            uint4 v[2];
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                v[half] = fragment_word<float>(
+                    [&](long long e) {
+                        return i < own.pairs ? column_element<float>(p, e, u + half * 8) : 0;
+                    },
+                    k);
+            set_fragments(a[m][2 * i], a[m][2 * i + 1], v[0], v[1]);
+        }
+        stop_hoisting();
+    }
+}
+/* Of 16 bits: each warp transposes through shared memory the 32 rows that a pair of k-tiles
+ * multiplies. */
+template <typename T, int M, int TILES>
+static __device__ __forceinline__ void load_columns(const gd_cuda_recurrent &p, long long unit,
+                                                    const resident_thread &own,
+                                                    uint32_t (&a)[M][TILES][4], T) {
+    enum { ROWS = PAIR / 2, COLUMNS = 16 * M, STRIDE = COLUMNS + 8, EACH = ROWS * COLUMNS / 8 / 32 };
+    const bool aligned = p.hidden % 8 == 0 && (uintptr_t)p.w_hh % 16 == 0;
+    T *rows = (T *)shared_memory + own.warp * ROWS * STRIDE;
+#pragma unroll
+    for (int i = 0; i < TILES / 2; i++) {
+        const long long k = (own.first + i) * ROWS;
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const int word = e * 32 + own.lane, row = word / (COLUMNS / 8),
+                      column = word % (COLUMNS / 8) * 8;
+            T *to = rows + row * STRIDE + column;
+            const long long gate = (k + row) % 4, from = (k + row) / 4;
+            if (aligned) {
+                uint4 v = {0, 0, 0, 0};
+                if (i < own.pairs && gate < weight_blocks(p) && from < p.hidden &&
+                    unit + column < p.hidden)
+                    v = *(const uint4 *)((const T *)p.w_hh +
+                                         (gate * p.hidden + from) * p.hidden + unit + column);
+                *(uint4 *)to = v;
+            } else
+                for (int c = 0; c < 8; c++)
+                    to[c] = column_element<T>(p, k + row, unit + column + c);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            uint32_t r[2][4];
+#pragma unroll
+            for (int half = 0; half < 2; half++) /* lane t has the rows 8t to 8t + 7 */
+                load_transposed_matrices(r[half],
+                                         rows +
+                                             (own.lane % 8 / 2 * 8 + own.lane / 8 * 2 +
+                                              own.lane % 2) *
+                                                 STRIDE +
+                                             m * 16 + half * 8);
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                a[m][2 * i + h][0] = r[0][2 * h];
+                a[m][2 * i + h][1] = r[1][2 * h];
+                a[m][2 * i + h][2] = r[0][2 * h + 1];
+                a[m][2 * i + h][3] = r[1][2 * h + 1];
+            }
+        }
+        __syncwarp();
+    }
+}
+
+/* Sends four gradients. */
+static __device__ __forceinline__ void send_gradients(char *to, const float *g, float) {
+    store_relaxed(to, sent_word(round_tf32(g[0])), sent_word(round_tf32(g[1])));
+    store_relaxed(to + 8, sent_word(round_tf32(g[2])), sent_word(round_tf32(g[3])));
+}
+template <typename T>
+static __device__ __forceinline__ void send_gradients(char *to, const float *g, T) {
+    store_relaxed(to, sent_word(round_pair<T>(g[0], g[1])), sent_word(round_pair<T>(g[2], g[3])));
+}
+
+template <typename T, int M, int WORDS>
+struct resident_backward {
+    enum { COPIES = 4 / M };
+
+    static __device__ __forceinline__ void place(const gd_cuda_recurrent &p, const tile_place &at,
+                                                 int n, const resident_thread &own,
+                                                 unit_gradient<float> &r) {
+        const int value = own.warp % 4; /* of a fragment c */
+        r.n = at.sequence + n * 8 + 2 * own.t + value % 2;
+        r.u = at.unit + own.warp / 4 * 16 + value / 2 * 8 + own.g;
+        r.present = own.warp < 4 * M && r.u < p.hidden && r.n < p.batch;
+    }
+
+    /* Step t will be read some steps later. */
+    static __device__ __forceinline__ void prefetch_step(const gd_cuda_recurrent &p, long long t,
+                                                         const unit_gradient<float> &r) {
+        if (t < 0 || t >= p.steps || !r.present || r.u % 8 != 0) return;
+        const long long row = t * p.batch + r.n, at = row * p.hidden + r.u;
+        if (p.parts == 4)
+            for (int g = 0; g < 4; g++)
+                prefetch_line((const float *)p.saved + (row * 4 + g) * p.hidden + r.u);
+        if (p.cell == GD_CUDA_CELL_LSTM) prefetch_line((const float *)p.saved_c + at);
+        prefetch_line((const T *)p.gy + at);
+    }
+
+    /* The sum of all warps of the value that this thread completes. The partial sums are
+     * (2, WARPS, 4 * M, 32). */
+    static __device__ __forceinline__ float sum_warps(const float (&sums)[M][4], int buffer,
+                                                      const resident_thread &own) {
+        float *partials = (float *)shared_memory + buffer * WARPS * 4 * M * 32 + own.lane;
+        float total[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 4 * M; i++)
+            partials[(own.warp * 4 * M + i) * 32] = sums[i / 4][i % 4];
+        __syncthreads();
+        if (own.warp >= 4 * M) return 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) total[w % 2] += partials[(w * 4 * M + own.warp) * 32];
+        return total[0] + total[1];
+    }
+
+    /* Computes the gradients of the gates of a unit in step s of the gradient and sends them. */
+    static __device__ __forceinline__ void complete_step(const gd_cuda_recurrent &p, long long s,
+                                                         float dh, bool keeps,
+                                                         unit_gradient<float> &r) {
+        const long long offset = r.u * 4 * (int)sizeof(T);
+        float sent[4] = {0, 0, 0, 0};
+        if (r.present) {
+            compute_gradient(p, dh, r);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (k < weight_blocks(p)) sent[k] = block_gradient(p, r.g, k);
+        }
+        send_gradients(exchange_row(p, s + 1, r.n) + offset, sent, T{});
+        if (keeps) keep_gradients(p, r);
+        prefetch_step(p, p.reverse ? s + 2 : p.steps - 3 - s, r);
+        clear_slots(p, s, r.n, offset, 4 * (int)sizeof(T));
+        store_gradients<T>(p, p.reverse ? s : p.steps - 1 - s, r);
+    }
+
+    static __device__ void run(const gd_cuda_recurrent &p) {
+        const resident_thread own = resident_thread_of(p);
+        const tile_place at = tile_place_of(p, (int)blockIdx.x, 16 * M, p.sequence_groups * 8);
+        const bool keeps = p.sequence_groups > 1, completes = own.warp < 4 * M;
+        uint32_t a[M][2 * WORDS][4];
+        unit_gradient<float> r;
+        int buffer = 0;
+        load_columns(p, at.unit, own, a, T{});
+        for (int n = 0; n < p.sequence_groups; n++) {
+            place(p, at, n, own, r);
+            load_gradients<T>(p, r);
+            if (keeps) keep_gradients(p, r);
+        }
+        __syncthreads(); /* load_columns has used the memory of the partial sums */
+        for (long long s = 0; s <= p.steps; s++) /* the last one computes gh0 */
+            for (int n = 0; n < p.sequence_groups; n++, buffer ^= 1) {
+                if (keeps) {
+                    place(p, at, n, own, r);
+                    restore_gradients(p, r);
+                }
+                if (s < p.steps) load_step<T>(p, p.reverse ? s : p.steps - 1 - s, r);
+                float dh = r.carry;
+                if (s > 0) {
+                    uint4 v[8]; /* more words would need too many registers */
+                    float sums[COPIES][M][4] = {{{0}}};
+                    const char *words = own_words(p, s, at.sequence + n * 8, own);
+                    receive_words(v, words, own.words);
+                    multiply_words<T, 0>(sums, a, v, own.pairs);
+                    if (WORDS > 8) {
+                        receive_words(v, words + 8 * PAIR, own.words - 8);
+                        multiply_words<T, WORDS - 8>(sums, a, v, own.pairs);
+                    }
+                    add_copies(sums);
+                    dh += sum_warps(sums[0], buffer, own);
+                }
+                if (!completes) continue;
+                if (s < p.steps) complete_step(p, s, dh, keeps, r);
+                else store_last_gradient<T>(p, dh, r);
+            }
+    }
+};
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+#define RESIDENT_KERNELS(dtype, T)                                                       \
+    RECURRENT_KERNEL(resident_4x4_##dtype, resident_forward<T, 4, 4>::run)               \
+    RECURRENT_KERNEL(resident_2x8_##dtype, resident_forward<T, 2, 8>::run)               \
+    RECURRENT_KERNEL(resident_grad_2x8_##dtype, resident_backward<T, 2, 8>::run)         \
+    RECURRENT_KERNEL(resident_grad_1x16_##dtype, resident_backward<T, 1, 16>::run)
+
+RESIDENT_KERNELS(f16, f16_element)
+RESIDENT_KERNELS(bf16, bf16_element)
+RESIDENT_KERNELS(tf32, float)
