@@ -676,6 +676,13 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int va
     return CUDA_SUCCESS;
 }
 
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction) {
+    ALIVE;
+    if (attribute != CU_FUNC_ATTRIBUTE_PTX_VERSION) return CUDA_ERROR_INVALID_VALUE;
+    *value = 90;
+    return CUDA_SUCCESS;
+}
+
 static std::vector<std::vector<char>> copy_parameters(const emulated_kernel *k, void **parameters);
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -687,6 +694,15 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
         bx * by * bz == 0 || bx * by * bz > 1024 || shared > ((function *)f)->most_shared)
         return CUDA_ERROR_INVALID_VALUE;
     return submit(s, node{k, {gx, gy, gz}, {bx, by, bz}, copy_parameters(k, parameters)});
+}
+
+/* Kernels run one after the other, so that one that may overlap with the previous one waits. */
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
+    for (unsigned i = 0; i < c->numAttrs; i++)
+        if (c->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return CUDA_ERROR_INVALID_VALUE;
+    return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                          c->blockDimZ, c->sharedMemBytes, c->hStream, parameters, extra);
 }
 
 /* --- captures --- */

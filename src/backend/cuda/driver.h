@@ -20,7 +20,7 @@
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuEventCreate)     \
     X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime)               \
     X(cuModuleLoadData) X(cuModuleGetFunction)           \
-    X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuGraphInstantiate) X(cuGraphLaunch)               \
+    X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuGraphInstantiate) X(cuGraphLaunch)               \
     X(cuGraphDestroy)                                                                            \
     X(cuGraphExecDestroy) X(cuGraphExecKernelNodeSetParams) X(cuGraphGetNodes)
 /* clang-format on */

@@ -102,9 +102,9 @@ bool gd_small_launch_divide(gd_small_launch *l) {
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-#define TILE_KERNEL(layout, i, rows, columns, depth)                      \
-    GD_CUDA_KERNEL_SHARED("small_product", "gd_small_product_" layout #i, \
-                          GD_SMALL_PRODUCT_SHARED(rows, columns, depth))
+#define TILE_KERNEL(layout, i, rows, columns, depth)                       \
+    GD_CUDA_KERNEL_WAITING("small_product", "gd_small_product_" layout #i, \
+                           GD_SMALL_PRODUCT_SHARED(rows, columns, depth))
 #define TILE_KERNELS(i, rows, columns, depth)                                                \
     {TILE_KERNEL("nn", i, rows, columns, depth), TILE_KERNEL("nt", i, rows, columns, depth), \
      TILE_KERNEL("tn", i, rows, columns, depth), TILE_KERNEL("tt", i, rows, columns, depth)},
