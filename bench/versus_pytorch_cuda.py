@@ -259,7 +259,8 @@ class Ours:
                    "--file", file, "--mode", mode, "--loss", net.loss]
         command += ["--autocast", "bf16"] if net.precision == "bf16" else []
         command += ["--tf32"] if net.precision == "tf32" else []
-        command += ["--nhwc"] if net.images and net.precision == "bf16" else []
+        # plans choose the layout of their temporaries, so they are fed as a program would feed them
+        command += ["--nhwc"] if net.images and net.precision == "bf16" and mode != "plan" else []
         self.limit, self.read = limit, b""
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

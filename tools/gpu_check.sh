@@ -2,10 +2,11 @@
 # gpu_check.sh [PART...] [--data FOLDER] - checks the CUDA backend on a machine with a GPU. It needs no network.
 #
 #   build      builds the library, the CUDA backend, tests, benchmarks and examples in build-gpu/; prints what is off
-#   test       runs the generated suites, the tests of the device, and a training run that is killed, on the GPU
+#   test       runs the generated suites, the tests of the device, a training run that is killed, and the examples and
+#              the demo, on the GPU; the results of the examples are printed beside those of the CPU
 #   sanitize   runs a sample of the suites under compute-sanitizer, memcheck and racecheck
 #   bench      compares training steps with those of PyTorch (bench/versus_pytorch_cuda.py)
-#   train      trains on the data of FOLDER: the files of MNIST in FOLDER or FOLDER/mnist, and a text,
+#   train      trains on the data of FOLDER, and measures how busy the loader keeps the GPU: the files of MNIST in FOLDER or FOLDER/mnist, and a text,
 #              FOLDER/tinyshakespeare.txt, FOLDER/shakespeare.txt or FOLDER/input.txt
 #
 # Without parts: build, test, sanitize and bench, and train with --data. Each part ends with a table, in less than nine
@@ -14,10 +15,10 @@
 #
 # Variables: JOBS, processes at a time (default: the number of cores); SUITES, those of `test`; NETS, those of `bench`;
 # ARCHITECTURES, for which kernels are compiled (default: that of the GPU); KIND, the kind of device (cuda); SAMPLE, one
-# case in SAMPLE (default: all) of `test`.
+# case in SAMPLE (default: all) of `test`; BUILD, the folder of the build.
 set -u
 cd "$(dirname "$0")/.."
-build=build-gpu
+build=${BUILD:-build-gpu}
 jobs=${JOBS:-$(nproc)}
 kind=${KIND:-cuda}
 results=$build/results
@@ -83,7 +84,7 @@ part_build() {
     status=0
     rows=
     # the names of targets that exist, with what each is for
-    for target in gradus_backend_$kind gradus_backend_test test_ops test_kill test_cuda_device gradus_tool bench_device mnist gpt; do
+    for target in gradus_backend_$kind gradus_backend_test test_ops test_kill unit_tests gradus_tool bench_device bench_feed examples; do
         if ! cmake --build $build --target help 2>/dev/null | grep -q "^\(\.\.\. \)\?$target\b"; then
             rows="$rows$target off\n"
         elif timeout "$(left)" cmake --build $build -j"$jobs" --target "$target" >>$log 2>&1; then
@@ -135,6 +136,37 @@ print_suites() {
     return $bad
 }
 
+# Runs each example, and the demo, on the CPU and on the device. A row: whether both ended well, and the last result of each.
+run_examples() {
+    folder=$PWD/$build/examples
+    mkdir -p $results/examples
+    for program in "$folder"/*; do
+        name=$(basename "$program")
+        case $name in *_onnx | run_graph | mnist | gpt | char_rnn | CMakeFiles | *.*) continue ;; esac
+        [ -f "$program" ] && [ -x "$program" ] && echo "$name $program"
+    done >$results/examples.list
+    for name in gpt char_rnn; do echo "$name $folder/$name $PWD/examples/$name.c 80"; done >>$results/examples.list
+    echo "mnist $folder/mnist" >>$results/examples.list
+    echo "demo $PWD/$build/bin/gradus demo" >>$results/examples.list
+    for device in cpu "$kind"; do sed "s/\$/ --device $device/; s/^/$device /" $results/examples.list; done |
+        (cd $results/examples && xargs -P "$jobs" -L 1 sh -c 'device=$0 name=$1; shift; mkdir -p $device.$name; cd $device.$name
+            rest=$(('"$deadline"' - $(date +%s))); [ $rest -gt 0 ] || rest=1
+            timeout $rest "$@" >log 2>&1; echo $? >status')
+    bad=0
+    printf '\n%-20s %-8s %s\n' example device "last result"
+    for name in $(cut -d' ' -f1 $results/examples.list); do
+        for device in cpu "$kind"; do
+            log=$results/examples/$device.$name
+            mark=
+            if grep -q "built without" "$log/log" 2>/dev/null; then mark="off: "
+            elif [ "$(cat "$log/status" 2>/dev/null)" != 0 ]; then mark="FAILED: " bad=1; fi
+            line=$(grep -E 'loss|accuracy|error|%|=' "$log/log" 2>/dev/null | tail -1)
+            printf '%-20s %-8s %s%s\n' "$name" "$device" "$mark" "$(echo "${line:-$(tail -1 "$log/log")}" | cut -c1-90)"
+        done
+    done
+    return $bad
+}
+
 part_test() {
     begin_part test 430
     needs_program $build/tests/test_ops || return 0
@@ -146,11 +178,15 @@ part_test() {
     done | run_families "$build/tests/test_ops --device $kind --sample ${SAMPLE:-1} --suite \$0 --family \$1"
     status=0
     rows=
-    for program in test_cuda_device test_kill; do
+    run_examples || status=1
+    for path in $build/tests/test_cuda_* $build/tests/test_kill; do
+        program=${path##*/}
         name="$program -"
-        if [ ! -x $build/tests/$program ]; then
+        only= # of test_kill: a run that is killed at random times, and ends with the same bits
+        [ $program = test_kill ] && only=killed_at_any_time
+        if [ ! -x "$path" ]; then
             rows="$rows$name off\n"
-        elif GRADUS_TEST_GPU=1 GRADUS_KILL_DEVICE=$kind timeout "$(left)" $build/tests/$program >$results/$program.log 2>&1; then
+        elif GRADUS_TEST_GPU=1 GRADUS_KILL_DEVICE=$kind timeout "$(left)" "$path" $only >$results/$program.log 2>&1; then
             rows="$rows$name $(grep -o '[0-9]* passed' $results/$program.log | tail -1 | cut -d' ' -f1) 0\n"
         else
             tail -20 $results/$program.log
@@ -236,6 +272,7 @@ part_train() {
     done
     if [ -z "$digits" ]; then echo "off: $data has no files of MNIST (train-images-idx3-ubyte)"
     elif needs_program $build/examples/mnist; then
+        $build/bench/bench_feed "$digits" --device "$kind"
         train_net mnist 99.2 's/^\([0-9.]*\) % of .*/\1/p' 1 $build/examples/mnist "$digits" --device "$kind"
     fi
     if [ -z "$text" ]; then echo "off: $data has no text (tinyshakespeare.txt)"

@@ -137,6 +137,7 @@ static void print_first_steps(step_state *s) {
         printf("%.9g %.9g", gd_item(loss), sqrt(squares));
         gd_optimizer_zero_grad(s->optimizer);
     }
+    gd_memory_reset_peak(s->device); /* the peak is that of steps in the chosen mode */
     for (int i = 0; i < 3 && !gd_failed(); i++) {
         GD_SCOPE;
         printf(" %.9g", gd_item(run_step(s)));

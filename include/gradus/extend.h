@@ -128,6 +128,13 @@ enum {
      * such kernels write tensors that outlive the call. Others write a buffer, which the device's
      * copy kernel (op "clone", which must have this flag) copies. */
     GD_KERNEL_CHECKED = 8,
+    /* The kernel writes outputs with any strides that `match` accepts. Plans choose the strides of
+     * temporaries; elsewhere outputs are row-major. Elementwise kernels always support this. */
+    GD_KERNEL_STRIDED_RESULTS = 32,
+    /* The kernel also takes f16 or bf16 for operands that are f32 by the op's rules; `match` decides
+     * for which. It computes in f32 and rounds each result once, so plans leave out casts before
+     * and after it. */
+    GD_KERNEL_MIXED = 16,
 };
 
 /* A kernel: one way to run an op on one kind of device. */
@@ -150,6 +157,10 @@ struct gd_kernel {
     void (*release)(gd_device *device, void *prepared);
     /* An upper bound of the bytes that each thread takes from the system and keeps; NULL: 0. */
     size_t (*scratch)(const gd_kernel_call *call);
+    /* Whether the call is faster if channels, axis 1 of images (N, C, ...), are the innermost axis
+     * in memory. Plans then use this layout for temporaries where all kernels support it. A pure
+     * function of the call's metadata; NULL: no. */
+    bool (*prefers_channels_last)(const gd_kernel_call *call);
 };
 
 /* For a kernel of a dynamic op: creates output i with these dims; call->out[i] is then valid. */

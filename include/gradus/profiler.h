@@ -28,6 +28,9 @@ extern "C" {
 
 /* Clears earlier measurements and starts. */
 GD_API gd_status gd_profiler_start(void);
+/* The same, except that a captured plan runs as usual and counts as one call, of the op "plan". The
+ * program keeps its speed, so the table's total shows how long the device works. */
+GD_API gd_status gd_profiler_start_plans(void);
 GD_API void gd_profiler_stop(void);
 GD_API bool gd_profiler_is_on(void);
 /* Frees the measurements. */

@@ -24,6 +24,7 @@ typedef struct block {
     size_t bytes;
     gd_queue queue;
     gd_event *event; /* free block of the upload queue: its last use on the compute queue */
+    uint64_t freed;  /* counts blocks in the order in which they were freed */
     bool is_free;
 } block;
 
@@ -42,6 +43,7 @@ struct gd_blocks {
     int recent_count[RECENT_SIZES + 1];
     block *in_use[HASH_SIZE];
     size_t held, unused;
+    uint64_t freed;
 };
 
 gd_blocks *gd_blocks_new(gd_device *device) {
@@ -66,6 +68,7 @@ static block **hash_slot(gd_blocks *blocks, const void *handle) {
 static void add_free_block(gd_blocks *blocks, block *b) {
     block **first = &blocks->free_blocks[b->queue][class_of(b->bytes)];
     b->is_free = true;
+    b->freed = ++blocks->freed;
     b->previous = NULL;
     b->next = *first;
     if (b->next) b->next->previous = b;
@@ -81,14 +84,19 @@ static void remove_free_block(gd_blocks *blocks, block *b) {
     blocks->unused -= b->bytes;
 }
 
+/* The smaller block; of equal ones the lower, or on the upload queue the one that was freed first,
+ * because an upload waits for the last use of its block. */
+static bool is_better_block(const block *b, const block *best) {
+    if (b->bytes != best->bytes) return b->bytes < best->bytes;
+    return b->queue == GD_QUEUE_UPLOAD ? b->freed < best->freed
+                                       : (uintptr_t)b->handle < (uintptr_t)best->handle;
+}
+
 static block *find_free_block(const gd_blocks *blocks, size_t bytes, gd_queue queue) {
     for (int class = class_of(bytes); class < CLASSES; class ++) {
         block *best = NULL;
         for (block *b = blocks->free_blocks[queue][class]; b; b = b->next)
-            if (b->bytes >= bytes &&
-                (!best || b->bytes < best->bytes ||
-                 (b->bytes == best->bytes && (uintptr_t)b->handle < (uintptr_t)best->handle)))
-                best = b;
+            if (b->bytes >= bytes && (!best || is_better_block(b, best))) best = b;
         if (best) return best;
     }
     return NULL;

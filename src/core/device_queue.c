@@ -212,19 +212,16 @@ void gd_queue_trim(gd_device *d) {
 
 /* --- transfers -------------------------------------------------------------------------------- */
 
-enum { BOUNCE_BYTES = 64 << 10 };
+/* The least size of a bounce buffer, and the uploads that may be queued before one waits for
+ * another. */
+enum { BOUNCE_BYTES = 64 << 10, MOST_UPLOADS = 8 };
 
-/* Takes a bounce buffer from the list, or allocates one. Skips the first three whose upload may not
- * be done, and waits for the fourth. The lock is held. */
+/* Takes a bounce buffer from the list, or allocates one. Skips most of those whose upload may not be
+ * done; the caller waits for the event of one that has one. The lock is held. */
 static bounce *take_bounce(gd_device *d, gd_device_queue *q, size_t bytes) {
     int waiting = 0;
     for (bounce **at = &q->bounces, *b; (b = *at); at = &b->next) {
-        if (b->bytes < bytes || (b->event && ++waiting < 4)) continue;
-        if (b->event) {
-            if (d->api->event_wait(d, b->event) != GD_OK) return NULL;
-            d->api->event_free(d, b->event);
-            b->event = NULL;
-        }
+        if (b->bytes < bytes || (b->event && ++waiting < MOST_UPLOADS)) continue;
         *at = b->next;
         return b;
     }
@@ -255,8 +252,17 @@ static gd_status order_queues(gd_device *d, gd_queue first, gd_queue second) {
     return status;
 }
 
-/* Copies to a bounce buffer and queues the upload. The lock is not held during the copy, so that
- * other threads can queue work. */
+/* Waits for the earlier upload from the buffer. */
+static gd_status empty_bounce(gd_device *d, bounce *b) {
+    if (!b->event) return GD_OK;
+    GD_TRY(d->api->event_wait(d, b->event));
+    d->api->event_free(d, b->event);
+    b->event = NULL;
+    return GD_OK;
+}
+
+/* Copies to a bounce buffer and queues the upload. The lock is not held during the copy and the wait
+ * for the buffer, so that other threads can queue work. */
 static gd_status upload_on(gd_device *d, gd_queue queue, void *to, const void *from, size_t bytes,
                            bool ahead) {
     gd_device_queue *q;
@@ -264,9 +270,10 @@ static gd_status upload_on(gd_device *d, gd_queue queue, void *to, const void *f
     bounce *b = take_bounce(d, q, bytes);
     pthread_mutex_unlock(&q->lock);
     if (!b) return gd_fail(GD_E_MEMORY, "no memory to upload %zu bytes to %s", bytes, d->name);
-    memcpy(b->address, from, bytes);
+    gd_status status = empty_bounce(d, b);
+    if (status == GD_OK) memcpy(b->address, from, bytes);
     pthread_mutex_lock(&q->lock);
-    gd_status status = gd_device_check(d);
+    if (status == GD_OK) status = gd_device_check(d);
     if (status == GD_OK) status = d->api->upload(d, queue, to, b->address, bytes);
     if (status == GD_OK) status = d->api->event_record(d, queue, &b->event);
     if (status == GD_OK && queue != GD_QUEUE_COMPUTE && !ahead)
@@ -396,6 +403,7 @@ static gd_status wait_and_download(gd_device *d, void *to, const void *from, siz
     bounce *b = take_bounce(d, q, download_bytes(bytes));
     gd_status status =
         b ? GD_OK : gd_fail(GD_E_MEMORY, "no memory to download %zu bytes from %s", bytes, d->name);
+    if (status == GD_OK) status = empty_bounce(d, b);
     if (status == GD_OK && (status = queue_download(d, b, from, bytes)) != GD_OK)
         b = NULL; /* never reused: a copy may be queued */
     if (status == GD_OK)

@@ -47,18 +47,74 @@ static inline int64_t *add_view_key(int64_t *at, const gd_view *v) {
     return at;
 }
 
-static size_t option_bytes(const gd_kernel_call *call) {
-    return call->attrs ? call->op->attrs_size : 0;
+static size_t words_for(size_t bytes) { return (bytes + 7) / 8; }
+
+static int64_t *add_bytes_key(int64_t *at, const void *bytes, size_t count) {
+    if (count == 0) return at;
+    at[(count - 1) / 8] = 0; /* the last word may be filled in part */
+    memcpy(at, bytes, count);
+    return at + words_for(count);
 }
 
+static const char *string_at(const void *field) { return *(const char *const *)field; }
+
+static int64_t *add_option_key(int64_t *at, const gd_op_attr *a, const void *field) {
+    switch (a->type) {
+    case GD_ATTR_INT:
+    case GD_ATTR_FLOAT: return add_bytes_key(at, field, 8);
+    case GD_ATTR_NUMBER: return add_bytes_key(at, field, sizeof(gd_number));
+    case GD_ATTR_INTS: return add_bytes_key(at, field, (size_t)a->count * sizeof(int64_t));
+    case GD_ATTR_GRAPH: return add_bytes_key(at, field, sizeof(void *));
+    case GD_ATTR_BOOL: *at++ = *(const bool *)field; return at;
+    case GD_ATTR_WORD: *at++ = (int64_t) * (const gd_word *)field; return at;
+    case GD_ATTR_DTYPE: *at++ = (int64_t) * (const gd_dtype *)field; return at;
+    case GD_ATTR_SHAPE: {
+        const gd_shape *s = field;
+        *at++ = s->rank;
+        return add_bytes_key(at, s->at, (size_t)(s->rank > 0 ? s->rank : 0) * sizeof *s->at);
+    }
+    case GD_ATTR_FLOATS: {
+        const gd_floats *s = field;
+        *at++ = s->count;
+        return add_bytes_key(at, s->at, (size_t)(s->count > 0 ? s->count : 0) * sizeof *s->at);
+    }
+    case GD_ATTR_STRING: {
+        const char *text = string_at(field);
+        const size_t length = text ? strlen(text) : 0;
+        *at++ = text ? (int64_t)length : -1;
+        return add_bytes_key(at, text, length);
+    }
+    }
+    return at;
+}
+
+/* The struct of options also has padding, whose bytes are arbitrary, and the addresses of optional
+ * tensors, which are operands. So the key has the options one by one. Fused ops describe no options;
+ * their struct is zeroed before it is filled. */
+static int64_t *add_options_key(int64_t *at, const gd_kernel_call *call) {
+    const gd_op *op = call->op;
+    if (!call->attrs) return at;
+    if (op->fusion) return add_bytes_key(at, call->attrs, op->attrs_size);
+    for (int i = 0; i < op->n_attrs; i++)
+        at = add_option_key(at, &op->attrs[i], (const char *)call->attrs + op->attrs[i].offset);
+    return at;
+}
+
+/* Each option has at most one word more than its bytes in the struct; strings are not part of it. */
 static size_t max_key_words(const gd_kernel_call *call) {
-    return HEAD_WORDS + (size_t)(call->n_in + call->n_out) * VIEW_WORDS +
-           (option_bytes(call) + 7) / 8;
+    const gd_op *op = call->op;
+    size_t words = HEAD_WORDS + (size_t)(call->n_in + call->n_out) * VIEW_WORDS +
+                   words_for(op->attrs_size) + 2 * (size_t)op->n_attrs;
+    for (int i = 0; i < op->n_attrs && call->attrs; i++) {
+        const void *field = (const char *)call->attrs + op->attrs[i].offset;
+        if (op->attrs[i].type == GD_ATTR_STRING && string_at(field))
+            words += words_for(strlen(string_at(field)));
+    }
+    return words;
 }
 
 /* Returns the number of words. */
 static size_t make_key(const gd_kernel_call *call, int64_t *key) {
-    const size_t options = option_bytes(call);
     int64_t *at = key;
     *at++ = (int64_t)(uintptr_t)call->kernel;
     *at++ = (int64_t)(uintptr_t)call->device;
@@ -66,11 +122,7 @@ static size_t make_key(const gd_kernel_call *call, int64_t *key) {
     *at++ = (int64_t)call->each << 32 | call->n_in << 1 | call->tf32;
     for (int i = 0; i < call->n_in; i++) at = add_view_key(at, &call->in[i]);
     for (int i = 0; i < call->n_out; i++) at = add_view_key(at, &call->out[i]);
-    if (options) {
-        at[(options - 1) / 8] = 0; /* the last word may be filled in part */
-        memcpy(at, call->attrs, options);
-    }
-    return (size_t)(at - key) + (options + 7) / 8;
+    return (size_t)(add_options_key(at, call) - key);
 }
 
 static uint64_t hash_key(const int64_t *key, size_t words) {

@@ -266,6 +266,12 @@ gd_status gd_profile_end(const gd_kernel_call *call, gd_profile_mark mark, gd_st
     return status;
 }
 
+gd_kernel_call gd_profile_plan_call(gd_device *device) {
+    static const gd_op plan = {.name = "plan"};
+    static const gd_kernel captured = {.variant = "captured"};
+    return (gd_kernel_call){.op = &plan, .kernel = &captured, .device = device};
+}
+
 void gd_set_anomaly_mode(bool on) {
     if (on) atomic_fetch_or(&gd_watch, GD_WATCH_NAN);
     else atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_NAN);
@@ -298,17 +304,22 @@ static void clear_profile(void) {
     profile.out_of_memory = false;
 }
 
-gd_status gd_profiler_start(void) {
+static gd_status start_profiler(unsigned flags) {
     pthread_mutex_lock(&profile_lock);
     clear_profile();
     profile.started = gd_profile_now();
     pthread_mutex_unlock(&profile_lock);
-    atomic_fetch_or(&gd_watch, GD_WATCH_TIME);
+    atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_PLANS);
+    atomic_fetch_or(&gd_watch, flags);
     return GD_OK;
 }
 
+gd_status gd_profiler_start(void) { return start_profiler(GD_WATCH_TIME); }
+
+gd_status gd_profiler_start_plans(void) { return start_profiler(GD_WATCH_TIME | GD_WATCH_PLANS); }
+
 void gd_profiler_stop(void) {
-    unsigned before = atomic_fetch_and(&gd_watch, ~(unsigned)GD_WATCH_TIME);
+    unsigned before = atomic_fetch_and(&gd_watch, ~(unsigned)(GD_WATCH_TIME | GD_WATCH_PLANS));
     pthread_mutex_lock(&profile_lock);
     settle_queued();
     if (before & GD_WATCH_TIME) profile.ended = gd_profile_now();

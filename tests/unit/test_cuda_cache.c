@@ -1,5 +1,6 @@
 /* test_cuda_cache.c - kernels that NVRTC has compiled, in the cache on disk. */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -96,6 +97,36 @@ TEST(a_later_process_does_not_load_nvrtc) {
     CHECK(run_part("part_compiles") == 0);
     CHECK(each_file(NULL) >= 1);
     CHECK(run_part("part_finds_all_in_the_cache") == 0);
+    remove_cache();
+}
+
+static gd_tensors compute_chains(gd_tensors in, void *user) {
+    gd_tensor *results[4];
+    for (int i = 0; i < 4; i++) results[i] = compute_chain((gd_tensors){&in.at[i], 1}, user).at[0];
+    return gd_listed(results[0], results[1], results[2], results[3]);
+}
+
+PART(part_with_equal_kernels) {
+    GD_SCOPE;
+    gd_device *device = cuda_open_device();
+    if (!device) return;
+    const float values[5] = {1, 2, 3, 4, 5}, expected[5] = {-2, 2, 18, 52, 110};
+    gd_tensor *x[4];
+    for (int i = 0; i < 4; i++) x[i] = cuda_tensor(device, gd_dims(5), values);
+    gd_jit *jit = gd_jit_new(compute_chains, NULL);
+    gd_tensors y = gd_jit_call(jit, gd_list(x[0], x[1], x[2], x[3]));
+    for (int i = 0; i < 4; i++) CHECK(cuda_has_values(y.at[i], 5, expected));
+    void *backend = dlopen(GRADUS_TEST_BACKENDS "/libgradus_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    _Atomic(int64_t) *compiles = backend ? dlsym(backend, "gradus_cuda_compiles") : NULL;
+    CHECK(compiles && *compiles == 1);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
+TEST(equal_kernels_of_a_plan_are_compiled_once) {
+    if (cuda_in_child()) return;
+    fresh_cache();
+    CHECK(run_part("part_with_equal_kernels") == 0);
+    CHECK(each_file(NULL) == 1);
     remove_cache();
 }
 

@@ -1,7 +1,9 @@
 /* test_cuda_lists.c - elementwise ops for lists of tensors on CUDA: updates of optimizers and
- * clipped gradients have the bits of the CPU, and take one launch for many parameters. */
+ * clipped gradients have the bits of the CPU, and take one launch for many parameters. So do copies
+ * of statistics and casts of gradients in plans. */
 #include <math.h>
 
+#include "compare.h"
 #include "cuda_child.h"
 
 /* Sizes around the ends of a vector and of a chunk (kernels/expression.h). */
@@ -83,6 +85,129 @@ TEST(updates_of_lists_have_the_bits_of_the_cpu) {
             CHECK_SAYING(there.launches < PARAMETERS / 2, "%s %s: %d launches for %d parameters",
                          optimizers[o], gd_dtype_name(dtypes[d]), (int)there.launches, PARAMETERS);
         }
+}
+
+/* --- statistics of batch norms ---------------------------------------------------------------- */
+
+enum { NORMS = 5, CLASSES = 4 };
+
+/* A graph with batch norms, whose running statistics are variables, and a loss that fails for a
+ * class out of range. */
+typedef struct norm_net {
+    gd_graph *graph;
+    gd_tensor *x, *target, *loss, *mean[NORMS], *var[NORMS];
+} norm_net;
+
+static norm_net make_norm_net(void) {
+    norm_net n = {.graph = gd_graph_new()};
+    GD_GRAPH(n.graph);
+    n.x = gd_placeholder(gd_dims(6, CLASSES));
+    n.target = gd_placeholder(gd_dims(6), .dtype = GD_I64);
+    gd_tensor *h = n.x;
+    for (int i = 0; i < NORMS; i++) {
+        n.mean[i] = gd_variable(gd_full(gd_dims(CLASSES), 0));
+        n.var[i] = gd_variable(gd_full(gd_dims(CLASSES), 1));
+        h = gd_batch_norm(gd_sin(h), NULL, NULL, n.mean[i], n.var[i], .training = true);
+    }
+    n.loss = gd_cross_entropy(h, n.target);
+    return n;
+}
+
+/* The running statistics after three runs, then one that fails. */
+static void run_norm_net(gd_device *device, gd_tensor **statistics, char **text) {
+    norm_net n = make_norm_net();
+    gd_session *session = gd_session_new(n.graph, .device = device);
+    gd_seed(7);
+    gd_tensor *x = gd_to_device(gd_randn(gd_dims(6, CLASSES)), device),
+              *good = gd_to_device(gd_from_array(gd_dims(6), GD_I64, (int64_t[]){0, 1, 2, 3, 0, 1}),
+                                   device),
+              *bad = gd_to_device(gd_from_array(gd_dims(6), GD_I64, (int64_t[]){0, 1, 9, 3, 0, 1}),
+                                  device);
+    *text = gd_session_plan_text(session, gd_feed(n.x, x, n.target, good), gd_list(n.loss));
+    for (int i = 0; i < 3; i++)
+        gd_session_run(session, gd_feed(n.x, x, n.target, good), gd_list(n.loss));
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    gd_item(gd_session_run(session, gd_feed(n.x, x, n.target, bad), gd_list(n.loss)).at[0]);
+    gd_synchronize(device);
+    CHECK(gd_failed());
+    gd_clear_error();
+    for (int i = 0; i < NORMS; i++) {
+        statistics[2 * i] = gd_to_device(gd_session_get(session, n.mean[i]), gd_device_get("cpu"));
+        statistics[2 * i + 1] =
+            gd_to_device(gd_session_get(session, n.var[i]), gd_device_get("cpu"));
+    }
+}
+
+TEST(statistics_are_copied_together_and_unchanged_by_runs_that_fail) {
+    IN_CHILD(EMULATED, "");
+    GD_SCOPE;
+    gd_tensor *here[2 * NORMS], *there[2 * NORMS];
+    char *text, *list;
+    run_norm_net(gd_device_get("cpu"), here, &text);
+    run_norm_net(cuda_open_device(), there, &list);
+    CHECK_SAYING(list && strstr(list, " = clone[10]("), "%s", list);
+    for (int i = 0; i < 2 * NORMS; i++) {
+        const double distance = tensors_relative_distance(there[i], here[i]);
+        CHECK_SAYING(distance < 1e-4, "%d: %g", i, distance);
+    }
+    free(text);
+    free(list);
+}
+
+/* --- weights of convolutions ------------------------------------------------------------------ */
+
+enum { LAYERS = 4 };
+
+typedef struct conv_net {
+    gd_tensor *w[LAYERS];
+    gd_optimizer *optimizer;
+} conv_net;
+
+static gd_tensors train_convolutions(gd_tensors in, void *user) {
+    conv_net *n = user;
+    gd_tensor *h = gd_cast(in.at[0], GD_BF16);
+    for (int i = 0; i < LAYERS; i++)
+        h = gd_relu(gd_conv2d(h, gd_cast(n->w[i], GD_BF16), NULL, .padding = 1));
+    gd_tensor *loss = gd_mean(gd_square(gd_cast(h, GD_F32)));
+    gd_backward(loss);
+    gd_optimizer_step(n->optimizer);
+    gd_optimizer_zero_grad(n->optimizer);
+    return gd_listed(loss);
+}
+
+/* The changes of the weights in three steps. They have 9 taps and more channels than a tile, fewer,
+ * or as many as no vector has. */
+static void train_conv_net(gd_device *device, gd_tensor **changes) {
+    static const int64_t channels[LAYERS + 1] = {8, 12, 300, 9, 16};
+    conv_net n;
+    gd_tensor *before[LAYERS];
+    gd_seed(3);
+    for (int i = 0; i < LAYERS; i++) {
+        gd_tensor *w = gd_mul(gd_randn(gd_dims(channels[i + 1], channels[i], 3, 3)),
+                              gd_scalar(1 / sqrt(9.0 * (double)channels[i])));
+        before[i] = gd_clone(w);
+        n.w[i] = gd_requires_grad(gd_to_device(w, device));
+    }
+    const gd_tensors all = {n.w, LAYERS};
+    n.optimizer = gd_optimizer_new("sgd", all, "lr=0.5 momentum=0.9");
+    gd_tensor *x = gd_to_device(gd_randn(gd_dims(2, channels[0], 5, 4)), device);
+    gd_jit *jit = gd_jit_new(train_convolutions, &n);
+    for (int i = 0; i < 3; i++) gd_jit_call(jit, gd_list(x));
+    for (int i = 0; i < LAYERS; i++)
+        changes[i] = gd_sub(gd_to_device(gd_detach(n.w[i]), gd_device_get("cpu")), before[i]);
+}
+
+TEST(gradients_with_channels_last_update_weights_as_on_the_cpu) {
+    IN_CHILD(EMULATED, "");
+    GD_SCOPE;
+    gd_tensor *here[LAYERS], *there[LAYERS];
+    train_conv_net(gd_device_get("cpu"), here);
+    train_conv_net(cuda_open_device(), there);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    for (int i = 0; i < LAYERS && !gd_failed(); i++) {
+        const double distance = tensors_relative_distance(there[i], here[i]);
+        CHECK_SAYING(distance < 5e-2, "%d: %g", i, distance);
+    }
 }
 
 int main(int argc, char **argv) { return cuda_test_main(argc, argv); }

@@ -501,6 +501,7 @@ static const row rows[] = {
     {"gd_after_begin", NULL, MEMORY},
     {"gd_synchronize", NULL, "fails only with its device"},
     {"gd_profiler_start", NULL, SETTING},
+    {"gd_profiler_start_plans", NULL, SETTING},
     {"gd_infer_outputs", NULL, RULE},
     {"gd_kernel_output", NULL, RULE},
     {"gd_op_fail", NULL, RULE},

@@ -22,6 +22,29 @@ TEST(prune_removes_unused_nodes) {
     gd_program_free(p);
 }
 
+/* group awaits y, which is also read, and z, which is not. */
+TEST(prune_drops_awaited_operands_that_are_computed_anyway) {
+    GD_SCOPE;
+    gd_graph *g = gd_graph_new();
+    gd_tensor *x, *y, *done;
+    {
+        GD_GRAPH(g);
+        x = gd_placeholder(gd_dims(2, 3));
+        y = gd_exp(x);
+        done = gd_group(gd_list(y, gd_reshape(gd_sin(x), gd_dims(6)), x));
+        y = gd_sum(y);
+    }
+    gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(2, 3), 1)), gd_list(done, y));
+    CHECK(gd_pass_prune(p) > 0);
+    check_text(p, "%1 f32[2,3] = exp(%0 (feed 0) f32[2,3])\n"
+                  "%2 f32[2,3] = sin(%0 (feed 0) f32[2,3])\n"
+                  "%4 bool[] = group(%3)\n"
+                  "%5 f32[] = sum(%1)\n"
+                  "fetch %4 %5\n");
+    CHECK(gd_pass_prune(p) == 0);
+    gd_program_free(p);
+}
+
 TEST(share_merges_equal_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_add(gd_sin(gd_mul(x, x)), gd_sin(gd_mul(x, x)));

@@ -214,4 +214,24 @@ TEST(plans_of_a_device_are_profiled_call_by_call) {
     CHECK(!gd_failed());
 }
 
+TEST(captured_plans_are_measured_as_one_call_each) {
+    GD_SCOPE;
+    gd_device *device = gd_test_device();
+    gd_tensor *x = gd_to_device(gd_full(gd_dims(4, 4), 0.5), device);
+    gd_jit *jit = gd_jit_new(device_body, NULL);
+    gd_profile_row row;
+    for (int i = 0; i < 3; i++) gd_jit_call(jit, gd_list(x)); /* captured */
+    CHECK(gd_profiler_start_plans() == GD_OK);
+    for (int i = 0; i < 4; i++) gd_jit_call(jit, gd_list(x));
+    gd_profiler_stop();
+    CHECK(find_row("plan", &row) && row.calls == 4);
+    CHECK(!find_row("matmul", &row));
+    gd_profiler_start(); /* every call again */
+    gd_jit_call(jit, gd_list(x));
+    gd_profiler_stop();
+    CHECK(find_row("matmul", &row) && !find_row("plan", &row));
+    gd_profiler_clear();
+    CHECK(!gd_failed());
+}
+
 TEST_MAIN

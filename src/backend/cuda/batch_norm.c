@@ -255,22 +255,22 @@ static size_t batch_norm_workspace(const gd_kernel_call *call) {
 }
 
 /* Two kernels for each op: the second has its operands copied to row-major order. */
-#define NORM_KERNELS(name, condition, staged_condition)                            \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                                       \
-                                .variant = "cuda",                                 \
-                                .device = "cuda",                                  \
-                                .rank = 20,                                        \
-                                .flags = GD_KERNEL_CHECKED,                        \
-                                .match = condition,                                \
-                                .workspace = batch_norm_workspace,                 \
-                                .run = run_##name})                                \
-    GD_CUDA_ADD(name##_staged, {.op = #name,                                       \
-                                .variant = "cuda_row_major",                       \
-                                .device = "cuda",                                  \
-                                .rank = 10,                                        \
-                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
-                                .match = staged_condition,                         \
-                                .workspace = batch_norm_workspace,                 \
+#define NORM_KERNELS(name, condition, staged_condition)                                 \
+    GD_CUDA_ADD(name##_kernel, {.op = #name,                                            \
+                                .variant = "cuda",                                      \
+                                .device = "cuda",                                       \
+                                .rank = 20,                                             \
+                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS, \
+                                .match = condition,                                     \
+                                .workspace = batch_norm_workspace,                      \
+                                .run = run_##name})                                     \
+    GD_CUDA_ADD(name##_staged, {.op = #name,                                            \
+                                .variant = "cuda_row_major",                            \
+                                .device = "cuda",                                       \
+                                .rank = 10,                                             \
+                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS,      \
+                                .match = staged_condition,                              \
+                                .workspace = batch_norm_workspace,                      \
                                 .run = run_##name})
 
 NORM_KERNELS(batch_norm, batch_norm_match, NULL)

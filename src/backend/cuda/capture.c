@@ -59,7 +59,7 @@ static void fill_part(const gd_cuda_state *s, const gd_boundary *b, bool enters,
 }
 
 /* Blocks for the largest copy: 256 threads of 16 bytes, several times. */
-enum { THREADS = 256, BYTES_PER_BLOCK = THREADS * 16 * 4, MAX_BLOCKS = 264 };
+enum { THREADS = 256, BYTES_PER_BLOCK = THREADS * 16 * 4, MAX_BLOCKS = 1056 };
 
 static unsigned count_blocks(const gd_cuda_boundary *p) {
     unsigned long long most = 0;

@@ -85,6 +85,32 @@ static gd_status queue_loss(const gd_kernel_call *call, gd_cuda_class_loss *p,
     return gd_cuda_launch(call->device, &loss_total, 1, GD_CUDA_TOTAL_THREADS, p);
 }
 
+static void set_loss(gd_cuda_class_loss *p, const gd_view *y) {
+    p->y = y->data;
+    p->y_dtype = (int)y->dtype;
+}
+
+static bool is_narrow(gd_dtype dtype) { return dtype == GD_F16 || dtype == GD_BF16; }
+
+/* The weights have the dtype of the scores. */
+static bool match_weights(const gd_kernel_call *call, int weight, gd_dtype scores) {
+    const gd_view w = gd_optional_view(call, weight);
+    return !w.data || w.dtype == scores;
+}
+
+/* Whether shift and scale have the dtype in which the kernels compute. */
+static bool match_statistics(const gd_view *statistics, gd_dtype scores) {
+    const gd_dtype wide = scores == GD_F64 ? GD_F64 : GD_F32;
+    return statistics[0].dtype == wide && statistics[1].dtype == wide;
+}
+
+/* The loss of 16-bit scores may be f32. */
+static bool match_index_cross_entropy(const gd_kernel_call *call) {
+    const gd_dtype x = call->in[0].dtype, y = call->out[0].dtype;
+    return match_weights(call, 2, x) && match_statistics(call->out + 1, x) &&
+           call->out[3].dtype == GD_F64 && (y == x || (is_narrow(x) && y == GD_F32));
+}
+
 /* Whether a thread reads all scores of a position. */
 static bool reads_lines(const gd_cuda_class_loss *p) {
     return p->inner != 1 || p->classes <= LINE_CLASSES;
@@ -95,7 +121,7 @@ static gd_status run_index_cross_entropy(gd_kernel_call *call) {
     gd_cuda_class_loss p = describe_scores(
         call, &call->in[0], &call->in[1], gd_optional_view(call, 2), o->ignore_index, o->reduction);
     p.smoothing = o->label_smoothing;
-    p.y = call->out[0].data;
+    set_loss(&p, &call->out[0]);
     p.shift = call->out[1].data;
     p.scale = call->out[2].data;
     p.total = call->out[3].data;
@@ -110,7 +136,7 @@ static gd_status run_nll_loss(gd_kernel_call *call) {
     const gd_nll_loss_options *o = call->attrs;
     gd_cuda_class_loss p = describe_scores(
         call, &call->in[0], &call->in[1], gd_optional_view(call, 2), o->ignore_index, o->reduction);
-    p.y = call->out[0].data;
+    set_loss(&p, &call->out[0]);
     p.total = call->out[1].data;
     return queue_loss(call, &p, &likelihood_terms, position_count(&p), WARP_THREADS, WARP_THREADS);
 }
@@ -124,6 +150,13 @@ static void set_gradients(gd_cuda_class_loss *p, const gd_view *gy, const gd_vie
     p->total_of = total->data;
     p->total_dtype = (int)total->dtype;
     p->gx = gx->data;
+}
+
+/* gy may have any dtype. */
+static bool match_index_cross_entropy_grad(const gd_kernel_call *call) {
+    const gd_dtype x = call->in[1].dtype;
+    return match_weights(call, 6, x) && match_statistics(call->in + 3, x) &&
+           call->out[0].dtype == x;
 }
 
 static gd_status run_index_cross_entropy_grad(gd_kernel_call *call) {
@@ -162,7 +195,7 @@ static gd_status run_index_cross_entropy_with_grad(gd_kernel_call *call) {
     const gd_view total = {.data = statistics, .dtype = GD_F64};
     set_gradients(&p, &call->in[0], &total, &call->out[1]);
     p.smoothing = o->label_smoothing;
-    p.y = call->out[0].data;
+    set_loss(&p, &call->out[0]);
     p.total = statistics;
     p.shift = statistics + 1;
     p.scale = statistics + 1 + position_count(&p);
@@ -189,9 +222,9 @@ static gd_status run_nll_loss_grad(gd_kernel_call *call) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-GD_CUDA_CONTIGUOUS_OP(index_cross_entropy, loss_workspace)
+GD_CUDA_MIXED_OP(index_cross_entropy, loss_workspace)
 GD_CUDA_CONTIGUOUS_OP(nll_loss, loss_workspace)
-GD_CUDA_CONTIGUOUS_OP(index_cross_entropy_grad, NULL)
+GD_CUDA_MIXED_OP(index_cross_entropy_grad, NULL)
 GD_CUDA_CONTIGUOUS_OP(nll_loss_grad, NULL)
 GD_CUDA_ADD(index_cross_entropy_with_grad_kernel,
             {.op = "index_cross_entropy_with_grad",

@@ -2,6 +2,7 @@
 #include "backend/cuda/compiler.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,7 @@ typedef struct compile_job {
     const gd_cuda_program *program;
     char architecture[40];
     char key[GD_NATIVE_KEY];
+    bool repeats; /* an earlier job of the list has the same text */
     char *code;
     size_t bytes;
     char why[640];
@@ -157,8 +159,7 @@ static void copy_log(nvrtc_program program, compile_job *job) {
     gd_cuda_host->release(log);
 }
 
-static int n_compiled;
-int gd_cuda_compile_count(void) { return __atomic_load_n(&n_compiled, __ATOMIC_RELAXED); }
+__attribute__((visibility("default"))) _Atomic(int64_t) gradus_cuda_compiles;
 
 static void compile_text(compile_job *job) {
     const char *options[N_OPTIONS];
@@ -174,7 +175,7 @@ static void compile_text(compile_job *job) {
     else if ((job->code = gd_cuda_host->allocate(job->bytes)))
         nvrtc.nvrtcGetCUBIN(program, job->code);
     nvrtc.nvrtcDestroyProgram(&program);
-    __atomic_fetch_add(&n_compiled, 1, __ATOMIC_RELAXED);
+    gradus_cuda_compiles++;
     if (job->code) gd_cuda_host->codegen->cache_store(job->key, job->code, job->bytes);
 }
 
@@ -188,7 +189,7 @@ typedef struct compile_queue {
 static void *compile_jobs(void *argument) {
     compile_queue *q = argument;
     for (int i; (i = __atomic_fetch_add(&q->next, 1, __ATOMIC_RELAXED)) < q->count;)
-        if (!q->jobs[i].code) compile_text(&q->jobs[i]);
+        if (!q->jobs[i].code && !q->jobs[i].repeats) compile_text(&q->jobs[i]);
     return NULL;
 }
 
@@ -255,6 +256,13 @@ static CUfunction load_function(const char *code, const char *name) {
     return gd_cuda.cuModuleGetFunction(&function, module, name) == CUDA_SUCCESS ? function : NULL;
 }
 
+/* Whether an earlier job of the list compiles the same text. */
+static bool is_compiled_before(const compile_job *jobs, int i) {
+    for (int k = 0; k < i; k++)
+        if (strcmp(jobs[k].key, jobs[i].key) == 0) return true;
+    return false;
+}
+
 /* Takes functions from this process or from the cache on disk. Returns the number of programs that
  * must be compiled. Code that does not load is compiled again. */
 static int take_from_caches(gd_device *d, gd_cuda_program *programs, compile_job *jobs, int n) {
@@ -269,6 +277,10 @@ static int take_from_caches(gd_device *d, gd_cuda_program *programs, compile_job
             continue;
         }
         compute_key(s, &jobs[i]);
+        if ((jobs[i].repeats = is_compiled_before(jobs, i))) {
+            missing++;
+            continue;
+        }
         char *code = gd_cuda_host->codegen->cache_load(jobs[i].key, &jobs[i].bytes);
         if (code && (p->function = load_function(code, p->name))) {
             add_compiled(d, p);

@@ -27,7 +27,7 @@ gd_status gd_cuda_compile(gd_device *d, gd_cuda_program *programs, int n);
 /* The function of a source text that was compiled before; NULL: none. */
 CUfunction gd_cuda_find_compiled(gd_device *d, const char *source);
 
-/* For tests: the number of texts that NVRTC has compiled, and whether it is loaded. */
-int gd_cuda_compile_count(void);
+/* For tests: the number of texts that NVRTC has compiled. */
+extern _Atomic(int64_t) gradus_cuda_compiles;
 
 #endif

@@ -368,5 +368,11 @@ static gd_status run_convolution(gd_kernel_call *call) {
     return status;
 }
 
-GD_CUDA_CONV_OPS("cudnn", 20, .match = match_convolution, .run = run_convolution,
-                 .prepare = prepare_convolution, .release = release_convolution)
+/* Tensor cores multiply vectors of channels: engines for other layouts convert their operands. */
+static bool prefers_channels_last(const gd_kernel_call *call) {
+    return gd_cuda_conv_problem_of(call).axes >= 2;
+}
+
+GD_CUDA_CONV_OPS("cudnn", 20, .flags = GD_KERNEL_STRIDED_RESULTS, .match = match_convolution,
+                 .run = run_convolution, .prepare = prepare_convolution,
+                 .release = release_convolution, .prefers_channels_last = prefers_channels_last)

@@ -138,7 +138,7 @@ static gd_status add_entry(const list_call *l, list_batch *b, int i, unsigned lo
     const gd_view *in = l->call->in + i * l->width, *out = l->call->out + i * l->written;
     const int64_t count = gd_cuda_count(&in[0]), chunks = count_chunks(count);
     const bool fits = b->fixed_words + (h->count + 1) * b->entry_words <= GD_CUDA_LIST_WORDS &&
-                      h->dtypes == dtypes && b->blocks + chunks <= INT32_MAX;
+                      b->blocks + chunks <= INT32_MAX;
     if (h->count > 0 && !fits) {
         gd_status status = launch_batch(l, b);
         if (status != GD_OK) return status;
@@ -154,6 +154,23 @@ static gd_status add_entry(const list_call *l, list_batch *b, int i, unsigned lo
     return GD_OK;
 }
 
+/* Queues the entries whose operands have these dtypes. */
+static gd_status run_batches(const list_call *l, list_batch *b, int first,
+                             unsigned long long dtypes) {
+    gd_status status = GD_OK;
+    for (int i = first; i < l->call->each && status == GD_OK; i++)
+        if (batch_dtypes(l, i) == dtypes) status = add_entry(l, b, i, dtypes);
+    return status == GD_OK && b->arguments.head.count > 0 ? launch_batch(l, b) : status;
+}
+
+/* Gradients may have several dtypes: the entries with the dtypes of entry i are computed when i is
+ * the first of them. */
+static bool is_first_of_dtypes(const list_call *l, int i, unsigned long long dtypes) {
+    for (int k = 0; k < i; k++)
+        if (batch_dtypes(l, k) == dtypes) return false;
+    return true;
+}
+
 static gd_status run_list(gd_kernel_call *call) {
     gd_cuda_op *x = gd_cuda_op_of(call->op);
     const list_call l = list_call_of(call, x);
@@ -162,11 +179,14 @@ static gd_status run_list(gd_kernel_call *call) {
     gd_status status = GD_OK;
     list_batch b;
     begin_batch(&l, &b);
+    unsigned long long latest = 0; /* computed last: mostly those of the next entry, too */
     for (int i = 0; i < call->each && status == GD_OK; i++) {
         const unsigned long long dtypes = batches ? batch_dtypes(&l, i) : 0;
-        status = dtypes ? add_entry(&l, &b, i, dtypes) : run_entry(&l, i);
+        if (dtypes == 0) status = run_entry(&l, i);
+        else if (dtypes != latest && is_first_of_dtypes(&l, i, dtypes))
+            status = run_batches(&l, &b, i, latest = dtypes);
     }
-    return status == GD_OK && b.arguments.head.count > 0 ? launch_batch(&l, &b) : status;
+    return status;
 }
 
 GD_CUDA_ADD(list_kernel, {.op = "elementwise_list",

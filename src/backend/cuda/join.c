@@ -260,7 +260,12 @@ static gd_status run_roll(gd_kernel_call *call) {
     return queue_mapped(call, x, &call->out[0], maps, 0);
 }
 
-GD_CUDA_OP(cat, run_cat)
+GD_CUDA_ADD(cat_kernel, {.op = "cat",
+                         .variant = "cuda",
+                         .device = "cuda",
+                         .rank = 10,
+                         .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS,
+                         .run = run_cat})
 GD_CUDA_OP(stack, run_stack)
 GD_CUDA_OP(pad, run_pad)
 GD_CUDA_OP(slice_grad, run_slice_grad)

@@ -33,6 +33,18 @@ gd_status gd_cuda_collect_kernels(const gd_kernel **kernels, int *count);
                                 .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
                                 .workspace = bytes,                                \
                                 .run = run_##name})
+/* The same for a kernel with a function match_NAME that also accepts some 16-bit operands in place
+ * of f32 (GD_KERNEL_MIXED). */
+#define GD_CUDA_MIXED_OP(name, bytes)                                                 \
+    GD_CUDA_ADD(name##_kernel,                                                        \
+                {.op = #name,                                                         \
+                 .variant = "cuda",                                                   \
+                 .device = "cuda",                                                    \
+                 .rank = 10,                                                          \
+                 .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS | GD_KERNEL_MIXED, \
+                 .match = match_##name,                                               \
+                 .workspace = bytes,                                                  \
+                 .run = run_##name})
 /* The same with all fields of gd_kernel, under a name of its own. */
 #define GD_CUDA_ADD(name, ...)                                                                     \
     static const gd_kernel name = __VA_ARGS__;                                                     \

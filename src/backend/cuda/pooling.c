@@ -246,6 +246,8 @@ static gd_cuda_kernel avg_grad_kernels[2][DTYPES] = {KERNELS("avg_pool_grad", ""
                                                      KERNELS("avg_pool_grad", "_channels")};
 static gd_cuda_kernel max_grad_kernels[2][DTYPES] = {KERNELS("max_pool_grad", ""),
                                                      KERNELS("max_pool_grad", "_channels")};
+static gd_cuda_kernel max_grad_blocks_kernels[2][DTYPES] = {
+    KERNELS("max_pool_grad", "_blocks"), KERNELS("max_pool_grad", "_blocks_channels")};
 static gd_cuda_kernel gather_kernels[DTYPES] = KERNELS("pool_gather", "");
 
 /* The elements of the largest window. */
@@ -323,6 +325,14 @@ static bool match_scatter(const gd_kernel_call *call) {
            (o->adaptive || (find_list(call, "kernel", &length) && length == o->dims.rank));
 }
 
+/* Whether 2 x 2 elements of x have at most 2 x 2 windows together: see max_gradient_of_blocks. */
+static bool has_small_windows(const gd_cuda_pool *p) {
+    bool small = !p->adaptive && p->in[0] == 1 && p->out[0] == 1;
+    for (int a = 1; a < AXES; a++)
+        small = small && p->stride[a] == 2 && p->kernel[a] <= 3 && p->dilation[a] == 1;
+    return small;
+}
+
 /* Outputs that existed before the call must not change if it fails: the indices are checked
  * first. */
 static gd_status run_scatter(gd_kernel_call *call) {
@@ -330,15 +340,19 @@ static gd_status run_scatter(gd_kernel_call *call) {
     const int n = o->dims.rank, dtype = number_of(call->in[0].dtype);
     const gd_view *x = &call->out[0], *y = &call->in[0], *indices = &call->in[1];
     gd_cuda_pool p = pool_of(call, x, y, indices, n);
-    const int vector = assign_threads(&p, x, n, &p.x, p.in);
-    gd_cuda_kernel *kernel = &max_grad_kernels[vector > 1][dtype];
+    const bool blocks = has_small_windows(&p);
+    int sizes[AXES]; /* of x in elements, or blocks of them */
+    for (int a = 0; a < AXES; a++) sizes[a] = blocks && a > 0 ? (p.in[a] + 1) / 2 : p.in[a];
+    const int vector = assign_threads(&p, x, n, &p.x, sizes);
+    gd_cuda_kernel *kernel =
+        blocks ? &max_grad_blocks_kernels[vector > 1][dtype] : &max_grad_kernels[vector > 1][dtype];
     gd_status status = GD_OK;
     if (call->overwrites) {
         gd_cuda_pool check = p;
         check.x.data = NULL;
-        status = launch_pool(call, kernel, &check, x, y, indices, n, p.in, 1);
+        status = launch_pool(call, kernel, &check, x, y, indices, n, sizes, 1);
     }
-    return status == GD_OK ? launch_pool(call, kernel, &p, x, y, indices, n, p.in, 1) : status;
+    return status == GD_OK ? launch_pool(call, kernel, &p, x, y, indices, n, sizes, 1) : status;
 }
 
 static bool match_gather(const gd_kernel_call *call) {
@@ -388,13 +402,13 @@ static gd_status run_avg_pool_grad(gd_kernel_call *call) {
     return launch_pool(call, &avg_grad_kernels[vector > 1][dtype], &p, x, y, NULL, n, p.in, 1);
 }
 
-#define POOL_OP(name, function, matches)                    \
-    GD_CUDA_ADD(name##_kernel, {.op = #name,                \
-                                .variant = "cuda",          \
-                                .device = "cuda",           \
-                                .rank = 10,                 \
-                                .flags = GD_KERNEL_CHECKED, \
-                                .match = matches,           \
+#define POOL_OP(name, function, matches)                                                \
+    GD_CUDA_ADD(name##_kernel, {.op = #name,                                            \
+                                .variant = "cuda",                                      \
+                                .device = "cuda",                                       \
+                                .rank = 10,                                             \
+                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_STRIDED_RESULTS, \
+                                .match = matches,                                       \
                                 .run = function})
 POOL_OP(max_pool1d, run_max_pool, match_forward)
 POOL_OP(max_pool2d, run_max_pool, match_forward)

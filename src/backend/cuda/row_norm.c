@@ -44,6 +44,7 @@ static gd_cuda_row_norm describe_rows(const gd_kernel_call *call, const gd_view 
                                       long long c, long long s, long long groups) {
     return (gd_cuda_row_norm){.call = gd_cuda_call_of(call),
                               .dtype = (int)x->dtype,
+                              .mixed_dtype = -1,
                               .x = x->data,
                               .n = n,
                               .c = c,
@@ -71,6 +72,17 @@ static gd_status queue_rows(gd_device *d, const gd_cuda_row_norm *p, gd_cuda_ker
                 : gd_cuda_launch(d, block, at_most(p->rows, MOST_BLOCKS), THREADS, p);
 }
 
+static bool is_narrow(gd_dtype dtype) { return dtype == GD_F16 || dtype == GD_BF16; }
+
+/* Whether the operand has x's dtype, or is a 16-bit float beside x in f32. */
+static bool match_mixed(const gd_view *x, const gd_view *other) {
+    return other->dtype == x->dtype || (x->dtype == GD_F32 && is_narrow(other->dtype));
+}
+
+static void set_mixed_dtype(gd_cuda_row_norm *p, const gd_view *other) {
+    if ((int)other->dtype != p->dtype) p->mixed_dtype = (int)other->dtype;
+}
+
 /* --- forward ---------------------------------------------------------------------------------- */
 
 static void set_parameters(gd_cuda_row_norm *p, const gd_view *weight, const gd_view *bias) {
@@ -84,6 +96,7 @@ static void set_parameters(gd_cuda_row_norm *p, const gd_view *weight, const gd_
 static gd_status queue_norm(const gd_kernel_call *call, gd_cuda_row_norm *p) {
     gd_device *d = call->device;
     p->y = call->out[0].data;
+    set_mixed_dtype(p, &call->out[0]);
     if (p->rows == 0) return GD_OK;
     const long long kept = has_vectors(p) ? 32 : 8; /* elements that a thread keeps */
     p->eights = (int)divide_up(p->length, 8LL * (p->length <= 32 * 32 ? 32 : THREADS));
@@ -99,6 +112,26 @@ static gd_cuda_row_norm describe_last_dims(const gd_kernel_call *call, const gd_
     const long long rows = rstd->dims[0];
     return describe_rows(call, x, rows, rows > 0 ? gd_cuda_count(x) / rows : 0, 1, 1);
 }
+
+static gd_dtype wide_dtype(const gd_view *x) { return x->dtype == GD_F64 ? GD_F64 : GD_F32; }
+
+/* Whether the views are absent or have one of the dtypes. */
+static bool have_dtypes(const gd_view *views, int count, gd_dtype first, gd_dtype second) {
+    for (int i = 0; i < count; i++)
+        if (views[i].data && views[i].dtype != first && views[i].dtype != second) return false;
+    return true;
+}
+
+/* The results of f32 rows may be 16-bit floats. */
+static bool match_layer_norm(const gd_kernel_call *call) {
+    const gd_view *x = &call->in[0];
+    const gd_dtype wide = wide_dtype(x);
+    return match_mixed(x, &call->out[0]) &&
+           have_dtypes(call->in + 1, call->n_in - 1, x->dtype, wide) &&
+           have_dtypes(call->out + 1, call->n_out - 1, wide, wide);
+}
+#define match_rms_norm   match_layer_norm
+#define match_group_norm match_layer_norm
 
 static gd_status run_layer_norm(gd_kernel_call *call) {
     gd_cuda_row_norm p = describe_last_dims(call, &call->out[1]);
@@ -165,6 +198,7 @@ static gd_cuda_row_norm describe_grad(const gd_kernel_call *call) {
     gd_cuda_row_norm p = describe_rows(call, x, x->dims[0], x->dims[1], x->dims[2], o->groups);
     set_parameters(&p, &call->in[2], NULL);
     p.gy = call->in[0].data;
+    set_mixed_dtype(&p, &call->in[0]);
     p.mean = call->in[3].data;
     p.centered = p.mean != NULL;
     p.rstd = call->in[4].data;
@@ -218,6 +252,15 @@ static gd_status queue_plane_grad(gd_device *d, gd_cuda_row_norm *p) {
     return status == GD_OK && p->y ? gd_cuda_launch(d, grads, blocks, THREADS, p) : status;
 }
 
+/* In layer norm gy may be a 16-bit float beside x in f32. */
+static bool match_row_norm_grad(const gd_kernel_call *call) {
+    const gd_view *gy = &call->in[0], *x = &call->in[1];
+    const gd_dtype wide = wide_dtype(x);
+    return call->out[0].dtype == x->dtype && have_dtypes(call->out + 1, 2, wide, wide) &&
+           have_dtypes(call->in + 2, 1, x->dtype, wide) &&
+           (gy->dtype == x->dtype || (x->dims[2] == 1 && match_mixed(x, gy)));
+}
+
 static gd_status run_row_norm_grad(gd_kernel_call *call) {
     gd_cuda_row_norm p = describe_grad(call);
     gd_device *d = call->device;
@@ -246,8 +289,8 @@ static size_t row_norm_grad_workspace(const gd_kernel_call *call) {
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-GD_CUDA_CONTIGUOUS_OP(layer_norm, NULL)
-GD_CUDA_CONTIGUOUS_OP(rms_norm, NULL)
-GD_CUDA_CONTIGUOUS_OP(group_norm, NULL)
+GD_CUDA_MIXED_OP(layer_norm, NULL)
+GD_CUDA_MIXED_OP(rms_norm, NULL)
+GD_CUDA_MIXED_OP(group_norm, NULL)
 GD_CUDA_CONTIGUOUS_OP(instance_norm_train, instance_norm_train_workspace)
-GD_CUDA_CONTIGUOUS_OP(row_norm_grad, row_norm_grad_workspace)
+GD_CUDA_MIXED_OP(row_norm_grad, row_norm_grad_workspace)

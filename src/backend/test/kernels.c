@@ -14,37 +14,37 @@
 enum { ANY = GD_KERNEL_CHECKED, DOUBLE = GD_KERNEL_DOUBLE | GD_KERNEL_CHECKED };
 
 /* X(op, flags, body) */
-#define KERNELS(X)                                         \
-    X("arange", ANY, test_arange)                          \
-    X("assign", ANY, test_assign)                          \
-    X("check_range", ANY, test_check_range)                \
-    X("clone", ANY, test_copy)                             \
-    X("contiguous", ANY, test_reshape)                     \
-    X("cumprod", DOUBLE, test_cumprod)                     \
-    X("cumsum", DOUBLE, test_cumsum)                       \
-    X("elementwise", ANY, test_elementwise)                \
-    X("elementwise_list", ANY, test_elementwise_list)      \
-    X("flatten", ANY, test_reshape)                        \
-    X("full", ANY, test_full)                              \
-    X("gather", DOUBLE, test_gather)                       \
-    X("group", ANY, test_group)                            \
-    X("key_normals", DOUBLE, test_key_normals)             \
-    X("key_words", DOUBLE, test_key_words)                 \
-    X("linear_recurrence", DOUBLE, test_linear_recurrence) \
-    X("matmul", DOUBLE, test_matmul)                       \
-    X("max", DOUBLE, test_max)                             \
-    X("max_with_index", DOUBLE, test_max_with_index)       \
-    X("min", DOUBLE, test_min)                             \
-    X("min_with_index", DOUBLE, test_min_with_index)       \
-    X("multinomial", DOUBLE, test_multinomial)             \
-    X("prod", DOUBLE, test_prod)                           \
-    X("random_key", DOUBLE, test_random_key)               \
-    X("reshape", ANY, test_reshape)                        \
-    X("scatter", DOUBLE, test_scatter)                     \
-    X("scatter_add", DOUBLE, test_scatter_add)             \
-    X("scatter_extreme", DOUBLE, test_scatter_extreme)     \
-    X("scatter_mul", DOUBLE, test_scatter_mul)             \
-    X("sort", DOUBLE, test_sort)                           \
+#define KERNELS(X)                                            \
+    X("arange", ANY, test_arange)                             \
+    X("assign", ANY, test_assign)                             \
+    X("check_range", ANY, test_check_range)                   \
+    X("clone", ANY, test_copy)                                \
+    X("contiguous", ANY, test_reshape)                        \
+    X("cumprod", DOUBLE, test_cumprod)                        \
+    X("cumsum", DOUBLE, test_cumsum)                          \
+    X("elementwise", ANY | GD_KERNEL_MIXED, test_elementwise) \
+    X("elementwise_list", ANY, test_elementwise_list)         \
+    X("flatten", ANY, test_reshape)                           \
+    X("full", ANY, test_full)                                 \
+    X("gather", DOUBLE, test_gather)                          \
+    X("group", ANY, test_group)                               \
+    X("key_normals", DOUBLE, test_key_normals)                \
+    X("key_words", DOUBLE, test_key_words)                    \
+    X("linear_recurrence", DOUBLE, test_linear_recurrence)    \
+    X("matmul", DOUBLE, test_matmul)                          \
+    X("max", DOUBLE, test_max)                                \
+    X("max_with_index", DOUBLE, test_max_with_index)          \
+    X("min", DOUBLE, test_min)                                \
+    X("min_with_index", DOUBLE, test_min_with_index)          \
+    X("multinomial", DOUBLE, test_multinomial)                \
+    X("prod", DOUBLE, test_prod)                              \
+    X("random_key", DOUBLE, test_random_key)                  \
+    X("reshape", ANY, test_reshape)                           \
+    X("scatter", DOUBLE, test_scatter)                        \
+    X("scatter_add", DOUBLE, test_scatter_add)                \
+    X("scatter_extreme", DOUBLE, test_scatter_extreme)        \
+    X("scatter_mul", DOUBLE, test_scatter_mul)                \
+    X("sort", DOUBLE, test_sort)                              \
     X("sum", DOUBLE, test_sum)
 /* X(op, run function) */
 #define DYNAMIC_KERNELS(X)     \

@@ -27,6 +27,8 @@ static bool has_long_primitive(const gd_ir *ir) {
 
 /* Lists of other ops are rare; the backend compiles their kernels when it needs them. */
 static bool has_list_kernel(const kernel_entry *e) {
+    if (e->ir.n_vars == 1 && e->ir.n_outputs == 1 && gd_ir_is_var(&e->ir, 0))
+        return true; /* casts */
     return e->for_lists && (gd_ir_types(&e->ir) & GD_PRIM_FLOAT) && !has_long_primitive(&e->ir) &&
            e->ir.n_vars + e->ir.n_params >= 2;
 }

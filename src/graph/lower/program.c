@@ -119,6 +119,19 @@ int *gd_program_writes(const gd_program *p) {
     return writes;
 }
 
+bool gd_is_dense(int rank, const int64_t *dims, const int64_t *strides) {
+    int left = 0, d;
+    int64_t stride = 1;
+    for (d = 0; d < rank; d++) left += dims[d] != 1;
+    for (; left > 0; left--) { /* find the next axis, from the innermost */
+        for (d = 0; d < rank && (dims[d] == 1 || strides[d] != stride); d++) {
+        }
+        if (d == rank || dims[d] == 0) return false;
+        stride *= dims[d];
+    }
+    return true;
+}
+
 int gd_program_producer(const gd_program *p, int value, int before) {
     for (int i = before; i-- > 0;)
         for (int k = 0; k < p->steps[i].n_out && !p->steps[i].removed; k++)
@@ -137,10 +150,13 @@ gd_view gd_program_view(const gd_pvalue *v) {
     return view;
 }
 
-const gd_kernel *gd_step_kernel(const gd_program *p, const gd_pstep *s, gd_device *device) {
+/* Selects the kernel for a step, and finds out whether it prefers channels last. */
+static const gd_kernel *select_step_kernel(const gd_program *p, const gd_pstep *s,
+                                           gd_device *device, bool *prefers_channels_last) {
     enum { MOST = 32 };
     const int n = s->n_in + s->n_out;
     gd_view few[MOST], *views = few;
+    *prefers_channels_last = false;
     if ((s->op->flags & GD_OP_OPAQUE) || (n > MOST && !s->each)) return NULL;
     if (n > MOST && !(views = gd_malloc((size_t)n * sizeof *views))) return NULL;
     for (int i = 0; i < n; i++) {
@@ -155,8 +171,21 @@ const gd_kernel *gd_step_kernel(const gd_program *p, const gd_pstep *s, gd_devic
     call.each = s->each;
     call.device = device;
     const gd_kernel *kernel = gd_kernel_select(s->op, &call, device->api->kind);
+    if (kernel && kernel->prefers_channels_last)
+        *prefers_channels_last = kernel->prefers_channels_last(&call);
     if (views != few) gd_free(views);
     return kernel;
+}
+
+const gd_kernel *gd_step_kernel(const gd_program *p, const gd_pstep *s, gd_device *device) {
+    bool prefers;
+    return select_step_kernel(p, s, device, &prefers);
+}
+
+bool gd_step_prefers_channels_last(const gd_program *p, const gd_pstep *s, gd_device *device) {
+    bool prefers;
+    select_step_kernel(p, s, device, &prefers);
+    return prefers;
 }
 
 void gd_program_describe(const gd_program *p, int value, gd_device *device, gd_tensor *t) {
@@ -225,6 +254,19 @@ static void print_value(FILE *out, const gd_program *p, int v) {
             gd_shape_text(value->rank, value->dims, shape, sizeof shape));
 }
 
+/* The axes of a result that is not row-major, from the outermost in memory to the innermost. */
+static void print_layout(FILE *out, const gd_pvalue *v) {
+    int order[GD_MAX_RANK];
+    if (gd_value_is_row_major(v)) return;
+    for (int i = 0; i < v->rank; i++) {
+        int at = i;
+        for (; at > 0 && v->strides[i] > v->strides[order[at - 1]]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (int i = 0; i < v->rank; i++) fprintf(out, "%s%d", i ? "," : "{", order[i]);
+    fputs("}", out);
+}
+
 char *gd_program_text(const gd_program *p) {
     char *text = NULL;
     size_t size = 0;
@@ -237,6 +279,7 @@ char *gd_program_text(const gd_program *p) {
             if (s->out[k] < 0) continue;
             if (!first) fputs(", ", out);
             print_value(out, p, s->out[k]);
+            if (!s->view) print_layout(out, &p->values[s->out[k]]);
             first = 0;
         }
         if (s->each) fprintf(out, " = %s[%d](", s->op->name, s->each);

@@ -40,8 +40,25 @@ static inline bool gd_value_is_row_major(const gd_pvalue *v) {
     return gd_is_row_major(v->rank, v->dims, v->strides);
 }
 
+/* Whether the elements fill a piece of memory without gaps, in any order of the axes. */
+bool gd_is_dense(int rank, const int64_t *dims, const int64_t *strides);
+
+/* Whether two views of these dims have the same strides. Those of axes of size 1 do not matter. */
+static inline bool gd_same_strides(int rank, const int64_t *dims, const int64_t *a,
+                                   const int64_t *b) {
+    for (int d = 0; d < rank; d++)
+        if (dims[d] != 1 && a[d] != b[d]) return false;
+    return true;
+}
+
 static inline bool gd_values_have_same_dims(const gd_pvalue *a, const gd_pvalue *b) {
     return a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0;
+}
+
+/* Whether two values have the same dims, and their elements lie in the same order. */
+static inline bool gd_values_lie_alike(const gd_pvalue *a, const gd_pvalue *b) {
+    return gd_values_have_same_dims(a, b) &&
+           gd_same_strides(a->rank, a->dims, a->strides, b->strides);
 }
 
 static inline int64_t gd_value_elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
@@ -102,6 +119,12 @@ static inline bool gd_value_fills_root(const gd_program *program, const gd_pvalu
            (size_t)gd_value_elements(v) * gd_dtype_bytes(v->dtype) == program->roots[v->root].bytes;
 }
 
+/* Whether the value is all of its root, in any order of its axes. */
+static inline bool gd_value_covers_root(const gd_program *program, const gd_pvalue *v) {
+    return v->offset == 0 && gd_is_dense(v->rank, v->dims, v->strides) &&
+           (size_t)gd_value_elements(v) * gd_dtype_bytes(v->dtype) == program->roots[v->root].bytes;
+}
+
 /* Lowers the graph for a run in which the symbols `feeds` have the shapes of `values`. */
 gd_status gd_program_make(gd_tensors fetches, gd_tensors feeds, gd_tensors values,
                           gd_program **program);
@@ -152,6 +175,9 @@ extern char gd_unbound_memory[GD_UNBOUND_ALIGNMENT];
 gd_view gd_program_view(const gd_pvalue *value);
 /* The kernel for a step; NULL: none. */
 const gd_kernel *gd_step_kernel(const gd_program *program, const gd_pstep *step, gd_device *device);
+/* Whether the step's kernel is faster with images whose channels are innermost in memory. */
+bool gd_step_prefers_channels_last(const gd_program *program, const gd_pstep *step,
+                                   gd_device *device);
 /* The value as shape rules see it: a tensor without data. */
 void gd_program_describe(const gd_program *program, int value, gd_device *device,
                          gd_tensor *tensor);
@@ -184,12 +210,20 @@ int gd_pass_simplify(gd_program *program);
 int gd_pass_layout(gd_program *program, gd_device *device);
 /* Fuses elementwise steps, and a reduction after them. */
 int gd_pass_fuse(gd_program *program, gd_device *device);
+/* Removes casts between f32 and 16-bit floats beside kernels that take either. */
+int gd_pass_absorb_casts(gd_program *program, gd_device *device);
+/* Removes copies whose operands can be written where the copy puts them. */
+int gd_pass_direct_results(gd_program *program, gd_device *device);
 /* Moves updates of variables up. */
 int gd_pass_early_updates(gd_program *program);
 
 /* Combines updates of variables into list steps, for devices with a kernel for lists and calls that
  * cost much. */
 int gd_pass_list_updates(gd_program *program, gd_device *device);
+/* Combines copies of variables, and casts of gradients for list steps, into list steps. */
+int gd_pass_list_copies(gd_program *program, gd_device *device);
+/* Combines casts of parameters in the same way. */
+int gd_pass_list_casts(gd_program *program, gd_device *device);
 
 /* Rematerialization: repeats steps so that their results need not be kept. Returns the number of
  * repeated steps; if it is not 0, `steps` is a new array, and the caller frees the old one. */

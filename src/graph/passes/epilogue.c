@@ -299,6 +299,25 @@ static bool operands_stay(const gd_program *p, const step_pair *pair) {
     return true;
 }
 
+/* Whether the kernel of a step has operands copied to row-major order. */
+static bool copies_operands(const gd_program *p, const gd_pstep *s, gd_device *device) {
+    const gd_kernel *kernel = gd_step_kernel(p, s, device);
+    if (!kernel || !(kernel->flags & GD_KERNEL_STAGED)) return false;
+    for (int k = 0; k < s->n_in + s->n_out; k++) {
+        const int value = k < s->n_in ? s->in[k] : s->out[k - s->n_in];
+        if (value >= 0 && !gd_value_is_row_major(&p->values[value])) return true;
+    }
+    return false;
+}
+
+/* Whether the fused step would copy operands that neither of the two steps copies. */
+static bool adds_copies(const gd_program *p, const step_pair *pair, const gd_pstep *made,
+                        gd_device *device) {
+    return copies_operands(p, made, device) &&
+           !copies_operands(p, &p->steps[pair->inner], device) &&
+           !copies_operands(p, &p->steps[pair->outer], device);
+}
+
 /* Replaces both steps by one, if possible. It runs in the place of the inner step if other steps
  * read the inner result, or if the outer step has no other operands; otherwise in that of the outer
  * one. Returns the number of the new step; -1: they cannot be fused. */
@@ -308,7 +327,9 @@ static int fuse_pair(gd_program *p, const step_pair *pair, gd_device *device) {
     made.op = pair->op;
     if (!set_operands(p, pair, &made) || !set_results(p, pair, &made)) return -1;
     if (pair->repeats) {
-        if (!operands_stay(p, pair) || !gd_step_can_run(p, &made, device)) return -1;
+        if (!operands_stay(p, pair) || !gd_step_can_run(p, &made, device) ||
+            adds_copies(p, pair, &made, device))
+            return -1;
         *outer = made;
         return pair->outer;
     }
@@ -316,7 +337,7 @@ static int fuse_pair(gd_program *p, const step_pair *pair, gd_device *device) {
             ? pair->keeps_inner && !gd_step_can_move(p, pair->outer, pair->inner, true, pair->inner)
             : !gd_step_can_move(p, pair->inner, pair->outer, false, pair->outer))
         return -1;
-    if (!gd_step_can_run(p, &made, device)) return -1;
+    if (!gd_step_can_run(p, &made, device) || adds_copies(p, pair, &made, device)) return -1;
     if (pair->op->facts.fuses.n_outer == 1) made.node = inner->node;
     *(replaces_inner ? inner : outer) = made;
     (replaces_inner ? outer : inner)->removed = true;

@@ -1,7 +1,7 @@
 /* fuse_group.c - puts steps into groups that become one kernel each.
  *
- * Two steps join if one reads the other's result as it is, both run over the same shape and compute
- * in the same type, and no step outside depends on one and is needed by the other: a group becomes
+ * Two steps join if one reads the other's result as it is, both write the same shape in the same
+ * order of elements and compute in the same type, and no step outside depends on one and is needed by the other: a group becomes
  * one step, so that would be a cycle. Values between members of a group are not in memory, unless a
  * step outside reads them.
  *
@@ -243,7 +243,7 @@ static void try_to_join(gd_fuse *f, int producer, int consumer) {
     const int64_t count = get_shape(f, producer, &x);
     get_shape(f, consumer, &y);
     const gd_dtype s = gd_fuse_type(f, a), t = gd_fuse_type(f, b), type = s ? s : t;
-    if (!gd_values_have_same_dims(x, y) || (s && t && s != t)) return;
+    if (!gd_values_lie_alike(x, y) || (s && t && s != t)) return;
     if (!can_pass_values(f, a, a, b, type) || !can_pass_values(f, b, a, b, type)) return;
     if (!gd_fuse_fits(f, a, b, type, count) || gd_fuse_forms_cycle(f, a, b)) return;
     gd_fuse_unite(f, a, b);
@@ -375,7 +375,7 @@ static void try_to_move(gd_fuse *f, int step) {
     const int64_t count = get_shape(f, step, &x);
     get_shape(f, to, &y);
     const gd_dtype type = gd_fuse_type(f, to);
-    if (!gd_values_have_same_dims(x, y) || !type || type != f->steps[step].type) return;
+    if (!gd_values_lie_alike(x, y) || !type || type != f->steps[step].type) return;
     detach_member(f, step);
     if (can_pass_values(f, to, to, step, type) && gd_fuse_fits(f, to, step, type, count))
         gd_fuse_unite(f, to, step);

@@ -74,7 +74,8 @@ static const gd_pvalue *get_result(const gd_fuse *f, int step) {
 
 static bool runs_over_elements(const gd_fuse *f, int step, const gd_row_shape *r) {
     return f->steps[step].kind == GD_FUSE_EACH &&
-           gd_values_have_same_dims(get_result(f, step), r->shape);
+           gd_values_have_same_dims(get_result(f, step), r->shape) &&
+           gd_value_is_row_major(get_result(f, step));
 }
 
 /* The step that writes a value's root, if it is in the group; else -1. */

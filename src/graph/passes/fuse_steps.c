@@ -63,8 +63,8 @@ static bool is_member(const gd_program *p, const gd_pstep *s, const bool *rewrit
         if (s->out[k] < 0) return false;
         const gd_pvalue *v = &p->values[s->out[k]];
         if (rewritten[v->root] || p->roots[v->root].kind != GD_ROOT_TEMPORARY ||
-            !gd_values_have_same_dims(v, y) || v->offset != 0 ||
-            !gd_is_row_major(v->rank, v->dims, v->strides) ||
+            !gd_values_lie_alike(v, y) || v->offset != 0 ||
+            !gd_is_dense(v->rank, v->dims, v->strides) ||
             !writes_exactly(op, *type, (gd_dtype)v->dtype))
             return false;
     }

@@ -8,11 +8,12 @@
  *   undoes them (layout_sink.c);
  * - a product writes its result in the order of the copy after it (a reshape of a permuted value,
  *   as where the heads of attention are joined): the copy becomes a view;
- * - a copy that only changes the layout is dropped where all its readers accept the old layout.
+ * - a copy that only changes the layout is dropped where all its readers accept the old layout;
+ * - images are stored with channels last around kernels that prefer that (layout_channels.c).
  *
  * Nothing is done that would make a kernel copy an operand that it reads directly now.
  *
- * Convolutions, pooling and batch norm stay channels-first. Measured with these kernels (one
+ * On the CPU convolutions, pooling and batch norm stay channels-first. Measured with these kernels (one
  * thread, AVX-512, milliseconds, x (N,C,H,W); `product` is the best that a channels-last kernel
  * could reach: one matrix product, with all windows laid out already):
  *
@@ -36,10 +37,8 @@
 
 /* --- new strides ------------------------------------------------------------------------------ */
 
-/* Computes the view `v` of `base`, which is row-major so far, after `base` gets new strides. False
- * for views that split or join axes. */
-static bool restride_view(const gd_pvalue *base, const int64_t *strides, const gd_pvalue *v,
-                          gd_pvalue *to) {
+bool gd_layout_restride_view(const gd_pvalue *base, const int64_t *strides, const gd_pvalue *v,
+                             gd_pvalue *to) {
     bool used[GD_MAX_RANK] = {false};
     *to = *v;
     if (v->dtype != base->dtype) return false;
@@ -67,7 +66,7 @@ static bool restride_view(const gd_pvalue *base, const int64_t *strides, const g
 static bool takes_strides(const gd_layout *l, const gd_pstep *s) {
     if (s->op->ir) return true;
     const gd_kernel *kernel = gd_step_kernel(l->p, s, l->device);
-    return kernel && kernel->flags == 0;
+    return kernel && !(kernel->flags & GD_KERNEL_STAGED);
 }
 
 bool gd_layout_readers_agree(const gd_layout *l, const gd_pvalue *base, const int64_t *strides,
@@ -75,14 +74,15 @@ bool gd_layout_readers_agree(const gd_layout *l, const gd_pvalue *base, const in
     const gd_program *p = l->p;
     gd_pvalue to;
     for (int v = 0; v < p->n_values; v++)
-        if (p->values[v].root == base->root && !restride_view(base, strides, &p->values[v], &to))
+        if (p->values[v].root == base->root &&
+            !gd_layout_restride_view(base, strides, &p->values[v], &to))
             return false;
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
         if (s->removed || s->view || i == but || (chain >= 0 && l->chain[i] == chain)) continue;
         for (int k = 0; k < s->n_in; k++) {
             if (s->in[k] < 0 || p->values[s->in[k]].root != base->root) continue;
-            restride_view(base, strides, &p->values[s->in[k]], &to);
+            gd_layout_restride_view(base, strides, &p->values[s->in[k]], &to);
             if (!gd_value_is_row_major(&p->values[s->in[k]]) || gd_value_is_row_major(&to))
                 continue;
             if (s->op->ir ? chain != GD_AND_ELEMENTWISE : !takes_strides(l, s)) return false;
@@ -94,7 +94,8 @@ bool gd_layout_readers_agree(const gd_layout *l, const gd_pvalue *base, const in
 void gd_layout_set_strides(gd_program *p, gd_pvalue base, const int64_t *strides) {
     for (int v = 0; v < p->n_values; v++) {
         gd_pvalue to;
-        if (p->values[v].root == base.root && restride_view(&base, strides, &p->values[v], &to))
+        if (p->values[v].root == base.root &&
+            gd_layout_restride_view(&base, strides, &p->values[v], &to))
             p->values[v] = to;
     }
 }
@@ -188,7 +189,8 @@ static bool drop_copy(gd_layout *l, int at) {
         return false;
     for (int v = 0; v < p->n_values; v++) {
         gd_pvalue to;
-        if (p->values[v].root != y.root || !restride_view(&y, x.strides, &p->values[v], &to))
+        if (p->values[v].root != y.root ||
+            !gd_layout_restride_view(&y, x.strides, &p->values[v], &to))
             continue;
         to.root = x.root;
         to.offset += x.offset;
@@ -224,6 +226,7 @@ int gd_pass_layout(gd_program *p, gd_device *device) {
     for (int i = 0; i < p->n_steps && status == GD_OK; i++)
         l.changes += write_in_copied_order(&l, i) || drop_copy(&l, i);
     if (status == GD_OK) status = gd_layout_sink_permutes(&l);
+    if (status == GD_OK) status = gd_layout_move_channels(&l);
     gd_free(l.writes);
     gd_free(l.fixed);
     gd_free(l.chain);

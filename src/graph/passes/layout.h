@@ -1,4 +1,4 @@
-/* layout.h - internals of the layout pass (layout.c, layout_sink.c). */
+/* layout.h - internals of the layout pass (layout.c, layout_sink.c, layout_channels.c). */
 #ifndef GRADUS_GRAPH_LAYOUT_H
 #define GRADUS_GRAPH_LAYOUT_H
 
@@ -41,9 +41,19 @@ bool gd_layout_readers_agree(const gd_layout *l, const gd_pvalue *base, const in
 /* Gives `base` and all views of it new strides. */
 void gd_layout_set_strides(gd_program *p, gd_pvalue base, const int64_t *strides);
 
+/* Computes the view `v` of `base`, which is row-major, after `base` gets new strides. False for
+ * views that split or join axes. */
+bool gd_layout_restride_view(const gd_pvalue *base, const int64_t *strides, const gd_pvalue *v,
+                             gd_pvalue *to);
+
 /* --- layout_sink.c ---------------------------------------------------------------------------- */
 
 /* Finds chains, and moves permutes from their operands to their results. */
 gd_status gd_layout_sink_permutes(gd_layout *l);
+
+/* --- layout_channels.c ------------------------------------------------------------------------ */
+
+/* Stores images with channels last where the device's kernels prefer that. */
+gd_status gd_layout_move_channels(gd_layout *l);
 
 #endif

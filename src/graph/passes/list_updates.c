@@ -62,13 +62,25 @@ static int count_numbers(const gd_program *p, const gd_pstep *s) {
     return n;
 }
 
-/* Whether two updates have the same op, options and dtypes. */
+static bool is_up_to_f32(int dtype) {
+    return dtype == GD_F32 || dtype == GD_F16 || dtype == GD_BF16;
+}
+
+/* Whether two updates have the same op, options and dtypes. Gradients may have any float dtype up to
+ * that of the parameter, f32: the updates compute in f32 all the same. */
 static bool are_alike(const gd_program *p, const gd_pstep *a, const gd_pstep *b) {
     if (a->op != b->op || !gd_same_options(a, b) || count_numbers(p, a) != count_numbers(p, b))
         return false;
+    bool wide = false;
+    for (int k = 0; k < a->n_in; k++)
+        wide |= a->in[k] >= 0 && a->op->inputs[k].mutated && p->values[a->in[k]].dtype == GD_F32;
     for (int k = 0; k < a->n_in; k++) {
         if ((a->in[k] < 0) != (b->in[k] < 0)) return false;
-        if (a->in[k] >= 0 && p->values[a->in[k]].dtype != p->values[b->in[k]].dtype) return false;
+        if (a->in[k] < 0) continue;
+        const int first = p->values[a->in[k]].dtype, second = p->values[b->in[k]].dtype;
+        if (first == second) continue;
+        if (!wide || a->op->inputs[k].mutated || !is_up_to_f32(first) || !is_up_to_f32(second))
+            return false;
     }
     return true;
 }

@@ -164,8 +164,7 @@ static bool can_share_memory(const gd_program *p, const gd_pstep *s, const gd_pv
     for (int k = 0; k < s->n_in; k++) {
         if (gd_value_root(p, s->in[k]) != root) continue;
         const gd_pvalue *in = &p->values[s->in[k]];
-        if (!gd_value_fills_root(p, in) || in->rank != out->rank ||
-            memcmp(in->dims, out->dims, sizeof(int64_t) * out->rank) != 0 ||
+        if (!gd_value_covers_root(p, in) || !gd_values_lie_alike(in, out) ||
             gd_dtype_size((gd_dtype)in->dtype) != gd_dtype_size((gd_dtype)out->dtype))
             return false;
     }
@@ -186,7 +185,7 @@ static void share_in_place(schedule_walk *w, int j, const int *lives_now) {
         const int out = gd_value_root(p, s->out[k]);
         if (!gd_root_is_temporary(p, out) || lives_now[out] < 0) continue;
         const gd_life *o = &w->r->lives[lives_now[out]];
-        if (!o->counted || o->begin != j || !gd_value_fills_root(p, &p->values[s->out[k]]))
+        if (!o->counted || o->begin != j || !gd_value_covers_root(p, &p->values[s->out[k]]))
             continue;
         for (int i = 0; i < s->n_in; i++) {
             const int in = gd_value_root(p, s->in[i]);

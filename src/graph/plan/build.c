@@ -29,6 +29,7 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
                gd_pass_loss_gradient(p, device) >= 0;
     const bool fuse = level >= 2 && device->api->fusion && !gd_reference_only();
     done = done && (!fuse || gd_pass_fuse(p, device) >= 0);
+    done = done && (level < 2 || gd_pass_absorb_casts(p, device) >= 0);
     return done ? GD_OK : gd_this_thread.latest;
 }
 
@@ -124,17 +125,43 @@ static gd_status cut_segments(gd_plan *plan) {
     return GD_OK;
 }
 
-/* Assigns fixed offsets to feeds, fetches and numbers of runs on an asynchronous device. */
+static bool is_fed_or_fetched(const gd_root *root) {
+    return root->kind == GD_ROOT_FEED || root->fetched;
+}
+
+/* A captured plan copies its feeds and fetches, because its addresses are fixed. A GPU copies
+ * BYTES_PER_LAUNCH in about the time in which the host launches a kernel. If the large feeds and
+ * fetches are larger than that for each call, the plan is not captured, and runs use them in
+ * place. */
+enum { LARGE_BYTES = 1 << 20, BYTES_PER_LAUNCH = 8 << 20 };
+
+static gd_status choose_in_place(gd_plan *plan) {
+    const gd_program *p = plan->program;
+    plan->in_place = gd_calloc((size_t)p->n_roots + 1, sizeof *plan->in_place);
+    if (!plan->in_place) return gd_no_memory(NULL, "to plan a run");
+    size_t bytes = 0;
+    for (int r = 0; r < p->n_roots; r++) {
+        plan->in_place[r] = is_fed_or_fetched(&p->roots[r]) && p->roots[r].bytes >= LARGE_BYTES;
+        if (plan->in_place[r]) bytes += p->roots[r].bytes;
+    }
+    plan->captured = bytes / BYTES_PER_LAUNCH < (size_t)plan->n_calls || bytes == 0;
+    if (plan->captured) memset(plan->in_place, 0, (size_t)p->n_roots * sizeof *plan->in_place);
+    return GD_OK;
+}
+
+/* Assigns fixed offsets to the feeds, fetches and numbers that runs on an asynchronous device
+ * copy. */
 static gd_status place_boundary(gd_plan *plan) {
     const gd_program *p = plan->program;
     plan->noise_slot = GD_NO_SLOT;
     if (plan->device->api->host_reads) return GD_OK;
+    GD_TRY(choose_in_place(plan));
     plan->slots = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->slots);
     if (!plan->slots) return gd_no_memory(NULL, "to plan a run");
     for (int r = 0; r < p->n_roots; r++) {
         const bool number = gd_root_is_number(plan, r);
         plan->slots[r] = GD_NO_SLOT;
-        if (p->roots[r].kind != GD_ROOT_FEED && !p->roots[r].fetched && !number) continue;
+        if ((!is_fed_or_fetched(&p->roots[r]) || plan->in_place[r]) && !number) continue;
         plan->slots[r] = plan->boundary;
         plan->boundary += gd_plan_align(plan->device, p->roots[r].bytes + 1);
         if (number) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
@@ -149,11 +176,21 @@ static gd_status place_boundary(gd_plan *plan) {
     return cut_segments(plan);
 }
 
-/* Updates of variables run as early as possible, which frees gradients, or together at the end. A
- * limit of the memory forbids the latter. */
+/* Lets results be written where copies would put them. A root may then be written in parts, which
+ * passes for a limit of the memory do not support. */
+static gd_status drop_copies(gd_program *p, gd_device *device, int level, size_t limit) {
+    if (level < 2 || limit > 0) return GD_OK;
+    return gd_pass_direct_results(p, device) >= 0 ? GD_OK : gd_this_thread.latest;
+}
+
+/* Updates of variables run as early as possible, which frees gradients, or together at the end.
+ * Casts of parameters run together at the start, as do copies of variables. A limit of the memory
+ * forbids lists. */
 static gd_status arrange_updates(gd_program *p, gd_device *device, size_t limit) {
     const int lists = limit == 0 ? gd_pass_list_updates(p, device) : 0;
-    const bool done = lists > 0 || (lists == 0 && gd_pass_early_updates(p) >= 0);
+    if (limit == 0 && gd_pass_list_casts(p, device) < 0) return gd_this_thread.latest;
+    const bool done = (lists > 0 || (lists == 0 && gd_pass_early_updates(p) >= 0)) &&
+                      (limit > 0 || gd_pass_list_copies(p, device) >= 0);
     return done ? GD_OK : gd_this_thread.latest;
 }
 
@@ -197,6 +234,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     plan->guard = gd_guard_new();
     gd_status status = check_devices(program, device);
     if (status == GD_OK) status = run_passes(program, device, level);
+    if (status == GD_OK) status = drop_copies(program, device, level, limit);
     if (status == GD_OK) status = drop_unread_constants(program);
     if (status == GD_OK) status = copy_fetches(program);
     if (status == GD_OK) status = copy_committed(program);

@@ -46,6 +46,7 @@ static gd_status record_needs(const gd_plan *plan, unbuilt_program *s) {
     if (!s->scratch || !s->elsewhere) return gd_no_memory(NULL, "to plan a run");
     for (int i = 0; i < plan->n_calls; i++) {
         const gd_pcall *c = &plan->calls[i];
+        if (c->step < p->steps || c->step >= p->steps + s->n_steps) continue; /* of commits */
         size_t *bytes = &s->scratch[c->step - p->steps];
         for (int v = c->first; v < c->first + c->n_in + c->n_out; v++)
             if (plan->bindings[v].root >= s->n_roots)

@@ -39,26 +39,27 @@ static void find_lives(const gd_plan *plan, liveness *l) {
     }
 }
 
-/* Whether the view covers all of its root, in row-major order. */
-static bool fills_root(const gd_plan *plan, int view) {
+/* Whether the view covers all of its root, in any order of its axes. */
+static bool covers_root(const gd_plan *plan, int view) {
     const gd_view *v = &plan->views[view];
     const gd_binding *b = &plan->bindings[view];
-    return b->root >= 0 && b->offset == 0 && gd_is_row_major(v->rank, v->dims, v->strides) &&
+    return b->root >= 0 && b->offset == 0 && gd_is_dense(v->rank, v->dims, v->strides) &&
            (size_t)gd_numel(v->rank, v->dims) * gd_dtype_size(v->dtype) ==
                plan->program->roots[b->root].bytes;
 }
 
 static bool same_layout(const gd_view *a, const gd_view *b) {
     if (a->rank != b->rank || gd_dtype_size(a->dtype) != gd_dtype_size(b->dtype)) return false;
-    return memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank) == 0;
+    return memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank) == 0 &&
+           gd_same_strides(a->rank, a->dims, a->strides, b->strides);
 }
 
-/* Whether all operands of the call in this root cover all of it in row-major order: an elementwise
- * kernel then reads each element before it writes the result at the same address. */
+/* Whether all operands of the call in this root cover all of it in the order of the result: an
+ * elementwise kernel then reads each element before it writes the result at the same address. */
 static bool reads_in_order(const gd_plan *plan, const gd_pcall *c, int root, const gd_view *like) {
     for (int v = c->first; v < c->first + c->n_in; v++)
         if (plan->bindings[v].root == root &&
-            (!fills_root(plan, v) || !same_layout(&plan->views[v], like)))
+            (!covers_root(plan, v) || !same_layout(&plan->views[v], like)))
             return false;
     return true;
 }
@@ -74,7 +75,7 @@ static void share_in_place(const gd_plan *plan, liveness *l) {
         for (int o = c->first + c->n_in; o < c->first + c->n_in + c->n_out - reduces; o++) {
             const int out = plan->bindings[o].root;
             if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched ||
-                l->begin[out] != i || l->same[out] != out || !fills_root(plan, o))
+                l->begin[out] != i || l->same[out] != out || !covers_root(plan, o))
                 continue;
             for (int v = c->first; v < c->first + c->n_in; v++) {
                 int in = plan->bindings[v].root;
@@ -159,25 +160,60 @@ static bool can_write_through(const gd_plan *plan, const liveness *l, const gd_c
            updates_in_order(plan, &plan->calls[written], c->root, v);
 }
 
-static gd_status place_commits(gd_plan *plan, liveness *l) {
+/* Adds one call that copies the values of all these commits, if the device has a kernel for lists.
+ * It is the last call, so that no later one can fail. */
+static gd_status add_commit_call(gd_plan *plan, const int *commits, int n, bool *added) {
     gd_program *p = plan->program;
-    const int risk = find_last_risk(plan, l);
+    *added = false;
+    if (n < 2 || plan->on_host || !gd_list_kernel_exists(plan->device->api->kind)) return GD_OK;
+    gd_pstep *s = gd_program_alloc(p, sizeof *s);
+    int *values = gd_program_alloc(p, 2 * (size_t)n * sizeof *values);
+    if (!s || !values) return GD_E_MEMORY;
+    for (int i = 0; i < n; i++) {
+        values[i] = p->commits[commits[i]].value;
+        values[n + i] = p->commits[commits[i]].to;
+    }
+    *s = (gd_pstep){.op = gd_op_find("clone"),
+                    .each = n,
+                    .n_in = n,
+                    .n_out = n,
+                    .in = values,
+                    .out = values + n};
+    if (!gd_step_kernel(p, s, plan->device)) return GD_OK;
+    *added = true;
+    return gd_plan_add_call(plan, s);
+}
+
+static gd_status add_commit_copies(gd_plan *plan, const int *commits, int n) {
+    const gd_program *p = plan->program;
+    bool added;
     plan->first_commit_copy = plan->n_copies;
-    for (int i = 0; i < p->n_commits; i++) {
-        gd_commit *c = &p->commits[i];
-        const int root = p->values[c->value].root;
-        c->through = l->same[root] == root && can_write_through(plan, l, c, risk);
-        if (c->through) {
-            l->same[root] = c->root;
-            continue;
-        }
+    GD_TRY(add_commit_call(plan, commits, n, &added));
+    for (int i = 0; i < n && !added; i++) {
         int to, from;
-        GD_TRY(gd_plan_add_value_view(plan, c->to, &to));
-        GD_TRY(gd_plan_add_value_view(plan, c->value, &from));
+        GD_TRY(gd_plan_add_value_view(plan, p->commits[commits[i]].to, &to));
+        GD_TRY(gd_plan_add_value_view(plan, p->commits[commits[i]].value, &from));
         GD_TRY(gd_plan_add_copy(plan, to, from));
         plan->n_commit_copies++;
     }
     return GD_OK;
+}
+
+static gd_status place_commits(gd_plan *plan, liveness *l) {
+    gd_program *p = plan->program;
+    const int risk = find_last_risk(plan, l);
+    int *copied = gd_malloc(((size_t)p->n_commits + 1) * sizeof *copied), n = 0;
+    if (!copied) return gd_no_memory(NULL, "to plan a run");
+    for (int i = 0; i < p->n_commits; i++) {
+        gd_commit *c = &p->commits[i];
+        const int root = p->values[c->value].root;
+        c->through = l->same[root] == root && can_write_through(plan, l, c, risk);
+        if (c->through) l->same[root] = c->root;
+        else copied[n++] = i;
+    }
+    const gd_status status = add_commit_copies(plan, copied, n);
+    gd_free(copied);
+    return status;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */

@@ -7,6 +7,10 @@
  * numbers and fetches in its boundary block; variables and captured tensors keep their storage. If
  * one of those gets another storage, the plan is captured again.
  *
+ * A plan with few calls and large feeds and fetches (choose_in_place in plan/build.c) is not
+ * captured. Its kernels read the feeds and write the fetches where they are. A feed that is not
+ * aligned, as the plan's kernels require, is copied to a temporary.
+ *
  * The first run is not captured, since kernels may load code in it. Where a plan has branches or
  * loops, the host reads their conditions between captured segments.
  */
@@ -38,7 +42,9 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
     in->copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->copies);
     in->numbers = gd_calloc((size_t)(plan->n_number_words + 2), sizeof *in->numbers);
     in->captures = gd_calloc((size_t)plan->n_segments + 1, sizeof *in->captures);
-    if (!in->copies || !in->numbers || !in->captures) return gd_no_memory(NULL, "for a run");
+    in->unaligned = gd_calloc((size_t)p->n_roots + 1, sizeof *in->unaligned);
+    if (!in->copies || !in->numbers || !in->captures || !in->unaligned)
+        return gd_no_memory(NULL, "for a run");
     GD_TRY(gd_device_alloc(plan->device, plan->boundary, &in->boundary));
     for (int r = 0; r < p->n_roots; r++)
         if (plan->slots[r] != GD_NO_SLOT)
@@ -66,6 +72,7 @@ void gd_boundary_free(gd_plan *plan, gd_instance *in) {
     if (in->boundary) gd_device_free(d, in->boundary, plan->boundary);
     gd_free(in->copies);
     gd_free(in->numbers);
+    gd_free(in->unaligned);
 }
 
 /* --- arguments of a launch -------------------------------------------------------------------- */
@@ -82,18 +89,21 @@ static int add_numbers(const gd_plan *plan, gd_instance *in, int root, int n) {
     return n;
 }
 
+static void *feed_address(const gd_root *root, gd_tensors feeds) {
+    const gd_tensor *t = feeds.at[root->number];
+    return (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype);
+}
+
 static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors feeds, uint64_t run,
                               uint64_t steps) {
     const gd_program *p = plan->program;
     gd_boundary b = {.copies = in->copies, .numbers = in->numbers};
     for (int r = 0; r < p->n_roots; r++) {
         const gd_root *root = &p->roots[r];
-        if (plan->slots[r] == GD_NO_SLOT) continue;
         if (root->kind == GD_ROOT_FEED) {
-            const gd_tensor *t = feeds.at[root->number];
-            const size_t offset = (size_t)t->offset * gd_dtype_bytes(t->dtype);
-            in->copies[b.n_copies++] = (gd_boundary_copy){
-                .to = in->base[r], .from = (char *)t->storage->data + offset, .bytes = root->bytes};
+            const void *from = feed_address(root, feeds);
+            if (in->base[r] != from)
+                in->copies[b.n_copies++] = (gd_boundary_copy){in->base[r], from, root->bytes};
         } else if (gd_root_is_number(plan, r)) {
             b.n_numbers = add_numbers(plan, in, r, b.n_numbers);
         }
@@ -107,11 +117,12 @@ static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors f
 }
 
 /* `copies` is the rest of in->copies after those of the entry: a root is fed or fetched, never
- * both. */
+ * both. Fetches in place need no copy. */
 static gd_boundary make_exit(const gd_plan *plan, gd_instance *in, gd_boundary_copy *copies) {
     gd_boundary b = {.copies = copies};
     for (int i = 0; i < plan->n_buffers; i++) {
         const int root = plan->buffers[i];
+        if (plan->in_place[root]) continue;
         copies[b.n_copies++] = (gd_boundary_copy){.to = in->fetched[i]->data,
                                                   .from = in->base[root],
                                                   .bytes = plan->program->roots[root].bytes};
@@ -138,7 +149,7 @@ static gd_status queue_segment(boundary_run *r, int number) {
     GD_TRY(gd_instance_run_calls(plan, r->in, s->first, s->end, r->run, r->steps));
     if (number < plan->n_segments - 1) return GD_OK;
     GD_TRY(gd_instance_commit(plan, r->in));
-    return d->api->leave(d, &r->exit);
+    return r->exit.n_copies ? d->api->leave(d, &r->exit) : GD_OK;
 }
 
 static gd_status capture_segment(boundary_run *r, int number) {
@@ -158,13 +169,21 @@ static gd_status run_segment(boundary_run *r, int number) {
     gd_instance *in = r->in;
     gd_device *d = r->plan->device;
     gd_capture **capture = &in->captures[number];
-    /* the profiler and anomaly mode act on each call, so they need the calls one by one */
-    const bool watched = atomic_load_explicit(&gd_watch, memory_order_relaxed);
+    /* the profiler and anomaly mode act on each call, so they need the calls one by one, unless
+     * plans are measured */
+    const unsigned watch = atomic_load_explicit(&gd_watch, memory_order_relaxed);
+    const bool timed = watch == (GD_WATCH_TIME | GD_WATCH_PLANS), watched = watch && !timed;
     if (watched && in->moved) free_capture(d, capture);
-    if (!d->api->capture_begin || !in->warmed || watched) return queue_segment(r, number);
+    if (!d->api->capture_begin || !in->warmed || watched || !r->plan->captured)
+        return queue_segment(r, number);
     if (!*capture || in->moved) GD_TRY(capture_segment(r, number));
-    return d->api->capture_launch(d, *capture, number == 0 ? &r->entry : NULL,
-                                  number == r->plan->n_segments - 1 ? &r->exit : NULL);
+    const bool leaves = number == r->plan->n_segments - 1 && r->exit.n_copies > 0;
+    const gd_profile_mark mark = gd_profile_start(d);
+    const gd_status status = d->api->capture_launch(d, *capture, number == 0 ? &r->entry : NULL,
+                                                    leaves ? &r->exit : NULL);
+    if (!mark.started) return status;
+    const gd_kernel_call call = gd_profile_plan_call(d);
+    return gd_profile_end(&call, mark, status);
 }
 
 /* Runs a branch or a loop, whose condition the host reads; its bodies are plans of their own. */
@@ -186,13 +205,35 @@ static void bind_variables(const gd_plan *plan, gd_instance *in, gd_tensor *cons
     }
 }
 
-gd_status gd_boundary_run(gd_plan *plan, gd_instance *in, gd_tensors feeds,
-                          gd_tensor *const *variables, uint64_t run, uint64_t steps) {
+/* Binds the feeds in place to their tensors, or to temporaries if they are not aligned. */
+static gd_status bind_feeds(const gd_plan *plan, gd_instance *in, gd_tensors feeds) {
+    const gd_program *p = plan->program;
+    for (int r = 0; r < p->n_roots; r++) {
+        if (p->roots[r].kind != GD_ROOT_FEED || !plan->in_place[r]) continue;
+        void *address = feed_address(&p->roots[r], feeds);
+        if ((uintptr_t)address % plan->device->api->alignment) {
+            GD_TRY(gd_device_alloc(plan->device, p->roots[r].bytes, &address));
+            in->unaligned[r] = address;
+        }
+        gd_instance_bind(plan, in, r, address);
+    }
+    return GD_OK;
+}
+
+/* Frees the temporaries of bind_feeds. Their memory is reused only by later work on the queue. */
+static void free_feed_copies(const gd_plan *plan, gd_instance *in) {
+    for (int r = 0; r < plan->program->n_roots; r++) {
+        if (!in->unaligned[r]) continue;
+        gd_device_free(plan->device, in->unaligned[r], plan->program->roots[r].bytes);
+        in->unaligned[r] = NULL;
+    }
+}
+
+static gd_status run_bound(gd_plan *plan, gd_instance *in, gd_tensors feeds, uint64_t run,
+                           uint64_t steps) {
     gd_device *d = plan->device;
     boundary_run r = {.plan = plan, .in = in, .run = run, .steps = steps};
-    gd_status status = gd_device_check(d);
-    if (status != GD_OK) return status;
-    bind_variables(plan, in, variables);
+    gd_status status = GD_OK;
     r.entry = make_entry(plan, in, feeds, run, steps);
     r.exit = make_exit(plan, in, in->copies + r.entry.n_copies);
     r.entry.run = in->run = gd_device_number(d);
@@ -204,6 +245,16 @@ gd_status gd_boundary_run(gd_plan *plan, gd_instance *in, gd_tensors feeds,
         status = gd_device_begin_call(d, "a run of a plan", gd_this_thread.site);
         if (status == GD_OK) status = gd_device_end_call(d, run_segment(&r, i));
     }
+    return status;
+}
+
+gd_status gd_boundary_run(gd_plan *plan, gd_instance *in, gd_tensors feeds,
+                          gd_tensor *const *variables, uint64_t run, uint64_t steps) {
+    GD_TRY(gd_device_check(plan->device));
+    bind_variables(plan, in, variables);
+    gd_status status = plan->captured ? GD_OK : bind_feeds(plan, in, feeds);
+    if (status == GD_OK) status = run_bound(plan, in, feeds, run, steps);
+    if (!plan->captured) free_feed_copies(plan, in);
     if (status != GD_OK) return status;
     if (in->warmed) in->moved = false;
     in->warmed = !gd_device_debug; /* captures would hide the call that fails */

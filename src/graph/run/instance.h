@@ -16,6 +16,7 @@ struct gd_instance {
     void *boundary;           /* holds feeds, numbers and fetches at fixed addresses */
     gd_boundary_copy *copies; /* arguments of a launch, as are the next */
     gd_boundary_number *numbers;
+    void **unaligned;      /* per root: during a run, the copy of a feed that is not aligned */
     gd_capture **captures; /* of the plan's segments */
     bool moved;            /* a root's address has changed since the capture */
     bool warmed;           /* the plan has run once without a capture */

@@ -106,6 +106,7 @@ void gd_plan_free(gd_plan *plan) {
     gd_free(plan->first_view);
     gd_free(plan->views_of);
     gd_free(plan->buffers);
+    gd_free(plan->in_place);
     gd_free(plan->slots);
     gd_free(plan->segments);
     gd_program_free(plan->program);
@@ -158,7 +159,8 @@ gd_status gd_plan_prepare(gd_plan *plan, gd_instance *in) {
             gd_storage_release(s);
             in->fetched[i] = s = fresh;
         }
-        if (plan->on_host) gd_instance_bind(plan, in, plan->buffers[i], s->data);
+        if (plan->on_host || plan->in_place[plan->buffers[i]])
+            gd_instance_bind(plan, in, plan->buffers[i], s->data);
     }
     return GD_OK;
 }

@@ -41,7 +41,7 @@ static __device__ __forceinline__ typename wide_type<T>::type weight_of(const pa
 
 /* Stores the loss from the sums of terms and weights. */
 static __device__ __forceinline__ void store_loss(const parameters &p, double sum, double total) {
-    if (!p.each) store_real(p.dtype, p.y, 0, p.mean ? sum / total : sum);
+    if (!p.each) store_real(p.y_dtype, p.y, 0, p.mean ? sum / total : sum);
     if (p.total) *p.total = total;
 }
 
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void store_loss(const parameters &p, double su
 static __device__ __forceinline__ void put_term(const parameters &p, long long position,
                                                 double term, double weight, double *sum,
                                                 double *total) {
-    if (p.each) store_real(p.dtype, p.y, position, term);
+    if (p.each) store_real(p.y_dtype, p.y, position, term);
     if (p.terms) {
         p.terms[2 * position] = term;
         p.terms[2 * position + 1] = weight;

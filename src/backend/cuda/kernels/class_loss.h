@@ -22,6 +22,7 @@ typedef struct gd_cuda_class_loss {
     double smoothing;
     int mean, each; /* reductions `mean` and `none` */
     void *y;
+    int y_dtype;
     void *shift, *scale; /* in f32, or f64 for f64; NULL: not needed */
     double *total;       /* NULL: not needed */
     /* Terms and weights of all positions, which a second kernel adds. NULL: one block computes

@@ -421,6 +421,59 @@ static __device__ void max_gradient(const gd_cuda_pool &p) {
     }
 }
 
+/* Windows of at most 3 x 3 elements with stride 2: a thread computes 2 x 2 elements of x, which have
+ * at most 2 x 2 windows together. All windows are loaded before the first comparison. */
+template <typename T, int V>
+static __device__ void max_gradient_of_blocks(const gd_cuda_pool &p) {
+    typedef typename wide_type<T>::type wide;
+    enum { SIDE = 2, WINDOWS = SIDE * SIDE };
+    const int height = p.in[1], width = p.in[2], plane = height * width;
+    for (EACH(i, p.count)) {
+        pool_position at = position_of(p, V, (int)i);
+        const int row = SIDE * at.at[1], column = SIDE * at.at[2];
+        const int top = windows_of(p, 1, row).first, left = windows_of(p, 2, column).first,
+                  bottom = windows_of(p, 1, row + 1 < height ? row + 1 : row).last,
+                  right = windows_of(p, 2, column + 1 < width ? column + 1 : column).last;
+        const T *y = (const T *)p.y.data + plane_offset(p.y, at.n, at.c);
+        const int chosen = plane_offset(p.indices, at.n, at.c);
+        int index[WINDOWS][V];
+        vector_of<T, V> values[WINDOWS];
+#pragma unroll
+        for (int k = 0; k < WINDOWS; k++) {
+            const int r = top + k / SIDE, c = left + k % SIDE;
+#pragma unroll
+            for (int v = 0; v < V; v++) index[k][v] = -1;
+            if (r > bottom || c > right) continue;
+            load_indices<V>(p, chosen + r * p.indices.strides[3] + c * p.indices.strides[4],
+                            index[k]);
+            values[k] = *(const vector_of<T, V> *)(y + r * p.y.strides[3] + c * p.y.strides[4]);
+        }
+#pragma unroll
+        for (int e = 0; e < WINDOWS; e++) {
+            const int r = row + e / SIDE, c = column + e % SIDE, own = r * width + c;
+            wide sums[V] = {0};
+#pragma unroll
+            for (int k = 0; k < WINDOWS; k++)
+#pragma unroll
+                for (int v = 0; v < V; v++) {
+                    if (index[k][v] == own) sums[v] += widen(values[k].at[v]);
+                    if (e == 0 && (index[k][v] < -1 || index[k][v] >= plane)) {
+                        const pool_position window = {
+                            at.n, at.c, {0, top + k / SIDE, left + k % SIDE}};
+                        report_index(p, V, window, v, index[k][v]);
+                    }
+                }
+            if (!p.x.data || r >= height || c >= width) continue;
+            vector_of<T, V> x;
+#pragma unroll
+            for (int v = 0; v < V; v++) narrow(sums[v], &x.at[v]);
+            at.at[1] = r;
+            at.at[2] = c;
+            *(vector_of<T, V> *)((T *)p.x.data + offset_of(p.x, at)) = x;
+        }
+    }
+}
+
 /* The elements of x at the indices. */
 template <typename T, int V>
 static __device__ void gather_maxima(const gd_cuda_pool &p) {
@@ -472,6 +525,8 @@ static __device__ void gather_maxima(const gd_cuda_pool &p) {
     POOL_KERNEL(avg_pool_grad_##dtype##_channels, average_gradient<T, V>)                \
     POOL_KERNEL(max_pool_grad_##dtype, max_gradient<T, 1>)                               \
     POOL_KERNEL(max_pool_grad_##dtype##_channels, max_gradient<T, V>)                    \
+    POOL_KERNEL(max_pool_grad_##dtype##_blocks, max_gradient_of_blocks<T, 1>)            \
+    POOL_KERNEL(max_pool_grad_##dtype##_blocks_channels, max_gradient_of_blocks<T, V>)   \
     POOL_KERNEL(pool_gather_##dtype, gather_maxima<T, 1>)
 
 POOL_KERNELS(f64, double, 2)

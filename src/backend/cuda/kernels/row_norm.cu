@@ -16,6 +16,24 @@ typedef gd_cuda_row_norm parameters;
 
 enum { THREADS = GD_CUDA_ROW_NORM_THREADS };
 
+/* Four 16-bit elements beside four of f32: 8 bytes. */
+template <typename T>
+struct raw_quad {
+    uint2 bits;
+    __device__ __forceinline__ void load(const T *p) { bits = *(const uint2 *)p; }
+    __device__ __forceinline__ void widen_to(float *to) const {
+        to[0] = widen_bits(T{}, bits.x & 0xffffu), to[1] = widen_bits(T{}, bits.x >> 16);
+        to[2] = widen_bits(T{}, bits.y & 0xffffu), to[3] = widen_bits(T{}, bits.y >> 16);
+    }
+    static __device__ __forceinline__ void store(T *p, const float *x) {
+        *(uint2 *)p = uint2{narrow_two(T{}, x[0], x[1]), narrow_two(T{}, x[2], x[3])};
+    }
+};
+template <>
+struct raw_vector<f16_element, 4> : raw_quad<f16_element> {};
+template <>
+struct raw_vector<bf16_element, 4> : raw_quad<bf16_element> {};
+
 /* The sum over a warp or, with BLOCK, over a block of THREADS threads. */
 template <bool BLOCK, typename W>
 static __device__ __forceinline__ W sum_of_group(W x, W *shared) {
@@ -119,15 +137,16 @@ static __device__ __forceinline__ W store_statistics(const parameters &p, long l
     return rstd;
 }
 
-/* K vectors of N elements for each thread; K = 0: rows of any length, which are read again. */
-template <typename T, int N, int K, bool BLOCK>
+/* x of type T, y of type S. K vectors of N elements for each thread; K = 0: rows of any length,
+ * which are read again. */
+template <typename T, typename S, int N, int K, bool BLOCK>
 static __device__ __forceinline__ void norm_rows(const parameters &p, void *memory) {
     typedef typename wide_type<T>::type W;
     const int threads = BLOCK ? THREADS : 32, thread = (int)threadIdx.x % threads;
     const W count = (W)p.length;
     for (EACH_ROW(row)) {
         const T *from = (const T *)p.x + row * p.length;
-        T *to = (T *)p.y + row * p.length;
+        S *to = (S *)p.y + row * p.length;
         W mean = 0, square = 0;
         if constexpr (K > 0) {
             raw_vector<T, N> raw[K]; /* it has fewer registers than the wide elements */
@@ -169,7 +188,7 @@ static __device__ __forceinline__ void norm_rows(const parameters &p, void *memo
 #pragma unroll
                     for (int j = 0; j < N; j++)
                         x[j] = multiply_add((x[j] - mean) * rstd, w[j], b[j]);
-                    raw_vector<T, N>::store(to + i, x);
+                    raw_vector<S, N>::store(to + i, x);
                 }
             }
         } else { /* sums of x - shift and its square in one pass, as in batch norm */
@@ -200,7 +219,7 @@ static __device__ __forceinline__ void norm_rows(const parameters &p, void *memo
                 load_parameters<T, N>(p, p.bias, p.bias_dtype, row, i, (W)0, b);
 #pragma unroll
                 for (int j = 0; j < N; j++) y[j] = multiply_add((x[j] - mean) * rstd, w[j], b[j]);
-                raw_vector<T, N>::store(to + i, y);
+                raw_vector<S, N>::store(to + i, y);
             });
         }
     }
@@ -220,9 +239,9 @@ struct row_sums {
     }
 };
 
-/* Layer norm: vectors of channels. Each thread adds gy * hat and gy of its channels over the rows;
- * blocks store the sums as their parts. */
-template <typename T, int N, int K, bool BLOCK>
+/* Layer norm: vectors of channels, gy of type S. Each thread adds gy * hat and gy of its channels
+ * over the rows; blocks store the sums as their parts. */
+template <typename T, typename S, int N, int K, bool BLOCK>
 static __device__ __forceinline__ void layer_grad_rows(const parameters &p, void *memory) {
     typedef typename wide_type<T>::type W;
     const int threads = BLOCK ? THREADS : 32, thread = (int)threadIdx.x % threads;
@@ -233,14 +252,15 @@ static __device__ __forceinline__ void layer_grad_rows(const parameters &p, void
 #pragma unroll
         for (int j = 0; j < N; j++) gweight[k][j] = gbias[k][j] = 0;
     for (EACH_ROW(row)) {
-        raw_vector<T, N> raw_g[K], raw_x[K];
+        raw_vector<S, N> raw_g[K];
+        raw_vector<T, N> raw_x[K];
         row_sums<W> r;
         r.load(p, row);
 #pragma unroll
         for (int k = 0; k < K; k++)
             if ((long long)(thread + k * threads) * N < p.length) {
                 const long long at = row * p.length + (long long)(thread + k * threads) * N;
-                raw_g[k].load((const T *)p.gy + at);
+                raw_g[k].load((const S *)p.gy + at);
                 raw_x[k].load((const T *)p.x + at);
             }
 #pragma unroll
@@ -312,12 +332,13 @@ static __device__ __forceinline__ void layer_grad_rows(const parameters &p, void
 }
 
 /* gx of rows of any kind. */
-template <typename T, bool BLOCK>
+template <typename T, typename S, bool BLOCK>
 static __device__ void row_grads(const parameters &p, void *memory) {
     typedef typename wide_type<T>::type W;
     const int threads = BLOCK ? THREADS : 32, thread = (int)threadIdx.x % threads;
     for (EACH_ROW(row)) {
-        const T *g = (const T *)p.gy + row * p.length, *x = (const T *)p.x + row * p.length;
+        const S *g = (const S *)p.gy + row * p.length;
+        const T *x = (const T *)p.x + row * p.length;
         row_sums<W> r;
         r.load(p, row);
         double sum = 0, dot = 0;
@@ -351,16 +372,16 @@ static __device__ void row_grads(const parameters &p, void *memory) {
     default: f(32 / (N)); break;                \
     }
 
-template <typename T>
+template <typename T, typename S>
 static __device__ __forceinline__ void norm_warps(const parameters &p, void *memory) {
     enum { N = pack_size<T>::value };
-#define NORM_ROWS(K) norm_rows<T, N, K, false>(p, memory)
+#define NORM_ROWS(K) norm_rows<T, S, N, K, false>(p, memory)
     WITH_VECTORS(p.eights, N, NORM_ROWS)
 }
-template <typename T>
+template <typename T, typename S>
 static __device__ __forceinline__ void layer_grad_warps(const parameters &p, void *memory) {
     enum { N = pack_size<T>::value };
-#define GRAD_ROWS(K) layer_grad_rows<T, N, K, false>(p, memory)
+#define GRAD_ROWS(K) layer_grad_rows<T, S, N, K, false>(p, memory)
     WITH_VECTORS(p.eights, N, GRAD_ROWS)
 }
 
@@ -380,25 +401,57 @@ static __device__ __forceinline__ void layer_grad_warps(const parameters &p, voi
     default: ELEMENT_TYPE_CASE(bf16_element, __VA_ARGS__)    \
     }
 
+/* The statement with T the type of x and S that of y, or of gy in gradients: T, or a 16-bit float
+ * beside f32. */
+#define TYPE_PAIR_CASE(type, other, ...) \
+    {                                    \
+        typedef type T;                  \
+        typedef other S;                 \
+        __VA_ARGS__;                     \
+        break;                           \
+    }
+#define WITH_MIXED_TYPES(...)                                                 \
+    case GD_F16: TYPE_PAIR_CASE(float, f16_element, __VA_ARGS__)              \
+    default: TYPE_PAIR_CASE(float, bf16_element, __VA_ARGS__)
+#define WITH_VECTOR_TYPES(dtype, ...)                                         \
+    if (p.mixed_dtype < 0) switch (dtype) {                                   \
+        case GD_F32: TYPE_PAIR_CASE(float, float, __VA_ARGS__)                \
+        case GD_F16: TYPE_PAIR_CASE(f16_element, f16_element, __VA_ARGS__)    \
+        default: TYPE_PAIR_CASE(bf16_element, bf16_element, __VA_ARGS__)      \
+        }                                                                     \
+    else switch (p.mixed_dtype) {                                             \
+            WITH_MIXED_TYPES(__VA_ARGS__)                                     \
+        }
+#define WITH_FLOAT_TYPES(dtype, ...)                                          \
+    if (p.mixed_dtype < 0) switch (dtype) {                                   \
+        case GD_F64: TYPE_PAIR_CASE(double, double, __VA_ARGS__)              \
+        case GD_F32: TYPE_PAIR_CASE(float, float, __VA_ARGS__)                \
+        case GD_F16: TYPE_PAIR_CASE(f16_element, f16_element, __VA_ARGS__)    \
+        default: TYPE_PAIR_CASE(bf16_element, bf16_element, __VA_ARGS__)      \
+        }                                                                     \
+    else switch (p.mixed_dtype) {                                             \
+            WITH_MIXED_TYPES(__VA_ARGS__)                                     \
+        }
+
 /* At most 32 elements for each thread; in gradients of rows that a block keeps, 16. */
 #define PACK pack_size<T>::value
-NORM_KERNEL(norm_warp_rows, WITH_VECTOR_TYPE, 4, 256, norm_warps<T>)
-NORM_KERNEL(norm_block_rows, WITH_VECTOR_TYPE, 4, 256, norm_rows<T, PACK, 32 / PACK, true>)
-NORM_KERNEL(norm_warp_any, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 8, false>)
-NORM_KERNEL(norm_block_any, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 8, true>)
-NORM_KERNEL(norm_long_rows, WITH_VECTOR_TYPE, 4, 256, norm_rows<T, PACK, 0, true>)
-NORM_KERNEL(norm_long_any, WITH_FLOAT_TYPE, 4, 256, norm_rows<T, 1, 0, true>)
-NORM_KERNEL(layer_grad_warp_rows, WITH_VECTOR_TYPE, 2, 8192, layer_grad_warps<T>)
-NORM_KERNEL(layer_grad_block_rows, WITH_VECTOR_TYPE, 2, 256,
-            layer_grad_rows<T, PACK, 16 / PACK, true>)
-NORM_KERNEL(row_grad_warp_rows, WITH_FLOAT_TYPE, 4, 256, row_grads<T, false>)
-NORM_KERNEL(row_grad_block_rows, WITH_FLOAT_TYPE, 4, 256, row_grads<T, true>)
+NORM_KERNEL(norm_warp_rows, WITH_VECTOR_TYPES, 4, 256, norm_warps<T, S>)
+NORM_KERNEL(norm_block_rows, WITH_VECTOR_TYPES, 4, 256, norm_rows<T, S, PACK, 32 / PACK, true>)
+NORM_KERNEL(norm_warp_any, WITH_FLOAT_TYPES, 4, 256, norm_rows<T, S, 1, 8, false>)
+NORM_KERNEL(norm_block_any, WITH_FLOAT_TYPES, 4, 256, norm_rows<T, S, 1, 8, true>)
+NORM_KERNEL(norm_long_rows, WITH_VECTOR_TYPES, 4, 256, norm_rows<T, S, PACK, 0, true>)
+NORM_KERNEL(norm_long_any, WITH_FLOAT_TYPES, 4, 256, norm_rows<T, S, 1, 0, true>)
+NORM_KERNEL(layer_grad_warp_rows, WITH_VECTOR_TYPES, 2, 8192, layer_grad_warps<T, S>)
+NORM_KERNEL(layer_grad_block_rows, WITH_VECTOR_TYPES, 2, 256,
+            layer_grad_rows<T, S, PACK, 16 / PACK, true>)
+NORM_KERNEL(row_grad_warp_rows, WITH_FLOAT_TYPES, 4, 256, row_grads<T, S, false>)
+NORM_KERNEL(row_grad_block_rows, WITH_FLOAT_TYPES, 4, 256, row_grads<T, S, true>)
 
 /* --- gradients of weight and bias ------------------------------------------------------------- */
 
 /* The sums of a part of the samples for 32 channels, with s = 1: neighbouring threads have
  * neighbouring channels, and the lanes of a channel its samples. */
-template <typename T>
+template <typename T, typename S>
 static __device__ void parameter_sums(const parameters &p, double (*shared)[2]) {
     typedef typename wide_type<T>::type W;
     enum { COLUMNS = GD_CUDA_PARAMETER_COLUMNS, LANES = GD_CUDA_PARAMETER_LANES };
@@ -415,7 +468,7 @@ static __device__ void parameter_sums(const parameters &p, double (*shared)[2]) 
             const long long row = n * p.groups + group, at = n * p.c + channel;
             const W mean = p.mean ? (W)load_real(p.statistics_dtype, p.mean, row) : (W)0,
                     rstd = (W)load_real(p.statistics_dtype, p.rstd, row);
-            const W g = widen(((const T *)p.gy)[at]);
+            const W g = widen(((const S *)p.gy)[at]);
             dot += (double)(g * ((widen(((const T *)p.x)[at]) - mean) * rstd));
             sum += (double)g;
         }
@@ -437,7 +490,7 @@ extern "C" __global__ void __launch_bounds__(512)
     gd_norm_parameter_sums(const __grid_constant__ gd_cuda_row_norm p) {
     RETURN_IF_FAILED(p.call);
     __shared__ double shared[512][2];
-    WITH_FLOAT_TYPE(p.dtype, parameter_sums<T>(p, shared))
+    WITH_FLOAT_TYPES(p.dtype, parameter_sums<T, S>(p, shared))
 }
 
 /* Adds the parts. */

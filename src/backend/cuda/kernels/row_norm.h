@@ -14,8 +14,9 @@ enum {
  * elements. All tensors are contiguous. A channel has a weight and a bias; data NULL: absent. */
 typedef struct gd_cuda_row_norm {
     gd_cuda_call call;
-    int dtype;  /* of x, y, gy and gx */
-    int eights; /* of rows that are kept in vectors: elements of a thread / 8, 1 to 4 */
+    int dtype;       /* of x, y, gy and gx */
+    int mixed_dtype; /* f16 or bf16: of y, or of gy in gradients, and `dtype` is f32; -1: neither */
+    int eights;      /* of rows that are kept in vectors: elements of a thread / 8, 1 to 4 */
     long long n, c, s, groups, rows, length;
     const void *x, *gy;
     void *y; /* or gx */

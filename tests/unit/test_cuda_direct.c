@@ -1,0 +1,73 @@
+/* test_cuda_direct.c - results of attention in plans on CUDA are written where the program's copies
+ * would put them (graph/passes/direct_results.c). */
+#include <math.h>
+
+#include "cuda_child.h"
+
+enum { BATCH = 2, HEADS = 2, WIDTH = 8, CHANNELS = HEADS * WIDTH };
+
+/* (B, T, C) as heads (B, H, T, D). */
+static gd_tensor *heads_of(gd_tensor *x, int64_t tokens) {
+    return gd_transpose(gd_reshape(x, gd_dims(BATCH, tokens, HEADS, WIDTH)), 1, 2);
+}
+
+static gd_tensor *attend(gd_tensor *x, int64_t tokens, gd_tensor *in, gd_tensor *out) {
+    gd_tensors qkv = gd_split(gd_matmul(x, in), gd_dims(CHANNELS, CHANNELS, CHANNELS), .axis = 2);
+    gd_tensor *y =
+        gd_scaled_dot_product_attention(heads_of(qkv.at[0], tokens), heads_of(qkv.at[1], tokens),
+                                        heads_of(qkv.at[2], tokens), .causal = true);
+    y = gd_reshape(gd_transpose(y, 1, 2), gd_dims(BATCH, tokens, CHANNELS));
+    return gd_matmul(y, out);
+}
+
+static int count_text(const char *text, const char *part) {
+    int n = 0;
+    for (const char *at = text; at && (at = strstr(at, part)); at += strlen(part)) n++;
+    return n;
+}
+
+/* At level 0 the copies remain. */
+static void check_attention(gd_dtype dtype, int64_t tokens, double tolerance) {
+    GD_SCOPE;
+    gd_device *device = cuda_open_device();
+    gd_set_default_device(device);
+    gd_seed(3);
+    gd_tensor *in = gd_cast(gd_randn(gd_dims(CHANNELS, 3 * CHANNELS)), dtype),
+              *out = gd_cast(gd_randn(gd_dims(CHANNELS, CHANNELS)), dtype),
+              *values = gd_cast(gd_randn(gd_dims(BATCH, tokens, CHANNELS)), dtype), *x, *y, *gx;
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(BATCH, tokens, CHANNELS), .dtype = dtype);
+        y = attend(x, tokens, in, out);
+        gx = gd_grad(gd_list(gd_sum(gd_mul(y, y))), gd_list(x)).at[0];
+    }
+    gd_tensor *results[2][2];
+    for (int i = 0; i < 2; i++) {
+        gd_session *s = gd_session_new(graph, .level = 2 * i);
+        char *text = gd_session_plan_text(s, gd_feed(x, values), gd_list(y, gx));
+        CHECK_SAYING(count_text(text, " = cat(") == !i, "level %d: %s", 2 * i, text);
+        free(text);
+        for (int run = 0; run < 3; run++) { /* captured, too */
+            gd_tensors r = gd_session_run(s, gd_feed(x, values), gd_list(y, gx));
+            results[i][0] = gd_cast(r.at[0], GD_F32);
+            results[i][1] = gd_cast(r.at[1], GD_F32);
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        const double largest = gd_item(gd_max(gd_abs(results[0][k]))),
+                     worst = gd_item(gd_max(gd_abs(gd_sub(results[0][k], results[1][k]))));
+        CHECK_SAYING(worst <= tolerance * largest, "result %d: %g of %g", k, worst, largest);
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    gd_set_default_device(NULL);
+}
+
+TEST(attention_writes_where_its_copies_would) {
+    IN_CHILD(EMULATED, "");
+    check_attention(GD_BF16, 128, 0.02); /* cuDNN */
+    check_attention(GD_F32, 7, 1e-5);
+    check_attention(GD_F16, 9, 0.005);
+}
+
+TEST_MAIN
