@@ -126,6 +126,38 @@ TEST(fused_kernels_give_the_results_of_the_cpu) {
         }
 }
 
+/* Reductions whose elements several blocks share. A capture has one node for each: the block that
+ * arrives last combines the parts, and resets its counter for the next run. */
+TEST(reductions_of_many_elements_take_one_launch) {
+    static const int64_t dims[][2] = {{1, 9000}, {3, 5000}, {3000, 40}};
+    IN_CHILD(EMULATED, "");
+    gd_device *device = cuda_open_device();
+    for (int i = 0; i < 9 && device; i++) {
+        GD_SCOPE;
+        const int64_t rows = dims[i % 3][0], columns = dims[i % 3][1];
+        static const fused_function functions[] = {fuse_sum_of_rows, fuse_sum_of_columns,
+                                                   fuse_mean_of_all};
+        gd_seed(5);
+        gd_tensor *x = gd_randn(gd_dims(rows, columns)), *y = gd_randn(gd_dims(rows, columns));
+        gd_tensor *expected = functions[i / 3](gd_list(x, y), NULL).at[0];
+        gd_tensor *on_x = gd_to_device(x, device), *on_y = gd_to_device(y, device);
+        gd_jit *jit = gd_jit_new(functions[i / 3], NULL);
+        emulated_controls *cuda = emulated_cuda();
+        const int64_t before = cuda ? cuda->counts.captured : 0;
+        for (int run = 0; run < 4; run++) {
+            gd_tensor *got = gd_jit_call(jit, gd_list(on_x, on_y)).at[0];
+            const double distance =
+                tensors_relative_distance(gd_to_device(got, gd_device_get("cpu")), expected);
+            CHECK_SAYING(distance < 1e-5, "case %d, run %d: %g", i, run, distance);
+        }
+        if (cuda) /* with both boundaries */
+            CHECK_SAYING(cuda->counts.captured - before <= 3, "case %d: %d nodes", i,
+                         (int)(cuda->counts.captured - before));
+        CHECK_SAYING(!gd_failed(), "case %d: %s", i, gd_error_message());
+        gd_clear_error();
+    }
+}
+
 /* --- optimizers ------------------------------------------------------------------------------- */
 
 static const struct {
