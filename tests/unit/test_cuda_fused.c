@@ -158,6 +158,36 @@ TEST(reductions_of_many_elements_take_one_launch) {
     }
 }
 
+static gd_tensors fuse_loss(gd_tensors in, void *user) {
+    (void)user;
+    gd_tensor *loss = gd_mse_loss(in.at[0], in.at[1]);
+    return gd_listed(loss, gd_grad(gd_list(loss), gd_list(in.at[0])).at[0]);
+}
+
+TEST(a_loss_and_its_gradient_take_one_launch) {
+    IN_CHILD(EMULATED, "");
+    gd_device *device = cuda_open_device();
+    if (!device) return;
+    GD_SCOPE;
+    gd_seed(5);
+    gd_tensor *x = gd_randn(gd_dims(30, 200)), *y = gd_randn(gd_dims(30, 200));
+    gd_tensor *on_x = gd_requires_grad(gd_to_device(x, device)), *on_y = gd_to_device(y, device);
+    gd_tensors expected = fuse_loss(gd_list(gd_requires_grad(x), y), NULL);
+    gd_jit *jit = gd_jit_new(fuse_loss, NULL);
+    emulated_controls *cuda = emulated_cuda();
+    const int64_t before = cuda ? cuda->counts.captured : 0;
+    for (int run = 0; run < 4; run++) {
+        gd_tensors got = gd_jit_call(jit, gd_list(on_x, on_y));
+        for (int i = 0; i < 2; i++)
+            CHECK(tensors_relative_distance(gd_to_device(got.at[i], gd_device_get("cpu")),
+                                            expected.at[i]) < 1e-5);
+    }
+    if (cuda) /* with both boundaries */
+        CHECK_SAYING(cuda->counts.captured - before <= 3, "%d nodes",
+                     (int)(cuda->counts.captured - before));
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
 /* --- optimizers ------------------------------------------------------------------------------- */
 
 static const struct {
