@@ -158,6 +158,31 @@ TEST(reductions_of_many_elements_take_one_launch) {
     }
 }
 
+/* Sums outside of plans: blocks share the elements of an output. */
+TEST(sums_of_many_elements_take_one_launch) {
+    IN_CHILD(EMULATED, "");
+    gd_device *device = cuda_open_device();
+    for (int i = 0; i < 3 && device; i++) {
+        GD_SCOPE;
+        gd_seed(6);
+        gd_tensor *x = gd_randn(gd_dims(20, 3, 40, 41)), *on = gd_to_device(x, device);
+        const gd_shape axes = i == 0   ? gd_dims(0, 1, 2, 3)
+                              : i == 1 ? gd_dims(0, 2, 3)
+                                       : gd_dims(1, 2, 3);
+        gd_tensor *expected = gd_sum(x, .axis = axes);
+        emulated_controls *cuda = emulated_cuda();
+        gd_to_device(gd_sum(on, .axis = axes), gd_device_get("cpu")); /* loads the kernel */
+        for (int run = 0; run < 3; run++) {
+            const int64_t before = cuda ? cuda->counts.launches : 0;
+            gd_tensor *got = gd_sum(on, .axis = axes);
+            if (cuda) CHECK(cuda->counts.launches - before == 1);
+            CHECK(tensors_relative_distance(gd_to_device(got, gd_device_get("cpu")), expected) <
+                  1e-5);
+        }
+        CHECK(!gd_failed());
+    }
+}
+
 static gd_tensors fuse_loss(gd_tensors in, void *user) {
     (void)user;
     gd_tensor *loss = gd_mse_loss(in.at[0], in.at[1]);
