@@ -727,6 +727,13 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int va
     return CUDA_SUCCESS;
 }
 
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction) {
+    ALIVE;
+    if (attribute != CU_FUNC_ATTRIBUTE_PTX_VERSION) return CUDA_ERROR_INVALID_VALUE;
+    *value = 90;
+    return CUDA_SUCCESS;
+}
+
 static std::vector<std::vector<char>> copy_parameters(const emulated_kernel *k, void **parameters);
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -753,6 +760,15 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsig
     n.together = true;
     n.shared = shared;
     return submit(s, std::move(n));
+}
+
+/* Kernels run one after the other, so that one that may overlap with the previous one waits. */
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
+    for (unsigned i = 0; i < c->numAttrs; i++)
+        if (c->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return CUDA_ERROR_INVALID_VALUE;
+    return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                          c->blockDimZ, c->sharedMemBytes, c->hStream, parameters, extra);
 }
 
 /* --- captures --- */

@@ -55,6 +55,8 @@ static const struct example {
     {"linear_relu", "2,4,3 5,3", "", 0},
     {"matmul_relu_grad", "4,3 3,5 4,5", "", 0},
     {"matmul_step", "4,5 4,3 3,5 .", "", 0},
+    {"linear_grad", "4,3 4,5", "", 0},
+    {"linear_step", "3,5 3 4,3 4,5 .", "", 0},
     {"attention_grad", "2,4,6,8 2,4,9,8 2,4,9,16 2,4,6,16 2,4,6 2,4,6,16", "", 0},
     {"attention_grad", "2,4,6,8 2,2,9,8 2,2,9,16 2,4,6,16 2,4,6 2,4,6,16",
      "grouped=true causal=true", 0},

@@ -126,6 +126,93 @@ TEST(fused_kernels_give_the_results_of_the_cpu) {
         }
 }
 
+/* Reductions whose elements several blocks share. A capture has one node for each: the block that
+ * arrives last combines the parts, and resets its counter for the next run. */
+TEST(reductions_of_many_elements_take_one_launch) {
+    static const int64_t dims[][2] = {{1, 9000}, {3, 5000}, {3000, 40}};
+    IN_CHILD(EMULATED, "");
+    gd_device *device = cuda_open_device();
+    for (int i = 0; i < 9 && device; i++) {
+        GD_SCOPE;
+        const int64_t rows = dims[i % 3][0], columns = dims[i % 3][1];
+        static const fused_function functions[] = {fuse_sum_of_rows, fuse_sum_of_columns,
+                                                   fuse_mean_of_all};
+        gd_seed(5);
+        gd_tensor *x = gd_randn(gd_dims(rows, columns)), *y = gd_randn(gd_dims(rows, columns));
+        gd_tensor *expected = functions[i / 3](gd_list(x, y), NULL).at[0];
+        gd_tensor *on_x = gd_to_device(x, device), *on_y = gd_to_device(y, device);
+        gd_jit *jit = gd_jit_new(functions[i / 3], NULL);
+        emulated_controls *cuda = emulated_cuda();
+        const int64_t before = cuda ? cuda->counts.captured : 0;
+        for (int run = 0; run < 4; run++) {
+            gd_tensor *got = gd_jit_call(jit, gd_list(on_x, on_y)).at[0];
+            const double distance =
+                tensors_relative_distance(gd_to_device(got, gd_device_get("cpu")), expected);
+            CHECK_SAYING(distance < 1e-5, "case %d, run %d: %g", i, run, distance);
+        }
+        if (cuda) /* with both boundaries */
+            CHECK_SAYING(cuda->counts.captured - before <= 3, "case %d: %d nodes", i,
+                         (int)(cuda->counts.captured - before));
+        CHECK_SAYING(!gd_failed(), "case %d: %s", i, gd_error_message());
+        gd_clear_error();
+    }
+}
+
+/* Sums outside of plans: blocks share the elements of an output. */
+TEST(sums_of_many_elements_take_one_launch) {
+    IN_CHILD(EMULATED, "");
+    gd_device *device = cuda_open_device();
+    for (int i = 0; i < 3 && device; i++) {
+        GD_SCOPE;
+        gd_seed(6);
+        gd_tensor *x = gd_randn(gd_dims(20, 3, 40, 41)), *on = gd_to_device(x, device);
+        const gd_shape axes = i == 0   ? gd_dims(0, 1, 2, 3)
+                              : i == 1 ? gd_dims(0, 2, 3)
+                                       : gd_dims(1, 2, 3);
+        gd_tensor *expected = gd_sum(x, .axis = axes);
+        emulated_controls *cuda = emulated_cuda();
+        gd_to_device(gd_sum(on, .axis = axes), gd_device_get("cpu")); /* loads the kernel */
+        for (int run = 0; run < 3; run++) {
+            const int64_t before = cuda ? cuda->counts.launches : 0;
+            gd_tensor *got = gd_sum(on, .axis = axes);
+            if (cuda) CHECK(cuda->counts.launches - before == 1);
+            CHECK(tensors_relative_distance(gd_to_device(got, gd_device_get("cpu")), expected) <
+                  1e-5);
+        }
+        CHECK(!gd_failed());
+    }
+}
+
+static gd_tensors fuse_loss(gd_tensors in, void *user) {
+    (void)user;
+    gd_tensor *loss = gd_mse_loss(in.at[0], in.at[1]);
+    return gd_listed(loss, gd_grad(gd_list(loss), gd_list(in.at[0])).at[0]);
+}
+
+TEST(a_loss_and_its_gradient_take_one_launch) {
+    IN_CHILD(EMULATED, "");
+    gd_device *device = cuda_open_device();
+    if (!device) return;
+    GD_SCOPE;
+    gd_seed(5);
+    gd_tensor *x = gd_randn(gd_dims(30, 200)), *y = gd_randn(gd_dims(30, 200));
+    gd_tensor *on_x = gd_requires_grad(gd_to_device(x, device)), *on_y = gd_to_device(y, device);
+    gd_tensors expected = fuse_loss(gd_list(gd_requires_grad(x), y), NULL);
+    gd_jit *jit = gd_jit_new(fuse_loss, NULL);
+    emulated_controls *cuda = emulated_cuda();
+    const int64_t before = cuda ? cuda->counts.captured : 0;
+    for (int run = 0; run < 4; run++) {
+        gd_tensors got = gd_jit_call(jit, gd_list(on_x, on_y));
+        for (int i = 0; i < 2; i++)
+            CHECK(tensors_relative_distance(gd_to_device(got.at[i], gd_device_get("cpu")),
+                                            expected.at[i]) < 1e-5);
+    }
+    if (cuda) /* with both boundaries */
+        CHECK_SAYING(cuda->counts.captured - before <= 3, "%d nodes",
+                     (int)(cuda->counts.captured - before));
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
 /* --- optimizers ------------------------------------------------------------------------------- */
 
 static const struct {

@@ -29,6 +29,14 @@ static CUresult CUDAAPI count_cooperative_launch(CUfunction f, unsigned gx, unsi
     return launch_cooperative_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, parameters);
 }
 
+static __typeof__(&cuLaunchKernelEx) launch_kernel_ex;
+
+static CUresult CUDAAPI count_launch_ex(const CUlaunchConfig *config, CUfunction f,
+                                        void **parameters, void **extra) {
+    atomic_fetch_add_explicit(&gradus_cuda_launches, 1, memory_order_relaxed);
+    return launch_kernel_ex(config, f, parameters, extra);
+}
+
 enum { OLDEST_DRIVER = 12040 }; /* 12.4: graphs with kernel parameters of more than 4 KB */
 
 #define STRING_(name) #name
@@ -48,6 +56,8 @@ static gd_status load_functions(void *library) {
     gd_cuda.cuLaunchKernel = count_launch;
     launch_cooperative_kernel = gd_cuda.cuLaunchCooperativeKernel;
     gd_cuda.cuLaunchCooperativeKernel = count_cooperative_launch;
+    launch_kernel_ex = gd_cuda.cuLaunchKernelEx;
+    gd_cuda.cuLaunchKernelEx = count_launch_ex;
     return GD_OK;
 }
 

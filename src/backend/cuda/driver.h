@@ -20,8 +20,8 @@
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamGetCaptureInfo) X(cuEventCreate)     \
     X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime)               \
     X(cuModuleLoadData) X(cuModuleGetFunction)           \
-    X(cuFuncSetAttribute) X(cuLaunchKernel) X(cuLaunchCooperativeKernel) X(cuGraphInstantiate)   \
-    X(cuGraphLaunch) X(cuGraphDestroy)                                                           \
+    X(cuFuncSetAttribute) X(cuFuncGetAttribute) X(cuLaunchKernel) X(cuLaunchKernelEx)            \
+    X(cuLaunchCooperativeKernel) X(cuGraphInstantiate) X(cuGraphLaunch) X(cuGraphDestroy)        \
     X(cuGraphExecDestroy) X(cuGraphExecKernelNodeSetParams) X(cuGraphGetNodes)
 /* clang-format on */
 

@@ -29,6 +29,15 @@ static gd_status load_module(gd_device *d, const char *image, CUmodule *module) 
     return GD_OK;
 }
 
+/* Code for compute capability 9.0 and later can wait for the kernel before it. Code for older ones,
+ * which a newer device may run, too, cannot. */
+static gd_status find_wait(gd_device *d, gd_cuda_kernel *kernel, CUfunction function) {
+    int version = 0;
+    GD_CUDA_TRY(d, cuFuncGetAttribute(&version, CU_FUNC_ATTRIBUTE_PTX_VERSION, function));
+    atomic_store(&kernel->compiled_to_wait[gd_cuda_state_of(d)->index], version >= 90);
+    return GD_OK;
+}
+
 static gd_status load_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function) {
     CUmodule module = NULL;
     gd_status status = load_module(d, kernel->image, &module);
@@ -38,6 +47,7 @@ static gd_status load_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction 
         status = GD_CUDA_CALL(d, cuFuncSetAttribute(*function,
                                                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                     kernel->shared_bytes));
+    if (status == GD_OK && kernel->waits) status = find_wait(d, kernel, *function);
     return status;
 }
 
@@ -63,6 +73,22 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
     gd_status status = gd_cuda_enter_context(d);
     if (status == GD_OK) status = gd_cuda_function(d, kernel, &function);
     if (status != GD_OK || blocks == 0) return status;
+    if (atomic_load_explicit(&kernel->compiled_to_wait[s->index], memory_order_relaxed)) {
+        CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+        early.value.programmaticStreamSerializationAllowed = 1;
+        const CUlaunchConfig config = {.gridDimX = (unsigned)blocks,
+                                       .gridDimY = 1,
+                                       .gridDimZ = 1,
+                                       .blockDimX = (unsigned)threads,
+                                       .blockDimY = 1,
+                                       .blockDimZ = 1,
+                                       .sharedMemBytes = (unsigned)kernel->shared_bytes,
+                                       .hStream = s->streams[GD_QUEUE_COMPUTE],
+                                       .attrs = &early,
+                                       .numAttrs = 1};
+        GD_CUDA_TRY(d, cuLaunchKernelEx(&config, function, parameters, NULL));
+        return GD_OK;
+    }
     GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
                                   (unsigned)kernel->shared_bytes, s->streams[GD_QUEUE_COMPUTE],
                                   parameters, NULL));

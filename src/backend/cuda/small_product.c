@@ -64,47 +64,51 @@ static int64_t estimate_cycles(const gd_small_launch *l, const tile_size *t, int
 }
 
 /* Depends on the shapes alone, so that all devices add in the same order. */
-static int choose_parts(gd_small_launch *l) {
+gd_small_division gd_small_launch_choose(const gd_small_launch *l) {
     int64_t best = INT64_MAX;
-    int chosen = 1;
+    gd_small_division chosen = {0, 1};
     for (int i = 0; i < GD_SMALL_PRODUCT_TILE_COUNT; i++) {
         const tile_size t = size_of_tile(i);
-        for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {
+        int64_t tiles = 0;
+        for (int k = 0; k < l->parameters.count; k++)
+            tiles += count_tiles(&l->parameters.at[k], &t);
+        const int most = tiles <= GD_SMALL_PRODUCT_COUNTERS ? MOST_PARTS : 1;
+        for (int parts = 1; parts <= most; parts *= 2) {
             const int64_t cycles = estimate_cycles(l, &t, parts);
             if (cycles >= best) continue;
             best = cycles;
-            chosen = parts;
-            l->tile = i;
+            chosen = (gd_small_division){i, parts};
         }
     }
     return chosen;
 }
 
-bool gd_small_launch_divide(gd_small_launch *l) {
-    const int parts = choose_parts(l);
-    const tile_size t = size_of_tile(l->tile);
-    l->blocks = l->counters = 0;
+void gd_small_launch_divide(gd_small_launch *l, gd_small_division division) {
+    const tile_size t = size_of_tile(division.tile);
+    l->tile = division.tile;
+    l->blocks = 0;
+    l->workspace = 0;
+    int counters = 0;
     for (int i = 0; i < l->parameters.count; i++) {
         gd_small_product *p = &l->parameters.at[i];
         const int tiles = count_tiles(p, &t);
-        p->chunk = chunk_of(p, &t, parts);
+        p->chunk = chunk_of(p, &t, division.parts);
         p->parts = divide_up(p->k, p->chunk);
         p->columns = divide_up(p->n, t.columns);
         p->first_block = l->blocks;
-        p->first_counter = l->counters;
+        p->first_counter = counters;
         l->blocks += tiles * p->parts;
-        l->counters += p->parts > 1 ? tiles : 0;
+        counters += p->parts > 1 ? tiles : 0;
     }
-    l->workspace =
-        l->counters ? (size_t)l->blocks * (size_t)(t.rows * t.columns + t.rows) * sizeof(float) : 0;
-    return l->counters <= GD_SMALL_PRODUCT_COUNTERS;
+    if (counters)
+        l->workspace = (size_t)l->blocks * (size_t)(t.rows * t.columns + t.rows) * sizeof(float);
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-#define TILE_KERNEL(layout, i, rows, columns, depth)                      \
-    GD_CUDA_KERNEL_SHARED("small_product", "gd_small_product_" layout #i, \
-                          GD_SMALL_PRODUCT_SHARED(rows, columns, depth))
+#define TILE_KERNEL(layout, i, rows, columns, depth)                       \
+    GD_CUDA_KERNEL_WAITING("small_product", "gd_small_product_" layout #i, \
+                           GD_SMALL_PRODUCT_SHARED(rows, columns, depth))
 #define TILE_KERNELS(i, rows, columns, depth)                                                \
     {TILE_KERNEL("nn", i, rows, columns, depth), TILE_KERNEL("nt", i, rows, columns, depth), \
      TILE_KERNEL("tn", i, rows, columns, depth), TILE_KERNEL("tt", i, rows, columns, depth)},
@@ -157,8 +161,7 @@ static bool describe_matmul(const gd_kernel_call *call, gd_small_launch *l) {
     gd_product_problem q;
     l->parameters.count = 0;
     return gd_cuda_matmul_problem(call, &q) &&
-           gd_small_launch_add(l, &q, &call->in[0], &call->in[1], &call->out[0]) &&
-           gd_small_launch_divide(l);
+           gd_small_launch_add(l, &q, &call->in[0], &call->in[1], &call->out[0]);
 }
 
 static bool describe_linear(const gd_kernel_call *call, gd_small_launch *l) {
@@ -171,7 +174,7 @@ static bool describe_linear(const gd_kernel_call *call, gd_small_launch *l) {
             : NULL;
     if (!p || (bias && !is_int(bias->strides[0]))) return false;
     if (bias) p->bias = bias->data, p->bias_stride = (int)bias->strides[0];
-    return gd_small_launch_divide(l);
+    return true;
 }
 
 static bool describe_linear_relu(const gd_kernel_call *call, gd_small_launch *l) {
@@ -212,8 +215,7 @@ static gd_small_product *add_gradients(gd_small_launch *l, const gd_view *gy, co
 
 static bool describe_linear_grad(const gd_kernel_call *call, gd_small_launch *l) {
     l->parameters.count = 0;
-    return add_gradients(l, &call->in[0], &call->in[1], &call->out[0], &call->out[1]) &&
-           gd_small_launch_divide(l);
+    return add_gradients(l, &call->in[0], &call->in[1], &call->out[0], &call->out[1]);
 }
 
 /* --- steps of gradient descent ---------------------------------------------------------------- */
@@ -229,8 +231,7 @@ static bool set_rate(gd_small_product *p, const gd_view *rate) {
 static bool describe_linear_step(const gd_kernel_call *call, gd_small_launch *l) {
     const gd_view *out = call->out + call->n_out - 2;
     l->parameters.count = 0;
-    return set_rate(add_gradients(l, &call->in[2], &call->in[3], &out[0], &out[1]), &call->in[4]) &&
-           gd_small_launch_divide(l);
+    return set_rate(add_gradients(l, &call->in[2], &call->in[3], &out[0], &out[1]), &call->in[4]);
 }
 
 /* A list of linear_step: w, b, gy and x of each entry, then the rate; the outputs are w and b of
@@ -246,7 +247,8 @@ static int describe_steps(const gd_kernel_call *call, int first, gd_small_launch
         const gd_view *in = call->in + i * STEP_INPUTS, *out = call->out + i * STEP_OUTPUTS;
         if (!set_rate(add_gradients(l, &in[2], &in[3], &out[0], &out[1]), rate)) return -1;
     }
-    return gd_small_launch_divide(l) ? i : -1;
+    gd_small_launch_divide(l, gd_small_launch_choose(l));
+    return i;
 }
 
 static bool match_steps(const gd_kernel_call *call) {
@@ -290,28 +292,49 @@ GD_CUDA_ADD(small_steps, {.op = "elementwise_list",
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-#define SMALL_PRODUCT(name)                                      \
-    static bool match_##name(const gd_kernel_call *call) {       \
-        gd_small_launch l;                                       \
-        return describe_##name(call, &l);                        \
-    }                                                            \
-    static size_t name##_workspace(const gd_kernel_call *call) { \
-        gd_small_launch l;                                       \
-        return describe_##name(call, &l) ? l.workspace : 0;      \
-    }                                                            \
-    static gd_status run_##name(gd_kernel_call *call) {          \
-        gd_small_launch l;                                       \
-        describe_##name(call, &l);                               \
-        return gd_small_launch_queue(call, &l);                  \
-    }                                                            \
-    GD_CUDA_ADD(name##_small, {.op = #name,                      \
-                               .variant = "small",               \
-                               .device = "cuda",                 \
-                               .rank = 30,                       \
-                               .flags = GD_KERNEL_CHECKED,       \
-                               .match = match_##name,            \
-                               .workspace = name##_workspace,    \
-                               .run = run_##name})
+/* The division is chosen once for each problem. */
+static gd_status prepare_division(const gd_small_launch *described, void **prepared,
+                                  size_t *workspace) {
+    gd_small_launch l = *described;
+    gd_small_division *division = gd_cuda_host->allocate(sizeof *division);
+    if (!division) return gd_cuda_host->fail(GD_E_MEMORY, "no memory to prepare a product");
+    *division = gd_small_launch_choose(&l);
+    gd_small_launch_divide(&l, *division);
+    *prepared = division;
+    *workspace = l.workspace;
+    return GD_OK;
+}
+
+static void release_division(gd_device *d, void *prepared) {
+    (void)d;
+    gd_cuda_host->release(prepared);
+}
+
+#define SMALL_PRODUCT(name)                                                                       \
+    static bool match_##name(const gd_kernel_call *call) {                                        \
+        gd_small_launch l;                                                                        \
+        return describe_##name(call, &l);                                                         \
+    }                                                                                             \
+    static gd_status prepare_##name(const gd_kernel_call *call, void **prepared, size_t *bytes) { \
+        gd_small_launch l;                                                                        \
+        describe_##name(call, &l);                                                                \
+        return prepare_division(&l, prepared, bytes);                                             \
+    }                                                                                             \
+    static gd_status run_##name(gd_kernel_call *call) {                                           \
+        gd_small_launch l;                                                                        \
+        describe_##name(call, &l);                                                                \
+        gd_small_launch_divide(&l, *(const gd_small_division *)call->prepared);                   \
+        return gd_small_launch_queue(call, &l);                                                   \
+    }                                                                                             \
+    GD_CUDA_ADD(name##_small, {.op = #name,                                                       \
+                               .variant = "small",                                                \
+                               .device = "cuda",                                                  \
+                               .rank = 30,                                                        \
+                               .flags = GD_KERNEL_CHECKED,                                        \
+                               .match = match_##name,                                             \
+                               .run = run_##name,                                                 \
+                               .prepare = prepare_##name,                                         \
+                               .release = release_division})
 SMALL_PRODUCT(matmul)
 SMALL_PRODUCT(linear)
 SMALL_PRODUCT(linear_relu)

@@ -10,7 +10,7 @@ typedef struct gd_small_launch {
     gd_small_products parameters;
     bool deep_a, deep_b;
     int tile; /* a number of GD_SMALL_PRODUCT_TILES */
-    int blocks, counters;
+    int blocks;
     size_t workspace;
 } gd_small_launch;
 
@@ -18,8 +18,15 @@ typedef struct gd_small_launch {
  * product, or does not fit to the others of the launch. */
 gd_small_product *gd_small_launch_add(gd_small_launch *launch, const gd_product_problem *q,
                                       const gd_view *a, const gd_view *b, const gd_view *y);
-/* Divides the products into tiles and parts, after all are added. False: there are too many. */
-bool gd_small_launch_divide(gd_small_launch *launch);
+/* How all products of a launch are divided into blocks. */
+typedef struct gd_small_division {
+    int tile;  /* a number of GD_SMALL_PRODUCT_TILES */
+    int parts; /* of the depth, at most */
+} gd_small_division;
+
+/* The division that is probably the fastest, after all products are added; then sets it. */
+gd_small_division gd_small_launch_choose(const gd_small_launch *launch);
+void gd_small_launch_divide(gd_small_launch *launch, gd_small_division division);
 gd_status gd_small_launch_queue(const gd_kernel_call *call, gd_small_launch *launch);
 
 #endif

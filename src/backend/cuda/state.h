@@ -81,10 +81,20 @@ typedef struct gd_cuda_kernel {
     const char *image, *name;
     _Atomic(CUfunction) functions[GD_CUDA_DEVICES]; /* by device */
     int shared_bytes;                               /* dynamic shared memory of a block */
+    /* It begins with wait_for_previous_kernel (kernels/previous_kernel.cuh), so the device may
+     * prepare its launch while the kernel before it still runs. */
+    bool waits;
+    _Atomic(bool) compiled_to_wait[GD_CUDA_DEVICES]; /* by device: its code has this instruction */
 } gd_cuda_kernel;
 #define GD_CUDA_KERNEL(image, name) GD_CUDA_KERNEL_SHARED(image, name, 0)
-#define GD_CUDA_KERNEL_SHARED(image, name, shared_bytes) \
-    { image, name, {NULL}, shared_bytes }
+#define GD_CUDA_KERNEL_SHARED(image, name, shared_bytes)    \
+    {                                                       \
+        image, name, {NULL}, shared_bytes, false, { false } \
+    }
+#define GD_CUDA_KERNEL_WAITING(image, name, shared_bytes)  \
+    {                                                      \
+        image, name, {NULL}, shared_bytes, true, { false } \
+    }
 
 gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function);
 

@@ -17,6 +17,9 @@ enum {
     MOST_BLOCKS = 1 << 20,
 };
 
+_Static_assert(2 * BLOCKS <= GD_CUDA_SUM_COUNTERS && PART_ELEMENTS > WARP_ELEMENTS,
+               "runs with several parts have a counter for each output, and are added by blocks");
+
 static long long at_most(long long a, long long b) { return a < b ? a : b; }
 static long long at_least(long long a, long long b) { return a > b ? a : b; }
 static long long divide_up(long long a, long long b) { return (a + b - 1) / b; }
@@ -106,7 +109,7 @@ gd_status gd_cuda_queue_sum(const gd_kernel_call *call, const gd_cuda_reduce *r,
             call->device, &sum_runs,
             at_most(divide_up(p.outputs * p.parts, p.block ? 1 : THREADS / 32), MOST_BLOCKS),
             THREADS, &p);
-    if (status != GD_OK || p.parts == 1) return status;
+    if (status != GD_OK || p.parts == 1 || !is_columns(r)) return status;
     p.finish_columns = 1;
     while (p.finish_columns < 32 && p.finish_columns < p.outputs) p.finish_columns *= 2;
     return gd_cuda_launch(call->device, &sum_parts, divide_up(p.outputs, p.finish_columns),

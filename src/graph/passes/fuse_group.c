@@ -299,6 +299,46 @@ static void dissolve_slow_groups(gd_fuse *f) {
             gd_fuse_dissolve(f, i);
 }
 
+/* --- siblings --------------------------------------------------------------------------------- */
+
+/* Whether the step reads no tensors but those that `other` reads. */
+static bool reads_no_others(const gd_fuse *f, int step, int other) {
+    const gd_pstep *s = &f->p->steps[step];
+    const int64_t count = gd_value_elements(&f->p->values[s->out[0]]);
+    int shared = 0;
+    double number;
+    for (int k = 0; k < s->n_in; k++) {
+        const int value = s->in[k];
+        if (gd_fuse_constant(f, value, &number) ||
+            gd_fuse_is_scalar(f, value, f->steps[step].type, count))
+            continue;
+        bool found = false;
+        for (int i = 0; i < f->p->steps[other].n_in; i++)
+            found = found || f->p->steps[other].in[i] == value;
+        if (!found) return false;
+        shared++;
+    }
+    return shared > 0;
+}
+
+/* The terms of a loss are only reduced, and their gradient reads the same operands without needing
+ * the loss. Where each kernel call has a fixed cost, one kernel computes both. */
+static void try_to_join_sibling(gd_fuse *f, int reduction) {
+    const int terms = f->producer[f->p->steps[reduction].in[0]];
+    if (f->device->api->host_reads || terms < 0 || f->steps[terms].kind != GD_FUSE_EACH ||
+        f->steps[terms].group != terms || f->steps[terms].next >= 0 ||
+        is_read_outside(f, f->p->steps[reduction].in[0], terms, reduction))
+        return;
+    for (int i = 0; i < f->p->n_steps; i++) {
+        const gd_fuse_step *s = &f->steps[i];
+        if (i == terms || s->kind != GD_FUSE_EACH || s->group != i || s->next >= 0 ||
+            !reads_no_others(f, i, terms))
+            continue;
+        try_to_join(f, terms, i);
+        return;
+    }
+}
+
 /* --- members that move to another group ------------------------------------------------------- */
 
 /* The only other group that reads a step's result; -1: there is none, or several. */
@@ -406,8 +446,11 @@ int gd_fuse_group(gd_fuse *f) {
         if (f->steps[i].kind == GD_FUSE_EACH) try_to_move(f, i);
     if (f->rules->rows) gd_fuse_rows(f);
     for (int i = 0; f->rules->reductions && i < p->n_steps; i++)
-        if (f->steps[i].kind == GD_FUSE_REDUCTION && f->steps[i].group == i && f->steps[i].next < 0)
+        if (f->steps[i].kind == GD_FUSE_REDUCTION && f->steps[i].group == i &&
+            f->steps[i].next < 0) {
+            try_to_join_sibling(f, i);
             try_to_reduce(f, i);
+        }
     dissolve_slow_groups(f);
     for (int i = 0; i < p->n_steps; i++) groups += gd_fuse_is_group(f, i);
     return groups;

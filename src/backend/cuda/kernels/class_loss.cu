@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/class_loss.h"
 
 #include "backend/cuda/kernels/online.cuh"
+#include "backend/cuda/kernels/previous_kernel.cuh"
 #include "gradus/backend.h"
 
 typedef gd_cuda_class_loss parameters;
@@ -324,7 +325,13 @@ static __device__ void entropy_with_grad(const parameters &p, void *memory) {
     entropy_grad_elements<T>(p, memory);
 }
 
-LOSS_KERNEL(cross_entropy_with_grad, GD_CUDA_TOTAL_THREADS, 1, entropy_with_grad<T>)
+extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS, 1)
+    gd_cross_entropy_with_grad(const __grid_constant__ gd_cuda_class_loss p) {
+    wait_for_previous_kernel();
+    RETURN_IF_FAILED(p.call);
+    __shared__ double memory[64];
+    WITH_FLOAT_TYPE(p.dtype, entropy_with_grad<T>(p, memory))
+}
 LOSS_KERNEL(cross_entropy_grad_rows, GD_CUDA_LOSS_THREADS, 5, entropy_grad_rows<T>)
 LOSS_KERNEL(cross_entropy_grad_elements, 256, 4, entropy_grad_elements<T>)
 LOSS_KERNEL(likelihood_grad_elements, 256, 4, likelihood_grad_elements<T>)

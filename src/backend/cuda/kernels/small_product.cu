@@ -11,6 +11,7 @@
 #include "backend/cuda/kernels/small_product.h"
 
 #include "backend/cuda/kernels/element.cuh"
+#include "backend/cuda/kernels/previous_kernel.cuh"
 
 typedef gd_small_product product;
 
@@ -329,6 +330,7 @@ static __device__ __forceinline__ int find_entry(const gd_small_products &p) {
 #define PRODUCT_KERNEL(name, deep_a, deep_b, ...)                              \
     extern "C" __global__ void __launch_bounds__(THREADS)                      \
         gd_small_product_##name(const __grid_constant__ gd_small_products p) { \
+        wait_for_previous_kernel();                                            \
         multiply_tile<__VA_ARGS__, deep_a, deep_b>(p, p.at[find_entry(p)]);    \
     }
 /* a and b have contiguous rows (n) or contiguous depth (t) */

@@ -124,6 +124,28 @@ static __device__ __forceinline__ double sum_vectors(const gd_cuda_sum &p, const
     return sum;
 }
 
+/* How many blocks of each output have arrived. The last one sets it back to 0. */
+static __device__ unsigned int arrivals[GD_CUDA_SUM_COUNTERS];
+
+/* The block that arrives last adds the parts of output o. */
+static __device__ __forceinline__ void add_parts(const gd_cuda_sum &p, long long o,
+                                                 double *shared) {
+    __shared__ int last;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(&arrivals[o], 1u) == (unsigned)p.parts - 1;
+        if (last) arrivals[o] = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!last) return;
+    double sum = 0;
+    for (int k = threadIdx.x; k < (int)p.parts; k += THREADS)
+        sum += __ldcg(&p.partials[k * p.outputs + o]);
+    sum = sum_of_block(sum, shared, THREADS);
+    if (threadIdx.x == 0) store_real(p.y_dtype, p.y, o, sum / p.divisor);
+}
+
 template <typename T, int N>
 static __device__ __forceinline__ void sum_runs(const gd_cuda_sum &p, double *shared) {
     const int threads = p.block ? THREADS : 32, thread = (int)threadIdx.x % threads;
@@ -138,6 +160,7 @@ static __device__ __forceinline__ void sum_runs(const gd_cuda_sum &p, double *sh
                                        end, threads);
         sum = p.block ? sum_of_block(sum, shared, THREADS) : sum_of_lanes(sum, 32);
         if (thread == 0) store_sum(p, part, o, sum);
+        if (p.parts > 1) add_parts(p, o, shared); /* such sums are added by blocks */
     }
 }
 

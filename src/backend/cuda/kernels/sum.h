@@ -7,6 +7,7 @@
 enum {
     GD_CUDA_SUM_THREADS = 256,
     GD_CUDA_SUM_FINISH_THREADS = 512,
+    GD_CUDA_SUM_COUNTERS = 2048, /* most outputs of runs with several parts */
 };
 
 /* Sums of floats, each divided by `divisor`, in one of two forms:
@@ -17,7 +18,8 @@ enum {
  * runs: output o is the sum of `runs` runs, `stride` elements apart, of `length` neighbouring
  * elements, which begin at o * output_stride. It is added by a warp or, with `block`, by a block.
  *
- * With several parts, blocks store the sums of their parts, and a second kernel adds them. */
+ * With several parts, blocks store the sums of their parts. The last block of an output of runs adds
+ * them, for columns a second kernel does. */
 typedef struct gd_cuda_sum {
     gd_cuda_call call;
     const void *x;
