@@ -214,10 +214,7 @@ static bool has_root(const gd_program *p, const int *values, int n, int root) {
     return false;
 }
 
-/* Whether step `s` can run after the steps up to `end`, or, with `earlier`, before the steps from
- * `end` on: none of them reads or writes its results, or writes its operands; `but` is not
- * considered. */
-static bool can_move(const gd_program *p, int s, int end, bool earlier, int but) {
+bool gd_step_can_move(const gd_program *p, int s, int end, bool earlier, int but) {
     const gd_pstep *moved = &p->steps[s];
     for (int i = earlier ? end : s + 1; i < (earlier ? s : end); i++) {
         const gd_pstep *other = &p->steps[i];
@@ -316,8 +313,8 @@ static int fuse_pair(gd_program *p, const step_pair *pair, gd_device *device) {
         return pair->outer;
     }
     if (replaces_inner
-            ? pair->keeps_inner && !can_move(p, pair->outer, pair->inner, true, pair->inner)
-            : !can_move(p, pair->inner, pair->outer, false, pair->outer))
+            ? pair->keeps_inner && !gd_step_can_move(p, pair->outer, pair->inner, true, pair->inner)
+            : !gd_step_can_move(p, pair->inner, pair->outer, false, pair->outer))
         return -1;
     if (!gd_step_can_run(p, &made, device)) return -1;
     if (pair->op->facts.fuses.n_outer == 1) made.node = inner->node;

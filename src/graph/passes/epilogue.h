@@ -19,5 +19,9 @@ bool gd_take_operands(const gd_pstep *s, const int8_t *positions, int n_position
 /* Whether the shape rule of the step's op accepts its operands and results, and the device has a
  * kernel. */
 bool gd_step_can_run(const gd_program *p, const gd_pstep *s, gd_device *device);
+/* Whether step `s` can run after the steps up to `end`, or, with `earlier`, before the steps from
+ * `end` on: none of them reads or writes its results, or writes its operands; step `but` is not
+ * considered. */
+bool gd_step_can_move(const gd_program *p, int s, int end, bool earlier, int but);
 
 #endif

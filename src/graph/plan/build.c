@@ -25,7 +25,7 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
     done = done && gd_pass_prune(p) >= 0;
     if (level >= 2)
         done = done && gd_pass_fold_norm(p, device) >= 0 && gd_pass_layout(p, device) >= 0 &&
-               gd_pass_epilogue(p, device) >= 0;
+               gd_pass_epilogue(p, device) >= 0 && gd_pass_conv_gradients(p, device) >= 0;
     const bool fuse = level >= 2 && device->api->fusion && !gd_reference_only();
     done = done && (!fuse || gd_pass_fuse(p, device) >= 0);
     return done ? GD_OK : gd_this_thread.latest;
