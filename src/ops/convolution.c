@@ -547,4 +547,24 @@ static void conv_grad_weight_expand(gd_expand *e) {
     e->y[0] = gd_as_dtype(gd_conv_weight_body(x, gy, &f, o.groups, n), (gd_dtype)x->dtype);
 }
 
+/*op conv_grad_weight_bias(x, gy, dims:int[], stride:int[], padding:int[], dilation:int[], groups:int) -> gw, gb  nograd internal heavy
+ * The gradients of a convolution by its weight and by its bias, the sum of gy over all axes but the
+ * channels. Plans join conv_grad_weight and sum into it.
+ */
+static gd_status conv_grad_weight_bias_infer(gd_infer *i) {
+    const gd_tensor *gy = i->in[1];
+    GD_TRY(conv_grad_weight_infer(i));
+    i->out[1].dtype = (gd_dtype)gy->dtype;
+    i->out[1].rank = 1;
+    i->out[1].dims[0] = i->out[0].dims[0];
+    return GD_OK;
+}
+static double conv_grad_weight_bias_macs(const gd_op_shapes *s) { return conv_grad_weight_macs(s); }
+static void conv_grad_weight_bias_expand(gd_expand *e) {
+    const gd_conv_grad_weight_bias_options *o = e->attrs;
+    e->y[0] = gd_conv_grad_weight(e->x[0], e->x[1], o->dims, o->stride, o->padding, o->dilation,
+                                  o->groups);
+    e->y[1] = bias_gradient(e->x[1], o->dims.rank);
+}
+
 #include "convolution.gen.h"

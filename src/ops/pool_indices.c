@@ -124,6 +124,44 @@ static void pool_scatter_expand(gd_expand *e) {
     e->y[0] = gd_as_dtype(gd_reshape(g, dims), (gd_dtype)gy->dtype);
 }
 
+/*op pool_scatter_relu(gy, indices, y, dims:int[]) -> gx  nograd internal
+ * pool_scatter where y is above 0 or NaN, and 0 elsewhere: the gradient of max pooling of
+ * y = relu(...). Plans fuse pool_scatter and the gradient of relu into it.
+ *   kernel   int[] = none     the options of pool_scatter
+ *   stride   int[] = none
+ *   padding  int[] = none
+ *   dilation int[] = none
+ *   adaptive bool = false
+ *   index indices < dims[0:] or -1
+ *   fuses relu.gx(pool_scatter(gy, indices), y)
+ */
+static gd_pool_scatter_options scatter_options(const gd_pool_scatter_relu_options *o) {
+    return (gd_pool_scatter_options){.dims = o->dims,
+                                     .kernel = o->kernel,
+                                     .stride = o->stride,
+                                     .padding = o->padding,
+                                     .dilation = o->dilation,
+                                     .adaptive = o->adaptive};
+}
+static gd_status pool_scatter_relu_infer(gd_infer *i) {
+    const gd_pool_scatter_options o = scatter_options(i->attrs);
+    const gd_tensor *gy = i->in[0], *y = i->in[2];
+    gd_infer of_scatter = {gd_op_find("pool_scatter"), &o, i->in, 2, i->out, 1};
+    GD_TRY(pool_scatter_infer(&of_scatter));
+    GD_TRY(gd_need_float(gy, "gy"));
+    GD_TRY(gd_need_same_dtype(gy, y, "gy", "y"));
+    if (y->rank != gy->rank || memcmp(y->dims, i->out[0].dims, sizeof(int64_t) * y->rank) != 0)
+        return gd_op_fail(GD_E_SHAPE, "'y' must have the shape of 'gy', with the sizes dims last");
+    return GD_OK;
+}
+static void pool_scatter_relu_expand(gd_expand *e) {
+    const gd_pool_scatter_options o = scatter_options(e->attrs);
+    gd_tensor *gx =
+        gd_pool_scatter(e->x[0], e->x[1], o.dims, .kernel = o.kernel, .stride = o.stride,
+                        .padding = o.padding, .dilation = o.dilation, .adaptive = o.adaptive);
+    e->y[0] = gd_where(gd_le(e->x[2], gd_zeros_like(e->x[2])), gd_zeros_like(gx), gx);
+}
+
 /*op pool_gather(x, indices, axes:int) -> y  internal
  * The elements of x at indices into planes of the last `axes` axes: max pooling with known indices.
  * Index -1 gives 0.

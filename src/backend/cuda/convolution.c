@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/convolution_image.h"
+#include "backend/cuda/convolution_tiled.h"
 #include "backend/cuda/kernels/convolution.h"
 #include "gradus/ops.h"
 
@@ -13,7 +15,7 @@ enum { AXES = GD_CUDA_AXES };
 
 gd_cuda_conv_direction gd_cuda_conv_direction_of(const gd_op *op) {
     const char *name = gd_cuda_host->op_name(op);
-    if (strcmp(name, "conv_grad_weight") == 0) return GD_CUDA_CONV_WEIGHT;
+    if (strncmp(name, "conv_grad_weight", 16) == 0) return GD_CUDA_CONV_WEIGHT;
     return strcmp(name, "conv_grad_input") == 0 || strncmp(name, "conv_transpose", 14) == 0
                ? GD_CUDA_CONV_INPUT
                : GD_CUDA_CONV_OUTPUT;
@@ -283,23 +285,22 @@ static int exponent_of(long long n) {
     return 1ll << exponent == n ? exponent : -1;
 }
 
-static gd_cuda_conv product_of(const gd_kernel_call *call) {
-    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
-    gd_cuda_conv p = {.dtype = (int)q.dtype,
-                      .any = !gd_cuda_is_float(q.dtype) || !positions_fit(&q),
-                      .groups = q.groups,
-                      .relu = q.relu};
-    if (q.bias) {
-        p.bias = q.bias->data;
-        p.bias_stride = q.bias->strides[0];
+static gd_cuda_conv product_of(const gd_cuda_conv_problem *q) {
+    gd_cuda_conv p = {.dtype = (int)q->dtype,
+                      .any = !gd_cuda_is_float(q->dtype) || !positions_fit(q),
+                      .groups = q->groups,
+                      .relu = q->relu};
+    if (q->bias) {
+        p.bias = q->bias->data;
+        p.bias_stride = q->bias->strides[0];
     }
-    if (q.direction == GD_CUDA_CONV_OUTPUT) set_output_product(&q, &p);
-    else if (q.direction == GD_CUDA_CONV_INPUT) set_input_product(&q, &p);
-    else set_weight_product(&q, &p);
+    if (q->direction == GD_CUDA_CONV_OUTPUT) set_output_product(q, &p);
+    else if (q->direction == GD_CUDA_CONV_INPUT) set_input_product(q, &p);
+    else set_weight_product(q, &p);
     const int last = p.depth.size[2] > 1 ? 2 : p.depth.size[1] > 1 ? 1 : 0; /* varies fastest */
     const long long step = p.depth.size[last] > 1 ? p.a_axis[last] : p.a_major;
     p.a_by_depth = llabs(step) < llabs(p.a_row);
-    p.has_depth_axis = q.axes == AXES;
+    p.has_depth_axis = q->axes == AXES;
     for (int a = 0; a < AXES; a++) p.shifts[a] = exponent_of(p.divisor[a]);
     divide_depth(&p, choose_tile(&p));
     return p;
@@ -358,8 +359,28 @@ int64_t gd_cuda_conv_products(const gd_kernel_call *call) {
     return q.y.dims[0] * q.y.dims[1] * count_positions(&q.y) * q.ci * count_positions(&q.w);
 }
 
+static bool is_tiled(const gd_cuda_conv_problem *q, const gd_cuda_conv *p) {
+    return choose_direct_way(p) == DIRECT_NOT && gd_cuda_conv_is_tiled(q, p);
+}
+
+/* The gradient of the bias, which is the sum of each row of gy. */
+static const gd_view *row_sums_of(const gd_kernel_call *call) {
+    return call->n_out > 1 ? &call->out[1] : NULL;
+}
+
+/* Where cuDNN computes the gradient of the weight faster, the two gradients stay apart. */
+static bool match_weight_bias(const gd_kernel_call *call) {
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    const gd_cuda_conv p = product_of(&q);
+    return is_tiled(&q, &p) && gd_cuda_count(&call->out[1]) > 0 &&
+           (!gd_cuda_tf32(call) || gd_cuda_conv_products(call) < GD_CUDA_CONV_MANY_PRODUCTS) &&
+           gd_cuda_conv_joins_sums(&q, &p, row_sums_of(call));
+}
+
 size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
-    const gd_cuda_conv p = product_of(call);
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    const gd_cuda_conv p = product_of(&q);
+    if (is_tiled(&q, &p)) return gd_cuda_conv_tiled_workspace(&q, &p, row_sums_of(call));
     return p.parts > 1 ? (size_t)(p.parts * p.groups * p.m * p.n) *
                              (product_kernel(&p) < KERNEL_F64 ? 4 : 8)
                        : 0;
@@ -379,7 +400,8 @@ static gd_status run_direct(const gd_kernel_call *call, const gd_cuda_conv *p, d
 }
 
 gd_status gd_cuda_conv_run(gd_kernel_call *call) {
-    gd_cuda_conv p = product_of(call);
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    gd_cuda_conv p = product_of(&q);
     p.call = gd_cuda_call_of(call);
     p.partials = call->workspace;
     const bool divides = p.divisor[0] > 1 || p.divisor[1] > 1 || p.divisor[2] > 1;
@@ -387,6 +409,8 @@ gd_status gd_cuda_conv_run(gd_kernel_call *call) {
     const tile_number tile = choose_tile(&p);
     const long long blocks = count_tiles(&p, tile) * p.parts;
     if (blocks == 0) return GD_OK;
+    if (!p.any && gd_cuda_conv_is_of_images(&q)) return gd_cuda_conv_run_images(call, &q);
+    if (is_tiled(&q, &p)) return gd_cuda_conv_run_tiled(call, &q, &p, row_sums_of(call));
     const direct_way way = choose_direct_way(&p);
     if (way != DIRECT_NOT) return run_direct(call, &p, way, divides);
     gd_cuda_kernel *kernel = number == KERNEL_ANY_REAL      ? &any_real
@@ -423,5 +447,8 @@ gd_status gd_cuda_conv_epilogue(const gd_kernel_call *call, const gd_cuda_conv_p
                                (p.count + together - 1) / together, &p);
 }
 
+GD_CUDA_CONV_OP(conv_grad_weight_bias, "gemm", 10, .flags = GD_KERNEL_CHECKED,
+                .match = match_weight_bias, .workspace = gd_cuda_conv_workspace,
+                .run = gd_cuda_conv_run)
 GD_CUDA_CONV_OPS("gemm", 10, .flags = GD_KERNEL_CHECKED, .workspace = gd_cuda_conv_workspace,
                  .run = gd_cuda_conv_run)

@@ -46,6 +46,9 @@ gd_cuda_conv_problem gd_cuda_conv_problem_of(const gd_kernel_call *call);
 /* Whether a call computes with floats, and all its positions fit into 32 bits. */
 bool gd_cuda_conv_is_common(const gd_kernel_call *call);
 
+/* With tf32, cuDNN is faster for problems with at least this number of multiply-adds. */
+static const int64_t GD_CUDA_CONV_MANY_PRODUCTS = 300000000;
+
 /* The multiply-adds of a call, also those with padding. */
 int64_t gd_cuda_conv_products(const gd_kernel_call *call);
 

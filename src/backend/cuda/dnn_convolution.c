@@ -200,7 +200,7 @@ static void add_convolution(gd_dnn_graph *g, const gd_cuda_conv_problem *q, bool
 
 /* --- preparation ------------------------------------------------------------------------------ */
 
-static const int64_t MAX_WORKSPACE = INT64_C(1) << 30, MANY_PRODUCTS = 300000000;
+static const int64_t MAX_WORKSPACE = INT64_C(1) << 30;
 
 /* A prepared convolution. Operands are x, w and y. */
 typedef struct convolution {
@@ -292,7 +292,7 @@ static bool match_convolution(const gd_kernel_call *call) {
     const gd_dtype dtype = call->out[0].dtype;
     if (dtype == GD_F64 || (dtype == GD_F32 && !gd_cuda_tf32(call))) return false;
     if (!gd_cuda_has_dnn() || !gd_cuda_conv_is_common(call)) return false;
-    if (dtype == GD_F32 && gd_cuda_conv_products(call) < MANY_PRODUCTS) return false;
+    if (dtype == GD_F32 && gd_cuda_conv_products(call) < GD_CUDA_CONV_MANY_PRODUCTS) return false;
     const gd_view *views[] = {&call->in[0], &call->in[1], &call->out[0]};
     for (int i = 0; i < 3; i++) {
         const long long count = gd_cuda_count(views[i]);

@@ -149,7 +149,8 @@ static int assign_threads(gd_cuda_pool *p, const gd_view *x, int n, const gd_cud
     const bool results =
         is_aligned(&p->y, vector, size) && is_aligned(&p->indices, vector, p->wide_indices ? 8 : 4);
     p->scattered = written == &p->y && !results;
-    if (p->channels % vector != 0 || !is_aligned(&p->x, vector, size) || !(results || p->scattered))
+    if (p->channels % vector != 0 || !is_aligned(&p->x, vector, size) ||
+        !is_aligned(&p->mask, vector, size) || !(results || p->scattered))
         vector = 1;
     p->channels /= vector;
     p->channels_last = p->channels > 1 && written->strides[1] == 1 && written->strides[4] != 1;
@@ -203,6 +204,8 @@ static gd_status launch_pool(const gd_kernel_call *call, gd_cuda_kernel *kernel,
     int64_t most = images_at_once(x, n), other = images_at_once(y, n);
     if (other < most) most = other;
     if (indices && indices->data && (other = images_at_once(indices, n)) < most) most = other;
+    const gd_view *mask = p->mask.data ? &call->in[2] : NULL;
+    if (mask && (other = images_at_once(mask, n)) < most) most = other;
     gd_status status = GD_OK;
     for (int64_t done = 0; done < images && each > 0 && status == GD_OK; done += most) {
         p->count = (int)((images - done < most ? images - done : most) * each);
@@ -211,6 +214,7 @@ static gd_status launch_pool(const gd_kernel_call *call, gd_cuda_kernel *kernel,
         advance_images(&p->x, x, most);
         advance_images(&p->y, y, most);
         if (indices) advance_images(&p->indices, indices, most);
+        if (mask) advance_images(&p->mask, mask, most);
     }
     return status;
 }
@@ -318,11 +322,17 @@ static gd_status run_max_pool(gd_kernel_call *call) {
 
 /* The gradient needs the windows, to find those of an element. */
 static bool match_scatter(const gd_kernel_call *call) {
-    const gd_pool_scatter_options *o = call->attrs;
-    int length = 0;
-    return match_planes(call, &call->out[0], &call->in[0], o->dims.rank) &&
-           is_index(&call->in[1]) && images_at_once(&call->in[1], o->dims.rank) > 0 &&
-           (o->adaptive || (find_list(call, "kernel", &length) && length == o->dims.rank));
+    int n = 0, length = 0;
+    find_list(call, "dims", &n);
+    return match_planes(call, &call->out[0], &call->in[0], n) && is_index(&call->in[1]) &&
+           images_at_once(&call->in[1], n) > 0 &&
+           (find_flag(call, "adaptive") || (find_list(call, "kernel", &length) && length == n));
+}
+
+static bool match_scatter_relu(const gd_kernel_call *call) {
+    int n = 0;
+    return match_scatter(call) && find_list(call, "dims", &n) &&
+           images_at_once(&call->in[2], n) > 0;
 }
 
 /* Whether 2 x 2 elements of x have at most 2 x 2 windows together: see max_gradient_of_blocks. */
@@ -336,13 +346,15 @@ static bool has_small_windows(const gd_cuda_pool *p) {
 /* Outputs that existed before the call must not change if it fails: the indices are checked
  * first. */
 static gd_status run_scatter(gd_kernel_call *call) {
-    const gd_pool_scatter_options *o = call->attrs;
-    const int n = o->dims.rank, dtype = number_of(call->in[0].dtype);
+    int n = 0;
+    find_list(call, "dims", &n);
+    const int dtype = number_of(call->in[0].dtype);
     const gd_view *x = &call->out[0], *y = &call->in[0], *indices = &call->in[1];
     gd_cuda_pool p = pool_of(call, x, y, indices, n);
-    const bool blocks = has_small_windows(&p);
+    const bool masked = call->n_in > 2, blocks = !masked && has_small_windows(&p);
     int sizes[AXES]; /* of x in elements, or blocks of them */
     for (int a = 0; a < AXES; a++) sizes[a] = blocks && a > 0 ? (p.in[a] + 1) / 2 : p.in[a];
+    if (masked) p.mask = planes_of(&call->in[2], n);
     const int vector = assign_threads(&p, x, n, &p.x, sizes);
     gd_cuda_kernel *kernel =
         blocks ? &max_grad_blocks_kernels[vector > 1][dtype] : &max_grad_kernels[vector > 1][dtype];
@@ -431,4 +443,5 @@ POOL_OP(adaptive_avg_pool3d, run_avg_pool, match_forward)
 POOL_OP(avg_pool_grad, run_avg_pool_grad, match_avg_pool_grad)
 POOL_OP(adaptive_avg_pool_grad, run_avg_pool_grad, match_avg_pool_grad)
 POOL_OP(pool_scatter, run_scatter, match_scatter)
+POOL_OP(pool_scatter_relu, run_scatter, match_scatter_relu)
 POOL_OP(pool_gather, run_gather, match_gather)

@@ -204,6 +204,8 @@ int gd_pass_epilogue(gd_program *program, gd_device *device);
 int gd_pass_linear_gradients(gd_program *program, gd_device *device);
 /* Joins a cross-entropy and its gradient. */
 int gd_pass_loss_gradient(gd_program *program, gd_device *device);
+/* Joins the gradients of the weight and the bias of a convolution. */
+int gd_pass_conv_gradients(gd_program *program, gd_device *device);
 /* Removes steps such as x * 1, x + 0, and transposes of transposes. */
 int gd_pass_simplify(gd_program *program);
 /* Chooses the memory layouts of intermediate values. */

@@ -26,7 +26,7 @@ static gd_status run_passes(gd_program *p, gd_device *device, int level) {
     if (level >= 2)
         done = done && gd_pass_fold_norm(p, device) >= 0 && gd_pass_layout(p, device) >= 0 &&
                gd_pass_epilogue(p, device) >= 0 && gd_pass_linear_gradients(p, device) >= 0 &&
-               gd_pass_loss_gradient(p, device) >= 0;
+               gd_pass_conv_gradients(p, device) >= 0 && gd_pass_loss_gradient(p, device) >= 0;
     const bool fuse = level >= 2 && device->api->fusion && !gd_reference_only();
     done = done && (!fuse || gd_pass_fuse(p, device) >= 0);
     done = done && (level < 2 || gd_pass_absorb_casts(p, device) >= 0);

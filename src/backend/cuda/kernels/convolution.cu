@@ -435,9 +435,9 @@ static __device__ __forceinline__ void add_parts(const gd_cuda_conv &p, typename
 template <typename L, bool DIVIDES>
 static __device__ __forceinline__ void convolve_directly(const gd_cuda_conv &p) {
     const int n = (int)p.n, m = (int)p.m, count = (int)(p.groups * p.m * p.n),
-              majors = (int)(p.k / (p.depth.size[0] * p.depth.size[1] * p.depth.size[2])),
               depth = (int)p.depth.size[0], height = (int)p.depth.size[1],
-              width = (int)p.depth.size[2];
+              width = (int)p.depth.size[2],
+              majors = p.k == 0 ? 0 : (int)(p.k / ((long long)depth * height * width));
     for (EACH(e, count)) {
         const int rest = quotient_of((int)e, n), group = quotient_of(rest, m),
                   row = rest - group * m;

@@ -414,6 +414,13 @@ static __device__ void max_gradient(const gd_cuda_pool &p) {
                     }
                 }
         if (!p.x.data) continue;
+        if (p.mask.data) {
+            const vector_of<T, V> mask =
+                *(const vector_of<T, V> *)((const T *)p.mask.data + offset_of(p.mask, at));
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                if (widen(mask.at[v]) <= 0) sums[v] = 0;
+        }
         vector_of<T, V> x;
 #pragma unroll
         for (int v = 0; v < V; v++) narrow(sums[v], &x.at[v]);

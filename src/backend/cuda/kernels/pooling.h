@@ -23,6 +23,7 @@ typedef struct gd_cuda_planes {
 typedef struct gd_cuda_pool {
     gd_cuda_call call;
     gd_cuda_planes x, y, indices; /* indices of maxima in their plane, shaped as y */
+    gd_cuda_planes mask;          /* shaped as x: gradients are 0 where it is not above 0 */
     int wide_indices;             /* i64, otherwise i32 */
     int channels_last;            /* threads next to each other work on adjacent channels */
     int scattered;                /* channels are contiguous in x, but not in y and indices */

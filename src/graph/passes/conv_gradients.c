@@ -1,0 +1,73 @@
+/* conv_gradients.c - joins the gradients of a convolution's weight and bias.
+ *
+ * Both read gy, the gradient of the result: conv_grad_weight(x, gy) and the sum of gy over all axes
+ * but the channels. One kernel can compute both: conv_grad_weight_bias(x, gy). There is no data
+ * flow between the two steps, so epilogue.c does not find them.
+ */
+#include <string.h>
+
+#include "gradus/ops.h"
+#include "graph/passes/epilogue.h"
+
+static bool is_step_of(const gd_pstep *s, const char *name) {
+    return !s->removed && !s->view && !s->each && strcmp(s->op->name, name) == 0;
+}
+
+/* Whether the step sums all axes but the channels of a batch of images. */
+static bool sums_channels(const gd_program *p, const gd_pstep *s) {
+    if (!is_step_of(s, "sum") || s->in[0] < 0 || s->out[0] < 0 || !s->attrs) return false;
+    const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
+    const gd_shape *axes = &((const gd_sum_options *)s->attrs)->axis;
+    if (x->rank < 3 || y->rank != 1 || y->dtype != x->dtype || axes->rank != x->rank - 1)
+        return false;
+    for (int i = 0; i < axes->rank; i++)
+        if (axes->at[i] == 1 || axes->at[i] == 1 - x->rank) return false;
+    return true;
+}
+
+static bool is_same_value(const gd_pvalue *a, const gd_pvalue *b) {
+    return a->root == b->root && a->offset == b->offset && a->dtype == b->dtype &&
+           a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
+           memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0;
+}
+
+/* The step that computes the gradient of the weight from value gy; -1: none. */
+static int find_weight_gradient(const gd_program *p, int gy) {
+    for (int i = 0; i < p->n_steps; i++) {
+        const gd_pstep *s = &p->steps[i];
+        if (is_step_of(s, "conv_grad_weight") && s->in[1] >= 0 && s->out[0] >= 0 &&
+            p->values[s->out[0]].rank == p->values[gy].rank && /* gy is a batch */
+            is_same_value(&p->values[s->in[1]], &p->values[gy]))
+            return i;
+    }
+    return -1;
+}
+
+/* Replaces both steps by one where the later of the two is. Returns whether it did. */
+static bool join_steps(gd_program *p, int weight, int sum, gd_device *device) {
+    const int first = weight < sum ? weight : sum, last = weight < sum ? sum : weight;
+    gd_pstep made = p->steps[weight];
+    made.op = gd_op_find("conv_grad_weight_bias");
+    made.n_out = 2;
+    made.out = gd_program_alloc(p, 2 * sizeof *made.out);
+    if (!made.out || !gd_step_can_move(p, first, last, false, last)) return false;
+    made.out[0] = p->steps[weight].out[0];
+    made.out[1] = p->steps[sum].out[0];
+    if (!gd_take_options(p, made.op, NULL, &p->steps[weight], &made.attrs) ||
+        !gd_step_can_run(p, &made, device))
+        return false;
+    p->steps[first].removed = true;
+    p->steps[last] = made;
+    return true;
+}
+
+int gd_pass_conv_gradients(gd_program *p, gd_device *device) {
+    int changes = 0;
+    if (!gd_kernel_exists(gd_op_find("conv_grad_weight_bias"), device->api->kind)) return 0;
+    for (int i = 0; i < p->n_steps; i++) {
+        if (!sums_channels(p, &p->steps[i])) continue;
+        const int weight = find_weight_gradient(p, p->steps[i].in[0]);
+        if (weight >= 0) changes += join_steps(p, weight, i, device);
+    }
+    return changes;
+}
