@@ -47,9 +47,9 @@ enum {
 static long long at_most(long long a, long long b) { return a < b ? a : b; }
 static long long divide_up(long long a, long long b) { return (a + b - 1) / b; }
 
-/* Depends on the shape alone, so that all devices add in the same order. */
-static void divide_work(gd_cuda_batch_norm *p) {
-    const int width = p->vector ? 16 / (int)gd_cuda_element_size((gd_dtype)p->dtype) : 1;
+/* Depends on the shape alone, so that all devices add in the same order. A vector has `width`
+ * elements. */
+static void divide_work(gd_cuda_batch_norm *p, int width) {
     p->pieces = 1;
     if (p->channels_last) {
         const long long vectors = p->c / width;
@@ -70,8 +70,9 @@ static void divide_work(gd_cuda_batch_norm *p) {
     if (p->parts < 1) p->parts = 1;
 }
 
+/* With `again`, the kernels compute ReLU again from x, with vectors of 4 elements of 16 bits. */
 static gd_cuda_batch_norm describe_batch_norm(const gd_kernel_call *call, const gd_view *x,
-                                              const void *const *tensors, int count) {
+                                              const void *const *tensors, int count, bool again) {
     gd_cuda_batch_norm p = {.call = gd_cuda_call_of(call), .dtype = (int)x->dtype, .x = x->data};
     p.n = x->dims[0];
     p.c = x->rank > 1 ? x->dims[1] : 0;
@@ -79,10 +80,10 @@ static gd_cuda_batch_norm describe_batch_norm(const gd_kernel_call *call, const 
     for (int k = 2; k < x->rank; k++) p.s *= x->dims[k];
     /* an x with one channel has both layouts */
     p.channels_last = is_channels_last(x) && !(gd_cuda_is_contiguous(x) && p.s > 1);
-    const int width = 16 / (int)gd_cuda_element_size(x->dtype);
+    const int width = again ? 4 : 16 / (int)gd_cuda_element_size(x->dtype);
     p.vector = x->dtype != GD_F64 && (p.channels_last ? p.c : p.s) % width == 0;
     for (int i = 0; i < count; i++) p.vector = p.vector && gd_cuda_is_aligned(tensors[i]);
-    divide_work(&p);
+    divide_work(&p, p.vector ? width : 1);
     return p;
 }
 
@@ -119,7 +120,7 @@ static gd_status queue_batch_norm(const gd_kernel_call *call, const gd_batch_nor
     const void *z = adds ? call->in[1].data : NULL;
     gd_device *d = call->device;
     gd_cuda_batch_norm p =
-        describe_batch_norm(call, x, (const void *[]){x->data, call->out[0].data, z}, 3);
+        describe_batch_norm(call, x, (const void *[]){x->data, call->out[0].data, z}, 3, false);
     set_workspace(&p, call, x);
     p.y = call->out[0].data;
     p.z = z;
@@ -168,7 +169,7 @@ static gd_status queue_batch_norm_grad(const gd_kernel_call *call, bool training
                *gy2 = sums ? call->in[6].data : NULL;
     gd_device *d = call->device;
     gd_cuda_batch_norm p = describe_batch_norm(
-        call, x, (const void *[]){gy->data, x->data, call->out[0].data, y, gz, gy2}, 6);
+        call, x, (const void *[]){gy->data, x->data, call->out[0].data, y, gz, gy2}, 6, again);
     set_workspace(&p, call, x);
     p.gy = gy->data;
     p.gy2 = gy2;

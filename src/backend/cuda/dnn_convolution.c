@@ -368,9 +368,12 @@ static gd_status run_convolution(gd_kernel_call *call) {
     return status;
 }
 
-/* Tensor cores multiply vectors of channels: engines for other layouts convert their operands. */
+/* Tensor cores multiply vectors of channels: engines for other layouts convert their operands. With
+ * other numbers of channels, few engines read channels last. */
 static bool prefers_channels_last(const gd_kernel_call *call) {
-    return gd_cuda_conv_problem_of(call).axes >= 2;
+    const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
+    const int64_t vector = 16 / (int64_t)gd_cuda_element_size(q.dtype);
+    return q.axes >= 2 && q.x.dims[1] % vector == 0 && q.y.dims[1] % vector == 0;
 }
 
 GD_CUDA_CONV_OPS("cudnn", 20, .flags = GD_KERNEL_STRIDED_RESULTS, .match = match_convolution,

@@ -42,6 +42,26 @@ static __device__ __forceinline__ bool is_masked(W v, W) {
 static __device__ __forceinline__ bool is_masked(float v, f16_element) { return v <= 0x1p-25f; }
 static __device__ __forceinline__ bool is_masked(float v, bf16_element) { return v <= 0x1p-134f; }
 
+/* Vectors of 8 bytes, for passes that need too many registers with the numbers of 8 channels. */
+template <typename T>
+struct half_vector {
+    struct alignas(8) {
+        unsigned low, high;
+    } bits;
+    __device__ __forceinline__ void load(const T *p) { bits = *(const decltype(bits) *)p; }
+    __device__ __forceinline__ void widen_to(float *to) const {
+        to[0] = widen_bits(T{}, bits.low & 0xffffu), to[1] = widen_bits(T{}, bits.low >> 16);
+        to[2] = widen_bits(T{}, bits.high & 0xffffu), to[3] = widen_bits(T{}, bits.high >> 16);
+    }
+    static __device__ __forceinline__ void store(T *p, const float *x) {
+        *(decltype(bits) *)p = {narrow_two(T{}, x[0], x[1]), narrow_two(T{}, x[2], x[3])};
+    }
+};
+template <>
+struct raw_vector<f16_element, 4> : half_vector<f16_element> {};
+template <>
+struct raw_vector<bf16_element, 4> : half_vector<bf16_element> {};
+
 /* --- jobs ------------------------------------------------------------------------------------- */
 
 /* Sums of x - shift and its square. The shift, the channel's first element, keeps the squares small
@@ -106,7 +126,8 @@ template <typename T, int N, bool LAST, int FLAGS>
 struct grad_sums_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
-    enum { INPUTS = FLAGS & SUM ? 4 : FLAGS & RELU ? 3 : 2, UNROLL = FLAGS ? 1 : 2 };
+    enum { INPUTS = FLAGS & SUM ? 4 : FLAGS & RELU ? 3 : 2 };
+    enum { UNROLL = FLAGS & AGAIN ? 2 : FLAGS ? 1 : 2 };
     enum { P = LAST ? N : 1, WRITES = (FLAGS & ADD) / ADD };
     W mean[P], scale[P], bias[P], sum[N], dot[N];
     const T *in[4];
@@ -151,7 +172,8 @@ template <typename T, int N, bool LAST, int FLAGS>
 struct grad_apply_job {
     typedef T element;
     typedef typename wide_type<T>::type W;
-    enum { INPUTS = FLAGS & RELU ? 3 : 2, UNROLL = FLAGS ? 1 : 2, WRITES = 1, P = LAST ? N : 1 };
+    enum { INPUTS = FLAGS & RELU ? 3 : 2, WRITES = 1, P = LAST ? N : 1 };
+    enum { UNROLL = FLAGS & AGAIN ? 2 : FLAGS ? 1 : 2 };
     W mean[P], scale[P], mean_gy[P], slope[P], bias[P];
     const T *in[3];
     T *out;
@@ -299,7 +321,11 @@ static __device__ __forceinline__ void run_job(const parameters &p, void *memory
 
 template <template <typename, int, bool, int> class JOB, int FLAGS, bool SUMS, typename T>
 static __device__ __forceinline__ void run_layout(const parameters &p, void *memory) {
-    enum { N = sizeof(T) == 8 ? 1 : pack_size<T>::value };
+    enum {
+        N = sizeof(T) == 8                     ? 1
+            : FLAGS & AGAIN && sizeof(T) == 2 ? pack_size<T>::value / 2
+                                               : pack_size<T>::value
+    };
     if (p.channels_last) {
         if (p.vector) run_job<JOB, FLAGS, SUMS, T, N, true>(p, memory);
         else run_job<JOB, FLAGS, SUMS, T, 1, true>(p, memory);
