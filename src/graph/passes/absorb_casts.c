@@ -168,7 +168,7 @@ static int find_operands(cast_pass *c, gd_pstep *s, operand *operands) {
 static int absorb_around(cast_pass *c, gd_pstep *s) {
     enum { MOST = 32 };
     operand operands[MOST];
-    if (s->n_in + s->n_out > MOST || !takes_mixed(c, s)) return 0;
+    if (s->n_in + s->n_out > MOST) return 0;
     const int count = find_operands(c, s, operands);
     if (count <= 0 || replace_operands(c, s, operands, count)) return count;
     int replaced = 0;

@@ -112,9 +112,11 @@ static bool move_view(const relayout *r, gd_pvalue *v) {
 
 /* --- moving ----------------------------------------------------------------------------------- */
 
-static bool has_strided_kernel(const direct_pass *d, const gd_pstep *s) {
+/* Whether a kernel supports the strides of the step's inputs and, if `writes`, of its results. */
+static bool has_strided_kernel(const direct_pass *d, const gd_pstep *s, bool writes) {
     const gd_kernel *kernel = gd_step_kernel(d->p, s, d->device);
-    return kernel && !(kernel->flags & GD_KERNEL_STAGED);
+    return kernel && !(kernel->flags & GD_KERNEL_STAGED) &&
+           (!writes || (kernel->flags & GD_KERNEL_STRIDED_RESULTS));
 }
 
 /* Moves those of `count` operands that are in the root. Returns how many; -1: one cannot move, or
@@ -142,7 +144,7 @@ static bool move_root(direct_pass *d, int root, int copy, const relayout *r) {
         const int in = move_operands(d, s->in, s->n_in, root, r),
                   out = move_operands(d, s->out, s->n_out, root, r);
         if (in < 0 || out < 0) return false;
-        if (in + out > 0 && (s->each || !has_strided_kernel(d, s))) return false;
+        if (in + out > 0 && (s->each || !has_strided_kernel(d, s, out > 0))) return false;
     }
     return true;
 }

@@ -50,33 +50,40 @@ extern "C" __global__ void gd_index_add_count(const __grid_constant__ gd_cuda_in
     }
 }
 
-/* The order of the segments is arbitrary: each of them is added up alone. A warp reserves the
- * segments of 32 rows at once. */
+/* The order of the segments is arbitrary: each of them is added up alone. Short segments are at the
+ * beginning of the array, long ones at its end. A warp reserves the segments of 32 rows at once. */
 extern "C" __global__ void gd_index_add_reserve(const __grid_constant__ gd_cuda_index_add p) {
     RETURN_IF_FAILED(p.call);
     const int lane = (int)(threadIdx.x % 32);
     const long long rows = (p.size + 31) / 32 * 32; /* all lanes of a warp take part */
     for (EACH(r, rows)) {
         const unsigned length = r < p.size ? p.counts[r] : 0;
-        const unsigned used = __ballot_sync(~0u, length > 0);
+        const bool is_long = length > GD_CUDA_SHORT_SEGMENT;
+        const unsigned short_ones = __ballot_sync(~0u, length > 0 && !is_long),
+                       long_ones = __ballot_sync(~0u, is_long);
         unsigned before = length; /* rows of src up to this lane */
         for (int step = 1; step < 32; step *= 2) {
             const unsigned other = __shfl_up_sync(~0u, before, step);
             if (lane >= step) before += other;
         }
-        unsigned first_segment = 0, first_row = 0;
-        if (lane == 31 && used) {
-            first_segment = atomicAdd(&p.totals[0], (unsigned)__popc(used));
+        unsigned first_short = 0, first_long = 0, first_row = 0;
+        if (lane == 31 && (short_ones | long_ones)) {
+            if (short_ones) first_short = atomicAdd(&p.totals[0], (unsigned)__popc(short_ones));
+            if (long_ones) first_long = atomicAdd(&p.totals[2], (unsigned)__popc(long_ones));
             first_row = atomicAdd(&p.totals[1], before);
         }
-        first_segment = __shfl_sync(~0u, first_segment, 31);
+        first_short = __shfl_sync(~0u, first_short, 31);
+        first_long = __shfl_sync(~0u, first_long, 31);
         first_row = __shfl_sync(~0u, first_row, 31);
         if (length == 0) continue;
         gd_cuda_segment s;
         s.row = (unsigned)r;
         s.start = first_row + before - length;
         s.length = length;
-        p.segments[first_segment + (unsigned)__popc(used & ((1u << lane) - 1))] = s;
+        const unsigned lower = (1u << lane) - 1;
+        if (is_long)
+            p.segments[p.most_segments - 1 - (first_long + (unsigned)__popc(long_ones & lower))] = s;
+        else p.segments[first_short + (unsigned)__popc(short_ones & lower)] = s;
         p.starts[r] = s.start;
     }
 }
@@ -136,7 +143,6 @@ static __device__ void add_short_segments(const gd_cuda_index_add &p) {
         const long long number = divide(i, parts), part = i - number * parts;
         const long long o = p.outer == 1 ? 0 : divide(number, segments);
         const gd_cuda_segment s = p.segments[number - o * segments];
-        if (s.length > GD_CUDA_SHORT_SEGMENT) continue;
         /* sort the numbers of the rows: each lane finds the rank of its own */
         const unsigned own = lane < (int)s.length ? p.order[s.start + lane] : ~0u;
         int rank = 0;
@@ -201,13 +207,12 @@ static __device__ void add_long_segments(const gd_cuda_index_add &p) {
     enum { WORDS = GD_CUDA_ADD_WINDOW / 32, WARP_WORDS = WORDS / GD_CUDA_ADD_WARPS };
     __shared__ unsigned bits[WORDS];
     __shared__ double partials[GD_CUDA_ADD_WARPS * 32 * V];
-    const long long parts = (p.width + 32 * V - 1) / (32 * V), segments = p.totals[0];
+    const long long parts = (p.width + 32 * V - 1) / (32 * V), segments = p.totals[2];
     const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
     for (long long i = blockIdx.x; i < segments * p.outer * parts; i += gridDim.x) {
         const long long number = divide(i, parts), part = i - number * parts;
         const long long o = p.outer == 1 ? 0 : divide(number, segments);
-        const gd_cuda_segment s = p.segments[number - o * segments];
-        if (s.length <= GD_CUDA_SHORT_SEGMENT) continue;
+        const gd_cuda_segment s = p.segments[p.most_segments - 1 - (number - o * segments)];
         const long long column = part * 32 * V + lane * V;
         const T *src = (const T *)p.src + o * p.count * p.width + column;
         wide sums[V] = {0};

@@ -39,10 +39,12 @@ typedef struct gd_cuda_index_add {
     void *y;
     double alpha;
     long long outer, size, count, width;
-    unsigned *totals;          /* [0]: segments, [1]: rows of src in segments; 0 at first */
+    unsigned *totals;          /* [0]: short segments, [1]: rows of src in segments, [2]: long
+                                * segments; 0 at first */
     unsigned *counts;          /* (size): 0 at first */
     unsigned *starts;          /* (size) */
-    gd_cuda_segment *segments; /* (at most size or count) */
+    gd_cuda_segment *segments; /* (most_segments) */
+    long long most_segments;   /* the smaller of size and count */
     unsigned *order;           /* (count): numbers of rows of src */
 } gd_cuda_index_add;
 
