@@ -102,6 +102,7 @@ train)
     [ -s m.onnx ] && [ -s c.svg ] && [ "$(wc -l <log.csv)" -eq 3 ] || { echo 'files are missing'; failures=$((failures + 1)); }
     expect 0 'accuracy' eval m.onnx --data digits,count=300,seed=7 --confusion
     grep -q 'Confusion matrix' out || { echo 'no confusion matrix'; failures=$((failures + 1)); }
+    expect 0 'accuracy' eval m.onnx --data digits,count=30,seed=7 --device test
     expect 0 '' eval m.onnx --data digits,count=300,seed=7 --json --quiet
     check_json
     expect 0 'convnet' info m.onnx
@@ -112,6 +113,7 @@ train)
     check_json
     expect 0 '' train --model mlp --data digits,count=500 --epochs 1 --out weights.safetensors --quiet
     expect 0 '' train --model mlp --weights weights.safetensors --data digits,count=500 --epochs 1 --quiet --eager --precision bf16
+    expect 0 'Saved d.onnx' train --model mlp --data digits,count=100 --epochs 1 --out d.onnx --device test
     printf 'a,b,y\n' >t.csv
     i=0
     while [ $i -lt 60 ]; do
@@ -126,6 +128,7 @@ train)
         [ "$(wc -l <out)" -eq 5 ] || { echo 'predict does not print five lines'; failures=$((failures + 1)); }
         head -c 60 demo/digit.png >broken.png
         expect 1 'broken.png' predict m.onnx broken.png demo/digit.png --top 2
+        expect 0 '%' predict m.onnx demo/digit.png --device test
         expect 0 '' predict m.onnx demo/digit.png --json
         check_json
         for file in demo/digits.onnx demo/curve.svg; do

@@ -132,4 +132,4 @@ TEST(plans_without_casts_train_as_eager_steps) {
     CHECK(plan[STEPS - 1] < plan[0]);
 }
 
-TEST_MAIN
+int main(int argc, char **argv) { return cuda_test_main(argc, argv); }

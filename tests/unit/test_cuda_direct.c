@@ -70,4 +70,4 @@ TEST(attention_writes_where_its_copies_would) {
     check_attention(GD_F16, 9, 0.005);
 }
 
-TEST_MAIN
+int main(int argc, char **argv) { return cuda_test_main(argc, argv); }

@@ -36,8 +36,8 @@ static void show_predictions(gd_module *net, gd_dataset *test) {
         for (int64_t i = 0; i < gd_dataset_count(test) && n < (wrong ? 2 : SHOWN) && !gd_failed();
              i++) {
             gd_tensors sample = gd_dataset_get(test, i);
-            gd_tensor *p =
-                gd_softmax(gd_module_forward(net, gd_unsqueeze(sample.at[0], 0)), .axis = 1);
+            gd_tensor *x = gd_to_device(gd_unsqueeze(sample.at[0], 0), gd_default_device());
+            gd_tensor *p = gd_softmax(gd_module_forward(net, x), .axis = 1);
             const int64_t predicted = gd_item_int(gd_argmax(gd_flatten(p), .axis = 0)),
                           actual = gd_item_int(sample.at[1]);
             if ((predicted != actual) != (wrong == 1)) continue;

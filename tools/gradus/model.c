@@ -151,7 +151,7 @@ gd_status save_model(const char *path, gd_module *net, gd_tensors sample, int64_
     gd_tensor *inputs[8];
     int64_t count = 0;
     for (; count < sample.count - targets && count < 8; count++)
-        inputs[count] = gd_unsqueeze(sample.at[count], 0);
+        inputs[count] = gd_to_device(gd_unsqueeze(sample.at[count], 0), gd_default_device());
     const gd_status status = gd_onnx_save_module(
         path, net, ((gd_tensors){inputs, count}),
         .metadata = gd_names("gradus.model", a->model, "gradus.classes", classes ? classes : "",

@@ -103,7 +103,7 @@ static int run_predict(int count, const char **words) {
         GD_SCOPE;
         bool inverted = false;
         gd_tensor *x = read_input(words[i], &a, &inverted);
-        gd_tensor *scores = x ? gd_module_forward(net, x) : NULL;
+        gd_tensor *scores = x ? gd_module_forward(net, gd_to_device(x, gd_default_device())) : NULL;
         if (scores && !gd_failed()) print_top_classes(words[i], scores, &a, inverted, count > 2);
         if (gd_failed()) {
             code = failed();

@@ -24,10 +24,10 @@ enum { GD_SMALL_PRODUCT_TILE_COUNT = 4, GD_SMALL_PRODUCT_STAGES = 3 };
  * (depth, rows). */
 #define GD_SMALL_PRODUCT_PAD 4
 /* An upper bound of the dynamic shared memory of a block. */
-#define GD_SMALL_PRODUCT_SHARED(rows, columns, depth)                                            \
-    (GD_SMALL_PRODUCT_STAGES * 4 *                                                               \
-     ((rows) * (depth) + (columns) * (depth) +                                                   \
-      GD_SMALL_PRODUCT_PAD *                                                                     \
+#define GD_SMALL_PRODUCT_SHARED(rows, columns, depth) \
+    (GD_SMALL_PRODUCT_STAGES * 4 *                    \
+     ((rows) * (depth) + (columns) * (depth) +        \
+      GD_SMALL_PRODUCT_PAD *                          \
           (((rows) > (depth) ? (rows) : (depth)) + ((columns) > (depth) ? (columns) : (depth)))))
 
 /* y (m, n) = a (m, k) times b (k, n), in f32. `deep_a`: element (i, l) of a is at i * a_stride + l,
@@ -55,7 +55,8 @@ typedef struct gd_small_product {
 typedef struct gd_small_products {
     gd_cuda_call call;
     int count;
-    float *partials; /* for each block a tile and the sums of its rows, if there are several parts */
+    float
+        *partials; /* for each block a tile and the sums of its rows, if there are several parts */
     gd_small_product at[GD_SMALL_PRODUCT_ENTRIES];
 } gd_small_products;
 
