@@ -134,7 +134,7 @@ static gd_status queue_sums(const gd_kernel_call *call, const gd_cuda_index_add 
                                       warps < most ? warps : most, GD_CUDA_ADD_THREADS, p);
     if (status != GD_OK || p->count <= GD_CUDA_SHORT_SEGMENT) return status;
     return gd_cuda_launch(call->device, &add_long[wide][number_of(dtype)],
-                          work < most ? work : most, GD_CUDA_ADD_THREADS, p);
+                          work < most ? work : most, GD_CUDA_LONG_THREADS, p);
 }
 
 static gd_status run_index_add(gd_kernel_call *call) {

@@ -170,7 +170,7 @@ static __device__ __forceinline__ void add_marked_rows(const gd_cuda_index_add &
                                                        typename wide_type<T>::type *sums,
                                                        const T *src, const unsigned *bits,
                                                        int from, int to, bool inside) {
-    enum { AHEAD = 8 };
+    enum { AHEAD = 16 / (V > 4 ? 2 : 1) };
     unsigned word = from < to ? bits[from] : 0;
     while (from < to) {
         long long rows[AHEAD];
@@ -204,9 +204,9 @@ static __device__ __forceinline__ void add_marked_rows(const gd_cuda_index_add &
 template <typename T, int V>
 static __device__ void add_long_segments(const gd_cuda_index_add &p) {
     typedef typename wide_type<T>::type wide;
-    enum { WORDS = GD_CUDA_ADD_WINDOW / 32, WARP_WORDS = WORDS / GD_CUDA_ADD_WARPS };
+    enum { WORDS = GD_CUDA_ADD_WINDOW / 32 };
     __shared__ unsigned bits[WORDS];
-    __shared__ double partials[GD_CUDA_ADD_WARPS * 32 * V];
+    __shared__ double partials[GD_CUDA_LONG_WARPS * 32 * V];
     const long long parts = (p.width + 32 * V - 1) / (32 * V), segments = p.totals[2];
     const int lane = (int)(threadIdx.x % 32), warp = (int)(threadIdx.x / 32);
     for (long long i = blockIdx.x; i < segments * p.outer * parts; i += gridDim.x) {
@@ -219,15 +219,15 @@ static __device__ void add_long_segments(const gd_cuda_index_add &p) {
         for (long long first = 0; first < p.count; first += GD_CUDA_ADD_WINDOW) {
             const long long left = p.count - first;
             const int words = (int)((left < GD_CUDA_ADD_WINDOW ? left + 31 : GD_CUDA_ADD_WINDOW) / 32);
-            for (int k = (int)threadIdx.x; k < words; k += GD_CUDA_ADD_THREADS) bits[k] = 0;
+            for (int k = (int)threadIdx.x; k < words; k += GD_CUDA_LONG_THREADS) bits[k] = 0;
             __syncthreads();
-            for (unsigned k = threadIdx.x; k < s.length; k += GD_CUDA_ADD_THREADS) {
+            for (unsigned k = threadIdx.x; k < s.length; k += GD_CUDA_LONG_THREADS) {
                 const long long at = (long long)p.order[s.start + k] - first;
                 if (at >= 0 && at < GD_CUDA_ADD_WINDOW)
                     atomicOr(&bits[at / 32], 1u << (at % 32));
             }
             __syncthreads();
-            const int share = (words + GD_CUDA_ADD_WARPS - 1) / GD_CUDA_ADD_WARPS;
+            const int share = (words + GD_CUDA_LONG_WARPS - 1) / GD_CUDA_LONG_WARPS;
             const int end = (warp + 1) * share < words ? (warp + 1) * share : words;
             add_marked_rows<T, V>(p, sums, src + first * p.width, bits, warp * share, end,
                                   column < p.width);
@@ -237,7 +237,7 @@ static __device__ void add_long_segments(const gd_cuda_index_add &p) {
         __syncthreads();
         if (warp == 0 && column < p.width) {
             wide total[V] = {0};
-            for (int w = 0; w < GD_CUDA_ADD_WARPS; w++)
+            for (int w = 0; w < GD_CUDA_LONG_WARPS; w++)
                 for (int v = 0; v < V; v++) total[v] += (wide)partials[(w * 32 + lane) * V + v];
             add_to_result<T, V>((T *)p.y + (o * p.size + s.row) * p.width + column, total);
         }
@@ -245,18 +245,18 @@ static __device__ void add_long_segments(const gd_cuda_index_add &p) {
     }
 }
 
-#define INDEX_ADD_KERNEL(name, function)                                               \
-    extern "C" __global__ void __launch_bounds__(GD_CUDA_ADD_THREADS)                  \
+#define INDEX_ADD_KERNEL(name, threads, function)                                      \
+    extern "C" __global__ void __launch_bounds__(threads)                              \
         gd_index_add_##name(const __grid_constant__ gd_cuda_index_add p) {             \
         RETURN_IF_FAILED(p.call);                                                      \
         function(p);                                                                   \
     }
 #define COMMA ,
-#define INDEX_ADD_KERNELS(dtype, T, V)                                                 \
-    INDEX_ADD_KERNEL(short_##dtype, add_short_segments<T COMMA 1>)                     \
-    INDEX_ADD_KERNEL(short_##dtype##_vector, add_short_segments<T COMMA V>)            \
-    INDEX_ADD_KERNEL(long_##dtype, add_long_segments<T COMMA 1>)                       \
-    INDEX_ADD_KERNEL(long_##dtype##_vector, add_long_segments<T COMMA V>)
+#define INDEX_ADD_KERNELS(dtype, T, V)                                                          \
+    INDEX_ADD_KERNEL(short_##dtype, GD_CUDA_ADD_THREADS, add_short_segments<T COMMA 1>)         \
+    INDEX_ADD_KERNEL(short_##dtype##_vector, GD_CUDA_ADD_THREADS, add_short_segments<T COMMA V>)\
+    INDEX_ADD_KERNEL(long_##dtype, GD_CUDA_LONG_THREADS, add_long_segments<T COMMA 1>)          \
+    INDEX_ADD_KERNEL(long_##dtype##_vector, GD_CUDA_LONG_THREADS, add_long_segments<T COMMA V>)
 
 INDEX_ADD_KERNELS(f64, double, 2)
 INDEX_ADD_KERNELS(f32, float, 4)

@@ -20,6 +20,8 @@ enum {
     GD_CUDA_SHORT_SEGMENT = 32, /* rows of a segment that one warp adds */
     GD_CUDA_ADD_THREADS = 256,
     GD_CUDA_ADD_WARPS = GD_CUDA_ADD_THREADS / 32,
+    GD_CUDA_LONG_THREADS = 512, /* of a block that adds a long segment */
+    GD_CUDA_LONG_WARPS = GD_CUDA_LONG_THREADS / 32,
     GD_CUDA_ADD_WINDOW = 1 << 16, /* numbers of rows that are put in order at a time */
 };
 
