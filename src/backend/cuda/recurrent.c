@@ -74,8 +74,8 @@ typedef struct work_layout {
     int64_t unit_tiles, batch_tiles, padded;
     bool packs; /* weights are packed in the workspace: they do not fit into shared memory */
     bool resident;
-    int groups, sequence_groups, row_bytes; /* of a resident kernel (kernels/recurrent.h) */
-    size_t cleared;                         /* bytes at the start that are initialized */
+    int groups, sequence_groups, row_bytes, slots; /* of a resident kernel (kernels/recurrent.h) */
+    size_t cleared;                                /* bytes at the start that are initialized */
     size_t exchange, state, carry, packed, bytes;
 } work_layout;
 
@@ -132,6 +132,15 @@ static const resident_shape resident_columns[] = {
     {COLUMNS_2X8, 32, 1, 64 * GD_CUDA_RESIDENT_PAIR},
     {COLUMNS_1X16, 16, 1, 128 * GD_CUDA_RESIDENT_PAIR}};
 
+/* Slots of the exchange. A thread waits for its stores after half of them, so many are better. 0: a
+ * slot is too large for 32-bit offsets. */
+static int slots_of(int64_t slot_bytes) {
+    enum { MIN_SLOTS = 8, MAX_SLOTS = 32, ENOUGH_BYTES = 16 << 20 };
+    int slots = MAX_SLOTS;
+    while (slots > MIN_SLOTS && slots * slot_bytes > ENOUGH_BYTES) slots /= 2;
+    return slots * slot_bytes < INT32_MAX ? slots : 0;
+}
+
 /* Resident kernels compute f16, bf16, and f32 if tf32 is allowed. `elements` are those that a unit
  * sends to other blocks. False: the weights do not fit, or the dtype has none. */
 static bool layout_resident(const gd_kernel_call *call, const gd_view *x, int64_t hidden,
@@ -156,8 +165,9 @@ static bool layout_resident(const gd_kernel_call *call, const gd_view *x, int64_
             .row_bytes = (int)row_bytes,
         };
         w->padded = w->batch_tiles * groups * 8;
-        w->exchange =
-            reserve_bytes(w, GD_CUDA_RESIDENT_SLOTS * (size_t)w->padded * (size_t)row_bytes);
+        w->slots = slots_of(w->padded * row_bytes);
+        if (w->slots == 0) return false;
+        w->exchange = reserve_bytes(w, (size_t)(w->slots * w->padded * row_bytes));
         w->cleared = w->bytes;
         reserve_states(w, x, hidden);
         return true;
@@ -258,6 +268,7 @@ static gd_cuda_recurrent recurrent_of(const gd_kernel_call *call, int first, gd_
         .groups = w->groups,
         .sequence_groups = w->sequence_groups,
         .row_bytes = w->row_bytes,
+        .slots = w->slots,
     };
 }
 

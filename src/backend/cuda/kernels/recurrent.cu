@@ -244,7 +244,7 @@ static __device__ void run_forward(const gd_cuda_recurrent &p) {
                     if (g < per_unit)
                         gates[g] = sum_partials<S, W>(partials, g * units + i % units, i / units) +
                                    (r.sums[g] + r.bias[g]);
-                compute_unit(p, gates, t, r);
+                compute_unit(p, gates, is_active(p, t, r.n), r);
                 after[r.u * p.padded + r.n] = r.h;
             }
             complete_tile(at.counter);

@@ -203,13 +203,13 @@ static __device__ __forceinline__ void keep_state(const gd_cuda_recurrent &p,
     ((W *)p.state)[r.n * p.hidden + r.u] = r.c;
 }
 
-/* Computes a step from the sums of the gates. */
+/* Computes a step, if it is not after the end of the sequence, from the sums of the gates. */
 template <typename W>
 static __device__ __forceinline__ void compute_unit(const gd_cuda_recurrent &p, const W *sums,
-                                                    long long t, unit_step<W> &r) {
-    r.active = !p.lengths || t < p.lengths[r.n];
+                                                    bool active, unit_step<W> &r) {
+    r.active = active;
     r.gates[0] = r.gates[1] = r.gates[2] = r.gates[3] = 0;
-    if (!r.active) return;
+    if (!active) return;
     if (p.cell == GD_CUDA_CELL_LSTM) {
         r.gates[0] = sigmoid_of(sums[0]);
         r.gates[1] = sigmoid_of(sums[1]);
@@ -226,6 +226,12 @@ static __device__ __forceinline__ void compute_unit(const gd_cuda_recurrent &p, 
     } else {
         r.h = p.cell == GD_CUDA_CELL_TANH ? tanh_of(sums[0]) : sums[0] < 0 ? 0 : sums[0];
     }
+}
+
+/* Whether step t of sequence n is not after its end. */
+static __device__ __forceinline__ bool is_active(const gd_cuda_recurrent &p, long long t,
+                                                 long long n) {
+    return !p.lengths || t < p.lengths[n];
 }
 
 /* Writes the outputs of a step; other blocks do not read them. */
@@ -271,7 +277,7 @@ static __device__ __forceinline__ void load_step(const gd_cuda_recurrent &p, lon
     if (!r.present) return;
     const long long cell = r.n * p.hidden + r.u, plane = p.batch * p.hidden, at = t * plane + cell;
     const long long before = at + (p.reverse ? plane : -plane);
-    r.active = !p.lengths || t < p.lengths[r.n];
+    r.active = is_active(p, t, r.n);
     if (!r.active) return;
     const bool begins = begins_at(p, t, r.n);
     r.gy = widen(((const T *)p.gy)[at]);

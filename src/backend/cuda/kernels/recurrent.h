@@ -19,7 +19,6 @@ enum {
     /* recurrent_resident.cu */
     GD_CUDA_RESIDENT_THREADS = 256,
     GD_CUDA_RESIDENT_SHARED = 72 << 10,
-    GD_CUDA_RESIDENT_SLOTS = 8, /* of the exchange, a power of 2 */
     GD_CUDA_RESIDENT_PAIR = 64, /* bytes of a row of the exchange that two k-tiles multiply */
 };
 
@@ -69,6 +68,7 @@ typedef struct gd_cuda_recurrent {
     int groups;          /* of warps with the same rows of weights */
     int sequence_groups; /* of 8 sequences, that a block computes one after the other */
     int row_bytes;
+    int slots; /* a power of 2, at least 8 */
 } gd_cuda_recurrent;
 
 #endif

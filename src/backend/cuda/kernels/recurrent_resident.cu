@@ -8,10 +8,10 @@
  * Blocks with the same sequences exchange states, or gradients of gates, through a ring of slots in
  * global memory. No flag or counter tells that data have arrived: the data themselves do. A slot is
  * filled with EMPTY words, and a reader repeats its loads until no word is EMPTY. An exchange then
- * costs one store and one load. Every CLEARED steps, a thread empties the next CLEARED slots that it
- * will write. In step s it has read slot s, so all blocks have read slot s - 1 and those before, and
- * the slots of s + 3 to s + 2 + CLEARED are free. A fence follows, and after it the thread writes
- * slot s + 2, which all readers read before they read slot s + 3.
+ * costs one store and one load. After half of the slots, c, a thread empties the next c that it will
+ * write. In step s its block has read slot s, so all blocks have read slot s - 1 and those before,
+ * and the slots of s + 3 to s + 2 + c are free. A fence follows, and after it the thread writes slot
+ * s + 2, which all readers read before they read slot s + 3.
  */
 #include "backend/cuda/kernels/mma.cuh"
 #include "backend/cuda/kernels/recurrent.cuh"
@@ -19,8 +19,6 @@
 enum {
     THREADS = GD_CUDA_RESIDENT_THREADS,
     WARPS = THREADS / 32,
-    SLOTS = GD_CUDA_RESIDENT_SLOTS,
-    CLEARED = SLOTS / 2,
     PAIR = GD_CUDA_RESIDENT_PAIR, /* bytes of a row that two k-tiles multiply: 16 of each lane */
 };
 static const uint32_t EMPTY = 0xffffffffu;
@@ -44,6 +42,9 @@ static __device__ __forceinline__ uint4 load_relaxed(const void *from) {
     return v;
 }
 static __device__ __forceinline__ bool any_lane(bool x) { return __any_sync(~0u, x); }
+static __device__ __forceinline__ void fence_stores() {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
 #else
 static inline void store_relaxed(void *to, uint32_t x) { *(uint32_t *)to = x; }
 static inline void store_relaxed(void *to, uint32_t x, uint32_t y) {
@@ -54,6 +55,7 @@ static inline bool any_lane(bool own) { /* lanes may wait alone */
     if (own) emulated_wait();
     return own;
 }
+static inline void fence_stores() {}
 #endif
 
 static __device__ __forceinline__ bool has_empty(const uint4 &v) {
@@ -64,10 +66,32 @@ static __device__ __forceinline__ uint32_t sent_word(uint32_t x) {
     return x == EMPTY ? 0x7fff7fffu : x;
 }
 
-/* Rows (padded, row_bytes) of a slot. */
-static __device__ __forceinline__ char *exchange_row(const gd_cuda_recurrent &p, long long slot,
-                                                     long long sequence) {
-    return (char *)p.exchange + ((slot & (SLOTS - 1)) * p.padded + sequence) * p.row_bytes;
+/* The ring of slots (slots, padded, row_bytes), which has less than 4 GiB. */
+struct exchange_ring {
+    char *base;
+    uint32_t slot_bytes;
+    int mask; /* slots - 1 */
+};
+static __device__ __forceinline__ exchange_ring exchange_ring_of(const gd_cuda_recurrent &p) {
+    exchange_ring r;
+    r.base = (char *)p.exchange;
+    r.slot_bytes = (uint32_t)p.padded * (uint32_t)p.row_bytes;
+    r.mask = p.slots - 1;
+    return r;
+}
+static __device__ __forceinline__ char *slot_at(const exchange_ring &r, int slot,
+                                                uint32_t offset) {
+    return r.base + ((uint32_t)(slot & r.mask) * r.slot_bytes + offset);
+}
+
+/* Empties `words` words that this thread will write, after half of the slots at a time. */
+static __device__ __forceinline__ void clear_slots(const exchange_ring &r, int s, uint32_t offset,
+                                                   int words) {
+    const int count = (r.mask + 1) / 2;
+    if (s & (count - 1)) return;
+    for (int i = 0; i < count; i++)
+        for (int w = 0; w < words; w++) store_relaxed(slot_at(r, s + 3 + i, offset + w * 4), EMPTY);
+    fence_stores();
 }
 
 /* Loads words of one row: word i is at from[i * PAIR] if i < count, else it is 0. */
@@ -180,21 +204,12 @@ static __device__ __forceinline__ resident_thread resident_thread_of(const gd_cu
     r.words = max(0, min(r.pairs, (bytes + PAIR - 16) / PAIR));
     return r;
 }
-static __device__ __forceinline__ const char *own_words(const gd_cuda_recurrent &p, long long slot,
-                                                        long long sequence,
-                                                        const resident_thread &own) {
-    return exchange_row(p, slot, sequence + own.g) + own.first * PAIR + own.t * 16;
-}
-
-/* Empties the words of `bytes` bytes that this thread will write, and makes that visible. */
-static __device__ __forceinline__ void clear_slots(const gd_cuda_recurrent &p, long long s,
-                                                   long long sequence, long long offset,
-                                                   int bytes) {
-    if (s % CLEARED != 0) return;
-    for (int i = 0; i < CLEARED; i++)
-        for (int b = 0; b < bytes; b += 4)
-            store_relaxed(exchange_row(p, s + 3 + i, sequence) + offset + b, EMPTY);
-    __threadfence();
+/* The offset in a slot of the words of the thread for 8 sequences. */
+static __device__ __forceinline__ uint32_t received_offset(const gd_cuda_recurrent &p,
+                                                           long long sequence,
+                                                           const resident_thread &own) {
+    return (uint32_t)(sequence + own.g) * (uint32_t)p.row_bytes +
+           (uint32_t)(own.first * PAIR + own.t * 16);
 }
 
 /* Keeps the compiler from moving loads of weights up, which needs more registers than there are. */
@@ -253,18 +268,50 @@ static __device__ __forceinline__ void load_rows(const gd_cuda_recurrent &p, lon
 }
 
 /* Sends the state of a unit. Lanes of 8 units have the same sequence. */
-static __device__ __forceinline__ void send_state(const gd_cuda_recurrent &p, long long slot,
-                                                  const unit_step<float> &r, float) {
-    store_relaxed(exchange_row(p, slot, r.n) + r.u * 4, sent_word(round_tf32(r.h)));
+static __device__ __forceinline__ void send_state(char *to, float h, int, float) {
+    store_relaxed(to, sent_word(round_tf32(h)));
 }
 template <typename T>
-static __device__ __forceinline__ void send_state(const gd_cuda_recurrent &p, long long slot,
-                                                  const unit_step<float> &r, T) {
+static __device__ __forceinline__ void send_state(char *to, float h, int unit, T) {
     T narrowed;
-    narrow(r.h, &narrowed);
+    narrow(h, &narrowed);
     const uint32_t bits = narrowed.bits, next = __shfl_xor_sync(~0u, bits, 4);
-    if (r.u % 2 == 0)
-        store_relaxed(exchange_row(p, slot, r.n) + r.u * 2, sent_word(bits | next << 16));
+    if (unit % 2 == 0) store_relaxed(to, sent_word(bits | next << 16));
+}
+
+/* Addresses of the unit of a thread for the first sequence of the thread, in the current step. A
+ * step adds strides to them: 64-bit products in each step would cost more than the arithmetic. */
+template <typename T>
+struct forward_addresses {
+    const float *sums;
+    float *gates, *cells; /* or NULL */
+    T *y;
+    long long sums_step, gates_step, step;
+    int parts; /* of gates */
+};
+
+template <typename T>
+static __device__ __forceinline__ forward_addresses<T>
+forward_addresses_of(const gd_cuda_recurrent &p, const unit_step<float> &r) {
+    const long long t = p.reverse ? p.steps - 1 : 0, way = p.reverse ? -1 : 1,
+                    row = t * p.batch + r.n;
+    forward_addresses<T> a;
+    a.parts = columns_per_unit(p);
+    a.sums = (const float *)p.input_sums + row * p.depth + r.u;
+    a.gates = p.gates ? (float *)p.gates + row * a.parts * p.hidden + r.u : NULL;
+    a.cells = p.cells ? (float *)p.cells + row * p.hidden + r.u : NULL;
+    a.y = (T *)p.y + row * p.hidden + r.u;
+    a.step = way * p.batch * p.hidden;
+    a.sums_step = way * p.batch * p.depth;
+    a.gates_step = a.step * a.parts;
+    return a;
+}
+template <typename T>
+static __device__ __forceinline__ void advance_step(forward_addresses<T> &a) {
+    a.sums += a.sums_step;
+    a.y += a.step;
+    if (a.gates) a.gates += a.gates_step;
+    if (a.cells) a.cells += a.step;
 }
 
 template <typename T, int M, int WORDS>
@@ -279,10 +326,20 @@ struct resident_forward {
         r.present = own.slice < M && r.u < p.hidden && r.n < p.batch;
     }
 
-    static __device__ __forceinline__ void prefetch_sums(const gd_cuda_recurrent &p, long long t,
-                                                         const unit_step<float> &r) {
-        if (t < 0 || t >= p.steps || !r.present || r.u % 8 != 0) return; /* 32 bytes are a sector */
-        const float *from = (const float *)p.input_sums + (t * p.batch + r.n) * p.depth + r.u;
+    /* The input's part of the sums; that of a gru has three. */
+    static __device__ __forceinline__ void load_parts(const gd_cuda_recurrent &p, const float *from,
+                                                      unit_step<float> &r) {
+        const int hidden = (int)p.hidden, depth = (int)p.depth;
+        if (!r.present) return;
+#pragma unroll
+        for (int g = 0; g < 4; g++)
+            if (g * hidden < depth) r.sums[g] = from[g * hidden];
+    }
+
+    static __device__ __forceinline__ void prefetch_parts(const gd_cuda_recurrent &p,
+                                                          const float *from,
+                                                          const unit_step<float> &r) {
+        if (!r.present || r.u % 8 != 0) return; /* 8 units are a sector */
         for (int g = 0; g * p.hidden < p.depth; g++) prefetch_line(from + g * p.hidden);
     }
 
@@ -312,54 +369,82 @@ struct resident_forward {
         return total;
     }
 
-    /* Computes the state of a unit after step s and sends it. */
-    static __device__ __forceinline__ void complete_step(const gd_cuda_recurrent &p, long long s,
-                                                         const float4 &sums, bool keeps,
-                                                         unit_step<float> &r) {
-        const long long t = p.reverse ? p.steps - 1 - s : s, next = p.reverse ? t - 1 : t + 1;
-        const bool last = s + 1 == p.steps;
-        float gates[4] = {sums.x, sums.y, sums.z, sums.w};
+    /* Writes the results of a step of group n. */
+    static __device__ __forceinline__ void store_step(const gd_cuda_recurrent &p,
+                                                      const forward_addresses<T> &a, int n,
+                                                      const unit_step<float> &r) {
+        const int hidden = (int)p.hidden, rows = n * 8 * hidden;
+        const float h = r.active ? r.h : 0;
+        if (!r.present) return;
+        narrow(h, a.y + rows);
+        if (a.cells) a.cells[rows] = r.active ? r.c : 0;
+        if (!a.gates) return;
+        if (a.parts == 1) a.gates[rows] = h;
+        else
 #pragma unroll
-        for (int g = 0; g < 4; g++) gates[g] += r.sums[g] + r.bias[g];
-        if (r.present) compute_unit(p, gates, t, r);
-        send_state(p, s + 1, r, T{});
-        if (keeps) keep_state(p, r);
-        else if (!last) load_sums(p, next, r);
-        prefetch_sums(p, keeps ? next : 2 * next - t, r);
-        if (sizeof(T) == 4 || r.u % 2 == 0) clear_slots(p, s, r.n, r.u * (int)sizeof(T), 4);
-        store_unit<T>(p, t, r, last);
+            for (int g = 0; g < 4; g++) a.gates[4 * rows + g * hidden] = r.gates[g];
+    }
+
+    static __device__ __forceinline__ void store_last(const gd_cuda_recurrent &p,
+                                                      const unit_step<float> &r) {
+        const long long cell = r.n * p.hidden + r.u;
+        if (!r.present) return;
+        if (p.h) narrow(r.h, (T *)p.h + cell);
+        if (p.c && p.cell == GD_CUDA_CELL_LSTM) narrow(r.c, (T *)p.c + cell);
     }
 
     static __device__ void run(const gd_cuda_recurrent &p) {
         const resident_thread own = resident_thread_of(p);
+        const exchange_ring ring = exchange_ring_of(p);
         const tile_place at =
             tile_place_of(p, (int)blockIdx.x, p.groups * 4 * M, p.sequence_groups * 8);
         const bool keeps = p.sequence_groups > 1, completes = own.slice < M;
+        const int steps = (int)p.steps, group_bytes = 8 * p.row_bytes;
+        const long long group_sums = 8 * p.depth;
         uint32_t a[M][2 * WORDS][4];
         unit_step<float> r;
-        int buffer = 0;
         load_rows<T, M, WORDS>(p, at.unit + own.group * 4 * M, own, a);
+        place(p, at, 0, own, r);
+        forward_addresses<T> to = forward_addresses_of<T>(p, r);
+        const uint32_t received = received_offset(p, at.sequence, own),
+                       sent = (uint32_t)r.n * (uint32_t)p.row_bytes +
+                              (uint32_t)r.u * (uint32_t)sizeof(T);
         for (int n = 0; n < p.sequence_groups; n++) {
             place(p, at, n, own, r);
             load_unit<T>(p, r);
-            if (completes) send_state(p, 0, r, T{});
+            if (completes) send_state(slot_at(ring, 0, sent + n * group_bytes), r.h, (int)r.u, T{});
             if (keeps) keep_state(p, r);
         }
-        load_sums(p, p.reverse ? p.steps - 1 : 0, r);
-        for (long long s = 0; s < p.steps; s++)
+        if (!keeps) load_parts(p, to.sums, r);
+        int length = p.lengths && r.n < p.batch ? (int)p.lengths[r.n] : steps, buffer = 0;
+        for (int s = 0; s < steps; s++, advance_step(to))
             for (int n = 0; n < p.sequence_groups; n++, buffer ^= 1) {
+                const int t = p.reverse ? steps - 1 - s : s;
                 uint4 v[WORDS];
                 float sums[COPIES][M][4] = {{{0}}};
                 if (keeps) {
                     place(p, at, n, own, r);
                     restore_state(p, r);
-                    load_sums(p, p.reverse ? p.steps - 1 - s : s, r);
+                    load_parts(p, to.sums + n * group_sums, r);
+                    if (p.lengths && r.present) length = (int)p.lengths[r.n];
                 }
-                receive_words(v, own_words(p, s, at.sequence + n * 8, own), own.words);
+                receive_words(v, slot_at(ring, s, received + n * group_bytes), own.words);
                 multiply_words<T, 0>(sums, a, v, own.pairs);
                 add_copies(sums);
                 const float4 total = sum_slices(sums[0], buffer, own);
-                if (completes) complete_step(p, s, total, keeps, r);
+                if (!completes) continue;
+                float gates[4] = {total.x, total.y, total.z, total.w};
+#pragma unroll
+                for (int g = 0; g < 4; g++) gates[g] += r.sums[g] + r.bias[g];
+                if (r.present) compute_unit(p, gates, t < length, r);
+                send_state(slot_at(ring, s + 1, sent + n * group_bytes), r.h, (int)r.u, T{});
+                if (s + 1 == steps) store_last(p, r);
+                else if (keeps) prefetch_parts(p, to.sums + to.sums_step + n * group_sums, r);
+                else load_parts(p, to.sums + to.sums_step, r);
+                if (keeps) keep_state(p, r);
+                store_step(p, to, n, r);
+                if (sizeof(T) == 4 || r.u % 2 == 0)
+                    clear_slots(ring, s, sent + n * group_bytes, 1);
             }
     }
 };
@@ -463,6 +548,50 @@ static __device__ __forceinline__ void send_gradients(char *to, const float *g, 
     store_relaxed(to, sent_word(round_pair<T>(g[0], g[1])), sent_word(round_pair<T>(g[2], g[3])));
 }
 
+/* What the gradient of a step of one unit reads, as it is in memory: it is loaded one step before it
+ * is used. */
+template <typename T>
+struct saved_step {
+    bool active;
+    T gy, y; /* y: that of an rnn, or h before the step of a gru */
+    float gates[4], result, before;
+};
+
+/* Addresses as in the forward kernels. */
+template <typename T>
+struct backward_addresses {
+    const T *gy, *y;
+    const float *gates, *cells, *wide_y;
+    T *gradients;
+    long long step; /* elements of (N, H), with the sign of the direction */
+};
+
+template <typename T>
+static __device__ __forceinline__ backward_addresses<T>
+backward_addresses_of(const gd_cuda_recurrent &p, const unit_gradient<float> &r) {
+    const long long t = p.reverse ? 0 : p.steps - 1, row = t * p.batch + r.n,
+                    at = row * p.hidden + r.u;
+    backward_addresses<T> a;
+    a.gy = (const T *)p.gy + at;
+    a.y = (const T *)p.saved_y + at;
+    a.wide_y = (const float *)p.saved_y + at;
+    a.gates = (const float *)p.saved + row * 4 * p.hidden + r.u;
+    a.cells = (const float *)p.saved_c + at;
+    a.gradients = (T *)p.gradients + row * p.parts * p.hidden + r.u;
+    a.step = (p.reverse ? 1 : -1) * p.batch * p.hidden;
+    return a;
+}
+template <typename T>
+static __device__ __forceinline__ void advance_step(const gd_cuda_recurrent &p,
+                                                    backward_addresses<T> &a) {
+    a.gy += a.step;
+    a.y += a.step;
+    a.wide_y += a.step;
+    a.gates += 4 * a.step;
+    a.cells += a.step;
+    a.gradients += p.parts * a.step;
+}
+
 template <typename T, int M, int WORDS>
 struct resident_backward {
     enum { COPIES = 4 / M };
@@ -476,16 +605,42 @@ struct resident_backward {
         r.present = own.warp < 4 * M && r.u < p.hidden && r.n < p.batch;
     }
 
-    /* Step t will be read some steps later. */
-    static __device__ __forceinline__ void prefetch_step(const gd_cuda_recurrent &p, long long t,
-                                                         const unit_gradient<float> &r) {
-        if (t < 0 || t >= p.steps || !r.present || r.u % 8 != 0) return;
-        const long long row = t * p.batch + r.n, at = row * p.hidden + r.u;
+    /* Loads step t of group n, if it is one. The step before, in the order of the forward pass, is
+     * the next one here. */
+    static __device__ __forceinline__ void load_saved(const gd_cuda_recurrent &p,
+                                                      const backward_addresses<T> &a, int t, int n,
+                                                      int length, const unit_gradient<float> &r,
+                                                      saved_step<T> &v) {
+        const int hidden = (int)p.hidden, rows = n * 8 * hidden;
+        v.active = r.present && t < length && t >= 0;
+        if (!v.active) return;
+        const bool begins = p.reverse ? t + 1 == length : t == 0;
+        v.gy = a.gy[rows];
         if (p.parts == 4)
-            for (int g = 0; g < 4; g++)
-                prefetch_line((const float *)p.saved + (row * 4 + g) * p.hidden + r.u);
-        if (p.cell == GD_CUDA_CELL_LSTM) prefetch_line((const float *)p.saved_c + at);
-        prefetch_line((const T *)p.gy + at);
+#pragma unroll
+            for (int g = 0; g < 4; g++) v.gates[g] = a.gates[4 * rows + g * hidden];
+        if (p.cell == GD_CUDA_CELL_LSTM) {
+            v.result = a.cells[rows];
+            if (!begins) v.before = a.cells[rows + a.step];
+            else v.before = optional_element<T>(p.c0, r.n * p.hidden + r.u);
+        } else if (p.cell == GD_CUDA_CELL_GRU) {
+            narrow(0, &v.y);
+            if (!begins) v.y = a.y[rows + a.step];
+            else if (p.h0) v.y = ((const T *)p.h0)[r.n * p.hidden + r.u];
+        } else if (p.wide_y) v.result = a.wide_y[rows];
+        else v.y = a.y[rows];
+    }
+    static __device__ __forceinline__ void set_step(const gd_cuda_recurrent &p,
+                                                    const saved_step<T> &v,
+                                                    unit_gradient<float> &r) {
+        r.active = v.active;
+        r.gy = widen(v.gy);
+#pragma unroll
+        for (int g = 0; g < 4; g++) r.gates[g] = v.gates[g];
+        r.result = v.result;
+        r.before = v.before;
+        if (p.cell == GD_CUDA_CELL_GRU) r.before = widen(v.y);
+        else if (p.cell != GD_CUDA_CELL_LSTM && !p.wide_y) r.result = widen(v.y);
     }
 
     /* The sum of all warps of the value that this thread completes. The partial sums are
@@ -504,11 +659,9 @@ struct resident_backward {
         return total[0] + total[1];
     }
 
-    /* Computes the gradients of the gates of a unit in step s of the gradient and sends them. */
-    static __device__ __forceinline__ void complete_step(const gd_cuda_recurrent &p, long long s,
-                                                         float dh, bool keeps,
-                                                         unit_gradient<float> &r) {
-        const long long offset = r.u * 4 * (int)sizeof(T);
+    /* Computes the gradients of the gates of a unit and sends them. */
+    static __device__ __forceinline__ void send_step(const gd_cuda_recurrent &p, float dh, char *to,
+                                                     unit_gradient<float> &r) {
         float sent[4] = {0, 0, 0, 0};
         if (r.present) {
             compute_gradient(p, dh, r);
@@ -516,39 +669,57 @@ struct resident_backward {
             for (int k = 0; k < 4; k++)
                 if (k < weight_blocks(p)) sent[k] = block_gradient(p, r.g, k);
         }
-        send_gradients(exchange_row(p, s + 1, r.n) + offset, sent, T{});
-        if (keeps) keep_gradients(p, r);
-        prefetch_step(p, p.reverse ? s + 2 : p.steps - 3 - s, r);
-        clear_slots(p, s, r.n, offset, 4 * (int)sizeof(T));
-        store_gradients<T>(p, p.reverse ? s : p.steps - 1 - s, r);
+        send_gradients(to, sent, T{});
+    }
+
+    static __device__ __forceinline__ void store_step(const gd_cuda_recurrent &p,
+                                                      const backward_addresses<T> &a, int n,
+                                                      const unit_gradient<float> &r) {
+        const int hidden = (int)p.hidden;
+        if (!r.present) return;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (k < p.parts) narrow(r.g[k], a.gradients + (n * 8 * p.parts + k) * hidden);
     }
 
     static __device__ void run(const gd_cuda_recurrent &p) {
         const resident_thread own = resident_thread_of(p);
+        const exchange_ring ring = exchange_ring_of(p);
         const tile_place at = tile_place_of(p, (int)blockIdx.x, 16 * M, p.sequence_groups * 8);
         const bool keeps = p.sequence_groups > 1, completes = own.warp < 4 * M;
+        const int steps = (int)p.steps, group_bytes = 8 * p.row_bytes;
         uint32_t a[M][2 * WORDS][4];
         unit_gradient<float> r;
-        int buffer = 0;
+        saved_step<T> saved = {};
         load_columns(p, at.unit, own, a, T{});
+        place(p, at, 0, own, r);
+        backward_addresses<T> from = backward_addresses_of<T>(p, r);
+        const uint32_t received = received_offset(p, at.sequence, own),
+                       sent = (uint32_t)r.n * (uint32_t)p.row_bytes +
+                              (uint32_t)r.u * 4 * (uint32_t)sizeof(T);
         for (int n = 0; n < p.sequence_groups; n++) {
             place(p, at, n, own, r);
             load_gradients<T>(p, r);
             if (keeps) keep_gradients(p, r);
         }
+        int length = steps, buffer = 0;
+        if (p.lengths && r.present) length = min(steps, (int)p.lengths[r.n]);
+        if (!keeps) load_saved(p, from, p.reverse ? 0 : steps - 1, 0, length, r, saved);
         __syncthreads(); /* load_columns has used the memory of the partial sums */
-        for (long long s = 0; s <= p.steps; s++) /* the last one computes gh0 */
+        for (int s = 0; s <= steps; s++, advance_step(p, from)) /* the last one computes gh0 */
             for (int n = 0; n < p.sequence_groups; n++, buffer ^= 1) {
+                const int t = p.reverse ? s : steps - 1 - s;
                 if (keeps) {
                     place(p, at, n, own, r);
                     restore_gradients(p, r);
+                    if (p.lengths && r.present) length = min(steps, (int)p.lengths[r.n]);
+                    load_saved(p, from, t, n, length, r, saved);
                 }
-                if (s < p.steps) load_step<T>(p, p.reverse ? s : p.steps - 1 - s, r);
                 float dh = r.carry;
                 if (s > 0) {
                     uint4 v[8]; /* more words would need too many registers */
                     float sums[COPIES][M][4] = {{{0}}};
-                    const char *words = own_words(p, s, at.sequence + n * 8, own);
+                    const char *words = slot_at(ring, s, received + n * group_bytes);
                     receive_words(v, words, own.words);
                     multiply_words<T, 0>(sums, a, v, own.pairs);
                     if (WORDS > 8) {
@@ -559,8 +730,20 @@ struct resident_backward {
                     dh += sum_warps(sums[0], buffer, own);
                 }
                 if (!completes) continue;
-                if (s < p.steps) complete_step(p, s, dh, keeps, r);
-                else store_last_gradient<T>(p, dh, r);
+                if (s == steps) {
+                    store_last_gradient<T>(p, dh, r);
+                    continue;
+                }
+                set_step(p, saved, r);
+                send_step(p, dh, slot_at(ring, s + 1, sent + n * group_bytes), r);
+                store_step(p, from, n, r);
+                if (keeps) keep_gradients(p, r);
+                else {
+                    backward_addresses<T> next = from;
+                    advance_step(p, next);
+                    load_saved(p, next, p.reverse ? t + 1 : t - 1, 0, length, r, saved);
+                }
+                clear_slots(ring, s, sent + n * group_bytes, (int)sizeof(T));
             }
     }
 };
