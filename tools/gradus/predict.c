@@ -102,8 +102,11 @@ static int run_predict(int count, const char **words) {
     for (int i = 1; i < count; i++) {
         GD_SCOPE;
         bool inverted = false;
+        gd_device *device = gd_default_device();
+        gd_set_default_device(gd_device_get("cpu")); /* transforms of images run there */
         gd_tensor *x = read_input(words[i], &a, &inverted);
-        gd_tensor *scores = x ? gd_module_forward(net, gd_to_device(x, gd_default_device())) : NULL;
+        gd_set_default_device(device);
+        gd_tensor *scores = x ? gd_module_forward(net, gd_to_device(x, device)) : NULL;
         if (scores && !gd_failed()) print_top_classes(words[i], scores, &a, inverted, count > 2);
         if (gd_failed()) {
             code = failed();
