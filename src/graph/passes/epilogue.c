@@ -360,15 +360,16 @@ static int fuse_two_steps(gd_program *p, const gd_op *op, int at, const int *rea
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-int gd_pass_epilogue(gd_program *p, gd_device *device) {
-    enum { MOST_OPS = 64 };
-    const gd_op *ops[MOST_OPS];
-    int *readers = gd_program_readers(p), n_ops = 0, changes = 0;
-    if (!readers) return -1;
-    for (int i = gd_op_count(); i-- > 0;) {
-        const gd_op *op = gd_op_at(i);
-        if (op->facts.fuses.outer && n_ops < MOST_OPS) ops[n_ops++] = op;
-    }
+/* Whether the op reads the result of an elementwise op, such as the gradient of relu. */
+static bool fuses_elementwise_operand(const gd_op *op) {
+    const gd_op *inner = gd_op_find(op->facts.fuses.inner);
+    return inner && inner->ir;
+}
+
+/* Fuses the steps of the given ops. Returns the number of changes. */
+static int fuse_steps_of(gd_program *p, const gd_op *const *ops, int n_ops, const int *readers,
+                         gd_device *device) {
+    int changes = 0;
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; k < n_ops; k++) {
             const gd_pstep *s = &p->steps[i];
@@ -379,6 +380,24 @@ int gd_pass_epilogue(gd_program *p, gd_device *device) {
             i = made - 1; /* the new step may be the outer one of another op */
             break;
         }
+    return changes;
+}
+
+/* An elementwise step between two others is fused with the later one if possible: batch norm's
+ * gradient takes the gradient of relu, not the gradient of pooling before it. */
+int gd_pass_epilogue(gd_program *p, gd_device *device) {
+    enum { MOST_OPS = 64 };
+    const gd_op *ops[MOST_OPS], *first[MOST_OPS];
+    int *readers = gd_program_readers(p), n_ops = 0, n_first = 0;
+    if (!readers) return -1;
+    for (int i = gd_op_count(); i-- > 0;) {
+        const gd_op *op = gd_op_at(i);
+        if (!op->facts.fuses.outer || n_ops == MOST_OPS) continue;
+        ops[n_ops++] = op;
+        if (fuses_elementwise_operand(op)) first[n_first++] = op;
+    }
+    int changes = fuse_steps_of(p, first, n_first, readers, device);
+    changes += fuse_steps_of(p, ops, n_ops, readers, device);
     gd_free(readers);
     return changes;
 }
