@@ -13,28 +13,30 @@
 /* --- tiles ------------------------------------------------------------------------------------ */
 
 typedef struct tile_size {
-    int rows, columns, depth;
-    int cost; /* of one column of a, in cycles */
+    int rows, columns, depth, threads;
 } tile_size;
 
-static const int tile_costs[GD_SMALL_PRODUCT_TILE_COUNT] = {40, 21, 11, 6};
-
-static tile_size size_of_tile(int number) {
-#define TILE_SIZE(i, rows, columns, depth) {rows, columns, depth, 0},
-    static const tile_size sizes[] = {GD_SMALL_PRODUCT_TILES(TILE_SIZE)};
+static const tile_size tiles[] = {
+#define TILE_SIZE(i, rows, columns, depth, threads) {rows, columns, depth, threads},
+    GD_SMALL_PRODUCT_TILES(TILE_SIZE)
 #undef TILE_SIZE
-    tile_size size = sizes[number];
-    size.cost = tile_costs[number];
-    return size;
-}
+};
+
+/* Times in ns, measured on an H200: of a block without its arithmetic, of 64 columns of a, and of
+ * adding a part. */
+static const struct {
+    int block, columns, part;
+} costs[GD_SMALL_PRODUCT_TILE_COUNT] = {
+    {2600, 2240, 250}, {1900, 1280, 180}, {1300, 680, 110}, {1000, 420, 80}};
 
 enum {
-    MOST_WORK = 1 << 27,   /* multiply-adds of a product */
-    MULTIPROCESSORS = 132, /* of the devices that the costs were measured on */
+    MOST_WORK = 1 << 27,    /* multiply-adds of a product */
+    MOST_RESULTS = 1 << 20, /* elements of y */
+    MOST_PLAIN_RESULTS = 1 << 19,
+    MULTIPROCESSORS = 132,
     MOST_PARTS = 32,
-    BLOCK_CYCLES = 500,    /* of a block, without its arithmetic */
-    DIVIDED_CYCLES = 1500, /* more if the depth is divided into parts */
-    PART_CYCLES = 60,      /* for each part */
+    DIVIDED_TIME = 1000, /* more if the depth is divided into parts */
+    OVERLAP = 87,        /* percent: blocks that share a multiprocessor take less than in turn */
 };
 
 static int divide_up(int a, int b) { return (a + b - 1) / b; }
@@ -48,8 +50,9 @@ static int chunk_of(const gd_small_product *p, const tile_size *t, int parts) {
     return divide_up(divide_up(p->k, parts), t->depth) * t->depth;
 }
 
-/* An estimate for all products of a launch, in cycles, if each has `parts` parts. */
-static int64_t estimate_cycles(const gd_small_launch *l, const tile_size *t, int parts) {
+/* An estimate for all products of a launch, in ns, if each has `parts` parts. */
+static int64_t estimate_time(const gd_small_launch *l, int tile, int parts) {
+    const tile_size *t = &tiles[tile];
     int64_t blocks = 0, depth = 0;
     int most = 1;
     for (int i = 0; i < l->parameters.count; i++) {
@@ -59,8 +62,10 @@ static int64_t estimate_cycles(const gd_small_launch *l, const tile_size *t, int
         if (chunk > depth) depth = chunk;
         if (divided > most) most = divided;
     }
-    return (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS * (BLOCK_CYCLES + depth * t->cost) +
-           (most > 1 ? DIVIDED_CYCLES + most * PART_CYCLES : 0);
+    const int64_t block = costs[tile].block + depth * costs[tile].columns / 64,
+                  shared = blocks * block / MULTIPROCESSORS * OVERLAP / 100;
+    return (shared > block ? shared : block) +
+           (most > 1 ? DIVIDED_TIME + most * costs[tile].part : 0);
 }
 
 /* Depends on the shapes alone, so that all devices add in the same order. */
@@ -68,15 +73,14 @@ gd_small_division gd_small_launch_choose(const gd_small_launch *l) {
     int64_t best = INT64_MAX;
     gd_small_division chosen = {0, 1};
     for (int i = 0; i < GD_SMALL_PRODUCT_TILE_COUNT; i++) {
-        const tile_size t = size_of_tile(i);
-        int64_t tiles = 0;
+        int64_t count = 0;
         for (int k = 0; k < l->parameters.count; k++)
-            tiles += count_tiles(&l->parameters.at[k], &t);
-        const int most = tiles <= GD_SMALL_PRODUCT_COUNTERS ? MOST_PARTS : 1;
+            count += count_tiles(&l->parameters.at[k], &tiles[i]);
+        const int most = count <= GD_SMALL_PRODUCT_COUNTERS ? MOST_PARTS : 1;
         for (int parts = 1; parts <= most; parts *= 2) {
-            const int64_t cycles = estimate_cycles(l, &t, parts);
-            if (cycles >= best) continue;
-            best = cycles;
+            const int64_t time = estimate_time(l, i, parts);
+            if (time >= best) continue;
+            best = time;
             chosen = (gd_small_division){i, parts};
         }
     }
@@ -84,34 +88,34 @@ gd_small_division gd_small_launch_choose(const gd_small_launch *l) {
 }
 
 void gd_small_launch_divide(gd_small_launch *l, gd_small_division division) {
-    const tile_size t = size_of_tile(division.tile);
+    const tile_size *t = &tiles[division.tile];
     l->tile = division.tile;
     l->blocks = 0;
     l->workspace = 0;
     int counters = 0;
     for (int i = 0; i < l->parameters.count; i++) {
         gd_small_product *p = &l->parameters.at[i];
-        const int tiles = count_tiles(p, &t);
-        p->chunk = chunk_of(p, &t, division.parts);
+        const int count = count_tiles(p, t);
+        p->chunk = chunk_of(p, t, division.parts);
         p->parts = divide_up(p->k, p->chunk);
-        p->columns = divide_up(p->n, t.columns);
+        p->columns = divide_up(p->n, t->columns);
         p->first_block = l->blocks;
         p->first_counter = counters;
-        l->blocks += tiles * p->parts;
-        counters += p->parts > 1 ? tiles : 0;
+        l->blocks += count * p->parts;
+        counters += p->parts > 1 ? count : 0;
     }
     if (counters)
-        l->workspace = (size_t)l->blocks * (size_t)(t.rows * t.columns + t.rows) * sizeof(float);
+        l->workspace = (size_t)l->blocks * (size_t)(t->rows * t->columns + t->rows) * sizeof(float);
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-#define TILE_KERNEL(layout, i, rows, columns, depth)                       \
+#define TILE_KERNEL(layout, i, ...)                                        \
     GD_CUDA_KERNEL_WAITING("small_product", "gd_small_product_" layout #i, \
-                           GD_SMALL_PRODUCT_SHARED(rows, columns, depth))
-#define TILE_KERNELS(i, rows, columns, depth)                                                \
-    {TILE_KERNEL("nn", i, rows, columns, depth), TILE_KERNEL("nt", i, rows, columns, depth), \
-     TILE_KERNEL("tn", i, rows, columns, depth), TILE_KERNEL("tt", i, rows, columns, depth)},
+                           GD_SMALL_PRODUCT_SHARED(__VA_ARGS__))
+#define TILE_KERNELS(i, ...)                                               \
+    {TILE_KERNEL("nn", i, __VA_ARGS__), TILE_KERNEL("nt", i, __VA_ARGS__), \
+     TILE_KERNEL("tn", i, __VA_ARGS__), TILE_KERNEL("tt", i, __VA_ARGS__)},
 /* Of each tile, by layout: 2 if a has contiguous depth, and 1 if b has. */
 static gd_cuda_kernel kernels[][4] = {GD_SMALL_PRODUCT_TILES(TILE_KERNELS)};
 
@@ -126,7 +130,7 @@ gd_small_product *gd_small_launch_add(gd_small_launch *l, const gd_product_probl
         !(deep_a || q->a.row == 1) || !(deep_b || q->b.column == 1))
         return NULL;
     if (!is_int(a_stride) || !is_int(b_stride) || !is_int(q->y.row) || q->m > MOST_WORK ||
-        q->n > MOST_WORK || q->k > MOST_WORK || q->m * q->n > MOST_WORK ||
+        q->n > MOST_WORK || q->k > MOST_WORK || q->m * q->n > MOST_RESULTS ||
         q->m * q->n * q->k > MOST_WORK)
         return NULL;
     if (l->parameters.count == GD_SMALL_PRODUCT_ENTRIES ||
@@ -152,15 +156,21 @@ gd_status gd_small_launch_queue(const gd_kernel_call *call, gd_small_launch *l) 
     l->parameters.call = gd_cuda_call_of(call);
     l->parameters.partials = call->workspace;
     return gd_cuda_launch(call->device, &kernels[l->tile][2 * l->deep_a + l->deep_b], l->blocks,
-                          GD_SMALL_PRODUCT_THREADS, &l->parameters);
+                          tiles[l->tile].threads, &l->parameters);
 }
 
 /* --- ops -------------------------------------------------------------------------------------- */
 
+/* Without a fused epilogue, a library is faster for more results. */
+static bool is_small_enough(const gd_product_problem *q) {
+    return q->m <= MOST_PLAIN_RESULTS && q->n <= MOST_PLAIN_RESULTS &&
+           q->m * q->n <= MOST_PLAIN_RESULTS;
+}
+
 static bool describe_matmul(const gd_kernel_call *call, gd_small_launch *l) {
     gd_product_problem q;
     l->parameters.count = 0;
-    return gd_cuda_matmul_problem(call, &q) &&
+    return gd_cuda_matmul_problem(call, &q) && is_small_enough(&q) &&
            gd_small_launch_add(l, &q, &call->in[0], &call->in[1], &call->out[0]);
 }
 
@@ -169,7 +179,7 @@ static bool describe_linear(const gd_kernel_call *call, gd_small_launch *l) {
     gd_product_problem q;
     l->parameters.count = 0;
     gd_small_product *p =
-        gd_cuda_linear_problem(call, &q)
+        gd_cuda_linear_problem(call, &q) && is_small_enough(&q)
             ? gd_small_launch_add(l, &q, &call->in[0], &call->in[1], &call->out[0])
             : NULL;
     if (!p || (bias && !is_int(bias->strides[0]))) return false;

@@ -1,12 +1,12 @@
 /* small_product.cu - f32 products of small matrices, several in one launch, with epilogues.
  *
  * A block computes a tile of y, or a part of the depth of one. It copies stages of both operands
- * asynchronously into shared memory. A thread has 8 x 8 elements of the tile in registers, and a slice
- * of the depth of each stage: smaller tiles have more slices. Reading 16 floats from shared memory
- * takes as long as the 64 multiply-adds with them, so a thread reads those of the next step before
- * it multiplies those of this one. The block adds the slices in shared memory. If the depth is divided
- * into parts, blocks store theirs, and the block that arrives last adds them. All sums have a fixed
- * order.
+ * asynchronously into shared memory. A thread has 8 x 8 elements of the tile in registers, and a
+ * slice of the depth of each stage: smaller tiles have more slices. Reading 16 floats from shared
+ * memory takes as long as the 64 multiply-adds with them, so a thread reads those of the next step
+ * before it multiplies those of this one. The block adds the slices in shared memory. If the depth
+ * is divided into parts, blocks store theirs, and the block that arrives last adds them. All sums
+ * have a fixed order.
  */
 #include "backend/cuda/kernels/small_product.h"
 
@@ -16,13 +16,12 @@
 typedef gd_small_product product;
 
 enum {
-    THREADS = GD_SMALL_PRODUCT_THREADS,
     STAGES = GD_SMALL_PRODUCT_STAGES,
     EACH = 8, /* a thread computes 8 x 8 elements */
 };
 
-/* How many blocks of each tile have arrived. The last one sets it back to 0. Kernels of a device run
- * one after the other, so all launches share the counters. */
+/* How many blocks of each tile have arrived. The last one sets it back to 0. Kernels of a device
+ * run one after the other, so all launches share the counters. */
 static __device__ unsigned int arrivals[GD_SMALL_PRODUCT_COUNTERS];
 
 /* --- asynchronous copies ---------------------------------------------------------------------- */
@@ -73,7 +72,7 @@ static __device__ __forceinline__ int clamp_count(int n) { return n < 0 ? 0 : n 
 
 /* The share of this thread in the copies of an operand's stages: rows [row, row + ROWS), and DEPTH
  * columns of the depth at a time, with zeros beyond its `rows` and beyond `end`. */
-template <int ROWS, int DEPTH, bool DEEP> struct operand {
+template <int ROWS, int DEPTH, int THREADS, bool DEEP> struct operand {
     enum {
         LENGTH = DEEP ? DEPTH : ROWS, /* contiguous elements */
         STRIDE = LENGTH + GD_SMALL_PRODUCT_PAD,
@@ -146,23 +145,40 @@ template <int ROWS, int DEPTH, bool DEEP> struct operand {
 
 /* --- the end of a tile ------------------------------------------------------------------------ */
 
-/* ReLU and the mask keep NaN. */
-static __device__ __forceinline__ void store_element(const product &p, float rate, int i, int j,
-                                                     float sum) {
-    if (i >= p.m || j >= p.n) return;
-    float *y = p.y + (long long)i * p.y_stride + j;
-    if (p.bias) sum += p.bias[(long long)j * p.bias_stride];
-    if (p.relu && sum <= 0) sum = 0;
-    if (p.mask && p.mask[(long long)i * p.mask_stride + j] <= 0) sum = 0;
-    *y = p.rate ? *y - rate * sum : sum;
-}
+/* The elements of y that a thread stores: column j, and COUNT rows from i on that are `step` apart.
+ * What the epilogue reads is loaded before the first store, since each load takes long, and the
+ * compiler cannot move it across a store. */
+template <int COUNT> struct tile_end {
+    int i, j, step;
+    float bias, rate, other[COUNT]; /* other: the mask, or the old y */
 
-static __device__ __forceinline__ void store_row_sum(const product &p, float rate, int i,
-                                                     float sum) {
-    if (i >= p.m) return;
-    float *to = p.sums + (long long)i * p.sums_stride;
-    *to = p.rate ? *to - rate * sum : sum;
-}
+    __device__ __forceinline__ void load_column(const product &p) {
+        bias = p.bias && j < p.n ? p.bias[(long long)j * p.bias_stride] : 0;
+        rate = p.rate ? (float)load_real(p.rate_dtype, p.rate, 0) : 0;
+    }
+    __device__ __forceinline__ void load_others(const product &p) {
+        const float *from = p.mask ? p.mask : p.y;
+        const int stride = p.mask ? p.mask_stride : p.y_stride;
+        if (!p.mask && !p.rate) return;
+#pragma unroll
+        for (int q = 0; q < COUNT; q++)
+            other[q] = i + q * step < p.m && j < p.n
+                           ? from[(long long)(i + q * step) * stride + j]
+                           : 0;
+    }
+    /* ReLU and the mask keep NaN. */
+    __device__ __forceinline__ void store(const product &p, const float *sum) const {
+#pragma unroll
+        for (int q = 0; q < COUNT; q++) {
+            float x = sum[q];
+            if (p.bias) x += bias;
+            if (p.relu && x <= 0) x = 0;
+            if (p.mask) x = other[q] <= 0 ? 0 : x;
+            else if (p.rate) x = other[q] - rate * x;
+            if (i + q * step < p.m && j < p.n) p.y[(long long)(i + q * step) * p.y_stride + j] = x;
+        }
+    }
+};
 
 /* Whether this block is the last one of its tile. Those before it have stored their parts. */
 static __device__ __forceinline__ bool arrives_last(unsigned int *counter, int parts) {
@@ -180,11 +196,11 @@ static __device__ __forceinline__ bool arrives_last(unsigned int *counter, int p
 
 /* --- a tile ----------------------------------------------------------------------------------- */
 
-template <int ROWS, int COLUMNS, int DEPTH, bool DEEP_A, bool DEEP_B>
+template <int ROWS, int COLUMNS, int DEPTH, int THREADS, bool DEEP_A, bool DEEP_B>
 static __device__ __forceinline__ void multiply_tile(const gd_small_products &all,
                                                      const product p) {
-    typedef operand<ROWS, DEPTH, DEEP_A> left;
-    typedef operand<COLUMNS, DEPTH, DEEP_B> right;
+    typedef operand<ROWS, DEPTH, THREADS, DEEP_A> left;
+    typedef operand<COLUMNS, DEPTH, THREADS, DEEP_B> right;
     enum {
         LANE_ROWS = ROWS / EACH,
         LANE_COLUMNS = COLUMNS / EACH,
@@ -214,9 +230,12 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
         }
         commit_copies();
     }
-    const bool failed = all.call.word->number != 0; /* arrives while the copies do */
+    const int thread = (int)threadIdx.x;
+    tile_end<TOTALS> tail = {i0 + thread / COLUMNS, j0 + thread % COLUMNS, THREADS / COLUMNS};
+    tail.load_column(p);
+    const bool failed = all.call.word->number != 0; /* all arrive while the copies do */
 
-    const int thread = (int)threadIdx.x, slice = thread / LANES,
+    const int slice = thread / LANES,
               lane_row = thread % LANES / LANE_COLUMNS, lane_column = thread % LANE_COLUMNS;
     float sum[EACH][EACH] = {}, row_sum = 0;
     int now = 0, next = STAGES - 1; /* stages of the shared memory */
@@ -257,9 +276,18 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     }
     if (failed) return;
 
+    float *const sum_to = p.sums + (long long)(i0 + thread) * p.sums_stride;
+    const bool stores_sum = sums && thread < ROWS && i0 + thread < p.m;
+    const float old_sum = stores_sum && p.rate ? *sum_to : 0;
+    if (p.parts == 1) tail.load_others(p);
+
     /* slices, as (slice, row, column), then the shares of row sums */
     wait_copies<0>();
     __syncthreads();
+    static_assert(4 * (SLICES * SLICE + THREADS) <=
+                          GD_SMALL_PRODUCT_SLICED(ROWS, COLUMNS, THREADS) &&
+                      4 * STAGES * STAGE <= GD_SMALL_PRODUCT_STAGED(ROWS, COLUMNS, DEPTH),
+                  "the host reserves this much shared memory");
     float *const shares = shared + SLICES * SLICE;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
@@ -279,7 +307,6 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     if (sums) shares[thread] = row_sum;
     __syncthreads();
 
-    const float rate = p.rate ? (float)load_real(p.rate_dtype, p.rate, 0) : 0;
     float total[TOTALS], sum_total = 0;
 #pragma unroll
     for (int q = 0; q < TOTALS; q++) {
@@ -299,6 +326,7 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
         for (int q = 0; q < TOTALS; q++) partial[q * THREADS] = total[q];
         if (sums && thread < ROWS) partial[TILE] = sum_total;
         if (!arrives_last(&arrivals[p.first_counter + tile], p.parts)) return;
+        tail.load_others(p);
         const float *from = partial - (long long)part * (TILE + ROWS);
 #pragma unroll
         for (int q = 0; q < TOTALS; q++) total[q] = 0;
@@ -310,12 +338,8 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
             if (sums && thread < ROWS) sum_total += __ldcg(from + TILE);
         }
     }
-#pragma unroll
-    for (int q = 0; q < TOTALS; q++) {
-        const int e = q * THREADS + thread;
-        store_element(p, rate, i0 + e / COLUMNS, j0 + e % COLUMNS, total[q]);
-    }
-    if (sums && thread < ROWS) store_row_sum(p, rate, i0 + thread, sum_total);
+    tail.store(p, total);
+    if (stores_sum) *sum_to = p.rate ? old_sum - tail.rate * sum_total : sum_total;
 }
 
 /* --- kernels ---------------------------------------------------------------------------------- */
@@ -327,11 +351,12 @@ static __device__ __forceinline__ int find_entry(const gd_small_products &p) {
 }
 
 /* The error word is checked before anything is written. */
-#define PRODUCT_KERNEL(name, deep_a, deep_b, ...)                              \
-    extern "C" __global__ void __launch_bounds__(THREADS)                      \
-        gd_small_product_##name(const __grid_constant__ gd_small_products p) { \
-        wait_for_previous_kernel();                                            \
-        multiply_tile<__VA_ARGS__, deep_a, deep_b>(p, p.at[find_entry(p)]);    \
+#define PRODUCT_KERNEL(name, deep_a, deep_b, rows, columns, depth, threads)          \
+    extern "C" __global__ void __launch_bounds__(threads)                            \
+        gd_small_product_##name(const __grid_constant__ gd_small_products p) {       \
+        wait_for_previous_kernel();                                                  \
+        multiply_tile<rows, columns, depth, threads, deep_a, deep_b>(                \
+            p, p.at[find_entry(p)]);                                                 \
     }
 /* a and b have contiguous rows (n) or contiguous depth (t) */
 #define TILE_KERNELS(number, ...)                         \
