@@ -232,39 +232,59 @@ static __device__ __forceinline__ void prefetch_line(const void *p) {
 /* A warp has M m-tiles. Tiles 2j and 2j + 1 have the four sums of 8 units: rows g and g + 8 of the
  * first are sums 0 and 1 of unit g, those of the second sums 2 and 3. So a lane has all sums of one
  * unit for two sequences. Warp i of the slices completes number i of these 2 * M / 2 results. */
-template <typename T, int M, int WORDS>
-static __device__ __forceinline__ void load_rows(const gd_cuda_recurrent &p, long long unit,
-                                                 const resident_thread &own,
-                                                 uint32_t (&a)[M][2 * WORDS][4]) {
-    enum { ELEMENTS = 16 / sizeof(T) };
-    const bool aligned = p.hidden % ELEMENTS == 0 && (uintptr_t)p.w_hh % 16 == 0;
+template <typename T, int M, int WORDS, typename F>
+static __device__ __forceinline__ void load_rows_by(const gd_cuda_recurrent &p, long long unit,
+                                                    const resident_thread &own, F load_word,
+                                                    uint32_t (&a)[M][2 * WORDS][4]) {
+    const int k = (own.first * PAIR + own.t * 16) / (int)sizeof(T);
 #pragma unroll
-    for (int m = 0; m < M; m++)
+    for (int m = 0; m < M; m++) {
+        const T *row[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int number = m % 2 * 2 + half;
+            row[half] = number < columns_per_unit(p)
+                            ? forward_weights<T>(p, number, unit + m / 2 * 8 + own.g, false)
+                            : NULL;
+        }
 #pragma unroll
         for (int i = 0; i < WORDS; i++) {
             uint4 v[2];
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int number = m % 2 * 2 + half;
-                const T *row = number < columns_per_unit(p)
-                                   ? forward_weights<T>(p, number, unit + m / 2 * 8 + own.g, false)
-                                   : NULL;
-                const long long k = ((own.first + i) * PAIR + own.t * 16) / (int)sizeof(T);
-                const bool inside = row && i < own.pairs;
-                if (aligned)
-                    v[half] = inside && k < p.hidden ? rounded_word(row + k) : uint4{0, 0, 0, 0};
-                else
-                    v[half] = fragment_word<T>(
-                        [&](long long e) {
-                            T zero;
-                            narrow(0, &zero);
-                            return inside && e < p.hidden ? row[e] : zero;
-                        },
-                        k);
-            }
+            for (int half = 0; half < 2; half++)
+                v[half] = row[half] && i < own.pairs
+                              ? load_word(row[half], k + i * (PAIR / (int)sizeof(T)))
+                              : uint4{0, 0, 0, 0};
             set_fragments(a[m][2 * i], a[m][2 * i + 1], v[0], v[1]);
-            if (i % 2 == 1) stop_hoisting();
         }
+    }
+}
+template <typename T, int M, int WORDS>
+static __device__ __forceinline__ void load_rows(const gd_cuda_recurrent &p, long long unit,
+                                                 const resident_thread &own,
+                                                 uint32_t (&a)[M][2 * WORDS][4]) {
+    const int hidden = (int)p.hidden;
+    if (hidden % (16 / (int)sizeof(T)) == 0 && (uintptr_t)p.w_hh % 16 == 0)
+        load_rows_by<T, M, WORDS>(
+            p, unit, own,
+            [&](const T *row, int k) {
+                return k < hidden ? rounded_word(row + k) : uint4{0, 0, 0, 0};
+            },
+            a);
+    else
+        load_rows_by<T, M, WORDS>(
+            p, unit, own,
+            [&](const T *row, int k) {
+                stop_hoisting();
+                return fragment_word<T>(
+                    [&](long long e) {
+                        T zero;
+                        narrow(0, &zero);
+                        return e < hidden ? row[e] : zero;
+                    },
+                    k);
+            },
+            a);
 }
 
 /* Sends the state of a unit. Lanes of 8 units have the same sequence. */
@@ -463,26 +483,32 @@ static __device__ __forceinline__ T column_element(const gd_cuda_recurrent &p, l
                ? ((const T *)p.w_hh)[(gate * p.hidden + from) * p.hidden + u]
                : zero;
 }
+/* In tf32 the word of a lane has the gates of one unit. */
 template <int M, int TILES>
 static __device__ __forceinline__ void load_columns(const gd_cuda_recurrent &p, long long unit,
                                                     const resident_thread &own,
                                                     uint32_t (&a)[M][TILES][4], float) {
+    const int hidden = (int)p.hidden, from = own.first * 4 + own.t, blocks = weight_blocks(p);
+    const long long block = p.hidden * p.hidden;
 #pragma unroll
-    for (int i = 0; i < TILES / 2; i++) {
+    for (int m = 0; m < M; m++) {
+        const long long u = unit + m * 16 + own.g;
+        const float *column = (const float *)p.w_hh + from * p.hidden + u;
 #pragma unroll
-        for (int m = 0; m < M; m++) {
-            const long long k = ((own.first + i) * PAIR + own.t * 16) / 4, u = unit + m * 16 + own.g;
+        for (int i = 0; i < TILES / 2; i++, column += 4 * p.hidden) {
             uint4 v[2];
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-                v[half] = fragment_word<float>(
-                    [&](long long e) {
-                        return i < own.pairs ? column_element<float>(p, e, u + half * 8) : 0;
-                    },
-                    k);
+            for (int half = 0; half < 2; half++) {
+                const bool inside =
+                    i < own.pairs && from + 4 * i < hidden && u + half * 8 < hidden;
+                const float *at = column + half * 8;
+                v[half].x = inside ? round_tf32(at[0]) : 0;
+                v[half].y = inside && blocks > 1 ? round_tf32(at[block]) : 0;
+                v[half].z = inside && blocks > 2 ? round_tf32(at[2 * block]) : 0;
+                v[half].w = inside && blocks > 3 ? round_tf32(at[3 * block]) : 0;
+            }
             set_fragments(a[m][2 * i], a[m][2 * i + 1], v[0], v[1]);
         }
-        stop_hoisting();
     }
 }
 /* Of 16 bits: each warp transposes through shared memory the 32 rows that a pair of k-tiles
@@ -491,50 +517,58 @@ template <typename T, int M, int TILES>
 static __device__ __forceinline__ void load_columns(const gd_cuda_recurrent &p, long long unit,
                                                     const resident_thread &own,
                                                     uint32_t (&a)[M][TILES][4], T) {
-    enum { ROWS = PAIR / 2, COLUMNS = 16 * M, STRIDE = COLUMNS + 8, EACH = ROWS * COLUMNS / 8 / 32 };
+    enum {
+        ROWS = PAIR / 2,
+        COLUMNS = 16 * M,
+        STRIDE = COLUMNS + 8,
+        EACH = ROWS * COLUMNS / 8 / 32, /* words of a lane */
+        AHEAD = 16 / EACH,              /* pairs whose words are loaded together */
+    };
     const bool aligned = p.hidden % 8 == 0 && (uintptr_t)p.w_hh % 16 == 0;
+    const int row = own.lane / (COLUMNS / 8), column = own.lane % (COLUMNS / 8) * 8;
     T *rows = (T *)shared_memory + own.warp * ROWS * STRIDE;
+    const T *matrix = rows + (own.lane % 8 / 2 * 8 + own.lane / 8 * 2 + own.lane % 2) * STRIDE;
 #pragma unroll
-    for (int i = 0; i < TILES / 2; i++) {
-        const long long k = (own.first + i) * ROWS;
+    for (int first = 0; first < TILES / 2; first += AHEAD) {
+        uint4 v[AHEAD][EACH];
 #pragma unroll
-        for (int e = 0; e < EACH; e++) {
-            const int word = e * 32 + own.lane, row = word / (COLUMNS / 8),
-                      column = word % (COLUMNS / 8) * 8;
-            T *to = rows + row * STRIDE + column;
-            const long long gate = (k + row) % 4, from = (k + row) / 4;
-            if (aligned) {
-                uint4 v = {0, 0, 0, 0};
-                if (i < own.pairs && gate < weight_blocks(p) && from < p.hidden &&
-                    unit + column < p.hidden)
-                    v = *(const uint4 *)((const T *)p.w_hh +
-                                         (gate * p.hidden + from) * p.hidden + unit + column);
-                *(uint4 *)to = v;
-            } else
-                for (int c = 0; c < 8; c++)
-                    to[c] = column_element<T>(p, k + row, unit + column + c);
-        }
-        __syncwarp();
+        for (int i = 0; i < AHEAD; i++)
 #pragma unroll
-        for (int m = 0; m < M; m++) {
-            uint32_t r[2][4];
-#pragma unroll
-            for (int half = 0; half < 2; half++) /* lane t has the rows 8t to 8t + 7 */
-                load_transposed_matrices(r[half],
-                                         rows +
-                                             (own.lane % 8 / 2 * 8 + own.lane / 8 * 2 +
-                                              own.lane % 2) *
-                                                 STRIDE +
-                                             m * 16 + half * 8);
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                a[m][2 * i + h][0] = r[0][2 * h];
-                a[m][2 * i + h][1] = r[1][2 * h];
-                a[m][2 * i + h][2] = r[0][2 * h + 1];
-                a[m][2 * i + h][3] = r[1][2 * h + 1];
+            for (int e = 0; e < EACH; e++) {
+                const int k = (own.first + first + i) * ROWS + e * (ROWS / EACH) + row,
+                          gate = k % 4, from = k / 4;
+                v[i][e] = uint4{0, 0, 0, 0};
+                if (aligned && first + i < own.pairs && gate < weight_blocks(p) &&
+                    from < p.hidden && unit + column < p.hidden)
+                    v[i][e] = *(const uint4 *)((const T *)p.w_hh +
+                                               (gate * p.hidden + from) * p.hidden + unit + column);
             }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                const int at = e * (ROWS / EACH) + row;
+                T *to = rows + at * STRIDE + column;
+                *(uint4 *)to = v[i][e];
+                if (!aligned)
+                    for (int c = 0; c < 8; c++)
+                        to[c] = column_element<T>(p, (own.first + first + i) * ROWS + at,
+                                                  unit + column + c);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int m = 0; m < M; m++) { /* lane t has the rows 8t to 8t + 7 */
+                uint32_t r[2][4];
+                load_transposed_matrices(r[0], matrix + m * 16);
+                load_transposed_matrices(r[1], matrix + m * 16 + 8);
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        a[m][2 * (first + i) + h][e] = r[e % 2][2 * h + e / 2];
+            }
+            __syncwarp();
         }
-        __syncwarp();
     }
 }
 
