@@ -6,26 +6,18 @@
 enum {
     AXES = GD_CUDA_AXES,
     PHASES = GD_CUDA_CONV_PHASES,
-    LONG_SUM = 1024, /* sums of more products are folded */
+    LONG_SUM = 1024, /* products that a thread sums at most if its tile does not fold sums */
 };
 
 /* --- tiles ------------------------------------------------------------------------------------ */
 
 typedef struct tile_record {
-    const char *name;
-    int rows, columns, threads, slices, depth, blocks, folds;
-    int part; /* elements of a thread */
+    int rows, columns, threads, slices, depth, blocks, folds, speed;
 } tile_record;
-#define TILE(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds) \
-    {#name,                                                                              \
-     rows,                                                                               \
-     columns,                                                                            \
-     (rows) / (rows_each) * ((columns) / (columns_each)) * (slices),                     \
-     slices,                                                                             \
-     depth,                                                                              \
-     blocks,                                                                             \
-     folds,                                                                              \
-     (rows_each) * (columns_each)},
+#define TILE(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds, speed) \
+    {rows,   columns, (rows) / (rows_each) * ((columns) / (columns_each)) * (slices),           \
+     slices, depth,   blocks,                                                                   \
+     folds,  speed},
 static const tile_record tiles[] = {GD_CUDA_CONV_FAST_TILES(TILE)};
 #undef TILE
 enum { TILES = sizeof tiles / sizeof *tiles };
@@ -35,8 +27,8 @@ enum { TILES = sizeof tiles / sizeof *tiles };
     (GD_CUDA_CONV_STAGES * (depth) * ((rows) + GD_CUDA_CONV_ROW_PAD + (columns)))
 #define SHARED_BYTES(rows, columns, slices, depth) \
     (4 * (8 * (depth) + LARGER(STAGE_FLOATS(rows, columns, depth), (slices) * (rows) * (columns))))
-#define KERNEL(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds) \
-    GD_CUDA_KERNEL_SHARED("convolution_tiled", "gd_convolve_tiled_" #name,                 \
+#define KERNEL(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds, speed) \
+    GD_CUDA_KERNEL_SHARED("convolution_tiled", "gd_convolve_tiled_" #name,                        \
                           SHARED_BYTES(rows, columns, slices, depth)),
 static gd_cuda_kernel kernels[] = {GD_CUDA_CONV_FAST_TILES(KERNEL)};
 #undef KERNEL
@@ -106,6 +98,16 @@ static void set_phases(const gd_cuda_conv_problem *q, const gd_cuda_conv *p,
     }
 }
 
+/* Whether windows reach beyond the images. */
+static bool reaches_outside(const gd_cuda_conv_problem *q) {
+    bool outside = q->direction == GD_CUDA_CONV_INPUT;
+    for (int a = 1; a < AXES; a++)
+        outside = outside || q->before[a] != 0 ||
+                  (q->y.dims[2 + a] - 1) * q->stride[a] + (q->w.dims[2 + a] - 1) * q->dilation[a] >=
+                      q->x.dims[2 + a];
+    return outside;
+}
+
 /* `sums` are the sums of the rows of the left operand, or NULL. */
 static gd_cuda_conv_tiled product_of(const gd_cuda_conv_problem *q, const gd_cuda_conv *p,
                                      const gd_view *sums) {
@@ -126,6 +128,7 @@ static gd_cuda_conv_tiled product_of(const gd_cuda_conv_problem *q, const gd_cud
         .bias = p->bias,
         .bias_stride = p->bias_stride,
         .relu = p->relu,
+        .is_checked = reaches_outside(q),
         .has_row_sums = sums != NULL,
         .row_sums = sums ? sums->data : NULL,
         .row_sums_stride = sums ? sums->strides[0] : 0,
@@ -185,22 +188,32 @@ static int64_t chunk_of(int64_t k, int parts, const tile_record *tile) {
     return round_up((k + parts - 1) / parts, tile->depth);
 }
 
-/* An estimate of the time in cycles of one multiprocessor of 132. It depends on the shape alone,
- * so that all devices add in the same order. */
-static double estimate_time(const gd_cuda_conv_tiled *t, const tile_record *tile, int parts) {
-    enum { PROCESSORS = 132, LANES = 128, BEGIN = 2500, ADD = 4000 };
-    int64_t k = 0;
-    for (int i = 0; i < t->phases; i++) k = LARGER(k, t->phase[i].k);
-    const int64_t chunk = chunk_of(k, parts, tile), blocks = count_blocks(t, tile) * parts;
-    const double efficiency = tile->part >= 64 ? 0.8 : 0.6,
-                 products = (double)chunk * tile->rows * tile->columns / (LANES * efficiency),
-                 /* a single block on a multiprocessor does not hide its latencies */
-        alone = LARGER(products, (double)chunk / tile->depth * 500);
-    const int64_t rounds = (blocks + PROCESSORS - 1) / PROCESSORS;
-    double cycles = BEGIN + (rounds == 1 ? alone : LARGER((double)rounds * products, alone)) +
-                    (double)rounds / tile->blocks * 600;
-    if (parts > 1) cycles += ADD + (double)parts * t->m * t->groups * t->phase[0].n * 8 / 1000;
-    return cycles;
+/* Multiprocessors of the device that the estimates are for. The choice of a tile depends on the
+ * shape alone, so that all devices add in the same order. */
+enum { PROCESSORS = 132 };
+
+/* An estimate of the time in cycles. `k` products are summed at most. */
+static double estimate_time(const gd_cuda_conv_tiled *t, const tile_record *tile, int64_t k,
+                            int parts) {
+    enum { LANES = 128, BEGIN = 6000, ADD = 7500, ADD_GROUPS = 16000 };
+    const double lone = 1.3; /* a block alone on a multiprocessor hides less of its latencies */
+    const int64_t chunk = chunk_of(k, parts, tile), blocks = count_blocks(t, tile) * parts,
+                  each = (blocks + PROCESSORS - 1) / PROCESSORS;
+    const double products = (double)chunk * tile->rows * tile->columns,
+                 rate = LANES * tile->speed / 100.0 / (each == 1 && tile->blocks > 1 ? lone : 1.0),
+                 adding = parts == 1                      ? 0
+                          : count_part_groups(parts) == 1 ? ADD
+                                                          : ADD_GROUPS;
+    return BEGIN + (double)each * products / rate + adding +
+           (double)(parts - 1) * t->m * t->groups * t->phase[0].n * 8 / 1000;
+}
+
+/* Whether the sums can be divided into parts. */
+static bool has_parts(const gd_cuda_conv_tiled *t, int64_t blocks, int64_t parts) {
+    enum { MOST_PARTS = 256, LEAST_CHUNK = 64 };
+    return parts > 1 && parts <= MOST_PARTS && t->phases == 1 &&
+           t->phase[0].k / parts >= LEAST_CHUNK &&
+           blocks * (1 + count_part_groups((int)parts)) <= GD_CUDA_CONV_COUNTERS;
 }
 
 typedef struct tile_choice {
@@ -208,24 +221,23 @@ typedef struct tile_choice {
     double time;
 } tile_choice;
 
+/* Chooses between undivided sums, and parts that give each multiprocessor 1, 2 or 4 blocks. */
 static tile_choice choose_tile(const gd_cuda_conv_tiled *t) {
-    enum { MOST_PARTS = 256, LEAST_CHUNK = 64 };
+    static const int blocks_each[] = {0, 1, 2, 4};
     tile_choice best = {0, 1, 0};
-    for (int i = 0; i < TILES; i++)
-        for (int parts = 1; parts <= MOST_PARTS; parts += 1 + parts / 4) {
-            if (parts > 1 && (t->phases > 1 || t->phase[0].k / parts < LEAST_CHUNK ||
-                              count_blocks(t, &tiles[i]) * (1 + count_part_groups(parts)) >
-                                  GD_CUDA_CONV_COUNTERS))
-                break;
-            int64_t k = 0;
-            for (int f = 0; f < t->phases; f++) k = LARGER(k, t->phase[f].k);
-            if (tiles[i].slices == 1 &&
-                tiles[i].folds != (chunk_of(k, parts, &tiles[i]) > LONG_SUM))
+    int64_t k = 0;
+    for (int i = 0; i < t->phases; i++) k = LARGER(k, t->phase[i].k);
+    for (int i = 0; i < TILES; i++) {
+        const int64_t blocks = count_blocks(t, &tiles[i]);
+        for (int b = 0; b < 4; b++) {
+            const int64_t parts = b == 0 ? 1 : blocks_each[b] * PROCESSORS / blocks;
+            if (b > 0 && !has_parts(t, blocks, parts)) continue;
+            if (!tiles[i].folds && chunk_of(k, (int)parts, &tiles[i]) > LONG_SUM * tiles[i].slices)
                 continue;
-            const double time = estimate_time(t, &tiles[i], parts);
-            if (best.time != 0 && time >= best.time) continue;
-            best = (tile_choice){i, parts, time};
+            const double time = estimate_time(t, &tiles[i], k, (int)parts);
+            if (best.time == 0 || time < best.time) best = (tile_choice){i, (int)parts, time};
         }
+    }
     return best;
 }
 

@@ -78,7 +78,8 @@ static __device__ __forceinline__ float add_taps(const gd_cuda_conv_image &p, co
                                                  int row, int column) {
     float sum = 0;
     for (int i = 0; i < p.taps[0]; i++) {
-        const int above = row + p.before[0] - i * p.dilation[0], y = above / p.stride[0];
+        const int above = row + p.before[0] - i * p.dilation[0],
+                  y = p.stride[0] == 1 ? above : above / p.stride[0];
         if (above < 0 || y >= p.y_size[0] || y * p.stride[0] != above) continue;
         const float *taps = z + i * p.taps[1] * COLUMNS + y * p.y_size[1];
 #pragma unroll 5

@@ -76,8 +76,16 @@ struct fast_tile {
 
 /* Coordinates that an index adds, and its offset in the gathered operand; for a summed index also
  * its offset in the left operand. */
-struct alignas(16) conv_place {
+struct conv_place {
     int b, y, x, a;
+};
+
+/* The places of the summed indices of a step, in shared memory. */
+template <int DEPTH> struct alignas(16) step_places {
+    int b[DEPTH], y[DEPTH], x[DEPTH], a[DEPTH];
+};
+struct alignas(16) four_numbers {
+    int at[4];
 };
 
 static __device__ __forceinline__ conv_place place_of(const gd_cuda_conv_tiled &p,
@@ -141,28 +149,44 @@ static __device__ __forceinline__ conv_task task_of(const gd_cuda_conv_tiled &p)
     return t;
 }
 
+/* Keeps a pointer in registers. Otherwise the compiler computes it again for each element, with the
+ * parameters that it is computed from. */
+static __device__ __forceinline__ const float *keep_pointer(const float *pointer) {
+#ifdef __CUDACC__
+    asm("" : "+l"(pointer));
+#endif
+    return pointer;
+}
+
 /* Copies the operands of each step to shared memory. */
 template <typename S> struct tile_copier {
     enum {
-        LEFT = (S::DEPTH * S::ROWS + S::THREADS - 1) / S::THREADS,
+        ROW_RANGE = S::ROWS <= 32 ? 32 : S::ROWS <= 64 ? 64 : 128,
+        LEFT = S::DEPTH * ROW_RANGE / S::THREADS,
         RIGHT = S::DEPTH * S::COLUMNS / S::THREADS,
     };
+    static_assert(RIGHT % 4 == 0, "places are read four at a time");
+    static_assert(S::WARPS % (S::DEPTH / 8) == 0, "a warp loads the same products of each step");
     float left[LEFT], right[RIGHT]; /* the thread's elements of a step */
-    const float *a, *b; /* of the group, and of the first row of the tile */
-    conv_place column;  /* of the thread's column */
+    const float *a, *b; /* at the row of `left` and at the column of the thread */
+    int y, x;           /* coordinates of the column */
     bool gathers;       /* the thread copies its column: it is not the one of row_sums */
-    int rows;           /* of the product, from the first row of the tile on */
+    int rows;           /* of the product, from the first row of the tile on, at most its rows */
+    int left_row, left_depth, row_step, depth_step;
 
     __device__ __forceinline__ void begin(const gd_cuda_conv_tiled &p, const conv_task &t,
                                           float *stages) {
         const int own = t.column + (int)threadIdx.x % S::COLUMNS;
-        column = place_of(p, t.phase->column, min(own, t.phase->n - 1));
-        if (own >= t.phase->n) column.y = OUTSIDE;
+        const conv_place column = place_of(p, t.phase->column, min(own, t.phase->n - 1));
+        y = own < t.phase->n ? column.y : OUTSIDE;
+        x = column.x;
         gathers = !(p.has_row_sums && own == t.phase->n);
         if (!gathers) fill_with_ones(stages);
-        a = p.a + t.phase->a_first + t.group * p.a_group + t.row * p.a_row;
-        b = p.b + t.group * p.b_group;
-        rows = p.m - t.row;
+        rows = min((int)S::ROWS, p.m - t.row);
+        assign_left(p.a_by_depth);
+        a = keep_pointer(p.a + t.phase->a_first + t.group * p.a_group +
+                         (t.row + left_row) * p.a_row);
+        b = keep_pointer(p.b + t.group * p.b_group + column.b);
     }
     /* Sets the thread's elements of b to 1, in all stages. */
     static __device__ __forceinline__ void fill_with_ones(float *stages) {
@@ -175,65 +199,96 @@ template <typename S> struct tile_copier {
     /* Computes the places of the summed indices of a step, by the last threads of the block. */
     static __device__ __forceinline__ void place_step(const gd_cuda_conv_tiled &p,
                                                       const conv_task &t, int step,
-                                                      conv_place *places) {
+                                                      step_places<S::DEPTH> *places) {
         const int lane = (int)threadIdx.x - (S::THREADS - S::DEPTH),
                   own = t.first + step * S::DEPTH + lane;
         if (lane < 0) return;
-        conv_place place = place_of(p, t.phase->depth, min(own, t.end - 1));
-        if (own >= t.end) place.y = OUTSIDE;
-        places[step % PLACES * S::DEPTH + lane] = place;
+        const conv_place place = place_of(p, t.phase->depth, min(own, t.end - 1));
+        step_places<S::DEPTH> *to = &places[step % PLACES];
+        to->b[lane] = place.b;
+        to->y[lane] = own < t.end ? place.y : OUTSIDE;
+        to->x[lane] = place.x;
+        to->a[lane] = place.a;
     }
-    /* The row and the product of element e of `left`. A warp loads 8 products of 4 rows if these
-     * are adjacent in memory, which are in different banks of shared memory. */
-    static __device__ __forceinline__ int left_row(const gd_cuda_conv_tiled &p, int e) {
-        const int thread = (int)threadIdx.x;
-        return p.a_by_depth ? (thread / WARP + e * S::WARPS) / (S::DEPTH / 8) * 4 +
-                                  thread % WARP / 8
-                            : (thread + e * S::THREADS) % S::ROWS;
+    /* Element e of `left` has row left_row + e * row_step and product left_depth + e * depth_step
+     * of the step. If adjacent products are adjacent in memory, a warp loads 8 products of 4 rows,
+     * which are in different banks of shared memory; otherwise adjacent rows. */
+    __device__ __forceinline__ void assign_left(bool by_depth) {
+        const int thread = (int)threadIdx.x, warp = thread / WARP;
+        left_row = by_depth ? warp / (S::DEPTH / 8) * 4 + thread % WARP / 8 : thread % ROW_RANGE;
+        left_depth = by_depth ? warp % (S::DEPTH / 8) * 8 + thread % 8 : thread / ROW_RANGE;
+        row_step = by_depth ? S::WARPS / (S::DEPTH / 8) * 4 : 0;
+        depth_step = by_depth ? 0 : S::THREADS / ROW_RANGE;
     }
-    static __device__ __forceinline__ int left_depth(const gd_cuda_conv_tiled &p, int e) {
-        const int thread = (int)threadIdx.x;
-        return p.a_by_depth
-                   ? (thread / WARP + e * S::WARPS) % (S::DEPTH / 8) * 8 + thread % 8
-                   : (thread + e * S::THREADS) / S::ROWS;
+    /* The first product of the thread's elements of `right`, which follow each other. */
+    static __device__ __forceinline__ int right_depth() {
+        return (int)threadIdx.x / S::COLUMNS * RIGHT;
     }
-    /* Whether element e exists: a tile may have fewer elements than a multiple of the threads. */
-    static __device__ __forceinline__ bool has_left(int e) {
-        return S::DEPTH * S::ROWS % S::THREADS == 0 ||
-               (int)threadIdx.x + e * S::THREADS < S::DEPTH * S::ROWS;
-    }
-    static __device__ __forceinline__ int right_depth(int e) {
-        return (int)threadIdx.x / S::COLUMNS + e * (S::THREADS / S::COLUMNS);
-    }
-    /* Loads the operands of a step; those that do not exist are 0. */
-    __device__ __forceinline__ void load_step(const gd_cuda_conv_tiled &p,
-                                              const conv_place *places) {
-        const int height = p.b_size[0], width = p.b_size[1];
+    /* Loads elements of b that may be outside of its images. */
+    __device__ __forceinline__ void load_checked(const gd_cuda_conv_tiled &p,
+                                                 const step_places<S::DEPTH> &places) {
+        const int height = p.b_size[0], width = p.b_size[1], first = right_depth();
 #pragma unroll
-        for (int e = 0; e < RIGHT; e++) {
-            const conv_place place = places[right_depth(e)];
-            const bool inside = (unsigned)(column.y + place.y) < (unsigned)height &&
-                                (unsigned)(column.x + place.x) < (unsigned)width;
-            right[e] = inside ? __ldg(b + (column.b + place.b)) : 0.0f;
+        for (int e = 0; e < RIGHT; e += 4) {
+            const four_numbers at = *(const four_numbers *)(places.b + first + e),
+                               down = *(const four_numbers *)(places.y + first + e),
+                               across = *(const four_numbers *)(places.x + first + e);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const bool inside = (unsigned)(y + down.at[i]) < (unsigned)height &&
+                                    (unsigned)(x + across.at[i]) < (unsigned)width;
+                right[e + i] = inside ? __ldg(b + at.at[i]) : 0.0f;
+            }
         }
+    }
+    /* Loads elements of b that are all inside; those after the last product are 0. */
+    __device__ __forceinline__ void load_unchecked(const step_places<S::DEPTH> &places,
+                                                   int count) {
+        const int first = right_depth();
 #pragma unroll
-        for (int e = 0; e < LEFT; e++) {
-            const int row = left_row(p, e), depth = left_depth(p, e);
-            left[e] = 0;
-            if (!has_left(e)) break;
-            const conv_place place = places[depth];
-            if (row < rows && place.y > OUTSIDE / 2) left[e] = __ldg(a + (place.a + row * p.a_row));
+        for (int e = 0; e < RIGHT; e += 4) {
+            const four_numbers at = *(const four_numbers *)(places.b + first + e);
+#pragma unroll
+            for (int i = 0; i < 4; i++) right[e + i] = __ldg(b + at.at[i]);
+        }
+        if (count < S::DEPTH)
+#pragma unroll
+            for (int e = 0; e < RIGHT; e++)
+                if (first + e >= count) right[e] = 0;
+    }
+    /* Loads the operands of a step with `count` products; elements that do not exist are 0. */
+    __device__ __forceinline__ void load_step(const gd_cuda_conv_tiled &p,
+                                              const step_places<S::DEPTH> &places, int count) {
+        if (p.is_checked) load_checked(p, places);
+        else load_unchecked(places, count);
+        if (p.a_by_depth) {
+            const float *from = a + places.a[left_depth];
+            const int step = row_step * p.a_row;
+            const bool inside = left_depth < count;
+#pragma unroll
+            for (int e = 0; e < LEFT; e++)
+                left[e] = inside && left_row + e * row_step < rows ? __ldg(from + e * step) : 0.0f;
+        } else {
+            const bool inside = left_row < rows;
+#pragma unroll
+            for (int e = 0; e < LEFT; e++) {
+                const int depth = left_depth + e * depth_step;
+                left[e] = inside && depth < count ? __ldg(a + places.a[depth]) : 0.0f;
+            }
         }
     }
     /* Stores them in a stage of shared memory. */
-    __device__ __forceinline__ void store_step(const gd_cuda_conv_tiled &p, float *stage) const {
-        float *to = stage + S::DEPTH * S::LEFT + (int)threadIdx.x % S::COLUMNS;
+    __device__ __forceinline__ void store_step(float *stage) const {
+        float *to = stage + S::DEPTH * S::LEFT + right_depth() * S::COLUMNS +
+                    (int)threadIdx.x % S::COLUMNS;
         if (gathers)
 #pragma unroll
-            for (int e = 0; e < RIGHT; e++) to[right_depth(e) * S::COLUMNS] = right[e];
+            for (int e = 0; e < RIGHT; e++) to[e * S::COLUMNS] = right[e];
+        to = stage + left_depth * S::LEFT + left_row;
 #pragma unroll
         for (int e = 0; e < LEFT; e++)
-            if (has_left(e)) stage[left_depth(p, e) * S::LEFT + left_row(p, e)] = left[e];
+            if (left_row + e * row_step < S::ROWS)
+                to[e * (depth_step * S::LEFT + row_step)] = left[e];
     }
 };
 
@@ -248,7 +303,7 @@ static __device__ __forceinline__ void multiply_step(const float *stage,
     const int first = (int)threadIdx.x / S::SLICE_THREADS * S::SLICE_DEPTH;
     const float *left = stage + first * S::LEFT + S::row(0),
                 *right = stage + S::DEPTH * S::LEFT + first * S::COLUMNS + S::column(0);
-#pragma unroll 8
+#pragma unroll 4
     for (int d = 0; d < S::SLICE_DEPTH; d++) {
         float_vector<S::ROW_VECTOR> a[S::ROWS_EACH / S::ROW_VECTOR];
         float_vector<S::COLUMN_VECTOR> b[S::COLUMNS_EACH / S::COLUMN_VECTOR];
@@ -286,7 +341,8 @@ static __device__ __forceinline__ void add_sums(float (*total)[S::COLUMNS_EACH],
 /* Computes the sums of the thread's part of a tile, over the products of its slice. */
 template <typename S>
 static __device__ __forceinline__ void sum_task(const gd_cuda_conv_tiled &p, const conv_task &t,
-                                                tile_copier<S> &copier, conv_place *places,
+                                                tile_copier<S> &copier,
+                                                step_places<S::DEPTH> *places,
                                                 float *stages, float (*sum)[S::COLUMNS_EACH]) {
     float total[S::ROWS_EACH][S::COLUMNS_EACH];
     const int steps = (t.end - t.first + S::DEPTH - 1) / S::DEPTH;
@@ -300,16 +356,18 @@ static __device__ __forceinline__ void sum_task(const gd_cuda_conv_tiled &p, con
     copier.place_step(p, t, 0, places);
     copier.place_step(p, t, 1, places);
     __syncthreads();
-    copier.load_step(p, places);
-    copier.store_step(p, stages);
+    copier.load_step(p, places[0], t.end - t.first);
+    copier.store_step(stages);
     __syncthreads();
 #pragma unroll 1
     for (int step = 0; step < steps; step++, stage ^= 1) {
         const bool has_next = step + 1 < steps;
-        if (has_next) copier.load_step(p, places + (step + 1) % PLACES * S::DEPTH);
+        if (has_next)
+            copier.load_step(p, places[(step + 1) % PLACES],
+                             t.end - t.first - (step + 1) * S::DEPTH);
         if (step + 2 < steps) copier.place_step(p, t, step + 2, places);
         multiply_step<S>(stages + stage * S::STAGE, sum);
-        if (has_next) copier.store_step(p, stages + (stage ^ 1) * S::STAGE);
+        if (has_next) copier.store_step(stages + (stage ^ 1) * S::STAGE);
         __syncthreads();
         if (!S::FOLDS) continue;
         summed += S::SLICE_DEPTH;
@@ -383,7 +441,7 @@ template <typename S> struct stored_elements {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) value[i] = 0;
         if (t.column + column() >= t.columns) return;
-#pragma unroll 4
+#pragma unroll(COUNT > 16 ? 1 : 4)
         for (int part = 0; part < count; part += step)
 #pragma unroll
             for (int i = 0; i < COUNT; i++)
@@ -435,8 +493,8 @@ template <typename S> struct stored_elements {
 
 template <typename S>
 static __device__ __forceinline__ void convolve_tile(const gd_cuda_conv_tiled &p) {
-    conv_place *places = (conv_place *)shared_memory;
-    float *stages = (float *)(places + PLACES * S::DEPTH);
+    step_places<S::DEPTH> *places = (step_places<S::DEPTH> *)shared_memory;
+    float *stages = (float *)(places + PLACES);
     const conv_task t = task_of<S>(p);
     float sum[S::ROWS_EACH][S::COLUMNS_EACH] = {};
     tile_copier<S> copier;
@@ -449,7 +507,8 @@ static __device__ __forceinline__ void convolve_tile(const gd_cuda_conv_tiled &p
     elements.store(p, t);
 }
 
-#define FAST_KERNEL(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds)     \
+#define FAST_KERNEL(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds,     \
+                    speed)                                                                          \
     typedef fast_tile<rows, columns, rows_each, columns_each, slices, depth, folds> tile_##name;    \
     extern "C" __global__ void __launch_bounds__(tile_##name::THREADS, blocks)                      \
         gd_convolve_tiled_##name(const __grid_constant__ gd_cuda_conv_tiled p) {                    \

@@ -7,20 +7,25 @@
 
 /* The tiles of a product that a block computes. A thread sums a part of `rows_each` x
  * `columns_each` elements; `slices` groups of threads share the sums. `depth` products of each sum
- * are loaded at a time. `blocks` share a multiprocessor. `folds`: sums may be long (SUM_LENGTH).
+ * are loaded at a time. `blocks` share a multiprocessor. `folds`: a thread may sum many products
+ * (SUM_LENGTH). `speed`: measured multiply-adds, in percent of the most that an H200 computes.
  *
- *    name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds */
-#define GD_CUDA_CONV_FAST_TILES(X)                \
-    X(20x32, 20, 32, 5, 4, 8, 32, 2, true)        \
-    X(20x64, 20, 64, 5, 4, 4, 32, 2, true)        \
-    X(20x128, 20, 128, 5, 8, 2, 16, 3, true)      \
-    X(32x64, 32, 64, 8, 4, 4, 32, 2, true)        \
-    X(64x32, 64, 32, 8, 4, 4, 32, 2, true)        \
-    X(64x64, 64, 64, 8, 4, 2, 16, 2, true)        \
-    X(64x128, 64, 128, 8, 8, 1, 8, 3, false)      \
-    X(64x128_long, 64, 128, 8, 8, 1, 16, 2, true) \
-    X(128x128, 128, 128, 8, 8, 1, 8, 2, false)    \
-    X(128x128_long, 128, 128, 8, 8, 1, 16, 1, true)
+ *    name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds, speed */
+#define GD_CUDA_CONV_FAST_TILES(X)                      \
+    X(20x32, 20, 32, 5, 4, 8, 32, 2, false, 16)         \
+    X(20x64, 20, 64, 5, 4, 4, 32, 2, false, 19)         \
+    X(20x128, 20, 128, 5, 8, 2, 16, 3, false, 22)       \
+    X(32x64, 32, 64, 8, 4, 4, 32, 2, false, 27)         \
+    X(32x64_wide, 32, 64, 8, 4, 8, 64, 1, false, 28)    \
+    X(64x32, 64, 32, 8, 4, 4, 32, 2, false, 25)         \
+    X(64x64, 64, 64, 8, 8, 4, 32, 2, false, 34)         \
+    X(64x64_wide, 64, 64, 8, 8, 8, 64, 1, false, 35)    \
+    X(64x64_long, 64, 64, 8, 4, 2, 16, 2, true, 32)     \
+    X(64x128, 64, 128, 8, 8, 1, 8, 3, false, 38)        \
+    X(64x128_long, 64, 128, 8, 8, 1, 16, 2, true, 30)   \
+    X(128x128, 128, 128, 8, 8, 1, 8, 2, false, 46)      \
+    X(128x128_one, 128, 128, 8, 8, 1, 16, 1, false, 44) \
+    X(128x128_long, 128, 128, 8, 8, 1, 16, 1, true, 42)
 
 enum {
     GD_CUDA_CONV_STAGES = 2,  /* steps of `depth` products whose operands are in shared memory */
@@ -55,6 +60,7 @@ typedef struct gd_cuda_conv_tiled {
     int a_group, a_row, a_major, a_axis[2]; /* strides by group, m, and the indices of k */
     int a_by_depth;                         /* neighbours in memory have neighbouring k, not m */
     int b_group, b_axis[2], b_size[2];
+    int is_checked; /* some windows reach beyond the images of b */
     float *out;
     int out_group, out_row, out_major, out_axis[2]; /* by group, m, and the indices of n */
     const float *bias;                              /* for each row of all groups, or NULL */
