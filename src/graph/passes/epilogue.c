@@ -360,10 +360,11 @@ static int fuse_two_steps(gd_program *p, const gd_op *op, int at, const int *rea
 
 /* --- the pass --------------------------------------------------------------------------------- */
 
-/* Whether the op reads the result of an elementwise op, such as the gradient of relu. */
+/* Whether the op reads the result of an elementwise op. Gradients of elementwise ops, such as relu.gx,
+ * are elementwise and not in the table. */
 static bool fuses_elementwise_operand(const gd_op *op) {
     const gd_op *inner = gd_op_find(op->facts.fuses.inner);
-    return inner && inner->ir;
+    return inner ? inner->ir != NULL : strchr(op->facts.fuses.inner, '.') != NULL;
 }
 
 /* Fuses the steps of the given ops. Returns the number of changes. */
