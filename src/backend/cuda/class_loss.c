@@ -13,6 +13,8 @@ static gd_cuda_kernel check_targets = LOSS_KERNEL("check_targets"),
                       entropy_lines = LOSS_KERNEL("cross_entropy_lines"),
                       entropy_with_grad =
                           GD_CUDA_KERNEL_WAITING("class_loss", "gd_cross_entropy_with_grad", 0),
+                      entropy_of_threads =
+                          GD_CUDA_KERNEL_WAITING("class_loss", "gd_cross_entropy_of_threads", 0),
                       likelihood_terms = LOSS_KERNEL("likelihood_terms"),
                       entropy_grad_rows = LOSS_KERNEL("cross_entropy_grad_rows"),
                       entropy_grad_elements = LOSS_KERNEL("cross_entropy_grad_elements"),
@@ -202,7 +204,14 @@ static gd_status run_index_cross_entropy_with_grad(gd_kernel_call *call) {
     p.lines = reads_lines(&p);
     const gd_status status = check_first(call, &p);
     if (status != GD_OK) return status;
-    const long long scores = gd_cuda_count(&call->in[1]), most = GD_CUDA_TOTAL_THREADS;
+    const long long scores = gd_cuda_count(&call->in[1]), positions = position_count(&p),
+                    most = GD_CUDA_TOTAL_THREADS;
+    if (p.classes <= LINE_CLASSES && positions > 0 && positions <= most) {
+        p.shift = p.scale = NULL;
+        p.total = NULL;
+        return gd_cuda_launch(call->device, &entropy_of_threads, 1, (int)(positions + 31) / 32 * 32,
+                              &p);
+    }
     return gd_cuda_launch(
         call->device, &entropy_with_grad, 1,
         scores < most ? (int)(scores + 31) / 32 * 32 + 32 * (scores == 0) : (int)most, &p);

@@ -156,30 +156,41 @@ static __device__ void entropy_rows(const parameters &p, void *memory) {
     if (threadIdx.x == 0) store_loss(p, sum, total);
 }
 
+/* The offset of the first score of a position. */
+static __device__ __forceinline__ long long first_score(const parameters &p, long long position) {
+    const long long n = position / p.inner;
+    return n * p.classes * p.inner + (position - n * p.inner);
+}
+
+/* Reads all scores of a position, which are p.inner apart. */
+template <typename T, typename W>
+static __device__ __forceinline__ void read_scores(const parameters &p, const T *scores,
+                                                   score_sums<W> &s) {
+    enum { CHUNK = 8 };
+    long long at = 0;
+    s.start();
+    for (; at + CHUNK <= p.classes; at += CHUNK) {
+        W x[CHUNK];
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) x[i] = widen(scores[(at + i) * p.inner]);
+        s.template add<T, CHUNK>(p, at, x);
+    }
+#pragma unroll 4
+    for (; at < p.classes; at++) {
+        const W x = widen(scores[at * p.inner]);
+        s.template add<T, 1>(p, at, &x);
+    }
+}
+
 /* Any `inner`: neighbouring threads compute neighbouring positions. */
 template <typename T>
 static __device__ void entropy_lines(const parameters &p, void *memory) {
     typedef typename wide_type<T>::type W;
     double sum = 0, total = 0;
     for (EACH(position, p.outer * p.inner)) {
-        const long long n = position / p.inner,
-                        first = n * p.classes * p.inner + (position - n * p.inner);
-        const T *scores = (const T *)p.x + first;
+        const T *scores = (const T *)p.x + first_score(p, position);
         score_sums<W> s;
-        s.start();
-        enum { CHUNK = 8 };
-        long long at = 0;
-        for (; at + CHUNK <= p.classes; at += CHUNK) {
-            W x[CHUNK];
-#pragma unroll
-            for (int i = 0; i < CHUNK; i++) x[i] = widen(scores[(at + i) * p.inner]);
-            s.template add<T, CHUNK>(p, at, x);
-        }
-#pragma unroll 4
-        for (; at < p.classes; at++) {
-            const W x = widen(scores[at * p.inner]);
-            s.template add<T, 1>(p, at, &x);
-        }
+        read_scores(p, scores, s);
         const long long c = class_of(p, position);
         finish_position<T>(p, position, c, s, c < 0 ? (W)0 : widen(scores[c * p.inner]), &sum,
                            &total);
@@ -236,19 +247,26 @@ struct position_factors {
     W shift, pull, own, even;
     long long c;
 };
+/* g is the gradient of the term; `all` is the sum of all weights. */
 template <typename T, typename W>
-static __device__ __forceinline__ position_factors<W> factors_of(const parameters &p,
-                                                                 long long position, double all) {
-    position_factors<W> f;
-    f.c = class_of(p, position);
-    const double g = f.c < 0 ? 0 : gradient_of_term(p, position);
-    const double own = f.c < 0 ? 0 : (1 - p.smoothing) * (double)weight_of<T>(p, f.c);
+static __device__ __forceinline__ position_factors<W>
+make_factors(const parameters &p, long long c, double g, W shift, W scale, double all) {
+    const double own = c < 0 ? 0 : (1 - p.smoothing) * (double)weight_of<T>(p, c);
     const double even = p.smoothing / (double)p.classes;
-    f.shift = ((const W *)p.shift)[position];
-    f.pull = (W)(g * (own + even * all) * (double)((const W *)p.scale)[position]);
+    position_factors<W> f;
+    f.c = c;
+    f.shift = shift;
+    f.pull = (W)(g * (own + even * all) * (double)scale);
     f.own = (W)(g * own);
     f.even = (W)(g * even);
     return f;
+}
+template <typename T, typename W>
+static __device__ __forceinline__ position_factors<W> factors_of(const parameters &p,
+                                                                 long long position, double all) {
+    const long long c = class_of(p, position);
+    return make_factors<T>(p, c, c < 0 ? 0 : gradient_of_term(p, position),
+                           ((const W *)p.shift)[position], ((const W *)p.scale)[position], all);
 }
 template <typename T, typename W>
 static __device__ __forceinline__ W score_gradient(const parameters &p,
@@ -316,7 +334,8 @@ static __device__ void likelihood_grad_elements(const parameters &p, void *) {
     }
 }
 
-/* One block computes the loss, then its gradient from the statistics and the total that it stored. */
+/* One block computes the loss, then its gradient from the statistics and the total that it has
+ * stored. */
 template <typename T>
 static __device__ void entropy_with_grad(const parameters &p, void *memory) {
     if (p.lines) entropy_lines<T>(p, memory);
@@ -325,12 +344,51 @@ static __device__ void entropy_with_grad(const parameters &p, void *memory) {
     entropy_grad_elements<T>(p, memory);
 }
 
+/* The same for a block with a thread for each position, which stores no statistics. */
+template <typename T>
+static __device__ void entropy_of_threads(const parameters &p, void *memory) {
+    typedef typename wide_type<T>::type W;
+    const long long position = threadIdx.x, first = first_score(p, position);
+    const bool inside = position < p.outer * p.inner;
+    const T *scores = (const T *)p.x + first;
+    const double gy = inside ? load_real(p.gy_dtype, p.gy, p.each ? position : 0) : 0;
+    double sum = 0, total = 0;
+    long long c = -1;
+    score_sums<W> s;
+    s.start();
+    if (inside) {
+        read_scores(p, scores, s);
+        c = class_of(p, position);
+        finish_position<T>(p, position, c, s, c < 0 ? (W)0 : widen(scores[c * p.inner]), &sum,
+                           &total);
+    }
+    sum = sum_of_block(sum, (double *)memory, (int)blockDim.x);
+    total = sum_of_block(total, (double *)memory, (int)blockDim.x);
+    if (threadIdx.x == 0) store_loss(p, sum, total);
+    const double all = sum_of_weights<T>(p, (double *)memory);
+    if (!inside) return;
+    const W exps = s.exps.largest == -(W)INFINITY ? (W)NAN : s.exps.sum;
+    const position_factors<W> f = make_factors<T>(p, c, c < 0 ? 0 : p.mean ? gy / total : gy,
+                                                  s.exps.largest, 1 / exps, all);
+#pragma unroll 4
+    for (long long k = 0; k < p.classes; k++)
+        narrow(((T *)p.gx)[first + k * p.inner],
+               score_gradient<T>(p, f, k, widen(scores[k * p.inner])));
+}
+
 extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS, 1)
     gd_cross_entropy_with_grad(const __grid_constant__ gd_cuda_class_loss p) {
     wait_for_previous_kernel();
     RETURN_IF_FAILED(p.call);
     __shared__ double memory[64];
     WITH_FLOAT_TYPE(p.dtype, entropy_with_grad<T>(p, memory))
+}
+extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS, 1)
+    gd_cross_entropy_of_threads(const __grid_constant__ gd_cuda_class_loss p) {
+    wait_for_previous_kernel();
+    RETURN_IF_FAILED(p.call);
+    __shared__ double memory[64];
+    WITH_FLOAT_TYPE(p.dtype, entropy_of_threads<T>(p, memory))
 }
 LOSS_KERNEL(cross_entropy_grad_rows, GD_CUDA_LOSS_THREADS, 5, entropy_grad_rows<T>)
 LOSS_KERNEL(cross_entropy_grad_elements, 256, 4, entropy_grad_elements<T>)
