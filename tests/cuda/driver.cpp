@@ -8,7 +8,7 @@
  *
  * GRADUS_EMULATED_CUDA is a list of words: none (no device), old (driver), weak (compute capability
  * 7.5), memory=BYTES (of the device), lost=N (the N-th kernel loses the device), immediate (work runs
- * when it is queued).
+ * when it is queued), processors=N (multiprocessors).
  */
 #include <cuda.h>
 #include <dlfcn.h>

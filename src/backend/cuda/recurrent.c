@@ -1,9 +1,9 @@
 /* recurrent.c - one direction of a recurrent layer over all steps, and its gradient.
  *
  * The input's part of all steps is one product (product_input.c). All steps, or all steps of the
- * gradient, are one kernel, whose blocks stay for all steps. A block takes all shared memory of a
- * multiprocessor and there are at most as many blocks as multiprocessors, so all of them run at the
- * same time.
+ * gradient, are one cooperative kernel, whose blocks, one on each multiprocessor, stay for all steps.
+ * Those of 16-bit and tf32 layers keep the weights in registers (kernels/recurrent_resident.cuh) if
+ * all blocks together have enough; kernels/recurrent.cu computes the others.
  */
 #include "backend/cuda/kernels/recurrent.h"
 
@@ -33,14 +33,14 @@ static gd_cuda_kernel backward_kernels[DTYPES] = KERNELS("gd_recurrent_grad_");
 /* With the weights in the registers of all blocks, on tensor cores. The numbers are those of m-tiles
  * and of words of a lane in each warp. */
 enum { ROWS_4X4, ROWS_2X8, COLUMNS_2X8, COLUMNS_1X16, RESIDENTS };
-#define RESIDENT(name)                                                         \
-    GD_CUDA_KERNEL_SHARED("recurrent_resident", "gd_recurrent_resident_" name, \
-                          GD_CUDA_RESIDENT_SHARED)
-#define RESIDENTS_OF(dtype)                                                       \
-    {                                                                             \
-        [ROWS_4X4] = RESIDENT("4x4_" dtype), [ROWS_2X8] = RESIDENT("2x8_" dtype), \
-        [COLUMNS_2X8] = RESIDENT("grad_2x8_" dtype),                              \
-        [COLUMNS_1X16] = RESIDENT("grad_1x16_" dtype),                            \
+#define RESIDENT(image, name) \
+    GD_CUDA_KERNEL_SHARED("recurrent_" image, "gd_recurrent_" name, GD_CUDA_RESIDENT_SHARED)
+#define RESIDENTS_OF(dtype)                                                      \
+    {                                                                            \
+        [ROWS_4X4] = RESIDENT("resident", "resident_4x4_" dtype),                \
+        [ROWS_2X8] = RESIDENT("resident", "resident_2x8_" dtype),                \
+        [COLUMNS_2X8] = RESIDENT("resident_grad", "resident_grad_2x8_" dtype),   \
+        [COLUMNS_1X16] = RESIDENT("resident_grad", "resident_grad_1x16_" dtype), \
     }
 static gd_cuda_kernel resident_kernels[][RESIDENTS] = {RESIDENTS_OF("tf32"), RESIDENTS_OF("f16"),
                                                        RESIDENTS_OF("bf16")};

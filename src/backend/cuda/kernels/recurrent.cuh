@@ -1,5 +1,5 @@
 /* recurrent.cuh - the cells of recurrent layers and the order of the blocks, for recurrent.cu and
- * recurrent_resident.cu. */
+ * recurrent_resident.cuh. */
 #ifndef GRADUS_CUDA_RECURRENT_CUH
 #define GRADUS_CUDA_RECURRENT_CUH
 

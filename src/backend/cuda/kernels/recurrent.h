@@ -1,4 +1,4 @@
-/* recurrent.h - parameters of the kernels in recurrent.cu. */
+/* recurrent.h - parameters of the kernels in recurrent.cu and recurrent_resident*.cu. */
 #ifndef GRADUS_CUDA_RECURRENT_H
 #define GRADUS_CUDA_RECURRENT_H
 
@@ -16,9 +16,9 @@ enum {
     GD_CUDA_BACKWARD_BATCH = 16,
     GD_CUDA_RECURRENT_PAD = 4, /* elements after a row of partial sums, against bank conflicts */
 
-    /* recurrent_resident.cu */
+    /* recurrent_resident.cuh */
     GD_CUDA_RESIDENT_THREADS = 256,
-    GD_CUDA_RESIDENT_SHARED = 72 << 10,
+    GD_CUDA_RESIDENT_SHARED = 32 << 10, /* of partial sums, in two buffers */
     GD_CUDA_RESIDENT_PAIR = 64, /* bytes of a row of the exchange that two k-tiles multiply */
 };
 
@@ -64,7 +64,7 @@ typedef struct gd_cuda_recurrent {
     void *packed;       /* wide (unit_tiles, depth, columns): weights; NULL: shared memory */
     unsigned *counters; /* (batch_tiles, 32); 0 at first */
 
-    /* recurrent_resident.cu; there, `exchange` is (slots, padded, row_bytes) and EMPTY at first. */
+    /* recurrent_resident.cuh; there, `exchange` is (slots, padded, row_bytes) and EMPTY at first. */
     int groups;          /* of warps with the same rows of weights */
     int sequence_groups; /* of 8 sequences, that a block computes one after the other */
     int row_bytes;
