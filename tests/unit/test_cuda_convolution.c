@@ -6,26 +6,33 @@
 #include "cuda_child.h"
 #include "gradus/ops.h"
 
-/* x (n, c, height, width), w (o, c, kernel, kernel). */
+/* x (n, c, height, width), w (o, c, kernel, kernel); strides and dilations of both axes. */
 typedef struct conv_case {
-    int n, c, height, width, o, kernel, stride, padding;
+    int n, c, height, width, o, kernel, padding, stride[2], dilation[2];
 } conv_case;
 
 static const conv_case cases[] = {
-    {64, 1, 12, 12, 20, 5, 1, 0},   /* few channels: long sums for the weight, in many parts */
-    {3, 20, 12, 12, 50, 5, 1, 0},   /* the gradient of x of a small image */
-    {2, 6, 13, 9, 33, 3, 2, 1},     /* phases of the gradient of x */
-    {2, 5, 8, 8, 9, 1, 2, 0},       /* phases without taps */
-    {2, 40, 20, 20, 70, 3, 1, 1},   /* larger tiles */
-    {1, 130, 10, 10, 130, 3, 1, 1}, /* long sums */
-    {2, 9, 15, 7, 40, 3, 2, 0},
+    {64, 1, 12, 12, 20, 5, 0, {1, 1}, {1, 1}},   /* the weight's long sums have many parts */
+    {3, 20, 12, 12, 50, 5, 0, {1, 1}, {1, 1}},   /* the gradient of x of a small image */
+    {2, 6, 13, 9, 33, 3, 1, {2, 2}, {1, 1}},     /* phases of the gradient of x */
+    {2, 5, 8, 8, 9, 1, 0, {2, 2}, {1, 1}},       /* phases without taps */
+    {2, 6, 11, 12, 9, 3, 1, {1, 2}, {2, 1}},     /* a dilated axis beside one with phases */
+    {2, 40, 20, 20, 70, 3, 1, {1, 1}, {1, 1}},   /* larger tiles */
+    {1, 130, 10, 10, 130, 3, 1, {1, 1}, {1, 1}}, /* long sums */
+    {2, 9, 15, 7, 40, 3, 0, {2, 2}, {1, 1}},
 };
+
+static int result_size(const conv_case *c, int axis) {
+    const int size = axis ? c->width : c->height, reach = (c->kernel - 1) * c->dilation[axis];
+    return (size + 2 * c->padding - reach - 1) / c->stride[axis] + 1;
+}
 
 /* The result, and the gradients of its product with gy. */
 static gd_tensors run_case(const conv_case *c, gd_tensor *x, gd_tensor *w, gd_tensor *b,
                            gd_tensor *gy) {
-    gd_tensor *y = gd_conv2d(x, w, b, .stride = {{c->stride, c->stride}},
-                             .padding = {{c->padding, c->padding}});
+    gd_tensor *y = gd_conv2d(x, w, b, .stride = {{c->stride[0], c->stride[1]}},
+                             .padding = {{c->padding, c->padding}},
+                             .dilation = {{c->dilation[0], c->dilation[1]}});
     gd_tensors g = gd_grad(gd_list(gd_sum(gd_mul(y, gy))), gd_list(x, w, b));
     return gd_listed(y, g.at[0], g.at[1], g.at[2]);
 }
@@ -42,8 +49,7 @@ TEST(f32_convolutions_have_the_results_of_the_cpu) {
     for (size_t k = 0; k < sizeof cases / sizeof *cases && device; k++) {
         GD_SCOPE;
         const conv_case *c = &cases[k];
-        const int height = (c->height + 2 * c->padding - c->kernel) / c->stride + 1,
-                  width = (c->width + 2 * c->padding - c->kernel) / c->stride + 1;
+        const int height = result_size(c, 0), width = result_size(c, 1);
         gd_seed(5);
         gd_tensor *x = gd_randn(gd_dims(c->n, c->c, c->height, c->width)),
                   *w = gd_randn(gd_dims(c->o, c->c, c->kernel, c->kernel)),

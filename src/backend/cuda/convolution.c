@@ -359,8 +359,10 @@ int64_t gd_cuda_conv_products(const gd_kernel_call *call) {
     return q.y.dims[0] * q.y.dims[1] * count_positions(&q.y) * q.ci * count_positions(&q.w);
 }
 
+/* Tiles are faster than the computation of single elements even if they use few of their rows. */
 static bool is_tiled(const gd_cuda_conv_problem *q, const gd_cuda_conv *p) {
-    return choose_direct_way(p) == DIRECT_NOT && gd_cuda_conv_is_tiled(q, p);
+    return gd_cuda_conv_is_tiled(q, p) &&
+           (choose_direct_way(p) == DIRECT_NOT || (p->groups == 1 && p->m > 1));
 }
 
 /* The gradient of the bias, which is the sum of each row of gy. */

@@ -47,7 +47,8 @@ static gd_cuda_conv_split split_of(const gd_cuda_conv_index *index) {
 }
 
 /* The taps and positions of x along an axis in one phase of the gradient of x with stride s: tap
- * (first_tap + s t) contributes y[first_y + i - t] to x[first + s i]. */
+ * (first_tap + s t) contributes y[first_y + i - t] to x[first + s i]. An axis with dilation has
+ * stride 1: tap t contributes y[first_y + i - t dilation]. */
 typedef struct phase_axis {
     int64_t taps, first_tap, positions, first, first_y;
 } phase_axis;
@@ -92,7 +93,7 @@ static void set_phases(const gd_cuda_conv_problem *q, const gd_cuda_conv *p,
         for (int a = 0; a < 2; a++) {
             phase.column.first[a] = (int)axes[a].first_y;
             phase.column.step[a] = 1;
-            phase.depth.step[a] = -1;
+            phase.depth.step[a] = q->stride[1 + a] == 1 ? -(int)q->dilation[1 + a] : -1;
         }
         t->phase[t->phases++] = phase;
     }
