@@ -70,4 +70,37 @@ TEST(attention_writes_where_its_copies_would) {
     check_attention(GD_F16, 9, 0.005);
 }
 
+/* cat(a, b) can be written directly; the inputs of cat(a, a) cannot both be. */
+TEST(an_input_that_is_joined_twice_is_copied) {
+    IN_CHILD(EMULATED, "");
+    GD_SCOPE;
+    gd_set_default_device(cuda_open_device());
+    gd_seed(4);
+    gd_tensor *values = gd_randn(gd_dims(BATCH, 5, CHANNELS)), *x, *y[2];
+    gd_graph *graph = gd_graph_new();
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(BATCH, 5, CHANNELS));
+        gd_tensor *h = heads_of(x, 5), *a = gd_scaled_dot_product_attention(h, h, h),
+                  *b = gd_scaled_dot_product_attention(h, h, h, .causal = true);
+        y[0] = gd_sum(gd_cat(gd_list(a, b), .axis = 3), .axis = gd_dims(0));
+        y[1] = gd_sum(gd_cat(gd_list(a, a), .axis = 3), .axis = gd_dims(0));
+    }
+    gd_tensor *results[2][2];
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 2; i++) {
+            gd_session *s = gd_session_new(graph, .level = 2 * i);
+            char *text = gd_session_plan_text(s, gd_feed(x, values), gd_list(y[k]));
+            CHECK_SAYING(count_text(text, " = cat(") == (k || !i), "%s", text);
+            free(text);
+            results[k][i] = gd_session_run(s, gd_feed(x, values), gd_list(y[k])).at[0];
+        }
+    for (int k = 0; k < 2; k++) {
+        const double worst = gd_item(gd_max(gd_abs(gd_sub(results[k][0], results[k][1]))));
+        CHECK_SAYING(worst <= 1e-5, "cat %d: %g", k, worst);
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    gd_set_default_device(NULL);
+}
+
 int main(int argc, char **argv) { return cuda_test_main(argc, argv); }

@@ -136,8 +136,9 @@ static int move_operands(direct_pass *d, int *values, int count, int root, const
 }
 
 /* Moves all operands in the root, but those of step `copy`. False: a step cannot use its operand at
- * the new position. */
+ * the new position, or nothing writes the root any more: a cat may have an input twice. */
 static bool move_root(direct_pass *d, int root, int copy, const relayout *r) {
+    int written = 0;
     for (int i = d->writer[root]; i < d->p->n_steps; i++) {
         gd_pstep *s = &d->p->steps[i];
         if (i == copy || s->removed || s->view) continue;
@@ -145,8 +146,9 @@ static bool move_root(direct_pass *d, int root, int copy, const relayout *r) {
                   out = move_operands(d, s->out, s->n_out, root, r);
         if (in < 0 || out < 0) return false;
         if (in + out > 0 && (s->each || !has_strided_kernel(d, s, out > 0))) return false;
+        written += out;
     }
-    return true;
+    return written > 0;
 }
 
 /* Puts back what has moved since `mark`. */
