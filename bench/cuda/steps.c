@@ -3,11 +3,12 @@
  *
  *     bench_device --device cuda --net resnet50 --options classes=1000 --optimizer "sgd lr=0.01"
  *                  --file FILE [--mode plan|eager] [--autocast bf16] [--tf32] [--loss mse] [--nhwc]
+ *                  [--text]
  *
  * FILE has the weights ("net.NAME") and a batch (x and y). --net is a record of the zoo, or layers
  * with options, separated by semicolons: "flatten; linear in_features=784 out_features=10".
  *
- * The first line of output has the loss and the norm of all gradients for the weights of FILE, then
+ * --text prints the plan of a step, and runs nothing. Otherwise the first line of output has the loss and the norm of all gradients for the weights of FILE, then
  * the losses of the first three steps. Then each line of input is a command:
  *
  *     round MS     runs steps for about MS milliseconds without and then with the clock; prints
@@ -34,7 +35,7 @@
 typedef struct settings {
     const char *device, *net, *options, *optimizer, *file, *mode, *loss, *one;
     gd_dtype autocast;
-    bool tf32, nhwc;
+    bool tf32, nhwc, text;
 } settings;
 
 typedef struct step_state {
@@ -204,6 +205,13 @@ static void print_launches(step_state *s) {
     printf("%lld\n", (long long)(*launches - before + libraries));
 }
 
+static int print_plan(step_state *s) {
+    char *text = gd_jit_plan_text(s->jit, gd_list(s->x, s->y));
+    if (text) fputs(text, stdout);
+    free(text);
+    return gd_failed();
+}
+
 static void print_checksum(step_state *s, int64_t steps) {
     GD_SCOPE;
     gd_xxh64 hash = gd_xxh64_begin();
@@ -248,6 +256,7 @@ static bool read_options(int argc, char **argv, settings *o) {
         bool known = true;
         if (strcmp(argv[i], "--tf32") == 0) o->tf32 = true;
         else if (strcmp(argv[i], "--nhwc") == 0) o->nhwc = true;
+        else if (strcmp(argv[i], "--text") == 0) o->text = true;
         else if (strcmp(argv[i], "--autocast") == 0 && i + 1 < argc)
             o->autocast = strcmp(argv[++i], "bf16") == 0 ? GD_BF16 : GD_F16;
         else {
@@ -286,7 +295,9 @@ int main(int argc, char **argv) {
     } else {
         gd_allow_tf32(o.tf32);
         step_state s;
-        if (make_state(&s, &o)) {
+        if (make_state(&s, &o) && o.text) {
+            failed = print_plan(&s);
+        } else if (!gd_failed()) {
             print_first_steps(&s);
             fflush(stdout);
             failed = serve_commands(&s); /* ends at once after a failure */

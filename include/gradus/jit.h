@@ -126,6 +126,15 @@ typedef struct gd_jit_call_options {
 GD_API gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
                                  const gd_jit_call_options *options);
 
+/* The plan of a call with these inputs as text, one line for each step; free() it. The function is
+ * traced if it was not, and does not run. NULL: a failure. */
+#define gd_jit_plan_text(jit, inputs, ...) \
+    GD_WITH_OPTIONS_(gd_jit_plan_text_at(  \
+        GD_HERE, jit, inputs,              \
+        GD_OPTIONS_(gd_jit_call_options, (.key = 0) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
+                                 const gd_jit_call_options *options);
+
 /* How many times the function has been traced so far. */
 GD_API int gd_jit_traces(const gd_jit *jit);
 

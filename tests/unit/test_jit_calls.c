@@ -50,6 +50,23 @@ CLEAN_TEST(each_key_has_its_own_plan) {
     CHECK(gd_jit_traces(jit) == 8 && !gd_failed());
 }
 
+CLEAN_TEST(the_plan_of_a_call_can_be_printed_without_running_it) {
+    GD_SCOPE;
+    net n = make_net();
+    gd_jit *jit = gd_jit_new(predict_with_depth, &n, .level = 0);
+    gd_tensor *x = gd_ones(gd_dims(4));
+    n.depth = 2;
+    char *text = gd_jit_plan_text(jit, gd_list(x), .key = 2);
+    CHECK(!gd_failed() && text && gd_jit_traces(jit) == 1);
+    const char *first = strstr(text ? text : "", "mul(");
+    CHECK_SAYING(first && strstr(first + 1, "mul("), "%s", text ? text : "no text");
+    free(text);
+    gd_jit_call(jit, gd_list(x), .key = 2);
+    CHECK(gd_jit_traces(jit) == 1); /* the call uses the same trace */
+    CHECK(!gd_jit_plan_text(NULL, gd_list(x)) && gd_failed());
+    gd_clear_error();
+}
+
 CLEAN_TEST(gradients_of_calls_with_keys_come_from_the_plan_of_the_key) {
     GD_SCOPE;
     net n = make_net();

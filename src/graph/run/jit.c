@@ -239,3 +239,24 @@ gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
     }
     return gd_list_of_errors(0);
 }
+
+char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
+                          const gd_jit_call_options *options) {
+    char *text = NULL;
+    gd_jit_trace *t;
+    if (gd_this_thread.recorded != GD_OK) return NULL;
+    GD_CALLED_FROM(site);
+    gd_status status = check_inputs(jit, inputs);
+    if (status == GD_OK && is_traced_call(inputs))
+        status = gd_fail(GD_E_ARGUMENT, "a call in a graph has no plan of its own");
+    if (status == GD_OK) status = find_trace(jit, inputs, options->key, &t);
+    if (status == GD_OK) {
+        text = gd_jit_describe_plan(t, inputs.at);
+        gd_jit_trace_release(t);
+    }
+    if (status != GD_OK && gd_this_thread.recorded == GD_OK) {
+        gd_error_prefix("gd_jit_plan_text: ");
+        gd_report(site, status);
+    }
+    return text;
+}

@@ -5,16 +5,25 @@
 #include "graph/run/jit.h"
 #include "gradus/ops.h"
 
-gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches,
-                     gd_rng noise, gd_tensor **results) {
+/* The feeds of a run: symbol, value, symbol, value, ... NULL: no memory. */
+static gd_tensor **list_feeds(const gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy,
+                              int *count) {
     gd_tensor **feeds =
         gd_calloc((size_t)(2 * (t->n_in + t->n_out + t->graph->n_grads)) + 1, sizeof *feeds);
-    if (!feeds) return gd_no_memory(NULL, "for a jit");
+    if (!feeds) return NULL;
     int n = 0;
     for (int i = 0; i < t->n_in; i++) feeds[n++] = t->in[i], feeds[n++] = x[i];
     for (int k = 0; gy && k < t->n_out; k++)
         if (gy[k]) feeds[n++] = t->gy[k], feeds[n++] = gy[k];
-    n += gd_leaf_grads_feed(t->graph, feeds + n);
+    *count = n + gd_leaf_grads_feed(t->graph, feeds + n);
+    return feeds;
+}
+
+gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy, gd_tensors fetches,
+                     gd_rng noise, gd_tensor **results) {
+    int n;
+    gd_tensor **feeds = list_feeds(t, x, gy, &n);
+    if (!feeds) return gd_no_memory(NULL, "for a jit");
     const gd_run_noise *before = gd_session_noise(&(gd_run_noise){noise, gy != NULL});
     gd_tensors r = gd_session_run(t->session, ((gd_tensors){feeds, n}), fetches);
     gd_session_noise(before);
@@ -33,17 +42,41 @@ gd_rng gd_jit_take_noise(const gd_jit_trace *t) {
     return noise;
 }
 
-/* Runs the session once, for results, writes, and new gradients of captured leaves. */
+static int most_fetches(const gd_jit_trace *t) {
+    return t->n_out + 1 + t->n_written + t->graph->n_grads;
+}
+
+/* What a call fetches: results, new values of inputs, effects, and new gradients of captured
+ * leaves. Returns the count. */
+static int list_fetches(const gd_jit_trace *t, gd_tensor **fetches) {
+    int n = 0;
+    for (int k = 0; k < t->n_out; k++) fetches[n++] = t->out[k];
+    for (int i = 0; i < t->n_in; i++)
+        if (t->written[i]) fetches[n++] = t->written[i];
+    if (t->effects) fetches[n++] = t->effects;
+    return n + gd_leaf_grads_fetch(t->graph, fetches + n);
+}
+
+char *gd_jit_describe_plan(const gd_jit_trace *t, gd_tensor *const *x) {
+    int n_feeds;
+    gd_tensor **feeds = list_feeds(t, x, NULL, &n_feeds);
+    gd_tensor **fetches = gd_calloc((size_t)most_fetches(t), sizeof *fetches);
+    char *text = NULL;
+    if (feeds && fetches)
+        text = gd_session_plan_text(t->session, ((gd_tensors){feeds, n_feeds}),
+                                    ((gd_tensors){fetches, list_fetches(t, fetches)}));
+    else gd_error_record(gd_no_memory(NULL, "for a jit"));
+    gd_free(feeds);
+    gd_free(fetches);
+    return text;
+}
+
+/* Runs the session once. */
 static gd_status run_fetches(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y) {
-    const int most = t->n_out + 1 + t->n_written + t->graph->n_grads;
+    const int most = most_fetches(t);
     gd_tensor **lists = gd_calloc(2 * (size_t)most, sizeof *lists), **results = lists + most;
     if (!lists) return gd_no_memory(NULL, "for a jit");
-    int n = 0;
-    for (int k = 0; k < t->n_out; k++) lists[n++] = t->out[k];
-    for (int i = 0; i < t->n_in; i++)
-        if (t->written[i]) lists[n++] = t->written[i];
-    if (t->effects) lists[n++] = t->effects;
-    n += gd_leaf_grads_fetch(t->graph, lists + n);
+    const int n = list_fetches(t, lists);
     gd_status status = gd_leaf_grads_begin(t->graph, x, t->n_in);
     if (status == GD_OK && n > 0)
         status = gd_jit_run(t, x, NULL, (gd_tensors){lists, n}, noise, results);
