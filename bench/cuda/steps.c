@@ -206,8 +206,12 @@ static void print_launches(step_state *s) {
 }
 
 static int print_plan(step_state *s) {
+    gd_plan_memory memory = {.peak_bytes = 0};
     char *text = gd_jit_plan_text(s->jit, gd_list(s->x, s->y));
+    gd_jit_plan(s->jit, gd_list(s->x, s->y), &memory);
     if (text) fputs(text, stdout);
+    printf("memory: %lld MiB, and %lld MiB before the step\n", (long long)memory.peak_bytes >> 20,
+           (long long)gd_memory_stats(s->device).live_bytes >> 20);
     free(text);
     return gd_failed();
 }

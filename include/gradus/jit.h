@@ -126,8 +126,16 @@ typedef struct gd_jit_call_options {
 GD_API gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
                                  const gd_jit_call_options *options);
 
-/* The plan of a call with these inputs as text, one line for each step; free() it. The function is
- * traced if it was not, and does not run. NULL: a failure. */
+/* Builds the plan of a call with these inputs now and reports its memory; `memory` may be NULL. The
+ * function is traced if it was not, and does not run. */
+#define gd_jit_plan(jit, inputs, memory, ...)        \
+    GD_WITH_OPTIONS_(                                \
+        gd_jit_plan_at(GD_HERE, jit, inputs, memory, \
+                       GD_OPTIONS_(gd_jit_call_options, (.key = 0) __VA_OPT__(, ) __VA_ARGS__)))
+GD_API gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs,
+                                gd_plan_memory *memory, const gd_jit_call_options *options);
+
+/* The same plan as text, one line for each step; free() it. NULL: a failure. */
 #define gd_jit_plan_text(jit, inputs, ...) \
     GD_WITH_OPTIONS_(gd_jit_plan_text_at(  \
         GD_HERE, jit, inputs,              \

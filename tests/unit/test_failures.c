@@ -186,6 +186,7 @@ OBJECT(gd_session_plan_text_at,
 TENSOR(gd_session_get_at, gd_session_get(make_session(), make_tensor()))
 STATUS(gd_session_set_at, gd_session_set(make_session(), make_tensor(), make_tensor()))
 OBJECT(gd_jit_new_at, gd_jit_new(NULL, NULL))
+STATUS(gd_jit_plan_at, gd_jit_plan(gd_jit_new(body, NULL), gd_list(make_tensor()), NULL))
 OBJECT(gd_jit_plan_text_at, gd_jit_plan_text(gd_jit_new(body, NULL), gd_list(make_tensor())))
 LIST(gd_jit_call_at, UNKNOWN, gd_jit_call(gd_jit_new(body, NULL), gd_list(make_tensor())))
 LIST(gd_cond_at, 1, gd_cond(make_tensor(), body, body, gd_list(make_tensor()), NULL))
@@ -416,6 +417,7 @@ static const row rows[] = {
     FAILS(gd_session_get_at),
     FAILS(gd_session_set_at),
     FAILS(gd_jit_new_at),
+    FAILS(gd_jit_plan_at),
     FAILS(gd_jit_plan_text_at),
     FAILS(gd_jit_call_at),
     FAILS(gd_cond_at),

@@ -50,7 +50,7 @@ CLEAN_TEST(each_key_has_its_own_plan) {
     CHECK(gd_jit_traces(jit) == 8 && !gd_failed());
 }
 
-CLEAN_TEST(the_plan_of_a_call_can_be_printed_without_running_it) {
+CLEAN_TEST(the_plan_of_a_call_can_be_inspected_without_running_it) {
     GD_SCOPE;
     net n = make_net();
     gd_jit *jit = gd_jit_new(predict_with_depth, &n, .level = 0);
@@ -61,8 +61,14 @@ CLEAN_TEST(the_plan_of_a_call_can_be_printed_without_running_it) {
     const char *first = strstr(text ? text : "", "mul(");
     CHECK_SAYING(first && strstr(first + 1, "mul("), "%s", text ? text : "no text");
     free(text);
+    gd_plan_memory memory;
+    CHECK(gd_jit_plan(jit, gd_list(x), &memory, .key = 2) == GD_OK);
+    CHECK_SAYING(memory.peak_bytes >= 16 && memory.fetch_bytes == 16, "%lld",
+                 (long long)memory.fetch_bytes);
     gd_jit_call(jit, gd_list(x), .key = 2);
     CHECK(gd_jit_traces(jit) == 1); /* the call uses the same trace */
+    CHECK(gd_jit_plan(NULL, gd_list(x), NULL) == GD_E_ARGUMENT && gd_failed());
+    gd_clear_error();
     CHECK(!gd_jit_plan_text(NULL, gd_list(x)) && gd_failed());
     gd_clear_error();
 }

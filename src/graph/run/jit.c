@@ -240,20 +240,35 @@ gd_tensors gd_jit_call_at(const char *site, gd_jit *jit, gd_tensors inputs,
     return gd_list_of_errors(0);
 }
 
+static gd_status query_plan(gd_jit *jit, gd_tensors inputs, int64_t key, gd_plan_memory *memory,
+                            char **text) {
+    gd_jit_trace *t;
+    GD_TRY(check_inputs(jit, inputs));
+    if (is_traced_call(inputs))
+        return gd_fail(GD_E_ARGUMENT, "a call in a graph has no plan of its own");
+    GD_TRY(find_trace(jit, inputs, key, &t));
+    const gd_status status = gd_jit_query_plan(t, inputs.at, memory, text);
+    gd_jit_trace_release(t);
+    return status;
+}
+
+gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs, gd_plan_memory *memory,
+                         const gd_jit_call_options *options) {
+    if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
+    GD_CALLED_FROM(site);
+    gd_plan_memory unread;
+    const gd_status status = query_plan(jit, inputs, options->key, memory ? memory : &unread, NULL);
+    if (status == GD_OK) return GD_OK;
+    gd_error_prefix("gd_jit_plan: ");
+    return gd_report(site, status);
+}
+
 char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
                           const gd_jit_call_options *options) {
     char *text = NULL;
-    gd_jit_trace *t;
     if (gd_this_thread.recorded != GD_OK) return NULL;
     GD_CALLED_FROM(site);
-    gd_status status = check_inputs(jit, inputs);
-    if (status == GD_OK && is_traced_call(inputs))
-        status = gd_fail(GD_E_ARGUMENT, "a call in a graph has no plan of its own");
-    if (status == GD_OK) status = find_trace(jit, inputs, options->key, &t);
-    if (status == GD_OK) {
-        text = gd_jit_describe_plan(t, inputs.at);
-        gd_jit_trace_release(t);
-    }
+    const gd_status status = query_plan(jit, inputs, options->key, NULL, &text);
     if (status != GD_OK && gd_this_thread.recorded == GD_OK) {
         gd_error_prefix("gd_jit_plan_text: ");
         gd_report(site, status);

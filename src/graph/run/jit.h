@@ -73,8 +73,9 @@ gd_status gd_jit_run(gd_jit_trace *t, gd_tensor *const *x, gd_tensor *const *gy,
                      gd_rng noise, gd_tensor **results);
 /* A call that is not on the tape: writes what the function writes; `y` are the results. */
 gd_status gd_jit_run_forward(gd_jit_trace *t, gd_tensor *const *x, gd_rng noise, gd_tensor **y);
-/* The plan of a call as text; free() it. NULL: a failure, which is recorded. */
-char *gd_jit_describe_plan(const gd_jit_trace *t, gd_tensor *const *x);
+/* The memory of a call's plan, and the plan as text, which the caller frees; each may be NULL. */
+gd_status gd_jit_query_plan(const gd_jit_trace *t, gd_tensor *const *x, gd_plan_memory *memory,
+                            char **text);
 /* The random numbers of a call: the generator's next ones, as if the function were called. */
 gd_rng gd_jit_take_noise(const gd_jit_trace *t);
 /* The forward rule of a call on the tape (gd_function). */

@@ -57,18 +57,20 @@ static int list_fetches(const gd_jit_trace *t, gd_tensor **fetches) {
     return n + gd_leaf_grads_fetch(t->graph, fetches + n);
 }
 
-char *gd_jit_describe_plan(const gd_jit_trace *t, gd_tensor *const *x) {
+gd_status gd_jit_query_plan(const gd_jit_trace *t, gd_tensor *const *x, gd_plan_memory *memory,
+                            char **text) {
     int n_feeds;
     gd_tensor **feeds = list_feeds(t, x, NULL, &n_feeds);
     gd_tensor **fetches = gd_calloc((size_t)most_fetches(t), sizeof *fetches);
-    char *text = NULL;
-    if (feeds && fetches)
-        text = gd_session_plan_text(t->session, ((gd_tensors){feeds, n_feeds}),
-                                    ((gd_tensors){fetches, list_fetches(t, fetches)}));
-    else gd_error_record(gd_no_memory(NULL, "for a jit"));
+    gd_status status = feeds && fetches ? GD_OK : gd_no_memory(NULL, "for a jit");
+    if (status == GD_OK) {
+        const gd_tensors from = {feeds, n_feeds}, to = {fetches, list_fetches(t, fetches)};
+        if (memory) status = gd_session_plan(t->session, from, to, memory);
+        if (text && !(*text = gd_session_plan_text(t->session, from, to))) status = gd_failure();
+    }
     gd_free(feeds);
     gd_free(fetches);
-    return text;
+    return status;
 }
 
 /* Runs the session once. */
