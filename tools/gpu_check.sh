@@ -6,14 +6,16 @@
 #              the demo, on the GPU; the results of the examples are printed beside those of the CPU
 #   sanitize   runs a sample of the suites under compute-sanitizer, memcheck and racecheck
 #   bench      compares training steps with those of PyTorch (bench/versus_pytorch_cuda.py)
-#   train      trains on the data of FOLDER, and measures how busy the loader keeps the GPU: the files of MNIST in FOLDER or FOLDER/mnist, and a text,
-#              FOLDER/tinyshakespeare.txt, FOLDER/shakespeare.txt or FOLDER/input.txt
+#   train      trains large nets twice and compares all bits (if there is PyTorch); trains on the data of FOLDER, and measures
+#              how busy the loader keeps the GPU: the files of MNIST in FOLDER or FOLDER/mnist, and a text, one of
+#              tinyshakespeare.txt, shakespeare.txt and input.txt in FOLDER or FOLDER/tinyshakespeare
 #
 # Without parts: build, test, sanitize and bench, and train with --data. Each part ends with a table, in less than nine
 # minutes, and test and bench together in less than twelve; what has not finished by then is ended and counts as failed. A
 # part that cannot run says why, and is no failure.
 #
 # Variables: JOBS, processes at a time (default: the number of cores); SUITES, those of `test`; NETS, those of `bench`;
+# PEERS, options of versus_pytorch_cuda.py, for example --compile or --profile; TWICE, the nets that `train` trains twice;
 # ARCHITECTURES, for which kernels are compiled (default: that of the GPU); KIND, the kind of device (cuda); SAMPLE, one
 # case in SAMPLE (default: all) of `test`; BUILD, the folder of the build.
 set -u
@@ -231,7 +233,7 @@ part_bench() {
     export GRADUS_BACKEND_PATH=$PWD/$build/backends
     status=0
     # shellcheck disable=SC2086
-    timeout "$(left)" python3 bench/versus_pytorch_cuda.py $build/bench/bench_device ${NETS:+--nets $NETS} --extra || status=1
+    timeout "$(left)" python3 bench/versus_pytorch_cuda.py $build/bench/bench_device ${NETS:+--nets $NETS} --extra ${PEERS:-} || status=1
     [ $status = 0 ] && end_part bench done || end_part bench FAILED
     return $status
 }
@@ -258,16 +260,23 @@ train_net() {
 
 part_train() {
     begin_part train 530
-    [ -n "$data" ] || { echo "off: --data FOLDER is missing"; return 0; }
     export GRADUS_BACKEND_PATH=$PWD/$build/backends
     status=0
     rows=
+    if needs_program $build/bench/bench_device && has_torch; then
+        timeout "$(left)" python3 bench/versus_pytorch_cuda.py $build/bench/bench_device --twice \
+            --nets "${TWICE-lenet,resnet18_bf16,resnet50_bf16,char_lstm_bf16,gpt2}" | tee $results/train.twice.log
+        grep -q DIFFERENT $results/train.twice.log && status=1
+    else
+        echo "off: python3 has no PyTorch with CUDA, so no net is trained twice"
+    fi
+    [ -n "$data" ] || { echo "off: --data FOLDER is missing"; end_part train done; return $status; }
     digits=
     for folder in "$data/mnist" "$data/MNIST" "$data/MNIST/raw" "$data"; do
         ls "$folder"/train-images* >/dev/null 2>&1 && digits=$folder && break
     done
     text=
-    for file in tinyshakespeare.txt shakespeare.txt input.txt; do
+    for file in tinyshakespeare.txt shakespeare.txt input.txt tinyshakespeare/input.txt; do
         [ -f "$data/$file" ] && text=$data/$file && break
     done
     if [ -z "$digits" ]; then echo "off: $data has no files of MNIST (train-images-idx3-ubyte)"
