@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     double began = 0;
-    gd_set_default_device(gd_device_get(s.device));
+    gd_set_default_device(s.device);
     gd_seed(0);
     gd_dataset *digits = s.folder ? gd_dataset_mnist(s.folder, GD_TRAIN)
                                   : gd_dataset_digits(.count = 60000, .seed = 1);

@@ -27,10 +27,22 @@ GD_API const char *gd_device_name(const gd_device *device);
 GD_API void gd_set_host_fallback(bool on);
 GD_API int64_t gd_host_fallbacks(void);
 
-/* The device on which creation ops of this thread put their results: "cpu" by default and for NULL.
- * */
-GD_API void gd_set_default_device(gd_device *device);
+/* The device on which creation ops of this thread put their results: a gd_device or its name,
+ * gd_set_default_device("cuda"); "cpu" by default and for NULL. An unknown name fails and changes
+ * nothing. */
+GD_API gd_status gd_set_default_device(gd_device *device);
+GD_API gd_status gd_set_default_device_named(const char *name);
 GD_API gd_device *gd_default_device(void);
+#ifndef __cplusplus /* C++ overloads are below */
+#define GD_BY_NAME_(device, named, other) \
+    _Generic((device), char * : named, const char * : named, default : other)(device)
+#define gd_set_default_device(device) \
+    GD_BY_NAME_(device, gd_set_default_device_named, gd_set_default_device)
+
+/* The device that an argument is or names. */
+#define GD_DEVICE_(device) GD_BY_NAME_(device, gd_device_get, gd_device_itself_)
+static inline gd_device *gd_device_itself_(gd_device *device) { return device; }
+#endif
 
 /* The instruction set of the CPU kernels: "base", "avx2" or "avx512". The environment variable
  * GRADUS_ISA selects a smaller one than the processor has. */
@@ -59,5 +71,13 @@ GD_API void gd_memory_trim(gd_device *device);
 
 #ifdef __cplusplus
 }
+static inline gd_status gd_set_default_device(const char *name) {
+    return gd_set_default_device_named(name);
+}
+static inline gd_status gd_set_default_device(decltype(nullptr)) {
+    return gd_set_default_device(static_cast<gd_device *>(nullptr));
+}
+static inline gd_device *GD_DEVICE_(gd_device *device) { return device; }
+static inline gd_device *GD_DEVICE_(const char *name) { return gd_device_get(name); }
 #endif
 #endif

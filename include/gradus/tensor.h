@@ -281,8 +281,9 @@ GD_API int64_t gd_item_int_at(const char *site, const gd_tensor *t);
  * for a symbol, an error tensor and a tensor on another device. */
 GD_API void *gd_data(const gd_tensor *t);
 
-/* A copy of `t` on `device`, or `t` itself if it is already there. Gradients flow through. */
-#define gd_to_device(...) gd_to_device_at(GD_HERE, __VA_ARGS__)
+/* A copy of `t` on a device, or `t` itself if it is already there. Gradients flow through. `device`
+ * is a gd_device or its name: gd_to_device(t, "cuda"). */
+#define gd_to_device(t, device) gd_to_device_at(GD_HERE, t, GD_DEVICE_(device))
 GD_API gd_tensor *gd_to_device_at(const char *site, gd_tensor *t, gd_device *device);
 
 #ifdef __cplusplus

@@ -84,7 +84,16 @@ gd_device *gd_device_get(const char *name) {
 
 const char *gd_device_name(const gd_device *device) { return device ? device->name : ""; }
 
-void gd_set_default_device(gd_device *device) { gd_this_thread.device = device; }
+gd_status(gd_set_default_device)(gd_device *device) { /* not the macro of this name */
+    gd_this_thread.device = device;
+    return GD_OK;
+}
+
+gd_status gd_set_default_device_named(const char *name) {
+    gd_device *device = NULL;
+    const gd_status status = name ? get_device(name, &device) : GD_OK;
+    return status == GD_OK ? gd_set_default_device(device) : gd_report(NULL, status);
+}
 
 gd_device *gd_default_device(void) {
     gd_device *device = gd_this_thread.device;

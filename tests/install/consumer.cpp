@@ -38,6 +38,13 @@ static bool modules() {
            gd_module_grad(net, "head.weight");
 }
 
+// A device, its name, or nullptr for the CPU.
+static bool devices() {
+    if (gd_to_device(gd_scalar(1), "cpu") == nullptr) return false;
+    const bool named = gd_set_default_device("cpu") == GD_OK, given = gd_set_default_device(gd_device_get("cpu")) == GD_OK;
+    return named && given && gd_set_default_device(nullptr) == GD_OK && !gd_failed();
+}
+
 int main() {
     GD_SCOPE;
     const float values[] = {-2, -1, 0, 1, 2, 3};
@@ -78,7 +85,7 @@ int main() {
         return 1;
     if (report.missing != 1 || gd_state_count(gd_read_state("consumer.safetensors")) != 1) return 1;
     std::remove("consumer.safetensors");
-    if (!modules() || gd_failed() || backward_status != GD_OK) {
+    if (!modules() || !devices() || gd_failed() || backward_status != GD_OK) {
         std::fprintf(stderr, "%s\n", gd_error_message());
         return 1;
     }

@@ -390,6 +390,12 @@ TEST(invalid_devices_thread_counts_and_streams_fail) {
     gd_memory_reset_peak(NULL);
     gd_set_default_device(NULL);
     CHECK(gd_default_device() == gd_device_get("cpu"));
+    CHECK_STATUS(gd_set_default_device("cpu"), GD_OK);
+    CHECK_STATUS(gd_set_default_device((const char *)"cpu"), GD_OK);
+    CHECK_STATUS(gd_set_default_device("abacus"), GD_E_DEVICE);
+    CHECK(gd_default_device() == gd_device_get("cpu"));
+    CHECK(gd_to_device(x, "cpu") == x);
+    CHECK_FAILED(gd_to_device(x, "abacus"), GD_E_DEVICE, "there is no device 'abacus'");
     CHECK_STATUS(gd_set_num_threads(1000000), GD_E_ARGUMENT);
     CHECK_STATUS(gd_set_num_threads(-5), GD_OK);
     CHECK_STATUS(gd_fprint_with(NULL, x, NULL), GD_E_ARGUMENT);

@@ -103,7 +103,7 @@ static int run_predict(int count, const char **words) {
         GD_SCOPE;
         bool inverted = false;
         gd_device *device = gd_default_device();
-        gd_set_default_device(gd_device_get("cpu")); /* transforms of images run there */
+        gd_set_default_device("cpu"); /* transforms of images run there */
         gd_tensor *x = read_input(words[i], &a, &inverted);
         gd_set_default_device(device);
         gd_tensor *scores = x ? gd_module_forward(net, gd_to_device(x, device)) : NULL;
