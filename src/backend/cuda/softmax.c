@@ -8,17 +8,17 @@
  * lines that are not contiguous. */
 typedef struct softmax_kernels {
     gd_cuda_kernel warp, block, long_rows, lines;
-    int most_threads; /* of a block that keeps a row in registers */
 } softmax_kernels;
 #define KERNELS(name)                                                                            \
     GD_CUDA_KERNEL("softmax", name "_warp_rows"), GD_CUDA_KERNEL("softmax", name "_block_rows"), \
         GD_CUDA_KERNEL("softmax", name "_long_rows"), GD_CUDA_KERNEL("softmax", name "_lines")
 static gd_cuda_kernel grad_warp_rows_16 =
     GD_CUDA_KERNEL("softmax", "gd_softmax_grad_warp_rows_16"); /* f16 and bf16 */
-static softmax_kernels forward_kernels = {KERNELS("gd_softmax"), 1024},
-                       grad_kernels = {KERNELS("gd_softmax_grad"), 512};
+static softmax_kernels forward_kernels = {KERNELS("gd_softmax")},
+                       grad_kernels = {KERNELS("gd_softmax_grad")};
 
-enum { WARP_THREADS = 256, LONG_THREADS = 512, MOST_BLOCKS = 1 << 20 };
+/* A block of MOST_THREADS keeps a row in registers without spilling them. */
+enum { WARP_THREADS = 256, MOST_THREADS = 512, LONG_THREADS = 512, MOST_BLOCKS = 1 << 20 };
 
 static long long at_most(long long a, long long b) { return a < b ? a : b; }
 
@@ -40,7 +40,7 @@ static gd_status queue_lines(const gd_kernel_call *call, softmax_kernels *kernel
                               at_most((p->outer + rows - 1) / rows, MOST_BLOCKS), WARP_THREADS, p);
     }
     int threads = 64;
-    while (threads < kernels->most_threads && threads * kept < p->n) threads *= 2;
+    while (threads < MOST_THREADS && threads * kept < p->n) threads *= 2;
     const bool fits = threads * kept >= p->n;
     return gd_cuda_launch(call->device, fits ? &kernels->block : &kernels->long_rows,
                           at_most(p->outer, MOST_BLOCKS), fits ? threads : LONG_THREADS, p);

@@ -191,7 +191,7 @@ static __device__ __forceinline__ void grad_rows(const gd_cuda_softmax &p, void 
     default: ELEMENT_TYPE_CASE(float, __VA_ARGS__)      \
     }
 ROW_KERNEL(softmax_warp_rows, WITH_FLOAT_TYPE, softmax_rows, false, 256, 1)
-ROW_KERNEL(softmax_block_rows, WITH_FLOAT_TYPE, softmax_rows, true, 1024, 1)
+ROW_KERNEL(softmax_block_rows, WITH_FLOAT_TYPE, softmax_rows, true, 512, 1)
 ROW_KERNEL(softmax_grad_warp_rows_16, WITH_16_BIT_TYPE, grad_rows, false, 256, 4)
 ROW_KERNEL(softmax_grad_warp_rows, WITH_LARGER_TYPE, grad_rows, false, 256, 1)
 ROW_KERNEL(softmax_grad_block_rows, WITH_FLOAT_TYPE, grad_rows, true, 512, 1)
