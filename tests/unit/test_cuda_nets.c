@@ -210,10 +210,10 @@ typedef struct mode_pair {
 } mode_pair;
 
 static const mode_pair pairs[] = {
-    {CPU_EAGER, CPU_PLAN, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.03, 0.01, true}},
-    {CPU_EAGER, CUDA_EAGER, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.03, 0.01, true}},
+    {CPU_EAGER, CPU_PLAN, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.12, 0.04, true}},
+    {CPU_EAGER, CUDA_EAGER, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.12, 0.04, true}},
     {CUDA_EAGER, CUDA_LEVEL_0, {1e-7, 1e-9, false}, {1e-7, 1e-9, false}, {1e-7, 1e-9, false}},
-    {CUDA_LEVEL_0, CUDA_LEVEL_2, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.03, 0.01, true}},
+    {CUDA_LEVEL_0, CUDA_LEVEL_2, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.12, 0.04, true}},
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
