@@ -53,6 +53,7 @@ typedef struct net {
     uint64_t seed;
     unsigned without, layers_off; /* bits: options, layers */
     gd_dtype autocast;            /* GD_DTYPE_NONE: off */
+    bool exact;                   /* it is off although the net was drawn for it */
 
     /* tensors, in the order of their use */
     gd_tensor *tensors[MOST_TENSORS];
@@ -86,7 +87,10 @@ __attribute__((format(printf, 2, 3))) static void net_say(net *n, const char *fo
     if (n->text_end >= NET_TEXT) n->text_end = NET_TEXT - 1;
 }
 
-static int64_t dim_of(gd_tensor *t, int axis) { return gd_tensor_dim(t, axis); }
+/* An error tensor has no dims; the test reports the failure later. */
+static int64_t dim_of(gd_tensor *t, int axis) {
+    return gd_tensor_is_error(t) ? 1 : gd_tensor_dim(t, axis);
+}
 static bool one_in(net *n, int k) { return draw_one_in(&n->d, k); }
 static int below(net *n, int k) { return draw_below(&n->d, k); }
 
@@ -137,11 +141,18 @@ static gd_tensor *net_tensor(net *n, net_role role, gd_shape shape, double mean,
     return n->tensors[n->next++];
 }
 
-/* Some parameters are frozen. Their streams are separate, so that NO_FREEZING changes nothing else. */
+static bool has_parameter(const net *n) {
+    for (int i = 0; i < n->n_tensors; i++)
+        if (n->roles[i] == NET_PARAMETER) return true;
+    return false;
+}
+
+/* Some parameters are frozen, but never the first one. The stream of this draw is separate, so that
+ * NO_FREEZING changes nothing else. */
 static gd_tensor *parameter(net *n, gd_shape shape, double mean, double scale) {
-    const bool frozen = draw_at(n->seed, 1000 + (uint64_t)n->next) % 9 == 0;
-    return net_tensor(n, frozen && !(n->without & NO_FREEZING) ? NET_FROZEN : NET_PARAMETER, shape,
-                      mean, scale);
+    const bool frozen = draw_at(n->seed, 1000 + (uint64_t)n->next) % 9 == 0 && has_parameter(n) &&
+                        !(n->without & NO_FREEZING);
+    return net_tensor(n, frozen ? NET_FROZEN : NET_PARAMETER, shape, mean, scale);
 }
 
 /* A weight whose products with values of variance 1 have variance 1. */
@@ -238,8 +249,10 @@ static net_value affine_layer(net *n, net_value x) {
     const int axis = channel_axis(x), rank = gd_tensor_rank(x.t);
     gd_shape s = gd_dims(dim_of(x.t, axis));
     for (int i = axis + 1; i < rank; i++) s.at[s.rank++] = 1;
-    net_say(n, " affine");
-    gd_tensor *scale = parameter(n, s, 1, 0.2), *shift = parameter(n, s, 0, 0.2);
+    const bool scalar = one_in(n, 4);
+    net_say(n, scalar ? " scalar_affine" : " affine");
+    gd_tensor *scale = parameter(n, scalar ? gd_dims() : s, 1, 0.2),
+              *shift = parameter(n, one_in(n, 6) ? gd_dims() : s, 0, 0.2);
     x.t = one_in(n, 2) ? gd_add(gd_mul(x.t, scale), shift) : gd_mul(gd_sub(x.t, shift), scale);
     return x;
 }
@@ -319,6 +332,59 @@ static net_value center_layer(net *n, net_value x) {
     gd_tensor *c = gd_sub(x.t, mean);
     gd_tensor *v = gd_mean(gd_square(c), .axis = axis, .keepdim = true);
     x.t = gd_mul(c, gd_rsqrt(gd_add(v, gd_scalar(0.3))));
+    return x;
+}
+
+/* Subtracts a running mean of the channels, which the step updates itself. */
+static net_value running_mean_layer(net *n, net_value x) {
+    const int axis = channel_axis(x), rank = gd_tensor_rank(x.t);
+    gd_shape others = gd_dims(0), s = gd_dims(dim_of(x.t, axis));
+    for (int i = 1; i < rank; i++)
+        if (i != axis) others.at[others.rank++] = i;
+    for (int i = axis + 1; i < rank; i++) s.at[s.rank++] = 1;
+    gd_tensor *mean = net_tensor(n, NET_BUFFER, gd_dims(dim_of(x.t, axis)), 0, 0.2);
+    const bool after = one_in(n, 2);
+    net_say(n, " running_mean%s", after ? "(after)" : "");
+    gd_tensor *y = after ? NULL : gd_sub(x.t, gd_reshape(gd_clone(mean), s));
+    {
+        GD_NO_GRAD;
+        gd_tensor *now = gd_cast(gd_mean(gd_detach(x.t), .axis = others), GD_F32);
+        gd_mul_(mean, gd_scalar(0.9));
+        gd_add_(mean, gd_mul(now, gd_scalar(0.1)));
+    }
+    x.t = y ? y : gd_sub(x.t, gd_reshape(gd_clone(mean), s));
+    return x;
+}
+
+/* Ops of other kinds. */
+static net_value odd_layer(net *n, net_value x) {
+    const int kind = below(n, 14), axis = 1 + below(n, gd_tensor_rank(x.t) - 1),
+              rank = gd_tensor_rank(x.t);
+    gd_tensor *t = x.t;
+    net_say(n, " odd(%d, axis %d)", kind, axis);
+    switch (kind) {
+    case 0: x.t = gd_where(gd_gt(t, gd_scalar(0.1)), gd_mul(t, t), gd_neg(t)); break;
+    case 1: x.t = gd_masked_fill(t, gd_lt(t, gd_scalar(-0.5)), -0.3); break;
+    case 2: x.t = gd_sub(t, gd_max(t, .axis = axis, .keepdim = true)); break;
+    case 3:
+        x.t = gd_div(t, gd_add(gd_norm(t, .axis = axis, .keepdim = true), gd_scalar(0.5)));
+        break;
+    case 4:
+        x.t = gd_mul(t, gd_std(t, .axis = gd_dims(0, axis), .correction = 0, .keepdim = true));
+        break;
+    case 5: x.t = gd_sub(t, gd_logsumexp(t, .axis = axis, .keepdim = true)); break;
+    case 6: x.t = gd_prelu(t, parameter(n, gd_dims(dim_of(t, -1)), 0.2, 0.1)); break;
+    case 7: x.t = gd_sort(t, .axis = axis).values; break;
+    case 8: x.t = gd_mul(t, gd_detach(gd_sigmoid(t))); break;
+    case 9: x.t = gd_clamp(t, .min = -1, .max = 0.8); break;
+    case 10: x.t = gd_maximum(t, gd_mul(t, gd_scalar(0.3))); break;
+    case 11: x.t = gd_tril(t); break;
+    case 12: x.t = gd_mul(t, gd_sigmoid(gd_sum(t, .axis = axis, .keepdim = true))); break;
+    default: /* copies between layouts */
+        t = gd_contiguous(gd_transpose(t, rank - 1, rank - 2));
+        x.t = gd_transpose(gd_tanh(t), rank - 1, rank - 2);
+        break;
+    }
     return x;
 }
 

@@ -67,6 +67,28 @@ static void say_conv(net *n, const char *name, int64_t in, int64_t out, int axes
     net_say(n, " g%d%s)", (int)c->groups, b ? " bias" : "");
 }
 
+/* The weight of a convolution: a parameter, one with its axes in another order, or one that is
+ * computed. */
+static gd_tensor *conv_weight(net *n, gd_shape shape, int64_t inputs) {
+    gd_shape axes = gd_dims(0), stored = gd_dims(shape.at[0]);
+    switch (below(n, 10)) {
+    case 0: /* (O, ..., I) */
+        for (int i = 2; i < shape.rank; i++) stored.at[stored.rank++] = shape.at[i];
+        stored.at[stored.rank++] = shape.at[1];
+        axes.at[axes.rank++] = shape.rank - 1;
+        for (int i = 1; i < shape.rank - 1; i++) axes.at[axes.rank++] = i;
+        net_say(n, " last:");
+        return gd_permute(weight(n, stored, inputs), axes);
+    case 1: {
+        net_say(n, " scaled:");
+        for (int i = 1; i < shape.rank; i++) stored.at[stored.rank++] = 1;
+        gd_tensor *w = weight(n, shape, inputs);
+        return gd_mul(w, parameter(n, stored, 1, 0.2));
+    }
+    default: return weight(n, shape, inputs);
+    }
+}
+
 /* A convolution to `out` channels; 0: drawn. */
 static gd_tensor *conv_to(net *n, gd_tensor *x, int64_t out, bool keeps_size) {
     conv_sizes c = draw_conv(n, x, keeps_size);
@@ -79,7 +101,7 @@ static gd_tensor *conv_to(net *n, gd_tensor *x, int64_t out, bool keeps_size) {
     }
     int64_t window = in / c.groups;
     for (int i = 0; i < axes; i++) window *= c.kernel[i];
-    gd_tensor *w = weight(n, weight_shape(axes, out, in / c.groups, &c), window);
+    gd_tensor *w = conv_weight(n, weight_shape(axes, out, in / c.groups, &c), window);
     gd_tensor *b = bias_or_none(n, out);
     say_conv(n, "conv", in, out, axes, &c, b);
     return convolve(x, w, b, &c);
@@ -346,7 +368,7 @@ static net_value images_to_sequence(net *n, net_value x) {
 }
 
 static net_value image_layer(net *n, net_value x) {
-    switch (below(n, 40)) {
+    switch (below(n, 43)) {
     case 0:
     case 1:
     case 2:
@@ -386,6 +408,9 @@ static net_value image_layer(net *n, net_value x) {
     case 36: return resize_layer(n, x);
     case 37: return one_in(n, 2) ? softmax_layer(n, x) : center_layer(n, x);
     case 38: return images_to_sequence(n, x);
+    case 40: return running_mean_layer(n, x);
+    case 41:
+    case 42: return odd_layer(n, x);
     default: return images_to_rows(n, x);
     }
 }

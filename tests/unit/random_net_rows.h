@@ -15,7 +15,7 @@ static int64_t draw_width(net *n, net_value x) {
 /* Linear layers in their different forms. */
 static gd_tensor *linear_to(net *n, net_value x, int64_t out) {
     const int64_t in = channels_of(x);
-    const int kind = below(n, 8);
+    const int kind = below(n, 9);
     gd_tensor *w, *b;
     switch (kind) {
     case 0: /* the weight is stored transposed */
@@ -33,6 +33,12 @@ static gd_tensor *linear_to(net *n, net_value x, int64_t out) {
         b = bias_or_none(n, out + 3);
         net_say(n, " linear_part(%d->%d%s)", (int)in, (int)out, b ? " bias" : "");
         return gd_linear(x.t, gd_narrow(w, 0, 2, out), b ? gd_narrow(b, 0, 1, out) : NULL);
+    case 3: /* a weight that is computed */
+        w = weight(n, gd_dims(out, in), in);
+        w = gd_mul(w, parameter(n, gd_dims(out, 1), 1, 0.2));
+        b = bias_or_none(n, out);
+        net_say(n, " linear_scaled(%d->%d%s)", (int)in, (int)out, b ? " bias" : "");
+        return gd_linear(x.t, w, b);
     default:
         w = weight(n, gd_dims(out, in), in);
         b = bias_or_none(n, out);
@@ -125,7 +131,7 @@ static net_value rows_to_images(net *n, net_value x) {
 }
 
 static net_value row_layer(net *n, net_value x) {
-    switch (below(n, 24)) {
+    switch (below(n, 26)) {
     case 0:
     case 1:
     case 2:
@@ -149,6 +155,8 @@ static net_value row_layer(net *n, net_value x) {
     case 20: return select_layer(n, x);
     case 21: return one_in(n, 2) ? softmax_layer(n, x) : center_layer(n, x);
     case 22: return reorder_layer(n, x);
+    case 23: return odd_layer(n, x);
+    case 24: return running_mean_layer(n, x);
     default: return rows_to_images(n, x);
     }
 }
@@ -288,6 +296,39 @@ static net_value step_conv_layer(net *n, net_value x) {
     return one_in(n, 4) ? y : (net_value){gd_transpose(y.t, 1, 2), NET_SEQUENCE};
 }
 
+/* A loop over the steps. */
+static gd_tensors scan_step(gd_tensors in, void *user) {
+    gd_tensor *next = gd_tanh(gd_add(gd_linear(in.at[0], user, NULL), in.at[1]));
+    return gd_listed(next, gd_mul(next, in.at[1]));
+}
+
+static net_value scan_layer(net *n, net_value x) {
+    const int64_t channels = channels_of(x);
+    gd_tensor *w = weight(n, gd_dims(channels, channels), channels),
+              *start = constant(n, gd_dims(dim_of(x.t, 0), channels), 0, 0.5);
+    net_say(n, " scan");
+    gd_tensor *steps = gd_transpose(gd_cast(x.t, GD_F32), 0, 1);
+    GD_AUTOCAST(GD_DTYPE_NONE);
+    const gd_scanned s = gd_scan(scan_step, gd_list(start), gd_list(steps), w);
+    if (one_in(n, 3)) return as_rows(s.state.at[0]);
+    x.t = gd_transpose(s.ys.at[0], 0, 1);
+    return x;
+}
+
+static net_value einsum_layer(net *n, net_value x) {
+    const int64_t channels = channels_of(x), steps = dim_of(x.t, 1);
+    net_say(n, " einsum");
+    if (one_in(n, 2)) {
+        gd_tensor *w = weight(n, gd_dims(steps, channels), channels);
+        gd_tensor *y = gd_einsum("ntc,sc->nts", gd_list(x.t, w));
+        x.t = gd_einsum("nts,nsc->ntc", gd_list(gd_tanh(y), x.t));
+        x.t = gd_mul(x.t, gd_scalar(1 / sqrt((double)steps)));
+        return x;
+    }
+    return as_rows(
+        gd_einsum("ntc,tc->nc", gd_list(x.t, weight(n, gd_dims(steps, channels), steps))));
+}
+
 static net_value sequence_to_rows(net *n, net_value x) {
     const int64_t batch = dim_of(x.t, 0), steps = dim_of(x.t, 1);
     net_say(n, " to_rows");
@@ -308,7 +349,7 @@ static net_value sequence_to_images(net *n, net_value x) {
 }
 
 static net_value sequence_layer(net *n, net_value x) {
-    switch (below(n, 30)) {
+    switch (below(n, 34)) {
     case 0:
     case 1:
     case 2: return linear_layer(n, x);
@@ -338,6 +379,10 @@ static net_value sequence_layer(net *n, net_value x) {
     case 26: return step_conv_layer(n, x);
     case 27: return select_layer(n, x);
     case 28: return sequence_to_images(n, x);
+    case 29: return odd_layer(n, x);
+    case 30: return running_mean_layer(n, x);
+    case 31: return scan_layer(n, x);
+    case 32: return einsum_layer(n, x);
     default: return sequence_to_rows(n, x);
     }
 }

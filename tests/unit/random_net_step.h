@@ -150,17 +150,11 @@ static void fetch_values(net *n) {
     }
 }
 
-static bool has_parameter(const net *n) {
-    for (int i = 0; i < n->n_tensors; i++)
-        if (n->roles[i] == NET_PARAMETER) return true;
-    return false;
-}
-
 /* The loss of a call. `shift` is another batch for gradient accumulation. */
 static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
     n->next = n->next_input = n->n_values = n->n_fetches = 0;
     n->in = in;
-    GD_AUTOCAST(n->autocast);
+    GD_AUTOCAST(n->exact ? GD_DTYPE_NONE : n->autocast);
     net_value x = draw_first(n);
     say_dims(n, x);
     if (shift && gd_tensor_dtype(x.t) == GD_F32) x.t = gd_mul(x.t, gd_scalar(0.7));
@@ -191,7 +185,8 @@ static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
 /* --- the step --------------------------------------------------------------------------------- */
 
 typedef struct step_options {
-    bool zero_last, accumulates, clips_norm, clips_value, scales, fetches_gradient, two_groups;
+    bool zero_last, accumulates, clips_norm, clips_value, scales, fetches_gradient,
+        fetches_parameter, two_groups;
     const char *optimizer, *options;
 } step_options;
 
@@ -216,12 +211,13 @@ static step_options draw_step(net *n) {
                       .clips_value = one_in(n, 10),
                       .scales = one_in(n, 8) || n->autocast == GD_F16,
                       .fetches_gradient = one_in(n, 8),
+                      .fetches_parameter = one_in(n, 8),
                       .two_groups = one_in(n, 6),
                       .optimizer = optimizers[kind][0],
                       .options = optimizers[kind][1]};
     if (n->without & NO_CLIPPING) o.clips_norm = o.clips_value = false;
     if (n->without & NO_ACCUMULATION) o.accumulates = false;
-    if (n->without & NO_FETCHES) o.fetches_gradient = false;
+    if (n->without & NO_FETCHES) o.fetches_gradient = o.fetches_parameter = false;
     if (n->without & ONE_ROW_OF_OPTIONS) o.two_groups = false, o.scales = n->autocast == GD_F16;
     if (n->without & PLAIN_OPTIMIZER) o.optimizer = "sgd", o.options = "lr=0.05";
     return o;
@@ -229,10 +225,11 @@ static step_options draw_step(net *n) {
 
 static void describe_step(net *n) {
     const step_options o = draw_step(n);
-    net_say(n, "%s %s%s%s%s%s%s%s%s", o.optimizer, o.options, o.zero_last ? ", zero_grad last" : "",
-            o.accumulates ? ", two backwards" : "", o.clips_norm ? ", clip_grad_norm" : "",
-            o.clips_value ? ", clip_grad_value" : "", o.scales ? ", loss scale" : "",
-            o.fetches_gradient ? ", fetches a gradient" : "", o.two_groups ? ", two groups" : "");
+    net_say(n, "%s %s%s%s%s%s%s%s%s%s", o.optimizer, o.options,
+            o.zero_last ? ", zero_grad last" : "", o.accumulates ? ", two backwards" : "",
+            o.clips_norm ? ", clip_grad_norm" : "", o.clips_value ? ", clip_grad_value" : "",
+            o.scales ? ", loss scale" : "", o.fetches_gradient ? ", fetches a gradient" : "",
+            o.fetches_parameter ? ", fetches a parameter" : "", o.two_groups ? ", two groups" : "");
     net_say(n, ", autocast %s\n", n->autocast == GD_BF16 ? "bf16" : n->autocast ? "f16" : "off");
 }
 
@@ -262,7 +259,7 @@ static void make_optimizer(net *n) {
 static gd_tensors net_step(gd_tensors in, void *user) {
     net *n = user;
     const step_options o = draw_step(n);
-    gd_tensor *room[MOST_TENSORS], *results[MOST_FETCHES + 3];
+    gd_tensor *room[MOST_TENSORS], *results[MOST_FETCHES + 5];
     const gd_tensors parameters = net_parameters(n, room);
     int count = 0;
     if (!o.zero_last) gd_optimizer_zero_grad(n->optimizer);
@@ -278,9 +275,11 @@ static gd_tensors net_step(gd_tensors in, void *user) {
     if (o.clips_value) gd_clip_grad_value(parameters, 0.05);
     gd_tensor *g = gd_tensor_grad(room[0]);
     if (o.fetches_gradient && g) results[count++] = gd_clone(g);
+    if (o.fetches_parameter) results[count++] = gd_clone(gd_detach(room[0]));
     if (n->loss_scale) gd_loss_scale_step(n->loss_scale, n->optimizer);
     else gd_optimizer_step(n->optimizer);
     if (o.zero_last) gd_optimizer_zero_grad(n->optimizer);
+    if (o.fetches_parameter) results[count++] = gd_clone(gd_detach(room[parameters.count - 1]));
     for (int i = 0; i < n->n_fetches; i++) results[count++] = n->fetches[i];
     return gd_list_copy((gd_tensors){results, count});
 }
@@ -308,6 +307,12 @@ static net copy_net(const net *from, gd_device *device) {
     return n;
 }
 
+/* The same values with the first axis innermost in memory. */
+static gd_tensor *transposed_memory(gd_tensor *x) {
+    if (gd_tensor_rank(x) < 2) return x;
+    return gd_transpose(gd_contiguous(gd_transpose(x, 0, -1)), 0, -1);
+}
+
 /* Inputs of step number `step`, on the CPU. */
 static gd_tensors make_inputs(const net *n, int step) {
     gd_tensor *made[MOST_TENSORS];
@@ -316,7 +321,10 @@ static gd_tensors make_inputs(const net *n, int step) {
     for (int i = 0; i < n->n_tensors; i++) {
         if (n->roles[i] != NET_INPUT) continue;
         const gd_shape s = gd_tensor_shape(n->tensors[i]);
-        made[count++] = n->classes[i] ? gd_randint(s, 0, n->classes[i]) : gd_randn(s);
+        made[count] = n->classes[i] ? gd_randint(s, 0, n->classes[i]) : gd_randn(s);
+        if (draw_at(n->seed, 300 + (uint64_t)i) % 6 == 0)
+            made[count] = transposed_memory(made[count]);
+        count++;
     }
     return gd_list_copy((gd_tensors){made, count});
 }

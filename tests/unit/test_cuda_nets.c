@@ -11,7 +11,7 @@
 #include "cuda_child.h"
 #include "random_net_step.h"
 
-enum { STEPS = 3, MOST_RESULTS = STEPS * (MOST_FETCHES + 3) + 2 * MOST_TENSORS };
+enum { STEPS = 3, MOST_RESULTS = STEPS * (MOST_FETCHES + 5) + 2 * MOST_TENSORS };
 
 /* --- results ---------------------------------------------------------------------------------- */
 
@@ -57,16 +57,37 @@ static void add_result(net_run *r, result_kind kind, int step, int number, gd_te
 typedef struct run_mode {
     const char *name;
     bool cuda;
-    int level; /* of a jit; -1: eager */
+    int level;    /* of a plan; -1: eager */
+    bool exact;   /* without autocast */
+    bool session; /* a graph; otherwise a jit */
+    bool limited; /* of the session's memory */
 } run_mode;
 
-enum { CPU_EAGER, CPU_PLAN, CUDA_EAGER, CUDA_LEVEL_0, CUDA_LEVEL_2, MODES };
+enum {
+    CPU_EXACT, /* its distance from the others measures how much a net amplifies rounding */
+    CPU_EAGER,
+    CPU_PLAN,
+    CUDA_EAGER,
+    CUDA_LEVEL_0,
+    CUDA_LEVEL_2,
+    SESSION_EXACT,
+    SESSION_LEVEL_0,
+    SESSION_LIMITED,
+    MODES
+};
 
-static const run_mode modes[MODES] = {{"eagerly on the CPU", false, -1},
-                                      {"as a plan of the CPU", false, 2},
-                                      {"eagerly on CUDA", true, -1},
-                                      {"as a plan of level 0 on CUDA", true, 0},
-                                      {"as a plan of level 2 on CUDA", true, 2}};
+static const run_mode modes[MODES] = {
+    [CPU_EXACT] = {"eagerly in f32", .level = -1, .exact = true},
+    [CPU_EAGER] = {"eagerly on the CPU", .level = -1},
+    [CPU_PLAN] = {"as a plan of the CPU", .level = 2},
+    [CUDA_EAGER] = {"eagerly on CUDA", true, .level = -1},
+    [CUDA_LEVEL_0] = {"as a plan of level 0 on CUDA", true, .level = 0},
+    [CUDA_LEVEL_2] = {"as a plan of level 2 on CUDA", true, .level = 2},
+    [SESSION_EXACT] = {"in a session in f32", .session = true, .exact = true},
+    [SESSION_LEVEL_0] = {"in a session of level 0", true, .session = true},
+    [SESSION_LIMITED] = {"in a session with little memory", true, 2, .session = true,
+                         .limited = true},
+};
 
 static gd_tensors inputs_on(const net *n, int step, gd_device *device) {
     const gd_tensors here = make_inputs(n, step);
@@ -90,15 +111,79 @@ static void take_steps(net *n, gd_device *device, int level, net_run *r) {
     }
 }
 
+/* The step as a graph. Returns the number of fetches: the loss, values of layers, the update. */
+static int build_graph(net *n, gd_tensors inputs, gd_tensor **places, gd_tensor **fetches) {
+    const step_options o = draw_step(n);
+    for (int i = 0; i < inputs.count; i++)
+        places[i] =
+            gd_placeholder(gd_tensor_shape(inputs.at[i]), .dtype = gd_tensor_dtype(inputs.at[i]));
+    fetches[0] = net_loss(n, (gd_tensors){places, inputs.count}, 0);
+    for (int i = 0; i < n->n_fetches; i++) fetches[1 + i] = n->fetches[i];
+    fetches[1 + n->n_fetches] =
+        gd_minimize(n->optimizer, fetches[0], .clip_norm = o.clips_norm ? 0.5 : 0,
+                    .clip_value = o.clips_value ? 0.05 : 0, .loss_scale = n->loss_scale);
+    return 2 + n->n_fetches;
+}
+
+/* A session with as much of the memory of a plan without a limit as it needs at least. */
+static gd_session *limit_session(gd_graph *graph, gd_device *device, gd_tensors feeds,
+                                 gd_tensors fetches) {
+    static const double parts[] = {0.5, 0.7, 0.85, 1};
+    gd_session *s = gd_session_new(graph, .device = device);
+    gd_plan_memory memory = {0};
+    gd_session_plan(s, feeds, fetches, &memory);
+    for (int i = 0; i < 4 && !gd_failed(); i++) {
+        const int64_t limit = (int64_t)(parts[i] * (double)memory.peak_bytes) + 1;
+        s = gd_session_new(graph, .device = device, .memory_limit = limit);
+        if (gd_session_plan(s, feeds, fetches, NULL) == GD_OK || i == 3) break;
+        gd_clear_error();
+    }
+    return s;
+}
+
+static void run_session(net *n, gd_device *device, const run_mode *mode, net_run *r) {
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *places[MOST_TENSORS], *fetches[MOST_FETCHES + 2], *feeds[2 * MOST_TENSORS];
+    gd_session *session = NULL;
+    const gd_tensors first = make_inputs(n, 0);
+    int count;
+    gd_set_default_device(device);
+    {
+        GD_GRAPH(graph);
+        count = build_graph(n, first, places, fetches);
+    }
+    for (int step = 0; step < STEPS && !gd_failed(); step++) {
+        GD_SCOPE;
+        gd_set_default_device(gd_device_get("cpu"));
+        const gd_tensors in = inputs_on(n, step, device);
+        gd_set_default_device(device);
+        gd_seed(n->seed);
+        for (int i = 0; i < in.count; i++) feeds[2 * i] = places[i], feeds[2 * i + 1] = in.at[i];
+        const gd_tensors fed = {feeds, 2 * in.count}, fetched = {fetches, count};
+        if (!session)
+            session = gd_retain(
+                mode->limited ? limit_session(graph, device, fed, fetched)
+                              : gd_session_new(graph, .device = device, .level = mode->level));
+        if (step == 0 && !gd_failed()) r->plan = gd_session_plan_text(session, fed, fetched);
+        const gd_tensors out = gd_session_run(session, fed, fetched);
+        for (int i = 0; i < count - 1 && !gd_failed(); i++)
+            add_result(r, OUTPUT, step, i, out.at[i], NULL);
+    }
+    gd_release(session);
+}
+
 static void run_net(const net *built, int mode, net_run *r) {
     GD_SCOPE;
-    gd_device *device = gd_device_get(modes[mode].cuda ? "cuda" : "cpu");
+    const run_mode *m = &modes[mode];
+    gd_device *device = gd_device_get(m->cuda ? "cuda" : "cpu");
     r->count = 0;
     r->error[0] = 0;
     gd_set_default_device(device);
     net n = copy_net(built, device);
+    n.exact = m->exact;
     make_optimizer(&n);
-    take_steps(&n, device, modes[mode].level, r);
+    if (m->session) run_session(&n, device, m, r);
+    else take_steps(&n, device, m->level, r);
     for (int i = 0; i < n.n_tensors && !gd_failed(); i++) {
         if (n.roles[i] == NET_PARAMETER || n.roles[i] == NET_FROZEN)
             add_result(r, CHANGE, 0, i, n.tensors[i], built->tensors[i]);
@@ -115,8 +200,7 @@ static void run_net(const net *built, int mode, net_run *r) {
 /* --- comparing -------------------------------------------------------------------------------- */
 
 typedef struct difference {
-    double error, scale, worst; /* worst: error / allowed */
-    int result;
+    double worst; /* the distance, divided by the allowed one */
     char text[400];
 } difference;
 
@@ -156,16 +240,37 @@ static double distance(const net_result *a, const net_result *b, bool halves) {
 typedef struct tolerance {
     double relative; /* to the size of the result */
     double common;   /* to the largest size of results of its kind: sums that cancel */
+    double noise;    /* to the distance from the results in f32 */
     bool halves;
 } tolerance;
 
-/* The result that differs most, in units of what is allowed. */
-static difference compare_runs(const net_run *a, const net_run *b, const tolerance *t) {
-    difference d = {.result = -1};
+/* Rounding of the parameters, to which small changes are added. */
+static double parameter_rounding(const net_result *r, bool halves) {
+    if (r->kind != CHANGE) return 1e-7;
+    const net_result before = {.at = r->before, .count = r->count};
+    return 1e-6 * (1 + size_of(&before, halves));
+}
+
+static double allowed_distance(const net_run *a, const net_run *exact, int i, const tolerance *t,
+                               const double *largest) {
+    const net_result *r = &a->results[i];
+    const bool sums = r->kind == CHANGE || r->kind == GRADIENT;
+    const double noise = i < exact->count && exact->results[i].count == r->count
+                             ? distance(r, &exact->results[i], t->halves)
+                             : 0;
+    return t->relative * size_of(r, t->halves) + (sums ? t->common * largest[r->kind] : 0) +
+           t->noise * noise + parameter_rounding(r, t->halves);
+}
+
+/* The result of two runs that differs most, in units of what is allowed. */
+static difference compare_runs(const net_run *a, const net_run *b, const net_run *exact,
+                               const tolerance *t) {
+    static const char *const names[] = {"output", "change of tensor", "buffer",
+                                        "gradient of tensor"};
+    difference d = {.worst = 0};
     double largest[4] = {0};
     if (a->error[0] || b->error[0]) {
-        const bool same = strcmp(a->error, b->error) == 0;
-        d.worst = same ? 0 : INFINITY;
+        d.worst = a->error[0] && b->error[0] ? 0 : INFINITY;
         snprintf(d.text, sizeof d.text, "'%.150s', and '%.150s'", a->error, b->error);
         return d;
     }
@@ -173,49 +278,48 @@ static difference compare_runs(const net_run *a, const net_run *b, const toleran
         const double size = size_of(&a->results[i], t->halves);
         if (size > largest[a->results[i].kind]) largest[a->results[i].kind] = size;
     }
-    for (int i = 0; i < a->count && i < b->count; i++) {
-        const net_result *x = &a->results[i], *y = &b->results[i];
-        if (x->kind != y->kind || x->count != y->count || !x->at || !y->at) {
-            d.worst = INFINITY;
+    for (int i = 0; i < a->count; i++) {
+        const net_result *x = &a->results[i], *y = i < b->count ? &b->results[i] : NULL;
+        if (!y || x->kind != y->kind || x->count != y->count || !x->at || !y->at) {
             snprintf(d.text, sizeof d.text, "result %d is another", i);
+            d.worst = INFINITY;
             return d;
         }
-        const double size = size_of(x, t->halves), error = distance(x, y, t->halves),
-                     common = x->kind == CHANGE || x->kind == GRADIENT ? largest[x->kind] : 0,
-                     steps =
-                         x->kind == CHANGE
-                             ? 1e-6 *
-                                   (1 + size_of(&(net_result){.at = x->before, .count = x->count},
-                                                t->halves))
-                             : 1e-7,
-                     allowed = t->relative * size + t->common * common + steps;
-        const double worst = isnan(error) ? INFINITY : error / allowed;
+        const double error = distance(x, y, t->halves),
+                     allowed = allowed_distance(a, exact, i, t, largest),
+                     worst = isnan(error) ? INFINITY : error / allowed;
         if (!(worst > d.worst)) continue;
-        d = (difference){error, size, worst, i, ""};
-        static const char *const names[] = {"output", "change of tensor", "buffer",
-                                            "gradient of tensor"};
+        d.worst = worst;
         snprintf(d.text, sizeof d.text, "%s %d%s%d: %g of %g, allowed %g", names[x->kind],
                  x->number, x->kind == OUTPUT ? " of call " : " after call ",
-                 x->kind == OUTPUT ? x->step : STEPS - 1, error, size, allowed);
+                 x->kind == OUTPUT ? x->step : STEPS - 1, error, size_of(x, t->halves), allowed);
     }
     return d;
 }
 
 /* --- checking --------------------------------------------------------------------------------- */
 
-/* Pairs of modes whose results agree. Under autocast the devices round differently. */
+/* Pairs of modes whose results agree. */
 typedef struct mode_pair {
-    int a, b;
-    tolerance wide, f16, bf16; /* relative 0: not compared */
+    int a, b, exact;
+    tolerance wide, f16, bf16;
 } mode_pair;
 
+#define ROUNDED \
+    {2e-5, 1e-6, 0, false}, {3e-3, 1e-3, 4, true}, { 0.02, 0.01, 4, true }
+#define SAME \
+    {1e-7, 1e-9, 0, false}, {1e-7, 1e-9, 0, false}, { 1e-7, 1e-9, 0, false }
 static const mode_pair pairs[] = {
-    {CPU_EAGER, CPU_PLAN, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.12, 0.04, true}},
-    {CPU_EAGER, CUDA_EAGER, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.12, 0.04, true}},
-    {CUDA_EAGER, CUDA_LEVEL_0, {1e-7, 1e-9, false}, {1e-7, 1e-9, false}, {1e-7, 1e-9, false}},
-    {CUDA_LEVEL_0, CUDA_LEVEL_2, {2e-5, 1e-6, false}, {5e-3, 2e-3, true}, {0.12, 0.04, true}},
+    {CPU_EAGER, CPU_PLAN, CPU_EXACT, ROUNDED},
+    {CPU_EAGER, CUDA_EAGER, CPU_EXACT, ROUNDED},
+    {CUDA_EAGER, CUDA_LEVEL_0, CPU_EXACT, SAME},
+    {CUDA_LEVEL_0, CUDA_LEVEL_2, CPU_EXACT, ROUNDED},
+    {SESSION_LEVEL_0, SESSION_LIMITED, SESSION_EXACT, ROUNDED},
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs };
+
+/* One net in three also runs in sessions. */
+static bool has_mode(uint64_t seed, int mode) { return !modes[mode].session || seed % 3 == 0; }
 
 static const tolerance *tolerance_of(const mode_pair *p, gd_dtype autocast) {
     return autocast == GD_F16 ? &p->f16 : autocast == GD_BF16 ? &p->bf16 : &p->wide;
@@ -223,13 +327,15 @@ static const tolerance *tolerance_of(const mode_pair *p, gd_dtype autocast) {
 
 /* Runs the net in two modes. */
 static difference compare_modes(const net *n, const mode_pair *p, char **plan) {
-    static net_run a, b;
+    static net_run a, b, exact;
     run_net(n, p->a, &a);
     run_net(n, p->b, &b);
-    const difference d = compare_runs(&a, &b, tolerance_of(p, n->autocast));
+    run_net(n, p->exact, &exact);
+    const difference d = compare_runs(&a, &b, &exact, tolerance_of(p, n->autocast));
     if (plan) *plan = b.plan, b.plan = NULL;
     free_run(&a);
     free_run(&b);
+    free_run(&exact);
     return d;
 }
 
@@ -290,10 +396,13 @@ static void check_seed(uint64_t seed) {
             gd_clear_error();
             return;
         }
-        for (int i = 0; i < MODES; i++) run_net(n, i, &runs[i]);
-        if (runs[0].error[0]) printf("error: %s\n", runs[0].error);
+        for (int i = 0; i < MODES; i++)
+            if (has_mode(seed, i)) run_net(n, i, &runs[i]);
+        for (int i = 0; i < MODES; i++)
+            if (runs[i].error[0]) printf("error %s: %s\n", modes[i].name, runs[i].error);
         for (int i = 0; i < PAIRS; i++) {
-            found[i] = compare_runs(&runs[pairs[i].a], &runs[pairs[i].b],
+            if (!has_mode(seed, pairs[i].b)) continue;
+            found[i] = compare_runs(&runs[pairs[i].a], &runs[pairs[i].b], &runs[pairs[i].exact],
                                     tolerance_of(&pairs[i], n->autocast));
             printf("%d: %.3f %s\n", i, found[i].worst, found[i].text);
         }
