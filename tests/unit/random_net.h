@@ -62,9 +62,10 @@ typedef struct net {
     int n_tensors, n_inputs;
 
     /* one call */
-    bool building;
+    bool building, in_graph;
     draws d;
     bool adds_affine;     /* the layers have no parameters */
+    bool has_kinks;       /* a small difference may change the gradient of an element */
     int next, next_input; /* tensor, input */
     gd_tensors in;
     net_value values[MOST_VALUES]; /* results of layers, for connections that skip some */
@@ -206,6 +207,13 @@ static gd_tensor *find_alike(net *n, gd_tensor *x) {
 
 static int channel_axis(net_value x) { return x.form == NET_SEQUENCE ? 2 : 1; }
 
+/* relu of the net, and other ops with kinks. */
+static gd_tensor *kinked(net *n, gd_tensor *x) {
+    n->has_kinks = true;
+    return x;
+}
+static gd_tensor *relu_of(net *n, gd_tensor *x) { return kinked(n, gd_relu(x)); }
+
 /* --- layers of all forms ---------------------------------------------------------------------- */
 
 static gd_tensor *activate(net *n, gd_tensor *x) {
@@ -214,8 +222,8 @@ static gd_tensor *activate(net *n, gd_tensor *x) {
     case 1: net_say(n, " tanh"); return gd_tanh(x);
     case 2: net_say(n, " silu"); return gd_silu(x);
     case 3: net_say(n, " sigmoid*2"); return gd_mul(gd_sigmoid(x), gd_scalar(2));
-    case 4: net_say(n, " leaky_relu"); return gd_leaky_relu(x, .slope = 0.1);
-    default: net_say(n, " relu"); return gd_relu(x);
+    case 4: net_say(n, " leaky_relu"); return kinked(n, gd_leaky_relu(x, .slope = 0.1));
+    default: net_say(n, " relu"); return relu_of(n, x);
     }
 }
 
@@ -237,7 +245,7 @@ static net_value skip_layer(net *n, net_value x) {
     net_say(n, other == x.t ? " add_self" : " skip");
     switch (below(n, 4)) {
     case 0: x.t = gd_mul(x.t, gd_sigmoid(other)); break;
-    case 1: x.t = gd_relu(gd_add(other, x.t)); break;
+    case 1: x.t = relu_of(n, gd_add(other, x.t)); break;
     case 2: x.t = gd_sub(gd_mul(x.t, gd_scalar(0.5)), other); break;
     default: x.t = gd_add(x.t, other); break;
     }
@@ -345,6 +353,7 @@ static net_value running_mean_layer(net *n, net_value x) {
     gd_tensor *mean = net_tensor(n, NET_BUFFER, gd_dims(dim_of(x.t, axis)), 0, 0.2);
     const bool after = one_in(n, 2);
     net_say(n, " running_mean%s", after ? "(after)" : "");
+    if (n->in_graph) return x; /* a graph does not write tensors outside of it */
     gd_tensor *y = after ? NULL : gd_sub(x.t, gd_reshape(gd_clone(mean), s));
     {
         GD_NO_GRAD;
@@ -362,8 +371,9 @@ static net_value odd_layer(net *n, net_value x) {
               rank = gd_tensor_rank(x.t);
     gd_tensor *t = x.t;
     net_say(n, " odd(%d, axis %d)", kind, axis);
+    if (kind < 3 || (kind > 5 && kind < 11 && kind != 8)) n->has_kinks = true;
     switch (kind) {
-    case 0: x.t = gd_where(gd_gt(t, gd_scalar(0.1)), gd_mul(t, t), gd_neg(t)); break;
+    case 0: x.t = gd_where(gd_gt(t, gd_scalar(0.1)), gd_mul(t, gd_tanh(t)), gd_neg(t)); break;
     case 1: x.t = gd_masked_fill(t, gd_lt(t, gd_scalar(-0.5)), -0.3); break;
     case 2: x.t = gd_sub(t, gd_max(t, .axis = axis, .keepdim = true)); break;
     case 3:

@@ -123,7 +123,7 @@ static net_value shared_conv_layer(net *n, net_value x) {
     gd_tensor *b = bias_or_none(n, channels);
     say_conv(n, "shared_conv", channels, channels, axes, &c, b);
     gd_tensor *y = convolve(x.t, w, b, &c);
-    x.t = one_in(n, 2) ? convolve(gd_relu(y), w, b, &c)
+    x.t = one_in(n, 2) ? convolve(relu_of(n, y), w, b, &c)
                        : gd_add(y, convolve(gd_tanh(x.t), w, one_in(n, 2) ? b : NULL, &c));
     return x;
 }
@@ -224,6 +224,7 @@ static net_value pool_layer(net *n, net_value x) {
     const int64_t k = smallest < 2 ? 1 : 2 + below(n, smallest > 2 ? 2 : 1),
                   s = 1 + below(n, (int)k), p = below(n, (int)k / 2 + 1), size = 1 + below(n, 3);
     const bool ceils = one_in(n, 4);
+    if (kind == 0 || kind == 3) n->has_kinks = true;
     if (kind >= 2) {
         net_say(n, " adaptive_%s_pool(%d)", kind == 2 ? "avg" : "max", (int)size);
         x.t = rank == 3   ? kind == 2 ? gd_adaptive_avg_pool1d(x.t, .size = size)
@@ -251,7 +252,7 @@ static net_value conv_block(net *n, net_value x) {
     x.t = conv_to(n, x.t, 0, one_in(n, 2));
     x.t = normed(n, x.t);
     if (one_in(n, 4)) remember(n, x);
-    x.t = one_in(n, 3) ? activate(n, x.t) : gd_relu(x.t);
+    x.t = one_in(n, 3) ? activate(n, x.t) : relu_of(n, x.t);
     net_say(n, " (block)");
     return x;
 }
@@ -261,11 +262,11 @@ static net_value residual_block(net *n, net_value x) {
     const int64_t channels = dim_of(x.t, 1);
     net_say(n, " residual{");
     gd_tensor *y = x.t;
-    if (one_in(n, 2)) y = gd_relu(normed(n, conv_to(n, y, 0, true)));
+    if (one_in(n, 2)) y = relu_of(n, normed(n, conv_to(n, y, 0, true)));
     y = normed(n, conv_to(n, y, channels, true));
     x.t = one_in(n, 2) ? gd_add(x.t, y) : gd_add(y, x.t);
     if (one_in(n, 4)) remember(n, x);
-    if (!one_in(n, 4)) x.t = gd_relu(x.t);
+    if (!one_in(n, 4)) x.t = relu_of(n, x.t);
     net_say(n, "}");
     return x;
 }
@@ -277,7 +278,7 @@ static net_value branch_block(net *n, net_value x) {
     const int64_t width = draw_size(n, most - dim_of(x.t, 1) > 16 ? 16 : most - dim_of(x.t, 1));
     net_say(n, " branches{");
     gd_tensor *a = conv_to(n, x.t, width, true), *b = x.t;
-    if (one_in(n, 2)) a = gd_relu(normed(n, a));
+    if (one_in(n, 2)) a = relu_of(n, normed(n, a));
     if (one_in(n, 2)) b = activate(n, conv_to(n, x.t, 0, true));
     net_say(n, "}");
     x.t = one_in(n, 4) ? gd_cat(gd_list(a, b, a), .axis = 1) : gd_cat(gd_list(a, b), .axis = 1);
@@ -295,7 +296,7 @@ static net_value gate_block(net *n, net_value x) {
     gd_tensor *w1 = weight(n, gd_dims(hidden, channels), channels), *b1 = bias_or_none(n, hidden);
     gd_tensor *w2 = weight(n, gd_dims(channels, hidden), hidden), *b2 = bias_or_none(n, channels);
     gd_tensor *m = gd_mean(x.t, .axis = axes);
-    m = gd_sigmoid(gd_linear(gd_relu(gd_linear(m, w1, b1)), w2, b2));
+    m = gd_sigmoid(gd_linear(relu_of(n, gd_linear(m, w1, b1)), w2, b2));
     x.t = gd_mul(x.t, gd_reshape(m, s));
     return x;
 }
@@ -355,7 +356,7 @@ static net_value images_to_rows(net *n, net_value x) {
     gd_shape axes = gd_dims(2);
     for (int i = 3; i < rank; i++) axes.at[axes.rank++] = i;
     net_say(n, " global_pool");
-    if (one_in(n, 3)) return as_rows(gd_max(x.t, .axis = axes));
+    if (one_in(n, 3)) return as_rows(kinked(n, gd_max(x.t, .axis = axes)));
     if (one_in(n, 2)) return as_rows(gd_mean(x.t, .axis = axes));
     return as_rows(gd_flatten(gd_global_avg_pool(x.t), .start_axis = 1));
 }

@@ -56,7 +56,7 @@ static net_value linear_layer(net *n, net_value x) {
 static net_value linear_block(net *n, net_value x) {
     x = linear_layer(n, x);
     if (one_in(n, 4)) remember(n, x);
-    x.t = one_in(n, 3) ? activate(n, x.t) : gd_relu(x.t);
+    x.t = one_in(n, 3) ? activate(n, x.t) : relu_of(n, x.t);
     net_say(n, " (block)");
     return x;
 }
@@ -337,7 +337,7 @@ static net_value sequence_to_rows(net *n, net_value x) {
     case 1: return as_rows(gd_select(x.t, 1, -1));
     case 2:
         if (steps * channels_of(x) <= 200) return as_rows(gd_reshape(x.t, gd_dims(batch, -1)));
-        return as_rows(gd_max(x.t, .axis = 1));
+        return as_rows(kinked(n, gd_max(x.t, .axis = 1)));
     default: /* each step is a row */
         return as_rows(gd_reshape(x.t, gd_dims(batch * steps, channels_of(x))));
     }

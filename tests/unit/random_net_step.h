@@ -106,6 +106,7 @@ static gd_tensor *mean_loss(net *n, net_value x) {
     net_say(n, " %s_loss", names[kind]);
     if (kind == 6) return gd_mean(gd_square(x.t));
     gd_tensor *t = net_input(n, gd_tensor_shape(x.t), 0);
+    if (kind == 1 || kind == 3 || kind == 4) n->has_kinks = true;
     switch (kind) {
     case 0: return gd_mse_loss(x.t, t);
     case 1: return gd_l1_loss(x.t, t);

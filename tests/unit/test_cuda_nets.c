@@ -128,7 +128,7 @@ static int build_graph(net *n, gd_tensors inputs, gd_tensor **places, gd_tensor 
 /* A session with as much of the memory of a plan without a limit as it needs at least. */
 static gd_session *limit_session(gd_graph *graph, gd_device *device, gd_tensors feeds,
                                  gd_tensors fetches) {
-    static const double parts[] = {0.5, 0.7, 0.85, 1};
+    static const double parts[] = {0.5, 0.7, 0.85, 1.5};
     gd_session *s = gd_session_new(graph, .device = device);
     gd_plan_memory memory = {0};
     gd_session_plan(s, feeds, fetches, &memory);
@@ -181,6 +181,7 @@ static void run_net(const net *built, int mode, net_run *r) {
     gd_set_default_device(device);
     net n = copy_net(built, device);
     n.exact = m->exact;
+    n.in_graph = m->session;
     make_optimizer(&n);
     if (m->session) run_session(&n, device, m, r);
     else take_steps(&n, device, m->level, r);
@@ -251,20 +252,20 @@ static double parameter_rounding(const net_result *r, bool halves) {
     return 1e-6 * (1 + size_of(&before, halves));
 }
 
-static double allowed_distance(const net_run *a, const net_run *exact, int i, const tolerance *t,
+static double allowed_distance(const net_run *a, const net_run *exact, int i, tolerance t,
                                const double *largest) {
     const net_result *r = &a->results[i];
     const bool sums = r->kind == CHANGE || r->kind == GRADIENT;
     const double noise = i < exact->count && exact->results[i].count == r->count
-                             ? distance(r, &exact->results[i], t->halves)
+                             ? distance(r, &exact->results[i], t.halves)
                              : 0;
-    return t->relative * size_of(r, t->halves) + (sums ? t->common * largest[r->kind] : 0) +
-           t->noise * noise + parameter_rounding(r, t->halves);
+    return t.relative * size_of(r, t.halves) + (sums ? t.common * largest[r->kind] : 0) +
+           t.noise * noise + parameter_rounding(r, t.halves);
 }
 
 /* The result of two runs that differs most, in units of what is allowed. */
 static difference compare_runs(const net_run *a, const net_run *b, const net_run *exact,
-                               const tolerance *t) {
+                               tolerance t) {
     static const char *const names[] = {"output", "change of tensor", "buffer",
                                         "gradient of tensor"};
     difference d = {.worst = 0};
@@ -275,7 +276,7 @@ static difference compare_runs(const net_run *a, const net_run *b, const net_run
         return d;
     }
     for (int i = 0; i < a->count; i++) {
-        const double size = size_of(&a->results[i], t->halves);
+        const double size = size_of(&a->results[i], t.halves);
         if (size > largest[a->results[i].kind]) largest[a->results[i].kind] = size;
     }
     for (int i = 0; i < a->count; i++) {
@@ -285,14 +286,14 @@ static difference compare_runs(const net_run *a, const net_run *b, const net_run
             d.worst = INFINITY;
             return d;
         }
-        const double error = distance(x, y, t->halves),
+        const double error = distance(x, y, t.halves),
                      allowed = allowed_distance(a, exact, i, t, largest),
                      worst = isnan(error) ? INFINITY : error / allowed;
         if (!(worst > d.worst)) continue;
         d.worst = worst;
         snprintf(d.text, sizeof d.text, "%s %d%s%d: %g of %g, allowed %g", names[x->kind],
                  x->number, x->kind == OUTPUT ? " of call " : " after call ",
-                 x->kind == OUTPUT ? x->step : STEPS - 1, error, size_of(x, t->halves), allowed);
+                 x->kind == OUTPUT ? x->step : STEPS - 1, error, size_of(x, t.halves), allowed);
     }
     return d;
 }
@@ -302,27 +303,28 @@ static difference compare_runs(const net_run *a, const net_run *b, const net_run
 /* Pairs of modes whose results agree. */
 typedef struct mode_pair {
     int a, b, exact;
-    tolerance wide, f16, bf16;
+    bool same; /* with the same bits; otherwise they round differently */
 } mode_pair;
 
-#define ROUNDED \
-    {2e-5, 1e-6, 0, false}, {3e-3, 1e-3, 4, true}, { 0.02, 0.01, 4, true }
-#define SAME \
-    {1e-7, 1e-9, 0, false}, {1e-7, 1e-9, 0, false}, { 1e-7, 1e-9, 0, false }
 static const mode_pair pairs[] = {
-    {CPU_EAGER, CPU_PLAN, CPU_EXACT, ROUNDED},
-    {CPU_EAGER, CUDA_EAGER, CPU_EXACT, ROUNDED},
-    {CUDA_EAGER, CUDA_LEVEL_0, CPU_EXACT, SAME},
-    {CUDA_LEVEL_0, CUDA_LEVEL_2, CPU_EXACT, ROUNDED},
-    {SESSION_LEVEL_0, SESSION_LIMITED, SESSION_EXACT, ROUNDED},
+    {CPU_EAGER, CPU_PLAN, CPU_EXACT, false},
+    {CPU_EAGER, CUDA_EAGER, CPU_EXACT, false},
+    {CUDA_EAGER, CUDA_LEVEL_0, CPU_EXACT, true},
+    {CUDA_LEVEL_0, CUDA_LEVEL_2, CPU_EXACT, false},
+    {SESSION_LEVEL_0, SESSION_LIMITED, SESSION_EXACT, false},
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 /* One net in three also runs in sessions. */
 static bool has_mode(uint64_t seed, int mode) { return !modes[mode].session || seed % 3 == 0; }
 
-static const tolerance *tolerance_of(const mode_pair *p, gd_dtype autocast) {
-    return autocast == GD_F16 ? &p->f16 : autocast == GD_BF16 ? &p->bf16 : &p->wide;
+/* In halves, a few elements are on the other side of a kink. */
+static tolerance tolerance_of(const mode_pair *p, const net *n) {
+    if (p->same) return (tolerance){1e-7, 1e-9, 0, false};
+    if (!n->autocast) return (tolerance){5e-5, 2e-6, 0, false};
+    if (n->has_kinks) return (tolerance){0.1, 0.04, 4, true};
+    return n->autocast == GD_F16 ? (tolerance){3e-3, 1e-3, 4, true}
+                                 : (tolerance){0.02, 0.01, 4, true};
 }
 
 /* Runs the net in two modes. */
@@ -331,7 +333,7 @@ static difference compare_modes(const net *n, const mode_pair *p, char **plan) {
     run_net(n, p->a, &a);
     run_net(n, p->b, &b);
     run_net(n, p->exact, &exact);
-    const difference d = compare_runs(&a, &b, &exact, tolerance_of(p, n->autocast));
+    const difference d = compare_runs(&a, &b, &exact, tolerance_of(p, n));
     if (plan) *plan = b.plan, b.plan = NULL;
     free_run(&a);
     free_run(&b);
@@ -403,7 +405,7 @@ static void check_seed(uint64_t seed) {
         for (int i = 0; i < PAIRS; i++) {
             if (!has_mode(seed, pairs[i].b)) continue;
             found[i] = compare_runs(&runs[pairs[i].a], &runs[pairs[i].b], &runs[pairs[i].exact],
-                                    tolerance_of(&pairs[i], n->autocast));
+                                    tolerance_of(&pairs[i], n));
             printf("%d: %.3f %s\n", i, found[i].worst, found[i].text);
         }
         for (int i = 0; i < MODES; i++) free_run(&runs[i]);
