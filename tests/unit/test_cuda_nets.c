@@ -3,7 +3,8 @@
  *
  * GRADUS_TEST_NETS=FROM,COUNT build/tests/test_cuda_nets runs other seeds than the usual ones. A net
  * whose results differ is reduced: layers and options are left out while they still differ. The
- * test prints what is left, and the plan.
+ * test prints what is left, and the plan. GRADUS_TEST_NETS=SEED,1,LAYERS,OPTIONS runs the reduced
+ * net again; the last two are the bits of what was left out.
  */
 #include <math.h>
 
@@ -252,14 +253,34 @@ static double parameter_rounding(const net_result *r, bool halves) {
     return 1e-6 * (1 + size_of(&before, halves));
 }
 
+/* The distance from the result in f32. */
+static double noise_of(const net_run *a, const net_run *exact, int i, bool halves) {
+    const net_result *r = &a->results[i], *e = i < exact->count ? &exact->results[i] : NULL;
+    return e && e->kind == r->kind && e->count == r->count ? distance(r, e, halves) : 0;
+}
+
+/* The largest size and noise of results of each kind. */
+typedef struct kind_sizes {
+    double size[4], noise[4];
+} kind_sizes;
+
+static kind_sizes find_sizes(const net_run *a, const net_run *exact, bool halves) {
+    kind_sizes k = {.size = {0}};
+    for (int i = 0; i < a->count; i++) {
+        const net_result *r = &a->results[i];
+        k.size[r->kind] = fmax(k.size[r->kind], size_of(r, halves));
+        k.noise[r->kind] = fmax(k.noise[r->kind], noise_of(a, exact, i, halves));
+    }
+    return k;
+}
+
+/* The noise of a single result may be small by chance. */
 static double allowed_distance(const net_run *a, const net_run *exact, int i, tolerance t,
-                               const double *largest) {
+                               const kind_sizes *k) {
     const net_result *r = &a->results[i];
     const bool sums = r->kind == CHANGE || r->kind == GRADIENT;
-    const double noise = i < exact->count && exact->results[i].count == r->count
-                             ? distance(r, &exact->results[i], t.halves)
-                             : 0;
-    return t.relative * size_of(r, t.halves) + (sums ? t.common * largest[r->kind] : 0) +
+    const double noise = noise_of(a, exact, i, t.halves) + (sums ? k->noise[r->kind] / 2 : 0);
+    return t.relative * size_of(r, t.halves) + (sums ? t.common * k->size[r->kind] : 0) +
            t.noise * noise + parameter_rounding(r, t.halves);
 }
 
@@ -269,16 +290,12 @@ static difference compare_runs(const net_run *a, const net_run *b, const net_run
     static const char *const names[] = {"output", "change of tensor", "buffer",
                                         "gradient of tensor"};
     difference d = {.worst = 0};
-    double largest[4] = {0};
     if (a->error[0] || b->error[0]) {
         d.worst = a->error[0] && b->error[0] ? 0 : INFINITY;
         snprintf(d.text, sizeof d.text, "'%.150s', and '%.150s'", a->error, b->error);
         return d;
     }
-    for (int i = 0; i < a->count; i++) {
-        const double size = size_of(&a->results[i], t.halves);
-        if (size > largest[a->results[i].kind]) largest[a->results[i].kind] = size;
-    }
+    const kind_sizes k = find_sizes(a, exact, t.halves);
     for (int i = 0; i < a->count; i++) {
         const net_result *x = &a->results[i], *y = i < b->count ? &b->results[i] : NULL;
         if (!y || x->kind != y->kind || x->count != y->count || !x->at || !y->at) {
@@ -287,7 +304,7 @@ static difference compare_runs(const net_run *a, const net_run *b, const net_run
             return d;
         }
         const double error = distance(x, y, t.halves),
-                     allowed = allowed_distance(a, exact, i, t, largest),
+                     allowed = allowed_distance(a, exact, i, t, &k),
                      worst = isnan(error) ? INFINITY : error / allowed;
         if (!(worst > d.worst)) continue;
         d.worst = worst;
@@ -363,8 +380,8 @@ static bool still_differs(uint64_t seed, unsigned layers_off, unsigned without,
 }
 
 /* Leaves out layers and options while the results still differ, and prints what is left. */
-static void report(uint64_t seed, const mode_pair *p, const difference *first) {
-    unsigned layers_off = 0, without = 0;
+static void report(uint64_t seed, unsigned layers_off, unsigned without, const mode_pair *p,
+                   const difference *first) {
     for (bool changed = true; changed;) {
         changed = false;
         for (int i = 0; i < MOST_LAYERS + NET_OPTIONS; i++) {
@@ -378,18 +395,18 @@ static void report(uint64_t seed, const mode_pair *p, const difference *first) {
     const net *n = draw_net(seed, layers_off, without);
     char *plan = NULL;
     const difference d = compare_modes(n, p, &plan);
-    CHECK_SAYING(false, "seed %llu: %s and %s: %s; reduced: %s\n%s%s", (unsigned long long)seed,
-                 modes[p->a].name, modes[p->b].name, first->text, d.text, n->text,
-                 plan ? plan : "");
+    CHECK_SAYING(false, "seed %llu: %s and %s: %s; reduced to %llu,1,%u,%u: %s\n%s%s",
+                 (unsigned long long)seed, modes[p->a].name, modes[p->b].name, first->text,
+                 (unsigned long long)seed, layers_off, without, d.text, n->text, plan ? plan : "");
     free(plan);
 }
 
-static void check_seed(uint64_t seed) {
+static void check_seed(uint64_t seed, unsigned layers_off, unsigned without) {
     static net_run runs[MODES];
     difference found[PAIRS] = {0};
     {
         GD_SCOPE;
-        const net *n = draw_net(seed, 0, 0);
+        const net *n = draw_net(seed, layers_off, without);
         printf("seed %llu\n%s", (unsigned long long)seed, n->text);
         fflush(stdout);
         CHECK_SAYING(!gd_failed(), "seed %llu: %s\n%s", (unsigned long long)seed,
@@ -411,7 +428,7 @@ static void check_seed(uint64_t seed) {
         for (int i = 0; i < MODES; i++) free_run(&runs[i]);
     }
     for (int i = 0; i < PAIRS; i++)
-        if (found[i].worst > 1) report(seed, &pairs[i], &found[i]);
+        if (found[i].worst > 1) report(seed, layers_off, without, &pairs[i], &found[i]);
 }
 
 /* Seeds that the short form runs. */
@@ -422,8 +439,9 @@ TEST(random_steps_agree_on_all_devices) {
     if (!cuda_open_device()) return;
     const char *set = getenv("GRADUS_TEST_NETS");
     long from = FROM, count = COUNT;
-    if (set && sscanf(set, "%ld,%ld", &from, &count) < 1) from = FROM;
-    for (long i = 0; i < count; i++) check_seed((uint64_t)(from + i));
+    unsigned layers_off = 0, without = 0;
+    if (set) sscanf(set, "%ld,%ld,%u,%u", &from, &count, &layers_off, &without);
+    for (long i = 0; i < count; i++) check_seed((uint64_t)(from + i), layers_off, without);
 }
 
 int main(int argc, char **argv) { return cuda_test_main(argc, argv); }
