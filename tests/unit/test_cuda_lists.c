@@ -210,4 +210,69 @@ TEST(gradients_with_channels_last_update_weights_as_on_the_cpu) {
     }
 }
 
+/* --- memory that entries share ---------------------------------------------------------------- */
+
+/* Entries of a list step run at the same time: an entry must not be computed in memory that another
+ * one reads. */
+typedef struct exchange {
+    gd_tensor *a, *b;
+    gd_optimizer *optimizer;
+} exchange;
+
+/* The gradients are two parts of one sum, and a cat of its parts. */
+static gd_tensors train_parts(gd_tensors in, void *user) {
+    exchange *e = user;
+    gd_tensor *s = gd_sum(in.at[0], .axis = 0), *one = gd_scalar(1);
+    gd_tensor *joined = gd_cat(gd_list(gd_narrow(s, 0, 0, 32), gd_narrow(s, 0, 48, 16)));
+    gd_backward(gd_add(e->a, one), .gradient = gd_narrow(s, 0, 0, 48));
+    gd_backward(gd_add(e->b, one), .gradient = joined);
+    gd_optimizer_step(e->optimizer);
+    gd_optimizer_zero_grad(e->optimizer);
+    return gd_listed(gd_sum(s));
+}
+
+/* Each parameter is the gradient of the other one. */
+static gd_tensors train_crosswise(gd_tensors in, void *user) {
+    exchange *e = user;
+    gd_tensor *one = gd_scalar(1), *a = gd_detach(e->a), *b = gd_detach(e->b);
+    gd_backward(gd_add(e->a, one), .gradient = b);
+    gd_backward(gd_add(e->b, one), .gradient = a);
+    gd_optimizer_step(e->optimizer);
+    gd_optimizer_zero_grad(e->optimizer);
+    return gd_listed(gd_sum(in.at[0]));
+}
+
+static void check_exchange(gd_body train, int level) {
+    GD_SCOPE;
+    gd_tensor *results[2][2];
+    for (int k = 0; k < 2; k++) {
+        gd_seed(8);
+        exchange e = {gd_requires_grad(gd_randn(gd_dims(48))),
+                      gd_requires_grad(gd_randn(gd_dims(48))), NULL};
+        gd_tensor *x = gd_randn(gd_dims(5, 64));
+        e.optimizer = gd_optim_sgd(gd_list(e.a, e.b), .lr = 0.1);
+        gd_jit *jit = k ? gd_jit_new(train, &e, .level = level) : NULL;
+        for (int i = 0; i < 3; i++)
+            if (k) gd_jit_call(jit, gd_list(x));
+            else train(gd_list(x), &e);
+        results[k][0] = gd_to_device(gd_detach(e.a), gd_device_get("cpu"));
+        results[k][1] = gd_to_device(gd_detach(e.b), gd_device_get("cpu"));
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    for (int i = 0; i < 2 && !gd_failed(); i++) {
+        const double distance = tensors_relative_distance(results[1][i], results[0][i]);
+        CHECK_SAYING(distance < 1e-6, "level %d, parameter %d: %g", level, i, distance);
+    }
+}
+
+TEST(entries_of_a_list_do_not_overwrite_each_other) {
+    IN_CHILD(EMULATED, "");
+    gd_set_default_device(cuda_open_device());
+    for (int level = 0; level <= 2; level++) {
+        check_exchange(train_parts, level);
+        check_exchange(train_crosswise, level);
+    }
+    gd_set_default_device(NULL);
+}
+
 int main(int argc, char **argv) { return cuda_test_main(argc, argv); }

@@ -158,4 +158,41 @@ TEST(other_optimizers_have_one_launch_for_the_gradients_of_a_layer) {
     check_training(3, "adam", 3 + 2 + 3 + 1 + 2 + 1 + 2);
 }
 
+/* --- a transposed weight ---------------------------------------------------------------------- */
+
+typedef struct square_layer {
+    gd_tensor *w, *b;
+    gd_optimizer *optimizer;
+} square_layer;
+
+/* The gradient of w is the transpose of the one that the layer computes. */
+static gd_tensors train_transposed(gd_tensors in, void *user) {
+    square_layer *n = user;
+    gd_tensor *loss = gd_mean(gd_square(gd_linear(in.at[0], gd_transpose(n->w, 0, 1), n->b)));
+    gd_backward(loss);
+    gd_optimizer_step(n->optimizer);
+    gd_optimizer_zero_grad(n->optimizer);
+    return gd_listed(loss);
+}
+
+TEST(a_transposed_weight_is_updated_by_the_transposed_gradient) {
+    IN_CHILD(EMULATED, "");
+    GD_SCOPE;
+    gd_device *device = cuda_open_device();
+    gd_tensor *weights[2];
+    for (int level = 0; level <= 2; level += 2) {
+        square_layer n = {gd_requires_grad(make_matrix(8, 8, 1, device)),
+                          gd_requires_grad(gd_reshape(make_matrix(1, 8, 2, device), gd_dims(8))),
+                          NULL};
+        n.optimizer = gd_optim_sgd(gd_list(n.w, n.b), .lr = 0.5);
+        gd_jit *jit = gd_jit_new(train_transposed, &n, .level = level);
+        gd_tensor *x = make_matrix(16, 8, 3, device);
+        for (int i = 0; i < 3; i++) gd_jit_call(jit, gd_list(x));
+        weights[level / 2] = n.w;
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+    const double off = largest_difference(weights[0], weights[1]);
+    CHECK_SAYING(off < 1e-5, "%g", off);
+}
+
 int main(int argc, char **argv) { return cuda_test_main(argc, argv); }

@@ -66,6 +66,23 @@ TEST(permutes_around_elementwise_ops_cancel) {
     free(text);
 }
 
+/* Elementwise steps of different shapes are no chain, although they have the same elements. */
+static results reshaped_chain_body(gd_tensor *const *x, const void *arg) {
+    (void)arg;
+    gd_tensor *a = gd_exp(gd_permute(x[0], gd_dims(1, 2, 0))), /* (1,5,7) */
+        *y = gd_tanh(gd_reshape(a, gd_dims(5, 7)));
+    results r = {.count = 2};
+    r.at[0] = gd_sum(gd_mul(y, x[1]), .axis = 0);
+    r.at[1] = gd_sum(gd_sin(y), .axis = 1);
+    return r;
+}
+
+TEST(a_reshape_ends_a_chain) {
+    GD_SCOPE;
+    gd_tensor *x[2] = {gd_randn(gd_dims(7, 1, 5)), gd_randn(gd_dims(7))};
+    check_all_ways("reshaped", reshaped_chain_body, NULL, x, 2, 1e-5);
+}
+
 /* --- attention from matmul and permute -------------------------------------------------------- */
 
 enum { B = 2, T = 7, H = 3, D = 4 };

@@ -75,11 +75,14 @@ static int first_of_chain(const gd_layout *l, int step) {
     return step;
 }
 
-/* The chain that computes operand k of a step; -1: none. */
+/* The chain that computes operand k of a step; -1: none. The operand may be a reshaped view of a
+ * result with another shape. */
 static int chain_of_operand(const gd_layout *l, const gd_pstep *s, int k) {
-    const gd_pvalue *v = &l->p->values[s->in[k]];
+    const gd_program *p = l->p;
+    const gd_pvalue *v = &p->values[s->in[k]];
     const int from = l->producer[v->root];
-    return from >= 0 && gd_values_have_same_dims(v, &l->p->values[s->out[0]]) &&
+    return from >= 0 && gd_values_have_same_dims(v, &p->values[s->out[0]]) &&
+                   gd_values_have_same_dims(v, &p->values[p->steps[from].out[0]]) &&
                    gd_value_is_row_major(v)
                ? first_of_chain(l, from)
                : -1;

@@ -96,13 +96,20 @@ static int *count_readers(const gd_program *p) {
     return readers;
 }
 
+/* Whether value `v` is all of gradient `g` as it is. A parameter that the layer uses transposed has a
+ * gradient that is transposed, too. */
+static bool is_whole_gradient(const gd_pvalue *v, const gd_pvalue *g) {
+    return v->root == g->root && v->offset == g->offset && v->dtype == g->dtype &&
+           gd_values_lie_alike(v, g);
+}
+
 /* The step of gradient descent that alone reads a gradient; -1: none. */
 static int find_update(const gd_program *p, int gradient, const int *readers) {
     const gd_pvalue *g = &p->values[gradient];
     for (int i = 0; i < p->n_steps && readers[g->root] == 1; i++) {
         const gd_pstep *s = &p->steps[i];
-        if (is_step_of(s, "sgd_step") && s->n_in == 3 && has_default_options(s) &&
-            gd_value_root(p, s->in[1]) == g->root && s->out[1] >= 0)
+        if (is_step_of(s, "sgd_step") && s->n_in == 3 && has_default_options(s) && s->in[1] >= 0 &&
+            is_whole_gradient(&p->values[s->in[1]], g) && s->out[1] >= 0)
             return i;
     }
     return -1;

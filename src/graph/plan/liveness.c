@@ -54,12 +54,31 @@ static bool same_layout(const gd_view *a, const gd_view *b) {
            gd_same_strides(a->rank, a->dims, a->strides, b->strides);
 }
 
-/* Whether all operands of the call in this root cover all of it in the order of the result: an
- * elementwise kernel then reads each element before it writes the result at the same address. */
-static bool reads_in_order(const gd_plan *plan, const gd_pcall *c, int root, const gd_view *like) {
+/* The operands with which result `o` of an elementwise call is computed: all of them, or, in a list
+ * step, those of its entry. Other entries run at the same time. */
+typedef struct operand_range {
+    int first, end;
+} operand_range;
+
+static operand_range operands_of(const gd_pcall *c, int o) {
+    const int each = c->step->each, inputs = c->step->op->n_inputs;
+    if (!each) return (operand_range){c->first, c->first + c->n_in};
+    /* n_in = each * width + numbers, and the op has width + numbers inputs */
+    const int width = (c->n_in - inputs) / (each - 1),
+              entry = (o - c->first - c->n_in) / (c->n_out / each),
+              first = c->first + entry * width;
+    return (operand_range){first, first + width};
+}
+
+/* Whether all operands of the call in this root belong to `range` and cover all of the root in the
+ * order of the result: an elementwise kernel then reads each element before it writes the result at
+ * the same address. */
+static bool reads_in_order(const gd_plan *plan, const gd_pcall *c, operand_range range, int root,
+                           const gd_view *like) {
     for (int v = c->first; v < c->first + c->n_in; v++)
         if (plan->bindings[v].root == root &&
-            (!covers_root(plan, v) || !same_layout(&plan->views[v], like)))
+            (v < range.first || v >= range.end || !covers_root(plan, v) ||
+             !same_layout(&plan->views[v], like)))
             return false;
     return true;
 }
@@ -77,11 +96,12 @@ static void share_in_place(const gd_plan *plan, liveness *l) {
             if (out < 0 || p->roots[out].kind != GD_ROOT_TEMPORARY || p->roots[out].fetched ||
                 l->begin[out] != i || l->same[out] != out || !covers_root(plan, o))
                 continue;
-            for (int v = c->first; v < c->first + c->n_in; v++) {
+            const operand_range range = operands_of(c, o);
+            for (int v = range.first; v < range.end; v++) {
                 int in = plan->bindings[v].root;
                 if (in < 0 || in == out || p->roots[in].kind != GD_ROOT_TEMPORARY ||
                     p->roots[in].fetched || l->end[in] != i || l->begin[in] == i ||
-                    !reads_in_order(plan, c, in, &plan->views[o]))
+                    !reads_in_order(plan, c, range, in, &plan->views[o]))
                     continue;
                 in = l->same[in];
                 if (p->roots[in].kind != GD_ROOT_TEMPORARY || l->end[in] > i) continue;
@@ -110,14 +130,18 @@ static int find_last_risk(const gd_plan *plan, const liveness *l) {
     return i;
 }
 
-/* Whether the call, where it reads the root, reads each element only to compute the new value of
- * the same element. */
+/* Whether the call, which computes the new value of the root, reads each element of the old one only
+ * to compute the same element. */
 static bool updates_in_order(const gd_plan *plan, const gd_pcall *k, int root,
                              const gd_pvalue *fresh) {
     const gd_view like = gd_program_view(fresh);
+    int o = k->first + k->n_in;
+    while (o < k->first + k->n_in + k->n_out - 1 && plan->bindings[o].root != fresh->root) o++;
+    const operand_range range = operands_of(k, o);
     for (int x = k->first; x < k->first + k->n_in; x++) {
         if (plan->bindings[x].root != root) continue;
         const gd_view *old = &plan->views[x];
+        if (x < range.first || x >= range.end) return false;
         if (!k->step->op->ir || k->n_before || k->n_after || plan->bindings[x].offset != 0 ||
             !gd_is_row_major(old->rank, old->dims, old->strides) || !same_layout(old, &like) ||
             old->dtype != like.dtype)

@@ -1,0 +1,390 @@
+/* random_net_rows.h - layers of random nets for rows (N, C) and sequences (N, T, C). */
+#ifndef GRADUS_TESTS_RANDOM_NET_ROWS_H
+#define GRADUS_TESTS_RANDOM_NET_ROWS_H
+
+#include "random_net_images.h"
+
+static int64_t channels_of(net_value x) { return dim_of(x.t, channel_axis(x)); }
+
+static int64_t draw_width(net *n, net_value x) {
+    return draw_size(n, most_channels(gd_tensor_numel(x.t) / channels_of(x)));
+}
+
+/* --- linear layers ---------------------------------------------------------------------------- */
+
+/* Linear layers in their different forms. */
+static gd_tensor *linear_to(net *n, net_value x, int64_t out) {
+    const int64_t in = channels_of(x);
+    const int kind = below(n, 9);
+    gd_tensor *w, *b;
+    switch (kind) {
+    case 0: /* the weight is stored transposed */
+        w = weight(n, gd_dims(in, out), in);
+        b = bias_or_none(n, out);
+        net_say(n, " linear_t(%d->%d%s)", (int)in, (int)out, b ? " bias" : "");
+        return gd_linear(x.t, gd_transpose(w, 0, 1), b);
+    case 1:
+        w = weight(n, gd_dims(in, out), in);
+        b = bias_or_none(n, out);
+        net_say(n, " matmul(%d->%d%s)", (int)in, (int)out, b ? " bias" : "");
+        return b ? gd_add(gd_matmul(x.t, w), b) : gd_matmul(x.t, w);
+    case 2: /* a part of a larger weight */
+        w = weight(n, gd_dims(out + 3, in), in);
+        b = bias_or_none(n, out + 3);
+        net_say(n, " linear_part(%d->%d%s)", (int)in, (int)out, b ? " bias" : "");
+        return gd_linear(x.t, gd_narrow(w, 0, 2, out), b ? gd_narrow(b, 0, 1, out) : NULL);
+    case 3: /* a weight that is computed */
+        w = weight(n, gd_dims(out, in), in);
+        w = gd_mul(w, parameter(n, gd_dims(out, 1), 1, 0.2));
+        b = bias_or_none(n, out);
+        net_say(n, " linear_scaled(%d->%d%s)", (int)in, (int)out, b ? " bias" : "");
+        return gd_linear(x.t, w, b);
+    default:
+        w = weight(n, gd_dims(out, in), in);
+        b = bias_or_none(n, out);
+        net_say(n, " linear(%d->%d%s)", (int)in, (int)out, b ? " bias" : "");
+        return gd_linear(x.t, w, b);
+    }
+}
+
+static net_value linear_layer(net *n, net_value x) {
+    const bool square = one_in(n, 4);
+    x.t = linear_to(n, x, square ? channels_of(x) : draw_width(n, x));
+    return x;
+}
+
+static net_value linear_block(net *n, net_value x) {
+    x = linear_layer(n, x);
+    if (one_in(n, 4)) remember(n, x);
+    x.t = one_in(n, 3) ? activate(n, x.t) : relu_of(n, x.t);
+    net_say(n, " (block)");
+    return x;
+}
+
+/* One weight in two layers, perhaps transposed in the second, as of an autoencoder. */
+static net_value tied_layer(net *n, net_value x) {
+    const int64_t in = channels_of(x), out = one_in(n, 2) ? in : draw_width(n, x);
+    const bool transposed = in != out || one_in(n, 2);
+    gd_tensor *w = weight(n, gd_dims(out, in), in), *b = bias_or_none(n, out);
+    net_say(n, " tied(%d->%d%s%s)", (int)in, (int)out, transposed ? " transposed" : "",
+            b ? " bias" : "");
+    gd_tensor *y = activate(n, gd_linear(x.t, w, b));
+    x.t = gd_linear(y, transposed ? gd_transpose(w, 0, 1) : w, transposed ? NULL : b);
+    return x;
+}
+
+/* --- norms ------------------------------------------------------------------------------------ */
+
+static gd_tensor *row_normed(net *n, net_value x) {
+    const int64_t channels = channels_of(x);
+    if (channels < 5) return x.t;
+    if (one_in(n, 3)) {
+        net_say(n, " rms_norm");
+        return gd_rms_norm(x.t, parameter(n, gd_dims(channels), 1, 0.2), .eps = NORM_EPS);
+    }
+    const bool affine = !one_in(n, 5);
+    net_say(n, " layer_norm%s", affine ? "" : "(plain)");
+    gd_tensor *w = affine ? parameter(n, gd_dims(channels), 1, 0.2) : NULL;
+    gd_tensor *b = affine ? parameter(n, gd_dims(channels), 0, 0.2) : NULL;
+    return gd_layer_norm(x.t, w, b, .eps = NORM_EPS);
+}
+
+static net_value row_norm_layer(net *n, net_value x) {
+    if (x.form == NET_ROWS && one_in(n, 2)) x.t = batch_normed(n, x.t);
+    else x.t = row_normed(n, x);
+    return x;
+}
+
+/* --- rows ------------------------------------------------------------------------------------- */
+
+/* Products of rows with rows: (N, N), and back to (N, C). */
+static net_value gram_layer(net *n, net_value x) {
+    const double scale = 1 / sqrt((double)channels_of(x));
+    net_say(n, " gram");
+    gd_tensor *g = gd_tanh(gd_mul(gd_matmul(x.t, gd_transpose(x.t, 0, 1)), gd_scalar(scale)));
+    if (one_in(n, 2)) remember(n, (net_value){g, NET_ROWS});
+    x.t = gd_mul(gd_matmul(g, x.t), gd_scalar(1 / sqrt((double)dim_of(x.t, 0))));
+    return x;
+}
+
+/* Columns in an order of a constant index, some twice. */
+static net_value select_layer(net *n, net_value x) {
+    const int axis = channel_axis(x);
+    gd_tensor *index = constant(n, gd_dims(1 + below(n, 12)), 0, 1000);
+    net_say(n, " index_select");
+    index = gd_remainder(gd_cast(index, GD_I64), gd_scalar_of(dim_of(x.t, axis), GD_I64));
+    x.t = gd_index_select(x.t, axis, index);
+    return x;
+}
+
+static net_value rows_to_images(net *n, net_value x) {
+    const int64_t batch = dim_of(x.t, 0), channels = dim_of(x.t, 1);
+    for (int64_t side = 4; side > 1; side--)
+        if (channels % (side * side) == 0) {
+            net_say(n, " to_images(%d)", (int)side);
+            gd_shape s = gd_dims(batch, channels / (side * side), side, side);
+            if (!one_in(n, 3)) return (net_value){gd_reshape(x.t, s), NET_IMAGES};
+            s = gd_dims(batch, side, side, channels / (side * side));
+            return (net_value){gd_permute(gd_reshape(x.t, s), gd_dims(0, 3, 1, 2)), NET_IMAGES};
+        }
+    return x;
+}
+
+static net_value row_layer(net *n, net_value x) {
+    switch (below(n, 26)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3: return linear_layer(n, x);
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 8: return linear_block(n, x);
+    case 9:
+    case 10: return tied_layer(n, x);
+    case 11:
+    case 12: return row_norm_layer(n, x);
+    case 13: return activation_layer(n, x);
+    case 14: return dropout_layer(n, x);
+    case 15: return skip_layer(n, x);
+    case 16: return affine_layer(n, x);
+    case 17: return cat_layer(n, x);
+    case 18: return slice_layer(n, x);
+    case 19: return gram_layer(n, x);
+    case 20: return select_layer(n, x);
+    case 21: return one_in(n, 2) ? softmax_layer(n, x) : center_layer(n, x);
+    case 22: return reorder_layer(n, x);
+    case 23: return odd_layer(n, x);
+    case 24: return running_mean_layer(n, x);
+    default: return rows_to_images(n, x);
+    }
+}
+
+/* --- attention -------------------------------------------------------------------------------- */
+
+/* (N, T, H * D) as (N, H, T, D). */
+static gd_tensor *heads_of(gd_tensor *x, int64_t heads) {
+    const int64_t batch = dim_of(x, 0), steps = dim_of(x, 1), channels = dim_of(x, 2);
+    return gd_transpose(gd_reshape(x, gd_dims(batch, steps, heads, channels / heads)), 1, 2);
+}
+
+static gd_tensor *joined_heads(gd_tensor *y, int64_t channels) {
+    const int64_t batch = dim_of(y, 0), steps = dim_of(y, 2);
+    return gd_reshape(gd_transpose(y, 1, 2), gd_dims(batch, steps, channels));
+}
+
+/* Softmax of products, written by hand. */
+static gd_tensor *attend_by_hand(gd_tensor *q, gd_tensor *k, gd_tensor *v) {
+    const double scale = 1 / sqrt((double)dim_of(q, 3));
+    gd_tensor *s = gd_mul(gd_matmul(q, gd_transpose(k, 2, 3)), gd_scalar(scale));
+    return gd_matmul(gd_softmax(s), v);
+}
+
+static gd_tensor *self_attention(net *n, net_value x) {
+    static const int head_counts[] = {1, 2, 3, 4}, widths[] = {1, 3, 4, 8, 8, 16};
+    const int64_t heads = head_counts[below(n, 4)], width = widths[below(n, 6)],
+                  all = heads * width, in = channels_of(x);
+    const bool together = one_in(n, 2), causal = one_in(n, 3), by_hand = one_in(n, 5),
+               drops = one_in(n, 6), one_kv = heads > 1 && one_in(n, 6);
+    const int64_t kv = one_kv ? width : all;
+    net_say(n, " attention(%d heads of %d%s%s%s%s%s)", (int)heads, (int)width,
+            together ? " together" : "", causal ? " causal" : "", by_hand ? " by_hand" : "",
+            drops ? " dropout" : "", one_kv ? " grouped" : "");
+    gd_tensor *q, *k, *v;
+    if (together) {
+        gd_tensor *y = linear_to(n, x, all + 2 * kv);
+        gd_tensors parts = gd_split(y, gd_dims(all, kv, kv), .axis = 2);
+        q = parts.at[0], k = parts.at[1], v = parts.at[2];
+    } else {
+        q = linear_to(n, x, all);
+        k = linear_to(n, x, kv);
+        v = one_in(n, 4) ? k : linear_to(n, x, kv);
+    }
+    q = heads_of(q, heads), k = heads_of(k, one_kv ? 1 : heads),
+    v = heads_of(v, one_kv ? 1 : heads);
+    gd_tensor *y = by_hand && !one_kv ? attend_by_hand(q, k, v)
+                                      : gd_scaled_dot_product_attention(q, k, v, .causal = causal,
+                                                                        .grouped = one_kv,
+                                                                        .dropout = drops ? 0.2 : 0);
+    return linear_to(n, (net_value){joined_heads(y, all), NET_SEQUENCE}, in);
+}
+
+static net_value attention_layer(net *n, net_value x) {
+    x.t = self_attention(n, x);
+    return x;
+}
+
+/* A block of a transformer. */
+static net_value transformer_block(net *n, net_value x) {
+    const int64_t in = channels_of(x);
+    const bool norm_first = one_in(n, 2);
+    net_say(n, " transformer{");
+    net_value y = x;
+    if (norm_first) y.t = row_normed(n, y);
+    x.t = gd_add(x.t, self_attention(n, y));
+    if (!norm_first) x.t = row_normed(n, x);
+    y = x;
+    if (norm_first) y.t = row_normed(n, y);
+    y.t = activate(n, linear_to(n, y, draw_width(n, y)));
+    y.t = linear_to(n, y, in);
+    if (one_in(n, 3)) y.t = gd_dropout(y.t, .p = 0.2);
+    x.t = gd_add(y.t, x.t);
+    if (!norm_first) x.t = row_normed(n, x);
+    net_say(n, "}");
+    return x;
+}
+
+/* --- recurrent layers ------------------------------------------------------------------------- */
+
+static net_value recurrent_layer(net *n, net_value x) {
+    static const char *const names[] = {"rnn", "gru", "lstm"};
+    static const int gates[] = {1, 3, 4};
+    const int kind = below(n, 3), layers = 1 + one_in(n, 3), directions = 1 + one_in(n, 3);
+    const bool biases = !one_in(n, 4), first = one_in(n, 2), starts = one_in(n, 3),
+               limited = one_in(n, 4);
+    const int64_t hidden = draw_size(n, 16), in = channels_of(x), batch = dim_of(x.t, 0),
+                  steps = dim_of(x.t, 1), rows = gates[kind] * hidden;
+    if (steps > 40) return x;
+    gd_tensor *weights[16];
+    int count = 0;
+    for (int i = 0; i < layers * directions; i++) {
+        const int64_t width = i < directions ? in : directions * hidden;
+        weights[count++] = weight(n, gd_dims(rows, width), width);
+        weights[count++] = weight(n, gd_dims(rows, hidden), hidden);
+        for (int k = 0; k < 2 && biases; k++)
+            weights[count++] = parameter(n, gd_dims(rows), 0, 0.2);
+    }
+    gd_tensor *h0 = NULL, *c0 = NULL, *lengths = NULL;
+    const gd_shape state = gd_dims(layers * directions, batch, hidden);
+    if (starts) h0 = gd_tanh(parameter(n, state, 0, 0.5));
+    if (starts && kind == 2) c0 = parameter(n, state, 0, 0.5);
+    if (limited) {
+        lengths = gd_cast(gd_abs(constant(n, gd_dims(batch), 0, 1000)), GD_I64);
+        lengths =
+            gd_add(gd_remainder(lengths, gd_scalar_of(steps, GD_I64)), gd_scalar_of(1, GD_I64));
+    }
+    net_say(n, " %s(%d->%d, %d layers%s%s%s%s%s)", names[kind], (int)in, (int)hidden, layers,
+            directions > 1 ? ", both ways" : "", biases ? ", biases" : "",
+            first ? ", batch first" : "", starts ? ", h0" : "", limited ? ", lengths" : "");
+    gd_tensor *t = first ? x.t : gd_transpose(x.t, 0, 1), *y, *h;
+#define OPTIONS \
+    .layers = layers, .bidirectional = directions > 1, .batch_first = first, .biases = biases
+    const gd_tensors all = {weights, count};
+    if (kind == 0) {
+        gd_rnn_outputs r = gd_rnn(t, h0, lengths, all, OPTIONS);
+        y = r.y, h = r.h;
+    } else if (kind == 1) {
+        gd_gru_outputs r = gd_gru(t, h0, lengths, all, OPTIONS);
+        y = r.y, h = r.h;
+    } else {
+        gd_lstm_outputs r = gd_lstm(t, h0, c0, lengths, all, OPTIONS);
+        y = r.y, h = one_in(n, 2) ? r.h : r.c;
+    }
+#undef OPTIONS
+    if (one_in(n, 4)) return as_rows(gd_select(h, 0, -1));
+    return (net_value){first ? y : gd_transpose(y, 0, 1), NET_SEQUENCE};
+}
+
+/* --- sequences -------------------------------------------------------------------------------- */
+
+/* A convolution along the steps. */
+static net_value step_conv_layer(net *n, net_value x) {
+    net_value y = {gd_transpose(x.t, 1, 2), NET_IMAGES};
+    y.t = conv_to(n, y.t, 0, one_in(n, 2));
+    if (one_in(n, 2)) y.t = activate(n, y.t);
+    return one_in(n, 4) ? y : (net_value){gd_transpose(y.t, 1, 2), NET_SEQUENCE};
+}
+
+/* A loop over the steps. */
+static gd_tensors scan_step(gd_tensors in, void *user) {
+    gd_tensor *next = gd_tanh(gd_add(gd_linear(in.at[0], user, NULL), in.at[1]));
+    return gd_listed(next, gd_mul(next, in.at[1]));
+}
+
+static net_value scan_layer(net *n, net_value x) {
+    const int64_t channels = channels_of(x);
+    gd_tensor *w = weight(n, gd_dims(channels, channels), channels),
+              *start = constant(n, gd_dims(dim_of(x.t, 0), channels), 0, 0.5);
+    net_say(n, " scan");
+    gd_tensor *steps = gd_transpose(gd_cast(x.t, GD_F32), 0, 1);
+    GD_AUTOCAST(GD_DTYPE_NONE);
+    const gd_scanned s = gd_scan(scan_step, gd_list(start), gd_list(steps), w);
+    if (one_in(n, 3)) return as_rows(s.state.at[0]);
+    x.t = gd_transpose(s.ys.at[0], 0, 1);
+    return x;
+}
+
+static net_value einsum_layer(net *n, net_value x) {
+    const int64_t channels = channels_of(x), steps = dim_of(x.t, 1);
+    net_say(n, " einsum");
+    if (one_in(n, 2)) {
+        gd_tensor *w = weight(n, gd_dims(steps, channels), channels);
+        gd_tensor *y = gd_einsum("ntc,sc->nts", gd_list(x.t, w));
+        x.t = gd_einsum("nts,nsc->ntc", gd_list(gd_tanh(y), x.t));
+        x.t = gd_mul(x.t, gd_scalar(1 / sqrt((double)steps)));
+        return x;
+    }
+    return as_rows(
+        gd_einsum("ntc,tc->nc", gd_list(x.t, weight(n, gd_dims(steps, channels), steps))));
+}
+
+static net_value sequence_to_rows(net *n, net_value x) {
+    const int64_t batch = dim_of(x.t, 0), steps = dim_of(x.t, 1);
+    net_say(n, " to_rows");
+    switch (below(n, 4)) {
+    case 0: return as_rows(gd_mean(x.t, .axis = 1));
+    case 1: return as_rows(gd_select(x.t, 1, -1));
+    case 2:
+        if (steps * channels_of(x) <= 200) return as_rows(gd_reshape(x.t, gd_dims(batch, -1)));
+        return as_rows(kinked(n, gd_max(x.t, .axis = 1)));
+    default: /* each step is a row */
+        return as_rows(gd_reshape(x.t, gd_dims(batch * steps, channels_of(x))));
+    }
+}
+
+static net_value sequence_to_images(net *n, net_value x) {
+    net_say(n, " to_images");
+    return (net_value){gd_transpose(x.t, 1, 2), NET_IMAGES};
+}
+
+static net_value sequence_layer(net *n, net_value x) {
+    switch (below(n, 34)) {
+    case 0:
+    case 1:
+    case 2: return linear_layer(n, x);
+    case 3:
+    case 4:
+    case 5: return linear_block(n, x);
+    case 6:
+    case 7:
+    case 8: return attention_layer(n, x);
+    case 9:
+    case 10:
+    case 11: return transformer_block(n, x);
+    case 12:
+    case 13:
+    case 14: return recurrent_layer(n, x);
+    case 15: return tied_layer(n, x);
+    case 16:
+    case 17: return row_norm_layer(n, x);
+    case 18: return activation_layer(n, x);
+    case 19: return dropout_layer(n, x);
+    case 20: return skip_layer(n, x);
+    case 21: return affine_layer(n, x);
+    case 22: return cat_layer(n, x);
+    case 23: return slice_layer(n, x);
+    case 24: return reorder_layer(n, x);
+    case 25: return one_in(n, 2) ? softmax_layer(n, x) : center_layer(n, x);
+    case 26: return step_conv_layer(n, x);
+    case 27: return select_layer(n, x);
+    case 28: return sequence_to_images(n, x);
+    case 29: return odd_layer(n, x);
+    case 30: return running_mean_layer(n, x);
+    case 31: return scan_layer(n, x);
+    case 32: return einsum_layer(n, x);
+    default: return sequence_to_rows(n, x);
+    }
+}
+
+#endif

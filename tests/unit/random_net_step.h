@@ -1,0 +1,333 @@
+/* random_net_step.h - random nets as training steps: the first value, the losses, the optimizer. */
+#ifndef GRADUS_TESTS_RANDOM_NET_STEP_H
+#define GRADUS_TESTS_RANDOM_NET_STEP_H
+
+#include "random_net_rows.h"
+
+/* The streams of draws: one for each layer, and these. */
+enum { FIRST_STREAM = 100, LOSS_STREAM, SECOND_LOSS_STREAM, STEP_STREAM, FETCH_STREAM };
+
+static void use_stream(net *n, int stream) { n->d = (draws){draw_at(n->seed, (uint64_t)stream)}; }
+
+/* --- the first value -------------------------------------------------------------------------- */
+
+static net_value draw_images(net *n) {
+    static const int axes_of[] = {1, 2, 2, 2, 2, 3}, sides[] = {0, 24, 13, 6};
+    const int axes = axes_of[below(n, 6)];
+    gd_shape s = gd_dims(one_in(n, 4) ? 1 : 1 + below(n, 6), 1);
+    int64_t positions = s.at[0];
+    const int64_t side = 1 + below(n, sides[axes]);
+    for (int i = 0; i < axes; i++) {
+        s.at[s.rank] = one_in(n, 2) ? side : 1 + below(n, sides[axes]);
+        positions *= s.at[s.rank++];
+    }
+    s.at[1] = draw_size(n, most_channels(positions));
+    return (net_value){net_input(n, s, 0), NET_IMAGES};
+}
+
+static net_value draw_sequence(net *n) {
+    const int64_t batch = one_in(n, 4) ? 1 : 1 + below(n, 6), steps = draw_size(n, 20);
+    if (one_in(n, 2)) {
+        const int64_t width = draw_size(n, most_channels(batch * steps));
+        return (net_value){net_input(n, gd_dims(batch, steps, width), 0), NET_SEQUENCE};
+    }
+    const int words = 1 + below(n, 30);
+    const int64_t width = draw_size(n, 32);
+    net_say(n, " embedding(%d->%d)", words, (int)width);
+    gd_tensor *w = parameter(n, gd_dims(words, width), 0, 1),
+              *x = net_input(n, gd_dims(batch, steps), words);
+    gd_tensor *y = one_in(n, 3) ? gd_embedding(x, w, .padding_idx = 0) : gd_embedding(x, w);
+    if (one_in(n, 2)) y = gd_add(y, parameter(n, gd_dims(steps, width), 0, 0.3));
+    return (net_value){y, NET_SEQUENCE};
+}
+
+static net_value draw_first(net *n) {
+    use_stream(n, FIRST_STREAM);
+    switch (below(n, 6)) {
+    case 0: {
+        const int64_t batch = draw_size(n, 40);
+        return (net_value){net_input(n, gd_dims(batch, draw_size(n, 32)), 0), NET_ROWS};
+    }
+    case 1:
+    case 2: return draw_sequence(n);
+    default: return draw_images(n);
+    }
+}
+
+static void say_dims(net *n, net_value x) {
+    net_say(n, " [");
+    for (int i = 0; i < gd_tensor_rank(x.t); i++)
+        net_say(n, "%s%d", i ? "," : "", (int)dim_of(x.t, i));
+    net_say(n, "]\n");
+}
+
+/* --- losses ----------------------------------------------------------------------------------- */
+
+/* The classes are axis 1, or, of a sequence, the last axis. */
+static gd_tensor *class_loss(net *n, net_value x) {
+    const bool linear = x.form != NET_IMAGES;
+    if (linear) {
+        static const int counts[] = {2, 3, 5, 10, 17, 40};
+        x.t = linear_to(n, x, counts[below(n, 6)]);
+    }
+    if (x.form == NET_SEQUENCE) {
+        const int64_t rows = dim_of(x.t, 0) * dim_of(x.t, 1);
+        if (one_in(n, 2)) x.t = gd_reshape(x.t, gd_dims(rows, -1));
+        else x.t = gd_transpose(x.t, 1, 2);
+    }
+    const int64_t classes = dim_of(x.t, 1);
+    const double smoothing = one_in(n, 3) ? 0.1 : 0;
+    const int64_t ignored = one_in(n, 3) && classes > 2 ? 1 : -100;
+    gd_tensor *w =
+        one_in(n, 3) ? gd_add(gd_abs(constant(n, gd_dims(classes), 0, 1)), gd_scalar(0.3)) : NULL;
+    net_say(n, " cross_entropy(%d classes%s%s%s)", (int)classes, smoothing > 0 ? ", smoothing" : "",
+            ignored >= 0 ? ", ignored" : "", w ? ", weights" : "");
+    if (one_in(n, 8)) {
+        gd_tensor *t = gd_softmax(net_input(n, gd_tensor_shape(x.t), 0), .axis = 1);
+        return gd_cross_entropy(x.t, t, .label_smoothing = smoothing, .weight = w);
+    }
+    gd_tensor *t = net_input(n, shape_without(x.t, 1), (int)classes);
+    if (one_in(n, 8)) {
+        gd_tensor *terms =
+            gd_cross_entropy(x.t, t, .reduction = GD_NONE, .label_smoothing = smoothing,
+                             .ignore_index = ignored, .weight = w);
+        return gd_mean(terms);
+    }
+    if (one_in(n, 8)) return gd_nll_loss(gd_log_softmax(x.t, .axis = 1), t, .weight = w);
+    return gd_cross_entropy(x.t, t, .label_smoothing = smoothing, .ignore_index = ignored,
+                            .weight = w);
+}
+
+static gd_tensor *mean_loss(net *n, net_value x) {
+    static const char *const names[] = {"mse",   "l1",      "bce",    "smooth_l1",
+                                        "huber", "bce_pos", "square", "logits"};
+    const int kind = n->without & SIMPLE_LOSS ? 6 : below(n, 8);
+    if (kind != 6 && one_in(n, 2) && x.form != NET_IMAGES) x.t = linear_to(n, x, draw_width(n, x));
+    net_say(n, " %s_loss", names[kind]);
+    if (kind == 6) return gd_mean(gd_square(x.t));
+    gd_tensor *t = net_input(n, gd_tensor_shape(x.t), 0);
+    if (kind == 1 || kind == 3 || kind == 4) n->has_kinks = true;
+    switch (kind) {
+    case 0: return gd_mse_loss(x.t, t);
+    case 1: return gd_l1_loss(x.t, t);
+    case 2: return gd_bce_with_logits(x.t, gd_sigmoid(t));
+    case 3: return gd_smooth_l1_loss(x.t, t, .beta = 0.5);
+    case 4: return gd_huber_loss(x.t, t);
+    case 5: {
+        gd_tensor *w = gd_abs(constant(n, gd_dims(dim_of(x.t, -1)), 0.5, 1));
+        return gd_bce_with_logits(x.t, gd_sigmoid(t), .pos_weight = w);
+    }
+    default:
+        return gd_mean(
+            gd_sub(gd_logsumexp(x.t, .axis = 1), gd_mean(gd_mul(x.t, gd_sigmoid(t)), .axis = 1)));
+    }
+}
+
+static gd_tensor *draw_loss(net *n, net_value x) {
+    return one_in(n, 2) && !(n->without & SIMPLE_LOSS) ? class_loss(n, x) : mean_loss(n, x);
+}
+
+/* --- the net ---------------------------------------------------------------------------------- */
+
+static int layer_count(const net *n) { return 1 + (int)(draw_at(n->seed, 77) % (MOST_LAYERS - 4)); }
+
+static net_value draw_layer(net *n, net_value x) {
+    switch (x.form) {
+    case NET_IMAGES: return image_layer(n, x);
+    case NET_SEQUENCE: return sequence_layer(n, x);
+    default: return row_layer(n, x);
+    }
+}
+
+/* Some values of layers are results of the step, as they are or transposed. */
+static void fetch_values(net *n) {
+    use_stream(n, FETCH_STREAM);
+    if (n->without & NO_FETCHES) return;
+    for (int i = 0; i < n->n_values && n->n_fetches < MOST_FETCHES; i++) {
+        if (!one_in(n, 5)) continue;
+        gd_tensor *t = gd_detach(n->values[i].t);
+        net_say(n, "fetches value %d\n", i);
+        n->fetches[n->n_fetches++] = one_in(n, 3) ? gd_transpose(t, 0, 1) : t;
+    }
+}
+
+/* The loss of a call. `shift` is another batch for gradient accumulation. */
+static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
+    n->next = n->next_input = n->n_values = n->n_fetches = 0;
+    n->in = in;
+    GD_AUTOCAST(n->exact ? GD_DTYPE_NONE : n->autocast);
+    net_value x = draw_first(n);
+    say_dims(n, x);
+    if (shift && gd_tensor_dtype(x.t) == GD_F32) x.t = gd_mul(x.t, gd_scalar(0.7));
+    remember(n, x);
+    for (int i = 0; i < layer_count(n); i++) {
+        if (n->layers_off >> i & 1) continue;
+        use_stream(n, i);
+        net_say(n, "%2d:", i);
+        x = draw_layer(n, x);
+        say_dims(n, x);
+        remember(n, x);
+    }
+    if (n->building) n->adds_affine = !has_parameter(n);
+    if (n->adds_affine) x = affine_layer(n, x);
+    use_stream(n, LOSS_STREAM);
+    gd_tensor *loss = draw_loss(n, x);
+    use_stream(n, SECOND_LOSS_STREAM);
+    if (one_in(n, 4) && !(n->without & NO_SECOND_LOSS)) {
+        const int at = below(n, n->n_values);
+        net_say(n, ", of value %d:", at);
+        loss = gd_add(loss, gd_mul(draw_loss(n, n->values[at]), gd_scalar(0.5)));
+    }
+    net_say(n, "\n");
+    fetch_values(n);
+    return loss;
+}
+
+/* --- the step --------------------------------------------------------------------------------- */
+
+typedef struct step_options {
+    bool zero_last, accumulates, clips_norm, clips_value, scales, fetches_gradient,
+        fetches_parameter, two_groups;
+    const char *optimizer, *options;
+} step_options;
+
+/* f16 needs a scaled loss. */
+static step_options draw_step(net *n) {
+    static const char *const optimizers[][2] = {
+        {"sgd", "lr=0.05"},
+        {"sgd", "lr=0.05"},
+        {"sgd", "lr=0.05 weight_decay=0.1"},
+        {"sgd", "lr=0.05 momentum=0.9"},
+        {"sgd", "lr=0.05 momentum=0.9 nesterov=true weight_decay=0.1"},
+        {"adam", "lr=0.01 eps=0.02"},
+        {"adamw", "lr=0.01 eps=0.02 weight_decay=0.1"},
+        {"adam", "lr=0.01 eps=0.02 amsgrad=true"},
+        {"rmsprop", "lr=0.005 eps=0.05"},
+    };
+    use_stream(n, STEP_STREAM);
+    const int kind = below(n, 9);
+    step_options o = {.zero_last = one_in(n, 2),
+                      .accumulates = one_in(n, 8),
+                      .clips_norm = one_in(n, 6),
+                      .clips_value = one_in(n, 10),
+                      .scales = one_in(n, 8) || n->autocast == GD_F16,
+                      .fetches_gradient = one_in(n, 8),
+                      .fetches_parameter = one_in(n, 8),
+                      .two_groups = one_in(n, 6),
+                      .optimizer = optimizers[kind][0],
+                      .options = optimizers[kind][1]};
+    if (n->without & NO_CLIPPING) o.clips_norm = o.clips_value = false;
+    if (n->without & NO_ACCUMULATION) o.accumulates = false;
+    if (n->without & NO_FETCHES) o.fetches_gradient = o.fetches_parameter = false;
+    if (n->without & ONE_ROW_OF_OPTIONS) o.two_groups = false, o.scales = n->autocast == GD_F16;
+    if (n->without & PLAIN_OPTIMIZER) o.optimizer = "sgd", o.options = "lr=0.05";
+    return o;
+}
+
+static void describe_step(net *n) {
+    const step_options o = draw_step(n);
+    net_say(n, "%s %s%s%s%s%s%s%s%s%s", o.optimizer, o.options,
+            o.zero_last ? ", zero_grad last" : "", o.accumulates ? ", two backwards" : "",
+            o.clips_norm ? ", clip_grad_norm" : "", o.clips_value ? ", clip_grad_value" : "",
+            o.scales ? ", loss scale" : "", o.fetches_gradient ? ", fetches a gradient" : "",
+            o.fetches_parameter ? ", fetches a parameter" : "", o.two_groups ? ", two groups" : "");
+    net_say(n, ", autocast %s\n", n->autocast == GD_BF16 ? "bf16" : n->autocast ? "f16" : "off");
+}
+
+/* The parameters; `frozen` ones, too. */
+static gd_tensors net_parameters(net *n, gd_tensor **room) {
+    int count = 0;
+    for (int i = 0; i < n->n_tensors; i++)
+        if (n->roles[i] == NET_PARAMETER || n->roles[i] == NET_FROZEN)
+            room[count++] = n->tensors[i];
+    return (gd_tensors){room, count};
+}
+
+static void make_optimizer(net *n) {
+    const step_options o = draw_step(n);
+    gd_tensor *room[MOST_TENSORS];
+    const gd_tensors all = net_parameters(n, room);
+    const int64_t first = o.two_groups && all.count > 2 ? all.count / 2 : all.count;
+    n->optimizer = gd_optimizer_new(o.optimizer, ((gd_tensors){room, first}), o.options);
+    if (first < all.count)
+        gd_optimizer_add_text(n->optimizer, ((gd_tensors){room + first, all.count - first}),
+                              "lr=0.02");
+    n->loss_scale = o.scales ? gd_loss_scale_new(.start = 256) : NULL;
+}
+
+/* A training step. Returns the loss, the norm of the gradients if they are clipped, and fetched
+ * values. */
+static gd_tensors net_step(gd_tensors in, void *user) {
+    net *n = user;
+    const step_options o = draw_step(n);
+    gd_tensor *room[MOST_TENSORS], *results[MOST_FETCHES + 5];
+    const gd_tensors parameters = net_parameters(n, room);
+    int count = 0;
+    if (!o.zero_last) gd_optimizer_zero_grad(n->optimizer);
+    if (o.accumulates) {
+        gd_tensor *loss = net_loss(n, in, 1);
+        gd_backward(gd_loss_scale_apply(n->loss_scale, loss));
+    }
+    gd_tensor *loss = net_loss(n, in, 0);
+    results[count++] = gd_detach(loss);
+    gd_backward(gd_loss_scale_apply(n->loss_scale, loss));
+    if (n->loss_scale) gd_loss_scale_unscale(n->loss_scale, n->optimizer);
+    if (o.clips_norm) results[count++] = gd_clip_grad_norm(parameters, 0.5);
+    if (o.clips_value) gd_clip_grad_value(parameters, 0.05);
+    gd_tensor *g = gd_tensor_grad(room[0]);
+    if (o.fetches_gradient && g) results[count++] = gd_clone(g);
+    if (o.fetches_parameter) results[count++] = gd_clone(gd_detach(room[0]));
+    if (n->loss_scale) gd_loss_scale_step(n->loss_scale, n->optimizer);
+    else gd_optimizer_step(n->optimizer);
+    if (o.zero_last) gd_optimizer_zero_grad(n->optimizer);
+    if (o.fetches_parameter) results[count++] = gd_clone(gd_detach(room[parameters.count - 1]));
+    for (int i = 0; i < n->n_fetches; i++) results[count++] = n->fetches[i];
+    return gd_list_copy((gd_tensors){results, count});
+}
+
+/* --- building and copying --------------------------------------------------------------------- */
+
+/* Builds the net on the CPU. */
+static void build_net(net *n) {
+    n->building = true;
+    gd_seed(n->seed);
+    GD_NO_GRAD;
+    net_loss(n, (gd_tensors){NULL, 0}, 0);
+    describe_step(n);
+    n->building = false;
+}
+
+/* The net with copies of its tensors on the device. */
+static net copy_net(const net *from, gd_device *device) {
+    net n = *from;
+    for (int i = 0; i < n.n_tensors; i++) {
+        if (n.roles[i] == NET_INPUT) continue;
+        n.tensors[i] = gd_detach(gd_to_device(gd_clone(from->tensors[i]), device));
+        if (n.roles[i] == NET_PARAMETER) gd_requires_grad(n.tensors[i]);
+    }
+    return n;
+}
+
+/* The same values with the first axis innermost in memory. */
+static gd_tensor *transposed_memory(gd_tensor *x) {
+    if (gd_tensor_rank(x) < 2) return x;
+    return gd_transpose(gd_contiguous(gd_transpose(x, 0, -1)), 0, -1);
+}
+
+/* Inputs of step number `step`, on the CPU. */
+static gd_tensors make_inputs(const net *n, int step) {
+    gd_tensor *made[MOST_TENSORS];
+    int count = 0;
+    gd_seed(n->seed * 31 + (uint64_t)step);
+    for (int i = 0; i < n->n_tensors; i++) {
+        if (n->roles[i] != NET_INPUT) continue;
+        const gd_shape s = gd_tensor_shape(n->tensors[i]);
+        made[count] = n->classes[i] ? gd_randint(s, 0, n->classes[i]) : gd_randn(s);
+        if (draw_at(n->seed, 300 + (uint64_t)i) % 6 == 0)
+            made[count] = transposed_memory(made[count]);
+        count++;
+    }
+    return gd_list_copy((gd_tensors){made, count});
+}
+
+#endif
