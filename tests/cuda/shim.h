@@ -1,6 +1,6 @@
 /* shim.h - CUDA C++ as C++ for the host, so that kernels run without a GPU.
  *
- * The emulator (driver.cpp) runs the threads of a grid one after the other, block by block. Kernels
+ * The emulator (execute.cpp) runs the threads of a grid one after the other, block by block. Kernels
  * with barriers or shuffles run their block's threads as coroutines, which switch at each barrier.
  * The blocks of a cooperative launch switch when all their threads wait.
  */
@@ -21,8 +21,22 @@
 #define __noinline__    __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __shared__ static
 #define __restrict__ __restrict
+
+/* Variables in shared memory are in a section of their own, so that the emulator can fill them: one
+ * for each file. (GCC ignores this in templates.) */
+#ifndef EMULATED_STATICS
+#define EMULATED_STATICS emulated_statics
+#endif
+#define EMULATED_TEXT_(x)      #x
+#define EMULATED_TEXT(x)       EMULATED_TEXT_(x)
+#define EMULATED_JOIN_(a, b)   a##b
+#define EMULATED_JOIN(a, b)    EMULATED_JOIN_(a, b)
+#define __shared__             static __attribute__((section(EMULATED_TEXT(EMULATED_STATICS))))
+#define EMULATED_STATICS_BEGIN EMULATED_JOIN(__start_, EMULATED_STATICS)
+#define EMULATED_STATICS_END   EMULATED_JOIN(__stop_, EMULATED_STATICS)
+extern "C" __attribute__((weak, visibility("hidden"))) unsigned char EMULATED_STATICS_BEGIN[],
+    EMULATED_STATICS_END[]; /* NULL: there are none */
 
 struct emulated_index {
     unsigned x, y, z;
@@ -103,8 +117,8 @@ template <typename T, typename U> static inline T atomicOr(T *p, U value) {
 }
 
 /* The dynamic shared memory of the block that runs. */
-enum { EMULATED_SHARED_BYTES = 227 << 10 };
-extern "C" unsigned char emulated_shared[EMULATED_SHARED_BYTES];
+enum { EMULATED_SHARED_BYTES = 227 << 10, EMULATED_SHARED_PAGES = 228 << 10 };
+extern "C" unsigned char emulated_shared[EMULATED_SHARED_PAGES];
 
 /* --- barriers and shuffles -------------------------------------------------------------------- */
 
@@ -247,6 +261,7 @@ struct emulated_kernel {
     void (*call)(void **parameters);
     bool has_barriers;
     size_t parameter_bytes[4]; /* ends with 0 */
+    unsigned char *statics[2]; /* begin and end of the variables in shared memory */
 };
 
 template <typename... P, size_t... I>
@@ -258,9 +273,10 @@ template <typename... P> static inline void emulated_call(void (*kernel)(P...), 
     emulated_call_with(kernel, parameters, std::index_sequence_for<P...>());
 }
 template <typename... P>
-static constexpr emulated_kernel emulated_describe(const char *name, void (*)(P...),
-                                                   void (*call)(void **), bool barriers) {
-    return {name, call, barriers, {sizeof(P)..., 0}};
+static emulated_kernel emulated_describe(const char *name, void (*)(P...), void (*call)(void **),
+                                         bool barriers) {
+    return {
+        name, call, barriers, {sizeof(P)..., 0}, {EMULATED_STATICS_BEGIN, EMULATED_STATICS_END}};
 }
 #define EMULATED_KERNEL(name, barriers) \
     emulated_describe(                  \
