@@ -8,9 +8,9 @@
  *
  * GRADUS_EMULATED_CUDA is a list of words: none (no device), old (driver), weak (compute capability
  * 7.5), memory=BYTES (of the device), lost=N (the N-th kernel loses the device), immediate (work runs
- * when it is queued), processors=N (multiprocessors), order=N (in which threads and blocks run:
- * execute.cpp), guard (accesses outside of an allocation, and reads of memory that was not written,
- * show: guard.h; with GRADUS_DEBUG=memory each tensor is an allocation).
+ * when it is queued), processors=N (multiprocessors), shared=BYTES (of a block), order=N (in which
+ * threads and blocks run: execute.cpp), guard (accesses outside of an allocation, and reads of memory
+ * that was not written, show: guard.h; with GRADUS_DEBUG=memory each tensor is an allocation).
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -49,6 +49,11 @@ emulated_controls read_settings() {
 emulated_controls controls = read_settings();
 emulated_counts &counts = controls.counts;
 
+/* The shared memory that a block may have. */
+int shared_bytes() {
+    const char *bytes = emulated_setting("shared=");
+    return bytes ? atoi(bytes) : EMULATED_SHARED_BYTES;
+}
 /* Multiprocessors of the device, each of which runs one block of a cooperative launch. */
 int processors() {
     const char *count = emulated_setting("processors=");
@@ -86,6 +91,7 @@ struct node {
     bool to_host;
     unsigned shared; /* bytes of dynamic shared memory */
     bool together;   /* a cooperative launch */
+    bool early;      /* it may start before the previous kernel has ended */
 };
 typedef std::shared_ptr<const node> work;
 
@@ -153,6 +159,7 @@ void run_node(const node *n) {
                           {n->block[0], n->block[1], n->block[2]},
                           n->shared,
                           n->together,
+                          n->early,
                           pointers.data()},
                          controls.order);
     } else if (n->call) {
@@ -304,10 +311,13 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice) {
 }
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {
     const bool weak = emulated_setting("weak");
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? (weak ? 7 : 9)
-             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? (weak ? 5 : 0)
-             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? processors()
-                                                                         : 0;
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = weak ? 7 : 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = weak ? 5 : 0; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = processors(); break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = shared_bytes(); break;
+    default: *value = 0; break;
+    }
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) {
@@ -542,7 +552,7 @@ CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
     ALIVE;
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
-    if (value < 0 || value > EMULATED_SHARED_BYTES) return CUDA_ERROR_INVALID_VALUE;
+    if (value < 0 || value > shared_bytes()) return CUDA_ERROR_INVALID_VALUE;
     ((function *)f)->most_shared = (unsigned)value;
     return CUDA_SUCCESS;
 }
@@ -556,17 +566,28 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 
 static std::vector<std::vector<char>> copy_parameters(const emulated_kernel *k, void **parameters);
 
+static CUresult launch(CUfunction f, const unsigned grid[3], const unsigned block[3],
+                       unsigned shared, bool early, CUstream s, void **parameters) {
+    const emulated_kernel *k = ((function *)f)->kernel;
+    const unsigned threads = block[0] * block[1] * block[2];
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > 0x7fffffffu || grid[1] > 65535 ||
+        grid[2] > 65535 || threads == 0 || threads > 1024 || shared > ((function *)f)->most_shared)
+        return CUDA_ERROR_INVALID_VALUE;
+    node n{k,
+           {grid[0], grid[1], grid[2]},
+           {block[0], block[1], block[2]},
+           copy_parameters(k, parameters)};
+    n.shared = shared;
+    n.early = early;
+    return submit(s, std::move(n));
+}
+
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                         unsigned by, unsigned bz, unsigned shared, CUstream s, void **parameters,
                         void **) {
     ALIVE;
-    const emulated_kernel *k = ((function *)f)->kernel;
-    if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535 ||
-        bx * by * bz == 0 || bx * by * bz > 1024 || shared > ((function *)f)->most_shared)
-        return CUDA_ERROR_INVALID_VALUE;
-    node n{k, {gx, gy, gz}, {bx, by, bz}, copy_parameters(k, parameters)};
-    n.shared = shared;
-    return submit(s, std::move(n));
+    const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
+    return launch(f, grid, block, shared, false, s, parameters);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -584,13 +605,18 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsig
     return submit(s, std::move(n));
 }
 
-/* Kernels run one after the other, so that one that may overlap with the previous one waits. */
-CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
-    for (unsigned i = 0; i < c->numAttrs; i++)
+/* Kernels run one after the other, but races.cpp checks what one does that may overlap. */
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **) {
+    ALIVE;
+    bool early = false;
+    for (unsigned i = 0; i < c->numAttrs; i++) {
         if (c->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             return CUDA_ERROR_INVALID_VALUE;
-    return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
-                          c->blockDimZ, c->sharedMemBytes, c->hStream, parameters, extra);
+        early = c->attrs[i].value.programmaticStreamSerializationAllowed;
+    }
+    const unsigned grid[3] = {c->gridDimX, c->gridDimY, c->gridDimZ},
+                   block[3] = {c->blockDimX, c->blockDimY, c->blockDimZ};
+    return launch(f, grid, block, c->sharedMemBytes, early, c->hStream, parameters);
 }
 
 /* --- captures --- */

@@ -18,9 +18,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <vector>
 
 #include "guard.h"
+#include "races.h"
 
 emulated_index threadIdx, blockIdx, blockDim, gridDim;
 alignas(4096) unsigned char emulated_shared[EMULATED_SHARED_PAGES];
@@ -70,10 +72,17 @@ struct spread {
 
 /* Coroutines are created once and reused for every block. A switch is a _longjmp, which costs no
  * system call. */
+struct async_copy {
+    void *to;
+    const void *from;
+    int bytes, size;
+};
 struct coroutine {
     ucontext_t entry;
     jmp_buf at;
     bool started, done;
+    uint16_t syncs;
+    std::deque<std::vector<async_copy>> copies; /* committed groups, and the next one */
     alignas(16) char lane[16];
     char stack[64 << 10];
 };
@@ -160,30 +169,40 @@ void begin_block(size_t number, unsigned count) {
     for (unsigned t = 0; t < count; t++) {
         if (!block->threads[t]) create_coroutine(t);
         block->threads[t]->done = false;
+        block->threads[t]->syncs = 0;
+        block->threads[t]->copies.clear();
     }
     block->all = {count, 0, 0};
     for (unsigned w = 0; w * WARP < count; w++)
         block->warps[w] = {count - w * WARP < WARP ? count - w * WARP : WARP, 0, 0};
 }
 
-/* Warps, or blocks, that stay behind: bit i of the result. The same ones for several rounds. */
-uint32_t hold_back(uint32_t held, bool progressed) {
-    if (order_number <= 1 || !progressed) return 0;
-    return draw(4) ? held : (uint32_t)draw(1ull << 32);
-}
+/* Warps, or blocks, that stay behind, for 1 to 1024 rounds or until the others wait. */
+struct stragglers {
+    uint32_t mask = 0; /* bit i: number i modulo 32 stays behind */
+    uint64_t rounds = 0;
+    void choose(bool progressed) {
+        if (order_number <= 1) return;
+        if (!progressed) mask = 0, rounds = 1;
+        if (rounds-- > 0) return;
+        mask = (uint32_t)draw(1ull << 32);
+        rounds = 1ull << draw(11);
+    }
+    bool has(unsigned i) const { return mask >> i % 32 & 1; }
+};
 
 /* Runs the threads of the block until all are done or wait, or for this many rounds. */
 void resume_block(unsigned count, uint64_t rounds) {
     static std::vector<unsigned> order;
-    uint32_t held = 0;
+    stragglers behind;
     for (bool progressed = true; block->all.alive && rounds > 0; rounds--) {
         const uint64_t before = progress;
-        held = hold_back(held, progressed);
+        behind.choose(progressed);
         arrange(order, count);
         for (unsigned t : order)
-            if (!block->threads[t]->done && !(held >> t / WARP & 1)) resume_thread(t);
+            if (!block->threads[t]->done && !behind.has(t / WARP)) resume_thread(t);
         progressed = progress != before;
-        if (!progressed && !held) return;
+        if (!progressed && !behind.mask) return;
     }
 }
 
@@ -194,36 +213,37 @@ void resume_block(unsigned count, uint64_t rounds) {
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
+/* In ascending order, and without guards, shared memory has what the block before has left. */
 void poison_shared() {
     const emulated_kernel *k = running->kernel;
-    if (emulated_guards()) emulated_poison_shared(running->shared, k->statics[0], k->statics[1]);
+    if (emulated_guards() || order_number)
+        emulated_poison_shared(running->shared, k->statics[0], k->statics[1]);
 }
 
 void run_blocks_together(unsigned blocks, unsigned count) {
     static std::vector<unsigned> order;
     const unsigned shared = running->shared;
     unsigned alive = blocks;
-    uint32_t held = 0;
+    stragglers behind;
     for (unsigned b = 0; b < blocks; b++) {
         begin_block(b, count);
         block->shared.assign(shared, 0xff);
     }
-    poison_shared();
     for (bool progressed = true; alive > 0;) {
         const uint64_t before = progress;
-        held = hold_back(held, progressed);
+        behind.choose(progressed);
         arrange(order, blocks);
         for (unsigned b : order) {
             block = block_states[b];
-            if (block->all.alive == 0 || (held >> b % 32 & 1)) continue;
+            if (block->all.alive == 0 || behind.has(b)) continue;
             blockIdx = {b, 0, 0};
             memcpy(emulated_shared, block->shared.data(), shared);
-            resume_block(count, order_number > 1 && held ? 1 + draw(8) : UINT64_MAX);
+            resume_block(count, behind.mask ? 1 + draw(8) : UINT64_MAX);
             memcpy(block->shared.data(), emulated_shared, shared);
             alive -= block->all.alive == 0;
         }
         progressed = progress != before;
-        if (!progressed && !held) stop_waiting("blocks");
+        if (!progressed && !behind.mask) stop_waiting("blocks");
     }
 }
 
@@ -270,6 +290,17 @@ const char *emulated_position(void) {
     return text;
 }
 
+emulated_place emulated_this_place(void) {
+    const uint32_t number = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    if (!running->kernel->has_barriers) return {number, 0, (uint16_t)current, 0};
+    return {number, block->all.phase, (uint16_t)current, block->threads[current]->syncs};
+}
+
+bool emulated_is_static_shared(const unsigned char *address) {
+    unsigned char *const *statics = running->kernel->statics;
+    return address >= statics[0] && address < statics[1];
+}
+
 void emulated_execute(const emulated_launch &l, uint64_t order) {
     const unsigned count = l.block[0] * l.block[1] * l.block[2];
     const uint64_t blocks = (uint64_t)l.grid[0] * l.grid[1] * l.grid[2];
@@ -278,17 +309,27 @@ void emulated_execute(const emulated_launch &l, uint64_t order) {
     running = &l;
     order_number = random_state = order;
     if (emulated_guards()) emulated_guard_shared(l.shared);
+    poison_shared();
+    emulated_races_begin(l.kernel->name, l.early);
     if (l.together) run_blocks_together(l.grid[0], count);
     else if (l.kernel->has_barriers) run_blocks(blocks, count);
     else run_single_threads(blocks, count);
+    emulated_races_end();
     if (emulated_guards()) emulated_check_guards(l.kernel->name);
     running = nullptr;
 }
 
 /* --- barriers (shim.h) ------------------------------------------------------------------------ */
 
-extern "C" void emulated_barrier(void) { wait_for_group(block->all); }
+extern "C" void emulated_barrier(void) {
+    emulated_races_barrier();
+    wait_for_group(block->all);
+}
 extern "C" void emulated_warp_barrier(void) { wait_for_group(block->warps[current / WARP]); }
+extern "C" void emulated_sync_warp(void) {
+    emulated_warp_barrier();
+    block->threads[current]->syncs++;
+}
 extern "C" void emulated_wait(void) { yield_thread(); }
 
 extern "C" int emulated_any(int predicate) {
@@ -310,4 +351,35 @@ extern "C" void *emulated_lane(int lane) {
     const unsigned count = blockDim.x * blockDim.y * blockDim.z;
     coroutine *const *threads = block->threads;
     return thread < count && !threads[thread]->done ? threads[thread]->lane : nullptr;
+}
+
+/* --- asynchronous copies (shim.h) ------------------------------------------------------------- */
+
+static void finish_copy(const async_copy &c) {
+    emulated_write(c.to, (size_t)c.size);
+    memset(c.to, 0, (size_t)c.size);
+    memcpy(c.to, c.from, (size_t)c.bytes);
+}
+
+/* In ascending order copies are done at once, in descending order as late as possible. */
+extern "C" void emulated_copy_async(void *to, const void *from, int bytes, int size) {
+    const async_copy copy = {to, from, bytes, size};
+    std::deque<std::vector<async_copy>> &copies = block->threads[current]->copies;
+    if (order_number == 0 || (order_number > 1 && draw(2))) {
+        finish_copy(copy);
+        return;
+    }
+    emulated_write(to, (size_t)size);
+    if (copies.empty()) copies.emplace_back();
+    copies.back().push_back(copy);
+}
+extern "C" void emulated_commit_copies(void) {
+    std::deque<std::vector<async_copy>> &copies = block->threads[current]->copies;
+    if (copies.empty()) copies.emplace_back();
+    copies.emplace_back();
+}
+extern "C" void emulated_wait_copies(int groups) {
+    std::deque<std::vector<async_copy>> &copies = block->threads[current]->copies;
+    for (; copies.size() > (size_t)groups + 1; copies.pop_front())
+        for (const async_copy &c : copies.front()) finish_copy(c);
 }

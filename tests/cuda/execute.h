@@ -9,6 +9,7 @@ struct emulated_launch {
     unsigned grid[3], block[3];
     unsigned shared; /* bytes of dynamic shared memory */
     bool together;   /* a cooperative launch, of (count, 1, 1) blocks */
+    bool early;      /* it may start before the previous kernel has ended */
     void **parameters;
 };
 

@@ -119,7 +119,7 @@ void emulated_guard_shared(size_t bytes) {
 }
 
 void emulated_poison_shared(size_t bytes, unsigned char *statics, unsigned char *end) {
-    memset(emulated_shared, FILL, round_up(bytes, PAGE));
+    memset(emulated_shared, FILL, emulated_guards() ? round_up(bytes, PAGE) : bytes);
     if (statics) memset(statics, FILL, (size_t)(end - statics));
 }
 

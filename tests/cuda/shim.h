@@ -86,31 +86,46 @@ static inline long long __double_as_longlong(double x) {
 }
 template <typename T> static inline T __ldg(const T *p) { return *p; }
 template <typename T> static inline T __ldcg(const T *p) { return *p; }
-static inline void __threadfence(void) {}
 
-/* Threads run one at a time, so a plain update is atomic. */
-template <typename T> static inline T atomicCAS(T *p, T expected, T value) {
+/* --- order of memory -------------------------------------------------------------------------- */
+
+/* What races.cpp must know. */
+extern "C" void emulated_fence(void);
+extern "C" void emulated_atomic(const void *address);
+extern "C" void emulated_previous_kernel(void); /* the thread has waited for its end */
+static inline void __threadfence(void) { emulated_fence(); }
+
+/* For functions whose accesses are atomic or relaxed: they are no race. Threads run one at a time, so
+ * a plain update is atomic. */
+#define EMULATED_ATOMIC static inline __attribute__((no_sanitize("thread")))
+
+template <typename T> EMULATED_ATOMIC T atomicCAS(T *p, T expected, T value) {
+    emulated_atomic(p);
     const T before = *p;
     if (before == expected) *p = value;
     return before;
 }
-template <typename T, typename U> static inline T atomicAdd(T *p, U value) {
+template <typename T, typename U> EMULATED_ATOMIC T atomicAdd(T *p, U value) {
+    emulated_atomic(p);
     const T before = *p;
     *p += value;
     return before;
 }
-template <typename T, typename U> static inline T atomicMax(T *p, U value) {
+template <typename T, typename U> EMULATED_ATOMIC T atomicMax(T *p, U value) {
+    emulated_atomic(p);
     const T before = *p;
     if (value > *p) *p = value;
     return before;
 }
-template <typename T, typename U> static inline T atomicMin(T *p, U value) {
+template <typename T, typename U> EMULATED_ATOMIC T atomicMin(T *p, U value) {
+    emulated_atomic(p);
     const T before = *p;
     if (value < *p) *p = value;
     return before;
 }
 
-template <typename T, typename U> static inline T atomicOr(T *p, U value) {
+template <typename T, typename U> EMULATED_ATOMIC T atomicOr(T *p, U value) {
+    emulated_atomic(p);
     const T before = *p;
     *p |= value;
     return before;
@@ -123,7 +138,8 @@ extern "C" unsigned char emulated_shared[EMULATED_SHARED_PAGES];
 /* --- barriers and shuffles -------------------------------------------------------------------- */
 
 extern "C" void emulated_barrier(void);      /* all threads of the block */
-extern "C" void emulated_warp_barrier(void); /* all threads of the warp */
+extern "C" void emulated_sync_warp(void);    /* all threads of the warp */
+extern "C" void emulated_warp_barrier(void); /* the same, but it orders no memory */
 extern "C" void emulated_wait(void);         /* lets others run; in loops that wait for a block */
 extern "C" void *emulated_lane(int lane);    /* 16 bytes of another thread of the warp */
 
@@ -132,7 +148,7 @@ extern "C" int emulated_any(int predicate); /* whether it is true in any thread 
 static inline int __syncthreads_or(int predicate) { return emulated_any(predicate); }
 static inline void __syncwarp(unsigned mask = ~0u) {
     (void)mask;
-    emulated_warp_barrier();
+    emulated_sync_warp();
 }
 
 /* The value of another lane, or the own one if there is none. */
@@ -176,7 +192,16 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
         result |= (unsigned)(__shfl_sync(mask, predicate != 0, lane) ? 1 : 0) << lane;
     return result;
 }
-/* --- tensor cores: the fragments of PTX --- */
+
+/* --- asynchronous copies to shared memory ----------------------------------------------------- */
+
+/* Copies `bytes` bytes and then zeros, `size` in all, at once or when the thread waits for them. */
+extern "C" void emulated_copy_async(void *to, const void *from, int bytes, int size);
+extern "C" void emulated_commit_copies(void);
+/* Waits until only this many of the latest committed groups are not done. */
+extern "C" void emulated_wait_copies(int groups);
+
+/* --- tensor cores: the fragments of PTX ------------------------------------------------------- */
 
 /* ldmatrix.x4 of 16-bit elements: lane i has the address of row i % 8 of matrix i / 8. Register m is
  * the pair (row lane / 4, columns 2 (lane % 4) and the next) of matrix m, or of its transpose. */
