@@ -182,10 +182,36 @@ static bool add_recent_block(gd_blocks *blocks, block *b) {
     return true;
 }
 
+/* GRADUS_DEBUG=memory: a block of exactly this size, which is not cached. */
+static gd_status alloc_separately(gd_blocks *blocks, size_t bytes, gd_queue queue, void **handle) {
+    gd_device *d = blocks->device;
+    block *b = gd_calloc(1, sizeof *b);
+    if (!b) return GD_E_MEMORY;
+    b->bytes = bytes ? bytes : 1;
+    b->queue = queue;
+    gd_status status = d->api->alloc(d, b->bytes, handle);
+    if (status != GD_OK) {
+        gd_free(b);
+        return status;
+    }
+    b->handle = *handle;
+    blocks->held += b->bytes;
+    add_used_block(blocks, b);
+    return GD_OK;
+}
+
+static void free_separately(gd_blocks *blocks, block *b) {
+    gd_device *d = blocks->device;
+    blocks->held -= b->bytes;
+    d->api->free(d, b->handle, b->bytes);
+    gd_free(b);
+}
+
 gd_status gd_blocks_alloc(gd_blocks *blocks, size_t bytes, gd_queue queue, void **handle) {
     gd_device *d = blocks->device;
     const size_t alignment = d->api->alignment > LEAST_BLOCK ? d->api->alignment : LEAST_BLOCK;
     if (bytes > (size_t)1 << 52) return GD_E_MEMORY;
+    if (gd_device_debug_memory) return alloc_separately(blocks, bytes, queue, handle);
     bytes = round_up(bytes ? bytes : 1, alignment);
     block *b = take_recent_block(blocks, bytes, queue);
     if (b) {
@@ -233,6 +259,10 @@ void gd_blocks_free(gd_blocks *blocks, void *handle) {
     block *b = *at;
     if (!b) return;
     *at = b->chain;
+    if (gd_device_debug_memory) {
+        free_separately(blocks, b);
+        return;
+    }
     if (b->queue == GD_QUEUE_UPLOAD) {
         /* Without an event the block can never be written again: leave it in use. */
         if (d->api->event_record(d, GD_QUEUE_COMPUTE, &b->event) != GD_OK) return;

@@ -78,6 +78,9 @@ void gd_device_unlock(gd_device *d);
 /* GRADUS_DEBUG=device: the host waits after every kernel call, so that a failure of the device is
  * reported by the call that caused it. Plans are not captured. */
 extern bool gd_device_debug;
+/* GRADUS_DEBUG=memory: the same, and each block of memory is an allocation of its own, so that tools
+ * find accesses outside of it. */
+extern bool gd_device_debug_memory;
 
 /* Around a call that queues kernels: checks and locks the device, and records the call for the message
  * if the device fails later. gd_device_end_call unlocks it, waits in debug mode, and returns `status`

@@ -56,11 +56,12 @@ struct gd_device_queue {
 
 /* --- creation and loss ------------------------------------------------------------------------ */
 
-bool gd_device_debug;
+bool gd_device_debug, gd_device_debug_memory;
 
 __attribute__((constructor)) static void read_debug_mode(void) {
     const char *mode = getenv("GRADUS_DEBUG");
-    gd_device_debug = mode && strstr(mode, "device");
+    gd_device_debug_memory = mode && strstr(mode, "memory");
+    gd_device_debug = gd_device_debug_memory || (mode && strstr(mode, "device"));
 }
 
 static bool forked; /* this process is the child of a fork, in which only the CPU is usable */

@@ -1,20 +1,20 @@
 /* driver.cpp - an emulated CUDA driver, libcuda.so.1, for tests on machines without a GPU.
  *
- * It runs kernels on the CPU (shim.h), enforces the rules of captures, counts calls, and simulates a
- * missing device, an old driver, a lack of memory and a lost device (emulated.h).
+ * It runs kernels on the CPU (execute.cpp, shim.h), enforces the rules of captures, counts calls, and
+ * simulates a missing device, an old driver, a lack of memory and a lost device (emulated.h).
  *
  * Streams are asynchronous: work is queued and runs as late as possible, when the host waits for it.
  * Missing waits between host and device or between streams therefore give wrong results.
  *
  * GRADUS_EMULATED_CUDA is a list of words: none (no device), old (driver), weak (compute capability
  * 7.5), memory=BYTES (of the device), lost=N (the N-th kernel loses the device), immediate (work runs
- * when it is queued), processors=N (multiprocessors).
+ * when it is queued), processors=N (multiprocessors), shared=BYTES (of a block), order=N (in which
+ * threads and blocks run: execute.cpp), guard (accesses outside of an allocation, and reads of memory
+ * that was not written, show: guard.h; with GRADUS_DEBUG=memory each tensor is an allocation).
  */
 #include <cuda.h>
 #include <dlfcn.h>
-#include <setjmp.h>
 #include <time.h>
-#include <ucontext.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -24,11 +24,10 @@
 #include <mutex>
 #include <vector>
 
-#include "shim.h"
+#include "execute.h"
+#include "guard.h"
 #include "submit.h"
 
-emulated_index threadIdx, blockIdx, blockDim, gridDim;
-alignas(128) unsigned char emulated_shared[EMULATED_SHARED_BYTES];
 extern const emulated_kernel *const emulated_kernel_lists[]; /* of the build; ends with NULL */
 
 namespace {
@@ -38,25 +37,26 @@ std::recursive_mutex big_lock; /* of everything here: a call is alone */
 
 /* --- settings --------------------------------------------------------------------------------- */
 
-const char *setting(const char *word) {
-    const char *all = getenv("GRADUS_EMULATED_CUDA");
-    const char *at = all ? strstr(all, word) : nullptr;
-    return at ? at + strlen(word) : nullptr;
-}
-
 emulated_controls read_settings() {
     emulated_controls c = {};
-    const char *memory = setting("memory="), *loss = setting("lost=");
+    const char *memory = emulated_setting("memory="), *loss = emulated_setting("lost=");
     c.memory = memory ? (size_t)strtoull(memory, nullptr, 10) : (size_t)8 << 30;
     c.lose_after = loss ? atoll(loss) - 1 : -1;
+    const char *order = emulated_setting("order=");
+    c.order = order ? strtoull(order, nullptr, 10) : 0;
     return c;
 }
 emulated_controls controls = read_settings();
 emulated_counts &counts = controls.counts;
 
+/* The shared memory that a block may have. */
+int shared_bytes() {
+    const char *bytes = emulated_setting("shared=");
+    return bytes ? atoi(bytes) : EMULATED_SHARED_BYTES;
+}
 /* Multiprocessors of the device, each of which runs one block of a cooperative launch. */
 int processors() {
-    const char *count = setting("processors=");
+    const char *count = emulated_setting("processors=");
     return count ? atoi(count) : 2;
 }
 
@@ -66,167 +66,6 @@ CUresult check_lost() { return lost ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS; }
 #define ALIVE \
     LOCKED;   \
     if (CUresult state = check_lost()) return state
-
-/* --- running kernels -------------------------------------------------------------------------- */
-
-/* The threads of a block are coroutines, which are created once and reused for every block. A switch
- * is a _longjmp, which costs no system call. */
-struct coroutine {
-    ucontext_t entry;
-    jmp_buf at;
-    bool started, done;
-    alignas(16) char lane[16];
-    char stack[64 << 10];
-};
-enum { MAX_THREADS = 1024, WARP = 32 };
-jmp_buf scheduler;
-const emulated_kernel *running;
-void **running_parameters;
-unsigned current;
-uint64_t progress; /* barriers reached and threads done */
-
-/* Threads that meet at a barrier: a block or a warp. */
-struct group {
-    unsigned alive, arrived, phase;
-};
-
-/* A block. Those of a cooperative launch run together: each has its threads and, while another one
- * runs, a copy of its dynamic shared memory. (Static shared memory is not supported there.) */
-struct block_state {
-    coroutine *threads[MAX_THREADS];
-    group all, warps[MAX_THREADS / WARP];
-    std::vector<unsigned char> shared;
-};
-std::vector<block_state *> block_states;
-block_state *block; /* that runs */
-
-void set_index(unsigned thread) {
-    current = thread;
-    threadIdx = {thread % blockDim.x, thread / blockDim.x % blockDim.y,
-                 thread / blockDim.x / blockDim.y};
-}
-
-void yield_thread() {
-    if (_setjmp(block->threads[current]->at) == 0) _longjmp(scheduler, 1);
-}
-
-void release_group(group &g) {
-    progress++;
-    if (g.arrived < g.alive || g.arrived == 0) return;
-    g.arrived = 0;
-    g.phase++;
-}
-void wait_for_group(group &g) {
-    const unsigned phase = g.phase;
-    g.arrived++;
-    release_group(g);
-    while (g.phase == phase) yield_thread();
-}
-void leave_group(group &g) {
-    g.alive--;
-    release_group(g);
-}
-
-void run_threads() {
-    for (;;) {
-        running->call(running_parameters);
-        block->threads[current]->done = true;
-        leave_group(block->all);
-        leave_group(block->warps[current / WARP]);
-        yield_thread();
-    }
-}
-
-void resume_thread(unsigned t) {
-    coroutine *c = block->threads[t];
-    set_index(t);
-    if (_setjmp(scheduler) != 0) return;
-    if (c->started) _longjmp(c->at, 1);
-    c->started = true;
-    setcontext(&c->entry);
-}
-
-void create_coroutine(unsigned t) {
-    coroutine *c = block->threads[t] = new coroutine;
-    c->started = false;
-    getcontext(&c->entry);
-    c->entry.uc_stack.ss_sp = c->stack;
-    c->entry.uc_stack.ss_size = sizeof c->stack;
-    c->entry.uc_link = nullptr;
-    makecontext(&c->entry, run_threads, 0);
-}
-
-void begin_block(size_t number, unsigned count) {
-    while (block_states.size() <= number) block_states.push_back(new block_state{});
-    block = block_states[number];
-    for (unsigned t = 0; t < count; t++) {
-        if (!block->threads[t]) create_coroutine(t);
-        block->threads[t]->done = false;
-    }
-    block->all = {count, 0, 0};
-    for (unsigned w = 0; w * WARP < count; w++)
-        block->warps[w] = {count - w * WARP < WARP ? count - w * WARP : WARP, 0, 0};
-}
-
-/* Runs the threads of the block until all are done or wait. */
-void resume_block(unsigned count) {
-    for (uint64_t before = ~progress; block->all.alive && progress != before;) {
-        before = progress;
-        for (unsigned t = 0; t < count; t++)
-            if (!block->threads[t]->done) resume_thread(t);
-    }
-}
-
-void stop_waiting(const char *which) {
-    fprintf(stderr, "emulated CUDA: %s of %s wait for each other\n", which, running->name);
-    abort();
-}
-
-/* A cooperative launch of (count, 1, 1) blocks. */
-void run_blocks_together(unsigned blocks, unsigned count, unsigned shared) {
-    unsigned alive = blocks;
-    for (unsigned b = 0; b < blocks; b++) {
-        begin_block(b, count);
-        block->shared.assign(shared, 0xff);
-    }
-    while (alive > 0) {
-        const uint64_t before = progress;
-        for (unsigned b = 0; b < blocks; b++) {
-            block = block_states[b];
-            if (block->all.alive == 0) continue;
-            blockIdx = {b, 0, 0};
-            memcpy(emulated_shared, block->shared.data(), shared);
-            resume_block(count);
-            memcpy(block->shared.data(), emulated_shared, shared);
-            alive -= block->all.alive == 0;
-        }
-        if (progress == before) stop_waiting("blocks");
-    }
-}
-
-void run_kernel(const emulated_kernel *k, const unsigned grid[3], const unsigned block_size[3],
-                void **parameters, bool together, unsigned shared) {
-    const unsigned count = block_size[0] * block_size[1] * block_size[2];
-    gridDim = {grid[0], grid[1], grid[2]};
-    blockDim = {block_size[0], block_size[1], block_size[2]};
-    running = k;
-    running_parameters = parameters;
-    if (together) return run_blocks_together(grid[0], count, shared);
-    for (unsigned z = 0; z < grid[2]; z++)
-        for (unsigned y = 0; y < grid[1]; y++)
-            for (unsigned x = 0; x < grid[0]; x++) {
-                blockIdx = {x, y, z};
-                if (k->has_barriers) {
-                    begin_block(0, count);
-                    resume_block(count);
-                    if (block->all.alive) stop_waiting("threads");
-                } else
-                    for (unsigned t = 0; t < count; t++) {
-                        set_index(t);
-                        k->call(parameters);
-                    }
-            }
-}
 
 /* --- streams, events, graphs ------------------------------------------------------------------- */
 
@@ -250,8 +89,9 @@ struct node {
     size_t bytes;
     int value;
     bool to_host;
+    unsigned shared; /* bytes of dynamic shared memory */
     bool together;   /* a cooperative launch */
-    unsigned shared; /* bytes of dynamic shared memory of a cooperative launch */
+    bool early;      /* it may start before the previous kernel has ended */
 };
 typedef std::shared_ptr<const node> work;
 
@@ -314,9 +154,18 @@ void run_node(const node *n) {
     if (n->kernel) {
         std::vector<void *> pointers;
         for (const std::vector<char> &p : n->parameters) pointers.push_back((void *)p.data());
-        run_kernel(n->kernel, n->grid, n->block, pointers.data(), n->together, n->shared);
-    } else if (n->call) n->call();
-    else if (n->from) memmove(n->to, n->staged.empty() ? n->from : n->staged.data(), n->bytes);
+        emulated_execute({n->kernel,
+                          {n->grid[0], n->grid[1], n->grid[2]},
+                          {n->block[0], n->block[1], n->block[2]},
+                          n->shared,
+                          n->together,
+                          n->early,
+                          pointers.data()},
+                         controls.order);
+    } else if (n->call) {
+        n->call();
+        if (emulated_guards()) emulated_check_guards("a library");
+    } else if (n->from) memmove(n->to, n->staged.empty() ? n->from : n->staged.data(), n->bytes);
     else memset(n->to, n->value, n->bytes);
 }
 
@@ -350,7 +199,7 @@ void drain_all() {
 enum { LONGEST_QUEUE = 2000 };
 
 void push(stream *s, task t) {
-    static const bool immediate = setting("immediate");
+    static const bool immediate = emulated_setting("immediate");
     s->queue.push_back(std::move(t));
     if (immediate || s->queue.size() > LONGEST_QUEUE) drain(s);
 }
@@ -415,40 +264,13 @@ bool emulated_is_device_memory(const void *address, size_t bytes) {
     return contains(buffers, (CUdeviceptr)address, bytes);
 }
 
-/* --- barriers (shim.h) ------------------------------------------------------------------------ */
-
-extern "C" void emulated_barrier(void) { wait_for_group(block->all); }
-extern "C" void emulated_warp_barrier(void) { wait_for_group(block->warps[current / WARP]); }
-extern "C" void emulated_wait(void) { yield_thread(); }
-
-extern "C" int emulated_any(int predicate) {
-    const unsigned count = blockDim.x * blockDim.y * blockDim.z;
-    int any = 0;
-    memcpy(block->threads[current]->lane, &predicate, sizeof predicate);
-    emulated_barrier();
-    for (unsigned t = 0; t < count; t++) {
-        int other;
-        memcpy(&other, block->threads[t]->lane, sizeof other);
-        if (!block->threads[t]->done) any |= other != 0;
-    }
-    emulated_barrier();
-    return any;
-}
-
-extern "C" void *emulated_lane(int lane) {
-    const unsigned thread = current / 32 * 32 + (unsigned)lane;
-    const unsigned count = blockDim.x * blockDim.y * blockDim.z;
-    coroutine *const *threads = block->threads;
-    return thread < count && !threads[thread]->done ? threads[thread]->lane : nullptr;
-}
-
 /* --- the driver's functions ------------------------------------------------------------------- */
 
 extern "C" {
 
-CUresult cuInit(unsigned) { return setting("none") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
+CUresult cuInit(unsigned) { return emulated_setting("none") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int *version) {
-    *version = setting("old") ? 11080 : 13000;
+    *version = emulated_setting("old") ? 11080 : 13000;
     return CUDA_SUCCESS;
 }
 CUresult cuGetErrorName(CUresult result, const char **text) {
@@ -488,11 +310,14 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice) {
     return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {
-    const bool weak = setting("weak");
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? (weak ? 7 : 9)
-             : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? (weak ? 5 : 0)
-             : attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? processors()
-                                                                         : 0;
+    const bool weak = emulated_setting("weak");
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = weak ? 7 : 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = weak ? 5 : 0; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = processors(); break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = shared_bytes(); break;
+    default: *value = 0; break;
+    }
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) {
@@ -511,14 +336,18 @@ CUresult cuMemGetInfo(size_t *free_bytes, size_t *total) {
     *free_bytes = controls.used < *total ? *total - controls.used : 0;
     return CUDA_SUCCESS;
 }
+static void *aligned_memory(size_t bytes) {
+    void *memory = nullptr;
+    if (posix_memalign(&memory, 256, bytes) != 0) return nullptr;
+    return memset(memory, 0x7f, bytes);
+}
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
     ALIVE;
     SAFE;
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     if (controls.used + bytes > controls.memory) return CUDA_ERROR_OUT_OF_MEMORY;
-    void *memory = nullptr;
-    if (posix_memalign(&memory, 256, bytes) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    memset(memory, 0x7f, bytes);
+    void *memory = emulated_guards() ? emulated_guard_alloc(bytes) : aligned_memory(bytes);
+    if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
     *address = (CUdeviceptr)memory;
     buffers[*address] = bytes;
     controls.used += bytes;
@@ -533,7 +362,8 @@ CUresult cuMemFree(CUdeviceptr address) {
     drain_all();
     controls.used -= at->second;
     buffers.erase(at);
-    free((void *)address);
+    if (emulated_guards()) emulated_guard_free((void *)address);
+    else free((void *)address);
     counts.frees++;
     return check_lost();
 }
@@ -722,7 +552,7 @@ CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
     ALIVE;
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;
-    if (value < 0 || value > EMULATED_SHARED_BYTES) return CUDA_ERROR_INVALID_VALUE;
+    if (value < 0 || value > shared_bytes()) return CUDA_ERROR_INVALID_VALUE;
     ((function *)f)->most_shared = (unsigned)value;
     return CUDA_SUCCESS;
 }
@@ -736,15 +566,28 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
 
 static std::vector<std::vector<char>> copy_parameters(const emulated_kernel *k, void **parameters);
 
+static CUresult launch(CUfunction f, const unsigned grid[3], const unsigned block[3],
+                       unsigned shared, bool early, CUstream s, void **parameters) {
+    const emulated_kernel *k = ((function *)f)->kernel;
+    const unsigned threads = block[0] * block[1] * block[2];
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > 0x7fffffffu || grid[1] > 65535 ||
+        grid[2] > 65535 || threads == 0 || threads > 1024 || shared > ((function *)f)->most_shared)
+        return CUDA_ERROR_INVALID_VALUE;
+    node n{k,
+           {grid[0], grid[1], grid[2]},
+           {block[0], block[1], block[2]},
+           copy_parameters(k, parameters)};
+    n.shared = shared;
+    n.early = early;
+    return submit(s, std::move(n));
+}
+
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                         unsigned by, unsigned bz, unsigned shared, CUstream s, void **parameters,
                         void **) {
     ALIVE;
-    const emulated_kernel *k = ((function *)f)->kernel;
-    if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535 ||
-        bx * by * bz == 0 || bx * by * bz > 1024 || shared > ((function *)f)->most_shared)
-        return CUDA_ERROR_INVALID_VALUE;
-    return submit(s, node{k, {gx, gy, gz}, {bx, by, bz}, copy_parameters(k, parameters)});
+    const unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
+    return launch(f, grid, block, shared, false, s, parameters);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -762,13 +605,18 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsig
     return submit(s, std::move(n));
 }
 
-/* Kernels run one after the other, so that one that may overlap with the previous one waits. */
-CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
-    for (unsigned i = 0; i < c->numAttrs; i++)
+/* Kernels run one after the other, but races.cpp checks what one does that may overlap. */
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **) {
+    ALIVE;
+    bool early = false;
+    for (unsigned i = 0; i < c->numAttrs; i++) {
         if (c->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             return CUDA_ERROR_INVALID_VALUE;
-    return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
-                          c->blockDimZ, c->sharedMemBytes, c->hStream, parameters, extra);
+        early = c->attrs[i].value.programmaticStreamSerializationAllowed;
+    }
+    const unsigned grid[3] = {c->gridDimX, c->gridDimY, c->gridDimZ},
+                   block[3] = {c->blockDimX, c->blockDimY, c->blockDimZ};
+    return launch(f, grid, block, c->sharedMemBytes, early, c->hStream, parameters);
 }
 
 /* --- captures --- */
@@ -881,11 +729,12 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode at,
     for (size_t i = 0; i < g->keys.size(); i++)
         if ((CUgraphNode)g->keys[i].get() == at) {
             if (!g->keys[i]->kernel) return CUDA_ERROR_INVALID_VALUE;
-            g->nodes[i] =
-                std::make_shared<const node>(node{k,
-                                                  {p->gridDimX, p->gridDimY, p->gridDimZ},
-                                                  {p->blockDimX, p->blockDimY, p->blockDimZ},
-                                                  copy_parameters(k, p->kernelParams)});
+            node n{k,
+                   {p->gridDimX, p->gridDimY, p->gridDimZ},
+                   {p->blockDimX, p->blockDimY, p->blockDimZ},
+                   copy_parameters(k, p->kernelParams)};
+            n.shared = p->sharedMemBytes;
+            g->nodes[i] = std::make_shared<const node>(std::move(n));
             counts.parameter_changes++;
             return CUDA_SUCCESS;
         }

@@ -35,6 +35,7 @@ typedef struct emulated_controls {
     int64_t lose_after;  /* kernels that still run before the device is lost; -1: never */
     int no_algorithm;    /* cuBLASLt and cuDNN find none */
     int failing_library; /* calls of cuBLASLt and cuDNN fail */
+    uint64_t order;      /* in which threads and blocks run (execute.cpp) */
 } emulated_controls;
 
 /* The driver's controls; NULL: no emulated driver is loaded. */

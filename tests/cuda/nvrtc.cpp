@@ -111,13 +111,15 @@ int nvrtcCompileProgram(program *p, int n, const char *const *options) {
     if (access(library.c_str(), R_OK) != 0) {
         const std::string own = base + "." + std::to_string(getpid());
         std::ofstream(own + ".cpp") << text;
-        const std::string command = EMULATED_COMPILER " -shared " + own + ".cpp -o " + own +
-                                    ".so " EMULATED_FOLDER "/libcuda.so.1 -Wl,-rpath," EMULATED_FOLDER
-                                    " > " + own + ".log 2>&1";
-        const int status = system(command.c_str());
+        const std::string compile = EMULATED_COMPILER " -c " + own + ".cpp -o " + own + ".o",
+                          link = EMULATED_LINKER " -shared " + own + ".o -o " + own +
+                                 ".so " EMULATED_FOLDER "/libcuda.so.1 -Wl,-rpath," EMULATED_FOLDER,
+                          log = " > " + own + ".log 2>&1";
+        const int status = system((compile + log + " && " + link + log).c_str());
         p->log = read_text(own + ".log");
         if (status == 0) rename((own + ".so").c_str(), library.c_str());
         unlink((own + ".cpp").c_str());
+        unlink((own + ".o").c_str());
         unlink((own + ".log").c_str());
         if (status != 0) return 6;
     }

@@ -1,6 +1,6 @@
 /* shim.h - CUDA C++ as C++ for the host, so that kernels run without a GPU.
  *
- * The emulator (driver.cpp) runs the threads of a grid one after the other, block by block. Kernels
+ * The emulator (execute.cpp) runs the threads of a grid one after the other, block by block. Kernels
  * with barriers or shuffles run their block's threads as coroutines, which switch at each barrier.
  * The blocks of a cooperative launch switch when all their threads wait.
  */
@@ -21,8 +21,22 @@
 #define __noinline__    __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __shared__ static
 #define __restrict__ __restrict
+
+/* Variables in shared memory are in a section of their own, so that the emulator can fill them: one
+ * for each file. (GCC ignores this in templates.) */
+#ifndef EMULATED_STATICS
+#define EMULATED_STATICS emulated_statics
+#endif
+#define EMULATED_TEXT_(x)      #x
+#define EMULATED_TEXT(x)       EMULATED_TEXT_(x)
+#define EMULATED_JOIN_(a, b)   a##b
+#define EMULATED_JOIN(a, b)    EMULATED_JOIN_(a, b)
+#define __shared__             static __attribute__((section(EMULATED_TEXT(EMULATED_STATICS))))
+#define EMULATED_STATICS_BEGIN EMULATED_JOIN(__start_, EMULATED_STATICS)
+#define EMULATED_STATICS_END   EMULATED_JOIN(__stop_, EMULATED_STATICS)
+extern "C" __attribute__((weak, visibility("hidden"))) unsigned char EMULATED_STATICS_BEGIN[],
+    EMULATED_STATICS_END[]; /* NULL: there are none */
 
 struct emulated_index {
     unsigned x, y, z;
@@ -72,44 +86,60 @@ static inline long long __double_as_longlong(double x) {
 }
 template <typename T> static inline T __ldg(const T *p) { return *p; }
 template <typename T> static inline T __ldcg(const T *p) { return *p; }
-static inline void __threadfence(void) {}
 
-/* Threads run one at a time, so a plain update is atomic. */
-template <typename T> static inline T atomicCAS(T *p, T expected, T value) {
+/* --- order of memory -------------------------------------------------------------------------- */
+
+/* What races.cpp must know. */
+extern "C" void emulated_fence(void);
+extern "C" void emulated_atomic(const void *address);
+extern "C" void emulated_previous_kernel(void); /* the thread has waited for its end */
+static inline void __threadfence(void) { emulated_fence(); }
+
+/* For functions whose accesses are atomic or relaxed: they are no race. Threads run one at a time, so
+ * a plain update is atomic. */
+#define EMULATED_ATOMIC static inline __attribute__((no_sanitize("thread")))
+
+template <typename T> EMULATED_ATOMIC T atomicCAS(T *p, T expected, T value) {
+    emulated_atomic(p);
     const T before = *p;
     if (before == expected) *p = value;
     return before;
 }
-template <typename T, typename U> static inline T atomicAdd(T *p, U value) {
+template <typename T, typename U> EMULATED_ATOMIC T atomicAdd(T *p, U value) {
+    emulated_atomic(p);
     const T before = *p;
     *p += value;
     return before;
 }
-template <typename T, typename U> static inline T atomicMax(T *p, U value) {
+template <typename T, typename U> EMULATED_ATOMIC T atomicMax(T *p, U value) {
+    emulated_atomic(p);
     const T before = *p;
     if (value > *p) *p = value;
     return before;
 }
-template <typename T, typename U> static inline T atomicMin(T *p, U value) {
+template <typename T, typename U> EMULATED_ATOMIC T atomicMin(T *p, U value) {
+    emulated_atomic(p);
     const T before = *p;
     if (value < *p) *p = value;
     return before;
 }
 
-template <typename T, typename U> static inline T atomicOr(T *p, U value) {
+template <typename T, typename U> EMULATED_ATOMIC T atomicOr(T *p, U value) {
+    emulated_atomic(p);
     const T before = *p;
     *p |= value;
     return before;
 }
 
 /* The dynamic shared memory of the block that runs. */
-enum { EMULATED_SHARED_BYTES = 227 << 10 };
-extern "C" unsigned char emulated_shared[EMULATED_SHARED_BYTES];
+enum { EMULATED_SHARED_BYTES = 227 << 10, EMULATED_SHARED_PAGES = 228 << 10 };
+extern "C" unsigned char emulated_shared[EMULATED_SHARED_PAGES];
 
 /* --- barriers and shuffles -------------------------------------------------------------------- */
 
 extern "C" void emulated_barrier(void);      /* all threads of the block */
-extern "C" void emulated_warp_barrier(void); /* all threads of the warp */
+extern "C" void emulated_sync_warp(void);    /* all threads of the warp */
+extern "C" void emulated_warp_barrier(void); /* the same, but it orders no memory */
 extern "C" void emulated_wait(void);         /* lets others run; in loops that wait for a block */
 extern "C" void *emulated_lane(int lane);    /* 16 bytes of another thread of the warp */
 
@@ -118,7 +148,7 @@ extern "C" int emulated_any(int predicate); /* whether it is true in any thread 
 static inline int __syncthreads_or(int predicate) { return emulated_any(predicate); }
 static inline void __syncwarp(unsigned mask = ~0u) {
     (void)mask;
-    emulated_warp_barrier();
+    emulated_sync_warp();
 }
 
 /* The value of another lane, or the own one if there is none. */
@@ -162,7 +192,16 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
         result |= (unsigned)(__shfl_sync(mask, predicate != 0, lane) ? 1 : 0) << lane;
     return result;
 }
-/* --- tensor cores: the fragments of PTX --- */
+
+/* --- asynchronous copies to shared memory ----------------------------------------------------- */
+
+/* Copies `bytes` bytes and then zeros, `size` in all, at once or when the thread waits for them. */
+extern "C" void emulated_copy_async(void *to, const void *from, int bytes, int size);
+extern "C" void emulated_commit_copies(void);
+/* Waits until only this many of the latest committed groups are not done. */
+extern "C" void emulated_wait_copies(int groups);
+
+/* --- tensor cores: the fragments of PTX ------------------------------------------------------- */
 
 /* ldmatrix.x4 of 16-bit elements: lane i has the address of row i % 8 of matrix i / 8. Register m is
  * the pair (row lane / 4, columns 2 (lane % 4) and the next) of matrix m, or of its transpose. */
@@ -247,6 +286,7 @@ struct emulated_kernel {
     void (*call)(void **parameters);
     bool has_barriers;
     size_t parameter_bytes[4]; /* ends with 0 */
+    unsigned char *statics[2]; /* begin and end of the variables in shared memory */
 };
 
 template <typename... P, size_t... I>
@@ -258,9 +298,10 @@ template <typename... P> static inline void emulated_call(void (*kernel)(P...), 
     emulated_call_with(kernel, parameters, std::index_sequence_for<P...>());
 }
 template <typename... P>
-static constexpr emulated_kernel emulated_describe(const char *name, void (*)(P...),
-                                                   void (*call)(void **), bool barriers) {
-    return {name, call, barriers, {sizeof(P)..., 0}};
+static emulated_kernel emulated_describe(const char *name, void (*)(P...), void (*call)(void **),
+                                         bool barriers) {
+    return {
+        name, call, barriers, {sizeof(P)..., 0}, {EMULATED_STATICS_BEGIN, EMULATED_STATICS_END}};
 }
 #define EMULATED_KERNEL(name, barriers) \
     emulated_describe(                  \

@@ -13,6 +13,7 @@ void suite_reference(const test_cases *cases);
 void suite_bodies(const test_cases *cases);
 void suite_strides(const test_cases *cases);
 void suite_threads(const test_cases *cases);
+void suite_order(const test_cases *cases);
 void suite_scalar(const test_cases *cases);
 void suite_isa(const test_cases *cases);
 void suite_modes(const test_cases *cases);

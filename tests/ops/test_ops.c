@@ -29,6 +29,7 @@ static const suite suites[] = {
      suite_reference, false},
     {"strides", "strided inputs give the results of contiguous ones", suite_strides, false},
     {"threads", "the same bits for any number of threads", suite_threads, false},
+    {"order", "the same bits for any order of a kernel's threads and blocks", suite_order, false},
     {"bodies", "the body of an op in other ops gives the results of its kernel", suite_bodies,
      false},
     {"scalar", "kernels of the scalar dialect give the reference kernels' results", suite_scalar,

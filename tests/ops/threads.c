@@ -1,9 +1,10 @@
-/* threads.c - any number of threads gives the same bits, and every instruction set gives the
- * results of the reference kernels. */
+/* threads.c - any number of threads gives the same bits, and so does any order of a kernel's threads
+ * on the emulated CUDA device; every instruction set gives the results of the reference kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../cuda/emulated.h"
 #include "backend/cpu/isa.h"
 #include "core/alloc.h"
 #include "ops/call.h"
@@ -88,34 +89,47 @@ static bool affordable(const test_case *c, gd_dtype dtype) {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
+/* What must not change the bits of a result: `set` chooses one of several numbers. */
+typedef struct variation {
+    const char *text; /* of the number: "%d threads" */
+    void (*set)(int number);
+    int first;             /* with which the others are compared */
+    const int *few, *many; /* end with -1 */
+} variation;
+
+static const variation *varied;
+
 static void check_bits(const test_case *c, gd_dtype dtype, const char *what, bool large) {
-    static const int few[] = {3, 0}, many_counts[] = {2, 3, 4, 7, 0};
-    const int *counts = large || test_full() ? many_counts : few;
+    const int *numbers = large || test_full() ? varied->many : varied->few;
     GD_SCOPE;
     const char *no_grad;
-    char why[512] = "";
-    run_result one, many;
+    char why[512] = "", other[64];
+    run_result first, later;
     run_setup s = {.c = c, .dtype = dtype, .gradients = case_has_gradient(c, dtype, &no_grad)};
-    gd_set_num_threads(1);
-    run_case(&s, &one);
-    if (one.status != GD_OK) { /* enlarged sizes may be invalid with the options */
+    varied->set(varied->first);
+    run_case(&s, &first);
+    if (first.status != GD_OK) { /* enlarged sizes may be invalid with the options */
         if (!large) report_fail(c, dtype, "%s", gd_error_message());
         return;
     }
-    for (int i = 0; counts[i]; i++) {
+    for (int i = 0; numbers[i] >= 0; i++) {
         GD_SCOPE;
-        gd_set_num_threads(counts[i]);
-        run_case(&s, &many);
-        if (many.status != GD_OK)
-            report_fail(c, dtype, "%s%d threads: %s", what, counts[i], gd_error_message());
-        else if (results_agree(&many, &one, NULL, why)) continue;
-        else report_fail(c, dtype, "%s%d threads give other bits than 1: %s", what, counts[i], why);
+        snprintf(other, sizeof other, varied->text, numbers[i]);
+        varied->set(numbers[i]);
+        run_case(&s, &later);
+        if (later.status != GD_OK)
+            report_fail(c, dtype, "%s%s: %s", what, other, gd_error_message());
+        else if (results_agree(&later, &first, NULL, why)) continue;
+        else
+            report_fail(c, dtype, "%s%s: other bits than with %d: %s", what, other, varied->first,
+                        why);
         return;
     }
     report_pass();
 }
 
-static void check_threads(const test_case *c, gd_dtype dtype) {
+/* Checks a case and, for some, one with larger dims. */
+static void check_variant(const test_case *c, gd_dtype dtype) {
     check_bits(c, dtype, "", false);
     if (dtype == GD_F64 || dtype == GD_I64 || elements(c) == 0 || !test_sampled(c, 5)) return;
     const char *name;
@@ -140,10 +154,31 @@ static void check_threads(const test_case *c, gd_dtype dtype) {
     }
 }
 
-void suite_threads(const test_cases *cases) {
-    each_variant(cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64, check_threads);
-    gd_set_num_threads(0);
+static void vary(const variation *v, const test_cases *cases) {
+    varied = v;
+    each_variant(cases, 1u << GD_F32 | 1u << GD_F64 | 1u << GD_BF16 | 1u << GD_I64, check_variant);
     gd_clear_error();
+}
+
+void suite_threads(const test_cases *cases) {
+    static const int few[] = {3, -1}, many[] = {2, 3, 4, 7, -1};
+    vary(&(variation){"%d threads", gd_set_num_threads, 1, few, many}, cases);
+    gd_set_num_threads(0);
+}
+
+/* --- orders ----------------------------------------------------------------------------------- */
+
+static void set_order(int number) { emulated_cuda()->order = (uint64_t)number; }
+
+/* Threads and blocks of kernels in ascending, descending and random order (tests/cuda/execute.cpp). */
+void suite_order(const test_cases *cases) {
+    static const int few[] = {1, 2, -1}, many[] = {1, 2, 3, -1};
+    if (!test_on_device() || !emulated_cuda()) {
+        report_skip("the device is not the emulated CUDA device");
+        return;
+    }
+    vary(&(variation){"order %d", set_order, 0, few, many}, cases);
+    set_order(0);
 }
 
 /* --- instruction sets ------------------------------------------------------------------------- */

@@ -100,12 +100,9 @@ static gd_cuda_kernel *inner_kernel(gd_dtype dtype) {
                              : &inner_bf16;
 }
 
-/* The dynamic shared memory that a block may have. */
-static int shared_limit(const gd_device *d) {
-    const int capability = gd_cuda_state_of(d)->capability;
-    return capability == 80 || capability == 87   ? 163 << 10
-           : capability >= 90 && capability < 120 ? 227 << 10
-                                                  : 99 << 10;
+/* Whether a block may have the kernel's shared memory. */
+static bool has_shared(const gd_device *d, const gd_cuda_kernel *kernel) {
+    return kernel->shared_bytes <= gd_cuda_state_of(d)->shared_bytes;
 }
 
 /* The leading dimensions of y. */
@@ -194,7 +191,7 @@ static gd_status queue_tiles(const gd_kernel_call *call, gd_cuda_kernel *kernel,
 
 bool gd_cuda_match_attention(const gd_kernel_call *call) {
     attention_kernels *kernels = kernels_for(call, 3);
-    return kernels && kernels->forward.shared_bytes <= shared_limit(call->device) &&
+    return kernels && has_shared(call->device, &kernels->forward) &&
            count_matrices(&call->out[0]) <= INT32_MAX;
 }
 
@@ -219,10 +216,9 @@ bool gd_cuda_match_attention_grad(const gd_kernel_call *call) {
     const gd_attention_grad_options *o = call->attrs;
     const gd_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *gy = &call->in[5];
     attention_kernels *kernels = kernels_for(call, 6);
-    if (!kernels || kernels->keys.shared_bytes > shared_limit(call->device) ||
-        kernels->queries.shared_bytes > shared_limit(call->device) ||
-        count_matrices(gy) > INT32_MAX || q->rank != gy->rank || k->rank != q->rank ||
-        v->rank != q->rank)
+    if (!kernels || !has_shared(call->device, &kernels->keys) ||
+        !has_shared(call->device, &kernels->queries) || count_matrices(gy) > INT32_MAX ||
+        q->rank != gy->rank || k->rank != q->rank || v->rank != q->rank)
         return false;
     for (int d = 0; d < q->rank - 2; d++) {
         const bool shared = o->grouped && d == q->rank - 3;

@@ -376,13 +376,14 @@ static bool match_weight_bias(const gd_kernel_call *call) {
     const gd_cuda_conv p = product_of(&q);
     return is_tiled(&q, &p) && gd_cuda_count(&call->out[1]) > 0 &&
            (!gd_cuda_tf32(call) || gd_cuda_conv_products(call) < GD_CUDA_CONV_MANY_PRODUCTS) &&
-           gd_cuda_conv_joins_sums(&q, &p, row_sums_of(call));
+           gd_cuda_conv_joins_sums(call->device, &q, &p, row_sums_of(call));
 }
 
 size_t gd_cuda_conv_workspace(const gd_kernel_call *call) {
     const gd_cuda_conv_problem q = gd_cuda_conv_problem_of(call);
     const gd_cuda_conv p = product_of(&q);
-    if (is_tiled(&q, &p)) return gd_cuda_conv_tiled_workspace(&q, &p, row_sums_of(call));
+    if (is_tiled(&q, &p))
+        return gd_cuda_conv_tiled_workspace(call->device, &q, &p, row_sums_of(call));
     return p.parts > 1 ? (size_t)(p.parts * p.groups * p.m * p.n) *
                              (product_kernel(&p) < KERNEL_F64 ? 4 : 8)
                        : 0;

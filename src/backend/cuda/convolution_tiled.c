@@ -11,22 +11,23 @@ enum {
 
 /* --- tiles ------------------------------------------------------------------------------------ */
 
-typedef struct tile_record {
-    int rows, columns, threads, slices, depth, blocks, folds, speed;
-} tile_record;
-#define TILE(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds, speed) \
-    {rows,   columns, (rows) / (rows_each) * ((columns) / (columns_each)) * (slices),           \
-     slices, depth,   blocks,                                                                   \
-     folds,  speed},
-static const tile_record tiles[] = {GD_CUDA_CONV_FAST_TILES(TILE)};
-#undef TILE
-enum { TILES = sizeof tiles / sizeof *tiles };
-
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 #define STAGE_FLOATS(rows, columns, depth) \
     (GD_CUDA_CONV_STAGES * (depth) * ((rows) + GD_CUDA_CONV_ROW_PAD + (columns)))
 #define SHARED_BYTES(rows, columns, slices, depth) \
     (4 * (8 * (depth) + LARGER(STAGE_FLOATS(rows, columns, depth), (slices) * (rows) * (columns))))
+
+typedef struct tile_record {
+    int rows, columns, threads, slices, depth, blocks, folds, speed, shared_bytes;
+} tile_record;
+#define TILE(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds, speed) \
+    {rows,   columns, (rows) / (rows_each) * ((columns) / (columns_each)) * (slices),           \
+     slices, depth,   blocks,                                                                   \
+     folds,  speed,   SHARED_BYTES(rows, columns, slices, depth)},
+static const tile_record tiles[] = {GD_CUDA_CONV_FAST_TILES(TILE)};
+#undef TILE
+enum { TILES = sizeof tiles / sizeof *tiles };
+
 #define KERNEL(name, rows, columns, rows_each, columns_each, slices, depth, blocks, folds, speed) \
     GD_CUDA_KERNEL_SHARED("convolution_tiled", "gd_convolve_tiled_" #name,                        \
                           SHARED_BYTES(rows, columns, slices, depth)),
@@ -190,7 +191,8 @@ static int64_t chunk_of(int64_t k, int parts, const tile_record *tile) {
 }
 
 /* Multiprocessors of the device that the estimates are for. The choice of a tile depends on the
- * shape alone, so that all devices add in the same order. */
+ * shape alone, so that all devices add in the same order; but small ones have too little shared
+ * memory for some tiles. */
 enum { PROCESSORS = 132 };
 
 /* An estimate of the time in cycles. `k` products are summed at most. */
@@ -223,13 +225,14 @@ typedef struct tile_choice {
 } tile_choice;
 
 /* Chooses between undivided sums, and parts that give each multiprocessor 1, 2 or 4 blocks. */
-static tile_choice choose_tile(const gd_cuda_conv_tiled *t) {
+static tile_choice choose_tile(const gd_device *d, const gd_cuda_conv_tiled *t) {
     static const int blocks_each[] = {0, 1, 2, 4};
     tile_choice best = {0, 1, 0};
     int64_t k = 0;
     for (int i = 0; i < t->phases; i++) k = LARGER(k, t->phase[i].k);
     for (int i = 0; i < TILES; i++) {
         const int64_t blocks = count_blocks(t, &tiles[i]);
+        if (tiles[i].shared_bytes > gd_cuda_state_of(d)->shared_bytes) continue;
         for (int b = 0; b < 4; b++) {
             const int64_t parts = b == 0 ? 1 : blocks_each[b] * PROCESSORS / blocks;
             if (b > 0 && !has_parts(t, blocks, parts)) continue;
@@ -242,17 +245,17 @@ static tile_choice choose_tile(const gd_cuda_conv_tiled *t) {
     return best;
 }
 
-bool gd_cuda_conv_joins_sums(const gd_cuda_conv_problem *q, const gd_cuda_conv *p,
-                             const gd_view *sums) {
+bool gd_cuda_conv_joins_sums(const gd_device *d, const gd_cuda_conv_problem *q,
+                             const gd_cuda_conv *p, const gd_view *sums) {
     enum { SUM_KERNEL = 6000 }; /* cycles that a kernel for the sums takes at least */
     const gd_cuda_conv_tiled joined = product_of(q, p, sums), alone = product_of(q, p, NULL);
-    return choose_tile(&joined).time <= choose_tile(&alone).time + SUM_KERNEL;
+    return choose_tile(d, &joined).time <= choose_tile(d, &alone).time + SUM_KERNEL;
 }
 
-size_t gd_cuda_conv_tiled_workspace(const gd_cuda_conv_problem *q, const gd_cuda_conv *p,
-                                    const gd_view *sums) {
+size_t gd_cuda_conv_tiled_workspace(const gd_device *d, const gd_cuda_conv_problem *q,
+                                    const gd_cuda_conv *p, const gd_view *sums) {
     const gd_cuda_conv_tiled t = product_of(q, p, sums);
-    const tile_choice choice = choose_tile(&t);
+    const tile_choice choice = choose_tile(d, &t);
     const tile_record *tile = &tiles[choice.tile];
     return choice.parts == 1
                ? 0
@@ -263,7 +266,7 @@ size_t gd_cuda_conv_tiled_workspace(const gd_cuda_conv_problem *q, const gd_cuda
 gd_status gd_cuda_conv_run_tiled(const gd_kernel_call *call, const gd_cuda_conv_problem *q,
                                  const gd_cuda_conv *p, const gd_view *sums) {
     gd_cuda_conv_tiled t = product_of(q, p, sums);
-    const tile_choice choice = choose_tile(&t);
+    const tile_choice choice = choose_tile(call->device, &t);
     const tile_record *tile = &tiles[choice.tile];
     int64_t blocks = 0;
     t.call = gd_cuda_call_of(call);

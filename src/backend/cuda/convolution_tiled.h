@@ -11,9 +11,9 @@ bool gd_cuda_conv_is_tiled(const gd_cuda_conv_problem *problem, const gd_cuda_co
 
 /* `sums` of the next functions are the sums of the rows of a product's left operand, or NULL. The
  * kernels compute them as one more column. Whether that is faster than a kernel for the sums: */
-bool gd_cuda_conv_joins_sums(const gd_cuda_conv_problem *problem, const gd_cuda_conv *product,
-                             const gd_view *sums);
-size_t gd_cuda_conv_tiled_workspace(const gd_cuda_conv_problem *problem,
+bool gd_cuda_conv_joins_sums(const gd_device *d, const gd_cuda_conv_problem *problem,
+                             const gd_cuda_conv *product, const gd_view *sums);
+size_t gd_cuda_conv_tiled_workspace(const gd_device *d, const gd_cuda_conv_problem *problem,
                                     const gd_cuda_conv *product, const gd_view *sums);
 gd_status gd_cuda_conv_run_tiled(const gd_kernel_call *call, const gd_cuda_conv_problem *problem,
                                  const gd_cuda_conv *product, const gd_view *sums);

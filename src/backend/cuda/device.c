@@ -64,6 +64,9 @@ static gd_status read_attributes(gd_device *d, gd_cuda_state *s) {
         d, cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, s->number));
     GD_CUDA_TRY(d, cuDeviceGetAttribute(&s->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                                         s->number));
+    GD_CUDA_TRY(d, cuDeviceGetAttribute(&s->shared_bytes,
+                                        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                        s->number));
     s->capability = 10 * major + minor;
     return GD_OK;
 }

@@ -38,6 +38,11 @@ static gd_status find_wait(gd_device *d, gd_cuda_kernel *kernel, CUfunction func
     return GD_OK;
 }
 
+static int shared_bytes_of(const gd_device *d, const gd_cuda_kernel *kernel) {
+    return kernel->shared_bytes == GD_CUDA_ALL_SHARED ? gd_cuda_state_of(d)->shared_bytes
+                                                      : kernel->shared_bytes;
+}
+
 static gd_status load_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function) {
     CUmodule module = NULL;
     gd_status status = load_module(d, kernel->image, &module);
@@ -46,7 +51,7 @@ static gd_status load_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction 
     if (status == GD_OK && kernel->shared_bytes)
         status = GD_CUDA_CALL(d, cuFuncSetAttribute(*function,
                                                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                    kernel->shared_bytes));
+                                                    shared_bytes_of(d, kernel)));
     if (status == GD_OK && kernel->waits) status = find_wait(d, kernel, *function);
     return status;
 }
@@ -82,7 +87,7 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
                                        .blockDimX = (unsigned)threads,
                                        .blockDimY = 1,
                                        .blockDimZ = 1,
-                                       .sharedMemBytes = (unsigned)kernel->shared_bytes,
+                                       .sharedMemBytes = (unsigned)shared_bytes_of(d, kernel),
                                        .hStream = s->streams[GD_QUEUE_COMPUTE],
                                        .attrs = &early,
                                        .numAttrs = 1};
@@ -90,8 +95,8 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
         return GD_OK;
     }
     GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
-                                  (unsigned)kernel->shared_bytes, s->streams[GD_QUEUE_COMPUTE],
-                                  parameters, NULL));
+                                  (unsigned)shared_bytes_of(d, kernel),
+                                  s->streams[GD_QUEUE_COMPUTE], parameters, NULL));
     return GD_OK;
 }
 
@@ -104,7 +109,7 @@ gd_status gd_cuda_launch_together(gd_device *d, gd_cuda_kernel *kernel, int64_t 
     if (status == GD_OK) status = gd_cuda_function(d, kernel, &function);
     if (status != GD_OK) return status;
     GD_CUDA_TRY(d, cuLaunchCooperativeKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1,
-                                             1, (unsigned)kernel->shared_bytes,
+                                             1, (unsigned)shared_bytes_of(d, kernel),
                                              s->streams[GD_QUEUE_COMPUTE], parameters));
     return GD_OK;
 }

@@ -20,12 +20,12 @@ static int number_of(gd_dtype dtype) {
     return dtype == GD_F64 ? F64 : dtype == GD_F32 ? F32 : dtype == GD_F16 ? F16 : BF16;
 }
 
-#define KERNELS(name)                                                                       \
-    {                                                                                       \
-        [F64] = GD_CUDA_KERNEL_SHARED("recurrent", name "f64", GD_CUDA_RECURRENT_SHARED),   \
-        [F32] = GD_CUDA_KERNEL_SHARED("recurrent", name "f32", GD_CUDA_RECURRENT_SHARED),   \
-        [F16] = GD_CUDA_KERNEL_SHARED("recurrent", name "f16", GD_CUDA_RECURRENT_SHARED),   \
-        [BF16] = GD_CUDA_KERNEL_SHARED("recurrent", name "bf16", GD_CUDA_RECURRENT_SHARED), \
+#define KERNELS(name)                                                                 \
+    {                                                                                 \
+        [F64] = GD_CUDA_KERNEL_SHARED("recurrent", name "f64", GD_CUDA_ALL_SHARED),   \
+        [F32] = GD_CUDA_KERNEL_SHARED("recurrent", name "f32", GD_CUDA_ALL_SHARED),   \
+        [F16] = GD_CUDA_KERNEL_SHARED("recurrent", name "f16", GD_CUDA_ALL_SHARED),   \
+        [BF16] = GD_CUDA_KERNEL_SHARED("recurrent", name "bf16", GD_CUDA_ALL_SHARED), \
     }
 static gd_cuda_kernel forward_kernels[DTYPES] = KERNELS("gd_recurrent_");
 static gd_cuda_kernel backward_kernels[DTYPES] = KERNELS("gd_recurrent_grad_");
@@ -67,6 +67,8 @@ static int64_t tiles_of(int64_t size, int64_t tile) { return (size + tile - 1) /
 /* Blocks that run at the same time: one on each multiprocessor. */
 static int64_t max_blocks(const gd_device *d) { return gd_cuda_state_of(d)->processors; }
 
+static size_t shared_bytes(const gd_device *d) { return (size_t)gd_cuda_state_of(d)->shared_bytes; }
+
 /* How the work of a call is divided, and offsets into the workspace. */
 typedef struct work_layout {
     gd_cuda_kernel *kernel;
@@ -83,11 +85,23 @@ typedef struct work_layout {
 typedef struct tile_shape {
     int64_t units, batch;
     int64_t columns, depth; /* of the weights of a tile */
-    size_t shared;          /* bytes of shared memory */
+    size_t partials;        /* bytes of the partial sums in shared memory, before the weights */
     size_t exchanged;       /* elements that each sequence exchanges */
 } tile_shape;
 
 static size_t wide_size(const gd_view *x) { return x->dtype == GD_F64 ? 8 : 4; }
+
+/* The bytes of a tile's partial sums: each slice of the depth has a thread for 8 x 4 of them. */
+static size_t partial_bytes(const gd_view *x, int columns, int batch) {
+    const int slices = GD_CUDA_RECURRENT_THREADS / (columns / 8 * (batch / 4));
+    return wide_size(x) * (size_t)(slices * columns * (batch + GD_CUDA_RECURRENT_PAD));
+}
+static size_t forward_partials(const gd_view *x) {
+    return partial_bytes(x, GD_CUDA_FORWARD_COLUMNS, GD_CUDA_FORWARD_BATCH);
+}
+static size_t backward_partials(const gd_view *x) {
+    return partial_bytes(x, GD_CUDA_BACKWARD_COLUMNS, GD_CUDA_BACKWARD_BATCH);
+}
 
 /* Reserves a part of the workspace and returns its offset. */
 static size_t reserve_bytes(work_layout *w, size_t bytes) {
@@ -110,7 +124,8 @@ static work_layout layout_tiles(const gd_device *d, const gd_view *x, int64_t hi
                      .batch_tiles = tiles_of(x->dims[1], s->batch)};
     const int64_t tiles = w.unit_tiles * w.batch_tiles;
     w.padded = w.batch_tiles * s->batch;
-    w.packs = tiles > max_blocks(d) || s->shared > GD_CUDA_RECURRENT_SHARED;
+    w.packs = tiles > max_blocks(d) ||
+              s->partials + (size_t)(s->depth * s->columns) * wide_size(x) > shared_bytes(d);
     reserve_bytes(&w, (size_t)w.batch_tiles * 128); /* counters */
     w.cleared = w.bytes;
     w.exchange = reserve_bytes(&w, 2 * s->exchanged * (size_t)w.padded * wide_size(x));
@@ -181,19 +196,12 @@ static work_layout layout_forward(const gd_kernel_call *call, int64_t inputs) {
     const gd_recurrent_options *o = call->attrs;
     const int64_t hidden = call->in[W_HH].dims[1];
     const int per_unit = o->cell == GD_LSTM || o->cell == GD_GRU ? 4 : 1;
-    enum {
-        COLUMNS = GD_CUDA_FORWARD_COLUMNS,
-        SLICES = GD_CUDA_RECURRENT_THREADS / (COLUMNS / 8 * (GD_CUDA_FORWARD_BATCH / 4)),
-    };
-    const tile_shape s = {
-        .units = COLUMNS / per_unit,
-        .batch = GD_CUDA_FORWARD_BATCH,
-        .columns = COLUMNS,
-        .depth = inputs + hidden,
-        .shared = wide_size(x) *
-                  (size_t)(SLICES * COLUMNS * (GD_CUDA_FORWARD_BATCH + GD_CUDA_RECURRENT_PAD) +
-                           (inputs + hidden) * COLUMNS),
-        .exchanged = (size_t)hidden};
+    const tile_shape s = {.units = GD_CUDA_FORWARD_COLUMNS / per_unit,
+                          .batch = GD_CUDA_FORWARD_BATCH,
+                          .columns = GD_CUDA_FORWARD_COLUMNS,
+                          .depth = inputs + hidden,
+                          .partials = forward_partials(x),
+                          .exchanged = (size_t)hidden};
     work_layout w;
     if (inputs == 0 && x->dims[2] > 0 && layout_resident(call, x, hidden, 1, resident_rows, 3, &w))
         return w;
@@ -203,19 +211,12 @@ static work_layout layout_forward(const gd_kernel_call *call, int64_t inputs) {
 static work_layout layout_backward(const gd_kernel_call *call) {
     const gd_view *x = &call->in[LAYER + X], *w_hh = &call->in[LAYER + W_HH];
     const int64_t hidden = w_hh->dims[1], depth = w_hh->dims[0];
-    enum {
-        COLUMNS = GD_CUDA_BACKWARD_COLUMNS,
-        SLICES = GD_CUDA_RECURRENT_THREADS / (COLUMNS / 8 * (GD_CUDA_BACKWARD_BATCH / 4)),
-    };
-    const tile_shape s = {
-        .units = COLUMNS,
-        .batch = GD_CUDA_BACKWARD_BATCH,
-        .columns = COLUMNS,
-        .depth = depth,
-        .shared = wide_size(x) *
-                  (size_t)(SLICES * COLUMNS * (GD_CUDA_BACKWARD_BATCH + GD_CUDA_RECURRENT_PAD) +
-                           depth * COLUMNS),
-        .exchanged = (size_t)depth};
+    const tile_shape s = {.units = GD_CUDA_BACKWARD_COLUMNS,
+                          .batch = GD_CUDA_BACKWARD_BATCH,
+                          .columns = GD_CUDA_BACKWARD_COLUMNS,
+                          .depth = depth,
+                          .partials = backward_partials(x),
+                          .exchanged = (size_t)depth};
     work_layout w;
     if (layout_resident(call, x, hidden, 4, resident_columns, 2, &w)) return w;
     return layout_tiles(call->device, x, hidden, &s, backward_kernels);
@@ -224,15 +225,19 @@ static size_t backward_bytes(const gd_kernel_call *call) { return layout_backwar
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-static bool is_supported(const gd_view *x, int64_t hidden) {
+/* `partials`: bytes of shared memory that the kernels need at least. */
+static bool is_supported(const gd_kernel_call *call, const gd_view *x, int64_t hidden,
+                         size_t partials) {
     return gd_cuda_is_float(x->dtype) && x->dims[0] > 0 && x->dims[1] > 0 && hidden > 0 &&
-           x->dims[0] < INT32_MAX / (hidden + 1);
+           x->dims[0] < INT32_MAX / (hidden + 1) && partials <= shared_bytes(call->device);
 }
 static bool match_forward(const gd_kernel_call *call) {
-    return is_supported(&call->in[X], call->in[W_HH].dims[1]);
+    const gd_view *x = &call->in[X];
+    return is_supported(call, x, call->in[W_HH].dims[1], forward_partials(x));
 }
 static bool match_backward(const gd_kernel_call *call) {
-    return is_supported(&call->in[LAYER + X], call->in[LAYER + W_HH].dims[1]);
+    const gd_view *x = &call->in[LAYER + X];
+    return is_supported(call, x, call->in[LAYER + W_HH].dims[1], backward_partials(x));
 }
 
 static gd_cuda_recurrent recurrent_of(const gd_kernel_call *call, int first, gd_word cell,

@@ -20,6 +20,7 @@ typedef struct gd_cuda_state {
     CUstream streams[GD_QUEUE_COUNT];
     int capability;     /* 90: compute capability 9.0 */
     int processors;     /* multiprocessors */
+    int shared_bytes;   /* shared memory that a block may have */
     gd_cuda_word *word; /* device address of the error word */
 
     pthread_mutex_t lock;     /* of events and modules */
@@ -70,7 +71,10 @@ void gd_cuda_capture_free(gd_device *d, gd_capture *capture);
 
 /* --- kernels (module.c) ----------------------------------------------------------------------- */
 
-enum { GD_CUDA_DEVICES = 16 };
+enum {
+    GD_CUDA_DEVICES = 16,
+    GD_CUDA_ALL_SHARED = -1, /* shared memory of a kernel: as much as a block may have */
+};
 
 /* A kernel that the build compiled: a function of the file kernels/IMAGE.cu. It is loaded when a
  * device first uses it.
@@ -80,7 +84,7 @@ enum { GD_CUDA_DEVICES = 16 };
 typedef struct gd_cuda_kernel {
     const char *image, *name;
     _Atomic(CUfunction) functions[GD_CUDA_DEVICES]; /* by device */
-    int shared_bytes;                               /* dynamic shared memory of a block */
+    int shared_bytes; /* dynamic shared memory of a block, or GD_CUDA_ALL_SHARED */
     /* It begins with wait_for_previous_kernel (kernels/previous_kernel.cuh), so the device may
      * prepare its launch while the kernel before it still runs. */
     bool waits;

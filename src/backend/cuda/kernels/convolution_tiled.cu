@@ -11,6 +11,7 @@
 #include "backend/cuda/kernels/convolution_tiled.h"
 
 #include "backend/cuda/kernels/element.cuh"
+#include "backend/cuda/kernels/last_block.cuh"
 
 enum {
     STAGES = GD_CUDA_CONV_STAGES,
@@ -100,24 +101,8 @@ static __device__ __forceinline__ conv_place place_of(const gd_cuda_conv_tiled &
     return place;
 }
 
-/* How many blocks of each tile and of its groups of parts have arrived. The last one sets it back to
- * 0. Kernels of a device run one after the other, so all launches share the counters. */
+/* How many blocks of each tile and of its groups of parts have arrived. */
 static __device__ unsigned arrivals[GD_CUDA_CONV_COUNTERS];
-
-/* Whether this block is the last of `count` blocks that arrive. All threads call it; the results
- * that earlier blocks stored are visible then. */
-static __device__ __forceinline__ bool arrives_last(unsigned *counter, int count) {
-    __shared__ bool is_last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = atomicAdd(counter, 1u) == (unsigned)count - 1;
-        if (is_last) *counter = 0;
-    }
-    __syncthreads();
-    __threadfence();
-    return is_last;
-}
 
 /* The tile and the products of its sums that a block computes. */
 struct conv_task {

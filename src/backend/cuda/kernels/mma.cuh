@@ -125,10 +125,12 @@ template <typename T> static inline uint32_t round_pair(float x, float y) {
     return round_element(x, T{}) | (uint32_t)round_element(y, T{}) << 16;
 }
 static inline void copy_async(void *to, const void *from, bool inside) {
-    if (inside) memcpy(to, from, 16);
-    else memset(to, 0, 16);
+    emulated_copy_async(to, from, inside ? 16 : 0, 16);
 }
-static inline void wait_copies() {}
+static inline void wait_copies() {
+    emulated_commit_copies();
+    emulated_wait_copies(0);
+}
 
 #endif
 

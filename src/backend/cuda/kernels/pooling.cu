@@ -350,12 +350,18 @@ static __device__ void average_gradient(const gd_cuda_pool &p) {
 
 /* --- gradients of maxima ---------------------------------------------------------------------- */
 
+/* An index that does not fit into 32 bits is a bad one, as this is. */
+static __device__ __forceinline__ int narrow_index(long long index) {
+    return index < INT32_MIN || index > INT32_MAX ? INT32_MIN : (int)index;
+}
+
 template <int V>
 static __device__ __forceinline__ void load_indices(const gd_cuda_pool &p, int first,
                                                     int *index) {
     if (p.wide_indices) {
 #pragma unroll
-        for (int v = 0; v < V; v++) index[v] = ((const long long *)p.indices.data)[first + v];
+        for (int v = 0; v < V; v++)
+            index[v] = narrow_index(((const long long *)p.indices.data)[first + v]);
     } else if (V % 4 == 0) {
 #pragma unroll
         for (int v = 0; v < V; v += 4) {
@@ -371,13 +377,16 @@ static __device__ __forceinline__ void load_indices(const gd_cuda_pool &p, int f
     }
 }
 
+/* Reports the index of channel v of a window. */
 static __device__ __forceinline__ void report_index(const gd_cuda_pool &p, int vector,
-                                                    const pool_position &at, int v,
-                                                    int index) {
+                                                    const pool_position &at, int v) {
     const int channels = p.channels * vector;
     const long long element =
         ((((long long)at.n * channels + at.c + v) * p.out[0] + at.at[0]) * p.out[1] + at.at[1]) * p.out[2] +
         at.at[2];
+    const long long index =
+        load_integer(p.wide_indices ? GD_I64 : GD_I32, p.indices.data,
+                     offset_of(p.indices, at) + v * p.indices.strides[1]);
     report_problem(p.call, GD_DATA_PLANE_INDEX, element, index, p.in[0] * p.in[1] * p.in[2], 0, 0);
 }
 
@@ -409,7 +418,7 @@ static __device__ void max_gradient(const gd_cuda_pool &p) {
                         if (index[v] == own) sums[v] += widen(values.at[v]);
                         if (index[v] < -1 || index[v] >= plane) {
                             const pool_position window = {at.n, at.c, {z, r, c}};
-                            report_index(p, V, window, v, index[v]);
+                            report_index(p, V, window, v);
                         }
                     }
                 }
@@ -467,7 +476,7 @@ static __device__ void max_gradient_of_blocks(const gd_cuda_pool &p) {
                     if (e == 0 && (index[k][v] < -1 || index[k][v] >= plane)) {
                         const pool_position window = {
                             at.n, at.c, {0, top + k / SIDE, left + k % SIDE}};
-                        report_index(p, V, window, v, index[k][v]);
+                        report_index(p, V, window, v);
                     }
                 }
             if (!p.x.data || r >= height || c >= width) continue;
@@ -495,7 +504,7 @@ static __device__ void gather_maxima(const gd_cuda_pool &p) {
         for (int v = 0; v < V; v++) {
             int row = index[v];
             narrow(0, &y.at[v]);
-            if (row < -1 || row >= plane) report_index(p, V, at, v, row);
+            if (row < -1 || row >= plane) report_index(p, V, at, v);
             else if (row >= 0) {
                 const int column = row % p.in[2], r = row / p.in[2] % p.in[1];
                 row /= p.in[2] * p.in[1];

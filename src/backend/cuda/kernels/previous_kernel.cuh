@@ -11,6 +11,8 @@
 static __device__ __forceinline__ void wait_for_previous_kernel() {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#elif !defined __CUDACC__
+    emulated_previous_kernel();
 #endif
 }
 

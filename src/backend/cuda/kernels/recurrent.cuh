@@ -42,8 +42,16 @@ static __device__ __forceinline__ unsigned load_acquire(const unsigned *counter)
 static __device__ __forceinline__ void wait_a_moment() {}
 #else
 static inline void wait_a_moment() { emulated_wait(); }
-static inline void add_release(unsigned *counter) { ++*counter; }
-static inline unsigned load_acquire(const unsigned *counter) { return *counter; }
+EMULATED_ATOMIC void add_release(unsigned *counter) {
+    emulated_fence();
+    emulated_atomic(counter);
+    ++*counter;
+}
+EMULATED_ATOMIC unsigned load_acquire(const unsigned *counter) {
+    emulated_atomic(counter);
+    emulated_fence();
+    return *counter;
+}
 #endif
 
 /* Waits until `count` tiles are complete. */
@@ -228,10 +236,15 @@ static __device__ __forceinline__ void compute_unit(const gd_cuda_recurrent &p, 
     }
 }
 
+/* The steps of sequence n: `lengths` has any numbers. */
+static __device__ __forceinline__ long long length_of(const gd_cuda_recurrent &p, long long n) {
+    return p.lengths ? max(0ll, min(p.steps, p.lengths[n])) : p.steps;
+}
+
 /* Whether step t of sequence n is not after its end. */
 static __device__ __forceinline__ bool is_active(const gd_cuda_recurrent &p, long long t,
                                                  long long n) {
-    return !p.lengths || t < p.lengths[n];
+    return t < length_of(p, n);
 }
 
 /* Writes the outputs of a step; other blocks do not read them. */
@@ -254,8 +267,7 @@ static __device__ __forceinline__ void store_unit(const gd_cuda_recurrent &p, lo
 /* Whether step t is the first of sequence n in the order of the steps. */
 static __device__ __forceinline__ bool begins_at(const gd_cuda_recurrent &p, long long t,
                                                  long long n) {
-    const long long length = p.lengths && p.lengths[n] < p.steps ? p.lengths[n] : p.steps;
-    return p.reverse ? t + 1 == length : t == 0;
+    return p.reverse ? t + 1 == length_of(p, n) : t == 0;
 }
 
 /* What the gradient of a step of one unit reads, and the gradients that go on to the step before. */

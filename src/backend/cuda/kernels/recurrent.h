@@ -8,7 +8,6 @@
  * is the work of a block in one step. Several threads compute each sum, over slices of the depth. */
 enum {
     GD_CUDA_RECURRENT_THREADS = 512,
-    GD_CUDA_RECURRENT_SHARED = 227 << 10, /* bytes of shared memory */
 
     GD_CUDA_FORWARD_COLUMNS = 32, /* of a tile: gates of 8 units, or 32 units of an rnn */
     GD_CUDA_FORWARD_BATCH = 32,

@@ -208,7 +208,7 @@ struct resident_forward {
             if (keeps) keep_state(p, r);
         }
         if (!keeps) load_parts(p, to.sums, r);
-        int length = p.lengths && r.n < p.batch ? (int)p.lengths[r.n] : steps, buffer = 0;
+        int length = r.n < p.batch ? (int)length_of(p, r.n) : steps, buffer = 0;
         for (int s = 0; s < steps; s++, advance_step(to))
             for (int n = 0; n < p.sequence_groups; n++, buffer ^= 1) {
                 const int t = p.reverse ? steps - 1 - s : s;
@@ -218,7 +218,7 @@ struct resident_forward {
                     place(p, at, n, own, r);
                     restore_state(p, r);
                     load_parts(p, to.sums + n * group_sums, r);
-                    if (p.lengths && r.present) length = (int)p.lengths[r.n];
+                    if (r.present) length = (int)length_of(p, r.n);
                 }
                 receive_words(v, slot_at(ring, s, received + n * group_bytes), own.words);
                 multiply_words<T, 0>(sums, a, v, own.pairs);

@@ -49,16 +49,16 @@ static __device__ __forceinline__ void fence_stores() {
     asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 #else
-static inline void store_relaxed(void *to, uint32_t x) { *(uint32_t *)to = x; }
-static inline void store_relaxed(void *to, uint32_t x, uint32_t y) {
+EMULATED_ATOMIC void store_relaxed(void *to, uint32_t x) { *(uint32_t *)to = x; }
+EMULATED_ATOMIC void store_relaxed(void *to, uint32_t x, uint32_t y) {
     ((uint32_t *)to)[0] = x, ((uint32_t *)to)[1] = y;
 }
-static inline uint4 load_relaxed(const void *from) { return *(const uint4 *)from; }
+EMULATED_ATOMIC uint4 load_relaxed(const void *from) { return *(const uint4 *)from; }
 static inline bool any_lane(bool own) { /* lanes may wait alone */
     if (own) emulated_wait();
     return own;
 }
-static inline void fence_stores() {}
+static inline void fence_stores() { emulated_fence(); }
 #endif
 
 static __device__ __forceinline__ bool has_empty(const uint4 &v) {

@@ -268,7 +268,7 @@ struct resident_backward {
             if (keeps) keep_gradients(p, r);
         }
         int length = steps, buffer = 0;
-        if (p.lengths && r.present) length = min(steps, (int)p.lengths[r.n]);
+        if (r.present) length = (int)length_of(p, r.n);
         if (!keeps) load_saved(p, from, p.reverse ? 0 : steps - 1, 0, length, r, saved);
         __syncthreads(); /* load_columns has used the memory of the partial sums */
         for (int s = 0; s <= steps; s++, advance_step(p, from)) /* the last one computes gh0 */
@@ -277,7 +277,7 @@ struct resident_backward {
                 if (keeps) {
                     place(p, at, n, own, r);
                     restore_gradients(p, r);
-                    if (p.lengths && r.present) length = min(steps, (int)p.lengths[r.n]);
+                    if (r.present) length = (int)length_of(p, r.n);
                     load_saved(p, from, t, n, length, r, saved);
                 }
                 float dh = r.carry;

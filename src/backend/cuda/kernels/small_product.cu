@@ -11,6 +11,7 @@
 #include "backend/cuda/kernels/small_product.h"
 
 #include "backend/cuda/kernels/element.cuh"
+#include "backend/cuda/kernels/last_block.cuh"
 #include "backend/cuda/kernels/previous_kernel.cuh"
 
 typedef gd_small_product product;
@@ -20,8 +21,7 @@ enum {
     EACH = 8, /* a thread computes 8 x 8 elements */
 };
 
-/* How many blocks of each tile have arrived. The last one sets it back to 0. Kernels of a device
- * run one after the other, so all launches share the counters. */
+/* How many blocks of each tile have arrived. */
 static __device__ unsigned int arrivals[GD_SMALL_PRODUCT_COUNTERS];
 
 /* --- asynchronous copies ---------------------------------------------------------------------- */
@@ -55,15 +55,13 @@ template <int PENDING> static __device__ __forceinline__ void wait_copies() {
 
 #define product_shared emulated_shared
 static inline void copy_vector(float *to, const float *from, int bytes) {
-    memset(to, 0, 16);
-    memcpy(to, from, (size_t)bytes);
+    emulated_copy_async(to, from, bytes, 16);
 }
 static inline void copy_float(float *to, const float *from, int bytes) {
-    memset(to, 0, 4);
-    memcpy(to, from, (size_t)bytes);
+    emulated_copy_async(to, from, bytes, 4);
 }
-static inline void commit_copies() {}
-template <int PENDING> static inline void wait_copies() {}
+static inline void commit_copies() { emulated_commit_copies(); }
+template <int PENDING> static inline void wait_copies() { emulated_wait_copies(PENDING); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 
 #endif
@@ -179,20 +177,6 @@ template <int COUNT> struct tile_end {
         }
     }
 };
-
-/* Whether this block is the last one of its tile. Those before it have stored their parts. */
-static __device__ __forceinline__ bool arrives_last(unsigned int *counter, int parts) {
-    __shared__ int last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        last = atomicAdd(counter, 1u) == (unsigned)parts - 1;
-        if (last) *counter = 0;
-        __threadfence();
-    }
-    __syncthreads();
-    return last != 0;
-}
 
 /* --- a tile ----------------------------------------------------------------------------------- */
 

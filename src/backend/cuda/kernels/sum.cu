@@ -5,6 +5,7 @@
  */
 #include "backend/cuda/kernels/sum.h"
 
+#include "backend/cuda/kernels/last_block.cuh"
 #include "backend/cuda/kernels/pack.cuh"
 
 enum { THREADS = GD_CUDA_SUM_THREADS };
@@ -100,9 +101,10 @@ static __device__ __forceinline__ double sum_vectors(const gd_cuda_sum &p, const
         W x_of[UNROLL][N];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            const long long at = v + u * step, run = p.runs == 1 ? 0
-                                                   : (at >> 32)  ? at / width
-                                                                 : (uint32_t)at / (uint32_t)width;
+            const long long at = v + u * step,
+                            run = p.runs == 1              ? 0
+                                  : ((at | width) >> 32) ? at / width
+                                                         : (uint32_t)at / (uint32_t)width;
             raw[u].load(x + run * p.stride + (at - run * width) * N);
         }
 #pragma unroll
@@ -124,21 +126,13 @@ static __device__ __forceinline__ double sum_vectors(const gd_cuda_sum &p, const
     return sum;
 }
 
-/* How many blocks of each output have arrived. The last one sets it back to 0. */
+/* How many blocks of each output have arrived. */
 static __device__ unsigned int arrivals[GD_CUDA_SUM_COUNTERS];
 
 /* The block that arrives last adds the parts of output o. */
 static __device__ __forceinline__ void add_parts(const gd_cuda_sum &p, long long o,
                                                  double *shared) {
-    __shared__ int last;
-    if (threadIdx.x == 0) {
-        __threadfence();
-        last = atomicAdd(&arrivals[o], 1u) == (unsigned)p.parts - 1;
-        if (last) arrivals[o] = 0;
-        __threadfence();
-    }
-    __syncthreads();
-    if (!last) return;
+    if (!arrives_last(&arrivals[o], (int)p.parts)) return;
     double sum = 0;
     for (int k = threadIdx.x; k < (int)p.parts; k += THREADS)
         sum += __ldcg(&p.partials[k * p.outputs + o]);
