@@ -122,7 +122,7 @@ static int build_graph(net *n, gd_tensors inputs, gd_tensor **places, gd_tensor 
     for (int i = 0; i < n->n_fetches; i++) fetches[1 + i] = n->fetches[i];
     fetches[1 + n->n_fetches] =
         gd_minimize(n->optimizer, fetches[0], .clip_norm = o.clips_norm ? 0.5 : 0,
-                    .clip_value = o.clips_value ? 0.05 : 0, .loss_scale = n->loss_scale);
+                    .clip_value = o.clips_value ? CLIP_VALUE(n) : 0, .loss_scale = n->loss_scale);
     return 2 + n->n_fetches;
 }
 
