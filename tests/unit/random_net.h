@@ -34,6 +34,7 @@ typedef enum net_form { NET_ROWS, NET_IMAGES, NET_SEQUENCE } net_form;
 typedef struct net_value {
     gd_tensor *t;
     net_form form;
+    bool trained; /* it depends on a parameter */
 } net_value;
 
 /* What reduces a net: options of the step that are left out, as bits. */
@@ -46,8 +47,17 @@ enum {
     PLAIN_OPTIMIZER = 32,
     SIMPLE_LOSS = 64,
     ONE_ROW_OF_OPTIONS = 128,
-    NET_OPTIONS = 8 /* bits */
+    NO_RECOMPUTATION = 256,
+    NO_PENALTY = 512,
+    NET_OPTIONS = 10 /* bits */
 };
+
+/* A layer that the backward pass computes again (gd_recompute). */
+typedef struct net_repeat {
+    struct net *net;
+    int layer, next, n_values;
+    net_form form;
+} net_repeat;
 
 typedef struct net {
     uint64_t seed;
@@ -63,6 +73,8 @@ typedef struct net {
 
     /* one call */
     bool building, in_graph;
+    bool evaluates; /* the step has no gradients */
+    bool repeats;   /* layers may run again in the backward pass: they write no buffers */
     draws d;
     bool adds_affine;     /* the layers have no parameters */
     bool has_kinks;       /* a small difference may change the gradient of an element */
@@ -75,6 +87,8 @@ typedef struct net {
 
     gd_optimizer *optimizer;
     gd_loss_scale *loss_scale;
+    net_repeat repeated[MOST_LAYERS];
+    net_form repeat_form; /* of the result of the last one */
     char text[NET_TEXT];
     size_t text_end;
 } net;
@@ -183,9 +197,11 @@ static gd_tensor *net_input(net *n, gd_shape shape, int classes) {
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-static net_value as_rows(gd_tensor *t) { return (net_value){t, NET_ROWS}; }
+static net_value value_of(gd_tensor *t, net_form form) { return (net_value){t, form, false}; }
+static net_value as_rows(gd_tensor *t) { return value_of(t, NET_ROWS); }
 
 static void remember(net *n, net_value v) {
+    for (int i = 0; i < n->next; i++) v.trained |= n->roles[i] == NET_PARAMETER;
     if (n->n_values < MOST_VALUES) n->values[n->n_values++] = v;
 }
 
@@ -357,7 +373,7 @@ static net_value running_mean_layer(net *n, net_value x) {
     gd_tensor *mean = net_tensor(n, NET_BUFFER, gd_dims(dim_of(x.t, axis)), 0, 0.2);
     const bool after = one_in(n, 2);
     net_say(n, " running_mean%s", after ? "(after)" : "");
-    if (n->in_graph) return x; /* a graph does not write tensors outside of it */
+    if (n->in_graph || n->repeats) return x; /* a graph does not write tensors outside of it */
     gd_tensor *y = after ? NULL : gd_sub(x.t, gd_reshape(gd_clone(mean), s));
     {
         GD_NO_GRAD;
@@ -399,6 +415,24 @@ static net_value odd_layer(net *n, net_value x) {
         x.t = gd_transpose(gd_tanh(t), rank - 1, rank - 2);
         break;
     }
+    return x;
+}
+
+/* --- branches --------------------------------------------------------------------------------- */
+
+static gd_tensors branch_up(gd_tensors in, void *user) {
+    return gd_listed(gd_tanh(gd_mul(in.at[0], user)));
+}
+static gd_tensors branch_down(gd_tensors in, void *user) {
+    return gd_listed(gd_mul(gd_sigmoid(in.at[0]), user));
+}
+
+/* One of two functions, by a value that no input changes. */
+static net_value branch_layer(net *n, net_value x) {
+    gd_tensor *which = constant(n, gd_dims(), 0, 1), *scale = parameter(n, gd_dims(), 1, 0.2);
+    net_say(n, " branch");
+    gd_tensor *t = gd_cast(x.t, GD_F32);
+    x.t = gd_cond(gd_gt(which, gd_scalar(0)), branch_up, branch_down, gd_list(t), scale).at[0];
     return x;
 }
 

@@ -171,7 +171,8 @@ static net_value conv_transpose_layer(net *n, net_value x) {
 static gd_tensor *batch_normed(net *n, gd_tensor *x) {
     const int64_t channels = dim_of(x, 1);
     if (positions_of(x) < 4) return x;
-    const bool affine = !one_in(n, 4), keeps = !one_in(n, 4), trains = !one_in(n, 8);
+    const bool affine = !one_in(n, 4), keeps = !one_in(n, 4) && !n->repeats,
+               trains = !one_in(n, n->evaluates ? 2 : 8) || n->repeats;
     gd_tensor *w = NULL, *b = NULL, *mean = NULL, *var = NULL;
     if (affine) w = parameter(n, gd_dims(channels), 1, 0.2);
     if (affine) b = parameter(n, gd_dims(channels), 0, 0.2);
@@ -365,11 +366,11 @@ static net_value images_to_rows(net *n, net_value x) {
 static net_value images_to_sequence(net *n, net_value x) {
     net_say(n, " to_sequence");
     gd_tensor *flat = gd_reshape(x.t, gd_dims(dim_of(x.t, 0), dim_of(x.t, 1), -1));
-    return (net_value){gd_transpose(flat, 1, 2), NET_SEQUENCE};
+    return value_of(gd_transpose(flat, 1, 2), NET_SEQUENCE);
 }
 
 static net_value image_layer(net *n, net_value x) {
-    switch (below(n, 43)) {
+    switch (below(n, 44)) {
     case 0:
     case 1:
     case 2:
@@ -410,6 +411,7 @@ static net_value image_layer(net *n, net_value x) {
     case 37: return one_in(n, 2) ? softmax_layer(n, x) : center_layer(n, x);
     case 38: return images_to_sequence(n, x);
     case 40: return running_mean_layer(n, x);
+    case 43: return branch_layer(n, x);
     case 41:
     case 42: return odd_layer(n, x);
     default: return images_to_rows(n, x);

@@ -102,7 +102,7 @@ static net_value gram_layer(net *n, net_value x) {
     const double scale = 1 / sqrt((double)channels_of(x));
     net_say(n, " gram");
     gd_tensor *g = gd_tanh(gd_mul(gd_matmul(x.t, gd_transpose(x.t, 0, 1)), gd_scalar(scale)));
-    if (one_in(n, 2)) remember(n, (net_value){g, NET_ROWS});
+    if (one_in(n, 2)) remember(n, value_of(g, NET_ROWS));
     x.t = gd_mul(gd_matmul(g, x.t), gd_scalar(1 / sqrt((double)dim_of(x.t, 0))));
     return x;
 }
@@ -123,15 +123,15 @@ static net_value rows_to_images(net *n, net_value x) {
         if (channels % (side * side) == 0) {
             net_say(n, " to_images(%d)", (int)side);
             gd_shape s = gd_dims(batch, channels / (side * side), side, side);
-            if (!one_in(n, 3)) return (net_value){gd_reshape(x.t, s), NET_IMAGES};
+            if (!one_in(n, 3)) return value_of(gd_reshape(x.t, s), NET_IMAGES);
             s = gd_dims(batch, side, side, channels / (side * side));
-            return (net_value){gd_permute(gd_reshape(x.t, s), gd_dims(0, 3, 1, 2)), NET_IMAGES};
+            return value_of(gd_permute(gd_reshape(x.t, s), gd_dims(0, 3, 1, 2)), NET_IMAGES);
         }
     return x;
 }
 
 static net_value row_layer(net *n, net_value x) {
-    switch (below(n, 26)) {
+    switch (below(n, 27)) {
     case 0:
     case 1:
     case 2:
@@ -157,6 +157,7 @@ static net_value row_layer(net *n, net_value x) {
     case 22: return reorder_layer(n, x);
     case 23: return odd_layer(n, x);
     case 24: return running_mean_layer(n, x);
+    case 25: return branch_layer(n, x);
     default: return rows_to_images(n, x);
     }
 }
@@ -207,7 +208,7 @@ static gd_tensor *self_attention(net *n, net_value x) {
                                       : gd_scaled_dot_product_attention(q, k, v, .causal = causal,
                                                                         .grouped = one_kv,
                                                                         .dropout = drops ? 0.2 : 0);
-    return linear_to(n, (net_value){joined_heads(y, all), NET_SEQUENCE}, in);
+    return linear_to(n, value_of(joined_heads(y, all), NET_SEQUENCE), in);
 }
 
 static net_value attention_layer(net *n, net_value x) {
@@ -283,17 +284,17 @@ static net_value recurrent_layer(net *n, net_value x) {
     }
 #undef OPTIONS
     if (one_in(n, 4)) return as_rows(gd_select(h, 0, -1));
-    return (net_value){first ? y : gd_transpose(y, 0, 1), NET_SEQUENCE};
+    return value_of(first ? y : gd_transpose(y, 0, 1), NET_SEQUENCE);
 }
 
 /* --- sequences -------------------------------------------------------------------------------- */
 
 /* A convolution along the steps. */
 static net_value step_conv_layer(net *n, net_value x) {
-    net_value y = {gd_transpose(x.t, 1, 2), NET_IMAGES};
+    net_value y = value_of(gd_transpose(x.t, 1, 2), NET_IMAGES);
     y.t = conv_to(n, y.t, 0, one_in(n, 2));
     if (one_in(n, 2)) y.t = activate(n, y.t);
-    return one_in(n, 4) ? y : (net_value){gd_transpose(y.t, 1, 2), NET_SEQUENCE};
+    return one_in(n, 4) ? y : value_of(gd_transpose(y.t, 1, 2), NET_SEQUENCE);
 }
 
 /* A loop over the steps. */
@@ -345,11 +346,11 @@ static net_value sequence_to_rows(net *n, net_value x) {
 
 static net_value sequence_to_images(net *n, net_value x) {
     net_say(n, " to_images");
-    return (net_value){gd_transpose(x.t, 1, 2), NET_IMAGES};
+    return value_of(gd_transpose(x.t, 1, 2), NET_IMAGES);
 }
 
 static net_value sequence_layer(net *n, net_value x) {
-    switch (below(n, 34)) {
+    switch (below(n, 35)) {
     case 0:
     case 1:
     case 2: return linear_layer(n, x);
@@ -383,6 +384,7 @@ static net_value sequence_layer(net *n, net_value x) {
     case 30: return running_mean_layer(n, x);
     case 31: return scan_layer(n, x);
     case 32: return einsum_layer(n, x);
+    case 33: return branch_layer(n, x);
     default: return sequence_to_rows(n, x);
     }
 }

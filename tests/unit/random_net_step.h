@@ -5,7 +5,14 @@
 #include "random_net_rows.h"
 
 /* The streams of draws: one for each layer, and these. */
-enum { FIRST_STREAM = 100, LOSS_STREAM, SECOND_LOSS_STREAM, STEP_STREAM, FETCH_STREAM };
+enum {
+    FIRST_STREAM = 100,
+    LOSS_STREAM,
+    SECOND_LOSS_STREAM,
+    STEP_STREAM,
+    FETCH_STREAM,
+    PENALTY_STREAM
+};
 
 static void use_stream(net *n, int stream) { n->d = (draws){draw_at(n->seed, (uint64_t)stream)}; }
 
@@ -22,14 +29,16 @@ static net_value draw_images(net *n) {
         positions *= s.at[s.rank++];
     }
     s.at[1] = draw_size(n, most_channels(positions));
-    return (net_value){net_input(n, s, 0), NET_IMAGES};
+    return value_of(net_input(n, s, 0), NET_IMAGES);
 }
 
 static net_value draw_sequence(net *n) {
-    const int64_t batch = one_in(n, 4) ? 1 : 1 + below(n, 6), steps = draw_size(n, 20);
+    const bool is_long = n->autocast && one_in(n, 8); /* cuDNN computes attention of 128 steps */
+    const int64_t batch = one_in(n, 4) || is_long ? 1 : 1 + below(n, 6),
+                  steps = is_long ? 128 : draw_size(n, 20);
     if (one_in(n, 2)) {
         const int64_t width = draw_size(n, most_channels(batch * steps));
-        return (net_value){net_input(n, gd_dims(batch, steps, width), 0), NET_SEQUENCE};
+        return value_of(net_input(n, gd_dims(batch, steps, width), 0), NET_SEQUENCE);
     }
     const int words = 1 + below(n, 30);
     const int64_t width = draw_size(n, 32);
@@ -38,7 +47,7 @@ static net_value draw_sequence(net *n) {
               *x = net_input(n, gd_dims(batch, steps), words);
     gd_tensor *y = one_in(n, 3) ? gd_embedding(x, w, .padding_idx = 0) : gd_embedding(x, w);
     if (one_in(n, 2)) y = gd_add(y, parameter(n, gd_dims(steps, width), 0, 0.3));
-    return (net_value){y, NET_SEQUENCE};
+    return value_of(y, NET_SEQUENCE);
 }
 
 static net_value draw_first(net *n) {
@@ -46,7 +55,7 @@ static net_value draw_first(net *n) {
     switch (below(n, 6)) {
     case 0: {
         const int64_t batch = draw_size(n, 40);
-        return (net_value){net_input(n, gd_dims(batch, draw_size(n, 32)), 0), NET_ROWS};
+        return value_of(net_input(n, gd_dims(batch, draw_size(n, 32)), 0), NET_ROWS);
     }
     case 1:
     case 2: return draw_sequence(n);
@@ -139,6 +148,35 @@ static net_value draw_layer(net *n, net_value x) {
     }
 }
 
+/* A layer whose values the backward pass computes again. */
+static gd_tensor *repeat_layer(gd_tensors in, void *user) {
+    const net_repeat *r = user;
+    net *n = r->net;
+    const int next = n->next, n_values = n->n_values;
+    n->next = r->next;
+    n->n_values = r->n_values;
+    n->repeats = true;
+    use_stream(n, r->layer);
+    const net_value y = draw_layer(n, value_of(in.at[0], r->form));
+    n->repeats = false;
+    if (!n->building && n->next < next) n->next = next; /* the backward pass comes later */
+    n->n_values = n_values;
+    n->repeat_form = y.form;
+    return y.t;
+}
+
+static bool is_repeated(const net *n, int layer) {
+    return !(n->without & NO_RECOMPUTATION) && draw_at(n->seed, 500 + (uint64_t)layer) % 24 == 0;
+}
+
+static net_value draw_repeated(net *n, net_value x, int layer) {
+    net_repeat *r = &n->repeated[layer];
+    *r = (net_repeat){n, layer, n->next, n->n_values, x.form};
+    net_say(n, " recompute:");
+    gd_tensor *y = gd_recompute(repeat_layer, gd_list(x.t), r);
+    return value_of(y, n->repeat_form);
+}
+
 /* Some values of layers are results of the step, as they are or transposed. */
 static void fetch_values(net *n) {
     use_stream(n, FETCH_STREAM);
@@ -149,6 +187,15 @@ static void fetch_values(net *n) {
         net_say(n, "fetches value %d\n", i);
         n->fetches[n->n_fetches++] = one_in(n, 3) ? gd_transpose(t, 0, 1) : t;
     }
+}
+
+/* The mean square of the gradient of a value. */
+static gd_tensor *gradient_penalty(net *n, gd_tensor *loss) {
+    const net_value v = n->values[below(n, n->n_values)];
+    if (!v.trained) return gd_mul(loss, gd_scalar(0.1));
+    gd_tensor *g =
+        gd_grad(gd_list(loss), gd_list(v.t), .create_graph = true, .allow_unused = true).at[0];
+    return g ? gd_mul(gd_sum(gd_square(g)), gd_scalar(0.5)) : gd_mul(loss, gd_scalar(0.1));
 }
 
 /* The loss of a call. `shift` is another batch for gradient accumulation. */
@@ -164,7 +211,7 @@ static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
         if (n->layers_off >> i & 1) continue;
         use_stream(n, i);
         net_say(n, "%2d:", i);
-        x = draw_layer(n, x);
+        x = is_repeated(n, i) ? draw_repeated(n, x, i) : draw_layer(n, x);
         say_dims(n, x);
         remember(n, x);
     }
@@ -178,6 +225,10 @@ static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
         net_say(n, ", of value %d:", at);
         loss = gd_add(loss, gd_mul(draw_loss(n, n->values[at]), gd_scalar(0.5)));
     }
+    use_stream(n, PENALTY_STREAM);
+    if (one_in(n, 12) && !n->autocast && !n->building && !n->in_graph && !n->evaluates &&
+        !(n->without & NO_PENALTY))
+        loss = gd_add(loss, gradient_penalty(n, loss));
     net_say(n, "\n");
     fetch_values(n);
     return loss;
@@ -186,8 +237,9 @@ static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
 /* --- the step --------------------------------------------------------------------------------- */
 
 typedef struct step_options {
-    bool zero_last, accumulates, clips_norm, clips_value, scales, fetches_gradient,
-        fetches_parameter, two_groups;
+    bool zero_last, accumulates, clips_norm, clips_value, scales, two_groups;
+    bool fetches_gradient, fetches_parameter;
+    bool evaluates; /* no gradients */
     const char *optimizer, *options;
 } step_options;
 
@@ -214,6 +266,7 @@ static step_options draw_step(net *n) {
                       .fetches_gradient = one_in(n, 8),
                       .fetches_parameter = one_in(n, 8),
                       .two_groups = one_in(n, 6),
+                      .evaluates = one_in(n, 8),
                       .optimizer = optimizers[kind][0],
                       .options = optimizers[kind][1]};
     if (n->without & NO_CLIPPING) o.clips_norm = o.clips_value = false;
@@ -226,13 +279,17 @@ static step_options draw_step(net *n) {
 
 static void describe_step(net *n) {
     const step_options o = draw_step(n);
-    net_say(n, "%s %s%s%s%s%s%s%s%s%s", o.optimizer, o.options,
+    net_say(n, "%s %s%s%s%s%s%s%s%s%s%s", o.optimizer, o.options,
             o.zero_last ? ", zero_grad last" : "", o.accumulates ? ", two backwards" : "",
             o.clips_norm ? ", clip_grad_norm" : "", o.clips_value ? ", clip_grad_value" : "",
             o.scales ? ", loss scale" : "", o.fetches_gradient ? ", fetches a gradient" : "",
-            o.fetches_parameter ? ", fetches a parameter" : "", o.two_groups ? ", two groups" : "");
+            o.fetches_parameter ? ", fetches a parameter" : "", o.two_groups ? ", two groups" : "",
+            o.evaluates ? ", no gradients" : "");
     net_say(n, ", autocast %s\n", n->autocast == GD_BF16 ? "bf16" : n->autocast ? "f16" : "off");
 }
+
+/* Where noise of halves is about as large as clipped gradients, nothing could be compared. */
+#define CLIP_VALUE(n) ((n)->autocast ? 0.5 : 0.05)
 
 /* The parameters; `frozen` ones, too. */
 static gd_tensors net_parameters(net *n, gd_tensor **room) {
@@ -263,6 +320,12 @@ static gd_tensors net_step(gd_tensors in, void *user) {
     gd_tensor *room[MOST_TENSORS], *results[MOST_FETCHES + 5];
     const gd_tensors parameters = net_parameters(n, room);
     int count = 0;
+    if (o.evaluates) {
+        GD_NO_GRAD;
+        results[count++] = net_loss(n, in, 0);
+        for (int i = 0; i < n->n_fetches; i++) results[count++] = n->fetches[i];
+        return gd_list_copy((gd_tensors){results, count});
+    }
     if (!o.zero_last) gd_optimizer_zero_grad(n->optimizer);
     if (o.accumulates) {
         gd_tensor *loss = net_loss(n, in, 1);
@@ -273,7 +336,7 @@ static gd_tensors net_step(gd_tensors in, void *user) {
     gd_backward(gd_loss_scale_apply(n->loss_scale, loss));
     if (n->loss_scale) gd_loss_scale_unscale(n->loss_scale, n->optimizer);
     if (o.clips_norm) results[count++] = gd_clip_grad_norm(parameters, 0.5);
-    if (o.clips_value) gd_clip_grad_value(parameters, 0.05);
+    if (o.clips_value) gd_clip_grad_value(parameters, CLIP_VALUE(n));
     gd_tensor *g = gd_tensor_grad(room[0]);
     if (o.fetches_gradient && g) results[count++] = gd_clone(g);
     if (o.fetches_parameter) results[count++] = gd_clone(gd_detach(room[0]));
@@ -290,6 +353,7 @@ static gd_tensors net_step(gd_tensors in, void *user) {
 /* Builds the net on the CPU. */
 static void build_net(net *n) {
     n->building = true;
+    n->evaluates = draw_step(n).evaluates;
     gd_seed(n->seed);
     GD_NO_GRAD;
     net_loss(n, (gd_tensors){NULL, 0}, 0);
