@@ -9,6 +9,9 @@
  * The process that starts the tests runs the program again for such a test, with LD_LIBRARY_PATH and
  * GRADUS_EMULATED_CUDA set. With GRADUS_TEST_GPU=1 the driver is the machine's own, and tests that
  * need faults are skipped.
+ *
+ * GRADUS_TEST_EMULATED has more words for GRADUS_EMULATED_CUDA: "order=3" or "guard", for example.
+ * With GRADUS_TEST_CHECKED=1 the driver finds races (tests/cuda/races.h).
  */
 #ifndef GRADUS_TESTS_CUDA_CHILD_H
 #define GRADUS_TESTS_CUDA_CHILD_H
@@ -31,15 +34,22 @@ typedef struct cuda_child {
 
 static inline bool cuda_on_gpu(void) { return getenv("GRADUS_TEST_GPU") != NULL; }
 
+/* The emulated driver, with the settings of the test and those of the environment. */
+static inline void cuda_set_emulator(const cuda_child *c) {
+    const char *more = getenv("GRADUS_TEST_EMULATED");
+    char settings[200];
+    snprintf(settings, sizeof settings, "%s%s%s", c->settings, more ? "," : "", more ? more : "");
+    const bool checked = getenv("GRADUS_TEST_CHECKED") && strcmp(c->folder, EMULATED) == 0;
+    unsetenv("CUDA_HOME");
+    setenv("GRADUS_EMULATED_CUDA", settings, 1);
+    setenv("LD_LIBRARY_PATH", checked ? EMULATED "/checked" : c->folder, 1);
+}
+
 static inline int cuda_exec_child(void *user) {
     const cuda_child *c = user;
     setenv("GRADUS_TEST_CHILD", "1", 1);
     setenv("GRADUS_BACKEND_PATH", GRADUS_TEST_BACKENDS, 1);
-    if (!cuda_on_gpu()) {
-        unsetenv("CUDA_HOME");
-        setenv("GRADUS_EMULATED_CUDA", c->settings, 1);
-        setenv("LD_LIBRARY_PATH", c->folder, 1);
-    }
+    if (!cuda_on_gpu()) cuda_set_emulator(c);
     if (!freopen("/dev/null", "w", stdout)) return 98; /* failures are on stderr */
     execl("/proc/self/exe", "test", c->test, (char *)NULL);
     return 99;

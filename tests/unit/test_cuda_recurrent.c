@@ -53,7 +53,10 @@ static void compute_layer(const recurrent_case *c, gd_device *device, gd_dtype d
                              make_values(gd_dims(rows), 5, 1, c->dtype),
                              make_values(gd_dims(t, n, h), 6, 1, c->dtype)};
     int64_t *lengths = malloc((size_t)n * sizeof *lengths);
-    for (int64_t i = 0; i < n; i++) lengths[i] = 1 + 7 * i % t;
+    for (int64_t i = 0; i < n; i++) /* some are larger than the number of steps, or below 0 */
+        lengths[i] = i % 11 == 3   ? ((int64_t)1 << 32) + 2
+                     : i % 11 == 7 ? 2 - ((int64_t)1 << 32)
+                                   : 1 + 7 * i % t;
     gd_tensor *limits =
         c->lengths ? gd_to_device(gd_from_array(gd_dims(n), GD_I64, lengths), device) : NULL;
     free(lengths);
@@ -97,6 +100,14 @@ static void check_case(const recurrent_case *c) {
 TEST(blocks_of_a_recurrent_layer_exchange_states) {
     IN_CHILD(EMULATED, "processors=24");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(&cases[i]);
+}
+
+/* A block of the largest devices has 227 KB of shared memory, that of many others 99 KB. */
+TEST(recurrent_layers_run_with_less_shared_memory) {
+    NEEDS_EMULATOR;
+    IN_CHILD(EMULATED, "processors=24,shared=101376");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!cases[i].tf32 && cases[i].dtype >= GD_F32) check_case(&cases[i]);
 }
 
 int main(int argc, char **argv) { return cuda_test_main(argc, argv); }
