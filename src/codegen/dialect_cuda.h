@@ -35,6 +35,7 @@ int gd_cuda_unroll(const gd_ir *ir);
 /* How an operand lies in memory along a row. */
 typedef enum gd_cuda_row_layout {
     GD_CUDA_ROW_VECTORS,  /* contiguous, and all vectors are aligned */
+    GD_CUDA_ROW_SHARED,   /* the same, and all rows are one row: a weight. It is no result */
     GD_CUDA_ROW_ELEMENTS, /* any strides */
     GD_CUDA_ROW_NUMBER,   /* one number: all strides are 0 */
 } gd_cuda_row_layout;

@@ -14,11 +14,14 @@ enum {
     SHORT_BLOCK = 128,      /* threads of a block with several rows */
     MOST_THREADS = 512,     /* of a row; more would leave each fewer registers than it may need */
     HELD_BYTES = 128,       /* of a row, in the registers of a thread */
+    HELD_ELEMENTS = 32,     /* the same: elements of 16 bits are computed as f32 */
     SHORT_VECTORS = 4,      /* of a thread, before a row gets more lanes of its warp */
     LINE_BYTES = 64,        /* that the lanes of a row read next to each other, at least */
     ENOUGH_THREADS = 67584, /* to keep a device busy: 132 multiprocessors, 512 on each */
+    BUSY_THREADS = 768,     /* of a multiprocessor, at least */
     MOST_CODE = 4096,       /* instructions of all elements of a thread; a pass repeats its code */
     LONG_CODE = 12,         /* instructions of exp and similar primitives */
+    WAYS = 4, /* independent accumulations, of the elements of a vector or of vectors */
     NO_USE = GD_ROW_STORE + 1,
 };
 
@@ -62,15 +65,16 @@ static uint32_t kept_by(const gd_row_program *rows, int pass) {
     return mask;
 }
 
-/* Rows in registers: a tensor is loaded by the first pass that reads it. */
-static void find_first_reads(const gd_row_program *rows, pass_reads *r) {
+/* Rows in registers: a tensor is loaded by the first pass that reads it. One that all rows share is
+ * in the cache, and loaded by each pass. */
+static void find_first_reads(const gd_row_program *rows, uint32_t shared, pass_reads *r) {
     const uint32_t tensors = (UINT32_C(1) << rows->n_tensors) - 1;
     uint32_t loaded = 0;
     for (int p = 0; p < rows->n_passes; p++) {
         r->reads[p] = variables_of(&rows->pass[p].each);
         r->loads[p] = r->reads[p] & tensors & ~loaded;
         r->redone[p] = 0;
-        loaded |= r->loads[p];
+        loaded |= r->loads[p] & ~shared;
     }
 }
 
@@ -96,12 +100,13 @@ static int bytes_of_operand(const gd_kernel_source *s, int k) {
     return gd_cuda_dtype_bytes(k < n ? s->in[k] : s->out[k - n], s->type);
 }
 
-/* The most bytes of one element that are in registers between two passes. */
+/* The most bytes of one element that are in registers between two passes, at least those of an
+ * f32. */
 static int count_held_bytes(const gd_kernel_source *s) {
     const gd_row_program *rows = s->rows;
     pass_reads r;
-    int most = 1;
-    find_first_reads(rows, &r);
+    int most = HELD_BYTES / HELD_ELEMENTS;
+    find_first_reads(rows, 0, &r);
     for (int p = 0; p + 1 < rows->n_passes; p++) {
         uint32_t made = 0, read = 0;
         int bytes = 0;
@@ -175,13 +180,13 @@ typedef struct rows_printer {
     const gd_row_program *rows;
     const char *type;
     pass_reads reads;
-    int most_outputs, most_loads;
+    int most_outputs, most_loads, most_reductions; /* of a pass */
 } rows_printer;
 
 /* Prints a function of a constant index, whose values are constants in unrolled loops. */
 static void print_table(const rows_printer *p, const char *name, const char *head) {
     fprintf(p->out,
-            "    static __device__ __forceinline__ int %s {\n"
+            "    static __host__ __device__ constexpr int %s {\n"
             "        constexpr int %s = {",
             name, head);
 }
@@ -287,7 +292,7 @@ static void print_values(const rows_printer *p) {
 
 static void print_once(const rows_printer *p, int pass) {
     const gd_row_pass *r = &p->rows->pass[pass];
-    fprintf(p->out, "    __device__ __forceinline__ void once(pass_number<%d>) {\n", pass);
+    fprintf(p->out, "    __device__ __forceinline__ void once(constant<%d>) {\n", pass);
     if (r->once.n_outputs) gd_print_statements(p->out, &gd_dialect_cuda, &r->once, p->type);
     for (int j = 0; j < r->once.n_outputs; j++)
         fprintf(p->out, "        p%d = o%d;\n", p->rows->n_params + r->once_to[j], j);
@@ -297,7 +302,7 @@ static void print_once(const rows_printer *p, int pass) {
 static void print_each(const rows_printer *p, int pass) {
     const gd_ir *ir = &p->rows->pass[pass].each;
     fprintf(p->out,
-            "    __device__ __forceinline__ void each(pass_number<%d>, const s_%s *v, s_%s *o) "
+            "    __device__ __forceinline__ void each(constant<%d>, const s_%s *v, s_%s *o) "
             "const {\n        (void)v, (void)o;\n",
             pass, p->type, p->type);
     for (int i = 0; i < ir->n_vars; i++)
@@ -317,18 +322,27 @@ static int count_bits(uint32_t mask) {
 static rows_printer make_printer(FILE *out, const gd_kernel_source *s,
                                  const gd_cuda_row_kernel *k) {
     rows_printer p = {.out = out, .source = s, .rows = s->rows, .type = s->type, .most_outputs = 1};
-    if (k->vectors) find_first_reads(s->rows, &p.reads);
+    uint32_t shared = 0;
+    for (int i = 0; i < s->rows->n_tensors; i++)
+        if (k->layout[i] == GD_CUDA_ROW_SHARED) shared |= UINT32_C(1) << i;
+    if (k->vectors) find_first_reads(s->rows, shared, &p.reads);
     else find_all_reads(s->rows, &p.reads);
     for (int i = 0; i < s->rows->n_passes; i++) {
-        const int outputs = s->rows->pass[i].each.n_outputs, loads = count_bits(p.reads.loads[i]);
+        const gd_row_pass *pass = &s->rows->pass[i];
+        const int outputs = pass->each.n_outputs, loads = count_bits(p.reads.loads[i]);
+        int reductions = 0;
+        while (reductions < outputs && gd_row_reduces(pass->use[reductions])) reductions++;
         if (outputs > p.most_outputs) p.most_outputs = outputs;
         if (loads > p.most_loads) p.most_loads = loads;
+        if (reductions > p.most_reductions) p.most_reductions = reductions;
     }
     return p;
 }
 
 static void print_counts(const rows_printer *p, const gd_cuda_row_kernel *k) {
     const gd_row_program *rows = p->rows;
+    const int unroll = p->most_loads <= 1 ? 4 : p->most_loads <= 3 ? 2 : 1;
+    const int ways = p->most_reductions > 2 || k->size >= WAYS ? 1 : WAYS / k->size;
     bool has_values = false;
     for (int i = 0; i < rows->n_results; i++) has_values |= rows->value_of[i] >= 0;
     fprintf(p->out,
@@ -336,14 +350,18 @@ static void print_counts(const rows_printer *p, const gd_cuda_row_kernel *k) {
             "    enum {\n"
             "        TENSORS = %d, RESULTS = %d, COLUMNS = %d, PARAMS = %d, KEPT = %d,\n"
             "        PASSES = %d, OUTPUTS = %d, HAS_VALUES = %d,\n"
-            "        THREADS = %d, BLOCK = %d, SIZE = %d, VECTORS = %d, UNROLL = %d,\n"
+            "        THREADS = %d, BLOCK = %d, SIZE = %d, VECTORS = %d, UNROLL = %d, WAYS = %d,\n"
             "    };\n",
             p->type, rows->n_tensors, rows->n_results, rows->n_columns, rows->n_params,
             rows->n_kept, rows->n_passes, p->most_outputs, has_values, k->threads, k->block,
-            k->size, k->vectors,
-            p->most_loads <= 1   ? 4
-            : p->most_loads <= 3 ? 2
-                                 : 1);
+            k->size, k->vectors, unroll, ways);
+}
+
+/* The blocks that a multiprocessor must be able to run, which limits the registers: 80 for each
+ * thread, or 64 so that there are two large blocks, of which one loads while the other computes. */
+static int count_blocks(const gd_kernel_source *s, const gd_cuda_row_kernel *k) {
+    if (k->vectors * k->size * count_held_bytes(s) > HELD_BYTES) return 1;
+    return k->block == MOST_THREADS ? 2 : BUSY_THREADS / k->block;
 }
 
 void gd_cuda_print_rows(FILE *out, const gd_kernel_source *s, const gd_cuda_row_kernel *k,
@@ -362,8 +380,8 @@ void gd_cuda_print_rows(FILE *out, const gd_kernel_source *s, const gd_cuda_row_
         print_each(&p, i);
     }
     fprintf(out,
-            "};\nextern \"C\" __global__ void __launch_bounds__(%d) %s(\n"
+            "};\nextern \"C\" __global__ void __launch_bounds__(%d, %d) %s(\n"
             "        const __grid_constant__ row_arguments<%s> a) {\n"
             "    run_rows<%s>(a);\n}\n",
-            k->block, name, program, program);
+            k->block, count_blocks(s, k), name, program, program);
 }

@@ -53,9 +53,13 @@ static bool is_aligned(const void *address, int bytes) {
 
 static gd_cuda_row_layout layout_of(const gd_scalar_args *s, const gd_scalar_operand *o, int size,
                                     int bytes) {
-    bool fits = has_contiguous_rows(s, o) && is_aligned(o->data, size * bytes);
-    for (int d = 0; d < s->rank; d++) fits = fits && o->strides[d] % size == 0;
-    if (fits) return GD_CUDA_ROW_VECTORS;
+    bool fits = has_contiguous_rows(s, o) && is_aligned(o->data, size * bytes),
+         shared = s->count > 1;
+    for (int d = 0; d < s->rank; d++) {
+        fits = fits && o->strides[d] % size == 0;
+        shared = shared && o->strides[d] == 0;
+    }
+    if (fits) return shared ? GD_CUDA_ROW_SHARED : GD_CUDA_ROW_VECTORS;
     return has_number_per_row(s, o) ? GD_CUDA_ROW_NUMBER : GD_CUDA_ROW_ELEMENTS;
 }
 
@@ -127,7 +131,8 @@ static gd_status find_function(const gd_kernel_call *call, const gd_kernel_sourc
     bool fits = true;
     for (int k = 0; k < n; k++) {
         const int bytes = (int)gd_cuda_element_size(operand_at(call, source->rows, k)->dtype);
-        if (kernel.layout[k] != GD_CUDA_ROW_VECTORS) continue;
+        if (kernel.layout[k] != GD_CUDA_ROW_VECTORS && kernel.layout[k] != GD_CUDA_ROW_SHARED)
+            continue;
         fits = fits && is_aligned(args->operand[k].data, kernel.size * bytes);
         kernel.layout[k] = GD_CUDA_ROW_ELEMENTS;
     }

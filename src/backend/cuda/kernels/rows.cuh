@@ -10,6 +10,7 @@
  *     SIZE                      elements of a vector; it divides the length of a row
  *     VECTORS                   of each thread, kept in registers; 0: passes read rows again
  *     UNROLL                    vectors that are loaded at once if VECTORS is 0
+ *     WAYS                      accumulators of each reduction, a power of two
  *     dtype(k), layout(k)       of operand k, the tensors before the results
  *     use(pass, j), number(pass, j)    of output j of a pass; use > ROW_STORE: there is none
  *     loads(pass), reads(pass)  bit t: the pass loads tensor t; its expression reads variable t
@@ -26,98 +27,123 @@
 #include "backend/cuda/kernels/expression.cuh"
 #include "backend/cuda/kernels/rows.h"
 
-enum { ROW_SUM, ROW_MAX, ROW_MIN, ROW_KEEP, ROW_STORE }; /* gd_row_use */
-enum { ROW_VECTORS, ROW_ELEMENTS, ROW_NUMBER };          /* gd_cuda_row_layout */
+enum { ROW_SUM, ROW_MAX, ROW_MIN, ROW_KEEP, ROW_STORE };    /* gd_row_use */
+enum { ROW_VECTORS, ROW_SHARED, ROW_ELEMENTS, ROW_NUMBER }; /* gd_cuda_row_layout */
 
+/* A constant as an argument: the number of a pass, an operand or an output. Dtypes and layouts are
+ * then known before loops are unrolled, which makes compiling several times faster. */
 template <int I>
-struct pass_number {
-    enum { value = I };
+struct constant {
+    static constexpr int value = I;
 };
+#define VALUE(x) decltype(x)::value
+
+/* f(constant<0>()), f(constant<1>()), ..., N times. */
+template <int N, int I = 0, class F>
+E_FN void for_each(F &&f) {
+    if constexpr (I < N) {
+        f(constant<I>());
+        for_each<N, I + 1>(f);
+    }
+}
+
+__host__ __device__ constexpr int bytes_of(int dtype) {
+    return dtype == E_F64 || dtype == E_I64    ? 8
+           : dtype == E_F32 || dtype == E_I32  ? 4
+           : dtype == E_F16 || dtype == E_BF16 ? 2
+                                               : 1;
+}
 
 /* --- vectors ---------------------------------------------------------------------------------- */
 
-/* The elements of a vector as they lie in memory. */
+/* The elements of a vector as they lie in memory: up to 16 bytes, zero-extended to words. */
+template <int BYTES>
 struct row_bits {
-    unsigned w[4];
+    unsigned w[(BYTES + 3) / 4];
 };
 
-E_FN row_bits load_row_bits(int bytes, const char *from) {
-    row_bits r = {};
-    if (bytes == 16) {
-        const uint4 x = *(const uint4 *)from;
-        r.w[0] = x.x, r.w[1] = x.y, r.w[2] = x.z, r.w[3] = x.w;
-    } else if (bytes == 8) {
-        const uint2 x = *(const uint2 *)from;
-        r.w[0] = x.x, r.w[1] = x.y;
-    } else if (bytes == 4) r.w[0] = *(const unsigned *)from;
-    else if (bytes == 2) r.w[0] = *(const uint16_t *)from;
-    else r.w[0] = *(const uint8_t *)from;
-    return r;
+/* CONSTANT: no thread writes them, so the compiler may move the load before stores. */
+template <typename V, bool CONSTANT>
+E_FN V load_value(const char *from) {
+    return CONSTANT ? __ldg((const V *)from) : *(const V *)from;
 }
-E_FN void store_row_bits(int bytes, char *to, const row_bits &r) {
-    if (bytes == 16) *(uint4 *)to = uint4{r.w[0], r.w[1], r.w[2], r.w[3]};
-    else if (bytes == 8) *(uint2 *)to = uint2{r.w[0], r.w[1]};
-    else if (bytes == 4) *(unsigned *)to = r.w[0];
-    else if (bytes == 2) *(uint16_t *)to = (uint16_t)r.w[0];
-    else *(uint8_t *)to = (uint8_t)r.w[0];
+template <int BYTES, bool CONSTANT>
+E_FN row_bits<BYTES> load_bits(const char *from) {
+    if constexpr (BYTES == 16) {
+        const uint4 x = load_value<uint4, CONSTANT>(from);
+        return {x.x, x.y, x.z, x.w};
+    } else if constexpr (BYTES == 8) {
+        const uint2 x = load_value<uint2, CONSTANT>(from);
+        return {x.x, x.y};
+    } else if constexpr (BYTES == 4) return {load_value<unsigned, CONSTANT>(from)};
+    else if constexpr (BYTES == 2) return {load_value<unsigned short, CONSTANT>(from)};
+    else return {load_value<unsigned char, CONSTANT>(from)};
 }
-
-/* Element e of a vector, in its low bits, and the vector with that element; its bits were 0. */
-E_FN row_bits element_bits(int size, const row_bits &r, int e) {
-    row_bits x = {};
-    if (size == 8) x.w[0] = r.w[2 * e & 3], x.w[1] = r.w[2 * e + 1 & 3];
-    else if (size == 4) x.w[0] = r.w[e & 3];
-    else if (size == 2) x.w[0] = r.w[e / 2 & 3] >> 16 * (e % 2) & 0xffffu;
-    else x.w[0] = r.w[e / 4 & 3] >> 8 * (e % 4) & 0xffu;
-    return x;
-}
-E_FN void put_element_bits(int size, row_bits &r, int e, const row_bits &x) {
-    if (size == 8) r.w[2 * e & 3] = x.w[0], r.w[2 * e + 1 & 3] = x.w[1];
-    else if (size == 4) r.w[e & 3] = x.w[0];
-    else if (size == 2) r.w[e / 2 & 3] |= x.w[0] << 16 * (e % 2);
-    else r.w[e / 4 & 3] |= x.w[0] << 8 * (e % 4);
+template <int BYTES>
+E_FN void store_bits(char *to, const row_bits<BYTES> &r) {
+    if constexpr (BYTES == 16) *(uint4 *)to = uint4{r.w[0], r.w[1], r.w[2], r.w[3]};
+    else if constexpr (BYTES == 8) *(uint2 *)to = uint2{r.w[0], r.w[1]};
+    else if constexpr (BYTES == 4) *(unsigned *)to = r.w[0];
+    else if constexpr (BYTES == 2) *(unsigned short *)to = (unsigned short)r.w[0];
+    else *(unsigned char *)to = (unsigned char)r.w[0];
 }
 
-/* An element as a value of the compute type, and a value as an element. */
-template <typename T>
-E_FN T widen_bits(int dtype, const row_bits &x) {
-    const unsigned low = x.w[0];
-    if (dtype == E_F32) return from_float<T>(float_of_bits(low));
-    if (dtype == E_F16) return from_float<T>(float_of_f16(low));
-    if (dtype == E_BF16) return from_float<T>(float_of_bits(low << 16));
-    if (dtype == E_BOOL) return (T)(low != 0);
-    if (dtype == E_U8) return (T)low;
-    if (dtype == E_I8) return (T)(int8_t)low;
-    if (dtype == E_I32) return (T)(int32_t)low;
-    const long long wide = (long long)((unsigned long long)x.w[1] << 32 | low);
-    return dtype == E_I64 ? (T)wide : (T)__longlong_as_double(wide);
+/* Element e of a vector, and the vector with that element; its bits were 0. */
+template <int SIZE, int BYTES>
+E_FN row_bits<SIZE> element_of(const row_bits<BYTES> &r, int e) {
+    if constexpr (SIZE == 8) return {r.w[2 * e], r.w[2 * e + 1]};
+    else if constexpr (SIZE == 4) return {r.w[e]};
+    else if constexpr (SIZE == 2) return {r.w[e / 2] >> 16 * (e % 2) & 0xffffu};
+    else return {r.w[e / 4] >> 8 * (e % 4) & 0xffu};
 }
-/* Results are floats or truth values. */
-template <typename T>
-E_FN row_bits narrow_bits(int dtype, T x) {
-    row_bits r = {};
-    if (dtype == E_F64) {
-        const unsigned long long wide = (unsigned long long)__double_as_longlong((double)x);
-        r.w[0] = (unsigned)wide, r.w[1] = (unsigned)(wide >> 32);
-    } else if (dtype == E_F32) r.w[0] = bits_of_float((float)x);
-    else if (dtype == E_F16) r.w[0] = f16_pair((float)x, 0);
-    else if (dtype == E_BF16) r.w[0] = bf16_pair((float)x, 0);
-    else r.w[0] = x != 0;
-    return r;
+template <int SIZE, int BYTES>
+E_FN void put_element(row_bits<BYTES> &r, int e, const row_bits<SIZE> &x) {
+    if constexpr (SIZE == 8) r.w[2 * e] = x.w[0], r.w[2 * e + 1] = x.w[1];
+    else if constexpr (SIZE == 4) r.w[e] = x.w[0];
+    else if constexpr (SIZE == 2) r.w[e / 2] |= x.w[0] << 16 * (e % 2);
+    else r.w[e / 4] |= x.w[0] << 8 * (e % 4);
 }
-template <typename T, int N>
-E_FN row_bits narrow_vector(int dtype, const T *x) {
-    row_bits r = {};
-    if (N > 1 && dtype_bytes(dtype) == 2) {
-#pragma unroll
-        for (int e = 0; e + 1 < N; e += 2)
-            r.w[e / 2 & 3] = dtype == E_F16 ? f16_pair((float)x[e], (float)x[e + 1])
-                                            : bf16_pair((float)x[e], (float)x[e + 1]);
-        return r;
+
+/* An element as a value of the compute type, and a value as an element. Results are floats or truth
+ * values. */
+template <typename T, int DTYPE>
+E_FN T widen_element(const row_bits<bytes_of(DTYPE)> &x) {
+    if constexpr (DTYPE == E_F32) return (T)float_of_bits(x.w[0]);
+    else if constexpr (DTYPE == E_F16) return (T)float_of_f16(x.w[0]);
+    else if constexpr (DTYPE == E_BF16) return (T)float_of_bits(x.w[0] << 16);
+    else if constexpr (DTYPE == E_BOOL) return (T)(x.w[0] != 0);
+    else if constexpr (DTYPE == E_U8) return (T)x.w[0];
+    else if constexpr (DTYPE == E_I8) return (T)(int8_t)x.w[0];
+    else if constexpr (DTYPE == E_I32) return (T)(int32_t)x.w[0];
+    else {
+        const long long wide = (long long)((unsigned long long)x.w[1] << 32 | x.w[0]);
+        if constexpr (DTYPE == E_I64) return (T)wide;
+        else return (T)__longlong_as_double(wide);
     }
+}
+template <typename T, int DTYPE>
+E_FN row_bits<bytes_of(DTYPE)> narrow_element(T x) {
+    if constexpr (DTYPE == E_F64) {
+        const unsigned long long wide = (unsigned long long)__double_as_longlong((double)x);
+        return {(unsigned)wide, (unsigned)(wide >> 32)};
+    } else if constexpr (DTYPE == E_F32) return {bits_of_float((float)x)};
+    else if constexpr (DTYPE == E_F16) return {f16_pair((float)x, 0)};
+    else if constexpr (DTYPE == E_BF16) return {bf16_pair((float)x, 0)};
+    else return {x != 0 ? 1u : 0u};
+}
+template <typename T, int DTYPE, int N>
+E_FN row_bits<N * bytes_of(DTYPE)> narrow_vector(const T *x) {
+    row_bits<N * bytes_of(DTYPE)> r = {};
+    if constexpr (N > 1 && bytes_of(DTYPE) == 2) {
 #pragma unroll
-    for (int e = 0; e < N; e++)
-        put_element_bits(dtype_bytes(dtype), r, e, narrow_bits<T>(dtype, x[e]));
+        for (int e = 0; e < N; e += 2)
+            r.w[e / 2] = DTYPE == E_F16 ? f16_pair((float)x[e], (float)x[e + 1])
+                                        : bf16_pair((float)x[e], (float)x[e + 1]);
+    } else {
+#pragma unroll
+        for (int e = 0; e < N; e++)
+            put_element<bytes_of(DTYPE)>(r, e, narrow_element<T, DTYPE>(x[e]));
+    }
     return r;
 }
 
@@ -145,70 +171,99 @@ E_FN float row_min(float a, float b) {
 E_FN double row_max(double a, double b) { return s_max_f64(a, b); }
 E_FN double row_min(double a, double b) { return s_min_f64(a, b); }
 
-template <typename T>
-E_FN T row_fold(int use, T a, T b) {
-    return use == ROW_SUM ? a + b : use == ROW_MAX ? row_max(a, b) : row_min(a, b);
+template <int USE, typename A>
+E_FN A row_fold(A a, A b) {
+    if constexpr (USE == ROW_SUM) return a + b;
+    else if constexpr (USE == ROW_MAX) return row_max(a, b);
+    else return row_min(a, b);
 }
 /* The result for no elements. */
-template <typename T>
-E_FN T row_start(int use) {
-    const T infinity = (T)__int_as_float(0x7f800000);
-    return use == ROW_SUM ? (T)0 : use == ROW_MAX ? -infinity : infinity;
+template <int USE, typename A>
+E_FN A row_start() {
+    const A infinity = (A)__int_as_float(0x7f800000);
+    return USE == ROW_SUM ? (A)0 : USE == ROW_MAX ? -infinity : infinity;
 }
 
 /* The vector's elements as one, in a tree. */
-template <typename T, int N>
-E_FN T fold_vector(int use, T *x) {
+template <int USE, int N, typename A>
+E_FN A fold_vector(A *x) {
 #pragma unroll
     for (int half = N / 2; half > 0; half /= 2)
 #pragma unroll
-        for (int e = 0; e < half; e++) x[e] = row_fold(use, x[e], x[e + half]);
+        for (int e = 0; e < half; e++) x[e] = row_fold<USE>(x[e], x[e + half]);
     return x[0];
 }
 
-/* The outputs of a pass that are reduced: sums in f64, the others in the compute type. */
+/* The accumulator of an output: sums in f64, the others in the compute type. */
+template <class T, int USE>
+struct accumulator_type {
+    typedef T type;
+};
+template <class T>
+struct accumulator_type<T, ROW_SUM> {
+    typedef double type;
+};
+
+/* The accumulators of a pass, WAYS for each output: an addition need not wait for the one before. */
 template <class P>
 struct row_totals {
     typedef typename P::type T;
-    double sums[P::OUTPUTS];
-    T extremes[P::OUTPUTS];
+    double sums[P::OUTPUTS][P::WAYS];
+    T extremes[P::OUTPUTS][P::WAYS];
+    template <int USE>
+    __device__ __forceinline__ auto &at(int j, int way = 0) {
+        if constexpr (USE == ROW_SUM) return sums[j][way];
+        else return extremes[j][way];
+    }
 };
 
-/* The result over the threads `step`, 2 step, 4 step, ... below `threads` apart, in all of them. */
-template <class P, int PASS>
-E_FN void fold_lanes(row_totals<P> &total, int threads) {
-#pragma unroll
-    for (int m = threads / 2; m > 0; m /= 2)
-#pragma unroll
-        for (int j = 0; j < P::OUTPUTS; j++) {
-            const int use = P::use(PASS, j);
-            if (use == ROW_SUM) total.sums[j] += __shfl_xor_sync(~0u, total.sums[j], m);
-            else if (use < ROW_KEEP)
-                total.extremes[j] = row_fold(use, total.extremes[j],
-                                             __shfl_xor_sync(~0u, total.extremes[j], m));
-        }
+/* f(constant<j>(), constant<use>()) for the outputs of a pass that are reduced. */
+template <class P, int PASS, class F>
+E_FN void each_reduction(F &&f) {
+    for_each<P::OUTPUTS>([&](auto j) {
+        constexpr int USE = P::use(PASS, VALUE(j));
+        if constexpr (USE < ROW_KEEP) f(j, constant<USE>());
+    });
 }
 
-/* The same over all threads of a row. */
+/* The totals of LANES neighbouring threads, in all of them. */
+template <class P, int PASS, int LANES>
+E_FN void fold_lanes(row_totals<P> &total) {
+#pragma unroll
+    for (int m = LANES / 2; m > 0; m /= 2)
+        each_reduction<P, PASS>([&](auto j, auto use) {
+            auto &x = total.template at<VALUE(use)>(VALUE(j));
+            x = row_fold<VALUE(use)>(x, __shfl_xor_sync(~0u, x, m));
+        });
+}
+
+/* The same for all threads of a row. */
 template <class P, int PASS>
 E_FN void fold_threads(row_totals<P> &total) {
-    typedef typename P::type T;
-    fold_lanes<P, PASS>(total, P::THREADS < 32 ? (int)P::THREADS : 32);
+    each_reduction<P, PASS>([&](auto j, auto use) {
+#pragma unroll
+        for (int half = P::WAYS / 2; half > 0; half /= 2)
+#pragma unroll
+            for (int way = 0; way < half; way++) {
+                auto &x = total.template at<VALUE(use)>(VALUE(j), way);
+                x = row_fold<VALUE(use)>(x, total.template at<VALUE(use)>(VALUE(j), way + half));
+            }
+    });
+    fold_lanes<P, PASS, P::THREADS < 32 ? P::THREADS : 32>(total);
     if constexpr (P::THREADS > 32) {
         enum { WARPS = P::THREADS / 32 };
         __shared__ double parts[P::OUTPUTS][WARPS]; /* of this pass alone: one barrier is enough */
         const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-#pragma unroll
-        for (int j = 0; j < P::OUTPUTS; j++)
-            if (lane == 0 && P::use(PASS, j) < ROW_KEEP)
-                parts[j][warp] =
-                    P::use(PASS, j) == ROW_SUM ? total.sums[j] : (double)total.extremes[j];
+        if (lane == 0)
+            each_reduction<P, PASS>([&](auto j, auto use) {
+                parts[VALUE(j)][warp] = total.template at<VALUE(use)>(VALUE(j));
+            });
         __syncthreads();
-#pragma unroll
-        for (int j = 0; j < P::OUTPUTS; j++)
-            if (P::use(PASS, j) == ROW_SUM) total.sums[j] = parts[j][lane % WARPS];
-            else if (P::use(PASS, j) < ROW_KEEP) total.extremes[j] = (T)parts[j][lane % WARPS];
-        fold_lanes<P, PASS>(total, WARPS);
+        each_reduction<P, PASS>([&](auto j, auto use) {
+            auto &x = total.template at<VALUE(use)>(VALUE(j));
+            x = (decltype(x + 0))parts[VALUE(j)][lane % WARPS];
+        });
+        fold_lanes<P, PASS, WARPS>(total);
     }
 }
 
@@ -238,23 +293,26 @@ struct row_part {
         N = P::SIZE,
         IN_REGISTERS = P::VECTORS > 0,
         COUNT = IN_REGISTERS ? (int)P::VECTORS : (int)P::UNROLL, /* vectors at once */
-        VARIABLES = P::TENSORS + P::KEPT,
         OPERANDS = P::TENSORS + P::RESULTS,
+        VARIABLES = P::TENSORS + P::KEPT ? P::TENSORS + P::KEPT : 1,
+        MOST_BYTES = 16,
     };
+    template <int K>
+    using vector = row_bits<N * bytes_of(P::dtype(K))>; /* of operand K */
+
     const row_arguments<P> &a;
     P program; /* with the parameters and the row values */
-    long long row, vectors;
+    long long row, row_vectors; /* the row's number and its vectors */
     long long base[OPERANDS]; /* the offset of the row */
     int thread;
-    bool exists; /* the row does; the last block may have fewer rows */
-    row_bits held[P::TENSORS ? P::TENSORS : 1][COUNT];
+    bool exists; /* whether the row does: see run_rows */
+    row_bits<MOST_BYTES> held[P::TENSORS ? P::TENSORS : 1][COUNT];
     T kept[P::KEPT ? P::KEPT : 1][COUNT][N];
 
-    __device__ __forceinline__ row_part(const row_arguments<P> &arguments, long long number)
-        : a(arguments), program(a.words + OPERANDS * GD_CUDA_ROWS_OPERAND,
-                                number < a.head.rows ? number : a.head.rows - 1),
-          row(number < a.head.rows ? number : a.head.rows - 1), vectors(a.head.length / N),
-          thread((int)threadIdx.x % P::THREADS), exists(number < a.head.rows) {
+    __device__ __forceinline__ row_part(const row_arguments<P> &arguments, long long number,
+                                        bool found)
+        : a(arguments), program(a.words + OPERANDS * GD_CUDA_ROWS_OPERAND, number), row(number),
+          row_vectors(a.head.length / N), thread((int)threadIdx.x % P::THREADS), exists(found) {
 #pragma unroll
         for (int k = 0; k < OPERANDS; k++) base[k] = 0;
         long long i = row;
@@ -268,63 +326,92 @@ struct row_part {
     __device__ __forceinline__ long long stride(int k, int d) const {
         return (long long)a.words[k * GD_CUDA_ROWS_OPERAND + 1 + d];
     }
-    __device__ __forceinline__ char *address(int k, long long offset) const {
-        return (char *)address_of(a.words[k * GD_CUDA_ROWS_OPERAND]) +
-               offset * dtype_bytes(P::dtype(k));
+    template <int K>
+    __device__ __forceinline__ char *address(long long offset) const {
+        return (char *)address_of(a.words[K * GD_CUDA_ROWS_OPERAND]) +
+               offset * bytes_of(P::dtype(K));
     }
     /* The address of element j of the row. */
-    __device__ __forceinline__ char *element(int k, long long j) const {
-        long long at = base[k];
+    template <int K>
+    __device__ __forceinline__ char *element(long long j) const {
+        long long at = base[K];
 #pragma unroll 1
         for (int d = a.head.inner_rank; d-- > 0;) {
             const int dim = a.head.rank + d;
-            at += (d > 0 ? divide_index(&j, a.head.dims[dim]) : j) * stride(k, dim);
+            at += (d > 0 ? divide_index(&j, a.head.dims[dim]) : j) * stride(K, dim);
         }
-        return address(k, at);
+        return address<K>(at);
     }
 
-    __device__ __forceinline__ row_bits load(int t, long long v) const {
-        const int size = dtype_bytes(P::dtype(t));
-        if (P::layout(t) == ROW_VECTORS) return load_row_bits(N * size, address(t, base[t] + v * N));
-        row_bits r = {}, one = {};
-        if (P::layout(t) == ROW_NUMBER) one = load_row_bits(size, address(t, base[t]));
-#pragma unroll
-        for (int e = 0; e < N; e++)
-            put_element_bits(size, r, e,
-                             P::layout(t) == ROW_NUMBER
-                                 ? one
-                                 : load_row_bits(size, element(t, v * N + e)));
-        return r;
-    }
-    __device__ __forceinline__ void store(int result, long long v, const T *x) const {
-        const int k = P::TENSORS + result, size = dtype_bytes(P::dtype(k));
-        const row_bits r = narrow_vector<T, N>(P::dtype(k), x);
-        if (P::layout(k) == ROW_VECTORS) {
-            store_row_bits(N * size, address(k, base[k] + v * N), r);
-            return;
-        }
-#pragma unroll
-        for (int e = 0; e < N; e++)
-            store_row_bits(size, element(k, v * N + e), element_bits(size, r, e));
+    /* The address of a contiguous operand's vector: that of the thread's first one, and a distance
+     * that is a constant in registers. */
+    template <int K>
+    __device__ __forceinline__ char *vector_address(long long vectors) const {
+        return address<K>(base[K] + (long long)thread * N) + vectors * (N * bytes_of(P::dtype(K)));
     }
 
-    /* Whether the thread's vector number k from `first` on is in the row. In registers, only the
-     * last one may be behind its end. */
+    /* Loads and stores the vector that is `vectors` vectors after the thread's first one. */
+    template <int K>
+    __device__ __forceinline__ vector<K> load(long long vectors) const {
+        constexpr int SIZE = bytes_of(P::dtype(K)), LAYOUT = P::layout(K);
+        if constexpr (LAYOUT == ROW_VECTORS || LAYOUT == ROW_SHARED)
+            return load_bits<N * SIZE, LAYOUT == ROW_SHARED>(vector_address<K>(vectors));
+        else {
+            vector<K> r = {};
+            row_bits<SIZE> one = {};
+            if constexpr (LAYOUT == ROW_NUMBER) one = load_bits<SIZE, false>(address<K>(base[K]));
+#pragma unroll
+            for (int e = 0; e < N; e++) {
+                if constexpr (LAYOUT == ROW_ELEMENTS)
+                    one = load_bits<SIZE, false>(element<K>((thread + vectors) * N + e));
+                put_element<SIZE>(r, e, one);
+            }
+            return r;
+        }
+    }
+    template <int RESULT>
+    __device__ __forceinline__ void store(long long vectors, const T *x) const {
+        constexpr int K = P::TENSORS + RESULT, SIZE = bytes_of(P::dtype(K));
+        const vector<K> r = narrow_vector<T, P::dtype(K), N>(x);
+        if constexpr (P::layout(K) == ROW_VECTORS) store_bits(vector_address<K>(vectors), r);
+        else {
+#pragma unroll
+            for (int e = 0; e < N; e++)
+                store_bits(element<K>((thread + vectors) * N + e), element_of<SIZE>(r, e));
+        }
+    }
+
+    /* Whether the row has the thread's vector number k from vector `first` of the row on. In
+     * registers, only the last one may be behind the end of the row. */
     __device__ __forceinline__ bool is_inside(long long first, int k) const {
-        if (IN_REGISTERS && k < COUNT - 1) return true;
-        return first + thread + k * P::THREADS < vectors;
+        return (IN_REGISTERS && k < COUNT - 1) || first + k * P::THREADS + thread < row_vectors;
+    }
+
+    /* Loads vector k of the tensors that all rows share, or of the others. */
+    template <int PASS, bool SHARED>
+    __device__ __forceinline__ void load_tensors(long long first, int k) {
+        for_each<P::TENSORS>([&](auto t) {
+            constexpr int K = VALUE(t);
+            if constexpr ((P::loads(PASS) >> K & 1) && (P::layout(K) == ROW_SHARED) == SHARED) {
+                vector<K> r = {};
+                if (is_inside(first, k)) r = load<K>(first + k * P::THREADS);
+#pragma unroll
+                for (int i = 0; i < (int)(sizeof r / 4); i++) held[K][k].w[i] = r.w[i];
+            }
+        });
     }
 
     /* Computes the kept values of the passes from Q on that a pass needs. */
     template <int PASS, int Q>
     __device__ __forceinline__ void redo_passes(T *x) const {
         if constexpr (Q < PASS) {
-            if (P::redone(PASS) >> Q & 1) {
+            if constexpr (P::redone(PASS) >> Q & 1) {
                 T o[P::OUTPUTS];
-                program.each(pass_number<Q>(), x, o);
-#pragma unroll
-                for (int j = 0; j < P::OUTPUTS; j++)
-                    if (P::use(Q, j) == ROW_KEEP) x[P::TENSORS + P::number(Q, j)] = o[j];
+                program.each(constant<Q>(), x, o);
+                for_each<P::OUTPUTS>([&](auto j) {
+                    if constexpr (P::use(Q, VALUE(j)) == ROW_KEEP)
+                        x[P::TENSORS + P::number(Q, VALUE(j))] = o[VALUE(j)];
+                });
             }
             redo_passes<PASS, Q + 1>(x);
         }
@@ -333,101 +420,99 @@ struct row_part {
     /* The expression of a pass for vector k: o[j] has the elements of output j. */
     template <int PASS>
     __device__ __forceinline__ void compute(int k, T (*o)[N]) const {
-        T x[N][VARIABLES ? VARIABLES : 1];
-#pragma unroll
-        for (int t = 0; t < P::TENSORS; t++)
-            if (P::reads(PASS) >> t & 1) {
-                const int size = dtype_bytes(P::dtype(t));
-#pragma unroll
-                for (int e = 0; e < N; e++)
-                    x[e][t] = widen_bits<T>(P::dtype(t), element_bits(size, held[t][k], e));
-            }
 #pragma unroll
         for (int e = 0; e < N; e++) {
-            T one[P::OUTPUTS];
-            if (IN_REGISTERS) {
+            T x[VARIABLES], one[P::OUTPUTS];
+            for_each<P::TENSORS>([&](auto t) {
+                constexpr int DTYPE = P::dtype(VALUE(t));
+                if constexpr (P::reads(PASS) >> VALUE(t) & 1)
+                    x[VALUE(t)] = widen_element<T, DTYPE>(
+                        element_of<bytes_of(DTYPE)>(held[VALUE(t)][k], e));
+            });
+            if constexpr (IN_REGISTERS) {
+                for_each<P::KEPT>([&](auto i) {
+                    if constexpr (P::reads(PASS) >> (P::TENSORS + VALUE(i)) & 1)
+                        x[P::TENSORS + VALUE(i)] = kept[VALUE(i)][k][e];
+                });
+            } else redo_passes<PASS, 0>(x);
+            program.each(constant<PASS>(), x, one);
 #pragma unroll
-                for (int i = 0; i < P::KEPT; i++)
-                    if (P::reads(PASS) >> (P::TENSORS + i) & 1)
-                        x[e][P::TENSORS + i] = kept[i][k][e];
-            } else redo_passes<PASS, 0>(x[e]);
-            program.each(pass_number<PASS>(), x[e], one);
-#pragma unroll
-            for (int j = 0; j < P::OUTPUTS; j++)
-                if (P::use(PASS, j) <= ROW_STORE) o[j][e] = one[j];
+            for (int j = 0; j < P::OUTPUTS; j++) o[j][e] = one[j];
         }
     }
 
-    template <int PASS>
-    __device__ __forceinline__ void use_output(int j, int k, long long first, T *x,
+    /* Adds a vector's elements to the total of output J. */
+    template <int J, int USE>
+    __device__ __forceinline__ void add_vector(int k, const T *x, bool inside,
                                                row_totals<P> &total) {
-        const int use = P::use(PASS, j);
-        const bool inside = is_inside(first, k);
-        if (use == ROW_KEEP) {
-            if (IN_REGISTERS)
+        typedef typename accumulator_type<T, USE>::type A;
+        A wide[N];
 #pragma unroll
-                for (int e = 0; e < N; e++) kept[P::number(PASS, j)][k][e] = x[e];
-        } else if (use == ROW_STORE) {
-            if (inside && exists)
-                store(P::number(PASS, j), first + thread + k * P::THREADS, x);
-        } else if (use == ROW_SUM) {
-            double wide[N];
+        for (int e = 0; e < N; e++) wide[e] = (A)x[e];
+        const A all = fold_vector<USE, N>(wide);
+        A &to = total.template at<USE>(J, k % P::WAYS);
+        to = row_fold<USE>(to, inside ? all : row_start<USE, A>());
+    }
+
+    /* Uses the outputs of a pass for vector k. */
+    template <int PASS>
+    __device__ __forceinline__ void use_outputs(long long first, int k, const T (*o)[N],
+                                                row_totals<P> &total) {
+        for_each<P::OUTPUTS>([&](auto j) {
+            constexpr int USE = P::use(PASS, VALUE(j)), NUMBER = P::number(PASS, VALUE(j));
+            const T *x = o[VALUE(j)];
+            if constexpr (USE < ROW_KEEP)
+                add_vector<VALUE(j), USE>(k, x, is_inside(first, k), total);
+            else if constexpr (USE == ROW_STORE) {
+                if (is_inside(first, k) && exists) store<NUMBER>(first + k * P::THREADS, x);
+            } else if constexpr (USE == ROW_KEEP && IN_REGISTERS) {
 #pragma unroll
-            for (int e = 0; e < N; e++) wide[e] = (double)x[e];
-            const double sum = fold_vector<double, N>(ROW_SUM, wide);
-            total.sums[j] += inside ? sum : 0;
-        } else {
-            const T most = fold_vector<T, N>(use, x);
-            total.extremes[j] =
-                row_fold(use, total.extremes[j], inside ? most : row_start<T>(use));
-        }
+                for (int e = 0; e < N; e++) kept[NUMBER][k][e] = x[e];
+            }
+        });
     }
 
     /* COUNT vectors of the thread, from vector `first` of the row on. Loads precede their use, so
-     * that they are in flight together. */
+     * that they are in flight together. Shared tensors are in the cache. */
     template <int PASS>
     __device__ __forceinline__ void visit(long long first, row_totals<P> &total) {
 #pragma unroll
-        for (int k = 0; k < COUNT; k++)
-#pragma unroll
-            for (int t = 0; t < P::TENSORS; t++)
-                if (P::loads(PASS) >> t & 1)
-                    held[t][k] = is_inside(first, k) ? load(t, first + thread + k * P::THREADS)
-                                                     : row_bits{};
+        for (int k = 0; k < COUNT; k++) load_tensors<PASS, false>(first, k);
 #pragma unroll
         for (int k = 0; k < COUNT; k++) {
             T o[P::OUTPUTS][N];
+            load_tensors<PASS, true>(first, k);
             compute<PASS>(k, o);
-#pragma unroll
-            for (int j = 0; j < P::OUTPUTS; j++)
-                if (P::use(PASS, j) <= ROW_STORE) use_output<PASS>(j, k, first, o[j], total);
+            use_outputs<PASS>(first, k, o, total);
         }
     }
 
+    /* The passes from PASS on. The last one stores results, unless a kernel has failed. */
     template <int PASS>
-    __device__ __forceinline__ void run_passes() {
+    __device__ __forceinline__ void run_passes(bool failed) {
         if constexpr (PASS < P::PASSES) {
             row_totals<P> total;
-            program.once(pass_number<PASS>());
+            if (PASS == P::PASSES - 1 && failed) return;
+            program.once(constant<PASS>());
+            each_reduction<P, PASS>([&](auto j, auto use) {
+                typedef typename accumulator_type<T, VALUE(use)>::type A;
 #pragma unroll
-            for (int j = 0; j < P::OUTPUTS; j++) {
-                total.sums[j] = 0;
-                total.extremes[j] = row_start<T>(P::use(PASS, j));
-            }
-            if (IN_REGISTERS) visit<PASS>(0, total);
-            else
+                for (int way = 0; way < P::WAYS; way++)
+                    total.template at<VALUE(use)>(VALUE(j), way) = row_start<VALUE(use), A>();
+            });
+            if constexpr (IN_REGISTERS) visit<PASS>(0, total);
+            else {
 #pragma unroll 1
-                for (long long first = 0; first < vectors; first += COUNT * P::THREADS)
+                for (long long first = 0; first < row_vectors; first += COUNT * P::THREADS)
                     visit<PASS>(first, total);
-            if (P::use(PASS, 0) < ROW_KEEP) /* reductions come first */
+            }
+            if constexpr (P::use(PASS, 0) < ROW_KEEP) /* reductions come first */
                 fold_threads<P, PASS>(total);
-#pragma unroll
-            for (int j = 0; j < P::OUTPUTS; j++)
-                if (P::use(PASS, j) < ROW_KEEP)
-                    program.set(P::number(PASS, j), P::use(PASS, j) == ROW_SUM
-                                                        ? (T)total.sums[j]
-                                                        : total.extremes[j]);
-            run_passes<PASS + 1>();
+            each_reduction<P, PASS>([&](auto j, auto use) {
+                program.set(P::number(PASS, VALUE(j)),
+                            (T)total.template at<VALUE(use)>(VALUE(j)));
+            });
+            run_passes<PASS + 1>(failed);
         }
     }
 
@@ -437,23 +522,40 @@ struct row_part {
         if (P::THREADS > 32) __syncthreads();
         else __syncwarp();
         if (thread != 0 || !exists) return;
-#pragma unroll
-        for (int r = 0; r < P::RESULTS; r++)
-            if (P::is_value(r)) {
-                const int dtype = P::dtype(P::TENSORS + r);
-                store_row_bits(dtype_bytes(dtype), address(P::TENSORS + r, row),
-                               narrow_bits<T>(dtype, program.value(r)));
-            }
+        for_each<P::RESULTS>([&](auto r) {
+            constexpr int K = P::TENSORS + VALUE(r);
+            if constexpr (P::is_value(VALUE(r)))
+                store_bits(address<K>(row),
+                           narrow_element<T, P::dtype(K)>(program.value(VALUE(r))));
+        });
     }
 };
 
+/* Whether the error word is set. It is read here, and not where the result is used, so that nothing
+ * waits for it. */
+E_FN bool has_failed(const gd_cuda_word *word) {
+    unsigned long long number = word->number;
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+l"(number));
+#endif
+    return number != 0;
+}
+
+/* The last block may have fewer rows. A warp without a row has nothing to do. If several rows share
+ * a warp, all its lanes take part in shuffles, so those without a row compute the last one and
+ * store nothing. */
 template <class P>
 E_FN void run_rows(const row_arguments<P> &a) {
-    if (a.head.word->number) return;
+    const bool failed = has_failed(a.head.word);
     enum { ROWS = P::BLOCK / P::THREADS };
-    row_part<P> part(a, (long long)blockIdx.x * ROWS + threadIdx.x / P::THREADS);
-    part.template run_passes<0>();
-    if (P::HAS_VALUES) part.store_values();
+    const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / P::THREADS;
+    const bool exists = row < a.head.rows;
+    if (P::THREADS >= 32 && !exists) return;
+    row_part<P> part(a, exists ? row : a.head.rows - 1, P::THREADS >= 32 || exists);
+    part.template run_passes<0>(failed);
+    if (P::HAS_VALUES && !failed) part.store_values();
 }
+
+#undef VALUE
 
 #endif
