@@ -1,4 +1,5 @@
-/* dialect_cuda_rows.c - kernels of row programs in CUDA C++. See dialect_cuda.h and kernels/rows.cuh.
+/* dialect_cuda_rows.c - kernels of row programs in CUDA C++. See dialect_cuda.h, and rows.cuh
+ * of the backend's kernels.
  *
  * A row of up to some thousand elements stays in the registers of its threads: each value that a
  * later pass reads, a tensor's element or a kept one, is loaded or computed once. Longer rows are

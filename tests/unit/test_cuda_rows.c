@@ -175,8 +175,8 @@ TEST(programs_of_rows_become_one_step_in_each_dtype) {
 
 /* Rows that lanes share with others, that a warp or a block has, and that are read again. */
 TEST(rows_have_any_length) {
-    static const int64_t lengths[] = {1,  2,   3,    4,    5,    8,    16,    17,    31,   33,
-                                      64, 127, 1000, 1023, 1026, 5000, 16384, 32764, 32767};
+    static const int64_t lengths[] = {1,  2,   3,    4,    5,    8,    16,   17,   31,  33,
+                                      64, 127, 1000, 1023, 1026, 5000, 8189, 8190, 8192};
     IN_CHILD(EMULATED, "");
     if (!cuda_open_device()) return;
     setenv("GRADUS_NVRTC_SAMPLE", "8", 1);
@@ -200,17 +200,19 @@ TEST(many_rows_have_a_warp_each) {
     }
 }
 
-/* 64 rows of any length; fewer than that only up to 32768 elements, because a block has a row. */
+/* 128 rows of any length; fewer rows only up to 8192 elements, because a block has a row. */
 TEST(long_rows_are_fused_if_there_are_many) {
     IN_CHILD(EMULATED, "");
     if (!cuda_open_device()) return;
-    check_program(0, 64, 100000, GD_F32, false);
-    check_program(6, 64, 33001, GD_F32, false);
-    check_program(2, 66, 40000, GD_BF16, false);
+    check_program(0, 128, 100000, GD_BF16, false);
+    check_program(6, 128, 33001, GD_F32, false);
+    check_program(2, 129, 33000, GD_F32, false);
+    check_program(1, 128, 16380, GD_F32, false);
+    check_program(0, 128, 32764, GD_F32, false);
     GD_SCOPE;
     gd_tensor *x[INPUTS];
     gd_seed(4);
-    make_inputs(3, 100000, GD_F32, x);
+    make_inputs(3, 8193, GD_F32, x);
     check_rows("few long rows", softmax_by_hand, (gd_tensors){x, INPUTS}, NULL, 2e-5, false);
     for (int i = 0; i < INPUTS; i++) x[i] = gd_to_device(x[i], gd_device_get("cuda"));
     char *text = gd_jit_plan_text(gd_jit_new(softmax_by_hand, NULL), ((gd_tensors){x, INPUTS}));

@@ -2,8 +2,9 @@
  * that a program defines.
  *
  * The library prints them (codegen/dialect_cuda.h). They use the loops of the build's kernels
- * (kernels/expression.cuh), compiled for the dtypes of the call. A plan's kernels are compiled
- * together, for vectors; those for other strides when a call needs them.
+ * (kernels/expression.cuh) or of row programs (kernels/rows.cuh), compiled for the dtypes of the
+ * call. A plan's kernels are compiled together, for vectors; those for other strides when a call
+ * needs them.
  */
 #include "backend/cuda/fusion.h"
 
@@ -81,9 +82,9 @@ CUfunction gd_cuda_compile_source(gd_device *d, const gd_kernel_source *source) 
 
 /* --- what plans may fuse ---------------------------------------------------------------------- */
 
-/* A block computes a row. Few rows leave most of the device idle, and yet take less time than
- * several kernels, as long as a row fits into the registers of a block. */
-enum { MOST_OF_ONE_ROW = 32768, ENOUGH_ROWS = 64 };
+/* A block computes a row, so few rows leave most of the device idle. As long as they are short, that
+ * takes less time than the launches of several kernels, even if the expression is long. */
+enum { MOST_OF_FEW_ROWS = 8192, ENOUGH_ROWS = 128 };
 
 static bool has_own_kernel(gd_device *d, const gd_op *op) {
     (void)d;
@@ -141,7 +142,7 @@ const gd_fusion_rules *gd_cuda_fusion_rules(void) {
                               .max_ops = 24,
                               .reductions = true,
                               .rows = true,
-                              .max_row = MOST_OF_ONE_ROW,
+                              .max_row = MOST_OF_FEW_ROWS,
                               .enough_rows = ENOUGH_ROWS,
                               .has_own_kernel = has_own_kernel,
                               .is_compiler_ready = is_compiler_ready,

@@ -5,6 +5,7 @@
  *     typedef ... type;         the compute type: s_f32 or s_f64
  *     TENSORS, RESULTS, COLUMNS, PARAMS, KEPT, PASSES    counts, as in codegen/row_program.h
  *     OUTPUTS                   the most outputs of a pass
+ *     HAS_VALUES                some results have one number for each row
  *     THREADS                   of a row, a power of two: lanes of a warp, or an entire block
  *     BLOCK                     threads of a block
  *     SIZE                      elements of a vector; it divides the length of a row
@@ -15,137 +16,23 @@
  *     use(pass, j), number(pass, j)    of output j of a pass; use > ROW_STORE: there is none
  *     loads(pass), reads(pass)  bit t: the pass loads tensor t; its expression reads variable t
  *     redone(pass)              bit q: the pass computes again what pass q has kept
- *     P(words, row), once(pass), each(pass, v, o), set(number, x), is_value(result), value(result)
+ *     P(words, row)             reads the parameters and the columns
+ *     once(constant<PASS>), each(constant<PASS>, v, o)   the expressions of a pass
+ *     set(number, x)            sets a row value; value(result), is_value(result)
  *
- * and a kernel that calls run_rows with it. Thread i of a row has the vectors i, i + THREADS, ... in
- * every layout, so the order of a sum depends on the shape alone. Sums of floats are computed in f64.
- * A pass has no branches: lanes behind the end of a row compute, too, and their results are dropped.
+ * and a kernel that calls run_rows with it. Thread i of a row has the vectors i, i + THREADS, ...
+ * in every layout, so the order of a sum depends on the shape alone. Sums of floats are computed in
+ * f64. A pass has no branches: lanes behind the end of a row compute, too, and their results are
+ * dropped. This file is part of the text that precedes kernels compiled at run time.
  */
 #ifndef GRADUS_CUDA_ROWS_CUH
 #define GRADUS_CUDA_ROWS_CUH
 
-#include "backend/cuda/kernels/expression.cuh"
+#include "backend/cuda/kernels/row_vectors.cuh"
 #include "backend/cuda/kernels/rows.h"
 
 enum { ROW_SUM, ROW_MAX, ROW_MIN, ROW_KEEP, ROW_STORE };    /* gd_row_use */
 enum { ROW_VECTORS, ROW_SHARED, ROW_ELEMENTS, ROW_NUMBER }; /* gd_cuda_row_layout */
-
-/* A constant as an argument: the number of a pass, an operand or an output. Dtypes and layouts are
- * then known before loops are unrolled, which makes compiling several times faster. */
-template <int I>
-struct constant {
-    static constexpr int value = I;
-};
-#define VALUE(x) decltype(x)::value
-
-/* f(constant<0>()), f(constant<1>()), ..., N times. */
-template <int N, int I = 0, class F>
-E_FN void for_each(F &&f) {
-    if constexpr (I < N) {
-        f(constant<I>());
-        for_each<N, I + 1>(f);
-    }
-}
-
-__host__ __device__ constexpr int bytes_of(int dtype) {
-    return dtype == E_F64 || dtype == E_I64    ? 8
-           : dtype == E_F32 || dtype == E_I32  ? 4
-           : dtype == E_F16 || dtype == E_BF16 ? 2
-                                               : 1;
-}
-
-/* --- vectors ---------------------------------------------------------------------------------- */
-
-/* The elements of a vector as they lie in memory: up to 16 bytes, zero-extended to words. */
-template <int BYTES>
-struct row_bits {
-    unsigned w[(BYTES + 3) / 4];
-};
-
-/* CONSTANT: no thread writes them, so the compiler may move the load before stores. */
-template <typename V, bool CONSTANT>
-E_FN V load_value(const char *from) {
-    return CONSTANT ? __ldg((const V *)from) : *(const V *)from;
-}
-template <int BYTES, bool CONSTANT>
-E_FN row_bits<BYTES> load_bits(const char *from) {
-    if constexpr (BYTES == 16) {
-        const uint4 x = load_value<uint4, CONSTANT>(from);
-        return {x.x, x.y, x.z, x.w};
-    } else if constexpr (BYTES == 8) {
-        const uint2 x = load_value<uint2, CONSTANT>(from);
-        return {x.x, x.y};
-    } else if constexpr (BYTES == 4) return {load_value<unsigned, CONSTANT>(from)};
-    else if constexpr (BYTES == 2) return {load_value<unsigned short, CONSTANT>(from)};
-    else return {load_value<unsigned char, CONSTANT>(from)};
-}
-template <int BYTES>
-E_FN void store_bits(char *to, const row_bits<BYTES> &r) {
-    if constexpr (BYTES == 16) *(uint4 *)to = uint4{r.w[0], r.w[1], r.w[2], r.w[3]};
-    else if constexpr (BYTES == 8) *(uint2 *)to = uint2{r.w[0], r.w[1]};
-    else if constexpr (BYTES == 4) *(unsigned *)to = r.w[0];
-    else if constexpr (BYTES == 2) *(unsigned short *)to = (unsigned short)r.w[0];
-    else *(unsigned char *)to = (unsigned char)r.w[0];
-}
-
-/* Element e of a vector, and the vector with that element; its bits were 0. */
-template <int SIZE, int BYTES>
-E_FN row_bits<SIZE> element_of(const row_bits<BYTES> &r, int e) {
-    if constexpr (SIZE == 8) return {r.w[2 * e], r.w[2 * e + 1]};
-    else if constexpr (SIZE == 4) return {r.w[e]};
-    else if constexpr (SIZE == 2) return {r.w[e / 2] >> 16 * (e % 2) & 0xffffu};
-    else return {r.w[e / 4] >> 8 * (e % 4) & 0xffu};
-}
-template <int SIZE, int BYTES>
-E_FN void put_element(row_bits<BYTES> &r, int e, const row_bits<SIZE> &x) {
-    if constexpr (SIZE == 8) r.w[2 * e] = x.w[0], r.w[2 * e + 1] = x.w[1];
-    else if constexpr (SIZE == 4) r.w[e] = x.w[0];
-    else if constexpr (SIZE == 2) r.w[e / 2] |= x.w[0] << 16 * (e % 2);
-    else r.w[e / 4] |= x.w[0] << 8 * (e % 4);
-}
-
-/* An element as a value of the compute type, and a value as an element. Results are floats or truth
- * values. */
-template <typename T, int DTYPE>
-E_FN T widen_element(const row_bits<bytes_of(DTYPE)> &x) {
-    if constexpr (DTYPE == E_F32) return (T)float_of_bits(x.w[0]);
-    else if constexpr (DTYPE == E_F16) return (T)float_of_f16(x.w[0]);
-    else if constexpr (DTYPE == E_BF16) return (T)float_of_bits(x.w[0] << 16);
-    else if constexpr (DTYPE == E_BOOL) return (T)(x.w[0] != 0);
-    else if constexpr (DTYPE == E_U8) return (T)x.w[0];
-    else if constexpr (DTYPE == E_I8) return (T)(int8_t)x.w[0];
-    else if constexpr (DTYPE == E_I32) return (T)(int32_t)x.w[0];
-    else {
-        const long long wide = (long long)((unsigned long long)x.w[1] << 32 | x.w[0]);
-        if constexpr (DTYPE == E_I64) return (T)wide;
-        else return (T)__longlong_as_double(wide);
-    }
-}
-template <typename T, int DTYPE>
-E_FN row_bits<bytes_of(DTYPE)> narrow_element(T x) {
-    if constexpr (DTYPE == E_F64) {
-        const unsigned long long wide = (unsigned long long)__double_as_longlong((double)x);
-        return {(unsigned)wide, (unsigned)(wide >> 32)};
-    } else if constexpr (DTYPE == E_F32) return {bits_of_float((float)x)};
-    else if constexpr (DTYPE == E_F16) return {f16_pair((float)x, 0)};
-    else if constexpr (DTYPE == E_BF16) return {bf16_pair((float)x, 0)};
-    else return {x != 0 ? 1u : 0u};
-}
-template <typename T, int DTYPE, int N>
-E_FN row_bits<N * bytes_of(DTYPE)> narrow_vector(const T *x) {
-    row_bits<N * bytes_of(DTYPE)> r = {};
-    if constexpr (N > 1 && bytes_of(DTYPE) == 2) {
-#pragma unroll
-        for (int e = 0; e < N; e += 2)
-            r.w[e / 2] = DTYPE == E_F16 ? f16_pair((float)x[e], (float)x[e + 1])
-                                        : bf16_pair((float)x[e], (float)x[e + 1]);
-    } else {
-#pragma unroll
-        for (int e = 0; e < N; e++)
-            put_element<bytes_of(DTYPE)>(r, e, narrow_element<T, DTYPE>(x[e]));
-    }
-    return r;
-}
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
@@ -204,7 +91,8 @@ struct accumulator_type<T, ROW_SUM> {
     typedef double type;
 };
 
-/* The accumulators of a pass, WAYS for each output: an addition need not wait for the one before. */
+/* The accumulators of a pass, WAYS for each output: an addition need not wait for the one
+ * before. */
 template <class P>
 struct row_totals {
     typedef typename P::type T;
@@ -298,7 +186,7 @@ struct row_part {
         MOST_BYTES = 16,
     };
     template <int K>
-    using vector = row_bits<N * bytes_of(P::dtype(K))>; /* of operand K */
+    using vector = row_bits<N * dtype_bytes(P::dtype(K))>; /* of operand K */
 
     const row_arguments<P> &a;
     P program; /* with the parameters and the row values */
@@ -329,7 +217,7 @@ struct row_part {
     template <int K>
     __device__ __forceinline__ char *address(long long offset) const {
         return (char *)address_of(a.words[K * GD_CUDA_ROWS_OPERAND]) +
-               offset * bytes_of(P::dtype(K));
+               offset * dtype_bytes(P::dtype(K));
     }
     /* The address of element j of the row. */
     template <int K>
@@ -347,13 +235,14 @@ struct row_part {
      * that is a constant in registers. */
     template <int K>
     __device__ __forceinline__ char *vector_address(long long vectors) const {
-        return address<K>(base[K] + (long long)thread * N) + vectors * (N * bytes_of(P::dtype(K)));
+        constexpr int BYTES = N * dtype_bytes(P::dtype(K));
+        return address<K>(base[K] + (long long)thread * N) + vectors * BYTES;
     }
 
     /* Loads and stores the vector that is `vectors` vectors after the thread's first one. */
     template <int K>
     __device__ __forceinline__ vector<K> load(long long vectors) const {
-        constexpr int SIZE = bytes_of(P::dtype(K)), LAYOUT = P::layout(K);
+        constexpr int SIZE = dtype_bytes(P::dtype(K)), LAYOUT = P::layout(K);
         if constexpr (LAYOUT == ROW_VECTORS || LAYOUT == ROW_SHARED)
             return load_bits<N * SIZE, LAYOUT == ROW_SHARED>(vector_address<K>(vectors));
         else {
@@ -371,7 +260,7 @@ struct row_part {
     }
     template <int RESULT>
     __device__ __forceinline__ void store(long long vectors, const T *x) const {
-        constexpr int K = P::TENSORS + RESULT, SIZE = bytes_of(P::dtype(K));
+        constexpr int K = P::TENSORS + RESULT, SIZE = dtype_bytes(P::dtype(K));
         const vector<K> r = narrow_vector<T, P::dtype(K), N>(x);
         if constexpr (P::layout(K) == ROW_VECTORS) store_bits(vector_address<K>(vectors), r);
         else {
@@ -427,7 +316,7 @@ struct row_part {
                 constexpr int DTYPE = P::dtype(VALUE(t));
                 if constexpr (P::reads(PASS) >> VALUE(t) & 1)
                     x[VALUE(t)] = widen_element<T, DTYPE>(
-                        element_of<bytes_of(DTYPE)>(held[VALUE(t)][k], e));
+                        element_of<dtype_bytes(DTYPE)>(held[VALUE(t)][k], e));
             });
             if constexpr (IN_REGISTERS) {
                 for_each<P::KEPT>([&](auto i) {
