@@ -2,9 +2,8 @@
  * with reductions between them, in one kernel.
  *
  * The library divides the work and prints the kernel (codegen/dialect_cuda_rows.c); its loops are
- * in kernels/rows.cuh. A kernel is compiled for the layouts of its operands. A plan's operands have
- * the expected alignment, with rare exceptions such as a feed at an odd address. A second kernel,
- * which reads element by element, runs those calls; it gives the same bits.
+ * in kernels/rows.cuh. A kernel is compiled for the dtypes and layouts of its operands; layouts do
+ * not change the bits of a result.
  */
 #include "backend/cuda/fused_rows.h"
 
@@ -85,8 +84,7 @@ void gd_cuda_rows_of_call(const gd_kernel_call *call, const gd_kernel_source *so
 /* The result of `prepare`. */
 typedef struct prepared_rows {
     gd_cuda_row_kernel kernel;
-    /* for the kernel's layouts, and for other addresses, compiled when a call has one */
-    _Atomic(CUfunction) usual, unaligned;
+    CUfunction function;
 } prepared_rows;
 
 /* Columns, and results with one number for each row, are contiguous. */
@@ -104,15 +102,13 @@ static bool match_rows(const gd_kernel_call *call) {
 static gd_status prepare_rows(const gd_kernel_call *call, void **prepared, size_t *workspace) {
     gd_kernel_source source;
     gd_scalar_args args;
-    CUfunction function = NULL;
     gd_cuda_host->codegen->source_of_call(call, &source); /* match_rows has checked it */
     prepared_rows *p = gd_cuda_host->allocate(sizeof *p);
     *workspace = 0;
     if (!p) return gd_cuda_host->fail(GD_E_MEMORY, "no memory for the kernel of a call");
     memset(p, 0, sizeof *p);
     gd_cuda_rows_of_call(call, &source, &args, &p->kernel);
-    gd_status status = gd_cuda_compile_rows(call->device, &source, &p->kernel, &function);
-    p->usual = function;
+    gd_status status = gd_cuda_compile_rows(call->device, &source, &p->kernel, &p->function);
     if (status == GD_OK) *prepared = p;
     else gd_cuda_host->release(p);
     return status;
@@ -121,26 +117,6 @@ static gd_status prepare_rows(const gd_kernel_call *call, void **prepared, size_
 static void release_rows(gd_device *d, void *prepared) {
     (void)d;
     gd_cuda_host->release(prepared);
-}
-
-/* The function for the call's addresses. */
-static gd_status find_function(const gd_kernel_call *call, const gd_kernel_source *source,
-                               const gd_scalar_args *args, prepared_rows *p, CUfunction *function) {
-    const int n = source->rows->n_tensors + source->rows->n_results;
-    gd_cuda_row_kernel kernel = p->kernel;
-    bool fits = true;
-    for (int k = 0; k < n; k++) {
-        const int bytes = (int)gd_cuda_element_size(operand_at(call, source->rows, k)->dtype);
-        if (kernel.layout[k] != GD_CUDA_ROW_VECTORS && kernel.layout[k] != GD_CUDA_ROW_SHARED)
-            continue;
-        fits = fits && is_aligned(args->operand[k].data, kernel.size * bytes);
-        kernel.layout[k] = GD_CUDA_ROW_ELEMENTS;
-    }
-    *function = fits ? p->usual : p->unaligned;
-    if (*function) return GD_OK;
-    gd_status status = gd_cuda_compile_rows(call->device, source, &kernel, function);
-    if (status == GD_OK) p->unaligned = *function;
-    return status;
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */
@@ -171,23 +147,21 @@ static void fill_arguments(const gd_kernel_call *call, const gd_kernel_source *s
 }
 
 static gd_status run_rows(gd_kernel_call *call) {
-    prepared_rows *p = call->prepared;
+    const prepared_rows *p = call->prepared;
     gd_kernel_source source;
     gd_scalar_args args;
     row_arguments arguments;
-    CUfunction function;
     gd_cuda_host->codegen->source_of_call(call, &source);
     gd_cuda_host->codegen->args_of_call(call, &args);
     if (args.count == 0 || args.inner_count == 0) return GD_OK;
     restore_dims(&args, source.rows);
     gd_status status = gd_cuda_enter_context(call->device);
-    if (status == GD_OK) status = find_function(call, &source, &args, p, &function);
     if (status != GD_OK) return status;
     fill_arguments(call, &source, &args, &arguments);
     const int64_t each = p->kernel.block / p->kernel.threads;
     void *parameters[] = {&arguments};
     GD_CUDA_TRY(call->device,
-                cuLaunchKernel(function, (unsigned)((args.count + each - 1) / each), 1, 1,
+                cuLaunchKernel(p->function, (unsigned)((args.count + each - 1) / each), 1, 1,
                                (unsigned)p->kernel.block, 1, 1, 0,
                                gd_cuda_state_of(call->device)->streams[GD_QUEUE_COMPUTE],
                                parameters, NULL));
