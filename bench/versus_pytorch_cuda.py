@@ -16,7 +16,8 @@ The ratio is PyTorch's best time divided by the time of our plan; "eager" is PyT
 those of one step of ours, eager and as a plan; memory is the peak of both in MiB, PyTorch's in its fastest mode.
 
 --profile prints our kernels by time for each net. --twice runs 20 steps in two processes for each net and mode, and compares
-checksums of all weights. --extra measures a one-element add, gelu(x*2+1)*x over 2^26 floats, and the time to start.
+checksums of all weights. --extra measures a one-element add, gelu(x*2+1)*x over 2^26 floats, softmax and RMS norm written by hand over 16384 x 1024
+floats, and the time to start.
 """
 import argparse
 import os
@@ -408,7 +409,8 @@ def measure_extra(args, folder):
                               env={**os.environ, **(env or {})})
         return (done.stdout or done.stderr).strip()
     print("add:", one("add"), flush=True)
-    print("gelu:", one("gelu"), flush=True)
+    for name in ("gelu", "softmax", "rms"):
+        print(f"{name}:", one(name), flush=True)
     caches = {"GRADUS_CACHE": os.path.join(folder, "cache"), "CUDA_CACHE_PATH": os.path.join(folder, "nv")}
     for _ in range(2):
         print("bare:", one("bare", caches), flush=True)

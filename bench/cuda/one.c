@@ -1,11 +1,14 @@
 /* one.c - single measurements of bench_device on a device:
  *
- *     --one add     a one-element eager add, and beside it a bare launch of an empty kernel
- *     --one gelu    gelu(x * 2 + 1) * x over 2^26 floats as eager ops and as a plan, and the
- *                   bandwidth of a copy of as many bytes
- *     --one start   the time until the first step of an MLP is done, since the program started
- *     --one bare    the time until a context exists and the libraries that a step of the MLP loads
- *                   are loaded
+ *     --one add       a one-element eager add, and beside it a bare launch of an empty kernel
+ *     --one gelu      gelu(x * 2 + 1) * x over 2^26 floats as eager ops and as a plan, and the
+ *                     bandwidth of a copy of as many bytes
+ *     --one softmax   a softmax written by hand as a plan over 16384 rows of 1024 floats, the op
+ *                     softmax, and a copy of as many bytes
+ *     --one rms       the same for an RMS norm with a weight
+ *     --one start     the time until the first step of an MLP is done, since the program started
+ *     --one bare      the time until a context exists and the libraries that a step of the MLP loads
+ *                     are loaded
  *
  * Each prints one line of numbers with their names.
  */
@@ -124,36 +127,77 @@ static gd_tensors gelu_body(gd_tensors in, void *user) {
     return gd_listed(gd_mul(gd_gelu(y), x));
 }
 
-static double gelu_time(gd_device *device, gd_jit *jit, gd_tensor *x, int which) {
+/* A function that is measured as a plan, and beside it another one that runs eagerly. */
+typedef struct pair_of_ways {
+    gd_tensors (*plan)(gd_tensors in, void *user), (*eager)(gd_tensors in, void *user);
+    const char *eager_name;
+} pair_of_ways;
+
+/* The time of a call: 0 a copy of in.at[0], 1 eager, 2 the plan. */
+static double way_time(gd_device *device, const pair_of_ways *ways, gd_jit *jit, gd_tensors in,
+                       int which) {
     enum { CALLS = 20 };
     gd_synchronize(device);
     const double begin = device_bench_now();
     for (int i = 0; i < CALLS; i++) {
         GD_SCOPE;
-        if (which == 0) gd_clone(x);
-        else if (which == 1) gelu_body(gd_list(x), NULL);
-        else gd_jit_call(jit, gd_list(x));
+        if (which == 0) gd_clone(in.at[0]);
+        else if (which == 1) ways->eager(in, NULL);
+        else gd_jit_call(jit, in);
     }
     gd_synchronize(device);
     return (device_bench_now() - begin) / CALLS;
 }
 
-static int measure_gelu(gd_device *device, int64_t count) {
+static int measure_ways(gd_device *device, const pair_of_ways *ways, gd_tensors in) {
     GD_NO_GRAD;
-    gd_tensor *x = gd_to_device(gd_randn(gd_dims(count)), device);
-    gd_jit *jit = gd_jit_new(gelu_body, NULL);
+    gd_jit *jit = gd_jit_new(ways->plan, NULL);
     double times[3][ROUNDS];
     for (int i = -2; i < ROUNDS && !gd_failed(); i++)
         for (int which = 0; which < 3; which++) {
-            const double t = gelu_time(device, jit, x, which);
+            const double t = way_time(device, ways, jit, in, which);
             if (i >= 0) times[which][i] = t;
         }
     if (gd_failed()) return 1;
     const double copy = median_of(times[0]), eager = median_of(times[1]),
-                 plan = median_of(times[2]);
-    printf("copy_ms %.4f copy_GBps %.0f eager_ms %.4f plan_ms %.4f plan_share_of_copy %.3f\n",
-           copy / 1e6, 8.0 * (double)count / copy, eager / 1e6, plan / 1e6, copy / plan);
+                 plan = median_of(times[2]), bytes = 8.0 * (double)gd_tensor_numel(in.at[0]);
+    printf("copy_ms %.4f copy_GBps %.0f %s_ms %.4f plan_ms %.4f plan_share_of_copy %.3f\n",
+           copy / 1e6, bytes / copy, ways->eager_name, eager / 1e6, plan / 1e6, copy / plan);
     return 0;
+}
+
+static int measure_gelu(gd_device *device, int64_t count) {
+    const pair_of_ways ways = {gelu_body, gelu_body, "eager"};
+    return measure_ways(device, &ways, gd_list(gd_to_device(gd_randn(gd_dims(count)), device)));
+}
+
+/* --- rows ------------------------------------------------------------------------------------- */
+
+static gd_tensors softmax_by_hand(gd_tensors in, void *user) {
+    gd_tensor *x = in.at[0];
+    (void)user;
+    gd_tensor *e = gd_exp(gd_sub(x, gd_max(x, .axis = -1, .keepdim = true)));
+    return gd_listed(gd_div(e, gd_sum(e, .axis = -1, .keepdim = true)));
+}
+static gd_tensors softmax_op(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_softmax(in.at[0]));
+}
+static gd_tensors rms_by_hand(gd_tensors in, void *user) {
+    gd_tensor *x = in.at[0];
+    (void)user;
+    gd_tensor *mean = gd_mean(gd_square(x), .axis = -1, .keepdim = true);
+    return gd_listed(gd_mul(gd_mul(x, gd_rsqrt(gd_add(mean, gd_scalar(1e-6)))), in.at[1]));
+}
+static gd_tensors rms_op(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_rms_norm(in.at[0], in.at[1], .eps = 1e-6));
+}
+
+static int measure_rows(gd_device *device, const pair_of_ways *ways, int64_t rows, int64_t n) {
+    gd_tensor *x = gd_to_device(gd_randn(gd_dims(rows, n)), device),
+              *weight = gd_to_device(gd_randn(gd_dims(n)), device);
+    return measure_ways(device, ways, gd_list(x, weight));
 }
 
 /* --- start ------------------------------------------------------------------------------------ */
@@ -225,7 +269,11 @@ int device_bench_one(const char *name, const char *device_name, double began) {
     if (!device) return 1;
     if (strcmp(name, "add") == 0) return measure_add(device);
     if (strcmp(name, "gelu") == 0) return measure_gelu(device, 1 << 26);
+    const pair_of_ways softmax = {softmax_by_hand, softmax_op, "op"},
+                       rms = {rms_by_hand, rms_op, "op"};
+    if (strcmp(name, "softmax") == 0) return measure_rows(device, &softmax, 16384, 1024);
+    if (strcmp(name, "rms") == 0) return measure_rows(device, &rms, 16384, 1024);
     if (strcmp(name, "start") == 0) return measure_start(device, device_name, began);
-    fprintf(stderr, "--one is %s; it must be add, gelu, start or bare\n", name);
+    fprintf(stderr, "--one is %s; it must be add, gelu, softmax, rms, start or bare\n", name);
     return 2;
 }

@@ -5,20 +5,28 @@
 
 #include "gradus/dtype.h"
 
-static int dtype_code(const char *name) {
-    static const struct {
-        const char *name;
-        gd_dtype dtype;
-    } codes[] = {{"bool", GD_BOOL}, {"u8", GD_U8},   {"i8", GD_I8},
-                 {"i32", GD_I32},   {"i64", GD_I64}, {"f16", GD_F16},
-                 {"bf16", GD_BF16}, {"f32", GD_F32}, {"f64", GD_F64}};
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (strcmp(name, codes[i].name) == 0) return (int)codes[i].dtype;
-    return GD_DTYPE_NONE;
+static const struct {
+    const char *name;
+    gd_dtype dtype;
+    int bytes;
+} dtypes[] = {{"bool", GD_BOOL, 1}, {"u8", GD_U8, 1},   {"i8", GD_I8, 1},
+              {"i32", GD_I32, 4},   {"i64", GD_I64, 8}, {"f16", GD_F16, 2},
+              {"bf16", GD_BF16, 2}, {"f32", GD_F32, 4}, {"f64", GD_F64, 8}};
+
+static int find_dtype(const char *dtype, const char *type) {
+    const int count = (int)(sizeof dtypes / sizeof *dtypes);
+    int i = 0;
+    while (i < count && strcmp(dtype ? dtype : type, dtypes[i].name) != 0) i++;
+    return i < count ? i : -1;
 }
 
-static int code_or_own(const char *dtype, const char *type) {
-    return dtype_code(dtype ? dtype : type);
+int gd_cuda_dtype_code(const char *dtype, const char *type) {
+    const int i = find_dtype(dtype, type);
+    return i < 0 ? GD_DTYPE_NONE : (int)dtypes[i].dtype;
+}
+int gd_cuda_dtype_bytes(const char *dtype, const char *type) {
+    const int i = find_dtype(dtype, type);
+    return i < 0 ? 8 : dtypes[i].bytes;
 }
 
 static bool has_long_primitive(const gd_ir *ir) {
@@ -44,9 +52,9 @@ static void print_dtypes(FILE *out, const gd_kernel_source *s, bool any_dtypes) 
     else {
         fputs("        constexpr signed char codes[] = {", out);
         for (int i = 0; i < s->ir->n_vars; i++)
-            fprintf(out, "%d, ", code_or_own(s->in[i], s->type));
+            fprintf(out, "%d, ", gd_cuda_dtype_code(s->in[i], s->type));
         for (int i = 0; i < s->ir->n_outputs; i++)
-            fprintf(out, "%d, ", code_or_own(s->out[i], s->type));
+            fprintf(out, "%d, ", gd_cuda_dtype_code(s->out[i], s->type));
         fputs("};\n        return codes[k];\n    }\n", out);
     }
 }
@@ -62,7 +70,7 @@ static void print_parameters(FILE *out, const gd_kernel_source *s, const char *n
         fprintf(out, "        p%d = ", i);
         if (i < s->n_scalars)
             fprintf(out, "load_element<s_%s>(%d, address_of(w[%d]), 0);\n", s->type,
-                    code_or_own(s->in[ir->n_vars + i], s->type), i);
+                    gd_cuda_dtype_code(s->in[ir->n_vars + i], s->type), i);
         else if (s->type[0] == 'i') fprintf(out, "(s_%s)(long long)w[%d];\n", s->type, i);
         else fprintf(out, "(s_%s)__longlong_as_double((long long)w[%d]);\n", s->type, i);
     }

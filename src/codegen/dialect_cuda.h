@@ -1,8 +1,9 @@
 /* dialect_cuda.h - kernels of elementwise and fused ops in CUDA C++.
  *
  * The build's generator prints the kernels of all ops, the CUDA backend those of fused ops and of
- * ops that a program defines. The text follows kernels/expression.cuh of the backend, whose loops
- * it instantiates: an expression becomes a struct, and each kernel is one call.
+ * ops that a program defines. The text follows kernels/expression.cuh or kernels/rows.cuh of the
+ * backend, whose loops it instantiates: an expression or a row program becomes a struct, and each
+ * kernel is one call.
  */
 #ifndef GRADUS_CODEGEN_DIALECT_CUDA_H
 #define GRADUS_CODEGEN_DIALECT_CUDA_H
@@ -28,5 +29,37 @@ void gd_cuda_print_kernel(FILE *out, gd_cuda_variant variant, const char *expres
 
 /* The number of vectors that a thread of GD_CUDA_VECTORS computes. */
 int gd_cuda_unroll(const gd_ir *ir);
+
+/* --- row programs (dialect_cuda_rows.c) ------------------------------------------------------- */
+
+/* How an operand lies in memory along a row. */
+typedef enum gd_cuda_row_layout {
+    GD_CUDA_ROW_VECTORS,  /* contiguous, and all vectors are aligned */
+    GD_CUDA_ROW_SHARED,   /* the same, and all rows are one row: a weight. It is no result */
+    GD_CUDA_ROW_ELEMENTS, /* any strides */
+    GD_CUDA_ROW_NUMBER,   /* one number: all strides are 0 */
+} gd_cuda_row_layout;
+
+/* The kernel of a row program: how it divides its work, and what it is compiled for. */
+typedef struct gd_cuda_row_kernel {
+    int threads; /* of a row, a power of two: lanes of a warp, or a block */
+    int block;   /* threads of a block */
+    int size;    /* elements of a vector, a power of two that divides the length of a row */
+    int vectors; /* that each thread keeps in registers; 0: each pass reads the row again */
+    /* gd_cuda_row_layout of the tensors, then of the results */
+    unsigned char layout[GD_SOURCE_INPUTS + GD_SOURCE_OUTPUTS];
+} gd_cuda_row_kernel;
+
+/* Divides the work of a row program over `rows` rows of `length` elements. It depends on nothing
+ * else, and neither does the order of sums. All layouts are GD_CUDA_ROW_VECTORS. */
+void gd_cuda_divide_rows(const gd_kernel_source *source, int64_t rows, int64_t length,
+                         gd_cuda_row_kernel *kernel);
+/* Prints the kernel `name` of a row program. The text follows kernels/rows.cuh of the backend. */
+void gd_cuda_print_rows(FILE *out, const gd_kernel_source *source, const gd_cuda_row_kernel *kernel,
+                        const char *name);
+
+/* The number of a dtype's name (gd_dtype), and the bytes of an element. NULL: the compute type. */
+int gd_cuda_dtype_code(const char *dtype, const char *type);
+int gd_cuda_dtype_bytes(const char *dtype, const char *type);
 
 #endif

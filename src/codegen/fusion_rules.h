@@ -18,6 +18,9 @@ typedef struct gd_fusion_request {
     const gd_op *op;
     int64_t elements;         /* number of elements that the kernel computes */
     const gd_dtype *in, *out; /* dtypes of the op's inputs and outputs */
+    /* The call. Its operands have the shapes and strides of the plan's values; their addresses mean
+     * nothing, but have the alignment of the final ones. */
+    const gd_kernel_call *call;
 } gd_fusion_request;
 
 /* The costs of a fused op that runs without a compiled kernel, primitive by primitive on tiles in a
@@ -39,8 +42,9 @@ typedef struct gd_fusion_rules {
     /* Reductions of at most this many elements for each result are not fused: the reduction's own
      * kernel is faster, because it can compute many short rows at once. */
     int64_t short_row;
-    bool rows;       /* kernels may make several passes over rows */
-    int64_t max_row; /* elements of the longest row of such a kernel */
+    bool rows;           /* kernels may make several passes over rows */
+    int64_t max_row;     /* elements of the longest row of such a kernel */
+    int64_t enough_rows; /* for this many rows, or more, rows may be longer; 0: for none */
 
     /* NULL: fused ops run only as compiled kernels. */
     const gd_evaluator_costs *evaluator;

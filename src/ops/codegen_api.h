@@ -42,6 +42,10 @@ typedef struct gd_codegen_api {
     void (*print_cuda_kernel)(FILE *out, gd_cuda_variant variant, const char *expression,
                               const char *name);
     int (*cuda_unroll)(const gd_ir *ir);
+    void (*divide_cuda_rows)(const gd_kernel_source *source, int64_t rows, int64_t length,
+                             gd_cuda_row_kernel *kernel);
+    void (*print_cuda_rows)(FILE *out, const gd_kernel_source *source,
+                            const gd_cuda_row_kernel *kernel, const char *name);
 
     /* native.h: the cache on disk, for code that a backend has compiled */
     void (*hash_start)(gd_native_hash *hash);

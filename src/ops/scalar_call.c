@@ -125,6 +125,14 @@ static void set_outer_strides(const kernel_dims *k, const gd_view *v, gd_scalar_
     }
 }
 
+/* Sets the strides of a row program's result with one number for each row. The numbers are
+ * contiguous in the order of the rows, whatever the shape of the result is. */
+static void set_row_strides(const kernel_dims *k, const gd_view *v, gd_scalar_operand *o) {
+    int64_t stride = 1;
+    o->data = v->data;
+    for (int n = k->n_outer; n-- > 0; stride *= k->dims[k->order[n]]) o->strides[n] = stride;
+}
+
 /* Whether the first n dims are row-major. */
 static bool is_contiguous(const kernel_dims *k, const gd_scalar_operand *o, int n) {
     int64_t stride = 1;
@@ -220,7 +228,8 @@ void gd_scalar_args_of_call(const gd_kernel_call *call, gd_scalar_args *a) {
         const bool outer = i >= n_in && is_outer_result(call->op, i - n_in, n_out);
         gd_scalar_operand *operand = &a->operand[i];
         const gd_view *v = i < n_in ? &call->in[i] : &call->out[first + i - n_in];
-        if (outer) set_outer_strides(&k, v, operand);
+        if (outer && call->op->fusion && call->op->fusion->rows) set_row_strides(&k, v, operand);
+        else if (outer) set_outer_strides(&k, v, operand);
         else set_strides(&k, v, operand);
         if (is_contiguous(&k, operand, outer ? k.n_outer : k.rank)) a->contiguous |= 1u << i;
     }

@@ -2,8 +2,9 @@
  * that a program defines.
  *
  * The library prints them (codegen/dialect_cuda.h). They use the loops of the build's kernels
- * (kernels/expression.cuh), compiled for the dtypes of the call. A plan's kernels are compiled
- * together, for vectors; those for other strides when a call needs them.
+ * (kernels/expression.cuh) or of row programs (kernels/rows.cuh), compiled for the dtypes of the
+ * call. A plan's kernels are compiled together, for vectors; those for other strides when a call
+ * needs them.
  */
 #include "backend/cuda/fusion.h"
 
@@ -14,16 +15,19 @@
 #include "backend/cuda/compiler.h"
 #include "backend/cuda/expression.h"
 #include "backend/cuda/fused_reduction.h"
+#include "backend/cuda/fused_rows.h"
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
 static gd_dialect dialect; /* the library's, with reductions */
 static const char kernel_name[] = "gd_expression";
 extern const char gd_cuda_expression_text[]; /* kernels/expression.cuh, from the build */
+extern const char gd_cuda_rows_text[];       /* kernels/rows.cuh */
 
 /* The source text of a kernel, to be freed by the caller; NULL: no memory, or there is no such
- * kernel. */
-static char *print_source(const gd_kernel_source *source, gd_cuda_variant variant) {
+ * kernel. `variant` is of elementwise ops, `rows` of row programs. */
+static char *print_source(const gd_kernel_source *source, gd_cuda_variant variant,
+                          const gd_cuda_row_kernel *rows) {
     const gd_codegen_api *api = gd_cuda_host->codegen;
     char *text = NULL;
     size_t bytes;
@@ -33,7 +37,11 @@ static char *print_source(const gd_kernel_source *source, gd_cuda_variant varian
     fputs(api->scalar_prelude, out);
     fputs("#undef inline\n", out);
     bool printed = true;
-    if (source->reduces || source->rows) {
+    if (source->rows) {
+        fputs(gd_cuda_expression_text, out);
+        fputs(gd_cuda_rows_text, out);
+        api->print_cuda_rows(out, source, rows, kernel_name);
+    } else if (source->reduces) {
         fputs("struct gd_word { unsigned long long number; };\n", out);
         printed = api->print_kernel(out, &dialect, source, kernel_name);
     } else {
@@ -46,15 +54,24 @@ static char *print_source(const gd_kernel_source *source, gd_cuda_variant varian
     return NULL;
 }
 
-gd_status gd_cuda_compile_variant(gd_device *d, const gd_kernel_source *source,
-                                  gd_cuda_variant variant, CUfunction *function) {
-    gd_cuda_program program = {.source = print_source(source, variant), .name = kernel_name};
+/* Compiles a text, and frees it. */
+static gd_status compile_text(gd_device *d, char *text, CUfunction *function) {
+    gd_cuda_program program = {.source = text, .name = kernel_name};
     if (!program.source)
         return gd_cuda_host->fail(GD_E_MEMORY, "no memory for the source of a kernel");
     gd_status status = gd_cuda_compile(d, &program, 1);
     free(program.source);
     *function = program.function;
     return status;
+}
+
+gd_status gd_cuda_compile_variant(gd_device *d, const gd_kernel_source *source,
+                                  gd_cuda_variant variant, CUfunction *function) {
+    return compile_text(d, print_source(source, variant, NULL), function);
+}
+gd_status gd_cuda_compile_rows(gd_device *d, const gd_kernel_source *source,
+                               const gd_cuda_row_kernel *kernel, CUfunction *function) {
+    return compile_text(d, print_source(source, GD_CUDA_VECTORS, kernel), function);
 }
 
 CUfunction gd_cuda_compile_source(gd_device *d, const gd_kernel_source *source) {
@@ -64,6 +81,10 @@ CUfunction gd_cuda_compile_source(gd_device *d, const gd_kernel_source *source) 
 }
 
 /* --- what plans may fuse ---------------------------------------------------------------------- */
+
+/* A block computes a row, so few rows leave most of the device idle. As long as they are short, that
+ * takes less time than the launches of several kernels, even if the expression is long. */
+enum { MOST_OF_FEW_ROWS = 8192, ENOUGH_ROWS = 128 };
 
 static bool has_own_kernel(gd_device *d, const gd_op *op) {
     (void)d;
@@ -82,9 +103,11 @@ static bool is_worth_compiling(gd_device *d, int64_t elements) {
 /* The text of a request's kernel; NULL: it has none. */
 static char *print_request(const gd_fusion_request *request) {
     gd_kernel_source source;
-    return gd_cuda_host->codegen->source_of_request(request, &source)
-               ? print_source(&source, GD_CUDA_VECTORS)
-               : NULL;
+    gd_scalar_args args;
+    gd_cuda_row_kernel rows;
+    if (!gd_cuda_host->codegen->source_of_request(request, &source)) return NULL;
+    if (source.rows) gd_cuda_rows_of_call(request->call, &source, &args, &rows);
+    return print_source(&source, GD_CUDA_VECTORS, &rows);
 }
 
 static bool has_kernel(gd_device *d, const gd_fusion_request *request) {
@@ -118,6 +141,9 @@ const gd_fusion_rules *gd_cuda_fusion_rules(void) {
                               .max_nodes = 128,
                               .max_ops = 24,
                               .reductions = true,
+                              .rows = true,
+                              .max_row = MOST_OF_FEW_ROWS,
+                              .enough_rows = ENOUGH_ROWS,
                               .has_own_kernel = has_own_kernel,
                               .is_compiler_ready = is_compiler_ready,
                               .is_worth_compiling = is_worth_compiling,

@@ -14,5 +14,8 @@ const gd_fusion_rules *gd_cuda_fusion_rules(void);
 CUfunction gd_cuda_compile_source(gd_device *d, const gd_kernel_source *source);
 gd_status gd_cuda_compile_variant(gd_device *d, const gd_kernel_source *source,
                                   gd_cuda_variant variant, CUfunction *function);
+/* The same for a row program. */
+gd_status gd_cuda_compile_rows(gd_device *d, const gd_kernel_source *source,
+                               const gd_cuda_row_kernel *kernel, CUfunction *function);
 
 #endif

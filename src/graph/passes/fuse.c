@@ -235,26 +235,37 @@ static gd_status compose_group(gd_fuse *f, int group, gd_fusing *g) {
     return GD_OK;
 }
 
-/* A request for the kernel of a group, with the dtypes that it points to. */
+/* A request for the kernel of a group, with everything that it points to. */
 typedef struct kernel_request {
     gd_fusion_request request;
-    gd_dtype in[GD_FUSED_INPUTS], out[GD_FUSED_OUTPUTS];
+    gd_kernel_call call;
+    gd_fused_options options;
+    gd_view views[GD_FUSED_INPUTS + GD_FUSED_OUTPUTS];
+    gd_dtype dtypes[GD_FUSED_INPUTS + GD_FUSED_OUTPUTS];
 } kernel_request;
 
-static gd_dtype get_dtype(const gd_fusing *g, int value) {
-    return (gd_dtype)g->f->p->values[value].dtype;
+static int add_views(const gd_fusing *g, const int *values, int count, kernel_request *r, int n) {
+    for (int i = 0; i < count; i++, n++) {
+        r->views[n] = gd_program_view(&g->f->p->values[values[i]]);
+        r->dtypes[n] = r->views[n].dtype;
+    }
+    return n;
 }
 
 static void fill_request(const gd_fusing *g, const gd_op *op, kernel_request *r) {
-    int n = 0;
-    for (int i = 0; i < g->model.n_tensors; i++) r->in[n++] = get_dtype(g, g->tensors[i]);
-    for (int i = 0; i < g->model.n_scalars; i++) r->in[n++] = get_dtype(g, g->scalars[i]);
-    for (int i = 0; i < g->n_columns; i++) r->in[n++] = get_dtype(g, g->columns[i]);
-    for (int i = 0; i < g->n_outputs; i++) r->out[i] = get_dtype(g, g->outputs[i]);
+    int n = add_views(g, g->tensors, g->model.n_tensors, r, 0);
+    n = add_views(g, g->scalars, g->model.n_scalars, r, n);
+    n = add_views(g, g->columns, g->n_columns, r, n);
+    add_views(g, g->outputs, g->n_outputs, r, n);
+    r->options = g->options;
+    gd_kernel_call_set(&r->call, &r->options, r->views, n, r->views + n, g->n_outputs);
+    r->call.op = op;
+    r->call.device = g->f->device;
     r->request = (gd_fusion_request){.op = op,
                                      .elements = gd_numel(g->options.rank, g->options.dims),
-                                     .in = r->in,
-                                     .out = r->out};
+                                     .in = r->dtypes,
+                                     .out = r->dtypes + n,
+                                     .call = &r->call};
 }
 
 /* Compiles the kernels of all groups together, so that the compiler is started once. */

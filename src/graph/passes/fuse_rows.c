@@ -16,6 +16,12 @@ enum {
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
+/* Whether the device has kernels for these rows. */
+static bool may_have_rows(const gd_fusion_rules *rules, const gd_row_shape *r) {
+    return r->n > 1 &&
+           (r->n <= rules->max_row || (rules->enough_rows > 0 && r->rows >= rules->enough_rows));
+}
+
 /* Whether a step reduces rows: over the last axes, with rows of a length that the device allows. */
 static bool reduces_rows(const gd_fuse *f, int step, gd_row_shape *r) {
     const gd_pstep *s = &f->p->steps[step];
@@ -29,7 +35,7 @@ static bool reduces_rows(const gd_fuse *f, int step, gd_row_shape *r) {
         if (!(axes >> d & 1)) return false;
     *r = (gd_row_shape){.shape = x, .axes = x->rank - outer, .rows = gd_numel(outer, x->dims)};
     r->n = gd_numel(r->axes, x->dims + outer);
-    return r->n > 1 && r->n <= f->rules->max_row;
+    return may_have_rows(f->rules, r);
 }
 
 bool gd_fuse_row_shape(const gd_fuse *f, int group, gd_row_shape *shape) {

@@ -155,7 +155,7 @@ E_FN void store_one(int dtype, void *p, long long i, T x) {
 
 /* --- vectors ---------------------------------------------------------------------------------- */
 
-E_FN int dtype_bytes(int dtype) {
+E_FN constexpr int dtype_bytes(int dtype) {
     return dtype == E_F32 || dtype == E_I32    ? 4
            : dtype == E_F16 || dtype == E_BF16 ? 2
            : dtype == E_F64 || dtype == E_I64  ? 8
