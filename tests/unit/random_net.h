@@ -202,7 +202,7 @@ static net_value as_rows(gd_tensor *t) { return value_of(t, NET_ROWS); }
 
 static void remember(net *n, net_value v) {
     for (int i = 0; i < n->next; i++) v.trained |= n->roles[i] == NET_PARAMETER;
-    if (n->n_values < MOST_VALUES) n->values[n->n_values++] = v;
+    if (n->n_values < MOST_VALUES && !n->repeats) n->values[n->n_values++] = v;
 }
 
 static bool same_shape(gd_tensor *a, gd_tensor *b) {

@@ -186,6 +186,7 @@ static void fetch_values(net *n) {
         gd_tensor *t = gd_detach(n->values[i].t);
         net_say(n, "fetches value %d\n", i);
         n->fetches[n->n_fetches++] = one_in(n, 3) ? gd_transpose(t, 0, 1) : t;
+        if (one_in(n, 8) && n->n_fetches < MOST_FETCHES) n->fetches[n->n_fetches++] = t;
     }
 }
 
@@ -237,7 +238,7 @@ static gd_tensor *net_loss(net *n, gd_tensors in, int shift) {
 /* --- the step --------------------------------------------------------------------------------- */
 
 typedef struct step_options {
-    bool zero_last, accumulates, clips_norm, clips_value, scales, two_groups;
+    bool zero_last, zero_never, accumulates, clips_norm, clips_value, scales, two_groups;
     bool fetches_gradient, fetches_parameter;
     bool evaluates; /* no gradients */
     const char *optimizer, *options;
@@ -267,10 +268,11 @@ static step_options draw_step(net *n) {
                       .fetches_parameter = one_in(n, 8),
                       .two_groups = one_in(n, 6),
                       .evaluates = one_in(n, 8),
+                      .zero_never = one_in(n, 10),
                       .optimizer = optimizers[kind][0],
                       .options = optimizers[kind][1]};
     if (n->without & NO_CLIPPING) o.clips_norm = o.clips_value = false;
-    if (n->without & NO_ACCUMULATION) o.accumulates = false;
+    if (n->without & NO_ACCUMULATION) o.accumulates = o.zero_never = false;
     if (n->without & NO_FETCHES) o.fetches_gradient = o.fetches_parameter = false;
     if (n->without & ONE_ROW_OF_OPTIONS) o.two_groups = false, o.scales = n->autocast == GD_F16;
     if (n->without & PLAIN_OPTIMIZER) o.optimizer = "sgd", o.options = "lr=0.05";
@@ -280,9 +282,12 @@ static step_options draw_step(net *n) {
 static void describe_step(net *n) {
     const step_options o = draw_step(n);
     net_say(n, "%s %s%s%s%s%s%s%s%s%s%s", o.optimizer, o.options,
-            o.zero_last ? ", zero_grad last" : "", o.accumulates ? ", two backwards" : "",
-            o.clips_norm ? ", clip_grad_norm" : "", o.clips_value ? ", clip_grad_value" : "",
-            o.scales ? ", loss scale" : "", o.fetches_gradient ? ", fetches a gradient" : "",
+            o.zero_never  ? ", no zero_grad"
+            : o.zero_last ? ", zero_grad last"
+                          : "",
+            o.accumulates ? ", two backwards" : "", o.clips_norm ? ", clip_grad_norm" : "",
+            o.clips_value ? ", clip_grad_value" : "", o.scales ? ", loss scale" : "",
+            o.fetches_gradient ? ", fetches a gradient" : "",
             o.fetches_parameter ? ", fetches a parameter" : "", o.two_groups ? ", two groups" : "",
             o.evaluates ? ", no gradients" : "");
     net_say(n, ", autocast %s\n", n->autocast == GD_BF16 ? "bf16" : n->autocast ? "f16" : "off");
@@ -312,41 +317,52 @@ static void make_optimizer(net *n) {
     n->loss_scale = o.scales ? gd_loss_scale_new(.start = 256) : NULL;
 }
 
-/* A training step. Returns the loss, the norm of the gradients if they are clipped, and fetched
- * values. */
-static gd_tensors net_step(gd_tensors in, void *user) {
-    net *n = user;
-    const step_options o = draw_step(n);
-    gd_tensor *room[MOST_TENSORS], *results[MOST_FETCHES + 5];
+/* Clips the gradients and takes a step of the optimizer. Adds results that are fetched. */
+static int update_net(net *n, const step_options *o, gd_tensor **results, int count) {
+    gd_tensor *room[MOST_TENSORS];
     const gd_tensors parameters = net_parameters(n, room);
-    int count = 0;
-    if (o.evaluates) {
-        GD_NO_GRAD;
-        results[count++] = net_loss(n, in, 0);
-        for (int i = 0; i < n->n_fetches; i++) results[count++] = n->fetches[i];
-        return gd_list_copy((gd_tensors){results, count});
-    }
-    if (!o.zero_last) gd_optimizer_zero_grad(n->optimizer);
-    if (o.accumulates) {
-        gd_tensor *loss = net_loss(n, in, 1);
-        gd_backward(gd_loss_scale_apply(n->loss_scale, loss));
-    }
-    gd_tensor *loss = net_loss(n, in, 0);
-    results[count++] = gd_detach(loss);
-    gd_backward(gd_loss_scale_apply(n->loss_scale, loss));
     if (n->loss_scale) gd_loss_scale_unscale(n->loss_scale, n->optimizer);
-    if (o.clips_norm) results[count++] = gd_clip_grad_norm(parameters, 0.5);
-    if (o.clips_value) gd_clip_grad_value(parameters, CLIP_VALUE(n));
+    if (o->clips_norm) results[count++] = gd_clip_grad_norm(parameters, 0.5);
+    if (o->clips_value) gd_clip_grad_value(parameters, CLIP_VALUE(n));
     gd_tensor *g = gd_tensor_grad(room[0]);
-    if (o.fetches_gradient && g) results[count++] = gd_clone(g);
-    if (o.fetches_parameter) results[count++] = gd_clone(gd_detach(room[0]));
+    if (o->fetches_gradient && g) results[count++] = gd_clone(g);
+    if (o->fetches_parameter) results[count++] = gd_clone(gd_detach(room[0]));
     if (n->loss_scale) gd_loss_scale_step(n->loss_scale, n->optimizer);
     else gd_optimizer_step(n->optimizer);
-    if (o.zero_last) gd_optimizer_zero_grad(n->optimizer);
-    if (o.fetches_parameter) results[count++] = gd_clone(gd_detach(room[parameters.count - 1]));
-    for (int i = 0; i < n->n_fetches; i++) results[count++] = n->fetches[i];
+    if (o->zero_last && !o->zero_never) gd_optimizer_zero_grad(n->optimizer);
+    if (o->fetches_parameter) results[count++] = gd_clone(gd_detach(room[parameters.count - 1]));
+    return count;
+}
+
+/* The loss and fetched values. */
+static gd_tensors net_values(gd_tensors in, void *user) {
+    net *n = user;
+    gd_tensor *results[MOST_FETCHES + 1] = {net_loss(n, in, 0)};
+    for (int i = 0; i < n->n_fetches; i++) results[1 + i] = n->fetches[i];
+    return gd_list_copy((gd_tensors){results, 1 + n->n_fetches});
+}
+
+/* A training step. Returns the loss, the norm of the gradients if they are clipped, and fetched
+ * values. With a jit for the values, only these are computed by a plan, and the tape has one node
+ * for them. */
+static gd_tensors step_with(net *n, gd_tensors in, gd_jit *values) {
+    const step_options o = draw_step(n);
+    gd_tensor *results[MOST_FETCHES + 5];
+    if (o.evaluates) {
+        GD_NO_GRAD;
+        return values ? gd_jit_call(values, in) : net_values(in, n);
+    }
+    if (!o.zero_last && !o.zero_never) gd_optimizer_zero_grad(n->optimizer);
+    if (o.accumulates) gd_backward(gd_loss_scale_apply(n->loss_scale, net_loss(n, in, 1)));
+    const gd_tensors y = values ? gd_jit_call(values, in) : net_values(in, n);
+    results[0] = gd_detach(y.at[0]);
+    gd_backward(gd_loss_scale_apply(n->loss_scale, y.at[0]));
+    int count = update_net(n, &o, results, 1);
+    for (int i = 1; i < y.count; i++) results[count++] = y.at[i];
     return gd_list_copy((gd_tensors){results, count});
 }
+
+static gd_tensors net_step(gd_tensors in, void *user) { return step_with(user, in, NULL); }
 
 /* --- building and copying --------------------------------------------------------------------- */
 
