@@ -95,6 +95,7 @@ typedef struct variation {
     void (*set)(int number);
     int first;             /* with which the others are compared */
     const int *few, *many; /* end with -1 */
+    int64_t enlarged;      /* elements of an enlarged case */
 } variation;
 
 static const variation *varied;
@@ -140,7 +141,7 @@ static void check_variant(const test_case *c, gd_dtype dtype) {
     for (int i = 0; i < (sizes[0] == sizes[1] ? 1 : 2); i++) {
         if (sizes[i] <= 1) continue;
         bool done = false;
-        for (int64_t factor = 40000 / elements(c); factor > 1 && !done; factor /= 8) {
+        for (int64_t factor = varied->enlarged / elements(c); factor > 1 && !done; factor /= 8) {
             test_case big = enlarge_case(c, sizes[i], factor);
             if (affordable(&big, dtype)) {
                 char what[64];
@@ -162,7 +163,7 @@ static void vary(const variation *v, const test_cases *cases) {
 
 void suite_threads(const test_cases *cases) {
     static const int few[] = {3, -1}, many[] = {2, 3, 4, 7, -1};
-    vary(&(variation){"%d threads", gd_set_num_threads, 1, few, many}, cases);
+    vary(&(variation){"%d threads", gd_set_num_threads, 1, few, many, 40000}, cases);
     gd_set_num_threads(0);
 }
 
@@ -177,7 +178,7 @@ void suite_order(const test_cases *cases) {
         report_skip("the device is not the emulated CUDA device");
         return;
     }
-    vary(&(variation){"order %d", set_order, 0, few, many}, cases);
+    vary(&(variation){"order %d", set_order, 0, few, many, 10000}, cases);
     set_order(0);
 }
 
