@@ -1,6 +1,6 @@
 /* test_cuda_casts.c - casts of autocast in plans on CUDA: norms, losses and updates absorb those
  * beside them (graph/passes/absorb_casts.c), and one call converts all parameters
- * (graph/passes/list_casts.c). */
+ * (graph/passes/list_copies.c). */
 #include <math.h>
 
 #include "cuda_child.h"

@@ -61,6 +61,12 @@ static inline bool gd_values_lie_alike(const gd_pvalue *a, const gd_pvalue *b) {
            gd_same_strides(a->rank, a->dims, a->strides, b->strides);
 }
 
+/* Whether two values are the same elements in the same shape. */
+static inline bool gd_values_are_same(const gd_pvalue *a, const gd_pvalue *b) {
+    return a->root == b->root && a->offset == b->offset && a->dtype == b->dtype &&
+           gd_values_lie_alike(a, b);
+}
+
 static inline int64_t gd_value_elements(const gd_pvalue *v) { return gd_numel(v->rank, v->dims); }
 
 #define GD_UNWANTED(value) (-2 - (value)) /* its own inverse */
@@ -222,10 +228,9 @@ int gd_pass_early_updates(gd_program *program);
 /* Combines updates of variables into list steps, for devices with a kernel for lists and calls that
  * cost much. */
 int gd_pass_list_updates(gd_program *program, gd_device *device);
-/* Combines copies of variables, and casts of gradients for list steps, into list steps. */
+/* Combines casts of parameters, copies of variables, and casts of gradients for list steps, in the same
+ * way. */
 int gd_pass_list_copies(gd_program *program, gd_device *device);
-/* Combines casts of parameters in the same way. */
-int gd_pass_list_casts(gd_program *program, gd_device *device);
 
 /* Rematerialization: repeats steps so that their results need not be kept. Returns the number of
  * repeated steps; if it is not 0, `steps` is a new array, and the caller frees the old one. */

@@ -9,13 +9,9 @@
 #include "gradus/ops.h"
 #include "graph/passes/epilogue.h"
 
-static bool is_step_of(const gd_pstep *s, const char *name) {
-    return !s->removed && !s->view && !s->each && strcmp(s->op->name, name) == 0;
-}
-
 /* Whether the step sums all axes but the channels of a batch of images. */
 static bool sums_channels(const gd_program *p, const gd_pstep *s) {
-    if (!is_step_of(s, "sum") || s->in[0] < 0 || s->out[0] < 0 || !s->attrs) return false;
+    if (!gd_step_is(s, "sum") || s->in[0] < 0 || s->out[0] < 0 || !s->attrs) return false;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
     const gd_shape *axes = &((const gd_sum_options *)s->attrs)->axis;
     if (x->rank < 3 || y->rank != 1 || y->dtype != x->dtype || axes->rank != x->rank - 1)
@@ -25,19 +21,13 @@ static bool sums_channels(const gd_program *p, const gd_pstep *s) {
     return true;
 }
 
-static bool is_same_value(const gd_pvalue *a, const gd_pvalue *b) {
-    return a->root == b->root && a->offset == b->offset && a->dtype == b->dtype &&
-           a->rank == b->rank && memcmp(a->dims, b->dims, sizeof(int64_t) * a->rank) == 0 &&
-           memcmp(a->strides, b->strides, sizeof(int64_t) * a->rank) == 0;
-}
-
 /* The step that computes the gradient of the weight from value gy; -1: none. */
 static int find_weight_gradient(const gd_program *p, int gy) {
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
-        if (is_step_of(s, "conv_grad_weight") && s->in[1] >= 0 && s->out[0] >= 0 &&
+        if (gd_step_is(s, "conv_grad_weight") && s->in[1] >= 0 && s->out[0] >= 0 &&
             p->values[s->out[0]].rank == p->values[gy].rank && /* gy is a batch */
-            is_same_value(&p->values[s->in[1]], &p->values[gy]))
+            gd_values_are_same(&p->values[s->in[1]], &p->values[gy]))
             return i;
     }
     return -1;

@@ -1,9 +1,16 @@
-/* epilogue.h - functions of the passes that combine steps (epilogue.c, fold_norm.c, linear_gradients.c). `inner` is
- * the step whose result `outer` reads. */
+/* epilogue.h - functions of the passes that combine steps (epilogue.c, fold_norm.c,
+ * linear_gradients.c, ...). `inner` is the step whose result `outer` reads. */
 #ifndef GRADUS_GRAPH_EPILOGUE_H
 #define GRADUS_GRAPH_EPILOGUE_H
 
+#include <string.h>
+
 #include "graph/lower/program.h"
+
+/* Whether the step is a call of the op of this name; list steps and views are none. */
+static inline bool gd_step_is(const gd_pstep *s, const char *op) {
+    return !s->removed && !s->view && !s->each && strcmp(s->op->name, op) == 0;
+}
 
 /* Makes the options of `op` from the options with the same names of both steps; `inner` may be
  * NULL. False: a step has an option that `op` lacks, at another value than its default; or no

@@ -11,10 +11,6 @@
 #include "gradus/ops.h"
 #include "graph/passes/epilogue.h"
 
-static bool is_step_of(const gd_pstep *s, const char *name) {
-    return !s->removed && !s->view && !s->each && strcmp(s->op->name, name) == 0;
-}
-
 static bool has_default_options(const gd_pstep *s) {
     for (int i = 0; i < s->op->n_attrs && s->attrs; i++) {
         const gd_op_attr *a = &s->op->attrs[i];
@@ -29,7 +25,7 @@ static bool has_default_options(const gd_pstep *s) {
 
 /* Whether the step sums the rows of a matrix. */
 static bool sums_rows(const gd_program *p, const gd_pstep *s) {
-    if (!is_step_of(s, "sum") || s->in[0] < 0 || s->out[0] < 0) return false;
+    if (!gd_step_is(s, "sum") || s->in[0] < 0 || s->out[0] < 0) return false;
     const gd_sum_options *o = s->attrs;
     const gd_pvalue *x = &p->values[s->in[0]], *y = &p->values[s->out[0]];
     return x->rank == 2 && o && o->axis.rank == 1 && (o->axis.at[0] == 0 || o->axis.at[0] == -2) &&
@@ -46,7 +42,7 @@ static bool is_transpose(const gd_pvalue *a, const gd_pvalue *b) {
 static int find_weight_gradient(const gd_program *p, int gy) {
     for (int i = 0; i < p->n_steps; i++) {
         const gd_pstep *s = &p->steps[i];
-        if (is_step_of(s, "matmul") && s->in[0] >= 0 && s->in[1] >= 0 && s->out[0] >= 0 &&
+        if (gd_step_is(s, "matmul") && s->in[0] >= 0 && s->in[1] >= 0 && s->out[0] >= 0 &&
             p->values[s->in[1]].rank == 2 && is_transpose(&p->values[s->in[0]], &p->values[gy]))
             return i;
     }
@@ -96,20 +92,14 @@ static int *count_readers(const gd_program *p) {
     return readers;
 }
 
-/* Whether value `v` is all of gradient `g` as it is. A parameter that the layer uses transposed has a
- * gradient that is transposed, too. */
-static bool is_whole_gradient(const gd_pvalue *v, const gd_pvalue *g) {
-    return v->root == g->root && v->offset == g->offset && v->dtype == g->dtype &&
-           gd_values_lie_alike(v, g);
-}
-
-/* The step of gradient descent that alone reads a gradient; -1: none. */
+/* The step of gradient descent that alone reads a gradient; -1: none. A parameter that the layer uses
+ * transposed has another one: the transpose. */
 static int find_update(const gd_program *p, int gradient, const int *readers) {
     const gd_pvalue *g = &p->values[gradient];
     for (int i = 0; i < p->n_steps && readers[g->root] == 1; i++) {
         const gd_pstep *s = &p->steps[i];
-        if (is_step_of(s, "sgd_step") && s->n_in == 3 && has_default_options(s) && s->in[1] >= 0 &&
-            is_whole_gradient(&p->values[s->in[1]], g) && s->out[1] >= 0)
+        if (gd_step_is(s, "sgd_step") && s->n_in == 3 && has_default_options(s) && s->in[1] >= 0 &&
+            gd_values_are_same(&p->values[s->in[1]], g) && s->out[1] >= 0)
             return i;
     }
     return -1;

@@ -1,14 +1,17 @@
-/* list_copies.c - combines copies into list steps: one kernel call for many small tensors.
+/* list_copies.c - combines copies into list steps: one kernel call for many tensors.
  *
  * Where each kernel call has a fixed cost, as on a GPU, a plan of a deep net spends much of its time
- * in copies of a few kilobytes. Two kinds are combined:
+ * in copies of a few kilobytes. Three kinds are combined:
  *
+ * - Casts of parameters, which autocast adds for each layer. They are known when the run begins, so
+ *   one call converts all of them where the first cast is.
  * - Copies of variables that steps write: the running statistics of batch norms. If a later step may
  *   fail, a step must not write the variable itself, so it writes a copy, which is committed at the
- *   end. All of these copies are taken where the first one is.
+ *   end. All of these copies are made where the first one is.
  * - Casts of gradients for a list of updates (list_updates.c). They run where the last one is.
  *
- * Variables are here also captured tensors. See list_updates.c for list steps.
+ * Results of the first two kinds live longer than before, so a plan with a memory limit has no such
+ * lists. Variables are here also captured tensors. See list_updates.c for list steps.
  */
 #include "core/alloc.h"
 #include "graph/lower/program.h"
@@ -33,7 +36,28 @@ static bool is_copy(const gd_pstep *s) {
            s->n_out == 1 && s->in[0] >= 0 && s->out[0] >= 0;
 }
 
-/* --- copies of variables ---------------------------------------------------------------------- */
+/* Whether the step copies a variable that no step writes. */
+static bool reads_variable(const copy_list *l, const gd_pstep *s) {
+    if (!is_copy(s)) return false;
+    const int root = l->p->values[s->in[0]].root;
+    const gd_root_kind kind = l->p->roots[root].kind;
+    return (kind == GD_ROOT_VARIABLE || kind == GD_ROOT_CAPTURED) && l->writes[root] == 0;
+}
+
+/* --- members ---------------------------------------------------------------------------------- */
+
+/* Whether step `at` belongs to a list before step `end`. */
+typedef bool (*member_rule)(const copy_list *l, int at, int end);
+
+static bool casts_parameter(const copy_list *l, int at, int end) {
+    const gd_program *p = l->p;
+    const gd_pstep *s = &p->steps[at];
+    (void)end;
+    if (!reads_variable(l, s)) return false;
+    const gd_pvalue *from = &p->values[s->in[0]], *to = &p->values[s->out[0]];
+    return from->dtype != to->dtype && gd_value_is_row_major(from) &&
+           gd_root_is_temporary(p, to->root) && gd_value_covers_root(p, to);
+}
 
 /* The first step after `from` that writes the root; n_steps: none. */
 static int find_next_write(const gd_program *p, int root, int from) {
@@ -43,21 +67,18 @@ static int find_next_write(const gd_program *p, int root, int from) {
     return p->n_steps;
 }
 
-/* Whether the step copies a variable, and the copy is written before a step that may fail. */
-static bool copies_variable(const copy_list *l, int at) {
+/* The copy of a variable is written before a step that may fail. */
+static bool copies_variable(const copy_list *l, int at, int end) {
     const gd_program *p = l->p;
     const gd_pstep *s = &p->steps[at];
-    if (!is_copy(s) || !gd_step_copies(p, s)) return false;
-    const gd_root_kind kind = p->roots[p->values[s->in[0]].root].kind;
+    (void)end;
+    if (!reads_variable(l, s) || !gd_step_copies(p, s)) return false;
     const int root = p->values[s->out[0]].root;
-    return (kind == GD_ROOT_VARIABLE || kind == GD_ROOT_CAPTURED) &&
-           l->writes[p->values[s->in[0]].root] == 0 && l->writes[root] == 2 &&
-           gd_root_is_temporary(p, root) && find_next_write(p, root, at) < l->last_risk;
+    return l->writes[root] == 2 && gd_root_is_temporary(p, root) &&
+           find_next_write(p, root, at) < l->last_risk;
 }
 
-/* --- casts of gradients ----------------------------------------------------------------------- */
-
-/* Whether only list step `update` reads the result of the cast. */
+/* Only list step `update` reads the result of the cast. */
 static bool casts_gradient(const copy_list *l, int at, int update) {
     const gd_program *p = l->p;
     const gd_pstep *s = &p->steps[at];
@@ -100,30 +121,18 @@ static bool combine_members(copy_list *l, int at) {
     return true;
 }
 
-static int list_variables(copy_list *l) {
+/* Combines the steps before `end` that follow the rule, where the first or the last of them is.
+ * Returns the number of lists. */
+static int combine_copies(copy_list *l, member_rule rule, int end, bool at_last) {
     const gd_program *p = l->p;
     int lists = 0;
-    for (int i = 0; i < p->n_steps; i++) {
-        if (!copies_variable(l, i)) continue;
+    for (int i = 0; i < end; i++) {
+        if (!rule(l, i, end)) continue;
         l->count = 0;
-        for (int k = i; k < p->n_steps && l->count < MOST_ENTRIES; k++)
-            if (copies_variable(l, k) && are_alike(p, &p->steps[i], &p->steps[k]))
+        for (int k = i; k < end && l->count < MOST_ENTRIES; k++)
+            if (rule(l, k, end) && are_alike(p, &p->steps[i], &p->steps[k]))
                 l->steps[l->count++] = k;
-        lists += combine_members(l, 0);
-    }
-    return lists;
-}
-
-static int list_gradients(copy_list *l, int update) {
-    const gd_program *p = l->p;
-    int lists = 0;
-    for (int i = 0; i < update; i++) {
-        if (!casts_gradient(l, i, update)) continue;
-        l->count = 0;
-        for (int k = i; k < update && l->count < MOST_ENTRIES; k++)
-            if (casts_gradient(l, k, update) && are_alike(p, &p->steps[i], &p->steps[k]))
-                l->steps[l->count++] = k;
-        lists += combine_members(l, l->count - 1);
+        lists += combine_members(l, at_last ? l->count - 1 : 0);
     }
     return lists;
 }
@@ -156,10 +165,11 @@ int gd_pass_list_copies(gd_program *p, gd_device *device) {
     const gd_status status = init_list(&l);
     int lists = 0;
     if (status == GD_OK) {
-        lists = list_variables(&l);
+        lists = combine_copies(&l, casts_parameter, p->n_steps, false) +
+                combine_copies(&l, copies_variable, p->n_steps, false);
         for (int i = 0; i < p->n_steps; i++)
             if (p->steps[i].each && !p->steps[i].removed && p->steps[i].op->n_mutated > 0)
-                lists += list_gradients(&l, i);
+                lists += combine_copies(&l, casts_gradient, i, true);
     }
     gd_free(l.risks);
     gd_free(l.readers);

@@ -19,10 +19,9 @@ static int input_of(const gd_pstep *s, int k) { return k < s->n_in ? s->in[k] : 
  * is none. */
 static int find_loss(const gd_program *p, int at, const int *readers) {
     const gd_pstep *g = &p->steps[at];
-    if (g->removed || strcmp(g->op->name, "index_cross_entropy_grad") != 0 || g->out[0] < 0)
-        return -1;
+    if (!gd_step_is(g, "index_cross_entropy_grad") || g->out[0] < 0) return -1;
     const int loss = gd_program_producer(p, g->in[GRADIENT_SHIFT], at);
-    if (loss < 0 || strcmp(p->steps[loss].op->name, "index_cross_entropy") != 0) return -1;
+    if (loss < 0 || !gd_step_is(&p->steps[loss], "index_cross_entropy")) return -1;
     const gd_pstep *l = &p->steps[loss];
     for (int k = 0; k < STATISTICS; k++)
         if (l->out[1 + k] < 0 || g->in[GRADIENT_SHIFT + k] != l->out[1 + k] ||

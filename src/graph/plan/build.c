@@ -188,7 +188,6 @@ static gd_status drop_copies(gd_program *p, gd_device *device, int level, size_t
  * forbids lists. */
 static gd_status arrange_updates(gd_program *p, gd_device *device, size_t limit) {
     const int lists = limit == 0 ? gd_pass_list_updates(p, device) : 0;
-    if (limit == 0 && gd_pass_list_casts(p, device) < 0) return gd_this_thread.latest;
     const bool done = (lists > 0 || (lists == 0 && gd_pass_early_updates(p) >= 0)) &&
                       (limit > 0 || gd_pass_list_copies(p, device) >= 0);
     return done ? GD_OK : gd_this_thread.latest;
