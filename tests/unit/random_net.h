@@ -56,6 +56,7 @@ enum {
 typedef struct net_repeat {
     struct net *net;
     int layer, next, n_values;
+    int input; /* its number among the values; -1: it is none of them */
     net_form form;
 } net_repeat;
 
@@ -73,8 +74,10 @@ typedef struct net {
 
     /* one call */
     bool building, in_graph;
-    bool evaluates; /* the step has no gradients */
-    bool repeats;   /* layers may run again in the backward pass: they write no buffers */
+    bool evaluates;  /* the step has no gradients */
+    bool repeats;    /* layers may run again in the backward pass: they write no buffers */
+    int input;       /* of a repeated layer: see net_repeat */
+    bool recomputes; /* it has a repeated layer */
     draws d;
     bool adds_affine;     /* the layers have no parameters */
     bool has_kinks;       /* a small difference may change the gradient of an element */
@@ -212,12 +215,14 @@ static bool same_shape(gd_tensor *a, gd_tensor *b) {
     return true;
 }
 
-/* An earlier value with the shape of x; NULL: none. */
+/* An earlier value with the shape of x; NULL: none. In the backward pass a repeated layer gets its
+ * input with another handle. */
 static gd_tensor *find_alike(net *n, gd_tensor *x) {
     gd_tensor *found[MOST_VALUES];
     int count = 0;
     for (int i = 0; i < n->n_values; i++)
-        if (n->values[i].t != x && same_shape(n->values[i].t, x)) found[count++] = n->values[i].t;
+        if (n->values[i].t != x && !(n->repeats && i == n->input) && same_shape(n->values[i].t, x))
+            found[count++] = n->values[i].t;
     return count ? found[below(n, count)] : NULL;
 }
 

@@ -155,6 +155,7 @@ static gd_tensor *repeat_layer(gd_tensors in, void *user) {
     const int next = n->next, n_values = n->n_values;
     n->next = r->next;
     n->n_values = r->n_values;
+    n->input = r->input;
     n->repeats = true;
     use_stream(n, r->layer);
     const net_value y = draw_layer(n, value_of(in.at[0], r->form));
@@ -171,8 +172,11 @@ static bool is_repeated(const net *n, int layer) {
 
 static net_value draw_repeated(net *n, net_value x, int layer) {
     net_repeat *r = &n->repeated[layer];
-    *r = (net_repeat){n, layer, n->next, n->n_values, x.form};
+    int input = n->n_values - 1;
+    while (input >= 0 && n->values[input].t != x.t) input--;
+    *r = (net_repeat){n, layer, n->next, n->n_values, input, x.form};
     net_say(n, " recompute:");
+    n->recomputes = true;
     gd_tensor *y = gd_recompute(repeat_layer, gd_list(x.t), r);
     return value_of(y, n->repeat_form);
 }
