@@ -252,15 +252,20 @@ static gd_status query_plan(gd_jit *jit, gd_tensors inputs, int64_t key, gd_plan
     return status;
 }
 
+/* The end of a query. What a session has reported is recorded, and has its prefix. */
+static gd_status report_query(const char *site, const char *name, gd_status status) {
+    if (status == GD_OK || gd_this_thread.recorded != GD_OK) return status;
+    gd_error_prefix("%s: ", name);
+    return gd_report(site, status);
+}
+
 gd_status gd_jit_plan_at(const char *site, gd_jit *jit, gd_tensors inputs, gd_plan_memory *memory,
                          const gd_jit_call_options *options) {
     if (gd_this_thread.recorded != GD_OK) return gd_this_thread.recorded;
     GD_CALLED_FROM(site);
     gd_plan_memory unread;
-    const gd_status status = query_plan(jit, inputs, options->key, memory ? memory : &unread, NULL);
-    if (status == GD_OK) return GD_OK;
-    gd_error_prefix("gd_jit_plan: ");
-    return gd_report(site, status);
+    return report_query(site, "gd_jit_plan",
+                        query_plan(jit, inputs, options->key, memory ? memory : &unread, NULL));
 }
 
 char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
@@ -268,10 +273,6 @@ char *gd_jit_plan_text_at(const char *site, gd_jit *jit, gd_tensors inputs,
     char *text = NULL;
     if (gd_this_thread.recorded != GD_OK) return NULL;
     GD_CALLED_FROM(site);
-    const gd_status status = query_plan(jit, inputs, options->key, NULL, &text);
-    if (status != GD_OK && gd_this_thread.recorded == GD_OK) {
-        gd_error_prefix("gd_jit_plan_text: ");
-        gd_report(site, status);
-    }
+    report_query(site, "gd_jit_plan_text", query_plan(jit, inputs, options->key, NULL, &text));
     return text;
 }
