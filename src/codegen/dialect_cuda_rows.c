@@ -26,6 +26,14 @@ enum {
     NO_USE = GD_ROW_STORE + 1,
 };
 
+/* kernels/rows.cuh has the same numbers. */
+_Static_assert(GD_ROW_SUM == 0 && GD_ROW_MAX == 1 && GD_ROW_MIN == 2 && GD_ROW_KEEP == 3 &&
+                   GD_ROW_STORE == 4,
+               "ROW_SUM, ROW_MAX, ...");
+_Static_assert(GD_CUDA_ROW_VECTORS == 0 && GD_CUDA_ROW_SHARED == 1 && GD_CUDA_ROW_ELEMENTS == 2 &&
+                   GD_CUDA_ROW_NUMBER == 3,
+               "ROW_VECTORS, ROW_SHARED, ...");
+
 /* --- what the passes read --------------------------------------------------------------------- */
 
 /* Masks over variables: the tensors, then the kept rows. */
