@@ -265,12 +265,17 @@ part_train() {
     rows=
     if needs_program $build/bench/bench_device && has_torch; then
         timeout "$(left)" python3 bench/versus_pytorch_cuda.py $build/bench/bench_device --twice \
-            --nets "${TWICE-lenet,resnet18_bf16,resnet50_bf16,char_lstm_bf16,gpt2}" | tee $results/train.twice.log
+            --nets "${TWICE-lenet,resnet18_bf16,resnet50_bf16,char_lstm_bf16,gpt2}" >$results/train.twice.log 2>&1 || status=1
+        cat $results/train.twice.log
         grep -q DIFFERENT $results/train.twice.log && status=1
     else
         echo "off: python3 has no PyTorch with CUDA, so no net is trained twice"
     fi
-    [ -n "$data" ] || { echo "off: --data FOLDER is missing"; end_part train done; return $status; }
+    if [ -z "$data" ]; then
+        echo "off: --data FOLDER is missing, so nothing else is trained"
+        [ $status = 0 ] && end_part train done || end_part train FAILED
+        return $status
+    fi
     digits=
     for folder in "$data/mnist" "$data/MNIST" "$data/MNIST/raw" "$data"; do
         ls "$folder"/train-images* >/dev/null 2>&1 && digits=$folder && break
