@@ -8,8 +8,9 @@
  * FILE has the weights ("net.NAME") and a batch (x and y). --net is a record of the zoo, or layers
  * with options, separated by semicolons: "flatten; linear in_features=784 out_features=10".
  *
- * --text prints the plan of a step, and runs nothing. Otherwise the first line of output has the loss and the norm of all gradients for the weights of FILE, then
- * the losses of the first three steps. Then each line of input is a command:
+ * --text prints the plan of a step, and runs nothing. Otherwise the first line of output has the loss
+ * and the norm of all gradients for the weights of FILE, then the losses of the first three steps.
+ * Then each line of input is a command:
  *
  *     round MS     runs steps for about MS milliseconds without and then with the clock; prints
  *                  nanoseconds per step
@@ -111,7 +112,7 @@ static bool make_state(step_state *s, const settings *o) {
     gd_load_state(o->file, gd_part("net", s->net));
     gd_module_to(s->net, o->device, GD_DTYPE_NONE);
     s->optimizer = make_optimizer(o->optimizer, gd_module_parameters(s->net));
-    if (strcmp(o->mode, "plan") == 0) s->jit = gd_jit_new(train_batch, s);
+    if (o->text || strcmp(o->mode, "plan") == 0) s->jit = gd_jit_new(train_batch, s);
     return !gd_failed();
 }
 
@@ -209,9 +210,10 @@ static int print_plan(step_state *s) {
     gd_plan_memory memory = {.peak_bytes = 0};
     char *text = gd_jit_plan_text(s->jit, gd_list(s->x, s->y));
     gd_jit_plan(s->jit, gd_list(s->x, s->y), &memory);
-    if (text) fputs(text, stdout);
-    printf("memory: %lld MiB, and %lld MiB before the step\n", (long long)memory.peak_bytes >> 20,
-           (long long)gd_memory_stats(s->device).live_bytes >> 20);
+    if (text)
+        printf("%smemory: %lld MiB, and %lld MiB before the step\n", text,
+               (long long)memory.peak_bytes >> 20,
+               (long long)gd_memory_stats(s->device).live_bytes >> 20);
     free(text);
     return gd_failed();
 }
