@@ -3,9 +3,9 @@
  * cuDNN takes operands that are dense in one of two orders of their dims: batch, channels, axes, or
  * batch, axes, channels (channels last). An operand with other strides than its problem's order is
  * copied to the workspace, or from there. Bias and relu are part of cuDNN's graph if an engine
- * supports that, otherwise an own kernel adds them. A strided
- * convolution of few channels runs on blocks of pixels (space_to_depth.h). Problems without any engine run with the
- * kernels of convolution.c.
+ * supports that, otherwise an own kernel adds them. A strided convolution of few channels runs on
+ * blocks of pixels (space_to_depth.h). Problems without any engine run with the kernels of
+ * convolution.c.
  */
 #include <string.h>
 

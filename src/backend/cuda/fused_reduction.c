@@ -8,7 +8,8 @@
  *   COLUMNS  a block has 32 outputs and 8 lanes of elements: adjacent outputs are next to each other
  *
  * Where there are few outputs, the elements are divided into `parts`, whose partial results are in
- * the workspace. The block that arrives last combines them, with a warp for each output. All sums have a fixed order. Sums of floats are computed in f64.
+ * the workspace. The block that arrives last combines them, with a warp for each output. All sums
+ * have a fixed order. Sums of floats are computed in f64.
  */
 #include "backend/cuda/fused_reduction.h"
 

@@ -1,9 +1,9 @@
 /* fuse_group.c - puts steps into groups that become one kernel each.
  *
  * Two steps join if one reads the other's result as it is, both write the same shape in the same
- * order of elements and compute in the same type, and no step outside depends on one and is needed by the other: a group becomes
- * one step, so that would be a cycle. Values between members of a group are not in memory, unless a
- * step outside reads them.
+ * order of elements and compute in the same type, and no step outside depends on one and is needed
+ * by the other: a group becomes one step, so that would be a cycle. Values between members of a
+ * group are not in memory, unless a step outside reads them.
  *
  * Halves are computed as f32, as they are step by step, but rounded to a half only where they leave
  * the group. Bools are 1 and 0 of the type computed in. Smaller integers, which wrap around when

@@ -92,8 +92,8 @@ static int *count_readers(const gd_program *p) {
     return readers;
 }
 
-/* The step of gradient descent that alone reads a gradient; -1: none. A parameter that the layer uses
- * transposed has another one: the transpose. */
+/* The step of gradient descent that alone reads a gradient; -1: none. A parameter that the layer
+ * uses transposed has another one: the transpose. */
 static int find_update(const gd_program *p, int gradient, const int *readers) {
     const gd_pvalue *g = &p->values[gradient];
     for (int i = 0; i < p->n_steps && readers[g->root] == 1; i++) {

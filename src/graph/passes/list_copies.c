@@ -1,13 +1,13 @@
 /* list_copies.c - combines copies into list steps: one kernel call for many tensors.
  *
- * Where each kernel call has a fixed cost, as on a GPU, a plan of a deep net spends much of its time
- * in copies of a few kilobytes. Three kinds are combined:
+ * Where each kernel call has a fixed cost, as on a GPU, a plan of a deep net spends much of its
+ * time in copies of a few kilobytes. Three kinds are combined:
  *
  * - Casts of parameters, which autocast adds for each layer. They are known when the run begins, so
  *   one call converts all of them where the first cast is.
- * - Copies of variables that steps write: the running statistics of batch norms. If a later step may
- *   fail, a step must not write the variable itself, so it writes a copy, which is committed at the
- *   end. All of these copies are made where the first one is.
+ * - Copies of variables that steps write: the running statistics of batch norms. If a later step
+ *   may fail, a step must not write the variable itself, so it writes a copy, which is committed at
+ *   the end. All of these copies are made where the first one is.
  * - Casts of gradients for a list of updates (list_updates.c). They run where the last one is.
  *
  * Results of the first two kinds live longer than before, so a plan with a memory limit has no such
