@@ -16,7 +16,7 @@ import tempfile
 import urllib.parse
 import zipfile
 
-NEEDED = re.compile(r"nvidia/[^/]+/(include/[^/]+\.h|lib/libnvrtc[^/]*\.so[^/]*)$")
+NEEDED = re.compile(r"nvidia/[^/]+/(include/[^/]+\.h|lib/libnvrtc(-builtins)?\.so[^/]*)$")
 
 
 class RemoteFile(io.RawIOBase):

@@ -70,13 +70,16 @@ fetch_cuda() {
         echo "setup: no nvcc, so there is no CUDA backend and nothing to fetch for it"
         return 0
     fi
-    major=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+    version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    version=${version:-13.0}
+    major=${version%%.*}
     suffix= # until CUDA 12 the names of all packages had one
-    [ "${major:-13}" -ge 13 ] || suffix=-cu$major
+    [ "$major" -ge 13 ] || suffix=-cu$major
     packages=
-    has_cuda_file cublasLt.h || packages="$packages nvidia-cublas$suffix~=${major:-13}.0"
-    has_cuda_file cudnn.h || packages="$packages nvidia-cudnn-cu${major:-13}~=9.0"
-    has_cuda_file "libnvrtc.so.${major:-13}" || packages="$packages nvidia-cuda-nvrtc$suffix~=${major:-13}.0"
+    has_cuda_file cublasLt.h || packages="$packages nvidia-cublas$suffix~=$major.0"
+    has_cuda_file cudnn.h || packages="$packages nvidia-cudnn-cu$major~=9.0"
+    # the compiler's own version, since a newer NVRTC accepts more
+    has_cuda_file "libnvrtc.so.$major" || packages="$packages nvidia-cuda-nvrtc$suffix~=$version.0"
     if [ -z "$packages" ]; then
         echo "setup: the headers of cuBLASLt and cuDNN, and NVRTC, are there"
         return 0

@@ -72,7 +72,8 @@ static bool check_with_real(program *p, const std::string &base,
     std::ofstream(folder + "/source") << p->source;
     for (size_t i = 0; i < p->headers.size(); i++)
         std::ofstream(folder + "/" + p->header_names[i]) << p->headers[i];
-    std::string command = std::string("LD_LIBRARY_PATH= " EMULATED_CHECK " ") + path + " " + folder;
+    const std::string file = path, beside = file.substr(0, file.rfind('/') + 1); /* its builtins */
+    std::string command = "LD_LIBRARY_PATH=" + beside + " " EMULATED_CHECK " " + file + " " + folder;
     for (const std::string &option : options) command += " " + option;
     const int status = system((command + " > " + folder + ".log 2>&1").c_str());
     p->log = read_text(folder + ".log");

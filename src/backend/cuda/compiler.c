@@ -107,7 +107,7 @@ static const char *const headers[] = {
     "#define INT64_MAX 9223372036854775807ll\n#define INT64_MIN (-INT64_MAX - 1)\n"
     "#define UINT32_MAX 4294967295u\n",
     "", "", ""};
-enum { N_HEADERS = sizeof headers / sizeof *headers, N_OPTIONS = 3, MAX_THREADS = 8 };
+enum { N_HEADERS = sizeof headers / sizeof *headers, N_OPTIONS = 4, MAX_THREADS = 8 };
 
 /* A text to compile: the code or the reason why there is none. */
 typedef struct compile_job {
@@ -124,6 +124,8 @@ static void set_options(const compile_job *job, const char *options[N_OPTIONS]) 
     options[0] = job->architecture;
     options[1] = "--std=c++20";
     options[2] = "--fmad=false";
+    options[3] =
+        "--device-as-default-execution-space"; /* older NVRTC needs it for generic lambdas */
 }
 
 static void compute_key(const gd_cuda_state *s, compile_job *job) {
