@@ -125,7 +125,7 @@ double finish_element(const problem &p, double x, int64_t i, int64_t j, const ch
     if (has_bias(e)) x += load_number(p.op.bias_type, bias + i * (int64_t)number_bytes(p.op.bias_type));
     if (is_relu(e)) {
         if (writes_aux(e)) set_aux_bit(aux, at, x > 0);
-        return x > 0 || isnan(x) ? x : 0;
+        return x > 0 ? x : 0; /* 0 for NaN */
     }
     if (is_gelu(e)) {
         if (writes_aux(e)) store_number(p.d.type, value, x);

@@ -52,6 +52,14 @@ static gd_tensors linear_relu(gd_tensors in, void *user) {
     return with_gradients(in, gd_relu(gd_linear(in.at[0], in.at[1], NULL)));
 }
 
+/* x (n, c, h, w), w (o, c, 3, 3), gradient (n, o, h, w); channels are last in memory. */
+static gd_tensors conv_relu(gd_tensors in, void *user) {
+    (void)user;
+    gd_tensor *x =
+        gd_permute(gd_contiguous(gd_permute(in.at[0], gd_dims(0, 2, 3, 1))), gd_dims(0, 3, 1, 2));
+    return with_gradients(in, gd_relu(gd_conv2d(x, in.at[1], NULL, .padding = {{1, 1}})));
+}
+
 /* ReLU before and after max pooling. */
 static gd_tensors conv_relu_pool(gd_tensors in, void *user) {
     (void)user;
@@ -143,6 +151,11 @@ TEST(relu_of_nan_is_that_of_the_cpu) {
     const nan_case cases[] = {
         {"linear_relu", linear_relu, NULL, {gd_dims(5, 3), gd_dims(9, 3), gd_dims(5, 9)}, 3},
         {"linear_relu", linear_relu, NULL, {gd_dims(40, 5), gd_dims(33, 5), gd_dims(40, 33)}, 3},
+        {"conv_relu",
+         conv_relu,
+         NULL,
+         {gd_dims(2, 16, 8, 8), gd_dims(32, 16, 3, 3), gd_dims(2, 32, 8, 8)},
+         3},
         {"conv_relu_pool",
          conv_relu_pool,
          NULL,

@@ -1,5 +1,5 @@
-/* matmul.c - matrix products for all dtypes and strides: matmul, linear and linear_relu. They run
- * where no kernel of a library of NVIDIA does. */
+/* matmul.c - matrix products for all dtypes and strides: matmul and linear. They run where no kernel of
+ * a library of NVIDIA does. */
 #include "backend/cuda/kernels/matmul.h"
 
 #include "backend/cuda/kernels.h"
@@ -95,12 +95,6 @@ static gd_cuda_matmul plan_linear(const gd_kernel_call *call) {
     return p;
 }
 
-static gd_cuda_matmul plan_linear_relu(const gd_kernel_call *call) {
-    gd_cuda_matmul p = plan_linear(call);
-    p.relu = 1;
-    return p;
-}
-
 /* --- the kernels ------------------------------------------------------------------------------ */
 
 static size_t partial_bytes(const gd_kernel_call *call, const gd_cuda_matmul *p) {
@@ -153,4 +147,3 @@ static gd_status queue_product(gd_kernel_call *call, gd_cuda_matmul *p) {
                                 .run = run_##name})
 TILED_PRODUCT(matmul)
 TILED_PRODUCT(linear)
-TILED_PRODUCT(linear_relu)

@@ -1,8 +1,9 @@
-/* product.c - matrix products by cuBLASLt: matmul, linear and linear_relu.
+/* product.c - matrix products by cuBLASLt: matmul and linear.
  *
  * cuBLASLt computes with column-major matrices. A row-major y = a b is the column-major
- * y^T = b^T a^T, so b is its first operand and a its second. Bias and ReLU are its epilogue. Where it
- * has no algorithm for a problem, the kernels of matmul.c run.
+ * y^T = b^T a^T, so b is its first operand and a its second. The bias is its epilogue; its ReLU is
+ * not used, because it turns NaN into 0. Where it has no algorithm for a problem, the kernels of
+ * matmul.c run.
  */
 #include <string.h>
 
@@ -120,15 +121,13 @@ static bool set_attribute(product *p, cublasLtMatmulDescAttributes_t name, const
            CUBLAS_STATUS_SUCCESS;
 }
 
-static bool make_operation(const gd_kernel_call *call, const operands *o, bool relu, product *p) {
+static bool make_operation(const gd_kernel_call *call, const operands *o, product *p) {
     const bool wide = p->problem.dtype == GD_F64,
                tf32 = p->problem.dtype == GD_F32 && gd_cuda_tf32(call);
     const cublasOperation_t first = o->first.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
                             second = o->second.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue =
-        p->has_bias ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
-        : relu      ? CUBLASLT_EPILOGUE_RELU
-                    : CUBLASLT_EPILOGUE_DEFAULT;
+        p->has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     if (gd_cuda_cublaslt()->cublasLtMatmulDescCreate(&p->operation,
                                                      wide   ? CUBLAS_COMPUTE_64F
                                                      : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -199,7 +198,7 @@ static bool choose_algorithm(const gd_kernel_call *call, product *p, size_t *wor
     return true;
 }
 
-static gd_status prepare_product(const gd_kernel_call *call, const gd_product_problem *q, bool relu,
+static gd_status prepare_product(const gd_kernel_call *call, const gd_product_problem *q,
                                  const gd_tiled_product *tiled, void **prepared,
                                  size_t *workspace) {
     operands o;
@@ -212,7 +211,7 @@ static gd_status prepare_product(const gd_kernel_call *call, const gd_product_pr
     p->problem = *q;
     p->has_bias = tiled != &gd_tiled_matmul && bias_of(call);
     make_operands(q, &o);
-    if (!make_operation(call, &o, relu, p) || !make_layout(&o.first, q, &p->first) ||
+    if (!make_operation(call, &o, p) || !make_layout(&o.first, q, &p->first) ||
         !make_layout(&o.second, q, &p->second) || !make_layout(&o.result, q, &p->result) ||
         !choose_algorithm(call, p, workspace)) {
         free_product(p);
@@ -226,18 +225,12 @@ static gd_status prepare_product(const gd_kernel_call *call, const gd_product_pr
 static gd_status prepare_matmul(const gd_kernel_call *call, void **prepared, size_t *workspace) {
     gd_product_problem q;
     gd_cuda_matmul_problem(call, &q);
-    return prepare_product(call, &q, false, &gd_tiled_matmul, prepared, workspace);
+    return prepare_product(call, &q, &gd_tiled_matmul, prepared, workspace);
 }
 static gd_status prepare_linear(const gd_kernel_call *call, void **prepared, size_t *workspace) {
     gd_product_problem q;
     gd_cuda_linear_problem(call, &q);
-    return prepare_product(call, &q, false, &gd_tiled_linear, prepared, workspace);
-}
-static gd_status prepare_linear_relu(const gd_kernel_call *call, void **prepared,
-                                     size_t *workspace) {
-    gd_product_problem q;
-    gd_cuda_linear_problem(call, &q);
-    return prepare_product(call, &q, true, &gd_tiled_linear_relu, prepared, workspace);
+    return prepare_product(call, &q, &gd_tiled_linear, prepared, workspace);
 }
 
 static void release_product(gd_device *d, void *prepared) {
@@ -301,4 +294,3 @@ static gd_status run_product(gd_kernel_call *call) {
     }
 GD_CUDA_ADD(product_matmul, PRODUCT_KERNEL("matmul", match_matmul, prepare_matmul))
 GD_CUDA_ADD(product_linear, PRODUCT_KERNEL("linear", match_linear, prepare_linear))
-GD_CUDA_ADD(product_linear_relu, PRODUCT_KERNEL("linear_relu", match_linear, prepare_linear_relu))

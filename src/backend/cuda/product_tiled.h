@@ -9,6 +9,6 @@ typedef struct gd_tiled_product {
     gd_status (*run)(gd_kernel_call *call);
 } gd_tiled_product;
 
-extern const gd_tiled_product gd_tiled_matmul, gd_tiled_linear, gd_tiled_linear_relu;
+extern const gd_tiled_product gd_tiled_matmul, gd_tiled_linear;
 
 #endif

@@ -59,7 +59,7 @@ template <typename R>
 static __device__ __forceinline__ void store_float(const gd_cuda_matmul &p, long long at,
                                                    long long j, R sum) {
     if (p.bias) sum += (R)load_real(p.bias_dtype, p.bias, j * p.bias_stride);
-    store_real(p.y.dtype, p.y.data, at, p.relu && sum <= 0 ? (R)0 : sum);
+    store_real(p.y.dtype, p.y.data, at, sum);
 }
 static __device__ __noinline__ void store_sum(const gd_cuda_matmul &p, long long at, long long j,
                                               double sum) {
@@ -73,7 +73,7 @@ static __device__ __noinline__ void store_sum(const gd_cuda_matmul &p, long long
                                               unsigned long long sum) {
     if (p.bias)
         sum += (unsigned long long)load_integer(p.bias_dtype, p.bias, j * p.bias_stride);
-    store_integer(p.y.dtype, p.y.data, at, p.relu && (int64_t)sum <= 0 ? 0 : (int64_t)sum);
+    store_integer(p.y.dtype, p.y.data, at, (int64_t)sum);
 }
 
 static __device__ __noinline__ long long batch_offset(const gd_cuda_matmul &p,

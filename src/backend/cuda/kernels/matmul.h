@@ -18,9 +18,9 @@ typedef struct gd_cuda_matrix {
     long long batch[GD_CUDA_RANK]; /* strides; 0 where it is broadcast */
 } gd_cuda_matrix;
 
-/* y (m, n) = a (m, k) times b (k, n), plus a bias (n) or none, for each matrix of the batch; with
- * `relu`, negative results are 0. If y has few tiles, k is
- * divided into parts of `chunk`, a multiple of the depth, and a second kernel adds the parts. */
+/* y (m, n) = a (m, k) times b (k, n), plus a bias (n) or none, for each matrix of the batch.
+ * If y has few tiles, k is divided into parts of `chunk`, a multiple of the depth, and a second
+ * kernel adds the parts. */
 typedef struct gd_cuda_matmul {
     gd_cuda_call call;
     long long m, n, k, batches;
@@ -29,7 +29,7 @@ typedef struct gd_cuda_matmul {
     gd_cuda_matrix a, b, y;
     const void *bias; /* NULL: none */
     long long bias_stride;
-    int bias_dtype, relu;
+    int bias_dtype;
     long long parts, chunk;
     void *partials; /* (parts, batches, m, n) in the compute type, if there are several parts */
 } gd_cuda_matmul;
