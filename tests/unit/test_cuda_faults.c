@@ -231,23 +231,26 @@ static void train_with_batch(gd_device *device, int batch, bool writes) {
     if (f) fclose(f);
 }
 
-/* Leaves a GPU between 64 and 128 MiB of memory; the emulated device has little anyway. */
+/* Leaves a GPU between 64 and 128 MiB of memory until the caller's scope ends; the emulated device has
+ * little anyway. */
 static void fill_gpu(void) {
     enum { SMALLEST = 64 << 20 };
-    gd_tensor *last = NULL;
     if (!cuda_on_gpu()) return;
-    gd_set_default_device(gd_device_get("cuda"));
-    for (int64_t bytes = (int64_t)1 << 36; bytes >= SMALLEST;) {
-        gd_tensor *t = gd_empty(gd_dims(bytes), GD_U8);
-        if (t) {
-            last = t;
-            continue;
+    gd_set_default_device("cuda");
+    {
+        GD_SCOPE;
+        gd_empty(gd_dims(SMALLEST), GD_U8); /* free again at the end of this block */
+        for (int64_t bytes = (int64_t)1 << 36; bytes >= SMALLEST;) {
+            gd_tensor *t = gd_empty(gd_dims(bytes), GD_U8);
+            if (!gd_failed()) {
+                gd_keep(t);
+                continue;
+            }
+            CHECK(cuda_failed_with(GD_E_MEMORY, "no memory for "));
+            bytes /= 2;
         }
-        CHECK(cuda_failed_with(GD_E_MEMORY, "no memory for "));
-        bytes /= 2;
     }
-    gd_release(last);
-    gd_set_default_device(gd_device_get("cpu"));
+    gd_set_default_device("cpu");
 }
 
 TEST(run_in_little_memory) {
