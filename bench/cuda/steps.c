@@ -14,6 +14,7 @@
  *
  *     round MS     runs steps for about MS milliseconds without and then with the clock; prints
  *                  nanoseconds per step
+ *     queue N      prints the nanoseconds that the calling thread needs to queue one of N steps
  *     launches     prints the number of kernels that one step launches; an eager call of a library
  *                  counts as one
  *     peak         prints the peak of the bytes in use by tensors
@@ -164,6 +165,18 @@ static void time_round(step_state *s, double ms) {
     printf("%.1f\n", run_steps(s, 1 + (int64_t)(ms * 1e6 / second)));
 }
 
+/* N steps must fit into the queue of the driver (1024 launches), or the thread waits for the device. */
+static void print_queue_time(step_state *s, int64_t steps) {
+    gd_synchronize(s->device);
+    const double begin = device_bench_now();
+    for (int64_t i = 0; i < steps; i++) {
+        GD_SCOPE;
+        run_step(s);
+    }
+    printf("%.1f\n", (device_bench_now() - begin) / (double)steps);
+    gd_synchronize(s->device);
+}
+
 static void print_profile(step_state *s) {
     run_steps(s, 1);
     gd_profiler_start();
@@ -239,6 +252,7 @@ static int serve_commands(step_state *s) {
     while (!gd_failed() && fgets(line, sizeof line, stdin)) {
         const double number = strtod(line + strcspn(line, " \n"), NULL);
         if (strncmp(line, "round", 5) == 0) time_round(s, number);
+        else if (strncmp(line, "queue", 5) == 0) print_queue_time(s, (int64_t)number);
         else if (strncmp(line, "launches", 8) == 0) print_launches(s);
         else if (strncmp(line, "profile", 7) == 0) print_profile(s);
         else if (strncmp(line, "peak", 4) == 0)
