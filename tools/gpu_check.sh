@@ -169,38 +169,61 @@ run_examples() {
     return $bad
 }
 
+# run_programs PROCESSES PROGRAM... - runs tests of build/tests/; the output of each is in results/PROGRAM.log.
+run_programs() {
+    processes=$1
+    shift
+    # test_kill: only the run that is killed at random times, which must end with the same bits
+    # shellcheck disable=SC2016
+    for program in "$@"; do echo "$program"; done | GRADUS_TEST_GPU=1 GRADUS_KILL_DEVICE=$kind xargs -P "$processes" -L 1 sh -c '
+        only=; [ $0 = test_kill ] && only=killed_at_any_time
+        rest=$(('"$deadline"' - $(date +%s))); [ $rest -gt 0 ] || rest=1
+        timeout $rest '"$build"'/tests/$0 $only >'"$results"'/$0.log 2>&1; echo "status $?" >>'"$results"'/$0.log'
+}
+
+# A line for each program: passed, failed.
+print_programs() {
+    bad=0
+    for program in "$@"; do
+        log=$results/$program.log
+        code=$(sed -n 's/^status //p' "$log" | tail -1)
+        case $code in
+        0) ;;
+        77) printf '%-22s %8s\n' "$program" off; continue ;;
+        *) [ "$code" = 124 ] && echo "out of time" >>"$log"; tail -20 "$log"; bad=1 ;;
+        esac
+        printf '%-22s %8s %8s\n' "$program" "$(grep -o '[0-9]* passed' "$log" | tail -1 | cut -d' ' -f1)" $((code != 0))
+    done
+    return $bad
+}
+
 part_test() {
-    begin_part test 430
+    begin_part test 450
     needs_program $build/tests/test_ops || return 0
     suites=${SUITES:-"golden gradcheck strides inplace modes autocast capture"}
     rm -f $results/*.*
     export GRADUS_BACKEND_PATH=$PWD/$build/backends
+    # test_cuda_faults fills the memory of the GPU, so it runs alone
+    programs=$(for path in $build/tests/test_cuda_* $build/tests/test_kill; do
+        [ -x "$path" ] && [ "${path##*/}" != test_cuda_faults ] && echo "${path##*/}"
+    done)
+    status=0
+    # shellcheck disable=SC2086
+    run_programs 4 $programs &
     for suite in $suites; do
         for family in $(families); do echo "$suite $family"; done
     done | run_families "$build/tests/test_ops --device $kind --sample ${SAMPLE:-1} --suite \$0 --family \$1"
-    status=0
-    rows=
     run_examples || status=1
-    for path in $build/tests/test_cuda_* $build/tests/test_kill; do
-        program=${path##*/}
-        name="$program -"
-        only= # of test_kill: a run that is killed at random times, and ends with the same bits
-        [ $program = test_kill ] && only=killed_at_any_time
-        if [ ! -x "$path" ]; then
-            rows="$rows$name off\n"
-        elif GRADUS_TEST_GPU=1 GRADUS_KILL_DEVICE=$kind timeout "$(left)" "$path" $only >$results/$program.log 2>&1; then
-            rows="$rows$name $(grep -o '[0-9]* passed' $results/$program.log | tail -1 | cut -d' ' -f1) 0\n"
-        else
-            tail -20 $results/$program.log
-            rows="$rows$name 0 1\n"
-            status=1
-        fi
-    done
+    wait
+    if [ -x $build/tests/test_cuda_faults ]; then
+        run_programs 1 test_cuda_faults
+        programs="test_cuda_faults $programs"
+    fi
     grep -h -A1 "^FAIL\|^CRASH" $results/*.* 2>/dev/null | head -40
     echo
     print_suites "$suites" || status=1
-    # shellcheck disable=SC2059
-    printf "$rows" | awk '{ printf "%-22s %8s %8s\n", $1, $3, $4 }'
+    # shellcheck disable=SC2086
+    print_programs $programs || status=1
     [ $status = 0 ] && end_part test passed || end_part test FAILED
     return $status
 }
@@ -227,7 +250,7 @@ part_sanitize() {
 # --- bench ---
 
 part_bench() {
-    begin_part bench 280
+    begin_part bench 260
     needs_program $build/bench/bench_device || return 0
     has_torch || { echo "off: python3 has no PyTorch with CUDA"; return 0; }
     export GRADUS_BACKEND_PATH=$PWD/$build/backends

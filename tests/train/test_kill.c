@@ -84,7 +84,7 @@ static bool copy_step(const char *from, const char *to, int step) {
     return copy_file(from, to, name) & copy_file(from, to, "best.safetensors");
 }
 
-/* Prepares a killed run; the first call also executes the complete run. */
+/* Prepares a killed run; the first call also executes the complete run, twice. */
 static bool begin_run(void) {
     if (!page) {
         folder = temp_path("run");
@@ -94,12 +94,15 @@ static bool begin_run(void) {
         page_path = temp_path("page");
         page = killed_page_open(page_path);
         if (!page) abort();
-        const double from = seconds_now();
         CHECK(child_run(start_run, &(run){complete_folder, expected}) == 0);
-        complete_seconds = seconds_now() - from;
         complete_steps = page->step;
         CHECK_SAYING(page->resumed == -1 && page->warnings == 0 && complete_steps > 30,
                      "%" PRId64 " steps, %s", complete_steps, page->warning);
+        /* the first run may compile kernels, which later ones find in the cache */
+        const double from = seconds_now();
+        CHECK(child_run(start_run, &(run){folder, result}) == 0);
+        complete_seconds = seconds_now() - from;
+        CHECK(same_results("") && same_results(".txt"));
     }
     folder_remove(folder);
     page->step = page->warnings = page->die_at = 0;
