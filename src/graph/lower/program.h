@@ -27,6 +27,7 @@ typedef struct gd_root {
     size_t bytes;
     bool fetched;  /* must outlive the run */
     bool constant; /* CAPTURED: a folded constant, which is never written */
+    bool truth;    /* fetched: the result of a group, true, which the entry of a run stores */
 } gd_root;
 
 typedef struct gd_pvalue {

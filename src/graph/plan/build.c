@@ -84,6 +84,26 @@ static gd_status copy_fetches(gd_program *p) {
     return GD_OK;
 }
 
+/* On an asynchronous device, the entry of a run stores the results of groups that have nothing left to
+ * await: this saves a kernel call. */
+static gd_status drop_groups(gd_program *p, const gd_device *device) {
+    if (device->api->host_reads) return GD_OK;
+    int *readers = gd_program_readers(p);
+    if (!readers) return gd_this_thread.latest;
+    for (int i = 0; i < p->n_steps; i++) {
+        gd_pstep *s = &p->steps[i];
+        if (s->removed || !(s->op->flags & GD_OP_AWAITS) || s->n_in > 0) continue;
+        const int r = gd_value_root(p, s->out[0]);
+        int fetches = 0;
+        for (int k = 0; k < p->n_fetches; k++) fetches += gd_value_root(p, p->fetches[k]) == r;
+        if (r < 0 || !p->roots[r].fetched || readers[r] != fetches) continue;
+        p->roots[r].truth = true;
+        s->removed = true;
+    }
+    gd_free(readers);
+    return GD_OK;
+}
+
 /* A commit whose value is another variable's old value needs a copy: that variable may be committed
  * first. */
 static gd_status copy_committed(gd_program *p) {
@@ -164,7 +184,7 @@ static gd_status place_boundary(gd_plan *plan) {
         if ((!is_fed_or_fetched(&p->roots[r]) || plan->in_place[r]) && !number) continue;
         plan->slots[r] = plan->boundary;
         plan->boundary += gd_plan_align(plan->device, p->roots[r].bytes + 1);
-        if (number) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
+        if (number || p->roots[r].truth) plan->n_number_words += (int)((p->roots[r].bytes + 7) / 8);
     }
     for (int i = 0; i < plan->n_calls; i++)
         if (plan->calls[i].step->op->flags & (GD_OP_RANDOM | GD_OP_OPAQUE)) plan->noise_slot = 0;
@@ -236,6 +256,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK) status = drop_copies(program, device, level, limit);
     if (status == GD_OK) status = drop_unread_constants(program);
     if (status == GD_OK) status = copy_fetches(program);
+    if (status == GD_OK) status = drop_groups(program, device);
     if (status == GD_OK) status = copy_committed(program);
     if (status == GD_OK) status = arrange_updates(program, device, limit);
     if (status == GD_OK) status = gd_control_prepare(program, device, level);
