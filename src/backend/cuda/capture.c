@@ -37,6 +37,19 @@ static int count_parts(const gd_boundary *b) {
     return max_of(1, max_of(copies, numbers));
 }
 
+/* Each copy has the blocks that the largest one needs: 256 threads of 16 bytes, several times if that
+ * would be too many blocks. */
+enum { THREADS = 256, BYTES_PER_BLOCK = THREADS * 16, MAX_BLOCKS = 2112 };
+
+static int count_copy_blocks(const gd_cuda_boundary *p) {
+    unsigned long long most = 0;
+    for (int i = 0; i < p->n_copies; i++)
+        if (p->copies[i].bytes > most) most = p->copies[i].bytes;
+    const unsigned long long blocks = (most + BYTES_PER_BLOCK - 1) / BYTES_PER_BLOCK;
+    const int each = MAX_BLOCKS / max_of(p->n_copies, 1);
+    return blocks < 1 ? 1 : blocks > (unsigned long long)each ? each : (int)blocks;
+}
+
 static void fill_part(const gd_cuda_state *s, const gd_boundary *b, bool enters, int part,
                       gd_cuda_boundary *p) {
     p->word = s->word;
@@ -56,17 +69,11 @@ static void fill_part(const gd_cuda_state *s, const gd_boundary *b, bool enters,
         p->numbers[i].bits = b->numbers[number + i].bits;
         p->numbers[i].bytes = (unsigned)b->numbers[number + i].bytes;
     }
+    p->blocks = count_copy_blocks(p);
 }
 
-/* Blocks for the largest copy: 256 threads of 16 bytes, several times. */
-enum { THREADS = 256, BYTES_PER_BLOCK = THREADS * 16 * 4, MAX_BLOCKS = 1056 };
-
 static unsigned count_blocks(const gd_cuda_boundary *p) {
-    unsigned long long most = 0;
-    for (int i = 0; i < p->n_copies; i++)
-        if (p->copies[i].bytes > most) most = p->copies[i].bytes;
-    const unsigned long long blocks = (most + BYTES_PER_BLOCK - 1) / BYTES_PER_BLOCK;
-    return blocks < 1 ? 1 : blocks > MAX_BLOCKS ? MAX_BLOCKS : (unsigned)blocks;
+    return (unsigned)(max_of(p->n_copies, 1) * p->blocks);
 }
 
 /* The node that a capture has recorded last. */

@@ -25,6 +25,7 @@ typedef struct gd_cuda_boundary {
     gd_cuda_word *word;
     unsigned long long run; /* sets the current run; ~0: it stays */
     int n_copies, n_numbers;
+    int blocks; /* of each copy */
     struct {
         void *to;
         const void *from;
