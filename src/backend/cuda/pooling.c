@@ -351,7 +351,7 @@ static gd_status run_scatter(gd_kernel_call *call) {
     const int dtype = number_of(call->in[0].dtype);
     const gd_view *x = &call->out[0], *y = &call->in[0], *indices = &call->in[1];
     gd_cuda_pool p = pool_of(call, x, y, indices, n);
-    const bool masked = call->n_in > 2, blocks = !masked && has_small_windows(&p);
+    const bool masked = call->n_in > 2, blocks = has_small_windows(&p);
     int sizes[AXES]; /* of x in elements, or blocks of them */
     for (int a = 0; a < AXES; a++) sizes[a] = blocks && a > 0 ? (p.in[a] + 1) / 2 : p.in[a];
     if (masked) p.mask = planes_of(&call->in[2], n);

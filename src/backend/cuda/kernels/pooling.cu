@@ -438,7 +438,7 @@ static __device__ void max_gradient(const gd_cuda_pool &p) {
 }
 
 /* Windows of at most 3 x 3 elements with stride 2: a thread computes 2 x 2 elements of x, which have
- * at most 2 x 2 windows together. All windows are loaded before the first comparison. */
+ * at most 2 x 2 windows together. All windows, and the mask, are loaded before the first comparison. */
 template <typename T, int V>
 static __device__ void max_gradient_of_blocks(const gd_cuda_pool &p) {
     typedef typename wide_type<T>::type wide;
@@ -464,6 +464,17 @@ static __device__ void max_gradient_of_blocks(const gd_cuda_pool &p) {
                             index[k]);
             values[k] = *(const vector_of<T, V> *)(y + r * p.y.strides[3] + c * p.y.strides[4]);
         }
+        vector_of<T, V> mask[WINDOWS];
+        if (p.mask.data) {
+            const T *from = (const T *)p.mask.data + plane_offset(p.mask, at.n, at.c);
+#pragma unroll
+            for (int e = 0; e < WINDOWS; e++) {
+                const int r = row + e / SIDE, c = column + e % SIDE;
+                if (r < height && c < width)
+                    mask[e] = *(const vector_of<T, V> *)(from + r * p.mask.strides[3] +
+                                                         c * p.mask.strides[4]);
+            }
+        }
 #pragma unroll
         for (int e = 0; e < WINDOWS; e++) {
             const int r = row + e / SIDE, c = column + e % SIDE, own = r * width + c;
@@ -482,7 +493,8 @@ static __device__ void max_gradient_of_blocks(const gd_cuda_pool &p) {
             if (!p.x.data || r >= height || c >= width) continue;
             vector_of<T, V> x;
 #pragma unroll
-            for (int v = 0; v < V; v++) narrow(sums[v], &x.at[v]);
+            for (int v = 0; v < V; v++)
+                narrow(p.mask.data && widen(mask[e].at[v]) <= 0 ? (wide)0 : sums[v], &x.at[v]);
             at.at[1] = r;
             at.at[2] = c;
             *(vector_of<T, V> *)((T *)p.x.data + offset_of(p.x, at)) = x;
