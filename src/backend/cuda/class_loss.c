@@ -22,7 +22,6 @@ static gd_cuda_kernel check_targets = LOSS_KERNEL("check_targets"),
 
 enum {
     ONE_BLOCK_SCORES = 1 << 14, /* a problem with fewer scores is computed by one block */
-    LINE_CLASSES = 16,          /* rows of fewer scores are read by a thread */
     WARP_CLASSES = 1024,        /* rows of more scores are read by a block */
     WARP_THREADS = 256,
     MOST_BLOCKS = 1 << 20,
@@ -115,7 +114,7 @@ static bool match_index_cross_entropy(const gd_kernel_call *call) {
 
 /* Whether a thread reads all scores of a position. */
 static bool reads_lines(const gd_cuda_class_loss *p) {
-    return p->inner != 1 || p->classes <= LINE_CLASSES;
+    return p->inner != 1 || p->classes <= GD_CUDA_LINE_CLASSES;
 }
 
 static gd_status run_index_cross_entropy(gd_kernel_call *call) {
@@ -206,7 +205,7 @@ static gd_status run_index_cross_entropy_with_grad(gd_kernel_call *call) {
     if (status != GD_OK) return status;
     const long long scores = gd_cuda_count(&call->in[1]), positions = position_count(&p),
                     most = GD_CUDA_TOTAL_THREADS;
-    if (p.classes <= LINE_CLASSES && positions > 0 && positions <= most) {
+    if (p.classes <= GD_CUDA_LINE_CLASSES && positions > 0 && positions <= GD_CUDA_LINE_THREADS) {
         p.shift = p.scale = NULL;
         p.total = NULL;
         return gd_cuda_launch(call->device, &entropy_of_threads, 1, (int)(positions + 31) / 32 * 32,

@@ -268,13 +268,19 @@ static __device__ __forceinline__ position_factors<W> factors_of(const parameter
     return make_factors<T>(p, c, c < 0 ? 0 : gradient_of_term(p, position),
                            ((const W *)p.shift)[position], ((const W *)p.scale)[position], all);
 }
+/* `e` is exp(x - shift) of the score x of class c. */
+template <typename T, typename W>
+static __device__ __forceinline__ W gradient_of_exp(const parameters &p,
+                                                    const position_factors<W> &f, long long c, W e) {
+    if (f.c < 0) return 0;
+    W g = f.pull * e;
+    if (p.smoothing > 0) g -= f.even * weight_of<T>(p, c);
+    return c == f.c ? g - f.own : g;
+}
 template <typename T, typename W>
 static __device__ __forceinline__ W score_gradient(const parameters &p,
                                                    const position_factors<W> &f, long long c, W x) {
-    if (f.c < 0) return 0;
-    W g = f.pull * exp_of(x - f.shift);
-    if (p.smoothing > 0) g -= f.even * weight_of<T>(p, c);
-    return c == f.c ? g - f.own : g;
+    return gradient_of_exp<T>(p, f, c, exp_of(x - f.shift));
 }
 
 /* The sum of all weights, which label smoothing needs. All threads of the block get it. */
@@ -344,36 +350,71 @@ static __device__ void entropy_with_grad(const parameters &p, void *memory) {
     entropy_grad_elements<T>(p, memory);
 }
 
-/* The same for a block with a thread for each position, which stores no statistics. */
+/* The sums of two numbers over the block, in all threads, with one barrier. `shared` has 64
+ * elements. */
+static __device__ __forceinline__ void sum_pairs_of_block(double &a, double &b, double *shared) {
+#pragma unroll
+    for (int m = 16; m > 0; m /= 2) {
+        a += __shfl_xor_sync(~0u, a, m);
+        b += __shfl_xor_sync(~0u, b, m);
+    }
+    if (blockDim.x == 32) return;
+    const int warp = (int)threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0) shared[2 * warp] = a, shared[2 * warp + 1] = b;
+    __syncthreads();
+    a = b = 0;
+    for (int i = 0; i < (int)blockDim.x / 32; i++) a += shared[2 * i], b += shared[2 * i + 1];
+}
+
+/* The same for a block with a thread for each position, which stores no statistics. A thread has all
+ * scores of its position in registers, so that they are loaded together and once. */
 template <typename T>
-static __device__ void entropy_of_threads(const parameters &p, void *memory) {
+static __device__ void entropy_of_threads(const parameters &p, double *memory) {
     typedef typename wide_type<T>::type W;
+    enum { MOST = GD_CUDA_LINE_CLASSES };
     const long long position = threadIdx.x, first = first_score(p, position);
-    const bool inside = position < p.outer * p.inner;
-    const T *scores = (const T *)p.x + first;
+    const int classes = (int)p.classes;
+    const bool inside = position < p.outer * p.inner, failed = p.call.word->number != 0;
+    W x[MOST]; /* scores, then exponentials */
+#pragma unroll
+    for (int k = 0; k < MOST; k++)
+        x[k] = inside && k < classes ? widen(((const T *)p.x)[first + k * p.inner]) : -(W)INFINITY;
     const double gy = inside ? load_real(p.gy_dtype, p.gy, p.each ? position : 0) : 0;
-    double sum = 0, total = 0;
-    long long c = -1;
+    long long c = inside ? load_integer(p.target_dtype, p.target, position) : -1;
+    if (failed) return;
+    const double all_weights = sum_of_weights<T>(p, memory + 64);
     score_sums<W> s;
     s.start();
+    double sum = 0, total = 0;
     if (inside) {
-        read_scores(p, scores, s);
-        c = class_of(p, position);
-        finish_position<T>(p, position, c, s, c < 0 ? (W)0 : widen(scores[c * p.inner]), &sum,
-                           &total);
+#pragma unroll
+        for (int k = 0; k < MOST; k++) s.exps.largest = larger_of(s.exps.largest, x[k]);
+        W score = 0;
+        c = check_class(p, position, c);
+#pragma unroll
+        for (int k = 0; k < MOST; k++) {
+            if (k >= classes) break;
+            if (k == c) score = x[k];
+            if (p.smoothing > 0) {
+                const W weight = weight_of<T>(p, k);
+                s.weighted += weight * x[k];
+                s.weights += weight;
+            }
+            x[k] = exp_below<false>(x[k], s.exps.largest);
+            s.exps.sum += x[k];
+        }
+        finish_position<T>(p, position, c, s, score, &sum, &total);
     }
-    sum = sum_of_block(sum, (double *)memory, (int)blockDim.x);
-    total = sum_of_block(total, (double *)memory, (int)blockDim.x);
+    sum_pairs_of_block(sum, total, memory);
     if (threadIdx.x == 0) store_loss(p, sum, total);
-    const double all = sum_of_weights<T>(p, (double *)memory);
     if (!inside) return;
-    const W exps = s.exps.largest == -(W)INFINITY ? (W)NAN : s.exps.sum;
-    const position_factors<W> f = make_factors<T>(p, c, c < 0 ? 0 : p.mean ? gy / total : gy,
-                                                  s.exps.largest, 1 / exps, all);
-#pragma unroll 4
-    for (long long k = 0; k < p.classes; k++)
-        narrow(((T *)p.gx)[first + k * p.inner],
-               score_gradient<T>(p, f, k, widen(scores[k * p.inner])));
+    const W scale = 1 / (s.exps.largest == -(W)INFINITY ? (W)NAN : s.exps.sum);
+    const position_factors<W> f = make_factors<T>(
+        p, c, c < 0 ? 0 : p.mean ? gy / total : gy, s.exps.largest, scale, all_weights);
+#pragma unroll
+    for (int k = 0; k < MOST; k++)
+        if (k < classes)
+            narrow(((T *)p.gx)[first + k * p.inner], gradient_of_exp<T>(p, f, k, x[k]));
 }
 
 extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS, 1)
@@ -383,11 +424,10 @@ extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS, 1)
     __shared__ double memory[64];
     WITH_FLOAT_TYPE(p.dtype, entropy_with_grad<T>(p, memory))
 }
-extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(GD_CUDA_LINE_THREADS, 1)
     gd_cross_entropy_of_threads(const __grid_constant__ gd_cuda_class_loss p) {
     wait_for_previous_kernel();
-    RETURN_IF_FAILED(p.call);
-    __shared__ double memory[64];
+    __shared__ double memory[128];
     WITH_FLOAT_TYPE(p.dtype, entropy_of_threads<T>(p, memory))
 }
 LOSS_KERNEL(cross_entropy_grad_rows, GD_CUDA_LOSS_THREADS, 5, entropy_grad_rows<T>)

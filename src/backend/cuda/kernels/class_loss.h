@@ -7,6 +7,8 @@
 enum {
     GD_CUDA_LOSS_THREADS = 256,   /* of a block that reads one row of scores */
     GD_CUDA_TOTAL_THREADS = 1024, /* of the block that adds the terms of all positions */
+    GD_CUDA_LINE_CLASSES = 16,    /* rows of at most so many scores are read by a thread */
+    GD_CUDA_LINE_THREADS = 512,   /* of a block whose threads keep these scores in registers */
 };
 
 /* Scores x (outer, classes, inner), contiguous. Position p = n * inner + d has the scores (n, ., d)
