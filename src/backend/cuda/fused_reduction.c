@@ -120,8 +120,8 @@ static void print_element(const reduction_printer *p) {
                 p->type, i, dtype_of_input(p, i), p->type, i, i);
     gd_cuda_host->codegen->print_statements(p->out, p->dialect, p->source->ir, p->type);
     for (int i = 0; i < p->last; i++)
-        fprintf(p->out, "        s_store_%s_%s(a.operand[%d].data, at[%d], o%d);\n", p->type,
-                dtype_of_output(p, i), p->n_tensors + i, p->n_tensors + i, i);
+        fprintf(p->out, "        if (!failed) s_store_%s_%s(a.operand[%d].data, at[%d], o%d);\n",
+                p->type, dtype_of_output(p, i), p->n_tensors + i, p->n_tensors + i, i);
     fprintf(p->out, "        return (s_acc)o%d;\n    };\n", p->last);
 }
 
@@ -131,7 +131,8 @@ static void print_finish(const reduction_printer *p) {
     fputs("    auto finish = [&](int64_t i, s_acc x) {\n        begin_output(i);\n", p->out);
     if (p->source->reduces == GD_REDUCES_MEAN)
         fputs("        x = x / (s_acc)a.inner_count;\n", p->out);
-    fprintf(p->out, "        s_store_%s_%s(a.operand[%d].data, base[%d], (s_%s)x);\n    };\n",
+    fprintf(p->out,
+            "        if (!failed) s_store_%s_%s(a.operand[%d].data, base[%d], (s_%s)x);\n    };\n",
             p->type, dtype_of_output(p, p->last), operand, operand, p->type);
 }
 
@@ -233,7 +234,8 @@ void gd_cuda_print_reduction(FILE *out, const gd_dialect *dialect, const gd_kern
     fprintf(out,
             "extern \"C\" __global__ void __launch_bounds__(%d) %s(\n"
             "        const __grid_constant__ gd_reduction_args a) {\n"
-            "    if (a.word->number) return;\n",
+            "    wait_for_previous_kernel();\n"
+            "    const bool failed = a.word->number != 0;\n", /* loads need not wait for it */
             THREADS, name);
     print_params(&p);
     print_element(&p);
@@ -284,7 +286,7 @@ static void divide_work(const gd_cuda_state *device, const gd_scalar_args *s, in
     } else {
         if (s->inner_count > 512 || s->count < LANES) h->width = THREADS;
         blocks = h->width == WARP ? wanted : s->count; /* a warp has all elements of its output */
-        least = 4 * THREADS;
+        least = THREADS; /* an element for each thread: loads do not pass the stores of others */
     }
     int64_t parts = blocks > 0 ? (wanted + blocks - 1) / blocks : 1;
     if (parts > s->inner_count / least) parts = s->inner_count / least;
@@ -350,15 +352,6 @@ static void pack_arguments(const gd_kernel_source *source, const gd_scalar_args 
     memcpy(at + scalars, s->params, (size_t)source->ir->n_params * sizeof *s->params);
 }
 
-static gd_status launch_blocks(const gd_kernel_call *call, int64_t blocks, void *arguments) {
-    void *parameters[] = {arguments};
-    GD_CUDA_TRY(call->device,
-                cuLaunchKernel((CUfunction)call->prepared, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0,
-                               gd_cuda_state_of(call->device)->streams[GD_QUEUE_COMPUTE],
-                               parameters, NULL));
-    return GD_OK;
-}
-
 static gd_status run_reduction(gd_kernel_call *call) {
     gd_kernel_source source;
     gd_scalar_args args;
@@ -376,7 +369,9 @@ static gd_status run_reduction(gd_kernel_call *call) {
     const int64_t groups = head.mode == COLUMNS ? (head.count + WARP - 1) / WARP
                            : head.width == WARP ? (head.count + LANES - 1) / LANES
                                                 : head.count;
-    return launch_blocks(call, groups * head.parts, arguments);
+    return gd_cuda_launch_loaded(call->device, (CUfunction)call->prepared, groups * head.parts,
+                                 THREADS, 0, gd_cuda_state_of(call->device)->capability >= 90,
+                                 arguments);
 }
 
 GD_CUDA_ADD(fused_reduction_kernel, {.op = "fused_reduction",

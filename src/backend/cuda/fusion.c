@@ -23,6 +23,7 @@ static gd_dialect dialect; /* the library's, with reductions */
 static const char kernel_name[] = "gd_expression";
 extern const char gd_cuda_expression_text[]; /* kernels/expression.cuh, from the build */
 extern const char gd_cuda_rows_text[];       /* kernels/rows.cuh */
+extern const char gd_cuda_previous_text[];   /* kernels/previous_kernel.cuh */
 
 /* The source text of a kernel, to be freed by the caller; NULL: no memory, or there is no such
  * kernel. `variant` is of elementwise ops, `rows` of row programs. */
@@ -42,6 +43,7 @@ static char *print_source(const gd_kernel_source *source, gd_cuda_variant varian
         fputs(gd_cuda_rows_text, out);
         api->print_cuda_rows(out, source, rows, kernel_name);
     } else if (source->reduces) {
+        fputs(gd_cuda_previous_text, out);
         fputs("struct gd_word { unsigned long long number; };\n", out);
         printed = api->print_kernel(out, &dialect, source, kernel_name);
     } else {

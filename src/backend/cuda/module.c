@@ -70,15 +70,11 @@ gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *fun
     return status;
 }
 
-gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
-                         const void *arguments) {
-    gd_cuda_state *s = gd_cuda_state_of(d);
+gd_status gd_cuda_launch_loaded(gd_device *d, CUfunction function, int64_t blocks, int threads,
+                                int shared_bytes, bool waits, const void *arguments) {
+    const gd_cuda_state *s = gd_cuda_state_of(d);
     void *parameters[] = {(void *)(uintptr_t)arguments};
-    CUfunction function;
-    gd_status status = gd_cuda_enter_context(d);
-    if (status == GD_OK) status = gd_cuda_function(d, kernel, &function);
-    if (status != GD_OK || blocks == 0) return status;
-    if (atomic_load_explicit(&kernel->compiled_to_wait[s->index], memory_order_relaxed)) {
+    if (waits) {
         CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
         early.value.programmaticStreamSerializationAllowed = 1;
         const CUlaunchConfig config = {.gridDimX = (unsigned)blocks,
@@ -87,7 +83,7 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
                                        .blockDimX = (unsigned)threads,
                                        .blockDimY = 1,
                                        .blockDimZ = 1,
-                                       .sharedMemBytes = (unsigned)shared_bytes_of(d, kernel),
+                                       .sharedMemBytes = (unsigned)shared_bytes,
                                        .hStream = s->streams[GD_QUEUE_COMPUTE],
                                        .attrs = &early,
                                        .numAttrs = 1};
@@ -95,9 +91,22 @@ gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, i
         return GD_OK;
     }
     GD_CUDA_TRY(d, cuLaunchKernel(function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1,
-                                  (unsigned)shared_bytes_of(d, kernel),
-                                  s->streams[GD_QUEUE_COMPUTE], parameters, NULL));
+                                  (unsigned)shared_bytes, s->streams[GD_QUEUE_COMPUTE], parameters,
+                                  NULL));
     return GD_OK;
+}
+
+gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
+                         const void *arguments) {
+    CUfunction function;
+    gd_status status = gd_cuda_enter_context(d);
+    if (status == GD_OK) status = gd_cuda_function(d, kernel, &function);
+    if (status != GD_OK || blocks == 0) return status;
+    return gd_cuda_launch_loaded(
+        d, function, blocks, threads, shared_bytes_of(d, kernel),
+        atomic_load_explicit(&kernel->compiled_to_wait[gd_cuda_state_of(d)->index],
+                             memory_order_relaxed),
+        arguments);
 }
 
 gd_status gd_cuda_launch_together(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,

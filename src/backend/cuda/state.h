@@ -106,6 +106,10 @@ gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *fun
  * to its only parameter, a struct that is copied. */
 gd_status gd_cuda_launch(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
                          const void *arguments);
+/* The same for a loaded function. `waits`: it calls wait_for_previous_kernel (previous_kernel.cuh), and
+ * was compiled for compute capability 9.0 or later. */
+gd_status gd_cuda_launch_loaded(gd_device *d, CUfunction function, int64_t blocks, int threads,
+                                int shared_bytes, bool waits, const void *arguments);
 /* The same for blocks that wait for each other: all run at the same time, or the launch fails. */
 gd_status gd_cuda_launch_together(gd_device *d, gd_cuda_kernel *kernel, int64_t blocks, int threads,
                                   const void *arguments);
