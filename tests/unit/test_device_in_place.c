@@ -1,5 +1,5 @@
-/* test_device_in_place.c - plans with few calls and large feeds and fetches on an asynchronous
- * device: runs use the tensors in place, and results are those of copies. */
+/* test_device_in_place.c - plans with large feeds and fetches on an asynchronous device: runs use the
+ * tensors in place, and results are those of copies. */
 #include <string.h>
 
 #include "backend/test/device.h"
@@ -163,6 +163,80 @@ TEST(an_unaligned_feed_is_copied) {
     CHECK(is_all(gd_jit_call(jit, gd_list(view)).at[0], 24 * 24));
     CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
+
+/* --- captured plans --------------------------------------------------------------------------- */
+
+enum { SMALL = 50000 }; /* large enough for a feed in place, too small for a plan without capture */
+
+static gd_tensors sum_of_squares(gd_tensors in, void *user) {
+    (void)user;
+    return gd_listed(gd_sum(gd_square(in.at[0])));
+}
+
+static bool has_sum(gd_jit *jit, gd_tensor *x, double value) {
+    GD_SCOPE;
+    return gd_item(gd_jit_call(jit, gd_list(x)).at[0]) == value * value * SMALL && !gd_failed();
+}
+
+TEST(tensors_that_are_fed_in_turn_have_captures_of_their_own) {
+    GD_SCOPE;
+    gd_jit *jit = gd_jit_new(sum_of_squares, NULL);
+    gd_tensor *x[3] = {constant(SMALL, 2), constant(SMALL, 3), constant(SMALL, 4)};
+    CHECK(has_sum(jit, x[0], 2)); /* not captured */
+    const int64_t none = counts().captured;
+    CHECK(has_sum(jit, x[0], 2));
+    const int64_t one = counts().captured - none;
+    for (int i = 1; i < 3; i++) CHECK(has_sum(jit, x[i], 2 + i));
+    CHECK(one > 0 && counts().captured == none + 3 * one);
+    for (int round = 0; round < 20; round++)
+        for (int i = 0; i < 3; i++) CHECK(has_sum(jit, x[i], 2 + i));
+    CHECK(counts().captured == none + 3 * one);
+    gd_add_(x[1], x[1]); /* captures have addresses, not values */
+    CHECK(has_sum(jit, x[1], 6));
+    CHECK(counts().captured == none + 3 * one);
+}
+
+TEST(many_different_feeds_are_copied) {
+    GD_SCOPE;
+    enum { MANY = 12 };
+    gd_jit *jit = gd_jit_new(sum_of_squares, NULL);
+    gd_tensor *x[MANY];
+    for (int i = 0; i < MANY; i++) x[i] = constant(SMALL, i);
+    for (int i = 0; i < MANY; i++) CHECK(has_sum(jit, x[i], i));
+    const int64_t before = counts().captured;
+    for (int i = 0; i < 3 * MANY; i++) CHECK(has_sum(jit, x[i % MANY], i % MANY));
+    CHECK(counts().captured == before);
+}
+
+/* Four sets of captures are kept; one more combination now and then replaces the oldest. */
+TEST(a_rare_feed_does_not_stop_captures_in_place) {
+    GD_SCOPE;
+    gd_jit *jit = gd_jit_new(sum_of_squares, NULL);
+    gd_tensor *x[4];
+    for (int i = 0; i < 4; i++) x[i] = constant(SMALL, i);
+    for (int i = 0; i < 5; i++) CHECK(has_sum(jit, x[i % 4], i % 4));
+    for (int rare = 0; rare < 8; rare++) {
+        CHECK(has_sum(jit, constant(SMALL, 9), 9));
+        for (int i = 0; i < 120; i++) CHECK(has_sum(jit, x[i % 3], i % 3));
+    }
+    gd_memory_trim(device);
+    const int64_t live = gd_memory_stats(device).live_bytes;
+    CHECK(has_sum(jit, x[0], 0));
+    CHECK(gd_memory_stats(device).live_bytes == live);
+}
+
+TEST(a_captured_run_copies_an_unaligned_feed) {
+    GD_SCOPE;
+    gd_jit *jit = gd_jit_new(sum_of_squares, NULL);
+    gd_tensor *all = constant(SMALL + 1, 3), *view = gd_narrow(all, 0, 1, SMALL),
+              *aligned = constant(SMALL, 5);
+    for (int i = 0; i < 6; i++) {
+        CHECK(has_sum(jit, view, 3));
+        CHECK(has_sum(jit, aligned, 5));
+    }
+}
+
+/* --- failures --------------------------------------------------------------------------------- */
 
 /* A run adds the selected row of the table to a variable. */
 TEST(a_failed_run_changes_nothing) {

@@ -149,23 +149,30 @@ static bool is_fed_or_fetched(const gd_root *root) {
     return root->kind == GD_ROOT_FEED || root->fetched;
 }
 
-/* A captured plan copies its feeds and fetches, because its addresses are fixed. A GPU copies
- * BYTES_PER_LAUNCH in about the time in which the host launches a kernel. If the large feeds and
- * fetches are larger than that for each call, the plan is not captured, and runs use them in
- * place. */
-enum { LARGE_BYTES = 1 << 20, BYTES_PER_LAUNCH = 8 << 20 };
+/* A captured plan copies its fetches, because its addresses are fixed; it is captured for the addresses
+ * of its large feeds (run/feeds.c). A GPU copies BYTES_PER_LAUNCH in about the time in which the host
+ * launches a kernel. If the large feeds and fetches are larger than that for each call, the plan is not
+ * captured, and runs use the fetches in place, too. */
+enum { LARGE_BYTES = 1 << 20, BYTES_PER_LAUNCH = 8 << 20, LARGE_FEED_BYTES = 1 << 17 };
 
 static gd_status choose_in_place(gd_plan *plan) {
     const gd_program *p = plan->program;
     plan->in_place = gd_calloc((size_t)p->n_roots + 1, sizeof *plan->in_place);
-    if (!plan->in_place) return gd_no_memory(NULL, "to plan a run");
+    plan->fed_in_place = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->fed_in_place);
+    if (!plan->in_place || !plan->fed_in_place) return gd_no_memory(NULL, "to plan a run");
     size_t bytes = 0;
-    for (int r = 0; r < p->n_roots; r++) {
-        plan->in_place[r] = is_fed_or_fetched(&p->roots[r]) && p->roots[r].bytes >= LARGE_BYTES;
-        if (plan->in_place[r]) bytes += p->roots[r].bytes;
-    }
+    for (int r = 0; r < p->n_roots; r++)
+        if (is_fed_or_fetched(&p->roots[r]) && p->roots[r].bytes >= LARGE_BYTES)
+            bytes += p->roots[r].bytes;
     plan->captured = bytes / BYTES_PER_LAUNCH < (size_t)plan->n_calls || bytes == 0;
-    if (plan->captured) memset(plan->in_place, 0, (size_t)p->n_roots * sizeof *plan->in_place);
+    for (int r = 0; r < p->n_roots; r++) {
+        const gd_root *root = &p->roots[r];
+        if (root->kind == GD_ROOT_FEED && root->bytes >= LARGE_FEED_BYTES)
+            plan->fed_in_place[plan->n_fed_in_place++] = r;
+        plan->in_place[r] = root->kind == GD_ROOT_FEED
+                                ? root->bytes >= LARGE_FEED_BYTES
+                                : root->fetched && root->bytes >= LARGE_BYTES && !plan->captured;
+    }
     return GD_OK;
 }
 

@@ -62,8 +62,10 @@ struct gd_plan {
     int recomputed;    /* number of steps that run a second time */
 
     /* Asynchronous devices (run/boundary.c). */
-    bool *in_place;     /* per root: a feed or a fetch that runs use where it is */
-    bool captured;      /* runs are captured: nothing is used in place */
+    bool *in_place;    /* per root: a feed or a fetch that runs use where it is */
+    int *fed_in_place; /* the roots of these feeds */
+    int n_fed_in_place;
+    bool captured;      /* runs are captured: fetches are copied */
     size_t *slots;      /* per root: its offset in the boundary block, or GD_NO_SLOT */
     size_t noise_slot;  /* the offset of the run's random numbers, or GD_NO_SLOT */
     size_t boundary;    /* bytes of the boundary block */

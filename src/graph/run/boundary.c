@@ -7,9 +7,8 @@
  * numbers and fetches in its boundary block; variables and captured tensors keep their storage. If
  * one of those gets another storage, the plan is captured again.
  *
- * A plan with few calls and large feeds and fetches (choose_in_place in plan/build.c) is not
- * captured. Its kernels read the feeds and write the fetches where they are. A feed that is not
- * aligned, as the plan's kernels require, is copied to a temporary.
+ * Large feeds are read where they are (feeds.c). A plan with few calls and large feeds and fetches
+ * (choose_in_place in plan/build.c) is not captured, and writes the fetches where they are, too.
  *
  * The first run is not captured, since kernels may load code in it. Where a plan has branches or
  * loops, the host reads their conditions between captured segments.
@@ -20,15 +19,6 @@
 #include "graph/run/instance.h"
 #include "ops/launch.h"
 #include "ops/profile.h"
-
-static void free_capture(gd_device *d, gd_capture **capture) {
-    if (*capture && gd_device_is_usable(d)) { /* a lost device has no captures */
-        gd_device_lock(d);
-        d->api->capture_free(d, *capture);
-        gd_device_unlock(d);
-    }
-    *capture = NULL;
-}
 
 /* The name of a step in messages. For a step of an op's body it is the op that was called. */
 static const char *step_name(const gd_pstep *step) {
@@ -41,10 +31,9 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
     const gd_program *p = plan->program;
     in->copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->copies);
     in->numbers = gd_calloc((size_t)(plan->n_number_words + 2), sizeof *in->numbers);
-    in->captures = gd_calloc((size_t)plan->n_segments + 1, sizeof *in->captures);
-    in->unaligned = gd_calloc((size_t)p->n_roots + 1, sizeof *in->unaligned);
-    if (!in->copies || !in->numbers || !in->captures || !in->unaligned)
-        return gd_no_memory(NULL, "for a run");
+    in->feed_copies = gd_calloc((size_t)p->n_roots + 1, sizeof *in->feed_copies);
+    if (!in->copies || !in->numbers || !in->feed_copies) return gd_no_memory(NULL, "for a run");
+    GD_TRY(gd_captures_make(plan, in));
     GD_TRY(gd_device_alloc(plan->device, plan->boundary, &in->boundary));
     for (int r = 0; r < p->n_roots; r++)
         if (plan->slots[r] != GD_NO_SLOT)
@@ -65,14 +54,14 @@ gd_status gd_boundary_make(gd_plan *plan, gd_instance *in) {
 
 void gd_boundary_free(gd_plan *plan, gd_instance *in) {
     gd_device *d = plan->device;
-    for (int i = 0; in->captures && i < plan->n_segments; i++) free_capture(d, &in->captures[i]);
-    gd_free(in->captures);
+    gd_captures_free(plan, in);
+    gd_feeds_free_copies(plan, in);
     for (int i = 0; in->calls && i < plan->n_calls; i++)
         if (in->calls[i].number) gd_call_forget(d, in->calls[i].number);
     if (in->boundary) gd_device_free(d, in->boundary, plan->boundary);
     gd_free(in->copies);
     gd_free(in->numbers);
-    gd_free(in->unaligned);
+    gd_free(in->feed_copies);
 }
 
 /* --- arguments of a launch -------------------------------------------------------------------- */
@@ -89,11 +78,6 @@ static int add_numbers(const gd_plan *plan, gd_instance *in, int root, int n) {
     return n;
 }
 
-static void *feed_address(const gd_root *root, gd_tensors feeds) {
-    const gd_tensor *t = feeds.at[root->number];
-    return (char *)t->storage->data + (size_t)t->offset * gd_dtype_bytes(t->dtype);
-}
-
 static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors feeds, uint64_t run,
                               uint64_t steps) {
     const gd_program *p = plan->program;
@@ -101,7 +85,7 @@ static gd_boundary make_entry(const gd_plan *plan, gd_instance *in, gd_tensors f
     for (int r = 0; r < p->n_roots; r++) {
         const gd_root *root = &p->roots[r];
         if (root->kind == GD_ROOT_FEED) {
-            const void *from = feed_address(root, feeds);
+            const void *from = gd_feed_address(root, feeds);
             if (in->base[r] != from)
                 in->copies[b.n_copies++] = (gd_boundary_copy){in->base[r], from, root->bytes};
         } else if (gd_root_is_number(plan, r)) {
@@ -156,13 +140,13 @@ static gd_status queue_segment(boundary_run *r, int number) {
 
 static gd_status capture_segment(boundary_run *r, int number) {
     gd_device *d = r->plan->device;
-    gd_capture **capture = &r->in->captures[number];
-    free_capture(d, capture);
+    gd_capture **capture = &r->in->set->captures[number];
+    gd_capture_drop(d, capture);
     GD_TRY(d->api->capture_begin(d));
     gd_status status = queue_segment(r, number);
     gd_status ended = d->api->capture_end(d, capture);
     if (status == GD_OK) status = ended;
-    if (status != GD_OK) free_capture(d, capture); /* never launch a partial capture */
+    if (status != GD_OK) gd_capture_drop(d, capture); /* never launch a partial capture */
     return status;
 }
 
@@ -170,15 +154,14 @@ static gd_status capture_segment(boundary_run *r, int number) {
 static gd_status run_segment(boundary_run *r, int number) {
     gd_instance *in = r->in;
     gd_device *d = r->plan->device;
-    gd_capture **capture = &in->captures[number];
+    gd_capture **capture = &in->set->captures[number];
     /* the profiler and anomaly mode act on each call, so they need the calls one by one, unless
      * plans are measured */
     const unsigned watch = atomic_load_explicit(&gd_watch, memory_order_relaxed);
     const bool timed = watch == (GD_WATCH_TIME | GD_WATCH_PLANS), watched = watch && !timed;
-    if (watched && in->moved) free_capture(d, capture);
     if (!d->api->capture_begin || !in->warmed || watched || !r->plan->captured)
         return queue_segment(r, number);
-    if (!*capture || in->moved) GD_TRY(capture_segment(r, number));
+    if (!*capture) GD_TRY(capture_segment(r, number));
     const bool leaves = number == r->plan->n_segments - 1 && r->exit.n_copies > 0;
     const gd_profile_mark mark = gd_profile_start(d);
     const gd_status status = d->api->capture_launch(d, *capture, number == 0 ? &r->entry : NULL,
@@ -207,30 +190,6 @@ static void bind_variables(const gd_plan *plan, gd_instance *in, gd_tensor *cons
     }
 }
 
-/* Binds the feeds in place to their tensors, or to temporaries if they are not aligned. */
-static gd_status bind_feeds(const gd_plan *plan, gd_instance *in, gd_tensors feeds) {
-    const gd_program *p = plan->program;
-    for (int r = 0; r < p->n_roots; r++) {
-        if (p->roots[r].kind != GD_ROOT_FEED || !plan->in_place[r]) continue;
-        void *address = feed_address(&p->roots[r], feeds);
-        if ((uintptr_t)address % plan->device->api->alignment) {
-            GD_TRY(gd_device_alloc(plan->device, p->roots[r].bytes, &address));
-            in->unaligned[r] = address;
-        }
-        gd_instance_bind(plan, in, r, address);
-    }
-    return GD_OK;
-}
-
-/* Frees the temporaries of bind_feeds. Their memory is reused only by later work on the queue. */
-static void free_feed_copies(const gd_plan *plan, gd_instance *in) {
-    for (int r = 0; r < plan->program->n_roots; r++) {
-        if (!in->unaligned[r]) continue;
-        gd_device_free(plan->device, in->unaligned[r], plan->program->roots[r].bytes);
-        in->unaligned[r] = NULL;
-    }
-}
-
 static gd_status run_bound(gd_plan *plan, gd_instance *in, gd_tensors feeds, uint64_t run,
                            uint64_t steps) {
     gd_device *d = plan->device;
@@ -254,11 +213,14 @@ gd_status gd_boundary_run(gd_plan *plan, gd_instance *in, gd_tensors feeds,
                           gd_tensor *const *variables, uint64_t run, uint64_t steps) {
     GD_TRY(gd_device_check(plan->device));
     bind_variables(plan, in, variables);
-    gd_status status = plan->captured ? GD_OK : bind_feeds(plan, in, feeds);
+    if (in->moved) gd_captures_drop_all(plan, in);
+    in->moved = false;
+    gd_status status = gd_feeds_bind(plan, in, feeds);
+    if (status == GD_OK && plan->captured && in->warmed)
+        status = gd_captures_choose(plan, in, feeds);
     if (status == GD_OK) status = run_bound(plan, in, feeds, run, steps);
-    if (!plan->captured) free_feed_copies(plan, in);
+    if (!plan->captured) gd_feeds_free_copies(plan, in);
     if (status != GD_OK) return status;
-    if (in->warmed) in->moved = false;
     in->warmed = !gd_device_debug; /* captures would hide the call that fails */
     return GD_OK;
 }

@@ -107,6 +107,7 @@ void gd_plan_free(gd_plan *plan) {
     gd_free(plan->views_of);
     gd_free(plan->buffers);
     gd_free(plan->in_place);
+    gd_free(plan->fed_in_place);
     gd_free(plan->slots);
     gd_free(plan->segments);
     gd_program_free(plan->program);
