@@ -252,7 +252,7 @@ template <typename T, typename W>
 static __device__ __forceinline__ position_factors<W>
 make_factors(const parameters &p, long long c, double g, W shift, W scale, double all) {
     const double own = c < 0 ? 0 : (1 - p.smoothing) * (double)weight_of<T>(p, c);
-    const double even = p.smoothing / (double)p.classes;
+    const double even = p.smoothing > 0 ? p.smoothing / (double)p.classes : 0;
     position_factors<W> f;
     f.c = c;
     f.shift = shift;
@@ -372,8 +372,9 @@ template <typename T>
 static __device__ void entropy_of_threads(const parameters &p, double *memory) {
     typedef typename wide_type<T>::type W;
     enum { MOST = GD_CUDA_LINE_CLASSES };
-    const long long position = threadIdx.x, first = first_score(p, position);
     const int classes = (int)p.classes;
+    const long long position = threadIdx.x,
+                    first = p.inner == 1 ? position * classes : first_score(p, position);
     const bool inside = position < p.outer * p.inner, failed = p.call.word->number != 0;
     W x[MOST]; /* scores, then exponentials */
 #pragma unroll
@@ -406,7 +407,6 @@ static __device__ void entropy_of_threads(const parameters &p, double *memory) {
         finish_position<T>(p, position, c, s, score, &sum, &total);
     }
     sum_pairs_of_block(sum, total, memory);
-    if (threadIdx.x == 0) store_loss(p, sum, total);
     if (!inside) return;
     const W scale = 1 / (s.exps.largest == -(W)INFINITY ? (W)NAN : s.exps.sum);
     const position_factors<W> f = make_factors<T>(
@@ -415,6 +415,7 @@ static __device__ void entropy_of_threads(const parameters &p, double *memory) {
     for (int k = 0; k < MOST; k++)
         if (k < classes)
             narrow(((T *)p.gx)[first + k * p.inner], gradient_of_exp<T>(p, f, k, x[k]));
+    if (threadIdx.x == 0) store_loss(p, sum, total);
 }
 
 extern "C" __global__ void __launch_bounds__(GD_CUDA_TOTAL_THREADS, 1)

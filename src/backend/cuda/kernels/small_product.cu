@@ -217,6 +217,10 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     const int thread = (int)threadIdx.x;
     tile_end<TOTALS> tail = {i0 + thread / COLUMNS, j0 + thread % COLUMNS, THREADS / COLUMNS};
     tail.load_column(p);
+    if (!DEEP_B && p.parts == 1) tail.load_others(p); /* products with a mask or a rate */
+    float *const sum_to = p.sums + (long long)(i0 + thread) * p.sums_stride;
+    const bool stores_sum = sums && thread < ROWS && i0 + thread < p.m;
+    const float old_sum = stores_sum && p.rate ? *sum_to : 0;
     const bool failed = all.call.word->number != 0; /* all arrive while the copies do */
 
     const int slice = thread / LANES,
@@ -260,10 +264,7 @@ static __device__ __forceinline__ void multiply_tile(const gd_small_products &al
     }
     if (failed) return;
 
-    float *const sum_to = p.sums + (long long)(i0 + thread) * p.sums_stride;
-    const bool stores_sum = sums && thread < ROWS && i0 + thread < p.m;
-    const float old_sum = stores_sum && p.rate ? *sum_to : 0;
-    if (p.parts == 1) tail.load_others(p);
+    if (DEEP_B && p.parts == 1) tail.load_others(p); /* there are no registers for it before */
 
     /* slices, as (slice, row, column), then the shares of row sums */
     wait_copies<0>();
