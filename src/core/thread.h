@@ -71,6 +71,8 @@ typedef struct gd_thread {
     int free_tensor_count;
     struct gd_small_storage *free_small; /* small storages with their buffers, for reuse */
     int free_small_count;
+    struct gd_storage *free_storages; /* structs of storages for reuse */
+    int free_storage_count;
     void *free_lists; /* short lists of tensors for reuse; their first word links to the next */
     int free_list_count;
     char *stack_end; /* the lowest address of the stack; NULL: not determined (gd_stack_end) */
@@ -139,7 +141,7 @@ const char *gd_stack_end(void);
  * */
 bool gd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
-/* Adds to a count that only this thread writes. */
+/* Adds to a count that only this thread writes, or only threads that hold a lock. */
 static inline void gd_count(_Atomic int64_t *count, int64_t change) {
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + change,
                           memory_order_relaxed);
