@@ -57,7 +57,10 @@ static inline bool operand_is_ready(const gd_kernel_call *call, int i) {
 }
 
 static inline bool operands_are_ready(const gd_kernel_call *call) {
-    if (!(call->kernel->flags & GD_KERNEL_STAGED) && call->device->api->host_reads) return true;
+    const unsigned flags = call->kernel->flags;
+    if (!(flags & GD_KERNEL_STAGED) &&
+        ((flags & GD_KERNEL_CHECKED) || call->device->api->host_reads))
+        return true;
     for (int i = 0; i < call->n_in + call->n_out; i++)
         if (!operand_is_ready(call, i)) return false;
     return true;
@@ -212,14 +215,18 @@ gd_status gd_launch_run(gd_launch *l) {
     return GD_OK;
 }
 
-void gd_launch_end(gd_launch *l) {
-    gd_kernel_call *call = l->call;
-    for (int i = 0; l->views && i < call->n_in + call->n_out; i++)
+static void free_staged(gd_launch *l) {
+    const gd_kernel_call *call = l->call;
+    for (int i = 0; i < call->n_in + call->n_out; i++)
         if (l->bytes[i]) gd_device_free(call->device, l->views[i].data, l->bytes[i]);
     gd_free(l->views);
     l->views = NULL;
-    free_workspace(call);
-    gd_prepared_release(l->prepared);
+}
+
+void gd_launch_end(gd_launch *l) {
+    if (l->views) free_staged(l);
+    free_workspace(l->call);
+    if (l->prepared) gd_prepared_release(l->prepared);
     l->prepared = NULL;
 }
 
