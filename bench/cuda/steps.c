@@ -212,8 +212,9 @@ static void print_launches(step_state *s) {
         backend = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
         path += length + (path[length] == ':');
     }
-    _Atomic(int64_t) *launches = backend ? dlsym(backend, "gradus_cuda_launches") : NULL;
-    if (!launches) launches = &none;
+    _Atomic(int64_t) *(*count)(void) =
+        backend ? (_Atomic(int64_t) *(*)(void))dlsym(backend, "gradus_cuda_count_launches") : NULL;
+    _Atomic(int64_t) *launches = count ? count() : &none;
     const int64_t libraries = s->jit ? 0 : count_library_calls(s), before = *launches;
     run_steps(s, 1);
     printf("%lld\n", (long long)(*launches - before + libraries));

@@ -57,7 +57,8 @@ size_t gd_blocks_unused(const gd_blocks *blocks) { return blocks->unused; }
 
 static int class_of(size_t bytes) { return 63 - __builtin_clzll((unsigned long long)bytes); }
 
-static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+/* `to` is a power of two. */
+static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) & ~(to - 1); }
 
 static block **hash_slot(gd_blocks *blocks, const void *handle) {
     return &blocks->in_use[((uintptr_t)handle >> 9) * 0x9E3779B97F4A7C15u >> 52];

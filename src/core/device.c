@@ -149,15 +149,16 @@ gd_status gd_device_alloc(gd_device *d, size_t bytes, void **handle) {
 
 gd_status gd_device_alloc_for(gd_device *d, size_t bytes, gd_queue queue, void **handle) {
     if (d->api->host_reads) return gd_device_alloc(d, bytes, handle);
-    GD_TRY(gd_queue_alloc(d, bytes, queue, handle));
-    count_bytes(d, (int64_t)bytes);
-    return GD_OK;
+    return gd_queue_alloc(d, bytes, queue, handle);
 }
 
 void gd_device_free(gd_device *d, void *handle, size_t bytes) {
+    if (!d->api->host_reads) {
+        gd_queue_free(d, handle, bytes);
+        return;
+    }
     count_bytes(d, -(int64_t)bytes);
-    if (d->api->host_reads) d->api->free(d, handle, bytes);
-    else gd_queue_free(d, handle);
+    d->api->free(d, handle, bytes);
 }
 
 gd_memory gd_memory_stats(gd_device *device) {

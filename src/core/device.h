@@ -90,9 +90,10 @@ gd_status gd_device_end_call(gd_device *d, gd_status status);
 /* For a call that waits for results of its own kernels; the lock is released meanwhile. */
 gd_status gd_device_wait_in_call(gd_device *d);
 
-/* Memory from the caching allocator of an asynchronous device, for gd_device_alloc. */
+/* Memory from the caching allocator of an asynchronous device, for gd_device_alloc. They count the
+ * bytes. */
 gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **handle);
-void gd_queue_free(gd_device *d, void *handle);
+void gd_queue_free(gd_device *d, void *handle, size_t bytes);
 void gd_queue_trim(gd_device *d);
 
 /* The next number for a call that may fail, or for a run. Numbers increase. */

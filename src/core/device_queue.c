@@ -14,6 +14,7 @@
 #include "core/blocks.h"
 #include "core/device.h"
 #include "core/error.h"
+#include "core/thread.h"
 
 /* A bounce buffer: pinned host memory for one transfer. */
 typedef struct bounce {
@@ -74,12 +75,9 @@ __attribute__((constructor)) static void watch_forks(void) {
 
 static pthread_mutex_t creation_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The queues of a device, created at first use. NULL if out of memory. */
-static gd_device_queue *queue_of(gd_device *d) {
-    gd_device_queue *q = atomic_load_explicit(&d->queue, memory_order_acquire);
-    if (q) return q;
+static gd_device_queue *make_queue(gd_device *d) {
     pthread_mutex_lock(&creation_lock);
-    q = d->queue;
+    gd_device_queue *q = d->queue;
     if (!q && (q = gd_calloc(1, sizeof *q))) {
         pthread_mutexattr_t recursive; /* a plan holds the lock while it captures calls */
         pthread_mutexattr_init(&recursive);
@@ -92,6 +90,12 @@ static gd_device_queue *queue_of(gd_device *d) {
     }
     pthread_mutex_unlock(&creation_lock);
     return q;
+}
+
+/* The queues of a device, created at first use. NULL if out of memory. */
+static inline gd_device_queue *queue_of(gd_device *d) {
+    gd_device_queue *q = atomic_load_explicit(&d->queue, memory_order_acquire);
+    return __builtin_expect(q != NULL, 1) ? q : make_queue(d);
 }
 
 bool gd_device_is_usable(const gd_device *d) { return !forked && !d->lost; }
@@ -112,11 +116,7 @@ gd_status gd_device_check(const gd_device *d) {
 void gd_device_lock(gd_device *d) { pthread_mutex_lock(&d->queue->lock); }
 void gd_device_unlock(gd_device *d) { pthread_mutex_unlock(&d->queue->lock); }
 
-/* Adds the calls that may have caused the loss of the device to the message of a failure, and returns
- * the status. In debug mode the failed call itself is the cause. The lock is held. */
-static gd_status explain_loss(const gd_device *d, const gd_device_queue *q, gd_status status) {
-    const queued_calls *calls = &q->calls;
-    if (status == GD_OK || !d->lost || gd_device_debug || calls->count == 0) return status;
+static void add_suspects(const queued_calls *calls) {
     char others[80] = "";
     if (calls->count > 1)
         snprintf(others, sizeof others, " or one of the %lld calls after it",
@@ -124,12 +124,20 @@ static gd_status explain_loss(const gd_device *d, const gd_device_queue *q, gd_s
     gd_error_suffix("; the cause is %s%s%s%s%s; GRADUS_DEBUG=device finds it", calls->first,
                     calls->site ? " (" : "", calls->site ? calls->site : "", calls->site ? ")" : "",
                     others);
+}
+
+/* Adds the calls that may have caused the loss of the device to the message of a failure, and returns
+ * the status. In debug mode the failed call itself is the cause. The lock is held. */
+static inline gd_status explain_loss(const gd_device *d, const gd_device_queue *q,
+                                     gd_status status) {
+    if (status != GD_OK && d->lost && !gd_device_debug && q->calls.count > 0)
+        add_suspects(&q->calls);
     return status;
 }
 
 /* Checks the device and locks its queue. */
-static gd_status lock_queue(gd_device *d, gd_device_queue **q) {
-    GD_TRY(gd_device_check(d));
+static inline gd_status lock_queue(gd_device *d, gd_device_queue **q) {
+    if (!gd_device_is_usable(d)) return gd_device_check(d);
     *q = queue_of(d);
     if (!*q) return gd_fail(GD_E_MEMORY, "no memory for the queues of %s", d->name);
     pthread_mutex_lock(&(*q)->lock);
@@ -178,6 +186,17 @@ static gd_status describe_shortage(gd_device *d, const gd_device_queue *q, size_
                    bytes, d->name, held, live);
 }
 
+/* Counts memory that tensors take or give back (negative). The lock is held, so no other thread
+ * changes the counts. */
+static void count_memory(gd_device *d, const gd_device_queue *q, int64_t bytes) {
+    gd_count(&d->live_bytes, bytes);
+    const int64_t live = atomic_load_explicit(&d->live_bytes, memory_order_relaxed);
+    if (live > atomic_load_explicit(&d->peak_bytes, memory_order_relaxed))
+        atomic_store_explicit(&d->peak_bytes, live, memory_order_relaxed);
+    atomic_store_explicit(&d->cached_bytes, (int64_t)gd_blocks_unused(q->blocks),
+                          memory_order_relaxed);
+}
+
 gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **handle) {
     gd_device_queue *q;
     GD_TRY(lock_queue(d, &q));
@@ -187,18 +206,22 @@ gd_status gd_queue_alloc(gd_device *d, size_t bytes, gd_queue queue, void **hand
         status = gd_blocks_alloc(q->blocks, bytes, queue, handle);
     }
     if (status == GD_E_MEMORY) status = describe_shortage(d, q, bytes);
-    atomic_store(&d->cached_bytes, (int64_t)gd_blocks_unused(q->blocks));
+    if (status == GD_OK) gd_count(&d->allocations, 1);
+    count_memory(d, q, status == GD_OK ? (int64_t)bytes : 0);
     status = explain_loss(d, q, status);
     pthread_mutex_unlock(&q->lock);
     return status;
 }
 
-void gd_queue_free(gd_device *d, void *handle) {
-    if (forked || d->lost) return; /* its memory is gone */
+void gd_queue_free(gd_device *d, void *handle, size_t bytes) {
+    if (forked) { /* another thread of the parent may have held the lock */
+        atomic_fetch_sub_explicit(&d->live_bytes, (int64_t)bytes, memory_order_relaxed);
+        return;
+    }
     gd_device_queue *q = d->queue;
     pthread_mutex_lock(&q->lock);
-    gd_blocks_free(q->blocks, handle);
-    atomic_store(&d->cached_bytes, (int64_t)gd_blocks_unused(q->blocks));
+    if (!d->lost) gd_blocks_free(q->blocks, handle); /* else its memory is gone */
+    count_memory(d, q, -(int64_t)bytes);
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -207,7 +230,7 @@ void gd_queue_trim(gd_device *d) {
     if (forked || d->lost || !(q = d->queue)) return;
     pthread_mutex_lock(&q->lock);
     trim_memory(d, q);
-    atomic_store(&d->cached_bytes, (int64_t)gd_blocks_unused(q->blocks));
+    count_memory(d, q, 0);
     pthread_mutex_unlock(&q->lock);
 }
 

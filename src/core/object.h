@@ -29,18 +29,10 @@ static inline void gd_object_init(gd_object *object, const gd_class *class) {
 void gd_object_retain(gd_object *object);
 void gd_object_release(gd_object *object); /* accepts NULL */
 
-/* gd_scope_adopt moves the reference of a new object to the innermost scope, if one is open. It
- * cannot fail, because gd_scope_reserve must be called before. */
-gd_status gd_scope_reserve(size_t objects);
-void gd_scope_adopt(gd_object *object);
-
 /* Moves a reference to the innermost scope, if one is open; releases it if out of memory. */
 gd_status gd_scope_take(gd_object *object);
 
 /* Moves an object to the enclosing scope; see gd_keep. */
 void gd_scope_keep(gd_object *object);
-
-/* Counts live objects for gd_live_objects. */
-void gd_object_count(int change);
 
 #endif

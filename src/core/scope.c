@@ -70,11 +70,9 @@ void gd_scope_close(gd_scope **scope) {
     thread->closing = outer;
 }
 
-gd_status gd_scope_reserve(size_t objects) {
+gd_status gd_scope_grow(size_t objects) {
     gd_thread *thread = &gd_this_thread;
-    if (thread->depth == 0) return GD_OK;
     size_t need = thread->object_count + objects;
-    if (need <= thread->object_capacity) return GD_OK;
     size_t capacity = thread->object_capacity ? 2 * thread->object_capacity : 64;
     if (capacity < need) capacity = need;
     gd_object **grown = gd_realloc(thread->objects, capacity * sizeof *grown);
@@ -82,11 +80,6 @@ gd_status gd_scope_reserve(size_t objects) {
     thread->objects = grown;
     thread->object_capacity = capacity;
     return GD_OK;
-}
-
-void gd_scope_adopt(gd_object *object) {
-    gd_thread *thread = &gd_this_thread;
-    if (thread->depth > 0) thread->objects[thread->object_count++] = object;
 }
 
 gd_status gd_scope_take(gd_object *object) {

@@ -46,9 +46,8 @@ gd_status gd_dims_bytes(int rank, const int64_t *dims, gd_dtype dtype, size_t *b
     char text[128];
     if (rank < 0 || rank > GD_MAX_RANK)
         return gd_fail(GD_E_SHAPE, "a tensor has 0 to %d dimensions, not %d", GD_MAX_RANK, rank);
-    if (gd_dtype_size(dtype) == 0)
-        return gd_fail(GD_E_DTYPE, "there is no element type number %d", (int)dtype);
     size_t total = gd_dtype_size(dtype);
+    if (total == 0) return gd_fail(GD_E_DTYPE, "there is no element type number %d", (int)dtype);
     bool empty = false, overflow = false;
     for (int i = 0; i < rank; i++) {
         if (dims[i] < 0)

@@ -8,7 +8,7 @@
 
 /* Programs create and free tensors of a few elements very often. On the CPU the storage and the
  * buffer of such a tensor are one block, and each thread caches some blocks for reuse. */
-enum { SMALL_BYTES = 64, CACHED_SMALL = 128 };
+enum { SMALL_BYTES = 64, CACHED_SMALL = 128, CACHED_STORAGES = 128 };
 
 typedef struct gd_small_storage {
     gd_storage storage;
@@ -56,11 +56,40 @@ void gd_storage_free_cached(gd_thread *thread) {
         gd_free(s);
     }
     thread->free_small_count = 0;
+    while (thread->free_storages) {
+        gd_storage *s = thread->free_storages;
+        thread->free_storages = s->user;
+        gd_free(s);
+    }
+    thread->free_storage_count = 0;
+}
+
+/* Each thread caches the structs of other storages, too. */
+static gd_storage *take_struct(void) {
+    gd_thread *thread = &gd_this_thread;
+    gd_storage *s = thread->free_storages;
+    if (!s || gd_faults_armed()) return gd_malloc(sizeof *s);
+    thread->free_storages = s->user;
+    thread->free_storage_count--;
+    return s;
+}
+
+static void give_struct(gd_storage *s) {
+#ifndef GD_SANITIZED
+    gd_thread *thread = &gd_this_thread;
+    if (thread->alive && thread->free_storage_count < CACHED_STORAGES) {
+        s->user = thread->free_storages;
+        thread->free_storages = s;
+        thread->free_storage_count++;
+        return;
+    }
+#endif
+    gd_free(s);
 }
 
 gd_storage *gd_storage_wrap(gd_device *device, void *data, size_t bytes,
                             void (*deleter)(void *, void *), void *user) {
-    gd_storage *s = gd_malloc(sizeof *s);
+    gd_storage *s = take_struct();
     if (!s) {
         gd_no_memory(NULL, "for a storage");
         return NULL;
@@ -81,7 +110,7 @@ gd_storage *gd_storage_new_for(gd_device *device, size_t bytes, gd_queue queue) 
     if (bytes <= SMALL_BYTES && device == gd_cpu()) return small_new(bytes);
     gd_storage *s = gd_storage_wrap(device, NULL, bytes, NULL, NULL);
     if (s && gd_device_alloc_for(device, bytes, queue, &s->data) != GD_OK) {
-        gd_free(s);
+        give_struct(s);
         return NULL;
     }
     return s;
@@ -103,7 +132,7 @@ void gd_storage_release(gd_storage *s) {
     }
     if (s->deleter) s->deleter(s->data, s->user);
     else gd_device_free(s->device, s->data, s->bytes);
-    gd_free(s);
+    give_struct(s);
 }
 
 void (*const gd_storage_keep_foreign)(void *, void *) = keep_foreign_memory;

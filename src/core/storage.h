@@ -16,7 +16,7 @@ typedef struct gd_storage {
     void *data; /* a handle of the device: on the CPU and on CUDA an address */
     size_t bytes;
     void (*deleter)(void *data, void *user); /* of foreign memory; NULL: gd_device_free */
-    void *user;
+    void *user; /* for the deleter; in the cache of a thread the next storage */
     bool small; /* part of a gd_small_storage */
 } gd_storage;
 

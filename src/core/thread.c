@@ -32,11 +32,7 @@ static void add_counts(gd_counts *to, const gd_counts *from) {
     add_atomic(&to->small_taken, atomic_load_explicit(&from->small_taken, memory_order_relaxed));
 }
 
-void gd_object_count(int change) {
-    gd_thread *thread = &gd_this_thread;
-    if (__builtin_expect(thread->alive, 1)) gd_count(&thread->counts.objects, change);
-    else add_atomic(&others.objects, change);
-}
+void gd_object_count_anywhere(int change) { add_atomic(&others.objects, change); }
 
 int64_t gd_small_count(int taken, int64_t bytes) {
     gd_thread *thread = &gd_this_thread;

@@ -33,12 +33,11 @@ typedef struct gd_thread {
     gd_status latest, recorded;
     bool latest_placed, recorded_placed; /* the text ends with a source location */
     bool latest_within, recorded_within; /* the text begins with the path of a module */
-    char latest_text[GD_MESSAGE_MAX], recorded_text[GD_MESSAGE_MAX];
 
     /* scopes: the objects of all open scopes on one stack, and the start of each scope */
     gd_object **objects;
     size_t object_count, object_capacity;
-    gd_scope_start *starts, inline_starts[GD_INLINE_SCOPES];
+    gd_scope_start *starts; /* inline_starts, or on the heap if there are more scopes */
     size_t depth, start_capacity;
     size_t unrecorded; /* scopes opened when there was no memory to record their start */
     /* location of the scope that is being closed; "": it has no location; NULL: none is closed */
@@ -71,16 +70,23 @@ typedef struct gd_thread {
     int free_tensor_count;
     struct gd_small_storage *free_small; /* small storages with their buffers, for reuse */
     int free_small_count;
+    struct gd_storage *free_storages; /* structs of storages for reuse */
+    int free_storage_count;
     void *free_lists; /* short lists of tensors for reuse; their first word links to the next */
     int free_list_count;
     char *stack_end; /* the lowest address of the stack; NULL: not determined (gd_stack_end) */
     gd_counts counts;
-    /* the struct of a module whose creation has failed (nn/module.c) */
-    _Alignas(16) char scratch[GD_SCRATCH];
     struct gd_module_watch *module_watch; /* observes module calls (nn/watch.h); or NULL */
     struct gd_module_frame *module_frame; /* the innermost running module call (nn/module.h) */
     struct gd_thread *next;               /* in the list of live threads */
     bool alive; /* in the list of live threads; its caches are freed when it ends */
+
+    /* --- arrays: last, so that the fields above, which every call reads, share cache lines ----- */
+
+    gd_scope_start inline_starts[GD_INLINE_SCOPES];
+    char latest_text[GD_MESSAGE_MAX], recorded_text[GD_MESSAGE_MAX];
+    /* the struct of a module whose creation has failed (nn/module.c) */
+    _Alignas(16) char scratch[GD_SCRATCH];
 } gd_thread;
 
 /* The block is on the heap; only a pointer to it is thread-local. The pointer is initial-exec, so
@@ -104,6 +110,19 @@ static inline gd_thread *gd_thread_self(void) {
     return __builtin_expect(thread != NULL, 1) ? thread : gd_thread_make();
 }
 #define gd_this_thread (*gd_thread_self())
+
+/* gd_scope_adopt moves the reference of a new object to the innermost scope, if one is open. It
+ * cannot fail, because gd_scope_reserve must be called before. */
+gd_status gd_scope_grow(size_t objects); /* for gd_scope_reserve */
+static inline gd_status gd_scope_reserve(size_t objects) {
+    const gd_thread *thread = &gd_this_thread;
+    const bool fits = thread->object_count + objects <= thread->object_capacity;
+    return fits || thread->depth == 0 ? GD_OK : gd_scope_grow(objects);
+}
+static inline void gd_scope_adopt(gd_object *object) {
+    gd_thread *thread = &gd_this_thread;
+    if (thread->depth > 0) thread->objects[thread->object_count++] = object;
+}
 
 /* For the rest of the block, calls by library code have the source location of the program's call:
  * GD_CALLED_FROM(site). Calls by callbacks of the program have their own locations. */
@@ -139,10 +158,18 @@ const char *gd_stack_end(void);
  * */
 bool gd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
-/* Adds to a count that only this thread writes. */
+/* Adds to a count that only this thread writes, or only threads that hold a lock. */
 static inline void gd_count(_Atomic int64_t *count, int64_t change) {
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + change,
                           memory_order_relaxed);
+}
+
+/* Counts live objects for gd_live_objects. */
+void gd_object_count_anywhere(int change);
+static inline void gd_object_count(int change) {
+    gd_thread *thread = gd_thread_self();
+    if (__builtin_expect(thread->alive, 1)) gd_count(&thread->counts.objects, change);
+    else gd_object_count_anywhere(change);
 }
 
 /* Counts allocated small storages and their bytes (negative: freed). Returns this thread's bytes.

@@ -69,7 +69,7 @@ static void add_call_to_message(const gd_invocation *call) {
 }
 
 /* Records the failure of a call. All its results are error tensors. */
-static gd_status fail_call(gd_invocation *call, gd_status status) {
+GD_COLD static gd_status fail_call(gd_invocation *call, gd_status status) {
     add_call_to_message(call);
     gd_error_record(status);
     for (int i = 0; i < call->n_out; i++) call->out[i] = &gd_error_tensor;
@@ -288,7 +288,7 @@ static gd_status run_op(gd_invocation *call, const gd_meta *metas, gd_device *de
         else {
             call->out[i] = y;
             gd_view_set(view, y);
-            if (m->view_of < 0 && gd_numel(m->rank, m->dims) > 0) needed = true;
+            if (m->view_of < 0 && y->storage->bytes > 0) needed = true;
         }
     }
     for (int i = 0, n = call->n_out; n_mutated > 0 && i < op->n_inputs && i < call->n_in; i++)
@@ -595,19 +595,9 @@ static gd_status dispatch_cast(gd_invocation *call, gd_dtype target, bool grow) 
     return status;
 }
 
-/* `grow`: the op returns a list whose length the infer rule computes; the list is allocated
- * then. */
-static gd_status dispatch(gd_invocation *call, bool grow) {
-    gd_thread *thread = &gd_this_thread;
-    if (call->n_in < 0 || (call->n_in > 0 && !call->in)) call->n_in = GD_BAD_LIST;
-    if (__builtin_expect(thread->autocast != GD_DTYPE_NONE, 0)) {
-        const gd_dtype target = gd_autocast_target(call, (gd_dtype)thread->autocast);
-        if (target != GD_DTYPE_NONE) return dispatch_cast(call, target, grow);
-    }
-    if ((call->plain = is_plain(call))) {
-        gd_status fine = gd_attrs_check(call->op, call->attrs);
-        return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : fail_call(call, fine);
-    }
+/* A call that is not plain. */
+static gd_status dispatch_checked(gd_invocation *call, bool grow) {
+    const gd_thread *thread = &gd_this_thread;
     /* after a failure, the other calls of a body or gradient rule do nothing */
     bool run = thread->attempts == 0 || thread->recorded == GD_OK;
     int bad = -1; /* an input that is an error tensor */
@@ -637,6 +627,21 @@ static gd_status dispatch(gd_invocation *call, bool grow) {
         if (moved[i] != given[i]) gd_release(moved[i]);
     if (moved != few) gd_free(moved);
     return status;
+}
+
+/* `grow`: the op returns a list whose length the infer rule computes; the list is allocated
+ * then. */
+static gd_status dispatch(gd_invocation *call, bool grow) {
+    const gd_thread *thread = &gd_this_thread;
+    if (call->n_in < 0 || (call->n_in > 0 && !call->in)) call->n_in = GD_BAD_LIST;
+    if (__builtin_expect(thread->autocast != GD_DTYPE_NONE, 0)) {
+        const gd_dtype target = gd_autocast_target(call, (gd_dtype)thread->autocast);
+        if (target != GD_DTYPE_NONE) return dispatch_cast(call, target, grow);
+    }
+    call->plain = is_plain(call);
+    if (!call->plain) return dispatch_checked(call, grow);
+    gd_status fine = gd_attrs_check(call->op, call->attrs);
+    return fine == GD_OK ? dispatch_on(call, call->in[0]->device, grow) : fail_call(call, fine);
 }
 
 static gd_status dispatch_on(gd_invocation *call, gd_device *device, bool grow) {

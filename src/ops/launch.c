@@ -57,7 +57,10 @@ static inline bool operand_is_ready(const gd_kernel_call *call, int i) {
 }
 
 static inline bool operands_are_ready(const gd_kernel_call *call) {
-    if (!(call->kernel->flags & GD_KERNEL_STAGED) && call->device->api->host_reads) return true;
+    const unsigned flags = call->kernel->flags;
+    if (!(flags & GD_KERNEL_STAGED) &&
+        ((flags & GD_KERNEL_CHECKED) || call->device->api->host_reads))
+        return true;
     for (int i = 0; i < call->n_in + call->n_out; i++)
         if (!operand_is_ready(call, i)) return false;
     return true;
@@ -178,13 +181,17 @@ static gd_status prepare_staged_call(gd_launch *l) {
     return status;
 }
 
+static inline void record_if_fallible(gd_kernel_call *call) {
+    if (!call->device->api->host_reads && gd_op_is_fallible(call->op, call->in, call->n_in))
+        gd_call_record(call);
+}
+
 /* Begins the launch of a call whose kernel is chosen. */
 static gd_status begin_launch(gd_launch *l, gd_kernel_call *call) {
     *l = (gd_launch){.call = call};
     gd_status status = operands_are_ready(call) ? prepare_call(l, call) : prepare_staged_call(l);
     if (status != GD_OK) gd_launch_end(l);
-    else if (!call->device->api->host_reads && gd_op_is_fallible(call->op, call->in, call->n_in))
-        gd_call_record(call);
+    else record_if_fallible(call);
     return status;
 }
 
@@ -193,13 +200,16 @@ gd_status gd_launch_begin(gd_launch *l, const gd_op *op, gd_kernel_call *call, g
     return call->kernel ? begin_launch(l, call) : fail_without_kernel(call, device);
 }
 
+/* Runs a call that has no staged operands. */
+static inline gd_status run_call(gd_kernel_call *call) {
+    const gd_profile_mark mark = gd_profile_start(call->device);
+    const gd_status status = gd_kernel_queue(call);
+    return mark.started ? gd_profile_end(call, mark, status) : status;
+}
+
 gd_status gd_launch_run(gd_launch *l) {
     gd_kernel_call *call = l->call;
-    if (!l->views) {
-        const gd_profile_mark mark = gd_profile_start(call->device);
-        const gd_status status = gd_kernel_queue(call);
-        return mark.started ? gd_profile_end(call, mark, status) : status;
-    }
+    if (!l->views) return run_call(call);
     GD_TRY(copy_staged_in(l));
     gd_kernel_call staged = staged_call(l);
     const gd_profile_mark mark = gd_profile_start(call->device);
@@ -230,6 +240,11 @@ gd_status gd_run_kernel_indirect(const gd_op *op, gd_kernel_call *call, gd_devic
         return !device->api->host_reads && gd_fallback_allowed(op)
                    ? gd_run_fallback(op, call, device)
                    : fail_without_kernel(call, device);
+    /* the direct path: the call needs no memory */
+    if (!call->kernel->prepare && !call->kernel->workspace && operands_are_ready(call)) {
+        record_if_fallible(call);
+        return run_call(call);
+    }
     gd_launch l;
     GD_TRY(begin_launch(&l, call));
     gd_status status = gd_launch_run(&l);

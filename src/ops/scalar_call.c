@@ -261,7 +261,17 @@ int gd_scalar_skipped_outputs(const gd_kernel_call *call) {
     return call->each ? 0 : skipped_outputs(call->op, call->n_out);
 }
 
+/* Whether all inputs have the same float dtype: nothing is promoted. */
+static bool inputs_are_alike(const gd_kernel_call *call) {
+    for (int i = 1; i < call->n_in; i++)
+        if (call->in[i].dtype != call->in[0].dtype) return false;
+    return call->n_in > 0 && gd_is_float(call->in[0].dtype);
+}
+
 gd_dtype gd_scalar_compute_dtype(const gd_kernel_call *call) {
+    /* a shortcut for most calls */
+    if (!call->op->fusion && !call->each && inputs_are_alike(call))
+        return gd_compute_dtype(call->in[0].dtype);
     gd_dtype in[GD_SOURCE_INPUTS];
     int n = call->n_in, numbers = 0, width = n;
     if (call->each) { /* the tensors of the first entry, then the numbers (ops/call.h) */

@@ -13,12 +13,12 @@ TEST(uploads_reuse_the_block_that_was_freed_first) {
     for (int i = 0; i < COUNT; i++)
         CHECK(gd_queue_alloc(device, BYTES, GD_QUEUE_UPLOAD, &blocks[i]) == GD_OK);
     static const int order[COUNT] = {2, 0, 3, 1};
-    for (int i = 0; i < COUNT; i++) gd_queue_free(device, blocks[order[i]]);
+    for (int i = 0; i < COUNT; i++) gd_queue_free(device, blocks[order[i]], BYTES);
     for (int i = 0; i < COUNT; i++) {
         CHECK(gd_queue_alloc(device, BYTES, GD_QUEUE_UPLOAD, &again) == GD_OK);
         CHECK(again == blocks[order[i]]);
     }
-    for (int i = 0; i < COUNT; i++) gd_queue_free(device, blocks[i]);
+    for (int i = 0; i < COUNT; i++) gd_queue_free(device, blocks[i], BYTES);
     CHECK(!gd_failed());
 }
 

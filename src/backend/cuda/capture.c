@@ -183,7 +183,7 @@ gd_status gd_cuda_capture_launch(gd_device *d, gd_capture *c, const gd_boundary 
     if (status == GD_OK && leave) status = set_boundary(d, c, &c->leave, leave, false);
     if (status != GD_OK) return status;
     GD_CUDA_TRY(d, cuGraphLaunch(c->graph, gd_cuda_state_of(d)->streams[GD_QUEUE_COMPUTE]));
-    atomic_fetch_add_explicit(&gradus_cuda_launches, (int64_t)c->node_count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gd_cuda_launches, (int64_t)c->node_count, memory_order_relaxed);
     return GD_OK;
 }
 

@@ -8,14 +8,14 @@
 gd_cuda_functions gd_cuda;
 const gd_host *gd_cuda_host;
 
-__attribute__((visibility("default"))) _Atomic(int64_t) gradus_cuda_launches;
+_Atomic(int64_t) gd_cuda_launches;
 
 static __typeof__(&cuLaunchKernel) launch_kernel;
 
 static CUresult CUDAAPI count_launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                      unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                      CUstream stream, void **parameters, void **extra) {
-    atomic_fetch_add_explicit(&gradus_cuda_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gd_cuda_launches, 1, memory_order_relaxed);
     return launch_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);
 }
 
@@ -25,7 +25,7 @@ static CUresult CUDAAPI count_cooperative_launch(CUfunction f, unsigned gx, unsi
                                                  unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                                  unsigned shared, CUstream stream,
                                                  void **parameters) {
-    atomic_fetch_add_explicit(&gradus_cuda_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gd_cuda_launches, 1, memory_order_relaxed);
     return launch_cooperative_kernel(f, gx, gy, gz, bx, by, bz, shared, stream, parameters);
 }
 
@@ -33,8 +33,19 @@ static __typeof__(&cuLaunchKernelEx) launch_kernel_ex;
 
 static CUresult CUDAAPI count_launch_ex(const CUlaunchConfig *config, CUfunction f,
                                         void **parameters, void **extra) {
-    atomic_fetch_add_explicit(&gradus_cuda_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gd_cuda_launches, 1, memory_order_relaxed);
     return launch_kernel_ex(config, f, parameters, extra);
+}
+
+_Atomic(int64_t) *gradus_cuda_count_launches(void) {
+    if (launch_kernel) return &gd_cuda_launches;
+    launch_kernel = gd_cuda.cuLaunchKernel;
+    gd_cuda.cuLaunchKernel = count_launch;
+    launch_cooperative_kernel = gd_cuda.cuLaunchCooperativeKernel;
+    gd_cuda.cuLaunchCooperativeKernel = count_cooperative_launch;
+    launch_kernel_ex = gd_cuda.cuLaunchKernelEx;
+    gd_cuda.cuLaunchKernelEx = count_launch_ex;
+    return &gd_cuda_launches;
 }
 
 enum { OLDEST_DRIVER = 12040 }; /* 12.4: graphs with kernel parameters of more than 4 KB */
@@ -52,12 +63,6 @@ static gd_status load_functions(void *library) {
                                   STRING(name));
     GD_CUDA_FUNCTIONS(LOAD)
 #undef LOAD
-    launch_kernel = gd_cuda.cuLaunchKernel;
-    gd_cuda.cuLaunchKernel = count_launch;
-    launch_cooperative_kernel = gd_cuda.cuLaunchCooperativeKernel;
-    gd_cuda.cuLaunchCooperativeKernel = count_cooperative_launch;
-    launch_kernel_ex = gd_cuda.cuLaunchKernelEx;
-    gd_cuda.cuLaunchKernelEx = count_launch_ex;
     return GD_OK;
 }
 

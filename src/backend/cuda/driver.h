@@ -33,9 +33,12 @@ typedef struct gd_cuda_functions {
 
 extern gd_cuda_functions gd_cuda;
 
-/* The number of kernels launched so far, one by one or as nodes of captured graphs; of libraries
- * only the latter. bench/cuda/steps.c reads it by dlsym. */
-extern _Atomic(int64_t) gradus_cuda_launches;
+/* The number of kernels launched so far as nodes of captured graphs, and since the first call of
+ * gradus_cuda_count_launches also one by one, except for those of libraries. */
+extern _Atomic(int64_t) gd_cuda_launches;
+/* For bench/cuda/steps.c, which finds it by dlsym. No other thread may launch kernels during the
+ * first call. */
+GD_API _Atomic(int64_t) *gradus_cuda_count_launches(void);
 
 /* The functions of the library that opened the backend. */
 extern const gd_host *gd_cuda_host;

@@ -12,8 +12,7 @@
 
 static bool match_built(const gd_kernel_call *call) {
     const gd_cuda_op *x = gd_cuda_op_of(call->op);
-    return x && x->built &&
-           (x->built->types >> gd_cuda_type_index(gd_cuda_host->codegen->compute_dtype(call)) & 1);
+    return x && gd_cuda_is_built(x, call);
 }
 
 static gd_status run_built(gd_kernel_call *call) {

@@ -69,20 +69,24 @@ static gd_cuda_op *find_op(gd_cuda_op *first, const gd_op *op) {
     return first;
 }
 
-/* Ops live until the program ends, and so do their records. */
-gd_cuda_op *gd_cuda_op_of(const gd_op *op) {
-    _Atomic(gd_cuda_op *) *bucket = &buckets[((uintptr_t)op >> 4 ^ (uintptr_t)op >> 15) % BUCKETS];
-    gd_cuda_op *x = find_op(atomic_load_explicit(bucket, memory_order_acquire), op);
-    if (__builtin_expect(x != NULL, 1)) return x;
+/* Not inlined: gd_cuda_op_of, which every call uses, stays short. */
+__attribute__((noinline)) static gd_cuda_op *add_op(_Atomic(gd_cuda_op *) *bucket,
+                                                    const gd_op *op) {
     pthread_mutex_lock(&ops_lock);
-    gd_cuda_op *first = atomic_load(bucket);
-    x = find_op(first, op);
+    gd_cuda_op *first = atomic_load(bucket), *x = find_op(first, op);
     if (!x && (x = make_op(op))) {
         x->next = first;
         atomic_store_explicit(bucket, x, memory_order_release);
     }
     pthread_mutex_unlock(&ops_lock);
     return x;
+}
+
+/* Ops live until the program ends, and so do their records. */
+gd_cuda_op *gd_cuda_op_of(const gd_op *op) {
+    _Atomic(gd_cuda_op *) *bucket = &buckets[((uintptr_t)op >> 4 ^ (uintptr_t)op >> 15) % BUCKETS];
+    gd_cuda_op *x = find_op(atomic_load_explicit(bucket, memory_order_acquire), op);
+    return __builtin_expect(x != NULL, 1) ? x : add_op(bucket, op);
 }
 
 /* --- operands --------------------------------------------------------------------------------- */
@@ -109,13 +113,14 @@ static inline bool is_unused(const gd_cuda_op *x, const operand_list *o, int k) 
 
 /* Vectors of 4 elements must be aligned. */
 static inline bool is_aligned(const gd_view *v) {
-    return ((uintptr_t)v->data & (GD_CUDA_VECTOR * gd_cuda_element_size(v->dtype) - 1) & 15) == 0;
+    return ((uintptr_t)v->data & 15) == 0 ||
+           ((uintptr_t)v->data & (GD_CUDA_VECTOR * gd_cuda_element_size(v->dtype) - 1) & 15) == 0;
 }
 
 static void set_params(const gd_kernel_call *call, const gd_cuda_op *x, gd_dtype type,
                        uint64_t *words) {
-    gd_param params[GD_SCALAR_PARAMS];
     if (x->n_params == 0) return;
+    gd_param params[GD_SCALAR_PARAMS];
     gd_cuda_host->codegen->params_of_call(call, type, params);
     const int scalars = x->expression.n_scalars;
     for (int i = 0; i < x->n_params; i++)
@@ -127,39 +132,45 @@ static void set_vector_blocks(const gd_cuda_op *x, gd_cuda_arguments *a) {
     const long long each = (long long)GD_CUDA_EXPRESSION_THREADS * x->unroll,
                     vectors = a->vectors.head.count / GD_CUDA_VECTOR;
     a->variant = GD_CUDA_VECTORS;
-    a->blocks = (vectors + each - 1) / each;
-    if (a->blocks == 0 && a->vectors.head.count > 0) a->blocks = 1;
+    a->blocks = vectors <= each ? 1 : (vectors + each - 1) / each; /* a division is slow */
 }
 
 /* --- contiguous operands ---------------------------------------------------------------------- */
 
+static inline bool has_layout(const gd_view *v, int rank, const int64_t *dims,
+                              const int64_t *strides) {
+    if (v->rank != rank || !v->data) return false;
+    for (int i = 0; i < rank; i++)
+        if (v->dims[i] != dims[i] || (v->strides[i] != strides[i] && dims[i] != 1)) return false;
+    return true;
+}
+
 /* Fills the arguments if all operands are contiguous with the shape of the call, or have one
- * element. False: they are not. */
-static inline bool fill_contiguous(const gd_kernel_call *call, const gd_cuda_op *x,
-                                   const operand_list *o, bool any_dtypes, int rank,
-                                   const int64_t *dims, gd_cuda_arguments *a) {
-    gd_cuda_vector_head *h = &a->vectors.head;
+ * element. False: they are not, or the call is empty. */
+static inline bool fill_contiguous(const gd_cuda_op *x, const operand_list *o, bool any_dtypes,
+                                   int rank, const int64_t *dims, gd_cuda_arguments *a) {
+    unsigned long long dtypes = 0;
+    unsigned broadcast = 0;
+    uint64_t *words = a->vectors.words, *strides_of = words + o->n + x->n_params;
     int64_t strides[GD_MAX_RANK], count = 1;
     for (int i = rank; i-- > 0; count *= dims[i]) strides[i] = count;
-    h->dtypes = 0;
-    h->broadcast = 0;
-    for (int k = 0; k < o->n; k++) {
-        const gd_view *v = operand_at(o, k);
-        bool same = v->rank == rank && v->data;
-        for (int i = 0; same && i < rank; i++)
-            same = v->dims[i] == dims[i] && (v->strides[i] == strides[i] || dims[i] == 1);
-        if (same) {
+    if (count == 0) return false;
+    const gd_view *v = o->call->in;
+    for (int k = 0; k < o->n; k++, v++) {
+        if (k == o->n_in) v = &o->call->out[o->skipped];
+        if (has_layout(v, rank, dims, strides)) {
             if (!is_aligned(v) || (any_dtypes && !gd_cuda_is_vector_dtype(v->dtype))) return false;
         } else if ((k < o->n_in && has_one_element(v)) || !v->data || is_unused(x, o, k))
-            h->broadcast |= 1u << k;
+            broadcast |= 1u << k;
         else return false;
-        h->dtypes |= (unsigned long long)v->dtype << 4 * (k & 15);
-        a->vectors.words[k] = (uint64_t)(uintptr_t)v->data;
-        a->vectors.words[o->n + x->n_params + k] = 0;
+        dtypes |= (unsigned long long)v->dtype << 4 * (k & 15);
+        words[k] = (uint64_t)(uintptr_t)v->data;
+        strides_of[k] = 0;
     }
-    h->word = gd_cuda_state_of(call->device)->word;
-    h->count = count;
-    h->inner = h->middle = (gd_cuda_divisor){0, 0, 0};
+    a->vectors.head = (gd_cuda_vector_head){.word = gd_cuda_state_of(o->call->device)->word,
+                                            .count = count,
+                                            .dtypes = dtypes,
+                                            .broadcast = broadcast};
     set_vector_blocks(x, a);
     return true;
 }
@@ -297,6 +308,26 @@ static void fill_elements(const gd_kernel_call *call, const gd_cuda_op *x, const
     a->blocks = (s->count + each - 1) / each;
 }
 
+/* Not inlined: most calls are contiguous, and their path stays short. */
+__attribute__((noinline)) static void fill_strided(const gd_cuda_op *x, const operand_list *o,
+                                                   bool any_dtypes, bool has_vectors, int rank,
+                                                   const int64_t *dims, gd_cuda_arguments *a) {
+    const gd_kernel_call *call = o->call;
+    call_shape s;
+    merge_dims(x, o, rank, dims, &s);
+    if (s.count == 0) {
+        a->variant = GD_CUDA_ELEMENTS;
+        a->blocks = 0;
+        return;
+    }
+    if (has_vectors && fill_vectors(call, x, o, any_dtypes, &s, a)) {
+        set_params(call, x, a->type, a->vectors.words + o->n);
+        return;
+    }
+    fill_elements(call, x, o, &s, a);
+    set_params(call, x, a->type, a->elements.words + o->n);
+}
+
 void gd_cuda_fill_arguments(const gd_kernel_call *call, const gd_cuda_op *x, bool any_dtypes,
                             gd_cuda_arguments *a) {
     const operand_list o = {.n = x->n_vars + x->n_outputs,
@@ -307,25 +338,9 @@ void gd_cuda_fill_arguments(const gd_kernel_call *call, const gd_cuda_op *x, boo
     const int rank = gd_cuda_host->codegen->dims_of_call(call, &dims);
     a->type = gd_cuda_host->codegen->compute_dtype(call);
     const bool has_vectors = !any_dtypes || a->type == GD_F32;
-    int64_t count = 1;
-    for (int i = 0; i < rank; i++) count *= dims[i];
-    if (count == 0) {
-        a->variant = GD_CUDA_ELEMENTS;
-        a->blocks = 0;
-        return;
-    }
-    if (has_vectors && fill_contiguous(call, x, &o, any_dtypes, rank, dims, a)) {
+    if (has_vectors && fill_contiguous(x, &o, any_dtypes, rank, dims, a))
         set_params(call, x, a->type, a->vectors.words + o.n);
-        return;
-    }
-    call_shape s;
-    merge_dims(x, &o, rank, dims, &s);
-    if (has_vectors && fill_vectors(call, x, &o, any_dtypes, &s, a)) {
-        set_params(call, x, a->type, a->vectors.words + o.n);
-        return;
-    }
-    fill_elements(call, x, &o, &s, a);
-    set_params(call, x, a->type, a->elements.words + o.n);
+    else fill_strided(x, &o, any_dtypes, has_vectors, rank, dims, a);
 }
 
 /* --- launches --------------------------------------------------------------------------------- */

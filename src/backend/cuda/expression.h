@@ -35,6 +35,15 @@ static inline int gd_cuda_type_index(gd_dtype type) {
     return type == GD_F32 ? 0 : type == GD_F64 ? 1 : type == GD_I32 ? 2 : 3;
 }
 
+/* Whether the build has compiled kernels for the op and the type in which the call computes. */
+static inline bool gd_cuda_is_built(const gd_cuda_op *x, const gd_kernel_call *call) {
+    enum { ALL_TYPES = (1 << GD_CUDA_TYPES) - 1 };
+    return x->built &&
+           (x->built->types == ALL_TYPES || /* most ops: the type need not be computed */
+            (x->built->types >> gd_cuda_type_index(gd_cuda_host->codegen->compute_dtype(call)) &
+             1));
+}
+
 /* The arguments of a call. */
 typedef struct gd_cuda_arguments {
     gd_cuda_variant variant; /* GD_CUDA_VECTORS or GD_CUDA_ELEMENTS */

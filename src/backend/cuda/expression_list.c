@@ -30,9 +30,8 @@ static list_call list_call_of(const gd_kernel_call *call, gd_cuda_op *x) {
 
 static bool match_list(const gd_kernel_call *call) {
     const gd_cuda_op *x = gd_cuda_op_of(call->op);
-    return call->each > 1 && x && x->built && call->n_out / call->each == x->n_outputs &&
-           x->expression.n_tensors <= GD_CUDA_OPERANDS &&
-           (x->built->types >> gd_cuda_type_index(gd_cuda_host->codegen->compute_dtype(call)) & 1);
+    return call->each > 1 && x && call->n_out / call->each == x->n_outputs &&
+           x->expression.n_tensors <= GD_CUDA_OPERANDS && gd_cuda_is_built(x, call);
 }
 
 /* --- single entries --------------------------------------------------------------------------- */

@@ -56,18 +56,24 @@ static gd_status load_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction 
     return status;
 }
 
-gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function) {
+/* Not inlined: launches of functions that are loaded stay short. */
+__attribute__((noinline)) static gd_status find_function(gd_device *d, gd_cuda_kernel *kernel,
+                                                         CUfunction *function) {
     gd_cuda_state *s = gd_cuda_state_of(d);
-    _Atomic(CUfunction) *known = &kernel->functions[s->index];
-    *function = atomic_load_explicit(known, memory_order_acquire);
-    if (__builtin_expect(*function != NULL, 1)) return GD_OK;
     gd_status status = gd_cuda_enter_context(d);
     if (status != GD_OK) return status;
     pthread_mutex_lock(&s->lock);
     status = load_function(d, kernel, function);
     pthread_mutex_unlock(&s->lock);
-    if (status == GD_OK) atomic_store_explicit(known, *function, memory_order_release);
+    if (status == GD_OK)
+        atomic_store_explicit(&kernel->functions[s->index], *function, memory_order_release);
     return status;
+}
+
+gd_status gd_cuda_function(gd_device *d, gd_cuda_kernel *kernel, CUfunction *function) {
+    *function =
+        atomic_load_explicit(&kernel->functions[gd_cuda_state_of(d)->index], memory_order_acquire);
+    return __builtin_expect(*function != NULL, 1) ? GD_OK : find_function(d, kernel, function);
 }
 
 gd_status gd_cuda_launch_loaded(gd_device *d, CUfunction function, int64_t blocks, int threads,
