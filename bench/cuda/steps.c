@@ -148,13 +148,19 @@ static void print_first_steps(step_state *s) {
     if (!gd_failed()) printf("\n");
 }
 
-static double run_steps(step_state *s, int64_t steps) {
-    gd_synchronize(s->device);
-    const double begin = device_bench_now();
+/* Returns the time when all steps are queued. */
+static double queue_steps(step_state *s, int64_t steps) {
     for (int64_t i = 0; i < steps; i++) {
         GD_SCOPE;
         run_step(s);
     }
+    return device_bench_now();
+}
+
+static double run_steps(step_state *s, int64_t steps) {
+    gd_synchronize(s->device);
+    const double begin = device_bench_now();
+    queue_steps(s, steps);
     gd_synchronize(s->device);
     return (device_bench_now() - begin) / (double)steps;
 }
@@ -168,12 +174,8 @@ static void time_round(step_state *s, double ms) {
 /* N steps must fit into the queue of the driver (1024 launches), or the thread waits for the device. */
 static void print_queue_time(step_state *s, int64_t steps) {
     gd_synchronize(s->device);
-    const double begin = device_bench_now();
-    for (int64_t i = 0; i < steps; i++) {
-        GD_SCOPE;
-        run_step(s);
-    }
-    printf("%.1f\n", (device_bench_now() - begin) / (double)steps);
+    const double begin = device_bench_now(), queued = queue_steps(s, steps);
+    printf("%.1f\n", (queued - begin) / (double)steps);
     gd_synchronize(s->device);
 }
 
