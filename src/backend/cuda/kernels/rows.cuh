@@ -283,7 +283,7 @@ struct row_part {
             constexpr int K = VALUE(t);
             if constexpr ((P::loads(PASS) >> K & 1) && (P::layout(K) == ROW_SHARED) == SHARED) {
                 vector<K> r = {};
-                if (is_inside(first, k)) r = load<K>(first + k * P::THREADS);
+                if (is_inside(first, k) && exists) r = load<K>(first + k * P::THREADS);
 #pragma unroll
                 for (int i = 0; i < (int)(sizeof r / 4); i++) held[K][k].w[i] = r.w[i];
             }
@@ -431,8 +431,8 @@ E_FN bool has_failed(const gd_cuda_word *word) {
 }
 
 /* The last block may have fewer rows. A warp without a row has nothing to do. If several rows share
- * a warp, all its lanes take part in shuffles, so those without a row compute the last one and
- * store nothing. */
+ * a warp, all its lanes take part in shuffles, so those without a row compute with zeros. They have the
+ * number of the last row, which they neither read nor store: its own lanes may be storing it. */
 template <class P>
 E_FN void run_rows(const row_arguments<P> &a) {
     const bool failed = has_failed(a.head.word);
