@@ -236,6 +236,26 @@ TEST(a_captured_run_copies_an_unaligned_feed) {
     }
 }
 
+TEST(a_fed_tensor_is_written_by_the_run) {
+    GD_SCOPE;
+    gd_tensor *fed = constant(SMALL, 1), *copy = constant(SMALL, 0), *x, *add, *set;
+    gd_graph *graph = gd_graph_new();
+    gd_set_default_device(device); /* of the placeholder */
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(SMALL));
+        add = gd_assign(fed, gd_add(fed, gd_scalar(10)));
+        set = gd_assign(copy, x);
+    }
+    gd_set_default_device("cpu");
+    gd_session *s = gd_session_new(graph, .device = device);
+    for (int i = 0; i < 4; i++) {
+        gd_session_run(s, gd_feed(x, fed), gd_list(add, set));
+        CHECK(is_all(copy, 1 + 10 * i) && is_all(fed, 11 + 10 * i));
+    }
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
 /* --- failures --------------------------------------------------------------------------------- */
 
 /* A run adds the selected row of the table to a variable. */

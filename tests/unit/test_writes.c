@@ -245,6 +245,28 @@ CLEAN_TEST(reads_in_a_graph_see_earlier_writes) {
         }
 }
 
+/* The fed tensor is written by the run that assigns its old value to another one. */
+CLEAN_TEST(a_feed_has_its_value_of_the_start_of_the_run) {
+    for (int level = 0; level <= 2; level++) {
+        GD_SCOPE;
+        gd_tensor *fed = gd_full(gd_dims(9), 1), *copy = gd_zeros(gd_dims(9)), *x, *add, *set;
+        gd_graph *graph = gd_graph_new();
+        {
+            GD_GRAPH(graph);
+            x = gd_placeholder(gd_dims(9));
+            add = gd_assign(fed, gd_add(fed, gd_scalar(10)));
+            set = gd_assign(copy, x);
+        }
+        gd_session *s = gd_session_new(graph, .level = level);
+        for (int i = 0; i < 3; i++) {
+            gd_session_run(s, gd_feed(x, fed), gd_list(add, set));
+            CHECK_SAYING(gd_item(gd_max(copy)) == 1 + 10 * i && gd_item(gd_max(fed)) == 11 + 10 * i,
+                         "level %d, run %d: %g", level, i, gd_item(gd_max(copy)));
+        }
+        CHECK(!gd_failed());
+    }
+}
+
 static gd_tensors multiply_captured(gd_tensors in, void *outside) {
     return gd_listed(gd_mul(in.at[0], outside));
 }

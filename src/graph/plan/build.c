@@ -116,6 +116,13 @@ static gd_status copy_committed(gd_program *p) {
     return GD_OK;
 }
 
+static void find_committed_feeds(gd_plan *plan) {
+    const gd_program *p = plan->program;
+    for (int i = 0; i < p->n_commits; i++)
+        if (p->roots[p->values[p->commits[i].value].root].kind == GD_ROOT_FEED)
+            plan->commits_feed = true;
+}
+
 static gd_status list_buffers(gd_plan *plan) {
     const gd_program *p = plan->program;
     plan->buffers = gd_malloc((size_t)(p->n_roots + 1) * sizeof *plan->buffers);
@@ -270,6 +277,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK && program->n_commits > 0 && device->api->reserve)
         status = device->api->reserve(device); /* see may_fail in liveness.c */
     if (status == GD_OK) status = gd_plan_build_within(plan, limit);
+    if (status == GD_OK) find_committed_feeds(plan);
     if (status == GD_OK) status = list_buffers(plan);
     if (status == GD_OK) status = place_boundary(plan);
     if (status != GD_OK) {

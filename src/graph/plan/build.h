@@ -60,6 +60,7 @@ struct gd_plan {
     int n_buffers;
     size_t slab, live; /* bytes of the slab, and the most that are live at a time */
     int recomputed;    /* number of steps that run a second time */
+    bool commits_feed; /* a commit reads a feed, perhaps after another one has written its memory */
 
     /* Asynchronous devices (run/boundary.c). */
     bool *in_place;    /* per root: a feed or a fetch that runs use where it is */

@@ -135,7 +135,9 @@ int gd_plan_recomputed(const gd_plan *plan) { return plan->recomputed; }
 bool gd_plan_overwrites(const gd_plan *plan, const gd_storage *storage) {
     const gd_program *p = plan->program;
     for (int i = 0; i < p->n_commits; i++)
-        if (p->commits[i].through && p->roots[p->commits[i].root].storage == storage) return true;
+        if ((p->commits[i].through || plan->commits_feed) &&
+            p->roots[p->commits[i].root].storage == storage)
+            return true;
     return false;
 }
 
