@@ -62,8 +62,10 @@ static int64_t estimate_time(const gd_small_launch *l, int tile, int parts) {
         if (chunk > depth) depth = chunk;
         if (divided > most) most = divided;
     }
+    /* registers leave room for one or two blocks on a multiprocessor, so the last round counts in full */
     const int64_t block = costs[tile].block + depth * costs[tile].columns / 64,
-                  shared = blocks * block / MULTIPROCESSORS * OVERLAP / 100;
+                  rounds = (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS,
+                  shared = rounds * block * OVERLAP / 100;
     return (shared > block ? shared : block) +
            (most > 1 ? DIVIDED_TIME + most * costs[tile].part : 0);
 }
