@@ -208,6 +208,24 @@ TEST(many_different_feeds_are_copied) {
     CHECK(counts().captured == before);
 }
 
+/* Copies are no necessity: a run that worked before must not run out of memory by them. */
+TEST(without_memory_for_copies_feeds_stay_in_place) {
+    GD_SCOPE;
+    enum { MANY = 12 };
+    gd_jit *jit = gd_jit_new(sum_of_squares, NULL);
+    gd_tensor *x[MANY];
+    for (int i = 0; i < MANY; i++) x[i] = constant(SMALL, i);
+    CHECK(has_sum(jit, x[0], 0));
+    gd_test_device_controls(device)->fail_alloc_after = 0;
+    gd_set_default_device(device);
+    while (!gd_failed()) gd_empty(gd_dims(SMALL), GD_F32); /* what the allocator has cached */
+    gd_clear_error();
+    gd_set_default_device("cpu");
+    for (int i = 0; i < 3 * MANY; i++) CHECK(has_sum(jit, x[i % MANY], i % MANY));
+    gd_test_device_controls(device)->fail_alloc_after = -1;
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
+}
+
 /* Four sets of captures are kept; one more combination now and then replaces the oldest. */
 TEST(a_rare_feed_does_not_stop_captures_in_place) {
     GD_SCOPE;
@@ -234,6 +252,28 @@ TEST(a_captured_run_copies_an_unaligned_feed) {
         CHECK(has_sum(jit, view, 3));
         CHECK(has_sum(jit, aligned, 5));
     }
+}
+
+/* Fetching a group runs the assigns that it awaits, and costs no kernel. */
+TEST(a_group_is_stored_by_the_entry_of_a_run) {
+    GD_SCOPE;
+    gd_graph *graph = gd_graph_new();
+    gd_tensor *x, *v, *done;
+    {
+        GD_GRAPH(graph);
+        x = gd_placeholder(gd_dims(8));
+        v = gd_variable(gd_zeros(gd_dims(8)));
+        done = gd_group(gd_list(gd_assign(v, gd_add(v, x))));
+    }
+    gd_session *s = gd_session_new(graph, .device = device);
+    gd_tensor *ones = constant(8, 1);
+    for (int i = 0; i < 4; i++)
+        CHECK(gd_item(gd_session_run(s, gd_feed(x, ones), gd_list(done)).at[0]) == 1);
+    CHECK(is_all(gd_session_get(s, v), 4));
+    char *text = gd_session_plan_text(s, gd_feed(x, ones), gd_list(done));
+    CHECK_SAYING(text && strstr(text, "add(") && !strstr(text, "group("), "%s", text);
+    free(text);
+    CHECK_SAYING(!gd_failed(), "%s", gd_error_message());
 }
 
 TEST(a_fed_tensor_is_written_by_the_run) {

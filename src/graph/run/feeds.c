@@ -6,8 +6,6 @@
  * of addresses that its large feeds have, and an instance keeps the captures of the latest
  * combinations. If there are many, it copies its feeds to a fixed address from then on.
  */
-#include <string.h>
-
 #include "core/alloc.h"
 #include "graph/run/instance.h"
 
@@ -107,28 +105,37 @@ static gd_capture_set *find_oldest_set(gd_instance *in) {
     return oldest;
 }
 
-gd_status gd_captures_choose(const gd_plan *plan, gd_instance *in, gd_tensors feeds) {
-    in->n_runs++;
-    in->set = NULL;
-    for (int i = 0; i < GD_CAPTURE_SETS && !in->set; i++)
-        if (is_set_for_feeds(plan, in, &in->sets[i])) in->set = &in->sets[i];
-    if (!in->set) {
-        gd_capture_set *set = find_oldest_set(in);
-        if (set->latest_run > 0) { /* all are used */
-            in->misses = in->n_runs - in->latest_miss > PATIENCE ? 1 : in->misses + 1;
-            in->latest_miss = in->n_runs;
-        }
-        if (in->misses > MOST_MISSES) {
-            in->copies_feeds = true;
-            in->misses = 0;
-            gd_captures_drop_all(plan, in);
-            GD_TRY(gd_feeds_bind(plan, in, feeds));
-        }
-        empty_set(plan, set);
-        for (int i = 0; i < plan->n_fed_in_place; i++)
-            set->feeds[i] = in->base[plan->fed_in_place[i]];
-        in->set = set;
+/* From now on feeds are copied; if there is no memory for it, they stay in place. */
+static gd_status copy_feeds(const gd_plan *plan, gd_instance *in, gd_tensors feeds) {
+    gd_captures_drop_all(plan, in);
+    in->misses = 0;
+    in->copies_feeds = true;
+    if (gd_feeds_bind(plan, in, feeds) == GD_OK) return GD_OK;
+    in->copies_feeds = false;
+    gd_feeds_free_copies(plan, in);
+    return gd_feeds_bind(plan, in, feeds);
+}
+
+/* Replaces the oldest captures by an empty set for the bound feeds. */
+static gd_status replace_oldest_set(const gd_plan *plan, gd_instance *in, gd_tensors feeds) {
+    in->set = find_oldest_set(in);
+    if (in->set->latest_run > 0) { /* all are used */
+        in->misses = in->n_runs - in->latest_miss > PATIENCE ? 1 : in->misses + 1;
+        in->latest_miss = in->n_runs;
     }
+    if (in->misses > MOST_MISSES) GD_TRY(copy_feeds(plan, in, feeds));
+    empty_set(plan, in->set);
+    for (int i = 0; i < plan->n_fed_in_place; i++)
+        in->set->feeds[i] = in->base[plan->fed_in_place[i]];
+    return GD_OK;
+}
+
+gd_status gd_captures_choose(const gd_plan *plan, gd_instance *in, gd_tensors feeds) {
+    int i = 0;
+    in->n_runs++;
+    while (i < GD_CAPTURE_SETS && !is_set_for_feeds(plan, in, &in->sets[i])) i++;
+    if (i < GD_CAPTURE_SETS) in->set = &in->sets[i];
+    else GD_TRY(replace_oldest_set(plan, in, feeds));
     in->set->latest_run = in->n_runs;
     return GD_OK;
 }

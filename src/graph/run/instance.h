@@ -43,7 +43,7 @@ gd_status gd_instance_run_calls(gd_plan *plan, gd_instance *in, int first, int e
 /* Copies new values to variables at the end of a run. */
 gd_status gd_instance_commit(gd_plan *plan, gd_instance *in);
 
-/* --- asynchronous devices (boundary.c, feeds.c) -------------------------------------------------------- */
+/* --- asynchronous devices (boundary.c, feeds.c) ----------------------------------------------- */
 
 void *gd_feed_address(const gd_root *root, gd_tensors feeds);
 /* Binds the feeds that the plan uses in place. */
