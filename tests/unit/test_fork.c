@@ -8,9 +8,9 @@
 
 #include "child.h"
 #include "core/error.h"
+#include "core/rwlock.h"
 #include "files.h"
 #include "gradus/gradus.h"
-#include "graph/run/rwlock.h"
 #include "temp.h"
 #include "test.h"
 

@@ -6,9 +6,9 @@
 #include <time.h>
 
 #include "core/error.h"
+#include "core/rwlock.h"
 #include "clean_test.h"
 #include "gradus/gradus.h"
-#include "graph/run/rwlock.h"
 
 /* --- rwlock ----------------------------------------------------------------------------------- */
 

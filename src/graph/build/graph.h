@@ -8,9 +8,9 @@
 #define GRADUS_GRAPH_GRAPH_H
 
 #include "autograd/node.h"
+#include "core/guard.h"
 #include "core/names.h"
 #include "gradus/graph.h"
-#include "graph/run/guard.h"
 
 typedef enum gd_origin_kind { GD_FROM_OP, GD_FROM_PLACEHOLDER, GD_FROM_VARIABLE } gd_origin_kind;
 

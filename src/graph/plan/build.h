@@ -2,7 +2,7 @@
 #ifndef GRADUS_GRAPH_PLAN_BUILD_H
 #define GRADUS_GRAPH_PLAN_BUILD_H
 
-#include "graph/run/guard.h"
+#include "core/guard.h"
 #include "graph/run/plan.h"
 
 /* Where a view's data is: at an offset in a root. */

@@ -11,10 +11,10 @@
 #ifndef GRADUS_GRAPH_JIT_H
 #define GRADUS_GRAPH_JIT_H
 
+#include "core/guard.h"
 #include "gradus/autograd.h"
 #include "gradus/jit.h"
 #include "graph/build/graph.h"
-#include "graph/run/guard.h"
 
 /* The trace of the function for one signature. All tensors are retained. */
 typedef struct gd_jit_trace {

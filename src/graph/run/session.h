@@ -2,11 +2,11 @@
 #ifndef GRADUS_GRAPH_SESSION_H
 #define GRADUS_GRAPH_SESSION_H
 
+#include "core/rwlock.h"
 #include "core/state.h"
 #include "gradus/session.h"
 #include "graph/build/graph.h"
 #include "graph/run/plan.h"
-#include "graph/run/rwlock.h"
 
 /* A plan in a session's cache, and the run that it is for. */
 typedef struct gd_cached_plan {

@@ -6,8 +6,8 @@
  * threads sleep until it ends. In the child only the forking thread exists: each object then resets
  * the work of the other threads.
  */
-#ifndef GRADUS_GRAPH_GUARD_H
-#define GRADUS_GRAPH_GUARD_H
+#ifndef GRADUS_CORE_GUARD_H
+#define GRADUS_CORE_GUARD_H
 
 #include <pthread.h>
 #include <stdbool.h>

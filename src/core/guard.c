@@ -1,10 +1,10 @@
 /* guard.c - shared mutexes, queues of sleeping threads, and the handlers of fork(). */
-#include "graph/run/guard.h"
+#include "core/guard.h"
 
 #include <stdatomic.h>
 #include <time.h>
 
-#include "graph/run/rwlock.h"
+#include "core/rwlock.h"
 
 enum { GUARDS = 16 };
 

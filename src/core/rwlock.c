@@ -1,5 +1,5 @@
 /* rwlock.c - a fair reader-writer lock that survives fork(). */
-#include "graph/run/rwlock.h"
+#include "core/rwlock.h"
 
 #include <stdatomic.h>
 

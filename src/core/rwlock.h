@@ -2,11 +2,11 @@
  * has it exclusively, and it is granted in the order of arrival. It stays usable in the child of a
  * fork().
  */
-#ifndef GRADUS_GRAPH_RWLOCK_H
-#define GRADUS_GRAPH_RWLOCK_H
+#ifndef GRADUS_CORE_RWLOCK_H
+#define GRADUS_CORE_RWLOCK_H
 
 #include "core/error.h"
-#include "graph/run/guard.h"
+#include "core/guard.h"
 
 typedef struct gd_rwlock {
     gd_guard guard;
