@@ -4,6 +4,7 @@
 
 #include "graph/build/graph.h"
 #include "graph/build/trace.h"
+#include "graph/run/evaluate.h"
 #include "gradus/session.h"
 #include "modes.h"
 #include "report.h"

@@ -13,6 +13,7 @@
 #include "compare.h"
 #include "gradus/gradus.h"
 #include "graph/build/trace.h"
+#include "graph/run/evaluate.h"
 #include "test.h"
 
 enum { MOST = 8 };

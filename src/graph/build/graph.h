@@ -180,17 +180,6 @@ gd_status gd_traced_values_check(const gd_graph *graph);
  * (gd_tensor_become) now read the new memory. GD_E_STATE if a dtype or a shape has changed. */
 gd_status gd_graph_refresh(gd_graph *graph);
 
-/* The random numbers of this thread's next runs of sessions. */
-typedef struct gd_run_noise {
-    gd_rng at;    /* its seed is combined with those of random nodes, its call number is added */
-    bool repeats; /* the runs repeat an earlier one: nothing is assigned */
-} gd_run_noise;
-/* Sets the device of a session that has no variables and no plans. */
-void gd_session_set_device(gd_session *session, gd_device *device);
-
-/* NULL: the number of a run determines its random numbers. Returns the previous setting. */
-const gd_run_noise *gd_session_noise(const gd_run_noise *noise);
-
 /* Frees an origin; for gd_node_release. */
 void gd_origin_free(gd_origin *origin);
 

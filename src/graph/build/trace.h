@@ -1,13 +1,11 @@
-/* trace.h - symbols, and an interpreter for them.
+/* trace.h - symbols.
  *
  * An op with a symbol among its inputs, or any op while a trace is open, appends a node. The node
- * is the tape's struct, so one backward walk serves both. The interpreter (run/evaluate.c) runs
- * nodes one after the other as eager ops; sessions use plans instead where they can.
+ * is the tape's struct, so one backward walk serves both.
  */
 #ifndef GRADUS_GRAPH_TRACE_H
 #define GRADUS_GRAPH_TRACE_H
 
-#include "gradus/random.h"
 #include "gradus/tensor.h"
 
 /* A placeholder that belongs to no graph. Sizes in `shape` may be GD_ANY. */
@@ -16,20 +14,5 @@ gd_tensor *gd_symbol(gd_shape shape, gd_dtype dtype, gd_device *device);
 /* Between the two calls every op of this thread appends a node, also one without inputs. */
 void gd_trace_begin(void);
 void gd_trace_end(void);
-
-/* The values of `fetches`, where symbol feeds[i] has the value values[i]. If `assigns`, fed tensors
- * that the nodes assign are written at the end. `noise` is added to the call numbers of random
- * ops. */
-gd_tensors gd_evaluate_run(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
-                           bool assigns);
-gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors values); /* noise 0 */
-
-/* The same as ordinary ops of the program: they are on the tape if grad mode is on, and traced if
- * `values` are symbols. */
-gd_status gd_evaluate_as_ops(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
-                             gd_tensor **results);
-/* The same, always on the tape; nothing is assigned. The results belong to the current scope. */
-gd_status gd_evaluate_on_tape(gd_tensors fetches, gd_tensors feeds, gd_tensors values, gd_rng noise,
-                              gd_tensor **results);
 
 #endif

@@ -1,13 +1,14 @@
 /* evaluate.c - the interpreter: runs nodes one after the other as eager ops, where no plan can be
  * built, and for tests. Variables are assigned at the end of a run; until then, nodes that read a
  * written variable get its new value from the list of commits. */
+#include "graph/run/evaluate.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/grow.h"
 #include "core/map.h"
 #include "graph/build/subgraph.h"
-#include "graph/build/trace.h"
 #include "gradus/ops.h"
 #include "ops/autocast.h"
 #include "ops/call.h"

@@ -2,7 +2,7 @@
 #include "autograd/walker.h"
 #include "core/alloc.h"
 #include "graph/build/subgraph.h"
-#include "graph/build/trace.h"
+#include "graph/run/evaluate.h"
 #include "graph/run/jit.h"
 #include "gradus/ops.h"
 

@@ -3,6 +3,7 @@
 #include "core/random.h"
 #include "graph/build/trace_grad.h"
 #include "graph/run/jit.h"
+#include "graph/run/session.h"
 #include "gradus/ops.h"
 
 /* The feeds of a run: symbol, value, symbol, value, ... NULL: no memory. */

@@ -8,6 +8,7 @@
 #include "core/freed.h"
 #include "graph/build/trace_grad.h"
 #include "graph/run/jit.h"
+#include "graph/run/session.h"
 #include "gradus/ops.h"
 
 /* --- the object ------------------------------------------------------------------------------- */

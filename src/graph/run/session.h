@@ -44,6 +44,8 @@ struct gd_session {
 
 /* --- session.c -------------------------------------------------------------------------------- */
 
+/* Sets the device of a session that has no variables and no plans. */
+void gd_session_set_device(gd_session *s, gd_device *device);
 /* Refreshes the graph, and gives variables that have no value their initial values. */
 gd_status gd_session_initialize(gd_session *s);
 /* A feed as plans require it: row-major, on the session's device. */
@@ -74,6 +76,14 @@ void gd_cached_plan_free(gd_cached_plan *c);
 void gd_session_plans_in_child(gd_session *s);
 
 /* --- session_run.c ---------------------------------------------------------------------------- */
+
+/* The random numbers of this thread's next runs of sessions. */
+typedef struct gd_run_noise {
+    gd_rng at;    /* its seed is combined with those of random nodes, its call number is added */
+    bool repeats; /* the runs repeat an earlier one: nothing is assigned */
+} gd_run_noise;
+/* NULL: the number of a run determines its random numbers. Returns the previous setting. */
+const gd_run_noise *gd_session_noise(const gd_run_noise *noise);
 
 /* What gd_session_noise has set for this thread; NULL: nothing. */
 extern _Thread_local const gd_run_noise *gd_this_run_noise;

@@ -3,7 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
-#include "graph/build/trace.h"
+#include "graph/run/evaluate.h"
 #include "graph/run/session.h"
 #include "gradus/ops.h"
 #include "ops/call.h"

@@ -8,7 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/grow.h"
-#include "graph/build/trace.h"
+#include "graph/run/evaluate.h"
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
 #include "ops/call.h"

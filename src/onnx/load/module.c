@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/build/trace.h"
+#include "graph/run/evaluate.h"
 #include "gradus/ops.h"
 #include "nn/module.h"
 #include "onnx/load/load.h"
