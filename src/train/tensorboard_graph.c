@@ -14,7 +14,7 @@
 #include "core/map.h"
 #include "core/names.h"
 #include "gradus/ops.h"
-#include "graph/build/print.h"
+#include "graph/build/options.h"
 #include "graph/build/shapes_only.h"
 #include "nn/module.h"
 #include "nn/watch.h"
@@ -249,7 +249,7 @@ static void put_options(gd_pb *def, const gd_node *node) {
     size_t bytes = 0;
     FILE *out = node->op && node->attrs ? open_memstream(&text, &bytes) : NULL;
     if (!out) return;
-    gd_print_options(out, node->op, node->attrs);
+    gd_fprint_options(out, node->op, node->attrs);
     fclose(out);
     if (text && *text) gd_pb_put_string(add_attr(def, "options"), "s", text + (*text == ' '));
     free(text);

@@ -1,61 +1,10 @@
 /* print.c - graphs as text and as Graphviz DOT. */
-#include "graph/build/print.h"
-
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/integer.h"
-#include "core/number.h"
 #include "graph/build/graph.h"
-#include "graph/lower/program.h"
+#include "graph/build/options.h"
 #include "ops/subgraph.h"
-
-void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
-    for (int i = 0; i < op->n_attrs && attrs; i++) {
-        const gd_op_attr *a = &op->attrs[i];
-        const char *field = (const char *)attrs + a->offset;
-        const char *default_field = (const char *)op->defaults + a->offset;
-        char text[128];
-        switch (a->type) {
-        case GD_ATTR_INT:
-            if (memcmp(field, default_field, sizeof(int64_t)) == 0) break;
-            fprintf(out, " %s=%lld", a->name, (long long)*(const int64_t *)field);
-            break;
-        case GD_ATTR_FLOAT:
-            if (memcmp(field, default_field, sizeof(double)) == 0) break;
-            gd_fprintf(out, " %s=%.9g", a->name, *(const double *)field);
-            break;
-        case GD_ATTR_NUMBER: {
-            const gd_number n = *(const gd_number *)field;
-            if (gd_same_option(a, field, default_field)) break;
-            if (gd_number_is_integer(n) && (double)gd_number_i64(n) == n.value)
-                fprintf(out, " %s=%lld", a->name, (long long)gd_number_i64(n));
-            else gd_fprintf(out, " %s=%.9g", a->name, n.value);
-            break;
-        }
-        case GD_ATTR_BOOL:
-            if (*(const bool *)field == *(const bool *)default_field) break;
-            fprintf(out, " %s=%s", a->name, *(const bool *)field ? "true" : "false");
-            break;
-        case GD_ATTR_INTS:
-            if (memcmp(field, default_field, (size_t)a->count * sizeof(int64_t)) == 0) break;
-            fprintf(out, " %s=%s", a->name,
-                    gd_numbers_text(a->count, (const int64_t *)field, text, sizeof text));
-            break;
-        case GD_ATTR_SHAPE: {
-            const gd_shape *s = (const gd_shape *)field;
-            if (s->form == 1)
-                fprintf(out, " %s=%s", a->name, gd_numbers_text(s->rank, s->at, text, sizeof text));
-            break;
-        }
-        case GD_ATTR_DTYPE:
-            if (*(const gd_dtype *)field)
-                fprintf(out, " %s=%s", a->name, gd_dtype_name(*(const gd_dtype *)field));
-            break;
-        default: break;
-        }
-    }
-}
 
 /* Dtype and shape of output k, as "f32[?,10]". */
 static const char *output_text(const gd_node *node, int k, char *text, size_t size) {
@@ -113,7 +62,7 @@ static void print_node(FILE *out, const gd_node *node, int indent) {
             print_input(out, &node->slots[i]);
         }
         fputs(")", out);
-        gd_print_options(out, node->op, node->attrs);
+        gd_fprint_options(out, node->op, node->attrs);
     }
     for (int k = 0; k < node->n_out; k++)
         fprintf(out, "%s %s", k ? "," : " ->", output_text(node, k, text, sizeof text));

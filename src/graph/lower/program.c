@@ -7,7 +7,7 @@
 
 #include "core/grow.h"
 #include "graph/run/plan.h"
-#include "graph/build/print.h"
+#include "graph/build/options.h"
 #include "ops/call.h"
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -199,34 +199,6 @@ void gd_program_describe(const gd_program *p, int value, gd_device *device, gd_t
     for (int i = 0; i < v->rank; i++) t->dims[i] = v->dims[i], t->strides[i] = v->strides[i];
 }
 
-bool gd_same_option(const gd_op_attr *a, const void *x, const void *y) {
-    switch (a->type) {
-    case GD_ATTR_INT: return memcmp(x, y, sizeof(int64_t)) == 0;
-    case GD_ATTR_FLOAT: return memcmp(x, y, sizeof(double)) == 0;
-    case GD_ATTR_NUMBER: return gd_number_equal(*(const gd_number *)x, *(const gd_number *)y);
-    case GD_ATTR_BOOL: return *(const bool *)x == *(const bool *)y;
-    case GD_ATTR_INTS: return memcmp(x, y, (size_t)a->count * sizeof(int64_t)) == 0;
-    case GD_ATTR_SHAPE: {
-        const gd_shape *s = (const gd_shape *)x, *t = (const gd_shape *)y;
-        return s->rank == t->rank && s->form == t->form &&
-               memcmp(s->at, t->at, sizeof(int64_t) * (size_t)(s->rank > 0 ? s->rank : 0)) == 0;
-    }
-    case GD_ATTR_FLOATS: {
-        const gd_floats *s = x, *t = y;
-        return s->count == t->count && s->form == t->form &&
-               memcmp(s->at, t->at, sizeof(double) * (size_t)(s->count > 0 ? s->count : 0)) == 0;
-    }
-    case GD_ATTR_WORD: return *(const gd_word *)x == *(const gd_word *)y;
-    case GD_ATTR_DTYPE: return *(const gd_dtype *)x == *(const gd_dtype *)y;
-    case GD_ATTR_STRING: {
-        const char *s = *(const char *const *)x, *t = *(const char *const *)y;
-        return s == t || (s && t && strcmp(s, t) == 0);
-    }
-    case GD_ATTR_GRAPH: return *(gd_subgraph *const *)x == *(gd_subgraph *const *)y;
-    }
-    return false;
-}
-
 bool gd_same_options(const gd_pstep *a, const gd_pstep *b) {
     if (a->attrs == b->attrs) return true;
     if (!a->attrs || !b->attrs) return false;
@@ -292,7 +264,7 @@ char *gd_program_text(const gd_program *p) {
             else print_value(out, p, s->in[k]);
         }
         fputs(")", out);
-        gd_print_options(out, s->op, s->attrs);
+        gd_fprint_options(out, s->op, s->attrs);
         fputs("\n", out);
     }
     for (int i = 0; i < p->n_commits; i++)

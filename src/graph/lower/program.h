@@ -188,8 +188,7 @@ bool gd_step_prefers_channels_last(const gd_program *program, const gd_pstep *st
 /* The value as shape rules see it: a tensor without data. */
 void gd_program_describe(const gd_program *program, int value, gd_device *device,
                          gd_tensor *tensor);
-/* Whether two values of an option are equal, and the options of two steps of one op. */
-bool gd_same_option(const gd_op_attr *attr, const void *a, const void *b);
+/* Whether the options of two steps of one op are equal. */
 bool gd_same_options(const gd_pstep *a, const gd_pstep *b);
 
 /* The program as text, one step per line. free() it. */

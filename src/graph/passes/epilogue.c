@@ -17,6 +17,7 @@
 
 #include "core/alloc.h"
 #include "codegen/record.h"
+#include "graph/build/options.h"
 #include "graph/passes/epilogue.h"
 #include "ops/call.h"
 

@@ -9,6 +9,7 @@
 
 #include "core/alloc.h"
 #include "gradus/ops.h"
+#include "graph/build/options.h"
 #include "graph/passes/epilogue.h"
 
 static bool has_default_options(const gd_pstep *s) {

@@ -12,7 +12,7 @@
 
 #include "core/alloc.h"
 #include "core/copy.h"
-#include "graph/lower/program.h"
+#include "graph/build/options.h"
 #include "graph/build/trace.h"
 #include "gradus/ops.h"
 #include "onnx/save/save.h"

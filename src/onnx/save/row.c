@@ -10,6 +10,7 @@
 #include "core/copy.h"
 #include "core/integer.h"
 #include "core/number.h"
+#include "graph/build/options.h"
 #include "graph/lower/program.h"
 #include "onnx/save/save.h"
 #include "ops/call.h"
