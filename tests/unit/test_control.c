@@ -6,7 +6,7 @@
 #include "compare.h"
 #include "fault_walk.h"
 #include "gradus/gradus.h"
-#include "graph/build/subgraph.h"
+#include "graph/control/run.h"
 #include "unit/control_models.h"
 
 /* The value of a model, its gradients, and their gradients. */

@@ -3,7 +3,7 @@
 #ifndef GRADUS_GRAPH_CONTROL_RUN_H
 #define GRADUS_GRAPH_CONTROL_RUN_H
 
-#include "graph/build/subgraph.h"
+#include "graph/control/nodes.h"
 
 /* A C function of the program, or a subgraph with its captured tensors. */
 typedef struct gd_callee {
@@ -30,6 +30,17 @@ gd_status gd_run_while(const gd_callee *condition, const gd_callee *body, gd_hel
                        int64_t max_steps, const gd_running *r);
 gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool reverse,
                       gd_held *out, const gd_running *r);
+
+/* Runs a control-flow node (ops/control.c) on values. */
+gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                         const gd_running *running);
+
+/* Plans unroll scans whose steps have at most this many nodes together. Tests set it. */
+extern int64_t gd_short_scan;
+
+/* Replays a control-flow node, its subgraphs with the shapes of these inputs. */
+gd_status gd_control_trace(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
+                           const gd_running *running);
 
 /* --- checks, when a node is traced and in each step ------------------------------------------- */
 

@@ -11,7 +11,7 @@
 
 #include "core/grow.h"
 #include "core/copy.h"
-#include "graph/build/subgraph.h"
+#include "graph/control/nodes.h"
 #include "ops/launch.h"
 #include "gradus/ops.h"
 

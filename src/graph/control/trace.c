@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/build/subgraph.h"
+#include "graph/control/run.h"
 #include "gradus/ops.h"
 
 /* --- tracing again ---------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 #ifndef GRADUS_GRAPH_LOWER_H
 #define GRADUS_GRAPH_LOWER_H
 
-#include "graph/build/subgraph.h"
+#include "graph/control/nodes.h"
 #include "graph/lower/program.h"
 
 /* A node that the run needs. */

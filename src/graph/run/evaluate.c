@@ -8,7 +8,7 @@
 
 #include "core/grow.h"
 #include "core/map.h"
-#include "graph/build/subgraph.h"
+#include "graph/control/nodes.h"
 #include "gradus/ops.h"
 #include "ops/autocast.h"
 #include "ops/call.h"
