@@ -2,7 +2,7 @@
 #ifndef GRADUS_GRAPH_CONTROL_STEP_H
 #define GRADUS_GRAPH_CONTROL_STEP_H
 
-#include "graph/run/plan.h"
+#include "graph/plan/plan.h"
 
 /* Builds the plans of the subgraphs of all such steps. The program owns them. */
 gd_status gd_control_prepare(gd_program *program, gd_device *device, int level);

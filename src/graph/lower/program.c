@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/grow.h"
-#include "graph/run/plan.h"
+#include "graph/plan/plan.h"
 #include "graph/build/options.h"
 #include "ops/call.h"
 

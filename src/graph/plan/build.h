@@ -3,7 +3,7 @@
 #define GRADUS_GRAPH_PLAN_BUILD_H
 
 #include "core/guard.h"
-#include "graph/run/plan.h"
+#include "graph/plan/plan.h"
 
 /* Where a view's data is: at an offset in a root. */
 typedef struct gd_binding {

@@ -1,5 +1,5 @@
-/* plan.c - instances of plans, and running them. */
-#include "graph/run/plan.h"
+/* plan_run.c - instances of plans, and running them. */
+#include "graph/plan/plan.h"
 
 #include <string.h>
 
