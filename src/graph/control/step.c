@@ -12,6 +12,7 @@
 #include "core/grow.h"
 #include "core/copy.h"
 #include "graph/control/nodes.h"
+#include "graph/run/plan_run.h"
 #include "ops/launch.h"
 #include "gradus/ops.h"
 

@@ -73,8 +73,11 @@ struct gd_plan {
     int n_number_words; /* 8-byte words of captured scalars that the host passes to a run */
     gd_segment *segments;
     int n_segments;
-    gd_guard guard;    /* protects `idle` */
-    gd_instance *idle; /* instances that no run uses */
+
+    /* Instances that no run uses (run/instance.h). */
+    gd_guard guard; /* protects `idle` */
+    struct gd_instance *idle;
+    void (*free_idle)(gd_plan *plan); /* frees them; run/ sets it, which defines instances */
 };
 
 #define GD_NO_SLOT SIZE_MAX

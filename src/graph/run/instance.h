@@ -3,6 +3,7 @@
 #define GRADUS_GRAPH_INSTANCE_H
 
 #include "graph/plan/build.h"
+#include "graph/run/plan_run.h"
 
 /* The captures of the plan's segments for some addresses of the feeds that runs use in place. */
 typedef struct gd_capture_set {

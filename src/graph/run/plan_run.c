@@ -1,11 +1,10 @@
 /* plan_run.c - instances of plans, and running them. */
-#include "graph/plan/plan.h"
+#include "graph/run/plan_run.h"
 
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/copy.h"
-#include "graph/plan/memory.h"
 #include "graph/run/instance.h"
 #include "ops/launch.h"
 #include "ops/call.h"
@@ -32,6 +31,14 @@ static void instance_free(gd_plan *plan, gd_instance *in) {
     gd_free(in->calls);
     gd_free(in->fetched);
     gd_free(in);
+}
+
+static void free_idle_instances(gd_plan *plan) {
+    while (plan->idle) {
+        gd_instance *in = plan->idle;
+        plan->idle = in->next;
+        instance_free(plan, in);
+    }
 }
 
 static gd_status fill_instance(gd_plan *plan, gd_instance *in) {
@@ -87,66 +94,8 @@ void gd_plan_return(gd_plan *plan, gd_instance *in) {
     gd_guard_lock(plan->guard);
     in->next = plan->idle;
     plan->idle = in;
+    plan->free_idle = free_idle_instances;
     gd_guard_unlock(plan->guard);
-}
-
-void gd_plan_free(gd_plan *plan) {
-    if (!plan) return;
-    while (plan->idle) {
-        gd_instance *in = plan->idle;
-        plan->idle = in->next;
-        instance_free(plan, in);
-    }
-    for (int i = 0; i < plan->n_calls; i++) gd_prepared_release(plan->calls[i].prepared);
-    gd_free(plan->views);
-    gd_free(plan->bindings);
-    gd_free(plan->calls);
-    gd_free(plan->copies);
-    gd_free(plan->places);
-    gd_free(plan->first_view);
-    gd_free(plan->views_of);
-    gd_free(plan->buffers);
-    gd_free(plan->in_place);
-    gd_free(plan->fed_in_place);
-    gd_free(plan->slots);
-    gd_free(plan->segments);
-    gd_program_free(plan->program);
-    gd_free(plan);
-}
-
-/* --- properties ------------------------------------------------------------------------------- */
-
-const gd_program *gd_plan_program(const gd_plan *plan) { return plan->program; }
-size_t gd_plan_slab(const gd_plan *plan) {
-    size_t bytes = plan->slab;
-    for (int i = 0; i < plan->program->n_inner; i++) /* plans of loop bodies and branches */
-        bytes +=
-            gd_plan_slab(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
-    return bytes;
-}
-size_t gd_plan_live(const gd_plan *plan) {
-    size_t bytes = plan->live;
-    for (int i = 0; i < plan->program->n_inner; i++)
-        bytes +=
-            gd_plan_live(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
-    return bytes;
-}
-int gd_plan_recomputed(const gd_plan *plan) { return plan->recomputed; }
-bool gd_plan_overwrites(const gd_plan *plan, const gd_storage *storage) {
-    const gd_program *p = plan->program;
-    for (int i = 0; i < p->n_commits; i++)
-        if ((p->commits[i].through || plan->commits_feed) &&
-            p->roots[p->commits[i].root].storage == storage)
-            return true;
-    return false;
-}
-
-bool gd_plan_writes(const gd_plan *plan) { return plan->program->n_commits > 0; }
-
-size_t gd_plan_fetch_bytes(const gd_plan *plan) {
-    size_t bytes = 0;
-    for (int i = 0; i < plan->n_buffers; i++) bytes += plan->program->roots[plan->buffers[i]].bytes;
-    return bytes;
 }
 
 /* --- a run ------------------------------------------------------------------------------------ */
@@ -255,7 +204,6 @@ gd_status gd_plan_run_step(gd_plan *plan, gd_instance *in, gd_tensors feeds,
     return run_instance(plan, in, feeds, variables, run, steps);
 }
 
-bool gd_plan_is_on_host(const gd_plan *plan) { return plan->on_host; }
 uint64_t gd_plan_run_number(const gd_instance *in) { return in->run; }
 
 gd_view gd_plan_result_view(const gd_plan *plan, const gd_instance *in, int fetch) {

@@ -6,7 +6,7 @@
 #include "core/state.h"
 #include "gradus/session.h"
 #include "graph/build/graph.h"
-#include "graph/plan/plan.h"
+#include "graph/run/plan_run.h"
 
 /* A plan in a session's cache, and the run that it is for. */
 typedef struct gd_cached_plan {
