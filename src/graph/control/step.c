@@ -12,6 +12,7 @@
 #include "core/grow.h"
 #include "core/copy.h"
 #include "graph/control/nodes.h"
+#include "graph/plan/build.h"
 #include "graph/run/plan_run.h"
 #include "ops/launch.h"
 #include "gradus/ops.h"
@@ -243,40 +244,41 @@ static gd_status build_plan(const gd_subgraph *sub, gd_device *device, int level
     return gd_plan_make(program, device, level, 0, plan);
 }
 
-static gd_status keep_plan(gd_program *p, gd_plan *plan) {
-    if (!gd_grow(p->inner, p->n_inner, p->inner_room)) {
-        gd_plan_free(plan);
+static gd_status keep_plan(gd_plan *plan, gd_plan *inner) {
+    if (!gd_grow(plan->inner, plan->n_inner, plan->inner_room)) {
+        gd_plan_free(inner);
         return gd_no_memory(NULL, "to plan a run");
     }
-    p->inner[p->n_inner++] = plan;
+    plan->inner[plan->n_inner++] = inner;
     return GD_OK;
 }
 
-static gd_status prepare_step(gd_program *program, gd_pstep *step, gd_device *device, int level) {
-    control_options *p = gd_program_alloc(program, sizeof *p);
+static gd_status prepare_step(gd_plan *plan, gd_pstep *step, int level) {
+    control_options *p = gd_program_alloc(plan->program, sizeof *p);
     if (!p) return GD_E_MEMORY;
     memcpy(&p->options, step->attrs,
            step->op->attrs_size < sizeof p->options ? step->op->attrs_size : sizeof p->options);
     for (int i = 0, n = 0; i < step->op->n_attrs; i++) {
         const gd_op_attr *a = &step->op->attrs[i];
         if (a->type != GD_ATTR_GRAPH) continue;
-        GD_TRY(build_plan(*(gd_subgraph *const *)((const char *)step->attrs + a->offset), device,
-                          level, &p->plan[n]));
-        GD_TRY(keep_plan(program, p->plan[n++]));
+        GD_TRY(build_plan(*(gd_subgraph *const *)((const char *)step->attrs + a->offset),
+                          plan->device, level, &p->plan[n]));
+        GD_TRY(keep_plan(plan, p->plan[n++]));
     }
     step->attrs = p;
     return GD_OK;
 }
 
-gd_status gd_control_prepare(gd_program *program, gd_device *device, int level) {
+gd_status gd_control_prepare(gd_plan *plan, int level) {
+    const gd_program *program = plan->program;
     gd_status status = GD_OK;
     gd_scope *scope = NULL;
     for (int i = 0; i < program->n_steps && status == GD_OK; i++) {
         gd_pstep *s = &program->steps[i];
         if (s->removed || !(s->op->flags & GD_OP_OPAQUE)) continue;
         if (!scope) scope = gd_scope_open();
-        status = register_kernels(device->api->kind);
-        if (status == GD_OK) status = prepare_step(program, s, device, level);
+        status = register_kernels(plan->device->api->kind);
+        if (status == GD_OK) status = prepare_step(plan, s, level);
     }
     if (scope) gd_scope_close(&scope);
     return status;

@@ -4,7 +4,7 @@
 
 #include "graph/plan/plan.h"
 
-/* Builds the plans of the subgraphs of all such steps. The program owns them. */
-gd_status gd_control_prepare(gd_program *program, gd_device *device, int level);
+/* Builds the plans of the subgraphs of all such steps. The plan owns them. */
+gd_status gd_control_prepare(gd_plan *plan, int level);
 
 #endif

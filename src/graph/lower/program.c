@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/grow.h"
-#include "graph/plan/plan.h"
 #include "graph/build/options.h"
 #include "ops/call.h"
 
@@ -35,8 +34,6 @@ void gd_program_free(gd_program *program) {
     gd_free(program->values);
     gd_free(program->steps);
     gd_free(program->commits);
-    for (int i = 0; i < program->n_inner; i++) gd_plan_free(program->inner[i]);
-    gd_free(program->inner);
     gd_free(program->held);
     gd_index_set_free(&program->views);
     while (program->memory) {

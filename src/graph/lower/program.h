@@ -105,8 +105,6 @@ typedef struct gd_program {
     gd_node **held; /* nodes whose attrs steps use, retained */
     int n_held, held_room;
     bool dynamic; /* sizes or control flow depend on data: it has no steps, and runs node by node */
-    struct gd_plan **inner; /* the plans of loop bodies and branches */
-    int n_inner, inner_room;
     gd_index_set views; /* the values that are captured tensors */
     struct gd_block_list *memory;
 } gd_program;

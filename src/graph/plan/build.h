@@ -50,6 +50,8 @@ struct gd_plan {
     int n_views, views_room;
     gd_pcall *calls;
     int n_calls, calls_room;
+    gd_plan **inner; /* the plans of branches and loop bodies */
+    int n_inner, inner_room;
     gd_pcopy *copies;
     int n_copies, copies_room;
     int first_commit_copy, n_commit_copies;

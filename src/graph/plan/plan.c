@@ -20,6 +20,8 @@ void gd_plan_free(gd_plan *plan) {
     gd_free(plan->fed_in_place);
     gd_free(plan->slots);
     gd_free(plan->segments);
+    for (int i = 0; i < plan->n_inner; i++) gd_plan_free(plan->inner[i]);
+    gd_free(plan->inner);
     gd_program_free(plan->program);
     gd_free(plan);
 }
@@ -29,16 +31,14 @@ void gd_plan_free(gd_plan *plan) {
 const gd_program *gd_plan_program(const gd_plan *plan) { return plan->program; }
 size_t gd_plan_slab(const gd_plan *plan) {
     size_t bytes = plan->slab;
-    for (int i = 0; i < plan->program->n_inner; i++) /* plans of loop bodies and branches */
-        bytes +=
-            gd_plan_slab(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+    for (int i = 0; i < plan->n_inner; i++)
+        bytes += gd_plan_slab(plan->inner[i]) + gd_plan_fetch_bytes(plan->inner[i]);
     return bytes;
 }
 size_t gd_plan_live(const gd_plan *plan) {
     size_t bytes = plan->live;
-    for (int i = 0; i < plan->program->n_inner; i++)
-        bytes +=
-            gd_plan_live(plan->program->inner[i]) + gd_plan_fetch_bytes(plan->program->inner[i]);
+    for (int i = 0; i < plan->n_inner; i++)
+        bytes += gd_plan_live(plan->inner[i]) + gd_plan_fetch_bytes(plan->inner[i]);
     return bytes;
 }
 int gd_plan_recomputed(const gd_plan *plan) { return plan->recomputed; }

@@ -11,7 +11,7 @@ size_t gd_plan_constant_bytes(const gd_plan *plan) {
             counted = p->roots[k].constant && p->roots[k].storage == p->roots[r].storage;
         if (!counted) bytes += p->roots[r].storage->bytes;
     }
-    for (int i = 0; i < p->n_inner; i++) bytes += gd_plan_constant_bytes(p->inner[i]);
+    for (int i = 0; i < plan->n_inner; i++) bytes += gd_plan_constant_bytes(plan->inner[i]);
     return bytes;
 }
 
@@ -20,8 +20,8 @@ static size_t most_scratch(const gd_plan *plan) {
     size_t most = 0;
     for (int i = 0; i < plan->n_calls; i++)
         if (plan->calls[i].scratch > most) most = plan->calls[i].scratch;
-    for (int i = 0; i < plan->program->n_inner; i++) {
-        const size_t inner = most_scratch(plan->program->inner[i]);
+    for (int i = 0; i < plan->n_inner; i++) {
+        const size_t inner = most_scratch(plan->inner[i]);
         if (inner > most) most = inner;
     }
     return most;
