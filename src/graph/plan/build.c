@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/control/step.h"
+#include "graph/run/control_step.h"
 #include "ops/call.h"
 #include "ops/launch.h"
 

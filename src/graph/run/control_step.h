@@ -1,4 +1,4 @@
-/* step.h - branches and loops as steps of a plan. Their subgraphs have plans of their own. */
+/* control_step.h - branches and loops as steps of a plan. Their subgraphs have plans of their own. */
 #ifndef GRADUS_GRAPH_CONTROL_STEP_H
 #define GRADUS_GRAPH_CONTROL_STEP_H
 

@@ -1,10 +1,10 @@
-/* step.c - branches and loops as steps of a plan.
+/* control_step.c - branches and loops as steps of a plan.
  *
  * The step is a kernel call like any other, with the plans of its subgraphs after its options. Each
  * run borrows an instance of them; nothing is allocated once there is one. A subgraph reads its
  * feeds in place, and its results are copied to the outputs.
  */
-#include "graph/control/step.h"
+#include "graph/run/control_step.h"
 
 #include <pthread.h>
 #include <string.h>
