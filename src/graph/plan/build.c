@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/run/control_step.h"
+#include "graph/plan/bodies.h"
 #include "ops/call.h"
 #include "ops/launch.h"
 
@@ -273,7 +273,7 @@ gd_status gd_plan_make(gd_program *program, gd_device *device, int level, size_t
     if (status == GD_OK) status = drop_groups(program, device);
     if (status == GD_OK) status = copy_committed(program);
     if (status == GD_OK) status = arrange_updates(program, device, limit);
-    if (status == GD_OK) status = gd_control_prepare(plan, level);
+    if (status == GD_OK) status = gd_plan_add_bodies(plan, level);
     if (status == GD_OK && program->n_commits > 0 && device->api->reserve)
         status = device->api->reserve(device); /* see may_fail in liveness.c */
     if (status == GD_OK) status = gd_plan_build_within(plan, limit);

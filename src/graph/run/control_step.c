@@ -1,31 +1,20 @@
-/* control_step.c - branches and loops as steps of a plan.
+/* control_step.c - kernels that run branches and loops as steps of a plan.
  *
- * The step is a kernel call like any other, with the plans of its subgraphs after its options. Each
- * run borrows an instance of them; nothing is allocated once there is one. A subgraph reads its
- * feeds in place, and its results are copied to the outputs.
+ * The step is a kernel call like any other, with the plans of its subgraphs after its options
+ * (plan/bodies.h). Each run borrows an instance of them; nothing is allocated once there is one. A
+ * subgraph reads its feeds in place, and its results are copied to the outputs.
  */
 #include "graph/run/control_step.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "core/grow.h"
+#include "core/alloc.h"
 #include "core/copy.h"
 #include "graph/control/nodes.h"
-#include "graph/plan/build.h"
+#include "graph/plan/bodies.h"
 #include "graph/run/plan_run.h"
 #include "ops/launch.h"
-#include "gradus/ops.h"
-
-/* The options of a step: those of its op, then the plans. */
-typedef struct control_options {
-    union {
-        gd_cond_graph_options cond;
-        gd_while_graph_options loop;
-        gd_scan_graph_options scan;
-    } options;
-    gd_plan *plan[2]; /* of the subgraphs, in the order of the options */
-} control_options;
 
 /* --- one call of a subgraph ------------------------------------------------------------------- */
 
@@ -104,7 +93,7 @@ static gd_status copy_state(const gd_kernel_call *k, int i) {
 
 /* --- the steps -------------------------------------------------------------------------------- */
 
-static gd_status run_cond(gd_kernel_call *k, const control_options *p, void *room) {
+static gd_status run_cond(gd_kernel_call *k, const gd_control_options *p, void *room) {
     bool yes;
     GD_TRY(read_truth(k->device, &k->in[0], &yes));
     planned_body f;
@@ -118,7 +107,7 @@ static gd_status run_cond(gd_kernel_call *k, const control_options *p, void *roo
 }
 
 /* The outputs hold the state. */
-static gd_status run_while(gd_kernel_call *k, const control_options *p, char *room) {
+static gd_status run_while(gd_kernel_call *k, const gd_control_options *p, char *room) {
     const int n = (int)p->options.loop.state;
     const int64_t most =
         p->options.loop.max_steps == GD_UNSET ? INT64_MAX : p->options.loop.max_steps;
@@ -150,7 +139,7 @@ static gd_status run_while(gd_kernel_call *k, const control_options *p, char *ro
     return status;
 }
 
-static gd_status run_scan(gd_kernel_call *k, const control_options *p, void *room) {
+static gd_status run_scan(gd_kernel_call *k, const gd_control_options *p, void *room) {
     const gd_scan_graph_options *o = &p->options.scan;
     const int n = (int)o->state, outer = n + (int)o->xs;
     const int64_t steps = k->in[n].dims[0];
@@ -182,7 +171,7 @@ static size_t control_bytes(const gd_kernel_call *k) {
 }
 
 static gd_status run_control(gd_kernel_call *k) {
-    const control_options *p = k->attrs;
+    const gd_control_options *p = k->attrs;
     const bool on_host = k->device->api->host_reads;
     GD_TRY(gd_check_stack());
     void *room = on_host ? k->workspace : gd_malloc(control_bytes(k));
@@ -199,8 +188,8 @@ static size_t control_workspace(const gd_kernel_call *k) {
     return k->device->api->host_reads ? control_bytes(k) : 0;
 }
 
-/* Registers these kernels for a kind of device, when a plan first needs them. */
-static gd_status register_kernels(const char *kind) {
+/* Once for each kind. */
+static gd_status add_kernels(const char *kind) {
     static const char *const ops[] = {"cond_graph", "while_graph", "scan_graph"};
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static const char *kinds[GD_DEVICE_KINDS];
@@ -225,61 +214,8 @@ static gd_status register_kernels(const char *kind) {
     return status;
 }
 
-/* --- preparing -------------------------------------------------------------------------------- */
-
-static gd_status build_plan(const gd_subgraph *sub, gd_device *device, int level, gd_plan **plan) {
-    gd_tensor **in = gd_list_new(sub->n_in), **out = gd_list_new(sub->n_out);
-    if (!in || !out) return GD_E_MEMORY;
-    for (int i = 0; i < sub->n_in; i++)
-        if (!(in[i] = gd_node_symbol(sub->in[i], 0))) return GD_E_MEMORY;
-    for (int k = 0; k < sub->n_out; k++)
-        if (!(out[k] = gd_node_symbol(sub->out[k], sub->out_index[k]))) return GD_E_MEMORY;
-    gd_program *program;
-    const gd_tensors feeds = {in, sub->n_in}; /* only the shapes matter */
-    GD_TRY(gd_program_make_loops((gd_tensors){out, sub->n_out}, feeds, feeds, &program));
-    if (program->dynamic) {
-        gd_program_free(program);
-        return gd_fail(GD_E_UNSUPPORTED, "the body of a loop cannot be planned");
-    }
-    return gd_plan_make(program, device, level, 0, plan);
-}
-
-static gd_status keep_plan(gd_plan *plan, gd_plan *inner) {
-    if (!gd_grow(plan->inner, plan->n_inner, plan->inner_room)) {
-        gd_plan_free(inner);
-        return gd_no_memory(NULL, "to plan a run");
-    }
-    plan->inner[plan->n_inner++] = inner;
+gd_status gd_control_add_kernels(const gd_program *program, const char *kind) {
+    for (int i = 0; i < program->n_steps; i++)
+        if (program->steps[i].op->flags & GD_OP_OPAQUE) return add_kernels(kind);
     return GD_OK;
-}
-
-static gd_status prepare_step(gd_plan *plan, gd_pstep *step, int level) {
-    control_options *p = gd_program_alloc(plan->program, sizeof *p);
-    if (!p) return GD_E_MEMORY;
-    memcpy(&p->options, step->attrs,
-           step->op->attrs_size < sizeof p->options ? step->op->attrs_size : sizeof p->options);
-    for (int i = 0, n = 0; i < step->op->n_attrs; i++) {
-        const gd_op_attr *a = &step->op->attrs[i];
-        if (a->type != GD_ATTR_GRAPH) continue;
-        GD_TRY(build_plan(*(gd_subgraph *const *)((const char *)step->attrs + a->offset),
-                          plan->device, level, &p->plan[n]));
-        GD_TRY(keep_plan(plan, p->plan[n++]));
-    }
-    step->attrs = p;
-    return GD_OK;
-}
-
-gd_status gd_control_prepare(gd_plan *plan, int level) {
-    const gd_program *program = plan->program;
-    gd_status status = GD_OK;
-    gd_scope *scope = NULL;
-    for (int i = 0; i < program->n_steps && status == GD_OK; i++) {
-        gd_pstep *s = &program->steps[i];
-        if (s->removed || !(s->op->flags & GD_OP_OPAQUE)) continue;
-        if (!scope) scope = gd_scope_open();
-        status = register_kernels(plan->device->api->kind);
-        if (status == GD_OK) status = prepare_step(plan, s, level);
-    }
-    if (scope) gd_scope_close(&scope);
-    return status;
 }

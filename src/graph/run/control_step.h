@@ -1,10 +1,11 @@
-/* control_step.h - branches and loops as steps of a plan. Their subgraphs have plans of their own. */
+/* control_step.h - kernels that run branches and loops as steps of a plan. */
 #ifndef GRADUS_GRAPH_CONTROL_STEP_H
 #define GRADUS_GRAPH_CONTROL_STEP_H
 
-#include "graph/plan/plan.h"
+#include "graph/lower/program.h"
 
-/* Builds the plans of the subgraphs of all such steps. The plan owns them. */
-gd_status gd_control_prepare(gd_plan *plan, int level);
+/* Adds the kernels for a kind of device to the kernel table, if the program has such steps. Call it
+ * before its plan is built. */
+gd_status gd_control_add_kernels(const gd_program *program, const char *kind);
 
 #endif

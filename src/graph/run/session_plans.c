@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "graph/run/control_step.h"
 #include "graph/run/session.h"
 
 void gd_cached_plan_free(gd_cached_plan *c) {
@@ -74,6 +75,11 @@ static gd_status compile_with(const gd_session *s, gd_cached_plan *c, gd_tensors
     if (program->dynamic) {
         c->dynamic = program;
         return GD_OK;
+    }
+    const gd_status status = gd_control_add_kernels(program, s->device->api->kind);
+    if (status != GD_OK) {
+        gd_program_free(program);
+        return status;
     }
     return gd_plan_make(program, s->device, s->level, limit, &c->plan);
 }
