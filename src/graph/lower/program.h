@@ -19,6 +19,9 @@ typedef enum gd_root_kind {
     GD_ROOT_CAPTURED,  /* the storage of a captured tensor */
 } gd_root_kind;
 
+/* Temporaries of a run lie in one slab, and their sizes there are multiples of this. */
+enum { GD_SLAB_ALIGNMENT = 64 };
+
 /* Memory that values are views of. */
 typedef struct gd_root {
     gd_root_kind kind;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/plan/memory.h"
 #include "graph/passes/remat.h"
 #include "ops/fused.h"
 

@@ -2,11 +2,7 @@
 #ifndef GRADUS_GRAPH_MEMORY_H
 #define GRADUS_GRAPH_MEMORY_H
 
-#include "gradus/status.h"
-
-#include <stddef.h>
-
-enum { GD_SLAB_ALIGNMENT = 64 };
+#include "graph/lower/program.h"
 
 /* A buffer that is live from call `begin` to call `end`, both included. */
 typedef struct gd_span {
@@ -16,7 +12,7 @@ typedef struct gd_span {
 } gd_span;
 
 /* Places all spans so that no two with overlapping lifetimes overlap in memory. Sizes are rounded
- * up to the alignment. `*slab` is the number of bytes needed, `*live` the most that are live at a
+ * up to GD_SLAB_ALIGNMENT. `*slab` is the number of bytes needed, `*live` the most that are live at a
  * time, which is a lower bound. */
 gd_status gd_place_spans(gd_span *spans, int count, size_t *slab, size_t *live);
 
