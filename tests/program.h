@@ -1,9 +1,10 @@
-/* program.h - lowers small graphs to programs and compares these as text. */
+/* program.h - lowers small graphs to programs, runs passes, and compares programs as text. */
 #ifndef GRADUS_TESTS_PROGRAM_H
 #define GRADUS_TESTS_PROGRAM_H
 
+#include "core/device.h"
 #include "gradus/gradus.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 #include "test.h"
 
 /* The program of a run, before any pass. */
@@ -12,6 +13,12 @@ static inline gd_program *program_of(gd_tensors feeds, gd_tensors values, gd_ten
     gd_status status = gd_program_make(fetches, feeds, values, &p);
     CHECK_SAYING(status == GD_OK, "%s", gd_error_message());
     return p;
+}
+
+/* Runs a pass for the CPU; returns the number of changes, or -1 if it failed. */
+static inline int run_pass(gd_program *p, const char *name) {
+    gd_rewrite r = {.program = p, .device = gd_cpu()};
+    return gd_pass_run(&r, name) == GD_OK ? r.changes : -1;
 }
 
 static inline void check_text(const gd_program *p, const char *expected) {

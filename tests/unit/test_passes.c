@@ -14,10 +14,11 @@ TEST(prune_removes_unused_nodes) {
                   "%2 f32[1,3], %3 f32[1,3] = split(%1) sizes=[1]\n"
                   "%4 f32[] = sum(%3)\n"
                   "fetch %4\n");
-    CHECK(gd_pass_prune(p) == 0); /* sin was never in the program: lowering starts at the fetch */
-    p->steps[2].removed = true;   /* as if the sum had been fused into another step */
+    CHECK(run_pass(p, "prune") ==
+          0);                   /* sin was never in the program: lowering starts at the fetch */
+    p->steps[2].removed = true; /* as if the sum had been fused into another step */
     p->fetches[0] = 0;
-    CHECK(gd_pass_prune(p) == 2);
+    CHECK(run_pass(p, "prune") == 2);
     check_text(p, "fetch %0\n");
     gd_program_free(p);
 }
@@ -35,13 +36,13 @@ TEST(prune_drops_awaited_operands_that_are_computed_anyway) {
         y = gd_sum(y);
     }
     gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(2, 3), 1)), gd_list(done, y));
-    CHECK(gd_pass_prune(p) > 0);
+    CHECK(run_pass(p, "prune") > 0);
     check_text(p, "%1 f32[2,3] = exp(%0 (feed 0) f32[2,3])\n"
                   "%2 f32[2,3] = sin(%0 (feed 0) f32[2,3])\n"
                   "%4 bool[] = group(%3)\n"
                   "%5 f32[] = sum(%1)\n"
                   "fetch %4 %5\n");
-    CHECK(gd_pass_prune(p) == 0);
+    CHECK(run_pass(p, "prune") == 0);
     gd_program_free(p);
 }
 
@@ -49,7 +50,7 @@ TEST(share_merges_equal_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_add(gd_sin(gd_mul(x, x)), gd_sin(gd_mul(x, x)));
     FETCH(y);
-    CHECK(gd_pass_cse(p) == 2);
+    CHECK(run_pass(p, "cse") == 2);
     check_text(p, "%1 f32[2,3] = mul(%0 (feed 0) f32[2,3], %0 (feed 0) f32[2,3])\n"
                   "%2 f32[2,3] = sin(%1)\n"
                   "%5 f32[2,3] = add(%2, %2)\n"
@@ -63,10 +64,10 @@ TEST(share_keeps_the_control_edges_of_merged_nodes) {
     gd_tensor *slope = gd_gradients(gd_list(gd_sum(gd_mul(again, again))), gd_list(x)).at[0];
     y = gd_add(plain, slope);
     FETCH(y);
-    CHECK(gd_pass_prune(p) > 0); /* the first step no longer saves a value for a gradient */
+    CHECK(run_pass(p, "prune") > 0); /* the first step no longer saves a value for a gradient */
     CHECK(p->steps[0].out[1] < 0 && p->steps[1].out[1] >= 0);
     const int mean = p->steps[1].out[1];
-    CHECK(gd_pass_cse(p) == 1);
+    CHECK(run_pass(p, "cse") == 1);
     CHECK(!p->steps[0].removed && p->steps[1].removed && p->steps[0].out[1] == mean);
     gd_program_free(p);
 }
@@ -76,7 +77,7 @@ TEST(share_keeps_random_ops_and_different_options_apart) {
     y = gd_add(gd_add(gd_dropout(x), gd_dropout(x)),
                gd_add(gd_leaky_relu(x, .slope = 0.1), gd_leaky_relu(x, .slope = 0.2)));
     FETCH(y);
-    CHECK(gd_pass_cse(p) == 0);
+    CHECK(run_pass(p, "cse") == 0);
     gd_program_free(p);
 }
 
@@ -84,7 +85,7 @@ TEST(fold_evaluates_constant_nodes) {
     IN_GRAPH(g, 2, 3);
     y = gd_mul(x, gd_sqrt(gd_add(gd_full(gd_dims(3), 7), gd_ones(gd_dims(3)))));
     FETCH(y);
-    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 4);
+    CHECK(run_pass(p, "fold") == 4);
     check_text(p, "%5 f32[2,3] = mul(%0 (feed 0) f32[2,3], %4 (captured 4) f32[3])\n"
                   "fetch %5\n");
     CHECK(((float *)p->roots[4].storage->data)[0] > 2.82f &&
@@ -99,8 +100,8 @@ TEST(simplify_removes_neutral_ops) {
                gd_ones(gd_dims(1)));
     y = gd_sin(y);
     FETCH(y);
-    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 4 && gd_pass_simplify(p) == 4);
-    CHECK(gd_pass_prune(p) >= 0);
+    CHECK(run_pass(p, "fold") == 4 && run_pass(p, "simplify") == 4);
+    CHECK(run_pass(p, "prune") >= 0);
     check_text(p, "%9 f32[2,3] = sin(%0 (feed 0) f32[2,3])\n"
                   "fetch %9\n");
     gd_program_free(p);
@@ -110,7 +111,7 @@ TEST(simplify_removes_a_neutral_clamp_to_infinity) {
     IN_GRAPH(g, 2, 3);
     y = gd_sin(gd_logaddexp(x, gd_full(gd_dims(3), -INFINITY)));
     FETCH(y);
-    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 1 && gd_pass_simplify(p) == 1);
+    CHECK(run_pass(p, "fold") == 1 && run_pass(p, "simplify") == 1);
     gd_program_free(p);
 }
 
@@ -118,7 +119,7 @@ TEST(simplify_keeps_a_neutral_op_that_broadcasts) {
     IN_GRAPH(g, 2, 3);
     y = gd_mul(gd_sum(x, .axis = 1, .keepdim = true), gd_ones(gd_dims(2, 3)));
     FETCH(y);
-    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 1 && gd_pass_simplify(p) == 0);
+    CHECK(run_pass(p, "fold") == 1 && run_pass(p, "simplify") == 0);
     gd_program_free(p);
 }
 
@@ -128,9 +129,9 @@ TEST(simplify_merges_views_and_removes_inverse_pairs) {
     gd_tensor *reshaped = gd_reshape(gd_reshape(there_and_back, gd_dims(6)), gd_dims(2, 3));
     y = gd_exp(gd_neg(gd_neg(gd_relu(gd_relu(gd_clone(reshaped))))));
     FETCH(y);
-    while (gd_pass_simplify(p) > 0) {
+    while (run_pass(p, "simplify") > 0) {
     }
-    CHECK(gd_pass_prune(p) >= 0);
+    CHECK(run_pass(p, "prune") >= 0);
     check_text(p, "%6 f32[2,3] = relu(%0 (feed 0) f32[2,3])\n"
                   "%10 f32[2,3] = exp(%6)\n"
                   "fetch %10\n");
@@ -156,10 +157,10 @@ TEST(simplify_uses_the_properties_of_user_defined_ops) {
     y = gd_call("pass_turn", gd_list(gd_call("pass_turn", gd_list(y), NULL)), NULL); /* cancels */
     y = gd_exp(y);
     FETCH(y);
-    CHECK(gd_pass_fold(p, gd_device_get("cpu")) == 2);
-    while (gd_pass_simplify(p) > 0) {
+    CHECK(run_pass(p, "fold") == 2);
+    while (run_pass(p, "simplify") > 0) {
     }
-    CHECK(gd_pass_prune(p) >= 0);
+    CHECK(run_pass(p, "prune") >= 0);
     char *text = gd_program_text(p);
     int steps = 0;
     for (const char *at = text; (at = strstr(at, " = ")); at++) steps++;
@@ -273,7 +274,7 @@ TEST(epilogue_uses_the_properties_of_user_defined_ops) {
             if (cases[i].other) y = gd_add(y, product);
         }
         gd_program *p = program_of(gd_list(x), gd_list(value), gd_list(y));
-        CHECK(gd_pass_epilogue(p, gd_cpu()) == cases[i].fused);
+        CHECK(run_pass(p, "epilogue") == cases[i].fused);
         char *text = gd_program_text(p);
         CHECK_SAYING(!strstr(text, "pass_product_squared(%0 (feed 0) f32[2,3], %1) by=2") ==
                          !cases[i].fused,
@@ -298,7 +299,7 @@ TEST(epilogue_fuses_relu_and_gradient_descent_into_products) {
         train = gd_minimize(gd_optim_sgd(gd_list(w)), loss);
     }
     gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(2, 3), 1)), gd_list(train));
-    CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == 2);
+    CHECK(run_pass(p, "prune") >= 0 && run_pass(p, "epilogue") == 2);
     char *text = gd_program_text(p);
     CHECK_SAYING(text && strstr(text, "linear_relu(") && strstr(text, "matmul_step(") &&
                      !strstr(text, "sgd_step"),
@@ -363,7 +364,7 @@ TEST(epilogue_fuses_batch_norm_addition_and_relu) {
         gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(4, 3, 5), 1)),
                                    gd_list(gradients.at[0], gradients.at[1]));
         fuses_norms = true;
-        CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == (variant == 2 ? 4 : 6));
+        CHECK(run_pass(p, "prune") >= 0 && run_pass(p, "epilogue") == (variant == 2 ? 4 : 6));
         fuses_norms = false;
         char *text = gd_program_text(p);
         CHECK_SAYING(text && strstr(text, "= batch_norm_relu(") && !strstr(text, "= batch_norm(") &&
@@ -391,7 +392,7 @@ TEST(epilogue_fuses_the_relu_mask_into_the_gradient_product) {
         gw = gd_gradients(gd_list(y), gd_list(w)).at[0];
     }
     gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(2, 3), 1)), gd_list(gw));
-    CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == 2);
+    CHECK(run_pass(p, "prune") >= 0 && run_pass(p, "epilogue") == 2);
     char *text = gd_program_text(p);
     CHECK_SAYING(text && strstr(text, "matmul_relu_grad(") && !strstr(text, "relu.gx"), "%s", text);
     free(text);
@@ -435,7 +436,7 @@ TEST(epilogue_fuses_relu_into_convolutions) {
                 y = gd_relu(gd_call("conv2d", gd_list(x, w, b), convolutions[i].options));
             }
             gd_program *p = program_of(gd_list(x), gd_list(value), gd_list(y));
-            CHECK(gd_pass_prune(p) >= 0 && gd_pass_epilogue(p, gd_cpu()) == 1);
+            CHECK(run_pass(p, "prune") >= 0 && run_pass(p, "epilogue") == 1);
             char *text = gd_program_text(p);
             CHECK_SAYING(strstr(text, " = conv_relu(%0 (feed 0)") && !strstr(text, "= relu(") &&
                              !strstr(text, "conv2d("),
@@ -482,7 +483,7 @@ TEST(batch_norms_are_folded_into_the_preceding_weights) {
     normed_net n = make_normed_net("conv2d", gd_dims(2, 3, 8, 8), gd_dims(4, 3, 3, 3), "padding=1",
                                    false, false);
     gd_program *p = program_of(gd_list(n.x), gd_list(n.value), gd_list(n.y));
-    CHECK(gd_pass_prune(p) >= 0);
+    CHECK(run_pass(p, "prune") >= 0);
     check_text(p, "%5 f32[2,4,8,8] = conv2d(%0 (feed 0) f32[2,3,8,8], %1 (variable 0) "
                   "f32[4,3,3,3], -) padding=[1,1]\n"
                   "%7 f32[4] = clone(%2 (variable 1) f32[4])\n"
@@ -493,7 +494,7 @@ TEST(batch_norms_are_folded_into_the_preceding_weights) {
                   "variable 1 <- %7\n"
                   "variable 2 <- %8\n"
                   "fetch %12\n");
-    CHECK(gd_pass_fold_norm(p, gd_cpu()) == 1 && gd_pass_epilogue(p, gd_cpu()) == 1);
+    CHECK(run_pass(p, "fold_norm") == 1 && run_pass(p, "epilogue") == 1);
     check_text(p, "%13 f32[4,3,3,3], %14 f32[4] = norm_fold(%1 (variable 0) f32[4,3,3,3], -, %4 "
                   "(variable 3) f32[4], "
                   "%6 (captured 6) f32[4], %2 (variable 1) f32[4], %3 (variable 2) f32[4]) "
@@ -550,7 +551,7 @@ TEST(batch_norms_that_cannot_be_folded_are_kept) {
                             i == 2 ? gd_dims(8, 3, 1, 1) : gd_dims(4, 3, 3, 3), "", true, i == 0);
         gd_program *p = program_of(gd_list(n.x), gd_list(n.value),
                                    i == 1 ? gd_list(n.y, n.between) : gd_list(n.y));
-        CHECK(gd_pass_prune(p) >= 0 && gd_pass_fold_norm(p, gd_cpu()) == 0);
+        CHECK(run_pass(p, "prune") >= 0 && run_pass(p, "fold_norm") == 0);
         gd_program_free(p);
     }
 }
@@ -561,7 +562,7 @@ TEST(epilogue_keeps_convolutions_with_other_readers) {
     y = gd_conv1d(gd_reshape(x, gd_dims(1, 2, 3)), gd_ones(gd_dims(2, 2, 2)), NULL);
     y = gd_add(gd_relu(y), y);
     FETCH(y);
-    CHECK(gd_pass_epilogue(p, gd_cpu()) == 0);
+    CHECK(run_pass(p, "epilogue") == 0);
     gd_program_free(p);
 }
 
@@ -581,7 +582,7 @@ TEST(layout_sinks_permutes_through_elementwise_ops_until_they_cancel) {
                   "%6 f32[2,3] = permute(%5) axes=[1,0]\n"
                   "%7 f32[2] = sum(%6) axis=[1]\n"
                   "fetch %7\n");
-    CHECK(gd_pass_layout(p, gd_device_get("cpu")) == 3);
+    CHECK(run_pass(p, "layout") == 3);
     check_text(p, "%2 f32[2] = full() dims=[2] value=3 dtype=f32\n"
                   "%8 f32[2,1] = permute(%2) axes=[1,0]\n"
                   "%9 f32[2,3] = add(%0 (feed 0) f32[2,3], %8)\n"
@@ -597,9 +598,9 @@ TEST(layout_keeps_transposed_operands_of_products) {
     gd_tensor *t = gd_contiguous(gd_permute(x, gd_dims(1, 0)));
     y = gd_matmul(gd_relu(t), gd_clone(gd_transpose(t, 0, 1)));
     FETCH(y);
-    CHECK(gd_pass_layout(p, gd_device_get("cpu")) >= 1);
-    while (gd_pass_simplify(p) > 0) gd_pass_layout(p, gd_device_get("cpu"));
-    CHECK(gd_pass_prune(p) >= 0);
+    CHECK(run_pass(p, "layout") >= 1);
+    while (run_pass(p, "simplify") > 0) run_pass(p, "layout");
+    CHECK(run_pass(p, "prune") >= 0);
     char *text = gd_program_text(p);
     CHECK_SAYING(!strstr(text, "contiguous") && !strstr(text, "clone") &&
                      strstr(text, "f32[2,3] = relu(%0 (feed 0) f32[2,3])"),
@@ -620,7 +621,7 @@ TEST(layout_lets_a_product_write_in_permuted_order_instead_of_a_copy) {
         y = gd_sin(gd_reshape(gd_permute(gd_matmul(y, x), gd_dims(1, 0, 2)), gd_dims(3, 8)));
     }
     gd_program *p = program_of(gd_list(x), gd_list(gd_full(gd_dims(2, 3, 4), 1)), gd_list(y));
-    CHECK(gd_pass_layout(p, gd_device_get("cpu")) == 1);
+    CHECK(run_pass(p, "layout") == 1);
     int made = -1, copied = -1;
     for (int i = 0; i < p->n_steps; i++) {
         if (strcmp(gd_op_name(p->steps[i].op), "matmul") == 0) made = p->steps[i].out[0];
@@ -643,7 +644,7 @@ TEST(layout_adds_no_copies) {
             : i == 1 ? gd_linear(t, gd_ones(gd_dims(4, 2)), NULL)
                      : gd_cumsum(gd_add(t, gd_ones(gd_dims(3, 2))), 0);
         FETCH(y);
-        CHECK_SAYING(gd_pass_layout(p, gd_device_get("cpu")) == 0, "%d", i);
+        CHECK_SAYING(run_pass(p, "layout") == 0, "%d", i);
         gd_program_free(p);
     }
 }

@@ -9,9 +9,10 @@
 static int run_remat(gd_program *p, size_t target) {
     gd_pstep *before = p->steps;
     const gd_remat how = {.target = target};
-    const int again = gd_pass_remat(p, &how);
+    gd_rewrite r = {.program = p, .device = gd_cpu(), .remat = &how};
+    const gd_status status = gd_pass_run(&r, "remat");
     if (p->steps != before) free(before);
-    return again;
+    return status == GD_OK ? r.changes : -1;
 }
 
 /* In each of these tests x is [16,16]: 1024 bytes. */
@@ -261,7 +262,7 @@ TEST(variables_are_updated_as_soon_as_their_gradient_is_computed) {
     y = gd_minimize(gd_optim_sgd(gd_list(w1, w2)),
                     gd_sum(gd_matmul(gd_tanh(gd_matmul(x, w1)), w2)));
     FETCH(y);
-    CHECK(gd_pass_early_updates(p) > 0);
+    CHECK(run_pass(p, "early_updates") > 0);
     const int first = position_of(p, "sgd_step", 0), gradient = position_of(p, "tanh.gx", 0),
               second = position_of(p, "sgd_step", first + 1);
     char *text = gd_program_text(p);
@@ -283,7 +284,7 @@ TEST(no_update_moves_before_a_node_that_may_fail) {
         gd_tensor *lr = gd_scalar(0.1);
         y = gd_group(gd_list(gd_sgd_step(w1, by.at[0], lr), gd_sgd_step(w2, by.at[1], lr)));
         FETCH(gd_sum(rows), y);
-        CHECK(gd_pass_early_updates(p) >= !risky);
+        CHECK(run_pass(p, "early_updates") >= !risky);
         const int failing = position_of(p, risky ? "index_select" : "softmax", 0),
                   update = position_of(p, "sgd_step", 0);
         char *text = gd_program_text(p);
@@ -361,7 +362,7 @@ TEST(checked_indices_do_not_delay_updates) {
     model m = language_model();
     gd_program *p = program_of(gd_list(m.x, m.target), gd_list(make_tokens(0), make_tokens(1)),
                                gd_list(m.loss, m.train));
-    CHECK(gd_pass_early_updates(p) > 0);
+    CHECK(run_pass(p, "early_updates") > 0);
     const int update = position_of(p, "sgd_step", 0), gradient = position_of(p, "index_add", 0);
     char *text = gd_program_text(p);
     CHECK_SAYING(update > position_of(p, "index_cross_entropy_grad", 0) && update < gradient, "%s",
@@ -392,7 +393,7 @@ TEST(computed_indices_do_not_delay_updates) {
     y = gd_minimize(gd_optim_sgd(gd_list(w1, w2)),
                     gd_sum(gd_linear(gd_flatten(pooled, .start_axis = 1), w2, NULL)));
     FETCH(y);
-    CHECK(gd_pass_early_updates(p) > 0);
+    CHECK(run_pass(p, "early_updates") > 0);
     const int update = position_of(p, "sgd_step", 0), gradient = position_of(p, "pool_scatter", 0);
     bool *risks = gd_program_risks(p);
     char *text = gd_program_text(p);

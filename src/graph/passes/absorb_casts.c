@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 
 typedef struct cast_pass {
     gd_program *p;
@@ -188,17 +188,15 @@ static int absorb_all(cast_pass *c) {
     return changes;
 }
 
-int gd_pass_absorb_casts(gd_program *p, gd_device *device) {
-    const size_t roots = (size_t)p->n_roots + 1;
-    int *room = gd_calloc(4 * roots, sizeof *room), changes = -1;
-    if (room) {
-        cast_pass c = {p, device, room, room + roots, room + 2 * roots, room + 3 * roots};
-        memset(c.reader, -1, roots * sizeof *c.reader);
-        changes = absorb_all(&c);
-    } else {
-        gd_no_memory(NULL, "to plan a run");
-    }
+gd_status gd_pass_absorb_casts(gd_rewrite *r) {
+    const size_t roots = (size_t)r->program->n_roots + 1;
+    int *room = gd_calloc(4 * roots, sizeof *room);
+    if (!room) return gd_no_memory(NULL, "to plan a run");
+    cast_pass c = {r->program, r->device, room, room + roots, room + 2 * roots, room + 3 * roots};
+    memset(c.reader, -1, roots * sizeof *c.reader);
+    const int changes = absorb_all(&c);
     gd_free(room);
-    if (changes > 0 && gd_pass_prune(p) < 0) changes = -1;
-    return changes;
+    if (changes < 0) return GD_E_MEMORY;
+    r->changes += changes;
+    return GD_OK;
 }

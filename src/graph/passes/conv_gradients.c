@@ -51,13 +51,13 @@ static bool join_steps(gd_program *p, int weight, int sum, gd_device *device) {
     return true;
 }
 
-int gd_pass_conv_gradients(gd_program *p, gd_device *device) {
-    int changes = 0;
-    if (!gd_kernel_exists(gd_op_find("conv_grad_weight_bias"), device->api->kind)) return 0;
+gd_status gd_pass_conv_gradients(gd_rewrite *r) {
+    gd_program *p = r->program;
+    if (!gd_kernel_exists(gd_op_find("conv_grad_weight_bias"), r->device->api->kind)) return GD_OK;
     for (int i = 0; i < p->n_steps; i++) {
         if (!sums_channels(p, &p->steps[i])) continue;
         const int weight = find_weight_gradient(p, p->steps[i].in[0]);
-        if (weight >= 0) changes += join_steps(p, weight, i, device);
+        if (weight >= 0) r->changes += join_steps(p, weight, i, r->device);
     }
-    return changes;
+    return GD_OK;
 }

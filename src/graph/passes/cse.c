@@ -8,7 +8,7 @@
 
 #include "core/alloc.h"
 #include "core/index_set.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 
 static bool is_same_step(const gd_pstep *a, const gd_pstep *b) {
     if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out) return false;
@@ -59,24 +59,24 @@ static int find_same_step(const gd_program *p, const gd_index_set *seen, uint64_
     return same;
 }
 
-int gd_pass_cse(gd_program *p) {
-    int *writes = gd_program_writes(p), changes = 0;
+gd_status gd_pass_cse(gd_rewrite *r) {
+    gd_program *p = r->program;
+    int *writes = gd_program_writes(p);
     gd_index_set seen = {0};
-    if (!writes) return -1;
-    for (int i = 0; i < p->n_steps && changes >= 0; i++) {
+    gd_status status = writes ? GD_OK : GD_E_MEMORY;
+    for (int i = 0; i < p->n_steps && status == GD_OK; i++) {
         gd_pstep *s = &p->steps[i];
         if (!can_be_shared(p, s, writes)) continue;
         const uint64_t hash = hash_step(s);
         const int same = find_same_step(p, &seen, hash, s);
         if (same >= 0) {
             replace_step(p, s, &p->steps[same]);
-            changes++;
+            r->changes++;
         } else if (!gd_index_set_add(&seen, hash, i)) {
-            gd_no_memory(NULL, "to plan a run");
-            changes = -1;
+            status = gd_no_memory(NULL, "to plan a run");
         }
     }
     gd_index_set_free(&seen);
     gd_free(writes);
-    return changes;
+    return status;
 }

@@ -16,7 +16,7 @@
 
 #include "core/alloc.h"
 #include "core/grow.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 
 /* An operand that was replaced, and its value before. */
 typedef struct replaced_operand {
@@ -245,25 +245,20 @@ static void find_writers(direct_pass *d) {
     for (int i = 0; i < p->n_commits; i++) d->pinned[p->values[p->commits[i].value].root] = true;
 }
 
-int gd_pass_direct_results(gd_program *p, gd_device *device) {
-    if (device->api->host_reads) return 0;
+gd_status gd_pass_direct_results(gd_rewrite *r) {
+    gd_program *p = r->program;
     const size_t roots = (size_t)p->n_roots + 1;
-    int *counts = gd_calloc(2 * roots, sizeof *counts), changes = 0;
+    int *counts = gd_calloc(2 * roots, sizeof *counts);
     direct_pass d = {.p = p,
-                     .device = device,
+                     .device = r->device,
                      .writes = counts,
                      .writer = counts ? counts + roots : NULL,
                      .pinned = gd_calloc(roots, sizeof *d.pinned)};
-    if (!counts || !d.pinned) {
-        gd_no_memory(NULL, "to plan a run");
-        changes = -1;
-    } else {
-        find_writers(&d);
-    }
-    for (int i = 0; i < p->n_steps && changes >= 0; i++) changes += remove_copy(&d, i);
+    gd_status status = counts && d.pinned ? GD_OK : gd_no_memory(NULL, "to plan a run");
+    if (status == GD_OK) find_writers(&d);
+    for (int i = 0; i < p->n_steps && status == GD_OK; i++) r->changes += remove_copy(&d, i);
     gd_free(counts);
     gd_free(d.pinned);
     gd_free(d.replaced);
-    if (changes > 0 && gd_pass_prune(p) < 0) changes = -1;
-    return changes;
+    return status;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 
 /* The most bytes of a value that several updates may share, such as one number per parameter. */
 enum { SMALL = 4096 };
@@ -273,12 +273,14 @@ static gd_status reorder_steps(update_mover *e) {
     return GD_OK;
 }
 
-int gd_pass_early_updates(gd_program *p) {
-    if (p->n_commits == 0) return 0;
+gd_status gd_pass_early_updates(gd_rewrite *r) {
+    gd_program *p = r->program;
+    if (p->n_commits == 0) return GD_OK;
     update_mover e;
     gd_status status = init_mover(&e, p);
     const int moving = status == GD_OK ? classify_steps(&e) : 0;
     if (moving > 0) status = reorder_steps(&e);
     free_mover(&e);
-    return status == GD_OK ? moving : -1;
+    r->changes += moving;
+    return status;
 }

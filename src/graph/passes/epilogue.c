@@ -387,19 +387,19 @@ static int fuse_steps_of(gd_program *p, const gd_op *const *ops, int n_ops, cons
 
 /* An elementwise step between two others is fused with the later one if possible: batch norm's
  * gradient takes the gradient of relu, not the gradient of pooling before it. */
-int gd_pass_epilogue(gd_program *p, gd_device *device) {
+gd_status gd_pass_epilogue(gd_rewrite *r) {
     enum { MOST_OPS = 64 };
     const gd_op *ops[MOST_OPS], *first[MOST_OPS];
-    int *readers = gd_program_readers(p), n_ops = 0, n_first = 0;
-    if (!readers) return -1;
+    int *readers = gd_program_readers(r->program), n_ops = 0, n_first = 0;
+    if (!readers) return GD_E_MEMORY;
     for (int i = gd_op_count(); i-- > 0;) {
         const gd_op *op = gd_op_at(i);
         if (!op->facts.fuses.outer || n_ops == MOST_OPS) continue;
         ops[n_ops++] = op;
         if (fuses_elementwise_operand(op)) first[n_first++] = op;
     }
-    int changes = fuse_steps_of(p, first, n_first, readers, device);
-    changes += fuse_steps_of(p, ops, n_ops, readers, device);
+    r->changes += fuse_steps_of(r->program, first, n_first, readers, r->device);
+    r->changes += fuse_steps_of(r->program, ops, n_ops, readers, r->device);
     gd_free(readers);
-    return changes;
+    return GD_OK;
 }

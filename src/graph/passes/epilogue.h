@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 
 /* Whether the step is a call of the op of this name; list steps and views are none. */
 static inline bool gd_step_is(const gd_pstep *s, const char *op) {

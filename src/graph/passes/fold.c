@@ -7,7 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/tensor.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 #include "gradus/autograd.h"
 #include "gradus/ops.h"
 
@@ -80,31 +80,31 @@ static gd_status fold_step(gd_program *p, gd_pstep *s, gd_device *device, bool *
     return status;
 }
 
-int gd_pass_fold(gd_program *p, gd_device *device) {
+gd_status gd_pass_fold(gd_rewrite *r) {
+    gd_program *p = r->program;
     bool *constant = gd_calloc((size_t)p->n_roots + 1, sizeof *constant);
-    int changes = 0, *writes = constant ? gd_program_writes(p) : NULL;
+    int *writes = constant ? gd_program_writes(p) : NULL;
     if (!writes) {
         gd_free(constant);
-        gd_no_memory(NULL, "to plan a run");
-        return -1;
+        return gd_no_memory(NULL, "to plan a run");
     }
     gd_thread *thread = &gd_this_thread;
     const gd_tracing tracing = gd_tracing_off();
     gd_device *before = thread->device;
     int grad = gd_no_grad_begin();
-    thread->device = device;
+    thread->device = r->device;
     for (int i = 0; i < p->n_steps; i++) {
         if (!is_constant(p, &p->steps[i], constant, writes)) continue;
         /* if the step fails it is not folded, and the run reports the failure */
         gd_attempt attempt;
         gd_attempt_begin(&attempt);
-        gd_status status = fold_step(p, &p->steps[i], device, constant);
-        changes += gd_attempt_end(&attempt, status) == GD_OK;
+        gd_status status = fold_step(p, &p->steps[i], r->device, constant);
+        r->changes += gd_attempt_end(&attempt, status) == GD_OK;
     }
     thread->device = before;
     gd_grad_mode_end(&grad);
     gd_tracing_on(tracing);
     gd_free(constant);
     gd_free(writes);
-    return changes;
+    return GD_OK;
 }

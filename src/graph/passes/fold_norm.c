@@ -140,8 +140,9 @@ static bool fold_into_weights(gd_program *p, const gd_op *op, int at, const int 
     return true;
 }
 
-int gd_pass_fold_norm(gd_program *p, gd_device *device) {
-    int *readers = gd_program_readers(p), *writes = gd_program_writes(p), changes = 0;
+gd_status gd_pass_fold_norm(gd_rewrite *r) {
+    gd_program *p = r->program;
+    int *readers = gd_program_readers(p), *writes = gd_program_writes(p);
     const int known = p->n_roots;
     for (int o = 0; readers && writes && o < gd_op_count(); o++) {
         const gd_op *op = gd_op_at(o);
@@ -151,13 +152,13 @@ int gd_pass_fold_norm(gd_program *p, gd_device *device) {
             if (s->removed || strcmp(s->op->name, op->facts.folds.outer) != 0 ||
                 p->values[s->in[0]].root >= known)
                 continue;
-            const bool done = fold_into_weights(p, op, i, readers, writes, device);
-            changes += done;
+            const bool done = fold_into_weights(p, op, i, readers, writes, r->device);
+            r->changes += done;
             i += done; /* skip the inserted step */
         }
     }
     const bool room = readers && writes;
     gd_free(readers);
     gd_free(writes);
-    return !room || (changes && gd_pass_prune(p) < 0) ? -1 : changes;
+    return room ? GD_OK : GD_E_MEMORY;
 }

@@ -351,9 +351,10 @@ static gd_status reorder_steps(const gd_fuse *f) {
     return status;
 }
 
-int gd_pass_fuse(gd_program *p, gd_device *device) {
+gd_status gd_pass_fuse(gd_rewrite *r) {
+    gd_program *p = r->program;
     gd_fuse f;
-    gd_status status = gd_fuse_begin(&f, p, device);
+    gd_status status = gd_fuse_begin(&f, p, r->device);
     const int groups = status == GD_OK ? gd_fuse_group(&f) : 0;
     gd_fusing *g = groups ? gd_malloc(sizeof *g) : NULL;
     if (groups && !g) status = gd_no_memory(NULL, "to plan a run");
@@ -363,6 +364,6 @@ int gd_pass_fuse(gd_program *p, gd_device *device) {
     if (groups && status == GD_OK) status = reorder_steps(&f);
     gd_free(g);
     gd_fuse_end(&f);
-    if (status != GD_OK) return -1;
-    return groups && gd_pass_prune(p) < 0 ? -1 : groups; /* constants may be unused now */
+    r->changes += groups; /* constants may be unused now */
+    return status;
 }

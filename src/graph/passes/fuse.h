@@ -4,7 +4,7 @@
 #define GRADUS_GRAPH_FUSE_H
 
 #include "codegen/fusion_rules.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 #include "ops/fused.h"
 
 typedef enum gd_fuse_kind {

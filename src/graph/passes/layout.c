@@ -220,8 +220,9 @@ static gd_status init_layout(gd_layout *l) {
     return GD_OK;
 }
 
-int gd_pass_layout(gd_program *p, gd_device *device) {
-    gd_layout l = {.p = p, .device = device};
+gd_status gd_pass_layout(gd_rewrite *r) {
+    gd_program *p = r->program;
+    gd_layout l = {.p = p, .device = r->device};
     gd_status status = init_layout(&l);
     for (int i = 0; i < p->n_steps && status == GD_OK; i++)
         l.changes += write_in_copied_order(&l, i) || drop_copy(&l, i);
@@ -233,6 +234,6 @@ int gd_pass_layout(gd_program *p, gd_device *device) {
     gd_free(l.next);
     gd_free(l.producer);
     gd_free(l.permuted);
-    if (status != GD_OK) return -1;
-    return l.changes && gd_pass_prune(p) < 0 ? -1 : l.changes;
+    r->changes += l.changes;
+    return status;
 }

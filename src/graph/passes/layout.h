@@ -2,7 +2,7 @@
 #ifndef GRADUS_GRAPH_LAYOUT_H
 #define GRADUS_GRAPH_LAYOUT_H
 
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 #include "gradus/ops.h"
 
 /* A permute step to be inserted after the step that computes `made`; `value` is its result. */

@@ -134,19 +134,19 @@ static bool join_updates(gd_program *p, int gradients, const int *readers, gd_de
     return true;
 }
 
-int gd_pass_linear_gradients(gd_program *p, gd_device *device) {
-    const char *kind = device->api->kind;
-    if (!gd_kernel_exists(gd_op_find("linear_grad"), kind)) return 0;
-    int *readers = count_readers(p), changes = 0;
-    if (!readers) return -1;
+gd_status gd_pass_linear_gradients(gd_rewrite *r) {
+    gd_program *p = r->program;
+    if (!gd_kernel_exists(gd_op_find("linear_grad"), r->device->api->kind)) return GD_OK;
+    int *readers = count_readers(p);
+    if (!readers) return GD_E_MEMORY;
     for (int i = 0; i < p->n_steps; i++) {
         if (!sums_rows(p, &p->steps[i])) continue;
         const int product = find_weight_gradient(p, p->steps[i].in[0]);
-        const int joined = product < 0 ? -1 : join_gradients(p, product, i, device);
+        const int joined = product < 0 ? -1 : join_gradients(p, product, i, r->device);
         if (joined < 0) continue;
-        changes++;
-        changes += join_updates(p, joined, readers, device);
+        r->changes++;
+        r->changes += join_updates(p, joined, readers, r->device);
     }
     gd_free(readers);
-    return changes;
+    return GD_OK;
 }

@@ -14,7 +14,7 @@
  * lists. Variables are here also captured tensors. See list_updates.c for list steps.
  */
 #include "core/alloc.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 #include "ops/launch.h"
 
 enum { MOST_ENTRIES = 1024 };
@@ -159,22 +159,21 @@ static gd_status init_list(copy_list *l) {
     return GD_OK;
 }
 
-int gd_pass_list_copies(gd_program *p, gd_device *device) {
-    if (device->api->host_reads || !gd_list_kernel_exists(device->api->kind)) return 0;
-    copy_list l = {.p = p, .device = device};
+gd_status gd_pass_list_copies(gd_rewrite *r) {
+    const gd_program *p = r->program;
+    copy_list l = {.p = r->program, .device = r->device};
     const gd_status status = init_list(&l);
-    int lists = 0;
     if (status == GD_OK) {
-        lists = combine_copies(&l, casts_parameter, p->n_steps, false) +
-                combine_copies(&l, copies_variable, p->n_steps, false);
+        r->changes += combine_copies(&l, casts_parameter, p->n_steps, false) +
+                      combine_copies(&l, copies_variable, p->n_steps, false);
         for (int i = 0; i < p->n_steps; i++)
             if (p->steps[i].each && !p->steps[i].removed && p->steps[i].op->n_mutated > 0)
-                lists += combine_copies(&l, casts_gradient, i, true);
+                r->changes += combine_copies(&l, casts_gradient, i, true);
     }
     gd_free(l.risks);
     gd_free(l.readers);
     gd_free(l.writes);
     gd_free(l.reader);
     gd_free(l.steps);
-    return status == GD_OK ? lists : -1;
+    return status;
 }

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 #include "ops/launch.h"
 
 enum { MOST_ENTRIES = 1024 };
@@ -209,24 +209,20 @@ static bool combine_members(update_list *l, gd_device *device) {
     return true;
 }
 
-int gd_pass_list_updates(gd_program *p, gd_device *device) {
-    if (device->api->host_reads || !gd_list_kernel_exists(device->api->kind)) return 0;
+gd_status gd_pass_list_updates(gd_rewrite *r) {
+    gd_program *p = r->program;
     const size_t roots = (size_t)p->n_roots + 1;
     update_list l = {.p = p,
                      .steps = gd_malloc(MOST_ENTRIES * sizeof *l.steps),
                      .reads = gd_calloc(2 * roots, sizeof *l.reads)};
-    int lists = 0;
-    if (!l.steps || !l.reads) {
-        gd_no_memory(NULL, "to plan a run");
-        lists = -1;
-    }
+    const gd_status status = l.steps && l.reads ? GD_OK : gd_no_memory(NULL, "to plan a run");
     l.writes = l.reads + roots;
-    for (int i = 0; i < p->n_steps && lists >= 0; i++) {
+    for (int i = 0; i < p->n_steps && status == GD_OK; i++) {
         if (!is_update(p, &p->steps[i])) continue;
         collect_members(&l, i);
-        if (l.count > 1) lists += combine_members(&l, device);
+        if (l.count > 1) r->changes += combine_members(&l, r->device);
     }
     gd_free(l.steps);
     gd_free(l.reads);
-    return lists;
+    return status;
 }

@@ -52,14 +52,16 @@ static bool join_gradient(gd_program *p, int loss, int gradient, gd_device *devi
     return true;
 }
 
-int gd_pass_loss_gradient(gd_program *p, gd_device *device) {
-    if (!gd_kernel_exists(gd_op_find("index_cross_entropy_with_grad"), device->api->kind)) return 0;
-    int *readers = gd_program_readers(p), changes = 0;
-    if (!readers) return -1;
+gd_status gd_pass_loss_gradient(gd_rewrite *r) {
+    gd_program *p = r->program;
+    if (!gd_kernel_exists(gd_op_find("index_cross_entropy_with_grad"), r->device->api->kind))
+        return GD_OK;
+    int *readers = gd_program_readers(p);
+    if (!readers) return GD_E_MEMORY;
     for (int i = 0; i < p->n_steps; i++) {
         const int loss = find_loss(p, i, readers);
-        if (loss >= 0) changes += join_gradient(p, loss, i, device);
+        if (loss >= 0) r->changes += join_gradient(p, loss, i, r->device);
     }
     gd_free(readers);
-    return changes;
+    return GD_OK;
 }

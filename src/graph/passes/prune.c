@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 
 /* Values that are read, and their roots: steps that write a marked root stay. */
 typedef struct live_marks {
@@ -90,23 +90,23 @@ static int prune_steps(gd_program *p, live_marks *read, live_marks *awaited, boo
     return changes;
 }
 
-int gd_pass_prune(gd_program *p) {
+gd_status gd_pass_prune(gd_rewrite *r) {
+    gd_program *p = r->program;
     live_marks read = {NULL, NULL}, awaited = {NULL, NULL};
     bool *kept = gd_calloc((size_t)p->n_roots + 1, sizeof *kept);
     gd_status status = kept ? GD_OK : gd_no_memory(NULL, "to plan a run");
     if (status == GD_OK) status = init_marks(p, &read);
     if (status == GD_OK) status = init_marks(p, &awaited);
-    int changes = 0;
     if (status == GD_OK) {
         for (int i = 0; i < p->n_fetches; i++) mark_value(p, &read, p->fetches[i]);
         for (int i = 0; i < p->n_commits; i++) mark_value(p, &read, p->commits[i].value);
-        changes = prune_steps(p, &read, &awaited, kept);
+        r->changes += prune_steps(p, &read, &awaited, kept);
         for (int i = 0; i < p->n_steps; i++)
             if (!p->steps[i].removed && (p->steps[i].op->flags & GD_OP_AWAITS))
-                changes += drop_awaited(p, &p->steps[i], kept);
+                r->changes += drop_awaited(p, &p->steps[i], kept);
     }
     free_marks(&read);
     free_marks(&awaited);
     gd_free(kept);
-    return status == GD_OK ? changes : -1;
+    return status;
 }

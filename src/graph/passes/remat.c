@@ -329,16 +329,18 @@ static gd_status find_schedule(const gd_remat_model *m, gd_schedule *s, size_t t
     return GD_OK;
 }
 
-int gd_pass_remat(gd_program *p, const gd_remat *given) {
+gd_status gd_pass_remat(gd_rewrite *r) {
+    gd_program *p = r->program;
     gd_remat_model m;
     gd_schedule s = {NULL, 0, 0};
-    gd_status status = gd_remat_begin(&m, p, given);
+    gd_status status = gd_remat_begin(&m, p, r->remat);
     for (int i = 0; i < p->n_steps && status == GD_OK; i++)
         if (!p->steps[i].removed && !append_step(&s, i)) status = GD_E_MEMORY;
-    if (status == GD_OK) status = find_schedule(&m, &s, given->target);
+    if (status == GD_OK) status = find_schedule(&m, &s, r->remat->target);
     const int repeated = status == GD_OK ? count_repeated(&m, &s) : 0;
     if (repeated > 0) status = gd_remat_apply(&m, &s);
     gd_free(s.steps);
     gd_remat_end(&m);
-    return status == GD_OK ? repeated : -1;
+    r->changes += repeated;
+    return status;
 }

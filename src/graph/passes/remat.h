@@ -6,7 +6,7 @@
 #ifndef GRADUS_GRAPH_REMAT_H
 #define GRADUS_GRAPH_REMAT_H
 
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 
 typedef struct gd_schedule {
     int *steps;

@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "core/index_set.h"
-#include "graph/lower/program.h"
+#include "graph/passes/passes.h"
 
 typedef struct simplifier {
     gd_program *p;
@@ -204,18 +204,21 @@ static bool drop_if_unneeded(simplifier *f, gd_pstep *s) {
            replace_result(f, s, to);
 }
 
-int gd_pass_simplify(gd_program *p) {
+gd_status gd_pass_simplify(gd_rewrite *r) {
+    gd_program *p = r->program;
     simplifier f;
-    const gd_status status = init_simplifier(&f, p);
-    int changes = status == GD_OK ? unite_views(&f) : -1;
-    for (int i = 0; i < p->n_steps && changes >= 0; i++) {
+    gd_status status = init_simplifier(&f, p);
+    const int united = status == GD_OK ? unite_views(&f) : 0;
+    if (united < 0) status = GD_E_MEMORY;
+    r->changes += united;
+    for (int i = 0; i < p->n_steps && status == GD_OK; i++) {
         gd_pstep *s = &p->steps[i];
         replace_inputs(&f, s);
-        changes += drop_if_unneeded(&f, s);
+        r->changes += drop_if_unneeded(&f, s);
         for (int k = 0; k < s->n_out && !s->removed; k++)
             if (s->out[k] >= 0) f.producer[s->out[k]] = i;
     }
-    if (changes >= 0) replace_fetches(&f);
+    if (status == GD_OK) replace_fetches(&f);
     free_simplifier(&f);
-    return changes;
+    return status;
 }

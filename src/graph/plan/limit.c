@@ -1,5 +1,6 @@
 /* limit.c - builds a plan within a memory limit, by recomputing values (passes/remat.c). */
 #include "core/alloc.h"
+#include "graph/passes/passes.h"
 #include "graph/plan/build.h"
 #include "ops/launch.h"
 
@@ -63,8 +64,10 @@ static gd_status rebuild_with_remat(gd_plan *plan, const unbuilt_program *before
     const gd_remat how = {
         .target = target, .scratch = before->scratch, .elsewhere = before->elsewhere};
     undo_build(plan, before);
-    plan->recomputed = gd_pass_remat(plan->program, &how);
-    return plan->recomputed < 0 ? gd_this_thread.latest : build_calls(plan);
+    gd_rewrite passes = {.program = plan->program, .device = plan->device, .remat = &how};
+    GD_TRY(gd_passes_run(&passes, GD_PHASE_LIMIT));
+    plan->recomputed = passes.changes;
+    return build_calls(plan);
 }
 
 /* Recomputes values if the slab is larger than the limit. The slab may be larger than the bytes
