@@ -174,10 +174,15 @@ void gd_set_log(gd_log_fn fn, void *user) {
 void gd_notice(gd_log_level level, const char *format, ...) {
     gd_log_fn fn = atomic_load(&log_fn);
     if (!fn) return;
-    char text[GD_MESSAGE_MAX];
-    va_list args;
+    char text[GD_MESSAGE_MAX], *whole = NULL;
+    va_list args, again;
     va_start(args, format);
-    gd_vsnprintf(text, sizeof text, format, args);
+    va_copy(again, args);
+    const int length = gd_vsnprintf(text, sizeof text, format, args);
+    if (length >= GD_MESSAGE_MAX && (whole = malloc((size_t)length + 1)))
+        gd_vsnprintf(whole, (size_t)length + 1, format, again);
+    va_end(again);
     va_end(args);
-    fn(level, text, atomic_load(&log_user));
+    fn(level, whole ? whole : text, atomic_load(&log_user));
+    free(whole);
 }

@@ -73,6 +73,7 @@ typedef struct gd_attempt {
 void gd_attempt_begin(gd_attempt *attempt);
 gd_status gd_attempt_end(gd_attempt *attempt, gd_status status);
 
+/* Sends a message of any length to the log. */
 void gd_notice(gd_log_level level, const char *format, ...) GD_PRINTF(2, 3);
 
 #endif

@@ -1,6 +1,7 @@
 /* test_passes.c - the effect of each pass on a program, checked in its text. */
 #include <math.h>
 
+#include "capture.h"
 #include "ops/infer.h"
 #include "program.h"
 
@@ -647,6 +648,79 @@ TEST(layout_adds_no_copies) {
         CHECK_SAYING(run_pass(p, "layout") == 0, "%d", i);
         gd_program_free(p);
     }
+}
+
+/* --- GRADUS_PASSES ---------------------------------------------------------------------------- */
+
+/* Plans sin(x * 1) + sin(x) at level 1, with this setting of the variable. */
+static gd_status plan_with_log_of(const char *passes) {
+    GD_SCOPE;
+    gd_graph *g = gd_graph_new();
+    gd_tensor *x, *y;
+    {
+        GD_GRAPH(g);
+        x = gd_placeholder(gd_dims(2));
+        y = gd_sin(gd_mul(x, gd_full(gd_dims(2), 1)));
+        y = gd_add(y, gd_sin(x));
+    }
+    gd_session *s = gd_session_new(g, .level = 1);
+    gd_plan_memory memory;
+    capture_log(GD_LOG_INFO);
+    setenv("GRADUS_PASSES", passes, 1);
+    const gd_status status =
+        gd_session_plan(s, gd_list(x, gd_zeros(gd_dims(2))), gd_list(y), &memory);
+    unsetenv("GRADUS_PASSES");
+    end_log_capture();
+    return status;
+}
+
+/* Simplifying makes the two sines equal, so cse runs again, and simplify after it. */
+TEST(the_log_has_the_program_before_and_after_each_named_pass) {
+    static const char lowered[] = "%1 f32[2] = full() dims=[2] value=1 dtype=f32\n"
+                                  "%2 f32[2] = mul(%0 (feed 0) f32[2], %1)\n"
+                                  "%3 f32[2] = sin(%2)\n"
+                                  "%4 f32[2] = sin(%0 (feed 0) f32[2])\n"
+                                  "%5 f32[2] = add(%3, %4)\n"
+                                  "fetch %5\n";
+    static const char folded[] = "%2 f32[2] = mul(%0 (feed 0) f32[2], %1 (captured 1) f32[2])\n"
+                                 "%3 f32[2] = sin(%2)\n"
+                                 "%4 f32[2] = sin(%0 (feed 0) f32[2])\n"
+                                 "%5 f32[2] = add(%3, %4)\n"
+                                 "fetch %5\n";
+    static const char simple[] = "%3 f32[2] = sin(%0 (feed 0) f32[2])\n"
+                                 "%4 f32[2] = sin(%0 (feed 0) f32[2])\n"
+                                 "%5 f32[2] = add(%3, %4)\n"
+                                 "fetch %5\n";
+    static const char shared[] = "%3 f32[2] = sin(%0 (feed 0) f32[2])\n"
+                                 "%5 f32[2] = add(%3, %3)\n"
+                                 "fetch %5\n";
+    char expected[4000];
+    snprintf(expected, sizeof expected,
+             "pass cse, before:\n%spass cse, after (changes: 0):\n%s"
+             "pass simplify, before:\n%spass simplify, after (changes: 1):\n%s"
+             "pass cse, before:\n%spass cse, after (changes: 1):\n%s"
+             "pass simplify, before:\n%spass simplify, after (changes: 0):\n%s",
+             lowered, lowered, folded, simple, simple, shared, shared, shared);
+    CHECK_SAYING(plan_with_log_of("cse,simplify") == GD_OK, "%s", gd_latest_failure());
+    CHECK_SAYING(strcmp(captured.text, expected) == 0, "the log is\n%s", captured.text);
+}
+
+TEST(all_names_every_pass) {
+    CHECK(plan_with_log_of("all") == GD_OK);
+    CHECK_SAYING(strstr(captured.text, "pass prune, before:") == captured.text &&
+                     strstr(captured.text, "pass fold, after (changes: 1):") &&
+                     strstr(captured.text, "pass early_updates, after (changes: 0):") &&
+                     !strstr(captured.text, "pass fuse"), /* at level 2 alone */
+                 "the log is\n%s", captured.text);
+}
+
+TEST(an_unknown_pass_is_an_error_that_lists_all) {
+    CHECK(plan_with_log_of("cse,unroll") == GD_E_ARGUMENT && captured.infos == 0);
+    const char *message = gd_latest_failure();
+    CHECK_SAYING(strstr(message, "GRADUS_PASSES: there is no pass 'unroll'; there are prune, cse, "
+                                 "fold, simplify, fold_norm, layout, ") &&
+                     strstr(message, ", list_copies, remat, and all"),
+                 "%s", message);
 }
 
 TEST_MAIN

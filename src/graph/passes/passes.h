@@ -100,7 +100,8 @@ typedef struct gd_pass {
 GD_PASSES(GD_PASS_FUNCTION)
 #undef GD_PASS_FUNCTION
 
-/* Runs all passes of a phase that the level, the device and the limit allow. */
+/* Runs all passes of a phase that the level, the device and the limit allow. GRADUS_PASSES names
+ * passes before and after which the program is written to the log. */
 gd_status gd_passes_run(gd_rewrite *r, gd_pass_phase phase);
 
 /* Runs one pass, for tests. GD_E_ARGUMENT: there is none of this name. */
