@@ -23,8 +23,7 @@ gd_status gd_device_register(gd_device *device) {
     return status == GD_OK ? GD_OK : gd_fail(status, "more than %d devices", MAX_DEVICES);
 }
 
-/* The registered device of that name; `known` gets the names of all. */
-static gd_device *find_device(const char *name, char *known, size_t size) {
+gd_device *gd_device_find(const char *name, char *known, size_t size) {
     gd_device *found = NULL;
     known[0] = 0;
     pthread_mutex_lock(&lock);
@@ -45,41 +44,12 @@ static gd_device *find_device(const char *name, char *known, size_t size) {
     return found;
 }
 
-/* Copies the kind of a device name: "cuda" of "cuda:1". False if the name is not valid. */
-static bool device_kind(const char *name, char *kind, size_t size) {
-    size_t length = strcspn(name, ":");
-    if (length == 0 || length >= size ||
-        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") < length)
-        return false;
-    memcpy(kind, name, length);
-    kind[length] = 0;
-    return true;
-}
-
-static gd_status get_device(const char *name, gd_device **device) {
-    char known[256], kind[32];
-    *device = find_device(name, known, sizeof known);
-    if (*device) return GD_OK;
-    bool is_loaded = false; /* the backend of this kind is loaded, but it has no such device */
-    for (int i = 0; i < device_count && device_kind(name, kind, sizeof kind); i++)
-        is_loaded |= strcmp(devices[i]->api->kind, kind) == 0;
-    if (!is_loaded && device_kind(name, kind, sizeof kind)) {
-        gd_status status = gd_backend_load(kind);
-        if (status != GD_OK) {
-            gd_error_prefix("there is no device '%s' (there is %s): ", name, known);
-            return status;
-        }
-        *device = find_device(name, known, sizeof known);
-    }
-    return *device ? GD_OK
-                   : gd_fail(GD_E_DEVICE, "there is no device '%s'; there is %s", name, known);
-}
-
-gd_device *gd_device_get(const char *name) {
-    gd_device *device = NULL;
-    gd_status status = get_device(name ? name : "", &device);
-    if (status != GD_OK) gd_report(NULL, status);
-    return device;
+bool gd_device_kind_exists(const char *kind) {
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < device_count; i++) found |= strcmp(devices[i]->api->kind, kind) == 0;
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 const char *gd_device_name(const gd_device *device) { return device ? device->name : ""; }
@@ -87,12 +57,6 @@ const char *gd_device_name(const gd_device *device) { return device ? device->na
 gd_status(gd_set_default_device)(gd_device *device) { /* not the macro of this name */
     gd_this_thread.device = device;
     return GD_OK;
-}
-
-gd_status gd_set_default_device_named(const char *name) {
-    gd_device *device = NULL;
-    const gd_status status = name ? get_device(name, &device) : GD_OK;
-    return status == GD_OK ? gd_set_default_device(device) : gd_report(NULL, status);
 }
 
 gd_device *gd_default_device(void) {

@@ -22,9 +22,11 @@ void gd_cpu_set_fusion(const struct gd_fusion_rules *rules);
 /* Registers a device for gd_device_get. It must stay valid for the rest of the program. */
 gd_status gd_device_register(gd_device *device);
 
-/* Loads the backend of a kind ("cuda") and registers its kernels and devices, once. Defined in
- * src/ops; not a hook, so that the linker includes it from the static library. */
-gd_status gd_backend_load(const char *kind);
+/* The registered device of that name ("cuda" is "cuda:0"); NULL: none. `known` gets the names of all.
+ * gd_device_get, in src/ops/backend.c, also loads the backend of the device. */
+gd_device *gd_device_find(const char *name, char *known, size_t size);
+/* Whether a device of this kind is registered. */
+bool gd_device_kind_exists(const char *kind);
 
 extern gd_device gd_cpu_device;
 static inline gd_device *gd_cpu(void) { return &gd_cpu_device; }

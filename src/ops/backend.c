@@ -1,4 +1,5 @@
-/* backend.c - finds and loads backend libraries (gradus/backend.h). */
+/* backend.c - finds and loads backend libraries (gradus/backend.h), when a program asks for a device
+ * by name. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -160,7 +161,8 @@ enum { MAX_KINDS = GD_DEVICE_KINDS };
 static char opened[MAX_KINDS][32]; /* kinds whose backend is registered */
 static int n_opened;
 
-gd_status gd_backend_load(const char *kind) {
+/* Loads the backend of a kind ("cuda") and registers its kernels and devices, once. */
+static gd_status load_backend(const char *kind) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, register_fork_handlers);
     gd_status status = GD_OK;
@@ -175,4 +177,47 @@ gd_status gd_backend_load(const char *kind) {
     }
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+/* --- devices by name -------------------------------------------------------------------------- */
+
+/* Copies the kind of a device name: "cuda" of "cuda:1". False if the name is not valid. */
+static bool device_kind(const char *name, char *kind, size_t size) {
+    size_t length = strcspn(name, ":");
+    if (length == 0 || length >= size ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") < length)
+        return false;
+    memcpy(kind, name, length);
+    kind[length] = 0;
+    return true;
+}
+
+static gd_status get_device(const char *name, gd_device **device) {
+    char known[256], kind[32];
+    *device = gd_device_find(name, known, sizeof known);
+    if (*device) return GD_OK;
+    /* if its kind exists, the backend is loaded and has no such device */
+    if (device_kind(name, kind, sizeof kind) && !gd_device_kind_exists(kind)) {
+        gd_status status = load_backend(kind);
+        if (status != GD_OK) {
+            gd_error_prefix("there is no device '%s' (there is %s): ", name, known);
+            return status;
+        }
+        *device = gd_device_find(name, known, sizeof known);
+    }
+    return *device ? GD_OK
+                   : gd_fail(GD_E_DEVICE, "there is no device '%s'; there is %s", name, known);
+}
+
+gd_device *gd_device_get(const char *name) {
+    gd_device *device = NULL;
+    gd_status status = get_device(name ? name : "", &device);
+    if (status != GD_OK) gd_report(NULL, status);
+    return device;
+}
+
+gd_status gd_set_default_device_named(const char *name) {
+    gd_device *device = NULL;
+    const gd_status status = name ? get_device(name, &device) : GD_OK;
+    return status == GD_OK ? gd_set_default_device(device) : gd_report(NULL, status);
 }
