@@ -27,23 +27,30 @@ static inline char *read_file(const char *path) {
 
 typedef void visitor(const char *path, const char *text, void *user);
 
-/* Visits each .c and .h file in a folder and below it; returns their number. */
-static inline int each_source(const char *folder, visitor *visit, void *user) {
+static inline bool has_ending(const char *name, const char *const *endings) {
+    for (; *endings; endings++)
+        if (strlen(name) > strlen(*endings) &&
+            strcmp(name + strlen(name) - strlen(*endings), *endings) == 0)
+            return true;
+    return false;
+}
+
+/* Visits each file in a folder and below it whose name has one of these endings; returns their
+ * number. */
+static inline int each_file(const char *folder, const char *const *endings, visitor *visit,
+                            void *user) {
     DIR *d = opendir(folder);
     int count = 0;
     CHECK_SAYING(d, "%s", folder);
     for (struct dirent *e; d && (e = readdir(d));) {
         char path[4096];
-        const size_t length = strlen(e->d_name);
         if (e->d_name[0] == '.') continue;
         if (snprintf(path, sizeof path, "%s/%s", folder, e->d_name) >= (int)sizeof path) continue;
         if (e->d_type == DT_DIR) {
-            count += each_source(path, visit, user);
+            count += each_file(path, endings, visit, user);
             continue;
         }
-        if (length < 3 || (strcmp(e->d_name + length - 2, ".c") != 0 &&
-                           strcmp(e->d_name + length - 2, ".h") != 0))
-            continue;
+        if (!has_ending(e->d_name, endings)) continue;
         char *text = read_file(path);
         CHECK_SAYING(text, "%s", path);
         if (text) visit(path, text, user);
@@ -52,6 +59,11 @@ static inline int each_source(const char *folder, visitor *visit, void *user) {
     }
     if (d) closedir(d);
     return count;
+}
+
+/* The same for each .c and .h file. */
+static inline int each_source(const char *folder, visitor *visit, void *user) {
+    return each_file(folder, (const char *const[]){".c", ".h", NULL}, visit, user);
 }
 
 /* --- tokens of C ------------------------------------------------------------------------------ */

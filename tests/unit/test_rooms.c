@@ -1,0 +1,314 @@
+/* test_rooms.c - the order of the folders of src/: each uses only those above it in the table of
+ * ARCHITECTURE.md, which is the only list of them.
+ *
+ *     src/ROOM/                  rooms, in the order of the table
+ *     src/graph/STAGE/           stages of a room, in the order in which its row names them
+ *     src/ops/FAMILY/            families, which use each other without cycles
+ *     src/backend/KIND/          what is for one kind of device, and only used there
+ *     src/ops/FAMILY/KIND/
+ */
+#include "sources.h"
+
+enum { MOST = 64, NAME_BYTES = 48 };
+typedef char name[NAME_BYTES];
+typedef struct name_list {
+    name at[MOST];
+    int count;
+} name_list;
+
+static int find_name(const name_list *list, const char *text, size_t length) {
+    for (int i = 0; i < list->count; i++)
+        if (strlen(list->at[i]) == length && memcmp(list->at[i], text, length) == 0) return i;
+    return -1;
+}
+
+static int add_name(name_list *list, const char *text, size_t length) {
+    const int known = find_name(list, text, length);
+    if (known >= 0) return known;
+    CHECK(list->count < MOST && length < NAME_BYTES);
+    if (list->count == MOST || length >= NAME_BYTES) return 0;
+    memcpy(list->at[list->count], text, length);
+    return list->count++;
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+static name_list rooms, stages[MOST]; /* stages: of each room */
+static name_list families, kinds;
+
+/* A row that has stages names them behind "by stage:", as `build/`. */
+static void read_stages(const char *row, size_t length, name_list *list) {
+    const char *end = row + length, *at = strstr(row, "by stage:");
+    while (at && at < end && (at = strchr(at, '`')) && at < end) {
+        const size_t name_length = strcspn(++at, "/`");
+        if (at[name_length] == '/' && at[name_length + 1] == '`') add_name(list, at, name_length);
+        at += strcspn(at, "`") + 1;
+    }
+}
+
+/* The rows of src/ begin with "| `src/ROOM/". */
+static void read_table(void) {
+    static const char begin[] = "| `src/";
+    char *page = rooms.count ? NULL : read_file(GRADUS_SOURCE "/ARCHITECTURE.md");
+    for (const char *row = page; row && *row; row += strcspn(row, "\n"), row += *row == '\n') {
+        if (strncmp(row, begin, strlen(begin)) != 0) continue;
+        const char *room = row + strlen(begin);
+        read_stages(row, strcspn(row, "\n"), &stages[add_name(&rooms, room, strcspn(room, "/`"))]);
+    }
+    CHECK(rooms.count > 10 && find_name(&rooms, "core", 4) == 0);
+    free(page);
+}
+
+/* --- places ----------------------------------------------------------------------------------- */
+
+/* Where a file of src/ is; -1: none. */
+typedef struct place {
+    int room, stage, family, kind;
+    int order; /* its room's, but for the test device, which has kernels of ops in its folder */
+} place;
+
+/* The length of folder number `depth` of a path, which starts at *at; 0: it is not so deep. */
+static size_t folder_at(const char *path, int depth, const char **at) {
+    for (*at = path; depth > 0 && *at; depth--) {
+        *at = strchr(*at, '/');
+        if (*at) ++*at;
+    }
+    return *at && strchr(*at, '/') ? strcspn(*at, "/") : 0;
+}
+
+static bool is_room(int room, const char *text) {
+    return room >= 0 && strcmp(rooms.at[room], text) == 0;
+}
+
+/* `path` is below src/. */
+static place place_of(const char *path) {
+    const char *at;
+    size_t length = folder_at(path, 0, &at);
+    place p = {length ? find_name(&rooms, at, length) : -1, -1, -1, -1, -1};
+    if (p.room < 0) return p;
+    p.order = p.room;
+    if ((length = folder_at(path, 1, &at))) {
+        p.stage = find_name(&stages[p.room], at, length);
+        if (is_room(p.room, "backend")) {
+            p.kind = add_name(&kinds, at, length);
+            const int ops = find_name(&rooms, "ops", 3);
+            if (strcmp(kinds.at[p.kind], "test") == 0 && ops > p.room) p.order = ops;
+        }
+        if (is_room(p.room, "ops")) p.family = add_name(&families, at, length);
+    }
+    if (p.family >= 0 && (length = folder_at(path, 2, &at))) p.kind = add_name(&kinds, at, length);
+    return p;
+}
+
+/* The name of a place in messages. */
+static const char *place_text(place p, char text[200]) {
+    snprintf(text, 200, "src/%s%s%s%s%s", rooms.at[p.room],
+             p.stage >= 0 || p.family >= 0 ? "/" : "",
+             p.stage >= 0    ? stages[p.room].at[p.stage]
+             : p.family >= 0 ? families.at[p.family]
+                             : "",
+             p.kind >= 0 ? "/" : "", p.kind >= 0 ? kinds.at[p.kind] : "");
+    return text;
+}
+
+static bool is_later(place p, place than) {
+    return p.order > than.order || (p.room == than.room && p.stage > than.stage);
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+enum { MOST_FILES = 4096 };
+typedef struct source {
+    char *path; /* below src/ */
+    char *text;
+    place place;
+} source;
+static source sources[MOST_FILES];
+static int n_sources;
+
+static void add_source(const char *path, const char *text, void *user) {
+    (void)user;
+    const char *below = path + strlen(GRADUS_SOURCE "/src/");
+    const place p = place_of(below);
+    CHECK_SAYING(p.room >= 0, "%s: its folder is not in the table of ARCHITECTURE.md", path);
+    if (p.room < 0 || n_sources == MOST_FILES) return;
+    CHECK_SAYING(stages[p.room].count == 0 || p.stage >= 0,
+                 "%s: it is in no stage that the table of ARCHITECTURE.md names", path);
+    sources[n_sources++] = (source){strdup(below), strdup(text), p};
+}
+
+static void read_sources(void) {
+    static const char *const endings[] = {".c", ".h", ".cu", ".cuh", ".cpp", NULL};
+    read_table();
+    if (n_sources == 0) each_file(GRADUS_SOURCE "/src", endings, add_source, NULL);
+    CHECK(n_sources > 300 && n_sources < MOST_FILES);
+}
+
+/* The file of an #include "..." as a place; room -1: a file of the same folder, a public header, or
+ * one that the build writes. */
+static place included_place(token header) {
+    char path[256];
+    snprintf(path, sizeof path, "%.*s", (int)header.length - 2, header.at + 1);
+    return place_of(path);
+}
+
+typedef void include_visitor(const source *s, token header, place to);
+
+static void each_include(include_visitor *visit) {
+    for (int i = 0; i < n_sources; i++) {
+        const char *at = sources[i].text;
+        int line = 1;
+        token before = {.kind = END}, hash = before;
+        for (token t; (t = next_token(&at, &line)).kind != END; hash = before, before = t) {
+            if (t.kind != STRING || !token_is(before, "include") || !token_is(hash, "#")) continue;
+            const place to = included_place(t);
+            if (to.room >= 0) visit(&sources[i], t, to);
+        }
+    }
+}
+
+/* --- includes --------------------------------------------------------------------------------- */
+
+static void check_include(const source *s, token header, place to) {
+    char a[200], b[200];
+    CHECK_SAYING(!is_later(to, s->place), "src/%s:%d: includes %.*s, but %s comes before %s",
+                 s->path, header.line, (int)header.length, header.at, place_text(s->place, a),
+                 place_text(to, b));
+    CHECK_SAYING(to.kind < 0 || to.kind == s->place.kind,
+                 "src/%s:%d: includes %.*s of %s, which only files for %s may do", s->path,
+                 header.line, (int)header.length, header.at, place_text(to, b), kinds.at[to.kind]);
+}
+
+TEST(no_file_includes_a_header_of_a_later_folder) {
+    read_sources();
+    each_include(check_include);
+}
+
+/* --- families --------------------------------------------------------------------------------- */
+
+static bool reaches[MOST][MOST]; /* whether a family includes headers of another, also indirectly */
+
+static void add_edge(const source *s, token header, place to) {
+    (void)header;
+    if (s->place.family >= 0 && to.family >= 0) reaches[s->place.family][to.family] = true;
+}
+
+static void check_edge(const source *s, token header, place to) {
+    const int from = s->place.family;
+    if (from < 0 || to.family < 0 || from == to.family) return;
+    CHECK_SAYING(!reaches[to.family][from],
+                 "src/%s:%d: src/ops/%s includes %.*s, and src/ops/%s needs src/ops/%s: a cycle",
+                 s->path, header.line, families.at[from], (int)header.length, header.at,
+                 families.at[to.family], families.at[from]);
+}
+
+TEST(families_of_ops_include_each_other_without_cycles) {
+    read_sources();
+    each_include(add_edge);
+    for (int k = 0; k < families.count; k++)
+        for (int i = 0; i < families.count; i++)
+            for (int j = 0; j < families.count; j++)
+                reaches[i][j] |= reaches[i][k] && reaches[k][j];
+    each_include(check_edge);
+}
+
+/* --- functions and variables ------------------------------------------------------------------ */
+
+/* A function or variable of the library, and the earliest place that defines it. */
+typedef struct definition {
+    const char *at;
+    size_t length;
+    const source *source;
+} definition;
+
+enum { MOST_DEFINITIONS = 1 << 16 };
+static definition definitions[MOST_DEFINITIONS];
+static int n_definitions;
+
+static int compare_names(const char *a, size_t a_length, const char *b, size_t b_length) {
+    const int order = memcmp(a, b, a_length < b_length ? a_length : b_length);
+    return order ? order : (a_length > b_length) - (a_length < b_length);
+}
+
+static int compare_definitions(const void *a, const void *b) {
+    const definition *x = a, *y = b;
+    const int order = compare_names(x->at, x->length, y->at, y->length);
+    if (order) return order;
+    return is_later(x->source->place, y->source->place) -
+           is_later(y->source->place, x->source->place);
+}
+
+static bool is_ours(token t) { return t.kind == NAME && t.length > 3 && !memcmp(t.at, "gd_", 3); }
+
+static void add_definition(const source *s, token t) {
+    if (is_ours(t) && n_definitions < MOST_DEFINITIONS)
+        definitions[n_definitions++] = (definition){t.at, t.length, s};
+}
+
+/* Adds what the statement at the beginning of a line defines: NAME( ... ) {, (*NAME)( ... );, or NAME
+ * and one of , ; = [. */
+static void add_definitions(const source *s, const char *at) {
+    static const char *const not_global[] = {"static", "extern", "typedef", "struct",
+                                             "enum",   "union",  "inline",  NULL},
+                             *const ends[] = {"{", "=", "[", ";", ",", NULL};
+    token t = {.kind = END}, last[3] = {t, t, t}, function = t, pointer = t; /* last[0]: before t */
+    int line = 1, depth = 0;
+    while ((t = next_token(&at, &line)).kind != END) {
+        if (depth == 0 && is_one_of(t, not_global)) return;
+        if (depth == 0 && token_is(t, "(") && function.kind == END) function = last[0];
+        if (depth == 0 && token_is(t, "(") && token_is(last[0], ")") && is_ours(last[1]))
+            *(token_is(last[2], "*") ? &pointer : &function) = last[1]; /* (NAME)( */
+        depth += token_is(t, "(") - token_is(t, ")");
+        if (depth == 0 && is_one_of(t, ends)) {
+            const bool is_function = function.kind != END && pointer.kind == END;
+            if (!is_function) add_definition(s, pointer.kind == END ? last[0] : pointer);
+            else if (token_is(t, "{")) add_definition(s, function);
+            if (is_function || !token_is(t, ",")) return;
+        }
+        last[2] = last[1], last[1] = last[0], last[0] = t;
+    }
+}
+
+static void find_definitions(void) {
+    for (int i = 0; i < n_sources; i++) {
+        if (!has_ending(sources[i].path, (const char *const[]){".c", NULL})) continue;
+        for (const char *at = sources[i].text; at; at = strchr(at, '\n')) {
+            at += *at == '\n';
+            if (isalpha((unsigned char)*at) || *at == '_') add_definitions(&sources[i], at);
+        }
+    }
+    qsort(definitions, (size_t)n_definitions, sizeof *definitions, compare_definitions);
+}
+
+static const definition *find_definition(token t) {
+    int low = 0, high = n_definitions;
+    while (low < high) { /* the first that is not less */
+        const int middle = (low + high) / 2;
+        const definition *d = &definitions[middle];
+        if (compare_names(d->at, d->length, t.at, t.length) < 0) low = middle + 1;
+        else high = middle;
+    }
+    const definition *d = &definitions[low];
+    return low < n_definitions && compare_names(d->at, d->length, t.at, t.length) == 0 ? d : NULL;
+}
+
+/* Also finds what a file declares itself in place of an include. */
+TEST(no_file_names_a_function_or_variable_of_a_later_folder) {
+    char a[200], b[200];
+    read_sources();
+    find_definitions();
+    CHECK(n_definitions > 1500 && n_definitions < MOST_DEFINITIONS);
+    for (int i = 0; i < n_sources; i++) {
+        const char *at = sources[i].text;
+        int line = 1;
+        for (token t; (t = next_token(&at, &line)).kind != END;) {
+            const definition *d = is_ours(t) ? find_definition(t) : NULL;
+            CHECK_SAYING(!d || !is_later(d->source->place, sources[i].place),
+                         "src/%s:%d: names %.*s of src/%s, but %s comes before %s", sources[i].path,
+                         t.line, (int)t.length, t.at, d->source->path,
+                         place_text(sources[i].place, a), place_text(d->source->place, b));
+        }
+    }
+}
+
+TEST_MAIN
