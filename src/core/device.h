@@ -23,7 +23,7 @@ void gd_cpu_set_fusion(const struct gd_fusion_rules *rules);
 gd_status gd_device_register(gd_device *device);
 
 /* The registered device of that name ("cuda" is "cuda:0"); NULL: none. `known` gets the names of all.
- * gd_device_get, in src/ops/backend.c, also loads the backend of the device. */
+ * gd_device_get, in src/dispatch/backend.c, also loads the backend of the device. */
 gd_device *gd_device_find(const char *name, char *known, size_t size);
 /* Whether a device of this kind is registered. */
 bool gd_device_kind_exists(const char *kind);

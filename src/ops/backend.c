@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "ops/call.h"
-#include "ops/codegen_api.h"
+#include "dispatch/call.h"
+#include "dispatch/codegen_api.h"
 
 enum { PATH_BYTES = 1024, SEARCHED_BYTES = 600 };
 

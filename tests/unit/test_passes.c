@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "capture.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "program.h"
 
 TEST(prune_removes_unused_nodes) {

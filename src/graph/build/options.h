@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* Whether two values of an option are equal. */
 bool gd_same_option(const gd_op_attr *attr, const void *a, const void *b);

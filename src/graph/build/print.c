@@ -4,7 +4,7 @@
 
 #include "graph/build/graph.h"
 #include "graph/build/options.h"
-#include "ops/subgraph.h"
+#include "dispatch/subgraph.h"
 
 /* Dtype and shape of output k, as "f32[?,10]". */
 static const char *output_text(const gd_node *node, int k, char *text, size_t size) {

@@ -4,7 +4,7 @@
 
 #include "graph/build/graph.h"
 #include "gradus/control.h"
-#include "ops/subgraph.h"
+#include "dispatch/subgraph.h"
 
 /* The captured tensors that the functions of one call (both branches, say) share. */
 typedef struct gd_capturing {

@@ -31,7 +31,7 @@ gd_status gd_run_while(const gd_callee *condition, const gd_callee *body, gd_hel
 gd_status gd_run_scan(const gd_callee *body, gd_held *state, gd_tensors xs, bool reverse,
                       gd_held *out, const gd_running *r);
 
-/* Runs a control-flow node (ops/control.c) on values. */
+/* Runs a control-flow node (dispatch/control.c) on values. */
 gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
                          const gd_running *running);
 

@@ -7,7 +7,7 @@
 
 #include "core/grow.h"
 #include "graph/build/options.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- memory ----------------------------------------------------------------------------------- */
 

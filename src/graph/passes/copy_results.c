@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "graph/passes/passes.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* Adds a step at the start that copies a value which is not a temporary. -1: no memory. */
 static int copy_at_start(gd_program *p, int value, bool fetched) {

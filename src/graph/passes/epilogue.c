@@ -19,7 +19,7 @@
 #include "codegen/record.h"
 #include "graph/build/options.h"
 #include "graph/passes/epilogue.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- options ---------------------------------------------------------------------------------- */
 

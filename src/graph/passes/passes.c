@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 #define ROW(name, level, phase, flags) {#name, level, GD_PHASE_##phase, flags, gd_pass_##name},
 static const gd_pass passes[] = {GD_PASSES(ROW)};

@@ -6,7 +6,7 @@
 
 #include "core/grow.h"
 #include "graph/plan/build.h"
-#include "ops/subgraph.h"
+#include "dispatch/subgraph.h"
 
 static gd_status build_plan(const gd_subgraph *sub, gd_device *device, int level, gd_plan **plan) {
     gd_tensor **in = gd_list_new(sub->n_in), **out = gd_list_new(sub->n_out);

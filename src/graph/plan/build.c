@@ -5,8 +5,8 @@
 #include "core/alloc.h"
 #include "graph/passes/passes.h"
 #include "graph/plan/bodies.h"
-#include "ops/call.h"
-#include "ops/launch.h"
+#include "dispatch/call.h"
+#include "dispatch/launch.h"
 
 static void find_committed_feeds(gd_plan *plan) {
     const gd_program *p = plan->program;

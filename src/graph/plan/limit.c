@@ -2,7 +2,7 @@
 #include "core/alloc.h"
 #include "graph/passes/passes.h"
 #include "graph/plan/build.h"
-#include "ops/launch.h"
+#include "dispatch/launch.h"
 
 /* Adds calls for the current steps, and assigns memory. */
 static gd_status build_calls(gd_plan *plan) {

@@ -2,7 +2,7 @@
 #include "graph/plan/build.h"
 
 #include "core/alloc.h"
-#include "ops/launch.h"
+#include "dispatch/launch.h"
 
 void gd_plan_free(gd_plan *plan) {
     if (!plan) return;

@@ -14,7 +14,7 @@
 #include "graph/control/nodes.h"
 #include "graph/plan/bodies.h"
 #include "graph/run/plan_run.h"
-#include "ops/launch.h"
+#include "dispatch/launch.h"
 
 /* --- one call of a subgraph ------------------------------------------------------------------- */
 

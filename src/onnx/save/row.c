@@ -13,7 +13,7 @@
 #include "graph/build/options.h"
 #include "graph/lower/program.h"
 #include "onnx/save/save.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- whether a row fits ----------------------------------------------------------------------- */
 
