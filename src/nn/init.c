@@ -398,4 +398,4 @@ static gd_tensor *orthogonal_make(gd_shape dims, const void *options) {
     return t;
 }
 
-#include "init.gen.h"
+#include "nn/init.gen.h"

@@ -36,4 +36,4 @@ static gd_tensors op_forward(gd_module *m, gd_tensors in) {
     return gd_call_with(m->op, NULL, in, m->op_options);
 }
 
-#include "layers_op.gen.h"
+#include "nn/layers_op.gen.h"

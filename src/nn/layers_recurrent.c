@@ -322,4 +322,4 @@ static gd_tensors gru_cell_forward(gd_module *m, gd_tensors in) {
     return gd_listed(next_state(x, y.h));
 }
 
-#include "layers_recurrent.gen.h"
+#include "nn/layers_recurrent.gen.h"

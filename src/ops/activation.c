@@ -157,4 +157,4 @@ static gd_status hardtanh_infer(gd_infer *i) {
  *   onnx PRelu   caffe PReLU
  */
 
-#include "activation.gen.h"
+#include "ops/activation.gen.h"

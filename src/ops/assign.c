@@ -53,4 +53,4 @@ static gd_status group_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "assign.gen.h"
+#include "ops/assign.gen.h"

@@ -411,4 +411,4 @@ static void attention_forward_vjp(gd_vjp *v) {
     if (mask && v->needs[3]) v->gx[3] = mask_gradient(v, mask, key);
 }
 
-#include "attention.gen.h"
+#include "ops/attention.gen.h"

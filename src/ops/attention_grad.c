@@ -122,4 +122,4 @@ static void attention_grad_expand(gd_expand *e) {
         e->y[i] = gd_cast(gd_sum_to(g[i], gd_tensor_shape(e->x[i])), (gd_dtype)e->x[i]->dtype);
 }
 
-#include "attention_grad.gen.h"
+#include "ops/attention_grad.gen.h"

@@ -207,4 +207,4 @@ static void batch_norm_add_relu_sum_grad_expand(gd_expand *e) {
     e->y[3] = g.gz;
 }
 
-#include "batch_norm_fused.gen.h"
+#include "ops/batch_norm_fused.gen.h"

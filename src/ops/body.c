@@ -145,4 +145,4 @@ gd_tensor *gd_checked_axis_index(gd_tensor *index, int64_t size, int axis) {
     return gd_checked_index(index, size, what ? what : "an axis");
 }
 
-#include "body.gen.h"
+#include "ops/body.gen.h"

@@ -125,4 +125,4 @@ static double scan_graph_macs(const gd_op_shapes *s) {
 
 static void scan_graph_vjp(gd_vjp *v) { gd_control_hooks.scan(v); }
 
-#include "control.gen.h"
+#include "ops/control.gen.h"

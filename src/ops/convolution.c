@@ -567,4 +567,4 @@ static void conv_grad_weight_bias_expand(gd_expand *e) {
     e->y[1] = bias_gradient(e->x[1], o->dims.rank);
 }
 
-#include "convolution.gen.h"
+#include "ops/convolution.gen.h"

@@ -329,4 +329,4 @@ static gd_status linspace_raw(gd_kernel_call *k) {
     return run_sequence(&s);
 }
 
-#include "creation.gen.h"
+#include "ops/creation.gen.h"

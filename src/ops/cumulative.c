@@ -233,4 +233,4 @@ static gd_status shift_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "cumulative.gen.h"
+#include "ops/cumulative.gen.h"

@@ -175,4 +175,4 @@ gd_tensor *gd_deferred_now(const gd_deferred_call_options *o, gd_tensor *x, cons
     }
 }
 
-#include "deferred_call.gen.h"
+#include "ops/deferred_call.gen.h"

@@ -33,4 +33,4 @@ static void deferred_gradients_expand(gd_expand *e) {
         e->y[k] = g.at[k] ? g.at[k] : gd_zeros_like(x.at[k]);
 }
 
-#include "deferred_gradients.gen.h"
+#include "ops/deferred_gradients.gen.h"

@@ -255,4 +255,4 @@ static gd_status cdist_grad_reference(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "distance.gen.h"
+#include "ops/distance.gen.h"

@@ -84,4 +84,4 @@ static gd_status dropout_train_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "dropout.gen.h"
+#include "ops/dropout.gen.h"

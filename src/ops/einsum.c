@@ -277,4 +277,4 @@ static void einsum_expand(gd_expand *e) {
     e->y[0] = gd_permute(total.t, axes);
 }
 
-#include "einsum.gen.h"
+#include "ops/einsum.gen.h"

@@ -559,4 +559,4 @@ static void bitwise_not_expand(gd_expand *e) {
  *   y = shr(a, b)
  */
 
-#include "elementwise.gen.h"
+#include "ops/elementwise.gen.h"

@@ -44,4 +44,4 @@ static gd_status check_finite_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "finite.gen.h"
+#include "ops/finite.gen.h"

@@ -57,4 +57,4 @@ static void function_gradient_vjp(gd_vjp *v) {
         if (v->needs[i]) v->gx[i] = &gd_error_tensor;
 }
 
-#include "function.gen.h"
+#include "ops/function.gen.h"

@@ -388,4 +388,4 @@ static void index_axes_put_expand(gd_expand *e) {
     e->y[0] = gd_permute(gd_reshape(table, dims), order);
 }
 
-#include "index_axes.gen.h"
+#include "ops/index_axes.gen.h"

@@ -432,4 +432,4 @@ static gd_status one_hot_found_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "indexing.gen.h"
+#include "ops/indexing.gen.h"

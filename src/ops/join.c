@@ -346,4 +346,4 @@ static void tile_expand(gd_expand *e) {
     e->y[0] = gd_repeat(e->x[0], repeats);
 }
 
-#include "join.gen.h"
+#include "ops/join.gen.h"

@@ -108,4 +108,4 @@ static void window_sum_expand(gd_expand *e) {
     e->y[0] = gd_as_dtype(y, (gd_dtype)x->dtype);
 }
 
-#include "local_response.gen.h"
+#include "ops/local_response.gen.h"

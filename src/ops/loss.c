@@ -412,4 +412,4 @@ static void cosine_embedding_loss_expand(gd_expand *e) {
     e->y[0] = reduce_terms(gd_cosine_terms(cosine, e->x[2], .margin = o->margin), o->reduction);
 }
 
-#include "loss.gen.h"
+#include "ops/loss.gen.h"

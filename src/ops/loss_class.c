@@ -701,4 +701,4 @@ static void index_cross_entropy_with_grad_expand(gd_expand *e) {
         &(entropy_options){o->reduction, o->ignore_index, o->label_smoothing, weight});
 }
 
-#include "loss_class.gen.h"
+#include "ops/loss_class.gen.h"

@@ -283,4 +283,4 @@ static gd_status nonzero_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "masking.gen.h"
+#include "ops/masking.gen.h"

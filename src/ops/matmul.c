@@ -382,4 +382,4 @@ static void outer_expand(gd_expand *e) {
     e->y[0] = gd_mul(gd_reshape(e->x[0], gd_dims(-1, 1)), gd_reshape(e->x[1], gd_dims(1, -1)));
 }
 
-#include "matmul.gen.h"
+#include "ops/matmul.gen.h"

@@ -168,4 +168,4 @@ static gd_status multinomial_raw(gd_kernel_call *k) {
     return status;
 }
 
-#include "multinomial.gen.h"
+#include "ops/multinomial.gen.h"

@@ -68,4 +68,4 @@ static void norm_fold_expand(gd_expand *e) {
     e->y[1] = gd_as_dtype(bias ? gd_add(b2, bias) : b2, dtype);
 }
 
-#include "norm_fold.gen.h"
+#include "ops/norm_fold.gen.h"

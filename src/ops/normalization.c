@@ -740,4 +740,4 @@ static gd_status instance_norm_train_reference(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "normalization.gen.h"
+#include "ops/normalization.gen.h"

@@ -132,4 +132,4 @@
  *   p = p - lr * d / (sqrt(b) + eps)
  */
 
-#include "optimizer.gen.h"
+#include "ops/optimizer.gen.h"

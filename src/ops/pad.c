@@ -224,4 +224,4 @@ static void pad_grad_expand(gd_expand *e) {
     e->y[0] = g == gy ? gd_clone(gy) : gd_as_dtype(g, (gd_dtype)gy->dtype);
 }
 
-#include "pad.gen.h"
+#include "ops/pad.gen.h"

@@ -206,4 +206,4 @@ static void pool_gather_expand(gd_expand *e) {
     e->y[0] = gd_reshape(y, gd_tensor_shape(e->x[1]));
 }
 
-#include "pool_indices.gen.h"
+#include "ops/pool_indices.gen.h"

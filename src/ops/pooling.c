@@ -540,4 +540,4 @@ static void adaptive_avg_pool_grad_vjp(gd_vjp *v) {
 }
 static void adaptive_avg_pool_grad_expand(gd_expand *e) { average_grad_body(e); }
 
-#include "pooling.gen.h"
+#include "ops/pooling.gen.h"

@@ -271,4 +271,4 @@ static gd_status bernoulli_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "random.gen.h"
+#include "ops/random.gen.h"

@@ -171,4 +171,4 @@ static gd_status randperm_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "random_integers.gen.h"
+#include "ops/random_integers.gen.h"

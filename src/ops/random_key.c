@@ -102,4 +102,4 @@ static gd_status key_mask_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "random_key.gen.h"
+#include "ops/random_key.gen.h"

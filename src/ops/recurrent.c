@@ -320,4 +320,4 @@ static void lstm_cell_expand(gd_expand *e) { expand_cell(e, 2, GD_LSTM); }
 static gd_status gru_cell_infer(gd_infer *i) { return infer_cell(i, 3, 1); }
 static void gru_cell_expand(gd_expand *e) { expand_cell(e, 1, GD_GRU); }
 
-#include "recurrent.gen.h"
+#include "ops/recurrent.gen.h"

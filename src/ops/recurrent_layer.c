@@ -435,4 +435,4 @@ static void recurrent_grad_expand(gd_expand *e) {
     for (int k = 0; k < 3; k++) e->y[k] = gd_as_dtype(e->y[k], (gd_dtype)e->x[GY]->dtype);
 }
 
-#include "recurrent_layer.gen.h"
+#include "ops/recurrent_layer.gen.h"

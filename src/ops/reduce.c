@@ -738,4 +738,4 @@ static gd_status all_reference(gd_kernel_call *k) {
     return gd_each_group(k, axes_of(&o->axis, k->in[0].rank), test_group, &t);
 }
 
-#include "reduce.gen.h"
+#include "ops/reduce.gen.h"

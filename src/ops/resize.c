@@ -287,4 +287,4 @@ static gd_status resize_grad_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "resize.gen.h"
+#include "ops/resize.gen.h"

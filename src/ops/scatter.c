@@ -425,4 +425,4 @@ static void scatter_reduce_expand(gd_expand *e) {
                                        : gd_cast(gd_floor_divide(e->y[0], n), dtype);
 }
 
-#include "scatter.gen.h"
+#include "ops/scatter.gen.h"

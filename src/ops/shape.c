@@ -482,4 +482,4 @@ static gd_status roll_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "shape.gen.h"
+#include "ops/shape.gen.h"

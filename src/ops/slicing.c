@@ -322,4 +322,4 @@ static gd_status slice_grad_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "slicing.gen.h"
+#include "ops/slicing.gen.h"

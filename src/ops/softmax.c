@@ -207,4 +207,4 @@ static gd_status log_softmax_grad_reference(gd_kernel_call *k) {
     return each_line(k, o->axis, log_softmax_grad_line);
 }
 
-#include "softmax.gen.h"
+#include "ops/softmax.gen.h"

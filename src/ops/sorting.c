@@ -184,4 +184,4 @@ static gd_status topk_raw(gd_kernel_call *k) {
     return sort_lines(k, o->axis, k->in[0].rank ? o->k : 1, o->largest);
 }
 
-#include "sorting.gen.h"
+#include "ops/sorting.gen.h"

@@ -411,4 +411,4 @@ static void matrix_norm_expand(gd_expand *e) {
     e->y[0] = o->keepdim ? y : gd_squeeze(y, .axis = both);
 }
 
-#include "statistics.gen.h"
+#include "ops/statistics.gen.h"

@@ -208,4 +208,4 @@ static gd_status diagonal_grad_raw(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "triangle.gen.h"
+#include "ops/triangle.gen.h"

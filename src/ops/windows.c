@@ -221,4 +221,4 @@ gd_tensor *gd_window_sums(gd_tensor *windows, const gd_window_form *f, gd_shape 
     return gd_take_region(windows, n, f->before + AXES - n, dims.at);
 }
 
-#include "windows.gen.h"
+#include "ops/windows.gen.h"

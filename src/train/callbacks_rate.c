@@ -177,4 +177,4 @@ static gd_status scheduled_on(gd_callback *c, gd_event *event) {
     return GD_OK;
 }
 
-#include "callbacks_rate.gen.h"
+#include "train/callbacks_rate.gen.h"

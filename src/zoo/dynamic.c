@@ -369,4 +369,4 @@ static gd_module *modular_net_make(const void *options) {
     return net;
 }
 
-#include "dynamic.gen.h"
+#include "zoo/dynamic.gen.h"

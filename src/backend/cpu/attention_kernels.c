@@ -337,4 +337,4 @@ static bool attention_grad_half_match(const gd_kernel_call *k) {
 }
 static gd_status attention_grad_half_run(gd_kernel_call *k) { return run_grad(k, true); }
 
-#include "attention_kernels.gen.h"
+#include "backend/cpu/attention_kernels.gen.h"

@@ -116,4 +116,4 @@ static gd_status cdist_grad_direct_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "cdist_kernels.gen.h"
+#include "backend/cpu/cdist_kernels.gen.h"

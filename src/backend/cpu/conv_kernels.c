@@ -221,4 +221,4 @@ static size_t direct_weight_bytes(const gd_kernel_call *k) {
 }
 static gd_status direct_weight(gd_kernel_call *k) { return run_direct(k, GD_CONV_TO_WEIGHT); }
 
-#include "conv_kernels.gen.h"
+#include "backend/cpu/conv_kernels.gen.h"

@@ -200,4 +200,4 @@ static gd_status linear_recurrence_lines_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "cumulative_kernels.gen.h"
+#include "backend/cpu/cumulative_kernels.gen.h"

@@ -403,4 +403,4 @@ static gd_status elementwise_reference_run(gd_kernel_call *call) {
     return GD_OK;
 }
 
-#include "elementwise_kernels.gen.h"
+#include "backend/cpu/elementwise_kernels.gen.h"

@@ -178,4 +178,4 @@ static gd_status elementwise_list_compiled_run(gd_kernel_call *call) {
     return GD_OK;
 }
 
-#include "elementwise_list.gen.h"
+#include "backend/cpu/elementwise_list.gen.h"

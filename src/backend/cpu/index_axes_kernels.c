@@ -248,4 +248,4 @@ static gd_status index_axes_put_runs_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "index_axes_kernels.gen.h"
+#include "backend/cpu/index_axes_kernels.gen.h"

@@ -178,4 +178,4 @@ static gd_status embedding_runs_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "indexing_kernels.gen.h"
+#include "backend/cpu/indexing_kernels.gen.h"

@@ -362,4 +362,4 @@ static gd_status nll_loss_grad_threaded_run(gd_kernel_call *k) {
     return check_targets(&j);
 }
 
-#include "loss_kernels.gen.h"
+#include "backend/cpu/loss_kernels.gen.h"

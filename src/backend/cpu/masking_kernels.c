@@ -257,4 +257,4 @@ static gd_status masked_scatter_blocks_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "masking_kernels.gen.h"
+#include "backend/cpu/masking_kernels.gen.h"

@@ -151,4 +151,4 @@ static gd_status matmul_step_packed_run(gd_kernel_call *k) {
     return gd_gemm_run(&g);
 }
 
-#include "matmul_kernels.gen.h"
+#include "backend/cpu/matmul_kernels.gen.h"

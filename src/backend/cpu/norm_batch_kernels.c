@@ -280,4 +280,4 @@ static gd_status batch_norm_grad_channels_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "norm_batch_kernels.gen.h"
+#include "backend/cpu/norm_batch_kernels.gen.h"

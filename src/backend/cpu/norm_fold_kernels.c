@@ -60,4 +60,4 @@ static gd_status norm_fold_channels_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "norm_fold_kernels.gen.h"
+#include "backend/cpu/norm_fold_kernels.gen.h"

@@ -346,4 +346,4 @@ static gd_status window_sum_rows_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "norm_kernels.gen.h"
+#include "backend/cpu/norm_kernels.gen.h"

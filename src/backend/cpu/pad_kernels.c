@@ -225,4 +225,4 @@ static gd_status pad_grad_rows_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "pad_kernels.gen.h"
+#include "backend/cpu/pad_kernels.gen.h"

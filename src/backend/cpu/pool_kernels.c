@@ -298,4 +298,4 @@ static gd_status gather_run(gd_kernel_call *k) {
     return check_pool_indices(&p);
 }
 
-#include "pool_kernels.gen.h"
+#include "backend/cpu/pool_kernels.gen.h"

@@ -288,4 +288,4 @@ static gd_status randint_vector_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "random_kernels.gen.h"
+#include "backend/cpu/random_kernels.gen.h"

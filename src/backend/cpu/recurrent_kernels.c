@@ -391,4 +391,4 @@ static gd_status recurrent_grad_sequence_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "recurrent_kernels.gen.h"
+#include "backend/cpu/recurrent_kernels.gen.h"

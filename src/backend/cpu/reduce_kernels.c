@@ -224,4 +224,4 @@ static gd_reduction norm_request(const gd_kernel_call *k) {
 }
 REDUCTION(norm)
 
-#include "reduce_kernels.gen.h"
+#include "backend/cpu/reduce_kernels.gen.h"

@@ -104,4 +104,4 @@ static gd_status gradient_run(gd_kernel_call *k) {
     return GD_OK;
 }
 
-#include "resize_kernels.gen.h"
+#include "backend/cpu/resize_kernels.gen.h"

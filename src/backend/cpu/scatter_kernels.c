@@ -435,4 +435,4 @@ static gd_status index_add_direct_run(gd_kernel_call *k) {
 /*kernel index_add.staged  rank 10  wide  match has_fast_index  run index_add_direct_run  workspace index_add_direct_workspace
  */
 
-#include "scatter_kernels.gen.h"
+#include "backend/cpu/scatter_kernels.gen.h"

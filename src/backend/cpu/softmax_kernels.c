@@ -103,4 +103,4 @@ static gd_status log_softmax_grad_rows_run(gd_kernel_call *k) {
     return run_softmax(k, o->axis, true, true);
 }
 
-#include "softmax_kernels.gen.h"
+#include "backend/cpu/softmax_kernels.gen.h"

@@ -295,4 +295,4 @@ static size_t topk_radix_workspace(const gd_kernel_call *k) {
 }
 static gd_status topk_radix_run(gd_kernel_call *k) { return run_sort(k, topk_job(k)); }
 
-#include "sorting_kernels.gen.h"
+#include "backend/cpu/sorting_kernels.gen.h"

@@ -1,9 +1,11 @@
 /* main.c - the generator's main program: finds records in the sources and writes all output
  * files. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "codegen/opgen/opgen.h"
 #include "codegen/opgen/variants.h"
@@ -16,7 +18,7 @@ kernel kernels[MAX_KERNELS];
 int n_kernels;
 source sources[MAX_SOURCES];
 int n_sources;
-static const char *out_dir;
+static const char *out_dir, *root;
 
 void die(const char *file, int line, const char *format, ...) {
     fprintf(stderr, "%s:%d: error: ", file, line);
@@ -47,8 +49,18 @@ static size_t out_size;
 static FILE *out_stream;
 static char out_path[1024];
 
+/* Creates the folders of a path. */
+static void make_folders(char *path) {
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) die(path, 0, "cannot create the folder");
+        *slash = '/';
+    }
+}
+
 FILE *begin_output(const char *name) {
     snprintf(out_path, sizeof out_path, "%s/%s", out_dir, name);
+    make_folders(out_path);
     return out_stream = open_memstream(&out_text, &out_size);
 }
 
@@ -237,8 +249,15 @@ static void read_source(const char *path) {
     s->path = path;
     s->text = read_file(path);
     if (!s->text) die(path, 1, "cannot read");
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    snprintf(s->stem, sizeof s->stem, "%.*s", (int)strcspn(name, "."), name);
+    const size_t skip = strlen(root) + 1;
+    if (strncmp(path, root, skip - 1) != 0 || path[skip - 1] != '/')
+        die(path, 1, "is not below %s", root);
+    const size_t length = strcspn(path + skip, ".");
+    if (length >= sizeof s->name) die(path, 1, "the path is too long");
+    memcpy(s->name, path + skip, length);
+    for (size_t i = 0; i < length; i++) s->symbol[i] = s->name[i] == '/' ? '_' : s->name[i];
+    const char *slash = strrchr(s->name, '/');
+    s->stem = slash ? slash + 1 : s->name;
     const char *dash = strstr(s->text, " - "), *end = strchr(s->text, '\n');
     if (dash && end && dash < end)
         snprintf(s->title, sizeof s->title, "%.*s", (int)(end - dash - 3), dash + 3);
@@ -276,10 +295,11 @@ int main(int argc, char **argv) {
         print_words();
         return 0;
     }
-    if (argc < 3) die("opgen", 0, "usage: opgen OUT-DIR SOURCE..., or opgen --words");
+    if (argc < 4) die("opgen", 0, "usage: opgen OUT-DIR ROOT SOURCE..., or opgen --words");
     out_dir = argv[1];
-    if (argc - 2 > MAX_SOURCES) die("opgen", 0, "too many sources");
-    for (int i = 2; i < argc; i++) read_source(argv[i]);
+    root = argv[2];
+    if (argc - 3 > MAX_SOURCES) die("opgen", 0, "too many sources");
+    for (int i = 3; i < argc; i++) read_source(argv[i]);
     resolve_makers();
     write_header();
     write_layout();

@@ -1,7 +1,7 @@
 /* opgen.h - the generator: reads records of ops, kernels, layers and so on from the sources, and
  * writes code, tables and pages.
  *
- *     opgen OUT-DIR SOURCE...
+ *     opgen OUT-DIR ROOT SOURCE...
  *     opgen --words             prints every word that has a meaning in a block
  *
  * A record is a comment block that begins with "op", "kernel", or a kind of makers.c ("layer"),
@@ -14,7 +14,7 @@
  *     gradus/ops.h      the typed calls, with their options and documentation
  *     gradus/layout.h   a hash of all option structs
  *     op_calls.c        the functions behind the calls of ops.h
- *     STEM.gen.h        the records of one source file as data, which it includes at its end
+ *     PATH.gen.h        the records of the source ROOT/PATH.c as data, which it includes at its end
  *     op_table.c        the table of all records
  *     ew_N.isa.c        kernels of elementwise ops and their gradients; ew_table.isa.c: a table
  *     expression_N.cu   the same kernels for the CUDA backend; expression_table.c: a table
@@ -35,7 +35,9 @@
 
 typedef struct source {
     const char *path;
-    char stem[64]; /* "elementwise" of src/ops/elementwise.c */
+    char name[128];   /* its path below ROOT without the suffix: "ops/elementwise" */
+    char symbol[128]; /* the same as an identifier: "ops_elementwise" */
+    const char *stem; /* the last part of its name: "elementwise" */
     char *text;
     char title[160]; /* its first comment line after " - ", for headings */
     bool has_ops, has_kernels, has_makers;

@@ -1,4 +1,4 @@
-/* records.c - writes STEM.gen.h, the records of a source file as data, and op_table.c. */
+/* records.c - writes PATH.gen.h, the records of a source file as data, and op_table.c. */
 #include <string.h>
 
 #include "core/number.h"
@@ -233,7 +233,7 @@ static void print_op(FILE *out, op *o) {
 
 static void print_kernels(FILE *out, const source *s) {
     fprintf(out, "extern const gd_kernel gd_kernels_%s[];\nconst gd_kernel gd_kernels_%s[] = {\n",
-            s->stem, s->stem);
+            s->symbol, s->symbol);
     for (int i = 0; i < n_kernels; i++) {
         const kernel *k = &kernels[i];
         if (k->source != s) continue;
@@ -253,21 +253,18 @@ void write_records(void) {
     for (int k = 0; k < n_sources; k++) {
         source *s = &sources[k];
         if (!s->has_ops && !s->has_kernels && !s->has_makers) continue;
-        char name[80];
-        snprintf(name, sizeof name, "%s.gen.h", s->stem);
-        for (int j = 0; j < k; j++)
-            if (strcmp(sources[j].stem, s->stem) == 0 &&
-                (sources[j].has_ops || sources[j].has_kernels || sources[j].has_makers))
-                die(s->path, 1, "%s has records, too, and the same file name", sources[j].path);
-        if (!strstr(s->text, name)) die(s->path, 1, "must end with #include \"%s\"", name);
+        char name[160], include[180];
+        snprintf(name, sizeof name, "%s.gen.h", s->name);
+        snprintf(include, sizeof include, "#include \"%s\"", name);
+        if (!strstr(s->text, include)) die(s->path, 1, "must end with %s", include);
         FILE *out = begin_output(name);
-        fprintf(out, "/* Written by the build from the blocks in %s.c. */\n", s->stem);
+        fprintf(out, "/* Written by the build from the blocks in %s.c. */\n", s->name);
         for (int i = 0; i < n_ops; i++)
             if (ops[i]->source == s) print_op(out, ops[i]);
         if (s->has_ops) {
             fprintf(out,
                     "extern const gd_op *const gd_ops_%s[];\nconst gd_op *const gd_ops_%s[] = {\n",
-                    s->stem, s->stem);
+                    s->symbol, s->symbol);
             for (int i = 0; i < n_ops; i++) {
                 if (ops[i]->source != s) continue;
                 fprintf(out, "    &gd_op_%s,\n", ops[i]->record.name);
@@ -284,9 +281,9 @@ void write_records(void) {
     fputs("/* Written by the build from the op records. */\n#include \"ops/op.h\"\n\n", out);
     for (int k = 0; k < n_sources; k++) {
         if (sources[k].has_ops)
-            fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].stem);
+            fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].symbol);
         if (sources[k].has_kernels)
-            fprintf(out, "extern const gd_kernel gd_kernels_%s[];\n", sources[k].stem);
+            fprintf(out, "extern const gd_kernel gd_kernels_%s[];\n", sources[k].symbol);
     }
     fputs("\nconst gd_op_family gd_op_families[] = {\n", out);
     int families = 0, kernel_families = 0;
@@ -294,7 +291,7 @@ void write_records(void) {
         int count = 0;
         for (int i = 0; i < n_ops; i++)
             if (ops[i]->source == &sources[k]) count += 1 + ops[i]->record.inplace_too;
-        if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].stem, count), families++;
+        if (count) fprintf(out, "    {gd_ops_%s, %d},\n", sources[k].symbol, count), families++;
     }
     fprintf(out,
             "};\nconst int gd_op_family_count = %d;\n\nconst gd_kernel_family gd_kernel_families[] "
@@ -304,7 +301,7 @@ void write_records(void) {
         int count = 0;
         for (int i = 0; i < n_kernels; i++) count += kernels[i].source == &sources[k];
         if (count)
-            fprintf(out, "    {gd_kernels_%s, %d},\n", sources[k].stem, count), kernel_families++;
+            fprintf(out, "    {gd_kernels_%s, %d},\n", sources[k].symbol, count), kernel_families++;
     }
     if (!kernel_families) fputs("    {NULL, 0},\n", out);
     fprintf(out, "};\nconst int gd_kernel_family_count = %d;\n", kernel_families);
