@@ -13,7 +13,7 @@
 #include "gradus/ops.h"
 #include "graph/build/graph.h"
 #include "nn/initializer.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- construction ----------------------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 #include "gradus/layers.h"
 #include "gradus/ops.h"
 #include "nn/layer.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 enum { MAX_LAYERS = 1024 };
 

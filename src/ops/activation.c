@@ -6,8 +6,8 @@
  * A record states the gradient where the derived one would overflow or cost more. Example: the
  * derivative of sigmoid's expression 1/(1 + exp(-x)) evaluates to inf/inf at x = -100.
  */
-#include "ops/call.h"
-#include "ops/infer.h"
+#include "dispatch/call.h"
+#include "dispatch/infer.h"
 #include "gradus/ops.h"
 
 /*op relu(x) -> y  elementwise idempotent inplace

@@ -3,7 +3,7 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 /*op assign(x!, value) -> y  assigns
  * Writes value, broadcast to the shape and cast to the dtype of x, into x and returns the new

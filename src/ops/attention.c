@@ -10,10 +10,10 @@
 #include "core/alloc.h"
 #include "gradus/ops.h"
 #include "ops/attention.h"
-#include "ops/body.h"
+#include "dispatch/body.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
-#include "ops/macs.h"
+#include "dispatch/infer.h"
+#include "dispatch/macs.h"
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 

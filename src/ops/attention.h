@@ -3,7 +3,7 @@
 #ifndef GRADUS_OPS_ATTENTION_H
 #define GRADUS_OPS_ATTENTION_H
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "ops/random_dist.h"
 
 typedef struct gd_attention_inputs {

@@ -5,9 +5,9 @@
 
 #include "gradus/ops.h"
 #include "ops/attention.h"
-#include "ops/body.h"
-#include "ops/infer.h"
-#include "ops/macs.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
+#include "dispatch/macs.h"
 
 /*op attention_grad(q, k, v, y, lse, gy) -> gq, gk, gv  internal heavy
  * Gradients of scaled_dot_product_attention. The weights are recomputed block by block.

@@ -9,8 +9,8 @@
 #include "core/checked.h"
 #include "gradus/ops.h"
 #include "ops/convolution.h"
-#include "ops/infer.h"
-#include "ops/macs.h"
+#include "dispatch/infer.h"
+#include "dispatch/macs.h"
 
 enum { AXES = GD_CONV_AXES };
 

@@ -6,8 +6,8 @@
 #include "core/integer.h"
 #include "core/pool.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 enum {
     PIECE = 32768, /* bytes of a fill that one task of the pool writes */

@@ -8,8 +8,8 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 static gd_status cumulative_infer(gd_infer *i, int64_t axis, gd_dtype dtype) {
     const gd_tensor *x = i->in[0];

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #ifndef GRADUS_OPS_DISTANCE_H
 #define GRADUS_OPS_DISTANCE_H
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* a (batch..., n, width) and b (batch..., m, width); the leading dimensions of both broadcast. */
 typedef struct gd_cdist_shape {

@@ -1,8 +1,8 @@
 /* dropout.c - dropout. In training it is dropout_train, which saves its mask for the gradient. */
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 #include "ops/random_ops.h"
 
 /*op word_below(word, limit:int) -> y  elementwise truth internal

@@ -9,8 +9,8 @@
 
 #include "core/ascii.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 /*op einsum(equation:string, xs*) -> y  heavy lowp
  * Einstein summation: "ij,jk->ik" is a matrix product, "ii->i" a diagonal, "bij->bji" a transpose.

@@ -5,8 +5,8 @@
  * f32. `truth`: the result is bool. `integral`: only integers and bools are allowed.
  */
 #include "core/copy.h"
-#include "ops/call.h"
-#include "ops/infer.h"
+#include "dispatch/call.h"
+#include "dispatch/infer.h"
 #include "gradus/ops.h"
 
 /* --- copies ----------------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
 #include "core/copy.h"
 #include "core/tensor.h"
 #include "gradus/ops.h"
-#include "ops/infer.h"
-#include "ops/problem.h"
+#include "dispatch/infer.h"
+#include "dispatch/problem.h"
 
 /*op check_finite(x) -> y  nograd fallible internal
  * x unchanged; fails if an element is infinite or NaN.

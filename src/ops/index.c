@@ -12,7 +12,7 @@
 #include "core/tensor.h"
 #include "gradus/ops.h"
 #include "ops/index_axes.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 enum { MAX_VIEWS = 4 * GD_MAX_RANK };
 

@@ -9,9 +9,9 @@
 #include "core/copy.h"
 #include "gradus/ops.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
-#include "ops/intern.h"
-#include "ops/problem.h"
+#include "dispatch/infer.h"
+#include "dispatch/intern.h"
+#include "dispatch/problem.h"
 
 /* --- shared ----------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #ifndef GRADUS_OPS_INDEX_AXES_H
 #define GRADUS_OPS_INDEX_AXES_H
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* x[..., i, ..., j, ...]: the indices broadcast to a shape B. If their axes are neighbours, the
  * dimensions B replace them in the result; otherwise B comes first. */

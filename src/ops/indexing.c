@@ -10,9 +10,9 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
-#include "ops/problem.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
+#include "dispatch/problem.h"
 
 /* --- shared ----------------------------------------------------------------------------------- */
 

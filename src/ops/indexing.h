@@ -2,7 +2,7 @@
 #ifndef GRADUS_OPS_INDEXING_H
 #define GRADUS_OPS_INDEXING_H
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* Checks that all indices (integers, any strides) are in [0, size). Otherwise fails with
  * GD_E_INDEX; the message names the first bad index, its position, and `what`, the thing of that

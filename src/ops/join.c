@@ -3,8 +3,8 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 /* --- split and cat ---------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/thread.h"
 #include "gradus/ops.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "ops/spatial.h"
 
 /*op response_norm(x, sum, scale:float, beta:float, k:float) -> y  elementwise internal

@@ -9,8 +9,8 @@
  */
 #include "core/error.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 /* --- shared helpers --------------------------------------------------------------------------- */
 

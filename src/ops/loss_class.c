@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 #include "ops/loss_class.h"
-#include "ops/problem.h"
-#include "ops/view_element.h"
+#include "dispatch/problem.h"
+#include "dispatch/view_element.h"
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 

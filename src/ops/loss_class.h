@@ -7,7 +7,7 @@
 #define GRADUS_OPS_LOSS_CLASS_H
 
 #include "core/copy.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 typedef struct gd_class_shape {
     int64_t outer, classes, inner;

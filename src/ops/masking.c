@@ -4,10 +4,10 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
+#include "dispatch/body.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
-#include "ops/problem.h"
+#include "dispatch/infer.h"
+#include "dispatch/problem.h"
 
 static gd_status need_mask(const gd_tensor *mask) {
     if (mask->dtype == GD_BOOL) return GD_OK;

@@ -3,8 +3,8 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/infer.h"
-#include "ops/macs.h"
+#include "dispatch/infer.h"
+#include "dispatch/macs.h"
 
 static gd_tensor *transpose_last(gd_tensor *t) {
     if (t->rank < 2) return t; /* the result of a call that failed */

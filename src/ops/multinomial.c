@@ -3,9 +3,9 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
-#include "ops/problem.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
+#include "dispatch/problem.h"
 #include "ops/random_ops.h"
 
 /*op multinomial(weights, n:int) -> y  nograd random fallible

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "ops/spatial.h"
 #include "gradus/ops.h"
 

@@ -12,8 +12,8 @@
 #include "core/copy.h"
 #include "core/thread.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 /* --- shared helpers --------------------------------------------------------------------------- */
 

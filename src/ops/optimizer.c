@@ -7,7 +7,7 @@
  * inputs computes in the dtype of those inputs.
  */
 #include "gradus/ops.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 /*op sgd_step(p!, g, lr) -> p  elementwise nograd
  * One step of gradient descent: p minus lr times the gradient g.

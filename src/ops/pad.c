@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/copy.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "ops/spatial.h"
 
 /*op pad(x, padding:int[]) -> y

@@ -3,7 +3,7 @@
 #define GRADUS_OPS_PAD_H
 
 #include "gradus/ops.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* One axis of pad. */
 typedef struct gd_pad_axis {

@@ -7,9 +7,9 @@
 
 #include "gradus/ops.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "ops/pooling.h"
-#include "ops/problem.h"
+#include "dispatch/problem.h"
 
 enum { AXES = GD_POOL_AXES };
 

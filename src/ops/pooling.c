@@ -11,7 +11,7 @@
 #include "core/checked.h"
 #include "gradus/ops.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "ops/pooling.h"
 
 enum { AXES = GD_POOL_AXES };

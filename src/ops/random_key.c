@@ -7,8 +7,8 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 #include "ops/random_ops.h"
 
 /*op random_key(x) -> key  nograd random internal shapeonly

@@ -2,9 +2,9 @@
 #ifndef GRADUS_OPS_RANDOM_OPS_H
 #define GRADUS_OPS_RANDOM_OPS_H
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "ops/random_dist.h"
-#include "ops/view_element.h"
+#include "dispatch/view_element.h"
 
 /* For infer rules: sets y to this shape and dtype, which must be a float. */
 gd_status gd_random_float_meta(gd_meta *y, gd_shape dims, gd_dtype dtype);

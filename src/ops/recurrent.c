@@ -13,8 +13,8 @@
 
 #include "core/checked.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 /* The options of rnn, lstm and gru in one form. */
 typedef struct {

@@ -13,9 +13,9 @@
 
 #include "core/checked.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
-#include "ops/macs.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
+#include "dispatch/macs.h"
 
 /*op recurrent(x, h0?, c0?, lengths?, w_ih, w_hh, b_ih?, b_hh?) -> y, h, c, gates~, cells~  internal
  * One direction of a recurrent layer: x (T,N,I), states (1,N,H), w_ih (G*H,I), w_hh (G*H,H), biases

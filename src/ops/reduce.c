@@ -7,9 +7,9 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
+#include "dispatch/body.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 /* --- shared helpers --------------------------------------------------------------------------- */
 

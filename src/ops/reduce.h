@@ -2,7 +2,7 @@
 #ifndef GRADUS_OPS_REDUCE_H
 #define GRADUS_OPS_REDUCE_H
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* The number of elements that one result is computed from when the axes in the mask are reduced. */
 int64_t gd_reduced_count(const gd_tensor *x, uint32_t mask);

@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "ops/resize.h"
 #include "ops/spatial.h"
 

@@ -8,9 +8,9 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
+#include "dispatch/body.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 

@@ -3,9 +3,9 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
-#include "ops/view_element.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
+#include "dispatch/view_element.h"
 
 /* --- reshape ---------------------------------------------------------------------------------- */
 

@@ -3,9 +3,9 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
+#include "dispatch/body.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 /*op narrow(x, axis:int, start:int, length:int) -> y  view
  * The elements start to start + length - 1 of an axis, as a view. A negative start counts from the

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 #include "ops/reduce.h"
 
 static gd_status infer_axis(gd_infer *i, int64_t axis) {

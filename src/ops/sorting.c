@@ -8,9 +8,9 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
+#include "dispatch/body.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 /* --- reference kernels ------------------------------------------------------------------------ */
 

@@ -7,7 +7,7 @@
 #ifndef GRADUS_OPS_SPATIAL_H
 #define GRADUS_OPS_SPATIAL_H
 
-#include "ops/body.h"
+#include "dispatch/body.h"
 
 enum { GD_SPATIAL_AXES = 3 };
 

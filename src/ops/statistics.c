@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 #include "ops/reduce.h"
 
 static gd_status infer_floats(gd_infer *i, const gd_shape *axis, bool keepdim, uint32_t *mask) {

@@ -3,8 +3,8 @@
 
 #include "core/copy.h"
 #include "gradus/ops.h"
-#include "ops/body.h"
-#include "ops/infer.h"
+#include "dispatch/body.h"
+#include "dispatch/infer.h"
 
 static gd_status triangle_infer(gd_infer *i) {
     if (i->in[0]->rank < 2)

@@ -4,7 +4,7 @@
 #include "core/checked.h"
 #include "gradus/ops.h"
 #include "ops/indexing.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "ops/spatial.h"
 
 enum { AXES = GD_SPATIAL_AXES };

@@ -5,7 +5,7 @@
 #include "core/number.h"
 #include "gradus/callbacks.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 #include "optim/schedule.h"
 #include "train/monitor.h"
 #include "train/training.h"

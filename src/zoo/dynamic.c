@@ -11,7 +11,7 @@
 #include "gradus/nn.h"
 #include "gradus/ops.h"
 #include "gradus/zoo.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "zoo/zoo.h"
 
 static gd_tensors fail_forward(gd_status status) {

@@ -1,7 +1,7 @@
 /* test_passes.c - the effect of each pass on a program, checked in its text. */
 #include <math.h>
 
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 #include "program.h"
 
 TEST(prune_removes_unused_nodes) {

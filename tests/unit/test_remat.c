@@ -1,6 +1,6 @@
 /* test_remat.c - a memory limit for runs: values are recomputed, and results have the same bits. */
 #include "core/alloc.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "program.h"
 
 /* --- the pass, checked in the program text ---------------------------------------------------- */

@@ -18,7 +18,7 @@
 #include "core/tensor.h"
 #include "gradus/ops.h"
 #include "ops/attention.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* The size of a tile of scores: rows of q by rows of k. The rows of a tile are COLUMNS apart. */
 enum { ROWS = 64, COLUMNS = 256 };

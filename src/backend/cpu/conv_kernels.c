@@ -7,7 +7,7 @@
 #include "backend/cpu/conv.h"
 #include "backend/cpu/gemm.h"
 #include "core/tensor.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 static gd_conv_call conv_call_of(const gd_kernel_call *k, gd_conv_direction direction) {
     const gd_view *r = &k->out[0];

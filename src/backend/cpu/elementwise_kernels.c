@@ -12,7 +12,7 @@
 #include "core/tile.h"
 #include "core/copy.h"
 #include "core/pool.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 typedef gd_ew_job job;
 typedef gd_ew_operand operand;

@@ -10,8 +10,8 @@
 #include "core/copy.h"
 #include "core/pool.h"
 #include "gradus/ops.h"
-#include "ops/op.h"
-#include "ops/problem.h"
+#include "dispatch/op.h"
+#include "dispatch/problem.h"
 
 enum { BLOCK = 16384, CHUNK = 256 };
 

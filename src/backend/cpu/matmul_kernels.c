@@ -4,7 +4,7 @@
 #include "backend/cpu/gemm.h"
 #include "core/copy.h"
 #include "core/tensor.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* The GEMM takes all f64, or any mix of f32, f16 and bf16. */
 static bool has_gemm_dtypes(const gd_kernel_call *k) {

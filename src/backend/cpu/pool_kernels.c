@@ -9,9 +9,9 @@
 #include "core/pool.h"
 #include "core/tensor.h"
 #include "gradus/ops.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "ops/pooling.h"
-#include "ops/problem.h"
+#include "dispatch/problem.h"
 
 enum { AXES = GD_POOL_AXES, TASK_ELEMENTS = 16384 };
 

@@ -7,8 +7,8 @@
 #include "core/copy.h"
 #include "core/pool.h"
 #include "gradus/ops.h"
-#include "ops/op.h"
-#include "ops/problem.h"
+#include "dispatch/op.h"
+#include "dispatch/problem.h"
 #include "ops/random_uniform.h"
 
 enum {

@@ -18,7 +18,7 @@
 #include "core/pool.h"
 #include "core/tensor.h"
 #include "gradus/ops.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 enum {
     TASK_ELEMENTS = 2048,  /* elements of the state per task, roughly */

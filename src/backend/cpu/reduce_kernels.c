@@ -2,7 +2,7 @@
  * engine (reduce.h). */
 #include "backend/cpu/reduce.h"
 #include "gradus/ops.h"
-#include "ops/infer.h"
+#include "dispatch/infer.h"
 
 static uint32_t reduced_axes_mask(const gd_shape *list, int rank) {
     uint32_t mask = 0;

@@ -6,7 +6,7 @@
 
 #include "core/pool.h"
 #include "core/tensor.h"
-#include "ops/op.h"
+#include "dispatch/op.h"
 #include "ops/resize.h"
 
 enum { AXES = GD_RESIZE_AXES, MAX_TASKS = 64 };

@@ -1,5 +1,5 @@
 /* copy_list.c - copies with conversion for all entries of a list of tensors: casts of parameters,
- * and statistics of batch norms, which plans combine (gd_each in ops/call.h).
+ * and statistics of batch norms, which plans combine (gd_each in dispatch/call.h).
  *
  * Entries that lie alike in memory, or of which one has channels last, are copied by one launch for
  * GD_CUDA_COPY_ENTRIES of them. The others are single copies.

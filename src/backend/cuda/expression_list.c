@@ -1,5 +1,5 @@
 /* expression_list.c - an elementwise op for each entry of a list of tensors (gd_each in
- * ops/call.h): the steps of optimizers.
+ * dispatch/call.h): the steps of optimizers.
  *
  * Entries whose tensors are contiguous and aligned are computed together. Their addresses are
  * arguments of the kernel, about 60 entries of Adam in one launch. The others are single calls.

@@ -6,7 +6,7 @@
 #include "backend/cuda/walk.h"
 #include "core/integer.h"
 #include "gradus/ops.h"
-#include "ops/problem.h"
+#include "dispatch/problem.h"
 
 static gd_cuda_kernel gather_elements = GD_CUDA_KERNEL("index", "gd_gather_elements");
 static gd_cuda_kernel scatter_lines = GD_CUDA_KERNEL("index", "gd_scatter_lines");

@@ -247,7 +247,7 @@ static bool describe_linear_step(const gd_kernel_call *call, gd_small_launch *l)
 }
 
 /* A list of linear_step: w, b, gy and x of each entry, then the rate; the outputs are w and b of
- * each entry (ops/call.h). */
+ * each entry (dispatch/call.h). */
 enum { STEP_INPUTS = 4, STEP_OUTPUTS = 2 };
 
 /* A launch for the entries from `first` on. Returns the entry after them; -1: no match. */

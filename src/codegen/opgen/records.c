@@ -278,7 +278,7 @@ void write_records(void) {
         finish_output();
     }
     FILE *out = begin_output("op_table.c");
-    fputs("/* Written by the build from the op records. */\n#include \"ops/op.h\"\n\n", out);
+    fputs("/* Written by the build from the op records. */\n#include \"dispatch/op.h\"\n\n", out);
     for (int k = 0; k < n_sources; k++) {
         if (sources[k].has_ops)
             fprintf(out, "extern const gd_op *const gd_ops_%s[];\n", sources[k].symbol);

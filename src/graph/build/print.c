@@ -8,7 +8,7 @@
 #include "core/number.h"
 #include "graph/build/graph.h"
 #include "graph/lower/program.h"
-#include "ops/subgraph.h"
+#include "dispatch/subgraph.h"
 
 void gd_print_options(FILE *out, const gd_op *op, const void *attrs) {
     for (int i = 0; i < op->n_attrs && attrs; i++) {

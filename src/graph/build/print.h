@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "ops/op.h"
+#include "dispatch/op.h"
 
 /* Prints the options that differ from their defaults, as " stride=[2,2] groups=4". */
 void gd_print_options(FILE *out, const gd_op *op, const void *attrs);

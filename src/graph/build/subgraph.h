@@ -5,7 +5,7 @@
 
 #include "graph/build/graph.h"
 #include "gradus/control.h"
-#include "ops/subgraph.h"
+#include "dispatch/subgraph.h"
 
 /* --- tracing ---------------------------------------------------------------------------------- */
 
@@ -63,7 +63,7 @@ gd_status gd_node_run(gd_node *node, gd_tensor *const *in, gd_tensor **out,
 gd_status gd_subgraph_run(const gd_subgraph *sub, gd_tensor *const *in, gd_tensor **out,
                           const gd_running *running);
 
-/* Runs a control-flow node (ops/control.c) on values. */
+/* Runs a control-flow node (dispatch/control.c) on values. */
 gd_status gd_control_run(const gd_node *node, gd_tensor *const *in, gd_tensor **out,
                          const gd_running *running);
 

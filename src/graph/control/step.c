@@ -12,7 +12,7 @@
 #include "core/grow.h"
 #include "core/copy.h"
 #include "graph/build/subgraph.h"
-#include "ops/launch.h"
+#include "dispatch/launch.h"
 #include "gradus/ops.h"
 
 /* The options of a step: those of its op, then the plans. */

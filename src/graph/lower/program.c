@@ -8,7 +8,7 @@
 #include "core/grow.h"
 #include "graph/run/plan.h"
 #include "graph/build/print.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- memory ----------------------------------------------------------------------------------- */
 

@@ -18,7 +18,7 @@
 #include "core/alloc.h"
 #include "codegen/record.h"
 #include "graph/passes/epilogue.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- options ---------------------------------------------------------------------------------- */
 

@@ -10,8 +10,8 @@
 
 #include "core/alloc.h"
 #include "graph/passes/fuse.h"
-#include "ops/call.h"
-#include "ops/infer.h"
+#include "dispatch/call.h"
+#include "dispatch/infer.h"
 #include "gradus/ops.h"
 
 static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }

@@ -5,7 +5,7 @@
 
 #include "codegen/fusion_rules.h"
 #include "graph/lower/program.h"
-#include "ops/fused.h"
+#include "dispatch/fused.h"
 
 typedef enum gd_fuse_kind {
     GD_FUSE_NOT,       /* stays as it is */

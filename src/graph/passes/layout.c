@@ -33,7 +33,7 @@
 
 #include "core/alloc.h"
 #include "core/tensor.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- new strides ------------------------------------------------------------------------------ */
 

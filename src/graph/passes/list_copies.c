@@ -15,7 +15,7 @@
  */
 #include "core/alloc.h"
 #include "graph/lower/program.h"
-#include "ops/launch.h"
+#include "dispatch/launch.h"
 
 enum { MOST_ENTRIES = 1024 };
 

@@ -5,7 +5,7 @@
  * for each layer: linear_step(w!, b!, gy, x, lr).
  * Where each kernel call has a fixed cost, as on a GPU, one call for all of them is much faster. A
  * list step has the operands of its entries one after the other, without the trailing numbers, and
- * then the numbers (see gd_each in ops/call.h):
+ * then the numbers (see gd_each in dispatch/call.h):
  *
  *     in:  p0 m0 v0 g0  p1 m1 v1 g1 ...  step root keep
  *     out: p0 m0 v0  p1 m1 v1 ...
@@ -19,7 +19,7 @@
 
 #include "core/alloc.h"
 #include "graph/lower/program.h"
-#include "ops/launch.h"
+#include "dispatch/launch.h"
 
 enum { MOST_ENTRIES = 1024 };
 

@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "graph/plan/memory.h"
 #include "graph/passes/remat.h"
-#include "ops/fused.h"
+#include "dispatch/fused.h"
 
 size_t gd_remat_bytes(const gd_remat_model *m, int root) {
     return (m->p->roots[root].bytes + GD_SLAB_ALIGNMENT - 1) / GD_SLAB_ALIGNMENT *

@@ -6,8 +6,8 @@
 
 #include "core/alloc.h"
 #include "graph/control/step.h"
-#include "ops/call.h"
-#include "ops/launch.h"
+#include "dispatch/call.h"
+#include "dispatch/launch.h"
 
 /* --- passes ----------------------------------------------------------------------------------- */
 

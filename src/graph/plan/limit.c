@@ -1,7 +1,7 @@
 /* limit.c - builds a plan within a memory limit, by recomputing values (passes/remat.c). */
 #include "core/alloc.h"
 #include "graph/plan/build.h"
-#include "ops/launch.h"
+#include "dispatch/launch.h"
 
 /* Adds calls for the current steps, and assigns memory. */
 static gd_status build_calls(gd_plan *plan) {

@@ -9,9 +9,9 @@
 #include "graph/build/subgraph.h"
 #include "graph/build/trace.h"
 #include "gradus/ops.h"
-#include "ops/autocast.h"
-#include "ops/call.h"
-#include "ops/deferred_call.h"
+#include "dispatch/autocast.h"
+#include "dispatch/call.h"
+#include "dispatch/deferred_call.h"
 
 typedef struct {
     gd_node *node;
@@ -312,7 +312,7 @@ gd_tensors gd_evaluate_nodes(gd_tensors fetches, gd_tensors feeds, gd_tensors va
     return gd_evaluate_run(fetches, feeds, values, (gd_rng){0, 0}, true);
 }
 
-/* --- integers that are computed from sizes (ops/deferred_call.h) ------------------------------ */
+/* --- integers that are computed from sizes (dispatch/deferred_call.h) ------------------------------ */
 
 static gd_status read_numbers(gd_tensor *t, gd_numbers *n) {
     const int64_t count = gd_numel(t->rank, t->dims);

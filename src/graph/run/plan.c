@@ -7,9 +7,9 @@
 #include "core/copy.h"
 #include "graph/plan/memory.h"
 #include "graph/run/instance.h"
-#include "ops/launch.h"
-#include "ops/call.h"
-#include "ops/profile.h"
+#include "dispatch/launch.h"
+#include "dispatch/call.h"
+#include "dispatch/profile.h"
 
 /* --- instances -------------------------------------------------------------------------------- */
 

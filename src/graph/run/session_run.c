@@ -6,7 +6,7 @@
 #include "graph/build/trace.h"
 #include "graph/run/session.h"
 #include "gradus/ops.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- random numbers --------------------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 #include "graph/build/trace.h"
 #include "gradus/ops.h"
 #include "onnx/load/load.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* The nodes still to visit, and the feeds: symbols at which the walk stops, with their values. */
 typedef struct evaluation {

@@ -11,7 +11,7 @@
 #include "gradus/ops.h"
 #include "nn/module.h"
 #include "onnx/load/load.h"
-#include "ops/intern.h"
+#include "dispatch/intern.h"
 
 /* The graph of a file. Clones of its module share it. */
 typedef struct model {

@@ -16,7 +16,7 @@
 #include "graph/build/trace.h"
 #include "gradus/ops.h"
 #include "onnx/save/save.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- tracing ---------------------------------------------------------------------------------- */
 

@@ -4,8 +4,8 @@
 
 #include "gradus/ops.h"
 #include "onnx/save/save.h"
-#include "ops/call.h"
-#include "ops/infer.h"
+#include "dispatch/call.h"
+#include "dispatch/infer.h"
 #include "ops/spatial.h"
 
 void gd_onnx_transpose_body(gd_expand *e) {

@@ -12,7 +12,7 @@
 #include "core/number.h"
 #include "graph/lower/program.h"
 #include "onnx/save/save.h"
-#include "ops/call.h"
+#include "dispatch/call.h"
 
 /* --- whether a row fits ----------------------------------------------------------------------- */
 

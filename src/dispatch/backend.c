@@ -1,0 +1,178 @@
+/* backend.c - finds and loads backend libraries (gradus/backend.h). */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "dispatch/call.h"
+#include "dispatch/codegen_api.h"
+
+enum { PATH_BYTES = 1024, SEARCHED_BYTES = 600 };
+
+/* --- host functions that a backend calls ------------------------------------------------------ */
+
+static void log_warning(const char *text) { gd_notice(GD_LOG_WARNING, "%s", text); }
+static bool is_fused(const gd_op *op) { return op->fusion != NULL; }
+static size_t attrs_size_of(const gd_op *op) { return op->attrs_size; }
+static const gd_ir *expression_of(const gd_op *op) { return op->ir; }
+
+static void fill_params(const gd_op *op, const void *attrs, double *reals, int64_t *integers) {
+    for (int i = 0; i < op->n_attrs && attrs; i++) {
+        reals[i] = gd_attr_number(&op->attrs[i], attrs).value;
+        integers[i] = gd_attr_param(&op->attrs[i], attrs, GD_I64).integer;
+    }
+}
+
+static const gd_host *make_host(void) {
+    static gd_host host;
+    host = (gd_host){.bytes = sizeof host,
+                     .version = gd_version(),
+                     .layout = GD_LAYOUT,
+                     .fail = gd_fail,
+                     .log = log_warning,
+                     .allocate = gd_malloc,
+                     .release = gd_free,
+                     .wait = gd_device_wait_in_call,
+                     .kernel_output = gd_kernel_output,
+                     .op_name = gd_op_name,
+                     .op_attr_at = gd_op_attr_at,
+                     .op_flags = gd_op_flags,
+                     .op_is_fused = is_fused,
+                     .op_attrs_size = attrs_size_of,
+                     .op_expression = expression_of,
+                     .op_params = fill_params,
+                     .expression_types = gd_ir_types,
+                     .evaluate_f64 = gd_ir_eval_real,
+                     .evaluate_f32 = gd_ir_eval_f32,
+                     .evaluate_integer = gd_ir_eval_integer,
+                     .codegen = &gd_codegen};
+    return &host;
+}
+
+/* --- finding the library ---------------------------------------------------------------------- */
+
+/* Opens DIRECTORY/libgradus_KIND.so if that file exists. If not, appends the path to `searched`,
+ * with the reason if the file exists and cannot be opened. */
+static void *open_in_folder(const char *directory, size_t length, const char *kind,
+                            char *searched) {
+    char path[PATH_BYTES];
+    if ((size_t)snprintf(path, sizeof path, "%.*s/libgradus_%s.so", (int)length, directory, kind) >=
+        sizeof path)
+        return NULL;
+    FILE *file = fopen(path, "rb");
+    if (file) fclose(file);
+    void *library = file ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    const size_t used = strlen(searched);
+    if (!library)
+        snprintf(searched + used, SEARCHED_BYTES - used, "%s%.200s%s%.200s", used ? ", " : "", path,
+                 file ? ": " : "", file ? dlerror() : "");
+    return library;
+}
+
+/* The folder of this library, or of the program that it is linked into. Returns its length. */
+static size_t library_folder(char *path) {
+    Dl_info info;
+    path[0] = 0;
+    if (!dladdr((void *)(uintptr_t)library_folder, &info) || !info.dli_fname) return 0;
+    if (!realpath(info.dli_fname, path)) return 0;
+    char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) : 0;
+}
+
+static gd_status find_library(const char *kind, void **library) {
+    char searched[SEARCHED_BYTES] = "", folder[4096];
+    const char *path = getenv("GRADUS_BACKEND_PATH");
+    *library = NULL;
+    while (path && *path && !*library) {
+        const size_t length = strcspn(path, ":");
+        if (length) *library = open_in_folder(path, length, kind, searched);
+        path += length + (path[length] == ':');
+    }
+    const size_t length = library_folder(folder);
+    static const char *const beside[] = {"", "/gradus", "/../lib/gradus"};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && length && !*library; i++) {
+        snprintf(folder + length, sizeof folder - length, "%s", beside[i]);
+        *library = open_in_folder(folder, strlen(folder), kind, searched);
+    }
+    if (*library) return GD_OK;
+    return gd_fail(GD_E_DEVICE,
+                   "no backend '%s' was found (%s); GRADUS_BACKEND_PATH lists further folders",
+                   kind, searched);
+}
+
+/* --- opening it ------------------------------------------------------------------------------- */
+
+static gd_status check_info(const char *kind, const gd_backend_info *info) {
+    if (!info || info->magic != GD_BACKEND_MAGIC)
+        return gd_fail(GD_E_DEVICE, "libgradus_%s.so is no backend of Gradus", kind);
+    if (strcmp(info->version, gd_version()) != 0)
+        return gd_fail(GD_E_DEVICE,
+                       "libgradus_%s.so is of version %s, this library is of version %s", kind,
+                       info->version, gd_version());
+    if (info->layout != GD_LAYOUT || strcmp(info->kind, kind) != 0)
+        return gd_fail(GD_E_DEVICE,
+                       "libgradus_%s.so was built from other op records than this library; build "
+                       "both from the same source",
+                       kind);
+    return GD_OK;
+}
+
+/* Registers kernels first, devices last: a device that can be found has all its kernels, so kernel
+ * selection needs no lock. */
+static gd_status register_backend(const char *kind, const gd_backend *backend) {
+    if (backend->n_devices < 1)
+        return gd_fail(GD_E_DEVICE, "the backend '%s' found no device", kind);
+    for (int i = 0; i < backend->n_kernels; i++) {
+        const gd_kernel *k = &backend->kernels[i];
+        if (strcmp(k->device, kind) != 0)
+            return gd_fail(GD_E_DEVICE, "the backend '%s' has a kernel for '%s'", kind, k->device);
+        GD_TRY(gd_kernel_add(k));
+    }
+    for (int i = 0; i < backend->n_devices; i++) GD_TRY(gd_device_register(backend->devices[i]));
+    return GD_OK;
+}
+
+static gd_status open_backend(const char *kind) {
+    void *library;
+    GD_TRY(find_library(kind, &library)); /* it is never unloaded */
+    const gd_backend_info *info = dlsym(library, "gradus_backend_info");
+    GD_TRY(check_info(kind, info));
+    gd_status (*open)(const gd_host *, gd_backend *);
+    *(void **)&open = dlsym(library, "gradus_backend_open");
+    if (!open) return gd_fail(GD_E_DEVICE, "libgradus_%s.so has no gradus_backend_open", kind);
+    gd_backend backend = {0};
+    GD_TRY(open(make_host(), &backend));
+    return register_backend(kind, &backend);
+}
+
+/* Loading takes the locks of the op table, of the devices and of the compiler while it holds this
+ * one. Its fork handlers are registered late, at the first load, so that a fork takes it first. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void lock_before_fork(void) { pthread_mutex_lock(&lock); }
+static void unlock_after_fork(void) { pthread_mutex_unlock(&lock); }
+static void register_fork_handlers(void) {
+    pthread_atfork(lock_before_fork, unlock_after_fork, unlock_after_fork);
+}
+
+enum { MAX_KINDS = GD_DEVICE_KINDS };
+static char opened[MAX_KINDS][32]; /* kinds whose backend is registered */
+static int n_opened;
+
+gd_status gd_backend_load(const char *kind) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork_handlers);
+    gd_status status = GD_OK;
+    pthread_mutex_lock(&lock);
+    bool known = false;
+    for (int i = 0; i < n_opened; i++) known |= strcmp(opened[i], kind) == 0;
+    if (!known && n_opened == MAX_KINDS)
+        status = gd_fail(GD_E_DEVICE, "more than %d kinds of device are loaded", MAX_KINDS);
+    if (!known && status == GD_OK) {
+        status = open_backend(kind);
+        if (status == GD_OK) snprintf(opened[n_opened++], sizeof opened[0], "%s", kind);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
