@@ -1,7 +1,7 @@
 /* dialect_cuda.h - kernels of elementwise and fused ops in CUDA C++.
  *
  * The build's generator prints the kernels of all ops, the CUDA backend those of fused ops and of
- * ops that a program defines. The text follows kernels/expression.cuh or kernels/rows.cuh of the
+ * ops that a program defines. The text follows expression.cuh or rows.cuh of the
  * backend, whose loops it instantiates: an expression or a row program becomes a struct, and each
  * kernel is one call.
  */
@@ -54,7 +54,7 @@ typedef struct gd_cuda_row_kernel {
  * else, and neither does the order of sums. All layouts are GD_CUDA_ROW_VECTORS. */
 void gd_cuda_divide_rows(const gd_kernel_source *source, int64_t rows, int64_t length,
                          gd_cuda_row_kernel *kernel);
-/* Prints the kernel `name` of a row program. The text follows kernels/rows.cuh of the backend. */
+/* Prints the kernel `name` of a row program. The text follows rows.cuh of the backend. */
 void gd_cuda_print_rows(FILE *out, const gd_kernel_source *source, const gd_cuda_row_kernel *kernel,
                         const char *name);
 

@@ -26,7 +26,7 @@ enum {
     NO_USE = GD_ROW_STORE + 1,
 };
 
-/* kernels/rows.cuh has the same numbers. */
+/* rows.cuh has the same numbers. */
 _Static_assert(GD_ROW_SUM == 0 && GD_ROW_MAX == 1 && GD_ROW_MIN == 2 && GD_ROW_KEEP == 3 &&
                    GD_ROW_STORE == 4,
                "ROW_SUM, ROW_MAX, ...");

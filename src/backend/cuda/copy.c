@@ -1,5 +1,5 @@
 /* copy.c - copies, reshapes and assignments. */
-#include "backend/cuda/kernels/copy.h"
+#include "backend/cuda/copy_args.h"
 
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/strided.h"

@@ -4,7 +4,7 @@
  * Entries that lie alike in memory, or of which one has channels last, are copied by one launch for
  * GD_CUDA_COPY_ENTRIES of them. The others are single copies.
  */
-#include "backend/cuda/kernels/copy_list.h"
+#include "backend/cuda/copy_list_args.h"
 
 #include "backend/cuda/expression.h"
 

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/expression_table.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/kernels/expression.h"
+#include "backend/cuda/expression_args.h"
 #include "dispatch/codegen_api.h"
 
 enum {

@@ -200,7 +200,7 @@ static const char body[] =
     "    }\n"
     "    if (stores) partial[i * a.parts + k] = x;\n"
     "    __syncthreads();\n"
-    "    if (threadIdx.x == 0) {\n" /* as in kernels/last_block.cuh */
+    "    if (threadIdx.x == 0) {\n" /* as in last_block.cuh */
     "        __threadfence();\n"
     "        last = atomicAdd(&arrivals[group], 1u) == (unsigned)a.parts - 1;\n"
     "        if (last) arrivals[group] = 0;\n"

@@ -1,14 +1,14 @@
 /* kernels.h - how kernels of the CUDA backend are written.
  *
- * A kernel has two parts. kernels/NAME.cu has the code for the device, whose functions take one
- * struct by value (kernels/NAME.h). NAME.c has the host's functions, which fill the struct and
+ * A kernel has two parts. NAME.cu has the code for the device, whose functions take one
+ * struct by value (NAME_args.h). NAME.c has the host's functions, which fill the struct and
  * launch, and adds the kernels (GD_CUDA_OP). Every kernel checks the error word first, so all have the
  * flag GD_KERNEL_CHECKED.
  */
 #ifndef GRADUS_CUDA_KERNELS_H
 #define GRADUS_CUDA_KERNELS_H
 
-#include "backend/cuda/kernels/view.h"
+#include "backend/cuda/view.h"
 #include "backend/cuda/state.h"
 
 /* All kernels, in an array that stays valid (kernels.c). */
@@ -105,7 +105,7 @@ static inline bool gd_cuda_is_contiguous(const gd_view *v) {
     return true;
 }
 
-/* Launches a kernel whose threads loop over `count` items (EACH in kernels/element.cuh); nothing if
+/* Launches a kernel whose threads loop over `count` items (EACH in element.cuh); nothing if
  * count is 0. */
 gd_status gd_cuda_launch_each(gd_device *d, gd_cuda_kernel *kernel, long long count,
                               const void *arguments);

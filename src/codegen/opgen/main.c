@@ -200,6 +200,23 @@ static int take_kernel_word(kernel *k, const char *word, const char *value) {
     return 0;
 }
 
+/* The kind of device is the folder of the source, backend/KIND or ops/FAMILY/KIND, where KIND is a
+ * folder of backend/. */
+static void set_kernel_device(kernel *k, int line) {
+    const char *name = k->source->name, *end = k->source->stem - 1, *start = end;
+    while (start > name && start[-1] != '/') start--;
+    char folder[1024];
+    struct stat found;
+    snprintf(folder, sizeof folder, "%s/backend/%.*s", root, (int)(end - start), start);
+    if ((strncmp(name, "backend/", 8) != 0 && strncmp(name, "ops/", 4) != 0) ||
+        end - start >= (int)sizeof k->device || stat(folder, &found) != 0)
+        die(k->source->path, line,
+            "'%.*s' is no kind of device: kernels belong in src/backend/KIND/ or "
+            "src/ops/FAMILY/KIND/",
+            (int)(end - start), start);
+    memcpy(k->device, start, (size_t)(end - start));
+}
+
 /* Adds the kernel of a block such as "kernel conv2d.direct  rank 10  wide". Its functions are
  * conv2d_direct_run, _match, _workspace and _scratch; "run other" names another one. The folder is
  * the kind of device. */
@@ -235,11 +252,7 @@ static void add_kernel(source *s, const char *start, const char *end) {
                 words[i]);
     }
     if (!k->run[0]) die(s->path, line, "no function %s_run", base);
-    const char *folder = strstr(s->path, "backend/");
-    size_t length = folder ? strcspn(folder + 8, "/") : 0;
-    if (!folder || length >= sizeof k->device)
-        die(s->path, line, "kernels belong in src/backend/DEVICE/");
-    memcpy(k->device, folder + 8, length);
+    set_kernel_device(k, line);
     s->has_kernels = true;
     free(text);
 }

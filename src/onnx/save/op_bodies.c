@@ -6,7 +6,7 @@
 #include "onnx/save/save.h"
 #include "dispatch/call.h"
 #include "dispatch/infer.h"
-#include "ops/spatial.h"
+#include "ops/windows/spatial.h"
 
 void gd_onnx_transpose_body(gd_expand *e) {
     const gd_transpose_options *o = e->attrs;

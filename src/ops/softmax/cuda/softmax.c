@@ -1,0 +1,137 @@
+/* softmax.c - softmax, log_softmax, logsumexp and their gradients. */
+#include "ops/softmax/cuda/softmax_args.h"
+
+#include "backend/cuda/kernels.h"
+#include "gradus/ops.h"
+
+/* For rows of up to 1024 elements, for longer ones that fit into registers, for all others, and for
+ * lines that are not contiguous. */
+typedef struct softmax_kernels {
+    gd_cuda_kernel warp, block, long_rows, lines;
+} softmax_kernels;
+#define KERNELS(name)                                          \
+    GD_CUDA_KERNEL("softmax/softmax", name "_warp_rows"),      \
+        GD_CUDA_KERNEL("softmax/softmax", name "_block_rows"), \
+        GD_CUDA_KERNEL("softmax/softmax", name "_long_rows"),  \
+        GD_CUDA_KERNEL("softmax/softmax", name "_lines")
+static gd_cuda_kernel grad_warp_rows_16 =
+    GD_CUDA_KERNEL("softmax/softmax", "gd_softmax_grad_warp_rows_16"); /* f16 and bf16 */
+static softmax_kernels forward_kernels = {KERNELS("gd_softmax")},
+                       grad_kernels = {KERNELS("gd_softmax_grad")};
+
+/* A block of MOST_THREADS keeps a row in registers without spilling them. */
+enum { WARP_THREADS = 256, MOST_THREADS = 512, LONG_THREADS = 512, MOST_BLOCKS = 1 << 20 };
+
+static long long at_most(long long a, long long b) { return a < b ? a : b; }
+
+static gd_status queue_lines(const gd_kernel_call *call, softmax_kernels *kernels,
+                             gd_cuda_softmax *p) {
+    const int size = (int)gd_cuda_element_size((gd_dtype)p->dtype);
+    p->call = gd_cuda_call_of(call);
+    if (p->outer * p->inner == 0 || (p->n == 0 && p->kind != GD_CUDA_LOGSUMEXP)) return GD_OK;
+    if (p->inner > 1)
+        return gd_cuda_launch_each(call->device, &kernels->lines, p->outer * p->inner, p);
+    p->vector = p->n * size % 16 == 0 && gd_cuda_is_aligned(p->x) && gd_cuda_is_aligned(p->out) &&
+                (!p->y || gd_cuda_is_aligned(p->y));
+    const long long kept = p->vector ? 32 : 8; /* elements that a thread keeps */
+    if (p->n <= 32 * kept) {
+        const int rows = WARP_THREADS / 32;
+        gd_cuda_kernel *warp =
+            kernels == &grad_kernels && size == 2 ? &grad_warp_rows_16 : &kernels->warp;
+        return gd_cuda_launch(call->device, warp,
+                              at_most((p->outer + rows - 1) / rows, MOST_BLOCKS), WARP_THREADS, p);
+    }
+    int threads = 64;
+    while (threads < MOST_THREADS && threads * kept < p->n) threads *= 2;
+    const bool fits = threads * kept >= p->n;
+    return gd_cuda_launch(call->device, fits ? &kernels->block : &kernels->long_rows,
+                          at_most(p->outer, MOST_BLOCKS), fits ? threads : LONG_THREADS, p);
+}
+
+/* Lines along an axis of x. */
+static gd_cuda_softmax describe_lines(const gd_view *x, int64_t axis, gd_cuda_softmax_kind kind) {
+    gd_cuda_softmax p = {.kind = kind, .dtype = (int)x->dtype, .outer = 1, .n = 1, .inner = 1};
+    const int at = (int)(axis < 0 ? axis + x->rank : axis);
+    for (int d = 0; d < x->rank; d++)
+        *(d < at ? &p.outer : d == at ? &p.n : &p.inner) *= x->dims[d];
+    return p;
+}
+
+static gd_status run_forward(const gd_kernel_call *call, int64_t axis, gd_cuda_softmax_kind kind) {
+    gd_cuda_softmax p = describe_lines(&call->in[0], axis, kind);
+    p.x = call->in[0].data;
+    p.out = call->out[0].data;
+    return queue_lines(call, &forward_kernels, &p);
+}
+static gd_status run_grad(const gd_kernel_call *call, int64_t axis, gd_cuda_softmax_kind kind) {
+    gd_cuda_softmax p = describe_lines(&call->in[0], axis, kind);
+    p.x = call->in[0].data;
+    p.y = call->in[1].data;
+    p.out = call->out[0].data;
+    return queue_lines(call, &grad_kernels, &p);
+}
+
+static gd_status run_softmax(gd_kernel_call *call) {
+    return run_forward(call, ((const gd_softmax_options *)call->attrs)->axis, GD_CUDA_SOFTMAX);
+}
+static gd_status run_log_softmax(gd_kernel_call *call) {
+    return run_forward(call, ((const gd_log_softmax_options *)call->attrs)->axis,
+                       GD_CUDA_LOG_SOFTMAX);
+}
+static gd_status run_softmax_grad(gd_kernel_call *call) {
+    return run_grad(call, ((const gd_softmax_grad_options *)call->attrs)->axis, GD_CUDA_SOFTMAX);
+}
+static gd_status run_log_softmax_grad(gd_kernel_call *call) {
+    return run_grad(call, ((const gd_log_softmax_grad_options *)call->attrs)->axis,
+                    GD_CUDA_LOG_SOFTMAX);
+}
+
+/* --- logsumexp -------------------------------------------------------------------------------- */
+
+/* The reduced axes of x, if they follow each other: [*first, *first + *count). */
+static bool reduced_range(const gd_kernel_call *call, int *first, int *count) {
+    const gd_shape *axis = &((const gd_logsumexp_options *)call->attrs)->axis;
+    const int rank = call->in[0].rank;
+    uint32_t mask = axis->form == -1 ? (1u << rank) - 1 : 0;
+    for (int i = 0; axis->form != -1 && i < axis->rank && rank > 0; i++)
+        mask |= 1u << (axis->at[i] < 0 ? axis->at[i] + rank : axis->at[i]);
+    *first = mask ? __builtin_ctz(mask) : 0;
+    *count = __builtin_popcount(mask);
+    return mask >> *first == (*count ? (1u << *count) - 1 : 0);
+}
+static bool logsumexp_match(const gd_kernel_call *call) {
+    int first, count;
+    return gd_cuda_is_float(call->in[0].dtype) && reduced_range(call, &first, &count);
+}
+static gd_status run_logsumexp(gd_kernel_call *call) {
+    const gd_view *x = &call->in[0];
+    int first, count;
+    reduced_range(call, &first, &count);
+    gd_cuda_softmax p = {.kind = GD_CUDA_LOGSUMEXP,
+                         .dtype = (int)x->dtype,
+                         .outer = 1,
+                         .n = 1,
+                         .inner = 1,
+                         .x = x->data,
+                         .out = call->out[0].data};
+    for (int d = 0; d < x->rank; d++)
+        *(d < first ? &p.outer : d < first + count ? &p.n : &p.inner) *= x->dims[d];
+    return queue_lines(call, &forward_kernels, &p);
+}
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+#define ROW_MAJOR_KERNEL(name, condition)                                          \
+    GD_CUDA_ADD(name##_kernel, {.op = #name,                                       \
+                                .variant = "cuda",                                 \
+                                .device = "cuda",                                  \
+                                .rank = 10,                                        \
+                                .flags = GD_KERNEL_CHECKED | GD_KERNEL_CONTIGUOUS, \
+                                .match = condition,                                \
+                                .run = run_##name})
+
+ROW_MAJOR_KERNEL(softmax, NULL)
+ROW_MAJOR_KERNEL(log_softmax, NULL)
+ROW_MAJOR_KERNEL(softmax_grad, NULL)
+ROW_MAJOR_KERNEL(log_softmax_grad, NULL)
+ROW_MAJOR_KERNEL(logsumexp, logsumexp_match)
