@@ -1,10 +1,10 @@
 #!/bin/sh
-# current.sh GENERATED DOCS - fails if a generated page differs from the one in docs/.
+# current.sh GENERATED REFERENCE - fails if a generated page differs from the one in docs/reference.
 set -eu
 status=0
 for page in "$1"/*.md; do
     if ! cmp -s "$page" "$2/$(basename "$page")"; then
-        echo "docs/$(basename "$page") does not agree with the records: run make docs"
+        echo "docs/reference/$(basename "$page") does not agree with the records: run make docs"
         status=1
     fi
 done
