@@ -10,7 +10,7 @@ CTEST     = ctest --output-on-failure -j2 $(if $(TESTS),-R '$(TESTS)')
 
 .DEFAULT_GOAL := build
 .PHONY: help setup setup-test setup-cuda configure build demo test test-full test-asan test-clang test-tsan fuzz bench docs \
-        format install clean
+        pictures format install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -88,6 +88,16 @@ docs: setup ## write the pages of docs/reference, and the counts on other pages,
 	@cp $(BUILD)/gen/*.md docs/reference/
 	@cmake -DSOURCE=. -DGEN=$(BUILD)/gen -P cmake/counts.cmake
 	@echo "docs/ and README.md are up to date"
+
+# The lines are the epochs, the second row of digits and the result.
+pictures: setup ## draw the pictures of README.md: the demo, and the chart of bench/figures.json (needs Python)
+	@$(call configure_in,$(BUILD))
+	@$(call compile_in,$(BUILD)) --target gradus_tool
+	@tools/draw_terminal.py --out docs/images/demo.svg --columns 97 --lines 1-8,23,38-49,64 --typed "gradus demo" \
+	    --title "gradus demo in a terminal" \
+	    --about "Five epochs of training, four digits drawn with characters, and the share of unseen digits that are right." \
+	    -- $(BUILD)/bin/gradus demo --dir $(BUILD)/demo
+	@bench/draw_speed.py
 
 format: setup-test ## run clang-format over all sources
 	@git ls-files "*.c" "*.h" | xargs clang-format-14 -i
