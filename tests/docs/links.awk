@@ -7,6 +7,7 @@
 #     anchor PAGE#NAME        a heading, as GitHub names it, or an element with an id
 #     link PAGE:LINE TARGET   a link, an image, or the source of an HTML element
 #     path PAGE:LINE TARGET   a file or folder of the tree, in backquotes
+#     mark PAGE:LINE          a count at the start of a line, where a comment would end the paragraph
 #
 # Blocks of code have none. Comments of HTML do not show, so what is in them is left out, too.
 
@@ -37,6 +38,7 @@ fence || /^    / { next }
 /^<!--/ && !/-->/ { comment = 1; next }
 comment { if (/-->/) comment = 0; next }
 
+/^ *<!--count/ { print "mark " FILENAME ":" FNR }
 /^##* / {
     heading = $0
     sub(/^##* */, "", heading)

@@ -5,6 +5,7 @@
 #   - every file or folder that README.md and the pages of docs/ name in backquotes, such as `examples/mnist.c`
 #   - every page that any file names by its path from the root, in a comment or in a message
 #
+# It also finds marked counts that would end a paragraph in the middle.
 # Addresses of other sites are not visited.
 set -eu
 cd "$1"
@@ -48,6 +49,8 @@ grep -E '^path (README|docs/)' "$work/found" |
 grep -rnoE '(^|[^A-Za-z0-9_/.-])docs/[A-Za-z0-9_/-]+\.(md|svg)' --exclude-dir='.?*' --exclude-dir='build*' . |
     sed -E 's%^\./([^:]*:[0-9]*):[^d]?(docs/.*)$%\1 \2%' | sort -u |
     while read -r where path; do [ -e "$path" ] || echo "$where: $path does not exist"; done >>"$work/wrong"
+
+sed -n 's/^mark \(.*\)/\1: a count at the start of a line ends the paragraph/p' "$work/found" >>"$work/wrong"
 
 sort -u "$work/wrong"
 links=$(grep -c '^link ' "$work/found")
