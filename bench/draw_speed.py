@@ -62,7 +62,7 @@ TICKS = (0.5, 1, 2, 4)
 STYLE = """
 text{font:13px -apple-system,BlinkMacSystemFont,'Segoe UI','Noto Sans',Helvetica,Arial,sans-serif;fill:#1f2328}
 .page{fill:#fff;stroke:#d0d7de}
-.title{font-size:16px;font-weight:600}
+.title{font-size:15px;font-weight:600}
 .part{font-weight:600}
 .note,.tick{fill:#59636e}
 .note{font-size:12px}
