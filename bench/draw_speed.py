@@ -87,6 +87,8 @@ text{fill:#e6edf3}
 
 
 def place(ratio):
+    if not LOWEST <= ratio <= HIGHEST:
+        sys.exit(f"draw_speed.py: {ratio} is outside of the axis, {LOWEST} to {HIGHEST}")
     return LEFT + (RIGHT - LEFT) * math.log(ratio / LOWEST) / math.log(HIGHEST / LOWEST)
 
 
