@@ -89,11 +89,12 @@ docs: setup ## write the pages of docs/reference, and the counts on other pages,
 	@cmake -DSOURCE=. -DGEN=$(BUILD)/gen -P cmake/counts.cmake
 	@echo "docs/ and README.md are up to date"
 
-# The lines are the epochs, the second row of digits and the result.
+# The lines are the epochs, the second row of digits and the result. The cache is one that the library creates, because a
+# warning about another one would move the lines.
 pictures: setup ## draw the pictures of README.md: the demo, and the chart of bench/figures.json (needs Python)
 	@$(call configure_in,$(BUILD))
 	@$(call compile_in,$(BUILD)) --target gradus_tool
-	@tools/draw_terminal.py --out docs/images/demo.svg --columns 97 --lines 1-8,23,38-49,64 --typed "gradus demo" \
+	@GRADUS_CACHE=$(abspath $(BUILD))/kernels tools/draw_terminal.py --out docs/images/demo.svg --columns 97 --lines 1-8,23,38-49,64 --typed "gradus demo" \
 	    --title "gradus demo in a terminal" \
 	    --about "Five epochs of training, four digits drawn with characters, and the share of unseen digits that are right." \
 	    -- $(BUILD)/bin/gradus demo --dir $(BUILD)/demo
