@@ -2,7 +2,7 @@
  *
  * Parameters are PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, the same with
  * _reverse for the backward direction, then those of layer 1. They are the list of weights that the
- * ops take (docs/recurrent_options.md).
+ * ops take (docs/guide/recurrent.md).
  */
 #include <math.h>
 #include <stdio.h>

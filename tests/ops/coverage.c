@@ -14,7 +14,7 @@ static bool needs_no_cases(const gd_op *op) {
     return gd_op_flags(op) & (GD_OP_INTERNAL | GD_OP_INPLACE | GD_OP_USER);
 }
 
-/* The section of an op in docs/ops.md; NULL: none. */
+/* The section of an op in docs/reference/ops.md; NULL: none. */
 static char *find_section(char *page, const gd_op *op, size_t *length) {
     char head[96];
     snprintf(head, sizeof head, "### `gd_%s(", gd_op_name(op));
@@ -36,8 +36,9 @@ static void check_words(char *page, const gd_op *op) {
             strcat(constant, "`");
             if (section && memmem(section, length, constant, strlen(constant))) report_pass();
             else
-                report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md does not list %s for .%s of %s",
-                            constant, gd_op_attr_at(op, i)->name, gd_op_name(op));
+                report_fail(NULL, GD_DTYPE_NONE,
+                            "docs/reference/ops.md does not list %s for .%s of %s", constant,
+                            gd_op_attr_at(op, i)->name, gd_op_name(op));
             w += n;
         }
 }
@@ -45,8 +46,8 @@ static void check_words(char *page, const gd_op *op) {
 static void check_reference(void) {
     char *page = NULL;
     size_t bytes = 0;
-    if (gd_file_read_all(GRADUS_CASES_DIR "/../../docs/ops.md", &page, &bytes) != GD_OK) {
-        report_fail(NULL, GD_DTYPE_NONE, "docs/ops.md: %s", gd_error_message());
+    if (gd_file_read_all(GRADUS_CASES_DIR "/../../docs/reference/ops.md", &page, &bytes) != GD_OK) {
+        report_fail(NULL, GD_DTYPE_NONE, "docs/reference/ops.md: %s", gd_error_message());
         return;
     }
     for (int i = 0; i < gd_op_count(); i++)

@@ -250,17 +250,17 @@ static void collect_documented_variables(const char *text, name_list *n) {
 TEST(documented_environment_variables_are_exactly_those_that_are_read) {
     static name_list read, documented;
     each_source(GRADUS_SOURCE "/src", collect_read_variables, &read);
-    char *page = read_file(GRADUS_SOURCE "/docs/environment.md");
+    char *page = read_file(GRADUS_SOURCE "/docs/guide/environment.md");
     CHECK(page);
     if (page) collect_documented_variables(page, &documented);
     free(page);
     CHECK(read.count > 5);
     for (int i = 0; i < read.count; i++)
-        CHECK_SAYING(has_name(&documented, read.at[i]), "%s is read and not in docs/environment.md",
-                     read.at[i]);
+        CHECK_SAYING(has_name(&documented, read.at[i]),
+                     "%s is read and not in docs/guide/environment.md", read.at[i]);
     for (int i = 0; i < documented.count; i++)
         CHECK_SAYING(has_name(&read, documented.at[i]),
-                     "%s is in docs/environment.md and never read", documented.at[i]);
+                     "%s is in docs/guide/environment.md and never read", documented.at[i]);
 }
 
 TEST_MAIN

@@ -160,8 +160,8 @@ static void expand_layers(gd_expand *e, stack_layout *l, gd_word cell) {
 
 /*op rnn(x, h0?, lengths?, weights*) -> y, h  heavy lowp
  * An Elman recurrent layer over all steps: h = tanh(w_ih x + b_ih + w_hh h + b_hh), or relu instead
- * of tanh. H hidden units in D directions (2 if bidirectional, else 1); docs/recurrent.md has an
- * example.
+ * of tanh. H hidden units in D directions (2 if bidirectional, else 1); docs/guide/recurrent.md has
+ * an example.
  * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
  * - h0: the state before the first step, (layers * D, N, H), in the order of the weights;
  * NULL: zeros
@@ -195,7 +195,7 @@ static void rnn_expand(gd_expand *e) {
 /*op lstm(x, h0?, c0?, lengths?, weights*) -> y, h, c  heavy lowp
  * Long short-term memory over all steps: i, f, g, o are the parts of w_ih x + b_ih + w_hh h + b_hh,
  * then c = sigmoid(f) c + sigmoid(i) tanh(g) and h = sigmoid(o) tanh(c). H hidden units in D
- * directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
+ * directions (2 if bidirectional, else 1); docs/guide/recurrent.md has an example.
  * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
  * - h0, c0: the states before the first step, (layers * D, N, H), in the order of the weights;
  * NULL: zeros
@@ -227,7 +227,7 @@ static void lstm_expand(gd_expand *e) {
 /*op gru(x, h0?, lengths?, weights*) -> y, h  heavy lowp
  * Gated recurrent units over all steps: r = sigmoid(w_ir x + b_ir + w_hr h + b_hr), z likewise,
  * n = tanh(w_in x + b_in + r (w_hn h + b_hn)), then h = (1 - z) n + z h. H hidden units in D
- * directions (2 if bidirectional, else 1); docs/recurrent.md has an example.
+ * directions (2 if bidirectional, else 1); docs/guide/recurrent.md has an example.
  * - x: (T, N, I), which is time, batch, features; (N, T, I) with batch_first
  * - h0: the state before the first step, (layers * D, N, H), in the order of the weights;
  * NULL: zeros
